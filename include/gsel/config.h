@@ -1,0 +1,39 @@
+/* gsel/config.h: gsel.toml, the one file that says how a model is trained.
+ *
+ *     [select]            accelerator, devices, order
+ *     [comm]              timeout_s
+ *     [mesh]              tensor, data, pipeline           sizes; one may be "auto"
+ *     [strategy.data]     plugin, and that plugin's own options
+ *     [train]             optimizer, learning_rate, ..., batch, microbatch, seed
+ *
+ * docs/config.md lists every key with type, default and meaning. An unknown key, a wrong type or an impossible
+ * size is GSEL_ERR_CONFIG with file, line and key. Keys of a plugin are checked when the trainer loads it. */
+#ifndef GSEL_CONFIG_H
+#define GSEL_CONFIG_H
+
+#include <gsel/error.h>
+
+GSEL_EXTERN_C_BEGIN
+
+typedef struct gsel_config gsel_config;
+
+/* Reads and checks a file.
+ *   path   borrowed; not given (data NULL) means the file named by GSEL_CONFIG in the environment, as
+ *          `gsel run --config` sets it, or all defaults when that is unset
+ *   out    given to the caller, free with gsel_config_free; NULL on error
+ * Errors: GSEL_ERR_IO (unreadable), GSEL_ERR_PARSE (not TOML), GSEL_ERR_CONFIG (not ours). Any thread. Since 0.1. */
+GSEL_API gsel_status gsel_config_load(gsel_str path, gsel_config **out, gsel_error **err);
+
+/* The same from text; `name` stands for the file in messages. Any thread. Since 0.1. */
+GSEL_API gsel_status gsel_config_parse(gsel_str text, gsel_str name, gsel_config **out, gsel_error **err);
+
+/* Value of a key by its dotted name, such as "train.batch" or "mesh.data", as text: the file's, else the
+ * default. Borrowed until gsel_config_free; data is NULL for an unknown key. Any thread. Since 0.1. */
+GSEL_API gsel_str gsel_config_get(const gsel_config *config, gsel_str key);
+
+/* Releases; NULL is fine. Objects made from a config keep what they need. Any thread. Since 0.1. */
+GSEL_API void gsel_config_free(gsel_config *config);
+
+GSEL_EXTERN_C_END
+
+#endif

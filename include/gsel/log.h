@@ -1,0 +1,27 @@
+/* gsel/log.h: where log lines go. The library prints nothing by itself: the default is silence, or standard
+ * error when the environment has GSEL_LOG=error|warn|info|debug. */
+#ifndef GSEL_LOG_H
+#define GSEL_LOG_H
+
+#include <gsel/error.h>
+
+GSEL_EXTERN_C_BEGIN
+
+typedef int32_t gsel_log_level;
+#define GSEL_LOG_ERROR 1
+#define GSEL_LOG_WARN 2
+#define GSEL_LOG_INFO 3
+#define GSEL_LOG_DEBUG 4
+
+/* One line, without a newline. Both texts are borrowed for the call. Called on the thread that logs, never
+ * concurrently; it may call no gsel function. */
+typedef void (*gsel_log_fn)(gsel_log_level level, gsel_str component, gsel_str line, void *user_data);
+
+/* Sets the sink of this process and the most detailed level it wants; sink NULL means silence.
+ *   user_data  kept until the next call; handed back on each line
+ * Any thread; returns after a sink in use by another thread has finished its line. Since 0.1. */
+GSEL_API void gsel_log_set(gsel_log_fn sink, gsel_log_level level, void *user_data);
+
+GSEL_EXTERN_C_END
+
+#endif

@@ -1,0 +1,203 @@
+/* gsel/model.h: the model, described once and run unchanged by every strategy.
+ *
+ * A model is parameters, named values and an ordered list of layers; list order is execution order. A layer brings
+ * the embedder's own kernels as callbacks. The description holds no data and is the same on every rank.
+ *
+ *     gsel_param_desc   w   = GSEL_PARAM_DESC_INIT;    name, dims, initialiser
+ *     gsel_value_desc   x   = GSEL_VALUE_DESC_INIT;    name, dims of one sample
+ *     gsel_layer_desc   fc  = GSEL_LAYER_DESC_INIT;    name, inputs, outputs, parameters, callbacks
+ *
+ * Rules: every value is written by exactly one layer, or is an input the embedder supplies; a layer reads only
+ * values written before it; exactly one layer is the loss. Two layers that name the same parameter are tied.
+ * Errors of description are reported by the call that adds the offending piece, or by gsel_model_finish. */
+#ifndef GSEL_MODEL_H
+#define GSEL_MODEL_H
+
+#include <gsel/error.h>
+
+GSEL_EXTERN_C_BEGIN
+
+typedef struct gsel_model gsel_model;
+
+/* ---- callbacks ---------------------------------------------------------------------------------------- */
+
+/* One call of a callback. Borrowed for the call, as is everything it points to: parameters, gradients and values
+ * belong to the library and may be gathered, moved and released between calls; keeping a pointer is an error.
+ * Shapes are local: what this rank holds of each tensor.
+ *
+ *   forward          reads params, inputs;                          writes outputs, saved
+ *   backward_input   reads params, inputs, outputs, saved, d_outputs;        writes d_inputs
+ *   backward_weight  reads inputs, outputs, saved, d_outputs;                writes d_params
+ *   backward         both halves at once
+ *
+ * d_inputs[i].data is NULL where input i needs no gradient. d_inputs are overwritten (the library sums the
+ * gradients of a value with several readers). d_params are overwritten when accumulate is 0 and added to when it
+ * is 1. The loss layer gets no d_outputs: the derivative of its loss sum is 1. */
+typedef struct gsel_call {
+  uint32_t struct_size;
+  uint32_t reserved;
+  int32_t layer;
+  int32_t microbatch;
+  int64_t n_samples;            /* samples of this micro-batch on this rank */
+  const int64_t *sample_ids;    /* [n_samples] global sample ids, the same under every layout */
+  const gsel_tensor *params;    /* [n_params] in the order of the layer's description */
+  const gsel_tensor *inputs;    /* [n_inputs] */
+  const gsel_tensor *outputs;   /* [n_outputs] */
+  const gsel_tensor *d_outputs; /* [n_outputs] */
+  const gsel_tensor *d_inputs;  /* [n_inputs] */
+  const gsel_tensor *d_params;  /* [n_params] */
+  int32_t n_params;
+  int32_t n_inputs;
+  int32_t n_outputs;
+  int32_t accumulate;
+  void *saved;                  /* [saved_bytes] kept from forward to backward, 64-byte aligned; NULL when 0 */
+  uint64_t saved_bytes;
+  uint64_t rng_key;             /* of (seed, step, layer): with gsel_random_*, noise does not depend on layout */
+  void *stream;                 /* of the device backend; NULL for host memory */
+  char *message;                /* [message_capacity] a failing callback may write its reason here, NUL-terminated */
+  size_t message_capacity;
+} gsel_call;
+
+/* Returns GSEL_OK, or any negative code to end the step on every rank with layer, rank and message.
+ * Threads: the thread that drives the trainer, never a foreign one. It may call gsel_random_*, gsel_shard_range
+ * and gsel_dtype_*; no other gsel function. `user_data` is the layer's. */
+typedef gsel_status (*gsel_layer_fn)(const gsel_call *call, void *user_data);
+
+/* Writes elements [first, first + count) of a parameter's initial value, f32, into dst[count].
+ * Threads and rules as gsel_layer_fn. */
+typedef gsel_status (*gsel_init_fn)(float *dst, int64_t first, int64_t count, uint64_t seed, void *user_data);
+
+/* Random numbers that depend only on (key, counter), so that they can be replayed anywhere: Philox 4x32-10
+ * (Salmon et al., SC 2011). Uniform in [0, 1) with 24 bits; normal with mean 0, deviation 1 (Box-Muller on one
+ * block). Any thread. Since 0.1. */
+GSEL_API float gsel_random_uniform(uint64_t key, uint64_t counter);
+GSEL_API float gsel_random_normal(uint64_t key, uint64_t counter);
+
+/* ---- description -------------------------------------------------------------------------------------- */
+
+/* Initialisers of a parameter. */
+#define GSEL_INIT_ZEROS 0
+#define GSEL_INIT_ONES 1
+#define GSEL_INIT_NORMAL 2   /* mean 0, deviation init_scale, keyed by (seed, name, element) */
+#define GSEL_INIT_CALLBACK 3
+
+/* Flags of a parameter. */
+#define GSEL_PARAM_NO_DECAY 1u /* weight decay does not apply (norms, biases) */
+#define GSEL_PARAM_FROZEN 2u   /* no gradient, never updated */
+#define GSEL_PARAM_NO_CLIP 4u  /* not counted in the gradient norm, not scaled by clipping */
+
+/* How a tensor axis splits a parameter; read by tensor-parallel plugins alone. */
+#define GSEL_SHARD_NONE 0
+#define GSEL_SHARD_DIM 1    /* along shard_dim, in shard_blocks equal blocks each split by itself (fused QKV: 3) */
+
+/* A parameter. Text and dims are copied.
+ *   dims  [n_dims] global shape in elements, each >= 1; f32 */
+typedef struct gsel_param_desc {
+  uint32_t struct_size;
+  uint32_t reserved;
+  gsel_str name;
+  const int64_t *dims;
+  int32_t n_dims;
+  gsel_dtype dtype;       /* 0 means GSEL_F32 */
+  uint32_t flags;
+  int32_t init;           /* GSEL_INIT_* */
+  double init_scale;
+  gsel_init_fn init_fn;
+  void *init_user_data;   /* kept until the model and its trainers are freed */
+  int32_t shard;
+  int32_t shard_dim;
+  int32_t shard_blocks;   /* 0 means 1 */
+  int32_t reserved2;
+} gsel_param_desc;
+#define GSEL_PARAM_DESC_INIT GSEL_STRUCT_INIT(gsel_param_desc)
+GSEL_API void gsel_param_desc_init(gsel_param_desc *desc);
+
+/* Flags of a value. */
+#define GSEL_VALUE_INPUT 1u             /* supplied by the embedder per micro-batch; never differentiable */
+#define GSEL_VALUE_NOT_DIFFERENTIABLE 2u
+#define GSEL_VALUE_SCALAR 4u            /* one number per micro-batch, no batch dimension: loss sum and weight */
+
+/* Tensor-parallel placement of a value. */
+#define GSEL_PLACE_REPLICATED 0
+#define GSEL_PLACE_SHARDED 1  /* along place_dim, counted with the batch dimension as 0 */
+#define GSEL_PLACE_PARTIAL 2
+
+/* A value: what flows between layers. Text and dims are copied.
+ *   dims  [n_dims] shape of one sample in elements; the batch dimension comes first in every call */
+typedef struct gsel_value_desc {
+  uint32_t struct_size;
+  uint32_t reserved;
+  gsel_str name;
+  const int64_t *dims;
+  int32_t n_dims;
+  gsel_dtype dtype;       /* 0 means GSEL_F32 */
+  uint32_t flags;
+  int32_t place;
+  int32_t place_dim;
+  int32_t reserved2;
+} gsel_value_desc;
+#define GSEL_VALUE_DESC_INIT GSEL_STRUCT_INIT(gsel_value_desc)
+GSEL_API void gsel_value_desc_init(gsel_value_desc *desc);
+
+/* Flags of a layer. */
+#define GSEL_LAYER_LOSS 1u        /* outputs are two f64 scalars: sum of losses, sum of weights. Never a mean */
+#define GSEL_LAYER_NO_CUT_AFTER 2u
+#define GSEL_LAYER_RECOMPUTABLE 4u
+
+/* A layer. Text and id lists are copied. Give forward, and either both halves of backward or the fused one (all
+ * three are fine); a layer none of whose inputs and parameters needs a gradient may have forward alone.
+ *   saved_bytes_per_sample  bytes kept from forward to backward, times the samples of the micro-batch
+ *   flop_per_sample         cost hint for one forward, 0 when unknown                                          */
+typedef struct gsel_layer_desc {
+  uint32_t struct_size;
+  uint32_t reserved;
+  gsel_str name;
+  const int32_t *inputs;
+  const int32_t *outputs;
+  const int32_t *params;
+  int32_t n_inputs;
+  int32_t n_outputs;
+  int32_t n_params;
+  uint32_t flags;
+  uint64_t saved_bytes_per_sample;
+  double flop_per_sample;
+  gsel_layer_fn forward;
+  gsel_layer_fn backward_input;
+  gsel_layer_fn backward_weight;
+  gsel_layer_fn backward;
+  void *user_data;          /* kept until the model and its trainers are freed */
+} gsel_layer_desc;
+#define GSEL_LAYER_DESC_INIT GSEL_STRUCT_INIT(gsel_layer_desc)
+GSEL_API void gsel_layer_desc_init(gsel_layer_desc *desc);
+
+/* Makes an empty description.
+ *   out  given to the caller, free with gsel_model_free. Any thread. Since 0.1. */
+GSEL_API gsel_status gsel_model_create(gsel_model **out, gsel_error **err);
+
+/* Adds a piece; *out_id is its id, counted from 0 per kind. Text and arrays are borrowed for the call.
+ * Errors: GSEL_ERR_MODEL names the piece and the fault (duplicate name, unknown id, a value written twice or read
+ * before it is written, which is how a cycle shows, a missing callback) and leaves the model unchanged;
+ * GSEL_ERR_STATE after gsel_model_finish. One thread at a time per model. Since 0.1. */
+GSEL_API gsel_status gsel_model_add_param(gsel_model *model, const gsel_param_desc *desc, int32_t *out_id,
+                                          gsel_error **err);
+GSEL_API gsel_status gsel_model_add_value(gsel_model *model, const gsel_value_desc *desc, int32_t *out_id,
+                                          gsel_error **err);
+GSEL_API gsel_status gsel_model_add_layer(gsel_model *model, const gsel_layer_desc *desc, int32_t *out_id,
+                                          gsel_error **err);
+
+/* Checks the whole (one loss, every value written and every parameter used) and freezes it. Called by
+ * gsel_trainer_create when the caller did not. GSEL_ERR_MODEL. One thread at a time per model. Since 0.1. */
+GSEL_API gsel_status gsel_model_finish(gsel_model *model, gsel_error **err);
+
+/* Counts: parameters, values, layers, and elements over all parameters. 0 for NULL. Any thread. Since 0.1. */
+GSEL_API int32_t gsel_model_param_count(const gsel_model *model);
+GSEL_API int32_t gsel_model_value_count(const gsel_model *model);
+GSEL_API int32_t gsel_model_layer_count(const gsel_model *model);
+GSEL_API int64_t gsel_model_element_count(const gsel_model *model);
+
+/* Releases the caller's hold; trainers made from the model keep theirs. NULL is fine. Since 0.1. */
+GSEL_API void gsel_model_free(gsel_model *model);
+
+GSEL_EXTERN_C_END
+
+#endif

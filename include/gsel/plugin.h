@@ -1,0 +1,260 @@
+/* gsel/plugin.h: for authors of strategies and backends. A plugin is a shared object that exports one data symbol,
+ * `gsel_plugin_v1`, and does not link to libgsel: what it needs of the host arrives as tables.
+ *
+ *     static const gsel_strategy_v1 strategy = {.struct_size = sizeof(strategy), .axes = 1u << GSEL_AXIS_DATA,
+ *                                               .compile = compile};
+ *     GSEL_PLUGIN_DEFINE = {...};      see examples/plugin
+ *
+ * Rules: no work in constructors, no threads before open, no exception out, no change to locale, signal handlers or
+ * environment. A plugin that was initialised stays loaded until the process ends. Tables grow at the end; a minor
+ * version adds, a major one gets a new symbol. Text inside tables is NUL-terminated and static. */
+#ifndef GSEL_PLUGIN_H
+#define GSEL_PLUGIN_H
+
+#include <gsel/comm.h>
+#include <gsel/error.h>
+#include <gsel/program.h>
+#include <gsel/types.h>
+
+GSEL_EXTERN_C_BEGIN
+
+#define GSEL_PLUGIN_ABI_MAJOR 1
+#define GSEL_PLUGIN_ABI_MINOR 0
+
+#define GSEL_PLUGIN_STRATEGY 1
+#define GSEL_PLUGIN_BACKEND 2
+
+/* Opens the definition of the exported symbol; an initialiser of gsel_plugin_v1 follows. */
+#ifdef __cplusplus
+#define GSEL_PLUGIN_DEFINE \
+  extern "C" __attribute__((visibility("default"))) const struct gsel_plugin_v1 gsel_plugin_v1
+#else
+#define GSEL_PLUGIN_DEFINE __attribute__((visibility("default"))) const struct gsel_plugin_v1 gsel_plugin_v1
+#endif
+
+/* Services of the host; the table lives as long as the process. Any thread. */
+typedef struct gsel_host_v1 {
+  uint32_t struct_size;
+  uint32_t abi_minor;
+  /* A line for the host's log sink. */
+  void (*log)(int32_t level, const char *component, const char *line);
+  /* A new error object to return through a `gsel_error **err`; NULL when out of memory, which is still an error. */
+  gsel_error *(*error_new)(gsel_status code, const char *message);
+} gsel_host_v1;
+
+/* What the module exports under the name "gsel_plugin_v1". */
+typedef struct gsel_plugin_v1 {
+  uint32_t struct_size;
+  uint32_t reserved;
+  uint32_t abi_major;      /* GSEL_PLUGIN_ABI_MAJOR the plugin was built with */
+  uint32_t abi_minor;
+  int32_t kind;            /* GSEL_PLUGIN_STRATEGY or GSEL_PLUGIN_BACKEND */
+  int32_t reserved2;
+  const char *name;        /* how a config file names it: lower case letters, digits, '_' */
+  const char *version;
+  const char *build;       /* compiler, date, anything; shown to people */
+  const void *table;       /* gsel_strategy_v1 or gsel_backend_v1, by kind */
+  /* Optional, cheap, free of side effects: 0 when the plugin cannot run here, with the reason written to
+   * reason[capacity]; else a score, higher is better. */
+  int32_t (*probe)(const gsel_host_v1 *host, char *reason, size_t capacity);
+} gsel_plugin_v1;
+
+/* ---- strategies ---------------------------------------------------------------------------------------- */
+
+/* An option of the plugin, a key of its section in gsel.toml. Integers and numbers are checked against
+ * [minimum, maximum]. */
+#define GSEL_OPTION_INTEGER 1
+#define GSEL_OPTION_NUMBER 2
+#define GSEL_OPTION_BOOLEAN 3
+#define GSEL_OPTION_TEXT 4
+typedef struct gsel_option_v1 {
+  const char *name;
+  const char *help;            /* with the unit */
+  int32_t type;
+  int32_t reserved;
+  double minimum;
+  double maximum;
+  const char *default_text;    /* as it would stand in the file */
+} gsel_option_v1;
+
+/* The compilation under way; the host's. Valid during `compile` only. */
+typedef struct gsel_pass gsel_pass;
+
+typedef struct gsel_param_info {
+  uint32_t struct_size;
+  uint32_t flags;              /* GSEL_PARAM_* of gsel/model.h */
+  const char *name;
+  int64_t n_elems;
+  int32_t dtype;
+  int32_t reserved;
+} gsel_param_info;
+
+typedef struct gsel_layer_info {
+  uint32_t struct_size;
+  uint32_t flags;              /* GSEL_LAYER_* of gsel/model.h */
+  const char *name;
+  const int32_t *inputs;       /* value ids */
+  const int32_t *outputs;
+  const int32_t *params;       /* parameter ids */
+  int32_t n_inputs;
+  int32_t n_outputs;
+  int32_t n_params;
+  int32_t reserved;
+} gsel_layer_info;
+
+/* What a pass can ask and do. Ids and positions count from 0; calls out of range return GSEL_ERR_ARG or 0.
+ * One thread, the one that called compile. */
+typedef struct gsel_pass_api_v1 {
+  uint32_t struct_size;
+  uint32_t reserved;
+  /* The mesh: size of an axis and this rank's place on it. */
+  int32_t (*axis_size)(const gsel_pass *pass, gsel_axis axis);
+  int32_t (*axis_rank)(const gsel_pass *pass, gsel_axis axis);
+  /* The model. */
+  int32_t (*param_count)(const gsel_pass *pass);
+  int32_t (*layer_count)(const gsel_pass *pass);
+  gsel_status (*param)(const gsel_pass *pass, int32_t id, gsel_param_info *out);
+  gsel_status (*layer)(const gsel_pass *pass, int32_t id, gsel_layer_info *out);
+  /* Options of this plugin, checked; a name it did not declare gives 0 or NULL. */
+  int64_t (*option_integer)(const gsel_pass *pass, const char *name);
+  double (*option_number)(const gsel_pass *pass, const char *name);
+  const char *(*option_text)(const gsel_pass *pass, const char *name);
+  /* The step's program so far: read, insert before `position` (length appends), remove. */
+  int32_t (*length)(const gsel_pass *pass);
+  gsel_status (*get)(const gsel_pass *pass, int32_t position, gsel_instr *out);
+  gsel_status (*insert)(gsel_pass *pass, int32_t position, const gsel_instr *instr);
+  gsel_status (*remove)(gsel_pass *pass, int32_t position);
+  /* Appends to the program that runs once, before the first step. */
+  gsel_status (*setup)(gsel_pass *pass, const gsel_instr *instr);
+  /* Buckets: parameters stored side by side, in this order, with their gradients and optimizer state; what one
+   * collective or one optimizer step works on. clear_buckets forgets those there are (at first: one, all trainable
+   * parameters); each trainable parameter must end up in exactly one. add_bucket returns its id or GSEL_ERR_ARG. */
+  void (*clear_buckets)(gsel_pass *pass);
+  int32_t (*add_bucket)(gsel_pass *pass, const int32_t *params, int32_t n_params);
+} gsel_pass_api_v1;
+
+/* A strategy: rewrites the program of one rank for one axis of the mesh. It runs once per trainer, on every rank,
+ * and must decide alike everywhere: what differs between ranks may only follow from axis_rank. */
+typedef struct gsel_strategy_v1 {
+  uint32_t struct_size;
+  uint32_t axes;                   /* bit 1 << GSEL_AXIS_*: sections it may be named in */
+  const gsel_option_v1 *options;   /* [n_options] */
+  int32_t n_options;
+  int32_t reserved;
+  gsel_status (*compile)(const gsel_host_v1 *host, const gsel_pass_api_v1 *api, gsel_pass *pass, gsel_axis axis,
+                         gsel_error **err);
+} gsel_strategy_v1;
+
+/* ---- backends ------------------------------------------------------------------------------------------ */
+
+/* A backend is memory, order and communication on one kind of device. The trainer touches tensors in no other way.
+ * `ctx` is what open returned. A stream is a queue of work in order; NULL is the calling thread, at once.
+ * Work enqueued on a stream reports its failure at the next wait on that stream or on an event recorded behind it. */
+typedef struct gsel_stream gsel_stream;
+typedef struct gsel_event gsel_event;
+typedef struct gsel_link gsel_link; /* this rank's end of a communicator */
+
+/* How a rank joins; as gsel_comm_config, complete. */
+typedef struct gsel_join {
+  uint32_t struct_size;
+  uint32_t reserved;
+  int32_t rank;
+  int32_t world_size;
+  gsel_unique_id id;
+  double timeout_s;
+  double join_timeout_s;
+} gsel_join;
+
+/* One collective call as data; semantics of gsel/comm.h. Buffers stay borrowed until the work is done.
+ *   root  root of a broadcast, peer of a send or receive, else -1 */
+typedef struct gsel_collective {
+  uint32_t struct_size;
+  gsel_collective_kind kind;
+  gsel_dtype dtype;
+  gsel_op op;
+  int32_t root;
+  int32_t reserved;
+  const void *send;
+  void *recv;
+  uint64_t count;
+} gsel_collective;
+
+#define GSEL_OPTIMIZER_SGD 1       /* with momentum when momentum != 0 */
+#define GSEL_OPTIMIZER_SIGN_SGD 2  /* param -= learning_rate * sign(gradient) */
+#define GSEL_OPTIMIZER_ADAMW 3     /* Loshchilov & Hutter, ICLR 2019, algorithm 2 */
+
+/* One optimizer step on count elements, f32. g = gradient * gradient_scale.
+ *   state0, state1  [count]: momentum; first and second moment; NULL where the kind has none
+ *   t               step number from 1, for bias correction */
+typedef struct gsel_optimizer_step {
+  uint32_t struct_size;
+  int32_t kind;
+  float *param;
+  const float *gradient;
+  float *state0;
+  float *state1;
+  uint64_t count;
+  int64_t t;
+  double gradient_scale;
+  double learning_rate;
+  double weight_decay;
+  double momentum;
+  double beta1;
+  double beta2;
+  double epsilon;
+} gsel_optimizer_step;
+
+#define GSEL_COPY_TO_DEVICE 1
+#define GSEL_COPY_TO_HOST 2
+#define GSEL_COPY_ON_DEVICE 3
+
+typedef struct gsel_backend_v1 {
+  uint32_t struct_size;
+  uint32_t reserved;
+  /* device: index among what the process sees. */
+  gsel_status (*open)(const gsel_host_v1 *host, int32_t device, void **out_ctx, gsel_error **err);
+  void (*close)(void *ctx);
+
+  /* Memory: at least 64-byte aligned; contents undefined. free(NULL) is fine. */
+  gsel_status (*alloc)(void *ctx, uint64_t bytes, void **out, gsel_error **err);
+  void (*free)(void *ctx, void *memory);
+  gsel_status (*copy)(void *ctx, void *dst, const void *src, uint64_t bytes, int32_t direction, gsel_stream *stream,
+                      gsel_error **err);
+  gsel_status (*zero)(void *ctx, void *dst, uint64_t bytes, gsel_stream *stream, gsel_error **err);
+
+  /* Streams and events. event_wait blocks the caller; stream_wait_event makes a stream wait, not the caller.
+   * event_seconds: time from event a to event b, both reached. */
+  gsel_status (*stream_create)(void *ctx, gsel_stream **out, gsel_error **err);
+  void (*stream_destroy)(void *ctx, gsel_stream *stream);
+  gsel_status (*stream_wait)(void *ctx, gsel_stream *stream, gsel_error **err);
+  gsel_status (*event_create)(void *ctx, gsel_event **out, gsel_error **err);
+  void (*event_destroy)(void *ctx, gsel_event *event);
+  gsel_status (*event_record)(void *ctx, gsel_event *event, gsel_stream *stream, gsel_error **err);
+  gsel_status (*event_wait)(void *ctx, gsel_event *event, gsel_error **err);
+  gsel_status (*stream_wait_event)(void *ctx, gsel_stream *stream, gsel_event *event, gsel_error **err);
+  double (*event_seconds)(void *ctx, gsel_event *a, gsel_event *b);
+
+  /* Kernels, count elements. cast converts with round to nearest even; add is dst += src; sum_squares writes one
+   * f64 of host memory, complete at the next wait. */
+  gsel_status (*cast)(void *ctx, void *dst, gsel_dtype dst_dtype, const void *src, gsel_dtype src_dtype,
+                      uint64_t count, gsel_stream *stream, gsel_error **err);
+  gsel_status (*scale)(void *ctx, void *dst, gsel_dtype dtype, double factor, uint64_t count, gsel_stream *stream,
+                       gsel_error **err);
+  gsel_status (*add)(void *ctx, void *dst, const void *src, gsel_dtype dtype, uint64_t count, gsel_stream *stream,
+                     gsel_error **err);
+  gsel_status (*sum_squares)(void *ctx, const void *src, gsel_dtype dtype, uint64_t count, double *out,
+                             gsel_stream *stream, gsel_error **err);
+  gsel_status (*optimizer_step)(void *ctx, const gsel_optimizer_step *step, gsel_stream *stream, gsel_error **err);
+
+  /* Communication. link_abort: any thread, any time before link_leave; does not block. link_leave: no call under
+   * way; never blocks. */
+  gsel_status (*link_join)(void *ctx, const gsel_join *join, gsel_link **out, gsel_error **err);
+  void (*link_leave)(gsel_link *link);
+  void (*link_abort)(gsel_link *link, const char *reason);
+  gsel_status (*collective)(gsel_link *link, const gsel_collective *call, gsel_stream *stream, gsel_error **err);
+  gsel_comm_count (*link_counts)(const gsel_link *link, gsel_collective_kind kind);
+} gsel_backend_v1;
+
+GSEL_EXTERN_C_END
+
+#endif

@@ -1,0 +1,43 @@
+/* gsel/registry.h: which plugins were found, and why any was refused.
+ * Search order: GSEL_PLUGIN_PATH (absolute folders joined by ':'; ignored with elevated rights), then the folder
+ * compiled in, `pkg-config --variable=plugindir gsel`. Never the current directory, never the system's library
+ * search. A file, and every folder above it, must be owned by root or the effective user and not be writable by
+ * others; the compiled-in folder is held to the ownership of the library's own file. */
+#ifndef GSEL_REGISTRY_H
+#define GSEL_REGISTRY_H
+
+#include <gsel/error.h>
+
+GSEL_EXTERN_C_BEGIN
+
+typedef struct gsel_plugin_list gsel_plugin_list;
+
+/* One candidate. Text is borrowed until gsel_plugin_list_free. */
+typedef struct gsel_plugin_info {
+  uint32_t struct_size;
+  uint32_t reserved;
+  gsel_str path;     /* absolute */
+  gsel_str kind;     /* "strategy", "backend"; empty when unknown */
+  gsel_str name;     /* "ddp"; empty when unknown */
+  gsel_str version;
+  gsel_str refusal;  /* why it was refused; empty when it is usable */
+} gsel_plugin_info;
+#define GSEL_PLUGIN_INFO_INIT GSEL_STRUCT_INIT(gsel_plugin_info)
+GSEL_API void gsel_plugin_info_init(gsel_plugin_info *info);
+
+/* Looks at every candidate on the search path, in order, each folder sorted by name. Folders that cannot be used
+ * (relative, missing, writable by others) are listed as refused candidates.
+ *   out  given to the caller, free with gsel_plugin_list_free. Any thread. Since 0.1. */
+GSEL_API gsel_status gsel_plugin_list_create(gsel_plugin_list **out, gsel_error **err);
+
+/* Number of candidates; candidate i. GSEL_ERR_ARG. Any thread. Since 0.1. */
+GSEL_API int32_t gsel_plugin_list_count(const gsel_plugin_list *list);
+GSEL_API gsel_status gsel_plugin_list_get(const gsel_plugin_list *list, int32_t i, gsel_plugin_info *info,
+                                          gsel_error **err);
+
+/* Releases; NULL is fine. Since 0.1. */
+GSEL_API void gsel_plugin_list_free(gsel_plugin_list *list);
+
+GSEL_EXTERN_C_END
+
+#endif

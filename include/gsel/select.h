@@ -1,0 +1,149 @@
+/* gsel/select.h: which accelerators do I get, in what order, and why?
+ *
+ *     gsel_resolve_request request = GSEL_RESOLVE_REQUEST_INIT;
+ *     request.devices = gsel_str_from("count:2");
+ *     gsel_selection *selection;
+ *     if (gsel_resolve(&request, &selection, &err)) ...
+ *
+ * Resolving is a pure function of (inventory, environment, request): it needs no accelerator, starts no driver
+ * context, is safe before fork and never changes the caller's environment. */
+#ifndef GSEL_SELECT_H
+#define GSEL_SELECT_H
+
+#include <gsel/error.h>
+
+GSEL_EXTERN_C_BEGIN
+
+/* ---- inventory: what a machine has ------------------------------------------------------------------- */
+
+typedef struct gsel_inventory gsel_inventory;
+
+/* Facts about one device. Text is borrowed from the object that answered. Unknown numbers are 0, an unknown
+ * NUMA node is -1. */
+typedef struct gsel_device_info {
+  uint32_t struct_size;
+  uint32_t reserved;
+  int32_t index;              /* position in bus order, from 0 */
+  int32_t numa;               /* NUMA node, or -1 */
+  gsel_str vendor;            /* "nvidia", "cpu", ... */
+  gsel_str name;
+  gsel_str uuid;              /* stable identity, such as "GPU-..." */
+  gsel_str pci;               /* "00000000:3b:00.0", empty for a CPU */
+  uint64_t memory_bytes;
+  uint64_t free_bytes;
+  int32_t capability_major;   /* compute capability, 0.0 when there is none */
+  int32_t capability_minor;
+  int32_t compute_units;      /* multiprocessors, or CPU cores */
+  int32_t process_count;      /* processes computing on it now, or -1 when not told */
+} gsel_device_info;
+
+#define GSEL_DEVICE_INFO_INIT GSEL_STRUCT_INIT(gsel_device_info)
+GSEL_API void gsel_device_info_init(gsel_device_info *info);
+
+/* Looks at this machine: CPUs through hwloc, NVIDIA devices through NVML opened at run time (its absence is
+ * normal and becomes a note). Creates no context.
+ *   out  given to the caller, free with gsel_inventory_free
+ * Errors: GSEL_ERR_IO (a driver answered with a failure), GSEL_ERR_NOMEM. Any thread. Since 0.1. */
+GSEL_API gsel_status gsel_inventory_detect(gsel_inventory **out, gsel_error **err);
+
+/* Reads a machine from a JSON file: {"gsel_inventory": 1, "hosts": [{"name", "devices": [...]}]}; devices stand
+ * in bus order. docs/inventory.md lists the fields.
+ * Errors: GSEL_ERR_IO, GSEL_ERR_PARSE (with line and column or the path of the field). Any thread. Since 0.1. */
+GSEL_API gsel_status gsel_inventory_load(gsel_str path, gsel_inventory **out, gsel_error **err);
+
+/* The same from text; `name` stands for the file in messages. Any thread. Since 0.1. */
+GSEL_API gsel_status gsel_inventory_parse(gsel_str text, gsel_str name, gsel_inventory **out, gsel_error **err);
+
+/* Number of devices; device `index` into *info (struct_size set by the caller).
+ * GSEL_ERR_ARG when index is out of range. Any thread. Since 0.1. */
+GSEL_API int32_t gsel_inventory_device_count(const gsel_inventory *inventory);
+GSEL_API gsel_status gsel_inventory_device(const gsel_inventory *inventory, int32_t index, gsel_device_info *info,
+                                           gsel_error **err);
+
+/* The inventory as JSON in the form gsel_inventory_load reads, and as a table for people. Borrowed until
+ * gsel_inventory_free. The notes (what was looked for and not found) stand in both. Any thread. Since 0.1. */
+GSEL_API gsel_str gsel_inventory_json(const gsel_inventory *inventory);
+GSEL_API gsel_str gsel_inventory_text(const gsel_inventory *inventory);
+
+/* Releases; NULL is fine. Any thread. Since 0.1. */
+GSEL_API void gsel_inventory_free(gsel_inventory *inventory);
+
+/* ---- resolve ------------------------------------------------------------------------------------------ */
+
+typedef struct gsel_env_var {
+  gsel_str name;
+  gsel_str value;
+} gsel_env_var;
+
+/* What is asked. All pointers and text are borrowed for the call.
+ *   inventory    NULL: gsel_inventory_detect is used
+ *   env          [n_env] variables to honour; NULL with n_env 0 means the process's own environment,
+ *                unless GSEL_RESOLVE_NO_ENV is set
+ *   devices      count:N | index:a,b (bus order) | uuid:PREFIX,... | all | cpu | auto; not given means auto:
+ *                every visible accelerator, else the CPU
+ *   accelerator  cuda | cpu | auto; not given means auto                                                  */
+typedef struct gsel_resolve_request {
+  uint32_t struct_size;
+  uint32_t reserved;
+  const gsel_inventory *inventory;
+  const gsel_env_var *env;
+  size_t n_env;
+  gsel_str devices;
+  gsel_str accelerator;
+  uint32_t flags;
+  uint32_t reserved2;
+} gsel_resolve_request;
+
+#define GSEL_RESOLVE_NO_ENV 1u
+
+#define GSEL_RESOLVE_REQUEST_INIT GSEL_STRUCT_INIT(gsel_resolve_request)
+GSEL_API void gsel_resolve_request_init(gsel_resolve_request *request);
+
+typedef struct gsel_selection gsel_selection;
+
+/* Selects devices.
+ *   out  given to the caller, free with gsel_selection_free; NULL on error
+ * Errors: one of the selection codes of gsel/error.h, with token and column; GSEL_ERR_ARG.
+ * Any thread. Since 0.1. */
+GSEL_API gsel_status gsel_resolve(const gsel_resolve_request *request, gsel_selection **out, gsel_error **err);
+
+/* Selected devices, in the order selected. Any thread. Since 0.1. */
+GSEL_API int32_t gsel_selection_device_count(const gsel_selection *selection);
+GSEL_API gsel_status gsel_selection_device(const gsel_selection *selection, int32_t position, gsel_device_info *info,
+                                           gsel_error **err);
+
+/* Every device of the inventory with the reason it was kept (position >= 0) or dropped (position -1).
+ * `reason` is borrowed until gsel_selection_free. Any thread. Since 0.1. */
+typedef struct gsel_candidate {
+  uint32_t struct_size;
+  uint32_t reserved;
+  int32_t index;     /* bus order */
+  int32_t position;  /* place in the selection, or -1 */
+  gsel_str reason;
+} gsel_candidate;
+#define GSEL_CANDIDATE_INIT GSEL_STRUCT_INIT(gsel_candidate)
+GSEL_API void gsel_candidate_init(gsel_candidate *candidate);
+GSEL_API int32_t gsel_selection_candidate_count(const gsel_selection *selection);
+GSEL_API gsel_status gsel_selection_candidate(const gsel_selection *selection, int32_t i, gsel_candidate *candidate,
+                                              gsel_error **err);
+
+/* Variables that make a child process see exactly this selection, UUID form where accepted.
+ *   local_rank  -1: the whole selection; r >= 0: device r alone, as a launcher gives to local rank r
+ *               (one selected device serves every rank; GSEL_ERR_RANK_OVERFLOW when there is none for r;
+ *               a CPU serves every rank)
+ *   out         borrowed until gsel_selection_free; *n_out entries
+ * Any thread. Since 0.1. */
+GSEL_API gsel_status gsel_selection_env(const gsel_selection *selection, int32_t local_rank, const gsel_env_var **out,
+                                        size_t *n_out, gsel_error **err);
+
+/* The selection as JSON (status, devices, env, warnings, trace) and as text. Borrowed until gsel_selection_free.
+ * Any thread. Since 0.1. */
+GSEL_API gsel_str gsel_selection_json(const gsel_selection *selection);
+GSEL_API gsel_str gsel_selection_text(const gsel_selection *selection);
+
+/* Releases; NULL is fine. Any thread. Since 0.1. */
+GSEL_API void gsel_selection_free(gsel_selection *selection);
+
+GSEL_EXTERN_C_END
+
+#endif

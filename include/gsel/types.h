@@ -1,0 +1,128 @@
+/* gsel/types.h: the plain words every other header uses: status, text, element types, tensors.
+ * Refuses to know: devices, ranks, strategies. C99, freestanding headers only. */
+#ifndef GSEL_TYPES_H
+#define GSEL_TYPES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(GSEL_BUILDING)
+#define GSEL_API __attribute__((visibility("default")))
+#else
+#define GSEL_API
+#endif
+
+#ifdef __cplusplus
+#define GSEL_EXTERN_C_BEGIN extern "C" {
+#define GSEL_EXTERN_C_END }
+#else
+#define GSEL_EXTERN_C_BEGIN
+#define GSEL_EXTERN_C_END
+#endif
+
+GSEL_EXTERN_C_BEGIN
+
+/* Version these headers were written for; gsel_version() tells the library's at run time. */
+#define GSEL_VERSION_MAJOR 0
+#define GSEL_VERSION_MINOR 1
+#define GSEL_VERSION_PATCH 0
+#define GSEL_VERSION_NUMBER (GSEL_VERSION_MAJOR * 10000 + GSEL_VERSION_MINOR * 100 + GSEL_VERSION_PATCH)
+
+/* Version of the loaded library as major * 10000 + minor * 100 + patch. Any thread. Since 0.1. */
+GSEL_API int32_t gsel_version(void);
+
+/* Text of that version, such as "0.1.0"; static. Any thread. Since 0.1. */
+GSEL_API const char *gsel_version_text(void);
+
+/* Result of a fallible call: 0 (GSEL_OK) or one of the negative GSEL_ERR_* codes of gsel/error.h. */
+typedef int32_t gsel_status;
+
+/* UTF-8 text as pointer and length in bytes. len == GSEL_NUL means NUL-terminated; data == NULL means
+ * "not given". Text passed in is borrowed for the call unless said; text handed out states its lifetime. */
+typedef struct gsel_str {
+  const char *data;
+  size_t len;
+} gsel_str;
+
+#define GSEL_NUL ((size_t)-1)
+
+/* A C string or literal as gsel_str: macro for initialisers, function for foreign callers.
+ * `text` is borrowed for as long as the result is used; NULL gives "not given". Any thread. Since 0.1. */
+#define GSEL_STR(text) {(text), GSEL_NUL}
+GSEL_API gsel_str gsel_str_from(const char *text);
+
+/* Every transparent struct starts with `uint32_t struct_size` and `uint32_t reserved` (zero) and grows only at its
+ * end. A smaller size is an older caller and its missing fields take defaults; a larger one is accepted when the
+ * tail this library does not know is zero. Each such type has an initialiser, GSEL_<TYPE>_INIT, made of this,
+ * and a function gsel_<type>_init for foreign callers. */
+#ifdef __cplusplus
+#define GSEL_STRUCT_INIT(type) {sizeof(type)}
+#else
+#define GSEL_STRUCT_INIT(type) {.struct_size = sizeof(type)}
+#endif
+
+/* Element types. Numbers never change; a value unknown to the caller must be harmless to it. */
+typedef int32_t gsel_dtype;
+#define GSEL_I8 1
+#define GSEL_U8 2
+#define GSEL_I16 3
+#define GSEL_U16 4
+#define GSEL_I32 5
+#define GSEL_U32 6
+#define GSEL_I64 7
+#define GSEL_U64 8
+#define GSEL_F16 9
+#define GSEL_BF16 10
+#define GSEL_F32 11
+#define GSEL_F64 12
+#define GSEL_F8E4M3 13
+#define GSEL_F8E5M2 14
+
+/* Bytes of one element; 0 for an unknown type. Any thread. Since 0.1. */
+GSEL_API size_t gsel_dtype_bytes(gsel_dtype dtype);
+
+/* Name such as "f32"; "unknown" for an unknown type; static. Any thread. Since 0.1. */
+GSEL_API const char *gsel_dtype_name(gsel_dtype dtype);
+
+/* Reduction operations. AVG is the sum divided by the number of ranks. */
+typedef int32_t gsel_op;
+#define GSEL_SUM 1
+#define GSEL_PROD 2
+#define GSEL_MIN 3
+#define GSEL_MAX 4
+#define GSEL_AVG 5
+
+/* Axes of the mesh, inner to outer. */
+typedef int32_t gsel_axis;
+#define GSEL_AXIS_TENSOR 0
+#define GSEL_AXIS_DATA 1
+#define GSEL_AXIS_PIPELINE 2
+#define GSEL_AXES 3
+
+/* A dense row-major view of library memory, lent for one call. Layout is frozen: arrays of it are passed.
+ *   data    first element; valid during the call only, may differ in the next call
+ *   dims    [n_dims] sizes in elements; dims[0] is the number of samples for values of a model
+ *   n_elems product of dims (1 when n_dims is 0)                                                       */
+#define GSEL_MAX_DIMS 6
+typedef struct gsel_tensor {
+  void *data;
+  int64_t n_elems;
+  int64_t dims[GSEL_MAX_DIMS];
+  int32_t n_dims;
+  gsel_dtype dtype;
+} gsel_tensor;
+
+/* Half-open range [begin, end). */
+typedef struct gsel_range {
+  int64_t begin;
+  int64_t end;
+} gsel_range;
+
+/* Which part of n items part `index` of `parts` owns: sizes differ by at most one, larger parts first.
+ * A pure function, so that a loader can read only its bytes. Out-of-range arguments (n < 0, parts < 1,
+ * index outside 0..parts-1) give the empty range {0, 0}. Any thread. Since 0.1. */
+GSEL_API gsel_range gsel_shard_range(int64_t n, int64_t parts, int64_t index);
+
+GSEL_EXTERN_C_END
+
+#endif

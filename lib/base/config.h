@@ -1,0 +1,70 @@
+// base/config.h: gsel.toml as checked data. Every key the core knows stands in one table (config.cc) with type,
+// default, bounds and help, from which parsing, gsel_config_get and docs/config.md follow. Keys of plugins are kept
+// with their place and checked when the plugin is known.
+#pragma once
+
+#include <gsel/types.h>
+
+#include <array>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+
+namespace gsel {
+
+// A value of a plugin's option as it stood in the file.
+struct ConfigValue {
+  enum class Type { integer, number, boolean, text };
+  Type type = Type::text;
+  std::string text;  // as text: 25000000, 1.0, true, adam
+  Place place;       // file, line, column, dotted key
+};
+
+// A section [strategy.<axis>].
+struct StrategySection {
+  std::string plugin;
+  Place place;                                // of the plugin key
+  std::map<std::string, ConfigValue> options;  // all other keys
+};
+
+struct Config {
+  std::string file;  // for messages; empty for defaults
+  struct {
+    std::string accelerator = "auto", devices, order = "pci";
+  } select;
+  struct {
+    double timeout_s = 60;
+  } comm;
+  std::array<int64_t, GSEL_AXES> mesh{1, 0, 1};  // by gsel_axis; 0 means "auto"
+  std::array<std::optional<StrategySection>, GSEL_AXES> strategy;
+  struct {
+    std::string optimizer = "adamw";  // adamw | sgd | sign_sgd
+    double learning_rate = 1e-3, weight_decay = 0.01, momentum = 0, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
+    double clip_norm = 0;             // 0: no clipping
+    int64_t batch = 8;                // samples per step over all ranks
+    int64_t microbatch = 0;           // samples per micro-batch of one rank; 0: the rank's whole share
+    int64_t seed = 1;
+  } train;
+
+  // Value of a core key by dotted name as text; nullptr when unknown.
+  const std::string* get(std::string_view key) const;
+  // Where a key stood, for errors found later; line 0 when it did not.
+  Place place_of(std::string_view key) const;
+
+  std::map<std::string, std::string, std::less<>> texts;  // every core key, defaults included
+  std::map<std::string, Place, std::less<>> places;       // keys that stood in the file
+};
+
+Config parse_config(std::string_view text, const std::string& file);
+Config load_config(const std::string& path);
+Config default_config();
+
+// Sizes of the mesh for `world_size` ranks, "auto" resolved; a size that does not divide is GSEL_ERR_CONFIG naming
+// the key.
+std::array<int32_t, GSEL_AXES> resolve_mesh(const Config& config, int32_t world_size);
+
+}  // namespace gsel

@@ -1,0 +1,69 @@
+// base/error.cc: see error.h. Out of memory must be reportable without memory, hence the static object.
+#include "base/error.h"
+
+#include <cstring>
+
+gsel_error::gsel_error(gsel::Error e) : error(std::move(e)) {
+  if (error.cause()) cause = std::make_unique<gsel_error>(*error.cause());
+}
+
+namespace gsel {
+namespace {
+
+gsel_error& out_of_memory() noexcept {
+  static gsel_error instance{Error(GSEL_ERR_NOMEM, "out of memory")};
+  return instance;
+}
+// Made at load time, while there is memory.
+[[maybe_unused]] const gsel_error& made_early = out_of_memory();
+
+}  // namespace
+
+std::string errno_text(int number) {
+  const char* name = strerrorname_np(number);
+  return fmt::format("{} ({})", name ? name : std::to_string(number), strerrordesc_np(number) ? strerrordesc_np(number) : "unknown");
+}
+
+gsel_error* to_handle(const Error& error) noexcept {
+  try {
+    return new gsel_error(error);
+  } catch (...) {
+    return &out_of_memory();
+  }
+}
+
+gsel_error* current_exception_to_handle() noexcept {
+  try {
+    throw;
+  } catch (const Error& e) {
+    return to_handle(e);
+  } catch (const std::bad_alloc&) {
+    return &out_of_memory();
+  } catch (const std::exception& e) {
+    try {
+      return to_handle(Error(GSEL_ERR_INTERNAL, fmt::format("internal error: {}; please report it", e.what())));
+    } catch (...) {
+      return &out_of_memory();
+    }
+  } catch (...) {
+    return &out_of_memory();
+  }
+}
+
+gsel_status code_of(const gsel_error* handle) noexcept { return handle ? handle->error.code() : GSEL_OK; }
+
+void free_handle(gsel_error* handle) noexcept {
+  if (handle != &out_of_memory()) delete handle;
+}
+
+void throw_if_failed(gsel_status status, gsel_error* handle) {
+  if (status == GSEL_OK) {
+    free_handle(handle);
+    return;
+  }
+  Error error = handle ? handle->error : Error(status, gsel_status_text(status));
+  free_handle(handle);
+  throw error;
+}
+
+}  // namespace gsel

@@ -1,0 +1,59 @@
+// base/log.cc: see log.h. One sink per process, lines one at a time.
+#include "base/log.h"
+
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <mutex>
+
+#include "base/text.h"
+
+namespace gsel {
+namespace {
+
+void to_stderr(gsel_log_level level, gsel_str component, gsel_str line, void*) {
+  static const char* const names[] = {"", "error", "warning", "info", "debug"};
+  std::fprintf(stderr, "gsel %s [%.*s] %.*s\n", names[level], static_cast<int>(component.len), component.data,
+               static_cast<int>(line.len), line.data);
+}
+
+gsel_log_level level_from_environment() {
+  const char* value = std::getenv("GSEL_LOG");
+  const std::string_view text = value ? value : "";
+  if (text == "error") return GSEL_LOG_ERROR;
+  if (text == "warn") return GSEL_LOG_WARN;
+  if (text == "info") return GSEL_LOG_INFO;
+  return text == "debug" ? GSEL_LOG_DEBUG : 0;
+}
+
+struct Sink {
+  std::mutex mutex;
+  std::atomic<gsel_log_level> level{level_from_environment()};
+  gsel_log_fn fn = to_stderr;
+  void* user_data = nullptr;
+};
+
+Sink& sink() {
+  static Sink* instance = new Sink;  // never destroyed: other threads may still log at exit
+  return *instance;
+}
+
+}  // namespace
+
+void set_log_sink(gsel_log_fn fn, gsel_log_level level, void* user_data) {
+  Sink& s = sink();
+  std::lock_guard lock(s.mutex);
+  s.fn = fn;
+  s.user_data = user_data;
+  s.level.store(fn ? level : 0, std::memory_order_relaxed);
+}
+
+bool log_wanted(gsel_log_level level) { return level <= sink().level.load(std::memory_order_relaxed); }
+
+void log_line(gsel_log_level level, const char* component, const std::string& line) {
+  Sink& s = sink();
+  std::lock_guard lock(s.mutex);
+  if (s.fn) s.fn(level, {component, std::strlen(component)}, borrow(line), s.user_data);
+}
+
+}  // namespace gsel

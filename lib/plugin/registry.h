@@ -1,0 +1,29 @@
+// plugin/registry.h: the plugins of this process. Search, permission checks and loading stand beside it; refuses to
+// know what a plugin does.
+#pragma once
+
+#include <gsel/plugin.h>
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace gsel {
+
+struct Candidate {
+  std::string path, kind, name, version;
+  std::string refusal;                      // empty when usable
+  const gsel_plugin_v1* plugin = nullptr;  // set when usable; valid until the process ends
+};
+
+// Every candidate on the search path, loaded or refused, in search order.
+std::vector<Candidate> find_plugins();
+
+// The first usable plugin of that kind and name. GSEL_ERR_PLUGIN when the ones of that name were refused (with the
+// reasons), GSEL_ERR_NOT_FOUND when there is none (with the names there are and the folders searched).
+const gsel_plugin_v1& load_plugin(int32_t kind, std::string_view name);
+
+// What plugins get of us.
+const gsel_host_v1& host_services();
+
+}  // namespace gsel
