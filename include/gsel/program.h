@@ -19,7 +19,7 @@ typedef int32_t gsel_instr_kind;
 #define GSEL_INSTR_BACKWARD 5        /* layer, microbatch: both halves */
 #define GSEL_INSTR_SEND 6            /* value, microbatch, peer (rank): the value, or its gradient with GSEL_INSTR_GRADIENT */
 #define GSEL_INSTR_RECV 7            /* value, microbatch, peer */
-#define GSEL_INSTR_BROADCAST 8       /* bucket, axis, peer (root): parameters of a bucket */
+#define GSEL_INSTR_BROADCAST 8       /* bucket, axis, peer (root: place on the axis): parameters of a bucket */
 #define GSEL_INSTR_REDUCE 9          /* bucket, axis: all-reduce of the bucket's gradients, begun, not awaited */
 #define GSEL_INSTR_WAIT 10           /* bucket: until its collective has finished */
 #define GSEL_INSTR_LOSS_REDUCE 11    /* axis: all-reduce of loss sum and weight */

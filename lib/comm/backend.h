@@ -83,6 +83,7 @@ class Event {
 
   void record(gsel_stream* stream) { backend_->run(&gsel_backend_v1::event_record, event_, stream); }
   void wait() { backend_->run(&gsel_backend_v1::event_wait, event_); }
+  gsel_event* get() const { return event_; }
   // Seconds from this event to a later one.
   double seconds_until(const Event& later) const { return backend_->table().event_seconds(backend_->ctx(), event_, later.event_); }
 

@@ -1,0 +1,65 @@
+// api/model.cc: gsel/model.h.
+#include "api/guard.h"
+#include "api/init_struct.h"
+#include "api/model_handle.h"
+#include "base/options.h"
+#include "base/random.h"
+
+namespace {
+
+// Adds a piece and hands out its id.
+template <class Desc>
+gsel_status add(gsel_model* model, const Desc* desc, const char* type, int32_t (gsel::Model::*adder)(const Desc&),
+                int32_t* out_id, gsel_error** err) {
+  return gsel::guard(err, [&] {
+    gsel::Model& target = *gsel::required(model, "model").impl;
+    const int32_t id = (target.*adder)(gsel::read_struct(desc, type));
+    if (out_id) *out_id = id;
+  });
+}
+
+template <class Piece>
+int32_t count(const gsel_model* model, const std::vector<Piece>& (gsel::Model::*pieces)() const) {
+  return model ? static_cast<int32_t>(((*model->impl).*pieces)().size()) : 0;
+}
+
+}  // namespace
+
+extern "C" {
+
+void gsel_param_desc_init(gsel_param_desc* desc) { gsel::init_struct(desc); }
+void gsel_value_desc_init(gsel_value_desc* desc) { gsel::init_struct(desc); }
+void gsel_layer_desc_init(gsel_layer_desc* desc) { gsel::init_struct(desc); }
+
+float gsel_random_uniform(uint64_t key, uint64_t counter) { return gsel::random_uniform(key, counter); }
+float gsel_random_normal(uint64_t key, uint64_t counter) { return gsel::random_normal(key, counter); }
+
+gsel_status gsel_model_create(gsel_model** out, gsel_error** err) {
+  return gsel::guard(err, [&] {
+    gsel::required(out, "out") = nullptr;
+    *out = new gsel_model;
+  });
+}
+
+gsel_status gsel_model_add_param(gsel_model* model, const gsel_param_desc* desc, int32_t* out_id, gsel_error** err) {
+  return add(model, desc, "gsel_param_desc", &gsel::Model::add_param, out_id, err);
+}
+gsel_status gsel_model_add_value(gsel_model* model, const gsel_value_desc* desc, int32_t* out_id, gsel_error** err) {
+  return add(model, desc, "gsel_value_desc", &gsel::Model::add_value, out_id, err);
+}
+gsel_status gsel_model_add_layer(gsel_model* model, const gsel_layer_desc* desc, int32_t* out_id, gsel_error** err) {
+  return add(model, desc, "gsel_layer_desc", &gsel::Model::add_layer, out_id, err);
+}
+
+gsel_status gsel_model_finish(gsel_model* model, gsel_error** err) {
+  return gsel::guard(err, [&] { gsel::required(model, "model").impl->finish(); });
+}
+
+int32_t gsel_model_param_count(const gsel_model* model) { return count(model, &gsel::Model::params); }
+int32_t gsel_model_value_count(const gsel_model* model) { return count(model, &gsel::Model::values); }
+int32_t gsel_model_layer_count(const gsel_model* model) { return count(model, &gsel::Model::layers); }
+int64_t gsel_model_element_count(const gsel_model* model) { return model ? model->impl->element_count() : 0; }
+
+void gsel_model_free(gsel_model* model) { delete model; }
+
+}  // extern "C"

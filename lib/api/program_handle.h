@@ -1,0 +1,18 @@
+// api/program_handle.h: what stands behind gsel_program: a program and its text, made when first asked for.
+#pragma once
+
+#include <mutex>
+#include <string>
+
+#include "program/program.h"
+
+struct gsel_program {
+  gsel::Program impl;
+  mutable std::once_flag text_made = {};
+  mutable std::string text = {};
+
+  const std::string& printed() const {
+    std::call_once(text_made, [this] { text = gsel::to_text(impl); });
+    return text;
+  }
+};

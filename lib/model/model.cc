@@ -1,0 +1,230 @@
+// model/model.cc: see model.h. Each piece is checked as it is added, so that the message names the call at fault.
+#include "model/model.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "base/dtype.h"
+#include "base/text.h"
+
+namespace gsel {
+namespace {
+
+// Names stand in program text and in messages, so they are single printable words.
+template <class Piece>
+std::string checked_name(gsel_str given_name, const char* kind, const std::vector<Piece>& others) {
+  const std::string name = text(given_name);
+  if (name.empty()) fail(GSEL_ERR_MODEL, "a {} was added without a name", kind);
+  for (unsigned char c : name)
+    if (c <= ' ' || c == ',' || c == '=' || c == '#' || c == 0x7f)
+      fail(GSEL_ERR_MODEL, "{} name \"{}\" has a blank, ',', '=' or '#'; use letters, digits and ._:/-", kind, name);
+  for (const Piece& other : others)
+    if (other.name == name) fail(GSEL_ERR_MODEL, "{} name \"{}\" is used twice; names are unique", kind, name);
+  return name;
+}
+
+std::vector<int64_t> checked_dims(const int64_t* dims, int32_t n, const char* kind, const std::string& name, int max) {
+  if (n < 0 || n > max || (n > 0 && !dims))
+    fail(GSEL_ERR_MODEL, "{} \"{}\" has {} dimensions; 0 to {} are possible", kind, name, n, max);
+  std::vector<int64_t> result(dims, dims + n);
+  int64_t elems = 1;
+  for (int64_t d : result) {
+    if (d < 1) fail(GSEL_ERR_MODEL, "{} \"{}\" has a dimension of {} elements; each is at least 1", kind, name, d);
+    if (elems > std::numeric_limits<int64_t>::max() / 64 / d)
+      fail(GSEL_ERR_MODEL, "{} \"{}\" has more elements than memory can address", kind, name);
+    elems *= d;
+  }
+  return result;
+}
+
+int64_t product(const std::vector<int64_t>& dims) {
+  int64_t n = 1;
+  for (int64_t d : dims) n *= d;
+  return n;
+}
+
+template <class Piece>
+std::vector<int32_t> checked_ids(const int32_t* ids, int32_t n, const char* what, const std::string& layer,
+                                 const std::vector<Piece>& pieces) {
+  if (n < 0 || (n > 0 && !ids)) fail(GSEL_ERR_MODEL, "layer \"{}\" has {} {} ids and no list of them", layer, n, what);
+  std::vector<int32_t> result(ids, ids + n);
+  for (int32_t id : result) {
+    if (id < 0 || static_cast<size_t>(id) >= pieces.size())
+      fail(GSEL_ERR_MODEL, "layer \"{}\" names {} id {}; ids 0 to {} exist", layer, what, id,
+           static_cast<int64_t>(pieces.size()) - 1);
+    if (std::count(result.begin(), result.end(), id) > 1)
+      fail(GSEL_ERR_MODEL, "layer \"{}\" names {} \"{}\" twice", layer, what, pieces[id].name);
+  }
+  return result;
+}
+
+bool is_float(gsel_dtype dtype) { return dtype >= GSEL_F16; }
+
+}  // namespace
+
+void Model::refuse_if_finished() const {
+  if (finished_) fail(GSEL_ERR_STATE, "the model is finished; add parameters, values and layers before gsel_model_finish");
+}
+
+int32_t Model::add_param(const gsel_param_desc& desc) {
+  refuse_if_finished();
+  Param p;
+  p.name = checked_name(desc.name, "parameter", params_);
+  p.dims = checked_dims(desc.dims, desc.n_dims, "parameter", p.name, GSEL_MAX_DIMS);
+  p.n_elems = product(p.dims);
+  p.dtype = desc.dtype ? desc.dtype : GSEL_F32;
+  if (p.dtype != GSEL_F32)
+    fail(GSEL_ERR_UNSUPPORTED, "parameter \"{}\" is {}; parameters are f32", p.name, dtype_name(p.dtype));
+  p.flags = desc.flags;
+  p.init = desc.init;
+  if (p.init < GSEL_INIT_ZEROS || p.init > GSEL_INIT_CALLBACK)
+    fail(GSEL_ERR_MODEL, "parameter \"{}\" has initialiser {}; GSEL_INIT_ZEROS, _ONES, _NORMAL and _CALLBACK exist",
+         p.name, p.init);
+  if (p.init == GSEL_INIT_CALLBACK && !desc.init_fn)
+    fail(GSEL_ERR_MODEL, "parameter \"{}\" asks for GSEL_INIT_CALLBACK and gives no init_fn", p.name);
+  p.init_scale = desc.init_scale;
+  p.init_fn = desc.init_fn;
+  p.init_user_data = desc.init_user_data;
+  p.shard = desc.shard;
+  p.shard_dim = desc.shard_dim;
+  p.shard_blocks = desc.shard_blocks ? desc.shard_blocks : 1;
+  if (p.shard == GSEL_SHARD_DIM && (p.shard_dim < 0 || p.shard_dim >= desc.n_dims || p.shard_blocks < 1 ||
+                                    p.dims[p.shard_dim] % p.shard_blocks != 0))
+    fail(GSEL_ERR_MODEL, "parameter \"{}\" is sharded along dimension {} in {} blocks; it has {} dimensions and blocks must divide",
+         p.name, p.shard_dim, p.shard_blocks, desc.n_dims);
+  params_.push_back(std::move(p));
+  return static_cast<int32_t>(params_.size()) - 1;
+}
+
+int32_t Model::add_value(const gsel_value_desc& desc) {
+  refuse_if_finished();
+  Value v;
+  v.name = checked_name(desc.name, "value", values_);
+  v.dims = checked_dims(desc.dims, desc.n_dims, "value", v.name, GSEL_MAX_DIMS - 1);
+  v.sample_elems = product(v.dims);
+  v.dtype = desc.dtype ? desc.dtype : GSEL_F32;
+  if (!dtype_bytes(v.dtype)) fail(GSEL_ERR_MODEL, "value \"{}\" has unknown element type {}", v.name, v.dtype);
+  v.flags = desc.flags;
+  v.place = desc.place;
+  v.place_dim = desc.place_dim;
+  if (v.is_input()) v.flags |= GSEL_VALUE_NOT_DIFFERENTIABLE;
+  if (v.is_scalar() && (v.is_input() || desc.n_dims != 0))
+    fail(GSEL_ERR_MODEL, "value \"{}\" is a scalar and also an input or shaped; a scalar is one number per micro-batch", v.name);
+  values_.push_back(std::move(v));
+  return static_cast<int32_t>(values_.size()) - 1;
+}
+
+int32_t Model::add_layer(const gsel_layer_desc& desc) {
+  refuse_if_finished();
+  Layer layer;
+  layer.name = checked_name(desc.name, "layer", layers_);
+  layer.inputs = checked_ids(desc.inputs, desc.n_inputs, "value", layer.name, values_);
+  layer.outputs = checked_ids(desc.outputs, desc.n_outputs, "value", layer.name, values_);
+  layer.params = checked_ids(desc.params, desc.n_params, "parameter", layer.name, params_);
+  layer.flags = desc.flags;
+  layer.saved_bytes_per_sample = desc.saved_bytes_per_sample;
+  layer.flop_per_sample = desc.flop_per_sample;
+  layer.forward = desc.forward;
+  layer.backward_input = desc.backward_input;
+  layer.backward_weight = desc.backward_weight;
+  layer.backward = desc.backward;
+  layer.user_data = desc.user_data;
+  check_layer(layer);
+
+  const auto id = static_cast<int32_t>(layers_.size());
+  for (int32_t v : layer.inputs) values_[v].readers.push_back(id);
+  for (int32_t v : layer.outputs) values_[v].producer = id;
+  if (layer.is_loss()) loss_layer_ = id;
+  layers_.push_back(std::move(layer));
+  return id;
+}
+
+void Model::check_layer(const Layer& layer) const {
+  if (!layer.forward) fail(GSEL_ERR_MODEL, "layer \"{}\" has no forward callback", layer.name);
+  for (int32_t v : layer.inputs)
+    if (values_[v].producer < 0 && !values_[v].is_input())
+      fail(GSEL_ERR_MODEL,
+           "layer \"{}\" reads value \"{}\" before any layer writes it; list order is execution order, so a cycle is not possible",
+           layer.name, values_[v].name);
+  for (int32_t v : layer.outputs) {
+    if (values_[v].is_input())
+      fail(GSEL_ERR_MODEL, "layer \"{}\" writes value \"{}\", which is an input", layer.name, values_[v].name);
+    if (values_[v].producer >= 0)
+      fail(GSEL_ERR_MODEL, "layer \"{}\" writes value \"{}\", which layer \"{}\" already writes", layer.name,
+           values_[v].name, layers_[values_[v].producer].name);
+    if (values_[v].is_scalar() && !layer.is_loss())
+      fail(GSEL_ERR_MODEL, "layer \"{}\" writes scalar \"{}\"; only the loss layer writes scalars", layer.name, values_[v].name);
+  }
+  if (layer.is_loss()) check_loss(layer);
+}
+
+void Model::check_loss(const Layer& layer) const {
+  if (loss_layer_ >= 0)
+    fail(GSEL_ERR_MODEL, "layer \"{}\" is a second loss layer after \"{}\"; a model has one", layer.name, layers_[loss_layer_].name);
+  const bool two_f64_scalars = layer.outputs.size() == 2 && std::all_of(layer.outputs.begin(), layer.outputs.end(), [&](int32_t v) {
+    return values_[v].is_scalar() && values_[v].dtype == GSEL_F64;
+  });
+  if (!two_f64_scalars)
+    fail(GSEL_ERR_MODEL, "loss layer \"{}\" must write two f64 scalars: the sum of losses and the sum of weights", layer.name);
+}
+
+void Model::finish() {
+  if (finished_) return;
+  if (loss_layer_ < 0) fail(GSEL_ERR_MODEL, "the model of {} layers has no loss layer; flag one with GSEL_LAYER_LOSS", layers_.size());
+  for (const Value& v : values_)
+    if (v.producer < 0 && !v.is_input()) fail(GSEL_ERR_MODEL, "value \"{}\" is written by no layer and is no input", v.name);
+  for (size_t p = 0; p < params_.size(); ++p)
+    if (std::none_of(layers_.begin(), layers_.end(), [p](const Layer& layer) {
+          return std::count(layer.params.begin(), layer.params.end(), static_cast<int32_t>(p)) > 0;
+        }))
+      fail(GSEL_ERR_MODEL, "parameter \"{}\" is used by no layer", params_[p].name);
+  derive_gradients();
+  check_backward_callbacks();
+  finished_ = true;
+}
+
+void Model::derive_gradients() {
+  // Forward: which values depend on a trainable parameter.
+  std::vector<bool> depends(values_.size()), leads(values_.size()), active(layers_.size());
+  auto trains = [&](const Layer& layer) {
+    return std::any_of(layer.params.begin(), layer.params.end(), [&](int32_t p) { return params_[p].trainable(); });
+  };
+  for (const Layer& layer : layers_) {
+    const bool any = trains(layer) || std::any_of(layer.inputs.begin(), layer.inputs.end(), [&](int32_t v) { return depends[v]; });
+    for (int32_t v : layer.outputs)
+      depends[v] = any && is_float(values_[v].dtype) && !(values_[v].flags & GSEL_VALUE_NOT_DIFFERENTIABLE);
+  }
+  // Backward: which layers and values lead to the loss.
+  for (int32_t l = static_cast<int32_t>(layers_.size()) - 1; l >= 0; --l) {
+    const Layer& layer = layers_[l];
+    active[l] = l == loss_layer_ || std::any_of(layer.outputs.begin(), layer.outputs.end(), [&](int32_t v) { return leads[v]; });
+    if (active[l])
+      for (int32_t v : layer.inputs) leads[v] = depends[v];
+  }
+  for (size_t v = 0; v < values_.size(); ++v) values_[v].needs_gradient = depends[v] && leads[v];
+  for (size_t l = 0; l < layers_.size(); ++l) {
+    Layer& layer = layers_[l];
+    layer.needs_backward_weight = active[l] && trains(layer);
+    layer.needs_backward_input = active[l] && std::any_of(layer.inputs.begin(), layer.inputs.end(), [&](int32_t v) {
+      return values_[v].needs_gradient;
+    });
+  }
+}
+
+void Model::check_backward_callbacks() const {
+  for (const Layer& layer : layers_) {
+    if (layer.backward) continue;
+    if (layer.needs_backward_input && !layer.backward_input)
+      fail(GSEL_ERR_MODEL, "layer \"{}\" has inputs that need a gradient and neither backward_input nor backward", layer.name);
+    if (layer.needs_backward_weight && !layer.backward_weight)
+      fail(GSEL_ERR_MODEL, "layer \"{}\" has trainable parameters and neither backward_weight nor backward", layer.name);
+  }
+}
+
+int64_t Model::element_count() const {
+  int64_t n = 0;
+  for (const Param& p : params_) n += p.n_elems;
+  return n;
+}
+
+}  // namespace gsel

@@ -1,0 +1,92 @@
+// model/model.h: the description of a model: parameters, values, layers, and what follows from them (who writes and
+// reads a value, what needs a gradient). Refuses to know ranks, memory and data.
+#pragma once
+
+#include <gsel/model.h>
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+
+namespace gsel {
+
+struct Param {
+  std::string name;
+  std::vector<int64_t> dims;
+  int64_t n_elems = 1;
+  gsel_dtype dtype = GSEL_F32;
+  uint32_t flags = 0;
+  int32_t init = GSEL_INIT_ZEROS;
+  double init_scale = 0;
+  gsel_init_fn init_fn = nullptr;
+  void* init_user_data = nullptr;
+  int32_t shard = GSEL_SHARD_NONE, shard_dim = 0, shard_blocks = 1;
+
+  bool trainable() const { return !(flags & GSEL_PARAM_FROZEN); }
+};
+
+struct Value {
+  std::string name;
+  std::vector<int64_t> dims;  // of one sample
+  int64_t sample_elems = 1;
+  gsel_dtype dtype = GSEL_F32;
+  uint32_t flags = 0;
+  int32_t place = GSEL_PLACE_REPLICATED, place_dim = 0;
+
+  int32_t producer = -1;         // layer, or -1 for an input
+  std::vector<int32_t> readers;  // layers, in order
+  bool needs_gradient = false;   // set by finish: it depends on a trainable parameter and the loss depends on it
+
+  bool is_input() const { return flags & GSEL_VALUE_INPUT; }
+  bool is_scalar() const { return flags & GSEL_VALUE_SCALAR; }
+};
+
+struct Layer {
+  std::string name;
+  std::vector<int32_t> inputs, outputs, params;
+  uint32_t flags = 0;
+  uint64_t saved_bytes_per_sample = 0;
+  double flop_per_sample = 0;
+  gsel_layer_fn forward = nullptr, backward_input = nullptr, backward_weight = nullptr, backward = nullptr;
+  void* user_data = nullptr;
+
+  bool needs_backward_input = false;   // set by finish: some input needs a gradient
+  bool needs_backward_weight = false;  // set by finish: some parameter is trained through it
+
+  bool is_loss() const { return flags & GSEL_LAYER_LOSS; }
+  bool needs_backward() const { return needs_backward_input || needs_backward_weight; }
+};
+
+class Model {
+ public:
+  int32_t add_param(const gsel_param_desc& desc);
+  int32_t add_value(const gsel_value_desc& desc);
+  int32_t add_layer(const gsel_layer_desc& desc);
+
+  // Checks the whole and derives what needs a gradient; further adds are refused.
+  void finish();
+  bool finished() const { return finished_; }
+
+  const std::vector<Param>& params() const { return params_; }
+  const std::vector<Value>& values() const { return values_; }
+  const std::vector<Layer>& layers() const { return layers_; }
+  int32_t loss_layer() const { return loss_layer_; }
+  int64_t element_count() const;
+
+ private:
+  void refuse_if_finished() const;
+  void check_layer(const Layer& layer) const;
+  void check_loss(const Layer& layer) const;
+  void derive_gradients();
+  void check_backward_callbacks() const;
+
+  std::vector<Param> params_;
+  std::vector<Value> values_;
+  std::vector<Layer> layers_;
+  int32_t loss_layer_ = -1;
+  bool finished_ = false;
+};
+
+}  // namespace gsel

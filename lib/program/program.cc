@@ -1,0 +1,89 @@
+// program/program.cc: the parts of program.h that are neither printing nor reading.
+#include "program/program.h"
+
+#include <algorithm>
+#include <cstring>
+#include <tuple>
+
+namespace gsel {
+namespace {
+
+constexpr InstrForm kForms[] = {
+    // kind                     word               layer  value  mb     bucket axis   peer
+    {GSEL_INSTR_INPUT, "input", false, true, true, false, false, nullptr},
+    {GSEL_INSTR_FORWARD, "forward", true, false, true, false, false, nullptr},
+    {GSEL_INSTR_BACKWARD_INPUT, "backward_input", true, false, true, false, false, nullptr},
+    {GSEL_INSTR_BACKWARD_WEIGHT, "backward_weight", true, false, true, false, false, nullptr},
+    {GSEL_INSTR_BACKWARD, "backward", true, false, true, false, false, nullptr},
+    {GSEL_INSTR_SEND, "send", false, true, true, false, false, "to"},
+    {GSEL_INSTR_RECV, "recv", false, true, true, false, false, "from"},
+    {GSEL_INSTR_BROADCAST, "broadcast", false, false, false, true, true, "root"},
+    {GSEL_INSTR_REDUCE, "reduce", false, false, false, true, true, nullptr},
+    {GSEL_INSTR_WAIT, "wait", false, false, false, true, false, nullptr},
+    {GSEL_INSTR_LOSS_REDUCE, "loss_reduce", false, false, false, false, true, nullptr},
+    {GSEL_INSTR_NORM, "norm", false, false, false, false, false, nullptr},
+    {GSEL_INSTR_STEP, "step", false, false, false, true, false, nullptr},
+};
+
+bool same(const gsel_instr& a, const gsel_instr& b) { return std::memcmp(&a, &b, sizeof a) == 0; }
+
+}  // namespace
+
+int32_t Mesh::coordinate(int32_t rank, gsel_axis axis) const {
+  for (gsel_axis inner = 0; inner < axis; ++inner) rank /= size[inner];
+  return rank % size[axis];
+}
+
+std::vector<int32_t> Mesh::group(int32_t rank, gsel_axis axis) const {
+  int32_t stride = 1;
+  for (gsel_axis inner = 0; inner < axis; ++inner) stride *= size[inner];
+  const int32_t first = rank - coordinate(rank, axis) * stride;
+  std::vector<int32_t> ranks(size[axis]);
+  for (int32_t i = 0; i < size[axis]; ++i) ranks[i] = first + i * stride;
+  return ranks;
+}
+
+int64_t Program::bucket_elems(int32_t bucket) const {
+  int64_t n = 0;
+  for (int32_t p : buckets[bucket]) n += params[p].n_elems;
+  return n;
+}
+
+bool equal(const Program& a, const Program& b) {
+  return std::tie(a.rank, a.mesh, a.params, a.values, a.layers, a.microbatches, a.buckets) ==
+             std::tie(b.rank, b.mesh, b.params, b.values, b.layers, b.microbatches, b.buckets) &&
+         std::ranges::equal(a.setup, b.setup, same) && std::ranges::equal(a.step, b.step, same);
+}
+
+const InstrForm* form_of(gsel_instr_kind kind) {
+  const auto* form = std::ranges::find(kForms, kind, &InstrForm::kind);
+  return form == std::end(kForms) ? nullptr : form;
+}
+
+const InstrForm* form_of(std::string_view word) {
+  const auto* form = std::ranges::find(kForms, word, [](const InstrForm& f) { return std::string_view(f.word); });
+  return form == std::end(kForms) ? nullptr : form;
+}
+
+gsel_instr make_instr(gsel_instr_kind kind) { return {kind, -1, -1, -1, -1, -1, -1, 0}; }
+
+void check_instr(const Program& program, const gsel_instr& instr) {
+  const InstrForm* form = form_of(instr.kind);
+  if (!form) fail(GSEL_ERR_PROGRAM, "instruction kind {} does not exist", instr.kind);
+  auto check = [&](bool needed, const char* operand, int32_t id, size_t limit) {
+    if (needed ? id < 0 || static_cast<size_t>(id) >= limit : id != -1)
+      fail(GSEL_ERR_PROGRAM, "{} has {} {}; {}", form->word, operand, id,
+           needed ? fmt::format("0 to {} exist", static_cast<int64_t>(limit) - 1) : "it takes none");
+  };
+  check(form->layer, "layer", instr.layer, program.layers.size());
+  check(form->value, "value", instr.value, program.values.size());
+  check(form->microbatch, "micro-batch", instr.microbatch, program.microbatches.size());
+  check(form->bucket, "bucket", instr.bucket, program.buckets.size());
+  check(form->axis, "axis", instr.axis, GSEL_AXES);
+  check(form->peer, "peer", instr.peer, static_cast<size_t>(program.mesh.world_size()));
+  const bool may_be_gradient = instr.kind == GSEL_INSTR_SEND || instr.kind == GSEL_INSTR_RECV;
+  if (instr.flags & ~(may_be_gradient ? GSEL_INSTR_GRADIENT : 0u))
+    fail(GSEL_ERR_PROGRAM, "{} has unknown flags {:#x}", form->word, instr.flags);
+}
+
+}  // namespace gsel

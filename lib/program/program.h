@@ -1,0 +1,100 @@
+// program/program.h: the program of one rank as data: what it works on (an outline of the model, the mesh, the
+// buckets) and two lists of instructions, `setup` run once and `step` run every step. Self-contained, so that it can
+// be printed, read back and checked away from the model. Refuses to know memory, callbacks and plugins.
+#pragma once
+
+#include <gsel/program.h>
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+
+namespace gsel {
+
+struct ProgramParam {
+  std::string name;
+  int64_t n_elems = 0;
+  bool trainable = true;
+  bool operator==(const ProgramParam&) const = default;
+};
+
+struct ProgramValue {
+  std::string name;
+  bool is_input = false;
+  bool needs_gradient = false;
+  bool operator==(const ProgramValue&) const = default;
+};
+
+struct ProgramLayer {
+  std::string name;
+  std::vector<int32_t> inputs, outputs, params;
+  bool is_loss = false;
+  bool needs_backward_input = false;
+  bool needs_backward_weight = false;
+  bool operator==(const ProgramLayer&) const = default;
+};
+
+// Samples of one micro-batch on this rank, as a range of the step's global batch.
+struct Microbatch {
+  int64_t first = 0;
+  int64_t count = 0;
+  bool operator==(const Microbatch&) const = default;
+};
+
+struct Mesh {
+  std::array<int32_t, GSEL_AXES> size{1, 1, 1};
+
+  int32_t world_size() const { return size[0] * size[1] * size[2]; }
+  // Place of a rank on an axis; the tensor axis is the innermost.
+  int32_t coordinate(int32_t rank, gsel_axis axis) const;
+  // Ranks that differ from `rank` on `axis` alone, in order of their place on it.
+  std::vector<int32_t> group(int32_t rank, gsel_axis axis) const;
+  bool operator==(const Mesh&) const = default;
+};
+
+struct Program {
+  int32_t rank = 0;
+  Mesh mesh;
+  std::vector<ProgramParam> params;
+  std::vector<ProgramValue> values;
+  std::vector<ProgramLayer> layers;
+  std::vector<Microbatch> microbatches;
+  std::vector<std::vector<int32_t>> buckets;  // parameter ids, stored side by side in this order
+  std::vector<gsel_instr> setup, step;
+
+  // Line of each instruction in the text it was read from, setup then step; empty for a compiled program.
+  std::vector<int32_t> lines;
+
+  int64_t bucket_elems(int32_t bucket) const;
+};
+
+bool equal(const Program& a, const Program& b);
+
+// Which operands a kind of instruction has, and its word in the text form.
+struct InstrForm {
+  gsel_instr_kind kind;
+  const char* word;
+  bool layer, value, microbatch, bucket, axis;
+  const char* peer;  // word before the peer's rank, or nullptr
+};
+const InstrForm* form_of(gsel_instr_kind kind);       // nullptr when unknown
+const InstrForm* form_of(std::string_view word);
+
+gsel_instr make_instr(gsel_instr_kind kind);          // operands -1
+
+// One instruction as it stands in the text: "forward layer=embed mb=0".
+std::string to_text(const Program& program, const gsel_instr& instr);
+// "rank 1, step instruction 12 (line 40): forward layer=embed mb=0".
+std::string where(const Program& program, bool in_setup, size_t position);
+
+std::string to_text(const Program& program);
+Program parse_program(std::string_view text, const std::string& file);
+
+// Checks the ids an instruction names and that it has the operands its kind needs.
+void check_instr(const Program& program, const gsel_instr& instr);
+
+}  // namespace gsel

@@ -1,0 +1,13 @@
+// program/verify.h: whether the programs of all ranks, together, do what a training step must, before anything runs.
+#pragma once
+
+#include <span>
+
+#include "program/program.h"
+
+namespace gsel {
+
+// Throws GSEL_ERR_PROGRAM naming rank, instruction and, for programs read from text, line.
+void verify(std::span<const Program* const> programs);
+
+}  // namespace gsel

@@ -1,0 +1,88 @@
+// train/agree.cc: ranks compare hashes, one per particular, so that a disagreement can be named and little is sent.
+#include "train/agree.h"
+
+#include <algorithm>
+
+#include "base/dtype.h"
+#include "base/random.h"
+
+namespace gsel {
+namespace {
+
+std::string shape(const std::vector<int64_t>& dims) { return fmt::format("[{}]", fmt::join(dims, ", ")); }
+
+// Every rank's n numbers, by rank.
+std::vector<uint64_t> gather(Communicator& comm, const std::vector<uint64_t>& mine) {
+  std::vector<uint64_t> all(mine.size() * comm.world_size());
+  gsel_collective call{};
+  call.struct_size = sizeof call;
+  call.kind = GSEL_COLLECTIVE_ALLGATHER;
+  call.dtype = GSEL_U64;
+  call.root = -1;
+  call.send = mine.data();
+  call.recv = all.data();
+  call.count = mine.size();
+  comm.collective(call);
+  return all;
+}
+
+// The first rank whose number differs from ours, or -1.
+int32_t first_different(const std::vector<uint64_t>& all, size_t stride, size_t at, uint64_t mine) {
+  for (size_t rank = 0; rank * stride < all.size(); ++rank)
+    if (all[rank * stride + at] != mine) return static_cast<int32_t>(rank);
+  return -1;
+}
+
+}  // namespace
+
+Particulars particulars_of(const Model& model) {
+  Particulars result;
+  for (const Param& p : model.params())
+    result.emplace_back("parameter \"" + p.name + "\"", fmt::format("{} {} flags {}", dtype_name(p.dtype), shape(p.dims), p.flags));
+  for (const Value& v : model.values())
+    result.emplace_back("value \"" + v.name + "\"", fmt::format("{} {} flags {}", dtype_name(v.dtype), shape(v.dims), v.flags));
+  for (const Layer& l : model.layers())
+    result.emplace_back("layer \"" + l.name + "\"", fmt::format("inputs {}, outputs {}, parameters {}, flags {}, backward {}{}{}",
+                                                              shape({l.inputs.begin(), l.inputs.end()}), shape({l.outputs.begin(), l.outputs.end()}),
+                                                              shape({l.params.begin(), l.params.end()}), l.flags, l.backward ? "fused " : "",
+                                                              l.backward_input ? "input " : "", l.backward_weight ? "weight" : ""));
+  return result;
+}
+
+void check_all_succeeded(Communicator& comm, const std::optional<Error>& failure) {
+  const std::vector<uint64_t> failed = gather(comm, {failure ? uint64_t{1} : uint64_t{0}});
+  if (failure) throw *failure;
+  const int32_t rank = first_different(failed, 1, 0, 0);
+  if (rank >= 0)
+    throw Error(GSEL_ERR_PEER, fmt::format("rank {} could not make its trainer; its own error says why", rank)).about_rank(rank);
+}
+
+void check_agreement(Communicator& comm, const Particulars& particulars) {
+  std::vector<uint64_t> hashes;
+  for (const auto& [name, reading] : particulars) hashes.push_back(derive_key(derive_key(0, name), reading));
+  uint64_t total = particulars.size();
+  for (uint64_t h : hashes) total = derive_key(total, h);
+
+  const std::vector<uint64_t> heads = gather(comm, {total, hashes.size()});
+  if (first_different(heads, 2, 0, total) < 0) return;
+
+  uint64_t common = hashes.size();
+  for (size_t rank = 0; rank < heads.size() / 2; ++rank) common = std::min(common, heads[rank * 2 + 1]);
+  hashes.resize(common);
+  const std::vector<uint64_t> all = gather(comm, hashes);
+  // The first place where any two ranks differ, so that all ranks name the same one.
+  for (size_t i = 0; i < common; ++i) {
+    const int32_t other = first_different(all, common, i, all[i]);
+    if (other < 0) continue;
+    const int32_t named = comm.rank() == other ? 0 : other;
+    throw Error(GSEL_ERR_MISMATCH, fmt::format("{} differs between rank 0 and rank {}: on rank {} it reads \"{}\"; describe it alike on every rank",
+                                               particulars[i].first, other, comm.rank(), particulars[i].second))
+        .about_rank(named);
+  }
+  const int32_t other = first_different(heads, 2, 1, heads[1]);
+  throw Error(GSEL_ERR_MISMATCH, fmt::format("rank 0 and rank {} described models of different length: {} pieces on rank {}", other,
+                                             particulars.size(), comm.rank()))
+      .about_rank(other);
+}
+
+}  // namespace gsel

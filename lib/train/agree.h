@@ -1,0 +1,24 @@
+// train/agree.h: whether all ranks were given the same model and settings, asked before anything runs.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "comm/communicator.h"
+#include "model/model.h"
+
+namespace gsel {
+
+// Things that must be alike on all ranks: what to call it, and how it reads here.
+using Particulars = std::vector<std::pair<std::string, std::string>>;
+Particulars particulars_of(const Model& model);
+
+// A collective. GSEL_ERR_MISMATCH names the first particular that differs, how it reads here, and a rank that differs.
+void check_agreement(Communicator& comm, const Particulars& particulars);
+
+// A collective: throws this rank's failure, or GSEL_ERR_PEER naming a rank that failed, on every rank.
+void check_all_succeeded(Communicator& comm, const std::optional<Error>& failure);
+
+}  // namespace gsel

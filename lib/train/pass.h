@@ -1,0 +1,63 @@
+// train/pass.h: the compilation of one rank's program: a base program of the whole model on one rank, rewritten by one
+// strategy plugin per axis of the mesh. A pure function of (model, mesh, config, rank), so any rank can compile the
+// programs of all and verify them together. Refuses to know memory and communication.
+#pragma once
+
+#include <gsel/plugin.h>
+
+#include <array>
+#include <map>
+#include <string>
+
+#include "base/config.h"
+#include "model/model.h"
+#include "program/program.h"
+
+namespace gsel {
+
+// A plugin's option, checked.
+struct OptionValue {
+  int64_t integer = 0;
+  double number = 0;
+  std::string text;
+};
+
+// A strategy chosen for an axis, with its options.
+struct ChosenStrategy {
+  const gsel_plugin_v1* plugin = nullptr;  // nullptr: the axis has one rank and no plugin
+  const gsel_strategy_v1* strategy = nullptr;
+  std::map<std::string, OptionValue, std::less<>> options;
+};
+
+class Compiler {
+ public:
+  // Loads the plugins that config names and checks their options. GSEL_ERR_CONFIG, GSEL_ERR_PLUGIN.
+  Compiler(const Model& model, const Config& config, const Mesh& mesh);
+
+  Program compile(int32_t rank) const;
+
+  const Model& model() const { return model_; }
+  const Mesh& mesh() const { return mesh_; }
+
+ private:
+  ChosenStrategy choose(gsel_axis axis) const;
+  Program base_program(int32_t rank) const;
+
+  const Model& model_;
+  const Config& config_;
+  Mesh mesh_;
+  std::array<ChosenStrategy, GSEL_AXES> strategies_;
+};
+
+}  // namespace gsel
+
+// What a plugin holds during its pass.
+struct gsel_pass {
+  const gsel::Compiler& compiler;
+  const gsel::ChosenStrategy& chosen;
+  gsel::Program& program;
+};
+
+namespace gsel {
+const gsel_pass_api_v1& pass_api();
+}
