@@ -42,8 +42,9 @@ typedef struct gsel_host_v1 {
   gsel_error *(*error_new)(gsel_status code, const char *message);
 } gsel_host_v1;
 
-/* What the module exports under the name "gsel_plugin_v1". */
-typedef struct gsel_plugin_v1 {
+/* What the module exports under the name "gsel_plugin_v1"; a struct tag alone, because in C a type name and that
+ * symbol could not share a file. */
+struct gsel_plugin_v1 {
   uint32_t struct_size;
   uint32_t reserved;
   uint32_t abi_major;      /* GSEL_PLUGIN_ABI_MAJOR the plugin was built with */
@@ -57,7 +58,7 @@ typedef struct gsel_plugin_v1 {
   /* Optional, cheap, free of side effects: 0 when the plugin cannot run here, with the reason written to
    * reason[capacity]; else a score, higher is better. */
   int32_t (*probe)(const gsel_host_v1 *host, char *reason, size_t capacity);
-} gsel_plugin_v1;
+};
 
 /* ---- strategies ---------------------------------------------------------------------------------------- */
 

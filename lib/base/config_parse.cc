@@ -51,7 +51,7 @@ std::optional<Scalar> scalar_of(const toml::node& node) {
 }
 
 std::string shown(const Scalar& value) {
-  return value.type == ConfigValue::Type::text ? quoted(value.text) : as_text(value);
+  return value.type == ConfigValue::Type::text ? in_quotes(value.text) : as_text(value);
 }
 
 std::string_view kind_of(const toml::node& node) {
@@ -71,6 +71,11 @@ std::string_view kind_of(const toml::node& node) {
     default:
       return "a date or time";
   }
+}
+
+// Names of plugins and of their options.
+bool is_plain_name(std::string_view name) {
+  return !name.empty() && name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") == std::string_view::npos;
 }
 
 class Reader {
@@ -146,13 +151,13 @@ class Reader {
     const std::string last = name.substr(name.rfind('.') + 1);
     for (std::string_view candidate : known)
       if (candidate.substr(candidate.rfind('.') + 1) == last) meant = candidate;
-    if (!meant.empty()) reject(place, "unknown {} {}; did you mean \"{}\"?", what, quoted(name), meant);
+    if (!meant.empty()) reject(place, "unknown {} {}; did you mean \"{}\"?", what, in_quotes(name), meant);
     std::string all;
     for (std::string_view candidate : known)
       if (what == "section" || candidate.starts_with(section + "."))
         all += fmt::format("{}{}", all.empty() ? "" : ", ", candidate);
-    if (all.empty()) reject(place, "unknown key {}; a key of a section such as train.batch would do", quoted(name));
-    reject(place, "unknown {} {}; there are {}", what, quoted(name), all);
+    if (all.empty()) reject(place, "unknown key {}; a key of a section such as train.batch would do", in_quotes(name));
+    reject(place, "unknown {} {}; there are {}", what, in_quotes(name), all);
   }
 
   void read_strategy(const Entry& entry) {
@@ -172,6 +177,8 @@ class Reader {
     for (const Entry& entry : entries_of(table)) {
       const std::string name(entry.key->str());
       const Place place = place_of(entry, section.token + "." + name);
+      if (!is_plain_name(name))
+        reject(place, "unknown key {}; lower case letters, digits and '_' would do", in_quotes(place.token));
       const auto value = scalar_of(*entry.node);
       if (!value)
         reject(place, "{} is {}; an integer, a number, a boolean or text would do", place.token, kind_of(*entry.node));
@@ -187,9 +194,7 @@ class Reader {
   }
 
   std::string plugin_name(const Scalar& value, const Place& place) const {
-    constexpr std::string_view allowed = "abcdefghijklmnopqrstuvwxyz0123456789_";
-    if (value.type != ConfigValue::Type::text || value.text.empty() ||
-        value.text.find_first_not_of(allowed) != std::string::npos)
+    if (value.type != ConfigValue::Type::text || !is_plain_name(value.text))
       reject(place, "{} = {} is not a plugin's name; lower case letters, digits and '_' in quotes would do",
              place.token, shown(value));
     return value.text;

@@ -35,7 +35,7 @@ std::string nearest(std::string_view word, const std::vector<std::string_view>& 
   return std::string(best);
 }
 
-std::string quoted(std::string_view text, size_t most) {
+std::string in_quotes(std::string_view text, size_t most) {
   size_t end = std::min(text.size(), most);
   if (end < text.size())
     while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;  // never inside a UTF-8 sequence

@@ -161,6 +161,8 @@ static const Mistake kMistakes[] = {
      "strategy.data.plugin", 2, 1},
     {"[strategy.data]\nplugin = \"ddp\"\nsizes = [1, 2]\n", GSEL_ERR_CONFIG,
      "strategy.data.sizes is an array; an integer, a number, a boolean or text would do", "strategy.data.sizes", 3, 1},
+    {"[strategy.data]\nplugin = \"ddp\"\n\"a\\nb\" = [1]\n", GSEL_ERR_CONFIG,
+     "unknown key \"strategy.data.a\\x0ab\"; lower case letters, digits and '_' would do", "strategy.data.a\nb", 3, 1},
     {"[train]\nbatch = 4\nbatch = 5\n", GSEL_ERR_PARSE, "gsel.toml:3: column ", "", 3, -1},
     {"[train\n", GSEL_ERR_PARSE, "gsel.toml:1: column ", "", 1, -1},
     {"[train]\nbatch = \n", GSEL_ERR_PARSE, "gsel.toml:2: column ", "", 2, -1},

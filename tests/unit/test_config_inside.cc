@@ -117,8 +117,8 @@ void the_nearest_word_is_near(void**) {
   assert_string_equal(gsel::nearest("learningrate", {"momentum", "learning_rate"}).c_str(), "learning_rate");
   assert_string_equal(gsel::nearest("xyzzy", {"momentum", "batch"}).c_str(), "");
   assert_string_equal(gsel::nearest(std::string(5000, 'a'), {"a"}).c_str(), "");
-  assert_string_equal(gsel::quoted("a\"b\n").c_str(), "\"a\\\"b\\x0a\"");
-  assert_string_equal(gsel::quoted("\xc3\xa4\xc3\xa4", 3).c_str(), "\"\xc3\xa4...\"");
+  assert_string_equal(gsel::in_quotes("a\"b\n").c_str(), "\"a\\\"b\\x0a\"");
+  assert_string_equal(gsel::in_quotes("\xc3\xa4\xc3\xa4", 3).c_str(), "\"\xc3\xa4...\"");
 }
 
 }  // namespace
