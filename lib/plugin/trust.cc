@@ -2,8 +2,11 @@
 #include "plugin/trust.h"
 
 #include <errno.h>
+#include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include <set>
 
 #include "base/error.h"
 
@@ -28,9 +31,10 @@ std::string distrust_of_one(const std::string& path, Role role, uid_t owner) {
   if (lstat(path.c_str(), &info) != 0) return fmt::format("{}: {}", noun(role, path), errno_text(errno));
   if (role == Role::file ? !S_ISREG(info.st_mode) : !S_ISDIR(info.st_mode))
     return fmt::format("{} is not a {}", noun(role, path), role == Role::file ? "regular file" : "folder");
-  if (info.st_uid != 0 && info.st_uid != geteuid() && info.st_uid != owner)
-    return fmt::format("{} belongs to uid {}; uid 0 or {} would do", noun(role, path), info.st_uid,
-                       owner == 0 ? geteuid() : owner);
+  const std::set<uid_t> owners{0, geteuid(), owner};
+  if (!owners.contains(info.st_uid))
+    return fmt::format("{} belongs to uid {}; uid {} would do", noun(role, path), info.st_uid,
+                       fmt::join(owners, " or "));
   const bool sticky_of_root = (info.st_mode & S_ISVTX) != 0 && info.st_uid == 0;
   if ((info.st_mode & (S_IWGRP | S_IWOTH)) != 0 && !(role == Role::ancestor && sticky_of_root))
     return fmt::format("{} is writable by group or others (mode {:04o}); chmod go-w {} would do", noun(role, path),
