@@ -1,4 +1,4 @@
-// base/config.h: gsel.toml as checked data. Every key the core knows stands in one table (config.cc) with type,
+// base/config.h: gsel.toml as checked data. Every key the core knows stands in one table (config_keys.cc) with type,
 // default, bounds and help, from which parsing, gsel_config_get and docs/config.md follow. Keys of plugins are kept
 // with their place and checked when the plugin is known.
 #pragma once
@@ -55,13 +55,15 @@ struct Config {
   // Where a key stood, for errors found later; line 0 when it did not.
   Place place_of(std::string_view key) const;
 
-  std::map<std::string, std::string, std::less<>> texts;  // every core key, defaults included
+  std::map<std::string, std::string, std::less<>> texts;  // every core key, defaults included; [strategy.*] as in the file
   std::map<std::string, Place, std::less<>> places;       // keys that stood in the file
 };
 
 Config parse_config(std::string_view text, const std::string& file);
 Config load_config(const std::string& path);
 Config default_config();
+// The file GSEL_CONFIG names, else the defaults.
+Config environment_config();
 
 // Sizes of the mesh for `world_size` ranks, "auto" resolved; a size that does not divide is GSEL_ERR_CONFIG naming
 // the key.

@@ -1,0 +1,35 @@
+// api/config.cc: gsel/config.h.
+#include <gsel/config.h>
+
+#include "api/config_handle.h"
+#include "api/guard.h"
+#include "base/text.h"
+
+extern "C" {
+
+gsel_status gsel_config_load(gsel_str path, gsel_config** out, gsel_error** err) {
+  return gsel::guard(err, [&] {
+    gsel::required(out, "out") = nullptr;
+    *out = new gsel_config{gsel::given(path) ? gsel::load_config(gsel::text(path)) : gsel::environment_config()};
+  });
+}
+
+gsel_status gsel_config_parse(gsel_str text, gsel_str name, gsel_config** out, gsel_error** err) {
+  return gsel::guard(err, [&] {
+    gsel::required(out, "out") = nullptr;
+    *out = new gsel_config{gsel::parse_config(gsel::view(text), gsel::given(name) ? gsel::text(name) : "config")};
+  });
+}
+
+gsel_str gsel_config_get(const gsel_config* config, gsel_str key) {
+  return gsel::query(gsel_str{nullptr, 0}, [&] {
+    const std::string* value = config ? config->impl.get(gsel::view(key)) : nullptr;
+    return value ? gsel::borrow(*value) : gsel_str{nullptr, 0};
+  });
+}
+
+void gsel_config_free(gsel_config* config) {
+  delete config;
+}
+
+}  // extern "C"

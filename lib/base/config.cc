@@ -1,0 +1,153 @@
+// base/config.cc: see config.h. Defaults, files and the mesh; the text of a file is read in config_parse.cc.
+#include "base/config.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "base/config_keys.h"
+
+namespace gsel {
+namespace {
+
+struct File {
+  int fd;
+  explicit File(const std::string& path) : fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {}
+  ~File() {
+    if (fd >= 0) close(fd);
+  }
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+};
+
+[[noreturn]] void unreadable(const std::string& path, const std::string& why) {
+  throw Error(GSEL_ERR_IO, fmt::format("config file {}: {}; a readable file would do", path, why)).at({path, 0, 0, {}});
+}
+
+// Regular files alone: a pipe could make the caller wait for ever. One byte over the limit is enough for the parser
+// to say that there is too much.
+std::string read_file(const std::string& path) {
+  const File file(path);
+  if (file.fd < 0) unreadable(path, errno_text(errno));
+  struct stat info {};
+  if (fstat(file.fd, &info) != 0) unreadable(path, errno_text(errno));
+  if (!S_ISREG(info.st_mode)) unreadable(path, "is not a regular file");
+  std::string text;
+  char buffer[4096];
+  for (;;) {
+    const ssize_t n = read(file.fd, buffer, sizeof buffer);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) unreadable(path, errno_text(errno));
+    text.append(buffer, static_cast<size_t>(n));
+    if (n == 0 || text.size() > 1024 * 1024) return text;
+  }
+}
+
+constexpr const char* kSizes[GSEL_AXES] = {"mesh.tensor", "mesh.data", "mesh.pipeline"};
+
+// a * b, or -1 when that is more than any number of ranks.
+int64_t times(int64_t a, int64_t b) {
+  int64_t product = 0;
+  if (a < 0 || __builtin_mul_overflow(a, b, &product)) return -1;
+  return product;
+}
+
+// The sizes of the axes other than `left_out` (-1: of all): their names, numbers and product, as
+// "mesh.tensor * mesh.pipeline = 2 * 3 = 6".
+struct Product {
+  std::string text;
+  int64_t value = 1;  // -1: more than any number of ranks
+};
+
+Product product_of(const Config& config, gsel_axis left_out) {
+  std::string names, numbers;
+  Product product;
+  for (gsel_axis axis = 0; axis < GSEL_AXES; ++axis) {
+    if (axis == left_out) continue;
+    names += fmt::format("{}{}", names.empty() ? "" : " * ", kSizes[axis]);
+    numbers += fmt::format("{}{}", numbers.empty() ? "" : " * ", config.mesh[axis]);
+    product.value = times(product.value, config.mesh[axis]);
+  }
+  product.text =
+      fmt::format("{} = {} = {}", names, numbers, product.value < 0 ? "more than 2^63" : std::to_string(product.value));
+  return product;
+}
+
+// Where to point when sizes do not fit: the first size above 1 that stood in the file.
+Place place_of_mesh(const Config& config) {
+  for (gsel_axis axis = 0; axis < GSEL_AXES; ++axis)
+    if (config.mesh[axis] > 1 && config.place_of(kSizes[axis]).line > 0) return config.place_of(kSizes[axis]);
+  return config.place_of("mesh.data");
+}
+
+[[noreturn]] void reject_mesh(const Config& config, const std::string& text) {
+  const Place place = place_of_mesh(config);
+  const std::string where = place.line > 0 ? fmt::format("{}:{}: ", place.file, place.line) : std::string();
+  throw Error(GSEL_ERR_CONFIG, where + text).at(place);
+}
+
+// " or mesh.data = 4" when changing one size alone would fit, the data axis preferred.
+std::string one_change(const Config& config, int32_t world_size) {
+  for (gsel_axis axis : {GSEL_AXIS_DATA, GSEL_AXIS_TENSOR, GSEL_AXIS_PIPELINE}) {
+    const int64_t others = product_of(config, axis).value;
+    if (others > 0 && world_size % others == 0) return fmt::format(" or {} = {}", kSizes[axis], world_size / others);
+  }
+  return {};
+}
+
+}  // namespace
+
+const std::string* Config::get(std::string_view key) const {
+  const auto found = texts.find(key);
+  return found == texts.end() ? nullptr : &found->second;
+}
+
+Place Config::place_of(std::string_view key) const {
+  const auto found = places.find(key);
+  return found == places.end() ? Place{file, 0, 0, std::string(key)} : found->second;
+}
+
+Config default_config() {
+  Config config;
+  for (const ConfigKey& key : config_keys()) store_value(config, key, default_value(key));
+  return config;
+}
+
+Config load_config(const std::string& path) {
+  if (path.empty()) fail(GSEL_ERR_ARG, "the path of the config file is empty; the path of a file would do");
+  if (path.find('\0') != std::string::npos) fail(GSEL_ERR_ARG, "the path of the config file contains a NUL byte");
+  const std::string absolute = std::filesystem::absolute(path).lexically_normal().string();
+  return parse_config(read_file(absolute), absolute);
+}
+
+Config environment_config() {
+  const char* path = secure_getenv("GSEL_CONFIG");
+  return path && *path ? load_config(path) : default_config();
+}
+
+std::array<int32_t, GSEL_AXES> resolve_mesh(const Config& config, int32_t world_size) {
+  if (world_size < 1) fail(GSEL_ERR_ARG, "a mesh for {} ranks; 1 rank or more would do", world_size);
+  gsel_axis automatic = -1;
+  for (gsel_axis axis = 0; axis < GSEL_AXES; ++axis)
+    if (config.mesh[axis] == 0) automatic = axis;
+  const Product product = product_of(config, automatic);
+  if (automatic >= 0 && (product.value < 1 || world_size % product.value != 0))
+    reject_mesh(config, fmt::format("{} does not divide {} ranks; sizes that do, or another number of ranks, would do",
+                                    product.text, world_size));
+  if (automatic < 0 && product.value != world_size) {
+    const bool possible = product.value > 0 && product.value <= INT32_MAX;
+    reject_mesh(config, fmt::format("{}, but there are {} ranks; {}{} would do", product.text, world_size,
+                                    possible ? fmt::format("{} ranks", product.value) : "smaller sizes",
+                                    one_change(config, world_size)));
+  }
+  std::array<int32_t, GSEL_AXES> sizes{};
+  for (gsel_axis axis = 0; axis < GSEL_AXES; ++axis)
+    sizes[axis] = static_cast<int32_t>(axis == automatic ? world_size / product.value : config.mesh[axis]);
+  return sizes;
+}
+
+}  // namespace gsel

@@ -1,0 +1,255 @@
+// base/config_parse.cc: from TOML text to a Config, with a place for every complaint. What a key accepts stands in
+// config_keys.cc; here is only how a file is walked and what is said when it is wrong.
+#include <toml++/toml.h>
+
+#include <algorithm>
+
+#include "base/config_keys.h"
+#include "base/dtype.h"
+#include "base/nearest.h"
+
+namespace gsel {
+namespace {
+
+// Bounds what a hostile text can make the parser nest; a real file has a few hundred bytes.
+constexpr size_t kMostBytes = 64 * 1024;
+
+struct Entry {
+  const toml::key* key;
+  const toml::node* node;
+};
+
+// In the order of the file, so that the first mistake is the one reported.
+std::vector<Entry> entries_of(const toml::table& table) {
+  std::vector<Entry> entries;
+  for (auto&& [key, node] : table) entries.push_back({&key, &node});
+  std::stable_sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
+    const auto x = a.key->source().begin, y = b.key->source().begin;
+    return x.line != y.line ? x.line < y.line : x.column < y.column;
+  });
+  return entries;
+}
+
+// A scalar's value; nothing for arrays, tables, dates and times.
+std::optional<Scalar> scalar_of(const toml::node& node) {
+  Scalar value;
+  if (const auto* text = node.as_string()) {
+    value.text = text->get();
+  } else if (const auto* integer = node.as_integer()) {
+    value.type = ConfigValue::Type::integer;
+    value.integer = integer->get();
+  } else if (const auto* number = node.as_floating_point()) {
+    value.type = ConfigValue::Type::number;
+    value.number = number->get();
+  } else if (const auto* boolean = node.as_boolean()) {
+    value.type = ConfigValue::Type::boolean;
+    value.boolean = boolean->get();
+  } else {
+    return std::nullopt;
+  }
+  return value;
+}
+
+std::string shown(const Scalar& value) {
+  return value.type == ConfigValue::Type::text ? in_quotes(value.text) : as_text(value);
+}
+
+std::string_view kind_of(const toml::node& node) {
+  switch (node.type()) {
+    case toml::node_type::array:
+      return "an array";
+    case toml::node_type::table:
+      return "a section";
+    case toml::node_type::string:
+      return "text";
+    case toml::node_type::integer:
+      return "an integer";
+    case toml::node_type::floating_point:
+      return "a decimal number";
+    case toml::node_type::boolean:
+      return "a boolean";
+    default:
+      return "a date or time";
+  }
+}
+
+// Names of plugins and of their options.
+bool is_plain_name(std::string_view name) {
+  return !name.empty() && name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") == std::string_view::npos;
+}
+
+class Reader {
+ public:
+  explicit Reader(const std::string& file) : config_(default_config()) { config_.file = file; }
+
+  Config read(const toml::table& root) {
+    for (const Entry& entry : entries_of(root)) read_section(entry);
+    check_auto();
+    return std::move(config_);
+  }
+
+ private:
+  template <class... Args>
+  [[noreturn]] void reject(const Place& place, fmt::format_string<Args...> text, Args&&... args) const {
+    throw Error(GSEL_ERR_CONFIG,
+                fmt::format("{}:{}: {}", place.file, place.line, fmt::format(text, std::forward<Args>(args)...)))
+        .at(place);
+  }
+
+  Place place_of(const Entry& entry, std::string dotted) const {
+    const auto begin = entry.key->source().begin;
+    return {config_.file, static_cast<int32_t>(begin.line), static_cast<int32_t>(begin.column), std::move(dotted)};
+  }
+
+  static std::vector<std::string_view> sections() {
+    std::vector<std::string_view> names{"strategy"};
+    for (const ConfigKey& key : config_keys()) {
+      const std::string_view section = key.name.substr(0, key.name.find('.'));
+      if (std::find(names.begin(), names.end(), section) == names.end()) names.push_back(section);
+    }
+    return names;
+  }
+
+  void read_section(const Entry& entry) {
+    const std::string name(entry.key->str());
+    const Place place = place_of(entry, name);
+    const auto known = sections();
+    const toml::table* table = entry.node->as_table();
+    if (std::find(known.begin(), known.end(), name) == known.end()) {
+      if (table) reject_unknown("section", place, known);
+      reject_unknown("key", place, {});
+    }
+    if (!table) reject(place, "{} is {}; a section [{}] would do", name, kind_of(*entry.node), name);
+    for (const Entry& inner : entries_of(*table)) {
+      if (name == "strategy")
+        read_strategy(inner);
+      else
+        read_key(inner, name);
+    }
+  }
+
+  void read_key(const Entry& entry, const std::string& section) {
+    const Place place = place_of(entry, section + "." + std::string(entry.key->str()));
+    const ConfigKey* key = find_config_key(place.token);
+    if (!key) reject_unknown("key", place, {});
+    const auto value = scalar_of(*entry.node);
+    if (!value) reject(place, "{} is {}; {} would do", key->name, kind_of(*entry.node), expectation(*key));
+    if (const std::string wrong = objection(*key, *value); !wrong.empty())
+      reject(place, "{} = {} {}; {} would do", key->name, shown(*value), wrong, expectation(*key));
+    store_value(config_, *key, *value);
+    config_.places[place.token] = place;
+  }
+
+  // Names the nearest known word; for a key also the same word under another section.
+  [[noreturn]] void reject_unknown(std::string_view what, const Place& place,
+                                   std::vector<std::string_view> known) const {
+    const std::string& name = place.token;
+    const std::string section = name.substr(0, name.find('.'));
+    if (known.empty())
+      for (const ConfigKey& key : config_keys()) known.push_back(key.name);
+    std::string meant = nearest(name, known);
+    const std::string last = name.substr(name.rfind('.') + 1);
+    for (std::string_view candidate : known)
+      if (candidate.substr(candidate.rfind('.') + 1) == last) meant = candidate;
+    if (!meant.empty()) reject(place, "unknown {} {}; did you mean \"{}\"?", what, in_quotes(name), meant);
+    std::string all;
+    for (std::string_view candidate : known)
+      if (what == "section" || candidate.starts_with(section + "."))
+        all += fmt::format("{}{}", all.empty() ? "" : ", ", candidate);
+    if (all.empty()) reject(place, "unknown key {}; a key of a section such as train.batch would do", in_quotes(name));
+    reject(place, "unknown {} {}; there are {}", what, in_quotes(name), all);
+  }
+
+  void read_strategy(const Entry& entry) {
+    const Place place = place_of(entry, "strategy." + std::string(entry.key->str()));
+    const toml::table* table = entry.node->as_table();
+    for (gsel_axis axis = 0; axis < GSEL_AXES; ++axis) {
+      if (entry.key->str() != axis_name(axis)) continue;
+      if (!table) reject(place, "{} is {}; a section [{}] would do", place.token, kind_of(*entry.node), place.token);
+      config_.strategy[axis] = read_plugin(*table, place);
+      return;
+    }
+    reject_unknown(table ? "section" : "key", place, {"strategy.tensor", "strategy.data", "strategy.pipeline"});
+  }
+
+  StrategySection read_plugin(const toml::table& table, const Place& section) {
+    StrategySection out;
+    for (const Entry& entry : entries_of(table)) {
+      const std::string name(entry.key->str());
+      const Place place = place_of(entry, section.token + "." + name);
+      if (!is_plain_name(name))
+        reject(place, "unknown key {}; lower case letters, digits and '_' would do", in_quotes(place.token));
+      const auto value = scalar_of(*entry.node);
+      if (!value)
+        reject(place, "{} is {}; an integer, a number, a boolean or text would do", place.token, kind_of(*entry.node));
+      if (name == "plugin")
+        out.plugin = plugin_name(*value, place), out.place = place;
+      else
+        out.options[name] = {value->type, as_text(*value), place};
+      config_.texts[place.token] = as_text(*value);
+      config_.places[place.token] = place;
+    }
+    if (out.plugin.empty()) reject(section, "[{}] names no plugin; plugin = \"ddp\" would do", section.token);
+    return out;
+  }
+
+  std::string plugin_name(const Scalar& value, const Place& place) const {
+    if (value.type != ConfigValue::Type::text || !is_plain_name(value.text))
+      reject(place, "{} = {} is not a plugin's name; lower case letters, digits and '_' in quotes would do",
+             place.token, shown(value));
+    return value.text;
+  }
+
+  // At most one size is "auto"; the data axis is it unless the file names another.
+  void check_auto() {
+    const ConfigKey* found = nullptr;
+    for (const char* name : {"mesh.tensor", "mesh.pipeline", "mesh.data"}) {
+      if (config_.texts.find(name)->second != "auto") continue;
+      const ConfigKey* key = find_config_key(name);
+      const Place place = config_.place_of(name);
+      if (!found) {
+        found = key;
+      } else if (place.line == 0) {
+        Scalar one;
+        one.type = ConfigValue::Type::integer;
+        one.integer = 1;
+        store_value(config_, *key, one);
+      } else {
+        reject(place, "{} = \"auto\", but {} is \"auto\" as well; an integer of at least 1 for one of them would do",
+               name, found->name);
+      }
+    }
+  }
+
+  Config config_;
+};
+
+// What the parser says, on one line and in our manner: lower case first, no stop at the end.
+std::string our_manner(std::string_view description) {
+  std::string text;
+  for (char c : description) text += static_cast<unsigned char>(c) < 0x20 || c == 0x7F ? ' ' : c;
+  while (!text.empty() && (text.back() == '.' || text.back() == ' ')) text.pop_back();
+  if (!text.empty() && text[0] >= 'A' && text[0] <= 'Z') text[0] = static_cast<char>(text[0] - 'A' + 'a');
+  return text;
+}
+
+}  // namespace
+
+Config parse_config(std::string_view text, const std::string& file) {
+  if (text.size() > kMostBytes)
+    throw Error(GSEL_ERR_PARSE, fmt::format("{}: a configuration of {} bytes; at most {} bytes would do", file,
+                                            text.size(), kMostBytes))
+        .at({file, 0, 0, {}});
+  toml::table root;
+  try {
+    root = toml::parse(text, std::string_view(file));
+  } catch (const toml::parse_error& e) {
+    const auto begin = e.source().begin;
+    throw Error(GSEL_ERR_PARSE,
+                fmt::format("{}:{}: column {}: {}", file, begin.line, begin.column, our_manner(e.description())))
+        .at({file, static_cast<int32_t>(begin.line), static_cast<int32_t>(begin.column), {}});
+  }
+  return Reader(file).read(root);
+}
+
+}  // namespace gsel

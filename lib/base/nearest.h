@@ -1,0 +1,19 @@
+// base/nearest.h: "did you mean": the known word nearest to a mistyped one, by edit distance.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace gsel {
+
+// Insertions, deletions and replacements that turn a into b.
+int edit_distance(std::string_view a, std::string_view b);
+
+// The nearest of `known`, the first of equals; empty when none is near enough to be meant.
+std::string nearest(std::string_view word, const std::vector<std::string_view>& known);
+
+// `text` in double quotes for a one-line message: control characters escaped, cut after `most` bytes.
+std::string in_quotes(std::string_view text, size_t most = 60);
+
+}  // namespace gsel

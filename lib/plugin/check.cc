@@ -1,0 +1,161 @@
+// plugin/check.cc: what a module exports, checked field by field. Sizes come first, so that nothing is read that the
+// plugin did not write; a plugin can still lie about its pointers, which is what the permission checks are for.
+#include <gsel/plugin.h>
+
+#include <charconv>
+#include <cmath>
+#include <cstring>
+#include <set>
+
+#include "base/error.h"
+#include "base/nearest.h"
+#include "plugin/loader.h"
+
+namespace gsel {
+namespace {
+
+constexpr size_t kLongestText = 256;
+constexpr int32_t kMostOptions = 256;
+
+std::string abi_text() {
+  return fmt::format("{}.{}", GSEL_PLUGIN_ABI_MAJOR, GSEL_PLUGIN_ABI_MINOR);
+}
+
+std::string accepted() {
+  return GSEL_PLUGIN_ABI_MINOR == 0 ? abi_text() : fmt::format("{}.0 to {}", GSEL_PLUGIN_ABI_MAJOR, abi_text());
+}
+
+std::string major_line() {
+  return fmt::format("rebuild against gsel {}.x", GSEL_VERSION_MAJOR);
+}
+
+void check_abi(const gsel_plugin_v1& plugin) {
+  if (plugin.abi_major == GSEL_PLUGIN_ABI_MAJOR && plugin.abi_minor <= GSEL_PLUGIN_ABI_MINOR) return;
+  const bool newer_minor = plugin.abi_major == GSEL_PLUGIN_ABI_MAJOR;
+  fail(GSEL_ERR_PLUGIN, "built for plugin ABI {}.{}, this libgsel {} accepts {}; {}{}", plugin.abi_major,
+       plugin.abi_minor, gsel_version_text(), accepted(), newer_minor ? "update libgsel or " : "", major_line());
+}
+
+void check_size(const char* what, uint64_t has, uint64_t needs) {
+  if (has < needs)
+    fail(GSEL_ERR_PLUGIN, "its {} has {} bytes, plugin ABI {} has {} bytes; {}", what, has, abi_text(), needs,
+         major_line());
+}
+
+bool is_name(const char* text) {
+  if (!text || strnlen(text, kLongestText) >= kLongestText) return false;
+  const std::string_view name = text;
+  return !name.empty() && name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") == std::string_view::npos;
+}
+
+std::string shown(const char* text) {
+  return text ? in_quotes({text, strnlen(text, kLongestText)}) : "NULL";
+}
+
+bool fits(const gsel_option_v1& option) {
+  const char* text = option.default_text;
+  const char* end = text + std::strlen(text);
+  double value = 0;
+  int64_t integer = 0;
+  switch (option.type) {
+    case GSEL_OPTION_TEXT:
+      return true;
+    case GSEL_OPTION_BOOLEAN:
+      return !std::strcmp(text, "true") || !std::strcmp(text, "false");
+    case GSEL_OPTION_INTEGER:
+      if (std::from_chars(text, end, integer).ptr != end || text == end) return false;
+      value = static_cast<double>(integer);
+      break;
+    default:
+      if (std::from_chars(text, end, value).ptr != end || text == end) return false;
+  }
+  return value >= option.minimum && value <= option.maximum;
+}
+
+void check_option(const gsel_option_v1& option, std::set<std::string>& names) {
+  if (!is_name(option.name) || !std::strcmp(option.name, "plugin"))
+    fail(GSEL_ERR_PLUGIN, "an option is named {}; lower case letters, digits and '_', but not \"plugin\", would do",
+         shown(option.name));
+  if (!names.insert(option.name).second) fail(GSEL_ERR_PLUGIN, "two options are named \"{}\"", option.name);
+  if (option.type < GSEL_OPTION_INTEGER || option.type > GSEL_OPTION_TEXT)
+    fail(GSEL_ERR_PLUGIN, "option \"{}\" has type {}; a GSEL_OPTION_* of gsel/plugin.h would do", option.name,
+         option.type);
+  if (!option.help || !option.default_text)
+    fail(GSEL_ERR_PLUGIN, "option \"{}\" has no {}", option.name, option.help ? "default" : "help");
+  if (!fits(option))
+    fail(GSEL_ERR_PLUGIN, "option \"{}\" has the default {}, which is not of its own type or bounds", option.name,
+         shown(option.default_text));
+}
+
+void check_strategy(const gsel_strategy_v1& strategy) {
+  check_size("strategy table", strategy.struct_size, sizeof(gsel_strategy_v1));
+  if (!strategy.compile) fail(GSEL_ERR_PLUGIN, "has no function compile, which a strategy needs");
+  constexpr uint32_t known = (1u << GSEL_AXES) - 1;
+  if (strategy.axes == 0 || (strategy.axes & ~known) != 0)
+    fail(GSEL_ERR_PLUGIN, "serves axes {:#x}; one or more of the bits {:#x} would do", strategy.axes, known);
+  if (strategy.n_options < 0 || strategy.n_options > kMostOptions || (strategy.n_options > 0 && !strategy.options))
+    fail(GSEL_ERR_PLUGIN, "has {} options at {}; 0 to {} options would do", strategy.n_options,
+         strategy.options ? "an address" : "NULL", kMostOptions);
+  std::set<std::string> names;
+  for (int32_t i = 0; i < strategy.n_options; ++i) check_option(strategy.options[i], names);
+}
+
+struct Function {
+  const char* name;
+  size_t offset;
+};
+#define GSEL_BACKEND_FUNCTION(name) \
+  { #name, offsetof(gsel_backend_v1, name) }
+constexpr Function kBackendFunctions[] = {
+    GSEL_BACKEND_FUNCTION(open),          GSEL_BACKEND_FUNCTION(close),
+    GSEL_BACKEND_FUNCTION(alloc),         GSEL_BACKEND_FUNCTION(free),
+    GSEL_BACKEND_FUNCTION(copy),          GSEL_BACKEND_FUNCTION(zero),
+    GSEL_BACKEND_FUNCTION(stream_create), GSEL_BACKEND_FUNCTION(stream_destroy),
+    GSEL_BACKEND_FUNCTION(stream_wait),   GSEL_BACKEND_FUNCTION(event_create),
+    GSEL_BACKEND_FUNCTION(event_destroy), GSEL_BACKEND_FUNCTION(event_record),
+    GSEL_BACKEND_FUNCTION(event_wait),    GSEL_BACKEND_FUNCTION(stream_wait_event),
+    GSEL_BACKEND_FUNCTION(event_seconds), GSEL_BACKEND_FUNCTION(cast),
+    GSEL_BACKEND_FUNCTION(scale),         GSEL_BACKEND_FUNCTION(add),
+    GSEL_BACKEND_FUNCTION(sum_squares),   GSEL_BACKEND_FUNCTION(optimizer_step),
+    GSEL_BACKEND_FUNCTION(link_join),     GSEL_BACKEND_FUNCTION(link_leave),
+    GSEL_BACKEND_FUNCTION(link_abort),    GSEL_BACKEND_FUNCTION(collective),
+    GSEL_BACKEND_FUNCTION(link_counts),
+};
+#undef GSEL_BACKEND_FUNCTION
+
+void check_backend(const gsel_backend_v1& backend) {
+  check_size("backend table", backend.struct_size, sizeof(gsel_backend_v1));
+  for (const Function& function : kBackendFunctions) {
+    void (*pointer)() = nullptr;
+    std::memcpy(&pointer, reinterpret_cast<const char*>(&backend) + function.offset, sizeof pointer);
+    if (!pointer) fail(GSEL_ERR_PLUGIN, "has no function {}, which a backend needs", function.name);
+  }
+}
+
+}  // namespace
+
+const char* kind_name(int32_t kind) {
+  return kind == GSEL_PLUGIN_STRATEGY ? "strategy" : kind == GSEL_PLUGIN_BACKEND ? "backend" : "";
+}
+
+void check_plugin(const gsel_plugin_v1& plugin, uint64_t symbol_bytes, Module& out) {
+  check_size("gsel_plugin_v1 in the file", symbol_bytes, offsetof(gsel_plugin_v1, kind));
+  check_abi(plugin);
+  check_size("gsel_plugin_v1 in the file", symbol_bytes, sizeof(gsel_plugin_v1));
+  check_size("gsel_plugin_v1", plugin.struct_size, sizeof(gsel_plugin_v1));
+  out.kind = kind_name(plugin.kind);
+  if (out.kind.empty())
+    fail(GSEL_ERR_PLUGIN, "is of kind {}; {} (strategy) or {} (backend) would do", plugin.kind, GSEL_PLUGIN_STRATEGY,
+         GSEL_PLUGIN_BACKEND);
+  if (!is_name(plugin.name))
+    fail(GSEL_ERR_PLUGIN, "is named {}; lower case letters, digits and '_' would do", shown(plugin.name));
+  out.name = plugin.name;
+  out.version = plugin.version ? plugin.version : "";
+  if (!plugin.table) fail(GSEL_ERR_PLUGIN, "has no table; a gsel_{}_v1 would do", out.kind);
+  if (plugin.kind == GSEL_PLUGIN_STRATEGY)
+    check_strategy(*static_cast<const gsel_strategy_v1*>(plugin.table));
+  else
+    check_backend(*static_cast<const gsel_backend_v1*>(plugin.table));
+}
+
+}  // namespace gsel

@@ -1,0 +1,98 @@
+// plugin/loader.cc: see loader.h. Now and local binding, so that a module lacking a symbol is refused here instead of
+// crashing later, and modules do not see each other.
+#include "plugin/loader.h"
+
+#include <dlfcn.h>
+#include <link.h>
+
+#include "base/error.h"
+#include "plugin/registry.h"
+
+namespace gsel {
+namespace {
+
+constexpr const char* kSymbol = "gsel_plugin_v1";
+
+// Foreign text on one line.
+std::string one_line(std::string_view text) {
+  std::string line(text);
+  for (char& c : line)
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) c = ' ';
+  while (!line.empty() && line.back() == ' ') line.pop_back();
+  return line;
+}
+
+// A module under examination; unloaded unless kept.
+class Opened {
+ public:
+  explicit Opened(const std::string& path) : handle_(dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) {
+    if (handle_) return;
+    const char* text = dlerror();
+    std::string reason = one_line(text ? text : "no reason given");
+    if (reason.starts_with(path + ": ")) reason.erase(0, path.size() + 2);
+    fail(GSEL_ERR_PLUGIN, "cannot be opened: {}; a shared object for this machine with all it needs would do", reason);
+  }
+  ~Opened() {
+    if (handle_) dlclose(handle_);
+  }
+  Opened(const Opened&) = delete;
+  Opened& operator=(const Opened&) = delete;
+
+  void keep() { handle_ = nullptr; }
+
+  // The exported table and the bytes the file gives for it. Looking a name up also finds it in the libraries that a
+  // module depends on; such a find is another module's.
+  const gsel_plugin_v1& plugin(uint64_t& bytes) const {
+    void* symbol = dlsym(handle_, kSymbol);
+    if (!symbol) fail(GSEL_ERR_PLUGIN, "exports no {}; is it a gsel plugin?", kSymbol);
+    Dl_info info{};
+    link_map *own = nullptr, *where = nullptr;
+    const ElfW(Sym)* entry = nullptr;
+    if (dlinfo(handle_, RTLD_DI_LINKMAP, &own) != 0 ||
+        !dladdr1(symbol, &info, reinterpret_cast<void**>(&where), RTLD_DL_LINKMAP) || own != where)
+      fail(GSEL_ERR_PLUGIN, "exports no {} of its own, it is that of {}; define it in the plugin's file", kSymbol,
+           info.dli_fname ? info.dli_fname : "another file");
+    dladdr1(symbol, &info, reinterpret_cast<void**>(const_cast<ElfW(Sym)**>(&entry)), RTLD_DL_SYMENT);
+    bytes = entry && info.dli_saddr == symbol ? entry->st_size : 0;
+    return *static_cast<const gsel_plugin_v1*>(symbol);
+  }
+
+ private:
+  void* handle_;
+};
+
+void probe(const gsel_plugin_v1& plugin) {
+  if (!plugin.probe) return;
+  char reason[512] = "";
+  int32_t score = 0;
+  try {
+    score = plugin.probe(&host_services(), reason, sizeof reason);
+  } catch (const std::exception& e) {
+    fail(GSEL_ERR_PLUGIN, "its probe threw an exception ({}); plugins must not throw", one_line(e.what()));
+  } catch (...) {
+    fail(GSEL_ERR_PLUGIN, "its probe threw an exception; plugins must not throw");
+  }
+  reason[sizeof reason - 1] = '\0';
+  if (score <= 0)
+    fail(GSEL_ERR_PLUGIN, "cannot run here: {}", reason[0] ? one_line(reason) : "its probe gave no reason");
+}
+
+}  // namespace
+
+Module load_module(const std::string& path) {
+  Module module;
+  try {
+    Opened opened(path);
+    uint64_t bytes = 0;
+    const gsel_plugin_v1& plugin = opened.plugin(bytes);
+    check_plugin(plugin, bytes, module);
+    opened.keep();
+    probe(plugin);
+    module.plugin = &plugin;
+  } catch (const Error& e) {
+    module.refusal = fmt::format("plugin {}: {}", path, e.message());
+  }
+  return module;
+}
+
+}  // namespace gsel

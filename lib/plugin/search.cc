@@ -1,0 +1,124 @@
+// plugin/search.cc: see search.h. The folder beside libgsel is found from where libgsel was loaded, not from where it
+// was configured to be, so that an installation can be moved.
+#include "plugin/search.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <link.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <set>
+#include <string_view>
+
+#include "base/error.h"
+#include "plugin/trust.h"
+
+namespace gsel {
+namespace {
+
+constexpr const char* kSubfolder = "/gsel/plugins-1";
+constexpr char kOurs = 0;  // an address inside this library
+
+std::string folder_of(const std::string& path) {
+  return path.substr(0, path.rfind('/'));
+}
+
+// The folder and file that the plugins beside us belong to.
+struct Home {
+  std::string file;
+  std::string folder;
+};
+
+Home home() {
+  Dl_info info{};
+  link_map* map = nullptr;
+  if (!dladdr1(&kOurs, &info, reinterpret_cast<void**>(&map), RTLD_DL_LINKMAP) || !map)
+    fail(GSEL_ERR_IO, "the file libgsel was loaded from is not known");
+  if (map->l_name && map->l_name[0]) {
+    const std::string file = resolved(map->l_name);
+    return {file, folder_of(file) + kSubfolder};
+  }
+  const std::string program = resolved("/proc/self/exe");  // linked into it: as bin beside lib
+  return {program, folder_of(folder_of(program)) + "/lib" + kSubfolder};
+}
+
+PluginFolder own_folder() {
+  PluginFolder folder;
+  try {
+    const Home ours = home();
+    folder.path = ours.folder;
+    struct stat info {};
+    folder.owner = stat(ours.file.c_str(), &info) == 0 ? info.st_uid : geteuid();
+  } catch (const Error& e) {
+    folder.refusal = e.message();
+  }
+  return folder;
+}
+
+std::vector<PluginFolder> listed_folders() {
+  std::vector<PluginFolder> folders;
+  const char* variable = secure_getenv("GSEL_PLUGIN_PATH");
+  std::string_view rest = variable ? variable : "";
+  while (!rest.empty()) {
+    const size_t end = std::min(rest.find(':'), rest.size());
+    PluginFolder folder{std::string(rest.substr(0, end)), {}, geteuid()};
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+    if (folder.path.empty()) continue;
+    if (folder.path[0] != '/')
+      folder.refusal = "is not an absolute path; GSEL_PLUGIN_PATH takes absolute folders joined by ':'";
+    folders.push_back(std::move(folder));
+  }
+  return folders;
+}
+
+// Resolves the folder and looks whether it can be trusted.
+void examine(PluginFolder& folder) {
+  if (!folder.refusal.empty()) return;
+  try {
+    const std::string path = resolved(folder.path);
+    folder.refusal = distrust_of_folder(path, folder.owner);
+    if (folder.refusal.empty()) folder.path = path;
+  } catch (const Error& e) {
+    folder.refusal = e.message();
+  }
+}
+
+}  // namespace
+
+std::string resolved(const std::string& path) {
+  const std::unique_ptr<char, decltype(&std::free)> real(realpath(path.c_str(), nullptr), std::free);
+  if (!real) fail(GSEL_ERR_IO, "cannot be resolved: {}", errno_text(errno));
+  return real.get();
+}
+
+std::vector<PluginFolder> plugin_folders() {
+  std::vector<PluginFolder> all = listed_folders(), once;
+  all.push_back(own_folder());
+  std::set<std::string> seen;
+  for (PluginFolder& folder : all) {
+    examine(folder);
+    if (seen.insert(folder.path).second) once.push_back(std::move(folder));
+  }
+  return once;
+}
+
+std::vector<std::string> modules_in(const std::string& folder) {
+  std::vector<std::string> paths;
+  std::error_code code;
+  std::filesystem::directory_iterator entry(folder, code), end;
+  while (!code && entry != end) {
+    const std::string name = entry->path().filename().string();
+    if (name.size() > 3 && name.ends_with(".so")) paths.push_back(folder + "/" + name);
+    entry.increment(code);
+  }
+  if (code) fail(GSEL_ERR_IO, "cannot be listed: {}", errno_text(code.value()));
+  std::sort(paths.begin(), paths.end());
+  return paths;
+}
+
+}  // namespace gsel

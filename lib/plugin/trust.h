@@ -1,0 +1,18 @@
+// plugin/trust.h: may code from this file run in our process? Only when nobody but root, the effective user and one
+// further owner can have written it or put it there. Refuses to know what a plugin is.
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+
+namespace gsel {
+
+// Both take a resolved path (no links in it) and answer why it cannot be trusted; empty when it can be.
+//   owner  accepted besides root and the effective user; geteuid() for none
+// A folder that holds plugins, or a file, must not be writable by group or others; nor may any folder above, except
+// one that belongs to root and is sticky, as /tmp is: nobody can replace another's entry there.
+std::string distrust_of_file(const std::string& path, uid_t owner);
+std::string distrust_of_folder(const std::string& path, uid_t owner);
+
+}  // namespace gsel

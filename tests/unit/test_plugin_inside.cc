@@ -1,0 +1,154 @@
+// test_plugin_inside.cc: loading by name, what plugins get of the host, and trust in files of other users.
+#include "base/error.h"
+#include "base/log.h"
+#include "plugin/loader.h"
+#include "plugin/registry.h"
+#include "plugin/search.h"
+#include "plugin/trust.h"
+#include "support/plugin_folder.h"
+
+namespace {
+
+template <class Body>
+std::string text_of_failure(gsel_status code, Body&& body) {
+  try {
+    body();
+  } catch (const gsel::Error& e) {
+    assert_int_equal(e.code(), code);
+    return e.message();
+  }
+  fail_msg("nothing was thrown");
+  return {};
+}
+
+bool contains(const std::string& text, const std::string& part) {
+  if (text.find(part) != std::string::npos) return true;
+  print_error("expected \"%s\" in\n%s\n", part.c_str(), text.c_str());
+  return false;
+}
+
+void a_plugin_is_loaded_by_kind_and_name(void**) {
+  const Folder folder = fresh_folder();
+  copy_fixture(&folder, "good");
+  const gsel_plugin_v1& plugin = gsel::load_plugin(GSEL_PLUGIN_STRATEGY, "good");
+  assert_string_equal(plugin.name, "good");
+  assert_ptr_equal(&plugin, &gsel::load_plugin(GSEL_PLUGIN_STRATEGY, "good"));
+  text_of_failure(GSEL_ERR_NOT_FOUND, [] { gsel::load_plugin(GSEL_PLUGIN_BACKEND, "good"); });
+  remove_folder(&folder);
+  assert_string_equal(plugin.version, "1.2.3");  // stays loaded though its file is gone
+}
+
+void a_refused_plugin_keeps_its_reason(void**) {
+  const Folder folder = fresh_folder();
+  copy_fixture(&folder, "probe_refuses");
+  copy_fixture_as(&folder, "wrong_major", "broken.so");
+  const std::string path = path_in(&folder, "probe_refuses.so");
+  const std::string text =
+      text_of_failure(GSEL_ERR_PLUGIN, [] { gsel::load_plugin(GSEL_PLUGIN_STRATEGY, "probe_refuses"); });
+  assert_string_equal(text.c_str(), ("strategy plugin \"probe_refuses\" was refused: plugin " + path +
+                                     ": cannot run here: needs a device that is not here")
+                                        .c_str());
+  // Its name could not be read; the name of its file stands in.
+  assert_true(contains(text_of_failure(GSEL_ERR_PLUGIN, [] { gsel::load_plugin(GSEL_PLUGIN_STRATEGY, "broken"); }),
+                       "broken.so: built for plugin ABI 2.1"));
+  remove_folder(&folder);
+}
+
+void a_later_usable_plugin_serves_when_the_first_is_refused(void**) {
+  const Folder folder = fresh_folder();
+  copy_fixture_as(&folder, "good", "a.so");
+  copy_fixture_as(&folder, "good_too", "b.so");
+  chmod(path_in(&folder, "a.so"), 0666);
+  assert_string_equal(gsel::load_plugin(GSEL_PLUGIN_STRATEGY, "good").version, "9");
+  remove_folder(&folder);
+}
+
+void an_unknown_name_tells_what_there_is_and_where_it_looked(void**) {
+  const Folder folder = fresh_folder();
+  copy_fixture(&folder, "good");
+  setenv("GSEL_PLUGIN_PATH", (std::string(folder.path) + ":relative").c_str(), 1);
+  const std::string text =
+      text_of_failure(GSEL_ERR_NOT_FOUND, [] { gsel::load_plugin(GSEL_PLUGIN_STRATEGY, "goood"); });
+  assert_true(contains(text, "no strategy plugin \"goood\" in " + std::string(folder.path)));
+  assert_true(contains(text, "; there are \"good\""));
+  assert_true(contains(text, "; plugin folder relative: is not an absolute path"));
+  remove_folder(&folder);
+}
+
+void errors_made_by_plugins_are_the_librarys(void**) {
+  const gsel_host_v1& host = gsel::host_services();
+  assert_int_equal(host.struct_size, sizeof host);
+  gsel_error* err = host.error_new(GSEL_ERR_MODEL, "no layer to cut");
+  assert_int_equal(gsel_error_code(err), GSEL_ERR_MODEL);
+  assert_string_equal(gsel_error_message(err).data, "no layer to cut");
+  gsel_error_free(err);
+  err = host.error_new(GSEL_OK, nullptr);  // an error is never a success, nor without words
+  assert_int_equal(gsel_error_code(err), GSEL_ERR_PLUGIN);
+  assert_string_equal(gsel_error_message(err).data, "plugin refused");
+  gsel_error_free(err);
+}
+
+int lines = 0;
+void count_line(gsel_log_level level, gsel_str, gsel_str line, void*) {
+  assert_true(level >= GSEL_LOG_ERROR && level <= GSEL_LOG_DEBUG);
+  assert_non_null(line.data);
+  ++lines;
+}
+
+void log_levels_of_plugins_are_kept_in_range(void**) {
+  gsel::set_log_sink(count_line, GSEL_LOG_DEBUG, nullptr);
+  for (int32_t level : {INT32_MIN, -1, 0, 1, 4, 5, INT32_MAX}) gsel::host_services().log(level, nullptr, nullptr);
+  gsel::set_log_sink(nullptr, 0, nullptr);
+  assert_int_equal(lines, 7);
+}
+
+void a_file_of_another_user_needs_that_users_consent(void**) {
+  if (geteuid() != 0) skip();
+  const Folder folder = fresh_folder();
+  write_into(&folder, "a.so", "x", 1);
+  const std::string path = path_in(&folder, "a.so");
+  assert_int_equal(chown(path.c_str(), 12345, 12345), 0);
+  assert_string_equal(gsel::distrust_of_file(path, geteuid()).c_str(),
+                      "the file belongs to uid 12345; uid 0 would do");
+  assert_string_equal(gsel::distrust_of_file(path, 12345).c_str(), "");
+  assert_int_equal(chown(folder.path, 12345, 12345), 0);
+  assert_string_equal(gsel::distrust_of_folder(folder.path, 12345).c_str(), "");
+  assert_true(contains(gsel::distrust_of_folder(folder.path, 54321), "belongs to uid 12345; uid 0 or 54321 would do"));
+  remove_folder(&folder);
+}
+
+void only_files_are_files_and_folders_folders(void**) {
+  const Folder folder = fresh_folder();
+  write_into(&folder, "a.so", "x", 1);
+  const std::string path = path_in(&folder, "a.so");
+  assert_string_equal(gsel::distrust_of_file(path, geteuid()).c_str(), "");
+  assert_string_equal(gsel::distrust_of_file(folder.path, geteuid()).c_str(), "the file is not a regular file");
+  assert_true(contains(gsel::distrust_of_folder(path, geteuid()), "is not a folder"));
+  assert_true(contains(gsel::distrust_of_file(path + ".gone", geteuid()), "ENOENT"));
+  assert_string_equal(gsel::distrust_of_folder("/", geteuid()).c_str(), "");
+  remove_folder(&folder);
+}
+
+void a_sticky_folder_of_root_may_stand_above_but_not_hold(void**) {
+  const Folder folder = fresh_folder();
+  assert_string_equal(gsel::distrust_of_folder(folder.path, geteuid()).c_str(), "");
+  assert_true(contains(gsel::distrust_of_folder("/tmp", geteuid()), "the folder /tmp is writable by group or others"));
+  remove_folder(&folder);
+}
+
+}  // namespace
+
+int main() {
+  const CMUnitTest tests[] = {
+      cmocka_unit_test(a_plugin_is_loaded_by_kind_and_name),
+      cmocka_unit_test(a_refused_plugin_keeps_its_reason),
+      cmocka_unit_test(a_later_usable_plugin_serves_when_the_first_is_refused),
+      cmocka_unit_test(an_unknown_name_tells_what_there_is_and_where_it_looked),
+      cmocka_unit_test(errors_made_by_plugins_are_the_librarys),
+      cmocka_unit_test(log_levels_of_plugins_are_kept_in_range),
+      cmocka_unit_test(a_file_of_another_user_needs_that_users_consent),
+      cmocka_unit_test(only_files_are_files_and_folders_folders),
+      cmocka_unit_test(a_sticky_folder_of_root_may_stand_above_but_not_hold),
+  };
+  return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
