@@ -1,0 +1,65 @@
+# gsel: a thin front on CMake that also installs the Debian packages that are missing.
+#
+#   make            build into build/                 make test     build, and run every test
+#   make run        build, and train a small GPT      make install  PREFIX=/usr/local, DESTDIR=
+#   make bench      what is claimed about speed       make clean    remove what was built
+#   make asan       the tests under the address and undefined-behaviour sanitizers
+#   make tsan       the tests under the thread sanitizer
+#
+# GSEL_NO_INSTALL=1 names missing packages and installs nothing. DATA=file gives `make run` another text to train on.
+PREFIX ?= /usr/local
+JOBS ?= $(shell nproc)
+DATA ?= build/data/kjv.txt
+export GSEL_NO_INSTALL
+
+.PHONY: all build packages packages-run packages-test run test asan tsan bench install clean
+
+all: build
+
+packages:
+	@.ci/packages build
+packages-run:
+	@.ci/packages build run
+packages-test:
+	@.ci/packages build test
+
+# $(call build,PRESET): configures and builds build/ or build-PRESET/.
+define build
+	@output=$$(cmake --preset $(1) 2>&1) || { echo "$$output"; exit 1; }
+	@cmake --build --preset $(1) -j $(JOBS)
+endef
+
+build: packages
+	$(call build,default)
+
+run: packages-run
+	@echo "gsel: building with cmake"
+	$(call build,default)
+	@$(MAKE) --no-print-directory $(DATA)
+	@examples/gpt/demo.sh build/bin $(DATA)
+
+# The King James Bible, in the public domain, as Debian packages it.
+build/data/kjv.txt:
+	@mkdir -p $(@D)
+	@echo "gsel: printing the King James Bible to $@"
+	@bible -f gen1:1-rev22:21 < /dev/null > $@.part && mv $@.part $@
+
+test: packages-test
+	$(call build,default)
+	@ctest --test-dir build --output-on-failure
+
+asan tsan: packages-test
+	$(call build,$@)
+	@ctest --test-dir build-$@ --output-on-failure
+
+bench: packages-run
+	$(call build,default)
+	@$(MAKE) --no-print-directory $(DATA)
+	@bench/run.sh build/bin $(DATA)
+
+install: build
+	@cmake --install build --prefix $(PREFIX) > build/install.log && echo "gsel: installed to $(DESTDIR)$(PREFIX)"
+	@if [ -z "$(DESTDIR)" ] && [ "$$(id -u)" = 0 ]; then ldconfig; fi
+
+clean:
+	@rm -rf build build-asan build-tsan
