@@ -1,0 +1,126 @@
+// base/os.cc: see os.h.
+#include "base/os.h"
+
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sys/random.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <vector>
+
+#include "base/error.h"
+
+namespace gsel::os {
+namespace {
+
+// What fork must be told of. Never destroyed: threads may still be at work when the process exits.
+struct Process {
+  std::mutex mutex;
+  std::atomic<uint64_t> generation{0};
+  std::vector<int> life_ends;  // write ends of life pipes; a child that kept them would hide our death
+  uint64_t token = 0;
+
+  Process() {
+    pthread_atfork([] { get().mutex.lock(); }, [] { get().mutex.unlock(); }, [] { get().become_child(); });
+  }
+  static Process& get() {
+    static Process* process = new Process;
+    return *process;
+  }
+  void become_child() {
+    generation.fetch_add(1, std::memory_order_relaxed);
+    token = 0;
+    for (int fd : life_ends) {
+      // The number stays taken, so that the child's copy of the handle closes nothing of somebody else.
+      const int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
+      if (nothing < 0 || dup3(nothing, fd, O_CLOEXEC) < 0) close(fd);
+      if (nothing >= 0) close(nothing);
+    }
+    life_ends.clear();
+    mutex.unlock();
+  }
+};
+
+}  // namespace
+
+void Fd::reset() noexcept {
+  if (fd_ >= 0) close(std::exchange(fd_, -1));
+}
+
+int64_t now_ns() noexcept {
+  timespec t{};
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec;
+}
+
+void random_bytes(void* out, size_t bytes) {
+  auto* at = static_cast<char*>(out);
+  while (bytes > 0) {
+    const ssize_t got = getrandom(at, bytes, 0);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) fail(GSEL_ERR_IO, "getrandom of {} bytes failed: {}", bytes, errno_text(errno));
+    at += got;
+    bytes -= static_cast<size_t>(got);
+  }
+}
+
+void futex_wait(const std::atomic<uint32_t>& word, uint32_t expected, int64_t nanoseconds) noexcept {
+  const timespec time{.tv_sec = nanoseconds / 1'000'000'000, .tv_nsec = nanoseconds % 1'000'000'000};
+  syscall(SYS_futex, &word, FUTEX_WAIT, expected, &time, nullptr, 0);
+}
+
+void futex_wake_all(const std::atomic<uint32_t>& word) noexcept {
+  syscall(SYS_futex, &word, FUTEX_WAKE, INT32_MAX, nullptr, nullptr, 0);
+}
+
+uint64_t fork_generation() noexcept {
+  return Process::get().generation.load(std::memory_order_relaxed);
+}
+
+uint64_t process_token() {
+  std::lock_guard lock(process_mutex());
+  uint64_t& token = Process::get().token;
+  while (token == 0) random_bytes(&token, sizeof token);
+  return token;
+}
+
+std::mutex& process_mutex() {
+  return Process::get().mutex;
+}
+
+Life::~Life() {
+  if (!keep) return;
+  std::lock_guard lock(process_mutex());
+  std::erase(Process::get().life_ends, keep.get());
+  keep.reset();
+}
+
+Life open_life() {
+  Life life;
+  life.watch = Fd(static_cast<int>(syscall(SYS_pidfd_open, getpid(), 0)));  // close-on-exec by itself
+  if (life.watch) return life;
+  if (errno == EMFILE || errno == ENFILE || errno == ENOMEM)
+    fail(GSEL_ERR_IO, "pidfd_open failed: {}", errno_text(errno));
+  std::lock_guard lock(process_mutex());
+  auto& ends = Process::get().life_ends;
+  ends.reserve(ends.size() + 1);
+  int pipe_ends[2];
+  if (pipe2(pipe_ends, O_CLOEXEC) != 0) fail(GSEL_ERR_IO, "pipe2 failed: {}", errno_text(errno));
+  life.watch = Fd(pipe_ends[0]);
+  life.keep = Fd(pipe_ends[1]);
+  ends.push_back(life.keep.get());
+  return life;
+}
+
+bool life_ended(int fd) noexcept {
+  pollfd item{.fd = fd, .events = POLLIN, .revents = 0};
+  return poll(&item, 1, 0) > 0;
+}
+
+}  // namespace gsel::os

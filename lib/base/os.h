@@ -1,0 +1,66 @@
+// base/os.h: the few things asked of Linux directly: descriptors that close themselves, the clock, randomness, futexes,
+// a descriptor that tells when a process has ended, and what fork does to us. Refuses to know what they are used for.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <utility>
+
+namespace gsel::os {
+
+// A file descriptor with an owner.
+class Fd {
+ public:
+  Fd() = default;
+  explicit Fd(int fd) : fd_(fd) {}
+  Fd(Fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  Fd& operator=(Fd&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
+  ~Fd() { reset(); }
+  void reset() noexcept;
+  int get() const { return fd_; }
+  explicit operator bool() const { return fd_ >= 0; }
+
+ private:
+  int fd_ = -1;
+};
+
+int64_t now_ns() noexcept;  // CLOCK_MONOTONIC
+
+// Fills with random bytes; GSEL_ERR_IO when the system has none.
+void random_bytes(void* out, size_t bytes);
+
+// Shared futexes: the word may lie in memory of several processes. wait returns after a wake, a change or the time.
+void futex_wait(const std::atomic<uint32_t>& word, uint32_t expected, int64_t nanoseconds) noexcept;
+void futex_wake_all(const std::atomic<uint32_t>& word) noexcept;
+
+// How often this process has become a forked child; a handle that remembers another number came from the parent.
+uint64_t fork_generation() noexcept;
+// A random number that differs between processes, forked ones included.
+uint64_t process_token();
+// Lock for bookkeeping of the whole process at join time; never left locked in a forked child.
+std::mutex& process_mutex();
+
+// A descriptor that polls as ready once this process has ended, to be handed to others: a pidfd, or the read end of a
+// pipe whose write end nobody but this process keeps (kernels without pidfd). `keep` must live as long as the process
+// wants to be seen alive.
+struct Life {
+  Life() = default;
+  Life(Life&&) = default;
+  Life& operator=(Life&& other) noexcept {
+    std::swap(watch, other.watch);
+    std::swap(keep, other.keep);
+    return *this;
+  }
+  ~Life();
+  Fd watch;
+  Fd keep;  // set for a pipe only
+};
+Life open_life();
+bool life_ended(int fd) noexcept;
+
+}  // namespace gsel::os

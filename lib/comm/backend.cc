@@ -1,0 +1,27 @@
+// comm/backend.cc: see backend.h.
+#include "comm/backend.h"
+
+#include "plugin/registry.h"
+
+namespace gsel {
+
+Backend::Backend(const gsel_backend_v1& table, std::string name, int32_t device)
+    : table_(table), name_(std::move(name)) {
+  gsel_error* err = nullptr;
+  const gsel_status status = table_.open(&host_services(), device, &ctx_, &err);
+  throw_if_failed(status, err);
+}
+
+Backend::~Backend() {
+  table_.close(ctx_);
+}
+
+std::shared_ptr<Backend> Backend::open_host() {
+  return std::make_shared<Backend>(host_backend_table(), "host", 0);
+}
+
+Memory::Memory(std::shared_ptr<Backend> backend, uint64_t bytes) : backend_(std::move(backend)), bytes_(bytes) {
+  backend_->run(&gsel_backend_v1::alloc, bytes, &data_);
+}
+
+}  // namespace gsel

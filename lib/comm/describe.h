@@ -1,0 +1,15 @@
+// comm/describe.h: calls as text, for errors that quote them: `allreduce(count 16, f32, sum)`.
+#pragma once
+
+#include <gsel/plugin.h>
+
+#include <string>
+
+namespace gsel {
+
+const char* kind_name(gsel_collective_kind kind);  // "unknown" when unknown
+bool is_reduction(gsel_collective_kind kind);
+bool is_point_to_point(gsel_collective_kind kind);
+std::string describe(gsel_collective_kind kind, gsel_dtype dtype, gsel_op op, int32_t root, uint64_t count);
+
+}  // namespace gsel

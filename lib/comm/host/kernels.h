@@ -1,0 +1,29 @@
+// comm/host/kernels.h: plain loops over host memory. Refuses to know streams and errors: what a kernel cannot do its
+// question says beforehand.
+#pragma once
+
+#include <gsel/plugin.h>
+
+#include <cstdint>
+
+namespace gsel::host {
+
+bool can_cast(gsel_dtype dtype);  // integers, f32, f64, f16, bf16
+
+// Between floating point types with round to nearest even; to integers towards zero, saturating, NaN to 0.
+void cast(void* dst, gsel_dtype dst_dtype, const void* src, gsel_dtype src_dtype, uint64_t count);
+
+// f32 only or f64 only.
+template <class T>
+void scale(T* dst, double factor, uint64_t count);
+template <class T>
+void add(T* dst, const T* src, uint64_t count);
+// In eight interleaved sums of double that are added in order: the same on every run and processor.
+template <class T>
+double sum_squares(const T* src, uint64_t count);
+
+void sgd_step(const gsel_optimizer_step& step);
+void sign_sgd_step(const gsel_optimizer_step& step);
+void adamw_step(const gsel_optimizer_step& step);
+
+}  // namespace gsel::host

@@ -1,0 +1,52 @@
+// comm/host/link.cc: communication of the built-in backend: the shared-memory link behind the table.
+#include "comm/shm/link.h"
+
+#include "comm/host/host.h"
+#include "comm/host/stream.h"
+
+struct gsel_link {
+  gsel::shm::Link impl;
+};
+
+namespace gsel::host {
+namespace {
+
+gsel_status link_join(void*, const gsel_join* join, gsel_link** out, gsel_error** err) {
+  return answer(err, [&] {
+    *out = nullptr;
+    *out = new gsel_link{shm::Link(*join)};
+  });
+}
+
+void link_leave(gsel_link* link) {
+  delete link;
+}
+
+void link_abort(gsel_link* link, const char* reason) {
+  link->impl.abort(reason);
+}
+
+gsel_status collective(gsel_link* link, const gsel_collective* call, gsel_stream* stream, gsel_error** err) {
+  return answer(err, [&] {
+    if (stream)
+      stream->enqueue([link, copy = *call] { link->impl.collective(copy); });
+    else
+      link->impl.collective(*call);
+  });
+}
+
+gsel_comm_count link_counts(const gsel_link* link, gsel_collective_kind kind) {
+  return link->impl.counts(kind);
+}
+
+}  // namespace
+
+void add_link(gsel_backend_v1& table) {
+  table.link_join = link_join;
+  table.link_leave = link_leave;
+  table.link_abort = link_abort;
+  table.collective = collective;
+  table.link_counts = link_counts;
+}
+
+}  // namespace gsel::host

@@ -1,0 +1,54 @@
+// comm/host/memory.cc: memory of the built-in backend: the heap, on cache line boundaries.
+#include <cstdlib>
+#include <cstring>
+
+#include "comm/host/host.h"
+#include "comm/host/stream.h"
+
+namespace gsel::host {
+namespace {
+
+constexpr uint64_t kAlignment = 64;
+
+gsel_status alloc(void*, uint64_t bytes, void** out, gsel_error** err) {
+  return answer(err, [&] {
+    *out = nullptr;
+    const bool possible = bytes <= static_cast<uint64_t>(PTRDIFF_MAX) - kAlignment;
+    const uint64_t rounded = (bytes / kAlignment + 1) * kAlignment;
+    void* memory = possible ? std::aligned_alloc(kAlignment, rounded) : nullptr;
+    if (!memory) fail(GSEL_ERR_NOMEM, "no memory for {} bytes on the host", bytes);
+    *out = memory;
+  });
+}
+
+void free_memory(void*, void* memory) {
+  std::free(memory);
+}
+
+// Every direction is the same here.
+gsel_status copy(void*, void* dst, const void* src, uint64_t bytes, int32_t, gsel_stream* stream, gsel_error** err) {
+  return answer(err, [&] {
+    run_on(stream, [=] {
+      if (bytes > 0) std::memmove(dst, src, bytes);
+    });
+  });
+}
+
+gsel_status zero(void*, void* dst, uint64_t bytes, gsel_stream* stream, gsel_error** err) {
+  return answer(err, [&] {
+    run_on(stream, [=] {
+      if (bytes > 0) std::memset(dst, 0, bytes);
+    });
+  });
+}
+
+}  // namespace
+
+void add_memory(gsel_backend_v1& table) {
+  table.alloc = alloc;
+  table.free = free_memory;
+  table.copy = copy;
+  table.zero = zero;
+}
+
+}  // namespace gsel::host

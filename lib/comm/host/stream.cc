@@ -1,0 +1,187 @@
+// comm/host/stream.cc: see stream.h.
+#include "comm/host/stream.h"
+
+#include "base/os.h"
+#include "comm/host/host.h"
+
+namespace gsel::host {
+
+uint64_t EventState::start_record() {
+  std::lock_guard lock(mutex_);
+  return ++recorded_;
+}
+
+void EventState::reach(uint64_t record, const std::optional<Error>& failure) {
+  std::lock_guard lock(mutex_);
+  if (record <= reached_) return;
+  reached_ = record;
+  time_ns_ = os::now_ns();
+  failure_ = failure;
+  changed_.notify_all();
+}
+
+uint64_t EventState::last_record() const {
+  std::lock_guard lock(mutex_);
+  return recorded_;
+}
+
+void EventState::wait(uint64_t record) const {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return reached_ >= record; });
+  if (failure_) throw Error(*failure_);
+}
+
+int64_t EventState::time_ns() const {
+  std::lock_guard lock(mutex_);
+  return time_ns_;
+}
+
+namespace {
+
+Error current_error() {
+  try {
+    throw;
+  } catch (const Error& e) {
+    return e;
+  } catch (const std::bad_alloc&) {
+    return Error(GSEL_ERR_NOMEM, "out of memory in work on a stream");
+  } catch (const std::exception& e) {
+    return Error(GSEL_ERR_INTERNAL, fmt::format("internal error in work on a stream: {}; please report it", e.what()));
+  }
+}
+
+gsel_status stream_create(void*, gsel_stream** out, gsel_error** err) {
+  return answer(err, [&] {
+    *out = nullptr;
+    *out = new gsel_stream;
+  });
+}
+
+void stream_destroy(void*, gsel_stream* stream) {
+  delete stream;
+}
+
+gsel_status stream_wait(void*, gsel_stream* stream, gsel_error** err) {
+  return answer(err, [&] {
+    if (stream) stream->wait();
+  });
+}
+
+gsel_status event_create(void*, gsel_event** out, gsel_error** err) {
+  return answer(err, [&] {
+    *out = nullptr;
+    *out = new gsel_event;
+  });
+}
+
+void event_destroy(void*, gsel_event* event) {
+  delete event;
+}
+
+gsel_status event_record(void*, gsel_event* event, gsel_stream* stream, gsel_error** err) {
+  return answer(err, [&] {
+    if (stream)
+      stream->record(event->state);
+    else
+      event->state->reach(event->state->start_record(), {});
+  });
+}
+
+gsel_status event_wait(void*, gsel_event* event, gsel_error** err) {
+  return answer(err, [&] { event->state->wait(event->state->last_record()); });
+}
+
+gsel_status stream_wait_event(void*, gsel_stream* stream, gsel_event* event, gsel_error** err) {
+  return answer(err, [&] {
+    run_on(stream, [state = event->state, record = event->state->last_record()] { state->wait(record); });
+  });
+}
+
+double event_seconds(void*, gsel_event* a, gsel_event* b) {
+  return static_cast<double>(b->state->time_ns() - a->state->time_ns()) * 1e-9;
+}
+
+}  // namespace
+
+void add_streams(gsel_backend_v1& table) {
+  table.stream_create = stream_create;
+  table.stream_destroy = stream_destroy;
+  table.stream_wait = stream_wait;
+  table.event_create = event_create;
+  table.event_destroy = event_destroy;
+  table.event_record = event_record;
+  table.event_wait = event_wait;
+  table.stream_wait_event = stream_wait_event;
+  table.event_seconds = event_seconds;
+}
+
+}  // namespace gsel::host
+
+gsel_stream::gsel_stream() {
+  try {
+    thread_ = std::thread([this] { run_queue(); });
+  } catch (const std::system_error& e) {
+    gsel::fail(GSEL_ERR_NOMEM, "a stream needs a thread and none could be started: {}",
+               gsel::errno_text(e.code().value()));
+  }
+}
+
+gsel_stream::~gsel_stream() {
+  {
+    std::lock_guard lock(mutex_);
+    closing_ = true;
+    changed_.notify_all();
+  }
+  thread_.join();
+}
+
+void gsel_stream::enqueue(std::function<void()> work) {
+  std::lock_guard lock(mutex_);
+  queue_.push_back({std::move(work), nullptr, 0});
+  changed_.notify_all();
+}
+
+void gsel_stream::record(std::shared_ptr<gsel::host::EventState> event) {
+  std::lock_guard lock(mutex_);
+  queue_.push_back({{}, std::move(event), 0});  // first what may fail: a record that is counted is always reached
+  queue_.back().record = queue_.back().event->start_record();
+  changed_.notify_all();
+}
+
+void gsel_stream::wait() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return queue_.empty() && !busy_; });
+  if (failure_) throw gsel::Error(*failure_);
+}
+
+void gsel_stream::run_queue() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [&] { return closing_ || !queue_.empty(); });
+    if (queue_.empty()) return;
+    const Item item = std::move(queue_.front());
+    queue_.pop_front();
+    busy_ = true;
+    lock.unlock();
+    run_item(item);
+    lock.lock();
+    busy_ = false;
+    if (queue_.empty()) changed_.notify_all();
+  }
+}
+
+// failure_ is written by this thread only, under the lock for those who wait.
+void gsel_stream::run_item(const Item& item) {
+  if (item.event) {
+    item.event->reach(item.record, failure_);
+    return;
+  }
+  if (failure_) return;
+  try {
+    item.work();
+  } catch (...) {
+    gsel::Error error = gsel::host::current_error();
+    std::lock_guard lock(mutex_);
+    failure_ = std::move(error);
+  }
+}

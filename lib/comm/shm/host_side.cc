@@ -1,0 +1,227 @@
+// comm/shm/host_side.cc: see host_side.h.
+#include "comm/shm/host_side.h"
+
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+
+namespace gsel::shm {
+
+HostSide::HostSide(const gsel_join& join, const Hello& own, std::string name, int64_t deadline_ns)
+    : join_(join), own_(own), name_(std::move(name)), deadline_(deadline_ns) {
+  by_rank_.resize(static_cast<size_t>(join.world_size));
+}
+
+Joined HostSide::run(Joined joined) {
+  open();
+  try {
+    gather();
+    const Layout layout(join_.world_size);
+    const os::Fd arena = Arena::create(layout, count_cores());
+    joined.arena = Arena::map(arena.get(), layout);
+    distribute(joined, arena.get());
+    await_ready();
+    // Before anybody returns: a rank's next rendezvous must not meet this one's socket.
+    listener_.close();
+    Message go;
+    go.say = Say::go;
+    tell_all(go, nullptr, 0);
+  } catch (const Error& e) {
+    tell_failure(e);
+    throw;
+  }
+  joined.own_life.watch.reset();
+  for (size_t r = 0; r < by_rank_.size(); ++r) {
+    const Guest* guest = by_rank_[r];
+    joined.members[r].pid = guest ? guest->hello.pid : own_.pid;
+    if (guest && guest->hello.process != own_.process) joined.members[r].life = std::move(by_rank_[r]->life);
+  }
+  return joined;
+}
+
+void HostSide::open() {
+  for (;;) {
+    if (auto listener = Socket::listen(name_)) {
+      listener_ = std::move(*listener);
+      return;
+    }
+    claim_as_second();
+    if (os::now_ns() >= deadline_)
+      fail(GSEL_ERR_TIMEOUT, "rank 0 waited {} s for another rank 0 with the same id to end; use a fresh id",
+           join_.join_timeout_s);
+    poll(nullptr, 0, 1);
+  }
+}
+
+// Somebody else is rank 0 under this id: both sides shall hear of it.
+void HostSide::claim_as_second() {
+  const auto socket = Socket::connect(name_);
+  if (!socket || !socket->write(&own_, sizeof own_, nullptr, 0, deadline_)) return;
+  Message answer;
+  std::vector<os::Fd> fds;
+  const Read result = socket->read_until(&answer, sizeof answer, fds, deadline_);
+  if (result == Read::message && answer.say == Say::failed) throw error_of(answer);
+}
+
+void HostSide::gather() {
+  while (!all_here()) {
+    require_in_time(false);
+    poll_once();
+  }
+}
+
+void HostSide::await_ready() {
+  while (!all_ready()) {
+    require_in_time(true);
+    poll_once();
+  }
+}
+
+void HostSide::require_in_time(bool ready) const {
+  if (os::now_ns() < deadline_) return;
+  throw Error(GSEL_ERR_TIMEOUT, fmt::format("after {} s {} of {} ranks {}: rank 0 waited for {}", join_.join_timeout_s,
+                                            ready ? "not all"
+                                                  : fmt::to_string(1 + std::count_if(guests_.begin(), guests_.end(),
+                                                                                     [](auto& g) { return g->known; })),
+                                            join_.world_size, ready ? "were ready" : "had joined", missing(ready)))
+      .about_rank([&] {
+        for (size_t r = 1; r < by_rank_.size(); ++r)
+          if (!by_rank_[r] || (ready && !by_rank_[r]->ready)) return static_cast<int32_t>(r);
+        return -1;
+      }());
+}
+
+void HostSide::poll_once() {
+  std::vector<pollfd> items{{.fd = listener_.fd(), .events = POLLIN, .revents = 0}};
+  for (const auto& guest : guests_) items.push_back({.fd = guest->socket.fd(), .events = POLLIN, .revents = 0});
+  const int ready = poll(items.data(), items.size(), std::min(1000, milliseconds_until(deadline_)));
+  if (ready < 0 && errno != EINTR) fail(GSEL_ERR_IO, "poll failed: {}", errno_text(errno));
+  if (ready <= 0) return;
+  for (size_t i = 1; i < items.size(); ++i)
+    if (items[i].revents) hear(*guests_[i - 1]);
+  std::erase_if(guests_, [](const auto& guest) { return guest->socket.fd() < 0; });
+  if (items[0].revents) admit();
+}
+
+void HostSide::admit() {
+  while (auto socket = listener_.accept()) {
+    if (socket->peer_user() != geteuid()) continue;  // not one of us: no answer
+    guests_.push_back(std::make_unique<Guest>());
+    guests_.back()->socket = std::move(*socket);
+  }
+}
+
+void HostSide::hear(Guest& guest) {
+  std::vector<os::Fd> fds;
+  if (!guest.known) {
+    const Read result = guest.socket.read(&guest.hello, sizeof guest.hello, fds);
+    if (result == Read::nothing) return;
+    if (result == Read::end || guest.hello.magic != kHelloMagic) return guest.socket.close();  // not one of us
+    guest.known = true;
+    if (!fds.empty()) guest.life = std::move(fds.front());
+    return greet(guest);
+  }
+  Message message;
+  const Read result = guest.socket.read(&message, sizeof message, fds);
+  if (result == Read::nothing) return;
+  if (result == Read::end)
+    throw Error(GSEL_ERR_PEER,
+                fmt::format("rank {} (pid {}) died or gave up while joining", guest.hello.rank, guest.hello.pid))
+        .about_rank(guest.hello.rank);
+  if (message.say == Say::failed) throw error_of(message);
+  guest.ready = message.say == Say::ready;
+}
+
+void HostSide::greet(Guest& guest) {
+  const Hello& hello = guest.hello;
+  if (hello.protocol != kProtocol)
+    throw Error(GSEL_ERR_VERSION, fmt::format("rank {} (pid {}) joins with protocol {}, rank 0 with {}; all ranks must "
+                                              "use one libgsel",
+                                              hello.rank, hello.pid, hello.protocol, kProtocol))
+        .about_rank(hello.rank);
+  if (hello.world_size != join_.world_size)
+    throw Error(GSEL_ERR_MISMATCH, fmt::format("rank {} (pid {}) joins a world of {} ranks, rank 0 (pid {}) one of {}; "
+                                               "give every rank the same world_size",
+                                               hello.rank, hello.pid, hello.world_size, own_.pid, join_.world_size))
+        .about_rank(hello.rank);
+  if (hello.rank < 0 || hello.rank >= join_.world_size)
+    fail(GSEL_ERR_MISMATCH, "rank {} joins a world of {} ranks", hello.rank, join_.world_size);
+  Guest*& place = by_rank_[static_cast<size_t>(hello.rank)];
+  if (place || hello.rank == 0)
+    throw Error(GSEL_ERR_MISMATCH,
+                fmt::format("rank {} is claimed twice, by pid {} and pid {}; give every rank its own "
+                            "number",
+                            hello.rank, place ? place->hello.pid : own_.pid, hello.pid))
+        .about_rank(hello.rank);
+  if (!guest.life) fail(GSEL_ERR_IO, "rank {} joined without a life descriptor", hello.rank);
+  place = &guest;
+}
+
+void HostSide::distribute(const Joined& joined, int arena) {
+  Message message;
+  message.say = Say::arena;
+  tell_all(message, &arena, 1);
+  message.say = Say::lives;
+  for (size_t first = 0; first < by_rank_.size(); first += kMostFds) {
+    const size_t count = std::min(kMostFds, by_rank_.size() - first);
+    int fds[kMostFds];
+    for (size_t i = 0; i < count; ++i) {
+      const Guest* guest = by_rank_[first + i];
+      message.life[i] = {guest ? guest->hello.pid : own_.pid, guest ? guest->hello.process : own_.process};
+      fds[i] = guest ? guest->life.get() : joined.own_life.watch.get();
+    }
+    message.first = static_cast<uint32_t>(first);
+    message.count = static_cast<uint32_t>(count);
+    tell_all(message, fds, count);
+  }
+}
+
+void HostSide::tell_all(const Message& message, const int* fds, size_t n_fds) {
+  for (const Guest* guest : by_rank_) {
+    if (!guest || guest->socket.write(&message, sizeof message, fds, n_fds, deadline_)) continue;
+    throw Error(GSEL_ERR_PEER,
+                fmt::format("rank {} (pid {}) died or gave up while joining", guest->hello.rank, guest->hello.pid))
+        .about_rank(guest->hello.rank);
+  }
+}
+
+void HostSide::tell_failure(const Error& error) noexcept {
+  const Message message = failed_message(error);
+  for (const auto& guest : guests_) try {
+      if (guest->known) guest->socket.write(&message, sizeof message, nullptr, 0, 0);
+    } catch (...) {  // that guest is told by the end of its socket
+    }
+}
+
+bool HostSide::all_here() const {
+  return std::count(by_rank_.begin(), by_rank_.end(), nullptr) == 1;
+}
+
+bool HostSide::all_ready() const {
+  return std::all_of(by_rank_.begin(), by_rank_.end(), [](const Guest* guest) { return !guest || guest->ready; });
+}
+
+std::string HostSide::missing(bool ready) const {
+  std::string names;
+  size_t count = 0;
+  for (size_t r = 1; r < by_rank_.size(); ++r) {
+    if (by_rank_[r] && (!ready || by_rank_[r]->ready)) continue;
+    if (++count <= 16) names += (count > 1 ? ", " : "") + std::to_string(r);
+  }
+  if (count > 16) names += fmt::format(" and {} more", count - 16);
+  return (count == 1 ? "rank " : "ranks ") + names;
+}
+
+int32_t HostSide::count_cores() const {
+  int32_t cores = 0;
+  for (size_t word = 0; word < std::size(own_.cpus); ++word) {
+    uint64_t together = own_.cpus[word];
+    for (const Guest* guest : by_rank_) together |= guest ? guest->hello.cpus[word] : 0;
+    cores += std::popcount(together);
+  }
+  return cores;
+}
+
+}  // namespace gsel::shm

@@ -1,0 +1,55 @@
+// comm/shm/host_side.h: rank 0's side of a rendezvous. It gathers everybody's hello, hands out arena and life
+// descriptors, waits until all are ready, stops listening, and says go. Whatever goes wrong is told to everyone who has
+// come so far before it is thrown.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "comm/shm/messages.h"
+#include "comm/shm/rendezvous.h"
+
+namespace gsel::shm {
+
+class HostSide {
+ public:
+  HostSide(const gsel_join& join, const Hello& own, std::string name, int64_t deadline_ns);
+  Joined run(Joined joined);
+
+ private:
+  struct Guest {
+    Socket socket;
+    Hello hello;
+    os::Fd life;
+    bool known = false;  // has said hello
+    bool ready = false;
+  };
+
+  void open();
+  void claim_as_second();
+  void gather();
+  void poll_once();
+  void admit();
+  void hear(Guest& guest);
+  void greet(Guest& guest);
+  void distribute(const Joined& joined, int arena);
+  void await_ready();
+  void tell_all(const Message& message, const int* fds, size_t n_fds);
+  void tell_failure(const Error& error) noexcept;
+  bool all_ready() const;
+  bool all_here() const;
+  std::string missing(bool ready) const;
+  int32_t count_cores() const;
+  void require_in_time(bool ready) const;
+
+  const gsel_join& join_;
+  Hello own_;
+  std::string name_;
+  int64_t deadline_;
+  Socket listener_;
+  std::vector<std::unique_ptr<Guest>> guests_;  // in order of arrival
+  std::vector<Guest*> by_rank_;                 // [world_size], 0 is nullptr
+};
+
+}  // namespace gsel::shm

@@ -1,0 +1,58 @@
+// comm/shm/messages.h: what ranks say to each other while joining. Rank r: hello, then ready; rank 0: arena, lives in
+// batches, go. Either side may answer "failed" at any point instead.
+#pragma once
+
+#include <gsel/error.h>
+
+#include <cstdint>
+#include <cstring>
+#include <string>
+
+#include "base/error.h"
+#include "comm/shm/socket.h"
+
+namespace gsel::shm {
+
+constexpr uint64_t kHelloMagic = 0x6c656c6c6f487367;
+constexpr uint32_t kProtocol = 1;
+
+struct Hello {
+  uint64_t magic = kHelloMagic;
+  uint32_t protocol = kProtocol;
+  int32_t rank = 0;
+  int32_t world_size = 0;
+  int32_t pid = 0;
+  uint64_t process = 0;    // tells ranks that are threads of one process
+  uint64_t cpus[16] = {};  // processors the rank may use
+};
+
+enum class Say : uint32_t { failed = 1, arena, lives, go, ready };
+
+struct Message {
+  Say say = Say::failed;
+  gsel_status code = GSEL_OK;  // of failed
+  int32_t about = -1;
+  uint32_t first = 0;  // of lives: first rank and number
+  uint32_t count = 0;
+  struct Life {
+    int32_t pid;
+    uint64_t process;
+  } life[kMostFds] = {};
+  char text[512] = {};
+};
+
+inline Message failed_message(const Error& error) {
+  Message message;
+  message.say = Say::failed;
+  message.code = error.code();
+  message.about = error.rank();
+  std::strncpy(message.text, error.what(), sizeof message.text - 1);
+  return message;
+}
+
+inline Error error_of(const Message& message) {
+  return Error(message.code, std::string(message.text, strnlen(message.text, sizeof message.text)))
+      .about_rank(message.about);
+}
+
+}  // namespace gsel::shm

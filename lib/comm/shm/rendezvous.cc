@@ -1,0 +1,150 @@
+// comm/shm/rendezvous.cc: what both sides of a rendezvous need, and the side of ranks other than 0.
+#include "comm/shm/rendezvous.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "base/log.h"
+#include "comm/shm/host_side.h"
+#include "comm/shm/messages.h"
+
+namespace gsel::shm {
+namespace {
+
+std::string name_of(const gsel_unique_id& id) {
+  std::string name = "gsel-1-";
+  uint64_t folded[2] = {};  // all of the id in 128 bits: it may be random anywhere
+  for (size_t i = 0; i < sizeof id.bytes; ++i) {
+    uint64_t& word = folded[i & 1];
+    word = (word ^ id.bytes[i]) * 1099511628211u + (word >> 29);
+  }
+  return name + fmt::format("{:016x}{:016x}", folded[0], folded[1]);
+}
+
+Hello make_hello(const gsel_join& join) {
+  Hello hello;
+  hello.rank = join.rank;
+  hello.world_size = join.world_size;
+  hello.pid = getpid();
+  hello.process = os::process_token();
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  static_assert(sizeof set == sizeof hello.cpus);
+  if (sched_getaffinity(0, sizeof set, &set) == 0)
+    std::memcpy(hello.cpus, &set, sizeof set);
+  else
+    std::fill(std::begin(hello.cpus), std::end(hello.cpus), ~uint64_t{0});  // more than 1024 processors
+  return hello;
+}
+
+[[noreturn]] void fail_gone(const gsel_join& join, const char* step) {
+  throw Error(GSEL_ERR_PEER, fmt::format("rank 0 died or gave up joining while rank {} of {} waited {}", join.rank,
+                                         join.world_size, step))
+      .about_rank(0);
+}
+
+[[noreturn]] void fail_late(const gsel_join& join, const char* step) {
+  throw Error(
+      GSEL_ERR_TIMEOUT,
+      fmt::format("rank {} of {} waited {} s {}; start all ranks within the join timeout, on one host, with one "
+                  "id",
+                  join.rank, join.world_size, join.join_timeout_s, step))
+      .about_rank(0);
+}
+
+Socket connect_to_rank_0(const gsel_join& join, const std::string& name, int64_t deadline) {
+  for (;;) {
+    if (auto socket = Socket::connect(name)) {
+      if (socket->peer_user() == geteuid()) return std::move(*socket);
+      fail(GSEL_ERR_IO, "rank 0's name is held by user {}, this is user {}; use a fresh id", socket->peer_user(),
+           geteuid());
+    }
+    if (os::now_ns() >= deadline) fail_late(join, "for rank 0 to appear");
+    poll(nullptr, 0, std::min(2, milliseconds_until(deadline)));
+  }
+}
+
+// The next word of rank 0, which must be `expected`.
+Message listen_to_rank_0(const gsel_join& join, const Socket& socket, Say expected, std::vector<os::Fd>& fds,
+                         int64_t deadline, const char* step) {
+  Message message;
+  const Read result = socket.read_until(&message, sizeof message, fds, deadline);
+  if (result == Read::nothing) fail_late(join, step);
+  if (result == Read::end) fail_gone(join, step);
+  if (message.say == Say::failed) throw error_of(message);
+  if (message.say != expected) fail(GSEL_ERR_VERSION, "rank 0 speaks another protocol; all ranks must use one libgsel");
+  return message;
+}
+
+void receive_lives(const gsel_join& join, const Socket& socket, uint64_t own_process, std::vector<Member>& members,
+                   int64_t deadline) {
+  for (size_t known = 0; known < members.size();) {
+    std::vector<os::Fd> fds;
+    const Message message = listen_to_rank_0(join, socket, Say::lives, fds, deadline, "to learn of the other ranks");
+    if (message.first != known || message.count == 0 || message.count != fds.size() ||
+        message.count > members.size() - known)
+      fail(GSEL_ERR_VERSION, "rank 0 speaks another protocol; all ranks must use one libgsel");
+    for (size_t i = 0; i < fds.size(); ++i, ++known) {
+      members[known].pid = message.life[i].pid;
+      if (message.life[i].process != own_process) members[known].life = std::move(fds[i]);
+    }
+  }
+}
+
+Joined join_as_guest(const gsel_join& join, const std::string& name, Joined joined, int64_t deadline) {
+  const Hello hello = make_hello(join);
+  const Socket socket = connect_to_rank_0(join, name, deadline);
+  const int watch = joined.own_life.watch.get();
+  if (!socket.write(&hello, sizeof hello, &watch, 1, deadline)) fail_gone(join, "to say hello");
+  joined.own_life.watch.reset();
+  std::vector<os::Fd> fds;
+  listen_to_rank_0(join, socket, Say::arena, fds, deadline, "for the other ranks to join");
+  if (fds.size() != 1) fail(GSEL_ERR_VERSION, "rank 0 speaks another protocol; all ranks must use one libgsel");
+  receive_lives(join, socket, hello.process, joined.members, deadline);
+  Message ready;
+  ready.say = Say::ready;
+  try {
+    joined.arena = Arena::map(fds.front().get(), Layout(join.world_size));
+  } catch (const Error& e) {
+    const Error named = Error(e.code(), fmt::format("rank {}: {}", join.rank, e.what())).about_rank(join.rank);
+    const Message failed = failed_message(named);
+    socket.write(&failed, sizeof failed, nullptr, 0, deadline);
+    throw named;
+  }
+  if (!socket.write(&ready, sizeof ready, nullptr, 0, deadline)) fail_gone(join, "to say ready");
+  fds.clear();
+  listen_to_rank_0(join, socket, Say::go, fds, deadline, "for the other ranks to be ready");
+  return joined;
+}
+
+}  // namespace
+
+Joined rendezvous(const gsel_join& join) {
+  if (join.world_size > kMaxRanks)
+    fail(GSEL_ERR_UNSUPPORTED, "a world of {} ranks was asked for; shared memory joins at most {}", join.world_size,
+         kMaxRanks);
+  Joined joined;
+  joined.members.resize(static_cast<size_t>(join.world_size));
+  if (join.world_size == 1) {
+    joined.arena = Arena::alone();
+    joined.members[0].pid = getpid();
+    return joined;
+  }
+  const int64_t deadline = os::now_ns() + static_cast<int64_t>(join.join_timeout_s * 1e9);
+  joined.own_life = os::open_life();
+  const std::string name = name_of(join.id);
+  if (join.rank == 0) {
+    HostSide host(join, make_hello(join), name, deadline);
+    joined = host.run(std::move(joined));
+  } else {
+    joined = join_as_guest(join, name, std::move(joined), deadline);
+  }
+  log(GSEL_LOG_INFO, "comm", "rank {} of {} joined over shared memory", join.rank, join.world_size);
+  return joined;
+}
+
+}  // namespace gsel::shm

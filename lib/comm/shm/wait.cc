@@ -1,0 +1,164 @@
+// comm/shm/wait.cc: how a rank waits for another, and what ends the wait. It spins for a short time, then yields the
+// processor, then sleeps on a futex of the awaited rank for at most a millisecond at a turn. Between turns it looks
+// whether the communicator is broken, the awaited rank has left or its process has ended, or time is up; so no thread
+// watches and nothing runs while nobody waits. Every failure is written into the arena, first one wins, and all ranks
+// report the same.
+#include <sched.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "comm/describe.h"
+#include "comm/shm/link.h"
+
+namespace gsel::shm {
+namespace {
+
+constexpr int64_t kYieldNs = 60'000;
+constexpr int64_t kSleepNs = 1'000'000;
+constexpr uint32_t kWriting = 1, kReadable = 2;
+
+void pause_processor() {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+bool reached(const std::atomic<uint64_t>& flag, uint64_t value) {
+  return flag.load(std::memory_order_acquire) >= value;
+}
+
+}  // namespace
+
+void Link::wait_long(int32_t rank, const std::atomic<uint64_t>& flag, uint64_t value) {
+  if (spin(flag, value)) return;
+  RankBlock& me = mine();
+  me.awaited_flag.store(arena_->offset_of(flag), std::memory_order_relaxed);
+  me.awaited_value.store(value, std::memory_order_relaxed);
+  me.awaited_rank.store(rank + 1, std::memory_order_release);
+  const int64_t started = os::now_ns();
+  if (deadline_ns_ == 0) deadline_ns_ = started + timeout_ns_;
+  while (!reached(flag, value)) {
+    throw_if_broken();
+    if (os::now_ns() - started < kYieldNs) {
+      sched_yield();
+      continue;
+    }
+    check_peer(rank, flag, value);
+    check_deadline(rank);
+    sleep_until_woken(rank, flag, value);
+  }
+  me.awaited_rank.store(0, std::memory_order_release);
+}
+
+bool Link::spin(const std::atomic<uint64_t>& flag, uint64_t value) {
+  constexpr int kLooksPerClock = 16;
+  const int64_t end = os::now_ns() + spin_ns_;
+  do {
+    for (int i = 0; i < kLooksPerClock; ++i) {
+      if (reached(flag, value)) return true;
+      pause_processor();
+    }
+  } while (os::now_ns() < end);
+  return false;
+}
+
+void Link::sleep_until_woken(int32_t rank, const std::atomic<uint64_t>& flag, uint64_t value) {
+  RankBlock& other = arena_->rank(rank);
+  other.sleepers.fetch_add(1, std::memory_order_seq_cst);
+  const uint32_t word = other.wake_word.load(std::memory_order_seq_cst);
+  if (flag.load(std::memory_order_seq_cst) < value) os::futex_wait(other.wake_word, word, kSleepNs);
+  other.sleepers.fetch_sub(1, std::memory_order_seq_cst);
+}
+
+void Link::wake(RankBlock& block) noexcept {
+  block.wake_word.fetch_add(1, std::memory_order_seq_cst);
+  os::futex_wake_all(block.wake_word);
+}
+
+// What a rank posted before it left or died counts, hence the second look at the flag.
+void Link::check_peer(int32_t rank, const std::atomic<uint64_t>& flag, uint64_t value) {
+  const Member& member = members_[static_cast<size_t>(rank)];
+  const bool left = arena_->rank(rank).left.load(std::memory_order_acquire) != 0;
+  const bool died = !left && member.life && os::life_ended(member.life.get());
+  // A rank that left and then ended has left.
+  const bool left_before = died && arena_->rank(rank).left.load(std::memory_order_acquire) != 0;
+  if ((!left && !died) || reached(flag, value)) return;
+  break_link(GSEL_ERR_PEER, rank,
+             fmt::format("rank {} (pid {}) {} while rank {} waited for it in {} (call {})", rank, member.pid,
+                         left || left_before ? "left" : "died", rank_,
+                         describe(current_.kind, current_.dtype, current_.op, current_.root, current_.count), number_));
+}
+
+void Link::check_deadline(int32_t rank) {
+  if (os::now_ns() < deadline_ns_) return;
+  const int32_t late = laggard(rank);
+  break_link(GSEL_ERR_TIMEOUT, late,
+             fmt::format("rank {} (pid {}) is late: rank {} waited {} s in {} (call {}), rank {} {}", late,
+                         members_[static_cast<size_t>(late)].pid, rank_, static_cast<double>(timeout_ns_) * 1e-9,
+                         describe(current_.kind, current_.dtype, current_.op, current_.root, current_.count), number_,
+                         late, activity_of(late)));
+}
+
+// Who holds up the rank that holds us up, and so on. A rank whose own wait is over but which does not go on is the one.
+int32_t Link::laggard(int32_t rank) const {
+  for (int32_t steps = 0; steps < world_size_; ++steps) {
+    const RankBlock& block = arena_->rank(rank);
+    const int32_t next = block.awaited_rank.load(std::memory_order_acquire) - 1;
+    const auto* flag = arena_->flag_at(block.awaited_flag.load(std::memory_order_relaxed));
+    if (next < 0 || next >= world_size_ || next == rank_ || !flag) return rank;
+    if (reached(*flag, block.awaited_value.load(std::memory_order_relaxed))) return rank;
+    rank = next;
+  }
+  return rank;
+}
+
+std::string Link::activity_of(int32_t rank) const {
+  const RankBlock& block = arena_->rank(rank);
+  const uint64_t number = block.latest_number.load(std::memory_order_relaxed);
+  if (number == 0) return "has made no call yet";
+  return fmt::format("{} {} (call {})", number % 2 ? "last finished" : "is in", text_of(block.latest), number / 2);
+}
+
+void Link::abort(const char* reason) noexcept {
+  try {
+    const char* given = reason && *reason ? reason : "no reason given";
+    mark_broken(GSEL_ERR_ABORTED, rank_, fmt::format("rank {} aborted the communicator: {}", rank_, given));
+  } catch (...) {
+    mark_broken(GSEL_ERR_ABORTED, rank_, {});  // no memory for the text
+  }
+}
+
+void Link::mark_broken(gsel_status code, int32_t about, const std::string& text) const noexcept {
+  if (os::fork_generation() != fork_generation_) return;
+  ArenaHeader& header = arena_->header();
+  uint32_t none = 0;
+  if (!header.broken.compare_exchange_strong(none, kWriting, std::memory_order_seq_cst)) return;
+  header.broken_code = code;
+  header.broken_rank = about;
+  const size_t length = std::min(text.size(), kTextBytes - 1);
+  std::memcpy(header.broken_text, text.data(), length);
+  header.broken_text[length] = '\0';
+  header.broken.store(kReadable, std::memory_order_seq_cst);
+  for (int32_t q = 0; q < world_size_; ++q) wake(arena_->rank(q));
+}
+
+void Link::break_link(gsel_status code, int32_t about, const std::string& text) const {
+  mark_broken(code, about, text);
+  throw_broken();
+}
+
+void Link::throw_broken() const {
+  const ArenaHeader& header = arena_->header();
+  const int64_t patience = os::now_ns() + 100 * kSleepNs;
+  while (header.broken.load(std::memory_order_acquire) != kReadable) {
+    if (os::now_ns() > patience) fail(GSEL_ERR_PEER, "a rank died while it reported why the communicator is broken");
+    sched_yield();
+  }
+  throw Error(header.broken_code, header.broken_text).about_rank(header.broken_rank);
+}
+
+}  // namespace gsel::shm

@@ -1,0 +1,168 @@
+/* support/ranks.h: runs the ranks of a test as threads of this process or as forked processes. A rank's body reports with
+ * rank_check, which returns from the body; the test then fails with the first report of any rank. Include it first. */
+#ifndef GSEL_TESTS_RANKS_H
+#define GSEL_TESTS_RANKS_H
+
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "support/check.h"
+
+#define RANKS_MAX 32
+
+typedef struct rank_run {
+  int32_t rank;
+  int32_t world_size;
+  gsel_unique_id id;
+  double timeout_s;
+  double join_timeout_s;
+  void *user;
+  char failure[1024];
+} rank_run;
+
+typedef void (*rank_body)(rank_run *run);
+
+#define rank_check(run, condition)                                                                             \
+  do {                                                                                                         \
+    if (!(condition)) {                                                                                        \
+      snprintf((run)->failure, sizeof(run)->failure, "%s:%d: rank %d of %d: %s", __FILE__, __LINE__,           \
+               (int)(run)->rank, (int)(run)->world_size, #condition);                                          \
+      return;                                                                                                  \
+    }                                                                                                          \
+  } while (0)
+
+/* As check_ok and check_fails, for a body; frees err. */
+#define rank_ok(run, call, err)                                                                                \
+  do {                                                                                                         \
+    gsel_status rank_status = (call);                                                                          \
+    if (rank_status != GSEL_OK) {                                                                              \
+      char rank_text[640];                                                                                     \
+      gsel_error_format(err, rank_text, sizeof rank_text);                                                     \
+      snprintf((run)->failure, sizeof(run)->failure, "%s:%d: rank %d of %d: %.100s: got %s: %s", __FILE__,     \
+               __LINE__, (int)(run)->rank, (int)(run)->world_size, #call, gsel_status_name(rank_status),       \
+               rank_text);                                                                                     \
+      gsel_error_free(err);                                                                                    \
+      return;                                                                                                  \
+    }                                                                                                          \
+  } while (0)
+
+#define rank_fails(run, call, err, code, part, about)                                                          \
+  do {                                                                                                         \
+    gsel_status rank_status = (call);                                                                          \
+    char rank_text[480] = "";                                                                                  \
+    gsel_error_format(err, rank_text, sizeof rank_text);                                                       \
+    int rank_about = gsel_error_rank(err);                                                                     \
+    gsel_error_free(err);                                                                                      \
+    err = NULL;                                                                                                \
+    if (rank_status != (code) || !strstr(rank_text, part) || ((about) >= 0 && rank_about != (about))) {        \
+      snprintf((run)->failure, sizeof(run)->failure,                                                           \
+               "%s:%d: rank %d of %d: %.60s: expected %s with \"%.200s\" about rank %d, got %s about rank %d: %s", \
+               __FILE__, __LINE__, (int)(run)->rank, (int)(run)->world_size, #call, gsel_status_name(code), part, \
+               (int)(about), gsel_status_name(rank_status), rank_about, rank_text);                            \
+      return;                                                                                                  \
+    }                                                                                                          \
+  } while (0)
+
+static inline gsel_status rank_join(const rank_run *run, gsel_comm **out, gsel_error **err) {
+  gsel_comm_config config = GSEL_COMM_CONFIG_INIT;
+  config.rank = run->rank;
+  config.world_size = run->world_size;
+  config.id = &run->id;
+  config.timeout_s = run->timeout_s;
+  config.join_timeout_s = run->join_timeout_s;
+  return gsel_comm_init(&config, out, err);
+}
+
+/* world_size runs in memory that forked children share, with a fresh id. */
+static inline rank_run *ranks_prepare(int32_t world_size, void *user) {
+  rank_run *runs = (rank_run *)mmap(NULL, sizeof(rank_run) * (size_t)world_size, PROT_READ | PROT_WRITE,
+                                    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  gsel_unique_id id;
+  assert_true(runs != MAP_FAILED);
+  assert_int_equal(gsel_unique_id_create(&id, NULL), GSEL_OK);
+  for (int32_t r = 0; r < world_size; ++r) {
+    runs[r].rank = r;
+    runs[r].world_size = world_size;
+    runs[r].id = id;
+    runs[r].user = user;
+  }
+  return runs;
+}
+
+/* Fails the test with what the ranks reported; releases the runs. */
+static inline void ranks_verdict(rank_run *runs, int32_t n) {
+  char failure[sizeof runs->failure] = "";
+  for (int32_t r = n; r-- > 0;)
+    if (runs[r].failure[0]) {
+      print_error("%s\n", runs[r].failure);
+      memcpy(failure, runs[r].failure, sizeof failure);
+    }
+  munmap(runs, sizeof(rank_run) * (size_t)n);
+  if (failure[0]) fail();
+}
+
+struct rank_thread {
+  rank_body body;
+  rank_run *run;
+};
+
+static inline void *rank_thread_main(void *argument) {
+  struct rank_thread *thread = (struct rank_thread *)argument;
+  thread->body(thread->run);
+  return NULL;
+}
+
+static inline void ranks_run_threads(rank_run *runs, int32_t n, rank_body body) {
+  pthread_t ids[RANKS_MAX];
+  struct rank_thread threads[RANKS_MAX];
+  for (int32_t r = 0; r < n; ++r) {
+    threads[r].body = body;
+    threads[r].run = &runs[r];
+    assert_int_equal(pthread_create(&ids[r], NULL, rank_thread_main, &threads[r]), 0);
+  }
+  for (int32_t r = 0; r < n; ++r) pthread_join(ids[r], NULL);
+}
+
+/* Forks a rank; the child leaves with status 0 unless a signal ends it. */
+static inline pid_t rank_fork(rank_run *run, rank_body body) {
+  fflush(NULL);
+  const pid_t pid = fork();
+  assert_true(pid >= 0);
+  if (pid > 0) return pid;
+  alarm(100);
+  body(run);
+  _exit(0);
+}
+
+static inline void ranks_run_processes(rank_run *runs, int32_t n, rank_body body) {
+  pid_t pids[RANKS_MAX];
+  for (int32_t r = 0; r < n; ++r) pids[r] = rank_fork(&runs[r], body);
+  for (int32_t r = 0; r < n; ++r) {
+    int status = 0;
+    waitpid(pids[r], &status, 0);
+    if (status != 0 && !runs[r].failure[0])
+      snprintf(runs[r].failure, sizeof runs[r].failure, "rank %d of %d ended with wait status 0x%x", (int)r, (int)n,
+               (unsigned)status);
+  }
+}
+
+static inline void as_threads(int32_t n, rank_body body, void *user) {
+  rank_run *runs = ranks_prepare(n, user);
+  ranks_run_threads(runs, n, body);
+  ranks_verdict(runs, n);
+}
+
+static inline void as_processes(int32_t n, rank_body body, void *user) {
+  rank_run *runs = ranks_prepare(n, user);
+  ranks_run_processes(runs, n, body);
+  ranks_verdict(runs, n);
+}
+
+#endif
