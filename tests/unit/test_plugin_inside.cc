@@ -108,8 +108,7 @@ void a_file_of_another_user_needs_that_users_consent(void**) {
   write_into(&folder, "a.so", "x", 1);
   const std::string path = path_in(&folder, "a.so");
   assert_int_equal(chown(path.c_str(), 12345, 12345), 0);
-  assert_string_equal(gsel::distrust_of_file(path, geteuid()).c_str(),
-                      "the file belongs to uid 12345; uid 0 would do");
+  assert_string_equal(gsel::distrust_of_file(path, geteuid()).c_str(), "the file belongs to uid 12345; uid 0 would do");
   assert_string_equal(gsel::distrust_of_file(path, 12345).c_str(), "");
   assert_int_equal(chown(folder.path, 12345, 12345), 0);
   assert_string_equal(gsel::distrust_of_folder(folder.path, 12345).c_str(), "");
@@ -136,6 +135,76 @@ void a_sticky_folder_of_root_may_stand_above_but_not_hold(void**) {
   remove_folder(&folder);
 }
 
+// A stand-in for the compilation, as much of it as the example asks for.
+struct Recorded {
+  int32_t ranks;
+  std::vector<gsel_instr> setup, step;
+};
+Recorded& recorded(const gsel_pass* pass) {
+  return *reinterpret_cast<Recorded*>(const_cast<gsel_pass*>(pass));
+}
+
+gsel_pass_api_v1 recording_api() {
+  gsel_pass_api_v1 api{};
+  api.struct_size = sizeof api;
+  api.axis_size = [](const gsel_pass* pass, gsel_axis) { return recorded(pass).ranks; };
+  api.length = [](const gsel_pass* pass) { return static_cast<int32_t>(recorded(pass).step.size()); };
+  api.get = [](const gsel_pass* pass, int32_t i, gsel_instr* out) {
+    *out = recorded(pass).step.at(static_cast<size_t>(i));
+    return static_cast<gsel_status>(GSEL_OK);
+  };
+  api.insert = [](gsel_pass* pass, int32_t i, const gsel_instr* instr) {
+    auto& step = recorded(pass).step;
+    if (i < 0 || static_cast<size_t>(i) > step.size()) return static_cast<gsel_status>(GSEL_ERR_ARG);
+    step.insert(step.begin() + i, *instr);
+    return static_cast<gsel_status>(GSEL_OK);
+  };
+  api.setup = [](gsel_pass* pass, const gsel_instr* instr) {
+    recorded(pass).setup.push_back(*instr);
+    return static_cast<gsel_status>(GSEL_OK);
+  };
+  return api;
+}
+
+// What flat makes of a step with these kinds of instruction, as kinds.
+std::vector<int32_t> flattened(Recorded& program, const std::vector<int32_t>& kinds, gsel_status expected,
+                               gsel_error** err) {
+  program.step.clear();
+  for (int32_t kind : kinds) program.step.push_back({kind, -1, -1, -1, kind == GSEL_INSTR_STEP ? 0 : -1, -1, -1, 0});
+  const gsel_plugin_v1& flat = gsel::load_plugin(GSEL_PLUGIN_STRATEGY, "flat");
+  const auto& strategy = *static_cast<const gsel_strategy_v1*>(flat.table);
+  const gsel_pass_api_v1 api = recording_api();
+  assert_int_equal(
+      strategy.compile(&gsel::host_services(), &api, reinterpret_cast<gsel_pass*>(&program), GSEL_AXIS_DATA, err),
+      expected);
+  std::vector<int32_t> result;
+  for (const gsel_instr& instr : program.step) result.push_back(instr.kind);
+  return result;
+}
+
+void the_example_reduces_once_behind_the_backward_pass(void**) {
+  const Folder folder = fresh_folder();
+  copy_fixture(&folder, "flat");
+  gsel_error* err = nullptr;
+  const std::vector<int32_t> alone{GSEL_INSTR_FORWARD, GSEL_INSTR_BACKWARD, GSEL_INSTR_LOSS_REDUCE, GSEL_INSTR_STEP};
+  Recorded one{1, {}, {}}, two{2, {}, {}}, wrong{2, {}, {}};
+  assert_true(flattened(one, alone, GSEL_OK, &err) == alone);
+  assert_true(one.setup.empty());
+  const std::vector<int32_t> shared{GSEL_INSTR_FORWARD, GSEL_INSTR_BACKWARD,    GSEL_INSTR_REDUCE,
+                                    GSEL_INSTR_WAIT,    GSEL_INSTR_LOSS_REDUCE, GSEL_INSTR_STEP};
+  assert_true(flattened(two, alone, GSEL_OK, &err) == shared);
+  assert_int_equal(two.step[2].axis, GSEL_AXIS_DATA);
+  assert_int_equal(two.setup.size(), 2);
+  assert_int_equal(two.setup[0].kind, GSEL_INSTR_BROADCAST);
+  assert_int_equal(two.setup[0].peer, 0);
+  assert_int_equal(two.setup[1].kind, GSEL_INSTR_WAIT);
+  // A program without a loss is refused in the plugin's words.
+  flattened(wrong, {GSEL_INSTR_FORWARD, GSEL_INSTR_STEP}, GSEL_ERR_ARG, &err);
+  assert_string_equal(gsel_error_message(err).data, "flat: the reduction could not be put behind the backward pass");
+  gsel_error_free(err);
+  remove_folder(&folder);
+}
+
 }  // namespace
 
 int main() {
@@ -146,6 +215,7 @@ int main() {
       cmocka_unit_test(an_unknown_name_tells_what_there_is_and_where_it_looked),
       cmocka_unit_test(errors_made_by_plugins_are_the_librarys),
       cmocka_unit_test(log_levels_of_plugins_are_kept_in_range),
+      cmocka_unit_test(the_example_reduces_once_behind_the_backward_pass),
       cmocka_unit_test(a_file_of_another_user_needs_that_users_consent),
       cmocka_unit_test(only_files_are_files_and_folders_folders),
       cmocka_unit_test(a_sticky_folder_of_root_may_stand_above_but_not_hold),
