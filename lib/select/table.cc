@@ -39,7 +39,7 @@ std::string bytes_text(uint64_t bytes) {
   double value = static_cast<double>(bytes);
   size_t unit = 0;
   for (; value >= 1024 && unit + 1 < std::size(kUnits); ++unit) value /= 1024;
-  return fmt::format(unit ? "{:.1f} {}" : "{:.0f} {}", value, kUnits[unit]);
+  return unit ? fmt::format("{:.1f} {}", value, kUnits[unit]) : fmt::format("{} B", bytes);
 }
 
 }  // namespace gsel
