@@ -1,0 +1,58 @@
+// client.h: the C interface of libgsel for the commands: handles that free themselves, failures as exceptions.
+// Refuses to know: any one command.
+#pragma once
+
+#include <gsel/gsel.h>
+
+#include <memory>
+#include <string>
+
+namespace gsel::cli {
+
+// A refusal: ends the command with exit status 2.
+struct Failure {
+  gsel_status code = GSEL_ERR_ARG;
+  std::string message;  // with the chain of causes
+  std::string token;
+  int32_t column = 0;
+};
+
+// Throws a Failure unless the call succeeded; frees the error. By pointer, as the call must have been made before.
+void check(gsel_status status, gsel_error** error);
+
+// Throws a Failure of the command's own.
+[[noreturn]] void refuse(gsel_status code, const std::string& message);
+
+struct Free {
+  void operator()(gsel_inventory* p) const { gsel_inventory_free(p); }
+  void operator()(gsel_selection* p) const { gsel_selection_free(p); }
+  void operator()(gsel_config* p) const { gsel_config_free(p); }
+  void operator()(gsel_plugin_list* p) const { gsel_plugin_list_free(p); }
+  void operator()(gsel_program* p) const { gsel_program_free(p); }
+};
+template <class T>
+using Handle = std::unique_ptr<T, Free>;
+
+inline std::string text(gsel_str s) {
+  return s.data ? std::string(s.data, s.len) : std::string();
+}
+inline gsel_str borrow(const std::string& s) {
+  return {s.c_str(), s.size()};
+}
+
+// A struct as its _INIT macro makes it.
+template <class T>
+T sized() {
+  T out{};
+  out.struct_size = sizeof(T);
+  return out;
+}
+
+// The inventory in `file`, or nothing when no file is named, which means this machine.
+Handle<gsel_inventory> read_inventory(const std::string& file);
+
+std::string read_file(const std::string& path);
+// Writes to standard output; a failure, such as a full disk, is a Failure.
+void print(const std::string& text);
+
+}  // namespace gsel::cli

@@ -1,0 +1,23 @@
+// descendants.h: what the ranks started and left. As a subreaper this process inherits every orphan below it, so no
+// descendant can hide, in whatever session or group. Refuses to know: ranks.
+#pragma once
+
+#include <sys/types.h>
+
+#include <set>
+
+namespace gsel::cli {
+
+class Descendants {
+ public:
+  // From now on orphans come to us. Children there already, from before an exec, are none of our business.
+  Descendants();
+
+  // Kills and reaps every descendant; call when no rank is left. Returns how many there were.
+  int end_all();
+
+ private:
+  std::set<pid_t> older_;
+};
+
+}  // namespace gsel::cli

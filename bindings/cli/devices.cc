@@ -1,0 +1,50 @@
+// devices.cc: `gsel devices`: what this machine, or a recorded one, has.
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+
+#include "client.h"
+#include "commands.h"
+
+namespace gsel::cli {
+namespace {
+
+struct Options {
+  std::string inventory, save;
+  bool json = false;
+};
+
+Handle<gsel_inventory> detect() {
+  gsel_inventory* inventory = nullptr;
+  gsel_error* error = nullptr;
+  check(gsel_inventory_detect(&inventory, &error), &error);
+  return Handle<gsel_inventory>(inventory);
+}
+
+void save(const std::string& path, const std::string& content) {
+  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  file << content;
+  file.close();
+  if (!file) refuse(GSEL_ERR_IO, path + ": cannot be written: " + std::strerror(errno));
+}
+
+int run(const Options& options) {
+  const auto inventory = options.inventory.empty() ? detect() : read_inventory(options.inventory);
+  const std::string json = text(gsel_inventory_json(inventory.get()));
+  if (!options.save.empty()) save(options.save, json);
+  print(options.json ? json : text(gsel_inventory_text(inventory.get())));
+  return 0;
+}
+
+}  // namespace
+
+Command devices_command(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  CLI::App* parser = app.add_subcommand("devices", "List the devices of this machine, or of a recorded one");
+  parser->add_option("--inventory", options->inventory, "Read the machine from this file")->type_name("FILE");
+  parser->add_option("--save", options->save, "Write the inventory to this file as well")->type_name("FILE");
+  parser->add_flag("--json", options->json, "Print JSON, in the form --inventory reads");
+  return {parser, [options] { return run(*options); }, [options] { return options->json; }};
+}
+
+}  // namespace gsel::cli

@@ -1,0 +1,236 @@
+// launch.cc: see launch.h. One thread and one poll: signals arrive through a descriptor, so that nothing happens at a
+// moment of its own. Ranks are process groups: what is sent to one reaches what it started.
+#include "launch.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <limits>
+
+#include "client.h"
+#include "descendants.h"
+#include "output.h"
+#include "spawn.h"
+
+namespace gsel::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int kTimedOut = 124, kNotExecutable = 126, kNotFound = 127, kFailed = 2;
+
+void say(const std::string& line) {
+  std::fprintf(stderr, "gsel: %s\n", line.c_str());
+}
+
+Clock::time_point after(double seconds) {
+  return Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+}
+
+std::string signal_name(int number) {
+  const char* name = sigabbrev_np(number);
+  return std::to_string(number) + (name ? " (SIG" + std::string(name) + ")" : "");
+}
+
+std::string count_text(size_t n, const char* noun) {
+  return std::to_string(n) + " " + noun + (n == 1 ? "" : "s");
+}
+
+class Launcher {
+ public:
+  explicit Launcher(const Launch& what) : what_(what) {
+    // Were one of these closed, the next descriptor opened would be taken for it.
+    for (int fd = 0; fd <= 2; ++fd)
+      if (fcntl(fd, F_GETFD) < 0) (void)!open("/dev/null", O_RDWR);
+    take_signals();
+  }
+  ~Launcher() {
+    if (signals_ >= 0) close(signals_);
+  }
+  Launcher(const Launcher&) = delete;
+  Launcher& operator=(const Launcher&) = delete;
+
+  int run() {
+    if (what_.timeout_s > 0) timeout_ = after(what_.timeout_s);
+    for (size_t rank = 0; rank < what_.environments.size() && status_ == 0; ++rank) start(static_cast<int>(rank));
+    while (running() > 0) turn();
+    const int left = descendants_.end_all();
+    if (left) say("ended " + count_text(static_cast<size_t>(left), "process") + " that the ranks left behind");
+    interrupted_ = false;
+    while (!output_.finished() && !interrupted_) turn();
+    return status_;
+  }
+
+ private:
+  struct Rank {
+    pid_t pid = -1;
+    bool running = false;
+  };
+
+  // ---- start ----
+
+  void take_signals() {
+    sigset_t wanted;
+    sigemptyset(&wanted);
+    for (int number : {SIGINT, SIGTERM, SIGHUP, SIGCHLD}) sigaddset(&wanted, number);
+    sigprocmask(SIG_BLOCK, &wanted, &before_);
+    // A SIGCHLD that was ignored when we were started would never be told.
+    signal(SIGCHLD, SIG_DFL);
+    signal(SIGPIPE, SIG_IGN);
+    signals_ = signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (signals_ < 0) refuse(GSEL_ERR_IO, std::string("signalfd failed: ") + std::strerror(errno));
+  }
+
+  // Standard input goes to rank 0, but not a terminal: a group in the background would be stopped reading it.
+  static int input_of(int rank) {
+    if (rank == 0 && !isatty(0) && fcntl(0, F_GETFD) >= 0) return fcntl(0, F_DUPFD_CLOEXEC, 3);
+    return open("/dev/null", O_RDONLY | O_CLOEXEC);
+  }
+
+  void start(int rank) {
+    Spawn spawn_what{what_.program, what_.environments[static_cast<size_t>(rank)], input_of(rank), 1, 2, before_};
+    std::vector<int> ours{spawn_what.in};
+    if (what_.tag_output) {
+      ours.push_back(spawn_what.out = output_.open(rank, 1));
+      ours.push_back(spawn_what.err = output_.open(rank, 2));
+    }
+    const bool opened = std::none_of(ours.begin(), ours.end(), [](int fd) { return fd < 0; });
+    const Spawned spawned = opened ? spawn(spawn_what) : Spawned{-1, errno};
+    for (int fd : ours)
+      if (fd >= 0) close(fd);
+    if (spawned.error)
+      start_failed(rank, spawned);
+    else
+      ranks_.push_back({spawned.pid, true});
+  }
+
+  void start_failed(int rank, const Spawned& spawned) {
+    std::string text = "rank " + std::to_string(rank) + ": cannot start " + what_.program.front() + ": " +
+                       std::strerror(spawned.error);
+    const bool is_file = access(what_.program.front().c_str(), F_OK) == 0;
+    if (spawned.error == ENOENT && what_.program.front().find('/') != std::string::npos && is_file)
+      text += ", the interpreter its first line names";
+    say(text);
+    if (spawned.pid < 0)
+      status_ = kFailed;
+    else
+      status_ = spawned.error == ENOENT ? kNotFound : kNotExecutable;
+    end_ranks();
+  }
+
+  // ---- life ----
+
+  size_t running() const {
+    return static_cast<size_t>(std::count_if(ranks_.begin(), ranks_.end(), [](const Rank& r) { return r.running; }));
+  }
+
+  // Waits for the next thing to happen and deals with it.
+  void turn() {
+    std::vector<pollfd> polls{{signals_, POLLIN, 0}};
+    output_.add_to(polls);
+    if (poll(polls.data(), polls.size(), wait_ms()) < 0) return;  // interrupted
+    if (polls.front().revents) read_signals();
+    output_.serve({polls.begin() + 1, polls.end()});
+    reap();
+    if (Clock::now() >= timeout_) time_out();
+    if (Clock::now() >= kill_) kill_ranks();
+  }
+
+  int wait_ms() const {
+    const Clock::time_point next = std::min(timeout_, kill_);
+    if (next == Clock::time_point::max()) return -1;
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(next - Clock::now()).count();
+    return static_cast<int>(std::clamp<int64_t>(left, 0, std::numeric_limits<int>::max()));
+  }
+
+  void read_signals() {
+    signalfd_siginfo info;
+    while (read(signals_, &info, sizeof info) == sizeof info) {
+      if (info.ssi_signo == SIGCHLD) continue;
+      interrupted_ = true;
+      send(static_cast<int>(info.ssi_signo));
+    }
+  }
+
+  void reap() {
+    int status = 0;
+    for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;) {
+      const auto rank = std::find_if(ranks_.begin(), ranks_.end(), [&](const Rank& r) { return r.pid == pid; });
+      if (rank == ranks_.end()) continue;  // an orphan of a rank
+      rank->running = false;
+      if (status != 0 && status_ == 0) failed(static_cast<int>(rank - ranks_.begin()), pid, status);
+    }
+  }
+
+  void failed(int rank, pid_t pid, int status) {
+    status_ = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+    std::string text = "rank " + std::to_string(rank) + " (pid " + std::to_string(pid) + ") " +
+                       (WIFSIGNALED(status) ? "was killed by signal " + signal_name(WTERMSIG(status))
+                                            : "exited with status " + std::to_string(WEXITSTATUS(status)));
+    if (running()) text += "; ending the other " + count_text(running(), "rank");
+    say(text);
+    end_ranks();
+  }
+
+  // ---- end ----
+
+  void send(int number) {
+    for (const Rank& rank : ranks_)
+      if (rank.running) kill(-rank.pid, number);
+  }
+
+  void end_ranks() {
+    send(SIGTERM);
+    send(SIGCONT);  // one that is stopped must run to end
+    kill_ = std::min(kill_, after(what_.grace_s));
+  }
+
+  void kill_ranks() {
+    kill_ = Clock::time_point::max();
+    if (!running()) return;
+    std::string list;
+    for (size_t i = 0; i < ranks_.size(); ++i)
+      if (ranks_[i].running) list += (list.empty() ? "" : ", ") + std::to_string(i);
+    char grace[32];
+    std::snprintf(grace, sizeof grace, "%g", what_.grace_s);
+    say((running() == 1 ? "rank " : "ranks ") + list + " did not end within " + grace + " s: killed");
+    send(SIGKILL);
+  }
+
+  void time_out() {
+    timeout_ = Clock::time_point::max();
+    if (!running() || status_ != 0) return;
+    status_ = kTimedOut;
+    char limit[32];
+    std::snprintf(limit, sizeof limit, "%g", what_.timeout_s);
+    say(std::string("not finished after ") + limit + " s; ending " + count_text(running(), "rank"));
+    end_ranks();
+  }
+
+  const Launch& what_;
+  Descendants descendants_;
+  TaggedOutput output_;
+  std::vector<Rank> ranks_;
+  sigset_t before_{};
+  int signals_ = -1;
+  int status_ = 0;
+  bool interrupted_ = false;
+  Clock::time_point timeout_ = Clock::time_point::max();
+  Clock::time_point kill_ = Clock::time_point::max();
+};
+
+}  // namespace
+
+int launch(const Launch& what) {
+  return Launcher(what).run();
+}
+
+}  // namespace gsel::cli

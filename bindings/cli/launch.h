@@ -1,0 +1,22 @@
+// launch.h: ranks on this host from start to end: all of them, or none; one fails, all end. Refuses to know: what is
+// in their environments.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace gsel::cli {
+
+struct Launch {
+  std::vector<std::string> program;                    // and its arguments
+  std::vector<std::vector<std::string>> environments;  // one per rank, NAME=VALUE
+  bool tag_output = false;
+  double grace_s = 2;    // between asking to end and killing
+  double timeout_s = 0;  // 0: none
+};
+
+// Exit status: 0, or that of the first rank that failed (128 + signal when it was killed), 124 after the timeout,
+// 126 or 127 when the program cannot be started.
+int launch(const Launch& what);
+
+}  // namespace gsel::cli

@@ -1,0 +1,67 @@
+// plugins.cc: `gsel plugins`: every candidate on the search path, and why any was refused.
+#include <nlohmann/json.hpp>
+
+#include "client.h"
+#include "commands.h"
+
+namespace gsel::cli {
+namespace {
+
+std::vector<gsel_plugin_info> candidates(const gsel_plugin_list* list) {
+  std::vector<gsel_plugin_info> out;
+  for (int32_t i = 0; i < gsel_plugin_list_count(list); ++i) {
+    auto info = sized<gsel_plugin_info>();
+    gsel_error* error = nullptr;
+    check(gsel_plugin_list_get(list, i, &info, &error), &error);
+    out.push_back(info);
+  }
+  return out;
+}
+
+std::string as_json(const std::vector<gsel_plugin_info>& list) {
+  nlohmann::ordered_json out{{"plugins", nlohmann::ordered_json::array()}};
+  for (const gsel_plugin_info& info : list)
+    out["plugins"].push_back({{"path", text(info.path)},
+                              {"kind", text(info.kind)},
+                              {"name", text(info.name)},
+                              {"version", text(info.version)},
+                              {"usable", info.refusal.len == 0},
+                              {"refusal", text(info.refusal)}});
+  return out.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+// A line per candidate; the reason of a refusal stands beneath it.
+std::string as_text(const std::vector<gsel_plugin_info>& list) {
+  if (list.empty()) return "no plugins on the search path\n";
+  std::string out;
+  for (const gsel_plugin_info& info : list) {
+    const std::string name = text(info.name), kind = text(info.kind);
+    out += (info.refusal.len ? "refused  " : "usable   ") + (kind.empty() ? "?" : kind) + " " +
+           (name.empty() ? "?" : name);
+    if (info.version.len) out += " " + text(info.version);
+    out += "  " + text(info.path) + "\n";
+    if (info.refusal.len) out += "         " + text(info.refusal) + "\n";
+  }
+  return out;
+}
+
+int run(bool json) {
+  gsel_plugin_list* made = nullptr;
+  gsel_error* error = nullptr;
+  check(gsel_plugin_list_create(&made, &error), &error);
+  const Handle<gsel_plugin_list> list(made);
+  const auto all = candidates(made);
+  print(json ? as_json(all) : as_text(all));
+  return 0;
+}
+
+}  // namespace
+
+Command plugins_command(CLI::App& app) {
+  auto json = std::make_shared<bool>(false);
+  CLI::App* parser = app.add_subcommand("plugins", "List every plugin on the search path, and why any was refused");
+  parser->add_flag("--json", *json, "Print JSON");
+  return {parser, [json] { return run(*json); }, [json] { return *json; }};
+}
+
+}  // namespace gsel::cli

@@ -1,0 +1,179 @@
+// run.cc: `gsel run`: how many ranks, and what stands in the environment of each.
+#include <sys/random.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <map>
+
+#include "client.h"
+#include "commands.h"
+#include "launch.h"
+
+namespace gsel::cli {
+namespace {
+
+constexpr int64_t kMaxRanks = 1024;
+
+struct Options {
+  int64_t ranks = 0;
+  std::string config, devices;
+  bool tag_output = false;
+  double grace_s = 2, timeout_s = 0;
+  std::vector<std::string> program;
+  CLI::App* parser = nullptr;
+  bool given(const char* option) const { return parser->count(option) > 0; }
+};
+
+using Environment = std::map<std::string, std::string>;
+
+Environment own_environment() {
+  Environment out;
+  for (char** line = environ; *line; ++line)
+    if (const char* equals = std::strchr(*line, '='))
+      out.emplace(std::string(*line, static_cast<size_t>(equals - *line)), equals + 1);
+  return out;
+}
+
+Handle<gsel_config> load_config(const Options& options) {
+  gsel_config* config = nullptr;
+  gsel_error* error = nullptr;
+  const gsel_str path = options.given("--config") ? borrow(options.config) : gsel_str{nullptr, 0};
+  check(gsel_config_load(path, &config, &error), &error);
+  return Handle<gsel_config>(config);
+}
+
+// The product of the mesh when no axis is "auto", else 1.
+int64_t ranks_of_mesh(const gsel_config* config) {
+  int64_t product = 1;
+  for (const char* key : {"mesh.tensor", "mesh.data", "mesh.pipeline"}) {
+    const int64_t size = std::atoll(text(gsel_config_get(config, gsel_str_from(key))).c_str());
+    if (size < 1) return 1;
+    product = std::min(product * size, kMaxRanks + 1);
+  }
+  return product;
+}
+
+void check_limits(int64_t ranks, bool tag_output) {
+  const std::string asked = "-n " + std::to_string(ranks) + ": ";
+  if (ranks < 1) refuse(GSEL_ERR_ARG, asked + "at least 1 rank is needed");
+  if (ranks > kMaxRanks)
+    refuse(GSEL_ERR_ARG, asked + "at most " + std::to_string(kMaxRanks) + " ranks run on one host");
+  const auto check = [&](int which, int64_t needed, const char* what, const char* cure) {
+    rlimit limit{};
+    if (getrlimit(static_cast<__rlimit_resource>(which), &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;
+    if (needed > static_cast<int64_t>(limit.rlim_cur))
+      refuse(GSEL_ERR_ARG,
+             asked + what + " are limited to " + std::to_string(limit.rlim_cur) + "; raise it with " + cure);
+  };
+  check(RLIMIT_NPROC, ranks, "processes of this user", "ulimit -u");
+  check(RLIMIT_NOFILE, tag_output ? 2 * ranks + 16 : 16, "open files, of which --tag-output needs two per rank,",
+        "ulimit -n");
+}
+
+// The selection, when devices are asked for by option or file; else nothing, and the ranks see what we see.
+Handle<gsel_selection> select(const Options& options, const gsel_config* config) {
+  const std::string accelerator = text(gsel_config_get(config, gsel_str_from("select.accelerator")));
+  const std::string in_file = text(gsel_config_get(config, gsel_str_from("select.devices")));
+  const bool asked = options.given("--devices") || !in_file.empty() || (!accelerator.empty() && accelerator != "auto");
+  if (!asked) return nullptr;
+  const std::string devices = options.given("--devices") ? options.devices : in_file;
+  auto request = sized<gsel_resolve_request>();
+  if (options.given("--devices") || !devices.empty()) request.devices = borrow(devices);
+  if (!accelerator.empty()) request.accelerator = borrow(accelerator);
+  gsel_selection* selection = nullptr;
+  gsel_error* error = nullptr;
+  check(gsel_resolve(&request, &selection, &error), &error);
+  return Handle<gsel_selection>(selection);
+}
+
+void add_devices(const gsel_selection* selection, int32_t rank, Environment& environment) {
+  if (!selection) return;
+  const gsel_env_var* variables = nullptr;
+  size_t count = 0;
+  gsel_error* error = nullptr;
+  check(gsel_selection_env(selection, rank, &variables, &count, &error), &error);
+  for (size_t i = 0; i < count; ++i) environment[text(variables[i].name)] = text(variables[i].value);
+}
+
+// What all ranks of this job share.
+Environment job_environment(const Options& options, int64_t ranks) {
+  unsigned char random[16];
+  if (getrandom(random, sizeof random, 0) != sizeof random)
+    refuse(GSEL_ERR_IO, std::string("no random numbers: ") + std::strerror(errno));
+  char job[2 * sizeof random + 1];
+  for (size_t i = 0; i < sizeof random; ++i) std::snprintf(job + 2 * i, 3, "%02x", random[i]);
+
+  Environment out = own_environment();
+  out["WORLD_SIZE"] = out["LOCAL_WORLD_SIZE"] = std::to_string(ranks);
+  out["GROUP_RANK"] = "0";
+  out["MASTER_ADDR"] = "127.0.0.1";
+  out["MASTER_PORT"] = std::to_string(20000 + (random[0] << 8 | random[1]) % 10000);
+  out["GSEL_JOB"] = job;
+  if (options.given("--config")) out["GSEL_CONFIG"] = std::filesystem::absolute(options.config).lexically_normal();
+  if (ranks > 1) {
+    out.emplace("OMP_NUM_THREADS", "1");
+    out.emplace("OPENBLAS_NUM_THREADS", "1");
+  }
+  return out;
+}
+
+std::vector<std::string> lines(const Environment& environment) {
+  std::vector<std::string> out;
+  for (const auto& [name, value] : environment) out.push_back(name + "=" + value);
+  return out;
+}
+
+int run(const Options& options) {
+  const auto config = load_config(options);
+  const int64_t ranks = options.given("-n") ? options.ranks : ranks_of_mesh(config.get());
+  check_limits(ranks, options.tag_output);
+  if (options.program.empty()) refuse(GSEL_ERR_ARG, "no program to run; gsel run -n 4 -- program arguments");
+  const auto selection = select(options, config.get());
+  const Environment shared = job_environment(options, ranks);
+
+  Launch launch_what{options.program, {}, options.tag_output, options.grace_s, options.timeout_s};
+  for (int32_t rank = 0; rank < ranks; ++rank) {
+    Environment environment = shared;
+    environment["RANK"] = environment["LOCAL_RANK"] = std::to_string(rank);
+    add_devices(selection.get(), rank, environment);
+    launch_what.environments.push_back(lines(environment));
+  }
+  return launch(launch_what);
+}
+
+}  // namespace
+
+Command run_command(CLI::App& app, std::vector<std::string> program) {
+  auto options = std::make_shared<Options>();
+  CLI::App* parser = app.add_subcommand(
+      "run",
+      "Start the ranks of a job on this host: gsel run -n 4 -- program arguments\n"
+      "Standard input goes to rank 0 unless it is a terminal. The exit status is that of the first rank that\n"
+      "failed, 128 + signal when it was killed; the others are ended then.");
+  options->parser = parser;
+  parser->add_option("-n", options->ranks, "Ranks; default: the product of [mesh] in the config, else 1")
+      ->type_name("N");
+  parser->add_option("--config", options->config, "gsel.toml for the ranks, as GSEL_CONFIG")->type_name("FILE");
+  parser->add_option("--devices", options->devices, "Give each rank one of these devices; see gsel resolve")
+      ->type_name("SPEC");
+  parser->add_flag("--tag-output", options->tag_output, "Put \"[rank] \" before each line of output");
+  parser->add_option("--grace", options->grace_s, "Seconds between asking ranks to end and killing them; default 2")
+      ->type_name("S")
+      ->check(CLI::Range(0.0, 1e6));
+  parser->add_option("--timeout-kill", options->timeout_s, "End the job after this many seconds, with status 124")
+      ->type_name("S")
+      ->check(CLI::Range(0.001, 1e9));
+  parser->prefix_command();
+  return {parser, [options, program = std::move(program)] {
+            options->program = options->parser->remaining();
+            if (!options->program.empty() && !program.empty()) options->program.push_back("--");
+            options->program.insert(options->program.end(), program.begin(), program.end());
+            return run(*options);
+          }};
+}
+
+}  // namespace gsel::cli

@@ -1,0 +1,29 @@
+// spawn.h: starts one process: its own process group, its own environment, and an end that comes with ours at the
+// latest. Refuses to know: ranks.
+#pragma once
+
+#include <sys/types.h>
+
+#include <csignal>
+#include <string>
+#include <vector>
+
+namespace gsel::cli {
+
+struct Spawn {
+  std::vector<std::string> program;      // looked up on PATH when it has no '/'
+  std::vector<std::string> environment;  // NAME=VALUE
+  int in = 0, out = 1, err = 2;          // descriptors to use
+  sigset_t signals;                      // signal mask to start with
+};
+
+struct Spawned {
+  pid_t pid = -1;
+  int error = 0;  // errno; 0 once the program runs
+};
+
+// Returns when the program runs or has failed to. Call from one thread for the life of the children: the kernel ends
+// a child with the thread that started it.
+Spawned spawn(const Spawn& what);
+
+}  // namespace gsel::cli

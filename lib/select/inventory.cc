@@ -1,0 +1,205 @@
+// select/inventory.cc: the JSON form of an inventory. Whatever could be read two ways is refused: unknown fields,
+// devices out of bus order, one identity for two devices.
+#include "select/inventory.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <limits>
+#include <map>
+
+#include "base/error.h"
+#include "select/json_object.h"
+#include "select/table.h"
+
+namespace gsel {
+namespace {
+
+constexpr size_t kMaxFileBytes = 16 << 20;
+constexpr uint64_t kMaxBytes = std::numeric_limits<uint64_t>::max();
+constexpr uint64_t kMaxInt = std::numeric_limits<int32_t>::max();
+
+std::string read_file(const std::string& path) {
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) fail(GSEL_ERR_IO, "inventory {}: cannot be opened: {}", path, errno_text(errno));
+  struct Closer {
+    int fd;
+    ~Closer() { close(fd); }
+  } closer{fd};
+  std::string text;
+  char buffer[1 << 16];
+  for (;;) {
+    const ssize_t n = read(fd, buffer, sizeof buffer);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) fail(GSEL_ERR_IO, "inventory {}: cannot be read: {}", path, errno_text(errno));
+    if (n == 0) return text;
+    text.append(buffer, static_cast<size_t>(n));
+    if (text.size() > kMaxFileBytes)
+      fail(GSEL_ERR_IO, "inventory {}: longer than {} bytes, not an inventory", path, kMaxFileBytes);
+  }
+}
+
+// "9.0" as two numbers.
+void read_capability(JsonObject& object, Device& device) {
+  const std::string text = object.text("compute_capability", "0.0");
+  const char* end = text.data() + text.size();
+  const auto major = std::from_chars(text.data(), end, device.capability_major);
+  const bool dot = major.ec == std::errc() && major.ptr != end && *major.ptr == '.';
+  const auto minor =
+      dot ? std::from_chars(major.ptr + 1, end, device.capability_minor) : std::from_chars_result{end, std::errc()};
+  if (!dot || minor.ec != std::errc() || minor.ptr != end || device.capability_major < 0 || device.capability_minor < 0)
+    object.refuse("compute_capability", fmt::format("is \"{}\", text such as \"9.0\" is needed", text));
+}
+
+Device read_device(JsonObject object, const std::string& host) {
+  Device device;
+  device.host = host;
+  device.vendor = object.require_text("vendor");
+  device.name = object.require_text("name");
+  device.uuid = object.text("uuid");
+  const std::string pci = object.text("pci");
+  device.pci = normalise_pci(pci);
+  device.memory_bytes = object.number("memory_bytes", 0, kMaxBytes, 0);
+  device.free_bytes = object.number("free_bytes", 0, kMaxBytes, 0);
+  read_capability(object, device);
+  device.compute_units =
+      static_cast<int32_t>(object.number(device.is_cpu() ? "cores" : "multiprocessors", 0, kMaxInt, 0));
+  if (object.has("process_count"))
+    device.process_count = static_cast<int32_t>(object.number("process_count", 0, kMaxInt, 0));
+  if (object.has("numa")) device.numa = static_cast<int32_t>(object.number("numa", 0, kMaxInt, 0));
+  object.finish();
+
+  if (!pci.empty() && device.pci.empty())
+    object.refuse("pci", fmt::format("is \"{}\", an address such as \"00000000:3b:00.0\" is needed", pci));
+  if (device.uuid.empty() && !device.is_cpu()) object.refuse("uuid", "is missing; only a CPU has none");
+  if (device.vendor == "nvidia" && device.uuid.compare(0, 4, "GPU-") != 0)
+    object.refuse("uuid", fmt::format("is \"{}\", an NVIDIA device's begins with GPU-", device.uuid));
+  if (device.free_bytes > device.memory_bytes)
+    object.refuse("free_bytes",
+                  fmt::format("is {}, more than memory_bytes {}", device.free_bytes, device.memory_bytes));
+  return device;
+}
+
+// The order stated by the format: accelerators by bus address, then at most one CPU.
+void check_order(const JsonObject& host, const std::vector<Device>& devices) {
+  for (size_t i = 0; i + 1 < devices.size(); ++i) {
+    const Device &here = devices[i], &next = devices[i + 1];
+    if (here.is_cpu()) host.refuse(fmt::format("devices[{}]", i), "is a CPU, which stands last and once");
+    if (!next.pci.empty() && next.pci <= here.pci)
+      host.refuse(fmt::format("devices[{}].pci", i + 1),
+                  fmt::format("is {} and stands after {}; devices stand in bus order, each once", next.pci, here.pci));
+  }
+}
+
+void read_host(JsonObject host, const std::string& file, Inventory& inventory) {
+  const std::string name = host.require_text("name");
+  const auto& list = host.array("devices");
+  host.finish();
+  std::vector<Device> devices;
+  for (size_t i = 0; i < list.size(); ++i)
+    devices.push_back(read_device(JsonObject(list[i], host.path_of(fmt::format("devices[{}]", i)), file), name));
+  check_order(host, devices);
+  for (const Device& device : inventory.devices)
+    if (device.host == name) host.refuse("name", fmt::format("is \"{}\", as of a host before it", name));
+  inventory.devices.insert(inventory.devices.end(), devices.begin(), devices.end());
+}
+
+void check_identities(const JsonObject& root, const Inventory& inventory) {
+  std::map<std::string, size_t> seen;
+  for (size_t i = 0; i < inventory.devices.size(); ++i) {
+    const std::string& uuid = inventory.devices[i].uuid;
+    if (uuid.empty()) continue;
+    const auto [first, fresh] = seen.emplace(uuid, i);
+    if (!fresh) root.refuse("hosts", fmt::format("have uuid {} twice: devices {} and {}", uuid, first->second, i));
+  }
+}
+
+nlohmann::ordered_json device_json(const Device& device) {
+  nlohmann::ordered_json out;
+  out["vendor"] = device.vendor;
+  out["name"] = device.name;
+  if (!device.uuid.empty()) out["uuid"] = device.uuid;
+  if (!device.pci.empty()) out["pci"] = device.pci;
+  out["memory_bytes"] = device.memory_bytes;
+  out["free_bytes"] = device.free_bytes;
+  if (!device.is_cpu())
+    out["compute_capability"] = fmt::format("{}.{}", device.capability_major, device.capability_minor);
+  out[device.is_cpu() ? "cores" : "multiprocessors"] = device.compute_units;
+  if (device.process_count >= 0) out["process_count"] = device.process_count;
+  if (device.numa >= 0) out["numa"] = device.numa;
+  return out;
+}
+
+std::string number_or_dash(int32_t number) {
+  return number < 0 ? "-" : std::to_string(number);
+}
+
+}  // namespace
+
+std::string normalise_pci(std::string_view text) {
+  const auto hex = [&](size_t from, size_t count) {
+    for (size_t i = from; i < from + count; ++i)
+      if (!std::isxdigit(static_cast<unsigned char>(text[i]))) return false;
+    return true;
+  };
+  const size_t domain = text.find(':');
+  if (domain == text.npos || domain < 4 || domain > 8 || text.size() != domain + 8) return {};
+  if (text[domain + 3] != ':' || text[domain + 6] != '.') return {};
+  if (!hex(0, domain) || !hex(domain + 1, 2) || !hex(domain + 4, 2) || !hex(domain + 7, 1)) return {};
+  std::string out = std::string(8 - domain, '0') + std::string(text);
+  for (char& c : out) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return out;
+}
+
+Inventory parse_inventory(std::string_view text, const std::string& file) {
+  const nlohmann::json tree = parse_json(text, file);
+  JsonObject root(tree, "", file);
+  if (!root.has("gsel_inventory")) root.refuse("gsel_inventory", "is missing; 1 is needed");
+  root.number("gsel_inventory", 1, 1, 1);
+  Inventory inventory;
+  const auto& hosts = root.array("hosts");
+  inventory.notes = root.texts("notes");
+  root.finish();
+  if (hosts.empty()) root.refuse("hosts", root.has("hosts") ? "is empty, a host is needed" : "is missing");
+  for (size_t i = 0; i < hosts.size(); ++i)
+    read_host(JsonObject(hosts[i], fmt::format("hosts[{}]", i), file), file, inventory);
+  check_identities(root, inventory);
+  return inventory;
+}
+
+Inventory load_inventory(const std::string& path) {
+  return parse_inventory(read_file(path), path);
+}
+
+std::string inventory_json(const Inventory& inventory) {
+  nlohmann::ordered_json root;
+  root["gsel_inventory"] = 1;
+  root["hosts"] = nlohmann::ordered_json::array();
+  for (const Device& device : inventory.devices) {
+    auto& hosts = root["hosts"];
+    if (hosts.empty() || hosts.back()["name"] != device.host)
+      hosts.push_back({{"name", device.host}, {"devices", nlohmann::ordered_json::array()}});
+    hosts.back()["devices"].push_back(device_json(device));
+  }
+  if (!inventory.notes.empty()) root["notes"] = inventory.notes;
+  return root.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+std::string inventory_text(const Inventory& inventory) {
+  Table table({"index", "vendor", "name", "memory", "free", "capability", "units", "numa", "processes", "pci", "uuid"});
+  for (size_t i = 0; i < inventory.devices.size(); ++i) {
+    const Device& d = inventory.devices[i];
+    table.add({std::to_string(i), d.vendor, d.name, bytes_text(d.memory_bytes), bytes_text(d.free_bytes),
+               d.is_cpu() ? "-" : fmt::format("{}.{}", d.capability_major, d.capability_minor),
+               std::to_string(d.compute_units), number_or_dash(d.numa), number_or_dash(d.process_count),
+               d.pci.empty() ? "-" : d.pci, d.uuid.empty() ? "-" : d.uuid});
+  }
+  std::string out = table.text();
+  for (const std::string& note : inventory.notes) out += fmt::format("note: {}\n", note);
+  return out;
+}
+
+}  // namespace gsel

@@ -1,0 +1,99 @@
+// select/tokens.cc: see tokens.h.
+#include "select/tokens.h"
+
+#include <algorithm>
+#include <cctype>
+#include <limits>
+
+namespace gsel {
+namespace {
+
+constexpr std::string_view kBlanks = " \t";
+constexpr size_t kMaxShown = 120;
+
+std::string lower(std::string_view text) {
+  std::string out(text);
+  for (char& c : out) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return out;
+}
+
+}  // namespace
+
+std::string printable(std::string_view text) {
+  std::string out;
+  for (unsigned char c : text.substr(0, kMaxShown)) {
+    if (c < 0x20 || c >= 0x7f)
+      out += fmt::format("\\x{:02x}", c);
+    else
+      out += static_cast<char>(c);
+  }
+  return text.size() > kMaxShown ? out + "..." : out;
+}
+
+std::string Input::shown() const {
+  return fmt::format("{}={}", name, printable(value));
+}
+
+std::vector<Token> split_list(const Input& input, size_t from) {
+  const std::string_view text = input.value;
+  std::vector<Token> tokens;
+  for (;;) {
+    const size_t comma = std::min(text.find(',', from), text.size());
+    const std::string_view part = text.substr(from, comma - from);
+    const size_t first = std::min(part.find_first_not_of(kBlanks), part.size());
+    const size_t last = part.find_last_not_of(kBlanks);
+    Token token;
+    if (first < part.size()) token.text = part.substr(first, last - first + 1);
+    token.column = static_cast<int32_t>(from + (token.text.empty() ? 0 : first)) + 1;
+    token.blank_before = first > 0;
+    tokens.push_back(std::move(token));
+    if (comma == text.size()) return tokens;
+    from = comma + 1;
+  }
+}
+
+bool is_number(std::string_view text) {
+  return !text.empty() && text.find_first_not_of("0123456789") == text.npos;
+}
+
+int64_t number_of(std::string_view text) {
+  constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
+  int64_t value = 0;
+  for (char c : text) {
+    const int digit = c - '0';
+    value = value > (kMax - digit) / 10 ? kMax : value * 10 + digit;
+  }
+  return value;
+}
+
+bool is_uuid_form(std::string_view text) {
+  const std::string head = lower(text.substr(0, 4));
+  return head == "gpu-" || head == "mig-";
+}
+
+int32_t find_uuid(const Inventory& inventory, const Input& input, const Token& token) {
+  const std::string prefix = lower(token.text);
+  if (prefix.starts_with("mig-"))
+    refuse(GSEL_ERR_UNSUPPORTED, input, token,
+           "MIG instances are not selected by gsel; name a whole device by GPU-...");
+  if (prefix.size() < 5 || prefix.find_first_not_of("0123456789abcdef-", 4) != prefix.npos)
+    refuse(GSEL_ERR_SYNTAX, input, token, "a uuid is GPU- and at least one hexadecimal digit");
+  std::vector<int32_t> found;
+  for (size_t i = 0; i < inventory.devices.size(); ++i)
+    if (lower(inventory.devices[i].uuid).starts_with(prefix)) found.push_back(static_cast<int32_t>(i));
+  if (found.empty()) refuse(GSEL_ERR_UNKNOWN_DEVICE, input, token, "no device of this machine has such a uuid");
+  if (found.size() > 1)
+    refuse(GSEL_ERR_AMBIGUOUS, input, token,
+           fmt::format("{} devices have such a uuid, {} and {} among them; give more digits", found.size(),
+                       inventory.devices[found[0]].uuid, inventory.devices[found[1]].uuid));
+  return found[0];
+}
+
+void refuse(gsel_status code, const Input& input, const Token& token, const std::string& what) {
+  const bool whole = token.text == input.value;
+  const std::string where =
+      whole ? std::string() : fmt::format("\"{}\" at column {}: ", printable(token.text), token.column);
+  throw Error(code, fmt::format("{}: {}{}", input.shown(), where, what)).at({input.name, 0, token.column, token.text});
+}
+
+}  // namespace gsel
