@@ -152,17 +152,51 @@ static void causal_softmax_backward(float* d, const float* p, int64_t context) {
   }
 }
 
+/* Half of the scores are zero. Positions are taken in strips, each with the part of the square that is not. */
+#define STRIP 32
+
+static int64_t strip_at(int64_t i, int64_t context) {
+  return context - i < STRIP ? context - i : STRIP;
+}
+
+/* c = scale * a b for rows of c that look back: a[context][context] is zero right of its diagonal. */
+static void look_back(float* c, int64_t ldc, const float* a, const float* b, int64_t ldb, int64_t context, int64_t head,
+                      float scale) {
+  for (int64_t i = 0; i < context; i += STRIP) {
+    const int64_t rows = strip_at(i, context);
+    matmul(c + i * ldc, ldc, a + i * context, context, CblasNoTrans, b, ldb, CblasNoTrans, rows, head, i + rows, scale,
+           0.0f);
+  }
+}
+
+/* c = scale * a^T b: the gradients of what later rows have looked back at. */
+static void look_ahead(float* c, int64_t ldc, const float* a, const float* b, int64_t ldb, int64_t context,
+                       int64_t head, float scale) {
+  for (int64_t i = 0; i < context; i += STRIP)
+    matmul(c + i * ldc, ldc, a + i * context + i, context, CblasTrans, b + i * ldb, ldb, CblasNoTrans,
+           strip_at(i, context), head, context - i, scale, 0.0f);
+}
+
+/* c[context][context] = scale * a b^T where it is not right of the diagonal by a strip or more. */
+static void compare(float* c, const float* a, int64_t lda, const float* b, int64_t ldb, int64_t context, int64_t head,
+                    float scale) {
+  for (int64_t i = 0; i < context; i += STRIP) {
+    const int64_t rows = strip_at(i, context);
+    matmul(c + i * context, context, a + i * lda, lda, CblasNoTrans, b, ldb, CblasTrans, rows, i + rows, head, scale,
+           0.0f);
+  }
+}
+
 void attention_forward(float* y, float* probs, const float* qkv, int64_t n, int64_t context, int64_t heads,
                        int64_t head) {
   const int64_t width = heads * head, row = 3 * width;
-  const float scale = 1 / sqrtf((float)head);
   for (int64_t s = 0; s < n; ++s)
     for (int64_t h = 0; h < heads; ++h) {
       const float *q = qkv + s * context * row + h * head, *k = q + width, *v = k + width;
-      float *p = probs + (s * heads + h) * context * context, *out = y + s * context * width + h * head;
-      matmul(p, context, q, row, CblasNoTrans, k, row, CblasTrans, context, context, head, scale, 0.0f);
+      float* p = probs + (s * heads + h) * context * context;
+      compare(p, q, row, k, row, context, head, 1 / sqrtf((float)head));
       causal_softmax(p, context);
-      matmul(out, width, p, context, CblasNoTrans, v, row, CblasNoTrans, context, head, context, 1.0f, 0.0f);
+      look_back(y + s * context * width + h * head, width, p, v, row, context, head, 1);
     }
 }
 
@@ -170,7 +204,7 @@ int attention_backward(float* dqkv, const float* dy, const float* qkv, const flo
                        int64_t heads, int64_t head) {
   const int64_t width = heads * head, row = 3 * width;
   const float scale = 1 / sqrtf((float)head);
-  float* d = malloc((size_t)(context * context) * sizeof *d);
+  float* d = malloc((size_t)(context * context) * sizeof *d); /* gradient of one head's probabilities, then scores */
   if (!d) return -1;
   for (int64_t s = 0; s < n; ++s)
     for (int64_t h = 0; h < heads; ++h) {
@@ -178,11 +212,11 @@ int attention_backward(float* dqkv, const float* dy, const float* qkv, const flo
       const float *q = qkv + at, *k = q + width, *v = k + width;
       float *dq = dqkv + at, *dk = dq + width, *dv = dk + width;
       const float *p = probs + (s * heads + h) * context * context, *dout = dy + s * context * width + h * head;
-      matmul(dv, row, p, context, CblasTrans, dout, width, CblasNoTrans, context, head, context, 1.0f, 0.0f);
-      matmul(d, context, dout, width, CblasNoTrans, v, row, CblasTrans, context, context, head, 1.0f, 0.0f);
+      look_ahead(dv, row, p, dout, width, context, head, 1);
+      compare(d, dout, width, v, row, context, head, 1);
       causal_softmax_backward(d, p, context);
-      matmul(dq, row, d, context, CblasNoTrans, k, row, CblasNoTrans, context, head, context, scale, 0.0f);
-      matmul(dk, row, d, context, CblasTrans, q, row, CblasNoTrans, context, head, context, scale, 0.0f);
+      look_back(dq, row, d, k, row, context, head, scale);
+      look_ahead(dk, row, d, q, row, context, head, scale);
     }
   free(d);
   return 0;
@@ -194,20 +228,22 @@ int attention_backward(float* dqkv, const float* dy, const float* qkv, const flo
 #define GELU_2U 1.5957691f
 #define GELU_CUBE 0.044715f
 
+/* 1 / (1 + exp(-z)), in a form in which nothing overflows: -ffast-math knows no infinity. */
+static inline float logistic(float z) {
+  const float e = expf(-fabsf(z));
+  return (z < 0 ? e : 1) / (1 + e);
+}
+
 FOR_EACH_CPU
 void gelu_forward(float* y, const float* x, int64_t count) {
-  for (int64_t i = 0; i < count; ++i) {
-    const float two_u = GELU_2U * (x[i] + GELU_CUBE * x[i] * x[i] * x[i]);
-    y[i] = x[i] / (1 + expf(-two_u));
-  }
+  for (int64_t i = 0; i < count; ++i) y[i] = x[i] * logistic(GELU_2U * (x[i] + GELU_CUBE * x[i] * x[i] * x[i]));
 }
 
 FOR_EACH_CPU
 void gelu_backward(float* dx, const float* dy, const float* x, int64_t count) {
   for (int64_t i = 0; i < count; ++i) {
-    const float two_u = GELU_2U * (x[i] + GELU_CUBE * x[i] * x[i] * x[i]);
+    const float s = logistic(GELU_2U * (x[i] + GELU_CUBE * x[i] * x[i] * x[i]));
     const float slope = GELU_2U * (1 + 3 * GELU_CUBE * x[i] * x[i]);
-    const float s = 1 / (1 + expf(-two_u));
     dx[i] = dy[i] * s * (1 + x[i] * (1 - s) * slope);
   }
 }

@@ -45,15 +45,17 @@ static int failed(const struct session* s, const char* what, const char* why) {
   return -1;
 }
 
-/* The same for a gsel call: 0 when it went well. Takes the error. */
-static int check(const struct session* s, const char* what, gsel_status status, gsel_error* err) {
+/* The same for a gsel call: 0 when it went well. The error comes by pointer, as arguments have no order: the call in
+ * check(s, "", gsel_x(..., &err), &err) may be made after its neighbours were read. */
+static int check(const struct session* s, const char* what, gsel_status status, gsel_error** err) {
   char why[1024];
   if (status == GSEL_OK) return 0;
-  if (err)
-    gsel_error_format(err, why, sizeof why);
+  if (*err)
+    gsel_error_format(*err, why, sizeof why);
   else
     snprintf(why, sizeof why, "%s", gsel_status_text(status));
-  gsel_error_free(err);
+  gsel_error_free(*err);
+  *err = NULL;
   return failed(s, what, why);
 }
 
@@ -77,19 +79,19 @@ static uint64_t seed_of(const gsel_config* config) {
 static int start(struct session* s) {
   char why[512];
   gsel_error* err = NULL;
-  if (check(s, "", gsel_comm_init(NULL, &s->comm, &err), err)) return -1;
+  if (check(s, "", gsel_comm_init(NULL, &s->comm, &err), &err)) return -1;
   s->rank = gsel_comm_rank(s->comm);
   const gsel_str path = GSEL_STR(s->options.config);
-  if (check(s, "", gsel_config_load(path, &s->config, &err), err)) return -1;
+  if (check(s, "", gsel_config_load(path, &s->config, &err), &err)) return -1;
   if (text_load(&s->text, s->options.data, sizes.context, seed_of(s->config), why, sizeof why))
     return failed(s, "", why);
-  if (check(s, "", gpt_model_create(&sizes, &s->gpt, &err), err)) return -1;
+  if (check(s, "", gpt_model_create(&sizes, &s->gpt, &err), &err)) return -1;
 
   gsel_trainer_options options = GSEL_TRAINER_OPTIONS_INIT;
   options.config = s->config;
   options.data = fill;
   options.data_user_data = s;
-  if (check(s, "", gsel_trainer_create(s->gpt.model, s->comm, &options, &s->trainer, &err), err)) return -1;
+  if (check(s, "", gsel_trainer_create(s->gpt.model, s->comm, &options, &s->trainer, &err), &err)) return -1;
   return record_init(&s->record, gsel_comm_world_size(s->comm)) ? failed(s, "", "out of memory") : 0;
 }
 
@@ -114,7 +116,7 @@ static int another_step(struct session* s, double passed, int* more) {
     return 0;
   }
   int32_t flag = s->record.steps == 0 || passed < s->options.seconds;
-  const int result = check(s, "", gsel_broadcast(s->comm, &flag, &flag, 1, GSEL_I32, 0, &err), err);
+  const int result = check(s, "", gsel_broadcast(s->comm, &flag, &flag, 1, GSEL_I32, 0, &err), &err);
   *more = flag;
   return result;
 }
@@ -130,7 +132,7 @@ static int train(struct session* s) {
     gsel_error* err = NULL;
     gsel_step_report report = GSEL_STEP_REPORT_INIT;
     snprintf(step, sizeof step, "step %" PRId64, s->record.steps + 1);
-    if (check(s, step, gsel_trainer_step(s->trainer, &report, &err), err)) return -1;
+    if (check(s, step, gsel_trainer_step(s->trainer, &report, &err), &err)) return -1;
     if (record_add_step(&s->record, report.loss)) return failed(s, step, "out of memory");
     tokens += report.weight;
     if (speaks && (now() - shown >= 1 || s->record.steps == 1)) {
@@ -156,7 +158,7 @@ static int write_sample(struct session* s) {
   const gsel_status status =
       sample_text(s->trainer, &s->gpt, sizes.context, "\n", s->options.sample, 0.8, seed_of(s->config), &err);
   printf("\n---\n");
-  return check(s, "sampling", status, err);
+  return check(s, "sampling", status, &err);
 }
 
 /* FNV-1a, 64 bits, over all parameters as this rank holds them. */
@@ -167,7 +169,7 @@ static int hash_params(struct session* s, uint64_t* out) {
     uint8_t* bytes = malloc(n_bytes);
     gsel_error* err = NULL;
     if (!bytes) return failed(s, "hash", "out of memory");
-    const int result = check(s, "hash", gsel_trainer_read_param(s->trainer, p, bytes, n_bytes, &err), err);
+    const int result = check(s, "hash", gsel_trainer_read_param(s->trainer, p, bytes, n_bytes, &err), &err);
     for (size_t i = 0; i < n_bytes && result == 0; ++i) *out = (*out ^ bytes[i]) * UINT64_C(0x100000001b3);
     free(bytes);
     if (result) return -1;
@@ -183,8 +185,8 @@ static int write_record(struct session* s) {
   if (!s->options.json) return 0;
   sent = gsel_trainer_counts(s->trainer, GSEL_INSTR_REDUCE, GSEL_AXIS_DATA).bytes_sent;
   if (hash_params(s, &hash)) return -1;
-  if (check(s, "", gsel_allgather(s->comm, &hash, record->hashes, 1, GSEL_U64, &err), err)) return -1;
-  if (check(s, "", gsel_allgather(s->comm, &sent, record->bytes_sent, 1, GSEL_U64, &err), err)) return -1;
+  if (check(s, "", gsel_allgather(s->comm, &hash, record->hashes, 1, GSEL_U64, &err), &err)) return -1;
+  if (check(s, "", gsel_allgather(s->comm, &sent, record->bytes_sent, 1, GSEL_U64, &err), &err)) return -1;
   record->elements = gsel_model_element_count(s->gpt.model);
   if (s->rank == 0 && record_write(record, s->options.json, why, sizeof why)) return failed(s, "", why);
   return 0;
