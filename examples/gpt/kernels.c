@@ -242,9 +242,9 @@ void gelu_forward(float* y, const float* x, int64_t count) {
 FOR_EACH_CPU
 void gelu_backward(float* dx, const float* dy, const float* x, int64_t count) {
   for (int64_t i = 0; i < count; ++i) {
-    const float s = logistic(GELU_2U * (x[i] + GELU_CUBE * x[i] * x[i] * x[i]));
+    const float z = GELU_2U * (x[i] + GELU_CUBE * x[i] * x[i] * x[i]);
     const float slope = GELU_2U * (1 + 3 * GELU_CUBE * x[i] * x[i]);
-    dx[i] = dy[i] * s * (1 + x[i] * (1 - s) * slope);
+    dx[i] = dy[i] * logistic(z) * (1 + x[i] * slope * logistic(-z)); /* 1 - logistic(z), without the rounding */
   }
 }
 

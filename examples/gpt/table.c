@@ -32,6 +32,8 @@ static int show_losses(const struct record* a, const struct record* b) {
 
 static int show_ranks(const struct record* record) {
   const double expected = record_closed_form(record);
+  /* Exact for two ranks. With more, a rank's part of a bucket may be an element more or less than an nth. */
+  const double allowed = record->ranks > 2 ? 1e-4 * expected : 0;
   int same = 1, counted = 1;
   printf("run on %" PRId32 " %s, %" PRId64 " steps, %.0f tokens/s\n", record->ranks, plural(record->ranks),
          record->steps, record->tokens_per_s);
@@ -39,8 +41,7 @@ static int show_ranks(const struct record* record) {
     printf("  rank %" PRId32 "   parameters %016" PRIx64 "   gradient bytes sent %" PRIu64 "\n", r, record->hashes[r],
            record->bytes_sent[r]);
     same = same && record->hashes[r] == record->hashes[0];
-    /* Ranks cannot cut buckets into equal parts when sizes do not divide: up to one element per rank and bucket. */
-    counted = counted && fabs((double)record->bytes_sent[r] - expected) <= 1e-4 * expected;
+    counted = counted && fabs((double)record->bytes_sent[r] - expected) <= allowed;
   }
   printf("  parameters %s on all ranks\n", same ? "are equal" : "DIFFER");
   printf("  closed form 2(n-1)/n * %" PRId64 " elements * 4 bytes * %" PRId64 " steps = %.0f bytes: %s\n\n",
