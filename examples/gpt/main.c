@@ -24,13 +24,14 @@ static const struct gpt_sizes sizes = GPT_DEFAULT_SIZES;
 /* All that is open. Empty at first, and closed in any state by finish(). */
 struct session {
   struct options options;
+  gsel_error* err; /* of the last gsel call */
   gsel_comm* comm;
   gsel_config* config;
   struct text text;
   struct gpt_model gpt;
   gsel_trainer* trainer;
   struct record record;
-  int32_t rank;
+  int32_t rank; /* -1 before it is known */
 };
 
 static double now(void) {
@@ -39,23 +40,24 @@ static double now(void) {
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Says what failed, on whichever rank it did. Always -1. */
+/* Says what failed, and on which rank. Always -1. */
 static int failed(const struct session* s, const char* what, const char* why) {
-  fprintf(stderr, "gpt: rank %" PRId32 ": %s%s%s\n", s->rank, what, *what ? ": " : "", why);
+  char rank[32] = "";
+  if (s->rank >= 0) snprintf(rank, sizeof rank, "rank %" PRId32 ": ", s->rank);
+  fprintf(stderr, "gpt: %s%s%s%s\n", rank, what, *what ? ": " : "", why);
   return -1;
 }
 
-/* The same for a gsel call: 0 when it went well. The error comes by pointer, as arguments have no order: the call in
- * check(s, "", gsel_x(..., &err), &err) may be made after its neighbours were read. */
-static int check(const struct session* s, const char* what, gsel_status status, gsel_error** err) {
+/* The same for a gsel call that was given &s->err: 0 when it went well. */
+static int check(struct session* s, const char* what, gsel_status status) {
   char why[1024];
   if (status == GSEL_OK) return 0;
-  if (*err)
-    gsel_error_format(*err, why, sizeof why);
+  if (s->err)
+    gsel_error_format(s->err, why, sizeof why);
   else
     snprintf(why, sizeof why, "%s", gsel_status_text(status));
-  gsel_error_free(*err);
-  *err = NULL;
+  gsel_error_free(s->err);
+  s->err = NULL;
   return failed(s, what, why);
 }
 
@@ -78,20 +80,19 @@ static uint64_t seed_of(const gsel_config* config) {
 
 static int start(struct session* s) {
   char why[512];
-  gsel_error* err = NULL;
-  if (check(s, "", gsel_comm_init(NULL, &s->comm, &err), &err)) return -1;
+  if (check(s, "", gsel_comm_init(NULL, &s->comm, &s->err))) return -1;
   s->rank = gsel_comm_rank(s->comm);
   const gsel_str path = GSEL_STR(s->options.config);
-  if (check(s, "", gsel_config_load(path, &s->config, &err), &err)) return -1;
+  if (check(s, "", gsel_config_load(path, &s->config, &s->err))) return -1;
   if (text_load(&s->text, s->options.data, sizes.context, seed_of(s->config), why, sizeof why))
     return failed(s, "", why);
-  if (check(s, "", gpt_model_create(&sizes, &s->gpt, &err), &err)) return -1;
+  if (check(s, "", gpt_model_create(&sizes, &s->gpt, &s->err))) return -1;
 
   gsel_trainer_options options = GSEL_TRAINER_OPTIONS_INIT;
   options.config = s->config;
   options.data = fill;
   options.data_user_data = s;
-  if (check(s, "", gsel_trainer_create(s->gpt.model, s->comm, &options, &s->trainer, &err), &err)) return -1;
+  if (check(s, "", gsel_trainer_create(s->gpt.model, s->comm, &options, &s->trainer, &s->err))) return -1;
   return record_init(&s->record, gsel_comm_world_size(s->comm)) ? failed(s, "", "out of memory") : 0;
 }
 
@@ -110,13 +111,12 @@ static void show_progress(const struct session* s, const gsel_step_report* repor
 
 /* Rank 0 has the clock; the others learn from it whether there is another step, so that all stop at the same one. */
 static int another_step(struct session* s, double passed, int* more) {
-  gsel_error* err = NULL;
   if (s->options.steps) {
     *more = s->record.steps < s->options.steps;
     return 0;
   }
   int32_t flag = s->record.steps == 0 || passed < s->options.seconds;
-  const int result = check(s, "", gsel_broadcast(s->comm, &flag, &flag, 1, GSEL_I32, 0, &err), &err);
+  const int result = check(s, "", gsel_broadcast(s->comm, &flag, &flag, 1, GSEL_I32, 0, &s->err));
   *more = flag;
   return result;
 }
@@ -129,10 +129,9 @@ static int train(struct session* s) {
     if (another_step(s, now() - begin, &more)) return -1;
     if (!more) break;
     char step[32];
-    gsel_error* err = NULL;
     gsel_step_report report = GSEL_STEP_REPORT_INIT;
     snprintf(step, sizeof step, "step %" PRId64, s->record.steps + 1);
-    if (check(s, step, gsel_trainer_step(s->trainer, &report, &err), &err)) return -1;
+    if (check(s, step, gsel_trainer_step(s->trainer, &report, &s->err))) return -1;
     if (record_add_step(&s->record, report.loss)) return failed(s, step, "out of memory");
     tokens += report.weight;
     if (speaks && (now() - shown >= 1 || s->record.steps == 1)) {
@@ -152,13 +151,12 @@ static int train(struct session* s) {
 /* ---- after the last step ------------------------------------------------------------------------------- */
 
 static int write_sample(struct session* s) {
-  gsel_error* err = NULL;
   if (s->rank != 0 || !s->options.sample) return 0;
   printf("--- %" PRId64 " bytes written by the model:", s->options.sample);
   const gsel_status status =
-      sample_text(s->trainer, &s->gpt, sizes.context, "\n", s->options.sample, 0.8, seed_of(s->config), &err);
+      sample_text(s->trainer, &s->gpt, sizes.context, "\n", s->options.sample, 0.8, seed_of(s->config), &s->err);
   printf("\n---\n");
-  return check(s, "sampling", status, &err);
+  return check(s, "sampling", status);
 }
 
 /* FNV-1a, 64 bits, over all parameters as this rank holds them. */
@@ -167,9 +165,8 @@ static int hash_params(struct session* s, uint64_t* out) {
   for (int32_t p = 0; p < s->gpt.n_params; ++p) {
     const size_t n_bytes = (size_t)s->gpt.param_elems[p] * sizeof(float);
     uint8_t* bytes = malloc(n_bytes);
-    gsel_error* err = NULL;
     if (!bytes) return failed(s, "hash", "out of memory");
-    const int result = check(s, "hash", gsel_trainer_read_param(s->trainer, p, bytes, n_bytes, &err), &err);
+    const int result = check(s, "hash", gsel_trainer_read_param(s->trainer, p, bytes, n_bytes, &s->err));
     for (size_t i = 0; i < n_bytes && result == 0; ++i) *out = (*out ^ bytes[i]) * UINT64_C(0x100000001b3);
     free(bytes);
     if (result) return -1;
@@ -179,14 +176,13 @@ static int hash_params(struct session* s, uint64_t* out) {
 
 static int write_record(struct session* s) {
   char why[512];
-  gsel_error* err = NULL;
   struct record* record = &s->record;
   uint64_t hash, sent;
   if (!s->options.json) return 0;
   sent = gsel_trainer_counts(s->trainer, GSEL_INSTR_REDUCE, GSEL_AXIS_DATA).bytes_sent;
   if (hash_params(s, &hash)) return -1;
-  if (check(s, "", gsel_allgather(s->comm, &hash, record->hashes, 1, GSEL_U64, &err), &err)) return -1;
-  if (check(s, "", gsel_allgather(s->comm, &sent, record->bytes_sent, 1, GSEL_U64, &err), &err)) return -1;
+  if (check(s, "", gsel_allgather(s->comm, &hash, record->hashes, 1, GSEL_U64, &s->err))) return -1;
+  if (check(s, "", gsel_allgather(s->comm, &sent, record->bytes_sent, 1, GSEL_U64, &s->err))) return -1;
   record->elements = gsel_model_element_count(s->gpt.model);
   if (s->rank == 0 && record_write(record, s->options.json, why, sizeof why)) return failed(s, "", why);
   return 0;
@@ -208,7 +204,7 @@ static int run(struct session* s) {
 }
 
 int main(int argc, char** argv) {
-  struct session session = {0};
+  struct session session = {.rank = -1};
   const int parsed = options_parse(&session.options, argc, argv);
   if (parsed) return parsed > 0 ? 0 : 2;
   openblas_set_num_threads(1); /* one core per rank: more cores are used by more ranks */
