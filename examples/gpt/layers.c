@@ -27,7 +27,7 @@ static gsel_status embedding_run(const gsel_call* call, void* user_data) {
   return GSEL_OK;
 }
 
-static gsel_status embedding_back(const gsel_call* call, void* user_data) {
+static gsel_status embedding_back_weight(const gsel_call* call, void* user_data) {
   (void)user_data;
   const gsel_tensor *dx = &call->d_outputs[0], *dwte = &call->d_params[0], *dwpe = &call->d_params[1];
   embedding_backward(dwte->data, dwpe->data, dx->data, call->inputs[0].data, rows_of(dx), dwte->dims[0], dwpe->dims[0],
@@ -35,7 +35,7 @@ static gsel_status embedding_back(const gsel_call* call, void* user_data) {
   return GSEL_OK;
 }
 
-const struct layer_kind embedding_layer = {.forward = embedding_run, .backward = embedding_back};
+const struct layer_kind embedding_layer = {.forward = embedding_run, .backward_weight = embedding_back_weight};
 
 /* ---- layer norm --------------------------------------------------------------------------------------- */
 
@@ -110,7 +110,7 @@ static gsel_status attention_run(const gsel_call* call, void* user_data) {
   return GSEL_OK;
 }
 
-static gsel_status attention_back(const gsel_call* call, void* user_data) {
+static gsel_status attention_back_input(const gsel_call* call, void* user_data) {
   const gsel_tensor *qkv = &call->inputs[0], *dqkv = &call->d_inputs[0];
   const int64_t head = head_size(user_data);
   if (!dqkv->data) return GSEL_OK;
@@ -121,7 +121,7 @@ static gsel_status attention_back(const gsel_call* call, void* user_data) {
   return GSEL_ERR_NOMEM;
 }
 
-const struct layer_kind attention_layer = {.forward = attention_run, .backward = attention_back};
+const struct layer_kind attention_layer = {.forward = attention_run, .backward_input = attention_back_input};
 
 /* ---- gelu --------------------------------------------------------------------------------------------- */
 
@@ -131,14 +131,14 @@ static gsel_status gelu_run(const gsel_call* call, void* user_data) {
   return GSEL_OK;
 }
 
-static gsel_status gelu_back(const gsel_call* call, void* user_data) {
+static gsel_status gelu_back_input(const gsel_call* call, void* user_data) {
   (void)user_data;
   const gsel_tensor* x = &call->inputs[0];
   if (call->d_inputs[0].data) gelu_backward(call->d_inputs[0].data, call->d_outputs[0].data, x->data, x->n_elems);
   return GSEL_OK;
 }
 
-const struct layer_kind gelu_layer = {.forward = gelu_run, .backward = gelu_back};
+const struct layer_kind gelu_layer = {.forward = gelu_run, .backward_input = gelu_back_input};
 
 /* ---- residual ----------------------------------------------------------------------------------------- */
 
@@ -181,7 +181,7 @@ static gsel_status loss_run(const gsel_call* call, void* user_data) {
   return GSEL_ERR_CALLBACK;
 }
 
-static gsel_status loss_back(const gsel_call* call, void* user_data) {
+static gsel_status loss_back_input(const gsel_call* call, void* user_data) {
   (void)user_data;
   const gsel_tensor* logits = &call->inputs[0];
   if (call->d_inputs[0].data)
@@ -190,4 +190,4 @@ static gsel_status loss_back(const gsel_call* call, void* user_data) {
   return GSEL_OK;
 }
 
-const struct layer_kind loss_layer = {.forward = loss_run, .backward = loss_back};
+const struct layer_kind loss_layer = {.forward = loss_run, .backward_input = loss_back_input};

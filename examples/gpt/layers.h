@@ -4,9 +4,9 @@
 
 #include <gsel/gsel.h>
 
-/* One kind of layer. flop and saved bytes depend on sizes and stand in model.c. */
+/* One kind of layer; a half of backward that has nothing to compute is NULL. */
 struct layer_kind {
-  gsel_layer_fn forward, backward_input, backward_weight, backward;
+  gsel_layer_fn forward, backward_input, backward_weight;
 };
 
 extern const struct layer_kind embedding_layer; /* tokens -> x; wte, wpe */

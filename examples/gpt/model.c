@@ -126,7 +126,7 @@ static int32_t activation(struct builder* b, const char* stem, int64_t parts, in
 static int32_t scalar(struct builder* b, const char* stem) {
   gsel_value_desc desc = GSEL_VALUE_DESC_INIT;
   desc.dtype = GSEL_F64;
-  desc.flags = GSEL_VALUE_SCALAR | GSEL_VALUE_NOT_DIFFERENTIABLE;
+  desc.flags = GSEL_VALUE_SCALAR;
   return add_value(b, stem, desc);
 }
 
@@ -161,7 +161,6 @@ static void add_layer(struct builder* b, const struct layer* layer) {
   desc.forward = layer->kind->forward;
   desc.backward_input = layer->kind->backward_input;
   desc.backward_weight = layer->kind->backward_weight;
-  desc.backward = layer->kind->backward;
   desc.user_data = (void*)b->sizes;
   int32_t id;
   if (b->status == GSEL_OK) b->status = gsel_model_add_layer(b->gpt->model, &desc, &id, b->err);
