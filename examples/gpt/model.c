@@ -130,37 +130,42 @@ static int32_t scalar(struct builder* b, const char* stem) {
   return add_value(b, stem, desc);
 }
 
-/* What a layer reads, writes and owns; unused places are -1. saved_floats and flop are per sample. */
-struct layer {
-  const char* stem;
-  const struct layer_kind* kind;
-  int32_t inputs[2], outputs[2], params[2];
-  int64_t saved_floats;
-  double flop;
-  uint32_t flags;
+/* Ids of up to two values or parameters; -1 stands for none. */
+struct ids {
+  int32_t id[2];
 };
-
-static int32_t count_ids(const int32_t ids[2]) {
-  return (ids[0] >= 0) + (ids[1] >= 0);
+static struct ids none(void) {
+  return (struct ids){{-1, -1}};
+}
+static struct ids only(int32_t a) {
+  return (struct ids){{a, -1}};
+}
+static struct ids both(int32_t a, int32_t b) {
+  return (struct ids){{a, b}};
+}
+static int32_t count(const struct ids* ids) {
+  return (ids->id[0] >= 0) + (ids->id[1] >= 0);
 }
 
-static void add_layer(struct builder* b, const struct layer* layer) {
-  const struct name name = name_of(b, layer->stem, "");
+/* saved_floats: kept from forward to backward, and flop: both per sample. */
+static void add_layer(struct builder* b, const char* stem, const struct layer_kind* kind, struct ids inputs,
+                      struct ids outputs, struct ids params, int64_t saved_floats, double flop) {
+  const struct name name = name_of(b, stem, "");
   gsel_layer_desc desc = GSEL_LAYER_DESC_INIT;
   desc.name.data = name.text;
   desc.name.len = GSEL_NUL;
-  desc.inputs = layer->inputs;
-  desc.n_inputs = count_ids(layer->inputs);
-  desc.outputs = layer->outputs;
-  desc.n_outputs = count_ids(layer->outputs);
-  desc.params = layer->params;
-  desc.n_params = count_ids(layer->params);
-  desc.flags = layer->flags;
-  desc.saved_bytes_per_sample = (uint64_t)layer->saved_floats * sizeof(float);
-  desc.flop_per_sample = layer->flop;
-  desc.forward = layer->kind->forward;
-  desc.backward_input = layer->kind->backward_input;
-  desc.backward_weight = layer->kind->backward_weight;
+  desc.inputs = inputs.id;
+  desc.n_inputs = count(&inputs);
+  desc.outputs = outputs.id;
+  desc.n_outputs = count(&outputs);
+  desc.params = params.id;
+  desc.n_params = count(&params);
+  desc.flags = kind == &loss_layer ? GSEL_LAYER_LOSS : GSEL_LAYER_RECOMPUTABLE;
+  desc.saved_bytes_per_sample = (uint64_t)saved_floats * sizeof(float);
+  desc.flop_per_sample = flop;
+  desc.forward = kind->forward;
+  desc.backward_input = kind->backward_input;
+  desc.backward_weight = kind->backward_weight;
   desc.user_data = (void*)b->sizes;
   int32_t id;
   if (b->status == GSEL_OK) b->status = gsel_model_add_layer(b->gpt->model, &desc, &id, b->err);
@@ -173,13 +178,7 @@ static int32_t embedding(struct builder* b, int32_t tokens) {
   const int32_t wte = weight(b, "embed", ".token", GPT_VOCAB, width, 0.02, WHOLE, 1);
   const int32_t wpe = weight(b, "embed", ".position", context, width, 0.02, WHOLE, 1);
   const int32_t x = activation(b, "embed", 1, width, GSEL_PLACE_REPLICATED);
-  add_layer(b, &(struct layer){"embed",
-                               &embedding_layer,
-                               {tokens, -1},
-                               {x, -1},
-                               {wte, wpe},
-                               .flop = (double)(context * width),
-                               .flags = GSEL_LAYER_RECOMPUTABLE});
+  add_layer(b, "embed", &embedding_layer, only(tokens), only(x), both(wte, wpe), 0, (double)(context * width));
   return x;
 }
 
@@ -188,14 +187,8 @@ static int32_t layernorm(struct builder* b, const char* stem, int32_t x) {
   const int32_t gain = vector(b, stem, ".g", width, GSEL_INIT_ONES, WHOLE, 1);
   const int32_t bias = vector(b, stem, ".b", width, GSEL_INIT_ZEROS, WHOLE, 1);
   const int32_t y = activation(b, stem, 1, width, GSEL_PLACE_REPLICATED);
-  add_layer(b, &(struct layer){stem,
-                               &layernorm_layer,
-                               {x, -1},
-                               {y, -1},
-                               {gain, bias},
-                               .saved_floats = 2 * context,
-                               .flop = 8.0 * (double)(context * width),
-                               .flags = GSEL_LAYER_RECOMPUTABLE});
+  add_layer(b, stem, &layernorm_layer, only(x), only(y), both(gain, bias), 2 * context,
+            8.0 * (double)(context * width));
   return y;
 }
 
@@ -208,39 +201,21 @@ static int32_t linear(struct builder* b, const char* stem, int32_t x, int64_t in
   const int32_t w = weight(b, stem, ".w", out, in, deviation, split, blocks);
   const int32_t bias = split == BY_COLUMNS ? vector(b, stem, ".b", out, GSEL_INIT_ZEROS, split, blocks) : -1;
   const int32_t y = activation(b, stem, blocks, out / blocks, place);
-  add_layer(b, &(struct layer){stem,
-                               &linear_layer,
-                               {x, -1},
-                               {y, -1},
-                               {w, bias},
-                               .flop = 2.0 * (double)(b->sizes->context * in * out),
-                               .flags = GSEL_LAYER_RECOMPUTABLE});
+  add_layer(b, stem, &linear_layer, only(x), only(y), both(w, bias), 0, 2.0 * (double)(b->sizes->context * in * out));
   return y;
 }
 
 static int32_t attention(struct builder* b, const char* stem, int32_t qkv) {
   const int64_t context = b->sizes->context, width = b->sizes->width;
   const int32_t y = activation(b, stem, 1, width, GSEL_PLACE_SHARDED);
-  add_layer(b, &(struct layer){stem,
-                               &attention_layer,
-                               {qkv, -1},
-                               {y, -1},
-                               {-1, -1},
-                               .saved_floats = b->sizes->heads * context * context,
-                               .flop = 4.0 * (double)(context * context * width),
-                               .flags = GSEL_LAYER_RECOMPUTABLE});
+  add_layer(b, stem, &attention_layer, only(qkv), only(y), none(), b->sizes->heads * context * context,
+            4.0 * (double)(context * context * width));
   return y;
 }
 
 static int32_t gelu(struct builder* b, const char* stem, int32_t x, int64_t width) {
   const int32_t y = activation(b, stem, 1, width, GSEL_PLACE_SHARDED);
-  add_layer(b, &(struct layer){stem,
-                               &gelu_layer,
-                               {x, -1},
-                               {y, -1},
-                               {-1, -1},
-                               .flop = 12.0 * (double)(b->sizes->context * width),
-                               .flags = GSEL_LAYER_RECOMPUTABLE});
+  add_layer(b, stem, &gelu_layer, only(x), only(y), none(), 0, 12.0 * (double)(b->sizes->context * width));
   return y;
 }
 
@@ -248,13 +223,7 @@ static int32_t residual(struct builder* b, const char* stem, int32_t x, int32_t 
   const int64_t context = b->sizes->context, width = b->sizes->width;
   const int32_t bias = vector(b, stem, ".b", width, GSEL_INIT_ZEROS, WHOLE, 1);
   const int32_t y = activation(b, stem, 1, width, GSEL_PLACE_REPLICATED);
-  add_layer(b, &(struct layer){stem,
-                               &residual_layer,
-                               {x, branch},
-                               {y, -1},
-                               {bias, -1},
-                               .flop = 2.0 * (double)(context * width),
-                               .flags = GSEL_LAYER_RECOMPUTABLE});
+  add_layer(b, stem, &residual_layer, both(x, branch), only(y), only(bias), 0, 2.0 * (double)(context * width));
   return y;
 }
 
@@ -279,14 +248,8 @@ static int32_t block(struct builder* b, int64_t i, int32_t x) {
 static void loss(struct builder* b, int32_t logits, int32_t targets) {
   const int64_t context = b->sizes->context;
   const int32_t sum = scalar(b, "loss_sum"), tokens = scalar(b, "loss_tokens");
-  add_layer(b, &(struct layer){"loss",
-                               &loss_layer,
-                               {logits, targets},
-                               {sum, tokens},
-                               {-1, -1},
-                               .saved_floats = context,
-                               .flop = 4.0 * (double)(context * GPT_VOCAB),
-                               .flags = GSEL_LAYER_LOSS});
+  add_layer(b, "loss", &loss_layer, both(logits, targets), both(sum, tokens), none(), context,
+            4.0 * (double)(context * GPT_VOCAB));
 }
 
 gsel_status gpt_model_create(const struct gpt_sizes* sizes, struct gpt_model* out, gsel_error** err) {
