@@ -145,7 +145,8 @@ GSEL_API void gsel_value_desc_init(gsel_value_desc *desc);
 #define GSEL_LAYER_RECOMPUTABLE 4u
 
 /* A layer. Text and id lists are copied. Give forward, and either both halves of backward or the fused one (all
- * three are fine); a layer none of whose inputs and parameters needs a gradient may have forward alone.
+ * three are fine). A half with nothing to compute may be left out: backward_weight of a layer without parameters,
+ * backward_input of a layer none of whose inputs needs a gradient.
  *   saved_bytes_per_sample  bytes kept from forward to backward, times the samples of the micro-batch
  *   flop_per_sample         cost hint for one forward, 0 when unknown                                          */
 typedef struct gsel_layer_desc {

@@ -1,0 +1,20 @@
+/* options.h: what the command line says. */
+#ifndef GPT_OPTIONS_H
+#define GPT_OPTIONS_H
+
+#include <stdint.h>
+
+struct options {
+  const char* config; /* NULL: what gsel run --config names, else defaults */
+  const char* data;
+  const char* json; /* NULL: write none */
+  int64_t steps;    /* 0: until `seconds` have passed */
+  double seconds;
+  int64_t sample; /* bytes of text to write at the end */
+  int quiet;
+};
+
+/* Returns 0; 1 when help was asked and given; -1 when the line is wrong, which is said on standard error. */
+int options_parse(struct options* options, int argc, char** argv);
+
+#endif

@@ -1,0 +1,64 @@
+/* sample.c: one byte at a time: show the model the last `context` bytes, turn its logits for the next byte into
+ * probabilities, draw one. Each byte runs the model over the whole window; there is no cache of earlier work. */
+#include "sample.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The last bytes of the text, and room for the model's answer. */
+struct window {
+  int64_t context, used;
+  uint8_t* bytes; /* [context], zero behind `used` */
+  float* logits;  /* [context][GPT_VOCAB] */
+};
+
+static gsel_status fill_window(const gsel_data_request* request, void* user_data) {
+  const struct window* window = user_data;
+  memcpy(request->dst.data, window->bytes, (size_t)window->context);
+  return GSEL_OK;
+}
+
+static void append(struct window* window, uint8_t byte) {
+  if (window->used == window->context) {
+    memmove(window->bytes, window->bytes + 1, (size_t)window->context - 1);
+    --window->used;
+  }
+  window->bytes[window->used++] = byte;
+}
+
+/* Draws from softmax(logits / temperature), with chance uniform in [0, 1). */
+static uint8_t draw(const float* logits, double temperature, double chance) {
+  double weight[GPT_VOCAB], top = logits[0], sum = 0;
+  for (int i = 1; i < GPT_VOCAB; ++i) top = fmax(top, logits[i]);
+  for (int i = 0; i < GPT_VOCAB; ++i) sum += weight[i] = exp((logits[i] - top) / temperature);
+  int i = 0;
+  for (double left = chance * sum - weight[0]; left >= 0 && i + 1 < GPT_VOCAB; left -= weight[i]) ++i;
+  return (uint8_t)i;
+}
+
+static void show(uint8_t byte) {
+  putchar(iscntrl(byte) && byte != '\n' ? '?' : byte);
+}
+
+gsel_status sample_text(gsel_trainer* trainer, const struct gpt_model* model, int64_t context, const char* prompt,
+                        int64_t n, double temperature, uint64_t key, gsel_error** err) {
+  const size_t logits_bytes = (size_t)(context * GPT_VOCAB) * sizeof(float);
+  struct window window = {.context = context, .bytes = calloc((size_t)context, 1), .logits = malloc(logits_bytes)};
+  gsel_status status = window.bytes && window.logits ? GSEL_OK : GSEL_ERR_NOMEM;
+  for (const char* c = prompt; *c && status == GSEL_OK; ++c) append(&window, (uint8_t)*c);
+  for (int64_t i = 0; i < n && status == GSEL_OK; ++i) {
+    status = gsel_trainer_infer(trainer, model->logits, 1, fill_window, &window, window.logits, logits_bytes, err);
+    if (status != GSEL_OK) break;
+    /* Causal: what lies behind `used` has no influence on the row before it. */
+    const float* next = window.logits + (window.used - 1) * GPT_VOCAB;
+    append(&window, draw(next, temperature, gsel_random_uniform(key, (uint64_t)i)));
+    show(window.bytes[window.used - 1]);
+    fflush(stdout);
+  }
+  free(window.logits);
+  free(window.bytes);
+  return status;
+}

@@ -1,0 +1,14 @@
+/* sample.h: lets the model write. */
+#ifndef GPT_SAMPLE_H
+#define GPT_SAMPLE_H
+
+#include "model.h"
+
+/* Writes n bytes of text after `prompt` to standard output; runs on this rank alone.
+ *   context      bytes the model looks at, as in its description
+ *   temperature  above 0; small: the likeliest text, 1: as varied as the model believes
+ *   key          of the random choice */
+gsel_status sample_text(gsel_trainer* trainer, const struct gpt_model* model, int64_t context, const char* prompt,
+                        int64_t n, double temperature, uint64_t key, gsel_error** err);
+
+#endif
