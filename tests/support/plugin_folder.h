@@ -61,7 +61,7 @@ static inline void remove_folder(const Folder* folder) {
   DIR* dir = opendir(folder->path);
   if (!dir) return;
   for (struct dirent* entry = readdir(dir); entry; entry = readdir(dir))
-    if (entry->d_name[0] != '.') unlink(path_in(folder, entry->d_name));
+    if (strcmp(entry->d_name, ".") && strcmp(entry->d_name, "..")) unlink(path_in(folder, entry->d_name));
   closedir(dir);
   rmdir(folder->path);
 }
