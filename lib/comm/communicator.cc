@@ -18,7 +18,7 @@ struct Span {
 
 void check_not_null(const Span& span, const gsel_collective& call) {
   if (span.bytes > 0 && !span.data)
-    fail(GSEL_ERR_ARG, "{}: {} is NULL and the count is {} elements", kind_name(call.kind), span.name, call.count);
+    fail(GSEL_ERR_ARG, "{}: {} is NULL and the count is {} elements", collective_name(call.kind), span.name, call.count);
 }
 
 // `in_place` is where in recv an in-place send starts (or in send a recv, for a negative value).
@@ -28,12 +28,12 @@ void check_overlap(const Span& send, const Span& recv, int64_t in_place, const g
   if (from < to + recv.bytes && to < from + send.bytes)
     fail(GSEL_ERR_ARG,
          "{}: send [{} bytes] and recv [{} bytes] overlap with send {} bytes {} recv; in place needs {} bytes {}",
-         kind_name(call.kind), send.bytes, recv.bytes, from >= to ? from - to : to - from,
+         collective_name(call.kind), send.bytes, recv.bytes, from >= to ? from - to : to - from,
          from >= to ? "behind" : "before", in_place >= 0 ? in_place : -in_place, in_place >= 0 ? "behind" : "before");
 }
 
 void check_words(const gsel_collective& call, int32_t rank, int32_t world_size) {
-  const char* name = kind_name(call.kind);
+  const char* name = collective_name(call.kind);
   if (call.kind < 0 || call.kind >= GSEL_COLLECTIVE_KINDS)
     fail(GSEL_ERR_ARG, "collective kind {} is unknown; known are 0 to {}", call.kind, GSEL_COLLECTIVE_KINDS - 1);
   if (call.kind == GSEL_COLLECTIVE_BARRIER) return;

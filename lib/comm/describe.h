@@ -7,7 +7,7 @@
 
 namespace gsel {
 
-const char* kind_name(gsel_collective_kind kind);  // "unknown" when unknown
+const char* collective_name(gsel_collective_kind kind);  // "unknown" when unknown
 bool is_reduction(gsel_collective_kind kind);
 bool is_point_to_point(gsel_collective_kind kind);
 std::string describe(gsel_collective_kind kind, gsel_dtype dtype, gsel_op op, int32_t root, uint64_t count);

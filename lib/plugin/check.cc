@@ -134,7 +134,7 @@ void check_backend(const gsel_backend_v1& backend) {
 
 }  // namespace
 
-const char* kind_name(int32_t kind) {
+const char* plugin_kind_name(int32_t kind) {
   return kind == GSEL_PLUGIN_STRATEGY ? "strategy" : kind == GSEL_PLUGIN_BACKEND ? "backend" : "";
 }
 
@@ -143,7 +143,7 @@ void check_plugin(const gsel_plugin_v1& plugin, uint64_t symbol_bytes, Module& o
   check_abi(plugin);
   check_size("gsel_plugin_v1 in the file", symbol_bytes, sizeof(gsel_plugin_v1));
   check_size("gsel_plugin_v1", plugin.struct_size, sizeof(gsel_plugin_v1));
-  out.kind = kind_name(plugin.kind);
+  out.kind = plugin_kind_name(plugin.kind);
   if (out.kind.empty())
     fail(GSEL_ERR_PLUGIN, "is of kind {}; {} (strategy) or {} (backend) would do", plugin.kind, GSEL_PLUGIN_STRATEGY,
          GSEL_PLUGIN_BACKEND);

@@ -18,7 +18,7 @@ struct Module {
 Module load_module(const std::string& path);
 
 // "strategy" or "backend"; empty when unknown.
-const char* kind_name(int32_t kind);
+const char* plugin_kind_name(int32_t kind);
 
 // Checks the exported table; throws GSEL_ERR_PLUGIN. Fills kind, name and version on the way.
 //   symbol_bytes  the size the file gives for the symbol

@@ -124,7 +124,7 @@ const gsel_plugin_v1& load_plugin(int32_t kind, std::string_view name) {
   const gsel_plugin_v1* found = nullptr;
   std::vector<std::string> refusals, others, folders;
   each_candidate([&](Candidate candidate) {
-    const bool of_kind = candidate.kind == kind_name(kind);
+    const bool of_kind = candidate.kind == plugin_kind_name(kind);
     const std::filesystem::path path(candidate.path);
     const bool of_name =
         candidate.name.empty() ? path.filename() == fmt::format("{}.so", name) : candidate.name == name;
@@ -141,11 +141,11 @@ const gsel_plugin_v1& load_plugin(int32_t kind, std::string_view name) {
   });
   if (found) return *found;
   if (!refusals.empty())
-    fail(GSEL_ERR_PLUGIN, "{} plugin {} was refused: {}", kind_name(kind), in_quotes(name), joined(refusals, "; and "));
+    fail(GSEL_ERR_PLUGIN, "{} plugin {} was refused: {}", plugin_kind_name(kind), in_quotes(name), joined(refusals, "; and "));
   std::vector<std::string> searched;
   for (const PluginFolder& folder : plugin_folders())
     if (folder.refusal.empty()) searched.push_back(folder.path);
-  std::string text = fmt::format("no {} plugin {} in {}; there are {}", kind_name(kind), in_quotes(name),
+  std::string text = fmt::format("no {} plugin {} in {}; there are {}", plugin_kind_name(kind), in_quotes(name),
                                  searched.empty() ? "any folder" : joined(searched, ", "),
                                  others.empty() ? "none of that kind" : joined(others, ", "));
   for (const std::string& refusal : folders) text += "; " + refusal;

@@ -215,8 +215,10 @@ static void damaged_text_never_crashes(void **state) {
   for (int round = 0; round < 4000; ++round) {
     memcpy(text, good, length + 1);
     const size_t cut = round % 2 ? length : (size_t)(gsel_random_uniform(7, counter++) * (float)length);
-    for (int k = 0; k < 1 + round % 4; ++k)
-      text[(size_t)(gsel_random_uniform(7, counter++) * (float)length)] = (char)(gsel_random_uniform(7, counter++) * 256.0f);
+    for (int k = 0; k < 1 + round % 4; ++k) {
+      const size_t at = (size_t)(gsel_random_uniform(7, counter++) * (float)length);
+      text[at] = (char)(gsel_random_uniform(7, counter++) * 256.0f);
+    }
     gsel_program *program = NULL;
     const gsel_str damaged = {text, cut};
     if (gsel_program_parse(damaged, gsel_str_from("p.txt"), &program, &err) == GSEL_OK) {

@@ -74,7 +74,7 @@ Link::Call Link::complete(const gsel_collective& given) const {
 void Link::collective(const gsel_collective& given) {
   if (os::fork_generation() != fork_generation_)
     fail(GSEL_ERR_FORKED, "{} on a communicator of the parent process; join a new one after fork",
-         kind_name(given.kind));
+         collective_name(given.kind));
   throw_if_broken();
   current_ = complete(given);
   deadline_ns_ = 0;
