@@ -43,12 +43,6 @@ std::vector<int32_t> Mesh::group(int32_t rank, gsel_axis axis) const {
   return ranks;
 }
 
-int64_t Program::bucket_elems(int32_t bucket) const {
-  int64_t n = 0;
-  for (int32_t p : buckets[bucket]) n += params[p].n_elems;
-  return n;
-}
-
 bool equal(const Program& a, const Program& b) {
   return std::tie(a.rank, a.mesh, a.params, a.values, a.layers, a.microbatches, a.buckets) ==
              std::tie(b.rank, b.mesh, b.params, b.values, b.layers, b.microbatches, b.buckets) &&

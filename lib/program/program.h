@@ -68,8 +68,6 @@ struct Program {
 
   // Line of each instruction in the text it was read from, setup then step; empty for a compiled program.
   std::vector<int32_t> lines;
-
-  int64_t bucket_elems(int32_t bucket) const;
 };
 
 bool equal(const Program& a, const Program& b);

@@ -40,7 +40,7 @@ struct BucketFacts {
 struct Group {
   struct Call {
     gsel_instr instr;
-    int64_t elems;
+    std::vector<int32_t> params;  // of the bucket, in order; empty for the loss
     std::string where;
   };
   std::vector<Call> calls;
@@ -115,10 +115,7 @@ class Verifier {
       moved = false;
       for (Walker& w : walkers_) moved |= w.advance();
     }
-    for (const Walker& w : walkers_)
-      if (!w.finished())
-        throw Error(GSEL_ERR_PROGRAM, fmt::format("{}: never completes: it waits for {}", w.where_now(), w.waits_for()))
-            .about_rank(w.program().rank);
+    check_finished();
     for (const Walker& w : walkers_) w.check_end();
     for (const auto& [pair, queue] : messages_)
       if (!queue.empty()) fail(GSEL_ERR_PROGRAM, "{}: rank {} never receives it", queue.front().where, pair.second);
@@ -127,18 +124,22 @@ class Verifier {
   std::deque<Message>& messages(int32_t from, int32_t to) { return messages_[{from, to}]; }
 
   // Adds a rank's next collective to its group's order; returns its place in that order.
-  size_t post(const Program& program, const gsel_instr& instr, int64_t elems, const std::string& where) {
+  size_t post(const Program& program, const gsel_instr& instr, const std::string& where) {
+    const std::vector<int32_t> params = instr.bucket < 0 ? std::vector<int32_t>{} : program.buckets[instr.bucket];
     Group& group = group_of(program, instr.axis);
     const size_t index = group.posted[program.rank]++;
     if (index == group.calls.size()) {
-      group.calls.push_back({instr, elems, where});
+      group.calls.push_back({instr, params, where});
       return index;
     }
     const Group::Call& first = group.calls[index];
-    if (first.instr.kind != instr.kind || first.instr.bucket != instr.bucket || first.instr.peer != instr.peer || first.elems != elems)
-      throw Error(GSEL_ERR_PROGRAM, fmt::format("{} ({} elements): the {} group's collective {} is {} ({} elements); "
-                                                "all ranks of a group make the same collectives in the same order",
-                                                where, elems, axis_name(instr.axis), index, first.where, first.elems))
+    if (first.instr.kind != instr.kind || first.instr.bucket != instr.bucket || first.instr.peer != instr.peer)
+      throw Error(GSEL_ERR_PROGRAM, fmt::format("{}: the {} group's collective {} is {}; all ranks of a group make the same "
+                                                "collectives in the same order",
+                                                where, axis_name(instr.axis), index, first.where))
+          .about_rank(program.rank);
+    if (first.params != params)
+      throw Error(GSEL_ERR_PROGRAM, fmt::format("{}: the bucket holds other parameters, or in another order, than in {}", where, first.where))
           .about_rank(program.rank);
     return index;
   }
@@ -156,6 +157,21 @@ class Verifier {
  private:
   Group& group_of(const Program& program, gsel_axis axis) {
     return groups_[{axis, program.mesh.group(program.rank, axis).front()}];
+  }
+
+  // Every rank that waits for ever is told, up to a few: the cause is often not with the first.
+  void check_finished() const {
+    constexpr int kTold = 4;
+    int stuck = 0;
+    int32_t first = -1;
+    std::string text;
+    for (const Walker& w : walkers_) {
+      if (w.finished()) continue;
+      if (first < 0) first = w.program().rank;
+      if (stuck++ < kTold) text += fmt::format("{}{}: waits for ever for {}", text.empty() ? "" : "; ", w.where_now(), w.waits_for());
+    }
+    if (stuck > kTold) text += fmt::format("; and {} more ranks", stuck - kTold);
+    if (stuck) throw Error(GSEL_ERR_PROGRAM, text).about_rank(first);
   }
 
   void check_outlines() const {
@@ -318,7 +334,7 @@ void Walker::begin_bucket(const gsel_instr& instr) {
     bucket.reduced[instr.axis] = true;
   }
   bucket.last_axis = instr.axis;
-  bucket.last_index = all_.post(program_, instr, program_.bucket_elems(instr.bucket), where_now());
+  bucket.last_index = all_.post(program_, instr, where_now());
   bucket.waited = false;
 }
 
@@ -337,7 +353,7 @@ bool Walker::wait(const gsel_instr& instr) {
 bool Walker::loss_reduce(const gsel_instr& instr) {
   if (!posted_here_) {
     if (loss_reduced_) refuse("the loss is already reduced");
-    posted_index_ = all_.post(program_, instr, 2, where_now());
+    posted_index_ = all_.post(program_, instr, where_now());
     posted_here_ = true;
   }
   const int32_t rank = all_.missing(program_, instr.axis, posted_index_);

@@ -71,7 +71,7 @@ gsel_work Executor::next() {
     while (position_ < program_.step.size() && !run_instr(program_.step[position_])) ++position_;
     if (position_ == program_.step.size()) finish_step();
   } catch (...) {
-    broken_ = true;
+    break_off();
     throw;
   }
   gsel_work work{};
@@ -92,15 +92,21 @@ void Executor::complete(uint64_t ticket, gsel_status status, std::string_view me
   try {
     if (work_kind_ != GSEL_WORK_INPUT) finish_layer(program_.step[position_]);
   } catch (...) {
-    broken_ = true;
+    break_off();
     throw;
   }
   ++position_;
 }
 
+// No step can follow a failed one: ranks may differ in what they have applied.
+void Executor::break_off() {
+  broken_ = true;
+  in_step_ = false;
+}
+
 // Other ranks would wait for this one until their timeout; abort tells them why at once.
 void Executor::fail_callback(gsel_status status, std::string_view message) {
-  broken_ = true;
+  break_off();
   const gsel_instr& instr = program_.step[position_];
   const std::string what = work_kind_ == GSEL_WORK_INPUT ? fmt::format("input \"{}\"", model_.values()[instr.value].name)
                                                          : fmt::format("layer \"{}\"", layer_of(instr).name);

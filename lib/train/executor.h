@@ -48,6 +48,7 @@ class Executor {
 
   void begin_step();
   void finish_step();
+  void break_off();
   bool run_instr(const gsel_instr& instr);  // true: work was handed out
   void hand_out_input(const gsel_instr& instr);
   void hand_out_layer(const gsel_instr& instr);

@@ -20,14 +20,14 @@ extern "C" {
 #include <gsel/gsel.h>
 
 /* check_ok(gsel_call(..., &err), err) fails with the error's text unless the call succeeded. */
-#define check_ok(call, err) check_ok_at((call), (err), #call, __FILE__, __LINE__)
+#define check_ok(call, err) check_ok_at((call), &(err), #call, __FILE__, __LINE__)
 /* check_fails(gsel_call(..., &err), err, GSEL_ERR_ARG, "part of the message") frees err. */
 #define check_fails(call, err, code, part) check_fails_at((call), &(err), (code), (part), #call, __FILE__, __LINE__)
 
-static inline void check_ok_at(gsel_status status, const gsel_error *err, const char *call, const char *file, int line) {
+static inline void check_ok_at(gsel_status status, gsel_error *const *err, const char *call, const char *file, int line) {
   if (status == GSEL_OK) return;
   char text[1024];
-  gsel_error_format(err, text, sizeof text);
+  gsel_error_format(*err, text, sizeof text);
   print_error("%s\n  expected success, got %s: %s\n", call, gsel_status_name(status), text);
   _fail(file, line);
 }

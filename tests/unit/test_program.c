@@ -110,25 +110,25 @@ struct refusal {
 static void each_broken_pair_is_refused_with_its_place(void **state) {
   (void)state;
   static const struct refusal cases[] = {
-      {-1, 20, NULL, "rank 0, step instruction 0 (line 21): forward layer=embed mb=0: it reads value \"tokens\" before it is written"},
+      {-1, 20, NULL, "step instruction 0 (line 21): forward layer=embed mb=0: it reads value \"tokens\" before it is written"},
       {-1, 21, NULL, "it reads value \"x\" before it is written"},
       {-1, 22, "forward layer=embed mb=0", "this forward has run already"},
-      {-1, 23, "backward_weight layer=loss mb=0", "rank 0, step instruction 5 (line 25): backward_weight layer=embed mb=0: the gradient of value \"x\" has 0 of 1"},
+      {-1, 23, "backward_weight layer=loss mb=0", "step instruction 5 (line 25): backward_weight layer=embed mb=0: the gradient of value \"x\" has 0 of 1"},
       {-1, 23, NULL, "the gradient of parameter \"b\" still lacks 1 contributions"},
-      {-1, 24, NULL, "the gradients of bucket 0 are not reduced yet"},
+      {-1, 24, NULL, "no collective of this bucket is under way"},
       {-1, 25, NULL, "the gradient of parameter \"w\" still lacks 1"},
       {-1, 25, "reduce bucket=0 axis=data", "last collective was not waited for"},
       {-1, 26, "backward_weight layer=embed mb=0", "already produced"},
       {-1, 29, "reduce bucket=0 axis=data", "already reduced on this axis"},
       {-1, 27, NULL, "the loss weight is not reduced yet"},
-      {-1, 29, NULL, "the gradients of bucket 1 are not reduced yet"},
+      {-1, 29, NULL, "norm: the gradients of bucket 1 are not reduced yet"},
       {-1, 31, NULL, "end of step: bucket 0 is never stepped"},
       {-1, 32, "step bucket=0", "already stepped"},
       {-1, 18, NULL, "last collective was not waited for"},
       {-1, 15, "bucket params=w,b", "parameter \"b\" stands in 2 buckets"},
       {1, 17, "broadcast bucket=1 axis=data root=0", "collective 0 is rank 0, setup instruction 0"},
       {1, 26, NULL, "rank 1"},
-      {1, 27, "recv value=x mb=0 from=0", "waits for a send of rank 0"},
+      {1, 27, "recv value=x mb=0 from=0", "rank 1, step instruction 7 (line 27): recv value=x mb=0 from=0: waits for ever for a send of rank 0"},
       {1, 4, "param w 9", "different models"},
       {0, 32, "send value=x mb=0 to=1", "bucket 1 is never stepped"},
       {0, 21, "recv value=x mb=0 from=0", "cannot receive from itself"},
@@ -168,6 +168,31 @@ static gsel_status verify_stages(const char *flag) {
   gsel_program_free(stages[0]);
   gsel_program_free(stages[1]);
   return status;
+}
+
+/* Buckets of equal size whose parameters stand in another order would be summed crosswise. */
+static void buckets_must_hold_the_same_parameters_in_the_same_order(void **state) {
+  (void)state;
+  static const char form[] =
+      "gsel-program 1\nrank %d\nmesh data=2\nparam a 4\nparam b 4\nvalue t input\nvalue l\nvalue n\n"
+      "layer loss reads=t writes=l,n params=a,b loss backward_weight\nmicrobatch 0 1\nbucket params=%s\nstep\n"
+      "input value=t mb=0\nforward layer=loss mb=0\nbackward layer=loss mb=0\nreduce bucket=0 axis=data\n"
+      "loss_reduce axis=data\nwait bucket=0\nstep bucket=0\nend\n";
+  char text[2][1024];
+  for (int swapped = 0; swapped < 2; ++swapped) {
+    gsel_program *pair[2];
+    for (int rank = 0; rank < 2; ++rank) {
+      snprintf(text[rank], sizeof text[rank], form, rank, swapped && rank ? "b,a" : "a,b");
+      pair[rank] = parse(text[rank]);
+    }
+    const gsel_status status = gsel_program_verify((const gsel_program *const *)pair, 2, &err);
+    if (swapped)
+      check_fails(status, err, GSEL_ERR_PROGRAM, "the bucket holds other parameters, or in another order");
+    else
+      check_ok(status, err);
+    gsel_program_free(pair[0]);
+    gsel_program_free(pair[1]);
+  }
 }
 
 static void sends_and_receives_must_pair(void **state) {
@@ -241,6 +266,7 @@ int main(void) {
       cmocka_unit_test(a_good_pair_is_accepted),
       cmocka_unit_test(each_broken_pair_is_refused_with_its_place),
       cmocka_unit_test(one_program_per_rank_is_wanted),
+      cmocka_unit_test(buckets_must_hold_the_same_parameters_in_the_same_order),
       cmocka_unit_test(sends_and_receives_must_pair),
       cmocka_unit_test(text_that_is_no_program_is_refused_with_line_and_token),
       cmocka_unit_test(damaged_text_never_crashes),

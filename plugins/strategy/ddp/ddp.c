@@ -13,9 +13,11 @@ static const gsel_option_v1 options[] = {
     {"overlap", "true: reduce while backward goes on; false: after it", GSEL_OPTION_BOOLEAN, 0, 0, 0, "true"},
 };
 
-/* A trainable parameter and the position of the instruction that completes its gradient; -1 when none does. */
+/* A trainable parameter, the first layer that uses it, and where this rank's program completes its gradient: -1 when
+ * it never does, as on a rank without samples. Buckets follow from the layers, which all ranks share. */
 struct item {
   int32_t param;
+  int32_t first_layer;
   int32_t position;
   int64_t bytes;
 };
@@ -39,24 +41,34 @@ static void keep(struct work *w, gsel_status status) {
   if (!w->status) w->status = status;
 }
 
-static int by_position(const void *a, const void *b) {
+/* The order in which backward completes gradients: later layers first. */
+static int by_backward_order(const void *a, const void *b) {
   const struct item *x = a, *y = b;
-  if (x->position != y->position) return x->position < y->position ? -1 : 1;
+  if (x->first_layer != y->first_layer) return x->first_layer > y->first_layer ? -1 : 1;
   return x->param < y->param ? -1 : x->param > y->param;
+}
+
+static gsel_layer_info layer_of(struct work *w, int32_t id) {
+  gsel_layer_info layer = {.struct_size = sizeof layer};
+  keep(w, w->api->layer(w->pass, id, &layer));
+  return layer;
 }
 
 /* items[param id] for all parameters, then the frozen ones are dropped. */
 static void find_items(struct work *w) {
   const int32_t n_params = w->api->param_count(w->pass);
-  for (int32_t p = 0; p < n_params; ++p) w->items[p] = (struct item){p, -1, 0};
+  for (int32_t p = 0; p < n_params; ++p) w->items[p] = (struct item){p, 0, -1, 0};
 
+  for (int32_t l = w->api->layer_count(w->pass) - 1; l >= 0; --l) {
+    const gsel_layer_info layer = layer_of(w, l);
+    for (int32_t p = 0; p < layer.n_params; ++p) w->items[layer.params[p]].first_layer = l;
+  }
   const int32_t length = w->api->length(w->pass);
   for (int32_t i = 0; i < length; ++i) {
     gsel_instr instr;
     keep(w, w->api->get(w->pass, i, &instr));
     if (instr.kind != GSEL_INSTR_BACKWARD && instr.kind != GSEL_INSTR_BACKWARD_WEIGHT) continue;
-    gsel_layer_info layer = {.struct_size = sizeof layer};
-    keep(w, w->api->layer(w->pass, instr.layer, &layer));
+    const gsel_layer_info layer = layer_of(w, instr.layer);
     for (int32_t p = 0; p < layer.n_params; ++p) w->items[layer.params[p]].position = i;
   }
 
@@ -67,7 +79,7 @@ static void find_items(struct work *w) {
     w->items[w->n_items] = w->items[p];
     w->items[w->n_items++].bytes = param.n_elems * (int64_t)sizeof(float);
   }
-  qsort(w->items, (size_t)w->n_items, sizeof *w->items, by_position);
+  qsort(w->items, (size_t)w->n_items, sizeof *w->items, by_backward_order);
 }
 
 /* Greedy: a bucket is closed when it has reached its cap, so it may exceed the cap by part of one parameter. */
@@ -85,8 +97,11 @@ static void make_buckets(struct work *w, int32_t *params) {
       keep(w, id);
       return;
     }
+    int32_t complete = -1;
+    for (int32_t i = first; i < first + n; ++i)
+      if (w->items[i].position > complete) complete = w->items[i].position;
+    w->buckets[w->n_buckets++] = (struct bucket){id, complete};
     first += n;
-    w->buckets[w->n_buckets++] = (struct bucket){id, w->items[first - 1].position};
     cap = w->api->option_integer(w->pass, "bucket_bytes");
   }
 }
