@@ -2,9 +2,9 @@
  * naming a rank, as children that are told through it. */
 #include "support/ranks.h"
 
-static void joins(rank_run *run) {
-  gsel_error *err;
-  gsel_comm *comm = NULL;
+static void joins(rank_run* run) {
+  gsel_error* err;
+  gsel_comm* comm = NULL;
   rank_ok(run, rank_join(run, &comm, &err), err);
   gsel_comm_destroy(comm);
 }
@@ -12,23 +12,23 @@ static void joins(rank_run *run) {
 /* What every rank must be told: user is a text the error has, join_timeout_s bounds the rest. */
 struct refusal {
   gsel_status code;
-  const char *part;
+  const char* part;
   int32_t about;
 };
 
-static void is_refused(rank_run *run) {
-  const struct refusal *expected = run->user;
-  gsel_error *err;
-  gsel_comm *comm = (gsel_comm *)run;
+static void is_refused(rank_run* run) {
+  const struct refusal* expected = run->user;
+  gsel_error* err;
+  gsel_comm* comm = (gsel_comm*)run;
   rank_fails(run, rank_join(run, &comm, &err), err, expected->code, expected->part, expected->about);
   rank_check(run, comm == NULL);
 }
 
-static void test_a_world_size_that_differs_is_told_to_both_sides(void **state) {
+static void test_a_world_size_that_differs_is_told_to_both_sides(void** state) {
   (void)state;
   struct refusal expected = {GSEL_ERR_MISMATCH, "joins a world of 4 ranks, rank 0", 1};
   for (int processes = 0; processes < 2; ++processes) {
-    rank_run *runs = ranks_prepare(2, &expected);
+    rank_run* runs = ranks_prepare(2, &expected);
     runs[1].world_size = 4;
     if (processes)
       ranks_run_processes(runs, 2, is_refused);
@@ -38,20 +38,20 @@ static void test_a_world_size_that_differs_is_told_to_both_sides(void **state) {
   }
 }
 
-static void test_a_rank_claimed_twice_is_told_to_both_sides(void **state) {
+static void test_a_rank_claimed_twice_is_told_to_both_sides(void** state) {
   (void)state;
   struct refusal expected = {GSEL_ERR_MISMATCH, "rank 1 is claimed twice, by pid", 1};
-  rank_run *runs = ranks_prepare(3, &expected);
+  rank_run* runs = ranks_prepare(3, &expected);
   runs[2].rank = 1;
   ranks_run_processes(runs, 3, is_refused);
   ranks_verdict(runs, 3);
 }
 
-static void test_rank_0_claimed_twice_is_told_to_both_sides(void **state) {
+static void test_rank_0_claimed_twice_is_told_to_both_sides(void** state) {
   (void)state;
   struct refusal expected = {GSEL_ERR_MISMATCH, "rank 0 is claimed twice, by pid", 0};
   for (int processes = 0; processes < 2; ++processes) {
-    rank_run *runs = ranks_prepare(2, &expected);
+    rank_run* runs = ranks_prepare(2, &expected);
     runs[1].rank = 0;
     if (processes)
       ranks_run_processes(runs, 2, is_refused);
@@ -61,10 +61,10 @@ static void test_rank_0_claimed_twice_is_told_to_both_sides(void **state) {
   }
 }
 
-static void test_missing_ranks_are_named_by_rank_0(void **state) {
+static void test_missing_ranks_are_named_by_rank_0(void** state) {
   (void)state;
   struct refusal expected = {GSEL_ERR_TIMEOUT, "rank 0 waited for ranks 1, 3", 1};
-  rank_run *runs = ranks_prepare(2, &expected);
+  rank_run* runs = ranks_prepare(2, &expected);
   runs[0].world_size = runs[1].world_size = 4;
   runs[0].join_timeout_s = 0.2; /* the other hears it from rank 0 */
   runs[1].rank = 2;
@@ -72,10 +72,10 @@ static void test_missing_ranks_are_named_by_rank_0(void **state) {
   ranks_verdict(runs, 2);
 }
 
-static void test_without_rank_0_the_others_say_what_they_waited_for(void **state) {
+static void test_without_rank_0_the_others_say_what_they_waited_for(void** state) {
   (void)state;
   struct refusal expected = {GSEL_ERR_TIMEOUT, "waited 0.1 s for rank 0 to appear", 0};
-  rank_run *runs = ranks_prepare(1, &expected);
+  rank_run* runs = ranks_prepare(1, &expected);
   runs[0].world_size = 2;
   runs[0].rank = 1;
   runs[0].join_timeout_s = 0.1;
@@ -83,46 +83,63 @@ static void test_without_rank_0_the_others_say_what_they_waited_for(void **state
   ranks_verdict(runs, 1);
 }
 
-static void gives_up_early(rank_run *run) {
+static void gives_up_early(rank_run* run) {
   static struct refusal early = {GSEL_ERR_TIMEOUT, "for the other ranks to join", 0};
   static struct refusal other = {GSEL_ERR_PEER, "rank 1 (pid ", 1};
   run->user = run->rank == 1 ? &early : &other;
   is_refused(run);
 }
 
-static void test_a_rank_that_gives_up_joining_is_named(void **state) {
+static void test_a_rank_that_gives_up_joining_is_named(void** state) {
   (void)state;
-  rank_run *runs = ranks_prepare(2, NULL);
+  rank_run* runs = ranks_prepare(2, NULL);
   runs[0].world_size = runs[1].world_size = 3;
   runs[1].join_timeout_s = 0.1;
   ranks_run_threads(runs, 2, gives_up_early);
   ranks_verdict(runs, 2);
 }
 
-static void joins_often(rank_run *run) {
+static void joins_often(rank_run* run) {
   for (int i = 0; i < 30 && !run->failure[0]; ++i) joins(run);
 }
 
-static void test_one_id_serves_several_communicators_in_a_row(void **state) {
+static void test_one_id_serves_several_communicators_in_a_row(void** state) {
   (void)state;
   as_threads(4, joins_often, NULL);
   as_processes(3, joins_often, NULL);
 }
 
-static const char *const known[] = {
-    "RANK",           "WORLD_SIZE",         "MASTER_ADDR",        "MASTER_PORT",     "GSEL_JOB",      "LOCAL_WORLD_SIZE",
-    "PMI_RANK",       "PMI_SIZE",           "SLURM_PROCID",       "SLURM_NTASKS",    "SLURM_JOB_ID",  "SLURM_STEP_ID",
-    "PMIX_NAMESPACE", "MPI_LOCALNRANKS",    "PMI_LOCAL_SIZE",     "SLURM_NNODES",    "SLURM_STEP_NUM_NODES",
-    "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "OMPI_MCA_ess_base_jobid",
-    "TORCHELASTIC_RUN_ID",  "TORCHELASTIC_RESTART_COUNT"};
+static const char* const known[] = {"RANK",
+                                    "WORLD_SIZE",
+                                    "MASTER_ADDR",
+                                    "MASTER_PORT",
+                                    "GSEL_JOB",
+                                    "LOCAL_WORLD_SIZE",
+                                    "PMI_RANK",
+                                    "PMI_SIZE",
+                                    "SLURM_PROCID",
+                                    "SLURM_NTASKS",
+                                    "SLURM_JOB_ID",
+                                    "SLURM_STEP_ID",
+                                    "PMIX_NAMESPACE",
+                                    "MPI_LOCALNRANKS",
+                                    "PMI_LOCAL_SIZE",
+                                    "SLURM_NNODES",
+                                    "SLURM_STEP_NUM_NODES",
+                                    "OMPI_COMM_WORLD_RANK",
+                                    "OMPI_COMM_WORLD_SIZE",
+                                    "OMPI_COMM_WORLD_LOCAL_SIZE",
+                                    "OMPI_MCA_ess_base_jobid",
+                                    "TORCHELASTIC_RUN_ID",
+                                    "TORCHELASTIC_RESTART_COUNT"};
 
 /* "A=1 B=2": the environment's only launcher variables from now on; %r stands for the rank. */
-static void set_environment(const char *variables, int32_t rank) {
+static void set_environment(const char* variables, int32_t rank) {
   for (size_t i = 0; i < sizeof known / sizeof known[0]; ++i) unsetenv(known[i]);
   char text[512], *rest = NULL;
   snprintf(text, sizeof text, "%s", variables);
-  for (char *item = strtok_r(text, " ", &rest); item; item = strtok_r(NULL, " ", &rest)) {
-    char *value = strchr(item, '=');
+  for (char* item = strtok_r(text, " ", &rest); item; item = strtok_r(NULL, " ", &rest)) {
+    char* value = strchr(item, '=');
     char number[16];
     *value++ = '\0';
     snprintf(number, sizeof number, "%d", (int)rank);
@@ -130,9 +147,9 @@ static void set_environment(const char *variables, int32_t rank) {
   }
 }
 
-static void joins_by_environment(rank_run *run) {
-  gsel_error *err;
-  gsel_comm *comm;
+static void joins_by_environment(rank_run* run) {
+  gsel_error* err;
+  gsel_comm* comm;
   set_environment(run->user, run->rank);
   for (int i = 0; i < 3; ++i) {
     int32_t x = run->rank;
@@ -144,9 +161,9 @@ static void joins_by_environment(rank_run *run) {
   }
 }
 
-static void test_each_launchers_variables_join_its_ranks(void **state) {
+static void test_each_launchers_variables_join_its_ranks(void** state) {
   (void)state;
-  char *sets[] = {
+  char* sets[] = {
       "RANK=%r WORLD_SIZE=3 MASTER_ADDR=127.0.0.1 MASTER_PORT=29511",
       "RANK=%r WORLD_SIZE=3 GSEL_JOB=00112233445566778899aabbccddeeff LOCAL_WORLD_SIZE=3",
       "OMPI_COMM_WORLD_RANK=%r OMPI_COMM_WORLD_SIZE=3 PMIX_NAMESPACE=test.1",
@@ -158,22 +175,22 @@ static void test_each_launchers_variables_join_its_ranks(void **state) {
   for (size_t i = 0; i < sizeof sets / sizeof sets[0]; ++i) as_processes(3, joins_by_environment, sets[i]);
 }
 
-static void test_an_empty_environment_is_a_world_of_one(void **state) {
+static void test_an_empty_environment_is_a_world_of_one(void** state) {
   (void)state;
-  char *sets[] = {"", "RANK=0 WORLD_SIZE=1", "WORLD_SIZE=1", "SLURM_NTASKS=1"};
+  char* sets[] = {"", "RANK=0 WORLD_SIZE=1", "WORLD_SIZE=1", "SLURM_NTASKS=1"};
   for (size_t i = 0; i < sizeof sets / sizeof sets[0]; ++i) as_processes(1, joins_by_environment, sets[i]);
 }
 
 struct bad_set {
-  const char *variables;
-  const char *part;
-  const char *token;
+  const char* variables;
+  const char* part;
+  const char* token;
 };
 
-static void is_refused_by_environment(rank_run *run) {
-  const struct bad_set *bad = run->user;
-  gsel_error *err;
-  gsel_comm *comm = NULL;
+static void is_refused_by_environment(rank_run* run) {
+  const struct bad_set* bad = run->user;
+  gsel_error* err;
+  gsel_comm* comm = NULL;
   set_environment(bad->variables, 0);
   rank_check(run, gsel_comm_init(NULL, &comm, &err) == GSEL_ERR_CONFIG && !comm);
   if (!strstr(gsel_error_message(err).data, bad->part) || strcmp(gsel_error_token(err).data, bad->token) != 0)
@@ -182,7 +199,7 @@ static void is_refused_by_environment(rank_run *run) {
   gsel_error_free(err);
 }
 
-static void test_incomplete_and_garbled_environments_are_refused_by_name(void **state) {
+static void test_incomplete_and_garbled_environments_are_refused_by_name(void** state) {
   (void)state;
   struct bad_set sets[] = {
       {"RANK=1", "RANK=1 is in the environment but WORLD_SIZE is not", "WORLD_SIZE"},
@@ -204,9 +221,9 @@ static void test_incomplete_and_garbled_environments_are_refused_by_name(void **
   for (size_t i = 0; i < sizeof sets / sizeof sets[0]; ++i) as_processes(1, is_refused_by_environment, &sets[i]);
 }
 
-static void no_id(rank_run *run) {
-  gsel_error *err;
-  gsel_comm *comm;
+static void no_id(rank_run* run) {
+  gsel_error* err;
+  gsel_comm* comm;
   gsel_comm_config config = GSEL_COMM_CONFIG_INIT;
   set_environment("", 0);
   config.world_size = 2;
@@ -216,7 +233,7 @@ static void no_id(rank_run *run) {
   rank_fails(run, gsel_comm_init(&config, &comm, &err), err, GSEL_ERR_ARG, "world_size 0", -1);
 }
 
-static void test_a_given_world_needs_an_id_or_a_launcher(void **state) {
+static void test_a_given_world_needs_an_id_or_a_launcher(void** state) {
   (void)state;
   as_processes(1, no_id, NULL);
 }
