@@ -1,13 +1,12 @@
 /* unit/test_comm.c: collectives against a serial reference, bit for bit, with ranks as threads and as processes. */
 #include "support/ranks.h"
-
 #include "support/reference.h"
 
 typedef struct sweep {
   gsel_dtype dtype;
   gsel_op op; /* 0: copying calls only */
   size_t count;
-  void *reduced; /* [world_size * count] */
+  void* reduced; /* [world_size * count] */
 } sweep;
 
 typedef struct sweeps {
@@ -15,10 +14,12 @@ typedef struct sweeps {
   int n;
 } sweeps;
 
-static void *buffer(size_t bytes) { return malloc(bytes + 1); }
+static void* buffer(size_t bytes) {
+  return malloc(bytes + 1);
+}
 
-static void one_reduction(rank_run *run, gsel_comm *comm, const sweep *s) {
-  gsel_error *err;
+static void one_reduction(rank_run* run, gsel_comm* comm, const sweep* s) {
+  gsel_error* err;
   const size_t element = gsel_dtype_bytes(s->dtype), bytes = s->count * element;
   const size_t all = (size_t)run->world_size * bytes, own = (size_t)run->rank * bytes;
   char *send = buffer(all), *recv = buffer(all), *place = buffer(all);
@@ -30,22 +31,22 @@ static void one_reduction(rank_run *run, gsel_comm *comm, const sweep *s) {
   rank_check(run, memcmp(place, s->reduced, bytes) == 0);
   memcpy(place, send, all);
   rank_ok(run, gsel_reduce_scatter(comm, send, recv, s->count, s->dtype, s->op, &err), err);
-  rank_check(run, memcmp(recv, (char *)s->reduced + own, bytes) == 0);
+  rank_check(run, memcmp(recv, (char*)s->reduced + own, bytes) == 0);
   rank_ok(run, gsel_reduce_scatter(comm, place, place + own, s->count, s->dtype, s->op, &err), err);
-  rank_check(run, memcmp(place + own, (char *)s->reduced + own, bytes) == 0);
-  rank_check(run, memcmp(place, send, own) == 0 && memcmp(place + own + bytes, send + own + bytes, all - own - bytes) == 0);
+  rank_check(run, memcmp(place + own, (char*)s->reduced + own, bytes) == 0);
+  rank_check(run,
+             memcmp(place, send, own) == 0 && memcmp(place + own + bytes, send + own + bytes, all - own - bytes) == 0);
   free(send), free(recv), free(place);
 }
 
-static void one_copy(rank_run *run, gsel_comm *comm, const sweep *s) {
-  gsel_error *err;
+static void one_copy(rank_run* run, gsel_comm* comm, const sweep* s) {
+  gsel_error* err;
   const size_t element = gsel_dtype_bytes(s->dtype), bytes = s->count * element;
   const size_t all = (size_t)run->world_size * bytes, own = (size_t)run->rank * bytes;
   const int32_t root = (int32_t)(s->count % (size_t)run->world_size);
   char *send = buffer(bytes), *recv = buffer(all), *expected = buffer(all);
   reference_fill(s->dtype, run->rank, send, 0, s->count);
-  for (int32_t r = 0; r < run->world_size; ++r)
-    reference_fill(s->dtype, r, expected + (size_t)r * bytes, 0, s->count);
+  for (int32_t r = 0; r < run->world_size; ++r) reference_fill(s->dtype, r, expected + (size_t)r * bytes, 0, s->count);
   memset(recv, 0x55, all);
   rank_ok(run, gsel_allgather(comm, send, recv, s->count, s->dtype, &err), err);
   rank_check(run, memcmp(recv, expected, all) == 0);
@@ -61,10 +62,10 @@ static void one_copy(rank_run *run, gsel_comm *comm, const sweep *s) {
   free(send), free(recv), free(expected);
 }
 
-static void all_sweeps(rank_run *run) {
-  const sweeps *s = run->user;
-  gsel_error *err;
-  gsel_comm *comm;
+static void all_sweeps(rank_run* run) {
+  const sweeps* s = run->user;
+  gsel_error* err;
+  gsel_comm* comm;
   rank_ok(run, rank_join(run, &comm, &err), err);
   rank_check(run, gsel_comm_rank(comm) == run->rank && gsel_comm_world_size(comm) == run->world_size);
   for (int i = 0; i < s->n && !run->failure[0]; ++i) {
@@ -80,9 +81,9 @@ static void all_sweeps(rank_run *run) {
   gsel_comm_destroy(comm);
 }
 
-static void add(sweeps *s, gsel_dtype dtype, gsel_op op, size_t count, int32_t world_size) {
+static void add(sweeps* s, gsel_dtype dtype, gsel_op op, size_t count, int32_t world_size) {
   assert_true((size_t)s->n < sizeof s->item / sizeof s->item[0]);
-  sweep *item = &s->item[s->n++];
+  sweep* item = &s->item[s->n++];
   const size_t all = count * (size_t)world_size;
   item->dtype = dtype;
   item->op = op;
@@ -91,7 +92,7 @@ static void add(sweeps *s, gsel_dtype dtype, gsel_op op, size_t count, int32_t w
   if (op) reference_reduce(dtype, op, world_size, item->reduced, all);
 }
 
-static void release(sweeps *s) {
+static void release(sweeps* s) {
   for (int i = 0; i < s->n; ++i) free(s->item[i].reduced);
   free(s);
 }
@@ -100,11 +101,13 @@ static const int32_t worlds[] = {1, 2, 3, 4, 5, 7, 8, 9, 17};
 enum { N_WORLDS = sizeof worlds / sizeof worlds[0] };
 
 /* Elements of f32 that one chunk of an allreduce takes; see comm/shm/arena.cc. */
-static size_t chunk(int32_t p) { return (524288 / (size_t)p / 64 * 64 / 4) * (size_t)p; }
+static size_t chunk(int32_t p) {
+  return (524288 / (size_t)p / 64 * 64 / 4) * (size_t)p;
+}
 
-static sweeps *sizes_of(int32_t p) {
+static sweeps* sizes_of(int32_t p) {
   const size_t few[] = {0, 1, 3, 12, 13, 1000, 1024, 1025};
-  sweeps *s = calloc(1, sizeof *s);
+  sweeps* s = calloc(1, sizeof *s);
   for (size_t i = 0; i < sizeof few / sizeof few[0]; ++i) {
     add(s, GSEL_F32, GSEL_SUM, few[i], p);
     add(s, GSEL_F32, 0, few[i], p);
@@ -120,10 +123,10 @@ static sweeps *sizes_of(int32_t p) {
   return s;
 }
 
-static sweeps *types_of(int32_t p) {
+static sweeps* types_of(int32_t p) {
   const gsel_dtype reduced[] = {GSEL_I8,  GSEL_U8,  GSEL_I16, GSEL_U16, GSEL_I32,
                                 GSEL_U32, GSEL_I64, GSEL_U64, GSEL_F32, GSEL_F64};
-  sweeps *s = calloc(1, sizeof *s);
+  sweeps* s = calloc(1, sizeof *s);
   for (size_t i = 0; i < sizeof reduced / sizeof reduced[0]; ++i)
     for (gsel_op op = GSEL_SUM; op <= GSEL_AVG; ++op) {
       add(s, reduced[i], op, 5, p);
@@ -136,37 +139,37 @@ static sweeps *types_of(int32_t p) {
   return s;
 }
 
-static void test_every_call_and_size_equals_the_serial_reference_with_threads(void **state) {
+static void test_every_call_and_size_equals_the_serial_reference_with_threads(void** state) {
   (void)state;
   for (int i = 0; i < N_WORLDS; ++i) {
-    sweeps *s = sizes_of(worlds[i]);
+    sweeps* s = sizes_of(worlds[i]);
     as_threads(worlds[i], all_sweeps, s);
     release(s);
   }
 }
 
-static void test_every_call_and_size_equals_the_serial_reference_with_processes(void **state) {
+static void test_every_call_and_size_equals_the_serial_reference_with_processes(void** state) {
   (void)state;
   for (int i = 0; i < N_WORLDS; ++i) {
-    sweeps *s = sizes_of(worlds[i]);
+    sweeps* s = sizes_of(worlds[i]);
     as_processes(worlds[i], all_sweeps, s);
     release(s);
   }
 }
 
-static void test_every_type_and_operation_equals_the_serial_reference(void **state) {
+static void test_every_type_and_operation_equals_the_serial_reference(void** state) {
   (void)state;
   const int32_t some[] = {1, 2, 3, 8};
   for (size_t i = 0; i < sizeof some / sizeof some[0]; ++i) {
-    sweeps *s = types_of(some[i]);
+    sweeps* s = types_of(some[i]);
     as_threads(some[i], all_sweeps, s);
     release(s);
   }
 }
 
-static void reduce_small_floats(rank_run *run) {
-  gsel_error *err;
-  gsel_comm *comm;
+static void reduce_small_floats(rank_run* run) {
+  gsel_error* err;
+  gsel_comm* comm;
   uint16_t x[4] = {0, 0, 0, 0};
   uint8_t y[4] = {0, 0, 0, 0};
   int64_t one = 1;
@@ -180,15 +183,15 @@ static void reduce_small_floats(rank_run *run) {
   gsel_comm_destroy(comm);
 }
 
-static void test_reductions_of_small_floats_are_refused_and_the_communicator_stays_usable(void **state) {
+static void test_reductions_of_small_floats_are_refused_and_the_communicator_stays_usable(void** state) {
   (void)state;
   as_threads(1, reduce_small_floats, NULL);
   as_threads(3, reduce_small_floats, NULL);
 }
 
-static void bytes_sent(rank_run *run) {
-  gsel_error *err;
-  gsel_comm *comm;
+static void bytes_sent(rank_run* run) {
+  gsel_error* err;
+  gsel_comm* comm;
   const uint64_t n = (uint64_t)run->world_size, s = 60000;
   const size_t counts[] = {6, s};
   float *x = buffer(s * n * sizeof *x), *y = buffer(s * n * sizeof *x);
@@ -217,7 +220,7 @@ static void bytes_sent(rank_run *run) {
   gsel_comm_destroy(comm);
 }
 
-static void test_bytes_sent_follow_the_published_formula(void **state) {
+static void test_bytes_sent_follow_the_published_formula(void** state) {
   (void)state;
   as_threads(1, bytes_sent, NULL);
   as_threads(2, bytes_sent, NULL);
@@ -226,9 +229,9 @@ static void test_bytes_sent_follow_the_published_formula(void **state) {
 }
 
 /* Each rank passes a buffer on to the next; sizes around the slots of the channel. */
-static void ring(rank_run *run) {
-  gsel_error *err;
-  gsel_comm *comm;
+static void ring(rank_run* run) {
+  gsel_error* err;
+  gsel_comm* comm;
   const size_t sizes[] = {0, 1, 1024, 2048, 16384, 16385, 100000};
   const int32_t n = run->world_size, to = (run->rank + 1) % n, from = (run->rank + n - 1) % n;
   float *x = buffer(400000), *y = buffer(400000), *expected = buffer(400000);
@@ -251,12 +254,13 @@ static void ring(rank_run *run) {
   rank_ok(run, gsel_barrier(comm, &err), err);
   rank_ok(run, gsel_recv(comm, y, 2048, GSEL_F32, from, &err), err);
   rank_check(run, gsel_comm_counts(comm, GSEL_COLLECTIVE_SEND).calls == 8);
-  rank_check(run, gsel_comm_counts(comm, GSEL_COLLECTIVE_SEND).bytes_sent == 4 * (1 + 1024 + 2048 * 2 + 16384 + 16385 + 100000));
+  rank_check(run, gsel_comm_counts(comm, GSEL_COLLECTIVE_SEND).bytes_sent ==
+                      4 * (1 + 1024 + 2048 * 2 + 16384 + 16385 + 100000));
   free(x), free(y), free(expected);
   gsel_comm_destroy(comm);
 }
 
-static void test_messages_travel_round_a_ring(void **state) {
+static void test_messages_travel_round_a_ring(void** state) {
   (void)state;
   const int32_t some[] = {2, 3, 5, 17};
   for (size_t i = 0; i < sizeof some / sizeof some[0]; ++i) {
@@ -265,8 +269,8 @@ static void test_messages_travel_round_a_ring(void **state) {
   }
 }
 
-static void two_at_once(rank_run *run) {
-  gsel_error *err;
+static void two_at_once(rank_run* run) {
+  gsel_error* err;
   gsel_comm *a, *b;
   rank_run second = *run;
   second.id.bytes[77] ^= 1;
@@ -285,7 +289,7 @@ static void two_at_once(rank_run *run) {
   gsel_comm_destroy(b);
 }
 
-static void test_two_communicators_live_side_by_side(void **state) {
+static void test_two_communicators_live_side_by_side(void** state) {
   (void)state;
   as_threads(3, two_at_once, NULL);
   as_processes(3, two_at_once, NULL);

@@ -1,0 +1,330 @@
+// conformance/test_backend.cc: what any backend must do, asked through its table only: memory, order, failures on
+// streams, kernels, and collectives with ranks as threads. The built-in backend is the one at hand.
+#include <cmath>
+#include <vector>
+
+#include "comm/backend.h"
+#include "support/ranks.h"
+
+namespace {
+
+const gsel_backend_v1* table;
+void* ctx;
+
+template <class T>
+T* on_device(const std::vector<T>& values) {
+  void* memory = nullptr;
+  gsel_error* err = nullptr;
+  check_ok(table->alloc(ctx, values.size() * sizeof(T), &memory, &err), err);
+  check_ok(table->copy(ctx, memory, values.data(), values.size() * sizeof(T), GSEL_COPY_TO_DEVICE, nullptr, &err), err);
+  return static_cast<T*>(memory);
+}
+
+template <class T>
+std::vector<T> on_host(const T* memory, size_t count) {
+  std::vector<T> values(count);
+  gsel_error* err = nullptr;
+  check_ok(table->copy(ctx, values.data(), memory, count * sizeof(T), GSEL_COPY_TO_HOST, nullptr, &err), err);
+  return values;
+}
+
+int set_up(void**) {
+  gsel_error* err = nullptr;
+  table = &gsel::host_backend_table();
+  return table->open(nullptr, 0, &ctx, &err);
+}
+
+int tear_down(void**) {
+  table->close(ctx);
+  return 0;
+}
+
+void test_the_table_is_complete(void**) {
+  assert_true(table->struct_size == sizeof *table);
+  const auto* entries = reinterpret_cast<void* const*>(&table->open);
+  const auto* end = reinterpret_cast<void* const*>(table + 1);
+  for (; entries != end; ++entries) assert_non_null(*entries);
+}
+
+void test_a_device_that_is_not_there_is_refused(void**) {
+  gsel_error* err = nullptr;
+  void* other = nullptr;
+  check_fails(table->open(nullptr, 4711, &other, &err), err, GSEL_ERR_ARG, "4711");
+}
+
+void test_memory_is_aligned_and_too_much_is_an_error(void**) {
+  gsel_error* err = nullptr;
+  for (const uint64_t bytes : {uint64_t{0}, uint64_t{1}, uint64_t{63}, uint64_t{100000}}) {
+    void* memory = nullptr;
+    check_ok(table->alloc(ctx, bytes, &memory, &err), err);
+    assert_int_equal(reinterpret_cast<uintptr_t>(memory) % 64, 0);
+    table->free(ctx, memory);
+  }
+  table->free(ctx, nullptr);
+  void* memory = &err;
+  check_fails(table->alloc(ctx, uint64_t{1} << 62, &memory, &err), err, GSEL_ERR_NOMEM, "4611686018427387904 bytes");
+  assert_null(memory);
+  check_fails(table->alloc(ctx, UINT64_MAX, &memory, &err), err, GSEL_ERR_NOMEM, "18446744073709551615 bytes");
+}
+
+void test_copies_and_zeros_arrive(void**) {
+  gsel_error* err = nullptr;
+  std::vector<int32_t> values(1000);
+  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<int32_t>(i);
+  int32_t *a = on_device(values), *b = on_device(std::vector<int32_t>(1000));
+  check_ok(table->copy(ctx, b, a, 4000, GSEL_COPY_ON_DEVICE, nullptr, &err), err);
+  assert_true(on_host(b, 1000) == values);
+  check_ok(table->zero(ctx, b + 1, 3992, nullptr, &err), err);
+  const auto seen = on_host(b, 1000);
+  assert_int_equal(seen[0], 0);
+  assert_int_equal(seen[1], 0);
+  assert_int_equal(seen[999], 999);
+  table->free(ctx, a);
+  table->free(ctx, b);
+}
+
+void test_a_stream_keeps_order_and_events_tell_time_across_streams(void**) {
+  gsel_error* err = nullptr;
+  gsel_stream *first = nullptr, *second = nullptr;
+  gsel_event *start = nullptr, *middle = nullptr, *end = nullptr;
+  check_ok(table->stream_create(ctx, &first, &err), err);
+  check_ok(table->stream_create(ctx, &second, &err), err);
+  for (gsel_event** event : {&start, &middle, &end}) check_ok(table->event_create(ctx, event, &err), err);
+  check_ok(table->event_wait(ctx, start, &err), err);  // never recorded: nothing to wait for
+  double* x = on_device(std::vector<double>(5000, 1.0));
+  double* y = on_device(std::vector<double>(5000, 0.0));
+  for (int round = 0; round < 20; ++round) {
+    check_ok(table->event_record(ctx, start, first, &err), err);
+    for (int i = 0; i < 10; ++i) check_ok(table->add(ctx, x, x, GSEL_F64, 5000, first, &err), err);
+    check_ok(table->scale(ctx, x, GSEL_F64, 0.0009765625, 5000, first, &err), err);
+    check_ok(table->event_record(ctx, middle, first, &err), err);
+    check_ok(table->stream_wait_event(ctx, second, middle, &err), err);
+    check_ok(table->add(ctx, y, x, GSEL_F64, 5000, second, &err), err);
+    check_ok(table->event_record(ctx, end, second, &err), err);
+    check_ok(table->stream_wait_event(ctx, first, end, &err), err);
+  }
+  check_ok(table->event_wait(ctx, end, &err), err);
+  check_ok(table->stream_wait(ctx, first, &err), err);
+  assert_true(table->event_seconds(ctx, start, middle) >= 0);
+  assert_true(table->event_seconds(ctx, middle, end) >= 0);
+  assert_true(on_host(x, 5000) == std::vector<double>(5000, 1.0));
+  assert_true(on_host(y, 5000) == std::vector<double>(5000, 20.0));
+  for (gsel_event* event : {start, middle, end}) table->event_destroy(ctx, event);
+  table->stream_destroy(ctx, first);
+  table->stream_destroy(ctx, second);
+  table->free(ctx, x);
+  table->free(ctx, y);
+}
+
+void test_a_cast_rounds_to_nearest_even(void**) {
+  gsel_error* err = nullptr;
+  const float inf = INFINITY;
+  const std::vector<float> given{0,     -0.0f, 1,       1.00390625f, 1.01171875f, 65504,
+                                 65520, -inf,  3.4e38f, 6e-8f,       2e-8f,       0.1f};
+  const std::vector<uint16_t> brain{0,      0x8000, 0x3f80, 0x3f80, 0x3f82, 0x4780,
+                                    0x4780, 0xff80, 0x7f80, 0x3381, 0x32ac, 0x3dcd};
+  const std::vector<uint16_t> half{0, 0x8000, 0x3c00, 0x3c04, 0x3c0c, 0x7bff, 0x7c00, 0xfc00, 0x7c00, 1, 0, 0x2e66};
+  float* from = on_device(given);
+  uint16_t* to = on_device(std::vector<uint16_t>(given.size()));
+  check_ok(table->cast(ctx, to, GSEL_BF16, from, GSEL_F32, given.size(), nullptr, &err), err);
+  assert_true(on_host(to, given.size()) == brain);
+  check_ok(table->cast(ctx, to, GSEL_F16, from, GSEL_F32, given.size(), nullptr, &err), err);
+  assert_true(on_host(to, given.size()) == half);
+  check_ok(table->cast(ctx, from, GSEL_F32, to, GSEL_F16, given.size(), nullptr, &err), err);
+  const auto back = on_host(from, given.size());
+  assert_true(back[5] == 65504 && back[6] == inf && back[9] == 0x1p-24f && std::signbit(back[1]));
+  table->free(ctx, from);
+  table->free(ctx, to);
+}
+
+// Every bit pattern of the 16-bit types survives the way to f32 and back.
+void test_sixteen_bit_floats_survive_a_round_trip(void**) {
+  gsel_error* err = nullptr;
+  std::vector<uint16_t> bits(65536);
+  for (size_t i = 0; i < bits.size(); ++i) bits[i] = static_cast<uint16_t>(i);
+  uint16_t *from = on_device(bits), *to = on_device(bits);
+  float* wide = on_device(std::vector<float>(65536));
+  for (const gsel_dtype dtype : {GSEL_F16, GSEL_BF16}) {
+    check_ok(table->zero(ctx, to, 131072, nullptr, &err), err);
+    check_ok(table->cast(ctx, wide, GSEL_F32, from, dtype, 65536, nullptr, &err), err);
+    check_ok(table->cast(ctx, to, dtype, wide, GSEL_F32, 65536, nullptr, &err), err);
+    const auto back = on_host(to, 65536);
+    const auto values = on_host(wide, 65536);
+    for (size_t i = 0; i < bits.size(); ++i) assert_true(back[i] == bits[i] || std::isnan(values[i]));
+  }
+  table->free(ctx, from);
+  table->free(ctx, to);
+  table->free(ctx, wide);
+}
+
+void test_kernels_give_the_exact_numbers(void**) {
+  gsel_error* err = nullptr;
+  std::vector<float> values(1003);
+  double expected = 0;
+  for (size_t i = 0; i < values.size(); ++i) {
+    values[i] = static_cast<float>(i % 17) - 8;
+    expected += static_cast<double>(values[i]) * values[i];
+  }
+  float* x = on_device(values);
+  double sum = 0;
+  check_ok(table->sum_squares(ctx, x, GSEL_F32, values.size(), &sum, nullptr, &err), err);
+  check_ok(table->stream_wait(ctx, nullptr, &err), err);
+  assert_true(sum == expected);
+  check_ok(table->sum_squares(ctx, x, GSEL_F32, 0, &sum, nullptr, &err), err);
+  assert_true(sum == 0);
+  check_fails(table->add(ctx, x, x, GSEL_I8, 1, nullptr, &err), err, GSEL_ERR_UNSUPPORTED, "i8");
+  check_fails(table->cast(ctx, x, GSEL_F32, x, GSEL_F8E4M3, 1, nullptr, &err), err, GSEL_ERR_UNSUPPORTED, "f8e4m3");
+  table->free(ctx, x);
+}
+
+gsel_optimizer_step step_on(int32_t kind, float* param, const float* gradient, float* s0, float* s1, uint64_t count) {
+  gsel_optimizer_step step{};
+  step.struct_size = sizeof step;
+  step.kind = kind;
+  step.param = param;
+  step.gradient = gradient;
+  step.state0 = s0;
+  step.state1 = s1;
+  step.count = count;
+  step.t = 1;
+  step.gradient_scale = 1;
+  step.learning_rate = 0.125;
+  return step;
+}
+
+void test_optimizer_steps_follow_their_formulas(void**) {
+  gsel_error* err = nullptr;
+  float* param = on_device(std::vector<float>{1, 1, 1});
+  float* gradient = on_device(std::vector<float>{4, 0, -2});
+  float* s0 = on_device(std::vector<float>{0, 0, 0});
+  float* s1 = on_device(std::vector<float>{0, 0, 0});
+  auto step = step_on(GSEL_OPTIMIZER_SIGN_SGD, param, gradient, nullptr, nullptr, 3);
+  check_ok(table->optimizer_step(ctx, &step, nullptr, &err), err);
+  assert_true(on_host(param, 3) == std::vector<float>({0.875f, 1, 1.125f}));
+  step = step_on(GSEL_OPTIMIZER_SGD, param, gradient, nullptr, nullptr, 3);
+  step.gradient_scale = 0.5;
+  check_ok(table->optimizer_step(ctx, &step, nullptr, &err), err);
+  assert_true(on_host(param, 3) == std::vector<float>({0.625f, 1, 1.25f}));
+  step.state0 = s0;
+  step.momentum = 0.5;
+  for (int i = 0; i < 2; ++i) check_ok(table->optimizer_step(ctx, &step, nullptr, &err), err);
+  assert_true(on_host(s0, 3) == std::vector<float>({3, 0, -1.5f}));
+  assert_true(on_host(param, 3) == std::vector<float>({0, 1, 1.5625f}));
+  step.state0 = nullptr;
+  check_fails(table->optimizer_step(ctx, &step, nullptr, &err), err, GSEL_ERR_ARG, "state0");
+  step.kind = 77;
+  check_fails(table->optimizer_step(ctx, &step, nullptr, &err), err, GSEL_ERR_UNSUPPORTED, "77");
+  check_ok(table->zero(ctx, s0, 12, nullptr, &err), err);
+  step = step_on(GSEL_OPTIMIZER_ADAMW, param, gradient, s0, s1, 3);
+  step.beta1 = 0.9, step.beta2 = 0.999, step.epsilon = 1e-8, step.weight_decay = 0.01;
+  double p = 0, m = 0, v = 0;
+  for (step.t = 1; step.t <= 5; ++step.t) {
+    check_ok(table->optimizer_step(ctx, &step, nullptr, &err), err);
+    m = 0.9 * m + 0.1 * 4, v = 0.999 * v + 0.001 * 16;
+    const double t = static_cast<double>(step.t);
+    p -= 0.125 * (m / (1 - std::pow(0.9, t)) / (std::sqrt(v / (1 - std::pow(0.999, t))) + 1e-8) + 0.01 * p);
+    assert_true(std::fabs(on_host(param, 1)[0] - p) < 1e-5);
+  }
+  step.t = 0;
+  check_fails(table->optimizer_step(ctx, &step, nullptr, &err), err, GSEL_ERR_ARG, "counts from 1");
+  for (float* memory : {param, gradient, s0, s1}) table->free(ctx, memory);
+}
+
+gsel_collective sum_call(const float* send, float* recv, uint64_t count) {
+  gsel_collective call{};
+  call.struct_size = sizeof call;
+  call.kind = GSEL_COLLECTIVE_ALLREDUCE;
+  call.dtype = GSEL_F32;
+  call.op = GSEL_SUM;
+  call.root = -1;
+  call.send = send;
+  call.recv = recv;
+  call.count = count;
+  return call;
+}
+
+gsel_join join_of(const rank_run* run) {
+  gsel_join join{};
+  join.struct_size = sizeof join;
+  join.rank = run->rank;
+  join.world_size = run->world_size;
+  join.id = run->id;
+  join.timeout_s = join.join_timeout_s = 60;
+  return join;
+}
+
+// Sums on a stream behind other work; the mismatch at the end shows at the waits, and what came behind it is skipped.
+void sums_on_a_stream(rank_run* run) {
+  gsel_error* err = nullptr;
+  gsel_link* link = nullptr;
+  gsel_stream* stream = nullptr;
+  gsel_event* event = nullptr;
+  const gsel_join join = join_of(run);
+  rank_ok(run, table->link_join(ctx, &join, &link, &err), err);
+  rank_ok(run, table->stream_create(ctx, &stream, &err), err);
+  rank_ok(run, table->event_create(ctx, &event, &err), err);
+  std::vector<float> x(70000, 1.0f);
+  for (int i = 0; i < 4; ++i) {
+    const gsel_collective call = sum_call(x.data(), x.data(), i % 2 ? 70000 : 3);
+    rank_ok(run, table->scale(ctx, x.data(), GSEL_F32, 2, x.size(), stream, &err), err);
+    rank_ok(run, table->collective(link, &call, stream, &err), err);
+  }
+  rank_ok(run, table->stream_wait(ctx, stream, &err), err);
+  const float n = static_cast<float>(run->world_size);
+  rank_check(run, x[0] == 16 * n * n * n * n && x[69999] == 16 * n * n);
+  rank_check(run, table->link_counts(link, GSEL_COLLECTIVE_ALLREDUCE).calls == 4);
+  const gsel_collective bad = sum_call(x.data(), x.data(), run->rank == 0 ? 1 : 2);
+  rank_ok(run, table->collective(link, &bad, stream, &err), err);
+  rank_ok(run, table->zero(ctx, x.data(), 280000, stream, &err), err);
+  rank_ok(run, table->event_record(ctx, event, stream, &err), err);
+  rank_fails(run, table->event_wait(ctx, event, &err), err, GSEL_ERR_MISMATCH, "rank 0 called allreduce(count 1", -1);
+  rank_fails(run, table->stream_wait(ctx, stream, &err), err, GSEL_ERR_MISMATCH, "make the calls alike", -1);
+  rank_check(run, x[69999] == 16 * n * n);
+  table->event_destroy(ctx, event);
+  table->stream_destroy(ctx, stream);
+  table->link_leave(link);
+}
+
+void test_collectives_run_on_streams_and_failures_show_at_waits(void**) {
+  as_threads(2, sums_on_a_stream, nullptr);
+  as_threads(4, sums_on_a_stream, nullptr);
+}
+
+void aborts_a_stream(rank_run* run) {
+  gsel_error* err = nullptr;
+  gsel_link* link = nullptr;
+  gsel_stream* stream = nullptr;
+  const gsel_join join = join_of(run);
+  float x = 1;
+  rank_ok(run, table->link_join(ctx, &join, &link, &err), err);
+  rank_ok(run, table->stream_create(ctx, &stream, &err), err);
+  const gsel_collective call = sum_call(&x, &x, 1);
+  if (run->rank == 1) table->link_abort(link, "enough");
+  rank_ok(run, table->collective(link, &call, stream, &err), err);
+  rank_fails(run, table->stream_wait(ctx, stream, &err), err, GSEL_ERR_ABORTED, "enough", 1);
+  table->stream_destroy(ctx, stream);
+  table->link_leave(link);
+}
+
+void test_an_abort_ends_collectives_on_streams(void**) {
+  as_threads(3, aborts_a_stream, nullptr);
+}
+
+}  // namespace
+
+int main() {
+  const CMUnitTest tests[] = {
+      cmocka_unit_test(test_the_table_is_complete),
+      cmocka_unit_test(test_a_device_that_is_not_there_is_refused),
+      cmocka_unit_test(test_memory_is_aligned_and_too_much_is_an_error),
+      cmocka_unit_test(test_copies_and_zeros_arrive),
+      cmocka_unit_test(test_a_stream_keeps_order_and_events_tell_time_across_streams),
+      cmocka_unit_test(test_a_cast_rounds_to_nearest_even),
+      cmocka_unit_test(test_sixteen_bit_floats_survive_a_round_trip),
+      cmocka_unit_test(test_kernels_give_the_exact_numbers),
+      cmocka_unit_test(test_optimizer_steps_follow_their_formulas),
+      cmocka_unit_test(test_collectives_run_on_streams_and_failures_show_at_waits),
+      cmocka_unit_test(test_an_abort_ends_collectives_on_streams),
+  };
+  return cmocka_run_group_tests(tests, set_up, tear_down);
+}

@@ -1,0 +1,256 @@
+/* unit/test_comm_join.c: joining: ranks that disagree, are missing or claim the same place; the environment's ways of
+ * naming a rank, as children that are told through it. */
+#include "support/ranks.h"
+
+static void joins(rank_run* run) {
+  gsel_error* err;
+  gsel_comm* comm = NULL;
+  rank_ok(run, rank_join(run, &comm, &err), err);
+  gsel_comm_destroy(comm);
+}
+
+/* What every rank must be told: user is a text the error has, join_timeout_s bounds the rest. */
+struct refusal {
+  gsel_status code;
+  const char* part;
+  int32_t about;
+};
+
+static void is_refused(rank_run* run) {
+  const struct refusal* expected = run->user;
+  gsel_error* err;
+  gsel_comm* comm = (gsel_comm*)run;
+  rank_fails(run, rank_join(run, &comm, &err), err, expected->code, expected->part, expected->about);
+  rank_check(run, comm == NULL);
+}
+
+static void test_a_world_size_that_differs_is_told_to_both_sides(void** state) {
+  (void)state;
+  struct refusal expected = {GSEL_ERR_MISMATCH, "joins a world of 4 ranks, rank 0", 1};
+  for (int processes = 0; processes < 2; ++processes) {
+    rank_run* runs = ranks_prepare(2, &expected);
+    runs[1].world_size = 4;
+    if (processes)
+      ranks_run_processes(runs, 2, is_refused);
+    else
+      ranks_run_threads(runs, 2, is_refused);
+    ranks_verdict(runs, 2);
+  }
+}
+
+static void test_a_rank_claimed_twice_is_told_to_both_sides(void** state) {
+  (void)state;
+  struct refusal expected = {GSEL_ERR_MISMATCH, "rank 1 is claimed twice, by pid", 1};
+  rank_run* runs = ranks_prepare(3, &expected);
+  runs[2].rank = 1;
+  ranks_run_processes(runs, 3, is_refused);
+  ranks_verdict(runs, 3);
+}
+
+static void test_rank_0_claimed_twice_is_told_to_both_sides(void** state) {
+  (void)state;
+  struct refusal expected = {GSEL_ERR_MISMATCH, "rank 0 is claimed twice, by pid", 0};
+  for (int processes = 0; processes < 2; ++processes) {
+    rank_run* runs = ranks_prepare(2, &expected);
+    runs[1].rank = 0;
+    if (processes)
+      ranks_run_processes(runs, 2, is_refused);
+    else
+      ranks_run_threads(runs, 2, is_refused);
+    ranks_verdict(runs, 2);
+  }
+}
+
+static void test_missing_ranks_are_named_by_rank_0(void** state) {
+  (void)state;
+  struct refusal expected = {GSEL_ERR_TIMEOUT, "rank 0 waited for ranks 1, 3", 1};
+  rank_run* runs = ranks_prepare(2, &expected);
+  runs[0].world_size = runs[1].world_size = 4;
+  runs[0].join_timeout_s = 0.2; /* the other hears it from rank 0 */
+  runs[1].rank = 2;
+  ranks_run_threads(runs, 2, is_refused);
+  ranks_verdict(runs, 2);
+}
+
+static void test_without_rank_0_the_others_say_what_they_waited_for(void** state) {
+  (void)state;
+  struct refusal expected = {GSEL_ERR_TIMEOUT, "waited 0.1 s for rank 0 to appear", 0};
+  rank_run* runs = ranks_prepare(1, &expected);
+  runs[0].world_size = 2;
+  runs[0].rank = 1;
+  runs[0].join_timeout_s = 0.1;
+  ranks_run_threads(runs, 1, is_refused);
+  ranks_verdict(runs, 1);
+}
+
+static void gives_up_early(rank_run* run) {
+  static struct refusal early = {GSEL_ERR_TIMEOUT, "for the other ranks to join", 0};
+  static struct refusal other = {GSEL_ERR_PEER, "rank 1 (pid ", 1};
+  run->user = run->rank == 1 ? &early : &other;
+  is_refused(run);
+}
+
+static void test_a_rank_that_gives_up_joining_is_named(void** state) {
+  (void)state;
+  rank_run* runs = ranks_prepare(2, NULL);
+  runs[0].world_size = runs[1].world_size = 3;
+  runs[1].join_timeout_s = 0.1;
+  ranks_run_threads(runs, 2, gives_up_early);
+  ranks_verdict(runs, 2);
+}
+
+static void joins_often(rank_run* run) {
+  for (int i = 0; i < 30 && !run->failure[0]; ++i) joins(run);
+}
+
+static void test_one_id_serves_several_communicators_in_a_row(void** state) {
+  (void)state;
+  as_threads(4, joins_often, NULL);
+  as_processes(3, joins_often, NULL);
+}
+
+static const char* const known[] = {"RANK",
+                                    "WORLD_SIZE",
+                                    "MASTER_ADDR",
+                                    "MASTER_PORT",
+                                    "GSEL_JOB",
+                                    "LOCAL_WORLD_SIZE",
+                                    "PMI_RANK",
+                                    "PMI_SIZE",
+                                    "SLURM_PROCID",
+                                    "SLURM_NTASKS",
+                                    "SLURM_JOB_ID",
+                                    "SLURM_STEP_ID",
+                                    "PMIX_NAMESPACE",
+                                    "MPI_LOCALNRANKS",
+                                    "PMI_LOCAL_SIZE",
+                                    "SLURM_NNODES",
+                                    "SLURM_STEP_NUM_NODES",
+                                    "OMPI_COMM_WORLD_RANK",
+                                    "OMPI_COMM_WORLD_SIZE",
+                                    "OMPI_COMM_WORLD_LOCAL_SIZE",
+                                    "OMPI_MCA_ess_base_jobid",
+                                    "TORCHELASTIC_RUN_ID",
+                                    "TORCHELASTIC_RESTART_COUNT"};
+
+/* "A=1 B=2": the environment's only launcher variables from now on; %r stands for the rank. */
+static void set_environment(const char* variables, int32_t rank) {
+  for (size_t i = 0; i < sizeof known / sizeof known[0]; ++i) unsetenv(known[i]);
+  char text[512], *rest = NULL;
+  snprintf(text, sizeof text, "%s", variables);
+  for (char* item = strtok_r(text, " ", &rest); item; item = strtok_r(NULL, " ", &rest)) {
+    char* value = strchr(item, '=');
+    char number[16];
+    *value++ = '\0';
+    snprintf(number, sizeof number, "%d", (int)rank);
+    setenv(item, strcmp(value, "%r") == 0 ? number : value, 1);
+  }
+}
+
+static void joins_by_environment(rank_run* run) {
+  gsel_error* err;
+  gsel_comm* comm;
+  set_environment(run->user, run->rank);
+  for (int i = 0; i < 3; ++i) {
+    int32_t x = run->rank;
+    rank_ok(run, gsel_comm_init(NULL, &comm, &err), err);
+    rank_check(run, gsel_comm_rank(comm) == run->rank && gsel_comm_world_size(comm) == run->world_size);
+    rank_ok(run, gsel_allreduce(comm, &x, &x, 1, GSEL_I32, GSEL_SUM, &err), err);
+    rank_check(run, x == run->world_size * (run->world_size - 1) / 2);
+    gsel_comm_destroy(comm);
+  }
+}
+
+static void test_each_launchers_variables_join_its_ranks(void** state) {
+  (void)state;
+  char* sets[] = {
+      "RANK=%r WORLD_SIZE=3 MASTER_ADDR=127.0.0.1 MASTER_PORT=29511",
+      "RANK=%r WORLD_SIZE=3 GSEL_JOB=00112233445566778899aabbccddeeff LOCAL_WORLD_SIZE=3",
+      "OMPI_COMM_WORLD_RANK=%r OMPI_COMM_WORLD_SIZE=3 PMIX_NAMESPACE=test.1",
+      "OMPI_COMM_WORLD_RANK=%r OMPI_COMM_WORLD_SIZE=3 OMPI_MCA_ess_base_jobid=417",
+      "PMI_RANK=%r PMI_SIZE=3",
+      "SLURM_PROCID=%r SLURM_NTASKS=3 SLURM_JOB_ID=7 SLURM_STEP_ID=0 SLURM_NNODES=2 SLURM_STEP_NUM_NODES=1",
+      "RANK=9 WORLD_SIZE=12 PMI_RANK=%r PMI_SIZE=3", /* the first set is incomplete, the second counts */
+  };
+  for (size_t i = 0; i < sizeof sets / sizeof sets[0]; ++i) as_processes(3, joins_by_environment, sets[i]);
+}
+
+static void test_an_empty_environment_is_a_world_of_one(void** state) {
+  (void)state;
+  char* sets[] = {"", "RANK=0 WORLD_SIZE=1", "WORLD_SIZE=1", "SLURM_NTASKS=1"};
+  for (size_t i = 0; i < sizeof sets / sizeof sets[0]; ++i) as_processes(1, joins_by_environment, sets[i]);
+}
+
+struct bad_set {
+  const char* variables;
+  const char* part;
+  const char* token;
+};
+
+static void is_refused_by_environment(rank_run* run) {
+  const struct bad_set* bad = run->user;
+  gsel_error* err;
+  gsel_comm* comm = NULL;
+  set_environment(bad->variables, 0);
+  rank_check(run, gsel_comm_init(NULL, &comm, &err) == GSEL_ERR_CONFIG && !comm);
+  if (!strstr(gsel_error_message(err).data, bad->part) || strcmp(gsel_error_token(err).data, bad->token) != 0)
+    snprintf(run->failure, sizeof run->failure, "%s: expected \"%s\" about %s, got \"%s\" about %s", bad->variables,
+             bad->part, bad->token, gsel_error_message(err).data, gsel_error_token(err).data);
+  gsel_error_free(err);
+}
+
+static void test_incomplete_and_garbled_environments_are_refused_by_name(void** state) {
+  (void)state;
+  struct bad_set sets[] = {
+      {"RANK=1", "RANK=1 is in the environment but WORLD_SIZE is not", "WORLD_SIZE"},
+      {"WORLD_SIZE=2", "WORLD_SIZE=2 is in the environment but RANK is not", "RANK"},
+      {"SLURM_NTASKS=4", "SLURM_PROCID is not", "SLURM_PROCID"},
+      {"RANK=0 WORLD_SIZE=2 MASTER_PORT=1", "MASTER_ADDR is not", "MASTER_ADDR"},
+      {"RANK=0 WORLD_SIZE=2 MASTER_ADDR=a", "MASTER_PORT is not", "MASTER_PORT"},
+      {"RANK=x WORLD_SIZE=1", "RANK is \"x\"", "RANK"},
+      {"RANK=0 WORLD_SIZE=2x MASTER_ADDR=a MASTER_PORT=1", "WORLD_SIZE is \"2x\"", "WORLD_SIZE"},
+      {"RANK=-1 WORLD_SIZE=2 MASTER_ADDR=a MASTER_PORT=1", "RANK is \"-1\"", "RANK"},
+      {"PMI_RANK=0 PMI_SIZE=0", "PMI_SIZE is \"0\"", "PMI_SIZE"},
+      {"PMI_RANK=2 PMI_SIZE=2", "PMI_RANK=2 and PMI_SIZE=2", "PMI_RANK"},
+      {"PMI_RANK=99999999999 PMI_SIZE=2", "PMI_RANK is \"99999999999\"", "PMI_RANK"},
+      {"RANK=0 WORLD_SIZE=2 GSEL_JOB=12", "GSEL_JOB is \"12\"", "GSEL_JOB"},
+      {"RANK=0 WORLD_SIZE=4 LOCAL_WORLD_SIZE=2 MASTER_ADDR=a MASTER_PORT=1", "LOCAL_WORLD_SIZE=2 of WORLD_SIZE=4",
+       "LOCAL_WORLD_SIZE"},
+      {"SLURM_PROCID=0 SLURM_NTASKS=2 SLURM_NNODES=2", "SLURM_NNODES=2", "SLURM_NNODES"},
+  };
+  for (size_t i = 0; i < sizeof sets / sizeof sets[0]; ++i) as_processes(1, is_refused_by_environment, &sets[i]);
+}
+
+static void no_id(rank_run* run) {
+  gsel_error* err;
+  gsel_comm* comm;
+  gsel_comm_config config = GSEL_COMM_CONFIG_INIT;
+  set_environment("", 0);
+  config.world_size = 2;
+  rank_fails(run, gsel_comm_init(&config, &comm, &err), err, GSEL_ERR_CONFIG, "pass one id", -1);
+  config.world_size = 0;
+  config.rank = 1;
+  rank_fails(run, gsel_comm_init(&config, &comm, &err), err, GSEL_ERR_ARG, "world_size 0", -1);
+}
+
+static void test_a_given_world_needs_an_id_or_a_launcher(void** state) {
+  (void)state;
+  as_processes(1, no_id, NULL);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_a_world_size_that_differs_is_told_to_both_sides),
+      cmocka_unit_test(test_a_rank_claimed_twice_is_told_to_both_sides),
+      cmocka_unit_test(test_rank_0_claimed_twice_is_told_to_both_sides),
+      cmocka_unit_test(test_missing_ranks_are_named_by_rank_0),
+      cmocka_unit_test(test_without_rank_0_the_others_say_what_they_waited_for),
+      cmocka_unit_test(test_a_rank_that_gives_up_joining_is_named),
+      cmocka_unit_test(test_one_id_serves_several_communicators_in_a_row),
+      cmocka_unit_test(test_each_launchers_variables_join_its_ranks),
+      cmocka_unit_test(test_an_empty_environment_is_a_world_of_one),
+      cmocka_unit_test(test_incomplete_and_garbled_environments_are_refused_by_name),
+      cmocka_unit_test(test_a_given_world_needs_an_id_or_a_launcher),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
