@@ -1,0 +1,533 @@
+/* unit/test_cli.c: the gsel command as its users meet it: exit status, output, and what it leaves behind. Ranks are
+ * shell scripts. Ranks and test meet over named pipes, never by waiting a while. A pipe that every process started
+ * here inherits tells whether one is left: it ends when the last of them does. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "support/check.h"
+
+#define MAX_TEXT (1 << 20)
+#define ALIVE_FD 9
+
+static char dir[64];
+static char out[MAX_TEXT], err[MAX_TEXT];
+static int alive = -1; /* ends when no process of the last job is left */
+
+static void read_back(const char* name, char* text) {
+  char path[256];
+  snprintf(path, sizeof path, "%s/%s", dir, name);
+  FILE* file = fopen(path, "r");
+  const size_t n = file ? fread(text, 1, MAX_TEXT - 1, file) : 0;
+  text[n] = '\0';
+  if (file) fclose(file);
+}
+
+/* Starts a shell line in the scratch folder; its pid is that of the first command when the line begins with exec. */
+static pid_t start(const char* line) {
+  int ends[2];
+  assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+  const pid_t pid = fork();
+  if (pid == 0) {
+    dup2(ends[1], ALIVE_FD);
+    if (chdir(dir) != 0) _exit(99);
+    execl("/bin/sh", "sh", "-c", line, (char*)NULL);
+    _exit(99);
+  }
+  close(ends[1]);
+  if (alive >= 0) close(alive);
+  alive = ends[0];
+  return pid;
+}
+
+/* Its exit status, with out and err filled from the files of those names. */
+static int finish(pid_t pid) {
+  int status = 0;
+  while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  }
+  read_back("out", out);
+  read_back("err", err);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
+}
+
+/* Runs `gsel <arguments>`. */
+static int gsel(const char* arguments) {
+  char line[4096];
+  snprintf(line, sizeof line, "exec gsel %s >out 2>err", arguments);
+  return finish(start(line));
+}
+
+#define check_gsel(arguments, status) check_status(gsel(arguments), (status), (arguments), __LINE__)
+static void check_status(int got, int expected, const char* arguments, int line) {
+  if (got != expected)
+    fail_msg("line %d: gsel %s: expected status %d, got %d\nout: %s\nerr: %s", line, arguments, expected, got, out,
+             err);
+}
+
+#define check_part(text, part) check_part_at((text), (part), __LINE__)
+static void check_part_at(const char* text, const char* part, int line) {
+  if (!strstr(text, part)) fail_msg("line %d: expected \"%s\" in: %s", line, part, text);
+}
+
+/* True when nothing holds the pipe; waits for that up to `timeout_ms`. */
+static int nobody_left(int timeout_ms) {
+  struct pollfd poll_fd = {alive, POLLIN, 0};
+  char byte;
+  return poll(&poll_fd, 1, timeout_ms) == 1 && read(alive, &byte, 1) == 0;
+}
+
+/* A named pipe by which ranks say that they are ready; reads n lines from it. */
+static void make_pipe(const char* name) {
+  char path[256];
+  snprintf(path, sizeof path, "%s/%s", dir, name);
+  unlink(path);
+  assert_int_equal(mkfifo(path, 0600), 0);
+}
+static void await_lines(const char* name, int n) {
+  char path[256], byte;
+  snprintf(path, sizeof path, "%s/%s", dir, name);
+  const int fd = open(path, O_RDWR); /* also a writer, so that it does not end between two ranks */
+  assert_true(fd >= 0);
+  struct pollfd poll_fd = {fd, POLLIN, 0};
+  while (n > 0 && poll(&poll_fd, 1, 30000) == 1 && read(fd, &byte, 1) == 1) n -= byte == '\n';
+  close(fd);
+  if (n > 0) fail_msg("%d ranks did not get ready", n);
+}
+
+static void write_file(const char* name, const char* text) {
+  char path[256];
+  snprintf(path, sizeof path, "%s/%s", dir, name);
+  FILE* file = fopen(path, "w");
+  assert_non_null(file);
+  fputs(text, file);
+  fclose(file);
+}
+
+/* ---- run: what the ranks get ---- */
+
+static void each_rank_gets_the_promised_environment(void** state) {
+  (void)state;
+  check_gsel("run -n 2 -- sh -c 'env > env.$RANK'", 0);
+  static char env[2][MAX_TEXT];
+  for (int rank = 0; rank < 2; ++rank) {
+    char name[16], line[64];
+    snprintf(name, sizeof name, "env.%d", rank);
+    read_back(name, env[rank]);
+    snprintf(line, sizeof line, "\nRANK=%d\n", rank);
+    check_part(env[rank], line);
+    snprintf(line, sizeof line, "\nLOCAL_RANK=%d\n", rank);
+    check_part(env[rank], line);
+    check_part(env[rank], "\nWORLD_SIZE=2\n");
+    check_part(env[rank], "\nLOCAL_WORLD_SIZE=2\n");
+    check_part(env[rank], "\nGROUP_RANK=0\n");
+    check_part(env[rank], "\nMASTER_ADDR=127.0.0.1\n");
+    check_part(env[rank], "\nOMP_NUM_THREADS=1\n");
+    check_part(env[rank], "\nOPENBLAS_NUM_THREADS=1\n");
+    const char* port = strstr(env[rank], "\nMASTER_PORT=");
+    assert_true(port && atoi(port + 13) > 1024 && atoi(port + 13) < 65536);
+    assert_null(strstr(env[rank], "\nGSEL_CONFIG="));
+    assert_null(strstr(env[rank], "\nCUDA_VISIBLE_DEVICES="));
+  }
+  const char* job[2] = {strstr(env[0], "\nGSEL_JOB="), strstr(env[1], "\nGSEL_JOB=")};
+  assert_true(job[0] && job[1] && strspn(job[0] + 10, "0123456789abcdef") == 32 && job[0][42] == '\n');
+  assert_memory_equal(job[0], job[1], 43);
+}
+
+static void thread_counts_are_left_alone_when_set_or_when_there_is_one_rank(void** state) {
+  (void)state;
+  setenv("OMP_NUM_THREADS", "5", 1);
+  check_gsel("run -n 2 -- sh -c 'echo $OMP_NUM_THREADS$OPENBLAS_NUM_THREADS'", 0);
+  assert_string_equal(out, "51\n51\n");
+  unsetenv("OMP_NUM_THREADS");
+  check_gsel("run -- sh -c 'echo $WORLD_SIZE:$OMP_NUM_THREADS$OPENBLAS_NUM_THREADS'", 0);
+  assert_string_equal(out, "1:\n");
+}
+
+static void arguments_pass_unchanged(void** state) {
+  (void)state;
+  check_gsel("run -- sh -c 'printf \"<%s>\" \"$@\"' zero -n 7 -- --json '' 'a b'", 0);
+  assert_string_equal(out, "<-n><7><--><--json><><a b>");
+  check_gsel("run -n 1 sh -c 'printf \"<%s>\" \"$@\"' zero --tag-output -- x", 0);
+  assert_string_equal(out, "<--tag-output><--><x>");
+}
+
+static void standard_input_goes_to_rank_0(void** state) {
+  (void)state;
+  assert_int_equal(finish(start("echo hello | gsel run -n 3 -- sh -c 'cat > in.$RANK' >out 2>err")), 0);
+  char text[64];
+  for (int rank = 0; rank < 3; ++rank) {
+    char path[256];
+    snprintf(path, sizeof path, "%s/in.%d", dir, rank);
+    FILE* file = fopen(path, "r");
+    assert_non_null(file);
+    text[fread(text, 1, sizeof text - 1, file)] = '\0';
+    fclose(file);
+    assert_string_equal(text, rank == 0 ? "hello\n" : "");
+  }
+}
+
+static void each_rank_gets_its_device_and_the_job_is_refused_when_they_run_out(void** state) {
+  (void)state;
+  char library[1024];
+  snprintf(library, sizeof library, "%s/tests/fixtures/fake_nvml.so", getenv("GSEL_TEST_BIN"));
+  setenv("GSEL_NVML_LIBRARY", library, 1);
+  check_gsel("run -n 2 --tag-output --devices index:1,0 -- sh -c 'echo $CUDA_VISIBLE_DEVICES $CUDA_DEVICE_ORDER'", 0);
+  check_part(out, "[0] GPU-22222222-0000-0000-0000-000000000000 PCI_BUS_ID\n");
+  check_part(out, "[1] GPU-11111111-0000-0000-0000-000000000000 PCI_BUS_ID\n");
+  check_gsel("run -n 3 --devices all -- touch started", 2);
+  check_part(err, "gsel: local rank 2 has no device: 2 are selected");
+  check_gsel("run -n 2 --devices count:3 -- touch started", 2);
+  check_part(err, "gsel: devices=count:3: \"3\" at column 7");
+  unsetenv("GSEL_NVML_LIBRARY");
+  check_gsel("run -n 2 --devices cpu -- sh -c 'echo ${CUDA_VISIBLE_DEVICES-unset}'", 0);
+  assert_string_equal(out, "\n\n");
+  assert_string_equal(err, "");
+  char path[256];
+  snprintf(path, sizeof path, "%s/started", dir);
+  assert_int_equal(access(path, F_OK), -1);
+}
+
+/* ---- run: how it ends ---- */
+
+static void the_status_of_a_failing_rank_is_passed_on_and_the_others_are_ended(void** state) {
+  (void)state;
+  /* With such a grace only the asking can have ended rank 0 and 2 before the test's own limit. */
+  check_gsel("run -n 3 --grace 1000 -- sh -c '[ $RANK = 1 ] && exit 7; exec sleep 1000'", 7);
+  check_part(err, "gsel: rank 1 (pid ");
+  check_part(err, "exited with status 7; ending the other 2 ranks");
+  assert_true(nobody_left(0));
+}
+
+static void a_rank_killed_by_a_signal_gives_128_and_its_number(void** state) {
+  (void)state;
+  check_gsel("run -n 2 --grace 1000 -- sh -c '[ $RANK = 1 ] && kill -9 $$; exec sleep 1000'", 137);
+  check_part(err, "was killed by signal 9 (SIGKILL); ending the other 1 rank");
+  assert_true(nobody_left(0));
+}
+
+static void a_rank_that_ignores_being_asked_is_killed_after_the_grace(void** state) {
+  (void)state;
+  make_pipe("ready");
+  check_gsel(
+      "run -n 2 --grace 0.1 -- sh -c '[ $RANK = 1 ] && { read line < ready; exit 4; }; trap \"\" TERM;"
+      " echo > ready; exec sleep 1000'",
+      4);
+  check_part(err, "rank 0 did not end within 0.1 s: killed");
+  assert_true(nobody_left(0));
+}
+
+static void a_stopped_rank_does_not_hold_up_the_end(void** state) {
+  (void)state;
+  make_pipe("ready");
+  check_gsel(
+      "run -n 2 --grace 1000 -- sh -c '[ $RANK = 1 ] && { read pid < ready;"
+      " until grep -q \"State:.T\" /proc/$pid/status; do :; done; exit 4; }; echo $$ > ready; kill -STOP $$'",
+      4);
+  assert_true(nobody_left(0));
+}
+
+static void signals_are_forwarded_to_every_rank(void** state) {
+  (void)state;
+  static const struct {
+    int number;
+    const char* name;
+  } signals[] = {{SIGTERM, "TERM"}, {SIGINT, "INT"}, {SIGHUP, "HUP"}};
+  for (size_t i = 0; i < sizeof signals / sizeof *signals; ++i) {
+    make_pipe("ready");
+    char line[1024];
+    snprintf(line, sizeof line,
+             "exec gsel run -n 2 --tag-output -- sh -c 'trap : TERM; trap \"echo got %s; exit 3\" %s; echo > ready;"
+             " sleep 1000 & while :; do wait; done' >out 2>err",
+             signals[i].name, signals[i].name);
+    const pid_t pid = start(line);
+    await_lines("ready", 2);
+    kill(pid, signals[i].number);
+    check_status(finish(pid), 3, line, __LINE__);
+    char part[32];
+    for (int rank = 0; rank < 2; ++rank) {
+      snprintf(part, sizeof part, "[%d] got %s\n", rank, signals[i].name);
+      check_part(out, part);
+    }
+    assert_true(nobody_left(0));
+  }
+}
+
+static void nothing_that_ranks_started_is_left(void** state) {
+  (void)state;
+  make_pipe("ready");
+  check_gsel(
+      "run -n 2 -- sh -c 'setsid sh -c \"trap \\\"\\\" TERM HUP; (sleep 1000 & sleep 1000) & echo > ready;"
+      " exec sleep 1000\" & read line < ready'",
+      0);
+  check_part(err, "that the ranks left behind");
+  assert_true(nobody_left(0));
+}
+
+static void ranks_end_with_a_launcher_that_is_killed(void** state) {
+  (void)state;
+  make_pipe("ready");
+  const pid_t pid = start("exec gsel run -n 2 -- sh -c 'trap \"\" TERM HUP; echo > ready; exec sleep 1000' >out 2>err");
+  await_lines("ready", 2);
+  assert_false(nobody_left(0));
+  kill(pid, SIGKILL);
+  assert_int_equal(finish(pid), 1000 + SIGKILL);
+  assert_true(nobody_left(10000));
+}
+
+static void children_from_before_are_spared(void** state) {
+  (void)state;
+  /* The shell starts a process and becomes gsel: it is gsel's child, but no rank's doing. */
+  const pid_t pid = start(
+      "sh -c 'echo $$ > older; exec sleep 1000' & exec gsel run -- sh -c '"
+      "until [ -s older ]; do :; done' >out 2>err");
+  check_status(finish(pid), 0, "run", __LINE__);
+  read_back("older", out);
+  assert_int_equal(kill(atoi(out), 0), 0);
+  assert_int_equal(kill(atoi(out), SIGKILL), 0);
+  assert_true(nobody_left(10000));
+}
+
+static void a_job_that_takes_too_long_is_ended_with_124(void** state) {
+  (void)state;
+  check_gsel("run -n 2 --grace 1000 --timeout-kill 0.1 -- sleep 1000", 124);
+  check_part(err, "gsel: not finished after 0.1 s; ending 2 ranks");
+  assert_true(nobody_left(0));
+}
+
+static void what_cannot_be_started_is_named(void** state) {
+  (void)state;
+  check_gsel("run -n 2 -- ./nosuch", 127);
+  check_part(err, "gsel: rank 0: cannot start ./nosuch: No such file or directory");
+  write_file("plain", "text");
+  check_gsel("run -n 2 -- ./plain", 126);
+  check_part(err, "gsel: rank 0: cannot start ./plain: Permission denied");
+  write_file("script", "#!/nonexistent/sh\n");
+  char path[256];
+  snprintf(path, sizeof path, "%s/script", dir);
+  chmod(path, 0700);
+  check_gsel("run -- ./script", 127);
+  check_part(err, "interpreter");
+}
+
+static void impossible_jobs_are_refused(void** state) {
+  (void)state;
+  static const struct {
+    const char *arguments, *message;
+  } rows[] = {{"run -n 0 -- true", "-n 0: at least 1 rank"},
+              {"run -n -1 -- true", "-n -1: at least 1 rank"},
+              {"run -n 1025 -- true", "-n 1025: at most 1024 ranks"},
+              {"run -n many -- true", "many"},
+              {"run -n 99999999999999999999 -- true", "at most 1024 ranks"},
+              {"run -n 2", "no program to run"},
+              {"run -n 2 --", "no program to run"},
+              {"run --grace -1 -- true", "-1"},
+              {"run --nonsense -- true", "--nonsense"},
+              {"run --config /nonexistent/gsel.toml -- true", "/nonexistent/gsel.toml"},
+              {"run --devices 2 -- true", "write count:N or index:N"}};
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; ++i) {
+    check_status(gsel(rows[i].arguments), 2, rows[i].arguments, __LINE__);
+    assert_int_equal(strncmp(err, "gsel: ", 6), 0);
+    check_part(err, rows[i].message);
+    assert_string_equal(out, "");
+  }
+  assert_int_equal(finish(start("ulimit -n 20; exec gsel run -n 8 --tag-output -- true >out 2>err")), 2);
+  check_part(err, "raise it with ulimit -n");
+}
+
+static void the_config_gives_the_number_of_ranks_and_its_path(void** state) {
+  (void)state;
+  write_file("gsel.toml", "[mesh]\ntensor = 1\ndata = 2\npipeline = 2\n");
+  check_gsel("run --config gsel.toml -- sh -c 'echo $WORLD_SIZE $GSEL_CONFIG'", 0);
+  char line[256];
+  snprintf(line, sizeof line, "4 %s/gsel.toml\n", dir);
+  check_part(out, line);
+  write_file("gsel.toml", "[mesh]\ntensor = 2\n");
+  check_gsel("run --config gsel.toml -- sh -c 'echo $WORLD_SIZE'", 0);
+  assert_string_equal(out, "1\n");
+  write_file("gsel.toml", "[select]\ndevices = \"cpu\"\n");
+  check_gsel("run --config gsel.toml -- sh -c 'echo ${CUDA_VISIBLE_DEVICES-unset}'", 0);
+  assert_string_equal(out, "\n");
+  write_file("gsel.toml", "[meshes]\n");
+  check_gsel("run --config gsel.toml -- true", 2);
+  check_part(err, "meshes");
+}
+
+/* ---- run: output ---- */
+
+static void tagged_lines_are_whole_and_in_order(void** state) {
+  (void)state;
+  check_gsel("run -n 3 --tag-output -- sh -c 'seq 1 20000; printf tail; printf \"bad\\n\" >&2'", 0);
+  int next[3] = {1, 1, 1}, tails = 0;
+  for (char* line = strtok(out, "\n"); line; line = strtok(NULL, "\n")) {
+    int rank = -1, number = 0;
+    if (sscanf(line, "[%d] %d", &rank, &number) == 2 && rank >= 0 && rank < 3) {
+      assert_int_equal(number, next[rank]++);
+    } else {
+      assert_int_equal(sscanf(line, "[%d] tail", &rank), 1);
+      ++tails;
+    }
+  }
+  for (int rank = 0; rank < 3; ++rank) assert_int_equal(next[rank], 20001);
+  assert_int_equal(tails, 3);
+  for (int rank = 0; rank < 3; ++rank) {
+    char part[16];
+    snprintf(part, sizeof part, "[%d] bad\n", rank);
+    check_part(err, part);
+  }
+}
+
+static void a_reader_that_leaves_ends_the_writers(void** state) {
+  (void)state;
+  assert_int_equal(finish(start("{ gsel run -n 2 --tag-output -- yes 2>err; echo $? > status; } | head -n 1 >out")), 0);
+  check_part(out, "] y\n");
+  assert_true(nobody_left(10000));
+  read_back("status", out);
+  assert_string_equal(out, "141\n");
+}
+
+/* ---- other commands ---- */
+
+static const char* inventory(const char* name) {
+  static char path[1024];
+  snprintf(path, sizeof path, "--inventory %s/inventory/%s.json", getenv("GSEL_TEST_DATA"), name);
+  return path;
+}
+static int gsel_on(const char* machine, const char* command, const char* arguments) {
+  char line[3072];
+  snprintf(line, sizeof line, "%s %s %s", command, inventory(machine), arguments);
+  return gsel(line);
+}
+
+static void devices_are_listed_and_saved(void** state) {
+  (void)state;
+  check_status(gsel_on("mixed4", "devices", "--save saved.json"), 0, "devices", __LINE__);
+  check_part(out, "NVIDIA RTX A6000");
+  check_gsel("devices --json --inventory saved.json", 0);
+  static char saved[MAX_TEXT];
+  read_back("saved.json", saved);
+  assert_string_equal(out, saved);
+  check_gsel("devices", 0);
+  check_part(out, "cpu");
+  check_gsel("devices --save /nonexistent/x", 2);
+  check_part(err, "gsel: /nonexistent/x: cannot be written");
+}
+
+static void resolve_prints_a_selection_or_a_refusal(void** state) {
+  (void)state;
+  check_status(gsel_on("a100x8", "resolve", "--devices count:2 --env CUDA_VISIBLE_DEVICES=3,1,7"), 0, "", __LINE__);
+  check_part(out, "place 0 of CUDA_VISIBLE_DEVICES=3,1,7; place 0 of count:2\n");
+  check_part(out, "env: CUDA_DEVICE_ORDER=PCI_BUS_ID\n");
+  check_status(gsel_on("a100x8", "resolve", "--devices index:9 --no-env --json"), 2, "", __LINE__);
+  check_part(out, "\"status\": \"error\"");
+  check_part(out, "\"kind\": \"OUT_OF_RANGE\"");
+  check_part(out, "\"token\": \"9\"");
+  check_part(out, "\"column\": 7");
+  check_status(gsel_on("a100x8", "resolve", "--env CUDA_VISIBLE_DEVICES=0 --env CUDA_VISIBLE_DEVICES=1"), 2, "",
+               __LINE__);
+  check_part(err, "twice");
+  check_status(gsel_on("a100x8", "resolve", "--env NOTHING"), 2, "", __LINE__);
+  check_part(err, "NAME=VALUE");
+  check_status(gsel_on("a100x8", "resolve", "--env CUDA_VISIBLE_DEVICES= --json"), 0, "", __LINE__);
+  check_part(out, "\"vendor\": \"cpu\"");
+  setenv("CUDA_VISIBLE_DEVICES", "0", 1);
+  check_status(gsel_on("a100x8", "resolve", "--json"), 0, "", __LINE__);
+  check_part(out, "hidden by CUDA_VISIBLE_DEVICES=0");
+  unsetenv("CUDA_VISIBLE_DEVICES");
+}
+
+static void plugins_are_listed_with_reasons(void** state) {
+  (void)state;
+  setenv("GSEL_PLUGIN_PATH", "relative", 1);
+  check_gsel("plugins", 0);
+  check_part(out, "refused");
+  check_part(out, "relative");
+  check_gsel("plugins --json", 0);
+  check_part(out, "\"usable\": false");
+  unsetenv("GSEL_PLUGIN_PATH");
+}
+
+static void programs_that_cannot_be_read_are_named(void** state) {
+  (void)state;
+  check_gsel("program --verify ./nosuch", 2);
+  check_part(err, "gsel: ./nosuch: cannot be opened");
+  write_file("garbage", "\x01 no program\n");
+  check_gsel("program --print garbage", 2);
+  check_part(err, "garbage");
+  check_gsel("program", 2);
+  check_gsel("program --print a --verify b", 2);
+}
+
+static void usage_is_helpful(void** state) {
+  (void)state;
+  check_gsel("--version", 0);
+  check_part(out, "gsel 0.");
+  check_part(out, "(libgsel 0.");
+  check_gsel("--help", 0);
+  static const char* const commands[] = {"devices", "resolve", "plugins", "program", "run"};
+  for (size_t i = 0; i < sizeof commands / sizeof *commands; ++i) check_part(out, commands[i]);
+  check_gsel("", 2);
+  check_gsel("bogus", 2);
+  check_part(err, "gsel: bogus is no command; there are devices");
+  check_gsel("devices extra", 2);
+  check_part(err, "extra");
+  check_gsel("run --help", 0);
+  check_part(out, "--tag-output");
+}
+
+static int set_up(void** state) {
+  (void)state;
+  static const char* const ours[] = {"OMP_NUM_THREADS",  "OPENBLAS_NUM_THREADS", "GSEL_CONFIG",
+                                     "GSEL_PLUGIN_PATH", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER",
+                                     "GSEL_NVML_LIBRARY"};
+  for (size_t i = 0; i < sizeof ours / sizeof *ours; ++i) unsetenv(ours[i]);
+  char path[4096];
+  snprintf(path, sizeof path, "%s/bin:%s", getenv("GSEL_TEST_BIN"), getenv("PATH"));
+  setenv("PATH", path, 1);
+  snprintf(path, sizeof path, "%s/bin/gsel", getenv("GSEL_TEST_BIN"));
+  if (access(path, X_OK) != 0) return -1;
+  snprintf(dir, sizeof dir, "/tmp/gsel-cli-XXXXXX");
+  return mkdtemp(dir) ? 0 : -1;
+}
+
+static int tear_down(void** state) {
+  (void)state;
+  char line[256];
+  snprintf(line, sizeof line, "rm -rf '%s'", dir);
+  return system(line);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(each_rank_gets_the_promised_environment),
+      cmocka_unit_test(thread_counts_are_left_alone_when_set_or_when_there_is_one_rank),
+      cmocka_unit_test(arguments_pass_unchanged),
+      cmocka_unit_test(standard_input_goes_to_rank_0),
+      cmocka_unit_test(each_rank_gets_its_device_and_the_job_is_refused_when_they_run_out),
+      cmocka_unit_test(the_status_of_a_failing_rank_is_passed_on_and_the_others_are_ended),
+      cmocka_unit_test(a_rank_killed_by_a_signal_gives_128_and_its_number),
+      cmocka_unit_test(a_rank_that_ignores_being_asked_is_killed_after_the_grace),
+      cmocka_unit_test(a_stopped_rank_does_not_hold_up_the_end),
+      cmocka_unit_test(signals_are_forwarded_to_every_rank),
+      cmocka_unit_test(nothing_that_ranks_started_is_left),
+      cmocka_unit_test(ranks_end_with_a_launcher_that_is_killed),
+      cmocka_unit_test(children_from_before_are_spared),
+      cmocka_unit_test(a_job_that_takes_too_long_is_ended_with_124),
+      cmocka_unit_test(what_cannot_be_started_is_named),
+      cmocka_unit_test(impossible_jobs_are_refused),
+      cmocka_unit_test(the_config_gives_the_number_of_ranks_and_its_path),
+      cmocka_unit_test(tagged_lines_are_whole_and_in_order),
+      cmocka_unit_test(a_reader_that_leaves_ends_the_writers),
+      cmocka_unit_test(devices_are_listed_and_saved),
+      cmocka_unit_test(resolve_prints_a_selection_or_a_refusal),
+      cmocka_unit_test(plugins_are_listed_with_reasons),
+      cmocka_unit_test(programs_that_cannot_be_read_are_named),
+      cmocka_unit_test(usage_is_helpful),
+  };
+  return cmocka_run_group_tests(tests, set_up, tear_down);
+}
