@@ -152,7 +152,7 @@ static int train(struct session* s) {
 
 static int write_sample(struct session* s) {
   if (s->rank != 0 || !s->options.sample) return 0;
-  printf("--- %" PRId64 " bytes written by the model:", s->options.sample);
+  printf("--- %" PRId64 " bytes written by the model:\n", s->options.sample);
   const gsel_status status =
       sample_text(s->trainer, &s->gpt, sizes.context, "\n", s->options.sample, 0.8, seed_of(s->config), &s->err);
   printf("\n---\n");

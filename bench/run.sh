@@ -1,0 +1,9 @@
+#!/bin/sh
+# run.sh BIN TEXT: every bench, one after the other; what `make bench` shows.
+set -eu
+here=$(dirname "$0")
+echo "allreduce on one host: gsel bench_allreduce, 2 ranks"
+"$1/gsel" run -n 2 -- "$1/bench_allreduce"
+echo
+echo "data-parallel training: tokens per second"
+"$here/ddp_scaling.sh" "$1" "$2"

@@ -1,0 +1,26 @@
+#!/bin/sh
+# demo.sh BIN TEXT: what `make run` shows. Lists the devices, trains the GPT on TEXT on two ranks for about a minute,
+# lets it write, then trains the same first 20 steps on one rank and on two and compares them.
+# SECONDS_TO_TRAIN changes the minute.
+set -eu
+bin=$1
+text=$2
+config=$(dirname "$0")/gpt.toml
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+trap 'exit 130' INT TERM
+
+echo "gsel devices: what this machine has"
+"$bin/gsel" devices
+
+echo
+echo "training a GPT on $text: 2 ranks, strategy \"ddp\", $config"
+"$bin/gsel" run -n 2 --config "$config" -- "$bin/gpt" --data "$text" --seconds "${SECONDS_TO_TRAIN:-60}" --sample 400
+
+echo
+echo "the same first 20 steps on 1 rank and on 2"
+for n in 1 2; do
+  OPENBLAS_NUM_THREADS=1 "$bin/gsel" run -n $n --config "$config" -- \
+    "$bin/gpt" --data "$text" --steps 20 --quiet --json "$work/$n.json"
+done
+"$bin/gpt-compare" "$work/1.json" "$work/2.json"
