@@ -6,6 +6,14 @@
 #include "comm/backend.h"
 #include "support/ranks.h"
 
+// Too much memory is asked for on purpose; sanitizers shall answer as the system does.
+extern "C" __attribute__((visibility("default"))) const char* __asan_default_options() {
+  return "allocator_may_return_null=1";
+}
+extern "C" __attribute__((visibility("default"))) const char* __tsan_default_options() {
+  return "allocator_may_return_null=1";
+}
+
 namespace {
 
 const gsel_backend_v1* table;

@@ -55,6 +55,7 @@ struct alignas(128) RankBlock {
 
   alignas(128) std::atomic<uint32_t> sleepers;  // ranks asleep until this one makes progress
   std::atomic<uint32_t> wake_word;
+  std::atomic<int32_t> processor;  // where it last waited, + 1
 };
 
 // From one rank to another; data of the slots stands elsewhere.

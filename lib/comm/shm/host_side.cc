@@ -27,7 +27,8 @@ Joined HostSide::run(Joined joined) {
     listener_.close();
     Message go;
     go.say = Say::go;
-    tell_all(go, nullptr, 0);
+    for (const Guest* guest : by_rank_)
+      if (guest) tell(*guest, go, nullptr, 0);
   } catch (const Error& e) {
     tell_failure(e);
     throw;
@@ -66,14 +67,14 @@ void HostSide::claim_as_second() {
 }
 
 void HostSide::gather() {
-  while (!all_here()) {
+  while (!missing(false).empty()) {
     require_in_time(false);
     poll_once();
   }
 }
 
 void HostSide::await_ready() {
-  while (!all_ready()) {
+  while (!missing(true).empty()) {
     require_in_time(true);
     poll_once();
   }
@@ -81,16 +82,14 @@ void HostSide::await_ready() {
 
 void HostSide::require_in_time(bool ready) const {
   if (os::now_ns() < deadline_) return;
-  throw Error(GSEL_ERR_TIMEOUT, fmt::format("after {} s {} of {} ranks {}: rank 0 waited for {}", join_.join_timeout_s,
-                                            ready ? "not all"
-                                                  : fmt::to_string(1 + std::count_if(guests_.begin(), guests_.end(),
-                                                                                     [](auto& g) { return g->known; })),
-                                            join_.world_size, ready ? "were ready" : "had joined", missing(ready)))
-      .about_rank([&] {
-        for (size_t r = 1; r < by_rank_.size(); ++r)
-          if (!by_rank_[r] || (ready && !by_rank_[r]->ready)) return static_cast<int32_t>(r);
-        return -1;
-      }());
+  const std::vector<int32_t> late = missing(ready);
+  std::string names;
+  for (size_t i = 0; i < late.size() && i < 16; ++i) names += (i ? ", " : "") + std::to_string(late[i]);
+  if (late.size() > 16) names += fmt::format(" and {} more", late.size() - 16);
+  throw Error(GSEL_ERR_TIMEOUT, fmt::format("after {} s {} of {} ranks {}: rank 0 waited for rank{} {}",
+                                            join_.join_timeout_s, by_rank_.size() - late.size(), join_.world_size,
+                                            ready ? "were ready" : "had joined", late.size() == 1 ? "" : "s", names))
+      .about_rank(late.empty() ? -1 : late.front());
 }
 
 void HostSide::poll_once() {
@@ -162,29 +161,37 @@ void HostSide::greet(Guest& guest) {
 void HostSide::distribute(const Joined& joined, int arena) {
   Message message;
   message.say = Say::arena;
-  tell_all(message, &arena, 1);
+  for (const Guest* guest : by_rank_)
+    if (guest) tell(*guest, message, &arena, 1);
+  for (const Guest* guest : by_rank_)
+    if (guest) introduce_all_to(*guest, joined.own_life.watch.get());
+}
+
+// A guest gets no descriptors for ranks of its own process: threads of one process live and die together.
+void HostSide::introduce_all_to(const Guest& guest, int own_life) {
+  Message message;
   message.say = Say::lives;
   for (size_t first = 0; first < by_rank_.size(); first += kMostFds) {
     const size_t count = std::min(kMostFds, by_rank_.size() - first);
     int fds[kMostFds];
+    size_t n_fds = 0;
     for (size_t i = 0; i < count; ++i) {
-      const Guest* guest = by_rank_[first + i];
-      message.life[i] = {guest ? guest->hello.pid : own_.pid, guest ? guest->hello.process : own_.process};
-      fds[i] = guest ? guest->life.get() : joined.own_life.watch.get();
+      const Guest* other = by_rank_[first + i];
+      const Hello& hello = other ? other->hello : own_;
+      message.life[i] = {hello.pid, hello.process};
+      if (hello.process != guest.hello.process) fds[n_fds++] = other ? other->life.get() : own_life;
     }
     message.first = static_cast<uint32_t>(first);
     message.count = static_cast<uint32_t>(count);
-    tell_all(message, fds, count);
+    tell(guest, message, fds, n_fds);
   }
 }
 
-void HostSide::tell_all(const Message& message, const int* fds, size_t n_fds) {
-  for (const Guest* guest : by_rank_) {
-    if (!guest || guest->socket.write(&message, sizeof message, fds, n_fds, deadline_)) continue;
-    throw Error(GSEL_ERR_PEER,
-                fmt::format("rank {} (pid {}) died or gave up while joining", guest->hello.rank, guest->hello.pid))
-        .about_rank(guest->hello.rank);
-  }
+void HostSide::tell(const Guest& guest, const Message& message, const int* fds, size_t n_fds) {
+  if (guest.socket.write(&message, sizeof message, fds, n_fds, deadline_)) return;
+  throw Error(GSEL_ERR_PEER,
+              fmt::format("rank {} (pid {}) died or gave up while joining", guest.hello.rank, guest.hello.pid))
+      .about_rank(guest.hello.rank);
 }
 
 void HostSide::tell_failure(const Error& error) noexcept {
@@ -195,23 +202,11 @@ void HostSide::tell_failure(const Error& error) noexcept {
     }
 }
 
-bool HostSide::all_here() const {
-  return std::count(by_rank_.begin(), by_rank_.end(), nullptr) == 1;
-}
-
-bool HostSide::all_ready() const {
-  return std::all_of(by_rank_.begin(), by_rank_.end(), [](const Guest* guest) { return !guest || guest->ready; });
-}
-
-std::string HostSide::missing(bool ready) const {
-  std::string names;
-  size_t count = 0;
-  for (size_t r = 1; r < by_rank_.size(); ++r) {
-    if (by_rank_[r] && (!ready || by_rank_[r]->ready)) continue;
-    if (++count <= 16) names += (count > 1 ? ", " : "") + std::to_string(r);
-  }
-  if (count > 16) names += fmt::format(" and {} more", count - 16);
-  return (count == 1 ? "rank " : "ranks ") + names;
+std::vector<int32_t> HostSide::missing(bool ready) const {
+  std::vector<int32_t> late;
+  for (size_t r = 1; r < by_rank_.size(); ++r)
+    if (!by_rank_[r] || (ready && !by_rank_[r]->ready)) late.push_back(static_cast<int32_t>(r));
+  return late;
 }
 
 int32_t HostSide::count_cores() const {

@@ -35,11 +35,10 @@ class HostSide {
   void greet(Guest& guest);
   void distribute(const Joined& joined, int arena);
   void await_ready();
-  void tell_all(const Message& message, const int* fds, size_t n_fds);
+  void introduce_all_to(const Guest& guest, int own_life);
+  void tell(const Guest& guest, const Message& message, const int* fds, size_t n_fds);
   void tell_failure(const Error& error) noexcept;
-  bool all_ready() const;
-  bool all_here() const;
-  std::string missing(bool ready) const;
+  std::vector<int32_t> missing(bool ready) const;
   int32_t count_cores() const;
   void require_in_time(bool ready) const;
 

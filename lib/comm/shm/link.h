@@ -73,7 +73,7 @@ class Link {
     if (flag.load(std::memory_order_acquire) < value) wait_long(rank, flag, value);
   }
   void wait_long(int32_t rank, const std::atomic<uint64_t>& flag, uint64_t value);
-  bool spin(const std::atomic<uint64_t>& flag, uint64_t value);
+  bool spin(int32_t rank, const std::atomic<uint64_t>& flag, uint64_t value);
   void sleep_until_woken(int32_t rank, const std::atomic<uint64_t>& flag, uint64_t value);
   void check_peer(int32_t rank, const std::atomic<uint64_t>& flag, uint64_t value);
   void check_deadline(int32_t rank);

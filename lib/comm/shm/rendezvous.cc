@@ -56,6 +56,10 @@ Hello make_hello(const gsel_join& join) {
       .about_rank(0);
 }
 
+[[noreturn]] void fail_protocol() {
+  throw Error(GSEL_ERR_VERSION, "rank 0 speaks another protocol; all ranks must use one libgsel").about_rank(0);
+}
+
 Socket connect_to_rank_0(const gsel_join& join, const std::string& name, int64_t deadline) {
   for (;;) {
     if (auto socket = Socket::connect(name)) {
@@ -76,7 +80,7 @@ Message listen_to_rank_0(const gsel_join& join, const Socket& socket, Say expect
   if (result == Read::nothing) fail_late(join, step);
   if (result == Read::end) fail_gone(join, step);
   if (message.say == Say::failed) throw error_of(message);
-  if (message.say != expected) fail(GSEL_ERR_VERSION, "rank 0 speaks another protocol; all ranks must use one libgsel");
+  if (message.say != expected) fail_protocol();
   return message;
 }
 
@@ -85,12 +89,15 @@ void receive_lives(const gsel_join& join, const Socket& socket, uint64_t own_pro
   for (size_t known = 0; known < members.size();) {
     std::vector<os::Fd> fds;
     const Message message = listen_to_rank_0(join, socket, Say::lives, fds, deadline, "to learn of the other ranks");
-    if (message.first != known || message.count == 0 || message.count != fds.size() ||
+    if (message.first != known || message.count == 0 || message.count > kMostFds ||
         message.count > members.size() - known)
-      fail(GSEL_ERR_VERSION, "rank 0 speaks another protocol; all ranks must use one libgsel");
-    for (size_t i = 0; i < fds.size(); ++i, ++known) {
+      fail_protocol();
+    size_t taken = 0;
+    for (size_t i = 0; i < message.count; ++i, ++known) {
       members[known].pid = message.life[i].pid;
-      if (message.life[i].process != own_process) members[known].life = std::move(fds[i]);
+      if (message.life[i].process == own_process) continue;
+      if (taken == fds.size()) fail_protocol();
+      members[known].life = std::move(fds[taken++]);
     }
   }
 }
@@ -103,7 +110,7 @@ Joined join_as_guest(const gsel_join& join, const std::string& name, Joined join
   joined.own_life.watch.reset();
   std::vector<os::Fd> fds;
   listen_to_rank_0(join, socket, Say::arena, fds, deadline, "for the other ranks to join");
-  if (fds.size() != 1) fail(GSEL_ERR_VERSION, "rank 0 speaks another protocol; all ranks must use one libgsel");
+  if (fds.size() != 1) fail_protocol();
   receive_lives(join, socket, hello.process, joined.members, deadline);
   Message ready;
   ready.say = Say::ready;

@@ -34,7 +34,7 @@ bool reached(const std::atomic<uint64_t>& flag, uint64_t value) {
 }  // namespace
 
 void Link::wait_long(int32_t rank, const std::atomic<uint64_t>& flag, uint64_t value) {
-  if (spin(flag, value)) return;
+  if (spin(rank, flag, value)) return;
   RankBlock& me = mine();
   me.awaited_flag.store(arena_->offset_of(flag), std::memory_order_relaxed);
   me.awaited_value.store(value, std::memory_order_relaxed);
@@ -54,7 +54,8 @@ void Link::wait_long(int32_t rank, const std::atomic<uint64_t>& flag, uint64_t v
   me.awaited_rank.store(0, std::memory_order_release);
 }
 
-bool Link::spin(const std::atomic<uint64_t>& flag, uint64_t value) {
+// A rank that sits on our own processor cannot go on while we spin, whatever the number of processors.
+bool Link::spin(int32_t rank, const std::atomic<uint64_t>& flag, uint64_t value) {
   constexpr int kLooksPerClock = 16;
   const int64_t end = os::now_ns() + spin_ns_;
   do {
@@ -62,6 +63,10 @@ bool Link::spin(const std::atomic<uint64_t>& flag, uint64_t value) {
       if (reached(flag, value)) return true;
       pause_processor();
     }
+    const int32_t here = sched_getcpu() + 1;
+    if (mine().processor.load(std::memory_order_relaxed) != here)
+      mine().processor.store(here, std::memory_order_relaxed);
+    if (rank != rank_ && arena_->rank(rank).processor.load(std::memory_order_relaxed) == here) return false;
   } while (os::now_ns() < end);
   return false;
 }
