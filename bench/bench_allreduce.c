@@ -16,23 +16,23 @@ static double now(void) {
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static int ascending(const void *a, const void *b) {
-  const double x = *(const double *)a, y = *(const double *)b;
+static int ascending(const void* a, const void* b) {
+  const double x = *(const double*)a, y = *(const double*)b;
   return (x > y) - (x < y);
 }
 
 /* Prints what went wrong and leaves. */
-static void check(gsel_status status, gsel_error *const *err) {
+static void check(gsel_status status, gsel_error* const* err) {
   if (!status) return;
   fprintf(stderr, "bench_allreduce: %s\n", gsel_error_message(*err).data);
   exit(1);
 }
 
 /* Seconds of `calls` allreduces, sorted, over all ranks: times[world * calls]. */
-static void measure(gsel_comm *comm, float *data, size_t count, int calls, double *times) {
-  gsel_error *err = NULL;
+static void measure(gsel_comm* comm, float* data, size_t count, int calls, double* times) {
+  gsel_error* err = NULL;
   const int32_t world = gsel_comm_world_size(comm);
-  double *mine = times + (size_t)calls * (size_t)gsel_comm_rank(comm);
+  double* mine = times + (size_t)calls * (size_t)gsel_comm_rank(comm);
   check(gsel_barrier(comm, &err), &err);
   for (int i = 0; i < calls; ++i) {
     const double begin = now();
@@ -44,8 +44,8 @@ static void measure(gsel_comm *comm, float *data, size_t count, int calls, doubl
 }
 
 /* Seconds of one memcpy of `bytes`, median of `calls`, with all ranks copying. */
-static double measure_memcpy(gsel_comm *comm, char *to, const char *from, size_t bytes, int calls, double *times) {
-  gsel_error *err = NULL;
+static double measure_memcpy(gsel_comm* comm, char* to, const char* from, size_t bytes, int calls, double* times) {
+  gsel_error* err = NULL;
   check(gsel_barrier(comm, &err), &err);
   for (int i = 0; i < calls; ++i) {
     const double begin = now();
@@ -57,18 +57,19 @@ static double measure_memcpy(gsel_comm *comm, char *to, const char *from, size_t
 }
 
 int main(void) {
-  gsel_error *err = NULL;
-  gsel_comm *comm = NULL;
+  gsel_error* err = NULL;
+  gsel_comm* comm = NULL;
   check(gsel_comm_init(NULL, &comm, &err), &err);
   const int32_t rank = gsel_comm_rank(comm), world = gsel_comm_world_size(comm);
   const size_t largest = (size_t)64 << 20;
-  float *data = calloc(1, largest);
-  char *copy = calloc(1, largest);
-  double *times = malloc(sizeof *times * MAX_CALLS * (size_t)world);
+  float* data = calloc(1, largest);
+  char* copy = calloc(1, largest);
+  double* times = malloc(sizeof *times * MAX_CALLS * (size_t)world);
   if (!data || !copy || !times) return 1;
   memset(copy, 1, largest);
 
-  if (rank == 0) printf("| bytes | median us | p99 us | GB/s | memcpy us, all ranks at once |\n|---|---|---|---|---|\n");
+  if (rank == 0)
+    printf("| bytes | median us | p99 us | GB/s | memcpy us, all ranks at once |\n|---|---|---|---|---|\n");
   static const size_t sizes[] = {8, 64, 1024, 4096, 65536, 262144, 1 << 20, 16 << 20, 64 << 20};
   for (size_t i = 0; i < sizeof sizes / sizeof *sizes; ++i) {
     const size_t bytes = sizes[i];
@@ -77,10 +78,11 @@ int main(void) {
     measure(comm, data, bytes / sizeof *data, calls, times);
     const size_t n = (size_t)calls * (size_t)world;
     const double median = times[n / 2], p99 = times[n * 99 / 100];
-    const double plain = measure_memcpy(comm, (char *)data, copy, bytes, calls, times);
+    const double plain = measure_memcpy(comm, (char*)data, copy, bytes, calls, times);
     memset(data, 0, bytes);
     if (rank == 0)
-      printf("| %zu | %.2f | %.2f | %.2f | %.2f |\n", bytes, 1e6 * median, 1e6 * p99, 1e-9 * (double)bytes / median, 1e6 * plain);
+      printf("| %zu | %.2f | %.2f | %.2f | %.2f |\n", bytes, 1e6 * median, 1e6 * p99, 1e-9 * (double)bytes / median,
+             1e6 * plain);
   }
   free(times);
   free(copy);

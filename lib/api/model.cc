@@ -27,12 +27,22 @@ int32_t count(const gsel_model* model, const std::vector<Piece>& (gsel::Model::*
 
 extern "C" {
 
-void gsel_param_desc_init(gsel_param_desc* desc) { gsel::init_struct(desc); }
-void gsel_value_desc_init(gsel_value_desc* desc) { gsel::init_struct(desc); }
-void gsel_layer_desc_init(gsel_layer_desc* desc) { gsel::init_struct(desc); }
+void gsel_param_desc_init(gsel_param_desc* desc) {
+  gsel::init_struct(desc);
+}
+void gsel_value_desc_init(gsel_value_desc* desc) {
+  gsel::init_struct(desc);
+}
+void gsel_layer_desc_init(gsel_layer_desc* desc) {
+  gsel::init_struct(desc);
+}
 
-float gsel_random_uniform(uint64_t key, uint64_t counter) { return gsel::random_uniform(key, counter); }
-float gsel_random_normal(uint64_t key, uint64_t counter) { return gsel::random_normal(key, counter); }
+float gsel_random_uniform(uint64_t key, uint64_t counter) {
+  return gsel::random_uniform(key, counter);
+}
+float gsel_random_normal(uint64_t key, uint64_t counter) {
+  return gsel::random_normal(key, counter);
+}
 
 gsel_status gsel_model_create(gsel_model** out, gsel_error** err) {
   return gsel::guard(err, [&] {
@@ -55,11 +65,21 @@ gsel_status gsel_model_finish(gsel_model* model, gsel_error** err) {
   return gsel::guard(err, [&] { gsel::required(model, "model").impl->finish(); });
 }
 
-int32_t gsel_model_param_count(const gsel_model* model) { return count(model, &gsel::Model::params); }
-int32_t gsel_model_value_count(const gsel_model* model) { return count(model, &gsel::Model::values); }
-int32_t gsel_model_layer_count(const gsel_model* model) { return count(model, &gsel::Model::layers); }
-int64_t gsel_model_element_count(const gsel_model* model) { return model ? model->impl->element_count() : 0; }
+int32_t gsel_model_param_count(const gsel_model* model) {
+  return count(model, &gsel::Model::params);
+}
+int32_t gsel_model_value_count(const gsel_model* model) {
+  return count(model, &gsel::Model::values);
+}
+int32_t gsel_model_layer_count(const gsel_model* model) {
+  return count(model, &gsel::Model::layers);
+}
+int64_t gsel_model_element_count(const gsel_model* model) {
+  return model ? model->impl->element_count() : 0;
+}
 
-void gsel_model_free(gsel_model* model) { delete model; }
+void gsel_model_free(gsel_model* model) {
+  delete model;
+}
 
 }  // extern "C"

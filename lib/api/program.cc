@@ -16,9 +16,7 @@ gsel_status gsel_program_parse(gsel_str text, gsel_str name, gsel_program** out,
 }
 
 gsel_str gsel_program_text(const gsel_program* program) {
-  return gsel::query(gsel_str{nullptr, 0}, [&] {
-    return gsel::borrow(gsel::required(program, "program").printed());
-  });
+  return gsel::query(gsel_str{nullptr, 0}, [&] { return gsel::borrow(gsel::required(program, "program").printed()); });
 }
 
 int32_t gsel_program_length(const gsel_program* program) {
@@ -44,6 +42,8 @@ gsel_status gsel_program_verify(const gsel_program* const* programs, int32_t n, 
   });
 }
 
-void gsel_program_free(gsel_program* program) { delete program; }
+void gsel_program_free(gsel_program* program) {
+  delete program;
+}
 
 }  // extern "C"

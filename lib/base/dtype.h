@@ -7,8 +7,8 @@
 
 namespace gsel {
 
-size_t dtype_bytes(gsel_dtype dtype);        // 0 when unknown
-const char* dtype_name(gsel_dtype dtype);    // "unknown" when unknown
+size_t dtype_bytes(gsel_dtype dtype);      // 0 when unknown
+const char* dtype_name(gsel_dtype dtype);  // "unknown" when unknown
 const char* op_name(gsel_op op);
 const char* axis_name(gsel_axis axis);
 

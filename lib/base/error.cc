@@ -21,7 +21,8 @@ gsel_error& out_of_memory() noexcept {
 
 std::string errno_text(int number) {
   const char* name = strerrorname_np(number);
-  return fmt::format("{} ({})", name ? name : std::to_string(number), strerrordesc_np(number) ? strerrordesc_np(number) : "unknown");
+  return fmt::format("{} ({})", name ? name : std::to_string(number),
+                     strerrordesc_np(number) ? strerrordesc_np(number) : "unknown");
 }
 
 gsel_error* to_handle(const Error& error) noexcept {
@@ -50,7 +51,9 @@ gsel_error* current_exception_to_handle() noexcept {
   }
 }
 
-gsel_status code_of(const gsel_error* handle) noexcept { return handle ? handle->error.code() : GSEL_OK; }
+gsel_status code_of(const gsel_error* handle) noexcept {
+  return handle ? handle->error.code() : GSEL_OK;
+}
 
 void free_handle(gsel_error* handle) noexcept {
   if (handle != &out_of_memory()) delete handle;

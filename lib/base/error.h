@@ -27,9 +27,18 @@ class Error : public std::exception {
   Error(gsel_status code, std::string message) : code_(code), message_(std::move(message)) {}
 
   // Adds what the error is about; each returns the error so that `throw Error(...).at(...)` reads well.
-  Error&& at(Place place) && { place_ = std::move(place); return std::move(*this); }
-  Error&& about_rank(int32_t rank) && { rank_ = rank; return std::move(*this); }
-  Error&& because(const Error& cause) && { cause_ = std::make_shared<const Error>(cause); return std::move(*this); }
+  Error&& at(Place place) && {
+    place_ = std::move(place);
+    return std::move(*this);
+  }
+  Error&& about_rank(int32_t rank) && {
+    rank_ = rank;
+    return std::move(*this);
+  }
+  Error&& because(const Error& cause) && {
+    cause_ = std::make_shared<const Error>(cause);
+    return std::move(*this);
+  }
 
   const char* what() const noexcept override { return message_.c_str(); }
   gsel_status code() const { return code_; }

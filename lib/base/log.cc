@@ -48,7 +48,9 @@ void set_log_sink(gsel_log_fn fn, gsel_log_level level, void* user_data) {
   s.level.store(fn ? level : 0, std::memory_order_relaxed);
 }
 
-bool log_wanted(gsel_log_level level) { return level <= sink().level.load(std::memory_order_relaxed); }
+bool log_wanted(gsel_log_level level) {
+  return level <= sink().level.load(std::memory_order_relaxed);
+}
 
 void log_line(gsel_log_level level, const char* component, const std::string& line) {
   Sink& s = sink();

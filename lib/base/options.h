@@ -15,12 +15,14 @@ T read_struct(const T* given, const char* type) {
   if (!given) fail(GSEL_ERR_ARG, "{} is NULL", type);
   const uint32_t size = given->struct_size;
   if (size < 2 * sizeof(uint32_t))
-    fail(GSEL_ERR_VERSION, "{}.struct_size is {}, this libgsel knows {} bytes; initialise it with its _INIT macro or _init function",
+    fail(GSEL_ERR_VERSION,
+         "{}.struct_size is {}, this libgsel knows {} bytes; initialise it with its _INIT macro or _init function",
          type, size, sizeof(T));
   const auto* bytes = reinterpret_cast<const unsigned char*>(given);
   if (size > sizeof(T) && std::any_of(bytes + sizeof(T), bytes + size, [](unsigned char b) { return b != 0; }))
-    fail(GSEL_ERR_VERSION, "{} has {} bytes with fields set that this libgsel {} ({} bytes) does not know; update libgsel",
-         type, size, gsel_version_text(), sizeof(T));
+    fail(GSEL_ERR_VERSION,
+         "{} has {} bytes with fields set that this libgsel {} ({} bytes) does not know; update libgsel", type, size,
+         gsel_version_text(), sizeof(T));
   T full{};
   std::memcpy(&full, given, std::min<size_t>(size, sizeof(T)));
   full.struct_size = sizeof(T);
@@ -33,7 +35,8 @@ void write_struct(T* out, const T& value, const char* type) {
   if (!out) fail(GSEL_ERR_ARG, "{} is NULL", type);
   const uint32_t size = out->struct_size;
   if (size < 2 * sizeof(uint32_t))
-    fail(GSEL_ERR_VERSION, "{}.struct_size is {}, this libgsel knows {} bytes; initialise it with its _INIT macro or _init function",
+    fail(GSEL_ERR_VERSION,
+         "{}.struct_size is {}, this libgsel knows {} bytes; initialise it with its _INIT macro or _init function",
          type, size, sizeof(T));
   std::memcpy(out, &value, std::min<size_t>(size, sizeof(T)));
   out->struct_size = size;

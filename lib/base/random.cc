@@ -9,7 +9,9 @@ namespace {
 
 constexpr float k2Pow24Inverse = 1.0f / 16777216.0f;
 
-float unit(uint32_t bits) { return static_cast<float>(bits >> 8) * k2Pow24Inverse; }
+float unit(uint32_t bits) {
+  return static_cast<float>(bits >> 8) * k2Pow24Inverse;
+}
 
 }  // namespace
 
@@ -26,7 +28,9 @@ std::array<uint32_t, 4> philox(uint64_t key, uint64_t counter) {
   return x;
 }
 
-float random_uniform(uint64_t key, uint64_t counter) { return unit(philox(key, counter)[0]); }
+float random_uniform(uint64_t key, uint64_t counter) {
+  return unit(philox(key, counter)[0]);
+}
 
 float random_normal(uint64_t key, uint64_t counter) {
   const auto block = philox(key, counter);

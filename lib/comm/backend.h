@@ -47,15 +47,24 @@ class Memory {
   Memory() = default;
   Memory(std::shared_ptr<Backend> backend, uint64_t bytes);
   Memory(Memory&& other) noexcept { swap(other); }
-  Memory& operator=(Memory&& other) noexcept { swap(other); return *this; }
-  ~Memory() { if (data_) backend_->table().free(backend_->ctx(), data_); }
+  Memory& operator=(Memory&& other) noexcept {
+    swap(other);
+    return *this;
+  }
+  ~Memory() {
+    if (data_) backend_->table().free(backend_->ctx(), data_);
+  }
 
   void* data() const { return data_; }
   char* at(uint64_t offset) const { return static_cast<char*>(data_) + offset; }
   uint64_t bytes() const { return bytes_; }
 
  private:
-  void swap(Memory& other) noexcept { std::swap(backend_, other.backend_); std::swap(data_, other.data_); std::swap(bytes_, other.bytes_); }
+  void swap(Memory& other) noexcept {
+    std::swap(backend_, other.backend_);
+    std::swap(data_, other.data_);
+    std::swap(bytes_, other.bytes_);
+  }
   std::shared_ptr<Backend> backend_;
   void* data_ = nullptr;
   uint64_t bytes_ = 0;
@@ -63,7 +72,9 @@ class Memory {
 
 class Stream {
  public:
-  explicit Stream(std::shared_ptr<Backend> backend) : backend_(std::move(backend)) { backend_->run(&gsel_backend_v1::stream_create, &stream_); }
+  explicit Stream(std::shared_ptr<Backend> backend) : backend_(std::move(backend)) {
+    backend_->run(&gsel_backend_v1::stream_create, &stream_);
+  }
   ~Stream() { backend_->table().stream_destroy(backend_->ctx(), stream_); }
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
@@ -76,8 +87,12 @@ class Stream {
 
 class Event {
  public:
-  explicit Event(std::shared_ptr<Backend> backend) : backend_(std::move(backend)) { backend_->run(&gsel_backend_v1::event_create, &event_); }
-  ~Event() { if (event_) backend_->table().event_destroy(backend_->ctx(), event_); }
+  explicit Event(std::shared_ptr<Backend> backend) : backend_(std::move(backend)) {
+    backend_->run(&gsel_backend_v1::event_create, &event_);
+  }
+  ~Event() {
+    if (event_) backend_->table().event_destroy(backend_->ctx(), event_);
+  }
   Event(Event&& other) noexcept : backend_(other.backend_), event_(std::exchange(other.event_, nullptr)) {}
   Event& operator=(const Event&) = delete;
 
@@ -85,7 +100,9 @@ class Event {
   void wait() { backend_->run(&gsel_backend_v1::event_wait, event_); }
   gsel_event* get() const { return event_; }
   // Seconds from this event to a later one.
-  double seconds_until(const Event& later) const { return backend_->table().event_seconds(backend_->ctx(), event_, later.event_); }
+  double seconds_until(const Event& later) const {
+    return backend_->table().event_seconds(backend_->ctx(), event_, later.event_);
+  }
 
  private:
   std::shared_ptr<Backend> backend_;

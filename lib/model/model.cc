@@ -58,12 +58,15 @@ std::vector<int32_t> checked_ids(const int32_t* ids, int32_t n, const char* what
   return result;
 }
 
-bool is_float(gsel_dtype dtype) { return dtype >= GSEL_F16; }
+bool is_float(gsel_dtype dtype) {
+  return dtype >= GSEL_F16;
+}
 
 }  // namespace
 
 void Model::refuse_if_finished() const {
-  if (finished_) fail(GSEL_ERR_STATE, "the model is finished; add parameters, values and layers before gsel_model_finish");
+  if (finished_)
+    fail(GSEL_ERR_STATE, "the model is finished; add parameters, values and layers before gsel_model_finish");
 }
 
 int32_t Model::add_param(const gsel_param_desc& desc) {
@@ -90,7 +93,8 @@ int32_t Model::add_param(const gsel_param_desc& desc) {
   p.shard_blocks = desc.shard_blocks ? desc.shard_blocks : 1;
   if (p.shard == GSEL_SHARD_DIM && (p.shard_dim < 0 || p.shard_dim >= desc.n_dims || p.shard_blocks < 1 ||
                                     p.dims[p.shard_dim] % p.shard_blocks != 0))
-    fail(GSEL_ERR_MODEL, "parameter \"{}\" is sharded along dimension {} in {} blocks; it has {} dimensions and blocks must divide",
+    fail(GSEL_ERR_MODEL,
+         "parameter \"{}\" is sharded along dimension {} in {} blocks; it has {} dimensions and blocks must divide",
          p.name, p.shard_dim, p.shard_blocks, desc.n_dims);
   params_.push_back(std::move(p));
   return static_cast<int32_t>(params_.size()) - 1;
@@ -109,7 +113,8 @@ int32_t Model::add_value(const gsel_value_desc& desc) {
   v.place_dim = desc.place_dim;
   if (v.is_input()) v.flags |= GSEL_VALUE_NOT_DIFFERENTIABLE;
   if (v.is_scalar() && (v.is_input() || desc.n_dims != 0))
-    fail(GSEL_ERR_MODEL, "value \"{}\" is a scalar and also an input or shaped; a scalar is one number per micro-batch", v.name);
+    fail(GSEL_ERR_MODEL, "value \"{}\" is a scalar and also an input or shaped; a scalar is one number per micro-batch",
+         v.name);
   values_.push_back(std::move(v));
   return static_cast<int32_t>(values_.size()) - 1;
 }
@@ -144,7 +149,8 @@ void Model::check_layer(const Layer& layer) const {
   for (int32_t v : layer.inputs)
     if (values_[v].producer < 0 && !values_[v].is_input())
       fail(GSEL_ERR_MODEL,
-           "layer \"{}\" reads value \"{}\" before any layer writes it; list order is execution order, so a cycle is not possible",
+           "layer \"{}\" reads value \"{}\" before any layer writes it; list order is execution order, so a cycle is "
+           "not possible",
            layer.name, values_[v].name);
   for (int32_t v : layer.outputs) {
     if (values_[v].is_input())
@@ -153,26 +159,32 @@ void Model::check_layer(const Layer& layer) const {
       fail(GSEL_ERR_MODEL, "layer \"{}\" writes value \"{}\", which layer \"{}\" already writes", layer.name,
            values_[v].name, layers_[values_[v].producer].name);
     if (values_[v].is_scalar() && !layer.is_loss())
-      fail(GSEL_ERR_MODEL, "layer \"{}\" writes scalar \"{}\"; only the loss layer writes scalars", layer.name, values_[v].name);
+      fail(GSEL_ERR_MODEL, "layer \"{}\" writes scalar \"{}\"; only the loss layer writes scalars", layer.name,
+           values_[v].name);
   }
   if (layer.is_loss()) check_loss(layer);
 }
 
 void Model::check_loss(const Layer& layer) const {
   if (loss_layer_ >= 0)
-    fail(GSEL_ERR_MODEL, "layer \"{}\" is a second loss layer after \"{}\"; a model has one", layer.name, layers_[loss_layer_].name);
-  const bool two_f64_scalars = layer.outputs.size() == 2 && std::all_of(layer.outputs.begin(), layer.outputs.end(), [&](int32_t v) {
-    return values_[v].is_scalar() && values_[v].dtype == GSEL_F64;
-  });
+    fail(GSEL_ERR_MODEL, "layer \"{}\" is a second loss layer after \"{}\"; a model has one", layer.name,
+         layers_[loss_layer_].name);
+  const bool two_f64_scalars =
+      layer.outputs.size() == 2 && std::all_of(layer.outputs.begin(), layer.outputs.end(), [&](int32_t v) {
+        return values_[v].is_scalar() && values_[v].dtype == GSEL_F64;
+      });
   if (!two_f64_scalars)
-    fail(GSEL_ERR_MODEL, "loss layer \"{}\" must write two f64 scalars: the sum of losses and the sum of weights", layer.name);
+    fail(GSEL_ERR_MODEL, "loss layer \"{}\" must write two f64 scalars: the sum of losses and the sum of weights",
+         layer.name);
 }
 
 void Model::finish() {
   if (finished_) return;
-  if (loss_layer_ < 0) fail(GSEL_ERR_MODEL, "the model of {} layers has no loss layer; flag one with GSEL_LAYER_LOSS", layers_.size());
+  if (loss_layer_ < 0)
+    fail(GSEL_ERR_MODEL, "the model of {} layers has no loss layer; flag one with GSEL_LAYER_LOSS", layers_.size());
   for (const Value& v : values_)
-    if (v.producer < 0 && !v.is_input()) fail(GSEL_ERR_MODEL, "value \"{}\" is written by no layer and is no input", v.name);
+    if (v.producer < 0 && !v.is_input())
+      fail(GSEL_ERR_MODEL, "value \"{}\" is written by no layer and is no input", v.name);
   for (size_t p = 0; p < params_.size(); ++p)
     if (std::none_of(layers_.begin(), layers_.end(), [p](const Layer& layer) {
           return std::count(layer.params.begin(), layer.params.end(), static_cast<int32_t>(p)) > 0;
@@ -190,14 +202,16 @@ void Model::derive_gradients() {
     return std::any_of(layer.params.begin(), layer.params.end(), [&](int32_t p) { return params_[p].trainable(); });
   };
   for (const Layer& layer : layers_) {
-    const bool any = trains(layer) || std::any_of(layer.inputs.begin(), layer.inputs.end(), [&](int32_t v) { return depends[v]; });
+    const bool any =
+        trains(layer) || std::any_of(layer.inputs.begin(), layer.inputs.end(), [&](int32_t v) { return depends[v]; });
     for (int32_t v : layer.outputs)
       depends[v] = any && is_float(values_[v].dtype) && !(values_[v].flags & GSEL_VALUE_NOT_DIFFERENTIABLE);
   }
   // Backward: which layers and values lead to the loss.
   for (int32_t l = static_cast<int32_t>(layers_.size()) - 1; l >= 0; --l) {
     const Layer& layer = layers_[l];
-    active[l] = l == loss_layer_ || std::any_of(layer.outputs.begin(), layer.outputs.end(), [&](int32_t v) { return leads[v]; });
+    active[l] = l == loss_layer_ ||
+                std::any_of(layer.outputs.begin(), layer.outputs.end(), [&](int32_t v) { return leads[v]; });
     if (active[l])
       for (int32_t v : layer.inputs) leads[v] = depends[v];
   }
@@ -205,9 +219,8 @@ void Model::derive_gradients() {
   for (size_t l = 0; l < layers_.size(); ++l) {
     Layer& layer = layers_[l];
     layer.needs_backward_weight = active[l] && trains(layer);
-    layer.needs_backward_input = active[l] && std::any_of(layer.inputs.begin(), layer.inputs.end(), [&](int32_t v) {
-      return values_[v].needs_gradient;
-    });
+    layer.needs_backward_input = active[l] && std::any_of(layer.inputs.begin(), layer.inputs.end(),
+                                                          [&](int32_t v) { return values_[v].needs_gradient; });
   }
 }
 
@@ -215,9 +228,11 @@ void Model::check_backward_callbacks() const {
   for (const Layer& layer : layers_) {
     if (layer.backward) continue;
     if (layer.needs_backward_input && !layer.backward_input)
-      fail(GSEL_ERR_MODEL, "layer \"{}\" has inputs that need a gradient and neither backward_input nor backward", layer.name);
+      fail(GSEL_ERR_MODEL, "layer \"{}\" has inputs that need a gradient and neither backward_input nor backward",
+           layer.name);
     if (layer.needs_backward_weight && !layer.backward_weight)
-      fail(GSEL_ERR_MODEL, "layer \"{}\" has trainable parameters and neither backward_weight nor backward", layer.name);
+      fail(GSEL_ERR_MODEL, "layer \"{}\" has trainable parameters and neither backward_weight nor backward",
+           layer.name);
   }
 }
 

@@ -25,7 +25,9 @@ constexpr InstrForm kForms[] = {
     {GSEL_INSTR_STEP, "step", false, false, false, true, false, nullptr},
 };
 
-bool same(const gsel_instr& a, const gsel_instr& b) { return std::memcmp(&a, &b, sizeof a) == 0; }
+bool same(const gsel_instr& a, const gsel_instr& b) {
+  return std::memcmp(&a, &b, sizeof a) == 0;
+}
 
 }  // namespace
 
@@ -59,7 +61,9 @@ const InstrForm* form_of(std::string_view word) {
   return form == std::end(kForms) ? nullptr : form;
 }
 
-gsel_instr make_instr(gsel_instr_kind kind) { return {kind, -1, -1, -1, -1, -1, -1, 0}; }
+gsel_instr make_instr(gsel_instr_kind kind) {
+  return {kind, -1, -1, -1, -1, -1, -1, 0};
+}
 
 void check_instr(const Program& program, const gsel_instr& instr) {
   const InstrForm* form = form_of(instr.kind);

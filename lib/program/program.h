@@ -79,10 +79,10 @@ struct InstrForm {
   bool layer, value, microbatch, bucket, axis;
   const char* peer;  // word before the peer's rank, or nullptr
 };
-const InstrForm* form_of(gsel_instr_kind kind);       // nullptr when unknown
+const InstrForm* form_of(gsel_instr_kind kind);  // nullptr when unknown
 const InstrForm* form_of(std::string_view word);
 
-gsel_instr make_instr(gsel_instr_kind kind);          // operands -1
+gsel_instr make_instr(gsel_instr_kind kind);  // operands -1
 
 // One instruction as it stands in the text: "forward layer=embed mb=0".
 std::string to_text(const Program& program, const gsel_instr& instr);

@@ -68,7 +68,10 @@ class Reader {
       line = line.substr(0, line.find('#'));
       words_.clear();
       for (size_t i = 0; i < line.size();) {
-        if (line[i] == ' ' || line[i] == '\t' || line[i] == '\r') { ++i; continue; }
+        if (line[i] == ' ' || line[i] == '\t' || line[i] == '\r') {
+          ++i;
+          continue;
+        }
         const size_t stop = std::min(line.find_first_of(" \t\r", i), line.size());
         words_.push_back({line.substr(i, stop - i), static_cast<int32_t>(i) + 1});
         i = stop;
@@ -127,9 +130,18 @@ class Reader {
   void read_line() {
     const std::string_view head = words_[0].text;
     if (section_ == Section::end) refuse(0, "text after \"end\"");
-    if (head == "setup" && words_.size() == 1 && section_ == Section::outline) { section_ = Section::setup; return; }
-    if (head == "step" && words_.size() == 1 && section_ != Section::step) { section_ = Section::step; return; }
-    if (head == "end" && words_.size() == 1) { section_ = Section::end; return; }
+    if (head == "setup" && words_.size() == 1 && section_ == Section::outline) {
+      section_ = Section::setup;
+      return;
+    }
+    if (head == "step" && words_.size() == 1 && section_ != Section::step) {
+      section_ = Section::step;
+      return;
+    }
+    if (head == "end" && words_.size() == 1) {
+      section_ = Section::end;
+      return;
+    }
     if (section_ != Section::outline) return read_instr();
     if (head == "rank") return read_rank();
     if (head == "mesh") return read_mesh();
@@ -138,7 +150,8 @@ class Reader {
     if (head == "layer") return read_layer();
     if (head == "microbatch") return read_microbatch();
     if (head == "bucket") return program_.buckets.push_back(read_bucket());
-    refuse(0, fmt::format("\"{}\" is none of rank, mesh, param, value, layer, microbatch, bucket, setup, step, end", head));
+    refuse(0, fmt::format("\"{}\" is none of rank, mesh, param, value, layer, microbatch, bucket, setup, step, end",
+                          head));
   }
 
   void read_rank() { program_.rank = static_cast<int32_t>(number(1, 0, kMaxCount)); }
@@ -160,8 +173,10 @@ class Reader {
     p.name = declare("param", params_);
     p.n_elems = number(2, 1, int64_t{1} << 50);
     for (size_t i = 3; i < words_.size(); ++i)
-      if (words_[i].text == "frozen") p.trainable = false;
-      else refuse(i, fmt::format("\"{}\" is not \"frozen\"", words_[i].text));
+      if (words_[i].text == "frozen")
+        p.trainable = false;
+      else
+        refuse(i, fmt::format("\"{}\" is not \"frozen\"", words_[i].text));
     program_.params.push_back(std::move(p));
   }
 
@@ -169,9 +184,12 @@ class Reader {
     ProgramValue v;
     v.name = declare("value", values_);
     for (size_t i = 2; i < words_.size(); ++i)
-      if (words_[i].text == "input") v.is_input = true;
-      else if (words_[i].text == "gradient") v.needs_gradient = true;
-      else refuse(i, fmt::format("\"{}\" is none of input, gradient", words_[i].text));
+      if (words_[i].text == "input")
+        v.is_input = true;
+      else if (words_[i].text == "gradient")
+        v.needs_gradient = true;
+      else
+        refuse(i, fmt::format("\"{}\" is none of input, gradient", words_[i].text));
     program_.values.push_back(std::move(v));
   }
 
@@ -180,13 +198,21 @@ class Reader {
     layer.name = declare("layer", layers_);
     for (size_t i = 2; i < words_.size(); ++i) {
       const Word& w = words_[i];
-      if (w.text.starts_with("reads=")) layer.inputs = ids_of(w, values_, "value");
-      else if (w.text.starts_with("writes=")) layer.outputs = ids_of(w, values_, "value");
-      else if (w.text.starts_with("params=")) layer.params = ids_of(w, params_, "param");
-      else if (w.text == "loss") layer.is_loss = true;
-      else if (w.text == "backward_input") layer.needs_backward_input = true;
-      else if (w.text == "backward_weight") layer.needs_backward_weight = true;
-      else refuse(i, fmt::format("\"{}\" is none of reads=, writes=, params=, loss, backward_input, backward_weight", w.text));
+      if (w.text.starts_with("reads="))
+        layer.inputs = ids_of(w, values_, "value");
+      else if (w.text.starts_with("writes="))
+        layer.outputs = ids_of(w, values_, "value");
+      else if (w.text.starts_with("params="))
+        layer.params = ids_of(w, params_, "param");
+      else if (w.text == "loss")
+        layer.is_loss = true;
+      else if (w.text == "backward_input")
+        layer.needs_backward_input = true;
+      else if (w.text == "backward_weight")
+        layer.needs_backward_weight = true;
+      else
+        refuse(i, fmt::format("\"{}\" is none of reads=, writes=, params=, loss, backward_input, backward_weight",
+                              w.text));
     }
     program_.layers.push_back(std::move(layer));
   }
@@ -217,16 +243,24 @@ class Reader {
 
   void read_operand(const Word& w, const InstrForm& form, gsel_instr& instr) const {
     const std::string_view key = w.text.substr(0, w.text.find('=')), given = after_equals(w.text);
-    if (w.text == "gradient") instr.flags |= GSEL_INSTR_GRADIENT;
-    else if (key == "layer") instr.layer = id_of(w, given, layers_, "layer");
-    else if (key == "value") instr.value = id_of(w, given, values_, "value");
-    else if (key == "mb") instr.microbatch = static_cast<int32_t>(number(w, given, 0, kMaxCount));
-    else if (key == "bucket") instr.bucket = static_cast<int32_t>(number(w, given, 0, kMaxCount));
+    if (w.text == "gradient")
+      instr.flags |= GSEL_INSTR_GRADIENT;
+    else if (key == "layer")
+      instr.layer = id_of(w, given, layers_, "layer");
+    else if (key == "value")
+      instr.value = id_of(w, given, values_, "value");
+    else if (key == "mb")
+      instr.microbatch = static_cast<int32_t>(number(w, given, 0, kMaxCount));
+    else if (key == "bucket")
+      instr.bucket = static_cast<int32_t>(number(w, given, 0, kMaxCount));
     else if (key == "axis") {
-      while (++instr.axis < GSEL_AXES && given != axis_name(instr.axis)) {}
+      while (++instr.axis < GSEL_AXES && given != axis_name(instr.axis)) {
+      }
       if (instr.axis == GSEL_AXES) refuse_at(w, fmt::format("\"{}\" is none of tensor, data, pipeline", given));
-    } else if (form.peer && key == form.peer) instr.peer = static_cast<int32_t>(number(w, given, 0, kMaxCount));
-    else refuse_at(w, fmt::format("\"{}\" is no operand of {}", w.text, form.word));
+    } else if (form.peer && key == form.peer)
+      instr.peer = static_cast<int32_t>(number(w, given, 0, kMaxCount));
+    else
+      refuse_at(w, fmt::format("\"{}\" is no operand of {}", w.text, form.word));
   }
 
   std::string_view rest_;
@@ -283,6 +317,8 @@ std::string to_text(const Program& program) {
   return text + "end\n";
 }
 
-Program parse_program(std::string_view text, const std::string& file) { return Reader(text, file).read(); }
+Program parse_program(std::string_view text, const std::string& file) {
+  return Reader(text, file).read();
+}
 
 }  // namespace gsel

@@ -9,7 +9,9 @@
 namespace gsel {
 namespace {
 
-std::string shape(const std::vector<int64_t>& dims) { return fmt::format("[{}]", fmt::join(dims, ", ")); }
+std::string shape(const std::vector<int64_t>& dims) {
+  return fmt::format("[{}]", fmt::join(dims, ", "));
+}
 
 // Every rank's n numbers, by rank.
 std::vector<uint64_t> gather(Communicator& comm, const std::vector<uint64_t>& mine) {
@@ -38,14 +40,18 @@ int32_t first_different(const std::vector<uint64_t>& all, size_t stride, size_t 
 Particulars particulars_of(const Model& model) {
   Particulars result;
   for (const Param& p : model.params())
-    result.emplace_back("parameter \"" + p.name + "\"", fmt::format("{} {} flags {}", dtype_name(p.dtype), shape(p.dims), p.flags));
+    result.emplace_back("parameter \"" + p.name + "\"",
+                        fmt::format("{} {} flags {}", dtype_name(p.dtype), shape(p.dims), p.flags));
   for (const Value& v : model.values())
-    result.emplace_back("value \"" + v.name + "\"", fmt::format("{} {} flags {}", dtype_name(v.dtype), shape(v.dims), v.flags));
+    result.emplace_back("value \"" + v.name + "\"",
+                        fmt::format("{} {} flags {}", dtype_name(v.dtype), shape(v.dims), v.flags));
   for (const Layer& l : model.layers())
-    result.emplace_back("layer \"" + l.name + "\"", fmt::format("inputs {}, outputs {}, parameters {}, flags {}, backward {}{}{}",
-                                                              shape({l.inputs.begin(), l.inputs.end()}), shape({l.outputs.begin(), l.outputs.end()}),
-                                                              shape({l.params.begin(), l.params.end()}), l.flags, l.backward ? "fused " : "",
-                                                              l.backward_input ? "input " : "", l.backward_weight ? "weight" : ""));
+    result.emplace_back(
+        "layer \"" + l.name + "\"",
+        fmt::format("inputs {}, outputs {}, parameters {}, flags {}, backward {}{}{}",
+                    shape({l.inputs.begin(), l.inputs.end()}), shape({l.outputs.begin(), l.outputs.end()}),
+                    shape({l.params.begin(), l.params.end()}), l.flags, l.backward ? "fused " : "",
+                    l.backward_input ? "input " : "", l.backward_weight ? "weight" : ""));
   return result;
 }
 
@@ -54,7 +60,8 @@ void check_all_succeeded(Communicator& comm, const std::optional<Error>& failure
   if (failure) throw *failure;
   const int32_t rank = first_different(failed, 1, 0, 0);
   if (rank >= 0)
-    throw Error(GSEL_ERR_PEER, fmt::format("rank {} could not make its trainer; its own error says why", rank)).about_rank(rank);
+    throw Error(GSEL_ERR_PEER, fmt::format("rank {} could not make its trainer; its own error says why", rank))
+        .about_rank(rank);
 }
 
 void check_agreement(Communicator& comm, const Particulars& particulars) {
@@ -75,13 +82,17 @@ void check_agreement(Communicator& comm, const Particulars& particulars) {
     const int32_t other = first_different(all, common, i, all[i]);
     if (other < 0) continue;
     const int32_t named = comm.rank() == other ? 0 : other;
-    throw Error(GSEL_ERR_MISMATCH, fmt::format("{} differs between rank 0 and rank {}: on rank {} it reads \"{}\"; describe it alike on every rank",
-                                               particulars[i].first, other, comm.rank(), particulars[i].second))
+    throw Error(
+        GSEL_ERR_MISMATCH,
+        fmt::format(
+            "{} differs between rank 0 and rank {}: on rank {} it reads \"{}\"; describe it alike on every rank",
+            particulars[i].first, other, comm.rank(), particulars[i].second))
         .about_rank(named);
   }
   const int32_t other = first_different(heads, 2, 1, heads[1]);
-  throw Error(GSEL_ERR_MISMATCH, fmt::format("rank 0 and rank {} described models of different length: {} pieces on rank {}", other,
-                                             particulars.size(), comm.rank()))
+  throw Error(GSEL_ERR_MISMATCH,
+              fmt::format("rank 0 and rank {} described models of different length: {} pieces on rank {}", other,
+                          particulars.size(), comm.rank()))
       .about_rank(other);
 }
 

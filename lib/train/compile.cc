@@ -19,18 +19,19 @@ const char* type_word(int32_t type) {
 }
 
 [[noreturn]] void refuse_option(const gsel_option_v1& option, const ConfigValue& value, const std::string& wanted) {
-  throw Error(GSEL_ERR_CONFIG, fmt::format("{}:{}: {} = {} is not accepted; {} would do ({})", value.place.file, value.place.line,
-                                           value.place.token, value.text, wanted, option.help))
+  throw Error(GSEL_ERR_CONFIG, fmt::format("{}:{}: {} = {} is not accepted; {} would do ({})", value.place.file,
+                                           value.place.line, value.place.token, value.text, wanted, option.help))
       .at(value.place);
 }
 
 // Text of an option as value; the types of file and plugin must agree, an integer also serves as a number.
 OptionValue convert(const gsel_option_v1& option, const ConfigValue& value) {
   using Type = ConfigValue::Type;
-  const bool fits = (option.type == GSEL_OPTION_INTEGER && value.type == Type::integer) ||
-                    (option.type == GSEL_OPTION_NUMBER && (value.type == Type::number || value.type == Type::integer)) ||
-                    (option.type == GSEL_OPTION_BOOLEAN && value.type == Type::boolean) ||
-                    (option.type == GSEL_OPTION_TEXT && value.type == Type::text);
+  const bool fits =
+      (option.type == GSEL_OPTION_INTEGER && value.type == Type::integer) ||
+      (option.type == GSEL_OPTION_NUMBER && (value.type == Type::number || value.type == Type::integer)) ||
+      (option.type == GSEL_OPTION_BOOLEAN && value.type == Type::boolean) ||
+      (option.type == GSEL_OPTION_TEXT && value.type == Type::text);
   if (!fits) refuse_option(option, value, type_word(option.type));
   OptionValue result;
   result.text = value.text;
@@ -39,14 +40,16 @@ OptionValue convert(const gsel_option_v1& option, const ConfigValue& value) {
     std::from_chars(value.text.data(), value.text.data() + value.text.size(), result.number);
     std::from_chars(value.text.data(), value.text.data() + value.text.size(), result.integer);
     if (result.number < option.minimum || result.number > option.maximum)
-      refuse_option(option, value, fmt::format("{} from {:.17g} to {:.17g}", type_word(option.type), option.minimum, option.maximum));
+      refuse_option(option, value,
+                    fmt::format("{} from {:.17g} to {:.17g}", type_word(option.type), option.minimum, option.maximum));
   }
   return result;
 }
 
 ConfigValue default_value(const gsel_option_v1& option, const std::string& key) {
-  static constexpr ConfigValue::Type types[] = {ConfigValue::Type::text, ConfigValue::Type::integer, ConfigValue::Type::number,
-                                                ConfigValue::Type::boolean, ConfigValue::Type::text};
+  static constexpr ConfigValue::Type types[] = {ConfigValue::Type::text, ConfigValue::Type::integer,
+                                                ConfigValue::Type::number, ConfigValue::Type::boolean,
+                                                ConfigValue::Type::text};
   return {types[option.type], option.default_text ? option.default_text : "", {"(default)", 0, 0, key}};
 }
 
@@ -56,8 +59,10 @@ const ConfigValue* find_option(const StrategySection* section, const char* name)
   return found == section->options.end() ? nullptr : &found->second;
 }
 
-std::map<std::string, OptionValue, std::less<>> check_options(const gsel_plugin_v1& plugin, const gsel_strategy_v1& strategy,
-                                                              const StrategySection* section, const std::string& prefix) {
+std::map<std::string, OptionValue, std::less<>> check_options(const gsel_plugin_v1& plugin,
+                                                              const gsel_strategy_v1& strategy,
+                                                              const StrategySection* section,
+                                                              const std::string& prefix) {
   std::map<std::string, OptionValue, std::less<>> result;
   std::string known;
   for (int32_t i = 0; i < strategy.n_options; ++i) {
@@ -69,8 +74,9 @@ std::map<std::string, OptionValue, std::less<>> check_options(const gsel_plugin_
   if (section)
     for (const auto& [name, value] : section->options)
       if (!result.contains(name))
-        throw Error(GSEL_ERR_CONFIG, fmt::format("{}:{}: unknown key \"{}\"; plugin \"{}\" has {}", value.place.file, value.place.line,
-                                                 value.place.token, plugin.name, known.empty() ? "no options" : known))
+        throw Error(GSEL_ERR_CONFIG,
+                    fmt::format("{}:{}: unknown key \"{}\"; plugin \"{}\" has {}", value.place.file, value.place.line,
+                                value.place.token, plugin.name, known.empty() ? "no options" : known))
             .at(value.place);
   return result;
 }
@@ -85,9 +91,11 @@ gsel_instr layer_instr(gsel_instr_kind kind, int32_t layer, int32_t microbatch) 
 // The part of the global batch that one data-parallel rank computes, cut in micro-batches.
 std::vector<Microbatch> split_samples(const Config& config, int32_t ranks, int32_t rank) {
   const gsel_range share = shard_range(config.train.batch, ranks, rank);
-  const int64_t size = config.train.microbatch ? config.train.microbatch : std::max<int64_t>(share.end - share.begin, 1);
+  const int64_t size =
+      config.train.microbatch ? config.train.microbatch : std::max<int64_t>(share.end - share.begin, 1);
   std::vector<Microbatch> result;
-  for (int64_t first = share.begin; first < share.end; first += size) result.push_back({first, std::min(size, share.end - first)});
+  for (int64_t first = share.begin; first < share.end; first += size)
+    result.push_back({first, std::min(size, share.end - first)});
   return result;
 }
 
@@ -95,7 +103,8 @@ void outline_model(const Model& model, Program& program) {
   for (const Param& p : model.params()) program.params.push_back({p.name, p.n_elems, p.trainable()});
   for (const Value& v : model.values()) program.values.push_back({v.name, v.is_input(), v.needs_gradient});
   for (const Layer& l : model.layers())
-    program.layers.push_back({l.name, l.inputs, l.outputs, l.params, l.is_loss(), l.needs_backward_input, l.needs_backward_weight});
+    program.layers.push_back(
+        {l.name, l.inputs, l.outputs, l.params, l.is_loss(), l.needs_backward_input, l.needs_backward_weight});
 }
 
 void emit_backward(const Model& model, int32_t l, int32_t microbatch, std::vector<gsel_instr>& step) {
@@ -124,7 +133,8 @@ void emit_microbatch(const Model& model, int32_t microbatch, std::vector<gsel_in
 
 }  // namespace
 
-Compiler::Compiler(const Model& model, const Config& config, const Mesh& mesh) : model_(model), config_(config), mesh_(mesh) {
+Compiler::Compiler(const Model& model, const Config& config, const Mesh& mesh)
+    : model_(model), config_(config), mesh_(mesh) {
   for (gsel_axis axis : kPassOrder) strategies_[axis] = choose(axis);
 }
 
@@ -132,8 +142,9 @@ ChosenStrategy Compiler::choose(gsel_axis axis) const {
   const auto& section = config_.strategy[axis];
   if (!section && mesh_.size[axis] == 1) return {};
   if (!section && axis != GSEL_AXIS_DATA)
-    throw Error(GSEL_ERR_CONFIG, fmt::format("mesh.{} is {} and no strategy is named for it; add [strategy.{}] with plugin = \"...\"",
-                                             axis_name(axis), mesh_.size[axis], axis_name(axis)))
+    throw Error(GSEL_ERR_CONFIG,
+                fmt::format("mesh.{} is {} and no strategy is named for it; add [strategy.{}] with plugin = \"...\"",
+                            axis_name(axis), mesh_.size[axis], axis_name(axis)))
         .at(config_.place_of(fmt::format("mesh.{}", axis_name(axis))));
   const std::string name = section ? section->plugin : kDefaultDataStrategy;
   ChosenStrategy chosen;
@@ -142,14 +153,17 @@ ChosenStrategy Compiler::choose(gsel_axis axis) const {
   } catch (const Error& cause) {
     const Place place = section ? section->place : Place{config_.file, 0, 0, "strategy.data.plugin"};
     throw Error(cause.code(), fmt::format("{}{}strategy \"{}\" for the {} axis could not be loaded", place.file,
-                                          place.line ? fmt::format(":{}: ", place.line) : place.file.empty() ? "" : ": ", name, axis_name(axis)))
+                                          place.line           ? fmt::format(":{}: ", place.line)
+                                          : place.file.empty() ? ""
+                                                               : ": ",
+                                          name, axis_name(axis)))
         .at(place)
         .because(cause);
   }
   chosen.strategy = static_cast<const gsel_strategy_v1*>(chosen.plugin->table);
   if (!(chosen.strategy->axes & 1u << axis))
-    throw Error(GSEL_ERR_CONFIG, fmt::format("{}:{}: plugin \"{}\" does not serve the {} axis", section->place.file, section->place.line,
-                                             name, axis_name(axis)))
+    throw Error(GSEL_ERR_CONFIG, fmt::format("{}:{}: plugin \"{}\" does not serve the {} axis", section->place.file,
+                                             section->place.line, name, axis_name(axis)))
         .at(section->place);
   chosen.options = check_options(*chosen.plugin, *chosen.strategy, section ? &*section : nullptr,
                                  fmt::format("strategy.{}.", axis_name(axis)));
@@ -162,7 +176,8 @@ Program Compiler::base_program(int32_t rank) const {
   program.mesh = mesh_;
   outline_model(model_, program);
   program.microbatches = split_samples(config_, mesh_.size[GSEL_AXIS_DATA], mesh_.coordinate(rank, GSEL_AXIS_DATA));
-  for (size_t m = 0; m < program.microbatches.size(); ++m) emit_microbatch(model_, static_cast<int32_t>(m), program.step);
+  for (size_t m = 0; m < program.microbatches.size(); ++m)
+    emit_microbatch(model_, static_cast<int32_t>(m), program.step);
 
   gsel_instr loss = make_instr(GSEL_INSTR_LOSS_REDUCE);
   loss.axis = GSEL_AXIS_DATA;
@@ -192,7 +207,9 @@ Program Compiler::compile(int32_t rank) const {
     try {
       throw_if_failed(status, err);
     } catch (const Error& cause) {
-      throw Error(cause.code(), fmt::format("plugin \"{}\" could not compile rank {}'s program", chosen.plugin->name, rank)).because(cause);
+      throw Error(cause.code(),
+                  fmt::format("plugin \"{}\" could not compile rank {}'s program", chosen.plugin->name, rank))
+          .because(cause);
     }
   }
   for (const gsel_instr& instr : program.setup) check_instr(program, instr);

@@ -19,7 +19,8 @@ int optimizer_states(const Config& config) {
 int32_t find_last_backward(const Program& program) {
   for (auto i = static_cast<int32_t>(program.step.size()) - 1; i >= 0; --i) {
     const gsel_instr_kind kind = program.step[i].kind;
-    if (kind == GSEL_INSTR_BACKWARD || kind == GSEL_INSTR_BACKWARD_INPUT || kind == GSEL_INSTR_BACKWARD_WEIGHT) return i;
+    if (kind == GSEL_INSTR_BACKWARD || kind == GSEL_INSTR_BACKWARD_INPUT || kind == GSEL_INSTR_BACKWARD_WEIGHT)
+      return i;
   }
   return -1;
 }
@@ -31,25 +32,38 @@ const char* callback_word(int32_t kind) {
 
 int32_t work_kind(gsel_instr_kind kind) {
   switch (kind) {
-    case GSEL_INSTR_FORWARD: return GSEL_WORK_FORWARD;
-    case GSEL_INSTR_BACKWARD_INPUT: return GSEL_WORK_BACKWARD_INPUT;
-    case GSEL_INSTR_BACKWARD_WEIGHT: return GSEL_WORK_BACKWARD_WEIGHT;
-    default: return GSEL_WORK_BACKWARD;
+    case GSEL_INSTR_FORWARD:
+      return GSEL_WORK_FORWARD;
+    case GSEL_INSTR_BACKWARD_INPUT:
+      return GSEL_WORK_BACKWARD_INPUT;
+    case GSEL_INSTR_BACKWARD_WEIGHT:
+      return GSEL_WORK_BACKWARD_WEIGHT;
+    default:
+      return GSEL_WORK_BACKWARD;
   }
 }
 
 }  // namespace
 
 Executor::Executor(const Model& model, const Program& program, const Config& config, Communicator& comm)
-    : model_(model), program_(program), config_(config), comm_(comm), backend_(comm.backend()),
-      params_(backend_, model, program, optimizer_states(config)), plan_(model, program), values_(backend_, plan_.bytes()),
-      loss_(backend_, 2 * sizeof(double)), compute_done_(backend_), backward_done_(backend_),
+    : model_(model),
+      program_(program),
+      config_(config),
+      comm_(comm),
+      backend_(comm.backend()),
+      params_(backend_, model, program, optimizer_states(config)),
+      plan_(model, program),
+      values_(backend_, plan_.bytes()),
+      loss_(backend_, 2 * sizeof(double)),
+      compute_done_(backend_),
+      backward_done_(backend_),
       last_backward_(find_last_backward(program)),
-      gradient_begun_(model.values().size() * program.microbatches.size()), weight_begun_(model.params().size()) {
+      gradient_begun_(model.values().size() * program.microbatches.size()),
+      weight_begun_(model.params().size()) {
   for (const gsel_instr& instr : program.step)
     if (instr.kind == GSEL_INSTR_SEND || instr.kind == GSEL_INSTR_RECV)
-      fail(GSEL_ERR_UNSUPPORTED, "the program has \"{}\"; this libgsel {} runs programs without send and recv", to_text(program, instr),
-           gsel_version_text());
+      fail(GSEL_ERR_UNSUPPORTED, "the program has \"{}\"; this libgsel {} runs programs without send and recv",
+           to_text(program, instr), gsel_version_text());
   if (comm.world_size() > 1) comm_stream_ = std::make_unique<Stream>(backend_);
   for (size_t b = 0; b < program.buckets.size(); ++b) reductions_.push_back({Event(backend_), Event(backend_)});
 }
@@ -65,7 +79,8 @@ void Executor::run_setup() {
 
 gsel_work Executor::next() {
   if (broken_) fail(GSEL_ERR_STATE, "an earlier step failed; free the trainer");
-  if (handed_out_) fail(GSEL_ERR_STATE, "work {} is handed out and not complete; call gsel_trainer_complete first", ticket_);
+  if (handed_out_)
+    fail(GSEL_ERR_STATE, "work {} is handed out and not complete; call gsel_trainer_complete first", ticket_);
   try {
     if (!in_step_) begin_step();
     while (position_ < program_.step.size() && !run_instr(program_.step[position_])) ++position_;
@@ -108,11 +123,12 @@ void Executor::break_off() {
 void Executor::fail_callback(gsel_status status, std::string_view message) {
   break_off();
   const gsel_instr& instr = program_.step[position_];
-  const std::string what = work_kind_ == GSEL_WORK_INPUT ? fmt::format("input \"{}\"", model_.values()[instr.value].name)
-                                                         : fmt::format("layer \"{}\"", layer_of(instr).name);
-  const std::string text =
-      fmt::format("{} failed in {} on rank {}, step {}, micro-batch {}: {}", what, callback_word(work_kind_), comm_.rank(), step_,
-                  instr.microbatch, message.empty() ? std::string_view(gsel_status_name(status)) : message);
+  const std::string what = work_kind_ == GSEL_WORK_INPUT
+                               ? fmt::format("input \"{}\"", model_.values()[instr.value].name)
+                               : fmt::format("layer \"{}\"", layer_of(instr).name);
+  const std::string text = fmt::format("{} failed in {} on rank {}, step {}, micro-batch {}: {}", what,
+                                       callback_word(work_kind_), comm_.rank(), step_, instr.microbatch,
+                                       message.empty() ? std::string_view(gsel_status_name(status)) : message);
   comm_.abort(text);
   throw Error(GSEL_ERR_CALLBACK, text).about_rank(comm_.rank());
 }
@@ -129,7 +145,8 @@ void Executor::begin_step() {
   now_.struct_size = sizeof now_;
   now_.step = step_;
   step_began_ = now_seconds();
-  for (gsel_collective_kind kind = 0; kind < GSEL_COLLECTIVE_KINDS; ++kind) now_.bytes_sent -= comm_.counts(kind).bytes_sent;
+  for (gsel_collective_kind kind = 0; kind < GSEL_COLLECTIVE_KINDS; ++kind)
+    now_.bytes_sent -= comm_.counts(kind).bytes_sent;
   allreduced_before_ = comm_.counts(GSEL_COLLECTIVE_ALLREDUCE);
 }
 
@@ -139,7 +156,8 @@ void Executor::finish_step() {
     now_.n_reduces += r.used;
     now_.n_overlapped += r.used && r.begun.seconds_until(backward_done_) > 0;
   }
-  for (gsel_collective_kind kind = 0; kind < GSEL_COLLECTIVE_KINDS; ++kind) now_.bytes_sent += comm_.counts(kind).bytes_sent;
+  for (gsel_collective_kind kind = 0; kind < GSEL_COLLECTIVE_KINDS; ++kind)
+    now_.bytes_sent += comm_.counts(kind).bytes_sent;
   // Every collective of the step has been waited for; what is not the loss is gradients.
   const gsel_comm_count allreduced = comm_.counts(GSEL_COLLECTIVE_ALLREDUCE);
   reduce_counts_.calls += allreduced.calls - allreduced_before_.calls;
@@ -154,18 +172,33 @@ void Executor::finish_step() {
 
 bool Executor::run_instr(const gsel_instr& instr) {
   switch (instr.kind) {
-    case GSEL_INSTR_INPUT: hand_out_input(instr); return true;
+    case GSEL_INSTR_INPUT:
+      hand_out_input(instr);
+      return true;
     case GSEL_INSTR_FORWARD:
     case GSEL_INSTR_BACKWARD_INPUT:
     case GSEL_INSTR_BACKWARD_WEIGHT:
-    case GSEL_INSTR_BACKWARD: hand_out_layer(instr); return true;
+    case GSEL_INSTR_BACKWARD:
+      hand_out_layer(instr);
+      return true;
     case GSEL_INSTR_BROADCAST:
-    case GSEL_INSTR_REDUCE: begin_collective(instr); return false;
-    case GSEL_INSTR_WAIT: wait_bucket(instr.bucket); return false;
-    case GSEL_INSTR_LOSS_REDUCE: loss_reduce(instr); return false;
-    case GSEL_INSTR_NORM: norm(); return false;
-    case GSEL_INSTR_STEP: step_bucket(instr.bucket); return false;
-    default: fail(GSEL_ERR_INTERNAL, "instruction \"{}\" reached the executor", to_text(program_, instr));
+    case GSEL_INSTR_REDUCE:
+      begin_collective(instr);
+      return false;
+    case GSEL_INSTR_WAIT:
+      wait_bucket(instr.bucket);
+      return false;
+    case GSEL_INSTR_LOSS_REDUCE:
+      loss_reduce(instr);
+      return false;
+    case GSEL_INSTR_NORM:
+      norm();
+      return false;
+    case GSEL_INSTR_STEP:
+      step_bucket(instr.bucket);
+      return false;
+    default:
+      fail(GSEL_ERR_INTERNAL, "instruction \"{}\" reached the executor", to_text(program_, instr));
   }
 }
 
@@ -177,7 +210,12 @@ void Executor::hand_out_input(const gsel_instr& instr) {
   const Microbatch& mb = program_.microbatches[instr.microbatch];
   sample_ids_.resize(mb.count);
   std::iota(sample_ids_.begin(), sample_ids_.end(), step_ * config_.train.batch + mb.first);
-  request_ = {sizeof request_, 0, instr.value, instr.microbatch, mb.count, sample_ids_.data(),
+  request_ = {sizeof request_,
+              0,
+              instr.value,
+              instr.microbatch,
+              mb.count,
+              sample_ids_.data(),
               value_view(instr.value, instr.microbatch, plan_.value(instr.value, instr.microbatch))};
   work_kind_ = GSEL_WORK_INPUT;
   handed_out_ = true;
@@ -196,7 +234,8 @@ void Executor::hand_out_layer(const gsel_instr& instr) {
   added_inputs_.clear();
   for (int32_t p : layer.params) t_params_.push_back(param_tensor(model_.params()[p], params_.param(p)));
   for (int32_t v : layer.inputs) t_inputs_.push_back(value_view(v, instr.microbatch, plan_.value(v, instr.microbatch)));
-  for (int32_t v : layer.outputs) t_outputs_.push_back(value_view(v, instr.microbatch, plan_.value(v, instr.microbatch)));
+  for (int32_t v : layer.outputs)
+    t_outputs_.push_back(value_view(v, instr.microbatch, plan_.value(v, instr.microbatch)));
   call_ = {};
   if (instr.kind != GSEL_INSTR_FORWARD) prepare_gradients(instr, layer);
 
@@ -218,7 +257,8 @@ void Executor::hand_out_layer(const gsel_instr& instr) {
   call_.n_outputs = static_cast<int32_t>(layer.outputs.size());
   call_.saved = value_at(plan_.saved(instr.layer, instr.microbatch));
   call_.saved_bytes = layer.saved_bytes_per_sample * static_cast<uint64_t>(mb.count);
-  call_.rng_key = derive_key(derive_key(static_cast<uint64_t>(config_.train.seed), static_cast<uint64_t>(step_)), layer.name);
+  call_.rng_key =
+      derive_key(derive_key(static_cast<uint64_t>(config_.train.seed), static_cast<uint64_t>(step_)), layer.name);
   message_[0] = '\0';
   call_.message = message_.data();
   call_.message_capacity = message_.size();
@@ -253,8 +293,8 @@ void Executor::prepare_weight_gradients(const Layer& layer) {
     t_d_params_.push_back(param_tensor(param, params_.gradient(p)));
     if (!param.trainable()) continue;
     if (call_.accumulate && !weight_begun_[p])
-      backend_->run(&gsel_backend_v1::zero, static_cast<void*>(params_.gradient(p)), uint64_t{sizeof(float)} * param.n_elems,
-                    static_cast<gsel_stream*>(nullptr));
+      backend_->run(&gsel_backend_v1::zero, static_cast<void*>(params_.gradient(p)),
+                    uint64_t{sizeof(float)} * param.n_elems, static_cast<gsel_stream*>(nullptr));
     weight_begun_[p] = true;
   }
 }
@@ -268,8 +308,9 @@ void Executor::finish_layer(const gsel_instr& instr) {
   }
   for (int32_t v : added_inputs_) {
     const Value& value = model_.values()[v];
-    backend_->run(&gsel_backend_v1::add, value_at(plan_.gradient(v, mb)), static_cast<const void*>(value_at(plan_.scratch(v, mb))),
-                  value.dtype, static_cast<uint64_t>(value_elems(value, program_.microbatches[mb].count)),
+    backend_->run(&gsel_backend_v1::add, value_at(plan_.gradient(v, mb)),
+                  static_cast<const void*>(value_at(plan_.scratch(v, mb))), value.dtype,
+                  static_cast<uint64_t>(value_elems(value, program_.microbatches[mb].count)),
                   static_cast<gsel_stream*>(nullptr));
   }
   if (instr.kind != GSEL_INSTR_BACKWARD_WEIGHT)

@@ -21,8 +21,8 @@ int32_t optimizer_kind(const Config& config) {
 void Executor::zero_missing_gradients(int32_t bucket) {
   for (int32_t p : program_.buckets[bucket]) {
     if (weight_begun_[p]) continue;
-    backend_->run(&gsel_backend_v1::zero, static_cast<void*>(params_.gradient(p)), uint64_t{sizeof(float)} * model_.params()[p].n_elems,
-                  static_cast<gsel_stream*>(nullptr));
+    backend_->run(&gsel_backend_v1::zero, static_cast<void*>(params_.gradient(p)),
+                  uint64_t{sizeof(float)} * model_.params()[p].n_elems, static_cast<gsel_stream*>(nullptr));
     weight_begun_[p] = true;
   }
 }
@@ -70,7 +70,8 @@ void Executor::loss_reduce(const gsel_instr& instr) {
     double parts[2] = {loss_sum_, weight_};
     backend_->run(&gsel_backend_v1::stream_wait, comm_stream_->get());
     const gsel_comm_count before = comm_.counts(GSEL_COLLECTIVE_ALLREDUCE);
-    backend_->run(&gsel_backend_v1::copy, loss_.data(), static_cast<const void*>(parts), uint64_t{sizeof parts}, int32_t{GSEL_COPY_TO_DEVICE}, none);
+    backend_->run(&gsel_backend_v1::copy, loss_.data(), static_cast<const void*>(parts), uint64_t{sizeof parts},
+                  int32_t{GSEL_COPY_TO_DEVICE}, none);
     gsel_collective call{};
     call.struct_size = sizeof call;
     call.kind = GSEL_COLLECTIVE_ALLREDUCE;
@@ -82,7 +83,8 @@ void Executor::loss_reduce(const gsel_instr& instr) {
     call.count = 2;
     comm_.collective(call, comm_stream_->get());
     backend_->run(&gsel_backend_v1::stream_wait, comm_stream_->get());
-    backend_->run(&gsel_backend_v1::copy, static_cast<void*>(parts), static_cast<const void*>(loss_.data()), uint64_t{sizeof parts}, int32_t{GSEL_COPY_TO_HOST}, none);
+    backend_->run(&gsel_backend_v1::copy, static_cast<void*>(parts), static_cast<const void*>(loss_.data()),
+                  uint64_t{sizeof parts}, int32_t{GSEL_COPY_TO_HOST}, none);
     loss_sum_ = parts[0];
     weight_ = parts[1];
     const gsel_comm_count after = comm_.counts(GSEL_COLLECTIVE_ALLREDUCE);
@@ -92,7 +94,9 @@ void Executor::loss_reduce(const gsel_instr& instr) {
     allreduced_before_.bytes_sent += after.bytes_sent - before.bytes_sent;
     now_.exposed_comm_s += now_seconds() - began;
   }
-  if (!(weight_ > 0)) fail(GSEL_ERR_MODEL, "the loss weights of step {} sum to {}; the sum over all ranks must be positive", step_, weight_);
+  if (!(weight_ > 0))
+    fail(GSEL_ERR_MODEL, "the loss weights of step {} sum to {}; the sum over all ranks must be positive", step_,
+         weight_);
 }
 
 void Executor::norm() {
@@ -136,7 +140,8 @@ void Executor::step_bucket(int32_t bucket) {
     step.beta1 = config_.train.beta1;
     step.beta2 = config_.train.beta2;
     step.epsilon = config_.train.epsilon;
-    backend_->run(&gsel_backend_v1::optimizer_step, static_cast<const gsel_optimizer_step*>(&step), static_cast<gsel_stream*>(nullptr));
+    backend_->run(&gsel_backend_v1::optimizer_step, static_cast<const gsel_optimizer_step*>(&step),
+                  static_cast<gsel_stream*>(nullptr));
   }
   now_.optimizer_s += now_seconds() - began;
 }
@@ -144,10 +149,14 @@ void Executor::step_bucket(int32_t bucket) {
 gsel_comm_count Executor::counts(gsel_instr_kind kind, gsel_axis axis) const {
   if (axis != GSEL_AXIS_DATA) return {};
   switch (kind) {
-    case GSEL_INSTR_REDUCE: return reduce_counts_;
-    case GSEL_INSTR_LOSS_REDUCE: return loss_counts_;
-    case GSEL_INSTR_BROADCAST: return broadcast_counts_;
-    default: return {};
+    case GSEL_INSTR_REDUCE:
+      return reduce_counts_;
+    case GSEL_INSTR_LOSS_REDUCE:
+      return loss_counts_;
+    case GSEL_INSTR_BROADCAST:
+      return broadcast_counts_;
+    default:
+      return {};
   }
 }
 

@@ -11,13 +11,22 @@ namespace gsel {
 namespace {
 
 constexpr uint64_t kAlign = 64;
-uint64_t round_up(uint64_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
+uint64_t round_up(uint64_t bytes) {
+  return (bytes + kAlign - 1) / kAlign * kAlign;
+}
 
 }  // namespace
 
-Inference::Inference(std::shared_ptr<Backend> backend, const Model& model, const ParamStorage& params, int32_t value, int64_t n_samples)
-    : backend_(std::move(backend)), model_(model), params_(params), value_(value), n_samples_(n_samples),
-      needed_values_(model.values().size()), offsets_(model.values().size()), sample_ids_(n_samples) {
+Inference::Inference(std::shared_ptr<Backend> backend, const Model& model, const ParamStorage& params, int32_t value,
+                     int64_t n_samples)
+    : backend_(std::move(backend)),
+      model_(model),
+      params_(params),
+      value_(value),
+      n_samples_(n_samples),
+      needed_values_(model.values().size()),
+      offsets_(model.values().size()),
+      sample_ids_(n_samples) {
   std::iota(sample_ids_.begin(), sample_ids_.end(), 0);
   needed_values_[value] = true;
   uint64_t saved = 0;
@@ -41,15 +50,18 @@ void Inference::run(gsel_data_fn data, void* user_data, uint64_t rng_key, void* 
   fill_inputs(data, user_data);
   for (int32_t l : layers_) forward(l, rng_key);
   backend_->run(&gsel_backend_v1::copy, dst, static_cast<const void*>(memory_.at(offsets_[value_])),
-                value_bytes(model_.values()[value_], n_samples_), int32_t{GSEL_COPY_TO_HOST}, static_cast<gsel_stream*>(nullptr));
+                value_bytes(model_.values()[value_], n_samples_), int32_t{GSEL_COPY_TO_HOST},
+                static_cast<gsel_stream*>(nullptr));
 }
 
 void Inference::fill_inputs(gsel_data_fn data, void* user_data) {
   for (size_t v = 0; v < needed_values_.size(); ++v) {
     if (!needed_values_[v] || !model_.values()[v].is_input()) continue;
-    const gsel_data_request request{sizeof request, 0, static_cast<int32_t>(v), 0, n_samples_, sample_ids_.data(), view(static_cast<int32_t>(v))};
+    const gsel_data_request request{
+        sizeof request, 0, static_cast<int32_t>(v), 0, n_samples_, sample_ids_.data(), view(static_cast<int32_t>(v))};
     if (const gsel_status status = data(&request, user_data))
-      fail(GSEL_ERR_CALLBACK, "input \"{}\" of an inference failed with {}", model_.values()[v].name, gsel_status_name(status));
+      fail(GSEL_ERR_CALLBACK, "input \"{}\" of an inference failed with {}", model_.values()[v].name,
+           gsel_status_name(status));
   }
 }
 

@@ -11,7 +11,8 @@ namespace gsel {
 
 class Inference {
  public:
-  Inference(std::shared_ptr<Backend> backend, const Model& model, const ParamStorage& params, int32_t value, int64_t n_samples);
+  Inference(std::shared_ptr<Backend> backend, const Model& model, const ParamStorage& params, int32_t value,
+            int64_t n_samples);
 
   bool fits(int32_t value, int64_t n_samples) const { return value == value_ && n_samples == n_samples_; }
   // Fills the inputs through `data`, runs the layers `value` depends on, copies it to dst.

@@ -9,7 +9,9 @@ namespace gsel {
 namespace {
 
 constexpr uint64_t kAlign = 64;
-uint64_t round_up(uint64_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
+uint64_t round_up(uint64_t bytes) {
+  return (bytes + kAlign - 1) / kAlign * kAlign;
+}
 
 // Offsets of an arena that grows when no hole fits.
 class Holes {
@@ -61,7 +63,8 @@ class Holes {
 // Collects the lifetimes of all buffers, then assigns offsets.
 class Planner {
  public:
-  Planner(const Model& model, const Program& program, ValuePlan& plan) : model_(model), program_(program), plan_(plan) {}
+  Planner(const Model& model, const Program& program, ValuePlan& plan)
+      : model_(model), program_(program), plan_(plan) {}
 
   void run() {
     for (size_t i = 0; i < program_.step.size(); ++i) collect(program_.step[i], static_cast<int32_t>(i));
@@ -120,17 +123,28 @@ class Planner {
   void collect(const gsel_instr& instr, int32_t at) {
     const bool gradient = instr.flags & GSEL_INSTR_GRADIENT;
     switch (instr.kind) {
-      case GSEL_INSTR_INPUT: use_value(plan_.values_, instr.value, instr.microbatch, at); break;
-      case GSEL_INSTR_FORWARD: use_layer(instr, at); break;
+      case GSEL_INSTR_INPUT:
+        use_value(plan_.values_, instr.value, instr.microbatch, at);
+        break;
+      case GSEL_INSTR_FORWARD:
+        use_layer(instr, at);
+        break;
       case GSEL_INSTR_BACKWARD:
       case GSEL_INSTR_BACKWARD_INPUT:
-      case GSEL_INSTR_BACKWARD_WEIGHT: collect_backward(instr, at); break;
-      case GSEL_INSTR_RECV:
-        if (gradient) contribute(instr.value, instr.microbatch, at);
-        else use_value(plan_.values_, instr.value, instr.microbatch, at);
+      case GSEL_INSTR_BACKWARD_WEIGHT:
+        collect_backward(instr, at);
         break;
-      case GSEL_INSTR_SEND: use_value(gradient ? plan_.gradients_ : plan_.values_, instr.value, instr.microbatch, at); break;
-      default: break;
+      case GSEL_INSTR_RECV:
+        if (gradient)
+          contribute(instr.value, instr.microbatch, at);
+        else
+          use_value(plan_.values_, instr.value, instr.microbatch, at);
+        break;
+      case GSEL_INSTR_SEND:
+        use_value(gradient ? plan_.gradients_ : plan_.values_, instr.value, instr.microbatch, at);
+        break;
+      default:
+        break;
     }
   }
 

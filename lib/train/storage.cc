@@ -13,22 +13,30 @@ constexpr int64_t kChunkElems = 1 << 16;
 
 void fill_chunk(const Param& p, uint64_t key, int64_t first, std::vector<float>& chunk, uint64_t seed) {
   switch (p.init) {
-    case GSEL_INIT_ZEROS: std::ranges::fill(chunk, 0.0f); return;
-    case GSEL_INIT_ONES: std::ranges::fill(chunk, 1.0f); return;
+    case GSEL_INIT_ZEROS:
+      std::ranges::fill(chunk, 0.0f);
+      return;
+    case GSEL_INIT_ONES:
+      std::ranges::fill(chunk, 1.0f);
+      return;
     case GSEL_INIT_NORMAL:
       for (size_t i = 0; i < chunk.size(); ++i)
         chunk[i] = static_cast<float>(p.init_scale) * random_normal(key, static_cast<uint64_t>(first) + i);
       return;
     default: {
-      const gsel_status status = p.init_fn(chunk.data(), first, static_cast<int64_t>(chunk.size()), seed, p.init_user_data);
-      if (status) fail(GSEL_ERR_CALLBACK, "the initialiser of parameter \"{}\" failed with {}", p.name, gsel_status_name(status));
+      const gsel_status status =
+          p.init_fn(chunk.data(), first, static_cast<int64_t>(chunk.size()), seed, p.init_user_data);
+      if (status)
+        fail(GSEL_ERR_CALLBACK, "the initialiser of parameter \"{}\" failed with {}", p.name, gsel_status_name(status));
     }
   }
 }
 
 }  // namespace
 
-int64_t value_elems(const Value& value, int64_t n_samples) { return value.is_scalar() ? 1 : n_samples * value.sample_elems; }
+int64_t value_elems(const Value& value, int64_t n_samples) {
+  return value.is_scalar() ? 1 : n_samples * value.sample_elems;
+}
 uint64_t value_bytes(const Value& value, int64_t n_samples) {
   return static_cast<uint64_t>(value_elems(value, n_samples)) * dtype_bytes(value.dtype);
 }
@@ -55,7 +63,8 @@ ParamStorage::ParamStorage(std::shared_ptr<Backend> backend, const Model& model,
   if (!frozen.empty()) blocks_.push_back(make_block(model, frozen, false, 0));
 }
 
-ParamStorage::Block ParamStorage::make_block(const Model& model, const std::vector<int32_t>& params, bool trained, int n_states) {
+ParamStorage::Block ParamStorage::make_block(const Model& model, const std::vector<int32_t>& params, bool trained,
+                                             int n_states) {
   Block block;
   for (int32_t p : params) {
     const Param& param = model.params()[p];
@@ -92,8 +101,8 @@ void ParamStorage::initialise(const Model& model, uint64_t seed) {
       chunk.resize(std::min(kChunkElems, p.n_elems - first));
       fill_chunk(p, key, first, chunk, seed);
       backend_->run(&gsel_backend_v1::copy, static_cast<void*>(param(static_cast<int32_t>(i)) + first),
-                    static_cast<const void*>(chunk.data()), uint64_t{chunk.size() * sizeof(float)}, int32_t{GSEL_COPY_TO_DEVICE},
-                    static_cast<gsel_stream*>(nullptr));
+                    static_cast<const void*>(chunk.data()), uint64_t{chunk.size() * sizeof(float)},
+                    int32_t{GSEL_COPY_TO_DEVICE}, static_cast<gsel_stream*>(nullptr));
     }
   }
 }

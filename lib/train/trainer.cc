@@ -16,7 +16,8 @@ constexpr int32_t kMaxVerified = 64;
 
 }  // namespace
 
-Trainer::Trainer(std::shared_ptr<Model> model, Communicator& comm, Config config, gsel_data_fn data, void* data_user_data)
+Trainer::Trainer(std::shared_ptr<Model> model, Communicator& comm, Config config, gsel_data_fn data,
+                 void* data_user_data)
     : model_(std::move(model)), comm_(comm), config_(std::move(config)), data_(data), data_user_data_(data_user_data) {
   std::optional<Error> failure;
   try {
@@ -54,8 +55,8 @@ Particulars Trainer::particulars() const {
 Program Trainer::compile_and_verify() const {
   const Mesh mesh{resolve_mesh(config_, comm_.world_size())};
   if (mesh.size[GSEL_AXIS_DATA] != comm_.world_size())
-    fail(GSEL_ERR_UNSUPPORTED, "mesh.data is {} of {} ranks; this libgsel {} runs the data axis alone", mesh.size[GSEL_AXIS_DATA],
-         comm_.world_size(), gsel_version_text());
+    fail(GSEL_ERR_UNSUPPORTED, "mesh.data is {} of {} ranks; this libgsel {} runs the data axis alone",
+         mesh.size[GSEL_AXIS_DATA], comm_.world_size(), gsel_version_text());
   const Compiler compiler(*model_, config_, mesh);
   if (comm_.world_size() > kMaxVerified) return compiler.compile(comm_.rank());
   std::vector<Program> programs;
@@ -70,10 +71,14 @@ gsel_status Trainer::run_callback(const gsel_work& work) const {
   if (work.kind == GSEL_WORK_INPUT) return data_(work.input, data_user_data_);
   const Layer& layer = model_->layers()[work.call->layer];
   switch (work.kind) {
-    case GSEL_WORK_FORWARD: return layer.forward(work.call, layer.user_data);
-    case GSEL_WORK_BACKWARD_INPUT: return layer.backward_input(work.call, layer.user_data);
-    case GSEL_WORK_BACKWARD_WEIGHT: return layer.backward_weight(work.call, layer.user_data);
-    default: return layer.backward(work.call, layer.user_data);
+    case GSEL_WORK_FORWARD:
+      return layer.forward(work.call, layer.user_data);
+    case GSEL_WORK_BACKWARD_INPUT:
+      return layer.backward_input(work.call, layer.user_data);
+    case GSEL_WORK_BACKWARD_WEIGHT:
+      return layer.backward_weight(work.call, layer.user_data);
+    default:
+      return layer.backward(work.call, layer.user_data);
   }
 }
 
@@ -91,12 +96,14 @@ void Trainer::step() {
 void Trainer::infer(int32_t value, int64_t n_samples, gsel_data_fn data, void* user_data, void* dst, size_t dst_bytes) {
   if (executor_->in_step()) fail(GSEL_ERR_STATE, "a step is under way; infer between steps");
   if (value < 0 || static_cast<size_t>(value) >= model_->values().size())
-    fail(GSEL_ERR_ARG, "value {} was asked for; values 0 to {} exist", value, static_cast<int64_t>(model_->values().size()) - 1);
+    fail(GSEL_ERR_ARG, "value {} was asked for; values 0 to {} exist", value,
+         static_cast<int64_t>(model_->values().size()) - 1);
   if (n_samples < 1) fail(GSEL_ERR_ARG, "{} samples were asked for; at least 1 is possible", n_samples);
   if (!data || !dst) fail(GSEL_ERR_ARG, "{} is NULL", data ? "dst" : "data");
   const Value& wanted = model_->values()[value];
   if (const uint64_t bytes = value_bytes(wanted, n_samples); bytes != dst_bytes)
-    fail(GSEL_ERR_ARG, "dst has {} bytes; value \"{}\" of {} samples has {} bytes", dst_bytes, wanted.name, n_samples, bytes);
+    fail(GSEL_ERR_ARG, "dst has {} bytes; value \"{}\" of {} samples has {} bytes", dst_bytes, wanted.name, n_samples,
+         bytes);
   if (!inference_ || !inference_->fits(value, n_samples))
     inference_.emplace(comm_.backend(), *model_, executor_->params(), value, n_samples);
   inference_->run(data, user_data, derive_key(static_cast<uint64_t>(config_.train.seed), "inference"), dst);
@@ -104,10 +111,12 @@ void Trainer::infer(int32_t value, int64_t n_samples, gsel_data_fn data, void* u
 
 void Trainer::read_param(int32_t param, void* dst, size_t dst_bytes) {
   if (param < 0 || static_cast<size_t>(param) >= model_->params().size())
-    fail(GSEL_ERR_ARG, "parameter {} was asked for; parameters 0 to {} exist", param, static_cast<int64_t>(model_->params().size()) - 1);
+    fail(GSEL_ERR_ARG, "parameter {} was asked for; parameters 0 to {} exist", param,
+         static_cast<int64_t>(model_->params().size()) - 1);
   const Param& p = model_->params()[param];
   const uint64_t bytes = static_cast<uint64_t>(p.n_elems) * sizeof(float);
-  if (!dst || bytes != dst_bytes) fail(GSEL_ERR_ARG, "dst has {} bytes; parameter \"{}\" has {} bytes", dst ? dst_bytes : 0, p.name, bytes);
+  if (!dst || bytes != dst_bytes)
+    fail(GSEL_ERR_ARG, "dst has {} bytes; parameter \"{}\" has {} bytes", dst ? dst_bytes : 0, p.name, bytes);
   comm_.backend()->run(&gsel_backend_v1::copy, dst, static_cast<const void*>(executor_->params().param(param)), bytes,
                        int32_t{GSEL_COPY_TO_HOST}, static_cast<gsel_stream*>(nullptr));
 }

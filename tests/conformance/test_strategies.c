@@ -1,9 +1,8 @@
 /* What every strategy owes: the single rank's result. Exact equality with integers and sign-SGD, the scale oracle with
  * one plain-SGD step in powers of two, bytes against the closed form, and a clear end when a rank fails. Strategies and
  * options are rows of a table; a third party's plugin is tested by adding one. */
-#include "support/ranks.h"
-
 #include "support/exact_model.h"
+#include "support/ranks.h"
 
 enum { STEPS = 4 };
 
@@ -16,23 +15,23 @@ typedef struct outcome {
 } outcome;
 
 typedef struct trial {
-  const char *config;
+  const char* config;
   int pull;
   int steps;
   int count_all;
-  int wide_on_rank;    /* this rank describes another model; -1 none */
-  const char *other_config_on_1;
-  int fail_at_step;    /* -1 never */
+  int wide_on_rank; /* this rank describes another model; -1 none */
+  const char* other_config_on_1;
+  int fail_at_step; /* -1 never */
   int fail_on_rank;
   void (*at_failure)(void);
-  outcome *expected;   /* NULL: record into `out` */
-  outcome *out;        /* shared memory, [world_size] */
+  outcome* expected; /* NULL: record into `out` */
+  outcome* out;      /* shared memory, [world_size] */
 } trial;
 
-static gsel_status call_layer(const gsel_work *work, exact_model *m);
+static gsel_status call_layer(const gsel_work* work, exact_model* m);
 
 /* One step by pulling work: what Go and Rust do. */
-static gsel_status pull_step(gsel_trainer *trainer, exact_model *m, gsel_step_report *report, gsel_error **err) {
+static gsel_status pull_step(gsel_trainer* trainer, exact_model* m, gsel_step_report* report, gsel_error** err) {
   for (;;) {
     gsel_work work = GSEL_WORK_INIT;
     gsel_status status = gsel_trainer_next_work(trainer, &work, err);
@@ -40,13 +39,14 @@ static gsel_status pull_step(gsel_trainer *trainer, exact_model *m, gsel_step_re
     if (work.kind == GSEL_WORK_DONE) return gsel_trainer_report(trainer, report, err);
     const gsel_status result = work.input ? exact_data(work.input, NULL) : call_layer(&work, m);
     const gsel_str none = {NULL, 0};
-    status = gsel_trainer_complete(trainer, work.ticket, result, work.call ? gsel_str_from(work.call->message) : none, err);
+    status =
+        gsel_trainer_complete(trainer, work.ticket, result, work.call ? gsel_str_from(work.call->message) : none, err);
     if (status) return status;
   }
 }
 
 /* The pulling side's own table of kernels, by layer id. */
-static gsel_status call_layer(const gsel_work *work, exact_model *m) {
+static gsel_status call_layer(const gsel_work* work, exact_model* m) {
   static const gsel_layer_fn kernels[7][6] = {
       {0, 0, embed_forward, 0, embed_backward_weight, 0},
       {0, 0, linear_forward, 0, 0, linear_backward},
@@ -59,8 +59,8 @@ static gsel_status call_layer(const gsel_work *work, exact_model *m) {
   return kernels[work->call->layer][work->kind](work->call, m);
 }
 
-static void read_params(rank_run *run, gsel_trainer *trainer, float *out) {
-  gsel_error *err = NULL;
+static void read_params(rank_run* run, gsel_trainer* trainer, float* out) {
+  gsel_error* err = NULL;
   for (int p = 0; p < N_PARAMS; out += kExactElems[p++])
     rank_ok(run, gsel_trainer_read_param(trainer, p, out, sizeof(float) * (size_t)kExactElems[p], &err), err);
 }
@@ -68,15 +68,15 @@ static void read_params(rank_run *run, gsel_trainer *trainer, float *out) {
 /* Everything a rank owns in a trial; released in reverse. */
 typedef struct session {
   exact_model m;
-  gsel_comm *comm;
-  gsel_config *config;
-  gsel_model *model;
-  gsel_trainer *trainer;
+  gsel_comm* comm;
+  gsel_config* config;
+  gsel_model* model;
+  gsel_trainer* trainer;
 } session;
 
-static gsel_status open_session(rank_run *run, session *s, gsel_error **err) {
-  const trial *t = (const trial *)run->user;
-  const char *config = run->rank == 1 && t->other_config_on_1 ? t->other_config_on_1 : t->config;
+static gsel_status open_session(rank_run* run, session* s, gsel_error** err) {
+  const trial* t = (const trial*)run->user;
+  const char* config = run->rank == 1 && t->other_config_on_1 ? t->other_config_on_1 : t->config;
   memset(s, 0, sizeof *s);
   s->m.count_all = t->count_all;
   s->m.rank = run->rank;
@@ -95,17 +95,17 @@ static gsel_status open_session(rank_run *run, session *s, gsel_error **err) {
   return status;
 }
 
-static void close_session(session *s) {
+static void close_session(session* s) {
   gsel_trainer_free(s->trainer);
   gsel_model_free(s->model);
   gsel_config_free(s->config);
   gsel_comm_destroy(s->comm);
 }
 
-static void train_in(rank_run *run, session *s) {
-  const trial *t = (const trial *)run->user;
-  outcome *out = &t->out[run->rank];
-  gsel_error *err = NULL;
+static void train_in(rank_run* run, session* s) {
+  const trial* t = (const trial*)run->user;
+  outcome* out = &t->out[run->rank];
+  gsel_error* err = NULL;
   for (int i = 0; i < t->steps; ++i) {
     gsel_step_report report = GSEL_STEP_REPORT_INIT;
     if (t->pull)
@@ -125,30 +125,33 @@ static void train_in(rank_run *run, session *s) {
   rank_check(run, memcmp(out->weight, t->expected->weight, sizeof out->weight) == 0);
 }
 
-static void train(rank_run *run) {
+static void train(rank_run* run) {
   session s;
-  gsel_error *err = NULL;
+  gsel_error* err = NULL;
   rank_ok(run, open_session(run, &s, &err), err);
   train_in(run, &s);
   close_session(&s);
 }
 
-static outcome *shared_outcomes(void) {
-  void *memory = mmap(NULL, sizeof(outcome) * RANKS_MAX, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+static outcome* shared_outcomes(void) {
+  void* memory = mmap(NULL, sizeof(outcome) * RANKS_MAX, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   assert_true(memory != MAP_FAILED);
-  return (outcome *)memory;
+  return (outcome*)memory;
 }
-static void free_outcomes(outcome *o) { munmap(o, sizeof(outcome) * RANKS_MAX); }
+static void free_outcomes(outcome* o) {
+  munmap(o, sizeof(outcome) * RANKS_MAX);
+}
 
-#define TRAIN(batch, more) "[train]\noptimizer = \"sign_sgd\"\nlearning_rate = 1.0\nweight_decay = 0.0\nbatch = " batch "\nseed = 5\n" more
+#define TRAIN(batch, more) \
+  "[train]\noptimizer = \"sign_sgd\"\nlearning_rate = 1.0\nweight_decay = 0.0\nbatch = " batch "\nseed = 5\n" more
 
-static trial plain(const char *config, outcome *out) {
+static trial plain(const char* config, outcome* out) {
   return (trial){.config = config, .steps = STEPS, .wide_on_rank = -1, .fail_at_step = -1, .out = out};
 }
 
 /* The single rank without any strategy. */
-static outcome *reference(const char *train_section) {
-  outcome *out = shared_outcomes();
+static outcome* reference(const char* train_section) {
+  outcome* out = shared_outcomes();
   trial t = plain(train_section, out);
   as_threads(1, train, &t);
   /* Else f32 would round and equality prove nothing. */
@@ -167,7 +170,8 @@ static const struct row kStrategies[] = {
     {"by default", ""},
 };
 /* Batches that divide by no number of ranks, leave a rank without samples, and are cut unevenly. */
-static const char *const kTrain[] = {TRAIN("6", ""), TRAIN("7", "microbatch = 2\n"), TRAIN("2", ""), TRAIN("7", "clip_norm = 1e9\n")};
+static const char* const kTrain[] = {TRAIN("6", ""), TRAIN("7", "microbatch = 2\n"), TRAIN("2", ""),
+                                     TRAIN("7", "clip_norm = 1e9\n")};
 
 static void exact(int processes, int pull) {
   for (size_t k = 0; k < sizeof kTrain / sizeof *kTrain; ++k) {
@@ -187,18 +191,27 @@ static void exact(int processes, int pull) {
   }
 }
 
-static void every_strategy_on_threads_equals_one_rank_bit_for_bit(void **state) { (void)state, exact(0, 0); }
-static void every_strategy_on_processes_equals_one_rank_bit_for_bit(void **state) { (void)state, exact(1, 0); }
-static void pulling_equals_pushing_bit_for_bit(void **state) { (void)state, exact(0, 1); }
+static void every_strategy_on_threads_equals_one_rank_bit_for_bit(void** state) {
+  (void)state, exact(0, 0);
+}
+static void every_strategy_on_processes_equals_one_rank_bit_for_bit(void** state) {
+  (void)state, exact(1, 0);
+}
+static void pulling_equals_pushing_bit_for_bit(void** state) {
+  (void)state, exact(0, 1);
+}
 
 /* sign-SGD is blind to a wrong factor; one SGD step in powers of two is not. The expected step comes from the gradient
  * of the summed loss, taken on one rank with learning rate and weight 1. */
-static void the_step_is_scaled_by_the_global_weight_exactly(void **state) {
+static void the_step_is_scaled_by_the_global_weight_exactly(void** state) {
   (void)state;
   /* 8 samples of 3 tokens, every token counted: the weight is 24; lr 24 * 2^-9 makes the step gradient / 512. */
-  static const char sgd[] = "[train]\noptimizer = \"sgd\"\nlearning_rate = 0.046875\nweight_decay = 0.0\nbatch = 8\nseed = 5\n";
-  static const char still[] = "[train]\noptimizer = \"sgd\"\nlearning_rate = 0.0\nweight_decay = 0.0\nbatch = 8\nseed = 5\n";
-  static const char sums[] = "[train]\noptimizer = \"sgd\"\nlearning_rate = 24.0\nweight_decay = 0.0\nbatch = 8\nseed = 5\n";
+  static const char sgd[] =
+      "[train]\noptimizer = \"sgd\"\nlearning_rate = 0.046875\nweight_decay = 0.0\nbatch = 8\nseed = 5\n";
+  static const char still[] =
+      "[train]\noptimizer = \"sgd\"\nlearning_rate = 0.0\nweight_decay = 0.0\nbatch = 8\nseed = 5\n";
+  static const char sums[] =
+      "[train]\noptimizer = \"sgd\"\nlearning_rate = 24.0\nweight_decay = 0.0\nbatch = 8\nseed = 5\n";
   outcome *initial = shared_outcomes(), *summed = shared_outcomes(), *out = shared_outcomes();
   trial t = plain(still, initial);
   t.steps = 1;
@@ -225,9 +238,9 @@ static void the_step_is_scaled_by_the_global_weight_exactly(void **state) {
   free_outcomes(out);
 }
 
-static void bytes_reduced_are_those_of_the_closed_form(void **state) {
+static void bytes_reduced_are_those_of_the_closed_form(void** state) {
   (void)state;
-  outcome *out = shared_outcomes();
+  outcome* out = shared_outcomes();
   for (int n = 2; n <= 4; ++n) {
     trial t = plain(TRAIN("12", ""), out);
     as_threads(n, train, &t);
@@ -239,15 +252,15 @@ static void bytes_reduced_are_those_of_the_closed_form(void **state) {
   free_outcomes(out);
 }
 
-static void reductions_begin_before_backward_ends(void **state) {
+static void reductions_begin_before_backward_ends(void** state) {
   (void)state;
-  rank_run *run = ranks_prepare(1, NULL);
+  rank_run* run = ranks_prepare(1, NULL);
   trial t = plain("[strategy.data]\nplugin = \"ddp\"\nfirst_bucket_bytes = 1\nbucket_bytes = 1\n" TRAIN("2", ""), NULL);
   run->user = &t;
   session s;
-  gsel_error *err = NULL;
+  gsel_error* err = NULL;
   check_ok(open_session(run, &s, &err), err);
-  const gsel_program *program = gsel_trainer_program(s.trainer);
+  const gsel_program* program = gsel_trainer_program(s.trainer);
   int32_t first_reduce = -1, last_backward = -1;
   for (int32_t i = 0; i < gsel_program_length(program); ++i) {
     gsel_instr instr;
@@ -262,10 +275,10 @@ static void reductions_begin_before_backward_ends(void **state) {
 
 /* ---- ends -------------------------------------------------------------------------------------------------- */
 
-static void expect_failure(rank_run *run) {
-  const trial *t = (const trial *)run->user;
+static void expect_failure(rank_run* run) {
+  const trial* t = (const trial*)run->user;
   session s;
-  gsel_error *err = NULL;
+  gsel_error* err = NULL;
   rank_ok(run, open_session(run, &s, &err), err);
   gsel_status status = GSEL_OK;
   for (int i = 0; i < t->steps && !status; ++i) status = gsel_trainer_step(s.trainer, NULL, &err);
@@ -279,7 +292,7 @@ static void expect_failure(rank_run *run) {
   close_session(&s);
 }
 
-static void a_failing_callback_ends_the_step_everywhere_with_its_reason(void **state) {
+static void a_failing_callback_ends_the_step_everywhere_with_its_reason(void** state) {
   (void)state;
   trial t = plain(TRAIN("6", ""), NULL);
   t.fail_at_step = 2;
@@ -288,15 +301,17 @@ static void a_failing_callback_ends_the_step_everywhere_with_its_reason(void **s
   as_processes(3, expect_failure, &t);
 }
 
-static void die(void) { raise(SIGKILL); }
+static void die(void) {
+  raise(SIGKILL);
+}
 
-static void a_rank_killed_in_a_step_is_an_error_that_names_it(void **state) {
+static void a_rank_killed_in_a_step_is_an_error_that_names_it(void** state) {
   (void)state;
   trial t = plain(TRAIN("6", ""), NULL);
   t.fail_at_step = 2;
   t.fail_on_rank = 1;
   t.at_failure = die;
-  rank_run *runs = ranks_prepare(3, &t);
+  rank_run* runs = ranks_prepare(3, &t);
   pid_t pids[3];
   for (int r = 0; r < 3; ++r) pids[r] = rank_fork(&runs[r], expect_failure);
   for (int r = 0; r < 3; ++r) {
@@ -307,17 +322,21 @@ static void a_rank_killed_in_a_step_is_an_error_that_names_it(void **state) {
   ranks_verdict(runs, 3);
 }
 
-static void refuse_to_open(rank_run *run, const char *part) {
+static void refuse_to_open(rank_run* run, const char* part) {
   session s;
-  gsel_error *err = NULL;
+  gsel_error* err = NULL;
   rank_fails(run, open_session(run, &s, &err), err, GSEL_ERR_MISMATCH, part, -1);
   rank_ok(run, gsel_barrier(s.comm, &err), err); /* the communicator is still good */
   close_session(&s);
 }
-static void refuse_param(rank_run *run) { refuse_to_open(run, "parameter \"b1\" differs between rank 0 and rank 1"); }
-static void refuse_setting(rank_run *run) { refuse_to_open(run, "setting train.batch differs between rank 0 and rank 1"); }
+static void refuse_param(rank_run* run) {
+  refuse_to_open(run, "parameter \"b1\" differs between rank 0 and rank 1");
+}
+static void refuse_setting(rank_run* run) {
+  refuse_to_open(run, "setting train.batch differs between rank 0 and rank 1");
+}
 
-static void ranks_that_disagree_on_the_model_or_the_settings_are_refused(void **state) {
+static void ranks_that_disagree_on_the_model_or_the_settings_are_refused(void** state) {
   (void)state;
   trial t = plain(TRAIN("6", ""), NULL);
   t.wide_on_rank = 1;
@@ -327,16 +346,17 @@ static void ranks_that_disagree_on_the_model_or_the_settings_are_refused(void **
   as_threads(3, refuse_setting, &t);
 }
 
-static void refuse_alone(rank_run *run) {
+static void refuse_alone(rank_run* run) {
   session s;
-  gsel_error *err = NULL;
+  gsel_error* err = NULL;
   const int mine = run->rank == 1;
   rank_fails(run, open_session(run, &s, &err), err, mine ? GSEL_ERR_NOT_FOUND : GSEL_ERR_PEER,
-             mine ? "strategy \"nonesuch\" for the data axis could not be loaded" : "rank 1 could not make its trainer", -1);
+             mine ? "strategy \"nonesuch\" for the data axis could not be loaded" : "rank 1 could not make its trainer",
+             -1);
   close_session(&s);
 }
 
-static void a_rank_that_cannot_start_is_reported_to_all(void **state) {
+static void a_rank_that_cannot_start_is_reported_to_all(void** state) {
   (void)state;
   trial t = plain(TRAIN("6", ""), NULL);
   t.other_config_on_1 = "[strategy.data]\nplugin = \"nonesuch\"\n" TRAIN("6", "");
@@ -345,13 +365,13 @@ static void a_rank_that_cannot_start_is_reported_to_all(void **state) {
 
 /* ---- order of calls ------------------------------------------------------------------------------------------ */
 
-static void calls_out_of_order_are_refused(void **state) {
+static void calls_out_of_order_are_refused(void** state) {
   (void)state;
-  rank_run *run = ranks_prepare(1, NULL);
+  rank_run* run = ranks_prepare(1, NULL);
   trial t = plain(TRAIN("2", ""), NULL);
   run->user = &t;
   session s;
-  gsel_error *err = NULL;
+  gsel_error* err = NULL;
   gsel_step_report report = GSEL_STEP_REPORT_INIT;
   gsel_work work = GSEL_WORK_INIT;
   const gsel_str none = {NULL, 0};
@@ -363,23 +383,25 @@ static void calls_out_of_order_are_refused(void **state) {
   assert_int_equal(work.kind, GSEL_WORK_INPUT);
   check_fails(gsel_trainer_next_work(s.trainer, &work, &err), err, GSEL_ERR_STATE, "is handed out and not complete");
   check_fails(gsel_trainer_step(s.trainer, NULL, &err), err, GSEL_ERR_STATE, "under way in pull mode");
-  check_fails(gsel_trainer_infer(s.trainer, V_LOGITS, 1, exact_data, NULL, small, sizeof small, &err), err, GSEL_ERR_STATE, "under way");
-  check_fails(gsel_trainer_complete(s.trainer, work.ticket + 1, GSEL_OK, none, &err), err, GSEL_ERR_STATE, "is handed out");
-  check_fails(gsel_trainer_complete(s.trainer, work.ticket, GSEL_ERR_IO, gsel_str_from("disk full"), &err), err, GSEL_ERR_CALLBACK,
-              "input \"tokens\" failed in input on rank 0, step 0, micro-batch 0: disk full");
+  check_fails(gsel_trainer_infer(s.trainer, V_LOGITS, 1, exact_data, NULL, small, sizeof small, &err), err,
+              GSEL_ERR_STATE, "under way");
+  check_fails(gsel_trainer_complete(s.trainer, work.ticket + 1, GSEL_OK, none, &err), err, GSEL_ERR_STATE,
+              "is handed out");
+  check_fails(gsel_trainer_complete(s.trainer, work.ticket, GSEL_ERR_IO, gsel_str_from("disk full"), &err), err,
+              GSEL_ERR_CALLBACK, "input \"tokens\" failed in input on rank 0, step 0, micro-batch 0: disk full");
   close_session(&s);
   ranks_verdict(run, 1);
 }
 
-static void inference_gives_the_forward_values_of_training(void **state) {
+static void inference_gives_the_forward_values_of_training(void** state) {
   (void)state;
-  rank_run *run = ranks_prepare(1, NULL);
-  outcome *out = shared_outcomes();
+  rank_run* run = ranks_prepare(1, NULL);
+  outcome* out = shared_outcomes();
   trial t = plain("[train]\noptimizer = \"sgd\"\nlearning_rate = 0.0\nweight_decay = 0.0\nbatch = 4\nseed = 5\n", out);
   t.steps = 1;
   run->user = &t;
   session s;
-  gsel_error *err = NULL;
+  gsel_error* err = NULL;
   float logits[4 * TOKENS * VOCAB], table[VOCAB * WIDTH];
   double loss = 0;
   check_ok(open_session(run, &s, &err), err);
@@ -387,9 +409,12 @@ static void inference_gives_the_forward_values_of_training(void **state) {
   check_ok(gsel_trainer_infer(s.trainer, V_LOSS, 4, exact_data, NULL, &loss, sizeof loss, &err), err);
   train_in(run, &s);
   assert_true(loss > 0 && loss == out->loss[0]);
-  check_fails(gsel_trainer_infer(s.trainer, 99, 1, exact_data, NULL, logits, 4, &err), err, GSEL_ERR_ARG, "value 99 was asked for");
-  check_fails(gsel_trainer_infer(s.trainer, V_LOGITS, 0, exact_data, NULL, logits, 4, &err), err, GSEL_ERR_ARG, "0 samples");
-  check_fails(gsel_trainer_infer(s.trainer, V_LOGITS, 1, exact_data, NULL, logits, 4, &err), err, GSEL_ERR_ARG, "dst has 4 bytes");
+  check_fails(gsel_trainer_infer(s.trainer, 99, 1, exact_data, NULL, logits, 4, &err), err, GSEL_ERR_ARG,
+              "value 99 was asked for");
+  check_fails(gsel_trainer_infer(s.trainer, V_LOGITS, 0, exact_data, NULL, logits, 4, &err), err, GSEL_ERR_ARG,
+              "0 samples");
+  check_fails(gsel_trainer_infer(s.trainer, V_LOGITS, 1, exact_data, NULL, logits, 4, &err), err, GSEL_ERR_ARG,
+              "dst has 4 bytes");
   check_fails(gsel_trainer_read_param(s.trainer, P_TABLE, table, 3, &err), err, GSEL_ERR_ARG, "dst has 3 bytes");
   check_fails(gsel_trainer_read_param(s.trainer, -1, table, 3, &err), err, GSEL_ERR_ARG, "parameter -1");
   close_session(&s);
@@ -397,26 +422,29 @@ static void inference_gives_the_forward_values_of_training(void **state) {
   ranks_verdict(run, 1);
 }
 
-static void a_strategy_that_is_not_there_or_does_not_fit_is_refused_with_its_place(void **state) {
+static void a_strategy_that_is_not_there_or_does_not_fit_is_refused_with_its_place(void** state) {
   (void)state;
   static const struct {
-    const char *config;
+    const char* config;
     gsel_status code;
-    const char *message;
+    const char* message;
   } cases[] = {
       {"[strategy.data]\nplugin = \"nonesuch\"\n", GSEL_ERR_NOT_FOUND, "trial.toml:2: strategy \"nonesuch\""},
-      {"[strategy.data]\nplugin = \"ddp\"\nbuckets = 3\n", GSEL_ERR_CONFIG, "trial.toml:3: unknown key \"strategy.data.buckets\""},
-      {"[strategy.data]\nplugin = \"ddp\"\noverlap = 3\n", GSEL_ERR_CONFIG, "trial.toml:3: strategy.data.overlap = 3 is not accepted; true or false"},
+      {"[strategy.data]\nplugin = \"ddp\"\nbuckets = 3\n", GSEL_ERR_CONFIG,
+       "trial.toml:3: unknown key \"strategy.data.buckets\""},
+      {"[strategy.data]\nplugin = \"ddp\"\noverlap = 3\n", GSEL_ERR_CONFIG,
+       "trial.toml:3: strategy.data.overlap = 3 is not accepted; true or false"},
       {"[strategy.data]\nplugin = \"ddp\"\nbucket_bytes = 0\n", GSEL_ERR_CONFIG, "an integer from 1 to"},
-      {"[strategy.tensor]\nplugin = \"ddp\"\n", GSEL_ERR_CONFIG, "trial.toml:2: plugin \"ddp\" does not serve the tensor axis"},
+      {"[strategy.tensor]\nplugin = \"ddp\"\n", GSEL_ERR_CONFIG,
+       "trial.toml:2: plugin \"ddp\" does not serve the tensor axis"},
       {"[mesh]\ndata = 2\n", GSEL_ERR_CONFIG, "mesh.data"},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; ++i) {
-    rank_run *run = ranks_prepare(1, NULL);
+    rank_run* run = ranks_prepare(1, NULL);
     trial t = plain(cases[i].config, NULL);
     run->user = &t;
     session s;
-    gsel_error *err = NULL;
+    gsel_error* err = NULL;
     check_fails(open_session(run, &s, &err), err, cases[i].code, cases[i].message);
     close_session(&s);
     ranks_verdict(run, 1);

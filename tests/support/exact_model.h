@@ -14,67 +14,80 @@ enum { TOKENS = 3, WIDTH = 4, VOCAB = 8 };
 enum { P_TABLE, P_POSITION, P_W1, P_B1, P_W2, N_PARAMS };
 enum { V_TOKENS, V_X, V_H, V_R, V_Y, V_Z, V_LOGITS, V_LOSS, V_WEIGHT, N_VALUES };
 
-static const int64_t kExactElems[N_PARAMS] = {VOCAB * WIDTH, TOKENS * WIDTH, WIDTH * WIDTH, WIDTH, WIDTH * WIDTH};
+static const int64_t kExactElems[N_PARAMS] = {VOCAB * WIDTH, TOKENS* WIDTH, WIDTH* WIDTH, WIDTH, WIDTH* WIDTH};
 enum { EXACT_ELEMS = VOCAB * WIDTH + TOKENS * WIDTH + WIDTH * WIDTH + WIDTH + WIDTH * WIDTH };
 
 typedef struct exact_model {
-  int count_all;        /* every token weighs 1; else tokens of id 0 weigh nothing */
-  int wide_b1;          /* one element more in a parameter: a rank that disagrees */
-  int fail_at_step;     /* the loss fails in this step, from 0; -1 never */
-  int fail_on_rank;     /* ... on this rank */
+  int count_all;    /* every token weighs 1; else tokens of id 0 weigh nothing */
+  int wide_b1;      /* one element more in a parameter: a rank that disagrees */
+  int fail_at_step; /* the loss fails in this step, from 0; -1 never */
+  int fail_on_rank; /* ... on this rank */
   int rank;
-  int steps;            /* counted by the first forward of micro-batch 0 */
+  int steps; /* counted by the first forward of micro-batch 0 */
   void (*at_failure)(void);
   double magnitude[N_PARAMS][VOCAB * WIDTH]; /* sum of |terms| of each gradient in this step */
   double largest;
 } exact_model;
 
-static inline void exact_add(exact_model *m, int param, const gsel_call *call, int slot, int64_t i, float term) {
-  float *d = (float *)call->d_params[slot].data;
+static inline void exact_add(exact_model* m, int param, const gsel_call* call, int slot, int64_t i, float term) {
+  float* d = (float*)call->d_params[slot].data;
   d[i] += term;
   m->magnitude[param][i] += fabs(term);
   if (m->magnitude[param][i] > m->largest) m->largest = m->magnitude[param][i];
 }
-static inline void exact_clear(const gsel_call *call, int slot) {
+static inline void exact_clear(const gsel_call* call, int slot) {
   if (!call->accumulate) memset(call->d_params[slot].data, 0, sizeof(float) * (size_t)call->d_params[slot].n_elems);
 }
-static inline const float *exact_in(const gsel_call *c, int i) { return (const float *)c->inputs[i].data; }
-static inline float *exact_out(const gsel_call *c, int i) { return (float *)c->outputs[i].data; }
-static inline const float *exact_dout(const gsel_call *c, int i) { return (const float *)c->d_outputs[i].data; }
-static inline float *exact_din(const gsel_call *c, int i) { return (float *)c->d_inputs[i].data; }
-static inline float clip(float x) { return x > 3 ? 3 : x < -3 ? -3 : x; }
-static inline float clip_slope(float x) { return x > -3 && x < 3 ? 1.0f : 0.0f; }
+static inline const float* exact_in(const gsel_call* c, int i) {
+  return (const float*)c->inputs[i].data;
+}
+static inline float* exact_out(const gsel_call* c, int i) {
+  return (float*)c->outputs[i].data;
+}
+static inline const float* exact_dout(const gsel_call* c, int i) {
+  return (const float*)c->d_outputs[i].data;
+}
+static inline float* exact_din(const gsel_call* c, int i) {
+  return (float*)c->d_inputs[i].data;
+}
+static inline float clip(float x) {
+  return x > 3 ? 3 : x < -3 ? -3 : x;
+}
+static inline float clip_slope(float x) {
+  return x > -3 && x < 3 ? 1.0f : 0.0f;
+}
 
 /* ---- embed: x = table[token] + position ---- */
-static inline gsel_status embed_forward(const gsel_call *c, void *user) {
-  exact_model *m = (exact_model *)user;
-  const int32_t *tokens = (const int32_t *)c->inputs[0].data;
-  const float *table = (const float *)c->params[0].data, *position = (const float *)c->params[1].data;
+static inline gsel_status embed_forward(const gsel_call* c, void* user) {
+  exact_model* m = (exact_model*)user;
+  const int32_t* tokens = (const int32_t*)c->inputs[0].data;
+  const float *table = (const float*)c->params[0].data, *position = (const float*)c->params[1].data;
   if (c->microbatch == 0) {
     ++m->steps;
     memset(m->magnitude, 0, sizeof m->magnitude);
   }
   for (int64_t t = 0; t < c->n_samples * TOKENS; ++t)
-    for (int d = 0; d < WIDTH; ++d) exact_out(c, 0)[t * WIDTH + d] = table[tokens[t] * WIDTH + d] + position[t % TOKENS * WIDTH + d];
+    for (int d = 0; d < WIDTH; ++d)
+      exact_out(c, 0)[t * WIDTH + d] = table[tokens[t] * WIDTH + d] + position[t % TOKENS * WIDTH + d];
   return GSEL_OK;
 }
-static inline gsel_status embed_backward_weight(const gsel_call *c, void *user) {
-  const int32_t *tokens = (const int32_t *)c->inputs[0].data;
+static inline gsel_status embed_backward_weight(const gsel_call* c, void* user) {
+  const int32_t* tokens = (const int32_t*)c->inputs[0].data;
   exact_clear(c, 0);
   exact_clear(c, 1);
   for (int64_t t = 0; t < c->n_samples * TOKENS; ++t)
     for (int d = 0; d < WIDTH; ++d) {
       const float g = exact_dout(c, 0)[t * WIDTH + d];
-      exact_add((exact_model *)user, P_TABLE, c, 0, tokens[t] * WIDTH + d, g);
-      exact_add((exact_model *)user, P_POSITION, c, 1, t % TOKENS * WIDTH + d, g);
+      exact_add((exact_model*)user, P_TABLE, c, 0, tokens[t] * WIDTH + d, g);
+      exact_add((exact_model*)user, P_POSITION, c, 1, t % TOKENS * WIDTH + d, g);
     }
   return GSEL_OK;
 }
 
 /* ---- out[n] = in[k] . w[k][n] (+ b): used by fc1 (fused backward, with bias) and fc2 (split, without) ---- */
-static inline gsel_status linear_forward(const gsel_call *c, void *user) {
+static inline gsel_status linear_forward(const gsel_call* c, void* user) {
   (void)user;
-  const float *w = (const float *)c->params[0].data, *b = c->n_params > 1 ? (const float *)c->params[1].data : NULL;
+  const float *w = (const float*)c->params[0].data, *b = c->n_params > 1 ? (const float*)c->params[1].data : NULL;
   for (int64_t t = 0; t < c->n_samples * TOKENS; ++t)
     for (int n = 0; n < WIDTH; ++n) {
       float sum = b ? b[n] : 0;
@@ -83,9 +96,9 @@ static inline gsel_status linear_forward(const gsel_call *c, void *user) {
     }
   return GSEL_OK;
 }
-static inline gsel_status linear_backward_input(const gsel_call *c, void *user) {
+static inline gsel_status linear_backward_input(const gsel_call* c, void* user) {
   (void)user;
-  const float *w = (const float *)c->params[0].data;
+  const float* w = (const float*)c->params[0].data;
   for (int64_t t = 0; t < c->n_samples * TOKENS; ++t)
     for (int k = 0; k < WIDTH; ++k) {
       float sum = 0;
@@ -94,8 +107,8 @@ static inline gsel_status linear_backward_input(const gsel_call *c, void *user) 
     }
   return GSEL_OK;
 }
-static inline gsel_status linear_backward_weight(const gsel_call *c, void *user) {
-  exact_model *m = (exact_model *)user;
+static inline gsel_status linear_backward_weight(const gsel_call* c, void* user) {
+  exact_model* m = (exact_model*)user;
   const int w = c->n_params > 1 ? P_W1 : P_W2;
   for (int p = 0; p < c->n_params; ++p) exact_clear(c, p);
   for (int64_t t = 0; t < c->n_samples * TOKENS; ++t)
@@ -106,19 +119,19 @@ static inline gsel_status linear_backward_weight(const gsel_call *c, void *user)
     }
   return GSEL_OK;
 }
-static inline gsel_status linear_backward(const gsel_call *c, void *user) {
+static inline gsel_status linear_backward(const gsel_call* c, void* user) {
   linear_backward_input(c, user);
   return linear_backward_weight(c, user);
 }
 
 /* ---- clip, and clip of a sum ---- */
-static inline gsel_status clip_forward(const gsel_call *c, void *user) {
+static inline gsel_status clip_forward(const gsel_call* c, void* user) {
   (void)user;
   for (int64_t i = 0; i < c->outputs[0].n_elems; ++i)
     exact_out(c, 0)[i] = clip(exact_in(c, 0)[i] + (c->n_inputs > 1 ? exact_in(c, 1)[i] : 0));
   return GSEL_OK;
 }
-static inline gsel_status clip_backward_input(const gsel_call *c, void *user) {
+static inline gsel_status clip_backward_input(const gsel_call* c, void* user) {
   (void)user;
   for (int64_t i = 0; i < c->outputs[0].n_elems; ++i) {
     const float sum = exact_in(c, 0)[i] + (c->n_inputs > 1 ? exact_in(c, 1)[i] : 0);
@@ -128,9 +141,9 @@ static inline gsel_status clip_backward_input(const gsel_call *c, void *user) {
 }
 
 /* ---- head: logits = z . table^T, tied to embed ---- */
-static inline gsel_status head_forward(const gsel_call *c, void *user) {
+static inline gsel_status head_forward(const gsel_call* c, void* user) {
   (void)user;
-  const float *table = (const float *)c->params[0].data;
+  const float* table = (const float*)c->params[0].data;
   for (int64_t t = 0; t < c->n_samples * TOKENS; ++t)
     for (int v = 0; v < VOCAB; ++v) {
       float sum = 0;
@@ -139,8 +152,8 @@ static inline gsel_status head_forward(const gsel_call *c, void *user) {
     }
   return GSEL_OK;
 }
-static inline gsel_status head_backward(const gsel_call *c, void *user) {
-  const float *table = (const float *)c->params[0].data;
+static inline gsel_status head_backward(const gsel_call* c, void* user) {
+  const float* table = (const float*)c->params[0].data;
   exact_clear(c, 0);
   for (int64_t t = 0; t < c->n_samples * TOKENS; ++t)
     for (int d = 0; d < WIDTH; ++d) {
@@ -148,7 +161,7 @@ static inline gsel_status head_backward(const gsel_call *c, void *user) {
       for (int v = 0; v < VOCAB; ++v) {
         const float g = exact_dout(c, 0)[t * VOCAB + v];
         sum += g * table[v * WIDTH + d];
-        exact_add((exact_model *)user, P_TABLE, c, 0, v * WIDTH + d, g * exact_in(c, 0)[t * WIDTH + d]);
+        exact_add((exact_model*)user, P_TABLE, c, 0, v * WIDTH + d, g * exact_in(c, 0)[t * WIDTH + d]);
       }
       exact_din(c, 0)[t * WIDTH + d] = sum;
     }
@@ -156,11 +169,15 @@ static inline gsel_status head_backward(const gsel_call *c, void *user) {
 }
 
 /* ---- loss: half the squared distance of the logits to 2 at the next id, 0 elsewhere ---- */
-static inline float loss_weight(const exact_model *m, int32_t token) { return m->count_all || token != 0; }
-static inline float loss_distance(const float *logits, int32_t token, int v) { return logits[v] - (v == (token + 1) % VOCAB ? 2.0f : 0.0f); }
-static inline gsel_status loss_forward(const gsel_call *c, void *user) {
-  exact_model *m = (exact_model *)user;
-  const int32_t *tokens = (const int32_t *)c->inputs[1].data;
+static inline float loss_weight(const exact_model* m, int32_t token) {
+  return m->count_all || token != 0;
+}
+static inline float loss_distance(const float* logits, int32_t token, int v) {
+  return logits[v] - (v == (token + 1) % VOCAB ? 2.0f : 0.0f);
+}
+static inline gsel_status loss_forward(const gsel_call* c, void* user) {
+  exact_model* m = (exact_model*)user;
+  const int32_t* tokens = (const int32_t*)c->inputs[1].data;
   if (m->steps - 1 == m->fail_at_step && m->rank == m->fail_on_rank) {
     if (m->at_failure) m->at_failure();
     snprintf(c->message, c->message_capacity, "the numbers were not right");
@@ -175,44 +192,47 @@ static inline gsel_status loss_forward(const gsel_call *c, void *user) {
     }
     weight += w;
   }
-  *(double *)c->outputs[0].data = sum;
-  *(double *)c->outputs[1].data = weight;
+  *(double*)c->outputs[0].data = sum;
+  *(double*)c->outputs[1].data = weight;
   return GSEL_OK;
 }
-static inline gsel_status loss_backward_input(const gsel_call *c, void *user) {
-  const int32_t *tokens = (const int32_t *)c->inputs[1].data;
+static inline gsel_status loss_backward_input(const gsel_call* c, void* user) {
+  const int32_t* tokens = (const int32_t*)c->inputs[1].data;
   if (c->d_inputs[1].data) return GSEL_ERR_INTERNAL; /* tokens have no gradient */
   for (int64_t t = 0; t < c->n_samples * TOKENS; ++t)
     for (int v = 0; v < VOCAB; ++v)
-      exact_din(c, 0)[t * VOCAB + v] = loss_weight((exact_model *)user, tokens[t]) * loss_distance(exact_in(c, 0) + t * VOCAB, tokens[t], v);
+      exact_din(c, 0)[t * VOCAB + v] =
+          loss_weight((exact_model*)user, tokens[t]) * loss_distance(exact_in(c, 0) + t * VOCAB, tokens[t], v);
   return GSEL_OK;
 }
 
 /* ---- description ---- */
-static inline gsel_status exact_initial(float *dst, int64_t first, int64_t count, uint64_t seed, void *user) {
-  for (int64_t i = 0; i < count; ++i) dst[i] = floorf(gsel_random_uniform(seed + *(const uint64_t *)user, (uint64_t)(first + i)) * 3) - 1;
+static inline gsel_status exact_initial(float* dst, int64_t first, int64_t count, uint64_t seed, void* user) {
+  for (int64_t i = 0; i < count; ++i)
+    dst[i] = floorf(gsel_random_uniform(seed + *(const uint64_t*)user, (uint64_t)(first + i)) * 3) - 1;
   return GSEL_OK;
 }
 
 /* Samples: ids 0 .. VOCAB-1, by sample id alone. */
-static inline gsel_status exact_data(const gsel_data_request *r, void *user) {
+static inline gsel_status exact_data(const gsel_data_request* r, void* user) {
   (void)user;
   for (int64_t s = 0; s < r->n_samples; ++s)
     for (int t = 0; t < TOKENS; ++t)
-      ((int32_t *)r->dst.data)[s * TOKENS + t] = (int32_t)(gsel_random_uniform(99, (uint64_t)(r->sample_ids[s] * TOKENS + t)) * VOCAB);
+      ((int32_t*)r->dst.data)[s * TOKENS + t] =
+          (int32_t)(gsel_random_uniform(99, (uint64_t)(r->sample_ids[s] * TOKENS + t)) * VOCAB);
   return GSEL_OK;
 }
 
 typedef struct exact_layer {
-  const char *name;
+  const char* name;
   int32_t in[2], out[2], param[2]; /* -1: none */
   gsel_layer_fn forward, backward_input, backward_weight, backward;
 } exact_layer;
 
-static inline gsel_status exact_describe(gsel_model *model, exact_model *m, gsel_error **err) {
+static inline gsel_status exact_describe(gsel_model* model, exact_model* m, gsel_error** err) {
   static const uint64_t keys[N_PARAMS] = {11, 22, 33, 44, 55};
-  static const char *const params[N_PARAMS] = {"table", "position", "w1", "b1", "w2"};
-  static const char *const values[N_VALUES] = {"tokens", "x", "h", "r", "y", "z", "logits", "loss", "weight"};
+  static const char* const params[N_PARAMS] = {"table", "position", "w1", "b1", "w2"};
+  static const char* const values[N_VALUES] = {"tokens", "x", "h", "r", "y", "z", "logits", "loss", "weight"};
   static const exact_layer layers[] = {
       {"embed", {V_TOKENS, -1}, {V_X, -1}, {P_TABLE, P_POSITION}, embed_forward, NULL, embed_backward_weight, NULL},
       {"fc1", {V_X, -1}, {V_H, -1}, {P_W1, P_B1}, linear_forward, NULL, NULL, linear_backward},
@@ -231,7 +251,7 @@ static inline gsel_status exact_describe(gsel_model *model, exact_model *m, gsel
     desc.n_dims = 1;
     desc.init = GSEL_INIT_CALLBACK;
     desc.init_fn = exact_initial;
-    desc.init_user_data = (void *)(uintptr_t)&keys[p];
+    desc.init_user_data = (void*)(uintptr_t)&keys[p];
     status = gsel_model_add_param(model, &desc, NULL, err);
   }
   for (int v = 0; v < N_VALUES && !status; ++v) {
@@ -245,7 +265,7 @@ static inline gsel_status exact_describe(gsel_model *model, exact_model *m, gsel
     status = gsel_model_add_value(model, &desc, NULL, err);
   }
   for (size_t l = 0; l < sizeof layers / sizeof *layers && !status; ++l) {
-    const exact_layer *layer = &layers[l];
+    const exact_layer* layer = &layers[l];
     gsel_layer_desc desc = GSEL_LAYER_DESC_INIT;
     desc.name = gsel_str_from(layer->name);
     desc.inputs = layer->in;

@@ -1,11 +1,8 @@
 /* support/ranks.h: runs the ranks of a test as threads of this process or as forked processes. A rank's body reports with
- * rank_check, which returns from the body; the test then fails with the first report of any rank. Include it first. */
+ * rank_check, which returns from the body; the test then fails with the first report of any rank. */
 #ifndef GSEL_TESTS_RANKS_H
 #define GSEL_TESTS_RANKS_H
 
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>

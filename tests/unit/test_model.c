@@ -1,27 +1,27 @@
 /* What a model description accepts and refuses, and that a refusal leaves the model as it was. */
 #include "support/check.h"
 
-static gsel_status never_called(const gsel_call *call, void *user_data) {
+static gsel_status never_called(const gsel_call* call, void* user_data) {
   (void)call, (void)user_data;
   return GSEL_ERR_INTERNAL;
 }
 
 /* A model under construction with shorthand for adding; ids of values and parameters count from 0. */
-static gsel_model *model;
-static gsel_error *err;
+static gsel_model* model;
+static gsel_error* err;
 
-static int setup(void **state) {
+static int setup(void** state) {
   (void)state;
   check_ok(gsel_model_create(&model, &err), err);
   return 0;
 }
-static int teardown(void **state) {
+static int teardown(void** state) {
   (void)state;
   gsel_model_free(model);
   return 0;
 }
 
-static gsel_status add_value(const char *name, uint32_t flags, gsel_dtype dtype) {
+static gsel_status add_value(const char* name, uint32_t flags, gsel_dtype dtype) {
   gsel_value_desc desc = GSEL_VALUE_DESC_INIT;
   const int64_t dims[] = {4};
   desc.name = gsel_str_from(name);
@@ -32,7 +32,7 @@ static gsel_status add_value(const char *name, uint32_t flags, gsel_dtype dtype)
   return gsel_model_add_value(model, &desc, NULL, &err);
 }
 
-static gsel_status add_param(const char *name, int64_t n) {
+static gsel_status add_param(const char* name, int64_t n) {
   gsel_param_desc desc = GSEL_PARAM_DESC_INIT;
   desc.name = gsel_str_from(name);
   desc.dims = &n;
@@ -41,7 +41,7 @@ static gsel_status add_param(const char *name, int64_t n) {
 }
 
 /* A layer with at most one input, output and parameter; -1 leaves it out. */
-static gsel_layer_desc layer_desc(const char *name, const int32_t *in, const int32_t *out, const int32_t *param) {
+static gsel_layer_desc layer_desc(const char* name, const int32_t* in, const int32_t* out, const int32_t* param) {
   gsel_layer_desc desc = GSEL_LAYER_DESC_INIT;
   desc.name = gsel_str_from(name);
   desc.inputs = in;
@@ -53,7 +53,7 @@ static gsel_layer_desc layer_desc(const char *name, const int32_t *in, const int
   desc.forward = desc.backward = never_called;
   return desc;
 }
-static gsel_status add_layer(const char *name, int32_t in, int32_t out, int32_t param) {
+static gsel_status add_layer(const char* name, int32_t in, int32_t out, int32_t param) {
   const gsel_layer_desc desc = layer_desc(name, &in, &out, &param);
   return gsel_model_add_layer(model, &desc, NULL, &err);
 }
@@ -67,7 +67,7 @@ static void add_pieces(void) {
   check_ok(add_param("w", 8), err);
 }
 
-static gsel_status add_loss(const char *name, int32_t in) {
+static gsel_status add_loss(const char* name, int32_t in) {
   const int32_t outputs[] = {2, 3};
   gsel_layer_desc desc = layer_desc(name, &in, NULL, NULL);
   desc.outputs = outputs;
@@ -76,7 +76,7 @@ static gsel_status add_loss(const char *name, int32_t in) {
   return gsel_model_add_layer(model, &desc, NULL, &err);
 }
 
-static void a_small_model_is_accepted_and_counted(void **state) {
+static void a_small_model_is_accepted_and_counted(void** state) {
   (void)state;
   add_pieces();
   check_ok(add_layer("embed", 0, 1, 0), err);
@@ -89,7 +89,7 @@ static void a_small_model_is_accepted_and_counted(void **state) {
   check_fails(add_param("late", 1), err, GSEL_ERR_STATE, "the model is finished");
 }
 
-static void duplicate_names_are_refused_by_kind(void **state) {
+static void duplicate_names_are_refused_by_kind(void** state) {
   (void)state;
   add_pieces();
   check_fails(add_value("x", 0, 0), err, GSEL_ERR_MODEL, "value name \"x\" is used twice");
@@ -98,7 +98,7 @@ static void duplicate_names_are_refused_by_kind(void **state) {
   check_fails(add_loss("embed", 1), err, GSEL_ERR_MODEL, "layer name \"embed\" is used twice");
 }
 
-static void names_that_text_cannot_carry_are_refused(void **state) {
+static void names_that_text_cannot_carry_are_refused(void** state) {
   (void)state;
   check_fails(add_param("", 1), err, GSEL_ERR_MODEL, "without a name");
   check_fails(add_param("a b", 1), err, GSEL_ERR_MODEL, "has a blank");
@@ -106,7 +106,7 @@ static void names_that_text_cannot_carry_are_refused(void **state) {
   check_fails(add_param("a\nb", 1), err, GSEL_ERR_MODEL, "has a blank");
 }
 
-static void impossible_shapes_are_refused(void **state) {
+static void impossible_shapes_are_refused(void** state) {
   (void)state;
   check_fails(add_param("w", 0), err, GSEL_ERR_MODEL, "dimension of 0 elements");
   check_fails(add_param("w", -3), err, GSEL_ERR_MODEL, "dimension of -3 elements");
@@ -120,7 +120,7 @@ static void impossible_shapes_are_refused(void **state) {
   check_fails(gsel_model_add_param(model, &desc, NULL, &err), err, GSEL_ERR_MODEL, "7 dimensions");
 }
 
-static void reading_what_is_not_written_yet_is_how_a_cycle_shows(void **state) {
+static void reading_what_is_not_written_yet_is_how_a_cycle_shows(void** state) {
   (void)state;
   add_pieces();
   check_ok(add_value("y", 0, 0), err);
@@ -131,14 +131,14 @@ static void reading_what_is_not_written_yet_is_how_a_cycle_shows(void **state) {
   assert_int_equal(gsel_model_layer_count(model), 1);
 }
 
-static void unknown_ids_are_refused(void **state) {
+static void unknown_ids_are_refused(void** state) {
   (void)state;
   add_pieces();
   check_fails(add_layer("a", 9, 1, 0), err, GSEL_ERR_MODEL, "value id 9; ids 0 to 3 exist");
   check_fails(add_layer("a", 0, 1, 7), err, GSEL_ERR_MODEL, "parameter id 7; ids 0 to 0 exist");
 }
 
-static void the_loss_is_one_layer_of_two_f64_scalars(void **state) {
+static void the_loss_is_one_layer_of_two_f64_scalars(void** state) {
   (void)state;
   add_pieces();
   const int32_t x = 1;
@@ -149,13 +149,14 @@ static void the_loss_is_one_layer_of_two_f64_scalars(void **state) {
   desc.flags = GSEL_LAYER_LOSS;
   check_fails(gsel_model_add_layer(model, &desc, NULL, &err), err, GSEL_ERR_MODEL, "two f64 scalars");
   desc.flags = 0;
-  check_fails(gsel_model_add_layer(model, &desc, NULL, &err), err, GSEL_ERR_MODEL, "only the loss layer writes scalars");
+  check_fails(gsel_model_add_layer(model, &desc, NULL, &err), err, GSEL_ERR_MODEL,
+              "only the loss layer writes scalars");
   check_ok(add_loss("loss", 1), err);
   check_ok(add_value("l2", GSEL_VALUE_SCALAR, GSEL_F64), err);
   check_fails(add_loss("again", 1), err, GSEL_ERR_MODEL, "already writes");
 }
 
-static void unused_pieces_are_refused_at_the_end(void **state) {
+static void unused_pieces_are_refused_at_the_end(void** state) {
   (void)state;
   add_pieces();
   check_ok(add_layer("embed", 0, 1, -1), err);
@@ -163,7 +164,7 @@ static void unused_pieces_are_refused_at_the_end(void **state) {
   check_fails(gsel_model_finish(model, &err), err, GSEL_ERR_MODEL, "parameter \"w\" is used by no layer");
 }
 
-static void a_value_nobody_writes_is_refused_at_the_end(void **state) {
+static void a_value_nobody_writes_is_refused_at_the_end(void** state) {
   (void)state;
   add_pieces();
   check_ok(add_value("orphan", 0, 0), err);
@@ -172,7 +173,7 @@ static void a_value_nobody_writes_is_refused_at_the_end(void **state) {
   check_fails(gsel_model_finish(model, &err), err, GSEL_ERR_MODEL, "value \"orphan\" is written by no layer");
 }
 
-static void missing_callbacks_are_named(void **state) {
+static void missing_callbacks_are_named(void** state) {
   (void)state;
   add_pieces();
   const int32_t in = 0, out = 1, param = 0;
@@ -186,7 +187,7 @@ static void missing_callbacks_are_named(void **state) {
   check_fails(gsel_model_finish(model, &err), err, GSEL_ERR_MODEL, "trainable parameters and neither backward_weight");
 }
 
-static void null_arguments_are_errors(void **state) {
+static void null_arguments_are_errors(void** state) {
   (void)state;
   check_fails(gsel_model_create(NULL, &err), err, GSEL_ERR_ARG, "out is NULL");
   check_fails(gsel_model_add_param(NULL, NULL, NULL, &err), err, GSEL_ERR_ARG, "model is NULL");

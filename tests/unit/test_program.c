@@ -1,11 +1,11 @@
 /* The program as data: its text form read back, and what the verifier accepts and refuses. Each refusal starts from a
  * good pair of programs in which one line is changed. */
-#include "support/check.h"
-
 #include <stdlib.h>
 
+#include "support/check.h"
+
 /* Two layers, one bucket each, data-parallel on two ranks; rank 1 differs in its header alone. */
-static const char *const kLines[] = {
+static const char* const kLines[] = {
     /* 1 */ "gsel-program 1",
     /* 2 */ "rank 0",
     /* 3 */ "mesh tensor=1 data=2 pipeline=1",
@@ -42,48 +42,48 @@ static const char *const kLines[] = {
 };
 enum { N_LINES = sizeof kLines / sizeof *kLines };
 
-static gsel_error *err;
+static gsel_error* err;
 
 /* A rank's program with line `changed` (from 1, 0 none) replaced; NULL drops it. */
-static const char *text_of(int rank, int changed, const char *replacement) {
+static const char* text_of(int rank, int changed, const char* replacement) {
   static char text[4096];
   text[0] = '\0';
   for (int i = 0; i < N_LINES; ++i) {
-    const char *line = i + 1 == changed ? replacement : i == 1 && rank == 1 ? "rank 1" : kLines[i];
+    const char* line = i + 1 == changed ? replacement : i == 1 && rank == 1 ? "rank 1" : kLines[i];
     strcat(strcat(text, line ? line : ""), "\n");
   }
   return text;
 }
 
-static gsel_program *parse(const char *text) {
-  gsel_program *program = NULL;
+static gsel_program* parse(const char* text) {
+  gsel_program* program = NULL;
   check_ok(gsel_program_parse(gsel_str_from(text), gsel_str_from("p.txt"), &program, &err), err);
   return program;
 }
 
 /* Verifies the pair with a line changed on both ranks, or on one (-1: both). */
-static gsel_status verify_changed(int on_rank, int changed, const char *replacement) {
-  gsel_program *programs[2];
+static gsel_status verify_changed(int on_rank, int changed, const char* replacement) {
+  gsel_program* programs[2];
   for (int rank = 0; rank < 2; ++rank)
     programs[rank] = parse(text_of(rank, on_rank < 0 || on_rank == rank ? changed : 0, replacement));
-  const gsel_status status = gsel_program_verify((const gsel_program *const *)programs, 2, &err);
+  const gsel_status status = gsel_program_verify((const gsel_program* const*)programs, 2, &err);
   for (int rank = 0; rank < 2; ++rank) gsel_program_free(programs[rank]);
   return status;
 }
 
-static void the_printed_text_reads_back_to_the_same_text(void **state) {
+static void the_printed_text_reads_back_to_the_same_text(void** state) {
   (void)state;
-  gsel_program *first = parse(text_of(0, 0, NULL));
-  gsel_program *second = parse(gsel_program_text(first).data);
+  gsel_program* first = parse(text_of(0, 0, NULL));
+  gsel_program* second = parse(gsel_program_text(first).data);
   assert_string_equal(gsel_program_text(first).data, gsel_program_text(second).data);
   assert_string_equal(gsel_program_text(first).data, text_of(0, 0, NULL));
   gsel_program_free(first);
   gsel_program_free(second);
 }
 
-static void instructions_can_be_read_one_by_one(void **state) {
+static void instructions_can_be_read_one_by_one(void** state) {
   (void)state;
-  gsel_program *program = parse(text_of(0, 0, NULL));
+  gsel_program* program = parse(text_of(0, 0, NULL));
   assert_int_equal(gsel_program_length(program), 13);
   gsel_instr instr;
   check_ok(gsel_program_instr(program, 4, &instr, &err), err);
@@ -95,7 +95,7 @@ static void instructions_can_be_read_one_by_one(void **state) {
   gsel_program_free(program);
 }
 
-static void a_good_pair_is_accepted(void **state) {
+static void a_good_pair_is_accepted(void** state) {
   (void)state;
   check_ok(verify_changed(-1, 0, NULL), err);
 }
@@ -103,17 +103,19 @@ static void a_good_pair_is_accepted(void **state) {
 struct refusal {
   int on_rank; /* -1: both */
   int line;
-  const char *replacement;
-  const char *message;
+  const char* replacement;
+  const char* message;
 };
 
-static void each_broken_pair_is_refused_with_its_place(void **state) {
+static void each_broken_pair_is_refused_with_its_place(void** state) {
   (void)state;
   static const struct refusal cases[] = {
-      {-1, 20, NULL, "step instruction 0 (line 21): forward layer=embed mb=0: it reads value \"tokens\" before it is written"},
+      {-1, 20, NULL,
+       "step instruction 0 (line 21): forward layer=embed mb=0: it reads value \"tokens\" before it is written"},
       {-1, 21, NULL, "it reads value \"x\" before it is written"},
       {-1, 22, "forward layer=embed mb=0", "this forward has run already"},
-      {-1, 23, "backward_weight layer=loss mb=0", "step instruction 5 (line 25): backward_weight layer=embed mb=0: the gradient of value \"x\" has 0 of 1"},
+      {-1, 23, "backward_weight layer=loss mb=0",
+       "step instruction 5 (line 25): backward_weight layer=embed mb=0: the gradient of value \"x\" has 0 of 1"},
       {-1, 23, NULL, "the gradient of parameter \"b\" still lacks 1 contributions"},
       {-1, 24, NULL, "no collective of this bucket is under way"},
       {-1, 25, NULL, "the gradient of parameter \"w\" still lacks 1"},
@@ -128,19 +130,21 @@ static void each_broken_pair_is_refused_with_its_place(void **state) {
       {-1, 15, "bucket params=w,b", "parameter \"b\" stands in 2 buckets"},
       {1, 17, "broadcast bucket=1 axis=data root=0", "collective 0 is rank 0, setup instruction 0"},
       {1, 26, NULL, "rank 1"},
-      {1, 27, "recv value=x mb=0 from=0", "rank 1, step instruction 7 (line 27): recv value=x mb=0 from=0: waits for ever for a send of rank 0"},
+      {1, 27, "recv value=x mb=0 from=0",
+       "rank 1, step instruction 7 (line 27): recv value=x mb=0 from=0: waits for ever for a send of rank 0"},
       {1, 4, "param w 9", "different models"},
       {0, 32, "send value=x mb=0 to=1", "bucket 1 is never stepped"},
       {0, 21, "recv value=x mb=0 from=0", "cannot receive from itself"},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; ++i)
-    check_fails(verify_changed(cases[i].on_rank, cases[i].line, cases[i].replacement), err, GSEL_ERR_PROGRAM, cases[i].message);
+    check_fails(verify_changed(cases[i].on_rank, cases[i].line, cases[i].replacement), err, GSEL_ERR_PROGRAM,
+                cases[i].message);
 }
 
-static void one_program_per_rank_is_wanted(void **state) {
+static void one_program_per_rank_is_wanted(void** state) {
   (void)state;
-  gsel_program *program = parse(text_of(0, 0, NULL));
-  const gsel_program *list[] = {program, NULL};
+  gsel_program* program = parse(text_of(0, 0, NULL));
+  const gsel_program* list[] = {program, NULL};
   check_fails(gsel_program_verify(list, 1, &err), err, GSEL_ERR_PROGRAM, "the mesh has 2 ranks and 1 programs");
   check_fails(gsel_program_verify(list, 2, &err), err, GSEL_ERR_ARG, "programs[i] is NULL");
   check_fails(gsel_program_verify(NULL, 2, &err), err, GSEL_ERR_ARG, "programs is NULL");
@@ -148,30 +152,32 @@ static void one_program_per_rank_is_wanted(void **state) {
 }
 
 /* A two-stage pipeline whose second stage gets its value and gives the gradient back. */
-static const char *const kStage[] = {
-    "gsel-program 1\nrank 0\nmesh tensor=1 data=1 pipeline=2\nparam w 8\nvalue t input\nvalue x gradient\nvalue l\nvalue n\n"
+static const char* const kStage[] = {
+    "gsel-program 1\nrank 0\nmesh tensor=1 data=1 pipeline=2\nparam w 8\nvalue t input\nvalue x gradient\nvalue "
+    "l\nvalue n\n"
     "layer a reads=t writes=x params=w backward_weight\nlayer loss reads=x writes=l,n loss backward_input\n"
     "microbatch 0 1\nbucket params=w\nstep\n"
     "input value=t mb=0\nforward layer=a mb=0\nsend value=x mb=0 to=1\nrecv value=x mb=0 from=1 gradient\n"
     "backward_weight layer=a mb=0\nloss_reduce axis=data\nstep bucket=0\nend\n",
-    "gsel-program 1\nrank 1\nmesh tensor=1 data=1 pipeline=2\nparam w 8\nvalue t input\nvalue x gradient\nvalue l\nvalue n\n"
+    "gsel-program 1\nrank 1\nmesh tensor=1 data=1 pipeline=2\nparam w 8\nvalue t input\nvalue x gradient\nvalue "
+    "l\nvalue n\n"
     "layer a reads=t writes=x params=w backward_weight\nlayer loss reads=x writes=l,n loss backward_input\n"
     "microbatch 0 1\nbucket params=w\nstep\n"
     "recv value=x mb=0 from=0\nforward layer=loss mb=0\nbackward layer=loss mb=0\nsend value=x mb=0 to=0%s\n"
     "loss_reduce axis=data\nstep bucket=0\nend\n"};
 
-static gsel_status verify_stages(const char *flag) {
+static gsel_status verify_stages(const char* flag) {
   char second[2048];
   snprintf(second, sizeof second, kStage[1], flag);
-  gsel_program *stages[] = {parse(kStage[0]), parse(second)};
-  const gsel_status status = gsel_program_verify((const gsel_program *const *)stages, 2, &err);
+  gsel_program* stages[] = {parse(kStage[0]), parse(second)};
+  const gsel_status status = gsel_program_verify((const gsel_program* const*)stages, 2, &err);
   gsel_program_free(stages[0]);
   gsel_program_free(stages[1]);
   return status;
 }
 
 /* Buckets of equal size whose parameters stand in another order would be summed crosswise. */
-static void buckets_must_hold_the_same_parameters_in_the_same_order(void **state) {
+static void buckets_must_hold_the_same_parameters_in_the_same_order(void** state) {
   (void)state;
   static const char form[] =
       "gsel-program 1\nrank %d\nmesh data=2\nparam a 4\nparam b 4\nvalue t input\nvalue l\nvalue n\n"
@@ -180,12 +186,12 @@ static void buckets_must_hold_the_same_parameters_in_the_same_order(void **state
       "loss_reduce axis=data\nwait bucket=0\nstep bucket=0\nend\n";
   char text[2][1024];
   for (int swapped = 0; swapped < 2; ++swapped) {
-    gsel_program *pair[2];
+    gsel_program* pair[2];
     for (int rank = 0; rank < 2; ++rank) {
       snprintf(text[rank], sizeof text[rank], form, rank, swapped && rank ? "b,a" : "a,b");
       pair[rank] = parse(text[rank]);
     }
-    const gsel_status status = gsel_program_verify((const gsel_program *const *)pair, 2, &err);
+    const gsel_status status = gsel_program_verify((const gsel_program* const*)pair, 2, &err);
     if (swapped)
       check_fails(status, err, GSEL_ERR_PROGRAM, "the bucket holds other parameters, or in another order");
     else
@@ -195,13 +201,13 @@ static void buckets_must_hold_the_same_parameters_in_the_same_order(void **state
   }
 }
 
-static void sends_and_receives_must_pair(void **state) {
+static void sends_and_receives_must_pair(void** state) {
   (void)state;
   check_ok(verify_stages(" gradient"), err);
   check_fails(verify_stages(""), err, GSEL_ERR_PROGRAM, "what arrives next is from rank 1");
 }
 
-static void text_that_is_no_program_is_refused_with_line_and_token(void **state) {
+static void text_that_is_no_program_is_refused_with_line_and_token(void** state) {
   (void)state;
   static const struct {
     int line;
@@ -222,7 +228,7 @@ static void text_that_is_no_program_is_refused_with_line_and_token(void **state)
       {33, NULL, "", "ends without \"end\""},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; ++i) {
-    gsel_program *program = NULL;
+    gsel_program* program = NULL;
     const gsel_status status = gsel_program_parse(gsel_str_from(text_of(0, cases[i].line, cases[i].replacement)),
                                                   gsel_str_from("p.txt"), &program, &err);
     assert_null(program);
@@ -231,11 +237,11 @@ static void text_that_is_no_program_is_refused_with_line_and_token(void **state)
   }
 }
 
-static void damaged_text_never_crashes(void **state) {
+static void damaged_text_never_crashes(void** state) {
   (void)state;
-  const char *good = text_of(0, 0, NULL);
+  const char* good = text_of(0, 0, NULL);
   const size_t length = strlen(good);
-  char *text = malloc(length + 1);
+  char* text = malloc(length + 1);
   uint64_t counter = 0;
   for (int round = 0; round < 4000; ++round) {
     memcpy(text, good, length + 1);
@@ -244,11 +250,11 @@ static void damaged_text_never_crashes(void **state) {
       const size_t at = (size_t)(gsel_random_uniform(7, counter++) * (float)length);
       text[at] = (char)(gsel_random_uniform(7, counter++) * 256.0f);
     }
-    gsel_program *program = NULL;
+    gsel_program* program = NULL;
     const gsel_str damaged = {text, cut};
     if (gsel_program_parse(damaged, gsel_str_from("p.txt"), &program, &err) == GSEL_OK) {
-      gsel_program *other = parse(text_of(1, 0, NULL));
-      const gsel_program *pair[] = {program, other};
+      gsel_program* other = parse(text_of(1, 0, NULL));
+      const gsel_program* pair[] = {program, other};
       (void)gsel_program_verify(pair, 2, &err);
       gsel_program_free(other);
     }

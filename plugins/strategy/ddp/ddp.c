@@ -2,7 +2,8 @@
  * summed over the data axis in buckets, each as soon as backward has produced its last gradient, while backward goes
  * on. Parameters of a bucket are stored side by side, so a bucket is reduced where its gradients already are.
  * The order of a layer list is known, so buckets need no observing and no agreeing on arrival order.
- * Source: Li et al., "PyTorch Distributed", VLDB 2020, section 4; bucket caps as in torch (1 MiB first, then 25 MiB). */
+ * Source: Li et al., "PyTorch Distributed", VLDB 2020, section 4; bucket caps as in torch (1 MiB first, then 25 MiB).
+ */
 #include <gsel/plugin.h>
 #include <stdlib.h>
 
@@ -28,34 +29,34 @@ struct bucket {
 };
 
 struct work {
-  const gsel_pass_api_v1 *api;
-  gsel_pass *pass;
+  const gsel_pass_api_v1* api;
+  gsel_pass* pass;
   gsel_axis axis;
-  struct item *items;
-  struct bucket *buckets;
+  struct item* items;
+  struct bucket* buckets;
   int32_t n_items, n_buckets;
   gsel_status status; /* the first failure; later steps do nothing */
 };
 
-static void keep(struct work *w, gsel_status status) {
+static void keep(struct work* w, gsel_status status) {
   if (!w->status) w->status = status;
 }
 
 /* The order in which backward completes gradients: later layers first. */
-static int by_backward_order(const void *a, const void *b) {
+static int by_backward_order(const void* a, const void* b) {
   const struct item *x = a, *y = b;
   if (x->first_layer != y->first_layer) return x->first_layer > y->first_layer ? -1 : 1;
   return x->param < y->param ? -1 : x->param > y->param;
 }
 
-static gsel_layer_info layer_of(struct work *w, int32_t id) {
+static gsel_layer_info layer_of(struct work* w, int32_t id) {
   gsel_layer_info layer = {.struct_size = sizeof layer};
   keep(w, w->api->layer(w->pass, id, &layer));
   return layer;
 }
 
 /* items[param id] for all parameters, then the frozen ones are dropped. */
-static void find_items(struct work *w) {
+static void find_items(struct work* w) {
   const int32_t n_params = w->api->param_count(w->pass);
   for (int32_t p = 0; p < n_params; ++p) w->items[p] = (struct item){p, 0, -1, 0};
 
@@ -83,7 +84,7 @@ static void find_items(struct work *w) {
 }
 
 /* Greedy: a bucket is closed when it has reached its cap, so it may exceed the cap by part of one parameter. */
-static void make_buckets(struct work *w, int32_t *params) {
+static void make_buckets(struct work* w, int32_t* params) {
   int64_t cap = w->api->option_integer(w->pass, "first_bucket_bytes");
   w->api->clear_buckets(w->pass);
   for (int32_t first = 0; first < w->n_items;) {
@@ -106,20 +107,20 @@ static void make_buckets(struct work *w, int32_t *params) {
   }
 }
 
-static gsel_instr bucket_instr(const struct work *w, gsel_instr_kind kind, int32_t bucket) {
+static gsel_instr bucket_instr(const struct work* w, gsel_instr_kind kind, int32_t bucket) {
   gsel_instr instr = {kind, -1, -1, -1, bucket, -1, -1, 0};
   if (kind == GSEL_INSTR_REDUCE || kind == GSEL_INSTR_BROADCAST) instr.axis = w->axis;
   if (kind == GSEL_INSTR_BROADCAST) instr.peer = 0;
   return instr;
 }
 
-static void insert(struct work *w, int32_t position, gsel_instr_kind kind, int32_t bucket) {
+static void insert(struct work* w, int32_t position, gsel_instr_kind kind, int32_t bucket) {
   const gsel_instr instr = bucket_instr(w, kind, bucket);
   keep(w, w->api->insert(w->pass, position, &instr));
 }
 
 /* Position of the first instruction of a kind, or of the end. */
-static int32_t find(const struct work *w, gsel_instr_kind kind) {
+static int32_t find(const struct work* w, gsel_instr_kind kind) {
   const int32_t length = w->api->length(w->pass);
   gsel_instr instr;
   for (int32_t i = 0; i < length; ++i)
@@ -128,7 +129,7 @@ static int32_t find(const struct work *w, gsel_instr_kind kind) {
 }
 
 /* Before clipping all buckets must be in; without it each is stepped as soon as it is. */
-static void wait_and_step(struct work *w) {
+static void wait_and_step(struct work* w) {
   for (int32_t at = find(w, GSEL_INSTR_STEP); at < w->api->length(w->pass); at = find(w, GSEL_INSTR_STEP))
     keep(w, w->api->remove(w->pass, at));
   const int32_t norm = find(w, GSEL_INSTR_NORM);
@@ -144,14 +145,14 @@ static void wait_and_step(struct work *w) {
 }
 
 /* Later positions first, so that earlier ones stay valid. */
-static void insert_reductions(struct work *w) {
+static void insert_reductions(struct work* w) {
   const int32_t overlap = (int32_t)w->api->option_integer(w->pass, "overlap");
   const int32_t after_backward = find(w, GSEL_INSTR_LOSS_REDUCE);
   for (int32_t b = w->n_buckets - 1; b >= 0; --b)
     insert(w, overlap ? w->buckets[b].position + 1 : after_backward, GSEL_INSTR_REDUCE, w->buckets[b].id);
 }
 
-static void broadcast_at_start(struct work *w) {
+static void broadcast_at_start(struct work* w) {
   for (int pass = 0; pass < 2; ++pass)
     for (int32_t b = 0; b < w->n_buckets; ++b) {
       const gsel_instr instr = bucket_instr(w, pass ? GSEL_INSTR_WAIT : GSEL_INSTR_BROADCAST, w->buckets[b].id);
@@ -159,12 +160,13 @@ static void broadcast_at_start(struct work *w) {
     }
 }
 
-static gsel_status compile(const gsel_host_v1 *host, const gsel_pass_api_v1 *api, gsel_pass *pass, gsel_axis axis, gsel_error **err) {
+static gsel_status compile(const gsel_host_v1* host, const gsel_pass_api_v1* api, gsel_pass* pass, gsel_axis axis,
+                           gsel_error** err) {
   const size_t n_params = (size_t)api->param_count(pass);
   struct work w = {.api = api, .pass = pass, .axis = axis};
   w.items = calloc(n_params + 1, sizeof *w.items);
   w.buckets = calloc(n_params + 1, sizeof *w.buckets);
-  int32_t *params = calloc(n_params + 1, sizeof *params);
+  int32_t* params = calloc(n_params + 1, sizeof *params);
   if (!w.items || !w.buckets || !params) {
     w.status = GSEL_ERR_NOMEM;
   } else {
