@@ -170,6 +170,8 @@ Command run_command(CLI::App& app, std::vector<std::string> program) {
   parser->prefix_command();
   return {parser, [options, program = std::move(program)] {
             options->program = options->parser->remaining();
+            if (!options->program.empty() && options->program.front().compare(0, 1, "-") == 0)
+              refuse(GSEL_ERR_ARG, options->program.front() + " is no option of run; see gsel run --help");
             if (!options->program.empty() && !program.empty()) options->program.push_back("--");
             options->program.insert(options->program.end(), program.begin(), program.end());
             return run(*options);
