@@ -1,6 +1,5 @@
 /* faults/test_comm_faults.c: ranks are killed, stopped and forked in the middle of calls; every survivor gets an error
  * that names the rank, in bounded time, and nothing is left behind. */
-#define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>
 #include <linux/filter.h>

@@ -1,5 +1,4 @@
 /* test_base.c: status codes, log lines, element types and the split of items, as any caller sees them. */
-#define _GNU_SOURCE
 #include "support/check.h"
 
 #define CODE(constant, number, text) {#constant, constant, number, text},

@@ -1,7 +1,6 @@
 /* unit/test_cli.c: the gsel command as its users meet it: exit status, output, and what it leaves behind. Ranks are
  * shell scripts. Ranks and test meet over named pipes, never by waiting a while. A pipe that every process started
  * here inherits tells whether one is left: it ends when the last of them does. */
-#define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>

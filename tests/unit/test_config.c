@@ -1,5 +1,4 @@
 /* test_config.c: gsel.toml as an embedder meets it: values, defaults and what is said about mistakes. */
-#define _GNU_SOURCE
 #include <stdlib.h>
 #include <unistd.h>
 

@@ -1,5 +1,4 @@
 /* test_plugin.c: which modules are loaded, which are refused, and in which words. */
-#define _GNU_SOURCE
 #include "support/plugin_folder.h"
 
 static gsel_plugin_list* listed(void) {
