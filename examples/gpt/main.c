@@ -6,6 +6,7 @@
  * How many ranks there are and which strategy they follow is not written here: gsel reads it from the environment
  * and from gsel.toml. Every rank runs this same program; rank 0 speaks. */
 #include <cblas.h>
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -125,11 +126,11 @@ static int train(struct session* s) {
   const int speaks = s->rank == 0 && !s->options.quiet;
   const double begin = now();
   double shown = begin, tokens = 0;
+  gsel_step_report report = GSEL_STEP_REPORT_INIT;
   for (int more;;) {
     if (another_step(s, now() - begin, &more)) return -1;
     if (!more) break;
     char step[32];
-    gsel_step_report report = GSEL_STEP_REPORT_INIT;
     snprintf(step, sizeof step, "step %" PRId64, s->record.steps + 1);
     if (check(s, step, gsel_trainer_step(s->trainer, &report, &s->err))) return -1;
     if (record_add_step(&s->record, report.loss)) return failed(s, step, "out of memory");
@@ -145,10 +146,26 @@ static int train(struct session* s) {
     printf("%strained %" PRId64 " steps, %.0f tokens in %.1f s on %" PRId32 " rank%s: %.0f tokens/s, last loss %.4f\n",
            speaks && isatty(STDOUT_FILENO) ? "\n" : "", s->record.steps, tokens, seconds, s->record.ranks,
            s->record.ranks == 1 ? "" : "s", s->record.tokens_per_s, s->record.losses[s->record.steps - 1]);
+  if (s->rank == 0 && report.n_reduces > 0)
+    printf("gradients in %" PRId32 " buckets; in the last step %" PRId32
+           " of them were reduced while backward went on\n",
+           report.n_reduces, report.n_overlapped);
   return 0;
 }
 
 /* ---- after the last step ------------------------------------------------------------------------------- */
+
+/* The program this rank ran, as PREFIX.RANK: `gsel program --verify PREFIX.*` checks them together. */
+static int write_program(struct session* s) {
+  char path[4096];
+  if (!s->options.program) return 0;
+  const gsel_str text = gsel_program_text(gsel_trainer_program(s->trainer));
+  snprintf(path, sizeof path, "%s.%" PRId32, s->options.program, s->rank);
+  FILE* file = fopen(path, "w");
+  const int written = file && fwrite(text.data, 1, text.len, file) == text.len;
+  if (!file || fclose(file) || !written) return failed(s, path, strerror(errno));
+  return 0;
+}
 
 static int write_sample(struct session* s) {
   if (s->rank != 0 || !s->options.sample) return 0;
@@ -200,7 +217,7 @@ static void finish(struct session* s) {
 
 /* Each part has said what went wrong when it answers anything but 0. */
 static int run(struct session* s) {
-  return start(s) || train(s) || write_record(s) || write_sample(s);
+  return start(s) || train(s) || write_program(s) || write_record(s) || write_sample(s);
 }
 
 int main(int argc, char** argv) {

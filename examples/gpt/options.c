@@ -8,12 +8,13 @@
 #include <string.h>
 
 static const char usage[] =
-    "usage: gpt --data FILE [--config gsel.toml] [--steps N | --seconds S] [--sample N] [--json FILE] [--quiet]\n"
+    "usage: gpt --data FILE [--config gsel.toml] [--steps N | --seconds S] [--sample N] [--json FILE]\n"
+    "           [--program PREFIX] [--quiet]\n"
     "  trains a small GPT on the bytes of FILE; alone, or on N ranks as: gsel run -n N -- gpt ...\n"
     "  --config   how it is trained: strategy, optimizer, batch (default: gsel run's --config, else defaults)\n"
     "  --steps    stop after N steps (default 300); --seconds: stop after S seconds\n"
     "  --sample   then write N bytes of text; --json: write losses, parameter hashes and bytes sent to FILE\n"
-    "  --quiet    no progress lines\n";
+    "  --program  write each rank's program to PREFIX.RANK; --quiet: no progress lines\n";
 
 static int wrong(const char* option, const char* why) {
   fprintf(stderr, "gpt: %s %s\n%s", option, why, usage);
@@ -42,6 +43,7 @@ static int take(struct options* o, const char* option, const char* value) {
   if (!strcmp(option, "--config")) return o->config = value, 0;
   if (!strcmp(option, "--data")) return o->data = value, 0;
   if (!strcmp(option, "--json")) return o->json = value, 0;
+  if (!strcmp(option, "--program")) return o->program = value, 0;
   if (!strcmp(option, "--seconds"))
     return read_seconds(value, &o->seconds) ? wrong(option, "takes a number above 0") : 0;
   return read_count(value, strcmp(option, "--steps") ? &o->sample : &o->steps)
@@ -50,7 +52,8 @@ static int take(struct options* o, const char* option, const char* value) {
 }
 
 int options_parse(struct options* o, int argc, char** argv) {
-  static const char* const with_value[] = {"--config", "--data", "--json", "--seconds", "--steps", "--sample"};
+  static const char* const with_value[] = {"--config",  "--data",  "--json",  "--program",
+                                           "--seconds", "--steps", "--sample"};
   *o = (struct options){0};
   for (int i = 1; i < argc; ++i) {
     size_t k = 0;

@@ -7,8 +7,9 @@
 struct options {
   const char* config; /* NULL: what gsel run --config names, else defaults */
   const char* data;
-  const char* json; /* NULL: write none */
-  int64_t steps;    /* 0: until `seconds` have passed */
+  const char* json;    /* NULL: write none */
+  const char* program; /* NULL: write none */
+  int64_t steps;       /* 0: until `seconds` have passed */
   double seconds;
   int64_t sample; /* bytes of text to write at the end */
   int quiet;
