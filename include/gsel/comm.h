@@ -44,7 +44,7 @@ typedef struct gsel_comm_config {
 } gsel_comm_config;
 
 #define GSEL_COMM_CONFIG_INIT GSEL_STRUCT_INIT(gsel_comm_config)
-GSEL_API void gsel_comm_config_init(gsel_comm_config *config);
+GSEL_API void gsel_comm_config_init(gsel_comm_config *config, size_t struct_size);
 
 /* Joins a communicator; returns once all ranks have joined.
  *   config  NULL, or world_size 0: rank and size are read from the first complete set of

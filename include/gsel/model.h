@@ -110,7 +110,7 @@ typedef struct gsel_param_desc {
   int32_t reserved2;
 } gsel_param_desc;
 #define GSEL_PARAM_DESC_INIT GSEL_STRUCT_INIT(gsel_param_desc)
-GSEL_API void gsel_param_desc_init(gsel_param_desc *desc);
+GSEL_API void gsel_param_desc_init(gsel_param_desc *desc, size_t struct_size);
 
 /* Flags of a value. */
 #define GSEL_VALUE_INPUT 1u             /* supplied by the embedder per micro-batch; never differentiable */
@@ -137,7 +137,7 @@ typedef struct gsel_value_desc {
   int32_t reserved2;
 } gsel_value_desc;
 #define GSEL_VALUE_DESC_INIT GSEL_STRUCT_INIT(gsel_value_desc)
-GSEL_API void gsel_value_desc_init(gsel_value_desc *desc);
+GSEL_API void gsel_value_desc_init(gsel_value_desc *desc, size_t struct_size);
 
 /* Flags of a layer. */
 #define GSEL_LAYER_LOSS 1u        /* outputs are two f64 scalars: sum of losses, sum of weights. Never a mean */
@@ -169,7 +169,7 @@ typedef struct gsel_layer_desc {
   void *user_data;          /* kept until the model and its trainers are freed */
 } gsel_layer_desc;
 #define GSEL_LAYER_DESC_INIT GSEL_STRUCT_INIT(gsel_layer_desc)
-GSEL_API void gsel_layer_desc_init(gsel_layer_desc *desc);
+GSEL_API void gsel_layer_desc_init(gsel_layer_desc *desc, size_t struct_size);
 
 /* Makes an empty description.
  *   out  given to the caller, free with gsel_model_free. Any thread. Since 0.1. */

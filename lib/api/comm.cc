@@ -3,6 +3,7 @@
 
 #include "api/comm_handle.h"
 #include "api/guard.h"
+#include "api/init_struct.h"
 #include "base/os.h"
 #include "base/text.h"
 
@@ -34,10 +35,8 @@ gsel_status gsel_unique_id_create(gsel_unique_id* out, gsel_error** err) {
   return gsel::guard(err, [&] { gsel::os::random_bytes(gsel::required(out, "out").bytes, sizeof out->bytes); });
 }
 
-void gsel_comm_config_init(gsel_comm_config* config) {
-  if (!config) return;
-  *config = {};
-  config->struct_size = sizeof *config;
+void gsel_comm_config_init(gsel_comm_config* config, size_t struct_size) {
+  gsel::init_struct(config, struct_size);
 }
 
 gsel_status gsel_comm_init(const gsel_comm_config* config, gsel_comm** out, gsel_error** err) {
