@@ -15,8 +15,8 @@ static int failures;
 static void compare(const char* macro, uint32_t size, size_t type_bytes, const void* by_macro,
                     const void* by_function) {
   if (size == type_bytes && memcmp(by_macro, by_function, type_bytes) == 0) return;
-  printf("%s: expected %u bytes as its function fills them, got struct_size %u of a type with %u bytes\n", macro,
-         (unsigned)type_bytes, (unsigned)size, (unsigned)type_bytes);
+  printf("%s: expected struct_size %u and the bytes its function writes, got struct_size %u%s\n", macro,
+         (unsigned)type_bytes, (unsigned)size, size == type_bytes ? " and other bytes" : "");
   ++failures;
 }
 

@@ -2,7 +2,7 @@
 # layers.sh SOURCE: who includes whom. An arrow only points down; each offence is a line "file:line: what, and why not".
 #   lib/FLOOR     its own floor and those the table names; public headers freely
 #   include/gsel  stdint.h, stddef.h and gsel/*.h
-#   plugins       of ours gsel/plugin.h, with gsel/types.h and gsel/error.h that it is made of
+#   plugins       of ours gsel/plugin.h, with gsel/types.h and gsel/error.h that it is made of; examples/plugin too
 #   bindings, examples, bench   of ours gsel/*.h
 # The last two may have files of their own, found beside the file or above it within the same top folder.
 set -eu
@@ -22,9 +22,9 @@ checkpoint  base plugin comm model program train
 plan        base plugin comm model program train select
 api         base plugin comm model program train select checkpoint plan'
 
-# FOLDER PATTERN...: the sources, as file:line:include
+# includes FOLDER: every include line of its sources, as file:line:text
 includes() {
-  find "$@" -type f \( -name '*.h' -o -name '*.c' -o -name '*.cc' -o -name '*.cpp' -o -name '*.hpp' -o -name '*.cu' -o -name '*.cuh' \) \
+  find "$@" -type f \( -name '*.[ch]' -o -name '*.cc' -o -name '*.[ch]pp' -o -name '*.cu' -o -name '*.cuh' \) \
     -exec grep -HnE '^[[:space:]]*#[[:space:]]*include' {} + 2> /dev/null | sort || true
 }
 
@@ -68,7 +68,7 @@ check_public() {
       print $1 ":" $2 ": includes " $3 "; a public header may include <stdint.h>, <stddef.h> and <gsel/...>" }'
 }
 
-# check_clients TOP PATTERN WORDS: files under TOP include of ours what matches PATTERN
+# check_clients TOP PATTERN WORDS: files under TOP include of ours what matches PATTERN, and what is their own
 check_clients() {
   includes "$1" | while IFS=: read -r file line text; do
     case $text in
@@ -86,8 +86,8 @@ offences=$(
   check_lib
   check_public
   check_clients plugins '<gsel/(plugin|types|error)\.h>' "<gsel/plugin.h>"
+  check_clients examples/plugin '<gsel/(plugin|types|error)\.h>' "<gsel/plugin.h>"
   for top in bindings examples bench; do
-    # The example of a plugin is one: it shows what a plugin may see.
     check_clients $top '<gsel/[a-z_]+\.h>' "<gsel/...>"
   done
 )

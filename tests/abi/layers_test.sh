@@ -29,12 +29,14 @@ put lib/comm/across.h '' '  #  include "select/rules.h"'
 put lib/attic/old.cc '#include "base/os.h"'
 put plugins/strategy/dp/wide.c '#include <gsel/gsel.h>' '#include "base/os.h"'
 put bindings/cli/inside.cc '#include "base/os.h"' '#include "../../lib/base/os.h"'
+put examples/plugin/flat.c '#include <gsel/gsel.h>'
 put bench/inside.c '#include <stdio.h>' '#include "os.h"'
 
 cat > "$work/expected" <<'LIST'
 bench/inside.c:2:
 bindings/cli/inside.cc:1:
 bindings/cli/inside.cc:2:
+examples/plugin/flat.c:1:
 include/gsel/bad.h:2:
 lib/attic/old.cc:1:
 lib/base/up.cc:2:
@@ -47,4 +49,8 @@ if "$layers" "$work/tree" > "$work/got"; then
   exit 1
 fi
 sed 's/^\([^:]*:[0-9]*:\).*/\1/' "$work/got" | LC_ALL=C sort > "$work/places"
-diff "$work/expected" "$work/places" || { echo "offences expected (<) and found (>) differ; layers.sh said:"; cat "$work/got"; exit 1; }
+if ! diff "$work/expected" "$work/places"; then
+  echo "offences expected (<) and found (>) differ; layers.sh said:"
+  cat "$work/got"
+  exit 1
+fi

@@ -154,19 +154,35 @@ static void pull_a_step(gsel_trainer* trainer) {
   }
 }
 
+static gsel_comm* own_comm;
+static gsel_config* own_config;
+static gsel_model* own_model;
+
+static int open_training(void** state) {
+  (void)state;
+  gsel_comm_config alone = GSEL_COMM_CONFIG_INIT;
+  const gsel_str text = GSEL_STR("[train]\noptimizer = \"sgd\"\nlearning_rate = 0.25\nweight_decay = 0\nbatch = 1\n");
+  alone.world_size = 1;
+  own_comm = join_alone(&alone);
+  check_ok(gsel_config_parse(text, gsel_str_from("old.toml"), &own_config, &err), err);
+  own_model = small_model();
+  return 0;
+}
+
+static int close_training(void** state) {
+  (void)state;
+  gsel_model_free(own_model);
+  gsel_config_free(own_config);
+  gsel_comm_destroy(own_comm);
+  return 0;
+}
+
 static void a_client_of_first_structs_trains_a_step(void** state) {
   (void)state;
-  gsel_config* config;
   gsel_trainer* trainer;
-  gsel_comm_config alone = GSEL_COMM_CONFIG_INIT;
-  alone.world_size = 1;
-  gsel_comm* comm = join_alone(&alone);
-  const gsel_str text = GSEL_STR("[train]\noptimizer = \"sgd\"\nlearning_rate = 0.25\nweight_decay = 0\nbatch = 1\n");
-  check_ok(gsel_config_parse(text, gsel_str_from("old.toml"), &config, &err), err);
-  gsel_model* model = small_model();
-  const first_trainer_options options = {0, 0, config};
+  const first_trainer_options options = {0, 0, own_config};
   void* old = OLD(options);
-  check_ok(gsel_trainer_create(model, comm, (const gsel_trainer_options*)old, &trainer, &err), err);
+  check_ok(gsel_trainer_create(own_model, own_comm, (const gsel_trainer_options*)old, &trainer, &err), err);
   GIVE_BACK(old, options);
   pull_a_step(trainer);
 
@@ -177,36 +193,49 @@ static void a_client_of_first_structs_trains_a_step(void** state) {
   const first_step_report blank = {0, 0, -1, -1};
   first_step_report* report = (first_step_report*)OLD(blank);
   check_ok(gsel_trainer_report(trainer, (gsel_step_report*)report, &err), err);
+  assert_int_equal(report->struct_size, sizeof *report);
   assert_int_equal(report->step, 0);
   assert_true(report->loss == 4);
   GIVE_BACK(report, blank);
-
-  next_step_report longer;
-  memset(&longer, 0, sizeof longer);
-  longer.known.struct_size = sizeof longer;
-  longer.joules = 7;
-  check_ok(gsel_trainer_report(trainer, &longer.known, &err), err);
-  assert_int_equal(longer.known.struct_size, sizeof longer);
-  assert_int_equal(longer.joules, 7); /* not ours to write */
   gsel_trainer_free(trainer);
+}
 
-  next_trainer_options next;
-  memset(&next, 0, sizeof next);
-  next.known.config = config;
-  void* given = OLD(next);
-  check_ok(gsel_trainer_create(model, comm, (const gsel_trainer_options*)given, &trainer, &err), err);
+static void a_client_of_longer_structs_trains_and_keeps_its_tail(void** state) {
+  (void)state;
+  gsel_trainer* trainer;
+  next_trainer_options options;
+  memset(&options, 0, sizeof options);
+  options.known.config = own_config;
+  void* next = OLD(options);
+  check_ok(gsel_trainer_create(own_model, own_comm, (const gsel_trainer_options*)next, &trainer, &err), err);
+  GIVE_BACK(next, options);
+  pull_a_step(trainer);
+
+  next_step_report report;
+  memset(&report, 0, sizeof report);
+  report.known.struct_size = sizeof report;
+  report.joules = 7;
+  check_ok(gsel_trainer_report(trainer, &report.known, &err), err);
+  assert_true(report.known.loss == 4);
+  assert_int_equal(report.known.struct_size, sizeof report);
+  assert_int_equal(report.joules, 7); /* not the library's to write */
   gsel_trainer_free(trainer);
-  GIVE_BACK(given, next);
-  next.progress = &next;
-  given = OLD(next);
-  const gsel_status status = gsel_trainer_create(model, comm, (const gsel_trainer_options*)given, &trainer, &err);
-  GIVE_BACK(given, next);
+}
+
+static void longer_trainer_options_with_a_tail_are_refused_with_both_sizes(void** state) {
+  (void)state;
+  gsel_trainer* trainer;
+  next_trainer_options options;
+  memset(&options, 0, sizeof options);
+  options.known.config = own_config;
+  options.progress = &options;
+  void* next = OLD(options);
+  const gsel_status status =
+      gsel_trainer_create(own_model, own_comm, (const gsel_trainer_options*)next, &trainer, &err);
+  GIVE_BACK(next, options);
   assert_null(trainer);
   assert_true(err && strstr(gsel_error_message(err).data, "(32 bytes)"));
   check_fails(status, err, GSEL_ERR_VERSION, "gsel_trainer_options has 48 bytes with fields set");
-  gsel_model_free(model);
-  gsel_config_free(config);
-  gsel_comm_destroy(comm);
 }
 
 int main(void) {
@@ -216,7 +245,11 @@ int main(void) {
       cmocka_unit_test(a_longer_comm_config_with_a_tail_is_refused_with_both_sizes),
       cmocka_unit_test(an_initialiser_stays_within_the_size_its_caller_knows),
       cmocka_unit_test(a_struct_without_a_size_is_refused_by_name),
-      cmocka_unit_test(a_client_of_first_structs_trains_a_step),
+      cmocka_unit_test_setup_teardown(a_client_of_first_structs_trains_a_step, open_training, close_training),
+      cmocka_unit_test_setup_teardown(a_client_of_longer_structs_trains_and_keeps_its_tail, open_training,
+                                      close_training),
+      cmocka_unit_test_setup_teardown(longer_trainer_options_with_a_tail_are_refused_with_both_sizes, open_training,
+                                      close_training),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

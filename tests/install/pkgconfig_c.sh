@@ -12,6 +12,9 @@ expect_run "app alone" "ranks 1 sum 0 version $version" ./app
 plugins=$(pkg-config --variable=plugindir gsel)
 [ -f "$plugins/ddp.so" ] || fault "plugindir is \"$plugins\", which has no ddp.so"
 listed=$(gsel plugins)
-case $listed in *"$(cd "$plugins" && pwd -P)/ddp.so"*) ;; *) fault "gsel plugins does not list ddp.so of $plugins:" "$listed" ;; esac
-expect "plugin_abi" "$(sed -n 's/#define GSEL_PLUGIN_ABI_MAJOR \([0-9]*\)$/\1/p; s/#define GSEL_PLUGIN_ABI_MINOR \([0-9]*\)$/.\1/p' \
-  "$(pkg-config --variable=includedir gsel)/gsel/plugin.h" | tr -d '\n')" "$(pkg-config --variable=plugin_abi gsel)"
+case $listed in
+  *"$(cd "$plugins" && pwd -P)/ddp.so"*) ;;
+  *) fault "gsel plugins does not list ddp.so of $plugins:" "$listed" ;;
+esac
+abi=$(awk '/^#define GSEL_PLUGIN_ABI_M/ { printf "%s%s", dot, $3; dot = "." }' "$(pkg-config --variable=includedir gsel)/gsel/plugin.h")
+expect "plugin_abi" "$abi" "$(pkg-config --variable=plugin_abi gsel)"
