@@ -23,18 +23,18 @@ packages-run:
 packages-test:
 	@.ci/packages build test
 
-# $(call build,PRESET): configures and builds build/ or build-PRESET/.
+# $(call build,PRESET[,TARGET]): configures and builds build/ or build-PRESET/.
 define build
 	@output=$$(cmake --preset $(1) 2>&1) || { echo "$$output"; exit 1; }
-	@cmake --build --preset $(1) -j $(JOBS)
+	@cmake --build --preset $(1) -j $(JOBS) $(if $(2),--target $(2))
 endef
 
 build: packages
 	$(call build,default)
 
 run: packages-run
-	@echo "gsel: building with cmake"
-	$(call build,default)
+	@echo "gsel: building what the run needs"
+	$(call build,default,run_parts)
 	@$(MAKE) --no-print-directory $(DATA)
 	@examples/gpt/demo.sh build/bin $(DATA)
 

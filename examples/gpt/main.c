@@ -81,10 +81,12 @@ static uint64_t seed_of(const gsel_config* config) {
 
 static int start(struct session* s) {
   char why[512];
-  if (check(s, "", gsel_comm_init(NULL, &s->comm, &s->err))) return -1;
-  s->rank = gsel_comm_rank(s->comm);
   const gsel_str path = GSEL_STR(s->options.config);
   if (check(s, "", gsel_config_load(path, &s->config, &s->err))) return -1;
+  gsel_comm_config joining = GSEL_COMM_CONFIG_INIT; /* rank and world size come from the environment */
+  joining.config = s->config;
+  if (check(s, "", gsel_comm_init(&joining, &s->comm, &s->err))) return -1;
+  s->rank = gsel_comm_rank(s->comm);
   if (text_load(&s->text, s->options.data, sizes.context, seed_of(s->config), why, sizeof why))
     return failed(s, "", why);
   if (check(s, "", gpt_model_create(&sizes, &s->gpt, &s->err))) return -1;

@@ -14,6 +14,7 @@
 #ifndef GSEL_COMM_H
 #define GSEL_COMM_H
 
+#include <gsel/config.h>
 #include <gsel/error.h>
 
 GSEL_EXTERN_C_BEGIN
@@ -32,7 +33,8 @@ GSEL_API gsel_status gsel_unique_id_create(gsel_unique_id *out, gsel_error **err
  *   rank, world_size  0 <= rank < world_size; world_size 0: both from the environment
  *   id                borrowed; NULL: from the environment
  *   timeout_s         bound on each later call, seconds; 0 means 60
- *   join_timeout_s    bound on joining, seconds; 0 means 60                                             */
+ *   join_timeout_s    bound on joining, seconds; 0 means 60
+ *   config            borrowed for the call, may be NULL: takes timeout_s from its [comm] where it is 0 here */
 typedef struct gsel_comm_config {
   uint32_t struct_size;
   uint32_t reserved;
@@ -41,10 +43,11 @@ typedef struct gsel_comm_config {
   const gsel_unique_id *id;
   double timeout_s;
   double join_timeout_s;
+  const gsel_config *config;
 } gsel_comm_config;
 
 #define GSEL_COMM_CONFIG_INIT GSEL_STRUCT_INIT(gsel_comm_config)
-GSEL_API void gsel_comm_config_init(gsel_comm_config *config);
+GSEL_API void gsel_comm_config_init(gsel_comm_config *config, size_t struct_size);
 
 /* Joins a communicator; returns once all ranks have joined.
  *   config  NULL, or world_size 0: rank and size are read from the first complete set of

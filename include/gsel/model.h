@@ -56,6 +56,7 @@ typedef struct gsel_call {
   void *stream;                 /* of the device backend; NULL for host memory */
   char *message;                /* [message_capacity] a failing callback may write its reason here, NUL-terminated */
   size_t message_capacity;
+  void *user_data;              /* the layer's, for those who pull */
 } gsel_call;
 
 /* Returns GSEL_OK, or any negative code to end the step on every rank with layer, rank and message.
@@ -110,7 +111,7 @@ typedef struct gsel_param_desc {
   int32_t reserved2;
 } gsel_param_desc;
 #define GSEL_PARAM_DESC_INIT GSEL_STRUCT_INIT(gsel_param_desc)
-GSEL_API void gsel_param_desc_init(gsel_param_desc *desc);
+GSEL_API void gsel_param_desc_init(gsel_param_desc *desc, size_t struct_size);
 
 /* Flags of a value. */
 #define GSEL_VALUE_INPUT 1u             /* supplied by the embedder per micro-batch; never differentiable */
@@ -137,14 +138,15 @@ typedef struct gsel_value_desc {
   int32_t reserved2;
 } gsel_value_desc;
 #define GSEL_VALUE_DESC_INIT GSEL_STRUCT_INIT(gsel_value_desc)
-GSEL_API void gsel_value_desc_init(gsel_value_desc *desc);
+GSEL_API void gsel_value_desc_init(gsel_value_desc *desc, size_t struct_size);
 
 /* Flags of a layer. */
 #define GSEL_LAYER_LOSS 1u        /* outputs are two f64 scalars: sum of losses, sum of weights. Never a mean */
 #define GSEL_LAYER_NO_CUT_AFTER 2u
 #define GSEL_LAYER_RECOMPUTABLE 4u
 
-/* A layer. Text and id lists are copied. Give forward, and either both halves of backward or the fused one (all
+/* A layer. Text and id lists are copied. A layer without any callback is driven by pull alone (gsel/train.h), its
+ * backward in one piece. Otherwise give forward, and either both halves of backward or the fused one (all
  * three are fine). A half with nothing to compute may be left out: backward_weight of a layer without parameters,
  * backward_input of a layer none of whose inputs needs a gradient.
  *   saved_bytes_per_sample  bytes kept from forward to backward, times the samples of the micro-batch
@@ -169,7 +171,7 @@ typedef struct gsel_layer_desc {
   void *user_data;          /* kept until the model and its trainers are freed */
 } gsel_layer_desc;
 #define GSEL_LAYER_DESC_INIT GSEL_STRUCT_INIT(gsel_layer_desc)
-GSEL_API void gsel_layer_desc_init(gsel_layer_desc *desc);
+GSEL_API void gsel_layer_desc_init(gsel_layer_desc *desc, size_t struct_size);
 
 /* Makes an empty description.
  *   out  given to the caller, free with gsel_model_free. Any thread. Since 0.1. */

@@ -23,7 +23,7 @@ typedef struct gsel_plugin_info {
   gsel_str refusal;  /* why it was refused; empty when it is usable */
 } gsel_plugin_info;
 #define GSEL_PLUGIN_INFO_INIT GSEL_STRUCT_INIT(gsel_plugin_info)
-GSEL_API void gsel_plugin_info_init(gsel_plugin_info *info);
+GSEL_API void gsel_plugin_info_init(gsel_plugin_info *info, size_t struct_size);
 
 /* Looks at every candidate on the search path, in order, each folder sorted by name. Folders that cannot be used
  * (relative, missing, writable by others) are listed as refused candidates.

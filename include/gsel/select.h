@@ -38,7 +38,7 @@ typedef struct gsel_device_info {
 } gsel_device_info;
 
 #define GSEL_DEVICE_INFO_INIT GSEL_STRUCT_INIT(gsel_device_info)
-GSEL_API void gsel_device_info_init(gsel_device_info *info);
+GSEL_API void gsel_device_info_init(gsel_device_info *info, size_t struct_size);
 
 /* Looks at this machine: CPUs through hwloc, NVIDIA devices through NVML opened at run time (its absence is
  * normal and becomes a note). Creates no context.
@@ -97,7 +97,7 @@ typedef struct gsel_resolve_request {
 #define GSEL_RESOLVE_NO_ENV 1u
 
 #define GSEL_RESOLVE_REQUEST_INIT GSEL_STRUCT_INIT(gsel_resolve_request)
-GSEL_API void gsel_resolve_request_init(gsel_resolve_request *request);
+GSEL_API void gsel_resolve_request_init(gsel_resolve_request *request, size_t struct_size);
 
 typedef struct gsel_selection gsel_selection;
 
@@ -122,7 +122,7 @@ typedef struct gsel_candidate {
   gsel_str reason;
 } gsel_candidate;
 #define GSEL_CANDIDATE_INIT GSEL_STRUCT_INIT(gsel_candidate)
-GSEL_API void gsel_candidate_init(gsel_candidate *candidate);
+GSEL_API void gsel_candidate_init(gsel_candidate *candidate, size_t struct_size);
 GSEL_API int32_t gsel_selection_candidate_count(const gsel_selection *selection);
 GSEL_API gsel_status gsel_selection_candidate(const gsel_selection *selection, int32_t i, gsel_candidate *candidate,
                                               gsel_error **err);

@@ -43,7 +43,7 @@ typedef struct gsel_trainer_options {
   void *data_user_data;
 } gsel_trainer_options;
 #define GSEL_TRAINER_OPTIONS_INIT GSEL_STRUCT_INIT(gsel_trainer_options)
-GSEL_API void gsel_trainer_options_init(gsel_trainer_options *options);
+GSEL_API void gsel_trainer_options_init(gsel_trainer_options *options, size_t struct_size);
 
 /* Compiles the model, loads the strategy's plugin, checks that all ranks described the same model, initialises the
  * parameters. A collective: every rank of comm calls it.
@@ -74,7 +74,7 @@ typedef struct gsel_step_report {
   int32_t n_overlapped;          /* of them, begun before the last backward callback had ended */
 } gsel_step_report;
 #define GSEL_STEP_REPORT_INIT GSEL_STRUCT_INIT(gsel_step_report)
-GSEL_API void gsel_step_report_init(gsel_step_report *report);
+GSEL_API void gsel_step_report_init(gsel_step_report *report, size_t struct_size);
 
 /* One whole step, push. report may be NULL.
  * Errors: GSEL_ERR_CALLBACK (layer, rank, message; the other ranks get GSEL_ERR_ABORTED with the same text),
@@ -101,7 +101,7 @@ typedef struct gsel_work {
   const gsel_data_request *input;
 } gsel_work;
 #define GSEL_WORK_INIT GSEL_STRUCT_INIT(gsel_work)
-GSEL_API void gsel_work_init(gsel_work *work);
+GSEL_API void gsel_work_init(gsel_work *work, size_t struct_size);
 
 /* Next work of the step; begins a step when none is under way. GSEL_WORK_DONE ends it (nothing to complete).
  * Errors: GSEL_ERR_STATE (the work handed out is not complete), those of gsel_trainer_step. Since 0.1. */

@@ -38,7 +38,8 @@ GSEL_API const char *gsel_version_text(void);
 typedef int32_t gsel_status;
 
 /* UTF-8 text as pointer and length in bytes. len == GSEL_NUL means NUL-terminated; data == NULL means
- * "not given". Text passed in is borrowed for the call unless said; text handed out states its lifetime. */
+ * "not given". Text passed in is borrowed for the call unless said; text handed out states its lifetime, has its true
+ * length and is NUL-terminated as well. */
 typedef struct gsel_str {
   const char *data;
   size_t len;
@@ -54,9 +55,20 @@ GSEL_API gsel_str gsel_str_from(const char *text);
 /* Every transparent struct starts with `uint32_t struct_size` and `uint32_t reserved` (zero) and grows only at its
  * end. A smaller size is an older caller and its missing fields take defaults; a larger one is accepted when the
  * tail this library does not know is zero. Each such type has an initialiser, GSEL_<TYPE>_INIT, made of this,
- * and a function gsel_<type>_init for foreign callers. */
+ * and for foreign callers a function gsel_<type>_init(s, struct_size), which zeroes struct_size bytes and notes the
+ * size; struct_size is the size the caller was compiled with, and the library writes no byte behind it (NULL, or less
+ * than the two first fields: nothing is written). In C++ the initialiser is a value, because braces would warn about
+ * each field left out. */
 #ifdef __cplusplus
-#define GSEL_STRUCT_INIT(type) {sizeof(type)}
+extern "C++" {
+template <class T>
+constexpr T gsel_struct_init() noexcept {
+  T value = T();
+  value.struct_size = static_cast<uint32_t>(sizeof(T));
+  return value;
+}
+}
+#define GSEL_STRUCT_INIT(type) gsel_struct_init<type>()
 #else
 #define GSEL_STRUCT_INIT(type) {.struct_size = sizeof(type)}
 #endif

@@ -2,7 +2,10 @@
 #include <gsel/comm.h>
 
 #include "api/comm_handle.h"
+#include "api/config_handle.h"
 #include "api/guard.h"
+#include "api/init_struct.h"
+#include "base/options.h"
 #include "base/os.h"
 #include "base/text.h"
 
@@ -34,16 +37,17 @@ gsel_status gsel_unique_id_create(gsel_unique_id* out, gsel_error** err) {
   return gsel::guard(err, [&] { gsel::os::random_bytes(gsel::required(out, "out").bytes, sizeof out->bytes); });
 }
 
-void gsel_comm_config_init(gsel_comm_config* config) {
-  if (!config) return;
-  *config = {};
-  config->struct_size = sizeof *config;
+void gsel_comm_config_init(gsel_comm_config* config, size_t struct_size) {
+  gsel::init_struct(config, struct_size);
 }
 
 gsel_status gsel_comm_init(const gsel_comm_config* config, gsel_comm** out, gsel_error** err) {
   return gsel::guard(err, [&] {
     gsel::required(out, "out") = nullptr;
-    *out = new gsel_comm{{gsel::Backend::open_host(), gsel::complete_join(config)}};
+    gsel_comm_config given{};
+    if (config) given = gsel::read_struct(config, "gsel_comm_config");
+    if (given.config && given.timeout_s == 0) given.timeout_s = given.config->impl.comm.timeout_s;
+    *out = new gsel_comm{{gsel::Backend::open_host(), gsel::complete_join(given)}};
   });
 }
 

@@ -1,15 +1,18 @@
-// api/init_struct.h: the function twin of an initialiser macro.
+// api/init_struct.h: the function twin of an initialiser macro. The size is the caller's: an older caller has less room
+// than today's type, a newer one expects its whole struct to be cleared.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 namespace gsel {
 
 template <class T>
-void init_struct(T* s) noexcept {
-  if (!s) return;
-  *s = T{};
-  s->struct_size = static_cast<uint32_t>(sizeof(T));
+void init_struct(T* s, size_t struct_size) noexcept {
+  if (!s || struct_size < 2 * sizeof(uint32_t)) return;
+  std::memset(static_cast<void*>(s), 0, struct_size);
+  s->struct_size = static_cast<uint32_t>(struct_size);
 }
 
 }  // namespace gsel

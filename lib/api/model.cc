@@ -27,14 +27,14 @@ int32_t count(const gsel_model* model, const std::vector<Piece>& (gsel::Model::*
 
 extern "C" {
 
-void gsel_param_desc_init(gsel_param_desc* desc) {
-  gsel::init_struct(desc);
+void gsel_param_desc_init(gsel_param_desc* desc, size_t struct_size) {
+  gsel::init_struct(desc, struct_size);
 }
-void gsel_value_desc_init(gsel_value_desc* desc) {
-  gsel::init_struct(desc);
+void gsel_value_desc_init(gsel_value_desc* desc, size_t struct_size) {
+  gsel::init_struct(desc, struct_size);
 }
-void gsel_layer_desc_init(gsel_layer_desc* desc) {
-  gsel::init_struct(desc);
+void gsel_layer_desc_init(gsel_layer_desc* desc, size_t struct_size) {
+  gsel::init_struct(desc, struct_size);
 }
 
 float gsel_random_uniform(uint64_t key, uint64_t counter) {

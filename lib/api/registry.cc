@@ -4,6 +4,7 @@
 #include <gsel/registry.h>
 
 #include "api/guard.h"
+#include "api/init_struct.h"
 #include "base/options.h"
 #include "base/text.h"
 
@@ -13,10 +14,8 @@ struct gsel_plugin_list {
 
 extern "C" {
 
-void gsel_plugin_info_init(gsel_plugin_info* info) {
-  if (!info) return;
-  *info = gsel_plugin_info{};
-  info->struct_size = sizeof *info;
+void gsel_plugin_info_init(gsel_plugin_info* info, size_t struct_size) {
+  gsel::init_struct(info, struct_size);
 }
 
 gsel_status gsel_plugin_list_create(gsel_plugin_list** out, gsel_error** err) {

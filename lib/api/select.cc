@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "api/guard.h"
+#include "api/init_struct.h"
 #include "base/options.h"
 #include "base/text.h"
 #include "select/resolve.h"
@@ -107,14 +108,14 @@ using gsel::required;
 
 extern "C" {
 
-void gsel_device_info_init(gsel_device_info* info) {
-  if (info) *info = gsel::sized<gsel_device_info>();
+void gsel_device_info_init(gsel_device_info* info, size_t struct_size) {
+  gsel::init_struct(info, struct_size);
 }
-void gsel_resolve_request_init(gsel_resolve_request* request) {
-  if (request) *request = gsel::sized<gsel_resolve_request>();
+void gsel_resolve_request_init(gsel_resolve_request* request, size_t struct_size) {
+  gsel::init_struct(request, struct_size);
 }
-void gsel_candidate_init(gsel_candidate* candidate) {
-  if (candidate) *candidate = gsel::sized<gsel_candidate>();
+void gsel_candidate_init(gsel_candidate* candidate, size_t struct_size) {
+  gsel::init_struct(candidate, struct_size);
 }
 
 gsel_status gsel_inventory_detect(gsel_inventory** out, gsel_error** err) {

@@ -32,14 +32,14 @@ void write_report(const gsel::Executor& executor, gsel_step_report* report) {
 
 extern "C" {
 
-void gsel_trainer_options_init(gsel_trainer_options* options) {
-  gsel::init_struct(options);
+void gsel_trainer_options_init(gsel_trainer_options* options, size_t struct_size) {
+  gsel::init_struct(options, struct_size);
 }
-void gsel_step_report_init(gsel_step_report* report) {
-  gsel::init_struct(report);
+void gsel_step_report_init(gsel_step_report* report, size_t struct_size) {
+  gsel::init_struct(report, struct_size);
 }
-void gsel_work_init(gsel_work* work) {
-  gsel::init_struct(work);
+void gsel_work_init(gsel_work* work, size_t struct_size) {
+  gsel::init_struct(work, struct_size);
 }
 
 gsel_status gsel_trainer_create(gsel_model* model, gsel_comm* comm, const gsel_trainer_options* options,

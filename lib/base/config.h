@@ -27,7 +27,7 @@ struct ConfigValue {
 // A section [strategy.<axis>].
 struct StrategySection {
   std::string plugin;
-  Place place;                                // of the plugin key
+  Place place;                                 // of the plugin key
   std::map<std::string, ConfigValue> options;  // all other keys
 };
 
@@ -44,9 +44,9 @@ struct Config {
   struct {
     std::string optimizer = "adamw";  // adamw | sgd | sign_sgd
     double learning_rate = 1e-3, weight_decay = 0.01, momentum = 0, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
-    double clip_norm = 0;             // 0: no clipping
-    int64_t batch = 8;                // samples per step over all ranks
-    int64_t microbatch = 0;           // samples per micro-batch of one rank; 0: the rank's whole share
+    double clip_norm = 0;    // 0: no clipping
+    int64_t batch = 8;       // samples per step over all ranks
+    int64_t microbatch = 0;  // samples per micro-batch of one rank; 0: the rank's whole share
     int64_t seed = 1;
   } train;
 
@@ -55,8 +55,9 @@ struct Config {
   // Where a key stood, for errors found later; line 0 when it did not.
   Place place_of(std::string_view key) const;
 
-  std::map<std::string, std::string, std::less<>> texts;  // every core key, defaults included; [strategy.*] as in the file
-  std::map<std::string, Place, std::less<>> places;       // keys that stood in the file
+  std::map<std::string, std::string, std::less<>>
+      texts;                                         // every core key, defaults included; [strategy.*] as in the file
+  std::map<std::string, Place, std::less<>> places;  // keys that stood in the file
 };
 
 Config parse_config(std::string_view text, const std::string& file);

@@ -1,7 +1,7 @@
 // comm/backend.cc: see backend.h.
 #include "comm/backend.h"
 
-#include "plugin/registry.h"
+#include "base/host_services.h"
 
 namespace gsel {
 

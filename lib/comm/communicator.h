@@ -36,6 +36,6 @@ class Communicator {
 };
 
 // Fills what `config` leaves open from the environment and from defaults; see gsel_comm_init.
-gsel_join complete_join(const gsel_comm_config* config);
+gsel_join complete_join(const gsel_comm_config& config);
 
 }  // namespace gsel

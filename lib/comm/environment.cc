@@ -9,7 +9,6 @@
 #include <optional>
 #include <string>
 
-#include "base/options.h"
 #include "base/os.h"
 #include "comm/communicator.h"
 
@@ -169,9 +168,7 @@ gsel_unique_id id_of(const std::string& text) {
 
 }  // namespace
 
-gsel_join complete_join(const gsel_comm_config* given) {
-  gsel_comm_config config{};
-  if (given) config = read_struct(given, "gsel_comm_config");
+gsel_join complete_join(const gsel_comm_config& config) {
   gsel_join join{};
   join.struct_size = sizeof join;
   join.timeout_s = config.timeout_s;

@@ -145,7 +145,9 @@ int32_t Model::add_layer(const gsel_layer_desc& desc) {
 }
 
 void Model::check_layer(const Layer& layer) const {
-  if (!layer.forward) fail(GSEL_ERR_MODEL, "layer \"{}\" has no forward callback", layer.name);
+  const bool has_backward = layer.backward || layer.backward_input || layer.backward_weight;
+  if (!layer.forward && has_backward)
+    fail(GSEL_ERR_MODEL, "layer \"{}\" has no forward callback", layer.name);
   for (int32_t v : layer.inputs)
     if (values_[v].producer < 0 && !values_[v].is_input())
       fail(GSEL_ERR_MODEL,
@@ -226,7 +228,7 @@ void Model::derive_gradients() {
 
 void Model::check_backward_callbacks() const {
   for (const Layer& layer : layers_) {
-    if (layer.backward) continue;
+    if (layer.backward_in_one()) continue;
     if (layer.needs_backward_input && !layer.backward_input)
       fail(GSEL_ERR_MODEL, "layer \"{}\" has inputs that need a gradient and neither backward_input nor backward",
            layer.name);

@@ -56,6 +56,8 @@ struct Layer {
   bool needs_backward_weight = false;  // set by finish: some parameter is trained through it
 
   bool is_loss() const { return flags & GSEL_LAYER_LOSS; }
+  bool pull_only() const { return !forward; }
+  bool backward_in_one() const { return backward || pull_only(); }
   bool needs_backward() const { return needs_backward_input || needs_backward_weight; }
 };
 

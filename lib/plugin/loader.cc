@@ -6,7 +6,7 @@
 #include <link.h>
 
 #include "base/error.h"
-#include "plugin/registry.h"
+#include "base/host_services.h"
 
 namespace gsel {
 namespace {

@@ -83,23 +83,6 @@ std::string joined(const std::vector<std::string>& parts, const char* between) {
   return fmt::format("{}", fmt::join(parts, between));
 }
 
-void log_from_plugin(int32_t level, const char* component, const char* line) noexcept {
-  try {
-    log(std::clamp(level, GSEL_LOG_ERROR, GSEL_LOG_DEBUG), component ? component : "plugin", "{}", line ? line : "");
-  } catch (...) {
-    // A line that cannot be formatted is a line lost.
-  }
-}
-
-gsel_error* error_from_plugin(gsel_status code, const char* message) noexcept {
-  try {
-    const gsel_status failure = code == GSEL_OK ? GSEL_ERR_PLUGIN : code;
-    return to_handle(Error(failure, message ? message : gsel_status_text(failure)));
-  } catch (...) {
-    return nullptr;
-  }
-}
-
 }  // namespace
 
 std::vector<Candidate> find_plugins() {
@@ -150,11 +133,6 @@ const gsel_plugin_v1& load_plugin(int32_t kind, std::string_view name) {
                                  others.empty() ? "none of that kind" : joined(others, ", "));
   for (const std::string& refusal : folders) text += "; " + refusal;
   throw Error(GSEL_ERR_NOT_FOUND, text);
-}
-
-const gsel_host_v1& host_services() {
-  static const gsel_host_v1 table = {sizeof(gsel_host_v1), GSEL_PLUGIN_ABI_MINOR, log_from_plugin, error_from_plugin};
-  return table;
 }
 
 }  // namespace gsel

@@ -23,7 +23,4 @@ std::vector<Candidate> find_plugins();
 // reasons), GSEL_ERR_NOT_FOUND when there is none (with the names there are and the folders searched).
 const gsel_plugin_v1& load_plugin(int32_t kind, std::string_view name);
 
-// What plugins get of us.
-const gsel_host_v1& host_services();
-
 }  // namespace gsel

@@ -3,6 +3,7 @@
 #include <charconv>
 
 #include "base/dtype.h"
+#include "base/host_services.h"
 #include "base/shard.h"
 #include "plugin/registry.h"
 #include "train/pass.h"
@@ -110,7 +111,7 @@ void outline_model(const Model& model, Program& program) {
 void emit_backward(const Model& model, int32_t l, int32_t microbatch, std::vector<gsel_instr>& step) {
   const Layer& layer = model.layers()[l];
   if (!layer.needs_backward()) return;
-  if (layer.backward) {
+  if (layer.backward_in_one()) {
     step.push_back(layer_instr(GSEL_INSTR_BACKWARD, l, microbatch));
     return;
   }

@@ -262,6 +262,7 @@ void Executor::hand_out_layer(const gsel_instr& instr) {
   message_[0] = '\0';
   call_.message = message_.data();
   call_.message_capacity = message_.size();
+  call_.user_data = layer.user_data;
   work_kind_ = work_kind(instr.kind);
   handed_out_ = true;
   ++ticket_;

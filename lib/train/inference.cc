@@ -33,6 +33,7 @@ Inference::Inference(std::shared_ptr<Backend> backend, const Model& model, const
   for (int32_t l = static_cast<int32_t>(model.layers().size()) - 1; l >= 0; --l) {
     const Layer& layer = model.layers()[l];
     if (std::ranges::none_of(layer.outputs, [&](int32_t v) { return needed_values_[v]; })) continue;
+    if (layer.pull_only()) fail(GSEL_ERR_STATE, "layer \"{}\" has no callbacks; inference pushes", layer.name);
     layers_.push_back(l);
     for (int32_t v : layer.inputs) needed_values_[v] = true;
     for (int32_t v : layer.outputs) needed_values_[v] = true;
@@ -88,6 +89,7 @@ void Inference::forward(int32_t l, uint64_t rng_key) {
   call.rng_key = derive_key(rng_key, layer.name);
   call.message = message.data();
   call.message_capacity = message.size();
+  call.user_data = layer.user_data;
   if (const gsel_status status = layer.forward(&call, layer.user_data))
     fail(GSEL_ERR_CALLBACK, "layer \"{}\" failed in forward of an inference: {}", layer.name,
          message[0] ? message.data() : gsel_status_name(status));

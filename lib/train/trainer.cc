@@ -85,6 +85,9 @@ gsel_status Trainer::run_callback(const gsel_work& work) const {
 void Trainer::step() {
   if (executor_->in_step()) fail(GSEL_ERR_STATE, "a step is under way in pull mode; finish it first");
   if (!data_) fail(GSEL_ERR_STATE, "gsel_trainer_options.data is NULL; give it to push steps, or pull them");
+  for (const Layer& layer : model_->layers())
+    if (layer.pull_only())
+      fail(GSEL_ERR_STATE, "layer \"{}\" has no callbacks; pull the step with gsel_trainer_next_work", layer.name);
   for (;;) {
     const gsel_work work = executor_->next();
     if (work.kind == GSEL_WORK_DONE) return;

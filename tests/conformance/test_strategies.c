@@ -393,6 +393,69 @@ static void calls_out_of_order_are_refused(void** state) {
   ranks_verdict(run, 1);
 }
 
+/* A model without callbacks, as Go and Rust describe it: pulled it runs, pushed it is refused by name. */
+static void layers_without_callbacks_are_pulled_and_never_pushed(void** state) {
+  (void)state;
+  rank_run* run = ranks_prepare(1, NULL);
+  gsel_error* err = NULL;
+  gsel_comm* comm = NULL;
+  gsel_model* model = NULL;
+  gsel_trainer* trainer = NULL;
+  int word = 7;
+  const int64_t one = 1;
+  const int32_t in = 0, outs[] = {1, 2}, param = 0;
+  check_ok(rank_join(run, &comm, &err), err);
+  check_ok(gsel_model_create(&model, &err), err);
+  gsel_param_desc w = GSEL_PARAM_DESC_INIT;
+  w.name = gsel_str_from("w");
+  w.dims = &one;
+  w.n_dims = 1;
+  check_ok(gsel_model_add_param(model, &w, NULL, &err), err);
+  for (int v = 0; v < 3; ++v) {
+    gsel_value_desc value = GSEL_VALUE_DESC_INIT;
+    value.name = gsel_str_from(v == 0 ? "x" : v == 1 ? "loss" : "weight");
+    value.dtype = v ? GSEL_F64 : GSEL_F32;
+    value.flags = v ? GSEL_VALUE_SCALAR : GSEL_VALUE_INPUT;
+    check_ok(gsel_model_add_value(model, &value, NULL, &err), err);
+  }
+  gsel_layer_desc layer = GSEL_LAYER_DESC_INIT;
+  layer.name = gsel_str_from("product");
+  layer.inputs = &in;
+  layer.outputs = outs;
+  layer.params = &param;
+  layer.n_inputs = layer.n_params = 1;
+  layer.n_outputs = 2;
+  layer.flags = GSEL_LAYER_LOSS;
+  layer.user_data = &word;
+  check_ok(gsel_model_add_layer(model, &layer, NULL, &err), err);
+  gsel_trainer_options options = GSEL_TRAINER_OPTIONS_INIT;
+  options.data = exact_data;
+  check_ok(gsel_trainer_create(model, comm, &options, &trainer, &err), err);
+  check_fails(gsel_trainer_step(trainer, NULL, &err), err, GSEL_ERR_STATE,
+              "layer \"product\" has no callbacks; pull the step");
+  double out = 0;
+  check_fails(gsel_trainer_infer(trainer, 1, 1, exact_data, NULL, &out, sizeof out, &err), err, GSEL_ERR_STATE,
+              "layer \"product\" has no callbacks");
+  int kinds[4] = {0};
+  for (int i = 0; i < 4; ++i) {
+    gsel_work work = GSEL_WORK_INIT;
+    const gsel_str none = {NULL, 0};
+    check_ok(gsel_trainer_next_work(trainer, &work, &err), err);
+    kinds[i] = work.kind;
+    if (work.call) assert_ptr_equal(work.call->user_data, &word);
+    if (work.input) *(float*)work.input->dst.data = 1;
+    if (work.kind == GSEL_WORK_FORWARD) *(double*)work.call->outputs[0].data = *(double*)work.call->outputs[1].data = 1;
+    if (work.kind == GSEL_WORK_BACKWARD) *(float*)work.call->d_params[0].data = 1;
+    if (work.kind != GSEL_WORK_DONE) check_ok(gsel_trainer_complete(trainer, work.ticket, GSEL_OK, none, &err), err);
+  }
+  const int expected[4] = {GSEL_WORK_INPUT, GSEL_WORK_FORWARD, GSEL_WORK_BACKWARD, GSEL_WORK_DONE};
+  assert_memory_equal(kinds, expected, sizeof kinds);
+  gsel_trainer_free(trainer);
+  gsel_model_free(model);
+  gsel_comm_destroy(comm);
+  ranks_verdict(run, 1);
+}
+
 static void inference_gives_the_forward_values_of_training(void** state) {
   (void)state;
   rank_run* run = ranks_prepare(1, NULL);
@@ -464,6 +527,7 @@ int main(void) {
       cmocka_unit_test(ranks_that_disagree_on_the_model_or_the_settings_are_refused),
       cmocka_unit_test(a_rank_that_cannot_start_is_reported_to_all),
       cmocka_unit_test(calls_out_of_order_are_refused),
+      cmocka_unit_test(layers_without_callbacks_are_pulled_and_never_pushed),
       cmocka_unit_test(inference_gives_the_forward_values_of_training),
       cmocka_unit_test(a_strategy_that_is_not_there_or_does_not_fit_is_refused_with_its_place),
   };

@@ -69,7 +69,7 @@ typedef void (*rank_body)(rank_run *run);
 
 static inline gsel_status rank_join(const rank_run *run, gsel_comm **out, gsel_error **err) {
   gsel_comm_config config;
-  gsel_comm_config_init(&config);
+  gsel_comm_config_init(&config, sizeof config);
   config.rank = run->rank;
   config.world_size = run->world_size;
   config.id = &run->id;

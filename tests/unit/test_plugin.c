@@ -328,9 +328,9 @@ static void an_info_of_any_age_is_filled(void** state) {
   gsel_plugin_info unset;
   memset(&unset, 0, sizeof unset);
   check_fails(gsel_plugin_list_get(list, 0, &unset, &err), err, GSEL_ERR_VERSION, "gsel_plugin_info.struct_size is 0");
-  gsel_plugin_info_init(&unset);
+  gsel_plugin_info_init(&unset, sizeof unset);
   assert_int_equal(unset.struct_size, sizeof unset);
-  gsel_plugin_info_init(NULL);
+  gsel_plugin_info_init(NULL, sizeof unset);
   gsel_plugin_list_free(list);
   remove_folder(&folder);
 }

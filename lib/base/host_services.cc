@@ -1,0 +1,36 @@
+// base/host_services.cc: see host_services.h. Called from foreign code, so nothing is thrown out.
+#include "base/host_services.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/log.h"
+
+namespace gsel {
+namespace {
+
+void log_from_plugin(int32_t level, const char* component, const char* line) noexcept {
+  try {
+    log(std::clamp(level, GSEL_LOG_ERROR, GSEL_LOG_DEBUG), component ? component : "plugin", "{}", line ? line : "");
+  } catch (...) {
+    // A line that cannot be formatted is a line lost.
+  }
+}
+
+gsel_error* error_from_plugin(gsel_status code, const char* message) noexcept {
+  try {
+    const gsel_status failure = code == GSEL_OK ? GSEL_ERR_PLUGIN : code;
+    return to_handle(Error(failure, message ? message : gsel_status_text(failure)));
+  } catch (...) {
+    return nullptr;
+  }
+}
+
+}  // namespace
+
+const gsel_host_v1& host_services() {
+  static const gsel_host_v1 table = {sizeof(gsel_host_v1), GSEL_PLUGIN_ABI_MINOR, log_from_plugin, error_from_plugin};
+  return table;
+}
+
+}  // namespace gsel

@@ -1,0 +1,94 @@
+#!/bin/sh
+# layers.sh SOURCE: who includes whom. An arrow only points down; each offence is a line "file:line: what, and why not".
+#   lib/FLOOR     its own floor and those the table names; public headers freely
+#   include/gsel  stdint.h, stddef.h and gsel/*.h
+#   plugins       of ours gsel/plugin.h, with gsel/types.h and gsel/error.h that it is made of; examples/plugin too
+#   bindings, examples, bench   of ours gsel/*.h
+# The last two may have files of their own, found beside the file or above it within the same top folder.
+set -eu
+export LC_ALL=C
+cd "$1"
+
+# What each floor may include besides itself.
+allowed='
+base
+plugin      base
+select      base
+model       base
+program     base
+comm        base
+train       base plugin comm model program
+checkpoint  base plugin comm model program train
+plan        base plugin comm model program train select
+api         base plugin comm model program train select checkpoint plan'
+
+# includes FOLDER: every include line of its sources, as file:line:text
+includes() {
+  find "$@" -type f \( -name '*.[ch]' -o -name '*.cc' -o -name '*.[ch]pp' -o -name '*.cu' -o -name '*.cuh' \) \
+    -exec grep -HnE '^[[:space:]]*#[[:space:]]*include' {} + 2> /dev/null | sort || true
+}
+
+# A quoted include of FILE (second) that is a file beside it or in a folder above, below the top folder.
+is_own() {
+  folder=$(dirname "$2")
+  case $1 in *..*) return 1 ;; esac
+  while [ "$folder" != . ]; do
+    [ ! -e "$folder/$1" ] || return 0
+    folder=$(dirname "$folder")
+  done
+  return 1
+}
+
+check_lib() {
+  includes lib | awk -F: -v allowed="$allowed" '
+    BEGIN {
+      n = split(allowed, row, "\n")
+      for (i = 1; i <= n; ++i) {
+        m = split(row[i], word, " ")
+        for (j = 1; j <= m; ++j) may[word[1], word[j]] = 1
+        if (m) floors[word[1]] = substr(row[i], length(word[1]) + 1)
+      }
+    }
+    $3 ~ /"/ {
+      split($1, folder, "/"); from = folder[2]
+      path = $3; sub(/^[^"]*"/, "", path); sub(/".*/, "", path)
+      to = path; sub(/\/.*/, "", to)
+      if (!(from in floors)) { print $1 ":" $2 ": lib/" from " is no floor that design and layers.sh know"; next }
+      if (may[from, to]) next
+      gsub(/ +/, " ", floors[from])
+      print $1 ":" $2 ": includes \"" path "\"; lib/" from " may include" \
+            (floors[from] ~ /[a-z]/ ? " itself and" floors[from] : " only itself")
+    }'
+}
+
+check_public() {
+  includes include | awk -F: '
+    $3 !~ /<stdint\.h>|<stddef\.h>|<gsel\/[a-z_]+\.h>/ {
+      sub(/^[^"<]*/, "", $3)
+      print $1 ":" $2 ": includes " $3 "; a public header may include <stdint.h>, <stddef.h> and <gsel/...>" }'
+}
+
+# check_clients TOP PATTERN WORDS: files under TOP include of ours what matches PATTERN, and what is their own
+check_clients() {
+  includes "$1" | while IFS=: read -r file line text; do
+    case $text in
+      *'"'*)
+        path=${text#*\"}
+        path=${path%%\"*}
+        is_own "$path" "$file" || echo "$file:$line: includes \"$path\"; $1 sees $3 and its own files"
+        ;;
+      *'<gsel/'*) printf '%s\n' "$text" | grep -qE "$2" || echo "$file:$line: includes ${text#*include }; $1 sees $3" ;;
+    esac
+  done
+}
+
+offences=$(
+  check_lib
+  check_public
+  check_clients plugins '<gsel/(plugin|types|error)\.h>' "<gsel/plugin.h>"
+  check_clients examples/plugin '<gsel/(plugin|types|error)\.h>' "<gsel/plugin.h>"
+  for top in bindings examples bench; do
+    check_clients $top '<gsel/[a-z_]+\.h>' "<gsel/...>"
+  done
+)
+[ -z "$offences" ] || { printf '%s\n' "$offences"; exit 1; }

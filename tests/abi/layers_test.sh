@@ -1,0 +1,56 @@
+#!/bin/sh
+# layers_test.sh: shows that layers.sh can fail: a tree with one offence of each kind among lawful lines must give
+# exactly these offences, and the same tree without them must pass.
+set -eu
+layers=$(dirname "$0")/layers.sh
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+# put FILE LINE...: a file of the tree
+put() {
+  mkdir -p "$work/tree/$(dirname "$1")"
+  file=$1
+  shift
+  printf '%s\n' "$@" > "$work/tree/$file"
+}
+put include/gsel/good.h '#include <stdint.h>' '#include <gsel/other.h>' '/* #include "base/os.h" in a comment */'
+put lib/base/os.h '#include <vector>' '#include <gsel/good.h>'
+put lib/train/step.cc '#include "base/os.h"' '#include "comm/ring.h"' '#include "train/step.h"'
+put plugins/strategy/dp/dp.c '#include <gsel/plugin.h>' '#include "dp.h"' '#include <cuda.h>'
+put plugins/strategy/dp/dp.h ''
+put examples/app/main.c '#include <gsel/gsel.h>' '#include "parts/part.h"'
+put examples/app/parts/part.h '#include <math.h>'
+mkdir -p "$work/tree/bindings" "$work/tree/bench"
+"$layers" "$work/tree" || { echo "expected no offence in a lawful tree"; exit 1; }
+
+put include/gsel/bad.h '#include <stdint.h>' '#include <stdio.h>'
+put lib/base/up.cc '#include "base/os.h"' '#include "train/step.h"'
+put lib/comm/across.h '' '  #  include "select/rules.h"'
+put lib/attic/old.cc '#include "base/os.h"'
+put plugins/strategy/dp/wide.c '#include <gsel/gsel.h>' '#include "base/os.h"'
+put bindings/cli/inside.cc '#include "base/os.h"' '#include "../../lib/base/os.h"'
+put examples/plugin/flat.c '#include <gsel/gsel.h>'
+put bench/inside.c '#include <stdio.h>' '#include "os.h"'
+
+cat > "$work/expected" <<'LIST'
+bench/inside.c:2:
+bindings/cli/inside.cc:1:
+bindings/cli/inside.cc:2:
+examples/plugin/flat.c:1:
+include/gsel/bad.h:2:
+lib/attic/old.cc:1:
+lib/base/up.cc:2:
+lib/comm/across.h:2:
+plugins/strategy/dp/wide.c:1:
+plugins/strategy/dp/wide.c:2:
+LIST
+if "$layers" "$work/tree" > "$work/got"; then
+  echo "expected a failure for a tree with offences, got success"
+  exit 1
+fi
+sed 's/^\([^:]*:[0-9]*:\).*/\1/' "$work/got" | LC_ALL=C sort > "$work/places"
+if ! diff "$work/expected" "$work/places"; then
+  echo "offences expected (<) and found (>) differ; layers.sh said:"
+  cat "$work/got"
+  exit 1
+fi
