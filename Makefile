@@ -35,7 +35,7 @@ build: packages
 run: packages-run
 	@echo "gsel: building what the run needs"
 	$(call build,default,run_parts)
-	@$(MAKE) --no-print-directory $(DATA)
+	@$(MAKE) -s --no-print-directory $(DATA)
 	@examples/gpt/demo.sh build/bin $(DATA)
 
 # The King James Bible, in the public domain, as Debian packages it.
@@ -54,7 +54,7 @@ asan tsan: packages-test
 
 bench: packages-run
 	$(call build,default)
-	@$(MAKE) --no-print-directory $(DATA)
+	@$(MAKE) -s --no-print-directory $(DATA)
 	@bench/run.sh build/bin $(DATA)
 
 install: build
