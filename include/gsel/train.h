@@ -27,6 +27,8 @@ typedef struct gsel_data_request {
   int64_t n_samples;
   const int64_t *sample_ids;
   gsel_tensor dst;
+  char *message;                /* [message_capacity] a failing callback may write its reason here, NUL-terminated */
+  size_t message_capacity;
 } gsel_data_request;
 
 /* Returns GSEL_OK, or a negative code to end the step on every rank. Called on the thread that drives the trainer. */
@@ -78,7 +80,8 @@ GSEL_API void gsel_step_report_init(gsel_step_report *report, size_t struct_size
 
 /* One whole step, push. report may be NULL.
  * Errors: GSEL_ERR_CALLBACK (layer, rank, message; the other ranks get GSEL_ERR_ABORTED with the same text),
- * those of the collectives; after an error the trainer is broken, free it. Since 0.1. */
+ * those of the collectives; GSEL_ERR_STATE for a layer without callbacks (nothing happened). After any other error the
+ * trainer and its communicator are broken, here and on every rank: free them. Since 0.1. */
 GSEL_API gsel_status gsel_trainer_step(gsel_trainer *trainer, gsel_step_report *report, gsel_error **err);
 
 /* Kinds of work handed out in pull mode. */

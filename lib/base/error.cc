@@ -3,6 +3,8 @@
 
 #include <cstring>
 
+#include "base/current_error.h"
+
 gsel_error::gsel_error(gsel::Error e) : error(std::move(e)) {
   if (error.cause()) cause = std::make_unique<gsel_error>(*error.cause());
 }
@@ -33,19 +35,23 @@ gsel_error* to_handle(const Error& error) noexcept {
   }
 }
 
-gsel_error* current_exception_to_handle() noexcept {
+Error current_error() {
   try {
     throw;
   } catch (const Error& e) {
-    return to_handle(e);
+    return e;
   } catch (const std::bad_alloc&) {
-    return &out_of_memory();
+    return Error(GSEL_ERR_NOMEM, "out of memory");
   } catch (const std::exception& e) {
-    try {
-      return to_handle(Error(GSEL_ERR_INTERNAL, fmt::format("internal error: {}; please report it", e.what())));
-    } catch (...) {
-      return &out_of_memory();
-    }
+    return Error(GSEL_ERR_INTERNAL, fmt::format("internal error: {}; please report it", e.what()));
+  } catch (...) {
+    return Error(GSEL_ERR_INTERNAL, "internal error of an unknown kind; please report it");
+  }
+}
+
+gsel_error* current_exception_to_handle() noexcept {
+  try {
+    return to_handle(current_error());
   } catch (...) {
     return &out_of_memory();
   }

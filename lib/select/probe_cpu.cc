@@ -4,6 +4,7 @@
 #include <hwloc.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 
@@ -38,13 +39,15 @@ std::string model_of(hwloc_topology_t topology) {
   return name.empty() ? "CPU" : name;
 }
 
-// Bytes a new program could use without swapping; 0 when the kernel does not tell.
-uint64_t available_bytes() {
+// A line of /proc/meminfo in bytes, such as MemAvailable: what a new program could use without swapping; 0 when the
+// kernel does not tell.
+uint64_t meminfo_bytes(const char* name) {
   std::unique_ptr<FILE, int (*)(FILE*)> file(std::fopen("/proc/meminfo", "re"), std::fclose);
+  const std::string form = fmt::format("{}: %llu kB", name);
   char line[256];
   unsigned long long kib = 0;
   while (file && std::fgets(line, sizeof line, file.get()))
-    if (std::sscanf(line, "MemAvailable: %llu kB", &kib) == 1) return kib * 1024;
+    if (std::sscanf(line, form.c_str(), &kib) == 1) return kib * 1024;
   return 0;
 }
 
@@ -64,8 +67,9 @@ void probe_cpu(Inventory& inventory) {
   cpu.name = model_of(raw);
   const int cores = hwloc_get_nbobjs_by_type(raw, HWLOC_OBJ_CORE);
   cpu.compute_units = cores > 0 ? cores : hwloc_get_nbobjs_by_type(raw, HWLOC_OBJ_PU);
-  cpu.memory_bytes = hwloc_get_root_obj(raw)->total_memory;
-  cpu.free_bytes = std::min<uint64_t>(available_bytes(), cpu.memory_bytes);
+  // hwloc adds up what was there when the machine started; memory plugged in later is in meminfo alone.
+  cpu.memory_bytes = std::max<uint64_t>(meminfo_bytes("MemTotal"), hwloc_get_root_obj(raw)->total_memory);
+  cpu.free_bytes = std::min<uint64_t>(meminfo_bytes("MemAvailable"), cpu.memory_bytes);
   if (hwloc_get_nbobjs_by_type(raw, HWLOC_OBJ_NUMANODE) == 1)
     cpu.numa = static_cast<int32_t>(hwloc_get_obj_by_type(raw, HWLOC_OBJ_NUMANODE, 0)->os_index);
   inventory.devices.push_back(std::move(cpu));

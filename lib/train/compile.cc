@@ -13,6 +13,7 @@ namespace {
 
 constexpr gsel_axis kPassOrder[] = {GSEL_AXIS_TENSOR, GSEL_AXIS_PIPELINE, GSEL_AXIS_DATA};
 constexpr const char* kDefaultDataStrategy = "ddp";
+constexpr int64_t kMaxMicrobatches = 1 << 16;
 
 const char* type_word(int32_t type) {
   static const char* const words[] = {"", "an integer", "a number", "true or false", "text"};
@@ -94,6 +95,12 @@ std::vector<Microbatch> split_samples(const Config& config, int32_t ranks, int32
   const gsel_range share = shard_range(config.train.batch, ranks, rank);
   const int64_t size =
       config.train.microbatch ? config.train.microbatch : std::max<int64_t>(share.end - share.begin, 1);
+  if ((share.end - share.begin) / size >= kMaxMicrobatches)
+    throw Error(GSEL_ERR_CONFIG,
+                fmt::format("train.batch = {} in micro-batches of train.microbatch = {} samples gives more "
+                            "than {} per rank; use larger ones",
+                            config.train.batch, size, kMaxMicrobatches))
+        .at(config.place_of("train.microbatch"));
   std::vector<Microbatch> result;
   for (int64_t first = share.begin; first < share.end; first += size)
     result.push_back({first, std::min(size, share.end - first)});

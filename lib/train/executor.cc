@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "base/clock.h"
+#include "base/current_error.h"
 #include "base/random.h"
 
 namespace gsel {
@@ -86,7 +87,7 @@ gsel_work Executor::next() {
     while (position_ < program_.step.size() && !run_instr(program_.step[position_])) ++position_;
     if (position_ == program_.step.size()) finish_step();
   } catch (...) {
-    break_off();
+    break_off(current_error().message());
     throw;
   }
   gsel_work work{};
@@ -107,21 +108,25 @@ void Executor::complete(uint64_t ticket, gsel_status status, std::string_view me
   try {
     if (work_kind_ != GSEL_WORK_INPUT) finish_layer(program_.step[position_]);
   } catch (...) {
-    break_off();
+    break_off(current_error().message());
     throw;
   }
   ++position_;
 }
 
-// No step can follow a failed one: ranks may differ in what they have applied.
-void Executor::break_off() {
+// No step can follow a failed one: ranks may differ in what they have applied. Other ranks would wait for this one
+// until their timeout; abort tells them why at once.
+void Executor::break_off(std::string_view reason) {
   broken_ = true;
   in_step_ = false;
+  comm_.abort(reason);
 }
 
-// Other ranks would wait for this one until their timeout; abort tells them why at once.
+void Executor::write_message(std::string_view text) {
+  message_[text.copy(message_.data(), message_.size() - 1)] = '\0';
+}
+
 void Executor::fail_callback(gsel_status status, std::string_view message) {
-  break_off();
   const gsel_instr& instr = program_.step[position_];
   const std::string what = work_kind_ == GSEL_WORK_INPUT
                                ? fmt::format("input \"{}\"", model_.values()[instr.value].name)
@@ -129,7 +134,7 @@ void Executor::fail_callback(gsel_status status, std::string_view message) {
   const std::string text = fmt::format("{} failed in {} on rank {}, step {}, micro-batch {}: {}", what,
                                        callback_word(work_kind_), comm_.rank(), step_, instr.microbatch,
                                        message.empty() ? std::string_view(gsel_status_name(status)) : message);
-  comm_.abort(text);
+  break_off(text);
   throw Error(GSEL_ERR_CALLBACK, text).about_rank(comm_.rank());
 }
 
@@ -210,13 +215,16 @@ void Executor::hand_out_input(const gsel_instr& instr) {
   const Microbatch& mb = program_.microbatches[instr.microbatch];
   sample_ids_.resize(mb.count);
   std::iota(sample_ids_.begin(), sample_ids_.end(), step_ * config_.train.batch + mb.first);
+  message_[0] = '\0';
   request_ = {sizeof request_,
               0,
               instr.value,
               instr.microbatch,
               mb.count,
               sample_ids_.data(),
-              value_view(instr.value, instr.microbatch, plan_.value(instr.value, instr.microbatch))};
+              value_view(instr.value, instr.microbatch, plan_.value(instr.value, instr.microbatch)),
+              message_.data(),
+              message_.size()};
   work_kind_ = GSEL_WORK_INPUT;
   handed_out_ = true;
   ++ticket_;
@@ -256,7 +264,7 @@ void Executor::hand_out_layer(const gsel_instr& instr) {
   call_.n_inputs = static_cast<int32_t>(layer.inputs.size());
   call_.n_outputs = static_cast<int32_t>(layer.outputs.size());
   call_.saved = value_at(plan_.saved(instr.layer, instr.microbatch));
-  call_.saved_bytes = layer.saved_bytes_per_sample * static_cast<uint64_t>(mb.count);
+  call_.saved_bytes = saved_bytes(layer, mb.count);
   call_.rng_key =
       derive_key(derive_key(static_cast<uint64_t>(config_.train.seed), static_cast<uint64_t>(step_)), layer.name);
   message_[0] = '\0';

@@ -33,6 +33,7 @@ class Executor {
   void complete(uint64_t ticket, gsel_status status, std::string_view message);
   // The text a failing callback wrote.
   std::string_view callback_message() const { return message_.data(); }
+  void write_message(std::string_view text);
 
   bool in_step() const { return in_step_; }
   const std::optional<gsel_step_report>& report() const { return report_; }
@@ -48,7 +49,7 @@ class Executor {
 
   void begin_step();
   void finish_step();
-  void break_off();
+  void break_off(std::string_view reason);
   bool run_instr(const gsel_instr& instr);  // true: work was handed out
   void hand_out_input(const gsel_instr& instr);
   void hand_out_layer(const gsel_instr& instr);

@@ -37,7 +37,7 @@ Inference::Inference(std::shared_ptr<Backend> backend, const Model& model, const
     layers_.push_back(l);
     for (int32_t v : layer.inputs) needed_values_[v] = true;
     for (int32_t v : layer.outputs) needed_values_[v] = true;
-    saved = std::max(saved, layer.saved_bytes_per_sample * static_cast<uint64_t>(n_samples));
+    saved = std::max(saved, saved_bytes(layer, n_samples));
   }
   std::ranges::reverse(layers_);
   for (size_t v = 0; v < needed_values_.size(); ++v) {
@@ -58,11 +58,19 @@ void Inference::run(gsel_data_fn data, void* user_data, uint64_t rng_key, void* 
 void Inference::fill_inputs(gsel_data_fn data, void* user_data) {
   for (size_t v = 0; v < needed_values_.size(); ++v) {
     if (!needed_values_[v] || !model_.values()[v].is_input()) continue;
-    const gsel_data_request request{
-        sizeof request, 0, static_cast<int32_t>(v), 0, n_samples_, sample_ids_.data(), view(static_cast<int32_t>(v))};
+    std::array<char, 512> message{};
+    const gsel_data_request request{sizeof request,
+                                    0,
+                                    static_cast<int32_t>(v),
+                                    0,
+                                    n_samples_,
+                                    sample_ids_.data(),
+                                    view(static_cast<int32_t>(v)),
+                                    message.data(),
+                                    message.size()};
     if (const gsel_status status = data(&request, user_data))
-      fail(GSEL_ERR_CALLBACK, "input \"{}\" of an inference failed with {}", model_.values()[v].name,
-           gsel_status_name(status));
+      fail(GSEL_ERR_CALLBACK, "input \"{}\" of an inference failed: {}", model_.values()[v].name,
+           message[0] ? message.data() : gsel_status_name(status));
   }
 }
 
@@ -84,7 +92,7 @@ void Inference::forward(int32_t l, uint64_t rng_key) {
   call.n_params = static_cast<int32_t>(params.size());
   call.n_inputs = static_cast<int32_t>(inputs.size());
   call.n_outputs = static_cast<int32_t>(outputs.size());
-  call.saved_bytes = layer.saved_bytes_per_sample * static_cast<uint64_t>(n_samples_);
+  call.saved_bytes = saved_bytes(layer, n_samples_);
   call.saved = call.saved_bytes ? memory_.at(saved_offset_) : nullptr;
   call.rng_key = derive_key(rng_key, layer.name);
   call.message = message.data();

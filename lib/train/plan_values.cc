@@ -107,7 +107,7 @@ class Planner {
     for (int32_t v : layer.inputs) use_value(plan_.values_, v, instr.microbatch, at);
     for (int32_t v : layer.outputs) use_value(plan_.values_, v, instr.microbatch, at);
     use(plan_.saved_[static_cast<size_t>(instr.microbatch) * plan_.n_layers_ + instr.layer],
-        layer.saved_bytes_per_sample * static_cast<uint64_t>(samples(instr.microbatch)), at);
+        saved_bytes(layer, samples(instr.microbatch)), at);
   }
 
   // The first contribution to a gradient is written in place, a later one into scratch and added.

@@ -10,6 +10,7 @@ namespace gsel {
 namespace {
 
 constexpr int64_t kChunkElems = 1 << 16;
+constexpr uint64_t kMaxBytes = uint64_t{1} << 56;
 
 void fill_chunk(const Param& p, uint64_t key, int64_t first, std::vector<float>& chunk, uint64_t seed) {
   switch (p.init) {
@@ -32,13 +33,25 @@ void fill_chunk(const Param& p, uint64_t key, int64_t first, std::vector<float>&
   }
 }
 
+// A product of sizes that memory can hold.
+uint64_t times(uint64_t size, int64_t n, const char* kind, const std::string& name) {
+  uint64_t product = 0;
+  if (__builtin_mul_overflow(size, static_cast<uint64_t>(n), &product) || product > kMaxBytes)
+    fail(GSEL_ERR_NOMEM, "{} \"{}\" has {} times {} elements or bytes, more than memory can address", kind, name, size,
+         n);
+  return product;
+}
+
 }  // namespace
 
 int64_t value_elems(const Value& value, int64_t n_samples) {
-  return value.is_scalar() ? 1 : n_samples * value.sample_elems;
+  return value.is_scalar() ? 1 : static_cast<int64_t>(times(value.sample_elems, n_samples, "value", value.name));
 }
 uint64_t value_bytes(const Value& value, int64_t n_samples) {
-  return static_cast<uint64_t>(value_elems(value, n_samples)) * dtype_bytes(value.dtype);
+  return times(value_elems(value, n_samples), static_cast<int64_t>(dtype_bytes(value.dtype)), "value", value.name);
+}
+uint64_t saved_bytes(const Layer& layer, int64_t n_samples) {
+  return times(layer.saved_bytes_per_sample, n_samples, "layer", layer.name);
 }
 
 gsel_tensor value_tensor(const Value& value, int64_t n_samples, void* data) {

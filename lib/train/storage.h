@@ -71,9 +71,11 @@ class ValuePlan {
   uint64_t bytes_ = 0;
 };
 
-// Elements and bytes of a value for n samples.
+// Elements and bytes of a value for n samples; GSEL_ERR_NOMEM when no memory could be that large.
 int64_t value_elems(const Value& value, int64_t n_samples);
 uint64_t value_bytes(const Value& value, int64_t n_samples);
+// Bytes a layer keeps from forward to backward.
+uint64_t saved_bytes(const Layer& layer, int64_t n_samples);
 // A view of n samples of a value at `data`.
 gsel_tensor value_tensor(const Value& value, int64_t n_samples, void* data);
 gsel_tensor param_tensor(const Param& param, float* data);

@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "base/current_error.h"
 #include "base/dtype.h"
 #include "base/random.h"
 #include "program/verify.h"
@@ -22,8 +23,8 @@ Trainer::Trainer(std::shared_ptr<Model> model, Communicator& comm, Config config
   std::optional<Error> failure;
   try {
     prepare();
-  } catch (const Error& e) {
-    failure = e;
+  } catch (...) {
+    failure = current_error();
   }
   // A rank that fails alone must not leave the others waiting; the communicator stays usable.
   check_all_succeeded(comm_, failure);
@@ -67,7 +68,19 @@ Program Trainer::compile_and_verify() const {
   return std::move(programs[comm_.rank()]);
 }
 
+// A callback in C++ that throws has failed; the exception ends here.
 gsel_status Trainer::run_callback(const gsel_work& work) const {
+  try {
+    return call_embedder(work);
+  } catch (const std::exception& e) {
+    executor_->write_message(e.what());
+  } catch (...) {
+    executor_->write_message("it threw an exception");
+  }
+  return GSEL_ERR_CALLBACK;
+}
+
+gsel_status Trainer::call_embedder(const gsel_work& work) const {
   if (work.kind == GSEL_WORK_INPUT) return data_(work.input, data_user_data_);
   const Layer& layer = model_->layers()[work.call->layer];
   switch (work.kind) {
@@ -92,7 +105,7 @@ void Trainer::step() {
     const gsel_work work = executor_->next();
     if (work.kind == GSEL_WORK_DONE) return;
     const gsel_status status = run_callback(work);
-    executor_->complete(work.ticket, status, work.call ? executor_->callback_message() : std::string_view{});
+    executor_->complete(work.ticket, status, executor_->callback_message());
   }
 }
 

@@ -33,6 +33,7 @@ class Trainer {
   Program compile_and_verify() const;
   Particulars particulars() const;
   gsel_status run_callback(const gsel_work& work) const;
+  gsel_status call_embedder(const gsel_work& work) const;
 
   std::shared_ptr<Model> model_;
   Communicator& comm_;

@@ -2,6 +2,7 @@
  * one plain-SGD step in powers of two, bytes against the closed form, and a clear end when a rank fails. Strategies and
  * options are rows of a table; a third party's plugin is tested by adding one. */
 #include "support/exact_model.h"
+#include "support/plugin_folder.h"
 #include "support/ranks.h"
 
 enum { STEPS = 4 };
@@ -168,6 +169,7 @@ static const struct row kStrategies[] = {
     {"ddp, a bucket per parameter", "[strategy.data]\nplugin = \"ddp\"\nbucket_bytes = 1\nfirst_bucket_bytes = 1\n"},
     {"ddp, without overlap", "[strategy.data]\nplugin = \"ddp\"\noverlap = false\nfirst_bucket_bytes = 100\n"},
     {"by default", ""},
+    {"flat, the example", "[strategy.data]\nplugin = \"flat\"\n"},
 };
 /* Batches that divide by no number of ranks, leave a rank without samples, and are cut unevenly. */
 static const char* const kTrain[] = {TRAIN("6", ""), TRAIN("7", "microbatch = 2\n"), TRAIN("2", ""),
@@ -531,5 +533,9 @@ int main(void) {
       cmocka_unit_test(inference_gives_the_forward_values_of_training),
       cmocka_unit_test(a_strategy_that_is_not_there_or_does_not_fit_is_refused_with_its_place),
   };
-  return cmocka_run_group_tests_name("strategies", tests, NULL, NULL);
+  const Folder folder = fresh_folder(); /* the example plugin is found here, ours beside the library */
+  copy_fixture(&folder, "flat");
+  const int failures = cmocka_run_group_tests_name("strategies", tests, NULL, NULL);
+  remove_folder(&folder);
+  return failures;
 }

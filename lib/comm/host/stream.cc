@@ -1,6 +1,7 @@
 // comm/host/stream.cc: see stream.h.
 #include "comm/host/stream.h"
 
+#include "base/current_error.h"
 #include "base/os.h"
 #include "comm/host/host.h"
 
@@ -37,18 +38,6 @@ int64_t EventState::time_ns() const {
 }
 
 namespace {
-
-Error current_error() {
-  try {
-    throw;
-  } catch (const Error& e) {
-    return e;
-  } catch (const std::bad_alloc&) {
-    return Error(GSEL_ERR_NOMEM, "out of memory in work on a stream");
-  } catch (const std::exception& e) {
-    return Error(GSEL_ERR_INTERNAL, fmt::format("internal error in work on a stream: {}; please report it", e.what()));
-  }
-}
 
 gsel_status stream_create(void*, gsel_stream** out, gsel_error** err) {
   return answer(err, [&] {
@@ -180,7 +169,7 @@ void gsel_stream::run_item(const Item& item) {
   try {
     item.work();
   } catch (...) {
-    gsel::Error error = gsel::host::current_error();
+    gsel::Error error = gsel::current_error();
     std::lock_guard lock(mutex_);
     failure_ = std::move(error);
   }

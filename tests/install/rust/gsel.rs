@@ -164,6 +164,8 @@ pub struct DataRequest {
     pub n_samples: i64,
     pub sample_ids: *const i64,
     pub dst: Tensor,
+    pub message: *mut u8,
+    pub message_capacity: usize,
 }
 
 #[repr(C)]
