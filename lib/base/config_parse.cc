@@ -9,6 +9,7 @@
 #include "base/config_keys.h"
 #include "base/dtype.h"
 #include "base/nearest.h"
+#include "base/printable.h"
 
 namespace gsel {
 namespace {
@@ -226,10 +227,9 @@ class Reader {
   Config config_;
 };
 
-// What the parser says, on one line and in our manner: lower case first, no stop at the end.
+// What the parser says, in our manner: lower case first, no stop at the end.
 std::string our_manner(std::string_view description) {
-  std::string text;
-  for (char c : description) text += static_cast<unsigned char>(c) < 0x20 || c == 0x7F ? ' ' : c;
+  std::string text = one_line(description);
   while (!text.empty() && (text.back() == '.' || text.back() == ' ')) text.pop_back();
   if (!text.empty() && text[0] >= 'A' && text[0] <= 'Z') text[0] = static_cast<char>(text[0] - 'A' + 'a');
   return text;

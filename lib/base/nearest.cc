@@ -1,8 +1,6 @@
 // base/nearest.cc: see nearest.h.
 #include "base/nearest.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <numeric>
 
@@ -33,23 +31,6 @@ std::string nearest(std::string_view word, const std::vector<std::string_view>& 
     if (distance < best_distance) best = candidate, best_distance = distance;
   }
   return std::string(best);
-}
-
-std::string in_quotes(std::string_view text, size_t most) {
-  size_t end = std::min(text.size(), most);
-  if (end < text.size())
-    while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;  // never inside a UTF-8 sequence
-  std::string out = "\"";
-  for (char c : text.substr(0, end)) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (c == '"' || c == '\\')
-      out += fmt::format("\\{}", c);
-    else if (byte < 0x20 || byte == 0x7F)
-      out += fmt::format("\\x{:02x}", byte);
-    else
-      out += c;
-  }
-  return out + (end < text.size() ? "...\"" : "\"");
 }
 
 }  // namespace gsel

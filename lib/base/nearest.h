@@ -13,7 +13,4 @@ int edit_distance(std::string_view a, std::string_view b);
 // The nearest of `known`, the first of equals; empty when none is near enough to be meant.
 std::string nearest(std::string_view word, const std::vector<std::string_view>& known);
 
-// `text` in double quotes for a one-line message: control characters escaped, cut after `most` bytes.
-std::string in_quotes(std::string_view text, size_t most = 60);
-
 }  // namespace gsel

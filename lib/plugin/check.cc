@@ -8,7 +8,7 @@
 #include <set>
 
 #include "base/error.h"
-#include "base/nearest.h"
+#include "base/printable.h"
 #include "plugin/loader.h"
 
 namespace gsel {

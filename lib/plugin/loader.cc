@@ -7,20 +7,12 @@
 
 #include "base/error.h"
 #include "base/host_services.h"
+#include "base/printable.h"
 
 namespace gsel {
 namespace {
 
 constexpr const char* kSymbol = "gsel_plugin_v1";
-
-// Foreign text on one line.
-std::string one_line(std::string_view text) {
-  std::string line(text);
-  for (char& c : line)
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) c = ' ';
-  while (!line.empty() && line.back() == ' ') line.pop_back();
-  return line;
-}
 
 // A module under examination; unloaded unless kept.
 class Opened {

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/printable.h"
 
 namespace gsel {
 namespace {
@@ -24,12 +25,10 @@ Place place_at(std::string_view text, size_t byte, const std::string& file) {
 
 // What nlohmann says after "[json.exception...] parse error at line 1, column 2: ".
 std::string reason_of(const json::parse_error& e) {
-  std::string text = e.what();
+  std::string_view text = e.what();
   const auto colon = text.find(": ");
-  if (colon != text.npos) text.erase(0, colon + 2);
-  for (char& c : text)
-    if (static_cast<unsigned char>(c) < 0x20) c = ' ';
-  return text;
+  if (colon != text.npos) text.remove_prefix(colon + 2);
+  return one_line(text);
 }
 
 constexpr int kMaxDepth = 32;

@@ -7,6 +7,7 @@
 #include "base/config.h"
 #include "base/config_keys.h"
 #include "base/nearest.h"
+#include "base/printable.h"
 #include "support/check.h"
 
 namespace {
@@ -119,6 +120,8 @@ void the_nearest_word_is_near(void**) {
   assert_string_equal(gsel::nearest(std::string(5000, 'a'), {"a"}).c_str(), "");
   assert_string_equal(gsel::in_quotes("a\"b\n").c_str(), "\"a\\\"b\\x0a\"");
   assert_string_equal(gsel::in_quotes("\xc3\xa4\xc3\xa4", 3).c_str(), "\"\xc3\xa4...\"");
+  assert_string_equal(gsel::one_line("a\tb\x7f\xc3\xa4 \r\n").c_str(), "a b \xc3\xa4");
+  assert_string_equal(gsel::one_line(" \n").c_str(), "");
 }
 
 }  // namespace
