@@ -32,9 +32,10 @@ GSEL_API gsel_status gsel_unique_id_create(gsel_unique_id *out, gsel_error **err
 /* How to join. Zero fields take defaults.
  *   rank, world_size  0 <= rank < world_size; world_size 0: both from the environment
  *   id                borrowed; NULL: from the environment
- *   timeout_s         bound on each later call, seconds; 0 means 60
+ *   timeout_s         bound on each later call, seconds; 0 means that of config
  *   join_timeout_s    bound on joining, seconds; 0 means 60
- *   config            borrowed for the call, may be NULL: takes timeout_s from its [comm] where it is 0 here */
+ *   config            borrowed for the call: its [comm] timeout_s is taken where timeout_s is 0 here; NULL: that of
+ *                     the file which GSEL_CONFIG names in the environment, as `gsel run --config` sets it, if any */
 typedef struct gsel_comm_config {
   uint32_t struct_size;
   uint32_t reserved;
@@ -57,7 +58,8 @@ GSEL_API void gsel_comm_config_init(gsel_comm_config *config, size_t struct_size
  *   out     given to the caller, free with gsel_comm_destroy; NULL on error
  * Errors: GSEL_ERR_ARG, GSEL_ERR_CONFIG (environment incomplete or ranks on two hosts; the variable is named),
  * GSEL_ERR_TIMEOUT (the missing ranks are named), GSEL_ERR_MISMATCH (ranks disagree on the world),
- * GSEL_ERR_PEER (a rank died while joining), GSEL_ERR_NOMEM, GSEL_ERR_IO.
+ * GSEL_ERR_PEER (a rank died while joining), GSEL_ERR_UNSUPPORTED (more than 256 ranks), GSEL_ERR_VERSION
+ * (struct_size), those of gsel_config_load, GSEL_ERR_NOMEM, GSEL_ERR_IO.
  * Threads: any; ranks that are threads of one process call it concurrently, each with its rank. Since 0.1. */
 GSEL_API gsel_status gsel_comm_init(const gsel_comm_config *config, gsel_comm **out, gsel_error **err);
 
@@ -72,6 +74,7 @@ GSEL_API int32_t gsel_comm_world_size(const gsel_comm *comm);
  *   dtype       any but f16, bf16 and the 8-bit floats when a reduction is asked (GSEL_ERR_UNSUPPORTED)
  * Errors, with the state of the communicator afterwards:
  *   GSEL_ERR_ARG       nothing happened; usable
+ *   GSEL_ERR_UNSUPPORTED  a reduction of an element type that is not reduced; every rank gets it; usable
  *   GSEL_ERR_MISMATCH  every rank gets it, both calls are quoted, no buffer written; usable (send/recv: broken)
  *   GSEL_ERR_TIMEOUT   the laggard is named; recv may be partly written; broken, destroy it
  *   GSEL_ERR_PEER      the dead or departed rank is named; recv may be partly written; broken

@@ -21,7 +21,8 @@ typedef struct gsel_config gsel_config;
  *   path   borrowed; not given (data NULL) means the file named by GSEL_CONFIG in the environment, as
  *          `gsel run --config` sets it, or all defaults when that is unset
  *   out    given to the caller, free with gsel_config_free; NULL on error
- * Errors: GSEL_ERR_IO (unreadable), GSEL_ERR_PARSE (not TOML), GSEL_ERR_CONFIG (not ours). Any thread. Since 0.1. */
+ * Errors: GSEL_ERR_ARG, GSEL_ERR_IO (unreadable), GSEL_ERR_PARSE (not TOML), GSEL_ERR_CONFIG (not ours). Any thread.
+ * Since 0.1. */
 GSEL_API gsel_status gsel_config_load(gsel_str path, gsel_config **out, gsel_error **err);
 
 /* The same from text; `name` stands for the file in messages. Any thread. Since 0.1. */

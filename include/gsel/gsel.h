@@ -9,13 +9,17 @@
  *     int main(void) {
  *       gsel_error *err;
  *       gsel_comm *comm;
- *       if (gsel_comm_init(NULL, &comm, &err)) {
+ *       float x;
+ *       gsel_status status = gsel_comm_init(NULL, &comm, &err);
+ *       if (!status) {
+ *         x = (float)gsel_comm_rank(comm);
+ *         status = gsel_allreduce(comm, &x, &x, 1, GSEL_F32, GSEL_SUM, &err);
+ *       }
+ *       if (status) {
  *         fprintf(stderr, "%s\n", gsel_error_message(err).data);
  *         gsel_error_free(err);
  *         return 1;
  *       }
- *       float x = (float)gsel_comm_rank(comm);
- *       if (gsel_allreduce(comm, &x, &x, 1, GSEL_F32, GSEL_SUM, &err)) { ... }
  *       printf("sum of ranks: %g\n", x);
  *       gsel_comm_destroy(comm);
  *     }

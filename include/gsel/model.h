@@ -177,10 +177,11 @@ GSEL_API void gsel_layer_desc_init(gsel_layer_desc *desc, size_t struct_size);
  *   out  given to the caller, free with gsel_model_free. Any thread. Since 0.1. */
 GSEL_API gsel_status gsel_model_create(gsel_model **out, gsel_error **err);
 
-/* Adds a piece; *out_id is its id, counted from 0 per kind. Text and arrays are borrowed for the call.
+/* Adds a piece; *out_id is its id, counted from 0 per kind; out_id may be NULL. Text and arrays are borrowed for the
+ * call.
  * Errors: GSEL_ERR_MODEL names the piece and the fault (duplicate name, unknown id, a value written twice or read
  * before it is written, which is how a cycle shows, a missing callback) and leaves the model unchanged;
- * GSEL_ERR_STATE after gsel_model_finish. One thread at a time per model. Since 0.1. */
+ * GSEL_ERR_UNSUPPORTED (a parameter that is not f32); GSEL_ERR_STATE after gsel_model_finish. One thread at a time per model. Since 0.1. */
 GSEL_API gsel_status gsel_model_add_param(gsel_model *model, const gsel_param_desc *desc, int32_t *out_id,
                                           gsel_error **err);
 GSEL_API gsel_status gsel_model_add_value(gsel_model *model, const gsel_value_desc *desc, int32_t *out_id,

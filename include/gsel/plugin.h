@@ -181,8 +181,8 @@ typedef struct gsel_collective {
   uint64_t count;
 } gsel_collective;
 
-#define GSEL_OPTIMIZER_SGD 1       /* with momentum when momentum != 0 */
-#define GSEL_OPTIMIZER_SIGN_SGD 2  /* param -= learning_rate * sign(gradient) */
+#define GSEL_OPTIMIZER_SGD 1       /* g += weight_decay * param; with momentum when momentum != 0 */
+#define GSEL_OPTIMIZER_SIGN_SGD 2  /* param -= learning_rate * (sign(g) + weight_decay * param) */
 #define GSEL_OPTIMIZER_ADAMW 3     /* Loshchilov & Hutter, ICLR 2019, algorithm 2 */
 
 /* One optimizer step on count elements, f32. g = gradient * gradient_scale.

@@ -53,8 +53,10 @@ GSEL_API void gsel_trainer_options_init(gsel_trainer_options *options, size_t st
  *   comm     borrowed until gsel_trainer_free; while a step runs the trainer alone uses it
  *   options  NULL: defaults
  *   out      given to the caller, free with gsel_trainer_free
- * Errors: GSEL_ERR_MODEL, GSEL_ERR_CONFIG (with file, line, key), GSEL_ERR_PLUGIN, GSEL_ERR_PROGRAM,
- * GSEL_ERR_MISMATCH (names the parameter or setting), GSEL_ERR_NOMEM, those of gsel_broadcast. Since 0.1. */
+ * Errors: GSEL_ERR_ARG, GSEL_ERR_MODEL, GSEL_ERR_CONFIG (with file, line, key), GSEL_ERR_NOT_FOUND (no such plugin),
+ * GSEL_ERR_PLUGIN (refused or failed), GSEL_ERR_PROGRAM, GSEL_ERR_UNSUPPORTED (an axis this version does not run),
+ * GSEL_ERR_CALLBACK (an initialiser), GSEL_ERR_MISMATCH (names the parameter or setting), GSEL_ERR_PEER (names a rank
+ * that could not make its trainer), GSEL_ERR_NOMEM, those of gsel_broadcast. Since 0.1. */
 GSEL_API gsel_status gsel_trainer_create(gsel_model *model, gsel_comm *comm, const gsel_trainer_options *options,
                                          gsel_trainer **out, gsel_error **err);
 
@@ -122,7 +124,8 @@ GSEL_API gsel_status gsel_trainer_report(const gsel_trainer *trainer, gsel_step_
  *   n_samples  1 or more; inputs are asked from `data` (push) with sample ids 0 .. n_samples-1
  *   data       fills the inputs the value depends on; called on this thread
  *   dst        [dst_bytes] exactly n_samples * dims of the value
- * Errors: GSEL_ERR_ARG, GSEL_ERR_CALLBACK (trainer stays usable), GSEL_ERR_STATE (a step is under way). Since 0.1. */
+ * Errors: GSEL_ERR_ARG, GSEL_ERR_CALLBACK (trainer stays usable), GSEL_ERR_STATE (a step is under way, or a layer has
+ * no callbacks), GSEL_ERR_NOMEM. Since 0.1. */
 GSEL_API gsel_status gsel_trainer_infer(gsel_trainer *trainer, int32_t value, int64_t n_samples, gsel_data_fn data,
                                         void *user_data, void *dst, size_t dst_bytes, gsel_error **err);
 
@@ -140,7 +143,8 @@ GSEL_API gsel_comm_count gsel_trainer_counts(const gsel_trainer *trainer, gsel_i
 /* Releases; NULL is fine. Does not free the communicator. Since 0.1. */
 GSEL_API void gsel_trainer_free(gsel_trainer *trainer);
 
-/* Every function above: one thread at a time per trainer, unless it says "any thread". */
+/* Every function above: one thread at a time per trainer, unless it says "any thread". In a forked child they answer
+ * GSEL_ERR_FORKED; gsel_trainer_free releases there what no thread of the parent can hold. */
 
 GSEL_EXTERN_C_END
 

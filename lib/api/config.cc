@@ -2,7 +2,7 @@
 #include <gsel/config.h>
 
 #include "api/config_handle.h"
-#include "api/guard.h"
+#include "base/guard.h"
 #include "base/text.h"
 
 extern "C" {

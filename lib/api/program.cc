@@ -1,8 +1,8 @@
 // api/program.cc: gsel/program.h.
 #include <vector>
 
-#include "api/guard.h"
 #include "api/program_handle.h"
+#include "base/guard.h"
 #include "base/text.h"
 #include "program/verify.h"
 

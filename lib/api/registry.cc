@@ -3,8 +3,8 @@
 
 #include <gsel/registry.h>
 
-#include "api/guard.h"
 #include "api/init_struct.h"
+#include "base/guard.h"
 #include "base/options.h"
 #include "base/text.h"
 

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "api/guard.h"
 #include "api/init_struct.h"
+#include "base/guard.h"
 #include "base/options.h"
 #include "base/text.h"
 #include "select/resolve.h"

@@ -1,10 +1,10 @@
 // api/train.cc: gsel/train.h.
 #include "api/comm_handle.h"
 #include "api/config_handle.h"
-#include "api/guard.h"
 #include "api/init_struct.h"
 #include "api/model_handle.h"
 #include "api/program_handle.h"
+#include "base/guard.h"
 #include "base/options.h"
 #include "base/text.h"
 #include "train/trainer.h"
@@ -56,6 +56,7 @@ gsel_status gsel_trainer_create(gsel_model* model, gsel_comm* comm, const gsel_t
 
 gsel_status gsel_trainer_step(gsel_trainer* trainer, gsel_step_report* report, gsel_error** err) {
   return gsel::guard(err, [&] {
+    if (report) gsel::stated_size(report, "gsel_step_report");
     checked(trainer).impl.step();
     if (report) write_report(trainer->impl.executor(), report);
   });
@@ -63,14 +64,14 @@ gsel_status gsel_trainer_step(gsel_trainer* trainer, gsel_step_report* report, g
 
 gsel_status gsel_trainer_next_work(gsel_trainer* trainer, gsel_work* out, gsel_error** err) {
   return gsel::guard(err, [&] {
-    gsel::required(out, "out");
-    gsel::write_struct(out, checked(trainer).impl.executor().next(), "gsel_work");
+    gsel::stated_size(out, "gsel_work");
+    gsel::write_struct(out, checked(trainer).impl.next_work(), "gsel_work");
   });
 }
 
 gsel_status gsel_trainer_complete(gsel_trainer* trainer, uint64_t ticket, gsel_status status, gsel_str message,
                                   gsel_error** err) {
-  return gsel::guard(err, [&] { checked(trainer).impl.executor().complete(ticket, status, gsel::view(message)); });
+  return gsel::guard(err, [&] { checked(trainer).impl.complete(ticket, status, gsel::view(message)); });
 }
 
 gsel_status gsel_trainer_report(const gsel_trainer* trainer, gsel_step_report* report, gsel_error** err) {

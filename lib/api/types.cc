@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "api/guard.h"
 #include "base/dtype.h"
+#include "base/guard.h"
 #include "base/log.h"
 #include "base/shard.h"
 #include "base/text.h"

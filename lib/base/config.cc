@@ -86,8 +86,7 @@ Place place_of_mesh(const Config& config) {
 
 [[noreturn]] void reject_mesh(const Config& config, const std::string& text) {
   const Place place = place_of_mesh(config);
-  const std::string where = place.line > 0 ? fmt::format("{}:{}: ", place.file, place.line) : std::string();
-  throw Error(GSEL_ERR_CONFIG, where + text).at(place);
+  throw Error(GSEL_ERR_CONFIG, (place.line > 0 ? place_prefix(place) : "") + text).at(place);
 }
 
 // " or mesh.data = 4" when changing one size alone would fit, the data axis preferred.

@@ -83,7 +83,7 @@ constexpr ConfigKey keys[] = {
      "0.01",
      at_least(0),
      {},
-     "decoupled decay of parameters that are not marked otherwise",
+     "decay of parameters that are not marked otherwise; decoupled, but sgd adds it to the gradient",
      [](Config& c, const Scalar& v) { c.train.weight_decay = v.number; }},
     {"train.momentum",
      KeyType::number,

@@ -21,6 +21,11 @@ gsel_error& out_of_memory() noexcept {
 
 }  // namespace
 
+std::string place_prefix(const Place& place) {
+  if (place.file.empty()) return {};
+  return place.line > 0 ? fmt::format("{}:{}: ", place.file, place.line) : place.file + ": ";
+}
+
 std::string errno_text(int number) {
   const char* name = strerrorname_np(number);
   return fmt::format("{} ({})", name ? name : std::to_string(number),

@@ -22,6 +22,9 @@ struct Place {
   std::string token;   // key or token
 };
 
+// "file:line: " to begin a message with; the file alone, or nothing, where less is known.
+std::string place_prefix(const Place& place);
+
 class Error : public std::exception {
  public:
   Error(gsel_status code, std::string message) : code_(code), message_(std::move(message)) {}

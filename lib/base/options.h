@@ -9,15 +9,21 @@
 
 namespace gsel {
 
+// The size a caller's struct states; refused when the struct was never initialised.
+template <class T>
+uint32_t stated_size(const T* given, const char* type) {
+  if (!given) fail(GSEL_ERR_ARG, "{} is NULL", type);
+  if (given->struct_size < 2 * sizeof(uint32_t))
+    fail(GSEL_ERR_VERSION,
+         "{}.struct_size is {}, this libgsel knows {} bytes; initialise it with its _INIT macro or _init function",
+         type, given->struct_size, sizeof(T));
+  return given->struct_size;
+}
+
 // A full struct of today's size from what the caller passed; `type` names it in messages.
 template <class T>
 T read_struct(const T* given, const char* type) {
-  if (!given) fail(GSEL_ERR_ARG, "{} is NULL", type);
-  const uint32_t size = given->struct_size;
-  if (size < 2 * sizeof(uint32_t))
-    fail(GSEL_ERR_VERSION,
-         "{}.struct_size is {}, this libgsel knows {} bytes; initialise it with its _INIT macro or _init function",
-         type, size, sizeof(T));
+  const uint32_t size = stated_size(given, type);
   const auto* bytes = reinterpret_cast<const unsigned char*>(given);
   if (size > sizeof(T) && std::any_of(bytes + sizeof(T), bytes + size, [](unsigned char b) { return b != 0; }))
     fail(GSEL_ERR_VERSION,
@@ -32,12 +38,7 @@ T read_struct(const T* given, const char* type) {
 // Fills the caller's struct with as much of `value` as it has room for; its struct_size stays.
 template <class T>
 void write_struct(T* out, const T& value, const char* type) {
-  if (!out) fail(GSEL_ERR_ARG, "{} is NULL", type);
-  const uint32_t size = out->struct_size;
-  if (size < 2 * sizeof(uint32_t))
-    fail(GSEL_ERR_VERSION,
-         "{}.struct_size is {}, this libgsel knows {} bytes; initialise it with its _INIT macro or _init function",
-         type, size, sizeof(T));
+  const uint32_t size = stated_size(out, type);
   std::memcpy(out, &value, std::min<size_t>(size, sizeof(T)));
   out->struct_size = size;
 }

@@ -30,6 +30,9 @@ class Fd {
 };
 
 int64_t now_ns() noexcept;  // CLOCK_MONOTONIC
+inline double now_seconds() noexcept {
+  return static_cast<double>(now_ns()) * 1e-9;
+}
 
 // Fills with random bytes; GSEL_ERR_IO when the system has none.
 void random_bytes(void* out, size_t bytes);

@@ -5,8 +5,7 @@
 
 namespace gsel {
 
-Backend::Backend(const gsel_backend_v1& table, std::string name, int32_t device)
-    : table_(table), name_(std::move(name)) {
+Backend::Backend(const gsel_backend_v1& table, int32_t device) : table_(table) {
   gsel_error* err = nullptr;
   const gsel_status status = table_.open(&host_services(), device, &ctx_, &err);
   throw_if_failed(status, err);
@@ -17,7 +16,7 @@ Backend::~Backend() {
 }
 
 std::shared_ptr<Backend> Backend::open_host() {
-  return std::make_shared<Backend>(host_backend_table(), "host", 0);
+  return std::make_shared<Backend>(host_backend_table(), 0);
 }
 
 Memory::Memory(std::shared_ptr<Backend> backend, uint64_t bytes) : backend_(std::move(backend)), bytes_(bytes) {

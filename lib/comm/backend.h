@@ -16,7 +16,7 @@ const gsel_backend_v1& host_backend_table();
 
 class Backend {
  public:
-  Backend(const gsel_backend_v1& table, std::string name, int32_t device);
+  Backend(const gsel_backend_v1& table, int32_t device);
   ~Backend();
   Backend(const Backend&) = delete;
   Backend& operator=(const Backend&) = delete;
@@ -25,7 +25,6 @@ class Backend {
 
   const gsel_backend_v1& table() const { return table_; }
   void* ctx() const { return ctx_; }
-  const std::string& name() const { return name_; }
 
   // backend.run(&gsel_backend_v1::zero, ptr, bytes, stream): calls table.zero(ctx, ..., &err), throws on failure.
   template <class... Declared, class... Given>
@@ -37,7 +36,6 @@ class Backend {
 
  private:
   const gsel_backend_v1& table_;
-  std::string name_;
   void* ctx_ = nullptr;
 };
 

@@ -18,7 +18,8 @@ struct Span {
 
 void check_not_null(const Span& span, const gsel_collective& call) {
   if (span.bytes > 0 && !span.data)
-    fail(GSEL_ERR_ARG, "{}: {} is NULL and the count is {} elements", collective_name(call.kind), span.name, call.count);
+    fail(GSEL_ERR_ARG, "{}: {} is NULL and the count is {} elements", collective_name(call.kind), span.name,
+         call.count);
 }
 
 // `in_place` is where in recv an in-place send starts (or in send a recv, for a negative value).
@@ -102,7 +103,8 @@ void Communicator::collective(const gsel_collective& given, gsel_stream* stream)
 
 void Communicator::abort(std::string_view reason) noexcept {
   char text[151] = "";
-  std::copy_n(reason.data(), std::min(reason.size(), sizeof text - 1), text);
+  std::ranges::transform(reason.substr(0, sizeof text - 1), text,
+                         [](char c) { return static_cast<unsigned char>(c) < ' ' ? ' ' : c; });  // one line
   backend_->table().link_abort(link_, text);
 }
 

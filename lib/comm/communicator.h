@@ -11,6 +11,13 @@
 
 namespace gsel {
 
+// A call as data. `root` is the root of a broadcast or the peer of a message, else -1; `op` is 0 where nothing is
+// reduced.
+inline gsel_collective make_collective(gsel_collective_kind kind, const void* send, void* recv, uint64_t count,
+                                       gsel_dtype dtype, gsel_op op = 0, int32_t root = -1) {
+  return {sizeof(gsel_collective), kind, dtype, op, root, 0, send, recv, count};
+}
+
 class Communicator {
  public:
   // Joins; see gsel_comm_init.

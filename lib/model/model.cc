@@ -58,6 +58,12 @@ std::vector<int32_t> checked_ids(const int32_t* ids, int32_t n, const char* what
   return result;
 }
 
+uint32_t checked_flags(uint32_t flags, uint32_t known, const char* kind, const std::string& name) {
+  if (flags & ~known)
+    fail(GSEL_ERR_MODEL, "{} \"{}\" has unknown flags {:#x}; known are {:#x}", kind, name, flags & ~known, known);
+  return flags;
+}
+
 bool is_float(gsel_dtype dtype) {
   return dtype >= GSEL_F16;
 }
@@ -78,7 +84,8 @@ int32_t Model::add_param(const gsel_param_desc& desc) {
   p.dtype = desc.dtype ? desc.dtype : GSEL_F32;
   if (p.dtype != GSEL_F32)
     fail(GSEL_ERR_UNSUPPORTED, "parameter \"{}\" is {}; parameters are f32", p.name, dtype_name(p.dtype));
-  p.flags = desc.flags;
+  p.flags =
+      checked_flags(desc.flags, GSEL_PARAM_NO_DECAY | GSEL_PARAM_FROZEN | GSEL_PARAM_NO_CLIP, "parameter", p.name);
   p.init = desc.init;
   if (p.init < GSEL_INIT_ZEROS || p.init > GSEL_INIT_CALLBACK)
     fail(GSEL_ERR_MODEL, "parameter \"{}\" has initialiser {}; GSEL_INIT_ZEROS, _ONES, _NORMAL and _CALLBACK exist",
@@ -91,6 +98,9 @@ int32_t Model::add_param(const gsel_param_desc& desc) {
   p.shard = desc.shard;
   p.shard_dim = desc.shard_dim;
   p.shard_blocks = desc.shard_blocks ? desc.shard_blocks : 1;
+  if (p.shard != GSEL_SHARD_NONE && p.shard != GSEL_SHARD_DIM)
+    fail(GSEL_ERR_MODEL, "parameter \"{}\" has shard rule {}; GSEL_SHARD_NONE and GSEL_SHARD_DIM exist", p.name,
+         p.shard);
   if (p.shard == GSEL_SHARD_DIM && (p.shard_dim < 0 || p.shard_dim >= desc.n_dims || p.shard_blocks < 1 ||
                                     p.dims[p.shard_dim] % p.shard_blocks != 0))
     fail(GSEL_ERR_MODEL,
@@ -108,9 +118,14 @@ int32_t Model::add_value(const gsel_value_desc& desc) {
   v.sample_elems = product(v.dims);
   v.dtype = desc.dtype ? desc.dtype : GSEL_F32;
   if (!dtype_bytes(v.dtype)) fail(GSEL_ERR_MODEL, "value \"{}\" has unknown element type {}", v.name, v.dtype);
-  v.flags = desc.flags;
+  v.flags =
+      checked_flags(desc.flags, GSEL_VALUE_INPUT | GSEL_VALUE_NOT_DIFFERENTIABLE | GSEL_VALUE_SCALAR, "value", v.name);
   v.place = desc.place;
   v.place_dim = desc.place_dim;
+  if (v.place < GSEL_PLACE_REPLICATED || v.place > GSEL_PLACE_PARTIAL ||
+      (v.place == GSEL_PLACE_SHARDED && (v.place_dim < 0 || v.place_dim > desc.n_dims)))
+    fail(GSEL_ERR_MODEL, "value \"{}\" has placement {} along dimension {} of {}; see GSEL_PLACE_*", v.name, v.place,
+         v.place_dim, desc.n_dims + 1);
   if (v.is_input()) v.flags |= GSEL_VALUE_NOT_DIFFERENTIABLE;
   if (v.is_scalar() && (v.is_input() || desc.n_dims != 0))
     fail(GSEL_ERR_MODEL, "value \"{}\" is a scalar and also an input or shaped; a scalar is one number per micro-batch",
@@ -126,7 +141,8 @@ int32_t Model::add_layer(const gsel_layer_desc& desc) {
   layer.inputs = checked_ids(desc.inputs, desc.n_inputs, "value", layer.name, values_);
   layer.outputs = checked_ids(desc.outputs, desc.n_outputs, "value", layer.name, values_);
   layer.params = checked_ids(desc.params, desc.n_params, "parameter", layer.name, params_);
-  layer.flags = desc.flags;
+  layer.flags = checked_flags(desc.flags, GSEL_LAYER_LOSS | GSEL_LAYER_NO_CUT_AFTER | GSEL_LAYER_RECOMPUTABLE, "layer",
+                              layer.name);
   layer.saved_bytes_per_sample = desc.saved_bytes_per_sample;
   layer.flop_per_sample = desc.flop_per_sample;
   layer.forward = desc.forward;
@@ -146,8 +162,7 @@ int32_t Model::add_layer(const gsel_layer_desc& desc) {
 
 void Model::check_layer(const Layer& layer) const {
   const bool has_backward = layer.backward || layer.backward_input || layer.backward_weight;
-  if (!layer.forward && has_backward)
-    fail(GSEL_ERR_MODEL, "layer \"{}\" has no forward callback", layer.name);
+  if (!layer.forward && has_backward) fail(GSEL_ERR_MODEL, "layer \"{}\" has no forward callback", layer.name);
   for (int32_t v : layer.inputs)
     if (values_[v].producer < 0 && !values_[v].is_input())
       fail(GSEL_ERR_MODEL,

@@ -125,7 +125,8 @@ const gsel_plugin_v1& load_plugin(int32_t kind, std::string_view name) {
   });
   if (found) return *found;
   if (!refusals.empty())
-    fail(GSEL_ERR_PLUGIN, "{} plugin {} was refused: {}", plugin_kind_name(kind), in_quotes(name), joined(refusals, "; and "));
+    fail(GSEL_ERR_PLUGIN, "{} plugin {} was refused: {}", plugin_kind_name(kind), in_quotes(name),
+         joined(refusals, "; and "));
   std::vector<std::string> searched;
   for (const PluginFolder& folder : plugin_folders())
     if (folder.refusal.empty()) searched.push_back(folder.path);

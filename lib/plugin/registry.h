@@ -12,7 +12,7 @@ namespace gsel {
 
 struct Candidate {
   std::string path, kind, name, version;
-  std::string refusal;                      // empty when usable
+  std::string refusal;                     // empty when usable
   const gsel_plugin_v1* plugin = nullptr;  // set when usable; valid until the process ends
 };
 

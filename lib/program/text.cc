@@ -44,6 +44,8 @@ class Reader {
     if (!next_line() || joined() != kMagic) refuse(0, "the first line is not \"gsel-program 1\"");
     while (next_line()) read_line();
     if (section_ != Section::end) refuse_at({}, "the text ends without \"end\"; it was cut short");
+    if (program_.rank >= program_.mesh.world_size())
+      refuse_at({}, fmt::format("rank {} does not fit a mesh of {} ranks", program_.rank, program_.mesh.world_size()));
     return std::move(program_);
   }
 
@@ -139,6 +141,7 @@ class Reader {
       return;
     }
     if (head == "end" && words_.size() == 1) {
+      if (section_ != Section::step) refuse(0, "\"end\" stands before \"step\"");
       section_ = Section::end;
       return;
     }
@@ -154,9 +157,24 @@ class Reader {
                           head));
   }
 
-  void read_rank() { program_.rank = static_cast<int32_t>(number(1, 0, kMaxCount)); }
+  // Nothing may stand behind the words of a line that are read.
+  void end_of_line(size_t n_words) const {
+    if (words_.size() > n_words) refuse(n_words, fmt::format("\"{}\" is one word too many", words_[n_words].text));
+  }
+
+  void once(bool& seen) const {
+    if (seen) refuse(0, fmt::format("a second \"{}\" line", words_[0].text));
+    seen = true;
+  }
+
+  void read_rank() {
+    once(seen_rank_);
+    program_.rank = static_cast<int32_t>(number(1, 0, kMaxCount));
+    end_of_line(2);
+  }
 
   void read_mesh() {
+    once(seen_mesh_);
     for (size_t i = 1; i < words_.size(); ++i) {
       const std::string_view key = words_[i].text.substr(0, words_[i].text.find('='));
       gsel_axis axis = 0;
@@ -164,8 +182,6 @@ class Reader {
       if (axis == GSEL_AXES) refuse(i, fmt::format("\"{}\" is none of tensor=, data=, pipeline=", words_[i].text));
       program_.mesh.size[axis] = static_cast<int32_t>(number(words_[i], after_equals(words_[i].text), 1, 1 << 10));
     }
-    if (program_.rank >= program_.mesh.world_size())
-      refuse(0, fmt::format("rank {} does not fit a mesh of {} ranks", program_.rank, program_.mesh.world_size()));
   }
 
   void read_param() {
@@ -220,10 +236,12 @@ class Reader {
   void read_microbatch() {
     const int64_t first = number(1, 0, int64_t{1} << 50);
     program_.microbatches.push_back({first, number(2, 1, int64_t{1} << 50)});
+    end_of_line(3);
   }
 
   std::vector<int32_t> read_bucket() {
     if (words_.size() < 2 || !words_[1].text.starts_with("params=")) refuse(0, "a bucket has no params=");
+    end_of_line(2);
     return ids_of(words_[1], params_, "param");
   }
 
@@ -268,6 +286,7 @@ class Reader {
   int32_t line_ = 0;
   std::vector<Word> words_;
   Section section_ = Section::outline;
+  bool seen_rank_ = false, seen_mesh_ = false;
   Program program_;
   Ids params_, values_, layers_;
 };

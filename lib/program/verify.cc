@@ -2,6 +2,7 @@
 // is a deadlock.
 #include "program/verify.h"
 
+#include <algorithm>
 #include <deque>
 
 #include "program/walker.h"
@@ -39,6 +40,26 @@ void check_finished(const std::deque<Walker>& walkers) {
   if (stuck) throw Error(GSEL_ERR_PROGRAM, text).about_rank(first);
 }
 
+// Every layer of every micro-batch runs forward exactly once along a pipeline; the rest of the step follows from it.
+void check_complete(const std::deque<Walker>& walkers, const std::vector<int32_t>& stages) {
+  const Program& first = walkers[stages.front()].program();
+  for (int32_t rank : stages)
+    if (walkers[rank].program().microbatches != first.microbatches)
+      fail(GSEL_ERR_PROGRAM, "ranks {} and {} are stages of one pipeline and have other micro-batches", stages.front(),
+           rank);
+  const size_t wanted = first.layers.size() * first.microbatches.size();
+  for (size_t i = 0; i < wanted; ++i) {
+    const auto mb = static_cast<int32_t>(i / first.layers.size()), l = static_cast<int32_t>(i % first.layers.size());
+    const auto times = std::ranges::count_if(stages, [&](int32_t rank) { return walkers[rank].ran_forward(l, mb); });
+    if (times != 1)
+      throw Error(GSEL_ERR_PROGRAM,
+                  fmt::format("rank {}, end of step: the forward of layer \"{}\", micro-batch {}, runs on {} "
+                              "ranks of its pipeline; it must run on one",
+                              stages.front(), first.layers[l].name, mb, times))
+          .about_rank(stages.front());
+  }
+}
+
 }  // namespace
 
 void verify(std::span<const Program* const> programs) {
@@ -53,6 +74,10 @@ void verify(std::span<const Program* const> programs) {
   }
   check_finished(walkers);
   for (const Walker& w : walkers) w.check_end();
+  for (const Walker& w : walkers) {
+    const std::vector<int32_t> stages = w.program().mesh.group(w.program().rank, GSEL_AXIS_PIPELINE);
+    if (stages.front() == w.program().rank) check_complete(walkers, stages);
+  }
   exchange.check_received();
 }
 

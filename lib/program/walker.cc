@@ -230,6 +230,11 @@ void Walker::step(const gsel_instr& instr) {
   bucket.stepped = true;
 }
 
+bool Walker::ran_forward(int32_t l, int32_t mb) const {
+  const auto found = layers_.find(key(l, mb));
+  return found != layers_.end() && found->second.forward;
+}
+
 void Walker::check_end() const {
   auto refuse_end = [&](const std::string& why) {
     throw Error(GSEL_ERR_PROGRAM, fmt::format("rank {}, end of step: {}", program_.rank, why))

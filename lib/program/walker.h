@@ -46,6 +46,7 @@ class Walker {
   std::string where_now() const { return where(program_, in_setup_, position_); }
   const std::string& waits_for() const { return waits_for_; }
   void check_end() const;
+  bool ran_forward(int32_t l, int32_t mb) const;
 
  private:
   const std::vector<gsel_instr>& list() const { return in_setup_ ? program_.setup : program_.step; }

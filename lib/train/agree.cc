@@ -16,15 +16,7 @@ std::string shape(const std::vector<int64_t>& dims) {
 // Every rank's n numbers, by rank.
 std::vector<uint64_t> gather(Communicator& comm, const std::vector<uint64_t>& mine) {
   std::vector<uint64_t> all(mine.size() * comm.world_size());
-  gsel_collective call{};
-  call.struct_size = sizeof call;
-  call.kind = GSEL_COLLECTIVE_ALLGATHER;
-  call.dtype = GSEL_U64;
-  call.root = -1;
-  call.send = mine.data();
-  call.recv = all.data();
-  call.count = mine.size();
-  comm.collective(call);
+  comm.collective(make_collective(GSEL_COLLECTIVE_ALLGATHER, mine.data(), all.data(), mine.size(), GSEL_U64));
   return all;
 }
 

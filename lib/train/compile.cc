@@ -3,6 +3,7 @@
 #include <charconv>
 
 #include "base/dtype.h"
+#include "base/foreign.h"
 #include "base/host_services.h"
 #include "base/shard.h"
 #include "plugin/registry.h"
@@ -21,8 +22,8 @@ const char* type_word(int32_t type) {
 }
 
 [[noreturn]] void refuse_option(const gsel_option_v1& option, const ConfigValue& value, const std::string& wanted) {
-  throw Error(GSEL_ERR_CONFIG, fmt::format("{}:{}: {} = {} is not accepted; {} would do ({})", value.place.file,
-                                           value.place.line, value.place.token, value.text, wanted, option.help))
+  throw Error(GSEL_ERR_CONFIG, fmt::format("{}{} = {} is not accepted; {} would do ({})", place_prefix(value.place),
+                                           value.place.token, value.text, wanted, option.help))
       .at(value.place);
 }
 
@@ -41,7 +42,7 @@ OptionValue convert(const gsel_option_v1& option, const ConfigValue& value) {
   if (option.type == GSEL_OPTION_INTEGER || option.type == GSEL_OPTION_NUMBER) {
     std::from_chars(value.text.data(), value.text.data() + value.text.size(), result.number);
     std::from_chars(value.text.data(), value.text.data() + value.text.size(), result.integer);
-    if (result.number < option.minimum || result.number > option.maximum)
+    if (!(result.number >= option.minimum && result.number <= option.maximum))
       refuse_option(option, value,
                     fmt::format("{} from {:.17g} to {:.17g}", type_word(option.type), option.minimum, option.maximum));
   }
@@ -77,7 +78,7 @@ std::map<std::string, OptionValue, std::less<>> check_options(const gsel_plugin_
     for (const auto& [name, value] : section->options)
       if (!result.contains(name))
         throw Error(GSEL_ERR_CONFIG,
-                    fmt::format("{}:{}: unknown key \"{}\"; plugin \"{}\" has {}", value.place.file, value.place.line,
+                    fmt::format("{}unknown key \"{}\"; plugin \"{}\" has {}", place_prefix(value.place),
                                 value.place.token, plugin.name, known.empty() ? "no options" : known))
             .at(value.place);
   return result;
@@ -95,15 +96,20 @@ std::vector<Microbatch> split_samples(const Config& config, int32_t ranks, int32
   const gsel_range share = shard_range(config.train.batch, ranks, rank);
   const int64_t size =
       config.train.microbatch ? config.train.microbatch : std::max<int64_t>(share.end - share.begin, 1);
-  if ((share.end - share.begin) / size >= kMaxMicrobatches)
+  if ((share.end - share.begin) / size >= kMaxMicrobatches) {
+    const Place place = config.place_of("train.microbatch");
     throw Error(GSEL_ERR_CONFIG,
-                fmt::format("train.batch = {} in micro-batches of train.microbatch = {} samples gives more "
+                fmt::format("{}train.batch = {} in micro-batches of train.microbatch = {} samples gives more "
                             "than {} per rank; use larger ones",
-                            config.train.batch, size, kMaxMicrobatches))
-        .at(config.place_of("train.microbatch"));
+                            place_prefix(place), config.train.batch, size, kMaxMicrobatches))
+        .at(place);
+  }
   std::vector<Microbatch> result;
-  for (int64_t first = share.begin; first < share.end; first += size)
-    result.push_back({first, std::min(size, share.end - first)});
+  for (int64_t first = share.begin; first < share.end;) {
+    const int64_t count = std::min(size, share.end - first);
+    result.push_back({first, count});
+    first += count;
+  }
   return result;
 }
 
@@ -149,30 +155,29 @@ Compiler::Compiler(const Model& model, const Config& config, const Mesh& mesh)
 ChosenStrategy Compiler::choose(gsel_axis axis) const {
   const auto& section = config_.strategy[axis];
   if (!section && mesh_.size[axis] == 1) return {};
+  const std::string key =
+      fmt::format("{}.{}", section || axis == GSEL_AXIS_DATA ? "strategy" : "mesh", axis_name(axis));
+  const Place place = section ? section->place : config_.place_of(key);
   if (!section && axis != GSEL_AXIS_DATA)
     throw Error(GSEL_ERR_CONFIG,
-                fmt::format("mesh.{} is {} and no strategy is named for it; add [strategy.{}] with plugin = \"...\"",
-                            axis_name(axis), mesh_.size[axis], axis_name(axis)))
-        .at(config_.place_of(fmt::format("mesh.{}", axis_name(axis))));
+                fmt::format("{}mesh.{} is {} and no strategy is named for it; add [strategy.{}] with plugin = \"...\"",
+                            place_prefix(place), axis_name(axis), mesh_.size[axis], axis_name(axis)))
+        .at(place);
   const std::string name = section ? section->plugin : kDefaultDataStrategy;
   ChosenStrategy chosen;
   try {
     chosen.plugin = &load_plugin(GSEL_PLUGIN_STRATEGY, name);
   } catch (const Error& cause) {
-    const Place place = section ? section->place : Place{config_.file, 0, 0, "strategy.data.plugin"};
-    throw Error(cause.code(), fmt::format("{}{}strategy \"{}\" for the {} axis could not be loaded", place.file,
-                                          place.line           ? fmt::format(":{}: ", place.line)
-                                          : place.file.empty() ? ""
-                                                               : ": ",
+    throw Error(cause.code(), fmt::format("{}strategy \"{}\" for the {} axis could not be loaded", place_prefix(place),
                                           name, axis_name(axis)))
         .at(place)
         .because(cause);
   }
   chosen.strategy = static_cast<const gsel_strategy_v1*>(chosen.plugin->table);
   if (!(chosen.strategy->axes & 1u << axis))
-    throw Error(GSEL_ERR_CONFIG, fmt::format("{}:{}: plugin \"{}\" does not serve the {} axis", section->place.file,
-                                             section->place.line, name, axis_name(axis)))
-        .at(section->place);
+    throw Error(GSEL_ERR_CONFIG,
+                fmt::format("{}plugin \"{}\" does not serve the {} axis", place_prefix(place), name, axis_name(axis)))
+        .at(place);
   chosen.options = check_options(*chosen.plugin, *chosen.strategy, section ? &*section : nullptr,
                                  fmt::format("strategy.{}.", axis_name(axis)));
   return chosen;
@@ -211,7 +216,11 @@ Program Compiler::compile(int32_t rank) const {
     if (!chosen.strategy) continue;
     gsel_pass pass{*this, chosen, program};
     gsel_error* err = nullptr;
-    const gsel_status status = chosen.strategy->compile(&host_services(), &pass_api(), &pass, axis, &err);
+    std::string thrown;
+    const gsel_status status =
+        call_foreign([&] { return chosen.strategy->compile(&host_services(), &pass_api(), &pass, axis, &err); },
+                     GSEL_ERR_PLUGIN, thrown);
+    if (!thrown.empty()) err = to_handle(Error(status, thrown));
     try {
       throw_if_failed(status, err);
     } catch (const Error& cause) {

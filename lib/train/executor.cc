@@ -5,8 +5,9 @@
 #include <algorithm>
 #include <numeric>
 
-#include "base/clock.h"
 #include "base/current_error.h"
+#include "base/os.h"
+#include "base/printable.h"
 #include "base/random.h"
 
 namespace gsel {
@@ -94,7 +95,7 @@ gsel_work Executor::next() {
   work.kind = handed_out_ ? work_kind_ : GSEL_WORK_DONE;
   work.ticket = handed_out_ ? ticket_ : 0;
   if (handed_out_) (work_kind_ == GSEL_WORK_INPUT ? (void)(work.input = &request_) : (void)(work.call = &call_));
-  work_began_ = now_seconds();
+  work_began_ = os::now_seconds();
   return work;
 }
 
@@ -102,7 +103,7 @@ void Executor::complete(uint64_t ticket, gsel_status status, std::string_view me
   if (!handed_out_ || ticket != ticket_)
     fail(GSEL_ERR_STATE, "work {} is said to be complete; {}", ticket,
          handed_out_ ? fmt::format("work {} is handed out", ticket_) : "none is handed out");
-  now_.compute_s += now_seconds() - work_began_;
+  now_.compute_s += os::now_seconds() - work_began_;
   handed_out_ = false;
   if (status != GSEL_OK) fail_callback(status, message);
   try {
@@ -133,7 +134,7 @@ void Executor::fail_callback(gsel_status status, std::string_view message) {
                                : fmt::format("layer \"{}\"", layer_of(instr).name);
   const std::string text = fmt::format("{} failed in {} on rank {}, step {}, micro-batch {}: {}", what,
                                        callback_word(work_kind_), comm_.rank(), step_, instr.microbatch,
-                                       message.empty() ? std::string_view(gsel_status_name(status)) : message);
+                                       message.empty() ? gsel_status_name(status) : one_line(message));
   break_off(text);
   throw Error(GSEL_ERR_CALLBACK, text).about_rank(comm_.rank());
 }
@@ -149,7 +150,7 @@ void Executor::begin_step() {
   now_ = {};
   now_.struct_size = sizeof now_;
   now_.step = step_;
-  step_began_ = now_seconds();
+  step_began_ = os::now_seconds();
   for (gsel_collective_kind kind = 0; kind < GSEL_COLLECTIVE_KINDS; ++kind)
     now_.bytes_sent -= comm_.counts(kind).bytes_sent;
   allreduced_before_ = comm_.counts(GSEL_COLLECTIVE_ALLREDUCE);
@@ -170,7 +171,7 @@ void Executor::finish_step() {
   now_.loss_sum = loss_sum_;
   now_.weight = weight_;
   now_.loss = loss_sum_ / weight_;
-  now_.seconds = now_seconds() - step_began_;
+  now_.seconds = os::now_seconds() - step_began_;
   report_ = now_;
   ++step_;
 }

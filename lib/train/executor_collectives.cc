@@ -2,7 +2,7 @@
 // communication stream, the loss, clipping and the optimizer. On an axis of one rank a collective is nothing.
 #include <cmath>
 
-#include "base/clock.h"
+#include "base/os.h"
 #include "train/executor.h"
 
 namespace gsel {
@@ -35,15 +35,10 @@ void Executor::begin_collective(const gsel_instr& instr) {
   if (program_.mesh.size[instr.axis] == 1) return;
 
   void* data = reduce ? block.gradients.data() : block.params.data();
-  gsel_collective call{};
-  call.struct_size = sizeof call;
-  call.kind = reduce ? GSEL_COLLECTIVE_ALLREDUCE : GSEL_COLLECTIVE_BROADCAST;
-  call.dtype = GSEL_F32;
-  call.op = reduce ? GSEL_SUM : 0;
-  call.root = reduce ? -1 : instr.peer;
-  call.send = data;
-  call.recv = data;
-  call.count = static_cast<uint64_t>(block.elems);
+  const auto count = static_cast<uint64_t>(block.elems);
+  const gsel_collective call =
+      reduce ? make_collective(GSEL_COLLECTIVE_ALLREDUCE, data, data, count, GSEL_F32, GSEL_SUM)
+             : make_collective(GSEL_COLLECTIVE_BROADCAST, data, data, count, GSEL_F32, 0, instr.peer);
   compute_done_.record(nullptr);
   backend_->run(&gsel_backend_v1::stream_wait_event, comm_stream_->get(), compute_done_.get());
   if (reduce) reduction.begun.record(comm_stream_->get());
@@ -56,31 +51,24 @@ void Executor::begin_collective(const gsel_instr& instr) {
 void Executor::wait_bucket(int32_t bucket) {
   Reduction& reduction = reductions_[bucket];
   if (!reduction.waiting) return;
-  const double began = now_seconds();
+  const double began = os::now_seconds();
   reduction.done.wait();
-  now_.exposed_comm_s += now_seconds() - began;
+  now_.exposed_comm_s += os::now_seconds() - began;
   reduction.waiting = false;
 }
 
 // The one place where the loss is normalised: sums over all ranks, then one division.
 void Executor::loss_reduce(const gsel_instr& instr) {
   if (program_.mesh.size[instr.axis] > 1) {
-    const double began = now_seconds();
+    const double began = os::now_seconds();
     auto* none = static_cast<gsel_stream*>(nullptr);
     double parts[2] = {loss_sum_, weight_};
     backend_->run(&gsel_backend_v1::stream_wait, comm_stream_->get());
     const gsel_comm_count before = comm_.counts(GSEL_COLLECTIVE_ALLREDUCE);
     backend_->run(&gsel_backend_v1::copy, loss_.data(), static_cast<const void*>(parts), uint64_t{sizeof parts},
                   int32_t{GSEL_COPY_TO_DEVICE}, none);
-    gsel_collective call{};
-    call.struct_size = sizeof call;
-    call.kind = GSEL_COLLECTIVE_ALLREDUCE;
-    call.dtype = GSEL_F64;
-    call.op = GSEL_SUM;
-    call.root = -1;
-    call.send = loss_.data();
-    call.recv = loss_.data();
-    call.count = 2;
+    const gsel_collective call =
+        make_collective(GSEL_COLLECTIVE_ALLREDUCE, loss_.data(), loss_.data(), 2, GSEL_F64, GSEL_SUM);
     comm_.collective(call, comm_stream_->get());
     backend_->run(&gsel_backend_v1::stream_wait, comm_stream_->get());
     backend_->run(&gsel_backend_v1::copy, static_cast<void*>(parts), static_cast<const void*>(loss_.data()),
@@ -92,7 +80,7 @@ void Executor::loss_reduce(const gsel_instr& instr) {
     loss_counts_.bytes_sent += after.bytes_sent - before.bytes_sent;
     allreduced_before_.calls += after.calls - before.calls;
     allreduced_before_.bytes_sent += after.bytes_sent - before.bytes_sent;
-    now_.exposed_comm_s += now_seconds() - began;
+    now_.exposed_comm_s += os::now_seconds() - began;
   }
   if (!(weight_ > 0))
     fail(GSEL_ERR_MODEL, "the loss weights of step {} sum to {}; the sum over all ranks must be positive", step_,
@@ -117,7 +105,7 @@ void Executor::norm() {
 }
 
 void Executor::step_bucket(int32_t bucket) {
-  const double began = now_seconds();
+  const double began = os::now_seconds();
   zero_missing_gradients(bucket);
   const ParamStorage::Block& block = params_.block(bucket);
   for (const Segment& s : block.segments) {
@@ -143,7 +131,7 @@ void Executor::step_bucket(int32_t bucket) {
     backend_->run(&gsel_backend_v1::optimizer_step, static_cast<const gsel_optimizer_step*>(&step),
                   static_cast<gsel_stream*>(nullptr));
   }
-  now_.optimizer_s += now_seconds() - began;
+  now_.optimizer_s += os::now_seconds() - began;
 }
 
 gsel_comm_count Executor::counts(gsel_instr_kind kind, gsel_axis axis) const {

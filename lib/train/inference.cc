@@ -5,18 +5,25 @@
 #include <array>
 #include <numeric>
 
+#include "base/align.h"
+#include "base/foreign.h"
+#include "base/printable.h"
 #include "base/random.h"
 
 namespace gsel {
 namespace {
 
-constexpr uint64_t kAlign = 64;
-uint64_t round_up(uint64_t bytes) {
-  return (bytes + kAlign - 1) / kAlign * kAlign;
+// Runs a callback; a failure is told with the text it wrote or threw.
+template <class Callback>
+void check_callback(Callback&& callback, const char* message, const std::string& what) {
+  std::string thrown;
+  const gsel_status status = call_foreign(callback, GSEL_ERR_CALLBACK, thrown);
+  if (status == GSEL_OK) return;
+  const std::string why = !thrown.empty() ? thrown : message[0] ? one_line(message) : gsel_status_name(status);
+  fail(GSEL_ERR_CALLBACK, "{} failed in an inference: {}", what, why);
 }
 
 }  // namespace
-
 Inference::Inference(std::shared_ptr<Backend> backend, const Model& model, const ParamStorage& params, int32_t value,
                      int64_t n_samples)
     : backend_(std::move(backend)),
@@ -42,9 +49,9 @@ Inference::Inference(std::shared_ptr<Backend> backend, const Model& model, const
   std::ranges::reverse(layers_);
   for (size_t v = 0; v < needed_values_.size(); ++v) {
     offsets_[v] = saved_offset_;
-    if (needed_values_[v]) saved_offset_ += round_up(value_bytes(model.values()[v], n_samples));
+    if (needed_values_[v]) saved_offset_ += round_up(value_bytes(model.values()[v], n_samples), kTensorAlign);
   }
-  memory_ = Memory(backend_, saved_offset_ + round_up(saved));
+  memory_ = Memory(backend_, saved_offset_ + round_up(saved, kTensorAlign));
 }
 
 void Inference::run(gsel_data_fn data, void* user_data, uint64_t rng_key, void* dst) {
@@ -68,9 +75,8 @@ void Inference::fill_inputs(gsel_data_fn data, void* user_data) {
                                     view(static_cast<int32_t>(v)),
                                     message.data(),
                                     message.size()};
-    if (const gsel_status status = data(&request, user_data))
-      fail(GSEL_ERR_CALLBACK, "input \"{}\" of an inference failed: {}", model_.values()[v].name,
-           message[0] ? message.data() : gsel_status_name(status));
+    check_callback([&] { return data(&request, user_data); }, message.data(),
+                   fmt::format("input \"{}\"", model_.values()[v].name));
   }
 }
 
@@ -98,9 +104,8 @@ void Inference::forward(int32_t l, uint64_t rng_key) {
   call.message = message.data();
   call.message_capacity = message.size();
   call.user_data = layer.user_data;
-  if (const gsel_status status = layer.forward(&call, layer.user_data))
-    fail(GSEL_ERR_CALLBACK, "layer \"{}\" failed in forward of an inference: {}", layer.name,
-         message[0] ? message.data() : gsel_status_name(status));
+  check_callback([&] { return layer.forward(&call, layer.user_data); }, message.data(),
+                 fmt::format("layer \"{}\"", layer.name));
 }
 
 }  // namespace gsel

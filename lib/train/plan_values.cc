@@ -3,15 +3,11 @@
 #include <algorithm>
 #include <map>
 
+#include "base/align.h"
 #include "train/storage.h"
 
 namespace gsel {
 namespace {
-
-constexpr uint64_t kAlign = 64;
-uint64_t round_up(uint64_t bytes) {
-  return (bytes + kAlign - 1) / kAlign * kAlign;
-}
 
 // Offsets of an arena that grows when no hole fits.
 class Holes {
@@ -92,7 +88,7 @@ class Planner {
     if (bytes == 0) return;
     const auto [it, is_new] = by_slot_.emplace(&offset, buffers_.size());
     if (is_new)
-      buffers_.push_back({&offset, round_up(bytes), at, at});
+      buffers_.push_back({&offset, round_up(bytes, kTensorAlign), at, at});
     else
       buffers_[it->second].last = at;
   }

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/dtype.h"
+#include "base/foreign.h"
 #include "base/random.h"
 
 namespace gsel {
@@ -25,10 +26,13 @@ void fill_chunk(const Param& p, uint64_t key, int64_t first, std::vector<float>&
         chunk[i] = static_cast<float>(p.init_scale) * random_normal(key, static_cast<uint64_t>(first) + i);
       return;
     default: {
-      const gsel_status status =
-          p.init_fn(chunk.data(), first, static_cast<int64_t>(chunk.size()), seed, p.init_user_data);
+      std::string thrown;
+      const gsel_status status = call_foreign(
+          [&] { return p.init_fn(chunk.data(), first, static_cast<int64_t>(chunk.size()), seed, p.init_user_data); },
+          GSEL_ERR_CALLBACK, thrown);
       if (status)
-        fail(GSEL_ERR_CALLBACK, "the initialiser of parameter \"{}\" failed with {}", p.name, gsel_status_name(status));
+        fail(GSEL_ERR_CALLBACK, "the initialiser of parameter \"{}\" failed: {}", p.name,
+             thrown.empty() ? gsel_status_name(status) : thrown);
     }
   }
 }

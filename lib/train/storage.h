@@ -35,7 +35,6 @@ class ParamStorage {
     std::vector<Segment> segments;
   };
   const Block& block(int32_t bucket) const { return blocks_[bucket]; }
-  float* state(int32_t bucket, int i) const { return static_cast<float*>(blocks_[bucket].states[i].data()); }
 
  private:
   float* at(Memory Block::*memory, int32_t p) const;

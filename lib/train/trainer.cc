@@ -5,18 +5,11 @@
 
 #include "base/current_error.h"
 #include "base/dtype.h"
+#include "base/foreign.h"
 #include "base/random.h"
 #include "program/verify.h"
 
 namespace gsel {
-namespace {
-
-// Every rank compiles and checks the programs of all ranks up to this many; beyond, the work would grow with the
-// square of the world, and a rank checks the first ones.
-constexpr int32_t kMaxVerified = 64;
-
-}  // namespace
-
 Trainer::Trainer(std::shared_ptr<Model> model, Communicator& comm, Config config, gsel_data_fn data,
                  void* data_user_data)
     : model_(std::move(model)), comm_(comm), config_(std::move(config)), data_(data), data_user_data_(data_user_data) {
@@ -55,11 +48,16 @@ Particulars Trainer::particulars() const {
 
 Program Trainer::compile_and_verify() const {
   const Mesh mesh{resolve_mesh(config_, comm_.world_size())};
-  if (mesh.size[GSEL_AXIS_DATA] != comm_.world_size())
-    fail(GSEL_ERR_UNSUPPORTED, "mesh.data is {} of {} ranks; this libgsel {} runs the data axis alone",
-         mesh.size[GSEL_AXIS_DATA], comm_.world_size(), gsel_version_text());
+  for (gsel_axis axis : {GSEL_AXIS_TENSOR, GSEL_AXIS_PIPELINE})
+    if (mesh.size[axis] > 1) {
+      const Place place = config_.place_of(fmt::format("mesh.{}", axis_name(axis)));
+      throw Error(
+          GSEL_ERR_UNSUPPORTED,
+          fmt::format("{}mesh.{} = {}: this libgsel {} runs the data axis alone; mesh.{} = 1 would do",
+                      place_prefix(place), axis_name(axis), mesh.size[axis], gsel_version_text(), axis_name(axis)))
+          .at(place);
+    }
   const Compiler compiler(*model_, config_, mesh);
-  if (comm_.world_size() > kMaxVerified) return compiler.compile(comm_.rank());
   std::vector<Program> programs;
   for (int32_t rank = 0; rank < comm_.world_size(); ++rank) programs.push_back(compiler.compile(rank));
   std::vector<const Program*> pointers;
@@ -68,16 +66,11 @@ Program Trainer::compile_and_verify() const {
   return std::move(programs[comm_.rank()]);
 }
 
-// A callback in C++ that throws has failed; the exception ends here.
 gsel_status Trainer::run_callback(const gsel_work& work) const {
-  try {
-    return call_embedder(work);
-  } catch (const std::exception& e) {
-    executor_->write_message(e.what());
-  } catch (...) {
-    executor_->write_message("it threw an exception");
-  }
-  return GSEL_ERR_CALLBACK;
+  std::string thrown;
+  const gsel_status status = call_foreign([&] { return call_embedder(work); }, GSEL_ERR_CALLBACK, thrown);
+  if (!thrown.empty()) executor_->write_message(thrown);
+  return status;
 }
 
 gsel_status Trainer::call_embedder(const gsel_work& work) const {
@@ -95,7 +88,24 @@ gsel_status Trainer::call_embedder(const gsel_work& work) const {
   }
 }
 
+// Threads do not cross a fork: what was queued on a stream would never run in the child.
+void Trainer::refuse_in_child() const {
+  if (os::fork_generation() != fork_generation_)
+    fail(GSEL_ERR_FORKED, "the trainer belongs to the parent process; join and create one after fork");
+}
+
+gsel_work Trainer::next_work() {
+  refuse_in_child();
+  return executor_->next();
+}
+
+void Trainer::complete(uint64_t ticket, gsel_status status, std::string_view message) {
+  refuse_in_child();
+  executor_->complete(ticket, status, message);
+}
+
 void Trainer::step() {
+  refuse_in_child();
   if (executor_->in_step()) fail(GSEL_ERR_STATE, "a step is under way in pull mode; finish it first");
   if (!data_) fail(GSEL_ERR_STATE, "gsel_trainer_options.data is NULL; give it to push steps, or pull them");
   for (const Layer& layer : model_->layers())
@@ -110,6 +120,7 @@ void Trainer::step() {
 }
 
 void Trainer::infer(int32_t value, int64_t n_samples, gsel_data_fn data, void* user_data, void* dst, size_t dst_bytes) {
+  refuse_in_child();
   if (executor_->in_step()) fail(GSEL_ERR_STATE, "a step is under way; infer between steps");
   if (value < 0 || static_cast<size_t>(value) >= model_->values().size())
     fail(GSEL_ERR_ARG, "value {} was asked for; values 0 to {} exist", value,

@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 
+#include "base/os.h"
 #include "train/agree.h"
 #include "train/executor.h"
 #include "train/inference.h"
@@ -20,21 +21,25 @@ class Trainer {
 
   // One step, push.
   void step();
-  Executor& executor() { return *executor_; }
+  // The same, pull.
+  gsel_work next_work();
+  void complete(uint64_t ticket, gsel_status status, std::string_view message);
+
   const Executor& executor() const { return *executor_; }
   const Program& program() const { return program_; }
-  const Model& model() const { return *model_; }
 
   void infer(int32_t value, int64_t n_samples, gsel_data_fn data, void* user_data, void* dst, size_t dst_bytes);
   void read_param(int32_t param, void* dst, size_t dst_bytes);
 
  private:
   void prepare();
+  void refuse_in_child() const;
   Program compile_and_verify() const;
   Particulars particulars() const;
   gsel_status run_callback(const gsel_work& work) const;
   gsel_status call_embedder(const gsel_work& work) const;
 
+  const uint64_t fork_generation_ = os::fork_generation();
   std::shared_ptr<Model> model_;
   Communicator& comm_;
   Config config_;

@@ -1,6 +1,8 @@
 /* What every strategy owes: the single rank's result. Exact equality with integers and sign-SGD, the scale oracle with
  * one plain-SGD step in powers of two, bytes against the closed form, and a clear end when a rank fails. Strategies and
  * options are rows of a table; a third party's plugin is tested by adding one. */
+#include <sched.h>
+
 #include "support/exact_model.h"
 #include "support/plugin_folder.h"
 #include "support/ranks.h"
@@ -275,6 +277,81 @@ static void reductions_begin_before_backward_ends(void** state) {
   ranks_verdict(run, 1);
 }
 
+/* Bounded by the communicator's own timeout, which ends a reduction that never comes. */
+static void until_a_reduction_is_done(void* comm) {
+  while (gsel_comm_counts((const gsel_comm*)comm, GSEL_COLLECTIVE_ALLREDUCE).calls == 0) sched_yield();
+}
+
+/* The last backward callback of the first step does not return before a bucket has been reduced: it could not return
+ * at all if reductions waited for the end of backward. */
+static void overlap(rank_run* run) {
+  session s;
+  gsel_error* err = NULL;
+  gsel_step_report report = GSEL_STEP_REPORT_INIT;
+  rank_ok(run, open_session(run, &s, &err), err);
+  s.m.in_last_backward = until_a_reduction_is_done;
+  s.m.last_backward_user_data = s.comm;
+  alarm(60);
+  rank_ok(run, gsel_trainer_step(s.trainer, &report, &err), err);
+  alarm(0);
+  rank_check(run, report.n_reduces == N_PARAMS);
+  rank_check(run, report.n_overlapped > 0 && report.n_overlapped < N_PARAMS);
+  close_session(&s);
+}
+
+static void a_bucket_is_reduced_while_backward_goes_on(void** state) {
+  (void)state;
+  trial t = plain("[strategy.data]\nplugin = \"ddp\"\nfirst_bucket_bytes = 1\nbucket_bytes = 1\n" TRAIN("6", ""), NULL);
+  as_processes(2, overlap, &t);
+}
+
+static void norms(rank_run* run) {
+  session s;
+  gsel_error* err = NULL;
+  gsel_step_report report = GSEL_STEP_REPORT_INIT;
+  rank_ok(run, open_session(run, &s, &err), err);
+  rank_ok(run, gsel_trainer_step(s.trainer, &report, &err), err);
+  ((outcome*)((const trial*)run->user)->out)[run->rank].loss[0] = report.gradient_norm;
+  read_params(run, s.trainer, ((const trial*)run->user)->out[run->rank].params);
+  close_session(&s);
+}
+
+/* The norm is that of the mean gradient, known from one step of rate 24 on a weight of 24; a clip at half of it halves
+ * the step. */
+static void clipping_scales_by_the_norm_of_the_mean_gradient(void** state) {
+  (void)state;
+  static const char form[] =
+      "[train]\noptimizer = \"sgd\"\nlearning_rate = %g\nweight_decay = 0.0\nbatch = 8\nseed = 5\nclip_norm = %.17g\n";
+  outcome *still = shared_outcomes(), *whole = shared_outcomes(), *half = shared_outcomes();
+  char config[256];
+  trial t = plain(config, still);
+  t.count_all = 1;
+  snprintf(config, sizeof config, form, 0.0, 1e9);
+  as_threads(1, norms, &t);
+  t.out = whole;
+  snprintf(config, sizeof config, form, 24.0, 1e9);
+  as_threads(1, norms, &t);
+  double squares = 0;
+  for (int i = 0; i < EXACT_ELEMS; ++i) {
+    const double gradient = (still->params[i] - whole->params[i]) / 24.0;
+    squares += gradient * gradient;
+  }
+  const double norm = sqrt(squares);
+  assert_true(norm > 1 && fabs(whole->loss[0] - norm) < 1e-5 * norm);
+  t.out = half;
+  snprintf(config, sizeof config, form, 24.0, norm / 2);
+  for (int n = 1; n <= 3; ++n) {
+    as_threads(n, norms, &t);
+    for (int i = 0; i < EXACT_ELEMS; ++i) {
+      const double step = still->params[i] - half->params[i], wanted = (still->params[i] - whole->params[i]) / 2.0;
+      assert_true(fabs(step - wanted) <= 1e-5 * (1 + fabs(wanted)));
+    }
+  }
+  free_outcomes(still);
+  free_outcomes(whole);
+  free_outcomes(half);
+}
+
 /* ---- ends -------------------------------------------------------------------------------------------------- */
 
 static void expect_failure(rank_run* run) {
@@ -301,6 +378,36 @@ static void a_failing_callback_ends_the_step_everywhere_with_its_reason(void** s
   t.fail_on_rank = 1;
   as_threads(3, expect_failure, &t);
   as_processes(3, expect_failure, &t);
+}
+
+/* In a child of fork every call answers at once, and releasing does not wait for threads of the parent. */
+static void fork_and_call(rank_run* run) {
+  session s;
+  gsel_error* err = NULL;
+  rank_ok(run, open_session(run, &s, &err), err);
+  rank_ok(run, gsel_trainer_step(s.trainer, NULL, &err), err);
+  const pid_t child = fork();
+  if (child == 0) {
+    gsel_work work = GSEL_WORK_INIT;
+    float logits[TOKENS * VOCAB];
+    alarm(20);
+    int good = gsel_trainer_step(s.trainer, NULL, NULL) == GSEL_ERR_FORKED;
+    good &= gsel_trainer_next_work(s.trainer, &work, NULL) == GSEL_ERR_FORKED;
+    good &=
+        gsel_trainer_infer(s.trainer, V_LOGITS, 1, exact_data, NULL, logits, sizeof logits, NULL) == GSEL_ERR_FORKED;
+    close_session(&s);
+    _exit(good ? 0 : 1);
+  }
+  int status = -1;
+  rank_check(run, child > 0 && waitpid(child, &status, 0) == child && status == 0);
+  rank_ok(run, gsel_trainer_step(s.trainer, NULL, &err), err); /* the parent goes on */
+  close_session(&s);
+}
+
+static void a_forked_child_is_refused_and_does_not_hang(void** state) {
+  (void)state;
+  trial t = plain(TRAIN("6", ""), NULL);
+  as_processes(2, fork_and_call, &t);
 }
 
 static void die(void) {
@@ -379,6 +486,9 @@ static void calls_out_of_order_are_refused(void** state) {
   const gsel_str none = {NULL, 0};
   float small[1];
   check_ok(open_session(run, &s, &err), err);
+  work.struct_size = 0; /* refused before any work is handed out */
+  check_fails(gsel_trainer_next_work(s.trainer, &work, &err), err, GSEL_ERR_VERSION, "gsel_work.struct_size is 0");
+  work.struct_size = sizeof work;
   check_fails(gsel_trainer_report(s.trainer, &report, &err), err, GSEL_ERR_STATE, "no step is finished");
   check_fails(gsel_trainer_complete(s.trainer, 1, GSEL_OK, none, &err), err, GSEL_ERR_STATE, "none is handed out");
   check_ok(gsel_trainer_next_work(s.trainer, &work, &err), err);
@@ -503,6 +613,10 @@ static void a_strategy_that_is_not_there_or_does_not_fit_is_refused_with_its_pla
       {"[strategy.tensor]\nplugin = \"ddp\"\n", GSEL_ERR_CONFIG,
        "trial.toml:2: plugin \"ddp\" does not serve the tensor axis"},
       {"[mesh]\ndata = 2\n", GSEL_ERR_CONFIG, "mesh.data"},
+      {"[train]\nbatch = 1000000\nmicrobatch = 1\n", GSEL_ERR_CONFIG,
+       "trial.toml:3: train.batch = 1000000 in micro-batches"},
+      {"[train]\nbatch = 9223372036854775807\nmicrobatch = 9223372036854775806\n", GSEL_ERR_NOMEM,
+       "more than memory can address"},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; ++i) {
     rank_run* run = ranks_prepare(1, NULL);
@@ -524,7 +638,10 @@ int main(void) {
       cmocka_unit_test(the_step_is_scaled_by_the_global_weight_exactly),
       cmocka_unit_test(bytes_reduced_are_those_of_the_closed_form),
       cmocka_unit_test(reductions_begin_before_backward_ends),
+      cmocka_unit_test(a_bucket_is_reduced_while_backward_goes_on),
+      cmocka_unit_test(clipping_scales_by_the_norm_of_the_mean_gradient),
       cmocka_unit_test(a_failing_callback_ends_the_step_everywhere_with_its_reason),
+      cmocka_unit_test(a_forked_child_is_refused_and_does_not_hang),
       cmocka_unit_test(a_rank_killed_in_a_step_is_an_error_that_names_it),
       cmocka_unit_test(ranks_that_disagree_on_the_model_or_the_settings_are_refused),
       cmocka_unit_test(a_rank_that_cannot_start_is_reported_to_all),

@@ -25,6 +25,8 @@ typedef struct exact_model {
   int rank;
   int steps; /* counted by the first forward of micro-batch 0 */
   void (*at_failure)(void);
+  void (*in_last_backward)(void* user_data); /* called in the last backward callback of a step */
+  void* last_backward_user_data;
   double magnitude[N_PARAMS][VOCAB * WIDTH]; /* sum of |terms| of each gradient in this step */
   double largest;
 } exact_model;
@@ -72,14 +74,16 @@ static inline gsel_status embed_forward(const gsel_call* c, void* user) {
   return GSEL_OK;
 }
 static inline gsel_status embed_backward_weight(const gsel_call* c, void* user) {
+  exact_model* m = (exact_model*)user;
+  if (m->in_last_backward) m->in_last_backward(m->last_backward_user_data);
   const int32_t* tokens = (const int32_t*)c->inputs[0].data;
   exact_clear(c, 0);
   exact_clear(c, 1);
   for (int64_t t = 0; t < c->n_samples * TOKENS; ++t)
     for (int d = 0; d < WIDTH; ++d) {
       const float g = exact_dout(c, 0)[t * WIDTH + d];
-      exact_add((exact_model*)user, P_TABLE, c, 0, tokens[t] * WIDTH + d, g);
-      exact_add((exact_model*)user, P_POSITION, c, 1, t % TOKENS * WIDTH + d, g);
+      exact_add(m, P_TABLE, c, 0, tokens[t] * WIDTH + d, g);
+      exact_add(m, P_POSITION, c, 1, t % TOKENS * WIDTH + d, g);
     }
   return GSEL_OK;
 }
@@ -180,7 +184,7 @@ static inline gsel_status loss_forward(const gsel_call* c, void* user) {
   const int32_t* tokens = (const int32_t*)c->inputs[1].data;
   if (m->steps - 1 == m->fail_at_step && m->rank == m->fail_on_rank) {
     if (m->at_failure) m->at_failure();
-    snprintf(c->message, c->message_capacity, "the numbers were not right");
+    snprintf(c->message, c->message_capacity, "the numbers\nwere not right");
     return GSEL_ERR_INTERNAL;
   }
   double sum = 0, weight = 0;

@@ -2,7 +2,7 @@
 #include <new>
 #include <stdexcept>
 
-#include "api/guard.h"
+#include "base/guard.h"
 #include "base/log.h"
 #include "base/options.h"
 #include "support/check.h"

@@ -120,6 +120,28 @@ static void impossible_shapes_are_refused(void** state) {
   check_fails(gsel_model_add_param(model, &desc, NULL, &err), err, GSEL_ERR_MODEL, "7 dimensions");
 }
 
+static void unknown_flags_and_rules_are_refused(void** state) {
+  (void)state;
+  const int64_t one = 1;
+  check_fails(add_value("v", 1u << 9, 0), err, GSEL_ERR_MODEL, "value \"v\" has unknown flags 0x200");
+  gsel_param_desc param = GSEL_PARAM_DESC_INIT;
+  param.name = gsel_str_from("w");
+  param.dims = &one;
+  param.n_dims = 1;
+  param.flags = 1u << 8;
+  check_fails(gsel_model_add_param(model, &param, NULL, &err), err, GSEL_ERR_MODEL, "unknown flags 0x100");
+  param.flags = 0;
+  param.shard = 99;
+  check_fails(gsel_model_add_param(model, &param, NULL, &err), err, GSEL_ERR_MODEL, "shard rule 99");
+  gsel_value_desc value = GSEL_VALUE_DESC_INIT;
+  value.name = gsel_str_from("v");
+  value.place = 77;
+  check_fails(gsel_model_add_value(model, &value, NULL, &err), err, GSEL_ERR_MODEL, "placement 77");
+  value.place = GSEL_PLACE_SHARDED;
+  value.place_dim = 1;
+  check_fails(gsel_model_add_value(model, &value, NULL, &err), err, GSEL_ERR_MODEL, "along dimension 1 of 1");
+}
+
 static void reading_what_is_not_written_yet_is_how_a_cycle_shows(void** state) {
   (void)state;
   add_pieces();
@@ -206,6 +228,7 @@ int main(void) {
       test(duplicate_names_are_refused_by_kind),
       test(names_that_text_cannot_carry_are_refused),
       test(impossible_shapes_are_refused),
+      test(unknown_flags_and_rules_are_refused),
       test(reading_what_is_not_written_yet_is_how_a_cycle_shows),
       test(unknown_ids_are_refused),
       test(the_loss_is_one_layer_of_two_f64_scalars),

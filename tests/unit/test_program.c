@@ -141,6 +141,25 @@ static void each_broken_pair_is_refused_with_its_place(void** state) {
                 cases[i].message);
 }
 
+/* All that computes is dropped, all that communicates and steps is kept. */
+static void programs_that_compute_nothing_are_refused(void** state) {
+  (void)state;
+  gsel_program* pair[2];
+  for (int rank = 0; rank < 2; ++rank) {
+    char text[4096] = "";
+    for (int i = 0; i < N_LINES; ++i) {
+      const char* line = i == 1 && rank == 1 ? "rank 1" : kLines[i];
+      const int computes = i >= 19 && (strstr(line, "mb=") != NULL);
+      if (!computes) strcat(strcat(text, line), "\n");
+    }
+    pair[rank] = parse(text);
+  }
+  check_fails(gsel_program_verify((const gsel_program* const*)pair, 2, &err), err, GSEL_ERR_PROGRAM,
+              "the forward of layer \"embed\", micro-batch 0, runs on 0 ranks");
+  gsel_program_free(pair[0]);
+  gsel_program_free(pair[1]);
+}
+
 static void one_program_per_rank_is_wanted(void** state) {
   (void)state;
   gsel_program* program = parse(text_of(0, 0, NULL));
@@ -226,6 +245,13 @@ static void text_that_is_no_program_is_refused_with_line_and_token(void** state)
       {24, "reduce bucket=0 axis=time", "axis=time", "none of tensor, data, pipeline"},
       {24, "reduce bucket=99999999999999999999 axis=data", "bucket=99999999999999999999", "is no number"},
       {33, NULL, "", "ends without \"end\""},
+      {2, "rank 0 junk", "junk", "one word too many"},
+      {13, "microbatch 0 3 junk", "junk", "one word too many"},
+      {14, "bucket params=b junk", "junk", "one word too many"},
+      {3, "mesh data=2\nmesh data=2", "mesh", "a second \"mesh\" line"},
+      {19, "end", "end", "\"end\" stands before \"step\""},
+      {3, "mesh tensor=1 data=2 pipeline=1\nrank 0", "rank", "a second \"rank\" line"},
+      {2, "rank 2", "", "rank 2 does not fit a mesh of 2 ranks"},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; ++i) {
     gsel_program* program = NULL;
@@ -271,6 +297,7 @@ int main(void) {
       cmocka_unit_test(instructions_can_be_read_one_by_one),
       cmocka_unit_test(a_good_pair_is_accepted),
       cmocka_unit_test(each_broken_pair_is_refused_with_its_place),
+      cmocka_unit_test(programs_that_compute_nothing_are_refused),
       cmocka_unit_test(one_program_per_rank_is_wanted),
       cmocka_unit_test(buckets_must_hold_the_same_parameters_in_the_same_order),
       cmocka_unit_test(sends_and_receives_must_pair),

@@ -4,9 +4,7 @@
 
 #include <gsel/plugin.h>
 
-#include <utility>
-
-#include "base/error.h"
+#include "base/guard.h"
 
 namespace gsel::host {
 
@@ -14,23 +12,5 @@ void add_memory(gsel_backend_v1& table);
 void add_streams(gsel_backend_v1& table);
 void add_kernels(gsel_backend_v1& table);
 void add_link(gsel_backend_v1& table);
-
-// Runs a body of the table: exceptions become a status and an object, as for any backend.
-template <class Body>
-gsel_status answer(gsel_error** err, Body&& body) noexcept {
-  if (err) *err = nullptr;
-  try {
-    std::forward<Body>(body)();
-    return GSEL_OK;
-  } catch (...) {
-    gsel_error* handle = current_exception_to_handle();
-    const gsel_status status = code_of(handle);
-    if (err)
-      *err = handle;
-    else
-      free_handle(handle);
-    return status;
-  }
-}
 
 }  // namespace gsel::host

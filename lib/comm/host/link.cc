@@ -12,7 +12,7 @@ namespace gsel::host {
 namespace {
 
 gsel_status link_join(void*, const gsel_join* join, gsel_link** out, gsel_error** err) {
-  return answer(err, [&] {
+  return guard(err, [&] {
     *out = nullptr;
     *out = new gsel_link{shm::Link(*join)};
   });
@@ -27,7 +27,7 @@ void link_abort(gsel_link* link, const char* reason) {
 }
 
 gsel_status collective(gsel_link* link, const gsel_collective* call, gsel_stream* stream, gsel_error** err) {
-  return answer(err, [&] {
+  return guard(err, [&] {
     if (stream)
       stream->enqueue([link, copy = *call] { link->impl.collective(copy); });
     else

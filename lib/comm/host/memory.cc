@@ -11,7 +11,7 @@ namespace {
 constexpr uint64_t kAlignment = 64;
 
 gsel_status alloc(void*, uint64_t bytes, void** out, gsel_error** err) {
-  return answer(err, [&] {
+  return guard(err, [&] {
     *out = nullptr;
     const bool possible = bytes <= static_cast<uint64_t>(PTRDIFF_MAX) - kAlignment;
     const uint64_t rounded = (bytes / kAlignment + 1) * kAlignment;
@@ -27,7 +27,7 @@ void free_memory(void*, void* memory) {
 
 // Every direction is the same here.
 gsel_status copy(void*, void* dst, const void* src, uint64_t bytes, int32_t, gsel_stream* stream, gsel_error** err) {
-  return answer(err, [&] {
+  return guard(err, [&] {
     run_on(stream, [=] {
       if (bytes > 0) std::memmove(dst, src, bytes);
     });
@@ -35,7 +35,7 @@ gsel_status copy(void*, void* dst, const void* src, uint64_t bytes, int32_t, gse
 }
 
 gsel_status zero(void*, void* dst, uint64_t bytes, gsel_stream* stream, gsel_error** err) {
-  return answer(err, [&] {
+  return guard(err, [&] {
     run_on(stream, [=] {
       if (bytes > 0) std::memset(dst, 0, bytes);
     });

@@ -40,24 +40,24 @@ int64_t EventState::time_ns() const {
 namespace {
 
 gsel_status stream_create(void*, gsel_stream** out, gsel_error** err) {
-  return answer(err, [&] {
+  return guard(err, [&] {
     *out = nullptr;
     *out = new gsel_stream;
   });
 }
 
 void stream_destroy(void*, gsel_stream* stream) {
-  delete stream;
+  if (stream && !stream->of_parent()) delete stream;  // else left: its locks may be held by a thread that is not here
 }
 
 gsel_status stream_wait(void*, gsel_stream* stream, gsel_error** err) {
-  return answer(err, [&] {
+  return guard(err, [&] {
     if (stream) stream->wait();
   });
 }
 
 gsel_status event_create(void*, gsel_event** out, gsel_error** err) {
-  return answer(err, [&] {
+  return guard(err, [&] {
     *out = nullptr;
     *out = new gsel_event;
   });
@@ -68,7 +68,7 @@ void event_destroy(void*, gsel_event* event) {
 }
 
 gsel_status event_record(void*, gsel_event* event, gsel_stream* stream, gsel_error** err) {
-  return answer(err, [&] {
+  return guard(err, [&] {
     if (stream)
       stream->record(event->state);
     else
@@ -77,11 +77,11 @@ gsel_status event_record(void*, gsel_event* event, gsel_stream* stream, gsel_err
 }
 
 gsel_status event_wait(void*, gsel_event* event, gsel_error** err) {
-  return answer(err, [&] { event->state->wait(event->state->last_record()); });
+  return guard(err, [&] { event->state->wait(event->state->last_record()); });
 }
 
 gsel_status stream_wait_event(void*, gsel_stream* stream, gsel_event* event, gsel_error** err) {
-  return answer(err, [&] {
+  return guard(err, [&] {
     run_on(stream, [state = event->state, record = event->state->last_record()] { state->wait(record); });
   });
 }

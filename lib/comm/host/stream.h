@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/os.h"
 
 namespace gsel::host {
 
@@ -48,6 +49,9 @@ struct gsel_stream {
   gsel_stream(const gsel_stream&) = delete;
   gsel_stream& operator=(const gsel_stream&) = delete;
 
+  // In a forked child: its thread stayed with the parent, so nothing of it can be used, waited for or destroyed.
+  bool of_parent() const { return gsel::os::fork_generation() != fork_generation_; }
+
   void enqueue(std::function<void()> work);
   void record(std::shared_ptr<gsel::host::EventState> event);
   void wait();
@@ -61,6 +65,7 @@ struct gsel_stream {
   void run_queue();
   void run_item(const Item& item);
 
+  const uint64_t fork_generation_ = gsel::os::fork_generation();
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Item> queue_;

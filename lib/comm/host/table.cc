@@ -8,7 +8,7 @@ namespace {
 char the_host;  // a context that is not NULL
 
 gsel_status open_device(const gsel_host_v1*, int32_t device, void** out, gsel_error** err) {
-  return host::answer(err, [&] {
+  return guard(err, [&] {
     *out = nullptr;
     if (device != 0) fail(GSEL_ERR_ARG, "device {} of backend host was asked for; it has device 0 only", device);
     *out = &the_host;

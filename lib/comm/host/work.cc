@@ -9,7 +9,7 @@ namespace {
 
 gsel_status cast_work(void*, void* dst, gsel_dtype dst_dtype, const void* src, gsel_dtype src_dtype, uint64_t count,
                       gsel_stream* stream, gsel_error** err) {
-  return answer(err, [&] {
+  return guard(err, [&] {
     for (const gsel_dtype dtype : {dst_dtype, src_dtype})
       if (!can_cast(dtype))
         fail(GSEL_ERR_UNSUPPORTED,
@@ -29,7 +29,7 @@ void for_float_type(gsel_dtype dtype, const char* kernel, Body&& body) {
 
 gsel_status scale_work(void*, void* dst, gsel_dtype dtype, double factor, uint64_t count, gsel_stream* stream,
                        gsel_error** err) {
-  return answer(err, [&] {
+  return guard(err, [&] {
     for_float_type(dtype, "scale", [&](auto* typed) {
       run_on(stream, [=] { scale(static_cast<decltype(typed)>(dst), factor, count); });
     });
@@ -38,7 +38,7 @@ gsel_status scale_work(void*, void* dst, gsel_dtype dtype, double factor, uint64
 
 gsel_status add_work(void*, void* dst, const void* src, gsel_dtype dtype, uint64_t count, gsel_stream* stream,
                      gsel_error** err) {
-  return answer(err, [&] {
+  return guard(err, [&] {
     for_float_type(dtype, "add", [&](auto* typed) {
       using T = std::remove_pointer_t<decltype(typed)>;
       run_on(stream, [=] { add(static_cast<T*>(dst), static_cast<const T*>(src), count); });
@@ -48,7 +48,7 @@ gsel_status add_work(void*, void* dst, const void* src, gsel_dtype dtype, uint64
 
 gsel_status sum_squares_work(void*, const void* src, gsel_dtype dtype, uint64_t count, double* out, gsel_stream* stream,
                              gsel_error** err) {
-  return answer(err, [&] {
+  return guard(err, [&] {
     for_float_type(dtype, "sum_squares", [&](auto* typed) {
       using T = std::remove_pointer_t<decltype(typed)>;
       run_on(stream, [=] { *out = sum_squares(static_cast<const T*>(src), count); });
@@ -63,7 +63,7 @@ void check_states(const gsel_optimizer_step& step, bool first, bool second) {
 }
 
 gsel_status optimizer_work(void*, const gsel_optimizer_step* given, gsel_stream* stream, gsel_error** err) {
-  return answer(err, [&] {
+  return guard(err, [&] {
     const gsel_optimizer_step step = *given;
     switch (step.kind) {
       case GSEL_OPTIMIZER_SGD:

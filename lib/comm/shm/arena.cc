@@ -14,6 +14,7 @@
 #include <new>
 #include <utility>
 
+#include "base/align.h"
 #include "base/error.h"
 
 namespace gsel::shm {
@@ -27,10 +28,6 @@ constexpr size_t kStagingOfOne = size_t{512} << 10;
 
 static_assert(std::atomic<uint64_t>::is_always_lock_free && std::atomic<uint32_t>::is_always_lock_free,
               "flags are shared between processes");
-
-size_t up(size_t bytes, size_t to) {
-  return (bytes + to - 1) / to * to;
-}
 
 using Inode = std::pair<dev_t, ino_t>;
 
@@ -49,17 +46,17 @@ Layout::Layout(int32_t ranks) : world_size(ranks) {
   staging_bytes = p == 1 ? 0 : std::min(kStagingOfOne, kStagingOfAll / (2 * p) / kPage * kPage);
   slot_bytes = (p <= 4 ? 64 : p <= 16 ? 16 : p <= 32 ? 8 : 4) * size_t{1024};
   const size_t pairs = p == 1 ? 0 : p * p;
-  ranks_at = up(sizeof(ArenaHeader), kPage);
-  small_at = up(ranks_at + p * sizeof(RankBlock), kPage);
+  ranks_at = round_up(sizeof(ArenaHeader), kPage);
+  small_at = round_up(ranks_at + p * sizeof(RankBlock), kPage);
   staging_at = small_at + p * 2 * kSmallBytes;
   channels_at = staging_at + p * 2 * staging_bytes;
-  slots_at = up(channels_at + pairs * sizeof(Channel), kPage);
+  slots_at = round_up(channels_at + pairs * sizeof(Channel), kPage);
   total_bytes = slots_at + pairs * kSlots * slot_bytes;
 }
 
 std::shared_ptr<Arena> Arena::alone() {
   const Layout layout(1);
-  auto* base = static_cast<char*>(std::aligned_alloc(kPage, up(layout.total_bytes, kPage)));
+  auto* base = static_cast<char*>(std::aligned_alloc(kPage, round_up(layout.total_bytes, kPage)));
   if (!base) throw std::bad_alloc();
   std::memset(base, 0, layout.total_bytes);
   std::shared_ptr<Arena> arena(new Arena(layout, base, true));

@@ -1,5 +1,5 @@
-// api/guard.h: the wall between C++ and callers. Every extern "C" body runs inside guard(): exceptions become a
-// status and an error object; nothing is thrown out.
+// base/guard.h: the wall between C++ and its callers. Every extern "C" body and every function of the built-in
+// backend's table runs inside guard(): exceptions become a status and an error object; nothing is thrown out.
 #pragma once
 
 #include <utility>
