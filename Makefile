@@ -6,7 +6,7 @@
 #   make asan       the tests under the address and undefined-behaviour sanitizers
 #   make tsan       the tests under the thread sanitizer
 #
-# GSEL_NO_INSTALL=1 names missing packages and installs nothing. DATA=file gives `make run` another text to train on.
+# GSEL_NO_INSTALL=1 names missing packages and stops. DATA=file gives `make run` another text to train on.
 PREFIX ?= /usr/local
 JOBS ?= $(shell nproc)
 DATA ?= build/data/kjv.txt
@@ -33,6 +33,7 @@ build: packages
 	$(call build,default)
 
 run: packages-run
+	@[ "$(DATA)" = build/data/kjv.txt ] || [ -r "$(DATA)" ] || { echo "gsel: DATA=$(DATA): no such file, or not readable" >&2; exit 1; }
 	@echo "gsel: building what the run needs"
 	$(call build,default,run_parts)
 	@$(MAKE) -s --no-print-directory $(DATA)

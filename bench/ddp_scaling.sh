@@ -28,8 +28,10 @@ for round in $(seq "$rounds"); do
   train 1 8 one8
   train 2 16 two16
   train 1 16 one16
-  train 1 8 pair & train 1 8 pair
-  wait
+  train 1 8 pair &
+  other=$!
+  train 1 8 pair
+  wait "$other" || { echo "ddp_scaling: a run beside another failed" >&2; exit 1; }
 done
 
 # stats NAME: "median (min-max)"; median NAME: the median alone.

@@ -6,6 +6,7 @@ set -eu
 bin=$1
 text=$2
 config=$(dirname "$0")/gpt.toml
+[ -x "$bin/gpt" ] || { echo "gsel: $bin/gpt is missing: the GPT example needs libopenblas-dev" >&2; exit 1; }
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 trap 'exit 130' INT TERM

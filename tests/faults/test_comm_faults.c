@@ -82,9 +82,18 @@ static double strike(int32_t n, struct stage* s, int signal_number, double timeo
   return took;
 }
 
+static int entries_of(const char* folder) {
+  int n = 0;
+  DIR* dir = opendir(folder);
+  while (dir && readdir(dir)) ++n;
+  if (dir) closedir(dir);
+  return n;
+}
+
 static void test_survivors_of_a_kill_all_name_the_dead_rank(void** state) {
   (void)state;
   double longest = 0;
+  const int shared_before = entries_of("/dev/shm");
   for (int32_t n = 2; n <= 4; ++n)
     for (int round = 0; round < 40; ++round) {
       const size_t counts[] = {2, 900, 300000};
@@ -94,6 +103,7 @@ static void test_survivors_of_a_kill_all_name_the_dead_rank(void** state) {
     }
   print_message("longest time from kill to the end of all survivors: %.1f ms\n", 1e3 * longest);
   assert_true(longest < 30); /* far below the timeout: nobody waited for it */
+  assert_int_equal(entries_of("/dev/shm"), shared_before);
 }
 
 static void test_a_stopped_rank_is_named_after_the_timeout(void** state) {
