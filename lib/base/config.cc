@@ -1,51 +1,16 @@
 // base/config.cc: see config.h. Defaults, files and the mesh; the text of a file is read in config_parse.cc.
 #include "base/config.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <cstdlib>
-#include <filesystem>
 
 #include "base/config_keys.h"
+#include "base/read_file.h"
 
 namespace gsel {
 namespace {
 
-struct File {
-  int fd;
-  explicit File(const std::string& path) : fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {}
-  ~File() {
-    if (fd >= 0) close(fd);
-  }
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
-};
-
-[[noreturn]] void unreadable(const std::string& path, const std::string& why) {
-  throw Error(GSEL_ERR_IO, fmt::format("config file {}: {}; a readable file would do", path, why)).at({path, 0, 0, {}});
-}
-
-// Regular files alone: a pipe could make the caller wait for ever. One byte over the limit is enough for the parser
-// to say that there is too much.
-std::string read_file(const std::string& path) {
-  const File file(path);
-  if (file.fd < 0) unreadable(path, errno_text(errno));
-  struct stat info {};
-  if (fstat(file.fd, &info) != 0) unreadable(path, errno_text(errno));
-  if (!S_ISREG(info.st_mode)) unreadable(path, "is not a regular file");
-  std::string text;
-  char buffer[4096];
-  for (;;) {
-    const ssize_t n = read(file.fd, buffer, sizeof buffer);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) unreadable(path, errno_text(errno));
-    text.append(buffer, static_cast<size_t>(n));
-    if (n == 0 || text.size() > 1024 * 1024) return text;
-  }
-}
+// Above what the parser takes, which says more of a text that is too long.
+constexpr size_t kMaxFileBytes = 1024 * 1024;
 
 constexpr const char* kSizes[GSEL_AXES] = {"mesh.tensor", "mesh.data", "mesh.pipeline"};
 
@@ -118,10 +83,8 @@ Config default_config() {
 }
 
 Config load_config(const std::string& path) {
-  if (path.empty()) fail(GSEL_ERR_ARG, "the path of the config file is empty; the path of a file would do");
-  if (path.find('\0') != std::string::npos) fail(GSEL_ERR_ARG, "the path of the config file contains a NUL byte");
-  const std::string absolute = std::filesystem::absolute(path).lexically_normal().string();
-  return parse_config(read_file(absolute), absolute);
+  const std::string absolute = absolute_path("config file", path);
+  return parse_config(read_file("config file", absolute, kMaxFileBytes), absolute);
 }
 
 Config environment_config() {

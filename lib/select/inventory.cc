@@ -2,16 +2,14 @@
 // devices out of bus order, one identity for two devices.
 #include "select/inventory.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
-#include <cerrno>
 #include <charconv>
 #include <limits>
 #include <map>
 
 #include "base/error.h"
+#include "base/read_file.h"
 #include "select/json_object.h"
 #include "select/table.h"
 
@@ -21,26 +19,6 @@ namespace {
 constexpr size_t kMaxFileBytes = 16 << 20;
 constexpr uint64_t kMaxBytes = std::numeric_limits<uint64_t>::max();
 constexpr uint64_t kMaxInt = std::numeric_limits<int32_t>::max();
-
-std::string read_file(const std::string& path) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) fail(GSEL_ERR_IO, "inventory {}: cannot be opened: {}", path, errno_text(errno));
-  struct Closer {
-    int fd;
-    ~Closer() { close(fd); }
-  } closer{fd};
-  std::string text;
-  char buffer[1 << 16];
-  for (;;) {
-    const ssize_t n = read(fd, buffer, sizeof buffer);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) fail(GSEL_ERR_IO, "inventory {}: cannot be read: {}", path, errno_text(errno));
-    if (n == 0) return text;
-    text.append(buffer, static_cast<size_t>(n));
-    if (text.size() > kMaxFileBytes)
-      fail(GSEL_ERR_IO, "inventory {}: longer than {} bytes, not an inventory", path, kMaxFileBytes);
-  }
-}
 
 // "9.0" as two numbers.
 void read_capability(JsonObject& object, Device& device) {
@@ -171,7 +149,8 @@ Inventory parse_inventory(std::string_view text, const std::string& file) {
 }
 
 Inventory load_inventory(const std::string& path) {
-  return parse_inventory(read_file(path), path);
+  const std::string absolute = absolute_path("inventory", path);
+  return parse_inventory(read_file("inventory", absolute, kMaxFileBytes), absolute);
 }
 
 std::string inventory_json(const Inventory& inventory) {

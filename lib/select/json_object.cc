@@ -39,7 +39,9 @@ class Watch {
   explicit Watch(const std::string& file) : file_(file) {}
 
   bool operator()(int depth, json::parse_event_t event, const json& value) {
-    if (depth > kMaxDepth) fail(GSEL_ERR_PARSE, "inventory {}: nested more than {} deep", file_, kMaxDepth);
+    if (depth > kMaxDepth)
+      throw Error(GSEL_ERR_PARSE, fmt::format("inventory {}: nested more than {} deep", file_, kMaxDepth))
+          .at({file_, 0, 0, {}});
     if (event == json::parse_event_t::object_start) names_.emplace_back();
     if (event == json::parse_event_t::object_end) names_.pop_back();
     if (event == json::parse_event_t::key && !names_.back().insert(value.get<std::string>()).second) {

@@ -1,6 +1,9 @@
 /* unit/test_select_inventory.c: machines in and out of text, and the probes of this one, NVML by a test double. */
 #define _POSIX_C_SOURCE 200809L
+#include <fcntl.h>
 #include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "support/check.h"
 
@@ -170,9 +173,61 @@ static void unreadable_files_are_named(void** state) {
   gsel_error* err = NULL;
   check_fails(gsel_inventory_load(gsel_str_from("/nonexistent/i.json"), &inventory, &err), err, GSEL_ERR_IO,
               "/nonexistent/i.json");
-  check_fails(gsel_inventory_load(gsel_str_from("/"), &inventory, &err), err, GSEL_ERR_IO, "EISDIR");
-  check_fails(gsel_inventory_load(gsel_str_from("/dev/zero"), &inventory, &err), err, GSEL_ERR_IO, "longer than");
+  check_fails(gsel_inventory_load(gsel_str_from("/"), &inventory, &err), err, GSEL_ERR_IO, "not a regular file");
+  check_fails(gsel_inventory_load(gsel_str_from("/dev/zero"), &inventory, &err), err, GSEL_ERR_IO,
+              "not a regular file");
+  check_fails(gsel_inventory_load(gsel_str_from(""), &inventory, &err), err, GSEL_ERR_ARG, "is empty");
+  const gsel_str cut = {"a\0b", 3};
+  check_fails(gsel_inventory_load(cut, &inventory, &err), err, GSEL_ERR_ARG, "NUL byte");
   check_fails(gsel_inventory_load(gsel_str_from(NULL), &inventory, &err), err, GSEL_ERR_ARG, "path is NULL");
+}
+
+static void check_names_file(gsel_status status, gsel_status code, gsel_error* err, const char* path) {
+  assert_int_equal(status, code);
+  assert_string_equal(gsel_error_file(err).data, path);
+  assert_non_null(strstr(gsel_error_message(err).data, path));
+  gsel_error_free(err);
+}
+
+static void errors_name_the_file_by_its_whole_path(void** state) {
+  (void)state;
+  char folder[256], path[512], before[512];
+  snprintf(folder, sizeof folder, "%s/gsel-inventory-XXXXXX", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
+  assert_non_null(mkdtemp(folder));
+  assert_non_null(getcwd(before, sizeof before));
+  assert_int_equal(chdir(folder), 0);
+  assert_non_null(getcwd(folder, sizeof folder));
+  gsel_inventory* inventory = NULL;
+  gsel_error* err = NULL;
+
+  snprintf(path, sizeof path, "%s/missing.json", folder);
+  gsel_status status = gsel_inventory_load(gsel_str_from("missing.json"), &inventory, &err);
+  check_names_file(status, GSEL_ERR_IO, err, path);
+
+  snprintf(path, sizeof path, "%s/pipe", folder);
+  assert_int_equal(mkfifo("pipe", 0600), 0);
+  status = gsel_inventory_load(gsel_str_from("pipe"), &inventory, &err); /* waits for nobody */
+  check_names_file(status, GSEL_ERR_IO, err, path);
+
+  snprintf(path, sizeof path, "%s/big", folder);
+  assert_int_equal(close(creat("big", 0600)), 0);
+  assert_int_equal(truncate("big", 17 << 20), 0);
+  status = gsel_inventory_load(gsel_str_from("./big"), &inventory, &err);
+  check_names_file(status, GSEL_ERR_IO, err, path);
+
+  snprintf(path, sizeof path, "%s/deep", folder);
+  FILE* file = fopen("deep", "w");
+  assert_non_null(file);
+  for (int i = 0; i < 40; ++i) fputc('[', file);
+  assert_int_equal(fclose(file), 0);
+  status = gsel_inventory_load(gsel_str_from("deep"), &inventory, &err);
+  check_names_file(status, GSEL_ERR_PARSE, err, path);
+
+  unlink("pipe");
+  unlink("big");
+  unlink("deep");
+  assert_int_equal(chdir(before), 0);
+  assert_int_equal(rmdir(folder), 0);
 }
 
 static void a_selection_is_made_on_one_host(void** state) {
@@ -309,6 +364,7 @@ int main(void) {
       cmocka_unit_test(a_tower_of_brackets_is_refused),
       cmocka_unit_test(every_cut_of_a_machine_is_refused),
       cmocka_unit_test(unreadable_files_are_named),
+      cmocka_unit_test(errors_name_the_file_by_its_whole_path),
       cmocka_unit_test(a_selection_is_made_on_one_host),
       cmocka_unit_test(nvml_devices_come_in_bus_order_and_the_cpu_last),
       cmocka_unit_test(what_nvml_cannot_show_is_a_note),

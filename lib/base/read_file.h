@@ -1,0 +1,18 @@
+// base/read_file.h: a whole file as text. Refuses to know what stands in it. Regular files alone: a pipe could make the
+// caller wait for ever, a device never ends.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace gsel {
+
+// `path` from the root, for errors that stay true when the folder changes. `what`, such as "config file", is how
+// messages call the file. GSEL_ERR_ARG for an empty path or one with a NUL byte.
+std::string absolute_path(std::string_view what, const std::string& path);
+
+// GSEL_ERR_IO, about the file, when it cannot be read or has more than `max_bytes` bytes.
+std::string read_file(std::string_view what, const std::string& path, size_t max_bytes);
+
+}  // namespace gsel
