@@ -1,11 +1,13 @@
 // client.cc: see client.h.
 #include "client.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
-#include <iterator>
+#include <memory>
 #include <vector>
 
 namespace gsel::cli {
@@ -36,10 +38,22 @@ Handle<gsel_inventory> read_inventory(const std::string& file) {
 }
 
 std::string read_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) refuse(GSEL_ERR_IO, path + ": cannot be opened: " + std::strerror(errno));
-  std::string content{std::istreambuf_iterator<char>(file), {}};
-  if (file.bad()) refuse(GSEL_ERR_IO, path + ": cannot be read");
+  constexpr size_t kMaxBytes = 256 << 20;
+  // A pipe without a writer would be waited for.
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0) refuse(GSEL_ERR_IO, path + ": cannot be opened: " + std::strerror(errno) + "; a readable file would do");
+  std::unique_ptr<FILE, int (*)(FILE*)> file(fdopen(fd, "rb"), std::fclose);
+  struct stat info {};
+  if (!file || fstat(fd, &info) != 0) refuse(GSEL_ERR_IO, path + ": cannot be read: " + std::strerror(errno));
+  if (!S_ISREG(info.st_mode)) refuse(GSEL_ERR_IO, path + ": is not a regular file; a readable file would do");
+  std::string content;
+  char buffer[1 << 16];
+  while (const size_t n = std::fread(buffer, 1, sizeof buffer, file.get())) {
+    content.append(buffer, n);
+    if (content.size() > kMaxBytes)
+      refuse(GSEL_ERR_IO, path + ": has more than " + std::to_string(kMaxBytes) + " bytes; a shorter file would do");
+  }
+  if (std::ferror(file.get())) refuse(GSEL_ERR_IO, path + ": cannot be read: " + std::strerror(errno));
   return content;
 }
 

@@ -40,14 +40,6 @@ inline gsel_str borrow(const std::string& s) {
   return {s.c_str(), s.size()};
 }
 
-// A struct as its _INIT macro makes it.
-template <class T>
-T sized() {
-  T out{};
-  out.struct_size = sizeof(T);
-  return out;
-}
-
 // The inventory in `file`, or nothing when no file is named, which means this machine.
 Handle<gsel_inventory> read_inventory(const std::string& file);
 

@@ -26,6 +26,11 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int kTimedOut = 124, kNotExecutable = 126, kNotFound = 127, kFailed = 2;
+constexpr int kForwarded[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM, SIGWINCH, SIGCONT, SIGTSTP};
+
+bool asks_to_end(int number) {
+  return number == SIGINT || number == SIGTERM || number == SIGHUP || number == SIGQUIT;
+}
 
 void say(const std::string& line) {
   std::fprintf(stderr, "gsel: %s\n", line.c_str());
@@ -80,7 +85,8 @@ class Launcher {
   void take_signals() {
     sigset_t wanted;
     sigemptyset(&wanted);
-    for (int number : {SIGINT, SIGTERM, SIGHUP, SIGCHLD}) sigaddset(&wanted, number);
+    sigaddset(&wanted, SIGCHLD);
+    for (int number : kForwarded) sigaddset(&wanted, number);
     sigprocmask(SIG_BLOCK, &wanted, &before_);
     // A SIGCHLD that was ignored when we were started would never be told.
     signal(SIGCHLD, SIG_DFL);
@@ -155,8 +161,10 @@ class Launcher {
     signalfd_siginfo info;
     while (read(signals_, &info, sizeof info) == sizeof info) {
       if (info.ssi_signo == SIGCHLD) continue;
-      interrupted_ = true;
-      send(static_cast<int>(info.ssi_signo));
+      const int number = static_cast<int>(info.ssi_signo);
+      interrupted_ = interrupted_ || asks_to_end(number);
+      send(number);
+      if (number == SIGTSTP) raise(SIGSTOP);  // the ranks first; the SIGCONT that wakes us is passed on like the rest
     }
   }
 

@@ -6,6 +6,7 @@
 
 #include "client.h"
 #include "commands.h"
+#include "usage.h"
 
 namespace {
 
@@ -76,8 +77,8 @@ int run(std::vector<std::string> arguments) {
   } catch (const CLI::ParseError& e) {
     if (e.get_exit_code() == 0) return app.exit(e);
     const CLI::App* chosen = app.get_subcommands().empty() ? &app : app.get_subcommands().front();
-    std::cerr << "gsel: " << e.what() << "; see " << (chosen == &app ? "gsel" : "gsel " + chosen->get_name())
-              << " --help" << std::endl;
+    std::cerr << "gsel: " << usage_text(e, *chosen) << "; see "
+              << (chosen == &app ? "gsel" : "gsel " + chosen->get_name()) << " --help" << std::endl;
     return kRefused;
   } catch (const Failure& failure) {
     return report(failure, false);

@@ -10,7 +10,7 @@ namespace {
 std::vector<gsel_plugin_info> candidates(const gsel_plugin_list* list) {
   std::vector<gsel_plugin_info> out;
   for (int32_t i = 0; i < gsel_plugin_list_count(list); ++i) {
-    auto info = sized<gsel_plugin_info>();
+    gsel_plugin_info info = GSEL_PLUGIN_INFO_INIT;
     gsel_error* error = nullptr;
     check(gsel_plugin_list_get(list, i, &info, &error), &error);
     out.push_back(info);

@@ -12,17 +12,16 @@
 #include "client.h"
 #include "commands.h"
 #include "launch.h"
+#include "usage.h"
 
 namespace gsel::cli {
 namespace {
 
-constexpr int64_t kMaxRanks = 1024;
+constexpr int64_t kMaxRanks = 256;  // as many as shared memory joins
 
 struct Options {
-  int64_t ranks = 0;
-  std::string config, devices;
+  std::string ranks, config, devices, grace, timeout;
   bool tag_output = false;
-  double grace_s = 2, timeout_s = 0;
   std::vector<std::string> program;
   CLI::App* parser = nullptr;
   bool given(const char* option) const { return parser->count(option) > 0; }
@@ -57,11 +56,13 @@ int64_t ranks_of_mesh(const gsel_config* config) {
   return product;
 }
 
-void check_limits(int64_t ranks, bool tag_output) {
-  const std::string asked = "-n " + std::to_string(ranks) + ": ";
+// `from` is what asked for so many.
+void check_limits(int64_t ranks, const std::string& from, bool tag_output) {
+  const std::string asked = from + ": ";
   if (ranks < 1) refuse(GSEL_ERR_ARG, asked + "at least 1 rank is needed");
   if (ranks > kMaxRanks)
-    refuse(GSEL_ERR_ARG, asked + "at most " + std::to_string(kMaxRanks) + " ranks run on one host");
+    refuse(GSEL_ERR_ARG,
+           asked + "ranks of one host join through shared memory, at most " + std::to_string(kMaxRanks) + " ranks");
   const auto check = [&](int which, int64_t needed, const char* what, const char* cure) {
     rlimit limit{};
     if (getrlimit(static_cast<__rlimit_resource>(which), &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;
@@ -81,7 +82,7 @@ Handle<gsel_selection> select(const Options& options, const gsel_config* config)
   const bool asked = options.given("--devices") || !in_file.empty() || (!accelerator.empty() && accelerator != "auto");
   if (!asked) return nullptr;
   const std::string devices = options.given("--devices") ? options.devices : in_file;
-  auto request = sized<gsel_resolve_request>();
+  gsel_resolve_request request = GSEL_RESOLVE_REQUEST_INIT;
   if (options.given("--devices") || !devices.empty()) request.devices = borrow(devices);
   if (!accelerator.empty()) request.accelerator = borrow(accelerator);
   gsel_selection* selection = nullptr;
@@ -129,13 +130,16 @@ std::vector<std::string> lines(const Environment& environment) {
 
 int run(const Options& options) {
   const auto config = load_config(options);
-  const int64_t ranks = options.given("-n") ? options.ranks : ranks_of_mesh(config.get());
-  check_limits(ranks, options.tag_output);
+  const bool counted = options.given("-n");
+  const int64_t ranks = counted ? whole_number("-n", options.ranks) : ranks_of_mesh(config.get());
+  check_limits(ranks, counted ? "-n " + options.ranks : "the sizes of [mesh] in the config", options.tag_output);
+  const double grace_s = options.given("--grace") ? seconds("--grace", options.grace, 0, 1e6) : 2;
+  const double timeout_s = options.given("--timeout-kill") ? seconds("--timeout-kill", options.timeout, 0.001, 1e9) : 0;
   if (options.program.empty()) refuse(GSEL_ERR_ARG, "no program to run; gsel run -n 4 -- program arguments");
   const auto selection = select(options, config.get());
   const Environment shared = job_environment(options, ranks);
 
-  Launch launch_what{options.program, {}, options.tag_output, options.grace_s, options.timeout_s};
+  Launch launch_what{options.program, {}, options.tag_output, grace_s, timeout_s};
   for (int32_t rank = 0; rank < ranks; ++rank) {
     Environment environment = shared;
     environment["RANK"] = environment["LOCAL_RANK"] = std::to_string(rank);
@@ -161,12 +165,10 @@ Command run_command(CLI::App& app, std::vector<std::string> program) {
   parser->add_option("--devices", options->devices, "Give each rank one of these devices; see gsel resolve")
       ->type_name("SPEC");
   parser->add_flag("--tag-output", options->tag_output, "Put \"[rank] \" before each line of output");
-  parser->add_option("--grace", options->grace_s, "Seconds between asking ranks to end and killing them; default 2")
-      ->type_name("S")
-      ->check(CLI::Range(0.0, 1e6));
-  parser->add_option("--timeout-kill", options->timeout_s, "End the job after this many seconds, with status 124")
-      ->type_name("S")
-      ->check(CLI::Range(0.001, 1e9));
+  parser->add_option("--grace", options->grace, "Seconds between asking ranks to end and killing them; default 2")
+      ->type_name("S");
+  parser->add_option("--timeout-kill", options->timeout, "End the job after this many seconds, with status 124")
+      ->type_name("S");
   parser->prefix_command();
   return {parser, [options, program = std::move(program)] {
             options->program = options->parser->remaining();

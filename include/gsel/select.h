@@ -103,7 +103,8 @@ typedef struct gsel_selection gsel_selection;
 
 /* Selects devices.
  *   out  given to the caller, free with gsel_selection_free; NULL on error
- * Errors: one of the selection codes of gsel/error.h, with token and column; GSEL_ERR_ARG.
+ * Errors: one of the selection codes of gsel/error.h, with the offending token and its column in the input that
+ * gsel_error_file names: "devices", "accelerator" or the variable, such as CUDA_VISIBLE_DEVICES; GSEL_ERR_ARG.
  * Any thread. Since 0.1. */
 GSEL_API gsel_status gsel_resolve(const gsel_resolve_request *request, gsel_selection **out, gsel_error **err);
 

@@ -43,16 +43,8 @@ struct gsel_selection {
 namespace gsel {
 namespace {
 
-// What the _INIT macros make, in C++.
-template <class T>
-T sized() {
-  T out{};
-  out.struct_size = sizeof(T);
-  return out;
-}
-
 void describe(const Device& device, int32_t index, gsel_device_info* info) {
-  auto out = sized<gsel_device_info>();
+  gsel_device_info out = GSEL_DEVICE_INFO_INIT;
   out.index = index;
   out.numa = device.numa;
   out.vendor = borrow(device.vendor);
@@ -201,7 +193,7 @@ gsel_status gsel_selection_candidate(const gsel_selection* selection, int32_t i,
   return guard(err, [&] {
     const auto& verdicts = required(selection, "selection").impl.verdicts;
     gsel::check_index(i, verdicts.size(), "i");
-    auto out = gsel::sized<gsel_candidate>();
+    gsel_candidate out = GSEL_CANDIDATE_INIT;
     out.index = i;
     out.position = verdicts[i].position;
     out.reason = gsel::borrow(verdicts[i].reason);
@@ -218,9 +210,10 @@ gsel_status gsel_selection_env(const gsel_selection* selection, int32_t local_ra
     required(n_out, "n_out");
     const auto& env = required(selection, "selection").env;
     const bool one = selection->impl.order.size() == 1;
-    if (local_rank < -1 || (!one && static_cast<size_t>(local_rank + 1) >= env.size()))
+    const int64_t place = int64_t{local_rank} + 1;
+    if (place < 0 || (!one && place >= static_cast<int64_t>(env.size())))
       gsel::selection_env(selection->impl, local_rank);  // throws with the reason
-    const auto& variables = env[one ? 0 : static_cast<size_t>(local_rank + 1)].array;
+    const auto& variables = env[one ? 0 : static_cast<size_t>(place)].array;
     *out = variables.data();
     *n_out = variables.size();
   });

@@ -236,7 +236,8 @@ static void signals_are_forwarded_to_every_rank(void** state) {
   static const struct {
     int number;
     const char* name;
-  } signals[] = {{SIGTERM, "TERM"}, {SIGINT, "INT"}, {SIGHUP, "HUP"}};
+  } signals[] = {{SIGTERM, "TERM"}, {SIGINT, "INT"},   {SIGHUP, "HUP"},     {SIGQUIT, "QUIT"}, {SIGUSR1, "USR1"},
+                 {SIGUSR2, "USR2"}, {SIGALRM, "ALRM"}, {SIGWINCH, "WINCH"}, {SIGCONT, "CONT"}};
   for (size_t i = 0; i < sizeof signals / sizeof *signals; ++i) {
     make_pipe("ready");
     char line[1024];
@@ -255,6 +256,47 @@ static void signals_are_forwarded_to_every_rank(void** state) {
     }
     assert_true(nobody_left(0));
   }
+}
+
+/* Waits until the process is stopped, or until it is not; its state stands behind the last ')' of its stat. */
+static void await_stopped(int pid, int stopped) {
+  char path[64], text[512];
+  snprintf(path, sizeof path, "/proc/%d/stat", pid);
+  for (int turn = 0; turn < 30000; ++turn) {
+    FILE* file = fopen(path, "r");
+    if (!file) fail_msg("process %d is gone", pid);
+    text[fread(text, 1, sizeof text - 1, file)] = '\0';
+    fclose(file);
+    const char* end = strrchr(text, ')');
+    if (end && (end[2] == 'T') == stopped) return;
+    poll(NULL, 0, 1);
+  }
+  fail_msg("process %d was %s", pid, stopped ? "not stopped" : "not continued");
+}
+
+static void a_job_is_stopped_and_continued_as_a_whole(void** state) {
+  (void)state;
+  make_pipe("ready");
+  const pid_t pid =
+      start("exec gsel run -n 2 -- sh -c 'echo $$ > pid.$RANK; echo > ready; exec sleep 1000' >out 2>err");
+  await_lines("ready", 2);
+  int ranks[2], status = 0;
+  for (int rank = 0; rank < 2; ++rank) {
+    char name[16];
+    snprintf(name, sizeof name, "pid.%d", rank);
+    read_back(name, out);
+    ranks[rank] = atoi(out);
+    assert_true(ranks[rank] > 0);
+  }
+  kill(pid, SIGTSTP);
+  assert_int_equal(waitpid(pid, &status, WUNTRACED), pid);
+  assert_true(WIFSTOPPED(status));
+  for (int rank = 0; rank < 2; ++rank) await_stopped(ranks[rank], 1);
+  kill(pid, SIGCONT);
+  for (int rank = 0; rank < 2; ++rank) await_stopped(ranks[rank], 0);
+  kill(pid, SIGTERM);
+  check_status(finish(pid), 128 + SIGTERM, "run", __LINE__);
+  assert_true(nobody_left(0));
 }
 
 static void nothing_that_ranks_started_is_left(void** state) {
@@ -320,12 +362,16 @@ static void impossible_jobs_are_refused(void** state) {
     const char *arguments, *message;
   } rows[] = {{"run -n 0 -- true", "-n 0: at least 1 rank"},
               {"run -n -1 -- true", "-n -1: at least 1 rank"},
-              {"run -n 1025 -- true", "-n 1025: at most 1024 ranks"},
-              {"run -n many -- true", "many"},
-              {"run -n 99999999999999999999 -- true", "at most 1024 ranks"},
+              {"run -n 257 -- true", "-n 257: ranks of one host join through shared memory, at most 256"},
+              {"run -n many -- true", "-n many: a whole number is needed"},
+              {"run -n 2x -- true", "-n 2x: a whole number is needed"},
+              {"run -n 99999999999999999999 -- true", "-n 99999999999999999999: ranks of one host"},
+              {"run -n -99999999999999999999 -- true", "-n -99999999999999999999: at least 1 rank"},
+              {"run -n", "-n: a value is needed"},
               {"run -n 2", "no program to run"},
               {"run -n 2 --", "no program to run"},
-              {"run --grace -1 -- true", "-1"},
+              {"run --grace -1 -- true", "--grace -1: seconds from 0 to"},
+              {"run --timeout-kill soon -- true", "--timeout-kill soon: seconds from 0.001"},
               {"run --nonsense -- true", "--nonsense"},
               {"run --config /nonexistent/gsel.toml -- true", "/nonexistent/gsel.toml"},
               {"run --devices 2 -- true", "write count:N or index:N"}};
@@ -455,6 +501,11 @@ static void programs_that_cannot_be_read_are_named(void** state) {
   (void)state;
   check_gsel("program --verify ./nosuch", 2);
   check_part(err, "gsel: ./nosuch: cannot be opened");
+  make_pipe("pipe");
+  check_gsel("program --print ./pipe", 2); /* waits for nobody */
+  check_part(err, "gsel: ./pipe: is not a regular file; a readable file would do");
+  check_gsel("program --print .", 2);
+  check_part(err, "gsel: .: is not a regular file");
   write_file("garbage", "\x01 no program\n");
   check_gsel("program --print garbage", 2);
   check_part(err, "garbage");
@@ -471,10 +522,11 @@ static void usage_is_helpful(void** state) {
   static const char* const commands[] = {"devices", "resolve", "plugins", "program", "run"};
   for (size_t i = 0; i < sizeof commands / sizeof *commands; ++i) check_part(out, commands[i]);
   check_gsel("", 2);
+  check_part(err, "gsel: a subcommand is needed: devices, resolve, plugins, program or run");
   check_gsel("bogus", 2);
   check_part(err, "gsel: bogus is no command; there are devices");
   check_gsel("devices extra", 2);
-  check_part(err, "extra");
+  check_part(err, "gsel: extra: not expected here; see gsel devices --help");
   check_gsel("run --help", 0);
   check_part(out, "--tag-output");
 }
@@ -513,6 +565,7 @@ int main(void) {
       cmocka_unit_test(a_rank_that_ignores_being_asked_is_killed_after_the_grace),
       cmocka_unit_test(a_stopped_rank_does_not_hold_up_the_end),
       cmocka_unit_test(signals_are_forwarded_to_every_rank),
+      cmocka_unit_test(a_job_is_stopped_and_continued_as_a_whole),
       cmocka_unit_test(nothing_that_ranks_started_is_left),
       cmocka_unit_test(ranks_end_with_a_launcher_that_is_killed),
       cmocka_unit_test(children_from_before_are_spared),
