@@ -12,7 +12,7 @@ JOBS ?= $(shell nproc)
 DATA ?= build/data/kjv.txt
 export GSEL_NO_INSTALL
 
-.PHONY: all build packages packages-run packages-test run test asan tsan bench install clean
+.PHONY: all build packages packages-run packages-test data run test asan tsan bench install clean
 
 all: build
 
@@ -23,6 +23,10 @@ packages-run:
 packages-test:
 	@.ci/packages build test
 
+# Before the build: a text that is not there would be noticed only after it.
+data:
+	@[ "$(DATA)" = build/data/kjv.txt ] || [ -f "$(DATA)" ] || { echo "gsel: DATA=$(DATA): no such file" >&2; exit 1; }
+
 # $(call build,PRESET[,TARGET]): configures and builds build/ or build-PRESET/.
 define build
 	@output=$$(cmake --preset $(1) 2>&1) || { echo "$$output"; exit 1; }
@@ -32,8 +36,7 @@ endef
 build: packages
 	$(call build,default)
 
-run: packages-run
-	@[ "$(DATA)" = build/data/kjv.txt ] || [ -r "$(DATA)" ] || { echo "gsel: DATA=$(DATA): no such file, or not readable" >&2; exit 1; }
+run: data packages-run
 	@echo "gsel: building what the run needs"
 	$(call build,default,run_parts)
 	@$(MAKE) -s --no-print-directory $(DATA)
@@ -53,7 +56,7 @@ asan tsan: packages-test
 	$(call build,$@)
 	@ctest --test-dir build-$@ --output-on-failure
 
-bench: packages-run
+bench: data packages-run
 	$(call build,default)
 	@$(MAKE) -s --no-print-directory $(DATA)
 	@bench/run.sh build/bin $(DATA)

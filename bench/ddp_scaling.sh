@@ -11,6 +11,8 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 export OPENBLAS_NUM_THREADS=1
 
+[ -x "$bin/gpt" ] || { echo "ddp_scaling.sh: no $bin/gpt: the GPT example needs libopenblas-dev" >&2; exit 1; }
+
 for batch in 8 16; do
   sed "s/^batch *=.*/batch = $batch/" "$(dirname "$0")/../examples/gpt/gpt.toml" > "$work/batch$batch.toml"
 done
@@ -29,9 +31,13 @@ for round in $(seq "$rounds"); do
   train 2 16 two16
   train 1 16 one16
   train 1 8 pair &
-  other=$!
-  train 1 8 pair
-  wait "$other" || { echo "ddp_scaling: a run beside another failed" >&2; exit 1; }
+  first=$!
+  train 1 8 pair &
+  second=$!
+  failed=
+  wait "$first" || failed=1
+  wait "$second" || failed=1
+  [ -z "$failed" ] || { echo "ddp_scaling.sh: a run of the pair in round $round failed" >&2; exit 1; }
 done
 
 # stats NAME: "median (min-max)"; median NAME: the median alone.

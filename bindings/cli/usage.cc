@@ -33,10 +33,11 @@ std::string required_text(const std::string& text, const CLI::App& chosen) {
 std::string usage_text(const CLI::ParseError& refusal, const CLI::App& chosen) {
   std::string text = refusal.what();
   const size_t colon = text.find(": ");
-  const std::string kind = refusal.get_name();
-  if (kind == "RequiredError") return required_text(text, chosen);
-  if (kind == "ExtrasError" && colon != text.npos) return text.substr(colon + 2) + ": not expected here";
-  if (kind == "ArgumentMismatch" && colon != text.npos) return text.substr(0, colon) + ": a value is needed";
+  if (dynamic_cast<const CLI::RequiredError*>(&refusal)) return required_text(text, chosen);
+  if (dynamic_cast<const CLI::ExtrasError*>(&refusal) && colon != text.npos)
+    return text.substr(colon + 2) + ": not expected here";
+  if (dynamic_cast<const CLI::ArgumentMismatch*>(&refusal) && colon != text.npos)
+    return text.substr(0, colon) + ": a value is needed";
   if (!text.empty() && text[0] >= 'A' && text[0] <= 'Z') text[0] = static_cast<char>(text[0] - 'A' + 'a');
   return text;
 }

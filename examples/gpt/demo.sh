@@ -6,10 +6,10 @@ set -eu
 bin=$1
 text=$2
 config=$(dirname "$0")/gpt.toml
-[ -x "$bin/gpt" ] || { echo "gsel: $bin/gpt is missing: the GPT example needs libopenblas-dev" >&2; exit 1; }
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 trap 'exit 130' INT TERM
+[ -x "$bin/gpt" ] || { echo "gsel: no $bin/gpt: the GPT example needs libopenblas-dev" >&2; exit 1; }
 
 echo "gsel devices: what this machine has"
 "$bin/gsel" devices

@@ -82,18 +82,9 @@ static double strike(int32_t n, struct stage* s, int signal_number, double timeo
   return took;
 }
 
-static int entries_of(const char* folder) {
-  int n = 0;
-  DIR* dir = opendir(folder);
-  while (dir && readdir(dir)) ++n;
-  if (dir) closedir(dir);
-  return n;
-}
-
-static void test_survivors_of_a_kill_all_name_the_dead_rank(void** state) {
+static void survivors_of_a_kill_all_name_the_dead_rank(void** state) {
   (void)state;
   double longest = 0;
-  const int shared_before = entries_of("/dev/shm");
   for (int32_t n = 2; n <= 4; ++n)
     for (int round = 0; round < 40; ++round) {
       const size_t counts[] = {2, 900, 300000};
@@ -102,11 +93,10 @@ static void test_survivors_of_a_kill_all_name_the_dead_rank(void** state) {
       if (took > longest) longest = took;
     }
   print_message("longest time from kill to the end of all survivors: %.1f ms\n", 1e3 * longest);
-  assert_true(longest < 30); /* far below the timeout: nobody waited for it */
-  assert_int_equal(entries_of("/dev/shm"), shared_before);
+  assert_true(longest < 5); /* guards against a hang alone; nobody waited for the timeout of 60 s */
 }
 
-static void test_a_stopped_rank_is_named_after_the_timeout(void** state) {
+static void a_stopped_rank_is_named_after_the_timeout(void** state) {
   (void)state;
   for (int32_t n = 2; n <= 4; ++n)
     for (int round = 0; round < 3; ++round)
@@ -145,7 +135,7 @@ static void refuse_pidfd(void) {
   prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
 }
 
-static void test_deaths_are_seen_without_pidfd(void** state) {
+static void deaths_are_seen_without_pidfd(void** state) {
   (void)state;
   const pid_t all = fork();
   assert_true(all >= 0);
@@ -154,7 +144,7 @@ static void test_deaths_are_seen_without_pidfd(void** state) {
     const int refused = syscall(SYS_pidfd_open, getpid(), 0) < 0 && errno == ENOSYS;
     if (!refused) _exit(2);
     for (int round = 0; round < 10; ++round)
-      if (strike(3, make_stage(rand() % 3, GSEL_ERR_PEER, ") died while rank ", 900), SIGKILL, 60) > 30) _exit(3);
+      if (strike(3, make_stage(rand() % 3, GSEL_ERR_PEER, ") died while rank ", 900), SIGKILL, 60) > 5) _exit(3);
     _exit(0);
   }
   int status = 0;
@@ -182,7 +172,7 @@ static void leaves_a_child(rank_run* run) {
   gsel_comm_destroy(comm);
 }
 
-static void test_a_child_left_behind_does_not_hide_a_death(void** state) {
+static void a_child_left_behind_does_not_hide_a_death(void** state) {
   (void)state;
   struct stage* s = make_stage(1, 0, NULL, 0);
   rank_run* runs = ranks_prepare(2, s);
@@ -195,32 +185,56 @@ static void test_a_child_left_behind_does_not_hide_a_death(void** state) {
 }
 
 static void hears_of_a_death_while_joining(rank_run* run) {
+  struct stage* s = run->user;
   gsel_error* err;
   gsel_comm* comm;
+  s->started[run->rank] = 1;
   rank_fails(run, rank_join(run, &comm, &err), err, GSEL_ERR_PEER, "died or gave up while joining", 1);
 }
 
 static void joins_and_waits(rank_run* run) {
+  struct stage* s = run->user;
   gsel_comm* comm;
+  s->started[1] = 1;
   rank_join(run, &comm, NULL);
 }
 
-/* A rank that joins and dies comes again and again, until once it has said hello; rank 3 never comes. */
-static void test_a_death_while_joining_is_told_to_the_others(void** state) {
+/* Returns once a process sleeps or is gone; its state stands behind the last ')' of its stat. */
+static void wait_until_asleep(pid_t pid) {
+  char path[64], text[512], state = 'R';
+  snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+  for (int turn = 0; state == 'R' && turn < 60000; ++turn) {
+    FILE* file = fopen(path, "r");
+    if (!file) return;
+    text[fread(text, 1, sizeof text - 1, file)] = '\0';
+    fclose(file);
+    const char* end = strrchr(text, ')');
+    if (end && end[1] == ' ') state = end[2];
+    if (state == 'R') poll(NULL, 0, 1);
+  }
+}
+
+/* Rank 1 joins and dies once it waits for an answer; rank 3 never comes. Should it have waited for rank 0 to listen
+ * rather than for the answer to its hello, it comes again. */
+static void a_death_while_joining_is_told_to_the_others(void** state) {
   (void)state;
-  rank_run* runs = ranks_prepare(3, NULL);
+  struct stage* s = make_stage(1, 0, NULL, 0);
+  rank_run* runs = ranks_prepare(3, s);
   for (int32_t r = 0; r < 3; ++r) runs[r].world_size = 4;
   const pid_t others[2] = {rank_fork(&runs[0], hears_of_a_death_while_joining),
                            rank_fork(&runs[2], hears_of_a_death_while_joining)};
-  usleep(50000);
+  while (!s->started[0] || !s->started[2]) poll(NULL, 0, 1);
   while (waitpid(others[0], NULL, WNOHANG) == 0) {
+    s->started[1] = 0;
     const pid_t one = rank_fork(&runs[1], joins_and_waits);
-    usleep(50000);
+    while (!s->started[1]) poll(NULL, 0, 1);
+    wait_until_asleep(one);
     kill(one, SIGKILL);
     waitpid(one, NULL, 0);
   }
   waitpid(others[1], NULL, 0);
   ranks_verdict(runs, 3);
+  munmap(s, sizeof *s);
 }
 
 static int open_descriptors(void) {
@@ -255,7 +269,7 @@ static void joins_300_times(rank_run* run) {
   rank_check(run, mappings() == 0);
 }
 
-static void test_three_hundred_communicators_leave_no_descriptor_and_no_mapping(void** state) {
+static void three_hundred_communicators_leave_no_descriptor_and_no_mapping(void** state) {
   (void)state;
   int processes = 1;
   as_processes(3, joins_300_times, &processes);
@@ -285,13 +299,13 @@ static void forks(rank_run* run) {
   gsel_comm_destroy(comm);
 }
 
-static void test_a_forked_child_is_refused_and_does_no_harm(void** state) {
+static void a_forked_child_is_refused_and_does_no_harm(void** state) {
   (void)state;
   as_processes(1, forks, NULL);
   as_processes(3, forks, NULL);
 }
 
-static void test_a_rank_that_makes_no_call_is_named_with_its_last_one(void** state) {
+static void a_rank_that_makes_no_call_is_named_with_its_last_one(void** state) {
   (void)state;
   struct stage* s = make_stage(3, 0, NULL, 0);
   rank_run* runs = ranks_prepare(4, s);
@@ -304,14 +318,14 @@ static void test_a_rank_that_makes_no_call_is_named_with_its_last_one(void** sta
 int main(void) {
   srand(20261);
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_survivors_of_a_kill_all_name_the_dead_rank),
-      cmocka_unit_test(test_a_stopped_rank_is_named_after_the_timeout),
-      cmocka_unit_test(test_a_rank_that_makes_no_call_is_named_with_its_last_one),
-      cmocka_unit_test(test_deaths_are_seen_without_pidfd),
-      cmocka_unit_test(test_a_child_left_behind_does_not_hide_a_death),
-      cmocka_unit_test(test_a_death_while_joining_is_told_to_the_others),
-      cmocka_unit_test(test_three_hundred_communicators_leave_no_descriptor_and_no_mapping),
-      cmocka_unit_test(test_a_forked_child_is_refused_and_does_no_harm),
+      cmocka_unit_test(survivors_of_a_kill_all_name_the_dead_rank),
+      cmocka_unit_test(a_stopped_rank_is_named_after_the_timeout),
+      cmocka_unit_test(a_rank_that_makes_no_call_is_named_with_its_last_one),
+      cmocka_unit_test(deaths_are_seen_without_pidfd),
+      cmocka_unit_test(a_child_left_behind_does_not_hide_a_death),
+      cmocka_unit_test(a_death_while_joining_is_told_to_the_others),
+      cmocka_unit_test(three_hundred_communicators_leave_no_descriptor_and_no_mapping),
+      cmocka_unit_test(a_forked_child_is_refused_and_does_no_harm),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,14 +8,15 @@
 #include <unistd.h>
 
 #include "support/check.h"
+#include "support/scratch.h"
 
 typedef struct {
-  char path[64];
+  char path[160];
 } Folder;
 
 static inline Folder fresh_folder(void) {
-  Folder folder = {"/tmp/gsel-plugins-XXXXXX"};
-  assert_non_null(mkdtemp(folder.path));
+  Folder folder;
+  assert_true(make_scratch(folder.path, sizeof folder.path, "plugins"));
   assert_int_equal(setenv("GSEL_PLUGIN_PATH", folder.path, 1), 0);
   return folder;
 }

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include "support/check.h"
+#include "support/scratch.h"
 
 static const char* const kSample =
     "# a whole file\n"
@@ -208,13 +209,13 @@ static void a_data_size_of_one_replaces_auto_when_another_axis_is_auto(void** st
 
 /* A file of this test, in a folder of its own. */
 typedef struct {
-  char folder[64];
-  char path[96];
+  char folder[256];
+  char path[320];
 } File;
 
 static File file_with(const char* text) {
-  File file = {.folder = "/tmp/gsel-config-XXXXXX"};
-  assert_non_null(mkdtemp(file.folder));
+  File file;
+  assert_true(make_scratch(file.folder, sizeof file.folder, "config"));
   snprintf(file.path, sizeof file.path, "%s/gsel.toml", file.folder);
   FILE* f = fopen(file.path, "w");
   assert_non_null(f);
@@ -239,7 +240,7 @@ static void a_file_is_read_and_named_in_errors(void** state) {
   remove_file(&file);
 
   file = file_with("[train]\nbatsh = 12\n");
-  char message[256];
+  char message[512];
   snprintf(message, sizeof message, "%s:2: unknown key \"train.batsh\"; did you mean \"train.batch\"?", file.path);
   check_fails(gsel_config_load(gsel_str_from(file.path), &config, &err), err, GSEL_ERR_CONFIG, message);
   remove_file(&file);

@@ -190,7 +190,7 @@ static void a_folder_or_file_met_twice_is_listed_once(void** state) {
   const Folder folder = fresh_folder();
   copy_fixture(&folder, "good");
   assert_int_equal(symlink("good.so", path_in(&folder, "link.so")), 0);
-  char twice[256];
+  char twice[512];
   snprintf(twice, sizeof twice, "%s:%s/:", folder.path, folder.path);
   setenv("GSEL_PLUGIN_PATH", twice, 1);
   gsel_plugin_list* list = listed();

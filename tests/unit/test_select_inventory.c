@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "support/check.h"
+#include "support/scratch.h"
 
 #define FAKE_HOOK "GSEL_NVML_LIBRARY"
 
@@ -192,8 +193,7 @@ static void check_names_file(gsel_status status, gsel_status code, gsel_error* e
 static void errors_name_the_file_by_its_whole_path(void** state) {
   (void)state;
   char folder[256], path[512], before[512];
-  snprintf(folder, sizeof folder, "%s/gsel-inventory-XXXXXX", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
-  assert_non_null(mkdtemp(folder));
+  assert_true(make_scratch(folder, sizeof folder, "inventory"));
   assert_non_null(getcwd(before, sizeof before));
   assert_int_equal(chdir(folder), 0);
   assert_non_null(getcwd(folder, sizeof folder));
