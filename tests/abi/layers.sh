@@ -22,7 +22,8 @@ checkpoint  base plugin comm model program train
 plan        base plugin comm model program train select
 api         base plugin comm model program train select checkpoint plan'
 
-# includes FOLDER: every include line of its sources, as file:line:text
+# includes FOLDER: every include line of its sources, as file:line:text. A tree may lack a folder, and a folder may
+# include nothing: neither is a fault; layers_test.sh shows that offences are found.
 includes() {
   find "$@" -type f \( -name '*.[ch]' -o -name '*.cc' -o -name '*.[ch]pp' -o -name '*.cu' -o -name '*.cuh' \) \
     -exec grep -HnE '^[[:space:]]*#[[:space:]]*include' {} + 2> /dev/null | sort || true

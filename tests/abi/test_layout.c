@@ -26,7 +26,7 @@ static const size_t n_entries = sizeof entries / sizeof *entries;
 static void every_struct_and_field_is_where_other_languages_expect_it(void** state) {
   (void)state;
   int moved = 0;
-  if (sizeof(long) != 8 || sizeof(void*) != 8) skip();
+  if (sizeof(long) != 8 || sizeof(void*) != 8) skip(); /* layout.inc is of LP64 alone */
   for (const struct entry* e = entries; e < entries + n_entries; ++e) {
     if (e->offset == e->actual_offset && e->bytes == e->actual_bytes) continue;
     print_error("%s%s%s moved: expected offset %zu and %zu bytes, got offset %zu and %zu bytes\n", e->type,
@@ -40,7 +40,7 @@ static void every_struct_and_field_is_where_other_languages_expect_it(void** sta
  * as one. */
 static void every_byte_of_a_struct_belongs_to_a_listed_field(void** state) {
   (void)state;
-  if (sizeof(long) != 8 || sizeof(void*) != 8) skip();
+  if (sizeof(long) != 8 || sizeof(void*) != 8) skip(); /* layout.inc is of LP64 alone */
   for (size_t i = 0; i < n_entries;) {
     const struct entry* type = &entries[i];
     size_t end = 0;

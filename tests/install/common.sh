@@ -10,7 +10,7 @@ mkdir -p "$WORK"
 export PATH="$STAGE/usr/bin:$PATH"
 export PKG_CONFIG_PATH="$STAGE_LIB/pkgconfig"
 export LD_LIBRARY_PATH="$STAGE_LIB"
-unset GSEL_CONFIG GSEL_PLUGIN_PATH GSEL_LOG RANK WORLD_SIZE 2> /dev/null || true
+unset GSEL_CONFIG GSEL_PLUGIN_PATH GSEL_LOG RANK WORLD_SIZE
 
 fault() {
   echo "$*"

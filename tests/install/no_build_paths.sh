@@ -2,6 +2,7 @@
 # no_build_paths.sh BUILD: no installed file names the folder of the source or of the build, so that an installation
 # can be moved and tells nobody where it was made. Debug sections count as well.
 . "$SOURCE/tests/install/common.sh"
+# grep fails when it finds nothing, which is the good case; that there are files to look at is checked below.
 found=$(cd "$STAGE" && { grep -raFl -e "$1" usr; grep -raFl -e "$SOURCE" usr; } | sort -u || true)
 [ -z "$found" ] || fault "$SOURCE or $1 stands in these installed files:" "$found"
 for file in "$STAGE_LIB"/libgsel.so.0 "$STAGE/usr/bin/gsel" "$(pkg-config --variable=plugindir gsel)"/*.so; do

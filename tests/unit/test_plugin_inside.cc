@@ -104,7 +104,7 @@ void log_levels_of_plugins_are_kept_in_range(void**) {
 }
 
 void a_file_of_another_user_needs_that_users_consent(void**) {
-  if (geteuid() != 0) skip();
+  if (geteuid() != 0) skip();  // only root can give a file to another user
   const Folder folder = fresh_folder();
   write_into(&folder, "a.so", "x", 1);
   const std::string path = path_in(&folder, "a.so");
