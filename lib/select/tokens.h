@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "select/inventory.h"
+#include "select/inventory/inventory.h"
 
 namespace gsel {
 

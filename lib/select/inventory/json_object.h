@@ -1,4 +1,4 @@
-// select/json_object.h: strict reading of one JSON object: each field is taken by name and type, what was not taken
+// select/inventory/json_object.h: strict reading of one JSON object: each field is taken by name and type, what was not taken
 // is an error, and every error names the field by its path. Refuses to know what the fields mean.
 #pragma once
 

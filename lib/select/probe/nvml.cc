@@ -1,4 +1,4 @@
-// select/probe_nvml.cc: NVIDIA devices through NVML, opened at run time. NVML ignores every mask, starts no context
+// select/probe/nvml.cc: NVIDIA devices through NVML, opened at run time. NVML ignores every mask, starts no context
 // and is safe before fork. Its declarations stand here, as far as they are used, so that no NVIDIA header is needed.
 // Source: NVML API reference, functions named below; layouts are those of the _v2 and _v3 names and do not change.
 #include <dlfcn.h>
@@ -10,7 +10,7 @@
 #include <memory>
 
 #include "base/error.h"
-#include "select/probes.h"
+#include "select/probe/probes.h"
 
 namespace gsel {
 namespace {

@@ -1,4 +1,4 @@
-// select/probe_cpu.cc: the CPU as one device: cores, memory, NUMA node. hwloc looks at processors and memory alone:
+// select/probe/cpu.cc: the CPU as one device: cores, memory, NUMA node. hwloc looks at processors and memory alone:
 // its parts for CUDA, OpenCL, GL and PCI would start those runtimes, so they are turned off for our topology.
 #include <fmt/format.h>
 #include <hwloc.h>
@@ -9,7 +9,7 @@
 #include <memory>
 
 #include "base/error.h"
-#include "select/probes.h"
+#include "select/probe/probes.h"
 
 namespace gsel {
 namespace {
@@ -79,9 +79,10 @@ Inventory detect_inventory() {
   Inventory inventory;
   probe_nvml(inventory);
   probe_cpu(inventory);
-  const std::string host = host_name();
-  for (Device& device : inventory.devices) device.host = host;
-  return inventory;
+  Inventory out;
+  out.notes = std::move(inventory.notes);
+  out.add({host_name(), 0, 0, {}}, std::move(inventory.devices));
+  return out;
 }
 
 }  // namespace gsel

@@ -1,8 +1,8 @@
-// select/probes.h: where an inventory comes from. One file per source, each adding to what is there; a further source
+// select/probe/probes.h: where an inventory comes from. One file per source, each adding to what is there; a further source
 // is a further file and a line in detect_inventory. Refuses to know: masks, requests. No probe starts a context.
 #pragma once
 
-#include "select/inventory.h"
+#include "select/inventory/inventory.h"
 
 namespace gsel {
 

@@ -1,5 +1,5 @@
-// select/json_object.cc: see json_object.h.
-#include "select/json_object.h"
+// select/inventory/json_object.cc: see json_object.h.
+#include "select/inventory/json_object.h"
 
 #include <fmt/ranges.h>
 

@@ -1,6 +1,6 @@
-// select/inventory.cc: the JSON form of an inventory. Whatever could be read two ways is refused: unknown fields,
+// select/inventory/read.cc: the JSON form of an inventory. Whatever could be read two ways is refused: unknown fields,
 // devices out of bus order, one identity for two devices.
-#include "select/inventory.h"
+#include "select/inventory/inventory.h"
 
 #include <fmt/format.h>
 
@@ -10,8 +10,7 @@
 
 #include "base/error.h"
 #include "base/read_file.h"
-#include "select/json_object.h"
-#include "select/table.h"
+#include "select/inventory/json_object.h"
 
 namespace gsel {
 namespace {
@@ -32,9 +31,8 @@ void read_capability(JsonObject& object, Device& device) {
     object.refuse("compute_capability", fmt::format("is \"{}\", text such as \"9.0\" is needed", text));
 }
 
-Device read_device(JsonObject object, const std::string& host) {
+Device read_device(JsonObject object) {
   Device device;
-  device.host = host;
   device.vendor = object.require_text("vendor");
   device.name = object.require_text("name");
   device.uuid = object.text("uuid");
@@ -78,11 +76,11 @@ void read_host(JsonObject host, const std::string& file, Inventory& inventory) {
   host.finish();
   std::vector<Device> devices;
   for (size_t i = 0; i < list.size(); ++i)
-    devices.push_back(read_device(JsonObject(list[i], host.path_of(fmt::format("devices[{}]", i)), file), name));
+    devices.push_back(read_device(JsonObject(list[i], host.path_of(fmt::format("devices[{}]", i)), file)));
   check_order(host, devices);
-  for (const Device& device : inventory.devices)
-    if (device.host == name) host.refuse("name", fmt::format("is \"{}\", as of a host before it", name));
-  inventory.devices.insert(inventory.devices.end(), devices.begin(), devices.end());
+  for (const Host& before : inventory.hosts)
+    if (before.name == name) host.refuse("name", fmt::format("is \"{}\", as of a host before it", name));
+  inventory.add({name, 0, 0, {}}, std::move(devices));
 }
 
 void check_identities(const JsonObject& root, const Inventory& inventory) {
@@ -95,27 +93,19 @@ void check_identities(const JsonObject& root, const Inventory& inventory) {
   }
 }
 
-nlohmann::ordered_json device_json(const Device& device) {
-  nlohmann::ordered_json out;
-  out["vendor"] = device.vendor;
-  out["name"] = device.name;
-  if (!device.uuid.empty()) out["uuid"] = device.uuid;
-  if (!device.pci.empty()) out["pci"] = device.pci;
-  out["memory_bytes"] = device.memory_bytes;
-  out["free_bytes"] = device.free_bytes;
-  if (!device.is_cpu())
-    out["compute_capability"] = fmt::format("{}.{}", device.capability_major, device.capability_minor);
-  out[device.is_cpu() ? "cores" : "multiprocessors"] = device.compute_units;
-  if (device.process_count >= 0) out["process_count"] = device.process_count;
-  if (device.numa >= 0) out["numa"] = device.numa;
-  return out;
-}
-
-std::string number_or_dash(int32_t number) {
-  return number < 0 ? "-" : std::to_string(number);
-}
-
 }  // namespace
+
+void Inventory::add(Host host, std::vector<Device> devices_of_host) {
+  host.first = static_cast<int32_t>(devices.size());
+  host.count = static_cast<int32_t>(devices_of_host.size());
+  for (int32_t i = 0; i < host.count; ++i) {
+    Device& device = devices_of_host[static_cast<size_t>(i)];
+    device.host = static_cast<int32_t>(hosts.size());
+    device.index = i;
+    devices.push_back(std::move(device));
+  }
+  hosts.push_back(std::move(host));
+}
 
 std::string normalise_pci(std::string_view text) {
   const auto hex = [&](size_t from, size_t count) {
@@ -151,34 +141,6 @@ Inventory parse_inventory(std::string_view text, const std::string& file) {
 Inventory load_inventory(const std::string& path) {
   const std::string absolute = absolute_path("inventory", path);
   return parse_inventory(read_file("inventory", absolute, kMaxFileBytes), absolute);
-}
-
-std::string inventory_json(const Inventory& inventory) {
-  nlohmann::ordered_json root;
-  root["gsel_inventory"] = 1;
-  root["hosts"] = nlohmann::ordered_json::array();
-  for (const Device& device : inventory.devices) {
-    auto& hosts = root["hosts"];
-    if (hosts.empty() || hosts.back()["name"] != device.host)
-      hosts.push_back({{"name", device.host}, {"devices", nlohmann::ordered_json::array()}});
-    hosts.back()["devices"].push_back(device_json(device));
-  }
-  if (!inventory.notes.empty()) root["notes"] = inventory.notes;
-  return root.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
-}
-
-std::string inventory_text(const Inventory& inventory) {
-  Table table({"index", "vendor", "name", "memory", "free", "capability", "units", "numa", "processes", "pci", "uuid"});
-  for (size_t i = 0; i < inventory.devices.size(); ++i) {
-    const Device& d = inventory.devices[i];
-    table.add({std::to_string(i), d.vendor, d.name, bytes_text(d.memory_bytes), bytes_text(d.free_bytes),
-               d.is_cpu() ? "-" : fmt::format("{}.{}", d.capability_major, d.capability_minor),
-               std::to_string(d.compute_units), number_or_dash(d.numa), number_or_dash(d.process_count),
-               d.pci.empty() ? "-" : d.pci, d.uuid.empty() ? "-" : d.uuid});
-  }
-  std::string out = table.text();
-  for (const std::string& note : inventory.notes) out += fmt::format("note: {}\n", note);
-  return out;
 }
 
 }  // namespace gsel

@@ -1,0 +1,52 @@
+// select/rules/rules.h: the variables by which a vendor's software hides and orders devices, read strictly: an entry
+// that the vendor would drop in silence is an error with its column. One file and one row of rules() per vendor.
+// compat/ holds what the vendors really do. Refuses to know: requests.
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "select/trace.h"
+#include "select/unit.h"
+
+namespace gsel {
+
+using Environment = std::map<std::string, std::string, std::less<>>;
+using EnvLines = std::vector<std::pair<std::string, std::string>>;
+
+// The value of a variable, nullptr when it is unset.
+const std::string* find_variable(const Environment& environment, std::string_view name);
+
+// What a child process is to see: part of a group, in order.
+struct Emission {
+  EnvLines lines;
+  std::vector<std::string> warnings;  // where the vendor's variables cannot say what was selected
+};
+
+struct Rules {
+  const char* accelerator;             // how a request names it: "cuda"
+  const char* vendor;                  // whose devices: "nvidia"
+  const char* label;                   // for messages: "NVIDIA"
+  std::vector<const char*> variables;  // what is read of the environment
+  // What the environment leaves of the group. Throws where the vendor would guess, drop or void.
+  Visible (*visible)(const Group& group, const Environment& environment, Trace& trace);
+  // Variables that make a child see these units of the group alone; none of it when the list is empty.
+  Emission (*emit)(const Group& group, const std::vector<Unit>& units);
+};
+
+// In the order in which `auto` prefers them.
+const std::vector<Rules>& rules();
+
+// The rules for a vendor, or by the name of an accelerator; nullptr when there are none.
+const Rules* rules_for(std::string_view vendor);
+const Rules* rules_named(std::string_view accelerator);
+
+Group group_of(const Inventory& inventory, int32_t host, std::string_view vendor);
+
+Visible visible_cuda(const Group& group, const Environment& environment, Trace& trace);
+Emission emit_cuda(const Group& group, const std::vector<Unit>& units);
+
+}  // namespace gsel
