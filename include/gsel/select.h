@@ -92,9 +92,16 @@ typedef struct gsel_resolve_request {
   gsel_str accelerator;
   uint32_t flags;
   uint32_t reserved2;
+  gsel_str compat;
+  gsel_str order;
+  gsel_str include;
+  gsel_str exclude;
+  gsel_str hostfile;
+  gsel_str hostfile_text;
 } gsel_resolve_request;
 
-#define GSEL_RESOLVE_NO_ENV 1u
+#define GSEL_RESOLVE_NO_ENV 1u   /* honour no variables */
+#define GSEL_RESOLVE_PER_RANK 2u /* each device goes to a process of its own, as gsel_selection_env(r) gives them */
 
 #define GSEL_RESOLVE_REQUEST_INIT GSEL_STRUCT_INIT(gsel_resolve_request)
 GSEL_API void gsel_resolve_request_init(gsel_resolve_request *request, size_t struct_size);
