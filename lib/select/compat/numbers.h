@@ -26,10 +26,6 @@ struct Leading {
   bool negative = false;  // below zero; -0 is not
   std::string digits;     // without leading zeros, at least one
   int64_t value = 0;      // saturates
-
-  friend bool operator==(const Leading& a, const Leading& b) {
-    return a.kind == b.kind && a.negative == b.negative && a.digits == b.digits;
-  }
 };
 Leading leading_number(std::string_view text);
 
