@@ -28,22 +28,23 @@ std::vector<int32_t> mounted(std::vector<int32_t> devices, const Inventory& inve
     trace.add("container", input, whole, "every device", "mounts all");
     return devices;
   }
-  std::vector<int32_t> out;
   const std::vector<Token> fields = split_fields(*value, ',');
-  for (const Token& field : fields) {
+  const auto is_here = [&](const Token& field) {
     const std::string_view text = stripped(field.text);
-    const int64_t index = is_number(text) ? number_of(text) : -1;
-    if (index < 0 || index >= static_cast<int64_t>(devices.size())) {
-      trace.add("container", input, whole, "nothing",
-                "names devices of the host that are not here: the container runtime has applied it already");
-      return devices;
-    }
-    if (std::find(out.begin(), out.end(), devices[static_cast<size_t>(index)]) == out.end())
-      out.push_back(devices[static_cast<size_t>(index)]);
+    return is_number(text) && number_of(text) < static_cast<int64_t>(devices.size());
+  };
+  if (!std::all_of(fields.begin(), fields.end(), is_here)) {
+    trace.add("container", input, whole, "nothing",
+              "names devices of the host that are not here: the container runtime has applied it already");
+    return devices;
   }
-  for (size_t i = 0; i < out.size(); ++i)
-    trace.add("container", input, fields[i], unit_text(inventory, {out[i], -1, -1}),
+  std::vector<int32_t> out;
+  for (const Token& field : fields) {
+    const int32_t device = devices[static_cast<size_t>(number_of(stripped(field.text)))];
+    if (std::find(out.begin(), out.end(), device) == out.end()) out.push_back(device);
+    trace.add("container", input, field, unit_text(inventory, {device, -1, -1}),
               "an index of the container runtime, which may change at a reboot");
+  }
   trace.warn(fmt::format("{} acts when a container is created: taken here as that container's view", input.shown()));
   return out;
 }
