@@ -46,6 +46,14 @@ const Rules* rules_named(std::string_view accelerator);
 
 Group group_of(const Inventory& inventory, int32_t host, std::string_view vendor);
 
+// The devices of a group as CUDA numbers them when nothing is masked.
+struct CudaOrder {
+  std::vector<int32_t> order;  // in Inventory::devices; empty: it cannot be known
+  bool by_bus = false;         // as CUDA_DEVICE_ORDER=PCI_BUS_ID asks
+  std::string why_not;
+};
+CudaOrder cuda_order_strict(const Group& group, const Environment& environment);
+
 Visible visible_cuda(const Group& group, const Environment& environment, Trace& trace);
 Emission emit_cuda(const Group& group, const std::vector<Unit>& units);
 
