@@ -225,6 +225,8 @@ const char* PythonValue::type_name() const {
       return "list";
     case Kind::tuple:
       return "tuple";
+    case Kind::call:
+      return "call";
   }
   return "object";
 }

@@ -12,11 +12,11 @@
 namespace gsel {
 
 struct PythonValue {
-  enum class Kind { none, boolean, integer, real, text, list, tuple };
+  enum class Kind { none, boolean, integer, real, text, list, tuple, call };
   Kind kind = Kind::none;
   int64_t integer = 0;             // of an integer, which saturates, or of a boolean
   std::string text;                // of a text: its characters; of a number: as written
-  std::vector<PythonValue> items;  // of a list or tuple
+  std::vector<PythonValue> items;  // of a list or tuple, arguments of a call
   Token token;                     // the value as written
 
   bool is_sequence() const { return kind == Kind::list || kind == Kind::tuple; }
@@ -24,8 +24,8 @@ struct PythonValue {
   std::string repr() const;       // as Python prints it, cut when long
 };
 
-// None, True, False, numbers, texts in ' or ", lists and tuples, of input.value[from..to); `1, 3` is a tuple, as in
-// Python. GSEL_ERR_SYNTAX names the token that is none of them.
+// Never a call. None, True, False, numbers, texts in ' or ", lists and tuples, of input.value[from..to); `1, 3` is a
+// tuple, as in Python. GSEL_ERR_SYNTAX names the token that is none of them.
 PythonValue parse_python(const Input& input, size_t from, size_t to);
 inline PythonValue parse_python(const Input& input) {
   return parse_python(input, 0, input.value.size());
