@@ -80,9 +80,9 @@ Unit settle(const Inventory& inventory, const Unit& unit, const Input& input, co
   const Device& device = inventory.devices[static_cast<size_t>(unit.device)];
   if (!device.divided || unit.partition >= 0) return unit;
   if (device.partitions.empty())
-    refuse(GSEL_ERR_NO_DEVICES, input, token,
-           fmt::format("{} is in MIG mode and has no instance; create one or turn MIG off",
-                       unit_text(inventory, unit)));
+    refuse(
+        GSEL_ERR_NO_DEVICES, input, token,
+        fmt::format("{} is in MIG mode and has no instance; create one or turn MIG off", unit_text(inventory, unit)));
   if (device.partitions.size() > 1)
     refuse(GSEL_ERR_AMBIGUOUS, input, token,
            fmt::format("{} is divided by MIG into {} instances; name one, such as {}", unit_text(inventory, unit),

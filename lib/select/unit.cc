@@ -23,8 +23,7 @@ std::string unit_text(const Inventory& inventory, const Unit& unit) {
                          ? fmt::format("device {} of {}", device.index, inventory.host_of(device).name)
                          : fmt::format("device {}", device.index);
   if (unit.tile >= 0) return fmt::format("tile {} of {}", unit.tile, text);
-  if (unit.partition >= 0)
-    return fmt::format("instance {} of {} ({})", unit.partition, text, uuid_of(inventory, unit));
+  if (unit.partition >= 0) return fmt::format("instance {} of {} ({})", unit.partition, text, uuid_of(inventory, unit));
   const std::string& identity = device.uuid.empty() ? device.pci.empty() ? device.name : device.pci : device.uuid;
   return fmt::format("{} ({})", text, identity);
 }

@@ -15,15 +15,15 @@ enum class ComputeMode : int8_t { standard, exclusive_process, prohibited };
 
 // A MIG instance.
 struct Partition {
-  std::string uuid;     // "MIG-..."
-  int32_t gi = -1;      // GPU instance, -1: not told
-  int32_t ci = -1;      // compute instance, -1: not told
+  std::string uuid;  // "MIG-..."
+  int32_t gi = -1;   // GPU instance, -1: not told
+  int32_t ci = -1;   // compute instance, -1: not told
   uint64_t memory_bytes = 0;
 };
 
 struct Device {
-  int32_t host = 0;   // in Inventory::hosts
-  int32_t index = 0;  // in bus order within the host
+  int32_t host = 0;    // in Inventory::hosts
+  int32_t index = 0;   // in bus order within the host
   std::string vendor;  // "nvidia", "amd", "intel", "habana", "ascend", "apple", "cpu", or another
   std::string name;
   std::string uuid;          // "GPU-..."; empty for a CPU
@@ -52,8 +52,8 @@ struct Device {
 
 // A way between two devices of one host.
 struct Link {
-  int32_t a = 0, b = 0;  // Device::index
-  std::string kind;      // "NV4", "PIX", "PXB", "PHB", "NODE", "SYS", or another
+  int32_t a = 0, b = 0;         // Device::index
+  std::string kind;             // "NV4", "PIX", "PXB", "PHB", "NODE", "SYS", or another
   double bytes_per_second = 0;  // 0: not told
   double latency_s = 0;         // 0: not told
 };

@@ -4,8 +4,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <set>
 
 #include "base/error.h"
+#include "base/nearest.h"
 #include "base/printable.h"
 
 namespace gsel {
@@ -97,7 +99,7 @@ void JsonObject::refuse(std::string_view field, const std::string& why) const {
 }
 
 const json* JsonObject::find(const char* name) {
-  known_.insert(name);
+  known_.push_back(name);
   const auto it = value_.find(name);
   return it == value_.end() ? nullptr : &*it;
 }
@@ -141,6 +143,28 @@ uint64_t JsonObject::number(const char* name, uint64_t minimum, uint64_t maximum
   return value;
 }
 
+int32_t JsonObject::whole(const char* name, int32_t maximum, int32_t absent) {
+  if (!has(name)) return find(name), absent;
+  return static_cast<int32_t>(number(name, 0, static_cast<uint64_t>(maximum), 0));
+}
+
+double JsonObject::amount(const char* name, double absent) {
+  const json* field = find(name);
+  if (!field) return absent;
+  const double value = field->is_number() ? field->get<double>() : -1;
+  if (!(value >= 0))
+    refuse(name, fmt::format("is {} ({}), a number from 0 is needed", shown(*field), field->type_name()));
+  return value;
+}
+
+bool JsonObject::flag(const char* name, bool absent) {
+  const json* field = find(name);
+  if (!field) return absent;
+  if (!field->is_boolean())
+    refuse(name, fmt::format("is {} ({}), true or false is needed", shown(*field), field->type_name()));
+  return field->get<bool>();
+}
+
 const json::array_t& JsonObject::array(const char* name) {
   static const json::array_t none;
   const json* field = find(name);
@@ -151,9 +175,15 @@ const json::array_t& JsonObject::array(const char* name) {
 }
 
 void JsonObject::finish() const {
-  for (const auto& [name, value] : value_.items())
-    if (!known_.contains(name))
-      refuse(name, fmt::format("is not a known field; known are {}", fmt::join(known_, ", ")));
+  for (const auto& [name, value] : value_.items()) {
+    if (std::find(known_.begin(), known_.end(), name) != known_.end()) continue;
+    std::vector<std::string_view> known = known_;
+    std::sort(known.begin(), known.end());
+    known.erase(std::unique(known.begin(), known.end()), known.end());
+    const std::string meant = nearest(name, known);
+    refuse(name, fmt::format("is not a known field; {}known are {}",
+                             meant.empty() ? "" : fmt::format("did you mean {}? ", meant), fmt::join(known, ", ")));
+  }
 }
 
 }  // namespace gsel

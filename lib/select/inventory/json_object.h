@@ -1,10 +1,9 @@
-// select/inventory/json_object.h: strict reading of one JSON object: each field is taken by name and type, what was not taken
-// is an error, and every error names the field by its path. Refuses to know what the fields mean.
+// select/inventory/json_object.h: strict reading of one JSON object: each field is taken by name and type, what was not
+// taken is an error, and every error names the field by its path. Refuses to know what the fields mean.
 #pragma once
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
-#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,9 +21,13 @@ class JsonObject {
   // A field's value: the default when it is absent, an error when its type or range is wrong.
   std::string text(const char* name, std::string absent = {});
   uint64_t number(const char* name, uint64_t minimum, uint64_t maximum, uint64_t absent);
+  int32_t whole(const char* name, int32_t maximum, int32_t absent);  // from 0
+  double amount(const char* name, double absent);                    // from 0, with or without a fraction
+  bool flag(const char* name, bool absent);
   const nlohmann::json::array_t& array(const char* name);
   std::vector<std::string> texts(const char* name);
   bool has(const char* name) const { return value_.contains(name); }
+  bool is_text(const char* name) const { return has(name) && value_.at(name).is_string(); }
 
   // Every field must have been taken.
   void finish() const;
@@ -40,7 +43,7 @@ class JsonObject {
   const nlohmann::json& value_;
   std::string path_;
   std::string file_;
-  std::set<std::string, std::less<>> known_;
+  std::vector<std::string_view> known_;  // names of the fields that were asked for, which are literals
 };
 
 }  // namespace gsel

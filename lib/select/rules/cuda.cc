@@ -49,7 +49,8 @@ class MaskReader {
  private:
   const char* rule_of(bool by_uuid) const {
     if (by_uuid) return "the one device whose uuid begins so";
-    return numbered_.by_bus ? "an index in bus order" : "an index; all NVIDIA devices are alike, so bus order is any order";
+    return numbered_.by_bus ? "an index in bus order"
+                            : "an index; all NVIDIA devices are alike, so bus order is any order";
   }
 
   void check_form(const Token& token, bool by_uuid) const {
