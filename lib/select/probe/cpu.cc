@@ -2,7 +2,6 @@
 // its parts for CUDA, OpenCL, GL and PCI would start those runtimes, so they are turned off for our topology.
 #include <fmt/format.h>
 #include <hwloc.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -51,15 +50,9 @@ uint64_t meminfo_bytes(const char* name) {
   return 0;
 }
 
-std::string host_name() {
-  char name[256] = "";
-  if (gethostname(name, sizeof name - 1) != 0 || !name[0]) return "localhost";
-  return name;
-}
-
 }  // namespace
 
-void probe_cpu(Inventory& inventory) {
+Device probe_cpu() {
   const Topology topology = load_topology();
   hwloc_topology_t raw = topology.get();
   Device cpu;
@@ -72,17 +65,7 @@ void probe_cpu(Inventory& inventory) {
   cpu.free_bytes = std::min<uint64_t>(meminfo_bytes("MemAvailable"), cpu.memory_bytes);
   if (hwloc_get_nbobjs_by_type(raw, HWLOC_OBJ_NUMANODE) == 1)
     cpu.numa = static_cast<int32_t>(hwloc_get_obj_by_type(raw, HWLOC_OBJ_NUMANODE, 0)->os_index);
-  inventory.devices.push_back(std::move(cpu));
-}
-
-Inventory detect_inventory() {
-  Inventory inventory;
-  probe_nvml(inventory);
-  probe_cpu(inventory);
-  Inventory out;
-  out.notes = std::move(inventory.notes);
-  out.add({host_name(), 0, 0, {}}, std::move(inventory.devices));
-  return out;
+  return cpu;
 }
 
 }  // namespace gsel

@@ -1,98 +1,21 @@
-// select/probe/nvml.cc: NVIDIA devices through NVML, opened at run time. NVML ignores every mask, starts no context
-// and is safe before fork. Its declarations stand here, as far as they are used, so that no NVIDIA header is needed.
-// Source: NVML API reference, functions named below; layouts are those of the _v2 and _v3 names and do not change.
-#include <dlfcn.h>
+// select/probe/nvml.cc: NVIDIA devices through NVML, which ignores every mask, starts no context and is safe before
+// fork.
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <cstdlib>
-#include <memory>
 
 #include "base/error.h"
+#include "select/inventory/known.h"
+#include "select/probe/nvml_api.h"
+#include "select/probe/nvml_links.h"
 #include "select/probe/probes.h"
 
 namespace gsel {
 namespace {
 
-constexpr int kSuccess = 0, kNotSupported = 3, kNoPermission = 4, kInsufficientSize = 7, kDriverNotLoaded = 9;
-constexpr unsigned kTextBytes = 96;
-
-struct NvmlDevice;
-struct NvmlPci {
-  char legacy_id[16];
-  unsigned domain, bus, device, device_id, subsystem_id;
-  char id[32];
-};
-struct NvmlMemory {
-  unsigned long long total, free, used;
-};
-
-struct Nvml {
-  std::string name;
-  std::unique_ptr<void, int (*)(void*)> library{nullptr, dlclose};
-  int (*init)() = nullptr;
-  int (*shutdown)() = nullptr;
-  int (*device_count)(unsigned*) = nullptr;
-  int (*device_at)(unsigned, NvmlDevice**) = nullptr;
-  int (*device_name)(NvmlDevice*, char*, unsigned) = nullptr;
-  int (*device_uuid)(NvmlDevice*, char*, unsigned) = nullptr;
-  int (*device_pci)(NvmlDevice*, NvmlPci*) = nullptr;
-  int (*device_memory)(NvmlDevice*, NvmlMemory*) = nullptr;
-  int (*device_capability)(NvmlDevice*, int*, int*) = nullptr;
-  // Not in every driver:
-  const char* (*error_text)(int) = nullptr;
-  int (*device_cores)(NvmlDevice*, unsigned*) = nullptr;
-  int (*device_processes)(NvmlDevice*, unsigned*, void*) = nullptr;
-  int (*device_mig)(NvmlDevice*, unsigned*, unsigned*) = nullptr;
-
-  template <class F>
-  void optional(F& function, const char* symbol) {
-    if (!function) function = reinterpret_cast<F>(dlsym(library.get(), symbol));
-  }
-  template <class F>
-  void needed(F& function, const char* symbol) {
-    optional(function, symbol);
-    if (!function) fail(GSEL_ERR_IO, "NVML: {} has no {}; a newer NVIDIA driver is needed", name, symbol);
-  }
-  std::string text(int status) const {
-    return fmt::format("{} ({})", error_text ? error_text(status) : "error", status);
-  }
-  void check(int status, const char* call) const {
-    if (status != kSuccess) fail(GSEL_ERR_IO, "NVML: {} failed: {}", call, text(status));
-  }
-};
-
-// False when there is no NVML here, which is normal. Tests name another library by GSEL_NVML_LIBRARY.
-bool open_library(Nvml& nvml) {
-  const char* other = secure_getenv("GSEL_NVML_LIBRARY");
-  if (other && other[0] != '/') fail(GSEL_ERR_ARG, "GSEL_NVML_LIBRARY={}: an absolute path is needed", other);
-  nvml.name = other ? other : "libnvidia-ml.so.1";
-  nvml.library.reset(dlopen(nvml.name.c_str(), RTLD_NOW | RTLD_LOCAL));
-  if (!nvml.library && other) {
-    const char* why = dlerror();
-    fail(GSEL_ERR_IO, "GSEL_NVML_LIBRARY={} cannot be opened: {}", other, why ? why : "unknown");
-  }
-  return nvml.library != nullptr;
-}
-
-void find_symbols(Nvml& nvml) {
-  nvml.needed(nvml.init, "nvmlInit_v2");
-  nvml.needed(nvml.shutdown, "nvmlShutdown");
-  nvml.needed(nvml.device_count, "nvmlDeviceGetCount_v2");
-  nvml.needed(nvml.device_at, "nvmlDeviceGetHandleByIndex_v2");
-  nvml.needed(nvml.device_name, "nvmlDeviceGetName");
-  nvml.needed(nvml.device_uuid, "nvmlDeviceGetUUID");
-  nvml.needed(nvml.device_pci, "nvmlDeviceGetPciInfo_v3");
-  nvml.needed(nvml.device_memory, "nvmlDeviceGetMemoryInfo");
-  nvml.needed(nvml.device_capability, "nvmlDeviceGetCudaComputeCapability");
-  nvml.optional(nvml.error_text, "nvmlErrorString");
-  nvml.optional(nvml.device_cores, "nvmlDeviceGetNumGpuCores");
-  nvml.optional(nvml.device_mig, "nvmlDeviceGetMigMode");
-  for (const char* symbol : {"nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetComputeRunningProcesses_v2",
-                             "nvmlDeviceGetComputeRunningProcesses"})
-    nvml.optional(nvml.device_processes, symbol);
-}
+using nvml::Api;
+using nvml::Handle;
 
 // NVML tells cores; cores per multiprocessor follow from the compute capability (CUDA programming guide, table of
 // arithmetic throughput, 32-bit floating point).
@@ -102,93 +25,165 @@ int32_t multiprocessors(unsigned cores, int major, int minor) {
   return static_cast<int32_t>(cores / (small ? 64 : 128));
 }
 
-int32_t numa_of(const std::string& pci) {
-  const std::string path = fmt::format("/sys/bus/pci/devices/{}/numa_node", pci.substr(4));
-  std::unique_ptr<FILE, int (*)(FILE*)> file(std::fopen(path.c_str(), "re"), std::fclose);
-  int node = -1;
-  return file && std::fscanf(file.get(), "%d", &node) == 1 ? node : -1;
-}
-
-int32_t process_count(const Nvml& nvml, NvmlDevice* handle) {
-  if (!nvml.device_processes) return -1;
+int32_t process_count(const Api& api, Handle* handle) {
+  if (!api.device_processes) return -1;
   unsigned count = 0;  // with no room the call answers how many there are
-  const int status = nvml.device_processes(handle, &count, nullptr);
-  return status == kSuccess || status == kInsufficientSize ? static_cast<int32_t>(count) : -1;
+  const int status = api.device_processes(handle, &count, nullptr);
+  return status == nvml::kSuccess || status == nvml::kInsufficientSize ? static_cast<int32_t>(count) : -1;
 }
 
-Device describe(const Nvml& nvml, NvmlDevice* handle) {
+// Exclusive-thread (1) is what drivers called exclusive-process long ago.
+ComputeMode compute_mode(const Api& api, Handle* handle) {
+  unsigned mode = 0;
+  if (!api.device_compute_mode || api.device_compute_mode(handle, &mode) != nvml::kSuccess) return {};
+  return mode == 2 ? ComputeMode::prohibited : mode == 0 ? ComputeMode::standard : ComputeMode::exclusive_process;
+}
+
+int64_t clock_khz(const Api& api, Handle* handle) {
+  unsigned mhz = 0;
+  const bool told = api.device_max_clock && api.device_max_clock(handle, nvml::kClockSm, &mhz) == nvml::kSuccess;
+  return told ? int64_t{mhz} * 1000 : 0;
+}
+
+std::string uuid_of(const Api& api, Handle* handle) {
+  char text[nvml::kTextBytes] = "";
+  api.check(api.device_uuid(handle, text, nvml::kTextBytes), "nvmlDeviceGetUUID");
+  return text;
+}
+
+// Zeros where it is not told: the device shares the host's memory, or is divided and seen from within a container.
+nvml::Memory memory_of(const Api& api, Handle* handle) {
+  nvml::Memory memory{};
+  const int status = api.device_memory(handle, &memory);
+  if (status == nvml::kNotSupported || status == nvml::kNoPermission) return {};
+  api.check(status, "nvmlDeviceGetMemoryInfo");
+  return memory;
+}
+
+Device describe(const Api& api, Handle* handle, const FileTree& files) {
   Device device;
   device.vendor = "nvidia";
-  char text[kTextBytes] = "";
-  nvml.check(nvml.device_name(handle, text, kTextBytes), "nvmlDeviceGetName");
-  device.name = text;
-  nvml.check(nvml.device_uuid(handle, text, kTextBytes), "nvmlDeviceGetUUID");
-  device.uuid = text;
-  NvmlPci pci{};
-  nvml.check(nvml.device_pci(handle, &pci), "nvmlDeviceGetPciInfo_v3");
+  char name[nvml::kTextBytes] = "";
+  api.check(api.device_name(handle, name, nvml::kTextBytes), "nvmlDeviceGetName");
+  device.name = name;
+  device.uuid = uuid_of(api, handle);
+  nvml::Pci pci{};
+  api.check(api.device_pci(handle, &pci), "nvmlDeviceGetPciInfo_v3");
   device.pci = normalise_pci(pci.id);
   if (device.pci.empty()) fail(GSEL_ERR_IO, "NVML: nvmlDeviceGetPciInfo_v3 gave \"{}\", no PCI address", pci.id);
-  NvmlMemory memory{};
-  const int status = nvml.device_memory(handle, &memory);  // not told where the device shares the host's memory
-  if (status != kNotSupported) nvml.check(status, "nvmlDeviceGetMemoryInfo");
+  const nvml::Memory memory = memory_of(api, handle);
   device.memory_bytes = memory.total;
-  device.free_bytes = memory.free;
-  nvml.check(nvml.device_capability(handle, &device.capability_major, &device.capability_minor),
-             "nvmlDeviceGetCudaComputeCapability");
+  device.free_bytes = std::min(memory.free, memory.total);
+  api.check(api.device_capability(handle, &device.capability_major, &device.capability_minor),
+            "nvmlDeviceGetCudaComputeCapability");
   unsigned cores = 0;
-  if (nvml.device_cores && nvml.device_cores(handle, &cores) == kSuccess)
+  if (api.device_cores && api.device_cores(handle, &cores) == nvml::kSuccess)
     device.compute_units = multiprocessors(cores, device.capability_major, device.capability_minor);
-  device.process_count = process_count(nvml, handle);
-  device.numa = numa_of(device.pci);
+  device.clock_khz = clock_khz(api, handle);
+  device.compute_mode = compute_mode(api, handle);
+  device.process_count = process_count(api, handle);
+  device.integrated = known_accelerator("nvidia", device.name).integrated;
+  device.numa = pci_numa(files, device.pci);
   return device;
 }
 
-void note_mig(const Nvml& nvml, NvmlDevice* handle, const Device& device, Inventory& inventory) {
-  unsigned current = 0, pending = 0;
-  if (nvml.device_mig && nvml.device_mig(handle, &current, &pending) == kSuccess && current == 1)
-    inventory.notes.push_back(
-        fmt::format("NVML: {} is divided by MIG; its instances are not listed, and CUDA uses the first", device.uuid));
+Partition describe_partition(const Api& api, Handle* handle) {
+  Partition partition;
+  partition.uuid = uuid_of(api, handle);
+  unsigned id = 0;
+  if (api.mig_gi && api.mig_gi(handle, &id) == nvml::kSuccess) partition.gi = static_cast<int32_t>(id);
+  if (api.mig_ci && api.mig_ci(handle, &id) == nvml::kSuccess) partition.ci = static_cast<int32_t>(id);
+  partition.memory_bytes = memory_of(api, handle).total;
+  return partition;
 }
 
-void list_devices(const Nvml& nvml, Inventory& inventory) {
+// The instances of a device in MIG mode. Places of the driver's list stand empty; others this user may not see.
+void describe_partitions(const Api& api, Handle* handle, Device& device, Found& found) {
+  unsigned current = 0, pending = 0;
+  if (!api.mig_mode || api.mig_mode(handle, &current, &pending) != nvml::kSuccess || current != 1) return;
+  device.divided = true;
+  unsigned places = 0, hidden = 0;
+  if (api.mig_count && api.mig_at) api.check(api.mig_count(handle, &places), "nvmlDeviceGetMaxMigDeviceCount");
+  for (unsigned i = 0; i < places; ++i) {
+    Handle* instance = nullptr;
+    const int status = api.mig_at(handle, i, &instance);
+    if (status == nvml::kNotFound) continue;
+    hidden += status == nvml::kNoPermission;
+    if (status == nvml::kNoPermission) continue;
+    api.check(status, "nvmlDeviceGetMigDeviceHandleByIndex");
+    device.partitions.push_back(describe_partition(api, instance));
+  }
+  if (hidden)
+    found.notes.push_back(
+        fmt::format("NVML: {} MIG instances of {} may not be used by this user", hidden, device.uuid));
+  else if (device.partitions.empty())
+    found.notes.push_back(fmt::format("NVML: {} is in MIG mode and has no instances: it cannot be used", device.uuid));
+}
+
+// Devices that NVML refused, when the kernel driver's list tells which they are.
+void add_refused(const FileTree& files, const std::vector<unsigned>& refused, Found& found) {
+  std::vector<Device> others = nvidia_driver_devices(files);
+  std::erase_if(others, [&](const Device& device) {
+    return std::any_of(found.devices.begin(), found.devices.end(),
+                       [&](const Device& seen) { return seen.pci == device.pci; });
+  });
+  if (others.size() != refused.size()) {
+    for (const unsigned index : refused)
+      found.notes.push_back(fmt::format("NVML: device {} may not be used by this user", index));
+    return;
+  }
+  for (Device& device : others) {
+    found.notes.push_back(fmt::format("NVML: {} may not be used by this user", device.pci));
+    device.accessible = false;
+    found.devices.push_back(std::move(device));
+  }
+}
+
+void list_devices(const Api& api, const FileTree& files, Found& found) {
   unsigned count = 0;
-  nvml.check(nvml.device_count(&count), "nvmlDeviceGetCount_v2");
+  api.check(api.device_count(&count), "nvmlDeviceGetCount_v2");
+  std::vector<NvmlDevice> handles;
+  std::vector<unsigned> refused;
   for (unsigned i = 0; i < count; ++i) {
-    NvmlDevice* handle = nullptr;
-    const int status = nvml.device_at(i, &handle);
-    if (status == kNoPermission) {
-      inventory.notes.push_back(fmt::format("NVML: device {} may not be used by this user", i));
+    Handle* handle = nullptr;
+    const int status = api.device_at(i, &handle);
+    if (status == nvml::kNoPermission) {
+      refused.push_back(i);
       continue;
     }
-    nvml.check(status, "nvmlDeviceGetHandleByIndex_v2");
-    inventory.devices.push_back(describe(nvml, handle));
-    note_mig(nvml, handle, inventory.devices.back(), inventory);
+    api.check(status, "nvmlDeviceGetHandleByIndex_v2");
+    Device device = describe(api, handle, files);
+    describe_partitions(api, handle, device, found);
+    handles.push_back({handle, device.pci});
+    found.devices.push_back(std::move(device));
   }
-  if (count == 0) inventory.notes.push_back("NVML: the driver lists no NVIDIA devices");
+  if (!refused.empty()) add_refused(files, refused, found);
+  if (count == 0) found.notes.push_back("NVML: the driver lists no NVIDIA devices");
+  find_nvml_links(api, handles, found);
 }
 
 }  // namespace
 
-void probe_nvml(Inventory& inventory) {
-  Nvml nvml;
-  if (!open_library(nvml)) {
-    inventory.notes.push_back(fmt::format("NVML: {} not found: no NVIDIA devices", nvml.name));
-    return;
+bool probe_nvml(const FileTree& files, Found& found) {
+  if (files.recorded() && !secure_getenv("GSEL_NVML_LIBRARY")) return false;
+  Api api;
+  nvml::open_api(api);
+  if (!api.library) {
+    found.notes.push_back(fmt::format("NVML: {} not found: no NVIDIA devices", api.name));
+    return false;
   }
-  find_symbols(nvml);
-  const int status = nvml.init();
-  if (status == kDriverNotLoaded) {
-    inventory.notes.push_back("NVML: the NVIDIA driver is not loaded: no NVIDIA devices");
-    return;
+  const int status = api.init();
+  if (status == nvml::kDriverNotLoaded) {
+    found.notes.push_back("NVML: the NVIDIA driver is not loaded: no NVIDIA devices");
+    return false;
   }
-  nvml.check(status, "nvmlInit_v2");
+  api.check(status, "nvmlInit_v2");
   struct Session {
-    const Nvml& nvml;
-    ~Session() { nvml.shutdown(); }
-  } session{nvml};
-  list_devices(nvml, inventory);
-  std::sort(inventory.devices.begin(), inventory.devices.end(),
-            [](const Device& a, const Device& b) { return a.pci < b.pci; });
+    const Api& api;
+    ~Session() { api.shutdown(); }
+  } session{api};
+  list_devices(api, files, found);
+  return true;
 }
 
 }  // namespace gsel
