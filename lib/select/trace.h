@@ -25,8 +25,7 @@ struct Trace {
   std::vector<std::string> warnings;
 
   void add(std::string layer, const Input& input, const Token& token, std::string became, std::string rule) {
-    steps.push_back(
-        {std::move(layer), input.name, token.text, token.column, std::move(became), std::move(rule)});
+    steps.push_back({std::move(layer), input.name, token.text, token.column, std::move(became), std::move(rule)});
   }
   void warn(std::string text) { warnings.push_back(std::move(text)); }
 };

@@ -46,7 +46,37 @@ const Rules* rules_named(std::string_view accelerator);
 
 Group group_of(const Inventory& inventory, int32_t host, std::string_view vendor);
 
+// The devices of a group as CUDA numbers them when nothing is masked.
+struct CudaOrder {
+  std::vector<int32_t> order;  // in Inventory::devices; empty: it cannot be known
+  bool by_bus = false;         // as CUDA_DEVICE_ORDER=PCI_BUS_ID asks
+  std::string why_not;
+};
+CudaOrder cuda_order_strict(const Group& group, const Environment& environment);
+
+// ---- what stands before a vendor's masks (before_masks.cc) ----
+
+// The devices of a group that this user may open; a step of layer "cgroup" for each of the others.
+Group accessible_part(const Group& group, Trace& trace);
+// As the driver enumerates without masks: by Device::ordinal where all tell it, else in bus order.
+std::vector<int32_t> driver_order(const Group& group);
+// As CUDA numbers without masks. *guessed: the order is FASTEST_FIRST of unlike devices, whose rule is not published:
+// units times clock, then bus order, stands in for it. A value that the driver does not know is FASTEST_FIRST.
+std::vector<int32_t> cuda_order(const Group& group, const Environment& environment, bool* guessed);
+// NVIDIA_VISIBLE_DEVICES acted when the container was created: says so, and warns where a mask repeats its indexes.
+void note_container(const Environment& environment, Trace& trace);
+
 Visible visible_cuda(const Group& group, const Environment& environment, Trace& trace);
 Emission emit_cuda(const Group& group, const std::vector<Unit>& units);
+Visible visible_hip(const Group& group, const Environment& environment, Trace& trace);
+Emission emit_hip(const Group& group, const std::vector<Unit>& units);
+Visible visible_ze(const Group& group, const Environment& environment, Trace& trace);
+Emission emit_ze(const Group& group, const std::vector<Unit>& units);
+Visible visible_habana(const Group& group, const Environment& environment, Trace& trace);
+Emission emit_habana(const Group& group, const std::vector<Unit>& units);
+Visible visible_ascend(const Group& group, const Environment& environment, Trace& trace);
+Emission emit_ascend(const Group& group, const std::vector<Unit>& units);
+Visible visible_apple(const Group& group, const Environment& environment, Trace& trace);
+Emission emit_apple(const Group& group, const std::vector<Unit>& units);
 
 }  // namespace gsel
