@@ -9,14 +9,11 @@ namespace {
 
 constexpr std::string_view kBlanks = " \t\r";
 
-<<<<<<< HEAD
 std::string_view stripped(std::string_view text) {
   const size_t first = text.find_first_not_of(kBlanks);
   return first == text.npos ? std::string_view() : text.substr(first, text.find_last_not_of(kBlanks) - first + 1);
 }
 
-=======
->>>>>>> selection
 // One line of a hostfile, for its messages.
 struct Line {
   const std::string& file;
