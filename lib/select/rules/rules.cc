@@ -5,22 +5,12 @@ namespace gsel {
 
 const std::vector<Rules>& rules() {
   static const std::vector<Rules> all = {
-      {"cuda", "nvidia", "NVIDIA", {"CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"}, visible_cuda, emit_cuda},
-      {"hip",
-       "amd",
-       "AMD",
-       {"ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"},
-       visible_hip,
-       emit_hip},
-      {"ze",
-       "intel",
-       "Intel",
-       {"ZE_AFFINITY_MASK", "ZE_FLAT_DEVICE_HIERARCHY", "ZE_ENABLE_PCI_ID_DEVICE_ORDER", "ONEAPI_DEVICE_SELECTOR"},
-       visible_ze,
-       emit_ze},
-      {"habana", "habana", "Gaudi", {"HABANA_VISIBLE_MODULES", "HABANA_VISIBLE_DEVICES"}, visible_habana, emit_habana},
-      {"ascend", "ascend", "Ascend", {"ASCEND_RT_VISIBLE_DEVICES"}, visible_ascend, emit_ascend},
-      {"mps", "apple", "Apple", {}, visible_apple, emit_apple},
+      {"cuda", "nvidia", "NVIDIA", visible_cuda, emit_cuda},
+      {"hip", "amd", "AMD", visible_hip, emit_hip},
+      {"ze", "intel", "Intel", visible_ze, emit_ze},
+      {"habana", "habana", "Gaudi", visible_habana, emit_habana},
+      {"ascend", "ascend", "Ascend", visible_ascend, emit_ascend},
+      {"mps", "apple", "Apple", visible_apple, emit_apple},
   };
   return all;
 }
