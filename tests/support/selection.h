@@ -37,7 +37,7 @@ static inline gsel_inventory *equal_cards(const char *vendor, int count) {
   snprintf(json + n, capacity - n, "]}]}");
   gsel_inventory *inventory = NULL;
   gsel_error *err = NULL;
-  const gsel_status status = gsel_inventory_parse(gsel_str_from(json), GSEL_STR("equal cards"), &inventory, &err);
+  const gsel_status status = gsel_inventory_parse(gsel_str_from(json), gsel_str_from("equal cards"), &inventory, &err);
   free(json);
   check_ok(status, err);
   return inventory;
