@@ -3,10 +3,13 @@
 #include <map>
 #include <set>
 
+#include "base/nearest.h"
 #include "select/hosts.h"
 
 namespace gsel {
 namespace {
+
+constexpr size_t kMaxName = 255;  // of a host
 
 const Device& device_of(const Inventory& inventory, const Unit& unit) {
   return inventory.devices[static_cast<size_t>(unit.device)];
@@ -179,9 +182,9 @@ class Filters {
   }
 
   std::string no_such_host(std::string_view name) const {
-    std::vector<std::string> names;
+    std::vector<std::string_view> names;
     for (const Host& host : inventory_.hosts) names.push_back(host.name);
-    const std::string near = nearest_host(names, name);
+    const std::string near = nearest(name.substr(0, kMaxName), names);
     return fmt::format("the inventory has no host \"{}\"{}", printable(name),
                        near.empty() ? "" : fmt::format("; did you mean \"{}\"?", near));
   }

@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::string_view kBlanks = " \t\r";
 
-std::string_view trimmed(std::string_view text) {
+std::string_view stripped(std::string_view text) {
   const size_t first = text.find_first_not_of(kBlanks);
   return first == text.npos ? std::string_view() : text.substr(first, text.find_last_not_of(kBlanks) - first + 1);
 }
@@ -22,7 +22,7 @@ struct Line {
 
   [[noreturn]] void refuse(gsel_status code, size_t from, std::string_view token, const std::string& what) const {
     const Place place{file, number, static_cast<int32_t>(from) + 1, std::string(token)};
-    throw Error(code, fmt::format("{}: {}", printable(trimmed(text)), what)).at(place);
+    throw Error(code, fmt::format("{}: {}", printable(stripped(text)), what)).at(place);
   }
 };
 
@@ -55,7 +55,7 @@ HostSlots parse_line(const Line& line, std::string_view text) {
 
 Token token_at(const Input& input, size_t from, size_t to) {
   const std::string_view part = std::string_view(input.value).substr(from, to - from);
-  const std::string_view word = trimmed(part);
+  const std::string_view word = stripped(part);
   const size_t before = word.empty() ? 0 : static_cast<size_t>(word.data() - part.data());
   return {std::string(word), static_cast<int32_t>(from + before) + 1, before > 0};
 }
@@ -81,21 +81,6 @@ HostTerm parse_term(const Input& input, size_t from, size_t to, Trace& trace) {
   return term;
 }
 
-size_t distance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  for (size_t j = 0; j < row.size(); ++j) row[j] = j;
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t above = row[j];
-      row[j] = std::min({above + 1, row[j - 1] + 1, diagonal + (a[i - 1] != b[j - 1])});
-      diagonal = above;
-    }
-  }
-  return row[b.size()];
-}
-
 }  // namespace
 
 std::vector<HostSlots> parse_hostfile(std::string_view text, const std::string& file) {
@@ -107,7 +92,7 @@ std::vector<HostSlots> parse_hostfile(std::string_view text, const std::string& 
     const Line line{file, text.substr(from, end - from), ++number};
     from = end + 1;
     const std::string_view code = line.text.substr(0, line.text.find('#'));
-    if (trimmed(code).empty()) continue;
+    if (stripped(code).empty()) continue;
     HostSlots host = parse_line(line, code);
     if (!seen.insert(host.name).second)
       line.refuse(GSEL_ERR_DUPLICATE, code.find(host.name), host.name, "this host stands in a line before");
@@ -131,22 +116,6 @@ int32_t find_host(const Inventory& inventory, std::string_view name, int32_t her
   for (size_t i = 0; i < inventory.hosts.size(); ++i)
     if (inventory.hosts[i].name == name) return static_cast<int32_t>(i);
   return name == "localhost" || name == "127.0.0.1" ? here : -1;
-}
-
-std::string nearest_host(const std::vector<std::string>& names, std::string_view name) {
-  constexpr size_t kMaxName = 255;  // of a host; what is longer is no slip of the hand
-  if (name.size() > kMaxName) return {};
-  size_t best = std::max<size_t>(2, name.size() / 3) + 1;
-  std::string nearest;
-  for (const std::string& candidate : names) {
-    if (candidate.size() > kMaxName) continue;
-    const size_t d = distance(candidate, name);
-    if (d < best) {
-      best = d;
-      nearest = candidate;
-    }
-  }
-  return nearest;
 }
 
 }  // namespace gsel

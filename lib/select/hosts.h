@@ -38,8 +38,6 @@ std::vector<HostTerm> parse_filter(const Input& input, Trace& trace);
 // The host of this name, or the one where gsel runs for "localhost" and "127.0.0.1"; -1: there is none. here: index of
 // the host where gsel runs, -1: not known.
 int32_t find_host(const Inventory& inventory, std::string_view name, int32_t here);
-// The name of a host that differs least from `name`, for "did you mean"; empty when none is near.
-std::string nearest_host(const std::vector<std::string>& names, std::string_view name);
 
 // What request.hostfile, include and exclude leave of `visible`, in the order of include, else of the hostfile, else
 // of `visible`; all of it when none is given. Throws GSEL_ERR_UNKNOWN_HOST, GSEL_ERR_OUT_OF_RANGE (no such slot),
