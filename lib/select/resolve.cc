@@ -126,11 +126,21 @@ std::string list_text(const Inventory& inventory, const std::vector<Unit>& units
   return fmt::format("{}", fmt::join(texts, ", "));
 }
 
+// The accelerator of which a system speaks, as strict reading names it.
+std::optional<std::string> accelerator_of(const System& system, const Inventory& inventory, const Request& request,
+                                          const std::vector<Unit>& units) {
+  if (rules_named(system.name)) return system.name;
+  if (request.accelerator && rules_named(*request.accelerator)) return request.accelerator;
+  if (units.empty()) return {};
+  const Rules* row = rules_for(inventory.devices[static_cast<size_t>(units.front().device)].vendor);
+  return row ? std::optional<std::string>(row->accelerator) : std::nullopt;
+}
+
 // What strict reading says of the same variables and request, where it says something else.
 void warn_as_strict(std::shared_ptr<const Inventory> inventory, const Environment& environment, Request request,
                     const System& system, const std::vector<Unit>& units, Trace& trace) {
   request.compat.reset();
-  if (request.accelerator && !rules_named(*request.accelerator)) request.accelerator.reset();
+  request.accelerator = accelerator_of(system, *inventory, request, units);
   // Without a request of its own, a system that only hides devices is compared by what is hidden.
   if (!request.devices && !filters_hosts(request)) request.devices = "all | none";
   request.per_rank = true;

@@ -22,6 +22,7 @@ struct selection_row {
   const char *token;
   int column;
   const char *message; /* a part of it */
+  const char *input;   /* the variable or field */
 };
 
 /* A machine of `count` equal cards: uuid GPU-<i><i><i>..., bus order. */
@@ -127,7 +128,9 @@ static inline int is_as_expected(const struct selection_row *row) {
                          : status != GSEL_OK && (!row->code || status == row->code) &&
                                (!row->token || strcmp(gsel_error_token(err).data, row->token) == 0) &&
                                (!row->column || gsel_error_column(err) == row->column) &&
-                               (!row->message || strstr(message, row->message));
+                               (!row->message || strstr(message, row->message)) &&
+                               (!row->input || strcmp(gsel_error_file(err).data, row->input) == 0) &&
+                               !strchr(message, '\n') && !selection;
   if (!good) {
     print_row(row);
     print_error("  expected %s%s %s%s%s\n  got %s \"%s\" %s (token \"%s\", column %d)\n", row->chosen ? "ok " : "",

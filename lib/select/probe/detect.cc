@@ -20,8 +20,18 @@ std::string host_name() {
   return name;
 }
 
+void append(Found part, Found& found) {
+  std::move(part.devices.begin(), part.devices.end(), std::back_inserter(found.devices));
+  std::move(part.links.begin(), part.links.end(), std::back_inserter(found.links));
+  std::move(part.notes.begin(), part.notes.end(), std::back_inserter(found.notes));
+}
+
 void probe_nvidia(const FileTree& files, Found& found) {
-  if (!probe_nvml(files, found)) probe_nvidia_driver(files, found);
+  if (probe_nvml(files, found)) return;
+  Found listed;
+  probe_nvidia_driver(files, listed);
+  if (!listed.devices.empty()) found.notes.clear();  // that there is no NVML is said along with the devices
+  append(std::move(listed), found);
 }
 
 void probe_intel(const FileTree& files, Found& found) {
@@ -42,11 +52,23 @@ void probe_accelerators(const FileTree& files, Found& found) {
       if (!failure) failure = e;
       continue;
     }
-    std::move(part.devices.begin(), part.devices.end(), std::back_inserter(found.devices));
-    std::move(part.links.begin(), part.links.end(), std::back_inserter(found.links));
-    std::move(part.notes.begin(), part.notes.end(), std::back_inserter(found.notes));
+    append(std::move(part), found);
   }
   if (failure && found.devices.empty()) throw *failure;
+}
+
+// Bus order. Two devices at one address would be one device told twice.
+void set_in_order(Found& found) {
+  std::stable_sort(found.devices.begin(), found.devices.end(),
+                   [](const Device& a, const Device& b) { return a.pci < b.pci; });
+  for (size_t i = 1; i < found.devices.size();) {
+    if (found.devices[i].pci != found.devices[i - 1].pci) {
+      ++i;
+      continue;
+    }
+    found.notes.push_back(fmt::format("{} was told twice; the first is kept", found.devices[i].pci));
+    found.devices.erase(found.devices.begin() + static_cast<ptrdiff_t>(i));
+  }
 }
 
 std::vector<Link> place_links(const Found& found) {
@@ -88,8 +110,7 @@ Inventory detect_inventory() {
   const FileTree files = FileTree::of_this_machine();
   Found found;
   probe_accelerators(files, found);
-  std::stable_sort(found.devices.begin(), found.devices.end(),
-                   [](const Device& a, const Device& b) { return a.pci < b.pci; });
+  set_in_order(found);
   Host host{host_name(), 0, 0, place_links(found)};
   found.devices.push_back(probe_cpu());
   Inventory inventory;

@@ -131,6 +131,18 @@ void find_links(const FileTree& files, const std::vector<Node>& nodes, Found& fo
   }
 }
 
+// The compute partitions of one device have its uuid in common, which therefore names none of them.
+void drop_shared_uuids(std::vector<Node>& nodes, Found& found) {
+  std::map<std::string, int> uses;
+  for (const Node& node : nodes) ++uses[node.device.uuid];
+  for (Node& node : nodes) {
+    if (node.device.uuid.empty() || uses[node.device.uuid] == 1) continue;
+    found.notes.push_back(fmt::format("KFD: {} is one of {} partitions with uuid {}, which is left out",
+                                      node.device.pci, uses[node.device.uuid], node.device.uuid));
+    node.device.uuid.clear();
+  }
+}
+
 }  // namespace
 
 void probe_kfd(const FileTree& files, Found& found) {
@@ -145,6 +157,7 @@ void probe_kfd(const FileTree& files, Found& found) {
   }
   count_processes(files, nodes);
   find_links(files, nodes, found);
+  drop_shared_uuids(nodes, found);
   for (Node& node : nodes) {
     if (!node.device.accessible)
       found.notes.push_back(fmt::format("KFD: {} may not be used by this user", node.device.pci));

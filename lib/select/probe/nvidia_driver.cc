@@ -48,7 +48,8 @@ void probe_nvidia_driver(const FileTree& files, Found& found) {
   found.devices = nvidia_driver_devices(files);
   if (!found.devices.empty()) {
     found.notes = {
-        "NVIDIA: devices as the kernel driver lists them; memory is nominal, occupancy and MIG are not told"};
+        "NVML is missing: NVIDIA devices as their kernel driver lists them; memory is nominal, occupancy and MIG are "
+        "not told"};
     return;
   }
   for (const PciFunction& function : pci_functions(files, kNvidia))

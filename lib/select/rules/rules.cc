@@ -5,7 +5,12 @@ namespace gsel {
 
 const std::vector<Rules>& rules() {
   static const std::vector<Rules> all = {
-      {"cuda", "nvidia", "NVIDIA", {"CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"}, visible_cuda, emit_cuda},
+      {"cuda", "nvidia", "NVIDIA", visible_cuda, emit_cuda},
+      {"hip", "amd", "AMD", visible_hip, emit_hip},
+      {"ze", "intel", "Intel", visible_ze, emit_ze},
+      {"habana", "habana", "Gaudi", visible_habana, emit_habana},
+      {"ascend", "ascend", "Ascend", visible_ascend, emit_ascend},
+      {"mps", "apple", "Apple", visible_apple, emit_apple},
   };
   return all;
 }

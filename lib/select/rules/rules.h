@@ -27,10 +27,9 @@ struct Emission {
 };
 
 struct Rules {
-  const char* accelerator;             // how a request names it: "cuda"
-  const char* vendor;                  // whose devices: "nvidia"
-  const char* label;                   // for messages: "NVIDIA"
-  std::vector<const char*> variables;  // what is read of the environment
+  const char* accelerator;  // how a request names it: "cuda"
+  const char* vendor;       // whose devices: "nvidia"
+  const char* label;        // for messages: "NVIDIA"
   // What the environment leaves of the group. Throws where the vendor would guess, drop or void.
   Visible (*visible)(const Group& group, const Environment& environment, Trace& trace);
   // Variables that make a child see these units of the group alone; none of it when the list is empty.
