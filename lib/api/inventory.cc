@@ -5,6 +5,7 @@
 #include "api/select_handle.h"
 #include "base/guard.h"
 #include "base/options.h"
+#include "select/reserve/reserve.h"
 
 namespace gsel {
 
@@ -66,7 +67,12 @@ void gsel_link_info_init(gsel_link_info* info, size_t struct_size) {
 
 gsel_status gsel_inventory_detect(gsel_inventory** out, gsel_error** err) {
   if (out) *out = nullptr;
-  return guard(err, [&] { required(out, "out") = new gsel_inventory(gsel::detect_inventory()); });
+  return guard(err, [&] {
+    required(out, "out");
+    gsel::Inventory inventory = gsel::detect_inventory();
+    gsel::mark_reserved(inventory);
+    *out = new gsel_inventory(std::move(inventory));
+  });
 }
 
 gsel_status gsel_inventory_load(gsel_str path, gsel_inventory** out, gsel_error** err) {

@@ -112,14 +112,14 @@ class Chooser {
   void check_allowed(const Unit& unit, const Token& token) const {
     gsel_status code = GSEL_OK;
     const Device& device = candidates_.device(unit);
-    const std::string why = unavailable(device, &code);
+    const std::string why = unavailable(device, unit, question_.free_only, &code);
     if (!why.empty()) refuse(code, input_, token, fmt::format("{} is {}", unit_text(inventory_, unit), why));
     if (!candidates_.keeps(unit))
       refuse(GSEL_ERR_CONFLICT, input_, token,
              fmt::format("asks for {}, which is {}; change one of them", unit_text(inventory_, unit),
                          candidates_.reason(unit)));
-    if (device.reserved_by)
-      trace_.warn(fmt::format("{} is reserved by process {}", unit_text(inventory_, unit), device.reserved_by));
+    const std::string busy = busy_text(device, unit);
+    if (busy.starts_with("reserved")) trace_.warn(fmt::format("{} is {}", unit_text(inventory_, unit), busy));
   }
 
   // ---- counts and all ----
@@ -141,7 +141,7 @@ class Chooser {
   void drop_unavailable() {
     candidates_.drop([&](const Unit& unit) {
       gsel_status code = GSEL_OK;
-      const std::string why = unavailable(candidates_.device(unit), &code);
+      const std::string why = unavailable(candidates_.device(unit), unit, question_.free_only, &code);
       if (!why.empty()) unavailable_ = std::make_pair(code, fmt::format("{} is {}", unit_text(inventory_, unit), why));
       return why;
     });
@@ -326,8 +326,9 @@ bool Question::concerns(const Rules& row) const {
 }
 
 Question read_question(const Request& request) {
-  Question question{parse_spec(request.devices), request.accelerator.value_or("auto"), parse_order(request.order),
-                    request.order.has_value(), request.per_rank};
+  Question question{parse_spec(request.devices), request.accelerator.value_or("auto"),
+                    parse_order(request.order),  request.order.has_value(),
+                    request.free_only,           request.per_rank};
   const std::string& accelerator = question.accelerator;
   const Input input{"accelerator", accelerator};
   const Token token{accelerator, 1, false};

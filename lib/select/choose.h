@@ -19,7 +19,8 @@ struct Question {
   std::string accelerator = "auto";  // "auto", "cpu", or a row of rules()
   Order order = Order::visible;
   bool order_given = false;
-  bool per_rank = false;  // each unit goes to a process of its own
+  bool free_only = false;  // nothing that a process uses or a reservation holds
+  bool per_rank = false;   // each unit goes to a process of its own
 
   // Whether a choice could take a device of these rules.
   bool concerns(const Rules& row) const;

@@ -62,7 +62,7 @@ bool holds(const Device& device, const Unit& unit, const std::string& host, cons
     case Kind::integrated:
       return device.integrated;
     case Kind::busy:
-      return is_busy(device);
+      return !busy_text(device, unit).empty();
     default:
       return true;
   }
@@ -87,9 +87,10 @@ std::string found_text(const Device& device, const Unit& unit, const std::string
       return fmt::format("with {} of memory", bytes_text(memory_of(device, unit)));
     case Kind::integrated:
       return device.integrated ? "integrated" : "not integrated";
-    case Kind::busy:
-      if (device.reserved_by) return fmt::format("reserved by process {}", device.reserved_by);
-      return device.process_count > 0 ? fmt::format("used by {} processes", device.process_count) : "not in use";
+    case Kind::busy: {
+      const std::string busy = busy_text(device, unit);
+      return busy.empty() ? "not in use" : busy;
+    }
     default:
       return fmt::format("a {}", device.name);
   }
@@ -101,8 +102,14 @@ bool glob_matches(const std::string& glob, const std::string& text) {
   return fnmatch(glob.c_str(), text.c_str(), FNM_CASEFOLD) == 0;
 }
 
-bool is_busy(const Device& device) {
-  return device.process_count > 0 || device.reserved_by != 0;
+std::string busy_text(const Device& device, const Unit& unit) {
+  const int32_t holder =
+      unit.partition < 0 ? device.reserved_by : device.partitions[static_cast<size_t>(unit.partition)].reserved_by;
+  if (holder > 0) return fmt::format("reserved by process {}", holder);
+  if (holder < 0) return "reserved by another process";
+  // Processes are counted by device; which instance they use is not told.
+  if (unit.partition >= 0 || device.process_count <= 0) return {};
+  return fmt::format("used by {} process{}", device.process_count, device.process_count == 1 ? "" : "es");
 }
 
 std::string misses(const Inventory& inventory, const Unit& unit, const Clause& clause) {
@@ -113,14 +120,14 @@ std::string misses(const Inventory& inventory, const Unit& unit, const Clause& c
                      printable(clause.whole.text));
 }
 
-std::string unavailable(const Device& device, gsel_status* code) {
-  if (code) *code = GSEL_ERR_PERMISSION;
+std::string unavailable(const Device& device, const Unit& unit, bool free_only, gsel_status* code) {
+  *code = GSEL_ERR_PERMISSION;
   if (!device.accessible) return "not to be opened by this user";
   if (device.compute_mode == ComputeMode::prohibited) return "in compute mode prohibited, which allows no process";
-  if (code) *code = GSEL_ERR_BUSY;
+  *code = GSEL_ERR_BUSY;
   if (device.compute_mode == ComputeMode::exclusive_process && device.process_count > 0)
     return "in compute mode exclusive_process and in use by a process";
-  return {};
+  return free_only ? busy_text(device, unit) : std::string();
 }
 
 }  // namespace gsel

@@ -16,11 +16,11 @@ std::string misses(const Inventory& inventory, const Unit& unit, const Clause& c
 // Shell globs, in any case.
 bool glob_matches(const std::string& glob, const std::string& text);
 
-// Why nobody could compute on the unit now: "may not be opened by this user". Empty when it can be used; `code` says
-// which refusal it is.
-std::string unavailable(const Device& device, gsel_status* code = nullptr);
+// Why the unit cannot be had: "not to be opened by this user"; with free_only also that it is in use. Empty when it
+// can; `code` says which refusal it is.
+std::string unavailable(const Device& device, const Unit& unit, bool free_only, gsel_status* code);
 
-// By processes, or by a reservation.
-bool is_busy(const Device& device);
+// "reserved by process 17", "used by 2 processes"; empty when it is in use by nobody that is known.
+std::string busy_text(const Device& device, const Unit& unit);
 
 }  // namespace gsel

@@ -15,6 +15,7 @@ struct Request {
   std::optional<std::string> hostfile;  // its text
   std::string hostfile_name;            // for messages
   std::optional<std::string> compat;    // a system of compat/, absent: strict
+  bool free_only = false;               // nothing that a process uses or a reservation holds
   bool per_rank = false;                // each unit goes to a process of its own
 };
 

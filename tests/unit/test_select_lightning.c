@@ -18,7 +18,7 @@
 #define ALL16 "0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15"
 #define ELASTIC "TORCHELASTIC_RUN_ID=1\nCUDA_VISIBLE_DEVICES=0"
 
-static void counts_indexes_and_texts(void **state) {
+static void counts_indexes_and_texts(void** state) {
   (void)state;
   static const struct selection_row rows[] = {
       {"TESTS test_parse_gpu_ids 1", ON("nvidia:16", "1"), .chosen = "0"},
@@ -57,7 +57,7 @@ static void counts_indexes_and_texts(void **state) {
   CHECK_ROWS(rows);
 }
 
-static void no_device_is_refused(void **state) {
+static void no_device_is_refused(void** state) {
   (void)state;
   static const struct selection_row rows[] = {
       {"CONNECT devices in ([], 0, \"0\")", ON("nvidia:4", "0"), .code = GSEL_ERR_NO_DEVICES, .token = "0", .column = 1,
@@ -81,7 +81,7 @@ static void no_device_is_refused(void **state) {
   CHECK_ROWS(rows);
 }
 
-static void what_is_not_there_or_twice_is_refused(void **state) {
+static void what_is_not_there_or_twice_is_refused(void** state) {
   (void)state;
   static const struct selection_row rows[] = {
       {"TESTS test_parse_gpu_fail_on_non_existent_id_2", ON("nvidia:16", "[1, 2, 19]"), .code = GSEL_ERR_OUT_OF_RANGE,
@@ -105,7 +105,7 @@ static void what_is_not_there_or_twice_is_refused(void **state) {
   CHECK_ROWS(rows);
 }
 
-static void types_and_texts_that_are_no_numbers(void **state) {
+static void types_and_texts_that_are_no_numbers(void** state) {
   (void)state;
   static const struct selection_row rows[] = {
       {"PARSER _check_data_type None", ON("nvidia:4", "None"), .code = GSEL_ERR_TYPE, .token = "None",
@@ -122,8 +122,8 @@ static void types_and_texts_that_are_no_numbers(void **state) {
        .message = BAD_TYPE "a sequence of str."},
       {"TCONNECT test_accelererator_invalid_type_devices [0, \"1\"]", ON("nvidia:2", "[0, \"1\"]"),
        .accelerator = "gpu", .code = GSEL_ERR_TYPE, .token = "\"1\"", .column = 5},
-      {"TCONNECT test_accelererator_invalid_type_devices [\"GPU\"]", ON("nvidia:2", "[\"GPU\"]"),
-       .accelerator = "gpu", .code = GSEL_ERR_TYPE},
+      {"TCONNECT test_accelererator_invalid_type_devices [\"GPU\"]", ON("nvidia:2", "[\"GPU\"]"), .accelerator = "gpu",
+       .code = GSEL_ERR_TYPE},
       {"TCONNECT test_accelererator_invalid_type_devices [[\"0\", \"1\"], [0, 1]]",
        ON("nvidia:2", "[[\"0\", \"1\"], [0, 1]]"), .accelerator = "gpu", .code = GSEL_ERR_TYPE,
        .message = "a sequence of list."},
@@ -152,7 +152,7 @@ static void types_and_texts_that_are_no_numbers(void **state) {
   CHECK_ROWS(rows);
 }
 
-static void accelerators(void **state) {
+static void accelerators(void** state) {
   (void)state;
   static const struct selection_row rows[] = {
       {"CONNECT gpu takes CUDA", ON("nvidia:4", "2"), .accelerator = "gpu", .chosen = "0,1"},
@@ -162,7 +162,8 @@ static void accelerators(void **state) {
       {"CONNECT _choose_gpu_accelerator_backend", ON("cpu", "1"), .accelerator = "gpu", .code = GSEL_ERR_NO_DEVICES,
        .message = "RuntimeError: No supported gpu backend found!"},
       {"TCONNECT test_accelerator_cpu", ON("cpu", NULL), .accelerator = "cuda", .code = GSEL_ERR_NO_DEVICES,
-       .token = "cuda", .message = MISCONFIGURATION "`CUDAAccelerator` can not run on your system since the accelerator"},
+       .token = "cuda",
+       .message = MISCONFIGURATION "`CUDAAccelerator` can not run on your system since the accelerator"},
       {"GPU test_root_gpu_property_0_raising -1", ON("cpu", "-1"), .accelerator = "gpu", .code = GSEL_ERR_NO_DEVICES},
       {"TESTS test_parse_gpu_returns_none_when_no_devices_are_available '-1'", ON("cpu", "\"-1\""),
        .accelerator = "cuda", .code = GSEL_ERR_NO_DEVICES},
@@ -170,8 +171,8 @@ static void accelerators(void **state) {
        .env = "CUDA_VISIBLE_DEVICES=", .code = GSEL_ERR_NO_DEVICES},
       {"CONNECT: auto goes to the CPU without an error", ON("cpu", NULL), .chosen = "0",
        .warning = "goes to the CPU without an error"},
-      {"CONNECT: auto goes to the CPU when all is hidden", ON("mixed4", "2"), .env = "CUDA_VISIBLE_DEVICES=",
-       .chosen = "4", .warning = "goes to the CPU without an error"},
+      {"CONNECT: auto goes to the CPU when all is hidden", ON("mixed4", "2"),
+       .env = "CUDA_VISIBLE_DEVICES=", .chosen = "4", .warning = "goes to the CPU without an error"},
       {"TCONNECT test_accelerator_cpu_with_devices 5: processes of one CPU", ON("cpu", "5"), .accelerator = "cpu",
        .chosen = "0"},
       {"CPU _parse_cpu_cores \"3\"", ON("cpu", "\"3\""), .accelerator = "cpu", .chosen = "0"},
@@ -192,13 +193,12 @@ static void accelerators(void **state) {
       {"lightning-habana _parse_hpus 2", ON("gaudi8", "2"), .accelerator = "hpu", .chosen = "0,1"},
       {"lightning-habana _parse_hpus [0]", ON("gaudi8", "[0]"), .accelerator = "hpu", .code = GSEL_ERR_TYPE,
        .message = MISCONFIGURATION "`devices` for `HPUAccelerator` must be int, string or None."},
-      {"TCONNECT test_accelerator_invalid_choice", ON("nvidia:4", "1"), .accelerator = "invalid",
-       .message = "invalid"},
+      {"TCONNECT test_accelerator_invalid_choice", ON("nvidia:4", "1"), .accelerator = "invalid", .message = "invalid"},
   };
   CHECK_ROWS(rows);
 }
 
-static void positions_among_the_visible(void **state) {
+static void positions_among_the_visible(void** state) {
   (void)state;
   static const struct selection_row rows[] = {
       {"CUDA _get_all_visible_cuda_devices: 1,3,6 are 0, 1, 2", ON("nvidia:8", "3"),
@@ -223,7 +223,7 @@ static void positions_among_the_visible(void **state) {
   CHECK_ROWS(rows);
 }
 
-static void find_usable(void **state) {
+static void find_usable(void** state) {
   (void)state;
   static const struct selection_row rows[] = {
       {"CUDA: default mode answers from 0", ON("nvidia:4", "find_usable(2)"), .chosen = "0,1",
@@ -233,8 +233,9 @@ static void find_usable(void **state) {
       {"CUDA: -1 returns whatever works", ON("exclusive4", "find_usable(-1)"), .chosen = "1,3"},
       {"CUDA: num_devices is -1 by default", ON("exclusive4", "find_usable_cuda_devices()"), .chosen = "1,3"},
       {"CUDA: too few are free", ON("exclusive4", "find_usable(3)"), .code = GSEL_ERR_BUSY,
-       .message = "RuntimeError: You requested to find 3 devices but only 2 are currently available. The devices [0, 2] "
-                  "are occupied"},
+       .message =
+           "RuntimeError: You requested to find 3 devices but only 2 are currently available. The devices [0, 2] "
+           "are occupied"},
       {"CUDA: more than there are", ON("nvidia:4", "find_usable(5)"), .code = GSEL_ERR_OUT_OF_RANGE, .token = "5",
        .message = "ValueError: You requested to find 5 devices but this machine only has 4 GPUs."},
       {"CUDA: num_devices=0", ON("nvidia:4", "find_usable(0)"), .code = GSEL_ERR_OUT_OF_RANGE,

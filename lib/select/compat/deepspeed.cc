@@ -8,8 +8,8 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
 
+#include "select/compat/deepspeed_text.h"
 #include "select/compat/python_literal.h"
 #include "select/compat/torch_devices.h"
 #include "select/hosts.h"
@@ -25,128 +25,6 @@ struct Pool {
   std::vector<int64_t> slots;
 };
 
-// Line by line, as "^(\S+)\s+slots=(\d+)" finds them.
-class Hostfile {
- public:
-  Hostfile(const std::string& text, const std::string& file) : text_(text), file_(file.empty() ? "hostfile" : file) {}
-
-  std::vector<HostSlots> read() {
-    for (size_t from = 0; from < text_.size();) {
-      const size_t end = std::min(text_.find('\n', from), text_.size());
-      ++line_;
-      read_line(python_strip(std::string_view(text_).substr(from, end - from)));
-      from = end + 1;
-    }
-    if (hosts_.empty()) {
-      line_ = 0;
-      raise(GSEL_ERR_SYNTAX, "Hostfile is empty or not formatted correctly, unable to proceed with launching.", "");
-    }
-    return std::move(hosts_);
-  }
-
- private:
-  void read_line(std::string_view line) {
-    if (line.empty() || line.starts_with('#')) return;
-    constexpr std::string_view kBlanks = " \t\n\r\f\v", kSlots = "slots=", kDigits = "0123456789";
-    const size_t name_end = std::min(line.find_first_of(kBlanks), line.size());
-    const std::string_view rest = python_strip(line.substr(name_end));
-    const std::string_view number =
-        rest.starts_with(kSlots)
-            ? rest.substr(kSlots.size()).substr(0, rest.substr(kSlots.size()).find_first_not_of(kDigits))
-            : std::string_view();
-    const std::string name(line.substr(0, name_end));
-    if (number.empty())
-      raise(GSEL_ERR_SYNTAX,
-            fmt::format("Hostfile contains a bad entry: {}, unable to proceed with launching", printable(line)), line);
-    if (!seen_.insert(name).second)
-      raise(GSEL_ERR_DUPLICATE,
-            fmt::format("Hostfile contains multiple entries for {}, unable to proceed with launching", printable(name)),
-            name);
-    hosts_.push_back({name, number_of(number), line_});
-  }
-
-  [[noreturn]] void raise(gsel_status code, const std::string& text, std::string_view token) const {
-    throw Error(code, "ValueError: " + text).at({file_, line_, 0, std::string(token)});
-  }
-
-  const std::string& text_;
-  std::string file_;
-  int32_t line_ = 0;
-  std::set<std::string> seen_;
-  std::vector<HostSlots> hosts_;
-};
-
-// A filter as parse_node_config_list leaves it: hosts in the order of their first mention, slots sorted and merged.
-struct Filter {
-  struct Node {
-    Token host;
-    std::map<int64_t, Token> slots;  // empty: the whole host
-  };
-  Input input;
-  std::vector<Node> nodes;
-};
-
-class FilterReader {
- public:
-  FilterReader(Filter& filter, Trace& trace) : filter_(filter), trace_(trace) {}
-
-  void read() {
-    const std::string& text = filter_.input.value;
-    for (size_t from = 0; from <= text.size();) {
-      const size_t at = std::min(text.find('@', from), text.size());
-      read_node(from, at);
-      from = at + 1;
-    }
-  }
-
- private:
-  void read_node(size_t from, size_t to) {
-    const std::string& text = filter_.input.value;
-    const size_t colon = text.find(':', from);
-    const Token host = token(from, std::min(colon, to));
-    Filter::Node& node = node_of(host);
-    if (colon >= to) return;
-    if (text.find(':', colon + 1) < to)
-      raise_python(GSEL_ERR_SYNTAX, "ValueError", "too many values to unpack (expected 2)", filter_.input,
-                   token(from, to));
-    int64_t last = std::numeric_limits<int64_t>::min();
-    bool sorted = true;
-    for (size_t start = colon + 1; start <= to;) {
-      const size_t comma = std::min(text.find(',', start), to);
-      const Token slot = token(start, comma);
-      const std::optional<int64_t> number = python_int(slot.text);
-      if (!number) raise_bad_int(filter_.input, slot, slot.text);
-      sorted = sorted && *number > last;
-      last = *number;
-      node.slots.emplace(*number, slot);
-      start = comma + 1;
-    }
-    if (!sorted)
-      trace_.warn(fmt::format("{}: deepspeed sorts and merges the slots of {}: the order given is lost",
-                              filter_.input.shown(), printable(host.text)));
-  }
-
-  Filter::Node& node_of(const Token& host) {
-    const auto [place, fresh] = places_.emplace(host.text, filter_.nodes.size());
-    if (fresh) filter_.nodes.push_back({host, {}});
-    return filter_.nodes[place->second];
-  }
-
-  Token token(size_t from, size_t to) const {
-    return {filter_.input.value.substr(from, to - from), static_cast<int32_t>(from) + 1, false};
-  }
-
-  Filter& filter_;
-  Trace& trace_;
-  std::map<std::string, size_t> places_;
-};
-
-Filter read_filter(const char* name, const std::string& text, Trace& trace) {
-  Filter filter{{name, text}, {}};
-  FilterReader(filter, trace).read();
-  return filter;
-}
-
 class Deepspeed {
  public:
   Deepspeed(const Case& asked, Trace& trace)
@@ -159,7 +37,8 @@ class Deepspeed {
   Reading read() {
     num_gpus_ = read_num_gpus();
     std::vector<HostSlots> hosts;
-    if (asked_.request.hostfile) hosts = Hostfile(*asked_.request.hostfile, asked_.request.hostfile_name).read();
+    if (asked_.request.hostfile)
+      hosts = read_deepspeed_hostfile(*asked_.request.hostfile, asked_.request.hostfile_name);
     consult_mask();
     if (num_gpus_ >= 0 && !(include_.empty() && exclude_.empty()))
       raise_python(GSEL_ERR_CONFLICT, "ValueError", "Cannot specify num_nodes/gpus with include/exclude", devices_,
@@ -248,9 +127,10 @@ class Deepspeed {
                    {"exclude", exclude_}, {exclude_, 1, false});
     const bool include = !include_.empty();
     if (include || !exclude_.empty()) {
-      const Filter filter = read_filter(include ? "include" : "exclude", include ? include_ : exclude_, trace_);
-      std::map<std::string, const Filter::Node*, std::less<>> nodes;
-      for (const Filter::Node& node : filter.nodes) {
+      const DeepspeedFilter filter =
+          read_deepspeed_filter({include ? "include" : "exclude", include ? include_ : exclude_}, trace_);
+      std::map<std::string, const DeepspeedFilter::Node*, std::less<>> nodes;
+      for (const DeepspeedFilter::Node& node : filter.nodes) {
         check_node(filter.input, node, pools);
         nodes[node.host.text] = &node;
       }
@@ -263,7 +143,7 @@ class Deepspeed {
     return pools;
   }
 
-  void check_node(const Input& input, const Filter::Node& node, const std::vector<Pool>& pools) {
+  void check_node(const Input& input, const DeepspeedFilter::Node& node, const std::vector<Pool>& pools) {
     const auto pool = std::find_if(pools.begin(), pools.end(), [&](const Pool& p) { return p.host == node.host.text; });
     if (pool == pools.end())
       raise_python(GSEL_ERR_UNKNOWN_HOST, "ValueError",
@@ -275,7 +155,7 @@ class Deepspeed {
   }
 
   // node: what the filter says of the host, nullptr: nothing.
-  static void narrow(Pool& pool, const Filter::Node* node, bool include) {
+  static void narrow(Pool& pool, const DeepspeedFilter::Node* node, bool include) {
     if (!node) {
       if (include) pool.slots.clear();
       return;

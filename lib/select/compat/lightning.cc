@@ -170,7 +170,7 @@ class Lightning {
   Reading nothing_usable(const Visible& visible) {
     trace_.warn("find_usable_cuda_devices(-1) returns an empty list, which the Trainer refuses");
     Reading reading;
-    reading.hidden_by = hidden_or(visible.hidden_by, "no tensor can be allocated on it");
+    reading.hidden_by = why_left(asked_.inventory, visible, "no tensor can be allocated on it");
     return reading;
   }
 
@@ -191,7 +191,8 @@ class Lightning {
   Reading on(const Accelerator& accelerator, const Visible& visible, const std::vector<LightningIndex>& indexes) {
     Reading reading;
     reading.processes = static_cast<int32_t>(indexes.size());
-    reading.hidden_by = hidden_or(visible.hidden_by, fmt::format("not taken by devices={}", printable(devices_.value)));
+    reading.hidden_by =
+        why_left(asked_.inventory, visible, fmt::format("not taken by devices={}", printable(devices_.value)));
     for (const LightningIndex& index : indexes) {
       const bool there = index.value >= 0 && index.value < static_cast<int64_t>(visible.units.size());
       if (there) reading.units.push_back(visible.units[static_cast<size_t>(index.value)]);

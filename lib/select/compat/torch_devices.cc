@@ -43,8 +43,11 @@ std::vector<Unit> units_of_ranks(const std::vector<Unit>& visible, int64_t proce
   return {visible.begin(), visible.begin() + static_cast<ptrdiff_t>(std::clamp<int64_t>(processes, 0, there))};
 }
 
-std::string hidden_or(const std::string& hidden_by, const std::string& otherwise) {
-  return hidden_by.empty() ? otherwise : hidden_by + ", or " + otherwise;
+std::string why_left(const Inventory& inventory, const Visible& visible, const std::string& untaken) {
+  if (visible.units.empty()) return visible.hidden_by.empty() ? untaken : visible.hidden_by;
+  const Device& first = inventory.devices[static_cast<size_t>(visible.units.front().device)];
+  const bool all = units_of(group_of(inventory, first.host, first.vendor)).size() <= visible.units.size();
+  return all || visible.hidden_by.empty() ? untaken : fmt::format("{}, or {}", visible.hidden_by, untaken);
 }
 
 }  // namespace gsel

@@ -29,7 +29,7 @@ std::optional<Unit> cpu_of(const Inventory& inventory, int32_t host);
 std::vector<Unit> units_of_ranks(const std::vector<Unit>& visible, int64_t processes, std::string_view whose,
                                  Trace& trace);
 
-// Why devices are left that the driver shows but no process takes.
-std::string hidden_or(const std::string& hidden_by, const std::string& otherwise);
+// Why the devices that no process takes are left: some may be hidden by the driver, the others are `untaken`.
+std::string why_left(const Inventory& inventory, const Visible& visible, const std::string& untaken);
 
 }  // namespace gsel

@@ -34,7 +34,7 @@ class Torchrun {
       reading.units = units_of_ranks(visible_.units, processes, "torchrun", trace_);
     else if (cpu)
       reading.units.push_back(*cpu);
-    reading.hidden_by = hidden_or(visible_.hidden_by, fmt::format("{} {} takes no more", kOption, input_.value));
+    reading.hidden_by = why_left(asked_.inventory, visible_, "no local rank takes it");
     reading.sets_environment = true;
     reading.environment = environment(processes);
     return reading;

@@ -19,6 +19,7 @@ struct Partition {
   int32_t gi = -1;   // GPU instance, -1: not told
   int32_t ci = -1;   // compute instance, -1: not told
   uint64_t memory_bytes = 0;
+  int32_t reserved_by = 0;  // process that holds a reservation of it, 0: none
 };
 
 struct Device {
