@@ -235,6 +235,12 @@ static void deepspeed_locally(void** state) {
        .message = "No slot '4' specified on host 'localhost'"},
       {"DS: an empty mask hides all", LOCAL4, .env = "CUDA_VISIBLE_DEVICES=", .code = GSEL_ERR_NO_DEVICES,
        .message = "RuntimeError: Unable to proceed, no GPU resources available"},
+      {"gsel: the host's own name is taken for localhost", LOCAL4, .include = "local:1", .chosen = "1",
+       .warning = "local is taken for localhost"},
+      {"gsel: several hosts serve as a hostfile", DEEPSPEED, .machine = "two_hosts", .include = "worker-1:0,3",
+       .chosen = W1(0) "," W1(3), .warning = "there is no hostfile"},
+      {"gsel: several hosts serve as a hostfile", DEEPSPEED, .machine = "two_hosts", .devices = "2",
+       .chosen = W0(0) "," W0(1) "," W1(0) "," W1(1)},
       {"DS: no GPU", DEEPSPEED, .machine = "cpu", .code = GSEL_ERR_NO_DEVICES},
   };
   CHECK_ROWS(rows);

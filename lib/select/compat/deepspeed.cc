@@ -39,12 +39,16 @@ class Deepspeed {
     std::vector<HostSlots> hosts;
     if (asked_.request.hostfile)
       hosts = read_deepspeed_hostfile(*asked_.request.hostfile, asked_.request.hostfile_name);
+    else if (asked_.inventory.hosts.size() > 1)
+      hosts = inventory_as_hostfile();
+    several_ = !hosts.empty();
     consult_mask();
     if (num_gpus_ >= 0 && !(include_.empty() && exclude_.empty()))
       raise_python(GSEL_ERR_CONFLICT, "ValueError", "Cannot specify num_nodes/gpus with include/exclude", devices_,
                    {devices_.value, 1, false});
-    if (!asked_.request.hostfile) hosts.push_back({kLocal, local_count(), 0});
+    if (!several_) hosts.push_back({local_name(), local_count(), 0});
     std::vector<Pool> pools = filtered(pools_of(hosts));
+    slots_held_ = 0;
     if (num_gpus_ > 0)
       for (Pool& pool : pools) pool.slots = slots_up_to(num_gpus_);
     return launch(pools);
@@ -78,7 +82,7 @@ class Deepspeed {
     if (!value || value->empty()) return;
     const Input input{mask(), *value};
     const Token whole{*value, 1, false};
-    if (asked_.request.hostfile) {
+    if (several_) {
       trace_.add("deepspeed", input, whole, "nothing", "with a hostfile the variable is not consulted");
       trace_.warn(fmt::format("deepspeed does not consult {} when there is a hostfile", input.shown()));
       return;
@@ -97,13 +101,41 @@ class Deepspeed {
     environment_.erase(mask());
   }
 
-  int64_t local_count() {
-    Trace unsaid;  // the driver is asked again for the devices that are chosen
-    const Visible visible = torch_devices(asked_.inventory, asked_.host, environment_, unsaid);
-    if (visible.units.empty())
-      raise_python(GSEL_ERR_NO_DEVICES, "RuntimeError", "Unable to proceed, no GPU resources available",
-                   {"devices", devices_.value}, {"", 1, false});
-    return static_cast<int64_t>(visible.units.size());
+  // A machine knows itself alone; an inventory of several hosts is no machine, and serves in place of a hostfile.
+  std::vector<HostSlots> inventory_as_hostfile() {
+    std::vector<HostSlots> hosts;
+    for (size_t i = 0; i < asked_.inventory.hosts.size(); ++i)
+      hosts.push_back({asked_.inventory.hosts[i].name, count_devices(static_cast<int32_t>(i), {}), 0});
+    trace_.warn(
+        "there is no hostfile, and the inventory has several hosts: they are taken for one; on a machine of "
+        "its own deepspeed then knows localhost alone");
+    return hosts;
+  }
+
+  // The only host of an inventory may be called by its own name.
+  std::string local_name() {
+    const std::string& name = asked_.inventory.hosts[static_cast<size_t>(asked_.host)].name;
+    for (const std::string* filter : {&include_, &exclude_})
+      if (*filter == name || filter->starts_with(name + ":") || filter->starts_with(name + "@")) {
+        trace_.warn(fmt::format("{} is taken for localhost, the only name that deepspeed knows without a hostfile",
+                                printable(name)));
+        return name;
+      }
+    return kLocal;
+  }
+
+  // The driver is asked again for the devices that are chosen, so that this is not said.
+  int64_t count_devices(int32_t host, const Environment& environment) const {
+    Trace unsaid;
+    return static_cast<int64_t>(torch_devices(asked_.inventory, host, environment, unsaid).units.size());
+  }
+
+  int64_t local_count() const {
+    const int64_t count = count_devices(asked_.host, environment_);
+    if (count == 0)
+      raise_python(GSEL_ERR_NO_DEVICES, "RuntimeError", "Unable to proceed, no GPU resources available", devices_,
+                   {"", 1, false});
+    return count;
   }
 
   std::vector<int64_t> slots_up_to(int64_t count) {
@@ -129,9 +161,11 @@ class Deepspeed {
     if (include || !exclude_.empty()) {
       const DeepspeedFilter filter =
           read_deepspeed_filter({include ? "include" : "exclude", include ? include_ : exclude_}, trace_);
-      std::map<std::string, const DeepspeedFilter::Node*, std::less<>> nodes;
+      std::map<std::string, const DeepspeedFilter::Node*> nodes;
+      std::map<std::string, const Pool*> by_name;
+      for (const Pool& pool : pools) by_name[pool.host] = &pool;
       for (const DeepspeedFilter::Node& node : filter.nodes) {
-        check_node(filter.input, node, pools);
+        check_node(filter.input, node, by_name);
         nodes[node.host.text] = &node;
       }
       for (Pool& pool : pools) {
@@ -143,13 +177,14 @@ class Deepspeed {
     return pools;
   }
 
-  void check_node(const Input& input, const DeepspeedFilter::Node& node, const std::vector<Pool>& pools) {
-    const auto pool = std::find_if(pools.begin(), pools.end(), [&](const Pool& p) { return p.host == node.host.text; });
+  void check_node(const Input& input, const DeepspeedFilter::Node& node,
+                  const std::map<std::string, const Pool*>& pools) {
+    const auto pool = pools.find(node.host.text);
     if (pool == pools.end())
       raise_python(GSEL_ERR_UNKNOWN_HOST, "ValueError",
                    fmt::format("Hostname '{}' not found in hostfile", printable(node.host.text)), input, node.host);
     for (const auto& [slot, token] : node.slots)
-      if (slot < 0 || slot >= static_cast<int64_t>(pool->slots.size()))
+      if (slot < 0 || slot >= static_cast<int64_t>(pool->second->slots.size()))
         raise_python(GSEL_ERR_OUT_OF_RANGE, "ValueError",
                      fmt::format("No slot '{}' specified on host '{}'", slot, printable(node.host.text)), input, token);
   }
@@ -183,8 +218,7 @@ class Deepspeed {
     reading.sets_environment = true;
     reading.environment = environment(pools, processes);
     if (pools.empty()) trace_.warn("deepspeed goes on with no slot at all; its launcher then fails with an IndexError");
-    if (asked_.request.hostfile && pools.size() == 1 &&
-        find_host(asked_.inventory, pools[0].host, asked_.host) != asked_.host)
+    if (several_ && pools.size() == 1 && find_host(asked_.inventory, pools[0].host, asked_.host) != asked_.host)
       trace_.warn(
           fmt::format("one host is left, {}: deepspeed starts the processes where it runs itself, unless "
                       "--force_multi is given",
@@ -233,7 +267,7 @@ class Deepspeed {
                {"LOCAL_SIZE", std::to_string(pools[i].slots.size())}};
       break;
     }
-    if (!asked_.request.hostfile) lines.emplace_back("MASTER_ADDR", "127.0.0.1");
+    if (!several_) lines.emplace_back("MASTER_ADDR", "127.0.0.1");
     lines.emplace_back("MASTER_PORT", "29500");
     lines.emplace_back("WORLD_SIZE", std::to_string(processes));
     lines.emplace_back("CROSS_SIZE", std::to_string(pools.size()));
@@ -244,6 +278,7 @@ class Deepspeed {
   Trace& trace_;
   Input devices_{"devices", ""};
   int64_t num_gpus_ = -1;  // below 0: not given
+  bool several_ = false;   // there is a hostfile, or what serves as one
   std::string include_, exclude_;
   Environment environment_;  // of deepspeed, once it has dealt with the mask
   int64_t slots_held_ = 0;
