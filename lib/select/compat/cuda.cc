@@ -4,9 +4,11 @@
 // PyTorch, whose table was matched to driver 525.60.13; nvitop/api/device.py for MIG. Where none of them tells (case of
 // a uuid, a blank before one, an empty field), PyTorch's reading is taken, and the rule says so.
 #include <algorithm>
+#include <optional>
 
 #include "select/compat/compat.h"
 #include "select/compat/numbers.h"
+#include "select/prefix_index.h"
 
 namespace gsel {
 namespace {
@@ -51,16 +53,22 @@ class Mask {
       return ends(stripped(text).starts_with("GPU-") || stripped(text).starts_with("MIG-")
                       ? "a blank before a uuid; what the driver does is not documented, PyTorch ends the list"
                       : "the first entry is a uuid, and anything else ends such a list");
-    std::vector<Unit> fitting;
+    const auto [first, last] = uuids().find(text);
+    if (first == last) return ends("no device has a uuid that begins so (in this case), which ends the list");
+    if (last - first > 1) return ends("several devices have a uuid that begins so, which ends the list");
+    return take(first->second, "the one uuid that begins so");
+  }
+
+  const PrefixIndex<Unit>& uuids() {
+    if (uuids_) return *uuids_;
+    PrefixIndex<Unit>::Entries entries;
     for (const int32_t index : order_) {
       const Device& device = inventory_.devices[static_cast<size_t>(index)];
-      if (device.uuid.starts_with(text)) fitting.push_back({index, -1, -1});
+      entries.emplace_back(device.uuid, Unit{index, -1, -1});
       for (size_t p = 0; p < device.partitions.size(); ++p)
-        if (device.partitions[p].uuid.starts_with(text)) fitting.push_back({index, static_cast<int32_t>(p), -1});
+        entries.emplace_back(device.partitions[p].uuid, Unit{index, static_cast<int32_t>(p), -1});
     }
-    if (fitting.empty()) return ends("no device has a uuid that begins so (in this case), which ends the list");
-    if (fitting.size() > 1) return ends("several devices have a uuid that begins so, which ends the list");
-    return take(fitting.front(), "the one uuid that begins so");
+    return uuids_.emplace(std::move(entries));
   }
 
   // MIG-GPU-<uuid>/<gi>/<ci>, the form of drivers before 470.42.01.
@@ -103,6 +111,7 @@ class Mask {
   Trace& trace_;
   std::vector<Unit> units_;
   std::vector<bool> seen_;
+  std::optional<PrefixIndex<Unit>> uuids_;
 };
 
 // A process gets one MIG instance or whole devices: the first instance named, else that of the first divided device.

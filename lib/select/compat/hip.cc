@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
+#include <optional>
 
 #include "select/compat/compat.h"
 #include "select/compat/numbers.h"
+#include "select/prefix_index.h"
 
 namespace gsel {
 namespace {
@@ -48,14 +50,10 @@ class Rocr {
   Fate identity(const std::string& text) {
     if (text.size() < kShortestUuid || text.size() > kLongestUuid)
       return ends("a uuid is GPU- and 1 to 16 hexadecimal digits; anything else ends the list");
-    int32_t found = -1;
-    for (size_t i = 0; i < devices_.size(); ++i) {
-      if (!upper_case(device(i).uuid).starts_with(text)) continue;
-      if (found >= 0) return ends("several devices have a uuid that begins so, which ends the list");
-      found = static_cast<int32_t>(i);
-    }
-    if (found < 0) return ends("no device has a uuid that begins so, which ends the list");
-    return take(found, "the one device whose uuid begins so, in any case");
+    const auto [first, last] = uuids().find(text);
+    if (first == last) return ends("no device has a uuid that begins so, which ends the list");
+    if (last - first > 1) return ends("several devices have a uuid that begins so, which ends the list");
+    return take(first->second, "the one device whose uuid begins so, in any case");
   }
 
   Fate position(const std::string& text) {
@@ -73,7 +71,14 @@ class Rocr {
     return kept(unit_text(inventory_, {order_.back(), -1, -1}), rule);
   }
 
-  const Device& device(size_t place) const { return inventory_.devices[static_cast<size_t>(devices_[place])]; }
+  const PrefixIndex<int32_t>& uuids() {
+    if (uuids_) return *uuids_;
+    PrefixIndex<int32_t>::Entries entries;
+    for (size_t i = 0; i < devices_.size(); ++i)
+      entries.emplace_back(upper_case(inventory_.devices[static_cast<size_t>(devices_[i])].uuid),
+                           static_cast<int32_t>(i));
+    return uuids_.emplace(std::move(entries));
+  }
 
   const Inventory& inventory_;
   const std::vector<int32_t>& devices_;
@@ -81,6 +86,7 @@ class Rocr {
   Trace& trace_;
   std::vector<bool> seen_;
   std::vector<int32_t> order_;
+  std::optional<PrefixIndex<int32_t>> uuids_;
 };
 
 // HIP_VISIBLE_DEVICES or CUDA_VISIBLE_DEVICES over what ROCr left.

@@ -4,10 +4,12 @@
 // Source: torch/cuda/__init__.py (_parse_visible_devices, _transform_uuid_to_ordinals, _device_count_nvml,
 // _device_count_amdsmi) and test/test_cuda_nvml_based_avail.py of PyTorch.
 #include <algorithm>
+#include <optional>
 #include <unordered_set>
 
 #include "select/compat/compat.h"
 #include "select/compat/numbers.h"
+#include "select/prefix_index.h"
 
 namespace gsel {
 namespace {
@@ -100,18 +102,20 @@ class Parser {
   Fate place(const Token& entry, std::vector<size_t>& places) {
     const std::string_view digits =
         std::string_view(entry.text).substr(rocm_ && entry.text.starts_with("GPU-") ? 4 : 0);
-    size_t fitting = 0, found = 0;
-    for (size_t i = 0; i < uuids_.size(); ++i) {
-      if (!uuids_[i].starts_with(digits)) continue;
-      found = i;
-      ++fitting;
-    }
-    if (fitting == 0) return ends("no device has a uuid that begins so (case matters), which aborts the list");
-    if (fitting > 1) return ends("several devices have a uuid that begins so, which aborts the list");
-    if (std::find(places.begin(), places.end(), found) != places.end())
-      return voids("names a device again, which makes the list empty");
+    const auto [first, last] = index().find(digits);
+    if (first == last) return ends("no device has a uuid that begins so (case matters), which aborts the list");
+    if (last - first > 1) return ends("several devices have a uuid that begins so, which aborts the list");
+    const size_t found = first->second;
+    if (!taken_.insert(found).second) return voids("names a device again, which makes the list empty");
     places.push_back(found);
     return kept("ordinal " + std::to_string(found), "the one device whose uuid begins so");
+  }
+
+  const PrefixIndex<size_t>& index() {
+    if (index_) return *index_;
+    PrefixIndex<size_t>::Entries entries;
+    for (size_t i = 0; i < uuids_.size(); ++i) entries.emplace_back(uuids_[i], i);
+    return index_.emplace(std::move(entries));
   }
 
   std::vector<std::string> uuids_;
@@ -119,6 +123,8 @@ class Parser {
   bool rocm_;
   Trace& trace_;
   std::unordered_set<std::string> seen_;
+  std::unordered_set<size_t> taken_;
+  std::optional<PrefixIndex<size_t>> index_;
 };
 
 Reading reading_of(const Group& group, const std::vector<size_t>& places, std::string hidden_by, Trace& trace) {

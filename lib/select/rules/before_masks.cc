@@ -63,6 +63,12 @@ std::vector<int32_t> driver_order(const Group& group) {
   return order;
 }
 
+std::vector<int32_t> places_in(const Inventory& inventory, const std::vector<int32_t>& order) {
+  std::vector<int32_t> out(inventory.devices.size(), -1);
+  for (size_t i = 0; i < order.size(); ++i) out[static_cast<size_t>(order[i])] = static_cast<int32_t>(i);
+  return out;
+}
+
 std::vector<int32_t> cuda_order(const Group& group, const Environment& environment, bool* guessed) {
   *guessed = false;
   const std::string* order = find_variable(environment, "CUDA_DEVICE_ORDER");

@@ -3,8 +3,6 @@
 // Source: ROCm documentation, "GPU isolation techniques"; ROCR-Runtime and clr for what they do in silence.
 #include <fmt/ranges.h>
 
-#include <algorithm>
-
 #include "select/rules/rules.h"
 #include "select/rules/strict_list.h"
 
@@ -115,11 +113,10 @@ Emission emit_hip(const Group& group, const std::vector<Unit>& units) {
   Emission out;
   std::vector<std::string> entries, places;
   Trace unheard;
-  const std::vector<int32_t> order = driver_order(accessible_part(group, unheard));
+  const std::vector<int32_t> place_of = places_in(group.inventory, driver_order(accessible_part(group, unheard)));
   for (const Unit& unit : units) {
     const Device& device = group.inventory.devices[static_cast<size_t>(unit.device)];
-    const auto place = std::find(order.begin(), order.end(), unit.device) - order.begin();
-    entries.push_back(has_rocr_uuid(device) ? device.uuid : std::to_string(place));
+    entries.push_back(has_rocr_uuid(device) ? device.uuid : std::to_string(place_of[static_cast<size_t>(unit.device)]));
     places.push_back(std::to_string(places.size()));
     if (!has_rocr_uuid(device) && device.ordinal < 0)
       out.warnings.push_back(

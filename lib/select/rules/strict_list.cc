@@ -4,6 +4,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <optional>
+
+#include "select/prefix_index.h"
+#include "select/rules/rules.h"
 
 namespace gsel {
 namespace {
@@ -13,7 +17,11 @@ constexpr std::string_view kUuidDigits = "0123456789abcdef-";
 class Reader {
  public:
   Reader(const StrictList& list, const Input& input, Trace& trace)
-      : list_(list), inventory_(list.group.inventory), input_(input), trace_(trace) {}
+      : list_(list),
+        inventory_(list.group.inventory),
+        input_(input),
+        trace_(trace),
+        place_of_(places_in(inventory_, list.devices)) {}
 
   std::vector<int32_t> read() {
     std::vector<int32_t> out;
@@ -75,25 +83,31 @@ class Reader {
     const std::string prefix = lower_case(token.text);
     if (prefix.size() < 5 || prefix.find_first_not_of(kUuidDigits, 4) != prefix.npos)
       refuse(GSEL_ERR_SYNTAX, input_, token, "a uuid is GPU- and at least one hexadecimal digit");
-    std::vector<int32_t> found;
-    for (const int32_t device : list_.group.devices)
-      if (lower_case(uuid(device)).starts_with(prefix)) found.push_back(device);
-    if (found.empty())
+    if (!uuids_) uuids_ = index();
+    const auto [first, last] = uuids_->find(prefix);
+    if (first == last)
       refuse(GSEL_ERR_UNKNOWN_DEVICE, input_, token,
              fmt::format("no {} device of this machine has such a uuid", list_.label));
-    if (found.size() > 1)
+    if (last - first > 1)
       refuse(GSEL_ERR_AMBIGUOUS, input_, token,
-             fmt::format("{} devices have such a uuid, {} and {} among them; give more digits", found.size(),
-                         uuid(found[0]), uuid(found[1])));
-    check_reachable(found.front(), token);
-    if (!list_.any_case && !uuid(found.front()).starts_with(token.text))
+             fmt::format("{} devices have such a uuid, {} and {} among them; give more digits", last - first,
+                         uuid(first->second), uuid((first + 1)->second)));
+    const int32_t device = first->second;
+    check_reachable(device, token);
+    if (!list_.any_case && !uuid(device).starts_with(token.text))
       trace_.warn(fmt::format("{}: \"{}\" at column {}: {} reads a uuid in its own case only, {}", input_.shown(),
-                              printable(token.text), token.column, list_.layer, uuid(found.front())));
-    return found.front();
+                              printable(token.text), token.column, list_.layer, uuid(device)));
+    return device;
+  }
+
+  PrefixIndex<int32_t> index() const {
+    PrefixIndex<int32_t>::Entries entries;
+    for (const int32_t device : list_.group.devices) entries.emplace_back(lower_case(uuid(device)), device);
+    return PrefixIndex<int32_t>(std::move(entries));
   }
 
   void check_reachable(int32_t device, const Token& token) const {
-    if (std::find(list_.devices.begin(), list_.devices.end(), device) != list_.devices.end()) return;
+    if (place_of_[static_cast<size_t>(device)] >= 0) return;
     if (!inventory_.devices[static_cast<size_t>(device)].accessible)
       refuse(GSEL_ERR_PERMISSION, input_, token, fmt::format("{} may not be opened by this user", text_of(device)));
     refuse(GSEL_ERR_CONFLICT, input_, token,
@@ -108,6 +122,8 @@ class Reader {
   const Inventory& inventory_;
   const Input& input_;
   Trace& trace_;
+  std::vector<int32_t> place_of_;
+  std::optional<PrefixIndex<int32_t>> uuids_;
 };
 
 }  // namespace

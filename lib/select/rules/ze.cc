@@ -154,13 +154,21 @@ bool splits_a_card(const std::vector<Unit>& units) {
   return false;
 }
 
-// The entry of a unit: "card" or "card.tile", or a tile counted over all cards.
-std::string entry_of(const Group& cards, const Unit& unit, bool flat) {
-  size_t index = 0, tiles = 0;
-  for (; index < cards.size() && cards.devices[index] != unit.device; ++index)
-    tiles += static_cast<size_t>(std::max(1, cards.at(index).tiles));
-  if (flat) return std::to_string(tiles + static_cast<size_t>(std::max(0, unit.tile)));
-  return unit.tile < 0 ? std::to_string(index) : fmt::format("{}.{}", index, unit.tile);
+// The entries of units: "card" or "card.tile", or tiles counted over all cards.
+std::vector<std::string> entries_of(const Group& cards, const std::vector<Unit>& units, bool flat) {
+  std::vector<int32_t> first_tile{0};
+  for (size_t i = 0; i < cards.size(); ++i) first_tile.push_back(first_tile.back() + std::max(1, cards.at(i).tiles));
+  const std::vector<int32_t> place_of = places_in(cards.inventory, cards.devices);
+  std::vector<std::string> out;
+  for (const Unit& unit : units) {
+    const int32_t card = place_of[static_cast<size_t>(unit.device)];
+    if (card < 0) continue;  // may not be opened, so that no index means it
+    if (flat)
+      out.push_back(std::to_string(first_tile[static_cast<size_t>(card)] + std::max(0, unit.tile)));
+    else
+      out.push_back(unit.tile < 0 ? std::to_string(card) : fmt::format("{}.{}", card, unit.tile));
+  }
+  return out;
 }
 
 }  // namespace
@@ -202,9 +210,9 @@ Emission emit_ze(const Group& group, const std::vector<Unit>& units) {
   });
   const bool flat = splits_a_card(set) && !whole_cards;
   Emission out;
-  std::vector<std::string> entries;
-  for (const Unit& unit : set) entries.push_back(entry_of(cards, unit, flat));
-  if (set.empty()) entries.push_back(std::to_string(group.size()));  // no such card; an empty mask would hide nothing
+  std::vector<std::string> entries = entries_of(cards, set, flat);
+  if (entries.empty())
+    entries.push_back(std::to_string(group.size()));  // no such card; an empty mask would hide nothing
   out.lines.emplace_back(kOrder, "1");
   out.lines.emplace_back(kHierarchy, flat ? "FLAT" : "COMPOSITE");
   out.lines.emplace_back(kMask, fmt::format("{}", fmt::join(entries, ",")));
