@@ -6,10 +6,11 @@ namespace gsel::cli {
 namespace {
 
 struct Options {
-  std::string inventory, devices, accelerator;
+  std::string inventory, devices, accelerator, compat, order, include, exclude, hostfile;
   std::vector<std::string> env;
   bool no_env = false, json = false;
-  CLI::Option *devices_given = nullptr, *accelerator_given = nullptr;
+  CLI::App* parser = nullptr;
+  bool given(const char* option) const { return parser->count(option) > 0; }
 };
 
 // NAME=VALUE as a variable; both parts are borrowed from the text.
@@ -27,8 +28,16 @@ int run(const Options& options) {
   request.inventory = inventory.get();
   request.env = env.empty() ? nullptr : env.data();
   request.n_env = env.size();
-  if (options.devices_given->count()) request.devices = borrow(options.devices);
-  if (options.accelerator_given->count()) request.accelerator = borrow(options.accelerator);
+  const auto set = [&](const char* option, const std::string& value, gsel_str& field) {
+    if (options.given(option)) field = borrow(value);
+  };
+  set("--devices", options.devices, request.devices);
+  set("--accelerator", options.accelerator, request.accelerator);
+  set("--compat", options.compat, request.compat);
+  set("--order", options.order, request.order);
+  set("--include", options.include, request.include);
+  set("--exclude", options.exclude, request.exclude);
+  set("--hostfile", options.hostfile, request.hostfile);
   if (options.no_env) request.flags = GSEL_RESOLVE_NO_ENV;
 
   gsel_selection* made = nullptr;
@@ -39,6 +48,17 @@ int run(const Options& options) {
   return 0;
 }
 
+// "A: one line" per compat system, for --help.
+std::string systems_text() {
+  std::string out = "\nSystems of --compat:\n";
+  for (int32_t i = 0; i < gsel_compat_count(); ++i) {
+    const std::string name = text(gsel_compat_name(i));
+    out +=
+        "  " + name + std::string(name.size() < 12 ? 12 - name.size() : 1, ' ') + text(gsel_compat_summary(i)) + "\n";
+  }
+  return out;
+}
+
 }  // namespace
 
 Command resolve_command(CLI::App& app) {
@@ -46,11 +66,19 @@ Command resolve_command(CLI::App& app) {
   CLI::App* parser =
       app.add_subcommand("resolve", "Say which devices a request gets, and why each was kept or dropped");
   parser->add_option("--inventory", options->inventory, "Read the machine from this file")->type_name("FILE");
-  options->devices_given =
-      parser->add_option("--devices", options->devices, "count:N, index:a,b, uuid:GPU-...,..., all, cpu or auto")
-          ->type_name("SPEC");
-  options->accelerator_given =
-      parser->add_option("--accelerator", options->accelerator, "cuda, cpu or auto")->type_name("A");
+  options->parser = parser;
+  const auto add = [&](const char* name, std::string& value, const char* type, const char* help) {
+    parser->add_option(name, value, help)->type_name(type);
+  };
+  add("--compat", options->compat, "SYSTEM", "Read variables and options as this system does, bug for bug");
+  add("--devices", options->devices, "SPEC",
+      "count:N, index:a,b, pci:, cuda:, visible:, uuid:, mig:, name:GLOB, all, none, auto, cuda, cpu; filters joined "
+      "by &, fallbacks by |; with some systems of --compat their own option");
+  add("--accelerator", options->accelerator, "A", "cuda, hip, ze, habana, ascend, mps, cpu or auto");
+  add("--order", options->order, "O", "visible, pci, fastest, most_free or near");
+  add("--include", options->include, "F", "Hosts and slots to take: NAME[:SLOT[,SLOT]] joined by @");
+  add("--exclude", options->exclude, "F", "Hosts and slots to leave out, in the same form");
+  add("--hostfile", options->hostfile, "FILE", "Hosts to take: lines \"NAME slots=N\"");
   CLI::Option* env =
       parser
           ->add_option("--env", options->env, "Honour this variable, and not those of the environment; may be repeated")
@@ -59,6 +87,7 @@ Command resolve_command(CLI::App& app) {
           ->take_all();
   parser->add_flag("--no-env", options->no_env, "Honour no variables")->excludes(env);
   parser->add_flag("--json", options->json, "Print JSON");
+  parser->footer(systems_text);
   return {parser, [options] { return run(*options); }, [options] { return options->json; }};
 }
 

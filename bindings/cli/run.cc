@@ -85,6 +85,9 @@ Handle<gsel_selection> select(const Options& options, const gsel_config* config)
   gsel_resolve_request request = GSEL_RESOLVE_REQUEST_INIT;
   if (options.given("--devices") || !devices.empty()) request.devices = borrow(devices);
   if (!accelerator.empty()) request.accelerator = borrow(accelerator);
+  const std::string order = text(gsel_config_get(config, gsel_str_from("select.order")));
+  if (!order.empty()) request.order = borrow(order);
+  request.flags = GSEL_RESOLVE_PER_RANK;
   gsel_selection* selection = nullptr;
   gsel_error* error = nullptr;
   check(gsel_resolve(&request, &selection, &error), &error);

@@ -50,6 +50,7 @@
 #include <gsel/program.h>
 #include <gsel/registry.h>
 #include <gsel/select.h>
+#include <gsel/reserve.h>
 #include <gsel/train.h>
 #include <gsel/types.h>
 

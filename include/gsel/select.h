@@ -23,9 +23,9 @@ typedef struct gsel_inventory gsel_inventory;
 typedef struct gsel_device_info {
   uint32_t struct_size;
   uint32_t reserved;
-  int32_t index;              /* position in bus order, from 0 */
+  int32_t index;              /* position in bus order on its host, from 0 */
   int32_t numa;               /* NUMA node, or -1 */
-  gsel_str vendor;            /* "nvidia", "cpu", ... */
+  gsel_str vendor;            /* "nvidia", "amd", "intel", "habana", "ascend", "apple", "cpu", or another */
   gsel_str name;
   gsel_str uuid;              /* stable identity, such as "GPU-..." */
   gsel_str pci;               /* "00000000:3b:00.0", empty for a CPU */
@@ -35,30 +35,84 @@ typedef struct gsel_device_info {
   int32_t capability_minor;
   int32_t compute_units;      /* multiprocessors, or CPU cores */
   int32_t process_count;      /* processes computing on it now, or -1 when not told */
+  gsel_str host;
+  gsel_str architecture;      /* "gfx942", "xe-hpc", ...; empty when not told */
+  gsel_str partition_uuid;    /* of the MIG instance that a selection chose, else empty */
+  int64_t clock_khz;          /* highest clock of the compute units */
+  int32_t partition;          /* of a selection: place of the MIG instance among the device's, or -1 */
+  int32_t tile;               /* of a selection: tile of an Intel card, or -1 */
+  int32_t partition_count;    /* MIG instances */
+  int32_t tiles;
+  int32_t compute_mode;       /* GSEL_COMPUTE_MODE_... */
+  int32_t integrated;         /* 1: shares the host's memory */
+  int32_t accessible;         /* 0: listed by its driver, and this user may not open it */
+  int32_t reserved_by;        /* process that holds a reservation of gsel/reserve.h on it, or 0 */
 } gsel_device_info;
+
+#define GSEL_COMPUTE_MODE_DEFAULT 0
+#define GSEL_COMPUTE_MODE_EXCLUSIVE_PROCESS 1
+#define GSEL_COMPUTE_MODE_PROHIBITED 2
 
 #define GSEL_DEVICE_INFO_INIT GSEL_STRUCT_INIT(gsel_device_info)
 GSEL_API void gsel_device_info_init(gsel_device_info *info, size_t struct_size);
 
-/* Looks at this machine: CPUs through hwloc, NVIDIA devices through NVML opened at run time (its absence is
- * normal and becomes a note). Creates no context.
+/* Looks at this machine: CPUs through hwloc, accelerators through their drivers' management libraries, opened at run
+ * time, and through sysfs (docs/inventory.md lists the sources; the absence of one is normal and becomes a note).
+ * Creates no context and may be called before fork.
  *   out  given to the caller, free with gsel_inventory_free
  * Errors: GSEL_ERR_IO (a driver answered with a failure), GSEL_ERR_NOMEM. Any thread. Since 0.1. */
 GSEL_API gsel_status gsel_inventory_detect(gsel_inventory **out, gsel_error **err);
 
-/* Reads a machine from a JSON file: {"gsel_inventory": 1, "hosts": [{"name", "devices": [...]}]}; devices stand
- * in bus order. docs/inventory.md lists the fields.
+/* Reads machines from a JSON file: {"gsel_inventory": 1, "hosts": [{"name", "devices": [...], "links": [...]}]};
+ * devices stand in bus order. docs/inventory.md lists the fields, docs/inventory.schema.json is their schema.
  * Errors: GSEL_ERR_IO, GSEL_ERR_PARSE (with line and column or the path of the field). Any thread. Since 0.1. */
 GSEL_API gsel_status gsel_inventory_load(gsel_str path, gsel_inventory **out, gsel_error **err);
 
 /* The same from text; `name` stands for the file in messages. Any thread. Since 0.1. */
 GSEL_API gsel_status gsel_inventory_parse(gsel_str text, gsel_str name, gsel_inventory **out, gsel_error **err);
 
-/* Number of devices; device `index` into *info (struct_size set by the caller).
- * GSEL_ERR_ARG when index is out of range. Any thread. Since 0.1. */
+/* Number of devices on all hosts, host after host; device `index` of these into *info (struct_size set by the
+ * caller). GSEL_ERR_ARG when index is out of range. Any thread. Since 0.1. */
 GSEL_API int32_t gsel_inventory_device_count(const gsel_inventory *inventory);
 GSEL_API gsel_status gsel_inventory_device(const gsel_inventory *inventory, int32_t index, gsel_device_info *info,
                                            gsel_error **err);
+
+/* Number of hosts; name of one, empty when there is no such host. Borrowed. Any thread. Since 0.1. */
+GSEL_API int32_t gsel_inventory_host_count(const gsel_inventory *inventory);
+GSEL_API gsel_str gsel_inventory_host_name(const gsel_inventory *inventory, int32_t host);
+
+/* A MIG instance of a device. */
+typedef struct gsel_partition_info {
+  uint32_t struct_size;
+  uint32_t reserved;
+  gsel_str uuid;
+  uint64_t memory_bytes;
+  int32_t gi; /* GPU instance, or -1 */
+  int32_t ci; /* compute instance, or -1 */
+} gsel_partition_info;
+#define GSEL_PARTITION_INFO_INIT GSEL_STRUCT_INIT(gsel_partition_info)
+GSEL_API void gsel_partition_info_init(gsel_partition_info *info, size_t struct_size);
+/* Instance `partition` of device `device` (0 .. gsel_device_info.partition_count - 1). GSEL_ERR_ARG. Any thread.
+ * Since 0.1. */
+GSEL_API gsel_status gsel_inventory_partition(const gsel_inventory *inventory, int32_t device, int32_t partition,
+                                              gsel_partition_info *info, gsel_error **err);
+
+/* A way between two devices of one host. */
+typedef struct gsel_link_info {
+  uint32_t struct_size;
+  uint32_t reserved;
+  int32_t a; /* index in bus order on that host */
+  int32_t b;
+  gsel_str kind; /* "NV4", "PIX", "PXB", "PHB", "NODE", "SYS", or another */
+  double bytes_per_second; /* 0: not told */
+  double latency_s;        /* 0: not told */
+} gsel_link_info;
+#define GSEL_LINK_INFO_INIT GSEL_STRUCT_INIT(gsel_link_info)
+GSEL_API void gsel_link_info_init(gsel_link_info *info, size_t struct_size);
+/* Links of a host. GSEL_ERR_ARG. Any thread. Since 0.1. */
+GSEL_API int32_t gsel_inventory_link_count(const gsel_inventory *inventory, int32_t host);
+GSEL_API gsel_status gsel_inventory_link(const gsel_inventory *inventory, int32_t host, int32_t link,
+                                         gsel_link_info *info, gsel_error **err);
 
 /* The inventory as JSON in the form gsel_inventory_load reads, and as a table for people. Borrowed until
  * gsel_inventory_free. The notes (what was looked for and not found) stand in both. Any thread. Since 0.1. */
@@ -79,9 +133,15 @@ typedef struct gsel_env_var {
  *   inventory    NULL: gsel_inventory_detect is used
  *   env          [n_env] variables to honour; NULL with n_env 0 means the process's own environment,
  *                unless GSEL_RESOLVE_NO_ENV is set
- *   devices      count:N | index:a,b (bus order) | uuid:PREFIX,... | all | cpu | auto; not given means auto:
- *                every visible accelerator, else the CPU
- *   accelerator  cuda | cpu | auto; not given means auto                                                  */
+ *   devices      a spec (docs/selection.md): count:N | index:a,b | pci:a,b | cuda:a,b | visible:a,b |
+ *                uuid:PREFIX,... | mig:... | name:GLOB,... | all | none | auto | cuda | cpu | ..., filters joined
+ *                by &, fallbacks by |. Not given means auto: every visible accelerator of one vendor, else the CPU.
+ *                In some compat systems it is that system's own option.
+ *   accelerator  cuda | hip | ze | habana | ascend | mps | cpu | auto; not given means auto
+ *   compat       a system whose reading is wanted bug for bug, such as lightning; not given means strict
+ *   order        visible | pci | fastest | most_free | near; not given means as the environment orders, else pci
+ *   include, exclude  NAME[:SLOT[,SLOT]] joined by @; not given: every host
+ *   hostfile     path of a file of lines "NAME slots=N"; hostfile_text, when given, is its content          */
 typedef struct gsel_resolve_request {
   uint32_t struct_size;
   uint32_t reserved;
@@ -92,9 +152,16 @@ typedef struct gsel_resolve_request {
   gsel_str accelerator;
   uint32_t flags;
   uint32_t reserved2;
+  gsel_str compat;
+  gsel_str order;
+  gsel_str include;
+  gsel_str exclude;
+  gsel_str hostfile;
+  gsel_str hostfile_text;
 } gsel_resolve_request;
 
-#define GSEL_RESOLVE_NO_ENV 1u
+#define GSEL_RESOLVE_NO_ENV 1u   /* honour no variables */
+#define GSEL_RESOLVE_PER_RANK 2u /* each device goes to a process of its own, as gsel_selection_env(r) gives them */
 
 #define GSEL_RESOLVE_REQUEST_INIT GSEL_STRUCT_INIT(gsel_resolve_request)
 GSEL_API void gsel_resolve_request_init(gsel_resolve_request *request, size_t struct_size);
@@ -104,23 +171,32 @@ typedef struct gsel_selection gsel_selection;
 /* Selects devices.
  *   out  given to the caller, free with gsel_selection_free; NULL on error
  * Errors: one of the selection codes of gsel/error.h, with the offending token and its column in the input that
- * gsel_error_file names: "devices", "accelerator" or the variable, such as CUDA_VISIBLE_DEVICES; GSEL_ERR_ARG.
+ * gsel_error_file names: "devices", "accelerator" or the variable, such as CUDA_VISIBLE_DEVICES; GSEL_ERR_ARG;
+ * GSEL_ERR_IO (hostfile). GSEL_ERR_ALREADY_INITIALIZED: the process's own environment and devices are meant, and its
+ * CUDA driver was started under another mask.
  * Any thread. Since 0.1. */
 GSEL_API gsel_status gsel_resolve(const gsel_resolve_request *request, gsel_selection **out, gsel_error **err);
+
+/* The systems that `compat` knows, by position; NULL-less text, empty past the end. Any thread. Since 0.1. */
+GSEL_API int32_t gsel_compat_count(void);
+GSEL_API gsel_str gsel_compat_name(int32_t i);
+GSEL_API gsel_str gsel_compat_summary(int32_t i);
 
 /* Selected devices, in the order selected. Any thread. Since 0.1. */
 GSEL_API int32_t gsel_selection_device_count(const gsel_selection *selection);
 GSEL_API gsel_status gsel_selection_device(const gsel_selection *selection, int32_t position, gsel_device_info *info,
                                            gsel_error **err);
 
-/* Every device of the inventory with the reason it was kept (position >= 0) or dropped (position -1).
- * `reason` is borrowed until gsel_selection_free. Any thread. Since 0.1. */
+/* Every device and MIG instance of the inventory with the reason it was kept (position >= 0) or dropped
+ * (position -1). Text is borrowed until gsel_selection_free. Any thread. Since 0.1. */
 typedef struct gsel_candidate {
   uint32_t struct_size;
   uint32_t reserved;
-  int32_t index;     /* bus order */
+  int32_t index;     /* of the device, for gsel_inventory_device */
   int32_t position;  /* place in the selection, or -1 */
   gsel_str reason;
+  int32_t partition; /* the MIG instance, or -1 */
+  int32_t reserved2;
 } gsel_candidate;
 #define GSEL_CANDIDATE_INIT GSEL_STRUCT_INIT(gsel_candidate)
 GSEL_API void gsel_candidate_init(gsel_candidate *candidate, size_t struct_size);
@@ -128,16 +204,46 @@ GSEL_API int32_t gsel_selection_candidate_count(const gsel_selection *selection)
 GSEL_API gsel_status gsel_selection_candidate(const gsel_selection *selection, int32_t i, gsel_candidate *candidate,
                                               gsel_error **err);
 
+/* What one token of a variable or of the request became: by which rule, in which layer ("container", "cgroup", "ROCr",
+ * "HIP", "CUDA", "request", or a framework). Text is borrowed until gsel_selection_free. Any thread. Since 0.1. */
+typedef struct gsel_step {
+  uint32_t struct_size;
+  uint32_t reserved;
+  gsel_str layer;
+  gsel_str input; /* the variable, or "devices" */
+  gsel_str token;
+  gsel_str became;
+  gsel_str rule;
+  int32_t column; /* of the token in the input, from 1 */
+  int32_t reserved2;
+} gsel_step;
+#define GSEL_STEP_INIT GSEL_STRUCT_INIT(gsel_step)
+GSEL_API void gsel_step_init(gsel_step *step, size_t struct_size);
+GSEL_API int32_t gsel_selection_step_count(const gsel_selection *selection);
+GSEL_API gsel_status gsel_selection_step(const gsel_selection *selection, int32_t i, gsel_step *step,
+                                         gsel_error **err);
+
+/* What the caller should know; in a compat system, what strict reading would have said. Borrowed; empty past the end.
+ * Any thread. Since 0.1. */
+GSEL_API int32_t gsel_selection_warning_count(const gsel_selection *selection);
+GSEL_API gsel_str gsel_selection_warning(const gsel_selection *selection, int32_t i);
+
+/* Processes that the compat system would start on this host, or -1. Any thread. Since 0.1. */
+GSEL_API int32_t gsel_selection_process_count(const gsel_selection *selection);
+
 /* Variables that make a child process see exactly this selection, UUID form where accepted.
  *   local_rank  -1: the whole selection; r >= 0: device r alone, as a launcher gives to local rank r
  *               (one selected device serves every rank; GSEL_ERR_RANK_OVERFLOW when there is none for r;
  *               a CPU serves every rank)
  *   out         borrowed until gsel_selection_free; *n_out entries
- * Any thread. Since 0.1. */
+ * gsel_selection_env is of the first host selected; the other takes a host by name (GSEL_ERR_UNKNOWN_HOST) and its
+ * local ranks. Any thread. Since 0.1. */
 GSEL_API gsel_status gsel_selection_env(const gsel_selection *selection, int32_t local_rank, const gsel_env_var **out,
                                         size_t *n_out, gsel_error **err);
+GSEL_API gsel_status gsel_selection_host_env(const gsel_selection *selection, gsel_str host, int32_t local_rank,
+                                             const gsel_env_var **out, size_t *n_out, gsel_error **err);
 
-/* The selection as JSON (status, devices, env, warnings, trace) and as text. Borrowed until gsel_selection_free.
+/* The selection as JSON (status, devices, env, warnings, trace, candidates) and as text. Borrowed until gsel_selection_free.
  * Any thread. Since 0.1. */
 GSEL_API gsel_str gsel_selection_json(const gsel_selection *selection);
 GSEL_API gsel_str gsel_selection_text(const gsel_selection *selection);

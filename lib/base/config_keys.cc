@@ -19,8 +19,8 @@ constexpr Bounds above(double minimum) {
 constexpr Bounds kFraction{0, 1, false, true};
 constexpr Bounds kAny{-kInfinity, kInfinity, false, false};
 
-constexpr std::string_view accelerators[] = {"auto", "cuda", "cpu"};
-constexpr std::string_view orders[] = {"pci"};
+constexpr std::string_view accelerators[] = {"auto", "cuda", "hip", "ze", "habana", "ascend", "mps", "cpu"};
+constexpr std::string_view orders[] = {"visible", "pci", "fastest", "most_free", "near"};
 constexpr std::string_view optimizers[] = {"adamw", "sgd", "sign_sgd"};
 
 template <gsel_axis axis>
@@ -39,7 +39,8 @@ constexpr ConfigKey keys[] = {
      {},
      "which devices, as gsel_resolve reads it, such as count:2; empty means auto",
      [](Config& c, const Scalar& v) { c.select.devices = v.text; }},
-    {"select.order", KeyType::word, "pci", kAny, orders, "order in which devices are counted",
+    {"select.order", KeyType::word, "visible", kAny, orders,
+     "order in which devices are counted; visible is as the environment orders them, else by bus",
      [](Config& c, const Scalar& v) { c.select.order = v.text; }},
     {"comm.timeout_s",
      KeyType::number,

@@ -1,67 +1,65 @@
-// select/candidates.h: the devices still in question. Selecting is a row of layers; each narrows this list or puts it
-// in another order, and leaves a reason with every device it looked at. Refuses to know: which layers there are.
+// select/candidates.h: the units still in question. Selecting is a row of layers; each drops units or puts them in
+// another order, and leaves a reason with every unit it drops. Refuses to know: which layers there are.
 #pragma once
 
-#include <algorithm>
+#include <functional>
 #include <string>
 #include <vector>
 
-#include "select/inventory.h"
+#include "select/unit.h"
 
 namespace gsel {
 
-// What became of one device of the inventory.
-struct Verdict {
+// What became of one device or partition.
+struct Candidate {
+  Unit unit;
   int32_t position = -1;  // place in the selection
   std::string reason;
 };
 
 class Candidates {
  public:
-  explicit Candidates(const Inventory& inventory) : inventory_(inventory), verdicts_(inventory.devices.size()) {
-    for (size_t i = 0; i < verdicts_.size(); ++i) kept_.push_back(static_cast<int32_t>(i));
-  }
+  explicit Candidates(const Inventory& inventory);
 
   const Inventory& inventory() const { return inventory_; }
-  const Device& device(int32_t index) const { return inventory_.devices[index]; }
-  const std::vector<int32_t>& kept() const { return kept_; }
-  bool keeps(int32_t index) const { return std::find(kept_.begin(), kept_.end(), index) != kept_.end(); }
-  const std::string& reason(int32_t index) const { return verdicts_[index].reason; }
+  const Device& device(const Unit& unit) const { return inventory_.devices[static_cast<size_t>(unit.device)]; }
+  const std::vector<Unit>& kept() const { return kept_; }
+  bool keeps(const Unit& unit) const { return rows_[row_of(unit)].kept; }
+  const std::string& reason(const Unit& unit) const { return rows_[row_of(unit)].reason; }
 
-  // Of the kept devices that `concerns` picks, keeps those in `order`, in that order, and drops the others.
-  template <class Concerns>
-  void narrow(const std::vector<int32_t>& order, Concerns concerns, const std::string& why_dropped) {
-    std::vector<int32_t> kept = order;
-    for (int32_t index : kept_) {
-      if (std::find(order.begin(), order.end(), index) != order.end()) continue;
-      if (concerns(device(index)))
-        verdicts_[index].reason = why_dropped;
-      else
-        kept.push_back(index);
-    }
-    kept_ = std::move(kept);
+  // Keeps these units, in this order, and drops the others that were kept. A unit may be a part of one that was kept.
+  void keep(std::vector<Unit> units, const std::function<std::string(const Unit&)>& why_dropped);
+  void keep(std::vector<Unit> units, const std::string& why_dropped) {
+    keep(std::move(units), [&](const Unit&) { return why_dropped; });
   }
-
-  // Adds to why a kept device is kept.
-  void note(int32_t index, const std::string& reason) {
-    std::string& text = verdicts_[index].reason;
-    text += text.empty() ? reason : "; " + reason;
+  // Drops what `unwanted` gives a reason for; an empty reason keeps.
+  void drop(const std::function<std::string(const Unit&)>& unwanted);
+  // Another order of the same units.
+  void reorder(std::vector<Unit> units) { kept_ = std::move(units); }
+  // Takes over what another set over the same inventory came to.
+  void assign(Candidates&& other) {
+    rows_ = std::move(other.rows_);
+    kept_ = std::move(other.kept_);
   }
+  // Adds to why a kept unit is kept.
+  void note(const Unit& unit, const std::string& reason);
 
-  // Puts a reason in place of those before it.
-  void explain(int32_t index, const std::string& reason) { verdicts_[index].reason = reason; }
-
-  // Places by now.
-  std::vector<Verdict> verdicts() const {
-    std::vector<Verdict> out = verdicts_;
-    for (size_t i = 0; i < kept_.size(); ++i) out[kept_[i]].position = static_cast<int32_t>(i);
-    return out;
-  }
+  // Positions by now, in the order of the inventory.
+  std::vector<Candidate> verdicts() const;
 
  private:
+  struct Row {
+    Unit unit;
+    bool kept = true;
+    std::string reason;
+  };
+  // Parts that are not listed, such as tiles, share the row of their device.
+  size_t row_of(const Unit& unit) const;
+
   const Inventory& inventory_;
-  std::vector<int32_t> kept_;
-  std::vector<Verdict> verdicts_;
+  std::vector<size_t> first_row_;  // by device
+  std::vector<Row> rows_;
+  std::vector<Unit> kept_;
 };
 
 }  // namespace gsel

@@ -4,235 +4,202 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <numeric>
 
-#include "select/spec.h"
+#include "base/nearest.h"
+#include "select/choose.h"
+#include "select/compat/compat.h"
+#include "select/filter.h"
+#include "select/hosts.h"
+#include "select/lint.h"
+#include "select/visible.h"
 
 namespace gsel {
 namespace {
 
-const auto is_any = [](const Device&) { return true; };
-const auto is_cpu = [](const Device& device) { return device.is_cpu(); };
-
-std::string quoted(const Spec& spec) {
-  return printable(spec.input.value);
+bool filters_hosts(const Request& request) {
+  return request.include || request.exclude || request.hostfile;
 }
 
-// What is asked, with the two fields of the request brought together.
-struct Question {
-  Spec spec;
-  std::string accelerator;  // "auto", "cpu", or a row of rules()
-
-  bool wants_cpu() const { return accelerator == "cpu" || spec.kind == Spec::Kind::cpu; }
-  bool may_fall_back() const { return accelerator == "auto" && spec.kind == Spec::Kind::automatic; }
-  bool covers(const Rules& row) const { return accelerator == "auto" || accelerator == row.accelerator; }
-};
-
-Question read_question(const Request& request) {
-  Question question{parse_spec(request.devices), request.accelerator.value_or("auto")};
-  const std::string& accelerator = question.accelerator;
-  std::vector<std::string> known{"auto", "cpu"};
-  for (const Rules& row : rules()) known.push_back(row.accelerator);
-  const Input input{"accelerator", accelerator};
-  const Token token{accelerator, 1, false};
-  if (std::find(known.begin(), known.end(), accelerator) == known.end())
-    refuse(GSEL_ERR_SYNTAX, input, token, fmt::format("is no accelerator; {} work", fmt::join(known, ", ")));
-  const Spec& spec = question.spec;
-  const bool names_accelerators =
-      spec.kind == Spec::Kind::count || spec.kind == Spec::Kind::index || spec.kind == Spec::Kind::uuid;
-  if ((accelerator == "cpu" && names_accelerators) ||
-      (accelerator != "cpu" && accelerator != "auto" && spec.kind == Spec::Kind::cpu))
-    refuse(GSEL_ERR_CONFLICT, input, token,
-           fmt::format("does not go with {}; leave one of them out", spec.input.shown()));
-  return question;
+std::vector<int32_t> all_hosts(const Inventory& inventory) {
+  std::vector<int32_t> hosts(inventory.hosts.size());
+  std::iota(hosts.begin(), hosts.end(), 0);
+  return hosts;
 }
 
-class Resolver {
- public:
-  Resolver(const Inventory& inventory, const Environment& environment, const Request& request)
-      : candidates_(inventory), environment_(environment), question_(read_question(request)) {}
-
-  Selection run() {
-    check_hosts();
-    if (question_.wants_cpu()) {
-      take_cpu("the CPU was asked for");
-    } else {
-      keep_visible();
-      if (candidates_.kept().empty() && question_.may_fall_back())
-        fall_back();
-      else
-        apply_spec();
-    }
-    return {candidates_.inventory(), candidates_.kept(), candidates_.verdicts(), std::move(warnings_)};
+// Hosts in the order in which units name them.
+std::vector<int32_t> hosts_of(const Inventory& inventory, const std::vector<Unit>& units) {
+  std::vector<int32_t> out;
+  std::vector<bool> seen(inventory.hosts.size());
+  for (const Unit& unit : units) {
+    const int32_t host = inventory.devices[static_cast<size_t>(unit.device)].host;
+    if (!seen[static_cast<size_t>(host)]) out.push_back(host);
+    seen[static_cast<size_t>(host)] = true;
   }
+  return out;
+}
 
- private:
-  // ---- layers ----
-
-  void check_hosts() const {
-    const auto& devices = candidates_.inventory().devices;
-    for (const Device& device : devices)
-      if (device.host != devices.front().host)
-        fail(GSEL_ERR_UNSUPPORTED, "inventory has hosts {} and {}; devices are selected on one host at a time",
-             devices.front().host, device.host);
+// Hosts that no clause of the spec leaves out; an index then means the hosts left.
+std::vector<int32_t> hosts_in_question(const Candidates& candidates, const std::vector<int32_t>& hosts,
+                                       const Question& question) {
+  if (hosts.size() < 2 || question.spec.choices.size() != 1) return hosts;
+  const Inventory& inventory = candidates.inventory();
+  std::vector<int32_t> out;
+  for (int32_t host : hosts) {
+    const Host& of = inventory.hosts[static_cast<size_t>(host)];
+    const auto& clauses = question.spec.choices.front().clauses;
+    const bool left_out = std::any_of(clauses.begin(), clauses.end(), [&](const Clause& clause) {
+      if (clause.kind != Clause::Kind::host) return false;
+      const bool named = std::any_of(clause.tokens.begin(), clause.tokens.end(),
+                                     [&](const Token& token) { return glob_matches(token.text, of.name); });
+      return named == clause.excluded;
+    });
+    if (!left_out) out.push_back(host);
   }
+  return out;
+}
 
-  // Accelerators of the kinds asked for, without what the environment hides.
-  void keep_visible() {
-    all_ = accelerators();
-    candidates_.narrow(all_, is_cpu, "a CPU, taken only when no accelerator is visible or when asked for");
-    candidates_.narrow(all_, is_any, "not among what was asked for, or of a vendor that gsel has no rules for");
-    for (const Rules& row : rules())
-      if (question_.covers(row)) row.narrow(candidates_, environment_, warnings_);
+Selection finish(std::shared_ptr<const Inventory> inventory, const Candidates& candidates, Trace trace) {
+  Selection out;
+  out.inventory = std::move(inventory);
+  out.units = candidates.kept();
+  out.candidates = candidates.verdicts();
+  out.trace = std::move(trace);
+  return out;
+}
+
+// ---- strict ----
+
+Selection resolve_strictly(std::shared_ptr<const Inventory> inventory, const Environment& environment,
+                           const Request& request) {
+  const Question question = read_question(request);
+  const auto wanted = [&](const Rules& row) { return question.concerns(row); };
+  Candidates candidates(*inventory);
+  Trace trace;
+  const std::vector<Unit> all = accelerators(*inventory, wanted);
+  std::vector<int32_t> hosts = all_hosts(*inventory);
+  keep_visible(candidates, environment, wanted, trace);
+  if (filters_hosts(request)) {
+    std::vector<Unit> visible, cpus;
+    for (const Unit& unit : candidates.kept()) (candidates.device(unit).is_cpu() ? cpus : visible).push_back(unit);
+    visible = apply_host_filters(*inventory, visible, request, trace);
+    hosts = hosts_of(*inventory, visible);
+    for (const Unit& cpu : cpus)
+      if (std::find(hosts.begin(), hosts.end(), candidates.device(cpu).host) != hosts.end()) visible.push_back(cpu);
+    candidates.keep(visible, "left out by the filters of hosts");
   }
+  hosts = hosts_in_question(candidates, hosts, question);
+  choose(candidates, question, {environment, all, hosts}, trace);
+  warn_of_misspelt(environment, trace);
+  return finish(std::move(inventory), candidates, std::move(trace));
+}
 
-  void apply_spec() {
-    switch (question_.spec.kind) {
-      case Spec::Kind::count:
-        return take_count();
-      case Spec::Kind::index:
-      case Spec::Kind::uuid:
-        return take_named();
-      default:
-        return take_all();
-    }
+// ---- as another system reads it ----
+
+const System& find_system(const std::string& name) {
+  if (const System* system = system_named(name)) return *system;
+  std::vector<std::string_view> known;
+  for (const System& system : systems()) known.push_back(system.name);
+  const std::string meant = nearest(name, known);
+  refuse(GSEL_ERR_SYNTAX, {"compat", name}, {name, 1, false},
+         fmt::format("is no system gsel knows{}; {} work", meant.empty() ? "" : fmt::format(", {} was meant?", meant),
+                     fmt::join(known, ", ")));
+}
+
+std::shared_ptr<const Inventory> with_unlisted(std::shared_ptr<const Inventory> inventory, const Reading& reading) {
+  if (reading.unlisted.empty()) return inventory;
+  auto grown = std::make_shared<Inventory>(*inventory);
+  const auto before = static_cast<int32_t>(inventory->hosts.size());
+  for (size_t h = 0; h < reading.unlisted_hosts.size(); ++h) {
+    std::vector<Device> own;
+    for (const Device& device : reading.unlisted)
+      if (device.host == before + static_cast<int32_t>(h)) own.push_back(device);
+    grown->add({reading.unlisted_hosts[h], 0, 0, {}}, std::move(own));
   }
+  return grown;
+}
 
-  void take_all() {
-    need_some();
-    for (int32_t index : candidates_.kept()) candidates_.note(index, fmt::format("kept by {}", quoted(question_.spec)));
+std::string list_text(const Inventory& inventory, const std::vector<Unit>& units) {
+  if (units.empty()) return "no device";
+  std::vector<std::string> texts;
+  for (const Unit& unit : units) texts.push_back(unit_text(inventory, unit));
+  return fmt::format("{}", fmt::join(texts, ", "));
+}
+
+// The accelerator of which a system speaks, as strict reading names it.
+std::optional<std::string> accelerator_of(const System& system, const Inventory& inventory, const Request& request,
+                                          const std::vector<Unit>& units) {
+  if (rules_named(system.name)) return system.name;
+  if (request.accelerator && rules_named(*request.accelerator)) return request.accelerator;
+  if (units.empty()) return {};
+  const Rules* row = rules_for(inventory.devices[static_cast<size_t>(units.front().device)].vendor);
+  return row ? std::optional<std::string>(row->accelerator) : std::nullopt;
+}
+
+// What strict reading says of the same variables and request, where it says something else.
+void warn_as_strict(std::shared_ptr<const Inventory> inventory, const Environment& environment, Request request,
+                    const System& system, const std::vector<Unit>& units, Trace& trace) {
+  request.compat.reset();
+  request.accelerator = accelerator_of(system, *inventory, request, units);
+  // Without a request of its own, a system that only hides devices is compared by what is hidden.
+  if (!request.devices && !filters_hosts(request)) request.devices = "all | none";
+  request.per_rank = true;
+  try {
+    const Selection strict = resolve_strictly(inventory, environment, request);
+    for (const std::string& warning : strict.trace.warnings)
+      if (warning.find("not taken: ") != 0) trace.warn("strict: " + warning);
+    if (strict.units != units && !system.reads_devices)
+      trace.warn(fmt::format("strict reading selects {}, {} selects {}", list_text(*inventory, strict.units),
+                             system.name, list_text(*inventory, units)));
+  } catch (const Error& error) {
+    const std::string_view name = gsel_status_name(error.code());
+    trace.warn(fmt::format("strict: {}: {}", name.substr(std::string_view("GSEL_ERR_").size()), error.message()));
   }
+}
 
-  void take_count() {
-    need_some();
-    const Spec& spec = question_.spec;
-    const auto& visible = candidates_.kept();
-    if (spec.count > static_cast<int64_t>(visible.size()))
-      refuse(GSEL_ERR_OUT_OF_RANGE, spec.input, spec.tokens.front(),
-             fmt::format("{} of {} accelerators {} visible{}; count:{} would work", visible.size(), all_.size(),
-                         visible.size() == 1 ? "is" : "are", hidden_text(), visible.size()));
-    const std::vector<int32_t> first(visible.begin(), visible.begin() + spec.count);
-    const std::string rest = fmt::format("not needed: {} takes the first {} of {} visible accelerators", quoted(spec),
-                                         spec.count, visible.size());
-    keep(first, rest);
+Selection resolve_as(const System& system, std::shared_ptr<const Inventory> inventory, const Environment& environment,
+                     const Request& request) {
+  if (!system.reads_hosts) {
+    if (filters_hosts(request))
+      fail(GSEL_ERR_CONFLICT, "include, exclude and hostfile mean nothing to {}; leave them out", system.name);
+    if (inventory->hosts.size() > 1)
+      fail(GSEL_ERR_UNSUPPORTED, "{} looks at one host, and the inventory has {}; give an inventory of one host",
+           system.name, inventory->hosts.size());
   }
-
-  void take_named() {
-    if (all_.empty()) need_some();
-    const Spec& spec = question_.spec;
-    std::vector<int32_t> order;
-    for (const Token& token : spec.tokens) {
-      const int32_t index =
-          spec.kind == Spec::Kind::index ? by_index(token) : find_uuid(candidates_.inventory(), spec.input, token);
-      if (std::find(order.begin(), order.end(), index) != order.end())
-        refuse(GSEL_ERR_DUPLICATE, spec.input, token, "this device stands in the list before");
-      if (!candidates_.keeps(index)) refuse_hidden(token, index);
-      order.push_back(index);
-    }
-    keep(order, fmt::format("not named by {}", quoted(spec)));
+  Trace trace;
+  Reading reading = system.read({*inventory, environment, request, 0}, trace);
+  const std::shared_ptr<const Inventory> machine = inventory;
+  inventory = with_unlisted(std::move(inventory), reading);
+  Candidates candidates(*inventory);
+  candidates.keep(reading.units, [&](const Unit& unit) {
+    return candidates.device(unit).is_cpu() || reading.hidden_by.empty()
+               ? fmt::format("not selected by {}", system.name)
+               : reading.hidden_by;
+  });
+  for (size_t i = 0; i < reading.units.size(); ++i)
+    candidates.note(reading.units[i], fmt::format("place {} of what {} sees", i, system.name));
+  if (!system.reads_devices && (request.devices || request.order)) {
+    Request over = request;
+    if (over.accelerator && !rules_named(*over.accelerator)) over.accelerator.reset();
+    const Question question = read_question(over);
+    const std::vector<Unit> all = reading.units;
+    choose(candidates, question, {environment, all, all_hosts(*inventory)}, trace);
   }
-
-  // Indexes count all accelerators in bus order, whatever is visible or asked for.
-  int32_t by_index(const Token& token) const {
-    int64_t left = number_of(token.text);
-    int64_t count = 0;
-    const auto& devices = candidates_.inventory().devices;
-    for (size_t i = 0; i < devices.size(); ++i) {
-      if (devices[i].is_cpu()) continue;
-      if (left-- == 0) return static_cast<int32_t>(i);
-      ++count;
-    }
-    refuse(GSEL_ERR_OUT_OF_RANGE, question_.spec.input, token,
-           fmt::format("this machine has {} accelerator{}, index:0 to index:{} in bus order", count,
-                       count == 1 ? "" : "s", count - 1));
-  }
-
-  void fall_back() {
-    const std::string why = nothing_text();
-    take_cpu(fmt::format("taken because there was nothing else: {}", why));
-    warnings_.push_back(fmt::format("the CPU was taken: {}", why));
-  }
-
-  void take_cpu(const std::string& why) {
-    std::vector<int32_t> cpus;
-    const auto& devices = candidates_.inventory().devices;
-    for (size_t i = 0; i < devices.size(); ++i)
-      if (devices[i].is_cpu()) cpus.push_back(static_cast<int32_t>(i));
-    if (cpus.empty())
-      refuse(GSEL_ERR_NO_DEVICES, question_.spec.input, {question_.spec.input.value, 1, false},
-             all_.empty() && !question_.wants_cpu() ? fmt::format("{}, and the inventory has no CPU", nothing_text())
-                                                    : "the inventory has no CPU");
-    candidates_.narrow(cpus, is_any, "an accelerator, and the CPU was asked for");
-    candidates_.explain(cpus.front(), why);
-  }
-
-  // ---- helpers ----
-
-  std::vector<int32_t> accelerators() const {
-    std::vector<int32_t> out;
-    for (int32_t index : candidates_.kept()) {
-      const Rules* row = rules_for(candidates_.device(index).vendor);
-      if (row && question_.covers(*row)) out.push_back(index);
-    }
-    return out;
-  }
-
-  void keep(const std::vector<int32_t>& order, const std::string& why_not) {
-    candidates_.narrow(order, is_any, why_not);
-    for (size_t i = 0; i < order.size(); ++i)
-      candidates_.note(order[i], fmt::format("place {} of {}", i, quoted(question_.spec)));
-  }
-
-  void refuse_hidden(const Token& token, int32_t index) const {
-    const Device& device = candidates_.device(index);
-    refuse(GSEL_ERR_CONFLICT, question_.spec.input, token,
-           fmt::format("asks for device {} ({}), which is {}; change one of them", index, device.uuid,
-                       candidates_.reason(index)));
-  }
-
-  void need_some() const {
-    if (!candidates_.kept().empty()) return;
-    const bool cpu =
-        std::any_of(candidates_.inventory().devices.begin(), candidates_.inventory().devices.end(), is_cpu);
-    const bool both = question_.accelerator != "auto";
-    const Input input = both ? Input{"accelerator", question_.accelerator} : question_.spec.input;
-    refuse(GSEL_ERR_NO_DEVICES, input, {input.value, 1, false},
-           fmt::format("{}{}", nothing_text(), cpu ? "; cpu would work" : ""));
-  }
-
-  // Why no accelerator is left.
-  std::string nothing_text() const {
-    if (!all_.empty()) return fmt::format("no accelerator is visible{}", hidden_text());
-    std::vector<std::string> labels;
-    for (const Rules& row : rules())
-      if (question_.covers(row)) labels.push_back(row.label);
-    const auto& notes = candidates_.inventory().notes;
-    return fmt::format("no accelerator was found, looked for {}{}", fmt::join(labels, ", "),
-                       notes.empty() ? "" : fmt::format(" ({})", fmt::join(notes, "; ")));
-  }
-
-  // ", 6 of 8 hidden by CUDA_VISIBLE_DEVICES=0,1" or nothing.
-  std::string hidden_text() const {
-    int32_t hidden = -1;
-    size_t count = 0;
-    for (int32_t index : all_) {
-      if (candidates_.keeps(index)) continue;
-      hidden = index;
-      ++count;
-    }
-    return count ? fmt::format(", {} of {} {}", count, all_.size(), candidates_.reason(hidden)) : "";
-  }
-
-  Candidates candidates_;
-  const Environment& environment_;
-  Question question_;
-  std::vector<int32_t> all_;  // accelerators asked for, before masks
-  std::vector<std::string> warnings_;
-};
+  warn_as_strict(machine, environment, request, system, candidates.kept(), trace);
+  warn_of_misspelt(environment, trace);
+  Selection out = finish(std::move(inventory), candidates, std::move(trace));
+  out.system = system.name;
+  out.processes = reading.processes;
+  out.sets_environment = reading.sets_environment;
+  out.environment = std::move(reading.environment);
+  return out;
+}
 
 }  // namespace
 
-Selection resolve(const Inventory& inventory, const Environment& environment, const Request& request) {
-  return Resolver(inventory, environment, request).run();
+Selection resolve(std::shared_ptr<const Inventory> inventory, const Environment& environment, const Request& request) {
+  if (!request.compat) return resolve_strictly(std::move(inventory), environment, request);
+  return resolve_as(find_system(*request.compat), std::move(inventory), environment, request);
 }
 
 }  // namespace gsel

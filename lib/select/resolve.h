@@ -1,37 +1,34 @@
-// select/resolve.h: (inventory, environment, request) -> selection, a pure function. Layers narrow the candidates one
-// after the other: kind of device, each vendor's variables, the request. Refuses to know: where an inventory comes
-// from, who asks.
+// select/resolve.h: (inventory, environment, request) -> selection, a pure function. Strict reading narrows the
+// candidates layer after layer: masks, hosts, the request; a compat system puts its own reading in place of these.
+// Refuses to know: where an inventory comes from, who asks.
 #pragma once
 
-#include <optional>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "select/candidates.h"
-#include "select/rules.h"
+#include "select/request.h"
+#include "select/rules/rules.h"
+#include "select/trace.h"
 
 namespace gsel {
 
-struct Request {
-  std::optional<std::string> devices;      // absent: auto
-  std::optional<std::string> accelerator;  // absent: auto
-};
-
 struct Selection {
-  Inventory inventory;
-  std::vector<int32_t> order;     // indexes in the inventory
-  std::vector<Verdict> verdicts;  // by index in the inventory
-  std::vector<std::string> warnings;
+  std::shared_ptr<const Inventory> inventory;
+  std::vector<Unit> units;
+  std::vector<Candidate> candidates;  // every device and partition of the inventory
+  Trace trace;
+  std::string system;             // the compat system, empty: strict
+  int32_t processes = -1;         // that the system would start, -1: not said
+  bool sets_environment = false;  // `environment` is what the system gives its processes; else gsel's emission
+  EnvLines environment;
 
-  const Device& device(size_t position) const { return inventory.devices[order[position]]; }
+  const Device& device(size_t position) const {
+    return inventory->devices[static_cast<size_t>(units[position].device)];
+  }
 };
 
-Selection resolve(const Inventory& inventory, const Environment& environment, const Request& request);
-
-// Variables for a child process that is to see the whole selection (local_rank -1) or the device of one local rank.
-EnvLines selection_env(const Selection& selection, int32_t local_rank);
-
-std::string selection_json(const Selection& selection);
-std::string selection_text(const Selection& selection);
+Selection resolve(std::shared_ptr<const Inventory> inventory, const Environment& environment, const Request& request);
 
 }  // namespace gsel

@@ -1,4 +1,17 @@
-// select/spec.h: the request as data: which kind of device, and which of them. Refuses to know: what there is.
+// select/spec.h: the request as data. Its grammar:
+//
+//   spec    = choice { "|" choice }         the first choice that can be had
+//   choice  = clause { "&" clause }         all of them hold; at most one of them names devices
+//   clause  = "all" | "auto" | "none" | accelerator | "count:" N
+//           | ("index:" | "cuda:" | "visible:") N { "," N } | "pci:" (N | address) { "," ... }
+//           | "uuid:" prefix { "," prefix } | "mig:" (prefix | device "." instance) { "," ... }
+//           | [ "!" ] filter
+//   filter  = "name:" glob { "," glob } | "host:" glob { "," glob } | "arch:" (capability | glob) { "," ... }
+//           | "numa:" N { "," N } | "arch>=" capability | ("free>=" | "memory>=") bytes | "integrated" | "busy"
+//           | accelerator | "index:" ... | "pci:" ... | "cuda:" ... | "visible:" ... | "uuid:" ... | "mig:" ...
+//
+// Blanks may stand round any word. A bare number is a count to one framework and an index to another; here it is
+// refused. Refuses to know: what there is.
 #pragma once
 
 #include <optional>
@@ -9,16 +22,56 @@
 
 namespace gsel {
 
-struct Spec {
-  enum class Kind { automatic, all, cpu, count, index, uuid };
+struct Clause {
+  enum class Kind {
+    all,
+    automatic,
+    none,
+    accelerator,  // name
+    count,        // number
+    index,        // tokens
+    pci,
+    cuda,
+    visible,
+    uuid,
+    mig,
+    name,
+    host,
+    arch,
+    numa,
+    least_arch,    // number: 1000 * major + minor
+    least_free,    // number: bytes
+    least_memory,  // number: bytes
+    integrated,
+    busy,
+  };
   Kind kind = Kind::automatic;
-  Input input;                // as given, or "auto"
-  int64_t count = 0;          // of count:N
-  std::vector<Token> tokens;  // of count:, index: and uuid:
+  bool excluded = false;  // stands after "!"
+  std::string name;       // of an accelerator
+  uint64_t number = 0;
+  std::vector<Token> tokens;  // the words after the colon or sign; of other clauses the clause itself
+  Token whole;                // the clause as given
+
+  // Names single devices, in an order.
+  bool is_list() const { return kind >= Kind::index && kind <= Kind::mig; }
+  // Says which and how many of what the filters leave; a choice has at most one of these.
+  bool is_picker() const { return !excluded && (kind <= Kind::none || kind == Kind::count || is_list()); }
 };
 
-// devices = count:N | index:a,b | uuid:PREFIX,... | all | cpu | auto. GSEL_ERR_SYNTAX, GSEL_ERR_TYPE,
-// GSEL_ERR_OUT_OF_RANGE, GSEL_ERR_DUPLICATE.
+struct Choice {
+  std::vector<Clause> clauses;
+  Token whole;
+
+  // The clause that names devices, or nullptr: all that the filters leave.
+  const Clause* picker() const;
+};
+
+struct Spec {
+  Input input;  // as given, or "auto"
+  std::vector<Choice> choices;
+};
+
+// GSEL_ERR_SYNTAX, GSEL_ERR_TYPE, GSEL_ERR_OUT_OF_RANGE, GSEL_ERR_DUPLICATE, GSEL_ERR_CONFLICT, each with its token.
 Spec parse_spec(const std::optional<std::string>& text);
 
 }  // namespace gsel

@@ -11,12 +11,6 @@ namespace {
 constexpr std::string_view kBlanks = " \t";
 constexpr size_t kMaxShown = 120;
 
-std::string lower(std::string_view text) {
-  std::string out(text);
-  for (char& c : out) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return out;
-}
-
 }  // namespace
 
 std::string printable(std::string_view text) {
@@ -67,26 +61,20 @@ int64_t number_of(std::string_view text) {
 }
 
 bool is_uuid_form(std::string_view text) {
-  const std::string head = lower(text.substr(0, 4));
+  const std::string head = lower_case(text.substr(0, 4));
   return head == "gpu-" || head == "mig-";
 }
 
-int32_t find_uuid(const Inventory& inventory, const Input& input, const Token& token) {
-  const std::string prefix = lower(token.text);
-  if (prefix.starts_with("mig-"))
-    refuse(GSEL_ERR_UNSUPPORTED, input, token,
-           "MIG instances are not selected by gsel; name a whole device by GPU-...");
-  if (prefix.size() < 5 || prefix.find_first_not_of("0123456789abcdef-", 4) != prefix.npos)
-    refuse(GSEL_ERR_SYNTAX, input, token, "a uuid is GPU- and at least one hexadecimal digit");
-  std::vector<int32_t> found;
-  for (size_t i = 0; i < inventory.devices.size(); ++i)
-    if (lower(inventory.devices[i].uuid).starts_with(prefix)) found.push_back(static_cast<int32_t>(i));
-  if (found.empty()) refuse(GSEL_ERR_UNKNOWN_DEVICE, input, token, "no device of this machine has such a uuid");
-  if (found.size() > 1)
-    refuse(GSEL_ERR_AMBIGUOUS, input, token,
-           fmt::format("{} devices have such a uuid, {} and {} among them; give more digits", found.size(),
-                       inventory.devices[found[0]].uuid, inventory.devices[found[1]].uuid));
-  return found[0];
+std::string lower_case(std::string_view text) {
+  std::string out(text);
+  for (char& c : out) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return out;
+}
+
+std::string_view trimmed(std::string_view text) {
+  const size_t first = std::min(text.find_first_not_of(kBlanks), text.size());
+  const size_t last = text.find_last_not_of(kBlanks);
+  return first == text.size() ? std::string_view() : text.substr(first, last - first + 1);
 }
 
 void refuse(gsel_status code, const Input& input, const Token& token, const std::string& what) {

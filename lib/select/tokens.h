@@ -1,5 +1,5 @@
-// select/tokens.h: the words of a request or of a mask, each with its column, and what they name in an inventory.
-// Shared by requests and by the rules of every vendor, so that all refuse alike. Refuses to know: what selecting means.
+// select/tokens.h: the words of a request or of a mask, each with its column. Shared by requests and by the rules of
+// every vendor, so that all refuse alike. Refuses to know: what selecting means.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "base/error.h"
-#include "select/inventory.h"
 
 namespace gsel {
 
@@ -37,9 +36,8 @@ int64_t number_of(std::string_view text);
 // Begins with GPU- or MIG- in any case.
 bool is_uuid_form(std::string_view text);
 
-// The one device whose uuid begins with the token, in any case. GSEL_ERR_SYNTAX, GSEL_ERR_UNSUPPORTED (MIG),
-// GSEL_ERR_UNKNOWN_DEVICE, GSEL_ERR_AMBIGUOUS.
-int32_t find_uuid(const Inventory& inventory, const Input& input, const Token& token);
+std::string lower_case(std::string_view text);
+std::string_view trimmed(std::string_view text);
 
 // Text for a message: unprintable bytes escaped, cut when long.
 std::string printable(std::string_view text);

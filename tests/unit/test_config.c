@@ -63,7 +63,7 @@ static void values_of_the_file_come_back_as_text(void** state) {
 static void absent_keys_have_their_defaults(void** state) {
   (void)state;
   gsel_config* config = parsed("");
-  check_value(config, "select.order", "pci");
+  check_value(config, "select.order", "visible");
   check_value(config, "select.devices", "");
   check_value(config, "comm.timeout_s", "60.0");
   check_value(config, "mesh.tensor", "1");
@@ -139,7 +139,8 @@ static const Mistake kMistakes[] = {
      "train.optimizer", 2, 1},
     {"[train]\noptimizer = \"a\\nb\"\n", GSEL_ERR_CONFIG, "train.optimizer = \"a\\x0ab\" is not known",
      "train.optimizer", 2, 1},
-    {"[select]\norder = \"slot\"\n", GSEL_ERR_CONFIG, "select.order = \"slot\" is not known; \"pci\" would do",
+    {"[select]\norder = \"slot\"\n", GSEL_ERR_CONFIG,
+     "select.order = \"slot\" is not known; \"visible\", \"pci\", \"fastest\", \"most_free\" or \"near\" would do",
      "select.order", 2, 1},
     {"[select]\ndevices = 4\n", GSEL_ERR_CONFIG, "select.devices = 4 is an integer; text would do", "select.devices", 2,
      1},

@@ -1,0 +1,377 @@
+// select/choose.cc: see choose.h.
+#include "select/choose.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <optional>
+#include <set>
+
+#include "select/filter.h"
+#include "select/picker.h"
+
+namespace gsel {
+namespace {
+
+using Kind = Clause::Kind;
+
+bool is_plain_auto(const Choice& choice) {
+  return choice.clauses.size() == 1 && choice.clauses.front().kind == Kind::automatic;
+}
+
+// The accelerator a choice names, empty when it names none.
+std::string accelerator_of(const Choice& choice) {
+  for (const Clause& clause : choice.clauses)
+    if (clause.kind == Kind::accelerator && !clause.excluded) return clause.name;
+  return {};
+}
+
+bool wants_cpu(const Choice& choice, const Question& question) {
+  return accelerator_of(choice) == "cpu" || question.accelerator == "cpu";
+}
+
+// Failures after which the next choice is tried.
+bool is_absence(gsel_status code) {
+  return code == GSEL_ERR_NO_DEVICES || code == GSEL_ERR_OUT_OF_RANGE || code == GSEL_ERR_BUSY ||
+         code == GSEL_ERR_UNKNOWN_DEVICE || code == GSEL_ERR_PERMISSION;
+}
+
+// One choice over one set of candidates.
+class Chooser {
+ public:
+  Chooser(Candidates& candidates, const Question& question, const Choice& choice, const Scene& scene, Trace& trace)
+      : candidates_(candidates),
+        inventory_(candidates.inventory()),
+        question_(question),
+        choice_(choice),
+        picker_(choice.picker()),
+        scene_(scene),
+        trace_(trace),
+        input_(question.spec.input) {}
+
+  void run() {
+    if (picker_ && picker_->kind == Kind::none) return candidates_.keep({}, "none was asked for");
+    if (wants_cpu(choice_, question_)) return take_cpu("the CPU was asked for");
+    keep_accelerators();
+    const std::vector<Unit> visible = candidates_.kept();
+    apply_filters(visible);
+    if (picker_ && picker_->is_list())
+      take_list(visible);
+    else
+      take_some();
+    check_instances();
+  }
+
+ private:
+  // ---- what could be taken ----
+
+  void keep_accelerators() {
+    const std::string named = accelerator_of(choice_);
+    candidates_.drop([&](const Unit& unit) -> std::string {
+      const Device& device = candidates_.device(unit);
+      if (device.is_cpu()) return "a CPU, taken only when no accelerator is visible or when asked for";
+      const Rules* row = rules_for(device.vendor);
+      if (!row) return fmt::format("of vendor {}, for which gsel has no rules", device.vendor);
+      if (!named.empty() && named != row->accelerator) return fmt::format("of vendor {}, not {}", row->label, named);
+      return {};
+    });
+  }
+
+  void apply_filters(const std::vector<Unit>& visible) {
+    for (const Clause& clause : choice_.clauses) {
+      if (clause.is_picker()) continue;
+      if (clause.is_list())
+        exclude(clause, visible);
+      else
+        candidates_.drop([&](const Unit& unit) { return misses(inventory_, unit, clause); });
+    }
+  }
+
+  void exclude(const Clause& clause, const std::vector<Unit>& visible) {
+    Picker picker(inventory_, scene_.environment, visible, scene_.hosts, input_, trace_);
+    const std::vector<Unit> units = picker.pick(clause);
+    const std::set<Unit> out(units.begin(), units.end());
+    candidates_.drop([&](const Unit& unit) {
+      return out.count(unit) ? fmt::format("excluded by {}", printable(clause.whole.text)) : std::string();
+    });
+  }
+
+  // ---- lists ----
+
+  void take_list(const std::vector<Unit>& visible) {
+    if (scene_.accelerators.empty()) need_some();
+    Picker picker(inventory_, scene_.environment, visible, scene_.hosts, input_, trace_);
+    const std::vector<Unit> units = picker.pick(*picker_);
+    for (size_t i = 0; i < units.size(); ++i) check_allowed(units[i], picker_->tokens[i % picker_->tokens.size()]);
+    if (question_.order_given && question_.order != Order::visible)
+      trace_.warn(fmt::format("order has no say over {}, which is a list with an order of its own",
+                              printable(picker_->whole.text)));
+    keep(units, fmt::format("not named by {}", printable(input_.value)));
+  }
+
+  void check_allowed(const Unit& unit, const Token& token) const {
+    gsel_status code = GSEL_OK;
+    const Device& device = candidates_.device(unit);
+    const std::string why = unavailable(device, unit, question_.free_only, &code);
+    if (!why.empty()) refuse(code, input_, token, fmt::format("{} is {}", unit_text(inventory_, unit), why));
+    if (!candidates_.keeps(unit))
+      refuse(GSEL_ERR_CONFLICT, input_, token,
+             fmt::format("asks for {}, which is {}; change one of them", unit_text(inventory_, unit),
+                         candidates_.reason(unit)));
+    const std::string busy = busy_text(device, unit);
+    if (busy.starts_with("reserved")) trace_.warn(fmt::format("{} is {}", unit_text(inventory_, unit), busy));
+  }
+
+  // ---- counts and all ----
+
+  void take_some() {
+    const bool automatic = !picker_ ? false : picker_->kind == Kind::automatic;
+    const bool counted = picker_ && picker_->kind == Kind::count;
+    if (candidates_.kept().empty() && is_plain_auto(choice_) && question_.accelerator == "auto") return fall_back();
+    drop_unavailable();
+    if (automatic || counted) prefer_discrete();
+    if (automatic) keep_one_vendor();
+    need_some();
+    if (counted)
+      take_count();
+    else
+      take_all();
+  }
+
+  void drop_unavailable() {
+    candidates_.drop([&](const Unit& unit) {
+      gsel_status code = GSEL_OK;
+      const std::string why = unavailable(candidates_.device(unit), unit, question_.free_only, &code);
+      if (!why.empty()) unavailable_ = std::make_pair(code, fmt::format("{} is {}", unit_text(inventory_, unit), why));
+      return why;
+    });
+    if (unavailable_ && candidates_.kept().empty()) refuse(unavailable_->first, input_, whole(), unavailable_->second);
+    if (unavailable_) trace_.warn(fmt::format("left out: {}", unavailable_->second));
+  }
+
+  void prefer_discrete() {
+    for (const Clause& clause : choice_.clauses)
+      if (clause.kind == Kind::integrated) return;
+    const auto& kept = candidates_.kept();
+    const auto discrete = [&](const Unit& unit) { return !candidates_.device(unit).integrated; };
+    if (std::none_of(kept.begin(), kept.end(), discrete)) return;
+    candidates_.drop([&](const Unit& unit) -> std::string {
+      return discrete(unit) ? "" : "integrated, and there are discrete accelerators; index: names it";
+    });
+  }
+
+  void keep_one_vendor() {
+    for (const Rules& row : rules()) {
+      const auto own = [&](const Unit& unit) { return candidates_.device(unit).vendor == row.vendor; };
+      if (std::none_of(candidates_.kept().begin(), candidates_.kept().end(), own)) continue;
+      candidates_.drop([&](const Unit& unit) {
+        return own(unit) ? std::string() : fmt::format("auto takes one vendor, and {} comes first", row.label);
+      });
+      return;
+    }
+  }
+
+  void take_all() {
+    std::vector<Unit> units;
+    for (int32_t host : scene_.hosts) {
+      const std::vector<Unit> own = ordered(inventory_, kept_on(host), question_.order);
+      units.insert(units.end(), own.begin(), own.end());
+    }
+    candidates_.reorder(units);
+    const std::string reason = fmt::format("kept by {}", printable(input_.value));
+    for (const Unit& unit : units) candidates_.note(unit, reason);
+  }
+
+  void take_count() {
+    const Token& token = picker_->tokens.front();
+    std::vector<Unit> units;
+    for (int32_t host : scene_.hosts) {
+      std::vector<Unit> own = kept_on(host);
+      check_vendors(own, token);
+      if (picker_->number > own.size()) refuse_count(own.size(), token);
+      own = question_.order == Order::near ? nearest_of(inventory_, own, picker_->number)
+                                           : ordered(inventory_, own, question_.order);
+      units.insert(units.end(), own.begin(), own.begin() + static_cast<std::ptrdiff_t>(picker_->number));
+    }
+    keep(units, fmt::format("not needed: {} takes the first {} of {} visible accelerators", printable(input_.value),
+                            picker_->number, candidates_.kept().size()));
+  }
+
+  void check_vendors(const std::vector<Unit>& units, const Token& token) const {
+    std::set<std::string> accelerators;
+    for (const Unit& unit : units) accelerators.insert(rules_for(candidates_.device(unit).vendor)->accelerator);
+    if (accelerators.size() > 1)
+      refuse(GSEL_ERR_AMBIGUOUS, input_, token,
+             fmt::format("accelerators of several kinds are visible ({0}); name one, such as {1} & {2}",
+                         fmt::join(accelerators, ", "), *accelerators.begin(), printable(picker_->whole.text)));
+  }
+
+  [[noreturn]] void refuse_count(size_t found, const Token& token) const {
+    const size_t all = scene_.accelerators.size();
+    if (unavailable_) refuse(unavailable_->first, input_, token, count_text(found, all) + "; " + unavailable_->second);
+    refuse(found || all ? GSEL_ERR_OUT_OF_RANGE : GSEL_ERR_NO_DEVICES, input_, token,
+           count_text(found, all) + (found ? fmt::format("; count:{} would work", found) : ""));
+  }
+
+  std::string count_text(size_t found, size_t all) const {
+    return fmt::format("{} of {} accelerators {} visible and fitting{}", found, all, found == 1 ? "is" : "are",
+                       hidden_text());
+  }
+
+  // ---- the CPU ----
+
+  void fall_back() {
+    const std::string why = nothing_text();
+    take_cpu(fmt::format("taken because there was nothing else: {}", why));
+    trace_.warn(fmt::format("the CPU was taken: {}", why));
+  }
+
+  void take_cpu(const std::string& why) {
+    std::vector<Unit> cpus;
+    for (int32_t host : scene_.hosts) {
+      const Host& of = inventory_.hosts[static_cast<size_t>(host)];
+      for (int32_t i = of.first; i < of.first + of.count; ++i)
+        if (inventory_.devices[static_cast<size_t>(i)].is_cpu()) cpus.push_back({i, -1, -1});
+    }
+    if (cpus.empty())
+      refuse(GSEL_ERR_NO_DEVICES, input_, whole(),
+             wants_cpu(choice_, question_) ? "the inventory has no CPU"
+                                           : fmt::format("{}, and the inventory has no CPU", nothing_text()));
+    candidates_.keep(cpus, "an accelerator, and the CPU was asked for");
+    for (const Unit& cpu : cpus) candidates_.note(cpu, why);
+  }
+
+  // ---- helpers ----
+
+  Token whole() const { return choice_.whole.text == input_.value ? Token{input_.value, 1, false} : choice_.whole; }
+
+  std::vector<Unit> kept_on(int32_t host) const {
+    std::vector<Unit> out;
+    for (const Unit& unit : candidates_.kept())
+      if (candidates_.device(unit).host == host) out.push_back(unit);
+    return out;
+  }
+
+  void keep(const std::vector<Unit>& units, const std::string& why_not) {
+    candidates_.keep(units, why_not);
+    for (size_t i = 0; i < units.size(); ++i)
+      candidates_.note(units[i], fmt::format("place {} of {}", i, printable(input_.value)));
+  }
+
+  // CUDA lets a process see one instance of MIG and nothing beside it.
+  void check_instances() const {
+    const auto& units = candidates_.kept();
+    if (question_.per_rank || units.size() < 2) return;
+    for (const Unit& unit : units)
+      if (unit.partition >= 0)
+        refuse(GSEL_ERR_UNSUPPORTED, input_, whole(),
+               fmt::format("{} units with {} among them: CUDA lets a process see one MIG instance alone; name one by "
+                           "mig:, or give each rank its own",
+                           units.size(), unit_text(inventory_, unit)));
+  }
+
+  void need_some() const {
+    if (!candidates_.kept().empty()) return;
+    const auto& devices = inventory_.devices;
+    const bool cpu = std::any_of(devices.begin(), devices.end(), [](const Device& device) { return device.is_cpu(); });
+    const bool named = question_.accelerator != "auto";
+    const Input input = named ? Input{"accelerator", question_.accelerator} : input_;
+    refuse(GSEL_ERR_NO_DEVICES, input, named ? Token{input.value, 1, false} : whole(),
+           fmt::format("{}{}", nothing_text(), cpu ? "; cpu would work" : ""));
+  }
+
+  // Why no accelerator is left.
+  std::string nothing_text() const {
+    if (!scene_.accelerators.empty()) return fmt::format("no accelerator is visible{}", hidden_text());
+    std::vector<std::string> labels;
+    for (const Rules& row : rules())
+      if (question_.concerns(row)) labels.push_back(row.label);
+    const auto& notes = inventory_.notes;
+    return fmt::format("no accelerator was found, looked for {}{}", fmt::join(labels, ", "),
+                       notes.empty() ? "" : fmt::format(" ({})", fmt::join(notes, "; ")));
+  }
+
+  // ", 6 of 8 hidden by CUDA_VISIBLE_DEVICES=0,1" or nothing.
+  std::string hidden_text() const {
+    const Unit* hidden = nullptr;
+    size_t count = 0;
+    for (const Unit& unit : scene_.accelerators) {
+      if (candidates_.keeps(unit)) continue;
+      hidden = &unit;
+      ++count;
+    }
+    return hidden ? fmt::format(", {} of {} {}", count, scene_.accelerators.size(), candidates_.reason(*hidden)) : "";
+  }
+
+  Candidates& candidates_;
+  const Inventory& inventory_;
+  const Question& question_;
+  const Choice& choice_;
+  const Clause* picker_;
+  const Scene& scene_;
+  Trace& trace_;
+  const Input& input_;
+  std::optional<std::pair<gsel_status, std::string>> unavailable_;
+};
+
+}  // namespace
+
+bool Question::concerns(const Rules& row) const {
+  if (accelerator != "auto") return accelerator == row.accelerator;
+  return std::any_of(spec.choices.begin(), spec.choices.end(), [&](const Choice& choice) {
+    const std::string named = accelerator_of(choice);
+    const Clause* picker = choice.picker();
+    return (named.empty() || named == row.accelerator) && !(picker && picker->kind == Kind::none);
+  });
+}
+
+Question read_question(const Request& request) {
+  Question question{parse_spec(request.devices), request.accelerator.value_or("auto"),
+                    parse_order(request.order),  request.order.has_value(),
+                    request.free_only,           request.per_rank};
+  const std::string& accelerator = question.accelerator;
+  const Input input{"accelerator", accelerator};
+  const Token token{accelerator, 1, false};
+  if (accelerator != "auto" && accelerator != "cpu" && !rules_named(accelerator)) {
+    std::vector<std::string> known{"auto", "cpu"};
+    for (const Rules& row : rules()) known.push_back(row.accelerator);
+    refuse(GSEL_ERR_SYNTAX, input, token, fmt::format("is no accelerator; {} work", fmt::join(known, ", ")));
+  }
+  if (accelerator == "auto") return question;
+  for (const Choice& choice : question.spec.choices) {
+    const std::string named = accelerator_of(choice);
+    const Clause* picker = choice.picker();
+    const bool names_devices = picker && (picker->is_list() || picker->kind == Kind::count);
+    if ((!named.empty() && named != accelerator) || (accelerator == "cpu" && names_devices))
+      refuse(GSEL_ERR_CONFLICT, input, token,
+             fmt::format("does not go with {}; leave one of them out", question.spec.input.shown()));
+  }
+  return question;
+}
+
+void choose(Candidates& candidates, const Question& question, const Scene& scene, Trace& trace) {
+  const auto& choices = question.spec.choices;
+  std::vector<Error> refusals;
+  for (const Choice& choice : choices) {
+    Candidates attempt = candidates;
+    Trace notes = trace;
+    try {
+      Chooser(attempt, question, choice, scene, notes).run();
+    } catch (const Error& error) {
+      if (choices.size() == 1 || !is_absence(error.code())) throw;
+      trace.add("request", question.spec.input, choice.whole, "nothing", "the next choice is tried");
+      refusals.push_back(error);
+      continue;
+    }
+    for (const Error& refusal : refusals) notes.warn(fmt::format("not taken: {}", refusal.message()));
+    candidates.assign(std::move(attempt));
+    trace = std::move(notes);
+    return;
+  }
+  std::string all;
+  for (const Error& refusal : refusals) all += (all.empty() ? "" : "; ") + refusal.message();
+  throw Error(refusals.front().code(), fmt::format("none of {} choices can be had: {}", choices.size(), all))
+      .at(refusals.front().place());
+}
+
+}  // namespace gsel

@@ -1,0 +1,293 @@
+// select/compat/deepspeed.cc: --num_gpus, --include, --exclude and --hostfile of the deepspeed launcher. A pool of
+// slots per host is filtered; on each host the slots left become CUDA_VISIBLE_DEVICES, so a slot is a device of the
+// driver without a mask. Filters are checked against the slots that there are; releases before that change compared
+// --include with itself. Slots come out sorted, hosts in the order of the pool. Source: deepspeedai/DeepSpeed
+// deepspeed/launcher/runner.py (main, _parse_hostfile, parse_resource_filter) and launch.py;
+// accelerator/cuda_accelerator.py.
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+
+#include "select/compat/deepspeed_text.h"
+#include "select/compat/python_literal.h"
+#include "select/compat/torch_devices.h"
+#include "select/hosts.h"
+
+namespace gsel {
+namespace {
+
+constexpr int64_t kMaxSlots = 65536;  // in all; more than any job has, and a bound on what a hostfile makes us hold
+constexpr const char* kLocal = "localhost";
+
+struct Pool {
+  std::string host;
+  std::vector<int64_t> slots;
+};
+
+class Deepspeed {
+ public:
+  Deepspeed(const Case& asked, Trace& trace)
+      : asked_(asked),
+        trace_(trace),
+        include_(asked.request.include.value_or("")),
+        exclude_(asked.request.exclude.value_or("")),
+        environment_(asked.environment) {}
+
+  Reading read() {
+    num_gpus_ = read_num_gpus();
+    std::vector<HostSlots> hosts;
+    if (asked_.request.hostfile)
+      hosts = read_deepspeed_hostfile(*asked_.request.hostfile, asked_.request.hostfile_name);
+    else if (asked_.inventory.hosts.size() > 1)
+      hosts = inventory_as_hostfile();
+    several_ = !hosts.empty();
+    consult_mask();
+    if (num_gpus_ >= 0 && !(include_.empty() && exclude_.empty()))
+      raise_python(GSEL_ERR_CONFLICT, "ValueError", "Cannot specify num_nodes/gpus with include/exclude", devices_,
+                   {devices_.value, 1, false});
+    if (!several_) hosts.push_back({local_name(), local_count(), 0});
+    std::vector<Pool> pools = filtered(pools_of(hosts));
+    slots_held_ = 0;
+    if (num_gpus_ > 0)
+      for (Pool& pool : pools) pool.slots = slots_up_to(num_gpus_);
+    return launch(pools);
+  }
+
+ private:
+  int64_t read_num_gpus() {
+    if (!asked_.request.devices) return -1;
+    devices_.value = *asked_.request.devices;
+    const std::optional<int64_t> number = python_int(devices_.value);
+    const Token whole{devices_.value, 1, false};
+    if (!number)
+      raise_python(
+          GSEL_ERR_SYNTAX, "error",
+          fmt::format("argument --num_gpus/--num_accelerators: invalid int value: '{}'", printable(devices_.value)),
+          devices_, whole);
+    trace_.add("deepspeed", devices_, whole,
+               *number > 0 ? fmt::format("slots 0 to {} of each host", *number - 1) : "all",
+               "--num_gpus takes the first slots of each host, unchecked against those that there are");
+    return *number;
+  }
+
+  const char* mask() const {
+    const TorchBackend* backend = torch_backend(asked_.inventory, asked_.host);
+    return backend ? backend->mask : "CUDA_VISIBLE_DEVICES";
+  }
+
+  // A mask stands for --include when nothing else is said, and is deleted either way; a hostfile makes it moot.
+  void consult_mask() {
+    const std::string* value = find_variable(asked_.environment, mask());
+    if (!value || value->empty()) return;
+    const Input input{mask(), *value};
+    const Token whole{*value, 1, false};
+    if (several_) {
+      trace_.add("deepspeed", input, whole, "nothing", "with a hostfile the variable is not consulted");
+      trace_.warn(fmt::format("deepspeed does not consult {} when there is a hostfile", input.shown()));
+      return;
+    }
+    if (!include_.empty() || !exclude_.empty() || num_gpus_ > 0) {
+      trace_.add("deepspeed", input, whole, "nothing", "ignored beside --include, --exclude and --num_gpus");
+      trace_.warn(
+          fmt::format("Detected VISIBLE_DEVICES={} but ignoring it because one or several of "
+                      "--include/--exclude/--num_gpus/--num_nodes cl args were used",
+                      printable(*value)));
+    } else {
+      include_ = fmt::format("{}:{}", kLocal, *value);
+      trace_.add("deepspeed", input, whole, fmt::format("--include={}", printable(include_)),
+                 "the variable becomes --include and is deleted");
+    }
+    environment_.erase(mask());
+  }
+
+  // A machine knows itself alone; an inventory of several hosts is no machine, and serves in place of a hostfile.
+  std::vector<HostSlots> inventory_as_hostfile() {
+    std::vector<HostSlots> hosts;
+    for (size_t i = 0; i < asked_.inventory.hosts.size(); ++i)
+      hosts.push_back({asked_.inventory.hosts[i].name, count_devices(static_cast<int32_t>(i), {}), 0});
+    trace_.warn(
+        "there is no hostfile, and the inventory has several hosts: they are taken for one; on a machine of "
+        "its own deepspeed then knows localhost alone");
+    return hosts;
+  }
+
+  // The only host of an inventory may be called by its own name.
+  std::string local_name() {
+    const std::string& name = asked_.inventory.hosts[static_cast<size_t>(asked_.host)].name;
+    for (const std::string* filter : {&include_, &exclude_})
+      if (*filter == name || filter->starts_with(name + ":") || filter->starts_with(name + "@")) {
+        trace_.warn(fmt::format("{} is taken for localhost, the only name that deepspeed knows without a hostfile",
+                                printable(name)));
+        return name;
+      }
+    return kLocal;
+  }
+
+  // The driver is asked again for the devices that are chosen, so that this is not said.
+  int64_t count_devices(int32_t host, const Environment& environment) const {
+    Trace unsaid;
+    return static_cast<int64_t>(torch_devices(asked_.inventory, host, environment, unsaid).units.size());
+  }
+
+  int64_t local_count() const {
+    const int64_t count = count_devices(asked_.host, environment_);
+    if (count == 0)
+      raise_python(GSEL_ERR_NO_DEVICES, "RuntimeError", "Unable to proceed, no GPU resources available", devices_,
+                   {"", 1, false});
+    return count;
+  }
+
+  std::vector<int64_t> slots_up_to(int64_t count) {
+    slots_held_ += count;
+    if (count > kMaxSlots || slots_held_ > kMaxSlots)
+      fail(GSEL_ERR_UNSUPPORTED, "{} slots are asked for; gsel replays jobs of at most {}", count, kMaxSlots);
+    std::vector<int64_t> slots(static_cast<size_t>(count));
+    for (size_t i = 0; i < slots.size(); ++i) slots[i] = static_cast<int64_t>(i);
+    return slots;
+  }
+
+  std::vector<Pool> pools_of(const std::vector<HostSlots>& hosts) {
+    std::vector<Pool> pools;
+    for (const HostSlots& host : hosts) pools.push_back({host.name, slots_up_to(host.slots)});
+    return pools;
+  }
+
+  std::vector<Pool> filtered(std::vector<Pool> pools) {
+    if (!include_.empty() && !exclude_.empty())
+      raise_python(GSEL_ERR_CONFLICT, "ValueError", "include_str and exclude_str are mutually exclusive.",
+                   {"exclude", exclude_}, {exclude_, 1, false});
+    const bool include = !include_.empty();
+    if (include || !exclude_.empty()) {
+      const DeepspeedFilter filter =
+          read_deepspeed_filter({include ? "include" : "exclude", include ? include_ : exclude_}, trace_);
+      std::map<std::string, const DeepspeedFilter::Node*> nodes;
+      std::map<std::string, const Pool*> by_name;
+      for (const Pool& pool : pools) by_name[pool.host] = &pool;
+      for (const DeepspeedFilter::Node& node : filter.nodes) {
+        check_node(filter.input, node, by_name);
+        nodes[node.host.text] = &node;
+      }
+      for (Pool& pool : pools) {
+        const auto node = nodes.find(pool.host);
+        narrow(pool, node == nodes.end() ? nullptr : node->second, include);
+      }
+    }
+    std::erase_if(pools, [](const Pool& pool) { return pool.slots.empty(); });
+    return pools;
+  }
+
+  void check_node(const Input& input, const DeepspeedFilter::Node& node,
+                  const std::map<std::string, const Pool*>& pools) {
+    const auto pool = pools.find(node.host.text);
+    if (pool == pools.end())
+      raise_python(GSEL_ERR_UNKNOWN_HOST, "ValueError",
+                   fmt::format("Hostname '{}' not found in hostfile", printable(node.host.text)), input, node.host);
+    for (const auto& [slot, token] : node.slots)
+      if (slot < 0 || slot >= static_cast<int64_t>(pool->second->slots.size()))
+        raise_python(GSEL_ERR_OUT_OF_RANGE, "ValueError",
+                     fmt::format("No slot '{}' specified on host '{}'", slot, printable(node.host.text)), input, token);
+  }
+
+  // node: what the filter says of the host, nullptr: nothing.
+  static void narrow(Pool& pool, const DeepspeedFilter::Node* node, bool include) {
+    if (!node) {
+      if (include) pool.slots.clear();
+      return;
+    }
+    if (node->slots.empty()) {
+      if (!include) pool.slots.clear();
+      return;
+    }
+    std::erase_if(pool.slots, [&](int64_t slot) { return node->slots.contains(slot) != include; });
+  }
+
+  Reading launch(const std::vector<Pool>& pools) {
+    Reading reading;
+    int64_t processes = 0;
+    for (const Pool& pool : pools) processes += static_cast<int64_t>(pool.slots.size());
+    for (const Pool& pool : pools) {
+      const int32_t host = find_host(asked_.inventory, pool.host, asked_.host);
+      if (host < 0)
+        add_unlisted(reading, pool);
+      else
+        add_units(reading, pool, host);
+    }
+    reading.processes = static_cast<int32_t>(processes);
+    reading.hidden_by = "not among the slots that deepspeed leaves";
+    reading.sets_environment = true;
+    reading.environment = environment(pools, processes);
+    if (pools.empty()) trace_.warn("deepspeed goes on with no slot at all; its launcher then fails with an IndexError");
+    if (several_ && pools.size() == 1 && find_host(asked_.inventory, pools[0].host, asked_.host) != asked_.host)
+      trace_.warn(
+          fmt::format("one host is left, {}: deepspeed starts the processes where it runs itself, unless "
+                      "--force_multi is given",
+                      printable(pools[0].host)));
+    return reading;
+  }
+
+  void add_units(Reading& reading, const Pool& pool, int32_t host) {
+    // Little of the environment goes to other hosts: CUDA_DEVICE_ORDER does not.
+    Environment environment = host == asked_.host ? environment_ : Environment();
+    const TorchBackend* backend = torch_backend(asked_.inventory, host);
+    std::vector<Unit> visible;
+    if (backend) {
+      environment[backend->mask] = fmt::format("{}", fmt::join(pool.slots, ","));
+      visible = torch_devices(asked_.inventory, host, environment, trace_).units;
+    }
+    const std::vector<Unit> units = units_of_ranks(visible, static_cast<int64_t>(pool.slots.size()),
+                                                   "deepspeed on " + printable(pool.host), trace_);
+    reading.units.insert(reading.units.end(), units.begin(), units.end());
+  }
+
+  void add_unlisted(Reading& reading, const Pool& pool) {
+    const auto host = static_cast<int32_t>(asked_.inventory.hosts.size() + reading.unlisted_hosts.size());
+    reading.unlisted_hosts.push_back(pool.host);
+    for (int64_t slot : pool.slots) {
+      reading.units.push_back(
+          {static_cast<int32_t>(asked_.inventory.devices.size() + reading.unlisted.size()), -1, -1});
+      Device device;
+      device.host = host;
+      device.index = static_cast<int32_t>(slot);
+      device.vendor = "nvidia";
+      device.name = "not in the inventory";
+      reading.unlisted.push_back(std::move(device));
+    }
+    trace_.warn(fmt::format("the inventory has no host {}; its slots are taken as the hostfile tells them",
+                            printable(pool.host)));
+  }
+
+  // What launch.py sets for every process of this host.
+  EnvLines environment(const std::vector<Pool>& pools, int64_t processes) const {
+    EnvLines lines;
+    for (size_t i = 0; i < pools.size(); ++i) {
+      if (find_host(asked_.inventory, pools[i].host, asked_.host) != asked_.host) continue;
+      lines = {{mask(), fmt::format("{}", fmt::join(pools[i].slots, ","))},
+               {"CROSS_RANK", std::to_string(i)},
+               {"LOCAL_SIZE", std::to_string(pools[i].slots.size())}};
+      break;
+    }
+    if (!several_) lines.emplace_back("MASTER_ADDR", "127.0.0.1");
+    lines.emplace_back("MASTER_PORT", "29500");
+    lines.emplace_back("WORLD_SIZE", std::to_string(processes));
+    lines.emplace_back("CROSS_SIZE", std::to_string(pools.size()));
+    return lines;
+  }
+
+  const Case& asked_;
+  Trace& trace_;
+  Input devices_{"devices", ""};
+  int64_t num_gpus_ = -1;  // below 0: not given
+  bool several_ = false;   // there is a hostfile, or what serves as one
+  std::string include_, exclude_;
+  Environment environment_;  // of deepspeed, once it has dealt with the mask
+  int64_t slots_held_ = 0;
+};
+
+}  // namespace
+
+Reading read_deepspeed(const Case& asked, Trace& trace) {
+  return Deepspeed(asked, trace).read();
+}
+
+}  // namespace gsel

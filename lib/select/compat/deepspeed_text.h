@@ -1,0 +1,26 @@
+// select/compat/deepspeed_text.h: the texts that deepspeed is given, as it takes them: hostfiles and filters of hosts
+// and slots. hosts.h reads the same forms strictly. Refuses to know: machines.
+#pragma once
+
+#include <map>
+
+#include "select/hosts.h"
+
+namespace gsel {
+
+// Lines that "^(\S+)\s+slots=(\d+)" finds; what stands behind the number is ignored.
+std::vector<HostSlots> read_deepspeed_hostfile(const std::string& text, const std::string& file);
+
+// A filter as parse_node_config_list leaves it: hosts in the order of their first mention, slots sorted and merged.
+struct DeepspeedFilter {
+  struct Node {
+    Token host;
+    std::map<int64_t, Token> slots;  // empty: the whole host
+  };
+  Input input;
+  std::vector<Node> nodes;
+};
+
+DeepspeedFilter read_deepspeed_filter(const Input& input, Trace& trace);
+
+}  // namespace gsel

@@ -1,0 +1,36 @@
+// select/compat/lightning_devices.h: the values of Lightning's devices=, each accelerator's own reading of them.
+// Refuses to know: machines; a count of what is there is enough.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "select/compat/python_literal.h"
+#include "select/trace.h"
+
+namespace gsel {
+
+// A number that devices= comes to, and where it was written.
+struct LightningIndex {
+  int64_t value = 0;
+  Token token;
+  const char* rule = "";
+};
+
+// A Python literal, the bare word auto, or find_usable(n), whose n is the first item. GSEL_ERR_SYNTAX.
+PythonValue parse_lightning_devices(const Input& input);
+
+// Of the CUDA and MPS accelerators. `elastic`: torchelastic started this process.
+std::vector<LightningIndex> lightning_gpus(const Input& input, const PythonValue& devices, int64_t there, bool elastic,
+                                           Trace& trace);
+// Of the TPU accelerator.
+std::vector<LightningIndex> lightning_tpus(const Input& input, const PythonValue& devices, int64_t there);
+// Of the HPU accelerator.
+std::vector<LightningIndex> lightning_hpus(const Input& input, const PythonValue& devices);
+// Of the CPU accelerator: how many processes.
+int64_t lightning_processes(const Input& input, const PythonValue& devices);
+
+// find_usable_cuda_devices: which of the visible devices, when `usable` says where a tensor can be allocated.
+std::vector<int64_t> lightning_usable(const Input& input, const PythonValue& call, const std::vector<bool>& usable);
+
+}  // namespace gsel

@@ -1,0 +1,62 @@
+// select/compat/numbers.h: how lenient programs read the fields of a list: blanks kept until somebody strips them,
+// numbers that are whatever digits stand in front, lists that end in silence. Refuses to know: devices.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "select/trace.h"
+
+namespace gsel {
+
+// Parts of a text as they stand, blanks and all.
+std::vector<Token> split_fields(std::string_view text, char separator);
+// The same as std::getline does it: nothing stands after a last separator, and an empty text has no field.
+std::vector<Token> split_lines(std::string_view text, char separator);
+
+// Without the white space of C and Python at both ends.
+std::string_view stripped(std::string_view text);
+
+// What int(text[:n]) or strtoul makes of the digits that a text begins with, after one sign.
+struct Leading {
+  enum class Kind : int8_t { none, sign_alone, number };
+  Kind kind = Kind::none;
+  bool negative = false;  // below zero; -0 is not
+  std::string digits;     // without leading zeros, at least one
+  int64_t value = 0;      // saturates
+};
+Leading leading_number(std::string_view text);
+
+// What became of one field of a list.
+struct Fate {
+  enum class What : int8_t { kept, skipped, ends, voids };
+  What what = What::kept;
+  std::string became;
+  std::string rule;
+};
+Fate kept(std::string became, std::string rule);
+Fate skipped(std::string rule);
+Fate ends(std::string rule);
+Fate voids(std::string rule);
+
+// Reads field after field until one ends or voids the list, and traces each of them, those that are never read too.
+// False: the list is void.
+template <class Read>
+bool read_fields(const char* layer, const Input& input, const std::vector<Token>& fields, Trace& trace, Read read) {
+  bool over = false, valid = true;
+  for (const Token& field : fields) {
+    if (over) {
+      trace.add(layer, input, field, "nothing", "stands after the end of the list");
+      continue;
+    }
+    Fate fate = read(field);
+    over = fate.what == Fate::What::ends || fate.what == Fate::What::voids;
+    valid = valid && fate.what != Fate::What::voids;
+    trace.add(layer, input, field, std::move(fate.became), std::move(fate.rule));
+  }
+  return valid;
+}
+
+}  // namespace gsel

@@ -1,0 +1,267 @@
+// select/compat/torch.cc: what torch.cuda.device_count() answers before CUDA is up: PyTorch's own reading of the masks
+// over NVML (or AMD SMI), with the identities it believes in. Where that differs from what the runtime later numbers, a
+// warning says so.
+// Source: torch/cuda/__init__.py (_parse_visible_devices, _transform_uuid_to_ordinals, _device_count_nvml,
+// _device_count_amdsmi) and test/test_cuda_nvml_based_avail.py of PyTorch.
+#include <algorithm>
+#include <optional>
+#include <unordered_set>
+
+#include "select/compat/compat.h"
+#include "select/compat/numbers.h"
+#include "select/prefix_index.h"
+
+namespace gsel {
+namespace {
+
+constexpr const char* kLayer = "torch";
+constexpr const char* kCuda = "CUDA_VISIBLE_DEVICES";
+constexpr const char* kHip = "HIP_VISIBLE_DEVICES";
+constexpr const char* kRocr = "ROCR_VISIBLE_DEVICES";
+constexpr size_t kCandidates = 64;  // where no mask is set
+
+size_t field_count(const std::string& list) {
+  return static_cast<size_t>(std::count(list.begin(), list.end(), ',')) + 1;
+}
+
+// One mask, as _parse_visible_devices and the two counting functions read it together.
+class Parser {
+ public:
+  // `uuids` are those of NVML or AMD SMI, by index.
+  Parser(std::vector<std::string> uuids, Input input, bool rocm, Trace& trace)
+      : uuids_(std::move(uuids)), input_(std::move(input)), rocm_(rocm), trace_(trace) {}
+
+  enum class Form : int8_t { ordinals, gpu, mig };
+  Form form() const {
+    if (input_.value.starts_with("GPU-")) return Form::gpu;
+    return input_.value.starts_with("MIG-") ? Form::mig : Form::ordinals;
+  }
+
+  // Places among the devices.
+  std::vector<size_t> ordinals() {
+    std::vector<Leading> numbers;
+    read_fields(kLayer, input_, split_fields(input_.value, ','), trace_, [&](const Token& field) {
+      Fate fate = ordinal(field, numbers);
+      if (fate.what == Fate::What::voids) numbers.clear();
+      return fate;
+    });
+    std::vector<size_t> places;
+    for (const Leading& number : numbers) {
+      if (number.value >= static_cast<int64_t>(uuids_.size())) {
+        trace_.add(kLayer, input_, {number.digits, 1, false}, "the end of the list",
+                   "an ordinal past the last device cuts the list there, once it has been read as a whole");
+        break;
+      }
+      places.push_back(static_cast<size_t>(number.value));
+    }
+    return places;
+  }
+
+  // The entries of a list of uuids, before they are looked up. Empty: the list is void.
+  std::vector<Token> identities(std::string_view prefix) {
+    std::vector<Token> entries;
+    std::unordered_set<std::string> seen;
+    for (Token& field : split_fields(input_.value, ',')) {
+      if (seen.contains(field.text)) {
+        trace_.add(kLayer, input_, field, "no device at all", "a repeated uuid makes the list empty");
+        return {};
+      }
+      if (!field.text.starts_with(prefix)) {
+        trace_.add(kLayer, input_, field, "the end of the list",
+                   fmt::format("does not begin with {}, with no blank before it", prefix));
+        break;
+      }
+      seen.insert(field.text);
+      entries.push_back(std::move(field));
+    }
+    return entries;
+  }
+
+  std::vector<size_t> places_of(const std::vector<Token>& entries) {
+    std::vector<size_t> places;
+    const bool valid =
+        read_fields(kLayer, input_, entries, trace_, [&](const Token& entry) { return place(entry, places); });
+    if (!valid) places.clear();
+    return places;
+  }
+
+ private:
+  Fate ordinal(const Token& field, std::vector<Leading>& numbers) {
+    const Leading number = leading_number(stripped(field.text));
+    if (number.kind == Leading::Kind::sign_alone)
+      refuse(
+          GSEL_ERR_SYNTAX, input_, field,
+          fmt::format("ValueError: invalid literal for int() with base 10: '{}'", stripped(field.text).substr(0, 1)));
+    if (number.kind == Leading::Kind::none) return ends("does not begin with a number, which reads as -1");
+    if (number.negative) return ends("a negative ordinal aborts the list");
+    if (!seen_.insert(number.digits).second) return voids("a repeated ordinal makes the list empty");
+    numbers.push_back(number);
+    return kept("ordinal " + number.digits, "the leading digits are an ordinal in NVML or AMD SMI order");
+  }
+
+  Fate place(const Token& entry, std::vector<size_t>& places) {
+    const std::string_view digits =
+        std::string_view(entry.text).substr(rocm_ && entry.text.starts_with("GPU-") ? 4 : 0);
+    const auto [first, last] = index().find(digits);
+    if (first == last) return ends("no device has a uuid that begins so (case matters), which aborts the list");
+    if (last - first > 1) return ends("several devices have a uuid that begins so, which aborts the list");
+    const size_t found = first->second;
+    if (!taken_.insert(found).second) return voids("names a device again, which makes the list empty");
+    places.push_back(found);
+    return kept("ordinal " + std::to_string(found), "the one device whose uuid begins so");
+  }
+
+  const PrefixIndex<size_t>& index() {
+    if (index_) return *index_;
+    PrefixIndex<size_t>::Entries entries;
+    for (size_t i = 0; i < uuids_.size(); ++i) entries.emplace_back(uuids_[i], i);
+    return index_.emplace(std::move(entries));
+  }
+
+  std::vector<std::string> uuids_;
+  Input input_;
+  bool rocm_;
+  Trace& trace_;
+  std::unordered_set<std::string> seen_;
+  std::unordered_set<size_t> taken_;
+  std::optional<PrefixIndex<size_t>> index_;
+};
+
+Reading reading_of(const Group& group, const std::vector<size_t>& places, std::string hidden_by, Trace& trace) {
+  Reading out;
+  for (const size_t place : places) out.units.push_back({group.devices[place], -1, -1});
+  out.hidden_by = std::move(hidden_by);
+  if (out.units.empty()) trace.warn("torch.cuda.device_count() returns 0");
+  return out;
+}
+
+std::vector<size_t> first_places(size_t count, const Group& group) {
+  std::vector<size_t> places(std::min(count, group.size()));
+  for (size_t i = 0; i < places.size(); ++i) places[i] = i;
+  return places;
+}
+
+// No mask is set.
+Reading all_of(const Group& group, Trace& trace) {
+  return reading_of(group, first_places(kCandidates, group), "beyond the 64 devices that torch looks for", trace);
+}
+
+Reading defer(const Case& asked, const Group& group, const Input& input, const char* why, Trace& trace) {
+  trace.add(kLayer, input, {input.value, 1, false}, "what the CUDA runtime says", why);
+  Visible visible = cuda_driver(group, asked.environment, trace);
+  if (visible.units.empty()) trace.warn("torch.cuda.device_count() returns 0");
+  Reading out;
+  out.units = std::move(visible.units);
+  out.hidden_by = std::move(visible.hidden_by);
+  return out;
+}
+
+// NVML counts divided devices whole, and those that this user may not open.
+void warn_of_identities(const Case& asked, const Group& group, Trace& trace) {
+  Trace unheard;
+  const std::vector<Unit> runtime = cuda_driver(group, asked.environment, unheard).units;
+  const bool order = find_variable(asked.environment, "CUDA_DEVICE_ORDER") != nullptr;
+  for (size_t i = 0; i < group.size(); ++i)
+    if (group.at(i).divided || !group.at(i).accessible) {
+      trace.warn(fmt::format(
+          "torch counts {} through NVML, which knows neither MIG nor permissions; the CUDA runtime shows {} device{}",
+          unit_text(group.inventory, {group.devices[i], -1, -1}), runtime.size(), runtime.size() == 1 ? "" : "s"));
+      return;
+    }
+  bool guessed = false;
+  const std::vector<int32_t> numbered = cuda_order(group, asked.environment, &guessed);
+  if (guessed || numbered != group.devices)
+    trace.warn(
+        fmt::format("torch counts in NVML order and ignores CUDA_DEVICE_ORDER{}: the count is right, but the "
+                    "runtime may number other devices",
+                    order ? "" : " (here unset, FASTEST_FIRST)"));
+}
+
+Reading read_nvml(const Case& asked, const Group& group, Trace& trace) {
+  const std::string* value = find_variable(asked.environment, kCuda);
+  if (!value) {
+    warn_of_identities(asked, group, trace);
+    return all_of(group, trace);
+  }
+  std::vector<std::string> uuids;
+  for (size_t i = 0; i < group.size(); ++i) uuids.push_back(group.at(i).uuid);
+  const Input input{kCuda, *value};
+  Parser parser(std::move(uuids), input, false, trace);
+  const std::string hidden = fmt::format("hidden by {}", input.shown());
+  if (parser.form() == Parser::Form::ordinals) {
+    warn_of_identities(asked, group, trace);
+    return reading_of(group, parser.ordinals(), hidden, trace);
+  }
+  const bool mig = parser.form() == Parser::Form::mig;
+  const std::vector<Token> entries = parser.identities(mig ? "MIG-" : "GPU-");
+  if (entries.empty()) return reading_of(group, {}, hidden, trace);
+  if (mig) return defer(asked, group, input, "MIG- is not looked up in NVML, the count falls to the runtime", trace);
+  for (size_t i = 0; i < group.size(); ++i)
+    if (!group.at(i).accessible)
+      return defer(asked, group, input, "NVML refuses the uuid of a device that may not be opened", trace);
+  return reading_of(group, parser.places_of(entries), hidden, trace);
+}
+
+// The mask that a ROCm build reads; nullptr: none. *count: ROCR_VISIBLE_DEVICES alone is only counted.
+const char* rocm_mask(const Environment& environment, size_t* count) {
+  const std::string *rocr = find_variable(environment, kRocr), *hip = find_variable(environment, kHip);
+  if (rocr && hip && field_count(*hip) > field_count(*rocr))
+    refuse(GSEL_ERR_CONFLICT, {kHip, *hip}, {*hip, 1, false},
+           fmt::format("RuntimeError: HIP_VISIBLE_DEVICES contains more devices than ROCR_VISIBLE_DEVICES: {} against "
+                       "{} of {}={}",
+                       field_count(*hip), field_count(*rocr), kRocr, printable(*rocr)));
+  if (hip) return kHip;
+  if (rocr) {
+    *count = field_count(*rocr);
+    return nullptr;
+  }
+  return find_variable(environment, kCuda) ? kCuda : nullptr;
+}
+
+// AMD SMI tells serials: the uuid without GPU-, in lower case.
+std::vector<std::string> serials(const Group& group) {
+  std::vector<std::string> out;
+  for (size_t i = 0; i < group.size(); ++i) {
+    const std::string uuid = lower_case(group.at(i).uuid);
+    out.push_back(uuid.starts_with("gpu-") ? uuid.substr(4) : uuid);
+  }
+  return out;
+}
+
+Reading read_amdsmi(const Case& asked, const Group& group, Trace& trace) {
+  size_t count = 0;
+  const char* name = rocm_mask(asked.environment, &count);
+  if (!name && count > 0) {
+    const Input input{kRocr, *find_variable(asked.environment, kRocr)};
+    trace.add(kLayer, input, {input.value, 1, false}, fmt::format("the first {} devices", count),
+              "ROCR_VISIBLE_DEVICES alone is counted by its commas, its values are not looked at");
+    trace.warn(
+        fmt::format("{}: torch answers with as many devices as there are fields, whichever they are; the ROCm "
+                    "runtime reads the values",
+                    input.shown()));
+    return reading_of(group, first_places(count, group), fmt::format("hidden by {}", input.shown()), trace);
+  }
+  if (!name) return all_of(group, trace);
+  const Input input{name, *find_variable(asked.environment, name)};
+  if (find_variable(asked.environment, kRocr))
+    trace.warn(
+        fmt::format("{} is read as if {} were not set, though it indexes what that leaves", input.shown(), kRocr));
+  Parser parser(serials(group), input, true, trace);
+  const std::string hidden = fmt::format("hidden by {}", input.shown());
+  if (parser.form() == Parser::Form::ordinals) return reading_of(group, parser.ordinals(), hidden, trace);
+  const std::vector<Token> entries = parser.identities(parser.form() == Parser::Form::mig ? "MIG-" : "GPU-");
+  return reading_of(group, parser.places_of(entries), hidden, trace);
+}
+
+}  // namespace
+
+Reading read_torch(const Case& asked, Trace& trace) {
+  const Group nvidia = group_of(asked.inventory, asked.host, "nvidia");
+  const Group amd = group_of(asked.inventory, asked.host, "amd");
+  const auto& wanted = asked.request.accelerator;
+  const bool rocm = wanted && *wanted != "auto" ? *wanted == "hip" || *wanted == "rocm"
+                                                : nvidia.devices.empty() && !amd.devices.empty();
+  return rocm ? read_amdsmi(asked, amd, trace) : read_nvml(asked, nvidia, trace);
+}
+
+}  // namespace gsel

@@ -1,0 +1,49 @@
+// select/hosts.h: hosts and their slots: a hostfile, and filters NAME[:SLOT[,SLOT]] joined by @, read strictly: the
+// order written is kept, and what a launcher would merge, sort or drop in silence is refused with its column or line.
+// Slot k of a host is its k-th accelerator in bus order. Refuses to know: masks, requests for devices.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "select/request.h"
+#include "select/trace.h"
+#include "select/unit.h"
+
+namespace gsel {
+
+// A line of a hostfile.
+struct HostSlots {
+  std::string name;
+  int64_t slots = 0;
+  int32_t line = 0;  // from 1
+};
+
+// Lines "NAME slots=N", blank lines and comments from # to the end of a line. GSEL_ERR_SYNTAX, GSEL_ERR_OUT_OF_RANGE
+// (no slot) and GSEL_ERR_DUPLICATE name file and line.
+std::vector<HostSlots> parse_hostfile(std::string_view text, const std::string& file);
+
+// A term of a filter.
+struct HostTerm {
+  Token host;
+  std::vector<Token> slots;  // decimal numbers; empty: the whole host
+};
+
+// GSEL_ERR_SYNTAX where it is no such list; which hosts there are is not looked at. A blank round a host's name is
+// warned of.
+std::vector<HostTerm> parse_filter(const Input& input, Trace& trace);
+
+// The host of this name, or the one where gsel runs for "localhost" and "127.0.0.1"; -1: there is none. here: index of
+// the host where gsel runs, -1: not known.
+int32_t find_host(const Inventory& inventory, std::string_view name, int32_t here);
+
+// What request.hostfile, include and exclude leave of `visible`, in the order of include, else of the hostfile, else
+// of `visible`; all of it when none is given. Throws GSEL_ERR_UNKNOWN_HOST, GSEL_ERR_OUT_OF_RANGE (no such slot),
+// GSEL_ERR_DUPLICATE, GSEL_ERR_CONFLICT (included and excluded at once, or included and hidden by a mask) and the
+// errors of parsing.
+std::vector<Unit> apply_host_filters(const Inventory& inventory, const std::vector<Unit>& visible,
+                                     const Request& request, Trace& trace);
+
+}  // namespace gsel

@@ -1,0 +1,35 @@
+// select/order.h: the orders a request can ask for, each with its tie-break, so that the same machine always gives the
+// same answer. Refuses to know: what is visible.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "select/tokens.h"
+#include "select/unit.h"
+
+namespace gsel {
+
+enum class Order {
+  visible,    // as the environment orders, else bus order
+  pci,        // bus order
+  fastest,    // most compute units x clock first, then bus order
+  most_free,  // most free memory first, then bus order
+  near,       // linked closely; see nearest_of
+};
+
+// GSEL_ERR_SYNTAX for another word.
+Order parse_order(const std::optional<std::string>& text);
+
+// Units of one host in that order. `near` begins with the first unit in bus order; each next one has the least total
+// distance to those before it, then bus order; above 1,024 units, bus order.
+std::vector<Unit> ordered(const Inventory& inventory, std::vector<Unit> units, Order order);
+
+// The `count` units of one host with the least total distance between them, in bus order; of equals the first in bus
+// order. Exact up to 16 units; beyond, grown greedily from each of the first 64; above 1,024 units, the first in
+// bus order.
+std::vector<Unit> nearest_of(const Inventory& inventory, std::vector<Unit> units, size_t count);
+
+}  // namespace gsel

@@ -1,0 +1,175 @@
+// select/picker.cc: see picker.h.
+#include "select/picker.h"
+
+#include <algorithm>
+
+namespace gsel {
+namespace {
+
+using Kind = Clause::Kind;
+
+// Whether an entry names one device wherever it stands, and not a place on each host.
+bool is_identity(const Clause& clause, const Token& token) {
+  if (clause.kind == Kind::uuid) return true;
+  if (clause.kind == Kind::pci) return token.text.find(':') != token.text.npos;
+  return clause.kind == Kind::mig && lower_case(token.text).starts_with("mig-");
+}
+
+const char* rule_of(const Clause& clause, const Token& token) {
+  switch (clause.kind) {
+    case Kind::pci:
+      return is_identity(clause, token) ? "a bus address" : "an index in bus order";
+    case Kind::cuda:
+      return "an index as CUDA counts without a mask";
+    case Kind::visible:
+      return "an index among what the environment leaves visible";
+    case Kind::uuid:
+      return "the one device whose uuid begins so";
+    case Kind::mig:
+      return "an instance of MIG";
+    default:
+      return "an index in bus order";
+  }
+}
+
+}  // namespace
+
+Picker::Picker(const Inventory& inventory, const Environment& environment, const std::vector<Unit>& visible,
+               const std::vector<int32_t>& hosts, const Input& input, Trace& trace)
+    : inventory_(inventory),
+      environment_(environment),
+      visible_(visible),
+      hosts_(hosts),
+      input_(input),
+      trace_(trace) {}
+
+std::vector<Unit> Picker::pick(const Clause& clause) {
+  std::vector<Unit> out;
+  std::vector<bool> seen(inventory_.devices.size());
+  const auto take = [&](const Unit& named, const Token& token) {
+    const Unit unit = settle(inventory_, named, input_, token);
+    const bool whole = unit.partition < 0 && unit.tile < 0;
+    if (whole ? seen[static_cast<size_t>(unit.device)] : std::find(out.begin(), out.end(), unit) != out.end())
+      refuse(GSEL_ERR_DUPLICATE, input_, token,
+             fmt::format("{} stands in the list before", unit_text(inventory_, unit)));
+    seen[static_cast<size_t>(unit.device)] = true;
+    trace_.add("request", input_, token, unit_text(inventory_, unit), rule_of(clause, token));
+    out.push_back(unit);
+  };
+  const auto identity = [&](const Token& token) { return is_identity(clause, token); };
+  if (std::any_of(clause.tokens.begin(), clause.tokens.end(), identity) || hosts_.size() == 1) {
+    for (const Token& token : clause.tokens) {
+      if (!identity(token) && hosts_.size() != 1)
+        refuse(GSEL_ERR_AMBIGUOUS, input_, token, "an index names a device on each host; name a host as well by host:");
+      take(identity(token) ? pick_on(-1, clause, token) : pick_on(hosts_.front(), clause, token), token);
+    }
+    return out;
+  }
+  for (int32_t host : hosts_)
+    for (const Token& token : clause.tokens) take(pick_on(host, clause, token), token);
+  return out;
+}
+
+Unit Picker::pick_on(int32_t host, const Clause& clause, const Token& token) {
+  switch (clause.kind) {
+    case Kind::uuid:
+      return by_uuid(token);
+    case Kind::pci:
+      return host < 0 ? by_address(token) : by_index(host, token);
+    case Kind::cuda:
+      return by_cuda(host, token);
+    case Kind::visible:
+      return by_visible(host, token);
+    case Kind::mig:
+      return by_instance(host, token);
+    default:
+      return by_index(host, token);
+  }
+}
+
+std::string Picker::on_host(int32_t host) const {
+  return inventory_.hosts.size() > 1 ? fmt::format("host {}", inventory_.hosts[static_cast<size_t>(host)].name)
+                                     : "this machine";
+}
+
+void Picker::refuse_range(int32_t host, const Token& token, const std::string& what, size_t count,
+                          const char* form) const {
+  if (count == 0) refuse(GSEL_ERR_OUT_OF_RANGE, input_, token, fmt::format("{} has no {}", on_host(host), what));
+  refuse(GSEL_ERR_OUT_OF_RANGE, input_, token,
+         fmt::format("{0} has {1} {2}{3}, {4}:0 to {4}:{5}", on_host(host), count, what, count == 1 ? "" : "s", form,
+                     count - 1));
+}
+
+// Indexes count all accelerators of the host in bus order, whatever is visible or asked for.
+Unit Picker::by_index(int32_t host, const Token& token) const {
+  const Host& of = inventory_.hosts[static_cast<size_t>(host)];
+  const int64_t index = number_of(token.text);
+  const bool cpu = of.count > 0 && inventory_.devices[static_cast<size_t>(of.first + of.count - 1)].is_cpu();
+  const int32_t count = of.count - cpu;
+  if (index >= count) refuse_range(host, token, "accelerator", static_cast<size_t>(count), "index");
+  return {of.first + static_cast<int32_t>(index), -1, -1};
+}
+
+Unit Picker::by_address(const Token& token) const {
+  std::string address = normalise_pci(token.text);
+  if (address.empty()) address = normalise_pci("0000:" + token.text);
+  if (address.empty())
+    refuse(GSEL_ERR_SYNTAX, input_, token, "a bus address such as 0000:3b:00.0 or an index is needed");
+  std::vector<int32_t> found;
+  for (size_t i = 0; i < inventory_.devices.size(); ++i)
+    if (inventory_.devices[i].pci == address) found.push_back(static_cast<int32_t>(i));
+  if (found.empty()) refuse(GSEL_ERR_UNKNOWN_DEVICE, input_, token, "no device of this machine has such an address");
+  if (found.size() > 1)
+    refuse(GSEL_ERR_AMBIGUOUS, input_, token,
+           fmt::format("{} hosts have a device of such an address; give a uuid", found.size()));
+  return {found.front(), -1, -1};
+}
+
+Unit Picker::by_cuda(int32_t host, const Token& token) const {
+  const Group group = group_of(inventory_, host, "nvidia");
+  const int64_t index = number_of(token.text);
+  if (index >= static_cast<int64_t>(group.size())) refuse_range(host, token, "NVIDIA device", group.size(), "cuda");
+  const CudaOrder order = cuda_order_strict(group, environment_);
+  if (order.order.empty()) refuse(GSEL_ERR_AMBIGUOUS, input_, token, order.why_not);
+  return {order.order[static_cast<size_t>(index)], -1, -1};
+}
+
+Unit Picker::by_visible(int32_t host, const Token& token) const {
+  int64_t left = number_of(token.text);
+  size_t count = 0;
+  for (const Unit& unit : visible_) {
+    if (inventory_.devices[static_cast<size_t>(unit.device)].host != host) continue;
+    if (left-- == 0) return unit;
+    ++count;
+  }
+  refuse_range(host, token, "visible accelerator", count, "visible");
+}
+
+Unit Picker::by_uuid(const Token& token) {
+  if (!identities_) identities_.emplace(inventory_);
+  return identities_->find(input_, token);
+}
+
+// MIG-<uuid> anywhere; DEVICE.INSTANCE and a bare INSTANCE count in bus order on the host.
+Unit Picker::by_instance(int32_t host, const Token& token) {
+  if (host < 0) return by_uuid(token);
+  const size_t dot = token.text.find('.');
+  const Token index{token.text.substr(dot == token.text.npos ? 0 : dot + 1), token.column, false};
+  if (!is_number(index.text) || (dot != token.text.npos && !is_number(token.text.substr(0, dot))))
+    refuse(GSEL_ERR_SYNTAX, input_, token, "an instance is MIG- and a uuid, or DEVICE.INSTANCE such as 0.1");
+  const int32_t device =
+      dot == token.text.npos ? -1 : by_index(host, {token.text.substr(0, dot), token.column, false}).device;
+  int64_t left = number_of(index.text);
+  size_t count = 0;
+  const Host& of = inventory_.hosts[static_cast<size_t>(host)];
+  for (int32_t i = of.first; i < of.first + of.count; ++i) {
+    if (device >= 0 && i != device) continue;
+    const auto partitions = static_cast<int64_t>(inventory_.devices[static_cast<size_t>(i)].partitions.size());
+    if (left < partitions) return {i, static_cast<int32_t>(left), -1};
+    left -= partitions;
+    count += static_cast<size_t>(partitions);
+  }
+  refuse_range(host, token, device < 0 ? "instance of MIG" : "instance of MIG on that device", count, "mig");
+}
+
+}  // namespace gsel

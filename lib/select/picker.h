@@ -1,0 +1,46 @@
+// select/picker.h: the entries of a list clause (index:, pci:, cuda:, visible:, uuid:, mig:) as units. Each space
+// counts its own way, so that a number is never taken for another. Refuses to know: what is done with the units.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "select/candidates.h"
+#include "select/identity.h"
+#include "select/rules/rules.h"
+#include "select/spec.h"
+
+namespace gsel {
+
+class Picker {
+ public:
+  // visible: what `visible:` counts, on all hosts; hosts: where index-like entries apply, each entry on every host
+  Picker(const Inventory& inventory, const Environment& environment, const std::vector<Unit>& visible,
+         const std::vector<int32_t>& hosts, const Input& input, Trace& trace);
+
+  // The units of a list clause in its order, host after host where entries are indexes. GSEL_ERR_OUT_OF_RANGE,
+  // GSEL_ERR_UNKNOWN_DEVICE, GSEL_ERR_AMBIGUOUS, GSEL_ERR_SYNTAX, GSEL_ERR_DUPLICATE, each with its token.
+  std::vector<Unit> pick(const Clause& clause);
+
+ private:
+  Unit pick_on(int32_t host, const Clause& clause, const Token& token);
+  Unit by_index(int32_t host, const Token& token) const;
+  Unit by_address(const Token& token) const;
+  Unit by_cuda(int32_t host, const Token& token) const;
+  Unit by_visible(int32_t host, const Token& token) const;
+  Unit by_uuid(const Token& token);
+  Unit by_instance(int32_t host, const Token& token);
+  std::string on_host(int32_t host) const;
+  [[noreturn]] void refuse_range(int32_t host, const Token& token, const std::string& what, size_t count,
+                                 const char* form) const;
+
+  const Inventory& inventory_;
+  const Environment& environment_;
+  const std::vector<Unit>& visible_;
+  const std::vector<int32_t>& hosts_;
+  const Input& input_;
+  Trace& trace_;
+  std::optional<Identities> identities_;
+};
+
+}  // namespace gsel

@@ -1,0 +1,75 @@
+// select/probe/driver_state.cc: see driver_state.h.
+#include "select/probe/driver_state.h"
+
+#include <dlfcn.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+
+#include "base/error.h"
+#include "select/compat/compat.h"
+
+namespace gsel {
+namespace {
+
+constexpr int kSuccess = 0;
+constexpr size_t kUuidBytes = 16;
+
+std::string uuid_text(const unsigned char (&bytes)[kUuidBytes]) {
+  std::string out = "GPU-";
+  for (size_t i = 0; i < kUuidBytes; ++i) {
+    if (i == 4 || i == 6 || i == 8 || i == 10) out += '-';
+    out += fmt::format("{:02x}", bytes[i]);
+  }
+  return out;
+}
+
+// The devices of a driver that is up, in its order; nothing when there is none.
+std::optional<std::vector<std::string>> driver_uuids() {
+  const std::unique_ptr<void, int (*)(void*)> driver(dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD), dlclose);
+  if (!driver) return {};
+  const auto symbol = [&](const char* name) { return dlsym(driver.get(), name); };
+  const auto count_devices = reinterpret_cast<int (*)(int*)>(symbol("cuDeviceGetCount"));
+  const auto device_at = reinterpret_cast<int (*)(int*, int)>(symbol("cuDeviceGet"));
+  void* uuid = symbol("cuDeviceGetUuid_v2");  // tells a MIG instance's own
+  if (!uuid) uuid = symbol("cuDeviceGetUuid");
+  const auto uuid_at = reinterpret_cast<int (*)(unsigned char*, int)>(uuid);
+  int count = 0;
+  if (!count_devices || !device_at || !uuid_at || count_devices(&count) != kSuccess) return {};
+  std::vector<std::string> out;
+  for (int i = 0; i < count; ++i) {
+    int device = 0;
+    unsigned char bytes[kUuidBytes] = {};
+    if (device_at(&device, i) != kSuccess || uuid_at(bytes, device) != kSuccess) return {};
+    out.push_back(uuid_text(bytes));
+  }
+  return out;
+}
+
+}  // namespace
+
+void check_driver_state(const Inventory& inventory, const Environment& environment) {
+  const auto seen = driver_uuids();
+  if (!seen) return;
+  const std::string* mask = find_variable(environment, "CUDA_VISIBLE_DEVICES");
+  Trace trace;
+  std::vector<std::string> named;
+  for (const Unit& unit : cuda_driver(group_of(inventory, 0, "nvidia"), environment, trace).units)
+    named.push_back(uuid_of(inventory, unit).substr(4));
+  std::vector<std::string> visible;
+  for (const std::string& uuid : *seen) visible.push_back(uuid.substr(4));
+  // The order of unlike devices is a guess, so only a different set is a contradiction.
+  std::sort(named.begin(), named.end());
+  std::sort(visible.begin(), visible.end());
+  if (named == visible) return;
+  throw Error(
+      GSEL_ERR_ALREADY_INITIALIZED,
+      fmt::format("CUDA_VISIBLE_DEVICES{}: names {} devices, and the CUDA driver of this process is up already "
+                  "with {} ({}); set the variable before the first CUDA call, or in a child process",
+                  mask ? "=" + printable(*mask) : " is unset", named.size(), seen->size(), fmt::join(*seen, ", ")))
+      .at({"CUDA_VISIBLE_DEVICES", 0, mask ? 1 : 0, mask ? *mask : ""});
+}
+
+}  // namespace gsel

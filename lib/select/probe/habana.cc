@@ -1,0 +1,68 @@
+// select/probe/habana.cc: Gaudi devices of the habanalabs driver, in files alone. Refuses to know: HLML, which
+// hlml.cc asks. Source: the kernel's sysfs-driver-habanalabs page; before kernel 6.3 the class was
+// habanalabs.
+#include <fmt/format.h>
+
+#include "select/probe/probes.h"
+
+namespace gsel {
+namespace {
+
+// What the driver calls a device, and the product.
+constexpr struct {
+  const char* type;
+  const char* name;
+} kTypes[] = {{"GAUDI3", "Intel Gaudi 3"}, {"GAUDI2", "Intel Gaudi 2"}, {"GAUDI", "Intel Gaudi"}};
+
+std::string name_of(const std::string& type) {
+  for (const auto& row : kTypes)
+    if (type.starts_with(row.type)) return row.name;  // followed by B, C, D or SEC
+  return "Habana " + type;
+}
+
+// True for an accelerator that takes work; "operational" in newer drivers, "Operational" in older ones.
+bool operational(const FileTree& files, const std::string& folder) {
+  const std::string status = files.text(folder + "/status").value_or("operational");
+  return status == "operational" || status == "Operational";
+}
+
+struct Node {
+  std::string folder;  // with the driver's files
+  std::string device;  // in /dev
+};
+
+std::vector<Node> nodes_of(const FileTree& files) {
+  std::vector<Node> out;
+  for (const std::string& name : files.numbered("/sys/class/accel", "accel"))
+    out.push_back({fmt::format("/sys/class/accel/{}/device", name), "/dev/accel/" + name});
+  for (const std::string& name : files.numbered("/sys/class/habanalabs", "hl"))
+    out.push_back({"/sys/class/habanalabs/" + name, "/dev/" + name});
+  return out;
+}
+
+}  // namespace
+
+void probe_habana(const FileTree& files, Found& found) {
+  for (const Node& node : nodes_of(files)) {
+    const std::string pci = normalise_pci(files.text(node.folder + "/pci_addr").value_or(""));
+    const auto type = files.text(node.folder + "/device_type");
+    if (pci.empty() || !type) continue;  // an accelerator of another driver
+    Device device;
+    device.vendor = "habana";
+    device.pci = pci;
+    device.name = name_of(*type);
+    const int64_t module = files.number(node.folder + "/module_id").value_or(-1);
+    if (module >= 0 && module <= INT32_MAX) device.module = static_cast<int32_t>(module);
+    device.ordinal = static_cast<int32_t>(found.devices.size());
+    device.numa = pci_numa(files, pci);
+    device.accessible = files.usable(node.device) && operational(files, node.folder);
+    fill_from_product(device);
+    if (!device.accessible)
+      found.notes.push_back(fmt::format("Gaudi: {} may not be used: its status is {}, {} {} be opened", pci,
+                                        files.text(node.folder + "/status").value_or("not told"), node.device,
+                                        files.usable(node.device) ? "can" : "cannot"));
+    found.devices.push_back(std::move(device));
+  }
+}
+
+}  // namespace gsel

@@ -1,0 +1,66 @@
+// select/probe/nvml_api.h: NVML's functions as far as they are used, found at run time, so that no NVIDIA header is
+// needed. Refuses to know: what is asked of them. Source: NVML API reference; layouts are those of the names with _v2
+// and _v3, which do not change.
+#pragma once
+
+#include <dlfcn.h>
+
+#include <memory>
+#include <string>
+
+namespace gsel::nvml {
+
+constexpr int kSuccess = 0, kNotSupported = 3, kNoPermission = 4, kNotFound = 6, kInsufficientSize = 7,
+              kDriverNotLoaded = 9;
+constexpr unsigned kTextBytes = 96;
+constexpr unsigned kClockSm = 1;
+constexpr unsigned kRemoteGpu = 0, kRemoteSwitch = 2;
+
+struct Handle;
+struct Pci {
+  char legacy_id[16];
+  unsigned domain, bus, device, device_id, subsystem_id;
+  char id[32];
+};
+struct Memory {
+  unsigned long long total, free, used;
+};
+
+struct Api {
+  std::string name;
+  std::unique_ptr<void, int (*)(void*)> library{nullptr, dlclose};
+  int (*init)() = nullptr;
+  int (*shutdown)() = nullptr;
+  int (*device_count)(unsigned*) = nullptr;
+  int (*device_at)(unsigned, Handle**) = nullptr;
+  int (*device_name)(Handle*, char*, unsigned) = nullptr;
+  int (*device_uuid)(Handle*, char*, unsigned) = nullptr;
+  int (*device_pci)(Handle*, Pci*) = nullptr;
+  int (*device_memory)(Handle*, Memory*) = nullptr;
+  int (*device_capability)(Handle*, int*, int*) = nullptr;
+  // Not in every driver:
+  const char* (*error_text)(int) = nullptr;
+  int (*device_cores)(Handle*, unsigned*) = nullptr;
+  int (*device_processes)(Handle*, unsigned*, void*) = nullptr;
+  int (*device_compute_mode)(Handle*, unsigned*) = nullptr;
+  int (*device_max_clock)(Handle*, unsigned, unsigned*) = nullptr;
+  int (*mig_mode)(Handle*, unsigned*, unsigned*) = nullptr;
+  int (*mig_count)(Handle*, unsigned*) = nullptr;
+  int (*mig_at)(Handle*, unsigned, Handle**) = nullptr;
+  int (*mig_gi)(Handle*, unsigned*) = nullptr;
+  int (*mig_ci)(Handle*, unsigned*) = nullptr;
+  int (*link_state)(Handle*, unsigned, unsigned*) = nullptr;
+  int (*link_remote_pci)(Handle*, unsigned, Pci*) = nullptr;
+  int (*link_remote_type)(Handle*, unsigned, unsigned*) = nullptr;
+  int (*common_ancestor)(Handle*, Handle*, unsigned*) = nullptr;
+
+  std::string text(int status) const;
+  // GSEL_ERR_IO unless it is success.
+  void check(int status, const char* call) const;
+};
+
+// Empty when there is no NVML here, which is normal. Tests name another library by GSEL_NVML_LIBRARY. GSEL_ERR_ARG,
+// and GSEL_ERR_IO when the library that was found cannot be used.
+void open_api(Api& api);
+
+}  // namespace gsel::nvml

@@ -1,0 +1,141 @@
+// select/reserve/lock_folder.cc: see lock_folder.h.
+#include "select/reserve/lock_folder.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <charconv>
+#include <cstdlib>
+#include <ctime>
+
+#include "base/error.h"
+
+namespace gsel {
+namespace {
+
+constexpr mode_t kShared = 01777, kFile = 0666;
+constexpr const char* kAll = ".all";
+constexpr long kShortestWait_ns = 20'000, kLongestWait_ns = 400'000;
+
+bool is_writable_folder(const char* path) {
+  struct stat info {};
+  return stat(path, &info) == 0 && S_ISDIR(info.st_mode) && access(path, W_OK | X_OK) == 0;
+}
+
+// A name of a device as the name of a file.
+std::string file_name(const std::string& name) {
+  std::string out;
+  for (unsigned char c : name) out += std::isalnum(c) || c == '-' || c == '.' ? static_cast<char>(c) : '_';
+  return out.empty() || out.front() == '.' ? "_" + out : out.substr(0, 200);
+}
+
+// Locks of the open file description: they can be asked about without being taken, unlike those of flock.
+struct flock whole_file(short type) {
+  struct flock lock {};
+  lock.l_type = type;
+  lock.l_whence = SEEK_SET;
+  return lock;
+}
+
+bool try_lock(int fd) {
+  struct flock lock = whole_file(F_WRLCK);
+  while (fcntl(fd, F_OFD_SETLK, &lock) != 0)
+    if (errno != EINTR) return false;
+  return true;
+}
+
+bool is_locked(int fd) {
+  struct flock lock = whole_file(F_WRLCK);
+  return fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+}
+
+}  // namespace
+
+std::string LockFolder::default_path() {
+  if (const char* given = secure_getenv("GSEL_RESERVE_FOLDER"); given && given[0]) {
+    if (given[0] != '/') fail(GSEL_ERR_ARG, "GSEL_RESERVE_FOLDER={}: an absolute path is needed", given);
+    return given;
+  }
+  return is_writable_folder("/run/lock") ? "/run/lock/gsel" : "/tmp/gsel-lock";
+}
+
+LockFolder::LockFolder(const std::string& path) : path_(path) {
+  if (mkdir(path.c_str(), kShared) == 0) {
+    if (chmod(path.c_str(), kShared) != 0)  // the mask of mkdir may have taken bits away
+      fail(GSEL_ERR_IO, "reservations: {}: its mode cannot be set: {}", path, errno_text(errno));
+  } else if (errno != EEXIST) {
+    fail(errno == EACCES || errno == EROFS ? GSEL_ERR_PERMISSION : GSEL_ERR_IO,
+         "reservations: {} cannot be made: {}; set GSEL_RESERVE_FOLDER", path, errno_text(errno));
+  }
+  folder_ = os::Fd(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (!folder_)
+    fail(errno == EACCES ? GSEL_ERR_PERMISSION : GSEL_ERR_IO,
+         "reservations: {} cannot be opened as a folder: {}; set GSEL_RESERVE_FOLDER", path, errno_text(errno));
+}
+
+std::optional<LockFolder> LockFolder::open_existing(const std::string& path) {
+  os::Fd folder(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (!folder) return {};
+  return LockFolder(path, std::move(folder));
+}
+
+// An existing file is opened without O_CREAT: in a sticky folder the kernel may forbid that for another user's file.
+os::Fd LockFolder::open_lock(const std::string& name, bool make) const {
+  for (int attempt = 0; attempt < 8; ++attempt) {
+    for (int access : {O_RDWR, O_RDONLY}) {
+      os::Fd file(openat(folder_.get(), name.c_str(), access | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK));
+      if (file) return file;
+    }
+    if (errno != ENOENT || !make) return os::Fd();
+    os::Fd file(openat(folder_.get(), name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, kFile));
+    if (file) {
+      (void)!fchmod(file.get(), kFile);  // so that other users can take it once it is stale
+      return file;
+    }
+    if (errno != EEXIST) break;
+  }
+  fail(errno == EACCES ? GSEL_ERR_PERMISSION : GSEL_ERR_IO, "reservations: {}/{} cannot be opened: {}", path_, name,
+       errno_text(errno));
+}
+
+os::Fd LockFolder::hold_all(double seconds) const {
+  os::Fd file = open_lock(kAll, true);
+  if (!file) fail(GSEL_ERR_PERMISSION, "reservations: {}/{} cannot be opened: {}", path_, kAll, errno_text(errno));
+  const double deadline = os::now_seconds() + seconds;
+  for (long wait_ns = kShortestWait_ns; !try_lock(file.get()); wait_ns = std::min(2 * wait_ns, kLongestWait_ns)) {
+    if (os::now_seconds() >= deadline)
+      fail(GSEL_ERR_BUSY, "reservations: another process has kept {}/{} locked for {} s", path_, kAll, seconds);
+    const timespec wait{0, wait_ns};
+    nanosleep(&wait, nullptr);
+  }
+  return file;
+}
+
+std::optional<os::Fd> LockFolder::take(const std::string& name) const {
+  os::Fd file = open_lock(file_name(name), true);
+  if (!file)
+    fail(GSEL_ERR_PERMISSION, "reservations: {}/{} cannot be opened: {}", path_, file_name(name), errno_text(errno));
+  if (!try_lock(file.get())) return {};
+  const std::string number = std::to_string(getpid()) + "\n";
+  if (ftruncate(file.get(), 0) == 0) (void)!pwrite(file.get(), number.data(), number.size(), 0);
+  return file;
+}
+
+void LockFolder::give_back(const std::string& name, os::Fd lock, bool remove) const {
+  if (remove) unlinkat(folder_.get(), file_name(name).c_str(), 0);
+  struct flock none = whole_file(F_UNLCK);
+  fcntl(lock.get(), F_OFD_SETLK, &none);  // also for what forked children inherited
+}
+
+int32_t LockFolder::holder(const std::string& name) const {
+  const os::Fd file = open_lock(file_name(name), false);
+  if (!file || !is_locked(file.get())) return 0;
+  char text[16] = "";
+  const ssize_t length = pread(file.get(), text, sizeof text, 0);
+  int32_t process = 0;
+  if (length > 0) std::from_chars(text, text + length, process);
+  return process > 0 ? process : -1;
+}
+
+}  // namespace gsel

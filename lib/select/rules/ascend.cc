@@ -1,0 +1,57 @@
+// select/rules/ascend.cc: ASCEND_RT_VISIBLE_DEVICES, read strictly: logical ids, in ascending order.
+// Source: CANN environment variable reference, ASCEND_RT_VISIBLE_DEVICES.
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "select/rules/rules.h"
+#include "select/rules/strict_list.h"
+
+namespace gsel {
+namespace {
+
+constexpr const char* kMask = "ASCEND_RT_VISIBLE_DEVICES";
+
+}  // namespace
+
+Visible visible_ascend(const Group& group, const Environment& environment, Trace& trace) {
+  const std::string* value = find_variable(environment, kMask);
+  if (!value) return {units_of(group), {}};
+  const Input input{kMask, *value};
+  if (value->empty()) {
+    trace.add("Ascend", input, {"", 1, false}, "no device", "no entry stands before the end of the list");
+    trace.warn(fmt::format("{} is empty, which hides every Ascend device", kMask));
+    return {{}, fmt::format("hidden: {} is empty", kMask)};
+  }
+  StrictList list{"Ascend", "Ascend", group, driver_order(accessible_part(group, trace))};
+  list.number_is = "a logical id";
+  list.at_blank = "the Ascend runtime ends the list there";
+  const std::vector<int32_t> devices = read_strictly(list, input, trace);
+  Visible out;
+  const std::vector<int32_t> place_of = places_in(group.inventory, list.devices);
+  std::vector<int32_t> places;
+  for (const int32_t device : devices) {
+    out.units.push_back({device, -1, -1});
+    places.push_back(place_of[static_cast<size_t>(device)]);
+  }
+  if (!std::is_sorted(places.begin(), places.end()))
+    trace.warn(fmt::format("{}: current CANN documents allow ascending ids only", input.shown()));
+  out.hidden_by = "hidden by " + input.shown();
+  return out;
+}
+
+Emission emit_ascend(const Group& group, const std::vector<Unit>& units) {
+  Trace unheard;
+  const std::vector<int32_t> place_of = places_in(group.inventory, driver_order(accessible_part(group, unheard)));
+  std::vector<int32_t> ids;
+  for (const Unit& unit : units) ids.push_back(place_of[static_cast<size_t>(unit.device)]);
+  Emission out;
+  if (!std::is_sorted(ids.begin(), ids.end()))
+    out.warnings.push_back(
+        fmt::format("{} takes ascending ids: the child numbers these devices in that order, not as selected", kMask));
+  std::sort(ids.begin(), ids.end());
+  out.lines.emplace_back(kMask, fmt::format("{}", fmt::join(ids, ",")));
+  return out;
+}
+
+}  // namespace gsel

@@ -1,0 +1,33 @@
+// select/rules/oneapi_selector.h: ONEAPI_DEVICE_SELECTOR, by which a SYCL program filters what Level Zero shows it:
+// terms "backend:devices" joined by semicolons, "!" before those that discard. It is a filter: order is not its to
+// give. Source: intel/llvm, sycl/doc/EnvironmentVariables.md and sycl/source/detail/device_filter.cpp.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "select/rules/ze_devices.h"
+#include "select/trace.h"
+
+namespace gsel {
+
+struct SelectorTarget {
+  Token token;  // "gpu", "0.1", "*"
+  bool discards = false;
+  bool level_zero = false;              // the backend is level_zero or *
+  std::string type;                     // "gpu", "cpu", ...; "*": any device; empty: by number
+  std::optional<int32_t> number;        // of a device
+  bool of_parts = false;                // a part follows: sub-devices are meant, not the device
+  std::optional<int32_t> part;          // of a sub-device; absent with of_parts: each
+  std::vector<std::string> as_written;  // the text of each number
+};
+
+// Reads the terms as SYCL does. GSEL_ERR_SYNTAX where SYCL throws.
+std::vector<SelectorTarget> parse_selector(const Input& input);
+
+// What is left of the devices, in their order.
+std::vector<Unit> select_by(const std::vector<SelectorTarget>& targets, const std::vector<ZeRoot>& roots,
+                            const Input& input, const Inventory& inventory, Trace& trace);
+
+}  // namespace gsel

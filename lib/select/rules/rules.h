@@ -1,0 +1,83 @@
+// select/rules/rules.h: the variables by which a vendor's software hides and orders devices, read strictly: an entry
+// that the vendor would drop in silence is an error with its column. One file and one row of rules() per vendor.
+// compat/ holds what the vendors really do. Refuses to know: requests.
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "select/trace.h"
+#include "select/unit.h"
+
+namespace gsel {
+
+using Environment = std::map<std::string, std::string, std::less<>>;
+using EnvLines = std::vector<std::pair<std::string, std::string>>;
+
+// The value of a variable, nullptr when it is unset.
+const std::string* find_variable(const Environment& environment, std::string_view name);
+
+// What a child process is to see: part of a group, in order.
+struct Emission {
+  EnvLines lines;
+  std::vector<std::string> warnings;  // where the vendor's variables cannot say what was selected
+};
+
+struct Rules {
+  const char* accelerator;  // how a request names it: "cuda"
+  const char* vendor;       // whose devices: "nvidia"
+  const char* label;        // for messages: "NVIDIA"
+  // What the environment leaves of the group. Throws where the vendor would guess, drop or void.
+  Visible (*visible)(const Group& group, const Environment& environment, Trace& trace);
+  // Variables that make a child see these units of the group alone; none of it when the list is empty.
+  Emission (*emit)(const Group& group, const std::vector<Unit>& units);
+};
+
+// In the order in which `auto` prefers them.
+const std::vector<Rules>& rules();
+
+// The rules for a vendor, or by the name of an accelerator; nullptr when there are none.
+const Rules* rules_for(std::string_view vendor);
+const Rules* rules_named(std::string_view accelerator);
+
+Group group_of(const Inventory& inventory, int32_t host, std::string_view vendor);
+
+// The devices of a group as CUDA numbers them when nothing is masked.
+struct CudaOrder {
+  std::vector<int32_t> order;  // in Inventory::devices; empty: it cannot be known
+  bool by_bus = false;         // as CUDA_DEVICE_ORDER=PCI_BUS_ID asks
+  std::string why_not;
+};
+CudaOrder cuda_order_strict(const Group& group, const Environment& environment);
+
+// ---- what stands before a vendor's masks (before_masks.cc) ----
+
+// The devices of a group that this user may open; a step of layer "cgroup" for each of the others.
+Group accessible_part(const Group& group, Trace& trace);
+// As the driver enumerates without masks: by Device::ordinal where all tell it, else in bus order.
+std::vector<int32_t> driver_order(const Group& group);
+// Where each device of the inventory stands in an order, -1 when it does not.
+std::vector<int32_t> places_in(const Inventory& inventory, const std::vector<int32_t>& order);
+// As CUDA numbers without masks. *guessed: the order is FASTEST_FIRST of unlike devices, whose rule is not published:
+// units times clock, then bus order, stands in for it. A value that the driver does not know is FASTEST_FIRST.
+std::vector<int32_t> cuda_order(const Group& group, const Environment& environment, bool* guessed);
+// NVIDIA_VISIBLE_DEVICES acted when the container was created: says so, and warns where a mask repeats its indexes.
+void note_container(const Environment& environment, Trace& trace);
+
+Visible visible_cuda(const Group& group, const Environment& environment, Trace& trace);
+Emission emit_cuda(const Group& group, const std::vector<Unit>& units);
+Visible visible_hip(const Group& group, const Environment& environment, Trace& trace);
+Emission emit_hip(const Group& group, const std::vector<Unit>& units);
+Visible visible_ze(const Group& group, const Environment& environment, Trace& trace);
+Emission emit_ze(const Group& group, const std::vector<Unit>& units);
+Visible visible_habana(const Group& group, const Environment& environment, Trace& trace);
+Emission emit_habana(const Group& group, const std::vector<Unit>& units);
+Visible visible_ascend(const Group& group, const Environment& environment, Trace& trace);
+Emission emit_ascend(const Group& group, const std::vector<Unit>& units);
+Visible visible_apple(const Group& group, const Environment& environment, Trace& trace);
+Emission emit_apple(const Group& group, const std::vector<Unit>& units);
+
+}  // namespace gsel

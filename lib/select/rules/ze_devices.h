@@ -1,0 +1,56 @@
+// select/rules/ze_devices.h: Intel cards as Level Zero enumerates them: in which order, and whether a card or each of
+// its tiles is a device. Shared by strict and compat readings. Refuses to know: the text of any variable.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "select/unit.h"
+
+namespace gsel {
+
+enum class ZeHierarchy : int8_t { composite, flat, combined };
+
+// A device that zeDeviceGet returns.
+struct ZeRoot {
+  std::vector<Unit> units;  // what a program gets with it: one unit, or some of several tiles of a card
+  std::vector<Unit> parts;  // its sub-devices
+};
+
+// The driver's order: discrete before integrated, then by bus address; by bus address alone with by_pci.
+std::vector<int32_t> ze_order(const Group& group, bool by_pci);
+
+// As the driver decides where ZE_FLAT_DEVICE_HIERARCHY does not: FLAT on Xe-HPC, COMPOSITE elsewhere.
+ZeHierarchy ze_default_hierarchy(const Inventory& inventory, const std::vector<int32_t>& cards);
+const char* hierarchy_name(ZeHierarchy hierarchy);
+
+class ZeCards {
+ public:
+  ZeCards(const Inventory& inventory, std::vector<int32_t> cards, ZeHierarchy hierarchy);
+
+  bool tiles_are_devices() const { return hierarchy_ != ZeHierarchy::composite; }
+  ZeHierarchy hierarchy() const { return hierarchy_; }
+  // What indexes of a mask count: cards, or tiles of all cards.
+  size_t size() const { return devices_.size(); }
+  // The unit of an index; a card of one tile is whole.
+  Unit at(size_t index) const { return devices_[index]; }
+  int32_t tiles_at(size_t index) const;
+
+  void enable(size_t index);
+  void enable_tile(size_t index, int32_t tile);
+  void enable_all();
+  bool is_enabled(size_t index, int32_t tile) const;
+  std::vector<ZeRoot> roots() const;
+
+ private:
+  size_t card_of(size_t index) const { return card_of_[index]; }
+
+  const Inventory& inventory_;
+  std::vector<int32_t> cards_;
+  ZeHierarchy hierarchy_;
+  std::vector<Unit> devices_;               // by index
+  std::vector<size_t> card_of_;             // by index
+  std::vector<std::vector<bool>> enabled_;  // by card, by tile
+};
+
+}  // namespace gsel

@@ -1,0 +1,19 @@
+#!/bin/sh
+# replay.sh GSEL SOURCE DOCUMENT [update]: runs every command that the document shows, on the recorded machines of
+# tests/data/inventory, and compares what it prints with what the document says; with `update` the document is
+# written anew instead.
+set -eu
+gsel=$1 source=$2 document=$3
+new=$(mktemp)
+trap 'rm -f "$new"' EXIT
+cd "$source/tests/data/inventory"
+env -i PATH="$(dirname "$gsel"):/usr/bin:/bin" awk -f "$source/tests/docs/replay.awk" "$source/$document" > "$new"
+if [ "${4:-}" = update ]; then
+  cp "$new" "$source/$document"
+  exit 0
+fi
+grep -q '^\$ gsel\|^\$ [A-Z].* gsel' "$new" || { echo "$document shows no command of gsel"; exit 1; }
+diff -u "$source/$document" "$new" || {
+  echo "$document does not show what the commands print; tests/docs/replay.sh $gsel $source $document update"
+  exit 1
+}
