@@ -253,8 +253,6 @@ class Deepspeed {
       device.name = "not in the inventory";
       reading.unlisted.push_back(std::move(device));
     }
-    trace_.warn(fmt::format("the inventory has no host {}; its slots are taken as the hostfile tells them",
-                            printable(pool.host)));
   }
 
   // What launch.py sets for every process of this host.
