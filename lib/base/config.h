@@ -34,7 +34,7 @@ struct StrategySection {
 struct Config {
   std::string file;  // for messages; empty for defaults
   struct {
-    std::string accelerator = "auto", devices, order = "pci";
+    std::string accelerator = "auto", devices, order = "visible";
   } select;
   struct {
     double timeout_s = 60;

@@ -129,12 +129,11 @@ Emission selection_env(const Selection& selection, int32_t host, int32_t local_r
     return out;
   }
   const Inventory& inventory = *selection.inventory;
-  bool any = false;
+  const bool none = !has_accelerators(inventory, host);
   for (const Rules& row : rules()) {
     const Group group = group_of(inventory, host, row.vendor);
-    any = any || !group.devices.empty();
-    // A machine without accelerators is told so in the words most programs read.
-    if (group.devices.empty() && (any || &row != &rules().front())) continue;
+    // On a machine without accelerators a child is told so in the words most programs read.
+    if (group.devices.empty() && !(none && &row == &rules().front())) continue;
     std::vector<Unit> own;
     for (const Unit& unit : units)
       if (inventory.devices[static_cast<size_t>(unit.device)].vendor == row.vendor) own.push_back(unit);

@@ -17,6 +17,13 @@ std::vector<Unit> units_of(const Group& group) {
   return out;
 }
 
+bool has_accelerators(const Inventory& inventory, int32_t host) {
+  const Host& of = inventory.hosts[static_cast<size_t>(host)];
+  for (int32_t i = of.first; i < of.first + of.count; ++i)
+    if (!inventory.devices[static_cast<size_t>(i)].is_cpu()) return true;
+  return false;
+}
+
 std::string unit_text(const Inventory& inventory, const Unit& unit) {
   const Device& device = inventory.devices[static_cast<size_t>(unit.device)];
   std::string text = inventory.hosts.size() > 1

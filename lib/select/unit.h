@@ -35,6 +35,8 @@ struct Visible {
 // Every unit of a group: a divided device's partitions, other devices whole.
 std::vector<Unit> units_of(const Group& group);
 
+bool has_accelerators(const Inventory& inventory, int32_t host);
+
 // "device 2 (GPU-c4f82fda...)", "MIG-... of device 2", "tile 1 of device 0".
 std::string unit_text(const Inventory& inventory, const Unit& unit);
 

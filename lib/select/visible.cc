@@ -6,13 +6,6 @@
 namespace gsel {
 namespace {
 
-bool has_accelerators(const Inventory& inventory, int32_t host) {
-  const Host& of = inventory.hosts[static_cast<size_t>(host)];
-  for (int32_t i = of.first; i < of.first + of.count; ++i)
-    if (!inventory.devices[static_cast<size_t>(i)].is_cpu()) return true;
-  return false;
-}
-
 // The units of several vendors on one host: in bus order, unless a mask put them in another.
 void append_host(std::vector<std::vector<Unit>> groups, std::vector<Unit>& out) {
   const size_t from = out.size();

@@ -172,6 +172,28 @@ void ascend_devices_are_found_on_the_bus(void**) {
   assert_string_equal(inventory.devices[0].name.c_str(), "Ascend 910B");
   assert_int_equal(inventory.devices[0].numa, 3);
   assert_true(inventory.devices[0].accessible);
+  check_note(inventory, "DCMI is not available");
+}
+
+void hlml_tells_uuids(void**) {
+  const Inventory inventory =
+      detect({{"GSEL_HLML_LIBRARY", fixture("fake_hlml.so")}, {"GSEL_SYSFS_ROOT", machine("gaudi2x8")}});
+  assert_string_equal(inventory.devices[2].uuid.c_str(), "01P4-HL2080A0-15-TNDS50-10-07-01");
+  assert_true(inventory.devices[3].uuid.empty());  // HLML does not know it
+}
+
+void dcmi_tells_logical_ids_and_memory(void**) {
+  const Inventory inventory =
+      detect({{"GSEL_DCMI_LIBRARY", fixture("fake_dcmi.so")}, {"GSEL_SYSFS_ROOT", machine("ascend8")}});
+  assert_string_equal(places(inventory).c_str(), "01:1 02:3 41:5 42:7 81:4 82:6 c1:0 c2:2 ");
+  const Device& d = inventory.devices[0];
+  assert_string_equal(d.name.c_str(), "Ascend 910B3");
+  assert_string_equal(d.architecture.c_str(), "910b");
+  assert_int_equal(d.compute_units, 20);
+  assert_int_equal(d.memory_bytes, uint64_t{64} << 30);
+  assert_int_equal(d.free_bytes, uint64_t{61} << 30);
+  assert_string_equal(inventory.devices[4].name.c_str(), "Ascend 910B");  // that chip did not answer
+  assert_int_equal(inventory.devices[6].free_bytes, 0);
 }
 
 void nvidia_devices_are_listed_without_nvml(void**) {
@@ -330,6 +352,8 @@ int main() {
       cmocka_unit_test(sysman_tells_uuids_and_memory),
       cmocka_unit_test(gaudi_devices_keep_their_module_ids),
       cmocka_unit_test(ascend_devices_are_found_on_the_bus),
+      cmocka_unit_test(hlml_tells_uuids),
+      cmocka_unit_test(dcmi_tells_logical_ids_and_memory),
       cmocka_unit_test(nvidia_devices_are_listed_without_nvml),
       cmocka_unit_test(files_that_lie_break_nothing),
       cmocka_unit_test(a_recorded_machine_needs_an_absolute_path),

@@ -304,6 +304,7 @@ void what_cannot_be_read_one_way_is_refused_by_its_path(void**) {
 std::vector<std::string> recorded_texts() {
   std::vector<std::string> out;
   for (const auto& entry : std::filesystem::directory_iterator(std::string(getenv("GSEL_TEST_DATA")) + "/inventory")) {
+    if (entry.path().extension() != ".json") continue;
     std::ifstream file(entry.path());
     std::stringstream text;
     text << file.rdbuf();

@@ -1,5 +1,6 @@
-// select/probe/ascend.cc: Ascend devices by their PCI ids. Refuses to know: DCMI, so memory is nominal and the logical
-// ids that the driver gives are told only where there is one device. Source: Huawei's list of Ascend PCI device ids.
+// select/probe/ascend.cc: Ascend devices by their PCI ids, in files alone. Refuses to know: DCMI, which dcmi.cc asks;
+// without it memory is nominal, and the logical ids that the driver gives are told only where there is one device.
+// Source: Huawei's list of Ascend PCI device ids.
 #include <fmt/format.h>
 
 #include "select/probe/probes.h"

@@ -39,10 +39,20 @@ void probe_intel(const FileTree& files, Found& found) {
   ask_sysman(files, found);
 }
 
+void probe_gaudi(const FileTree& files, Found& found) {
+  probe_habana(files, found);
+  ask_hlml(files, found);
+}
+
+void probe_huawei(const FileTree& files, Found& found) {
+  probe_ascend(files, found);
+  ask_dcmi(files, found);
+}
+
 // A driver that answers with a failure is an error where it is all there is; beside devices of others it is a note.
 void probe_accelerators(const FileTree& files, Found& found) {
   std::optional<Error> failure;
-  for (const auto probe : {probe_nvidia, probe_kfd, probe_intel, probe_habana, probe_ascend}) {
+  for (const auto probe : {probe_nvidia, probe_kfd, probe_intel, probe_gaudi, probe_huawei}) {
     Found part;
     try {
       probe(files, part);

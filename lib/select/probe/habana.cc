@@ -1,5 +1,5 @@
-// select/probe/habana.cc: Gaudi devices of the habanalabs driver, in files alone. Refuses to know: HLML, so uuid and
-// occupancy are not told. Source: the kernel's sysfs-driver-habanalabs page; before kernel 6.3 the class was
+// select/probe/habana.cc: Gaudi devices of the habanalabs driver, in files alone. Refuses to know: HLML, which
+// hlml.cc asks. Source: the kernel's sysfs-driver-habanalabs page; before kernel 6.3 the class was
 // habanalabs.
 #include <fmt/format.h>
 

@@ -39,11 +39,13 @@ void probe_kfd(const FileTree& files, Found& found);
 void probe_drm(const FileTree& files, Found& found);
 void ask_sysman(const FileTree& files, Found& found);
 
-// Gaudi devices of the habanalabs driver.
+// Gaudi devices of the habanalabs driver; uuid through HLML where that is installed.
 void probe_habana(const FileTree& files, Found& found);
+void ask_hlml(const FileTree& files, Found& found);
 
-// Ascend devices on the PCI bus.
+// Ascend devices on the PCI bus; logical id, name and memory through DCMI where that is installed.
 void probe_ascend(const FileTree& files, Found& found);
+void ask_dcmi(const FileTree& files, Found& found);
 
 // The CPU of this machine through hwloc, always of the running machine.
 Device probe_cpu();

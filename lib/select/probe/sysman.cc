@@ -2,14 +2,12 @@
 // ignores masks and starts no context; its library is opened at run time, and only where there are such devices. Its
 // declarations stand here, as far as they are used. Source: oneAPI Level Zero specification, Sysman; layouts are those
 // of version 1.0.
-#include <dlfcn.h>
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <memory>
 
-#include "base/error.h"
+#include "select/probe/library.h"
 #include "select/probe/probes.h"
 
 namespace gsel {
@@ -52,7 +50,6 @@ struct MemoryState {
 };
 
 struct Sysman {
-  std::unique_ptr<void, int (*)(void*)> library{nullptr, dlclose};
   int (*init)(uint32_t) = nullptr;
   int (*drivers)(uint32_t*, Handle**) = nullptr;
   int (*devices)(Handle*, uint32_t*, Handle**) = nullptr;
@@ -62,25 +59,13 @@ struct Sysman {
   int (*memory_state)(Handle*, MemoryState*) = nullptr;
 };
 
-template <class F>
-bool find(const Sysman& sysman, F& function, const char* symbol) {
-  function = reinterpret_cast<F>(dlsym(sysman.library.get(), symbol));
-  return function != nullptr;
-}
-
-// Tests name another library by GSEL_ZE_LIBRARY.
-bool open_library(Sysman& sysman, const FileTree& files) {
-  const char* other = secure_getenv("GSEL_ZE_LIBRARY");
-  if (other && other[0] != '/') fail(GSEL_ERR_ARG, "GSEL_ZE_LIBRARY={}: an absolute path is needed", other);
-  if (files.recorded() && !other) return false;
-  // Never unloaded: the loader leaves handlers of its own behind.
-  void* library = dlopen(other ? other : "libze_loader.so.1", RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-  sysman.library.reset(library);
-  return library && find(sysman, sysman.init, "zesInit") && find(sysman, sysman.drivers, "zesDriverGet") &&
-         find(sysman, sysman.devices, "zesDeviceGet") && find(sysman, sysman.properties, "zesDeviceGetProperties") &&
-         find(sysman, sysman.pci, "zesDevicePciGetProperties") &&
-         find(sysman, sysman.memory_modules, "zesDeviceEnumMemoryModules") &&
-         find(sysman, sysman.memory_state, "zesMemoryGetState");
+bool open_sysman(const FileTree& files, Sysman& sysman) {
+  const Library library(files, "GSEL_ZE_LIBRARY", {"libze_loader.so.1"});
+  return library.find(sysman.init, "zesInit") && library.find(sysman.drivers, "zesDriverGet") &&
+         library.find(sysman.devices, "zesDeviceGet") && library.find(sysman.properties, "zesDeviceGetProperties") &&
+         library.find(sysman.pci, "zesDevicePciGetProperties") &&
+         library.find(sysman.memory_modules, "zesDeviceEnumMemoryModules") &&
+         library.find(sysman.memory_state, "zesMemoryGetState");
 }
 
 // A list that is asked twice: how many, then which.
@@ -129,7 +114,7 @@ void learn(const Sysman& sysman, Handle* handle, Device& device) {
 void ask_sysman(const FileTree& files, Found& found) {
   if (found.devices.empty()) return;
   Sysman sysman;
-  if (!open_library(sysman, files) || sysman.init(0) != 0) {
+  if (!open_sysman(files, sysman) || sysman.init(0) != 0) {
     found.notes.push_back("Level Zero: Sysman is not available: Intel devices have no uuid, their memory is nominal");
     return;
   }
