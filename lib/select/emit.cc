@@ -126,6 +126,9 @@ Emission selection_env(const Selection& selection, int32_t host, int32_t local_r
   Emission out;
   if (selection.sets_environment) {
     out.lines = selection.environment;
+    const auto own = selection.environment_of_host.find(host);
+    if (own != selection.environment_of_host.end())
+      out.lines.insert(out.lines.begin(), own->second.begin(), own->second.end());
     return out;
   }
   const Inventory& inventory = *selection.inventory;

@@ -110,10 +110,11 @@ std::shared_ptr<const Inventory> with_unlisted(std::shared_ptr<const Inventory> 
   if (reading.unlisted.empty()) return inventory;
   auto grown = std::make_shared<Inventory>(*inventory);
   const auto before = static_cast<int32_t>(inventory->hosts.size());
+  auto device = reading.unlisted.begin();
   for (size_t h = 0; h < reading.unlisted_hosts.size(); ++h) {
     std::vector<Device> own;
-    for (const Device& device : reading.unlisted)
-      if (device.host == before + static_cast<int32_t>(h)) own.push_back(device);
+    for (; device != reading.unlisted.end() && device->host == before + static_cast<int32_t>(h); ++device)
+      own.push_back(*device);
     grown->add({reading.unlisted_hosts[h], 0, 0, {}}, std::move(own));
   }
   return grown;
@@ -192,6 +193,7 @@ Selection resolve_as(const System& system, std::shared_ptr<const Inventory> inve
   out.processes = reading.processes;
   out.sets_environment = reading.sets_environment;
   out.environment = std::move(reading.environment);
+  out.environment_of_host = std::move(reading.environment_of_host);
   return out;
 }
 

@@ -206,17 +206,24 @@ class Deepspeed {
     Reading reading;
     int64_t processes = 0;
     for (const Pool& pool : pools) processes += static_cast<int64_t>(pool.slots.size());
-    for (const Pool& pool : pools) {
-      const int32_t host = find_host(asked_.inventory, pool.host, asked_.host);
+    for (size_t i = 0; i < pools.size(); ++i) {
+      int32_t host = find_host(asked_.inventory, pools[i].host, asked_.host);
       if (host < 0)
-        add_unlisted(reading, pool);
+        host = add_unlisted(reading, pools[i]);
       else
-        add_units(reading, pool, host);
+        add_units(reading, pools[i], host);
+      reading.environment_of_host[host] = environment_of(pools[i], i);
     }
     reading.processes = static_cast<int32_t>(processes);
     reading.hidden_by = "not among the slots that deepspeed leaves";
     reading.sets_environment = true;
-    reading.environment = environment(pools, processes);
+    reading.environment = environment(pools.size(), processes);
+    if (!reading.unlisted_hosts.empty())
+      trace_.warn(fmt::format("the inventory has no host {}{}; slots are taken as the hostfile tells them",
+                              printable(reading.unlisted_hosts[0]),
+                              reading.unlisted_hosts.size() == 1
+                                  ? ""
+                                  : fmt::format(" and {} more of the hostfile", reading.unlisted_hosts.size() - 1)));
     if (pools.empty()) trace_.warn("deepspeed goes on with no slot at all; its launcher then fails with an IndexError");
     if (several_ && pools.size() == 1 && find_host(asked_.inventory, pools[0].host, asked_.host) != asked_.host)
       trace_.warn(
@@ -240,7 +247,7 @@ class Deepspeed {
     reading.units.insert(reading.units.end(), units.begin(), units.end());
   }
 
-  void add_unlisted(Reading& reading, const Pool& pool) {
+  int32_t add_unlisted(Reading& reading, const Pool& pool) {
     const auto host = static_cast<int32_t>(asked_.inventory.hosts.size() + reading.unlisted_hosts.size());
     reading.unlisted_hosts.push_back(pool.host);
     for (int64_t slot : pool.slots) {
@@ -253,25 +260,23 @@ class Deepspeed {
       device.name = "not in the inventory";
       reading.unlisted.push_back(std::move(device));
     }
-    trace_.warn(fmt::format("the inventory has no host {}; its slots are taken as the hostfile tells them",
-                            printable(pool.host)));
+    return host;
   }
 
-  // What launch.py sets for every process of this host.
-  EnvLines environment(const std::vector<Pool>& pools, int64_t processes) const {
+  // What launch.py sets for every process, besides what each host has of its own.
+  EnvLines environment(size_t hosts, int64_t processes) const {
     EnvLines lines;
-    for (size_t i = 0; i < pools.size(); ++i) {
-      if (find_host(asked_.inventory, pools[i].host, asked_.host) != asked_.host) continue;
-      lines = {{mask(), fmt::format("{}", fmt::join(pools[i].slots, ","))},
-               {"CROSS_RANK", std::to_string(i)},
-               {"LOCAL_SIZE", std::to_string(pools[i].slots.size())}};
-      break;
-    }
     if (!several_) lines.emplace_back("MASTER_ADDR", "127.0.0.1");
     lines.emplace_back("MASTER_PORT", "29500");
     lines.emplace_back("WORLD_SIZE", std::to_string(processes));
-    lines.emplace_back("CROSS_SIZE", std::to_string(pools.size()));
+    lines.emplace_back("CROSS_SIZE", std::to_string(hosts));
     return lines;
+  }
+
+  EnvLines environment_of(const Pool& pool, size_t place) const {
+    return {{mask(), fmt::format("{}", fmt::join(pool.slots, ","))},
+            {"CROSS_RANK", std::to_string(place)},
+            {"LOCAL_SIZE", std::to_string(pool.slots.size())}};
   }
 
   const Case& asked_;
