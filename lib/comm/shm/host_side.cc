@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <map>
+#include <string_view>
 
 #include "base/printable.h"
 
@@ -21,6 +23,7 @@ Joined HostSide::run(Joined joined) {
   open();
   try {
     gather();
+    check_devices();
     const Layout layout(join_.world_size);
     const os::Fd arena = Arena::create(layout, count_cores());
     joined.arena = Arena::map(arena.get(), layout);
@@ -157,26 +160,27 @@ void HostSide::greet(Guest& guest) {
                             "number",
                             hello.rank, place ? place->hello.pid : own_.pid, hello.pid))
         .about_rank(hello.rank);
-  check_device(hello);
   if (!guest.life) fail(GSEL_ERR_IO, "rank {} joined without a life descriptor", hello.rank);
   place = &guest;
 }
 
-// Two ranks on one device would wait for each other inside its driver, or run out of its memory.
-void HostSide::check_device(const Hello& hello) const {
-  const auto same = [&](const Hello& other) {
-    return hello.device[0] && std::strncmp(hello.device, other.device, sizeof hello.device) == 0;
-  };
-  const Hello* other = same(own_) ? &own_ : nullptr;
-  for (const Guest* guest : by_rank_)
-    if (guest && same(guest->hello)) other = &guest->hello;
-  if (!other) return;
-  throw Error(GSEL_ERR_DUPLICATE,
-              fmt::format("ranks {} (pid {}) and {} (pid {}) compute on one device, {}; give every rank its own, as "
-                          "gsel run --devices does",
-                          other->rank, other->pid, hello.rank, hello.pid,
-                          one_line({hello.device, strnlen(hello.device, sizeof hello.device)})))
-      .about_rank(hello.rank);
+// Two ranks on one device would wait for each other inside its driver, or run out of its memory. Looked at once all
+// are here, so that all are told.
+void HostSide::check_devices() const {
+  std::map<std::string_view, const Hello*> seen;
+  for (const Guest* guest : by_rank_) {
+    const Hello& hello = guest ? guest->hello : own_;
+    const std::string_view device(hello.device, strnlen(hello.device, sizeof hello.device));
+    if (device.empty()) continue;
+    const auto [first, fresh] = seen.emplace(device, &hello);
+    if (fresh) continue;
+    const Hello& other = *first->second;
+    throw Error(GSEL_ERR_DUPLICATE,
+                fmt::format("ranks {} (pid {}) and {} (pid {}) compute on one device, {}; give every rank its own, as "
+                            "gsel run --devices does",
+                            other.rank, other.pid, hello.rank, hello.pid, one_line(device)))
+        .about_rank(hello.rank);
+  }
 }
 
 void HostSide::distribute(const Joined& joined, int arena) {
