@@ -17,6 +17,15 @@
     CHECK_ROWS(rows);                                         \
   } while (0)
 
+static void entries_of_a_list_may_be_of_several_spaces(void** state) {
+  ROWS(OK_ON("a100x8", "index:3,uuid:GPU-c4f8,pci:1", "3,0,1"), OK_ON("a100x8", "uuid:GPU-e06, index: 7, 5", "2,7,5"),
+       OK_ON("mixed4", "pci:0,uuid:GPU-ba", "0,2"),
+       NOT_ON("a100x8", "index:0,uuid:GPU-c4f8", DUPLICATE, "GPU-c4f8", 14, "before"),
+       NOT_ON("a100x8", "index:0,uuid:", SYNTAX, "", 14, "empty"),
+       NOT_ON("a100x8", "index:0,count:1", SYNTAX, "count:1", 9, "decimal"),
+       NOT_ON("two_hosts", "index:0,uuid:GPU-1", AMBIGUOUS, "0", 7, "name a host"));
+}
+
 static void each_space_counts_its_own_way(void** state) {
   ROWS(OK_ON("a100x8", "pci:3,1", "3,1"), OK_ON("a100x8", "pci:0000:47:00.0", "2"), OK_ON("a100x8", "pci:47:00.0", "2"),
        OK_ON("a100x8", "pci:00000000:0F:00.0, 0", "1,0"),
@@ -200,6 +209,7 @@ static void unknown_systems_and_fields_are_refused(void** state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(each_space_counts_its_own_way),
+      cmocka_unit_test(entries_of_a_list_may_be_of_several_spaces),
       cmocka_unit_test(words_stand_for_sets),
       cmocka_unit_test(auto_takes_discrete_accelerators_of_one_vendor),
       cmocka_unit_test(filters_narrow_and_exclamation_marks_exclude),
