@@ -17,7 +17,7 @@
 namespace gsel {
 namespace {
 
-constexpr int64_t kMaxSlots = 65536;  // in all; more than any job has, and a bound on what a hostfile makes us hold
+constexpr int64_t kMoreSlots = 4096;  // than the inventory has devices: a bound on what a short hostfile makes us hold
 constexpr const char* kLocal = "localhost";
 
 struct Pool {
@@ -140,8 +140,10 @@ class Deepspeed {
   }
 
   std::vector<int64_t> slots_up_to(int64_t count) {
-    if (count > kMaxSlots - slots_held_)
-      fail(GSEL_ERR_UNSUPPORTED, "{} slots are asked for; gsel replays jobs of at most {}", count, kMaxSlots);
+    const int64_t most = static_cast<int64_t>(asked_.inventory.devices.size()) + kMoreSlots;
+    if (count > most - slots_held_)
+      fail(GSEL_ERR_UNSUPPORTED, "{} slots are asked for; with this inventory gsel replays jobs of at most {}", count,
+           most);
     slots_held_ += count;
     std::vector<int64_t> slots(static_cast<size_t>(count));
     for (size_t i = 0; i < slots.size(); ++i) slots[i] = static_cast<int64_t>(i);
@@ -166,7 +168,9 @@ class Deepspeed {
   // A place in the --include that the mask became, where the caller wrote it.
   Place in_mask(Place place) const {
     place.file = mask();
-    place.column -= static_cast<int32_t>(std::string_view(kLocal).size()) + 1;
+    const auto before = static_cast<int32_t>(std::string_view(kLocal).size()) + 1;  // "localhost:"
+    if (place.column <= before) place.token.erase(0, static_cast<size_t>(before + 1 - place.column));
+    place.column = std::max(place.column - before, 1);
     return place;
   }
 
