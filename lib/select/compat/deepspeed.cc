@@ -17,7 +17,7 @@
 namespace gsel {
 namespace {
 
-constexpr int64_t kMaxSlots = 65536;  // in all; more than any job has, and a bound on what a hostfile makes us hold
+constexpr int64_t kMoreSlots = 4096;  // than the inventory has devices: a bound on what a short hostfile makes us hold
 constexpr const char* kLocal = "localhost";
 
 struct Pool {
@@ -95,6 +95,7 @@ class Deepspeed {
                       printable(*value)));
     } else {
       include_ = fmt::format("{}:{}", kLocal, *value);
+      include_is_mask_ = true;
       trace_.add("deepspeed", input, whole, fmt::format("--include={}", printable(include_)),
                  "the variable becomes --include and is deleted");
     }
@@ -139,9 +140,11 @@ class Deepspeed {
   }
 
   std::vector<int64_t> slots_up_to(int64_t count) {
+    const int64_t most = static_cast<int64_t>(asked_.inventory.devices.size()) + kMoreSlots;
+    if (count > most - slots_held_)
+      fail(GSEL_ERR_UNSUPPORTED, "{} slots are asked for; with this inventory gsel replays jobs of at most {}", count,
+           most);
     slots_held_ += count;
-    if (count > kMaxSlots || slots_held_ > kMaxSlots)
-      fail(GSEL_ERR_UNSUPPORTED, "{} slots are asked for; gsel replays jobs of at most {}", count, kMaxSlots);
     std::vector<int64_t> slots(static_cast<size_t>(count));
     for (size_t i = 0; i < slots.size(); ++i) slots[i] = static_cast<int64_t>(i);
     return slots;
@@ -154,6 +157,24 @@ class Deepspeed {
   }
 
   std::vector<Pool> filtered(std::vector<Pool> pools) {
+    try {
+      return as_filtered(std::move(pools));
+    } catch (const Error& error) {
+      if (!include_is_mask_) throw;
+      throw Error(error.code(), error.message()).at(in_mask(error.place()));
+    }
+  }
+
+  // A place in the --include that the mask became, where the caller wrote it.
+  Place in_mask(Place place) const {
+    place.file = mask();
+    const auto before = static_cast<int32_t>(std::string_view(kLocal).size()) + 1;  // "localhost:"
+    if (place.column <= before) place.token.erase(0, static_cast<size_t>(before + 1 - place.column));
+    place.column = std::max(place.column - before, 1);
+    return place;
+  }
+
+  std::vector<Pool> as_filtered(std::vector<Pool> pools) {
     if (!include_.empty() && !exclude_.empty())
       raise_python(GSEL_ERR_CONFLICT, "ValueError", "include_str and exclude_str are mutually exclusive.",
                    {"exclude", exclude_}, {exclude_, 1, false});
@@ -285,6 +306,7 @@ class Deepspeed {
   int64_t num_gpus_ = -1;  // below 0: not given
   bool several_ = false;   // there is a hostfile, or what serves as one
   std::string include_, exclude_;
+  bool include_is_mask_ = false;
   Environment environment_;  // of deepspeed, once it has dealt with the mask
   int64_t slots_held_ = 0;
 };
