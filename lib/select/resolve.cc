@@ -90,7 +90,6 @@ Selection resolve_strictly(std::shared_ptr<const Inventory> inventory, const Env
   }
   hosts = hosts_in_question(candidates, hosts, question);
   choose(candidates, question, {environment, all, hosts}, trace);
-  warn_of_misspelt(environment, trace);
   return finish(std::move(inventory), candidates, std::move(trace));
 }
 
@@ -187,7 +186,6 @@ Selection resolve_as(const System& system, std::shared_ptr<const Inventory> inve
     choose(candidates, question, {environment, all, all_hosts(*inventory)}, trace);
   }
   warn_as_strict(machine, environment, request, system, candidates.kept(), trace);
-  warn_of_misspelt(environment, trace);
   Selection out = finish(std::move(inventory), candidates, std::move(trace));
   out.system = system.name;
   out.processes = reading.processes;
@@ -200,8 +198,10 @@ Selection resolve_as(const System& system, std::shared_ptr<const Inventory> inve
 }  // namespace
 
 Selection resolve(std::shared_ptr<const Inventory> inventory, const Environment& environment, const Request& request) {
-  if (!request.compat) return resolve_strictly(std::move(inventory), environment, request);
-  return resolve_as(find_system(*request.compat), std::move(inventory), environment, request);
+  Selection out = request.compat ? resolve_as(find_system(*request.compat), std::move(inventory), environment, request)
+                                 : resolve_strictly(std::move(inventory), environment, request);
+  warn_of_misspelt(environment, out.trace);
+  return out;
 }
 
 }  // namespace gsel
