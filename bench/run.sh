@@ -2,6 +2,9 @@
 # run.sh BIN TEXT: every bench, one after the other; what `make bench` shows.
 set -eu
 here=$(dirname "$0")
+echo "choosing devices: gsel bench_select"
+"$1/bench_select"
+echo
 echo "allreduce on one host: gsel bench_allreduce, 2 ranks"
 "$1/gsel" run -n 2 -- "$1/bench_allreduce"
 echo

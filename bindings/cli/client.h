@@ -26,6 +26,7 @@ void check(gsel_status status, gsel_error** error);
 struct Free {
   void operator()(gsel_inventory* p) const { gsel_inventory_free(p); }
   void operator()(gsel_selection* p) const { gsel_selection_free(p); }
+  void operator()(gsel_reservation* p) const { gsel_reservation_free(p); }
   void operator()(gsel_config* p) const { gsel_config_free(p); }
   void operator()(gsel_plugin_list* p) const { gsel_plugin_list_free(p); }
   void operator()(gsel_program* p) const { gsel_program_free(p); }

@@ -20,8 +20,8 @@ namespace {
 constexpr int64_t kMaxRanks = 256;  // as many as shared memory joins
 
 struct Options {
-  std::string ranks, config, devices, grace, timeout;
-  bool tag_output = false;
+  std::string ranks, config, devices, inventory, grace, timeout;
+  bool tag_output = false, reserve = false, share_devices = false;
   std::vector<std::string> program;
   CLI::App* parser = nullptr;
   bool given(const char* option) const { return parser->count(option) > 0; }
@@ -75,33 +75,77 @@ void check_limits(int64_t ranks, const std::string& from, bool tag_output) {
         "ulimit -n");
 }
 
-// The selection, when devices are asked for by option or file; else nothing, and the ranks see what we see.
-Handle<gsel_selection> select(const Options& options, const gsel_config* config) {
-  const std::string accelerator = text(gsel_config_get(config, gsel_str_from("select.accelerator")));
-  const std::string in_file = text(gsel_config_get(config, gsel_str_from("select.devices")));
-  const bool asked = options.given("--devices") || !in_file.empty() || (!accelerator.empty() && accelerator != "auto");
-  if (!asked) return nullptr;
-  const std::string devices = options.given("--devices") ? options.devices : in_file;
-  gsel_resolve_request request = GSEL_RESOLVE_REQUEST_INIT;
-  if (options.given("--devices") || !devices.empty()) request.devices = borrow(devices);
-  if (!accelerator.empty()) request.accelerator = borrow(accelerator);
-  const std::string order = text(gsel_config_get(config, gsel_str_from("select.order")));
-  if (!order.empty()) request.order = borrow(order);
-  request.flags = GSEL_RESOLVE_PER_RANK;
-  gsel_selection* selection = nullptr;
-  gsel_error* error = nullptr;
-  check(gsel_resolve(&request, &selection, &error), &error);
-  return Handle<gsel_selection>(selection);
-}
+// The devices of the job: nothing when none were asked for, and the ranks see what we see.
+class JobDevices {
+ public:
+  JobDevices(const Options& options, const gsel_config* config, int64_t ranks) {
+    const std::string accelerator = text(gsel_config_get(config, gsel_str_from("select.accelerator")));
+    const std::string in_file = text(gsel_config_get(config, gsel_str_from("select.devices")));
+    const std::string order = text(gsel_config_get(config, gsel_str_from("select.order")));
+    const bool asked = options.given("--devices") || !in_file.empty() || accelerator != "auto" || options.reserve;
+    if (!asked) return;
+    const std::string devices = options.given("--devices") ? options.devices : in_file;
+    const auto inventory = read_inventory(options.inventory);
+    gsel_resolve_request request = GSEL_RESOLVE_REQUEST_INIT;
+    request.inventory = inventory.get();
+    if (options.given("--devices") || !devices.empty()) request.devices = borrow(devices);
+    request.accelerator = borrow(accelerator);
+    if (order != "visible") request.order = borrow(order);
+    request.flags = GSEL_RESOLVE_PER_RANK;
+    options.reserve ? hold(request) : look(request);
+    if (!options.share_devices) check_sharing(ranks);
+  }
 
-void add_devices(const gsel_selection* selection, int32_t rank, Environment& environment) {
-  if (!selection) return;
-  const gsel_env_var* variables = nullptr;
-  size_t count = 0;
-  gsel_error* error = nullptr;
-  check(gsel_selection_env(selection, rank, &variables, &count, &error), &error);
-  for (size_t i = 0; i < count; ++i) environment[text(variables[i].name)] = text(variables[i].value);
-}
+  // Adds what rank `rank` is to see, and by which name its device is known to the others.
+  void add(int32_t rank, bool shared, Environment& environment) const {
+    if (!selection_) return;
+    const gsel_env_var* variables = nullptr;
+    size_t count = 0;
+    gsel_error* error = nullptr;
+    check(gsel_selection_env(selection_, rank, &variables, &count, &error), &error);
+    for (size_t i = 0; i < count; ++i) environment[text(variables[i].name)] = text(variables[i].value);
+    environment.erase("GSEL_DEVICE");
+    if (!shared) environment["GSEL_DEVICE"] = identity(std::min(rank, device_count() - 1));
+  }
+
+ private:
+  void look(const gsel_resolve_request& request) {
+    gsel_selection* made = nullptr;
+    gsel_error* error = nullptr;
+    check(gsel_resolve(&request, &made, &error), &error);
+    owned_.reset(made);
+    selection_ = made;
+  }
+
+  void hold(const gsel_resolve_request& request) {
+    gsel_reservation* made = nullptr;
+    gsel_error* error = nullptr;
+    check(gsel_reserve(&request, nullptr, &made, &error), &error);
+    held_.reset(made);
+    selection_ = gsel_reservation_selection(made);
+  }
+
+  int32_t device_count() const { return gsel_selection_device_count(selection_); }
+
+  // Empty for a CPU, which serves every rank.
+  std::string identity(int32_t position) const {
+    gsel_device_info info = GSEL_DEVICE_INFO_INIT;
+    if (position < 0 || gsel_selection_device(selection_, position, &info, nullptr)) return {};
+    if (text(info.vendor) == "cpu") return {};
+    std::string name = text(info.partition >= 0 ? info.partition_uuid : info.uuid.len ? info.uuid : info.pci);
+    return info.tile >= 0 ? name + "." + std::to_string(info.tile) : name;
+  }
+
+  void check_sharing(int64_t ranks) const {
+    if (ranks < 2 || device_count() != 1 || identity(0).empty()) return;
+    refuse(GSEL_ERR_DUPLICATE, std::to_string(ranks) + " ranks would compute on one device, " + identity(0) +
+                                   "; select " + std::to_string(ranks) + ", or allow it by --share-devices");
+  }
+
+  Handle<gsel_selection> owned_;
+  Handle<gsel_reservation> held_;
+  const gsel_selection* selection_ = nullptr;
+};
 
 // What all ranks of this job share.
 Environment job_environment(const Options& options, int64_t ranks) {
@@ -139,14 +183,14 @@ int run(const Options& options) {
   const double grace_s = options.given("--grace") ? seconds("--grace", options.grace, 0, 1e6) : 2;
   const double timeout_s = options.given("--timeout-kill") ? seconds("--timeout-kill", options.timeout, 0.001, 1e9) : 0;
   if (options.program.empty()) refuse(GSEL_ERR_ARG, "no program to run; gsel run -n 4 -- program arguments");
-  const auto selection = select(options, config.get());
+  const JobDevices devices(options, config.get(), ranks);
   const Environment shared = job_environment(options, ranks);
 
   Launch launch_what{options.program, {}, options.tag_output, grace_s, timeout_s};
   for (int32_t rank = 0; rank < ranks; ++rank) {
     Environment environment = shared;
     environment["RANK"] = environment["LOCAL_RANK"] = std::to_string(rank);
-    add_devices(selection.get(), rank, environment);
+    devices.add(rank, options.share_devices, environment);
     launch_what.environments.push_back(lines(environment));
   }
   return launch(launch_what);
@@ -167,6 +211,11 @@ Command run_command(CLI::App& app, std::vector<std::string> program) {
   parser->add_option("--config", options->config, "gsel.toml for the ranks, as GSEL_CONFIG")->type_name("FILE");
   parser->add_option("--devices", options->devices, "Give each rank one of these devices; see gsel resolve")
       ->type_name("SPEC");
+  parser->add_option("--inventory", options->inventory, "Select on the machine of this file, and not on this one")
+      ->type_name("FILE");
+  parser->add_flag("--reserve", options->reserve,
+                   "Take only devices that nobody uses, and hold them while the job runs");
+  parser->add_flag("--share-devices", options->share_devices, "Let several ranks compute on one device");
   parser->add_flag("--tag-output", options->tag_output, "Put \"[rank] \" before each line of output");
   parser->add_option("--grace", options->grace, "Seconds between asking ranks to end and killing them; default 2")
       ->type_name("S");

@@ -35,7 +35,11 @@ GSEL_API gsel_status gsel_unique_id_create(gsel_unique_id *out, gsel_error **err
  *   timeout_s         bound on each later call, seconds; 0 means that of config
  *   join_timeout_s    bound on joining, seconds; 0 means 60
  *   config            borrowed for the call: its [comm] timeout_s is taken where timeout_s is 0 here; NULL: that of
- *                     the file which GSEL_CONFIG names in the environment, as `gsel run --config` sets it, if any */
+ *                     the file which GSEL_CONFIG names in the environment, as `gsel run --config` sets it, if any
+ *   device            borrowed for the call: identity of the device this rank computes on, such as the uuid of its
+ *                     selection, at most 95 bytes. Two ranks that name the same device are refused before any of them
+ *                     has a communicator. Not given: GSEL_DEVICE of the environment, which `gsel run --devices` sets,
+ *                     where rank and size are read from there too; empty: not looked at */
 typedef struct gsel_comm_config {
   uint32_t struct_size;
   uint32_t reserved;
@@ -45,6 +49,7 @@ typedef struct gsel_comm_config {
   double timeout_s;
   double join_timeout_s;
   const gsel_config *config;
+  gsel_str device;
 } gsel_comm_config;
 
 #define GSEL_COMM_CONFIG_INIT GSEL_STRUCT_INIT(gsel_comm_config)
@@ -58,8 +63,9 @@ GSEL_API void gsel_comm_config_init(gsel_comm_config *config, size_t struct_size
  *   out     given to the caller, free with gsel_comm_destroy; NULL on error
  * Errors: GSEL_ERR_ARG, GSEL_ERR_CONFIG (environment incomplete or ranks on two hosts; the variable is named),
  * GSEL_ERR_TIMEOUT (the missing ranks are named), GSEL_ERR_MISMATCH (ranks disagree on the world),
- * GSEL_ERR_PEER (a rank died while joining), GSEL_ERR_UNSUPPORTED (more than 256 ranks), GSEL_ERR_VERSION
- * (struct_size), those of gsel_config_load, GSEL_ERR_NOMEM, GSEL_ERR_IO.
+ * GSEL_ERR_DUPLICATE (two ranks name one device; both are named), GSEL_ERR_PEER (a rank died while joining),
+ * GSEL_ERR_UNSUPPORTED (more than 256 ranks), GSEL_ERR_VERSION (struct_size), those of gsel_config_load,
+ * GSEL_ERR_NOMEM, GSEL_ERR_IO.
  * Threads: any; ranks that are threads of one process call it concurrently, each with its rank. Since 0.1. */
 GSEL_API gsel_status gsel_comm_init(const gsel_comm_config *config, gsel_comm **out, gsel_error **err);
 

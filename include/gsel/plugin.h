@@ -165,6 +165,7 @@ typedef struct gsel_join {
   gsel_unique_id id;
   double timeout_s;
   double join_timeout_s;
+  gsel_str device; /* identity of the device this rank computes on; empty: not told */
 } gsel_join;
 
 /* One collective call as data; semantics of gsel/comm.h. Buffers stay borrowed until the work is done.

@@ -10,6 +10,7 @@
 #include "base/read_file.h"
 #include "base/text.h"
 #include "select/probe/driver_state.h"
+#include "select/tokens.h"
 
 namespace gsel {
 namespace {
@@ -31,7 +32,7 @@ Environment given_environment(const gsel_resolve_request& request) {
   for (size_t i = 0; i < request.n_env; ++i) {
     const std::string name = text(request.env[i].name);
     if (name.empty()) fail(GSEL_ERR_ARG, "env[{}] has no name", i);
-    if (!out.emplace(name, text(request.env[i].value)).second) fail(GSEL_ERR_ARG, "env names {} twice", name);
+    if (!out.emplace(name, text(request.env[i].value)).second) fail(GSEL_ERR_ARG, "env names {} twice", printable(name));
   }
   return out;
 }

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "base/os.h"
+#include "base/text.h"
 #include "comm/communicator.h"
 
 namespace gsel {
@@ -180,6 +181,9 @@ gsel_join complete_join(const gsel_comm_config& config) {
            config.rank);
     world = world_of_environment(config.id == nullptr);
   }
+  join.device = {view(config.device).data(), view(config.device).size()};
+  if (!given(config.device) && config.world_size == 0)
+    if (const char* device = variable("GSEL_DEVICE")) join.device = {device, std::strlen(device)};
   join.rank = world.rank;
   join.world_size = world.size;
   if (config.id)

@@ -173,8 +173,9 @@ class Chooser {
 
   void take_all() {
     std::vector<Unit> units;
+    auto kept = kept_by_host();
     for (int32_t host : scene_.hosts) {
-      const std::vector<Unit> own = ordered(inventory_, kept_on(host), question_.order);
+      const std::vector<Unit> own = ordered(inventory_, std::move(kept[static_cast<size_t>(host)]), question_.order);
       units.insert(units.end(), own.begin(), own.end());
     }
     candidates_.reorder(units);
@@ -185,8 +186,9 @@ class Chooser {
   void take_count() {
     const Token& token = picker_->tokens.front();
     std::vector<Unit> units;
+    auto kept = kept_by_host();
     for (int32_t host : scene_.hosts) {
-      std::vector<Unit> own = kept_on(host);
+      std::vector<Unit> own = std::move(kept[static_cast<size_t>(host)]);
       check_vendors(own, token);
       if (picker_->number > own.size()) refuse_count(own.size(), token);
       own = question_.order == Order::near ? nearest_of(inventory_, own, picker_->number)
@@ -245,10 +247,9 @@ class Chooser {
 
   Token whole() const { return choice_.whole.text == input_.value ? Token{input_.value, 1, false} : choice_.whole; }
 
-  std::vector<Unit> kept_on(int32_t host) const {
-    std::vector<Unit> out;
-    for (const Unit& unit : candidates_.kept())
-      if (candidates_.device(unit).host == host) out.push_back(unit);
+  std::vector<std::vector<Unit>> kept_by_host() const {
+    std::vector<std::vector<Unit>> out(inventory_.hosts.size());
+    for (const Unit& unit : candidates_.kept()) out[static_cast<size_t>(candidates_.device(unit).host)].push_back(unit);
     return out;
   }
 

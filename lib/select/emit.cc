@@ -122,10 +122,14 @@ std::vector<int32_t> selected_hosts(const Selection& selection) {
 }
 
 Emission selection_env(const Selection& selection, int32_t host, int32_t local_rank) {
-  const std::vector<Unit> units = units_of_rank(units_on(selection, host), local_rank);
+  const std::vector<Unit> all = units_on(selection, host);
+  const std::vector<Unit> of_rank = units_of_rank(all, local_rank);
   Emission out;
   if (selection.sets_environment) {
     out.lines = selection.environment;
+    const auto own = selection.environment_of_host.find(host);
+    if (own != selection.environment_of_host.end())
+      out.lines.insert(out.lines.begin(), own->second.begin(), own->second.end());
     return out;
   }
   const Inventory& inventory = *selection.inventory;
@@ -135,7 +139,7 @@ Emission selection_env(const Selection& selection, int32_t host, int32_t local_r
     // On a machine without accelerators a child is told so in the words most programs read.
     if (group.devices.empty() && !(none && &row == &rules().front())) continue;
     std::vector<Unit> own;
-    for (const Unit& unit : units)
+    for (const Unit& unit : row.rank_picks ? all : of_rank)
       if (inventory.devices[static_cast<size_t>(unit.device)].vendor == row.vendor) own.push_back(unit);
     Emission more = row.emit(group, own);
     for (auto& line : more.lines) {

@@ -62,7 +62,7 @@ class Filters {
     std::map<int32_t, std::vector<Unit>> by_host;
     for (const Unit& unit : visible_) by_host[device_of(inventory_, unit).host].push_back(unit);
     for (const HostSlots& line : parse_hostfile(*request_.hostfile, file)) {
-      const Place place{file, line.line, 1, line.name};
+      const Place place{file, line.line, line.column, line.name};
       const int32_t host = find_host(inventory_, line.name, here_);
       if (host < 0) throw Error(GSEL_ERR_UNKNOWN_HOST, no_such_host(line.name)).at(place);
       if (!hosts_.insert(host).second)

@@ -37,6 +37,7 @@ std::string_view next_word(std::string_view text, size_t& from) {
 HostSlots parse_line(const Line& line, std::string_view text) {
   size_t end = 0;
   const std::string_view name = next_word(text, end);
+  const auto column = static_cast<int32_t>(end - name.size()) + 1;
   const std::string_view slots = next_word(text, end);
   const size_t slots_at = end - slots.size();
   constexpr std::string_view kSlots = "slots=";
@@ -50,7 +51,7 @@ HostSlots parse_line(const Line& line, std::string_view text) {
     line.refuse(GSEL_ERR_SYNTAX, end - rest.size(), rest, "nothing but a comment may stand after the number of slots");
   if (number_of(number) == 0)
     line.refuse(GSEL_ERR_OUT_OF_RANGE, slots_at, slots, "a host needs a slot; leave the line out instead");
-  return {std::string(name), number_of(number), line.number};
+  return {std::string(name), number_of(number), line.number, column};
 }
 
 Token token_at(const Input& input, size_t from, size_t to) {
@@ -61,7 +62,8 @@ Token token_at(const Input& input, size_t from, size_t to) {
 }
 
 HostTerm parse_term(const Input& input, size_t from, size_t to, Trace& trace) {
-  const size_t colon = std::min(input.value.find(':', from), to);
+  const std::string_view until = std::string_view(input.value).substr(0, to);
+  const size_t colon = std::min(until.find(':', from), to);
   HostTerm term{token_at(input, from, colon), {}};
   if (term.host.text.empty())
     refuse(GSEL_ERR_SYNTAX, input, term.host, "a host's name is missing; a filter is NAME[:SLOT[,SLOT]] joined by @");
@@ -70,7 +72,7 @@ HostTerm parse_term(const Input& input, size_t from, size_t to, Trace& trace) {
                            input.shown(), printable(term.host.text), term.host.column));
   if (colon == to) return term;
   for (size_t start = colon + 1; start <= to;) {
-    const size_t comma = std::min(input.value.find(',', start), to);
+    const size_t comma = std::min(until.find(',', start), to);
     const Token slot = token_at(input, start, comma);
     if (slot.text.empty()) refuse(GSEL_ERR_SYNTAX, input, slot, "a slot is missing; name it or leave the : out");
     if (!is_number(slot.text))

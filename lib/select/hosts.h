@@ -18,7 +18,8 @@ namespace gsel {
 struct HostSlots {
   std::string name;
   int64_t slots = 0;
-  int32_t line = 0;  // from 1
+  int32_t line = 0;    // from 1
+  int32_t column = 1;  // of the name
 };
 
 // Lines "NAME slots=N", blank lines and comments from # to the end of a line. GSEL_ERR_SYNTAX, GSEL_ERR_OUT_OF_RANGE

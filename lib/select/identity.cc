@@ -18,33 +18,27 @@ bool has_digits(const std::string& text, size_t from) {
 }  // namespace
 
 Identities::Identities(const Inventory& inventory) : inventory_(inventory) {
+  PrefixIndex<Unit>::Entries entries;
+  entries.reserve(inventory.devices.size());
   for (size_t i = 0; i < inventory.devices.size(); ++i) {
     const Device& device = inventory.devices[i];
     const auto index = static_cast<int32_t>(i);
-    if (!device.uuid.empty()) entries_.emplace_back(lower_case(device.uuid), Unit{index, -1, -1});
+    if (!device.uuid.empty()) entries.emplace_back(lower_case(device.uuid), Unit{index, -1, -1});
     for (size_t p = 0; p < device.partitions.size(); ++p)
-      entries_.emplace_back(lower_case(device.partitions[p].uuid), Unit{index, static_cast<int32_t>(p), -1});
+      entries.emplace_back(lower_case(device.partitions[p].uuid), Unit{index, static_cast<int32_t>(p), -1});
   }
-  std::sort(entries_.begin(), entries_.end());
-}
-
-std::pair<size_t, size_t> Identities::range_of(const std::string& prefix) const {
-  const auto first = std::lower_bound(entries_.begin(), entries_.end(), prefix,
-                                      [](const Entry& entry, const std::string& text) { return entry.first < text; });
-  auto last = first;
-  while (last != entries_.end() && last->first.starts_with(prefix)) ++last;
-  return {first - entries_.begin(), last - entries_.begin()};
+  uuids_ = PrefixIndex<Unit>(std::move(entries));
 }
 
 Unit Identities::only(const std::string& prefix, const Input& input, const Token& token) const {
-  const auto [first, last] = range_of(prefix);
+  const auto [first, last] = uuids_.find(prefix);
   if (first == last) refuse(GSEL_ERR_UNKNOWN_DEVICE, input, token, "no device of this machine has such a uuid");
   // A whole uuid may be the beginning of a longer one.
-  if (last - first > 1 && entries_[first].first != prefix)
+  if (last - first > 1 && first->first != prefix)
     refuse(GSEL_ERR_AMBIGUOUS, input, token,
            fmt::format("{} devices have such a uuid, {} and {} among them; give more digits", last - first,
-                       uuid_of(inventory_, entries_[first].second), uuid_of(inventory_, entries_[first + 1].second)));
-  return entries_[first].second;
+                       uuid_of(inventory_, first->second), uuid_of(inventory_, std::next(first)->second)));
+  return first->second;
 }
 
 // MIG-GPU-<uuid>/<gi>/<ci>, the form of drivers before 470.42.01; the part of the GPU may be abbreviated.
@@ -72,7 +66,7 @@ Unit Identities::find(const Input& input, const Token& token) const {
     return only(text, input, token);
   }
   if (!has_digits(text, 0)) refuse(GSEL_ERR_SYNTAX, input, token, "a uuid is GPU- and at least one hexadecimal digit");
-  const auto [first, last] = range_of(text);  // of a vendor whose uuids have no prefix
+  const auto [first, last] = uuids_.find(text);  // of a vendor whose uuids have no prefix
   return only(first == last ? "gpu-" + text : text, input, token);
 }
 

@@ -2,9 +2,8 @@
 #pragma once
 
 #include <string>
-#include <utility>
-#include <vector>
 
+#include "select/prefix_index.h"
 #include "select/tokens.h"
 #include "select/unit.h"
 
@@ -19,13 +18,11 @@ class Identities {
   Unit find(const Input& input, const Token& token) const;
 
  private:
-  using Entry = std::pair<std::string, Unit>;
-  std::pair<size_t, size_t> range_of(const std::string& prefix) const;
   Unit only(const std::string& prefix, const Input& input, const Token& token) const;
   Unit find_instance(const std::string& text, const Input& input, const Token& token) const;
 
   const Inventory& inventory_;
-  std::vector<Entry> entries_;  // sorted
+  PrefixIndex<Unit> uuids_;
 };
 
 // A divided device can only be used through its instances: the instance when it has one, else GSEL_ERR_AMBIGUOUS or

@@ -9,16 +9,16 @@ namespace {
 using Kind = Clause::Kind;
 
 // Whether an entry names one device wherever it stands, and not a place on each host.
-bool is_identity(const Clause& clause, const Token& token) {
-  if (clause.kind == Kind::uuid) return true;
-  if (clause.kind == Kind::pci) return token.text.find(':') != token.text.npos;
-  return clause.kind == Kind::mig && lower_case(token.text).starts_with("mig-");
+bool is_identity(Kind space, const Token& token) {
+  if (space == Kind::uuid) return true;
+  if (space == Kind::pci) return token.text.find(':') != token.text.npos;
+  return space == Kind::mig && lower_case(token.text).starts_with("mig-");
 }
 
-const char* rule_of(const Clause& clause, const Token& token) {
-  switch (clause.kind) {
+const char* rule_of(Kind space, const Token& token) {
+  switch (space) {
     case Kind::pci:
-      return is_identity(clause, token) ? "a bus address" : "an index in bus order";
+      return is_identity(space, token) ? "a bus address" : "an index in bus order";
     case Kind::cuda:
       return "an index as CUDA counts without a mask";
     case Kind::visible:
@@ -46,32 +46,36 @@ Picker::Picker(const Inventory& inventory, const Environment& environment, const
 std::vector<Unit> Picker::pick(const Clause& clause) {
   std::vector<Unit> out;
   std::vector<bool> seen(inventory_.devices.size());
-  const auto take = [&](const Unit& named, const Token& token) {
-    const Unit unit = settle(inventory_, named, input_, token);
+  const auto take = [&](int32_t host, size_t entry) {
+    const Token& token = clause.tokens[entry];
+    const Unit unit = settle(inventory_, pick_on(host, clause.spaces[entry], token), input_, token);
     const bool whole = unit.partition < 0 && unit.tile < 0;
     if (whole ? seen[static_cast<size_t>(unit.device)] : std::find(out.begin(), out.end(), unit) != out.end())
       refuse(GSEL_ERR_DUPLICATE, input_, token,
              fmt::format("{} stands in the list before", unit_text(inventory_, unit)));
     seen[static_cast<size_t>(unit.device)] = true;
-    trace_.add("request", input_, token, unit_text(inventory_, unit), rule_of(clause, token));
+    trace_.add("request", input_, token, unit_text(inventory_, unit), rule_of(clause.spaces[entry], token));
     out.push_back(unit);
   };
-  const auto identity = [&](const Token& token) { return is_identity(clause, token); };
-  if (std::any_of(clause.tokens.begin(), clause.tokens.end(), identity) || hosts_.size() == 1) {
-    for (const Token& token : clause.tokens) {
-      if (!identity(token) && hosts_.size() != 1)
-        refuse(GSEL_ERR_AMBIGUOUS, input_, token, "an index names a device on each host; name a host as well by host:");
-      take(identity(token) ? pick_on(-1, clause, token) : pick_on(hosts_.front(), clause, token), token);
-    }
+  const auto identity = [&](size_t entry) { return is_identity(clause.spaces[entry], clause.tokens[entry]); };
+  bool any_identity = false;
+  for (size_t entry = 0; entry < clause.tokens.size(); ++entry) any_identity = any_identity || identity(entry);
+  if (!any_identity || hosts_.size() == 1) {
+    for (int32_t host : hosts_)
+      for (size_t entry = 0; entry < clause.tokens.size(); ++entry) take(identity(entry) ? -1 : host, entry);
     return out;
   }
-  for (int32_t host : hosts_)
-    for (const Token& token : clause.tokens) take(pick_on(host, clause, token), token);
+  for (size_t entry = 0; entry < clause.tokens.size(); ++entry) {
+    if (!identity(entry))
+      refuse(GSEL_ERR_AMBIGUOUS, input_, clause.tokens[entry],
+             "an index names a device on each host; name a host as well by host:");
+    take(-1, entry);
+  }
   return out;
 }
 
-Unit Picker::pick_on(int32_t host, const Clause& clause, const Token& token) {
-  switch (clause.kind) {
+Unit Picker::pick_on(int32_t host, Kind space, const Token& token) {
+  switch (space) {
     case Kind::uuid:
       return by_uuid(token);
     case Kind::pci:

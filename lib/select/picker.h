@@ -23,7 +23,7 @@ class Picker {
   std::vector<Unit> pick(const Clause& clause);
 
  private:
-  Unit pick_on(int32_t host, const Clause& clause, const Token& token);
+  Unit pick_on(int32_t host, Clause::Kind space, const Token& token);
   Unit by_index(int32_t host, const Token& token) const;
   Unit by_address(const Token& token) const;
   Unit by_cuda(int32_t host, const Token& token) const;

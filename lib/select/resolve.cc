@@ -90,7 +90,6 @@ Selection resolve_strictly(std::shared_ptr<const Inventory> inventory, const Env
   }
   hosts = hosts_in_question(candidates, hosts, question);
   choose(candidates, question, {environment, all, hosts}, trace);
-  warn_of_misspelt(environment, trace);
   return finish(std::move(inventory), candidates, std::move(trace));
 }
 
@@ -110,10 +109,11 @@ std::shared_ptr<const Inventory> with_unlisted(std::shared_ptr<const Inventory> 
   if (reading.unlisted.empty()) return inventory;
   auto grown = std::make_shared<Inventory>(*inventory);
   const auto before = static_cast<int32_t>(inventory->hosts.size());
+  auto device = reading.unlisted.begin();
   for (size_t h = 0; h < reading.unlisted_hosts.size(); ++h) {
     std::vector<Device> own;
-    for (const Device& device : reading.unlisted)
-      if (device.host == before + static_cast<int32_t>(h)) own.push_back(device);
+    for (; device != reading.unlisted.end() && device->host == before + static_cast<int32_t>(h); ++device)
+      own.push_back(*device);
     grown->add({reading.unlisted_hosts[h], 0, 0, {}}, std::move(own));
   }
   return grown;
@@ -186,20 +186,22 @@ Selection resolve_as(const System& system, std::shared_ptr<const Inventory> inve
     choose(candidates, question, {environment, all, all_hosts(*inventory)}, trace);
   }
   warn_as_strict(machine, environment, request, system, candidates.kept(), trace);
-  warn_of_misspelt(environment, trace);
   Selection out = finish(std::move(inventory), candidates, std::move(trace));
   out.system = system.name;
   out.processes = reading.processes;
   out.sets_environment = reading.sets_environment;
   out.environment = std::move(reading.environment);
+  out.environment_of_host = std::move(reading.environment_of_host);
   return out;
 }
 
 }  // namespace
 
 Selection resolve(std::shared_ptr<const Inventory> inventory, const Environment& environment, const Request& request) {
-  if (!request.compat) return resolve_strictly(std::move(inventory), environment, request);
-  return resolve_as(find_system(*request.compat), std::move(inventory), environment, request);
+  Selection out = request.compat ? resolve_as(find_system(*request.compat), std::move(inventory), environment, request)
+                                 : resolve_strictly(std::move(inventory), environment, request);
+  warn_of_misspelt(environment, out.trace);
+  return out;
 }
 
 }  // namespace gsel

@@ -3,6 +3,7 @@
 // Refuses to know: where an inventory comes from, who asks.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -23,6 +24,7 @@ struct Selection {
   int32_t processes = -1;         // that the system would start, -1: not said
   bool sets_environment = false;  // `environment` is what the system gives its processes; else gsel's emission
   EnvLines environment;
+  std::map<int32_t, EnvLines> environment_of_host;  // besides `environment`
 
   const Device& device(size_t position) const {
     return inventory->devices[static_cast<size_t>(units[position].device)];

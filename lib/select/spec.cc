@@ -188,17 +188,33 @@ class ClauseReader {
   }
 
   void check_list() {
-    std::set<std::string> seen;
-    for (const Token& token : clause_.tokens) {
+    std::set<std::pair<Kind, std::string>> seen;
+    Kind space = clause_.kind;
+    for (Token& token : clause_.tokens) {
+      if (clause_.is_list()) space = take_space(token, space);
       if (token.text.empty()) refuse(GSEL_ERR_SYNTAX, input_, token, "an entry of the list is empty");
-      check_entry(token);
+      check_entry(token, space);
       const std::string key = is_number(token.text) ? std::to_string(number_of(token.text)) : lower_case(token.text);
-      if (!seen.insert(key).second) refuse(GSEL_ERR_DUPLICATE, input_, token, "this entry stands in the list before");
+      if (!seen.emplace(space, key).second)
+        refuse(GSEL_ERR_DUPLICATE, input_, token, "this entry stands in the list before");
+      clause_.spaces.push_back(space);
     }
   }
 
-  void check_entry(const Token& token) const {
-    switch (clause_.kind) {
+  // "uuid:GPU-1" in a list: the entry is GPU-1 and the space uuid. Without a space of its own it is in that before.
+  Kind take_space(Token& token, Kind space) const {
+    const size_t colon = token.text.find(':');
+    const Word* word = colon == token.text.npos ? nullptr : find_word(kListed, trimmed(token.text.substr(0, colon)));
+    if (!word || word->kind < Kind::index || word->kind > Kind::mig) return space;
+    const std::string_view rest = std::string_view(token.text).substr(colon + 1);
+    const std::string_view value = trimmed(rest);
+    token.column += static_cast<int32_t>(colon + 1 + (value.empty() ? 0 : value.data() - rest.data()));
+    token.text = std::string(value);
+    return word->kind;
+  }
+
+  void check_entry(const Token& token, Kind space) const {
+    switch (space) {
       case Kind::index:
       case Kind::cuda:
       case Kind::visible:

@@ -2,13 +2,13 @@
 //
 //   spec    = choice { "|" choice }         the first choice that can be had
 //   choice  = clause { "&" clause }         all of them hold; at most one of them names devices
-//   clause  = "all" | "auto" | "none" | accelerator | "count:" N
-//           | ("index:" | "cuda:" | "visible:") N { "," N } | "pci:" (N | address) { "," ... }
-//           | "uuid:" prefix { "," prefix } | "mig:" (prefix | device "." instance) { "," ... }
-//           | [ "!" ] filter
+//   clause  = "all" | "auto" | "none" | accelerator | "count:" N | list | [ "!" ] filter
+//   list    = entry { "," entry }            an entry without a space of its own is in that of the entry before it
+//   entry   = [ space ":" ] value            in index, cuda, visible: N; in pci: N or a bus address; in uuid: a unique
+//                                            prefix; in mig: a unique prefix, or device "." instance, or instance
 //   filter  = "name:" glob { "," glob } | "host:" glob { "," glob } | "arch:" (capability | glob) { "," ... }
 //           | "numa:" N { "," N } | "arch>=" capability | ("free>=" | "memory>=") bytes | "integrated" | "busy"
-//           | accelerator | "index:" ... | "pci:" ... | "cuda:" ... | "visible:" ... | "uuid:" ... | "mig:" ...
+//           | accelerator | list
 //
 // Blanks may stand round any word. A bare number is a count to one framework and an index to another; here it is
 // refused. Refuses to know: what there is.
@@ -49,6 +49,7 @@ struct Clause {
   bool excluded = false;  // stands after "!"
   std::string name;       // of an accelerator
   uint64_t number = 0;
+  std::vector<Kind> spaces;   // of a list: in which each of its tokens counts
   std::vector<Token> tokens;  // the words after the colon or sign; of other clauses the clause itself
   Token whole;                // the clause as given
 

@@ -62,8 +62,10 @@ void keep_visible(Candidates& candidates, const Environment& environment,
       }
     }
   }
-  candidates.keep(std::move(kept),
-                  [&](const Unit& unit) { return reasons[reason_of[static_cast<size_t>(unit.device)]]; });
+  candidates.keep(std::move(kept), [&](const Unit& unit) -> std::string {
+    const std::string& reason = reasons[reason_of[static_cast<size_t>(unit.device)]];
+    return reason.empty() ? "in MIG mode, and it has no instance" : reason;
+  });
 }
 
 }  // namespace gsel

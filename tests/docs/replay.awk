@@ -9,6 +9,8 @@ function run(command,    line, text) {
   command = command " 2>&1"
   while ((command | getline line) > 0) {
     sub(/[ \t]+$/, "", line)
+    gsub(/by process [0-9]+/, "by process 4711", line)  # another one each time
+    gsub(/\(pid [0-9]+\)/, "(pid 4712)", line)
     text = text line "\n"
   }
   close(command)
@@ -29,12 +31,13 @@ function cell(command,    lines, n, i, listing, several, entry, host, kind, mess
   several = 0
   out = ""
   for (i = 1; i <= n; ++i) {
-    if (lines[i] ~ /^  "devices": \[/) listing = 1
+    if (lines[i] ~ /^  "devices": \[$/) listing = 1
     if (lines[i] ~ /^  \]/) listing = 0
     if (lines[i] ~ /^  "kind": /) kind = value(lines[i])
     if (lines[i] ~ /^  "message": /) message = value(lines[i])
     if (listing && lines[i] ~ /^      "index": /) entry = value(lines[i])
     if (listing && lines[i] ~ /^      "host": /) host = value(lines[i])
+    if (listing && lines[i] ~ /^      "partition": /) entry = entry ":" substr(value(lines[i]), 1, 8)
     if (listing && lines[i] ~ /^      "tile": /) entry = entry "." value(lines[i])
     if (listing && lines[i] ~ /^    }/) out = out (out == "" ? "" : ",") (command ~ /two_hosts/ ? host "/" : "") entry
   }
@@ -52,6 +55,7 @@ console { next }
 base != "" && /^\| `/ {
   split($0, ticks, "`")
   first = "| `" ticks[2] "` |"
+  gsub(/\\\|/, "|", ticks[2])  # a bar is written \| there too
   rest = $0
   sub(/^\| `[^`]*` \|/, "", rest)
   # What stands behind the second cell is kept; a bar in a message is written \|.

@@ -5,9 +5,10 @@
 set -eu
 gsel=$1 source=$2 document=$3
 new=$(mktemp)
-trap 'rm -f "$new"' EXIT
+locks=$(mktemp -d)
+trap 'rm -rf "$new" "$locks"' EXIT
 cd "$source/tests/data/inventory"
-env -i PATH="$(dirname "$gsel"):/usr/bin:/bin" awk -f "$source/tests/docs/replay.awk" "$source/$document" > "$new"
+env -i PATH="$(dirname "$gsel"):/usr/bin:/bin" GSEL_RESERVE_FOLDER="$locks" awk -f "$source/tests/docs/replay.awk" "$source/$document" > "$new"
 if [ "${4:-}" = update ]; then
   cp "$new" "$source/$document"
   exit 0

@@ -194,6 +194,49 @@ static void each_rank_gets_its_device_and_the_job_is_refused_when_they_run_out(v
   assert_int_equal(access(path, F_OK), -1);
 }
 
+static void two_ranks_never_get_one_device_unless_told_to(void** state) {
+  (void)state;
+  const char* machine = "--inventory \"$GSEL_TEST_DATA/inventory/a100x8.json\"";
+  char line[1024];
+  snprintf(line, sizeof line, "run -n 2 %s --devices index:3 -- touch started", machine);
+  check_gsel(line, 2);
+  check_part(err, "gsel: 2 ranks would compute on one device, GPU-f26547dc-a3ff-c4fa-07dc-3220a912a8ce; select 2");
+  snprintf(line, sizeof line, "run -n 2 %s --devices index:3 --share-devices -- sh -c 'echo $CUDA_VISIBLE_DEVICES'",
+           machine);
+  check_gsel(line, 0);
+  assert_string_equal(out, "GPU-f26547dc-a3ff-c4fa-07dc-3220a912a8ce\nGPU-f26547dc-a3ff-c4fa-07dc-3220a912a8ce\n");
+  snprintf(line, sizeof line, "run -n 2 %s --devices index:2,0 --tag-output -- sh -c 'echo $GSEL_DEVICE'", machine);
+  check_gsel(line, 0);
+  check_part(out, "[0] GPU-e06ef9fc-7497-0c8b-ce6c-fb2db8673096\n");
+  check_part(out, "[1] GPU-c4f82fda-f11d-4492-a176-950eab898aad\n");
+}
+
+static void a_job_can_reserve_its_devices(void** state) {
+  (void)state;
+  char folder[512], line[1024];
+  snprintf(folder, sizeof folder, "%s/locks", dir);
+  setenv("GSEL_RESERVE_FOLDER", folder, 1);
+  const char* machine = "--inventory \"$GSEL_TEST_DATA/inventory/a100x8.json\"";
+  /* The inner job runs while the outer one holds its device. */
+  snprintf(line, sizeof line,
+           "run -n 1 %s --devices count:1 --reserve -- sh -c 'env -u CUDA_VISIBLE_DEVICES \"$0\" run -n 1 %s "
+           "--devices count:1 --reserve -- sh -c \"echo \\$CUDA_VISIBLE_DEVICES\"; echo $CUDA_VISIBLE_DEVICES' "
+           "\"$GSEL_TEST_BIN/bin/gsel\"",
+           machine, machine);
+  check_gsel(line, 0);
+  assert_string_equal(out, "GPU-cedc8ef5-2012-4e98-be22-5cdcb615ef10\nGPU-c4f82fda-f11d-4492-a176-950eab898aad\n");
+  snprintf(line, sizeof line,
+           "run -n 1 %s --devices index:0 --reserve -- sh -c 'env -u CUDA_VISIBLE_DEVICES \"$0\" run -n 1 %s "
+           "--devices index:0 --reserve -- true' \"$GSEL_TEST_BIN/bin/gsel\"",
+           machine, machine);
+  check_gsel(line, 2);
+  check_part(err, "device 0 (GPU-c4f82fda-f11d-4492-a176-950eab898aad) is reserved by process ");
+  unsetenv("GSEL_RESERVE_FOLDER");
+  snprintf(line, sizeof line, "%s/.all", folder);
+  unlink(line);
+  assert_int_equal(rmdir(folder), 0);
+}
+
 /* ---- run: how it ends ---- */
 
 static void the_status_of_a_failing_rank_is_passed_on_and_the_others_are_ended(void** state) {
@@ -511,6 +554,17 @@ static void resolve_prints_a_selection_or_a_refusal(void** state) {
   check_status(gsel_on("a100x8", "resolve", "--devices count:2 --env CUDA_VISIBLE_DEVICES=3,1,7"), 0, "", __LINE__);
   check_part(out, "place 0 of count:2\n");
   check_part(out, "env: CUDA_DEVICE_ORDER=PCI_BUS_ID\n");
+  check_status(gsel_on("a100x8", "resolve", "--compat lightning --devices '\"1, 3\"' --no-env --json"), 0, "",
+               __LINE__);
+  check_part(out, "\"compat\": \"lightning\"");
+  check_part(out, "\"index\": 1");
+  check_status(gsel_on("a100x8", "resolve", "--compat lightning --devices '[0, 0]' --no-env --json"), 2, "", __LINE__);
+  check_part(out, "\"kind\": \"DUPLICATE\"");
+  check_status(gsel_on("two_hosts", "resolve", "--devices all --order fastest --include worker-1:1 --no-env"), 0, "",
+               __LINE__);
+  check_part(out, "worker-1/1");
+  check_status(gsel_on("two_hosts", "resolve", "--hostfile /no/such/file --no-env"), 2, "", __LINE__);
+  check_part(err, "/no/such/file");
   check_status(gsel_on("a100x8", "resolve", "--devices index:9 --no-env --json"), 2, "", __LINE__);
   check_part(out, "\"status\": \"error\"");
   check_part(out, "\"kind\": \"OUT_OF_RANGE\"");
@@ -601,6 +655,8 @@ int main(void) {
       cmocka_unit_test(thread_counts_are_left_alone_when_set_or_when_there_is_one_rank),
       cmocka_unit_test(arguments_pass_unchanged),
       cmocka_unit_test(standard_input_goes_to_rank_0),
+      cmocka_unit_test(two_ranks_never_get_one_device_unless_told_to),
+      cmocka_unit_test(a_job_can_reserve_its_devices),
       cmocka_unit_test(each_rank_gets_its_device_and_the_job_is_refused_when_they_run_out),
       cmocka_unit_test(the_status_of_a_failing_rank_is_passed_on_and_the_others_are_ended),
       cmocka_unit_test(a_rank_killed_by_a_signal_gives_128_and_its_number),

@@ -61,6 +61,65 @@ static void test_rank_0_claimed_twice_is_told_to_both_sides(void** state) {
   }
 }
 
+/* user: the device of each rank. */
+static gsel_status joins_on(const rank_run* run, const char* device, gsel_comm** comm, gsel_error** err) {
+  gsel_comm_config config = GSEL_COMM_CONFIG_INIT;
+  config.rank = run->rank;
+  config.world_size = run->world_size;
+  config.id = &run->id;
+  config.timeout_s = run->timeout_s;
+  config.join_timeout_s = run->join_timeout_s;
+  config.device = gsel_str_from(device);
+  return gsel_comm_init(&config, comm, err);
+}
+
+static void joins_on_its_device(rank_run* run) {
+  gsel_error* err;
+  gsel_comm* comm = NULL;
+  rank_ok(run, joins_on(run, ((const char* const*)run->user)[run->rank], &comm, &err), err);
+  rank_ok(run, gsel_barrier(comm, &err), err);
+  gsel_comm_destroy(comm);
+}
+
+static void is_refused_on_its_device(rank_run* run) {
+  gsel_error* err;
+  gsel_comm* comm = NULL;
+  rank_fails(run, joins_on(run, ((const char* const*)run->user)[run->rank], &comm, &err), err, GSEL_ERR_DUPLICATE,
+             "compute on one device, GPU-11", -1);
+  rank_check(run, comm == NULL);
+}
+
+static void test_two_ranks_on_one_device_are_told_so_before_they_communicate(void** state) {
+  (void)state;
+  static const char* const twice[] = {"GPU-11", "GPU-22", "GPU-11"};
+  static const char* const twice_without_rank_0[] = {"GPU-1", "GPU-11", "GPU-11"};
+  static const char* const apart[] = {"GPU-11", "GPU-1", "GPU-111"};
+  static const char* const untold[] = {"", NULL, ""};
+  rank_run* runs = ranks_prepare(3, (void*)twice);
+  ranks_run_threads(runs, 3, is_refused_on_its_device);
+  ranks_verdict(runs, 3);
+  runs = ranks_prepare(3, (void*)twice_without_rank_0);
+  ranks_run_processes(runs, 3, is_refused_on_its_device);
+  ranks_verdict(runs, 3);
+  runs = ranks_prepare(3, (void*)apart);
+  ranks_run_processes(runs, 3, joins_on_its_device);
+  ranks_verdict(runs, 3);
+  runs = ranks_prepare(3, (void*)untold);
+  ranks_run_threads(runs, 3, joins_on_its_device);
+  ranks_verdict(runs, 3);
+}
+
+static void test_a_device_name_has_a_bound(void** state) {
+  (void)state;
+  char name[97];
+  memset(name, 'x', 96);
+  name[96] = '\0';
+  rank_run run = {.rank = 0, .world_size = 2, .timeout_s = 1, .join_timeout_s = 1};
+  gsel_comm* comm = NULL;
+  gsel_error* err;
+  check_fails(joins_on(&run, name, &comm, &err), err, GSEL_ERR_ARG, "device has 96 bytes");
+}
+
 static void test_missing_ranks_are_named_by_rank_0(void** state) {
   (void)state;
   struct refusal expected = {GSEL_ERR_TIMEOUT, "rank 0 waited for ranks 1, 3", 1};
@@ -243,6 +302,8 @@ int main(void) {
       cmocka_unit_test(test_a_world_size_that_differs_is_told_to_both_sides),
       cmocka_unit_test(test_a_rank_claimed_twice_is_told_to_both_sides),
       cmocka_unit_test(test_rank_0_claimed_twice_is_told_to_both_sides),
+      cmocka_unit_test(test_two_ranks_on_one_device_are_told_so_before_they_communicate),
+      cmocka_unit_test(test_a_device_name_has_a_bound),
       cmocka_unit_test(test_missing_ranks_are_named_by_rank_0),
       cmocka_unit_test(test_without_rank_0_the_others_say_what_they_waited_for),
       cmocka_unit_test(test_a_rank_that_gives_up_joining_is_named),

@@ -369,6 +369,26 @@ static void test_an_apple_device_is_chosen_without_a_variable(void** state) {
   gsel_inventory_free(inventory);
 }
 
+/* A Gaudi process takes entry LOCAL_RANK of the list, so that a rank is given the list and not its own module alone. */
+static void every_gaudi_rank_is_given_the_whole_list(void** state) {
+  (void)state;
+  const struct selection_row row = {STRICT_HABANA, .env = MODULES "4,5"};
+  gsel_inventory* inventory = machine("gaudi8");
+  gsel_selection* selection = NULL;
+  gsel_error* err = NULL;
+  const gsel_status status = resolve_row(&row, inventory, &selection, &err);
+  check_ok(status, err);
+  for (int32_t rank = 0; rank < 2; ++rank) {
+    const gsel_env_var* env = NULL;
+    size_t n = 0;
+    assert_int_equal(gsel_selection_env(selection, rank, &env, &n, NULL), GSEL_OK);
+    assert_int_equal(n, 1);
+    assert_string_equal(env[0].value.data, "4,5");
+  }
+  gsel_selection_free(selection);
+  gsel_inventory_free(inventory);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_a_gaudi_process_takes_one_module),
@@ -377,6 +397,7 @@ int main(void) {
       cmocka_unit_test(test_tensorflow_keeps_physical_order_and_equal_growth),
       cmocka_unit_test(test_a_child_gets_the_selection),
       cmocka_unit_test(test_an_apple_device_is_chosen_without_a_variable),
+      cmocka_unit_test(every_gaudi_rank_is_given_the_whole_list),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,6 +6,11 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstring>
+#include <map>
+#include <string_view>
+
+#include "base/printable.h"
 
 namespace gsel::shm {
 
@@ -18,6 +23,7 @@ Joined HostSide::run(Joined joined) {
   open();
   try {
     gather();
+    check_devices();
     const Layout layout(join_.world_size);
     const os::Fd arena = Arena::create(layout, count_cores());
     joined.arena = Arena::map(arena.get(), layout);
@@ -156,6 +162,25 @@ void HostSide::greet(Guest& guest) {
         .about_rank(hello.rank);
   if (!guest.life) fail(GSEL_ERR_IO, "rank {} joined without a life descriptor", hello.rank);
   place = &guest;
+}
+
+// Two ranks on one device would wait for each other inside its driver, or run out of its memory. Looked at once all
+// are here, so that all are told.
+void HostSide::check_devices() const {
+  std::map<std::string_view, const Hello*> seen;
+  for (const Guest* guest : by_rank_) {
+    const Hello& hello = guest ? guest->hello : own_;
+    const std::string_view device(hello.device, strnlen(hello.device, sizeof hello.device));
+    if (device.empty()) continue;
+    const auto [first, fresh] = seen.emplace(device, &hello);
+    if (fresh) continue;
+    const Hello& other = *first->second;
+    throw Error(GSEL_ERR_DUPLICATE,
+                fmt::format("ranks {} (pid {}) and {} (pid {}) compute on one device, {}; give every rank its own, as "
+                            "gsel run --devices does",
+                            other.rank, other.pid, hello.rank, hello.pid, one_line(device)))
+        .about_rank(hello.rank);
+  }
 }
 
 void HostSide::distribute(const Joined& joined, int arena) {

@@ -33,6 +33,7 @@ class HostSide {
   void admit();
   void hear(Guest& guest);
   void greet(Guest& guest);
+  void check_devices() const;
   void distribute(const Joined& joined, int arena);
   void await_ready();
   void introduce_all_to(const Guest& guest, int own_life);

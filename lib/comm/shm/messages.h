@@ -14,7 +14,8 @@
 namespace gsel::shm {
 
 constexpr uint64_t kHelloMagic = 0x6c656c6c6f487367;
-constexpr uint32_t kProtocol = 1;
+constexpr uint32_t kProtocol = 2;
+constexpr size_t kDeviceBytes = 96;
 
 struct Hello {
   uint64_t magic = kHelloMagic;
@@ -22,8 +23,9 @@ struct Hello {
   int32_t rank = 0;
   int32_t world_size = 0;
   int32_t pid = 0;
-  uint64_t process = 0;    // tells ranks that are threads of one process
-  uint64_t cpus[16] = {};  // processors the rank may use
+  uint64_t process = 0;            // tells ranks that are threads of one process
+  uint64_t cpus[16] = {};          // processors the rank may use
+  char device[kDeviceBytes] = {};  // identity of the device the rank computes on; empty: not told
 };
 
 enum class Say : uint32_t { failed = 1, arena, lives, go, ready };

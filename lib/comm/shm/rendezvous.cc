@@ -31,6 +31,9 @@ Hello make_hello(const gsel_join& join) {
   hello.world_size = join.world_size;
   hello.pid = getpid();
   hello.process = os::process_token();
+  if (join.device.len >= sizeof hello.device)
+    fail(GSEL_ERR_ARG, "device has {} bytes, at most {} are needed", join.device.len, sizeof hello.device - 1);
+  if (join.device.data) std::memcpy(hello.device, join.device.data, join.device.len);
   cpu_set_t set;
   CPU_ZERO(&set);
   static_assert(sizeof set == sizeof hello.cpus);

@@ -39,6 +39,17 @@ const Target& target_of(const Inventory& inventory, int32_t host) {
   return kTargets[0];
 }
 
+// What the driver says of a mask that is a copy of --gpu_ids is about those.
+Reading read_copy(const Target& target, const Case& asked, const Input& ids, Trace& trace) {
+  try {
+    return target.read(asked, trace);
+  } catch (const Error& error) {
+    Place place = error.place();
+    if (place.file == target.variable) place.file = ids.name;
+    throw Error(error.code(), error.message()).at(place);
+  }
+}
+
 }  // namespace
 
 Reading read_accelerate(const Case& asked, Trace& trace) {
@@ -64,7 +75,8 @@ Reading read_accelerate(const Case& asked, Trace& trace) {
           "than two GPU ids were configured; on the command line alone it goes unchecked");
   }
   Request request;  // the options of accelerate mean nothing to the driver
-  Reading reading = target.read({asked.inventory, environment, request, asked.host}, trace);
+  const Case copied{asked.inventory, environment, request, asked.host};
+  Reading reading = lines.empty() ? target.read(copied, trace) : read_copy(target, copied, ids, trace);
   reading.sets_environment = true;
   reading.environment = std::move(lines);
   return reading;

@@ -3,6 +3,7 @@
 // name of the system's exception. What strict reading would have said is added by resolve, not here.
 #pragma once
 
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -27,6 +28,7 @@ struct Reading {
   int32_t processes = -1;   // how many processes the system starts, -1: it starts none
   bool sets_environment = false;  // `environment` replaces what gsel would emit for a child
   EnvLines environment;
+  std::map<int32_t, EnvLines> environment_of_host;  // what a host's processes have besides, by place of the host
   std::vector<Device> unlisted;  // devices that the system believes in and the inventory lacks: unit.device counts on
                                  // from the inventory's last; Device::host counts on from its last host
   std::vector<std::string> unlisted_hosts;

@@ -17,7 +17,7 @@
 namespace gsel {
 namespace {
 
-constexpr int64_t kMaxSlots = 65536;  // in all; more than any job has, and a bound on what a hostfile makes us hold
+constexpr int64_t kMoreSlots = 4096;  // than the inventory has devices: a bound on what a short hostfile makes us hold
 constexpr const char* kLocal = "localhost";
 
 struct Pool {
@@ -95,6 +95,7 @@ class Deepspeed {
                       printable(*value)));
     } else {
       include_ = fmt::format("{}:{}", kLocal, *value);
+      include_is_mask_ = true;
       trace_.add("deepspeed", input, whole, fmt::format("--include={}", printable(include_)),
                  "the variable becomes --include and is deleted");
     }
@@ -139,9 +140,11 @@ class Deepspeed {
   }
 
   std::vector<int64_t> slots_up_to(int64_t count) {
+    const int64_t most = static_cast<int64_t>(asked_.inventory.devices.size()) + kMoreSlots;
+    if (count > most - slots_held_)
+      fail(GSEL_ERR_UNSUPPORTED, "{} slots are asked for; with this inventory gsel replays jobs of at most {}", count,
+           most);
     slots_held_ += count;
-    if (count > kMaxSlots || slots_held_ > kMaxSlots)
-      fail(GSEL_ERR_UNSUPPORTED, "{} slots are asked for; gsel replays jobs of at most {}", count, kMaxSlots);
     std::vector<int64_t> slots(static_cast<size_t>(count));
     for (size_t i = 0; i < slots.size(); ++i) slots[i] = static_cast<int64_t>(i);
     return slots;
@@ -154,6 +157,24 @@ class Deepspeed {
   }
 
   std::vector<Pool> filtered(std::vector<Pool> pools) {
+    try {
+      return as_filtered(std::move(pools));
+    } catch (const Error& error) {
+      if (!include_is_mask_) throw;
+      throw Error(error.code(), error.message()).at(in_mask(error.place()));
+    }
+  }
+
+  // A place in the --include that the mask became, where the caller wrote it.
+  Place in_mask(Place place) const {
+    place.file = mask();
+    const auto before = static_cast<int32_t>(std::string_view(kLocal).size()) + 1;  // "localhost:"
+    if (place.column <= before) place.token.erase(0, static_cast<size_t>(before + 1 - place.column));
+    place.column = std::max(place.column - before, 1);
+    return place;
+  }
+
+  std::vector<Pool> as_filtered(std::vector<Pool> pools) {
     if (!include_.empty() && !exclude_.empty())
       raise_python(GSEL_ERR_CONFLICT, "ValueError", "include_str and exclude_str are mutually exclusive.",
                    {"exclude", exclude_}, {exclude_, 1, false});
@@ -206,17 +227,24 @@ class Deepspeed {
     Reading reading;
     int64_t processes = 0;
     for (const Pool& pool : pools) processes += static_cast<int64_t>(pool.slots.size());
-    for (const Pool& pool : pools) {
-      const int32_t host = find_host(asked_.inventory, pool.host, asked_.host);
+    for (size_t i = 0; i < pools.size(); ++i) {
+      int32_t host = find_host(asked_.inventory, pools[i].host, asked_.host);
       if (host < 0)
-        add_unlisted(reading, pool);
+        host = add_unlisted(reading, pools[i]);
       else
-        add_units(reading, pool, host);
+        add_units(reading, pools[i], host);
+      reading.environment_of_host[host] = environment_of(pools[i], i);
     }
     reading.processes = static_cast<int32_t>(processes);
     reading.hidden_by = "not among the slots that deepspeed leaves";
     reading.sets_environment = true;
-    reading.environment = environment(pools, processes);
+    reading.environment = environment(pools.size(), processes);
+    if (!reading.unlisted_hosts.empty())
+      trace_.warn(fmt::format("the inventory has no host {}{}; slots are taken as the hostfile tells them",
+                              printable(reading.unlisted_hosts[0]),
+                              reading.unlisted_hosts.size() == 1
+                                  ? ""
+                                  : fmt::format(" and {} more of the hostfile", reading.unlisted_hosts.size() - 1)));
     if (pools.empty()) trace_.warn("deepspeed goes on with no slot at all; its launcher then fails with an IndexError");
     if (several_ && pools.size() == 1 && find_host(asked_.inventory, pools[0].host, asked_.host) != asked_.host)
       trace_.warn(
@@ -240,7 +268,7 @@ class Deepspeed {
     reading.units.insert(reading.units.end(), units.begin(), units.end());
   }
 
-  void add_unlisted(Reading& reading, const Pool& pool) {
+  int32_t add_unlisted(Reading& reading, const Pool& pool) {
     const auto host = static_cast<int32_t>(asked_.inventory.hosts.size() + reading.unlisted_hosts.size());
     reading.unlisted_hosts.push_back(pool.host);
     for (int64_t slot : pool.slots) {
@@ -253,25 +281,23 @@ class Deepspeed {
       device.name = "not in the inventory";
       reading.unlisted.push_back(std::move(device));
     }
-    trace_.warn(fmt::format("the inventory has no host {}; its slots are taken as the hostfile tells them",
-                            printable(pool.host)));
+    return host;
   }
 
-  // What launch.py sets for every process of this host.
-  EnvLines environment(const std::vector<Pool>& pools, int64_t processes) const {
+  // What launch.py sets for every process, besides what each host has of its own.
+  EnvLines environment(size_t hosts, int64_t processes) const {
     EnvLines lines;
-    for (size_t i = 0; i < pools.size(); ++i) {
-      if (find_host(asked_.inventory, pools[i].host, asked_.host) != asked_.host) continue;
-      lines = {{mask(), fmt::format("{}", fmt::join(pools[i].slots, ","))},
-               {"CROSS_RANK", std::to_string(i)},
-               {"LOCAL_SIZE", std::to_string(pools[i].slots.size())}};
-      break;
-    }
     if (!several_) lines.emplace_back("MASTER_ADDR", "127.0.0.1");
     lines.emplace_back("MASTER_PORT", "29500");
     lines.emplace_back("WORLD_SIZE", std::to_string(processes));
-    lines.emplace_back("CROSS_SIZE", std::to_string(pools.size()));
+    lines.emplace_back("CROSS_SIZE", std::to_string(hosts));
     return lines;
+  }
+
+  EnvLines environment_of(const Pool& pool, size_t place) const {
+    return {{mask(), fmt::format("{}", fmt::join(pool.slots, ","))},
+            {"CROSS_RANK", std::to_string(place)},
+            {"LOCAL_SIZE", std::to_string(pool.slots.size())}};
   }
 
   const Case& asked_;
@@ -280,6 +306,7 @@ class Deepspeed {
   int64_t num_gpus_ = -1;  // below 0: not given
   bool several_ = false;   // there is a hostfile, or what serves as one
   std::string include_, exclude_;
+  bool include_is_mask_ = false;
   Environment environment_;  // of deepspeed, once it has dealt with the mask
   int64_t slots_held_ = 0;
 };

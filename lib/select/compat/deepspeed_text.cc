@@ -77,12 +77,12 @@ class FilterReader {
 
  private:
   void read_node(size_t from, size_t to) {
-    const std::string& text = filter_.input.value;
-    const size_t colon = text.find(':', from);
-    const Token host = token(from, std::min(colon, to));
+    const std::string_view text = std::string_view(filter_.input.value).substr(0, to);
+    const size_t colon = std::min(text.find(':', from), to);
+    const Token host = token(from, colon);
     DeepspeedFilter::Node& node = node_of(host);
-    if (colon >= to) return;
-    if (text.find(':', colon + 1) < to)
+    if (colon == to) return;
+    if (text.find(':', colon + 1) != text.npos)
       raise_python(GSEL_ERR_SYNTAX, "ValueError", "too many values to unpack (expected 2)", filter_.input,
                    token(from, to));
     int64_t last = std::numeric_limits<int64_t>::min();

@@ -14,8 +14,8 @@ using Kind = PythonValue::Kind;
 using Indexes = std::vector<LightningIndex>;
 
 constexpr const char* kMisconfiguration = "MisconfigurationException";
-// A count is written out up to here; nobody has more, and a larger one is refused when it meets what there is.
-constexpr int64_t kMaxCount = 65536;
+// A count that meets no check is written out up to here; no machine has more.
+constexpr int64_t kMaxCount = 1024;
 
 [[noreturn]] void raise_type(const Input& input, const PythonValue& value, const std::string& passed) {
   raise_python(

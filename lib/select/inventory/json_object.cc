@@ -49,7 +49,7 @@ class Watch {
     if (event == json::parse_event_t::key && !names_.back().insert(value.get<std::string>()).second) {
       Place place{file_, 0, 0, value.get<std::string>()};
       throw Error(GSEL_ERR_PARSE,
-                  fmt::format("inventory {}: field \"{}\" stands twice in one object", file_, place.token))
+                  fmt::format("inventory {}: field {} stands twice in one object", file_, in_quotes(place.token)))
           .at(place);
     }
     return true;
@@ -63,6 +63,13 @@ class Watch {
 std::string shown(const json& value) {
   std::string text = value.dump(-1, ' ', true, json::error_handler_t::replace);
   return text.size() > 60 ? text.substr(0, 60) + "..." : text;
+}
+
+// A name that somebody gave a field, for a path in a message.
+std::string field_text(const std::string& name) {
+  const bool plain = name.size() <= 60 &&
+                     std::all_of(name.begin(), name.end(), [](unsigned char c) { return c == '_' || std::isalnum(c); });
+  return plain ? name : in_quotes(name);
 }
 
 }  // namespace
@@ -181,8 +188,9 @@ void JsonObject::finish() const {
     std::sort(known.begin(), known.end());
     known.erase(std::unique(known.begin(), known.end()), known.end());
     const std::string meant = nearest(name, known);
-    refuse(name, fmt::format("is not a known field; {}known are {}",
-                             meant.empty() ? "" : fmt::format("did you mean {}? ", meant), fmt::join(known, ", ")));
+    refuse(field_text(name),
+           fmt::format("is not a known field; {}known are {}",
+                       meant.empty() ? "" : fmt::format("did you mean {}? ", meant), fmt::join(known, ", ")));
   }
 }
 

@@ -95,11 +95,6 @@ class MaskReader {
   std::optional<Identities> identities_;
 };
 
-bool alike(const Device& a, const Device& b) {
-  return a.name == b.name && a.capability_major == b.capability_major && a.capability_minor == b.capability_minor &&
-         a.compute_units == b.compute_units && a.memory_bytes == b.memory_bytes;
-}
-
 bool pci_order(const Environment& environment) {
   const std::string* order = find_variable(environment, kOrder);
   if (!order || *order == "FASTEST_FIRST") return false;
@@ -110,33 +105,34 @@ bool pci_order(const Environment& environment) {
 
 }  // namespace
 
-// FASTEST_FIRST is the driver's default and its rule is not published.
+// FASTEST_FIRST is the driver's default and its rule is not published: a guess is no answer here.
 CudaOrder cuda_order_strict(const Group& group, const Environment& environment) {
   CudaOrder out;
   out.by_bus = pci_order(environment);
-  for (size_t place = 1; place < group.size() && !out.by_bus; ++place) {
-    const Device &first = group.at(0), &other = group.at(place);
-    if (alike(first, other)) continue;
-    const auto told = [&](int32_t device) { return group.inventory.devices[static_cast<size_t>(device)].ordinal; };
-    if (std::all_of(group.devices.begin(), group.devices.end(), [&](int32_t device) { return told(device) >= 0; })) {
-      out.order = group.devices;
-      std::sort(out.order.begin(), out.order.end(), [&](int32_t a, int32_t b) { return told(a) < told(b); });
-      return out;
-    }
-    out.why_not = fmt::format(
-        "this machine has unlike devices ({} and {}), which CUDA numbers by speed; set {}=PCI_BUS_ID or give uuids",
-        first.name, other.name, kOrder);
-    return out;
-  }
-  out.order = group.devices;
+  bool guessed = false;
+  out.order = cuda_order(group, environment, &guessed);
+  if (!guessed) return out;
+  out.order.clear();
+  const auto unlike = [&](int32_t device) {
+    return group.inventory.devices[static_cast<size_t>(device)].name != group.at(0).name;
+  };
+  const auto other = std::find_if(group.devices.begin(), group.devices.end(), unlike);
+  out.why_not = fmt::format(
+      "this machine has unlike devices{}, which CUDA numbers by speed; set {}=PCI_BUS_ID or give uuids",
+      other == group.devices.end()
+          ? ""
+          : fmt::format(" ({} and {})", group.at(0).name, group.inventory.devices[static_cast<size_t>(*other)].name),
+      kOrder);
   return out;
 }
 
-Visible visible_cuda(const Group& group, const Environment& environment, Trace& trace) {
+Visible visible_cuda(const Group& all, const Environment& environment, Trace& trace) {
+  note_container(environment, trace);
+  const Group group = accessible_part(all, trace);
   const std::string* mask = find_variable(environment, kMask);
   if (!mask) {
     pci_order(environment);  // a misspelt order is refused even where it does not matter
-    return {units_of(group), {}};
+    return {units_of(all), {}};
   }
   if (mask->empty()) {
     trace.add(kLayer, {kMask, ""}, {"", 1, false}, "no device", "an empty value hides all");

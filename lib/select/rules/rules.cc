@@ -8,7 +8,7 @@ const std::vector<Rules>& rules() {
       {"cuda", "nvidia", "NVIDIA", visible_cuda, emit_cuda},
       {"hip", "amd", "AMD", visible_hip, emit_hip},
       {"ze", "intel", "Intel", visible_ze, emit_ze},
-      {"habana", "habana", "Gaudi", visible_habana, emit_habana},
+      {"habana", "habana", "Gaudi", visible_habana, emit_habana, true},
       {"ascend", "ascend", "Ascend", visible_ascend, emit_ascend},
       {"mps", "apple", "Apple", visible_apple, emit_apple},
   };

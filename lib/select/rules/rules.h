@@ -34,6 +34,8 @@ struct Rules {
   Visible (*visible)(const Group& group, const Environment& environment, Trace& trace);
   // Variables that make a child see these units of the group alone; none of it when the list is empty.
   Emission (*emit)(const Group& group, const std::vector<Unit>& units);
+  // A process picks entry LOCAL_RANK of the list by itself, so that each rank is given the whole list.
+  bool rank_picks = false;
 };
 
 // In the order in which `auto` prefers them.

@@ -1,0 +1,26 @@
+/* fuzz_environment: the variables of every vendor and framework, read strictly or as a system reads them. An input is a
+ * line "MACHINE [SYSTEM [DEVICES]]", then lines NAME=VALUE. */
+#include "fuzz/fuzz.h"
+
+enum { MOST_VARIABLES = 16 };
+
+int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  struct rest rest = {(const char*)data, size};
+  gsel_str first = take(&rest, '\n');
+  struct rest words = {first.data, first.len};
+  gsel_env_var env[MOST_VARIABLES];
+  gsel_resolve_request request = GSEL_RESOLVE_REQUEST_INIT;
+  request.inventory = machine_named(take(&words, ' '));
+  request.compat = unless_empty(take(&words, ' '));
+  request.devices = unless_empty(take_all(&words));
+  request.env = env;
+  while (rest.left && request.n_env < MOST_VARIABLES) {
+    gsel_str line = take(&rest, '\n');
+    struct rest parts = {line.data, line.len};
+    const gsel_str name = take(&parts, '=');
+    env[request.n_env++] = (gsel_env_var){name, take_all(&parts)};
+  }
+  if (!request.n_env) request.flags = GSEL_RESOLVE_NO_ENV;
+  check_resolve(&request);
+  return 0;
+}

@@ -1,0 +1,19 @@
+/* fuzz_hosts: hostfiles and filters of hosts, read strictly or as a system reads them. An input is a line
+ * "MACHINE [SYSTEM [DEVICES]]", a line with include, a line with exclude (empty: not given), then the hostfile. */
+#include "fuzz/fuzz.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  struct rest rest = {(const char*)data, size};
+  gsel_str first = take(&rest, '\n');
+  struct rest words = {first.data, first.len};
+  gsel_resolve_request request = GSEL_RESOLVE_REQUEST_INIT;
+  request.flags = GSEL_RESOLVE_NO_ENV;
+  request.inventory = machine_named(take(&words, ' '));
+  request.compat = unless_empty(take(&words, ' '));
+  request.devices = unless_empty(take_all(&words));
+  request.include = unless_empty(take(&rest, '\n'));
+  request.exclude = unless_empty(take(&rest, '\n'));
+  request.hostfile_text = unless_empty(take_all(&rest));
+  check_resolve(&request);
+  return 0;
+}

@@ -1,0 +1,17 @@
+/* fuzz_lightning: devices= as Lightning reads it, which is a Python literal. An input is a line "MACHINE
+ * [ACCELERATOR]", then the literal. */
+#include "fuzz/fuzz.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  struct rest rest = {(const char*)data, size};
+  gsel_str first = take(&rest, '\n');
+  struct rest words = {first.data, first.len};
+  gsel_resolve_request request = GSEL_RESOLVE_REQUEST_INIT;
+  request.flags = GSEL_RESOLVE_NO_ENV;
+  request.compat = gsel_str_from("lightning");
+  request.inventory = machine_named(take(&words, ' '));
+  request.accelerator = unless_empty(take_all(&words));
+  request.devices = take_all(&rest);
+  check_resolve(&request);
+  return 0;
+}
