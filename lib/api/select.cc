@@ -71,7 +71,7 @@ gsel_status gsel_selection_candidate(const gsel_selection* selection, int32_t i,
   return guard(err, [&] {
     const auto& candidates = required(selection, "selection").impl.candidates;
     gsel::check_index(i, candidates.size(), "i");
-    const gsel::Candidate& of = candidates[static_cast<size_t>(i)];
+    const gsel::Verdict& of = candidates[static_cast<size_t>(i)];
     gsel_candidate out = GSEL_CANDIDATE_INIT;
     out.index = of.unit.device;
     out.position = of.position;

@@ -72,7 +72,7 @@ Json steps_json(const Selection& selection) {
 
 Json candidates_json(const Selection& selection) {
   Json out = Json::array();
-  for (const Candidate& candidate : selection.candidates) {
+  for (const Verdict& candidate : selection.candidates) {
     const Device& device = selection.inventory->devices[static_cast<size_t>(candidate.unit.device)];
     Json row{{"index", device.index},
              {"host", selection.inventory->host_of(device).name},
@@ -170,7 +170,7 @@ std::string selection_json(const Selection& selection) {
 std::string selection_text(const Selection& selection) {
   const Inventory& inventory = *selection.inventory;
   Table table({"position", "index", "vendor", "name", "memory", "pci", "uuid", "reason"});
-  for (const Candidate& candidate : selection.candidates) {
+  for (const Verdict& candidate : selection.candidates) {
     const Device& device = inventory.devices[static_cast<size_t>(candidate.unit.device)];
     std::string index = std::to_string(device.index);
     if (inventory.hosts.size() > 1) index = fmt::format("{}/{}", inventory.host_of(device).name, index);
