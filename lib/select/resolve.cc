@@ -120,9 +120,11 @@ std::shared_ptr<const Inventory> with_unlisted(std::shared_ptr<const Inventory> 
 }
 
 std::string list_text(const Inventory& inventory, const std::vector<Unit>& units) {
+  constexpr size_t kMostNamed = 16;
   if (units.empty()) return "no device";
   std::vector<std::string> texts;
-  for (const Unit& unit : units) texts.push_back(unit_text(inventory, unit));
+  for (size_t i = 0; i < std::min(units.size(), kMostNamed); ++i) texts.push_back(unit_text(inventory, units[i]));
+  if (units.size() > kMostNamed) texts.push_back(fmt::format("{} more", units.size() - kMostNamed));
   return fmt::format("{}", fmt::join(texts, ", "));
 }
 

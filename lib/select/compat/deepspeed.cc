@@ -32,7 +32,8 @@ class Deepspeed {
         trace_(trace),
         include_(asked.request.include.value_or("")),
         exclude_(asked.request.exclude.value_or("")),
-        environment_(asked.environment) {}
+        environment_(asked.environment),
+        names_(asked.inventory, asked.host) {}
 
   Reading read() {
     num_gpus_ = read_num_gpus();
@@ -228,7 +229,7 @@ class Deepspeed {
     int64_t processes = 0;
     for (const Pool& pool : pools) processes += static_cast<int64_t>(pool.slots.size());
     for (const Pool& pool : pools) {
-      const int32_t host = find_host(asked_.inventory, pool.host, asked_.host);
+      const int32_t host = names_.find(pool.host);
       if (host < 0)
         add_unlisted(reading, pool);
       else
@@ -239,7 +240,7 @@ class Deepspeed {
     reading.sets_environment = true;
     reading.environment = environment(pools, processes);
     if (pools.empty()) trace_.warn("deepspeed goes on with no slot at all; its launcher then fails with an IndexError");
-    if (several_ && pools.size() == 1 && find_host(asked_.inventory, pools[0].host, asked_.host) != asked_.host)
+    if (several_ && pools.size() == 1 && names_.find(pools[0].host) != asked_.host)
       trace_.warn(
           fmt::format("one host is left, {}: deepspeed starts the processes where it runs itself, unless "
                       "--force_multi is given",
@@ -282,7 +283,7 @@ class Deepspeed {
   EnvLines environment(const std::vector<Pool>& pools, int64_t processes) const {
     EnvLines lines;
     for (size_t i = 0; i < pools.size(); ++i) {
-      if (find_host(asked_.inventory, pools[i].host, asked_.host) != asked_.host) continue;
+      if (names_.find(pools[i].host) != asked_.host) continue;
       lines = {{mask(), fmt::format("{}", fmt::join(pools[i].slots, ","))},
                {"CROSS_RANK", std::to_string(i)},
                {"LOCAL_SIZE", std::to_string(pools[i].slots.size())}};
@@ -303,6 +304,7 @@ class Deepspeed {
   std::string include_, exclude_;
   bool include_is_mask_ = false;
   Environment environment_;  // of deepspeed, once it has dealt with the mask
+  HostNames names_;
   int64_t slots_held_ = 0;
 };
 
