@@ -128,13 +128,16 @@ std::string list_text(const Inventory& inventory, const std::vector<Unit>& units
   return fmt::format("{}", fmt::join(texts, ", "));
 }
 
-// The accelerator of which a system speaks, as strict reading names it.
+// The accelerator of which a system speaks, as strict reading names it. Some units may not be in the inventory.
 std::optional<std::string> accelerator_of(const System& system, const Inventory& inventory, const Request& request,
                                           const std::vector<Unit>& units) {
   if (rules_named(system.name)) return system.name;
   if (request.accelerator && rules_named(*request.accelerator)) return request.accelerator;
-  if (units.empty()) return {};
-  const Rules* row = rules_for(inventory.devices[static_cast<size_t>(units.front().device)].vendor);
+  const auto listed = std::find_if(units.begin(), units.end(), [&](const Unit& unit) {
+    return static_cast<size_t>(unit.device) < inventory.devices.size();
+  });
+  if (listed == units.end()) return {};
+  const Rules* row = rules_for(inventory.devices[static_cast<size_t>(listed->device)].vendor);
   return row ? std::optional<std::string>(row->accelerator) : std::nullopt;
 }
 
