@@ -109,13 +109,10 @@ const System& find_system(const std::string& name) {
 std::shared_ptr<const Inventory> with_unlisted(std::shared_ptr<const Inventory> inventory, const Reading& reading) {
   if (reading.unlisted.empty()) return inventory;
   auto grown = std::make_shared<Inventory>(*inventory);
-  const auto before = static_cast<int32_t>(inventory->hosts.size());
-  for (size_t h = 0; h < reading.unlisted_hosts.size(); ++h) {
-    std::vector<Device> own;
-    for (const Device& device : reading.unlisted)
-      if (device.host == before + static_cast<int32_t>(h)) own.push_back(device);
-    grown->add({reading.unlisted_hosts[h], 0, 0, {}}, std::move(own));
-  }
+  std::vector<std::vector<Device>> own(reading.unlisted_hosts.size());
+  for (const Device& device : reading.unlisted)
+    own[static_cast<size_t>(device.host) - inventory->hosts.size()].push_back(device);
+  for (size_t h = 0; h < own.size(); ++h) grown->add({reading.unlisted_hosts[h], 0, 0, {}}, std::move(own[h]));
   return grown;
 }
 
