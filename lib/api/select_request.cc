@@ -32,7 +32,8 @@ Environment given_environment(const gsel_resolve_request& request) {
   for (size_t i = 0; i < request.n_env; ++i) {
     const std::string name = text(request.env[i].name);
     if (name.empty()) fail(GSEL_ERR_ARG, "env[{}] has no name", i);
-    if (!out.emplace(name, text(request.env[i].value)).second) fail(GSEL_ERR_ARG, "env names {} twice", printable(name));
+    if (!out.emplace(name, text(request.env[i].value)).second)
+      fail(GSEL_ERR_ARG, "env names {} twice", printable(name));
   }
   return out;
 }
