@@ -15,6 +15,8 @@ namespace {
 
 using Kind = Clause::Kind;
 
+constexpr size_t kMostTold = 16;  // reasons in one message
+
 bool is_plain_auto(const Choice& choice) {
   return choice.clauses.size() == 1 && choice.clauses.front().kind == Kind::automatic;
 }
@@ -348,7 +350,8 @@ class Chooser {
     std::vector<std::string> labels;
     for (const Rules& row : rules())
       if (question_.concerns(row)) labels.push_back(row.label);
-    const auto& notes = inventory_.notes;
+    std::vector<std::string> notes = inventory_.notes;
+    if (notes.size() > kMostTold) notes.resize(kMostTold);
     return fmt::format("no accelerator was found, looked for {}{}", fmt::join(labels, ", "),
                        notes.empty() ? "" : fmt::format(" ({})", fmt::join(notes, "; ")));
   }
@@ -415,25 +418,28 @@ Question read_question(const Request& request) {
 
 void choose(Candidates& candidates, const Question& question, const Scene& scene, Trace& trace) {
   const auto& choices = question.spec.choices;
+  if (choices.size() == 1) return Chooser(candidates, question, choices.front(), scene, trace).run();
   std::vector<Error> refusals;
   for (const Choice& choice : choices) {
     Candidates attempt = candidates;
-    Trace notes = trace;
+    const size_t steps = trace.steps.size(), warnings = trace.warnings.size();
     try {
-      Chooser(attempt, question, choice, scene, notes).run();
+      Chooser(attempt, question, choice, scene, trace).run();
     } catch (const Error& error) {
-      if (choices.size() == 1 || !is_absence(error.code())) throw;
+      if (!is_absence(error.code())) throw;
+      trace.steps.resize(steps);
+      trace.warnings.resize(warnings);
       trace.add("request", question.spec.input, choice.whole, "nothing", "the next choice is tried");
       refusals.push_back(error);
       continue;
     }
-    for (const Error& refusal : refusals) notes.warn(fmt::format("not taken: {}", refusal.message()));
+    for (const Error& refusal : refusals) trace.warn(fmt::format("not taken: {}", refusal.message()));
     candidates.assign(std::move(attempt));
-    trace = std::move(notes);
     return;
   }
   std::string all;
-  for (const Error& refusal : refusals) all += (all.empty() ? "" : "; ") + refusal.message();
+  for (size_t i = 0; i < std::min(refusals.size(), kMostTold); ++i) all += (i ? "; " : "") + refusals[i].message();
+  if (refusals.size() > kMostTold) all += fmt::format("; and {} more", refusals.size() - kMostTold);
   throw Error(refusals.front().code(), fmt::format("none of {} choices can be had: {}", choices.size(), all))
       .at(refusals.front().place());
 }

@@ -86,14 +86,10 @@ const System& find_system(const std::string& name) {
 std::shared_ptr<const Inventory> with_unlisted(std::shared_ptr<const Inventory> inventory, const Reading& reading) {
   if (reading.unlisted.empty()) return inventory;
   auto grown = std::make_shared<Inventory>(*inventory);
-  const auto before = static_cast<int32_t>(inventory->hosts.size());
-  auto device = reading.unlisted.begin();
-  for (size_t h = 0; h < reading.unlisted_hosts.size(); ++h) {
-    std::vector<Device> own;
-    for (; device != reading.unlisted.end() && device->host == before + static_cast<int32_t>(h); ++device)
-      own.push_back(*device);
-    grown->add({reading.unlisted_hosts[h], 0, 0, {}}, std::move(own));
-  }
+  std::vector<std::vector<Device>> own(reading.unlisted_hosts.size());
+  for (const Device& device : reading.unlisted)
+    own[static_cast<size_t>(device.host) - inventory->hosts.size()].push_back(device);
+  for (size_t h = 0; h < own.size(); ++h) grown->add({reading.unlisted_hosts[h], 0, 0, {}}, std::move(own[h]));
   return grown;
 }
 
@@ -106,13 +102,16 @@ std::string list_text(const Inventory& inventory, const std::vector<Unit>& units
   return fmt::format("{}", fmt::join(texts, ", "));
 }
 
-// The accelerator of which a system speaks, as strict reading names it.
+// The accelerator of which a system speaks, as strict reading names it. Some units may not be in the inventory.
 std::optional<std::string> accelerator_of(const System& system, const Inventory& inventory, const Request& request,
                                           const std::vector<Unit>& units) {
   if (rules_named(system.name)) return system.name;
   if (request.accelerator && rules_named(*request.accelerator)) return request.accelerator;
-  if (units.empty()) return {};
-  const Rules* row = rules_for(inventory.devices[static_cast<size_t>(units.front().device)].vendor);
+  const auto listed = std::find_if(units.begin(), units.end(), [&](const Unit& unit) {
+    return static_cast<size_t>(unit.device) < inventory.devices.size();
+  });
+  if (listed == units.end()) return {};
+  const Rules* row = rules_for(inventory.devices[static_cast<size_t>(listed->device)].vendor);
   return row ? std::optional<std::string>(row->accelerator) : std::nullopt;
 }
 

@@ -583,7 +583,10 @@ static void resolve_prints_a_selection_or_a_refusal(void** state) {
   check_part(err, "twice");
   check_status(gsel_on("a100x8", "resolve", "--env NOTHING"), 2, "", __LINE__);
   check_part(err, "NAME=VALUE");
-  check_status(gsel_on("a100x8", "resolve", "--env CUDA_VISIBLE_DEVICES= --json"), 0, "", __LINE__);
+  check_status(gsel_on("a100x8", "resolve", "--env CUDA_VISIBLE_DEVICES= --json"), 2, "", __LINE__);
+  check_part(out, "\"kind\": \"NO_DEVICES\"");
+  check_status(gsel_on("a100x8", "resolve", "--env CUDA_VISIBLE_DEVICES= --devices 'cuda|cpu' --json"), 0, "",
+               __LINE__);
   check_part(out, "\"vendor\": \"cpu\"");
   setenv("CUDA_VISIBLE_DEVICES", "0", 1);
   check_status(gsel_on("a100x8", "resolve", "--json"), 0, "", __LINE__);
