@@ -140,7 +140,7 @@ static void orders_have_stated_ties(void** state) {
 static void a_process_sees_one_instance_of_mig(void** state) {
   ROWS(OK_ON("mig", "mig:0", "1:0"), OK_ON("mig", "mig:1.2", "1:2"), OK_ON("mig", "mig:MIG-6f11", "1:0"),
        OK_ON("mig", "uuid:mig-B648", "1:1"), OK_ON("mig", "mig:MIG-GPU-0f5d/7/0", "1:0"), OK_ON("mig", "index:0", "0"),
-       OK_ON("mig", "count:2 & !index:1", "0,2"), OK_ON("mig", "count:1 & !uuid:GPU-d009 & !mig:0", "1:1"),
+       OK_ON("mig", "count:1 & !index:0 & !index:1", "2:0"), OK_ON("mig", "count:1 & !uuid:GPU-d009 & !mig:0", "1:1"),
        NOT_ON("mig", "mig:0,1", UNSUPPORTED, "mig:0,1", 1, "one MIG instance alone"),
        NOT_ON("mig", "all", UNSUPPORTED, "all", 1, "one MIG instance alone"),
        NOT_ON("mig", "index:1", AMBIGUOUS, "1", 7, "MIG-6f11328a"),
