@@ -98,6 +98,13 @@ static char* list_of(const char* head, int uuids, int count, int step) {
   return text.data;
 }
 
+static char* addresses_of(int count) {
+  struct text text = {NULL, 0, 0};
+  for (int i = 0; i < count; ++i)
+    add(&text, "%s%08x:%02x:00.0", i ? "," : "pci:", (unsigned)(i * 7) >> 8, (unsigned)(i * 7) & 0xff);
+  return text.data;
+}
+
 /* ---- measuring ---- */
 
 struct work {
@@ -223,13 +230,18 @@ int main(void) {
                                  {NULL, NULL, NULL, NULL, NULL, NULL}};
   EACH(question, amd) measure_question(eight_amd, "8 AMD devices", small, question);
 
-  char *uuids = list_of("", 1, 1000, 7), *indexes = list_of("", 0, 1000, 7), *named = list_of("uuid:", 1, 1000, 7);
+  char *uuids = list_of("", 1, 1000, 7), *indexes = list_of("", 0, 1000, 7), *named = list_of("uuid:", 1, 1000, 7),
+       *places = list_of("visible:", 0, 1000, 7), *addresses = addresses_of(1000),
+       *excluded = list_of("all & !uuid:", 1, 1000, 7);
   const struct question lots[] = {{"all", "all", NULL, NULL, NULL, NULL},
                                   {"count:1000", "count:1000", NULL, NULL, NULL, NULL},
                                   {"all & name:*A100*", "all & name:*A100*", NULL, NULL, NULL, NULL},
                                   {"count:5000, order most_free", "count:5000", NULL, NULL, NULL, "most_free"},
                                   {"all, order fastest", "all", NULL, NULL, NULL, "fastest"},
                                   {"uuid: of 1000", named, NULL, NULL, NULL, NULL},
+                                  {"visible: of 1000", places, NULL, NULL, NULL, NULL},
+                                  {"pci: of 1000 addresses", addresses, NULL, NULL, NULL, NULL},
+                                  {"all & !uuid: of 1000", excluded, NULL, NULL, NULL, NULL},
                                   {"all under a mask of 1000 uuids", "all", NULL, mask, uuids, NULL},
                                   {"all under a mask of 1000 indexes", "all", NULL, mask, indexes, NULL},
                                   {"compat cuda, mask of 1000 uuids", NULL, "cuda", mask, uuids, NULL},
@@ -256,6 +268,9 @@ int main(void) {
   free(uuids);
   free(indexes);
   free(named);
+  free(places);
+  free(addresses);
+  free(excluded);
   free(json.data);
   gsel_inventory_free(many);
   gsel_inventory_free(hosts);

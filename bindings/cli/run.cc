@@ -93,19 +93,24 @@ class JobDevices {
     if (order != "visible") request.order = borrow(order);
     request.flags = GSEL_RESOLVE_PER_RANK;
     options.reserve ? hold(request) : look(request);
-    if (!options.share_devices) check_sharing(ranks);
+    for (int32_t i = 0; i < gsel_selection_warning_count(selection_); ++i)
+      std::fprintf(stderr, "gsel: warning: %s\n", text(gsel_selection_warning(selection_, i)).c_str());
+    check_one_host();
+    shared_ = options.share_devices;
+    if (!shared_) check_sharing(ranks);
   }
 
   // Adds what rank `rank` is to see, and by which name its device is known to the others.
-  void add(int32_t rank, bool shared, Environment& environment) const {
+  void add(int32_t rank, Environment& environment) const {
     if (!selection_) return;
+    if (shared_ && device_count() > 0) rank %= device_count();
     const gsel_env_var* variables = nullptr;
     size_t count = 0;
     gsel_error* error = nullptr;
     check(gsel_selection_env(selection_, rank, &variables, &count, &error), &error);
     for (size_t i = 0; i < count; ++i) environment[text(variables[i].name)] = text(variables[i].value);
     environment.erase("GSEL_DEVICE");
-    if (!shared) environment["GSEL_DEVICE"] = identity(std::min(rank, device_count() - 1));
+    if (!shared_) environment["GSEL_DEVICE"] = identity(std::min(rank, device_count() - 1));
   }
 
  private:
@@ -136,6 +141,18 @@ class JobDevices {
     return info.tile >= 0 ? name + "." + std::to_string(info.tile) : name;
   }
 
+  std::string host(int32_t position) const {
+    gsel_device_info info = GSEL_DEVICE_INFO_INIT;
+    return gsel_selection_device(selection_, position, &info, nullptr) ? "" : text(info.host);
+  }
+
+  void check_one_host() const {
+    for (int32_t i = 1; i < device_count(); ++i)
+      if (host(i) != host(0))
+        refuse(GSEL_ERR_UNSUPPORTED, "devices of hosts " + host(0) + " and " + host(i) +
+                                         " are selected, and gsel run starts ranks on one; add & host:" + host(0));
+  }
+
   void check_sharing(int64_t ranks) const {
     if (ranks < 2 || device_count() != 1 || identity(0).empty()) return;
     refuse(GSEL_ERR_DUPLICATE, std::to_string(ranks) + " ranks would compute on one device, " + identity(0) +
@@ -145,6 +162,7 @@ class JobDevices {
   Handle<gsel_selection> owned_;
   Handle<gsel_reservation> held_;
   const gsel_selection* selection_ = nullptr;
+  bool shared_ = false;  // several ranks may compute on one device, in turn
 };
 
 // What all ranks of this job share.
@@ -190,7 +208,7 @@ int run(const Options& options) {
   for (int32_t rank = 0; rank < ranks; ++rank) {
     Environment environment = shared;
     environment["RANK"] = environment["LOCAL_RANK"] = std::to_string(rank);
-    devices.add(rank, options.share_devices, environment);
+    devices.add(rank, environment);
     launch_what.environments.push_back(lines(environment));
   }
   return launch(launch_what);

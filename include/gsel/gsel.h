@@ -29,6 +29,7 @@
  * Then, each in its own header:
  *   gsel/types.h    status, text, element types, tensors          gsel/error.h   errors the caller owns
  *   gsel/select.h   gsel_resolve: which devices, and why          gsel/log.h     where log lines go
+ *   gsel/reserve.h  gsel_reserve: the same, and they are held
  *   gsel/comm.h     gsel_comm_init, gsel_allreduce, ...           gsel/config.h  gsel.toml
  *   gsel/model.h    a model described once                        gsel/program.h what a strategy makes of it
  *   gsel/train.h    gsel_trainer_step, or pull                    gsel/registry.h which plugins were found
@@ -49,8 +50,8 @@
 #include <gsel/model.h>
 #include <gsel/program.h>
 #include <gsel/registry.h>
-#include <gsel/select.h>
 #include <gsel/reserve.h>
+#include <gsel/select.h>
 #include <gsel/train.h>
 #include <gsel/types.h>
 

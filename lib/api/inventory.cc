@@ -69,9 +69,7 @@ gsel_status gsel_inventory_detect(gsel_inventory** out, gsel_error** err) {
   if (out) *out = nullptr;
   return guard(err, [&] {
     required(out, "out");
-    gsel::Inventory inventory = gsel::detect_inventory();
-    gsel::mark_reserved(inventory);
-    *out = new gsel_inventory(std::move(inventory));
+    *out = new gsel_inventory(gsel::detect_with_reservations());
   });
 }
 

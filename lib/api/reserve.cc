@@ -3,7 +3,7 @@
 
 #include <gsel/reserve.h>
 
-#include <cmath>
+#include <memory>
 
 #include "api/init_struct.h"
 #include "api/select_handle.h"
@@ -48,7 +48,10 @@ gsel_status gsel_reserve(const gsel_resolve_request* request, const gsel_reserve
   return gsel::guard(err, [&] {
     gsel::required(out, "out");
     const gsel::Reservation::Options how = gsel::read_options(options);
-    *out = new gsel_reservation(gsel::FullRequest(request), how);
+    const gsel::FullRequest full(request);
+    auto made = std::make_unique<gsel_reservation>(full, how);
+    full.check(made->selection.impl);
+    *out = made.release();
   });
 }
 

@@ -45,7 +45,9 @@ gsel_status gsel_resolve(const gsel_resolve_request* request, gsel_selection** o
   return guard(err, [&] {
     required(out, "out");
     const gsel::FullRequest full(request);
-    *out = new gsel_selection(gsel::resolve(full.inventory, full.environment, full.request));
+    gsel::Selection selection = gsel::resolve(full.inventory, full.environment, full.request);
+    full.check(selection);
+    *out = new gsel_selection(std::move(selection));
   });
 }
 
@@ -71,7 +73,7 @@ gsel_status gsel_selection_candidate(const gsel_selection* selection, int32_t i,
   return guard(err, [&] {
     const auto& candidates = required(selection, "selection").impl.candidates;
     gsel::check_index(i, candidates.size(), "i");
-    const gsel::Candidate& of = candidates[static_cast<size_t>(i)];
+    const gsel::Verdict& of = candidates[static_cast<size_t>(i)];
     gsel_candidate out = GSEL_CANDIDATE_INIT;
     out.index = of.unit.device;
     out.position = of.position;

@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "api/select_handle.h"
@@ -10,6 +11,7 @@
 #include "base/read_file.h"
 #include "base/text.h"
 #include "select/probe/driver_state.h"
+#include "select/reserve/reserve.h"
 #include "select/tokens.h"
 
 namespace gsel {
@@ -32,7 +34,8 @@ Environment given_environment(const gsel_resolve_request& request) {
   for (size_t i = 0; i < request.n_env; ++i) {
     const std::string name = text(request.env[i].name);
     if (name.empty()) fail(GSEL_ERR_ARG, "env[{}] has no name", i);
-    if (!out.emplace(name, text(request.env[i].value)).second) fail(GSEL_ERR_ARG, "env names {} twice", printable(name));
+    if (!out.emplace(name, text(request.env[i].value)).second)
+      fail(GSEL_ERR_ARG, "env names {} twice", printable(name));
   }
   return out;
 }
@@ -73,8 +76,16 @@ FullRequest::FullRequest(const gsel_resolve_request* given_request) {
   const bool own = !env_given && !(full.flags & GSEL_RESOLVE_NO_ENV);
   if (own) environment = own_environment();
   if (env_given) environment = given_environment(full);
-  inventory = full.inventory ? full.inventory->impl : std::make_shared<const Inventory>(detect_inventory());
-  if (own && !full.inventory) check_driver_state(*inventory, environment);
+  inventory = full.inventory ? full.inventory->impl : std::make_shared<const Inventory>(detect_with_reservations());
+  own_ = own && !full.inventory;
+}
+
+void FullRequest::check(const Selection& selection) const {
+  const auto is_nvidia = [&](const Unit& unit) {
+    return selection.inventory->devices[static_cast<size_t>(unit.device)].vendor == "nvidia";
+  };
+  if (own_ && std::any_of(selection.units.begin(), selection.units.end(), is_nvidia))
+    check_driver_state(*inventory, environment);
 }
 
 }  // namespace gsel

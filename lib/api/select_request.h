@@ -7,18 +7,25 @@
 
 #include "select/inventory/inventory.h"
 #include "select/request.h"
+#include "select/resolve.h"
 #include "select/rules/rules.h"
 
 namespace gsel {
 
 struct FullRequest {
-  // Detects the machine and reads the process's environment where the request gives none. GSEL_ERR_ARG, GSEL_ERR_IO,
-  // GSEL_ERR_ALREADY_INITIALIZED.
+  // Detects the machine and reads the process's environment where the request gives none. GSEL_ERR_ARG, GSEL_ERR_IO.
   explicit FullRequest(const gsel_resolve_request* given);
+
+  // GSEL_ERR_ALREADY_INITIALIZED when the selection is of this process's own machine and environment, has NVIDIA
+  // devices, and the CUDA driver of this process is up with others.
+  void check(const Selection& selection) const;
 
   std::shared_ptr<const Inventory> inventory;
   Environment environment;
   Request request;
+
+ private:
+  bool own_ = false;  // machine and environment are those of this process
 };
 
 }  // namespace gsel

@@ -53,8 +53,8 @@ void Candidates::note(const Unit& unit, const std::string& reason) {
   text += text.empty() ? reason : "; " + reason;
 }
 
-std::vector<Candidate> Candidates::verdicts() const {
-  std::vector<Candidate> out;
+std::vector<Verdict> Candidates::verdicts() const {
+  std::vector<Verdict> out;
   out.reserve(rows_.size());
   for (const Row& row : rows_) out.push_back({row.unit, -1, row.reason});
   for (size_t i = kept_.size(); i-- > 0;) out[row_of(kept_[i])].position = static_cast<int32_t>(i);

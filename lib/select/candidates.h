@@ -11,7 +11,7 @@
 namespace gsel {
 
 // What became of one device or partition.
-struct Candidate {
+struct Verdict {
   Unit unit;
   int32_t position = -1;  // place in the selection
   std::string reason;
@@ -45,7 +45,7 @@ class Candidates {
   void note(const Unit& unit, const std::string& reason);
 
   // Positions by now, in the order of the inventory.
-  std::vector<Candidate> verdicts() const;
+  std::vector<Verdict> verdicts() const;
 
  private:
   struct Row {

@@ -4,9 +4,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <optional>
 #include <set>
 
+#include "base/nearest.h"
 #include "select/filter.h"
 #include "select/picker.h"
 
@@ -14,6 +14,8 @@ namespace gsel {
 namespace {
 
 using Kind = Clause::Kind;
+
+constexpr size_t kMostTold = 16;  // reasons in one message
 
 bool is_plain_auto(const Choice& choice) {
   return choice.clauses.size() == 1 && choice.clauses.front().kind == Kind::automatic;
@@ -33,7 +35,7 @@ bool wants_cpu(const Choice& choice, const Question& question) {
 // Failures after which the next choice is tried.
 bool is_absence(gsel_status code) {
   return code == GSEL_ERR_NO_DEVICES || code == GSEL_ERR_OUT_OF_RANGE || code == GSEL_ERR_BUSY ||
-         code == GSEL_ERR_UNKNOWN_DEVICE || code == GSEL_ERR_PERMISSION;
+         code == GSEL_ERR_UNKNOWN_DEVICE || code == GSEL_ERR_UNKNOWN_HOST || code == GSEL_ERR_PERMISSION;
 }
 
 // One choice over one set of candidates.
@@ -51,6 +53,7 @@ class Chooser {
 
   void run() {
     if (picker_ && picker_->kind == Kind::none) return candidates_.keep({}, "none was asked for");
+    take_hosts();
     if (wants_cpu(choice_, question_)) return take_cpu("the CPU was asked for");
     keep_accelerators();
     const std::vector<Unit> visible = candidates_.kept();
@@ -64,6 +67,33 @@ class Chooser {
 
  private:
   // ---- what could be taken ----
+
+  // The hosts that no host: clause leaves out; an index then means those.
+  void take_hosts() {
+    hosts_ = scene_.hosts;
+    for (const Clause& clause : choice_.clauses) {
+      if (clause.kind != Kind::host) continue;
+      for (const Token& token : clause.tokens) check_host(token);
+      std::erase_if(hosts_, [&](int32_t host) {
+        const std::string& name = inventory_.hosts[static_cast<size_t>(host)].name;
+        const bool named = std::any_of(clause.tokens.begin(), clause.tokens.end(),
+                                       [&](const Token& token) { return glob_matches(token.text, name); });
+        return named == clause.excluded;
+      });
+    }
+  }
+
+  void check_host(const Token& token) const {
+    std::vector<std::string_view> names;
+    for (int32_t host : scene_.hosts) names.push_back(inventory_.hosts[static_cast<size_t>(host)].name);
+    for (std::string_view name : names)
+      if (glob_matches(token.text, std::string(name))) return;
+    const std::string meant = token.text.size() < 256 ? nearest(token.text, names) : "";
+    refuse(GSEL_ERR_UNKNOWN_HOST, input_, token,
+           fmt::format("no host in question has such a name{}",
+                       meant.empty() ? names.size() == 1 ? fmt::format("; {} is its name", names.front()) : ""
+                                     : fmt::format(", {} was meant?", meant)));
+  }
 
   void keep_accelerators() {
     const std::string named = accelerator_of(choice_);
@@ -88,11 +118,12 @@ class Chooser {
   }
 
   void exclude(const Clause& clause, const std::vector<Unit>& visible) {
-    Picker picker(inventory_, scene_.environment, visible, scene_.hosts, input_, trace_);
-    const std::vector<Unit> units = picker.pick(clause);
+    Picker picker(inventory_, scene_.environment, visible, hosts_, input_, trace_);
+    const std::vector<Unit> units = picker.pick(clause, false);
     const std::set<Unit> out(units.begin(), units.end());
     candidates_.drop([&](const Unit& unit) {
-      return out.count(unit) ? fmt::format("excluded by {}", printable(clause.whole.text)) : std::string();
+      const bool named = out.count(unit) || out.count({unit.device, -1, -1});  // a device goes with all its parts
+      return named ? fmt::format("excluded by {}", printable(clause.whole.text)) : std::string();
     });
   }
 
@@ -100,8 +131,8 @@ class Chooser {
 
   void take_list(const std::vector<Unit>& visible) {
     if (scene_.accelerators.empty()) need_some();
-    Picker picker(inventory_, scene_.environment, visible, scene_.hosts, input_, trace_);
-    const std::vector<Unit> units = picker.pick(*picker_);
+    Picker picker(inventory_, scene_.environment, visible, hosts_, input_, trace_);
+    const std::vector<Unit> units = picker.pick(*picker_, true);
     for (size_t i = 0; i < units.size(); ++i) check_allowed(units[i], picker_->tokens[i % picker_->tokens.size()]);
     if (question_.order_given && question_.order != Order::visible)
       trace_.warn(fmt::format("order has no say over {}, which is a list with an order of its own",
@@ -127,7 +158,8 @@ class Chooser {
   void take_some() {
     const bool automatic = !picker_ ? false : picker_->kind == Kind::automatic;
     const bool counted = picker_ && picker_->kind == Kind::count;
-    if (candidates_.kept().empty() && is_plain_auto(choice_) && question_.accelerator == "auto") return fall_back();
+    // Where accelerators are hidden, the CPU must be asked for: it would be taken in silence by most programs.
+    if (scene_.accelerators.empty() && is_plain_auto(choice_) && question_.accelerator == "auto") return fall_back();
     drop_unavailable();
     if (automatic || counted) prefer_discrete();
     if (automatic) keep_one_vendor();
@@ -142,11 +174,25 @@ class Chooser {
     candidates_.drop([&](const Unit& unit) {
       gsel_status code = GSEL_OK;
       const std::string why = unavailable(candidates_.device(unit), unit, question_.free_only, &code);
-      if (!why.empty()) unavailable_ = std::make_pair(code, fmt::format("{} is {}", unit_text(inventory_, unit), why));
+      if (!why.empty()) note_unavailable(code, fmt::format("{} is {}", unit_text(inventory_, unit), why));
       return why;
     });
-    if (unavailable_ && candidates_.kept().empty()) refuse(unavailable_->first, input_, whole(), unavailable_->second);
-    if (unavailable_) trace_.warn(fmt::format("left out: {}", unavailable_->second));
+    if (unavailable_.empty()) return;
+    if (candidates_.kept().empty()) refuse(unavailable_code_, input_, whole(), unavailable_text());
+    trace_.warn(fmt::format("left out: {}", unavailable_text()));
+  }
+
+  // The first one decides which refusal it is, should too few be left.
+  void note_unavailable(gsel_status code, std::string text) {
+    if (unavailable_.empty()) unavailable_code_ = code;
+    unavailable_.push_back(std::move(text));
+  }
+
+  std::string unavailable_text() const {
+    constexpr size_t kShown = 4;
+    const auto end = unavailable_.begin() + static_cast<std::ptrdiff_t>(std::min(kShown, unavailable_.size()));
+    return fmt::format("{}{}", fmt::join(unavailable_.begin(), end, ", "),
+                       unavailable_.size() > kShown ? fmt::format(" and {} more", unavailable_.size() - kShown) : "");
   }
 
   void prefer_discrete() {
@@ -174,7 +220,7 @@ class Chooser {
   void take_all() {
     std::vector<Unit> units;
     auto kept = kept_by_host();
-    for (int32_t host : scene_.hosts) {
+    for (int32_t host : hosts_) {
       const std::vector<Unit> own = ordered(inventory_, std::move(kept[static_cast<size_t>(host)]), question_.order);
       units.insert(units.end(), own.begin(), own.end());
     }
@@ -187,7 +233,7 @@ class Chooser {
     const Token& token = picker_->tokens.front();
     std::vector<Unit> units;
     auto kept = kept_by_host();
-    for (int32_t host : scene_.hosts) {
+    for (int32_t host : hosts_) {
       std::vector<Unit> own = std::move(kept[static_cast<size_t>(host)]);
       check_vendors(own, token);
       if (picker_->number > own.size()) refuse_count(own.size(), token);
@@ -210,7 +256,8 @@ class Chooser {
 
   [[noreturn]] void refuse_count(size_t found, const Token& token) const {
     const size_t all = scene_.accelerators.size();
-    if (unavailable_) refuse(unavailable_->first, input_, token, count_text(found, all) + "; " + unavailable_->second);
+    if (!unavailable_.empty())
+      refuse(unavailable_code_, input_, token, count_text(found, all) + "; " + unavailable_text());
     refuse(found || all ? GSEL_ERR_OUT_OF_RANGE : GSEL_ERR_NO_DEVICES, input_, token,
            count_text(found, all) + (found ? fmt::format("; count:{} would work", found) : ""));
   }
@@ -229,8 +276,10 @@ class Chooser {
   }
 
   void take_cpu(const std::string& why) {
+    if (picker_ && picker_->is_list())
+      refuse(GSEL_ERR_CONFLICT, input_, picker_->whole, "names accelerators, and the CPU is asked for as well");
     std::vector<Unit> cpus;
-    for (int32_t host : scene_.hosts) {
+    for (int32_t host : hosts_) {
       const Host& of = inventory_.hosts[static_cast<size_t>(host)];
       for (int32_t i = of.first; i < of.first + of.count; ++i)
         if (inventory_.devices[static_cast<size_t>(i)].is_cpu()) cpus.push_back({i, -1, -1});
@@ -240,7 +289,12 @@ class Chooser {
              wants_cpu(choice_, question_) ? "the inventory has no CPU"
                                            : fmt::format("{}, and the inventory has no CPU", nothing_text()));
     candidates_.keep(cpus, "an accelerator, and the CPU was asked for");
-    for (const Unit& cpu : cpus) candidates_.note(cpu, why);
+    apply_filters(cpus);
+    if (candidates_.kept().empty())
+      refuse(GSEL_ERR_NO_DEVICES, input_, whole(), fmt::format("the CPU is {}", candidates_.reason(cpus.front())));
+    if (picker_ && picker_->kind == Kind::count && picker_->number > 1)
+      refuse(GSEL_ERR_OUT_OF_RANGE, input_, picker_->tokens.front(), "a host has one CPU, which serves every rank");
+    for (const Unit& cpu : candidates_.kept()) candidates_.note(cpu, why);
   }
 
   // ---- helpers ----
@@ -275,10 +329,19 @@ class Chooser {
     if (!candidates_.kept().empty()) return;
     const auto& devices = inventory_.devices;
     const bool cpu = std::any_of(devices.begin(), devices.end(), [](const Device& device) { return device.is_cpu(); });
-    const bool named = question_.accelerator != "auto";
+    const bool named = question_.accelerator != "auto" && scene_.accelerators.empty();
     const Input input = named ? Input{"accelerator", question_.accelerator} : input_;
     refuse(GSEL_ERR_NO_DEVICES, input, named ? Token{input.value, 1, false} : whole(),
-           fmt::format("{}{}", nothing_text(), cpu ? "; cpu would work" : ""));
+           fmt::format("{}{}{}", nothing_text(), glob_hint(), cpu ? "; cpu would work" : ""));
+  }
+
+  // A name without a wildcard must be the whole name, which few intend.
+  std::string glob_hint() const {
+    for (const Clause& clause : choice_.clauses)
+      for (const Token& token : clause.tokens)
+        if (clause.kind == Kind::name && !clause.excluded && token.text.find_first_of("*?[") == token.text.npos)
+          return fmt::format("; a part of a name is written name:*{}*", printable(token.text));
+    return {};
   }
 
   // Why no accelerator is left.
@@ -287,7 +350,8 @@ class Chooser {
     std::vector<std::string> labels;
     for (const Rules& row : rules())
       if (question_.concerns(row)) labels.push_back(row.label);
-    const auto& notes = inventory_.notes;
+    std::vector<std::string> notes = inventory_.notes;
+    if (notes.size() > kMostTold) notes.resize(kMostTold);
     return fmt::format("no accelerator was found, looked for {}{}", fmt::join(labels, ", "),
                        notes.empty() ? "" : fmt::format(" ({})", fmt::join(notes, "; ")));
   }
@@ -312,7 +376,9 @@ class Chooser {
   const Scene& scene_;
   Trace& trace_;
   const Input& input_;
-  std::optional<std::pair<gsel_status, std::string>> unavailable_;
+  std::vector<int32_t> hosts_;  // of the scene, without those that this choice leaves out
+  gsel_status unavailable_code_ = GSEL_OK;
+  std::vector<std::string> unavailable_;
 };
 
 }  // namespace
@@ -352,25 +418,28 @@ Question read_question(const Request& request) {
 
 void choose(Candidates& candidates, const Question& question, const Scene& scene, Trace& trace) {
   const auto& choices = question.spec.choices;
+  if (choices.size() == 1) return Chooser(candidates, question, choices.front(), scene, trace).run();
   std::vector<Error> refusals;
   for (const Choice& choice : choices) {
     Candidates attempt = candidates;
-    Trace notes = trace;
+    const size_t steps = trace.steps.size(), warnings = trace.warnings.size();
     try {
-      Chooser(attempt, question, choice, scene, notes).run();
+      Chooser(attempt, question, choice, scene, trace).run();
     } catch (const Error& error) {
-      if (choices.size() == 1 || !is_absence(error.code())) throw;
+      if (!is_absence(error.code())) throw;
+      trace.steps.resize(steps);
+      trace.warnings.resize(warnings);
       trace.add("request", question.spec.input, choice.whole, "nothing", "the next choice is tried");
       refusals.push_back(error);
       continue;
     }
-    for (const Error& refusal : refusals) notes.warn(fmt::format("not taken: {}", refusal.message()));
+    for (const Error& refusal : refusals) trace.warn(fmt::format("not taken: {}", refusal.message()));
     candidates.assign(std::move(attempt));
-    trace = std::move(notes);
     return;
   }
   std::string all;
-  for (const Error& refusal : refusals) all += (all.empty() ? "" : "; ") + refusal.message();
+  for (size_t i = 0; i < std::min(refusals.size(), kMostTold); ++i) all += (i ? "; " : "") + refusals[i].message();
+  if (refusals.size() > kMostTold) all += fmt::format("; and {} more", refusals.size() - kMostTold);
   throw Error(refusals.front().code(), fmt::format("none of {} choices can be had: {}", choices.size(), all))
       .at(refusals.front().place());
 }

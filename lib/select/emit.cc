@@ -24,7 +24,7 @@ std::vector<Unit> units_on(const Selection& selection, int32_t host) {
 std::vector<Unit> units_of_rank(std::vector<Unit> units, int32_t local_rank) {
   const auto count = static_cast<int32_t>(units.size());
   if (local_rank < -1) fail(GSEL_ERR_ARG, "local_rank is {}; -1 or a rank from 0 is needed", local_rank);
-  if (local_rank < 0 || count == 1) return units;
+  if (local_rank < 0 || count <= 1) return units;
   if (local_rank >= count)
     fail(GSEL_ERR_RANK_OVERFLOW, "local rank {} has no device: {} are selected, for local ranks 0 to {}", local_rank,
          count, count - 1);
@@ -72,7 +72,7 @@ Json steps_json(const Selection& selection) {
 
 Json candidates_json(const Selection& selection) {
   Json out = Json::array();
-  for (const Candidate& candidate : selection.candidates) {
+  for (const Verdict& candidate : selection.candidates) {
     const Device& device = selection.inventory->devices[static_cast<size_t>(candidate.unit.device)];
     Json row{{"index", device.index},
              {"host", selection.inventory->host_of(device).name},
@@ -174,7 +174,7 @@ std::string selection_json(const Selection& selection) {
 std::string selection_text(const Selection& selection) {
   const Inventory& inventory = *selection.inventory;
   Table table({"position", "index", "vendor", "name", "memory", "pci", "uuid", "reason"});
-  for (const Candidate& candidate : selection.candidates) {
+  for (const Verdict& candidate : selection.candidates) {
     const Device& device = inventory.devices[static_cast<size_t>(candidate.unit.device)];
     std::string index = std::to_string(device.index);
     if (inventory.hosts.size() > 1) index = fmt::format("{}/{}", inventory.host_of(device).name, index);

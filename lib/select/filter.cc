@@ -14,15 +14,6 @@ namespace {
 
 using Kind = Clause::Kind;
 
-uint64_t memory_of(const Device& device, const Unit& unit) {
-  return unit.partition < 0 ? device.memory_bytes : device.partitions[static_cast<size_t>(unit.partition)].memory_bytes;
-}
-
-// Free memory of an instance is not told; its device's would count its neighbours.
-uint64_t free_of(const Device& device, const Unit& unit) {
-  return unit.partition < 0 ? device.free_bytes : memory_of(device, unit);
-}
-
 bool any_glob(const Clause& clause, const std::string& text) {
   return std::any_of(clause.tokens.begin(), clause.tokens.end(),
                      [&](const Token& token) { return glob_matches(token.text, text); });

@@ -42,9 +42,11 @@ struct Named {
 class Filters {
  public:
   Filters(const Inventory& inventory, const std::vector<Unit>& visible, const Request& request, Trace& trace)
-      : inventory_(inventory), visible_(visible), request_(request), trace_(trace) {
-    if (inventory.hosts.size() == 1) here_ = 0;
-  }
+      : inventory_(inventory),
+        visible_(visible),
+        request_(request),
+        trace_(trace),
+        names_(inventory, inventory.hosts.size() == 1 ? 0 : -1) {}
 
   std::vector<Unit> apply() {
     if (request_.hostfile)
@@ -63,7 +65,7 @@ class Filters {
     for (const Unit& unit : visible_) by_host[device_of(inventory_, unit).host].push_back(unit);
     for (const HostSlots& line : parse_hostfile(*request_.hostfile, file)) {
       const Place place{file, line.line, line.column, line.name};
-      const int32_t host = find_host(inventory_, line.name, here_);
+      const int32_t host = names_.find(line.name);
       if (host < 0) throw Error(GSEL_ERR_UNKNOWN_HOST, no_such_host(line.name)).at(place);
       if (!hosts_.insert(host).second)
         throw Error(GSEL_ERR_DUPLICATE, fmt::format("{} is a host that a line before names", printable(line.name)))
@@ -115,7 +117,7 @@ class Filters {
   }
 
   int32_t host_of(const Input& input, const Token& token) const {
-    const int32_t host = find_host(inventory_, token.text, here_);
+    const int32_t host = names_.find(token.text);
     if (host < 0) refuse(GSEL_ERR_UNKNOWN_HOST, input, token, no_such_host(token.text));
     if (request_.hostfile && !hosts_.contains(host))
       refuse(GSEL_ERR_UNKNOWN_HOST, input, token, "the hostfile has no such host");
@@ -195,7 +197,7 @@ class Filters {
   const std::vector<Unit>& visible_;
   const Request& request_;
   Trace& trace_;
-  int32_t here_ = -1;
+  HostNames names_;
   std::vector<Unit> pool_;   // what the hostfile leaves of visible_
   std::set<int32_t> hosts_;  // of the hostfile
 };

@@ -114,10 +114,16 @@ std::vector<HostTerm> parse_filter(const Input& input, Trace& trace) {
   return terms;
 }
 
-int32_t find_host(const Inventory& inventory, std::string_view name, int32_t here) {
-  for (size_t i = 0; i < inventory.hosts.size(); ++i)
-    if (inventory.hosts[i].name == name) return static_cast<int32_t>(i);
-  return name == "localhost" || name == "127.0.0.1" ? here : -1;
+HostNames::HostNames(const Inventory& inventory, int32_t here) {
+  hosts_.reserve(inventory.hosts.size() + 2);
+  for (size_t i = 0; i < inventory.hosts.size(); ++i) hosts_.emplace(inventory.hosts[i].name, static_cast<int32_t>(i));
+  hosts_.emplace("localhost", here);
+  hosts_.emplace("127.0.0.1", here);
+}
+
+int32_t HostNames::find(std::string_view name) const {
+  const auto it = hosts_.find(name);
+  return it == hosts_.end() ? -1 : it->second;
 }
 
 }  // namespace gsel

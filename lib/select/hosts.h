@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "select/request.h"
@@ -36,9 +37,17 @@ struct HostTerm {
 // warned of.
 std::vector<HostTerm> parse_filter(const Input& input, Trace& trace);
 
-// The host of this name, or the one where gsel runs for "localhost" and "127.0.0.1"; -1: there is none. here: index of
-// the host where gsel runs, -1: not known.
-int32_t find_host(const Inventory& inventory, std::string_view name, int32_t here);
+// Hosts by name.
+class HostNames {
+ public:
+  // here: index of the host where gsel runs, which is "localhost" and "127.0.0.1" as well, -1: not known
+  HostNames(const Inventory& inventory, int32_t here);
+  // In Inventory::hosts, -1: there is none.
+  int32_t find(std::string_view name) const;
+
+ private:
+  std::unordered_map<std::string_view, int32_t> hosts_;
+};
 
 // What request.hostfile, include and exclude leave of `visible`, in the order of include, else of the hostfile, else
 // of `visible`; all of it when none is given. Throws GSEL_ERR_UNKNOWN_HOST, GSEL_ERR_OUT_OF_RANGE (no such slot),

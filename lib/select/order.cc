@@ -142,12 +142,10 @@ std::vector<Unit> ordered(const Inventory& inventory, std::vector<Unit> units, O
   if (order == Order::visible || units.empty()) return units;
   std::sort(units.begin(), units.end());
   const auto by = [&](auto key) {
-    std::stable_sort(units.begin(), units.end(), [&](const Unit& a, const Unit& b) {
-      return key(device_of(inventory, a)) > key(device_of(inventory, b));
-    });
+    std::stable_sort(units.begin(), units.end(), [&](const Unit& a, const Unit& b) { return key(a) > key(b); });
   };
-  if (order == Order::fastest) by(speed_of);
-  if (order == Order::most_free) by([](const Device& device) { return device.free_bytes; });
+  if (order == Order::fastest) by([&](const Unit& unit) { return speed_of(device_of(inventory, unit)); });
+  if (order == Order::most_free) by([&](const Unit& unit) { return free_of(device_of(inventory, unit), unit); });
   if (order == Order::near && units.size() <= kMostNear) {
     double total = 0;
     const Distances distances(inventory, units);

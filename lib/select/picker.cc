@@ -2,6 +2,7 @@
 #include "select/picker.h"
 
 #include <algorithm>
+#include <set>
 
 namespace gsel {
 namespace {
@@ -43,14 +44,16 @@ Picker::Picker(const Inventory& inventory, const Environment& environment, const
       input_(input),
       trace_(trace) {}
 
-std::vector<Unit> Picker::pick(const Clause& clause) {
+std::vector<Unit> Picker::pick(const Clause& clause, bool usable) {
   std::vector<Unit> out;
   std::vector<bool> seen(inventory_.devices.size());
+  std::set<Unit> parts;
   const auto take = [&](int32_t host, size_t entry) {
     const Token& token = clause.tokens[entry];
-    const Unit unit = settle(inventory_, pick_on(host, clause.spaces[entry], token), input_, token);
+    const Unit named = pick_on(host, clause.spaces[entry], token);
+    const Unit unit = usable ? settle(inventory_, named, input_, token) : named;
     const bool whole = unit.partition < 0 && unit.tile < 0;
-    if (whole ? seen[static_cast<size_t>(unit.device)] : std::find(out.begin(), out.end(), unit) != out.end())
+    if (whole ? seen[static_cast<size_t>(unit.device)] : !parts.insert(unit).second)
       refuse(GSEL_ERR_DUPLICATE, input_, token,
              fmt::format("{} stands in the list before", unit_text(inventory_, unit)));
     seen[static_cast<size_t>(unit.device)] = true;
@@ -114,39 +117,49 @@ Unit Picker::by_index(int32_t host, const Token& token) const {
   return {of.first + static_cast<int32_t>(index), -1, -1};
 }
 
-Unit Picker::by_address(const Token& token) const {
+Unit Picker::by_address(const Token& token) {
   std::string address = normalise_pci(token.text);
   if (address.empty()) address = normalise_pci("0000:" + token.text);
   if (address.empty())
     refuse(GSEL_ERR_SYNTAX, input_, token, "a bus address such as 0000:3b:00.0 or an index is needed");
-  std::vector<int32_t> found;
-  for (size_t i = 0; i < inventory_.devices.size(); ++i)
-    if (inventory_.devices[i].pci == address) found.push_back(static_cast<int32_t>(i));
-  if (found.empty()) refuse(GSEL_ERR_UNKNOWN_DEVICE, input_, token, "no device of this machine has such an address");
-  if (found.size() > 1)
-    refuse(GSEL_ERR_AMBIGUOUS, input_, token,
-           fmt::format("{} hosts have a device of such an address; give a uuid", found.size()));
-  return {found.front(), -1, -1};
-}
-
-Unit Picker::by_cuda(int32_t host, const Token& token) const {
-  const Group group = group_of(inventory_, host, "nvidia");
-  const int64_t index = number_of(token.text);
-  if (index >= static_cast<int64_t>(group.size())) refuse_range(host, token, "NVIDIA device", group.size(), "cuda");
-  const CudaOrder order = cuda_order_strict(group, environment_);
-  if (order.order.empty()) refuse(GSEL_ERR_AMBIGUOUS, input_, token, order.why_not);
-  return {order.order[static_cast<size_t>(index)], -1, -1};
-}
-
-Unit Picker::by_visible(int32_t host, const Token& token) const {
-  int64_t left = number_of(token.text);
-  size_t count = 0;
-  for (const Unit& unit : visible_) {
-    if (inventory_.devices[static_cast<size_t>(unit.device)].host != host) continue;
-    if (left-- == 0) return unit;
-    ++count;
+  if (!addresses_) {
+    addresses_.emplace();
+    for (size_t i = 0; i < inventory_.devices.size(); ++i)
+      addresses_->emplace_back(inventory_.devices[i].pci, static_cast<int32_t>(i));
+    std::sort(addresses_->begin(), addresses_->end());
   }
-  refuse_range(host, token, "visible accelerator", count, "visible");
+  const auto first =
+      std::lower_bound(addresses_->begin(), addresses_->end(), std::pair<std::string_view, int32_t>(address, 0));
+  const auto last = std::find_if(first, addresses_->end(), [&](const auto& entry) { return entry.first != address; });
+  if (first == last) refuse(GSEL_ERR_UNKNOWN_DEVICE, input_, token, "no device of this machine has such an address");
+  if (last - first > 1)
+    refuse(GSEL_ERR_AMBIGUOUS, input_, token,
+           fmt::format("{} hosts have a device of such an address; give a uuid", last - first));
+  return {first->second, -1, -1};
+}
+
+Unit Picker::by_cuda(int32_t host, const Token& token) {
+  if (cuda_.host != host) {
+    const Group group = group_of(inventory_, host, "nvidia");
+    cuda_ = {host, group.size(), cuda_order_strict(group, environment_)};
+  }
+  const int64_t index = number_of(token.text);
+  if (index >= static_cast<int64_t>(cuda_.count)) refuse_range(host, token, "NVIDIA device", cuda_.count, "cuda");
+  if (cuda_.order.order.empty()) refuse(GSEL_ERR_AMBIGUOUS, input_, token, cuda_.order.why_not);
+  return {cuda_.order.order[static_cast<size_t>(index)], -1, -1};
+}
+
+Unit Picker::by_visible(int32_t host, const Token& token) {
+  if (!visible_on_) {
+    visible_on_.emplace(inventory_.hosts.size());
+    for (const Unit& unit : visible_)
+      (*visible_on_)[static_cast<size_t>(inventory_.devices[static_cast<size_t>(unit.device)].host)].push_back(unit);
+  }
+  const std::vector<Unit>& units = (*visible_on_)[static_cast<size_t>(host)];
+  const int64_t index = number_of(token.text);
+  if (index >= static_cast<int64_t>(units.size()))
+    refuse_range(host, token, "visible accelerator", units.size(), "visible");
+  return units[static_cast<size_t>(index)];
 }
 
 Unit Picker::by_uuid(const Token& token) {

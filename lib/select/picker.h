@@ -3,6 +3,8 @@
 #pragma once
 
 #include <optional>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "select/candidates.h"
@@ -18,16 +20,17 @@ class Picker {
   Picker(const Inventory& inventory, const Environment& environment, const std::vector<Unit>& visible,
          const std::vector<int32_t>& hosts, const Input& input, Trace& trace);
 
-  // The units of a list clause in its order, host after host where entries are indexes. GSEL_ERR_OUT_OF_RANGE,
+  // The units of a list clause in its order, host after host where entries are indexes. With `usable` a divided device
+  // stands for its one instance, else for itself. GSEL_ERR_OUT_OF_RANGE,
   // GSEL_ERR_UNKNOWN_DEVICE, GSEL_ERR_AMBIGUOUS, GSEL_ERR_SYNTAX, GSEL_ERR_DUPLICATE, each with its token.
-  std::vector<Unit> pick(const Clause& clause);
+  std::vector<Unit> pick(const Clause& clause, bool usable);
 
  private:
   Unit pick_on(int32_t host, Clause::Kind space, const Token& token);
   Unit by_index(int32_t host, const Token& token) const;
-  Unit by_address(const Token& token) const;
-  Unit by_cuda(int32_t host, const Token& token) const;
-  Unit by_visible(int32_t host, const Token& token) const;
+  Unit by_address(const Token& token);
+  Unit by_cuda(int32_t host, const Token& token);
+  Unit by_visible(int32_t host, const Token& token);
   Unit by_uuid(const Token& token);
   Unit by_instance(int32_t host, const Token& token);
   std::string on_host(int32_t host) const;
@@ -40,7 +43,16 @@ class Picker {
   const std::vector<int32_t>& hosts_;
   const Input& input_;
   Trace& trace_;
+  // Made when first needed, so that an entry costs no walk over all devices.
   std::optional<Identities> identities_;
+  std::optional<std::vector<std::pair<std::string_view, int32_t>>> addresses_;  // sorted
+  std::optional<std::vector<std::vector<Unit>>> visible_on_;                    // by host
+  // Of the host whose entries are being read.
+  struct {
+    int32_t host = -1;
+    size_t count = 0;
+    CudaOrder order;
+  } cuda_;
 };
 
 }  // namespace gsel

@@ -9,7 +9,6 @@
 #include "base/nearest.h"
 #include "select/choose.h"
 #include "select/compat/compat.h"
-#include "select/filter.h"
 #include "select/hosts.h"
 #include "select/lint.h"
 #include "select/visible.h"
@@ -35,26 +34,6 @@ std::vector<int32_t> hosts_of(const Inventory& inventory, const std::vector<Unit
     const int32_t host = inventory.devices[static_cast<size_t>(unit.device)].host;
     if (!seen[static_cast<size_t>(host)]) out.push_back(host);
     seen[static_cast<size_t>(host)] = true;
-  }
-  return out;
-}
-
-// Hosts that no clause of the spec leaves out; an index then means the hosts left.
-std::vector<int32_t> hosts_in_question(const Candidates& candidates, const std::vector<int32_t>& hosts,
-                                       const Question& question) {
-  if (hosts.size() < 2 || question.spec.choices.size() != 1) return hosts;
-  const Inventory& inventory = candidates.inventory();
-  std::vector<int32_t> out;
-  for (int32_t host : hosts) {
-    const Host& of = inventory.hosts[static_cast<size_t>(host)];
-    const auto& clauses = question.spec.choices.front().clauses;
-    const bool left_out = std::any_of(clauses.begin(), clauses.end(), [&](const Clause& clause) {
-      if (clause.kind != Clause::Kind::host) return false;
-      const bool named = std::any_of(clause.tokens.begin(), clause.tokens.end(),
-                                     [&](const Token& token) { return glob_matches(token.text, of.name); });
-      return named == clause.excluded;
-    });
-    if (!left_out) out.push_back(host);
   }
   return out;
 }
@@ -88,7 +67,6 @@ Selection resolve_strictly(std::shared_ptr<const Inventory> inventory, const Env
       if (std::find(hosts.begin(), hosts.end(), candidates.device(cpu).host) != hosts.end()) visible.push_back(cpu);
     candidates.keep(visible, "left out by the filters of hosts");
   }
-  hosts = hosts_in_question(candidates, hosts, question);
   choose(candidates, question, {environment, all, hosts}, trace);
   return finish(std::move(inventory), candidates, std::move(trace));
 }
@@ -108,31 +86,32 @@ const System& find_system(const std::string& name) {
 std::shared_ptr<const Inventory> with_unlisted(std::shared_ptr<const Inventory> inventory, const Reading& reading) {
   if (reading.unlisted.empty()) return inventory;
   auto grown = std::make_shared<Inventory>(*inventory);
-  const auto before = static_cast<int32_t>(inventory->hosts.size());
-  auto device = reading.unlisted.begin();
-  for (size_t h = 0; h < reading.unlisted_hosts.size(); ++h) {
-    std::vector<Device> own;
-    for (; device != reading.unlisted.end() && device->host == before + static_cast<int32_t>(h); ++device)
-      own.push_back(*device);
-    grown->add({reading.unlisted_hosts[h], 0, 0, {}}, std::move(own));
-  }
+  std::vector<std::vector<Device>> own(reading.unlisted_hosts.size());
+  for (const Device& device : reading.unlisted)
+    own[static_cast<size_t>(device.host) - inventory->hosts.size()].push_back(device);
+  for (size_t h = 0; h < own.size(); ++h) grown->add({reading.unlisted_hosts[h], 0, 0, {}}, std::move(own[h]));
   return grown;
 }
 
 std::string list_text(const Inventory& inventory, const std::vector<Unit>& units) {
+  constexpr size_t kMostNamed = 16;
   if (units.empty()) return "no device";
   std::vector<std::string> texts;
-  for (const Unit& unit : units) texts.push_back(unit_text(inventory, unit));
+  for (size_t i = 0; i < std::min(units.size(), kMostNamed); ++i) texts.push_back(unit_text(inventory, units[i]));
+  if (units.size() > kMostNamed) texts.push_back(fmt::format("{} more", units.size() - kMostNamed));
   return fmt::format("{}", fmt::join(texts, ", "));
 }
 
-// The accelerator of which a system speaks, as strict reading names it.
+// The accelerator of which a system speaks, as strict reading names it. Some units may not be in the inventory.
 std::optional<std::string> accelerator_of(const System& system, const Inventory& inventory, const Request& request,
                                           const std::vector<Unit>& units) {
   if (rules_named(system.name)) return system.name;
   if (request.accelerator && rules_named(*request.accelerator)) return request.accelerator;
-  if (units.empty()) return {};
-  const Rules* row = rules_for(inventory.devices[static_cast<size_t>(units.front().device)].vendor);
+  const auto listed = std::find_if(units.begin(), units.end(), [&](const Unit& unit) {
+    return static_cast<size_t>(unit.device) < inventory.devices.size();
+  });
+  if (listed == units.end()) return {};
+  const Rules* row = rules_for(inventory.devices[static_cast<size_t>(listed->device)].vendor);
   return row ? std::optional<std::string>(row->accelerator) : std::nullopt;
 }
 
@@ -166,6 +145,10 @@ Selection resolve_as(const System& system, std::shared_ptr<const Inventory> inve
       fail(GSEL_ERR_UNSUPPORTED, "{} looks at one host, and the inventory has {}; give an inventory of one host",
            system.name, inventory->hosts.size());
   }
+  if (request.accelerator && rules_named(system.name) && rules_named(*request.accelerator) &&
+      *request.accelerator != system.name)
+    refuse(GSEL_ERR_CONFLICT, {"accelerator", *request.accelerator}, {*request.accelerator, 1, false},
+           fmt::format("does not go with compat={}; leave one of them out", system.name));
   Trace trace;
   Reading reading = system.read({*inventory, environment, request, 0}, trace);
   const std::shared_ptr<const Inventory> machine = inventory;

@@ -18,7 +18,7 @@ namespace gsel {
 struct Selection {
   std::shared_ptr<const Inventory> inventory;
   std::vector<Unit> units;
-  std::vector<Candidate> candidates;  // every device and partition of the inventory
+  std::vector<Verdict> candidates;  // every device and partition of the inventory
   Trace trace;
   std::string system;             // the compat system, empty: strict
   int32_t processes = -1;         // that the system would start, -1: not said

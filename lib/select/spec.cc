@@ -121,6 +121,8 @@ class ClauseReader {
   [[noreturn]] void refuse_head(const std::string& what) const { refuse(GSEL_ERR_SYNTAX, input_, head_, what); }
 
   [[noreturn]] void refuse_unknown() const {
+    if (head_.text.empty()) refuse_head(fmt::format("a request is empty here; {}", kForms));
+    if (lower_case(head_.text) == "gpu") refuse_head("is of no one vendor; name the accelerator: cuda, hip or ze");
     const std::string meant = nearest_word(head_.text);
     refuse_head(
         fmt::format("is no form of request{}; {}", meant.empty() ? "" : fmt::format(", {} was meant?", meant), kForms));
@@ -250,8 +252,14 @@ class ClauseReader {
 };
 
 void check_choice(const Input& input, const Choice& choice) {
-  const Clause* picker = nullptr;
+  const Clause *picker = nullptr, *accelerator = nullptr;
   for (const Clause& clause : choice.clauses) {
+    if (clause.kind == Kind::accelerator && !clause.excluded) {
+      if (accelerator && accelerator->name != clause.name)
+        refuse(GSEL_ERR_CONFLICT, input, clause.whole,
+               fmt::format("no device is of {} as well; alternatives are joined by |", accelerator->name));
+      accelerator = &clause;
+    }
     if (!clause.is_picker()) continue;
     if (picker)
       refuse(GSEL_ERR_CONFLICT, input, clause.whole,

@@ -35,6 +35,14 @@ std::string unit_text(const Inventory& inventory, const Unit& unit) {
   return fmt::format("{} ({})", text, identity);
 }
 
+uint64_t memory_of(const Device& device, const Unit& unit) {
+  return unit.partition < 0 ? device.memory_bytes : device.partitions[static_cast<size_t>(unit.partition)].memory_bytes;
+}
+
+uint64_t free_of(const Device& device, const Unit& unit) {
+  return unit.partition < 0 ? device.free_bytes : memory_of(device, unit);
+}
+
 const std::string& uuid_of(const Inventory& inventory, const Unit& unit) {
   const Device& device = inventory.devices[static_cast<size_t>(unit.device)];
   return unit.partition < 0 ? device.uuid : device.partitions[static_cast<size_t>(unit.partition)].uuid;

@@ -40,6 +40,11 @@ bool has_accelerators(const Inventory& inventory, int32_t host);
 // "device 2 (GPU-c4f82fda...)", "MIG-... of device 2", "tile 1 of device 0".
 std::string unit_text(const Inventory& inventory, const Unit& unit);
 
+// Bytes of the unit: those of an instance, or the device's. Free memory of an instance is not told, and its device's
+// would count its neighbours: all of it stands for it.
+uint64_t memory_of(const Device& device, const Unit& unit);
+uint64_t free_of(const Device& device, const Unit& unit);
+
 // The identity a program may be given: a partition's uuid or the device's.
 const std::string& uuid_of(const Inventory& inventory, const Unit& unit);
 

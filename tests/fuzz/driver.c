@@ -18,9 +18,9 @@
 
 /* An input is a guest for this long; it is a guard against hanging, not a measure of speed. */
 enum { MOST_SECONDS = 30 };
-/* Of memory: what the largest machine costs, which is 4,096 slots that a hostfile tells of, and so many bytes for each
- * byte of the input. */
-enum { BYTES_AT_ALL = 16 << 20, BYTES_PER_BYTE = 256 };
+/* Of memory: what the largest machine costs, which is 4,096 slots that a hostfile tells of; and for each byte of the
+ * input two answers at once, a step for every comma of a mask, each with its JSON. */
+enum { BYTES_AT_ALL = 16 << 20, BYTES_PER_BYTE = 1536 };
 enum { LONGEST_FILE = 1 << 20, LONGEST_TOKEN = 256 };
 
 struct bytes {

@@ -231,6 +231,14 @@ static void a_job_can_reserve_its_devices(void** state) {
            machine, machine);
   check_gsel(line, 2);
   check_part(err, "device 0 (GPU-c4f82fda-f11d-4492-a176-950eab898aad) is reserved by process ");
+  char library[1024];
+  snprintf(library, sizeof library, "%s/tests/fixtures/fake_nvml.so", getenv("GSEL_TEST_BIN"));
+  setenv("GSEL_NVML_LIBRARY", library, 1);
+  check_gsel("run -n 1 --devices count:1 --reserve -- sh -c '\"$0\" devices' \"$GSEL_TEST_BIN/bin/gsel\"", 0);
+  check_part(out, "reserved by ");
+  check_gsel("devices --json", 0);
+  assert_null(strstr(out, "reserved"));
+  unsetenv("GSEL_NVML_LIBRARY");
   unsetenv("GSEL_RESERVE_FOLDER");
   snprintf(line, sizeof line, "%s/.all", folder);
   unlink(line);
@@ -575,7 +583,10 @@ static void resolve_prints_a_selection_or_a_refusal(void** state) {
   check_part(err, "twice");
   check_status(gsel_on("a100x8", "resolve", "--env NOTHING"), 2, "", __LINE__);
   check_part(err, "NAME=VALUE");
-  check_status(gsel_on("a100x8", "resolve", "--env CUDA_VISIBLE_DEVICES= --json"), 0, "", __LINE__);
+  check_status(gsel_on("a100x8", "resolve", "--env CUDA_VISIBLE_DEVICES= --json"), 2, "", __LINE__);
+  check_part(out, "\"kind\": \"NO_DEVICES\"");
+  check_status(gsel_on("a100x8", "resolve", "--env CUDA_VISIBLE_DEVICES= --devices 'cuda|cpu' --json"), 0, "",
+               __LINE__);
   check_part(out, "\"vendor\": \"cpu\"");
   setenv("CUDA_VISIBLE_DEVICES", "0", 1);
   check_status(gsel_on("a100x8", "resolve", "--json"), 0, "", __LINE__);

@@ -48,7 +48,6 @@ static const struct selection_row chosen_rows[] = {
     {.machine = "mixed4", .devices = "index:3,1", .chosen = "3,1"},
     /* The CPU: asked for, it needs no mask to make sense; not asked for, it is taken with a warning. */
     {.machine = "a100x8", .devices = "cpu", .env = "CUDA_VISIBLE_DEVICES=nonsense", .chosen = "8"},
-    {.machine = "a100x8", .env = "CUDA_VISIBLE_DEVICES=", .chosen = "8", .warning = "CUDA_VISIBLE_DEVICES is empty"},
     {.machine = "cpu", .chosen = "0", .warning = "libnvidia-ml.so.1 not found"},
     {.machine = "cpu", .devices = "auto", .accelerator = "auto", .chosen = "0", .warning = "no accelerator was found"},
     {.machine = "cpu", .devices = "cpu", .chosen = "0"},
@@ -73,9 +72,17 @@ static void each_request_gets_the_devices_of_its_row(void** state) {
 
 static const struct selection_row refused_rows[] = {
     /* The request. */
-    SPEC("", SYNTAX, "", 1, "no form of request"),
+    /* Hidden accelerators are no reason to take the CPU unasked. */
+    {.machine = "a100x8",
+     .env = "CUDA_VISIBLE_DEVICES=",
+     .code = GSEL_ERR_NO_DEVICES,
+     .input = "devices",
+     .token = "auto",
+     .column = 1,
+     .message = "CUDA_VISIBLE_DEVICES is empty; cpu would work"},
+    SPEC("", SYNTAX, "", 1, "a request is empty"),
     SPEC("2", SYNTAX, "2", 1, "write count:N or index:N"),
-    SPEC("gpu:2", SYNTAX, "gpu", 1, "count:N"),
+    SPEC("gpu:2", SYNTAX, "gpu", 1, "cuda, hip or ze"),
     SPEC("All", SYNTAX, "All", 1, "count:N"),
     SPEC("count:", SYNTAX, "", 7, "decimal digits"),
     SPEC("count:-1", SYNTAX, "-1", 7, "decimal digits"),

@@ -118,7 +118,7 @@ json whole() {
     {"vendor": "nvidia", "name": "N", "uuid": "GPU-1", "pci": "0000:01:00.0", "memory_bytes": 10, "free_bytes": 9,
      "architecture": "a", "compute_capability": "9.0", "multiprocessors": 7, "clock_khz": 5, "process_count": 2, "numa": 3,
      "compute_mode": "prohibited", "tiles": 2, "ordinal": 4, "module": 5, "integrated": true, "accessible": false,
-     "reserved_by": 12, "partitions": [{"uuid": "MIG-1", "gi": 1, "ci": 2, "memory_bytes": 3}]},
+     "reserved_by": 12, "partitions": [{"uuid": "MIG-1", "gi": 1, "ci": 2, "memory_bytes": 3, "reserved_by": 4}]},
     {"vendor": "amd", "name": "x", "pci": "0000:02:00.0"},
     {"vendor": "cpu", "name": "C", "cores": 4}],
     "links": [{"a": 0, "b": 1, "class": "SYS", "bytes_per_second": 1.5, "latency_s": 0.5}]}]})");

@@ -52,9 +52,12 @@ static void each_space_counts_its_own_way(void** state) {
 
 static void words_stand_for_sets(void** state) {
   ROWS(OK_ON("a100x8", "none", ""), OK_ON("a100x8", "cuda", "0,1,2,3,4,5,6,7"), OK_ON("cpu", "cpu", "0"),
+       OK_ON("cpu", "cpu & count:1", "0"), NOT_ON("cpu", "cpu & count:2", OUT_OF_RANGE, "2", 13, "one CPU"),
+       NOT_ON("cpu", "cpu & free>=90TiB", NO_DEVICES, "cpu & free>=90TiB", 1, "does not allow"),
+       NOT_ON("cpu", "cpu & index:0", CONFLICT, "index:0", 7, "names accelerators"),
        OK_ON("mi300x8", "hip & count:2", "0,1"), OK_ON("laptop", "cuda", "1"), OK_ON("laptop", "ze", "0"),
        NOT_ON("a100x8", "hip", NO_DEVICES, "hip", 1, "no accelerator"),
-       NOT_ON("a100x8", "gpu", SYNTAX, "gpu", 1, "no form of request"),
+       NOT_ON("a100x8", "gpu", SYNTAX, "gpu", 1, "cuda, hip or ze"),
        NOT_ON("a100x8", "cout:2", SYNTAX, "cout", 1, "count was meant?"),
        NOT_ON("a100x8", "index", SYNTAX, "index", 1, "colon"),
        NOT_ON("a100x8", "GPU-c4f8", SYNTAX, "GPU-c4f8", 1, "uuid:GPU-c4f8"),
@@ -88,7 +91,9 @@ static void filters_narrow_and_exclamation_marks_exclude(void** state) {
        NOT_ON("a100x8", "!count:1", SYNTAX, "count", 2, "excluded"),
        NOT_ON("a100x8", "!all", SYNTAX, "all", 2, "excluded"),
        NOT_ON("a100x8", "!index:9", OUT_OF_RANGE, "9", 8, "8 accelerators"),
-       NOT_ON("a100x8", "name:", SYNTAX, "", 6, "empty"), NOT_ON("a100x8", "cuda &", SYNTAX, "", 7, "no form"),
+       NOT_ON("a100x8", "name:", SYNTAX, "", 6, "empty"), NOT_ON("a100x8", "cuda &", SYNTAX, "", 7, "empty"),
+       NOT_ON("a100x8", "cuda & hip", CONFLICT, "hip", 8, "joined by |"),
+       NOT_ON("a100x8", "name:A100", NO_DEVICES, "name:A100", 1, "name:*A100*"),
        NOT_ON("a100x8", "numa:x", SYNTAX, "x", 6, "decimal"));
 }
 
@@ -105,7 +110,8 @@ static void fallbacks_are_tried_in_order(void** state) {
        /* A choice that cannot be meant is refused, and not passed over. */
        NOT_ON("a100x8", "index:1,1|cpu", DUPLICATE, "1", 9, "before"),
        NOT_ON("a100x8", "uuid:GPU-b27c|cpu", AMBIGUOUS, "GPU-b27c", 6, ""),
-       NOT_ON("a100x8", "cuda|tpu", SYNTAX, "tpu", 6, "no form"), NOT_ON("a100x8", "cuda|", SYNTAX, "", 6, "no form"));
+       NOT_ON("a100x8", "cuda|tpu", SYNTAX, "tpu", 6, "no form"), NOT_ON("a100x8", "cuda|", SYNTAX, "", 6, "empty"),
+       OK_ON("two_hosts", "index:0 & host:worker-9 | index:1 & host:worker-1", "worker-1/1"));
 }
 
 static void orders_have_stated_ties(void** state) {
@@ -134,6 +140,7 @@ static void orders_have_stated_ties(void** state) {
 static void a_process_sees_one_instance_of_mig(void** state) {
   ROWS(OK_ON("mig", "mig:0", "1:0"), OK_ON("mig", "mig:1.2", "1:2"), OK_ON("mig", "mig:MIG-6f11", "1:0"),
        OK_ON("mig", "uuid:mig-B648", "1:1"), OK_ON("mig", "mig:MIG-GPU-0f5d/7/0", "1:0"), OK_ON("mig", "index:0", "0"),
+       OK_ON("mig", "count:1 & !index:0 & !index:1", "2:0"), OK_ON("mig", "count:1 & !uuid:GPU-d009 & !mig:0", "1:1"),
        NOT_ON("mig", "mig:0,1", UNSUPPORTED, "mig:0,1", 1, "one MIG instance alone"),
        NOT_ON("mig", "all", UNSUPPORTED, "all", 1, "one MIG instance alone"),
        NOT_ON("mig", "index:1", AMBIGUOUS, "1", 7, "MIG-6f11328a"),
@@ -161,6 +168,7 @@ static void hosts_are_chosen_by_name_and_slot(void** state) {
        OK_ON("two_hosts", "index:3,1", "worker-0/3,worker-0/1,worker-1/3,worker-1/1"),
        OK_ON("two_hosts", "host:worker-1 & count:2", "worker-1/0,worker-1/1"),
        OK_ON("two_hosts", "index:2 & host:*-0", "worker-0/2"),
+       NOT_ON("two_hosts", "index:0 & host:worker-2", UNKNOWN_HOST, "worker-2", 16, "worker-0 was meant?"),
        OK_ON("two_hosts", "all & !host:worker-0", "worker-1/0,worker-1/1,worker-1/2,worker-1/3"),
        {.machine = "two_hosts",
         .devices = "all",

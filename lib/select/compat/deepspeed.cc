@@ -32,7 +32,8 @@ class Deepspeed {
         trace_(trace),
         include_(asked.request.include.value_or("")),
         exclude_(asked.request.exclude.value_or("")),
-        environment_(asked.environment) {}
+        environment_(asked.environment),
+        names_(asked.inventory, asked.host) {}
 
   Reading read() {
     num_gpus_ = read_num_gpus();
@@ -228,7 +229,7 @@ class Deepspeed {
     int64_t processes = 0;
     for (const Pool& pool : pools) processes += static_cast<int64_t>(pool.slots.size());
     for (size_t i = 0; i < pools.size(); ++i) {
-      int32_t host = find_host(asked_.inventory, pools[i].host, asked_.host);
+      int32_t host = names_.find(pools[i].host);
       if (host < 0)
         host = add_unlisted(reading, pools[i]);
       else
@@ -246,7 +247,7 @@ class Deepspeed {
                                   ? ""
                                   : fmt::format(" and {} more of the hostfile", reading.unlisted_hosts.size() - 1)));
     if (pools.empty()) trace_.warn("deepspeed goes on with no slot at all; its launcher then fails with an IndexError");
-    if (several_ && pools.size() == 1 && find_host(asked_.inventory, pools[0].host, asked_.host) != asked_.host)
+    if (several_ && pools.size() == 1 && names_.find(pools[0].host) != asked_.host)
       trace_.warn(
           fmt::format("one host is left, {}: deepspeed starts the processes where it runs itself, unless "
                       "--force_multi is given",
@@ -308,6 +309,7 @@ class Deepspeed {
   std::string include_, exclude_;
   bool include_is_mask_ = false;
   Environment environment_;  // of deepspeed, once it has dealt with the mask
+  HostNames names_;
   int64_t slots_held_ = 0;
 };
 

@@ -41,12 +41,19 @@ Fate skipped(std::string rule);
 Fate ends(std::string rule);
 Fate voids(std::string rule);
 
-// Reads field after field until one ends or voids the list, and traces each of them, those that are never read too.
+// Reads field after field until one ends or voids the list, and traces each of them; of those that are never read the
+// first few, and the rest in one step.
 // False: the list is void.
 template <class Read>
 bool read_fields(const char* layer, const Input& input, const std::vector<Token>& fields, Trace& trace, Read read) {
+  constexpr size_t kMostUnread = 64;
   bool over = false, valid = true;
+  size_t unread = 0;
   for (const Token& field : fields) {
+    if (over && ++unread > kMostUnread) {
+      trace.add(layer, input, field, "nothing", "stands after the end of the list, as does all that follows");
+      break;
+    }
     if (over) {
       trace.add(layer, input, field, "nothing", "stands after the end of the list");
       continue;

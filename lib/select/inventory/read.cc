@@ -83,6 +83,7 @@ Partition read_partition(JsonObject object) {
   partition.gi = object.whole("gi", kMaxInt, -1);
   partition.ci = object.whole("ci", kMaxInt, -1);
   partition.memory_bytes = object.number("memory_bytes", 0, kMaxBytes, 0);
+  partition.reserved_by = object.whole("reserved_by", kMaxInt, 0);
   object.finish();
   if (!partition.uuid.starts_with("MIG-"))
     object.refuse("uuid", fmt::format("is \"{}\", a MIG instance's begins with MIG-", partition.uuid));

@@ -19,6 +19,10 @@ std::string text_or_dash(const std::string& text) {
   return text.empty() ? "-" : text;
 }
 
+std::string holder_text(int32_t process) {
+  return process > 0 ? fmt::format("reserved by process {}", process) : "reserved by another process";
+}
+
 // What keeps a device from being used as it stands.
 std::string state_of(const Device& device) {
   std::vector<std::string> parts;
@@ -26,7 +30,7 @@ std::string state_of(const Device& device) {
   if (device.compute_mode != ComputeMode::standard) parts.push_back(compute_mode_name(device.compute_mode));
   if (device.divided) parts.push_back(fmt::format("divided in {}", device.partitions.size()));
   if (device.integrated) parts.push_back("integrated");
-  if (device.reserved_by) parts.push_back(fmt::format("reserved by process {}", device.reserved_by));
+  if (device.reserved_by) parts.push_back(holder_text(device.reserved_by));
   return parts.empty() ? "-" : fmt::format("{}", fmt::join(parts, ", "));
 }
 
@@ -38,6 +42,7 @@ std::string architecture_of(const Device& device) {
 
 using Row = std::vector<std::string>;
 
+constexpr size_t kState = 10;
 const Row kHeading = {"index", "vendor",    "name",  "memory",  "free",   "arch", "units", "clock",
                       "tiles", "processes", "state", "ordinal", "module", "numa", "pci",   "uuid"};
 
@@ -64,6 +69,7 @@ Row partition_row(const Partition& partition) {
   Row row(kHeading.size(), "");
   row[2] = fmt::format("  instance gi {} ci {}", number_or_dash(partition.gi, -1), number_or_dash(partition.ci, -1));
   row[3] = bytes_text(partition.memory_bytes);
+  if (partition.reserved_by) row[kState] = holder_text(partition.reserved_by);
   row.back() = partition.uuid;
   return row;
 }

@@ -31,6 +31,7 @@ ordered_json partitions_json(const Device& device) {
     put_unless(one, "gi", partition.gi, -1);
     put_unless(one, "ci", partition.ci, -1);
     put_unless(one, "memory_bytes", partition.memory_bytes, uint64_t{0});
+    put_unless(one, "reserved_by", std::max(partition.reserved_by, 0), 0);
     out.push_back(std::move(one));
   }
   return out;
@@ -59,7 +60,7 @@ ordered_json device_json(const Device& device) {
   put_unless(out, "module", device.module, -1);
   put_known(out, "integrated", device.integrated, known.integrated);
   put_unless(out, "accessible", device.accessible, true);
-  put_unless(out, "reserved_by", device.reserved_by, 0);
+  put_unless(out, "reserved_by", std::max(device.reserved_by, 0), 0);
   if (device.divided) out["partitions"] = partitions_json(device);
   return out;
 }

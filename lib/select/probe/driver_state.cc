@@ -16,6 +16,7 @@ namespace {
 
 constexpr int kSuccess = 0;
 constexpr size_t kUuidBytes = 16;
+constexpr size_t kPrefix = 4;  // "GPU-" or "MIG-"
 
 std::string uuid_text(const unsigned char (&bytes)[kUuidBytes]) {
   std::string out = "GPU-";
@@ -54,13 +55,23 @@ void check_driver_state(const Inventory& inventory, const Environment& environme
   const auto seen = driver_uuids();
   if (!seen) return;
   const std::string* mask = find_variable(environment, "CUDA_VISIBLE_DEVICES");
+  const Group group = group_of(inventory, 0, "nvidia");
   Trace trace;
+  bool comparable = true;
   std::vector<std::string> named;
-  for (const Unit& unit : cuda_driver(group_of(inventory, 0, "nvidia"), environment, trace).units)
-    named.push_back(uuid_of(inventory, unit).substr(4));
+  for (const Unit& unit : cuda_driver(group, environment, trace).units) {
+    const std::string& uuid = uuid_of(inventory, unit);
+    comparable = comparable && uuid.size() > kPrefix;
+    named.push_back(uuid.substr(std::min(kPrefix, uuid.size())));
+  }
   std::vector<std::string> visible;
-  for (const std::string& uuid : *seen) visible.push_back(uuid.substr(4));
-  // The order of unlike devices is a guess, so only a different set is a contradiction.
+  for (const std::string& uuid : *seen) visible.push_back(uuid.substr(kPrefix));
+  // Which devices an index names is a guess where they are unlike; how many there are is none.
+  bool guessed = false;
+  cuda_order(group, environment, &guessed);
+  if (!comparable || (guessed && mask && !is_uuid_form(*mask))) {
+    if (named.size() == visible.size()) return;
+  }
   std::sort(named.begin(), named.end());
   std::sort(visible.begin(), visible.end());
   if (named == visible) return;

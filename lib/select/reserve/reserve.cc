@@ -34,8 +34,10 @@ void mark_reserved(Inventory& inventory, const LockFolder& folder) {
   }
 }
 
-void mark_reserved(Inventory& inventory) {
+Inventory detect_with_reservations() {
+  Inventory inventory = detect_inventory();
   if (const auto folder = LockFolder::open_existing(LockFolder::default_path())) mark_reserved(inventory, *folder);
+  return inventory;
 }
 
 Reservation::Reservation(std::shared_ptr<const Inventory> inventory, const Environment& environment, Request request,

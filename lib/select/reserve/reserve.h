@@ -45,7 +45,7 @@ class Reservation {
 
 // Sets Device::reserved_by where a reservation in the folder holds the device or one of its parts.
 void mark_reserved(Inventory& inventory, const LockFolder& folder);
-// The same for the default folder, which may not be there.
-void mark_reserved(Inventory& inventory);
+// This machine, with what is reserved in the default folder.
+Inventory detect_with_reservations();
 
 }  // namespace gsel

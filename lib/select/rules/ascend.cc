@@ -28,11 +28,11 @@ Visible visible_ascend(const Group& group, const Environment& environment, Trace
   list.at_blank = "the Ascend runtime ends the list there";
   const std::vector<int32_t> devices = read_strictly(list, input, trace);
   Visible out;
-  const std::vector<int32_t> place_of = places_in(group.inventory, list.devices);
+  const Places in_order(group, list.devices);
   std::vector<int32_t> places;
   for (const int32_t device : devices) {
     out.units.push_back({device, -1, -1});
-    places.push_back(place_of[static_cast<size_t>(device)]);
+    places.push_back(in_order.of(device));
   }
   if (!std::is_sorted(places.begin(), places.end()))
     trace.warn(fmt::format("{}: current CANN documents allow ascending ids only", input.shown()));
@@ -42,9 +42,9 @@ Visible visible_ascend(const Group& group, const Environment& environment, Trace
 
 Emission emit_ascend(const Group& group, const std::vector<Unit>& units) {
   Trace unheard;
-  const std::vector<int32_t> place_of = places_in(group.inventory, driver_order(accessible_part(group, unheard)));
+  const Places in_order(group, driver_order(accessible_part(group, unheard)));
   std::vector<int32_t> ids;
-  for (const Unit& unit : units) ids.push_back(place_of[static_cast<size_t>(unit.device)]);
+  for (const Unit& unit : units) ids.push_back(in_order.of(unit.device));
   Emission out;
   if (!std::is_sorted(ids.begin(), ids.end()))
     out.warnings.push_back(

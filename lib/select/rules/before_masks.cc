@@ -63,10 +63,11 @@ std::vector<int32_t> driver_order(const Group& group) {
   return order;
 }
 
-std::vector<int32_t> places_in(const Inventory& inventory, const std::vector<int32_t>& order) {
-  std::vector<int32_t> out(inventory.devices.size(), -1);
-  for (size_t i = 0; i < order.size(); ++i) out[static_cast<size_t>(order[i])] = static_cast<int32_t>(i);
-  return out;
+Places::Places(const Group& group, const std::vector<int32_t>& order) {
+  const Host& host = group.inventory.hosts[static_cast<size_t>(group.host)];
+  first_ = host.first;
+  places_.resize(static_cast<size_t>(host.count), -1);
+  for (size_t i = 0; i < order.size(); ++i) places_[static_cast<size_t>(order[i] - first_)] = static_cast<int32_t>(i);
 }
 
 std::vector<int32_t> cuda_order(const Group& group, const Environment& environment, bool* guessed) {

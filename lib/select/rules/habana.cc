@@ -66,11 +66,11 @@ Visible visible_habana(const Group& group, const Environment& environment, Trace
 Emission emit_habana(const Group& group, const std::vector<Unit>& units) {
   const std::vector<int32_t> devices = driver_order(group);
   const std::vector<int64_t> all = modules_of(group.inventory, devices);
-  const std::vector<int32_t> place_of = places_in(group.inventory, devices);
+  const Places in_order(group, devices);
   std::vector<int64_t> modules;
   Emission out;
   for (const Unit& unit : units) {
-    modules.push_back(all[static_cast<size_t>(place_of[static_cast<size_t>(unit.device)])]);
+    modules.push_back(all[static_cast<size_t>(in_order.of(unit.device))]);
     if (group.inventory.devices[static_cast<size_t>(unit.device)].module < 0)
       out.warnings.push_back(
           fmt::format("the module id of {} is not told; its place stands in for it", unit_text(group.inventory, unit)));

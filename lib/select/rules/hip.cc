@@ -113,10 +113,10 @@ Emission emit_hip(const Group& group, const std::vector<Unit>& units) {
   Emission out;
   std::vector<std::string> entries, places;
   Trace unheard;
-  const std::vector<int32_t> place_of = places_in(group.inventory, driver_order(accessible_part(group, unheard)));
+  const Places in_order(group, driver_order(accessible_part(group, unheard)));
   for (const Unit& unit : units) {
     const Device& device = group.inventory.devices[static_cast<size_t>(unit.device)];
-    entries.push_back(has_rocr_uuid(device) ? device.uuid : std::to_string(place_of[static_cast<size_t>(unit.device)]));
+    entries.push_back(has_rocr_uuid(device) ? device.uuid : std::to_string(in_order.of(unit.device)));
     places.push_back(std::to_string(places.size()));
     if (!has_rocr_uuid(device) && device.ordinal < 0)
       out.warnings.push_back(

@@ -60,8 +60,8 @@ class Parser {
     }
     if (!is_one_of(kBackends, backend.text))
       fail_at(term, "a backend is required: level_zero, opencl, cuda, hip, native_cpu or *");
-    if (!discards && std::any_of(targets_.begin(), targets_.end(), [](const auto& target) { return target.discards; }))
-      fail_at(term, "all discarding terms must stand after all accepting ones");
+    discarding_ = discarding_ || discards;
+    if (discarding_ && !discards) fail_at(term, "all discarding terms must stand after all accepting ones");
     for (const Token& device : split(pair[1], ',', false)) {
       SelectorTarget target;
       target.token = device;
@@ -117,6 +117,7 @@ class Parser {
   const Input& input_;
   std::string text_;
   std::vector<SelectorTarget> targets_;
+  bool discarding_ = false;  // a term before discards
 };
 
 bool means_device(const SelectorTarget& target, size_t index) {

@@ -61,8 +61,16 @@ CudaOrder cuda_order_strict(const Group& group, const Environment& environment);
 Group accessible_part(const Group& group, Trace& trace);
 // As the driver enumerates without masks: by Device::ordinal where all tell it, else in bus order.
 std::vector<int32_t> driver_order(const Group& group);
-// Where each device of the inventory stands in an order, -1 when it does not.
-std::vector<int32_t> places_in(const Inventory& inventory, const std::vector<int32_t>& order);
+// Where a device of a group stands in an order of some of them, -1 when it does not.
+class Places {
+ public:
+  Places(const Group& group, const std::vector<int32_t>& order);
+  int32_t of(int32_t device) const { return places_[static_cast<size_t>(device - first_)]; }
+
+ private:
+  int32_t first_;  // of the group's host
+  std::vector<int32_t> places_;
+};
 // As CUDA numbers without masks. *guessed: the order is FASTEST_FIRST of unlike devices, whose rule is not published:
 // units times clock, then bus order, stands in for it. A value that the driver does not know is FASTEST_FIRST.
 std::vector<int32_t> cuda_order(const Group& group, const Environment& environment, bool* guessed);

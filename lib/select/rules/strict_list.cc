@@ -21,7 +21,7 @@ class Reader {
         inventory_(list.group.inventory),
         input_(input),
         trace_(trace),
-        place_of_(places_in(inventory_, list.devices)) {}
+        places_(list.group, list.devices) {}
 
   std::vector<int32_t> read() {
     std::vector<int32_t> out;
@@ -107,7 +107,7 @@ class Reader {
   }
 
   void check_reachable(int32_t device, const Token& token) const {
-    if (place_of_[static_cast<size_t>(device)] >= 0) return;
+    if (places_.of(device) >= 0) return;
     if (!inventory_.devices[static_cast<size_t>(device)].accessible)
       refuse(GSEL_ERR_PERMISSION, input_, token, fmt::format("{} may not be opened by this user", text_of(device)));
     refuse(GSEL_ERR_CONFLICT, input_, token,
@@ -122,7 +122,7 @@ class Reader {
   const Inventory& inventory_;
   const Input& input_;
   Trace& trace_;
-  std::vector<int32_t> place_of_;
+  Places places_;
   std::optional<PrefixIndex<int32_t>> uuids_;
 };
 

@@ -158,10 +158,10 @@ bool splits_a_card(const std::vector<Unit>& units) {
 std::vector<std::string> entries_of(const Group& cards, const std::vector<Unit>& units, bool flat) {
   std::vector<int32_t> first_tile{0};
   for (size_t i = 0; i < cards.size(); ++i) first_tile.push_back(first_tile.back() + std::max(1, cards.at(i).tiles));
-  const std::vector<int32_t> place_of = places_in(cards.inventory, cards.devices);
+  const Places in_order(cards, cards.devices);
   std::vector<std::string> out;
   for (const Unit& unit : units) {
-    const int32_t card = place_of[static_cast<size_t>(unit.device)];
+    const int32_t card = in_order.of(unit.device);
     if (card < 0) continue;  // may not be opened, so that no index means it
     if (flat)
       out.push_back(std::to_string(first_tile[static_cast<size_t>(card)] + std::max(0, unit.tile)));
