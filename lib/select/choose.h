@@ -6,28 +6,10 @@
 #include <vector>
 
 #include "select/candidates.h"
-#include "select/order.h"
-#include "select/request.h"
-#include "select/rules/rules.h"
-#include "select/spec.h"
+#include "select/question.h"
+#include "select/trace.h"
 
 namespace gsel {
-
-// A request for devices, read.
-struct Question {
-  Spec spec;
-  std::string accelerator = "auto";  // "auto", "cpu", or a row of rules()
-  Order order = Order::visible;
-  bool order_given = false;
-  bool free_only = false;  // nothing that a process uses or a reservation holds
-  bool per_rank = false;   // each unit goes to a process of its own
-
-  // Whether a choice could take a device of these rules.
-  bool concerns(const Rules& row) const;
-};
-
-// Reads accelerator, devices and order. GSEL_ERR_SYNTAX, GSEL_ERR_CONFLICT and what parse_spec throws.
-Question read_question(const Request& request);
 
 // What stands round a choice.
 struct Scene {
@@ -38,5 +20,9 @@ struct Scene {
 
 // Narrows the candidates to the selection. On return each kept unit has a reason.
 void choose(Candidates& candidates, const Question& question, const Scene& scene, Trace& trace);
+
+// The same for one choice of the spec; see choose_one.cc.
+void choose_one(Candidates& candidates, const Question& question, const Choice& choice, const Scene& scene,
+                Trace& trace);
 
 }  // namespace gsel

@@ -272,6 +272,12 @@ void check_choice(const Input& input, const Choice& choice) {
 
 }  // namespace
 
+std::string Choice::accelerator() const {
+  for (const Clause& clause : clauses)
+    if (clause.kind == Kind::accelerator && !clause.excluded) return clause.name;
+  return {};
+}
+
 const Clause* Choice::picker() const {
   const auto it = std::find_if(clauses.begin(), clauses.end(), [](const Clause& clause) { return clause.is_picker(); });
   return it == clauses.end() ? nullptr : &*it;

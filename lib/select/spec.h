@@ -65,6 +65,8 @@ struct Choice {
 
   // The clause that names devices, or nullptr: all that the filters leave.
   const Clause* picker() const;
+  // The accelerator that the choice names, empty when it names none.
+  std::string accelerator() const;
 };
 
 struct Spec {
