@@ -135,7 +135,8 @@ typedef struct gsel_env_var {
  *                unless GSEL_RESOLVE_NO_ENV is set
  *   devices      a spec (docs/selection.md): count:N | index:a,b | pci:a,b | cuda:a,b | visible:a,b |
  *                uuid:PREFIX,... | mig:... | name:GLOB,... | all | none | auto | cuda | cpu | ..., filters joined
- *                by &, fallbacks by |. Not given means auto: every visible accelerator of one vendor, else the CPU.
+ *                by &, fallbacks by |. Not given means auto: every visible accelerator of one vendor; on a machine
+ *                that has none, the CPU.
  *                In some compat systems it is that system's own option.
  *   accelerator  cuda | hip | ze | habana | ascend | mps | cpu | auto; not given means auto
  *   compat       a system whose reading is wanted bug for bug, such as lightning; not given means strict
