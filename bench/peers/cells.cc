@@ -12,8 +12,6 @@
 namespace bench {
 namespace {
 
-constexpr double kQuiet = 0.25;  // cores
-
 // An operation's byte floor in units of ranks * bytes and of bytes, and nccl-tests' factor of bus bandwidth.
 struct Traffic {
   const char* operation;
@@ -34,12 +32,6 @@ const Traffic& traffic_of(const Row& row) {
   for (const Traffic& t : kTraffic)
     if (row.operation == t.operation) return t;
   throw std::runtime_error("operation " + row.operation + ": not known");
-}
-
-double middle(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const size_t n = values.size();
-  return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
 }
 
 std::vector<double> each(const Cell& cell, double Sample::*field) {
@@ -71,12 +63,17 @@ void read_sample(Results& results, std::istringstream& in, std::set<std::string>
   append_new(results.peers, peer);
   append_new(results.rows, row);
   results.cells[row][peer].samples.push_back(sample);
-  if (!starts.insert(fmt::format("{} {} {} {}", peer, round, row.operation, row.ranks)).second) return;
-  ++results.starts;
-  if (sample.others <= kQuiet) ++results.quiet_starts;
+  if (starts.insert(fmt::format("{} {} {} {}", peer, round, row.operation, row.ranks)).second)
+    results.others.push_back(sample.others);
 }
 
 }  // namespace
+
+double middle(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const size_t n = values.size();
+  return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
+}
 
 double Cell::median() const {
   return middle(each(*this, &Sample::median));

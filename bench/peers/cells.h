@@ -37,10 +37,14 @@ struct Results {
   std::vector<Row> rows;                             // likewise
   std::map<Row, std::map<std::string, Cell>> cells;  // row, peer
   std::vector<std::string> notes;                    // what the run says of itself: "machine ...", "command ..."
-  size_t starts = 0, quiet_starts = 0;
+  std::vector<double> others;                        // one per start of a peer: cores that others used
 
   const Cell* find(const Row& row, const std::string& peer) const;
 };
+
+constexpr double kQuiet = 0.25;  // cores: what others may use in a round that counts as quiet
+
+double middle(std::vector<double> values);
 
 Results read_results(const std::string& path);
 

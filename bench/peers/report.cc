@@ -95,8 +95,11 @@ std::string notes(const Results& results) {
   std::string out;
   for (const std::string& note : results.notes)
     if (note.rfind("command ", 0) != 0) out += "- " + note + "\n";
-  out += fmt::format("- {} of {} starts ran while others used at most 0.25 core\n\n```\n", results.quiet_starts,
-                     results.starts);
+  const auto quiet =
+      std::count_if(results.others.begin(), results.others.end(), [](double o) { return o <= bench::kQuiet; });
+  out += fmt::format(
+      "- {} of {} starts ran while others used at most {} core; median of what others used: {:.2f} cores\n\n```\n",
+      quiet, results.others.size(), bench::kQuiet, bench::middle(results.others));
   for (const std::string& note : results.notes)
     if (note.rfind("command ", 0) == 0) out += note.substr(8) + "\n";
   return out + "```\n";
@@ -117,7 +120,8 @@ std::string times(const Results& results, int ranks) {
 }
 
 std::string number(const std::optional<double>& value) {
-  return value ? fmt::format("{:.2f}", *value) : "";
+  if (!value) return "";
+  return *value < 0.095 ? fmt::format("{:.1g}", *value) : fmt::format("{:.{}f}", *value, *value < 10 ? 2 : 0);
 }
 
 std::string ratios(const Results& results, int ranks) {
@@ -142,12 +146,17 @@ std::string ratios(const Results& results, int ranks) {
   return out;
 }
 
+std::string measured_text(const Reached& reached) {
+  const std::string ratio = fmt::format("{:.2g}", reached.ratio);
+  return reached.at ? ratio + " at " + bench::size_text(reached.at) : ratio;
+}
+
 std::string targets(const Results& results) {
   std::string out = header({"target (gsel's time over the other's)", "at most", "measured, worst size", ""});
   for (const Target& target : kTargets) {
     const auto found = reached(results, target);
-    out += fmt::format("| {} | {:.2g} | {} | {} |\n", target.words, target.most,
-                       found ? fmt::format("{:.2g} at {}", found->ratio, bench::size_text(found->at)) : "not measured",
+    out += fmt::format("| {} | {:.3g} | {} | {} |\n", target.words, target.most,
+                       found ? measured_text(*found) : "not measured",
                        !found                        ? ""
                        : found->ratio <= target.most ? "met"
                                                      : "not met");
@@ -171,7 +180,9 @@ std::string page(const Results& results, const std::string& picture) {
       "at once. staging: our own copy-in, copy-out allreduce in the way of DeepSpeed's CPU communication. ompi-malloc, "
       "mpich-malloc:\n"
       "glibc told to keep large blocks, which the MPIs otherwise map anew in each call.\n"
-      "Open MPI's coll/xhc is not in Debian's 4.1.\n\n";
+      "Open MPI's coll/xhc is not in Debian's 4.1. In a broadcast the root does not wait for the others, so that its "
+      "small sizes\n"
+      "show how many calls pass per second and not how long one takes to arrive.\n\n";
   out += notes(results) + fmt::format("\n![time over size]({})\n\n## Targets\n\n", picture) + targets(results);
   std::vector<int> ranks;
   for (const Row& row : results.rows)

@@ -210,6 +210,14 @@ static float* buffer(size_t bytes) {
   return p;
 }
 
+/* A scheduler that groups by session gives each session the same share of a busy machine. Some launchers start a
+ * session per rank and some one for all; here each rank has its own. */
+static void own_session(void) {
+  if (setsid() >= 0 || getsid(0) == getpid()) return;
+  setpgid(0, getpgid(getppid())); /* the leader of a process group may not start a session */
+  if (setsid() < 0) fprintf(stderr, "bench: a rank shares its session\n");
+}
+
 /* One core per rank where there are enough, alike for every peer: else two ranks may share a core while another idles.
  * The calling thread only; threads that a peer has started stay free. */
 static void pin(int rank, int ranks) {
@@ -231,6 +239,7 @@ int bench_main(const bench_peer* peer, int argc, char** argv) {
             .seconds = atof(option(argc, argv, "--seconds"))};
   peer->join(&argc, &argv, wanted, &j.call.rank, &j.call.ranks);
   if (j.call.ranks != wanted) bench_fail("--ranks %d, but %d joined", wanted, j.call.ranks);
+  own_session();
   if (pinned) pin(j.call.rank, j.call.ranks);
   j.call.data = buffer(largest_of(sizes));
   j.call.source = buffer(largest_of(sizes));

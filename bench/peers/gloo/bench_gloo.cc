@@ -32,13 +32,14 @@ void join(int*, char***, int wanted, int* rank, int* ranks) {
   context = std::make_shared<gloo::rendezvous::Context>(*rank, *ranks);
   auto device = gloo::transport::tcp::CreateDevice(attr);
   context->connectFullMesh(store, device);
+  forked_barrier();
+  if (*rank == 0) std::filesystem::remove_all(directory);
 }
 
 void leave() {
   forked_barrier();
   context.reset();
   forked_leave();
-  std::filesystem::remove_all(directory);
 }
 
 float* allreduce(const bench_call* c) {
