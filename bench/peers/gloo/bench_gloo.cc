@@ -15,8 +15,8 @@
 #include <memory>
 #include <vector>
 
-#include "../common/forked.h"
-#include "../common/harness.h"
+#include "common/forked.h"
+#include "common/harness.h"
 
 namespace {
 

@@ -1,7 +1,7 @@
 /* bench_gsel.c: gsel's communicator in the harness of its peers; ranks come from `gsel run`. */
 #include <gsel/gsel.h>
 
-#include "../common/harness.h"
+#include "common/harness.h"
 
 static gsel_comm* comm;
 

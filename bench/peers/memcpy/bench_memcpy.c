@@ -1,8 +1,8 @@
 /* bench_memcpy.c: the floor. Every rank copies its own buffer at the same time; nothing is communicated. */
 #include <string.h>
 
-#include "../common/forked.h"
-#include "../common/harness.h"
+#include "common/forked.h"
+#include "common/harness.h"
 
 static void join(int* argc, char*** argv, int wanted, int* rank, int* ranks) {
   (void)argc;

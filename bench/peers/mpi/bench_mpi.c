@@ -2,7 +2,7 @@
  * default of ending the job. */
 #include <mpi.h>
 
-#include "../common/harness.h"
+#include "common/harness.h"
 
 static void join(int* argc, char*** argv, int wanted, int* rank, int* ranks) {
   (void)wanted;

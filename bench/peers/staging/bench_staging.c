@@ -7,8 +7,8 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "../common/forked.h"
-#include "../common/harness.h"
+#include "common/forked.h"
+#include "common/harness.h"
 
 #define SMALL_BYTES ((size_t)1 << 20)
 #define PIECE_BYTES ((size_t)32 << 20)
