@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #if defined(__x86_64__)
+#include <cpuid.h>
 #include <immintrin.h>
 #endif
 
@@ -58,13 +59,13 @@ struct Prod {
 struct Min {
   template <class T>
   GSEL_INLINE static T apply(T a, T b) {
-    return (b < a) | (b != b) ? b : a;
+    return ((b < a) | (b != b)) ? b : a;
   }
 };
 struct Max {
   template <class T>
   GSEL_INLINE static T apply(T a, T b) {
-    return (a < b) | (b != b) ? b : a;
+    return ((a < b) | (b != b)) ? b : a;
   }
 };
 struct And {
@@ -128,6 +129,11 @@ namespace avx512 {
 #include "comm/shm/kernels_loops.inc"
 }
 GSEL_FOR_ISA_END
+
+bool has_f16c() {  // Clang's __builtin_cpu_supports does not know it
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
+}
 #endif
 
 using Reduce = void (*)(gsel_dtype, gsel_op, void*, const void* const*, int, size_t);
@@ -152,7 +158,7 @@ Isa best_isa() {
 bool has_isa(Isa isa) {
 #if defined(__x86_64__)
   __builtin_cpu_init();
-  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c");
+  const bool avx2 = __builtin_cpu_supports("avx2") && has_f16c();
   if (isa == Isa::avx2) return avx2;
   if (isa == Isa::avx512)
     return avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
