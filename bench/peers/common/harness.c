@@ -211,17 +211,17 @@ static float* buffer(size_t bytes) {
 }
 
 /* A scheduler that groups by session gives each session the same share of a busy machine. Some launchers start a
- * session per rank and some one for all; here each rank has its own. */
+ * session per rank and some one for all; here each rank has its own. Not where ranks share cores: giving way reaches
+ * only those of the same session, so what the launcher did is part of what is measured. */
 static void own_session(void) {
   if (setsid() >= 0 || getsid(0) == getpid()) return;
   setpgid(0, getpgid(getppid())); /* the leader of a process group may not start a session */
   if (setsid() < 0) fprintf(stderr, "bench: a rank shares its session\n");
 }
 
-/* One core per rank where there are enough, alike for every peer: else two ranks may share a core while another idles.
+/* One core per rank, alike for every peer: else two ranks may share a core while another idles.
  * The calling thread only; threads that a peer has started stay free. */
-static void pin(int rank, int ranks) {
-  if (ranks > sysconf(_SC_NPROCESSORS_ONLN)) return;
+static void pin(int rank) {
   cpu_set_t core;
   CPU_ZERO(&core);
   CPU_SET((unsigned)rank, &core);
@@ -239,8 +239,9 @@ int bench_main(const bench_peer* peer, int argc, char** argv) {
             .seconds = atof(option(argc, argv, "--seconds"))};
   peer->join(&argc, &argv, wanted, &j.call.rank, &j.call.ranks);
   if (j.call.ranks != wanted) bench_fail("--ranks %d, but %d joined", wanted, j.call.ranks);
-  own_session();
-  if (pinned) pin(j.call.rank, j.call.ranks);
+  const int crowded = j.call.ranks > sysconf(_SC_NPROCESSORS_ONLN);
+  if (!crowded) own_session();
+  if (!crowded && pinned) pin(j.call.rank);
   j.call.data = buffer(largest_of(sizes));
   j.call.source = buffer(largest_of(sizes));
   j.times = calloc((size_t)j.call.ranks * (MOST_CALLS + MOST_BATCH), sizeof *j.times);
