@@ -3,16 +3,18 @@
 #   make            build into build/                 make test     build, and run every test
 #   make run        build, and train a small GPT      make install  PREFIX=/usr/local, DESTDIR=
 #   make bench      what is claimed about speed       make clean    remove what was built
+#   make bench-comm gsel's communicator beside Open MPI, MPICH, Gloo and memcpy; writes bench/results/comm.{md,svg}
 #   make asan       the tests under the address and undefined-behaviour sanitizers
 #   make tsan       the tests under the thread sanitizer
 #
 # GSEL_NO_INSTALL=1 names missing packages and stops. DATA=file gives `make run` another text to train on.
+# COMM=options goes to the driver of bench-comm, such as COMM=--short; build/bin/bench_comm --help lists them.
 PREFIX ?= /usr/local
 JOBS ?= $(shell nproc)
 DATA ?= build/data/kjv.txt
 export GSEL_NO_INSTALL
 
-.PHONY: all build packages packages-run packages-test data run test asan tsan bench install clean
+.PHONY: all build packages packages-run packages-test packages-peers data run test asan tsan bench bench-comm install clean
 
 all: build
 
@@ -22,6 +24,8 @@ packages-run:
 	@.ci/packages build run
 packages-test:
 	@.ci/packages build test
+packages-peers: packages
+	@.ci/packages peers || echo "gsel: bench-comm goes on without them" >&2
 
 # Before the build: a text that is not there would be noticed only after it.
 data:
@@ -60,6 +64,11 @@ bench: data packages-run
 	$(call build,default)
 	@$(MAKE) -s --no-print-directory $(DATA)
 	@bench/run.sh build/bin $(DATA)
+
+bench-comm: packages-peers
+	$(call build,default,bench_peers)
+	@build/bin/bench_comm --bin build/bin --out build/bench-comm.txt $(COMM)
+	@build/bin/bench_comm_report build/bench-comm.txt bench/results && echo "gsel: wrote bench/results/comm.md and comm.svg"
 
 install: build
 	@cmake --install build --prefix $(PREFIX) > build/install.log && echo "gsel: installed to $(DESTDIR)$(PREFIX)"

@@ -77,10 +77,9 @@ GSEL_API int32_t gsel_comm_world_size(const gsel_comm *comm);
  *   send, recv  host memory, borrowed for the call; may be the same pointer where "in place" is stated,
  *               otherwise must not overlap; may be NULL when the count is 0
  *   count       elements; 0 is allowed and still synchronises
- *   dtype       any but f16, bf16 and the 8-bit floats when a reduction is asked (GSEL_ERR_UNSUPPORTED)
+ *   dtype, op   any; BAND, BOR and BXOR take integers. What each means: gsel/types.h
  * Errors, with the state of the communicator afterwards:
  *   GSEL_ERR_ARG       nothing happened; usable
- *   GSEL_ERR_UNSUPPORTED  a reduction of an element type that is not reduced; every rank gets it; usable
  *   GSEL_ERR_MISMATCH  every rank gets it, both calls are quoted, no buffer written; usable (send/recv: broken)
  *   GSEL_ERR_TIMEOUT   the laggard is named; recv may be partly written; broken, destroy it
  *   GSEL_ERR_PEER      the dead or departed rank is named; recv may be partly written; broken

@@ -96,13 +96,26 @@ GSEL_API size_t gsel_dtype_bytes(gsel_dtype dtype);
 /* Name such as "f32"; "unknown" for an unknown type; static. Any thread. Since 0.1. */
 GSEL_API const char *gsel_dtype_name(gsel_dtype dtype);
 
-/* Reduction operations. AVG is the sum divided by the number of ranks. */
+/* Reduction operations, element by element, inputs in rank order. The bits of a result depend on the inputs only, not on
+ * sizes, buffers or processor. A reduction by one rank is a copy.
+ *   integers           SUM and PROD wrap; AVG is the wrapped SUM divided by the number of ranks, towards zero; BAND, BOR
+ *                      and BXOR work on bits
+ *   f32, f64           computed in the type itself, to nearest, ties to even; AVG divides the SUM
+ *   f16, bf16, 8 bit   computed in f32 and rounded once at the end, to nearest, ties to even. Too large a number becomes
+ *                      infinity, or NaN in f8e4m3, which has no infinity (OCP E4M3: largest 448, NaN 0x7f)
+ *   MIN, MAX           of equal numbers, such as zeros of either sign, the first; NaN if any input is NaN
+ *   NaN                a result that is NaN is the positive quiet NaN without payload: f16 0x7e00, bf16 0x7fc0,
+ *                      f32 0x7fc00000, f64 0x7ff8000000000000, f8e4m3 0x7f, f8e5m2 0x7e
+ * BAND, BOR and BXOR are for integers only (GSEL_ERR_ARG). */
 typedef int32_t gsel_op;
 #define GSEL_SUM 1
 #define GSEL_PROD 2
 #define GSEL_MIN 3
 #define GSEL_MAX 4
 #define GSEL_AVG 5
+#define GSEL_BAND 6
+#define GSEL_BOR 7
+#define GSEL_BXOR 8
 
 /* Axes of the mesh, inner to outer. */
 typedef int32_t gsel_axis;

@@ -33,6 +33,14 @@ void check_overlap(const Span& send, const Span& recv, int64_t in_place, const g
          from >= to ? "behind" : "before", in_place >= 0 ? in_place : -in_place, in_place >= 0 ? "behind" : "before");
 }
 
+void check_operation(const gsel_collective& call, const char* name) {
+  if (call.op < GSEL_SUM || call.op > GSEL_BXOR)
+    fail(GSEL_ERR_ARG, "{}: op {} is unknown; use GSEL_SUM, PROD, MIN, MAX, AVG, BAND, BOR or BXOR", name, call.op);
+  if (call.op >= GSEL_BAND && (call.dtype < GSEL_I8 || call.dtype > GSEL_U64))
+    fail(GSEL_ERR_ARG, "{}: {} is for integers and the type is {}; use sum, prod, min, max or avg", name,
+         op_name(call.op), dtype_name(call.dtype));
+}
+
 void check_words(const gsel_collective& call, int32_t rank, int32_t world_size) {
   const char* name = collective_name(call.kind);
   if (call.kind < 0 || call.kind >= GSEL_COLLECTIVE_KINDS)
@@ -40,8 +48,7 @@ void check_words(const gsel_collective& call, int32_t rank, int32_t world_size) 
   if (call.kind == GSEL_COLLECTIVE_BARRIER) return;
   const uint64_t element = dtype_bytes(call.dtype);
   if (element == 0) fail(GSEL_ERR_ARG, "{}: dtype {} is unknown; use a GSEL_I8 ... GSEL_F8E5M2", name, call.dtype);
-  if (is_reduction(call.kind) && (call.op < GSEL_SUM || call.op > GSEL_AVG))
-    fail(GSEL_ERR_ARG, "{}: op {} is unknown; use GSEL_SUM, PROD, MIN, MAX or AVG", name, call.op);
+  if (is_reduction(call.kind)) check_operation(call, name);
   const bool point_to_point = is_point_to_point(call.kind);
   if ((point_to_point || call.kind == GSEL_COLLECTIVE_BROADCAST) && (call.root < 0 || call.root >= world_size))
     fail(GSEL_ERR_ARG, "{}: {} {} is not a rank of a world of {}", name, point_to_point ? "peer" : "root", call.root,

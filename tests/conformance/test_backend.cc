@@ -1,10 +1,12 @@
 // conformance/test_backend.cc: what any backend must do, asked through its table only: memory, order, failures on
 // streams, kernels, and collectives with ranks as threads. The built-in backend is the one at hand.
 #include <cmath>
+#include <cstring>
 #include <vector>
 
 #include "comm/backend.h"
 #include "support/ranks.h"
+#include "support/reference.h"
 
 // Too much memory is asked for on purpose; sanitizers shall answer as the system does.
 extern "C" __attribute__((visibility("default"))) const char* __asan_default_options() {
@@ -238,7 +240,7 @@ void test_optimizer_steps_follow_their_formulas(void**) {
   for (float* memory : {param, gradient, s0, s1}) table->free(ctx, memory);
 }
 
-gsel_collective sum_call(const float* send, float* recv, uint64_t count) {
+gsel_collective sum_call(const void* send, void* recv, uint64_t count) {
   gsel_collective call{};
   call.struct_size = sizeof call;
   call.kind = GSEL_COLLECTIVE_ALLREDUCE;
@@ -298,6 +300,30 @@ void test_collectives_run_on_streams_and_failures_show_at_waits(void**) {
   as_threads(4, sums_on_a_stream, nullptr);
 }
 
+void reduces_every_type(rank_run* run) {
+  gsel_error* err = nullptr;
+  gsel_link* link = nullptr;
+  const gsel_join join = join_of(run);
+  rank_ok(run, table->link_join(ctx, &join, &link, &err), err);
+  constexpr size_t kCount = 1003;
+  std::vector<uint64_t> x(kCount), expected(kCount);
+  for (gsel_dtype dtype = GSEL_I8; dtype <= GSEL_F8E5M2; ++dtype)
+    for (gsel_op op = GSEL_SUM; op <= (dtype <= GSEL_U64 ? GSEL_BXOR : GSEL_AVG); ++op) {
+      gsel_collective call = sum_call(x.data(), x.data(), kCount);
+      call.dtype = dtype;
+      call.op = op;
+      reference_fill(dtype, run->rank, x.data(), 0, kCount);
+      reference_reduce(dtype, op, run->world_size, expected.data(), kCount);
+      rank_ok(run, table->collective(link, &call, nullptr, &err), err);
+      rank_check(run, std::memcmp(x.data(), expected.data(), kCount * gsel_dtype_bytes(dtype)) == 0);
+    }
+  table->link_leave(link);
+}
+
+void test_every_type_and_operation_is_reduced_in_rank_order(void**) {
+  as_threads(3, reduces_every_type, nullptr);
+}
+
 void aborts_a_stream(rank_run* run) {
   gsel_error* err = nullptr;
   gsel_link* link = nullptr;
@@ -332,6 +358,7 @@ int main() {
       cmocka_unit_test(test_kernels_give_the_exact_numbers),
       cmocka_unit_test(test_optimizer_steps_follow_their_formulas),
       cmocka_unit_test(test_collectives_run_on_streams_and_failures_show_at_waits),
+      cmocka_unit_test(test_every_type_and_operation_is_reduced_in_rank_order),
       cmocka_unit_test(test_an_abort_ends_collectives_on_streams),
   };
   return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -3,41 +3,16 @@
 #include "comm/host/kernels.h"
 
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <type_traits>
+
+#include "comm/floats.h"
 
 namespace gsel::host {
 namespace {
 
-template <class To, class From>
-To bits_as(From from) {
-  static_assert(sizeof(To) == sizeof(From));
-  To to;
-  std::memcpy(&to, &from, sizeof to);
-  return to;
-}
-
-struct Half {
-  uint16_t bits;
-};
-struct Brain {
-  uint16_t bits;
-};
-
-float widen(Brain x) {
-  return bits_as<float>(uint32_t{x.bits} << 16);
-}
-
-float widen(Half x) {
-  const uint32_t sign = uint32_t{x.bits & 0x8000u} << 16, exponent = (x.bits >> 10) & 31, fraction = x.bits & 1023;
-  if (exponent == 31) return bits_as<float>(sign | 0x7f800000u | (fraction << 13));
-  if (exponent == 0) {
-    const float magnitude = static_cast<float>(fraction) * 0x1p-24f;
-    return sign ? -magnitude : magnitude;
-  }
-  return bits_as<float>(sign | ((exponent + 112) << 23) | (fraction << 13));
-}
+using Half = F16;
+using Brain = BF16;
 
 // From double, so that no value is rounded twice. `fraction_bits` and `least` (exponent of the smallest normal) say
 // which format; returns the magnitude's bits.
@@ -84,7 +59,7 @@ struct Convert<Half> {
 template <>
 struct Convert<Brain> {
   static Brain from(float x) {
-    const auto bits = bits_as<uint32_t>(x);
+    const uint32_t bits = bits_of(x);
     const uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1)) >> 16;
     const uint32_t quiet = (bits >> 16) | 0x40u;
     return {static_cast<uint16_t>((bits & 0x7fffffffu) > 0x7f800000u ? quiet : rounded)};
@@ -101,10 +76,10 @@ T load(T x) {
   return x;
 }
 float load(Half x) {
-  return widen(x);
+  return x.widen();
 }
 float load(Brain x) {
-  return widen(x);
+  return x.widen();
 }
 
 template <class To, class From>

@@ -1,141 +1,183 @@
-// comm/shm/kernels.cc: see kernels.h. Inputs are folded tile by tile, so that partial results stay in the first-level
-// cache; element by element, so that neither tiles nor vectors change a result.
+// comm/shm/kernels.cc: see kernels.h. What is done to one element stands here once; the loops around it stand in
+// kernels_loops.inc and are compiled once per instruction set, by the compiler's own vectoriser.
 #include "comm/shm/kernels.h"
 
-#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#include <immintrin.h>
+#endif
+
+#include "base/dtype.h"
+#include "comm/floats.h"
+
 namespace gsel::shm {
 namespace {
+
+constexpr size_t kTileBytes = 4096;
+
+// Which of its bit patterns a NaN has depends on the processor and on the order of operands; one is as good.
+template <class T>
+GSEL_INLINE T one_nan(T x) {
+  if constexpr (std::is_same_v<T, float>)
+    return x == x ? x : __builtin_nanf("");
+  else if constexpr (std::is_same_v<T, double>)
+    return x == x ? x : __builtin_nan("");
+  else
+    return x;
+}
 
 // Integer arithmetic without overflow: in an unsigned type no narrower than int.
 template <class T>
 struct Wide {
   using type = std::conditional_t<(sizeof(T) < sizeof(uint32_t)), uint32_t, std::make_unsigned_t<T>>;
 };
-template <>
-struct Wide<float> {
-  using type = float;
-};
-template <>
-struct Wide<double> {
-  using type = double;
+template <class T>
+requires std::is_floating_point_v<T>
+struct Wide<T> {
+  using type = T;
 };
 template <class T>
 using wide = typename Wide<T>::type;
 
 struct Sum {
   template <class T>
-  static T apply(T a, T b) {
+  GSEL_INLINE static T apply(T a, T b) {
     return static_cast<T>(static_cast<wide<T>>(a) + static_cast<wide<T>>(b));
   }
 };
 struct Prod {
   template <class T>
-  static T apply(T a, T b) {
+  GSEL_INLINE static T apply(T a, T b) {
     return static_cast<T>(static_cast<wide<T>>(a) * static_cast<wide<T>>(b));
   }
 };
+// Of equal numbers, such as zeros of either sign, the first stays; a NaN wins. Without short cuts, which are branches.
 struct Min {
   template <class T>
-  static T apply(T a, T b) {
-    return b < a ? b : a;
+  GSEL_INLINE static T apply(T a, T b) {
+    return ((b < a) | (b != b)) ? b : a;
   }
 };
 struct Max {
   template <class T>
-  static T apply(T a, T b) {
-    return a < b ? b : a;
+  GSEL_INLINE static T apply(T a, T b) {
+    return ((a < b) | (b != b)) ? b : a;
+  }
+};
+struct And {
+  GSEL_INLINE static uint8_t apply(uint8_t a, uint8_t b) { return a & b; }
+};
+struct Or {
+  GSEL_INLINE static uint8_t apply(uint8_t a, uint8_t b) { return a | b; }
+};
+struct Xor {
+  GSEL_INLINE static uint8_t apply(uint8_t a, uint8_t b) { return a ^ b; }
+};
+
+// What is done to a folded element before it is put back.
+struct Keep {
+  template <class T>
+  GSEL_INLINE static T apply(T x, int) {
+    return x;
+  }
+};
+struct Divide {
+  template <class T>
+  GSEL_INLINE static T apply(T x, int n) {
+    if constexpr (std::is_floating_point_v<T>)
+      return x / static_cast<T>(n);
+    else if constexpr (std::is_signed_v<T>)
+      return static_cast<T>(static_cast<int64_t>(x) / n);
+    else
+      return static_cast<T>(static_cast<uint64_t>(x) / static_cast<uint64_t>(n));
   }
 };
 
-constexpr size_t kTileBytes = 4096;
+#define GSEL_ONCE [[gnu::noinline]]  // unrolled vector code is long and shared by many callers
+#define GSEL_PRAGMA(...) _Pragma(#__VA_ARGS__)
+#if defined(__clang__)
+#define GSEL_INDEPENDENT GSEL_PRAGMA(clang loop vectorize(assume_safety))
+#define GSEL_FOR_ISA(set) GSEL_PRAGMA(clang attribute push(__attribute__((target(set))), apply_to = function))
+#define GSEL_FOR_ISA_END GSEL_PRAGMA(clang attribute pop)
+#else
+#define GSEL_INDEPENDENT GSEL_PRAGMA(GCC ivdep)
+#define GSEL_FOR_ISA(set) GSEL_PRAGMA(GCC push_options) GSEL_PRAGMA(GCC target(set))
+#define GSEL_FOR_ISA_END GSEL_PRAGMA(GCC pop_options)
+#endif
 
-template <class Op, class T>
-void combine(T* out, const T* a, const T* b, size_t count) {
-  for (size_t i = 0; i < count; ++i) out[i] = Op::apply(a[i], b[i]);
+namespace baseline {
+#include "comm/shm/kernels_loops.inc"
 }
 
-template <class Op, class T>
-void fold(T* out, const void* const* in, int n, size_t count) {
-  constexpr size_t kTile = kTileBytes / sizeof(T);
-  const auto input = [&](int q, size_t begin) { return static_cast<const T*>(in[q]) + begin; };
-  if (n == 1) {
-    std::memmove(out, in[0], count * sizeof(T));
-    return;
-  }
-  if (n == 2) return combine<Op>(out, input(0, 0), input(1, 0), count);
-  alignas(64) T partial[kTile];  // apart from out, which may be an input that is still to be read
-  for (size_t begin = 0; begin < count; begin += kTile) {
-    const size_t some = std::min(kTile, count - begin);
-    combine<Op>(partial, input(0, begin), input(1, begin), some);
-    for (int q = 2; q < n - 1; ++q) combine<Op>(partial, partial, input(q, begin), some);
-    combine<Op>(out + begin, partial, input(n - 1, begin), some);
-  }
+#if defined(__x86_64__)
+#define GSEL_F16C
+GSEL_FOR_ISA("avx2,f16c")
+namespace avx2 {
+#include "comm/shm/kernels_loops.inc"
+}
+GSEL_FOR_ISA_END
+#if defined(__clang__)
+GSEL_FOR_ISA("avx2,f16c,avx512f,avx512bw,avx512dq,avx512vl")
+#else
+GSEL_FOR_ISA("avx2,f16c,avx512f,avx512bw,avx512dq,avx512vl,prefer-vector-width=512")  // GCC halves them otherwise
+#endif
+namespace avx512 {
+#include "comm/shm/kernels_loops.inc"
+}
+GSEL_FOR_ISA_END
+
+bool has_f16c() {  // Clang's __builtin_cpu_supports does not know it
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
+}
+#endif
+
+using Reduce = void (*)(gsel_dtype, gsel_op, void*, const void* const*, int, size_t);
+
+Reduce loops_for(Isa isa) {
+#if defined(__x86_64__)
+  if (isa == Isa::avx512) return avx512::reduce;
+  if (isa == Isa::avx2) return avx2::reduce;
+#endif
+  return baseline::reduce;
 }
 
-template <class T>
-void divide(T* out, int n, size_t count) {
-  if constexpr (std::is_integral_v<T>) {
-    for (size_t i = 0; i < count; ++i)
-      out[i] = static_cast<T>(static_cast<std::conditional_t<std::is_signed_v<T>, int64_t, uint64_t>>(out[i]) / n);
-  } else {
-    for (size_t i = 0; i < count; ++i) out[i] /= static_cast<T>(n);
-  }
-}
-
-template <class T>
-void reduce_typed(gsel_op op, void* to, const void* const* in, int n, size_t count) {
-  T* out = static_cast<T*>(to);
-  switch (op) {
-    case GSEL_SUM:
-      return fold<Sum>(out, in, n, count);
-    case GSEL_PROD:
-      return fold<Prod>(out, in, n, count);
-    case GSEL_MIN:
-      return fold<Min>(out, in, n, count);
-    case GSEL_MAX:
-      return fold<Max>(out, in, n, count);
-    default:
-      fold<Sum>(out, in, n, count);
-      return divide(out, n, count);
-  }
+Isa best_isa() {
+  Isa best = Isa::baseline;
+  for (const Isa isa : kIsas)
+    if (has_isa(isa)) best = isa;
+  return best;
 }
 
 }  // namespace
 
-bool can_reduce(gsel_dtype dtype) {
-  return (dtype >= GSEL_I8 && dtype <= GSEL_U64) || dtype == GSEL_F32 || dtype == GSEL_F64;
+bool has_isa(Isa isa) {
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  const bool avx2 = __builtin_cpu_supports("avx2") && has_f16c();
+  if (isa == Isa::avx2) return avx2;
+  if (isa == Isa::avx512)
+    return avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+#endif
+  return isa == Isa::baseline;
+}
+
+void reduce_with(Isa isa, gsel_dtype dtype, gsel_op op, void* out, const void* const* in, int n, size_t count) {
+  if (count == 0) return;
+  if (n == 1)
+    std::memmove(out, in[0], count * dtype_bytes(dtype));
+  else
+    loops_for(isa)(dtype, op, out, in, n, count);
 }
 
 void reduce(gsel_dtype dtype, gsel_op op, void* out, const void* const* in, int n, size_t count) {
-  if (count == 0) return;
-  switch (dtype) {
-    case GSEL_I8:
-      return reduce_typed<int8_t>(op, out, in, n, count);
-    case GSEL_U8:
-      return reduce_typed<uint8_t>(op, out, in, n, count);
-    case GSEL_I16:
-      return reduce_typed<int16_t>(op, out, in, n, count);
-    case GSEL_U16:
-      return reduce_typed<uint16_t>(op, out, in, n, count);
-    case GSEL_I32:
-      return reduce_typed<int32_t>(op, out, in, n, count);
-    case GSEL_U32:
-      return reduce_typed<uint32_t>(op, out, in, n, count);
-    case GSEL_I64:
-      return reduce_typed<int64_t>(op, out, in, n, count);
-    case GSEL_U64:
-      return reduce_typed<uint64_t>(op, out, in, n, count);
-    case GSEL_F32:
-      return reduce_typed<float>(op, out, in, n, count);
-    case GSEL_F64:
-      return reduce_typed<double>(op, out, in, n, count);
-    default:
-      return;
-  }
+  static const Isa best = best_isa();
+  reduce_with(best, dtype, op, out, in, n, count);
 }
 
 }  // namespace gsel::shm

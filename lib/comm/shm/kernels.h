@@ -7,10 +7,16 @@
 
 namespace gsel::shm {
 
-bool can_reduce(gsel_dtype dtype);  // integers, f32, f64
-
-// out[i] = in[0][i] op in[1][i] op ... in[n-1][i], from the left. out may be one of the inputs. AVG divides the sum by
-// n at the end; for integers the quotient is truncated. Integer sums and products wrap around.
+// out[i] = in[0][i] op in[1][i] op ... in[n-1][i], from the left, by the rules of gsel/types.h. op is one that
+// the type has. out may be one of the
+// inputs and overlaps none in part. One input is copied as it is.
 void reduce(gsel_dtype dtype, gsel_op op, void* out, const void* const* in, int n, size_t count);
+
+// The same loops stand compiled for several instruction sets; reduce() uses the last of those this processor has.
+// All give the same bits.
+enum class Isa { baseline, avx2, avx512 };
+constexpr Isa kIsas[] = {Isa::baseline, Isa::avx2, Isa::avx512};
+bool has_isa(Isa isa);
+void reduce_with(Isa isa, gsel_dtype dtype, gsel_op op, void* out, const void* const* in, int n, size_t count);
 
 }  // namespace gsel::shm

@@ -93,9 +93,6 @@ void Link::run(const Call& call) {
   if (call.kind == GSEL_COLLECTIVE_SEND) return send(call);
   if (call.kind == GSEL_COLLECTIVE_RECV) return recv(call);
   exchange_headers(call);
-  if (is_reduction(call.kind) && !can_reduce(call.dtype))
-    fail(GSEL_ERR_UNSUPPORTED, "{}: {} is not reduced on the host; cast to f32 first",
-         describe(call.kind, call.dtype, call.op, call.root, call.count), dtype_name(call.dtype));
   if (world_size_ == 1) return run_alone(call);
   if (call.small()) return finish_small(call);
   run_large(call);
