@@ -240,7 +240,7 @@ void test_optimizer_steps_follow_their_formulas(void**) {
   for (float* memory : {param, gradient, s0, s1}) table->free(ctx, memory);
 }
 
-gsel_collective sum_call(const float* send, float* recv, uint64_t count) {
+gsel_collective sum_call(const void* send, void* recv, uint64_t count) {
   gsel_collective call{};
   call.struct_size = sizeof call;
   call.kind = GSEL_COLLECTIVE_ALLREDUCE;
