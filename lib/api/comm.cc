@@ -9,14 +9,6 @@
 #include "base/os.h"
 #include "base/text.h"
 
-namespace {
-
-gsel_status run(gsel_comm* comm, const gsel_collective& call, gsel_error** err) {
-  return gsel::guard(err, [&] { gsel::required(comm, "comm").impl.collective(call); });
-}
-
-}  // namespace
-
 extern "C" {
 
 gsel_status gsel_unique_id_create(gsel_unique_id* out, gsel_error** err) {
@@ -43,39 +35,6 @@ int32_t gsel_comm_rank(const gsel_comm* comm) {
 }
 int32_t gsel_comm_world_size(const gsel_comm* comm) {
   return comm ? comm->impl.world_size() : -1;
-}
-
-gsel_status gsel_allreduce(gsel_comm* comm, const void* send, void* recv, size_t count, gsel_dtype dtype, gsel_op op,
-                           gsel_error** err) {
-  return run(comm, gsel::make_collective(GSEL_COLLECTIVE_ALLREDUCE, send, recv, count, dtype, op, -1), err);
-}
-
-gsel_status gsel_reduce_scatter(gsel_comm* comm, const void* send, void* recv, size_t count, gsel_dtype dtype,
-                                gsel_op op, gsel_error** err) {
-  return run(comm, gsel::make_collective(GSEL_COLLECTIVE_REDUCE_SCATTER, send, recv, count, dtype, op, -1), err);
-}
-
-gsel_status gsel_allgather(gsel_comm* comm, const void* send, void* recv, size_t count, gsel_dtype dtype,
-                           gsel_error** err) {
-  return run(comm, gsel::make_collective(GSEL_COLLECTIVE_ALLGATHER, send, recv, count, dtype, 0, -1), err);
-}
-
-gsel_status gsel_broadcast(gsel_comm* comm, const void* send, void* recv, size_t count, gsel_dtype dtype, int32_t root,
-                           gsel_error** err) {
-  return run(comm, gsel::make_collective(GSEL_COLLECTIVE_BROADCAST, send, recv, count, dtype, 0, root), err);
-}
-
-gsel_status gsel_barrier(gsel_comm* comm, gsel_error** err) {
-  return run(comm, gsel::make_collective(GSEL_COLLECTIVE_BARRIER, nullptr, nullptr, 0, 0, 0, -1), err);
-}
-
-gsel_status gsel_send(gsel_comm* comm, const void* send, size_t count, gsel_dtype dtype, int32_t peer,
-                      gsel_error** err) {
-  return run(comm, gsel::make_collective(GSEL_COLLECTIVE_SEND, send, nullptr, count, dtype, 0, peer), err);
-}
-
-gsel_status gsel_recv(gsel_comm* comm, void* recv, size_t count, gsel_dtype dtype, int32_t peer, gsel_error** err) {
-  return run(comm, gsel::make_collective(GSEL_COLLECTIVE_RECV, nullptr, recv, count, dtype, 0, peer), err);
 }
 
 gsel_comm_count gsel_comm_counts(const gsel_comm* comm, gsel_collective_kind kind) {

@@ -15,7 +15,16 @@ namespace gsel {
 // reduced.
 inline gsel_collective make_collective(gsel_collective_kind kind, const void* send, void* recv, uint64_t count,
                                        gsel_dtype dtype, gsel_op op = 0, int32_t root = -1) {
-  return {sizeof(gsel_collective), kind, dtype, op, root, 0, send, recv, count};
+  gsel_collective call{};
+  call.struct_size = sizeof call;
+  call.kind = kind;
+  call.dtype = dtype;
+  call.op = op;
+  call.root = root;
+  call.send = send;
+  call.recv = recv;
+  call.count = count;
+  return call;
 }
 
 class Communicator {

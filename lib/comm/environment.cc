@@ -174,6 +174,8 @@ gsel_join complete_join(const gsel_comm_config& config) {
   join.struct_size = sizeof join;
   join.timeout_s = config.timeout_s;
   join.join_timeout_s = config.join_timeout_s;
+  join.order = config.order;
+  join.flags = config.flags;
   World world{nullptr, config.rank, config.world_size};
   if (config.world_size == 0) {
     if (config.rank != 0)

@@ -19,15 +19,17 @@ HostSide::HostSide(const gsel_join& join, const Hello& own, std::string name, in
   by_rank_.resize(static_cast<size_t>(join.world_size));
 }
 
-Joined HostSide::run(Joined joined) {
+Joined HostSide::run() {
+  os::Life life = os::open_life();
+  os::Fd memory;
+  Mapped mapped;
   open();
   try {
     gather();
     check_devices();
-    const Layout layout(join_.world_size);
-    const os::Fd arena = Arena::create(layout, count_cores());
-    joined.arena = Arena::map(arena.get(), layout);
-    distribute(joined, arena.get());
+    check_order();
+    mapped = make_family(memory);
+    distribute(life.watch.get(), memory.get());
     await_ready();
     // Before anybody returns: a rank's next rendezvous must not meet this one's socket.
     listener_.close();
@@ -39,13 +41,28 @@ Joined HostSide::run(Joined joined) {
     tell_failure(e);
     throw;
   }
-  joined.own_life.watch.reset();
+  life.watch.reset();
+  std::vector<Member> members(by_rank_.size());
   for (size_t r = 0; r < by_rank_.size(); ++r) {
-    const Guest* guest = by_rank_[r];
-    joined.members[r].pid = guest ? guest->hello.pid : own_.pid;
-    if (guest && guest->hello.process != own_.process) joined.members[r].life = std::move(by_rank_[r]->life);
+    const Hello& hello = by_rank_[r] ? by_rank_[r]->hello : own_;
+    members[r].pid = hello.pid;
+    members[r].process = hello.process;
+    if (hello.process != own_.process) members[r].life = std::move(by_rank_[r]->life);
   }
-  return joined;
+  return {std::make_shared<Family>(mapped.memory, std::move(members), 0, std::move(life)), mapped.arena};
+}
+
+Mapped HostSide::make_family(os::Fd& fd) const {
+  const Layout layout(join_.world_size);
+  const uint64_t control = control_bytes(layout);
+  fd = SharedMemory::create(layout.reserved_bytes(), control, range_bytes(), join_.world_size);
+  const auto memory = SharedMemory::map(fd.get(), control, range_bytes(), join_.world_size);
+  ArenaHeader facts{};
+  facts.cores = count_cores();
+  facts.order = join_.order;
+  facts.asymmetric = all_pass_barriers();
+  Arena::found(memory->at(0), layout, facts);
+  return map_family(fd.get(), layout, range_bytes());
 }
 
 void HostSide::open() {
@@ -183,13 +200,35 @@ void HostSide::check_devices() const {
   }
 }
 
-void HostSide::distribute(const Joined& joined, int arena) {
+void HostSide::check_order() const {
+  for (const Guest* guest : by_rank_)
+    if (guest && guest->hello.order != join_.order)
+      throw Error(GSEL_ERR_MISMATCH,
+                  fmt::format("rank {} (pid {}) joins with order {}, rank 0 with {}; give every rank "
+                              "the same gsel_comm_config.order",
+                              guest->hello.rank, guest->hello.pid, guest->hello.order, join_.order))
+          .about_rank(guest->hello.rank);
+}
+
+uint64_t HostSide::range_bytes() const {
+  uint64_t least = own_.range_limit;
+  for (const Guest* guest : by_rank_) least = guest ? std::min(least, guest->hello.range_limit) : least;
+  return least;
+}
+
+bool HostSide::all_pass_barriers() const {
+  return own_.barrier &&
+         std::ranges::all_of(by_rank_, [](const Guest* guest) { return !guest || guest->hello.barrier; });
+}
+
+void HostSide::distribute(int own_life, int memory) {
   Message message;
   message.say = Say::arena;
+  message.range_bytes = range_bytes();
   for (const Guest* guest : by_rank_)
-    if (guest) tell(*guest, message, &arena, 1);
+    if (guest) tell(*guest, message, &memory, 1);
   for (const Guest* guest : by_rank_)
-    if (guest) introduce_all_to(*guest, joined.own_life.watch.get());
+    if (guest) introduce_all_to(*guest, own_life);
 }
 
 // A guest gets no descriptors for ranks of its own process: threads of one process live and die together.

@@ -167,17 +167,17 @@ bool has_isa(Isa isa) {
   return isa == Isa::baseline;
 }
 
-void reduce_with(Isa isa, gsel_dtype dtype, gsel_op op, void* out, const void* const* in, int n, size_t count) {
+void reduce_with(Isa isa, const Fold& fold, void* out, const void* const* in, int n, size_t count) {
   if (count == 0) return;
   if (n == 1)
-    std::memmove(out, in[0], count * dtype_bytes(dtype));
+    std::memmove(out, in[0], count * dtype_bytes(fold.dtype));
   else
-    loops_for(isa)(dtype, op, out, in, n, count);
+    loops_for(isa)(fold.dtype, fold.op, out, in, n, count);
 }
 
-void reduce(gsel_dtype dtype, gsel_op op, void* out, const void* const* in, int n, size_t count) {
+void reduce(const Fold& fold, void* out, const void* const* in, int n, size_t count) {
   static const Isa best = best_isa();
-  reduce_with(best, dtype, op, out, in, n, count);
+  reduce_with(best, fold, out, in, n, count);
 }
 
 }  // namespace gsel::shm

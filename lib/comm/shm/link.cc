@@ -5,30 +5,44 @@
 #include <cstring>
 
 #include "base/dtype.h"
-#include "base/shard.h"
+#include "base/text.h"
 #include "comm/describe.h"
-#include "comm/shm/kernels.h"
 
 namespace gsel::shm {
 namespace {
 
-uint64_t mix(uint64_t hash, uint64_t value) {
-  hash = (hash ^ value) * 0xbf58476d1ce4e5b9u;
+constexpr int64_t kSpinOwnCoreNs = 50'000;
+constexpr int64_t kSpinSharedNs = 200;
+
+uint64_t mix(uint64_t hash) {
+  hash = (hash ^ (hash >> 31)) * 0xbf58476d1ce4e5b9u;
   return hash ^ (hash >> 29);
 }
 
-uint64_t pack(gsel_collective_kind kind, gsel_dtype dtype, gsel_op op, int32_t root) {
-  return static_cast<uint64_t>(static_cast<uint8_t>(kind)) << 56 |
-         static_cast<uint64_t>(static_cast<uint8_t>(dtype)) << 48 |
-         static_cast<uint64_t>(static_cast<uint8_t>(op)) << 40 | static_cast<uint32_t>(root);
+// Kind, type, operation and roots in one word; a caller's operation is 255.
+uint64_t pack(const Call& call) {
+  const gsel_op op = std::min<gsel_op>(call.operation.op, 255);
+  return static_cast<uint64_t>(static_cast<uint8_t>(call.kind)) << 56 |
+         static_cast<uint64_t>(static_cast<uint8_t>(call.dtype)) << 48 |
+         static_cast<uint64_t>(static_cast<uint8_t>(op)) << 40 |
+         static_cast<uint64_t>(static_cast<uint16_t>(call.source)) << 16 | static_cast<uint16_t>(call.root);
 }
 
-uint64_t fingerprint(uint64_t packed, uint64_t count) {
-  return mix(mix(0x9e3779b97f4a7c15u, packed), count);
+uint64_t fingerprint(const Call& call) {
+  return mix(pack(call) * 0x9e3779b97f4a7c15u ^ call.count * 0xc2b2ae3d27d4eb4fu ^ call.detail);
 }
 
-constexpr int64_t kSpinOwnCoreNs = 50'000;
-constexpr int64_t kSpinSharedNs = 1'000;
+uint64_t hash_of(const uint64_t* counts, size_t n) {
+  uint64_t hash = n;
+  for (size_t i = 0; i < n; ++i) hash = mix(hash ^ counts[i] * 0x9e3779b97f4a7c15u);
+  return hash;
+}
+
+uint64_t sum_of(const uint64_t* counts, size_t n) {
+  uint64_t sum = 0;
+  for (size_t i = 0; i < n; ++i) sum += counts[i];
+  return sum;
+}
 
 }  // namespace
 
@@ -38,10 +52,13 @@ Link::Link(const gsel_join& join)
       timeout_ns_(static_cast<int64_t>(join.timeout_s * 1e9)),
       fork_generation_(os::fork_generation()) {
   Joined joined = rendezvous(join);
+  family_ = std::move(joined.family);
   arena_ = std::move(joined.arena);
-  members_ = std::move(joined.members);
-  life_ = std::move(joined.own_life);
+  mine().pid = family_->member(family_->rank()).pid;
+  mine().family_rank = family_->rank();
   spin_ns_ = arena_->header().cores >= world_size_ ? kSpinOwnCoreNs : kSpinSharedNs;
+  asymmetric_ = arena_->header().asymmetric != 0;
+  sent_.resize(ranks());
 }
 
 Link::~Link() {
@@ -56,19 +73,61 @@ gsel_comm_count Link::counts(gsel_collective_kind kind) const noexcept {
   return {p.calls.load(std::memory_order_relaxed), p.bytes.load(std::memory_order_relaxed)};
 }
 
-Link::Call Link::complete(const gsel_collective& given) const {
-  Call call{given.kind,
-            given.dtype,
-            given.op,
-            given.root,
-            given.count,
-            dtype_bytes(given.dtype),
-            static_cast<const char*>(given.send),
-            static_cast<char*>(given.recv),
-            0};
-  call.payload_bytes = call.count * call.element;
-  if (call.kind == GSEL_COLLECTIVE_REDUCE_SCATTER) call.payload_bytes *= ranks();
-  return call;
+void Link::complete(const gsel_collective& given, Call& call) const {
+  const uint64_t n = ranks();
+  call = {};
+  call.kind = given.kind;
+  call.dtype = given.dtype;
+  call.root = given.root;
+  call.source = given.source;
+  call.count = given.count;
+  call.recv_count = given.recv_count;
+  call.element = dtype_bytes(given.dtype);
+  call.send = static_cast<const char*>(given.send);
+  call.recv = static_cast<char*>(given.recv);
+  call.send_counts = given.send_counts;
+  call.send_offsets = given.send_offsets;
+  call.recv_counts = given.recv_counts;
+  call.recv_offsets = given.recv_offsets;
+  call.timeout_ns = given.timeout_s > 0 ? static_cast<int64_t>(given.timeout_s * 1e9) : timeout_ns_.load();
+  if (given.label.data) {
+    const std::string_view label = view(given.label);
+    std::memcpy(call.label, label.data(), std::min(label.size(), sizeof call.label - 1));
+  }
+  const uint64_t bytes = call.count * call.element;
+  call.payload_bytes = bytes;
+  switch (call.kind) {
+    case GSEL_COLLECTIVE_REDUCE_SCATTER:
+    case GSEL_COLLECTIVE_SCATTER:
+    case GSEL_COLLECTIVE_ALLTOALL:
+      call.payload_bytes = bytes * n;
+      break;
+    case GSEL_COLLECTIVE_ALLGATHERV:
+    case GSEL_COLLECTIVE_GATHERV:
+      call.payload_bytes = *std::max_element(call.recv_counts, call.recv_counts + n) * call.element;
+      call.count = sum_of(call.recv_counts, n);
+      call.detail = hash_of(call.recv_counts, n);
+      break;
+    case GSEL_COLLECTIVE_REDUCE_SCATTERV:
+    case GSEL_COLLECTIVE_SCATTERV: {
+      const uint64_t* counts = call.kind == GSEL_COLLECTIVE_SCATTERV ? call.send_counts : call.recv_counts;
+      call.count = sum_of(counts, n);
+      call.payload_bytes = call.count * call.element;
+      call.detail = hash_of(counts, n);
+      break;
+    }
+    case GSEL_COLLECTIVE_ALLTOALLV:
+      call.count = 0;  // of no meaning between ranks
+      call.payload_bytes = UINT64_MAX;
+      break;
+    default:
+      break;
+  }
+  if (is_reduction(call.kind)) {
+    call.operation = operation_of(given.op);
+    if (given.op == GSEL_SCALED_SUM) call.operation.factor = given.factor;
+    call.detail ^= call.operation.name_hash;
+  }
 }
 
 void Link::collective(const gsel_collective& given) {
@@ -76,15 +135,33 @@ void Link::collective(const gsel_collective& given) {
     fail(GSEL_ERR_FORKED, "{} on a communicator of the parent process; join a new one after fork",
          collective_name(given.kind));
   throw_if_broken();
-  current_ = complete(given);
+  complete(given, current_);
   deadline_ns_ = 0;
   published_ = 0;
-  RankBlock& me = mine();
-  record(me.latest, current_);
-  me.latest_number.store(2 * ++number_, std::memory_order_relaxed);
+  enter(current_);
   run(current_);
-  me.latest_number.store(2 * number_ + 1, std::memory_order_relaxed);
-  Progress& p = progress_[static_cast<size_t>(given.kind)];
+  leave();
+}
+
+// One place of the flight recorder, and what others are told of when they ask what this rank is at.
+void Link::enter(const Call& call) {
+  CallEntry& entry = arena_->call(rank_, ++number_);
+  entry.number.store(0, std::memory_order_relaxed);
+  entry.packed.store(pack(call), std::memory_order_relaxed);
+  entry.count.store(call.count, std::memory_order_relaxed);
+  entry.detail.store(call.detail, std::memory_order_relaxed);
+  entry.left.store(0, std::memory_order_relaxed);
+  entry.label[0].store(call.label[0], std::memory_order_relaxed);
+  entry.label[1].store(call.label[1], std::memory_order_relaxed);
+  entry.entered.store(os::ticks(), std::memory_order_relaxed);
+  entry.number.store(number_, std::memory_order_release);
+  mine().latest_number.store(2 * number_, std::memory_order_release);
+}
+
+void Link::leave() {
+  arena_->call(rank_, number_).left.store(os::ticks(), std::memory_order_relaxed);
+  mine().latest_number.store(2 * number_ + 1, std::memory_order_relaxed);
+  Progress& p = progress_[static_cast<size_t>(current_.kind)];
   p.calls.store(p.calls.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   p.bytes.store(p.bytes.load(std::memory_order_relaxed) + published_, std::memory_order_relaxed);
 }
@@ -92,36 +169,57 @@ void Link::collective(const gsel_collective& given) {
 void Link::run(const Call& call) {
   if (call.kind == GSEL_COLLECTIVE_SEND) return send(call);
   if (call.kind == GSEL_COLLECTIVE_RECV) return recv(call);
-  exchange_headers(call);
-  if (world_size_ == 1) return run_alone(call);
-  if (call.small()) return finish_small(call);
-  run_large(call);
+  const Plan plan(call, rank_, world_size_);
+  largest_part_ = call.kind == GSEL_COLLECTIVE_ALLTOALLV ? 0 : plan.largest_part();
+  exchange_headers(call, plan);
+  if (call.kind == GSEL_COLLECTIVE_ALLTOALLV) read_rows(call, plan);
+  if (world_size_ == 1)
+    run_alone(call, plan);
+  else if (small(call))
+    finish_small(call, plan);
+  else
+    run_staged(call, plan);
+  published_ = bytes_sent(call, plan);
 }
 
-void Link::run_alone(const Call& call) {
-  if (call.payload_bytes > 0 && call.send != call.recv) std::memcpy(call.recv, call.send, call.payload_bytes);
+void Link::run_alone(const Call& call, const Plan& plan) {
+  if (!is_reduction(call.kind)) return copy_own_part(call, plan);
+  const void* input = call.send;
+  double factor = 1;
+  if (call.count > 0) reduce(fold_of(call, &factor), call.recv, &input, 1, call.count);
 }
 
-void Link::record(CallRecord& record, const Call& call) const {
-  record.kind_dtype_op_root.store(pack(call.kind, call.dtype, call.op, call.root), std::memory_order_relaxed);
-  record.count.store(call.count, std::memory_order_relaxed);
+std::string Link::text_of(const Call& call) const {
+  std::string text = describe(call.kind, call.dtype, call.operation.op, call.root, call.count);
+  if (call.label[0] != 0) text += fmt::format(" \"{}\"", reinterpret_cast<const char*>(call.label));
+  return text;
 }
 
-std::string Link::text_of(const CallRecord& record) const {
-  const uint64_t packed = record.kind_dtype_op_root.load(std::memory_order_relaxed);
-  return describe(static_cast<int32_t>(packed >> 56), static_cast<int32_t>(packed >> 48 & 255),
-                  static_cast<int32_t>(packed >> 40 & 255), static_cast<int32_t>(static_cast<uint32_t>(packed)),
-                  record.count.load(std::memory_order_relaxed));
+std::string Link::text_of(int32_t rank, uint64_t number) const {
+  const CallEntry& entry = arena_->call(rank, number);
+  if (entry.number.load(std::memory_order_acquire) != number) return "a call it has gone on from";
+  const uint64_t packed = entry.packed.load(std::memory_order_relaxed);
+  Call call;
+  call.kind = static_cast<int32_t>(packed >> 56);
+  call.dtype = static_cast<int32_t>(packed >> 48 & 255);
+  call.operation.op = static_cast<int32_t>(packed >> 40 & 255);
+  if (call.operation.op == 255) call.operation.op = GSEL_OP_USER;
+  call.root = static_cast<int16_t>(packed & 0xffff);
+  call.count = entry.count.load(std::memory_order_relaxed);
+  for (size_t i = 0; i < 2; ++i) call.label[i] = entry.label[i].load(std::memory_order_relaxed);
+  return text_of(call);
 }
 
-void Link::exchange_headers(const Call& call) {
+void Link::exchange_headers(const Call& call, const Plan& plan) {
   RankBlock& me = mine();
   const uint64_t parity = ++sequence_ & 1;
   HeaderLine& line = me.line[parity];
-  const uint64_t print = fingerprint(pack(call.kind, call.dtype, call.op, call.root), call.count);
-  record(me.posted[parity], call);
+  const uint64_t print = fingerprint(call);
+  me.posted[parity].store(number_, std::memory_order_relaxed);
+  me.factor[parity] = call.operation.factor;
   line.fingerprint = print;
-  if (call.small() && publishes(call)) publish_small(call, line, parity);
+  if (small(call) && plan.publishes(rank_)) publish_small(call, plan, line, parity);
+  if (needs_row(call)) publish_row(plan, parity);
   post(line.sequence, sequence_);
   bool alike = true;
   for (int32_t q = 0; q < world_size_; ++q) {
@@ -132,52 +230,18 @@ void Link::exchange_headers(const Call& call) {
   if (!alike) fail_mismatch(parity);
 }
 
-bool Link::publishes(const Call& call) const {
-  return call.kind != GSEL_COLLECTIVE_BROADCAST || call.root == rank_;
-}
-
-void Link::publish_small(const Call& call, HeaderLine& line, uint64_t parity) {
-  if (call.payload_bytes == 0) return;
-  void* place = call.payload_bytes <= kLineBytes ? line.payload : static_cast<void*>(arena_->small(rank_, parity));
-  std::memcpy(place, call.send, call.payload_bytes);
-}
-
-const char* Link::small_payload(int32_t rank, const Call& call) const {
-  if (call.payload_bytes > kLineBytes) return arena_->small(rank, sequence_ & 1);
-  return reinterpret_cast<const char*>(arena_->rank(rank).line[sequence_ & 1].payload);
-}
-
-// Every rank does the whole work on everybody's payload, in rank order.
-void Link::finish_small(const Call& call) {
-  published_ = small_bytes_sent(call);
-  if (call.payload_bytes == 0) return;
-  if (call.kind == GSEL_COLLECTIVE_BROADCAST) {
-    std::memcpy(call.recv, small_payload(call.root, call), call.payload_bytes);
-  } else if (call.kind == GSEL_COLLECTIVE_ALLGATHER) {
-    for (int32_t q = 0; q < world_size_; ++q)
-      std::memcpy(call.recv + static_cast<size_t>(q) * call.payload_bytes, small_payload(q, call), call.payload_bytes);
-  } else {
-    const size_t begin =
-        call.kind == GSEL_COLLECTIVE_ALLREDUCE ? 0 : static_cast<size_t>(rank_) * call.count * call.element;
-    const void* inputs[kMaxRanks];
-    for (int32_t q = 0; q < world_size_; ++q) inputs[q] = small_payload(q, call) + begin;
-    reduce(call.dtype, call.op, call.recv, inputs, world_size_, call.count);
+Fold Link::fold_of(const Call& call, double* factors) const {
+  Fold fold;
+  fold.dtype = call.dtype;
+  fold.op = call.operation.op;
+  fold.order = arena_->header().order;
+  fold.function = call.operation.function;
+  fold.user_data = call.operation.user_data;
+  if (fold.op == GSEL_SCALED_SUM) {
+    for (int32_t q = 0; q < world_size_; ++q) factors[q] = arena_->rank(q).factor[sequence_ & 1];
+    fold.factors = factors;
   }
-}
-
-// The line protocol publishes everything at once; it counts what the staged protocol would need to publish.
-uint64_t Link::small_bytes_sent(const Call& call) const {
-  const uint64_t others = ranks() - 1, bytes = call.count * call.element;
-  switch (call.kind) {
-    case GSEL_COLLECTIVE_ALLREDUCE: {
-      const gsel_range own = shard_range(static_cast<int64_t>(call.count), world_size_, rank_);
-      return bytes + (others - 1) * static_cast<uint64_t>(own.end - own.begin) * call.element;
-    }
-    case GSEL_COLLECTIVE_BROADCAST:
-      return publishes(call) ? bytes * others : 0;
-    default:
-      return bytes * others;
-  }
+  return fold;
 }
 
 // All ranks read the same lines, so all come to the same words. The odd one out is the first that differs from the
@@ -193,9 +257,12 @@ void Link::fail_mismatch(uint64_t parity) {
   int32_t odd = 0;
   while (print(odd) == print(usual)) ++odd;
   const auto [low, high] = std::minmax(odd, usual);
+  const auto text = [&](int32_t q) {
+    return text_of(q, arena_->rank(q).posted[parity].load(std::memory_order_relaxed));
+  };
   throw Error(GSEL_ERR_MISMATCH,
-              fmt::format("rank {} called {}, rank {} called {}; make the calls alike on every rank", low,
-                          text_of(arena_->rank(low).posted[parity]), high, text_of(arena_->rank(high).posted[parity])))
+              fmt::format("rank {} called {}, rank {} called {}{}; make the calls alike on every rank", low, text(low),
+                          high, text(high), text(low) == text(high) ? " with other counts or another operation" : ""))
       .about_rank(odd);
 }
 

@@ -1,6 +1,13 @@
 // comm/shm/link.h: one rank's end of a shared-memory communicator. Refuses to know who calls it: arguments have been
-// checked. Four parts in four files: calls and their header lines (link.cc), waiting and failures (wait.cc), large
-// collectives (collectives.cc), messages between two ranks (channel.cc).
+// checked. Its parts, a file each:
+//   link.cc         calls, their header lines, the flight recorder's entries
+//   wait.cc         waiting, and what ends it
+//   small.cc        payloads that ride with the header line
+//   direct.cc       large ones in memory every rank reaches
+//   single_copy.cc  large ones in private memory, read across processes
+//   staged.cc       large ones in private memory, through staging
+//   channel.cc      messages between two ranks
+//   reform.cc       communicators made from this one
 //
 // Every collective begins with one header line that all ranks post and read. It says which call this is, so ranks that
 // disagree find out before anything is written, and it carries small payloads, so those need no second wait. A rank
@@ -14,11 +21,16 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
+#include "comm/shm/fault.h"
+#include "comm/shm/kernels.h"
+#include "comm/shm/plan.h"
 #include "comm/shm/rendezvous.h"
+#include "comm/shm/tuning.h"
 
 namespace gsel::shm {
 
@@ -29,48 +41,38 @@ class Link {
   Link(const Link&) = delete;
   Link& operator=(const Link&) = delete;
 
+  int32_t rank() const { return rank_; }
+  int32_t world_size() const { return world_size_; }
+
   void collective(const gsel_collective& call);
   void abort(const char* reason) noexcept;
   gsel_comm_count counts(gsel_collective_kind kind) const noexcept;
+  void set_timeout(double seconds) noexcept { timeout_ns_.store(static_cast<int64_t>(seconds * 1e9)); }
 
  private:
-  // A call with what follows from it.
-  struct Call {
-    gsel_collective_kind kind;
-    gsel_dtype dtype;
-    gsel_op op;
-    int32_t root;
-    uint64_t count;
-    size_t element;  // bytes
-    const char* send;
-    char* recv;
-    uint64_t payload_bytes;  // what a rank publishes if it publishes; small or large is decided by it
-    bool small() const { return payload_bytes <= kSmallBytes; }
-  };
   struct Progress {  // what counts() tells; one writer, any reader
     std::atomic<uint64_t> calls{0};
     std::atomic<uint64_t> bytes{0};
   };
-  // The slices of a large reduction and the chunks they are worked off in; see collectives.cc.
-  struct Slices;
 
   // link.cc
-  Call complete(const gsel_collective& given) const;
+  void complete(const gsel_collective& given, Call& call) const;
   void run(const Call& call);
-  void run_alone(const Call& call);
-  void exchange_headers(const Call& call);
-  void publish_small(const Call& call, HeaderLine& line, uint64_t parity);
-  const char* small_payload(int32_t rank, const Call& call) const;
-  void finish_small(const Call& call);
-  void record(CallRecord& record, const Call& call) const;
-  std::string text_of(const CallRecord& record) const;
+  void exchange_headers(const Call& call, const Plan& plan);
+  void run_alone(const Call& call, const Plan& plan);
+  void enter(const Call& call);
+  void leave();
+  std::string text_of(int32_t rank, uint64_t number) const;
+  std::string text_of(const Call& call) const;
   [[noreturn]] void fail_mismatch(uint64_t parity);
-  bool publishes(const Call& call) const;
-  uint64_t small_bytes_sent(const Call& call) const;
+  Fold fold_of(const Call& call, double* factors) const;  // factors: room for one per rank
 
   // wait.cc
   void wait(int32_t rank, const std::atomic<uint64_t>& flag, uint64_t value) {
     if (flag.load(std::memory_order_acquire) < value) wait_long(rank, flag, value);
+  }
+  void wait_all(std::atomic<uint64_t> RankBlock::*flag, uint64_t value) {
+    for (int32_t q = 0; q < world_size_; ++q) wait(q, arena_->rank(q).*flag, value);
   }
   void wait_long(int32_t rank, const std::atomic<uint64_t>& flag, uint64_t value);
   bool spin(int32_t rank, const std::atomic<uint64_t>& flag, uint64_t value);
@@ -79,11 +81,17 @@ class Link {
   void check_deadline(int32_t rank);
   int32_t laggard(int32_t rank) const;
   std::string activity_of(int32_t rank) const;
-  // Makes progress of this rank known; wakes who sleeps for it. The store and the look at the sleepers are sequentially
-  // consistent, as are their counterparts in sleep_until_woken, so that one side always sees the other.
+  // Makes progress of this rank known; wakes who sleeps for it. One side always sees the other: either both pass a
+  // barrier, or whoever goes to sleep makes everybody pass one.
   void post(std::atomic<uint64_t>& flag, uint64_t value) {
-    flag.store(value, std::memory_order_seq_cst);
-    if (mine().sleepers.load(std::memory_order_seq_cst) != 0) wake(mine());
+    if (asymmetric_) {
+      flag.store(value, std::memory_order_release);
+      std::atomic_signal_fence(std::memory_order_seq_cst);
+      if (mine().sleepers.load(std::memory_order_relaxed) != 0) wake(mine());
+    } else {
+      flag.store(value, std::memory_order_seq_cst);
+      if (mine().sleepers.load(std::memory_order_seq_cst) != 0) wake(mine());
+    }
   }
   static void wake(RankBlock& block) noexcept;
   void throw_if_broken() const {
@@ -93,39 +101,61 @@ class Link {
   void mark_broken(gsel_status code, int32_t about, const std::string& text) const noexcept;
   [[noreturn]] void break_link(gsel_status code, int32_t about, const std::string& text) const;
 
-  // collectives.cc
-  void run_large(const Call& call);
-  void allreduce(const Call& call);
-  void reduce_scatter(const Call& call);
-  void allgather(const Call& call);
-  void broadcast(const Call& call);
-  void wait_all(std::atomic<uint64_t> RankBlock::*flag, uint64_t value);
+  // small.cc
+  bool small(const Call& call) const { return call.payload_bytes <= arena_->layout().small_bytes; }
+  void publish_small(const Call& call, const Plan& plan, HeaderLine& line, uint64_t parity);
+  const char* small_payload(int32_t rank, const Call& call) const;
+  void finish_small(const Call& call, const Plan& plan);
+  uint64_t bytes_sent(const Call& call, const Plan& plan) const;
+  // Where the parts stand in this rank's send, where only it knows: beside its header line, as Bytes per reader.
+  static bool needs_row(const Call& call) {
+    return call.kind == GSEL_COLLECTIVE_ALLTOALLV || call.kind == GSEL_COLLECTIVE_SCATTERV;
+  }
+  void publish_row(const Plan& plan, uint64_t parity);
+  const Bytes* row_of(int32_t rank) const { return reinterpret_cast<const Bytes*>(arena_->small(rank, sequence_ & 1)); }
+  void read_rows(const Call& call, const Plan& plan);
+
+  // staged.cc
+  struct Slices;
+  void run_staged(const Call& call, const Plan& plan);
+  void reduce_staged(const Call& call, const Plan& plan);
+  void copy_staged(const Call& call, const Plan& plan);
   void stage_slices(const Call& call, const Slices& slices, uint64_t chunk);
-  void reduce_slice(const Call& call, const Slices& slices, uint64_t chunk, char* out);
+  void reduce_slice(const Call& call, const Fold& fold, const Slices& slices, uint64_t chunk, char* out);
+  void fetch_slices(const Call& call, const Slices& slices, uint64_t chunk);
+  void copy_own_part(const Call& call, const Plan& plan);
+  size_t block_bytes() const;
+  void reserve_staging();
 
   // channel.cc
   void send(const Call& call);
   void recv(const Call& call);
-  void check_message(const Channel::Message& message, const Call& call);
+  void reserve_channel(int32_t from, int32_t to);
+  [[noreturn]] void fail_message(uint64_t word, const Call& call);
 
   RankBlock& mine() const { return arena_->rank(rank_); }
   size_t ranks() const { return static_cast<size_t>(world_size_); }
+  const Member& member(int32_t rank) const { return family_->member(arena_->rank(rank).family_rank); }
 
   int32_t rank_;
   int32_t world_size_;
-  int64_t timeout_ns_;
-  int64_t spin_ns_;
-  uint64_t fork_generation_;
+  std::shared_ptr<Family> family_;
   std::shared_ptr<Arena> arena_;
-  std::vector<Member> members_;
-  os::Life life_;
+  std::atomic<int64_t> timeout_ns_;
+  int64_t spin_ns_;
+  bool asymmetric_;
+  uint64_t fork_generation_;
+  Tuning tuning_;
 
-  uint64_t sequence_ = 0;    // of collectives
-  uint64_t number_ = 0;      // of calls of any kind
-  uint64_t chunks_ = 0;      // of large collectives before this one; the same on every rank
-  uint64_t published_ = 0;   // bytes, in this call
-  int64_t deadline_ns_ = 0;  // of this call; 0 until it waits long
-  Call current_{};           // for messages
+  uint64_t sequence_ = 0;      // of collectives
+  uint64_t number_ = 0;        // of calls of any kind
+  uint64_t chunks_ = 0;        // steps of large collectives before this one; the same on every rank
+  uint64_t published_ = 0;     // bytes, in this call
+  int64_t deadline_ns_ = 0;    // of this call; 0 until it waits long
+  uint64_t largest_part_ = 0;  // bytes, that one rank has for one other in this call
+  bool staging_reserved_ = false;
+  std::vector<uint64_t> sent_;  // lines, to each rank
+  Call current_{};              // for messages
   std::array<Progress, GSEL_COLLECTIVE_KINDS> progress_;
 };
 

@@ -40,7 +40,7 @@ void Link::wait_long(int32_t rank, const std::atomic<uint64_t>& flag, uint64_t v
   me.awaited_value.store(value, std::memory_order_relaxed);
   me.awaited_rank.store(rank + 1, std::memory_order_release);
   const int64_t started = os::now_ns();
-  if (deadline_ns_ == 0) deadline_ns_ = started + timeout_ns_;
+  if (deadline_ns_ == 0) deadline_ns_ = started + current_.timeout_ns;
   while (!reached(flag, value)) {
     throw_if_broken();
     if (os::now_ns() - started < kYieldNs) {
@@ -56,7 +56,9 @@ void Link::wait_long(int32_t rank, const std::atomic<uint64_t>& flag, uint64_t v
 
 // A rank that sits on our own processor cannot go on while we spin, whatever the number of processors.
 bool Link::spin(int32_t rank, const std::atomic<uint64_t>& flag, uint64_t value) {
-  constexpr int kLooksPerClock = 16;
+  constexpr int kLooksAtFirst = 256, kLooksPerClock = 16;
+  for (int i = 0; i < kLooksAtFirst; ++i)
+    if (reached(flag, value)) return true;
   const int64_t end = os::now_ns() + spin_ns_;
   do {
     for (int i = 0; i < kLooksPerClock; ++i) {
@@ -75,6 +77,7 @@ void Link::sleep_until_woken(int32_t rank, const std::atomic<uint64_t>& flag, ui
   RankBlock& other = arena_->rank(rank);
   other.sleepers.fetch_add(1, std::memory_order_seq_cst);
   const uint32_t word = other.wake_word.load(std::memory_order_seq_cst);
+  if (asymmetric_) os::pass_barriers_everywhere();
   if (flag.load(std::memory_order_seq_cst) < value) os::futex_wait(other.wake_word, word, kSleepNs);
   other.sleepers.fetch_sub(1, std::memory_order_seq_cst);
 }
@@ -86,16 +89,15 @@ void Link::wake(RankBlock& block) noexcept {
 
 // What a rank posted before it left or died counts, hence the second look at the flag.
 void Link::check_peer(int32_t rank, const std::atomic<uint64_t>& flag, uint64_t value) {
-  const Member& member = members_[static_cast<size_t>(rank)];
+  const Member& peer = member(rank);
   const bool left = arena_->rank(rank).left.load(std::memory_order_acquire) != 0;
-  const bool died = !left && member.life && os::life_ended(member.life.get());
+  const bool died = !left && peer.life && os::life_ended(peer.life.get());
   // A rank that left and then ended has left.
   const bool left_before = died && arena_->rank(rank).left.load(std::memory_order_acquire) != 0;
   if ((!left && !died) || reached(flag, value)) return;
   break_link(GSEL_ERR_PEER, rank,
-             fmt::format("rank {} (pid {}) {} while rank {} waited for it in {} (call {})", rank, member.pid,
-                         left || left_before ? "left" : "died", rank_,
-                         describe(current_.kind, current_.dtype, current_.op, current_.root, current_.count), number_));
+             fmt::format("rank {} (pid {}) {} while rank {} waited for it in {} (call {})", rank, peer.pid,
+                         left || left_before ? "left" : "died", rank_, text_of(current_), number_));
 }
 
 void Link::check_deadline(int32_t rank) {
@@ -103,9 +105,8 @@ void Link::check_deadline(int32_t rank) {
   const int32_t late = laggard(rank);
   break_link(GSEL_ERR_TIMEOUT, late,
              fmt::format("rank {} (pid {}) is late: rank {} waited {} s in {} (call {}), rank {} {}", late,
-                         members_[static_cast<size_t>(late)].pid, rank_, static_cast<double>(timeout_ns_) * 1e-9,
-                         describe(current_.kind, current_.dtype, current_.op, current_.root, current_.count), number_,
-                         late, activity_of(late)));
+                         member(late).pid, rank_, static_cast<double>(current_.timeout_ns) * 1e-9, text_of(current_),
+                         number_, late, activity_of(late)));
 }
 
 // Who holds up the rank that holds us up, and so on. A rank whose own wait is over but which does not go on is the one.
@@ -125,7 +126,7 @@ std::string Link::activity_of(int32_t rank) const {
   const RankBlock& block = arena_->rank(rank);
   const uint64_t number = block.latest_number.load(std::memory_order_relaxed);
   if (number == 0) return "has made no call yet";
-  return fmt::format("{} {} (call {})", number % 2 ? "last finished" : "is in", text_of(block.latest), number / 2);
+  return fmt::format("{} {} (call {})", number % 2 ? "last finished" : "is in", text_of(rank, number / 2), number / 2);
 }
 
 void Link::abort(const char* reason) noexcept {
