@@ -23,8 +23,7 @@ Communicator::~Communicator() {
   backend_->table().link_leave(link_);
 }
 
-void Communicator::collective(const gsel_collective& given, gsel_stream* stream) {
-  gsel_collective call = given;
+void Communicator::collective(gsel_collective& call, gsel_stream* stream) {
   check_call(call, rank_, world_size_);
   gsel_error* err = nullptr;
   const gsel_status status = backend_->table().collective(link_, &call, stream, &err);

@@ -49,6 +49,7 @@ std::shared_ptr<Arena> Arena::alone(int32_t order) {
   ArenaHeader facts{};
   facts.cores = 1;
   facts.order = order;
+  facts.asymmetric = 1;  // nobody else sleeps
   found(base, layout, facts);
   return std::shared_ptr<Arena>(new Arena(layout, base, nullptr));
 }

@@ -44,6 +44,15 @@ uint64_t sum_of(const uint64_t* counts, size_t n) {
   return sum;
 }
 
+// Nobody reads the next line's memory any more: taking it from the others' caches now saves the next call that time.
+void own_soon(const void* line) {
+#if defined(__x86_64__)
+  asm volatile("prefetchw %0" ::"m"(*static_cast<const char*>(line)));
+#else
+  __builtin_prefetch(line, 1);
+#endif
+}
+
 }  // namespace
 
 Link::Link(const gsel_join& join)
@@ -127,8 +136,9 @@ void Link::complete(const gsel_collective& given, Call& call) const {
       break;
   }
   if (is_reduction(call.kind)) {
-    call.operation = operation_of(given.op);
+    call.operation.op = given.op;
     if (given.op == GSEL_SCALED_SUM) call.operation.factor = given.factor;
+    if (given.op >= GSEL_OP_USER) call.operation = operation_of(given.op);
     call.detail ^= call.operation.name_hash;
   }
 }
@@ -283,6 +293,7 @@ void Link::exchange_headers(const Call& call, const Plan& plan) {
     wait(q, other.sequence, sequence_);
     alike = alike && other.fingerprint == print;
   }
+  own_soon(&me.line[parity ^ 1]);
   if (!alike) fail_mismatch(parity);
 }
 
