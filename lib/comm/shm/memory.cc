@@ -93,8 +93,8 @@ void check_private_anonymous(const void* memory, uint64_t bytes) {
   const uintptr_t begin = address_of(memory), end = begin + bytes;
   uintptr_t covered = begin;
   std::ifstream maps("/proc/self/maps");
-  Mapping mapping;
   for (std::string line; covered < end && std::getline(maps, line);) {
+    Mapping mapping;
     if (!mapping.read(line) || mapping.end <= covered) continue;
     if (mapping.begin > covered) break;
     if (!mapping.private_anonymous())

@@ -160,7 +160,7 @@ Link::Place Link::shrink() {
 void Link::resync() {
   require_own_process("gsel_comm_resync");
   if (world_size_ == 1) return adopt(place_in({rank_}, kNotFounded).arena);
-  refuse_if_shrinking();
+  if (shrunk_) fail(GSEL_ERR_STATE, "gsel_comm_resync: this communicator has been shrunk; go on with what came of it");
   break_for("asked for a resync", "gsel_comm_resync");
   std::vector<int32_t> members;
   const std::vector<uint32_t> roll = call_the_roll(&RankBlock::resync);
@@ -195,9 +195,10 @@ std::vector<uint32_t> Link::call_the_roll(Word word) {
   std::vector<uint32_t> roll(ranks());
   for (int32_t q = 0; q < world_size_; ++q)
     look_until([&] {
-      if (word == &RankBlock::resync) refuse_if_shrinking();
       roll[static_cast<size_t>(q)] = decide(word, q, deadline);
-      return roll[static_cast<size_t>(q)] != kOpen;
+      if (roll[static_cast<size_t>(q)] != kOpen) return true;
+      if (word == &RankBlock::resync) refuse_if_shrinking();
+      return false;
     });
   return roll;
 }
