@@ -7,6 +7,7 @@
 #include "base/dtype.h"
 #include "base/text.h"
 #include "comm/describe.h"
+#include "comm/shm/watcher.h"
 
 namespace gsel::shm {
 namespace {
@@ -53,30 +54,35 @@ void own_soon(const void* line) {
 #endif
 }
 
+Link::Place join_family(const gsel_join& join) {
+  Joined joined = rendezvous(join);
+  if ((join.flags & GSEL_COMM_NO_THREAD) == 0) joined.family->watch();
+  return {std::move(joined.family), std::move(joined.arena), join.rank, static_cast<int64_t>(join.timeout_s * 1e9)};
+}
+
 }  // namespace
 
-Link::Link(const gsel_join& join)
-    : rank_(join.rank),
-      world_size_(join.world_size),
-      timeout_ns_(static_cast<int64_t>(join.timeout_s * 1e9)),
-      fork_generation_(os::fork_generation()) {
-  Joined joined = rendezvous(join);
-  family_ = std::move(joined.family);
-  arena_ = std::move(joined.arena);
-  mine().pid = family_->member(family_->rank()).pid;
-  mine().family_rank = family_->rank();
-  spin_ns_ = arena_->header().cores >= world_size_ ? kSpinOwnCoreNs : kSpinSharedNs;
-  asymmetric_ = arena_->header().asymmetric != 0;
-  one_process_ = true;
-  for (int32_t q = 0; q < family_->size(); ++q)
-    one_process_ = one_process_ && family_->member(q).process == family_->member(family_->rank()).process;
-  sent_.resize(ranks());
+Link::Link(const gsel_join& join) : Link(join_family(join)) {}
+
+Link::Link(Place place)
+    : rank_(place.rank),
+      world_size_(place.arena->layout().world_size),
+      family_(std::move(place.family)),
+      arena_(std::move(place.arena)),
+      timeout_ns_(place.timeout_ns),
+      spin_ns_(arena_->header().cores >= world_size_ ? kSpinOwnCoreNs : kSpinSharedNs),
+      asymmetric_(arena_->header().asymmetric != 0),
+      fork_generation_(os::fork_generation()),
+      sent_(ranks()) {
+  for (int32_t q = 0; q < world_size_; ++q)
+    one_process_ = one_process_ && member(q).process == family_->member(family_->rank()).process;
+  if (family_->watcher()) family_->watcher()->add(*family_, *this);
 }
 
 Link::~Link() {
   if (os::fork_generation() != fork_generation_) return;  // the parent's communicator goes on without us
-  mine().left.store(1, std::memory_order_seq_cst);
-  wake(mine());
+  if (family_->watcher()) family_->watcher()->remove(*family_, *this);
+  leave(*arena_);
 }
 
 gsel_comm_count Link::counts(gsel_collective_kind kind) const noexcept {
@@ -144,9 +150,7 @@ void Link::complete(const gsel_collective& given, Call& call) const {
 }
 
 void Link::collective(const gsel_collective& given) {
-  if (os::fork_generation() != fork_generation_)
-    fail(GSEL_ERR_FORKED, "{} on a communicator of the parent process; join a new one after fork",
-         collective_name(given.kind));
+  require_own_process(collective_name(given.kind));
   throw_if_broken();
   complete(given, current_);
   deadline_ns_ = 0;
@@ -154,6 +158,7 @@ void Link::collective(const gsel_collective& given) {
   enter(current_);
   run(current_);
   leave();
+  count_call();
 }
 
 // One place of the flight recorder, and what others are told of when they ask what this rank is at.
@@ -174,6 +179,9 @@ void Link::enter(const Call& call) {
 void Link::leave() {
   arena_->call(rank_, number_).left.store(os::ticks(), std::memory_order_relaxed);
   mine().latest_number.store(2 * number_ + 1, std::memory_order_relaxed);
+}
+
+void Link::count_call() {
   Progress& p = progress_[static_cast<size_t>(current_.kind)];
   p.calls.store(p.calls.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   p.bytes.store(p.bytes.load(std::memory_order_relaxed) + published_, std::memory_order_relaxed);
@@ -237,7 +245,7 @@ bool Link::prefers_single_copy(const Call& call) const {
 
 void Link::publish_addresses(const Call& call, const Plan& plan, HeaderLine& line) {
   const auto offset_of = [&](const void* memory, uint64_t bytes) {
-    return one_process_ ? 0 : family_->memory()->offset_of(memory, bytes);
+    return one_process_ ? 0 : family_->offset_of(memory, bytes);
   };
   auto& at = *reinterpret_cast<BufferAddresses*>(line.payload);
   at.send_offset = offset_of(call.send, plan.send_bytes());

@@ -22,6 +22,8 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -38,7 +40,15 @@ enum class Protocol { alone, line, slots, direct, single_copy, staged };
 
 class Link {
  public:
+  // A rank's place in a communicator: where a link begins.
+  struct Place {
+    std::shared_ptr<Family> family;
+    std::shared_ptr<Arena> arena;
+    int32_t rank = 0;
+    int64_t timeout_ns = 0;
+  };
   explicit Link(const gsel_join& join);
+  explicit Link(Place place);
   ~Link();
   Link(const Link&) = delete;
   Link& operator=(const Link&) = delete;
@@ -49,6 +59,14 @@ class Link {
   void collective(const gsel_collective& call);
   void abort(const char* reason) noexcept;
   gsel_comm_count counts(gsel_collective_kind kind) const noexcept;
+  // reform.cc
+  std::optional<Place> split(int32_t colour, int32_t key);
+  Place shrink();
+  void resync();
+  // For memory; `asked` for it. GSEL_ERR_FORKED in a child.
+  Family& family(const char* asked) const;
+  // A member's process has ended; from the watcher's thread or from a rank that looks for itself.
+  void hear_of_death(int32_t family_rank) const noexcept;
   void set_timeout(double seconds) noexcept { timeout_ns_.store(static_cast<int64_t>(seconds * 1e9)); }
 
  private:
@@ -64,6 +82,7 @@ class Link {
   void run_alone(const Call& call, const Plan& plan);
   void enter(const Call& call);
   void leave();
+  void count_call();
   std::string text_of(int32_t rank, uint64_t number) const;
   std::string text_of(const Call& call) const;
   [[noreturn]] void fail_mismatch(uint64_t parity);
@@ -80,6 +99,7 @@ class Link {
   bool spin(int32_t rank, const std::atomic<uint64_t>& flag, uint64_t value);
   void sleep_until_woken(int32_t rank, const std::atomic<uint64_t>& flag, uint64_t value);
   void check_peer(int32_t rank, const std::atomic<uint64_t>& flag, uint64_t value);
+  void look_at_all() const;
   void check_deadline(int32_t rank);
   int32_t laggard(int32_t rank) const;
   std::string activity_of(int32_t rank) const;
@@ -162,6 +182,26 @@ class Link {
   void reserve_channel(int32_t from, int32_t to);
   [[noreturn]] void fail_message(uint64_t word, const Call& call);
 
+  // reform.cc
+  using Word = std::atomic<uint32_t> RankBlock::*;
+  void require_own_process(const char* asked) const;
+  void exchange(const char* label, const void* send, void* recv, uint64_t bytes);
+  uint64_t found(const std::vector<int32_t>& members) const;
+  void keep_while_used(uint64_t offset, int32_t ranks) const;
+  Place place_in(const std::vector<int32_t>& members, uint64_t offset) const;
+  void break_for(const char* purpose, const char* remedy) const;
+  std::vector<uint32_t> call_the_roll(Word word);
+  uint32_t decide(Word word, int32_t rank, int64_t deadline_ns) const;
+  std::string why(uint32_t word, int32_t rank) const;
+  void refuse_if_shrinking() const;
+  uint64_t successor(const std::vector<int32_t>& members) const;
+  uint64_t publish_successor(const std::vector<int32_t>& members) const;
+  void adopt(std::shared_ptr<Arena> next);
+  void leave(const Arena& arena) const noexcept;
+  void wake_all() const noexcept;
+  template <class Done>
+  void look_until(Done&& done) const;
+
   RankBlock& mine() const { return arena_->rank(rank_); }
   size_t ranks() const { return static_cast<size_t>(world_size_); }
   const Member& member(int32_t rank) const { return family_->member(arena_->rank(rank).family_rank); }
@@ -170,10 +210,12 @@ class Link {
   int32_t world_size_;
   std::shared_ptr<Family> family_;
   std::shared_ptr<Arena> arena_;
+  mutable std::mutex arena_mutex_;  // for who looks at arena_ from another thread than the one that makes the calls
+  bool shrunk_ = false;
   std::atomic<int64_t> timeout_ns_;
   int64_t spin_ns_;
   bool asymmetric_;
-  bool one_process_;  // all ranks are threads of this one
+  bool one_process_ = true;  // all ranks are threads of this one
   uint64_t fork_generation_;
   Tuning tuning_;
 
