@@ -5,6 +5,7 @@
 #include <gsel/comm.h>
 
 #include <memory>
+#include <span>
 #include <string_view>
 
 #include "comm/backend.h"
@@ -41,14 +42,34 @@ class Communicator {
 
   // One call; a NULL stream means on the calling thread. Throws what gsel/comm.h lists.
   void collective(const gsel_collective& call, gsel_stream* stream = nullptr);
+  // The same in two steps; and several at once, as gsel_group_end makes those of one communicator.
+  gsel_collective checked(const gsel_collective& call) const;
+  void run_checked(const gsel_collective& call, gsel_stream* stream = nullptr);
+  void group(std::span<const gsel_collective> checked);
   void abort(std::string_view reason) noexcept;
   gsel_comm_count counts(gsel_collective_kind kind) const noexcept;
 
  private:
+  friend class Works;
   std::shared_ptr<Backend> backend_;
   gsel_link* link_ = nullptr;
   int32_t rank_ = 0;
   int32_t world_size_ = 1;
+};
+
+// Calls under way beside the caller; released once they have ended.
+class Works {
+ public:
+  Works(Communicator& communicator, std::span<const gsel_collective> checked);
+  ~Works();
+  Works(const Works&) = delete;
+  Works& operator=(const Works&) = delete;
+  // Whether they have ended, after at most so long; negative: to the end. Throws what failed.
+  bool wait(double seconds);
+
+ private:
+  std::shared_ptr<Backend> backend_;
+  gsel_work* work_ = nullptr;
 };
 
 // Fills what `config` leaves open from the environment and from defaults; see gsel_comm_init.
