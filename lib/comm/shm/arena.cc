@@ -27,7 +27,7 @@ static_assert(std::atomic<uint64_t>::is_always_lock_free && std::atomic<uint32_t
 
 Layout::Layout(int32_t ranks) : world_size(ranks) {
   const auto p = static_cast<size_t>(ranks);
-  small_bytes = kLeastSmallBytes;
+  small_bytes = p <= 4 ? size_t{32} << 10 : p <= 16 ? size_t{8} << 10 : kLeastSmallBytes;
   // 512 KiB stays in the second-level cache; many ranks get less, so that the whole stays near 64 MiB.
   staging_bytes = p == 1 ? 0 : std::min(kStagingOfOne, kStagingOfAll / (2 * p) / kPage * kPage);
   slot_bytes = (p <= 4 ? 64 : p <= 16 ? 16 : p <= 32 ? 8 : 4) * size_t{1024};

@@ -36,6 +36,7 @@ struct BufferAddresses {
   uint64_t recv_offset;
   uint64_t send_address;  // in the rank's process
   uint64_t recv_address;
+  uint64_t reads_all;  // 1: this rank may read the memory of every other
 };
 static_assert(sizeof(BufferAddresses) <= kLineBytes);
 

@@ -212,7 +212,7 @@ bool Link::advance_receive(Transfer& transfer) {
     if (half.bytes <= kLineBytes)
       std::memcpy(transfer.call.recv, line.payload, half.bytes), half.moved = half.bytes;
     else
-      fetch(half, line, transfer.call.recv);
+      fetch(transfer, line);
     tell(half.peer, channel.taken, ++peer.received);
     ++moves_;
   } while (half.moved < half.bytes);
@@ -221,7 +221,9 @@ bool Link::advance_receive(Transfer& transfer) {
   return true;
 }
 
-void Link::fetch(Half& half, ChannelLine& line, char* out) {
+void Link::fetch(Transfer& transfer, ChannelLine& line) {
+  Half& half = transfer.in;
+  char* out = transfer.call.recv;
   Route& route = route_of(line);
   if (route.way == Way::slot) {
     const uint64_t some = std::min<uint64_t>(arena_->layout().slot_bytes, half.bytes - half.moved);
@@ -234,7 +236,7 @@ void Link::fetch(Half& half, ChannelLine& line, char* out) {
   if (!answer(route, reads ? kClaimed : kDeclined)) throw_broken();  // withdrawn
   if (!reads) return;
   if (route.way == Way::remote)
-    read_from(half.peer, route.place, out, half.bytes);
+    read_from(half.peer, route.place, out, half.bytes, transfer.call, transfer.number);
   else
     std::memcpy(
         out,

@@ -24,6 +24,7 @@ namespace gsel::shm {
 struct Member {
   int32_t pid = 0;
   uint64_t process = 0;  // tells ranks that are threads of one process
+  uint64_t witness = 0;  // where in its memory that number stands
   os::Fd life;           // polls as ready when the process has ended; none for ranks of the own process
 };
 

@@ -47,6 +47,7 @@ Joined HostSide::run() {
     const Hello& hello = by_rank_[r] ? by_rank_[r]->hello : own_;
     members[r].pid = hello.pid;
     members[r].process = hello.process;
+    members[r].witness = hello.witness;
     if (hello.process != own_.process) members[r].life = std::move(by_rank_[r]->life);
   }
   return {std::make_shared<Family>(mapped.memory, std::move(members), 0, std::move(life)), mapped.arena};
@@ -242,7 +243,7 @@ void HostSide::introduce_all_to(const Guest& guest, int own_life) {
     for (size_t i = 0; i < count; ++i) {
       const Guest* other = by_rank_[first + i];
       const Hello& hello = other ? other->hello : own_;
-      message.life[i] = {hello.pid, hello.process};
+      message.life[i] = {hello.pid, hello.process, hello.witness};
       if (hello.process != guest.hello.process) fds[n_fds++] = other ? other->life.get() : own_life;
     }
     message.first = static_cast<uint32_t>(first);

@@ -60,6 +60,9 @@ Link::Link(const gsel_join& join)
   mine().family_rank = family_->rank();
   spin_ns_ = arena_->header().cores >= world_size_ ? kSpinOwnCoreNs : kSpinSharedNs;
   asymmetric_ = arena_->header().asymmetric != 0;
+  one_process_ = true;
+  for (int32_t q = 0; q < family_->size(); ++q)
+    one_process_ = one_process_ && family_->member(q).process == family_->member(family_->rank()).process;
   peers_.resize(ranks());
 }
 
@@ -204,16 +207,68 @@ void Link::leave(uint64_t number, gsel_collective_kind kind, uint64_t bytes) {
 
 void Link::run(const Call& call) {
   const Plan plan(call, rank_, world_size_);
-  largest_part_ = call.kind == GSEL_COLLECTIVE_ALLTOALLV ? 0 : plan.largest_part();
+  largest_part_ = plan.largest_part();
   exchange_headers(call, plan);
   if (call.kind == GSEL_COLLECTIVE_ALLTOALLV) read_rows(call, plan);
-  if (world_size_ == 1)
-    run_alone(call, plan);
-  else if (small(call))
-    finish_small(call, plan);
-  else
-    run_staged(call, plan);
+  switch (choose(call, plan)) {
+    case Protocol::alone:
+      run_alone(call, plan);
+      break;
+    case Protocol::line:
+    case Protocol::slots:
+      finish_small(call, plan);
+      break;
+    case Protocol::direct:
+      run_direct(call, plan);
+      break;
+    case Protocol::single_copy:
+      run_single_copy(call, plan);
+      break;
+    case Protocol::staged:
+      run_staged(call, plan);
+  }
   published_ = bytes_sent(call, plan);
+}
+
+Protocol Link::choose(const Call& call, const Plan& plan) const {
+  if (world_size_ == 1) return Protocol::alone;
+  if (call.payload_bytes <= kLineBytes) return Protocol::line;
+  return small(call) ? Protocol::slots : choose_large(call, plan);
+}
+
+Protocol Link::choose_large(const Call& call, const Plan& plan) const {
+  if (reachable(call, plan)) return Protocol::direct;
+  if (!prefers_single_copy(call)) return Protocol::staged;
+  for (int32_t q = 0; q < world_size_; ++q)
+    if (addresses_of(q).reads_all == 0) return Protocol::staged;
+  return Protocol::single_copy;
+}
+
+// A reduce to one rank has no memory on the others to fetch results from but staging.
+bool Link::prefers_single_copy(const Call& call) const {
+  switch (call.kind) {
+    case GSEL_COLLECTIVE_REDUCE:
+      return false;
+    case GSEL_COLLECTIVE_ALLREDUCE:
+      return call.payload_bytes >= tuning_.single_copy_allreduce_from;
+    case GSEL_COLLECTIVE_BROADCAST:
+      return call.payload_bytes >= tuning_.single_copy_broadcast_from &&
+             call.payload_bytes <= tuning_.single_copy_broadcast_to;
+    default:
+      return call.payload_bytes >= tuning_.single_copy_from;
+  }
+}
+
+void Link::publish_addresses(const Call& call, const Plan& plan, HeaderLine& line) {
+  const auto offset_of = [&](const void* memory, uint64_t bytes) {
+    return one_process_ ? 0 : family_->memory()->offset_of(memory, bytes);
+  };
+  auto& at = *reinterpret_cast<BufferAddresses*>(line.payload);
+  at.send_offset = offset_of(call.send, plan.send_bytes());
+  at.recv_offset = offset_of(call.recv, plan.recv_bytes());
+  at.send_address = reinterpret_cast<uintptr_t>(call.send);
+  at.recv_address = reinterpret_cast<uintptr_t>(call.recv);
+  at.reads_all = prefers_single_copy(call) && reads_all();
 }
 
 void Link::run_alone(const Call& call, const Plan& plan) {
@@ -253,6 +308,7 @@ void Link::exchange_headers(const Call& call, const Plan& plan) {
   me.factor[parity] = call.operation.factor;
   line.fingerprint = print;
   if (small(call) && plan.publishes(rank_)) publish_small(call, plan, line, parity);
+  if (!small(call) && world_size_ > 1) publish_addresses(call, plan, line);
   if (needs_row(call)) publish_row(plan, parity);
   post(line.sequence, sequence_);
   bool alike = true;

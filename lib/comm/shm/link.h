@@ -41,6 +41,8 @@ namespace gsel::shm {
 // GSEL_ERR_FORKED where what remembers this number came from the parent process.
 void require_own_process(uint64_t fork_generation, const char* what);
 
+enum class Protocol { alone, line, slots, direct, single_copy, staged };
+
 class Link {
  public:
   explicit Link(const gsel_join& join);
@@ -126,10 +128,40 @@ class Link {
   const Bytes* row_of(int32_t rank) const { return reinterpret_cast<const Bytes*>(arena_->small(rank, sequence_ & 1)); }
   void read_rows(const Call& call, const Plan& plan);
 
+  // Which way a call goes. The choice among large ones falls after the headers, alike on every rank.
+  Protocol choose(const Call& call, const Plan& plan) const;
+  Protocol choose_large(const Call& call, const Plan& plan) const;
+  bool prefers_single_copy(const Call& call) const;
+  void publish_addresses(const Call& call, const Plan& plan, HeaderLine& line);
+  const BufferAddresses& addresses_of(int32_t rank) const {
+    return *reinterpret_cast<const BufferAddresses*>(arena_->rank(rank).line[sequence_ & 1].payload);
+  }
+
+  // direct.cc
+  bool reachable(const Call& call, const Plan& plan) const;
+  const char* send_of(int32_t rank) const;
+  char* recv_of(int32_t rank) const;
+  void run_direct(const Call& call, const Plan& plan);
+  void copy_direct(const Call& call, const Plan& plan);
+  void reduce_direct(const Call& call, const Plan& plan);
+
+  // single_copy.cc
+  void run_single_copy(const Call& call, const Plan& plan);
+  void copy_single(const Call& call, const Plan& plan);
+  void reduce_single_copy(const Call& call, const Plan& plan);
+  void read_from(int32_t rank, uint64_t address, char* to, uint64_t bytes) {
+    read_from(rank, address, to, bytes, current_, number_);
+  }
+  void read_from(int32_t rank, uint64_t address, char* to, uint64_t bytes, const Call& call, uint64_t number);
+  [[noreturn]] void fail_reading(int32_t rank, int failure, const Call& call, uint64_t number);
+  bool reads_all();
+  bool can_read(int32_t rank) const;
+
   // staged.cc
   struct Slices;
   void run_staged(const Call& call, const Plan& plan);
   void reduce_staged(const Call& call, const Plan& plan);
+  void allreduce_staged_by_both(const Call& call);
   void copy_staged(const Call& call, const Plan& plan);
   void stage_slices(const Call& call, const Slices& slices, uint64_t chunk);
   void reduce_slice(const Call& call, const Fold& fold, const Slices& slices, uint64_t chunk, char* out);
@@ -152,11 +184,9 @@ class Link {
   bool offer(Half& half, const char* data);
   bool settle_offer(Half& half);
   void withdraw(Half& half) noexcept;
-  void fetch(Half& half, ChannelLine& line, char* out);
+  void fetch(Transfer& transfer, ChannelLine& line);
   void reserve_channels(int32_t rank, bool slots);
   bool reads_memory_of(int32_t rank);
-  void read_from(int32_t rank, uint64_t address, char* to, uint64_t bytes);
-  bool can_read(int32_t rank) const;
   [[noreturn]] void fail_message(uint64_t word, const Transfer& transfer);
   // Makes progress on a channel known to the rank at its other end.
   void tell(int32_t rank, std::atomic<uint64_t>& flag, uint64_t value) {
@@ -208,6 +238,7 @@ class Link {
   std::atomic<int64_t> timeout_ns_;
   int64_t spin_ns_;
   bool asymmetric_;
+  bool one_process_;  // all ranks are threads of this one
   uint64_t fork_generation_;
   Tuning tuning_;
 
@@ -219,6 +250,7 @@ class Link {
   int64_t deadline_ns_ = 0;    // of this call; 0 until it waits long
   uint64_t largest_part_ = 0;  // bytes, that one rank has for one other in this call
   bool staging_reserved_ = false;
+  enum class Probe { open, yes, no } reads_all_ = Probe::open;
   Call current_{};  // collective, for messages
   std::vector<Peer> peers_;
   std::vector<Transfer*> transfers_;  // under way, in the order started

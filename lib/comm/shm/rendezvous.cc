@@ -32,6 +32,7 @@ Hello make_hello(const gsel_join& join) {
   hello.world_size = join.world_size;
   hello.pid = getpid();
   hello.process = os::process_token();
+  hello.witness = reinterpret_cast<uintptr_t>(os::process_token_place());
   hello.range_limit = SharedMemory::range_limit(join.world_size);
   hello.order = join.order;
   hello.barrier = os::register_for_barriers();
@@ -103,6 +104,7 @@ void receive_lives(const gsel_join& join, const Socket& socket, uint64_t own_pro
     for (size_t i = 0; i < message.count; ++i, ++known) {
       members[known].pid = message.life[i].pid;
       members[known].process = message.life[i].process;
+      members[known].witness = message.life[i].witness;
       if (message.life[i].process == own_process) continue;
       if (taken == fds.size()) fail_protocol();
       members[known].life = std::move(fds[taken++]);
