@@ -2,10 +2,9 @@
 #include <gsel/comm.h>
 
 #include "api/comm_handle.h"
-#include "api/config_handle.h"
+#include "api/comm_request.h"
 #include "api/init_struct.h"
 #include "base/guard.h"
-#include "base/options.h"
 #include "base/os.h"
 #include "base/text.h"
 
@@ -24,9 +23,7 @@ gsel_status gsel_comm_init(const gsel_comm_config* config, gsel_comm** out, gsel
     gsel::required(out, "out") = nullptr;
     gsel_comm_config given{};
     if (config) given = gsel::read_struct(config, "gsel_comm_config");
-    if (given.timeout_s == 0)
-      given.timeout_s = (given.config ? given.config->impl : gsel::environment_config()).comm.timeout_s;
-    *out = new gsel_comm{{gsel::Backend::open_host(), gsel::complete_join(given)}};
+    *out = new gsel_comm{{gsel::Backend::open_host(), gsel::join_of(given)}};
   });
 }
 

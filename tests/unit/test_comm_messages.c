@@ -25,15 +25,13 @@ static int holds(const unsigned char* at, size_t bytes, uint32_t seed) {
   return same;
 }
 
-/* What a message stands in. Memory that all ranks reach needs functions that a library may not have. */
-#pragma weak gsel_mem_alloc
-#pragma weak gsel_mem_free
+/* What a message stands in. */
 enum kind { HEAP, SHARED, KINDS };
 
 static unsigned char* take(gsel_comm* comm, enum kind kind, size_t bytes) {
   void* memory = NULL;
   if (kind == HEAP) return calloc(bytes, 1);
-  if (!gsel_mem_alloc || gsel_mem_alloc(comm, bytes, &memory, NULL) != GSEL_OK) return NULL;
+  if (gsel_mem_alloc(comm, bytes, &memory, NULL) != GSEL_OK) return NULL;
   return memory;
 }
 

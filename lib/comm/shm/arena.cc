@@ -41,7 +41,7 @@ Layout::Layout(int32_t ranks) : world_size(ranks) {
   total_bytes = slots_at + pairs * kChannelSlots * slot_bytes;
 }
 
-std::shared_ptr<Arena> Arena::alone(int32_t order) {
+std::shared_ptr<Arena> Arena::alone(int32_t order, const Seat& seat) {
   const Layout layout(1);
   auto* base = static_cast<char*>(std::aligned_alloc(kPage, round_up(layout.total_bytes, kPage)));
   if (!base) throw std::bad_alloc();
@@ -49,11 +49,11 @@ std::shared_ptr<Arena> Arena::alone(int32_t order) {
   ArenaHeader facts{};
   facts.cores = 1;
   facts.order = order;
-  found(base, layout, facts);
+  found(base, layout, facts, {seat});
   return std::shared_ptr<Arena>(new Arena(layout, base, nullptr));
 }
 
-void Arena::found(char* base, const Layout& layout, const ArenaHeader& facts) {
+void Arena::found(char* base, const Layout& layout, const ArenaHeader& facts, const std::vector<Seat>& seats) {
   auto& header = *reinterpret_cast<ArenaHeader*>(base);
   header.version = kVersion;
   header.world_size = layout.world_size;
@@ -63,6 +63,11 @@ void Arena::found(char* base, const Layout& layout, const ArenaHeader& facts) {
   header.asymmetric = facts.asymmetric;
   header.tick_zero = os::ticks();
   header.ns_zero = os::now_ns();
+  auto* blocks = reinterpret_cast<RankBlock*>(base + layout.ranks_at);
+  for (size_t r = 0; r < seats.size(); ++r) {
+    blocks[r].pid = seats[r].pid;
+    blocks[r].family_rank = seats[r].family_rank;
+  }
   header.magic.store(kMagic, std::memory_order_release);
 }
 

@@ -43,6 +43,23 @@ Engine::~Engine() {
   thread_.join();
 }
 
+Engine::Turn::Turn(Engine& engine) : engine_(engine) {
+  std::unique_lock lock(engine.mutex_);
+  ++engine.turns_;
+  engine.waiting_.fetch_add(1, std::memory_order_relaxed);
+  if (engine.driven_ || engine.asleep_) engine.link_.nudge();
+  engine.changed_.wait(lock, [&] { return !engine.driven_ && !engine.asleep_ && engine.queued_ == 0; });
+  engine.driven_ = true;
+  --engine.turns_;
+  engine.waiting_.fetch_sub(1, std::memory_order_relaxed);
+}
+
+Engine::Turn::~Turn() {
+  engine_.link_.stop_awaiting();
+  std::lock_guard lock(engine_.mutex_);
+  engine_.release();
+}
+
 void Engine::submit(Work& work) {
   std::lock_guard lock(mutex_);
   inbox_.push_back(&work);
@@ -122,7 +139,8 @@ void Engine::release() noexcept {
 
 // Under the lock. A waiter drives rather than the thread, where it may.
 bool Engine::thread_drives() const {
-  return !driven_ && works_ > 0 && std::ranges::none_of(waiters_, [&](const Work* work) { return may_drive(*work); });
+  return !driven_ && works_ > 0 && (queued_ > 0 || turns_ == 0) &&
+         std::ranges::none_of(waiters_, [&](const Work* work) { return may_drive(*work); });
 }
 
 void Engine::run_thread() {
@@ -136,15 +154,18 @@ void Engine::run_thread() {
     lock.lock();
     release();
     if (!bell) continue;
+    asleep_ = true;
     lock.unlock();
-    link_.sleep(*bell);
+    bell->sleep();
     lock.lock();
+    asleep_ = false;
+    changed_.notify_all();
   }
 }
 
 // Until the own work is done or what is next is not for its waiter to run. The thread, which has no work of its own:
 // until somebody else would drive, nothing is under way, or it is time to sleep; then what the bell said.
-std::optional<uint32_t> Engine::drive(Work* own) {
+std::optional<Bell> Engine::drive(Work* own) {
   Idle idle;
   for (;;) {
     admit();

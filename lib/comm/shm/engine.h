@@ -51,6 +51,20 @@ class Engine {
   // Whether anything is under way, or a driver still at work.
   bool busy() const { return busy_.load(std::memory_order_acquire); }
   bool under_way();
+
+  // To have the link to oneself, for what is no call: the collectives started before are done then, and no other thread
+  // touches the link; messages go on where this one waits.
+  class Turn {
+   public:
+    explicit Turn(Engine& engine);
+    ~Turn();
+    Turn(const Turn&) = delete;
+    Turn& operator=(const Turn&) = delete;
+
+   private:
+    Engine& engine_;
+  };
+
   void start(Work& work);  // beside the caller
   void run(Work& work);    // start and wait; throws what failed
   void wait(Work& work);
@@ -71,10 +85,9 @@ class Engine {
   void run_thread();
   bool may_drive(const Work& work) const { return work.collectives > 0 || queued_ == 0; }
   bool thread_drives() const;
-  std::optional<uint32_t> drive(Work* own);
+  std::optional<Bell> drive(Work* own);
   void begin_messages(Work& work);
   void run_collective();
-  bool go_on();
   void release() noexcept;
 
   Link& link_;
@@ -87,7 +100,9 @@ class Engine {
   std::vector<Work*> waiters_;  // what others wait for and would drive
   uint64_t works_ = 0;          // not done
   uint64_t queued_ = 0;         // collectives not begun
+  int turns_ = 0;               // waited for
   bool driven_ = false;
+  bool asleep_ = false;  // the thread, with messages under way
   bool closing_ = false;
   std::thread thread_;
 

@@ -62,7 +62,10 @@ Mapped HostSide::make_family(os::Fd& fd) const {
   facts.cores = count_cores();
   facts.order = join_.order;
   facts.asymmetric = all_pass_barriers();
-  Arena::found(memory->at(0), layout, facts);
+  std::vector<Seat> seats;
+  for (const Guest* guest : by_rank_)
+    seats.push_back({guest ? guest->hello.pid : own_.pid, static_cast<int32_t>(seats.size())});
+  Arena::found(memory->at(0), layout, facts, seats);
   return map_family(fd.get(), layout, range_bytes());
 }
 

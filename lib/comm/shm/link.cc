@@ -7,6 +7,7 @@
 #include "base/dtype.h"
 #include "base/text.h"
 #include "comm/describe.h"
+#include "comm/shm/watcher.h"
 
 namespace gsel::shm {
 namespace {
@@ -44,26 +45,33 @@ uint64_t sum_of(const uint64_t* counts, size_t n) {
   return sum;
 }
 
+Link::Place join_family(const gsel_join& join) {
+  Joined joined = rendezvous(join);
+  if ((join.flags & GSEL_COMM_NO_THREAD) == 0) joined.family->watch();
+  return {std::move(joined.family), std::move(joined.arena), join.rank, static_cast<int64_t>(join.timeout_s * 1e9),
+          (join.flags & GSEL_COMM_NO_THREAD) == 0};
+}
+
 }  // namespace
 
-Link::Link(const gsel_join& join)
-    : rank_(join.rank),
-      world_size_(join.world_size),
-      timeout_ns_(static_cast<int64_t>(join.timeout_s * 1e9)),
+Link::Link(const gsel_join& join) : Link(join_family(join)) {}
+
+Link::Link(Place place)
+    : rank_(place.rank),
+      world_size_(place.arena->layout().world_size),
+      family_(std::move(place.family)),
+      arena_(std::move(place.arena)),
+      timeout_ns_(place.timeout_ns),
+      spin_ns_(arena_->header().cores >= world_size_ ? kSpinOwnCoreNs : kSpinSharedNs),
+      asymmetric_(arena_->header().asymmetric != 0),
       fork_generation_(os::fork_generation()),
-      threads_allowed_((join.flags & GSEL_COMM_NO_THREAD) == 0),
+      peers_(ranks()),
+      threads_allowed_(place.threads_allowed),
       engine_(std::make_unique<Engine>(*this)) {
-  Joined joined = rendezvous(join);
-  family_ = std::move(joined.family);
-  arena_ = std::move(joined.arena);
-  mine().pid = family_->member(family_->rank()).pid;
-  mine().family_rank = family_->rank();
-  spin_ns_ = arena_->header().cores >= world_size_ ? kSpinOwnCoreNs : kSpinSharedNs;
-  asymmetric_ = arena_->header().asymmetric != 0;
   one_process_ = true;
   for (int32_t q = 0; q < family_->size(); ++q)
     one_process_ = one_process_ && family_->member(q).process == family_->member(family_->rank()).process;
-  peers_.resize(ranks());
+  if (family_->watcher()) family_->watcher()->add(*family_, *this);
 }
 
 Link::~Link() {
@@ -73,8 +81,8 @@ Link::~Link() {
   }
   if (engine_->under_way()) abort("destroyed with requests under way");
   engine_.reset();
-  mine().left.store(1, std::memory_order_seq_cst);
-  wake(mine());
+  if (family_->watcher()) family_->watcher()->remove(*family_, *this);
+  leave(*arena_);
 }
 
 gsel_comm_count Link::counts(gsel_collective_kind kind) const noexcept {
@@ -146,19 +154,19 @@ void require_own_process(uint64_t fork_generation, const char* what) {
 }
 
 void Link::collective(const gsel_collective& given) {
-  require_own_process(fork_generation_, collective_name(given.kind));
+  require_own_process(collective_name(given.kind));
   if (engine_->busy()) return group(&given, 1);
   execute(given);
 }
 
 void Link::group(const gsel_collective* calls, uint64_t n) {
-  require_own_process(fork_generation_, "group");
+  require_own_process("group");
   Work work(*engine_, calls, n);
   engine_->run(work);
 }
 
 std::unique_ptr<Work> Link::start(const gsel_collective* calls, uint64_t n) {
-  require_own_process(fork_generation_, "request");
+  require_own_process("request");
   if (!threads_allowed_)
     fail(GSEL_ERR_UNSUPPORTED,
          "a request needs a thread and the communicator was made with GSEL_COMM_NO_THREAD; make the call itself");
@@ -175,7 +183,8 @@ void Link::execute(const gsel_collective& given) {
   published_ = 0;
   number_ = enter(current_);
   run(current_);
-  leave(number_, current_.kind, published_);
+  leave(number_);
+  count_call(current_.kind, published_);
 }
 
 // One place of the flight recorder, and what others are told of when they ask what this rank is at.
@@ -196,10 +205,13 @@ uint64_t Link::enter(const Call& call) {
 }
 
 // Calls may end in another order than they began; the place of one that took long may be a later one's by now.
-void Link::leave(uint64_t number, gsel_collective_kind kind, uint64_t bytes) {
+void Link::leave(uint64_t number) {
   CallEntry& entry = arena_->call(rank_, number);
   if (entry.number.load(std::memory_order_relaxed) == number) entry.left.store(os::ticks(), std::memory_order_relaxed);
   if (number == entered_) mine().latest_number.store(2 * number + 1, std::memory_order_relaxed);
+}
+
+void Link::count_call(gsel_collective_kind kind, uint64_t bytes) {
   Progress& p = progress_[static_cast<size_t>(kind)];
   p.calls.store(p.calls.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   p.bytes.store(p.bytes.load(std::memory_order_relaxed) + bytes, std::memory_order_relaxed);

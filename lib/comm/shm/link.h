@@ -23,6 +23,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -31,6 +32,7 @@
 #include "comm/shm/engine.h"
 #include "comm/shm/fault.h"
 #include "comm/shm/kernels.h"
+#include "comm/shm/patience.h"
 #include "comm/shm/plan.h"
 #include "comm/shm/rendezvous.h"
 #include "comm/shm/transfer.h"
@@ -45,7 +47,16 @@ enum class Protocol { alone, line, slots, direct, single_copy, staged };
 
 class Link {
  public:
+  // A rank's place in a communicator: where a link begins.
+  struct Place {
+    std::shared_ptr<Family> family;
+    std::shared_ptr<Arena> arena;
+    int32_t rank = 0;
+    int64_t timeout_ns = 0;
+    bool threads_allowed = true;
+  };
   explicit Link(const gsel_join& join);
+  explicit Link(Place place);
   ~Link();
   Link(const Link&) = delete;
   Link& operator=(const Link&) = delete;
@@ -58,6 +69,14 @@ class Link {
   std::unique_ptr<Work> start(const gsel_collective* calls, uint64_t n);  // the same beside the caller
   void abort(const char* reason) noexcept;
   gsel_comm_count counts(gsel_collective_kind kind) const noexcept;
+  // reform.cc
+  std::optional<Place> split(int32_t colour, int32_t key);
+  Place shrink();
+  void resync();
+  // For memory; `asked` for it. GSEL_ERR_FORKED in a child.
+  Family& family(const char* asked) const;
+  // A member's process has ended; from the watcher's thread or from a rank that looks for itself.
+  void hear_of_death(int32_t family_rank) const noexcept;
   void set_timeout(double seconds) noexcept { timeout_ns_.store(static_cast<int64_t>(seconds * 1e9)); }
 
  private:
@@ -74,7 +93,8 @@ class Link {
   void exchange_headers(const Call& call, const Plan& plan);
   void run_alone(const Call& call, const Plan& plan);
   uint64_t enter(const Call& call);  // its number
-  void leave(uint64_t number, gsel_collective_kind kind, uint64_t bytes);
+  void leave(uint64_t number);
+  void count_call(gsel_collective_kind kind, uint64_t bytes);
   std::string text_of(int32_t rank, uint64_t number) const;
   std::string text_of(const Call& call) const;
   [[noreturn]] void fail_mismatch(uint64_t parity);
@@ -91,6 +111,7 @@ class Link {
   bool spin(int32_t rank, const std::atomic<uint64_t>& flag, uint64_t value);
   void sleep_until_woken(int32_t rank, const std::atomic<uint64_t>& flag, uint64_t value);
   void check_peer(int32_t rank, const std::atomic<uint64_t>& flag, uint64_t value, const Call& call, uint64_t number);
+  void look_at_all() const;
   void check_deadline(int32_t rank, int64_t deadline_ns, const Call& call, uint64_t number);
   int32_t laggard(int32_t rank) const;
   std::string activity_of(int32_t rank) const;
@@ -213,12 +234,13 @@ class Link {
   bool looked_long(Idle& idle, int64_t spin_ns);
   bool beside_a_peer();
   Awaited awaited_by(const Half& half, bool out) const;
-  void attend();
+  int64_t attend();  // the next deadline
   void tell_awaited();
   void stop_awaiting();
   void rest();
-  std::optional<uint32_t> prepare_sleep();
-  void sleep(uint32_t bell) noexcept;
+  std::optional<Bell> prepare_sleep();
+  int64_t longest_sleep() const { return family_->watcher() ? kWatchedSleepNs : kSleepNs; }
+  void abandon_messages() noexcept;
   static void ring(RankBlock& block) noexcept;
   void nudge() noexcept;
   // In a collective, between two looks: messages go on, whether any moved.
@@ -226,6 +248,26 @@ class Link {
     engine_->admit();
     return !transfers_.empty() && progress();
   }
+
+  // reform.cc
+  using Word = std::atomic<uint32_t> RankBlock::*;
+  void require_own_process(const char* asked) const;
+  void exchange(const char* label, const void* send, void* recv, uint64_t bytes);
+  uint64_t found(const std::vector<int32_t>& members) const;
+  void keep_while_used(uint64_t offset, int32_t ranks) const;
+  Place place_in(const std::vector<int32_t>& members, uint64_t offset) const;
+  void break_for(const char* purpose, const char* remedy) const;
+  std::vector<uint32_t> call_the_roll(Word word);
+  uint32_t decide(Word word, int32_t rank, int64_t deadline_ns) const;
+  std::string why(uint32_t word, int32_t rank) const;
+  void refuse_if_shrinking() const;
+  uint64_t successor(const std::vector<int32_t>& members) const;
+  uint64_t publish_successor(const std::vector<int32_t>& members) const;
+  void adopt(std::shared_ptr<Arena> next);
+  void leave(const Arena& arena) const noexcept;
+  void wake_all() const noexcept;
+  template <class Done>
+  void look_until(Done&& done) const;
 
   RankBlock& mine() const { return arena_->rank(rank_); }
   size_t ranks() const { return static_cast<size_t>(world_size_); }
@@ -235,6 +277,8 @@ class Link {
   int32_t world_size_;
   std::shared_ptr<Family> family_;
   std::shared_ptr<Arena> arena_;
+  mutable std::mutex arena_mutex_;  // for who looks at arena_ from another thread than the one that makes the calls
+  bool shrunk_ = false;
   std::atomic<int64_t> timeout_ns_;
   int64_t spin_ns_;
   bool asymmetric_;

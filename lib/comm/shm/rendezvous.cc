@@ -145,7 +145,8 @@ Joined join_alone(const gsel_join& join) {
   std::vector<Member> members(1);
   members[0].pid = getpid();
   members[0].process = os::process_token();
-  return {std::make_shared<Family>(nullptr, std::move(members), 0, os::Life()), Arena::alone(join.order)};
+  const Seat seat{members[0].pid, 0};
+  return {std::make_shared<Family>(nullptr, std::move(members), 0, os::Life()), Arena::alone(join.order, seat)};
 }
 
 }  // namespace

@@ -7,7 +7,6 @@
 #include <algorithm>
 
 #include "comm/shm/link.h"
-#include "comm/shm/patience.h"
 
 namespace gsel::shm {
 
@@ -47,7 +46,8 @@ bool Link::progress() {
 }
 
 void Link::finish(Transfer& transfer) {
-  leave(transfer.number, transfer.call.kind, transfer.out.bytes);
+  leave(transfer.number);
+  count_call(transfer.call.kind, transfer.out.bytes);
   if (transfer.work) engine_->end_call(*transfer.work, nullptr);
 }
 
@@ -59,6 +59,16 @@ void Link::drop_transfers(const Error* failure) noexcept {
     withdraw(transfer->out);
     if (transfer->work) engine_->end_call(*transfer->work, failure);
   }
+}
+
+// Before the link leaves its arena, which is broken.
+void Link::abandon_messages() noexcept {
+  try {
+    throw_broken();
+  } catch (const Error& e) {
+    drop_transfers(&e);
+  }
+  std::ranges::fill(peers_, Peer{});
 }
 
 // Spins for a while, then yields the processor; true once it is time to sleep. A rank that sits on our own processor
@@ -99,10 +109,13 @@ Link::Awaited Link::awaited_by(const Half& half, bool out) const {
 }
 
 // Between sleeps: are those alive that the messages wait for, and is there time left.
-void Link::attend() {
+int64_t Link::attend() {
   const int64_t now = os::now_ns();
+  int64_t next = INT64_MAX;
+  if (!family_->watcher()) look_at_all();
   for (Transfer* transfer : transfers_) {
     if (transfer->deadline_ns == 0) transfer->deadline_ns = now + transfer->call.timeout_ns;
+    next = std::min(next, transfer->deadline_ns);
     for (const Half* half : {&transfer->out, &transfer->in}) {
       if (half->stage == Half::Stage::done) continue;
       const Awaited awaited = awaited_by(*half, half == &transfer->out);
@@ -110,6 +123,7 @@ void Link::attend() {
       check_deadline(half->peer, transfer->deadline_ns, transfer->call, transfer->number);
     }
   }
+  return next;
 }
 
 // For others that ask who holds us up: the first half that waits.
@@ -131,18 +145,18 @@ void Link::stop_awaiting() {
 
 void Link::rest() {
   tell_awaited();
-  if (const auto bell = prepare_sleep()) sleep(*bell);
+  if (const auto bell = prepare_sleep()) bell->sleep();
 }
 
 // What the bell says now, unless a look after others have been made to see that we listen finds something.
-std::optional<uint32_t> Link::prepare_sleep() {
-  attend();
+std::optional<Bell> Link::prepare_sleep() {
+  const int64_t left = attend() - os::now_ns();
   RankBlock& me = mine();
   me.listening.fetch_add(1, std::memory_order_seq_cst);
   const uint32_t bell = me.bell.load(std::memory_order_seq_cst);
   try {
     if (asymmetric_) os::pass_barriers_everywhere();
-    if (!progress() && !engine_->has_news()) return bell;
+    if (!progress() && !engine_->has_news()) return Bell{&me, bell, std::clamp<int64_t>(left, 1, longest_sleep())};
   } catch (...) {
     me.listening.fetch_sub(1, std::memory_order_seq_cst);
     throw;
@@ -151,10 +165,9 @@ std::optional<uint32_t> Link::prepare_sleep() {
   return std::nullopt;
 }
 
-void Link::sleep(uint32_t bell) noexcept {
-  RankBlock& me = mine();
-  os::futex_wait(me.bell, bell, kSleepNs);
-  me.listening.fetch_sub(1, std::memory_order_seq_cst);
+void Bell::sleep() const noexcept {
+  os::futex_wait(block->bell, word, most_ns);
+  block->listening.fetch_sub(1, std::memory_order_seq_cst);
 }
 
 void Link::ring(RankBlock& block) noexcept {

@@ -43,6 +43,16 @@ struct alignas(64) Peer {
   Reading we_read = Reading::open;
 };
 
+struct RankBlock;
+
+// What a rank sleeps on, which listens until it has slept.
+struct Bell {
+  RankBlock* block;
+  uint32_t word;
+  int64_t most_ns;
+  void sleep() const noexcept;
+};
+
 // How long a rank has looked in vain.
 struct Idle {
   int looks = 0;
