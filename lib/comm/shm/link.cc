@@ -57,7 +57,8 @@ void own_soon(const void* line) {
 Link::Place join_family(const gsel_join& join) {
   Joined joined = rendezvous(join);
   if ((join.flags & GSEL_COMM_NO_THREAD) == 0) joined.family->watch();
-  return {std::move(joined.family), std::move(joined.arena), join.rank, static_cast<int64_t>(join.timeout_s * 1e9)};
+  return {std::move(joined.family), std::move(joined.arena), join.rank, static_cast<int64_t>(join.timeout_s * 1e9),
+          (join.flags & GSEL_COMM_NO_THREAD) == 0};
 }
 
 }  // namespace
@@ -73,14 +74,21 @@ Link::Link(Place place)
       spin_ns_(arena_->header().cores >= world_size_ ? kSpinOwnCoreNs : kSpinSharedNs),
       asymmetric_(arena_->header().asymmetric != 0),
       fork_generation_(os::fork_generation()),
-      sent_(ranks()) {
+      peers_(ranks()),
+      threads_allowed_(place.threads_allowed),
+      engine_(std::make_unique<Engine>(*this)) {
   for (int32_t q = 0; q < world_size_; ++q)
     one_process_ = one_process_ && member(q).process == family_->member(family_->rank()).process;
   if (family_->watcher()) family_->watcher()->add(*family_, *this);
 }
 
 Link::~Link() {
-  if (os::fork_generation() != fork_generation_) return;  // the parent's communicator goes on without us
+  if (os::fork_generation() != fork_generation_) {  // the parent's communicator goes on without us
+    static_cast<void>(engine_.release());           // its locks may be held by a thread that is not here
+    return;
+  }
+  if (engine_->under_way()) abort("destroyed with requests under way");
+  engine_.reset();
   if (family_->watcher()) family_->watcher()->remove(*family_, *this);
   leave(*arena_);
 }
@@ -149,21 +157,49 @@ void Link::complete(const gsel_collective& given, Call& call) const {
   }
 }
 
+void require_own_process(uint64_t fork_generation, const char* what) {
+  if (os::fork_generation() != fork_generation)
+    fail(GSEL_ERR_FORKED, "{} on a communicator of the parent process; join a new one after fork", what);
+}
+
 void Link::collective(const gsel_collective& given) {
   require_own_process(collective_name(given.kind));
+  if (engine_->busy()) return group(&given, 1);
+  execute(given);
+}
+
+void Link::group(const gsel_collective* calls, uint64_t n) {
+  require_own_process("group");
+  Work work(*engine_, calls, n);
+  engine_->run(work);
+}
+
+std::unique_ptr<Work> Link::start(const gsel_collective* calls, uint64_t n) {
+  require_own_process("request");
+  if (!threads_allowed_)
+    fail(GSEL_ERR_UNSUPPORTED,
+         "a request needs a thread and the communicator was made with GSEL_COMM_NO_THREAD; make the call itself");
+  auto work = std::make_unique<Work>(*engine_, calls, n);
+  engine_->start(*work);
+  return work;
+}
+
+void Link::execute(const gsel_collective& given) {
   throw_if_broken();
+  if (is_point_to_point(given.kind)) return message(given);
   complete(given, current_);
   deadline_ns_ = 0;
   published_ = 0;
-  enter(current_);
+  number_ = enter(current_);
   run(current_);
-  leave();
-  count_call();
+  leave(number_);
+  count_call(current_.kind, published_);
 }
 
 // One place of the flight recorder, and what others are told of when they ask what this rank is at.
-void Link::enter(const Call& call) {
-  CallEntry& entry = arena_->call(rank_, ++number_);
+uint64_t Link::enter(const Call& call) {
+  const uint64_t number = ++entered_;
+  CallEntry& entry = arena_->call(rank_, number);
   entry.number.store(0, std::memory_order_relaxed);
   entry.packed.store(pack(call), std::memory_order_relaxed);
   entry.count.store(call.count, std::memory_order_relaxed);
@@ -172,24 +208,25 @@ void Link::enter(const Call& call) {
   entry.label[0].store(call.label[0], std::memory_order_relaxed);
   entry.label[1].store(call.label[1], std::memory_order_relaxed);
   entry.entered.store(os::ticks(), std::memory_order_relaxed);
-  entry.number.store(number_, std::memory_order_release);
-  mine().latest_number.store(2 * number_, std::memory_order_release);
+  entry.number.store(number, std::memory_order_release);
+  mine().latest_number.store(2 * number, std::memory_order_release);
+  return number;
 }
 
-void Link::leave() {
-  arena_->call(rank_, number_).left.store(os::ticks(), std::memory_order_relaxed);
-  mine().latest_number.store(2 * number_ + 1, std::memory_order_relaxed);
+// Calls may end in another order than they began; the place of one that took long may be a later one's by now.
+void Link::leave(uint64_t number) {
+  CallEntry& entry = arena_->call(rank_, number);
+  if (entry.number.load(std::memory_order_relaxed) == number) entry.left.store(os::ticks(), std::memory_order_relaxed);
+  if (number == entered_) mine().latest_number.store(2 * number + 1, std::memory_order_relaxed);
 }
 
-void Link::count_call() {
-  Progress& p = progress_[static_cast<size_t>(current_.kind)];
+void Link::count_call(gsel_collective_kind kind, uint64_t bytes) {
+  Progress& p = progress_[static_cast<size_t>(kind)];
   p.calls.store(p.calls.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-  p.bytes.store(p.bytes.load(std::memory_order_relaxed) + published_, std::memory_order_relaxed);
+  p.bytes.store(p.bytes.load(std::memory_order_relaxed) + bytes, std::memory_order_relaxed);
 }
 
 void Link::run(const Call& call) {
-  if (call.kind == GSEL_COLLECTIVE_SEND) return send(call);
-  if (call.kind == GSEL_COLLECTIVE_RECV) return recv(call);
   const Plan plan(call, rank_, world_size_);
   largest_part_ = plan.largest_part();
   exchange_headers(call, plan);

@@ -50,8 +50,7 @@ bool nobody_in(const Arena& arena, const Family& family) {
 }  // namespace
 
 void Link::require_own_process(const char* asked) const {
-  if (os::fork_generation() != fork_generation_)
-    fail(GSEL_ERR_FORKED, "{} on a communicator of the parent process; join a new one after fork", asked);
+  shm::require_own_process(fork_generation_, asked);
 }
 
 Family& Link::family(const char* asked) const {
@@ -74,13 +73,14 @@ void Link::exchange(const char* label, const void* send, void* recv, uint64_t by
   current_.detail = current_.label[0];
   deadline_ns_ = 0;
   published_ = 0;
-  enter(current_);
+  number_ = enter(current_);
   run(current_);
-  leave();
+  leave(number_);
 }
 
 std::optional<Link::Place> Link::split(int32_t colour, int32_t key) {
   require_own_process("gsel_comm_split");
+  const Engine::Turn turn(*engine_);
   std::vector<Choice> choices(ranks());
   const Choice own{colour, key};
   exchange("split", &own, choices.data(), sizeof own);
@@ -125,7 +125,7 @@ void Link::keep_while_used(uint64_t offset, int32_t ranks) const {
 }
 
 Link::Place Link::place_in(const std::vector<int32_t>& members, uint64_t offset) const {
-  Place place{family_, nullptr, 0, timeout_ns_.load()};
+  Place place{family_, nullptr, 0, timeout_ns_.load(), threads_allowed_};
   if (members.size() == 1) {
     place.arena = Arena::alone(arena_->header().order, {mine().pid, mine().family_rank});
     return place;
@@ -145,6 +145,8 @@ Link::Place Link::shrink() {
   if (std::exchange(shrunk_, true))
     fail(GSEL_ERR_STATE, "gsel_comm_shrink: this communicator has been shrunk already; go on with what came of it");
   break_for("asked for a shrink", "gsel_comm_shrink");
+  const Engine::Turn turn(*engine_);
+  abandon_messages();
   std::vector<int32_t> members;
   const std::vector<uint32_t> roll = call_the_roll(&RankBlock::reform);
   for (int32_t q = 0; q < world_size_; ++q)
@@ -162,6 +164,8 @@ void Link::resync() {
   if (world_size_ == 1) return adopt(place_in({rank_}, kNotFounded).arena);
   if (shrunk_) fail(GSEL_ERR_STATE, "gsel_comm_resync: this communicator has been shrunk; go on with what came of it");
   break_for("asked for a resync", "gsel_comm_resync");
+  const Engine::Turn turn(*engine_);
+  abandon_messages();
   std::vector<int32_t> members;
   const std::vector<uint32_t> roll = call_the_roll(&RankBlock::resync);
   for (int32_t q = 0; q < world_size_; ++q) {
@@ -283,7 +287,6 @@ void Link::adopt(std::shared_ptr<Arena> next) {
   leave(*next);
   sequence_ = chunks_ = 0;
   staging_reserved_ = false;
-  std::ranges::fill(sent_, 0);
   if (family_->watcher()) family_->watcher()->add(*family_, *this);
 }
 
