@@ -8,7 +8,8 @@
 //   staged.cc       large ones in private memory, through staging
 //   channel.cc      messages between two ranks, their lines
 //   transfer.cc     messages under way, together
-//   reform.cc       communicators made from this one
+//   split.cc        communicators made from this one
+//   reform.cc       what follows when it is broken
 //
 // Every collective begins with one header line that all ranks post and read. It says which call this is, so ranks that
 // disagree find out before anything is written, and it carries small payloads, so those need no second wait. A rank
@@ -69,7 +70,7 @@ class Link {
   std::unique_ptr<Work> start(const gsel_collective* calls, uint64_t n);  // the same beside the caller
   void abort(const char* reason) noexcept;
   gsel_comm_count counts(gsel_collective_kind kind) const noexcept;
-  // reform.cc
+  // split.cc, reform.cc
   std::optional<Place> split(int32_t colour, int32_t key);
   Place shrink();
   void resync();
@@ -249,13 +250,15 @@ class Link {
     return !transfers_.empty() && progress();
   }
 
-  // reform.cc
-  using Word = std::atomic<uint32_t> RankBlock::*;
+  // split.cc
   void require_own_process(const char* asked) const;
   void exchange(const char* label, const void* send, void* recv, uint64_t bytes);
   uint64_t found(const std::vector<int32_t>& members) const;
   void keep_while_used(uint64_t offset, int32_t ranks) const;
   Place place_in(const std::vector<int32_t>& members, uint64_t offset) const;
+
+  // reform.cc
+  using Word = std::atomic<uint32_t> RankBlock::*;
   void break_for(const char* purpose, const char* remedy) const;
   std::vector<uint32_t> call_the_roll(Word word);
   uint32_t decide(Word word, int32_t rank, int64_t deadline_ns) const;

@@ -67,14 +67,16 @@ bool Link::spin(int32_t rank, const std::atomic<uint64_t>& flag, uint64_t value)
   return false;
 }
 
+// What ended the wait before the word was read is seen here; what ends it later changes the word.
 void Link::sleep_until_woken(int32_t rank, const std::atomic<uint64_t>& flag, uint64_t value) {
   RankBlock& other = arena_->rank(rank);
   other.sleepers.fetch_add(1, std::memory_order_seq_cst);
   const uint32_t word = other.wake_word.load(std::memory_order_seq_cst);
   if (asymmetric_) os::pass_barriers_everywhere();
   const int64_t most = transfers_.empty() ? longest_sleep() : kSleepBesideNs, left = deadline_ns_ - os::now_ns();
-  if (flag.load(std::memory_order_seq_cst) < value && left > 0)
-    os::futex_wait(other.wake_word, word, std::min(most, left));
+  const bool ended = flag.load(std::memory_order_seq_cst) >= value || other.left.load(std::memory_order_seq_cst) != 0 ||
+                     arena_->header().broken.load(std::memory_order_seq_cst) != 0;
+  if (!ended && left > 0) os::futex_wait(other.wake_word, word, std::min(most, left));
   other.sleepers.fetch_sub(1, std::memory_order_seq_cst);
 }
 
