@@ -4,6 +4,7 @@
 #include <gsel/plugin.h>
 
 #include <string>
+#include <string_view>
 
 namespace gsel {
 
@@ -12,6 +13,8 @@ bool is_reduction(gsel_collective_kind kind);
 bool is_rooted(gsel_collective_kind kind);
 bool takes_counts(gsel_collective_kind kind);       // the v kinds
 bool is_point_to_point(gsel_collective_kind kind);  // send, recv, sendrecv
-std::string describe(gsel_collective_kind kind, gsel_dtype dtype, gsel_op op, int32_t root, uint64_t count);
+// `operation` is what to call it where its number is of no meaning here.
+std::string describe(gsel_collective_kind kind, gsel_dtype dtype, gsel_op op, int32_t root, uint64_t count,
+                     std::string_view operation = {});
 
 }  // namespace gsel

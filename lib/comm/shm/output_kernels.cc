@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
-#include <vector>
 
 #if defined(__x86_64__)
 #include <emmintrin.h>
@@ -73,11 +72,9 @@ void reduce_to(const Fold& fold, void* const* outs, int n_outs, const void* cons
   if (n_outs == 1 && !streaming) return reduce(fold, outs[0], in, n, count);
   const size_t element = dtype_bytes(fold.dtype);
   alignas(kLine) char tile[kTileBytes];
-  std::vector<const void*> inputs(static_cast<size_t>(n));
   for_tiles(outs[0], count, element, [&](size_t first, size_t some) {
-    for (int q = 0; q < n; ++q) inputs[static_cast<size_t>(q)] = static_cast<const char*>(in[q]) + first * element;
     void* to = streaming ? tile : at(outs[0], first * element);
-    reduce(fold, to, inputs.data(), n, some);
+    reduce(fold, to, in, n, some, first);
     for (int o = streaming ? 0 : 1; o < n_outs; ++o) {
       char* out = at(outs[o], first * element);
       if (streaming)
