@@ -239,6 +239,11 @@ Reduce loops_for(Isa isa) {
   return baseline::reduce;
 }
 
+void copy(const Fold& fold, void* out, const void* in, size_t count, size_t first) {
+  const size_t element = dtype_bytes(fold.dtype);
+  std::memmove(out, static_cast<const char*>(in) + first * element, count * element);
+}
+
 }  // namespace
 
 bool has_isa(Isa isa) {
@@ -265,9 +270,8 @@ Isa best_isa() {
 
 void reduce_with(Isa isa, const Fold& fold, void* out, const void* const* in, int n, size_t count, size_t first) {
   if (count == 0) return;
-  const size_t element = dtype_bytes(fold.dtype);
   if (n == 1 && fold.op != GSEL_SCALED_SUM)
-    std::memmove(out, static_cast<const char*>(in[0]) + first * element, count * element);
+    copy(fold, out, in[0], count, first);
   else if (fold.op == GSEL_OP_USER)
     fold_by_user(fold, out, in, n, count, first);
   else
