@@ -191,9 +191,20 @@ void Link::execute(const gsel_collective& given) {
   deadline_ns_ = 0;
   published_ = 0;
   number_ = enter(current_);
-  run(current_);
+  run_callbacks_too(current_);
   leave(number_);
   count_call(current_.kind, published_);
+}
+
+// A caller's operation that fails here leaves the others waiting for results, so it fails for all.
+void Link::run_callbacks_too(const Call& call) {
+  try {
+    run(call);
+  } catch (const Error& e) {
+    if (e.code() != GSEL_ERR_CALLBACK) throw;
+    break_link(GSEL_ERR_CALLBACK, rank_,
+               fmt::format("rank {}: {} in {} (call {})", rank_, e.what(), text_of(call), number_));
+  }
 }
 
 // One place of the flight recorder, and what others are told of when they ask what this rank is at.
@@ -300,7 +311,8 @@ void Link::run_alone(const Call& call, const Plan& plan) {
 }
 
 std::string Link::text_of(const Call& call) const {
-  std::string text = describe(call.kind, call.dtype, call.operation.op, call.root, call.count);
+  std::string text =
+      describe(call.kind, call.dtype, call.operation.op, call.root, call.count, operation_name(call.operation));
   if (call.label[0] != 0) text += fmt::format(" \"{}\"", reinterpret_cast<const char*>(call.label));
   return text;
 }
@@ -313,11 +325,32 @@ std::string Link::text_of(int32_t rank, uint64_t number) const {
   call.kind = static_cast<int32_t>(packed >> 56);
   call.dtype = static_cast<int32_t>(packed >> 48 & 255);
   call.operation.op = static_cast<int32_t>(packed >> 40 & 255);
-  if (call.operation.op == 255) call.operation.op = GSEL_OP_USER;
+  if (call.operation.op == 255) call.operation = posted_operation(rank, number);
   call.root = static_cast<int16_t>(packed & 0xffff);
   call.count = entry.count.load(std::memory_order_relaxed);
   for (size_t i = 0; i < 2; ++i) call.label[i] = entry.label[i].load(std::memory_order_relaxed);
   return text_of(call);
+}
+
+// A caller's operation as far as others see it: its name, while the call's line stands.
+Operation Link::posted_operation(int32_t rank, uint64_t number) const {
+  const RankBlock& block = arena_->rank(rank);
+  Operation operation;
+  operation.op = GSEL_OP_USER;
+  for (const size_t parity : {0, 1})
+    if (block.posted[parity].load(std::memory_order_acquire) == number) {
+      uint64_t name[kOperationNameBytes / sizeof(uint64_t)];
+      for (size_t i = 0; i < std::size(name); ++i) name[i] = block.operation[parity][i].load(std::memory_order_relaxed);
+      std::memcpy(operation.name, name, sizeof name);
+      operation.name[sizeof name - 1] = '\0';
+    }
+  return operation;
+}
+
+void Link::post_operation(const Operation& operation, uint64_t parity) {
+  uint64_t name[kOperationNameBytes / sizeof(uint64_t)];
+  std::memcpy(name, operation.name, sizeof name);
+  for (size_t i = 0; i < std::size(name); ++i) mine().operation[parity][i].store(name[i], std::memory_order_relaxed);
 }
 
 void Link::exchange_headers(const Call& call, const Plan& plan) {
@@ -325,7 +358,8 @@ void Link::exchange_headers(const Call& call, const Plan& plan) {
   const uint64_t parity = ++sequence_ & 1;
   HeaderLine& line = me.line[parity];
   const uint64_t print = fingerprint(call);
-  me.posted[parity].store(number_, std::memory_order_relaxed);
+  if (call.operation.op == GSEL_OP_USER) post_operation(call.operation, parity);
+  me.posted[parity].store(number_, std::memory_order_release);
   me.factor[parity] = call.operation.factor;
   line.fingerprint = print;
   if (small(call) && plan.publishes(rank_)) publish_small(call, plan, line, parity);

@@ -91,6 +91,7 @@ class Link {
   void complete(const gsel_collective& given, Call& call) const;
   void execute(const gsel_collective& given);  // by whoever drives, see engine.h
   void run(const Call& call);
+  void run_callbacks_too(const Call& call);
   void exchange_headers(const Call& call, const Plan& plan);
   void run_alone(const Call& call, const Plan& plan);
   uint64_t enter(const Call& call);  // its number
@@ -98,6 +99,8 @@ class Link {
   void count_call(gsel_collective_kind kind, uint64_t bytes);
   std::string text_of(int32_t rank, uint64_t number) const;
   std::string text_of(const Call& call) const;
+  Operation posted_operation(int32_t rank, uint64_t number) const;
+  void post_operation(const Operation& operation, uint64_t parity);
   [[noreturn]] void fail_mismatch(uint64_t parity);
   Fold fold_of(const Call& call, double* factors) const;  // factors: room for one per rank
 
