@@ -36,6 +36,7 @@ void Link::send(const Call& call) {
     const size_t some = std::min(slot_bytes, static_cast<size_t>(call.payload_bytes) - done);
     if (some > 0) std::memcpy(arena_->slot(rank_, call.root, number), call.send + done, some);
     post(line.sequence, ++number);
+    hit(Step::sent);
     published_ += some;
     done += some;
   } while (done < call.payload_bytes);
@@ -54,6 +55,7 @@ void Link::recv(const Call& call) {
     const size_t some = std::min(slot_bytes, static_cast<size_t>(call.payload_bytes) - done);
     if (some > 0) std::memcpy(call.recv + done, arena_->slot(call.root, rank_, number), some);
     post(channel.taken, number + 1);
+    hit(Step::taken);
     done += some;
   } while (done < call.payload_bytes);
 }

@@ -49,6 +49,7 @@ uint64_t sum_of(const uint64_t* counts, size_t n) {
 Link::Link(const gsel_join& join)
     : rank_(join.rank),
       world_size_(join.world_size),
+      faults_(Faults::of_environment(join.rank, join.world_size)),
       timeout_ns_(static_cast<int64_t>(join.timeout_s * 1e9)),
       fork_generation_(os::fork_generation()) {
   Joined joined = rendezvous(join);
@@ -139,7 +140,9 @@ void Link::collective(const gsel_collective& given) {
   deadline_ns_ = 0;
   published_ = 0;
   enter(current_);
+  hit(Step::enter);
   run(current_);
+  hit(Step::leave);
   leave();
 }
 
@@ -217,10 +220,11 @@ void Link::exchange_headers(const Call& call, const Plan& plan) {
   const uint64_t print = fingerprint(call);
   me.posted[parity].store(number_, std::memory_order_relaxed);
   me.factor[parity] = call.operation.factor;
-  line.fingerprint = print;
+  line.fingerprint = faults_.armed() ? print ^ faults_.corruption(number_) : print;
   if (small(call) && plan.publishes(rank_)) publish_small(call, plan, line, parity);
   if (needs_row(call)) publish_row(plan, parity);
   post(line.sequence, sequence_);
+  hit(Step::header);
   bool alike = true;
   for (int32_t q = 0; q < world_size_; ++q) {
     const HeaderLine& other = arena_->rank(q).line[parity];

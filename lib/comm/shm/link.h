@@ -65,6 +65,9 @@ class Link {
   std::string text_of(int32_t rank, uint64_t number) const;
   std::string text_of(const Call& call) const;
   [[noreturn]] void fail_mismatch(uint64_t parity);
+  void hit(Step step) {
+    if (faults_.armed()) faults_.strike(step, number_);
+  }
   Fold fold_of(const Call& call, double* factors) const;  // factors: room for one per rank
 
   // wait.cc
@@ -139,6 +142,7 @@ class Link {
 
   int32_t rank_;
   int32_t world_size_;
+  Faults faults_;  // of the communicator that was joined; those made from it have none
   std::shared_ptr<Family> family_;
   std::shared_ptr<Arena> arena_;
   std::atomic<int64_t> timeout_ns_;

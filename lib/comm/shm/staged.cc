@@ -79,6 +79,7 @@ void Link::stage_slices(const Call& call, const Slices& slices, uint64_t chunk) 
                 part.count);
   }
   post(mine().staged, chunks_ + chunk + 1);
+  hit(Step::staged);
 }
 
 void Link::reduce_slice(const Call& call, const Fold& fold, const Slices& slices, uint64_t chunk, char* out) {
@@ -89,6 +90,7 @@ void Link::reduce_slice(const Call& call, const Fold& fold, const Slices& slices
   for (int32_t q = 0; q < world_size_; ++q) inputs[q] = arena_->staging(q, chunk) + block;
   inputs[rank_] = call.send + part.begin;
   reduce(fold, out, inputs, world_size_, part.count / call.element);
+  hit(Step::reduced);
 }
 
 void Link::fetch_slices(const Call& call, const Slices& slices, uint64_t chunk) {
@@ -117,6 +119,7 @@ void Link::reduce_staged(const Call& call, const Plan& plan) {
     if (!fetched) reduce_slice(call, fold, slices, k, call.recv + k * slices.per_chunk);
     if (fetches) fetch_slices(call, slices, k);
     post(mine().copied, chunks_ + k + 1);
+    hit(Step::copied);
   }
   chunks_ += slices.chunks;
 }
@@ -139,6 +142,7 @@ void Link::copy_staged(const Call& call, const Plan& plan) {
       if (!blocks) break;
     }
     post(mine().staged, chunks_ + k + 1);
+    hit(Step::staged);
   };
   if (chunks > 0) stage(0);
   copy_own_part(call, plan);
@@ -153,6 +157,7 @@ void Link::copy_staged(const Call& call, const Plan& plan) {
                   to.count);
     }
     post(mine().copied, chunks_ + k + 1);
+    hit(Step::copied);
   }
   chunks_ += chunks;
 }
