@@ -85,7 +85,7 @@ class Link {
   int32_t laggard(int32_t rank) const;
   std::string activity_of(int32_t rank) const;
   // Makes progress of this rank known; wakes who sleeps for it. One side always sees the other: either both pass a
-  // barrier, or whoever goes to sleep makes everybody pass one.
+  // barrier, or whoever goes to sleep makes everybody pass one. Orders as in tests/model; change both.
   void post(std::atomic<uint64_t>& flag, uint64_t value) {
     if (asymmetric_) {
       flag.store(value, std::memory_order_release);

@@ -2,7 +2,7 @@
 // processor, then sleeps on a futex of the awaited rank for at most a millisecond at a turn. Between turns it looks
 // whether the communicator is broken, the awaited rank has left or its process has ended, or time is up; so no thread
 // watches and nothing runs while nobody waits. Every failure is written into the arena, first one wins, and all ranks
-// report the same.
+// report the same. Orders and fences are those that tests/model searches; change both.
 #include <sched.h>
 
 #include <algorithm>
@@ -78,7 +78,10 @@ void Link::sleep_until_woken(int32_t rank, const std::atomic<uint64_t>& flag, ui
   other.sleepers.fetch_add(1, std::memory_order_seq_cst);
   const uint32_t word = other.wake_word.load(std::memory_order_seq_cst);
   if (asymmetric_) os::pass_barriers_everywhere();
-  if (flag.load(std::memory_order_seq_cst) < value) os::futex_wait(other.wake_word, word, kSleepNs);
+  // Behind the word, or who breaks the communicator or leaves between our last look and here would wake nobody.
+  const bool over = arena_->header().broken.load(std::memory_order_acquire) != 0 ||
+                    other.left.load(std::memory_order_acquire) != 0;
+  if (!over && flag.load(std::memory_order_seq_cst) < value) os::futex_wait(other.wake_word, word, kSleepNs);
   other.sleepers.fetch_sub(1, std::memory_order_seq_cst);
 }
 
