@@ -79,8 +79,8 @@ void Link::sleep_until_woken(int32_t rank, const std::atomic<uint64_t>& flag, ui
   const uint32_t word = other.wake_word.load(std::memory_order_seq_cst);
   if (asymmetric_) os::pass_barriers_everywhere();
   // Behind the word, or who breaks the communicator or leaves between our last look and here would wake nobody.
-  const bool over = arena_->header().broken.load(std::memory_order_acquire) != 0 ||
-                    other.left.load(std::memory_order_acquire) != 0;
+  const bool over =
+      arena_->header().broken.load(std::memory_order_acquire) != 0 || other.left.load(std::memory_order_acquire) != 0;
   if (!over && flag.load(std::memory_order_seq_cst) < value) os::futex_wait(other.wake_word, word, kSleepNs);
   other.sleepers.fetch_sub(1, std::memory_order_seq_cst);
 }
