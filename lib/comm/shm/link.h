@@ -111,8 +111,9 @@ class Link {
   void finish_small(const Call& call, const Plan& plan);
   uint64_t bytes_sent(const Call& call, const Plan& plan) const;
   // Where the parts stand in this rank's send, where only it knows: beside its header line, as Bytes per reader.
-  static bool needs_row(const Call& call) {
-    return call.kind == GSEL_COLLECTIVE_ALLTOALLV || call.kind == GSEL_COLLECTIVE_SCATTERV;
+  // A small scatterv needs none, and its payload stands in that place.
+  bool needs_row(const Call& call) const {
+    return call.kind == GSEL_COLLECTIVE_ALLTOALLV || (call.kind == GSEL_COLLECTIVE_SCATTERV && !small(call));
   }
   void publish_row(const Plan& plan, uint64_t parity);
   const Bytes* row_of(int32_t rank) const { return reinterpret_cast<const Bytes*>(arena_->small(rank, sequence_ & 1)); }
