@@ -407,6 +407,30 @@ static void test_threads_of_several_worlds(void** state) {
   for (int32_t n = 2; n <= 9; n += 3 * WORLD_STEP) WALK(n, GSEL_F32, GSEL_SUM, 0, 1, 0, 5, 300, 1025, 50000, 140000);
 }
 
+/* Three processes of two ranks each. */
+static void test_threads_of_several_processes(void** state) {
+  (void)state;
+  const size_t counts[] = {0, 3, 300, 1025, 50000, 140000};
+  course way = {GSEL_F32, GSEL_SUM, 0, counts, sizeof counts / sizeof counts[0], malloc(4 * 6 * 140001)};
+  reference_reduce(GSEL_F32, GSEL_SUM, 6, way.reduced, 6 * 140001);
+  rank_run* runs = ranks_prepare(6, &way);
+  pid_t pids[3];
+  int statuses[3];
+  fflush(NULL);
+  for (int i = 0; i < 3; ++i) {
+    pids[i] = fork();
+    assert_true(pids[i] >= 0);
+    if (pids[i] > 0) continue;
+    alarm(100);
+    ranks_run_threads(runs + 2 * i, 2, goes_through);
+    _exit(0);
+  }
+  for (int i = 0; i < 3; ++i) waitpid(pids[i], &statuses[i], 0);
+  ranks_verdict(runs, 6);
+  for (int i = 0; i < 3; ++i) assert_int_equal(statuses[i], 0);
+  free(way.reduced);
+}
+
 static void test_buffers_that_are_not_aligned(void** state) {
   (void)state;
   const gsel_dtype dtypes[] = {GSEL_I8, GSEL_F16, GSEL_F32, GSEL_F64};
@@ -483,6 +507,7 @@ int main(void) {
       cmocka_unit_test(test_large_calls_at_the_edges_of_chunks),
       cmocka_unit_test(test_33_threads),
       cmocka_unit_test(test_threads_of_several_worlds),
+      cmocka_unit_test(test_threads_of_several_processes),
       cmocka_unit_test(test_buffers_that_are_not_aligned),
       cmocka_unit_test(test_every_type_and_operation),
       cmocka_unit_test(test_results_do_not_depend_on_pieces_runs_ranks_or_kind_of_rank),
