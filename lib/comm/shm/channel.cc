@@ -78,7 +78,8 @@ void Link::begin(Transfer& transfer, const gsel_collective& given) {
     reserve_channels(transfer.in.peer, false);
     transfer.in.turn = peers_[static_cast<size_t>(transfer.in.peer)].receive_turns++;
   }
-  transfer.number = enter(call);
+  transfer.number = transfer.out.number = transfer.in.number = enter(call);
+  hit(Step::enter, transfer.number);
 }
 
 void Link::begin(Half& half, const Call& call, int32_t peer, uint64_t count) {
@@ -114,6 +115,7 @@ ChannelLine& Link::next_line(const Half& half) {
 
 void Link::send_line(const Half& half, ChannelLine& line) {
   tell(half.peer, line.sequence, ++peers_[static_cast<size_t>(half.peer)].sent);
+  hit(Step::sent, half.number);
   ++moves_;
 }
 
@@ -159,7 +161,7 @@ bool Link::offer(Half& half, const char* data) {
   Route route{Way::remote, kOpen, reinterpret_cast<uintptr_t>(data)};
   if (member(half.peer).process == member(rank_).process) {
     route.way = Way::pointer;
-  } else if (const uint64_t offset = family_->memory()->offset_of(data, half.bytes)) {
+  } else if (const uint64_t offset = family_->offset_of(data, half.bytes)) {
     route.way = Way::offset;
     route.place = offset;
   } else if (peer.reads_us == Peer::Reading::no || half.bytes < tuning_.single_copy_from) {
@@ -214,6 +216,7 @@ bool Link::advance_receive(Transfer& transfer) {
     else
       fetch(transfer, line);
     tell(half.peer, channel.taken, ++peer.received);
+    hit(Step::taken, half.number);
     ++moves_;
   } while (half.moved < half.bytes);
   ++peer.receive_turn;

@@ -52,7 +52,9 @@ void Link::copy_direct(const Call& call, const Plan& plan) {
     else
       std::memcpy(call.recv + to.begin, from, to.count);
   }
+  hit(Step::direct);
   post(mine().copied, ++chunks_);
+  hit(Step::copied);
   for (int32_t q = 0; q < world_size_; ++q)
     if (plan.source(q).count > 0) wait(q, arena_->rank(q).copied, chunks_);
 }
@@ -75,7 +77,9 @@ void Link::reduce_direct(const Call& call, const Plan& plan) {
   if (count > 0)
     reduce_to(fold_of(call, factors), outputs, n_outputs, inputs, world_size_, count,
               call.payload_bytes >= tuning_.stream_from);
+  hit(Step::direct);
   post(mine().copied, ++chunks_);
+  hit(Step::copied);
   wait_all(&RankBlock::copied, chunks_);
 }
 

@@ -57,7 +57,9 @@ uint64_t SharedMemory::range_limit(int32_t ranks) {
 
 os::Fd SharedMemory::create(uint64_t reserved_bytes, uint64_t control_bytes, uint64_t range_bytes, int32_t ranks) {
   os::Fd fd(memfd_create("gsel", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!fd) fail(GSEL_ERR_IO, "memfd_create failed: {}", errno_text(errno));
+  if (!fd)
+    fail(GSEL_ERR_IO, "no shared memory for {} ranks: memfd_create failed: {}; a sandbox around ranks must allow it",
+         ranks, errno_text(errno));
   if (ftruncate(fd.get(), static_cast<off_t>(total_bytes(control_bytes, range_bytes, ranks))) != 0 ||
       fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
     fail(GSEL_ERR_IO, "shared memory could not be prepared: {}", errno_text(errno));

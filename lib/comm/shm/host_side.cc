@@ -113,9 +113,10 @@ void HostSide::require_in_time(bool ready) const {
   std::string names;
   for (size_t i = 0; i < late.size() && i < 16; ++i) names += (i ? ", " : "") + std::to_string(late[i]);
   if (late.size() > 16) names += fmt::format(" and {} more", late.size() - 16);
-  throw Error(GSEL_ERR_TIMEOUT, fmt::format("after {} s {} of {} ranks {}: rank 0 waited for rank{} {}",
-                                            join_.join_timeout_s, by_rank_.size() - late.size(), join_.world_size,
-                                            ready ? "were ready" : "had joined", late.size() == 1 ? "" : "s", names))
+  throw Error(GSEL_ERR_TIMEOUT,
+              fmt::format("after {} s {} of {} ranks {}: rank 0 waited for rank{} {}; {}", join_.join_timeout_s,
+                          by_rank_.size() - late.size(), join_.world_size, ready ? "were ready" : "had joined",
+                          late.size() == 1 ? "" : "s", names, kHowToMeet))
       .about_rank(late.empty() ? -1 : late.front());
 }
 

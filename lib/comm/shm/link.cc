@@ -55,10 +55,15 @@ void own_soon(const void* line) {
 }
 
 Link::Place join_family(const gsel_join& join) {
+  Faults faults = Faults::of_environment(join.rank, join.world_size);
   Joined joined = rendezvous(join);
   if ((join.flags & GSEL_COMM_NO_THREAD) == 0) joined.family->watch();
-  return {std::move(joined.family), std::move(joined.arena), join.rank, static_cast<int64_t>(join.timeout_s * 1e9),
-          (join.flags & GSEL_COMM_NO_THREAD) == 0};
+  return {std::move(joined.family),
+          std::move(joined.arena),
+          join.rank,
+          static_cast<int64_t>(join.timeout_s * 1e9),
+          (join.flags & GSEL_COMM_NO_THREAD) == 0,
+          std::move(faults)};
 }
 
 }  // namespace
@@ -68,6 +73,7 @@ Link::Link(const gsel_join& join) : Link(join_family(join)) {}
 Link::Link(Place place)
     : rank_(place.rank),
       world_size_(place.arena->layout().world_size),
+      faults_(std::move(place.faults)),
       family_(std::move(place.family)),
       arena_(std::move(place.arena)),
       timeout_ns_(place.timeout_ns),
@@ -191,7 +197,9 @@ void Link::execute(const gsel_collective& given) {
   deadline_ns_ = 0;
   published_ = 0;
   number_ = enter(current_);
+  hit(Step::enter);
   run_callbacks_too(current_);
+  hit(Step::leave);
   leave(number_);
   count_call(current_.kind, published_);
 }
@@ -361,11 +369,12 @@ void Link::exchange_headers(const Call& call, const Plan& plan) {
   if (call.operation.op == GSEL_OP_USER) post_operation(call.operation, parity);
   me.posted[parity].store(number_, std::memory_order_release);
   me.factor[parity] = call.operation.factor;
-  line.fingerprint = print;
+  line.fingerprint = faults_.armed() ? print ^ faults_.corruption(number_) : print;
   if (small(call) && plan.publishes(rank_)) publish_small(call, plan, line, parity);
   if (!small(call) && world_size_ > 1) publish_addresses(call, plan, line);
   if (needs_row(call)) publish_row(plan, parity);
   post(line.sequence, sequence_);
+  hit(Step::header);
   bool alike = true;
   for (int32_t q = 0; q < world_size_; ++q) {
     const HeaderLine& other = arena_->rank(q).line[parity];

@@ -55,6 +55,7 @@ class Link {
     int32_t rank = 0;
     int64_t timeout_ns = 0;
     bool threads_allowed = true;
+    Faults faults = {};  // of the communicator that was joined; those made from it have none
   };
   explicit Link(const gsel_join& join);
   explicit Link(Place place);
@@ -102,6 +103,10 @@ class Link {
   Operation posted_operation(int32_t rank, uint64_t number) const;
   void post_operation(const Operation& operation, uint64_t parity);
   [[noreturn]] void fail_mismatch(uint64_t parity);
+  void hit(Step step) { hit(step, number_); }
+  void hit(Step step, uint64_t number) {
+    if (faults_.armed()) faults_.strike(step, number);
+  }
   Fold fold_of(const Call& call, double* factors) const;  // factors: room for one per rank
 
   // wait.cc
@@ -120,7 +125,7 @@ class Link {
   int32_t laggard(int32_t rank) const;
   std::string activity_of(int32_t rank) const;
   // Makes progress of this rank known; wakes who sleeps for it. One side always sees the other: either both pass a
-  // barrier, or whoever goes to sleep makes everybody pass one.
+  // barrier, or whoever goes to sleep makes everybody pass one. Orders as in tests/model; change both.
   void post(std::atomic<uint64_t>& flag, uint64_t value) {
     if (asymmetric_) {
       flag.store(value, std::memory_order_release);
@@ -146,8 +151,9 @@ class Link {
   void finish_small(const Call& call, const Plan& plan);
   uint64_t bytes_sent(const Call& call, const Plan& plan) const;
   // Where the parts stand in this rank's send, where only it knows: beside its header line, as Bytes per reader.
-  static bool needs_row(const Call& call) {
-    return call.kind == GSEL_COLLECTIVE_ALLTOALLV || call.kind == GSEL_COLLECTIVE_SCATTERV;
+  // A small scatterv needs none, and its payload stands in that place.
+  bool needs_row(const Call& call) const {
+    return call.kind == GSEL_COLLECTIVE_ALLTOALLV || (call.kind == GSEL_COLLECTIVE_SCATTERV && !small(call));
   }
   void publish_row(const Plan& plan, uint64_t parity);
   const Bytes* row_of(int32_t rank) const { return reinterpret_cast<const Bytes*>(arena_->small(rank, sequence_ & 1)); }
@@ -281,6 +287,7 @@ class Link {
 
   int32_t rank_;
   int32_t world_size_;
+  Faults faults_;
   std::shared_ptr<Family> family_;
   std::shared_ptr<Arena> arena_;
   mutable std::mutex arena_mutex_;  // for who looks at arena_ from another thread than the one that makes the calls

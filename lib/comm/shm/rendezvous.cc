@@ -56,11 +56,8 @@ Hello make_hello(const gsel_join& join) {
 }
 
 [[noreturn]] void fail_late(const gsel_join& join, const char* step) {
-  throw Error(
-      GSEL_ERR_TIMEOUT,
-      fmt::format("rank {} of {} waited {} s {}; start all ranks within the join timeout, on one host, with one "
-                  "id",
-                  join.rank, join.world_size, join.join_timeout_s, step))
+  throw Error(GSEL_ERR_TIMEOUT, fmt::format("rank {} of {} waited {} s {}; {}", join.rank, join.world_size,
+                                            join.join_timeout_s, step, kHowToMeet))
       .about_rank(0);
 }
 

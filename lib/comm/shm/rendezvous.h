@@ -19,6 +19,11 @@ struct Joined {
 
 Joined rendezvous(const gsel_join& join);
 
+// What makes ranks find each other; ends the errors of those that did not.
+inline constexpr const char* kHowToMeet =
+    "start all ranks within the join timeout, with one id, on one host and in one network namespace; between hosts "
+    "another backend is needed";
+
 // The memory of a family whose first communicator has this layout, and that communicator's arena in it.
 struct Mapped {
   std::shared_ptr<SharedMemory> memory;

@@ -72,7 +72,9 @@ void Link::copy_single(const Call& call, const Plan& plan) {
     const Bytes from = needs_row(call) ? row_of(q)[rank_] : plan.packed(q, rank_);
     read_from(q, addresses_of(q).send_address + from.begin, call.recv + to.begin, to.count);
   }
+  hit(Step::single_copy);
   post(mine().copied, ++chunks_);
+  hit(Step::copied);
   for (int32_t q = 0; q < world_size_; ++q)
     if (plan.source(q).count > 0) wait(q, arena_->rank(q).copied, chunks_);
 }
@@ -100,7 +102,9 @@ void Link::reduce_single_copy(const Call& call, const Plan& plan) {
     }
     reduce(fold, out + done, inputs, world_size_, some / call.element);
   }
+  hit(Step::single_copy);
   post(mine().reduced, ++chunks_);
+  hit(Step::reduced);
   for (int32_t i = 1; all && i < world_size_; ++i) {
     const int32_t q = (rank_ + i) % world_size_;
     const Bytes theirs = bytes_of(q);
@@ -109,6 +113,7 @@ void Link::reduce_single_copy(const Call& call, const Plan& plan) {
     read_from(q, addresses_of(q).recv_address + theirs.begin, call.recv + theirs.begin, theirs.count);
   }
   post(mine().copied, chunks_);
+  hit(Step::copied);
   wait_all(&RankBlock::copied, chunks_);
 }
 

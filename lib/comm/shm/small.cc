@@ -22,6 +22,7 @@ void Link::publish_small(const Call& call, const Plan& plan, HeaderLine& line, u
       if (to.count > 0) std::memcpy(place + to.begin, call.send + from.begin, to.count);
     }
   }
+  hit(Step::staged);
 }
 
 const char* Link::small_payload(int32_t rank, const Call& call) const {
@@ -36,6 +37,7 @@ void Link::finish_small(const Call& call, const Plan& plan) {
       const Bytes from = plan.packed(q, rank_), to = plan.target(q);
       if (to.count > 0) std::memcpy(call.recv + to.begin, small_payload(q, call) + from.begin, to.count);
     }
+    hit(Step::copied);
     return;
   }
   if (call.kind == GSEL_COLLECTIVE_REDUCE && call.root != rank_) return;
@@ -46,6 +48,7 @@ void Link::finish_small(const Call& call, const Plan& plan) {
   for (int32_t q = 0; q < world_size_; ++q)
     inputs[q] = (q == rank_ ? call.send : small_payload(q, call)) + static_cast<size_t>(own.begin) * call.element;
   reduce(fold_of(call, factors), call.recv, inputs, world_size_, static_cast<size_t>(own.end - own.begin));
+  hit(Step::reduced);
 }
 
 void Link::publish_row(const Plan& plan, uint64_t parity) {

@@ -79,6 +79,7 @@ void Link::stage_slices(const Call& call, const Slices& slices, uint64_t chunk) 
                 part.count);
   }
   post(mine().staged, chunks_ + chunk + 1);
+  hit(Step::staged);
 }
 
 void Link::reduce_slice(const Call& call, const Fold& fold, const Slices& slices, uint64_t chunk, char* out) {
@@ -89,6 +90,7 @@ void Link::reduce_slice(const Call& call, const Fold& fold, const Slices& slices
   for (int32_t q = 0; q < world_size_; ++q) inputs[q] = arena_->staging(q, chunk) + block;
   inputs[rank_] = call.send + part.begin;
   reduce(fold, out, inputs, world_size_, part.count / call.element);
+  hit(Step::reduced);
 }
 
 void Link::fetch_slices(const Call& call, const Slices& slices, uint64_t chunk) {
@@ -116,6 +118,7 @@ void Link::allreduce_staged_by_both(const Call& call) {
     const Bytes part = chunk_of(whole, k, per_chunk);
     std::memcpy(arena_->staging(rank_, k), call.send + part.begin, part.count);
     post(mine().staged, chunks_ + k + 1);
+    hit(Step::staged);
   };
   stage(0);
   for (uint64_t k = 0; k < chunks; ++k) {
@@ -125,7 +128,9 @@ void Link::allreduce_staged_by_both(const Call& call) {
     const char* own = call.send + part.begin;
     const void* inputs[] = {rank_ == 0 ? own : arena_->staging(0, k), rank_ == 0 ? arena_->staging(1, k) : own};
     reduce(fold, call.recv + part.begin, inputs, 2, part.count / call.element);
+    hit(Step::reduced);
     post(mine().copied, chunks_ + k + 1);
+    hit(Step::copied);
   }
   chunks_ += chunks;
 }
@@ -147,6 +152,7 @@ void Link::reduce_staged(const Call& call, const Plan& plan) {
     if (!fetched) reduce_slice(call, fold, slices, k, call.recv + k * slices.per_chunk);
     if (fetches) fetch_slices(call, slices, k);
     post(mine().copied, chunks_ + k + 1);
+    hit(Step::copied);
   }
   chunks_ += slices.chunks;
 }
@@ -170,6 +176,7 @@ void Link::copy_staged(const Call& call, const Plan& plan) {
       if (!blocks) break;
     }
     post(mine().staged, chunks_ + k + 1);
+    hit(Step::staged);
   };
   if (chunks > 0) stage(0);
   copy_own_part(call, plan);
@@ -184,6 +191,7 @@ void Link::copy_staged(const Call& call, const Plan& plan) {
                   arena_->staging(q, k) + (blocks ? static_cast<size_t>(rank_) * block_bytes() : 0), to.count);
     }
     post(mine().copied, chunks_ + k + 1);
+    hit(Step::copied);
   }
   chunks_ += chunks;
 }

@@ -46,6 +46,7 @@ bool Link::progress() {
 }
 
 void Link::finish(Transfer& transfer) {
+  hit(Step::leave, transfer.number);
   leave(transfer.number);
   count_call(transfer.call.kind, transfer.out.bytes);
   if (transfer.work) engine_->end_call(*transfer.work, nullptr);

@@ -16,7 +16,8 @@ struct Half {
   Stage stage = Stage::done;
   int32_t peer = -1;
   uint64_t turn = 0;
-  uint64_t word = 0;  // type and count, as in its lines
+  uint64_t word = 0;    // type and count, as in its lines
+  uint64_t number = 0;  // of the call, in the recorder
   uint64_t bytes = 0;
   uint64_t moved = 0;  // bytes
   uint64_t line = 0;   // offered: number of the line that says where the data stands

@@ -2,7 +2,8 @@
 // processor, then sleeps on a futex of the awaited rank. Between turns it looks whether the communicator is broken, the
 // awaited rank has left or its process has ended, or time is up. A watcher's thread breaks the communicator when a
 // member dies; without one, ranks sleep shorter and look at all members themselves. Every failure is written into the
-// arena, first one wins, and all ranks report the same.
+// arena, first one wins, and all ranks report the same. Orders and fences are those that tests/model searches; change
+// both.
 #include <sched.h>
 
 #include <algorithm>
@@ -74,6 +75,7 @@ void Link::sleep_until_woken(int32_t rank, const std::atomic<uint64_t>& flag, ui
   const uint32_t word = other.wake_word.load(std::memory_order_seq_cst);
   if (asymmetric_) os::pass_barriers_everywhere();
   const int64_t most = transfers_.empty() ? longest_sleep() : kSleepBesideNs, left = deadline_ns_ - os::now_ns();
+  // Behind the word, or who breaks the communicator or leaves between our last look and here would wake nobody.
   const bool ended = flag.load(std::memory_order_seq_cst) >= value || other.left.load(std::memory_order_seq_cst) != 0 ||
                      arena_->header().broken.load(std::memory_order_seq_cst) != 0;
   if (!ended && left > 0) os::futex_wait(other.wake_word, word, std::min(most, left));
