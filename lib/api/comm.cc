@@ -24,9 +24,11 @@ gsel_status gsel_comm_init(const gsel_comm_config* config, gsel_comm** out, gsel
     gsel::required(out, "out") = nullptr;
     gsel_comm_config given{};
     if (config) given = gsel::read_struct(config, "gsel_comm_config");
-    if (given.timeout_s == 0)
-      given.timeout_s = (given.config ? given.config->impl : gsel::environment_config()).comm.timeout_s;
-    *out = new gsel_comm{{gsel::Backend::open_host(), gsel::complete_join(given)}};
+    const gsel::Config settings = given.config ? given.config->impl : gsel::environment_config();
+    if (given.timeout_s == 0) given.timeout_s = settings.comm.timeout_s;
+    gsel_join join = gsel::complete_join(given);
+    if (join.trace.len == 0) join.trace = gsel::borrow(settings.comm.trace);
+    *out = new gsel_comm{{gsel::Backend::open_host(), join}};
   });
 }
 

@@ -2,6 +2,7 @@
 #include "comm/communicator.h"
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "comm/check.h"
 
@@ -40,6 +41,27 @@ void Communicator::abort(std::string_view reason) noexcept {
 
 gsel_comm_count Communicator::counts(gsel_collective_kind kind) const noexcept {
   return backend_->table().link_counts(link_, kind);
+}
+
+std::string Communicator::trace() const {
+  if (!backend_->table().link_trace) fail(GSEL_ERR_UNSUPPORTED, "this backend records no calls");
+  char* json = nullptr;
+  gsel_error* err = nullptr;
+  const gsel_status status = backend_->table().link_trace(link_, &json, &err);
+  throw_if_failed(status, err);
+  const std::unique_ptr<char, void (*)(void*)> owned(json, std::free);
+  return owned.get();
+}
+
+gsel_comm_explanation Communicator::explain(const gsel_collective& given) const {
+  if (!backend_->table().link_explain) fail(GSEL_ERR_UNSUPPORTED, "this backend does not tell how it runs a call");
+  gsel_collective call = given;
+  check_call(call, rank_, world_size_);
+  gsel_comm_explanation out = GSEL_COMM_EXPLANATION_INIT;
+  gsel_error* err = nullptr;
+  const gsel_status status = backend_->table().link_explain(link_, &call, &out, &err);
+  throw_if_failed(status, err);
+  return out;
 }
 
 }  // namespace gsel

@@ -5,6 +5,7 @@
 #include <gsel/comm.h>
 
 #include <memory>
+#include <string>
 #include <string_view>
 
 #include "comm/backend.h"
@@ -43,6 +44,8 @@ class Communicator {
   void collective(const gsel_collective& call, gsel_stream* stream = nullptr);
   void abort(std::string_view reason) noexcept;
   gsel_comm_count counts(gsel_collective_kind kind) const noexcept;
+  std::string trace() const;  // JSON of docs/trace.md
+  gsel_comm_explanation explain(const gsel_collective& call) const;
 
  private:
   std::shared_ptr<Backend> backend_;

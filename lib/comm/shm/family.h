@@ -15,6 +15,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <vector>
 
 #include "base/os.h"
@@ -69,6 +70,7 @@ class Family {
   int32_t size() const { return static_cast<int32_t>(members_.size()); }
   const Member& member(int32_t family_rank) const { return members_[static_cast<size_t>(family_rank)]; }
   const std::shared_ptr<SharedMemory>& memory() const { return memory_; }
+  std::string trace_folder;  // where this rank writes its recording at a failure; empty: nowhere
 
   // A piece of this rank's range, page aligned, contents zero, pages not reserved; offset in the memory. Any thread.
   uint64_t allocate(uint64_t bytes);

@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "base/printable.h"
+#include "comm/shm/tuning.h"
 
 namespace gsel::shm {
 
@@ -61,6 +62,7 @@ Mapped HostSide::make_family(os::Fd& fd) const {
   facts.cores = count_cores();
   facts.order = join_.order;
   facts.asymmetric = all_pass_barriers();
+  facts.tuning = tuning_for(join_.world_size);
   Arena::found(memory->at(0), layout, facts);
   return map_family(fd.get(), layout, range_bytes());
 }

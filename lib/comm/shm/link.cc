@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
 
 #include "base/dtype.h"
 #include "base/text.h"
@@ -54,6 +55,8 @@ Link::Link(const gsel_join& join)
   Joined joined = rendezvous(join);
   family_ = std::move(joined.family);
   arena_ = std::move(joined.arena);
+  tuning_ = arena_->header().tuning;
+  if (join.trace.len > 0) family_->trace_folder = std::filesystem::absolute(text(join.trace)).string();
   mine().pid = family_->member(family_->rank()).pid;
   mine().family_rank = family_->rank();
   spin_ns_ = arena_->header().cores >= world_size_ ? kSpinOwnCoreNs : kSpinSharedNs;
@@ -134,13 +137,18 @@ void Link::collective(const gsel_collective& given) {
   if (os::fork_generation() != fork_generation_)
     fail(GSEL_ERR_FORKED, "{} on a communicator of the parent process; join a new one after fork",
          collective_name(given.kind));
-  throw_if_broken();
-  complete(given, current_);
-  deadline_ns_ = 0;
-  published_ = 0;
-  enter(current_);
-  run(current_);
-  leave();
+  try {
+    throw_if_broken();
+    complete(given, current_);
+    deadline_ns_ = 0;
+    published_ = 0;
+    enter(current_);
+    run(current_);
+    leave();
+  } catch (const Error& error) {
+    note_failure(error);
+    throw;
+  }
 }
 
 // One place of the flight recorder, and what others are told of when they ask what this rank is at.
@@ -173,12 +181,17 @@ void Link::run(const Call& call) {
   largest_part_ = call.kind == GSEL_COLLECTIVE_ALLTOALLV ? 0 : plan.largest_part();
   exchange_headers(call, plan);
   if (call.kind == GSEL_COLLECTIVE_ALLTOALLV) read_rows(call, plan);
-  if (world_size_ == 1)
-    run_alone(call, plan);
-  else if (small(call))
-    finish_small(call, plan);
-  else
-    run_staged(call, plan);
+  switch (choose(call, plan)) {
+    case Protocol::alone:
+      run_alone(call, plan);
+      break;
+    case Protocol::line:
+    case Protocol::slots:
+      finish_small(call, plan);
+      break;
+    default:
+      run_staged(call, plan);
+  }
   published_ = bytes_sent(call, plan);
 }
 
@@ -198,13 +211,12 @@ std::string Link::text_of(const Call& call) const {
 std::string Link::text_of(int32_t rank, uint64_t number) const {
   const CallEntry& entry = arena_->call(rank, number);
   if (entry.number.load(std::memory_order_acquire) != number) return "a call it has gone on from";
-  const uint64_t packed = entry.packed.load(std::memory_order_relaxed);
+  const PackedCall fields = unpack(entry.packed.load(std::memory_order_relaxed));
   Call call;
-  call.kind = static_cast<int32_t>(packed >> 56);
-  call.dtype = static_cast<int32_t>(packed >> 48 & 255);
-  call.operation.op = static_cast<int32_t>(packed >> 40 & 255);
-  if (call.operation.op == 255) call.operation.op = GSEL_OP_USER;
-  call.root = static_cast<int16_t>(packed & 0xffff);
+  call.kind = fields.kind;
+  call.dtype = fields.dtype;
+  call.operation.op = fields.op;
+  call.root = fields.root;
   call.count = entry.count.load(std::memory_order_relaxed);
   for (size_t i = 0; i < 2; ++i) call.label[i] = entry.label[i].load(std::memory_order_relaxed);
   return text_of(call);

@@ -7,6 +7,8 @@
 //   single_copy.cc  large ones in private memory, read across processes
 //   staged.cc       large ones in private memory, through staging
 //   channel.cc      messages between two ranks
+//   choose.cc       which of these a call takes, and why
+//   record.cc       the flight recorder, read back
 //   reform.cc       communicators made from this one
 //
 // Every collective begins with one header line that all ranks post and read. It says which call this is, so ranks that
@@ -34,6 +36,8 @@
 
 namespace gsel::shm {
 
+enum class Protocol { alone, line, slots, direct, single_copy, staged };
+
 class Link {
  public:
   explicit Link(const gsel_join& join);
@@ -47,6 +51,10 @@ class Link {
   void collective(const gsel_collective& call);
   void abort(const char* reason) noexcept;
   gsel_comm_count counts(gsel_collective_kind kind) const noexcept;
+  // record.cc: JSON of docs/trace.md; with the failure that is the reason to ask, if any.
+  std::string trace(gsel_status code = GSEL_OK, const std::string& error = {}) const;
+  // choose.cc
+  gsel_comm_explanation explain(const gsel_collective& call) const;
   void set_timeout(double seconds) noexcept { timeout_ns_.store(static_cast<int64_t>(seconds * 1e9)); }
 
  private:
@@ -101,6 +109,12 @@ class Link {
   void mark_broken(gsel_status code, int32_t about, const std::string& text) const noexcept;
   [[noreturn]] void break_link(gsel_status code, int32_t about, const std::string& text) const;
 
+  // record.cc: marks the call as failed, writes the recording to a file where that is wanted.
+  void note_failure(const Error& error) noexcept;
+
+  // choose.cc
+  Protocol choose(const Call& call, const Plan& plan) const;
+
   // small.cc
   bool small(const Call& call) const { return call.payload_bytes <= arena_->layout().small_bytes; }
   void publish_small(const Call& call, const Plan& plan, HeaderLine& line, uint64_t parity);
@@ -154,8 +168,9 @@ class Link {
   int64_t deadline_ns_ = 0;    // of this call; 0 until it waits long
   uint64_t largest_part_ = 0;  // bytes, that one rank has for one other in this call
   bool staging_reserved_ = false;
-  std::vector<uint64_t> sent_;  // lines, to each rank
-  Call current_{};              // for messages
+  std::atomic<bool> trace_saved_{false};  // of the failure that broke the communicator
+  std::vector<uint64_t> sent_;            // lines, to each rank
+  Call current_{};                        // for messages
   std::array<Progress, GSEL_COLLECTIVE_KINDS> progress_;
 };
 
