@@ -231,7 +231,7 @@ void Link::exchange_headers(const Call& call, const Plan& plan) {
   me.factor[parity] = call.operation.factor;
   line.fingerprint = print;
   if (small(call) && plan.publishes(rank_)) publish_small(call, plan, line, parity);
-  if (needs_row(call)) publish_row(plan, parity);
+  if (needs_row(call) && !small(call)) publish_row(plan, parity);
   post(line.sequence, sequence_);
   bool alike = true;
   for (int32_t q = 0; q < world_size_; ++q) {

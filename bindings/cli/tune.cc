@@ -1,0 +1,274 @@
+// tune.cc: `gsel tune`: measures this machine and writes the sizes at which the library changes its ways. The library
+// is asked from outside: tuning files that force one way or the other are given to short runs of `gsel bench`, and the
+// size where the better way changes is the threshold. docs/tuning.md describes the file.
+#include <sched.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "bench.h"
+#include "bench_call.h"
+#include "client.h"
+#include "commands.h"
+#include "usage.h"
+
+namespace gsel::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+constexpr uint64_t kNever = uint64_t{1} << 62, kAlways = 4096;
+constexpr double kWorthIt = 0.97;  // of each size's time with the built-in value; less gain may be noise
+
+struct Options {
+  std::vector<std::string> ranks;
+  std::string out, most = "16M", time = "0.02";
+};
+
+struct Thresholds {  // the built-in ones
+  uint64_t single_copy_from = 256 << 10, stream_from = 8 << 20, chunk_bytes = 64 << 10;
+};
+
+// The text behind "model name" in /proc/cpuinfo, as libgsel compares it.
+std::string cpu_model() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    if (line.rfind("model name", 0) != 0) continue;
+    const size_t begin = line.find_first_not_of(": \t", line.find(':'));
+    if (begin != line.npos) return line.substr(begin, line.find_last_not_of(" \t\r") - begin + 1);
+  }
+  utsname names{};
+  return uname(&names) == 0 ? names.machine : "unknown";
+}
+
+std::string quoted(const std::string& text) {
+  return Json(text).dump(-1, ' ', true, Json::error_handler_t::replace);  // escapes are those of TOML too
+}
+
+std::string head() {
+  return "gsel = " + quoted(gsel_version_text()) + "\ncpu = " + quoted(cpu_model()) + "\n";
+}
+
+std::string world_text(int64_t ranks, const Thresholds& t) {
+  return "\n[[world]]\nranks = " + std::to_string(ranks) +
+         "\nsingle_copy_from = " + std::to_string(t.single_copy_from) +
+         "\nstream_from = " + std::to_string(t.stream_from) + "\nchunk_bytes = " + std::to_string(t.chunk_bytes) + "\n";
+}
+
+// A folder of our own, gone with us.
+class Scratch {
+ public:
+  Scratch() {
+    std::string pattern = (fs::temp_directory_path() / "gsel-tune-XXXXXX").string();
+    if (!mkdtemp(pattern.data())) refuse(GSEL_ERR_IO, pattern + " cannot be made: " + std::strerror(errno));
+    path_ = pattern;
+  }
+  ~Scratch() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+  std::string file(const char* name) const { return (path_ / name).string(); }
+
+ private:
+  fs::path path_;
+};
+
+struct Run {
+  std::vector<std::string> operations;
+  uint64_t least, most;
+  int factor;
+  bool registered;
+};
+
+// Seconds by bytes; those of several operations multiplied, so that each weighs the same.
+using Times = std::map<uint64_t, double>;
+
+class Tuner {
+ public:
+  Tuner(uint64_t most, const std::string& time) : most_(most), time_(time) {}
+
+  std::string measure(int64_t ranks) const {
+    Thresholds best;
+    std::fprintf(stderr, "gsel: %lld ranks: chunks", static_cast<long long>(ranks));
+    best.chunk_bytes = best_chunk(ranks, best);
+    std::fprintf(stderr, ", private memory");
+    Thresholds never = best, always = best;
+    never.single_copy_from = kNever;
+    always.single_copy_from = kAlways;
+    const Run in_private{{"allreduce", "allgather", "alltoall"}, 16 << 10, most_, 2, false};
+    best.single_copy_from = crossing(ranks, in_private, never, always, best.single_copy_from);
+    std::fprintf(stderr, ", shared memory");
+    never = always = best;
+    never.stream_from = kNever;
+    always.stream_from = kAlways;
+    const Run shared{{"allreduce", "allgather"}, 256 << 10, 4 * most_, 2, true};
+    best.stream_from = crossing(ranks, shared, never, always, best.stream_from);
+    std::fprintf(stderr, ", all calls");
+    const std::string text = world_text(ranks, best) + predictions(ranks, best);
+    std::fprintf(stderr, "\n");
+    return text;
+  }
+
+ private:
+  Json bench(int64_t ranks, const Run& run, const Thresholds& thresholds) const {
+    const std::string tuning = scratch_.file("tuning.toml"), result = scratch_.file("result.json");
+    write_file(tuning, head() + world_text(ranks, thresholds));
+    std::vector<std::string> arguments{"bench"};
+    arguments.insert(arguments.end(), run.operations.begin(), run.operations.end());
+    const std::string least = std::to_string(std::min(run.least, run.most));
+    for (const std::string& word : {std::string("-b"), least, std::string("-e"), std::to_string(run.most),
+                                    std::string("-f"), std::to_string(run.factor), std::string("--check"),
+                                    std::string("0"), std::string("--time"), time_, std::string("--save"), result})
+      arguments.push_back(word);
+    if (run.registered) arguments.push_back("--registered");
+    const int status = launch_own_ranks(ranks, arguments, {{"GSEL_TUNING", tuning}});
+    if (status != 0) refuse(GSEL_ERR_INTERNAL, "the ranks that measure ended with status " + std::to_string(status));
+    return Json::parse(read_file(result)).at("rows");
+  }
+
+  Times times(int64_t ranks, const Run& run, const Thresholds& thresholds) const {
+    Times product;
+    for (const Json& row : bench(ranks, run, thresholds)) {
+      // What was asked for; whole elements of all ranks may be a little less.
+      const uint64_t asked = std::bit_ceil(row.at("bytes").get<uint64_t>());
+      const auto known = product.emplace(asked, 1.0).first;
+      known->second *= row.at("seconds").get<double>();
+    }
+    return product;
+  }
+
+  uint64_t best_chunk(int64_t ranks, Thresholds thresholds) const {
+    thresholds.single_copy_from = kNever;
+    const Run run{{"allreduce", "allgather"}, most_ / 4, most_, 4, false};
+    const auto cost = [&](uint64_t chunk) {
+      thresholds.chunk_bytes = chunk;
+      double sum = 0;
+      const Times measured = times(ranks, run, thresholds);
+      for (const auto& [bytes, seconds] : measured) sum += std::log(seconds) / static_cast<double>(measured.size());
+      return sum;
+    };
+    uint64_t best = thresholds.chunk_bytes;
+    double least = cost(best) + std::log(kWorthIt);
+    for (const uint64_t chunk : {16 << 10, 32 << 10, 128 << 10, 256 << 10}) {
+      const double here = cost(chunk);
+      if (here < least) least = here, best = chunk;
+    }
+    return best;
+  }
+
+  // The size from which `above` is the better way, all sizes weighing the same; the built-in one unless another is
+  // worth it.
+  uint64_t crossing(int64_t ranks, const Run& run, const Thresholds& below, const Thresholds& above,
+                    uint64_t built_in) const {
+    const Times one = times(ranks, run, below), other = times(ranks, run, above);
+    const auto cost = [&](uint64_t from) {
+      double sum = 0;
+      for (const auto& [bytes, seconds] : one) {
+        const auto there = other.find(bytes);
+        sum += std::log(bytes < from || there == other.end() ? seconds : there->second);
+      }
+      return sum;
+    };
+    uint64_t best = built_in;
+    double least = cost(built_in) + static_cast<double>(one.size()) * std::log(kWorthIt);
+    for (const auto& [bytes, seconds] : one)
+      if (cost(bytes) < least) least = cost(bytes), best = bytes;
+    if (cost(kNever) < least) best = kNever;
+    return best;
+  }
+
+  std::string predictions(int64_t ranks, const Thresholds& thresholds) const {
+    std::map<std::string, Times> by_operation;
+    for (const Json& row : bench(ranks, {{"all"}, 8, most_, 4, false}, thresholds))
+      by_operation[row.at("operation")][row.at("bytes")] = row.at("seconds");
+    std::string text = "[world.microseconds]\n";
+    for (const auto& [operation, times] : by_operation) {
+      std::string pairs;
+      for (const auto& [bytes, seconds] : times) {
+        char pair[64];
+        std::snprintf(pair, sizeof pair, "%s[%llu, %.4g]", pairs.empty() ? "" : ", ",
+                      static_cast<unsigned long long>(bytes), std::max(seconds * 1e6, 1e-3));
+        pairs += pair;
+      }
+      text += operation + " = [" + pairs + "]\n";
+    }
+    return text;
+  }
+
+  uint64_t most_;
+  std::string time_;
+  Scratch scratch_;
+};
+
+// 2 to the processors there are; of many, those near the powers of two.
+std::vector<int64_t> worlds(const std::vector<std::string>& given) {
+  std::vector<int64_t> ranks;
+  for (const std::string& text : given) ranks.push_back(number_from("--ranks", text, 2, kMaxRanks));
+  if (ranks.empty()) {
+    const int64_t processors = std::min<int64_t>(sysconf(_SC_NPROCESSORS_ONLN), kMaxRanks);
+    for (int64_t n = 2; n <= processors; n = n < 4                                           ? n + 1
+                                             : std::has_single_bit(static_cast<uint64_t>(n)) ? n * 3 / 2
+                                                                                             : n / 3 * 4)
+      ranks.push_back(n);
+    if (ranks.empty()) ranks.push_back(2);
+  }
+  std::sort(ranks.begin(), ranks.end());
+  ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
+  return ranks;
+}
+
+fs::path default_path() {
+  const char* folder = std::getenv("XDG_CONFIG_HOME");
+  if (folder && *folder) return fs::path(folder) / "gsel/tuning.toml";
+  const char* home = std::getenv("HOME");
+  if (!home || !*home) refuse(GSEL_ERR_ARG, "neither XDG_CONFIG_HOME nor HOME is set; --out FILE would do");
+  return fs::path(home) / ".config/gsel/tuning.toml";
+}
+
+int run(const Options& options) {
+  const fs::path path = options.out.empty() ? default_path() : fs::path(options.out);
+  const uint64_t most = byte_count("--largest", options.most);
+  seconds("--time", options.time, 1e-6, 100);
+  std::error_code failed;
+  if (options.out.empty()) fs::create_directories(path.parent_path(), failed);
+  std::string text = "# measured by gsel tune; see docs/tuning.md\n" + head();
+  const Tuner tuner(most, options.time);
+  for (const int64_t ranks : worlds(options.ranks)) text += tuner.measure(ranks);
+  const std::string fresh = path.string() + ".new";
+  write_file(fresh, text);
+  fs::rename(fresh, path, failed);
+  if (failed) refuse(GSEL_ERR_IO, path.string() + ": cannot be written: " + failed.message());
+  print(path.string() + "\n");
+  return 0;
+}
+
+}  // namespace
+
+Command tune_command(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  CLI::App* parser = app.add_subcommand(
+      "tune", "Measure this machine, half a minute for each number of ranks, and write what communicators then go by");
+  parser->add_option("--ranks", options->ranks, "Numbers of ranks; default: from 2 to the processors there are")
+      ->type_name("N...");
+  parser->add_option("--out", options->out, "File to write; default: gsel/tuning.toml in $XDG_CONFIG_HOME or ~/.config")
+      ->type_name("FILE");
+  parser->add_option("--largest", options->most, "Largest calls, bytes")->type_name("BYTES")->capture_default_str();
+  parser->add_option("--time", options->time, "About so long for each size of each call")
+      ->type_name("SECONDS")
+      ->capture_default_str();
+  return {parser, [options] { return run(*options); }};
+}
+
+}  // namespace gsel::cli
