@@ -101,27 +101,29 @@ class Tuner {
 
   std::string measure(int64_t ranks) const {
     Thresholds best;
-    std::fprintf(stderr, "gsel: %lld ranks: chunks", static_cast<long long>(ranks));
+    say(ranks, "chunks");
     best.chunk_bytes = best_chunk(ranks, best);
-    std::fprintf(stderr, ", private memory");
+    say(ranks, "private memory");
     Thresholds never = best, always = best;
     never.single_copy_from = kNever;
     always.single_copy_from = kAlways;
     const Run in_private{{"allreduce", "allgather", "alltoall"}, 16 << 10, most_, 2, false};
     best.single_copy_from = crossing(ranks, in_private, never, always, best.single_copy_from);
-    std::fprintf(stderr, ", shared memory");
+    say(ranks, "shared memory");
     never = always = best;
     never.stream_from = kNever;
     always.stream_from = kAlways;
     const Run shared{{"allreduce", "allgather"}, 256 << 10, 4 * most_, 2, true};
     best.stream_from = crossing(ranks, shared, never, always, best.stream_from);
-    std::fprintf(stderr, ", all calls");
-    const std::string text = world_text(ranks, best) + predictions(ranks, best);
-    std::fprintf(stderr, "\n");
-    return text;
+    say(ranks, "all calls");
+    return world_text(ranks, best) + predictions(ranks, best);
   }
 
  private:
+  static void say(int64_t ranks, const char* what) {
+    if (isatty(2)) std::fprintf(stderr, "gsel: measuring %s, %lld ranks\n", what, static_cast<long long>(ranks));
+  }
+
   Json bench(int64_t ranks, const Run& run, const Thresholds& thresholds) const {
     const std::string tuning = scratch_.file("tuning.toml"), result = scratch_.file("result.json");
     write_file(tuning, head() + world_text(ranks, thresholds));
