@@ -36,7 +36,22 @@ struct Options {
 };
 
 struct Thresholds {  // the built-in ones
-  uint64_t single_copy_from = 256 << 10, stream_from = 8 << 20, chunk_bytes = 64 << 10;
+  uint64_t single_copy_from = 128 << 10, single_copy_broadcast_from = 64 << 10, single_copy_broadcast_to = 4 << 20;
+  uint64_t single_copy_allreduce_from = kNever, stream_from = 8 << 20;
+  uint64_t chunk_bytes = 128 << 10, pair_chunk_bytes = 256 << 10;
+};
+struct Threshold {
+  const char* key;
+  uint64_t Thresholds::*field;
+};
+constexpr Threshold kThresholds[] = {
+    {"single_copy_from", &Thresholds::single_copy_from},
+    {"single_copy_broadcast_from", &Thresholds::single_copy_broadcast_from},
+    {"single_copy_broadcast_to", &Thresholds::single_copy_broadcast_to},
+    {"single_copy_allreduce_from", &Thresholds::single_copy_allreduce_from},
+    {"stream_from", &Thresholds::stream_from},
+    {"chunk_bytes", &Thresholds::chunk_bytes},
+    {"pair_chunk_bytes", &Thresholds::pair_chunk_bytes},
 };
 
 // The text behind "model name" in /proc/cpuinfo, as libgsel compares it.
@@ -59,10 +74,11 @@ std::string head() {
   return "gsel = " + quoted(gsel_version_text()) + "\ncpu = " + quoted(cpu_model()) + "\n";
 }
 
-std::string world_text(int64_t ranks, const Thresholds& t) {
-  return "\n[[world]]\nranks = " + std::to_string(ranks) +
-         "\nsingle_copy_from = " + std::to_string(t.single_copy_from) +
-         "\nstream_from = " + std::to_string(t.stream_from) + "\nchunk_bytes = " + std::to_string(t.chunk_bytes) + "\n";
+std::string world_text(int64_t ranks, const Thresholds& thresholds) {
+  std::string text = "\n[[world]]\nranks = " + std::to_string(ranks) + "\n";
+  for (const Threshold& t : kThresholds)
+    text += std::string(t.key) + " = " + std::to_string(thresholds.*t.field) + "\n";
+  return text;
 }
 
 // A folder of our own, gone with us.
@@ -102,19 +118,29 @@ class Tuner {
   std::string measure(int64_t ranks) const {
     Thresholds best;
     say(ranks, "chunks");
-    best.chunk_bytes = best_chunk(ranks, best);
+    Thresholds staged = best;
+    for (auto field : {&Thresholds::single_copy_from, &Thresholds::single_copy_broadcast_from,
+                       &Thresholds::single_copy_allreduce_from})
+      staged.*field = kNever;
+    best.chunk_bytes = best_chunk(ranks, staged, &Thresholds::chunk_bytes, {"allgather", "broadcast"});
+    if (ranks == 2) best.pair_chunk_bytes = best_chunk(ranks, staged, &Thresholds::pair_chunk_bytes, {"allreduce"});
+
     say(ranks, "private memory");
-    Thresholds never = best, always = best;
-    never.single_copy_from = kNever;
-    always.single_copy_from = kAlways;
-    const Run in_private{{"allreduce", "allgather", "alltoall"}, 16 << 10, most_, 2, false};
-    best.single_copy_from = crossing(ranks, in_private, never, always, best.single_copy_from);
+    const auto private_memory = [&](std::vector<std::string> operations) {
+      return Run{std::move(operations), 16 << 10, most_, 2, false};
+    };
+    best.single_copy_from = crossing(ranks, private_memory({"allgather", "alltoall", "reduce_scatter"}), best,
+                                     &Thresholds::single_copy_from);
+    best.single_copy_allreduce_from =
+        crossing(ranks, private_memory({"allreduce"}), best, &Thresholds::single_copy_allreduce_from);
+    best.single_copy_broadcast_from =
+        crossing(ranks, Run{{"broadcast"}, 16 << 10, best.single_copy_broadcast_to, 2, false}, best,
+                 &Thresholds::single_copy_broadcast_from);
+
     say(ranks, "shared memory");
-    never = always = best;
-    never.stream_from = kNever;
-    always.stream_from = kAlways;
     const Run shared{{"allreduce", "allgather"}, 256 << 10, 4 * most_, 2, true};
-    best.stream_from = crossing(ranks, shared, never, always, best.stream_from);
+    best.stream_from = crossing(ranks, shared, best, &Thresholds::stream_from);
+
     say(ranks, "all calls");
     return world_text(ranks, best) + predictions(ranks, best);
   }
@@ -151,30 +177,35 @@ class Tuner {
     return product;
   }
 
-  uint64_t best_chunk(int64_t ranks, Thresholds thresholds) const {
-    thresholds.single_copy_from = kNever;
-    const Run run{{"allreduce", "allgather"}, most_ / 4, most_, 4, false};
+  uint64_t best_chunk(int64_t ranks, Thresholds thresholds, uint64_t Thresholds::*field,
+                      const std::vector<std::string>& operations) const {
+    const Run run{operations, most_ / 4, most_, 4, false};
     const auto cost = [&](uint64_t chunk) {
-      thresholds.chunk_bytes = chunk;
+      thresholds.*field = chunk;
       double sum = 0;
       const Times measured = times(ranks, run, thresholds);
       for (const auto& [bytes, seconds] : measured) sum += std::log(seconds) / static_cast<double>(measured.size());
       return sum;
     };
-    uint64_t best = thresholds.chunk_bytes;
+    const uint64_t built_in = Thresholds().*field;
+    uint64_t best = built_in;
     double least = cost(best) + std::log(kWorthIt);
-    for (const uint64_t chunk : {16 << 10, 32 << 10, 128 << 10, 256 << 10}) {
+    for (const uint64_t chunk : {32 << 10, 64 << 10, 128 << 10, 256 << 10, 512 << 10}) {
+      if (chunk == built_in) continue;
       const double here = cost(chunk);
       if (here < least) least = here, best = chunk;
     }
     return best;
   }
 
-  // The size from which `above` is the better way, all sizes weighing the same; the built-in one unless another is
-  // worth it.
-  uint64_t crossing(int64_t ranks, const Run& run, const Thresholds& below, const Thresholds& above,
-                    uint64_t built_in) const {
-    const Times one = times(ranks, run, below), other = times(ranks, run, above);
+  // The size from which the other way is the better one, all sizes weighing the same; the built-in one unless another
+  // is worth it.
+  uint64_t crossing(int64_t ranks, const Run& run, Thresholds thresholds, uint64_t Thresholds::*field) const {
+    const uint64_t built_in = thresholds.*field;
+    thresholds.*field = kNever;
+    const Times one = times(ranks, run, thresholds);
+    thresholds.*field = kAlways;
+    const Times other = times(ranks, run, thresholds);
     const auto cost = [&](uint64_t from) {
       double sum = 0;
       for (const auto& [bytes, seconds] : one) {

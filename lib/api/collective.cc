@@ -1,6 +1,8 @@
 // api/collective.cc: the calls of gsel/comm.h.
 #include <gsel/comm.h>
 
+#include <utility>
+
 #include "api/comm_handle.h"
 #include "api/init_struct.h"
 #include "base/guard.h"
@@ -8,7 +10,7 @@
 
 namespace {
 
-gsel_status run(gsel_comm* comm, const gsel_collective& call, gsel_error** err) {
+gsel_status run(gsel_comm* comm, gsel_collective&& call, gsel_error** err) {
   return gsel::guard(err, [&] { gsel::required(comm, "comm").impl.collective(call); });
 }
 
@@ -49,7 +51,7 @@ gsel_status gsel_reduce_scatterv(gsel_comm* comm, const void* send, void* recv, 
                                  gsel_dtype dtype, gsel_op op, gsel_error** err) {
   gsel_collective call = counted(GSEL_COLLECTIVE_REDUCE_SCATTERV, send, recv, dtype, op);
   call.recv_counts = counts;
-  return run(comm, call, err);
+  return run(comm, std::move(call), err);
 }
 
 gsel_status gsel_allgather(gsel_comm* comm, const void* send, void* recv, size_t count, gsel_dtype dtype,
@@ -62,7 +64,7 @@ gsel_status gsel_allgatherv(gsel_comm* comm, const void* send, void* recv, const
   gsel_collective call = counted(GSEL_COLLECTIVE_ALLGATHERV, send, recv, dtype);
   call.recv_counts = counts;
   call.recv_offsets = offsets;
-  return run(comm, call, err);
+  return run(comm, std::move(call), err);
 }
 
 gsel_status gsel_broadcast(gsel_comm* comm, const void* send, void* recv, size_t count, gsel_dtype dtype, int32_t root,
@@ -80,7 +82,7 @@ gsel_status gsel_gatherv(gsel_comm* comm, const void* send, void* recv, const ui
   gsel_collective call = counted(GSEL_COLLECTIVE_GATHERV, send, recv, dtype, 0, root);
   call.recv_counts = counts;
   call.recv_offsets = offsets;
-  return run(comm, call, err);
+  return run(comm, std::move(call), err);
 }
 
 gsel_status gsel_scatter(gsel_comm* comm, const void* send, void* recv, size_t count, gsel_dtype dtype, int32_t root,
@@ -93,7 +95,7 @@ gsel_status gsel_scatterv(gsel_comm* comm, const void* send, void* recv, const u
   gsel_collective call = counted(GSEL_COLLECTIVE_SCATTERV, send, recv, dtype, 0, root);
   call.send_counts = counts;
   call.send_offsets = offsets;
-  return run(comm, call, err);
+  return run(comm, std::move(call), err);
 }
 
 gsel_status gsel_alltoall(gsel_comm* comm, const void* send, void* recv, size_t count, gsel_dtype dtype,
@@ -109,7 +111,7 @@ gsel_status gsel_alltoallv(gsel_comm* comm, const void* send, const uint64_t* se
   call.send_offsets = send_offsets;
   call.recv_counts = recv_counts;
   call.recv_offsets = recv_offsets;
-  return run(comm, call, err);
+  return run(comm, std::move(call), err);
 }
 
 gsel_status gsel_barrier(gsel_comm* comm, gsel_error** err) {
@@ -130,7 +132,7 @@ gsel_status gsel_sendrecv(gsel_comm* comm, const void* send, size_t send_count, 
   gsel_collective call = gsel::make_collective(GSEL_COLLECTIVE_SENDRECV, send, recv, send_count, dtype, 0, to);
   call.source = from;
   call.recv_count = recv_count;
-  return run(comm, call, err);
+  return run(comm, std::move(call), err);
 }
 
 }  // extern "C"

@@ -2,10 +2,9 @@
 #include <gsel/comm.h>
 
 #include "api/comm_handle.h"
-#include "api/config_handle.h"
+#include "api/comm_request.h"
 #include "api/init_struct.h"
 #include "base/guard.h"
-#include "base/options.h"
 #include "base/os.h"
 #include "base/text.h"
 
@@ -24,11 +23,7 @@ gsel_status gsel_comm_init(const gsel_comm_config* config, gsel_comm** out, gsel
     gsel::required(out, "out") = nullptr;
     gsel_comm_config given{};
     if (config) given = gsel::read_struct(config, "gsel_comm_config");
-    const gsel::Config settings = given.config ? given.config->impl : gsel::environment_config();
-    if (given.timeout_s == 0) given.timeout_s = settings.comm.timeout_s;
-    gsel_join join = gsel::complete_join(given);
-    if (join.trace.len == 0) join.trace = gsel::borrow(settings.comm.trace);
-    *out = new gsel_comm{{gsel::Backend::open_host(), join}};
+    *out = new gsel_comm{{gsel::Backend::open_host(), gsel::join_of(given, gsel::settings_of(given))}};
   });
 }
 

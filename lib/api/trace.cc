@@ -22,7 +22,7 @@ void gsel_comm_explanation_init(gsel_comm_explanation* explanation, size_t struc
 gsel_status gsel_comm_explain(gsel_comm* comm, const gsel_collective* call, gsel_comm_explanation* out,
                               gsel_error** err) {
   return gsel::guard(err, [&] {
-    const gsel::Communicator& communicator = gsel::required(comm, "comm").impl;
+    gsel::Communicator& communicator = gsel::required(comm, "comm").impl;
     gsel::write_struct(out, communicator.explain(gsel::read_struct(call, "gsel_collective")), "gsel_comm_explanation");
   });
 }

@@ -99,6 +99,10 @@ uint64_t process_token() {
   return token;
 }
 
+const uint64_t* process_token_place() noexcept {
+  return &Process::get().token;
+}
+
 std::mutex& process_mutex() {
   return Process::get().mutex;
 }

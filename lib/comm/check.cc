@@ -56,6 +56,7 @@ void check_rank(int32_t value, const char* role, const gsel_collective& call, in
 }
 
 void check_count(uint64_t count, const char* role, const gsel_collective& call, int32_t world_size) {
+  if (count <= UINT32_MAX) return;  // without a division
   const uint64_t limit =
       static_cast<uint64_t>(PTRDIFF_MAX) / dtype_bytes(call.dtype) / static_cast<uint64_t>(world_size);
   if (count > limit)

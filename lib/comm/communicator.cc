@@ -3,6 +3,10 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <utility>
+#include <vector>
 
 #include "comm/check.h"
 
@@ -20,12 +24,20 @@ Communicator::Communicator(std::shared_ptr<Backend> backend, const gsel_join& jo
   backend_->run(&gsel_backend_v1::link_join, &complete, &link_);
 }
 
+Communicator::Communicator(std::shared_ptr<Backend> backend, gsel_link* link, const gsel_place& place)
+    : backend_(std::move(backend)), link_(link), rank_(place.rank), world_size_(place.world_size) {}
+
+Communicator::Communicator(Communicator&& other) noexcept
+    : backend_(std::move(other.backend_)),
+      link_(std::exchange(other.link_, nullptr)),
+      rank_(other.rank_),
+      world_size_(other.world_size_) {}
+
 Communicator::~Communicator() {
-  backend_->table().link_leave(link_);
+  if (link_) backend_->table().link_leave(link_);
 }
 
-void Communicator::collective(const gsel_collective& given, gsel_stream* stream) {
-  gsel_collective call = given;
+void Communicator::collective(gsel_collective& call, gsel_stream* stream) {
   check_call(call, rank_, world_size_);
   gsel_error* err = nullptr;
   const gsel_status status = backend_->table().collective(link_, &call, stream, &err);
@@ -43,24 +55,102 @@ gsel_comm_count Communicator::counts(gsel_collective_kind kind) const noexcept {
   return backend_->table().link_counts(link_, kind);
 }
 
+template <class... Declared, class... Given>
+void Communicator::run(const char* name, gsel_status (*gsel_backend_v1::*function)(gsel_link*, Declared...),
+                       Given... args) {
+  if (!(backend_->table().*function)) fail(GSEL_ERR_UNSUPPORTED, "{} is not supported by this backend", name);
+  gsel_error* err = nullptr;
+  const gsel_status status = (backend_->table().*function)(link_, args..., &err);
+  throw_if_failed(status, err);
+}
+
+std::optional<Communicator> Communicator::split(int32_t colour, int32_t key) {
+  gsel_place place{};
+  gsel_link* link = nullptr;
+  run("gsel_comm_split", &gsel_backend_v1::link_split, colour, key, &place, &link);
+  if (!link) return std::nullopt;
+  return Communicator(backend_, link, place);
+}
+
+Communicator Communicator::shrink() {
+  gsel_place place{};
+  gsel_link* link = nullptr;
+  run("gsel_comm_shrink", &gsel_backend_v1::link_shrink, &place, &link);
+  return Communicator(backend_, link, place);
+}
+
+void Communicator::resync() {
+  run("gsel_comm_resync", &gsel_backend_v1::link_resync);
+}
+
+// Old ranks find out here whether they mean the same; newcomers by the rendezvous, as everybody.
+Communicator Communicator::grow(const gsel_join& given) {
+  gsel_join join = given;
+  join.rank = rank_;
+  if (join.world_size < world_size_)
+    fail(GSEL_ERR_ARG,
+         "gsel_comm_grow: world_size is {} and the communicator has {} ranks already; it takes a larger one",
+         join.world_size, world_size_);
+  struct Plan {
+    gsel_unique_id id;
+    int32_t world_size;
+  };
+  const Plan own{join.id, join.world_size};
+  std::vector<Plan> plans(static_cast<size_t>(world_size_));
+  gsel_collective call = make_collective(GSEL_COLLECTIVE_ALLGATHER, &own, plans.data(), sizeof own, GSEL_U8);
+  call.label = {"grow", 4};
+  collective(call);
+  for (size_t q = 0; q < plans.size(); ++q)
+    if (std::memcmp(&plans[q], &plans[0], sizeof own) != 0)
+      throw Error(GSEL_ERR_MISMATCH,
+                  fmt::format("gsel_comm_grow: rank {} grows to {} ranks, rank 0 to {}{}; give every "
+                              "rank the same id and world_size",
+                              q, plans[q].world_size, plans[0].world_size,
+                              plans[q].world_size == plans[0].world_size ? " by another id" : ""))
+          .about_rank(static_cast<int32_t>(q));
+  return Communicator(backend_, join);
+}
+
+void Communicator::set_timeout(double timeout_s) {
+  if (!(timeout_s > 0)) fail(GSEL_ERR_ARG, "gsel_comm_set_timeout: {} seconds; use a positive time", timeout_s);
+  if (!backend_->table().link_set_timeout)
+    fail(GSEL_ERR_UNSUPPORTED, "gsel_comm_set_timeout is not supported by this backend");
+  backend_->table().link_set_timeout(link_, checked_seconds(timeout_s, "timeout_s"));
+}
+
+void* Communicator::alloc(uint64_t bytes) {
+  void* memory = nullptr;
+  run("gsel_mem_alloc", &gsel_backend_v1::link_alloc, bytes, &memory);
+  return memory;
+}
+
+void Communicator::free(void* memory) {
+  run("gsel_mem_free", &gsel_backend_v1::link_free, memory);
+}
+
+void Communicator::enrol(void* memory, uint64_t bytes) {
+  run("gsel_mem_register", &gsel_backend_v1::link_register, memory, bytes);
+}
+
+void Communicator::dismiss(void* memory) {
+  run("gsel_mem_unregister", &gsel_backend_v1::link_unregister, memory);
+}
+
 std::string Communicator::trace() const {
-  if (!backend_->table().link_trace) fail(GSEL_ERR_UNSUPPORTED, "this backend records no calls");
   char* json = nullptr;
   gsel_error* err = nullptr;
+  if (!backend_->table().link_trace) fail(GSEL_ERR_UNSUPPORTED, "gsel_comm_trace is not supported by this backend");
   const gsel_status status = backend_->table().link_trace(link_, &json, &err);
   throw_if_failed(status, err);
   const std::unique_ptr<char, void (*)(void*)> owned(json, std::free);
   return owned.get();
 }
 
-gsel_comm_explanation Communicator::explain(const gsel_collective& given) const {
-  if (!backend_->table().link_explain) fail(GSEL_ERR_UNSUPPORTED, "this backend does not tell how it runs a call");
+gsel_comm_explanation Communicator::explain(const gsel_collective& given) {
   gsel_collective call = given;
   check_call(call, rank_, world_size_);
   gsel_comm_explanation out = GSEL_COMM_EXPLANATION_INIT;
-  gsel_error* err = nullptr;
-  const gsel_status status = backend_->table().link_explain(link_, &call, &out, &err);
-  throw_if_failed(status, err);
+  run("gsel_comm_explain", &gsel_backend_v1::link_explain, &call, &out);
   return out;
 }
 

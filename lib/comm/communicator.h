@@ -5,6 +5,7 @@
 #include <gsel/comm.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -32,6 +33,7 @@ class Communicator {
  public:
   // Joins; see gsel_comm_init.
   Communicator(std::shared_ptr<Backend> backend, const gsel_join& join);
+  Communicator(Communicator&& other) noexcept;
   ~Communicator();
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
@@ -41,13 +43,33 @@ class Communicator {
   const std::shared_ptr<Backend>& backend() const { return backend_; }
 
   // One call; a NULL stream means on the calling thread. Throws what gsel/comm.h lists.
-  void collective(const gsel_collective& call, gsel_stream* stream = nullptr);
+  // `call` is checked and put in order in place: a copy at this point would cost a small call a tenth of its time.
+  void collective(gsel_collective& call, gsel_stream* stream = nullptr);
+  void collective(gsel_collective&& call, gsel_stream* stream = nullptr) { collective(call, stream); }
   void abort(std::string_view reason) noexcept;
   gsel_comm_count counts(gsel_collective_kind kind) const noexcept;
   std::string trace() const;  // JSON of docs/trace.md
-  gsel_comm_explanation explain(const gsel_collective& call) const;
+  gsel_comm_explanation explain(const gsel_collective& call);
+
+  // Communicators from this one; see gsel/comm.h. nullopt: none for this rank.
+  std::optional<Communicator> split(int32_t colour, int32_t key);
+  Communicator shrink();
+  void resync();
+  Communicator grow(const gsel_join& join);
+  void set_timeout(double timeout_s);
+
+  // Memory that the ranks reach.
+  void* alloc(uint64_t bytes);
+  void free(void* memory);
+  void enrol(void* memory, uint64_t bytes);
+  void dismiss(void* memory);
 
  private:
+  Communicator(std::shared_ptr<Backend> backend, gsel_link* link, const gsel_place& place);
+  // A function of the table that works on the link; `name` is that of the public function.
+  template <class... Declared, class... Given>
+  void run(const char* name, gsel_status (*gsel_backend_v1::*function)(gsel_link*, Declared...), Given... args);
+
   std::shared_ptr<Backend> backend_;
   gsel_link* link_ = nullptr;
   int32_t rank_ = 0;

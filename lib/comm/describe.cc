@@ -16,24 +16,6 @@ const char* collective_name(gsel_collective_kind kind) {
   return kind >= 0 && kind < GSEL_COLLECTIVE_KINDS ? names[kind] : "unknown";
 }
 
-bool is_reduction(gsel_collective_kind kind) {
-  return kind == GSEL_COLLECTIVE_ALLREDUCE || kind == GSEL_COLLECTIVE_REDUCE_SCATTER ||
-         kind == GSEL_COLLECTIVE_REDUCE || kind == GSEL_COLLECTIVE_REDUCE_SCATTERV;
-}
-
-bool is_rooted(gsel_collective_kind kind) {
-  return kind == GSEL_COLLECTIVE_BROADCAST || kind == GSEL_COLLECTIVE_REDUCE || kind == GSEL_COLLECTIVE_GATHER ||
-         kind == GSEL_COLLECTIVE_SCATTER || kind == GSEL_COLLECTIVE_GATHERV || kind == GSEL_COLLECTIVE_SCATTERV;
-}
-
-bool takes_counts(gsel_collective_kind kind) {
-  return kind >= GSEL_COLLECTIVE_REDUCE_SCATTERV && kind <= GSEL_COLLECTIVE_ALLTOALLV;
-}
-
-bool is_point_to_point(gsel_collective_kind kind) {
-  return kind == GSEL_COLLECTIVE_SEND || kind == GSEL_COLLECTIVE_RECV || kind == GSEL_COLLECTIVE_SENDRECV;
-}
-
 std::string describe(gsel_collective_kind kind, gsel_dtype dtype, gsel_op op, int32_t root, uint64_t count) {
   if (kind == GSEL_COLLECTIVE_BARRIER) return "barrier()";
   if (kind == GSEL_COLLECTIVE_ALLTOALLV) return fmt::format("alltoallv({})", dtype_name(dtype));

@@ -53,6 +53,56 @@ gsel_status link_trace(const gsel_link* link, char** out, gsel_error** err) {
   });
 }
 
+gsel_place place_of(const shm::Link& link) {
+  return {link.rank(), link.world_size()};
+}
+
+gsel_status link_split(gsel_link* link, int32_t colour, int32_t key, gsel_place* place, gsel_link** out,
+                       gsel_error** err) {
+  return guard(err, [&] {
+    *out = nullptr;
+    if (auto made = link->impl.split(colour, key)) {
+      *out = new gsel_link{shm::Link(std::move(*made))};
+      *place = place_of((*out)->impl);
+    }
+  });
+}
+
+gsel_status link_shrink(gsel_link* link, gsel_place* place, gsel_link** out, gsel_error** err) {
+  return guard(err, [&] {
+    *out = nullptr;
+    *out = new gsel_link{shm::Link(link->impl.shrink())};
+    *place = place_of((*out)->impl);
+  });
+}
+
+gsel_status link_resync(gsel_link* link, gsel_error** err) {
+  return guard(err, [&] { link->impl.resync(); });
+}
+
+void link_set_timeout(gsel_link* link, double timeout_s) {
+  link->impl.set_timeout(timeout_s);
+}
+
+gsel_status link_alloc(gsel_link* link, uint64_t bytes, void** out, gsel_error** err) {
+  return guard(err, [&] {
+    *out = nullptr;
+    *out = link->impl.family("gsel_mem_alloc").alloc(bytes);
+  });
+}
+
+gsel_status link_free(gsel_link* link, void* memory, gsel_error** err) {
+  return guard(err, [&] { link->impl.family("gsel_mem_free").free(memory); });
+}
+
+gsel_status link_register(gsel_link* link, void* memory, uint64_t bytes, gsel_error** err) {
+  return guard(err, [&] { link->impl.family("gsel_mem_register").enrol(memory, bytes); });
+}
+
+gsel_status link_unregister(gsel_link* link, void* memory, gsel_error** err) {
+  return guard(err, [&] { link->impl.family("gsel_mem_unregister").dismiss(memory); });
+}
+
 }  // namespace
 
 void add_link(gsel_backend_v1& table) {
@@ -63,6 +113,14 @@ void add_link(gsel_backend_v1& table) {
   table.link_counts = link_counts;
   table.link_explain = link_explain;
   table.link_trace = link_trace;
+  table.link_split = link_split;
+  table.link_shrink = link_shrink;
+  table.link_resync = link_resync;
+  table.link_set_timeout = link_set_timeout;
+  table.link_alloc = link_alloc;
+  table.link_free = link_free;
+  table.link_register = link_register;
+  table.link_unregister = link_unregister;
 }
 
 }  // namespace gsel::host

@@ -27,7 +27,7 @@ static_assert(std::atomic<uint64_t>::is_always_lock_free && std::atomic<uint32_t
 
 Layout::Layout(int32_t ranks) : world_size(ranks) {
   const auto p = static_cast<size_t>(ranks);
-  small_bytes = kLeastSmallBytes;
+  small_bytes = p <= 4 ? size_t{32} << 10 : p <= 16 ? size_t{8} << 10 : kLeastSmallBytes;
   // 512 KiB stays in the second-level cache; many ranks get less, so that the whole stays near 64 MiB.
   staging_bytes = p == 1 ? 0 : std::min(kStagingOfOne, kStagingOfAll / (2 * p) / kPage * kPage);
   slot_bytes = (p <= 4 ? 64 : p <= 16 ? 16 : p <= 32 ? 8 : 4) * size_t{1024};
@@ -41,7 +41,7 @@ Layout::Layout(int32_t ranks) : world_size(ranks) {
   total_bytes = slots_at + pairs * kChannelSlots * slot_bytes;
 }
 
-std::shared_ptr<Arena> Arena::alone(int32_t order) {
+std::shared_ptr<Arena> Arena::alone(int32_t order, const Seat& seat) {
   const Layout layout(1);
   auto* base = static_cast<char*>(std::aligned_alloc(kPage, round_up(layout.total_bytes, kPage)));
   if (!base) throw std::bad_alloc();
@@ -49,11 +49,12 @@ std::shared_ptr<Arena> Arena::alone(int32_t order) {
   ArenaHeader facts{};
   facts.cores = 1;
   facts.order = order;
-  found(base, layout, facts);
+  facts.asymmetric = 1;  // nobody else sleeps
+  found(base, layout, facts, {seat});
   return std::shared_ptr<Arena>(new Arena(layout, base, nullptr));
 }
 
-void Arena::found(char* base, const Layout& layout, const ArenaHeader& facts) {
+void Arena::found(char* base, const Layout& layout, const ArenaHeader& facts, const std::vector<Seat>& seats) {
   auto& header = *reinterpret_cast<ArenaHeader*>(base);
   header.version = kVersion;
   header.world_size = layout.world_size;
@@ -64,6 +65,11 @@ void Arena::found(char* base, const Layout& layout, const ArenaHeader& facts) {
   header.tuning = facts.tuning;
   header.tick_zero = os::ticks();
   header.ns_zero = os::now_ns();
+  auto* blocks = reinterpret_cast<RankBlock*>(base + layout.ranks_at);
+  for (size_t r = 0; r < seats.size(); ++r) {
+    blocks[r].pid = seats[r].pid;
+    blocks[r].family_rank = seats[r].family_rank;
+  }
   header.magic.store(kMagic, std::memory_order_release);
 }
 

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "comm/shm/tuning.h"
 
@@ -38,6 +39,7 @@ struct BufferAddresses {
   uint64_t recv_offset;
   uint64_t send_address;  // in the rank's process
   uint64_t recv_address;
+  uint64_t reads_all;  // 1: this rank may read the memory of every other
 };
 static_assert(sizeof(BufferAddresses) <= kLineBytes);
 
@@ -84,8 +86,10 @@ struct alignas(128) RankBlock {
   std::atomic<uint64_t> awaited_value;
   std::atomic<int32_t> awaited_rank;  // + 1; 0: nobody
   std::atomic<uint32_t> left;
-  std::atomic<uint32_t> reform;  // see reform.cc: 0 open, 1 in, 2 out
-  int32_t pid;
+  std::atomic<uint32_t> gone;    // the last it ever writes here
+  std::atomic<uint32_t> reform;  // whether it is in what follows, by a shrink and by a resync; see reform.cc
+  std::atomic<uint32_t> resync;
+  int32_t pid;  // these two from the start
   int32_t family_rank;
 
   // Waiting for this rank: it bumps wake_word when sleepers is not 0. Waiting of this rank for any of several: who
@@ -131,6 +135,12 @@ struct ArenaHeader {
   alignas(128) std::atomic<uint64_t> successor;
 };
 
+// Who has a rank: its process, as far as texts say, and its rank in the family.
+struct Seat {
+  int32_t pid;
+  int32_t family_rank;
+};
+
 // Where things stand for so many ranks; the same on every rank.
 struct Layout {
   explicit Layout(int32_t ranks);
@@ -144,9 +154,9 @@ struct Layout {
 
 class Arena {
  public:
-  static std::shared_ptr<Arena> alone(int32_t order);  // a world of one, on the heap
+  static std::shared_ptr<Arena> alone(int32_t order, const Seat& seat);  // a world of one, on the heap
   // Where a new arena begins: its header, for memory that is zero. magic last.
-  static void found(char* base, const Layout& layout, const ArenaHeader& facts);
+  static void found(char* base, const Layout& layout, const ArenaHeader& facts, const std::vector<Seat>& seats);
   // One that was founded at base; `keep` keeps the memory. Throws GSEL_ERR_VERSION when it is another's.
   static std::shared_ptr<Arena> at(char* base, const Layout& layout, std::shared_ptr<const void> keep);
   ~Arena();

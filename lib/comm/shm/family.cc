@@ -14,6 +14,8 @@
 
 #include "base/align.h"
 #include "base/error.h"
+#include "base/log.h"
+#include "comm/shm/watcher.h"
 
 namespace gsel::shm {
 namespace {
@@ -116,12 +118,48 @@ void SharedMemory::punch(uint64_t offset, uint64_t bytes) const noexcept {
 }
 
 Family::Family(std::shared_ptr<SharedMemory> memory, std::vector<Member> members, int32_t rank, os::Life own_life)
-    : memory_(std::move(memory)), members_(std::move(members)), rank_(rank), own_life_(std::move(own_life)) {}
+    : memory_(std::move(memory)),
+      members_(std::move(members)),
+      rank_(rank),
+      own_life_(std::move(own_life)),
+      fork_generation_(os::fork_generation()) {}
+
+Family::~Family() {
+  if (os::fork_generation() != fork_generation_) {
+    // The thread stayed with the parent: there is nothing to end, and nothing of it may be touched.
+    if (watcher_) new std::shared_ptr<Watcher>(std::move(watcher_));
+    return;
+  }
+  if (watcher_) watcher_->remove(*this);
+  give_back_all();
+  release_unused();
+  std::erase_if(taken_, [&](const auto& piece) {
+    return std::ranges::any_of(shared_, [&](const Shared& shared) { return shared.offset == piece.first; });
+  });
+  for (const auto& [offset, bytes] : taken_) memory_->punch(offset, bytes);
+}
+
+void Family::watch() {
+  if (std::ranges::none_of(members_, [](const Member& member) { return static_cast<bool>(member.life); })) return;
+  try {
+    auto watcher = Watcher::of_process();
+    try {
+      watcher->add(*this);
+    } catch (...) {
+      watcher->remove(*this);
+      throw;
+    }
+    watcher_ = std::move(watcher);
+  } catch (const std::exception& e) {
+    log(GSEL_LOG_WARN, "comm", "no thread watches for deaths, waiting ranks look for themselves: {}", e.what());
+  }
+}
 
 // First fit. A large piece begins at a huge page's boundary.
 uint64_t Family::allocate(uint64_t bytes) {
   const uint64_t need = round_up(std::max<uint64_t>(bytes, 1), kPage), unit = need >= kHugePage ? kHugePage : kPage;
   const uint64_t begin = memory_->range_begin(rank_), end = begin + memory_->range_bytes();
+  release_unused();
   std::lock_guard lock(mutex_);
   uint64_t at = round_up(begin, unit);
   for (const auto& [offset, taken] : taken_) {
@@ -137,10 +175,28 @@ uint64_t Family::allocate(uint64_t bytes) {
 
 void Family::release(uint64_t offset) noexcept {
   std::lock_guard lock(mutex_);
+  release_locked(offset);
+}
+
+void Family::release_locked(uint64_t offset) noexcept {
   const auto found = taken_.find(offset);
   if (found == taken_.end()) return;
   memory_->punch(found->first, found->second);
   taken_.erase(found);
+}
+
+void Family::release_once(uint64_t offset, std::function<bool()> nobody_uses_it) {
+  std::lock_guard lock(mutex_);
+  shared_.push_back({offset, std::move(nobody_uses_it)});
+}
+
+void Family::release_unused() noexcept {
+  std::lock_guard lock(mutex_);
+  std::erase_if(shared_, [&](const Shared& shared) {
+    if (!shared.nobody_uses_it()) return false;
+    release_locked(shared.offset);
+    return true;
+  });
 }
 
 }  // namespace gsel::shm

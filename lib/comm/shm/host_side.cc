@@ -48,6 +48,7 @@ Joined HostSide::run() {
     const Hello& hello = by_rank_[r] ? by_rank_[r]->hello : own_;
     members[r].pid = hello.pid;
     members[r].process = hello.process;
+    members[r].witness = hello.witness;
     if (hello.process != own_.process) members[r].life = std::move(by_rank_[r]->life);
   }
   return {std::make_shared<Family>(mapped.memory, std::move(members), 0, std::move(life)), mapped.arena};
@@ -63,7 +64,10 @@ Mapped HostSide::make_family(os::Fd& fd) const {
   facts.order = join_.order;
   facts.asymmetric = all_pass_barriers();
   facts.tuning = tuning_for(join_.world_size);
-  Arena::found(memory->at(0), layout, facts);
+  std::vector<Seat> seats;
+  for (const Guest* guest : by_rank_)
+    seats.push_back({guest ? guest->hello.pid : own_.pid, static_cast<int32_t>(seats.size())});
+  Arena::found(memory->at(0), layout, facts, seats);
   return map_family(fd.get(), layout, range_bytes());
 }
 
@@ -244,7 +248,7 @@ void HostSide::introduce_all_to(const Guest& guest, int own_life) {
     for (size_t i = 0; i < count; ++i) {
       const Guest* other = by_rank_[first + i];
       const Hello& hello = other ? other->hello : own_;
-      message.life[i] = {hello.pid, hello.process};
+      message.life[i] = {hello.pid, hello.process, hello.witness};
       if (hello.process != guest.hello.process) fds[n_fds++] = other ? other->life.get() : own_life;
     }
     message.first = static_cast<uint32_t>(first);

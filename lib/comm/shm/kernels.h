@@ -21,6 +21,15 @@ struct Fold {
 // overlaps none in part. One input is copied as it is, unless it is scaled. Throws GSEL_ERR_CALLBACK.
 void reduce(const Fold& fold, void* out, const void* const* in, int n, size_t count);
 
+// The same result in outs[n_outs], each of which may be one of the inputs and overlaps none in part. Tile by tile: what
+// was just reduced is still in the first-level cache when it goes out. `streaming`: past the caches, with a fence at
+// the end, for results that nobody here reads soon.
+void reduce_to(const Fold& fold, void* const* outs, int n_outs, const void* const* in, int n, size_t count,
+               bool streaming);
+
+// memcpy past the caches where the processor can, with a fence at the end. Any alignment; no overlap.
+void copy_streaming(void* dst, const void* src, size_t bytes);
+
 // The same loops stand compiled for several instruction sets; reduce() uses the last of those this processor has.
 // All give the same bits.
 enum class Isa { baseline, avx2, avx512 };

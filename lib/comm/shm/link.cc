@@ -8,6 +8,7 @@
 #include "base/dtype.h"
 #include "base/text.h"
 #include "comm/describe.h"
+#include "comm/shm/watcher.h"
 
 namespace gsel::shm {
 namespace {
@@ -45,29 +46,46 @@ uint64_t sum_of(const uint64_t* counts, size_t n) {
   return sum;
 }
 
+// Nobody reads the next line's memory any more: taking it from the others' caches now saves the next call that time.
+void own_soon(const void* line) {
+#if defined(__x86_64__)
+  asm volatile("prefetchw %0" ::"m"(*static_cast<const char*>(line)));
+#else
+  __builtin_prefetch(line, 1);
+#endif
+}
+
+Link::Place join_family(const gsel_join& join) {
+  Joined joined = rendezvous(join);
+  if (join.trace.len > 0) joined.family->trace_folder = std::filesystem::absolute(text(join.trace)).string();
+  if ((join.flags & GSEL_COMM_NO_THREAD) == 0) joined.family->watch();
+  return {std::move(joined.family), std::move(joined.arena), join.rank, static_cast<int64_t>(join.timeout_s * 1e9)};
+}
+
 }  // namespace
 
-Link::Link(const gsel_join& join)
-    : rank_(join.rank),
-      world_size_(join.world_size),
-      timeout_ns_(static_cast<int64_t>(join.timeout_s * 1e9)),
-      fork_generation_(os::fork_generation()) {
-  Joined joined = rendezvous(join);
-  family_ = std::move(joined.family);
-  arena_ = std::move(joined.arena);
-  tuning_ = arena_->header().tuning;
-  if (join.trace.len > 0) family_->trace_folder = std::filesystem::absolute(text(join.trace)).string();
-  mine().pid = family_->member(family_->rank()).pid;
-  mine().family_rank = family_->rank();
-  spin_ns_ = arena_->header().cores >= world_size_ ? kSpinOwnCoreNs : kSpinSharedNs;
-  asymmetric_ = arena_->header().asymmetric != 0;
-  sent_.resize(ranks());
+Link::Link(const gsel_join& join) : Link(join_family(join)) {}
+
+Link::Link(Place place)
+    : rank_(place.rank),
+      world_size_(place.arena->layout().world_size),
+      family_(std::move(place.family)),
+      arena_(std::move(place.arena)),
+      timeout_ns_(place.timeout_ns),
+      spin_ns_(arena_->header().cores >= world_size_ ? kSpinOwnCoreNs : kSpinSharedNs),
+      asymmetric_(arena_->header().asymmetric != 0),
+      fork_generation_(os::fork_generation()),
+      tuning_(arena_->header().tuning),
+      sent_(ranks()) {
+  for (int32_t q = 0; q < world_size_; ++q)
+    one_process_ = one_process_ && member(q).process == family_->member(family_->rank()).process;
+  if (family_->watcher()) family_->watcher()->add(*family_, *this);
 }
 
 Link::~Link() {
   if (os::fork_generation() != fork_generation_) return;  // the parent's communicator goes on without us
-  mine().left.store(1, std::memory_order_seq_cst);
-  wake(mine());
+  if (family_->watcher()) family_->watcher()->remove(*family_, *this);
+  leave(*arena_);
 }
 
 gsel_comm_count Link::counts(gsel_collective_kind kind) const noexcept {
@@ -127,16 +145,15 @@ void Link::complete(const gsel_collective& given, Call& call) const {
       break;
   }
   if (is_reduction(call.kind)) {
-    call.operation = operation_of(given.op);
+    call.operation.op = given.op;
     if (given.op == GSEL_SCALED_SUM) call.operation.factor = given.factor;
+    if (given.op >= GSEL_OP_USER) call.operation = operation_of(given.op);
     call.detail ^= call.operation.name_hash;
   }
 }
 
 void Link::collective(const gsel_collective& given) {
-  if (os::fork_generation() != fork_generation_)
-    fail(GSEL_ERR_FORKED, "{} on a communicator of the parent process; join a new one after fork",
-         collective_name(given.kind));
+  require_own_process(collective_name(given.kind));
   try {
     throw_if_broken();
     complete(given, current_);
@@ -145,6 +162,7 @@ void Link::collective(const gsel_collective& given) {
     enter(current_);
     run(current_);
     leave();
+    count_call();
   } catch (const Error& error) {
     note_failure(error);
     throw;
@@ -169,6 +187,9 @@ void Link::enter(const Call& call) {
 void Link::leave() {
   arena_->call(rank_, number_).left.store(os::ticks(), std::memory_order_relaxed);
   mine().latest_number.store(2 * number_ + 1, std::memory_order_relaxed);
+}
+
+void Link::count_call() {
   Progress& p = progress_[static_cast<size_t>(current_.kind)];
   p.calls.store(p.calls.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   p.bytes.store(p.bytes.load(std::memory_order_relaxed) + published_, std::memory_order_relaxed);
@@ -178,7 +199,7 @@ void Link::run(const Call& call) {
   if (call.kind == GSEL_COLLECTIVE_SEND) return send(call);
   if (call.kind == GSEL_COLLECTIVE_RECV) return recv(call);
   const Plan plan(call, rank_, world_size_);
-  largest_part_ = call.kind == GSEL_COLLECTIVE_ALLTOALLV ? 0 : plan.largest_part();
+  largest_part_ = plan.largest_part();
   exchange_headers(call, plan);
   if (call.kind == GSEL_COLLECTIVE_ALLTOALLV) read_rows(call, plan);
   switch (choose(call, plan)) {
@@ -189,10 +210,57 @@ void Link::run(const Call& call) {
     case Protocol::slots:
       finish_small(call, plan);
       break;
-    default:
+    case Protocol::direct:
+      run_direct(call, plan);
+      break;
+    case Protocol::single_copy:
+      run_single_copy(call, plan);
+      break;
+    case Protocol::staged:
       run_staged(call, plan);
   }
   published_ = bytes_sent(call, plan);
+}
+
+Protocol Link::choose(const Call& call, const Plan& plan) const {
+  if (world_size_ == 1) return Protocol::alone;
+  if (call.payload_bytes <= kLineBytes) return Protocol::line;
+  return small(call) ? Protocol::slots : choose_large(call, plan);
+}
+
+Protocol Link::choose_large(const Call& call, const Plan& plan) const {
+  if (reachable(call, plan)) return Protocol::direct;
+  if (!prefers_single_copy(call)) return Protocol::staged;
+  for (int32_t q = 0; q < world_size_; ++q)
+    if (addresses_of(q).reads_all == 0) return Protocol::staged;
+  return Protocol::single_copy;
+}
+
+// A reduce to one rank has no memory on the others to fetch results from but staging.
+bool Link::prefers_single_copy(const Call& call) const {
+  switch (call.kind) {
+    case GSEL_COLLECTIVE_REDUCE:
+      return false;
+    case GSEL_COLLECTIVE_ALLREDUCE:
+      return call.payload_bytes >= tuning_.single_copy_allreduce_from;
+    case GSEL_COLLECTIVE_BROADCAST:
+      return call.payload_bytes >= tuning_.single_copy_broadcast_from &&
+             call.payload_bytes <= tuning_.single_copy_broadcast_to;
+    default:
+      return call.payload_bytes >= tuning_.single_copy_from;
+  }
+}
+
+void Link::publish_addresses(const Call& call, const Plan& plan, HeaderLine& line) {
+  const auto offset_of = [&](const void* memory, uint64_t bytes) {
+    return one_process_ ? 0 : family_->offset_of(memory, bytes);
+  };
+  auto& at = *reinterpret_cast<BufferAddresses*>(line.payload);
+  at.send_offset = offset_of(call.send, plan.send_bytes());
+  at.recv_offset = offset_of(call.recv, plan.recv_bytes());
+  at.send_address = reinterpret_cast<uintptr_t>(call.send);
+  at.recv_address = reinterpret_cast<uintptr_t>(call.recv);
+  at.reads_all = prefers_single_copy(call) && reads_all();
 }
 
 void Link::run_alone(const Call& call, const Plan& plan) {
@@ -231,6 +299,7 @@ void Link::exchange_headers(const Call& call, const Plan& plan) {
   me.factor[parity] = call.operation.factor;
   line.fingerprint = print;
   if (small(call) && plan.publishes(rank_)) publish_small(call, plan, line, parity);
+  if (!small(call) && world_size_ > 1) publish_addresses(call, plan, line);
   if (needs_row(call) && !small(call)) publish_row(plan, parity);
   post(line.sequence, sequence_);
   bool alike = true;
@@ -239,6 +308,7 @@ void Link::exchange_headers(const Call& call, const Plan& plan) {
     wait(q, other.sequence, sequence_);
     alike = alike && other.fingerprint == print;
   }
+  own_soon(&me.line[parity ^ 1]);
   if (!alike) fail_mismatch(parity);
 }
 

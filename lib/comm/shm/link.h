@@ -7,7 +7,7 @@
 //   single_copy.cc  large ones in private memory, read across processes
 //   staged.cc       large ones in private memory, through staging
 //   channel.cc      messages between two ranks
-//   choose.cc       which of these a call takes, and why
+//   explain.cc      which of these a call would take, and why
 //   record.cc       the flight recorder, read back
 //   reform.cc       communicators made from this one
 //
@@ -24,6 +24,8 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -40,7 +42,15 @@ enum class Protocol { alone, line, slots, direct, single_copy, staged };
 
 class Link {
  public:
+  // A rank's place in a communicator: where a link begins.
+  struct Place {
+    std::shared_ptr<Family> family;
+    std::shared_ptr<Arena> arena;
+    int32_t rank = 0;
+    int64_t timeout_ns = 0;
+  };
   explicit Link(const gsel_join& join);
+  explicit Link(Place place);
   ~Link();
   Link(const Link&) = delete;
   Link& operator=(const Link&) = delete;
@@ -53,8 +63,16 @@ class Link {
   gsel_comm_count counts(gsel_collective_kind kind) const noexcept;
   // record.cc: JSON of docs/trace.md; with the failure that is the reason to ask, if any.
   std::string trace(gsel_status code = GSEL_OK, const std::string& error = {}) const;
-  // choose.cc
-  gsel_comm_explanation explain(const gsel_collective& call) const;
+  // explain.cc
+  gsel_comm_explanation explain(const gsel_collective& call);
+  // reform.cc
+  std::optional<Place> split(int32_t colour, int32_t key);
+  Place shrink();
+  void resync();
+  // For memory; `asked` for it. GSEL_ERR_FORKED in a child.
+  Family& family(const char* asked) const;
+  // A member's process has ended; from the watcher's thread or from a rank that looks for itself.
+  void hear_of_death(int32_t family_rank) const noexcept;
   void set_timeout(double seconds) noexcept { timeout_ns_.store(static_cast<int64_t>(seconds * 1e9)); }
 
  private:
@@ -70,6 +88,7 @@ class Link {
   void run_alone(const Call& call, const Plan& plan);
   void enter(const Call& call);
   void leave();
+  void count_call();
   std::string text_of(int32_t rank, uint64_t number) const;
   std::string text_of(const Call& call) const;
   [[noreturn]] void fail_mismatch(uint64_t parity);
@@ -86,6 +105,7 @@ class Link {
   bool spin(int32_t rank, const std::atomic<uint64_t>& flag, uint64_t value);
   void sleep_until_woken(int32_t rank, const std::atomic<uint64_t>& flag, uint64_t value);
   void check_peer(int32_t rank, const std::atomic<uint64_t>& flag, uint64_t value);
+  void look_at_all() const;
   void check_deadline(int32_t rank);
   int32_t laggard(int32_t rank) const;
   std::string activity_of(int32_t rank) const;
@@ -112,8 +132,14 @@ class Link {
   // record.cc: marks the call as failed, writes the recording to a file where that is wanted.
   void note_failure(const Error& error) noexcept;
 
-  // choose.cc
-  Protocol choose(const Call& call, const Plan& plan) const;
+  // explain.cc
+  struct Choice {
+    Protocol protocol;
+    const char* reason;
+  };
+  Choice expect(const Call& call, const Plan& plan);
+  Choice expect_message(const Call& call);
+  uint64_t chunk_of(const Call& call, const Plan& plan) const;
 
   // small.cc
   bool small(const Call& call) const { return call.payload_bytes <= arena_->layout().small_bytes; }
@@ -129,10 +155,37 @@ class Link {
   const Bytes* row_of(int32_t rank) const { return reinterpret_cast<const Bytes*>(arena_->small(rank, sequence_ & 1)); }
   void read_rows(const Call& call, const Plan& plan);
 
+  // Which way a call goes. The choice among large ones falls after the headers, alike on every rank.
+  Protocol choose(const Call& call, const Plan& plan) const;
+  Protocol choose_large(const Call& call, const Plan& plan) const;
+  bool prefers_single_copy(const Call& call) const;
+  void publish_addresses(const Call& call, const Plan& plan, HeaderLine& line);
+  const BufferAddresses& addresses_of(int32_t rank) const {
+    return *reinterpret_cast<const BufferAddresses*>(arena_->rank(rank).line[sequence_ & 1].payload);
+  }
+
+  // direct.cc
+  bool reachable(const Call& call, const Plan& plan) const;
+  const char* send_of(int32_t rank) const;
+  char* recv_of(int32_t rank) const;
+  void run_direct(const Call& call, const Plan& plan);
+  void copy_direct(const Call& call, const Plan& plan);
+  void reduce_direct(const Call& call, const Plan& plan);
+
+  // single_copy.cc
+  void run_single_copy(const Call& call, const Plan& plan);
+  void copy_single(const Call& call, const Plan& plan);
+  void reduce_single_copy(const Call& call, const Plan& plan);
+  void read_from(int32_t rank, uint64_t address, char* to, uint64_t bytes);
+  [[noreturn]] void fail_reading(int32_t rank, int number);
+  bool reads_all();
+  bool can_read(int32_t rank) const;
+
   // staged.cc
   struct Slices;
   void run_staged(const Call& call, const Plan& plan);
   void reduce_staged(const Call& call, const Plan& plan);
+  void allreduce_staged_by_both(const Call& call);
   void copy_staged(const Call& call, const Plan& plan);
   void stage_slices(const Call& call, const Slices& slices, uint64_t chunk);
   void reduce_slice(const Call& call, const Fold& fold, const Slices& slices, uint64_t chunk, char* out);
@@ -147,6 +200,26 @@ class Link {
   void reserve_channel(int32_t from, int32_t to);
   [[noreturn]] void fail_message(uint64_t word, const Call& call);
 
+  // reform.cc
+  using Word = std::atomic<uint32_t> RankBlock::*;
+  void require_own_process(const char* asked) const;
+  void exchange(const char* label, const void* send, void* recv, uint64_t bytes);
+  uint64_t found(const std::vector<int32_t>& members) const;
+  void keep_while_used(uint64_t offset, int32_t ranks) const;
+  Place place_in(const std::vector<int32_t>& members, uint64_t offset) const;
+  void break_for(const char* purpose, const char* remedy) const;
+  std::vector<uint32_t> call_the_roll(Word word);
+  uint32_t decide(Word word, int32_t rank, int64_t deadline_ns) const;
+  std::string why(uint32_t word, int32_t rank) const;
+  void refuse_if_shrinking() const;
+  uint64_t successor(const std::vector<int32_t>& members) const;
+  uint64_t publish_successor(const std::vector<int32_t>& members) const;
+  void adopt(std::shared_ptr<Arena> next);
+  void leave(const Arena& arena) const noexcept;
+  void wake_all() const noexcept;
+  template <class Done>
+  void look_until(Done&& done) const;
+
   RankBlock& mine() const { return arena_->rank(rank_); }
   size_t ranks() const { return static_cast<size_t>(world_size_); }
   const Member& member(int32_t rank) const { return family_->member(arena_->rank(rank).family_rank); }
@@ -155,9 +228,12 @@ class Link {
   int32_t world_size_;
   std::shared_ptr<Family> family_;
   std::shared_ptr<Arena> arena_;
+  mutable std::mutex arena_mutex_;  // for who looks at arena_ from another thread than the one that makes the calls
+  bool shrunk_ = false;
   std::atomic<int64_t> timeout_ns_;
   int64_t spin_ns_;
   bool asymmetric_;
+  bool one_process_ = true;  // all ranks are threads of this one
   uint64_t fork_generation_;
   Tuning tuning_;
 
@@ -168,9 +244,10 @@ class Link {
   int64_t deadline_ns_ = 0;    // of this call; 0 until it waits long
   uint64_t largest_part_ = 0;  // bytes, that one rank has for one other in this call
   bool staging_reserved_ = false;
-  std::atomic<bool> trace_saved_{false};  // of the failure that broke the communicator
-  std::vector<uint64_t> sent_;            // lines, to each rank
-  Call current_{};                        // for messages
+  std::shared_ptr<const void> traced_;  // the broken arena whose recording is in a file
+  enum class Probe { open, yes, no } reads_all_ = Probe::open;
+  std::vector<uint64_t> sent_;  // lines, to each rank
+  Call current_{};              // for messages
   std::array<Progress, GSEL_COLLECTIVE_KINDS> progress_;
 };
 

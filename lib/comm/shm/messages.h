@@ -24,6 +24,7 @@ struct Hello {
   int32_t world_size = 0;
   int32_t pid = 0;
   uint64_t process = 0;            // tells ranks that are threads of one process
+  uint64_t witness = 0;            // address of that number
   uint64_t cpus[16] = {};          // processors the rank may use
   uint64_t range_limit = 0;        // bytes of addresses that the rank can give each rank's memory
   int32_t order = 0;               // GSEL_ORDER_*
@@ -43,6 +44,7 @@ struct Message {
   struct Life {
     int32_t pid;
     uint64_t process;
+    uint64_t witness;
   } life[kMostFds] = {};
   char text[512] = {};
 };

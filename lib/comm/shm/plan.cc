@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/shard.h"
+#include "comm/describe.h"
 
 namespace gsel::shm {
 namespace {
@@ -83,8 +84,36 @@ Bytes Plan::target(int32_t owner) const {
   }
 }
 
+uint64_t Plan::send_bytes() const {
+  if (call_.kind == GSEL_COLLECTIVE_REDUCE_SCATTER) return part() * static_cast<uint64_t>(world_size_);
+  if (is_reduction(call_.kind)) return call_.count * call_.element;
+  uint64_t end = 0;
+  for (int32_t q = 0; q < world_size_; ++q) {
+    const Bytes bytes = source(q);
+    if (bytes.count > 0) end = std::max(end, bytes.begin + bytes.count);
+  }
+  return end;
+}
+
+uint64_t Plan::recv_bytes() const {
+  if (call_.kind == GSEL_COLLECTIVE_REDUCE) return rank_ == call_.root ? part() : 0;
+  if (is_reduction(call_.kind)) {
+    if (call_.kind == GSEL_COLLECTIVE_ALLREDUCE) return part();
+    const gsel_range own = slice(rank_);
+    return static_cast<uint64_t>(own.end - own.begin) * call_.element;
+  }
+  uint64_t end = 0;
+  for (int32_t q = 0; q < world_size_; ++q) {
+    const Bytes bytes = target(q);
+    if (bytes.count > 0) end = std::max(end, bytes.begin + bytes.count);
+  }
+  return end;
+}
+
 uint64_t Plan::largest_part() const {
   switch (call_.kind) {
+    case GSEL_COLLECTIVE_ALLTOALLV:
+      return 0;
     case GSEL_COLLECTIVE_ALLGATHERV:
     case GSEL_COLLECTIVE_GATHERV:
       return call_.payload_bytes;

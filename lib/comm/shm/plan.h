@@ -53,6 +53,9 @@ class Plan {
   Bytes source(int32_t reader) const;
   Bytes target(int32_t owner) const;
   uint64_t largest_part() const;  // of all; what only one rank knows left out
+  // How far this rank's buffers reach from their start.
+  uint64_t send_bytes() const;
+  uint64_t recv_bytes() const;
   // false: every reader gets the same bytes of an owner.
   bool parts_differ() const;
   bool publishes(int32_t owner) const;

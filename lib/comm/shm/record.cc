@@ -7,15 +7,17 @@
 namespace gsel::shm {
 
 std::string Link::trace(gsel_status code, const std::string& error) const {
+  std::shared_ptr<Arena> arena;
+  {
+    std::lock_guard lock(arena_mutex_);
+    arena = arena_;
+  }
   TraceReader reader{rank_, code, error, {}};
-  reader.alive = [this](int32_t q) -> std::optional<bool> {
-    const Member& other = member(q);
-    return !other.life || !os::life_ended(other.life.get());
-  };
-  return trace_of(*arena_, reader);
+  reader.alive = [&](int32_t q) -> std::optional<bool> { return !family_->ended(arena->rank(q).family_rank); };
+  return trace_of(*arena, reader);
 }
 
-// A call that failed is marked as such by a negative time.
+// What broke the communicator is told once; it ends every call under way, a mismatch the one collective.
 void Link::note_failure(const Error& error) noexcept {
   switch (error.code()) {
     case GSEL_ERR_PEER:
@@ -27,13 +29,13 @@ void Link::note_failure(const Error& error) noexcept {
     default:
       return;
   }
-  if (number_ > 0) {
-    CallEntry& entry = arena_->call(rank_, number_);
+  const bool broken = arena_->header().broken.load(std::memory_order_acquire) != 0;
+  for (uint64_t back = 0; back < (broken ? kRingCalls : 1) && back < number_; ++back) {
+    CallEntry& entry = arena_->call(rank_, number_ - back);
     if (entry.left.load(std::memory_order_relaxed) == 0) entry.left.store(-os::ticks(), std::memory_order_relaxed);
   }
-  const bool broken = arena_->header().broken.load(std::memory_order_acquire) != 0;
-  if (family_->trace_folder.empty() || (broken && trace_saved_)) return;
-  trace_saved_ = broken;
+  if (family_->trace_folder.empty() || (broken && traced_ == arena_)) return;
+  if (broken) traced_ = arena_;
   try {
     save_trace(family_->trace_folder, rank_, trace(error.code(), error.message()));
   } catch (...) {

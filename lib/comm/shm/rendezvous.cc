@@ -32,6 +32,7 @@ Hello make_hello(const gsel_join& join) {
   hello.world_size = join.world_size;
   hello.pid = getpid();
   hello.process = os::process_token();
+  hello.witness = reinterpret_cast<uintptr_t>(os::process_token_place());
   hello.range_limit = SharedMemory::range_limit(join.world_size);
   hello.order = join.order;
   hello.barrier = os::register_for_barriers();
@@ -103,6 +104,7 @@ void receive_lives(const gsel_join& join, const Socket& socket, uint64_t own_pro
     for (size_t i = 0; i < message.count; ++i, ++known) {
       members[known].pid = message.life[i].pid;
       members[known].process = message.life[i].process;
+      members[known].witness = message.life[i].witness;
       if (message.life[i].process == own_process) continue;
       if (taken == fds.size()) fail_protocol();
       members[known].life = std::move(fds[taken++]);
@@ -143,7 +145,8 @@ Joined join_alone(const gsel_join& join) {
   std::vector<Member> members(1);
   members[0].pid = getpid();
   members[0].process = os::process_token();
-  return {std::make_shared<Family>(nullptr, std::move(members), 0, os::Life()), Arena::alone(join.order)};
+  const Seat seat{members[0].pid, 0};
+  return {std::make_shared<Family>(nullptr, std::move(members), 0, os::Life()), Arena::alone(join.order, seat)};
 }
 
 }  // namespace

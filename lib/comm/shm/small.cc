@@ -44,7 +44,7 @@ void Link::finish_small(const Call& call, const Plan& plan) {
   const void* inputs[kMaxRanks];
   double factors[kMaxRanks];
   for (int32_t q = 0; q < world_size_; ++q)
-    inputs[q] = small_payload(q, call) + static_cast<size_t>(own.begin) * call.element;
+    inputs[q] = (q == rank_ ? call.send : small_payload(q, call)) + static_cast<size_t>(own.begin) * call.element;
   reduce(fold_of(call, factors), call.recv, inputs, world_size_, static_cast<size_t>(own.end - own.begin));
 }
 

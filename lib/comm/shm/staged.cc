@@ -101,7 +101,37 @@ void Link::fetch_slices(const Call& call, const Slices& slices, uint64_t chunk) 
   }
 }
 
+// Of two ranks each folds the whole: as much to copy as with a slice each, and one wait less.
+void Link::allreduce_staged_by_both(const Call& call) {
+  const Bytes whole{0, call.count * call.element};
+  const uint64_t per_chunk =
+      std::min(tuning_.pair_chunk_bytes, arena_->layout().staging_bytes) / call.element * call.element;
+  const uint64_t chunks = chunks_of(whole.count, per_chunk);
+  const int32_t other = 1 - rank_;
+  RankBlock& peer = arena_->rank(other);
+  double factors[2];
+  const Fold fold = fold_of(call, factors);
+  const auto stage = [&](uint64_t k) {
+    if (k >= 2) wait(other, peer.copied, chunks_ + k - 1);
+    const Bytes part = chunk_of(whole, k, per_chunk);
+    std::memcpy(arena_->staging(rank_, k), call.send + part.begin, part.count);
+    post(mine().staged, chunks_ + k + 1);
+  };
+  stage(0);
+  for (uint64_t k = 0; k < chunks; ++k) {
+    if (k + 1 < chunks) stage(k + 1);
+    wait(other, peer.staged, chunks_ + k + 1);
+    const Bytes part = chunk_of(whole, k, per_chunk);
+    const char* own = call.send + part.begin;
+    const void* inputs[] = {rank_ == 0 ? own : arena_->staging(0, k), rank_ == 0 ? arena_->staging(1, k) : own};
+    reduce(fold, call.recv + part.begin, inputs, 2, part.count / call.element);
+    post(mine().copied, chunks_ + k + 1);
+  }
+  chunks_ += chunks;
+}
+
 void Link::reduce_staged(const Call& call, const Plan& plan) {
+  if (world_size_ == 2 && call.kind == GSEL_COLLECTIVE_ALLREDUCE) return allreduce_staged_by_both(call);
   const Slices slices(*this, call, plan);
   double factors[kMaxRanks];
   const Fold fold = fold_of(call, factors);
@@ -124,7 +154,8 @@ void Link::reduce_staged(const Call& call, const Plan& plan) {
 // Where readers get different bytes, each has a block of its own; else all read the same.
 void Link::copy_staged(const Call& call, const Plan& plan) {
   const bool blocks = plan.parts_differ();
-  const uint64_t per_chunk = blocks ? block_bytes() : arena_->layout().staging_bytes;
+  const uint64_t per_chunk =
+      std::min<uint64_t>(blocks ? block_bytes() : arena_->layout().staging_bytes, tuning_.chunk_bytes);
   const uint64_t chunks = chunks_of(largest_part_, per_chunk);
   const auto stage = [&](uint64_t k) {
     if (!plan.publishes(rank_)) return;
@@ -134,8 +165,8 @@ void Link::copy_staged(const Call& call, const Plan& plan) {
     for (int32_t q = 0; q < world_size_; ++q) {
       const Bytes from = chunk_of(plan.source(q), k, per_chunk);
       if (q == rank_ || from.count == 0) continue;
-      std::memcpy(arena_->staging(rank_, k) + (blocks ? static_cast<size_t>(q) * per_chunk : 0), call.send + from.begin,
-                  from.count);
+      std::memcpy(arena_->staging(rank_, k) + (blocks ? static_cast<size_t>(q) * block_bytes() : 0),
+                  call.send + from.begin, from.count);
       if (!blocks) break;
     }
     post(mine().staged, chunks_ + k + 1);
@@ -149,8 +180,8 @@ void Link::copy_staged(const Call& call, const Plan& plan) {
       const Bytes to = chunk_of(plan.target(q), k, per_chunk);
       if (to.count == 0) continue;
       wait(q, arena_->rank(q).staged, chunks_ + k + 1);
-      std::memcpy(call.recv + to.begin, arena_->staging(q, k) + (blocks ? static_cast<size_t>(rank_) * per_chunk : 0),
-                  to.count);
+      std::memcpy(call.recv + to.begin,
+                  arena_->staging(q, k) + (blocks ? static_cast<size_t>(rank_) * block_bytes() : 0), to.count);
     }
     post(mine().copied, chunks_ + k + 1);
   }

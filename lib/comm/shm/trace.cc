@@ -86,11 +86,15 @@ Json call_json(const Recorded& call, const Clock& clock) {
   return json;
 }
 
-// Whom a rank waits for, or waited for when its call failed; nobody when it has not waited long, or what it waits for
-// has come.
+// What is known of one rank.
+struct Seen {
+  std::vector<Recorded> calls;
+  std::optional<Recorded> latest;  // the latest it is in, else the latest of all
+  int32_t awaited = -1;            // the rank it waits for, or waited for when its call failed; -1: none, or not long
+};
+
 int32_t awaited_by(const Arena& arena, int32_t rank) {
   const RankBlock& block = arena.rank(rank);
-  if (block.latest_number.load(std::memory_order_acquire) % 2 != 0) return -1;  // behind its last call
   const int32_t other = block.awaited_rank.load(std::memory_order_acquire) - 1;
   const auto* flag = arena.flag_at(block.awaited_flag.load(std::memory_order_relaxed));
   if (other < 0 || other >= arena.layout().world_size || other == rank || !flag) return -1;
@@ -98,14 +102,28 @@ int32_t awaited_by(const Arena& arena, int32_t rank) {
   return come ? -1 : other;
 }
 
+Seen look_at(const Arena& arena, int32_t rank) {
+  Seen seen;
+  const uint64_t newest = arena.rank(rank).latest_number.load(std::memory_order_acquire) / 2;
+  for (uint64_t n = newest < kRingCalls ? 1 : newest - kRingCalls + 1; n <= newest && n != 0; ++n) {
+    const auto call = read_entry(arena, rank, n);
+    if (!call) continue;
+    seen.calls.push_back(*call);
+    if (!seen.latest || call->left == 0 || seen.latest->left != 0) seen.latest = call;
+  }
+  if (seen.latest && seen.latest->left <= 0) seen.awaited = awaited_by(arena, rank);
+  return seen;
+}
+
 // Who holds up the others: whoever is waited for and does not wait itself. A circle, as of two messages that wait for
 // each other, holds up itself.
-std::set<int32_t> late_ranks(const std::vector<int32_t>& awaited) {
+std::set<int32_t> late_ranks(const std::vector<Seen>& ranks) {
   std::set<int32_t> late;
-  for (int32_t rank : awaited) {
+  for (const Seen& first : ranks) {
+    int32_t rank = first.awaited;
     if (rank < 0) continue;
-    for (size_t steps = 0; steps < awaited.size(); ++steps) {
-      const int32_t next = awaited[static_cast<size_t>(rank)];
+    for (size_t steps = 0; steps < ranks.size(); ++steps) {
+      const int32_t next = ranks[static_cast<size_t>(rank)].awaited;
       if (next < 0) break;
       rank = next;
     }
@@ -114,29 +132,23 @@ std::set<int32_t> late_ranks(const std::vector<int32_t>& awaited) {
   return late;
 }
 
-const char* state_of(const RankBlock& block, const Recorded* latest) {
+const char* state_of(const RankBlock& block, const std::optional<Recorded>& latest) {
   if (block.left.load(std::memory_order_acquire) != 0) return "left";
   if (!latest) return "no call yet";
   return latest->left == 0 ? "in call" : latest->left < 0 ? "failed" : "between calls";
 }
 
-Json rank_json(const Arena& arena, int32_t rank, int32_t awaited, const Clock& clock, const TraceReader& reader) {
-  const RankBlock& block = arena.rank(rank);
-  const uint64_t newest = block.latest_number.load(std::memory_order_acquire) / 2;
+Json rank_json(const RankBlock& block, int32_t rank, const Seen& seen, const Clock& clock, const TraceReader& reader) {
   Json calls = Json::array();
-  std::optional<Recorded> latest;
-  for (uint64_t n = newest < kRingCalls ? 1 : newest - kRingCalls + 1; n <= newest && n != 0; ++n)
-    if (auto call = read_entry(arena, rank, n)) {
-      calls.push_back(call_json(*call, clock));
-      latest = call;
-    }
+  for (const Recorded& call : seen.calls) calls.push_back(call_json(call, clock));
   const auto alive = reader.alive ? reader.alive(rank) : std::nullopt;
+  const auto& latest = seen.latest;
   Json json{{"rank", rank}, {"pid", block.pid}, {"alive", alive ? Json(*alive) : Json()}};
-  json["state"] = state_of(block, latest ? &*latest : nullptr);
-  json["call"] = newest;
+  json["state"] = state_of(block, latest);
+  json["call"] = latest ? latest->number : 0;
   const int64_t since = latest ? (latest->left == 0 ? latest->entered : std::abs(latest->left)) : 0;
   json["since_us"] = latest ? Json(clock.us(since)) : Json();
-  json["awaits"] = awaited >= 0 ? Json(awaited) : Json();
+  json["awaits"] = seen.awaited >= 0 ? Json(seen.awaited) : Json();
   json["calls"] = std::move(calls);
   return json;
 }
@@ -159,16 +171,17 @@ Json communicator_json(const Arena& arena, const TraceReader& reader) {
   const ArenaHeader& header = arena.header();
   const int32_t n = arena.layout().world_size;
   const Clock clock(header);
-  std::vector<int32_t> awaited;
-  for (int32_t q = 0; q < n; ++q) awaited.push_back(awaited_by(arena, q));
+  std::vector<Seen> seen;
+  for (int32_t q = 0; q < n; ++q) seen.push_back(look_at(arena, q));
   Json ranks = Json::array();
-  for (int32_t q = 0; q < n; ++q) ranks.push_back(rank_json(arena, q, awaited[static_cast<size_t>(q)], clock, reader));
+  for (int32_t q = 0; q < n; ++q)
+    ranks.push_back(rank_json(arena.rank(q), q, seen[static_cast<size_t>(q)], clock, reader));
   Json json{{"world_size", n}, {"order", header.order == GSEL_ORDER_TREE ? "tree" : "ranks"}, {"cores", header.cores}};
   json["made_ns"] = header.ns_zero;
   json["taken_us"] = clock.now_us();
   json["reader"] = reader_json(reader);
   json["failure"] = failure_json(header);
-  json["late"] = late_ranks(awaited);
+  json["late"] = late_ranks(seen);
   json["ranks"] = std::move(ranks);
   return json;
 }

@@ -27,10 +27,15 @@ struct Bound {
   size_t Tuning::*field;
   int64_t least, most;
 };
+constexpr int64_t kMostChunk = int64_t{1} << 20;
 constexpr Bound kThresholds[] = {
     {"single_copy_from", &Tuning::single_copy_from, 4096, INT64_MAX},
+    {"single_copy_broadcast_from", &Tuning::single_copy_broadcast_from, 4096, INT64_MAX},
+    {"single_copy_broadcast_to", &Tuning::single_copy_broadcast_to, 4096, INT64_MAX},
+    {"single_copy_allreduce_from", &Tuning::single_copy_allreduce_from, 4096, INT64_MAX},
     {"stream_from", &Tuning::stream_from, 4096, INT64_MAX},
-    {"chunk_bytes", &Tuning::chunk_bytes, 4096, int64_t{1} << 20},
+    {"chunk_bytes", &Tuning::chunk_bytes, 4096, kMostChunk},
+    {"pair_chunk_bytes", &Tuning::pair_chunk_bytes, 4096, kMostChunk},
 };
 
 class Reader {

@@ -1,8 +1,8 @@
 // comm/shm/wait.cc: how a rank waits for another, and what ends the wait. It spins for a short time, then yields the
-// processor, then sleeps on a futex of the awaited rank for at most a millisecond at a turn. Between turns it looks
-// whether the communicator is broken, the awaited rank has left or its process has ended, or time is up; so no thread
-// watches and nothing runs while nobody waits. Every failure is written into the arena, first one wins, and all ranks
-// report the same.
+// processor, then sleeps on a futex of the awaited rank. Between turns it looks whether the communicator is broken, the
+// awaited rank has left or its process has ended, or time is up. A watcher's thread breaks the communicator when a
+// member dies; without one, ranks sleep shorter and look at all members themselves. Every failure is written into the
+// arena, first one wins, and all ranks report the same.
 #include <sched.h>
 
 #include <algorithm>
@@ -17,6 +17,8 @@ namespace {
 
 constexpr int64_t kYieldNs = 60'000;
 constexpr int64_t kSleepNs = 1'000'000;
+constexpr int64_t kWatchedSleepNs = 20'000'000;
+constexpr int64_t kWritingNs = 100'000'000;
 constexpr uint32_t kWriting = 1, kReadable = 2;
 
 void pause_processor() {
@@ -48,6 +50,7 @@ void Link::wait_long(int32_t rank, const std::atomic<uint64_t>& flag, uint64_t v
       continue;
     }
     check_peer(rank, flag, value);
+    if (!family_->watcher()) look_at_all();
     check_deadline(rank);
     sleep_until_woken(rank, flag, value);
   }
@@ -78,7 +81,9 @@ void Link::sleep_until_woken(int32_t rank, const std::atomic<uint64_t>& flag, ui
   other.sleepers.fetch_add(1, std::memory_order_seq_cst);
   const uint32_t word = other.wake_word.load(std::memory_order_seq_cst);
   if (asymmetric_) os::pass_barriers_everywhere();
-  if (flag.load(std::memory_order_seq_cst) < value) os::futex_wait(other.wake_word, word, kSleepNs);
+  const int64_t most = family_->watcher() ? kWatchedSleepNs : kSleepNs, left = deadline_ns_ - os::now_ns();
+  if (flag.load(std::memory_order_seq_cst) < value && left > 0)
+    os::futex_wait(other.wake_word, word, std::min(most, left));
   other.sleepers.fetch_sub(1, std::memory_order_seq_cst);
 }
 
@@ -98,6 +103,28 @@ void Link::check_peer(int32_t rank, const std::atomic<uint64_t>& flag, uint64_t 
   break_link(GSEL_ERR_PEER, rank,
              fmt::format("rank {} (pid {}) {} while rank {} waited for it in {} (call {})", rank, peer.pid,
                          left || left_before ? "left" : "died", rank_, text_of(current_), number_));
+}
+
+void Link::look_at_all() const {
+  for (int32_t q = 0; q < world_size_; ++q) {
+    const int32_t family_rank = arena_->rank(q).family_rank;
+    if (family_->ended(family_rank)) hear_of_death(family_rank);
+  }
+}
+
+// Who has left and then ended has left: whoever waits for it says so.
+void Link::hear_of_death(int32_t family_rank) const noexcept {
+  for (int32_t q = 0; q < world_size_; ++q) {
+    const RankBlock& block = arena_->rank(q);
+    if (block.family_rank != family_rank || block.left.load(std::memory_order_acquire) != 0) continue;
+    try {
+      mark_broken(GSEL_ERR_PEER, q,
+                  fmt::format("rank {} (pid {}) died while rank {} {}", q, family_->member(family_rank).pid, rank_,
+                              activity_of(rank_)));
+    } catch (...) {
+      mark_broken(GSEL_ERR_PEER, q, {});  // no memory for the text
+    }
+  }
 }
 
 void Link::check_deadline(int32_t rank) {
@@ -130,6 +157,8 @@ std::string Link::activity_of(int32_t rank) const {
 }
 
 void Link::abort(const char* reason) noexcept {
+  if (os::fork_generation() != fork_generation_) return;
+  std::lock_guard lock(arena_mutex_);
   try {
     const char* given = reason && *reason ? reason : "no reason given";
     mark_broken(GSEL_ERR_ABORTED, rank_, fmt::format("rank {} aborted the communicator: {}", rank_, given));
@@ -149,6 +178,10 @@ void Link::mark_broken(gsel_status code, int32_t about, const std::string& text)
   std::memcpy(header.broken_text, text.data(), length);
   header.broken_text[length] = '\0';
   header.broken.store(kReadable, std::memory_order_seq_cst);
+  wake_all();
+}
+
+void Link::wake_all() const noexcept {
   for (int32_t q = 0; q < world_size_; ++q) wake(arena_->rank(q));
 }
 
@@ -159,7 +192,7 @@ void Link::break_link(gsel_status code, int32_t about, const std::string& text) 
 
 void Link::throw_broken() const {
   const ArenaHeader& header = arena_->header();
-  const int64_t patience = os::now_ns() + 100 * kSleepNs;
+  const int64_t patience = os::now_ns() + kWritingNs;
   while (header.broken.load(std::memory_order_acquire) != kReadable) {
     if (os::now_ns() > patience) fail(GSEL_ERR_PEER, "a rank died while it reported why the communicator is broken");
     sched_yield();
