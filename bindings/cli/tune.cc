@@ -28,31 +28,15 @@ namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
 constexpr uint64_t kNever = uint64_t{1} << 62, kAlways = 4096;
-constexpr double kWorthIt = 0.97;  // of each size's time with the built-in value; less gain may be noise
+constexpr double kWorthIt = 0.97;  // of the time with the library's own value; less gain may be noise
 
 struct Options {
   std::vector<std::string> ranks;
   std::string out, most = "16M", time = "0.02";
 };
 
-struct Thresholds {  // the built-in ones
-  uint64_t single_copy_from = 128 << 10, single_copy_broadcast_from = 64 << 10, single_copy_broadcast_to = 4 << 20;
-  uint64_t single_copy_allreduce_from = kNever, stream_from = 8 << 20;
-  uint64_t chunk_bytes = 128 << 10, pair_chunk_bytes = 256 << 10;
-};
-struct Threshold {
-  const char* key;
-  uint64_t Thresholds::*field;
-};
-constexpr Threshold kThresholds[] = {
-    {"single_copy_from", &Thresholds::single_copy_from},
-    {"single_copy_broadcast_from", &Thresholds::single_copy_broadcast_from},
-    {"single_copy_broadcast_to", &Thresholds::single_copy_broadcast_to},
-    {"single_copy_allreduce_from", &Thresholds::single_copy_allreduce_from},
-    {"stream_from", &Thresholds::stream_from},
-    {"chunk_bytes", &Thresholds::chunk_bytes},
-    {"pair_chunk_bytes", &Thresholds::pair_chunk_bytes},
-};
+// Keys of the file that are set; for others the library's own values hold.
+using Thresholds = std::map<std::string, uint64_t>;
 
 // The text behind "model name" in /proc/cpuinfo, as libgsel compares it.
 std::string cpu_model() {
@@ -76,8 +60,7 @@ std::string head() {
 
 std::string world_text(int64_t ranks, const Thresholds& thresholds) {
   std::string text = "\n[[world]]\nranks = " + std::to_string(ranks) + "\n";
-  for (const Threshold& t : kThresholds)
-    text += std::string(t.key) + " = " + std::to_string(thresholds.*t.field) + "\n";
+  for (const auto& [key, bytes] : thresholds) text += key + " = " + std::to_string(bytes) + "\n";
   return text;
 }
 
@@ -118,29 +101,18 @@ class Tuner {
   std::string measure(int64_t ranks) const {
     Thresholds best;
     say(ranks, "chunks");
-    Thresholds staged = best;
-    for (auto field : {&Thresholds::single_copy_from, &Thresholds::single_copy_broadcast_from,
-                       &Thresholds::single_copy_allreduce_from})
-      staged.*field = kNever;
-    best.chunk_bytes = best_chunk(ranks, staged, &Thresholds::chunk_bytes, {"allgather", "broadcast"});
-    if (ranks == 2) best.pair_chunk_bytes = best_chunk(ranks, staged, &Thresholds::pair_chunk_bytes, {"allreduce"});
-
+    const Run chunked{{"allgather", "broadcast"}, most_ / 4, most_, 4, false};
+    choose_chunk(ranks, chunked, "chunk_bytes", best);
+    if (ranks == 2) choose_chunk(ranks, {{"allreduce"}, most_ / 4, most_, 4, false}, "pair_chunk_bytes", best);
     say(ranks, "private memory");
-    const auto private_memory = [&](std::vector<std::string> operations) {
+    const auto in_private = [&](std::vector<std::string> operations) {
       return Run{std::move(operations), 16 << 10, most_, 2, false};
     };
-    best.single_copy_from = crossing(ranks, private_memory({"allgather", "alltoall", "reduce_scatter"}), best,
-                                     &Thresholds::single_copy_from);
-    best.single_copy_allreduce_from =
-        crossing(ranks, private_memory({"allreduce"}), best, &Thresholds::single_copy_allreduce_from);
-    best.single_copy_broadcast_from =
-        crossing(ranks, Run{{"broadcast"}, 16 << 10, best.single_copy_broadcast_to, 2, false}, best,
-                 &Thresholds::single_copy_broadcast_from);
-
+    choose_size(ranks, in_private({"allgather", "alltoall", "reduce_scatter"}), "single_copy_from", best);
+    choose_size(ranks, in_private({"allreduce"}), "single_copy_allreduce_from", best);
+    choose_size(ranks, in_private({"broadcast"}), "single_copy_broadcast_from", best);
     say(ranks, "shared memory");
-    const Run shared{{"allreduce", "allgather"}, 256 << 10, 4 * most_, 2, true};
-    best.stream_from = crossing(ranks, shared, best, &Thresholds::stream_from);
-
+    choose_size(ranks, {{"allreduce", "allgather"}, 256 << 10, 4 * most_, 2, true}, "stream_from", best);
     say(ranks, "all calls");
     return world_text(ranks, best) + predictions(ranks, best);
   }
@@ -177,49 +149,44 @@ class Tuner {
     return product;
   }
 
-  uint64_t best_chunk(int64_t ranks, Thresholds thresholds, uint64_t Thresholds::*field,
-                      const std::vector<std::string>& operations) const {
-    const Run run{operations, most_ / 4, most_, 4, false};
-    const auto cost = [&](uint64_t chunk) {
-      thresholds.*field = chunk;
-      double sum = 0;
-      const Times measured = times(ranks, run, thresholds);
-      for (const auto& [bytes, seconds] : measured) sum += std::log(seconds) / static_cast<double>(measured.size());
-      return sum;
-    };
-    const uint64_t built_in = Thresholds().*field;
-    uint64_t best = built_in;
-    double least = cost(best) + std::log(kWorthIt);
-    for (const uint64_t chunk : {32 << 10, 64 << 10, 128 << 10, 256 << 10, 512 << 10}) {
-      if (chunk == built_in) continue;
-      const double here = cost(chunk);
-      if (here < least) least = here, best = chunk;
-    }
-    return best;
+  // Mean logarithm, so that every size weighs the same.
+  static double cost(const Times& times) {
+    double sum = 0;
+    for (const auto& [bytes, seconds] : times) sum += std::log(seconds) / static_cast<double>(times.size());
+    return sum;
   }
 
-  // The size from which the other way is the better one, all sizes weighing the same; the built-in one unless another
-  // is worth it.
-  uint64_t crossing(int64_t ranks, const Run& run, Thresholds thresholds, uint64_t Thresholds::*field) const {
-    const uint64_t built_in = thresholds.*field;
-    thresholds.*field = kNever;
-    const Times one = times(ranks, run, thresholds);
-    thresholds.*field = kAlways;
-    const Times other = times(ranks, run, thresholds);
-    const auto cost = [&](uint64_t from) {
-      double sum = 0;
-      for (const auto& [bytes, seconds] : one) {
-        const auto there = other.find(bytes);
-        sum += std::log(bytes < from || there == other.end() ? seconds : there->second);
+  // Chunks matter where calls are staged.
+  void choose_chunk(int64_t ranks, const Run& run, const std::string& key, Thresholds& best) const {
+    Thresholds tried = best;
+    for (const char* other : {"single_copy_from", "single_copy_broadcast_from", "single_copy_allreduce_from"})
+      tried[other] = kNever;
+    double least = cost(times(ranks, run, tried)) + std::log(kWorthIt);
+    for (const int chunk : {32 << 10, 64 << 10, 128 << 10, 256 << 10, 512 << 10}) {
+      tried[key] = static_cast<uint64_t>(chunk);
+      const double here = cost(times(ranks, run, tried));
+      if (here < least) least = here, best[key] = tried[key];
+    }
+  }
+
+  // The size from which the other way is the better one; none where the library's own is as good.
+  void choose_size(int64_t ranks, const Run& run, const std::string& key, Thresholds& best) const {
+    Thresholds tried = best;
+    double least = cost(times(ranks, run, tried)) + std::log(kWorthIt);
+    tried[key] = kNever;
+    const Times never = times(ranks, run, tried);
+    tried[key] = kAlways;
+    const Times always = times(ranks, run, tried);
+    const auto consider = [&](uint64_t from) {
+      Times mixed;
+      for (const auto& [bytes, seconds] : never) {
+        const auto other = always.find(bytes);
+        mixed[bytes] = bytes < from || other == always.end() ? seconds : other->second;
       }
-      return sum;
+      if (cost(mixed) < least) least = cost(mixed), best[key] = from;
     };
-    uint64_t best = built_in;
-    double least = cost(built_in) + static_cast<double>(one.size()) * std::log(kWorthIt);
-    for (const auto& [bytes, seconds] : one)
-      if (cost(bytes) < least) least = cost(bytes), best = bytes;
-    if (cost(kNever) < least) best = kNever;
-    return best;
+    for (const auto& [bytes, seconds] : never) consider(bytes);
+    consider(kNever);
   }
 
   std::string predictions(int64_t ranks, const Thresholds& thresholds) const {

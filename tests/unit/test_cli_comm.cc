@@ -109,7 +109,7 @@ void tune_writes_a_file_that_is_then_used(void**) {
   check_part(out, "[[world]]\nranks = 2\n");
   check_part(out, "\nalltoallv = [[0, ");
   assert_int_equal(
-      finish(start("sed -i s/^chunk_bytes.*/chunk_bytes=1/ tuned.toml; GSEL_LOG=warn GSEL_TUNING=tuned.toml "
+      finish(start("sed -i \"s/^ranks.*/&\\\\nchunk_bytes=1/; /^chunk_bytes = /d\" tuned.toml; GSEL_LOG=warn GSEL_TUNING=tuned.toml "
                    "gsel bench -e 8 --iterations 2 >out 2>err")),
       0);
   check_part(err, "tuning is not used: tuned.toml:");

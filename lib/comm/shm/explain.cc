@@ -50,7 +50,7 @@ uint64_t size_of(const Call& call, const Plan& plan, int32_t ranks) {
 
 }  // namespace
 
-Link::Choice Link::expect(const Call& call, const Plan& plan) {
+Link::Expectation Link::expect(const Call& call, const Plan& plan) {
   if (world_size_ == 1) return {Protocol::alone, "there is one rank"};
   if (is_point_to_point(call.kind)) return expect_message(call);
   if (call.payload_bytes <= kLineBytes) return {Protocol::line, "what a rank sends fits the line that all ranks post"};
@@ -70,7 +70,7 @@ Link::Choice Link::expect(const Call& call, const Plan& plan) {
   return {Protocol::single_copy, "not memory of gsel_mem_alloc, and large enough to be read across processes"};
 }
 
-Link::Choice Link::expect_message(const Call& call) {
+Link::Expectation Link::expect_message(const Call& call) {
   const uint64_t bytes = std::max(call.count, call.recv_count) * call.element;
   if (bytes <= kLineBytes) return {Protocol::line, "the message fits a line"};
   if (bytes <= arena_->layout().slot_bytes) return {Protocol::slots, "the message fits a slot"};
@@ -79,7 +79,7 @@ Link::Choice Link::expect_message(const Call& call) {
 }
 
 // Of what is staged.
-uint64_t Link::chunk_of(const Call& call, const Plan& plan) const {
+uint64_t Link::staged_chunk(const Call& call, const Plan& plan) const {
   const uint64_t staging = arena_->layout().staging_bytes;
   if (is_point_to_point(call.kind)) return arena_->layout().slot_bytes;
   if (call.kind == GSEL_COLLECTIVE_ALLREDUCE && world_size_ == 2) return std::min(tuning_.pair_chunk_bytes, staging);
@@ -92,11 +92,11 @@ gsel_comm_explanation Link::explain(const gsel_collective& given) {
   Call call;
   complete(given, call);
   const Plan plan(call, rank_, world_size_);
-  const Choice choice = expect(call, plan);
+  const Expectation choice = expect(call, plan);
   gsel_comm_explanation out = GSEL_COMM_EXPLANATION_INIT;
   out.protocol = name_of(choice.protocol);
   out.reason = choice.reason;
-  if (choice.protocol == Protocol::staged) out.chunk_bytes = chunk_of(call, plan);
+  if (choice.protocol == Protocol::staged) out.chunk_bytes = staged_chunk(call, plan);
   out.seconds = predicted_seconds(world_size_, call.kind, size_of(call, plan, world_size_));
   if (!is_point_to_point(call.kind))
     out.sent_bytes = bytes_sent(call, plan);

@@ -133,13 +133,13 @@ class Link {
   void note_failure(const Error& error) noexcept;
 
   // explain.cc
-  struct Choice {
+  struct Expectation {
     Protocol protocol;
     const char* reason;
   };
-  Choice expect(const Call& call, const Plan& plan);
-  Choice expect_message(const Call& call);
-  uint64_t chunk_of(const Call& call, const Plan& plan) const;
+  Expectation expect(const Call& call, const Plan& plan);
+  Expectation expect_message(const Call& call);
+  uint64_t staged_chunk(const Call& call, const Plan& plan) const;
 
   // small.cc
   bool small(const Call& call) const { return call.payload_bytes <= arena_->layout().small_bytes; }
