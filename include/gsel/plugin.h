@@ -169,6 +169,7 @@ typedef struct gsel_join {
   gsel_str device; /* identity of the device this rank computes on; empty: not told */
   int32_t order;   /* GSEL_ORDER_* */
   uint32_t flags;  /* GSEL_COMM_* */
+  gsel_str trace;  /* folder to write recordings to at a failure; empty: none */
 } gsel_join;
 
 /* Where a rank stands in a communicator made from another. */

@@ -23,7 +23,7 @@ gsel_status gsel_comm_init(const gsel_comm_config* config, gsel_comm** out, gsel
     gsel::required(out, "out") = nullptr;
     gsel_comm_config given{};
     if (config) given = gsel::read_struct(config, "gsel_comm_config");
-    *out = new gsel_comm{{gsel::Backend::open_host(), gsel::join_of(given)}};
+    *out = new gsel_comm{{gsel::Backend::open_host(), gsel::join_of(given, gsel::settings_of(given))}};
   });
 }
 

@@ -46,7 +46,7 @@ gsel_status gsel_comm_grow(gsel_comm* comm, const gsel_comm_config* config, gsel
       gsel::fail(GSEL_ERR_ARG, "gsel_comm_grow: the config has no {}; it needs a fresh id and the new world_size",
                  given.id ? "world_size" : "id");
     given.rank = old.rank();
-    *out = new gsel_comm{old.grow(gsel::join_of(given))};
+    *out = new gsel_comm{old.grow(gsel::join_of(given, gsel::settings_of(given)))};
   });
 }
 

@@ -2,7 +2,9 @@
 #include "comm/communicator.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -168,6 +170,24 @@ void Communicator::enrol(void* memory, uint64_t bytes) {
 
 void Communicator::dismiss(void* memory) {
   run("gsel_mem_unregister", &gsel_backend_v1::link_unregister, memory);
+}
+
+std::string Communicator::trace() const {
+  char* json = nullptr;
+  gsel_error* err = nullptr;
+  if (!backend_->table().link_trace) fail(GSEL_ERR_UNSUPPORTED, "gsel_comm_trace is not supported by this backend");
+  const gsel_status status = backend_->table().link_trace(link_, &json, &err);
+  throw_if_failed(status, err);
+  const std::unique_ptr<char, void (*)(void*)> owned(json, std::free);
+  return owned.get();
+}
+
+gsel_comm_explanation Communicator::explain(const gsel_collective& given) {
+  gsel_collective call = given;
+  check_call(call, rank_, world_size_);
+  gsel_comm_explanation out = GSEL_COMM_EXPLANATION_INIT;
+  run("gsel_comm_explain", &gsel_backend_v1::link_explain, &call, &out);
+  return out;
 }
 
 }  // namespace gsel

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "comm/backend.h"
@@ -52,6 +53,8 @@ class Communicator {
   void group(std::span<const gsel_collective> checked);
   void abort(std::string_view reason) noexcept;
   gsel_comm_count counts(gsel_collective_kind kind) const noexcept;
+  std::string trace() const;  // JSON of docs/trace.md
+  gsel_comm_explanation explain(const gsel_collective& call);
 
   // Communicators from this one; see gsel/comm.h. nullopt: none for this rank.
   std::optional<Communicator> split(int32_t colour, int32_t key);

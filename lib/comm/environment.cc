@@ -186,6 +186,7 @@ gsel_join complete_join(const gsel_comm_config& config) {
   join.device = {view(config.device).data(), view(config.device).size()};
   if (!given(config.device) && config.world_size == 0)
     if (const char* device = variable("GSEL_DEVICE")) join.device = {device, std::strlen(device)};
+  if (const char* folder = variable("GSEL_TRACE")) join.trace = {folder, std::strlen(folder)};
   join.rank = world.rank;
   join.world_size = world.size;
   if (config.id)

@@ -1,6 +1,9 @@
 // comm/host/link.cc: communication of the built-in backend: the shared-memory link behind the table.
 #include "comm/shm/link.h"
 
+#include <cstring>
+#include <new>
+
 #include "comm/host/host.h"
 #include "comm/host/stream.h"
 
@@ -75,6 +78,17 @@ gsel_comm_count link_counts(const gsel_link* link, gsel_collective_kind kind) {
   return link->impl.counts(kind);
 }
 
+gsel_status link_explain(gsel_link* link, const gsel_collective* call, gsel_comm_explanation* out, gsel_error** err) {
+  return guard(err, [&] { *out = link->impl.explain(*call); });
+}
+
+gsel_status link_trace(const gsel_link* link, char** out, gsel_error** err) {
+  return guard(err, [&] {
+    *out = strdup(link->impl.trace().c_str());
+    if (!*out) throw std::bad_alloc();
+  });
+}
+
 gsel_place place_of(const shm::Link& link) {
   return {link.rank(), link.world_size()};
 }
@@ -137,6 +151,8 @@ void add_link(gsel_backend_v1& table) {
   table.work_start = work_start;
   table.work_wait = work_wait;
   table.work_free = work_free;
+  table.link_explain = link_explain;
+  table.link_trace = link_trace;
   table.link_split = link_split;
   table.link_shrink = link_shrink;
   table.link_resync = link_resync;

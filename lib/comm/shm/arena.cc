@@ -15,7 +15,7 @@ namespace gsel::shm {
 namespace {
 
 constexpr uint64_t kMagic = 0x616e657261734c67;
-constexpr uint32_t kVersion = 2;
+constexpr uint32_t kVersion = 3;
 constexpr size_t kPage = 4096;
 constexpr size_t kStagingOfAll = size_t{48} << 20;
 constexpr size_t kStagingOfOne = size_t{512} << 10;
@@ -62,6 +62,7 @@ void Arena::found(char* base, const Layout& layout, const ArenaHeader& facts, co
   header.cores = facts.cores;
   header.order = facts.order;
   header.asymmetric = facts.asymmetric;
+  header.tuning = facts.tuning;
   header.tick_zero = os::ticks();
   header.ns_zero = os::now_ns();
   auto* blocks = reinterpret_cast<RankBlock*>(base + layout.ranks_at);

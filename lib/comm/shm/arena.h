@@ -12,6 +12,8 @@
 #include <memory>
 #include <vector>
 
+#include "comm/shm/tuning.h"
+
 namespace gsel::shm {
 
 constexpr int32_t kMaxRanks = 256;
@@ -49,10 +51,23 @@ struct alignas(64) CallEntry {
   std::atomic<uint64_t> count;
   std::atomic<uint64_t> detail;  // hash of counts or of the operation's name; see Link::Call
   std::atomic<int64_t> entered;  // os::ticks
-  std::atomic<int64_t> left;     // 0: still in it
+  std::atomic<int64_t> left;     // 0: still in it; negative: failed then
   std::atomic<uint64_t> label[kLabelBytes / sizeof(uint64_t)];
 };
 static_assert(sizeof(CallEntry) == 64);
+
+// What CallEntry::packed holds.
+struct PackedCall {
+  gsel_collective_kind kind;
+  gsel_dtype dtype;
+  gsel_op op;  // GSEL_OP_USER for any of a caller's
+  int32_t source, root;
+};
+inline PackedCall unpack(uint64_t packed) {
+  const auto op = static_cast<gsel_op>(packed >> 40 & 255);
+  return {static_cast<int32_t>(packed >> 56), static_cast<int32_t>(packed >> 48 & 255), op == 255 ? GSEL_OP_USER : op,
+          static_cast<int16_t>(packed >> 16 & 0xffff), static_cast<int16_t>(packed & 0xffff)};
+}
 
 struct alignas(128) RankBlock {
   HeaderLine line[2];  // by parity of the call's sequence
@@ -109,6 +124,7 @@ struct ArenaHeader {
   int32_t order;        // GSEL_ORDER_*
   uint32_t asymmetric;  // 1: whoever goes to sleep lets every rank pass a barrier, so that posting needs none
   uint32_t reserved;
+  Tuning tuning;      // that of rank 0, so that all ranks choose alike
   int64_t tick_zero;  // os::ticks and CLOCK_MONOTONIC when made, for who reads recordings
   int64_t ns_zero;
 

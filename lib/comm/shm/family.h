@@ -18,6 +18,7 @@
 #include <memory>
 #include <mutex>
 #include <shared_mutex>
+#include <string>
 #include <vector>
 
 #include "base/os.h"
@@ -83,6 +84,7 @@ class Family {
     return m.life && os::life_ended(m.life.get());
   }
   const std::shared_ptr<SharedMemory>& memory() const { return memory_; }
+  std::string trace_folder;  // where this rank writes its recording at a failure; empty: nowhere
 
   // From now on a thread hears of deaths, if there is anybody to watch and a thread to be had.
   void watch();

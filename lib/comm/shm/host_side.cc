@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "base/printable.h"
+#include "comm/shm/tuning.h"
 
 namespace gsel::shm {
 
@@ -62,6 +63,7 @@ Mapped HostSide::make_family(os::Fd& fd) const {
   facts.cores = count_cores();
   facts.order = join_.order;
   facts.asymmetric = all_pass_barriers();
+  facts.tuning = tuning_for(join_.world_size);
   std::vector<Seat> seats;
   for (const Guest* guest : by_rank_)
     seats.push_back({guest ? guest->hello.pid : own_.pid, static_cast<int32_t>(seats.size())});

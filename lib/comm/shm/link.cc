@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
 
 #include "base/dtype.h"
 #include "base/text.h"
@@ -57,6 +58,7 @@ void own_soon(const void* line) {
 Link::Place join_family(const gsel_join& join) {
   Faults faults = Faults::of_environment(join.rank, join.world_size);
   Joined joined = rendezvous(join);
+  if (join.trace.len > 0) joined.family->trace_folder = std::filesystem::absolute(text(join.trace)).string();
   if ((join.flags & GSEL_COMM_NO_THREAD) == 0) joined.family->watch();
   return {std::move(joined.family),
           std::move(joined.arena),
@@ -80,6 +82,7 @@ Link::Link(Place place)
       spin_ns_(arena_->header().cores >= world_size_ ? kSpinOwnCoreNs : kSpinSharedNs),
       asymmetric_(arena_->header().asymmetric != 0),
       fork_generation_(os::fork_generation()),
+      tuning_(arena_->header().tuning),
       peers_(ranks()),
       threads_allowed_(place.threads_allowed),
       engine_(std::make_unique<Engine>(*this)) {
@@ -191,17 +194,22 @@ std::unique_ptr<Work> Link::start(const gsel_collective* calls, uint64_t n) {
 }
 
 void Link::execute(const gsel_collective& given) {
-  throw_if_broken();
-  if (is_point_to_point(given.kind)) return message(given);
-  complete(given, current_);
-  deadline_ns_ = 0;
-  published_ = 0;
-  number_ = enter(current_);
-  hit(Step::enter);
-  run_callbacks_too(current_);
-  hit(Step::leave);
-  leave(number_);
-  count_call(current_.kind, published_);
+  try {
+    throw_if_broken();
+    if (is_point_to_point(given.kind)) return message(given);
+    complete(given, current_);
+    deadline_ns_ = 0;
+    published_ = 0;
+    number_ = enter(current_);
+    hit(Step::enter);
+    run_callbacks_too(current_);
+    hit(Step::leave);
+    leave(number_);
+    count_call(current_.kind, published_);
+  } catch (const Error& error) {
+    note_failure(error);
+    throw;
+  }
 }
 
 // A caller's operation that fails here leaves the others waiting for results, so it fails for all.
@@ -328,13 +336,13 @@ std::string Link::text_of(const Call& call) const {
 std::string Link::text_of(int32_t rank, uint64_t number) const {
   const CallEntry& entry = arena_->call(rank, number);
   if (entry.number.load(std::memory_order_acquire) != number) return "a call it has gone on from";
-  const uint64_t packed = entry.packed.load(std::memory_order_relaxed);
+  const PackedCall fields = unpack(entry.packed.load(std::memory_order_relaxed));
   Call call;
-  call.kind = static_cast<int32_t>(packed >> 56);
-  call.dtype = static_cast<int32_t>(packed >> 48 & 255);
-  call.operation.op = static_cast<int32_t>(packed >> 40 & 255);
-  if (call.operation.op == 255) call.operation = posted_operation(rank, number);
-  call.root = static_cast<int16_t>(packed & 0xffff);
+  call.kind = fields.kind;
+  call.dtype = fields.dtype;
+  call.operation.op = fields.op;
+  if (fields.op == GSEL_OP_USER) call.operation = posted_operation(rank, number);
+  call.root = fields.root;
   call.count = entry.count.load(std::memory_order_relaxed);
   for (size_t i = 0; i < 2; ++i) call.label[i] = entry.label[i].load(std::memory_order_relaxed);
   return text_of(call);
@@ -372,7 +380,7 @@ void Link::exchange_headers(const Call& call, const Plan& plan) {
   line.fingerprint = faults_.armed() ? print ^ faults_.corruption(number_) : print;
   if (small(call) && plan.publishes(rank_)) publish_small(call, plan, line, parity);
   if (!small(call) && world_size_ > 1) publish_addresses(call, plan, line);
-  if (needs_row(call)) publish_row(plan, parity);
+  if (needs_row(call) && !small(call)) publish_row(plan, parity);
   post(line.sequence, sequence_);
   hit(Step::header);
   bool alike = true;

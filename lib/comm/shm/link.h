@@ -10,6 +10,8 @@
 //   transfer.cc     messages under way, together
 //   split.cc        communicators made from this one
 //   reform.cc       what follows when it is broken
+//   explain.cc      which protocol a call would take, and why
+//   record.cc       the flight recorder, read back
 //
 // Every collective begins with one header line that all ranks post and read. It says which call this is, so ranks that
 // disagree find out before anything is written, and it carries small payloads, so those need no second wait. A rank
@@ -71,6 +73,10 @@ class Link {
   std::unique_ptr<Work> start(const gsel_collective* calls, uint64_t n);  // the same beside the caller
   void abort(const char* reason) noexcept;
   gsel_comm_count counts(gsel_collective_kind kind) const noexcept;
+  // record.cc: JSON of docs/trace.md; with the failure that is the reason to ask, if any.
+  std::string trace(gsel_status code = GSEL_OK, const std::string& error = {}) const;
+  // explain.cc
+  gsel_comm_explanation explain(const gsel_collective& call);
   // split.cc, reform.cc
   std::optional<Place> split(int32_t colour, int32_t key);
   Place shrink();
@@ -143,6 +149,18 @@ class Link {
   [[noreturn]] void throw_broken() const;
   void mark_broken(gsel_status code, int32_t about, const std::string& text) const noexcept;
   [[noreturn]] void break_link(gsel_status code, int32_t about, const std::string& text) const;
+
+  // record.cc: marks the call as failed, writes the recording to a file where that is wanted.
+  void note_failure(const Error& error) noexcept;
+
+  // explain.cc
+  struct Expectation {
+    Protocol protocol;
+    const char* reason;
+  };
+  Expectation expect(const Call& call, const Plan& plan);
+  Expectation expect_message(const Call& call);
+  uint64_t staged_chunk(const Call& call, const Plan& plan) const;
 
   // small.cc
   bool small(const Call& call) const { return call.payload_bytes <= arena_->layout().small_bytes; }
@@ -307,6 +325,7 @@ class Link {
   int64_t deadline_ns_ = 0;    // of this call; 0 until it waits long
   uint64_t largest_part_ = 0;  // bytes, that one rank has for one other in this call
   bool staging_reserved_ = false;
+  std::shared_ptr<const void> traced_;  // the broken arena whose recording is in a file
   enum class Probe { open, yes, no } reads_all_ = Probe::open;
   Call current_{};  // collective, for messages
   std::vector<Peer> peers_;
