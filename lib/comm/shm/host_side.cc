@@ -62,7 +62,9 @@ Mapped HostSide::make_family(os::Fd& fd) const {
   facts.order = join_.order;
   facts.asymmetric = all_pass_barriers();
   Arena::found(memory->at(0), layout, facts);
-  return map_family(fd.get(), layout, range_bytes());
+  Mapped mapped = map_family(fd.get(), layout, range_bytes());
+  sign_in(*mapped.arena, join_.rank);
+  return mapped;
 }
 
 void HostSide::open() {

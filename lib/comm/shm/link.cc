@@ -55,8 +55,6 @@ Link::Link(const gsel_join& join)
   Joined joined = rendezvous(join);
   family_ = std::move(joined.family);
   arena_ = std::move(joined.arena);
-  mine().pid = family_->member(family_->rank()).pid;
-  mine().family_rank = family_->rank();
   spin_ns_ = arena_->header().cores >= world_size_ ? kSpinOwnCoreNs : kSpinSharedNs;
   asymmetric_ = arena_->header().asymmetric != 0;
   sent_.resize(ranks());

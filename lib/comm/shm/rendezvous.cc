@@ -124,6 +124,7 @@ Joined join_as_guest(const gsel_join& join, const std::string& name, int64_t dea
   Mapped mapped;
   try {
     mapped = map_family(fds.front().get(), Layout(join.world_size), place.range_bytes);
+    sign_in(*mapped.arena, join.rank);
   } catch (const Error& e) {
     const Error named = Error(e.code(), fmt::format("rank {}: {}", join.rank, e.what())).about_rank(join.rank);
     const Message failed = failed_message(named);
@@ -140,13 +141,20 @@ Joined join_alone(const gsel_join& join) {
   std::vector<Member> members(1);
   members[0].pid = getpid();
   members[0].process = os::process_token();
-  return {std::make_shared<Family>(nullptr, std::move(members), 0, os::Life()), Arena::alone(join.order)};
+  Joined joined{std::make_shared<Family>(nullptr, std::move(members), 0, os::Life()), Arena::alone(join.order)};
+  sign_in(*joined.arena, 0);
+  return joined;
 }
 
 }  // namespace
 
 uint64_t control_bytes(const Layout& layout) {
   return round_up(layout.total_bytes, uint64_t{2} << 20);
+}
+
+void sign_in(const Arena& arena, int32_t rank) {
+  arena.rank(rank).pid = getpid();
+  arena.rank(rank).family_rank = rank;
 }
 
 Mapped map_family(int fd, const Layout& layout, uint64_t range_bytes) {

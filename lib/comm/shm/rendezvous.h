@@ -30,6 +30,8 @@ struct Mapped {
   std::shared_ptr<Arena> arena;
 };
 uint64_t control_bytes(const Layout& layout);
+// Who this rank is, for the others; before any of them may return from joining.
+void sign_in(const Arena& arena, int32_t rank);
 Mapped map_family(int fd, const Layout& layout, uint64_t range_bytes);
 
 }  // namespace gsel::shm
