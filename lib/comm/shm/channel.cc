@@ -159,7 +159,7 @@ bool Link::offer(Half& half, const char* data) {
   Route route{Way::remote, kOpen, reinterpret_cast<uintptr_t>(data)};
   if (member(half.peer).process == member(rank_).process) {
     route.way = Way::pointer;
-  } else if (const uint64_t offset = family_->memory()->offset_of(data, half.bytes)) {
+  } else if (const uint64_t offset = family_->offset_of(data, half.bytes)) {
     route.way = Way::offset;
     route.place = offset;
   } else if (peer.reads_us == Peer::Reading::no || half.bytes < tuning_.single_copy_from) {

@@ -32,7 +32,7 @@ bool Engine::under_way() {
   return works_ > 0;
 }
 
-Engine::~Engine() {
+void Engine::stop() {
   if (!thread_.joinable()) return;
   {
     std::lock_guard lock(mutex_);
@@ -52,6 +52,8 @@ Engine::Turn::Turn(Engine& engine) : engine_(engine) {
   engine.driven_ = true;
   --engine.turns_;
   engine.waiting_.fetch_sub(1, std::memory_order_relaxed);
+  lock.unlock();
+  engine.admit();
 }
 
 Engine::Turn::~Turn() {

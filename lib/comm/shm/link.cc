@@ -80,7 +80,7 @@ Link::~Link() {
     return;
   }
   if (engine_->under_way()) abort("destroyed with requests under way");
-  engine_.reset();
+  engine_->stop();
   if (family_->watcher()) family_->watcher()->remove(*family_, *this);
   leave(*arena_);
 }
