@@ -106,6 +106,7 @@ void Engine::start_thread() {
 void Engine::wait(Work& work) {
   if (work.done.load(std::memory_order_acquire)) return;
   std::unique_lock lock(mutex_);
+  if (work.done.load(std::memory_order_relaxed)) return;
   waiters_.push_back(&work);
   waiting_.fetch_add(1, std::memory_order_relaxed);
   if (driven_ || !may_drive(work)) {
