@@ -26,20 +26,24 @@ static int holds(const unsigned char* at, size_t bytes, uint32_t seed) {
 }
 
 /* What a message stands in. */
-enum kind { HEAP, SHARED, KINDS };
+enum kind { HEAP, SHARED, REGISTERED, KINDS };
 
-static unsigned char* take(gsel_comm* comm, enum kind kind, size_t bytes) {
+enum { WHOLE = (MOST + 4096) / 4096 * 4096 };
+
+static void* take(gsel_comm* comm, enum kind kind) {
   void* memory = NULL;
-  if (kind == HEAP) return calloc(bytes, 1);
-  if (gsel_mem_alloc(comm, bytes, &memory, NULL) != GSEL_OK) return NULL;
-  return memory;
+  if (kind == HEAP) return calloc(WHOLE, 1);
+  if (kind == SHARED) return gsel_mem_alloc(comm, WHOLE, &memory, NULL) == GSEL_OK ? memory : NULL;
+  memory = mmap(NULL, WHOLE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  return memory != MAP_FAILED && gsel_mem_register(comm, memory, WHOLE, NULL) == GSEL_OK ? memory : NULL;
 }
 
-static void give_back_memory(gsel_comm* comm, enum kind kind, void* memory) {
-  if (kind == HEAP)
-    free(memory);
-  else
-    gsel_mem_free(comm, memory, NULL);
+static void put_back(gsel_comm* comm, enum kind kind, void* memory) {
+  if (kind == HEAP) free(memory);
+  if (kind == SHARED) gsel_mem_free(comm, memory, NULL);
+  if (kind != REGISTERED) return;
+  gsel_mem_unregister(comm, memory, NULL);
+  munmap(memory, WHOLE);
 }
 
 /* Every rank sends to the next and receives from the one before, in turn and at once. */
@@ -71,11 +75,13 @@ static void every_memory(rank_run* run) {
   rank_ok(run, rank_join(run, &comm, &err), err);
   for (enum kind from = HEAP; from < KINDS; ++from)
     for (enum kind to = HEAP; to < KINDS && !run->failure[0]; ++to) {
-      unsigned char *x = take(comm, from, MOST + 1), *y = take(comm, to, MOST + 1);
-      if (x && y) all_sizes(run, comm, x, y);
+      unsigned char *x = take(comm, from), *y = take(comm, to);
+      rank_check(run, x && y);
+      all_sizes(run, comm, x, y);
       if (run->failure[0]) return;
-      if (x) give_back_memory(comm, from, x);
-      if (y) give_back_memory(comm, to, y);
+      rank_ok(run, gsel_barrier(comm, &err), err);
+      put_back(comm, from, x);
+      put_back(comm, to, y);
     }
   uint64_t bytes = 0;
   for (size_t i = 0; i < N_SIZES; ++i) bytes += sizes[i];

@@ -63,6 +63,19 @@ void Link::reserve_channels(int32_t rank, bool slots) {
   }
 }
 
+// Makes progress on a channel known to the rank at its other end; see post.
+inline void Link::tell(int32_t rank, std::atomic<uint64_t>& flag, uint64_t value) {
+  RankBlock& other = arena_->rank(rank);
+  if (asymmetric_) {
+    flag.store(value, std::memory_order_release);
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    if (other.listening.load(std::memory_order_relaxed) != 0) ring(other);
+  } else {
+    flag.store(value, std::memory_order_seq_cst);
+    if (other.listening.load(std::memory_order_seq_cst) != 0) ring(other);
+  }
+}
+
 void Link::begin(Transfer& transfer, const gsel_collective& given) {
   throw_if_broken();
   complete(given, transfer.call);

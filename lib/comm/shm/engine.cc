@@ -27,12 +27,33 @@ Work::Work(Engine& with, const gsel_collective* given, uint64_t n)
   collectives = n - messages;
 }
 
+void require_own_process(uint64_t fork_generation, const char* what) {
+  if (os::fork_generation() != fork_generation)
+    fail(GSEL_ERR_FORKED, "{} on a communicator of the parent process; join a new one after fork", what);
+}
+
+void Link::group(const gsel_collective* calls, uint64_t n) {
+  require_own_process("group");
+  Work work(*engine_, calls, n);
+  engine_->run(work);
+}
+
+std::unique_ptr<Work> Link::start(const gsel_collective* calls, uint64_t n) {
+  require_own_process("request");
+  if (!threads_allowed_)
+    fail(GSEL_ERR_UNSUPPORTED,
+         "a request needs a thread and the communicator was made with GSEL_COMM_NO_THREAD; make the call itself");
+  auto work = std::make_unique<Work>(*engine_, calls, n);
+  engine_->start(*work);
+  return work;
+}
+
 bool Engine::under_way() {
   std::lock_guard lock(mutex_);
   return works_ > 0;
 }
 
-Engine::~Engine() {
+void Engine::stop() {
   if (!thread_.joinable()) return;
   {
     std::lock_guard lock(mutex_);
@@ -52,6 +73,8 @@ Engine::Turn::Turn(Engine& engine) : engine_(engine) {
   engine.driven_ = true;
   --engine.turns_;
   engine.waiting_.fetch_sub(1, std::memory_order_relaxed);
+  lock.unlock();
+  engine.admit();
 }
 
 Engine::Turn::~Turn() {
@@ -104,6 +127,7 @@ void Engine::start_thread() {
 void Engine::wait(Work& work) {
   if (work.done.load(std::memory_order_acquire)) return;
   std::unique_lock lock(mutex_);
+  if (work.done.load(std::memory_order_relaxed)) return;
   waiters_.push_back(&work);
   waiting_.fetch_add(1, std::memory_order_relaxed);
   if (driven_ || !may_drive(work)) {

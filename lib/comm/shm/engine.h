@@ -44,7 +44,6 @@ struct Work {
 class Engine {
  public:
   explicit Engine(Link& link) : link_(link) {}
-  ~Engine();  // ends what is under way; the link must be broken by then, where there is any
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
@@ -65,6 +64,7 @@ class Engine {
     Engine& engine_;
   };
 
+  void stop();             // once nothing is under way that does not end by itself
   void start(Work& work);  // beside the caller
   void run(Work& work);    // start and wait; throws what failed
   void wait(Work& work);

@@ -97,7 +97,7 @@ Link::~Link() {
     return;
   }
   if (engine_->under_way()) abort("destroyed with requests under way");
-  engine_.reset();
+  engine_->stop();
   if (family_->watcher()) family_->watcher()->remove(*family_, *this);
   leave(*arena_);
 }
@@ -166,31 +166,10 @@ void Link::complete(const gsel_collective& given, Call& call) const {
   }
 }
 
-void require_own_process(uint64_t fork_generation, const char* what) {
-  if (os::fork_generation() != fork_generation)
-    fail(GSEL_ERR_FORKED, "{} on a communicator of the parent process; join a new one after fork", what);
-}
-
 void Link::collective(const gsel_collective& given) {
   require_own_process(collective_name(given.kind));
   if (engine_->busy()) return group(&given, 1);
   execute(given);
-}
-
-void Link::group(const gsel_collective* calls, uint64_t n) {
-  require_own_process("group");
-  Work work(*engine_, calls, n);
-  engine_->run(work);
-}
-
-std::unique_ptr<Work> Link::start(const gsel_collective* calls, uint64_t n) {
-  require_own_process("request");
-  if (!threads_allowed_)
-    fail(GSEL_ERR_UNSUPPORTED,
-         "a request needs a thread and the communicator was made with GSEL_COMM_NO_THREAD; make the call itself");
-  auto work = std::make_unique<Work>(*engine_, calls, n);
-  engine_->start(*work);
-  return work;
 }
 
 void Link::execute(const gsel_collective& given) {

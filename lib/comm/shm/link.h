@@ -237,18 +237,7 @@ class Link {
   void reserve_channels(int32_t rank, bool slots);
   bool reads_memory_of(int32_t rank);
   [[noreturn]] void fail_message(uint64_t word, const Transfer& transfer);
-  // Makes progress on a channel known to the rank at its other end.
-  void tell(int32_t rank, std::atomic<uint64_t>& flag, uint64_t value) {
-    RankBlock& other = arena_->rank(rank);
-    if (asymmetric_) {
-      flag.store(value, std::memory_order_release);
-      std::atomic_signal_fence(std::memory_order_seq_cst);
-      if (other.listening.load(std::memory_order_relaxed) != 0) ring(other);
-    } else {
-      flag.store(value, std::memory_order_seq_cst);
-      if (other.listening.load(std::memory_order_seq_cst) != 0) ring(other);
-    }
-  }
+  void tell(int32_t rank, std::atomic<uint64_t>& flag, uint64_t value);
 
   // transfer.cc
   struct Awaited {
