@@ -7,11 +7,12 @@
 #include "api/init_struct.h"
 #include "base/guard.h"
 #include "base/options.h"
+#include "comm/group.h"
 
 namespace {
 
 gsel_status run(gsel_comm* comm, gsel_collective&& call, gsel_error** err) {
-  return gsel::guard(err, [&] { gsel::required(comm, "comm").impl.collective(call); });
+  return gsel::guard(err, [&] { gsel::call_or_note(gsel::required(comm, "comm").impl, call); });
 }
 
 gsel_collective counted(gsel_collective_kind kind, const void* send, void* recv, gsel_dtype dtype, gsel_op op = 0,
@@ -28,8 +29,10 @@ void gsel_collective_init(gsel_collective* call, size_t struct_size) {
 }
 
 gsel_status gsel_comm_run(gsel_comm* comm, const gsel_collective* call, gsel_error** err) {
-  return gsel::guard(err,
-                     [&] { gsel::required(comm, "comm").impl.collective(gsel::read_struct(call, "gsel_collective")); });
+  return gsel::guard(err, [&] {
+    gsel_collective given = gsel::read_struct(call, "gsel_collective");
+    gsel::call_or_note(gsel::required(comm, "comm").impl, given);
+  });
 }
 
 gsel_status gsel_allreduce(gsel_comm* comm, const void* send, void* recv, size_t count, gsel_dtype dtype, gsel_op op,

@@ -36,7 +36,9 @@ uint64_t host_memory() {
 uint64_t group_memory(const std::string& folder) {
   const auto limit = first_number(folder + "/memory.max"), used = first_number(folder + "/memory.current");
   if (!limit || !used) return UINT64_MAX;
-  const uint64_t held = *used - std::min(*used, named_number(folder + "/memory.stat", "inactive_file "));
+  const std::string details = folder + "/memory.stat";
+  const uint64_t files = named_number(details, "inactive_file ") + named_number(details, "active_file ");
+  const uint64_t held = *used - std::min(*used, files);
   return *limit - std::min(*limit, held);
 }
 

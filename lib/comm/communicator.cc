@@ -38,7 +38,15 @@ Communicator::~Communicator() {
 }
 
 void Communicator::collective(gsel_collective& call, gsel_stream* stream) {
+  check(call);
+  run_checked(call, stream);
+}
+
+void Communicator::check(gsel_collective& call) const {
   check_call(call, rank_, world_size_);
+}
+
+void Communicator::run_checked(const gsel_collective& call, gsel_stream* stream) {
   gsel_error* err = nullptr;
   const gsel_status status = backend_->table().collective(link_, &call, stream, &err);
   throw_if_failed(status, err);
@@ -49,6 +57,34 @@ void Communicator::abort(std::string_view reason) noexcept {
   std::ranges::transform(reason.substr(0, sizeof text - 1), text,
                          [](char c) { return static_cast<unsigned char>(c) < ' ' ? ' ' : c; });  // one line
   backend_->table().link_abort(link_, text);
+}
+
+void Communicator::group(std::span<const gsel_collective> checked) {
+  if (!backend_->table().group) fail(GSEL_ERR_UNSUPPORTED, "the backend has no groups; make the calls one by one");
+  gsel_error* err = nullptr;
+  const gsel_status status = backend_->table().group(link_, checked.data(), checked.size(), &err);
+  throw_if_failed(status, err);
+}
+
+Works::Works(Communicator& communicator, std::span<const gsel_collective> checked) : backend_(communicator.backend_) {
+  if (!backend_->table().work_start)
+    fail(GSEL_ERR_UNSUPPORTED, "the backend runs no calls beside the caller; make the call itself");
+  gsel_error* err = nullptr;
+  const gsel_status status =
+      backend_->table().work_start(communicator.link_, checked.data(), checked.size(), &work_, &err);
+  throw_if_failed(status, err);
+}
+
+Works::~Works() {
+  backend_->table().work_free(work_);
+}
+
+bool Works::wait(double seconds) {
+  int32_t done = 0;
+  gsel_error* err = nullptr;
+  const gsel_status status = backend_->table().work_wait(work_, seconds, &done, &err);
+  throw_if_failed(status, err);
+  return done != 0;
 }
 
 gsel_comm_count Communicator::counts(gsel_collective_kind kind) const noexcept {

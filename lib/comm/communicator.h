@@ -6,6 +6,7 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -46,6 +47,10 @@ class Communicator {
   // `call` is checked and put in order in place: a copy at this point would cost a small call a tenth of its time.
   void collective(gsel_collective& call, gsel_stream* stream = nullptr);
   void collective(gsel_collective&& call, gsel_stream* stream = nullptr) { collective(call, stream); }
+  // The same in two steps; and several at once, as gsel_group_end makes those of one communicator.
+  void check(gsel_collective& call) const;
+  void run_checked(const gsel_collective& call, gsel_stream* stream = nullptr);
+  void group(std::span<const gsel_collective> checked);
   void abort(std::string_view reason) noexcept;
   gsel_comm_count counts(gsel_collective_kind kind) const noexcept;
   std::string trace() const;  // JSON of docs/trace.md
@@ -65,6 +70,7 @@ class Communicator {
   void dismiss(void* memory);
 
  private:
+  friend class Works;
   Communicator(std::shared_ptr<Backend> backend, gsel_link* link, const gsel_place& place);
   // A function of the table that works on the link; `name` is that of the public function.
   template <class... Declared, class... Given>
@@ -74,6 +80,21 @@ class Communicator {
   gsel_link* link_ = nullptr;
   int32_t rank_ = 0;
   int32_t world_size_ = 1;
+};
+
+// Calls under way beside the caller; released once they have ended.
+class Works {
+ public:
+  Works(Communicator& communicator, std::span<const gsel_collective> checked);
+  ~Works();
+  Works(const Works&) = delete;
+  Works& operator=(const Works&) = delete;
+  // Whether they have ended, after at most so long; negative: to the end. Throws what failed.
+  bool wait(double seconds);
+
+ private:
+  std::shared_ptr<Backend> backend_;
+  gsel_work* work_ = nullptr;
 };
 
 // Fills what `config` leaves open from the environment and from defaults; see gsel_comm_init.

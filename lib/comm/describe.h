@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 namespace gsel {
 
@@ -38,6 +39,8 @@ constexpr bool takes_counts(gsel_collective_kind kind) {  // the v kinds
 constexpr bool is_point_to_point(gsel_collective_kind kind) {
   return kinds::has(kinds::kPointToPoint, kind);
 }
-std::string describe(gsel_collective_kind kind, gsel_dtype dtype, gsel_op op, int32_t root, uint64_t count);
+// `operation` is what to call it where its number is of no meaning here.
+std::string describe(gsel_collective_kind kind, gsel_dtype dtype, gsel_op op, int32_t root, uint64_t count,
+                     std::string_view operation = {});
 
 }  // namespace gsel

@@ -92,6 +92,9 @@ struct alignas(128) RankBlock {
   int32_t pid;  // these two from the start
   int32_t family_rank;
 
+  // By parity: name of a caller's operation, for who quotes the call.
+  alignas(128) std::atomic<uint64_t> operation[2][4];
+
   // Waiting for this rank: it bumps wake_word when sleepers is not 0. Waiting of this rank for any of several: who
   // writes to one of its channels bumps bell when listening is not 0.
   alignas(128) std::atomic<uint32_t> sleepers;

@@ -17,9 +17,9 @@ struct Fold {
   void* user_data = nullptr;
 };
 
-// out[i] = in[0][i] op in[1][i] op ... in[n-1][i], by the rules of gsel/types.h. out may be one of the inputs and
+// out[i] = in[0][first + i] op in[1][first + i] op ..., by the rules of gsel/types.h. out may be one of the inputs and
 // overlaps none in part. One input is copied as it is, unless it is scaled. Throws GSEL_ERR_CALLBACK.
-void reduce(const Fold& fold, void* out, const void* const* in, int n, size_t count);
+void reduce(const Fold& fold, void* out, const void* const* in, int n, size_t count, size_t first = 0);
 
 // The same result in outs[n_outs], each of which may be one of the inputs and overlaps none in part. Tile by tile: what
 // was just reduced is still in the first-level cache when it goes out. `streaming`: past the caches, with a fence at
@@ -35,6 +35,7 @@ void copy_streaming(void* dst, const void* src, size_t bytes);
 enum class Isa { baseline, avx2, avx512 };
 constexpr Isa kIsas[] = {Isa::baseline, Isa::avx2, Isa::avx512};
 bool has_isa(Isa isa);
-void reduce_with(Isa isa, const Fold& fold, void* out, const void* const* in, int n, size_t count);
+Isa best_isa();
+void reduce_with(Isa isa, const Fold& fold, void* out, const void* const* in, int n, size_t count, size_t first = 0);
 
 }  // namespace gsel::shm

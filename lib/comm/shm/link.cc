@@ -59,7 +59,8 @@ Link::Place join_family(const gsel_join& join) {
   Joined joined = rendezvous(join);
   if (join.trace.len > 0) joined.family->trace_folder = std::filesystem::absolute(text(join.trace)).string();
   if ((join.flags & GSEL_COMM_NO_THREAD) == 0) joined.family->watch();
-  return {std::move(joined.family), std::move(joined.arena), join.rank, static_cast<int64_t>(join.timeout_s * 1e9)};
+  return {std::move(joined.family), std::move(joined.arena), join.rank, static_cast<int64_t>(join.timeout_s * 1e9),
+          (join.flags & GSEL_COMM_NO_THREAD) == 0};
 }
 
 }  // namespace
@@ -76,14 +77,21 @@ Link::Link(Place place)
       asymmetric_(arena_->header().asymmetric != 0),
       fork_generation_(os::fork_generation()),
       tuning_(arena_->header().tuning),
-      sent_(ranks()) {
+      peers_(ranks()),
+      threads_allowed_(place.threads_allowed),
+      engine_(std::make_unique<Engine>(*this)) {
   for (int32_t q = 0; q < world_size_; ++q)
     one_process_ = one_process_ && member(q).process == family_->member(family_->rank()).process;
   if (family_->watcher()) family_->watcher()->add(*family_, *this);
 }
 
 Link::~Link() {
-  if (os::fork_generation() != fork_generation_) return;  // the parent's communicator goes on without us
+  if (os::fork_generation() != fork_generation_) {  // the parent's communicator goes on without us
+    static_cast<void>(engine_.release());           // its locks may be held by a thread that is not here
+    return;
+  }
+  if (engine_->under_way()) abort("destroyed with requests under way");
+  engine_.reset();
   if (family_->watcher()) family_->watcher()->remove(*family_, *this);
   leave(*arena_);
 }
@@ -152,26 +160,65 @@ void Link::complete(const gsel_collective& given, Call& call) const {
   }
 }
 
+void require_own_process(uint64_t fork_generation, const char* what) {
+  if (os::fork_generation() != fork_generation)
+    fail(GSEL_ERR_FORKED, "{} on a communicator of the parent process; join a new one after fork", what);
+}
+
 void Link::collective(const gsel_collective& given) {
   require_own_process(collective_name(given.kind));
+  if (engine_->busy()) return group(&given, 1);
+  execute(given);
+}
+
+void Link::group(const gsel_collective* calls, uint64_t n) {
+  require_own_process("group");
+  Work work(*engine_, calls, n);
+  engine_->run(work);
+}
+
+std::unique_ptr<Work> Link::start(const gsel_collective* calls, uint64_t n) {
+  require_own_process("request");
+  if (!threads_allowed_)
+    fail(GSEL_ERR_UNSUPPORTED,
+         "a request needs a thread and the communicator was made with GSEL_COMM_NO_THREAD; make the call itself");
+  auto work = std::make_unique<Work>(*engine_, calls, n);
+  engine_->start(*work);
+  return work;
+}
+
+void Link::execute(const gsel_collective& given) {
   try {
     throw_if_broken();
+    if (is_point_to_point(given.kind)) return message(given);
     complete(given, current_);
     deadline_ns_ = 0;
     published_ = 0;
-    enter(current_);
-    run(current_);
-    leave();
-    count_call();
+    number_ = enter(current_);
+    run_callbacks_too(current_);
+    leave(number_);
+    count_call(current_.kind, published_);
   } catch (const Error& error) {
     note_failure(error);
     throw;
   }
 }
 
+// A caller's operation that fails here leaves the others waiting for results, so it fails for all.
+void Link::run_callbacks_too(const Call& call) {
+  try {
+    run(call);
+  } catch (const Error& e) {
+    if (e.code() != GSEL_ERR_CALLBACK) throw;
+    break_link(GSEL_ERR_CALLBACK, rank_,
+               fmt::format("rank {}: {} in {} (call {})", rank_, e.what(), text_of(call), number_));
+  }
+}
+
 // One place of the flight recorder, and what others are told of when they ask what this rank is at.
-void Link::enter(const Call& call) {
-  CallEntry& entry = arena_->call(rank_, ++number_);
+uint64_t Link::enter(const Call& call) {
+  const uint64_t number = ++entered_;
+  CallEntry& entry = arena_->call(rank_, number);
   entry.number.store(0, std::memory_order_relaxed);
   entry.packed.store(pack(call), std::memory_order_relaxed);
   entry.count.store(call.count, std::memory_order_relaxed);
@@ -180,24 +227,25 @@ void Link::enter(const Call& call) {
   entry.label[0].store(call.label[0], std::memory_order_relaxed);
   entry.label[1].store(call.label[1], std::memory_order_relaxed);
   entry.entered.store(os::ticks(), std::memory_order_relaxed);
-  entry.number.store(number_, std::memory_order_release);
-  mine().latest_number.store(2 * number_, std::memory_order_release);
+  entry.number.store(number, std::memory_order_release);
+  mine().latest_number.store(2 * number, std::memory_order_release);
+  return number;
 }
 
-void Link::leave() {
-  arena_->call(rank_, number_).left.store(os::ticks(), std::memory_order_relaxed);
-  mine().latest_number.store(2 * number_ + 1, std::memory_order_relaxed);
+// Calls may end in another order than they began; the place of one that took long may be a later one's by now.
+void Link::leave(uint64_t number) {
+  CallEntry& entry = arena_->call(rank_, number);
+  if (entry.number.load(std::memory_order_relaxed) == number) entry.left.store(os::ticks(), std::memory_order_relaxed);
+  if (number == entered_) mine().latest_number.store(2 * number + 1, std::memory_order_relaxed);
 }
 
-void Link::count_call() {
-  Progress& p = progress_[static_cast<size_t>(current_.kind)];
+void Link::count_call(gsel_collective_kind kind, uint64_t bytes) {
+  Progress& p = progress_[static_cast<size_t>(kind)];
   p.calls.store(p.calls.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-  p.bytes.store(p.bytes.load(std::memory_order_relaxed) + published_, std::memory_order_relaxed);
+  p.bytes.store(p.bytes.load(std::memory_order_relaxed) + bytes, std::memory_order_relaxed);
 }
 
 void Link::run(const Call& call) {
-  if (call.kind == GSEL_COLLECTIVE_SEND) return send(call);
-  if (call.kind == GSEL_COLLECTIVE_RECV) return recv(call);
   const Plan plan(call, rank_, world_size_);
   largest_part_ = plan.largest_part();
   exchange_headers(call, plan);
@@ -271,7 +319,8 @@ void Link::run_alone(const Call& call, const Plan& plan) {
 }
 
 std::string Link::text_of(const Call& call) const {
-  std::string text = describe(call.kind, call.dtype, call.operation.op, call.root, call.count);
+  std::string text =
+      describe(call.kind, call.dtype, call.operation.op, call.root, call.count, operation_name(call.operation));
   if (call.label[0] != 0) text += fmt::format(" \"{}\"", reinterpret_cast<const char*>(call.label));
   return text;
 }
@@ -284,10 +333,32 @@ std::string Link::text_of(int32_t rank, uint64_t number) const {
   call.kind = fields.kind;
   call.dtype = fields.dtype;
   call.operation.op = fields.op;
+  if (fields.op == GSEL_OP_USER) call.operation = posted_operation(rank, number);
   call.root = fields.root;
   call.count = entry.count.load(std::memory_order_relaxed);
   for (size_t i = 0; i < 2; ++i) call.label[i] = entry.label[i].load(std::memory_order_relaxed);
   return text_of(call);
+}
+
+// A caller's operation as far as others see it: its name, while the call's line stands.
+Operation Link::posted_operation(int32_t rank, uint64_t number) const {
+  const RankBlock& block = arena_->rank(rank);
+  Operation operation;
+  operation.op = GSEL_OP_USER;
+  for (const size_t parity : {0, 1})
+    if (block.posted[parity].load(std::memory_order_acquire) == number) {
+      uint64_t name[kOperationNameBytes / sizeof(uint64_t)];
+      for (size_t i = 0; i < std::size(name); ++i) name[i] = block.operation[parity][i].load(std::memory_order_relaxed);
+      std::memcpy(operation.name, name, sizeof name);
+      operation.name[sizeof name - 1] = '\0';
+    }
+  return operation;
+}
+
+void Link::post_operation(const Operation& operation, uint64_t parity) {
+  uint64_t name[kOperationNameBytes / sizeof(uint64_t)];
+  std::memcpy(name, operation.name, sizeof name);
+  for (size_t i = 0; i < std::size(name); ++i) mine().operation[parity][i].store(name[i], std::memory_order_relaxed);
 }
 
 void Link::exchange_headers(const Call& call, const Plan& plan) {
@@ -295,7 +366,8 @@ void Link::exchange_headers(const Call& call, const Plan& plan) {
   const uint64_t parity = ++sequence_ & 1;
   HeaderLine& line = me.line[parity];
   const uint64_t print = fingerprint(call);
-  me.posted[parity].store(number_, std::memory_order_relaxed);
+  if (call.operation.op == GSEL_OP_USER) post_operation(call.operation, parity);
+  me.posted[parity].store(number_, std::memory_order_release);
   me.factor[parity] = call.operation.factor;
   line.fingerprint = print;
   if (small(call) && plan.publishes(rank_)) publish_small(call, plan, line, parity);

@@ -6,10 +6,12 @@
 //   direct.cc       large ones in memory every rank reaches
 //   single_copy.cc  large ones in private memory, read across processes
 //   staged.cc       large ones in private memory, through staging
-//   channel.cc      messages between two ranks
-//   explain.cc      which of these a call would take, and why
+//   channel.cc      messages between two ranks, their lines
+//   transfer.cc     messages under way, together
+//   split.cc        communicators made from this one
+//   reform.cc       what follows when it is broken
+//   explain.cc      which way a call would take, and why
 //   record.cc       the flight recorder, read back
-//   reform.cc       communicators made from this one
 //
 // Every collective begins with one header line that all ranks post and read. It says which call this is, so ranks that
 // disagree find out before anything is written, and it carries small payloads, so those need no second wait. A rank
@@ -30,13 +32,19 @@
 #include <vector>
 
 #include "base/error.h"
+#include "comm/shm/engine.h"
 #include "comm/shm/fault.h"
 #include "comm/shm/kernels.h"
+#include "comm/shm/patience.h"
 #include "comm/shm/plan.h"
 #include "comm/shm/rendezvous.h"
+#include "comm/shm/transfer.h"
 #include "comm/shm/tuning.h"
 
 namespace gsel::shm {
+
+// GSEL_ERR_FORKED where what remembers this number came from the parent process.
+void require_own_process(uint64_t fork_generation, const char* what);
 
 enum class Protocol { alone, line, slots, direct, single_copy, staged };
 
@@ -48,6 +56,7 @@ class Link {
     std::shared_ptr<Arena> arena;
     int32_t rank = 0;
     int64_t timeout_ns = 0;
+    bool threads_allowed = true;
   };
   explicit Link(const gsel_join& join);
   explicit Link(Place place);
@@ -59,13 +68,15 @@ class Link {
   int32_t world_size() const { return world_size_; }
 
   void collective(const gsel_collective& call);
+  void group(const gsel_collective* calls, uint64_t n);                   // as gsel_group_end
+  std::unique_ptr<Work> start(const gsel_collective* calls, uint64_t n);  // the same beside the caller
   void abort(const char* reason) noexcept;
   gsel_comm_count counts(gsel_collective_kind kind) const noexcept;
   // record.cc: JSON of docs/trace.md; with the failure that is the reason to ask, if any.
   std::string trace(gsel_status code = GSEL_OK, const std::string& error = {}) const;
   // explain.cc
   gsel_comm_explanation explain(const gsel_collective& call);
-  // reform.cc
+  // split.cc, reform.cc
   std::optional<Place> split(int32_t colour, int32_t key);
   Place shrink();
   void resync();
@@ -76,6 +87,7 @@ class Link {
   void set_timeout(double seconds) noexcept { timeout_ns_.store(static_cast<int64_t>(seconds * 1e9)); }
 
  private:
+  friend class Engine;
   struct Progress {  // what counts() tells; one writer, any reader
     std::atomic<uint64_t> calls{0};
     std::atomic<uint64_t> bytes{0};
@@ -83,14 +95,18 @@ class Link {
 
   // link.cc
   void complete(const gsel_collective& given, Call& call) const;
+  void execute(const gsel_collective& given);  // by whoever drives, see engine.h
   void run(const Call& call);
+  void run_callbacks_too(const Call& call);
   void exchange_headers(const Call& call, const Plan& plan);
   void run_alone(const Call& call, const Plan& plan);
-  void enter(const Call& call);
-  void leave();
-  void count_call();
+  uint64_t enter(const Call& call);  // its number
+  void leave(uint64_t number);
+  void count_call(gsel_collective_kind kind, uint64_t bytes);
   std::string text_of(int32_t rank, uint64_t number) const;
   std::string text_of(const Call& call) const;
+  Operation posted_operation(int32_t rank, uint64_t number) const;
+  void post_operation(const Operation& operation, uint64_t parity);
   [[noreturn]] void fail_mismatch(uint64_t parity);
   Fold fold_of(const Call& call, double* factors) const;  // factors: room for one per rank
 
@@ -104,9 +120,9 @@ class Link {
   void wait_long(int32_t rank, const std::atomic<uint64_t>& flag, uint64_t value);
   bool spin(int32_t rank, const std::atomic<uint64_t>& flag, uint64_t value);
   void sleep_until_woken(int32_t rank, const std::atomic<uint64_t>& flag, uint64_t value);
-  void check_peer(int32_t rank, const std::atomic<uint64_t>& flag, uint64_t value);
+  void check_peer(int32_t rank, const std::atomic<uint64_t>& flag, uint64_t value, const Call& call, uint64_t number);
   void look_at_all() const;
-  void check_deadline(int32_t rank);
+  void check_deadline(int32_t rank, int64_t deadline_ns, const Call& call, uint64_t number);
   int32_t laggard(int32_t rank) const;
   std::string activity_of(int32_t rank) const;
   // Makes progress of this rank known; wakes who sleeps for it. One side always sees the other: either both pass a
@@ -176,8 +192,11 @@ class Link {
   void run_single_copy(const Call& call, const Plan& plan);
   void copy_single(const Call& call, const Plan& plan);
   void reduce_single_copy(const Call& call, const Plan& plan);
-  void read_from(int32_t rank, uint64_t address, char* to, uint64_t bytes);
-  [[noreturn]] void fail_reading(int32_t rank, int number);
+  void read_from(int32_t rank, uint64_t address, char* to, uint64_t bytes) {
+    read_from(rank, address, to, bytes, current_, number_);
+  }
+  void read_from(int32_t rank, uint64_t address, char* to, uint64_t bytes, const Call& call, uint64_t number);
+  [[noreturn]] void fail_reading(int32_t rank, int failure, const Call& call, uint64_t number);
   bool reads_all();
   bool can_read(int32_t rank) const;
 
@@ -195,18 +214,72 @@ class Link {
   void reserve_staging();
 
   // channel.cc
-  void send(const Call& call);
-  void recv(const Call& call);
-  void reserve_channel(int32_t from, int32_t to);
-  [[noreturn]] void fail_message(uint64_t word, const Call& call);
+  void begin(Transfer& transfer, const gsel_collective& given);
+  void begin(Half& half, const Call& call, int32_t peer, uint64_t count);
+  bool advance(Transfer& transfer);  // as far as it goes without waiting; whether it has ended
+  bool advance_send(Transfer& transfer);
+  bool advance_receive(Transfer& transfer);
+  bool all_taken(Half& half, uint64_t lines);
+  bool has_room(Half& half, uint64_t lines);
+  ChannelLine& next_line(const Half& half);
+  void send_line(const Half& half, ChannelLine& line);
+  bool send_pieces(Half& half, const char* data);
+  bool offer(Half& half, const char* data);
+  bool settle_offer(Half& half);
+  void withdraw(Half& half) noexcept;
+  void fetch(Transfer& transfer, ChannelLine& line);
+  void reserve_channels(int32_t rank, bool slots);
+  bool reads_memory_of(int32_t rank);
+  [[noreturn]] void fail_message(uint64_t word, const Transfer& transfer);
+  // Makes progress on a channel known to the rank at its other end.
+  void tell(int32_t rank, std::atomic<uint64_t>& flag, uint64_t value) {
+    RankBlock& other = arena_->rank(rank);
+    if (asymmetric_) {
+      flag.store(value, std::memory_order_release);
+      std::atomic_signal_fence(std::memory_order_seq_cst);
+      if (other.listening.load(std::memory_order_relaxed) != 0) ring(other);
+    } else {
+      flag.store(value, std::memory_order_seq_cst);
+      if (other.listening.load(std::memory_order_seq_cst) != 0) ring(other);
+    }
+  }
 
-  // reform.cc
-  using Word = std::atomic<uint32_t> RankBlock::*;
+  // transfer.cc
+  struct Awaited {
+    const std::atomic<uint64_t>* flag;
+    uint64_t value;
+  };
+  void message(const gsel_collective& given);
+  bool progress();  // of all that are under way; whether anything moved
+  void finish(Transfer& transfer);
+  void drop_transfers(const Error* failure) noexcept;
+  bool looked_long(Idle& idle, int64_t spin_ns);
+  bool beside_a_peer();
+  Awaited awaited_by(const Half& half, bool out) const;
+  int64_t attend();  // the next deadline
+  void tell_awaited();
+  void stop_awaiting();
+  void rest();
+  std::optional<Bell> prepare_sleep();
+  int64_t longest_sleep() const { return family_->watcher() ? kWatchedSleepNs : kSleepNs; }
+  void abandon_messages() noexcept;
+  static void ring(RankBlock& block) noexcept;
+  void nudge() noexcept;
+  // In a collective, between two looks: messages go on, whether any moved.
+  bool go_on_beside() {
+    engine_->admit();
+    return !transfers_.empty() && progress();
+  }
+
+  // split.cc
   void require_own_process(const char* asked) const;
   void exchange(const char* label, const void* send, void* recv, uint64_t bytes);
   uint64_t found(const std::vector<int32_t>& members) const;
   void keep_while_used(uint64_t offset, int32_t ranks) const;
   Place place_in(const std::vector<int32_t>& members, uint64_t offset) const;
+
+  // reform.cc
+  using Word = std::atomic<uint32_t> RankBlock::*;
   void break_for(const char* purpose, const char* remedy) const;
   std::vector<uint32_t> call_the_roll(Word word);
   uint32_t decide(Word word, int32_t rank, int64_t deadline_ns) const;
@@ -238,7 +311,8 @@ class Link {
   Tuning tuning_;
 
   uint64_t sequence_ = 0;      // of collectives
-  uint64_t number_ = 0;        // of calls of any kind
+  uint64_t entered_ = 0;       // calls of any kind
+  uint64_t number_ = 0;        // of them, the collective it is in
   uint64_t chunks_ = 0;        // steps of large collectives before this one; the same on every rank
   uint64_t published_ = 0;     // bytes, in this call
   int64_t deadline_ns_ = 0;    // of this call; 0 until it waits long
@@ -246,8 +320,12 @@ class Link {
   bool staging_reserved_ = false;
   std::shared_ptr<const void> traced_;  // the broken arena whose recording is in a file
   enum class Probe { open, yes, no } reads_all_ = Probe::open;
-  std::vector<uint64_t> sent_;  // lines, to each rank
-  Call current_{};              // for messages
+  Call current_{};  // collective, for messages
+  std::vector<Peer> peers_;
+  std::vector<Transfer*> transfers_;  // under way, in the order started
+  uint64_t moves_ = 0;                // lines sent and taken, offers settled
+  bool threads_allowed_;
+  std::unique_ptr<Engine> engine_;
   std::array<Progress, GSEL_COLLECTIVE_KINDS> progress_;
 };
 

@@ -32,9 +32,7 @@ uintptr_t address_of(const void* memory) {
 void require_memory(uint64_t bytes, uint64_t of_bytes) {
   const uint64_t available = os::available_memory();
   if (bytes > available)
-    fail(GSEL_ERR_NOMEM,
-         "{} bytes of memory were asked for, of which {} are missing and {} left on this host or in its "
-         "control group",
+    fail(GSEL_ERR_NOMEM, "{} bytes of memory were asked for; of {} still to be had this host or control group has {}",
          of_bytes, bytes, available);
 }
 

@@ -1,13 +1,13 @@
 // comm/shm/output_kernels.cc: where results go: to several places at once, and past the caches. Refuses to know what is
-// folded. A store that bypasses the caches saves reading the line it overwrites, which is a third of the traffic of a
-// sum of two; it pays where the result is larger than the caches, and costs where somebody reads it soon.
+// folded. A store that bypasses the caches spares reading the line it overwrites; it pays where results are larger than
+// the caches and go to several places, and costs where somebody reads them soon. Small tiles, so that reads and such
+// stores take turns often and neither waits for the other.
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
-#include <vector>
 
 #if defined(__x86_64__)
-#include <emmintrin.h>
+#include <immintrin.h>
 #endif
 
 #include "base/dtype.h"
@@ -16,26 +16,43 @@
 namespace gsel::shm {
 namespace {
 
-constexpr size_t kTileBytes = 8192, kLine = 64;
+constexpr size_t kTileBytes = 4096, kLine = 64;
 
 #if defined(__x86_64__)
-// Whole cache lines, so that the processor's write buffers go out full; what is left at both ends goes the usual way.
+// Whole cache lines; a set with wide vectors writes one in one go or in two, so that none leaves the processor in
+// parts.
+using Lines = void (*)(char* to, const char* from, size_t lines);
+
+void stream_lines(char* to, const char* from, size_t lines) {
+  for (size_t i = 0; i < lines * kLine; i += sizeof(__m128i))
+    _mm_stream_si128(reinterpret_cast<__m128i*>(to + i), _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i)));
+}
+
+[[gnu::target("avx2")]] void stream_lines_avx2(char* to, const char* from, size_t lines) {
+  for (size_t i = 0; i < lines * kLine; i += sizeof(__m256i))
+    _mm256_stream_si256(reinterpret_cast<__m256i*>(to + i),
+                        _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + i)));
+}
+
+[[gnu::target("avx512f")]] void stream_lines_avx512(char* to, const char* from, size_t lines) {
+  for (size_t i = 0; i < lines * kLine; i += sizeof(__m512i))
+    _mm512_stream_si512(reinterpret_cast<__m512i*>(to + i), _mm512_loadu_si512(from + i));
+}
+
+Lines lines_for(Isa isa) {
+  if (isa == Isa::avx512) return stream_lines_avx512;
+  return isa == Isa::avx2 ? stream_lines_avx2 : stream_lines;
+}
+
+// What is left at both ends goes the usual way.
 void stream(char* to, const char* from, size_t bytes) {
   const size_t head = std::min(bytes, (kLine - reinterpret_cast<uintptr_t>(to) % kLine) % kLine);
+  const size_t body = (bytes - head) / kLine * kLine, tail = head + body;
   std::memcpy(to, from, head);
-  size_t done = head;
-  for (; done + kLine <= bytes; done += kLine) {
-    const auto* source = reinterpret_cast<const __m128i*>(from + done);
-    auto* target = reinterpret_cast<__m128i*>(to + done);
-    const __m128i a = _mm_loadu_si128(source), b = _mm_loadu_si128(source + 1);
-    const __m128i c = _mm_loadu_si128(source + 2), d = _mm_loadu_si128(source + 3);
-    _mm_stream_si128(target, a);
-    _mm_stream_si128(target + 1, b);
-    _mm_stream_si128(target + 2, c);
-    _mm_stream_si128(target + 3, d);
-  }
-  std::memcpy(to + done, from + done, bytes - done);
+  lines_for(best_isa())(to + head, from + head, body / kLine);
+  std::memcpy(to + tail, from + tail, bytes - tail);
 }
+
 void fence() {
   _mm_sfence();
 }
@@ -73,11 +90,9 @@ void reduce_to(const Fold& fold, void* const* outs, int n_outs, const void* cons
   if (n_outs == 1 && !streaming) return reduce(fold, outs[0], in, n, count);
   const size_t element = dtype_bytes(fold.dtype);
   alignas(kLine) char tile[kTileBytes];
-  std::vector<const void*> inputs(static_cast<size_t>(n));
   for_tiles(outs[0], count, element, [&](size_t first, size_t some) {
-    for (int q = 0; q < n; ++q) inputs[static_cast<size_t>(q)] = static_cast<const char*>(in[q]) + first * element;
     void* to = streaming ? tile : at(outs[0], first * element);
-    reduce(fold, to, inputs.data(), n, some);
+    reduce(fold, to, in, n, some, first);
     for (int o = streaming ? 0 : 1; o < n_outs; ++o) {
       char* out = at(outs[o], first * element);
       if (streaming)

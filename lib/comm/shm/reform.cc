@@ -7,7 +7,6 @@
 // alike; once all words have moved, all know the same members. The lowest founds the new arena and tells the place in
 // the old one's header; when it cannot, the next does, and again the first counts.
 #include <algorithm>
-#include <cstring>
 
 #include "comm/shm/link.h"
 #include "comm/shm/watcher.h"
@@ -16,7 +15,6 @@ namespace gsel::shm {
 namespace {
 
 constexpr int64_t kLookNs = 1'000'000;
-constexpr uint64_t kNotFounded = 1;  // no arena stands there
 
 // A word of the roll: what, and of those out why and by whom.
 enum : uint32_t { kOpen = 0, kIn = 1, kDied = 2, kLeft = 3, kLate = 4 };
@@ -27,124 +25,15 @@ int32_t decided_by(uint32_t word) {
   return static_cast<int32_t>(word >> 8);
 }
 
-struct Choice {
-  int32_t colour, key;
-};
-
-std::vector<int32_t> ranks_of(const std::vector<Choice>& choices, int32_t colour) {
-  std::vector<int32_t> members;
-  for (size_t q = 0; q < choices.size(); ++q)
-    if (colour >= 0 && choices[q].colour == colour) members.push_back(static_cast<int32_t>(q));
-  std::ranges::stable_sort(members, {}, [&](int32_t q) { return choices[static_cast<size_t>(q)].key; });
-  return members;
-}
-
-// Whether an arena may be given up: who has not said to be gone has ended.
-bool nobody_in(const Arena& arena, const Family& family) {
-  for (int32_t q = 0; q < arena.layout().world_size; ++q)
-    if (arena.rank(q).gone.load(std::memory_order_acquire) == 0 && !family.ended(arena.rank(q).family_rank))
-      return false;
-  return true;
-}
-
 }  // namespace
-
-void Link::require_own_process(const char* asked) const {
-  if (os::fork_generation() != fork_generation_)
-    fail(GSEL_ERR_FORKED, "{} on a communicator of the parent process; join a new one after fork", asked);
-}
-
-Family& Link::family(const char* asked) const {
-  require_own_process(asked);
-  return *family_;
-}
-
-// An allgather that no call of the caller's can be taken for.
-void Link::exchange(const char* label, const void* send, void* recv, uint64_t bytes) {
-  gsel_collective call{};
-  call.kind = GSEL_COLLECTIVE_ALLGATHER;
-  call.dtype = GSEL_U8;
-  call.root = call.source = -1;
-  call.send = send;
-  call.recv = recv;
-  call.count = bytes;
-  call.label = {label, std::strlen(label)};
-  throw_if_broken();
-  complete(call, current_);
-  current_.detail = current_.label[0];
-  deadline_ns_ = 0;
-  published_ = 0;
-  enter(current_);
-  run(current_);
-  leave();
-}
-
-std::optional<Link::Place> Link::split(int32_t colour, int32_t key) {
-  require_own_process("gsel_comm_split");
-  std::vector<Choice> choices(ranks());
-  const Choice own{colour, key};
-  exchange("split", &own, choices.data(), sizeof own);
-  const std::vector<int32_t> members = ranks_of(choices, colour);
-  std::optional<Error> problem;
-  uint64_t offset = kNotFounded;
-  if (members.size() > 1 && members.front() == rank_) try {
-      offset = found(members);
-      keep_while_used(offset, static_cast<int32_t>(members.size()));
-    } catch (const Error& e) {
-      problem = e;
-    }
-  std::vector<uint64_t> offsets(ranks());
-  exchange("split", &offset, offsets.data(), sizeof offset);
-  if (problem) throw *problem;
-  if (members.empty()) return std::nullopt;
-  return place_in(members, offsets[static_cast<size_t>(members.front())]);
-}
-
-// The arena of a communicator of these ranks, in memory of this one; where it stands.
-uint64_t Link::found(const std::vector<int32_t>& members) const {
-  const Layout layout(static_cast<int32_t>(members.size()));
-  std::vector<Seat> seats;
-  for (const int32_t q : members) seats.push_back({arena_->rank(q).pid, arena_->rank(q).family_rank});
-  const SharedMemory& memory = *family_->memory();
-  const uint64_t offset = family_->allocate(layout.total_bytes);
-  try {
-    memory.reserve(offset, layout.reserved_bytes(), "a communicator");
-  } catch (...) {
-    family_->release(offset);
-    throw;
-  }
-  Arena::found(memory.at(offset), layout, arena_->header(), seats);
-  return offset;
-}
-
-void Link::keep_while_used(uint64_t offset, int32_t ranks) const {
-  const auto& memory = family_->memory();
-  family_->release_once(offset, [arena = Arena::at(memory->at(offset), Layout(ranks), memory), family = family_.get()] {
-    return nobody_in(*arena, *family);
-  });
-}
-
-Link::Place Link::place_in(const std::vector<int32_t>& members, uint64_t offset) const {
-  Place place{family_, nullptr, 0, timeout_ns_.load()};
-  if (members.size() == 1) {
-    place.arena = Arena::alone(arena_->header().order, {mine().pid, mine().family_rank});
-    return place;
-  }
-  const int32_t founder = members.front();
-  if (offset == kNotFounded)
-    throw Error(GSEL_ERR_NOMEM, fmt::format("rank {} found no memory for the new communicator", founder))
-        .about_rank(founder);
-  const auto& memory = family_->memory();
-  place.arena = Arena::at(memory->at(offset), Layout(static_cast<int32_t>(members.size())), memory);
-  place.rank = static_cast<int32_t>(std::ranges::find(members, rank_) - members.begin());
-  return place;
-}
 
 Link::Place Link::shrink() {
   require_own_process("gsel_comm_shrink");
   if (std::exchange(shrunk_, true))
     fail(GSEL_ERR_STATE, "gsel_comm_shrink: this communicator has been shrunk already; go on with what came of it");
   break_for("asked for a shrink", "gsel_comm_shrink");
+  const Engine::Turn turn(*engine_);
+  abandon_messages();
   std::vector<int32_t> members;
   const std::vector<uint32_t> roll = call_the_roll(&RankBlock::reform);
   for (int32_t q = 0; q < world_size_; ++q)
@@ -154,14 +43,16 @@ Link::Place Link::shrink() {
     throw Error(GSEL_ERR_PEER,
                 fmt::format("rank {} was left behind by a shrink: {}; join anew", rank_, why(own, rank_)))
         .about_rank(decided_by(own));
-  return place_in(members, members.size() == 1 ? kNotFounded : successor(members));
+  return place_in(members, members.size() == 1 ? 0 : successor(members));
 }
 
 void Link::resync() {
   require_own_process("gsel_comm_resync");
-  if (world_size_ == 1) return adopt(place_in({rank_}, kNotFounded).arena);
+  if (world_size_ == 1) return adopt(place_in({rank_}, 0).arena);
   if (shrunk_) fail(GSEL_ERR_STATE, "gsel_comm_resync: this communicator has been shrunk; go on with what came of it");
   break_for("asked for a resync", "gsel_comm_resync");
+  const Engine::Turn turn(*engine_);
+  abandon_messages();
   std::vector<int32_t> members;
   const std::vector<uint32_t> roll = call_the_roll(&RankBlock::resync);
   for (int32_t q = 0; q < world_size_; ++q) {
@@ -283,7 +174,6 @@ void Link::adopt(std::shared_ptr<Arena> next) {
   leave(*next);
   sequence_ = chunks_ = 0;
   staging_reserved_ = false;
-  std::ranges::fill(sent_, 0);
   if (family_->watcher()) family_->watcher()->add(*family_, *this);
 }
 

@@ -20,23 +20,23 @@ void Link::run_single_copy(const Call& call, const Plan& plan) {
     copy_single(call, plan);
 }
 
-void Link::read_from(int32_t rank, uint64_t address, char* to, uint64_t bytes) {
+void Link::read_from(int32_t rank, uint64_t address, char* to, uint64_t bytes, const Call& call, uint64_t number) {
   while (bytes > 0) {
     const iovec local{to, bytes}, remote{reinterpret_cast<void*>(address), bytes};
     const ssize_t got = process_vm_readv(member(rank).pid, &local, 1, &remote, 1, 0);
-    if (got <= 0) fail_reading(rank, got < 0 ? errno : EFAULT);
+    if (got <= 0) fail_reading(rank, got < 0 ? errno : EFAULT, call, number);
     to += got;
     address += static_cast<uint64_t>(got);
     bytes -= static_cast<uint64_t>(got);
   }
 }
 
-void Link::fail_reading(int32_t rank, int number) {
-  const bool gone = number == ESRCH || (member(rank).life && os::life_ended(member(rank).life.get()));
+void Link::fail_reading(int32_t rank, int failure, const Call& call, uint64_t number) {
+  const bool gone = failure == ESRCH || (member(rank).life && os::life_ended(member(rank).life.get()));
   break_link(
       gone ? GSEL_ERR_PEER : GSEL_ERR_IO, rank,
       fmt::format("rank {} (pid {}) {} while rank {} read its memory in {} (call {}): {}", rank, member(rank).pid,
-                  gone ? "died" : "could not be read", rank_, text_of(current_), number_, errno_text(number)));
+                  gone ? "died" : "could not be read", rank_, text_of(call), number, errno_text(failure)));
 }
 
 // Asked once. A process is known by the random number that stands at an address it told when joining, so that another

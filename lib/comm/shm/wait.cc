@@ -15,19 +15,8 @@
 namespace gsel::shm {
 namespace {
 
-constexpr int64_t kYieldNs = 60'000;
-constexpr int64_t kSleepNs = 1'000'000;
-constexpr int64_t kWatchedSleepNs = 20'000'000;
 constexpr int64_t kWritingNs = 100'000'000;
 constexpr uint32_t kWriting = 1, kReadable = 2;
-
-void pause_processor() {
-#if defined(__x86_64__) || defined(__i386__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
-}
 
 bool reached(const std::atomic<uint64_t>& flag, uint64_t value) {
   return flag.load(std::memory_order_acquire) >= value;
@@ -45,13 +34,14 @@ void Link::wait_long(int32_t rank, const std::atomic<uint64_t>& flag, uint64_t v
   if (deadline_ns_ == 0) deadline_ns_ = started + current_.timeout_ns;
   while (!reached(flag, value)) {
     throw_if_broken();
+    if (go_on_beside()) continue;
     if (os::now_ns() - started < kYieldNs) {
       sched_yield();
       continue;
     }
-    check_peer(rank, flag, value);
-    if (!family_->watcher()) look_at_all();
-    check_deadline(rank);
+    check_peer(rank, flag, value, current_, number_);
+    check_deadline(rank, deadline_ns_, current_, number_);
+    attend();
     sleep_until_woken(rank, flag, value);
   }
   me.awaited_rank.store(0, std::memory_order_release);
@@ -72,18 +62,21 @@ bool Link::spin(int32_t rank, const std::atomic<uint64_t>& flag, uint64_t value)
     if (mine().processor.load(std::memory_order_relaxed) != here)
       mine().processor.store(here, std::memory_order_relaxed);
     if (rank != rank_ && arena_->rank(rank).processor.load(std::memory_order_relaxed) == here) return false;
+    go_on_beside();
   } while (os::now_ns() < end);
   return false;
 }
 
+// What ended the wait before the word was read is seen here; what ends it later changes the word.
 void Link::sleep_until_woken(int32_t rank, const std::atomic<uint64_t>& flag, uint64_t value) {
   RankBlock& other = arena_->rank(rank);
   other.sleepers.fetch_add(1, std::memory_order_seq_cst);
   const uint32_t word = other.wake_word.load(std::memory_order_seq_cst);
   if (asymmetric_) os::pass_barriers_everywhere();
-  const int64_t most = family_->watcher() ? kWatchedSleepNs : kSleepNs, left = deadline_ns_ - os::now_ns();
-  if (flag.load(std::memory_order_seq_cst) < value && left > 0)
-    os::futex_wait(other.wake_word, word, std::min(most, left));
+  const int64_t most = transfers_.empty() ? longest_sleep() : kSleepBesideNs, left = deadline_ns_ - os::now_ns();
+  const bool ended = flag.load(std::memory_order_seq_cst) >= value || other.left.load(std::memory_order_seq_cst) != 0 ||
+                     arena_->header().broken.load(std::memory_order_seq_cst) != 0;
+  if (!ended && left > 0) os::futex_wait(other.wake_word, word, std::min(most, left));
   other.sleepers.fetch_sub(1, std::memory_order_seq_cst);
 }
 
@@ -93,7 +86,8 @@ void Link::wake(RankBlock& block) noexcept {
 }
 
 // What a rank posted before it left or died counts, hence the second look at the flag.
-void Link::check_peer(int32_t rank, const std::atomic<uint64_t>& flag, uint64_t value) {
+void Link::check_peer(int32_t rank, const std::atomic<uint64_t>& flag, uint64_t value, const Call& call,
+                      uint64_t number) {
   const Member& peer = member(rank);
   const bool left = arena_->rank(rank).left.load(std::memory_order_acquire) != 0;
   const bool died = !left && peer.life && os::life_ended(peer.life.get());
@@ -102,7 +96,7 @@ void Link::check_peer(int32_t rank, const std::atomic<uint64_t>& flag, uint64_t 
   if ((!left && !died) || reached(flag, value)) return;
   break_link(GSEL_ERR_PEER, rank,
              fmt::format("rank {} (pid {}) {} while rank {} waited for it in {} (call {})", rank, peer.pid,
-                         left || left_before ? "left" : "died", rank_, text_of(current_), number_));
+                         left || left_before ? "left" : "died", rank_, text_of(call), number));
 }
 
 void Link::look_at_all() const {
@@ -127,13 +121,13 @@ void Link::hear_of_death(int32_t family_rank) const noexcept {
   }
 }
 
-void Link::check_deadline(int32_t rank) {
-  if (os::now_ns() < deadline_ns_) return;
+void Link::check_deadline(int32_t rank, int64_t deadline_ns, const Call& call, uint64_t number) {
+  if (os::now_ns() < deadline_ns) return;
   const int32_t late = laggard(rank);
-  break_link(GSEL_ERR_TIMEOUT, late,
-             fmt::format("rank {} (pid {}) is late: rank {} waited {} s in {} (call {}), rank {} {}", late,
-                         member(late).pid, rank_, static_cast<double>(current_.timeout_ns) * 1e-9, text_of(current_),
-                         number_, late, activity_of(late)));
+  break_link(
+      GSEL_ERR_TIMEOUT, late,
+      fmt::format("rank {} (pid {}) is late: rank {} waited {} s in {} (call {}), rank {} {}", late, member(late).pid,
+                  rank_, static_cast<double>(call.timeout_ns) * 1e-9, text_of(call), number, late, activity_of(late)));
 }
 
 // Who holds up the rank that holds us up, and so on. A rank whose own wait is over but which does not go on is the one.
@@ -182,7 +176,10 @@ void Link::mark_broken(gsel_status code, int32_t about, const std::string& text)
 }
 
 void Link::wake_all() const noexcept {
-  for (int32_t q = 0; q < world_size_; ++q) wake(arena_->rank(q));
+  for (int32_t q = 0; q < world_size_; ++q) {
+    wake(arena_->rank(q));
+    ring(arena_->rank(q));
+  }
 }
 
 void Link::break_link(gsel_status code, int32_t about, const std::string& text) const {
