@@ -29,11 +29,13 @@ struct Options {
   bool threads = false, in_place = false, out_of_place = false, registered = false, json = false, joined = false;
 };
 
-std::vector<const BenchKind*> kinds_of(const std::vector<std::string>& names) {
+std::vector<const BenchKind*> kinds_of(const std::vector<std::string>& names, int64_t ranks) {
   std::vector<const BenchKind*> kinds;
   for (const std::string& name : names) {
     if (name == "all")
-      for (const BenchKind& kind : bench_kinds()) kinds.push_back(&kind);
+      for (const BenchKind& kind : bench_kinds()) {
+        if (kind.kind != GSEL_COLLECTIVE_SENDRECV || ranks > 1) kinds.push_back(&kind);  // nobody to send to
+      }
     else if (const BenchKind* kind = find_bench_kind(name))
       kinds.push_back(kind);
     else
@@ -44,7 +46,7 @@ std::vector<const BenchKind*> kinds_of(const std::vector<std::string>& names) {
 
 BenchPlan plan_of(const Options& options, int64_t ranks) {
   BenchPlan plan;
-  plan.kinds = kinds_of(options.operations);
+  plan.kinds = kinds_of(options.operations, ranks);
   plan.least = byte_count("-b", options.least);
   plan.most = byte_count("-e", options.most);
   if (plan.least > plan.most) refuse(GSEL_ERR_ARG, "-b " + options.least + " is more than -e " + options.most);

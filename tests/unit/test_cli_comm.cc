@@ -6,8 +6,8 @@
 #include <vector>
 
 // clang-format off: names of command.h would be hidden by parameters of ranks.h
-#include "support/command.h"
 #include "support/ranks.h"
+#include "support/command.h"
 // clang-format on
 
 namespace {

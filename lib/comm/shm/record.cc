@@ -30,8 +30,9 @@ void Link::note_failure(const Error& error) noexcept {
       return;
   }
   const bool broken = arena_->header().broken.load(std::memory_order_acquire) != 0;
-  for (uint64_t back = 0; back < (broken ? kRingCalls : 1) && back < number_; ++back) {
-    CallEntry& entry = arena_->call(rank_, number_ - back);
+  const uint64_t newest = broken ? entered_ : number_;
+  for (uint64_t back = 0; back < (broken ? kRingCalls : 1) && back < newest; ++back) {
+    CallEntry& entry = arena_->call(rank_, newest - back);
     if (entry.left.load(std::memory_order_relaxed) == 0) entry.left.store(-os::ticks(), std::memory_order_relaxed);
   }
   if (family_->trace_folder.empty() || (broken && traced_ == arena_)) return;

@@ -72,12 +72,15 @@ std::optional<Recorded> read_entry(const Arena& arena, int32_t rank, uint64_t nu
 Json call_json(const Recorded& call, const Clock& clock) {
   const PackedCall fields = unpack(call.packed);
   const bool rooted = is_rooted(fields.kind) || is_point_to_point(fields.kind);
-  std::string text = describe(fields.kind, fields.dtype, fields.op, fields.root, call.count);
+  Operation operation;  // its name is not in the recording where it is a caller's
+  operation.op = fields.op;
+  const std::string name = operation_name(operation);
+  std::string text = describe(fields.kind, fields.dtype, fields.op, fields.root, call.count, name);
   if (call.label[0]) text += fmt::format(" \"{}\"", call.label);
   Json json{{"number", call.number}, {"text", text}, {"kind", collective_name(fields.kind)}};
   json["count"] = call.count;
   json["dtype"] = fields.kind == GSEL_COLLECTIVE_BARRIER ? Json() : Json(dtype_name(fields.dtype));
-  json["op"] = is_reduction(fields.kind) ? Json(operation_name(fields.op)) : Json();
+  json["op"] = is_reduction(fields.kind) ? Json(name) : Json();
   json["root"] = rooted ? Json(fields.root) : Json();
   json["label"] = call.label;
   json["entered_us"] = clock.us(call.entered);

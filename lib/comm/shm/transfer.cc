@@ -54,6 +54,7 @@ void Link::finish(Transfer& transfer) {
 
 // The communicator is broken: none of them will end by itself.
 void Link::drop_transfers(const Error* failure) noexcept {
+  if (failure && !transfers_.empty()) note_failure(*failure);
   std::vector<Transfer*> dropped;
   dropped.swap(transfers_);
   for (Transfer* transfer : dropped) {
