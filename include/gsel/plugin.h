@@ -155,7 +155,7 @@ typedef struct gsel_strategy_v1 {
 typedef struct gsel_stream gsel_stream;
 typedef struct gsel_event gsel_event;
 typedef struct gsel_link gsel_link; /* this rank's end of a communicator */
-typedef struct gsel_work gsel_work; /* calls under way beside the caller */
+typedef struct gsel_pending gsel_pending; /* calls under way beside the caller */
 
 /* How a rank joins; as gsel_comm_config, complete. */
 typedef struct gsel_join {
@@ -258,10 +258,10 @@ typedef struct gsel_backend_v1 {
    * work_wait: at most `seconds` (0: a look, negative: to the end), *done tells; the error is that of the first failed
    * call. work_free: after it is done. */
   gsel_status (*group)(gsel_link *link, const gsel_collective *calls, uint64_t n, gsel_error **err);
-  gsel_status (*work_start)(gsel_link *link, const gsel_collective *calls, uint64_t n, gsel_work **out,
+  gsel_status (*work_start)(gsel_link *link, const gsel_collective *calls, uint64_t n, gsel_pending **out,
                             gsel_error **err);
-  gsel_status (*work_wait)(gsel_work *work, double seconds, int32_t *done, gsel_error **err);
-  void (*work_free)(gsel_work *work);
+  gsel_status (*work_wait)(gsel_pending *work, double seconds, int32_t *done, gsel_error **err);
+  void (*work_free)(gsel_pending *work);
 
   /* Links from links; *out is NULL for a rank that gets none. */
   gsel_status (*link_split)(gsel_link *link, int32_t colour, int32_t key, gsel_place *place, gsel_link **out,

@@ -9,7 +9,7 @@
 #include "comm/group.h"
 
 struct gsel_request {
-  gsel::Request impl;
+  gsel::CallRequest impl;
 };
 
 namespace {
@@ -19,7 +19,7 @@ std::unique_ptr<gsel_request> prepared(gsel_comm* comm, const gsel_collective* c
   return std::unique_ptr<gsel_request>(new gsel_request{{communicator, gsel::read_struct(call, "gsel_collective")}});
 }
 
-gsel::Request& checked(gsel_request* request) {
+gsel::CallRequest& checked(gsel_request* request) {
   return gsel::required(request, "request").impl;
 }
 
@@ -73,10 +73,10 @@ gsel_status gsel_request_wait(gsel_request* request, gsel_error** err) {
 gsel_status gsel_request_wait_any(gsel_request* const* requests, size_t n, size_t* index, gsel_error** err) {
   return gsel::guard(err, [&] {
     gsel::required(index, "index");
-    std::vector<gsel::Request*> all(n);
+    std::vector<gsel::CallRequest*> all(n);
     gsel::required(requests, "requests");
     for (size_t i = 0; i < n; ++i) all[i] = requests[i] ? &requests[i]->impl : nullptr;
-    gsel::Request::wait_any(all, index);
+    gsel::CallRequest::wait_any(all, index);
   });
 }
 

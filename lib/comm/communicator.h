@@ -94,7 +94,7 @@ class Works {
 
  private:
   std::shared_ptr<Backend> backend_;
-  gsel_work* work_ = nullptr;
+  gsel_pending* work_ = nullptr;
 };
 
 // Fills what `config` leaves open from the environment and from defaults; see gsel_comm_init.

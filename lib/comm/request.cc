@@ -16,27 +16,27 @@ constexpr double kFirstSleep = 50e-6, kLongestSleep = 1e-3;
 
 }  // namespace
 
-Request::~Request() {
+CallRequest::~CallRequest() {
   try {
     if (work_) look(-1);
   } catch (...) {  // in a forked child: nothing to wait for
   }
 }
 
-void Request::require_ended() {
+void CallRequest::require_ended() {
   if (work_ && !look(0))
     fail(GSEL_ERR_STATE, "{} is under way already; wait for it before it is started again",
          collective_name(call_.kind));
 }
 
-void Request::start() {
+void CallRequest::start() {
   require_ended();
   failure_.reset();
   work_ = std::make_unique<Works>(communicator_, std::span(&call_, 1));
   reported_ = false;
 }
 
-void Request::run() {
+void CallRequest::run() {
   require_ended();
   failure_.reset();
   reported_ = true;
@@ -49,7 +49,7 @@ void Request::run() {
 }
 
 // Whether it has ended, after at most so long; keeps what it failed with.
-bool Request::look(double seconds) {
+bool CallRequest::look(double seconds) {
   if (!work_) return true;
   try {
     if (!work_->wait(seconds)) return false;
@@ -60,24 +60,24 @@ bool Request::look(double seconds) {
   return true;
 }
 
-void Request::report() {
+void CallRequest::report() {
   reported_ = true;
   if (failure_) throw Error(*failure_);
 }
 
-void Request::test(int32_t* done) {
+void CallRequest::test(int32_t* done) {
   *done = look(0);
   if (*done) report();
 }
 
-void Request::wait() {
+void CallRequest::wait() {
   look(-1);
   report();
 }
 
 // Looks at all in turn, then sleeps on one after the other, for longer the longer nothing ends.
-void Request::wait_any(std::span<Request* const> requests, size_t* index) {
-  const auto is_open = [](const Request* r) { return r && !r->reported_; };
+void CallRequest::wait_any(std::span<CallRequest* const> requests, size_t* index) {
+  const auto is_open = [](const CallRequest* r) { return r && !r->reported_; };
   if (std::ranges::none_of(requests, is_open))
     fail(GSEL_ERR_ARG, "wait_any: none of {} requests is under way or ended without being reported", requests.size());
   const int64_t started = os::now_ns();

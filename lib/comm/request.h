@@ -11,15 +11,15 @@
 
 namespace gsel {
 
-class Request {
+class CallRequest {
  public:
   // Checks the call.
-  Request(Communicator& communicator, const gsel_collective& call) : communicator_(communicator), call_(call) {
+  CallRequest(Communicator& communicator, const gsel_collective& call) : communicator_(communicator), call_(call) {
     communicator.check(call_);
   }
-  ~Request();  // waits
-  Request(const Request&) = delete;
-  Request& operator=(const Request&) = delete;
+  ~CallRequest();  // waits
+  CallRequest(const CallRequest&) = delete;
+  CallRequest& operator=(const CallRequest&) = delete;
 
   void start();
   void run();
@@ -27,7 +27,7 @@ class Request {
   void test(int32_t* done);
   void wait();
   // Of several: the place of one that has ended, as *index; throws what it failed with.
-  static void wait_any(std::span<Request* const> requests, size_t* index);
+  static void wait_any(std::span<CallRequest* const> requests, size_t* index);
 
  private:
   bool look(double seconds);

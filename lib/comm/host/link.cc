@@ -42,19 +42,20 @@ gsel_status group(gsel_link* link, const gsel_collective* calls, uint64_t n, gse
   return guard(err, [&] { link->impl.group(calls, n); });
 }
 
-// A gsel_work of the table is a shm::Work here.
-shm::Work& work_of(gsel_work* work) {
+// A gsel_pending of the table is a shm::Work here.
+shm::Work& work_of(gsel_pending* work) {
   return *reinterpret_cast<shm::Work*>(work);
 }
 
-gsel_status work_start(gsel_link* link, const gsel_collective* calls, uint64_t n, gsel_work** out, gsel_error** err) {
+gsel_status work_start(gsel_link* link, const gsel_collective* calls, uint64_t n, gsel_pending** out,
+                       gsel_error** err) {
   return guard(err, [&] {
     *out = nullptr;
-    *out = reinterpret_cast<gsel_work*>(link->impl.start(calls, n).release());
+    *out = reinterpret_cast<gsel_pending*>(link->impl.start(calls, n).release());
   });
 }
 
-gsel_status work_wait(gsel_work* handle, double seconds, int32_t* done, gsel_error** err) {
+gsel_status work_wait(gsel_pending* handle, double seconds, int32_t* done, gsel_error** err) {
   return guard(err, [&] {
     shm::Work& work = work_of(handle);
     *done = 1;
@@ -68,7 +69,7 @@ gsel_status work_wait(gsel_work* handle, double seconds, int32_t* done, gsel_err
 }
 
 // In a forked child it stays: the thread that would end it is not here.
-void work_free(gsel_work* handle) {
+void work_free(gsel_pending* handle) {
   if (!handle) return;
   shm::Work& work = work_of(handle);
   if (work.done.load(std::memory_order_acquire)) delete &work;

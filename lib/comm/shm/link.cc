@@ -207,6 +207,7 @@ uint64_t Link::enter(const Call& call) {
   const uint64_t number = ++entered_;
   CallEntry& entry = arena_->call(rank_, number);
   entry.number.store(0, std::memory_order_relaxed);
+  std::atomic_thread_fence(std::memory_order_release);  // what follows is not seen with the number before
   entry.packed.store(pack(call), std::memory_order_relaxed);
   entry.count.store(call.count, std::memory_order_relaxed);
   entry.detail.store(call.detail, std::memory_order_relaxed);
