@@ -10,3 +10,6 @@ echo "allreduce on one host: gsel bench_allreduce, 2 ranks"
 echo
 echo "data-parallel training: tokens per second"
 "$here/ddp_scaling.sh" "$1" "$2"
+echo
+echo "around the calls: gsel bench_lifecycle"
+"$1/bench_lifecycle"

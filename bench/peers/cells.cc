@@ -23,14 +23,18 @@ constexpr Traffic kTraffic[] = {
     {"allreduce", 2, 0, [](double n) { return 2 * (n - 1) / n; }},
     {"reduce_scatter", 1, 1, [](double n) { return (n - 1) / n; }},
     {"allgather", 1, 1, [](double n) { return (n - 1) / n; }},
+    {"alltoall", 2, 0, [](double n) { return (n - 1) / n; }},
     {"broadcast", 1, 0, [](double) { return 1.0; }},
+    {"reduce", 1, 1, [](double) { return 1.0; }},
+    {"gather", 0, 2, [](double n) { return (n - 1) / n; }},
+    {"scatter", 0, 2, [](double n) { return (n - 1) / n; }},
     {"sendrecv", 1, 0, [](double) { return 1.0; }},  // one of each pair sends at a time: a read and a write per pair
     {"barrier", 0, 0, [](double) { return 0.0; }},
 };
 
 const Traffic& traffic_of(const Row& row) {
   for (const Traffic& t : kTraffic)
-    if (row.operation == t.operation) return t;
+    if (row.operation.substr(0, row.operation.find('+')) == t.operation) return t;
   throw std::runtime_error("operation " + row.operation + ": not known");
 }
 
@@ -122,16 +126,16 @@ std::string best_peer(const Results& results, const Row& row) {
   std::string best;
   for (const std::string& peer : results.peers) {
     const Cell* cell = results.find(row, peer);
-    if (!cell || peer == "gsel" || peer == "memcpy" || peer == "staging") continue;
+    if (!cell || peer.starts_with("gsel") || peer == "memcpy" || peer == "staging") continue;
     if (best.empty() || cell->median() < results.find(row, best)->median()) best = peer;
   }
   return best;
 }
 
-std::optional<double> ratio(const Results& results, const Row& row, const std::string& peer) {
+std::optional<double> ratio(const Results& results, const Row& row, const std::string& peer, const std::string& mine) {
   const std::string other = peer.empty() ? best_peer(results, row) : peer;
   const Row of = other == "memcpy" ? Row{row.ranks, "memcpy", row.bytes} : row;
-  const Cell *ours = results.find(row, "gsel"), *theirs = results.find(of, other);
+  const Cell *ours = results.find(row, mine), *theirs = results.find(of, other);
   if (!ours || !theirs) return {};
   return ours->median() / theirs->median();
 }

@@ -49,7 +49,8 @@ double middle(std::vector<double> values);
 Results read_results(const std::string& path);
 
 // gsel's time over the peer's; "" stands for the best of the libraries (not of the floor or the staging program).
-std::optional<double> ratio(const Results& results, const Row& row, const std::string& peer);
+std::optional<double> ratio(const Results& results, const Row& row, const std::string& peer,
+                            const std::string& mine = "gsel");
 std::string best_peer(const Results& results, const Row& row);
 
 // Bytes that must be read and written by all ranks together, if every input is read once and every output written once.

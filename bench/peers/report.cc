@@ -23,7 +23,9 @@ struct Target {
   uint64_t from, to;
   std::vector<std::string> against;
   double most;
+  const char* ours = "gsel";
 };
+constexpr const char* kShared = "gsel-shared";
 constexpr uint64_t kKiB = 1 << 10, kMiB = 1 << 20, kAny = std::numeric_limits<uint64_t>::max();
 const std::vector<std::string> kOpenMpi = {"ompi", "ompi-ucx", "ompi-malloc"};
 const std::vector<std::string> kMpi = {"ompi", "ompi-ucx", "ompi-malloc", "mpich", "mpich-malloc"};
@@ -45,12 +47,73 @@ const std::vector<Target> kTargets = {
     {"reduce_scatter from 16 MiB: 1.25 times its byte floor", "reduce_scatter", 2, 16 * kMiB, kAny, {"floor"}, 1.25},
     {"allgather from 16 MiB: 1.25 times its byte floor", "allgather", 2, 16 * kMiB, kAny, {"floor"}, 1.25},
     {"broadcast from 16 MiB: 1.25 times its byte floor", "broadcast", 2, 16 * kMiB, kAny, {"floor"}, 1.25},
+    {"alltoall from 16 MiB: 0.9 of the best library", "alltoall", 2, 16 * kMiB, kAny, {""}, 0.9},
+    {"alltoall from 16 MiB: 1.25 times its byte floor", "alltoall", 2, 16 * kMiB, kAny, {"floor"}, 1.25},
+    {"shared memory, allreduce 4 to 256 KiB: half of Open MPI", "allreduce", 2, 4 * kKiB, 256 * kKiB, kOpenMpi, 0.5,
+     kShared},
+    {"shared memory, allreduce from 16 MiB: 1.15 times memcpy",
+     "allreduce",
+     2,
+     16 * kMiB,
+     kAny,
+     {"memcpy"},
+     1.15,
+     kShared},
+    {"shared memory, allreduce from 16 MiB: half of plain staging",
+     "allreduce",
+     2,
+     16 * kMiB,
+     kAny,
+     {"staging"},
+     0.5,
+     kShared},
+    {"shared memory, reduce_scatter from 16 MiB: 1.25 times its byte floor",
+     "reduce_scatter",
+     2,
+     16 * kMiB,
+     kAny,
+     {"floor"},
+     1.25,
+     kShared},
+    {"shared memory, allgather from 16 MiB: 1.25 times its byte floor",
+     "allgather",
+     2,
+     16 * kMiB,
+     kAny,
+     {"floor"},
+     1.25,
+     kShared},
+    {"shared memory, alltoall from 16 MiB: 1.25 times its byte floor",
+     "alltoall",
+     2,
+     16 * kMiB,
+     kAny,
+     {"floor"},
+     1.25,
+     kShared},
+    {"shared memory, broadcast from 16 MiB: 1.25 times its byte floor",
+     "broadcast",
+     2,
+     16 * kMiB,
+     kAny,
+     {"floor"},
+     1.25,
+     kShared},
+    {"beside a busy process, allreduce: no slower than Open MPI told to yield",
+     "allreduce+busy",
+     2,
+     1,
+     kAny,
+     {"ompi-yield"},
+     1},
+    {"4 ranks, allreduce of any size: no slower than the best library", "allreduce", 4, 1, kAny, {""}, 1},
     {"4 ranks, allreduce to 48 B: no slower than Open MPI", "allreduce", 4, 1, 48, kOpenMpi, 1},
 };
 
-std::optional<double> against(const Results& results, const Row& row, const std::string& peer) {
-  if (peer != "floor") return bench::ratio(results, row, peer);
-  const auto efficiency = bench::memory_efficiency(results, row, "gsel");
+std::optional<double> against(const Results& results, const Row& row, const std::string& peer,
+                              const std::string& ours) {
+  if (peer != "floor") return bench::ratio(results, row, peer, ours);
+  const auto efficiency = bench::memory_efficiency(results, row, ours);
   return efficiency ? std::optional(1 / *efficiency) : std::nullopt;
 }
 
@@ -66,7 +129,8 @@ std::optional<Reached> reached(const Results& results, const Target& target) {
     if (row.operation != target.operation || row.ranks != target.ranks) continue;
     if (row.bytes < target.from || row.bytes > target.to) continue;
     double highest = 0;
-    for (const std::string& peer : target.against) highest = std::max(highest, against(results, row, peer).value_or(0));
+    for (const std::string& peer : target.against)
+      highest = std::max(highest, against(results, row, peer, target.ours).value_or(0));
     if (highest > 0 && (!worst || highest > worst->ratio)) worst = Reached{highest, row.bytes};
   }
   return worst;
@@ -167,15 +231,17 @@ std::string targets(const Results& results) {
 std::string page(const Results& results, const std::string& picture) {
   std::string out =
       "# gsel's communicator beside its peers\n\n"
-      "`make bench-comm`. One host, f32, sum, in place, private page-aligned buffers that are used again in each call; "
-      "calls back to\n"
+      "`make bench-comm`. One host, f32, sum, in place, private page-aligned buffers that are used again in each call\n"
+      "(gsel-shared: memory of gsel_mem_alloc); calls back to\n"
       "back, times of all ranks together. The peers take turns in each round, and a round starts each of them once per "
       "operation.\n"
       "Cells: **median of the rounds' medians (min-max of those) / median p99**, microseconds; where some rounds of a "
       "cell ran while\n"
       "others used at most 0.25 core, only those count, and `*` marks cells that had none. Sizes are those of "
-      "nccl-tests: reduce_scatter\n"
-      "and allgather name all parts together; sendrecv is half of a ping-pong between neighbours. memcpy: every rank "
+      "nccl-tests: reduce_scatter,\n"
+      "allgather, alltoall, gather and scatter name all parts together, alltoall is not in place; +busy: beside a "
+      "process "
+      "that computes all the time; sendrecv is half of a ping-pong between neighbours. memcpy: every rank "
       "copies that size\n"
       "at once. staging: our own copy-in, copy-out allreduce in the way of DeepSpeed's CPU communication. ompi-malloc, "
       "mpich-malloc:\n"

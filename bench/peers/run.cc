@@ -3,13 +3,17 @@
 // of results; report.cc reads those. Beside each sample stands how much of the machine others used meanwhile.
 #include <fmt/core.h>
 #include <fmt/ranges.h>
+#include <signal.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <ctime>
 #include <fstream>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <thread>
@@ -20,8 +24,9 @@ namespace {
 // One row per line of the picture. {bin}, {n}, {crowded} are replaced; the harness's options are appended.
 struct Peer {
   const char *name, *program, *launcher;
-  const char* only;    // the one operation it has; "": all of them
-  uint64_t least = 0;  // bytes from which it differs from the row it varies
+  const char* only;      // the operations it has, comma separated; "": all of them
+  uint64_t least = 0;    // bytes from which it differs from the row it varies
+  bool crowded = false;  // beside a busy process only
 };
 constexpr uint64_t kMallocCeiling = 32 << 20;  // above it glibc maps and faults in a fresh block for each call
 #define MALLOC_KEEPS "glibc.malloc.mmap_threshold=4294967296:glibc.malloc.trim_threshold=8589934592"
@@ -29,22 +34,29 @@ constexpr uint64_t kMallocCeiling = 32 << 20;  // above it glibc maps and faults
 constexpr Peer kPeers[] = {
     {"memcpy", "bench_peer_memcpy", "", "memcpy"},
     {"gsel", "bench_peer_gsel", "{bin}/gsel run -n {n} -- ", ""},
+    {"gsel-shared", "bench_peer_gsel", "env BENCH_SHARED=1 {bin}/gsel run -n {n} -- ",
+     "allreduce,reduce_scatter,allgather,alltoall,broadcast,reduce,gather,scatter", 4096},
     {"ompi", "bench_peer_openmpi", OPENMPI "--mca pml ob1 --mca btl self,vader ", ""},
     {"ompi-ucx", "bench_peer_openmpi", OPENMPI "--mca pml ucx --mca pml_ucx_tls any --mca pml_ucx_devices any ", ""},
     {"ompi-malloc", "bench_peer_openmpi",
      OPENMPI "-x GLIBC_TUNABLES=" MALLOC_KEEPS " --mca pml ob1 --mca btl self,vader ", "", kMallocCeiling},
+    {"ompi-yield", "bench_peer_openmpi", OPENMPI "--mca mpi_yield_when_idle 1 --mca pml ob1 --mca btl self,vader ", "",
+     0, true},
     {"mpich", "bench_peer_mpich", "mpiexec.hydra -n {n} ", ""},
     {"mpich-malloc", "bench_peer_mpich", "mpiexec.hydra -n {n} -env GLIBC_TUNABLES " MALLOC_KEEPS " ", "",
      kMallocCeiling},
     {"staging", "bench_peer_staging", "", "allreduce"},
-    {"gloo", "bench_peer_gloo", "", ""},
+    {"gloo", "bench_peer_gloo", "",
+     "allreduce,reduce_scatter,allgather,alltoall,broadcast,reduce,gather,sendrecv,barrier"},
 };
-const std::vector<std::string> kOperations = {"memcpy",    "allreduce", "reduce_scatter", "allgather",
-                                              "broadcast", "sendrecv",  "barrier"};
+const std::vector<std::string> kOperations = {"memcpy",   "allreduce", "reduce_scatter", "allgather",
+                                              "alltoall", "broadcast", "reduce",         "gather",
+                                              "scatter",  "sendrecv",  "barrier"};
+const std::string kBusy = "+busy";  // behind an operation: measured beside a process that computes all the time
 
 struct Options {
   std::string bin, out, bytes;
-  std::vector<std::string> runs = {"2:all", "4:all"}, peers;
+  std::vector<std::string> runs = {"2:all", "2:allreduce+busy", "4:all"}, peers;
   int rounds = 5, pin = 1, limit = 120;
   double seconds = 0.15, wait = 2;
 };
@@ -147,24 +159,62 @@ std::string sizes_of(const Options& options, const Peer& peer, const std::string
   return fmt::format("{}", fmt::join(sizes, ","));
 }
 
+bool beside_busy(const std::string& operation) {
+  return operation.ends_with(kBusy);
+}
+
+std::string base_of(const std::string& operation) {
+  return beside_busy(operation) ? operation.substr(0, operation.size() - kBusy.size()) : operation;
+}
+
+// A process that computes all the time, while it lives.
+class Busy {
+ public:
+  Busy() : pid_(fork()) {
+    if (pid_ != 0) return;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    for (volatile uint64_t i = 0;; i = i + 1) {
+    }
+  }
+  ~Busy() {
+    kill(pid_, SIGKILL);
+    waitpid(pid_, nullptr, 0);
+  }
+  Busy(const Busy&) = delete;
+  Busy& operator=(const Busy&) = delete;
+
+ private:
+  pid_t pid_;
+};
+
+bool has(const Peer& peer, const std::string& operation) {
+  if (peer.crowded && !beside_busy(operation)) return false;
+  if (!*peer.only) return operation != "memcpy";
+  const auto all = split(peer.only, ',');
+  return std::find(all.begin(), all.end(), base_of(operation)) != all.end();
+}
+
 // One start of one peer: its lines go to `out` behind its name, the round and the cores that others used.
 void measure(const Options& options, const Peer& peer, const std::string& operation, int ranks, int round,
              std::ofstream& out) {
-  const std::string sizes = sizes_of(options, peer, operation);
+  const std::string base = base_of(operation), sizes = sizes_of(options, peer, base);
   if (sizes.empty()) return;
   wait_for_quiet(options.wait);
+  std::optional<Busy> beside;
+  if (beside_busy(operation)) beside.emplace();
   const double busy = machine_busy(), own = children_busy(), begin = now();
   const std::string command =
       fmt::format("timeout -k 5 {} {} --ranks {} --operation {} --bytes {} --seconds {} --pin {}", options.limit,
-                  command_of(options, peer, ranks), ranks, operation, sizes, options.seconds, options.pin);
+                  command_of(options, peer, ranks), ranks, base, sizes, options.seconds, beside ? 0 : options.pin);
   FILE* pipe = popen(command.c_str(), "r");
   if (!pipe) throw std::runtime_error("no process could be started");
   std::vector<std::string> lines;
   char line[512];
   while (fgets(line, sizeof line, pipe))
-    if (std::string(line).rfind(operation + " ", 0) == 0) lines.push_back(line);
+    if (std::string(line).rfind(base + " ", 0) == 0) lines.push_back(operation + (line + base.size()));
   if (const int status = pclose(pipe); status != 0)
     out << fmt::format("# failed {}: {} on {} ranks, status {}\n", peer.name, operation, ranks, status);
+  beside.reset();
   const double others = (machine_busy() - busy - (children_busy() - own)) / (now() - begin);
   for (const std::string& text : lines) out << fmt::format("sample {} {} {:.2f} {}", peer.name, round, others, text);
   out.flush();
@@ -212,8 +262,7 @@ void measure_all(const Options& options, const std::vector<Run>& runs, std::ofst
       for (const std::string& operation : run.operations) {
         fmt::print(stderr, "round {} of {}: {} on {} ranks\n", round, options.rounds, operation, run.ranks);
         for (const Peer& peer : kPeers) {
-          const bool has = *peer.only ? operation == peer.only : operation != "memcpy";
-          if (has && asked(options, peer) && present(options, peer))
+          if (has(peer, operation) && asked(options, peer) && present(options, peer))
             measure(options, peer, operation, run.ranks, round, out);
         }
       }
@@ -227,7 +276,8 @@ int main(int argc, char** argv) {
   CLI::App app{"gsel's communicator beside its peers, interleaved"};
   app.add_option("--bin", options.bin, "folder of the programs")->required();
   app.add_option("--out", options.out, "file the samples go to")->required();
-  app.add_option("--run", options.runs, "RANKS:OPERATION,... or RANKS:all; repeatable");
+  app.add_option("--run", options.runs,
+                 "RANKS:OPERATION,... or RANKS:all; OPERATION+busy: beside a busy process; repeatable");
   app.add_option("--bytes", options.bytes, "sizes, comma separated");
   app.add_option("--peers", options.peers, "only these")->delimiter(',');
   app.add_option("--rounds", options.rounds, "starts of each peer per operation");
@@ -235,11 +285,11 @@ int main(int argc, char** argv) {
   app.add_option("--wait", options.wait, "seconds to wait for a quiet machine before each start, at most");
   app.add_option("--pin", options.pin, "1: a core per rank where there are enough");
   app.add_option("--limit", options.limit, "seconds after which a peer is ended");
-  app.add_flag("--short", brief, "six sizes; 2 ranks all operations, 4 ranks allreduce");
+  app.add_flag("--short", brief, "eight sizes; 2 ranks all operations, 4 ranks allreduce");
   CLI11_PARSE(app, argc, argv);
-  if (brief && app.count("--run") == 0) options.runs = {"2:all", "4:allreduce"};
+  if (brief && app.count("--run") == 0) options.runs = {"2:all", "2:allreduce+busy", "4:allreduce"};
   if (options.bytes.empty())
-    options.bytes = brief ? "8,1024,16384,262144,4194304,67108864"
+    options.bytes = brief ? "8,1024,16384,65536,262144,1048576,16777216,67108864"
                           : "8,64,1024,4096,16384,65536,262144,1048576,4194304,16777216,67108864,268435456";
   try {
     std::vector<Run> runs;

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <fstream>
 #include <memory>
 #include <vector>
 
@@ -55,6 +56,13 @@ std::string read_file(const std::string& path) {
   }
   if (std::ferror(file.get())) refuse(GSEL_ERR_IO, path + ": cannot be read: " + std::strerror(errno));
   return content;
+}
+
+void write_file(const std::string& path, const std::string& content) {
+  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  file << content;
+  file.close();
+  if (!file) refuse(GSEL_ERR_IO, path + ": cannot be written: " + std::strerror(errno));
 }
 
 void print(const std::string& text) {

@@ -45,6 +45,7 @@ inline gsel_str borrow(const std::string& s) {
 Handle<gsel_inventory> read_inventory(const std::string& file);
 
 std::string read_file(const std::string& path);
+void write_file(const std::string& path, const std::string& content);
 // Writes to standard output; a failure, such as a full disk, is a Failure.
 void print(const std::string& text);
 

@@ -21,5 +21,9 @@ Command plugins_command(CLI::App& app);
 Command program_command(CLI::App& app);
 // `program` is what stood behind "--": the program of the ranks and its arguments.
 Command run_command(CLI::App& app, std::vector<std::string> program);
+// `arguments` are those of the whole command, for ranks that are started with them.
+Command bench_command(CLI::App& app, std::vector<std::string> arguments);
+Command tune_command(CLI::App& app);
+Command trace_command(CLI::App& app);
 
 }  // namespace gsel::cli

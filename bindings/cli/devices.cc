@@ -1,8 +1,4 @@
 // devices.cc: `gsel devices`: what this machine, or a recorded one, has.
-#include <cerrno>
-#include <cstring>
-#include <fstream>
-
 #include "client.h"
 #include "commands.h"
 
@@ -21,17 +17,10 @@ Handle<gsel_inventory> detect() {
   return Handle<gsel_inventory>(inventory);
 }
 
-void save(const std::string& path, const std::string& content) {
-  std::ofstream file(path, std::ios::binary | std::ios::trunc);
-  file << content;
-  file.close();
-  if (!file) refuse(GSEL_ERR_IO, path + ": cannot be written: " + std::strerror(errno));
-}
-
 int run(const Options& options) {
   const auto inventory = options.inventory.empty() ? detect() : read_inventory(options.inventory);
   const std::string json = text(gsel_inventory_json(inventory.get()));
-  if (!options.save.empty()) save(options.save, json);
+  if (!options.save.empty()) write_file(options.save, json);
   print(options.json ? json : text(gsel_inventory_text(inventory.get())));
   return 0;
 }

@@ -59,6 +59,7 @@ class Launcher {
   }
   ~Launcher() {
     if (signals_ >= 0) close(signals_);
+    sigprocmask(SIG_SETMASK, &before_, nullptr);
   }
   Launcher(const Launcher&) = delete;
   Launcher& operator=(const Launcher&) = delete;
@@ -102,7 +103,15 @@ class Launcher {
   }
 
   void start(int rank) {
-    Spawn spawn_what{what_.program, what_.environments[static_cast<size_t>(rank)], input_of(rank), 1, 2, before_};
+    const auto index = static_cast<size_t>(rank);
+    const Place anywhere;
+    Spawn spawn_what{what_.program,
+                     what_.environments[index],
+                     input_of(rank),
+                     1,
+                     2,
+                     before_,
+                     what_.places.empty() ? anywhere : what_.places[index]};
     std::vector<int> ours{spawn_what.in};
     if (what_.tag_output) {
       ours.push_back(spawn_what.out = output_.open(rank, 1));

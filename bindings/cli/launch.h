@@ -5,11 +5,14 @@
 #include <string>
 #include <vector>
 
+#include "job.h"
+
 namespace gsel::cli {
 
 struct Launch {
   std::vector<std::string> program;                    // and its arguments
   std::vector<std::vector<std::string>> environments;  // one per rank, NAME=VALUE
+  std::vector<Place> places;                           // one per rank; none: anywhere
   bool tag_output = false;
   double grace_s = 2;    // between asking to end and killing
   double timeout_s = 0;  // 0: none

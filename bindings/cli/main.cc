@@ -62,14 +62,16 @@ void check_command(const CLI::App& app, const std::vector<std::string>& argument
 }
 
 int run(std::vector<std::string> arguments) {
-  CLI::App app("Selects accelerators, starts ranks, and looks into plugins and programs.", "gsel");
+  CLI::App app("Selects accelerators, starts, measures and explains ranks, and looks into plugins and programs.",
+               "gsel");
   app.set_version_flag("--version", versions(), "Versions of this command and of the library");
   app.require_subcommand(1);
   const bool starts_ranks = !arguments.empty() && arguments.front() == "run";
   std::vector<std::string> program;
   if (starts_ranks) program = take_program(arguments);
-  const std::vector<Command> commands = {devices_command(app), resolve_command(app), plugins_command(app),
-                                         program_command(app), run_command(app, program)};
+  const std::vector<Command> commands = {devices_command(app),          resolve_command(app),      plugins_command(app),
+                                         program_command(app),          run_command(app, program), trace_command(app),
+                                         bench_command(app, arguments), tune_command(app)};
   try {
     check_command(app, arguments);
     std::reverse(arguments.begin(), arguments.end());  // the parser takes them from the end

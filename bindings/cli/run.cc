@@ -1,41 +1,25 @@
 // run.cc: `gsel run`: how many ranks, and what stands in the environment of each.
-#include <sys/random.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
-#include <cerrno>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
-#include <map>
 
 #include "client.h"
 #include "commands.h"
+#include "job.h"
 #include "launch.h"
 #include "usage.h"
 
 namespace gsel::cli {
 namespace {
 
-constexpr int64_t kMaxRanks = 256;  // as many as shared memory joins
-
 struct Options {
-  std::string ranks, config, devices, inventory, grace, timeout;
-  bool tag_output = false, reserve = false, share_devices = false;
+  std::string ranks, config, devices, inventory, grace, timeout, pin = "core";
+  bool tag_output = false, reserve = false, share_devices = false, verbose = false;
   std::vector<std::string> program;
   CLI::App* parser = nullptr;
   bool given(const char* option) const { return parser->count(option) > 0; }
 };
-
-using Environment = std::map<std::string, std::string>;
-
-Environment own_environment() {
-  Environment out;
-  for (char** line = environ; *line; ++line)
-    if (const char* equals = std::strchr(*line, '='))
-      out.emplace(std::string(*line, static_cast<size_t>(equals - *line)), equals + 1);
-  return out;
-}
 
 Handle<gsel_config> load_config(const Options& options) {
   gsel_config* config = nullptr;
@@ -165,32 +149,19 @@ class JobDevices {
   bool shared_ = false;  // several ranks may compute on one device, in turn
 };
 
-// What all ranks of this job share.
-Environment job_environment(const Options& options, int64_t ranks) {
-  unsigned char random[16];
-  if (getrandom(random, sizeof random, 0) != sizeof random)
-    refuse(GSEL_ERR_IO, std::string("no random numbers: ") + std::strerror(errno));
-  char job[2 * sizeof random + 1];
-  for (size_t i = 0; i < sizeof random; ++i) std::snprintf(job + 2 * i, 3, "%02x", random[i]);
-
-  Environment out = own_environment();
-  out["WORLD_SIZE"] = out["LOCAL_WORLD_SIZE"] = std::to_string(ranks);
-  out["GROUP_RANK"] = "0";
-  out["MASTER_ADDR"] = "127.0.0.1";
-  out["MASTER_PORT"] = std::to_string(20000 + (random[0] << 8 | random[1]) % 10000);
-  out["GSEL_JOB"] = job;
-  if (options.given("--config")) out["GSEL_CONFIG"] = std::filesystem::absolute(options.config).lexically_normal();
-  if (ranks > 1) {
-    out.emplace("OMP_NUM_THREADS", "1");
-    out.emplace("OPENBLAS_NUM_THREADS", "1");
-  }
-  return out;
-}
-
-std::vector<std::string> lines(const Environment& environment) {
-  std::vector<std::string> out;
-  for (const auto& [name, value] : environment) out.push_back(name + "=" + value);
-  return out;
+// Where the ranks run; anywhere when they bring more threads than one.
+std::vector<Place> places(const Options& options, const Environment& shared, int64_t ranks) {
+  if (options.pin != "core" && options.pin != "none")
+    refuse(GSEL_ERR_ARG, "--pin " + options.pin + ": core or none is needed");
+  if (options.pin == "none") return {};
+  const auto threads = shared.find("OMP_NUM_THREADS");
+  const bool one_thread = threads != shared.end() && threads->second == "1";
+  const std::vector<Place> found = one_thread || options.given("--pin") ? place_ranks(ranks) : std::vector<Place>();
+  if (!options.verbose) return found;
+  for (size_t rank = 0; rank < found.size(); ++rank)
+    std::fprintf(stderr, "gsel: rank %zu on %s\n", rank, place_text(found[rank]).c_str());
+  if (found.empty()) std::fprintf(stderr, "gsel: ranks run on any processor\n");
+  return found;
 }
 
 int run(const Options& options) {
@@ -202,12 +173,13 @@ int run(const Options& options) {
   const double timeout_s = options.given("--timeout-kill") ? seconds("--timeout-kill", options.timeout, 0.001, 1e9) : 0;
   if (options.program.empty()) refuse(GSEL_ERR_ARG, "no program to run; gsel run -n 4 -- program arguments");
   const JobDevices devices(options, config.get(), ranks);
-  const Environment shared = job_environment(options, ranks);
+  Environment shared = job_environment(ranks);
+  if (options.given("--config")) shared["GSEL_CONFIG"] = std::filesystem::absolute(options.config).lexically_normal();
 
-  Launch launch_what{options.program, {}, options.tag_output, grace_s, timeout_s};
+  Launch launch_what{options.program, {}, places(options, shared, ranks), options.tag_output, grace_s, timeout_s};
   for (int32_t rank = 0; rank < ranks; ++rank) {
     Environment environment = shared;
-    environment["RANK"] = environment["LOCAL_RANK"] = std::to_string(rank);
+    add_rank(environment, rank);
     devices.add(rank, environment);
     launch_what.environments.push_back(lines(environment));
   }
@@ -234,6 +206,12 @@ Command run_command(CLI::App& app, std::vector<std::string> program) {
   parser->add_flag("--reserve", options->reserve,
                    "Take only devices that nobody uses, and hold them while the job runs");
   parser->add_flag("--share-devices", options->share_devices, "Let several ranks compute on one device");
+  parser
+      ->add_option("--pin", options->pin,
+                   "core: each rank has a core of its own, where there are enough; none: ranks run anywhere. Default:\n"
+                   "core for two ranks or more with OMP_NUM_THREADS=1, which gsel run sets where it is not set")
+      ->type_name("core|none");
+  parser->add_flag("--verbose", options->verbose, "Say where each rank runs");
   parser->add_flag("--tag-output", options->tag_output, "Put \"[rank] \" before each line of output");
   parser->add_option("--grace", options->grace, "Seconds between asking ranks to end and killing them; default 2")
       ->type_name("S");

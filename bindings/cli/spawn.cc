@@ -52,9 +52,11 @@ Spawned spawn(const Spawn& what) {
   if (pipe2(report, O_CLOEXEC) != 0) return {-1, errno};
   const std::vector<char*> argv = pointers(what.program), envp = pointers(what.environment);
   const pid_t parent = getpid();
+  const PlaceMask mask(what.place);
   const pid_t pid = fork();
   if (pid == 0) {
     close(report[0]);
+    mask.apply();
     become(what, argv.data(), envp.data(), parent, report[1]);
   }
   Spawned result{pid, pid < 0 ? errno : 0};

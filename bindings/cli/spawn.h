@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "job.h"
+
 namespace gsel::cli {
 
 struct Spawn {
@@ -15,6 +17,7 @@ struct Spawn {
   std::vector<std::string> environment;  // NAME=VALUE
   int in = 0, out = 1, err = 2;          // descriptors to use
   sigset_t signals;                      // signal mask to start with
+  Place place;                           // where to run; empty: anywhere
 };
 
 struct Spawned {

@@ -155,6 +155,7 @@ typedef struct gsel_strategy_v1 {
 typedef struct gsel_stream gsel_stream;
 typedef struct gsel_event gsel_event;
 typedef struct gsel_link gsel_link; /* this rank's end of a communicator */
+typedef struct gsel_pending gsel_pending; /* calls under way beside the caller */
 
 /* How a rank joins; as gsel_comm_config, complete. */
 typedef struct gsel_join {
@@ -166,21 +167,16 @@ typedef struct gsel_join {
   double timeout_s;
   double join_timeout_s;
   gsel_str device; /* identity of the device this rank computes on; empty: not told */
+  int32_t order;   /* GSEL_ORDER_* */
+  uint32_t flags;  /* GSEL_COMM_* */
+  gsel_str trace;  /* folder to write recordings to at a failure; empty: none */
 } gsel_join;
 
-/* One collective call as data; semantics of gsel/comm.h. Buffers stay borrowed until the work is done.
- *   root  root of a broadcast, peer of a send or receive, else -1 */
-typedef struct gsel_collective {
-  uint32_t struct_size;
-  gsel_collective_kind kind;
-  gsel_dtype dtype;
-  gsel_op op;
-  int32_t root;
-  int32_t reserved;
-  const void *send;
-  void *recv;
-  uint64_t count;
-} gsel_collective;
+/* Where a rank stands in a communicator made from another. */
+typedef struct gsel_place {
+  int32_t rank;
+  int32_t world_size;
+} gsel_place;
 
 #define GSEL_OPTIMIZER_SGD 1       /* g += weight_decay * param; with momentum when momentum != 0 */
 #define GSEL_OPTIMIZER_SIGN_SGD 2  /* param -= learning_rate * (sign(g) + weight_decay * param) */
@@ -256,6 +252,34 @@ typedef struct gsel_backend_v1 {
   void (*link_abort)(gsel_link *link, const char *reason);
   gsel_status (*collective)(gsel_link *link, const gsel_collective *call, gsel_stream *stream, gsel_error **err);
   gsel_comm_count (*link_counts)(const gsel_link *link, gsel_collective_kind kind);
+
+  /* All below may be NULL: gsel/comm.h then answers GSEL_ERR_UNSUPPORTED.
+   * group: the calls as gsel_group_end makes those of one communicator. work_start: the same beside the caller;
+   * work_wait: at most `seconds` (0: a look, negative: to the end), *done tells; the error is that of the first failed
+   * call. work_free: after it is done. */
+  gsel_status (*group)(gsel_link *link, const gsel_collective *calls, uint64_t n, gsel_error **err);
+  gsel_status (*work_start)(gsel_link *link, const gsel_collective *calls, uint64_t n, gsel_pending **out,
+                            gsel_error **err);
+  gsel_status (*work_wait)(gsel_pending *work, double seconds, int32_t *done, gsel_error **err);
+  void (*work_free)(gsel_pending *work);
+
+  /* Links from links; *out is NULL for a rank that gets none. */
+  gsel_status (*link_split)(gsel_link *link, int32_t colour, int32_t key, gsel_place *place, gsel_link **out,
+                            gsel_error **err);
+  gsel_status (*link_shrink)(gsel_link *link, gsel_place *place, gsel_link **out, gsel_error **err);
+  gsel_status (*link_resync)(gsel_link *link, gsel_error **err);
+  void (*link_set_timeout)(gsel_link *link, double timeout_s);
+
+  /* Memory the ranks of a link reach; see gsel_mem_alloc and gsel_mem_register. */
+  gsel_status (*link_alloc)(gsel_link *link, uint64_t bytes, void **out, gsel_error **err);
+  gsel_status (*link_free)(gsel_link *link, void *memory, gsel_error **err);
+  gsel_status (*link_register)(gsel_link *link, void *memory, uint64_t bytes, gsel_error **err);
+  gsel_status (*link_unregister)(gsel_link *link, void *memory, gsel_error **err);
+
+  /* link_trace: JSON of docs/trace.md, allocated with malloc. */
+  gsel_status (*link_explain)(gsel_link *link, const gsel_collective *call, gsel_comm_explanation *out,
+                              gsel_error **err);
+  gsel_status (*link_trace)(const gsel_link *link, char **out, gsel_error **err);
 } gsel_backend_v1;
 
 GSEL_EXTERN_C_END

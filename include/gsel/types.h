@@ -106,7 +106,10 @@ GSEL_API const char *gsel_dtype_name(gsel_dtype dtype);
  *   MIN, MAX           of equal numbers, such as zeros of either sign, the first; NaN if any input is NaN
  *   NaN                a result that is NaN is the positive quiet NaN without payload: f16 0x7e00, bf16 0x7fc0,
  *                      f32 0x7fc00000, f64 0x7ff8000000000000, f8e4m3 0x7f, f8e5m2 0x7e
- * BAND, BOR and BXOR are for integers only (GSEL_ERR_ARG). */
+ * BAND, BOR and BXOR are for integers only (GSEL_ERR_ARG).
+ *   SCALED_SUM         the sum of each input times the factor its rank gives (gsel/comm.h), factors and products rounded
+ *                      to the type they are computed in; floating point only (GSEL_ERR_ARG); by one rank too
+ * Numbers from GSEL_OP_USER on are those of gsel_op_create. */
 typedef int32_t gsel_op;
 #define GSEL_SUM 1
 #define GSEL_PROD 2
@@ -116,6 +119,8 @@ typedef int32_t gsel_op;
 #define GSEL_BAND 6
 #define GSEL_BOR 7
 #define GSEL_BXOR 8
+#define GSEL_SCALED_SUM 9
+#define GSEL_OP_USER 4096
 
 /* Axes of the mesh, inner to outer. */
 typedef int32_t gsel_axis;

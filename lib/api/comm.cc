@@ -2,20 +2,11 @@
 #include <gsel/comm.h>
 
 #include "api/comm_handle.h"
-#include "api/config_handle.h"
+#include "api/comm_request.h"
 #include "api/init_struct.h"
 #include "base/guard.h"
-#include "base/options.h"
 #include "base/os.h"
 #include "base/text.h"
-
-namespace {
-
-gsel_status run(gsel_comm* comm, const gsel_collective& call, gsel_error** err) {
-  return gsel::guard(err, [&] { gsel::required(comm, "comm").impl.collective(call); });
-}
-
-}  // namespace
 
 extern "C" {
 
@@ -32,9 +23,7 @@ gsel_status gsel_comm_init(const gsel_comm_config* config, gsel_comm** out, gsel
     gsel::required(out, "out") = nullptr;
     gsel_comm_config given{};
     if (config) given = gsel::read_struct(config, "gsel_comm_config");
-    if (given.timeout_s == 0)
-      given.timeout_s = (given.config ? given.config->impl : gsel::environment_config()).comm.timeout_s;
-    *out = new gsel_comm{{gsel::Backend::open_host(), gsel::complete_join(given)}};
+    *out = new gsel_comm{{gsel::Backend::open_host(), gsel::join_of(given, gsel::settings_of(given))}};
   });
 }
 
@@ -43,39 +32,6 @@ int32_t gsel_comm_rank(const gsel_comm* comm) {
 }
 int32_t gsel_comm_world_size(const gsel_comm* comm) {
   return comm ? comm->impl.world_size() : -1;
-}
-
-gsel_status gsel_allreduce(gsel_comm* comm, const void* send, void* recv, size_t count, gsel_dtype dtype, gsel_op op,
-                           gsel_error** err) {
-  return run(comm, gsel::make_collective(GSEL_COLLECTIVE_ALLREDUCE, send, recv, count, dtype, op, -1), err);
-}
-
-gsel_status gsel_reduce_scatter(gsel_comm* comm, const void* send, void* recv, size_t count, gsel_dtype dtype,
-                                gsel_op op, gsel_error** err) {
-  return run(comm, gsel::make_collective(GSEL_COLLECTIVE_REDUCE_SCATTER, send, recv, count, dtype, op, -1), err);
-}
-
-gsel_status gsel_allgather(gsel_comm* comm, const void* send, void* recv, size_t count, gsel_dtype dtype,
-                           gsel_error** err) {
-  return run(comm, gsel::make_collective(GSEL_COLLECTIVE_ALLGATHER, send, recv, count, dtype, 0, -1), err);
-}
-
-gsel_status gsel_broadcast(gsel_comm* comm, const void* send, void* recv, size_t count, gsel_dtype dtype, int32_t root,
-                           gsel_error** err) {
-  return run(comm, gsel::make_collective(GSEL_COLLECTIVE_BROADCAST, send, recv, count, dtype, 0, root), err);
-}
-
-gsel_status gsel_barrier(gsel_comm* comm, gsel_error** err) {
-  return run(comm, gsel::make_collective(GSEL_COLLECTIVE_BARRIER, nullptr, nullptr, 0, 0, 0, -1), err);
-}
-
-gsel_status gsel_send(gsel_comm* comm, const void* send, size_t count, gsel_dtype dtype, int32_t peer,
-                      gsel_error** err) {
-  return run(comm, gsel::make_collective(GSEL_COLLECTIVE_SEND, send, nullptr, count, dtype, 0, peer), err);
-}
-
-gsel_status gsel_recv(gsel_comm* comm, void* recv, size_t count, gsel_dtype dtype, int32_t peer, gsel_error** err) {
-  return run(comm, gsel::make_collective(GSEL_COLLECTIVE_RECV, nullptr, recv, count, dtype, 0, peer), err);
 }
 
 gsel_comm_count gsel_comm_counts(const gsel_comm* comm, gsel_collective_kind kind) {

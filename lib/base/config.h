@@ -38,6 +38,7 @@ struct Config {
   } select;
   struct {
     double timeout_s = 60;
+    std::string trace;
   } comm;
   std::array<int64_t, GSEL_AXES> mesh{1, 0, 1};  // by gsel_axis; 0 means "auto"
   std::array<std::optional<StrategySection>, GSEL_AXES> strategy;

@@ -26,8 +26,8 @@ const char* dtype_name(gsel_dtype dtype) {
 }
 
 const char* op_name(gsel_op op) {
-  static const char* const names[] = {"none", "sum", "prod", "min", "max", "avg", "band", "bor", "bxor"};
-  return op >= 0 && op <= GSEL_BXOR ? names[op] : "unknown";
+  static const char* const names[] = {"none", "sum", "prod", "min", "max", "avg", "band", "bor", "bxor", "scaled sum"};
+  return op >= 0 && op <= GSEL_SCALED_SUM ? names[op] : "unknown";
 }
 
 const char* axis_name(gsel_axis axis) {

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <linux/futex.h>
+#include <linux/membarrier.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sys/random.h>
@@ -79,6 +80,14 @@ void futex_wake_all(const std::atomic<uint32_t>& word) noexcept {
   syscall(SYS_futex, &word, FUTEX_WAKE, INT32_MAX, nullptr, nullptr, 0);
 }
 
+bool register_for_barriers() noexcept {
+  return syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) == 0;
+}
+
+void pass_barriers_everywhere() noexcept {
+  syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0);
+}
+
 uint64_t fork_generation() noexcept {
   return Process::get().generation.load(std::memory_order_relaxed);
 }
@@ -88,6 +97,10 @@ uint64_t process_token() {
   uint64_t& token = Process::get().token;
   while (token == 0) random_bytes(&token, sizeof token);
   return token;
+}
+
+const uint64_t* process_token_place() noexcept {
+  return &Process::get().token;
 }
 
 std::mutex& process_mutex() {

@@ -1,86 +1,16 @@
-// comm/communicator.cc: see communicator.h. Buffers are compared as addresses only; they may be a device's.
+// comm/communicator.cc: see communicator.h.
 #include "comm/communicator.h"
 
 #include <algorithm>
-#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <utility>
+#include <vector>
 
-#include "base/dtype.h"
-#include "comm/describe.h"
+#include "comm/check.h"
 
 namespace gsel {
-namespace {
-
-struct Span {
-  const char* name;
-  const void* data;
-  uint64_t bytes;
-};
-
-void check_not_null(const Span& span, const gsel_collective& call) {
-  if (span.bytes > 0 && !span.data)
-    fail(GSEL_ERR_ARG, "{}: {} is NULL and the count is {} elements", collective_name(call.kind), span.name,
-         call.count);
-}
-
-// `in_place` is where in recv an in-place send starts (or in send a recv, for a negative value).
-void check_overlap(const Span& send, const Span& recv, int64_t in_place, const gsel_collective& call) {
-  const auto from = reinterpret_cast<uintptr_t>(send.data), to = reinterpret_cast<uintptr_t>(recv.data);
-  if (send.bytes == 0 || recv.bytes == 0 || from == to + static_cast<uint64_t>(in_place)) return;
-  if (from < to + recv.bytes && to < from + send.bytes)
-    fail(GSEL_ERR_ARG,
-         "{}: send [{} bytes] and recv [{} bytes] overlap with send {} bytes {} recv; in place needs {} bytes {}",
-         collective_name(call.kind), send.bytes, recv.bytes, from >= to ? from - to : to - from,
-         from >= to ? "behind" : "before", in_place >= 0 ? in_place : -in_place, in_place >= 0 ? "behind" : "before");
-}
-
-void check_operation(const gsel_collective& call, const char* name) {
-  if (call.op < GSEL_SUM || call.op > GSEL_BXOR)
-    fail(GSEL_ERR_ARG, "{}: op {} is unknown; use GSEL_SUM, PROD, MIN, MAX, AVG, BAND, BOR or BXOR", name, call.op);
-  if (call.op >= GSEL_BAND && (call.dtype < GSEL_I8 || call.dtype > GSEL_U64))
-    fail(GSEL_ERR_ARG, "{}: {} is for integers and the type is {}; use sum, prod, min, max or avg", name,
-         op_name(call.op), dtype_name(call.dtype));
-}
-
-void check_words(const gsel_collective& call, int32_t rank, int32_t world_size) {
-  const char* name = collective_name(call.kind);
-  if (call.kind < 0 || call.kind >= GSEL_COLLECTIVE_KINDS)
-    fail(GSEL_ERR_ARG, "collective kind {} is unknown; known are 0 to {}", call.kind, GSEL_COLLECTIVE_KINDS - 1);
-  if (call.kind == GSEL_COLLECTIVE_BARRIER) return;
-  const uint64_t element = dtype_bytes(call.dtype);
-  if (element == 0) fail(GSEL_ERR_ARG, "{}: dtype {} is unknown; use a GSEL_I8 ... GSEL_F8E5M2", name, call.dtype);
-  if (is_reduction(call.kind)) check_operation(call, name);
-  const bool point_to_point = is_point_to_point(call.kind);
-  if ((point_to_point || call.kind == GSEL_COLLECTIVE_BROADCAST) && (call.root < 0 || call.root >= world_size))
-    fail(GSEL_ERR_ARG, "{}: {} {} is not a rank of a world of {}", name, point_to_point ? "peer" : "root", call.root,
-         world_size);
-  if (point_to_point && call.root == rank) fail(GSEL_ERR_ARG, "{}: peer {} is the calling rank itself", name, rank);
-  const uint64_t limit = static_cast<uint64_t>(PTRDIFF_MAX) / element / static_cast<uint64_t>(world_size);
-  if (call.count > limit)
-    fail(GSEL_ERR_ARG, "{}: count {} of {} over {} ranks does not fit in memory; the most is {}", name, call.count,
-         dtype_name(call.dtype), world_size, limit);
-}
-
-void check_buffers(const gsel_collective& call, int32_t rank, int32_t world_size) {
-  const uint64_t part = call.count * dtype_bytes(call.dtype), all = part * static_cast<uint64_t>(world_size);
-  Span send{"send", call.send, part}, recv{"recv", call.recv, part};
-  int64_t in_place = 0;
-  if (call.kind == GSEL_COLLECTIVE_BARRIER || call.kind == GSEL_COLLECTIVE_RECV) send.bytes = 0;
-  if (call.kind == GSEL_COLLECTIVE_BARRIER || call.kind == GSEL_COLLECTIVE_SEND) recv.bytes = 0;
-  if (call.kind == GSEL_COLLECTIVE_BROADCAST && call.root != rank) send.bytes = 0;
-  if (call.kind == GSEL_COLLECTIVE_ALLGATHER) recv.bytes = all, in_place = static_cast<int64_t>(part) * rank;
-  if (call.kind == GSEL_COLLECTIVE_REDUCE_SCATTER) send.bytes = all, in_place = -static_cast<int64_t>(part) * rank;
-  check_not_null(send, call);
-  check_not_null(recv, call);
-  check_overlap(send, recv, in_place, call);
-}
-
-double checked_seconds(double value, const char* name) {
-  if (!(value >= 0))
-    fail(GSEL_ERR_ARG, "{} is {} seconds; use 0 for the default of 60 or a positive time", name, value);
-  return value == 0 ? 60 : std::min(value, 1e8);
-}
-
-}  // namespace
 
 Communicator::Communicator(std::shared_ptr<Backend> backend, const gsel_join& join)
     : backend_(std::move(backend)), rank_(join.rank), world_size_(join.world_size) {
@@ -89,20 +19,34 @@ Communicator::Communicator(std::shared_ptr<Backend> backend, const gsel_join& jo
   gsel_join complete = join;
   complete.timeout_s = checked_seconds(join.timeout_s, "timeout_s");
   complete.join_timeout_s = checked_seconds(join.join_timeout_s, "join_timeout_s");
+  if (join.order != GSEL_ORDER_RANKS && join.order != GSEL_ORDER_TREE)
+    fail(GSEL_ERR_ARG, "order {} is unknown; use GSEL_ORDER_RANKS or GSEL_ORDER_TREE", join.order);
   backend_->run(&gsel_backend_v1::link_join, &complete, &link_);
 }
 
+Communicator::Communicator(std::shared_ptr<Backend> backend, gsel_link* link, const gsel_place& place)
+    : backend_(std::move(backend)), link_(link), rank_(place.rank), world_size_(place.world_size) {}
+
+Communicator::Communicator(Communicator&& other) noexcept
+    : backend_(std::move(other.backend_)),
+      link_(std::exchange(other.link_, nullptr)),
+      rank_(other.rank_),
+      world_size_(other.world_size_) {}
+
 Communicator::~Communicator() {
-  backend_->table().link_leave(link_);
+  if (link_) backend_->table().link_leave(link_);
 }
 
-void Communicator::collective(const gsel_collective& given, gsel_stream* stream) {
-  gsel_collective call = given;
-  check_words(call, rank_, world_size_);
-  if (call.kind == GSEL_COLLECTIVE_BARRIER) call.count = 0, call.dtype = 0;
-  if (!is_reduction(call.kind)) call.op = 0;
-  if (!is_point_to_point(call.kind) && call.kind != GSEL_COLLECTIVE_BROADCAST) call.root = -1;
-  check_buffers(call, rank_, world_size_);
+void Communicator::collective(gsel_collective& call, gsel_stream* stream) {
+  check(call);
+  run_checked(call, stream);
+}
+
+void Communicator::check(gsel_collective& call) const {
+  check_call(call, rank_, world_size_);
+}
+
+void Communicator::run_checked(const gsel_collective& call, gsel_stream* stream) {
   gsel_error* err = nullptr;
   const gsel_status status = backend_->table().collective(link_, &call, stream, &err);
   throw_if_failed(status, err);
@@ -115,8 +59,135 @@ void Communicator::abort(std::string_view reason) noexcept {
   backend_->table().link_abort(link_, text);
 }
 
+void Communicator::group(std::span<const gsel_collective> checked) {
+  if (!backend_->table().group) fail(GSEL_ERR_UNSUPPORTED, "the backend has no groups; make the calls one by one");
+  gsel_error* err = nullptr;
+  const gsel_status status = backend_->table().group(link_, checked.data(), checked.size(), &err);
+  throw_if_failed(status, err);
+}
+
+Works::Works(Communicator& communicator, std::span<const gsel_collective> checked) : backend_(communicator.backend_) {
+  if (!backend_->table().work_start)
+    fail(GSEL_ERR_UNSUPPORTED, "the backend runs no calls beside the caller; make the call itself");
+  gsel_error* err = nullptr;
+  const gsel_status status =
+      backend_->table().work_start(communicator.link_, checked.data(), checked.size(), &work_, &err);
+  throw_if_failed(status, err);
+}
+
+Works::~Works() {
+  backend_->table().work_free(work_);
+}
+
+bool Works::wait(double seconds) {
+  int32_t done = 0;
+  gsel_error* err = nullptr;
+  const gsel_status status = backend_->table().work_wait(work_, seconds, &done, &err);
+  throw_if_failed(status, err);
+  return done != 0;
+}
+
 gsel_comm_count Communicator::counts(gsel_collective_kind kind) const noexcept {
   return backend_->table().link_counts(link_, kind);
+}
+
+template <class... Declared, class... Given>
+void Communicator::run(const char* name, gsel_status (*gsel_backend_v1::*function)(gsel_link*, Declared...),
+                       Given... args) {
+  if (!(backend_->table().*function)) fail(GSEL_ERR_UNSUPPORTED, "{} is not supported by this backend", name);
+  gsel_error* err = nullptr;
+  const gsel_status status = (backend_->table().*function)(link_, args..., &err);
+  throw_if_failed(status, err);
+}
+
+std::optional<Communicator> Communicator::split(int32_t colour, int32_t key) {
+  gsel_place place{};
+  gsel_link* link = nullptr;
+  run("gsel_comm_split", &gsel_backend_v1::link_split, colour, key, &place, &link);
+  if (!link) return std::nullopt;
+  return Communicator(backend_, link, place);
+}
+
+Communicator Communicator::shrink() {
+  gsel_place place{};
+  gsel_link* link = nullptr;
+  run("gsel_comm_shrink", &gsel_backend_v1::link_shrink, &place, &link);
+  return Communicator(backend_, link, place);
+}
+
+void Communicator::resync() {
+  run("gsel_comm_resync", &gsel_backend_v1::link_resync);
+}
+
+// Old ranks find out here whether they mean the same; newcomers by the rendezvous, as everybody.
+Communicator Communicator::grow(const gsel_join& given) {
+  gsel_join join = given;
+  join.rank = rank_;
+  if (join.world_size < world_size_)
+    fail(GSEL_ERR_ARG,
+         "gsel_comm_grow: world_size is {} and the communicator has {} ranks already; it takes a larger one",
+         join.world_size, world_size_);
+  struct Plan {
+    gsel_unique_id id;
+    int32_t world_size;
+  };
+  const Plan own{join.id, join.world_size};
+  std::vector<Plan> plans(static_cast<size_t>(world_size_));
+  gsel_collective call = make_collective(GSEL_COLLECTIVE_ALLGATHER, &own, plans.data(), sizeof own, GSEL_U8);
+  call.label = {"grow", 4};
+  collective(call);
+  for (size_t q = 0; q < plans.size(); ++q)
+    if (std::memcmp(&plans[q], &plans[0], sizeof own) != 0)
+      throw Error(GSEL_ERR_MISMATCH,
+                  fmt::format("gsel_comm_grow: rank {} grows to {} ranks, rank 0 to {}{}; give every "
+                              "rank the same id and world_size",
+                              q, plans[q].world_size, plans[0].world_size,
+                              plans[q].world_size == plans[0].world_size ? " by another id" : ""))
+          .about_rank(static_cast<int32_t>(q));
+  return Communicator(backend_, join);
+}
+
+void Communicator::set_timeout(double timeout_s) {
+  if (!(timeout_s > 0)) fail(GSEL_ERR_ARG, "gsel_comm_set_timeout: {} seconds; use a positive time", timeout_s);
+  if (!backend_->table().link_set_timeout)
+    fail(GSEL_ERR_UNSUPPORTED, "gsel_comm_set_timeout is not supported by this backend");
+  backend_->table().link_set_timeout(link_, checked_seconds(timeout_s, "timeout_s"));
+}
+
+void* Communicator::alloc(uint64_t bytes) {
+  void* memory = nullptr;
+  run("gsel_mem_alloc", &gsel_backend_v1::link_alloc, bytes, &memory);
+  return memory;
+}
+
+void Communicator::free(void* memory) {
+  run("gsel_mem_free", &gsel_backend_v1::link_free, memory);
+}
+
+void Communicator::enrol(void* memory, uint64_t bytes) {
+  run("gsel_mem_register", &gsel_backend_v1::link_register, memory, bytes);
+}
+
+void Communicator::dismiss(void* memory) {
+  run("gsel_mem_unregister", &gsel_backend_v1::link_unregister, memory);
+}
+
+std::string Communicator::trace() const {
+  char* json = nullptr;
+  gsel_error* err = nullptr;
+  if (!backend_->table().link_trace) fail(GSEL_ERR_UNSUPPORTED, "gsel_comm_trace is not supported by this backend");
+  const gsel_status status = backend_->table().link_trace(link_, &json, &err);
+  throw_if_failed(status, err);
+  const std::unique_ptr<char, void (*)(void*)> owned(json, std::free);
+  return owned.get();
+}
+
+gsel_comm_explanation Communicator::explain(const gsel_collective& given) {
+  gsel_collective call = given;
+  check_call(call, rank_, world_size_);
+  gsel_comm_explanation out = GSEL_COMM_EXPLANATION_INIT;
+  run("gsel_comm_explain", &gsel_backend_v1::link_explain, &call, &out);
+  return out;
 }
 
 }  // namespace gsel

@@ -5,6 +5,9 @@
 #include <gsel/comm.h>
 
 #include <memory>
+#include <optional>
+#include <span>
+#include <string>
 #include <string_view>
 
 #include "comm/backend.h"
@@ -15,13 +18,23 @@ namespace gsel {
 // reduced.
 inline gsel_collective make_collective(gsel_collective_kind kind, const void* send, void* recv, uint64_t count,
                                        gsel_dtype dtype, gsel_op op = 0, int32_t root = -1) {
-  return {sizeof(gsel_collective), kind, dtype, op, root, 0, send, recv, count};
+  gsel_collective call{};
+  call.struct_size = sizeof call;
+  call.kind = kind;
+  call.dtype = dtype;
+  call.op = op;
+  call.root = root;
+  call.send = send;
+  call.recv = recv;
+  call.count = count;
+  return call;
 }
 
 class Communicator {
  public:
   // Joins; see gsel_comm_init.
   Communicator(std::shared_ptr<Backend> backend, const gsel_join& join);
+  Communicator(Communicator&& other) noexcept;
   ~Communicator();
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
@@ -31,15 +44,57 @@ class Communicator {
   const std::shared_ptr<Backend>& backend() const { return backend_; }
 
   // One call; a NULL stream means on the calling thread. Throws what gsel/comm.h lists.
-  void collective(const gsel_collective& call, gsel_stream* stream = nullptr);
+  // `call` is checked and put in order in place: a copy at this point would cost a small call a tenth of its time.
+  void collective(gsel_collective& call, gsel_stream* stream = nullptr);
+  void collective(gsel_collective&& call, gsel_stream* stream = nullptr) { collective(call, stream); }
+  // The same in two steps; and several at once, as gsel_group_end makes those of one communicator.
+  void check(gsel_collective& call) const;
+  void run_checked(const gsel_collective& call, gsel_stream* stream = nullptr);
+  void group(std::span<const gsel_collective> checked);
   void abort(std::string_view reason) noexcept;
   gsel_comm_count counts(gsel_collective_kind kind) const noexcept;
+  std::string trace() const;  // JSON of docs/trace.md
+  gsel_comm_explanation explain(const gsel_collective& call);
+
+  // Communicators from this one; see gsel/comm.h. nullopt: none for this rank.
+  std::optional<Communicator> split(int32_t colour, int32_t key);
+  Communicator shrink();
+  void resync();
+  Communicator grow(const gsel_join& join);
+  void set_timeout(double timeout_s);
+
+  // Memory that the ranks reach.
+  void* alloc(uint64_t bytes);
+  void free(void* memory);
+  void enrol(void* memory, uint64_t bytes);
+  void dismiss(void* memory);
 
  private:
+  friend class Works;
+  Communicator(std::shared_ptr<Backend> backend, gsel_link* link, const gsel_place& place);
+  // A function of the table that works on the link; `name` is that of the public function.
+  template <class... Declared, class... Given>
+  void run(const char* name, gsel_status (*gsel_backend_v1::*function)(gsel_link*, Declared...), Given... args);
+
   std::shared_ptr<Backend> backend_;
   gsel_link* link_ = nullptr;
   int32_t rank_ = 0;
   int32_t world_size_ = 1;
+};
+
+// Calls under way beside the caller; released once they have ended.
+class Works {
+ public:
+  Works(Communicator& communicator, std::span<const gsel_collective> checked);
+  ~Works();
+  Works(const Works&) = delete;
+  Works& operator=(const Works&) = delete;
+  // Whether they have ended, after at most so long; negative: to the end. Throws what failed.
+  bool wait(double seconds);
+
+ private:
+  std::shared_ptr<Backend> backend_;
+  gsel_pending* work_ = nullptr;
 };
 
 // Fills what `config` leaves open from the environment and from defaults; see gsel_comm_init.

@@ -4,29 +4,27 @@
 #include <fmt/format.h>
 
 #include "base/dtype.h"
+#include "comm/operation.h"
 
 namespace gsel {
 
 const char* collective_name(gsel_collective_kind kind) {
   static const char* const names[GSEL_COLLECTIVE_KINDS] = {
-      "barrier", "allreduce", "reduce_scatter", "allgather", "broadcast", "send", "recv"};
+      "barrier",    "allreduce", "reduce_scatter", "allgather", "broadcast", "send",
+      "recv",       "reduce",    "gather",         "scatter",   "alltoall",  "reduce_scatterv",
+      "allgatherv", "gatherv",   "scatterv",       "alltoallv", "sendrecv"};
   return kind >= 0 && kind < GSEL_COLLECTIVE_KINDS ? names[kind] : "unknown";
 }
 
-bool is_reduction(gsel_collective_kind kind) {
-  return kind == GSEL_COLLECTIVE_ALLREDUCE || kind == GSEL_COLLECTIVE_REDUCE_SCATTER;
-}
-
-bool is_point_to_point(gsel_collective_kind kind) {
-  return kind == GSEL_COLLECTIVE_SEND || kind == GSEL_COLLECTIVE_RECV;
-}
-
-std::string describe(gsel_collective_kind kind, gsel_dtype dtype, gsel_op op, int32_t root, uint64_t count) {
+std::string describe(gsel_collective_kind kind, gsel_dtype dtype, gsel_op op, int32_t root, uint64_t count,
+                     std::string_view operation) {
   if (kind == GSEL_COLLECTIVE_BARRIER) return "barrier()";
-  std::string text = fmt::format("{}(count {}, {}", collective_name(kind), count, dtype_name(dtype));
-  if (is_reduction(kind)) text += fmt::format(", {}", op_name(op));
-  if (kind == GSEL_COLLECTIVE_BROADCAST) text += fmt::format(", root {}", root);
-  if (kind == GSEL_COLLECTIVE_SEND) text += fmt::format(", to rank {}", root);
+  if (kind == GSEL_COLLECTIVE_ALLTOALLV) return fmt::format("alltoallv({})", dtype_name(dtype));
+  std::string text = fmt::format("{}({}count {}, {}", collective_name(kind), takes_counts(kind) ? "total " : "", count,
+                                 dtype_name(dtype));
+  if (is_reduction(kind)) text += fmt::format(", {}", operation.empty() ? operation_name(op) : operation);
+  if (is_rooted(kind)) text += fmt::format(", root {}", root);
+  if (kind == GSEL_COLLECTIVE_SEND || kind == GSEL_COLLECTIVE_SENDRECV) text += fmt::format(", to rank {}", root);
   if (kind == GSEL_COLLECTIVE_RECV) text += fmt::format(", from rank {}", root);
   return text + ")";
 }

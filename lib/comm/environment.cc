@@ -174,6 +174,8 @@ gsel_join complete_join(const gsel_comm_config& config) {
   join.struct_size = sizeof join;
   join.timeout_s = config.timeout_s;
   join.join_timeout_s = config.join_timeout_s;
+  join.order = config.order;
+  join.flags = config.flags;
   World world{nullptr, config.rank, config.world_size};
   if (config.world_size == 0) {
     if (config.rank != 0)
@@ -184,6 +186,7 @@ gsel_join complete_join(const gsel_comm_config& config) {
   join.device = {view(config.device).data(), view(config.device).size()};
   if (!given(config.device) && config.world_size == 0)
     if (const char* device = variable("GSEL_DEVICE")) join.device = {device, std::strlen(device)};
+  if (const char* folder = variable("GSEL_TRACE")) join.trace = {folder, std::strlen(folder)};
   join.rank = world.rank;
   join.world_size = world.size;
   if (config.id)

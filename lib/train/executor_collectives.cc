@@ -36,7 +36,7 @@ void Executor::begin_collective(const gsel_instr& instr) {
 
   void* data = reduce ? block.gradients.data() : block.params.data();
   const auto count = static_cast<uint64_t>(block.elems);
-  const gsel_collective call =
+  gsel_collective call =
       reduce ? make_collective(GSEL_COLLECTIVE_ALLREDUCE, data, data, count, GSEL_F32, GSEL_SUM)
              : make_collective(GSEL_COLLECTIVE_BROADCAST, data, data, count, GSEL_F32, 0, instr.peer);
   compute_done_.record(nullptr);
@@ -67,7 +67,7 @@ void Executor::loss_reduce(const gsel_instr& instr) {
     const gsel_comm_count before = comm_.counts(GSEL_COLLECTIVE_ALLREDUCE);
     backend_->run(&gsel_backend_v1::copy, loss_.data(), static_cast<const void*>(parts), uint64_t{sizeof parts},
                   int32_t{GSEL_COPY_TO_DEVICE}, none);
-    const gsel_collective call =
+    gsel_collective call =
         make_collective(GSEL_COLLECTIVE_ALLREDUCE, loss_.data(), loss_.data(), 2, GSEL_F64, GSEL_SUM);
     comm_.collective(call, comm_stream_->get());
     backend_->run(&gsel_backend_v1::stream_wait, comm_stream_->get());

@@ -12,7 +12,7 @@
 
 #include "support/check.h"
 
-#define RANKS_MAX 32
+#define RANKS_MAX 40
 
 typedef struct rank_run {
   int32_t rank;

@@ -138,7 +138,7 @@ static inline void reference_fold(gsel_dtype dtype, gsel_op op, int32_t n, const
 
 /* result[count] = op over the contributions of n ranks. */
 static inline void reference_reduce(gsel_dtype dtype, gsel_op op, int32_t n, void *result, size_t count) {
-  const void *inputs[32];
+  const void *inputs[64];
   const size_t bytes = count * gsel_dtype_bytes(dtype);
   char *all = (char *)malloc(bytes * (size_t)n + 1);
   for (int32_t r = 0; r < n; ++r) {

@@ -1,80 +1,9 @@
 /* unit/test_cli.c: the gsel command as its users meet it: exit status, output, and what it leaves behind. Ranks are
- * shell scripts. Ranks and test meet over named pipes, never by waiting a while. A pipe that every process started
- * here inherits tells whether one is left: it ends when the last of them does. */
+ * shell scripts. Ranks and test meet over named pipes, never by waiting a while. */
 #include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <poll.h>
-#include <signal.h>
-#include <stdlib.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
+#include <sched.h>
 
-#include "support/check.h"
-#include "support/scratch.h"
-
-#define MAX_TEXT (1 << 20)
-#define ALIVE_FD 9
-
-static char dir[256];
-static char out[MAX_TEXT], err[MAX_TEXT];
-static int alive = -1; /* ends when no process of the last job is left */
-
-static void read_back(const char* name, char* text) {
-  char path[512];
-  snprintf(path, sizeof path, "%s/%s", dir, name);
-  FILE* file = fopen(path, "r");
-  const size_t n = file ? fread(text, 1, MAX_TEXT - 1, file) : 0;
-  text[n] = '\0';
-  if (file) fclose(file);
-}
-
-/* Starts a shell line in the scratch folder; its pid is that of the first command when the line begins with exec. */
-static pid_t start(const char* line) {
-  int ends[2];
-  assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
-  const pid_t pid = fork();
-  if (pid == 0) {
-    dup2(ends[1], ALIVE_FD);
-    if (chdir(dir) != 0) _exit(99);
-    execl("/bin/sh", "sh", "-c", line, (char*)NULL);
-    _exit(99);
-  }
-  close(ends[1]);
-  if (alive >= 0) close(alive);
-  alive = ends[0];
-  return pid;
-}
-
-/* Its exit status, with out and err filled from the files of those names. */
-static int finish(pid_t pid) {
-  int status = 0;
-  while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
-  }
-  read_back("out", out);
-  read_back("err", err);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
-}
-
-/* Runs `gsel <arguments>`. */
-static int gsel(const char* arguments) {
-  char line[4096];
-  snprintf(line, sizeof line, "exec gsel %s >out 2>err", arguments);
-  return finish(start(line));
-}
-
-#define check_gsel(arguments, status) check_status(gsel(arguments), (status), (arguments), __LINE__)
-static void check_status(int got, int expected, const char* arguments, int line) {
-  if (got != expected)
-    fail_msg("line %d: gsel %s: expected status %d, got %d\nout: %s\nerr: %s", line, arguments, expected, got, out,
-             err);
-}
-
-#define check_part(text, part) check_part_at((text), (part), __LINE__)
-static void check_part_at(const char* text, const char* part, int line) {
-  if (!strstr(text, part)) fail_msg("line %d: expected \"%s\" in: %s", line, part, text);
-}
+#include "support/command.h"
 
 /* True when nothing holds the pipe; waits for that up to `timeout_ms`. */
 static int nobody_left(int timeout_ms) {
@@ -99,15 +28,6 @@ static void await_lines(const char* name, int n) {
   while (n > 0 && poll(&poll_fd, 1, 30000) == 1 && read(fd, &byte, 1) == 1) n -= byte == '\n';
   close(fd);
   if (n > 0) fail_msg("%d ranks did not get ready", n);
-}
-
-static void write_file(const char* name, const char* text) {
-  char path[512];
-  snprintf(path, sizeof path, "%s/%s", dir, name);
-  FILE* file = fopen(path, "w");
-  assert_non_null(file);
-  fputs(text, file);
-  fclose(file);
 }
 
 /* ---- run: what the ranks get ---- */
@@ -148,6 +68,52 @@ static void thread_counts_are_left_alone_when_set_or_when_there_is_one_rank(void
   unsetenv("OMP_NUM_THREADS");
   check_gsel("run -- sh -c 'echo $WORLD_SIZE:$OMP_NUM_THREADS$OPENBLAS_NUM_THREADS'", 0);
   assert_string_equal(out, "1:\n");
+}
+
+/* Where a rank may run is what it prints. */
+#define WHERE " -- grep Cpus_allowed_list /proc/self/status"
+
+static void each_rank_has_a_core_of_its_own_where_there_are_enough(void** state) {
+  (void)state;
+  char own[256] = "", first[256], second[256], many[96];
+  assert_int_equal(finish(start("exec grep Cpus_allowed_list /proc/self/status >out 2>err")), 0);
+  snprintf(own, sizeof own, "%s", out);
+  cpu_set_t before, one;
+  assert_int_equal(sched_getaffinity(0, sizeof before, &before), 0);
+  const int processors = CPU_COUNT(&before);
+  if (processors > 1) {
+    check_gsel("run -n 2 --verbose" WHERE, 0);
+    assert_int_equal(sscanf(out, "%255[^\n]\n%255[^\n]", first, second), 2);
+    assert_string_not_equal(first, second);
+    check_part(err, "gsel: rank 0 on processor");
+    check_part(err, "gsel: rank 1 on processor");
+  }
+  snprintf(many, sizeof many, "run -n %d --verbose" WHERE, processors + 1);
+  const char* const anywhere[] = {"run --verbose" WHERE, "run -n 2 --pin none" WHERE, many};
+  for (size_t i = 0; i < sizeof anywhere / sizeof *anywhere; ++i) {
+    check_gsel(anywhere[i], 0);
+    for (const char* line = out; *line; line += strlen(own)) assert_int_equal(strncmp(line, own, strlen(own)), 0);
+  }
+  check_part(err, "gsel: ranks run on any processor\n");
+
+  CPU_ZERO(&one);
+  for (int i = 0; CPU_COUNT(&one) == 0; ++i)
+    if (CPU_ISSET(i, &before)) CPU_SET(i, &one);
+  assert_int_equal(sched_setaffinity(0, sizeof one, &one), 0);
+  const int status = gsel("run -n 2 --verbose" WHERE);
+  assert_int_equal(sched_setaffinity(0, sizeof before, &before), 0);
+  check_status(status, 0, "restricted to one processor", __LINE__);
+  check_part(err, "gsel: ranks run on any processor\n");
+}
+
+static void ranks_with_threads_of_their_own_run_anywhere_unless_told(void** state) {
+  (void)state;
+  setenv("OMP_NUM_THREADS", "5", 1);
+  check_gsel("run -n 2 --verbose -- true", 0);
+  check_part(err, "gsel: ranks run on any processor\n");
+  unsetenv("OMP_NUM_THREADS");
+  check_gsel("run -n 2 --pin socket -- true", 2);
+  check_part(err, "gsel: --pin socket: core or none is needed");
 }
 
 static void arguments_pass_unchanged(void** state) {
@@ -627,10 +593,10 @@ static void usage_is_helpful(void** state) {
   check_part(out, "gsel 0.");
   check_part(out, "(libgsel 0.");
   check_gsel("--help", 0);
-  static const char* const commands[] = {"devices", "resolve", "plugins", "program", "run"};
+  static const char* const commands[] = {"devices", "resolve", "plugins", "program", "run", "trace", "bench", "tune"};
   for (size_t i = 0; i < sizeof commands / sizeof *commands; ++i) check_part(out, commands[i]);
   check_gsel("", 2);
-  check_part(err, "gsel: a subcommand is needed: devices, resolve, plugins, program or run");
+  check_part(err, "gsel: a subcommand is needed: devices, resolve, plugins, program, run, trace, bench or tune");
   check_gsel("bogus", 2);
   check_part(err, "gsel: bogus is no command; there are devices");
   check_gsel("devices extra", 2);
@@ -645,25 +611,20 @@ static int set_up(void** state) {
                                      "GSEL_PLUGIN_PATH", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER",
                                      "GSEL_NVML_LIBRARY"};
   for (size_t i = 0; i < sizeof ours / sizeof *ours; ++i) unsetenv(ours[i]);
-  char path[4096];
-  snprintf(path, sizeof path, "%s/bin:%s", getenv("GSEL_TEST_BIN"), getenv("PATH"));
-  setenv("PATH", path, 1);
-  snprintf(path, sizeof path, "%s/bin/gsel", getenv("GSEL_TEST_BIN"));
-  if (access(path, X_OK) != 0) return -1;
-  return make_scratch(dir, sizeof dir, "cli") ? 0 : -1;
+  return command_set_up("cli");
 }
 
 static int tear_down(void** state) {
   (void)state;
-  char line[512];
-  snprintf(line, sizeof line, "rm -rf '%s'", dir);
-  return system(line);
+  return command_tear_down();
 }
 
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(each_rank_gets_the_promised_environment),
       cmocka_unit_test(thread_counts_are_left_alone_when_set_or_when_there_is_one_rank),
+      cmocka_unit_test(each_rank_has_a_core_of_its_own_where_there_are_enough),
+      cmocka_unit_test(ranks_with_threads_of_their_own_run_anywhere_unless_told),
       cmocka_unit_test(arguments_pass_unchanged),
       cmocka_unit_test(standard_input_goes_to_rank_0),
       cmocka_unit_test(two_ranks_never_get_one_device_unless_told_to),

@@ -89,7 +89,7 @@ static void bad_arguments(rank_run* run) {
   rank_fails(run, gsel_allreduce(comm, x, NULL, 1, GSEL_F32, GSEL_SUM, &err), err, GSEL_ERR_ARG, "recv is NULL", -1);
   rank_fails(run, gsel_allreduce(comm, x, y, 1, 99, GSEL_SUM, &err), err, GSEL_ERR_ARG, "dtype 99 is unknown", -1);
   rank_fails(run, gsel_allreduce(comm, x, y, 1, 0, GSEL_SUM, &err), err, GSEL_ERR_ARG, "dtype 0 is unknown", -1);
-  rank_fails(run, gsel_allreduce(comm, x, y, 1, GSEL_F32, 9, &err), err, GSEL_ERR_ARG, "op 9 is unknown", -1);
+  rank_fails(run, gsel_allreduce(comm, x, y, 1, GSEL_F32, 10, &err), err, GSEL_ERR_ARG, "op 10 is unknown", -1);
   rank_fails(run, gsel_broadcast(comm, x, y, 1, GSEL_F32, n, &err), err, GSEL_ERR_ARG, "is not a rank of a world", -1);
   rank_fails(run, gsel_broadcast(comm, x, y, 1, GSEL_F32, -1, &err), err, GSEL_ERR_ARG, "root -1", -1);
   rank_fails(run, gsel_send(comm, x, 1, GSEL_F32, run->rank, &err), err, GSEL_ERR_ARG, "the calling rank itself", -1);

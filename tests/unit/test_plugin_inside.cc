@@ -1,7 +1,7 @@
 // test_plugin_inside.cc: loading by name, what plugins get of the host, and trust in files of other users.
 #include "base/error.h"
-#include "base/log.h"
 #include "base/host_services.h"
+#include "base/log.h"
 #include "plugin/loader.h"
 #include "plugin/registry.h"
 #include "plugin/search.h"

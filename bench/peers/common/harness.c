@@ -27,11 +27,12 @@ typedef struct job {
 /* What an operation leaves at element i of its result; NULL: nothing to check. */
 typedef float (*expected)(const bench_call* call, size_t i);
 
-/* The operations. parted: the bytes are those of all ranks' parts together; halves: one call is two messages. */
+/* The operations. parted: the bytes are those of all ranks' parts together; one_part: the result is one of them;
+ * halves: one call is two messages. */
 typedef struct kind {
   const char* name;
   expected result;
-  int parted, halves;
+  int parted, one_part, halves;
 } kind;
 
 void bench_fail(const char* format, ...) {
@@ -72,15 +73,30 @@ static float of_root(const bench_call* call, size_t i) {
   return input(0, i);
 }
 
+/* What the rank itself puts into `source`. */
+static float of_source(const bench_call* call, size_t i) {
+  return input(call->rank, i);
+}
+
+static float of_alltoall(const bench_call* call, size_t i) {
+  return input((int)(i / call->part), (size_t)call->rank * call->part + i % call->part);
+}
+
+static float of_scatter(const bench_call* call, size_t i) {
+  return input(0, (size_t)call->rank * call->part + i);
+}
+
 static float of_sendrecv(const bench_call* call, size_t i) {
   return input(call->rank & ~1, i);
 }
 
 static const kind kinds[] = {
-    {"allreduce", of_allreduce, 0, 0}, {"reduce_scatter", of_reduce_scatter, 1, 0},
-    {"allgather", of_allgather, 1, 0}, {"broadcast", of_root, 0, 0},
-    {"sendrecv", of_sendrecv, 0, 1},   {"barrier", NULL, 0, 0},
-    {"memcpy", of_root, 0, 0},
+    {"allreduce", of_allreduce, 0, 0, 0}, {"reduce_scatter", of_reduce_scatter, 1, 1, 0},
+    {"allgather", of_allgather, 1, 0, 0}, {"alltoall", of_alltoall, 1, 0, 0},
+    {"broadcast", of_root, 0, 0, 0},      {"reduce", of_allreduce, 0, 0, 0},
+    {"gather", of_allgather, 1, 0, 0},    {"scatter", of_scatter, 1, 1, 0},
+    {"sendrecv", of_sendrecv, 0, 0, 1},   {"barrier", NULL, 0, 0, 0},
+    {"memcpy", of_source, 0, 0, 0},
 };
 
 static const kind* find_kind(const char* name) {
@@ -153,11 +169,11 @@ static void check_result(job* j) {
   const bench_call* c = &j->call;
   for (size_t i = 0; i < c->count; ++i) {
     c->data[i] = input(c->rank, i);
-    ((float*)c->source)[i] = input(0, i);
+    ((float*)c->source)[i] = input(c->rank, i);
   }
   const float* result = j->run(c);
-  if (!j->kind->result) return;
-  const size_t n = !strcmp(j->kind->name, "reduce_scatter") ? c->part : c->count;
+  if (!j->kind->result || !result) return;
+  const size_t n = j->kind->one_part ? c->part : c->count;
   for (size_t i = 0; i < n; ++i)
     if (result[i] != j->kind->result(c, i))
       bench_fail("%s of %zu elements, rank %d: element %zu is %g, expected %g", j->kind->name, c->count, c->rank, i,
@@ -202,10 +218,10 @@ static size_t largest_of(const char* sizes) {
   return largest;
 }
 
-/* Page-aligned and touched, as a caller's long-lived buffer is. */
-static float* buffer(size_t bytes) {
-  void* p = NULL;
-  if (posix_memalign(&p, 4096, bytes)) bench_fail("no memory for %zu bytes", bytes);
+/* Page-aligned and touched, as a caller's long-lived buffer is; kept until the end. */
+static float* buffer(const bench_peer* peer, size_t bytes) {
+  void* p = peer->buffer ? peer->buffer(bytes) : NULL;
+  if (!p && posix_memalign(&p, 4096, bytes)) bench_fail("no memory for %zu bytes", bytes);
   memset(p, 0, bytes);
   return p;
 }
@@ -242,8 +258,8 @@ int bench_main(const bench_peer* peer, int argc, char** argv) {
   const int crowded = j.call.ranks > sysconf(_SC_NPROCESSORS_ONLN);
   if (!crowded) own_session();
   if (!crowded && pinned) pin(j.call.rank);
-  j.call.data = buffer(largest_of(sizes));
-  j.call.source = buffer(largest_of(sizes));
+  j.call.data = buffer(peer, largest_of(sizes));
+  j.call.source = buffer(peer, largest_of(sizes));
   j.times = calloc((size_t)j.call.ranks * (MOST_CALLS + MOST_BATCH), sizeof *j.times);
   if (!j.times) bench_fail("no memory for the times");
   for (const char* s = sizes;; ++s) {
@@ -253,8 +269,6 @@ int bench_main(const bench_peer* peer, int argc, char** argv) {
     s = end;
   }
   free(j.times);
-  free((float*)j.call.source);
-  free(j.call.data);
   peer->leave();
   return 0;
 }

@@ -11,9 +11,9 @@ extern "C" {
 #endif
 
 /* One call to be timed: f32 elements, in place, sum, root 0.
- *   data   [count] for allreduce, broadcast and sendrecv; [ranks][part] for reduce_scatter and allgather, where the
- *          rank's own input of an allgather is data + rank * part
- *   source [count], for an operation that is not in place (memcpy) */
+ *   data   [count] for allreduce, reduce, broadcast and sendrecv; [ranks][part] for the others, where the rank's own
+ *          input of an allgather or a gather is data + rank * part
+ *   source [count], for an operation that is not in place (memcpy, alltoall) */
 typedef struct bench_call {
   float* data;
   const float* source;
@@ -21,7 +21,8 @@ typedef struct bench_call {
   int rank, ranks;
 } bench_call;
 
-/* Runs it once and returns where the result lies. sendrecv is there and back between rank and rank ^ 1, even first. */
+/* Runs it once and returns where the result lies, NULL where a rank has none. sendrecv is there and back between rank
+ * and rank ^ 1, even first. */
 typedef float* (*bench_run)(const bench_call* call);
 
 typedef struct bench_operation {
@@ -35,6 +36,8 @@ typedef struct bench_peer {
   /* all[ranks][count] = mine[count] of each rank. */
   void (*gather)(double* mine, double* all, size_t count);
   void (*leave)(void);
+  /* A buffer for the calls, page-aligned; NULL: the harness's own, private to the process. */
+  float* (*buffer)(size_t bytes);
   const bench_operation* operations; /* ends with a NULL name */
 } bench_peer;
 

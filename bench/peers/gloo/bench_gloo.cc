@@ -2,9 +2,12 @@
 // over the loopback interface, the only transport Gloo has between processes of one host.
 #include <gloo/allgather.h>
 #include <gloo/allreduce.h>
+#include <gloo/alltoall.h>
 #include <gloo/barrier.h>
 #include <gloo/broadcast.h>
+#include <gloo/gather.h>
 #include <gloo/math.h>
+#include <gloo/reduce.h>
 #include <gloo/reduce_scatter.h>
 #include <gloo/rendezvous/context.h>
 #include <gloo/rendezvous/file_store.h>
@@ -72,6 +75,32 @@ float* allgather(const bench_call* c) {
   return c->data;
 }
 
+float* alltoall(const bench_call* c) {
+  gloo::AlltoallOptions options(context);
+  options.setInput(const_cast<float*>(c->source), c->count);
+  options.setOutput(c->data, c->count);
+  gloo::alltoall(options);
+  return c->data;
+}
+
+float* reduce(const bench_call* c) {
+  gloo::ReduceOptions options(context);
+  options.setOutput(c->data, c->count);
+  options.setRoot(0);
+  options.setReduceFunction(static_cast<void (*)(void*, const void*, const void*, size_t)>(&gloo::sum<float>));
+  gloo::reduce(options);
+  return c->rank == 0 ? c->data : nullptr;
+}
+
+float* gather_parts(const bench_call* c) {
+  gloo::GatherOptions options(context);
+  options.setInput(c->data + static_cast<size_t>(c->rank) * c->part, c->part);
+  if (c->rank == 0) options.setOutput(const_cast<float*>(c->source), c->count);
+  options.setRoot(0);
+  gloo::gather(options);
+  return c->rank == 0 ? const_cast<float*>(c->source) : nullptr;
+}
+
 float* broadcast(const bench_call* c) {
   gloo::BroadcastOptions options(context);
   options.setOutput(c->data, c->count);
@@ -105,10 +134,11 @@ float* barrier(const bench_call* c) {
 int main(int argc, char** argv) {
   static const bench_operation operations[] = {
       {"allreduce", allreduce}, {"reduce_scatter", reduce_scatter},
-      {"allgather", allgather}, {"broadcast", broadcast},
-      {"sendrecv", sendrecv},   {"barrier", barrier},
-      {nullptr, nullptr},
+      {"allgather", allgather}, {"alltoall", alltoall},
+      {"broadcast", broadcast}, {"reduce", reduce},
+      {"gather", gather_parts}, {"sendrecv", sendrecv},
+      {"barrier", barrier},     {nullptr, nullptr},
   };
-  static const bench_peer peer = {join, forked_gather, leave, operations};
+  static const bench_peer peer = {join, forked_gather, leave, nullptr, operations};
   return bench_main(&peer, argc, argv);
 }

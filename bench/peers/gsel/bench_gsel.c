@@ -1,5 +1,7 @@
-/* bench_gsel.c: gsel's communicator in the harness of its peers; ranks come from `gsel run`. */
+/* bench_gsel.c: gsel's communicator in the harness of its peers; ranks come from `gsel run`. With BENCH_SHARED in the
+ * environment the buffers are memory of gsel_mem_alloc. */
 #include <gsel/gsel.h>
+#include <stdlib.h>
 
 #include "common/harness.h"
 
@@ -24,6 +26,13 @@ static void gather(double* mine, double* all, size_t count) {
   check(gsel_allgather(comm, mine, all, count, GSEL_F64, &err), &err);
 }
 
+static float* buffer(size_t bytes) {
+  gsel_error* err = NULL;
+  void* memory = NULL;
+  if (getenv("BENCH_SHARED")) check(gsel_mem_alloc(comm, bytes, &memory, &err), &err);
+  return memory;
+}
+
 static void leave(void) {
   gsel_error* err = NULL;
   check(gsel_barrier(comm, &err), &err);
@@ -46,6 +55,30 @@ static float* reduce_scatter(const bench_call* c) {
 static float* allgather(const bench_call* c) {
   gsel_error* err = NULL;
   check(gsel_allgather(comm, c->data + (size_t)c->rank * c->part, c->data, c->part, GSEL_F32, &err), &err);
+  return c->data;
+}
+
+static float* alltoall(const bench_call* c) {
+  gsel_error* err = NULL;
+  check(gsel_alltoall(comm, c->source, c->data, c->part, GSEL_F32, &err), &err);
+  return c->data;
+}
+
+static float* reduce(const bench_call* c) {
+  gsel_error* err = NULL;
+  check(gsel_reduce(comm, c->data, c->data, c->count, GSEL_F32, GSEL_SUM, 0, &err), &err);
+  return c->rank == 0 ? c->data : NULL;
+}
+
+static float* gather_parts(const bench_call* c) {
+  gsel_error* err = NULL;
+  check(gsel_gather(comm, c->data + (size_t)c->rank * c->part, c->data, c->part, GSEL_F32, 0, &err), &err);
+  return c->rank == 0 ? c->data : NULL;
+}
+
+static float* scatter(const bench_call* c) {
+  gsel_error* err = NULL;
+  check(gsel_scatter(comm, c->data, c->data, c->part, GSEL_F32, 0, &err), &err);
   return c->data;
 }
 
@@ -75,11 +108,15 @@ int main(int argc, char** argv) {
       {"allreduce", allreduce},
       {"reduce_scatter", reduce_scatter},
       {"allgather", allgather},
+      {"alltoall", alltoall},
       {"broadcast", broadcast},
+      {"reduce", reduce},
+      {"gather", gather_parts},
+      {"scatter", scatter},
       {"sendrecv", sendrecv},
       {"barrier", barrier},
       {NULL, NULL},
   };
-  static const bench_peer peer = {join, gather, leave, operations};
+  static const bench_peer peer = {join, gather, leave, buffer, operations};
   return bench_main(&peer, argc, argv);
 }

@@ -16,6 +16,6 @@ static float* copy(const bench_call* c) {
 
 int main(int argc, char** argv) {
   static const bench_operation operations[] = {{"memcpy", copy}, {NULL, NULL}};
-  static const bench_peer peer = {join, forked_gather, forked_leave, operations};
+  static const bench_peer peer = {join, forked_gather, forked_leave, NULL, operations};
   return bench_main(&peer, argc, argv);
 }

@@ -1,6 +1,7 @@
 /* bench_mpi.c: an MPI in the harness of gsel's peers; built once with Open MPI and once with MPICH. Errors keep MPI's
  * default of ending the job. */
 #include <mpi.h>
+#include <stddef.h>
 
 #include "common/harness.h"
 
@@ -34,6 +35,29 @@ static float* allgather(const bench_call* c) {
   return c->data;
 }
 
+static float* alltoall(const bench_call* c) {
+  MPI_Alltoall(c->source, (int)c->part, MPI_FLOAT, c->data, (int)c->part, MPI_FLOAT, MPI_COMM_WORLD);
+  return c->data;
+}
+
+static float* reduce(const bench_call* c) {
+  MPI_Reduce(c->rank == 0 ? MPI_IN_PLACE : c->data, c->data, (int)c->count, MPI_FLOAT, MPI_SUM, 0, MPI_COMM_WORLD);
+  return c->rank == 0 ? c->data : NULL;
+}
+
+static float* gather_parts(const bench_call* c) {
+  const float* own = c->data + (size_t)c->rank * c->part;
+  MPI_Gather(c->rank == 0 ? MPI_IN_PLACE : own, (int)c->part, MPI_FLOAT, c->data, (int)c->part, MPI_FLOAT, 0,
+             MPI_COMM_WORLD);
+  return c->rank == 0 ? c->data : NULL;
+}
+
+static float* scatter(const bench_call* c) {
+  MPI_Scatter(c->data, (int)c->part, MPI_FLOAT, c->rank == 0 ? MPI_IN_PLACE : c->data, (int)c->part, MPI_FLOAT, 0,
+              MPI_COMM_WORLD);
+  return c->data;
+}
+
 static float* broadcast(const bench_call* c) {
   MPI_Bcast(c->data, (int)c->count, MPI_FLOAT, 0, MPI_COMM_WORLD);
   return c->data;
@@ -57,11 +81,15 @@ int main(int argc, char** argv) {
       {"allreduce", allreduce},
       {"reduce_scatter", reduce_scatter},
       {"allgather", allgather},
+      {"alltoall", alltoall},
       {"broadcast", broadcast},
+      {"reduce", reduce},
+      {"gather", gather_parts},
+      {"scatter", scatter},
       {"sendrecv", sendrecv},
       {"barrier", barrier},
       {NULL, NULL},
   };
-  static const bench_peer peer = {join, gather, leave, operations};
+  static const bench_peer peer = {join, gather, leave, NULL, operations};
   return bench_main(&peer, argc, argv);
 }

@@ -110,6 +110,6 @@ static void join(int* argc, char*** argv, int wanted, int* rank, int* ranks) {
 
 int main(int argc, char** argv) {
   static const bench_operation operations[] = {{"allreduce", allreduce}, {NULL, NULL}};
-  static const bench_peer peer = {join, forked_gather, forked_leave, operations};
+  static const bench_peer peer = {join, forked_gather, forked_leave, NULL, operations};
   return bench_main(&peer, argc, argv);
 }

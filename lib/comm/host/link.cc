@@ -1,6 +1,9 @@
 // comm/host/link.cc: communication of the built-in backend: the shared-memory link behind the table.
 #include "comm/shm/link.h"
 
+#include <cstring>
+#include <new>
+
 #include "comm/host/host.h"
 #include "comm/host/stream.h"
 
@@ -35,8 +38,106 @@ gsel_status collective(gsel_link* link, const gsel_collective* call, gsel_stream
   });
 }
 
+gsel_status group(gsel_link* link, const gsel_collective* calls, uint64_t n, gsel_error** err) {
+  return guard(err, [&] { link->impl.group(calls, n); });
+}
+
+// A gsel_pending of the table is a shm::Work here.
+shm::Work& work_of(gsel_pending* work) {
+  return *reinterpret_cast<shm::Work*>(work);
+}
+
+gsel_status work_start(gsel_link* link, const gsel_collective* calls, uint64_t n, gsel_pending** out,
+                       gsel_error** err) {
+  return guard(err, [&] {
+    *out = nullptr;
+    *out = reinterpret_cast<gsel_pending*>(link->impl.start(calls, n).release());
+  });
+}
+
+gsel_status work_wait(gsel_pending* handle, double seconds, int32_t* done, gsel_error** err) {
+  return guard(err, [&] {
+    shm::Work& work = work_of(handle);
+    *done = 1;
+    shm::require_own_process(work.fork_generation, "request");
+    if (seconds < 0)
+      work.engine.wait(work);
+    else
+      *done = work.done.load(std::memory_order_acquire) || work.engine.wait_for(work, seconds);
+    if (*done && work.failure) throw Error(*work.failure);
+  });
+}
+
+// In a forked child it stays: the thread that would end it is not here.
+void work_free(gsel_pending* handle) {
+  if (!handle) return;
+  shm::Work& work = work_of(handle);
+  if (work.done.load(std::memory_order_acquire)) delete &work;
+}
+
 gsel_comm_count link_counts(const gsel_link* link, gsel_collective_kind kind) {
   return link->impl.counts(kind);
+}
+
+gsel_status link_explain(gsel_link* link, const gsel_collective* call, gsel_comm_explanation* out, gsel_error** err) {
+  return guard(err, [&] { *out = link->impl.explain(*call); });
+}
+
+gsel_status link_trace(const gsel_link* link, char** out, gsel_error** err) {
+  return guard(err, [&] {
+    *out = strdup(link->impl.trace().c_str());
+    if (!*out) throw std::bad_alloc();
+  });
+}
+
+gsel_place place_of(const shm::Link& link) {
+  return {link.rank(), link.world_size()};
+}
+
+gsel_status link_split(gsel_link* link, int32_t colour, int32_t key, gsel_place* place, gsel_link** out,
+                       gsel_error** err) {
+  return guard(err, [&] {
+    *out = nullptr;
+    if (auto made = link->impl.split(colour, key)) {
+      *out = new gsel_link{shm::Link(std::move(*made))};
+      *place = place_of((*out)->impl);
+    }
+  });
+}
+
+gsel_status link_shrink(gsel_link* link, gsel_place* place, gsel_link** out, gsel_error** err) {
+  return guard(err, [&] {
+    *out = nullptr;
+    *out = new gsel_link{shm::Link(link->impl.shrink())};
+    *place = place_of((*out)->impl);
+  });
+}
+
+gsel_status link_resync(gsel_link* link, gsel_error** err) {
+  return guard(err, [&] { link->impl.resync(); });
+}
+
+void link_set_timeout(gsel_link* link, double timeout_s) {
+  link->impl.set_timeout(timeout_s);
+}
+
+gsel_status link_alloc(gsel_link* link, uint64_t bytes, void** out, gsel_error** err) {
+  return guard(err, [&] {
+    *out = nullptr;
+    *out = link->impl.family("gsel_mem_alloc").alloc(bytes);
+  });
+}
+
+gsel_status link_free(gsel_link* link, void* memory, gsel_error** err) {
+  return guard(err, [&] { link->impl.family("gsel_mem_free").free(memory); });
+}
+
+gsel_status link_register(gsel_link* link, void* memory, uint64_t bytes, gsel_error** err) {
+  return guard(err, [&] { link->impl.family("gsel_mem_register").enrol(memory, bytes); });
+}
+
+gsel_status link_unregister(gsel_link* link, void* memory, gsel_error** err) {
+  return guard(err, [&] { link->impl.family("gsel_mem_unregister").dismiss(memory); });
 }
 
 }  // namespace
@@ -47,6 +148,20 @@ void add_link(gsel_backend_v1& table) {
   table.link_abort = link_abort;
   table.collective = collective;
   table.link_counts = link_counts;
+  table.group = group;
+  table.work_start = work_start;
+  table.work_wait = work_wait;
+  table.work_free = work_free;
+  table.link_explain = link_explain;
+  table.link_trace = link_trace;
+  table.link_split = link_split;
+  table.link_shrink = link_shrink;
+  table.link_resync = link_resync;
+  table.link_set_timeout = link_set_timeout;
+  table.link_alloc = link_alloc;
+  table.link_free = link_free;
+  table.link_register = link_register;
+  table.link_unregister = link_unregister;
 }
 
 }  // namespace gsel::host

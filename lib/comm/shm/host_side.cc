@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "base/printable.h"
+#include "comm/shm/tuning.h"
 
 namespace gsel::shm {
 
@@ -19,15 +20,17 @@ HostSide::HostSide(const gsel_join& join, const Hello& own, std::string name, in
   by_rank_.resize(static_cast<size_t>(join.world_size));
 }
 
-Joined HostSide::run(Joined joined) {
+Joined HostSide::run() {
+  os::Life life = os::open_life();
+  os::Fd memory;
+  Mapped mapped;
   open();
   try {
     gather();
     check_devices();
-    const Layout layout(join_.world_size);
-    const os::Fd arena = Arena::create(layout, count_cores());
-    joined.arena = Arena::map(arena.get(), layout);
-    distribute(joined, arena.get());
+    check_order();
+    mapped = make_family(memory);
+    distribute(life.watch.get(), memory.get());
     await_ready();
     // Before anybody returns: a rank's next rendezvous must not meet this one's socket.
     listener_.close();
@@ -39,13 +42,33 @@ Joined HostSide::run(Joined joined) {
     tell_failure(e);
     throw;
   }
-  joined.own_life.watch.reset();
+  life.watch.reset();
+  std::vector<Member> members(by_rank_.size());
   for (size_t r = 0; r < by_rank_.size(); ++r) {
-    const Guest* guest = by_rank_[r];
-    joined.members[r].pid = guest ? guest->hello.pid : own_.pid;
-    if (guest && guest->hello.process != own_.process) joined.members[r].life = std::move(by_rank_[r]->life);
+    const Hello& hello = by_rank_[r] ? by_rank_[r]->hello : own_;
+    members[r].pid = hello.pid;
+    members[r].process = hello.process;
+    members[r].witness = hello.witness;
+    if (hello.process != own_.process) members[r].life = std::move(by_rank_[r]->life);
   }
-  return joined;
+  return {std::make_shared<Family>(mapped.memory, std::move(members), 0, std::move(life)), mapped.arena};
+}
+
+Mapped HostSide::make_family(os::Fd& fd) const {
+  const Layout layout(join_.world_size);
+  const uint64_t control = control_bytes(layout);
+  fd = SharedMemory::create(layout.reserved_bytes(), control, range_bytes(), join_.world_size);
+  const auto memory = SharedMemory::map(fd.get(), control, range_bytes(), join_.world_size);
+  ArenaHeader facts{};
+  facts.cores = count_cores();
+  facts.order = join_.order;
+  facts.asymmetric = all_pass_barriers();
+  facts.tuning = tuning_for(join_.world_size);
+  std::vector<Seat> seats;
+  for (const Guest* guest : by_rank_)
+    seats.push_back({guest ? guest->hello.pid : own_.pid, static_cast<int32_t>(seats.size())});
+  Arena::found(memory->at(0), layout, facts, seats);
+  return map_family(fd.get(), layout, range_bytes());
 }
 
 void HostSide::open() {
@@ -92,9 +115,10 @@ void HostSide::require_in_time(bool ready) const {
   std::string names;
   for (size_t i = 0; i < late.size() && i < 16; ++i) names += (i ? ", " : "") + std::to_string(late[i]);
   if (late.size() > 16) names += fmt::format(" and {} more", late.size() - 16);
-  throw Error(GSEL_ERR_TIMEOUT, fmt::format("after {} s {} of {} ranks {}: rank 0 waited for rank{} {}",
-                                            join_.join_timeout_s, by_rank_.size() - late.size(), join_.world_size,
-                                            ready ? "were ready" : "had joined", late.size() == 1 ? "" : "s", names))
+  throw Error(GSEL_ERR_TIMEOUT,
+              fmt::format("after {} s {} of {} ranks {}: rank 0 waited for rank{} {}; {}", join_.join_timeout_s,
+                          by_rank_.size() - late.size(), join_.world_size, ready ? "were ready" : "had joined",
+                          late.size() == 1 ? "" : "s", names, kHowToMeet))
       .about_rank(late.empty() ? -1 : late.front());
 }
 
@@ -183,13 +207,35 @@ void HostSide::check_devices() const {
   }
 }
 
-void HostSide::distribute(const Joined& joined, int arena) {
+void HostSide::check_order() const {
+  for (const Guest* guest : by_rank_)
+    if (guest && guest->hello.order != join_.order)
+      throw Error(GSEL_ERR_MISMATCH,
+                  fmt::format("rank {} (pid {}) joins with order {}, rank 0 with {}; give every rank "
+                              "the same gsel_comm_config.order",
+                              guest->hello.rank, guest->hello.pid, guest->hello.order, join_.order))
+          .about_rank(guest->hello.rank);
+}
+
+uint64_t HostSide::range_bytes() const {
+  uint64_t least = own_.range_limit;
+  for (const Guest* guest : by_rank_) least = guest ? std::min(least, guest->hello.range_limit) : least;
+  return least;
+}
+
+bool HostSide::all_pass_barriers() const {
+  return own_.barrier &&
+         std::ranges::all_of(by_rank_, [](const Guest* guest) { return !guest || guest->hello.barrier; });
+}
+
+void HostSide::distribute(int own_life, int memory) {
   Message message;
   message.say = Say::arena;
+  message.range_bytes = range_bytes();
   for (const Guest* guest : by_rank_)
-    if (guest) tell(*guest, message, &arena, 1);
+    if (guest) tell(*guest, message, &memory, 1);
   for (const Guest* guest : by_rank_)
-    if (guest) introduce_all_to(*guest, joined.own_life.watch.get());
+    if (guest) introduce_all_to(*guest, own_life);
 }
 
 // A guest gets no descriptors for ranks of its own process: threads of one process live and die together.
@@ -203,7 +249,7 @@ void HostSide::introduce_all_to(const Guest& guest, int own_life) {
     for (size_t i = 0; i < count; ++i) {
       const Guest* other = by_rank_[first + i];
       const Hello& hello = other ? other->hello : own_;
-      message.life[i] = {hello.pid, hello.process};
+      message.life[i] = {hello.pid, hello.process, hello.witness};
       if (hello.process != guest.hello.process) fds[n_fds++] = other ? other->life.get() : own_life;
     }
     message.first = static_cast<uint32_t>(first);

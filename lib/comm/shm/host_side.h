@@ -15,7 +15,7 @@ namespace gsel::shm {
 class HostSide {
  public:
   HostSide(const gsel_join& join, const Hello& own, std::string name, int64_t deadline_ns);
-  Joined run(Joined joined);
+  Joined run();
 
  private:
   struct Guest {
@@ -34,13 +34,17 @@ class HostSide {
   void hear(Guest& guest);
   void greet(Guest& guest);
   void check_devices() const;
-  void distribute(const Joined& joined, int arena);
+  Mapped make_family(os::Fd& fd) const;
+  void distribute(int own_life, int memory);
   void await_ready();
   void introduce_all_to(const Guest& guest, int own_life);
   void tell(const Guest& guest, const Message& message, const int* fds, size_t n_fds);
   void tell_failure(const Error& error) noexcept;
   std::vector<int32_t> missing(bool ready) const;
   int32_t count_cores() const;
+  void check_order() const;
+  uint64_t range_bytes() const;
+  bool all_pass_barriers() const;
   void require_in_time(bool ready) const;
 
   const gsel_join& join_;

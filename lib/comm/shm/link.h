@@ -1,6 +1,17 @@
 // comm/shm/link.h: one rank's end of a shared-memory communicator. Refuses to know who calls it: arguments have been
-// checked. Four parts in four files: calls and their header lines (link.cc), waiting and failures (wait.cc), large
-// collectives (collectives.cc), messages between two ranks (channel.cc).
+// checked. Its parts, a file each:
+//   link.cc         calls, their header lines, the flight recorder's entries
+//   wait.cc         waiting, and what ends it
+//   small.cc        payloads that ride with the header line
+//   direct.cc       large ones in memory every rank reaches
+//   single_copy.cc  large ones in private memory, read across processes
+//   staged.cc       large ones in private memory, through staging
+//   channel.cc      messages between two ranks, their lines
+//   transfer.cc     messages under way, together
+//   split.cc        communicators made from this one
+//   reform.cc       what follows when it is broken
+//   explain.cc      which protocol a call would take, and why
+//   record.cc       the flight recorder, read back
 //
 // Every collective begins with one header line that all ranks post and read. It says which call this is, so ranks that
 // disagree find out before anything is written, and it carries small payloads, so those need no second wait. A rank
@@ -14,76 +25,122 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
+#include "comm/shm/engine.h"
+#include "comm/shm/fault.h"
+#include "comm/shm/kernels.h"
+#include "comm/shm/patience.h"
+#include "comm/shm/plan.h"
 #include "comm/shm/rendezvous.h"
+#include "comm/shm/transfer.h"
+#include "comm/shm/tuning.h"
 
 namespace gsel::shm {
 
+// GSEL_ERR_FORKED where what remembers this number came from the parent process.
+void require_own_process(uint64_t fork_generation, const char* what);
+
+enum class Protocol { alone, line, slots, direct, single_copy, staged };
+
 class Link {
  public:
+  // A rank's place in a communicator: where a link begins.
+  struct Place {
+    std::shared_ptr<Family> family;
+    std::shared_ptr<Arena> arena;
+    int32_t rank = 0;
+    int64_t timeout_ns = 0;
+    bool threads_allowed = true;
+    Faults faults = {};  // of the communicator that was joined; those made from it have none
+  };
   explicit Link(const gsel_join& join);
+  explicit Link(Place place);
   ~Link();
   Link(const Link&) = delete;
   Link& operator=(const Link&) = delete;
 
+  int32_t rank() const { return rank_; }
+  int32_t world_size() const { return world_size_; }
+
   void collective(const gsel_collective& call);
+  void group(const gsel_collective* calls, uint64_t n);                   // as gsel_group_end
+  std::unique_ptr<Work> start(const gsel_collective* calls, uint64_t n);  // the same beside the caller
   void abort(const char* reason) noexcept;
   gsel_comm_count counts(gsel_collective_kind kind) const noexcept;
+  // record.cc: JSON of docs/trace.md; with the failure that is the reason to ask, if any.
+  std::string trace(gsel_status code = GSEL_OK, const std::string& error = {}) const;
+  // explain.cc
+  gsel_comm_explanation explain(const gsel_collective& call);
+  // split.cc, reform.cc
+  std::optional<Place> split(int32_t colour, int32_t key);
+  Place shrink();
+  void resync();
+  // For memory; `asked` for it. GSEL_ERR_FORKED in a child.
+  Family& family(const char* asked) const;
+  // A member's process has ended; from the watcher's thread or from a rank that looks for itself.
+  void hear_of_death(int32_t family_rank) const noexcept;
+  void set_timeout(double seconds) noexcept { timeout_ns_.store(static_cast<int64_t>(seconds * 1e9)); }
 
  private:
-  // A call with what follows from it.
-  struct Call {
-    gsel_collective_kind kind;
-    gsel_dtype dtype;
-    gsel_op op;
-    int32_t root;
-    uint64_t count;
-    size_t element;  // bytes
-    const char* send;
-    char* recv;
-    uint64_t payload_bytes;  // what a rank publishes if it publishes; small or large is decided by it
-    bool small() const { return payload_bytes <= kSmallBytes; }
-  };
+  friend class Engine;
   struct Progress {  // what counts() tells; one writer, any reader
     std::atomic<uint64_t> calls{0};
     std::atomic<uint64_t> bytes{0};
   };
-  // The slices of a large reduction and the chunks they are worked off in; see collectives.cc.
-  struct Slices;
 
   // link.cc
-  Call complete(const gsel_collective& given) const;
+  void complete(const gsel_collective& given, Call& call) const;
+  void execute(const gsel_collective& given);  // by whoever drives, see engine.h
   void run(const Call& call);
-  void run_alone(const Call& call);
-  void exchange_headers(const Call& call);
-  void publish_small(const Call& call, HeaderLine& line, uint64_t parity);
-  const char* small_payload(int32_t rank, const Call& call) const;
-  void finish_small(const Call& call);
-  void record(CallRecord& record, const Call& call) const;
-  std::string text_of(const CallRecord& record) const;
+  void run_callbacks_too(const Call& call);
+  void exchange_headers(const Call& call, const Plan& plan);
+  void run_alone(const Call& call, const Plan& plan);
+  uint64_t enter(const Call& call);  // its number
+  void leave(uint64_t number);
+  void count_call(gsel_collective_kind kind, uint64_t bytes);
+  std::string text_of(int32_t rank, uint64_t number) const;
+  std::string text_of(const Call& call) const;
+  Operation posted_operation(int32_t rank, uint64_t number) const;
+  void post_operation(const Operation& operation, uint64_t parity);
   [[noreturn]] void fail_mismatch(uint64_t parity);
-  bool publishes(const Call& call) const;
-  uint64_t small_bytes_sent(const Call& call) const;
+  void hit(Step step) { hit(step, number_); }
+  void hit(Step step, uint64_t number) {
+    if (faults_.armed()) faults_.strike(step, number);
+  }
+  Fold fold_of(const Call& call, double* factors) const;  // factors: room for one per rank
 
   // wait.cc
   void wait(int32_t rank, const std::atomic<uint64_t>& flag, uint64_t value) {
     if (flag.load(std::memory_order_acquire) < value) wait_long(rank, flag, value);
   }
+  void wait_all(std::atomic<uint64_t> RankBlock::*flag, uint64_t value) {
+    for (int32_t q = 0; q < world_size_; ++q) wait(q, arena_->rank(q).*flag, value);
+  }
   void wait_long(int32_t rank, const std::atomic<uint64_t>& flag, uint64_t value);
   bool spin(int32_t rank, const std::atomic<uint64_t>& flag, uint64_t value);
   void sleep_until_woken(int32_t rank, const std::atomic<uint64_t>& flag, uint64_t value);
-  void check_peer(int32_t rank, const std::atomic<uint64_t>& flag, uint64_t value);
-  void check_deadline(int32_t rank);
+  void check_peer(int32_t rank, const std::atomic<uint64_t>& flag, uint64_t value, const Call& call, uint64_t number);
+  void look_at_all() const;
+  void check_deadline(int32_t rank, int64_t deadline_ns, const Call& call, uint64_t number);
   int32_t laggard(int32_t rank) const;
   std::string activity_of(int32_t rank) const;
-  // Makes progress of this rank known; wakes who sleeps for it. The store and the look at the sleepers are sequentially
-  // consistent, as are their counterparts in sleep_until_woken, so that one side always sees the other.
+  // Makes progress of this rank known; wakes who sleeps for it. One side always sees the other: either both pass a
+  // barrier, or whoever goes to sleep makes everybody pass one. Orders as in tests/model; change both.
   void post(std::atomic<uint64_t>& flag, uint64_t value) {
-    flag.store(value, std::memory_order_seq_cst);
-    if (mine().sleepers.load(std::memory_order_seq_cst) != 0) wake(mine());
+    if (asymmetric_) {
+      flag.store(value, std::memory_order_release);
+      std::atomic_signal_fence(std::memory_order_seq_cst);
+      if (mine().sleepers.load(std::memory_order_relaxed) != 0) wake(mine());
+    } else {
+      flag.store(value, std::memory_order_seq_cst);
+      if (mine().sleepers.load(std::memory_order_seq_cst) != 0) wake(mine());
+    }
   }
   static void wake(RankBlock& block) noexcept;
   void throw_if_broken() const {
@@ -93,39 +150,178 @@ class Link {
   void mark_broken(gsel_status code, int32_t about, const std::string& text) const noexcept;
   [[noreturn]] void break_link(gsel_status code, int32_t about, const std::string& text) const;
 
-  // collectives.cc
-  void run_large(const Call& call);
-  void allreduce(const Call& call);
-  void reduce_scatter(const Call& call);
-  void allgather(const Call& call);
-  void broadcast(const Call& call);
-  void wait_all(std::atomic<uint64_t> RankBlock::*flag, uint64_t value);
+  // record.cc: marks the call as failed, writes the recording to a file where that is wanted.
+  void note_failure(const Error& error) noexcept;
+
+  // explain.cc
+  struct Expectation {
+    Protocol protocol;
+    const char* reason;
+  };
+  Expectation expect(const Call& call, const Plan& plan);
+  Expectation expect_message(const Call& call);
+  uint64_t staged_chunk(const Call& call, const Plan& plan) const;
+
+  // small.cc
+  bool small(const Call& call) const { return call.payload_bytes <= arena_->layout().small_bytes; }
+  void publish_small(const Call& call, const Plan& plan, HeaderLine& line, uint64_t parity);
+  const char* small_payload(int32_t rank, const Call& call) const;
+  void finish_small(const Call& call, const Plan& plan);
+  uint64_t bytes_sent(const Call& call, const Plan& plan) const;
+  // Where the parts stand in this rank's send, where only it knows: beside its header line, as Bytes per reader.
+  // A small scatterv needs none, and its payload stands in that place.
+  bool needs_row(const Call& call) const {
+    return call.kind == GSEL_COLLECTIVE_ALLTOALLV || (call.kind == GSEL_COLLECTIVE_SCATTERV && !small(call));
+  }
+  void publish_row(const Plan& plan, uint64_t parity);
+  const Bytes* row_of(int32_t rank) const { return reinterpret_cast<const Bytes*>(arena_->small(rank, sequence_ & 1)); }
+  void read_rows(const Call& call, const Plan& plan);
+
+  // Which way a call goes. The choice among large ones falls after the headers, alike on every rank.
+  Protocol choose(const Call& call, const Plan& plan) const;
+  Protocol choose_large(const Call& call, const Plan& plan) const;
+  bool prefers_single_copy(const Call& call) const;
+  void publish_addresses(const Call& call, const Plan& plan, HeaderLine& line);
+  const BufferAddresses& addresses_of(int32_t rank) const {
+    return *reinterpret_cast<const BufferAddresses*>(arena_->rank(rank).line[sequence_ & 1].payload);
+  }
+
+  // direct.cc
+  bool reachable(const Call& call, const Plan& plan) const;
+  const char* send_of(int32_t rank) const;
+  char* recv_of(int32_t rank) const;
+  void run_direct(const Call& call, const Plan& plan);
+  void copy_direct(const Call& call, const Plan& plan);
+  void reduce_direct(const Call& call, const Plan& plan);
+
+  // single_copy.cc
+  void run_single_copy(const Call& call, const Plan& plan);
+  void copy_single(const Call& call, const Plan& plan);
+  void reduce_single_copy(const Call& call, const Plan& plan);
+  void read_from(int32_t rank, uint64_t address, char* to, uint64_t bytes) {
+    read_from(rank, address, to, bytes, current_, number_);
+  }
+  void read_from(int32_t rank, uint64_t address, char* to, uint64_t bytes, const Call& call, uint64_t number);
+  [[noreturn]] void fail_reading(int32_t rank, int failure, const Call& call, uint64_t number);
+  bool reads_all();
+  bool can_read(int32_t rank) const;
+
+  // staged.cc
+  struct Slices;
+  void run_staged(const Call& call, const Plan& plan);
+  void reduce_staged(const Call& call, const Plan& plan);
+  void allreduce_staged_by_both(const Call& call);
+  void copy_staged(const Call& call, const Plan& plan);
   void stage_slices(const Call& call, const Slices& slices, uint64_t chunk);
-  void reduce_slice(const Call& call, const Slices& slices, uint64_t chunk, char* out);
+  void reduce_slice(const Call& call, const Fold& fold, const Slices& slices, uint64_t chunk, char* out);
+  void fetch_slices(const Call& call, const Slices& slices, uint64_t chunk);
+  void copy_own_part(const Call& call, const Plan& plan);
+  size_t block_bytes() const;
+  void reserve_staging();
 
   // channel.cc
-  void send(const Call& call);
-  void recv(const Call& call);
-  void check_message(const Channel::Message& message, const Call& call);
+  void begin(Transfer& transfer, const gsel_collective& given);
+  void begin(Half& half, const Call& call, int32_t peer, uint64_t count);
+  bool advance(Transfer& transfer);  // as far as it goes without waiting; whether it has ended
+  bool advance_send(Transfer& transfer);
+  bool advance_receive(Transfer& transfer);
+  bool all_taken(Half& half, uint64_t lines);
+  bool has_room(Half& half, uint64_t lines);
+  ChannelLine& next_line(const Half& half);
+  void send_line(const Half& half, ChannelLine& line);
+  bool send_pieces(Half& half, const char* data);
+  bool offer(Half& half, const char* data);
+  bool settle_offer(Half& half);
+  void withdraw(Half& half) noexcept;
+  void fetch(Transfer& transfer, ChannelLine& line);
+  void reserve_channels(int32_t rank, bool slots);
+  bool reads_memory_of(int32_t rank);
+  [[noreturn]] void fail_message(uint64_t word, const Transfer& transfer);
+  void tell(int32_t rank, std::atomic<uint64_t>& flag, uint64_t value);
+
+  // transfer.cc
+  struct Awaited {
+    const std::atomic<uint64_t>* flag;
+    uint64_t value;
+  };
+  void message(const gsel_collective& given);
+  bool progress();  // of all that are under way; whether anything moved
+  void finish(Transfer& transfer);
+  void drop_transfers(const Error* failure) noexcept;
+  bool looked_long(Idle& idle, int64_t spin_ns);
+  bool beside_a_peer();
+  Awaited awaited_by(const Half& half, bool out) const;
+  int64_t attend();  // the next deadline
+  void tell_awaited();
+  void stop_awaiting();
+  void rest();
+  std::optional<Bell> prepare_sleep();
+  int64_t longest_sleep() const { return family_->watcher() ? kWatchedSleepNs : kSleepNs; }
+  void abandon_messages() noexcept;
+  static void ring(RankBlock& block) noexcept;
+  void nudge() noexcept;
+  // In a collective, between two looks: messages go on, whether any moved.
+  bool go_on_beside() {
+    engine_->admit();
+    return !transfers_.empty() && progress();
+  }
+
+  // split.cc
+  void require_own_process(const char* asked) const;
+  void exchange(const char* label, const void* send, void* recv, uint64_t bytes);
+  uint64_t found(const std::vector<int32_t>& members) const;
+  void keep_while_used(uint64_t offset, int32_t ranks) const;
+  Place place_in(const std::vector<int32_t>& members, uint64_t offset) const;
+
+  // reform.cc
+  using Word = std::atomic<uint32_t> RankBlock::*;
+  void break_for(const char* purpose, const char* remedy) const;
+  std::vector<uint32_t> call_the_roll(Word word);
+  uint32_t decide(Word word, int32_t rank, int64_t deadline_ns) const;
+  std::string why(uint32_t word, int32_t rank) const;
+  void refuse_if_shrinking() const;
+  uint64_t successor(const std::vector<int32_t>& members) const;
+  uint64_t publish_successor(const std::vector<int32_t>& members) const;
+  void adopt(std::shared_ptr<Arena> next);
+  void leave(const Arena& arena) const noexcept;
+  void wake_all() const noexcept;
+  template <class Done>
+  void look_until(Done&& done) const;
 
   RankBlock& mine() const { return arena_->rank(rank_); }
   size_t ranks() const { return static_cast<size_t>(world_size_); }
+  const Member& member(int32_t rank) const { return family_->member(arena_->rank(rank).family_rank); }
 
   int32_t rank_;
   int32_t world_size_;
-  int64_t timeout_ns_;
-  int64_t spin_ns_;
-  uint64_t fork_generation_;
+  Faults faults_;
+  std::shared_ptr<Family> family_;
   std::shared_ptr<Arena> arena_;
-  std::vector<Member> members_;
-  os::Life life_;
+  mutable std::mutex arena_mutex_;  // for who looks at arena_ from another thread than the one that makes the calls
+  bool shrunk_ = false;
+  std::atomic<int64_t> timeout_ns_;
+  int64_t spin_ns_;
+  bool asymmetric_;
+  bool one_process_ = true;  // all ranks are threads of this one
+  uint64_t fork_generation_;
+  Tuning tuning_;
 
-  uint64_t sequence_ = 0;    // of collectives
-  uint64_t number_ = 0;      // of calls of any kind
-  uint64_t chunks_ = 0;      // of large collectives before this one; the same on every rank
-  uint64_t published_ = 0;   // bytes, in this call
-  int64_t deadline_ns_ = 0;  // of this call; 0 until it waits long
-  Call current_{};           // for messages
+  uint64_t sequence_ = 0;      // of collectives
+  uint64_t entered_ = 0;       // calls of any kind
+  uint64_t number_ = 0;        // of them, the collective it is in
+  uint64_t chunks_ = 0;        // steps of large collectives before this one; the same on every rank
+  uint64_t published_ = 0;     // bytes, in this call
+  int64_t deadline_ns_ = 0;    // of this call; 0 until it waits long
+  uint64_t largest_part_ = 0;  // bytes, that one rank has for one other in this call
+  bool staging_reserved_ = false;
+  std::shared_ptr<const void> traced_;  // the broken arena whose recording is in a file
+  enum class Probe { open, yes, no } reads_all_ = Probe::open;
+  Call current_{};  // collective, for messages
+  std::vector<Peer> peers_;
+  std::vector<Transfer*> transfers_;  // under way, in the order started
+  uint64_t moves_ = 0;                // lines sent and taken, offers settled
+  bool threads_allowed_;
+  std::unique_ptr<Engine> engine_;
   std::array<Progress, GSEL_COLLECTIVE_KINDS> progress_;
 };
 

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 
+#include "base/align.h"
 #include "base/log.h"
 #include "comm/shm/host_side.h"
 #include "comm/shm/messages.h"
@@ -31,6 +32,10 @@ Hello make_hello(const gsel_join& join) {
   hello.world_size = join.world_size;
   hello.pid = getpid();
   hello.process = os::process_token();
+  hello.witness = reinterpret_cast<uintptr_t>(os::process_token_place());
+  hello.range_limit = SharedMemory::range_limit(join.world_size);
+  hello.order = join.order;
+  hello.barrier = os::register_for_barriers();
   if (join.device.len >= sizeof hello.device)
     fail(GSEL_ERR_ARG, "device has {} bytes, at most {} are needed", join.device.len, sizeof hello.device - 1);
   if (join.device.data) std::memcpy(hello.device, join.device.data, join.device.len);
@@ -51,11 +56,8 @@ Hello make_hello(const gsel_join& join) {
 }
 
 [[noreturn]] void fail_late(const gsel_join& join, const char* step) {
-  throw Error(
-      GSEL_ERR_TIMEOUT,
-      fmt::format("rank {} of {} waited {} s {}; start all ranks within the join timeout, on one host, with one "
-                  "id",
-                  join.rank, join.world_size, join.join_timeout_s, step))
+  throw Error(GSEL_ERR_TIMEOUT, fmt::format("rank {} of {} waited {} s {}; {}", join.rank, join.world_size,
+                                            join.join_timeout_s, step, kHowToMeet))
       .about_rank(0);
 }
 
@@ -98,6 +100,8 @@ void receive_lives(const gsel_join& join, const Socket& socket, uint64_t own_pro
     size_t taken = 0;
     for (size_t i = 0; i < message.count; ++i, ++known) {
       members[known].pid = message.life[i].pid;
+      members[known].process = message.life[i].process;
+      members[known].witness = message.life[i].witness;
       if (message.life[i].process == own_process) continue;
       if (taken == fds.size()) fail_protocol();
       members[known].life = std::move(fds[taken++]);
@@ -105,20 +109,23 @@ void receive_lives(const gsel_join& join, const Socket& socket, uint64_t own_pro
   }
 }
 
-Joined join_as_guest(const gsel_join& join, const std::string& name, Joined joined, int64_t deadline) {
+Joined join_as_guest(const gsel_join& join, const std::string& name, int64_t deadline) {
   const Hello hello = make_hello(join);
   const Socket socket = connect_to_rank_0(join, name, deadline);
-  const int watch = joined.own_life.watch.get();
+  os::Life life = os::open_life();
+  const int watch = life.watch.get();
   if (!socket.write(&hello, sizeof hello, &watch, 1, deadline)) fail_gone(join, "to say hello");
-  joined.own_life.watch.reset();
+  life.watch.reset();
   std::vector<os::Fd> fds;
-  listen_to_rank_0(join, socket, Say::arena, fds, deadline, "for the other ranks to join");
+  const Message place = listen_to_rank_0(join, socket, Say::arena, fds, deadline, "for the other ranks to join");
   if (fds.size() != 1) fail_protocol();
-  receive_lives(join, socket, hello.process, joined.members, deadline);
+  std::vector<Member> members(static_cast<size_t>(join.world_size));
+  receive_lives(join, socket, hello.process, members, deadline);
   Message ready;
   ready.say = Say::ready;
+  Mapped mapped;
   try {
-    joined.arena = Arena::map(fds.front().get(), Layout(join.world_size));
+    mapped = map_family(fds.front().get(), Layout(join.world_size), place.range_bytes);
   } catch (const Error& e) {
     const Error named = Error(e.code(), fmt::format("rank {}: {}", join.rank, e.what())).about_rank(join.rank);
     const Message failed = failed_message(named);
@@ -128,31 +135,38 @@ Joined join_as_guest(const gsel_join& join, const std::string& name, Joined join
   if (!socket.write(&ready, sizeof ready, nullptr, 0, deadline)) fail_gone(join, "to say ready");
   fds.clear();
   listen_to_rank_0(join, socket, Say::go, fds, deadline, "for the other ranks to be ready");
-  return joined;
+  return {std::make_shared<Family>(mapped.memory, std::move(members), join.rank, std::move(life)), mapped.arena};
+}
+
+Joined join_alone(const gsel_join& join) {
+  std::vector<Member> members(1);
+  members[0].pid = getpid();
+  members[0].process = os::process_token();
+  const Seat seat{members[0].pid, 0};
+  return {std::make_shared<Family>(nullptr, std::move(members), 0, os::Life()), Arena::alone(join.order, seat)};
 }
 
 }  // namespace
+
+uint64_t control_bytes(const Layout& layout) {
+  return round_up(layout.total_bytes, uint64_t{2} << 20);
+}
+
+Mapped map_family(int fd, const Layout& layout, uint64_t range_bytes) {
+  auto memory = SharedMemory::map(fd, control_bytes(layout), range_bytes, layout.world_size);
+  auto arena = Arena::at(memory->at(0), layout, memory);
+  return {std::move(memory), std::move(arena)};
+}
 
 Joined rendezvous(const gsel_join& join) {
   if (join.world_size > kMaxRanks)
     fail(GSEL_ERR_UNSUPPORTED, "a world of {} ranks was asked for; shared memory joins at most {}", join.world_size,
          kMaxRanks);
-  Joined joined;
-  joined.members.resize(static_cast<size_t>(join.world_size));
-  if (join.world_size == 1) {
-    joined.arena = Arena::alone();
-    joined.members[0].pid = getpid();
-    return joined;
-  }
+  if (join.world_size == 1) return join_alone(join);
   const int64_t deadline = os::now_ns() + static_cast<int64_t>(join.join_timeout_s * 1e9);
-  joined.own_life = os::open_life();
   const std::string name = name_of(join.id);
-  if (join.rank == 0) {
-    HostSide host(join, make_hello(join), name, deadline);
-    joined = host.run(std::move(joined));
-  } else {
-    joined = join_as_guest(join, name, std::move(joined), deadline);
-  }
+  Joined joined =
+      join.rank == 0 ? HostSide(join, make_hello(join), name, deadline).run() : join_as_guest(join, name, deadline);
   log(GSEL_LOG_INFO, "comm", "rank {} of {} joined over shared memory", join.rank, join.world_size);
   return joined;
 }

@@ -6,24 +6,30 @@
 #include <gsel/plugin.h>
 
 #include <memory>
-#include <vector>
 
-#include "base/os.h"
 #include "comm/shm/arena.h"
+#include "comm/shm/family.h"
 
 namespace gsel::shm {
 
-struct Member {
-  int32_t pid = 0;
-  os::Fd life;  // polls as ready when the process has ended; none for ranks of the own process
-};
-
 struct Joined {
+  std::shared_ptr<Family> family;  // its ranks are the communicator's
   std::shared_ptr<Arena> arena;
-  std::vector<Member> members;  // [world_size]
-  os::Life own_life;
 };
 
 Joined rendezvous(const gsel_join& join);
+
+// What makes ranks find each other; ends the errors of those that did not.
+inline constexpr const char* kHowToMeet =
+    "start all ranks within the join timeout, with one id, on one host and in one network namespace; between hosts "
+    "another backend is needed";
+
+// The memory of a family whose first communicator has this layout, and that communicator's arena in it.
+struct Mapped {
+  std::shared_ptr<SharedMemory> memory;
+  std::shared_ptr<Arena> arena;
+};
+uint64_t control_bytes(const Layout& layout);
+Mapped map_family(int fd, const Layout& layout, uint64_t range_bytes);
 
 }  // namespace gsel::shm

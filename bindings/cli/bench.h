@@ -1,0 +1,15 @@
+// bench.h: ranks of this very command, for the commands that measure.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "job.h"
+
+namespace gsel::cli {
+
+// Starts `ranks` ranks of this command with these arguments and waits for their end; `added` stands in their
+// environments. The exit status is that of `gsel run`.
+int launch_own_ranks(int64_t ranks, const std::vector<std::string>& arguments, const Environment& added = {});
+
+}  // namespace gsel::cli

@@ -1,0 +1,41 @@
+// job.h: what the ranks of a job find in their environments, and where on this host they run. Refuses to know: what
+// they run, and on which devices.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace gsel::cli {
+
+constexpr int64_t kMaxRanks = 256;  // as many as shared memory joins
+
+using Environment = std::map<std::string, std::string>;
+
+Environment own_environment();
+// What all ranks of one job share; `from` ours.
+Environment job_environment(int64_t ranks);
+void add_rank(Environment& environment, int64_t rank);
+std::vector<std::string> lines(const Environment& environment);
+
+// A core or hardware thread for each rank, near each other: distinct cores, then the second threads of these. Empty
+// when there are fewer than ranks that this process may use, or only one rank.
+struct Place {
+  std::vector<int> processors;  // as the kernel numbers them
+};
+std::vector<Place> place_ranks(int64_t ranks);
+std::string place_text(const Place& place);  // "processor 3", "processors 3 and 67"
+
+// A place as the kernel takes it, made beforehand, so that a forked child can apply it.
+class PlaceMask {
+ public:
+  explicit PlaceMask(const Place& place);
+  // The calling thread from now on; a failure is of no consequence.
+  void apply() const;
+
+ private:
+  std::vector<unsigned long> words_;
+};
+
+}  // namespace gsel::cli

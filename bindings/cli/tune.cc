@@ -1,0 +1,274 @@
+// tune.cc: `gsel tune`: measures this machine and writes the sizes at which the library changes its ways. The library
+// is asked from outside: tuning files that force one way or the other are given to short runs of `gsel bench`, and the
+// size where the better way changes is the threshold. docs/tuning.md describes the file.
+#include <sched.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "bench.h"
+#include "bench_call.h"
+#include "client.h"
+#include "commands.h"
+#include "usage.h"
+
+namespace gsel::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+constexpr uint64_t kNever = uint64_t{1} << 62, kAlways = 4096;
+constexpr double kWorthIt = 0.97;  // of the time with the library's own value; less gain may be noise
+
+struct Options {
+  std::vector<std::string> ranks;
+  std::string out, most = "16M", time = "0.02";
+};
+
+// Keys of the file that are set; for others the library's own values hold.
+using Thresholds = std::map<std::string, uint64_t>;
+
+// The text behind "model name" in /proc/cpuinfo, as libgsel compares it.
+std::string cpu_model() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    if (line.rfind("model name", 0) != 0) continue;
+    const size_t begin = line.find_first_not_of(": \t", line.find(':'));
+    if (begin != line.npos) return line.substr(begin, line.find_last_not_of(" \t\r") - begin + 1);
+  }
+  utsname names{};
+  return uname(&names) == 0 ? names.machine : "unknown";
+}
+
+std::string quoted(const std::string& text) {
+  return Json(text).dump(-1, ' ', true, Json::error_handler_t::replace);  // escapes are those of TOML too
+}
+
+std::string head() {
+  return "gsel = " + quoted(gsel_version_text()) + "\ncpu = " + quoted(cpu_model()) + "\n";
+}
+
+std::string world_text(int64_t ranks, const Thresholds& thresholds) {
+  std::string text = "\n[[world]]\nranks = " + std::to_string(ranks) + "\n";
+  for (const auto& [key, bytes] : thresholds) text += key + " = " + std::to_string(bytes) + "\n";
+  return text;
+}
+
+// A folder of our own, gone with us.
+class Scratch {
+ public:
+  Scratch() {
+    std::string pattern = (fs::temp_directory_path() / "gsel-tune-XXXXXX").string();
+    if (!mkdtemp(pattern.data())) refuse(GSEL_ERR_IO, pattern + " cannot be made: " + std::strerror(errno));
+    path_ = pattern;
+  }
+  ~Scratch() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+  std::string file(const char* name) const { return (path_ / name).string(); }
+
+ private:
+  fs::path path_;
+};
+
+struct Run {
+  std::vector<std::string> operations;
+  uint64_t least, most;
+  int factor;
+  bool registered;
+};
+
+// Seconds by bytes; those of several operations multiplied, so that each weighs the same.
+using Times = std::map<uint64_t, double>;
+
+class Tuner {
+ public:
+  Tuner(uint64_t most, const std::string& time) : most_(most), time_(time) {}
+
+  std::string measure(int64_t ranks) const {
+    Thresholds best;
+    say(ranks, "chunks");
+    const Run chunked{{"allgather", "broadcast"}, most_ / 4, most_, 4, false};
+    choose_chunk(ranks, chunked, "chunk_bytes", best);
+    if (ranks == 2) choose_chunk(ranks, {{"allreduce"}, most_ / 4, most_, 4, false}, "pair_chunk_bytes", best);
+    say(ranks, "private memory");
+    const auto in_private = [&](std::vector<std::string> operations) {
+      return Run{std::move(operations), 16 << 10, most_, 2, false};
+    };
+    choose_size(ranks, in_private({"allgather", "alltoall", "reduce_scatter"}), "single_copy_from", best);
+    choose_size(ranks, in_private({"allreduce"}), "single_copy_allreduce_from", best);
+    choose_size(ranks, in_private({"broadcast"}), "single_copy_broadcast_from", best);
+    say(ranks, "shared memory");
+    choose_size(ranks, {{"allreduce", "allgather"}, 256 << 10, 4 * most_, 2, true}, "stream_from", best);
+    say(ranks, "all calls");
+    return world_text(ranks, best) + predictions(ranks, best);
+  }
+
+ private:
+  static void say(int64_t ranks, const char* what) {
+    if (isatty(2)) std::fprintf(stderr, "gsel: measuring %s, %lld ranks\n", what, static_cast<long long>(ranks));
+  }
+
+  Json bench(int64_t ranks, const Run& run, const Thresholds& thresholds) const {
+    const std::string tuning = scratch_.file("tuning.toml"), result = scratch_.file("result.json");
+    write_file(tuning, head() + world_text(ranks, thresholds));
+    std::vector<std::string> arguments{"bench"};
+    arguments.insert(arguments.end(), run.operations.begin(), run.operations.end());
+    const std::string least = std::to_string(std::min(run.least, run.most));
+    for (const std::string& word : {std::string("-b"), least, std::string("-e"), std::to_string(run.most),
+                                    std::string("-f"), std::to_string(run.factor), std::string("--check"),
+                                    std::string("0"), std::string("--time"), time_, std::string("--save"), result})
+      arguments.push_back(word);
+    if (run.registered) arguments.push_back("--registered");
+    const int status = launch_own_ranks(ranks, arguments, {{"GSEL_TUNING", tuning}});
+    if (status != 0) refuse(GSEL_ERR_INTERNAL, "the ranks that measure ended with status " + std::to_string(status));
+    return Json::parse(read_file(result)).at("rows");
+  }
+
+  Times times(int64_t ranks, const Run& run, const Thresholds& thresholds) const {
+    Times product;
+    for (const Json& row : bench(ranks, run, thresholds)) {
+      // What was asked for; whole elements of all ranks may be a little less.
+      const uint64_t asked = std::bit_ceil(row.at("bytes").get<uint64_t>());
+      const auto known = product.emplace(asked, 1.0).first;
+      known->second *= row.at("seconds").get<double>();
+    }
+    return product;
+  }
+
+  // Mean logarithm, so that every size weighs the same.
+  static double cost(const Times& times) {
+    double sum = 0;
+    for (const auto& [bytes, seconds] : times) sum += std::log(seconds) / static_cast<double>(times.size());
+    return sum;
+  }
+
+  // Chunks matter where calls are staged.
+  void choose_chunk(int64_t ranks, const Run& run, const std::string& key, Thresholds& best) const {
+    Thresholds tried = best;
+    for (const char* other : {"single_copy_from", "single_copy_broadcast_from", "single_copy_allreduce_from"})
+      tried[other] = kNever;
+    double least = cost(times(ranks, run, tried)) + std::log(kWorthIt);
+    for (const int chunk : {32 << 10, 64 << 10, 128 << 10, 256 << 10, 512 << 10}) {
+      tried[key] = static_cast<uint64_t>(chunk);
+      const double here = cost(times(ranks, run, tried));
+      if (here < least) least = here, best[key] = tried[key];
+    }
+  }
+
+  // The size from which the other way is the better one; none where the library's own is as good.
+  void choose_size(int64_t ranks, const Run& run, const std::string& key, Thresholds& best) const {
+    Thresholds tried = best;
+    double least = cost(times(ranks, run, tried)) + std::log(kWorthIt);
+    tried[key] = kNever;
+    const Times never = times(ranks, run, tried);
+    tried[key] = kAlways;
+    const Times always = times(ranks, run, tried);
+    const auto consider = [&](uint64_t from) {
+      Times mixed;
+      for (const auto& [bytes, seconds] : never) {
+        const auto other = always.find(bytes);
+        mixed[bytes] = bytes < from || other == always.end() ? seconds : other->second;
+      }
+      if (cost(mixed) < least) least = cost(mixed), best[key] = from;
+    };
+    for (const auto& [bytes, seconds] : never) consider(bytes);
+    consider(kNever);
+  }
+
+  std::string predictions(int64_t ranks, const Thresholds& thresholds) const {
+    std::map<std::string, Times> by_operation;
+    for (const Json& row : bench(ranks, {{"all"}, 8, most_, 4, false}, thresholds))
+      by_operation[row.at("operation")][row.at("bytes")] = row.at("seconds");
+    std::string text = "[world.microseconds]\n";
+    for (const auto& [operation, times] : by_operation) {
+      std::string pairs;
+      for (const auto& [bytes, seconds] : times) {
+        char pair[64];
+        std::snprintf(pair, sizeof pair, "%s[%llu, %.4g]", pairs.empty() ? "" : ", ",
+                      static_cast<unsigned long long>(bytes), std::max(seconds * 1e6, 1e-3));
+        pairs += pair;
+      }
+      text += operation + " = [" + pairs + "]\n";
+    }
+    return text;
+  }
+
+  uint64_t most_;
+  std::string time_;
+  Scratch scratch_;
+};
+
+// 2 to the processors there are; of many, those near the powers of two.
+std::vector<int64_t> worlds(const std::vector<std::string>& given) {
+  std::vector<int64_t> ranks;
+  for (const std::string& text : given) ranks.push_back(number_from("--ranks", text, 2, kMaxRanks));
+  if (ranks.empty()) {
+    const int64_t processors = std::min<int64_t>(sysconf(_SC_NPROCESSORS_ONLN), kMaxRanks);
+    for (int64_t n = 2; n <= processors; n = n < 4                                           ? n + 1
+                                             : std::has_single_bit(static_cast<uint64_t>(n)) ? n * 3 / 2
+                                                                                             : n / 3 * 4)
+      ranks.push_back(n);
+    if (ranks.empty()) ranks.push_back(2);
+  }
+  std::sort(ranks.begin(), ranks.end());
+  ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
+  return ranks;
+}
+
+fs::path default_path() {
+  const char* folder = std::getenv("XDG_CONFIG_HOME");
+  if (folder && *folder) return fs::path(folder) / "gsel/tuning.toml";
+  const char* home = std::getenv("HOME");
+  if (!home || !*home) refuse(GSEL_ERR_ARG, "neither XDG_CONFIG_HOME nor HOME is set; --out FILE would do");
+  return fs::path(home) / ".config/gsel/tuning.toml";
+}
+
+int run(const Options& options) {
+  const fs::path path = options.out.empty() ? default_path() : fs::path(options.out);
+  const uint64_t most = byte_count("--largest", options.most);
+  seconds("--time", options.time, 1e-6, 100);
+  std::error_code failed;
+  if (options.out.empty()) fs::create_directories(path.parent_path(), failed);
+  std::string text = "# measured by gsel tune; see docs/tuning.md\n" + head();
+  const Tuner tuner(most, options.time);
+  for (const int64_t ranks : worlds(options.ranks)) text += tuner.measure(ranks);
+  const std::string fresh = path.string() + ".new";
+  write_file(fresh, text);
+  fs::rename(fresh, path, failed);
+  if (failed) refuse(GSEL_ERR_IO, path.string() + ": cannot be written: " + failed.message());
+  print(path.string() + "\n");
+  return 0;
+}
+
+}  // namespace
+
+Command tune_command(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  CLI::App* parser = app.add_subcommand(
+      "tune", "Measure this machine, half a minute for each number of ranks, and write what communicators then go by");
+  parser->add_option("--ranks", options->ranks, "Numbers of ranks; default: from 2 to the processors there are")
+      ->type_name("N...");
+  parser->add_option("--out", options->out, "File to write; default: gsel/tuning.toml in $XDG_CONFIG_HOME or ~/.config")
+      ->type_name("FILE");
+  parser->add_option("--largest", options->most, "Largest calls, bytes")->type_name("BYTES")->capture_default_str();
+  parser->add_option("--time", options->time, "About so long for each size of each call")
+      ->type_name("SECONDS")
+      ->capture_default_str();
+  return {parser, [options] { return run(*options); }};
+}
+
+}  // namespace gsel::cli

@@ -1,0 +1,141 @@
+// api/collective.cc: the calls of gsel/comm.h.
+#include <gsel/comm.h>
+
+#include <utility>
+
+#include "api/comm_handle.h"
+#include "api/init_struct.h"
+#include "base/guard.h"
+#include "base/options.h"
+#include "comm/group.h"
+
+namespace {
+
+gsel_status run(gsel_comm* comm, gsel_collective&& call, gsel_error** err) {
+  return gsel::guard(err, [&] { gsel::call_or_note(gsel::required(comm, "comm").impl, call); });
+}
+
+gsel_collective counted(gsel_collective_kind kind, const void* send, void* recv, gsel_dtype dtype, gsel_op op = 0,
+                        int32_t root = -1) {
+  return gsel::make_collective(kind, send, recv, 0, dtype, op, root);
+}
+
+}  // namespace
+
+extern "C" {
+
+void gsel_collective_init(gsel_collective* call, size_t struct_size) {
+  gsel::init_struct(call, struct_size);
+}
+
+gsel_status gsel_comm_run(gsel_comm* comm, const gsel_collective* call, gsel_error** err) {
+  return gsel::guard(err, [&] {
+    gsel_collective given = gsel::read_struct(call, "gsel_collective");
+    gsel::call_or_note(gsel::required(comm, "comm").impl, given);
+  });
+}
+
+gsel_status gsel_allreduce(gsel_comm* comm, const void* send, void* recv, size_t count, gsel_dtype dtype, gsel_op op,
+                           gsel_error** err) {
+  return run(comm, gsel::make_collective(GSEL_COLLECTIVE_ALLREDUCE, send, recv, count, dtype, op), err);
+}
+
+gsel_status gsel_reduce(gsel_comm* comm, const void* send, void* recv, size_t count, gsel_dtype dtype, gsel_op op,
+                        int32_t root, gsel_error** err) {
+  return run(comm, gsel::make_collective(GSEL_COLLECTIVE_REDUCE, send, recv, count, dtype, op, root), err);
+}
+
+gsel_status gsel_reduce_scatter(gsel_comm* comm, const void* send, void* recv, size_t count, gsel_dtype dtype,
+                                gsel_op op, gsel_error** err) {
+  return run(comm, gsel::make_collective(GSEL_COLLECTIVE_REDUCE_SCATTER, send, recv, count, dtype, op), err);
+}
+
+gsel_status gsel_reduce_scatterv(gsel_comm* comm, const void* send, void* recv, const uint64_t* counts,
+                                 gsel_dtype dtype, gsel_op op, gsel_error** err) {
+  gsel_collective call = counted(GSEL_COLLECTIVE_REDUCE_SCATTERV, send, recv, dtype, op);
+  call.recv_counts = counts;
+  return run(comm, std::move(call), err);
+}
+
+gsel_status gsel_allgather(gsel_comm* comm, const void* send, void* recv, size_t count, gsel_dtype dtype,
+                           gsel_error** err) {
+  return run(comm, gsel::make_collective(GSEL_COLLECTIVE_ALLGATHER, send, recv, count, dtype), err);
+}
+
+gsel_status gsel_allgatherv(gsel_comm* comm, const void* send, void* recv, const uint64_t* counts,
+                            const uint64_t* offsets, gsel_dtype dtype, gsel_error** err) {
+  gsel_collective call = counted(GSEL_COLLECTIVE_ALLGATHERV, send, recv, dtype);
+  call.recv_counts = counts;
+  call.recv_offsets = offsets;
+  return run(comm, std::move(call), err);
+}
+
+gsel_status gsel_broadcast(gsel_comm* comm, const void* send, void* recv, size_t count, gsel_dtype dtype, int32_t root,
+                           gsel_error** err) {
+  return run(comm, gsel::make_collective(GSEL_COLLECTIVE_BROADCAST, send, recv, count, dtype, 0, root), err);
+}
+
+gsel_status gsel_gather(gsel_comm* comm, const void* send, void* recv, size_t count, gsel_dtype dtype, int32_t root,
+                        gsel_error** err) {
+  return run(comm, gsel::make_collective(GSEL_COLLECTIVE_GATHER, send, recv, count, dtype, 0, root), err);
+}
+
+gsel_status gsel_gatherv(gsel_comm* comm, const void* send, void* recv, const uint64_t* counts, const uint64_t* offsets,
+                         gsel_dtype dtype, int32_t root, gsel_error** err) {
+  gsel_collective call = counted(GSEL_COLLECTIVE_GATHERV, send, recv, dtype, 0, root);
+  call.recv_counts = counts;
+  call.recv_offsets = offsets;
+  return run(comm, std::move(call), err);
+}
+
+gsel_status gsel_scatter(gsel_comm* comm, const void* send, void* recv, size_t count, gsel_dtype dtype, int32_t root,
+                         gsel_error** err) {
+  return run(comm, gsel::make_collective(GSEL_COLLECTIVE_SCATTER, send, recv, count, dtype, 0, root), err);
+}
+
+gsel_status gsel_scatterv(gsel_comm* comm, const void* send, void* recv, const uint64_t* counts,
+                          const uint64_t* offsets, gsel_dtype dtype, int32_t root, gsel_error** err) {
+  gsel_collective call = counted(GSEL_COLLECTIVE_SCATTERV, send, recv, dtype, 0, root);
+  call.send_counts = counts;
+  call.send_offsets = offsets;
+  return run(comm, std::move(call), err);
+}
+
+gsel_status gsel_alltoall(gsel_comm* comm, const void* send, void* recv, size_t count, gsel_dtype dtype,
+                          gsel_error** err) {
+  return run(comm, gsel::make_collective(GSEL_COLLECTIVE_ALLTOALL, send, recv, count, dtype), err);
+}
+
+gsel_status gsel_alltoallv(gsel_comm* comm, const void* send, const uint64_t* send_counts, const uint64_t* send_offsets,
+                           void* recv, const uint64_t* recv_counts, const uint64_t* recv_offsets, gsel_dtype dtype,
+                           gsel_error** err) {
+  gsel_collective call = counted(GSEL_COLLECTIVE_ALLTOALLV, send, recv, dtype);
+  call.send_counts = send_counts;
+  call.send_offsets = send_offsets;
+  call.recv_counts = recv_counts;
+  call.recv_offsets = recv_offsets;
+  return run(comm, std::move(call), err);
+}
+
+gsel_status gsel_barrier(gsel_comm* comm, gsel_error** err) {
+  return run(comm, gsel::make_collective(GSEL_COLLECTIVE_BARRIER, nullptr, nullptr, 0, 0), err);
+}
+
+gsel_status gsel_send(gsel_comm* comm, const void* send, size_t count, gsel_dtype dtype, int32_t peer,
+                      gsel_error** err) {
+  return run(comm, gsel::make_collective(GSEL_COLLECTIVE_SEND, send, nullptr, count, dtype, 0, peer), err);
+}
+
+gsel_status gsel_recv(gsel_comm* comm, void* recv, size_t count, gsel_dtype dtype, int32_t peer, gsel_error** err) {
+  return run(comm, gsel::make_collective(GSEL_COLLECTIVE_RECV, nullptr, recv, count, dtype, 0, peer), err);
+}
+
+gsel_status gsel_sendrecv(gsel_comm* comm, const void* send, size_t send_count, int32_t to, void* recv,
+                          size_t recv_count, int32_t from, gsel_dtype dtype, gsel_error** err) {
+  gsel_collective call = gsel::make_collective(GSEL_COLLECTIVE_SENDRECV, send, recv, send_count, dtype, 0, to);
+  call.source = from;
+  call.recv_count = recv_count;
+  return run(comm, std::move(call), err);
+}
+
+}  // extern "C"

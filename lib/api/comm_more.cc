@@ -1,0 +1,57 @@
+// api/comm_more.cc: communicators from communicators, of gsel/comm.h.
+#include <gsel/comm.h>
+
+#include "api/comm_handle.h"
+#include "api/comm_request.h"
+#include "base/guard.h"
+
+namespace {
+
+gsel_status split(gsel_comm* comm, int32_t colour, int32_t key, gsel_comm** out, gsel_error** err) {
+  return gsel::guard(err, [&] {
+    gsel::required(out, "out") = nullptr;
+    if (auto made = gsel::required(comm, "comm").impl.split(colour, key)) *out = new gsel_comm{std::move(*made)};
+  });
+}
+
+}  // namespace
+
+extern "C" {
+
+gsel_status gsel_comm_split(gsel_comm* comm, int32_t colour, int32_t key, gsel_comm** out, gsel_error** err) {
+  return split(comm, colour, key, out, err);
+}
+
+gsel_status gsel_comm_dup(gsel_comm* comm, gsel_comm** out, gsel_error** err) {
+  return split(comm, 0, 0, out, err);
+}
+
+gsel_status gsel_comm_shrink(gsel_comm* comm, gsel_comm** out, gsel_error** err) {
+  return gsel::guard(err, [&] {
+    gsel::required(out, "out") = nullptr;
+    *out = new gsel_comm{gsel::required(comm, "comm").impl.shrink()};
+  });
+}
+
+gsel_status gsel_comm_resync(gsel_comm* comm, gsel_error** err) {
+  return gsel::guard(err, [&] { gsel::required(comm, "comm").impl.resync(); });
+}
+
+gsel_status gsel_comm_grow(gsel_comm* comm, const gsel_comm_config* config, gsel_comm** out, gsel_error** err) {
+  return gsel::guard(err, [&] {
+    gsel::required(out, "out") = nullptr;
+    gsel::Communicator& old = gsel::required(comm, "comm").impl;
+    gsel_comm_config given = gsel::read_struct(config, "gsel_comm_config");
+    if (!given.id || given.world_size == 0)
+      gsel::fail(GSEL_ERR_ARG, "gsel_comm_grow: the config has no {}; it needs a fresh id and the new world_size",
+                 given.id ? "world_size" : "id");
+    given.rank = old.rank();
+    *out = new gsel_comm{old.grow(gsel::join_of(given, gsel::settings_of(given)))};
+  });
+}
+
+gsel_status gsel_comm_set_timeout(gsel_comm* comm, double timeout_s, gsel_error** err) {
+  return gsel::guard(err, [&] { gsel::required(comm, "comm").impl.set_timeout(timeout_s); });
+}
+
+}  // extern "C"

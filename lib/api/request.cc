@@ -1,0 +1,87 @@
+// api/request.cc: requests and groups of gsel/comm.h.
+#include "comm/request.h"
+
+#include <vector>
+
+#include "api/comm_handle.h"
+#include "base/guard.h"
+#include "base/options.h"
+#include "comm/group.h"
+
+struct gsel_request {
+  gsel::CallRequest impl;
+};
+
+namespace {
+
+std::unique_ptr<gsel_request> prepared(gsel_comm* comm, const gsel_collective* call) {
+  gsel::Communicator& communicator = gsel::required(comm, "comm").impl;
+  return std::unique_ptr<gsel_request>(new gsel_request{{communicator, gsel::read_struct(call, "gsel_collective")}});
+}
+
+gsel::CallRequest& checked(gsel_request* request) {
+  return gsel::required(request, "request").impl;
+}
+
+}  // namespace
+
+extern "C" {
+
+void gsel_group_begin(void) {
+  gsel::begin_group();
+}
+
+gsel_status gsel_group_end(gsel_error** err) {
+  return gsel::guard(err, [] { gsel::end_group(); });
+}
+
+gsel_status gsel_comm_start(gsel_comm* comm, const gsel_collective* call, gsel_request** out, gsel_error** err) {
+  return gsel::guard(err, [&] {
+    gsel::required(out, "out") = nullptr;
+    auto request = prepared(comm, call);
+    request->impl.start();
+    *out = request.release();
+  });
+}
+
+gsel_status gsel_comm_prepare(gsel_comm* comm, const gsel_collective* call, gsel_request** out, gsel_error** err) {
+  return gsel::guard(err, [&] {
+    gsel::required(out, "out") = nullptr;
+    *out = prepared(comm, call).release();
+  });
+}
+
+gsel_status gsel_request_start(gsel_request* request, gsel_error** err) {
+  return gsel::guard(err, [&] { checked(request).start(); });
+}
+
+gsel_status gsel_request_run(gsel_request* request, gsel_error** err) {
+  return gsel::guard(err, [&] { checked(request).run(); });
+}
+
+gsel_status gsel_request_test(gsel_request* request, int32_t* done, gsel_error** err) {
+  return gsel::guard(err, [&] {
+    gsel::required(done, "done") = 0;
+    checked(request).test(done);
+  });
+}
+
+gsel_status gsel_request_wait(gsel_request* request, gsel_error** err) {
+  return gsel::guard(err, [&] { checked(request).wait(); });
+}
+
+gsel_status gsel_request_wait_any(gsel_request* const* requests, size_t n, size_t* index, gsel_error** err) {
+  return gsel::guard(err, [&] {
+    gsel::required(index, "index");
+    std::vector<gsel::CallRequest*> all(n);
+    gsel::required(requests, "requests");
+    for (size_t i = 0; i < n; ++i) all[i] = requests[i] ? &requests[i]->impl : nullptr;
+    gsel::CallRequest::wait_any(all, index);
+  });
+}
+
+void gsel_request_free(gsel_request* request) {
+  delete request;
+}
+
+}  // extern "C"

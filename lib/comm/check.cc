@@ -1,0 +1,236 @@
+// comm/check.cc: see check.h.
+#include "comm/check.h"
+
+#include <algorithm>
+#include <cstdint>
+
+#include "base/dtype.h"
+#include "base/error.h"
+#include "comm/describe.h"
+#include "comm/operation.h"
+
+namespace gsel {
+namespace {
+
+struct Span {
+  const char* name;
+  const void* data;
+  uint64_t bytes;
+};
+
+// Buffers of one call. `in_place` is where in recv an in-place send starts (or in send a recv, when negative);
+// kNowhere where there is no such place.
+constexpr int64_t kNowhere = INT64_MIN;
+struct Buffers {
+  Span send{"send", nullptr, 0}, recv{"recv", nullptr, 0};
+  int64_t in_place = 0;
+};
+
+void check_not_null(const Span& span, const gsel_collective& call) {
+  if (span.bytes > 0 && !span.data)
+    fail(GSEL_ERR_ARG, "{}: {} is NULL and {} bytes are needed there", collective_name(call.kind), span.name,
+         span.bytes);
+}
+
+void check_overlap(const Buffers& buffers, const gsel_collective& call) {
+  const auto& [send, recv, in_place] = buffers;
+  const auto from = reinterpret_cast<uintptr_t>(send.data), to = reinterpret_cast<uintptr_t>(recv.data);
+  if (send.bytes == 0 || recv.bytes == 0 || (in_place != kNowhere && from == to + static_cast<uint64_t>(in_place)))
+    return;
+  if (from >= to + recv.bytes || to >= from + send.bytes) return;
+  if (in_place == kNowhere)
+    fail(GSEL_ERR_ARG, "{}: send [{} bytes] and recv [{} bytes] overlap; it does not work in place",
+         collective_name(call.kind), send.bytes, recv.bytes);
+  fail(GSEL_ERR_ARG,
+       "{}: send [{} bytes] and recv [{} bytes] overlap with send {} bytes {} recv; in place needs {} bytes {}",
+       collective_name(call.kind), send.bytes, recv.bytes, from >= to ? from - to : to - from,
+       from >= to ? "behind" : "before", in_place >= 0 ? in_place : -in_place, in_place >= 0 ? "behind" : "before");
+}
+
+void check_rank(int32_t value, const char* role, const gsel_collective& call, int32_t rank, int32_t world_size) {
+  const char* name = collective_name(call.kind);
+  if (value < 0 || value >= world_size)
+    fail(GSEL_ERR_ARG, "{}: {} {} is not a rank of a world of {}", name, role, value, world_size);
+  if (is_point_to_point(call.kind) && value == rank)
+    fail(GSEL_ERR_ARG, "{}: {} {} is the calling rank itself", name, role, rank);
+}
+
+void check_count(uint64_t count, const char* role, const gsel_collective& call, int32_t world_size) {
+  if (count <= UINT32_MAX) return;  // without a division
+  const uint64_t limit =
+      static_cast<uint64_t>(PTRDIFF_MAX) / dtype_bytes(call.dtype) / static_cast<uint64_t>(world_size);
+  if (count > limit)
+    fail(GSEL_ERR_ARG, "{}: {} {} of {} over {} ranks does not fit in memory; the most is {}",
+         collective_name(call.kind), role, count, dtype_name(call.dtype), world_size, limit);
+}
+
+// Elements from the first to behind the last part.
+uint64_t check_counts(const uint64_t* counts, const uint64_t* offsets, const char* role, const gsel_collective& call,
+                      int32_t world_size) {
+  const char* name = collective_name(call.kind);
+  if (!counts) fail(GSEL_ERR_ARG, "{}: {} is NULL; it needs [{}] elements, one for each rank", name, role, world_size);
+  uint64_t sum = 0, end = 0;
+  for (int32_t q = 0; q < world_size; ++q) {
+    check_count(counts[q], role, call, world_size);
+    sum += counts[q];
+    if (offsets) check_count(offsets[q], "offset", call, world_size);
+    if (counts[q] > 0) end = std::max(end, offsets ? offsets[q] + counts[q] : sum);
+  }
+  return end;
+}
+
+uint64_t start_of(const uint64_t* counts, const uint64_t* offsets, int32_t rank) {
+  if (offsets) return offsets[rank];
+  uint64_t sum = 0;
+  for (int32_t q = 0; q < rank; ++q) sum += counts[q];
+  return sum;
+}
+
+void clear_unused(gsel_collective& call) {
+  const gsel_collective_kind kind = call.kind;
+  if (kind == GSEL_COLLECTIVE_BARRIER) call.dtype = 0;
+  if (kind == GSEL_COLLECTIVE_BARRIER || takes_counts(kind)) call.count = 0;
+  if (!is_reduction(kind)) call.op = 0;
+  if (!is_rooted(kind) && !is_point_to_point(kind)) call.root = -1;
+  if (kind != GSEL_COLLECTIVE_SENDRECV) call.source = -1, call.recv_count = 0;
+  const bool sends = kind == GSEL_COLLECTIVE_SCATTERV || kind == GSEL_COLLECTIVE_ALLTOALLV;
+  const bool receives = takes_counts(kind) && kind != GSEL_COLLECTIVE_SCATTERV;
+  if (!sends) call.send_counts = call.send_offsets = nullptr;
+  if (!receives) call.recv_counts = call.recv_offsets = nullptr;
+  if (kind == GSEL_COLLECTIVE_REDUCE_SCATTERV) call.recv_offsets = nullptr;
+}
+
+Buffers buffers_of_v(const gsel_collective& call, int32_t rank, int32_t n) {
+  const auto element = static_cast<uint64_t>(dtype_bytes(call.dtype));
+  const auto place = [&](const uint64_t* counts, const uint64_t* offsets) {
+    return static_cast<int64_t>(start_of(counts, offsets, rank) * element);
+  };
+  Buffers b;
+  if (call.send_counts)
+    b.send.bytes = check_counts(call.send_counts, call.send_offsets, "send_counts", call, n) * element;
+  if (call.recv_counts)
+    b.recv.bytes = check_counts(call.recv_counts, call.recv_offsets, "recv_counts", call, n) * element;
+  switch (call.kind) {
+    case GSEL_COLLECTIVE_REDUCE_SCATTERV:
+      b.send.bytes = b.recv.bytes;
+      b.recv.bytes = call.recv_counts[rank] * element;
+      b.in_place = -place(call.recv_counts, nullptr);
+      break;
+    case GSEL_COLLECTIVE_ALLGATHERV:
+    case GSEL_COLLECTIVE_GATHERV:
+      b.send.bytes = call.recv_counts[rank] * element;
+      b.in_place = place(call.recv_counts, call.recv_offsets);
+      if (call.kind == GSEL_COLLECTIVE_GATHERV && call.root != rank) b.recv.bytes = 0;
+      break;
+    case GSEL_COLLECTIVE_SCATTERV:
+      b.recv.bytes = call.send_counts[rank] * element;
+      b.in_place = -place(call.send_counts, call.send_offsets);
+      if (call.root != rank) b.send.bytes = 0;
+      break;
+    default:
+      b.in_place = kNowhere;
+  }
+  return b;
+}
+
+Buffers buffers_of(const gsel_collective& call, int32_t rank, int32_t world_size) {
+  if (takes_counts(call.kind)) return buffers_of_v(call, rank, world_size);
+  const uint64_t part = call.count * dtype_bytes(call.dtype), all = part * static_cast<uint64_t>(world_size);
+  const auto own = static_cast<int64_t>(part) * rank;
+  Buffers b;
+  b.send.bytes = b.recv.bytes = part;
+  switch (call.kind) {
+    case GSEL_COLLECTIVE_BARRIER:
+      b.send.bytes = b.recv.bytes = 0;
+      break;
+    case GSEL_COLLECTIVE_SEND:
+      b.recv.bytes = 0;
+      break;
+    case GSEL_COLLECTIVE_RECV:
+      b.send.bytes = 0;
+      break;
+    case GSEL_COLLECTIVE_SENDRECV:
+      b.recv.bytes = call.recv_count * dtype_bytes(call.dtype);
+      b.in_place = kNowhere;
+      break;
+    case GSEL_COLLECTIVE_BROADCAST:
+      if (call.root != rank) b.send.bytes = 0;
+      break;
+    case GSEL_COLLECTIVE_REDUCE:
+      if (call.root != rank) b.recv.bytes = 0;
+      break;
+    case GSEL_COLLECTIVE_ALLGATHER:
+    case GSEL_COLLECTIVE_GATHER:
+      b.recv.bytes = call.kind == GSEL_COLLECTIVE_ALLGATHER || call.root == rank ? all : 0;
+      b.in_place = own;
+      break;
+    case GSEL_COLLECTIVE_REDUCE_SCATTER:
+    case GSEL_COLLECTIVE_SCATTER:
+      b.send.bytes = call.kind == GSEL_COLLECTIVE_REDUCE_SCATTER || call.root == rank ? all : 0;
+      b.in_place = -own;
+      break;
+    case GSEL_COLLECTIVE_ALLTOALL:
+      b.send.bytes = b.recv.bytes = all;
+      b.in_place = kNowhere;
+      break;
+    default:
+      break;
+  }
+  return b;
+}
+
+void check_words(const gsel_collective& call, int32_t rank, int32_t world_size) {
+  const char* name = collective_name(call.kind);
+  if (!(call.timeout_s >= 0)) fail(GSEL_ERR_ARG, "{}: timeout_s is {}; use 0 or a positive time", name, call.timeout_s);
+  if (call.kind == GSEL_COLLECTIVE_BARRIER) return;
+  if (dtype_bytes(call.dtype) == 0)
+    fail(GSEL_ERR_ARG, "{}: dtype {} is unknown; use a GSEL_I8 ... GSEL_F8E5M2", name, call.dtype);
+  if (is_reduction(call.kind)) check_operation(call.op, call.dtype, name);
+  if (is_rooted(call.kind) || is_point_to_point(call.kind))
+    check_rank(call.root, is_rooted(call.kind) ? "root" : "peer", call, rank, world_size);
+  if (call.kind == GSEL_COLLECTIVE_SENDRECV) {
+    check_rank(call.source, "source", call, rank, world_size);
+    check_count(call.recv_count, "recv_count", call, world_size);
+  }
+  check_count(call.count, "count", call, world_size);
+}
+
+}  // namespace
+
+void check_operation(gsel_op op, gsel_dtype dtype, const char* name) {
+  if (op >= GSEL_OP_USER) op = operation_of(op).op;
+  if (op == GSEL_OP_USER) return;
+  if (op < GSEL_SUM || op > GSEL_SCALED_SUM)
+    fail(GSEL_ERR_ARG,
+         "{}: op {} is unknown; use GSEL_SUM, PROD, MIN, MAX, AVG, BAND, BOR, BXOR or SCALED_SUM, or one "
+         "of gsel_op_create",
+         name, op);
+  const bool integer = dtype >= GSEL_I8 && dtype <= GSEL_U64;
+  if (op >= GSEL_BAND && op <= GSEL_BXOR && !integer)
+    fail(GSEL_ERR_ARG, "{}: {} is for integers and the type is {}; use sum, prod, min, max or avg", name, op_name(op),
+         dtype_name(dtype));
+  if (op == GSEL_SCALED_SUM && integer)
+    fail(GSEL_ERR_ARG, "{}: scaled sum is for floating point and the type is {}; use sum", name, dtype_name(dtype));
+}
+
+double checked_seconds(double value, const char* name) {
+  if (!(value >= 0))
+    fail(GSEL_ERR_ARG, "{} is {} seconds; use 0 for the default of 60 or a positive time", name, value);
+  return value == 0 ? 60 : std::min(value, 1e8);
+}
+
+void check_call(gsel_collective& call, int32_t rank, int32_t world_size) {
+  if (call.kind < 0 || call.kind >= GSEL_COLLECTIVE_KINDS)
+    fail(GSEL_ERR_ARG, "collective kind {} is unknown; known are 0 to {}", call.kind, GSEL_COLLECTIVE_KINDS - 1);
+  clear_unused(call);
+  check_words(call, rank, world_size);
+  call.timeout_s = std::min(call.timeout_s, 1e8);
+  Buffers buffers = buffers_of(call, rank, world_size);
+  buffers.send.data = call.send;
+  buffers.recv.data = call.recv;
+  check_not_null(buffers.send, call);
+  check_not_null(buffers.recv, call);
+  check_overlap(buffers, call);
+}
+
+}  // namespace gsel

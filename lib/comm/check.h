@@ -1,0 +1,18 @@
+// comm/check.h: arguments of calls, checked once for every backend. Refuses to know how bytes travel; buffers are
+// compared as addresses only, they may be a device's.
+#pragma once
+
+#include <gsel/comm.h>
+
+namespace gsel {
+
+// Clears fields that the kind does not name, then throws GSEL_ERR_ARG for what cannot be done.
+void check_call(gsel_collective& call, int32_t rank, int32_t world_size);
+
+// GSEL_ERR_ARG where an operation is unknown or the type does not have it; `name` says what was called.
+void check_operation(gsel_op op, gsel_dtype dtype, const char* name);
+
+// A time limit: 0 is the default of 60 s.
+double checked_seconds(double value, const char* name);
+
+}  // namespace gsel

@@ -1,0 +1,102 @@
+// comm/request.cc: see request.h.
+#include "comm/request.h"
+
+#include <sched.h>
+
+#include <algorithm>
+
+#include "base/os.h"
+#include "comm/describe.h"
+
+namespace gsel {
+namespace {
+
+constexpr int64_t kYieldNs = 50'000;
+constexpr double kFirstSleep = 50e-6, kLongestSleep = 1e-3;
+
+}  // namespace
+
+CallRequest::~CallRequest() {
+  try {
+    if (work_) look(-1);
+  } catch (...) {  // in a forked child: nothing to wait for
+  }
+}
+
+void CallRequest::require_ended() {
+  if (work_ && !look(0))
+    fail(GSEL_ERR_STATE, "{} is under way already; wait for it before it is started again",
+         collective_name(call_.kind));
+}
+
+void CallRequest::start() {
+  require_ended();
+  failure_.reset();
+  work_ = std::make_unique<Works>(communicator_, std::span(&call_, 1));
+  reported_ = false;
+}
+
+void CallRequest::run() {
+  require_ended();
+  failure_.reset();
+  reported_ = true;
+  try {
+    communicator_.run_checked(call_);
+  } catch (const Error& e) {
+    failure_ = e;
+    throw;
+  }
+}
+
+// Whether it has ended, after at most so long; keeps what it failed with.
+bool CallRequest::look(double seconds) {
+  if (!work_) return true;
+  try {
+    if (!work_->wait(seconds)) return false;
+  } catch (const Error& e) {
+    failure_ = e;
+  }
+  work_.reset();
+  return true;
+}
+
+void CallRequest::report() {
+  reported_ = true;
+  if (failure_) throw Error(*failure_);
+}
+
+void CallRequest::test(int32_t* done) {
+  *done = look(0);
+  if (*done) report();
+}
+
+void CallRequest::wait() {
+  look(-1);
+  report();
+}
+
+// Looks at all in turn, then sleeps on one after the other, for longer the longer nothing ends.
+void CallRequest::wait_any(std::span<CallRequest* const> requests, size_t* index) {
+  const auto is_open = [](const CallRequest* r) { return r && !r->reported_; };
+  if (std::ranges::none_of(requests, is_open))
+    fail(GSEL_ERR_ARG, "wait_any: none of {} requests is under way or ended without being reported", requests.size());
+  const int64_t started = os::now_ns();
+  double sleep = kFirstSleep;
+  for (size_t turn = 0;; ++turn) {
+    for (size_t i = 0; i < requests.size(); ++i) {
+      if (!is_open(requests[i]) || !requests[i]->look(0)) continue;
+      *index = i;
+      return requests[i]->report();
+    }
+    if (os::now_ns() - started < kYieldNs) {
+      sched_yield();
+      continue;
+    }
+    size_t one = turn % requests.size();
+    while (!is_open(requests[one])) one = (one + 1) % requests.size();
+    requests[one]->look(sleep);
+    sleep = std::min(2 * sleep, kLongestSleep);
+  }
+}
+
+}  // namespace gsel

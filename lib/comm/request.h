@@ -1,0 +1,44 @@
+// comm/request.h: a call that is under way while its caller computes, any number of times. Refuses to know who runs it.
+#pragma once
+
+#include <gsel/comm.h>
+
+#include <memory>
+#include <optional>
+#include <span>
+
+#include "comm/communicator.h"
+
+namespace gsel {
+
+class CallRequest {
+ public:
+  // Checks the call.
+  CallRequest(Communicator& communicator, const gsel_collective& call) : communicator_(communicator), call_(call) {
+    communicator.check(call_);
+  }
+  ~CallRequest();  // waits
+  CallRequest(const CallRequest&) = delete;
+  CallRequest& operator=(const CallRequest&) = delete;
+
+  void start();
+  void run();
+  // *done: whether the call has ended; if so, throws what it failed with.
+  void test(int32_t* done);
+  void wait();
+  // Of several: the place of one that has ended, as *index; throws what it failed with.
+  static void wait_any(std::span<CallRequest* const> requests, size_t* index);
+
+ private:
+  bool look(double seconds);
+  void require_ended();
+  void report();
+
+  Communicator& communicator_;
+  gsel_collective call_;
+  std::unique_ptr<Works> work_;  // while under way
+  std::optional<Error> failure_;
+  bool reported_ = true;
+};
+
+}  // namespace gsel

@@ -1,0 +1,86 @@
+// comm/shm/direct.cc: large payloads in memory that every rank reaches: of gsel_mem_alloc, registered, or any memory
+// where all ranks are threads of one process. Nothing is copied on the way. A reduction cuts the elements into one
+// slice per rank; the owner reads its slice of every input and writes the result wherever it is wanted. No rank returns
+// before the others are done with its buffers.
+#include <cstring>
+
+#include "comm/describe.h"
+#include "comm/shm/link.h"
+
+namespace gsel::shm {
+
+// Whether the ranks reach each other's buffers as far as this call needs; the same verdict on every rank, since all
+// read the same lines.
+bool Link::reachable(const Call& call, const Plan& plan) const {
+  if (one_process_) return true;
+  const bool all_recv = call.kind == GSEL_COLLECTIVE_ALLREDUCE, reduces = is_reduction(call.kind);
+  for (int32_t q = 0; q < world_size_; ++q) {
+    const BufferAddresses& at = addresses_of(q);
+    if ((reduces || plan.publishes(q)) && at.send_offset == 0) return false;
+    if ((all_recv || (call.kind == GSEL_COLLECTIVE_REDUCE && q == call.root)) && at.recv_offset == 0) return false;
+  }
+  return true;
+}
+
+const char* Link::send_of(int32_t rank) const {
+  const BufferAddresses& at = addresses_of(rank);
+  return one_process_ ? reinterpret_cast<const char*>(at.send_address) : family_->memory()->at(at.send_offset);
+}
+
+char* Link::recv_of(int32_t rank) const {
+  const BufferAddresses& at = addresses_of(rank);
+  return one_process_ ? reinterpret_cast<char*>(at.recv_address) : family_->memory()->at(at.recv_offset);
+}
+
+void Link::run_direct(const Call& call, const Plan& plan) {
+  if (is_reduction(call.kind))
+    reduce_direct(call, plan);
+  else
+    copy_direct(call, plan);
+}
+
+void Link::copy_direct(const Call& call, const Plan& plan) {
+  const bool streaming = call.payload_bytes >= tuning_.stream_from;
+  copy_own_part(call, plan);
+  for (int32_t i = 1; i < world_size_; ++i) {
+    const int32_t q = (rank_ + i) % world_size_;
+    const Bytes to = plan.target(q);
+    if (to.count == 0) continue;
+    const char* from = send_of(q) + (needs_row(call) ? row_of(q)[rank_] : plan.packed(q, rank_)).begin;
+    if (streaming)
+      copy_streaming(call.recv + to.begin, from, to.count);
+    else
+      std::memcpy(call.recv + to.begin, from, to.count);
+  }
+  hit(Step::direct);
+  post(mine().copied, ++chunks_);
+  hit(Step::copied);
+  for (int32_t q = 0; q < world_size_; ++q)
+    if (plan.source(q).count > 0) wait(q, arena_->rank(q).copied, chunks_);
+}
+
+void Link::reduce_direct(const Call& call, const Plan& plan) {
+  const gsel_range slice = plan.slice(rank_);
+  const size_t begin = static_cast<size_t>(slice.begin) * call.element;
+  const auto count = static_cast<size_t>(slice.end - slice.begin);
+  const void* inputs[kMaxRanks];
+  void* outputs[kMaxRanks];
+  int n_outputs = 1;
+  for (int32_t q = 0; q < world_size_; ++q) inputs[q] = send_of(q) + begin;
+  if (call.kind == GSEL_COLLECTIVE_ALLREDUCE) {
+    for (int32_t q = 0; q < world_size_; ++q) outputs[q] = recv_of(q) + begin;
+    n_outputs = world_size_;
+  } else {
+    outputs[0] = call.kind == GSEL_COLLECTIVE_REDUCE ? recv_of(call.root) + begin : call.recv;
+  }
+  double factors[kMaxRanks];
+  if (count > 0)
+    reduce_to(fold_of(call, factors), outputs, n_outputs, inputs, world_size_, count,
+              call.payload_bytes >= tuning_.stream_from);
+  hit(Step::direct);
+  post(mine().copied, ++chunks_);
+  hit(Step::copied);
+  wait_all(&RankBlock::copied, chunks_);
+}
+
+}  // namespace gsel::shm

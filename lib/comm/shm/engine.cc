@@ -1,0 +1,288 @@
+// comm/shm/engine.cc: see engine.h.
+#include "comm/shm/engine.h"
+
+#include <pthread.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <chrono>
+#include <system_error>
+
+#include "base/current_error.h"
+#include "comm/describe.h"
+#include "comm/shm/link.h"
+
+namespace gsel::shm {
+namespace {
+
+constexpr int64_t kThreadSpinNs = 2'000;  // its processor may be the caller's
+
+}  // namespace
+
+Work::Work(Engine& with, const gsel_collective* given, uint64_t n)
+    : engine(with), calls(given, given + n), open(n), collectives(0) {
+  size_t messages = 0;
+  for (const gsel_collective& call : calls) messages += is_point_to_point(call.kind);
+  transfers.resize(messages);
+  collectives = n - messages;
+}
+
+void require_own_process(uint64_t fork_generation, const char* what) {
+  if (os::fork_generation() != fork_generation)
+    fail(GSEL_ERR_FORKED, "{} on a communicator of the parent process; join a new one after fork", what);
+}
+
+void Link::group(const gsel_collective* calls, uint64_t n) {
+  require_own_process("group");
+  Work work(*engine_, calls, n);
+  engine_->run(work);
+}
+
+std::unique_ptr<Work> Link::start(const gsel_collective* calls, uint64_t n) {
+  require_own_process("request");
+  if (!threads_allowed_)
+    fail(GSEL_ERR_UNSUPPORTED,
+         "a request needs a thread and the communicator was made with GSEL_COMM_NO_THREAD; make the call itself");
+  auto work = std::make_unique<Work>(*engine_, calls, n);
+  engine_->start(*work);
+  return work;
+}
+
+bool Engine::under_way() {
+  std::lock_guard lock(mutex_);
+  return works_ > 0;
+}
+
+void Engine::stop() {
+  if (!thread_.joinable()) return;
+  {
+    std::lock_guard lock(mutex_);
+    closing_ = true;
+    changed_.notify_all();
+  }
+  link_.nudge();
+  thread_.join();
+}
+
+Engine::Turn::Turn(Engine& engine) : engine_(engine) {
+  std::unique_lock lock(engine.mutex_);
+  ++engine.turns_;
+  engine.waiting_.fetch_add(1, std::memory_order_relaxed);
+  if (engine.driven_ || engine.asleep_) engine.link_.nudge();
+  engine.changed_.wait(lock, [&] { return !engine.driven_ && !engine.asleep_ && engine.queued_ == 0; });
+  engine.driven_ = true;
+  --engine.turns_;
+  engine.waiting_.fetch_sub(1, std::memory_order_relaxed);
+  lock.unlock();
+  engine.admit();
+}
+
+Engine::Turn::~Turn() {
+  engine_.link_.stop_awaiting();
+  std::lock_guard lock(engine_.mutex_);
+  engine_.release();
+}
+
+void Engine::submit(Work& work) {
+  std::lock_guard lock(mutex_);
+  inbox_.push_back(&work);
+  ++works_;
+  queued_ += work.collectives;
+  busy_.store(true, std::memory_order_relaxed);
+  news_.store(true, std::memory_order_seq_cst);
+}
+
+void Engine::start(Work& work) {
+  if (work.open == 0) return work.done.store(true, std::memory_order_release);
+  start_thread();
+  submit(work);
+  changed_.notify_all();
+  link_.nudge();
+}
+
+void Engine::run(Work& work) {
+  if (work.open == 0) return;
+  submit(work);
+  wait(work);
+  if (work.failure) throw Error(*work.failure);
+}
+
+// Signals are the program's own threads' business.
+void Engine::start_thread() {
+  if (thread_.joinable()) return;
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  int failure = 0;
+  try {
+    thread_ = std::thread([this] { run_thread(); });
+  } catch (const std::system_error& e) {
+    failure = e.code().value();
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (failure != 0) fail(GSEL_ERR_NOMEM, "a request needs a thread and none could be started: {}", errno_text(failure));
+}
+
+// Drives where it may, so that the work needs no other thread; else waits for who does.
+void Engine::wait(Work& work) {
+  if (work.done.load(std::memory_order_acquire)) return;
+  std::unique_lock lock(mutex_);
+  if (work.done.load(std::memory_order_relaxed)) return;
+  waiters_.push_back(&work);
+  waiting_.fetch_add(1, std::memory_order_relaxed);
+  if (driven_ || !may_drive(work)) {
+    changed_.notify_all();
+    link_.nudge();
+  }
+  for (;;) {
+    changed_.wait(lock, [&] { return work.done.load(std::memory_order_relaxed) || (!driven_ && may_drive(work)); });
+    if (work.done.load(std::memory_order_relaxed)) break;
+    driven_ = true;
+    lock.unlock();
+    drive(&work);
+    link_.stop_awaiting();
+    lock.lock();
+    release();
+  }
+  if (works_ > 0) changed_.notify_all();  // the thread's turn
+}
+
+bool Engine::wait_for(Work& work, double seconds) {
+  const auto done = [&] { return work.done.load(std::memory_order_acquire); };
+  if (done() || seconds == 0) return done();
+  std::unique_lock lock(mutex_);
+  return changed_.wait_for(lock, std::chrono::duration<double>(seconds), done);
+}
+
+// Under the lock: the link is nobody's.
+void Engine::release() noexcept {
+  driven_ = false;
+  if (works_ == 0) busy_.store(false, std::memory_order_release);
+  changed_.notify_all();
+}
+
+// Under the lock. A waiter drives rather than the thread, where it may.
+bool Engine::thread_drives() const {
+  return !driven_ && works_ > 0 && (queued_ > 0 || turns_ == 0) &&
+         std::ranges::none_of(waiters_, [&](const Work* work) { return may_drive(*work); });
+}
+
+void Engine::run_thread() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [&] { return (closing_ && works_ == 0) || thread_drives(); });
+    if (!thread_drives()) return;
+    driven_ = true;
+    lock.unlock();
+    const auto bell = drive(nullptr);
+    lock.lock();
+    release();
+    if (!bell) continue;
+    asleep_ = true;
+    lock.unlock();
+    bell->sleep();
+    lock.lock();
+    asleep_ = false;
+    changed_.notify_all();
+  }
+}
+
+// Until the own work is done or what is next is not for its waiter to run. The thread, which has no work of its own:
+// until somebody else would drive, nothing is under way, or it is time to sleep; then what the bell said.
+std::optional<Bell> Engine::drive(Work* own) {
+  Idle idle;
+  for (;;) {
+    admit();
+    if (own && own->done.load(std::memory_order_relaxed)) return {};
+    if (!collectives_.empty()) {
+      if (own && own->collectives == 0) return {};
+      run_collective();
+      idle = {};
+      continue;
+    }
+    if (link_.transfers_.empty() || (!own && waiting_.load(std::memory_order_relaxed) > 0)) return {};
+    try {
+      if (link_.progress()) {
+        idle = {};
+      } else if (link_.looked_long(idle, own ? link_.spin_ns_ : kThreadSpinNs)) {
+        if (own)
+          link_.rest();
+        else if (const auto bell = link_.prepare_sleep())
+          return bell;
+      }
+    } catch (...) {
+      const Error error = current_error();
+      link_.drop_transfers(&error);
+    }
+  }
+}
+
+void Engine::admit() {
+  if (!has_news()) return;
+  std::vector<Work*> fresh;
+  {
+    std::lock_guard lock(mutex_);
+    fresh.swap(inbox_);
+    news_.store(false, std::memory_order_relaxed);
+  }
+  for (Work* work : fresh) {
+    for (const gsel_collective& call : work->calls)
+      if (!is_point_to_point(call.kind)) collectives_.push_back({work, &call});
+    begin_messages(*work);  // last: it may be done by then
+  }
+}
+
+void Engine::begin_messages(Work& work) {
+  size_t messages = work.transfers.size();
+  Transfer* next = work.transfers.data();
+  for (const gsel_collective* call = work.calls.data(); messages > 0; ++call) {
+    if (!is_point_to_point(call->kind)) continue;
+    --messages;
+    Transfer& transfer = *next++;
+    try {
+      link_.begin(transfer, *call);
+    } catch (...) {
+      const Error error = current_error();
+      end_call(work, &error);
+      continue;
+    }
+    transfer.work = &work;
+    link_.transfers_.push_back(&transfer);
+  }
+}
+
+void Engine::run_collective() {
+  const auto [work, call] = collectives_.front();
+  collectives_.pop_front();
+  {
+    std::lock_guard lock(mutex_);
+    --queued_;
+  }
+  std::optional<Error> failure;
+  try {
+    link_.execute(*call);
+  } catch (...) {
+    failure = current_error();
+  }
+  {
+    std::lock_guard lock(mutex_);
+    --work->collectives;
+  }
+  end_call(*work, failure ? &*failure : nullptr);
+}
+
+void Engine::end_call(Work& work, const Error* failure) noexcept {
+  if (failure && !work.failure) try {
+      work.failure = *failure;
+    } catch (...) {
+      work.failure.emplace(GSEL_ERR_NOMEM, std::string());
+    }
+  std::lock_guard lock(mutex_);
+  if (--work.open > 0) return;
+  --works_;
+  waiting_.fetch_sub(static_cast<int>(std::erase(waiters_, &work)), std::memory_order_relaxed);
+  work.done.store(true, std::memory_order_release);
+  changed_.notify_all();
+}
+
+}  // namespace gsel::shm

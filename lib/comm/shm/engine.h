@@ -1,0 +1,113 @@
+// comm/shm/engine.h: calls of one rank that are under way beside its caller. Refuses to know what the calls do; the
+// link runs them.
+//
+// One thread at a time drives the link: it starts what was given, runs the collectives in the order given, and lets the
+// messages go on. That is whoever waits for a work, and the engine's own thread while nobody does; so a wait costs no
+// change of threads. The own thread starts with the first work that its giver does not wait for, and sleeps on a
+// condition variable while there is nothing to do.
+#pragma once
+
+#include <gsel/plugin.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "base/error.h"
+#include "base/os.h"
+#include "comm/shm/transfer.h"
+
+namespace gsel::shm {
+
+class Engine;
+class Link;
+
+// Some calls, to be run together: messages in any order of arrival, collectives in order. The engine does not touch it
+// once it is done.
+struct Work {
+  Work(Engine& engine, const gsel_collective* calls, uint64_t n);
+  Engine& engine;
+  const uint64_t fork_generation = os::fork_generation();
+  const std::vector<gsel_collective> calls;
+  std::vector<Transfer> transfers;  // of its messages
+  uint64_t open;                    // calls that have not ended
+  uint64_t collectives;             // of them
+  std::optional<Error> failure;     // the first
+  std::atomic<bool> done{false};
+};
+
+class Engine {
+ public:
+  explicit Engine(Link& link) : link_(link) {}
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  // Whether anything is under way, or a driver still at work.
+  bool busy() const { return busy_.load(std::memory_order_acquire); }
+  bool under_way();
+
+  // To have the link to oneself, for what is no call: the collectives started before are done then, and no other thread
+  // touches the link; messages go on where this one waits.
+  class Turn {
+   public:
+    explicit Turn(Engine& engine);
+    ~Turn();
+    Turn(const Turn&) = delete;
+    Turn& operator=(const Turn&) = delete;
+
+   private:
+    Engine& engine_;
+  };
+
+  void stop();             // once nothing is under way that does not end by itself
+  void start(Work& work);  // beside the caller
+  void run(Work& work);    // start and wait; throws what failed
+  void wait(Work& work);
+  bool wait_for(Work& work, double seconds);  // whether it is done
+
+  // For the driver, at any point where it waits.
+  bool has_news() const { return news_.load(std::memory_order_seq_cst); }
+  void admit();
+  void end_call(Work& work, const Error* failure) noexcept;
+
+ private:
+  struct Collective {
+    Work* work;
+    const gsel_collective* call;
+  };
+  void submit(Work& work);
+  void start_thread();
+  void run_thread();
+  bool may_drive(const Work& work) const { return work.collectives > 0 || queued_ == 0; }
+  bool thread_drives() const;
+  std::optional<Bell> drive(Work* own);
+  void begin_messages(Work& work);
+  void run_collective();
+  void release() noexcept;
+
+  Link& link_;
+  std::atomic<bool> busy_{false}, news_{false};
+  std::atomic<int> waiting_{0};  // size of waiters_, for the driver
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<Work*> inbox_;    // given, not looked at by the driver
+  std::vector<Work*> waiters_;  // what others wait for and would drive
+  uint64_t works_ = 0;          // not done
+  uint64_t queued_ = 0;         // collectives not begun
+  int turns_ = 0;               // waited for
+  bool driven_ = false;
+  bool asleep_ = false;  // the thread, with messages under way
+  bool closing_ = false;
+  std::thread thread_;
+
+  // The driver's.
+  std::deque<Collective> collectives_;
+};
+
+}  // namespace gsel::shm

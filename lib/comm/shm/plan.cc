@@ -1,0 +1,138 @@
+// comm/shm/plan.cc: see plan.h.
+#include "comm/shm/plan.h"
+
+#include <algorithm>
+
+#include "base/shard.h"
+#include "comm/describe.h"
+
+namespace gsel::shm {
+namespace {
+
+std::vector<uint64_t> starts(const uint64_t* counts, const uint64_t* offsets, size_t n) {
+  if (!counts) return {};
+  if (offsets) return {offsets, offsets + n};
+  std::vector<uint64_t> all(n);
+  uint64_t sum = 0;
+  for (size_t i = 0; i < n; ++i) all[i] = sum, sum += counts[i];
+  return all;
+}
+
+}  // namespace
+
+Plan::Plan(const Call& call, int32_t rank, int32_t world_size) : call_(call), rank_(rank), world_size_(world_size) {
+  const auto n = static_cast<size_t>(world_size);
+  if (!call.send_counts && !call.recv_counts) return;
+  packed_ = starts(call.send_counts ? call.send_counts : call.recv_counts, nullptr, n);
+  send_starts_ = starts(call.send_counts, call.send_offsets, n);
+  recv_starts_ = starts(call.recv_counts, call.recv_offsets, n);
+}
+
+bool Plan::publishes(int32_t owner) const {
+  switch (call_.kind) {
+    case GSEL_COLLECTIVE_BROADCAST:
+    case GSEL_COLLECTIVE_SCATTER:
+    case GSEL_COLLECTIVE_SCATTERV:
+      return owner == call_.root;
+    default:
+      return true;
+  }
+}
+
+bool Plan::parts_differ() const {
+  return call_.kind == GSEL_COLLECTIVE_SCATTER || call_.kind == GSEL_COLLECTIVE_SCATTERV ||
+         call_.kind == GSEL_COLLECTIVE_ALLTOALL || call_.kind == GSEL_COLLECTIVE_ALLTOALLV;
+}
+
+Bytes Plan::sent_to(int32_t reader, const std::vector<uint64_t>& starts) const {
+  const auto r = static_cast<size_t>(reader);
+  if (call_.send_counts) return {starts[r] * call_.element, call_.send_counts[r] * call_.element};
+  return {static_cast<uint64_t>(reader) * part(), part()};
+}
+
+Bytes Plan::packed(int32_t owner, int32_t reader) const {
+  if (!publishes(owner)) return {};
+  switch (call_.kind) {
+    case GSEL_COLLECTIVE_GATHER:
+      return reader == call_.root ? Bytes{0, part()} : Bytes{};
+    case GSEL_COLLECTIVE_GATHERV:
+      if (reader != call_.root) return {};
+      [[fallthrough]];
+    case GSEL_COLLECTIVE_ALLGATHERV:
+      return {0, call_.recv_counts[owner] * call_.element};
+    default:
+      return parts_differ() ? sent_to(reader, packed_) : Bytes{0, part()};
+  }
+}
+
+Bytes Plan::source(int32_t reader) const {
+  return parts_differ() && publishes(rank_) ? sent_to(reader, send_starts_) : packed(rank_, reader);
+}
+
+Bytes Plan::target(int32_t owner) const {
+  const auto o = static_cast<size_t>(owner);
+  if (call_.kind == GSEL_COLLECTIVE_GATHERV && rank_ != call_.root) return {};
+  if (call_.recv_counts) return {recv_starts_[o] * call_.element, call_.recv_counts[o] * call_.element};
+  const uint64_t bytes = packed(owner, rank_).count;
+  switch (call_.kind) {
+    case GSEL_COLLECTIVE_ALLGATHER:
+    case GSEL_COLLECTIVE_GATHER:
+    case GSEL_COLLECTIVE_ALLTOALL:
+      return {o * part(), bytes};
+    default:
+      return {0, bytes};
+  }
+}
+
+uint64_t Plan::send_bytes() const {
+  if (call_.kind == GSEL_COLLECTIVE_REDUCE_SCATTER) return part() * static_cast<uint64_t>(world_size_);
+  if (is_reduction(call_.kind)) return call_.count * call_.element;
+  uint64_t end = 0;
+  for (int32_t q = 0; q < world_size_; ++q) {
+    const Bytes bytes = source(q);
+    if (bytes.count > 0) end = std::max(end, bytes.begin + bytes.count);
+  }
+  return end;
+}
+
+uint64_t Plan::recv_bytes() const {
+  if (call_.kind == GSEL_COLLECTIVE_REDUCE) return rank_ == call_.root ? part() : 0;
+  if (is_reduction(call_.kind)) {
+    if (call_.kind == GSEL_COLLECTIVE_ALLREDUCE) return part();
+    const gsel_range own = slice(rank_);
+    return static_cast<uint64_t>(own.end - own.begin) * call_.element;
+  }
+  uint64_t end = 0;
+  for (int32_t q = 0; q < world_size_; ++q) {
+    const Bytes bytes = target(q);
+    if (bytes.count > 0) end = std::max(end, bytes.begin + bytes.count);
+  }
+  return end;
+}
+
+uint64_t Plan::largest_part() const {
+  switch (call_.kind) {
+    case GSEL_COLLECTIVE_ALLTOALLV:
+      return 0;
+    case GSEL_COLLECTIVE_ALLGATHERV:
+    case GSEL_COLLECTIVE_GATHERV:
+      return call_.payload_bytes;
+    case GSEL_COLLECTIVE_SCATTERV:
+      return *std::max_element(call_.send_counts, call_.send_counts + world_size_) * call_.element;
+    default:
+      return part();
+  }
+}
+
+gsel_range Plan::slice(int32_t rank) const {
+  const auto n = static_cast<int64_t>(call_.count);
+  if (call_.kind == GSEL_COLLECTIVE_REDUCE_SCATTER) return {n * rank, n * (rank + 1)};
+  if (call_.kind == GSEL_COLLECTIVE_REDUCE_SCATTERV) {
+    const auto r = static_cast<size_t>(rank);
+    const auto begin = static_cast<int64_t>(packed_[r]);
+    return {begin, begin + static_cast<int64_t>(call_.recv_counts[r])};
+  }
+  return shard_range(n, world_size_, rank);
+}
+
+}  // namespace gsel::shm

@@ -1,0 +1,77 @@
+// comm/shm/plan.h: which bytes of whose buffer a call moves where. The same arithmetic serves every protocol. Refuses
+// to know how they get there.
+#pragma once
+
+#include <gsel/plugin.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "comm/operation.h"
+
+namespace gsel::shm {
+
+// A call with what follows from it.
+struct Call {
+  gsel_collective_kind kind = 0;
+  gsel_dtype dtype = 0;
+  Operation operation;
+  int32_t root = -1;
+  int32_t source = -1;
+  uint64_t count = 0;
+  uint64_t recv_count = 0;
+  size_t element = 0;  // bytes
+  const char* send = nullptr;
+  char* recv = nullptr;
+  const uint64_t* send_counts = nullptr;  // of the v kinds; offsets where given, else packed
+  const uint64_t* send_offsets = nullptr;
+  const uint64_t* recv_counts = nullptr;
+  const uint64_t* recv_offsets = nullptr;
+  int64_t timeout_ns = 0;
+  uint64_t label[2] = {};
+  uint64_t detail = 0;  // what else must agree: hash of counts, of an operation's name
+
+  bool reduces = false;
+  uint64_t send_bytes = 0;  // of the whole send buffer, here
+  uint64_t recv_bytes = 0;
+  uint64_t payload_bytes = 0;  // the most that any rank publishes; decides the protocol, alike on every rank
+};
+
+struct Bytes {
+  uint64_t begin = 0, count = 0;
+};
+
+// Arithmetic over one call; ranks are those of its communicator.
+class Plan {
+ public:
+  Plan(const Call& call, int32_t rank, int32_t world_size);
+
+  // Copies. What `owner` publishes for `reader`, packed; where it stands in this rank's own send; where what comes from
+  // `owner` belongs in this rank's recv.
+  Bytes packed(int32_t owner, int32_t reader) const;
+  Bytes source(int32_t reader) const;
+  Bytes target(int32_t owner) const;
+  uint64_t largest_part() const;  // of all; what only one rank knows left out
+  // How far this rank's buffers reach from their start.
+  uint64_t send_bytes() const;
+  uint64_t recv_bytes() const;
+  // false: every reader gets the same bytes of an owner.
+  bool parts_differ() const;
+  bool publishes(int32_t owner) const;
+
+  // Reductions, in elements of the space that is reduced: what `rank` folds, and where in whose recv it ends up.
+  gsel_range slice(int32_t rank) const;
+
+ private:
+  uint64_t part() const { return call_.count * call_.element; }
+  Bytes sent_to(int32_t reader, const std::vector<uint64_t>& starts) const;
+
+  const Call& call_;
+  int32_t rank_;
+  int32_t world_size_;
+  // [world_size] of the v kinds: where parts start, elements. Packed in rank order, or as the caller says.
+  std::vector<uint64_t> packed_, send_starts_, recv_starts_;
+};
+
+}  // namespace gsel::shm

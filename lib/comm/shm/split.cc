@@ -1,0 +1,125 @@
+// comm/shm/split.cc: communicators made from a whole one. They stay in its family, so a new one is an arena in the
+// family's memory: one of its ranks founds it with everybody's seat filled in and tells the others where. Two exchanges
+// on the old communicator do that: who wants to be in which, and where each stands.
+#include <algorithm>
+#include <cstring>
+
+#include "comm/shm/link.h"
+
+namespace gsel::shm {
+namespace {
+
+struct Choice {
+  int32_t colour, key;
+};
+
+std::vector<int32_t> ranks_of(const std::vector<Choice>& choices, int32_t colour) {
+  std::vector<int32_t> members;
+  for (size_t q = 0; q < choices.size(); ++q)
+    if (colour >= 0 && choices[q].colour == colour) members.push_back(static_cast<int32_t>(q));
+  std::ranges::stable_sort(members, {}, [&](int32_t q) { return choices[static_cast<size_t>(q)].key; });
+  return members;
+}
+
+// Whether an arena may be given up: who has not said to be gone has ended.
+bool nobody_in(const Arena& arena, const Family& family) {
+  for (int32_t q = 0; q < arena.layout().world_size; ++q)
+    if (arena.rank(q).gone.load(std::memory_order_acquire) == 0 && !family.ended(arena.rank(q).family_rank))
+      return false;
+  return true;
+}
+
+}  // namespace
+
+void Link::require_own_process(const char* asked) const {
+  shm::require_own_process(fork_generation_, asked);
+}
+
+Family& Link::family(const char* asked) const {
+  require_own_process(asked);
+  return *family_;
+}
+
+// An allgather that no call of the caller's can be taken for.
+void Link::exchange(const char* label, const void* send, void* recv, uint64_t bytes) {
+  gsel_collective call{};
+  call.kind = GSEL_COLLECTIVE_ALLGATHER;
+  call.dtype = GSEL_U8;
+  call.root = call.source = -1;
+  call.send = send;
+  call.recv = recv;
+  call.count = bytes;
+  call.label = {label, std::strlen(label)};
+  throw_if_broken();
+  complete(call, current_);
+  current_.detail = current_.label[0];
+  deadline_ns_ = 0;
+  published_ = 0;
+  number_ = enter(current_);
+  run(current_);
+  leave(number_);
+}
+
+std::optional<Link::Place> Link::split(int32_t colour, int32_t key) {
+  require_own_process("gsel_comm_split");
+  const Engine::Turn turn(*engine_);
+  std::vector<Choice> choices(ranks());
+  const Choice own{colour, key};
+  exchange("split", &own, choices.data(), sizeof own);
+  const std::vector<int32_t> members = ranks_of(choices, colour);
+  std::optional<Error> problem;
+  uint64_t offset = 0;
+  if (members.size() > 1 && members.front() == rank_) try {
+      offset = found(members);
+      keep_while_used(offset, static_cast<int32_t>(members.size()));
+    } catch (const Error& e) {
+      problem = e;
+    }
+  std::vector<uint64_t> offsets(ranks());
+  exchange("split", &offset, offsets.data(), sizeof offset);
+  if (problem) throw *problem;
+  if (members.empty()) return std::nullopt;
+  return place_in(members, offsets[static_cast<size_t>(members.front())]);
+}
+
+// The arena of a communicator of these ranks, in memory of this one; where it stands.
+uint64_t Link::found(const std::vector<int32_t>& members) const {
+  const Layout layout(static_cast<int32_t>(members.size()));
+  std::vector<Seat> seats;
+  for (const int32_t q : members) seats.push_back({arena_->rank(q).pid, arena_->rank(q).family_rank});
+  const SharedMemory& memory = *family_->memory();
+  const uint64_t offset = family_->allocate(layout.total_bytes);
+  try {
+    memory.reserve(offset, layout.reserved_bytes(), "a communicator");
+  } catch (...) {
+    family_->release(offset);
+    throw;
+  }
+  Arena::found(memory.at(offset), layout, arena_->header(), seats);
+  return offset;
+}
+
+void Link::keep_while_used(uint64_t offset, int32_t ranks) const {
+  const auto& memory = family_->memory();
+  family_->release_once(offset, [arena = Arena::at(memory->at(offset), Layout(ranks), memory), family = family_.get()] {
+    return nobody_in(*arena, *family);
+  });
+}
+
+Link::Place Link::place_in(const std::vector<int32_t>& members, uint64_t offset) const {
+  Place place{family_, nullptr, 0, timeout_ns_.load(), threads_allowed_};
+  if (members.size() == 1) {
+    place.arena = Arena::alone(arena_->header().order, {mine().pid, mine().family_rank});
+    return place;
+  }
+  const int32_t founder = members.front();
+  if (offset == 0)
+    throw Error(GSEL_ERR_NOMEM, fmt::format("rank {} found no memory for the new communicator", founder))
+        .about_rank(founder);
+  const auto& memory = family_->memory();
+  place.arena = Arena::at(memory->at(offset), Layout(static_cast<int32_t>(members.size())), memory);
+  place.rank = static_cast<int32_t>(std::ranges::find(members, rank_) - members.begin());
+  return place;
+}
+
+}  // namespace gsel::shm

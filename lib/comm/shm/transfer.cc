@@ -1,0 +1,187 @@
+// comm/shm/transfer.cc: messages under way, together: how they go on, how a rank waits for any of several, and what
+// ends the wait. Whoever writes to one of a rank's channels, or takes from one, rings its bell when it listens; so a
+// rank that sleeps for messages sleeps on one word, its own. Else as wait.cc: it spins, yields, then sleeps for at most
+// a millisecond at a turn.
+#include <sched.h>
+
+#include <algorithm>
+
+#include "comm/shm/link.h"
+
+namespace gsel::shm {
+
+// A message with nothing else under way.
+void Link::message(const gsel_collective& given) {
+  Transfer transfer;
+  begin(transfer, given);
+  if (advance(transfer)) return finish(transfer);
+  transfers_.push_back(&transfer);
+  try {
+    Idle idle;
+    while (!transfers_.empty()) {
+      if (progress())
+        idle = {};
+      else if (looked_long(idle, spin_ns_))
+        rest();
+    }
+  } catch (...) {
+    drop_transfers(nullptr);
+    throw;
+  }
+  stop_awaiting();
+}
+
+bool Link::progress() {
+  const uint64_t before = moves_;
+  for (size_t i = 0; i < transfers_.size();) {
+    Transfer* transfer = transfers_[i];
+    if (!advance(*transfer)) {
+      ++i;
+      continue;
+    }
+    transfers_.erase(transfers_.begin() + static_cast<std::ptrdiff_t>(i));
+    finish(*transfer);
+  }
+  return moves_ != before;
+}
+
+void Link::finish(Transfer& transfer) {
+  hit(Step::leave, transfer.number);
+  leave(transfer.number);
+  count_call(transfer.call.kind, transfer.out.bytes);
+  if (transfer.work) engine_->end_call(*transfer.work, nullptr);
+}
+
+// The communicator is broken: none of them will end by itself.
+void Link::drop_transfers(const Error* failure) noexcept {
+  if (failure && !transfers_.empty()) note_failure(*failure);
+  std::vector<Transfer*> dropped;
+  dropped.swap(transfers_);
+  for (Transfer* transfer : dropped) {
+    withdraw(transfer->out);
+    if (transfer->work) engine_->end_call(*transfer->work, failure);
+  }
+}
+
+// Before the link leaves its arena, which is broken.
+void Link::abandon_messages() noexcept {
+  try {
+    throw_broken();
+  } catch (const Error& e) {
+    drop_transfers(&e);
+  }
+  std::ranges::fill(peers_, Peer{});
+}
+
+// Spins for a while, then yields the processor; true once it is time to sleep. A rank that sits on our own processor
+// cannot go on while we spin.
+bool Link::looked_long(Idle& idle, int64_t spin_ns) {
+  constexpr int kLooksAtFirst = 256, kLooksPerClock = 16;
+  if (++idle.looks < kLooksAtFirst) return false;
+  pause_processor();
+  if (idle.looks % kLooksPerClock != 0) return false;
+  throw_if_broken();
+  const int64_t now = os::now_ns();
+  if (idle.since_ns == 0) idle.since_ns = now;
+  if (now - idle.since_ns < spin_ns && !beside_a_peer()) return false;
+  if (now - idle.since_ns >= spin_ns + kYieldNs) return true;
+  idle.looks += kLooksPerClock - 1;
+  sched_yield();
+  return false;
+}
+
+bool Link::beside_a_peer() {
+  const int32_t here = sched_getcpu() + 1;
+  if (mine().processor.load(std::memory_order_relaxed) != here) mine().processor.store(here, std::memory_order_relaxed);
+  const auto is_here = [&](const Half& half) {
+    return half.stage != Half::Stage::done && arena_->rank(half.peer).processor.load(std::memory_order_relaxed) == here;
+  };
+  return std::ranges::any_of(transfers_, [&](const Transfer* t) { return is_here(t->out) || is_here(t->in); });
+}
+
+// What a half waits for, as a flag and the value that ends the wait.
+Link::Awaited Link::awaited_by(const Half& half, bool out) const {
+  const Peer& peer = peers_[static_cast<size_t>(half.peer)];
+  if (!out) {
+    const Channel& channel = arena_->channel(half.peer, rank_);
+    return {&channel.line[peer.received % kChannelLines].sequence, peer.received + 1};
+  }
+  const Channel& channel = arena_->channel(rank_, half.peer);
+  return {&channel.taken, half.stage == Half::Stage::offered ? half.line + 1 : peer.taken + 1};
+}
+
+// Between sleeps: are those alive that the messages wait for, and is there time left.
+int64_t Link::attend() {
+  const int64_t now = os::now_ns();
+  int64_t next = INT64_MAX;
+  if (!family_->watcher()) look_at_all();
+  for (Transfer* transfer : transfers_) {
+    if (transfer->deadline_ns == 0) transfer->deadline_ns = now + transfer->call.timeout_ns;
+    next = std::min(next, transfer->deadline_ns);
+    for (const Half* half : {&transfer->out, &transfer->in}) {
+      if (half->stage == Half::Stage::done) continue;
+      const Awaited awaited = awaited_by(*half, half == &transfer->out);
+      check_peer(half->peer, *awaited.flag, awaited.value, transfer->call, transfer->number);
+      check_deadline(half->peer, transfer->deadline_ns, transfer->call, transfer->number);
+    }
+  }
+  return next;
+}
+
+// For others that ask who holds us up: the first half that waits.
+void Link::tell_awaited() {
+  if (transfers_.empty()) return;
+  const Transfer& first = *transfers_.front();
+  const bool out = first.out.stage != Half::Stage::done;
+  const Half& half = out ? first.out : first.in;
+  const Awaited awaited = awaited_by(half, out);
+  RankBlock& me = mine();
+  me.awaited_flag.store(arena_->offset_of(*awaited.flag), std::memory_order_relaxed);
+  me.awaited_value.store(awaited.value, std::memory_order_relaxed);
+  me.awaited_rank.store(half.peer + 1, std::memory_order_release);
+}
+
+void Link::stop_awaiting() {
+  if (mine().awaited_rank.load(std::memory_order_relaxed) != 0) mine().awaited_rank.store(0, std::memory_order_release);
+}
+
+void Link::rest() {
+  tell_awaited();
+  if (const auto bell = prepare_sleep()) bell->sleep();
+}
+
+// What the bell says now, unless a look after others have been made to see that we listen finds something.
+std::optional<Bell> Link::prepare_sleep() {
+  const int64_t left = attend() - os::now_ns();
+  RankBlock& me = mine();
+  me.listening.fetch_add(1, std::memory_order_seq_cst);
+  const uint32_t bell = me.bell.load(std::memory_order_seq_cst);
+  try {
+    if (asymmetric_) os::pass_barriers_everywhere();
+    if (!progress() && !engine_->has_news()) return Bell{&me, bell, std::clamp<int64_t>(left, 1, longest_sleep())};
+  } catch (...) {
+    me.listening.fetch_sub(1, std::memory_order_seq_cst);
+    throw;
+  }
+  me.listening.fetch_sub(1, std::memory_order_seq_cst);
+  return std::nullopt;
+}
+
+void Bell::sleep() const noexcept {
+  os::futex_wait(block->bell, word, most_ns);
+  block->listening.fetch_sub(1, std::memory_order_seq_cst);
+}
+
+void Link::ring(RankBlock& block) noexcept {
+  block.bell.fetch_add(1, std::memory_order_seq_cst);
+  os::futex_wake_all(block.bell);
+}
+
+// Calls the driver of this rank back from sleep: from that for messages, and from that in a collective.
+void Link::nudge() noexcept {
+  if (mine().listening.load(std::memory_order_seq_cst) != 0) ring(mine());
+  const int32_t awaited = mine().awaited_rank.load(std::memory_order_seq_cst) - 1;
+  if (awaited >= 0) wake(arena_->rank(awaited));
+}
+
+}  // namespace gsel::shm

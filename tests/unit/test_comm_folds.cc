@@ -1,0 +1,209 @@
+// unit/test_comm_folds.cc: orders, factors and callers' functions in the reduction loops, and results that go to
+// several places, for every instruction set this processor has, against the definition, bit for bit.
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "comm/shm/kernels.h"
+#include "support/check.h"
+#include "support/folds.h"
+
+namespace {
+
+using gsel::shm::Isa;
+void compare(const char* what, Isa isa, const Fold& fold, size_t n, size_t count, const char* got,
+             const Buffer& expected) {
+  const size_t element = gsel_dtype_bytes(fold.dtype);
+  for (size_t i = 0; i < count * element; ++i)
+    if (got[i] != expected[i]) {
+      print_error("%s: set %d, %s, op %d, order %d, %zu inputs, %zu elements: element %zu differs\n", what,
+                  static_cast<int>(isa), gsel_dtype_name(fold.dtype), fold.op, fold.order, n, count, i / element);
+      fail();
+    }
+}
+
+// Apart, off the alignment and from a later element on, and in place.
+void check_fold(Isa isa, const Fold& fold, const Buffers& inputs, size_t count, const Buffer& expected) {
+  const size_t element = gsel_dtype_bytes(fold.dtype), bytes = count * element, n = inputs.size();
+  Buffer out(bytes + 3 * element + 64, 0x55);
+  gsel::shm::reduce_with(isa, fold, out.data(), pointers(inputs).data(), static_cast<int>(n), count);
+  compare("apart", isa, fold, n, count, out.data(), expected);
+  for (size_t i = bytes; i < out.size(); ++i) assert_int_equal(out[i], 0x55);
+
+  Buffers later(n);
+  for (size_t q = 0; q < n; ++q) {
+    later[q].assign(3 * element, 0x33);
+    later[q].insert(later[q].end(), inputs[q].begin(), inputs[q].end());
+  }
+  gsel::shm::reduce_with(isa, fold, out.data() + element, pointers(later).data(), static_cast<int>(n), count, 3);
+  compare("later", isa, fold, n, count, out.data() + element, expected);
+
+  for (const size_t place : {size_t{0}, n / 2, n - 1}) {
+    Buffers own = inputs;
+    gsel::shm::reduce_with(isa, fold, own[place].data(), pointers(own).data(), static_cast<int>(n), count);
+    compare("in place", isa, fold, n, count, own[place].data(), expected);
+  }
+}
+
+std::vector<gsel_op> operations(gsel_dtype dtype) {
+  std::vector<gsel_op> ops = {GSEL_SUM, GSEL_PROD, GSEL_MIN, GSEL_MAX, GSEL_AVG, GSEL_OP_USER};
+  if (is_integer(dtype))
+    ops.insert(ops.end(), {GSEL_BAND, GSEL_BOR, GSEL_BXOR});
+  else
+    ops.push_back(GSEL_SCALED_SUM);
+  return ops;
+}
+
+void sweep(Isa isa) {
+  const double factors[] = {1.5, -0.1, 3, 1e-3, 1 / 3.0, 1e39, 0, 2, 1, -1, 7, 0.7, 1e-30, 5, 6, 8, 1.1};
+  uint64_t state = 7;
+  for (gsel_dtype dtype = GSEL_I8; dtype <= GSEL_F8E5M2; ++dtype)
+    for (const gsel_op op : operations(dtype))
+      for (const int32_t order : {GSEL_ORDER_RANKS, GSEL_ORDER_TREE})
+        for (const size_t n : {1, 2, 3, 4, 5, 17})
+          for (const size_t count : {size_t{1}, size_t{67}, 4096 / gsel_dtype_bytes(dtype) + 5}) {
+            Buffers inputs(n, Buffer(count * gsel_dtype_bytes(dtype)));
+            for (Buffer& b : inputs) fill(b, dtype, state);
+            Fold fold;
+            fold.dtype = dtype;
+            fold.op = op;
+            fold.order = order;
+            fold.factors = factors;
+            fold.function = mangle;
+            check_fold(isa, fold, inputs, count, defined(fold, inputs, count));
+          }
+}
+
+void test_every_order_type_and_operation_gives_the_bits_of_the_definition(void**) {
+  for (const Isa isa : gsel::shm::kIsas) {
+    if (gsel::shm::has_isa(isa))
+      sweep(isa);
+    else
+      print_message("instruction set %d is not there and was not tried\n", static_cast<int>(isa));
+  }
+}
+
+// All pairs of numbers of eight bits, with a third one now and then, so that every way to round is gone.
+void test_all_pairs_of_eight_bit_numbers(void**) {
+  constexpr size_t kPairs = 1 << 16;
+  Buffers inputs(3, Buffer(kPairs));
+  for (size_t i = 0; i < kPairs; ++i) {
+    inputs[0][i] = static_cast<char>(i >> 8);
+    inputs[1][i] = static_cast<char>(i);
+    inputs[2][i] = static_cast<char>(i * 37 >> 4);
+  }
+  const auto in = pointers(inputs);
+  Buffer expected(kPairs), out(kPairs);
+  for (const gsel_dtype dtype : {GSEL_F8E4M3, GSEL_F8E5M2})
+    for (gsel_op op = GSEL_SUM; op <= GSEL_AVG; ++op)
+      for (const int n : {2, 3}) {
+        reference_fold(dtype, op, n, in.data(), expected.data(), kPairs);
+        const Fold fold{.dtype = dtype, .op = op};
+        for (const Isa isa : gsel::shm::kIsas) {
+          if (!gsel::shm::has_isa(isa)) continue;
+          gsel::shm::reduce_with(isa, fold, out.data(), in.data(), n, kPairs);
+          compare("pairs", isa, fold, static_cast<size_t>(n), kPairs, out.data(), expected);
+        }
+      }
+}
+
+void test_a_tree_of_two_to_the_power_of_anything_is_made_of_trees(void**) {
+  constexpr size_t kCount = 300;
+  uint64_t state = 3;
+  Buffers inputs(16, Buffer(kCount * sizeof(float)));
+  for (Buffer& b : inputs) fill(b, GSEL_F32, state);
+  const Fold fold{.dtype = GSEL_F32, .op = GSEL_SUM, .order = GSEL_ORDER_TREE};
+  const auto in = pointers(inputs);
+  Buffer whole(kCount * sizeof(float)), out(whole.size());
+  gsel::shm::reduce(fold, whole.data(), in.data(), 16, kCount);
+  for (const int part : {2, 4, 8}) {
+    Buffers halves;
+    for (int from = 0; from < 16; from += part) {
+      gsel::shm::reduce(fold, out.data(), in.data() + from, part, kCount);
+      halves.push_back(out);
+    }
+    gsel::shm::reduce(fold, out.data(), pointers(halves).data(), 16 / part, kCount);
+    assert_memory_equal(out.data(), whole.data(), whole.size());
+  }
+  gsel::shm::reduce({.dtype = GSEL_F32, .op = GSEL_SUM}, out.data(), in.data(), 16, kCount);
+  assert_memory_not_equal(out.data(), whole.data(), whole.size());  // the order does matter to these numbers
+}
+
+int32_t refuse(void*, const void*, size_t, gsel_dtype, void* user_data) {
+  if (!user_data) throw std::runtime_error("no such luck");
+  return *static_cast<int*>(user_data);
+}
+
+void test_a_function_that_fails_ends_the_fold(void**) {
+  Buffers inputs(3, Buffer(100));
+  Buffer out(100);
+  int answer = -12;
+  for (void* data : {static_cast<void*>(&answer), static_cast<void*>(nullptr)}) try {
+      const Fold fold{.dtype = GSEL_I8, .op = GSEL_OP_USER, .function = refuse, .user_data = data};
+      gsel::shm::reduce(fold, out.data(), pointers(inputs).data(), 3, 100);
+      fail();
+    } catch (const gsel::Error& e) {
+      assert_int_equal(e.code(), GSEL_ERR_CALLBACK);
+      assert_non_null(strstr(e.what(), data ? "returned -12" : "no such luck"));
+    }
+}
+
+// Each place gets the whole result and nothing beside it; one of the places is an input.
+void check_places(gsel_dtype dtype, size_t count, int n_outs, bool streaming, bool in_place, uint64_t& state) {
+  const size_t element = gsel_dtype_bytes(dtype), bytes = count * element;
+  Buffers inputs(3, Buffer(bytes)), outs(static_cast<size_t>(n_outs), Buffer(bytes + 256, 0x55));
+  for (Buffer& b : inputs) fill(b, dtype, state);
+  const Fold fold{.dtype = dtype, .op = GSEL_SUM};
+  const auto in = pointers(inputs);
+  Buffer expected(bytes);
+  gsel::shm::reduce(fold, expected.data(), in.data(), 3, count);
+  std::vector<void*> to;
+  for (size_t o = 0; o < outs.size(); ++o) to.push_back(outs[o].data() + o * element);
+  if (in_place) to.back() = inputs[1].data();
+  gsel::shm::reduce_to(fold, to.data(), n_outs, in.data(), 3, count, streaming);
+  for (size_t o = 0; o < outs.size(); ++o) {
+    compare("places", gsel::shm::best_isa(), fold, 3, count, static_cast<const char*>(to[o]), expected);
+    for (size_t i = 0; to[o] != inputs[1].data() && i < o * element; ++i) assert_int_equal(outs[o][i], 0x55);
+    for (size_t i = o * element + bytes; to[o] != inputs[1].data() && i < outs[o].size(); ++i)
+      assert_int_equal(outs[o][i], 0x55);
+  }
+}
+
+void test_a_result_goes_to_several_places(void**) {
+  uint64_t state = 5;
+  for (const gsel_dtype dtype : {GSEL_I8, GSEL_BF16, GSEL_F32, GSEL_F64})
+    for (const size_t count : {0, 1, 63, 1000, 8191, 20000})
+      for (const int n_outs : {1, 2, 5})
+        for (const bool streaming : {false, true})
+          for (const bool in_place : {false, true}) check_places(dtype, count, n_outs, streaming, in_place, state);
+}
+
+void test_a_streaming_copy_of_any_size_and_alignment(void**) {
+  Buffer from(6000);
+  uint64_t state = 9;
+  fill(from, GSEL_I8, state);
+  for (const size_t bytes : {0, 1, 63, 64, 65, 127, 200, 4096, 5000})
+    for (const size_t to_shift : {0, 1, 17, 63})
+      for (const size_t from_shift : {0, 5}) {
+        Buffer to(6000, 0x55);
+        gsel::shm::copy_streaming(to.data() + to_shift, from.data() + from_shift, bytes);
+        assert_memory_equal(to.data() + to_shift, from.data() + from_shift, bytes);
+        for (size_t i = 0; i < to_shift; ++i) assert_int_equal(to[i], 0x55);
+        for (size_t i = to_shift + bytes; i < to.size(); ++i) assert_int_equal(to[i], 0x55);
+      }
+}
+
+}  // namespace
+
+int main() {
+  const CMUnitTest tests[] = {
+      cmocka_unit_test(test_every_order_type_and_operation_gives_the_bits_of_the_definition),
+      cmocka_unit_test(test_all_pairs_of_eight_bit_numbers),
+      cmocka_unit_test(test_a_tree_of_two_to_the_power_of_anything_is_made_of_trees),
+      cmocka_unit_test(test_a_function_that_fails_ends_the_fold),
+      cmocka_unit_test(test_a_result_goes_to_several_places),
+      cmocka_unit_test(test_a_streaming_copy_of_any_size_and_alignment),
+  };
+  return cmocka_run_group_tests(tests, nullptr, nullptr);
+}

@@ -1,0 +1,281 @@
+/* unit/test_comm_messages.c: messages of every size and way of travelling arrive whole and in order, with ranks as
+ * threads and as processes, whatever memory they stand in. */
+#include <sched.h>
+
+#include "support/ranks.h"
+
+/* Around the borders of a line, of a slot of up to 4 ranks (64 KiB) and of up to 16 (16 KiB), and past all of them. */
+static const size_t sizes[] = {0,     1,     8,     47,    48,    49,      4096,    16383,
+                               16384, 16385, 65535, 65536, 65537, 1 << 20, 5 << 20, (5 << 20) + 3};
+enum { N_SIZES = sizeof sizes / sizeof sizes[0], MOST = (5 << 20) + 3 };
+
+static void fill(unsigned char* at, size_t bytes, uint32_t seed) {
+  uint32_t x = seed * 2654435761u + 12345;
+  for (size_t i = 0; i < bytes; ++i) {
+    x = x * 1664525u + 1013904223u;
+    at[i] = (unsigned char)(x >> 24);
+  }
+}
+
+static int holds(const unsigned char* at, size_t bytes, uint32_t seed) {
+  unsigned char* expected = malloc(bytes + 1);
+  fill(expected, bytes, seed);
+  const int same = memcmp(at, expected, bytes) == 0;
+  free(expected);
+  return same;
+}
+
+/* What a message stands in. */
+enum kind { HEAP, SHARED, REGISTERED, KINDS };
+
+enum { WHOLE = (MOST + 4096) / 4096 * 4096 };
+
+static void* take(gsel_comm* comm, enum kind kind) {
+  void* memory = NULL;
+  if (kind == HEAP) return calloc(WHOLE, 1);
+  if (kind == SHARED) return gsel_mem_alloc(comm, WHOLE, &memory, NULL) == GSEL_OK ? memory : NULL;
+  memory = mmap(NULL, WHOLE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  return memory != MAP_FAILED && gsel_mem_register(comm, memory, WHOLE, NULL) == GSEL_OK ? memory : NULL;
+}
+
+static void put_back(gsel_comm* comm, enum kind kind, void* memory) {
+  if (kind == HEAP) free(memory);
+  if (kind == SHARED) gsel_mem_free(comm, memory, NULL);
+  if (kind != REGISTERED) return;
+  gsel_mem_unregister(comm, memory, NULL);
+  munmap(memory, WHOLE);
+}
+
+/* Every rank sends to the next and receives from the one before, in turn and at once. */
+static void all_sizes(rank_run* run, gsel_comm* comm, unsigned char* x, unsigned char* y) {
+  gsel_error* err;
+  const int32_t n = run->world_size, to = (run->rank + 1) % n, from = (run->rank + n - 1) % n;
+  for (size_t i = 0; i < N_SIZES; ++i) {
+    const size_t bytes = sizes[i];
+    const uint32_t seed = (uint32_t)(i * 100);
+    fill(x, bytes, seed + (uint32_t)run->rank);
+    memset(y, 0x55, bytes + 1);
+    if (run->rank == 0) {
+      rank_ok(run, gsel_recv(comm, y, bytes, GSEL_U8, from, &err), err);
+      rank_ok(run, gsel_send(comm, x, bytes, GSEL_U8, to, &err), err);
+    } else {
+      rank_ok(run, gsel_send(comm, x, bytes, GSEL_U8, to, &err), err);
+      rank_ok(run, gsel_recv(comm, y, bytes, GSEL_U8, from, &err), err);
+    }
+    rank_check(run, holds(y, bytes, seed + (uint32_t)from) && y[bytes] == 0x55);
+    memset(y, 0x55, bytes + 1);
+    rank_ok(run, gsel_sendrecv(comm, x, bytes, to, y, bytes, from, GSEL_U8, &err), err);
+    rank_check(run, holds(y, bytes, seed + (uint32_t)from) && y[bytes] == 0x55);
+  }
+}
+
+static void every_memory(rank_run* run) {
+  gsel_error* err;
+  gsel_comm* comm;
+  rank_ok(run, rank_join(run, &comm, &err), err);
+  for (enum kind from = HEAP; from < KINDS; ++from)
+    for (enum kind to = HEAP; to < KINDS && !run->failure[0]; ++to) {
+      unsigned char *x = take(comm, from), *y = take(comm, to);
+      rank_check(run, x && y);
+      all_sizes(run, comm, x, y);
+      if (run->failure[0]) return;
+      rank_ok(run, gsel_barrier(comm, &err), err);
+      put_back(comm, from, x);
+      put_back(comm, to, y);
+    }
+  uint64_t bytes = 0;
+  for (size_t i = 0; i < N_SIZES; ++i) bytes += sizes[i];
+  const gsel_comm_count sent = gsel_comm_counts(comm, GSEL_COLLECTIVE_SEND);
+  const gsel_comm_count both = gsel_comm_counts(comm, GSEL_COLLECTIVE_SENDRECV);
+  rank_check(run, sent.calls % N_SIZES == 0 && sent.bytes_sent == sent.calls / N_SIZES * bytes);
+  rank_check(run, both.calls == sent.calls && both.bytes_sent == sent.bytes_sent);
+  rank_check(run, gsel_comm_counts(comm, GSEL_COLLECTIVE_RECV).bytes_sent == 0);
+  rank_ok(run, gsel_barrier(comm, &err), err);
+  gsel_comm_destroy(comm);
+}
+
+static void test_messages_of_every_size_arrive_whole(void** state) {
+  (void)state;
+  as_threads(2, every_memory, NULL);
+  as_processes(2, every_memory, NULL);
+  as_threads(3, every_memory, NULL);
+  as_processes(5, every_memory, NULL);
+}
+
+/* Two ranks send each other messages of other sizes at once. */
+static void crossing(rank_run* run) {
+  gsel_error* err;
+  gsel_comm* comm;
+  const int32_t other = 1 - run->rank;
+  unsigned char *x = malloc(MOST), *y = malloc(MOST);
+  rank_ok(run, rank_join(run, &comm, &err), err);
+  for (size_t i = 0; i < N_SIZES; ++i) {
+    const size_t mine = sizes[run->rank == 0 ? i : N_SIZES - 1 - i],
+                 theirs = sizes[run->rank == 1 ? i : N_SIZES - 1 - i];
+    fill(x, mine, (uint32_t)(run->rank + 7));
+    rank_ok(run, gsel_sendrecv(comm, x, mine, other, y, theirs, other, GSEL_I8, &err), err);
+    rank_check(run, holds(y, theirs, (uint32_t)(other + 7)));
+  }
+  rank_fails(run, gsel_sendrecv(comm, x, 8, run->rank, y, 8, other, GSEL_I8, &err), err, GSEL_ERR_ARG,
+             "the calling rank itself", -1);
+  rank_fails(run, gsel_sendrecv(comm, x, 8, other, x + 4, 8, other, GSEL_I8, &err), err, GSEL_ERR_ARG, "overlap", -1);
+  rank_ok(run, gsel_barrier(comm, &err), err);
+  free(x), free(y);
+  gsel_comm_destroy(comm);
+}
+
+static void test_two_ranks_send_each_other_at_once(void** state) {
+  (void)state;
+  as_threads(2, crossing, NULL);
+  as_processes(2, crossing, NULL);
+}
+
+/* Many messages of changing size, more than a channel holds; each says which it is. */
+static void in_order(rank_run* run) {
+  gsel_error* err;
+  gsel_comm* comm;
+  static const size_t lengths[] = {1, 6, 7, 1000, 20000, 2, 3};
+  rank_ok(run, rank_join(run, &comm, &err), err);
+  uint64_t* x = calloc(20000, sizeof *x);
+  for (uint64_t i = 0; i < 2000; ++i) {
+    const size_t count = lengths[i % 7];
+    if (run->rank == 0) {
+      x[0] = x[count - 1] = i;
+      for (int32_t to = 1; to < run->world_size; ++to) rank_ok(run, gsel_send(comm, x, count, GSEL_U64, to, &err), err);
+    } else {
+      rank_ok(run, gsel_recv(comm, x, count, GSEL_U64, 0, &err), err);
+      rank_check(run, x[0] == i && x[count - 1] == i);
+    }
+  }
+  rank_ok(run, gsel_barrier(comm, &err), err);
+  free(x);
+  gsel_comm_destroy(comm);
+}
+
+static void test_messages_of_a_pair_keep_their_order(void** state) {
+  (void)state;
+  as_threads(3, in_order, NULL);
+  as_processes(2, in_order, NULL);
+}
+
+/* Everybody sends everybody a few messages of every kind, all together. */
+static void in_flight(rank_run* run) {
+  enum { EACH = 12 };
+  gsel_error* err;
+  gsel_comm* comm;
+  const int32_t n = run->world_size;
+  const size_t most = 200001;
+  unsigned char* memory = malloc(2 * (size_t)n * EACH * most);
+  rank_ok(run, rank_join(run, &comm, &err), err);
+  for (int round = 0; round < 3; ++round) {
+    gsel_group_begin();
+    for (int i = 0; i < EACH; ++i)
+      for (int32_t q = 0; q < n; ++q) {
+        if (q == run->rank) continue;
+        const size_t bytes = i % 3 == 0 ? 17 : i % 3 == 1 ? 5001 : most;
+        unsigned char *x = memory + (size_t)(q * EACH + i) * most, *y = x + (size_t)n * EACH * most;
+        fill(x, bytes, (uint32_t)(run->rank * 10000 + q * 100 + i));
+        rank_ok(run, gsel_send(comm, x, bytes, GSEL_U8, q, &err), err);
+        rank_ok(run, gsel_recv(comm, y, bytes, GSEL_U8, q, &err), err);
+      }
+    rank_ok(run, gsel_group_end(&err), err);
+    for (int i = 0; i < EACH; ++i)
+      for (int32_t q = 0; q < n; ++q) {
+        const size_t bytes = i % 3 == 0 ? 17 : i % 3 == 1 ? 5001 : most;
+        const unsigned char* y = memory + (size_t)((q + n) * EACH + i) * most;
+        rank_check(run, q == run->rank || holds(y, bytes, (uint32_t)(q * 10000 + run->rank * 100 + i)));
+      }
+  }
+  free(memory);
+  rank_ok(run, gsel_barrier(comm, &err), err);
+  gsel_comm_destroy(comm);
+}
+
+static void test_many_messages_are_under_way_together(void** state) {
+  (void)state;
+  as_threads(2, in_flight, NULL);
+  as_threads(5, in_flight, NULL);
+  as_processes(4, in_flight, NULL);
+}
+
+/* What differs is found before anything is written, for every way of travelling. */
+static void mismatch(rank_run* run) {
+  const size_t bytes = *(size_t*)run->user;
+  gsel_error* err;
+  gsel_comm* comm;
+  char* x = malloc(2 * bytes);
+  memset(x, 0x55, 2 * bytes);
+  rank_ok(run, rank_join(run, &comm, &err), err);
+  if (run->rank == 0) {
+    const gsel_status status = gsel_send(comm, x, bytes, GSEL_I8, 1, &err); /* may be gone before it is found */
+    rank_check(run, status == GSEL_OK || status == GSEL_ERR_MISMATCH);
+    gsel_error_free(err);
+  } else {
+    rank_fails(run, gsel_recv(comm, x, bytes, GSEL_U8, 0, &err), err, GSEL_ERR_MISMATCH, "i8, to rank 1), rank 1", 0);
+  }
+  rank_fails(run, gsel_barrier(comm, &err), err, GSEL_ERR_MISMATCH, "make type and count agree", 0);
+  for (size_t i = 0; i < 2 * bytes; ++i) rank_check(run, x[i] == 0x55);
+  free(x);
+  gsel_comm_destroy(comm);
+}
+
+static void test_a_message_of_another_type_is_found_before_it_is_written(void** state) {
+  (void)state;
+  for (size_t i = 1; i < N_SIZES; i += 2) {
+    as_threads(2, mismatch, (void*)&sizes[i]);
+    as_processes(2, mismatch, (void*)&sizes[i]);
+  }
+}
+
+/* What the ranks of a test share beside their communicator. */
+static int* shared_word(void) {
+  int* word = mmap(NULL, sizeof *word, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  assert_true(word != MAP_FAILED);
+  return word;
+}
+
+/* Rank 1 does not receive in time: the sender takes its offer back and says who is late; its memory is its own again,
+ * and who comes later is told the same. */
+static void taken_back(rank_run* run) {
+  gsel_error* err;
+  gsel_comm* comm;
+  int* given_up = run->user;
+  char *x = calloc(1 << 20, 1), *y = calloc(1 << 20, 1);
+  rank_ok(run, rank_join(run, &comm, &err), err);
+  if (run->rank == 0) {
+    rank_fails(run, gsel_send(comm, x, 1 << 20, GSEL_U8, 1, &err), err, GSEL_ERR_TIMEOUT,
+               "in send(count 1048576, u8, to rank 1) (call 1), rank 1 has made no call yet", 1);
+    free(x);
+    x = NULL;
+    __atomic_store_n(given_up, 1, __ATOMIC_RELEASE);
+  } else {
+    while (!__atomic_load_n(given_up, __ATOMIC_ACQUIRE)) sched_yield();
+    rank_fails(run, gsel_recv(comm, y, 1 << 20, GSEL_U8, 0, &err), err, GSEL_ERR_TIMEOUT, "rank 0 waited 0.2 s", 1);
+  }
+  free(x), free(y);
+  gsel_comm_destroy(comm);
+}
+
+static void test_a_message_nobody_receives_is_taken_back(void** state) {
+  (void)state;
+  for (int processes = 0; processes < 2; ++processes) {
+    int* given_up = shared_word();
+    rank_run* runs = ranks_prepare(2, given_up);
+    for (int r = 0; r < 2; ++r) runs[r].timeout_s = 0.2;
+    (processes ? ranks_run_processes : ranks_run_threads)(runs, 2, taken_back);
+    ranks_verdict(runs, 2);
+    munmap(given_up, sizeof *given_up);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_messages_of_every_size_arrive_whole),
+      cmocka_unit_test(test_two_ranks_send_each_other_at_once),
+      cmocka_unit_test(test_messages_of_a_pair_keep_their_order),
+      cmocka_unit_test(test_many_messages_are_under_way_together),
+      cmocka_unit_test(test_a_message_of_another_type_is_found_before_it_is_written),
+      cmocka_unit_test(test_a_message_nobody_receives_is_taken_back),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
