@@ -40,7 +40,8 @@ Link::Link(Place place)
       family_(std::move(place.family)),
       arena_(std::move(place.arena)),
       timeout_ns_(place.timeout_ns),
-      spin_ns_(arena_->header().cores >= world_size_ ? kSpinOwnCoreNs : kSpinSharedNs),
+      crowded_(arena_->header().cores < world_size_),
+      spin_ns_(crowded_ ? kSpinSharedNs : kSpinOwnCoreNs),
       asymmetric_(arena_->header().asymmetric != 0),
       fork_generation_(os::fork_generation()),
       tuning_(arena_->header().tuning),
@@ -89,6 +90,7 @@ void Link::execute(const gsel_collective& given) {
     leave(number_);
     count_call(current_.kind, published_);
   } catch (const Error& error) {
+    wait_until_nobody_touches();
     note_failure(error);
     throw;
   }

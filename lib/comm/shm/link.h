@@ -164,7 +164,6 @@ class Link {
   void mark_broken(gsel_status code, int32_t about, const std::string& text) const noexcept;
   [[noreturn]] void break_link(gsel_status code, int32_t about, const std::string& text) const;
 
-
   // explain.cc
   struct Expectation {
     Protocol protocol;
@@ -193,7 +192,10 @@ class Link {
   bool reachable(const Call& call, const Plan& plan) const;
   const char* send_of(int32_t rank) const;
   char* recv_of(int32_t rank) const;
+  class Touching;
   void run_direct(const Call& call, const Plan& plan);
+  void finish_direct(const Call& call, const Plan& plan);
+  void wait_until_nobody_touches() const noexcept;
   void copy_direct(const Call& call, const Plan& plan);
   void reduce_direct(const Call& call, const Plan& plan);
 
@@ -303,6 +305,7 @@ class Link {
   mutable std::mutex arena_mutex_;  // for who looks at arena_ from another thread than the one that makes the calls
   bool shrunk_ = false;
   std::atomic<int64_t> timeout_ns_;
+  bool crowded_;  // more ranks than cores
   int64_t spin_ns_;
   bool asymmetric_;
   bool one_process_ = true;  // all ranks are threads of this one
