@@ -138,8 +138,9 @@ std::optional<Reached> reached(const Results& results, const Target& target) {
 
 std::string cell_text(const Cell* cell) {
   if (!cell) return "";
-  return fmt::format("{} ({}-{}) / {}{}", bench::time_text(cell->median()), bench::time_text(cell->least()),
-                     bench::time_text(cell->most()), bench::time_text(cell->p99()), cell->quiet ? "" : " *");
+  return fmt::format("{} ({}-{}) / {} / {}{}{}", bench::time_text(cell->median()), bench::time_text(cell->least()),
+                     bench::time_text(cell->most()), bench::time_text(cell->p99()), bench::time_text(cell->mean()),
+                     cell->quiet ? "" : " *", cell->alike ? "" : " ~");
 }
 
 std::string row_name(const Row& row) {
@@ -161,6 +162,8 @@ std::string notes(const Results& results) {
     if (note.rfind("command ", 0) != 0) out += "- " + note + "\n";
   const auto quiet =
       std::count_if(results.others.begin(), results.others.end(), [](double o) { return o <= bench::kQuiet; });
+  out += fmt::format("- cores mostly {}: a cache line there and back {:.0f} ns in the median start\n",
+                     results.near ? "near each other" : "far apart", bench::middle(results.lines));
   out += fmt::format(
       "- {} of {} starts ran while others used at most {} core; median of what others used: {:.2f} cores\n\n```\n",
       quiet, results.others.size(), bench::kQuiet, bench::middle(results.others));
@@ -235,9 +238,15 @@ std::string page(const Results& results, const std::string& picture) {
       "(gsel-shared: memory of gsel_mem_alloc); calls back to\n"
       "back, times of all ranks together. The peers take turns in each round, and a round starts each of them once per "
       "operation.\n"
-      "Cells: **median of the rounds' medians (min-max of those) / median p99**, microseconds; where some rounds of a "
+      "Cells: **median of the rounds' medians (min-max of those) / median p99 / median mean**, microseconds; where "
+      "some rounds of a "
       "cell ran while\n"
-      "others used at most 0.25 core, only those count, and `*` marks cells that had none. Sizes are those of "
+      "others used at most 0.25 core, only those count, and `*` marks cells that had none. The two cores of a virtual "
+      "machine "
+      "may be near each other at one\ntime and far apart at another (a cache line there and back under or over 200 ns, "
+      "measured before and behind each start): only\nrounds like most of the run count, and `~` marks cells that had "
+      "none. Calls that alternate between two times, as when ranks overtake\neach other, have a median of one of them; "
+      "the mean says how many pass. Sizes are those of "
       "nccl-tests: reduce_scatter,\n"
       "allgather, alltoall, gather and scatter name all parts together, alltoall is not in place; +busy: beside a "
       "process "

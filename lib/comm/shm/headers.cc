@@ -96,7 +96,7 @@ bool Link::prefers_single_copy(const Call& call) const {
       return call.payload_bytes >= tuning_.single_copy_broadcast_from &&
              call.payload_bytes <= tuning_.single_copy_broadcast_to;
     default:
-      return call.payload_bytes >= tuning_.single_copy_from;
+      return call.payload_bytes >= (gathers(call) ? tuning_.single_copy_gather_from : tuning_.single_copy_from);
   }
 }
 

@@ -23,6 +23,7 @@
 
 #include <gsel/plugin.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdint>
@@ -174,7 +175,15 @@ class Link {
   uint64_t staged_chunk(const Call& call, const Plan& plan) const;
 
   // small.cc
-  bool small(const Call& call) const { return call.payload_bytes <= arena_->layout().small_bytes; }
+  bool small(const Call& call) const {
+    const size_t slot = arena_->layout().small_bytes;
+    return call.payload_bytes <= (gathers(call) ? std::min(slot, tuning_.gather_slots_to) : slot);
+  }
+  // Everybody's whole part is copied, and not folded or cut on the way: a second copy is half of the work.
+  static bool gathers(const Call& call) {
+    return call.kind == GSEL_COLLECTIVE_ALLGATHER || call.kind == GSEL_COLLECTIVE_ALLGATHERV ||
+           call.kind == GSEL_COLLECTIVE_GATHER || call.kind == GSEL_COLLECTIVE_GATHERV;
+  }
   void publish_small(const Call& call, const Plan& plan, HeaderLine& line, uint64_t parity);
   const char* small_payload(int32_t rank, const Call& call) const;
   void finish_small(const Call& call, const Plan& plan);
