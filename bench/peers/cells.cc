@@ -9,6 +9,8 @@
 #include <sstream>
 #include <stdexcept>
 
+#include "line.h"
+
 namespace bench {
 namespace {
 
@@ -119,20 +121,31 @@ Results read_results(const std::string& path) {
     if (first == "#") append_new(results.notes, line.substr(2));
   }
   if (results.rows.empty()) throw std::runtime_error(path + ": no samples");
-  results.near = middle(results.lines) < kNear;
+  std::erase(results.lines, 0.0);
+  results.near = !results.lines.empty() && middle(results.lines) < kNear;
   for (auto& [row, peers] : results.cells)
     for (auto& [peer, cell] : peers) {
-      cell.alike = keep(cell.samples, [&](const Sample& s) { return (s.line < kNear) == results.near; });
+      cell.alike = keep(cell.samples, [&](const Sample& s) { return s.line > 0 && (s.line < kNear) == results.near; });
       cell.quiet = keep(cell.samples, [](const Sample& s) { return s.others <= kQuiet; });
     }
   return results;
 }
+
+namespace {
+
+bool find_alike(const Results& results, const Row& row) {
+  const Cell* ours = results.find(row, "gsel");
+  return ours && ours->alike;
+}
+
+}  // namespace
 
 std::string best_peer(const Results& results, const Row& row) {
   std::string best;
   for (const std::string& peer : results.peers) {
     const Cell* cell = results.find(row, peer);
     if (!cell || peer.starts_with("gsel") || peer == "memcpy" || peer == "staging") continue;
+    if (!cell->alike && find_alike(results, row)) continue;
     if (best.empty() || cell->median() < results.find(row, best)->median()) best = peer;
   }
   return best;
@@ -142,7 +155,7 @@ std::optional<double> ratio(const Results& results, const Row& row, const std::s
   const std::string other = peer.empty() ? best_peer(results, row) : peer;
   const Row of = other == "memcpy" ? Row{row.ranks, "memcpy", row.bytes} : row;
   const Cell *ours = results.find(row, mine), *theirs = results.find(of, other);
-  if (!ours || !theirs) return {};
+  if (!ours || !theirs || ours->alike != theirs->alike) return {};
   return ours->median() / theirs->median();
 }
 

@@ -13,7 +13,7 @@ namespace bench {
 struct Sample {
   double others;  // cores that others used meanwhile
   double median, p99, mean;
-  double line;  // ns, of a cache line there and back at the time
+  double line;  // ns, of a cache line there and back at the time; 0: it changed meanwhile
 };
 
 struct Cell {
@@ -46,14 +46,14 @@ struct Results {
   const Cell* find(const Row& row, const std::string& peer) const;
 };
 
-constexpr double kNear = 200;    // ns: below, two cores share a first-level cache or nearly so
 constexpr double kQuiet = 0.25;  // cores: what others may use in a round that counts as quiet
 
 double middle(std::vector<double> values);
 
 Results read_results(const std::string& path);
 
-// gsel's time over the peer's; "" stands for the best of the libraries (not of the floor or the staging program).
+// gsel's time over the peer's, where the cores were alike for both; "" stands for the best of the libraries (not of the
+// floor or the staging program).
 std::optional<double> ratio(const Results& results, const Row& row, const std::string& peer,
                             const std::string& mine = "gsel");
 std::string best_peer(const Results& results, const Row& row);

@@ -5,6 +5,8 @@
 
 namespace bench {
 
+constexpr double kNear = 200;  // ns: below, two cores share a first-level cache or nearly so
+
 // Nanoseconds, median of a few short runs between the first two cores; 0 where there is only one.
 double line_round_trip();
 

@@ -197,7 +197,7 @@ bool has(const Peer& peer, const std::string& operation) {
 }
 
 // One start of one peer: its lines go to `out` behind its name, the round, the cores that others used and the time of a
-// cache line there and back.
+// cache line there and back, 0 where that changed meanwhile.
 void measure(const Options& options, const Peer& peer, const std::string& operation, int ranks, int round,
              std::ofstream& out) {
   const std::string base = base_of(operation), sizes = sizes_of(options, peer, base);
@@ -220,7 +220,9 @@ void measure(const Options& options, const Peer& peer, const std::string& operat
     out << fmt::format("# failed {}: {} on {} ranks, status {}\n", peer.name, operation, ranks, status);
   beside.reset();
   const double others = (machine_busy() - busy - (children_busy() - own)) / (now() - begin);
-  const double trip = std::max(trip_before, bench::line_round_trip());
+  const double trip_after = bench::line_round_trip();
+  const bool steady = (trip_before < bench::kNear) == (trip_after < bench::kNear);
+  const double trip = steady ? std::max(trip_before, trip_after) : 0;
   for (const std::string& text : lines)
     out << fmt::format("sample {} {} {:.2f} {:.0f} {}", peer.name, round, others, trip, text);
   out.flush();

@@ -32,7 +32,6 @@ uint64_t sum_of(const uint64_t* counts, size_t n) {
 
 void complete(const gsel_collective& given, int32_t world_size, int64_t timeout_ns, Call& call) {
   const auto n = static_cast<uint64_t>(world_size);
-  call = {};
   call.kind = given.kind;
   call.dtype = given.dtype;
   call.root = given.root;
@@ -47,6 +46,7 @@ void complete(const gsel_collective& given, int32_t world_size, int64_t timeout_
   call.recv_counts = given.recv_counts;
   call.recv_offsets = given.recv_offsets;
   call.timeout_ns = given.timeout_s > 0 ? static_cast<int64_t>(given.timeout_s * 1e9) : timeout_ns;
+  call.label[0] = call.label[1] = call.detail = 0;
   if (given.label.data) {
     const std::string_view label = view(given.label);
     std::memcpy(call.label, label.data(), std::min(label.size(), sizeof call.label - 1));
@@ -80,12 +80,11 @@ void complete(const gsel_collective& given, int32_t world_size, int64_t timeout_
     default:
       break;
   }
-  if (is_reduction(call.kind)) {
-    call.operation.op = given.op;
-    if (given.op == GSEL_SCALED_SUM) call.operation.factor = given.factor;
-    if (given.op >= GSEL_OP_USER) call.operation = operation_of(given.op);
-    call.detail ^= call.operation.name_hash;
-  }
+  call.operation.op = given.op;
+  call.operation.factor = given.op == GSEL_SCALED_SUM ? given.factor : 1;
+  if (given.op < GSEL_OP_USER) return;
+  call.operation = operation_of(given.op);
+  call.detail ^= call.operation.name_hash;
 }
 
 // A caller's operation is 255.

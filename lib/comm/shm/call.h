@@ -29,13 +29,11 @@ struct Call {
   uint64_t label[2] = {};
   uint64_t detail = 0;  // what else must agree: hash of counts, of an operation's name
 
-  bool reduces = false;
-  uint64_t send_bytes = 0;  // of the whole send buffer, here
-  uint64_t recv_bytes = 0;
   uint64_t payload_bytes = 0;  // the most that any rank publishes; decides the protocol, alike on every rank
 };
 
-// Into a call that is there already, since copying one costs. timeout_ns: where the call gives none.
+// Into a call that is there already, field by field, since copying one or clearing it costs; what the kind does not
+// name may be left as it is. timeout_ns: where the call gives none.
 void complete(const gsel_collective& given, int32_t world_size, int64_t timeout_ns, Call& call);
 
 // Kind, type, operation and roots in one word, as recorded; see unpack in arena.h.
