@@ -9,6 +9,8 @@
 #include <sstream>
 #include <stdexcept>
 
+#include "line.h"
+
 namespace bench {
 namespace {
 
@@ -44,12 +46,14 @@ std::vector<double> each(const Cell& cell, double Sample::*field) {
   return values;
 }
 
-void keep_quiet(Cell& cell) {
-  std::vector<Sample> quiet;
-  for (const Sample& sample : cell.samples)
-    if (sample.others <= kQuiet) quiet.push_back(sample);
-  cell.quiet = !quiet.empty();
-  if (cell.quiet) cell.samples = quiet;
+// Whether any sample passes; if so, only those stay.
+template <class Passes>
+bool keep(std::vector<Sample>& samples, Passes&& passes) {
+  std::vector<Sample> kept;
+  for (const Sample& sample : samples)
+    if (passes(sample)) kept.push_back(sample);
+  if (!kept.empty()) samples = kept;
+  return !kept.empty();
 }
 
 template <class T>
@@ -61,14 +65,14 @@ void read_sample(Results& results, std::istringstream& in, std::set<std::string>
   std::string peer, round, calls;
   Row row;
   Sample sample;
-  if (!(in >> peer >> round >> sample.others >> row.operation >> row.ranks >> row.bytes >> calls >> sample.median >>
-        sample.p99 >> sample.mean))
+  if (!(in >> peer >> round >> sample.others >> sample.line >> row.operation >> row.ranks >> row.bytes >> calls >>
+        sample.median >> sample.p99 >> sample.mean))
     throw std::runtime_error("not a line of samples: " + in.str());
   append_new(results.peers, peer);
   append_new(results.rows, row);
   results.cells[row][peer].samples.push_back(sample);
   if (starts.insert(fmt::format("{} {} {} {}", peer, round, row.operation, row.ranks)).second)
-    results.others.push_back(sample.others);
+    results.others.push_back(sample.others), results.lines.push_back(sample.line);
 }
 
 }  // namespace
@@ -117,16 +121,31 @@ Results read_results(const std::string& path) {
     if (first == "#") append_new(results.notes, line.substr(2));
   }
   if (results.rows.empty()) throw std::runtime_error(path + ": no samples");
+  std::erase(results.lines, 0.0);
+  results.near = !results.lines.empty() && middle(results.lines) < kNear;
   for (auto& [row, peers] : results.cells)
-    for (auto& [peer, cell] : peers) keep_quiet(cell);
+    for (auto& [peer, cell] : peers) {
+      cell.alike = keep(cell.samples, [&](const Sample& s) { return s.line > 0 && (s.line < kNear) == results.near; });
+      cell.quiet = keep(cell.samples, [](const Sample& s) { return s.others <= kQuiet; });
+    }
   return results;
 }
+
+namespace {
+
+bool find_alike(const Results& results, const Row& row) {
+  const Cell* ours = results.find(row, "gsel");
+  return ours && ours->alike;
+}
+
+}  // namespace
 
 std::string best_peer(const Results& results, const Row& row) {
   std::string best;
   for (const std::string& peer : results.peers) {
     const Cell* cell = results.find(row, peer);
     if (!cell || peer.starts_with("gsel") || peer == "memcpy" || peer == "staging") continue;
+    if (!cell->alike && find_alike(results, row)) continue;
     if (best.empty() || cell->median() < results.find(row, best)->median()) best = peer;
   }
   return best;
@@ -136,7 +155,7 @@ std::optional<double> ratio(const Results& results, const Row& row, const std::s
   const std::string other = peer.empty() ? best_peer(results, row) : peer;
   const Row of = other == "memcpy" ? Row{row.ranks, "memcpy", row.bytes} : row;
   const Cell *ours = results.find(row, mine), *theirs = results.find(of, other);
-  if (!ours || !theirs) return {};
+  if (!ours || !theirs || ours->alike != theirs->alike) return {};
   return ours->median() / theirs->median();
 }
 

@@ -13,11 +13,13 @@ namespace bench {
 struct Sample {
   double others;  // cores that others used meanwhile
   double median, p99, mean;
+  double line;  // ns, of a cache line there and back at the time; 0: it changed meanwhile
 };
 
 struct Cell {
   std::vector<Sample> samples;  // one per round
   bool quiet = false;           // samples are those of rounds in which others used little; false: there was none
+  bool alike = false;           // and in which the cores were as near as in most of the run; false: there was none
   double median() const;
   double p99() const;  // medians over rounds of each round's figure
   double mean() const;
@@ -38,6 +40,8 @@ struct Results {
   std::map<Row, std::map<std::string, Cell>> cells;  // row, peer
   std::vector<std::string> notes;                    // what the run says of itself: "machine ...", "command ..."
   std::vector<double> others;                        // one per start of a peer: cores that others used
+  std::vector<double> lines;                         // likewise: ns of a cache line there and back
+  bool near = false;                                 // most starts found the cores near each other
 
   const Cell* find(const Row& row, const std::string& peer) const;
 };
@@ -48,7 +52,8 @@ double middle(std::vector<double> values);
 
 Results read_results(const std::string& path);
 
-// gsel's time over the peer's; "" stands for the best of the libraries (not of the floor or the staging program).
+// gsel's time over the peer's, where the cores were alike for both; "" stands for the best of the libraries (not of the
+// floor or the staging program).
 std::optional<double> ratio(const Results& results, const Row& row, const std::string& peer,
                             const std::string& mine = "gsel");
 std::string best_peer(const Results& results, const Row& row);

@@ -138,8 +138,9 @@ std::optional<Reached> reached(const Results& results, const Target& target) {
 
 std::string cell_text(const Cell* cell) {
   if (!cell) return "";
-  return fmt::format("{} ({}-{}) / {}{}", bench::time_text(cell->median()), bench::time_text(cell->least()),
-                     bench::time_text(cell->most()), bench::time_text(cell->p99()), cell->quiet ? "" : " *");
+  return fmt::format("{} ({}-{}) / {} / {}{}{}", bench::time_text(cell->median()), bench::time_text(cell->least()),
+                     bench::time_text(cell->most()), bench::time_text(cell->p99()), bench::time_text(cell->mean()),
+                     cell->quiet ? "" : " *", cell->alike ? "" : " ~");
 }
 
 std::string row_name(const Row& row) {
@@ -161,6 +162,9 @@ std::string notes(const Results& results) {
     if (note.rfind("command ", 0) != 0) out += "- " + note + "\n";
   const auto quiet =
       std::count_if(results.others.begin(), results.others.end(), [](double o) { return o <= bench::kQuiet; });
+  out += fmt::format("- cores mostly {}: a cache line there and back {:.0f} ns in the median start\n",
+                     results.near ? "near each other" : "far apart",
+                     results.lines.empty() ? 0 : bench::middle(results.lines));
   out += fmt::format(
       "- {} of {} starts ran while others used at most {} core; median of what others used: {:.2f} cores\n\n```\n",
       quiet, results.others.size(), bench::kQuiet, bench::middle(results.others));
@@ -231,24 +235,45 @@ std::string targets(const Results& results) {
 std::string page(const Results& results, const std::string& picture) {
   std::string out =
       "# gsel's communicator beside its peers\n\n"
-      "`make bench-comm`. One host, f32, sum, in place, private page-aligned buffers that are used again in each call\n"
-      "(gsel-shared: memory of gsel_mem_alloc); calls back to\n"
-      "back, times of all ranks together. The peers take turns in each round, and a round starts each of them once per "
-      "operation.\n"
-      "Cells: **median of the rounds' medians (min-max of those) / median p99**, microseconds; where some rounds of a "
-      "cell ran while\n"
-      "others used at most 0.25 core, only those count, and `*` marks cells that had none. Sizes are those of "
-      "nccl-tests: reduce_scatter,\n"
-      "allgather, alltoall, gather and scatter name all parts together, alltoall is not in place; +busy: beside a "
-      "process "
-      "that computes all the time; sendrecv is half of a ping-pong between neighbours. memcpy: every rank "
-      "copies that size\n"
-      "at once. staging: our own copy-in, copy-out allreduce in the way of DeepSpeed's CPU communication. ompi-malloc, "
-      "mpich-malloc:\n"
-      "glibc told to keep large blocks, which the MPIs otherwise map anew in each call.\n"
-      "Open MPI's coll/xhc is not in Debian's 4.1. In a broadcast the root does not wait for the others, so that its "
-      "small sizes\n"
-      "show how many calls pass per second and not how long one takes to arrive.\n\n";
+      "`make bench-comm`. One host, f32, sum, in place, calls back to back, times of all ranks together. The peers "
+      "take turns "
+      "in each\n"
+      "round, and a round starts each of them once per operation.\n\n"
+      "- **Cells**: median of the rounds' medians (min-max of those) / median p99 / median mean, microseconds. Where "
+      "ranks "
+      "overtake each\n"
+      "  other, calls alternate between two times and the median is one of them; the mean says how many pass.\n"
+      "- **Which rounds count**: those in which others used at most 0.25 core, and in which the two cores were as near "
+      "each "
+      "other as in\n"
+      "  most of the run. The cores of a virtual machine may be two threads of one processor at one time and two "
+      "processors at "
+      "another;\n"
+      "  a cache line there and back, under or over 200 ns, is measured before and behind each start. `*` marks cells "
+      "without "
+      "quiet rounds,\n"
+      "  `~` cells without rounds like most; ratios leave out what was not alike.\n"
+      "- **Sizes** are those of nccl-tests: reduce_scatter, allgather, alltoall, gather and scatter name all parts "
+      "together. "
+      "alltoall is\n"
+      "  not in place; sendrecv is half of a ping-pong between neighbours; +busy: beside a process that computes all "
+      "the "
+      "time.\n"
+      "- **Buffers** are private, page-aligned and used again in each call; gsel-shared: memory of gsel_mem_alloc.\n"
+      "- **Others**: memcpy: every rank copies that size at once. staging: our own copy-in, copy-out allreduce in the "
+      "way of "
+      "DeepSpeed's CPU\n"
+      "  communication. ompi-malloc, mpich-malloc: glibc told to keep large blocks, which the MPIs otherwise map anew "
+      "in each "
+      "call. Open\n"
+      "  MPI's coll/xhc is not in Debian's 4.1.\n"
+      "- In the MPIs a root of a broadcast or scatter, and a rank that only sends to a gather or reduce, returns "
+      "before the "
+      "others have\n"
+      "  come, so their small sizes show how many calls pass and not how long one takes to arrive. In gsel every rank "
+      "waits "
+      "for all, which\n"
+      "  is how a disagreement is found in the call itself.\n\n";
   out += notes(results) + fmt::format("\n![time over size]({})\n\n## Targets\n\n", picture) + targets(results);
   std::vector<int> ranks;
   for (const Row& row : results.rows)

@@ -19,6 +19,8 @@
 #include <thread>
 #include <vector>
 
+#include "line.h"
+
 namespace {
 
 // One row per line of the picture. {bin}, {n}, {crowded} are replaced; the harness's options are appended.
@@ -194,12 +196,14 @@ bool has(const Peer& peer, const std::string& operation) {
   return std::find(all.begin(), all.end(), base_of(operation)) != all.end();
 }
 
-// One start of one peer: its lines go to `out` behind its name, the round and the cores that others used.
+// One start of one peer: its lines go to `out` behind its name, the round, the cores that others used and the time of a
+// cache line there and back, 0 where that changed meanwhile.
 void measure(const Options& options, const Peer& peer, const std::string& operation, int ranks, int round,
              std::ofstream& out) {
   const std::string base = base_of(operation), sizes = sizes_of(options, peer, base);
   if (sizes.empty()) return;
   wait_for_quiet(options.wait);
+  const double trip_before = bench::line_round_trip();
   std::optional<Busy> beside;
   if (beside_busy(operation)) beside.emplace();
   const double busy = machine_busy(), own = children_busy(), begin = now();
@@ -216,7 +220,11 @@ void measure(const Options& options, const Peer& peer, const std::string& operat
     out << fmt::format("# failed {}: {} on {} ranks, status {}\n", peer.name, operation, ranks, status);
   beside.reset();
   const double others = (machine_busy() - busy - (children_busy() - own)) / (now() - begin);
-  for (const std::string& text : lines) out << fmt::format("sample {} {} {:.2f} {}", peer.name, round, others, text);
+  const double trip_after = bench::line_round_trip();
+  const bool steady = (trip_before < bench::kNear) == (trip_after < bench::kNear);
+  const double trip = steady ? std::max(trip_before, trip_after) : 0;
+  for (const std::string& text : lines)
+    out << fmt::format("sample {} {} {:.2f} {:.0f} {}", peer.name, round, others, trip, text);
   out.flush();
 }
 

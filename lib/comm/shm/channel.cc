@@ -78,7 +78,7 @@ inline void Link::tell(int32_t rank, std::atomic<uint64_t>& flag, uint64_t value
 
 void Link::begin(Transfer& transfer, const gsel_collective& given) {
   throw_if_broken();
-  complete(given, transfer.call);
+  complete(given, world_size_, timeout_ns_.load(), transfer.call);
   const Call& call = transfer.call;
   const bool both = call.kind == GSEL_COLLECTIVE_SENDRECV;
   if (call.kind != GSEL_COLLECTIVE_RECV) {

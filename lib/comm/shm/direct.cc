@@ -2,7 +2,10 @@
 // where all ranks are threads of one process. Nothing is copied on the way. A reduction cuts the elements into one
 // slice per rank; the owner reads its slice of every input and writes the result wherever it is wanted. No rank returns
 // before the others are done with its buffers.
+#include <sched.h>
+
 #include <cstring>
+#include <optional>
 
 #include "comm/describe.h"
 #include "comm/shm/link.h"
@@ -32,11 +35,49 @@ char* Link::recv_of(int32_t rank) const {
   return one_process_ ? reinterpret_cast<char*>(at.recv_address) : family_->memory()->at(at.recv_offset);
 }
 
+// Buffers of threads go back to their owners when a call fails, while others may still be at work in them. So whoever
+// works in them says so and then looks whether the call has failed, and whoever fails waits until nobody does.
+class Link::Touching {
+ public:
+  explicit Touching(const Link& link) : block_(link.mine()) {
+    block_.touching.store(1, std::memory_order_seq_cst);
+    if (link.arena_->header().broken.load(std::memory_order_seq_cst) == 0) return;
+    block_.touching.store(0, std::memory_order_release);
+    link.throw_broken();
+  }
+  ~Touching() { block_.touching.store(0, std::memory_order_release); }
+  Touching(const Touching&) = delete;
+  Touching& operator=(const Touching&) = delete;
+
+ private:
+  RankBlock& block_;
+};
+
+void Link::wait_until_nobody_touches() const noexcept {
+  if (!one_process_ || arena_->header().broken.load(std::memory_order_seq_cst) == 0) return;
+  for (int32_t q = 0; q < world_size_; ++q)
+    while (arena_->rank(q).touching.load(std::memory_order_seq_cst) != 0) sched_yield();
+}
+
 void Link::run_direct(const Call& call, const Plan& plan) {
+  std::optional<Touching> touching;
+  if (one_process_) touching.emplace(*this);
   if (is_reduction(call.kind))
     reduce_direct(call, plan);
   else
     copy_direct(call, plan);
+  touching.reset();
+  finish_direct(call, plan);
+}
+
+// No rank goes on before the others are done with its buffers.
+void Link::finish_direct(const Call& call, const Plan& plan) {
+  hit(Step::direct);
+  post(mine().copied, ++chunks_);
+  hit(Step::copied);
+  if (is_reduction(call.kind)) return wait_all(&RankBlock::copied, chunks_);
+  for (int32_t q = 0; q < world_size_; ++q)
+    if (plan.source(q).count > 0) wait(q, arena_->rank(q).copied, chunks_);
 }
 
 void Link::copy_direct(const Call& call, const Plan& plan) {
@@ -52,11 +93,6 @@ void Link::copy_direct(const Call& call, const Plan& plan) {
     else
       std::memcpy(call.recv + to.begin, from, to.count);
   }
-  hit(Step::direct);
-  post(mine().copied, ++chunks_);
-  hit(Step::copied);
-  for (int32_t q = 0; q < world_size_; ++q)
-    if (plan.source(q).count > 0) wait(q, arena_->rank(q).copied, chunks_);
 }
 
 void Link::reduce_direct(const Call& call, const Plan& plan) {
@@ -77,10 +113,6 @@ void Link::reduce_direct(const Call& call, const Plan& plan) {
   if (count > 0)
     reduce_to(fold_of(call, factors), outputs, n_outputs, inputs, world_size_, count,
               call.payload_bytes >= tuning_.stream_from);
-  hit(Step::direct);
-  post(mine().copied, ++chunks_);
-  hit(Step::copied);
-  wait_all(&RankBlock::copied, chunks_);
 }
 
 }  // namespace gsel::shm

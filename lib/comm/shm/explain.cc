@@ -90,7 +90,7 @@ uint64_t Link::staged_chunk(const Call& call, const Plan& plan) const {
 gsel_comm_explanation Link::explain(const gsel_collective& given) {
   require_own_process("gsel_comm_explain");
   Call call;
-  complete(given, call);
+  complete(given, world_size_, timeout_ns_.load(), call);
   const Plan plan(call, rank_, world_size_);
   const Expectation choice = expect(call, plan);
   gsel_comm_explanation out = GSEL_COMM_EXPLANATION_INIT;

@@ -1,6 +1,7 @@
 // comm/shm/link.h: one rank's end of a shared-memory communicator. Refuses to know who calls it: arguments have been
 // checked. Its parts, a file each:
-//   link.cc         calls, their header lines, the flight recorder's entries
+//   link.cc         from joining to leaving; a call from its start to its end
+//   headers.cc      the line every collective begins with, and the choice of protocol that rests on it
 //   wait.cc         waiting, and what ends it
 //   small.cc        payloads that ride with the header line
 //   direct.cc       large ones in memory every rank reaches
@@ -11,7 +12,7 @@
 //   split.cc        communicators made from this one
 //   reform.cc       what follows when it is broken
 //   explain.cc      which protocol a call would take, and why
-//   record.cc       the flight recorder, read back
+//   record.cc       the flight recorder, written and read back
 //
 // Every collective begins with one header line that all ranks post and read. It says which call this is, so ranks that
 // disagree find out before anything is written, and it carries small payloads, so those need no second wait. A rank
@@ -22,6 +23,7 @@
 
 #include <gsel/plugin.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdint>
@@ -95,25 +97,38 @@ class Link {
   };
 
   // link.cc
-  void complete(const gsel_collective& given, Call& call) const;
   void execute(const gsel_collective& given);  // by whoever drives, see engine.h
   void run(const Call& call);
   void run_callbacks_too(const Call& call);
-  void exchange_headers(const Call& call, const Plan& plan);
   void run_alone(const Call& call, const Plan& plan);
-  uint64_t enter(const Call& call);  // its number
-  void leave(uint64_t number);
   void count_call(gsel_collective_kind kind, uint64_t bytes);
-  std::string text_of(int32_t rank, uint64_t number) const;
-  std::string text_of(const Call& call) const;
-  Operation posted_operation(int32_t rank, uint64_t number) const;
-  void post_operation(const Operation& operation, uint64_t parity);
-  [[noreturn]] void fail_mismatch(uint64_t parity);
+  Fold fold_of(const Call& call, double* factors) const;  // factors: room for one per rank
   void hit(Step step) { hit(step, number_); }
   void hit(Step step, uint64_t number) {
     if (faults_.armed()) faults_.strike(step, number);
   }
-  Fold fold_of(const Call& call, double* factors) const;  // factors: room for one per rank
+
+  // headers.cc
+  void exchange_headers(const Call& call, const Plan& plan);
+  void post_operation(const Operation& operation, uint64_t parity);
+  [[noreturn]] void fail_mismatch(uint64_t parity);
+  // Which way a call goes. The choice among large ones falls after the headers, alike on every rank.
+  Protocol choose(const Call& call, const Plan& plan) const;
+  Protocol choose_large(const Call& call, const Plan& plan) const;
+  bool prefers_single_copy(const Call& call) const;
+  void publish_addresses(const Call& call, const Plan& plan, HeaderLine& line);
+  const BufferAddresses& addresses_of(int32_t rank) const {
+    return *reinterpret_cast<const BufferAddresses*>(arena_->rank(rank).line[sequence_ & 1].payload);
+  }
+
+  // record.cc
+  uint64_t enter(const Call& call);  // its number
+  void leave(uint64_t number);
+  std::string text_of(int32_t rank, uint64_t number) const;
+  std::string text_of(const Call& call) const;
+  Operation posted_operation(int32_t rank, uint64_t number) const;
+  // Marks the call as failed, writes the recording to a file where that is wanted.
+  void note_failure(const Error& error) noexcept;
 
   // wait.cc
   void wait(int32_t rank, const std::atomic<uint64_t>& flag, uint64_t value) {
@@ -150,9 +165,6 @@ class Link {
   void mark_broken(gsel_status code, int32_t about, const std::string& text) const noexcept;
   [[noreturn]] void break_link(gsel_status code, int32_t about, const std::string& text) const;
 
-  // record.cc: marks the call as failed, writes the recording to a file where that is wanted.
-  void note_failure(const Error& error) noexcept;
-
   // explain.cc
   struct Expectation {
     Protocol protocol;
@@ -163,7 +175,15 @@ class Link {
   uint64_t staged_chunk(const Call& call, const Plan& plan) const;
 
   // small.cc
-  bool small(const Call& call) const { return call.payload_bytes <= arena_->layout().small_bytes; }
+  bool small(const Call& call) const {
+    const size_t slot = arena_->layout().small_bytes;
+    return call.payload_bytes <= (gathers(call) ? std::min(slot, tuning_.gather_slots_to) : slot);
+  }
+  // Everybody's whole part is copied, and not folded or cut on the way: a second copy is half of the work.
+  static bool gathers(const Call& call) {
+    return call.kind == GSEL_COLLECTIVE_ALLGATHER || call.kind == GSEL_COLLECTIVE_ALLGATHERV ||
+           call.kind == GSEL_COLLECTIVE_GATHER || call.kind == GSEL_COLLECTIVE_GATHERV;
+  }
   void publish_small(const Call& call, const Plan& plan, HeaderLine& line, uint64_t parity);
   const char* small_payload(int32_t rank, const Call& call) const;
   void finish_small(const Call& call, const Plan& plan);
@@ -177,20 +197,14 @@ class Link {
   const Bytes* row_of(int32_t rank) const { return reinterpret_cast<const Bytes*>(arena_->small(rank, sequence_ & 1)); }
   void read_rows(const Call& call, const Plan& plan);
 
-  // Which way a call goes. The choice among large ones falls after the headers, alike on every rank.
-  Protocol choose(const Call& call, const Plan& plan) const;
-  Protocol choose_large(const Call& call, const Plan& plan) const;
-  bool prefers_single_copy(const Call& call) const;
-  void publish_addresses(const Call& call, const Plan& plan, HeaderLine& line);
-  const BufferAddresses& addresses_of(int32_t rank) const {
-    return *reinterpret_cast<const BufferAddresses*>(arena_->rank(rank).line[sequence_ & 1].payload);
-  }
-
   // direct.cc
   bool reachable(const Call& call, const Plan& plan) const;
   const char* send_of(int32_t rank) const;
   char* recv_of(int32_t rank) const;
+  class Touching;
   void run_direct(const Call& call, const Plan& plan);
+  void finish_direct(const Call& call, const Plan& plan);
+  void wait_until_nobody_touches() const noexcept;
   void copy_direct(const Call& call, const Plan& plan);
   void reduce_direct(const Call& call, const Plan& plan);
 
@@ -300,6 +314,7 @@ class Link {
   mutable std::mutex arena_mutex_;  // for who looks at arena_ from another thread than the one that makes the calls
   bool shrunk_ = false;
   std::atomic<int64_t> timeout_ns_;
+  bool crowded_;  // more ranks than cores
   int64_t spin_ns_;
   bool asymmetric_;
   bool one_process_ = true;  // all ranks are threads of this one

@@ -6,6 +6,8 @@
 namespace gsel::shm {
 
 constexpr int64_t kYieldNs = 60'000;
+constexpr int kCrowdedYields = 32;  // at the most with more ranks than cores: giving way to a rank of another
+                                    // scheduling group is in vain, and whoever sleeps leaves the processor to it
 constexpr int64_t kSleepNs = 1'000'000;
 constexpr int64_t kWatchedSleepNs = 20'000'000;  // where a thread breaks the communicator when a member dies
 constexpr int64_t kSleepBesideNs = 100'000;      // in a collective, with messages under way that ring no bell there

@@ -8,35 +8,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "comm/operation.h"
+#include "comm/shm/call.h"
 
 namespace gsel::shm {
-
-// A call with what follows from it.
-struct Call {
-  gsel_collective_kind kind = 0;
-  gsel_dtype dtype = 0;
-  Operation operation;
-  int32_t root = -1;
-  int32_t source = -1;
-  uint64_t count = 0;
-  uint64_t recv_count = 0;
-  size_t element = 0;  // bytes
-  const char* send = nullptr;
-  char* recv = nullptr;
-  const uint64_t* send_counts = nullptr;  // of the v kinds; offsets where given, else packed
-  const uint64_t* send_offsets = nullptr;
-  const uint64_t* recv_counts = nullptr;
-  const uint64_t* recv_offsets = nullptr;
-  int64_t timeout_ns = 0;
-  uint64_t label[2] = {};
-  uint64_t detail = 0;  // what else must agree: hash of counts, of an operation's name
-
-  bool reduces = false;
-  uint64_t send_bytes = 0;  // of the whole send buffer, here
-  uint64_t recv_bytes = 0;
-  uint64_t payload_bytes = 0;  // the most that any rank publishes; decides the protocol, alike on every rank
-};
 
 struct Bytes {
   uint64_t begin = 0, count = 0;

@@ -82,7 +82,8 @@ uint64_t Link::bytes_sent(const Call& call, const Plan& plan) const {
   const uint64_t others = ranks() - 1;
   switch (call.kind) {
     case GSEL_COLLECTIVE_ALLREDUCE:
-      return others == 0 ? 0 : call.count * call.element + (others - 1) * slice_bytes(rank_);
+      if (others < 2) return others * call.count * call.element;  // without a division
+      return call.count * call.element + (others - 1) * slice_bytes(rank_);
     case GSEL_COLLECTIVE_REDUCE:
       return call.count * call.element - (rank_ == call.root ? slice_bytes(rank_) : 0);
     case GSEL_COLLECTIVE_REDUCE_SCATTER:

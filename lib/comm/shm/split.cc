@@ -51,7 +51,7 @@ void Link::exchange(const char* label, const void* send, void* recv, uint64_t by
   call.count = bytes;
   call.label = {label, std::strlen(label)};
   throw_if_broken();
-  complete(call, current_);
+  complete(call, world_size_, timeout_ns_.load(), current_);
   current_.detail = current_.label[0];
   deadline_ns_ = 0;
   published_ = 0;

@@ -84,8 +84,9 @@ bool Link::looked_long(Idle& idle, int64_t spin_ns) {
   const int64_t now = os::now_ns();
   if (idle.since_ns == 0) idle.since_ns = now;
   if (now - idle.since_ns < spin_ns && !beside_a_peer()) return false;
-  if (now - idle.since_ns >= spin_ns + kYieldNs) return true;
+  if (now - idle.since_ns >= spin_ns + kYieldNs || (crowded_ && idle.yields >= kCrowdedYields)) return true;
   idle.looks += kLooksPerClock - 1;
+  ++idle.yields;
   sched_yield();
   return false;
 }

@@ -57,6 +57,7 @@ struct Bell {
 // How long a rank has looked in vain.
 struct Idle {
   int looks = 0;
+  int yields = 0;
   int64_t since_ns = 0;
 };
 

@@ -15,6 +15,8 @@ struct Tuning {
   size_t single_copy_from = size_t{128} << 10;
   size_t single_copy_broadcast_from = size_t{64} << 10;
   size_t single_copy_broadcast_to = size_t{4} << 20;
+  size_t single_copy_gather_from = size_t{16} << 10;
+  size_t gather_slots_to = size_t{8} << 10;
   size_t single_copy_allreduce_from = SIZE_MAX;
   size_t stream_from = size_t{8} << 20;    // stores past the caches from here
   size_t chunk_bytes = size_t{128} << 10;  // of staged copies: one rank reads a chunk while another writes the next

@@ -33,6 +33,8 @@ constexpr Bound kThresholds[] = {
     {"single_copy_broadcast_from", &Tuning::single_copy_broadcast_from, 4096, INT64_MAX},
     {"single_copy_broadcast_to", &Tuning::single_copy_broadcast_to, 4096, INT64_MAX},
     {"single_copy_allreduce_from", &Tuning::single_copy_allreduce_from, 4096, INT64_MAX},
+    {"single_copy_gather_from", &Tuning::single_copy_gather_from, 4096, INT64_MAX},
+    {"gather_slots_to", &Tuning::gather_slots_to, 4096, INT64_MAX},
     {"stream_from", &Tuning::stream_from, 4096, INT64_MAX},
     {"chunk_bytes", &Tuning::chunk_bytes, 4096, kMostChunk},
     {"pair_chunk_bytes", &Tuning::pair_chunk_bytes, 4096, kMostChunk},

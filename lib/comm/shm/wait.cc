@@ -33,10 +33,11 @@ void Link::wait_long(int32_t rank, const std::atomic<uint64_t>& flag, uint64_t v
   me.awaited_rank.store(rank + 1, std::memory_order_release);
   const int64_t started = os::now_ns();
   if (deadline_ns_ == 0) deadline_ns_ = started + current_.timeout_ns;
+  int yields = crowded_ ? kCrowdedYields : INT32_MAX;
   while (!reached(flag, value)) {
     throw_if_broken();
     if (go_on_beside()) continue;
-    if (os::now_ns() - started < kYieldNs) {
+    if (yields-- > 0 && os::now_ns() - started < kYieldNs) {
       sched_yield();
       continue;
     }

@@ -1,0 +1,103 @@
+// comm/shm/call.cc: see call.h.
+#include "comm/shm/call.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/dtype.h"
+#include "base/text.h"
+#include "comm/describe.h"
+
+namespace gsel::shm {
+namespace {
+
+uint64_t mix(uint64_t hash) {
+  hash = (hash ^ (hash >> 31)) * 0xbf58476d1ce4e5b9u;
+  return hash ^ (hash >> 29);
+}
+
+uint64_t hash_of(const uint64_t* counts, size_t n) {
+  uint64_t hash = n;
+  for (size_t i = 0; i < n; ++i) hash = mix(hash ^ counts[i] * 0x9e3779b97f4a7c15u);
+  return hash;
+}
+
+uint64_t sum_of(const uint64_t* counts, size_t n) {
+  uint64_t sum = 0;
+  for (size_t i = 0; i < n; ++i) sum += counts[i];
+  return sum;
+}
+
+}  // namespace
+
+void complete(const gsel_collective& given, int32_t world_size, int64_t timeout_ns, Call& call) {
+  const auto n = static_cast<uint64_t>(world_size);
+  call.kind = given.kind;
+  call.dtype = given.dtype;
+  call.root = given.root;
+  call.source = given.source;
+  call.count = given.count;
+  call.recv_count = given.recv_count;
+  call.element = dtype_bytes(given.dtype);
+  call.send = static_cast<const char*>(given.send);
+  call.recv = static_cast<char*>(given.recv);
+  call.send_counts = given.send_counts;
+  call.send_offsets = given.send_offsets;
+  call.recv_counts = given.recv_counts;
+  call.recv_offsets = given.recv_offsets;
+  call.timeout_ns = given.timeout_s > 0 ? static_cast<int64_t>(given.timeout_s * 1e9) : timeout_ns;
+  call.label[0] = call.label[1] = call.detail = 0;
+  if (given.label.data) {
+    const std::string_view label = view(given.label);
+    std::memcpy(call.label, label.data(), std::min(label.size(), sizeof call.label - 1));
+  }
+  const uint64_t bytes = call.count * call.element;
+  call.payload_bytes = bytes;
+  switch (call.kind) {
+    case GSEL_COLLECTIVE_REDUCE_SCATTER:
+    case GSEL_COLLECTIVE_SCATTER:
+    case GSEL_COLLECTIVE_ALLTOALL:
+      call.payload_bytes = bytes * n;
+      break;
+    case GSEL_COLLECTIVE_ALLGATHERV:
+    case GSEL_COLLECTIVE_GATHERV:
+      call.payload_bytes = *std::max_element(call.recv_counts, call.recv_counts + n) * call.element;
+      call.count = sum_of(call.recv_counts, n);
+      call.detail = hash_of(call.recv_counts, n);
+      break;
+    case GSEL_COLLECTIVE_REDUCE_SCATTERV:
+    case GSEL_COLLECTIVE_SCATTERV: {
+      const uint64_t* counts = call.kind == GSEL_COLLECTIVE_SCATTERV ? call.send_counts : call.recv_counts;
+      call.count = sum_of(counts, n);
+      call.payload_bytes = call.count * call.element;
+      call.detail = hash_of(counts, n);
+      break;
+    }
+    case GSEL_COLLECTIVE_ALLTOALLV:
+      call.count = 0;  // of no meaning between ranks
+      call.payload_bytes = UINT64_MAX;
+      break;
+    default:
+      break;
+  }
+  call.operation.op = given.op;
+  call.operation.factor = given.op == GSEL_SCALED_SUM ? given.factor : 1;
+  if (given.op < GSEL_OP_USER) return;
+  call.operation = operation_of(given.op);
+  call.detail ^= call.operation.name_hash;
+}
+
+// A caller's operation is 255.
+uint64_t pack(const Call& call) {
+  const gsel_op op = std::min<gsel_op>(call.operation.op, 255);
+  return static_cast<uint64_t>(static_cast<uint8_t>(call.kind)) << 56 |
+         static_cast<uint64_t>(static_cast<uint8_t>(call.dtype)) << 48 |
+         static_cast<uint64_t>(static_cast<uint8_t>(op)) << 40 |
+         static_cast<uint64_t>(static_cast<uint16_t>(call.source)) << 16 | static_cast<uint16_t>(call.root);
+}
+
+uint64_t fingerprint(const Call& call) {
+  return mix(pack(call) * 0x9e3779b97f4a7c15u ^ call.count * 0xc2b2ae3d27d4eb4fu ^ call.detail);
+}
+
+}  // namespace gsel::shm

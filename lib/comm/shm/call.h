@@ -1,0 +1,44 @@
+// comm/shm/call.h: a call with what follows from it. Refuses to know where its bytes go (plan.h) and how (link.h).
+#pragma once
+
+#include <gsel/plugin.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "comm/operation.h"
+
+namespace gsel::shm {
+
+struct Call {
+  gsel_collective_kind kind = 0;
+  gsel_dtype dtype = 0;
+  Operation operation;
+  int32_t root = -1;
+  int32_t source = -1;
+  uint64_t count = 0;
+  uint64_t recv_count = 0;
+  size_t element = 0;  // bytes
+  const char* send = nullptr;
+  char* recv = nullptr;
+  const uint64_t* send_counts = nullptr;  // of the v kinds; offsets where given, else packed
+  const uint64_t* send_offsets = nullptr;
+  const uint64_t* recv_counts = nullptr;
+  const uint64_t* recv_offsets = nullptr;
+  int64_t timeout_ns = 0;
+  uint64_t label[2] = {};
+  uint64_t detail = 0;  // what else must agree: hash of counts, of an operation's name
+
+  uint64_t payload_bytes = 0;  // the most that any rank publishes; decides the protocol, alike on every rank
+};
+
+// Into a call that is there already, field by field, since copying one or clearing it costs; what the kind does not
+// name may be left as it is. timeout_ns: where the call gives none.
+void complete(const gsel_collective& given, int32_t world_size, int64_t timeout_ns, Call& call);
+
+// Kind, type, operation and roots in one word, as recorded; see unpack in arena.h.
+uint64_t pack(const Call& call);
+// What must agree between ranks, in one word.
+uint64_t fingerprint(const Call& call);
+
+}  // namespace gsel::shm
