@@ -146,6 +146,13 @@ class Reader {
 std::vector<TunedWorld> parse_tuning(std::string_view text, const std::string& file, const std::string& cpu) {
   if (text.size() > kMostBytes)
     throw Error(GSEL_ERR_PARSE, fmt::format("{}: has more than {} bytes", file, kMostBytes)).at({file, 0, 0, {}});
+  // What the parser would take a stray one for is not defined.
+  const auto odd = std::ranges::find_if(text, [](char c) { return static_cast<unsigned char>(c) >= 0x80; });
+  if (odd != text.end()) {
+    const auto line = 1 + std::count(text.begin(), odd, '\n');
+    throw Error(GSEL_ERR_PARSE, fmt::format("{}:{}: a byte beyond ASCII; a tuning file has none", file, line))
+        .at({file, static_cast<int32_t>(line), 0, {}});
+  }
   toml::table root;
   try {
     root = toml::parse(text, std::string_view(file));
