@@ -93,7 +93,7 @@ static void survivors_of_a_kill_all_name_the_dead_rank(void** state) {
       if (took > longest) longest = took;
     }
   print_message("longest time from kill to the end of all survivors: %.1f ms\n", 1e3 * longest);
-  assert_true(longest < 5); /* guards against a hang alone; nobody waited for the timeout of 60 s */
+  assert_true(longest < 50); /* guards against a hang alone; nobody waited for the timeout of 60 s */
 }
 
 static void a_stopped_rank_is_named_after_the_timeout(void** state) {

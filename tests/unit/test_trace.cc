@@ -118,7 +118,8 @@ void one_rank_stays_away(rank_run* run) {
   gsel_comm_destroy(comm);
 }
 
-// What rank 0's process shows once all others are known to wait; the alarm of the ranks bounds the wait.
+// What rank 0's process shows once rank 2 has left its first call and all others are known to wait; the alarm of the
+// ranks bounds the wait.
 Json trace_when_all_wait(pid_t pid) {
   for (;;) {
     gsel_error* err = nullptr;
@@ -133,7 +134,7 @@ Json trace_when_all_wait(pid_t pid) {
     const Json& ranks = json["communicators"][0]["ranks"];
     size_t waiting = 0;
     for (const Json& rank : ranks) waiting += !rank["awaits"].is_null() && rank["call"] == 2;
-    if (waiting == 3) return json;
+    if (waiting == 3 && ranks[2]["state"] == "between calls") return json;
   }
 }
 

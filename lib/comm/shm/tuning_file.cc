@@ -18,7 +18,8 @@
 namespace gsel::shm {
 namespace {
 
-constexpr size_t kMostBytes = 64 * 1024;  // bounds what a hostile text can make the parser nest
+constexpr size_t kMostBytes = 64 * 1024;
+constexpr size_t kMostOfLine = 4096;  // a key of many dots is a table in a table in a table, and each takes stack
 constexpr size_t kMostTimings = 64;
 constexpr int64_t kMostSeconds = 1000;
 
@@ -141,11 +142,32 @@ class Reader {
   const std::string& cpu_;
 };
 
+// Texts that the parser is not to see.
+void refuse_what_is_no_table(std::string_view text, const std::string& file) {
+  if (text.size() > kMostBytes)
+    throw Error(GSEL_ERR_PARSE, fmt::format("{}: has more than {} bytes", file, kMostBytes)).at({file, 0, 0, {}});
+  // What the parser would take a stray one for is not defined.
+  const auto odd = std::ranges::find_if(text, [](char c) { return static_cast<unsigned char>(c) >= 0x80; });
+  if (odd != text.end()) {
+    const auto line = 1 + std::count(text.begin(), odd, '\n');
+    throw Error(GSEL_ERR_PARSE, fmt::format("{}:{}: a byte beyond ASCII; a tuning file has none", file, line))
+        .at({file, static_cast<int32_t>(line), 0, {}});
+  }
+  int32_t number = 0;
+  for (size_t begin = 0; begin < text.size(); ++number) {
+    const size_t length = std::min(text.find('\n', begin), text.size()) - begin;
+    if (length > kMostOfLine)
+      throw Error(GSEL_ERR_PARSE,
+                  fmt::format("{}:{}: a line of {} bytes; at most {} would do", file, number + 1, length, kMostOfLine))
+          .at({file, number + 1, 0, {}});
+    begin += length + 1;
+  }
+}
+
 }  // namespace
 
 std::vector<TunedWorld> parse_tuning(std::string_view text, const std::string& file, const std::string& cpu) {
-  if (text.size() > kMostBytes)
-    throw Error(GSEL_ERR_PARSE, fmt::format("{}: has more than {} bytes", file, kMostBytes)).at({file, 0, 0, {}});
+  refuse_what_is_no_table(text, file);
   toml::table root;
   try {
     root = toml::parse(text, std::string_view(file));
