@@ -68,6 +68,7 @@ std::string world_text(int64_t ranks, const Thresholds& thresholds) {
 class Scratch {
  public:
   Scratch() {
+    // mkdtemp puts a name of its own in place of the six letters.
     std::string pattern = (fs::temp_directory_path() / "gsel-tune-XXXXXX").string();
     if (!mkdtemp(pattern.data())) refuse(GSEL_ERR_IO, pattern + " cannot be made: " + std::strerror(errno));
     path_ = pattern;

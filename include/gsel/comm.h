@@ -103,7 +103,8 @@ GSEL_API int32_t gsel_comm_world_size(const gsel_comm *comm);
  *   GSEL_ERR_TIMEOUT   the laggard is named; recv may be partly written; broken
  *   GSEL_ERR_PEER      the dead or departed rank is named; recv may be partly written; broken
  *   GSEL_ERR_ABORTED   some rank called gsel_comm_abort; broken
- *   GSEL_ERR_CALLBACK  a user operation failed on some rank, which is named; broken
+ *   GSEL_ERR_CALLBACK  a user operation failed on some rank, which is named; broken. In a small call each rank folds for
+ *                      itself, so that where it failed on one rank only the others get this in their next call
  *   GSEL_ERR_FORKED    called in a child of the process that joined; nothing happened
  * What is broken is destroyed, shrunk to those who live (gsel_comm_shrink) or put in step again (gsel_comm_resync).
  * Threads: one call at a time per communicator. Since 0.1. */

@@ -76,7 +76,7 @@ static void in_a_child(int (*place)(void), const char* why_skipped) {
   waitpid(child, &status, 0);
   if (WIFEXITED(status) && WEXITSTATUS(status) == SKIPPED) {
     print_message("skipped: %s\n", why_skipped);
-    skip();
+    skip(); /* the machine does not allow the namespace or filter this is about; the line above says which */
   }
   assert_int_equal(status, 0);
 }
@@ -238,7 +238,7 @@ static int with_far_too_little_address_space(void) {
 static void too_little_address_space_is_told_with_its_cause(void** state) {
   (void)state;
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  skip();
+  skip(); /* a sanitizer's own maps fill what little this leaves */
 #endif
   in_a_child(with_far_too_little_address_space, "no limits here");
 }

@@ -12,4 +12,11 @@ static inline int make_scratch(char* path, size_t bytes, const char* area) {
   return n > 0 && (size_t)n < bytes && mkdtemp(path) != NULL;
 }
 
+/* Removes it with all that stands in it; 0 on success. */
+static inline int remove_scratch(const char* path) {
+  char line[512];
+  snprintf(line, sizeof line, "rm -rf '%s'", path);
+  return system(line);
+}
+
 #endif

@@ -280,9 +280,7 @@ int set_up(void**) {
 }
 
 int tear_down(void**) {
-  char line[512];
-  snprintf(line, sizeof line, "rm -rf '%s'", dir);
-  return system(line);
+  return remove_scratch(dir);
 }
 
 }  // namespace
