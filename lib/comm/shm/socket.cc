@@ -125,8 +125,9 @@ bool Socket::write(const void* message, size_t bytes, const int* fds, size_t n_f
 }
 
 Read Socket::read(void* message, size_t bytes, std::vector<os::Fd>& fds) const {
-  // A side that closes with unread messages resets the connection once; what it wrote before can still be read.
-  for (int resets = 0; resets < 2;) {
+  // A side that closes with unread messages resets the connection once; what it wrote before can still be read. Nor is
+  // a first end to be trusted: Linux looks for a message, then for the close, and both may have come in between.
+  for (int resets = 0, ends = 0; resets < 2;) {
     Control control{};
     iovec part{message, bytes};
     msghdr header{};
@@ -142,6 +143,7 @@ Read Socket::read(void* message, size_t bytes, std::vector<os::Fd>& fds) const {
       continue;
     }
     if (got < 0) fail(GSEL_ERR_IO, "recvmsg failed: {}", errno_text(errno));
+    if (got == 0 && ends++ == 0) continue;
     take_fds(header, fds);
     if (header.msg_flags & MSG_CTRUNC)
       fail(GSEL_ERR_IO, "descriptors of a joining rank did not arrive; raise the limit of open files (ulimit -n)");
