@@ -43,12 +43,24 @@ struct Config {
   std::array<int64_t, GSEL_AXES> mesh{1, 0, 1};  // by gsel_axis; 0 means "auto"
   std::array<std::optional<StrategySection>, GSEL_AXES> strategy;
   struct {
-    std::string optimizer = "adamw";  // adamw | sgd | sign_sgd
+    std::string optimizer = "adamw";  // adamw | adam | adamw_8bit | lion | sgd | sign_sgd
     double learning_rate = 1e-3, weight_decay = 0.01, momentum = 0, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
     double clip_norm = 0;    // 0: no clipping
     int64_t batch = 8;       // samples per step over all ranks
     int64_t microbatch = 0;  // samples per micro-batch of one rank; 0: the rank's whole share
     int64_t seed = 1;
+    std::string schedule = "constant";  // constant | linear | cosine
+    int64_t warmup_steps = 0, total_steps = 0;
+    double final_learning_rate = 0;
+    std::string precision = "f32";  // f32 | bf16 | fp16: how f32 parameters are kept
+    double loss_scale = 0;          // 0: dynamic
+    double loss_scale_initial = 65536, loss_scale_minimum = 1;
+    int64_t loss_scale_window = 1000, loss_scale_hysteresis = 2;
+    std::string recompute = "none";  // none | all | names, separated by commas
+    int64_t memory_bytes = 0;        // 0: no budget
+    std::string tier_folder;         // of the second memory tier's file; empty: the system's for temporary files
+    std::string lending = "direct";  // direct | moved: see docs/step.md
+    std::string timeline;            // folder for the timeline of each rank's last step; empty: none
   } train;
 
   // Value of a core key by dotted name as text; nullptr when unknown.

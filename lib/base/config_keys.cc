@@ -1,155 +1,14 @@
-// base/config_keys.cc: see config_keys.h. A new key is one row here, one field in Config and one row in
+// base/config_keys.cc: see config_keys.h. A new key is one row in config_keys_*.cc, one field in Config and one row in
 // docs/config.md (a test compares the two).
 #include "base/config_keys.h"
 
 #include <charconv>
 #include <cmath>
-#include <limits>
+
+#include "base/config_rows.h"
 
 namespace gsel {
 namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr Bounds at_least(double minimum) {
-  return {minimum, kInfinity, false, false};
-}
-constexpr Bounds above(double minimum) {
-  return {minimum, kInfinity, true, false};
-}
-constexpr Bounds kFraction{0, 1, false, true};
-constexpr Bounds kAny{-kInfinity, kInfinity, false, false};
-
-constexpr std::string_view accelerators[] = {"auto", "cuda", "hip", "ze", "habana", "ascend", "mps", "cpu"};
-constexpr std::string_view orders[] = {"visible", "pci", "fastest", "most_free", "near"};
-constexpr std::string_view optimizers[] = {"adamw", "sgd", "sign_sgd"};
-
-template <gsel_axis axis>
-void store_size(Config& config, const Scalar& value) {
-  config.mesh[axis] = value.type == ConfigValue::Type::text ? 0 : value.integer;
-}
-
-constexpr ConfigKey keys[] = {
-    {"select.accelerator", KeyType::word, "auto", kAny, accelerators,
-     "kind of device; auto takes the accelerators there are, else the CPU",
-     [](Config& c, const Scalar& v) { c.select.accelerator = v.text; }},
-    {"select.devices",
-     KeyType::text,
-     "",
-     kAny,
-     {},
-     "which devices, as gsel_resolve reads it, such as count:2; empty means auto",
-     [](Config& c, const Scalar& v) { c.select.devices = v.text; }},
-    {"select.order", KeyType::word, "visible", kAny, orders,
-     "order in which devices are counted; visible is as the environment orders them, else by bus",
-     [](Config& c, const Scalar& v) { c.select.order = v.text; }},
-    {"comm.timeout_s",
-     KeyType::number,
-     "60.0",
-     above(0),
-     {},
-     "bound on each communication call, seconds",
-     [](Config& c, const Scalar& v) { c.comm.timeout_s = v.number; }},
-    {"comm.trace",
-     KeyType::text,
-     "",
-     kAny,
-     {},
-     "folder to which each rank that meets a failure writes the last calls of all ranks; empty means none",
-     [](Config& c, const Scalar& v) { c.comm.trace = v.text; }},
-    {"mesh.tensor",
-     KeyType::size,
-     "1",
-     at_least(1),
-     {},
-     "ranks that share one layer's computation",
-     store_size<GSEL_AXIS_TENSOR>},
-    {"mesh.data",
-     KeyType::size,
-     "auto",
-     at_least(1),
-     {},
-     "ranks that work on different samples; 1 instead of auto when another size is auto",
-     store_size<GSEL_AXIS_DATA>},
-    {"mesh.pipeline",
-     KeyType::size,
-     "1",
-     at_least(1),
-     {},
-     "ranks that hold different layers",
-     store_size<GSEL_AXIS_PIPELINE>},
-    {"train.optimizer", KeyType::word, "adamw", kAny, optimizers, "rule of the optimizer step",
-     [](Config& c, const Scalar& v) { c.train.optimizer = v.text; }},
-    {"train.learning_rate",
-     KeyType::number,
-     "0.001",
-     at_least(0),
-     {},
-     "size of the optimizer step",
-     [](Config& c, const Scalar& v) { c.train.learning_rate = v.number; }},
-    {"train.weight_decay",
-     KeyType::number,
-     "0.01",
-     at_least(0),
-     {},
-     "decay of parameters that are not marked otherwise; decoupled, but sgd adds it to the gradient",
-     [](Config& c, const Scalar& v) { c.train.weight_decay = v.number; }},
-    {"train.momentum",
-     KeyType::number,
-     "0.0",
-     kFraction,
-     {},
-     "momentum of sgd",
-     [](Config& c, const Scalar& v) { c.train.momentum = v.number; }},
-    {"train.beta1",
-     KeyType::number,
-     "0.9",
-     kFraction,
-     {},
-     "decay of adamw's first moment",
-     [](Config& c, const Scalar& v) { c.train.beta1 = v.number; }},
-    {"train.beta2",
-     KeyType::number,
-     "0.999",
-     kFraction,
-     {},
-     "decay of adamw's second moment",
-     [](Config& c, const Scalar& v) { c.train.beta2 = v.number; }},
-    {"train.epsilon",
-     KeyType::number,
-     "1e-08",
-     above(0),
-     {},
-     "added to adamw's denominator",
-     [](Config& c, const Scalar& v) { c.train.epsilon = v.number; }},
-    {"train.clip_norm",
-     KeyType::number,
-     "0.0",
-     at_least(0),
-     {},
-     "largest norm of the whole mean gradient; 0 means no clipping",
-     [](Config& c, const Scalar& v) { c.train.clip_norm = v.number; }},
-    {"train.batch",
-     KeyType::integer,
-     "8",
-     at_least(1),
-     {},
-     "samples per step over all ranks",
-     [](Config& c, const Scalar& v) { c.train.batch = v.integer; }},
-    {"train.microbatch",
-     KeyType::integer,
-     "0",
-     at_least(0),
-     {},
-     "samples per micro-batch of one rank; 0 means the rank's whole share",
-     [](Config& c, const Scalar& v) { c.train.microbatch = v.integer; }},
-    {"train.seed",
-     KeyType::integer,
-     "1",
-     at_least(0),
-     {},
-     "seed of initial parameters and of noise",
-     [](Config& c, const Scalar& v) { c.train.seed = v.integer; }},
-};
 
 std::string listed(std::span<const std::string_view> words) {
   std::string text;
@@ -201,11 +60,16 @@ bool Bounds::hold(double value) const {
 }
 
 std::span<const ConfigKey> config_keys() {
-  return keys;
+  static const std::vector<ConfigKey> all = [] {
+    std::vector<ConfigKey> joined;
+    for (const auto& keys : {host_keys(), train_keys()}) joined.insert(joined.end(), keys.begin(), keys.end());
+    return joined;
+  }();
+  return all;
 }
 
 const ConfigKey* find_config_key(std::string_view name) {
-  for (const ConfigKey& key : keys)
+  for (const ConfigKey& key : config_keys())
     if (key.name == name) return &key;
   return nullptr;
 }

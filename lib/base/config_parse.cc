@@ -10,6 +10,7 @@
 #include "base/dtype.h"
 #include "base/nearest.h"
 #include "base/printable.h"
+#include "base/toml_scan.h"
 
 namespace gsel {
 namespace {
@@ -242,6 +243,7 @@ Config parse_config(std::string_view text, const std::string& file) {
     throw Error(GSEL_ERR_PARSE, fmt::format("{}: a configuration of {} bytes; at most {} bytes would do", file,
                                             text.size(), kMostBytes))
         .at({file, 0, 0, {}});
+  check_toml_text(text, file);
   toml::table root;
   try {
     root = toml::parse(text, std::string_view(file));

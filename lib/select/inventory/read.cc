@@ -9,9 +9,9 @@
 #include <unordered_set>
 
 #include "base/error.h"
+#include "base/json_object.h"
 #include "base/read_file.h"
 #include "select/inventory/inventory.h"
-#include "select/inventory/json_object.h"
 #include "select/inventory/known.h"
 #include "select/inventory/names.h"
 
@@ -90,17 +90,16 @@ Partition read_partition(JsonObject object) {
   return partition;
 }
 
-void read_partitions(JsonObject& object, const std::string& file, Device& device) {
+void read_partitions(JsonObject& object, Device& device) {
   const auto& list = object.array("partitions");
   device.divided = object.has("partitions");
   if (device.divided && device.vendor != "nvidia")
     object.refuse("partitions", "are MIG instances, which only an nvidia device has");
   for (size_t i = 0; i < list.size(); ++i)
-    device.partitions.push_back(
-        read_partition(JsonObject(list[i], object.path_of(fmt::format("partitions[{}]", i)), file)));
+    device.partitions.push_back(read_partition(object.inside(list[i], fmt::format("partitions[{}]", i))));
 }
 
-Device read_device(JsonObject object, const std::string& file) {
+Device read_device(JsonObject object) {
   Device device;
   read_vendor(object, device);
   read_identity(object, device);
@@ -120,7 +119,7 @@ Device read_device(JsonObject object, const std::string& file) {
   device.integrated = object.flag("integrated", known.integrated);
   device.accessible = object.flag("accessible", true);
   device.reserved_by = object.whole("reserved_by", kMaxInt, 0);
-  read_partitions(object, file, device);
+  read_partitions(object, device);
   object.finish();
   return device;
 }
@@ -194,7 +193,7 @@ Link read_link(JsonObject object, const DeviceNames& names, const std::vector<De
   return link;
 }
 
-std::vector<Link> read_links(JsonObject& host, const std::vector<Device>& devices, const std::string& file) {
+std::vector<Link> read_links(JsonObject& host, const std::vector<Device>& devices) {
   const auto& list = host.array("links");
   std::vector<Link> links;
   if (list.empty()) return links;
@@ -202,7 +201,7 @@ std::vector<Link> read_links(JsonObject& host, const std::vector<Device>& device
   std::unordered_set<uint64_t> seen;
   for (size_t i = 0; i < list.size(); ++i) {
     const std::string field = fmt::format("links[{}]", i);
-    const Link link = read_link(JsonObject(list[i], host.path_of(field), file), names, devices);
+    const Link link = read_link(host.inside(list[i], field), names, devices);
     if (!seen.insert(uint64_t{static_cast<uint32_t>(link.a)} << 32 | static_cast<uint32_t>(link.b)).second)
       host.refuse(field, fmt::format("joins devices {} and {}, as a link before it", link.a, link.b));
     links.push_back(link);
@@ -210,16 +209,16 @@ std::vector<Link> read_links(JsonObject& host, const std::vector<Device>& device
   return links;
 }
 
-void read_host(JsonObject host, const std::string& file, Inventory& inventory) {
+void read_host(JsonObject host, Inventory& inventory) {
   const std::string name = host.require_text("name");
   const auto& list = host.array("devices");
   std::vector<Device> devices;
   for (size_t i = 0; i < list.size(); ++i)
-    devices.push_back(read_device(JsonObject(list[i], host.path_of(fmt::format("devices[{}]", i)), file), file));
+    devices.push_back(read_device(host.inside(list[i], fmt::format("devices[{}]", i))));
   check_order(host, devices);
   check_places(host, devices, "ordinal", &Device::ordinal);
   check_places(host, devices, "module", &Device::module);
-  std::vector<Link> links = read_links(host, devices, file);
+  std::vector<Link> links = read_links(host, devices);
   host.finish();
   inventory.add({name, 0, 0, std::move(links)}, std::move(devices));
 }
@@ -263,8 +262,9 @@ void Inventory::add(Host host, std::vector<Device> devices_of_host) {
 }
 
 Inventory parse_inventory(std::string_view text, const std::string& file) {
-  const nlohmann::json tree = parse_json(text, file);
-  JsonObject root(tree, "", file);
+  const JsonSource source{"inventory", file};
+  const nlohmann::json tree = parse_json(text, source);
+  JsonObject root(tree, source);
   if (!root.has("gsel_inventory")) root.refuse("gsel_inventory", "is missing; 1 is needed");
   root.number("gsel_inventory", 1, 1, 1);
   Inventory inventory;
@@ -272,8 +272,7 @@ Inventory parse_inventory(std::string_view text, const std::string& file) {
   inventory.notes = root.texts("notes");
   root.finish();
   if (hosts.empty()) root.refuse("hosts", root.has("hosts") ? "is empty, a host is needed" : "is missing");
-  for (size_t i = 0; i < hosts.size(); ++i)
-    read_host(JsonObject(hosts[i], fmt::format("hosts[{}]", i), file), file, inventory);
+  for (size_t i = 0; i < hosts.size(); ++i) read_host(root.inside(hosts[i], fmt::format("hosts[{}]", i)), inventory);
   check_host_names(inventory.hosts, file);
   check_identities(root, inventory);
   return inventory;

@@ -1,9 +1,10 @@
-// select/inventory/json_object.cc: see json_object.h.
-#include "select/inventory/json_object.h"
+// base/json_object.cc: see json_object.h.
+#include "base/json_object.h"
 
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <limits>
 #include <set>
 
 #include "base/error.h"
@@ -33,31 +34,49 @@ std::string reason_of(const json::parse_error& e) {
   return one_line(text);
 }
 
-constexpr int kMaxDepth = 32;
+constexpr size_t kMaxDepth = 32;
 
-// The same name twice in one object would silently drop a value; a tower of brackets would exhaust the stack later.
-class Watch {
+// The same name twice in one object would silently drop a value; a tower of brackets would exhaust the stack later. A
+// look of its own: a parser that asks about each element goes through all those before it, again and again.
+class Watch : public nlohmann::json_sax<json> {
  public:
-  explicit Watch(const std::string& file) : file_(file) {}
+  explicit Watch(const JsonSource& source) : source_(source) {}
 
-  bool operator()(int depth, json::parse_event_t event, const json& value) {
-    if (depth > kMaxDepth)
-      throw Error(GSEL_ERR_PARSE, fmt::format("inventory {}: nested more than {} deep", file_, kMaxDepth))
-          .at({file_, 0, 0, {}});
-    if (event == json::parse_event_t::object_start) names_.emplace_back();
-    if (event == json::parse_event_t::object_end) names_.pop_back();
-    if (event == json::parse_event_t::key && !names_.back().insert(value.get<std::string>()).second) {
-      Place place{file_, 0, 0, value.get<std::string>()};
-      throw Error(GSEL_ERR_PARSE,
-                  fmt::format("inventory {}: field {} stands twice in one object", file_, in_quotes(place.token)))
-          .at(place);
-    }
+  bool start_object(size_t) override { return enter(); }
+  bool start_array(size_t) override { return enter(); }
+  bool end_object() override { return leave(); }
+  bool end_array() override { return leave(); }
+  bool key(std::string& name) override {
+    if (names_.back().insert(name).second) return true;
+    throw Error(GSEL_ERR_PARSE,
+                fmt::format("{} {}: field {} stands twice in one object", source_.what, source_.file, in_quotes(name)))
+        .at({source_.file, 0, 0, name});
+  }
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool number_integer(int64_t) override { return true; }
+  bool number_unsigned(uint64_t) override { return true; }
+  bool number_float(double, const std::string&) override { return true; }
+  bool string(std::string&) override { return true; }
+  bool binary(json::binary_t&) override { return true; }
+  // The parser proper says what is wrong.
+  bool parse_error(size_t, const std::string&, const json::exception&) override { return false; }
+
+ private:
+  bool enter() {
+    names_.emplace_back();
+    if (names_.size() > kMaxDepth)
+      throw Error(GSEL_ERR_PARSE, fmt::format("{} {}: nested more than {} deep", source_.what, source_.file, kMaxDepth))
+          .at({source_.file, 0, 0, {}});
+    return true;
+  }
+  bool leave() {
+    names_.pop_back();
     return true;
   }
 
- private:
-  const std::string& file_;
-  std::vector<std::set<std::string>> names_;
+  const JsonSource& source_;
+  std::vector<std::set<std::string>> names_;  // of the objects that are open
 };
 
 std::string shown(const json& value) {
@@ -74,23 +93,24 @@ std::string field_text(const std::string& name) {
 
 }  // namespace
 
-json parse_json(std::string_view text, const std::string& file) {
-  Watch watch(file);
+json parse_json(std::string_view text, const JsonSource& source) {
+  Watch watch(source);
+  json::sax_parse(text, &watch);
   try {
-    return json::parse(text,
-                       [&](int depth, json::parse_event_t event, json& value) { return watch(depth, event, value); });
+    return json::parse(text);
   } catch (const json::parse_error& e) {
-    Place place = place_at(text, e.byte ? e.byte - 1 : 0, file);
-    throw Error(GSEL_ERR_PARSE, fmt::format("inventory {}: line {}, column {}: not JSON: {}", file, place.line,
-                                            place.column, reason_of(e)))
+    Place place = place_at(text, e.byte ? e.byte - 1 : 0, source.file);
+    throw Error(GSEL_ERR_PARSE, fmt::format("{} {}: line {}, column {}: not JSON: {}", source.what, source.file,
+                                            place.line, place.column, reason_of(e)))
         .at(place);
   } catch (const json::out_of_range& e) {
-    throw Error(GSEL_ERR_PARSE, fmt::format("inventory {}: a number is too large", file)).at({file, 0, 0, {}});
+    throw Error(GSEL_ERR_PARSE, fmt::format("{} {}: a number is too large", source.what, source.file))
+        .at({source.file, 0, 0, {}});
   }
 }
 
-JsonObject::JsonObject(const json& value, std::string path, std::string file)
-    : value_(value), path_(std::move(path)), file_(std::move(file)) {
+JsonObject::JsonObject(const json& value, std::string path, const JsonSource* source)
+    : value_(value), path_(std::move(path)), source_(source) {
   if (!value.is_object()) refuse({}, fmt::format("is {} ({}), an object is needed", shown(value), value.type_name()));
 }
 
@@ -101,8 +121,9 @@ std::string JsonObject::path_of(std::string_view field) const {
 
 void JsonObject::refuse(std::string_view field, const std::string& why) const {
   const std::string path = path_of(field);
-  throw Error(GSEL_ERR_PARSE, fmt::format("inventory {}: {} {}", file_, path.empty() ? "the document" : path, why))
-      .at({file_, 0, 0, path});
+  throw Error(GSEL_ERR_PARSE,
+              fmt::format("{} {}: {} {}", source_->what, source_->file, path.empty() ? "the document" : path, why))
+      .at({source_->file, 0, 0, path});
 }
 
 const json* JsonObject::find(const char* name) {
@@ -123,6 +144,13 @@ std::string JsonObject::plain_text(std::string_view field, const json& value) co
   if (std::any_of(text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }))
     refuse(field, fmt::format("is {}, which holds a control character", shown(value)));
   return text;
+}
+
+std::string JsonObject::any_text(const char* name) {
+  const json* field = find(name);
+  if (!field) return {};
+  if (!field->is_string()) refuse(name, fmt::format("is {} ({}), text is needed", shown(*field), field->type_name()));
+  return field->get<std::string>();
 }
 
 std::vector<std::string> JsonObject::texts(const char* name) {
@@ -161,6 +189,16 @@ double JsonObject::amount(const char* name, double absent) {
   const double value = field->is_number() ? field->get<double>() : -1;
   if (!(value >= 0))
     refuse(name, fmt::format("is {} ({}), a number from 0 is needed", shown(*field), field->type_name()));
+  return value;
+}
+
+double JsonObject::real(const char* name, double minimum, double maximum, double absent) {
+  const json* field = find(name);
+  if (!field) return absent;
+  const double value = field->is_number() ? field->get<double>() : std::numeric_limits<double>::quiet_NaN();
+  if (!(value >= minimum && value <= maximum))
+    refuse(name, fmt::format("is {} ({}), a number from {:g} to {:g} is needed", shown(*field), field->type_name(),
+                             minimum, maximum));
   return value;
 }
 

@@ -1,5 +1,6 @@
-// select/inventory/json_object.h: strict reading of one JSON object: each field is taken by name and type, what was not
-// taken is an error, and every error names the field by its path. Refuses to know what the fields mean.
+// base/json_object.h: strict reading of one JSON object: each field is taken by name and type, what was not
+// taken is an error, and every error names the field by its path. Refuses to know what the fields mean. Tree and
+// source must outlive it.
 #pragma once
 
 #include <cstdint>
@@ -10,22 +11,34 @@
 
 namespace gsel {
 
+// Where JSON text comes from. `what` is how messages call the document, such as "inventory".
+struct JsonSource {
+  std::string what, file;
+};
+
 // JSON text to a tree. Syntax errors and repeated fields are GSEL_ERR_PARSE with line and column.
-nlohmann::json parse_json(std::string_view text, const std::string& file);
+nlohmann::json parse_json(std::string_view text, const JsonSource& source);
 
 class JsonObject {
  public:
-  // `path` is how errors call the object, such as hosts[0]; empty for the whole document.
-  JsonObject(const nlohmann::json& value, std::string path, std::string file);
+  // The whole document.
+  JsonObject(const nlohmann::json& value, const JsonSource& source) : JsonObject(value, {}, &source) {}
+  // An object inside this one, which errors call by this one's path and `field`.
+  JsonObject inside(const nlohmann::json& value, std::string_view field) const {
+    return JsonObject(value, path_of(field), source_);
+  }
 
   // A field's value: the default when it is absent, an error when its type or range is wrong.
   std::string text(const char* name, std::string absent = {});
   uint64_t number(const char* name, uint64_t minimum, uint64_t maximum, uint64_t absent);
   int32_t whole(const char* name, int32_t maximum, int32_t absent);  // from 0
   double amount(const char* name, double absent);                    // from 0, with or without a fraction
+  double real(const char* name, double minimum, double maximum, double absent);
   bool flag(const char* name, bool absent);
   const nlohmann::json::array_t& array(const char* name);
   std::vector<std::string> texts(const char* name);
+  std::string any_text(const char* name);  // control characters and all
+  bool is_null(const char* name) const { return has(name) && value_.at(name).is_null(); }
   bool has(const char* name) const { return value_.contains(name); }
   bool is_text(const char* name) const { return has(name) && value_.at(name).is_string(); }
 
@@ -37,12 +50,13 @@ class JsonObject {
   [[noreturn]] void refuse(std::string_view field, const std::string& why) const;
 
  private:
+  JsonObject(const nlohmann::json& value, std::string path, const JsonSource* source);
   std::string plain_text(std::string_view field, const nlohmann::json& value) const;
   const nlohmann::json* find(const char* name);
 
   const nlohmann::json& value_;
   std::string path_;
-  std::string file_;
+  const JsonSource* source_;
   std::vector<std::string_view> known_;  // names of the fields that were asked for, which are literals
 };
 

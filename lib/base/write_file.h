@@ -1,0 +1,12 @@
+// base/write_file.h: a file that appears whole or not at all: written under another name, then renamed.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace gsel {
+
+// Replaces what has that name. GSEL_ERR_IO, about the file.
+void write_file(const std::string& path, std::string_view content);
+
+}  // namespace gsel
