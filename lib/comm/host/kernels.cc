@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "comm/floats.h"
+#include "comm/host/cast_kernels.h"
 
 namespace gsel::host {
 namespace {
@@ -125,7 +126,28 @@ bool can_cast(gsel_dtype dtype) {
   return dtype >= GSEL_I8 && dtype <= GSEL_F64;
 }
 
+namespace {
+
+// Between f32 and 16 bits, which is what a step of mixed precision does all the time; false for any other pair.
+bool cast_often(void* dst, gsel_dtype dst_dtype, const void* src, gsel_dtype src_dtype, uint64_t count) {
+  const shm::Isa isa = shm::best_isa();
+  if (src_dtype == GSEL_F32 && dst_dtype == GSEL_F16)
+    narrow(isa, static_cast<Half*>(dst), static_cast<const float*>(src), count);
+  else if (src_dtype == GSEL_F32 && dst_dtype == GSEL_BF16)
+    narrow(isa, static_cast<Brain*>(dst), static_cast<const float*>(src), count);
+  else if (src_dtype == GSEL_F16 && dst_dtype == GSEL_F32)
+    widen(isa, static_cast<float*>(dst), static_cast<const Half*>(src), count);
+  else if (src_dtype == GSEL_BF16 && dst_dtype == GSEL_F32)
+    widen(isa, static_cast<float*>(dst), static_cast<const Brain*>(src), count);
+  else
+    return false;
+  return true;
+}
+
+}  // namespace
+
 void cast(void* dst, gsel_dtype dst_dtype, const void* src, gsel_dtype src_dtype, uint64_t count) {
+  if (cast_often(dst, dst_dtype, src, src_dtype, count)) return;
   with_type(dst_dtype, [&](auto to) {
     with_type(src_dtype, [&](auto from) {
       convert(static_cast<decltype(to)*>(dst), static_cast<const decltype(from)*>(src), count);
@@ -169,46 +191,5 @@ template void add(float*, const float*, uint64_t);
 template void add(double*, const double*, uint64_t);
 template double sum_squares(const float*, uint64_t);
 template double sum_squares(const double*, uint64_t);
-
-void sgd_step(const gsel_optimizer_step& s) {
-  const auto scale_by = static_cast<float>(s.gradient_scale), rate = static_cast<float>(s.learning_rate),
-             decay = static_cast<float>(s.weight_decay), momentum = static_cast<float>(s.momentum);
-  if (s.momentum == 0) {
-    for (uint64_t i = 0; i < s.count; ++i) s.param[i] -= rate * (s.gradient[i] * scale_by + decay * s.param[i]);
-    return;
-  }
-  for (uint64_t i = 0; i < s.count; ++i) {
-    const float velocity = momentum * s.state0[i] + (s.gradient[i] * scale_by + decay * s.param[i]);
-    s.state0[i] = velocity;
-    s.param[i] -= rate * velocity;
-  }
-}
-
-void sign_sgd_step(const gsel_optimizer_step& s) {
-  const auto scale_by = static_cast<float>(s.gradient_scale), rate = static_cast<float>(s.learning_rate);
-  const auto kept = static_cast<float>(1 - s.learning_rate * s.weight_decay);
-  for (uint64_t i = 0; i < s.count; ++i) {
-    const float g = s.gradient[i] * scale_by;
-    const float sign = static_cast<float>(g > 0) - static_cast<float>(g < 0);
-    s.param[i] = s.param[i] * kept - rate * sign;
-  }
-}
-
-void adamw_step(const gsel_optimizer_step& s) {
-  const auto scale_by = static_cast<float>(s.gradient_scale), beta1 = static_cast<float>(s.beta1),
-             beta2 = static_cast<float>(s.beta2), epsilon = static_cast<float>(s.epsilon);
-  const auto rest1 = static_cast<float>(1 - s.beta1), rest2 = static_cast<float>(1 - s.beta2);
-  const auto kept = static_cast<float>(1 - s.learning_rate * s.weight_decay);
-  const auto step = static_cast<float>(s.learning_rate / (1 - std::pow(s.beta1, static_cast<double>(s.t))));
-  const auto root = static_cast<float>(1 / std::sqrt(1 - std::pow(s.beta2, static_cast<double>(s.t))));
-  for (uint64_t i = 0; i < s.count; ++i) {
-    const float g = s.gradient[i] * scale_by;
-    const float first = beta1 * s.state0[i] + rest1 * g;
-    const float second = beta2 * s.state1[i] + rest2 * (g * g);
-    s.state0[i] = first;
-    s.state1[i] = second;
-    s.param[i] = s.param[i] * kept - step * (first / (std::sqrt(second) * root + epsilon));
-  }
-}
 
 }  // namespace gsel::host

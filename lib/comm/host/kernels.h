@@ -22,8 +22,4 @@ void add(T* dst, const T* src, uint64_t count);
 template <class T>
 double sum_squares(const T* src, uint64_t count);
 
-void sgd_step(const gsel_optimizer_step& step);
-void sign_sgd_step(const gsel_optimizer_step& step);
-void adamw_step(const gsel_optimizer_step& step);
-
 }  // namespace gsel::host

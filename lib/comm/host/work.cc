@@ -2,6 +2,7 @@
 #include "base/dtype.h"
 #include "comm/host/host.h"
 #include "comm/host/kernels.h"
+#include "comm/host/optimizer_kernels.h"
 #include "comm/host/stream.h"
 
 namespace gsel::host {
@@ -36,9 +37,16 @@ gsel_status scale_work(void*, void* dst, gsel_dtype dtype, double factor, uint64
   });
 }
 
+// As a reduction does it: in f32, rounded once.
+void add_narrow(void* dst, const void* src, gsel_dtype dtype, uint64_t count) {
+  const void* const both[] = {dst, src};
+  shm::reduce({.dtype = dtype, .op = GSEL_SUM}, dst, both, 2, count);
+}
+
 gsel_status add_work(void*, void* dst, const void* src, gsel_dtype dtype, uint64_t count, gsel_stream* stream,
                      gsel_error** err) {
   return guard(err, [&] {
+    if (dtype == GSEL_F16 || dtype == GSEL_BF16) return run_on(stream, [=] { add_narrow(dst, src, dtype, count); });
     for_float_type(dtype, "add", [&](auto* typed) {
       using T = std::remove_pointer_t<decltype(typed)>;
       run_on(stream, [=] { add(static_cast<T*>(dst), static_cast<const T*>(src), count); });
@@ -56,28 +64,53 @@ gsel_status sum_squares_work(void*, const void* src, gsel_dtype dtype, uint64_t 
   });
 }
 
-void check_states(const gsel_optimizer_step& step, bool first, bool second) {
-  if (step.count > 0 && ((first && !step.state0) || (second && !step.state1)))
-    fail(GSEL_ERR_ARG, "optimizer step of kind {} on {} elements needs {} and it is NULL", step.kind, step.count,
-         first && !step.state0 ? "state0" : "state1");
+struct Needs {
+  const char* name;
+  int states;
+  bool scales;  // of 8-bit state
+  bool counts;  // corrects a bias by the number of the step
+};
+
+Needs needs_of(const gsel_optimizer_step& step) {
+  switch (step.kind) {
+    case GSEL_OPTIMIZER_SGD:
+      return {"sgd", step.momentum != 0, false, false};
+    case GSEL_OPTIMIZER_SIGN_SGD:
+      return {"sign_sgd", 0, false, false};
+    case GSEL_OPTIMIZER_ADAMW:
+      return {"adamw", 2, false, true};
+    case GSEL_OPTIMIZER_ADAM:
+      return {"adam", 2, false, true};
+    case GSEL_OPTIMIZER_LION:
+      return {"lion", 1, false, false};
+    case GSEL_OPTIMIZER_ADAMW_8BIT:
+      return {"adamw_8bit", 2, true, true};
+    default:
+      fail(GSEL_ERR_UNSUPPORTED, "optimizer kind {} is unknown to the host", step.kind);
+  }
+}
+
+void check_step(const gsel_optimizer_step& step, const Needs& needs) {
+  const std::pair<const char*, bool> missing[] = {{"state0", needs.states > 0 && !step.state0},
+                                                  {"state1", needs.states > 1 && !step.state1},
+                                                  {"scale0", needs.scales && !step.scale0},
+                                                  {"scale1", needs.scales && !step.scale1}};
+  for (const auto& [name, is_missing] : missing)
+    if (is_missing && step.count > 0)
+      fail(GSEL_ERR_ARG, "optimizer step {} on {} elements needs {} and it is NULL", needs.name, step.count, name);
+  if (needs.counts && step.t < 1) fail(GSEL_ERR_ARG, "{} step number is {}; it counts from 1", needs.name, step.t);
+  if (step.param16 && step.param16_dtype != GSEL_F16 && step.param16_dtype != GSEL_BF16)
+    fail(GSEL_ERR_UNSUPPORTED, "{} rounds parameters to f16 or bf16; param16_dtype is {}", needs.name,
+         dtype_name(step.param16_dtype));
 }
 
 gsel_status optimizer_work(void*, const gsel_optimizer_step* given, gsel_stream* stream, gsel_error** err) {
   return guard(err, [&] {
     const gsel_optimizer_step step = *given;
-    switch (step.kind) {
-      case GSEL_OPTIMIZER_SGD:
-        check_states(step, step.momentum != 0, false);
-        return run_on(stream, [=] { sgd_step(step); });
-      case GSEL_OPTIMIZER_SIGN_SGD:
-        return run_on(stream, [=] { sign_sgd_step(step); });
-      case GSEL_OPTIMIZER_ADAMW:
-        check_states(step, true, true);
-        if (step.t < 1) fail(GSEL_ERR_ARG, "adamw step number is {}; it counts from 1", step.t);
-        return run_on(stream, [=] { adamw_step(step); });
-      default:
-        fail(GSEL_ERR_UNSUPPORTED, "optimizer kind {} is unknown to the host", step.kind);
-    }
+    const Needs needs = needs_of(step);
+    check_step(step, needs);
+    const auto kernel = needs.scales ? byte_state_step : elementwise_step;
+    run_on(stream, [=] { kernel(shm::best_isa(), step); });
   });
 }
 

@@ -22,6 +22,7 @@
 #include "base/dtype.h"
 #include "comm/floats.h"
 #include "comm/shm/user_fold.h"
+#include "comm/vector_loops.h"
 
 namespace gsel::shm {
 namespace {
@@ -138,18 +139,6 @@ struct Divide {
   }
 };
 
-#define GSEL_ONCE [[gnu::noinline]]  // unrolled vector code is long and shared by many callers
-#define GSEL_PRAGMA(...) _Pragma(#__VA_ARGS__)
-#if defined(__clang__)
-#define GSEL_INDEPENDENT GSEL_PRAGMA(clang loop vectorize(assume_safety))
-#define GSEL_FOR_ISA(set) GSEL_PRAGMA(clang attribute push(__attribute__((target(set))), apply_to = function))
-#define GSEL_FOR_ISA_END GSEL_PRAGMA(clang attribute pop)
-#else
-#define GSEL_INDEPENDENT GSEL_PRAGMA(GCC ivdep)
-#define GSEL_FOR_ISA(set) GSEL_PRAGMA(GCC push_options) GSEL_PRAGMA(GCC target(set))
-#define GSEL_FOR_ISA_END GSEL_PRAGMA(GCC pop_options)
-#endif
-
 namespace baseline {
 #include "comm/shm/kernels_loops.inc"
 }
@@ -173,7 +162,7 @@ namespace baseline {
   GSEL_BINARY(min32, prefix##_min_epu32)              \
   GSEL_BINARY(max32, prefix##_max_epu32)
 
-GSEL_FOR_ISA("avx2,f16c")
+GSEL_FOR_ISA(GSEL_AVX2)
 namespace avx2 {
 struct Set {
   using Bits = __m256i;
@@ -196,11 +185,7 @@ struct Set {
 #include "comm/shm/kernels_loops.inc"
 }  // namespace avx2
 GSEL_FOR_ISA_END
-#if defined(__clang__)
-GSEL_FOR_ISA("avx2,f16c,avx512f,avx512bw,avx512dq,avx512vl")
-#else
-GSEL_FOR_ISA("avx2,f16c,avx512f,avx512bw,avx512dq,avx512vl,prefer-vector-width=512")  // GCC halves them otherwise
-#endif
+GSEL_FOR_ISA(GSEL_AVX512)
 namespace avx512 {
 struct Set {
   using Bits = __m512i;

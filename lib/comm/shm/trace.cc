@@ -1,10 +1,8 @@
 // comm/shm/trace.cc: see trace.h. From an arena to JSON; other processes are in trace_process.cc.
 #include "comm/shm/trace.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -16,6 +14,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/os.h"
+#include "base/write_file.h"
 #include "comm/describe.h"
 #include "comm/operation.h"
 #include "comm/shm/trace_json.h"
@@ -198,26 +197,13 @@ std::string trace_of(const Arena& arena, const TraceReader& reader) {
   return trace_text(Json::array({communicator_json(arena, reader)}));
 }
 
-// Under another name first: whoever sees the file sees the whole.
 void save_trace(const std::string& folder, int32_t rank, const std::string& json) noexcept {
   try {
-    static std::atomic<uint32_t> files{0};
     const std::string path = fmt::format("{}/gsel-{}-{}.json", folder, getpid(), rank);
-    const std::string fresh = fmt::format("{}.{}", path, files.fetch_add(1));
-    os::Fd file(open(fresh.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644));
-    bool written = static_cast<bool>(file);
-    for (size_t done = 0; written && done < json.size();) {
-      const ssize_t n = write(file.get(), json.data() + done, json.size() - done);
-      written = n > 0 || (n < 0 && errno == EINTR);
-      done += n > 0 ? static_cast<size_t>(n) : 0;
-    }
-    if (written && rename(fresh.c_str(), path.c_str()) == 0) {
-      log(GSEL_LOG_INFO, "comm", "the last calls of all ranks are in {}", path);
-      return;
-    }
-    log(GSEL_LOG_WARN, "comm", "{} cannot be written: {}; a folder that this user may write to would do", path,
-        errno_text(errno));
-    if (file) unlink(fresh.c_str());
+    write_file(path, json);
+    log(GSEL_LOG_INFO, "comm", "the last calls of all ranks are in {}", path);
+  } catch (const Error& e) {
+    log(GSEL_LOG_WARN, "comm", "{}", e.message());
   } catch (...) {  // no memory for a path: the failure itself is still reported
   }
 }

@@ -1,0 +1,32 @@
+// comm/host/optimizer_kernels.h: optimizer steps over host memory. Refuses to know streams and errors: what a step
+// needs has been checked. Elements do not meet, except in blocks of 8-bit state, so that a step gives the same bits
+// however its range is cut and whichever instruction set it runs on.
+#pragma once
+
+#include <gsel/plugin.h>
+
+#include "comm/shm/kernels.h"
+
+namespace gsel::host {
+
+// All kinds but ADAMW_8BIT.
+void elementwise_step(shm::Isa isa, const gsel_optimizer_step& step);
+
+// ADAMW_8BIT. Each moment is one byte per element and one scale, the largest magnitude, per block of kStateBlock. A
+// step decodes a block, updates it as AdamW does in f32, and encodes it again; the parameter sees the moments in
+// between.
+void byte_state_step(shm::Isa isa, const gsel_optimizer_step& step);
+
+constexpr uint64_t kStateBlock = 256;
+
+// Value of a code of scale 1; code 0 is 0. Dynamic quantisation (Dettmers et al., ICLR 2022): the highest bit set of a
+// magnitude c says the decade, the bits below it divide the decade evenly, and the value is the middle of its part:
+//   signed    bit 7 is the sign, c the other bits; decade i = 0..6, parts 2^i = highest bit; code 128 is 1
+//   unsigned  c is the code; decade i = 0..6, parts 2^(i+1) = highest bit; code 1 is 1
+//   value     10^(i-6) * (0.1 + 0.9 * (c - parts + 0.5) / parts)
+// A number becomes the code of the nearest value. A second moment (unsigned) above zero does not become zero, since an
+// update divides by its root.
+float signed_value(uint8_t code);
+float unsigned_value(uint8_t code);
+
+}  // namespace gsel::host

@@ -1,0 +1,20 @@
+// comm/vector_loops.h: how loops are compiled for several instruction sets: their text stands in a file .inc that is
+// included once per set, each time in a namespace of its own between GSEL_FOR_ISA and GSEL_FOR_ISA_END. Which of them
+// runs is decided by shm::best_isa(). Refuses to know the loops. They give the same bits in every set when elements do
+// not meet: each operation is one that IEEE 754 defines, and products are not contracted into fused additions.
+#pragma once
+
+#define GSEL_ONCE [[gnu::noinline]]  // unrolled vector code is long and shared by many callers
+#define GSEL_PRAGMA(...) _Pragma(#__VA_ARGS__)
+#define GSEL_AVX2 "avx2,f16c"
+#if defined(__clang__)
+#define GSEL_AVX512 "avx2,f16c,avx512f,avx512bw,avx512dq,avx512vl"
+#define GSEL_INDEPENDENT GSEL_PRAGMA(clang loop vectorize(assume_safety))
+#define GSEL_FOR_ISA(set) GSEL_PRAGMA(clang attribute push(__attribute__((target(set))), apply_to = function))
+#define GSEL_FOR_ISA_END GSEL_PRAGMA(clang attribute pop)
+#else
+#define GSEL_AVX512 "avx2,f16c,avx512f,avx512bw,avx512dq,avx512vl,prefer-vector-width=512"  // GCC halves them otherwise
+#define GSEL_INDEPENDENT GSEL_PRAGMA(GCC ivdep)
+#define GSEL_FOR_ISA(set) GSEL_PRAGMA(GCC push_options) GSEL_PRAGMA(GCC target(set))
+#define GSEL_FOR_ISA_END GSEL_PRAGMA(GCC pop_options)
+#endif
