@@ -64,11 +64,49 @@ uint32_t checked_flags(uint32_t flags, uint32_t known, const char* kind, const s
   return flags;
 }
 
+void check_phase(const gsel_phase& phase, const std::string& what) {
+  if (phase.axis < 0 || phase.axis >= GSEL_AXES)
+    fail(GSEL_ERR_MODEL, "{} has axis {}; see GSEL_AXIS_*", what, phase.axis);
+  if (phase.op != GSEL_SUM && phase.op != GSEL_MAX && phase.op != GSEL_MIN)
+    fail(GSEL_ERR_MODEL, "{} has operation {}; GSEL_SUM, GSEL_MAX and GSEL_MIN are possible", what, phase.op);
+  if (phase.dtype != GSEL_F32 && phase.dtype != GSEL_F64)
+    fail(GSEL_ERR_MODEL, "{} has element type {}; f32 and f64 are possible", what, dtype_name(phase.dtype));
+  constexpr int64_t kMost = int64_t{1} << 40;
+  const bool sized = phase.elems >= 0 && phase.elems_per_sample >= 0 && phase.elems <= kMost &&
+                     phase.elems_per_sample <= kMost && phase.elems + phase.elems_per_sample > 0;
+  if (!sized) fail(GSEL_ERR_MODEL, "{} has {} elements and {} per sample", what, phase.elems, phase.elems_per_sample);
+  if (phase.axis == GSEL_AXIS_DATA && phase.elems_per_sample)
+    fail(GSEL_ERR_MODEL, "{} is over the data axis, where ranks have different samples; elems_per_sample must be 0",
+         what);
+}
+
+std::vector<gsel_phase> checked_phases(const gsel_phase* phases, int32_t n, const char* direction,
+                                       const std::string& layer) {
+  constexpr int32_t kMostPhases = 16;
+  if (n < 0 || n > kMostPhases || (n > 0 && !phases))
+    fail(GSEL_ERR_MODEL, "layer \"{}\" has {} {} phases; 0 to {} are possible", layer, n, direction, kMostPhases);
+  std::vector<gsel_phase> result(phases, phases + n);
+  for (int32_t i = 0; i < n; ++i) check_phase(result[i], fmt::format("layer \"{}\", {} phase {}", layer, direction, i));
+  return result;
+}
+
 bool is_float(gsel_dtype dtype) {
   return dtype >= GSEL_F16;
 }
 
 }  // namespace
+
+uint64_t Layer::unread(gsel_instr_kind kind) const {
+  if (kind == GSEL_INSTR_BACKWARD_INPUT) return backward_input_unread;
+  if (kind == GSEL_INSTR_BACKWARD_WEIGHT) return backward_weight_unread;
+  return kind == GSEL_INSTR_BACKWARD ? backward_input_unread & backward_weight_unread : 0;
+}
+
+bool Layer::reads_param(gsel_instr_kind kind, size_t i) const {
+  if (kind == GSEL_INSTR_BACKWARD_WEIGHT) return false;
+  const bool backward_half = kind == GSEL_INSTR_BACKWARD || kind == GSEL_INSTR_BACKWARD_INPUT;
+  return !(backward_half && i < 64 && (backward_unread_params >> i & 1));
+}
 
 void Model::refuse_if_finished() const {
   if (finished_)
@@ -82,8 +120,12 @@ int32_t Model::add_param(const gsel_param_desc& desc) {
   p.dims = checked_dims(desc.dims, desc.n_dims, "parameter", p.name, GSEL_MAX_DIMS);
   p.n_elems = product(p.dims);
   p.dtype = desc.dtype ? desc.dtype : GSEL_F32;
-  if (p.dtype != GSEL_F32)
-    fail(GSEL_ERR_UNSUPPORTED, "parameter \"{}\" is {}; parameters are f32", p.name, dtype_name(p.dtype));
+  if (p.dtype != GSEL_F32 && p.dtype != GSEL_BF16 && p.dtype != GSEL_F16)
+    fail(GSEL_ERR_UNSUPPORTED, "parameter \"{}\" is {}; parameters are f32, bf16 or f16", p.name, dtype_name(p.dtype));
+  p.lr_factor = desc.lr_factor == 0 ? 1 : desc.lr_factor;
+  if (!(p.lr_factor > 0 && p.lr_factor <= std::numeric_limits<float>::max()))
+    fail(GSEL_ERR_MODEL, "parameter \"{}\" has lr_factor {}; it is a finite number above 0, or 0 for 1", p.name,
+         p.lr_factor);
   p.flags =
       checked_flags(desc.flags, GSEL_PARAM_NO_DECAY | GSEL_PARAM_FROZEN | GSEL_PARAM_NO_CLIP, "parameter", p.name);
   p.init = desc.init;
@@ -150,6 +192,11 @@ int32_t Model::add_layer(const gsel_layer_desc& desc) {
   layer.backward_weight = desc.backward_weight;
   layer.backward = desc.backward;
   layer.user_data = desc.user_data;
+  layer.backward_input_unread = desc.backward_input_unread;
+  layer.backward_weight_unread = desc.backward_weight_unread;
+  layer.backward_unread_params = desc.backward_unread_params;
+  layer.forward_phases = checked_phases(desc.forward_phases, desc.n_forward_phases, "forward", layer.name);
+  layer.backward_phases = checked_phases(desc.backward_phases, desc.n_backward_phases, "backward", layer.name);
   check_layer(layer);
 
   const auto id = static_cast<int32_t>(layers_.size());
@@ -180,6 +227,8 @@ void Model::check_layer(const Layer& layer) const {
            values_[v].name);
   }
   if (layer.is_loss()) check_loss(layer);
+  if (!layer.backward_phases.empty() && !layer.backward && !layer.backward_input && !layer.pull_only())
+    fail(GSEL_ERR_MODEL, "layer \"{}\" has backward phases and neither backward_input nor backward", layer.name);
 }
 
 void Model::check_loss(const Layer& layer) const {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <gsel/model.h>
+#include <gsel/program.h>
 
 #include <string>
 #include <string_view>
@@ -23,6 +24,7 @@ struct Param {
   gsel_init_fn init_fn = nullptr;
   void* init_user_data = nullptr;
   int32_t shard = GSEL_SHARD_NONE, shard_dim = 0, shard_blocks = 1;
+  double lr_factor = 1;
 
   bool trainable() const { return !(flags & GSEL_PARAM_FROZEN); }
 };
@@ -51,6 +53,9 @@ struct Layer {
   double flop_per_sample = 0;
   gsel_layer_fn forward = nullptr, backward_input = nullptr, backward_weight = nullptr, backward = nullptr;
   void* user_data = nullptr;
+  uint64_t backward_input_unread = 0, backward_weight_unread = 0;  // GSEL_UNREAD_*
+  uint64_t backward_unread_params = 0;                             // bit i: params[i]
+  std::vector<gsel_phase> forward_phases, backward_phases;
 
   bool needs_backward_input = false;   // set by finish: some input needs a gradient
   bool needs_backward_weight = false;  // set by finish: some parameter is trained through it
@@ -59,6 +64,14 @@ struct Layer {
   bool pull_only() const { return !forward; }
   bool backward_in_one() const { return backward || pull_only(); }
   bool needs_backward() const { return needs_backward_input || needs_backward_weight; }
+  bool recomputable() const { return flags & GSEL_LAYER_RECOMPUTABLE; }
+
+  // What a backward does not read: of one half, or of both at once.
+  uint64_t unread(gsel_instr_kind kind) const;
+  bool reads_input(gsel_instr_kind kind, size_t i) const { return i > 30 || !(unread(kind) & GSEL_UNREAD_INPUT(i)); }
+  bool reads_output(gsel_instr_kind kind, size_t i) const { return i > 30 || !(unread(kind) & GSEL_UNREAD_OUTPUT(i)); }
+  bool reads_saved(gsel_instr_kind kind) const { return !(unread(kind) & GSEL_UNREAD_SAVED); }
+  bool reads_param(gsel_instr_kind kind, size_t i) const;
 };
 
 class Model {

@@ -1,48 +1,62 @@
 // program/exchange.cc: see exchange.h.
 #include "program/exchange.h"
 
+#include <cstring>
+
 #include "base/dtype.h"
 
 namespace gsel {
+namespace {
 
-size_t Exchange::post(const Program& program, const gsel_instr& instr, const std::string& where) {
-  const std::vector<int32_t> params = instr.bucket < 0 ? std::vector<int32_t>{} : program.buckets[instr.bucket];
-  Group& group = group_of(program, instr.axis);
-  const size_t index = group.posted[program.rank]++;
-  if (index == group.calls.size()) {
-    group.calls.push_back({instr, params, where});
+[[noreturn]] void refuse(const Spot& spot, const std::string& why) {
+  throw Error(GSEL_ERR_PROGRAM, fmt::format("{}: {}", spot.where(), why)).about_rank(spot.program->rank);
+}
+
+}  // namespace
+
+size_t Group::post(const Spot& spot, int32_t phase) {
+  const size_t index = posted_[spot.program->mesh.coordinate(spot.program->rank, axis_)]++;
+  if (index == calls_.size()) {
+    calls_.push_back({spot, phase, 1});
     return index;
   }
-  const Call& first = group.calls[index];
-  if (first.instr.kind != instr.kind || first.instr.bucket != instr.bucket || first.instr.peer != instr.peer)
-    throw Error(GSEL_ERR_PROGRAM,
-                fmt::format("{}: the {} group's collective {} is {}; all ranks of a group make the same "
-                            "collectives in the same order",
-                            where, axis_name(instr.axis), index, first.where))
-        .about_rank(program.rank);
-  if (first.params != params)
-    throw Error(GSEL_ERR_PROGRAM, fmt::format("{}: the bucket holds other parameters, or in another order, than in {}",
-                                              where, first.where))
-        .about_rank(program.rank);
+  Call& call = calls_[index];
+  const gsel_instr &mine = spot.instr(), &first = call.first.instr();
+  if (std::memcmp(&mine, &first, sizeof mine) != 0 || phase != call.phase)
+    refuse(spot, fmt::format("the {} group's call {} is {}; all ranks of a group make the same calls in the same order",
+                             axis_name(axis_), index, call.first.where()));
+  if (mine.bucket >= 0) {
+    const ProgramBucket &here = spot.program->buckets[mine.bucket], &there = call.first.program->buckets[first.bucket];
+    if (here.params != there.params)
+      refuse(spot,
+             fmt::format("the bucket holds other parameters, or in another order, than in {}", call.first.where()));
+    if (here != there) refuse(spot, fmt::format("the bucket is kept in another way than in {}", call.first.where()));
+  }
+  ++call.joined;
   return index;
 }
 
-int32_t Exchange::missing(const Program& program, gsel_axis axis, size_t index) {
-  const Group& group = group_of(program, axis);
-  for (int32_t rank : program.mesh.group(program.rank, axis)) {
-    const auto found = group.posted.find(rank);
-    if (found == group.posted.end() || found->second <= index) return rank;
-  }
+int32_t Group::missing(size_t index) const {
+  for (size_t place = 0; place < ranks_.size(); ++place)
+    if (posted_[place] <= index) return ranks_[place];
   return -1;
 }
 
-void Exchange::check_received() const {
-  for (const auto& [pair, queue] : messages_)
-    if (!queue.empty()) fail(GSEL_ERR_PROGRAM, "{}: rank {} never receives it", queue.front().where, pair.second);
+void Group::check_complete() const {
+  for (size_t index = 0; index < calls_.size(); ++index)
+    if (!complete(index)) refuse(calls_[index].first, fmt::format("rank {} never joins it", missing(index)));
 }
 
-Exchange::Group& Exchange::group_of(const Program& program, gsel_axis axis) {
-  return groups_[{axis, program.mesh.group(program.rank, axis).front()}];
+Group& Exchange::group(const Program& program, gsel_axis axis) {
+  std::vector<int32_t> ranks = program.mesh.group(program.rank, axis);
+  const std::pair<gsel_axis, int32_t> key{axis, ranks.front()};
+  return groups_.try_emplace(key, axis, std::move(ranks)).first->second;
+}
+
+void Exchange::check_ended() const {
+  for (const auto& [pair, queue] : messages_)
+    if (!queue.empty()) refuse(queue.front(), fmt::format("rank {} never receives it", pair.second));
+  for (const auto& [key, group] : groups_) group.check_complete();
 }
 
 }  // namespace gsel

@@ -1,5 +1,5 @@
 // program/exchange.h: what ranks owe each other while their programs are followed: messages under way, and the order of
-// collectives that each group has agreed on so far.
+// calls that each group has agreed on so far.
 #pragma once
 
 #include <deque>
@@ -12,39 +12,54 @@
 
 namespace gsel {
 
-struct Message {
-  gsel_instr instr;
-  std::string where;
+// An instruction where it stands; text is made of it only when something is refused.
+struct Spot {
+  const Program* program = nullptr;
+  bool in_setup = false;
+  size_t position = 0;
+
+  const gsel_instr& instr() const { return (in_setup ? program->setup : program->step)[position]; }
+  std::string where() const { return gsel::where(*program, in_setup, position); }
+};
+
+// Ranks that differ on one axis alone, and the calls they make together, in order.
+class Group {
+ public:
+  Group(gsel_axis axis, std::vector<int32_t> ranks) : axis_(axis), ranks_(std::move(ranks)), posted_(ranks_.size()) {}
+
+  // Adds a rank's next call; returns its place in the order. `phase`: of the layer the instruction runs, else 0.
+  // GSEL_ERR_PROGRAM when the group has another call in that place.
+  size_t post(const Spot& spot, int32_t phase);
+  bool complete(size_t index) const { return calls_[index].joined == ranks_.size(); }
+  // The rank that has not posted call `index` yet, or -1.
+  int32_t missing(size_t index) const;
+  // Throws when some rank never joined a call.
+  void check_complete() const;
+
+ private:
+  struct Call {
+    Spot first;
+    int32_t phase = 0;
+    size_t joined = 0;
+  };
+  gsel_axis axis_;
+  std::vector<int32_t> ranks_;
+  std::vector<size_t> posted_;  // by place
+  std::vector<Call> calls_;
 };
 
 class Exchange {
  public:
-  std::deque<Message>& messages(int32_t from, int32_t to) { return messages_[{from, to}]; }
+  std::deque<Spot>& messages(int32_t from, int32_t to) { return messages_[{from, to}]; }
+  // Stays where it is.
+  Group& group(const Program& program, gsel_axis axis);
 
-  // Adds a rank's next collective to its group's order; returns its place there. GSEL_ERR_PROGRAM when the group has
-  // another collective in that place.
-  size_t post(const Program& program, const gsel_instr& instr, const std::string& where);
-
-  // The rank of the group that has not posted its collective `index` yet, or -1.
-  int32_t missing(const Program& program, gsel_axis axis, size_t index);
-
-  // Throws when a message was sent that nobody received.
-  void check_received() const;
+  // Throws when a message was sent that nobody received, or a call was made that not all ranks joined.
+  void check_ended() const;
 
  private:
-  struct Call {
-    gsel_instr instr;
-    std::vector<int32_t> params;  // of the bucket, in order; empty for the loss
-    std::string where;
-  };
-  struct Group {
-    std::vector<Call> calls;
-    std::map<int32_t, size_t> posted;  // by rank
-  };
-  Group& group_of(const Program& program, gsel_axis axis);
-
-  std::map<std::pair<int32_t, int32_t>, std::deque<Message>> messages_;  // by sender and receiver
-  std::map<std::pair<gsel_axis, int32_t>, Group> groups_;                // by axis and first rank
+  std::map<std::pair<int32_t, int32_t>, std::deque<Spot>> messages_;  // by sender and receiver
+  std::map<std::pair<gsel_axis, int32_t>, Group> groups_;             // by axis and first rank
 };
 
 }  // namespace gsel

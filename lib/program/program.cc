@@ -23,6 +23,14 @@ constexpr InstrForm kForms[] = {
     {GSEL_INSTR_LOSS_REDUCE, "loss_reduce", false, false, false, false, true, nullptr},
     {GSEL_INSTR_NORM, "norm", false, false, false, false, false, nullptr},
     {GSEL_INSTR_STEP, "step", false, false, false, true, false, nullptr},
+    {GSEL_INSTR_GATHER, "gather", false, false, false, true, true, nullptr},
+    {GSEL_INSTR_RELEASE, "release", false, false, false, true, false, nullptr},
+    {GSEL_INSTR_REDUCE_SCATTER, "reduce_scatter", false, false, false, true, true, nullptr},
+    {GSEL_INSTR_REDUCE_ROOT, "reduce_root", false, false, false, true, true, "root"},
+    {GSEL_INSTR_RECOMPUTE, "recompute", true, false, true, false, false, nullptr},
+    {GSEL_INSTR_SCATTER, "scatter", false, true, true, false, true, "root"},
+    {GSEL_INSTR_COLLECT, "collect", false, true, true, false, true, "root"},
+    {GSEL_INSTR_OVERFLOW, "overflow", false, false, false, false, true, nullptr},
 };
 
 bool same(const gsel_instr& a, const gsel_instr& b) {
@@ -78,8 +86,11 @@ void check_instr(const Program& program, const gsel_instr& instr) {
   check(form->microbatch, "micro-batch", instr.microbatch, program.microbatches.size());
   check(form->bucket, "bucket", instr.bucket, program.buckets.size());
   check(form->axis, "axis", instr.axis, GSEL_AXES);
-  check(form->peer, "peer", instr.peer, static_cast<size_t>(program.mesh.world_size()));
-  const bool may_be_gradient = instr.kind == GSEL_INSTR_SEND || instr.kind == GSEL_INSTR_RECV;
+  // A place on the axis, or a rank where there is none.
+  check(form->peer, "peer", instr.peer,
+        static_cast<size_t>(form->axis ? program.mesh.size[instr.axis] : program.mesh.world_size()));
+  const bool may_be_gradient =
+      instr.kind == GSEL_INSTR_SEND || instr.kind == GSEL_INSTR_RECV || instr.kind == GSEL_INSTR_SCATTER;
   if (instr.flags & ~(may_be_gradient ? GSEL_INSTR_GRADIENT : 0u))
     fail(GSEL_ERR_PROGRAM, "{} has unknown flags {:#x}", form->word, instr.flags);
 }

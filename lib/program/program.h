@@ -18,15 +18,28 @@ namespace gsel {
 struct ProgramParam {
   std::string name;
   int64_t n_elems = 0;
+  gsel_dtype dtype = GSEL_F32;  // as it is kept
   bool trainable = true;
+  int64_t rows = 1;  // its first dimension: what low-rank compression takes for a matrix's
   bool operator==(const ProgramParam&) const = default;
 };
 
 struct ProgramValue {
   std::string name;
+  int64_t sample_bytes = 0;  // of one sample; of the whole where it is a scalar
   bool is_input = false;
+  bool is_scalar = false;
   bool needs_gradient = false;
   bool operator==(const ProgramValue&) const = default;
+};
+
+// A collective in the middle of a layer's callback.
+struct ProgramPhase {
+  gsel_axis axis = -1;
+  int64_t bytes = 0;             // of its buffer
+  int64_t bytes_per_sample = 0;  // and for each sample
+  gsel_dtype dtype = GSEL_F32;   // of its elements
+  bool operator==(const ProgramPhase&) const = default;
 };
 
 struct ProgramLayer {
@@ -35,6 +48,8 @@ struct ProgramLayer {
   bool is_loss = false;
   bool needs_backward_input = false;
   bool needs_backward_weight = false;
+  uint64_t backward_unread_params = 0;  // bit i: backward_input and backward do not read params[i]
+  std::vector<ProgramPhase> forward_phases, backward_phases;
   bool operator==(const ProgramLayer&) const = default;
 };
 
@@ -42,7 +57,24 @@ struct ProgramLayer {
 struct Microbatch {
   int64_t first = 0;
   int64_t count = 0;
+  int32_t whole = -1;  // the micro-batch this one is a part of, or -1
   bool operator==(const Microbatch&) const = default;
+};
+
+// Parameters stored side by side, in this order, and how they are kept.
+struct ProgramBucket {
+  std::vector<int32_t> params;
+  uint32_t flags = 0;   // GSEL_BUCKET_*
+  gsel_axis axis = -1;  // of shards and owner
+  int32_t owner = -1;   // place on the axis of the one rank that steps, or -1
+  int32_t compression = GSEL_COMPRESS_NONE;
+  int32_t compression_rank = 0;
+  int64_t compression_start = 0;
+
+  bool shards_state() const { return flags & GSEL_BUCKET_SHARD_STATE; }
+  bool shards_gradient() const { return flags & GSEL_BUCKET_SHARD_GRADIENT; }
+  bool shards_param() const { return flags & GSEL_BUCKET_SHARD_PARAM; }
+  bool operator==(const ProgramBucket&) const = default;
 };
 
 struct Mesh {
@@ -63,7 +95,7 @@ struct Program {
   std::vector<ProgramValue> values;
   std::vector<ProgramLayer> layers;
   std::vector<Microbatch> microbatches;
-  std::vector<std::vector<int32_t>> buckets;  // parameter ids, stored side by side in this order
+  std::vector<ProgramBucket> buckets;
   std::vector<gsel_instr> setup, step;
 
   // Line of each instruction in the text it was read from, setup then step; empty for a compiled program.

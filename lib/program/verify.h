@@ -7,7 +7,12 @@
 
 namespace gsel {
 
+enum class Purpose : uint8_t {
+  training,
+  evaluation,  // forwards and the loss alone (program/forward_only.h)
+};
+
 // Throws GSEL_ERR_PROGRAM naming rank, instruction and, for programs read from text, line.
-void verify(std::span<const Program* const> programs);
+void verify(std::span<const Program* const> programs, Purpose purpose = Purpose::training);
 
 }  // namespace gsel

@@ -1,262 +1,205 @@
-// program/walker.cc: the rules, one function per kind of instruction.
+// program/walker.cc: going through the list: entering, meeting the other ranks, leaving. The rules are in walker_*.cc,
+// by theme.
 #include "program/walker.h"
 
+#include "program/shards.h"
+
 namespace gsel {
+namespace {
+
+bool is_forward(gsel_instr_kind kind) {
+  return kind == GSEL_INSTR_FORWARD || kind == GSEL_INSTR_RECOMPUTE;
+}
+
+bool of_training_alone(const gsel_instr& instr) {
+  switch (instr.kind) {
+    case GSEL_INSTR_BACKWARD:
+    case GSEL_INSTR_BACKWARD_INPUT:
+    case GSEL_INSTR_BACKWARD_WEIGHT:
+    case GSEL_INSTR_RECOMPUTE:
+    case GSEL_INSTR_REDUCE:
+    case GSEL_INSTR_REDUCE_SCATTER:
+    case GSEL_INSTR_REDUCE_ROOT:
+    case GSEL_INSTR_NORM:
+    case GSEL_INSTR_OVERFLOW:
+    case GSEL_INSTR_STEP:
+      return true;
+    default:
+      return instr.flags & GSEL_INSTR_GRADIENT;
+  }
+}
+
+}  // namespace
+
+Walker::Walker(const Program& program, Exchange& all, Purpose purpose)
+    : program_(program),
+      all_(all),
+      purpose_(purpose),
+      bucket_of_(program.params.size(), -1),
+      contributed_(program.buckets.size()),
+      buckets_(program.buckets.size()),
+      pending_(program.params.size()) {
+  for (gsel_axis axis = 0; axis < GSEL_AXES; ++axis) groups_.push_back(&all.group(program, axis));
+  for (size_t b = 0; b < program.buckets.size(); ++b)
+    for (int32_t p : program.buckets[b].params) bucket_of_[p] = static_cast<int32_t>(b);
+  for (const ProgramLayer& l : program.layers)
+    for (int32_t p : l.params)
+      if (l.needs_backward_weight && bucket_of_[p] >= 0) contributed_[bucket_of_[p]] = true;
+}
+
+void Walker::refuse(const std::string& why) const {
+  throw Error(GSEL_ERR_PROGRAM, fmt::format("{}: {}", where_now(), why)).about_rank(program_.rank);
+}
+
+void Walker::refuse_end(const std::string& why) const {
+  throw Error(GSEL_ERR_PROGRAM, fmt::format("rank {}, end of step: {}", program_.rank, why)).about_rank(program_.rank);
+}
 
 bool Walker::advance() {
   bool moved = false;
   for (;;) {
     if (in_setup_ && position_ == program_.setup.size()) {
-      in_setup_ = false;
-      position_ = 0;
+      begin_step();
       moved = true;
     }
     if (position_ == list().size()) return moved;
-    if (!execute(list()[position_])) return moved;
-    posted_here_ = false;
+    const gsel_instr& instr = list()[position_];
+    if (!entered_) enter(instr);
+    entered_ = true;
+    if (!meet(instr)) return moved;
+    leave(instr);
+    entered_ = posted_ = false;
+    met_ = 0;
     ++position_;
     moved = true;
   }
 }
 
-bool Walker::execute(const gsel_instr& instr) {
+// What setup has done to parameters lasts, but for copies that belong to a step.
+void Walker::begin_step() {
+  for (size_t b = 0; b < buckets_.size(); ++b) {
+    if (buckets_[b].under_way)
+      throw Error(GSEL_ERR_PROGRAM, fmt::format("rank {}, end of setup: bucket {}'s last collective was not waited for",
+                                                program_.rank, b))
+          .about_rank(program_.rank);
+    const bool whole = !program_.buckets[b].shards_param() && steps_here(program_, static_cast<int32_t>(b));
+    buckets_[b].params = whole ? Holding::ready : Holding::absent;
+  }
+  in_setup_ = false;
+  position_ = 0;
+}
+
+void Walker::check_purpose(const gsel_instr& instr) const {
   if (in_setup_ && instr.kind != GSEL_INSTR_BROADCAST && instr.kind != GSEL_INSTR_WAIT)
     refuse("setup has broadcast and wait alone");
+  if (purpose_ == Purpose::evaluation && of_training_alone(instr))
+    refuse("an evaluation has inputs, forwards and the loss alone");
+}
+
+void Walker::enter(const gsel_instr& instr) {
+  check_purpose(instr);
   switch (instr.kind) {
     case GSEL_INSTR_INPUT:
-      input(instr);
-      return true;
+      return input(instr);
     case GSEL_INSTR_FORWARD:
-      forward(instr);
-      return true;
+      return forward(instr);
+    case GSEL_INSTR_RECOMPUTE:
+      return recompute(instr);
     case GSEL_INSTR_BACKWARD_INPUT:
-      backward(instr, true, false);
-      return true;
     case GSEL_INSTR_BACKWARD_WEIGHT:
-      backward(instr, false, true);
-      return true;
     case GSEL_INSTR_BACKWARD:
-      backward(instr, true, true);
-      return true;
+      return backward(instr);
     case GSEL_INSTR_SEND:
-      send(instr);
-      return true;
-    case GSEL_INSTR_RECV:
-      return receive(instr);
+      return send(instr);
+    case GSEL_INSTR_SCATTER:
+    case GSEL_INSTR_COLLECT:
+      return enter_parts(instr);
     case GSEL_INSTR_BROADCAST:
+    case GSEL_INSTR_GATHER:
     case GSEL_INSTR_REDUCE:
-      begin_bucket(instr);
-      return true;
+    case GSEL_INSTR_REDUCE_SCATTER:
+    case GSEL_INSTR_REDUCE_ROOT:
+      return begin_bucket(instr);
     case GSEL_INSTR_WAIT:
-      return wait(instr);
+      if (!buckets_[instr.bucket].under_way) refuse("no collective of this bucket is under way");
+      return;
+    case GSEL_INSTR_RELEASE:
+      return release(instr);
     case GSEL_INSTR_LOSS_REDUCE:
       return loss_reduce(instr);
     case GSEL_INSTR_NORM:
-      norm();
-      return true;
+      return norm();
+    case GSEL_INSTR_OVERFLOW:
+      return overflow();
     case GSEL_INSTR_STEP:
-      step(instr);
-      return true;
+      return step(instr);
+    case GSEL_INSTR_RECV:
+      if (instr.peer == program_.rank) refuse("a rank cannot receive from itself");
+      return;
     default:
       refuse("unknown kind of instruction");
   }
 }
 
-void Walker::input(const gsel_instr& instr) {
-  if (!program_.values[instr.value].is_input) refuse("the value is not an input");
-  ValueFacts& v = value(instr.value, instr.microbatch);
-  if (v.written) refuse("the value is already written");
-  v.written = true;
-}
-
-void Walker::forward(const gsel_instr& instr) {
-  const ProgramLayer& l = program_.layers[instr.layer];
-  LayerFacts& facts = layer(instr.layer, instr.microbatch);
-  if (facts.forward) refuse("this forward has run already");
-  facts.forward = true;
-  for (int32_t v : l.inputs) {
-    ValueFacts& in = value(v, instr.microbatch);
-    if (!in.written) refuse(fmt::format("it reads value \"{}\" before it is written", program_.values[v].name));
-    if (in.gradient_used)
-      refuse(fmt::format("it reads value \"{}\" after its gradient was used", program_.values[v].name));
-    if (program_.values[v].needs_gradient && l.needs_backward_input) ++in.expected;
-  }
-  for (int32_t v : l.outputs) {
-    ValueFacts& out = value(v, instr.microbatch);
-    if (out.written) refuse(fmt::format("it writes value \"{}\", which is already written", program_.values[v].name));
-    out.written = true;
-  }
-  for (int32_t p : l.params) {
-    if (params_[p].closed)
-      refuse(
-          fmt::format("it uses parameter \"{}\" after its gradient was reduced or stepped", program_.params[p].name));
-    if (l.needs_backward_weight && program_.params[p].trainable) ++params_[p].pending;
-  }
-}
-
-void Walker::need_output_gradients(const ProgramLayer& l, int32_t mb) {
-  for (int32_t v : l.outputs) {
-    if (!program_.values[v].needs_gradient) continue;
-    ValueFacts& out = value(v, mb);
-    if (out.expected == 0 || out.arrived < out.expected)
-      refuse(fmt::format("the gradient of value \"{}\" has {} of {} contributions", program_.values[v].name,
-                         out.arrived, out.expected));
-    out.gradient_used = true;
-  }
-}
-
-void Walker::backward(const gsel_instr& instr, bool input_half, bool weight_half) {
-  const ProgramLayer& l = program_.layers[instr.layer];
-  LayerFacts& facts = layer(instr.layer, instr.microbatch);
-  if (!facts.forward) refuse("its forward has not run");
-  need_output_gradients(l, instr.microbatch);
-  if (input_half && l.needs_backward_input) {
-    if (facts.backward_input) refuse("the gradient of its inputs is already produced");
-    facts.backward_input = true;
-    for (int32_t v : l.inputs)
-      if (program_.values[v].needs_gradient) ++value(v, instr.microbatch).arrived;
-  }
-  if (weight_half && l.needs_backward_weight) {
-    if (facts.backward_weight) refuse("the gradient of its parameters is already produced");
-    facts.backward_weight = true;
-    for (int32_t p : l.params)
-      if (program_.params[p].trainable) --params_[p].pending;
-  }
-}
-
-void Walker::send(const gsel_instr& instr) {
-  if (instr.peer == program_.rank) refuse("a rank cannot send to itself");
-  ValueFacts& v = value(instr.value, instr.microbatch);
-  if (instr.flags & GSEL_INSTR_GRADIENT) {
-    if (v.expected == 0 || v.arrived < v.expected)
-      refuse(fmt::format("the gradient has {} of {} contributions", v.arrived, v.expected));
-    v.gradient_used = true;
-  } else {
-    if (!v.written) refuse("the value is not written");
-    if (program_.values[instr.value].needs_gradient) ++v.expected;
-  }
-  all_.messages(program_.rank, instr.peer).push_back({instr, where_now()});
-}
-
-bool Walker::receive(const gsel_instr& instr) {
-  if (instr.peer == program_.rank) refuse("a rank cannot receive from itself");
-  auto& queue = all_.messages(instr.peer, program_.rank);
-  if (queue.empty()) {
-    waits_for_ = fmt::format("a send of rank {}", instr.peer);
-    return false;
-  }
-  const Message message = queue.front();
-  queue.pop_front();
-  if (message.instr.value != instr.value || message.instr.microbatch != instr.microbatch ||
-      message.instr.flags != instr.flags)
-    refuse(fmt::format("what arrives next is from {}", message.where));
-  ValueFacts& v = value(instr.value, instr.microbatch);
-  if (instr.flags & GSEL_INSTR_GRADIENT) {
-    if (++v.arrived > v.expected) refuse("more gradient contributions than readers");
-  } else {
-    if (v.written) refuse("the value is already written");
-    v.written = true;
-  }
-  return true;
-}
-
-void Walker::begin_bucket(const gsel_instr& instr) {
-  BucketFacts& bucket = buckets_[instr.bucket];
-  if (!bucket.waited) refuse("the bucket's last collective was not waited for");
-  if (instr.kind == GSEL_INSTR_REDUCE) {
-    if (bucket.reduced[instr.axis]) refuse("the bucket's gradients are already reduced on this axis");
-    for (int32_t p : program_.buckets[instr.bucket]) {
-      if (params_[p].pending)
-        refuse(fmt::format("the gradient of parameter \"{}\" still lacks {} contributions", program_.params[p].name,
-                           params_[p].pending));
-      params_[p].closed = true;
+gsel_axis Walker::meeting(const gsel_instr& instr, int32_t i) const {
+  switch (instr.kind) {
+    case GSEL_INSTR_LOSS_REDUCE:
+    case GSEL_INSTR_OVERFLOW:
+    case GSEL_INSTR_SCATTER:
+    case GSEL_INSTR_COLLECT:
+      return i == 0 ? instr.axis : -1;
+    case GSEL_INSTR_FORWARD:
+    case GSEL_INSTR_RECOMPUTE:
+    case GSEL_INSTR_BACKWARD:
+    case GSEL_INSTR_BACKWARD_INPUT: {
+      const ProgramLayer& l = program_.layers[instr.layer];
+      const auto& phases = is_forward(instr.kind) ? l.forward_phases : l.backward_phases;
+      return static_cast<size_t>(i) < phases.size() ? phases[i].axis : -1;
     }
-    bucket.reduced[instr.axis] = true;
+    case GSEL_INSTR_NORM:
+      for (gsel_axis axis = 0; axis < GSEL_AXES; ++axis)
+        if (meets_at_norm(axis) && i-- == 0) return axis;
+      return -1;
+    default:
+      return -1;
   }
-  bucket.last_axis = instr.axis;
-  bucket.last_index = all_.post(program_, instr, where_now());
-  bucket.waited = false;
 }
 
-bool Walker::wait(const gsel_instr& instr) {
-  BucketFacts& bucket = buckets_[instr.bucket];
-  if (bucket.waited) refuse("no collective of this bucket is under way");
-  const int32_t rank = all_.missing(program_, bucket.last_axis, bucket.last_index);
-  if (rank >= 0) {
-    waits_for_ = fmt::format("rank {} to join the collective", rank);
-    return false;
+bool Walker::meet(const gsel_instr& instr) {
+  if (instr.kind == GSEL_INSTR_WAIT) return wait(instr);
+  if (instr.kind == GSEL_INSTR_RECV) return receive(instr);
+  for (gsel_axis axis; (axis = meeting(instr, met_)) >= 0; ++met_) {
+    if (!posted_) meeting_index_ = groups_[axis]->post(spot(), met_);
+    posted_ = true;
+    if (!groups_[axis]->complete(meeting_index_)) return false;
+    posted_ = false;
   }
-  bucket.waited = true;
   return true;
 }
 
-bool Walker::loss_reduce(const gsel_instr& instr) {
-  if (!posted_here_) {
-    if (loss_reduced_) refuse("the loss is already reduced");
-    posted_index_ = all_.post(program_, instr, where_now());
-    posted_here_ = true;
-  }
-  const int32_t rank = all_.missing(program_, instr.axis, posted_index_);
-  if (rank >= 0) {
-    waits_for_ = fmt::format("rank {} to join the collective", rank);
-    return false;
-  }
-  loss_reduced_ = true;
-  return true;
+void Walker::leave(const gsel_instr& instr) {
+  if (instr.kind == GSEL_INSTR_SCATTER || instr.kind == GSEL_INSTR_COLLECT) leave_parts(instr);
 }
 
-void Walker::norm() {
-  if (!loss_reduced_) refuse("the loss weight is not reduced yet");
-  for (size_t b = 0; b < buckets_.size(); ++b) {
-    const bool complete =
-        buckets_[b].waited && (program_.mesh.size[GSEL_AXIS_DATA] == 1 || buckets_[b].reduced[GSEL_AXIS_DATA]);
-    if (!complete) refuse(fmt::format("the gradients of bucket {} are not reduced yet", b));
-  }
-}
-
-void Walker::step(const gsel_instr& instr) {
-  BucketFacts& bucket = buckets_[instr.bucket];
-  if (bucket.stepped) refuse("the bucket is already stepped");
-  if (!loss_reduced_) refuse("the loss weight is not reduced yet");
-  if (!bucket.waited) refuse("the bucket's reduction was not waited for");
-  if (program_.mesh.size[GSEL_AXIS_DATA] > 1 && !bucket.reduced[GSEL_AXIS_DATA])
-    refuse("the bucket's gradients were not reduced");
-  for (int32_t p : program_.buckets[instr.bucket]) {
-    if (params_[p].pending)
-      refuse(fmt::format("the gradient of parameter \"{}\" still lacks {} contributions", program_.params[p].name,
-                         params_[p].pending));
-    params_[p].closed = true;
-  }
-  bucket.stepped = true;
-}
-
-bool Walker::ran_forward(int32_t l, int32_t mb) const {
-  const auto found = layers_.find(key(l, mb));
-  return found != layers_.end() && found->second.forward;
+std::string Walker::waits_for() const {
+  const gsel_instr& instr = list()[position_];
+  if (instr.kind == GSEL_INSTR_RECV) return fmt::format("a send of rank {}", instr.peer);
+  const bool waits = instr.kind == GSEL_INSTR_WAIT;
+  const Group& group = *groups_[waits ? buckets_[instr.bucket].axis : meeting(instr, met_)];
+  return fmt::format("rank {} to join the collective",
+                     group.missing(waits ? buckets_[instr.bucket].index : meeting_index_));
 }
 
 void Walker::check_end() const {
-  auto refuse_end = [&](const std::string& why) {
-    throw Error(GSEL_ERR_PROGRAM, fmt::format("rank {}, end of step: {}", program_.rank, why))
-        .about_rank(program_.rank);
-  };
   for (const auto& [id, facts] : layers_) {
     const ProgramLayer& l = program_.layers[id >> 32];
     const bool whole =
         facts.backward_input >= l.needs_backward_input && facts.backward_weight >= l.needs_backward_weight;
-    if (facts.forward && !whole)
+    if (facts.forward && !whole && purpose_ == Purpose::training)
       refuse_end(fmt::format("the backward of layer \"{}\", micro-batch {}, is missing", l.name, uint32_t(id)));
   }
-  std::vector<int32_t> homes(program_.params.size());
-  for (const auto& bucket : program_.buckets)
-    for (int32_t p : bucket) ++homes[p];
-  for (size_t p = 0; p < homes.size(); ++p)
-    if (homes[p] != (program_.params[p].trainable ? 1 : 0))
-      refuse_end(fmt::format("parameter \"{}\" stands in {} buckets", program_.params[p].name, homes[p]));
-  for (size_t b = 0; b < buckets_.size(); ++b) {
-    if (!buckets_[b].stepped) refuse_end(fmt::format("bucket {} is never stepped", b));
-    if (!buckets_[b].waited) refuse_end(fmt::format("the last collective of bucket {} is never waited for", b));
-  }
+  for (size_t b = 0; b < buckets_.size(); ++b) check_bucket_end(static_cast<int32_t>(b));
+  if (!loss_reduced_[GSEL_AXIS_DATA]) refuse_end("the loss is not reduced over the data axis");
 }
 
 }  // namespace gsel

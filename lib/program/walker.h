@@ -1,87 +1,107 @@
 // program/walker.h: one rank going through its program on facts instead of data: which value is written, which gradient
-// complete, which collective under way. It stops where the executor would block. The rules hold for any program, so it
-// refuses to know strategies.
+// complete, which parameters can be read, which collective is under way. It stops where the executor would block. The
+// rules hold for any program, so it refuses to know strategies.
 #pragma once
 
 #include <unordered_map>
 
 #include "program/exchange.h"
+#include "program/facts.h"
+#include "program/verify.h"
 
 namespace gsel {
 
-struct ValueFacts {
-  bool written = false;
-  bool gradient_used = false;
-  int32_t expected = 0;  // gradient contributions owed: forward readers and sends
-  int32_t arrived = 0;
-};
-
-struct LayerFacts {
-  bool forward = false, backward_input = false, backward_weight = false;
-};
-
-struct ParamFacts {
-  int32_t pending = 0;  // forwards whose weight gradient is not produced yet
-  bool closed = false;  // reduced or stepped: no further use in this step
-};
-
-struct BucketFacts {
-  std::array<bool, GSEL_AXES> reduced{};
-  bool waited = true;
-  bool stepped = false;
-  gsel_axis last_axis = -1;  // group and place of its collective under way
-  size_t last_index = 0;
-};
-
-// One rank going through its program.
 class Walker {
  public:
-  Walker(const Program& program, Exchange& all)
-      : program_(program), all_(all), buckets_(program.buckets.size()), params_(program.params.size()) {}
+  Walker(const Program& program, Exchange& all, Purpose purpose);
 
   const Program& program() const { return program_; }
   bool finished() const { return !in_setup_ && position_ == program_.step.size(); }
   // Goes on until it blocks or ends; true when it moved.
   bool advance();
-  std::string where_now() const { return where(program_, in_setup_, position_); }
-  const std::string& waits_for() const { return waits_for_; }
+  std::string where_now() const { return spot().where(); }
+  // Of a walker that is blocked.
+  std::string waits_for() const;
   void check_end() const;
-  bool ran_forward(int32_t l, int32_t mb) const;
+
+  template <class Visit>
+  void each_forward(Visit&& visit) const {  // visit(layer, microbatch)
+    for (const auto& [id, facts] : layers_)
+      if (facts.forward) visit(static_cast<int32_t>(id >> 32), static_cast<int32_t>(uint32_t(id)));
+  }
 
  private:
   const std::vector<gsel_instr>& list() const { return in_setup_ ? program_.setup : program_.step; }
-  [[noreturn]] void refuse(const std::string& why) const {
-    throw Error(GSEL_ERR_PROGRAM, fmt::format("{}: {}", where_now(), why)).about_rank(program_.rank);
-  }
+  Spot spot() const { return {&program_, in_setup_, position_}; }
+  [[noreturn]] void refuse(const std::string& why) const;
+  [[noreturn]] void refuse_end(const std::string& why) const;
   ValueFacts& value(int32_t v, int32_t mb) { return values_[key(v, mb)]; }
   LayerFacts& layer(int32_t l, int32_t mb) { return layers_[key(l, mb)]; }
   static uint64_t key(int32_t id, int32_t mb) { return uint64_t(uint32_t(id)) << 32 | uint32_t(mb); }
+  const std::string& name(int32_t v) const { return program_.values[v].name; }
+  int32_t place(gsel_axis axis) const { return program_.mesh.coordinate(program_.rank, axis); }
 
-  bool execute(const gsel_instr& instr);  // false: blocked
+  // An instruction is entered, then blocks until its group has met as often as it must, then is left.
+  void enter(const gsel_instr& instr);
+  bool meet(const gsel_instr& instr);
+  void leave(const gsel_instr& instr);
+  gsel_axis meeting(const gsel_instr& instr, int32_t i) const;  // axis of the i-th, or -1
+  void check_purpose(const gsel_instr& instr) const;
+  void begin_step();
+
+  // walker_values.cc
   void input(const gsel_instr& instr);
   void forward(const gsel_instr& instr);
-  void backward(const gsel_instr& instr, bool input_half, bool weight_half);
+  void recompute(const gsel_instr& instr);
+  void backward(const gsel_instr& instr);
   void need_output_gradients(const ProgramLayer& layer, int32_t mb);
+  void produce_weights(const gsel_instr& instr);
+  // walker_messages.cc
   void send(const gsel_instr& instr);
   bool receive(const gsel_instr& instr);
+  void enter_parts(const gsel_instr& instr);
+  void leave_parts(const gsel_instr& instr);
+  void give(ValueFacts& v, bool gradient, bool owes);
+  void take(ValueFacts& v, bool gradient);
+  // walker_buckets.cc
+  void need_params(const ProgramLayer& layer, uint64_t unread) const;
   void begin_bucket(const gsel_instr& instr);
+  void check_broadcast(const gsel_instr& instr) const;
+  void check_gather(const gsel_instr& instr) const;
+  void begin_reduction(const gsel_instr& instr);
   bool wait(const gsel_instr& instr);
-  bool loss_reduce(const gsel_instr& instr);
+  void release(const gsel_instr& instr);
+  // walker_step.cc
+  void need_all_contributions(int32_t bucket) const;
+  std::string lacks(int32_t bucket) const;  // what the gradients of a bucket still lack; empty: nothing
+  void loss_reduce(const gsel_instr& instr);
+  void look_at_gradients(const char* what);
   void norm();
+  void overflow();
   void step(const gsel_instr& instr);
+  void check_bucket_end(int32_t bucket) const;
+  bool meets_at_norm(gsel_axis axis) const;
 
   const Program& program_;
   Exchange& all_;
+  const Purpose purpose_;
+  std::vector<Group*> groups_;      // by axis
+  std::vector<int32_t> bucket_of_;  // by parameter; -1: frozen
+  std::vector<bool> contributed_;   // by bucket: some layer of the model contributes to its gradients
+
   bool in_setup_ = true;
   size_t position_ = 0;
-  bool posted_here_ = false;  // the collective at position_ is posted and waits
-  size_t posted_index_ = 0;
-  bool loss_reduced_ = false;
-  std::string waits_for_;
+  // Of the instruction at position_.
+  bool entered_ = false, posted_ = false;
+  int32_t met_ = 0;
+  size_t meeting_index_ = 0;
+
+  std::array<bool, GSEL_AXES> loss_reduced_{};
+  bool normed_ = false, overflow_checked_ = false, any_stepped_ = false;
   std::unordered_map<uint64_t, ValueFacts> values_;
   std::unordered_map<uint64_t, LayerFacts> layers_;
   std::vector<BucketFacts> buckets_;
-  std::vector<ParamFacts> params_;
+  std::vector<int32_t> pending_;  // by parameter: forwards whose weight gradient is not produced yet
 };
 
 }  // namespace gsel

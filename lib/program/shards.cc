@@ -1,0 +1,61 @@
+// program/shards.cc: see shards.h.
+#include "program/shards.h"
+
+namespace gsel {
+namespace {
+
+// Equal shards; the last ones reach into the padding.
+std::vector<int64_t> equal_bounds(int64_t n_elems, int32_t ranks) {
+  const int64_t size = (n_elems + ranks - 1) / ranks;
+  std::vector<int64_t> bounds;
+  for (int32_t i = 0; i <= ranks; ++i) bounds.push_back(size * i);
+  return bounds;
+}
+
+// A parameter goes to the rank in whose equal share its middle lies, so that shares stay in order.
+std::vector<int64_t> whole_param_bounds(const Program& program, const ProgramBucket& bucket, int64_t n_elems,
+                                        int32_t ranks) {
+  std::vector<int64_t> bounds(static_cast<size_t>(ranks) + 1, n_elems);
+  bounds[0] = 0;
+  int64_t first = 0;
+  int32_t rank = 0;
+  for (int32_t p : bucket.params) {
+    const int64_t size = program.params[p].n_elems;
+    while (rank + 1 < ranks &&
+           static_cast<__int128>(2 * first + size) * ranks >= static_cast<__int128>(2 * n_elems) * (rank + 1))
+      bounds[++rank] = first;
+    first += size;
+  }
+  return bounds;
+}
+
+}  // namespace
+
+int64_t bucket_elems(const Program& program, int32_t bucket) {
+  int64_t n = 0;
+  for (int32_t p : program.buckets[bucket].params) n += program.params[p].n_elems;
+  return n;
+}
+
+std::vector<int64_t> shard_bounds(const Program& program, int32_t bucket) {
+  const ProgramBucket& b = program.buckets[bucket];
+  const int64_t n_elems = bucket_elems(program, bucket);
+  if (!b.shards_state()) return {0, n_elems};
+  const int32_t ranks = program.mesh.size[b.axis];
+  return b.flags & GSEL_BUCKET_WHOLE_PARAMS ? whole_param_bounds(program, b, n_elems, ranks)
+                                            : equal_bounds(n_elems, ranks);
+}
+
+gsel_range own_shard(const Program& program, int32_t bucket) {
+  const std::vector<int64_t> bounds = shard_bounds(program, bucket);
+  const ProgramBucket& b = program.buckets[bucket];
+  const int32_t place = b.shards_state() ? program.mesh.coordinate(program.rank, b.axis) : 0;
+  return {bounds[place], bounds[place + 1]};
+}
+
+bool steps_here(const Program& program, int32_t bucket) {
+  const ProgramBucket& b = program.buckets[bucket];
+  return b.owner < 0 || program.mesh.coordinate(program.rank, b.axis) == b.owner;
+}
+
+}  // namespace gsel

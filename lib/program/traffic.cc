@@ -1,0 +1,150 @@
+// program/traffic.cc: see traffic.h. n is the number of ranks on the axis; bytes are those that the others read of this
+// rank, as gsel_comm_counts has it.
+#include "program/traffic.h"
+
+#include "base/dtype.h"
+#include "base/shard.h"
+#include "program/compression.h"
+#include "program/shards.h"
+
+namespace gsel {
+namespace {
+
+class Counter {
+ public:
+  Counter(const Program& program, int64_t step) : program_(program), step_(step) {}
+
+  Traffic count(const std::vector<gsel_instr>& instrs) {
+    for (const gsel_instr& instr : instrs) count(instr);
+    return std::move(traffic_);
+  }
+
+ private:
+  void count(const gsel_instr& instr) {
+    switch (instr.kind) {
+      case GSEL_INSTR_FORWARD:
+      case GSEL_INSTR_RECOMPUTE:
+        return phases(GSEL_INSTR_FORWARD, program_.layers[instr.layer].forward_phases, instr.microbatch);
+      case GSEL_INSTR_BACKWARD:
+      case GSEL_INSTR_BACKWARD_INPUT:
+        return phases(GSEL_INSTR_BACKWARD_INPUT, program_.layers[instr.layer].backward_phases, instr.microbatch);
+      case GSEL_INSTR_SEND:
+        return add(GSEL_AXIS_PIPELINE, instr.kind, value_bytes(instr.value, instr.microbatch));
+      case GSEL_INSTR_RECV:
+        return add(GSEL_AXIS_PIPELINE, instr.kind, 0);
+      case GSEL_INSTR_LOSS_REDUCE:
+        return all_reduce(instr.axis, instr.kind, 2, sizeof(double));
+      case GSEL_INSTR_OVERFLOW:
+        return all_reduce(instr.axis, instr.kind, 1, sizeof(double));
+      case GSEL_INSTR_NORM:
+        return norm();
+      default:
+        if (size(instr.axis) == 1) return;
+        if (instr.kind == GSEL_INSTR_REDUCE) return reduce(instr);
+        if (const InstrForm* form = form_of(instr.kind); form && form->axis)
+          add(instr.axis, instr.kind, form->bucket ? bucket_bytes(instr) : part_bytes(instr));
+    }
+  }
+
+  // ---- what several kinds share ----
+
+  int32_t size(gsel_axis axis) const { return axis < 0 ? 1 : program_.mesh.size[axis]; }
+  int32_t place(gsel_axis axis) const { return program_.mesh.coordinate(program_.rank, axis); }
+
+  void add(gsel_axis axis, gsel_instr_kind kind, int64_t bytes) {
+    gsel_comm_count& count = traffic_[{axis, kind}];
+    ++count.calls;
+    count.bytes_sent += static_cast<uint64_t>(bytes);
+  }
+
+  // The slice that this rank folds of an array.
+  int64_t slice(gsel_axis axis, int64_t elems) const {
+    const gsel_range own = shard_range(elems, size(axis), place(axis));
+    return own.end - own.begin;
+  }
+
+  // Each rank gives its array away, all but the slice it folds itself, and then that slice, folded, to the others:
+  // S + (n - 2) * slice.
+  void all_reduce(gsel_axis axis, gsel_instr_kind kind, int64_t elems, int64_t elem_bytes) {
+    const int32_t n = size(axis);
+    if (n > 1) add(axis, kind, (elems + (n - 2) * slice(axis, elems)) * elem_bytes);
+  }
+
+  // ---- kinds ----
+
+  void phases(gsel_instr_kind kind, const std::vector<ProgramPhase>& phases, int32_t microbatch) {
+    for (const ProgramPhase& phase : phases) {
+      const auto elem_bytes = static_cast<int64_t>(dtype_bytes(phase.dtype));
+      const int64_t bytes = phase.bytes + phase.bytes_per_sample * program_.microbatches[microbatch].count;
+      all_reduce(phase.axis, kind, bytes / elem_bytes, elem_bytes);
+    }
+  }
+
+  int64_t value_bytes(int32_t v, int32_t microbatch) const {
+    const ProgramValue& value = program_.values[v];
+    return value.sample_bytes * (value.is_scalar ? 1 : program_.microbatches[microbatch].count);
+  }
+
+  // One number for each axis that gradients are divided along.
+  void norm() {
+    for (gsel_axis axis = 0; axis < GSEL_AXES; ++axis)
+      for (const ProgramBucket& b : program_.buckets)
+        if (b.axis == axis && (b.shards_state() || b.owner >= 0)) {
+          all_reduce(axis, GSEL_INSTR_NORM, 1, sizeof(double));
+          break;
+        }
+  }
+
+  // Several arrays of a compressed bucket are several calls.
+  void reduce(const gsel_instr& instr) {
+    const bool compressing = step_ >= program_.buckets[instr.bucket].compression_start;
+    for (const SentArray& array : arrays_of_reduce(program_, instr.bucket, compressing))
+      all_reduce(instr.axis, instr.kind, array.elems, static_cast<int64_t>(dtype_bytes(array.dtype)));
+  }
+
+  int64_t bucket_bytes(const gsel_instr& instr) const {
+    const int64_t n = size(instr.axis), elems = bucket_elems(program_, instr.bucket);
+    const auto param_bytes =
+        static_cast<int64_t>(dtype_bytes(program_.params[program_.buckets[instr.bucket].params.front()].dtype));
+    const gsel_range own = own_shard(program_, instr.bucket);
+    const bool is_root = place(instr.axis) == instr.peer;
+    switch (instr.kind) {
+      case GSEL_INSTR_BROADCAST:
+        return is_root ? (n - 1) * elems * param_bytes : 0;
+      case GSEL_INSTR_GATHER:
+        return (n - 1) * (own.end - own.begin) * param_bytes;
+      case GSEL_INSTR_REDUCE_SCATTER:
+        return (shard_bounds(program_, instr.bucket).back() - (own.end - own.begin)) * int64_t{sizeof(float)};
+      case GSEL_INSTR_REDUCE_ROOT:
+        // All but the slice folded here, which goes to the root once it is folded.
+        return (elems - (is_root ? slice(instr.axis, elems) : 0)) * int64_t{sizeof(float)};
+      default:
+        return 0;
+    }
+  }
+
+  // SCATTER: all but its own part is read from the root. COLLECT: the root reads the others' parts.
+  int64_t part_bytes(const gsel_instr& instr) const {
+    const Microbatch& part = program_.microbatches[instr.microbatch];
+    const bool is_root = place(instr.axis) == instr.peer;
+    if (is_root != (instr.kind == GSEL_INSTR_SCATTER) || part.whole < 0) return 0;
+    return value_bytes(instr.value, is_root ? part.whole : instr.microbatch) -
+           (is_root ? value_bytes(instr.value, instr.microbatch) : 0);
+  }
+
+  const Program& program_;
+  const int64_t step_;
+  Traffic traffic_;
+};
+
+}  // namespace
+
+Traffic setup_traffic(const Program& program) {
+  return Counter(program, 0).count(program.setup);
+}
+
+Traffic step_traffic(const Program& program, int64_t step) {
+  return Counter(program, step).count(program.step);
+}
+
+}  // namespace gsel

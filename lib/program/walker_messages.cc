@@ -1,0 +1,73 @@
+// program/walker_messages.cc: rules of values that go from rank to rank: messages, and parts of a whole micro-batch.
+#include "program/walker.h"
+
+namespace gsel {
+
+// A value, or its complete gradient, goes out; a differentiable value that goes out comes back as a gradient.
+void Walker::give(ValueFacts& v, bool gradient, bool owes) {
+  if (!gradient) {
+    if (!v.written) refuse("the value is not written");
+    if (v.gradient_used) refuse("the gradient of the value was used before");
+    if (owes) ++v.expected;
+    return;
+  }
+  if (v.expected == 0 || v.arrived < v.expected)
+    refuse(fmt::format("the gradient has {} of {} contributions", v.arrived, v.expected));
+  if (v.gradient_used) refuse("the gradient was used before");
+  v.gradient_used = true;
+}
+
+void Walker::take(ValueFacts& v, bool gradient) {
+  if (gradient) {
+    if (++v.arrived > v.expected) refuse("more gradient contributions than readers");
+    return;
+  }
+  if (v.written) refuse("the value is already written");
+  v.written = true;
+}
+
+void Walker::send(const gsel_instr& instr) {
+  if (instr.peer == program_.rank) refuse("a rank cannot send to itself");
+  give(value(instr.value, instr.microbatch), instr.flags & GSEL_INSTR_GRADIENT,
+       program_.values[instr.value].needs_gradient);
+  all_.messages(program_.rank, instr.peer).push_back(spot());
+}
+
+bool Walker::receive(const gsel_instr& instr) {
+  auto& queue = all_.messages(instr.peer, program_.rank);
+  if (queue.empty()) return false;
+  const Spot sent = queue.front();
+  queue.pop_front();
+  const gsel_instr& message = sent.instr();
+  if (message.value != instr.value || message.microbatch != instr.microbatch || message.flags != instr.flags)
+    refuse(fmt::format("what arrives next is from {}", sent.where()));
+  const Microbatch &theirs = sent.program->microbatches[instr.microbatch],
+                   &mine = program_.microbatches[instr.microbatch];
+  if (theirs.first != mine.first || theirs.count != mine.count)
+    refuse(fmt::format("the micro-batch has other samples where it was sent: {}", sent.where()));
+  take(value(instr.value, instr.microbatch), instr.flags & GSEL_INSTR_GRADIENT);
+  return true;
+}
+
+// SCATTER gives the root's whole and every rank takes its part; COLLECT the other way round. A gradient is scattered
+// back to the parts that were collected.
+void Walker::enter_parts(const gsel_instr& instr) {
+  const int32_t whole = program_.microbatches[instr.microbatch].whole;
+  const bool gradient = instr.flags & GSEL_INSTR_GRADIENT, owes = program_.values[instr.value].needs_gradient;
+  if (whole < 0) refuse("the micro-batch is no part of another one");
+  if (instr.axis != GSEL_AXIS_DATA) refuse("parts are those of the data axis");
+  if (program_.values[instr.value].is_scalar)
+    refuse("the value is one number per micro-batch, of which there are no parts");
+  if (instr.kind == GSEL_INSTR_COLLECT) return give(value(instr.value, instr.microbatch), false, owes);
+  if (owes && !gradient) refuse("the value needs a gradient, which no instruction would bring back to the root");
+  if (place(instr.axis) == instr.peer) give(value(instr.value, whole), gradient, false);
+}
+
+void Walker::leave_parts(const gsel_instr& instr) {
+  if (instr.kind == GSEL_INSTR_SCATTER)
+    take(value(instr.value, instr.microbatch), instr.flags & GSEL_INSTR_GRADIENT);
+  else if (place(instr.axis) == instr.peer)
+    take(value(instr.value, program_.microbatches[instr.microbatch].whole), false);
+}
+
+}  // namespace gsel

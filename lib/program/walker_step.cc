@@ -1,0 +1,96 @@
+// program/walker_step.cc: rules of the end of a step: the loss, the norm, the overflow and the optimizer see what is
+// complete, and nothing is left open.
+#include "program/shards.h"
+#include "program/walker.h"
+
+namespace gsel {
+
+void Walker::loss_reduce(const gsel_instr& instr) {
+  if (loss_reduced_[instr.axis]) refuse("the loss is already reduced");
+  loss_reduced_[instr.axis] = true;
+}
+
+void Walker::need_all_contributions(int32_t bucket) const {
+  for (int32_t p : program_.buckets[bucket].params)
+    if (pending_[p])
+      refuse(fmt::format("the gradient of parameter \"{}\" still lacks {} contributions", program_.params[p].name,
+                         pending_[p]));
+}
+
+std::string Walker::lacks(int32_t b) const {
+  const ProgramBucket& shape = program_.buckets[b];
+  const BucketFacts& bucket = buckets_[b];
+  if (bucket.under_way) return fmt::format("the last collective of bucket {} was not waited for", b);
+  if (shape.shards_state() || shape.owner >= 0) {
+    if (!bucket.reduced) return fmt::format("the gradients of bucket {} are not reduced yet", b);
+    if (bucket.uncovered)
+      return fmt::format("the gradients of bucket {} have {} contributions that no reduction has taken", b,
+                         bucket.uncovered);
+  } else if (program_.mesh.size[GSEL_AXIS_DATA] > 1 && !bucket.summed[GSEL_AXIS_DATA]) {
+    return fmt::format("the gradients of bucket {} are not reduced yet", b);
+  }
+  return {};
+}
+
+// What looks at all gradients; no contribution and no reduction may come behind it.
+void Walker::look_at_gradients(const char* what) {
+  if (any_stepped_) refuse(fmt::format("a bucket is already stepped; {} comes before", what));
+  for (size_t b = 0; b < buckets_.size(); ++b) {
+    if (const std::string why = lacks(static_cast<int32_t>(b)); !why.empty()) refuse(why);
+    need_all_contributions(static_cast<int32_t>(b));
+    buckets_[b].closed = buckets_[b].looked_at = true;
+  }
+}
+
+// Squares over shards are summed over their axis.
+bool Walker::meets_at_norm(gsel_axis axis) const {
+  if (program_.mesh.size[axis] == 1) return false;
+  for (const ProgramBucket& b : program_.buckets)
+    if (b.axis == axis && (b.shards_state() || b.owner >= 0)) return true;
+  return false;
+}
+
+void Walker::norm() {
+  if (normed_) refuse("the norm is already computed");
+  if (!loss_reduced_[GSEL_AXIS_DATA]) refuse("the loss weight is not reduced yet");
+  look_at_gradients("the norm");
+  normed_ = true;
+  // Where nothing is summed it is each rank's own affair, but all must clip or none.
+  if (!meets_at_norm(GSEL_AXIS_DATA)) groups_[GSEL_AXIS_DATA]->post(spot(), 0);
+}
+
+void Walker::overflow() {
+  if (overflow_checked_) refuse("overflow is already looked for");
+  look_at_gradients("the look for overflow");
+  overflow_checked_ = true;
+}
+
+void Walker::step(const gsel_instr& instr) {
+  const ProgramBucket& shape = program_.buckets[instr.bucket];
+  BucketFacts& bucket = buckets_[instr.bucket];
+  if (!steps_here(program_, instr.bucket)) refuse(fmt::format("place {} owns the bucket and steps it", shape.owner));
+  if (bucket.stepped) refuse("the bucket is already stepped");
+  if (!loss_reduced_[GSEL_AXIS_DATA]) refuse("the loss weight is not reduced yet");
+  if (const std::string why = lacks(instr.bucket); !why.empty()) refuse(why);
+  need_all_contributions(instr.bucket);
+  bucket.stepped = bucket.closed = any_stepped_ = true;
+  const bool is_open = bucket.params == Holding::ready;
+  if (is_open) bucket.params = shape.shards_state() ? Holding::stale : Holding::stepped;
+  // An optimizer that needs norms of parameters sums them over the owners of shards.
+  if (shape.shards_state()) groups_[shape.axis]->post(spot(), 0);
+}
+
+void Walker::check_bucket_end(int32_t b) const {
+  const ProgramBucket& shape = program_.buckets[b];
+  const BucketFacts& bucket = buckets_[b];
+  if (bucket.under_way) refuse_end(fmt::format("the last collective of bucket {} is never waited for", b));
+  if (shape.shards_param() && bucket.params != Holding::absent && bucket.params != Holding::released)
+    refuse_end(fmt::format("the gathered parameters of bucket {} are never released", b));
+  if (purpose_ == Purpose::evaluation) return;
+  if (!bucket.stepped && steps_here(program_, b)) refuse_end(fmt::format("bucket {} is never stepped", b));
+  if (bucket.params == Holding::stale)
+    refuse_end(fmt::format("the parameters of bucket {} are stale since its step; a gather after it is missing", b));
+  if (const std::string why = lacks(b); !why.empty()) refuse_end(why);
+}
+
+}  // namespace gsel
