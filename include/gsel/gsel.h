@@ -33,6 +33,7 @@
  *   gsel/comm.h     gsel_comm_init, gsel_allreduce, ...           gsel/config.h  gsel.toml
  *   gsel/model.h    a model described once                        gsel/program.h what a strategy makes of it
  *   gsel/train.h    gsel_trainer_step, or pull                    gsel/registry.h which plugins were found
+ *   gsel/timeline.h steps and recordings as a picture
  *   gsel/plugin.h   for authors of strategies and backends; not included here
  *
  * Rules that hold everywhere:
@@ -52,6 +53,7 @@
 #include <gsel/registry.h>
 #include <gsel/reserve.h>
 #include <gsel/select.h>
+#include <gsel/timeline.h>
 #include <gsel/train.h>
 #include <gsel/types.h>
 

@@ -30,6 +30,8 @@ typedef struct gsel_model gsel_model;
  *   backward_weight  reads inputs, outputs, saved, d_outputs;                writes d_params
  *   backward         both halves at once
  *
+ * d_params are f32 whatever the parameter's dtype. A callback leaves unread what its description says it does not read
+ * (gsel_layer_desc); that pointer is then NULL.
  * d_inputs[i].data is NULL where input i needs no gradient. d_inputs are overwritten (the library sums the
  * gradients of a value with several readers). d_params are overwritten when accumulate is 0 and added to when it
  * is 1. The loss layer gets no d_outputs: the derivative of its loss sum is 1. */
@@ -57,6 +59,13 @@ typedef struct gsel_call {
   char *message;                /* [message_capacity] a failing callback may write its reason here, NUL-terminated */
   size_t message_capacity;
   void *user_data;              /* the layer's, for those who pull */
+  int64_t step;                 /* from 0; of an evaluation: that of the next step */
+  int32_t evaluating;           /* 1: forward alone, nothing is trained on it */
+  int32_t phase;                /* see gsel_phase; 0 for a layer without */
+  const gsel_tensor *reductions; /* [n_reductions] of this direction's phases */
+  int32_t n_reductions;
+  int32_t reserved2;
+  uint8_t *produced;            /* [n_params] 1 when called; a backward that leaves d_params[i] unwritten sets 0: it is zero */
 } gsel_call;
 
 /* Returns GSEL_OK, or any negative code to end the step on every rank with layer, rank and message.
@@ -92,7 +101,10 @@ GSEL_API float gsel_random_normal(uint64_t key, uint64_t counter);
 #define GSEL_SHARD_DIM 1    /* along shard_dim, in shard_blocks equal blocks each split by itself (fused QKV: 3) */
 
 /* A parameter. Text and dims are copied.
- *   dims  [n_dims] global shape in elements, each >= 1; f32 */
+ *   dims       [n_dims] global shape in elements, each >= 1
+ *   dtype      what the callbacks get: GSEL_F32, GSEL_BF16 or GSEL_F16. 16-bit ones are kept with an f32 master copy.
+ *              An f32 parameter is kept in 16 bits where train.precision says so, and cast when it is lent
+ *   lr_factor  multiplies the learning rate; 0 means 1 */
 typedef struct gsel_param_desc {
   uint32_t struct_size;
   uint32_t reserved;
@@ -109,6 +121,7 @@ typedef struct gsel_param_desc {
   int32_t shard_dim;
   int32_t shard_blocks;   /* 0 means 1 */
   int32_t reserved2;
+  double lr_factor;
 } gsel_param_desc;
 #define GSEL_PARAM_DESC_INIT GSEL_STRUCT_INIT(gsel_param_desc)
 GSEL_API void gsel_param_desc_init(gsel_param_desc *desc, size_t struct_size);
@@ -145,12 +158,36 @@ GSEL_API void gsel_value_desc_init(gsel_value_desc *desc, size_t struct_size);
 #define GSEL_LAYER_NO_CUT_AFTER 2u
 #define GSEL_LAYER_RECOMPUTABLE 4u
 
+/* A collective in the middle of a callback (batch statistics, a softmax over split columns). A layer with n phases is
+ * called n + 1 times, with call->phase from 0 to n: call k < n writes reductions[k]; before call k + 1 the library
+ * reduces it over the axis.
+ *   op     GSEL_SUM, GSEL_MAX or GSEL_MIN; dtype GSEL_F32 or GSEL_F64
+ *   elems  elements of the buffer, plus elems_per_sample per sample; over the data axis elems_per_sample is 0 */
+typedef struct gsel_phase {
+  gsel_axis axis;
+  gsel_op op;
+  gsel_dtype dtype;
+  int32_t reserved;
+  int64_t elems;
+  int64_t elems_per_sample;
+} gsel_phase;
+
+/* What a backward does not read, so that it can be freed before: bits of backward_*_unread. */
+#define GSEL_UNREAD_INPUT(i) (UINT64_C(1) << (i))         /* i < 31 */
+#define GSEL_UNREAD_OUTPUT(i) (UINT64_C(1) << (32 + (i))) /* i < 31 */
+#define GSEL_UNREAD_SAVED (UINT64_C(1) << 63)
+
 /* A layer. Text and id lists are copied. A layer without any callback is driven by pull alone (gsel/train.h), its
  * backward in one piece. Otherwise give forward, and either both halves of backward or the fused one (all
  * three are fine). A half with nothing to compute may be left out: backward_weight of a layer without parameters,
  * backward_input of a layer none of whose inputs needs a gradient.
  *   saved_bytes_per_sample  bytes kept from forward to backward, times the samples of the micro-batch
- *   flop_per_sample         cost hint for one forward, 0 when unknown                                          */
+ *   flop_per_sample         cost hint for one forward, 0 when unknown
+ *   backward_input_unread, backward_weight_unread
+ *                           GSEL_UNREAD_*; the fused backward leaves unread what both do
+ *   backward_unread_params  bit i: neither backward_input nor the fused backward reads params[i]
+ *   forward_phases, backward_phases
+ *                           [n] borrowed for the call; backward's belong to backward, or to backward_input            */
 typedef struct gsel_layer_desc {
   uint32_t struct_size;
   uint32_t reserved;
@@ -169,6 +206,13 @@ typedef struct gsel_layer_desc {
   gsel_layer_fn backward_weight;
   gsel_layer_fn backward;
   void *user_data;          /* kept until the model and its trainers are freed */
+  uint64_t backward_input_unread;
+  uint64_t backward_weight_unread;
+  uint64_t backward_unread_params;
+  const gsel_phase *forward_phases;
+  const gsel_phase *backward_phases;
+  int32_t n_forward_phases;
+  int32_t n_backward_phases;
 } gsel_layer_desc;
 #define GSEL_LAYER_DESC_INIT GSEL_STRUCT_INIT(gsel_layer_desc)
 GSEL_API void gsel_layer_desc_init(gsel_layer_desc *desc, size_t struct_size);
@@ -181,7 +225,7 @@ GSEL_API gsel_status gsel_model_create(gsel_model **out, gsel_error **err);
  * call.
  * Errors: GSEL_ERR_MODEL names the piece and the fault (duplicate name, unknown id, a value written twice or read
  * before it is written, which is how a cycle shows, a missing callback) and leaves the model unchanged;
- * GSEL_ERR_UNSUPPORTED (a parameter that is not f32); GSEL_ERR_STATE after gsel_model_finish. One thread at a time per model. Since 0.1. */
+ * GSEL_ERR_UNSUPPORTED (a parameter of another dtype than f32, bf16, f16); GSEL_ERR_STATE after gsel_model_finish. One thread at a time per model. Since 0.1. */
 GSEL_API gsel_status gsel_model_add_param(gsel_model *model, const gsel_param_desc *desc, int32_t *out_id,
                                           gsel_error **err);
 GSEL_API gsel_status gsel_model_add_value(gsel_model *model, const gsel_value_desc *desc, int32_t *out_id,

@@ -82,12 +82,46 @@ typedef struct gsel_option_v1 {
 /* The compilation under way; the host's. Valid during `compile` only. */
 typedef struct gsel_pass gsel_pass;
 
+/* How a bucket is kept. Zeros and owner = -1: whole on every rank.
+ *   axis               of the shards and of the owner
+ *   owner              place on the axis of the one rank that keeps optimizer state and steps; -1: all
+ *   compression        GSEL_COMPRESS_*; compression_rank: columns of a factor; compression_start: first step, from 0,
+ *                      that compresses */
+typedef struct gsel_bucket_desc {
+  uint32_t struct_size;
+  uint32_t flags;
+  gsel_axis axis;
+  int32_t owner;
+  int32_t compression;
+  int32_t compression_rank;
+  int64_t compression_start;
+} gsel_bucket_desc;
+
+typedef struct gsel_value_info {
+  uint32_t struct_size;
+  uint32_t flags;              /* GSEL_VALUE_* of gsel/model.h */
+  const char *name;
+  int64_t sample_bytes;        /* of one sample; of the whole where it is a scalar */
+  int32_t producer;            /* layer, -1 for an input */
+  int32_t needs_gradient;
+} gsel_value_info;
+
+/* A micro-batch: samples [first, first + count) of the step's batch. Every rank of the data axis has equally many;
+ * one without samples runs no callback. `whole` is the micro-batch that it is a part of, -1 for none: SCATTER and
+ * COLLECT work on a part and the whole. */
+typedef struct gsel_microbatch_info {
+  uint32_t struct_size;
+  int32_t whole;
+  int64_t first;
+  int64_t count;
+} gsel_microbatch_info;
+
 typedef struct gsel_param_info {
   uint32_t struct_size;
   uint32_t flags;              /* GSEL_PARAM_* of gsel/model.h */
   const char *name;
   int64_t n_elems;
-  int32_t dtype;
+  int32_t dtype;               /* as it is kept; gradients are f32 */
   int32_t reserved;
 } gsel_param_info;
 
@@ -102,6 +136,7 @@ typedef struct gsel_layer_info {
   int32_t n_outputs;
   int32_t n_params;
   int32_t reserved;
+  uint64_t backward_unread_params; /* bit i: neither backward_input nor backward reads params[i]; backward_weight never does */
 } gsel_layer_info;
 
 /* What a pass can ask and do. Ids and positions count from 0; calls out of range return GSEL_ERR_ARG or 0.
@@ -129,10 +164,21 @@ typedef struct gsel_pass_api_v1 {
   /* Appends to the program that runs once, before the first step. */
   gsel_status (*setup)(gsel_pass *pass, const gsel_instr *instr);
   /* Buckets: parameters stored side by side, in this order, with their gradients and optimizer state; what one
-   * collective or one optimizer step works on. clear_buckets forgets those there are (at first: one, all trainable
-   * parameters); each trainable parameter must end up in exactly one. add_bucket returns its id or GSEL_ERR_ARG. */
+   * collective or one optimizer step works on. clear_buckets forgets those there are (at first: one per dtype, of all
+   * trainable parameters); each trainable parameter must end up in exactly one, and the parameters of a bucket have one
+   * dtype. add_bucket returns its id or GSEL_ERR_ARG. */
   void (*clear_buckets)(gsel_pass *pass);
   int32_t (*add_bucket)(gsel_pass *pass, const int32_t *params, int32_t n_params);
+  /* How a bucket is kept. GSEL_ERR_ARG also for a combination that cannot be: gradients in shards without state in
+   * shards, parameters in shards without gradients in shards. */
+  gsel_status (*describe_bucket)(gsel_pass *pass, int32_t bucket, const gsel_bucket_desc *desc);
+  /* Values and micro-batches. set_microbatch changes one, or appends when id is their number. */
+  int32_t (*value_count)(const gsel_pass *pass);
+  gsel_status (*value)(const gsel_pass *pass, int32_t id, gsel_value_info *out);
+  int32_t (*microbatch_count)(const gsel_pass *pass);
+  gsel_status (*microbatch)(const gsel_pass *pass, int32_t id, gsel_microbatch_info *out);
+  gsel_status (*set_microbatch)(gsel_pass *pass, int32_t id, const gsel_microbatch_info *info);
+  int64_t (*batch)(const gsel_pass *pass); /* samples of one step over all ranks */
 } gsel_pass_api_v1;
 
 /* A strategy: rewrites the program of one rank for one axis of the mesh. It runs once per trainer, on every rank,
@@ -181,10 +227,20 @@ typedef struct gsel_place {
 #define GSEL_OPTIMIZER_SGD 1       /* g += weight_decay * param; with momentum when momentum != 0 */
 #define GSEL_OPTIMIZER_SIGN_SGD 2  /* param -= learning_rate * (sign(g) + weight_decay * param) */
 #define GSEL_OPTIMIZER_ADAMW 3     /* Loshchilov & Hutter, ICLR 2019, algorithm 2 */
+#define GSEL_OPTIMIZER_ADAM 4      /* Kingma & Ba, ICLR 2015; g += weight_decay * param */
+#define GSEL_OPTIMIZER_LION 5      /* Chen et al., NeurIPS 2023, algorithm 2 */
+#define GSEL_OPTIMIZER_ADAMW_8BIT 6 /* moments of one byte each with a scale per 256 elements: Dettmers et al., ICLR 2022 */
 
 /* One optimizer step on count elements, f32. g = gradient * gradient_scale.
- *   state0, state1  [count]: momentum; first and second moment; NULL where the kind has none
- *   t               step number from 1, for bias correction */
+ *   state0, state1  [count]: momentum; first and second moment; NULL where the kind has none. ADAMW_8BIT: [count] bytes,
+ *                   and scale0, scale1 [ceil(count / 256)], the largest magnitude of each block of 256, where the call's
+ *                   first element begins one; zeros before the first step. A moment is scale * value of its code: 0 is
+ *                   0; state0: bit 7 is the sign, c the lower bits, and 128 is 1; state1: c is the code, and 1 is 1;
+ *                   n = highest power of two in c, i = 0..6 its place from the least (1; state1: 2):
+ *                   value = 10^(i-6) * (0.1 + 0.9 * (c - n + 0.5) / n). A moment gets the code of the nearest value,
+ *                   but a second moment above 0 none of 0. The step itself uses the moments before they are rounded
+ *   t               step number from 1, for bias correction
+ *   param16         [count] where param is also written, rounded to param16_dtype; NULL: nowhere */
 typedef struct gsel_optimizer_step {
   uint32_t struct_size;
   int32_t kind;
@@ -201,6 +257,11 @@ typedef struct gsel_optimizer_step {
   double beta1;
   double beta2;
   double epsilon;
+  void *param16;
+  gsel_dtype param16_dtype;
+  int32_t reserved;
+  float *scale0;
+  float *scale1;
 } gsel_optimizer_step;
 
 #define GSEL_COPY_TO_DEVICE 1

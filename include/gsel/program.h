@@ -4,6 +4,7 @@
 #ifndef GSEL_PROGRAM_H
 #define GSEL_PROGRAM_H
 
+#include <gsel/comm.h>
 #include <gsel/error.h>
 
 GSEL_EXTERN_C_BEGIN
@@ -24,9 +25,32 @@ typedef int32_t gsel_instr_kind;
 #define GSEL_INSTR_WAIT 10           /* bucket: until its collective has finished */
 #define GSEL_INSTR_LOSS_REDUCE 11    /* axis: all-reduce of loss sum and weight */
 #define GSEL_INSTR_NORM 12           /* global gradient norm, for clipping */
-#define GSEL_INSTR_STEP 13           /* bucket: optimizer step on its parameters */
+#define GSEL_INSTR_STEP 13           /* bucket: optimizer step on its parameters, or on this rank's shard of them */
+#define GSEL_INSTR_GATHER 14         /* bucket, axis: whole parameters from the ranks' shards; begun, not awaited */
+#define GSEL_INSTR_RELEASE 15        /* bucket: gives back the memory of gathered parameters */
+#define GSEL_INSTR_REDUCE_SCATTER 16 /* bucket, axis: sum of gradients, of which each rank keeps its shard; begun */
+#define GSEL_INSTR_REDUCE_ROOT 17    /* bucket, axis, peer (root): sum of gradients to one rank alone; begun */
+#define GSEL_INSTR_RECOMPUTE 18      /* layer, microbatch: its forward again, for a backward to come */
+#define GSEL_INSTR_SCATTER 19        /* value, microbatch (a part), axis, peer (root): parts of the root's whole one */
+#define GSEL_INSTR_COLLECT 20        /* value, microbatch (a part), axis, peer (root): the root's whole one from parts */
+#define GSEL_INSTR_OVERFLOW 21       /* axis: whether any rank's gradient is not finite; if so no bucket is stepped */
 
 #define GSEL_INSTR_GRADIENT 1u
+
+/* How a bucket is kept; flags of gsel_bucket_desc. A shard is one of as many parts of the bucket as the axis has
+ * ranks: ceil(elements / ranks) elements each, the last ones padded. */
+#define GSEL_BUCKET_SHARD_STATE 1u    /* optimizer state and master copy: this rank's shard alone */
+#define GSEL_BUCKET_SHARD_GRADIENT 2u /* gradients too: whole only until REDUCE_SCATTER, which adds to the shard */
+#define GSEL_BUCKET_SHARD_PARAM 4u    /* parameters too: whole only from GATHER to RELEASE */
+#define GSEL_BUCKET_OFFLOAD_STATE 8u  /* optimizer state and master copy live in the second memory tier */
+#define GSEL_BUCKET_OFFLOAD_PARAM 16u /* the shard of parameters lives in the second memory tier */
+#define GSEL_BUCKET_WHOLE_PARAMS 32u  /* shards end between parameters, for an optimizer that needs them whole */
+
+/* What REDUCE sends instead of f32 gradients. */
+#define GSEL_COMPRESS_NONE 0
+#define GSEL_COMPRESS_F16 1
+#define GSEL_COMPRESS_BF16 2
+#define GSEL_COMPRESS_LOW_RANK 3 /* two thin factors of each matrix, with error feedback (Vogels et al., NeurIPS 2019) */
 
 /* One instruction; fields a kind does not use are -1. Layout is frozen: arrays of it are passed. */
 typedef struct gsel_instr {
@@ -54,10 +78,19 @@ GSEL_API int32_t gsel_program_length(const gsel_program *program);
 GSEL_API gsel_status gsel_program_instr(const gsel_program *program, int32_t i, gsel_instr *out, gsel_error **err);
 
 /* Checks the programs of all ranks together: sends and receives pair up and cannot deadlock, collectives agree,
- * nothing is read before it is written, each gradient is reduced exactly once and stepped exactly once.
+ * nothing is read before it is written, parameters are read while they are whole and fresh, each gradient is reduced
+ * exactly once and stepped exactly once, each layer sees each sample once. docs/program.md lists the rules.
  *   programs  [n] in rank order, borrowed for the call
  * Errors: GSEL_ERR_PROGRAM naming rank, instruction and line. Any thread. Since 0.1. */
 GSEL_API gsel_status gsel_program_verify(const gsel_program *const *programs, int32_t n, gsel_error **err);
+
+/* Bytes the program's rank sends and calls it makes for one kind of instruction on one axis, as gsel_trainer_counts
+ * counts them: by closed form, nothing runs. GSEL_INSTR_FORWARD and _BACKWARD_INPUT count the phases of layers, the
+ * pipeline axis counts SEND and RECV. What an optimizer that needs norms of parameters sums in STEP is not in it.
+ *   step  that of training, from 0, which matters to compressed reductions; -1: of setup
+ * Zeros for what is not there. Any thread. Since 0.1. */
+GSEL_API gsel_comm_count gsel_program_traffic(const gsel_program *program, int64_t step, gsel_instr_kind kind,
+                                              gsel_axis axis);
 
 /* Releases a parsed program; NULL is fine. Programs borrowed from a trainer are not freed. Since 0.1. */
 GSEL_API void gsel_program_free(gsel_program *program);

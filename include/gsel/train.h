@@ -31,18 +31,74 @@ typedef struct gsel_data_request {
   size_t message_capacity;
 } gsel_data_request;
 
-/* Returns GSEL_OK, or a negative code to end the step on every rank. Called on the thread that drives the trainer. */
+/* What a gsel_data_fn returns, or gsel_trainer_complete is given, when this rank has no samples left: its micro-batch
+ * then has weight 0 and runs no callback, while the rank goes on to take part in every collective. */
+#define GSEL_NO_SAMPLES 1
+
+/* Returns GSEL_OK, GSEL_NO_SAMPLES, or a negative code to end the step on every rank. Called on the thread that drives
+ * the trainer. */
 typedef gsel_status (*gsel_data_fn)(const gsel_data_request *request, void *user_data);
+
+/* An optimizer of the embedder's, instead of train.optimizer. It steps what this rank owns of a parameter, piece by
+ * piece, in f32.
+ *   param          id; elements [first, first + count) of it
+ *   values         [count] to be updated; the library rounds them to the parameter's dtype
+ *   gradient       [count] of the mean loss, clipped; may be overwritten
+ *   states         [n_states][count] zero before the first step, kept
+ *   t              step from 1; learning_rate has schedule and lr_factor in it; weight_decay is 0 where it does not apply
+ *   phase          0; GSEL_NEEDS_PARAM_NORM: in phase 0 `gradient` becomes the update, in phase 1 it is applied, with
+ *                  param_norm and update_norm of the whole parameter */
+typedef struct gsel_optimizer_call {
+  uint32_t struct_size;
+  int32_t phase;
+  int32_t param;
+  uint32_t flags;               /* GSEL_PARAM_* */
+  const int64_t *dims;          /* [n_dims] the parameter's */
+  int32_t n_dims;
+  int32_t n_states;
+  int64_t first;
+  int64_t count;
+  float *values;
+  float *gradient;
+  float *const *states;
+  int64_t t;
+  double learning_rate;
+  double weight_decay;
+  double param_norm;
+  double update_norm;
+  char *message;                /* [message_capacity] as in gsel_call */
+  size_t message_capacity;
+} gsel_optimizer_call;
+
+/* As gsel_layer_fn. */
+typedef gsel_status (*gsel_optimizer_fn)(const gsel_optimizer_call *call, void *user_data);
+
+#define GSEL_NEEDS_ELEMENTS 0    /* each element by itself: any piece will do */
+#define GSEL_NEEDS_PARAM_NORM 1  /* norms of the parameter and of its update (LAMB) */
+#define GSEL_NEEDS_WHOLE_PARAM 2 /* first is 0 and count is all (Muon): shards end between parameters */
+
+typedef struct gsel_optimizer_desc {
+  uint32_t struct_size;
+  int32_t needs;                /* GSEL_NEEDS_* */
+  int32_t n_states;             /* 0 to 4 */
+  int32_t reserved;
+  gsel_optimizer_fn step;
+  void *user_data;              /* kept until gsel_trainer_free */
+} gsel_optimizer_desc;
+#define GSEL_OPTIMIZER_DESC_INIT GSEL_STRUCT_INIT(gsel_optimizer_desc)
+GSEL_API void gsel_optimizer_desc_init(gsel_optimizer_desc *desc, size_t struct_size);
 
 /*   config          borrowed for the call; NULL: all defaults
  *   data            fills input values; may be NULL when only pull is used
- *   data_user_data  kept until gsel_trainer_free                                                           */
+ *   data_user_data  kept until gsel_trainer_free
+ *   optimizer       borrowed for the call; NULL: train.optimizer                                           */
 typedef struct gsel_trainer_options {
   uint32_t struct_size;
   uint32_t reserved;
   const gsel_config *config;
   gsel_data_fn data;
   void *data_user_data;
+  const gsel_optimizer_desc *optimizer;
 } gsel_trainer_options;
 #define GSEL_TRAINER_OPTIONS_INIT GSEL_STRUCT_INIT(gsel_trainer_options)
 GSEL_API void gsel_trainer_options_init(gsel_trainer_options *options, size_t struct_size);
@@ -56,7 +112,8 @@ GSEL_API void gsel_trainer_options_init(gsel_trainer_options *options, size_t st
  * Errors: GSEL_ERR_ARG, GSEL_ERR_MODEL, GSEL_ERR_CONFIG (with file, line, key), GSEL_ERR_NOT_FOUND (no such plugin),
  * GSEL_ERR_PLUGIN (refused or failed), GSEL_ERR_PROGRAM, GSEL_ERR_UNSUPPORTED (an axis this version does not run),
  * GSEL_ERR_CALLBACK (an initialiser), GSEL_ERR_MISMATCH (names the parameter or setting), GSEL_ERR_PEER (names a rank
- * that could not make its trainer), GSEL_ERR_NOMEM, those of gsel_broadcast. Since 0.1. */
+ * that could not make its trainer), GSEL_ERR_NOMEM (also when train.memory_bytes is not enough: with a table of what is
+ * needed and a change that would fit), those of gsel_broadcast. Since 0.1. */
 GSEL_API gsel_status gsel_trainer_create(gsel_model *model, gsel_comm *comm, const gsel_trainer_options *options,
                                          gsel_trainer **out, gsel_error **err);
 
@@ -68,7 +125,7 @@ typedef struct gsel_step_report {
   double loss;                   /* sum of losses over all ranks / sum of weights */
   double loss_sum;
   double weight;
-  double gradient_norm;          /* of the mean gradient; 0 unless train.clip_norm is set */
+  double gradient_norm;          /* of the mean gradient; 0 unless train.clip_norm is set or a strategy computes it */
   double seconds;
   double compute_s;              /* inside callbacks */
   double exposed_comm_s;         /* waiting for communication */
@@ -76,6 +133,15 @@ typedef struct gsel_step_report {
   uint64_t bytes_sent;           /* by this rank in this step */
   int32_t n_reduces;             /* gradient buckets reduced */
   int32_t n_overlapped;          /* of them, begun before the last backward callback had ended */
+  int32_t n_gathers;             /* gathers of parameters */
+  int32_t skipped;               /* 1: a gradient was not finite, on any rank; nothing was updated */
+  double gather_s;               /* duration of the gathers */
+  double exposed_gather_s;       /* of it, waited for; a part of exposed_comm_s */
+  double learning_rate;          /* of this step */
+  double loss_scale;             /* of this step; 1 unless train.precision is "fp16" */
+  uint64_t peak_bytes;           /* of memory this rank's trainer has held at once */
+  uint64_t tier_bytes_in;        /* read from the second memory tier in this step */
+  uint64_t tier_bytes_out;       /* written to it */
 } gsel_step_report;
 #define GSEL_STEP_REPORT_INIT GSEL_STRUCT_INIT(gsel_step_report)
 GSEL_API void gsel_step_report_init(gsel_step_report *report, size_t struct_size);
@@ -120,7 +186,26 @@ GSEL_API gsel_status gsel_trainer_complete(gsel_trainer *trainer, uint64_t ticke
 /* Report of the last finished step. GSEL_ERR_STATE when there is none. Since 0.1. */
 GSEL_API gsel_status gsel_trainer_report(const gsel_trainer *trainer, gsel_step_report *report, gsel_error **err);
 
-/* Runs forward callbacks alone, on this rank alone, until `value` is written; then copies it out.
+/* Evaluates one batch of train.batch samples: forward and loss alone, on all ranks. A collective. Noise is that of the
+ * next step; layers see call->evaluating = 1.
+ *   first_sample  global id of the batch's first sample
+ *   data          fills the inputs; NULL: the trainer's
+ *   report        loss, loss_sum, weight, times and bytes; may be NULL. gsel_trainer_report still gives the last step
+ * Errors: as gsel_trainer_step. Since 0.1. */
+GSEL_API gsel_status gsel_trainer_evaluate(gsel_trainer *trainer, int64_t first_sample, gsel_data_fn data,
+                                           void *user_data, gsel_step_report *report, gsel_error **err);
+
+/* The same, pull: gsel_trainer_next_work then hands out the evaluation's work until GSEL_WORK_DONE, after which
+ * gsel_trainer_report gives the evaluation once. GSEL_ERR_STATE while a step is under way. Since 0.1. */
+GSEL_API gsel_status gsel_trainer_begin_evaluation(gsel_trainer *trainer, int64_t first_sample, gsel_error **err);
+
+/* 1 when this rank has every parameter whole and exact between steps; 0 when gsel_trainer_infer and
+ * gsel_trainer_read_param are collectives, which all ranks call alike (ZeRO stage 3; every stage where parameters are
+ * kept in 16 bits, since master copies are in shards; DP's replicas). Any thread. Since 0.1. */
+GSEL_API int32_t gsel_trainer_holds_params(const gsel_trainer *trainer);
+
+/* Runs forward callbacks alone, on this rank alone, until `value` is written; then copies it out. Where
+ * gsel_trainer_holds_params is 0: a collective that gathers the parameters it needs, layer by layer.
  *   n_samples  1 or more; inputs are asked from `data` (push) with sample ids 0 .. n_samples-1
  *   data       fills the inputs the value depends on; called on this thread
  *   dst        [dst_bytes] exactly n_samples * dims of the value
@@ -129,16 +214,44 @@ GSEL_API gsel_status gsel_trainer_report(const gsel_trainer *trainer, gsel_step_
 GSEL_API gsel_status gsel_trainer_infer(gsel_trainer *trainer, int32_t value, int64_t n_samples, gsel_data_fn data,
                                         void *user_data, void *dst, size_t dst_bytes, gsel_error **err);
 
-/* Copies a parameter out, whole. dst [dst_bytes] exactly the parameter's size. GSEL_ERR_ARG. Since 0.1. */
+/* Copies a parameter out, whole, as f32: its master copy where it is kept in 16 bits. dst [dst_bytes] exactly 4 bytes
+ * per element. A collective where gsel_trainer_holds_params is 0. GSEL_ERR_ARG; GSEL_ERR_STATE while a step is under
+ * way. Since 0.1. */
 GSEL_API gsel_status gsel_trainer_read_param(gsel_trainer *trainer, int32_t param, void *dst, size_t dst_bytes,
                                              gsel_error **err);
 
 /* This rank's program; borrowed until gsel_trainer_free. Any thread. Since 0.1. */
 GSEL_API const gsel_program *gsel_trainer_program(const gsel_trainer *trainer);
 
-/* Bytes this rank has sent since it was created, and calls made, for one instruction kind on one axis:
- * GSEL_INSTR_REDUCE, GSEL_INSTR_BROADCAST, GSEL_INSTR_LOSS_REDUCE, GSEL_INSTR_SEND. Zeros otherwise. Since 0.1. */
+/* Bytes this rank has sent since it was created, and calls made, for one instruction kind on one axis. Of setup and
+ * steps, not of evaluations; zeros for a kind that sends nothing. GSEL_INSTR_FORWARD and _BACKWARD_INPUT count the
+ * phases of layers. Since 0.1. */
 GSEL_API gsel_comm_count gsel_trainer_counts(const gsel_trainer *trainer, gsel_instr_kind kind, gsel_axis axis);
+
+/* One part of what this rank's trainer keeps in memory: as forecast from the program, and as allocated at most. */
+typedef struct gsel_memory_part {
+  uint32_t struct_size;
+  int32_t tier;                  /* 0: the device's memory; 1: the second tier */
+  const char *name;              /* "parameters", "gradients", "optimizer state", "master copy", "values and windows", ... */
+  uint64_t forecast_bytes;
+  uint64_t peak_bytes;
+} gsel_memory_part;
+#define GSEL_MEMORY_PART_INIT GSEL_STRUCT_INIT(gsel_memory_part)
+GSEL_API void gsel_memory_part_init(gsel_memory_part *part, size_t struct_size);
+
+/* Part i of the trainer's memory, from 0, empty ones included; GSEL_ERR_NOT_FOUND behind the last. What
+ * gsel_trainer_infer and _read_param need beside what steps have is in the peak and not in the forecast. Text lives as long as the library.
+ * Since 0.1. */
+GSEL_API gsel_status gsel_trainer_memory(const gsel_trainer *trainer, int32_t i, gsel_memory_part *out,
+                                         gsel_error **err);
+
+/* The last step as JSON: the report, bytes and calls per axis and instruction, memory by part, and with train.timeline
+ * the begin and end of each instruction (docs/step.md). Borrowed until the next call with this trainer. Since 0.1. */
+GSEL_API gsel_status gsel_trainer_step_json(gsel_trainer *trainer, gsel_str *out, gsel_error **err);
+
+/* Whether any backward of the last step produced this parameter's gradient on this rank: 1 or 0. A gradient that no
+ * rank produced is zero. GSEL_ERR_ARG below 0. Since 0.1. */
+GSEL_API int32_t gsel_trainer_param_used(const gsel_trainer *trainer, int32_t param);
 
 /* Releases; NULL is fine. Does not free the communicator. Since 0.1. */
 GSEL_API void gsel_trainer_free(gsel_trainer *trainer);

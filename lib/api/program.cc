@@ -4,6 +4,7 @@
 #include "api/program_handle.h"
 #include "base/guard.h"
 #include "base/text.h"
+#include "program/traffic.h"
 #include "program/verify.h"
 
 extern "C" {
@@ -39,6 +40,15 @@ gsel_status gsel_program_verify(const gsel_program* const* programs, int32_t n, 
     gsel::required(programs, "programs");
     for (int32_t i = 0; i < n; ++i) list.push_back(&gsel::required(programs[i], "programs[i]").impl);
     gsel::verify(list);
+  });
+}
+
+gsel_comm_count gsel_program_traffic(const gsel_program* program, int64_t step, gsel_instr_kind kind, gsel_axis axis) {
+  return gsel::query(gsel_comm_count{0, 0}, [&] {
+    const gsel::Program& impl = gsel::required(program, "program").impl;
+    const gsel::Traffic traffic = step < 0 ? gsel::setup_traffic(impl) : gsel::step_traffic(impl, step);
+    const auto found = traffic.find({axis, kind});
+    return found == traffic.end() ? gsel_comm_count{0, 0} : found->second;
   });
 }
 

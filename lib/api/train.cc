@@ -14,7 +14,8 @@ struct gsel_trainer {
   explicit gsel_trainer(Args&&... args) : impl(std::forward<Args>(args)...), program{impl.program()} {}
 
   gsel::Trainer impl;
-  gsel_program program;  // lent by gsel_trainer_program
+  gsel_program program;   // lent by gsel_trainer_program
+  std::string step_json;  // lent by gsel_trainer_step_json
 };
 
 namespace {
@@ -23,9 +24,8 @@ gsel_trainer& checked(gsel_trainer* trainer) {
   return gsel::required(trainer, "trainer");
 }
 
-void write_report(const gsel::Executor& executor, gsel_step_report* report) {
-  if (!executor.report()) gsel::fail(GSEL_ERR_STATE, "no step is finished yet");
-  gsel::write_struct(report, *executor.report(), "gsel_step_report");
+void write_report(const gsel_step_report& value, gsel_step_report* report) {
+  gsel::write_struct(report, value, "gsel_step_report");
 }
 
 }  // namespace
@@ -42,15 +42,24 @@ void gsel_work_init(gsel_work* work, size_t struct_size) {
   gsel::init_struct(work, struct_size);
 }
 
+void gsel_optimizer_desc_init(gsel_optimizer_desc* desc, size_t struct_size) {
+  gsel::init_struct(desc, struct_size);
+}
+void gsel_memory_part_init(gsel_memory_part* part, size_t struct_size) {
+  gsel::init_struct(part, struct_size);
+}
+
 gsel_status gsel_trainer_create(gsel_model* model, gsel_comm* comm, const gsel_trainer_options* options,
                                 gsel_trainer** out, gsel_error** err) {
   return gsel::guard(err, [&] {
     gsel::required(out, "out") = nullptr;
     gsel_trainer_options given{};
     if (options) given = gsel::read_struct(options, "gsel_trainer_options");
-    *out =
-        new gsel_trainer(gsel::required(model, "model").impl, gsel::required(comm, "comm").impl,
-                         given.config ? given.config->impl : gsel::default_config(), given.data, given.data_user_data);
+    gsel_optimizer_desc optimizer{};
+    if (given.optimizer) optimizer = gsel::read_struct(given.optimizer, "gsel_optimizer_desc");
+    *out = new gsel_trainer(gsel::required(model, "model").impl, gsel::required(comm, "comm").impl,
+                            given.config ? given.config->impl : gsel::default_config(),
+                            gsel::DataSource{given.data, given.data_user_data}, given.optimizer ? &optimizer : nullptr);
   });
 }
 
@@ -58,7 +67,7 @@ gsel_status gsel_trainer_step(gsel_trainer* trainer, gsel_step_report* report, g
   return gsel::guard(err, [&] {
     if (report) gsel::stated_size(report, "gsel_step_report");
     checked(trainer).impl.step();
-    if (report) write_report(trainer->impl.executor(), report);
+    if (report) write_report(trainer->impl.report(), report);
   });
 }
 
@@ -74,13 +83,34 @@ gsel_status gsel_trainer_complete(gsel_trainer* trainer, uint64_t ticket, gsel_s
   return gsel::guard(err, [&] { checked(trainer).impl.complete(ticket, status, gsel::view(message)); });
 }
 
+// Reading an evaluation's report is noted, which changes nothing a caller can write to.
 gsel_status gsel_trainer_report(const gsel_trainer* trainer, gsel_step_report* report, gsel_error** err) {
-  return gsel::guard(err, [&] { write_report(gsel::required(trainer, "trainer").impl.executor(), report); });
+  return gsel::guard(err, [&] {
+    write_report(gsel::required(trainer, "trainer").impl.report(), report);
+    trainer->impl.report_was_read();
+  });
+}
+
+gsel_status gsel_trainer_evaluate(gsel_trainer* trainer, int64_t first_sample, gsel_data_fn data, void* user_data,
+                                  gsel_step_report* report, gsel_error** err) {
+  return gsel::guard(err, [&] {
+    if (report) gsel::stated_size(report, "gsel_step_report");
+    const gsel_step_report evaluation = checked(trainer).impl.evaluate(first_sample, {data, user_data});
+    if (report) write_report(evaluation, report);
+  });
+}
+
+gsel_status gsel_trainer_begin_evaluation(gsel_trainer* trainer, int64_t first_sample, gsel_error** err) {
+  return gsel::guard(err, [&] { checked(trainer).impl.begin_evaluation(first_sample); });
+}
+
+int32_t gsel_trainer_holds_params(const gsel_trainer* trainer) {
+  return trainer && trainer->impl.holds_params();
 }
 
 gsel_status gsel_trainer_infer(gsel_trainer* trainer, int32_t value, int64_t n_samples, gsel_data_fn data,
                                void* user_data, void* dst, size_t dst_bytes, gsel_error** err) {
-  return gsel::guard(err, [&] { checked(trainer).impl.infer(value, n_samples, data, user_data, dst, dst_bytes); });
+  return gsel::guard(err, [&] { checked(trainer).impl.infer(value, n_samples, {data, user_data}, dst, dst_bytes); });
 }
 
 gsel_status gsel_trainer_read_param(gsel_trainer* trainer, int32_t param, void* dst, size_t dst_bytes,
@@ -94,6 +124,29 @@ const gsel_program* gsel_trainer_program(const gsel_trainer* trainer) {
 
 gsel_comm_count gsel_trainer_counts(const gsel_trainer* trainer, gsel_instr_kind kind, gsel_axis axis) {
   return trainer ? trainer->impl.executor().counts(kind, axis) : gsel_comm_count{0, 0};
+}
+
+gsel_status gsel_trainer_memory(const gsel_trainer* trainer, int32_t i, gsel_memory_part* out, gsel_error** err) {
+  return gsel::guard(err, [&] {
+    gsel::stated_size(out, "gsel_memory_part");
+    const auto part = gsel::required(trainer, "trainer").impl.memory_part(i);
+    if (!part) gsel::fail(GSEL_ERR_NOT_FOUND, "part {} of memory was asked for; there are {}", i, gsel::kParts);
+    gsel::write_struct(out, *part, "gsel_memory_part");
+  });
+}
+
+gsel_status gsel_trainer_step_json(gsel_trainer* trainer, gsel_str* out, gsel_error** err) {
+  return gsel::guard(err, [&] {
+    gsel::required(out, "out") = {nullptr, 0};
+    checked(trainer).step_json = trainer->impl.step_json();
+    *out = gsel::borrow(trainer->step_json);
+  });
+}
+
+int32_t gsel_trainer_param_used(const gsel_trainer* trainer, int32_t param) {
+  int32_t used = GSEL_ERR_ARG;
+  gsel::guard(nullptr, [&] { used = gsel::required(trainer, "trainer").impl.param_used(param); });
+  return used;
 }
 
 void gsel_trainer_free(gsel_trainer* trainer) {

@@ -27,24 +27,44 @@ int32_t first_different(const std::vector<uint64_t>& all, size_t stride, size_t 
   return -1;
 }
 
+std::string phases(const std::vector<gsel_phase>& all) {
+  std::string result = "[";
+  for (const gsel_phase& p : all)
+    result += fmt::format("{}axis {} op {} {} {}+{} per sample", result.size() > 1 ? "; " : "", p.axis, p.op,
+                          dtype_name(p.dtype), p.elems, p.elems_per_sample);
+  return result + "]";
+}
+
+std::string reading_of(const Layer& l) {
+  return fmt::format(
+      "inputs {}, outputs {}, parameters {}, flags {}, backward {}{}{}, {} saved bytes, unread {:#x} {:#x} {:#x}, "
+      "phases {} {}",
+      shape({l.inputs.begin(), l.inputs.end()}), shape({l.outputs.begin(), l.outputs.end()}),
+      shape({l.params.begin(), l.params.end()}), l.flags, l.backward ? "fused " : "", l.backward_input ? "input " : "",
+      l.backward_weight ? "weight" : "", l.saved_bytes_per_sample, l.backward_input_unread, l.backward_weight_unread,
+      l.backward_unread_params, phases(l.forward_phases), phases(l.backward_phases));
+}
+
 }  // namespace
 
 Particulars particulars_of(const Model& model) {
   Particulars result;
   for (const Param& p : model.params())
     result.emplace_back("parameter \"" + p.name + "\"",
-                        fmt::format("{} {} flags {}", dtype_name(p.dtype), shape(p.dims), p.flags));
+                        fmt::format("{} {} flags {}, learning rate times {}, shard rule {} {} {}", dtype_name(p.dtype),
+                                    shape(p.dims), p.flags, p.lr_factor, p.shard, p.shard_dim, p.shard_blocks));
   for (const Value& v : model.values())
-    result.emplace_back("value \"" + v.name + "\"",
-                        fmt::format("{} {} flags {}", dtype_name(v.dtype), shape(v.dims), v.flags));
-  for (const Layer& l : model.layers())
-    result.emplace_back(
-        "layer \"" + l.name + "\"",
-        fmt::format("inputs {}, outputs {}, parameters {}, flags {}, backward {}{}{}",
-                    shape({l.inputs.begin(), l.inputs.end()}), shape({l.outputs.begin(), l.outputs.end()}),
-                    shape({l.params.begin(), l.params.end()}), l.flags, l.backward ? "fused " : "",
-                    l.backward_input ? "input " : "", l.backward_weight ? "weight" : ""));
+    result.emplace_back("value \"" + v.name + "\"", fmt::format("{} {} flags {}, placed {} {}", dtype_name(v.dtype),
+                                                                shape(v.dims), v.flags, v.place, v.place_dim));
+  for (const Layer& l : model.layers()) result.emplace_back("layer \"" + l.name + "\"", reading_of(l));
   return result;
+}
+
+Particulars particulars_of(const gsel_optimizer_desc* optimizer) {
+  const std::string reading =
+      optimizer ? fmt::format("the embedder's, with {} states, needs {}", optimizer->n_states, optimizer->needs)
+                : "train.optimizer";
+  return {{"the optimizer", reading}};
 }
 
 void check_all_succeeded(Communicator& comm, const std::optional<Error>& failure) {

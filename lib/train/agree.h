@@ -1,6 +1,8 @@
 // train/agree.h: whether all ranks were given the same model and settings, asked before anything runs.
 #pragma once
 
+#include <gsel/train.h>
+
 #include <optional>
 #include <string>
 #include <utility>
@@ -14,6 +16,7 @@ namespace gsel {
 // Things that must be alike on all ranks: what to call it, and how it reads here.
 using Particulars = std::vector<std::pair<std::string, std::string>>;
 Particulars particulars_of(const Model& model);
+Particulars particulars_of(const gsel_optimizer_desc* optimizer);  // nullptr: train.optimizer
 
 // A collective. GSEL_ERR_MISMATCH names the first particular that differs, how it reads here, and a rank that differs.
 void check_agreement(Communicator& comm, const Particulars& particulars);

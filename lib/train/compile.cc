@@ -1,12 +1,11 @@
-// train/compile.cc: chooses the strategies, makes the base program, runs the passes: tensor, pipeline, data.
-#include <algorithm>
+// train/compile.cc: chooses the strategies, then runs their passes over the base program: tensor, pipeline, data.
 #include <charconv>
 
 #include "base/dtype.h"
 #include "base/foreign.h"
 #include "base/host_services.h"
-#include "base/shard.h"
 #include "plugin/registry.h"
+#include "train/base_program.h"
 #include "train/pass.h"
 
 namespace gsel {
@@ -14,7 +13,6 @@ namespace {
 
 constexpr gsel_axis kPassOrder[] = {GSEL_AXIS_TENSOR, GSEL_AXIS_PIPELINE, GSEL_AXIS_DATA};
 constexpr const char* kDefaultDataStrategy = "ddp";
-constexpr int64_t kMaxMicrobatches = 1 << 16;
 
 const char* type_word(int32_t type) {
   static const char* const words[] = {"", "an integer", "a number", "true or false", "text"};
@@ -84,67 +82,6 @@ std::map<std::string, OptionValue, std::less<>> check_options(const gsel_plugin_
   return result;
 }
 
-gsel_instr layer_instr(gsel_instr_kind kind, int32_t layer, int32_t microbatch) {
-  gsel_instr instr = make_instr(kind);
-  instr.layer = layer;
-  instr.microbatch = microbatch;
-  return instr;
-}
-
-// The part of the global batch that one data-parallel rank computes, cut in micro-batches.
-std::vector<Microbatch> split_samples(const Config& config, int32_t ranks, int32_t rank) {
-  const gsel_range share = shard_range(config.train.batch, ranks, rank);
-  const int64_t size =
-      config.train.microbatch ? config.train.microbatch : std::max<int64_t>(share.end - share.begin, 1);
-  if ((share.end - share.begin) / size >= kMaxMicrobatches) {
-    const Place place = config.place_of("train.microbatch");
-    throw Error(GSEL_ERR_CONFIG,
-                fmt::format("{}train.batch = {} in micro-batches of train.microbatch = {} samples gives more "
-                            "than {} per rank; use larger ones",
-                            place_prefix(place), config.train.batch, size, kMaxMicrobatches))
-        .at(place);
-  }
-  std::vector<Microbatch> result;
-  for (int64_t first = share.begin; first < share.end;) {
-    const int64_t count = std::min(size, share.end - first);
-    result.push_back({first, count});
-    first += count;
-  }
-  return result;
-}
-
-void outline_model(const Model& model, Program& program) {
-  for (const Param& p : model.params()) program.params.push_back({p.name, p.n_elems, p.trainable()});
-  for (const Value& v : model.values()) program.values.push_back({v.name, v.is_input(), v.needs_gradient});
-  for (const Layer& l : model.layers())
-    program.layers.push_back(
-        {l.name, l.inputs, l.outputs, l.params, l.is_loss(), l.needs_backward_input, l.needs_backward_weight});
-}
-
-void emit_backward(const Model& model, int32_t l, int32_t microbatch, std::vector<gsel_instr>& step) {
-  const Layer& layer = model.layers()[l];
-  if (!layer.needs_backward()) return;
-  if (layer.backward_in_one()) {
-    step.push_back(layer_instr(GSEL_INSTR_BACKWARD, l, microbatch));
-    return;
-  }
-  if (layer.needs_backward_input) step.push_back(layer_instr(GSEL_INSTR_BACKWARD_INPUT, l, microbatch));
-  if (layer.needs_backward_weight) step.push_back(layer_instr(GSEL_INSTR_BACKWARD_WEIGHT, l, microbatch));
-}
-
-void emit_microbatch(const Model& model, int32_t microbatch, std::vector<gsel_instr>& step) {
-  for (size_t v = 0; v < model.values().size(); ++v) {
-    if (!model.values()[v].is_input()) continue;
-    gsel_instr input = make_instr(GSEL_INSTR_INPUT);
-    input.value = static_cast<int32_t>(v);
-    input.microbatch = microbatch;
-    step.push_back(input);
-  }
-  const auto n_layers = static_cast<int32_t>(model.layers().size());
-  for (int32_t l = 0; l < n_layers; ++l) step.push_back(layer_instr(GSEL_INSTR_FORWARD, l, microbatch));
-  for (int32_t l = n_layers - 1; l >= 0; --l) emit_backward(model, l, microbatch, step);
-}
-
 }  // namespace
 
 Compiler::Compiler(const Model& model, const Config& config, const Mesh& mesh)
@@ -183,34 +120,8 @@ ChosenStrategy Compiler::choose(gsel_axis axis) const {
   return chosen;
 }
 
-Program Compiler::base_program(int32_t rank) const {
-  Program program;
-  program.rank = rank;
-  program.mesh = mesh_;
-  outline_model(model_, program);
-  program.microbatches = split_samples(config_, mesh_.size[GSEL_AXIS_DATA], mesh_.coordinate(rank, GSEL_AXIS_DATA));
-  for (size_t m = 0; m < program.microbatches.size(); ++m)
-    emit_microbatch(model_, static_cast<int32_t>(m), program.step);
-
-  gsel_instr loss = make_instr(GSEL_INSTR_LOSS_REDUCE);
-  loss.axis = GSEL_AXIS_DATA;
-  program.step.push_back(loss);
-  if (config_.train.clip_norm > 0) program.step.push_back(make_instr(GSEL_INSTR_NORM));
-
-  std::vector<int32_t> trained;
-  for (size_t p = 0; p < program.params.size(); ++p)
-    if (program.params[p].trainable) trained.push_back(static_cast<int32_t>(p));
-  if (!trained.empty()) {
-    program.buckets.push_back(std::move(trained));
-    gsel_instr step = make_instr(GSEL_INSTR_STEP);
-    step.bucket = 0;
-    program.step.push_back(step);
-  }
-  return program;
-}
-
 Program Compiler::compile(int32_t rank) const {
-  Program program = base_program(rank);
+  Program program = base_program(model_, config_, mesh_, rank);
   for (gsel_axis axis : kPassOrder) {
     const ChosenStrategy& chosen = strategies_[axis];
     if (!chosen.strategy) continue;

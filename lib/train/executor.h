@@ -1,6 +1,14 @@
 // train/executor.h: runs a rank's program. It stops at each instruction that needs the embedder (an input, a callback),
 // hands it out as work, and goes on when told that the work is complete; everything else it does itself, through the
 // backend. Pull is this; push is a loop over it. Refuses to know strategies.
+//   executor_make.cc         what it takes before the first step
+//   executor.cc              the step, from instruction to instruction
+//   executor_work.cc         what is handed out and taken back: inputs, callbacks, the phases of layers
+//   executor_gradients.cc    where a backward writes
+//   executor_collectives.cc  calls of the communicator, and what they are counted under
+//   executor_buckets.cc      windows of buckets, and the collectives that fill and empty them
+//   executor_values.cc       SCATTER and COLLECT
+//   executor_optimizer.cc    loss, overflow, norm, optimizer
 #pragma once
 
 #include <gsel/train.h>
@@ -8,93 +16,224 @@
 #include <array>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "base/config.h"
 #include "comm/communicator.h"
 #include "model/model.h"
 #include "program/program.h"
+#include "train/arena_plan.h"
+#include "train/compress.h"
+#include "train/lender.h"
+#include "train/loss_scale.h"
+#include "train/optimizer.h"
+#include "train/step_record.h"
 #include "train/storage.h"
 
 namespace gsel {
 
 class Executor {
  public:
-  Executor(const Model& model, const Program& program, const Config& config, Communicator& comm);
+  Executor(const Model& model, const Program& program, const Config& config, const Optimizer& optimizer,
+           Communicator& comm);
   ~Executor();
 
   // Runs the setup program: parameters become rank 0's.
   void run_setup();
 
-  // Next work of the step, beginning one when none is under way; kind GSEL_WORK_DONE ends it.
+  // Next work of what is under way; of a new step when nothing is. Kind GSEL_WORK_DONE ends it.
   gsel_work next();
   // The work handed out is done, or failed with a reason. Throws GSEL_ERR_CALLBACK for a failure, after ending the
   // step on every rank.
   void complete(uint64_t ticket, gsel_status status, std::string_view message);
+  // An evaluation is under way from here on, of samples from first_sample on.
+  void begin_evaluation(int64_t first_sample);
+
   // The text a failing callback wrote.
   std::string_view callback_message() const { return message_.data(); }
   void write_message(std::string_view text);
 
-  bool in_step() const { return in_step_; }
-  const std::optional<gsel_step_report>& report() const { return report_; }
+  bool under_way() const { return under_way_; }
+  int64_t next_step() const { return step_; }
+  bool broken() const { return broken_; }
+  const StepRecord* last_step() const { return has_step_ ? &last_step_ : nullptr; }
+  const std::optional<gsel_step_report>& last_evaluation() const { return last_evaluation_; }
   gsel_comm_count counts(gsel_instr_kind kind, gsel_axis axis) const;
+  bool param_used(int32_t p) const { return used_[p]; }
+  const PartBytes& forecast() const { return forecast_; }
+
   ParamStorage& params() { return params_; }
+  Ledger& ledger() { return ledger_; }
+  const Ledger& ledger() const { return ledger_; }
+  // Memory that is free between steps.
+  CountedMemory& arena() { return arena_; }
+  const std::shared_ptr<Backend>& backend() const { return backend_; }
+  // The ranks that differ in their place on one axis alone.
+  Communicator& axis_comm(gsel_axis axis) const;
 
  private:
-  struct Reduction {
-    Event begun, done;
-    bool waiting = false;
-    bool used = false;
+  static constexpr size_t kInstrKinds = GSEL_INSTR_OVERFLOW + 1;
+  using Counts = std::array<std::array<gsel_comm_count, kInstrKinds>, GSEL_AXES>;
+
+  // A program to go through, and where its buffers are. Training has one, evaluation another.
+  struct Course {
+    Course(const Model& model, const Program& program, const ParamStorage& params);
+    const Program& program;
+    ArenaPlan plan;
+    int32_t last_backward = -1;
   };
 
-  void begin_step();
-  void finish_step();
+  // What becomes of a bucket in the step under way.
+  struct BucketState {
+    explicit BucketState(const std::shared_ptr<Backend>& backend) : begun(backend), done(backend) {}
+    Event begun, done;              // of the collective under way
+    gsel_instr_kind under_way = 0;  // its kind; 0: none
+    size_t posted_at = 0;           // its position
+    float* reduced = nullptr;       // result of a reduce-scatter that is still to be added to the shard
+    std::unique_ptr<Compressor> compressor;
+    std::vector<uint64_t> shard_counts;  // elements of each rank's shard; empty where all are alike
+  };
+
+  // executor_make.cc
+  void refuse_unknown(const Program& program) const;
+  void add_bucket(int32_t bucket);
+
+  // executor.cc
+  void begin(const Course& course, int64_t first_sample);
+  void finish();
   void break_off(std::string_view reason);
   bool run_instr(const gsel_instr& instr);  // true: work was handed out
-  void hand_out_input(const gsel_instr& instr);
-  void hand_out_layer(const gsel_instr& instr);
-  void prepare_gradients(const gsel_instr& instr, const Layer& layer);
-  void prepare_weight_gradients(const Layer& layer);
-  void finish_layer(const gsel_instr& instr);
-  void collect_loss(const gsel_instr& instr);
-  void zero_missing_gradients(int32_t bucket);
-  void begin_collective(const gsel_instr& instr);
-  void wait_bucket(int32_t bucket);
-  void loss_reduce(const gsel_instr& instr);
-  void norm();
-  void step_bucket(int32_t bucket);
+  void end_instr();
+  std::string where_in_step() const;
   [[noreturn]] void fail_callback(gsel_status status, std::string_view message);
-  void* value_at(uint64_t offset) const { return offset == ValuePlan::kNone ? nullptr : values_.at(offset); }
-  gsel_tensor value_view(int32_t v, int32_t mb, uint64_t offset) const;
+
+  // executor_work.cc
+  void hand_out(int32_t work_kind);
+  bool hand_out_input(const gsel_instr& instr);
+  void take_back_input(const gsel_instr& instr, bool no_samples);
+  bool hand_out_layer(const gsel_instr& instr);
+  void take_back_layer(const gsel_instr& instr);
+  void lend_call(const gsel_instr& instr, const Layer& layer);
+  void lend_values(const gsel_instr& instr, const Layer& layer);
+  gsel_tensor lend_param(int32_t p, bool reads);
+  void list_samples(const Microbatch& mb);
+  void collect_loss(const gsel_instr& instr);
+  const std::vector<gsel_phase>& phases_of(const gsel_instr& instr) const;
+  void reduce_phase(const gsel_instr& instr, size_t k);
+  void join_phases(const gsel_instr& instr);
+
+  // executor_gradients.cc
+  void begin_backward(const gsel_instr& instr, const Layer& layer);
+  void begin_weight_gradients(const Layer& layer);
+  void lend_gradients(const gsel_instr& instr, const Layer& layer);
+  void finish_backward(const gsel_instr& instr, const Layer& layer);
+  void finish_weight_gradients(const Layer& layer);
+  void* contribution_place(int32_t v, int32_t mb) const;
+  void scale_contribution(int32_t v, int32_t mb);
+  void finish_contribution(int32_t v, int32_t mb);
+  void open_gradient_window(int32_t bucket);
+  void zero_gradient(int32_t p);
+  void zero_missing_gradients(int32_t bucket);
+  void forget_contributions(int32_t bucket);
+
+  // executor_collectives.cc
+  void call_now(gsel_instr_kind poster, gsel_axis axis, gsel_collective call);
+  void combine_now(gsel_instr_kind poster, gsel_axis axis, std::span<double> numbers, gsel_op op);
+  void begin_beside(const gsel_instr& instr);
+  void end_beside(const gsel_instr& instr);
+  void post(const gsel_instr& instr, gsel_collective call);
+  void drain();
+  void wait_bucket(int32_t bucket);
+  void note_beside(const BucketState& bucket, gsel_instr_kind kind, double waited);
+  void count_under(gsel_axis axis, gsel_collective_kind kind, gsel_instr_kind poster);
+  void settle(gsel_axis axis, gsel_collective_kind kind);
+  void forget_counts();
+  void keep_counts();
+
+  // executor_buckets.cc
+  void open_param_window(int32_t bucket);
+  void release_params(int32_t bucket);
+  void broadcast_params(const gsel_instr& instr);
+  void follow_params(int32_t bucket);
+  double own_params_differ(const Stretch& own, uint64_t elems) const;
+  void gather_params(const gsel_instr& instr);
+  void reduce_gradients(const gsel_instr& instr);
+  void reduce_to_root(const gsel_instr& instr);
+  void scatter_gradients(const gsel_instr& instr);
+  void finish_collective(int32_t bucket, gsel_instr_kind kind);
+  void add_reduced(int32_t bucket);
+  void close_gradient_window(int32_t bucket);
+
+  // executor_values.cc
+  void list_parts(const gsel_instr& instr);
+  void exchange_parts(const gsel_instr& instr);
+
+  // executor_optimizer.cc
+  void loss_reduce(const gsel_instr& instr);
+  void find_overflow(const gsel_instr& instr);
+  void norm(const gsel_instr& instr);
+  void step_bucket(const gsel_instr& instr);
+  bool is_divided(int32_t bucket) const;
+  double own_squares(int32_t bucket, uint32_t without_flags);
+
+  const Program& program() const { return course_->program; }
+  const ArenaPlan& plan() const { return course_->plan; }
+  int32_t axis_size(gsel_axis axis) const;
+  int32_t axis_place(gsel_axis axis) const;
+  bool is_empty(int32_t mb) const { return empty_[mb]; }
   const Layer& layer_of(const gsel_instr& instr) const { return model_.layers()[instr.layer]; }
+  void* at(uint64_t offset) const { return offset == ArenaPlan::kNone ? nullptr : arena_.at(offset); }
+  void* phase_place(size_t k) const { return at(plan().phase(position_, static_cast<int32_t>(k))); }
+  gsel_tensor value_view(int32_t v, int32_t mb, void* data) const;
+  void zero(void* memory, uint64_t bytes) const;
 
   const Model& model_;
-  const Program& program_;
   const Config config_;
+  const Optimizer& optimizer_;
   Communicator& comm_;
   std::shared_ptr<Backend> backend_;
+  Ledger ledger_;
   ParamStorage params_;
-  ValuePlan plan_;
-  Memory values_;
-  Memory loss_;  // two f64: sum of losses, sum of weights
+  Course training_;
+  std::unique_ptr<Program> forward_program_;  // made by the first evaluation
+  std::unique_ptr<Course> evaluation_;
+  CountedMemory arena_;
+  CountedMemory staging_;  // numbers that ranks tell each other
   std::unique_ptr<Stream> comm_stream_;
-  Event compute_done_, backward_done_;
-  std::vector<Reduction> reductions_;  // by bucket
-  int32_t last_backward_ = -1;         // position of the last backward instruction
+  Event compute_done_, backward_done_, began_event_;
+  std::vector<BucketState> buckets_;
+  Lender lender_;
+  LossScale loss_scale_;
+  PartBytes forecast_{};
 
-  // The step under way.
-  bool in_step_ = false;
-  bool broken_ = false;
+  // What is under way.
+  const Course* course_;
+  bool under_way_ = false, evaluating_ = false, broken_ = false;
   size_t position_ = 0;
-  int64_t step_ = 0;
+  size_t phase_ = 0;          // of the layer at position_
+  int64_t step_ = 0;          // the next one, or the one under way
+  int64_t updates_ = 0;       // steps that were not skipped
+  int64_t first_sample_ = 0;  // global id of the batch's first sample
   double loss_sum_ = 0, weight_ = 0, clip_ = 1;
-  std::vector<bool> gradient_begun_;   // by (micro-batch, value): has a first contribution
-  std::vector<bool> weight_begun_;     // by parameter: has a first contribution
-  std::vector<int32_t> added_inputs_;  // inputs of the work handed out whose gradient went to scratch
-  gsel_step_report now_{};
-  std::optional<gsel_step_report> report_;
-  double step_began_ = 0, work_began_ = 0;
-  gsel_comm_count allreduced_before_{}, loss_counts_{}, reduce_counts_{}, broadcast_counts_{};
+  bool overflowed_ = false;
+  std::vector<bool> empty_;                    // by micro-batch: without samples on this rank
+  std::vector<std::array<double, 2>> losses_;  // by micro-batch: sum of losses, sum of weights
+  std::vector<bool> weight_begun_;             // by parameter: its gradient has a first contribution
+  std::vector<bool> used_;                     // by parameter: a backward of the last step produced its gradient
+  double began_ = 0, instr_began_ = 0, work_began_ = 0;
+  uint64_t tier_in_before_ = 0, tier_out_before_ = 0;
+  StepRecord now_, last_step_;
+  bool has_step_ = false;
+  std::optional<gsel_step_report> last_evaluation_;
+
+  // Calls are counted under the kind of instruction that posted them last; by axis and kind of call.
+  struct Meter {
+    gsel_comm_count seen{};
+    gsel_instr_kind poster = 0;
+  };
+  std::array<std::array<Meter, GSEL_COLLECTIVE_KINDS>, GSEL_AXES> meters_{};
+  Counts counts_{}, counts_now_{};
 
   // What is lent with the work handed out.
   bool handed_out_ = false;
@@ -102,8 +241,11 @@ class Executor {
   int32_t work_kind_ = 0;
   gsel_call call_{};
   gsel_data_request request_{};
-  std::vector<gsel_tensor> t_params_, t_inputs_, t_outputs_, t_d_outputs_, t_d_inputs_, t_d_params_;
+  std::vector<gsel_tensor> t_params_, t_inputs_, t_outputs_, t_d_outputs_, t_d_inputs_, t_d_params_, t_reductions_;
+  std::vector<uint8_t> produced_;
   std::vector<int64_t> sample_ids_;
+  std::vector<uint64_t> part_counts_;
+  std::vector<char> neutral_;
   std::array<char, 512> message_{};
 };
 

@@ -1,150 +1,165 @@
-// train/executor_collectives.cc: the instructions of the executor that need no callback: collectives on the
-// communication stream, the loss, clipping and the optimizer. On an axis of one rank a collective is nothing.
-#include <cmath>
-
+// train/executor_collectives.cc: calls of the communicator. What may run beside backward goes to the communication
+// stream, one call behind the other; what the program must wait for runs on the calling thread once that stream is
+// empty. Bytes are counted under the kind of instruction that posted a call: between two looks at the communicator's
+// count of one kind of call, only one kind of instruction makes such calls.
+#include "base/dtype.h"
 #include "base/os.h"
 #include "train/executor.h"
 
 namespace gsel {
 namespace {
 
-constexpr double kClipEpsilon = 1e-6;  // of the published rule: max_norm / (norm + 1e-6)
-
-int32_t optimizer_kind(const Config& config) {
-  if (config.train.optimizer == "adamw") return GSEL_OPTIMIZER_ADAMW;
-  return config.train.optimizer == "sgd" ? GSEL_OPTIMIZER_SGD : GSEL_OPTIMIZER_SIGN_SGD;
+gsel_comm_count minus(gsel_comm_count a, gsel_comm_count b) {
+  return {a.calls - b.calls, a.bytes_sent - b.bytes_sent};
+}
+void add_to(gsel_comm_count& sum, gsel_comm_count more) {
+  sum.calls += more.calls;
+  sum.bytes_sent += more.bytes_sent;
 }
 
 }  // namespace
 
-// A parameter that no sample of this rank reached has gradient zero.
-void Executor::zero_missing_gradients(int32_t bucket) {
-  for (int32_t p : program_.buckets[bucket]) {
-    if (weight_begun_[p]) continue;
-    backend_->run(&gsel_backend_v1::zero, static_cast<void*>(params_.gradient(p)),
-                  uint64_t{sizeof(float)} * model_.params()[p].n_elems, static_cast<gsel_stream*>(nullptr));
-    weight_begun_[p] = true;
-  }
+// The data axis alone may have more than one rank so far, so its group is all ranks.
+Communicator& Executor::axis_comm(gsel_axis axis) const {
+  if (axis != GSEL_AXIS_DATA || axis_size(axis) != comm_.world_size())
+    fail(GSEL_ERR_UNSUPPORTED, "a collective over the {} axis of {} ranks; this libgsel {} has the data axis alone",
+         axis_name(axis), axis_size(axis), gsel_version_text());
+  return comm_;
 }
 
-void Executor::begin_collective(const gsel_instr& instr) {
-  Reduction& reduction = reductions_[instr.bucket];
-  const ParamStorage::Block& block = params_.block(instr.bucket);
-  const bool reduce = instr.kind == GSEL_INSTR_REDUCE;
-  if (reduce) zero_missing_gradients(instr.bucket);
-  if (program_.mesh.size[instr.axis] == 1) return;
-
-  void* data = reduce ? block.gradients.data() : block.params.data();
-  const auto count = static_cast<uint64_t>(block.elems);
-  gsel_collective call =
-      reduce ? make_collective(GSEL_COLLECTIVE_ALLREDUCE, data, data, count, GSEL_F32, GSEL_SUM)
-             : make_collective(GSEL_COLLECTIVE_BROADCAST, data, data, count, GSEL_F32, 0, instr.peer);
-  compute_done_.record(nullptr);
-  backend_->run(&gsel_backend_v1::stream_wait_event, comm_stream_->get(), compute_done_.get());
-  if (reduce) reduction.begun.record(comm_stream_->get());
-  comm_.collective(call, comm_stream_->get());
-  reduction.done.record(comm_stream_->get());
-  reduction.waiting = true;
-  reduction.used = reduce;
+int32_t Executor::axis_size(gsel_axis axis) const {
+  return axis < 0 ? 1 : training_.program.mesh.size[axis];
+}
+int32_t Executor::axis_place(gsel_axis axis) const {
+  return axis < 0 ? 0 : training_.program.mesh.coordinate(training_.program.rank, axis);
 }
 
-void Executor::wait_bucket(int32_t bucket) {
-  Reduction& reduction = reductions_[bucket];
-  if (!reduction.waiting) return;
-  const double began = os::now_seconds();
-  reduction.done.wait();
-  now_.exposed_comm_s += os::now_seconds() - began;
-  reduction.waiting = false;
+// ---- counts ---------------------------------------------------------------------------------------------------
+
+void Executor::settle(gsel_axis axis, gsel_collective_kind kind) {
+  Meter& meter = meters_[axis][kind];
+  const gsel_comm_count now = axis_comm(axis).counts(kind);
+  add_to(counts_now_[axis][meter.poster], minus(now, meter.seen));
+  meter.seen = now;
 }
 
-// The one place where the loss is normalised: sums over all ranks, then one division.
-void Executor::loss_reduce(const gsel_instr& instr) {
-  if (program_.mesh.size[instr.axis] > 1) {
-    const double began = os::now_seconds();
-    auto* none = static_cast<gsel_stream*>(nullptr);
-    double parts[2] = {loss_sum_, weight_};
-    backend_->run(&gsel_backend_v1::stream_wait, comm_stream_->get());
-    const gsel_comm_count before = comm_.counts(GSEL_COLLECTIVE_ALLREDUCE);
-    backend_->run(&gsel_backend_v1::copy, loss_.data(), static_cast<const void*>(parts), uint64_t{sizeof parts},
-                  int32_t{GSEL_COPY_TO_DEVICE}, none);
-    gsel_collective call =
-        make_collective(GSEL_COLLECTIVE_ALLREDUCE, loss_.data(), loss_.data(), 2, GSEL_F64, GSEL_SUM);
-    comm_.collective(call, comm_stream_->get());
-    backend_->run(&gsel_backend_v1::stream_wait, comm_stream_->get());
-    backend_->run(&gsel_backend_v1::copy, static_cast<void*>(parts), static_cast<const void*>(loss_.data()),
-                  uint64_t{sizeof parts}, int32_t{GSEL_COPY_TO_HOST}, none);
-    loss_sum_ = parts[0];
-    weight_ = parts[1];
-    const gsel_comm_count after = comm_.counts(GSEL_COLLECTIVE_ALLREDUCE);
-    loss_counts_.calls += after.calls - before.calls;
-    loss_counts_.bytes_sent += after.bytes_sent - before.bytes_sent;
-    allreduced_before_.calls += after.calls - before.calls;
-    allreduced_before_.bytes_sent += after.bytes_sent - before.bytes_sent;
-    now_.exposed_comm_s += os::now_seconds() - began;
-  }
-  if (!(weight_ > 0))
-    fail(GSEL_ERR_MODEL, "the loss weights of step {} sum to {}; the sum over all ranks must be positive", step_,
-         weight_);
+void Executor::count_under(gsel_axis axis, gsel_collective_kind kind, gsel_instr_kind poster) {
+  Meter& meter = meters_[axis][kind];
+  if (meter.poster == poster) return;
+  drain();
+  settle(axis, kind);
+  meter.poster = poster;
 }
 
-void Executor::norm() {
-  double sum = 0;
-  for (size_t b = 0; b < program_.buckets.size(); ++b) {
-    const ParamStorage::Block& block = params_.block(static_cast<int32_t>(b));
-    const auto* gradients = static_cast<const float*>(block.gradients.data());
-    for (const Segment& s : block.segments) {
-      if (s.flags & GSEL_PARAM_NO_CLIP) continue;
-      double part = 0;
-      backend_->run(&gsel_backend_v1::sum_squares, static_cast<const void*>(gradients + s.first), gsel_dtype{GSEL_F32},
-                    static_cast<uint64_t>(s.count), &part, static_cast<gsel_stream*>(nullptr));
-      sum += part;
+// What was counted so far is nobody's.
+void Executor::forget_counts() {
+  counts_now_ = {};
+  if (axis_size(GSEL_AXIS_DATA) == 1) return;
+  for (gsel_collective_kind kind = 0; kind < GSEL_COLLECTIVE_KINDS; ++kind)
+    meters_[GSEL_AXIS_DATA][kind].seen = axis_comm(GSEL_AXIS_DATA).counts(kind);
+}
+
+// At the end of a step, when no call is under way. Kind 0 is what no instruction asked for. An evaluation is told and
+// not added up.
+void Executor::keep_counts() {
+  if (axis_size(GSEL_AXIS_DATA) > 1)
+    for (gsel_collective_kind kind = 0; kind < GSEL_COLLECTIVE_KINDS; ++kind) settle(GSEL_AXIS_DATA, kind);
+  now_.counts.clear();
+  for (gsel_axis axis = 0; axis < GSEL_AXES; ++axis)
+    for (gsel_instr_kind kind = 1; kind < static_cast<gsel_instr_kind>(kInstrKinds); ++kind) {
+      const gsel_comm_count& count = counts_now_[axis][kind];
+      if (count.calls) now_.counts.push_back({axis, kind, count});
+      now_.report.bytes_sent += count.bytes_sent;
+      if (!evaluating_) add_to(counts_[axis][kind], count);
     }
-  }
-  now_.gradient_norm = std::sqrt(sum) / weight_;
-  clip_ = std::min(1.0, config_.train.clip_norm / (now_.gradient_norm + kClipEpsilon));
-}
-
-void Executor::step_bucket(int32_t bucket) {
-  const double began = os::now_seconds();
-  zero_missing_gradients(bucket);
-  const ParamStorage::Block& block = params_.block(bucket);
-  for (const Segment& s : block.segments) {
-    auto part = [&](const Memory& memory) {
-      return memory.data() ? static_cast<float*>(memory.data()) + s.first : nullptr;
-    };
-    gsel_optimizer_step step{};
-    step.struct_size = sizeof step;
-    step.kind = optimizer_kind(config_);
-    step.param = part(block.params);
-    step.gradient = part(block.gradients);
-    step.state0 = part(block.states[0]);
-    step.state1 = part(block.states[1]);
-    step.count = static_cast<uint64_t>(s.count);
-    step.t = step_ + 1;
-    step.gradient_scale = (s.flags & GSEL_PARAM_NO_CLIP ? 1.0 : clip_) / weight_;
-    step.learning_rate = config_.train.learning_rate;
-    step.weight_decay = s.flags & GSEL_PARAM_NO_DECAY ? 0.0 : config_.train.weight_decay;
-    step.momentum = config_.train.momentum;
-    step.beta1 = config_.train.beta1;
-    step.beta2 = config_.train.beta2;
-    step.epsilon = config_.train.epsilon;
-    backend_->run(&gsel_backend_v1::optimizer_step, static_cast<const gsel_optimizer_step*>(&step),
-                  static_cast<gsel_stream*>(nullptr));
-  }
-  now_.optimizer_s += os::now_seconds() - began;
 }
 
 gsel_comm_count Executor::counts(gsel_instr_kind kind, gsel_axis axis) const {
-  if (axis != GSEL_AXIS_DATA) return {};
-  switch (kind) {
-    case GSEL_INSTR_REDUCE:
-      return reduce_counts_;
-    case GSEL_INSTR_LOSS_REDUCE:
-      return loss_counts_;
-    case GSEL_INSTR_BROADCAST:
-      return broadcast_counts_;
-    default:
-      return {};
+  const bool known = kind >= 0 && kind < static_cast<gsel_instr_kind>(kInstrKinds) && axis >= 0 && axis < GSEL_AXES;
+  return known ? counts_[axis][kind] : gsel_comm_count{0, 0};
+}
+
+// ---- on the calling thread --------------------------------------------------------------------------------------
+
+void Executor::drain() {
+  if (comm_stream_) backend_->run(&gsel_backend_v1::stream_wait, comm_stream_->get());
+}
+
+void Executor::call_now(gsel_instr_kind poster, gsel_axis axis, gsel_collective call) {
+  if (axis_size(axis) == 1) return;
+  const double began = os::now_seconds();
+  drain();
+  count_under(axis, call.kind, poster);
+  axis_comm(axis).collective(call);
+  settle(axis, call.kind);
+  now_.report.exposed_comm_s += os::now_seconds() - began;
+}
+
+void Executor::combine_now(gsel_instr_kind poster, gsel_axis axis, std::span<double> numbers, gsel_op op) {
+  if (axis_size(axis) == 1) return;
+  auto* none = static_cast<gsel_stream*>(nullptr);
+  if (numbers.size_bytes() > staging_.bytes())
+    fail(GSEL_ERR_INTERNAL, "{} numbers are told to other ranks and there is room for {}", numbers.size(),
+         staging_.bytes() / sizeof(double));
+  backend_->run(&gsel_backend_v1::copy, staging_.data(), static_cast<const void*>(numbers.data()),
+                uint64_t{numbers.size_bytes()}, int32_t{GSEL_COPY_TO_DEVICE}, none);
+  call_now(poster, axis,
+           make_collective(GSEL_COLLECTIVE_ALLREDUCE, staging_.data(), staging_.data(), numbers.size(), GSEL_F64, op));
+  backend_->run(&gsel_backend_v1::copy, static_cast<void*>(numbers.data()), static_cast<const void*>(staging_.data()),
+                uint64_t{numbers.size_bytes()}, int32_t{GSEL_COPY_TO_HOST}, none);
+}
+
+// ---- beside it --------------------------------------------------------------------------------------------------
+
+// Opens what runs beside: on the communication stream, after all that was computed so far. begin_beside, calls, then
+// end_beside; WAIT finishes it.
+void Executor::begin_beside(const gsel_instr& instr) {
+  BucketState& bucket = buckets_[instr.bucket];
+  compute_done_.record(nullptr);
+  backend_->run(&gsel_backend_v1::stream_wait_event, comm_stream_->get(), compute_done_.get());
+  bucket.begun.record(comm_stream_->get());
+  bucket.under_way = instr.kind;
+  bucket.posted_at = position_;
+}
+
+void Executor::end_beside(const gsel_instr& instr) {
+  buckets_[instr.bucket].done.record(comm_stream_->get());
+}
+
+void Executor::post(const gsel_instr& instr, gsel_collective call) {
+  begin_beside(instr);
+  count_under(instr.axis, call.kind, instr.kind);
+  axis_comm(instr.axis).collective(call, comm_stream_->get());
+  end_beside(instr);
+}
+
+// Until the collective of a bucket has finished: what it did is then looked at, not only waited for.
+void Executor::wait_bucket(int32_t b) {
+  BucketState& bucket = buckets_[b];
+  if (!bucket.under_way) return;
+  const gsel_instr_kind kind = std::exchange(bucket.under_way, 0);
+  const double began = os::now_seconds();
+  bucket.done.wait();
+  const double waited = os::now_seconds() - began;
+  now_.report.exposed_comm_s += waited;
+  note_beside(bucket, kind, waited);
+  finish_collective(b, kind);
+}
+
+void Executor::note_beside(const BucketState& bucket, gsel_instr_kind kind, double waited) {
+  if (!under_way_) return;
+  const double seconds = bucket.begun.seconds_until(bucket.done);
+  const double begun = began_event_.seconds_until(bucket.begun);
+  now_.intervals.push_back({bucket.posted_at, begun, begun + seconds, true});
+  gsel_step_report& report = now_.report;
+  if (kind == GSEL_INSTR_GATHER) {
+    ++report.n_gathers;
+    report.gather_s += seconds;
+    report.exposed_gather_s += waited;
+  } else if (kind != GSEL_INSTR_BROADCAST) {
+    ++report.n_reduces;
+    const bool backward_goes_on = static_cast<int32_t>(position_) < course_->last_backward;
+    report.n_overlapped += backward_goes_on || bucket.begun.seconds_until(backward_done_) > 0;
   }
 }
 

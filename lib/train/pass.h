@@ -37,11 +37,11 @@ class Compiler {
   Program compile(int32_t rank) const;
 
   const Model& model() const { return model_; }
+  const Config& config() const { return config_; }
   const Mesh& mesh() const { return mesh_; }
 
  private:
   ChosenStrategy choose(gsel_axis axis) const;
-  Program base_program(int32_t rank) const;
 
   const Model& model_;
   const Config& config_;

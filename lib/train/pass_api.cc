@@ -4,6 +4,7 @@
 #include <new>
 
 #include "train/pass.h"
+#include "train/storage.h"
 
 namespace gsel {
 namespace {
@@ -30,6 +31,21 @@ gsel_status attempt(Edit&& edit) noexcept {
   }
 }
 
+// Writes as much of info as the plugin's struct has room for.
+template <class Info>
+gsel_status fill(Info* out, const Info& info) {
+  std::memcpy(out, &info, std::min<size_t>(out->struct_size, sizeof info));
+  return GSEL_OK;
+}
+
+// Reads as much as the plugin's struct has; false when it has none.
+template <class Info>
+bool take(const Info* given, Info& out) {
+  if (!given || given->struct_size < 2 * sizeof(uint32_t)) return false;
+  std::memcpy(&out, given, std::min<size_t>(given->struct_size, sizeof out));
+  return true;
+}
+
 int32_t axis_size(const gsel_pass* pass, gsel_axis axis) {
   return axis >= 0 && axis < GSEL_AXES ? pass->program.mesh.size[axis] : 0;
 }
@@ -48,9 +64,8 @@ gsel_status param(const gsel_pass* pass, int32_t id, gsel_param_info* out) {
   if (!within(params, id) || !out) return GSEL_ERR_ARG;
   const Param& p = params[id];
   const uint32_t size = out->struct_size;
-  const gsel_param_info info{size, p.flags, p.name.c_str(), p.n_elems, p.dtype, 0};
-  std::memcpy(out, &info, std::min<size_t>(size, sizeof info));
-  return GSEL_OK;
+  return fill(out,
+              gsel_param_info{size, p.flags, p.name.c_str(), p.n_elems, kept_dtype(p, pass->compiler.config()), 0});
 }
 
 gsel_status layer(const gsel_pass* pass, int32_t id, gsel_layer_info* out) {
@@ -59,18 +74,46 @@ gsel_status layer(const gsel_pass* pass, int32_t id, gsel_layer_info* out) {
   const Layer& l = layers[id];
   const uint32_t size = out->struct_size;
   const auto n = [](const std::vector<int32_t>& ids) { return static_cast<int32_t>(ids.size()); };
-  const gsel_layer_info info{size,
-                             l.flags,
-                             l.name.c_str(),
-                             l.inputs.data(),
-                             l.outputs.data(),
-                             l.params.data(),
-                             n(l.inputs),
-                             n(l.outputs),
-                             n(l.params),
-                             0};
-  std::memcpy(out, &info, std::min<size_t>(size, sizeof info));
+  return fill(out, gsel_layer_info{size, l.flags, l.name.c_str(), l.inputs.data(), l.outputs.data(), l.params.data(),
+                                   n(l.inputs), n(l.outputs), n(l.params), 0, l.backward_unread_params});
+}
+
+int32_t value_count(const gsel_pass* pass) {
+  return static_cast<int32_t>(model_of(pass).values().size());
+}
+
+gsel_status value(const gsel_pass* pass, int32_t id, gsel_value_info* out) {
+  const auto& values = model_of(pass).values();
+  if (!within(values, id) || !out) return GSEL_ERR_ARG;
+  const Value& v = values[id];
+  return fill(out, gsel_value_info{out->struct_size, v.flags, v.name.c_str(), pass->program.values[id].sample_bytes,
+                                   v.producer, v.needs_gradient});
+}
+
+int32_t microbatch_count(const gsel_pass* pass) {
+  return static_cast<int32_t>(pass->program.microbatches.size());
+}
+
+gsel_status microbatch(const gsel_pass* pass, int32_t id, gsel_microbatch_info* out) {
+  const auto& all = pass->program.microbatches;
+  if (!within(all, id) || !out) return GSEL_ERR_ARG;
+  return fill(out, gsel_microbatch_info{out->struct_size, all[id].whole, all[id].first, all[id].count});
+}
+
+gsel_status set_microbatch(gsel_pass* pass, int32_t id, const gsel_microbatch_info* info) {
+  auto& all = pass->program.microbatches;
+  gsel_microbatch_info given{0, -1, 0, 0};
+  if (!take(info, given) || given.first < 0 || given.count < 0 || given.whole < -1 || given.whole == id)
+    return GSEL_ERR_ARG;
+  const Microbatch mb{given.first, given.count, given.whole};
+  if (id == static_cast<int32_t>(all.size())) return attempt([&] { all.push_back(mb); });
+  if (!within(all, id)) return GSEL_ERR_ARG;
+  all[id] = mb;
   return GSEL_OK;
+}
+
+int64_t batch(const gsel_pass* pass) {
+  return pass->compiler.config().train.batch;
 }
 
 const OptionValue* option(const gsel_pass* pass, const char* name) {
@@ -131,11 +174,41 @@ void clear_buckets(gsel_pass* pass) {
 int32_t add_bucket(gsel_pass* pass, const int32_t* params, int32_t n_params) {
   if (!params || n_params < 1) return GSEL_ERR_ARG;
   const auto& known = pass->program.params;
-  const bool good =
-      std::all_of(params, params + n_params, [&](int32_t p) { return within(known, p) && known[p].trainable; });
+  const bool good = std::all_of(params, params + n_params, [&](int32_t p) {
+    return within(known, p) && known[p].trainable && known[p].dtype == known[params[0]].dtype;
+  });
   if (!good) return GSEL_ERR_ARG;
-  const gsel_status status = attempt([&] { pass->program.buckets.emplace_back(params, params + n_params); });
+  const gsel_status status = attempt([&] { pass->program.buckets.push_back({{params, params + n_params}}); });
   return status ? status : static_cast<int32_t>(pass->program.buckets.size()) - 1;
+}
+
+gsel_status describe_bucket(gsel_pass* pass, int32_t id, const gsel_bucket_desc* desc) {
+  auto& buckets = pass->program.buckets;
+  gsel_bucket_desc d{0, 0, -1, -1, GSEL_COMPRESS_NONE, 0, 0};
+  if (!within(buckets, id) || !take(desc, d)) return GSEL_ERR_ARG;
+  constexpr uint32_t kState = GSEL_BUCKET_SHARD_STATE, kGradient = GSEL_BUCKET_SHARD_GRADIENT,
+                     kParam = GSEL_BUCKET_SHARD_PARAM,
+                     kOffloads = GSEL_BUCKET_OFFLOAD_STATE | GSEL_BUCKET_OFFLOAD_PARAM;
+  const uint32_t shards = d.flags & (kState | kGradient | kParam);
+  const bool shards_fit =
+      shards == 0 || shards == kState || shards == (kState | kGradient) || shards == (kState | kGradient | kParam);
+  const bool on_axis = d.axis >= 0 && d.axis < GSEL_AXES;
+  const bool good = shards_fit && !(d.flags & ~(shards | kOffloads)) &&
+                    (!(d.flags & GSEL_BUCKET_OFFLOAD_PARAM) || (shards & kParam)) &&
+                    (on_axis || (shards == 0 && d.owner < 0)) && d.owner >= -1 &&
+                    (d.owner < 0 || (shards == 0 && d.owner < pass->program.mesh.size[d.axis])) &&
+                    d.compression >= GSEL_COMPRESS_NONE && d.compression <= GSEL_COMPRESS_LOW_RANK &&
+                    (d.compression == GSEL_COMPRESS_NONE || shards == 0) &&
+                    (d.compression != GSEL_COMPRESS_LOW_RANK || d.compression_rank > 0) && d.compression_start >= 0;
+  if (!good) return GSEL_ERR_ARG;
+  ProgramBucket& b = buckets[id];
+  b.flags = d.flags;
+  b.axis = d.axis;
+  b.owner = d.owner;
+  b.compression = d.compression;
+  b.compression_rank = d.compression_rank;
+  b.compression_start = d.compression_start;
+  return GSEL_OK;
 }
 
 }  // namespace
@@ -158,7 +231,14 @@ const gsel_pass_api_v1& pass_api() {
                                              remove,
                                              setup,
                                              clear_buckets,
-                                             add_bucket};
+                                             add_bucket,
+                                             describe_bucket,
+                                             value_count,
+                                             value,
+                                             microbatch_count,
+                                             microbatch,
+                                             set_microbatch,
+                                             batch};
   return table;
 }
 

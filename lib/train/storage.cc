@@ -1,4 +1,4 @@
-// train/storage.cc: memory of parameters; views of values. See storage.h.
+// train/storage.cc: see storage.h.
 #include "train/storage.h"
 
 #include <algorithm>
@@ -6,12 +6,12 @@
 #include "base/dtype.h"
 #include "base/foreign.h"
 #include "base/random.h"
+#include "comm/floats.h"
 
 namespace gsel {
 namespace {
 
 constexpr int64_t kChunkElems = 1 << 16;
-constexpr uint64_t kMaxBytes = uint64_t{1} << 56;
 
 void fill_chunk(const Param& p, uint64_t key, int64_t first, std::vector<float>& chunk, uint64_t seed) {
   switch (p.init) {
@@ -37,91 +37,185 @@ void fill_chunk(const Param& p, uint64_t key, int64_t first, std::vector<float>&
   }
 }
 
-// A product of sizes that memory can hold.
-uint64_t times(uint64_t size, int64_t n, const char* kind, const std::string& name) {
-  uint64_t product = 0;
-  if (__builtin_mul_overflow(size, static_cast<uint64_t>(n), &product) || product > kMaxBytes)
-    fail(GSEL_ERR_NOMEM, "{} \"{}\" has {} times {} elements or bytes, more than memory can address", kind, name, size,
-         n);
-  return product;
+// To nearest, ties to even, as a cast of the backend does.
+std::vector<uint16_t> rounded(const std::vector<float>& values, gsel_dtype dtype) {
+  std::vector<uint16_t> result(values.size());
+  for (size_t i = 0; i < values.size(); ++i)
+    result[i] = dtype == GSEL_BF16 ? BF16::narrow(values[i]).bits : F16::narrow(values[i]).bits;
+  return result;
 }
 
 }  // namespace
 
-int64_t value_elems(const Value& value, int64_t n_samples) {
-  return value.is_scalar() ? 1 : static_cast<int64_t>(times(value.sample_elems, n_samples, "value", value.name));
-}
-uint64_t value_bytes(const Value& value, int64_t n_samples) {
-  return times(value_elems(value, n_samples), static_cast<int64_t>(dtype_bytes(value.dtype)), "value", value.name);
-}
-uint64_t saved_bytes(const Layer& layer, int64_t n_samples) {
-  return times(layer.saved_bytes_per_sample, n_samples, "layer", layer.name);
-}
-
-gsel_tensor value_tensor(const Value& value, int64_t n_samples, void* data) {
-  gsel_tensor t{data, value_elems(value, n_samples), {}, 0, value.dtype};
-  if (!value.is_scalar()) t.dims[t.n_dims++] = n_samples;
-  for (int64_t d : value.dims) t.dims[t.n_dims++] = d;
-  return t;
+ParamStorage::ParamStorage(std::shared_ptr<Backend> backend, const Model& model, const Program& program,
+                           const Config& config, const Optimizer& optimizer, Ledger& ledger)
+    : backend_(std::move(backend)), model_(model), homes_(model.params().size()) {
+  const std::vector<ProgramBucket> buckets = stored_buckets(program);
+  const std::vector<BucketLayout> layouts = layouts_of(program, optimizer);
+  if (std::ranges::any_of(layouts, [](const BucketLayout& l) { return l.tier_state || l.tier_params; }))
+    tier_.emplace(*backend_, config.train.tier_folder);
+  for (size_t b = 0; b < buckets.size(); ++b) make_block(layouts[b], buckets[b].params, ledger);
 }
 
-gsel_tensor param_tensor(const Param& param, float* data) {
-  gsel_tensor t{data, param.n_elems, {}, 0, param.dtype};
-  for (int64_t d : param.dims) t.dims[t.n_dims++] = d;
-  return t;
+void ParamStorage::zero(void* data, uint64_t bytes) const {
+  if (bytes) backend_->run(&gsel_backend_v1::zero, data, bytes, static_cast<gsel_stream*>(nullptr));
 }
 
-ParamStorage::ParamStorage(std::shared_ptr<Backend> backend, const Model& model, const Program& program, int n_states)
-    : backend_(std::move(backend)), homes_(model.params().size()) {
-  for (const auto& bucket : program.buckets) blocks_.push_back(make_block(model, bucket, true, n_states));
-  std::vector<int32_t> frozen;
-  for (size_t p = 0; p < model.params().size(); ++p)
-    if (!model.params()[p].trainable()) frozen.push_back(static_cast<int32_t>(p));
-  if (!frozen.empty()) blocks_.push_back(make_block(model, frozen, false, 0));
+// The file of the second tier is zero from the start.
+ParamStorage::Kept ParamStorage::make(bool in_tier, Part near, Part far, uint64_t bytes, Ledger& ledger) {
+  Kept kept;
+  if (in_tier) {
+    kept.far = TierMemory(*tier_, ledger, far, bytes);
+  } else {
+    kept.near = CountedMemory(backend_, ledger, near, bytes);
+    zero(kept.near.data(), bytes);
+  }
+  return kept;
 }
 
-ParamStorage::Block ParamStorage::make_block(const Model& model, const std::vector<int32_t>& params, bool trained,
-                                             int n_states) {
+void ParamStorage::make_block(const BucketLayout& layout, const std::vector<int32_t>& params, Ledger& ledger) {
   Block block;
+  block.layout = layout;
+  block.params = params;
+  block.kept_params = make(layout.tier_params, Part::params, Part::tier_params, layout.param_bytes, ledger);
+  block.kept_gradient = CountedMemory(backend_, ledger, Part::gradients, layout.gradient_bytes);
+  zero(block.kept_gradient.data(), layout.gradient_bytes);
+  block.master = make(layout.tier_state, Part::master, Part::tier_state, layout.master_bytes, ledger);
+  for (int i = 0; i < kMostStates; ++i)
+    block.states[i] = make(layout.tier_state, Part::state, Part::tier_state, layout.each_state_bytes[i], ledger);
+  if (layout.whole_params) block.whole_params = block.kept_params.near.data();
+  if (layout.whole_gradient) block.whole_gradient = static_cast<float*>(block.kept_gradient.data());
+
+  int64_t first = 0;
   for (int32_t p : params) {
-    const Param& param = model.params()[p];
-    homes_[p] = {static_cast<int32_t>(blocks_.size()), block.elems};
-    const uint32_t flags = param.flags & (GSEL_PARAM_NO_DECAY | GSEL_PARAM_NO_CLIP);
-    if (!block.segments.empty() && block.segments.back().flags == flags)
-      block.segments.back().count += param.n_elems;
-    else
-      block.segments.push_back({block.elems, param.n_elems, flags});
-    block.elems += param.n_elems;
+    homes_[p] = {static_cast<int32_t>(blocks_.size()), first};
+    first += model_.params()[p].n_elems;
   }
-  const uint64_t bytes = static_cast<uint64_t>(block.elems) * sizeof(float);
-  block.params = Memory(backend_, bytes);
-  if (trained) block.gradients = Memory(backend_, bytes);
-  for (int i = 0; i < n_states; ++i) {
-    block.states[i] = Memory(backend_, bytes);
-    backend_->run(&gsel_backend_v1::zero, block.states[i].data(), bytes, static_cast<gsel_stream*>(nullptr));
-  }
-  return block;
+  blocks_.push_back(std::move(block));
 }
 
-float* ParamStorage::at(Memory Block::*memory, int32_t p) const {
-  auto* base = static_cast<float*>((blocks_[homes_[p].block].*memory).data());
-  return base ? base + homes_[p].first : nullptr;
+void ParamStorage::initialise(uint64_t seed) {
+  for (Block& block : blocks_)
+    if (block.layout.param_bytes) initialise_block(block, seed);
 }
 
-void ParamStorage::initialise(const Model& model, uint64_t seed) {
-  const uint64_t init_key = derive_key(seed, "initial values");
+void ParamStorage::initialise_block(Block& block, uint64_t seed) {
+  auto* params = static_cast<char*>(block.kept_params.begin_use());
+  auto* master = static_cast<float*>(block.master.begin_use());
+  for (int32_t p : block.params) initialise_param(block, p, params, master, seed);
+  block.kept_params.end_use(true);
+  block.master.end_use(true);
+}
+
+// Writes what this rank keeps of one parameter, chunk by chunk: to the parameters, rounded, and to the master copy.
+void ParamStorage::initialise_param(Block& block, int32_t p, char* params, float* master, uint64_t seed) {
+  const Param& param = model_.params()[p];
+  const BucketLayout& layout = block.layout;
+  const uint64_t key = derive_key(derive_key(seed, "initial values"), param.name);
+  const int64_t home = homes_[p].first;
+  const gsel_range kept = layout.whole_params ? gsel_range{0, layout.padded} : layout.own;
+  auto put = [&](void* to, const void* from, uint64_t bytes) {
+    backend_->run(&gsel_backend_v1::copy, to, from, bytes, int32_t{GSEL_COPY_TO_DEVICE},
+                  static_cast<gsel_stream*>(nullptr));
+  };
+  const int64_t begin = std::max(home, kept.begin), end = std::min(home + param.n_elems, kept.end);
   std::vector<float> chunk;
-  for (size_t i = 0; i < model.params().size(); ++i) {
-    const Param& p = model.params()[i];
-    const uint64_t key = derive_key(init_key, p.name);
-    for (int64_t first = 0; first < p.n_elems; first += kChunkElems) {
-      chunk.resize(std::min(kChunkElems, p.n_elems - first));
-      fill_chunk(p, key, first, chunk, seed);
-      backend_->run(&gsel_backend_v1::copy, static_cast<void*>(param(static_cast<int32_t>(i)) + first),
-                    static_cast<const void*>(chunk.data()), uint64_t{chunk.size() * sizeof(float)},
-                    int32_t{GSEL_COPY_TO_DEVICE}, static_cast<gsel_stream*>(nullptr));
-    }
+  for (int64_t first = begin; first < end; first += kChunkElems) {
+    chunk.resize(std::min(kChunkElems, end - first));
+    fill_chunk(param, key, first - home, chunk, seed);
+    char* to = params + kept_bytes(block, first - kept.begin);
+    if (layout.dtype == GSEL_F32)
+      put(to, chunk.data(), chunk.size() * sizeof(float));
+    else
+      put(to, rounded(chunk, layout.dtype).data(), chunk.size() * sizeof(uint16_t));
+    const int64_t from = std::max(first, layout.own.begin);
+    const int64_t until = std::min(first + static_cast<int64_t>(chunk.size()), layout.own.end);
+    if (master && from < until)
+      put(master + (from - layout.own.begin), chunk.data() + (from - first), sizeof(float) * (until - from));
   }
+}
+
+uint64_t ParamStorage::kept_bytes(const Block& block, int64_t elems) const {
+  return static_cast<uint64_t>(elems) * dtype_bytes(block.layout.dtype);
+}
+
+bool ParamStorage::holds_whole_params() const {
+  return std::ranges::all_of(blocks_, [](const Block& block) { return block.layout.whole_params; });
+}
+
+void* ParamStorage::param(int32_t p) const {
+  const Block& block = blocks_[homes_[p].block];
+  return block.whole_params ? static_cast<char*>(block.whole_params) + kept_bytes(block, homes_[p].first) : nullptr;
+}
+
+float* ParamStorage::gradient(int32_t p) const {
+  const Block& block = blocks_[homes_[p].block];
+  return block.whole_gradient ? block.whole_gradient + homes_[p].first : nullptr;
+}
+
+void ParamStorage::open_params(int32_t bucket, void* memory) {
+  if (!blocks_[bucket].layout.whole_params) blocks_[bucket].whole_params = memory;
+}
+
+void ParamStorage::close_params(int32_t bucket) {
+  if (!blocks_[bucket].layout.whole_params) blocks_[bucket].whole_params = nullptr;
+}
+
+void ParamStorage::open_gradient(int32_t bucket, void* memory) {
+  Block& block = blocks_[bucket];
+  if (block.layout.whole_gradient) return;
+  block.whole_gradient = static_cast<float*>(memory);
+  zero(block.whole_gradient + block.layout.elems, sizeof(float) * (block.layout.padded - block.layout.elems));
+}
+
+void ParamStorage::close_gradient(int32_t bucket) {
+  if (!blocks_[bucket].layout.whole_gradient) blocks_[bucket].whole_gradient = nullptr;
+}
+
+void ParamStorage::place_shard(int32_t bucket, gsel_stream* stream) {
+  Block& block = blocks_[bucket];
+  if (block.layout.whole_params || !block.layout.param_bytes) return;
+  const void* shard = block.kept_params.begin_use();
+  backend_->run(&gsel_backend_v1::copy,
+                static_cast<void*>(static_cast<char*>(block.whole_params) + kept_bytes(block, block.layout.own.begin)),
+                shard, block.layout.param_bytes, int32_t{GSEL_COPY_ON_DEVICE}, stream);
+  if (!block.layout.tier_params) return;
+  if (stream) backend_->run(&gsel_backend_v1::stream_wait, stream);
+  block.kept_params.end_use(false);
+}
+
+float* ParamStorage::own_gradient(int32_t bucket) const {
+  const Block& block = blocks_[bucket];
+  if (!block.layout.steps) return nullptr;
+  auto* kept = static_cast<float*>(block.kept_gradient.data());
+  return block.layout.whole_gradient ? kept + block.layout.own.begin : kept;
+}
+
+Stretch ParamStorage::stretch(int32_t bucket) {
+  Block& block = blocks_[bucket];
+  const BucketLayout& layout = block.layout;
+  auto* params = static_cast<char*>(block.kept_params.begin_use());
+  if (layout.whole_params) params += kept_bytes(block, layout.own.begin);
+  Stretch stretch;
+  stretch.count = layout.own_elems();
+  if (layout.dtype == GSEL_F32) {
+    stretch.values = reinterpret_cast<float*>(params);
+  } else {
+    stretch.values = static_cast<float*>(block.master.begin_use());
+    stretch.rounded = params;
+    stretch.rounded_dtype = layout.dtype;
+  }
+  stretch.gradient = own_gradient(bucket);
+  for (int i = 0; i < kMostStates; ++i) stretch.states[i] = block.states[i].begin_use();
+  stretch.pieces = layout.pieces;
+  return stretch;
+}
+
+void ParamStorage::done_with(int32_t bucket, bool written) {
+  Block& block = blocks_[bucket];
+  block.kept_params.end_use(written);
+  block.master.end_use(written);
+  for (Kept& state : block.states) state.end_use(written);
 }
 
 }  // namespace gsel

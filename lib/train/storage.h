@@ -1,82 +1,105 @@
-// train/storage.h: where tensors live. Parameters, gradients and optimizer state stand side by side per bucket, so
-// that a collective or an optimizer step works on one stretch of memory and no gradient is ever copied. Values live in
-// one arena at offsets planned from the program: memory is shared by what is never alive together.
+// train/storage.h: where parameters live, with their gradients and optimizer state: side by side per bucket, so that a
+// collective or an optimizer step works on one stretch of memory and no gradient is ever copied. What is kept follows
+// train/layout.h; what is whole for a while only is a window that somebody else has memory for.
 #pragma once
 
 #include <memory>
+#include <optional>
+#include <span>
 #include <vector>
 
+#include "base/config.h"
 #include "comm/backend.h"
 #include "model/model.h"
 #include "program/program.h"
+#include "train/layout.h"
+#include "train/tier.h"
+#include "train/views.h"
 
 namespace gsel {
 
-// Elements of a bucket that are treated alike by the optimizer.
-struct Segment {
-  int64_t first = 0, count = 0;
-  uint32_t flags = 0;  // GSEL_PARAM_NO_DECAY, GSEL_PARAM_NO_CLIP
-};
-
 class ParamStorage {
  public:
-  // n_states: optimizer arrays per parameter, zeroed.
-  ParamStorage(std::shared_ptr<Backend> backend, const Model& model, const Program& program, int n_states);
+  // Everything kept, states zero. The ledger must live longer. GSEL_ERR_NOMEM, those of Tier.
+  ParamStorage(std::shared_ptr<Backend> backend, const Model& model, const Program& program, const Config& config,
+               const Optimizer& optimizer, Ledger& ledger);
+  ParamStorage(const ParamStorage&) = delete;
+  ParamStorage& operator=(const ParamStorage&) = delete;
 
-  // Writes the initial values, keyed by (seed, name, element).
-  void initialise(const Model& model, uint64_t seed);
+  // Writes the initial values, keyed by (seed, name, element): what this rank keeps of them, nothing else is ever made.
+  void initialise(uint64_t seed);
 
-  float* param(int32_t p) const { return at(&Block::params, p); }
-  float* gradient(int32_t p) const { return at(&Block::gradients, p); }  // nullptr when frozen
+  const BucketLayout& layout(int32_t bucket) const { return blocks_[bucket].layout; }
+  int32_t bucket_of(int32_t p) const { return homes_[p].block; }  // behind the program's: of frozen parameters
+  int64_t first_of(int32_t p) const { return homes_[p].first; }   // its first element in the bucket
+  bool holds_whole_params() const;                                // between steps, all of them
 
-  struct Block {
-    Memory params, gradients, states[2];
-    int64_t elems = 0;
-    std::vector<Segment> segments;
-  };
-  const Block& block(int32_t bucket) const { return blocks_[bucket]; }
+  // A parameter as it is kept (layout().dtype); nullptr while its window is closed.
+  void* param(int32_t p) const;
+  float* gradient(int32_t p) const;  // the same; nullptr when frozen
+  // A whole bucket, padding included: [layout().padded]. nullptr while its window is closed.
+  void* whole_params(int32_t bucket) const { return blocks_[bucket].whole_params; }
+  float* whole_gradient(int32_t bucket) const { return blocks_[bucket].whole_gradient; }
+
+  // Windows, at [layout().param_window_bytes] and [gradient_window_bytes] of memory that stays until they are closed.
+  // Parameters are undefined until a collective has written them; of a gradient the padding is zero, the rest
+  // undefined.
+  void open_params(int32_t bucket, void* memory);
+  void close_params(int32_t bucket);
+  void open_gradient(int32_t bucket, void* memory);
+  void close_gradient(int32_t bucket);
+
+  // Before a gather in place: puts this rank's shard at its place in the open window. Nothing where parameters are kept
+  // whole. The copy is queued on the stream, and done before it returns where the shard lies in the second tier.
+  void place_shard(int32_t bucket, gsel_stream* stream);
+  // This rank's own part of the gradient, [layout().own_elems()]: where a REDUCE_SCATTER puts its result, or inside
+  // the whole gradient. nullptr where another rank owns the bucket.
+  float* own_gradient(int32_t bucket) const;
+  // Parameters that lie in this rank's own part, piece by piece.
+  std::span<const Piece> pieces(int32_t bucket) const { return blocks_[bucket].layout.pieces; }
+
+  // What this rank steps of a bucket, until done_with. With `values` and, where parameters are kept in 16 bits, their
+  // master copy: also the way to read exact values between steps. Not for a bucket that another rank owns.
+  Stretch stretch(int32_t bucket);
+  void done_with(int32_t bucket, bool written);
+
+  // Of the second tier, so far.
+  uint64_t tier_bytes_in() const { return tier_ ? tier_->bytes_in : 0; }
+  uint64_t tier_bytes_out() const { return tier_ ? tier_->bytes_out : 0; }
 
  private:
-  float* at(Memory Block::*memory, int32_t p) const;
-  Block make_block(const Model& model, const std::vector<int32_t>& params, bool trained, int n_states);
-
-  std::shared_ptr<Backend> backend_;
+  // An array in one tier or the other.
+  struct Kept {
+    CountedMemory near;
+    TierMemory far;
+    void* begin_use() { return near.data() ? near.data() : far.begin_use(); }
+    void end_use(bool written) { far.end_use(written); }
+  };
+  struct Block {
+    BucketLayout layout;
+    std::vector<int32_t> params;
+    Kept kept_params, master, states[kMostStates];
+    CountedMemory kept_gradient;
+    void* whole_params = nullptr;     // kept, or an open window
+    float* whole_gradient = nullptr;  // the same
+  };
   struct Home {
     int32_t block = 0;
     int64_t first = 0;
   };
+
+  Kept make(bool in_tier, Part near, Part far, uint64_t bytes, Ledger& ledger);
+  void make_block(const BucketLayout& layout, const std::vector<int32_t>& params, Ledger& ledger);
+  void initialise_block(Block& block, uint64_t seed);
+  void initialise_param(Block& block, int32_t p, char* params, float* master, uint64_t seed);
+  void zero(void* data, uint64_t bytes) const;
+  uint64_t kept_bytes(const Block& block, int64_t elems) const;
+
+  std::shared_ptr<Backend> backend_;
+  const Model& model_;
+  std::optional<Tier> tier_;   // before what lies in it
   std::vector<Home> homes_;    // by parameter
-  std::vector<Block> blocks_;  // by bucket; then one of frozen parameters
+  std::vector<Block> blocks_;  // by bucket; then of frozen parameters
 };
-
-// Offsets of values, their gradients, saved bytes and scratch in one arena.
-class ValuePlan {
- public:
-  ValuePlan(const Model& model, const Program& program);
-
-  static constexpr uint64_t kNone = ~uint64_t{0};
-  uint64_t bytes() const { return bytes_; }
-  uint64_t value(int32_t v, int32_t mb) const { return values_[index(v, mb)]; }
-  uint64_t gradient(int32_t v, int32_t mb) const { return gradients_[index(v, mb)]; }
-  uint64_t scratch(int32_t v, int32_t mb) const { return scratch_[index(v, mb)]; }  // for a second contribution
-  uint64_t saved(int32_t layer, int32_t mb) const { return saved_[static_cast<size_t>(mb) * n_layers_ + layer]; }
-
- private:
-  friend class Planner;
-  size_t index(int32_t v, int32_t mb) const { return static_cast<size_t>(mb) * n_values_ + v; }
-
-  size_t n_values_, n_layers_;
-  std::vector<uint64_t> values_, gradients_, scratch_, saved_;
-  uint64_t bytes_ = 0;
-};
-
-// Elements and bytes of a value for n samples; GSEL_ERR_NOMEM when no memory could be that large.
-int64_t value_elems(const Value& value, int64_t n_samples);
-uint64_t value_bytes(const Value& value, int64_t n_samples);
-// Bytes a layer keeps from forward to backward.
-uint64_t saved_bytes(const Layer& layer, int64_t n_samples);
-// A view of n samples of a value at `data`.
-gsel_tensor value_tensor(const Value& value, int64_t n_samples, void* data);
-gsel_tensor param_tensor(const Param& param, float* data);
 
 }  // namespace gsel

@@ -12,10 +12,17 @@
 
 namespace gsel {
 
+// Who fills inputs in push mode.
+struct DataSource {
+  gsel_data_fn fill = nullptr;
+  void* user_data = nullptr;
+};
+
 class Trainer {
  public:
-  // A collective over comm.
-  Trainer(std::shared_ptr<Model> model, Communicator& comm, Config config, gsel_data_fn data, void* data_user_data);
+  // A collective over comm. optimizer: the embedder's, copied; nullptr: train.optimizer.
+  Trainer(std::shared_ptr<Model> model, Communicator& comm, Config config, DataSource data,
+          const gsel_optimizer_desc* optimizer);
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
 
@@ -25,29 +32,47 @@ class Trainer {
   gsel_work next_work();
   void complete(uint64_t ticket, gsel_status status, std::string_view message);
 
+  // Forward and loss of one batch, push; without a source the trainer's fills the inputs. Then pull.
+  gsel_step_report evaluate(int64_t first_sample, DataSource data);
+  void begin_evaluation(int64_t first_sample);
+
   const Executor& executor() const { return *executor_; }
   const Program& program() const { return program_; }
+  // Of the last step, or of an evaluation that was pulled and not asked for yet. GSEL_ERR_STATE when there is none.
+  const gsel_step_report& report() const;
+  void report_was_read() const { pulled_evaluation_ = false; }
+  std::string step_json() const;
+  // Part i of its memory; nullopt behind the last.
+  std::optional<gsel_memory_part> memory_part(int32_t i) const;
+  bool param_used(int32_t param) const;
+  bool holds_params() const;
 
-  void infer(int32_t value, int64_t n_samples, gsel_data_fn data, void* user_data, void* dst, size_t dst_bytes);
+  void infer(int32_t value, int64_t n_samples, DataSource data, void* dst, size_t dst_bytes);
   void read_param(int32_t param, void* dst, size_t dst_bytes);
 
  private:
-  void prepare();
+  void prepare(const gsel_optimizer_desc* optimizer);
   void refuse_in_child() const;
-  Program compile_and_verify() const;
-  Particulars particulars() const;
-  gsel_status run_callback(const gsel_work& work) const;
-  gsel_status call_embedder(const gsel_work& work) const;
+  void refuse_under_way(const char* what) const;
+  void refuse_push(const DataSource& data) const;
+  const Param& checked_param(int32_t param) const;
+  std::vector<Program> compile_all() const;
+  Particulars particulars(const gsel_optimizer_desc* optimizer) const;
+  void push(const DataSource& data);
+  gsel_status run_callback(const gsel_work& work, const DataSource& data) const;
+  gsel_status call_embedder(const gsel_work& work, const DataSource& data) const;
 
   const uint64_t fork_generation_ = os::fork_generation();
   std::shared_ptr<Model> model_;
   Communicator& comm_;
   Config config_;
-  gsel_data_fn data_;
-  void* data_user_data_;
+  DataSource data_;
+  std::optional<Optimizer> optimizer_;
   Program program_;
   std::unique_ptr<Executor> executor_;
   std::optional<Inference> inference_;
+  bool pulls_evaluation_ = false;           // under way
+  mutable bool pulled_evaluation_ = false;  // ended, and its report not read
 };
 
 }  // namespace gsel

@@ -1,0 +1,147 @@
+// train/base_program.cc: see base_program.h.
+#include "train/base_program.h"
+
+#include <algorithm>
+
+#include "base/dtype.h"
+#include "base/shard.h"
+#include "train/recompute.h"
+#include "train/storage.h"
+
+namespace gsel {
+namespace {
+
+constexpr int64_t kMaxMicrobatches = 1 << 16;
+
+gsel_instr layer_instr(gsel_instr_kind kind, int32_t layer, int32_t microbatch) {
+  gsel_instr instr = make_instr(kind);
+  instr.layer = layer;
+  instr.microbatch = microbatch;
+  return instr;
+}
+
+// The part of the global batch that one data-parallel rank computes, cut in micro-batches: as many as the rank with the
+// largest share has, the last ones perhaps without samples, because all ranks join every collective.
+std::vector<Microbatch> split_samples(const Config& config, int32_t ranks, int32_t rank) {
+  const gsel_range share = shard_range(config.train.batch, ranks, rank),
+                   largest = shard_range(config.train.batch, ranks, 0);
+  const int64_t most = std::max<int64_t>(largest.end - largest.begin, 1);
+  const int64_t size = config.train.microbatch ? std::min(config.train.microbatch, most) : most;
+  const int64_t n = most / size + (most % size != 0);
+  if (n > kMaxMicrobatches) {
+    const Place place = config.place_of("train.microbatch");
+    throw Error(GSEL_ERR_CONFIG,
+                fmt::format("{}train.batch = {} in micro-batches of train.microbatch = {} samples gives more "
+                            "than {} per rank; use larger ones",
+                            place_prefix(place), config.train.batch, size, kMaxMicrobatches))
+        .at(place);
+  }
+  std::vector<Microbatch> result;
+  for (int64_t i = 0; i < n; ++i) {
+    const int64_t first = std::min(share.begin + i * size, share.end);
+    result.push_back({first, std::min(size, share.end - first)});
+  }
+  return result;
+}
+
+std::vector<ProgramPhase> outline_phases(const std::vector<gsel_phase>& phases) {
+  std::vector<ProgramPhase> result;
+  for (const gsel_phase& p : phases) {
+    const auto bytes = static_cast<int64_t>(dtype_bytes(p.dtype));
+    result.push_back({p.axis, p.elems * bytes, p.elems_per_sample * bytes, p.dtype});
+  }
+  return result;
+}
+
+// Without bits of parameters that there are not.
+uint64_t unread_params(const Layer& layer) {
+  const size_t n = layer.params.size();
+  return n < 64 ? layer.backward_unread_params & ((uint64_t{1} << n) - 1) : layer.backward_unread_params;
+}
+
+void outline_model(const Model& model, const Config& config, Program& program) {
+  for (const Param& p : model.params())
+    program.params.push_back({p.name, p.n_elems, kept_dtype(p, config), p.trainable(), p.dims.empty() ? 1 : p.dims[0]});
+  for (const Value& v : model.values())
+    program.values.push_back(
+        {v.name, static_cast<int64_t>(value_bytes(v, 1)), v.is_input(), v.is_scalar(), v.needs_gradient});
+  for (const Layer& l : model.layers())
+    program.layers.push_back({l.name, l.inputs, l.outputs, l.params, l.is_loss(), l.needs_backward_input,
+                              l.needs_backward_weight, unread_params(l), outline_phases(l.forward_phases),
+                              outline_phases(l.backward_phases)});
+}
+
+// One bucket per dtype, of all trainable parameters.
+void make_buckets(Program& program) {
+  for (gsel_dtype dtype : {GSEL_F32, GSEL_BF16, GSEL_F16}) {
+    std::vector<int32_t> params;
+    for (size_t p = 0; p < program.params.size(); ++p)
+      if (program.params[p].trainable && program.params[p].dtype == dtype) params.push_back(static_cast<int32_t>(p));
+    if (!params.empty()) program.buckets.push_back({std::move(params)});
+  }
+}
+
+void emit_backward(const Model& model, int32_t l, int32_t microbatch, std::vector<gsel_instr>& step) {
+  const Layer& layer = model.layers()[l];
+  if (!layer.needs_backward()) return;
+  if (layer.backward_in_one()) {
+    step.push_back(layer_instr(GSEL_INSTR_BACKWARD, l, microbatch));
+    return;
+  }
+  if (layer.needs_backward_input) step.push_back(layer_instr(GSEL_INSTR_BACKWARD_INPUT, l, microbatch));
+  if (layer.needs_backward_weight) step.push_back(layer_instr(GSEL_INSTR_BACKWARD_WEIGHT, l, microbatch));
+}
+
+// recomputed: recomputed_before of the layers.
+void emit_microbatch(const Model& model, const std::vector<int32_t>& recomputed, int32_t microbatch,
+                     std::vector<gsel_instr>& step) {
+  for (size_t v = 0; v < model.values().size(); ++v) {
+    if (!model.values()[v].is_input()) continue;
+    gsel_instr input = make_instr(GSEL_INSTR_INPUT);
+    input.value = static_cast<int32_t>(v);
+    input.microbatch = microbatch;
+    step.push_back(input);
+  }
+  const auto n_layers = static_cast<int32_t>(model.layers().size());
+  for (int32_t l = 0; l < n_layers; ++l) step.push_back(layer_instr(GSEL_INSTR_FORWARD, l, microbatch));
+  for (int32_t l = n_layers - 1; l >= 0; --l) {
+    for (int32_t r = recomputed[l]; r >= 0 && r <= l; ++r)
+      step.push_back(layer_instr(GSEL_INSTR_RECOMPUTE, r, microbatch));
+    emit_backward(model, l, microbatch, step);
+  }
+}
+
+void emit_end(const Config& config, Program& program) {
+  gsel_instr loss = make_instr(GSEL_INSTR_LOSS_REDUCE);
+  loss.axis = GSEL_AXIS_DATA;
+  program.step.push_back(loss);
+  if (config.train.precision == "fp16") {
+    gsel_instr overflow = make_instr(GSEL_INSTR_OVERFLOW);
+    overflow.axis = GSEL_AXIS_DATA;
+    program.step.push_back(overflow);
+  }
+  if (config.train.clip_norm > 0) program.step.push_back(make_instr(GSEL_INSTR_NORM));
+  for (size_t b = 0; b < program.buckets.size(); ++b) {
+    gsel_instr step = make_instr(GSEL_INSTR_STEP);
+    step.bucket = static_cast<int32_t>(b);
+    program.step.push_back(step);
+  }
+}
+
+}  // namespace
+
+Program base_program(const Model& model, const Config& config, const Mesh& mesh, int32_t rank) {
+  Program program;
+  program.rank = rank;
+  program.mesh = mesh;
+  outline_model(model, config, program);
+  program.microbatches = split_samples(config, mesh.size[GSEL_AXIS_DATA], mesh.coordinate(rank, GSEL_AXIS_DATA));
+  const std::vector<int32_t> recomputed = recomputed_before(model, config);
+  for (size_t m = 0; m < program.microbatches.size(); ++m)
+    emit_microbatch(model, recomputed, static_cast<int32_t>(m), program.step);
+  make_buckets(program);
+  emit_end(config, program);
+  return program;
+}
+
+}  // namespace gsel

@@ -1,0 +1,13 @@
+// train/base_program.h: the program that passes start from: the whole model computed on one rank of the data axis, one
+// micro-batch after the other, then the loss's sum and the optimizer's steps. Refuses to know plugins.
+#pragma once
+
+#include "base/config.h"
+#include "model/model.h"
+#include "program/program.h"
+
+namespace gsel {
+
+Program base_program(const Model& model, const Config& config, const Mesh& mesh, int32_t rank);
+
+}  // namespace gsel

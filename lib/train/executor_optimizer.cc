@@ -1,0 +1,106 @@
+// train/executor_optimizer.cc: what follows backward: the loss of all ranks, overflow, the gradient norm, the
+// optimizer.
+#include <cmath>
+
+#include "base/os.h"
+#include "train/executor.h"
+
+namespace gsel {
+namespace {
+
+constexpr double kClipEpsilon = 1e-6;  // of the published rule: max_norm / (norm + 1e-6)
+
+}  // namespace
+
+// The one place where the loss is normalised: sums over all ranks, then one division.
+void Executor::loss_reduce(const gsel_instr& instr) {
+  double parts[2] = {0, 0};
+  for (const std::array<double, 2>& loss : losses_)
+    for (size_t i = 0; i < 2; ++i) parts[i] += loss[i];
+  combine_now(instr.kind, instr.axis, parts, GSEL_SUM);
+  loss_sum_ = parts[0];
+  weight_ = parts[1];
+  if (!(weight_ > 0))
+    fail(GSEL_ERR_MODEL, "the loss weights of {} {} sum to {}; the sum over all ranks must be positive",
+         evaluating_ ? "the evaluation before step" : "step", step_, weight_);
+}
+
+// Whether the ranks of its axis own different parts of the bucket's gradient, or one rank all of it: numbers that each
+// takes of its own are then to be put together.
+bool Executor::is_divided(int32_t b) const {
+  const ProgramBucket& bucket = program().buckets[b];
+  return axis_size(bucket.axis) > 1 && (bucket.shards_state() || bucket.owner >= 0);
+}
+
+// Sum of squares of what this rank owns of a gradient, without parameters that have one of these flags.
+double Executor::own_squares(int32_t b, uint32_t without_flags) {
+  if (params_.whole_gradient(b)) zero_missing_gradients(b);
+  const float* own = params_.own_gradient(b);
+  double sum = 0;
+  for (const Piece& piece : params_.layout(b).pieces) {
+    if (model_.params()[piece.param].flags & without_flags) continue;
+    double part = 0;
+    backend_->run(&gsel_backend_v1::sum_squares, static_cast<const void*>(own + piece.first), gsel_dtype{GSEL_F32},
+                  static_cast<uint64_t>(piece.count), &part, static_cast<gsel_stream*>(nullptr));
+    sum += part;
+  }
+  return sum;
+}
+
+// A square of an f32 is finite in f64, and so is any sum of them that memory can hold.
+void Executor::find_overflow(const gsel_instr& instr) {
+  double found = 0;
+  for (size_t b = 0; b < buckets_.size(); ++b)
+    if (!std::isfinite(own_squares(static_cast<int32_t>(b), 0))) found = 1;
+  combine_now(instr.kind, instr.axis, {&found, 1}, GSEL_MAX);
+  overflowed_ = overflowed_ || found != 0;
+}
+
+// Every gradient counts once: what ranks own different parts of is summed over its axis, what all have alike is not.
+void Executor::norm(const gsel_instr& instr) {
+  std::array<double, GSEL_AXES> divided{};
+  std::array<bool, GSEL_AXES> any{};
+  double sum = 0;
+  for (size_t i = 0; i < buckets_.size(); ++i) {
+    const auto b = static_cast<int32_t>(i);
+    const double squares = own_squares(b, GSEL_PARAM_NO_CLIP);
+    if (is_divided(b)) {
+      divided[program().buckets[b].axis] += squares;
+      any[program().buckets[b].axis] = true;
+    } else {
+      sum += squares;
+    }
+  }
+  for (gsel_axis axis = 0; axis < GSEL_AXES; ++axis) {
+    if (!any[axis]) continue;
+    combine_now(instr.kind, axis, {&divided[axis], 1}, GSEL_SUM);
+    sum += divided[axis];
+  }
+  now_.report.gradient_norm = std::sqrt(sum) / (weight_ * loss_scale_.value());
+  if (config_.train.clip_norm > 0)
+    clip_ = std::min(1.0, config_.train.clip_norm / (now_.report.gradient_norm + kClipEpsilon));
+}
+
+void Executor::step_bucket(const gsel_instr& instr) {
+  const int32_t b = instr.bucket;
+  if (overflowed_ || !params_.layout(b).steps) return;
+  const double began = os::now_seconds();
+  if (params_.whole_gradient(b)) zero_missing_gradients(b);
+  const StepScale scale{updates_, 1 / (weight_ * loss_scale_.value()), clip_};
+  const ProgramBucket& bucket = program().buckets[b];
+  const Optimizer::SumOverOwners sum_over_owners = [this, &bucket](std::span<double> numbers) {
+    if (bucket.shards_state()) combine_now(GSEL_INSTR_STEP, bucket.axis, numbers, GSEL_SUM);
+  };
+  const Stretch stretch = params_.stretch(b);
+  try {
+    optimizer_.step(*backend_, stretch, scale, bucket.params, sum_over_owners);
+  } catch (const Error& cause) {
+    params_.done_with(b, true);
+    if (cause.code() != GSEL_ERR_CALLBACK) throw;
+    throw Error(GSEL_ERR_CALLBACK, fmt::format("{}: {}", where_in_step(), cause.message())).about_rank(comm_.rank());
+  }
+  params_.done_with(b, true);
+  now_.report.optimizer_s += os::now_seconds() - began;
+}
+
+}  // namespace gsel

@@ -1,0 +1,138 @@
+// train/whole_params.cc: see whole_params.h.
+#include "train/whole_params.h"
+
+#include <algorithm>
+
+#include "base/align.h"
+#include "base/dtype.h"
+#include "program/shards.h"
+
+namespace gsel {
+namespace {
+
+auto* const kNow = static_cast<gsel_stream*>(nullptr);
+
+bool is_divided(const Program& program, const ProgramBucket& bucket) {
+  return bucket.axis >= 0 && program.mesh.size[bucket.axis] > 1;
+}
+
+}  // namespace
+
+WholeParams::WholeParams(Executor& executor, const Program& program)
+    : executor_(executor), params_(executor.params()), program_(program) {}
+
+WholeParams::~WholeParams() {
+  close();
+}
+
+// Exact values of 16-bit parameters are their master copies, which are divided with the optimizer's state.
+bool WholeParams::kept_everywhere(const Program& program) {
+  return std::ranges::none_of(program.buckets, [&](const ProgramBucket& bucket) {
+    const bool has_master = program.params[bucket.params.front()].dtype != GSEL_F32;
+    return is_divided(program, bucket) &&
+           (bucket.shards_param() || bucket.owner >= 0 || (bucket.shards_state() && has_master));
+  });
+}
+
+// Frozen parameters stand in buckets behind the program's; every rank has them.
+bool WholeParams::is_kept(int32_t b) const {
+  if (static_cast<size_t>(b) >= program_.buckets.size()) return true;
+  const ProgramBucket& bucket = program_.buckets[b];
+  return !bucket.shards_param() && (bucket.owner < 0 || !is_divided(program_, bucket));
+}
+
+void* WholeParams::take(uint64_t bytes) {
+  const uint64_t size = round_up(bytes, kTensorAlign);
+  CountedMemory& arena = executor_.arena();
+  if (taken_ + size <= arena.bytes()) {
+    void* place = arena.at(taken_);
+    taken_ += size;
+    return place;
+  }
+  beside_.emplace_back(executor_.backend(), executor_.ledger(), Part::staging, size);
+  return beside_.back().data();
+}
+
+void WholeParams::close() {
+  for (int32_t b : open_) params_.close_params(b);
+  open_.clear();
+  beside_.clear();
+  taken_ = 0;
+}
+
+// In place: each rank's part, or the owner's whole, stands where it belongs already.
+void WholeParams::gather(int32_t b, void* whole, gsel_dtype dtype) {
+  const ProgramBucket& bucket = program_.buckets[b];
+  if (!is_divided(program_, bucket)) return;
+  Communicator& comm = executor_.axis_comm(bucket.axis);
+  const std::vector<int64_t> bounds = shard_bounds(program_, b);
+  if (bucket.owner >= 0) {
+    comm.collective(make_collective(GSEL_COLLECTIVE_BROADCAST, whole, whole, static_cast<uint64_t>(bounds.back()),
+                                    dtype, 0, bucket.owner));
+    return;
+  }
+  std::vector<uint64_t> counts;
+  for (size_t i = 0; i + 1 < bounds.size(); ++i) counts.push_back(static_cast<uint64_t>(bounds[i + 1] - bounds[i]));
+  const char* own =
+      static_cast<char*>(whole) + static_cast<uint64_t>(own_shard(program_, b).begin) * dtype_bytes(dtype);
+  gsel_collective call = make_collective(GSEL_COLLECTIVE_ALLGATHERV, own, whole, 0, dtype);
+  call.recv_counts = counts.data();
+  comm.collective(call);
+}
+
+void WholeParams::open(std::span<const int32_t> wanted) {
+  close();
+  for (int32_t p : wanted) {
+    const int32_t b = params_.bucket_of(p);
+    if (is_kept(b) || std::ranges::find(open_, b) != open_.end()) continue;
+    const BucketLayout& layout = params_.layout(b);
+    if (!layout.whole_params) {
+      params_.open_params(b, take(layout.param_window_bytes));
+      params_.place_shard(b, kNow);
+    }
+    open_.push_back(b);
+    gather(b, params_.whole_params(b), layout.dtype);
+  }
+}
+
+// The whole master copy of a bucket; of one that another rank owns, that rank's.
+const float* WholeParams::gather_master(int32_t b) {
+  const BucketLayout& layout = params_.layout(b);
+  const ProgramBucket& bucket = program_.buckets[b];
+  auto* whole = static_cast<float*>(take(sizeof(float) * static_cast<uint64_t>(layout.padded)));
+  if (layout.steps) {
+    const Stretch stretch = params_.stretch(b);
+    executor_.backend()->run(&gsel_backend_v1::copy, static_cast<void*>(whole + layout.own.begin),
+                             static_cast<const void*>(stretch.values),
+                             sizeof(float) * static_cast<uint64_t>(stretch.count), int32_t{GSEL_COPY_ON_DEVICE}, kNow);
+    params_.done_with(b, false);
+  }
+  if (bucket.shards_state() || bucket.owner >= 0) gather(b, whole, GSEL_F32);
+  return whole;
+}
+
+void WholeParams::read(const Param& param, int32_t p, float* dst) {
+  const Backend& backend = *executor_.backend();
+  const int32_t b = params_.bucket_of(p);
+  const uint64_t bytes = sizeof(float) * static_cast<uint64_t>(param.n_elems);
+  const gsel_dtype dtype = params_.layout(b).dtype;
+  const float* values = nullptr;
+  if (dtype == GSEL_F32) {
+    open({&p, 1});
+    values = static_cast<const float*>(params_.param(p));
+  } else if (param.trainable()) {
+    close();
+    values = gather_master(b) + params_.first_of(p);
+  } else {
+    close();
+    auto* exact = static_cast<float*>(take(bytes));
+    backend.run(&gsel_backend_v1::cast, static_cast<void*>(exact), gsel_dtype{GSEL_F32},
+                static_cast<const void*>(params_.param(p)), dtype, static_cast<uint64_t>(param.n_elems), kNow);
+    values = exact;
+  }
+  backend.run(&gsel_backend_v1::copy, static_cast<void*>(dst), static_cast<const void*>(values), bytes,
+              int32_t{GSEL_COPY_TO_HOST}, kNow);
+  close();
+}
+
+}  // namespace gsel
