@@ -1,0 +1,208 @@
+/* dp: data parallelism with a master, as torch's DataParallel and for comparison with it: place 0 of the data axis
+ * alone has the data, the optimizer and the loss. Each step it sends parameters and parts of the inputs out, collects
+ * what the loss reads, sends the parts of its gradient out, and sums the gradients of the parameters.
+ * A micro-batch of the program as it came becomes this rank's part of a whole one, of which the master has memory. */
+#include <stdlib.h>
+
+#include "common/rewrite.h"
+
+static const gsel_option_v1 options[] = {
+    {"bucket_bytes", "bytes of gradients after which a bucket is closed", GSEL_OPTION_INTEGER, 0, 1, 1e15, "10485760"},
+    {"overlap", "true: reduce while backward goes on; false: after it", GSEL_OPTION_BOOLEAN, 0, 0, 0, "true"},
+};
+
+enum { MASTER = 0 };
+
+struct value {
+  int needs_gradient;
+  int is_input;
+  int in_parts;    /* some layer computes with parts of it */
+  int whole;       /* an input, or written by a layer that works on the whole */
+  int32_t arrived; /* last micro-batch whose parts were collected; -1: none */
+  int32_t owed;    /* last micro-batch whose gradient is still to be scattered; -1: none */
+};
+
+struct dp {
+  struct rewrite w; /* first, so that a rewrite's callbacks find the rest */
+  struct value* values;
+  int32_t n_values;
+  int* on_master;  /* [n_layers] the loss and what reads its results */
+  int32_t n_parts; /* micro-batches as they came; the whole of j is n_parts + j */
+  int overlap;
+};
+
+static int is_master(const struct dp* d) {
+  return d->w.rank == MASTER;
+}
+
+/* ---- who works on what ---- */
+
+static void read_values(struct dp* d) {
+  struct rewrite* w = &d->w;
+  d->n_values = w->api->value_count(w->pass);
+  d->values = rewrite_alloc(w, d->n_values, sizeof *d->values);
+  d->on_master = rewrite_alloc(w, w->n_layers, sizeof *d->on_master);
+  for (int32_t v = 0; v < d->n_values && !w->status; ++v) {
+    gsel_value_info info = {.struct_size = sizeof info};
+    rewrite_fail(w, w->api->value(w->pass, v, &info), NULL, NULL);
+    d->values[v] = (struct value){info.needs_gradient, info.producer < 0, 0, info.producer < 0, -1, -1};
+  }
+}
+
+/* Scalars are the loss's alone, so whatever the master needs of others has parts. */
+static void find_places(struct dp* d) {
+  const struct rewrite* w = &d->w;
+  for (int32_t l = 0; l < w->n_layers && !w->status; ++l) {
+    const gsel_layer_info* layer = &w->layers[l];
+    int master = (layer->flags & GSEL_LAYER_LOSS) != 0;
+    for (int32_t i = 0; i < layer->n_inputs; ++i) {
+      const struct value* value = &d->values[layer->inputs[i]];
+      master |= value->whole && !value->is_input;
+    }
+    d->on_master[l] = master;
+    for (int32_t i = 0; i < layer->n_outputs; ++i) d->values[layer->outputs[i]].whole = master;
+    for (int32_t i = 0; i < layer->n_inputs; ++i) d->values[layer->inputs[i]].in_parts |= !master;
+  }
+}
+
+/* ---- parts and wholes ---- */
+
+/* The rule by which everything uneven in gsel is split: sizes differ by at most one, larger ones first. */
+static int64_t part_begin(int64_t n, int32_t parts, int32_t index) {
+  const int64_t extra = n % parts;
+  return index * (n / parts) + (index < extra ? index : extra);
+}
+
+/* Samples of the largest micro-batch on any rank. Where there are several the first of each rank has that size. */
+static int64_t largest_part(const struct dp* d, int64_t batch) {
+  gsel_microbatch_info first = {.struct_size = sizeof first};
+  if (d->n_parts == 1) return part_begin(batch, d->w.ranks, 1);
+  return d->w.api->microbatch(d->w.pass, 0, &first) ? 0 : first.count;
+}
+
+static void make_parts(struct dp* d) {
+  struct rewrite* w = &d->w;
+  d->n_parts = w->api->microbatch_count(w->pass);
+  const int64_t batch = w->api->batch(w->pass);
+  const int64_t size = largest_part(d, batch) * w->ranks;
+  for (int pass = 0; pass < 2; ++pass) /* the parts, then the wholes behind them */
+    for (int32_t j = 0; j < d->n_parts; ++j) {
+      const int64_t first = j * size, n = first + size < batch ? size : batch - first;
+      gsel_microbatch_info whole = {sizeof whole, -1, first, n};
+      const int64_t begin = part_begin(n, w->ranks, w->rank), end = part_begin(n, w->ranks, w->rank + 1);
+      const gsel_microbatch_info part = {sizeof part, d->n_parts + j, first + begin, end - begin};
+      rewrite_fail(w, w->api->set_microbatch(w->pass, pass ? d->n_parts + j : j, pass ? &whole : &part), NULL, NULL);
+    }
+}
+
+/* ---- the step ---- */
+
+static void emit_exchange(struct dp* d, gsel_instr_kind kind, int32_t value, int32_t part, uint32_t flags) {
+  emit(&d->w, (gsel_instr){kind, -1, value, part, -1, d->w.axis, MASTER, flags});
+}
+
+static void emit_whole(struct dp* d, gsel_instr instr) {
+  instr.microbatch += d->n_parts;
+  if (is_master(d)) emit(&d->w, instr);
+}
+
+static void write_input(struct dp* d, gsel_instr instr) {
+  emit_whole(d, instr);
+  if (d->values[instr.value].in_parts) emit_exchange(d, GSEL_INSTR_SCATTER, instr.value, instr.microbatch, 0);
+}
+
+static void write_master_forward(struct dp* d, gsel_instr instr) {
+  const gsel_layer_info* layer = &d->w.layers[instr.layer];
+  for (int32_t i = 0; i < layer->n_inputs; ++i) {
+    struct value* value = &d->values[layer->inputs[i]];
+    if (value->whole || value->arrived == instr.microbatch) continue;
+    emit_exchange(d, GSEL_INSTR_COLLECT, layer->inputs[i], instr.microbatch, 0);
+    value->arrived = instr.microbatch;
+    if (value->needs_gradient) value->owed = instr.microbatch;
+  }
+  emit_whole(d, instr);
+}
+
+/* The master's backward is over: everybody gets its part. */
+static void scatter_gradients(struct dp* d, int32_t part) {
+  for (int32_t v = 0; v < d->n_values; ++v)
+    if (d->values[v].owed == part) {
+      emit_exchange(d, GSEL_INSTR_SCATTER, v, part, GSEL_INSTR_GRADIENT);
+      d->values[v].owed = -1;
+    }
+}
+
+static int is_backward(gsel_instr_kind kind) {
+  return kind == GSEL_INSTR_BACKWARD || kind == GSEL_INSTR_BACKWARD_INPUT || kind == GSEL_INSTR_BACKWARD_WEIGHT;
+}
+
+static void write_instr(struct dp* d, gsel_instr instr) {
+  if (instr.kind == GSEL_INSTR_INPUT) {
+    write_input(d, instr);
+  } else if (instr.layer >= 0 && d->on_master[instr.layer]) {
+    if (instr.kind == GSEL_INSTR_FORWARD)
+      write_master_forward(d, instr);
+    else
+      emit_whole(d, instr);
+  } else {
+    if (is_backward(instr.kind)) scatter_gradients(d, instr.microbatch);
+    emit(&d->w, instr);
+  }
+}
+
+static void step(struct rewrite* w, int32_t bucket) {
+  emit_bucket(w, w->rank == MASTER ? GSEL_INSTR_STEP : GSEL_INSTR_RELEASE, bucket);
+}
+
+static void write_step(struct dp* d) {
+  struct rewrite* w = &d->w;
+  for (int32_t b = 0; b < w->n_buckets; ++b) emit_bucket(w, GSEL_INSTR_BROADCAST, b);
+  for (int32_t b = 0; b < w->n_buckets; ++b) emit_settle(w, b);
+  int32_t next = 0;
+  for (int32_t i = 0; i < w->end_of_backward; ++i) {
+    write_instr(d, w->base[i]);
+    for (; d->overlap && next < w->n_completions && w->completions[next].position == i; ++next)
+      emit_bucket(w, GSEL_INSTR_REDUCE_ROOT, w->completions[next].bucket);
+  }
+  for (; next < w->n_completions; ++next) emit_bucket(w, GSEL_INSTR_REDUCE_ROOT, w->completions[next].bucket);
+  write_end_of_step(w, step);
+}
+
+static gsel_status compile(const gsel_host_v1* host, const gsel_pass_api_v1* api, gsel_pass* pass, gsel_axis axis,
+                           gsel_error** err) {
+  struct dp d = {.overlap = (int)api->option_integer(pass, "overlap")};
+  struct rewrite* w = &d.w;
+  const int64_t cap = api->option_integer(pass, "bucket_bytes");
+  rewrite_begin(w, "dp", host, api, pass, axis);
+  read_values(&d);
+  make_buckets(w, cap, cap, NULL, NULL);
+  describe_buckets(w, 0, (gsel_bucket_desc){.axis = axis, .owner = MASTER});
+  find_completions(w, 0);
+  if (!w->status) {
+    find_places(&d);
+    make_parts(&d);
+    write_step(&d);
+  }
+  free(d.values);
+  free(d.on_master);
+  return rewrite_end(w, err);
+}
+
+static const gsel_strategy_v1 strategy = {
+    .struct_size = sizeof strategy,
+    .axes = 1u << GSEL_AXIS_DATA,
+    .options = options,
+    .n_options = sizeof options / sizeof *options,
+    .compile = compile,
+};
+
+GSEL_PLUGIN_DEFINE = {
+    .struct_size = sizeof(struct gsel_plugin_v1),
+    .abi_major = GSEL_PLUGIN_ABI_MAJOR,
+    .abi_minor = GSEL_PLUGIN_ABI_MINOR,
+    .kind = GSEL_PLUGIN_STRATEGY,
+    .name = "dp",
+    .version = "0.1.0",
+    .build = "gcc " __VERSION__,
+    .table = &strategy,
+};

@@ -1,0 +1,163 @@
+/* zero: data parallelism without redundant copies. Each rank keeps and steps one shard of every bucket's optimizer
+ * state (stage 1), of its gradients too (stage 2), of its parameters too (stage 3). Gradients are reduce-scattered as
+ * soon as backward has produced them; parameters are gathered after the step, or in stage 3 around each use. Source:
+ * Rajbhandari et al., "ZeRO", SC 2020, sections 5 and 7; prefetching and resident small parameters as in DeepSpeed;
+ * keep = "forward" is torch's SHARD_GRAD_OP. */
+#include "common/rewrite.h"
+#include "gathers.h"
+
+static const gsel_option_v1 options[] = {
+    {"stage", "what is kept in shards: 1 optimizer state, 2 also gradients, 3 also parameters", GSEL_OPTION_INTEGER, 0,
+     1, 3, "1"},
+    {"bucket_bytes", "bytes of gradients after which a bucket is closed", GSEL_OPTION_INTEGER, 0, 1, 1e15, "26214400"},
+    {"overlap", "true: communicate while computing; false: wait for each collective", GSEL_OPTION_BOOLEAN, 0, 0, 0,
+     "true"},
+    {"prefetch_elems", "stage 3: elements gathered ahead of their use at most", GSEL_OPTION_INTEGER, 0, 0, 1e15,
+     "50000000"},
+    {"persist_elems", "stage 3: parameters with fewer elements stay whole on every rank", GSEL_OPTION_INTEGER, 0, 0,
+     1e15, "100000"},
+    {"keep",
+     "stage 3: gathered parameters are kept for one use (none), from forward to backward (forward), or for all "
+     "micro-batches (step)",
+     GSEL_OPTION_TEXT, 0, 0, 0, "none"},
+    {"offload",
+     "what lives in the second memory tier: none, state (of the optimizer), all (in stage 3: parameters too)",
+     GSEL_OPTION_TEXT, 0, 0, 0, "none"},
+};
+static const char* const keeps[] = {"none", "forward", "step"}; /* in the order of enum keep */
+static const char* const offloads[] = {"none", "state", "all"};
+enum offload { OFFLOAD_NONE, OFFLOAD_STATE, OFFLOAD_ALL };
+
+/* The first bucket is small, so that communication starts early. */
+enum { FIRST_BUCKET_BYTES = 1 << 20 };
+
+struct zero {
+  struct rewrite w; /* first, so that a rewrite's callbacks find the rest */
+  struct gathers gathers;
+  int64_t persist_elems;
+  int stage;
+  int overlap;
+  int32_t next;      /* completion to be reduced next */
+  int32_t in_flight; /* completions in_flight .. next - 1 are being reduced */
+};
+
+static int is_resident(const gsel_param_info* param, void* user) {
+  return param->n_elems < ((const struct zero*)user)->persist_elems;
+}
+
+static int is_large(const gsel_param_info* param, void* user) {
+  return !is_resident(param, user);
+}
+
+static void make_all_buckets(struct zero* z) {
+  struct rewrite* w = &z->w;
+  const int64_t cap = w->api->option_integer(w->pass, "bucket_bytes");
+  const int64_t first_cap = cap < FIRST_BUCKET_BYTES ? cap : FIRST_BUCKET_BYTES;
+  const int offload = rewrite_word(w, "offload", offloads, 3);
+  if (offload == OFFLOAD_ALL && z->stage < 3)
+    rewrite_fail(w, GSEL_ERR_CONFIG,
+                 "offload = \"%s\" needs stage = 3, where parameters are in shards; \"state\" would do",
+                 offloads[offload]);
+  gsel_bucket_desc desc = {.axis = w->axis, .owner = -1, .flags = GSEL_BUCKET_SHARD_STATE};
+  if (z->stage > 1) desc.flags |= GSEL_BUCKET_SHARD_GRADIENT;
+  if (offload != OFFLOAD_NONE) desc.flags |= GSEL_BUCKET_OFFLOAD_STATE;
+  make_buckets(w, first_cap, cap, z->stage == 3 ? is_resident : NULL, z);
+  describe_buckets(w, 0, desc);
+  if (z->stage < 3) return;
+
+  const int32_t n_resident = w->n_buckets;
+  desc.flags |= GSEL_BUCKET_SHARD_PARAM;
+  if (offload == OFFLOAD_ALL) desc.flags |= GSEL_BUCKET_OFFLOAD_PARAM;
+  make_buckets_by_readers(w, is_large, z);
+  describe_buckets(w, n_resident, desc);
+}
+
+static int is_reduced(const struct zero* z, int32_t bucket) {
+  return z->w.buckets[bucket].in_flight != GSEL_INSTR_REDUCE_SCATTER;
+}
+
+/* The memory of a bucket's gradients is on its way to other ranks; the next micro-batch must not add to it. */
+static void settle_before_backward(struct zero* z, const gsel_instr* instr) {
+  if (z->stage < 2 || !writes_gradients(instr)) return;
+  const gsel_layer_info* layer = &z->w.layers[instr->layer];
+  for (int32_t p = 0; p < layer->n_params; ++p) {
+    const int32_t b = z->w.bucket_of[layer->params[p]];
+    if (b >= 0 && !is_reduced(z, b)) emit_settle(&z->w, b);
+  }
+}
+
+/* Begins what completes at `position`. From stage 2 on, what was begun before is awaited first, which gives back the
+ * memory of whole gradients: it is never more than one layer's that is reduced and what is being filled. */
+static void reduce(struct zero* z, int32_t position) {
+  struct rewrite* w = &z->w;
+  const int32_t first = z->next;
+  while (z->next < w->n_completions && w->completions[z->next].position <= position) ++z->next;
+  if (first == z->next) return;
+  for (; z->stage > 1 && z->in_flight < first; ++z->in_flight)
+    if (!is_reduced(z, w->completions[z->in_flight].bucket)) emit_settle(w, w->completions[z->in_flight].bucket);
+  for (int32_t i = first; i < z->next; ++i) {
+    emit_settle(w, w->completions[i].bucket); /* a gather for the next micro-batch */
+    emit_bucket(w, GSEL_INSTR_REDUCE_SCATTER, w->completions[i].bucket);
+    if (!z->overlap) emit_settle(w, w->completions[i].bucket);
+  }
+}
+
+static void step(struct rewrite* w, int32_t bucket) {
+  emit_bucket(w, GSEL_INSTR_STEP, bucket);
+  if (w->buckets[bucket].flags & GSEL_BUCKET_SHARD_PARAM) return;
+  emit_bucket(w, GSEL_INSTR_GATHER, bucket);
+  if (!((struct zero*)w)->overlap) emit_settle(w, bucket);
+}
+
+static void write_step(struct zero* z) {
+  struct rewrite* w = &z->w;
+  const int reduce_in_backward = z->overlap || z->stage > 1;
+  for (int32_t i = 0; i < w->end_of_backward; ++i) {
+    gathers_before(&z->gathers, i);
+    settle_before_backward(z, &w->base[i]);
+    emit(w, w->base[i]);
+    gathers_after(&z->gathers, i);
+    if (reduce_in_backward) reduce(z, i);
+  }
+  reduce(z, w->end_of_backward);
+  write_end_of_step(w, step);
+  for (int32_t b = 0; b < w->n_buckets; ++b) emit_settle(w, b);
+}
+
+static gsel_status compile(const gsel_host_v1* host, const gsel_pass_api_v1* api, gsel_pass* pass, gsel_axis axis,
+                           gsel_error** err) {
+  struct zero z = {.stage = (int)api->option_integer(pass, "stage"),
+                   .overlap = (int)api->option_integer(pass, "overlap"),
+                   .persist_elems = api->option_integer(pass, "persist_elems")};
+  struct rewrite* w = &z.w;
+  rewrite_begin(w, "zero", host, api, pass, axis);
+  make_all_buckets(&z);
+  const enum keep keep = (enum keep)rewrite_word(w, "keep", keeps, 3);
+  find_completions(w, z.stage > 1);
+  gathers_make(&z.gathers, w, keep, z.overlap ? api->option_integer(pass, "prefetch_elems") : 0);
+  if (!w->status) {
+    broadcast_at_start(w);
+    write_step(&z);
+  }
+  gathers_free(&z.gathers);
+  return rewrite_end(w, err);
+}
+
+static const gsel_strategy_v1 strategy = {
+    .struct_size = sizeof strategy,
+    .axes = 1u << GSEL_AXIS_DATA,
+    .options = options,
+    .n_options = sizeof options / sizeof *options,
+    .compile = compile,
+};
+
+GSEL_PLUGIN_DEFINE = {
+    .struct_size = sizeof(struct gsel_plugin_v1),
+    .abi_major = GSEL_PLUGIN_ABI_MAJOR,
+    .abi_minor = GSEL_PLUGIN_ABI_MINOR,
+    .kind = GSEL_PLUGIN_STRATEGY,
+    .name = "zero",
+    .version = "0.1.0",
+    .build = "gcc " __VERSION__,
+    .table = &strategy,
+};
