@@ -30,6 +30,7 @@ struct Free {
   void operator()(gsel_config* p) const { gsel_config_free(p); }
   void operator()(gsel_plugin_list* p) const { gsel_plugin_list_free(p); }
   void operator()(gsel_program* p) const { gsel_program_free(p); }
+  void operator()(gsel_timeline* p) const { gsel_timeline_free(p); }
 };
 template <class T>
 using Handle = std::unique_ptr<T, Free>;

@@ -1,4 +1,9 @@
-// program.cc: `gsel program`: reads programs from files, checks those of all ranks together, or prints one.
+// program.cc: `gsel program`: reads programs from files, checks those of all ranks together, prints one, or tells what
+// one sends.
+#include <array>
+#include <cstdint>
+#include <cstdio>
+
 #include "client.h"
 #include "commands.h"
 
@@ -7,8 +12,16 @@ namespace {
 
 struct Options {
   std::vector<std::string> verify;
-  std::string print;
+  std::string print, traffic;
 };
+
+// By GSEL_INSTR_*, as programs name them; those that send nothing are never shown.
+constexpr std::array<const char*, 22> kKinds{
+    "",        "input",     "forward",        "backward_input", "backward_weight", "backward", "send",
+    "recv",    "broadcast", "reduce",         "wait",           "loss_reduce",     "norm",     "step",
+    "gather",  "release",   "reduce_scatter", "reduce_root",    "recompute",       "scatter",  "collect",
+    "overflow"};
+constexpr std::array<const char*, GSEL_AXES> kAxes{"tensor", "data", "pipeline"};
 
 Handle<gsel_program> read_program(const std::string& path) {
   const std::string content = read_file(path);
@@ -33,8 +46,38 @@ int verify(const std::vector<std::string>& files) {
   return 0;
 }
 
+// Rows of setup (step -1) or of a step; adds to the sum of bytes.
+std::string traffic_rows(const gsel_program* program, int64_t step, const char* when, uint64_t& bytes) {
+  std::string rows;
+  for (gsel_axis axis = 0; axis < GSEL_AXES; ++axis)
+    for (gsel_instr_kind kind = 1; kind < static_cast<gsel_instr_kind>(kKinds.size()); ++kind) {
+      const gsel_comm_count count = gsel_program_traffic(program, step, kind, axis);
+      if (!count.calls) continue;
+      char row[128];
+      std::snprintf(row, sizeof row, "%-7s%-10s%-16s%8llu%18llu\n", when, kAxes[axis], kKinds[kind],
+                    static_cast<unsigned long long>(count.calls), static_cast<unsigned long long>(count.bytes_sent));
+      rows += row;
+      bytes += count.bytes_sent;
+    }
+  return rows;
+}
+
+int traffic(const std::string& file) {
+  const Handle<gsel_program> program = read_program(file);
+  char head[128], foot[128];
+  std::snprintf(head, sizeof head, "%-7s%-10s%-16s%8s%18s\n", "when", "axis", "instruction", "calls", "bytes sent");
+  uint64_t in_setup = 0, in_step = 0;
+  std::string rows = traffic_rows(program.get(), -1, "setup", in_setup);
+  rows += traffic_rows(program.get(), INT64_MAX, "step", in_step);
+  std::snprintf(foot, sizeof foot, "%-7s%-10s%-16s%8s%18llu\n", "step", "all", "", "",
+                static_cast<unsigned long long>(in_step));
+  print(head + rows + foot);
+  return 0;
+}
+
 int run(const Options& options) {
   if (!options.verify.empty()) return verify(options.verify);
+  if (!options.traffic.empty()) return traffic(options.traffic);
   print(text(gsel_program_text(read_program(options.print).get())));
   return 0;
 }
@@ -43,12 +86,16 @@ int run(const Options& options) {
 
 Command program_command(CLI::App& app) {
   auto options = std::make_shared<Options>();
-  CLI::App* parser = app.add_subcommand("program", "Check the programs of all ranks together, or print one");
+  CLI::App* parser =
+      app.add_subcommand("program", "Check the programs of all ranks together, print one, or tell what one sends");
   CLI::Option_group* what = parser->add_option_group("what");
   what->add_option("--verify", options->verify, "Check these programs, one file per rank, in rank order")
       ->type_name("FILE...")
       ->expected(1, 1 << 20);
   what->add_option("--print", options->print, "Read this program and print its canonical text")->type_name("FILE");
+  what->add_option("--traffic", options->traffic,
+                   "Read this program and print the calls it makes and the bytes it sends")
+      ->type_name("FILE");
   what->require_option(1);
   return {parser, [options] { return run(*options); }};
 }

@@ -1,0 +1,100 @@
+// trace_calls.cc: see trace_calls.h.
+#include "trace_calls.h"
+
+#include <map>
+
+#include "table.h"
+
+namespace gsel::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string rank_name(const Json& rank) {
+  return "rank " + rank.at("rank").dump() + " (pid " + rank.at("pid").dump() + ")";
+}
+
+double age_us(const Json& communicator, const Json& rank) {
+  return rank.at("since_us").is_null() ? 0 : communicator.at("taken_us").get<double>() - rank["since_us"].get<double>();
+}
+
+std::string last_call(const Json& rank) {
+  const Json& calls = rank.at("calls");
+  return calls.empty() ? "-" : calls.back().at("text").get<std::string>();
+}
+
+std::string blame(const Json& communicator, const Json& rank) {
+  const std::string state = rank.at("state"), age = duration(age_us(communicator, rank)),
+                    number = rank.at("call").dump();
+  std::string text = rank_name(rank) + " holds up the others: ";
+  if (rank.at("alive") == false) return text + "its process has ended";
+  if (state == "no call yet") return text + "it has made no call yet";
+  if (state == "left") return text + "it has left";
+  if (state == "in call") return text + "it is in " + last_call(rank) + " (call " + number + ") since " + age;
+  if (state == "failed") return text + "its call " + number + ", " + last_call(rank) + ", failed " + age + " before";
+  return text + "it left call " + number + " " + age + " ago and makes no other";
+}
+
+Row row_of(const Json& communicator, const Json& rank) {
+  const bool awaits = !rank.at("awaits").is_null();
+  const std::string state = rank.at("alive") == false ? "ended" : rank.at("state").get<std::string>();
+  return {rank.at("rank").dump(),
+          rank.at("pid").dump(),
+          state,
+          rank.at("call").dump(),
+          rank.at("since_us").is_null() ? "-" : duration(age_us(communicator, rank)),
+          awaits ? "rank " + rank["awaits"].dump() : "-",
+          last_call(rank)};
+}
+
+std::string calls_text(const Json& rank, size_t last) {
+  const Json& calls = rank.at("calls");
+  std::vector<Row> rows;
+  for (size_t i = calls.size() > last ? calls.size() - last : 0; i < calls.size(); ++i) {
+    const Json& call = calls[i];
+    const bool open = call.at("left_us").is_null();
+    const double entered = call.at("entered_us");
+    rows.push_back({"  call " + call.at("number").dump(), "at " + duration(entered),
+                    open ? "still in it" : "took " + duration(call.at("left_us").get<double>() - entered),
+                    call.at("text").get<std::string>() + (call.at("failed") == true ? "  failed" : "")});
+  }
+  return rows.empty() ? std::string() : rank_name(rank) + "\n" + table(rows);
+}
+
+}  // namespace
+
+std::vector<Json> merge_recordings(const std::vector<Json>& documents) {
+  std::map<std::string, Json> latest;
+  for (const Json& document : documents) {
+    for (const Json& communicator : document.at("communicators")) {
+      const std::string key = communicator.at("made_ns").dump() + " " + communicator.at("world_size").dump();
+      Json& known = latest[key];
+      Json readers = known.is_null() ? Json::array() : known["readers"];
+      readers.push_back(communicator.at("reader"));
+      if (known.is_null() || communicator.at("taken_us") > known.at("taken_us")) known = communicator;
+      known["readers"] = std::move(readers);
+    }
+  }
+  std::vector<Json> communicators;
+  for (auto& [key, communicator] : latest) communicators.push_back(std::move(communicator));
+  return communicators;
+}
+
+std::string told(const Json& communicator, size_t last) {
+  const Json& ranks = communicator.at("ranks");
+  std::string out = "communicator of " + communicator.at("world_size").dump() + " ranks, " +
+                    duration(communicator.at("taken_us")) + " old\n";
+  if (!communicator.at("failure").is_null())
+    out += "broken: " + communicator["failure"].at("text").get<std::string>() + "\n";
+  for (const Json& reader : communicator.at("readers"))
+    if (!reader.at("error").is_null() && communicator.at("failure").is_null())
+      out += "rank " + reader.at("rank").dump() + " got: " + reader["error"].at("text").get<std::string>() + "\n";
+  for (const Json& late : communicator.at("late")) out += blame(communicator, ranks.at(late.get<size_t>())) + "\n";
+  std::vector<Row> rows{{"rank", "pid", "state", "call", "for", "waits for", "in"}};
+  for (const Json& rank : ranks) rows.push_back(row_of(communicator, rank));
+  out += table(rows);
+  for (const Json& rank : ranks) out += last > 0 ? calls_text(rank, last) : "";
+  return out;
+}
+
+}  // namespace gsel::cli

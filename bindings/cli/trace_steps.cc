@@ -1,0 +1,204 @@
+// trace_steps.cc: see trace_steps.h.
+#include "trace_steps.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+
+#include "table.h"
+
+namespace gsel::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// What a rank does itself while communication may run beside it.
+constexpr std::array<std::string_view, 9> kComputing{
+    "input", "forward", "recompute", "backward", "backward_input", "backward_weight", "norm", "step", "release"};
+
+constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
+
+double number(const Json& object, const char* name) {
+  const auto it = object.find(name);
+  return it != object.end() && it->is_number() ? it->get<double>() : kUnknown;
+}
+
+std::string time_of(double seconds) {
+  return std::isnan(seconds) ? "-" : seconds < 1 ? duration(seconds * 1e6) : formatted("%.3f s", seconds);
+}
+
+std::string size_of(double bytes) {
+  return std::isnan(bytes) ? "-" : megabytes(bytes);
+}
+
+std::string percent(double part, double whole) {
+  return whole > 0 && !std::isnan(part) ? formatted("%.1f%%", part / whole * 100) : "-";
+}
+
+// ---- stretches of time ----
+
+struct Stretch {
+  double begin, end;
+};
+using Stretches = std::vector<Stretch>;
+
+const Json& intervals_of(const Json& step) {
+  static const Json none = Json::array();
+  const auto it = step.find("intervals");
+  return it != step.end() && it->is_array() ? *it : none;
+}
+
+bool is_beside(const Json& interval) {
+  return interval.value("beside", false);
+}
+
+bool is_computing(const Json& interval) {
+  return std::ranges::find(kComputing, interval.at("instruction").get_ref<const std::string&>()) != kComputing.end();
+}
+
+// In order, those that touch joined.
+template <class Takes>
+Stretches stretches_of(const Json& step, Takes&& takes) {
+  Stretches all, joined;
+  for (const Json& interval : intervals_of(step))
+    if (takes(interval)) all.push_back({number(interval, "begin_s"), number(interval, "end_s")});
+  std::ranges::sort(all, {}, &Stretch::begin);
+  for (const Stretch& stretch : all)
+    if (!joined.empty() && stretch.begin <= joined.back().end)
+      joined.back().end = std::max(joined.back().end, stretch.end);
+    else
+      joined.push_back(stretch);
+  return joined;
+}
+
+double length(const Stretches& stretches) {
+  double sum = 0;
+  for (const Stretch& s : stretches) sum += s.end - s.begin;
+  return sum;
+}
+
+double common_length(const Stretches& a, const Stretches& b) {
+  double sum = 0;
+  for (size_t i = 0, j = 0; i < a.size() && j < b.size();) {
+    sum += std::max(0.0, std::min(a[i].end, b[j].end) - std::max(a[i].begin, b[j].begin));
+    a[i].end < b[j].end ? ++i : ++j;
+  }
+  return sum;
+}
+
+// ---- telling ----
+
+// Of the time in which something ran beside, that in which the rank computed.
+std::string overlap(const Json& step) {
+  const Stretches beside = stretches_of(step, is_beside);
+  const Stretches computing =
+      stretches_of(step, [](const Json& interval) { return !is_beside(interval) && is_computing(interval); });
+  return percent(common_length(beside, computing), length(beside));
+}
+
+Row summary(const Json& step) {
+  const Json& rank = step.at("rank");
+  return {rank.dump(),
+          step.contains("step") ? step["step"].dump() : "-",
+          time_of(number(step, "seconds")),
+          time_of(number(step, "compute_s")),
+          time_of(number(step, "optimizer_s")),
+          time_of(number(step, "exposed_comm_s")),
+          overlap(step),
+          size_of(number(step, "bytes_sent")),
+          size_of(number(step, "peak_bytes")),
+          step.value("skipped", false) ? "skipped: a gradient was not finite" : ""};
+}
+
+// What one kind of instruction took, on the calling thread or beside it.
+struct Kind {
+  std::string name;
+  bool beside;
+  int64_t times = 0;
+  double seconds = 0;
+};
+
+std::vector<Kind> kinds_of(const Json& step) {
+  std::vector<Kind> kinds;
+  for (const Json& interval : intervals_of(step)) {
+    const auto& name = interval.at("instruction").get_ref<const std::string&>();
+    auto kind = std::ranges::find_if(
+        kinds, [&](const Kind& known) { return known.name == name && known.beside == is_beside(interval); });
+    if (kind == kinds.end()) kind = kinds.insert(kinds.end(), {name, is_beside(interval)});
+    ++kind->times;
+    kind->seconds += number(interval, "end_s") - number(interval, "begin_s");
+  }
+  return kinds;
+}
+
+std::string kinds_text(const Json& step) {
+  const double seconds = number(step, "seconds");
+  std::vector<Kind> kinds = kinds_of(step);
+  std::vector<Row> rows{{"  instruction", "where", "times", "time", "of the step", "sent"}};
+  // A kind that ran in both places sent what it sent beside.
+  const auto sends = [&](const std::string& name, bool beside) {
+    return std::ranges::none_of(kinds, [&](const Kind& k) { return k.name == name && k.beside && !beside; });
+  };
+  const auto sent_by = [&](const std::string& name) {
+    double bytes = 0;
+    for (const Json& count : step.value("counts", Json::array()))
+      if (count.at("instruction") == name) bytes += number(count, "bytes_sent");
+    return bytes;
+  };
+  for (const Kind& kind : kinds) {
+    const double bytes = sends(kind.name, kind.beside) ? sent_by(kind.name) : 0;
+    rows.push_back({"  " + kind.name, kind.beside ? "beside" : "calling thread", std::to_string(kind.times),
+                    time_of(kind.seconds), percent(kind.seconds, seconds), bytes > 0 ? megabytes(bytes) : "-"});
+  }
+  for (const Json& count : step.value("counts", Json::array())) {
+    const auto& name = count.at("instruction").get_ref<const std::string&>();
+    if (number(count, "calls") > 0 && std::ranges::find(kinds, name, &Kind::name) == kinds.end())
+      rows.push_back({"  " + name + " (" + count.at("axis").get<std::string>() + ")", "-", count.at("calls").dump(),
+                      "-", "-", size_of(number(count, "bytes_sent"))});
+  }
+  if (!kinds.empty()) {
+    const Stretches calling = stretches_of(step, [](const Json& interval) { return !is_beside(interval); });
+    const double between = std::max(0.0, seconds - length(calling));
+    rows.push_back({"  between them", "calling thread", "-", time_of(between), percent(between, seconds), "-"});
+  }
+  return rows.size() == 1 ? std::string() : "rank " + step.at("rank").dump() + "\n" + table(rows);
+}
+
+std::string title(const std::vector<Json>& steps) {
+  double first = number(steps.front(), "step"), last = first, seconds = 0;
+  for (const Json& step : steps) {
+    first = std::fmin(first, number(step, "step"));
+    last = std::fmax(last, number(step, "step"));
+    seconds = std::fmax(seconds, number(step, "seconds"));
+  }
+  const double rate = number(steps.front(), "weight") / seconds;
+  std::string text =
+      first == last ? formatted("step %.0f", first) : formatted("steps %.0f", first) + formatted(" to %.0f", last);
+  text += ", " + std::to_string(steps.size()) + (steps.size() == 1 ? " rank, " : " ranks, ") + time_of(seconds);
+  if (seconds > 0 && first == last && !std::isnan(rate)) text += formatted(", %.0f tokens/s", rate);
+  return text + "\n";
+}
+
+}  // namespace
+
+std::vector<Json> merge_steps(const std::vector<Json>& documents) {
+  std::vector<Json> steps;
+  for (const Json& document : documents)
+    for (const Json& step : document.at("steps"))
+      if (std::ranges::find(steps, step) == steps.end()) steps.push_back(step);
+  std::ranges::stable_sort(steps, {}, [](const Json& step) { return number(step, "rank"); });
+  return steps;
+}
+
+std::string told_steps(const std::vector<Json>& steps) {
+  if (steps.empty()) return {};
+  std::vector<Row> rows{
+      {"rank", "step", "time", "computing", "optimizer", "exposed", "overlap", "sent", "peak memory", ""}};
+  for (const Json& step : steps) rows.push_back(summary(step));
+  std::string out = title(steps) + table(rows);
+  for (const Json& step : steps) out += kinds_text(step);
+  return out;
+}
+
+}  // namespace gsel::cli
