@@ -1,8 +1,6 @@
 /* kernels.c: matrix products go to BLAS; the rest is plain loops over rows that the compiler vectorises.
  * This file is compiled with -O3 -ffast-math (sums in any order, vector expf), see CMakeLists.txt.
- *
- * Each loop function is compiled once per instruction set and chosen when the program starts, so that one binary is
- * quick on new machines and runs on old ones. */
+ */
 #include "kernels.h"
 
 #include <cblas.h>
@@ -10,12 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && \
-    !defined(__SANITIZE_THREAD__)
-#define FOR_EACH_CPU __attribute__((target_clones("avx512f", "avx2", "default")))
-#else
-#define FOR_EACH_CPU
-#endif
+#include "each_cpu.h"
 
 /* c[m][n] = scale * a b + keep * c, where ta, tb say whether a, b are stored transposed; ld* are row strides. */
 static void matmul(float* c, int64_t ldc, const float* a, int64_t lda, CBLAS_TRANSPOSE ta, const float* b, int64_t ldb,
@@ -228,23 +221,26 @@ int attention_backward(float* dqkv, const float* dy, const float* qkv, const flo
 #define GELU_2U 1.5957691f
 #define GELU_CUBE 0.044715f
 
-/* 1 / (1 + exp(-z)), in a form in which nothing overflows: -ffast-math knows no infinity. */
-static inline float logistic(float z) {
-  const float e = expf(-fabsf(z));
+/* exp(-|z|) gives the logistic function of z and of -z, in a form in which nothing overflows (-ffast-math knows no
+ * infinity) and 1 - logistic(z) is not rounded away. */
+static inline float logistic(float z, float e) {
   return (z < 0 ? e : 1) / (1 + e);
 }
 
 FOR_EACH_CPU
 void gelu_forward(float* y, const float* x, int64_t count) {
-  for (int64_t i = 0; i < count; ++i) y[i] = x[i] * logistic(GELU_2U * (x[i] + GELU_CUBE * x[i] * x[i] * x[i]));
+  for (int64_t i = 0; i < count; ++i) {
+    const float z = GELU_2U * (x[i] + GELU_CUBE * x[i] * x[i] * x[i]);
+    y[i] = x[i] * logistic(z, expf(-fabsf(z)));
+  }
 }
 
 FOR_EACH_CPU
 void gelu_backward(float* dx, const float* dy, const float* x, int64_t count) {
   for (int64_t i = 0; i < count; ++i) {
     const float z = GELU_2U * (x[i] + GELU_CUBE * x[i] * x[i] * x[i]);
-    const float slope = GELU_2U * (1 + 3 * GELU_CUBE * x[i] * x[i]);
-    dx[i] = dy[i] * logistic(z) * (1 + x[i] * slope * logistic(-z)); /* 1 - logistic(z), without the rounding */
+    const float slope = GELU_2U * (1 + 3 * GELU_CUBE * x[i] * x[i]), e = expf(-fabsf(z));
+    dx[i] = dy[i] * logistic(z, e) * (1 + x[i] * slope * logistic(-z, e));
   }
 }
 

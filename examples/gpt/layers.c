@@ -1,5 +1,6 @@
 /* layers.c: from gsel's calls to the kernels. Each callback unpacks one gsel_call: pointers to what is lent for this
- * call, and local sizes, which a strategy may have made smaller than the model's. It keeps nothing. */
+ * call, and local sizes, which a strategy may have made smaller than the model's. It keeps nothing, and takes sizes
+ * from what it reads: the data of anything else may be NULL. */
 #include "layers.h"
 
 #include <math.h>
@@ -35,7 +36,10 @@ static gsel_status embedding_back_weight(const gsel_call* call, void* user_data)
   return GSEL_OK;
 }
 
-const struct layer_kind embedding_layer = {.forward = embedding_run, .backward_weight = embedding_back_weight};
+const struct layer_kind embedding_layer = {.forward = embedding_run,
+                                           .backward_weight = embedding_back_weight,
+                                           .weight_unread = GSEL_UNREAD_OUTPUT(0),
+                                           .unread_params = 3};
 
 /* ---- layer norm --------------------------------------------------------------------------------------- */
 
@@ -64,8 +68,12 @@ static gsel_status layernorm_back_weight(const gsel_call* call, void* user_data)
   return GSEL_OK;
 }
 
-const struct layer_kind layernorm_layer = {
-    .forward = layernorm_run, .backward_input = layernorm_back_input, .backward_weight = layernorm_back_weight};
+const struct layer_kind layernorm_layer = {.forward = layernorm_run,
+                                           .backward_input = layernorm_back_input,
+                                           .backward_weight = layernorm_back_weight,
+                                           .input_unread = GSEL_UNREAD_OUTPUT(0),
+                                           .weight_unread = GSEL_UNREAD_OUTPUT(0),
+                                           .unread_params = 2};
 
 /* ---- linear: sizes come from the weight, [out][in] ---------------------------------------------------- */
 
@@ -92,8 +100,12 @@ static gsel_status linear_back_weight(const gsel_call* call, void* user_data) {
   return GSEL_OK;
 }
 
-const struct layer_kind linear_layer = {
-    .forward = linear_run, .backward_input = linear_back_input, .backward_weight = linear_back_weight};
+const struct layer_kind linear_layer = {.forward = linear_run,
+                                        .backward_input = linear_back_input,
+                                        .backward_weight = linear_back_weight,
+                                        .input_unread = GSEL_UNREAD_INPUT(0) | GSEL_UNREAD_OUTPUT(0),
+                                        .weight_unread = GSEL_UNREAD_OUTPUT(0),
+                                        .unread_params = 2};
 
 /* ---- attention: the size of a head is the model's, how many of them are here is not -------------------- */
 
@@ -121,7 +133,8 @@ static gsel_status attention_back_input(const gsel_call* call, void* user_data) 
   return GSEL_ERR_NOMEM;
 }
 
-const struct layer_kind attention_layer = {.forward = attention_run, .backward_input = attention_back_input};
+const struct layer_kind attention_layer = {
+    .forward = attention_run, .backward_input = attention_back_input, .input_unread = GSEL_UNREAD_OUTPUT(0)};
 
 /* ---- gelu --------------------------------------------------------------------------------------------- */
 
@@ -138,7 +151,8 @@ static gsel_status gelu_back_input(const gsel_call* call, void* user_data) {
   return GSEL_OK;
 }
 
-const struct layer_kind gelu_layer = {.forward = gelu_run, .backward_input = gelu_back_input};
+const struct layer_kind gelu_layer = {
+    .forward = gelu_run, .backward_input = gelu_back_input, .input_unread = GSEL_UNREAD_OUTPUT(0)};
 
 /* ---- residual ----------------------------------------------------------------------------------------- */
 
@@ -165,7 +179,12 @@ static gsel_status residual_back_weight(const gsel_call* call, void* user_data) 
 }
 
 const struct layer_kind residual_layer = {
-    .forward = residual_run, .backward_input = residual_back_input, .backward_weight = residual_back_weight};
+    .forward = residual_run,
+    .backward_input = residual_back_input,
+    .backward_weight = residual_back_weight,
+    .input_unread = GSEL_UNREAD_INPUT(0) | GSEL_UNREAD_INPUT(1) | GSEL_UNREAD_OUTPUT(0),
+    .weight_unread = GSEL_UNREAD_INPUT(0) | GSEL_UNREAD_INPUT(1) | GSEL_UNREAD_OUTPUT(0),
+    .unread_params = 1};
 
 /* ---- loss: a sum and a weight, never a mean; gsel divides once by the weight of all ranks --------------- */
 
@@ -190,4 +209,6 @@ static gsel_status loss_back_input(const gsel_call* call, void* user_data) {
   return GSEL_OK;
 }
 
-const struct layer_kind loss_layer = {.forward = loss_run, .backward_input = loss_back_input};
+const struct layer_kind loss_layer = {.forward = loss_run,
+                                      .backward_input = loss_back_input,
+                                      .input_unread = GSEL_UNREAD_OUTPUT(0) | GSEL_UNREAD_OUTPUT(1)};

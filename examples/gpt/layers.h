@@ -4,9 +4,12 @@
 
 #include <gsel/gsel.h>
 
-/* One kind of layer; a half of backward that has nothing to compute is NULL. */
+/* One kind of layer. A half of backward that has nothing to compute is NULL. What a half does not read is said here:
+ * gsel then need not keep it until then, nor gather it for the call. */
 struct layer_kind {
   gsel_layer_fn forward, backward_input, backward_weight;
+  uint64_t input_unread, weight_unread; /* GSEL_UNREAD_*, by backward_input and by backward_weight */
+  uint64_t unread_params;               /* bit i: backward_input does not read params[i] */
 };
 
 extern const struct layer_kind embedding_layer; /* tokens -> x; wte, wpe */

@@ -4,16 +4,16 @@
  *     gsel run -n 2 --config gpt.toml -- gpt --data kjv.txt --seconds 60 --sample 400
  *
  * How many ranks there are and which strategy they follow is not written here: gsel reads it from the environment
- * and from gsel.toml. Every rank runs this same program; rank 0 speaks. */
+ * and from gsel.toml. Every rank runs this same program and makes the same calls; rank 0 speaks. */
 #include <cblas.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "clock.h"
 #include "data.h"
 #include "model.h"
 #include "options.h"
@@ -32,14 +32,9 @@ struct session {
   struct gpt_model gpt;
   gsel_trainer* trainer;
   struct record record;
-  int32_t rank; /* -1 before it is known */
+  uint64_t sent_before[SENT_KINDS]; /* by this rank, to set up */
+  int32_t rank;                     /* -1 before it is known */
 };
-
-static double now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* Says what failed, and on which rank. Always -1. */
 static int failed(const struct session* s, const char* what, const char* why) {
@@ -79,6 +74,13 @@ static uint64_t seed_of(const gsel_config* config) {
   return seed.data ? strtoull(seed.data, NULL, 10) : 1;
 }
 
+static void count_sent(const struct session* s, uint64_t* sent) {
+  static const gsel_instr_kind kinds[SENT_KINDS] = {
+      GSEL_INSTR_REDUCE,  GSEL_INSTR_REDUCE_SCATTER, GSEL_INSTR_REDUCE_ROOT, GSEL_INSTR_GATHER, GSEL_INSTR_BROADCAST,
+      GSEL_INSTR_SCATTER, GSEL_INSTR_COLLECT,        GSEL_INSTR_LOSS_REDUCE, GSEL_INSTR_NORM,   GSEL_INSTR_OVERFLOW};
+  for (int i = 0; i < SENT_KINDS; ++i) sent[i] = gsel_trainer_counts(s->trainer, kinds[i], GSEL_AXIS_DATA).bytes_sent;
+}
+
 static int start(struct session* s) {
   char why[512];
   const gsel_str path = GSEL_STR(s->options.config);
@@ -96,19 +98,37 @@ static int start(struct session* s) {
   options.data = fill;
   options.data_user_data = s;
   if (check(s, "", gsel_trainer_create(s->gpt.model, s->comm, &options, &s->trainer, &s->err))) return -1;
-  return record_init(&s->record, gsel_comm_world_size(s->comm)) ? failed(s, "", "out of memory") : 0;
+  if (record_init(&s->record, gsel_comm_world_size(s->comm))) return failed(s, "", "out of memory");
+  count_sent(s, s->sent_before);
+  return 0;
 }
 
 /* ---- training ----------------------------------------------------------------------------------------- */
 
+/* Seconds of all steps so far, and what they went to. */
+struct totals {
+  double tokens, seconds, compute, waiting, optimizer;
+};
+
+static void add_step(struct totals* t, const struct step_record* step, double tokens) {
+  t->tokens += tokens;
+  t->seconds += step->seconds;
+  t->compute += step->compute_s;
+  t->waiting += step->exposed_comm_s;
+  t->optimizer += step->optimizer_s;
+}
+
 /* A line about once a second; on a terminal it is written over the one before. */
-static void show_progress(const struct session* s, const gsel_step_report* report, double passed, double tokens) {
+static void show_progress(const struct session* s, const struct totals* t, double passed) {
   const int terminal = isatty(STDOUT_FILENO);
-  const double part =
-      s->options.steps ? (double)(report->step + 1) / (double)s->options.steps : passed / s->options.seconds;
+  const double done = (double)s->record.steps, percent = 100 / t->seconds;
+  const double part = s->options.steps ? done / (double)s->options.steps : passed / s->options.seconds;
   const double left = part < 1 ? passed / part - passed : 0;
-  printf("%sstep %5" PRId64 "   loss %.4f nats/byte   %6.0f tokens/s   %4.0f s left%s", terminal ? "\r" : "",
-         report->step + 1, report->loss, tokens / passed, left, terminal ? " " : "\n");
+  printf("%sstep %5" PRId64
+         "   loss %.4f nats/byte   %6.0f tokens/s   compute %2.0f %%, waiting %2.0f %%, "
+         "optimizer %2.0f %%   %4.0f s left%s",
+         terminal ? "\r" : "", s->record.steps, s->record.of_step[s->record.steps - 1].loss, t->tokens / passed,
+         t->compute * percent, t->waiting * percent, t->optimizer * percent, left, terminal ? " " : "\n");
   fflush(stdout);
 }
 
@@ -124,30 +144,44 @@ static int another_step(struct session* s, double passed, int* more) {
   return result;
 }
 
+static int one_step(struct session* s, struct totals* totals, gsel_step_report* report) {
+  char what[32];
+  snprintf(what, sizeof what, "step %" PRId64, s->record.steps + 1);
+  const double begin = now(), cpu_begin = cpu_time();
+  if (check(s, what, gsel_trainer_step(s->trainer, report, &s->err))) return -1;
+  const struct step_record step = {.loss = report->loss,
+                                   .seconds = now() - begin,
+                                   .cpu_s = cpu_time() - cpu_begin,
+                                   .compute_s = report->compute_s,
+                                   .exposed_comm_s = report->exposed_comm_s,
+                                   .optimizer_s = report->optimizer_s,
+                                   .gather_s = report->gather_s,
+                                   .exposed_gather_s = report->exposed_gather_s};
+  add_step(totals, &step, report->weight);
+  return record_add_step(&s->record, &step) ? failed(s, what, "out of memory") : 0;
+}
+
 static int train(struct session* s) {
   const int speaks = s->rank == 0 && !s->options.quiet;
   const double begin = now();
-  double shown = begin, tokens = 0;
+  double shown = begin;
+  struct totals totals = {0};
   gsel_step_report report = GSEL_STEP_REPORT_INIT;
   for (int more;;) {
     if (another_step(s, now() - begin, &more)) return -1;
     if (!more) break;
-    char step[32];
-    snprintf(step, sizeof step, "step %" PRId64, s->record.steps + 1);
-    if (check(s, step, gsel_trainer_step(s->trainer, &report, &s->err))) return -1;
-    if (record_add_step(&s->record, report.loss)) return failed(s, step, "out of memory");
-    tokens += report.weight;
+    if (one_step(s, &totals, &report)) return -1;
     if (speaks && (now() - shown >= 1 || s->record.steps == 1)) {
       shown = now();
-      show_progress(s, &report, shown - begin, tokens);
+      show_progress(s, &totals, shown - begin);
     }
   }
   const double seconds = now() - begin;
-  s->record.tokens_per_s = tokens / seconds;
+  s->record.tokens_per_s = totals.tokens / seconds;
   if (s->rank == 0)
     printf("%strained %" PRId64 " steps, %.0f tokens in %.1f s on %" PRId32 " rank%s: %.0f tokens/s, last loss %.4f\n",
-           speaks && isatty(STDOUT_FILENO) ? "\n" : "", s->record.steps, tokens, seconds, s->record.ranks,
-           s->record.ranks == 1 ? "" : "s", s->record.tokens_per_s, s->record.losses[s->record.steps - 1]);
+           speaks && isatty(STDOUT_FILENO) ? "\n" : "", s->record.steps, totals.tokens, seconds, s->record.ranks,
+           s->record.ranks == 1 ? "" : "s", s->record.tokens_per_s, report.loss);
   if (s->rank == 0 && report.n_reduces > 0)
     printf("gradients in %" PRId32 " buckets; in the last step %" PRId32
            " of them were reduced while backward went on\n",
@@ -169,41 +203,67 @@ static int write_program(struct session* s) {
   return 0;
 }
 
+/* All ranks let the model run, for where parameters lie in shards that gathers them; rank 0 shows what it wrote. */
 static int write_sample(struct session* s) {
-  if (s->rank != 0 || !s->options.sample) return 0;
-  printf("--- %" PRId64 " bytes written by the model:\n", s->options.sample);
-  const gsel_status status =
-      sample_text(s->trainer, &s->gpt, sizes.context, "\n", s->options.sample, 0.8, seed_of(s->config), &s->err);
-  printf("\n---\n");
+  if (!s->options.sample) return 0;
+  if (s->rank == 0) printf("--- %" PRId64 " bytes written by the model:\n", s->options.sample);
+  const gsel_status status = sample_text(s->trainer, &s->gpt, sizes.context, "\n", s->options.sample, 0.8,
+                                         seed_of(s->config), s->rank == 0 ? stdout : NULL, &s->err);
+  if (s->rank == 0) printf("\n---\n");
   return check(s, "sampling", status);
 }
 
-/* FNV-1a, 64 bits, over all parameters as this rank holds them. */
+/* Over all parameters as this rank reads them. */
 static int hash_params(struct session* s, uint64_t* out) {
-  *out = UINT64_C(0xcbf29ce484222325);
+  *out = RECORD_HASH_BEGIN;
   for (int32_t p = 0; p < s->gpt.n_params; ++p) {
     const size_t n_bytes = (size_t)s->gpt.param_elems[p] * sizeof(float);
-    uint8_t* bytes = malloc(n_bytes);
+    void* bytes = malloc(n_bytes);
     if (!bytes) return failed(s, "hash", "out of memory");
     const int result = check(s, "hash", gsel_trainer_read_param(s->trainer, p, bytes, n_bytes, &s->err));
-    for (size_t i = 0; i < n_bytes && result == 0; ++i) *out = (*out ^ bytes[i]) * UINT64_C(0x100000001b3);
+    if (result == 0) *out = record_hash(*out, bytes, n_bytes);
     free(bytes);
     if (result) return -1;
   }
   return 0;
 }
 
+/* How the run is called: by its configuration's file, without folders and extension. */
+static void name_run(struct session* s) {
+  const char* path = s->options.config ? s->options.config : getenv("GSEL_CONFIG");
+  const char* slash = path ? strrchr(path, '/') : NULL;
+  const char* name = slash ? slash + 1 : path;
+  snprintf(s->record.strategy, sizeof s->record.strategy, "%.*s", name ? (int)strcspn(name, ".\"\n") : 8,
+           name && *name ? name : "defaults");
+}
+
+static int read_memory(struct session* s, struct rank_record* own) {
+  gsel_memory_part part = GSEL_MEMORY_PART_INIT;
+  for (int32_t i = 0; i < RECORD_PARTS; ++i) {
+    const gsel_status status = gsel_trainer_memory(s->trainer, i, &part, NULL);
+    if (status == GSEL_ERR_NOT_FOUND) break; /* that was all */
+    if (status) return failed(s, "memory", gsel_status_text(status));
+    own->parts[i] =
+        (struct memory_part){.tier = part.tier, .forecast_bytes = part.forecast_bytes, .peak_bytes = part.peak_bytes};
+    snprintf(own->parts[i].name, sizeof own->parts[i].name, "%s", part.name);
+  }
+  return 0;
+}
+
 static int write_record(struct session* s) {
   char why[512];
-  struct record* record = &s->record;
-  uint64_t hash, sent;
+  struct rank_record own = {.peak_rss_bytes = record_peak_rss()};
+  gsel_step_report report = GSEL_STEP_REPORT_INIT;
   if (!s->options.json) return 0;
-  sent = gsel_trainer_counts(s->trainer, GSEL_INSTR_REDUCE, GSEL_AXIS_DATA).bytes_sent;
-  if (hash_params(s, &hash)) return -1;
-  if (check(s, "", gsel_allgather(s->comm, &hash, record->hashes, 1, GSEL_U64, &s->err))) return -1;
-  if (check(s, "", gsel_allgather(s->comm, &sent, record->bytes_sent, 1, GSEL_U64, &s->err))) return -1;
-  record->elements = gsel_model_element_count(s->gpt.model);
-  if (s->rank == 0 && record_write(record, s->options.json, why, sizeof why)) return failed(s, "", why);
+  if (check(s, "", gsel_trainer_report(s->trainer, &report, &s->err))) return -1;
+  own.peak_bytes = report.peak_bytes;
+  count_sent(s, own.bytes_sent);
+  for (int i = 0; i < SENT_KINDS; ++i) own.bytes_sent[i] -= s->sent_before[i];
+  if (read_memory(s, &own) || hash_params(s, &own.hash)) return -1;
+  if (check(s, "", gsel_allgather(s->comm, &own, s->record.of_rank, sizeof own, GSEL_U8, &s->err))) return -1;
+  s->record.elements = gsel_model_element_count(s->gpt.model);
+  name_run(s);
+  if (s->rank == 0 && record_write(&s->record, s->options.json, why, sizeof why)) return failed(s, "", why);
   return 0;
 }
 

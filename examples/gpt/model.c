@@ -21,7 +21,8 @@ struct builder {
   struct gpt_model* gpt;
   gsel_error** err;
   gsel_status status;
-  char block[32]; /* in front of names: "h0." */
+  char block[32];  /* in front of names: "h0." */
+  int forgettable; /* what the layers to come write may be forgotten after forward and computed again for backward */
 };
 
 struct name {
@@ -160,12 +161,15 @@ static void add_layer(struct builder* b, const char* stem, const struct layer_ki
   desc.n_outputs = count(&outputs);
   desc.params = params.id;
   desc.n_params = count(&params);
-  desc.flags = kind == &loss_layer ? GSEL_LAYER_LOSS : GSEL_LAYER_RECOMPUTABLE;
+  desc.flags = kind == &loss_layer ? GSEL_LAYER_LOSS : b->forgettable ? GSEL_LAYER_RECOMPUTABLE : 0;
   desc.saved_bytes_per_sample = (uint64_t)saved_floats * sizeof(float);
   desc.flop_per_sample = flop;
   desc.forward = kind->forward;
   desc.backward_input = kind->backward_input;
   desc.backward_weight = kind->backward_weight;
+  desc.backward_input_unread = kind->input_unread;
+  desc.backward_weight_unread = kind->weight_unread;
+  desc.backward_unread_params = kind->unread_params & ((UINT64_C(1) << desc.n_params) - 1); /* a bias may be missing */
   desc.user_data = (void*)b->sizes;
   int32_t id;
   if (b->status == GSEL_OK) b->status = gsel_model_add_layer(b->gpt->model, &desc, &id, b->err);
@@ -231,6 +235,7 @@ static int32_t block(struct builder* b, int64_t i, int32_t x) {
   const int64_t width = b->sizes->width;
   const double into_stream = 0.02 / sqrt(2.0 * (double)b->sizes->layers); /* as GPT-2: the stream sums 2 per block */
   snprintf(b->block, sizeof b->block, "h%lld.", (long long)i);
+  b->forgettable = 1;
   int32_t f = layernorm(b, "ln1", x);
   f = linear(b, "attn.qkv", f, width, 3 * width, 0.02, BY_COLUMNS, 3);
   f = attention(b, "attn", f);
@@ -240,6 +245,7 @@ static int32_t block(struct builder* b, int64_t i, int32_t x) {
   f = linear(b, "mlp.fc1", f, width, 4 * width, 0.02, BY_COLUMNS, 1);
   f = gelu(b, "mlp.gelu", f, 4 * width);
   f = linear(b, "mlp.fc2", f, 4 * width, width, into_stream, BY_ROWS, 1);
+  b->forgettable = 0; /* a block is computed again from where it begins: what the one before it has written */
   x = residual(b, "add2", x, f);
   b->block[0] = 0;
   return x;

@@ -1,5 +1,5 @@
-/* record.c: writes and reads the record of a run. The file is JSON for everyone, and one record per line so that this
- * reader, its only other one, needs no JSON library. Losses have 17 digits: they come back bit for bit. */
+/* record.c: writes and reads the record of a run. The file is JSON for everyone, and one thing per line so that this
+ * reader needs no JSON library. Losses have 17 digits: they come back bit for bit. */
 #include "record.h"
 
 #include <errno.h>
@@ -7,43 +7,88 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
-#define RUN_LINE "{\"ranks\": %" PRId32 ", \"steps\": %" PRId64 ", \"elements\": %" PRId64 ", \"tokens_per_s\": %lf"
-#define STEP_LINE " {\"step\": %" PRId64 ", \"loss\": "
-#define RANK_LINE " {\"rank\": %" PRId32 ", \"hash\": \"%" PRIx64 "\", \"bytes_sent\": %" PRIu64 "}"
+const char* const sent_names[SENT_KINDS] = {"reduce",  "reduce_scatter", "reduce_root", "gather", "broadcast",
+                                            "scatter", "collect",        "loss_reduce", "norm",   "overflow"};
+
+#define RUN_LINE                                                            \
+  "{\"ranks\": %" PRId32 ", \"steps\": %" PRId64 ", \"elements\": %" PRId64 \
+  ", \"tokens_per_s\": %lf, "                                               \
+  "\"strategy\": \"%31[^\"]\""
+#define STEP_LINE                                                                                    \
+  " {\"step\": %" PRId64                                                                             \
+  ", \"loss\": %lf, \"seconds\": %lf, \"cpu_s\": %lf, \"compute_s\": %lf, \"exposed_comm_s\": %lf, " \
+  "\"optimizer_s\": %lf, \"gather_s\": %lf, \"exposed_gather_s\": %lf"
+#define RANK_LINE \
+  " {\"rank\": %" PRId32 ", \"hash\": \"%" PRIx64 "\", \"peak_bytes\": %" PRIu64 ", \"peak_rss_bytes\": %" PRIu64 ","
+#define SENT_LINE "  \"sent_%31[a-z_]\": %" PRIu64
 
 int record_init(struct record* record, int32_t ranks) {
-  *record = (struct record){.ranks = ranks};
-  record->hashes = calloc((size_t)ranks, sizeof *record->hashes);
-  record->bytes_sent = calloc((size_t)ranks, sizeof *record->bytes_sent);
-  if (record->hashes && record->bytes_sent) return 0;
-  record_free(record);
-  return -1;
+  *record = (struct record){.ranks = ranks, .of_rank = calloc((size_t)ranks, sizeof *record->of_rank)};
+  return record->of_rank ? 0 : -1;
 }
 
-int record_add_step(struct record* record, double loss) {
+int record_add_step(struct record* record, const struct step_record* step) {
   if (record->steps % 1024 == 0) {
-    double* longer = realloc(record->losses, (size_t)(record->steps + 1024) * sizeof *longer);
+    struct step_record* longer = realloc(record->of_step, (size_t)(record->steps + 1024) * sizeof *longer);
     if (!longer) return -1;
-    record->losses = longer;
+    record->of_step = longer;
   }
-  record->losses[record->steps++] = loss;
+  record->of_step[record->steps++] = *step;
   return 0;
 }
 
 void record_free(struct record* record) {
-  free(record->losses);
-  free(record->hashes);
-  free(record->bytes_sent);
+  free(record->of_step);
+  free(record->of_rank);
   *record = (struct record){0};
 }
 
-double record_closed_form(const struct record* record) {
-  return 2.0 * (record->ranks - 1) / record->ranks * (double)record->elements * sizeof(float) * (double)record->steps;
+uint64_t record_bytes_sent(const struct record* record, int32_t rank) {
+  uint64_t sum = 0;
+  for (int kind = 0; kind < SENT_KINDS; ++kind) sum += record->of_rank[rank].bytes_sent[kind];
+  return sum;
 }
+
+uint64_t record_hash(uint64_t hash, const void* bytes, size_t n_bytes) {
+  const uint8_t* p = bytes;
+  for (size_t i = 0; i < n_bytes; ++i) hash = (hash ^ p[i]) * UINT64_C(0x100000001b3);
+  return hash;
+}
+
+uint64_t record_peak_rss(void) {
+  struct rusage usage;
+  return getrusage(RUSAGE_SELF, &usage) ? 0 : (uint64_t)usage.ru_maxrss * 1024;
+}
+
+/* ---- writing ------------------------------------------------------------------------------------------- */
 
 static const char* comma(int64_t i, int64_t n) {
   return i + 1 < n ? "," : "";
+}
+
+static void write_step(FILE* file, int64_t i, const struct step_record* s, const char* end) {
+  fprintf(file, " {\"step\": %" PRId64 ", \"loss\": %.17g, \"seconds\": %.9f, \"cpu_s\": %.9f, \"compute_s\": %.9f, ",
+          i, s->loss, s->seconds, s->cpu_s, s->compute_s);
+  fprintf(file, "\"exposed_comm_s\": %.9f, \"optimizer_s\": %.9f, \"gather_s\": %.9f, \"exposed_gather_s\": %.9f}%s\n",
+          s->exposed_comm_s, s->optimizer_s, s->gather_s, s->exposed_gather_s, end);
+}
+
+static void write_rank(FILE* file, const struct record* record, int32_t r) {
+  const struct rank_record* rank = &record->of_rank[r];
+  fprintf(file, RANK_LINE "\n", r, rank->hash, rank->peak_bytes, rank->peak_rss_bytes);
+  for (int kind = 0; kind < SENT_KINDS; ++kind)
+    fprintf(file, "  \"sent_%s\": %" PRIu64 ",\n", sent_names[kind], rank->bytes_sent[kind]);
+  fprintf(file, "  \"bytes_sent\": %" PRIu64 ",\n  \"memory\": [", record_bytes_sent(record, r));
+  for (int i = 0; i < RECORD_PARTS && rank->parts[i].name[0]; ++i) {
+    const struct memory_part* part = &rank->parts[i];
+    fprintf(file,
+            "%s\n   {\"part\": \"%s\", \"tier\": %" PRId64 ", \"forecast_bytes\": %" PRIu64 ", \"peak_bytes\": %" PRIu64
+            "}",
+            i ? "," : "", part->name, part->tier, part->forecast_bytes, part->peak_bytes);
+  }
+  fprintf(file, "]}%s\n", comma(r, record->ranks));
 }
 
 int record_write(const struct record* record, const char* path, char* message, size_t capacity) {
@@ -52,13 +97,13 @@ int record_write(const struct record* record, const char* path, char* message, s
     snprintf(message, capacity, "record %s: %s", path, strerror(errno));
     return -1;
   }
-  fprintf(file, RUN_LINE ",\n", record->ranks, record->steps, record->elements, record->tokens_per_s);
-  fprintf(file, " \"bytes_closed_form\": %.17g,\n \"losses\": [\n", record_closed_form(record));
-  for (int64_t i = 0; i < record->steps; ++i)
-    fprintf(file, STEP_LINE "%.17g}%s\n", i, record->losses[i], comma(i, record->steps));
+  fprintf(file, "{\"ranks\": %" PRId32 ", \"steps\": %" PRId64 ", \"elements\": %" PRId64, record->ranks, record->steps,
+          record->elements);
+  fprintf(file, ", \"tokens_per_s\": %.3f, \"strategy\": \"%s\",\n \"losses\": [\n", record->tokens_per_s,
+          record->strategy);
+  for (int64_t i = 0; i < record->steps; ++i) write_step(file, i, &record->of_step[i], comma(i, record->steps));
   fprintf(file, " ],\n \"per_rank\": [\n");
-  for (int32_t r = 0; r < record->ranks; ++r)
-    fprintf(file, RANK_LINE "%s\n", r, record->hashes[r], record->bytes_sent[r], comma(r, record->ranks));
+  for (int32_t r = 0; r < record->ranks; ++r) write_rank(file, record, r);
   fprintf(file, " ]}\n");
   errno = 0;
   const int failed = ferror(file), unclosed = fclose(file);
@@ -67,20 +112,33 @@ int record_write(const struct record* record, const char* path, char* message, s
   return -1;
 }
 
-/* The lines behind the first, steps in order; others are passed over. Returns how many ranks it has found. */
+/* ---- reading ------------------------------------------------------------------------------------------- */
+
+static int kind_named(const char* name) {
+  int kind = 0;
+  while (kind < SENT_KINDS && strcmp(sent_names[kind], name)) ++kind;
+  return kind;
+}
+
+/* The lines behind the first, in order; others, such as those of memory, are passed over. Returns how many ranks it has
+ * found, or -1. */
 static int32_t read_lines(FILE* file, struct record* record) {
-  char line[256];
+  char line[512], name[32];
   int32_t ranks = 0, rank;
-  int64_t step;
-  double loss;
-  uint64_t hash, bytes;
+  int64_t at;
+  uint64_t bytes;
+  struct step_record s;
+  struct rank_record r = {0};
   while (fgets(line, sizeof line, file)) {
-    if (sscanf(line, STEP_LINE "%lf", &step, &loss) == 2 && step == record->steps) {
-      if (record_add_step(record, loss)) return -1;
-    } else if (sscanf(line, RANK_LINE, &rank, &hash, &bytes) == 3 && rank == ranks && rank < record->ranks) {
-      record->hashes[rank] = hash;
-      record->bytes_sent[rank] = bytes;
-      ++ranks;
+    if (sscanf(line, STEP_LINE, &at, &s.loss, &s.seconds, &s.cpu_s, &s.compute_s, &s.exposed_comm_s, &s.optimizer_s,
+               &s.gather_s, &s.exposed_gather_s) == 9 &&
+        at == record->steps) {
+      if (record_add_step(record, &s)) return -1;
+    } else if (sscanf(line, RANK_LINE, &rank, &r.hash, &r.peak_bytes, &r.peak_rss_bytes) == 4 && rank == ranks &&
+               rank < record->ranks) {
+      record->of_rank[ranks++] = r;
+    } else if (ranks > 0 && sscanf(line, SENT_LINE, name, &bytes) == 2 && kind_named(name) < SENT_KINDS) {
+      record->of_rank[ranks - 1].bytes_sent[kind_named(name)] = bytes;
     }
   }
   return ranks;
@@ -93,20 +151,22 @@ int record_read(struct record* record, const char* path, char* message, size_t c
     snprintf(message, capacity, "record %s: %s", path, strerror(errno));
     return -1;
   }
-  int32_t ranks = 0, found = 0;
-  int64_t steps = 0, elements = 0;
-  double tokens_per_s = 0;
-  char line[256];
-  if (fgets(line, sizeof line, file) && sscanf(line, RUN_LINE, &ranks, &steps, &elements, &tokens_per_s) == 4 &&
-      ranks > 0 && ranks <= 1 << 20 && record_init(record, ranks) == 0) {
-    record->elements = elements;
-    record->tokens_per_s = tokens_per_s;
+  int32_t found = 0;
+  int64_t steps = 0;
+  struct record first = {0};
+  char line[512];
+  if (fgets(line, sizeof line, file) &&
+      sscanf(line, RUN_LINE, &first.ranks, &steps, &first.elements, &first.tokens_per_s, first.strategy) == 5 &&
+      first.ranks > 0 && first.ranks <= 1 << 20 && record_init(record, first.ranks) == 0) {
+    record->elements = first.elements;
+    record->tokens_per_s = first.tokens_per_s;
+    memcpy(record->strategy, first.strategy, sizeof record->strategy);
     found = read_lines(file, record);
   }
   fclose(file);
-  if (ranks > 0 && steps > 0 && found == ranks && record->steps == steps) return 0;
+  if (first.ranks > 0 && steps > 0 && found == first.ranks && record->steps == steps) return 0;
   snprintf(message, capacity, "record %s is not complete: %lld of %lld steps, %d of %d ranks; make it with gpt --json",
-           path, (long long)record->steps, (long long)steps, (int)found, (int)ranks);
+           path, (long long)record->steps, (long long)steps, (int)found, (int)first.ranks);
   record_free(record);
   return -1;
 }

@@ -4,7 +4,6 @@
 
 #include <ctype.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -39,12 +38,14 @@ static uint8_t draw(const float* logits, double temperature, double chance) {
   return (uint8_t)i;
 }
 
-static void show(uint8_t byte) {
-  putchar(iscntrl(byte) && byte != '\n' ? '?' : byte);
+static void show(FILE* out, uint8_t byte) {
+  if (!out) return;
+  putc(iscntrl(byte) && byte != '\n' ? '?' : byte, out);
+  fflush(out);
 }
 
 gsel_status sample_text(gsel_trainer* trainer, const struct gpt_model* model, int64_t context, const char* prompt,
-                        int64_t n, double temperature, uint64_t key, gsel_error** err) {
+                        int64_t n, double temperature, uint64_t key, FILE* out, gsel_error** err) {
   const size_t logits_bytes = (size_t)(context * GPT_VOCAB) * sizeof(float);
   struct window window = {.context = context, .bytes = calloc((size_t)context, 1), .logits = malloc(logits_bytes)};
   gsel_status status = window.bytes && window.logits ? GSEL_OK : GSEL_ERR_NOMEM;
@@ -55,8 +56,7 @@ gsel_status sample_text(gsel_trainer* trainer, const struct gpt_model* model, in
     /* Causal: what lies behind `used` has no influence on the row before it. */
     const float* next = window.logits + (window.used - 1) * GPT_VOCAB;
     append(&window, draw(next, temperature, gsel_random_uniform(key, (uint64_t)i)));
-    show(window.bytes[window.used - 1]);
-    fflush(stdout);
+    show(out, window.bytes[window.used - 1]);
   }
   free(window.logits);
   free(window.bytes);

@@ -1,0 +1,38 @@
+#!/bin/sh
+# run.sh BIN TEXT [README]: trains the GPT with every strategy of this folder, 100 steps on two ranks, and shows what they
+# came to as a table; with README, the table there is replaced. STEPS and RANKS change the numbers.
+set -eu
+here=$(dirname "$0")
+bin=$1
+text=$2
+readme=${3:-}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+trap 'exit 130' INT TERM
+export OPENBLAS_NUM_THREADS=1
+[ -x "$bin/gpt" ] || { echo "gsel: no $bin/gpt: the GPT example needs libopenblas-dev" >&2; exit 1; }
+
+# train RANKS CONFIG: the record is called as the configuration is.
+train() {
+  name=$(basename "$2" .toml)
+  echo "$name, ${STEPS:-100} steps" >&2
+  "$bin/gsel" run -n "$1" --config "$2" -- \
+    "$bin/gpt" --data "$text" --steps "${STEPS:-100}" --quiet --json "$work/$name.json" > /dev/null
+}
+cp "$here/ddp.toml" "$work/one rank.toml"
+train 1 "$work/one rank.toml"
+set -- "$work/one rank.json"
+for name in dp ddp ddp-bf16 recompute zero1 zero2 zero3 zero3-offload; do
+  train "${RANKS:-2}" "$here/$name.toml"
+  set -- "$@" "$work/$name.json"
+done
+
+"$bin/gpt-table" "$@" > "$work/table"
+cat "$work/table"
+[ -n "$readme" ] || exit 0
+awk -v table="$work/table" '
+  /<!-- end of table -->/ { inside = 0 }
+  !inside { print }
+  /<!-- table/ { inside = 1; while ((getline line < table) > 0) print line }
+' "$readme" > "$work/readme"
+cat "$work/readme" > "$readme"
