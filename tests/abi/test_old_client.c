@@ -234,8 +234,8 @@ static void longer_trainer_options_with_a_tail_are_refused_with_both_sizes(void*
       gsel_trainer_create(own_model, own_comm, (const gsel_trainer_options*)next, &trainer, &err);
   GIVE_BACK(next, options);
   assert_null(trainer);
-  assert_true(err && strstr(gsel_error_message(err).data, "(32 bytes)"));
-  check_fails(status, err, GSEL_ERR_VERSION, "gsel_trainer_options has 48 bytes with fields set");
+  assert_true(err && strstr(gsel_error_message(err).data, "(40 bytes)"));
+  check_fails(status, err, GSEL_ERR_VERSION, "gsel_trainer_options has 56 bytes with fields set");
 }
 
 int main(void) {

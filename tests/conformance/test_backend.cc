@@ -183,6 +183,16 @@ void test_kernels_give_the_exact_numbers(void**) {
   check_ok(table->sum_squares(ctx, x, GSEL_F32, 0, &sum, nullptr, &err), err);
   assert_true(sum == 0);
   check_fails(table->add(ctx, x, x, GSEL_I8, 1, nullptr, &err), err, GSEL_ERR_UNSUPPORTED, "i8");
+  for (const gsel_dtype dtype : {GSEL_F16, GSEL_BF16}) {
+    uint16_t* narrow = on_device(std::vector<uint16_t>(9));
+    check_ok(table->cast(ctx, narrow, dtype, x, GSEL_F32, 9, nullptr, &err), err);
+    check_ok(table->add(ctx, narrow, narrow, dtype, 9, nullptr, &err), err);
+    check_ok(table->cast(ctx, x, GSEL_F32, narrow, dtype, 9, nullptr, &err), err);
+    const std::vector<float> got = on_host(x, 9);
+    for (size_t i = 0; i < got.size(); ++i) assert_true(got[i] == 2 * values[i]);
+    check_ok(table->scale(ctx, x, GSEL_F32, 0.5, 9, nullptr, &err), err);
+    table->free(ctx, narrow);
+  }
   check_fails(table->cast(ctx, x, GSEL_F32, x, GSEL_F8E4M3, 1, nullptr, &err), err, GSEL_ERR_UNSUPPORTED, "f8e4m3");
   table->free(ctx, x);
 }
@@ -238,6 +248,34 @@ void test_optimizer_steps_follow_their_formulas(void**) {
   step.t = 0;
   check_fails(table->optimizer_step(ctx, &step, nullptr, &err), err, GSEL_ERR_ARG, "counts from 1");
   for (float* memory : {param, gradient, s0, s1}) table->free(ctx, memory);
+}
+
+// Beside the parameter of f32 its value in 16 bits; and state of 8 bits, in which a block's largest moment is exact.
+void test_optimizer_steps_round_and_quantise(void**) {
+  gsel_error* err = nullptr;
+  float* param = on_device(std::vector<float>(300, 1.0f));
+  float* gradient = on_device(std::vector<float>(300, 0.5f));
+  uint8_t* codes = on_device(std::vector<uint8_t>(600));
+  float* scales = on_device(std::vector<float>(4));
+  uint16_t* rounded = on_device(std::vector<uint16_t>(300));
+  auto step = step_on(GSEL_OPTIMIZER_ADAMW_8BIT, param, gradient, reinterpret_cast<float*>(codes),
+                      reinterpret_cast<float*>(codes + 300), 300);
+  step.beta1 = 0.5, step.beta2 = 0.75, step.epsilon = 1e-8;
+  check_fails(table->optimizer_step(ctx, &step, nullptr, &err), err, GSEL_ERR_ARG, "scale0");
+  step.scale0 = scales, step.scale1 = scales + 2;
+  step.param16 = rounded, step.param16_dtype = GSEL_F32;
+  check_fails(table->optimizer_step(ctx, &step, nullptr, &err), err, GSEL_ERR_UNSUPPORTED, "f32");
+  step.param16_dtype = GSEL_BF16;
+  check_ok(table->optimizer_step(ctx, &step, nullptr, &err), err);
+  for (const float p : on_host(param, 300)) assert_true(std::fabs(p - 0.875f) < 1e-6f);
+  for (const uint16_t bits : on_host(rounded, 300)) assert_int_equal(bits, 0x3f60);
+  assert_true(on_host(scales, 4) == std::vector<float>({0.25f, 0.25f, 0.0625f, 0.0625f}));
+  step.t = 2;
+  check_ok(table->optimizer_step(ctx, &step, nullptr, &err), err);
+  for (const float p : on_host(param, 300)) assert_true(std::fabs(p - 0.75f) < 1e-6f);
+  for (void* memory : {static_cast<void*>(param), static_cast<void*>(gradient), static_cast<void*>(codes),
+                       static_cast<void*>(scales), static_cast<void*>(rounded)})
+    table->free(ctx, memory);
 }
 
 gsel_collective sum_call(const void* send, void* recv, uint64_t count) {
@@ -357,6 +395,7 @@ int main() {
       cmocka_unit_test(test_sixteen_bit_floats_survive_a_round_trip),
       cmocka_unit_test(test_kernels_give_the_exact_numbers),
       cmocka_unit_test(test_optimizer_steps_follow_their_formulas),
+      cmocka_unit_test(test_optimizer_steps_round_and_quantise),
       cmocka_unit_test(test_collectives_run_on_streams_and_failures_show_at_waits),
       cmocka_unit_test(test_every_type_and_operation_is_reduced_in_rank_order),
       cmocka_unit_test(test_an_abort_ends_collectives_on_streams),

@@ -1,8 +1,9 @@
 /* support/exact_model.h: a small model whose numbers are all integers, so that f32 holds every sum exactly and the
  * order of summation cannot matter: any strategy must give the single rank's parameters bit for bit. It has what
  * strategies trip over: a tied parameter, a value read twice, fused and split backward, a layer that mixes a tied and
- * an untied parameter, samples of unequal weight. It keeps the largest sum of magnitudes seen, which must stay below
- * 2^24 for the argument to hold. */
+ * an untied parameter, saved bytes, layers that may be recomputed and one between them that may not, backwards that
+ * leave unread what they can, samples of unequal weight. It keeps the largest sum of magnitudes seen, which must stay
+ * below 2^24 for the argument to hold. */
 #ifndef GSEL_TESTS_EXACT_MODEL_H
 #define GSEL_TESTS_EXACT_MODEL_H
 
@@ -18,22 +19,28 @@ static const int64_t kExactElems[N_PARAMS] = {VOCAB * WIDTH, TOKENS* WIDTH, WIDT
 enum { EXACT_ELEMS = VOCAB * WIDTH + TOKENS * WIDTH + WIDTH * WIDTH + WIDTH + WIDTH * WIDTH };
 
 typedef struct exact_model {
-  int count_all;    /* every token weighs 1; else tokens of id 0 weigh nothing */
-  int wide_b1;      /* one element more in a parameter: a rank that disagrees */
-  int fail_at_step; /* the loss fails in this step, from 0; -1 never */
-  int fail_on_rank; /* ... on this rank */
+  int count_all;        /* the first token of a sample weighs 2, others 1; else those of id 0 weigh nothing */
+  int wide_b1;          /* one element more in a parameter: a rank that disagrees */
+  int loss_factor;      /* a mistake: the loss's gradient is this many times too large; 0 means 1 */
+  int random;           /* initial values and data are no integers: sums depend on their order */
+  int fail_at_step;     /* the head fails in this step, from 0; -1 never */
+  int fail_on_rank;     /* ... on this rank */
+  int overflow_at_step; /* the head's gradient is infinite in this step, where the step's last sample is; -1 never */
+  int64_t batch;        /* samples of a step, for that */
   int rank;
-  int steps; /* counted by the first forward of micro-batch 0 */
   void (*at_failure)(void);
   void (*in_last_backward)(void* user_data); /* called in the last backward callback of a step */
   void* last_backward_user_data;
   double magnitude[N_PARAMS][VOCAB * WIDTH]; /* sum of |terms| of each gradient in this step */
+  int64_t magnitude_step;
   double largest;
 } exact_model;
 
 static inline void exact_add(exact_model* m, int param, const gsel_call* call, int slot, int64_t i, float term) {
   float* d = (float*)call->d_params[slot].data;
   d[i] += term;
+  if (m->magnitude_step != call->step) memset(m->magnitude, 0, sizeof m->magnitude);
+  m->magnitude_step = call->step;
   m->magnitude[param][i] += fabs(term);
   if (m->magnitude[param][i] > m->largest) m->largest = m->magnitude[param][i];
 }
@@ -61,13 +68,9 @@ static inline float clip_slope(float x) {
 
 /* ---- embed: x = table[token] + position ---- */
 static inline gsel_status embed_forward(const gsel_call* c, void* user) {
-  exact_model* m = (exact_model*)user;
+  (void)user;
   const int32_t* tokens = (const int32_t*)c->inputs[0].data;
   const float *table = (const float*)c->params[0].data, *position = (const float*)c->params[1].data;
-  if (c->microbatch == 0) {
-    ++m->steps;
-    memset(m->magnitude, 0, sizeof m->magnitude);
-  }
   for (int64_t t = 0; t < c->n_samples * TOKENS; ++t)
     for (int d = 0; d < WIDTH; ++d)
       exact_out(c, 0)[t * WIDTH + d] = table[tokens[t] * WIDTH + d] + position[t % TOKENS * WIDTH + d];
@@ -128,25 +131,45 @@ static inline gsel_status linear_backward(const gsel_call* c, void* user) {
   return linear_backward_weight(c, user);
 }
 
-/* ---- clip, and clip of a sum ---- */
+/* ---- clip, which keeps its slope and needs nothing else for backward ---- */
 static inline gsel_status clip_forward(const gsel_call* c, void* user) {
   (void)user;
-  for (int64_t i = 0; i < c->outputs[0].n_elems; ++i)
-    exact_out(c, 0)[i] = clip(exact_in(c, 0)[i] + (c->n_inputs > 1 ? exact_in(c, 1)[i] : 0));
+  for (int64_t i = 0; i < c->outputs[0].n_elems; ++i) {
+    exact_out(c, 0)[i] = clip(exact_in(c, 0)[i]);
+    ((char*)c->saved)[i] = (char)clip_slope(exact_in(c, 0)[i]);
+  }
   return GSEL_OK;
 }
 static inline gsel_status clip_backward_input(const gsel_call* c, void* user) {
   (void)user;
-  for (int64_t i = 0; i < c->outputs[0].n_elems; ++i) {
-    const float sum = exact_in(c, 0)[i] + (c->n_inputs > 1 ? exact_in(c, 1)[i] : 0);
-    for (int k = 0; k < c->n_inputs; ++k) exact_din(c, k)[i] = clip_slope(sum) * exact_dout(c, 0)[i];
+  for (int64_t i = 0; i < c->d_outputs[0].n_elems; ++i)
+    exact_din(c, 0)[i] = (float)((const char*)c->saved)[i] * exact_dout(c, 0)[i];
+  return GSEL_OK;
+}
+
+/* ---- add: clip of a sum ---- */
+static inline gsel_status add_forward(const gsel_call* c, void* user) {
+  (void)user;
+  for (int64_t i = 0; i < c->outputs[0].n_elems; ++i) exact_out(c, 0)[i] = clip(exact_in(c, 0)[i] + exact_in(c, 1)[i]);
+  return GSEL_OK;
+}
+static inline gsel_status add_backward_input(const gsel_call* c, void* user) {
+  (void)user;
+  for (int64_t i = 0; i < c->d_outputs[0].n_elems; ++i) {
+    const float slope = clip_slope(exact_in(c, 0)[i] + exact_in(c, 1)[i]);
+    for (int k = 0; k < c->n_inputs; ++k) exact_din(c, k)[i] = slope * exact_dout(c, 0)[i];
   }
   return GSEL_OK;
 }
 
 /* ---- head: logits = z . table^T, tied to embed ---- */
 static inline gsel_status head_forward(const gsel_call* c, void* user) {
-  (void)user;
+  exact_model* m = (exact_model*)user;
+  if (c->step == m->fail_at_step && m->rank == m->fail_on_rank) {
+    if (m->at_failure) m->at_failure();
+    snprintf(c->message, c->message_capacity, "the numbers\nwere not right");
+    return GSEL_ERR_INTERNAL;
+  }
   const float* table = (const float*)c->params[0].data;
   for (int64_t t = 0; t < c->n_samples * TOKENS; ++t)
     for (int v = 0; v < VOCAB; ++v) {
@@ -157,6 +180,7 @@ static inline gsel_status head_forward(const gsel_call* c, void* user) {
   return GSEL_OK;
 }
 static inline gsel_status head_backward(const gsel_call* c, void* user) {
+  exact_model* m = (exact_model*)user;
   const float* table = (const float*)c->params[0].data;
   exact_clear(c, 0);
   for (int64_t t = 0; t < c->n_samples * TOKENS; ++t)
@@ -165,16 +189,20 @@ static inline gsel_status head_backward(const gsel_call* c, void* user) {
       for (int v = 0; v < VOCAB; ++v) {
         const float g = exact_dout(c, 0)[t * VOCAB + v];
         sum += g * table[v * WIDTH + d];
-        exact_add((exact_model*)user, P_TABLE, c, 0, v * WIDTH + d, g * exact_in(c, 0)[t * WIDTH + d]);
+        exact_add(m, P_TABLE, c, 0, v * WIDTH + d, g * exact_in(c, 0)[t * WIDTH + d]);
       }
       exact_din(c, 0)[t * WIDTH + d] = sum;
     }
+  if (c->step == m->overflow_at_step)
+    for (int64_t s = 0; s < c->n_samples; ++s)
+      if (c->sample_ids[s] % m->batch == m->batch - 1) ((float*)c->d_params[0].data)[0] = HUGE_VALF;
   return GSEL_OK;
 }
 
 /* ---- loss: half the squared distance of the logits to 2 at the next id, 0 elsewhere ---- */
-static inline float loss_weight(const exact_model* m, int32_t token) {
-  return m->count_all || token != 0;
+static inline float loss_weight(const exact_model* m, int32_t token, int64_t t) {
+  if (m->count_all) return t % TOKENS == 0 ? 2 : 1;
+  return token != 0;
 }
 static inline float loss_distance(const float* logits, int32_t token, int v) {
   return logits[v] - (v == (token + 1) % VOCAB ? 2.0f : 0.0f);
@@ -182,14 +210,9 @@ static inline float loss_distance(const float* logits, int32_t token, int v) {
 static inline gsel_status loss_forward(const gsel_call* c, void* user) {
   exact_model* m = (exact_model*)user;
   const int32_t* tokens = (const int32_t*)c->inputs[1].data;
-  if (m->steps - 1 == m->fail_at_step && m->rank == m->fail_on_rank) {
-    if (m->at_failure) m->at_failure();
-    snprintf(c->message, c->message_capacity, "the numbers\nwere not right");
-    return GSEL_ERR_INTERNAL;
-  }
   double sum = 0, weight = 0;
   for (int64_t t = 0; t < c->n_samples * TOKENS; ++t) {
-    const double w = loss_weight(m, tokens[t]);
+    const double w = loss_weight(m, tokens[t], t);
     for (int v = 0; v < VOCAB; ++v) {
       const double d = loss_distance(exact_in(c, 0) + t * VOCAB, tokens[t], v);
       sum += w * d * d / 2;
@@ -201,19 +224,24 @@ static inline gsel_status loss_forward(const gsel_call* c, void* user) {
   return GSEL_OK;
 }
 static inline gsel_status loss_backward_input(const gsel_call* c, void* user) {
+  const exact_model* m = (const exact_model*)user;
+  const float factor = m->loss_factor ? (float)m->loss_factor : 1;
   const int32_t* tokens = (const int32_t*)c->inputs[1].data;
   if (c->d_inputs[1].data) return GSEL_ERR_INTERNAL; /* tokens have no gradient */
   for (int64_t t = 0; t < c->n_samples * TOKENS; ++t)
     for (int v = 0; v < VOCAB; ++v)
       exact_din(c, 0)[t * VOCAB + v] =
-          loss_weight((exact_model*)user, tokens[t]) * loss_distance(exact_in(c, 0) + t * VOCAB, tokens[t], v);
+          factor * loss_weight(m, tokens[t], t) * loss_distance(exact_in(c, 0) + t * VOCAB, tokens[t], v);
   return GSEL_OK;
 }
 
 /* ---- description ---- */
 static inline gsel_status exact_initial(float* dst, int64_t first, int64_t count, uint64_t seed, void* user) {
-  for (int64_t i = 0; i < count; ++i)
-    dst[i] = floorf(gsel_random_uniform(seed + *(const uint64_t*)user, (uint64_t)(first + i)) * 3) - 1;
+  const uint64_t key = *(const uint64_t*)user;
+  for (int64_t i = 0; i < count; ++i) {
+    const float u = gsel_random_uniform(seed + key, (uint64_t)(first + i));
+    dst[i] = key < 100 ? floorf(u * 3) - 1 : u - 0.5f;
+  }
   return GSEL_OK;
 }
 
@@ -223,7 +251,7 @@ static inline gsel_status exact_data(const gsel_data_request* r, void* user) {
   for (int64_t s = 0; s < r->n_samples; ++s)
     for (int t = 0; t < TOKENS; ++t)
       ((int32_t*)r->dst.data)[s * TOKENS + t] =
-          (int32_t)(gsel_random_uniform(99, (uint64_t)(r->sample_ids[s] * TOKENS + t)) * VOCAB);
+          (int32_t)(gsel_random_uniform(99, (uint64_t)(r->sample_ids[s] * TOKENS + t)) * (float)VOCAB);
   return GSEL_OK;
 }
 
@@ -231,21 +259,95 @@ typedef struct exact_layer {
   const char* name;
   int32_t in[2], out[2], param[2]; /* -1: none */
   gsel_layer_fn forward, backward_input, backward_weight, backward;
+  uint32_t flags;
+  uint64_t input_unread, weight_unread, unread_params; /* of backward_input, backward_weight; of the fused one: both */
 } exact_layer;
 
+#define EXACT_IN0 GSEL_UNREAD_INPUT(0)
+#define EXACT_OUT0 (GSEL_UNREAD_OUTPUT(0) | GSEL_UNREAD_SAVED)
+/* clang-format off: a row per layer */
+static const exact_layer kExactLayers[] = {
+    {"embed",
+     {V_TOKENS, -1},
+     {V_X, -1},
+     {P_TABLE, P_POSITION},
+     embed_forward,
+     NULL,
+     embed_backward_weight,
+     NULL,
+     GSEL_LAYER_RECOMPUTABLE,
+     0,
+     EXACT_OUT0,
+     3},
+    {"fc1",
+     {V_X, -1},
+     {V_H, -1},
+     {P_W1, P_B1},
+     linear_forward,
+     NULL,
+     NULL,
+     linear_backward,
+     GSEL_LAYER_RECOMPUTABLE,
+     EXACT_OUT0,
+     EXACT_OUT0,
+     2},
+    {"clip",
+     {V_H, -1},
+     {V_R, -1},
+     {-1, -1},
+     clip_forward,
+     clip_backward_input,
+     NULL,
+     NULL,
+     GSEL_LAYER_RECOMPUTABLE,
+     EXACT_IN0 | GSEL_UNREAD_OUTPUT(0),
+     0,
+     0},
+    {"fc2",
+     {V_R, -1},
+     {V_Y, -1},
+     {P_W2, -1},
+     linear_forward,
+     linear_backward_input,
+     linear_backward_weight,
+     NULL,
+     GSEL_LAYER_RECOMPUTABLE,
+     EXACT_IN0 | EXACT_OUT0,
+     EXACT_OUT0,
+     0},
+    {"add", {V_X, V_Y}, {V_Z, -1}, {-1, -1}, add_forward, add_backward_input, NULL, NULL, 0, EXACT_OUT0, 0, 0},
+    {"head",
+     {V_Z, -1},
+     {V_LOGITS, -1},
+     {P_TABLE, -1},
+     head_forward,
+     NULL,
+     NULL,
+     head_backward,
+     GSEL_LAYER_RECOMPUTABLE,
+     EXACT_OUT0,
+     EXACT_OUT0,
+     0},
+    {"loss",
+     {V_LOGITS, V_TOKENS},
+     {V_LOSS, V_WEIGHT},
+     {-1, -1},
+     loss_forward,
+     loss_backward_input,
+     NULL,
+     NULL,
+     GSEL_LAYER_LOSS,
+     EXACT_OUT0 | GSEL_UNREAD_OUTPUT(1),
+     0,
+     0},
+};
+/* clang-format on */
+enum { L_EMBED, L_FC1, L_CLIP, L_FC2, L_ADD, L_HEAD, L_LOSS, N_LAYERS };
+
 static inline gsel_status exact_describe(gsel_model* model, exact_model* m, gsel_error** err) {
-  static const uint64_t keys[N_PARAMS] = {11, 22, 33, 44, 55};
+  static const uint64_t keys[2][N_PARAMS] = {{11, 22, 33, 44, 55}, {111, 122, 133, 144, 155}};
   static const char* const params[N_PARAMS] = {"table", "position", "w1", "b1", "w2"};
   static const char* const values[N_VALUES] = {"tokens", "x", "h", "r", "y", "z", "logits", "loss", "weight"};
-  static const exact_layer layers[] = {
-      {"embed", {V_TOKENS, -1}, {V_X, -1}, {P_TABLE, P_POSITION}, embed_forward, NULL, embed_backward_weight, NULL},
-      {"fc1", {V_X, -1}, {V_H, -1}, {P_W1, P_B1}, linear_forward, NULL, NULL, linear_backward},
-      {"clip", {V_H, -1}, {V_R, -1}, {-1, -1}, clip_forward, clip_backward_input, NULL, NULL},
-      {"fc2", {V_R, -1}, {V_Y, -1}, {P_W2, -1}, linear_forward, linear_backward_input, linear_backward_weight, NULL},
-      {"add", {V_X, V_Y}, {V_Z, -1}, {-1, -1}, clip_forward, clip_backward_input, NULL, NULL},
-      {"head", {V_Z, -1}, {V_LOGITS, -1}, {P_TABLE, -1}, head_forward, NULL, NULL, head_backward},
-      {"loss", {V_LOGITS, V_TOKENS}, {V_LOSS, V_WEIGHT}, {-1, -1}, loss_forward, loss_backward_input, NULL, NULL},
-  };
   gsel_status status = GSEL_OK;
   for (int p = 0; p < N_PARAMS && !status; ++p) {
     const int64_t n = kExactElems[p] + (m->wide_b1 && p == P_B1);
@@ -255,7 +357,7 @@ static inline gsel_status exact_describe(gsel_model* model, exact_model* m, gsel
     desc.n_dims = 1;
     desc.init = GSEL_INIT_CALLBACK;
     desc.init_fn = exact_initial;
-    desc.init_user_data = (void*)(uintptr_t)&keys[p];
+    desc.init_user_data = (void*)(uintptr_t)&keys[m->random][p];
     status = gsel_model_add_param(model, &desc, NULL, err);
   }
   for (int v = 0; v < N_VALUES && !status; ++v) {
@@ -268,8 +370,8 @@ static inline gsel_status exact_describe(gsel_model* model, exact_model* m, gsel
     desc.flags = v == V_TOKENS ? GSEL_VALUE_INPUT : v >= V_LOSS ? GSEL_VALUE_SCALAR : 0;
     status = gsel_model_add_value(model, &desc, NULL, err);
   }
-  for (size_t l = 0; l < sizeof layers / sizeof *layers && !status; ++l) {
-    const exact_layer* layer = &layers[l];
+  for (int l = 0; l < N_LAYERS && !status; ++l) {
+    const exact_layer* layer = &kExactLayers[l];
     gsel_layer_desc desc = GSEL_LAYER_DESC_INIT;
     desc.name = gsel_str_from(layer->name);
     desc.inputs = layer->in;
@@ -278,7 +380,11 @@ static inline gsel_status exact_describe(gsel_model* model, exact_model* m, gsel
     desc.n_inputs = (layer->in[0] >= 0) + (layer->in[1] >= 0);
     desc.n_outputs = (layer->out[0] >= 0) + (layer->out[1] >= 0);
     desc.n_params = (layer->param[0] >= 0) + (layer->param[1] >= 0);
-    desc.flags = layer->out[0] == V_LOSS ? GSEL_LAYER_LOSS : 0;
+    desc.flags = layer->flags;
+    desc.saved_bytes_per_sample = l == L_CLIP ? TOKENS * WIDTH : 0;
+    desc.backward_input_unread = layer->input_unread;
+    desc.backward_weight_unread = layer->weight_unread;
+    desc.backward_unread_params = layer->unread_params;
     desc.forward = layer->forward;
     desc.backward_input = layer->backward_input;
     desc.backward_weight = layer->backward_weight;

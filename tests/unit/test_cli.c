@@ -583,8 +583,27 @@ static void programs_that_cannot_be_read_are_named(void** state) {
   write_file("garbage", "\x01 no program\n");
   check_gsel("program --print garbage", 2);
   check_part(err, "garbage");
+  check_gsel("program --traffic garbage", 2);
+  check_part(err, "garbage");
   check_gsel("program", 2);
   check_gsel("program --print a --verify b", 2);
+}
+
+static void what_a_program_sends_is_a_table(void** state) {
+  (void)state;
+  write_file("sends",
+             "gsel-program 1\nrank 0\nmesh data=3\nparam w 8\nvalue t input\nvalue l scalar\nvalue n scalar\n"
+             "layer loss reads=t writes=l,n params=w loss backward_weight\nmicrobatch 0 1\nbucket params=w\nsetup\n"
+             "broadcast bucket=0 axis=data root=0\nwait bucket=0\nstep\ninput value=t mb=0\nforward layer=loss mb=0\n"
+             "backward layer=loss mb=0\nreduce bucket=0 axis=data\nloss_reduce axis=data\nwait bucket=0\n"
+             "step bucket=0\nend\n");
+  check_gsel("program --traffic sends", 0);
+  assert_string_equal(out,
+                      "when   axis      instruction        calls        bytes sent\n"
+                      "setup  data      broadcast              1                64\n"
+                      "step   data      reduce                 1                44\n" /* 32 and its slice of 12 */
+                      "step   data      loss_reduce            1                24\n"
+                      "step   all                                               68\n");
 }
 
 static void usage_is_helpful(void** state) {
@@ -649,6 +668,7 @@ int main(void) {
       cmocka_unit_test(resolve_prints_a_selection_or_a_refusal),
       cmocka_unit_test(plugins_are_listed_with_reasons),
       cmocka_unit_test(programs_that_cannot_be_read_are_named),
+      cmocka_unit_test(what_a_program_sends_is_a_table),
       cmocka_unit_test(usage_is_helpful),
   };
   return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -198,11 +198,13 @@ void trace_refuses_what_is_no_recording(void**) {
   write_file("other.json", "{\"communicators\": 3}");
   write_file("hostile.json",
              "{\"communicators\": [{\"made_ns\": 1, \"world_size\": [], \"reader\": 2, \"ranks\": 3}]}");
+  write_file("bare.json", "{\"communicators\": [{\"made_ns\": 1, \"taken_us\": 1, \"ranks\": []}]}");
   const struct {
     const char *arguments, *words;
   } rows[] = {{"trace", "source"},
-              {"trace other.json", "other.json: is no recording"},
-              {"trace hostile.json", "a recording lacks what docs/trace.md lists"},
+              {"trace other.json", "other.json: communicators is 3 (number), an array is needed"},
+              {"trace hostile.json", "hostile.json: communicators[0].taken_us is missing"},
+              {"trace bare.json", "a file lacks what docs/trace.md or docs/step.md lists"},
               {"trace ./nosuch", "./nosuch: cannot be opened"},
               {"trace 2147483647", "there is no process 2147483647"}};
   for (const auto& row : rows) {

@@ -71,6 +71,10 @@ static void absent_keys_have_their_defaults(void** state) {
   check_value(config, "train.optimizer", "adamw");
   check_value(config, "train.batch", "8");
   check_value(config, "train.epsilon", "1e-08");
+  check_value(config, "train.schedule", "constant");
+  check_value(config, "train.precision", "f32");
+  check_value(config, "train.loss_scale_initial", "65536.0");
+  check_value(config, "train.recompute", "none");
   gsel_config_free(config);
 }
 
@@ -134,9 +138,19 @@ static const Mistake kMistakes[] = {
     {"[train]\nbatch = 2024-01-01\n", GSEL_ERR_CONFIG, "train.batch is a date or time; an integer", "train.batch", 2,
      1},
     {"[train]\nbatch.size = 1\n", GSEL_ERR_CONFIG, "train.batch is a section; an integer", "train.batch", 2, 1},
-    {"[train]\noptimizer = \"adam\"\n", GSEL_ERR_CONFIG,
-     "gsel.toml:2: train.optimizer = \"adam\" is not known; \"adamw\", \"sgd\" or \"sign_sgd\" would do",
+    {"[train]\noptimizer = \"adan\"\n", GSEL_ERR_CONFIG,
+     "gsel.toml:2: train.optimizer = \"adan\" is not known; \"adamw\", \"adam\", \"adamw_8bit\", \"lion\", \"sgd\" or "
+     "\"sign_sgd\" would do",
      "train.optimizer", 2, 1},
+    {"[train]\nprecision = \"f16\"\n", GSEL_ERR_CONFIG,
+     "gsel.toml:2: train.precision = \"f16\" is not known; \"f32\", \"bf16\" or \"fp16\" would do", "train.precision",
+     2, 1},
+    {"[train]\nloss_scale_window = 0\n", GSEL_ERR_CONFIG,
+     "gsel.toml:2: train.loss_scale_window = 0 is out of bounds; an integer of at least 1 would do",
+     "train.loss_scale_window", 2, 1},
+    {"[train]\nloss_scale_minimum = 0\n", GSEL_ERR_CONFIG,
+     "gsel.toml:2: train.loss_scale_minimum = 0 is out of bounds; a number above 0 would do",
+     "train.loss_scale_minimum", 2, 1},
     {"[train]\noptimizer = \"a\\nb\"\n", GSEL_ERR_CONFIG, "train.optimizer = \"a\\x0ab\" is not known",
      "train.optimizer", 2, 1},
     {"[select]\norder = \"slot\"\n", GSEL_ERR_CONFIG,

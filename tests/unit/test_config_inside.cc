@@ -43,6 +43,13 @@ void defaults_of_the_table_are_those_of_the_struct(void**) {
   assert_true(a.optimizer == b.optimizer && a.learning_rate == b.learning_rate && a.weight_decay == b.weight_decay);
   assert_true(a.momentum == b.momentum && a.beta1 == b.beta1 && a.beta2 == b.beta2 && a.epsilon == b.epsilon);
   assert_true(a.clip_norm == b.clip_norm && a.batch == b.batch && a.microbatch == b.microbatch && a.seed == b.seed);
+  assert_true(a.schedule == b.schedule && a.warmup_steps == b.warmup_steps && a.total_steps == b.total_steps &&
+              a.final_learning_rate == b.final_learning_rate);
+  assert_true(a.precision == b.precision && a.loss_scale == b.loss_scale &&
+              a.loss_scale_initial == b.loss_scale_initial && a.loss_scale_minimum == b.loss_scale_minimum &&
+              a.loss_scale_window == b.loss_scale_window && a.loss_scale_hysteresis == b.loss_scale_hysteresis);
+  assert_true(a.recompute == b.recompute && a.memory_bytes == b.memory_bytes && a.tier_folder == b.tier_folder &&
+              a.lending == b.lending && a.timeline == b.timeline);
 }
 
 void every_default_is_accepted_by_its_own_key(void**) {

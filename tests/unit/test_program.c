@@ -4,7 +4,7 @@
 
 #include "support/check.h"
 
-/* Two layers, one bucket each, data-parallel on two ranks; rank 1 differs in its header alone. */
+/* Two layers, one bucket each, data-parallel on two ranks; rank 1 differs in its rank and its samples alone. */
 static const char* const kLines[] = {
     /* 1 */ "gsel-program 1",
     /* 2 */ "rank 0",
@@ -44,12 +44,18 @@ enum { N_LINES = sizeof kLines / sizeof *kLines };
 
 static gsel_error* err;
 
+static const char* line_of(int rank, int i) {
+  if (rank == 1 && i == 1) return "rank 1";
+  if (rank == 1 && i == 12) return "microbatch 3 3";
+  return kLines[i];
+}
+
 /* A rank's program with line `changed` (from 1, 0 none) replaced; NULL drops it. */
 static const char* text_of(int rank, int changed, const char* replacement) {
   static char text[4096];
   text[0] = '\0';
   for (int i = 0; i < N_LINES; ++i) {
-    const char* line = i + 1 == changed ? replacement : i == 1 && rank == 1 ? "rank 1" : kLines[i];
+    const char* line = i + 1 == changed ? replacement : line_of(rank, i);
     strcat(strcat(text, line ? line : ""), "\n");
   }
   return text;
@@ -100,6 +106,23 @@ static void a_good_pair_is_accepted(void** state) {
   check_ok(verify_changed(-1, 0, NULL), err);
 }
 
+static void what_it_sends_is_told_by_kind_and_axis(void** state) {
+  (void)state;
+  gsel_program* program = parse(text_of(0, 0, NULL));
+  const gsel_comm_count broadcast = gsel_program_traffic(program, -1, GSEL_INSTR_BROADCAST, GSEL_AXIS_DATA);
+  assert_int_equal(broadcast.calls, 1);
+  assert_int_equal(broadcast.bytes_sent, 4 * 4);
+  const gsel_comm_count reduce = gsel_program_traffic(program, 0, GSEL_INSTR_REDUCE, GSEL_AXIS_DATA);
+  assert_int_equal(reduce.calls, 2);
+  assert_int_equal(reduce.bytes_sent, (4 + 8) * 4);
+  assert_int_equal(gsel_program_traffic(program, 0, GSEL_INSTR_LOSS_REDUCE, GSEL_AXIS_DATA).bytes_sent, 16);
+  assert_int_equal(gsel_program_traffic(program, 0, GSEL_INSTR_BROADCAST, GSEL_AXIS_DATA).calls, 0);
+  assert_int_equal(gsel_program_traffic(program, 0, GSEL_INSTR_REDUCE, GSEL_AXIS_TENSOR).calls, 0);
+  assert_int_equal(gsel_program_traffic(program, 0, 99, 99).calls, 0);
+  assert_int_equal(gsel_program_traffic(NULL, 0, GSEL_INSTR_REDUCE, GSEL_AXIS_DATA).calls, 0);
+  gsel_program_free(program);
+}
+
 struct refusal {
   int on_rank; /* -1: both */
   int line;
@@ -123,17 +146,17 @@ static void each_broken_pair_is_refused_with_its_place(void** state) {
       {-1, 26, "backward_weight layer=embed mb=0", "already produced"},
       {-1, 29, "reduce bucket=0 axis=data", "already reduced on this axis"},
       {-1, 27, NULL, "the loss weight is not reduced yet"},
-      {-1, 29, NULL, "norm: the gradients of bucket 1 are not reduced yet"},
+      {-1, 29, NULL, "norm: the last collective of bucket 1 was not waited for"},
       {-1, 31, NULL, "end of step: bucket 0 is never stepped"},
       {-1, 32, "step bucket=0", "already stepped"},
       {-1, 18, NULL, "last collective was not waited for"},
       {-1, 15, "bucket params=w,b", "parameter \"b\" stands in 2 buckets"},
-      {1, 17, "broadcast bucket=1 axis=data root=0", "collective 0 is rank 0, setup instruction 0"},
+      {1, 17, "broadcast bucket=1 axis=data root=0", "call 0 is rank 0, setup instruction 0"},
       {1, 26, NULL, "rank 1"},
       {1, 27, "recv value=x mb=0 from=0",
        "rank 1, step instruction 7 (line 27): recv value=x mb=0 from=0: waits for ever for a send of rank 0"},
       {1, 4, "param w 9", "different models"},
-      {0, 32, "send value=x mb=0 to=1", "bucket 1 is never stepped"},
+      {0, 32, "send value=x mb=0 to=1", "the gradient of the value was used before"},
       {0, 21, "recv value=x mb=0 from=0", "cannot receive from itself"},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; ++i)
@@ -148,14 +171,14 @@ static void programs_that_compute_nothing_are_refused(void** state) {
   for (int rank = 0; rank < 2; ++rank) {
     char text[4096] = "";
     for (int i = 0; i < N_LINES; ++i) {
-      const char* line = i == 1 && rank == 1 ? "rank 1" : kLines[i];
+      const char* line = line_of(rank, i);
       const int computes = i >= 19 && (strstr(line, "mb=") != NULL);
       if (!computes) strcat(strcat(text, line), "\n");
     }
     pair[rank] = parse(text);
   }
   check_fails(gsel_program_verify((const gsel_program* const*)pair, 2, &err), err, GSEL_ERR_PROGRAM,
-              "the forward of layer \"embed\", micro-batch 0, runs on 0 ranks");
+              "no rank runs the forward of layer \"embed\" on samples 0 to 5 of the batch");
   gsel_program_free(pair[0]);
   gsel_program_free(pair[1]);
 }
@@ -200,14 +223,14 @@ static void buckets_must_hold_the_same_parameters_in_the_same_order(void** state
   (void)state;
   static const char form[] =
       "gsel-program 1\nrank %d\nmesh data=2\nparam a 4\nparam b 4\nvalue t input\nvalue l\nvalue n\n"
-      "layer loss reads=t writes=l,n params=a,b loss backward_weight\nmicrobatch 0 1\nbucket params=%s\nstep\n"
+      "layer loss reads=t writes=l,n params=a,b loss backward_weight\nmicrobatch %d 1\nbucket params=%s\nstep\n"
       "input value=t mb=0\nforward layer=loss mb=0\nbackward layer=loss mb=0\nreduce bucket=0 axis=data\n"
       "loss_reduce axis=data\nwait bucket=0\nstep bucket=0\nend\n";
   char text[2][1024];
   for (int swapped = 0; swapped < 2; ++swapped) {
     gsel_program* pair[2];
     for (int rank = 0; rank < 2; ++rank) {
-      snprintf(text[rank], sizeof text[rank], form, rank, swapped && rank ? "b,a" : "a,b");
+      snprintf(text[rank], sizeof text[rank], form, rank, rank, swapped && rank ? "b,a" : "a,b");
       pair[rank] = parse(text[rank]);
     }
     const gsel_status status = gsel_program_verify((const gsel_program* const*)pair, 2, &err);
@@ -246,8 +269,8 @@ static void text_that_is_no_program_is_refused_with_line_and_token(void** state)
       {24, "reduce bucket=99999999999999999999 axis=data", "bucket=99999999999999999999", "is no number"},
       {33, NULL, "", "ends without \"end\""},
       {2, "rank 0 junk", "junk", "one word too many"},
-      {13, "microbatch 0 3 junk", "junk", "one word too many"},
-      {14, "bucket params=b junk", "junk", "one word too many"},
+      {13, "microbatch 0 3 junk", "junk", "\"junk\" is not of="},
+      {14, "bucket params=b junk", "junk", "\"junk\" is none of shard=, whole_params"},
       {3, "mesh data=2\nmesh data=2", "mesh", "a second \"mesh\" line"},
       {19, "end", "end", "\"end\" stands before \"step\""},
       {3, "mesh tensor=1 data=2 pipeline=1\nrank 0", "rank", "a second \"rank\" line"},
@@ -296,6 +319,7 @@ int main(void) {
       cmocka_unit_test(the_printed_text_reads_back_to_the_same_text),
       cmocka_unit_test(instructions_can_be_read_one_by_one),
       cmocka_unit_test(a_good_pair_is_accepted),
+      cmocka_unit_test(what_it_sends_is_told_by_kind_and_axis),
       cmocka_unit_test(each_broken_pair_is_refused_with_its_place),
       cmocka_unit_test(programs_that_compute_nothing_are_refused),
       cmocka_unit_test(one_program_per_rank_is_wanted),

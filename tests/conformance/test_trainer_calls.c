@@ -1,0 +1,179 @@
+/* The trainer's calls: in which order they may come, models that are pulled alone, inference, and configurations that
+ * are refused with their place. */
+#include "support/trainer_trial.h"
+
+static void calls_out_of_order_are_refused(void** state) {
+  (void)state;
+  rank_run* run = ranks_prepare(1, NULL);
+  trial t = plain(TRAIN("2", ""), NULL);
+  run->user = &t;
+  session s;
+  gsel_error* err = NULL;
+  gsel_step_report report = GSEL_STEP_REPORT_INIT;
+  gsel_work work = GSEL_WORK_INIT;
+  const gsel_str none = {NULL, 0};
+  float small[1];
+  check_ok(open_session(run, &s, &err), err);
+  work.struct_size = 0; /* refused before any work is handed out */
+  check_fails(gsel_trainer_next_work(s.trainer, &work, &err), err, GSEL_ERR_VERSION, "gsel_work.struct_size is 0");
+  work.struct_size = sizeof work;
+  check_fails(gsel_trainer_report(s.trainer, &report, &err), err, GSEL_ERR_STATE, "no step is finished");
+  check_fails(gsel_trainer_complete(s.trainer, 1, GSEL_OK, none, &err), err, GSEL_ERR_STATE, "none is handed out");
+  check_ok(gsel_trainer_next_work(s.trainer, &work, &err), err);
+  assert_int_equal(work.kind, GSEL_WORK_INPUT);
+  check_fails(gsel_trainer_next_work(s.trainer, &work, &err), err, GSEL_ERR_STATE, "is handed out and not complete");
+  check_fails(gsel_trainer_step(s.trainer, NULL, &err), err, GSEL_ERR_STATE, "under way in pull mode");
+  check_fails(gsel_trainer_infer(s.trainer, V_LOGITS, 1, exact_data, NULL, small, sizeof small, &err), err,
+              GSEL_ERR_STATE, "under way");
+  check_fails(gsel_trainer_complete(s.trainer, work.ticket + 1, GSEL_OK, none, &err), err, GSEL_ERR_STATE,
+              "is handed out");
+  check_fails(gsel_trainer_complete(s.trainer, work.ticket, GSEL_ERR_IO, gsel_str_from("disk full"), &err), err,
+              GSEL_ERR_CALLBACK, "input \"tokens\" failed in input on rank 0, step 0, micro-batch 0: disk full");
+  close_session(&s);
+  ranks_verdict(run, 1);
+}
+
+/* A model without callbacks, as Go and Rust describe it: pulled it runs, pushed it is refused by name. */
+static void layers_without_callbacks_are_pulled_and_never_pushed(void** state) {
+  (void)state;
+  rank_run* run = ranks_prepare(1, NULL);
+  gsel_error* err = NULL;
+  gsel_comm* comm = NULL;
+  gsel_model* model = NULL;
+  gsel_trainer* trainer = NULL;
+  int word = 7;
+  const int64_t one = 1;
+  const int32_t in = 0, outs[] = {1, 2}, param = 0;
+  check_ok(rank_join(run, &comm, &err), err);
+  check_ok(gsel_model_create(&model, &err), err);
+  gsel_param_desc w = GSEL_PARAM_DESC_INIT;
+  w.name = gsel_str_from("w");
+  w.dims = &one;
+  w.n_dims = 1;
+  check_ok(gsel_model_add_param(model, &w, NULL, &err), err);
+  for (int v = 0; v < 3; ++v) {
+    gsel_value_desc value = GSEL_VALUE_DESC_INIT;
+    value.name = gsel_str_from(v == 0 ? "x" : v == 1 ? "loss" : "weight");
+    value.dtype = v ? GSEL_F64 : GSEL_F32;
+    value.flags = v ? GSEL_VALUE_SCALAR : GSEL_VALUE_INPUT;
+    check_ok(gsel_model_add_value(model, &value, NULL, &err), err);
+  }
+  gsel_layer_desc layer = GSEL_LAYER_DESC_INIT;
+  layer.name = gsel_str_from("product");
+  layer.inputs = &in;
+  layer.outputs = outs;
+  layer.params = &param;
+  layer.n_inputs = layer.n_params = 1;
+  layer.n_outputs = 2;
+  layer.flags = GSEL_LAYER_LOSS;
+  layer.user_data = &word;
+  check_ok(gsel_model_add_layer(model, &layer, NULL, &err), err);
+  gsel_trainer_options options = GSEL_TRAINER_OPTIONS_INIT;
+  options.data = exact_data;
+  check_ok(gsel_trainer_create(model, comm, &options, &trainer, &err), err);
+  check_fails(gsel_trainer_step(trainer, NULL, &err), err, GSEL_ERR_STATE,
+              "layer \"product\" has no callbacks; pull the step");
+  double out = 0;
+  check_fails(gsel_trainer_infer(trainer, 1, 1, exact_data, NULL, &out, sizeof out, &err), err, GSEL_ERR_STATE,
+              "layer \"product\" has no callbacks");
+  int kinds[4] = {0};
+  for (int i = 0; i < 4; ++i) {
+    gsel_work work = GSEL_WORK_INIT;
+    const gsel_str none = {NULL, 0};
+    check_ok(gsel_trainer_next_work(trainer, &work, &err), err);
+    kinds[i] = work.kind;
+    if (work.call) assert_ptr_equal(work.call->user_data, &word);
+    if (work.input) *(float*)work.input->dst.data = 1;
+    if (work.kind == GSEL_WORK_FORWARD) *(double*)work.call->outputs[0].data = *(double*)work.call->outputs[1].data = 1;
+    if (work.kind == GSEL_WORK_BACKWARD) *(float*)work.call->d_params[0].data = 1;
+    if (work.kind != GSEL_WORK_DONE) check_ok(gsel_trainer_complete(trainer, work.ticket, GSEL_OK, none, &err), err);
+  }
+  const int expected[4] = {GSEL_WORK_INPUT, GSEL_WORK_FORWARD, GSEL_WORK_BACKWARD, GSEL_WORK_DONE};
+  assert_memory_equal(kinds, expected, sizeof kinds);
+  gsel_trainer_free(trainer);
+  gsel_model_free(model);
+  gsel_comm_destroy(comm);
+  ranks_verdict(run, 1);
+}
+
+static void inference_gives_the_forward_values_of_training(void** state) {
+  (void)state;
+  rank_run* run = ranks_prepare(1, NULL);
+  outcome* out = shared_outcomes();
+  trial t = plain(SGD("0.0", "4", ""), out);
+  t.steps = 1;
+  run->user = &t;
+  session s;
+  gsel_error* err = NULL;
+  float logits[4 * TOKENS * VOCAB], table[VOCAB * WIDTH];
+  double loss = 0;
+  check_ok(open_session(run, &s, &err), err);
+  check_ok(gsel_trainer_infer(s.trainer, V_LOGITS, 4, exact_data, NULL, logits, sizeof logits, &err), err);
+  check_ok(gsel_trainer_infer(s.trainer, V_LOSS, 4, exact_data, NULL, &loss, sizeof loss, &err), err);
+  train_in(run, &s);
+  assert_true(loss > 0 && loss == out->loss[0]);
+  check_fails(gsel_trainer_infer(s.trainer, 99, 1, exact_data, NULL, logits, 4, &err), err, GSEL_ERR_ARG,
+              "value 99 was asked for");
+  check_fails(gsel_trainer_infer(s.trainer, V_LOGITS, 0, exact_data, NULL, logits, 4, &err), err, GSEL_ERR_ARG,
+              "0 samples");
+  check_fails(gsel_trainer_infer(s.trainer, V_LOGITS, 1, exact_data, NULL, logits, 4, &err), err, GSEL_ERR_ARG,
+              "dst has 4 bytes");
+  check_fails(gsel_trainer_read_param(s.trainer, P_TABLE, table, 3, &err), err, GSEL_ERR_ARG, "dst has 3 bytes");
+  check_fails(gsel_trainer_read_param(s.trainer, -1, table, 3, &err), err, GSEL_ERR_ARG, "parameter -1");
+  close_session(&s);
+  free_outcomes(out);
+  ranks_verdict(run, 1);
+}
+
+static void a_strategy_that_is_not_there_or_does_not_fit_is_refused_with_its_place(void** state) {
+  (void)state;
+  static const struct {
+    const char* config;
+    gsel_status code;
+    const char* message;
+  } cases[] = {
+      {"[strategy.data]\nplugin = \"nonesuch\"\n", GSEL_ERR_NOT_FOUND, "trial.toml:2: strategy \"nonesuch\""},
+      {"[strategy.data]\nplugin = \"ddp\"\nbuckets = 3\n", GSEL_ERR_CONFIG,
+       "trial.toml:3: unknown key \"strategy.data.buckets\""},
+      {"[strategy.data]\nplugin = \"ddp\"\noverlap = 3\n", GSEL_ERR_CONFIG,
+       "trial.toml:3: strategy.data.overlap = 3 is not accepted; true or false"},
+      {"[strategy.data]\nplugin = \"ddp\"\nbucket_bytes = 0\n", GSEL_ERR_CONFIG, "an integer from 1 to"},
+      {"[strategy.data]\nplugin = \"ddp\"\ncompress = \"zip\"\n", GSEL_ERR_CONFIG,
+       "ddp: compress = \"zip\" is not accepted; \"none\", \"f16\", \"bf16\" or \"low_rank\" would do"},
+      {ZERO("4", ""), GSEL_ERR_CONFIG, "trial.toml:3: strategy.data.stage = 4 is not accepted; an integer from 1 to 3"},
+      {ZERO("3", "keep = \"always\"\n"), GSEL_ERR_CONFIG, "zero: keep = \"always\" is not accepted; \"none\""},
+      {ZERO("2", "offload = \"all\"\n"), GSEL_ERR_CONFIG, "zero: offload = \"all\" needs stage = 3"},
+      {DP("stage = 2\n"), GSEL_ERR_CONFIG, "unknown key \"strategy.data.stage\"; plugin \"dp\" has bucket_bytes"},
+      {"[train]\nrecompute = \"fc1, fc3\"\n", GSEL_ERR_CONFIG,
+       "trial.toml:2: train.recompute = \"fc1, fc3\": there is no layer \"fc3\"; layers that may be recomputed: embed"},
+      {"[train]\nrecompute = \"add\"\n", GSEL_ERR_CONFIG, "layer \"add\" was not described as recomputable"},
+      {"[train]\nrecompute = \"loss\"\n", GSEL_ERR_CONFIG, "layer \"loss\" is the loss"},
+      {"[strategy.tensor]\nplugin = \"ddp\"\n", GSEL_ERR_CONFIG,
+       "trial.toml:2: plugin \"ddp\" does not serve the tensor axis"},
+      {"[mesh]\ndata = 2\n", GSEL_ERR_CONFIG, "mesh.data"},
+      {"[train]\nbatch = 1000000\nmicrobatch = 1\n", GSEL_ERR_CONFIG,
+       "trial.toml:3: train.batch = 1000000 in micro-batches"},
+      {"[train]\nbatch = 9223372036854775807\nmicrobatch = 9223372036854775806\n", GSEL_ERR_NOMEM,
+       "more than memory can address"},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; ++i) {
+    rank_run* run = ranks_prepare(1, NULL);
+    trial t = plain(cases[i].config, NULL);
+    run->user = &t;
+    session s;
+    gsel_error* err = NULL;
+    check_fails(open_session(run, &s, &err), err, cases[i].code, cases[i].message);
+    close_session(&s);
+    ranks_verdict(run, 1);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(calls_out_of_order_are_refused),
+      cmocka_unit_test(layers_without_callbacks_are_pulled_and_never_pushed),
+      cmocka_unit_test(inference_gives_the_forward_values_of_training),
+      cmocka_unit_test(a_strategy_that_is_not_there_or_does_not_fit_is_refused_with_its_place),
+  };
+  return cmocka_run_group_tests_name("trainer_calls", tests, NULL, NULL);
+}

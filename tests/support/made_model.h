@@ -1,0 +1,145 @@
+// support/made_model.h: models made in a line or two for tests that look at programs and memory: callbacks exist and do
+// nothing.
+#ifndef GSEL_TESTS_MADE_MODEL_H
+#define GSEL_TESTS_MADE_MODEL_H
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/config.h"
+#include "model/model.h"
+#include "program/program.h"
+#include "train/pass.h"
+
+namespace made {
+
+inline gsel_status nothing(const gsel_call*, void*) {
+  return GSEL_OK;
+}
+
+inline gsel_str text(const std::string& s) {
+  return {s.data(), s.size()};
+}
+
+struct LayerSpec {
+  std::vector<int32_t> inputs, outputs, params;
+  uint32_t flags = 0;
+  uint64_t saved = 0;
+  uint64_t input_unread = 0, weight_unread = 0, unread_params = 0;
+  bool fused = true;
+  std::vector<gsel_phase> forward_phases, backward_phases;
+};
+
+class Maker {
+ public:
+  int32_t param(int64_t n, uint32_t flags = 0, gsel_dtype dtype = GSEL_F32) {
+    const std::string name = "p" + std::to_string(model_->params().size());
+    gsel_param_desc desc = GSEL_PARAM_DESC_INIT;
+    desc.name = text(name);
+    desc.dims = &n;
+    desc.n_dims = 1;
+    desc.dtype = dtype;
+    desc.flags = flags;
+    desc.init = GSEL_INIT_NORMAL;
+    desc.init_scale = 0.5;
+    return model_->add_param(desc);
+  }
+
+  int32_t value(int64_t n, uint32_t flags = 0) {
+    const std::string name = "v" + std::to_string(model_->values().size());
+    gsel_value_desc desc = GSEL_VALUE_DESC_INIT;
+    desc.name = text(name);
+    desc.dims = &n;
+    desc.n_dims = 1;
+    desc.flags = flags;
+    return model_->add_value(desc);
+  }
+
+  int32_t scalar() {
+    const std::string name = "v" + std::to_string(model_->values().size());
+    gsel_value_desc desc = GSEL_VALUE_DESC_INIT;
+    desc.name = text(name);
+    desc.dtype = GSEL_F64;
+    desc.flags = GSEL_VALUE_SCALAR;
+    return model_->add_value(desc);
+  }
+
+  int32_t layer(const LayerSpec& spec) {
+    const std::string name = "l" + std::to_string(model_->layers().size());
+    gsel_layer_desc desc = GSEL_LAYER_DESC_INIT;
+    desc.name = text(name);
+    desc.inputs = spec.inputs.data();
+    desc.n_inputs = static_cast<int32_t>(spec.inputs.size());
+    desc.outputs = spec.outputs.data();
+    desc.n_outputs = static_cast<int32_t>(spec.outputs.size());
+    desc.params = spec.params.data();
+    desc.n_params = static_cast<int32_t>(spec.params.size());
+    desc.flags = spec.flags;
+    desc.saved_bytes_per_sample = spec.saved;
+    desc.forward = nothing;
+    (spec.fused ? desc.backward : desc.backward_input) = nothing;
+    if (!spec.fused) desc.backward_weight = nothing;
+    desc.backward_input_unread = spec.input_unread;
+    desc.backward_weight_unread = spec.weight_unread;
+    desc.backward_unread_params = spec.unread_params;
+    desc.forward_phases = spec.forward_phases.data();
+    desc.n_forward_phases = static_cast<int32_t>(spec.forward_phases.size());
+    desc.backward_phases = spec.backward_phases.data();
+    desc.n_backward_phases = static_cast<int32_t>(spec.backward_phases.size());
+    return model_->add_layer(desc);
+  }
+
+  // The loss over these values; finishes the model.
+  std::unique_ptr<gsel::Model> finish(const std::vector<int32_t>& read) {
+    LayerSpec loss;
+    loss.inputs = read;
+    loss.outputs = {scalar(), scalar()};
+    loss.flags = GSEL_LAYER_LOSS;
+    layer(loss);
+    model_->finish();
+    return std::move(model_);
+  }
+
+ private:
+  std::unique_ptr<gsel::Model> model_ = std::make_unique<gsel::Model>();
+};
+
+// A chain of layers, one parameter each, of the sizes given; values of `width` f32 per sample.
+inline std::unique_ptr<gsel::Model> chain(const std::vector<int64_t>& param_sizes, int64_t width = 16,
+                                          uint32_t layer_flags = GSEL_LAYER_RECOMPUTABLE) {
+  Maker make;
+  int32_t v = make.value(width, GSEL_VALUE_INPUT);
+  for (int64_t size : param_sizes) {
+    LayerSpec layer;
+    layer.inputs = {v};
+    layer.params = {make.param(size)};
+    layer.flags = layer_flags;
+    layer.outputs = {v = make.value(width)};
+    make.layer(layer);
+  }
+  return make.finish({v});
+}
+
+inline gsel::Config config(const std::string& text) {
+  return gsel::parse_config(text, "test.toml");
+}
+
+inline gsel::Mesh data_mesh(int32_t ranks) {
+  gsel::Mesh mesh;
+  mesh.size[GSEL_AXIS_DATA] = ranks;
+  return mesh;
+}
+
+// The programs of all ranks of a data axis.
+inline std::vector<gsel::Program> programs(const gsel::Model& model, const gsel::Config& config, int32_t ranks) {
+  const gsel::Compiler compiler(model, config, data_mesh(ranks));
+  std::vector<gsel::Program> result;
+  for (int32_t rank = 0; rank < ranks; ++rank) result.push_back(compiler.compile(rank));
+  return result;
+}
+
+}  // namespace made
+
+#endif

@@ -1,0 +1,198 @@
+/* support/step_model.h: the smallest model a step can be watched on: one layer, y = a * x + b for each of three numbers
+ * of a sample, and a loss, half the sum of squares. A test replaces what it is about: callbacks, phases, saved bytes,
+ * types, the optimizer. All numbers are small integers. */
+#ifndef GSEL_TESTS_STEP_MODEL_H
+#define GSEL_TESTS_STEP_MODEL_H
+
+#include <math.h>
+
+#include "support/ranks.h"
+
+enum { STEP_WIDTH = 3 };
+enum { STEP_A, STEP_B, STEP_PARAMS };
+enum { STEP_X, STEP_Y, STEP_LOSS, STEP_WEIGHT, STEP_VALUES };
+
+typedef struct step_model {
+  const char* config;
+  gsel_layer_fn forward, backward; /* of the layer; NULL: step_forward, step_backward */
+  const gsel_phase *forward_phases, *backward_phases;
+  int32_t n_forward_phases, n_backward_phases;
+  uint64_t saved_bytes_per_sample;
+  gsel_dtype dtype;  /* of the parameters; 0: f32 */
+  gsel_init_fn init; /* NULL: step_initial; gets the model */
+  gsel_data_fn data; /* NULL: step_data */
+  const gsel_optimizer_desc* optimizer;
+  void* user; /* the test's */
+  int rank, world_size;
+} step_model;
+
+static inline gsel_status step_forward(const gsel_call* c, void* user) {
+  const float *x = (const float*)c->inputs[0].data, *a = (const float*)c->params[STEP_A].data,
+              *b = (const float*)c->params[STEP_B].data;
+  float* y = (float*)c->outputs[0].data;
+  (void)user;
+  for (int64_t i = 0; i < c->n_samples * STEP_WIDTH; ++i) y[i] = a[i % STEP_WIDTH] * x[i] + b[i % STEP_WIDTH];
+  return GSEL_OK;
+}
+
+static inline void step_clear(const gsel_call* c, int p) {
+  if (!c->accumulate) memset(c->d_params[p].data, 0, sizeof(float) * STEP_WIDTH);
+}
+
+static inline gsel_status step_backward(const gsel_call* c, void* user) {
+  const float *x = (const float*)c->inputs[0].data, *dy = (const float*)c->d_outputs[0].data;
+  float *da = (float*)c->d_params[STEP_A].data, *db = (float*)c->d_params[STEP_B].data;
+  (void)user;
+  step_clear(c, STEP_A);
+  step_clear(c, STEP_B);
+  for (int64_t i = 0; i < c->n_samples * STEP_WIDTH; ++i) {
+    da[i % STEP_WIDTH] += dy[i] * x[i];
+    db[i % STEP_WIDTH] += dy[i];
+  }
+  return GSEL_OK;
+}
+
+static inline gsel_status step_loss_forward(const gsel_call* c, void* user) {
+  const float* y = (const float*)c->inputs[0].data;
+  double sum = 0;
+  (void)user;
+  for (int64_t i = 0; i < c->n_samples * STEP_WIDTH; ++i) sum += (double)y[i] * y[i] / 2;
+  *(double*)c->outputs[0].data = sum;
+  *(double*)c->outputs[1].data = (double)c->n_samples;
+  return GSEL_OK;
+}
+static inline gsel_status step_loss_backward(const gsel_call* c, void* user) {
+  (void)user;
+  memcpy(c->d_inputs[0].data, c->inputs[0].data, sizeof(float) * STEP_WIDTH * (size_t)c->n_samples);
+  return GSEL_OK;
+}
+
+/* By sample id alone: -2 to 2. */
+static inline float step_sample(int64_t id, int i) {
+  return (float)((id * 7 + i * 3 + id * id) % 5 - 2);
+}
+static inline gsel_status step_data(const gsel_data_request* r, void* user) {
+  (void)user;
+  for (int64_t s = 0; s < r->n_samples; ++s)
+    for (int i = 0; i < STEP_WIDTH; ++i) ((float*)r->dst.data)[s * STEP_WIDTH + i] = step_sample(r->sample_ids[s], i);
+  return GSEL_OK;
+}
+
+static inline gsel_status step_initial(float* dst, int64_t first, int64_t count, uint64_t seed, void* user) {
+  (void)seed, (void)user;
+  for (int64_t i = 0; i < count; ++i) dst[i] = (float)((first + i) % 3 + 1);
+  return GSEL_OK;
+}
+
+static inline gsel_status step_describe(gsel_model* model, const step_model* m, gsel_error** err) {
+  static const char* const values[STEP_VALUES] = {"x", "y", "loss", "weight"};
+  static const int32_t x = STEP_X, y = STEP_Y, losses[] = {STEP_LOSS, STEP_WEIGHT}, params[] = {STEP_A, STEP_B};
+  const int64_t width = STEP_WIDTH;
+  gsel_status status = GSEL_OK;
+  for (int p = 0; p < STEP_PARAMS && !status; ++p) {
+    gsel_param_desc desc = GSEL_PARAM_DESC_INIT;
+    desc.name = gsel_str_from(p == STEP_A ? "a" : "b");
+    desc.dims = &width;
+    desc.n_dims = 1;
+    desc.dtype = m->dtype;
+    desc.init = GSEL_INIT_CALLBACK;
+    desc.init_fn = m->init ? m->init : step_initial;
+    desc.init_user_data = (void*)(uintptr_t)m;
+    status = gsel_model_add_param(model, &desc, NULL, err);
+  }
+  for (int v = 0; v < STEP_VALUES && !status; ++v) {
+    gsel_value_desc desc = GSEL_VALUE_DESC_INIT;
+    desc.name = gsel_str_from(values[v]);
+    desc.dims = &width;
+    desc.n_dims = v < STEP_LOSS;
+    desc.dtype = v < STEP_LOSS ? GSEL_F32 : GSEL_F64;
+    desc.flags = v == STEP_X ? GSEL_VALUE_INPUT : v < STEP_LOSS ? 0 : GSEL_VALUE_SCALAR;
+    status = gsel_model_add_value(model, &desc, NULL, err);
+  }
+  gsel_layer_desc layer = GSEL_LAYER_DESC_INIT, loss = GSEL_LAYER_DESC_INIT;
+  layer.name = gsel_str_from("line");
+  layer.inputs = &x;
+  layer.outputs = &y;
+  layer.params = params;
+  layer.n_inputs = layer.n_outputs = 1;
+  layer.n_params = STEP_PARAMS;
+  layer.saved_bytes_per_sample = m->saved_bytes_per_sample;
+  layer.forward = m->forward ? m->forward : step_forward;
+  layer.backward = m->backward ? m->backward : step_backward;
+  layer.forward_phases = m->forward_phases;
+  layer.backward_phases = m->backward_phases;
+  layer.n_forward_phases = m->n_forward_phases;
+  layer.n_backward_phases = m->n_backward_phases;
+  layer.user_data = (void*)(uintptr_t)m;
+  if (!status) status = gsel_model_add_layer(model, &layer, NULL, err);
+  loss.name = gsel_str_from("loss");
+  loss.inputs = &y;
+  loss.outputs = losses;
+  loss.n_inputs = 1;
+  loss.n_outputs = 2;
+  loss.flags = GSEL_LAYER_LOSS;
+  loss.forward = step_loss_forward;
+  loss.backward_input = step_loss_backward;
+  if (!status) status = gsel_model_add_layer(model, &loss, NULL, err);
+  return status;
+}
+
+/* Everything one rank holds; freed by step_close also where step_open failed. */
+typedef struct step_session {
+  step_model m;
+  gsel_comm* comm;
+  gsel_config* config;
+  gsel_model* model;
+  gsel_trainer* trainer;
+} step_session;
+
+static inline gsel_status step_open(const rank_run* run, const step_model* m, step_session* s, gsel_error** err) {
+  memset(s, 0, sizeof *s);
+  s->m = *m;
+  s->m.rank = run->rank;
+  s->m.world_size = run->world_size;
+  gsel_trainer_options options = GSEL_TRAINER_OPTIONS_INIT;
+  gsel_status status = rank_join(run, &s->comm, err);
+  if (!status) status = gsel_config_parse(gsel_str_from(m->config), gsel_str_from("step.toml"), &s->config, err);
+  if (!status) status = gsel_model_create(&s->model, err);
+  if (!status) status = step_describe(s->model, &s->m, err);
+  options.config = s->config;
+  options.data = m->data ? m->data : step_data;
+  options.data_user_data = &s->m;
+  options.optimizer = m->optimizer;
+  if (!status) status = gsel_trainer_create(s->model, s->comm, &options, &s->trainer, err);
+  return status;
+}
+
+static inline void step_close(step_session* s) {
+  gsel_trainer_free(s->trainer);
+  gsel_model_free(s->model);
+  gsel_config_free(s->config);
+  gsel_comm_destroy(s->comm);
+}
+
+/* Both parameters, one behind the other. */
+static inline gsel_status step_params(gsel_trainer* trainer, float* out, gsel_error** err) {
+  const gsel_status status = gsel_trainer_read_param(trainer, STEP_A, out, sizeof(float) * STEP_WIDTH, err);
+  return status ? status : gsel_trainer_read_param(trainer, STEP_B, out + STEP_WIDTH, sizeof(float) * STEP_WIDTH, err);
+}
+
+/* Memory that ranks as threads or processes share. */
+static inline void* step_shared(size_t bytes) {
+  void* memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  assert_true(memory != MAP_FAILED);
+  return memory;
+}
+
+#define STEP_SIGN(batch, more) \
+  "[train]\noptimizer = \"sign_sgd\"\nlearning_rate = 1.0\nweight_decay = 0.0\nbatch = " batch "\n" more
+#define STEP_SGD(rate, batch, more) \
+  "[train]\noptimizer = \"sgd\"\nlearning_rate = " rate "\nweight_decay = 0.0\nbatch = " batch "\n" more
+#define STEP_DDP "[strategy.data]\nplugin = \"ddp\"\n"
+#define STEP_ZERO(stage) "[strategy.data]\nplugin = \"zero\"\nstage = " stage "\npersist_elems = 0\n"
+
+/* Strategies that what a test is about must not depend on. */
+static const char* const kStepStrategies[] = {STEP_DDP, STEP_ZERO("1"), STEP_ZERO("2"), STEP_ZERO("3")};
+enum { N_STEP_STRATEGIES = sizeof kStepStrategies / sizeof *kStepStrategies };
+
+#endif

@@ -1,0 +1,130 @@
+// support/stretch.h: parameters of a bucket and what one rank owns of it, without a trainer around them.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "support/vectors.h"
+#include "train/optimizer.h"
+
+namespace gsel_test {
+
+struct ParamOf {
+  const char* name;
+  std::vector<int64_t> dims;
+  uint32_t flags = 0;
+  double lr_factor = 1;
+};
+
+// A model of parameters alone, and their values and gradients side by side.
+struct Bucket {
+  gsel::Model model;
+  std::vector<int32_t> params;
+  std::vector<float> values, gradient;
+
+  explicit Bucket(const std::vector<ParamOf>& all, uint64_t seed = 1) {
+    size_t count = 0;
+    for (const ParamOf& p : all) {
+      gsel_param_desc desc = GSEL_PARAM_DESC_INIT;
+      desc.name = gsel_str_from(p.name);
+      desc.dims = p.dims.data();
+      desc.n_dims = static_cast<int32_t>(p.dims.size());
+      desc.flags = p.flags;
+      desc.lr_factor = p.lr_factor;
+      params.push_back(model.add_param(desc));
+      count += static_cast<size_t>(model.params().back().n_elems);
+    }
+    values.resize(count);
+    gradient.resize(count);
+    for (float& x : values) x = random_float(seed);
+    for (float& x : gradient) x = random_float(seed);
+  }
+
+  int64_t count() const { return static_cast<int64_t>(values.size()); }
+  int64_t elems(int32_t p) const { return model.params()[p].n_elems; }
+};
+
+// What owns elements [begin, end) of a bucket; what lies behind the bucket's end is padding.
+struct Owner {
+  int64_t begin;
+  std::vector<float> values, gradient;
+  std::vector<uint16_t> rounded;
+  std::vector<std::vector<float>> states;  // of float for their alignment
+  std::vector<gsel::Piece> pieces;
+  gsel::Stretch stretch;
+
+  Owner(const Bucket& bucket, const gsel::Optimizer& optimizer, int64_t from, int64_t end, gsel_dtype dtype = GSEL_F32)
+      : begin(from), values(end - from, 99.0f), gradient(end - from, 99.0f), rounded(end - from, 0x5555) {
+    int64_t first = 0;
+    for (const int32_t p : bucket.params) {
+      const int64_t low = std::max(first, from), high = std::min(first + bucket.elems(p), end);
+      if (low < high) pieces.push_back({p, low - from, high - low, low - first});
+      first += bucket.elems(p);
+    }
+    const int64_t there = std::min(end, bucket.count());
+    if (from < there) std::copy(bucket.values.begin() + from, bucket.values.begin() + there, values.begin());
+    take_gradient(bucket);
+    stretch.count = end - from;
+    stretch.values = values.data();
+    stretch.gradient = gradient.data();
+    if (dtype != GSEL_F32) stretch.rounded = rounded.data(), stretch.rounded_dtype = dtype;
+    for (int i = 0; i < optimizer.n_states(); ++i) {
+      const uint64_t bytes = optimizer.state_bytes(i, end - from, static_cast<int64_t>(pieces.size()));
+      assert_int_equal(bytes % sizeof(float), 0);
+      states.emplace_back(bytes / sizeof(float) + 1);
+      states.back().back() = 99;  // behind the end
+      stretch.states[i] = states.back().data();
+    }
+    stretch.pieces = pieces;
+  }
+  Owner(const Owner&) = delete;
+
+  void take_gradient(const Bucket& bucket) {
+    const int64_t there = std::min(begin + static_cast<int64_t>(values.size()), bucket.count());
+    if (begin < there) std::copy(bucket.gradient.begin() + begin, bucket.gradient.begin() + there, gradient.begin());
+  }
+
+  // Nothing beside pieces and states was written.
+  void check_rest() const {
+    const int64_t used = pieces.empty() ? 0 : pieces.back().first + pieces.back().count;
+    for (auto i = static_cast<size_t>(used); i < values.size(); ++i)
+      assert_true(values[i] == 99 && rounded[i] == 0x5555);
+    for (const auto& state : states) assert_true(state.back() == 99);
+  }
+};
+
+// Equal shards with padding, as shards of a bucket are.
+inline std::vector<std::unique_ptr<Owner>> owners(const Bucket& bucket, const gsel::Optimizer& optimizer, int n,
+                                                  gsel_dtype dtype = GSEL_F32) {
+  std::vector<std::unique_ptr<Owner>> result;
+  const int64_t size = (bucket.count() + n - 1) / n;
+  for (int i = 0; i < n; ++i)
+    result.push_back(std::make_unique<Owner>(bucket, optimizer, i * size, (i + 1) * size, dtype));
+  return result;
+}
+
+// Their values side by side, without padding.
+inline std::vector<float> values_of(const Bucket& bucket, const std::vector<std::unique_ptr<Owner>>& all) {
+  std::vector<float> values;
+  for (const auto& owner : all) values.insert(values.end(), owner->values.begin(), owner->values.end());
+  values.resize(bucket.values.size());
+  return values;
+}
+
+inline void no_sum(std::span<double>) {}
+
+// The text of the error that `call` throws, which has to be of this code.
+template <class Call>
+std::string failure(gsel_status code, Call&& call) {
+  try {
+    call();
+  } catch (const gsel::Error& e) {
+    if (e.code() != code)
+      fail_msg("expected %s, got %s: %s", gsel_status_name(code), gsel_status_name(e.code()), e.what());
+    return e.message();
+  }
+  fail_msg("expected %s, and nothing was thrown", gsel_status_name(code));
+  return {};
+}
+
+}  // namespace gsel_test
