@@ -13,3 +13,6 @@ echo "data-parallel training: tokens per second"
 echo
 echo "around the calls: gsel bench_lifecycle"
 "$1/bench_lifecycle"
+echo
+echo "optimizer steps beside the memory: gsel bench_optimizer"
+"$1/bench_optimizer"
