@@ -4,17 +4,21 @@
 #   make run        build, and train a small GPT      make install  PREFIX=/usr/local, DESTDIR=
 #   make bench      what is claimed about speed       make clean    remove what was built
 #   make bench-comm gsel's communicator beside Open MPI, MPICH, Gloo and memcpy; writes bench/results/comm.{md,svg}
+#   make bench-train  examples/gpt beside PyTorch and beside a loop by hand; writes bench/results/train.md
+#   make table      trains examples/gpt with every strategy; writes the table of its README
 #   make asan       the tests under the address and undefined-behaviour sanitizers
 #   make tsan       the tests under the thread sanitizer
 #
 # GSEL_NO_INSTALL=1 names missing packages and stops. DATA=file gives `make run` another text to train on.
-# COMM=options goes to the driver of bench-comm, such as COMM=--short; build/bin/bench_comm --help lists them.
+# COMM=options goes to the driver of bench-comm, such as COMM=--short; build/bin/bench_comm --help lists them. The same
+# of TRAIN and bench-train: TRAIN=--short; bench/train/run.py --help.
 PREFIX ?= /usr/local
 JOBS ?= $(shell nproc)
 DATA ?= build/data/kjv.txt
 export GSEL_NO_INSTALL
 
-.PHONY: all build packages packages-run packages-test packages-peers data run test asan tsan bench bench-comm install clean
+.PHONY: all build packages packages-run packages-test packages-peers packages-train data run table test asan \
+        tsan bench bench-comm bench-train install clean
 
 all: build
 
@@ -26,6 +30,9 @@ packages-test:
 	@.ci/packages build test
 packages-peers: packages
 	@.ci/packages peers || echo "gsel: bench-comm goes on without them" >&2
+
+packages-train:
+	@.ci/packages build run train
 
 # Before the build: a text that is not there would be noticed only after it.
 data:
@@ -45,6 +52,12 @@ run: data packages-run
 	$(call build,default,run_parts)
 	@$(MAKE) -s --no-print-directory $(DATA)
 	@examples/gpt/demo.sh build/bin $(DATA)
+
+# Every strategy in turn: about five minutes on two free cores.
+table: data packages-run
+	$(call build,default,run_parts)
+	@$(MAKE) -s --no-print-directory $(DATA)
+	@examples/gpt/strategies/run.sh build/bin $(DATA) examples/gpt/README.md
 
 # The King James Bible, in the public domain, as Debian packages it.
 build/data/kjv.txt:
@@ -69,6 +82,13 @@ bench-comm: packages-peers
 	$(call build,default,bench_peers)
 	@build/bin/bench_comm --bin build/bin --out build/bench-comm.txt $(COMM)
 	@build/bin/bench_comm_report build/bench-comm.txt bench/results && echo "gsel: wrote bench/results/comm.md and comm.svg"
+
+# Python and PyTorch are Debian's: another Python on the path may have other versions, or none.
+bench-train: data packages-train
+	$(call build,default,run_parts)
+	@$(MAKE) -s --no-print-directory $(DATA)
+	@/usr/bin/python3 bench/train/run.py --bin build/bin --data $(DATA) --out build/bench-train.jsonl $(TRAIN)
+	@/usr/bin/python3 bench/train/report.py build/bench-train.jsonl bench/results/train.md && echo "gsel: wrote bench/results/train.md"
 
 install: build
 	@cmake --install build --prefix $(PREFIX) > build/install.log && echo "gsel: installed to $(DESTDIR)$(PREFIX)"
