@@ -4,10 +4,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 
 #include "base/error.h"
 #include "base/json_object.h"
+#include "program/timeline_simulation.h"
 
 namespace gsel {
 namespace {
@@ -16,6 +18,7 @@ constexpr size_t kMaxBytes = 64 << 20;
 constexpr size_t kMaxSpans = 1'000'000;
 constexpr int32_t kMaxRank = 999'999;
 constexpr int32_t kMaxCommunicators = 2000;
+constexpr size_t kMaxSchedules = 100;
 constexpr int32_t kProcessesEach = 1'000'000;  // a communicator's ranks have numbers that no step's ranks have
 constexpr double kMaxSeconds = 1e9;
 constexpr uint64_t kMaxNs = uint64_t{1} << 62;
@@ -28,7 +31,7 @@ constexpr const char* kNumbers[] = {"world_size",    "step",           "loss",  
                                     "tier_bytes_in", "tier_bytes_out"};
 constexpr int32_t kCallingThread = 0, kCommunication = 1;
 
-// All lanes of one step or one communicator are added at once, or none.
+// All that a document tells is added at once, or nothing.
 class Reader {
  public:
   Reader(const Timeline& timeline, const std::string& file) : source_{"timeline", file} {
@@ -36,21 +39,31 @@ class Reader {
       n_spans_ += lane.spans.size();
       communicators_ = std::max(communicators_, lane.process / kProcessesEach);
     }
+    n_schedules_ = timeline.schedules.size();
+    for (const Chart& chart : timeline.schedules)
+      for (const ChartRow& row : chart.rows) n_spans_ += row.actions.size();
   }
 
-  std::vector<Lane> read(std::string_view text) {
+  Timeline read(std::string_view text) {
     if (text.size() > kMaxBytes)
       throw Error(GSEL_ERR_PARSE,
-                  fmt::format("timeline {}: has {} bytes; at most {} are read", source_.file, text.size(), kMaxBytes))
+                  fmt::format("timeline {}: has {} bytes; at most {} are read: fewer ranks or micro-batches would do",
+                              source_.file, text.size(), kMaxBytes))
           .at({source_.file, 0, 0, {}});
     const nlohmann::json tree = parse_json(text, source_);
     JsonObject root(tree, source_);
+    if (root.has("gsel-simulation")) {
+      read_simulation(root);
+      return std::move(read_);
+    }
     const bool is_recording = root.has("communicators");
     if (!is_recording && !root.has("steps"))
-      root.refuse({}, "has neither steps nor communicators; a file that train.timeline or GSEL_TRACE made would do");
+      root.refuse({},
+                  "has neither steps nor communicators nor gsel-simulation; a file that train.timeline, GSEL_TRACE or "
+                  "gsel program --schedule --json made would do");
     if (root.has("steps")) each(root, "steps", [this](JsonObject step) { read_step(step); });
     if (is_recording) each(root, "communicators", [this](JsonObject object) { read_communicator(object); });
-    return std::move(lanes_);
+    return std::move(read_);
   }
 
  private:
@@ -63,6 +76,15 @@ class Reader {
 
   void count_span(const JsonObject& object) {
     if (++n_spans_ > kMaxSpans) object.refuse({}, fmt::format("is one too many: {} can be drawn together", kMaxSpans));
+  }
+
+  void read_simulation(JsonObject& root) {
+    if (n_schedules_ == kMaxSchedules)
+      root.refuse({}, fmt::format("is one schedule too many: {} can be drawn together", kMaxSchedules));
+    Chart chart = simulated_chart(root, kMaxSpans - n_spans_);
+    const auto process = static_cast<int32_t>(kMaxCommunicators + 1 + n_schedules_) * kProcessesEach;
+    for (ChartRow& row : chart.rows) row.process = process;
+    read_.schedules.push_back(std::move(chart));
   }
 
   // What is not drawn is checked all the same, for whoever prints it.
@@ -91,16 +113,30 @@ class Reader {
     const double zero =
         step.is_null("began_ns") ? 0 : static_cast<double>(step.number("began_ns", 0, kMaxNs, 0)) * 1e-3;
     const std::string name = fmt::format("rank {}", rank);
-    Lane calling{rank, name, kCallingThread, "calling thread", zero, true, {}};
-    Lane beside{rank, name, kCommunication, "communication", zero, true, {}};
+    const MeshPlace where = place_in_mesh(step, rank);
+    Lane calling{rank, name, kCallingThread, "calling thread", zero, true, {}, where};
+    Lane beside{rank, name, kCommunication, "communication", zero, true, {}, where};
     if (!step.is_null("intervals"))
       each(step, "intervals", [&](JsonObject interval) {
         count_span(interval);
         Span span = read_interval(interval);
         (interval.flag("beside", false) ? beside : calling).spans.push_back(std::move(span));
       });
-    lanes_.push_back(std::move(calling));
-    if (!beside.spans.empty()) lanes_.push_back(std::move(beside));
+    read_.lanes.push_back(std::move(calling));
+    if (!beside.spans.empty()) read_.lanes.push_back(std::move(beside));
+  }
+
+  // rank = tensor + T * (data + D * pipeline)
+  static MeshPlace place_in_mesh(JsonObject& step, int32_t rank) {
+    if (!step.has("mesh")) return {};
+    JsonObject mesh = step.object("mesh");
+    int64_t size[3];
+    const char* names[3] = {"tensor", "data", "pipeline"};
+    for (int i = 0; i < 3; ++i) size[i] = static_cast<int64_t>(mesh.number(names[i], 1, kMaxRank + 1, 1));
+    const int64_t n_replicas = size[0] * size[1];
+    if (n_replicas > kMaxRank || rank / n_replicas >= size[2]) step.refuse("mesh", fmt::format("has no rank {}", rank));
+    return {static_cast<int32_t>(size[2]), static_cast<int32_t>(n_replicas), static_cast<int32_t>(rank / n_replicas),
+            static_cast<int32_t>(rank % n_replicas)};
   }
 
   static Span read_interval(JsonObject& interval) {
@@ -112,6 +148,7 @@ class Reader {
     const double begin = interval.real("begin_s", 0, kMaxSeconds, 0);
     span.begin_us = begin * 1e6;
     span.end_us = interval.real("end_s", begin, kMaxSeconds, 0) * 1e6;
+    if (interval.has("stage") && !interval.is_null("stage")) span.stage = interval.whole("stage", kMaxRank, 0);
     return span;
   }
 
@@ -137,7 +174,7 @@ class Reader {
         count_span(call);
         lane.spans.push_back(read_call(call, taken));
       });
-      lanes_.push_back(std::move(lane));
+      read_.lanes.push_back(std::move(lane));
     });
   }
 
@@ -159,17 +196,19 @@ class Reader {
   }
 
   JsonSource source_;
-  size_t n_spans_ = 0;
+  size_t n_spans_ = 0, n_schedules_ = 0;
   int32_t communicators_ = 0;
-  std::vector<Lane> lanes_;
+  Timeline read_;
 };
 
 }  // namespace
 
 void add_document(Timeline& timeline, std::string_view json, const std::string& file) {
-  std::vector<Lane> lanes = Reader(timeline, file).read(json);
-  timeline.lanes.reserve(timeline.lanes.size() + lanes.size());
-  for (Lane& lane : lanes) timeline.lanes.push_back(std::move(lane));
+  Timeline read = Reader(timeline, file).read(json);
+  timeline.lanes.reserve(timeline.lanes.size() + read.lanes.size());
+  timeline.schedules.reserve(timeline.schedules.size() + read.schedules.size());
+  std::ranges::move(read.lanes, std::back_inserter(timeline.lanes));
+  std::ranges::move(read.schedules, std::back_inserter(timeline.schedules));
 }
 
 std::vector<double> common_zeros(const Timeline& timeline) {
