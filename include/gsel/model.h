@@ -157,6 +157,8 @@ GSEL_API void gsel_value_desc_init(gsel_value_desc *desc, size_t struct_size);
 #define GSEL_LAYER_LOSS 1u        /* outputs are two f64 scalars: sum of losses, sum of weights. Never a mean */
 #define GSEL_LAYER_NO_CUT_AFTER 2u
 #define GSEL_LAYER_RECOMPUTABLE 4u
+#define GSEL_LAYER_OWN_PARAMS 8u  /* keeps parameters that are not declared: its backward_weight is called all the
+                                   * same. For gsel_pipeline_create alone */
 
 /* A collective in the middle of a callback (batch statistics, a softmax over split columns). A layer with n phases is
  * called n + 1 times, with call->phase from 0 to n: call k < n writes reductions[k]; before call k + 1 the library
@@ -234,7 +236,8 @@ GSEL_API gsel_status gsel_model_add_layer(gsel_model *model, const gsel_layer_de
                                           gsel_error **err);
 
 /* Checks the whole (one loss, every value written and every parameter used) and freezes it. Called by
- * gsel_trainer_create when the caller did not. GSEL_ERR_MODEL. One thread at a time per model. Since 0.1. */
+ * gsel_trainer_create and gsel_pipeline_create when the caller did not; the latter alone takes a model without a loss.
+ * GSEL_ERR_MODEL. One thread at a time per model. Since 0.1. */
 GSEL_API gsel_status gsel_model_finish(gsel_model *model, gsel_error **err);
 
 /* Counts: parameters, values, layers, and elements over all parameters. 0 for NULL. Any thread. Since 0.1. */

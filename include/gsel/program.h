@@ -34,6 +34,7 @@ typedef int32_t gsel_instr_kind;
 #define GSEL_INSTR_SCATTER 19        /* value, microbatch (a part), axis, peer (root): parts of the root's whole one */
 #define GSEL_INSTR_COLLECT 20        /* value, microbatch (a part), axis, peer (root): the root's whole one from parts */
 #define GSEL_INSTR_OVERFLOW 21       /* axis: whether any rank's gradient is not finite; if so no bucket is stepped */
+#define GSEL_INSTR_REDUCE_TIED 22    /* bucket: sum of what this rank steps of its gradients, over the pipeline's ranks that hold its parameters */
 
 #define GSEL_INSTR_GRADIENT 1u
 

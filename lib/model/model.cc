@@ -183,8 +183,9 @@ int32_t Model::add_layer(const gsel_layer_desc& desc) {
   layer.inputs = checked_ids(desc.inputs, desc.n_inputs, "value", layer.name, values_);
   layer.outputs = checked_ids(desc.outputs, desc.n_outputs, "value", layer.name, values_);
   layer.params = checked_ids(desc.params, desc.n_params, "parameter", layer.name, params_);
-  layer.flags = checked_flags(desc.flags, GSEL_LAYER_LOSS | GSEL_LAYER_NO_CUT_AFTER | GSEL_LAYER_RECOMPUTABLE, "layer",
-                              layer.name);
+  layer.flags = checked_flags(
+      desc.flags, GSEL_LAYER_LOSS | GSEL_LAYER_NO_CUT_AFTER | GSEL_LAYER_RECOMPUTABLE | GSEL_LAYER_OWN_PARAMS, "layer",
+      layer.name);
   layer.saved_bytes_per_sample = desc.saved_bytes_per_sample;
   layer.flop_per_sample = desc.flop_per_sample;
   layer.forward = desc.forward;
@@ -244,10 +245,10 @@ void Model::check_loss(const Layer& layer) const {
          layer.name);
 }
 
-void Model::finish() {
-  if (finished_) return;
-  if (loss_layer_ < 0)
+void Model::finish(Loss loss) {
+  if (loss_layer_ < 0 && loss == Loss::required)
     fail(GSEL_ERR_MODEL, "the model of {} layers has no loss layer; flag one with GSEL_LAYER_LOSS", layers_.size());
+  if (finished_) return;
   for (const Value& v : values_)
     if (v.producer < 0 && !v.is_input())
       fail(GSEL_ERR_MODEL, "value \"{}\" is written by no layer and is no input", v.name);
@@ -265,7 +266,8 @@ void Model::derive_gradients() {
   // Forward: which values depend on a trainable parameter.
   std::vector<bool> depends(values_.size()), leads(values_.size()), active(layers_.size());
   auto trains = [&](const Layer& layer) {
-    return std::any_of(layer.params.begin(), layer.params.end(), [&](int32_t p) { return params_[p].trainable(); });
+    return layer.owns_params() ||
+           std::any_of(layer.params.begin(), layer.params.end(), [&](int32_t p) { return params_[p].trainable(); });
   };
   for (const Layer& layer : layers_) {
     const bool any =

@@ -58,12 +58,13 @@ struct Layer {
   std::vector<gsel_phase> forward_phases, backward_phases;
 
   bool needs_backward_input = false;   // set by finish: some input needs a gradient
-  bool needs_backward_weight = false;  // set by finish: some parameter is trained through it
+  bool needs_backward_weight = false;  // set by finish: some parameter, declared or its own, is trained through it
 
   bool is_loss() const { return flags & GSEL_LAYER_LOSS; }
   bool pull_only() const { return !forward; }
   bool backward_in_one() const { return backward || pull_only(); }
   bool needs_backward() const { return needs_backward_input || needs_backward_weight; }
+  bool owns_params() const { return flags & GSEL_LAYER_OWN_PARAMS; }
   bool recomputable() const { return flags & GSEL_LAYER_RECOMPUTABLE; }
 
   // What a backward does not read: of one half, or of both at once.
@@ -80,8 +81,10 @@ class Model {
   int32_t add_value(const gsel_value_desc& desc);
   int32_t add_layer(const gsel_layer_desc& desc);
 
-  // Checks the whole and derives what needs a gradient; further adds are refused.
-  void finish();
+  enum class Loss : uint8_t { required, optional };
+  // Checks the whole and derives what needs a gradient; further adds are refused. A model without a loss is computed
+  // forward alone.
+  void finish(Loss loss = Loss::required);
   bool finished() const { return finished_; }
 
   const std::vector<Param>& params() const { return params_; }

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "program/stages.h"
+
 namespace gsel {
 
 void Coverage::add_rank(const Program& program) {
@@ -43,6 +45,7 @@ void Coverage::refuse_missing(int32_t layer, int64_t first, int64_t end) const {
   int32_t rank = ranks_.front()->rank;
   std::string hint;
   for (const Program* p : ranks_) {
+    if (!is_here(*p, layer)) continue;
     const auto found = std::ranges::find_if(
         p->microbatches, [&](const Microbatch& m) { return m.first <= first && first < m.first + m.count; });
     if (found == p->microbatches.end()) continue;

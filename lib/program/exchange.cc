@@ -1,9 +1,11 @@
 // program/exchange.cc: see exchange.h.
 #include "program/exchange.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "base/dtype.h"
+#include "program/stages.h"
 
 namespace gsel {
 namespace {
@@ -15,16 +17,18 @@ namespace {
 }  // namespace
 
 size_t Group::post(const Spot& spot, int32_t phase) {
-  const size_t index = posted_[spot.program->mesh.coordinate(spot.program->rank, axis_)]++;
+  const size_t index = posted_[std::ranges::lower_bound(ranks_, spot.program->rank) - ranks_.begin()]++;
   if (index == calls_.size()) {
     calls_.push_back({spot, phase, 1});
     return index;
   }
   Call& call = calls_[index];
   const gsel_instr &mine = spot.instr(), &first = call.first.instr();
-  if (std::memcmp(&mine, &first, sizeof mine) != 0 || phase != call.phase)
+  gsel_instr compared = mine;
+  if (!same_bucket_ids_ && mine.bucket >= 0 && first.bucket >= 0) compared.bucket = first.bucket;
+  if (std::memcmp(&compared, &first, sizeof compared) != 0 || phase != call.phase)
     refuse(spot, fmt::format("the {} group's call {} is {}; all ranks of a group make the same calls in the same order",
-                             axis_name(axis_), index, call.first.where()));
+                             name_, index, call.first.where()));
   if (mine.bucket >= 0) {
     const ProgramBucket &here = spot.program->buckets[mine.bucket], &there = call.first.program->buckets[first.bucket];
     if (here.params != there.params)
@@ -50,13 +54,21 @@ void Group::check_complete() const {
 Group& Exchange::group(const Program& program, gsel_axis axis) {
   std::vector<int32_t> ranks = program.mesh.group(program.rank, axis);
   const std::pair<gsel_axis, int32_t> key{axis, ranks.front()};
-  return groups_.try_emplace(key, axis, std::move(ranks)).first->second;
+  return groups_.try_emplace(key, axis_name(axis), std::move(ranks), axis != GSEL_AXIS_PIPELINE).first->second;
+}
+
+Group& Exchange::tied_group(const Program& program, int32_t bucket) {
+  const std::vector<int32_t> ranks = tied_ranks(program, bucket);
+  const std::string name = fmt::format("ranks {}: tied parameters'", fmt::join(ranks, ", "));
+  return tied_groups_.try_emplace(ranks, name, ranks, false).first->second;
 }
 
 void Exchange::check_ended() const {
-  for (const auto& [pair, queue] : messages_)
-    if (!queue.empty()) refuse(queue.front(), fmt::format("rank {} never receives it", pair.second));
+  for (const auto& [pair, channel] : channels_)
+    if (!channel.under_way.empty())
+      refuse(channel.under_way.front(), fmt::format("rank {} never receives it", pair.second));
   for (const auto& [key, group] : groups_) group.check_complete();
+  for (const auto& [key, group] : tied_groups_) group.check_complete();
 }
 
 }  // namespace gsel

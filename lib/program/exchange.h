@@ -22,10 +22,13 @@ struct Spot {
   std::string where() const { return gsel::where(*program, in_setup, position); }
 };
 
-// Ranks that differ on one axis alone, and the calls they make together, in order.
+// Ranks that differ on one axis alone, or those of a pipeline that hold the same tied parameters, and the calls they
+// make together, in order.
 class Group {
  public:
-  Group(gsel_axis axis, std::vector<int32_t> ranks) : axis_(axis), ranks_(std::move(ranks)), posted_(ranks_.size()) {}
+  // Ids of buckets differ between places of the pipeline, where the same bucket is the one that is alike.
+  Group(std::string name, std::vector<int32_t> ranks, bool same_bucket_ids)
+      : name_(std::move(name)), ranks_(std::move(ranks)), same_bucket_ids_(same_bucket_ids), posted_(ranks_.size()) {}
 
   // Adds a rank's next call; returns its place in the order. `phase`: of the layer the instruction runs, else 0.
   // GSEL_ERR_PROGRAM when the group has another call in that place.
@@ -42,24 +45,33 @@ class Group {
     int32_t phase = 0;
     size_t joined = 0;
   };
-  gsel_axis axis_;
+  std::string name_;
   std::vector<int32_t> ranks_;
+  bool same_bucket_ids_;
   std::vector<size_t> posted_;  // by place
   std::vector<Call> calls_;
 };
 
+// Messages of an ordered pair of ranks.
+struct Channel {
+  std::deque<Spot> under_way;
+  int64_t sent = 0, taken = 0;
+};
+
 class Exchange {
  public:
-  std::deque<Spot>& messages(int32_t from, int32_t to) { return messages_[{from, to}]; }
-  // Stays where it is.
+  // These stay where they are.
+  Channel& channel(int32_t from, int32_t to) { return channels_[{from, to}]; }
   Group& group(const Program& program, gsel_axis axis);
+  Group& tied_group(const Program& program, int32_t bucket);
 
   // Throws when a message was sent that nobody received, or a call was made that not all ranks joined.
   void check_ended() const;
 
  private:
-  std::map<std::pair<int32_t, int32_t>, std::deque<Spot>> messages_;  // by sender and receiver
-  std::map<std::pair<gsel_axis, int32_t>, Group> groups_;             // by axis and first rank
+  std::map<std::pair<int32_t, int32_t>, Channel> channels_;  // by sender and receiver
+  std::map<std::pair<gsel_axis, int32_t>, Group> groups_;    // by axis and first rank
+  std::map<std::vector<int32_t>, Group> tied_groups_;        // by ranks
 };
 
 }  // namespace gsel

@@ -1,8 +1,11 @@
 // program/outline.cc: see outline.h.
 #include "program/outline.h"
 
+#include <algorithm>
+
 #include "base/dtype.h"
 #include "base/shard.h"
+#include "program/stages.h"
 
 namespace gsel {
 namespace {
@@ -15,11 +18,16 @@ void check_homes(const Program& program) {
   std::vector<int32_t> homes(program.params.size());
   for (const ProgramBucket& bucket : program.buckets)
     for (int32_t p : bucket.params) ++homes[p];
-  for (size_t p = 0; p < homes.size(); ++p)
-    if (homes[p] != (program.params[p].trainable ? 1 : 0))
-      refuse(program,
-             fmt::format("parameter \"{}\" stands in {} buckets; {}", program.params[p].name, homes[p],
-                         program.params[p].trainable ? "one would do" : "it is frozen and would stand in none"));
+  const std::vector<std::vector<int32_t>> all = all_holders(program);
+  const int32_t place = program.mesh.coordinate(program.rank, GSEL_AXIS_PIPELINE);
+  for (size_t p = 0; p < homes.size(); ++p) {
+    const bool trainable = program.params[p].trainable, is_here = std::ranges::count(all[p], place) > 0;
+    if (homes[p] == (trainable && is_here ? 1 : 0)) continue;
+    refuse(program, fmt::format("parameter \"{}\" stands in {} buckets; {}", program.params[p].name, homes[p],
+                                !trainable ? "it is frozen and would stand in none"
+                                : is_here  ? "one would do"
+                                           : "no layer of this rank's stages uses it, and it would stand in none"));
+  }
 }
 
 // Ranks that differ on an axis other than data compute with the same samples.
@@ -57,6 +65,7 @@ void check_parts(std::span<const Program* const> programs, const Program& p) {
 
 void check_own_outline(const Program& program) {
   try {
+    check_stages(program);
     for (size_t b = 0; b < program.buckets.size(); ++b) check_bucket(program, static_cast<int32_t>(b));
     for (size_t m = 0; m < program.microbatches.size(); ++m) check_microbatch(program, static_cast<int32_t>(m));
   } catch (const Error& e) {
@@ -91,6 +100,14 @@ void check_bucket(const Program& program, int32_t bucket) {
     if (program.params[p].dtype != program.params[b.params.front()].dtype)
       refuse(fmt::format("its parameters \"{}\" and \"{}\" are kept in two dtypes; a bucket has one",
                          program.params[b.params.front()].name, program.params[p].name));
+  const std::vector<std::vector<int32_t>> all = all_holders(program);
+  for (int32_t p : b.params)
+    if (all[p] != all[b.params.front()])
+      refuse(
+          fmt::format("its parameters \"{}\" and \"{}\" are held by places {} and {} of the pipeline; those of a "
+                      "bucket are held by the same",
+                      program.params[b.params.front()].name, program.params[p].name,
+                      fmt::join(all[b.params.front()], ", "), fmt::join(all[p], ", ")));
   if (b.shards_gradient() && !b.shards_state()) refuse("gradients in shards need state in shards");
   if (b.shards_param() && !b.shards_gradient()) refuse("parameters in shards need gradients in shards");
   if (b.flags & GSEL_BUCKET_OFFLOAD_PARAM && !b.shards_param())
@@ -129,6 +146,11 @@ void check_outlines(std::span<const Program* const> programs) {
     const Program& p = *programs[rank];
     if (static_cast<size_t>(p.rank) != rank)
       fail(GSEL_ERR_PROGRAM, "program {} in the list is of rank {}; give them in rank order", rank, p.rank);
+    if (p.place_of_stage != first.place_of_stage)
+      fail(GSEL_ERR_PROGRAM, "the programs of ranks 0 and {} have their stages on different places", rank);
+    if (p.transfers != first.transfers)
+      fail(GSEL_ERR_PROGRAM, "the programs of ranks 0 and {} allow {} and {} transfers; all ranks allow as many", rank,
+           first.transfers, p.transfers);
     if (p.mesh != first.mesh || p.params != first.params || p.values != first.values || p.layers != first.layers)
       fail(GSEL_ERR_PROGRAM, "the programs of ranks 0 and {} are of different models or meshes", rank);
     check_own_outline(p);

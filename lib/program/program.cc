@@ -31,6 +31,7 @@ constexpr InstrForm kForms[] = {
     {GSEL_INSTR_SCATTER, "scatter", false, true, true, false, true, "root"},
     {GSEL_INSTR_COLLECT, "collect", false, true, true, false, true, "root"},
     {GSEL_INSTR_OVERFLOW, "overflow", false, false, false, false, true, nullptr},
+    {GSEL_INSTR_REDUCE_TIED, "reduce_tied", false, false, false, true, false, nullptr},
 };
 
 bool same(const gsel_instr& a, const gsel_instr& b) {
@@ -54,8 +55,9 @@ std::vector<int32_t> Mesh::group(int32_t rank, gsel_axis axis) const {
 }
 
 bool equal(const Program& a, const Program& b) {
-  return std::tie(a.rank, a.mesh, a.params, a.values, a.layers, a.microbatches, a.buckets) ==
-             std::tie(b.rank, b.mesh, b.params, b.values, b.layers, b.microbatches, b.buckets) &&
+  return std::tie(a.rank, a.mesh, a.params, a.values, a.layers, a.microbatches, a.buckets, a.place_of_stage,
+                  a.transfers) == std::tie(b.rank, b.mesh, b.params, b.values, b.layers, b.microbatches, b.buckets,
+                                           b.place_of_stage, b.transfers) &&
          std::ranges::equal(a.setup, b.setup, same) && std::ranges::equal(a.step, b.step, same);
 }
 

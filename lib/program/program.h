@@ -50,6 +50,7 @@ struct ProgramLayer {
   bool needs_backward_weight = false;
   uint64_t backward_unread_params = 0;  // bit i: backward_input and backward do not read params[i]
   std::vector<ProgramPhase> forward_phases, backward_phases;
+  int32_t stage = 0;  // of the pipeline
   bool operator==(const ProgramLayer&) const = default;
 };
 
@@ -88,6 +89,8 @@ struct Mesh {
   bool operator==(const Mesh&) const = default;
 };
 
+inline constexpr int32_t kLeastTransfers = 2;
+
 struct Program {
   int32_t rank = 0;
   Mesh mesh;
@@ -96,7 +99,12 @@ struct Program {
   std::vector<ProgramLayer> layers;
   std::vector<Microbatch> microbatches;
   std::vector<ProgramBucket> buckets;
+  std::vector<int32_t> place_of_stage{0};  // on the pipeline axis
+  // Messages of an ordered pair of ranks that are under way at most: a receive is posted when the one this many before
+  // it has been taken, a send waits until the one this many before it has left.
+  int32_t transfers = kLeastTransfers;
   std::vector<gsel_instr> setup, step;
+  std::vector<std::string> notes;  // of the passes, for people
 
   // Line of each instruction in the text it was read from, setup then step; empty for a compiled program.
   std::vector<int32_t> lines;

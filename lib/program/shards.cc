@@ -1,6 +1,8 @@
 // program/shards.cc: see shards.h.
 #include "program/shards.h"
 
+#include <algorithm>
+
 namespace gsel {
 namespace {
 
@@ -51,6 +53,13 @@ gsel_range own_shard(const Program& program, int32_t bucket) {
   const ProgramBucket& b = program.buckets[bucket];
   const int32_t place = b.shards_state() ? program.mesh.coordinate(program.rank, b.axis) : 0;
   return {bounds[place], bounds[place + 1]};
+}
+
+bool norm_meets(const Program& program, gsel_axis axis) {
+  if (program.mesh.size[axis] == 1) return false;
+  if (axis == GSEL_AXIS_PIPELINE) return true;
+  return std::ranges::any_of(
+      program.buckets, [&](const ProgramBucket& b) { return b.axis == axis && (b.shards_state() || b.owner >= 0); });
 }
 
 bool steps_here(const Program& program, int32_t bucket) {

@@ -4,6 +4,7 @@
 #include <span>
 
 #include "base/dtype.h"
+#include "base/printable.h"
 #include "program/program.h"
 #include "program/text_words.h"
 
@@ -61,12 +62,12 @@ std::string line_of(const Program& program, const ProgramLayer& l) {
   std::vector<int32_t> unread;
   for (size_t i = 0; i < l.params.size() && i < 64; ++i)
     if (l.backward_unread_params >> i & 1) unread.push_back(l.params[i]);
-  return fmt::format("layer {}{}{}{}{}{}{}{}{}{}\n", l.name, names("reads", l.inputs, program.values),
+  return fmt::format("layer {}{}{}{}{}{}{}{}{}{}{}\n", l.name, names("reads", l.inputs, program.values),
                      names("writes", l.outputs, program.values), names("params", l.params, program.params),
                      word(l.is_loss, "loss"), word(l.needs_backward_input, "backward_input"),
                      word(l.needs_backward_weight, "backward_weight"), names("unread", unread, program.params),
                      list("forward_phases", l.forward_phases, text_of),
-                     list("backward_phases", l.backward_phases, text_of));
+                     list("backward_phases", l.backward_phases, text_of), option("stage", l.stage, 0));
 }
 
 std::string compression_of(const ProgramBucket& b) {
@@ -109,8 +110,13 @@ std::string where(const Program& program, bool in_setup, size_t position) {
 }
 
 std::string to_text(const Program& program) {
-  std::string text = fmt::format("{}\nrank {}\nmesh tensor={} data={} pipeline={}\n", kProgramMagic, program.rank,
-                                 program.mesh.size[0], program.mesh.size[1], program.mesh.size[2]);
+  std::string text = fmt::format("{}\n", kProgramMagic);
+  for (const std::string& note : program.notes) text += fmt::format("# {}\n", one_line(note));
+  text += fmt::format("rank {}\nmesh tensor={} data={} pipeline={}\n", program.rank, program.mesh.size[0],
+                      program.mesh.size[1], program.mesh.size[2]);
+  if (program.place_of_stage != std::vector<int32_t>{0})
+    text += fmt::format("stages {}\n", fmt::join(program.place_of_stage, " "));
+  if (program.transfers != kLeastTransfers) text += fmt::format("transfers {}\n", program.transfers);
   for (const ProgramParam& p : program.params) text += line_of(p);
   for (const ProgramValue& v : program.values) text += line_of(v);
   for (const ProgramLayer& l : program.layers) text += line_of(program, l);

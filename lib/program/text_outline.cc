@@ -5,6 +5,7 @@
 
 #include "base/dtype.h"
 #include "program/outline.h"
+#include "program/stages.h"
 
 namespace gsel {
 namespace {
@@ -21,6 +22,10 @@ bool OutlineReader::read_line() {
     read_rank();
   else if (head == "mesh")
     read_mesh();
+  else if (head == "stages")
+    read_stages();
+  else if (head == "transfers")
+    read_transfers();
   else if (head == "param")
     read_param();
   else if (head == "value")
@@ -40,6 +45,7 @@ void OutlineReader::check() const {
   if (program_.rank >= program_.mesh.world_size())
     lines_.refuse_text(
         fmt::format("rank {} does not fit a mesh of {} ranks", program_.rank, program_.mesh.world_size()));
+  checked(seen_stages_ ? stages_head_ : mesh_head_, [&] { check_stages(program_); });
   for (size_t b = 0; b < bucket_heads_.size(); ++b)
     checked(bucket_heads_[b], [&] { check_bucket(program_, static_cast<int32_t>(b)); });
   for (size_t m = 0; m < microbatch_heads_.size(); ++m)
@@ -59,6 +65,7 @@ void OutlineReader::read_rank() {
 
 void OutlineReader::read_mesh() {
   once(seen_mesh_);
+  mesh_head_ = words()[0];
   for (size_t i = 1; i < words().size(); ++i) {
     const Word& w = words()[i];
     gsel_axis axis = 0;
@@ -66,6 +73,21 @@ void OutlineReader::read_mesh() {
     if (axis == GSEL_AXES) lines_.refuse(i, fmt::format("\"{}\" is none of tensor=, data=, pipeline=", w.text));
     program_.mesh.size[axis] = static_cast<int32_t>(lines_.number(w, w.after_equals(), 1, kMaxAxis));
   }
+}
+
+void OutlineReader::read_stages() {
+  once(seen_stages_);
+  stages_head_ = words()[0];
+  program_.place_of_stage.clear();
+  for (size_t i = 1; i < words().size(); ++i)
+    program_.place_of_stage.push_back(static_cast<int32_t>(lines_.number(i, 0, kMaxAxis)));
+  if (program_.place_of_stage.empty()) lines_.refuse(0, "the places of the stages are missing after this word");
+}
+
+void OutlineReader::read_transfers() {
+  once(seen_transfers_);
+  program_.transfers = static_cast<int32_t>(lines_.number(1, 1, kMaxRank));
+  lines_.end_of_line(2);
 }
 
 gsel_dtype OutlineReader::read_dtype(const Word& w, std::string_view name,
@@ -147,6 +169,8 @@ void OutlineReader::read_layer() {
       layer.forward_phases = read_phases(w);
     else if (w.key() == "backward_phases")
       layer.backward_phases = read_phases(w);
+    else if (w.key() == "stage")
+      layer.stage = read_stage(w);
     else if (w.text == "loss")
       layer.is_loss = true;
     else if (w.text == "backward_input")
@@ -155,10 +179,24 @@ void OutlineReader::read_layer() {
       layer.needs_backward_weight = true;
     else
       lines_.refuse(i, fmt::format("\"{}\" is none of reads=, writes=, params=, loss, backward_input, "
-                                   "backward_weight, unread=, forward_phases=, backward_phases=",
+                                   "backward_weight, unread=, forward_phases=, backward_phases=, stage=",
                                    w.text));
   }
   program_.layers.push_back(std::move(layer));
+}
+
+// Behind the layers and the places that were read so far.
+int32_t OutlineReader::read_stage(const Word& w) const {
+  const int64_t last = program_.layers.empty() ? 0 : program_.layers.back().stage;
+  const auto n_stages = static_cast<int64_t>(program_.place_of_stage.size());
+  const int64_t stage = lines_.number(w, w.after_equals(), 0, kMaxRank);
+  if (stage >= n_stages)
+    lines_.refuse_at(
+        w, fmt::format("\"{}\" has no place; the stages line above gives places to 0 to {}", w.text, n_stages - 1));
+  if (stage < last)
+    lines_.refuse_at(w,
+                     fmt::format("\"{}\" stands behind a layer of stage {}; stages follow each other", w.text, last));
+  return static_cast<int32_t>(stage);
 }
 
 uint64_t OutlineReader::read_unread(const Word& w, const ProgramLayer& layer) const {

@@ -37,6 +37,8 @@ class OutlineReader {
   void once(bool& seen) const;
   void read_rank();
   void read_mesh();
+  void read_stages();
+  void read_transfers();
   void read_param();
   void read_value();
   void read_layer();
@@ -44,6 +46,7 @@ class OutlineReader {
   void read_bucket();
   void bound_bytes(int64_t sample_bytes, int64_t n_samples);
   gsel_dtype read_dtype(const Word& w, std::string_view name, std::initializer_list<gsel_dtype> known) const;
+  int32_t read_stage(const Word& w) const;
   uint64_t read_unread(const Word& w, const ProgramLayer& layer) const;
   std::vector<ProgramPhase> read_phases(const Word& w);
   uint32_t read_flags(const Word& w, std::span<const FlagWord> known) const;
@@ -51,10 +54,11 @@ class OutlineReader {
 
   TextLines& lines_;
   Program& program_;
-  bool seen_rank_ = false, seen_mesh_ = false;
+  bool seen_rank_ = false, seen_mesh_ = false, seen_stages_ = false, seen_transfers_ = false;
   int64_t all_elems_ = 0, sample_bytes_ = 0, n_samples_ = 0;
   Ids params_, values_, layers_;
   std::vector<Word> bucket_heads_, microbatch_heads_;
+  Word stages_head_, mesh_head_;
 };
 
 }  // namespace gsel

@@ -5,7 +5,7 @@ namespace gsel {
 namespace {
 
 constexpr int32_t kMaxCount = 1 << 20;  // bound on numbers that decide allocations
-constexpr size_t kMaxWords = 32;        // of a line
+constexpr size_t kMaxWords = 32;        // of a line that has no list of places
 
 class Reader {
  public:
@@ -46,10 +46,13 @@ class Reader {
     if (outline_.read_line()) return;
     lines_.refuse(
         0,
-        fmt::format("\"{}\" is none of rank, mesh, param, value, layer, microbatch, bucket, setup, step, end", head));
+        fmt::format("\"{}\" is none of rank, mesh, stages, transfers, param, value, layer, microbatch, bucket, setup, "
+                    "step, end",
+                    head));
   }
 
   void refuse_repeated_keys() const {
+    if (words()[0].text == "stages") return;
     if (words().size() > kMaxWords) lines_.refuse(kMaxWords, "the line has too many words");
     for (size_t i = 2; i < words().size(); ++i)
       for (size_t k = 1; k < i; ++k)

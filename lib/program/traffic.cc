@@ -2,10 +2,13 @@
 // rank, as gsel_comm_counts has it.
 #include "program/traffic.h"
 
+#include <algorithm>
+
 #include "base/dtype.h"
 #include "base/shard.h"
 #include "program/compression.h"
 #include "program/shards.h"
+#include "program/stages.h"
 
 namespace gsel {
 namespace {
@@ -29,9 +32,10 @@ class Counter {
       case GSEL_INSTR_BACKWARD_INPUT:
         return phases(GSEL_INSTR_BACKWARD_INPUT, program_.layers[instr.layer].backward_phases, instr.microbatch);
       case GSEL_INSTR_SEND:
-        return add(GSEL_AXIS_PIPELINE, instr.kind, value_bytes(instr.value, instr.microbatch));
       case GSEL_INSTR_RECV:
-        return add(GSEL_AXIS_PIPELINE, instr.kind, 0);
+        return message(instr);
+      case GSEL_INSTR_REDUCE_TIED:
+        return reduce_tied(instr.bucket);
       case GSEL_INSTR_LOSS_REDUCE:
         return all_reduce(instr.axis, instr.kind, 2, sizeof(double));
       case GSEL_INSTR_OVERFLOW:
@@ -72,6 +76,23 @@ class Counter {
 
   // ---- kinds ----
 
+  // Nothing goes of a micro-batch without samples.
+  void message(const gsel_instr& instr) {
+    if (program_.microbatches[instr.microbatch].count == 0) return;
+    add(GSEL_AXIS_PIPELINE, instr.kind, instr.kind == GSEL_INSTR_SEND ? value_bytes(instr.value, instr.microbatch) : 0);
+  }
+
+  // An all-reduce among the ranks that hold the bucket's parameters, of what this one steps of them.
+  void reduce_tied(int32_t bucket) {
+    const std::vector<int32_t> ranks = tied_ranks(program_, bucket);
+    const auto n = std::ssize(ranks), mine = std::ranges::find(ranks, program_.rank) - ranks.begin();
+    if (n < 2 || mine == n) return;
+    const gsel_range own = own_shard(program_, bucket);
+    const gsel_range folded = shard_range(own.end - own.begin, n, mine);
+    add(GSEL_AXIS_PIPELINE, GSEL_INSTR_REDUCE_TIED,
+        (own.end - own.begin + (n - 2) * (folded.end - folded.begin)) * int64_t{sizeof(float)});
+  }
+
   void phases(gsel_instr_kind kind, const std::vector<ProgramPhase>& phases, int32_t microbatch) {
     for (const ProgramPhase& phase : phases) {
       const auto elem_bytes = static_cast<int64_t>(dtype_bytes(phase.dtype));
@@ -85,14 +106,10 @@ class Counter {
     return value.sample_bytes * (value.is_scalar ? 1 : program_.microbatches[microbatch].count);
   }
 
-  // One number for each axis that gradients are divided along.
+  // One number for each axis that gradients or parameters are divided along.
   void norm() {
     for (gsel_axis axis = 0; axis < GSEL_AXES; ++axis)
-      for (const ProgramBucket& b : program_.buckets)
-        if (b.axis == axis && (b.shards_state() || b.owner >= 0)) {
-          all_reduce(axis, GSEL_INSTR_NORM, 1, sizeof(double));
-          break;
-        }
+      if (norm_meets(program_, axis)) all_reduce(axis, GSEL_INSTR_NORM, 1, sizeof(double));
   }
 
   // Several arrays of a compressed bucket are several calls.

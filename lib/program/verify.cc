@@ -11,22 +11,6 @@
 namespace gsel {
 namespace {
 
-// Every rank that waits for ever is told, up to a few: the cause is often not with the first.
-void check_finished(const std::deque<Walker>& walkers) {
-  constexpr int kTold = 4;
-  int stuck = 0;
-  int32_t first = -1;
-  std::string text;
-  for (const Walker& w : walkers) {
-    if (w.finished()) continue;
-    if (first < 0) first = w.program().rank;
-    if (stuck++ < kTold)
-      text += fmt::format("{}{}: waits for ever for {}", text.empty() ? "" : "; ", w.where_now(), w.waits_for());
-  }
-  if (stuck > kTold) text += fmt::format("; and {} more ranks", stuck - kTold);
-  if (stuck) throw Error(GSEL_ERR_PROGRAM, text).about_rank(first);
-}
-
 // Every sample by every layer, for each place on the tensor axis: ranks along it share the samples.
 void check_coverage(const std::deque<Walker>& walkers) {
   const Program& first = walkers.front().program();
@@ -50,14 +34,17 @@ void verify(std::span<const Program* const> programs, Purpose purpose) {
   Exchange exchange;
   std::deque<Walker> walkers;
   for (const Program* p : programs) walkers.emplace_back(*p, exchange, purpose);
-  for (bool moved = true; moved;) {
-    moved = false;
-    for (Walker& w : walkers) moved |= w.advance();
-  }
+  follow(walkers);
   check_finished(walkers);
   for (const Walker& w : walkers) w.check_end();
   check_coverage(walkers);
   exchange.check_ended();
+}
+
+void verify(std::span<const Program> programs, Purpose purpose) {
+  std::vector<const Program*> pointers;
+  for (const Program& p : programs) pointers.push_back(&p);
+  verify(std::span<const Program* const>(pointers), purpose);
 }
 
 }  // namespace gsel

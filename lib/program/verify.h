@@ -14,5 +14,6 @@ enum class Purpose : uint8_t {
 
 // Throws GSEL_ERR_PROGRAM naming rank, instruction and, for programs read from text, line.
 void verify(std::span<const Program* const> programs, Purpose purpose = Purpose::training);
+void verify(std::span<const Program> programs, Purpose purpose = Purpose::training);
 
 }  // namespace gsel

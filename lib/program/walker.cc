@@ -2,7 +2,11 @@
 // by theme.
 #include "program/walker.h"
 
+#include <algorithm>
+
+#include "base/dtype.h"
 #include "program/shards.h"
+#include "program/stages.h"
 
 namespace gsel {
 namespace {
@@ -20,6 +24,7 @@ bool of_training_alone(const gsel_instr& instr) {
     case GSEL_INSTR_REDUCE:
     case GSEL_INSTR_REDUCE_SCATTER:
     case GSEL_INSTR_REDUCE_ROOT:
+    case GSEL_INSTR_REDUCE_TIED:
     case GSEL_INSTR_NORM:
     case GSEL_INSTR_OVERFLOW:
     case GSEL_INSTR_STEP:
@@ -31,20 +36,25 @@ bool of_training_alone(const gsel_instr& instr) {
 
 }  // namespace
 
-Walker::Walker(const Program& program, Exchange& all, Purpose purpose)
+Walker::Walker(const Program& program, Exchange& all, Purpose purpose, int32_t transfers)
     : program_(program),
       all_(all),
       purpose_(purpose),
+      transfers_(transfers),
+      tied_groups_(program.buckets.size()),
       bucket_of_(program.params.size(), -1),
       contributed_(program.buckets.size()),
       buckets_(program.buckets.size()),
       pending_(program.params.size()) {
   for (gsel_axis axis = 0; axis < GSEL_AXES; ++axis) groups_.push_back(&all.group(program, axis));
-  for (size_t b = 0; b < program.buckets.size(); ++b)
-    for (int32_t p : program.buckets[b].params) bucket_of_[p] = static_cast<int32_t>(b);
-  for (const ProgramLayer& l : program.layers)
-    for (int32_t p : l.params)
-      if (l.needs_backward_weight && bucket_of_[p] >= 0) contributed_[bucket_of_[p]] = true;
+  for (int32_t b = 0; b < static_cast<int32_t>(program.buckets.size()); ++b) {
+    for (int32_t p : program.buckets[b].params) bucket_of_[p] = b;
+    if (sums_tied(program, b)) tied_groups_[b] = &all.tied_group(program, b);
+  }
+  for (int32_t l = 0; l < static_cast<int32_t>(program.layers.size()); ++l)
+    for (int32_t p : program.layers[l].params)
+      if (program.layers[l].needs_backward_weight && bucket_of_[p] >= 0 && is_here(program, l))
+        contributed_[bucket_of_[p]] = true;
 }
 
 void Walker::refuse(const std::string& why) const {
@@ -64,6 +74,7 @@ bool Walker::advance() {
     }
     if (position_ == list().size()) return moved;
     const gsel_instr& instr = list()[position_];
+    if (!entered_ && !has_room(instr)) return moved;
     if (!entered_) enter(instr);
     entered_ = true;
     if (!meet(instr)) return moved;
@@ -127,10 +138,12 @@ void Walker::enter(const gsel_instr& instr) {
       return release(instr);
     case GSEL_INSTR_LOSS_REDUCE:
       return loss_reduce(instr);
+    case GSEL_INSTR_REDUCE_TIED:
+      return reduce_tied(instr);
     case GSEL_INSTR_NORM:
       return norm();
     case GSEL_INSTR_OVERFLOW:
-      return overflow();
+      return overflow(instr);
     case GSEL_INSTR_STEP:
       return step(instr);
     case GSEL_INSTR_RECV:
@@ -141,37 +154,40 @@ void Walker::enter(const gsel_instr& instr) {
   }
 }
 
-gsel_axis Walker::meeting(const gsel_instr& instr, int32_t i) const {
+Group* Walker::meeting(const gsel_instr& instr, int32_t i) const {
   switch (instr.kind) {
     case GSEL_INSTR_LOSS_REDUCE:
     case GSEL_INSTR_OVERFLOW:
     case GSEL_INSTR_SCATTER:
     case GSEL_INSTR_COLLECT:
-      return i == 0 ? instr.axis : -1;
+      return i == 0 ? groups_[instr.axis] : nullptr;
+    case GSEL_INSTR_REDUCE_TIED:
+      return i == 0 ? tied_groups_[instr.bucket] : nullptr;
     case GSEL_INSTR_FORWARD:
     case GSEL_INSTR_RECOMPUTE:
     case GSEL_INSTR_BACKWARD:
     case GSEL_INSTR_BACKWARD_INPUT: {
       const ProgramLayer& l = program_.layers[instr.layer];
       const auto& phases = is_forward(instr.kind) ? l.forward_phases : l.backward_phases;
-      return static_cast<size_t>(i) < phases.size() ? phases[i].axis : -1;
+      return static_cast<size_t>(i) < phases.size() ? groups_[phases[i].axis] : nullptr;
     }
     case GSEL_INSTR_NORM:
       for (gsel_axis axis = 0; axis < GSEL_AXES; ++axis)
-        if (meets_at_norm(axis) && i-- == 0) return axis;
-      return -1;
+        if (norm_meets(program_, axis) && i-- == 0) return groups_[axis];
+      return nullptr;
     default:
-      return -1;
+      return nullptr;
   }
 }
 
 bool Walker::meet(const gsel_instr& instr) {
   if (instr.kind == GSEL_INSTR_WAIT) return wait(instr);
   if (instr.kind == GSEL_INSTR_RECV) return receive(instr);
-  for (gsel_axis axis; (axis = meeting(instr, met_)) >= 0; ++met_) {
-    if (!posted_) meeting_index_ = groups_[axis]->post(spot(), met_);
+  for (Group* group; (group = meeting(instr, met_)); ++met_) {
+    // A norm meets over as many axes as the place's own buckets want.
+    if (!posted_) meeting_index_ = group->post(spot(), instr.kind == GSEL_INSTR_NORM ? 0 : met_);
     posted_ = true;
-    if (!groups_[axis]->complete(meeting_index_)) return false;
+    if (!group->complete(meeting_index_)) return false;
     posted_ = false;
   }
   return true;
@@ -184,8 +200,11 @@ void Walker::leave(const gsel_instr& instr) {
 std::string Walker::waits_for() const {
   const gsel_instr& instr = list()[position_];
   if (instr.kind == GSEL_INSTR_RECV) return fmt::format("a send of rank {}", instr.peer);
+  if (!entered_)
+    return fmt::format("rank {} to receive what was sent before",
+                       instr.kind == GSEL_INSTR_SEND ? instr.peer : full_channel());
   const bool waits = instr.kind == GSEL_INSTR_WAIT;
-  const Group& group = *groups_[waits ? buckets_[instr.bucket].axis : meeting(instr, met_)];
+  const Group& group = waits ? *groups_[buckets_[instr.bucket].axis] : *meeting(instr, met_);
   return fmt::format("rank {} to join the collective",
                      group.missing(waits ? buckets_[instr.bucket].index : meeting_index_));
 }
@@ -199,7 +218,39 @@ void Walker::check_end() const {
       refuse_end(fmt::format("the backward of layer \"{}\", micro-batch {}, is missing", l.name, uint32_t(id)));
   }
   for (size_t b = 0; b < buckets_.size(); ++b) check_bucket_end(static_cast<int32_t>(b));
-  if (!loss_reduced_[GSEL_AXIS_DATA]) refuse_end("the loss is not reduced over the data axis");
+  const bool has_loss = std::ranges::any_of(program_.layers, &ProgramLayer::is_loss);
+  if (const gsel_axis missing = missing_reduction(loss_reduced_); has_loss && missing >= 0)
+    refuse_end(fmt::format("the loss is not reduced over the {} axis", axis_name(missing)));
+  if (std::ranges::count(overflow_checked_, true) && missing_reduction(overflow_checked_) >= 0)
+    refuse_end(
+        fmt::format("overflow is not looked for on the {} axis", axis_name(missing_reduction(overflow_checked_))));
+}
+
+void follow(std::deque<Walker>& walkers) {
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (Walker& w : walkers) moved |= w.advance();
+  }
+}
+
+bool all_finished(const std::deque<Walker>& walkers) {
+  return std::ranges::all_of(walkers, &Walker::finished);
+}
+
+// Every rank that waits for ever is told, up to a few: the cause is often not with the first.
+void check_finished(const std::deque<Walker>& walkers) {
+  constexpr int kTold = 4;
+  int stuck = 0;
+  int32_t first = -1;
+  std::string text;
+  for (const Walker& w : walkers) {
+    if (w.finished()) continue;
+    if (first < 0) first = w.program().rank;
+    if (stuck++ < kTold)
+      text += fmt::format("{}{}: waits for ever for {}", text.empty() ? "" : "; ", w.where_now(), w.waits_for());
+  }
+  if (stuck > kTold) text += fmt::format("; and {} more ranks", stuck - kTold);
+  if (stuck) throw Error(GSEL_ERR_PROGRAM, text).about_rank(first);
 }
 
 }  // namespace gsel

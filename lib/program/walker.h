@@ -3,6 +3,9 @@
 // rules hold for any program, so it refuses to know strategies.
 #pragma once
 
+#include <array>
+#include <deque>
+#include <map>
 #include <unordered_map>
 
 #include "program/exchange.h"
@@ -13,7 +16,8 @@ namespace gsel {
 
 class Walker {
  public:
-  Walker(const Program& program, Exchange& all, Purpose purpose);
+  // transfers: how many messages to a rank are under way at most before a SEND blocks, or 0: it never does.
+  Walker(const Program& program, Exchange& all, Purpose purpose, int32_t transfers = 0);
 
   const Program& program() const { return program_; }
   bool finished() const { return !in_setup_ && position_ == program_.step.size(); }
@@ -45,7 +49,9 @@ class Walker {
   void enter(const gsel_instr& instr);
   bool meet(const gsel_instr& instr);
   void leave(const gsel_instr& instr);
-  gsel_axis meeting(const gsel_instr& instr, int32_t i) const;  // axis of the i-th, or -1
+  Group* meeting(const gsel_instr& instr, int32_t i) const;  // the i-th, or nullptr
+  bool has_room(const gsel_instr& instr) const;              // to be entered
+  int32_t full_channel() const;                              // a rank that has not taken what was sent, or -1
   void check_purpose(const gsel_instr& instr) const;
   void begin_step();
 
@@ -61,9 +67,11 @@ class Walker {
   bool receive(const gsel_instr& instr);
   void enter_parts(const gsel_instr& instr);
   void leave_parts(const gsel_instr& instr);
+  bool comes_back(const gsel_instr& instr);
   void give(ValueFacts& v, bool gradient, bool owes);
   void take(ValueFacts& v, bool gradient);
   // walker_buckets.cc
+  void need_here(const gsel_instr& instr) const;
   void need_params(const ProgramLayer& layer, uint64_t unread) const;
   void begin_bucket(const gsel_instr& instr);
   void check_broadcast(const gsel_instr& instr) const;
@@ -74,20 +82,25 @@ class Walker {
   // walker_step.cc
   void need_all_contributions(int32_t bucket) const;
   std::string lacks(int32_t bucket) const;  // what the gradients of a bucket still lack; empty: nothing
+  std::string lacks_on_data_axis(int32_t bucket) const;
+  gsel_axis missing_reduction(const std::array<bool, GSEL_AXES>& done) const;  // an axis of several ranks, or -1
+  void need_loss_reduced() const;
   void loss_reduce(const gsel_instr& instr);
   void look_at_gradients(const char* what);
+  void reduce_tied(const gsel_instr& instr);
   void norm();
-  void overflow();
+  void overflow(const gsel_instr& instr);
   void step(const gsel_instr& instr);
   void check_bucket_end(int32_t bucket) const;
-  bool meets_at_norm(gsel_axis axis) const;
 
   const Program& program_;
   Exchange& all_;
   const Purpose purpose_;
-  std::vector<Group*> groups_;      // by axis
-  std::vector<int32_t> bucket_of_;  // by parameter; -1: frozen
-  std::vector<bool> contributed_;   // by bucket: some layer of the model contributes to its gradients
+  const int32_t transfers_;
+  std::vector<Group*> groups_;       // by axis
+  std::vector<Group*> tied_groups_;  // by bucket; nullptr: not summed with other places
+  std::vector<int32_t> bucket_of_;   // by parameter; -1: frozen
+  std::vector<bool> contributed_;    // by bucket: some layer of this rank contributes to its gradients
 
   bool in_setup_ = true;
   size_t position_ = 0;
@@ -96,12 +109,20 @@ class Walker {
   int32_t met_ = 0;
   size_t meeting_index_ = 0;
 
-  std::array<bool, GSEL_AXES> loss_reduced_{};
-  bool normed_ = false, overflow_checked_ = false, any_stepped_ = false;
+  std::map<int32_t, Channel*> sent_to_;            // by rank
+  std::unordered_map<uint64_t, bool> comes_back_;  // by value and rank it is sent to
+  std::array<bool, GSEL_AXES> loss_reduced_{}, overflow_checked_{};
+  bool normed_ = false, any_stepped_ = false;
   std::unordered_map<uint64_t, ValueFacts> values_;
   std::unordered_map<uint64_t, LayerFacts> layers_;
   std::vector<BucketFacts> buckets_;
   std::vector<int32_t> pending_;  // by parameter: forwards whose weight gradient is not produced yet
 };
+
+// Lets all of them go on until nobody moves.
+void follow(std::deque<Walker>& walkers);
+bool all_finished(const std::deque<Walker>& walkers);
+// Refuses those that wait for ever.
+void check_finished(const std::deque<Walker>& walkers);
 
 }  // namespace gsel

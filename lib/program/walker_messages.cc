@@ -1,9 +1,12 @@
 // program/walker_messages.cc: rules of values that go from rank to rank: messages, and parts of a whole micro-batch.
+#include <algorithm>
+
+#include "program/stages.h"
 #include "program/walker.h"
 
 namespace gsel {
 
-// A value, or its complete gradient, goes out; a differentiable value that goes out comes back as a gradient.
+// A value, or its complete gradient, goes out. owes: the gradient of what goes out comes back.
 void Walker::give(ValueFacts& v, bool gradient, bool owes) {
   if (!gradient) {
     if (!v.written) refuse("the value is not written");
@@ -26,18 +29,51 @@ void Walker::take(ValueFacts& v, bool gradient) {
   v.written = true;
 }
 
+// Whether the gradient of a value that is sent does; asked once for each value and receiver.
+bool Walker::comes_back(const gsel_instr& instr) {
+  const auto [found, is_new] = comes_back_.try_emplace(key(instr.value, instr.peer));
+  if (is_new)
+    found->second = gradient_returns(program_, instr.value, program_.mesh.coordinate(instr.peer, GSEL_AXIS_PIPELINE));
+  return found->second;
+}
+
 void Walker::send(const gsel_instr& instr) {
   if (instr.peer == program_.rank) refuse("a rank cannot send to itself");
-  give(value(instr.value, instr.microbatch), instr.flags & GSEL_INSTR_GRADIENT,
-       program_.values[instr.value].needs_gradient);
-  all_.messages(program_.rank, instr.peer).push_back(spot());
+  give(value(instr.value, instr.microbatch), instr.flags & GSEL_INSTR_GRADIENT, comes_back(instr));
+  const std::vector<int32_t> along = program_.mesh.group(program_.rank, GSEL_AXIS_PIPELINE);
+  if (!std::ranges::count(along, instr.peer))
+    refuse(fmt::format("messages go along the pipeline axis, on which this rank stands with rank{} {}",
+                       along.size() > 1 ? "s" : "", fmt::join(along, ", ")));
+  if (program_.values[instr.value].is_input && along.size() > 1)
+    refuse("an input is filled on the ranks that read it and goes to no other");
+  Channel& channel = all_.channel(program_.rank, instr.peer);
+  sent_to_[instr.peer] = &channel;
+  channel.under_way.push_back(spot());
+  ++channel.sent;
+}
+
+// A message has left once its receive is posted, which is when the one as many before it as there are transfers has
+// been taken.
+int32_t Walker::full_channel() const {
+  for (const auto& [rank, channel] : sent_to_)
+    if (channel->taken + transfers_ < channel->sent) return rank;
+  return -1;
+}
+
+bool Walker::has_room(const gsel_instr& instr) const {
+  if (transfers_ == 0) return true;
+  if (instr.kind == GSEL_INSTR_LOSS_REDUCE) return full_channel() < 0;
+  if (instr.kind != GSEL_INSTR_SEND) return true;
+  const Channel& channel = all_.channel(program_.rank, instr.peer);
+  return channel.sent < channel.taken + 2 * int64_t{transfers_};
 }
 
 bool Walker::receive(const gsel_instr& instr) {
-  auto& queue = all_.messages(instr.peer, program_.rank);
-  if (queue.empty()) return false;
-  const Spot sent = queue.front();
-  queue.pop_front();
+  Channel& channel = all_.channel(instr.peer, program_.rank);
+  if (channel.under_way.empty()) return false;
+  const Spot sent = channel.under_way.front();
+  channel.under_way.pop_front();
+  ++channel.taken;
   const gsel_instr& message = sent.instr();
   if (message.value != instr.value || message.microbatch != instr.microbatch || message.flags != instr.flags)
     refuse(fmt::format("what arrives next is from {}", sent.where()));

@@ -1,5 +1,8 @@
 // program/walker_step.cc: rules of the end of a step: the loss, the norm, the overflow and the optimizer see what is
 // complete, and nothing is left open.
+#include <algorithm>
+
+#include "base/dtype.h"
 #include "program/shards.h"
 #include "program/walker.h"
 
@@ -10,6 +13,18 @@ void Walker::loss_reduce(const gsel_instr& instr) {
   loss_reduced_[instr.axis] = true;
 }
 
+// A sum over the data axis is wanted even of one rank: it tells that nothing is added any more.
+gsel_axis Walker::missing_reduction(const std::array<bool, GSEL_AXES>& done) const {
+  if (!done[GSEL_AXIS_DATA]) return GSEL_AXIS_DATA;
+  return program_.mesh.size[GSEL_AXIS_PIPELINE] > 1 && !done[GSEL_AXIS_PIPELINE] ? GSEL_AXIS_PIPELINE : -1;
+}
+
+void Walker::need_loss_reduced() const {
+  const gsel_axis missing = missing_reduction(loss_reduced_);
+  if (missing == GSEL_AXIS_DATA) refuse("the loss weight is not reduced yet");
+  if (missing >= 0) refuse(fmt::format("the loss weight is not reduced over the {} axis yet", axis_name(missing)));
+}
+
 void Walker::need_all_contributions(int32_t bucket) const {
   for (int32_t p : program_.buckets[bucket].params)
     if (pending_[p])
@@ -18,6 +33,12 @@ void Walker::need_all_contributions(int32_t bucket) const {
 }
 
 std::string Walker::lacks(int32_t b) const {
+  if (std::string why = lacks_on_data_axis(b); !why.empty()) return why;
+  if (!tied_groups_[b] || buckets_[b].tied_summed) return {};
+  return fmt::format("the gradients of bucket {} are not summed over the places that hold its parameters yet", b);
+}
+
+std::string Walker::lacks_on_data_axis(int32_t b) const {
   const ProgramBucket& shape = program_.buckets[b];
   const BucketFacts& bucket = buckets_[b];
   if (bucket.under_way) return fmt::format("the last collective of bucket {} was not waited for", b);
@@ -42,27 +63,32 @@ void Walker::look_at_gradients(const char* what) {
   }
 }
 
-// Squares over shards are summed over their axis.
-bool Walker::meets_at_norm(gsel_axis axis) const {
-  if (program_.mesh.size[axis] == 1) return false;
-  for (const ProgramBucket& b : program_.buckets)
-    if (b.axis == axis && (b.shards_state() || b.owner >= 0)) return true;
-  return false;
+void Walker::reduce_tied(const gsel_instr& instr) {
+  BucketFacts& bucket = buckets_[instr.bucket];
+  if (!steps_here(program_, instr.bucket))
+    refuse(fmt::format("place {} owns the bucket and has its gradients", program_.buckets[instr.bucket].owner));
+  if (!tied_groups_[instr.bucket]) refuse("no other place of the pipeline holds the bucket's parameters");
+  if (bucket.tied_summed) refuse("the bucket's gradients are already summed over the places that hold its parameters");
+  if (bucket.stepped) refuse("the bucket is already stepped");
+  if (bucket.looked_at) refuse("norm or overflow has looked at the bucket's gradients before");
+  if (const std::string why = lacks_on_data_axis(instr.bucket); !why.empty()) refuse(why);
+  need_all_contributions(instr.bucket);
+  bucket.tied_summed = bucket.closed = true;
 }
 
 void Walker::norm() {
   if (normed_) refuse("the norm is already computed");
-  if (!loss_reduced_[GSEL_AXIS_DATA]) refuse("the loss weight is not reduced yet");
+  need_loss_reduced();
   look_at_gradients("the norm");
   normed_ = true;
   // Where nothing is summed it is each rank's own affair, but all must clip or none.
-  if (!meets_at_norm(GSEL_AXIS_DATA)) groups_[GSEL_AXIS_DATA]->post(spot(), 0);
+  if (!norm_meets(program_, GSEL_AXIS_DATA)) groups_[GSEL_AXIS_DATA]->post(spot(), 0);
 }
 
-void Walker::overflow() {
-  if (overflow_checked_) refuse("overflow is already looked for");
+void Walker::overflow(const gsel_instr& instr) {
+  if (overflow_checked_[instr.axis]) refuse("overflow is already looked for");
   look_at_gradients("the look for overflow");
-  overflow_checked_ = true;
+  overflow_checked_[instr.axis] = true;
 }
 
 void Walker::step(const gsel_instr& instr) {
@@ -70,7 +96,9 @@ void Walker::step(const gsel_instr& instr) {
   BucketFacts& bucket = buckets_[instr.bucket];
   if (!steps_here(program_, instr.bucket)) refuse(fmt::format("place {} owns the bucket and steps it", shape.owner));
   if (bucket.stepped) refuse("the bucket is already stepped");
-  if (!loss_reduced_[GSEL_AXIS_DATA]) refuse("the loss weight is not reduced yet");
+  need_loss_reduced();
+  if (std::ranges::count(overflow_checked_, true) && missing_reduction(overflow_checked_) >= 0)
+    refuse(fmt::format("overflow is not looked for on the {} axis", axis_name(missing_reduction(overflow_checked_))));
   if (const std::string why = lacks(instr.bucket); !why.empty()) refuse(why);
   need_all_contributions(instr.bucket);
   bucket.stepped = bucket.closed = any_stepped_ = true;

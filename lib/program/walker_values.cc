@@ -1,22 +1,37 @@
 // program/walker_values.cc: rules of inputs and callbacks: nothing is read before it is written, no gradient is used
 // before all its contributions have arrived.
+#include <algorithm>
+
+#include "program/stages.h"
 #include "program/walker.h"
 
 namespace gsel {
 
 void Walker::input(const gsel_instr& instr) {
   if (!program_.values[instr.value].is_input) refuse("the value is not an input");
+  if (program_.mesh.size[GSEL_AXIS_PIPELINE] > 1 &&
+      !std::ranges::count(chain(program_, instr.value), place(GSEL_AXIS_PIPELINE)))
+    refuse("no layer of this rank's stages reads the input");
   ValueFacts& v = value(instr.value, instr.microbatch);
   if (v.written) refuse("the value is already written");
   v.written = true;
 }
 
+void Walker::need_here(const gsel_instr& instr) const {
+  if (is_here(program_, instr.layer)) return;
+  refuse(fmt::format("the layer is of stage {}, which is on place {} of the pipeline; this rank is on place {}",
+                     program_.layers[instr.layer].stage, place_of_layer(program_, instr.layer),
+                     place(GSEL_AXIS_PIPELINE)));
+}
+
 void Walker::forward(const gsel_instr& instr) {
+  need_here(instr);
   const ProgramLayer& l = program_.layers[instr.layer];
   const int32_t mb = instr.microbatch;
   LayerFacts& facts = layer(instr.layer, mb);
   if (facts.forward) refuse("this forward has run already");
-  if (l.is_loss && loss_reduced_[GSEL_AXIS_DATA]) refuse("the loss is already reduced; this part of it would be lost");
+  if (l.is_loss && std::ranges::count(loss_reduced_, true))
+    refuse("the loss is already reduced; this part of it would be lost");
   facts.forward = true;
   for (int32_t v : l.inputs) {
     ValueFacts& in = value(v, mb);
@@ -64,6 +79,7 @@ void Walker::need_output_gradients(const ProgramLayer& l, int32_t mb) {
 }
 
 void Walker::backward(const gsel_instr& instr) {
+  need_here(instr);
   const ProgramLayer& l = program_.layers[instr.layer];
   const int32_t mb = instr.microbatch;
   const bool input_half = instr.kind != GSEL_INSTR_BACKWARD_WEIGHT && l.needs_backward_input;

@@ -1,0 +1,152 @@
+// program/stages.cc: see stages.h.
+#include "program/stages.h"
+
+#include <algorithm>
+
+#include "program/shards.h"
+
+namespace gsel {
+namespace {
+
+int32_t own_place(const Program& program) {
+  return program.mesh.coordinate(program.rank, GSEL_AXIS_PIPELINE);
+}
+
+bool uses(const ProgramLayer& layer, int32_t value) {
+  return std::ranges::count(layer.inputs, value) || std::ranges::count(layer.outputs, value);
+}
+
+}  // namespace
+
+void check_stages(const Program& program) {
+  const auto n_stages = std::ssize(program.place_of_stage);
+  const int32_t n_places = program.mesh.size[GSEL_AXIS_PIPELINE];
+  std::vector<bool> seen(static_cast<size_t>(n_places));
+  for (ptrdiff_t s = 0; s < n_stages; ++s) {
+    const int32_t place = program.place_of_stage[s];
+    if (place < 0 || place >= n_places)
+      fail(GSEL_ERR_PROGRAM, "stage {} is on place {} of the pipeline; 0 to {} exist", s, place, n_places - 1);
+    seen[place] = true;
+  }
+  if (const auto idle = std::ranges::find(seen, false); idle != seen.end())
+    fail(GSEL_ERR_PROGRAM, "place {} of the pipeline has no stage; each place of it has one or more",
+         idle - seen.begin());
+  int32_t last = -1;
+  for (const ProgramLayer& l : program.layers) {
+    if (l.stage < 0 || l.stage >= n_stages)
+      fail(GSEL_ERR_PROGRAM, "layer \"{}\" is of stage {}; 0 to {} exist", l.name, l.stage, n_stages - 1);
+    if (l.stage < last)
+      fail(GSEL_ERR_PROGRAM, "layer \"{}\" is of stage {} and stands behind one of stage {}; stages follow each other",
+           l.name, l.stage, last);
+    if (l.stage > last + 1) fail(GSEL_ERR_PROGRAM, "stage {} has no layer", last + 1);
+    last = l.stage;
+  }
+  if (last + 1 < n_stages && n_stages > 1) fail(GSEL_ERR_PROGRAM, "stage {} has no layer", last + 1);
+}
+
+int32_t place_of_layer(const Program& program, int32_t layer) {
+  return program.place_of_stage[program.layers[layer].stage];
+}
+
+bool is_here(const Program& program, int32_t layer) {
+  return place_of_layer(program, layer) == own_place(program);
+}
+
+std::vector<std::vector<int32_t>> all_holders(const Program& program) {
+  std::vector<std::vector<int32_t>> result(program.params.size());
+  for (const ProgramLayer& l : program.layers)
+    for (int32_t p : l.params) result[p].push_back(program.place_of_stage[l.stage]);
+  for (std::vector<int32_t>& places : result) {
+    if (places.empty()) places.push_back(0);
+    std::ranges::sort(places);
+    places.erase(std::unique(places.begin(), places.end()), places.end());
+  }
+  return result;
+}
+
+std::vector<int32_t> holders(const Program& program, int32_t param) {
+  return std::move(all_holders(program)[param]);
+}
+
+bool holds(const Program& program, int32_t param) {
+  return std::ranges::count(holders(program, param), own_place(program)) > 0;
+}
+
+std::vector<std::vector<int32_t>> ties(const Program& program) {
+  std::vector<std::vector<int32_t>> result;
+  const std::vector<std::vector<int32_t>> all = all_holders(program);
+  for (size_t p = 0; p < all.size(); ++p)
+    if (program.params[p].trainable && all[p].size() > 1 && !std::ranges::count(result, all[p]))
+      result.push_back(all[p]);
+  return result;
+}
+
+std::vector<int32_t> tie_of_params(const Program& program) {
+  const std::vector<std::vector<int32_t>> all = all_holders(program), sets = ties(program);
+  std::vector<int32_t> result(all.size(), -1);
+  for (size_t p = 0; p < all.size(); ++p)
+    if (const auto found = std::ranges::find(sets, all[p]); program.params[p].trainable && found != sets.end())
+      result[p] = static_cast<int32_t>(found - sets.begin());
+  return result;
+}
+
+int32_t tie_of(const Program& program, int32_t param) {
+  return tie_of_params(program)[param];
+}
+
+std::vector<int32_t> bucket_holders(const Program& program, int32_t bucket) {
+  return holders(program, program.buckets[bucket].params.front());
+}
+
+bool counts_for_tie(const Program& program, int32_t bucket) {
+  return bucket_holders(program, bucket).front() == own_place(program);
+}
+
+std::vector<int32_t> tied_ranks(const Program& program, int32_t bucket) {
+  const std::vector<int32_t> along = program.mesh.group(program.rank, GSEL_AXIS_PIPELINE);
+  std::vector<int32_t> ranks;
+  for (int32_t place : bucket_holders(program, bucket)) ranks.push_back(along[place]);
+  return ranks;
+}
+
+bool sums_tied(const Program& program, int32_t bucket) {
+  return bucket_holders(program, bucket).size() > 1 && steps_here(program, bucket);
+}
+
+std::vector<int32_t> chain(const Program& program, int32_t value) {
+  std::vector<int32_t> places;
+  for (const ProgramLayer& l : program.layers)
+    if (uses(l, value) && !std::ranges::count(places, program.place_of_stage[l.stage]))
+      places.push_back(program.place_of_stage[l.stage]);
+  return places;
+}
+
+bool gradient_returns(const Program& program, int32_t value, int32_t place) {
+  if (!program.values[value].needs_gradient) return false;
+  const std::vector<int32_t> places = chain(program, value);
+  const auto from = std::ranges::find(places, place);
+  if (from == places.end()) return true;
+  return std::ranges::any_of(program.layers, [&](const ProgramLayer& l) {
+    return l.needs_backward_input && std::ranges::count(l.inputs, value) &&
+           std::find(from, places.end(), program.place_of_stage[l.stage]) != places.end();
+  });
+}
+
+std::vector<ProgramBucket> plain_buckets(const Program& program) {
+  const std::vector<std::vector<int32_t>> all = all_holders(program);
+  const std::vector<int32_t> tie_of = tie_of_params(program);
+  const auto n_ties = static_cast<int32_t>(ties(program).size());
+  std::vector<ProgramBucket> buckets;
+  for (gsel_dtype dtype : {GSEL_F32, GSEL_BF16, GSEL_F16})
+    for (int32_t tie = -1; tie < n_ties; ++tie) {
+      ProgramBucket bucket;
+      for (size_t p = 0; p < program.params.size(); ++p) {
+        const bool fits = program.params[p].trainable && program.params[p].dtype == dtype && tie_of[p] == tie;
+        if (fits && std::ranges::count(all[p], own_place(program))) bucket.params.push_back(static_cast<int32_t>(p));
+      }
+      if (!bucket.params.empty()) buckets.push_back(std::move(bucket));
+    }
+  return buckets;
+}
+
+}  // namespace gsel

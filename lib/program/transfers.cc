@@ -1,0 +1,48 @@
+// program/transfers.cc: see transfers.h. The programs are followed as the verifier does, but a SEND blocks while there
+// is no room for it.
+#include "program/transfers.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "program/outline.h"
+#include "program/walker.h"
+
+namespace gsel {
+namespace {
+
+// Of one program to one rank at most.
+int64_t most_messages(std::span<const Program* const> programs) {
+  int64_t most = 0;
+  for (const Program* p : programs) {
+    std::map<int32_t, int64_t> counts;
+    for (const gsel_instr& instr : p->step)
+      if (instr.kind == GSEL_INSTR_SEND) most = std::max(most, ++counts[instr.peer]);
+  }
+  return most;
+}
+
+}  // namespace
+
+int32_t enough_transfers(std::span<const Program* const> programs) {
+  check_outlines(programs);
+  const int64_t most = most_messages(programs);
+  if (most == 0) return kLeastTransfers;
+  for (int32_t transfers = kLeastTransfers;; transfers *= 2) {
+    Exchange exchange;
+    std::deque<Walker> walkers;
+    for (const Program* p : programs) walkers.emplace_back(*p, exchange, Purpose::training, transfers);
+    follow(walkers);
+    if (all_finished(walkers)) return transfers;
+    if (transfers >= most) check_finished(walkers);
+  }
+}
+
+void set_transfers(std::span<Program> programs) {
+  std::vector<const Program*> pointers;
+  for (const Program& p : programs) pointers.push_back(&p);
+  const int32_t transfers = enough_transfers(pointers);
+  for (Program& p : programs) p.transfers = transfers;
+}
+
+}  // namespace gsel
