@@ -166,7 +166,7 @@ GSEL_API gsel_status gsel_alltoallv(gsel_comm *comm, const void *send, const uin
 GSEL_API gsel_status gsel_barrier(gsel_comm *comm, gsel_error **err);
 
 /* Point to point: messages of one ordered pair arrive in order; type and count must agree. A send may return
- * before its receive is posted when the message fits the library's buffer (at least 4 KiB); portable programs do
+ * before its receive is posted when the message fits the library's buffer (four of a pair, of 4 KiB, at least); portable programs do
  * not rely on it. peer != rank. */
 GSEL_API gsel_status gsel_send(gsel_comm *comm, const void *send, size_t count, gsel_dtype dtype, int32_t peer,
                                gsel_error **err);
@@ -259,7 +259,8 @@ GSEL_API gsel_status gsel_request_run(gsel_request *request, gsel_error **err);
 /* *done = 1 once the call has ended, else 0. The result is that of the call when done, else GSEL_OK. Never blocks.
  * A request never started is done. Since 0.1. */
 GSEL_API gsel_status gsel_request_test(gsel_request *request, int32_t *done, gsel_error **err);
-/* Waits for the end; the result is that of the call. Bounded by the call's own timeout. Since 0.1. */
+/* Waits for the end; the result is that of the call. Bounded by the call's own timeout, which for a message counts from
+ * the first test or wait: a receive may be posted long before its send. Since 0.1. */
 GSEL_API gsel_status gsel_request_wait(gsel_request *request, gsel_error **err);
 /* Waits until one of requests[n] has ended and writes its place to *index; the result is that of its call. Requests
  * that are NULL or already reported by a test or wait are passed over; none left: GSEL_ERR_ARG. Since 0.1. */

@@ -12,9 +12,11 @@
 #include <cstring>
 
 #include "comm/describe.h"
+#include "comm/request.h"
 #include "comm/shm/link.h"
 
 namespace gsel::shm {
+static_assert(kChannelSlots >= kBufferedMessages && kChannelLines >= kBufferedMessages);
 namespace {
 
 enum class Way : uint32_t { slot, pointer, offset, remote };

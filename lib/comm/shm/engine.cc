@@ -128,6 +128,7 @@ void Engine::wait(Work& work) {
   if (work.done.load(std::memory_order_acquire)) return;
   std::unique_lock lock(mutex_);
   if (work.done.load(std::memory_order_relaxed)) return;
+  work.awaited.store(true, std::memory_order_relaxed);
   waiters_.push_back(&work);
   waiting_.fetch_add(1, std::memory_order_relaxed);
   if (driven_ || !may_drive(work)) {
@@ -149,6 +150,7 @@ void Engine::wait(Work& work) {
 
 bool Engine::wait_for(Work& work, double seconds) {
   const auto done = [&] { return work.done.load(std::memory_order_acquire); };
+  if (!done()) work.awaited.store(true, std::memory_order_relaxed);
   if (done() || seconds == 0) return done();
   std::unique_lock lock(mutex_);
   return changed_.wait_for(lock, std::chrono::duration<double>(seconds), done);

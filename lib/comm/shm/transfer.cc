@@ -117,13 +117,15 @@ int64_t Link::attend() {
   int64_t next = INT64_MAX;
   if (!family_->watcher()) look_at_all();
   for (Transfer* transfer : transfers_) {
-    if (transfer->deadline_ns == 0) transfer->deadline_ns = now + transfer->call.timeout_ns;
-    next = std::min(next, transfer->deadline_ns);
+    const bool awaited = !transfer->work || transfer->work->awaited.load(std::memory_order_relaxed);
+    if (transfer->deadline_ns == 0 && awaited) transfer->deadline_ns = now + transfer->call.timeout_ns;
+    const int64_t deadline = transfer->deadline_ns ? transfer->deadline_ns : INT64_MAX;
+    next = std::min(next, deadline);
     for (const Half* half : {&transfer->out, &transfer->in}) {
       if (half->stage == Half::Stage::done) continue;
-      const Awaited awaited = awaited_by(*half, half == &transfer->out);
-      check_peer(half->peer, *awaited.flag, awaited.value, transfer->call, transfer->number);
-      check_deadline(half->peer, transfer->deadline_ns, transfer->call, transfer->number);
+      const Awaited until = awaited_by(*half, half == &transfer->out);
+      check_peer(half->peer, *until.flag, until.value, transfer->call, transfer->number);
+      check_deadline(half->peer, deadline, transfer->call, transfer->number);
     }
   }
   return next;

@@ -27,7 +27,7 @@ struct Transfer {
   Call call;
   Half out, in;
   uint64_t number = 0;      // of the call, in the recorder
-  int64_t deadline_ns = 0;  // 0 until it waits long
+  int64_t deadline_ns = 0;  // 0 until it waits long and its end is asked for
   Work* work = nullptr;     // to be told of the end
 };
 
