@@ -33,6 +33,7 @@
  *   gsel/comm.h     gsel_comm_init, gsel_allreduce, ...           gsel/config.h  gsel.toml
  *   gsel/model.h    a model described once                        gsel/program.h what a strategy makes of it
  *   gsel/train.h    gsel_trainer_step, or pull                    gsel/registry.h which plugins were found
+ *   gsel/pipeline.h stages without a trainer               gsel/schedule.h the orders in which they can run
  *   gsel/timeline.h steps and recordings as a picture
  *   gsel/plugin.h   for authors of strategies and backends; not included here
  *
@@ -49,9 +50,11 @@
 #include <gsel/error.h>
 #include <gsel/log.h>
 #include <gsel/model.h>
+#include <gsel/pipeline.h>
 #include <gsel/program.h>
 #include <gsel/registry.h>
 #include <gsel/reserve.h>
+#include <gsel/schedule.h>
 #include <gsel/select.h>
 #include <gsel/timeline.h>
 #include <gsel/train.h>

@@ -15,6 +15,7 @@
 #include <gsel/error.h>
 #include <gsel/model.h>
 #include <gsel/program.h>
+#include <gsel/schedule.h>
 #include <gsel/types.h>
 
 GSEL_EXTERN_C_BEGIN
@@ -122,8 +123,17 @@ typedef struct gsel_param_info {
   const char *name;
   int64_t n_elems;
   int32_t dtype;               /* as it is kept; gradients are f32 */
+  int32_t absent;              /* 1: no layer of this rank's stages uses it; no bucket here may hold it */
+  int32_t tie;                 /* -1, or a number that parameters have in common which the same several places of the
+                                * pipeline hold: a bucket's parameters have one tie */
   int32_t reserved;
 } gsel_param_info;
+
+/* What a layer's backward has to produce, and how it may run; see gsel_layer_desc. */
+#define GSEL_BACKWARD_PRODUCES_INPUT 1u
+#define GSEL_BACKWARD_PRODUCES_WEIGHT 2u
+#define GSEL_BACKWARD_IN_HALVES 4u /* backward_input and backward_weight */
+#define GSEL_BACKWARD_IN_ONE 8u    /* backward */
 
 typedef struct gsel_layer_info {
   uint32_t struct_size;
@@ -137,6 +147,10 @@ typedef struct gsel_layer_info {
   int32_t n_params;
   int32_t reserved;
   uint64_t backward_unread_params; /* bit i: neither backward_input nor backward reads params[i]; backward_weight never does */
+  uint32_t backward;           /* GSEL_BACKWARD_* */
+  int32_t stage;               /* of the pipeline, see set_stages; 0 before it */
+  int64_t saved_bytes_per_sample;
+  double flop_per_sample;      /* 0: unknown */
 } gsel_layer_info;
 
 /* What a pass can ask and do. Ids and positions count from 0; calls out of range return GSEL_ERR_ARG or 0.
@@ -179,6 +193,27 @@ typedef struct gsel_pass_api_v1 {
   gsel_status (*microbatch)(const gsel_pass *pass, int32_t id, gsel_microbatch_info *out);
   gsel_status (*set_microbatch)(gsel_pass *pass, int32_t id, const gsel_microbatch_info *info);
   int64_t (*batch)(const gsel_pass *pass); /* samples of one step over all ranks */
+  /* Pipelines. set_stages: stage_of_layer[layer_count], never falling; place_of_stage[n_stages], a place of the pipeline
+   * axis for each. From then on parameters of other places are absent, and the buckets are anew one per dtype and tie of
+   * those that are here. GSEL_ERR_ARG also where a stage is empty or a place has none. */
+  gsel_status (*set_stages)(gsel_pass *pass, const int32_t *stage_of_layer, const int32_t *place_of_stage,
+                            int32_t n_stages);
+  int32_t (*bucket_count)(const gsel_pass *pass);
+  /* A schedule for as many ranks as the pipeline axis and as many micro-batches as there are: by name (gsel/schedule.h;
+   * chunks 0: what it needs), or from a file. Borrowed until compile returns. The error tells why not, with its place. */
+  gsel_status (*schedule)(gsel_pass *pass, const char *name, int32_t chunks, const gsel_schedule **out,
+                          gsel_error **err);
+  gsel_status (*schedule_file)(gsel_pass *pass, const char *path, const gsel_schedule **out, gsel_error **err);
+  int32_t (*schedule_stages)(const gsel_schedule *schedule);
+  int32_t (*schedule_place)(const gsel_schedule *schedule, int32_t stage);
+  int32_t (*schedule_length)(const gsel_schedule *schedule, int32_t place);
+  gsel_action (*schedule_action)(const gsel_schedule *schedule, int32_t place, int32_t i);
+  /* Measured seconds of layers, from steps that were recorded (train.timeline, gsel_trainer_step_json): seconds[3 *
+   * layer_count] of forward, backward_input, backward_weight for one micro-batch; a fused backward counts as the
+   * second. GSEL_ERR_CONFIG where the file lacks a layer. */
+  gsel_status (*measured)(gsel_pass *pass, const char *path, double *seconds, gsel_error **err);
+  /* A line that explains a decision: it stands as a comment in the program's text, and is logged once. */
+  void (*note)(gsel_pass *pass, const char *line);
 } gsel_pass_api_v1;
 
 /* A strategy: rewrites the program of one rank for one axis of the mesh. It runs once per trainer, on every rank,

@@ -1,5 +1,5 @@
-/* gsel/timeline.h: what ranks did when, as a picture: steps of a trainer (docs/step.md) and recordings of calls
- * (docs/trace.md), drawn as SVG or for Perfetto and chrome://tracing. */
+/* gsel/timeline.h: what ranks did when, as a picture: steps of a trainer (docs/step.md), recordings of calls
+ * (docs/trace.md) and simulated schedules (docs/pipeline.md), drawn as SVG or for Perfetto and chrome://tracing. */
 #ifndef GSEL_TIMELINE_H
 #define GSEL_TIMELINE_H
 
@@ -13,8 +13,9 @@ typedef struct gsel_timeline gsel_timeline;
  *   out  given to the caller, free with gsel_timeline_free. Any thread. Since 0.1. */
 GSEL_API gsel_status gsel_timeline_create(gsel_timeline **out, gsel_error **err);
 
-/* Adds what a document tells: of gsel_trainer_step_json, a file that train.timeline made, gsel_trace_json. Which of them
- * it is, its content says.
+/* Adds what a document tells: of gsel_trainer_step_json, a file that train.timeline made, gsel_trace_json,
+ * gsel_simulation_json. Which of them it is, its content says. Steps of a pipeline's ranks and simulations are drawn as
+ * charts: a row for each rank, a box for each action of a stage.
  *   json  borrowed for the call; at most 64 MiB
  *   name  stands for the document in messages
  * Errors: GSEL_ERR_PARSE, with the place, for text that is no such document, is longer, or tells of more than 1,000,000

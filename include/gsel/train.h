@@ -32,7 +32,8 @@ typedef struct gsel_data_request {
 } gsel_data_request;
 
 /* What a gsel_data_fn returns, or gsel_trainer_complete is given, when this rank has no samples left: its micro-batch
- * then has weight 0 and runs no callback, while the rank goes on to take part in every collective. */
+ * then has weight 0 and runs no callback, while the rank goes on to take part in every collective. Refused in a pipeline,
+ * and where one rank's batch is divided among all: other ranks count on these samples. */
 #define GSEL_NO_SAMPLES 1
 
 /* Returns GSEL_OK, GSEL_NO_SAMPLES, or a negative code to end the step on every rank. Called on the thread that drives
@@ -201,11 +202,13 @@ GSEL_API gsel_status gsel_trainer_begin_evaluation(gsel_trainer *trainer, int64_
 
 /* 1 when this rank has every parameter whole and exact between steps; 0 when gsel_trainer_infer and
  * gsel_trainer_read_param are collectives, which all ranks call alike (ZeRO stage 3; every stage where parameters are
- * kept in 16 bits, since master copies are in shards; DP's replicas). Any thread. Since 0.1. */
+ * kept in 16 bits, since master copies are in shards; DP's replicas; every pipeline of several places). Any thread.
+ * Since 0.1. */
 GSEL_API int32_t gsel_trainer_holds_params(const gsel_trainer *trainer);
 
 /* Runs forward callbacks alone, on this rank alone, until `value` is written; then copies it out. Where
- * gsel_trainer_holds_params is 0: a collective that gathers the parameters it needs, layer by layer.
+ * gsel_trainer_holds_params is 0: a collective that gathers the parameters it needs, layer by layer; also in a pipeline
+ * each rank then runs all layers, on samples of its own.
  *   n_samples  1 or more; inputs are asked from `data` (push) with sample ids 0 .. n_samples-1
  *   data       fills the inputs the value depends on; called on this thread
  *   dst        [dst_bytes] exactly n_samples * dims of the value
@@ -249,8 +252,8 @@ GSEL_API gsel_status gsel_trainer_memory(const gsel_trainer *trainer, int32_t i,
  * the begin and end of each instruction (docs/step.md). Borrowed until the next call with this trainer. Since 0.1. */
 GSEL_API gsel_status gsel_trainer_step_json(gsel_trainer *trainer, gsel_str *out, gsel_error **err);
 
-/* Whether any backward of the last step produced this parameter's gradient on this rank: 1 or 0. A gradient that no
- * rank produced is zero. GSEL_ERR_ARG below 0. Since 0.1. */
+/* Whether any backward of the last step produced this parameter's gradient on this rank: 1 or 0; 0 also where another
+ * place of a pipeline has the parameter. A gradient that no rank produced is zero. GSEL_ERR_ARG below 0. Since 0.1. */
 GSEL_API int32_t gsel_trainer_param_used(const gsel_trainer *trainer, int32_t param);
 
 /* Releases; NULL is fine. Does not free the communicator. Since 0.1. */

@@ -89,6 +89,7 @@ class Reader {
   Config read(const toml::table& root) {
     for (const Entry& entry : entries_of(root)) read_section(entry);
     check_auto();
+    check_microbatches();
     return std::move(config_);
   }
 
@@ -223,6 +224,14 @@ class Reader {
                name, found->name);
       }
     }
+  }
+
+  void check_microbatches() const {
+    if (config_.train.microbatch == 0 || config_.train.microbatches == 0) return;
+    reject(config_.place_of("train.microbatches"),
+           "train.microbatches = {} says how many micro-batches there are and train.microbatch = {} how large they "
+           "are; one of the two would do",
+           config_.train.microbatches, config_.train.microbatch);
   }
 
   Config config_;

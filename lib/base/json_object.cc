@@ -219,6 +219,12 @@ const json::array_t& JsonObject::array(const char* name) {
   return field->get_ref<const json::array_t&>();
 }
 
+JsonObject JsonObject::object(const char* name) {
+  static const json none = json::object();
+  const json* field = find(name);
+  return inside(field ? *field : none, name);
+}
+
 void JsonObject::finish() const {
   for (const auto& [name, value] : value_.items()) {
     if (std::find(known_.begin(), known_.end(), name) != known_.end()) continue;

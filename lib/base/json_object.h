@@ -36,6 +36,7 @@ class JsonObject {
   double real(const char* name, double minimum, double maximum, double absent);
   bool flag(const char* name, bool absent);
   const nlohmann::json::array_t& array(const char* name);
+  JsonObject object(const char* name);  // an empty one when it is absent
   std::vector<std::string> texts(const char* name);
   std::string any_text(const char* name);  // control characters and all
   bool is_null(const char* name) const { return has(name) && value_.at(name).is_null(); }

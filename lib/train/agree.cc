@@ -67,12 +67,18 @@ Particulars particulars_of(const gsel_optimizer_desc* optimizer) {
   return {{"the optimizer", reading}};
 }
 
-void check_all_succeeded(Communicator& comm, const std::optional<Error>& failure) {
+uint64_t agreement_key(std::span<const Program> programs) {
+  uint64_t key = programs.size();
+  for (const Program& p : programs) key = derive_key(key, to_text(p));
+  return key;
+}
+
+void check_all_succeeded(Communicator& comm, const std::optional<Error>& failure, std::string_view made) {
   const std::vector<uint64_t> failed = gather(comm, {failure ? uint64_t{1} : uint64_t{0}});
   if (failure) throw *failure;
   const int32_t rank = first_different(failed, 1, 0, 0);
   if (rank >= 0)
-    throw Error(GSEL_ERR_PEER, fmt::format("rank {} could not make its trainer; its own error says why", rank))
+    throw Error(GSEL_ERR_PEER, fmt::format("rank {} could not make its {}; its own error says why", rank, made))
         .about_rank(rank);
 }
 

@@ -7,6 +7,7 @@
 #include "base/align.h"
 #include "base/dtype.h"
 #include "train/arena_fit.h"
+#include "train/message_plan.h"
 #include "train/views.h"
 
 namespace gsel {
@@ -18,6 +19,7 @@ class ArenaPlanner {
         program_(program),
         layouts_(layouts),
         plan_(plan),
+        messages_(program),
         bucket_of_(model.params().size(), -1),
         buckets_(program.buckets.size()) {
     for (size_t b = 0; b < program.buckets.size(); ++b)
@@ -50,21 +52,23 @@ class ArenaPlanner {
   // ---- buffers ----
 
   // This instruction uses the buffer, which begins to live here when it does not yet.
-  void touch(Kind kind, int32_t id, int32_t mb, uint64_t bytes) {
+  void touch(Kind kind, int32_t id, int32_t mb, uint64_t bytes) { touch_from(at_, kind, id, mb, bytes); }
+  // The same; a new one is lent to the communicator from `first` on.
+  void touch_from(int32_t first, Kind kind, int32_t id, int32_t mb, uint64_t bytes) {
     if (bytes == 0) return;
     const uint64_t key = ArenaPlan::key_of(kind, id, mb);
     const auto [it, is_new] = living_.emplace(key, buffers_.size());
     if (is_new) {
-      buffers_.push_back({round_up(bytes, kTensorAlign), at_, at_, 0});
+      buffers_.push_back({round_up(bytes, kTensorAlign), first, at_, 0});
       kinds_.push_back(kind);
     }
-    buffers_[it->second].last = at_;
+    buffers_[it->second].last = std::max(buffers_[it->second].last, at_);
     uses_.emplace_back(key, it->second);
   }
   // It lives on to here at least, without being looked up.
   void extend(Kind kind, int32_t id) {
     const auto it = living_.find(ArenaPlan::key_of(kind, id, 0));
-    if (it != living_.end()) buffers_[it->second].last = at_;
+    if (it != living_.end()) buffers_[it->second].last = std::max(buffers_[it->second].last, at_);
   }
   void forget(Kind kind, int32_t id, int32_t mb) { living_.erase(ArenaPlan::key_of(kind, id, mb)); }
   bool lives(Kind kind, int32_t id, int32_t mb) const { return living_.contains(ArenaPlan::key_of(kind, id, mb)); }
@@ -81,18 +85,20 @@ class ArenaPlanner {
   }
 
   int64_t samples(int32_t mb) const { return program_.microbatches[mb].count; }
-  void touch_value(Kind kind, int32_t v, int32_t mb) {
-    if (samples(mb) > 0) touch(kind, v, mb, value_bytes(model_.values()[v], samples(mb)));
+  void touch_value(Kind kind, int32_t v, int32_t mb) { touch_value_from(at_, kind, v, mb); }
+  void touch_value_from(int32_t first, Kind kind, int32_t v, int32_t mb) {
+    if (samples(mb) > 0) touch_from(first, kind, v, mb, value_bytes(model_.values()[v], samples(mb)));
   }
   void touch_saved(int32_t layer, int32_t mb) {
     touch(Kind::saved, layer, mb, saved_bytes(model_.layers()[layer], samples(mb)));
   }
   // The first contribution to a gradient is written in place, a later one into scratch and added.
-  void contribute(int32_t v, int32_t mb) {
+  void contribute(int32_t v, int32_t mb) { contribute_from(at_, v, mb); }
+  void contribute_from(int32_t first, int32_t v, int32_t mb) {
     const bool is_first = !lives(Kind::gradient, v, mb);
-    touch_value(Kind::gradient, v, mb);
+    touch_value_from(is_first ? first : at_, Kind::gradient, v, mb);
     if (is_first) return;
-    touch_value(Kind::scratch, v, mb);
+    touch_value_from(first, Kind::scratch, v, mb);
     forget(Kind::scratch, v, mb);
   }
 
@@ -111,10 +117,9 @@ class ArenaPlanner {
       case GSEL_INSTR_BACKWARD_WEIGHT:
         return visit_backward(instr);
       case GSEL_INSTR_RECV:
-        return gradient ? contribute(instr.value, instr.microbatch)
-                        : touch_value(Kind::value, instr.value, instr.microbatch);
+        return visit_receive(instr, gradient);
       case GSEL_INSTR_SEND:
-        return touch_value(gradient ? Kind::gradient : Kind::value, instr.value, instr.microbatch);
+        return visit_send(instr, gradient);
       case GSEL_INSTR_SCATTER:
       case GSEL_INSTR_COLLECT:
         return visit_parts(instr, gradient);
@@ -130,6 +135,23 @@ class ArenaPlanner {
       default:
         return;
     }
+  }
+
+  // Its memory is lent from where it is posted.
+  void visit_receive(const gsel_instr& instr, bool gradient) {
+    if (samples(instr.microbatch) == 0) return;
+    const int32_t first = messages_.first(at_);
+    if (gradient) return contribute_from(first, instr.value, instr.microbatch);
+    touch_value_from(first, Kind::value, instr.value, instr.microbatch);
+  }
+
+  // Its memory is lent until it has left.
+  void visit_send(const gsel_instr& instr, bool gradient) {
+    if (samples(instr.microbatch) == 0) return;
+    const Kind kind = gradient ? Kind::gradient : Kind::value;
+    touch_value(kind, instr.value, instr.microbatch);
+    Buffer& buffer = buffers_[living_.at(ArenaPlan::key_of(kind, instr.value, instr.microbatch))];
+    buffer.last = std::max(buffer.last, messages_.last(at_));
   }
 
   void visit_forward(const gsel_instr& instr) {
@@ -265,6 +287,7 @@ class ArenaPlanner {
   const Program& program_;
   const std::vector<BucketLayout>& layouts_;
   ArenaPlan& plan_;
+  const MessagePlan messages_;
   std::vector<int32_t> bucket_of_;  // by parameter; -1: frozen
   std::vector<BucketState> buckets_;
 

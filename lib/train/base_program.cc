@@ -5,6 +5,7 @@
 
 #include "base/dtype.h"
 #include "base/shard.h"
+#include "program/stages.h"
 #include "train/recompute.h"
 #include "train/storage.h"
 
@@ -20,28 +21,63 @@ gsel_instr layer_instr(gsel_instr_kind kind, int32_t layer, int32_t microbatch) 
   return instr;
 }
 
-// The part of the global batch that one data-parallel rank computes, cut in micro-batches: as many as the rank with the
-// largest share has, the last ones perhaps without samples, because all ranks join every collective.
-std::vector<Microbatch> split_samples(const Config& config, int32_t ranks, int32_t rank) {
-  const gsel_range share = shard_range(config.train.batch, ranks, rank),
-                   largest = shard_range(config.train.batch, ranks, 0);
-  const int64_t most = std::max<int64_t>(largest.end - largest.begin, 1);
-  const int64_t size = config.train.microbatch ? std::min(config.train.microbatch, most) : most;
-  const int64_t n = most / size + (most % size != 0);
-  if (n > kMaxMicrobatches) {
-    const Place place = config.place_of("train.microbatch");
-    throw Error(GSEL_ERR_CONFIG,
-                fmt::format("{}train.batch = {} in micro-batches of train.microbatch = {} samples gives more "
-                            "than {} per rank; use larger ones",
-                            place_prefix(place), config.train.batch, size, kMaxMicrobatches))
-        .at(place);
+[[noreturn]] void refuse_key(const Config& config, const char* key, const std::string& why) {
+  const Place place = config.place_of(key);
+  throw Error(GSEL_ERR_CONFIG, place_prefix(place) + why).at(place);
+}
+
+// Stages of a pipeline are balanced for micro-batches of one size.
+void check_even(const Config& config, int32_t ranks) {
+  const int64_t n = config.train.microbatches, whole = ranks * n, batch = config.train.batch;
+  if (batch % whole == 0) return;
+  const std::string smaller = batch > whole ? fmt::format("{} or ", batch / whole * whole) : "";
+  refuse_key(config, "train.microbatches",
+             fmt::format("train.batch = {} samples are not {} equal micro-batches, train.microbatches = {} for each of "
+                         "{} ranks of the data axis, as a pipeline needs them; train.batch = {}{} would do",
+                         batch, whole, n, ranks, smaller, (batch / whole + 1) * whole));
+}
+
+std::vector<Microbatch> cut_in(const gsel_range& share, int64_t n) {
+  std::vector<Microbatch> result;
+  for (int64_t i = 0; i < n; ++i) {
+    const gsel_range part = shard_range(share.end - share.begin, n, i);
+    result.push_back({share.begin + part.begin, part.end - part.begin});
   }
+  return result;
+}
+
+std::vector<Microbatch> cut_by_size(const gsel_range& share, int64_t n, int64_t size) {
   std::vector<Microbatch> result;
   for (int64_t i = 0; i < n; ++i) {
     const int64_t first = std::min(share.begin + i * size, share.end);
     result.push_back({first, std::min(size, share.end - first)});
   }
   return result;
+}
+
+// The part of the global batch that one data-parallel rank computes, cut in micro-batches: as many as the rank with the
+// largest share has, the last ones perhaps without samples, because all ranks join every collective.
+std::vector<Microbatch> split_samples(const Config& config, const Mesh& mesh, int32_t rank) {
+  const int32_t ranks = mesh.size[GSEL_AXIS_DATA];
+  const gsel_range share = shard_range(config.train.batch, ranks, mesh.coordinate(rank, GSEL_AXIS_DATA)),
+                   largest = shard_range(config.train.batch, ranks, 0);
+  const int64_t most = std::max<int64_t>(largest.end - largest.begin, 1);
+  if (config.train.microbatches > kMaxMicrobatches)
+    refuse_key(
+        config, "train.microbatches",
+        fmt::format("train.microbatches = {} is more than {}; use fewer", config.train.microbatches, kMaxMicrobatches));
+  if (config.train.microbatches > 0) {
+    if (mesh.size[GSEL_AXIS_PIPELINE] > 1) check_even(config, ranks);
+    return cut_in(share, config.train.microbatches);
+  }
+  const int64_t size = config.train.microbatch ? std::min(config.train.microbatch, most) : most;
+  const int64_t n = most / size + (most % size != 0);
+  if (n > kMaxMicrobatches)
+    refuse_key(config, "train.microbatch",
+               fmt::format("train.batch = {} in micro-batches of train.microbatch = {} samples gives more than {} per "
+                           "rank; use larger ones",
+                           config.train.batch, size, kMaxMicrobatches));
+  return cut_by_size(share, n, size);
 }
 
 std::vector<ProgramPhase> outline_phases(const std::vector<gsel_phase>& phases) {
@@ -69,16 +105,6 @@ void outline_model(const Model& model, const Config& config, Program& program) {
     program.layers.push_back({l.name, l.inputs, l.outputs, l.params, l.is_loss(), l.needs_backward_input,
                               l.needs_backward_weight, unread_params(l), outline_phases(l.forward_phases),
                               outline_phases(l.backward_phases)});
-}
-
-// One bucket per dtype, of all trainable parameters.
-void make_buckets(Program& program) {
-  for (gsel_dtype dtype : {GSEL_F32, GSEL_BF16, GSEL_F16}) {
-    std::vector<int32_t> params;
-    for (size_t p = 0; p < program.params.size(); ++p)
-      if (program.params[p].trainable && program.params[p].dtype == dtype) params.push_back(static_cast<int32_t>(p));
-    if (!params.empty()) program.buckets.push_back({std::move(params)});
-  }
 }
 
 void emit_backward(const Model& model, int32_t l, int32_t microbatch, std::vector<gsel_instr>& step) {
@@ -111,21 +137,20 @@ void emit_microbatch(const Model& model, const std::vector<int32_t>& recomputed,
   }
 }
 
-void emit_end(const Config& config, Program& program) {
-  gsel_instr loss = make_instr(GSEL_INSTR_LOSS_REDUCE);
-  loss.axis = GSEL_AXIS_DATA;
-  program.step.push_back(loss);
-  if (config.train.precision == "fp16") {
-    gsel_instr overflow = make_instr(GSEL_INSTR_OVERFLOW);
-    overflow.axis = GSEL_AXIS_DATA;
-    program.step.push_back(overflow);
+// Over each axis that what is summed is divided along: losses lie on the last place of a pipeline.
+void emit_over_axes(gsel_instr_kind kind, Program& program) {
+  for (gsel_axis axis : {GSEL_AXIS_PIPELINE, GSEL_AXIS_DATA}) {
+    if (axis == GSEL_AXIS_PIPELINE && program.mesh.size[axis] == 1) continue;
+    gsel_instr instr = make_instr(kind);
+    instr.axis = axis;
+    program.step.push_back(instr);
   }
+}
+
+void emit_end(const Model& model, const Config& config, Program& program) {
+  if (model.loss_layer() >= 0) emit_over_axes(GSEL_INSTR_LOSS_REDUCE, program);
+  if (config.train.precision == "fp16") emit_over_axes(GSEL_INSTR_OVERFLOW, program);
   if (config.train.clip_norm > 0) program.step.push_back(make_instr(GSEL_INSTR_NORM));
-  for (size_t b = 0; b < program.buckets.size(); ++b) {
-    gsel_instr step = make_instr(GSEL_INSTR_STEP);
-    step.bucket = static_cast<int32_t>(b);
-    program.step.push_back(step);
-  }
 }
 
 }  // namespace
@@ -134,14 +159,25 @@ Program base_program(const Model& model, const Config& config, const Mesh& mesh,
   Program program;
   program.rank = rank;
   program.mesh = mesh;
+  program.place_of_stage = {mesh.coordinate(rank, GSEL_AXIS_PIPELINE)};
   outline_model(model, config, program);
-  program.microbatches = split_samples(config, mesh.size[GSEL_AXIS_DATA], mesh.coordinate(rank, GSEL_AXIS_DATA));
+  program.microbatches = split_samples(config, mesh, rank);
   const std::vector<int32_t> recomputed = recomputed_before(model, config);
   for (size_t m = 0; m < program.microbatches.size(); ++m)
     emit_microbatch(model, recomputed, static_cast<int32_t>(m), program.step);
+  emit_end(model, config, program);
   make_buckets(program);
-  emit_end(config, program);
   return program;
+}
+
+void make_buckets(Program& program) {
+  program.buckets = plain_buckets(program);
+  std::erase_if(program.step, [](const gsel_instr& instr) { return instr.kind == GSEL_INSTR_STEP; });
+  for (size_t b = 0; b < program.buckets.size(); ++b) {
+    gsel_instr step = make_instr(GSEL_INSTR_STEP);
+    step.bucket = static_cast<int32_t>(b);
+    program.step.push_back(step);
+  }
 }
 
 }  // namespace gsel

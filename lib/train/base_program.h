@@ -1,5 +1,5 @@
-// train/base_program.h: the program that passes start from: the whole model computed on one rank of the data axis, one
-// micro-batch after the other, then the loss's sum and the optimizer's steps. Refuses to know plugins.
+// train/base_program.h: the program that passes start from: the whole model computed on each rank for its place on the
+// data axis, one micro-batch after the other, then the loss's sum and the optimizer's steps. Refuses to know plugins.
 #pragma once
 
 #include "base/config.h"
@@ -9,5 +9,9 @@
 namespace gsel {
 
 Program base_program(const Model& model, const Config& config, const Mesh& mesh, int32_t rank);
+
+// Buckets anew, one per dtype and tie of the parameters that are here, and a STEP for each at the end of the step in
+// place of those there were.
+void make_buckets(Program& program);
 
 }  // namespace gsel

@@ -15,16 +15,31 @@ constexpr const char* kZero = "zero";
 
 // The rank that needs most of the first tier, and what it needs.
 struct Need {
-  int32_t rank = 0;
+  std::string who;
   PartBytes parts{};
   uint64_t total() const { return total_bytes(parts); }
 };
+
+// "rank 3 of 4", and in a pipeline its stages: " (stage 1: layers \"fc2\" to \"loss\")".
+std::string named(const Program& program) {
+  std::string text = fmt::format("rank {} of {}", program.rank, program.mesh.world_size());
+  if (program.mesh.size[GSEL_AXIS_PIPELINE] == 1) return text;
+  std::vector<std::string> stages;
+  for (size_t s = 0; s < program.place_of_stage.size(); ++s) {
+    if (program.place_of_stage[s] != program.mesh.coordinate(program.rank, GSEL_AXIS_PIPELINE)) continue;
+    const auto [first, last] =
+        std::ranges::equal_range(program.layers, static_cast<int32_t>(s), {}, &ProgramLayer::stage);
+    if (first == last) continue;
+    stages.push_back(fmt::format("stage {}: layers \"{}\" to \"{}\"", s, first->name, std::prev(last)->name));
+  }
+  return fmt::format("{} ({})", text, fmt::join(stages, ", "));
+}
 
 Need greatest_need(const Model& model, const Optimizer& optimizer, std::span<const Program> programs) {
   Need most;
   for (const Program& program : programs) {
     const PartBytes parts = forecast_memory(model, program, optimizer);
-    if (&program == &programs.front() || total_bytes(parts) > most.total()) most = {program.rank, parts};
+    if (&program == &programs.front() || total_bytes(parts) > most.total()) most = {named(program), parts};
   }
   return most;
 }
@@ -85,7 +100,16 @@ class Candidates {
     return change;
   }
 
-  static Change with_microbatch(Change change, int64_t samples) {
+  // As many more micro-batches where their number is configured.
+  Change with_microbatch(Change change, int64_t samples) const {
+    if (const int64_t n = config_.train.microbatches; n > 0) {
+      const int64_t more = n * (microbatch() / samples);
+      change.config.train.microbatches = more;
+      change.config.texts["train.microbatches"] = std::to_string(more);
+      change.names.push_back(fmt::format("{} micro-batches", more));
+      change.lines.push_back(fmt::format("[train] microbatches = {}", more));
+      return change;
+    }
     change.config.train.microbatch = samples;
     change.config.texts["train.microbatch"] = std::to_string(samples);
     change.names.push_back(fmt::format("micro-batches of {} sample{}", samples, samples == 1 ? "" : "s"));
@@ -96,6 +120,7 @@ class Candidates {
   int64_t microbatch() const {
     const gsel_range share = shard_range(config_.train.batch, ranks_, 0);
     const int64_t most = share.end - share.begin;
+    if (config_.train.microbatches > 0) return std::max<int64_t>(most / config_.train.microbatches, 1);
     return config_.train.microbatch ? std::min(config_.train.microbatch, most) : most;
   }
 
@@ -134,9 +159,7 @@ class Candidates {
 std::optional<Need> need_of(const Model& model, const Config& config, const Mesh& mesh, const Optimizer& optimizer) {
   try {
     const Compiler compiler(model, config, mesh);
-    std::vector<Program> programs;
-    for (int32_t rank = 0; rank < mesh.world_size(); ++rank) programs.push_back(compiler.compile(rank));
-    return greatest_need(model, optimizer, programs);
+    return greatest_need(model, optimizer, compiler.compile_all());
   } catch (const Error&) {
     return {};
   }
@@ -200,10 +223,10 @@ void check_budget(const Model& model, const Config& config, const Mesh& mesh, co
   const Need need = greatest_need(model, optimizer, programs);
   if (need.total() <= budget) return;
   const Place place = config.place_of("train.memory_bytes");
-  throw Error(GSEL_ERR_NOMEM, fmt::format("{}train.memory_bytes = {} ({}) is not enough: rank {} of {} needs {}{}\n{}",
-                                          place_prefix(place), budget, human_bytes(budget), need.rank,
-                                          mesh.world_size(), human_bytes(need.total()), memory_table(need.parts),
-                                          advice(model, config, mesh, optimizer, budget)))
+  throw Error(GSEL_ERR_NOMEM,
+              fmt::format("{}train.memory_bytes = {} ({}) is not enough: {} needs {}{}\n{}", place_prefix(place),
+                          budget, human_bytes(budget), need.who, human_bytes(need.total()), memory_table(need.parts),
+                          advice(model, config, mesh, optimizer, budget)))
       .at(place);
 }
 

@@ -1,12 +1,15 @@
-// train/compile.cc: chooses the strategies, then runs their passes over the base program: tensor, pipeline, data.
+// train/compile.cc: chooses the strategies, then runs their passes over the base program: tensor, pipeline, data; what
+// no strategy knows of, tied parameters and how far ahead messages are posted, is added behind them.
 #include <charconv>
 
 #include "base/dtype.h"
 #include "base/foreign.h"
 #include "base/host_services.h"
 #include "plugin/registry.h"
+#include "program/transfers.h"
 #include "train/base_program.h"
 #include "train/pass.h"
+#include "train/tied_reductions.h"
 
 namespace gsel {
 namespace {
@@ -142,7 +145,15 @@ Program Compiler::compile(int32_t rank) const {
   }
   for (const gsel_instr& instr : program.setup) check_instr(program, instr);
   for (const gsel_instr& instr : program.step) check_instr(program, instr);
+  insert_tied_reductions(program);
   return program;
+}
+
+std::vector<Program> Compiler::compile_all() const {
+  std::vector<Program> programs;
+  for (int32_t rank = 0; rank < mesh_.world_size(); ++rank) programs.push_back(compile(rank));
+  set_transfers(programs);
+  return programs;
 }
 
 }  // namespace gsel

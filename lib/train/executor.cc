@@ -33,8 +33,7 @@ gsel_work Executor::next() {
     }
     if (!handed_out_) finish();
   } catch (...) {
-    break_off(current_error().message());
-    throw;
+    break_off(current_error());
   }
   gsel_work work{};
   work.kind = handed_out_ ? work_kind_ : GSEL_WORK_DONE;
@@ -59,8 +58,7 @@ void Executor::complete(uint64_t ticket, gsel_status status, std::string_view me
     else
       take_back_layer(instr);
   } catch (...) {
-    break_off(current_error().message());
-    throw;
+    break_off(current_error());
   }
   if (phase_ == 0) end_instr();
 }
@@ -88,11 +86,14 @@ void Executor::end_instr() {
 // ---- failures -------------------------------------------------------------------------------------------------
 
 // No step can follow a failed one: ranks may differ in what they have applied. Other ranks would wait for this one
-// until their timeout; abort tells them why at once.
-void Executor::break_off(std::string_view reason) {
+// until their timeout; abort tells them why at once. Who hears of it from a neighbour tells the first reason.
+void Executor::break_off(const Error& error) {
   broken_ = true;
   under_way_ = handed_out_ = false;
-  comm_.abort(reason);
+  comms_.abort(error.message());
+  if (error.code() == GSEL_ERR_ABORTED)
+    if (const std::optional<Error> first = comms_.what_ended_all()) throw Error(*first);
+  throw Error(error);
 }
 
 void Executor::write_message(std::string_view text) {
@@ -100,7 +101,8 @@ void Executor::write_message(std::string_view text) {
 }
 
 std::string Executor::where_in_step() const {
-  return fmt::format("on rank {}, {} {}", comm_.rank(), evaluating_ ? "evaluation before step" : "step", step_);
+  return fmt::format("on rank {}, {} {}", comms_.world().rank(), evaluating_ ? "evaluation before step" : "step",
+                     step_);
 }
 
 void Executor::fail_callback(gsel_status status, std::string_view message) {
@@ -112,8 +114,7 @@ void Executor::fail_callback(gsel_status status, std::string_view message) {
   const std::string text =
       fmt::format("{} failed in {}{} {}, micro-batch {}: {}", what, callback_word(work_kind_), phase, where_in_step(),
                   instr.microbatch, message.empty() ? gsel_status_name(status) : one_line(message));
-  break_off(text);
-  throw Error(GSEL_ERR_CALLBACK, text).about_rank(comm_.rank());
+  break_off(Error(GSEL_ERR_CALLBACK, text).about_rank(comms_.world().rank()));
 }
 
 // ---- the step -------------------------------------------------------------------------------------------------
@@ -145,14 +146,16 @@ void Executor::begin(const Course& course, int64_t first_sample) {
   began_ = os::now_seconds();
   now_.began_ns = os::now_ns();
   began_event_.record(nullptr);
+  begin_messages();
 }
 
 void Executor::finish() {
+  settle_messages();
   under_way_ = false;
   gsel_step_report& report = now_.report;
   report.loss_sum = loss_sum_;
   report.weight = weight_;
-  report.loss = loss_sum_ / weight_;
+  report.loss = weight_ > 0 ? loss_sum_ / weight_ : 0;
   report.skipped = overflowed_;
   report.peak_bytes = ledger_.peak_total();
   report.tier_bytes_in = params_.tier_bytes_in() - tier_in_before_;
@@ -187,6 +190,12 @@ bool Executor::run_instr(const gsel_instr& instr) {
     case GSEL_INSTR_COLLECT:
       exchange_parts(instr);
       return false;
+    case GSEL_INSTR_SEND:
+      send(instr);
+      return false;
+    case GSEL_INSTR_RECV:
+      receive(instr);
+      return false;
     case GSEL_INSTR_BROADCAST:
       broadcast_params(instr);
       return false;
@@ -216,6 +225,9 @@ bool Executor::run_instr(const gsel_instr& instr) {
       return false;
     case GSEL_INSTR_NORM:
       norm(instr);
+      return false;
+    case GSEL_INSTR_REDUCE_TIED:
+      reduce_tied(instr);
       return false;
     case GSEL_INSTR_STEP:
       step_bucket(instr);

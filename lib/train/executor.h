@@ -8,6 +8,7 @@
 //   executor_collectives.cc  calls of the communicator, and what they are counted under
 //   executor_buckets.cc      windows of buckets, and the collectives that fill and empty them
 //   executor_values.cc       SCATTER and COLLECT
+//   executor_messages.cc     SEND and RECV
 //   executor_optimizer.cc    loss, overflow, norm, optimizer
 #pragma once
 
@@ -24,9 +25,11 @@
 #include "model/model.h"
 #include "program/program.h"
 #include "train/arena_plan.h"
+#include "train/axis_comms.h"
 #include "train/compress.h"
 #include "train/lender.h"
 #include "train/loss_scale.h"
+#include "train/messages.h"
 #include "train/optimizer.h"
 #include "train/step_record.h"
 #include "train/storage.h"
@@ -39,7 +42,7 @@ class Executor {
            Communicator& comm);
   ~Executor();
 
-  // Runs the setup program: parameters become rank 0's.
+  // Joins the groups of the mesh and runs the setup program: parameters become rank 0's. A collective.
   void run_setup();
 
   // Next work of what is under way; of a new step when nothing is. Kind GSEL_WORK_DONE ends it.
@@ -59,6 +62,9 @@ class Executor {
   bool broken() const { return broken_; }
   const StepRecord* last_step() const { return has_step_ ? &last_step_ : nullptr; }
   const std::optional<gsel_step_report>& last_evaluation() const { return last_evaluation_; }
+  // What ended last, a step or an evaluation, and the program it went through.
+  const StepRecord& last_run() const { return evaluating_ ? now_ : last_step_; }
+  const Program& last_program() const { return program(); }
   gsel_comm_count counts(gsel_instr_kind kind, gsel_axis axis) const;
   bool param_used(int32_t p) const { return used_[p]; }
   const PartBytes& forecast() const { return forecast_; }
@@ -70,10 +76,10 @@ class Executor {
   CountedMemory& arena() { return arena_; }
   const std::shared_ptr<Backend>& backend() const { return backend_; }
   // The ranks that differ in their place on one axis alone.
-  Communicator& axis_comm(gsel_axis axis) const;
+  Communicator& axis_comm(gsel_axis axis) { return comms_.axis(axis); }
 
  private:
-  static constexpr size_t kInstrKinds = GSEL_INSTR_OVERFLOW + 1;
+  static constexpr size_t kInstrKinds = GSEL_INSTR_REDUCE_TIED + 1;
   using Counts = std::array<std::array<gsel_comm_count, kInstrKinds>, GSEL_AXES>;
 
   // A program to go through, and where its buffers are. Training has one, evaluation another.
@@ -81,7 +87,9 @@ class Executor {
     Course(const Model& model, const Program& program, const ParamStorage& params);
     const Program& program;
     ArenaPlan plan;
+    MessagePlan messages;
     int32_t last_backward = -1;
+    int32_t last_loss_reduce = -1;
   };
 
   // What becomes of a bucket in the step under way.
@@ -93,16 +101,18 @@ class Executor {
     float* reduced = nullptr;       // result of a reduce-scatter that is still to be added to the shard
     std::unique_ptr<Compressor> compressor;
     std::vector<uint64_t> shard_counts;  // elements of each rank's shard; empty where all are alike
+    bool counts = true;                  // in norms: of places that hold the same parameters one does
   };
 
   // executor_make.cc
-  void refuse_unknown(const Program& program) const;
+  void refuse_precision() const;
   void add_bucket(int32_t bucket);
+  void follow_first_holders();
 
   // executor.cc
   void begin(const Course& course, int64_t first_sample);
   void finish();
-  void break_off(std::string_view reason);
+  [[noreturn]] void break_off(const Error& error);
   bool run_instr(const gsel_instr& instr);  // true: work was handed out
   void end_instr();
   std::string where_in_step() const;
@@ -139,6 +149,7 @@ class Executor {
 
   // executor_collectives.cc
   void call_now(gsel_instr_kind poster, gsel_axis axis, gsel_collective call);
+  void call_in(Communicator& comm, gsel_instr_kind poster, gsel_axis axis, gsel_collective call);
   void combine_now(gsel_instr_kind poster, gsel_axis axis, std::span<double> numbers, gsel_op op);
   void begin_beside(const gsel_instr& instr);
   void end_beside(const gsel_instr& instr);
@@ -150,6 +161,7 @@ class Executor {
   void settle(gsel_axis axis, gsel_collective_kind kind);
   void forget_counts();
   void keep_counts();
+  gsel_comm_count counted(gsel_axis axis, gsel_collective_kind kind);
 
   // executor_buckets.cc
   void open_param_window(int32_t bucket);
@@ -169,10 +181,20 @@ class Executor {
   void list_parts(const gsel_instr& instr);
   void exchange_parts(const gsel_instr& instr);
 
+  // executor_messages.cc
+  gsel_collective call_of_message(size_t position) const;
+  void begin_messages();
+  void send(const gsel_instr& instr);
+  void receive(const gsel_instr& instr);
+  void settle_messages();
+  template <class Wait>
+  void waiting_for_messages(Wait&& wait);
+
   // executor_optimizer.cc
   void loss_reduce(const gsel_instr& instr);
   void find_overflow(const gsel_instr& instr);
   void norm(const gsel_instr& instr);
+  void reduce_tied(const gsel_instr& instr);
   void step_bucket(const gsel_instr& instr);
   bool is_divided(int32_t bucket) const;
   double own_squares(int32_t bucket, uint32_t without_flags);
@@ -191,7 +213,7 @@ class Executor {
   const Model& model_;
   const Config config_;
   const Optimizer& optimizer_;
-  Communicator& comm_;
+  AxisComms comms_;
   std::shared_ptr<Backend> backend_;
   Ledger ledger_;
   ParamStorage params_;
@@ -202,6 +224,7 @@ class Executor {
   CountedMemory staging_;  // numbers that ranks tell each other
   std::unique_ptr<Stream> comm_stream_;
   Event compute_done_, backward_done_, began_event_;
+  Messages messages_;  // after the memory they are in
   std::vector<BucketState> buckets_;
   Lender lender_;
   LossScale loss_scale_;

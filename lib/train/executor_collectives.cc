@@ -19,14 +19,6 @@ void add_to(gsel_comm_count& sum, gsel_comm_count more) {
 
 }  // namespace
 
-// The data axis alone may have more than one rank so far, so its group is all ranks.
-Communicator& Executor::axis_comm(gsel_axis axis) const {
-  if (axis != GSEL_AXIS_DATA || axis_size(axis) != comm_.world_size())
-    fail(GSEL_ERR_UNSUPPORTED, "a collective over the {} axis of {} ranks; this libgsel {} has the data axis alone",
-         axis_name(axis), axis_size(axis), gsel_version_text());
-  return comm_;
-}
-
 int32_t Executor::axis_size(gsel_axis axis) const {
   return axis < 0 ? 1 : training_.program.mesh.size[axis];
 }
@@ -36,9 +28,16 @@ int32_t Executor::axis_place(gsel_axis axis) const {
 
 // ---- counts ---------------------------------------------------------------------------------------------------
 
+// Messages go over the world and belong to the pipeline.
+gsel_comm_count Executor::counted(gsel_axis axis, gsel_collective_kind kind) {
+  const bool is_message = kind == GSEL_COLLECTIVE_SEND || kind == GSEL_COLLECTIVE_RECV;
+  if (is_message) return axis == GSEL_AXIS_PIPELINE ? comms_.world().counts(kind) : gsel_comm_count{};
+  return axis_size(axis) > 1 ? axis_comm(axis).counts(kind) : gsel_comm_count{};
+}
+
 void Executor::settle(gsel_axis axis, gsel_collective_kind kind) {
   Meter& meter = meters_[axis][kind];
-  const gsel_comm_count now = axis_comm(axis).counts(kind);
+  const gsel_comm_count now = counted(axis, kind);
   add_to(counts_now_[axis][meter.poster], minus(now, meter.seen));
   meter.seen = now;
 }
@@ -54,16 +53,18 @@ void Executor::count_under(gsel_axis axis, gsel_collective_kind kind, gsel_instr
 // What was counted so far is nobody's.
 void Executor::forget_counts() {
   counts_now_ = {};
-  if (axis_size(GSEL_AXIS_DATA) == 1) return;
-  for (gsel_collective_kind kind = 0; kind < GSEL_COLLECTIVE_KINDS; ++kind)
-    meters_[GSEL_AXIS_DATA][kind].seen = axis_comm(GSEL_AXIS_DATA).counts(kind);
+  for (gsel_axis axis = 0; axis < GSEL_AXES; ++axis)
+    for (gsel_collective_kind kind = 0; kind < GSEL_COLLECTIVE_KINDS; ++kind)
+      meters_[axis][kind].seen = counted(axis, kind);
+  meters_[GSEL_AXIS_PIPELINE][GSEL_COLLECTIVE_SEND].poster = GSEL_INSTR_SEND;
+  meters_[GSEL_AXIS_PIPELINE][GSEL_COLLECTIVE_RECV].poster = GSEL_INSTR_RECV;
 }
 
 // At the end of a step, when no call is under way. Kind 0 is what no instruction asked for. An evaluation is told and
 // not added up.
 void Executor::keep_counts() {
-  if (axis_size(GSEL_AXIS_DATA) > 1)
-    for (gsel_collective_kind kind = 0; kind < GSEL_COLLECTIVE_KINDS; ++kind) settle(GSEL_AXIS_DATA, kind);
+  for (gsel_axis axis = 0; axis < GSEL_AXES; ++axis)
+    for (gsel_collective_kind kind = 0; kind < GSEL_COLLECTIVE_KINDS; ++kind) settle(axis, kind);
   now_.counts.clear();
   for (gsel_axis axis = 0; axis < GSEL_AXES; ++axis)
     for (gsel_instr_kind kind = 1; kind < static_cast<gsel_instr_kind>(kInstrKinds); ++kind) {
@@ -92,6 +93,17 @@ void Executor::call_now(gsel_instr_kind poster, gsel_axis axis, gsel_collective 
   count_under(axis, call.kind, poster);
   axis_comm(axis).collective(call);
   settle(axis, call.kind);
+  now_.report.exposed_comm_s += os::now_seconds() - began;
+}
+
+// In a group that no axis is of its own: counted by itself.
+void Executor::call_in(Communicator& comm, gsel_instr_kind poster, gsel_axis axis, gsel_collective call) {
+  if (&comm == &axis_comm(axis)) return call_now(poster, axis, call);
+  const double began = os::now_seconds();
+  drain();
+  const gsel_comm_count before = comm.counts(call.kind);
+  comm.collective(call);
+  add_to(counts_now_[axis][poster], minus(comm.counts(call.kind), before));
   now_.report.exposed_comm_s += os::now_seconds() - began;
 }
 

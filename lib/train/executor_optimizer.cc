@@ -12,15 +12,16 @@ constexpr double kClipEpsilon = 1e-6;  // of the published rule: max_norm / (nor
 
 }  // namespace
 
-// The one place where the loss is normalised: sums over all ranks, then one division.
+// The one place where the loss is normalised: sums over all ranks, axis by axis, then one division.
 void Executor::loss_reduce(const gsel_instr& instr) {
-  double parts[2] = {0, 0};
-  for (const std::array<double, 2>& loss : losses_)
-    for (size_t i = 0; i < 2; ++i) parts[i] += loss[i];
+  settle_messages();
+  double parts[2] = {loss_sum_, weight_};
+  for (std::array<double, 2>& loss : losses_)
+    for (size_t i = 0; i < 2; ++i) parts[i] += std::exchange(loss[i], 0);
   combine_now(instr.kind, instr.axis, parts, GSEL_SUM);
   loss_sum_ = parts[0];
   weight_ = parts[1];
-  if (!(weight_ > 0))
+  if (static_cast<int32_t>(position_) == course_->last_loss_reduce && !(weight_ > 0))
     fail(GSEL_ERR_MODEL, "the loss weights of {} {} sum to {}; the sum over all ranks must be positive",
          evaluating_ ? "the evaluation before step" : "step", step_, weight_);
 }
@@ -49,21 +50,22 @@ double Executor::own_squares(int32_t b, uint32_t without_flags) {
 
 // A square of an f32 is finite in f64, and so is any sum of them that memory can hold.
 void Executor::find_overflow(const gsel_instr& instr) {
-  double found = 0;
+  double found = overflowed_;
   for (size_t b = 0; b < buckets_.size(); ++b)
     if (!std::isfinite(own_squares(static_cast<int32_t>(b), 0))) found = 1;
   combine_now(instr.kind, instr.axis, {&found, 1}, GSEL_MAX);
-  overflowed_ = overflowed_ || found != 0;
+  overflowed_ = found != 0;
 }
 
-// Every gradient counts once: what ranks own different parts of is summed over its axis, what all have alike is not.
+// Every gradient counts once: what ranks own different parts of is summed over its axis, what all have alike is not,
+// and of what several places of a pipeline hold the first one's.
 void Executor::norm(const gsel_instr& instr) {
   std::array<double, GSEL_AXES> divided{};
   std::array<bool, GSEL_AXES> any{};
   double sum = 0;
   for (size_t i = 0; i < buckets_.size(); ++i) {
     const auto b = static_cast<int32_t>(i);
-    const double squares = own_squares(b, GSEL_PARAM_NO_CLIP);
+    const double squares = buckets_[b].counts ? own_squares(b, GSEL_PARAM_NO_CLIP) : 0;
     if (is_divided(b)) {
       divided[program().buckets[b].axis] += squares;
       any[program().buckets[b].axis] = true;
@@ -76,9 +78,21 @@ void Executor::norm(const gsel_instr& instr) {
     combine_now(instr.kind, axis, {&divided[axis], 1}, GSEL_SUM);
     sum += divided[axis];
   }
+  combine_now(instr.kind, GSEL_AXIS_PIPELINE, {&sum, 1}, GSEL_SUM);
   now_.report.gradient_norm = std::sqrt(sum) / (weight_ * loss_scale_.value());
   if (config_.train.clip_norm > 0)
     clip_ = std::min(1.0, config_.train.clip_norm / (now_.report.gradient_norm + kClipEpsilon));
+}
+
+// Of what this rank steps of a bucket, over the places of the pipeline that hold its parameters.
+void Executor::reduce_tied(const gsel_instr& instr) {
+  const int32_t b = instr.bucket;
+  if (axis_size(GSEL_AXIS_PIPELINE) == 1 || !params_.layout(b).steps) return;
+  if (params_.whole_gradient(b)) zero_missing_gradients(b);
+  float* own = params_.own_gradient(b);
+  const auto elems = static_cast<uint64_t>(params_.layout(b).own_elems());
+  call_in(comms_.tie(b), instr.kind, GSEL_AXIS_PIPELINE,
+          make_collective(GSEL_COLLECTIVE_ALLREDUCE, own, own, elems, GSEL_F32, GSEL_SUM));
 }
 
 void Executor::step_bucket(const gsel_instr& instr) {
@@ -97,7 +111,8 @@ void Executor::step_bucket(const gsel_instr& instr) {
   } catch (const Error& cause) {
     params_.done_with(b, true);
     if (cause.code() != GSEL_ERR_CALLBACK) throw;
-    throw Error(GSEL_ERR_CALLBACK, fmt::format("{}: {}", where_in_step(), cause.message())).about_rank(comm_.rank());
+    throw Error(GSEL_ERR_CALLBACK, fmt::format("{}: {}", where_in_step(), cause.message()))
+        .about_rank(comms_.world().rank());
   }
   params_.done_with(b, true);
   now_.report.optimizer_s += os::now_seconds() - began;

@@ -75,6 +75,14 @@ bool Executor::hand_out_input(const gsel_instr& instr) {
 void Executor::take_back_input(const gsel_instr& instr, bool no_samples) {
   lender_.take_back();
   if (!no_samples) return;
+  if (axis_size(GSEL_AXIS_PIPELINE) > 1)
+    throw Error(
+        GSEL_ERR_CALLBACK,
+        fmt::format("input \"{}\" had no samples {}, micro-batch {}; other stages of this pipeline of {} places "
+                    "would wait for them, so every batch must be complete",
+                    model_.values()[instr.value].name, where_in_step(), instr.microbatch,
+                    axis_size(GSEL_AXIS_PIPELINE)))
+        .about_rank(comms_.world().rank());
   for (const gsel_instr& other : program().step)
     if (other.kind == GSEL_INSTR_SCATTER)
       throw Error(
@@ -82,7 +90,7 @@ void Executor::take_back_input(const gsel_instr& instr, bool no_samples) {
           fmt::format("input \"{}\" had no samples {}, micro-batch {}; this strategy divides the batch of one "
                       "rank among all (\"{}\"), so every batch must be complete",
                       model_.values()[instr.value].name, where_in_step(), instr.microbatch, to_text(program(), other)))
-          .about_rank(comm_.rank());
+          .about_rank(comms_.world().rank());
   empty_[instr.microbatch] = true;
   losses_[instr.microbatch] = {};
 }

@@ -30,6 +30,7 @@ void check_callback(Callback&& callback, const char* message, const std::string&
 Inference::Inference(Executor& executor, const Model& model, const Program& program, int32_t value, int64_t n_samples)
     : executor_(executor),
       model_(model),
+      program_(program),
       whole_(executor, program),
       value_(value),
       n_samples_(n_samples),
@@ -58,8 +59,7 @@ Inference::Inference(Executor& executor, const Model& model, const Program& prog
 
 // Whether a callback gets another type than the parameter is kept in.
 bool Inference::is_cast(int32_t p) const {
-  const ParamStorage& params = executor_.params();
-  return params.layout(params.bucket_of(p)).dtype != model_.params()[p].dtype;
+  return program_.params[p].dtype != model_.params()[p].dtype;
 }
 
 uint64_t Inference::scratch_bytes(const Layer& layer) const {
@@ -118,12 +118,11 @@ char* Inference::take_scratch(uint64_t bytes) {
 
 gsel_tensor Inference::lend_param(int32_t p) {
   const Param& param = model_.params()[p];
-  const ParamStorage& params = executor_.params();
-  void* kept = params.param(p);
+  void* kept = whole_.param(p);
   if (!is_cast(p)) return param_tensor(param, kept);
   void* cast = take_scratch(sizeof(float) * static_cast<uint64_t>(param.n_elems));
   executor_.backend()->run(&gsel_backend_v1::cast, cast, param.dtype, static_cast<const void*>(kept),
-                           params.layout(params.bucket_of(p)).dtype, static_cast<uint64_t>(param.n_elems),
+                           program_.params[p].dtype, static_cast<uint64_t>(param.n_elems),
                            static_cast<gsel_stream*>(nullptr));
   return param_tensor(param, cast);
 }

@@ -1,6 +1,6 @@
 // train/inference.h: forward alone, on one rank, up to one value. Keeps its memory for the next call of the same size.
-// Where parameters are not whole on every rank all ranks go through the layers together, and a rank that failed goes on
-// to give the others its part.
+// Where parameters are not whole on every rank, as in a pipeline, all ranks go through the layers together, and a rank
+// that failed goes on to give the others its part.
 #pragma once
 
 #include <gsel/train.h>
@@ -32,6 +32,7 @@ class Inference {
 
   Executor& executor_;
   const Model& model_;
+  const Program& program_;
   WholeParams whole_;
   int32_t value_;
   int64_t n_samples_;

@@ -16,7 +16,7 @@ namespace gsel {
 // How a parameter is kept: as train.precision says where its callbacks get f32, else as they get it.
 gsel_dtype kept_dtype(const Param& param, const Config& config);
 
-// What parameters are stored in: the program's buckets, then one for the frozen parameters of each dtype.
+// What parameters that are here are stored in: the program's buckets, then one for the frozen ones of each dtype.
 std::vector<ProgramBucket> stored_buckets(const Program& program);
 
 struct BucketLayout {

@@ -6,12 +6,15 @@
 #include <gsel/plugin.h>
 
 #include <array>
+#include <deque>
 #include <map>
+#include <optional>
 #include <string>
 
 #include "base/config.h"
 #include "model/model.h"
 #include "program/program.h"
+#include "program/schedule.h"
 
 namespace gsel {
 
@@ -35,6 +38,8 @@ class Compiler {
   Compiler(const Model& model, const Config& config, const Mesh& mesh);
 
   Program compile(int32_t rank) const;
+  // Those of all ranks, with as many transfers under way as none of them can wait for ever with.
+  std::vector<Program> compile_all() const;
 
   const Model& model() const { return model_; }
   const Config& config() const { return config_; }
@@ -51,11 +56,21 @@ class Compiler {
 
 }  // namespace gsel
 
+namespace gsel {
+// By parameter: its tie, and whether this rank has it.
+struct ParamPlaces {
+  std::vector<int32_t> tie;
+  std::vector<bool> here;
+};
+}  // namespace gsel
+
 // What a plugin holds during its pass.
 struct gsel_pass {
   const gsel::Compiler& compiler;
   const gsel::ChosenStrategy& chosen;
   gsel::Program& program;
+  std::deque<gsel::Schedule> schedules = {};                   // lent to the plugin
+  mutable std::optional<gsel::ParamPlaces> param_places = {};  // since stages were set
 };
 
 namespace gsel {

@@ -1,9 +1,8 @@
-// train/pass_api.cc: what a strategy plugin can ask and do while it compiles. Every call checks its arguments and
-// answers with a code: a plugin's mistake must not become ours.
+// train/pass_api.cc: what a strategy plugin can ask and do while it compiles; what is about pipelines stands in
+// pass_pipeline.cc. Every call checks its arguments and answers with a code: a plugin's mistake must not become ours.
 #include <algorithm>
-#include <new>
 
-#include "train/pass.h"
+#include "train/pass_calls.h"
 #include "train/storage.h"
 
 namespace gsel {
@@ -11,24 +10,6 @@ namespace {
 
 const Model& model_of(const gsel_pass* pass) {
   return pass->compiler.model();
-}
-
-template <class List>
-bool within(const List& list, int32_t i) {
-  return i >= 0 && static_cast<size_t>(i) < list.size();
-}
-
-// Runs an edit of the program; failures become codes.
-template <class Edit>
-gsel_status attempt(Edit&& edit) noexcept {
-  try {
-    edit();
-    return GSEL_OK;
-  } catch (const std::bad_alloc&) {
-    return GSEL_ERR_NOMEM;
-  } catch (...) {
-    return GSEL_ERR_ARG;
-  }
 }
 
 // Writes as much of info as the plugin's struct has room for.
@@ -63,19 +44,33 @@ gsel_status param(const gsel_pass* pass, int32_t id, gsel_param_info* out) {
   const auto& params = model_of(pass).params();
   if (!within(params, id) || !out) return GSEL_ERR_ARG;
   const Param& p = params[id];
-  const uint32_t size = out->struct_size;
-  return fill(out,
-              gsel_param_info{size, p.flags, p.name.c_str(), p.n_elems, kept_dtype(p, pass->compiler.config()), 0});
+  const ParamPlaces& places = param_places(pass);
+  const bool absent = !places.here[id];
+  return fill(out, gsel_param_info{out->struct_size, p.flags, p.name.c_str(), p.n_elems,
+                                   kept_dtype(p, pass->compiler.config()), absent, places.tie[id], 0});
+}
+
+// A half with nothing to produce may be missing.
+uint32_t backward_of(const Layer& l) {
+  uint32_t result = 0;
+  if (l.needs_backward_input) result |= GSEL_BACKWARD_PRODUCES_INPUT;
+  if (l.needs_backward_weight) result |= GSEL_BACKWARD_PRODUCES_WEIGHT;
+  if (l.backward_in_one()) result |= GSEL_BACKWARD_IN_ONE;
+  const bool has_halves =
+      (l.backward_input || !l.needs_backward_input) && (l.backward_weight || !l.needs_backward_weight);
+  if (has_halves && !l.pull_only()) result |= GSEL_BACKWARD_IN_HALVES;
+  return result;
 }
 
 gsel_status layer(const gsel_pass* pass, int32_t id, gsel_layer_info* out) {
   const auto& layers = model_of(pass).layers();
   if (!within(layers, id) || !out) return GSEL_ERR_ARG;
   const Layer& l = layers[id];
-  const uint32_t size = out->struct_size;
   const auto n = [](const std::vector<int32_t>& ids) { return static_cast<int32_t>(ids.size()); };
-  return fill(out, gsel_layer_info{size, l.flags, l.name.c_str(), l.inputs.data(), l.outputs.data(), l.params.data(),
-                                   n(l.inputs), n(l.outputs), n(l.params), 0, l.backward_unread_params});
+  return fill(out, gsel_layer_info{out->struct_size, l.flags, l.name.c_str(), l.inputs.data(), l.outputs.data(),
+                                   l.params.data(), n(l.inputs), n(l.outputs), n(l.params), 0, l.backward_unread_params,
+                                   backward_of(l), pass->program.layers[id].stage,
+                                   static_cast<int64_t>(l.saved_bytes_per_sample), l.flop_per_sample});
 }
 
 int32_t value_count(const gsel_pass* pass) {
@@ -174,8 +169,10 @@ void clear_buckets(gsel_pass* pass) {
 int32_t add_bucket(gsel_pass* pass, const int32_t* params, int32_t n_params) {
   if (!params || n_params < 1) return GSEL_ERR_ARG;
   const auto& known = pass->program.params;
+  const ParamPlaces& places = param_places(pass);
   const bool good = std::all_of(params, params + n_params, [&](int32_t p) {
-    return within(known, p) && known[p].trainable && known[p].dtype == known[params[0]].dtype;
+    return within(known, p) && known[p].trainable && known[p].dtype == known[params[0]].dtype && places.here[p] &&
+           places.tie[p] == places.tie[params[0]];
   });
   if (!good) return GSEL_ERR_ARG;
   const gsel_status status = attempt([&] { pass->program.buckets.push_back({{params, params + n_params}}); });
@@ -238,7 +235,17 @@ const gsel_pass_api_v1& pass_api() {
                                              microbatch_count,
                                              microbatch,
                                              set_microbatch,
-                                             batch};
+                                             batch,
+                                             set_stages,
+                                             bucket_count,
+                                             schedule,
+                                             schedule_file,
+                                             schedule_stages,
+                                             schedule_place,
+                                             schedule_length,
+                                             schedule_action,
+                                             measured,
+                                             note};
   return table;
 }
 

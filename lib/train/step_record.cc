@@ -61,7 +61,19 @@ Json memory_json(const StepRecord& record) {
   return list;
 }
 
+// What the layers of this rank's stages took, forward and backward together.
+Json stages_json(const Program& program, const std::vector<Interval>& intervals) {
+  std::map<int32_t, double> busy;
+  for (const Interval& interval : intervals)
+    if (const gsel_instr& instr = program.step.at(interval.position); instr.layer >= 0)
+      busy[program.layers[instr.layer].stage] += interval.end - interval.begin;
+  Json list = Json::array();
+  for (const auto& [stage, seconds] : busy) list.push_back({{"stage", stage}, {"busy_s", seconds}});
+  return list;
+}
+
 Json intervals_json(const Program& program, const std::vector<Interval>& intervals) {
+  const bool in_stages = program.place_of_stage.size() > 1;
   Json list = Json::array();
   for (const Interval& interval : intervals) {
     const gsel_instr& instr = program.step.at(interval.position);
@@ -72,6 +84,7 @@ Json intervals_json(const Program& program, const std::vector<Interval>& interva
                     {"begin_s", interval.begin},
                     {"end_s", interval.end},
                     {"beside", interval.beside}});
+    if (in_stages && form && form->layer) list.back()["stage"] = program.layers.at(instr.layer).stage;
   }
   return list;
 }
@@ -84,6 +97,7 @@ std::string to_json(const Program& program, const StepRecord& record, bool with_
   add_report(record.report, step);
   step["counts"] = counts_json(record.counts);
   step["memory"] = memory_json(record);
+  step["stages"] = stages_json(program, record.intervals);
   step["began_ns"] = record.began_ns;
   step["intervals"] = with_intervals ? intervals_json(program, record.intervals) : Json();
   const Json document{{"gsel", gsel_version_text()}, {"steps", Json::array({std::move(step)})}};

@@ -30,11 +30,13 @@ class ParamStorage {
   void initialise(uint64_t seed);
 
   const BucketLayout& layout(int32_t bucket) const { return blocks_[bucket].layout; }
-  int32_t bucket_of(int32_t p) const { return homes_[p].block; }  // behind the program's: of frozen parameters
-  int64_t first_of(int32_t p) const { return homes_[p].first; }   // its first element in the bucket
-  bool holds_whole_params() const;                                // between steps, all of them
+  // Bucket of a parameter; behind the program's: of frozen ones. -1: another place of the pipeline has it.
+  int32_t bucket_of(int32_t p) const { return homes_[p].block; }
+  bool is_here(int32_t p) const { return homes_[p].block >= 0; }
+  int64_t first_of(int32_t p) const { return homes_[p].first; }  // its first element in the bucket
+  bool holds_whole_params() const;                               // between steps, all of them
 
-  // A parameter as it is kept (layout().dtype); nullptr while its window is closed.
+  // A parameter that is here, as it is kept (layout().dtype); nullptr while its window is closed.
   void* param(int32_t p) const;
   float* gradient(int32_t p) const;  // the same; nullptr when frozen
   // A whole bucket, padding included: [layout().padded]. nullptr while its window is closed.
@@ -62,6 +64,15 @@ class ParamStorage {
   // master copy: also the way to read exact values between steps. Not for a bucket that another rank owns.
   Stretch stretch(int32_t bucket);
   void done_with(int32_t bucket, bool written);
+  // All that this rank keeps of a bucket's parameters, array by array: to be overwritten with another rank's.
+  template <class Visit>
+  void rewrite_params(int32_t bucket, Visit&& visit) {
+    for (Kept* kept : {&blocks_[bucket].kept_params, &blocks_[bucket].master}) {
+      if (!kept->bytes()) continue;
+      visit(kept->begin_use(), kept->bytes());
+      kept->end_use(true);
+    }
+  }
 
   // Of the second tier, so far.
   uint64_t tier_bytes_in() const { return tier_ ? tier_->bytes_in : 0; }
@@ -74,6 +85,7 @@ class ParamStorage {
     TierMemory far;
     void* begin_use() { return near.data() ? near.data() : far.begin_use(); }
     void end_use(bool written) { far.end_use(written); }
+    uint64_t bytes() const { return near.bytes() + far.bytes(); }
   };
   struct Block {
     BucketLayout layout;
@@ -84,7 +96,7 @@ class ParamStorage {
     float* whole_gradient = nullptr;  // the same
   };
   struct Home {
-    int32_t block = 0;
+    int32_t block = -1;
     int64_t first = 0;
   };
 

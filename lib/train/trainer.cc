@@ -6,7 +6,7 @@
 
 #include "base/current_error.h"
 #include "base/dtype.h"
-#include "base/foreign.h"
+#include "base/log.h"
 #include "program/verify.h"
 #include "train/budget.h"
 
@@ -20,10 +20,14 @@ void keep_params_whole(std::vector<Program>& programs) {
       if (bucket.shards_state()) bucket.flags |= GSEL_BUCKET_WHOLE_PARAMS;
 }
 
-void verify_together(const std::vector<Program>& programs) {
-  std::vector<const Program*> pointers;
-  for (const Program& p : programs) pointers.push_back(&p);
-  verify(pointers);
+// No strategy would reduce their gradients, and no optimizer step them.
+void refuse_own_params(const Model& model) {
+  for (const Layer& layer : model.layers())
+    if (layer.owns_params())
+      fail(GSEL_ERR_UNSUPPORTED,
+           "layer \"{}\" keeps parameters of its own, which a trainer would not step; declare them with "
+           "gsel_model_add_param, or run the model with gsel_pipeline_create",
+           layer.name);
 }
 
 // A folder may be another on each rank.
@@ -44,7 +48,7 @@ Trainer::Trainer(std::shared_ptr<Model> model, Communicator& comm, Config config
     failure = current_error();
   }
   // A rank that fails alone must not leave the others waiting; the communicator stays usable.
-  check_all_succeeded(comm_, failure);
+  check_all_succeeded(comm_, failure, "trainer");
   check_agreement(comm_, particulars(optimizer));
   executor_->run_setup();
 }
@@ -52,10 +56,12 @@ Trainer::Trainer(std::shared_ptr<Model> model, Communicator& comm, Config config
 // What needs no other rank. Nothing large is taken before it is known to fit.
 void Trainer::prepare(const gsel_optimizer_desc* optimizer) {
   model_->finish();
+  refuse_own_params(*model_);
   optimizer_.emplace(config_, *model_, optimizer);
   std::vector<Program> programs = compile_all();
   if (optimizer_->needs_whole_params()) keep_params_whole(programs);
-  verify_together(programs);
+  verify(programs);
+  if (programs.front().mesh.size[GSEL_AXIS_PIPELINE] > 1) programs_key_ = agreement_key(programs);
   check_budget(*model_, config_, programs.front().mesh, *optimizer_, programs);
   program_ = std::move(programs[comm_.rank()]);
   executor_ = std::make_unique<Executor>(*model_, program_, config_, *optimizer_, comm_);
@@ -73,71 +79,41 @@ Particulars Trainer::particulars(const gsel_optimizer_desc* optimizer) const {
     all.emplace_back(section + "plugin", config_.strategy[axis]->plugin);
     for (const auto& [name, value] : config_.strategy[axis]->options) all.emplace_back(section + name, value.text);
   }
+  if (programs_key_)
+    all.emplace_back("what the strategies made of the files they read, such as a schedule_file,",
+                     fmt::format("{:016x}", programs_key_));
   return all;
 }
 
 std::vector<Program> Trainer::compile_all() const {
   const Mesh mesh{resolve_mesh(config_, comm_.world_size())};
-  for (gsel_axis axis : {GSEL_AXIS_TENSOR, GSEL_AXIS_PIPELINE})
-    if (mesh.size[axis] > 1) {
-      const Place place = config_.place_of(fmt::format("mesh.{}", axis_name(axis)));
-      throw Error(
-          GSEL_ERR_UNSUPPORTED,
-          fmt::format("{}mesh.{} = {}: this libgsel {} runs the data axis alone; mesh.{} = 1 would do",
-                      place_prefix(place), axis_name(axis), mesh.size[axis], gsel_version_text(), axis_name(axis)))
-          .at(place);
-    }
-  const Compiler compiler(*model_, config_, mesh);
-  std::vector<Program> programs;
-  for (int32_t rank = 0; rank < comm_.world_size(); ++rank) programs.push_back(compiler.compile(rank));
+  if (mesh.size[GSEL_AXIS_TENSOR] > 1) {
+    const Place place = config_.place_of("mesh.tensor");
+    throw Error(GSEL_ERR_UNSUPPORTED,
+                fmt::format("{}mesh.tensor = {}: this libgsel {} runs the data and the pipeline axis; mesh.tensor = 1 "
+                            "would do",
+                            place_prefix(place), mesh.size[GSEL_AXIS_TENSOR], gsel_version_text()))
+        .at(place);
+  }
+  std::vector<Program> programs = Compiler(*model_, config_, mesh).compile_all();
+  if (comm_.rank() == 0)
+    for (const std::string& note : programs.front().notes) log(GSEL_LOG_INFO, "strategy", "{}", note);
   return programs;
 }
 
 // ---- push -------------------------------------------------------------------------------------------------------
 
-gsel_status Trainer::run_callback(const gsel_work& work, const DataSource& data) const {
-  std::string thrown;
-  const gsel_status status = call_foreign([&] { return call_embedder(work, data); }, GSEL_ERR_CALLBACK, thrown);
-  if (!thrown.empty()) executor_->write_message(thrown);
-  return status;
-}
-
-gsel_status Trainer::call_embedder(const gsel_work& work, const DataSource& data) const {
-  if (work.kind == GSEL_WORK_INPUT) return data.fill(work.input, data.user_data);
-  const Layer& layer = model_->layers()[work.call->layer];
-  switch (work.kind) {
-    case GSEL_WORK_FORWARD:
-      return layer.forward(work.call, layer.user_data);
-    case GSEL_WORK_BACKWARD_INPUT:
-      return layer.backward_input(work.call, layer.user_data);
-    case GSEL_WORK_BACKWARD_WEIGHT:
-      return layer.backward_weight(work.call, layer.user_data);
-    default:
-      return layer.backward(work.call, layer.user_data);
-  }
-}
-
 void Trainer::refuse_push(const DataSource& data) const {
   if (!data.fill) fail(GSEL_ERR_STATE, "gsel_trainer_options.data is NULL; give it to push steps, or pull them");
-  for (const Layer& layer : model_->layers())
-    if (layer.pull_only())
-      fail(GSEL_ERR_STATE, "layer \"{}\" has no callbacks; pull the step with gsel_trainer_next_work", layer.name);
-}
-
-void Trainer::push(const DataSource& data) {
-  for (;;) {
-    const gsel_work work = executor_->next();
-    if (work.kind == GSEL_WORK_DONE) return;
-    const gsel_status status = run_callback(work, data);
-    executor_->complete(work.ticket, status, executor_->callback_message());
-  }
+  if (const Layer* layer = find_pull_only(*model_))
+    fail(GSEL_ERR_STATE, "layer \"{}\" has no callbacks; pull the step with gsel_trainer_next_work", layer->name);
 }
 
 void Trainer::step() {
   refuse_in_child();
   if (executor_->under_way()) fail(GSEL_ERR_STATE, "a step is under way in pull mode; finish it first");
   refuse_push(data_);
-  push(data_);
+  push(*executor_, *model_, data_);
   pulled_evaluation_ = false;
 }
 
@@ -147,7 +123,7 @@ gsel_step_report Trainer::evaluate(int64_t first_sample, DataSource data) {
   if (!data.fill) data = data_;
   refuse_push(data);
   executor_->begin_evaluation(first_sample);
-  push(data);
+  push(*executor_, *model_, data);
   return *executor_->last_evaluation();
 }
 

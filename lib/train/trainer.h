@@ -9,14 +9,9 @@
 #include "train/executor.h"
 #include "train/inference.h"
 #include "train/pass.h"
+#include "train/push.h"
 
 namespace gsel {
-
-// Who fills inputs in push mode.
-struct DataSource {
-  gsel_data_fn fill = nullptr;
-  void* user_data = nullptr;
-};
 
 class Trainer {
  public:
@@ -58,9 +53,6 @@ class Trainer {
   const Param& checked_param(int32_t param) const;
   std::vector<Program> compile_all() const;
   Particulars particulars(const gsel_optimizer_desc* optimizer) const;
-  void push(const DataSource& data);
-  gsel_status run_callback(const gsel_work& work, const DataSource& data) const;
-  gsel_status call_embedder(const gsel_work& work, const DataSource& data) const;
 
   const uint64_t fork_generation_ = os::fork_generation();
   std::shared_ptr<Model> model_;
@@ -68,6 +60,7 @@ class Trainer {
   Config config_;
   DataSource data_;
   std::optional<Optimizer> optimizer_;
+  uint64_t programs_key_ = 0;  // of a pipeline: of the programs of all ranks
   Program program_;
   std::unique_ptr<Executor> executor_;
   std::optional<Inference> inference_;

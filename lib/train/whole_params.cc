@@ -6,6 +6,7 @@
 #include "base/align.h"
 #include "base/dtype.h"
 #include "program/shards.h"
+#include "program/stages.h"
 
 namespace gsel {
 namespace {
@@ -19,7 +20,9 @@ bool is_divided(const Program& program, const ProgramBucket& bucket) {
 }  // namespace
 
 WholeParams::WholeParams(Executor& executor, const Program& program)
-    : executor_(executor), params_(executor.params()), program_(program) {}
+    : executor_(executor), params_(executor.params()), program_(program) {
+  for (const std::vector<int32_t>& holders : all_holders(program)) givers_.push_back(holders.front());
+}
 
 WholeParams::~WholeParams() {
   close();
@@ -27,14 +30,20 @@ WholeParams::~WholeParams() {
 
 // Exact values of 16-bit parameters are their master copies, which are divided with the optimizer's state.
 bool WholeParams::kept_everywhere(const Program& program) {
-  return std::ranges::none_of(program.buckets, [&](const ProgramBucket& bucket) {
-    const bool has_master = program.params[bucket.params.front()].dtype != GSEL_F32;
-    return is_divided(program, bucket) &&
-           (bucket.shards_param() || bucket.owner >= 0 || (bucket.shards_state() && has_master));
-  });
+  return program.mesh.size[GSEL_AXIS_PIPELINE] == 1 &&
+         std::ranges::none_of(program.buckets, [&](const ProgramBucket& bucket) {
+           const bool has_master = program.params[bucket.params.front()].dtype != GSEL_F32;
+           return is_divided(program, bucket) &&
+                  (bucket.shards_param() || bucket.owner >= 0 || (bucket.shards_state() && has_master));
+         });
 }
 
-// Frozen parameters stand in buckets behind the program's; every rank has them.
+// Whether this rank's place is the one that tells a parameter to the others of the pipeline.
+bool WholeParams::gives(int32_t p) const {
+  return givers_[p] == program_.mesh.coordinate(program_.rank, GSEL_AXIS_PIPELINE);
+}
+
+// Frozen parameters stand in buckets behind the program's; every rank of their places has them.
 bool WholeParams::is_kept(int32_t b) const {
   if (static_cast<size_t>(b) >= program_.buckets.size()) return true;
   const ProgramBucket& bucket = program_.buckets[b];
@@ -56,6 +65,7 @@ void* WholeParams::take(uint64_t bytes) {
 void WholeParams::close() {
   for (int32_t b : open_) params_.close_params(b);
   open_.clear();
+  told_.clear();
   beside_.clear();
   taken_ = 0;
 }
@@ -80,19 +90,39 @@ void WholeParams::gather(int32_t b, void* whole, gsel_dtype dtype) {
   comm.collective(call);
 }
 
+void WholeParams::make_whole(int32_t b) {
+  if (is_kept(b) || std::ranges::find(open_, b) != open_.end()) return;
+  const BucketLayout& layout = params_.layout(b);
+  if (!layout.whole_params) {
+    params_.open_params(b, take(layout.param_window_bytes));
+    params_.place_shard(b, kNow);
+  }
+  open_.push_back(b);
+  gather(b, params_.whole_params(b), layout.dtype);
+}
+
+// From the place that gives a parameter to all of the pipeline. Others that hold it, too, take it like the rest.
+void* WholeParams::tell(int32_t p, void* own, gsel_dtype dtype) {
+  if (program_.mesh.size[GSEL_AXIS_PIPELINE] == 1) return own;
+  const auto elems = static_cast<uint64_t>(program_.params[p].n_elems);
+  void* data = gives(p) ? own : take(elems * dtype_bytes(dtype));
+  executor_.axis_comm(GSEL_AXIS_PIPELINE)
+      .collective(make_collective(GSEL_COLLECTIVE_BROADCAST, data, data, elems, dtype, 0, givers_[p]));
+  return data;
+}
+
 void WholeParams::open(std::span<const int32_t> wanted) {
   close();
   for (int32_t p : wanted) {
-    const int32_t b = params_.bucket_of(p);
-    if (is_kept(b) || std::ranges::find(open_, b) != open_.end()) continue;
-    const BucketLayout& layout = params_.layout(b);
-    if (!layout.whole_params) {
-      params_.open_params(b, take(layout.param_window_bytes));
-      params_.place_shard(b, kNow);
-    }
-    open_.push_back(b);
-    gather(b, params_.whole_params(b), layout.dtype);
+    if (gives(p)) make_whole(params_.bucket_of(p));
+    void* whole = tell(p, gives(p) ? params_.param(p) : nullptr, program_.params[p].dtype);
+    if (!gives(p)) told_[p] = whole;
   }
+}
+
+void* WholeParams::param(int32_t p) const {
+  const auto it = told_.find(p);
+  return it == told_.end() ? params_.param(p) : it->second;
 }
 
 // The whole master copy of a bucket; of one that another rank owns, that rank's.
@@ -111,27 +141,28 @@ const float* WholeParams::gather_master(int32_t b) {
   return whole;
 }
 
-void WholeParams::read(const Param& param, int32_t p, float* dst) {
-  const Backend& backend = *executor_.backend();
+// Where this place has it: as f32 in the backend's memory.
+const float* WholeParams::exact(const Param& param, int32_t p) {
   const int32_t b = params_.bucket_of(p);
-  const uint64_t bytes = sizeof(float) * static_cast<uint64_t>(param.n_elems);
   const gsel_dtype dtype = params_.layout(b).dtype;
-  const float* values = nullptr;
   if (dtype == GSEL_F32) {
-    open({&p, 1});
-    values = static_cast<const float*>(params_.param(p));
-  } else if (param.trainable()) {
-    close();
-    values = gather_master(b) + params_.first_of(p);
-  } else {
-    close();
-    auto* exact = static_cast<float*>(take(bytes));
-    backend.run(&gsel_backend_v1::cast, static_cast<void*>(exact), gsel_dtype{GSEL_F32},
-                static_cast<const void*>(params_.param(p)), dtype, static_cast<uint64_t>(param.n_elems), kNow);
-    values = exact;
+    make_whole(b);
+    return static_cast<const float*>(params_.param(p));
   }
-  backend.run(&gsel_backend_v1::copy, static_cast<void*>(dst), static_cast<const void*>(values), bytes,
-              int32_t{GSEL_COPY_TO_HOST}, kNow);
+  if (param.trainable()) return gather_master(b) + params_.first_of(p);
+  const auto elems = static_cast<uint64_t>(param.n_elems);
+  void* cast = take(sizeof(float) * elems);
+  executor_.backend()->run(&gsel_backend_v1::cast, cast, gsel_dtype{GSEL_F32},
+                           static_cast<const void*>(params_.param(p)), dtype, elems, kNow);
+  return static_cast<const float*>(cast);
+}
+
+void WholeParams::read(const Param& param, int32_t p, float* dst) {
+  close();
+  void* own = gives(p) ? const_cast<float*>(exact(param, p)) : nullptr;
+  const void* values = tell(p, own, GSEL_F32);
+  executor_.backend()->run(&gsel_backend_v1::copy, static_cast<void*>(dst), values,
+                           sizeof(float) * static_cast<uint64_t>(param.n_elems), int32_t{GSEL_COPY_TO_HOST}, kNow);
   close();
 }
 

@@ -1,8 +1,9 @@
-// train/whole_params.h: parameters between steps, whole on every rank, where ranks keep parts of them or one rank keeps
-// them all: bucket by bucket, with a collective for each, in the arena that steps use. Refuses to know what they are
-// wanted for.
+// train/whole_params.h: parameters between steps, whole on every rank, where ranks keep parts of them, one rank keeps
+// them all, or a place of a pipeline has them alone: bucket by bucket, with a collective for each, in the arena that
+// steps use. Refuses to know what they are wanted for.
 #pragma once
 
+#include <map>
 #include <span>
 #include <vector>
 
@@ -17,10 +18,11 @@ class WholeParams {
   WholeParams(const WholeParams&) = delete;
   WholeParams& operator=(const WholeParams&) = delete;
 
-  // Makes these parameters whole, until the next call: then ParamStorage::param has them. A collective where they are
-  // not kept whole on every rank.
+  // Makes these parameters whole, until the next call. A collective where they are not kept whole on every rank.
   void open(std::span<const int32_t> params);
-  // A whole parameter as f32, exact, to host memory. Likewise.
+  // One of them, as it is kept.
+  void* param(int32_t p) const;
+  // A whole parameter as f32, exact, to host memory. A collective likewise.
   void read(const Param& param, int32_t p, float* dst);
 
   // Whether every rank keeps everything whole, so that neither is ever a collective.
@@ -28,15 +30,21 @@ class WholeParams {
 
  private:
   bool is_kept(int32_t bucket) const;
+  bool gives(int32_t p) const;
   void* take(uint64_t bytes);
   void close();
+  void make_whole(int32_t bucket);
   void gather(int32_t bucket, void* whole, gsel_dtype dtype);
   const float* gather_master(int32_t bucket);
+  const float* exact(const Param& param, int32_t p);
+  void* tell(int32_t p, void* own, gsel_dtype dtype);
 
   Executor& executor_;
   ParamStorage& params_;
   const Program& program_;
+  std::vector<int32_t> givers_;  // by parameter: the place of the pipeline that tells it to the others
   std::vector<int32_t> open_;
+  std::map<int32_t, void*> told_;      // parameters that another place has told
   uint64_t taken_ = 0;                 // of the arena
   std::vector<CountedMemory> beside_;  // what it has no room for
 };

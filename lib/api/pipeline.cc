@@ -1,0 +1,86 @@
+// api/pipeline.cc: gsel/pipeline.h.
+#include "train/pipeline.h"
+
+#include "api/comm_handle.h"
+#include "api/init_struct.h"
+#include "api/model_handle.h"
+#include "api/program_handle.h"
+#include "base/guard.h"
+#include "base/options.h"
+#include "base/text.h"
+
+struct gsel_pipeline {
+  template <class... Args>
+  explicit gsel_pipeline(Args&&... args) : impl(std::forward<Args>(args)...), program{impl.program()} {}
+
+  gsel::Pipeline impl;
+  gsel_program program;  // lent by gsel_pipeline_program
+};
+
+namespace {
+
+gsel::PipelineSettings settings_of(const gsel_pipeline_config& given) {
+  gsel::PipelineSettings settings;
+  if (const std::string schedule = gsel::text(given.schedule); !schedule.empty()) settings.schedule = schedule;
+  settings.chunks = given.chunks;
+  settings.microbatches = given.microbatches;
+  settings.microbatch_samples = given.microbatch_samples;
+  if (given.n_first_layers < 0 || (given.n_first_layers > 0 && !given.first_layers))
+    gsel::fail(GSEL_ERR_ARG, "gsel_pipeline_config has n_first_layers = {} and no list of them", given.n_first_layers);
+  settings.first_layers.assign(given.first_layers, given.first_layers + given.n_first_layers);
+  settings.timeline = gsel::text(given.timeline);
+  settings.data = {given.data, given.data_user_data};
+  return settings;
+}
+
+}  // namespace
+
+extern "C" {
+
+void gsel_pipeline_config_init(gsel_pipeline_config* config, size_t struct_size) {
+  gsel::init_struct(config, struct_size);
+}
+void gsel_pipeline_report_init(gsel_pipeline_report* report, size_t struct_size) {
+  gsel::init_struct(report, struct_size);
+}
+void gsel_pipeline_stage_init(gsel_pipeline_stage* stage, size_t struct_size) {
+  gsel::init_struct(stage, struct_size);
+}
+
+gsel_status gsel_pipeline_create(gsel_comm* comm, gsel_model* model, const gsel_pipeline_config* config,
+                                 gsel_pipeline** out, gsel_error** err) {
+  return gsel::guard(err, [&] {
+    gsel::required(out, "out") = nullptr;
+    const gsel_pipeline_config given = gsel::read_struct(config, "gsel_pipeline_config");
+    *out =
+        new gsel_pipeline(gsel::required(model, "model").impl, gsel::required(comm, "comm").impl, settings_of(given));
+  });
+}
+
+gsel_status gsel_pipeline_run(gsel_pipeline* pipeline, int32_t what, gsel_pipeline_report* out, gsel_error** err) {
+  return gsel::guard(err, [&] {
+    if (out) gsel::stated_size(out, "gsel_pipeline_report");
+    const gsel_pipeline_report report = gsel::required(pipeline, "pipeline").impl.run(what);
+    if (out) gsel::write_struct(out, report, "gsel_pipeline_report");
+  });
+}
+
+gsel_status gsel_pipeline_stage_get(const gsel_pipeline* pipeline, int32_t i, gsel_pipeline_stage* out,
+                                    gsel_error** err) {
+  return gsel::guard(err, [&] {
+    gsel::stated_size(out, "gsel_pipeline_stage");
+    const auto stage = gsel::required(pipeline, "pipeline").impl.stage(i);
+    if (!stage) gsel::fail(GSEL_ERR_NOT_FOUND, "stage {} of this rank was asked for; it has fewer", i);
+    gsel::write_struct(out, *stage, "gsel_pipeline_stage");
+  });
+}
+
+const gsel_program* gsel_pipeline_program(const gsel_pipeline* pipeline) {
+  return pipeline ? &pipeline->program : nullptr;
+}
+
+void gsel_pipeline_free(gsel_pipeline* pipeline) {
+  delete pipeline;
+}
+
+}  // extern "C"

@@ -1,0 +1,46 @@
+// train/axis_comms.h: communicators of the groups that a mesh has: the ranks that differ on one axis alone, and the
+// places of a pipeline that hold the same parameters. Refuses to know what they are used for.
+#pragma once
+
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "comm/communicator.h"
+#include "program/program.h"
+
+namespace gsel {
+
+class AxisComms {
+ public:
+  AxisComms(Communicator& world, const Program& program);
+
+  // Makes what is not the world itself. A collective of all ranks.
+  void connect();
+
+  Communicator& world() const { return world_; }
+  Communicator& axis(gsel_axis axis);
+  // Places that hold a bucket's parameters, of which there are several; and the first of them, as a rank of it.
+  Communicator& tie(int32_t bucket);
+
+  // All of them, so that a rank that waits on any hears of a failure.
+  void abort(std::string_view reason) noexcept;
+  // What ended the world, for whoever heard of it from a neighbour; nothing where only the group is broken.
+  std::optional<Error> what_ended_all() noexcept;
+
+ private:
+  // Nothing where the group is the world, or one rank.
+  using Own = std::optional<Communicator>;
+  void split_axis(gsel_axis axis);
+  int32_t size(gsel_axis axis) const { return program_.mesh.size[axis]; }
+
+  Communicator& world_;
+  const Program& program_;
+  bool connected_ = false;
+  std::array<Own, GSEL_AXES> axes_;
+  std::vector<Own> ties_;
+  std::vector<int32_t> tie_of_bucket_;
+  std::vector<bool> tie_is_axis_;  // held by every place
+};
+
+}  // namespace gsel

@@ -1,0 +1,177 @@
+// train/pipeline.cc: see pipeline.h.
+#include "train/pipeline.h"
+
+#include <algorithm>
+
+#include "base/current_error.h"
+#include "program/verify.h"
+#include "train/pass.h"
+
+namespace gsel {
+namespace {
+
+constexpr int32_t kMostPerRun = 1 << 16;
+
+// What an instruction's time is told as; callbacks are timed apart.
+double gsel_pipeline_report::*share_of(gsel_instr_kind kind) {
+  if (kind == GSEL_INSTR_SEND) return &gsel_pipeline_report::comm_s;
+  const bool waits = kind == GSEL_INSTR_RECV || kind == GSEL_INSTR_LOSS_REDUCE;
+  return waits ? &gsel_pipeline_report::idle_s : nullptr;
+}
+
+double gsel_pipeline_stage::*share_in_stage(gsel_instr_kind kind) {
+  switch (kind) {
+    case GSEL_INSTR_FORWARD:
+      return &gsel_pipeline_stage::forward_s;
+    case GSEL_INSTR_BACKWARD:
+    case GSEL_INSTR_BACKWARD_INPUT:
+      return &gsel_pipeline_stage::backward_input_s;
+    case GSEL_INSTR_BACKWARD_WEIGHT:
+      return &gsel_pipeline_stage::backward_weight_s;
+    default:
+      return nullptr;
+  }
+}
+
+// The i-th stage of the program's rank, or -1.
+int32_t stage_here(const Program& program, int32_t i) {
+  const int32_t place = program.mesh.coordinate(program.rank, GSEL_AXIS_PIPELINE);
+  for (size_t s = 0; s < program.place_of_stage.size(); ++s)
+    if (program.place_of_stage[s] == place && i-- == 0) return static_cast<int32_t>(s);
+  return -1;
+}
+
+}  // namespace
+
+Pipeline::Pipeline(std::shared_ptr<Model> model, Communicator& comm, PipelineSettings settings)
+    : model_(std::move(model)), comm_(comm), settings_(std::move(settings)) {
+  std::optional<Error> failure;
+  try {
+    prepare();
+  } catch (...) {
+    failure = current_error();
+  }
+  check_all_succeeded(comm_, failure, "pipeline");
+  check_agreement(comm_, particulars());
+  executor_->run_setup();
+}
+
+// What needs no other rank.
+void Pipeline::prepare() {
+  check_settings();
+  model_->finish(Model::Loss::optional);
+  check_model();
+  config_ = to_config(settings_, *model_, comm_.world_size());
+  optimizer_.emplace(config_, *model_, nullptr);
+  std::vector<Program> programs = Compiler(*model_, config_, Mesh{{1, 1, comm_.world_size()}}).compile_all();
+  verify(programs);
+  programs_key_ = agreement_key(programs);
+  program_ = std::move(programs[comm_.rank()]);
+  executor_ = std::make_unique<Executor>(*model_, program_, config_, *optimizer_, comm_);
+}
+
+void Pipeline::check_settings() const {
+  if (settings_.microbatches < 1 || settings_.microbatches > kMostPerRun)
+    fail(GSEL_ERR_ARG, "gsel_pipeline_config.microbatches is {}; 1 to {} would do", settings_.microbatches,
+         kMostPerRun);
+  if (settings_.microbatch_samples < 1 || settings_.microbatch_samples > INT64_MAX / kMostPerRun)
+    fail(GSEL_ERR_ARG, "gsel_pipeline_config.microbatch_samples is {}; 1 or more samples would do",
+         settings_.microbatch_samples);
+  if (settings_.chunks < 0)
+    fail(GSEL_ERR_ARG, "gsel_pipeline_config.chunks is {}; 1 or more, or 0 for what the schedule needs, would do",
+         settings_.chunks);
+}
+
+void Pipeline::check_model() const {
+  if (!model_->params().empty())
+    fail(GSEL_ERR_UNSUPPORTED,
+         "the model declares parameter \"{}\"; a pipeline without a trainer leaves parameters to its stages: flag the "
+         "layers that have some with GSEL_LAYER_OWN_PARAMS, or train the model with gsel_trainer_create",
+         model_->params().front().name);
+  if (const Layer* layer = find_pull_only(*model_))
+    fail(GSEL_ERR_MODEL, "layer \"{}\" has no callbacks; a pipeline calls them", layer->name);
+  if (settings_.data.fill) return;
+  for (const Value& v : model_->values())
+    if (v.is_input())
+      fail(GSEL_ERR_ARG, "gsel_pipeline_config.data is NULL and value \"{}\" is an input, which it would fill", v.name);
+}
+
+// A schedule's file may lie elsewhere on another rank, and may say something else there.
+Particulars Pipeline::particulars() const {
+  Particulars all = particulars_of(*model_);
+  all.emplace_back("gsel_pipeline_config.schedule", settings_.reads_file() ? "a file" : settings_.schedule);
+  all.emplace_back("gsel_pipeline_config.chunks", std::to_string(settings_.chunks));
+  all.emplace_back("gsel_pipeline_config.microbatches", std::to_string(settings_.microbatches));
+  all.emplace_back("gsel_pipeline_config.microbatch_samples", std::to_string(settings_.microbatch_samples));
+  all.emplace_back("gsel_pipeline_config.first_layers", fmt::format("{}", fmt::join(settings_.first_layers, ", ")));
+  all.emplace_back(settings_.reads_file() ? "the schedule's file" : "what plugin \"pp\" makes of it",
+                   fmt::format("{:016x}", programs_key_));
+  return all;
+}
+
+// ---- a run ------------------------------------------------------------------------------------------------------
+
+void Pipeline::refuse_run(int32_t what) const {
+  if (os::fork_generation() != fork_generation_)
+    fail(GSEL_ERR_FORKED, "the pipeline belongs to the parent process; join and create one after fork");
+  if (what != GSEL_PIPELINE_FORWARD && what != GSEL_PIPELINE_FORWARD_BACKWARD)
+    fail(GSEL_ERR_ARG, "what is {}; GSEL_PIPELINE_FORWARD and GSEL_PIPELINE_FORWARD_BACKWARD exist", what);
+  if (executor_->broken()) fail(GSEL_ERR_STATE, "an earlier run failed; free the pipeline and its communicator");
+  if (what == GSEL_PIPELINE_FORWARD_BACKWARD && model_->loss_layer() < 0)
+    fail(GSEL_ERR_STATE,
+         "the model has no loss layer, where a backward would begin; flag one with GSEL_LAYER_LOSS, or run "
+         "GSEL_PIPELINE_FORWARD");
+}
+
+gsel_pipeline_report Pipeline::run(int32_t what) {
+  refuse_run(what);
+  has_run_ = false;
+  if (what == GSEL_PIPELINE_FORWARD) executor_->begin_evaluation(forward_runs_ * config_.train.batch);
+  push(*executor_, *model_, settings_.data);
+  forward_runs_ += what == GSEL_PIPELINE_FORWARD;
+  has_run_ = true;
+  if (!settings_.timeline.empty()) write_timeline(settings_.timeline, executor_->last_program(), executor_->last_run());
+  return report();
+}
+
+gsel_pipeline_report Pipeline::report() const {
+  const StepRecord& record = executor_->last_run();
+  const std::vector<gsel_instr>& step = executor_->last_program().step;
+  gsel_pipeline_report report{};
+  report.struct_size = sizeof report;
+  report.rank = comm_.rank();
+  report.elapsed_s = record.report.seconds;
+  report.busy_s = record.report.compute_s;
+  for (const Interval& interval : record.intervals)
+    if (auto share = share_of(step[interval.position].kind); share && !interval.beside)
+      report.*share += interval.end - interval.begin;
+  report.overhead_s = std::max(0.0, report.elapsed_s - report.busy_s - report.idle_s - report.comm_s);
+  for (const AxisCount& count : record.counts) {
+    if (count.kind != GSEL_INSTR_SEND) continue;
+    report.messages_sent += count.count.calls;
+    report.bytes_sent += count.count.bytes_sent;
+  }
+  report.peak_bytes = record.report.peak_bytes;
+  report.loss_sum = record.report.loss_sum;
+  report.loss_weight = record.report.weight;
+  return report;
+}
+
+std::optional<gsel_pipeline_stage> Pipeline::stage(int32_t i) const {
+  gsel_pipeline_stage stage{};
+  stage.struct_size = sizeof stage;
+  stage.stage = stage_here(program_, i);
+  if (stage.stage < 0) return std::nullopt;
+  for (size_t l = 0; l < program_.layers.size(); ++l)
+    if (program_.layers[l].stage == stage.stage && stage.n_layers++ == 0) stage.first_layer = static_cast<int32_t>(l);
+  if (!has_run_) return stage;
+  const std::vector<gsel_instr>& step = executor_->last_program().step;
+  for (const Interval& interval : executor_->last_run().intervals) {
+    const gsel_instr& instr = step[interval.position];
+    if (auto share = share_in_stage(instr.kind); share && program_.layers[instr.layer].stage == stage.stage)
+      stage.*share += interval.end - interval.begin;
+  }
+  return stage;
+}
+
+}  // namespace gsel

@@ -1,0 +1,69 @@
+// train/pipeline.h: a model's stages run as a pipeline over all ranks of a communicator, without a trainer: compiled by
+// the pipeline's strategy, verified and executed as a step is, but nothing is stepped. Refuses to know schedules.
+#pragma once
+
+#include <gsel/pipeline.h>
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "base/os.h"
+#include "train/agree.h"
+#include "train/optimizer.h"
+#include "train/push.h"
+
+namespace gsel {
+
+// gsel_pipeline_config, copied.
+struct PipelineSettings {
+  std::string schedule = "1f1b";  // or a file
+  int32_t chunks = 0;
+  int32_t microbatches = 0;
+  int64_t microbatch_samples = 0;
+  std::vector<int32_t> first_layers;
+  std::string timeline;
+  DataSource data;
+
+  bool reads_file() const;
+};
+
+// The same as a trainer's configuration: the pipeline axis has all ranks, the batch is one run's. Names of layers stand
+// for their ids.
+Config to_config(const PipelineSettings& settings, const Model& model, int32_t ranks);
+
+class Pipeline {
+ public:
+  // A collective over comm.
+  Pipeline(std::shared_ptr<Model> model, Communicator& comm, PipelineSettings settings);
+  Pipeline(const Pipeline&) = delete;
+  Pipeline& operator=(const Pipeline&) = delete;
+
+  // what: GSEL_PIPELINE_FORWARD, GSEL_PIPELINE_FORWARD_BACKWARD.
+  gsel_pipeline_report run(int32_t what);
+  // This rank's i-th stage, with times of the last run; nullopt behind the last.
+  std::optional<gsel_pipeline_stage> stage(int32_t i) const;
+  const Program& program() const { return program_; }
+
+ private:
+  void prepare();
+  void check_settings() const;
+  void check_model() const;
+  void refuse_run(int32_t what) const;
+  Particulars particulars() const;
+  gsel_pipeline_report report() const;
+
+  const uint64_t fork_generation_ = os::fork_generation();
+  std::shared_ptr<Model> model_;
+  Communicator& comm_;
+  const PipelineSettings settings_;
+  Config config_;
+  std::optional<Optimizer> optimizer_;  // of no parameters
+  uint64_t programs_key_ = 0;
+  Program program_;
+  std::unique_ptr<Executor> executor_;
+  int64_t forward_runs_ = 0;
+  bool has_run_ = false;
+};
+
+}  // namespace gsel

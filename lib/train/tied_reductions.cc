@@ -1,0 +1,68 @@
+// train/tied_reductions.cc: see tied_reductions.h.
+#include "train/tied_reductions.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include "program/stages.h"
+
+namespace gsel {
+namespace {
+
+// In order of ties, then of parameters: ids of buckets differ between places.
+std::vector<int32_t> tied_buckets(const Program& program) {
+  const std::vector<int32_t> tie_of = tie_of_params(program);
+  std::vector<std::tuple<int32_t, int32_t, int32_t>> found;
+  for (int32_t b = 0; b < static_cast<int32_t>(program.buckets.size()); ++b) {
+    const std::vector<int32_t>& params = program.buckets[b].params;
+    if (sums_tied(program, b)) found.emplace_back(tie_of[params.front()], *std::ranges::min_element(params), b);
+  }
+  std::ranges::sort(found);
+  std::vector<int32_t> buckets;
+  for (const auto& [tie, param, bucket] : found) buckets.push_back(bucket);
+  return buckets;
+}
+
+bool looks_at_gradients(const gsel_instr& instr, const std::vector<int32_t>& tied) {
+  return instr.kind == GSEL_INSTR_OVERFLOW || instr.kind == GSEL_INSTR_NORM ||
+         (instr.kind == GSEL_INSTR_STEP && std::ranges::count(tied, instr.bucket));
+}
+
+bool reduces(gsel_instr_kind kind) {
+  return kind == GSEL_INSTR_REDUCE || kind == GSEL_INSTR_REDUCE_SCATTER || kind == GSEL_INSTR_REDUCE_ROOT;
+}
+
+// Whether a reduction of the bucket is under way at the end of these instructions.
+bool is_reducing(const std::vector<gsel_instr>& instrs, int32_t bucket) {
+  const auto last = std::ranges::find_if(instrs.rbegin(), instrs.rend(), [&](const gsel_instr& instr) {
+    return instr.bucket == bucket && (reduces(instr.kind) || instr.kind == GSEL_INSTR_WAIT);
+  });
+  return last != instrs.rend() && reduces(last->kind);
+}
+
+}  // namespace
+
+void insert_tied_reductions(Program& program) {
+  const std::vector<int32_t> tied = tied_buckets(program);
+  if (tied.empty()) return;
+  const auto looks =
+      std::ranges::find_if(program.step, [&](const gsel_instr& instr) { return looks_at_gradients(instr, tied); });
+  std::vector<gsel_instr> head(program.step.begin(), looks), tail(looks, program.step.end());
+  for (int32_t bucket : tied) {
+    if (is_reducing(head, bucket)) {
+      const auto wait = std::ranges::find_if(
+          tail, [&](const gsel_instr& i) { return i.kind == GSEL_INSTR_WAIT && i.bucket == bucket; });
+      if (wait != tail.end()) {
+        head.push_back(*wait);
+        tail.erase(wait);
+      }
+    }
+    gsel_instr sum = make_instr(GSEL_INSTR_REDUCE_TIED);
+    sum.bucket = bucket;
+    head.push_back(sum);
+  }
+  head.insert(head.end(), tail.begin(), tail.end());
+  program.step = std::move(head);
+}
+
+}  // namespace gsel
