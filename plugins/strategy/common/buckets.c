@@ -10,11 +10,14 @@ struct item {
   int32_t first_layer; /* that uses it: the last whose backward adds to its gradient */
   uint64_t readers;    /* hash of the set of layers that use it; 0 where that does not matter */
   int32_t dtype;
+  int32_t tie;
 };
 
-/* The order in which backward completes gradients: later layers first. */
+/* The order in which backward completes gradients: later layers first. What is tied comes last, in an order that is the
+ * same on every place, because layers are those of the whole model. */
 static int by_backward_order(const void* a, const void* b) {
   const struct item *x = a, *y = b;
+  if (x->tie != y->tie) return x->tie < y->tie ? -1 : 1;
   if (x->first_layer != y->first_layer) return x->first_layer > y->first_layer ? -1 : 1;
   if (x->readers != y->readers) return x->readers < y->readers ? -1 : 1;
   if (x->readers && x->dtype != y->dtype) return x->dtype < y->dtype ? -1 : 1;
@@ -33,13 +36,13 @@ static void hash_readers(const struct rewrite* w, struct item* items) {
 
 /* items[param id] for all parameters, then those not wanted are dropped. */
 static int32_t find_items(struct rewrite* w, struct item* items, int by_readers, wanted_fn wanted, void* user) {
-  for (int32_t p = 0; p < w->n_params; ++p) items[p] = (struct item){p, 0, 0, w->params[p].dtype};
+  for (int32_t p = 0; p < w->n_params; ++p) items[p] = (struct item){p, 0, 0, w->params[p].dtype, w->params[p].tie};
   for (int32_t l = w->n_layers - 1; l >= 0; --l)
     for (int32_t i = 0; i < w->layers[l].n_params; ++i) items[w->layers[l].params[i]].first_layer = l;
   if (by_readers) hash_readers(w, items);
   int32_t n = 0;
   for (int32_t p = 0; p < w->n_params; ++p) {
-    if (w->params[p].flags & GSEL_PARAM_FROZEN) continue;
+    if (w->params[p].absent || w->params[p].flags & GSEL_PARAM_FROZEN) continue;
     if (!wanted || wanted(&w->params[p], user)) items[n++] = items[p];
   }
   qsort(items, (size_t)n, sizeof *items, by_backward_order);
@@ -65,13 +68,14 @@ static void group(struct rewrite* w, int by_readers, int64_t first_cap, int64_t 
   struct item* items = rewrite_alloc(w, w->n_params, sizeof *items);
   int32_t* params = rewrite_alloc(w, w->n_params, sizeof *params);
   const int32_t n_items = w->status ? 0 : find_items(w, items, by_readers, wanted, user);
-  int64_t limit = first_cap;
-  for (int32_t first = 0; first < n_items && !w->status; limit = cap) {
+  for (int32_t first = 0; first < n_items && !w->status;) {
+    const int64_t limit = first == 0 && items[0].tie < 0 ? first_cap : cap;
     int64_t bytes = 0;
     int32_t n = 0;
     for (; first + n < n_items && bytes < limit; ++n) {
       const struct item* item = &items[first + n];
-      if (item->dtype != items[first].dtype || item->readers != items[first].readers) break;
+      const struct item* head = &items[first];
+      if (item->dtype != head->dtype || item->readers != head->readers || item->tie != head->tie) break;
       bytes += w->params[item->param].n_elems * (int64_t)sizeof(float);
     }
     add_bucket(w, items + first, n, params);

@@ -11,6 +11,12 @@ void rewrite_fail(struct rewrite* w, gsel_status status, const char* why, const 
   if (why) snprintf(w->why, sizeof w->why, why, what);
 }
 
+void rewrite_fail_with(struct rewrite* w, gsel_status status, gsel_error* error) {
+  if (!status || w->status) return;
+  w->status = status;
+  w->error = error;
+}
+
 void* rewrite_alloc(struct rewrite* w, int64_t n, size_t bytes) {
   void* memory = calloc((size_t)n + 1, bytes);
   if (!memory) rewrite_fail(w, GSEL_ERR_NOMEM, NULL, NULL);
@@ -74,8 +80,10 @@ gsel_status rewrite_end(struct rewrite* w, gsel_error** err) {
   free(w->bucket_of);
   free(w->buckets);
   free(w->completions);
-  if (w->status && err) {
-    char text[320];
+  if (w->status && err && w->error) {
+    *err = w->error;
+  } else if (w->status && err) {
+    char text[576];
     snprintf(text, sizeof text, "%s: %s", w->name, w->why[0] ? w->why : "the program could not be rewritten");
     *err = w->host->error_new(w->status, text);
   }
@@ -84,7 +92,7 @@ gsel_status rewrite_end(struct rewrite* w, gsel_error** err) {
 
 int32_t rewrite_word(struct rewrite* w, const char* option, const char* const* words, int32_t n) {
   const char* given = w->api->option_text(w->pass, option);
-  char known[128] = "", why[224];
+  char known[128] = "", why[256];
   for (int32_t i = 0; i < n; ++i) {
     if (given && !strcmp(given, words[i])) return i;
     snprintf(known + strlen(known), sizeof known - strlen(known), "%s\"%s\"",

@@ -1,5 +1,5 @@
-/* common/rewrite.h: what the strategies of the data axis share. A rank's step is read once, written anew front to back,
- * and put in place of the old one; parameters are grouped in buckets in the order in which backward completes their
+/* common/rewrite.h: what strategies share. A rank's step is read once, written anew front to back, and put in place of
+ * the old one; on the data axis, parameters are grouped in buckets in the order in which backward completes their
  * gradients. Refuses to know what a strategy does with a bucket. */
 #ifndef GSEL_STRATEGY_REWRITE_H
 #define GSEL_STRATEGY_REWRITE_H
@@ -40,7 +40,8 @@ struct rewrite {
   struct completion* completions; /* [n_completions] in order of position, then of bucket */
   int32_t n_completions;
   gsel_status status; /* the first failure; later steps do nothing */
-  char why[256];      /* its reason */
+  char why[512];      /* its reason */
+  gsel_error* error;  /* the host's, where it said more */
 };
 
 /* Reads the step and the model. On failure status is set; rewrite_end must follow all the same. */
@@ -49,8 +50,10 @@ void rewrite_begin(struct rewrite* w, const char* name, const gsel_host_v1* host
 /* Puts the new step in place of the old one, unless something failed, and releases everything. */
 gsel_status rewrite_end(struct rewrite* w, gsel_error** err);
 
-/* Notes a failure; `why` is NULL or printf-like with one %s for `what`. */
+/* Notes a failure; `why` is NULL or printf-like, with one %s for `what` at most. */
 void rewrite_fail(struct rewrite* w, gsel_status status, const char* why, const char* what);
+/* The same for a call of the host that gave an error object. */
+void rewrite_fail_with(struct rewrite* w, gsel_status status, gsel_error* error);
 /* Index of a text option's value in words[n]; a failure that names them otherwise. */
 int32_t rewrite_word(struct rewrite* w, const char* option, const char* const* words, int32_t n);
 /* calloc of `n` + 1 things; a failure when there is no memory. */
@@ -63,9 +66,11 @@ void emit_bucket(struct rewrite* w, gsel_instr_kind kind, int32_t bucket);
 /* A wait, if the bucket has a collective under way. */
 void emit_settle(struct rewrite* w, int32_t bucket);
 
-/* Parameters that are trained and for which wanted(param) holds (NULL: all), as buckets in the order in which backward
- * completes their gradients: later layers first. A bucket is closed when it has reached its cap, so it may exceed it by
- * part of one parameter, and where the dtype changes. first_cap: of the first bucket alone. */
+/* Parameters that are here, are trained and for which wanted(param) holds (NULL: all), as buckets in the order in which
+ * backward completes their gradients: later layers first, and tied parameters last. A bucket is closed when it has
+ * reached its cap, so it may exceed it by part of one parameter, and where the dtype or the tie changes. first_cap: of
+ * the first bucket alone, unless it is tied: then all its holders must make the same buckets, whatever else they hold.
+ */
 typedef int (*wanted_fn)(const gsel_param_info* param, void* user);
 void make_buckets(struct rewrite* w, int64_t first_cap, int64_t cap, wanted_fn wanted, void* user);
 /* A bucket for each set of layers that read the same parameters. */

@@ -174,6 +174,11 @@ static gsel_status compile(const gsel_host_v1* host, const gsel_pass_api_v1* api
   struct rewrite* w = &d.w;
   const int64_t cap = api->option_integer(pass, "bucket_bytes");
   rewrite_begin(w, "dp", host, api, pass, axis);
+  if (api->axis_size(pass, GSEL_AXIS_PIPELINE) > 1)
+    rewrite_fail(w, GSEL_ERR_UNSUPPORTED,
+                 "mesh.pipeline is greater than 1, and the master would need the whole model; \"ddp\" or \"zero\" "
+                 "would do as strategy.data.plugin",
+                 NULL);
   read_values(&d);
   make_buckets(w, cap, cap, NULL, NULL);
   describe_buckets(w, 0, (gsel_bucket_desc){.axis = axis, .owner = MASTER});

@@ -1,0 +1,125 @@
+/* pp: pipeline parallelism. The layer list is cut into stages, stages are laid on the places of the pipeline axis as a
+ * schedule says, and each rank's step becomes its row of that schedule: forward and backward of its stages for one
+ * micro-batch after another, with the values that cross a cut sent and received. Every schedule is compiled alike; what
+ * distinguishes them stands in their rows. Source: gsel/schedule.h names the schedules and docs/strategies.md their
+ * papers. */
+#include "pp.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static const gsel_option_v1 options[] = {
+    {"schedule",
+     "order of the work: naive, gpipe, 1f1b, interleaved-1f1b, zb-h1, interleaved-zb, zb-h2, zb-v or dualpipe-v",
+     GSEL_OPTION_TEXT, 0, 0, 0, "1f1b"},
+    {"schedule_file", "file with a schedule of your own, which then counts; empty: none", GSEL_OPTION_TEXT, 0, 0, 0,
+     ""},
+    {"chunks", "stages of each rank; 0: what the schedule needs", GSEL_OPTION_INTEGER, 0, 0, 65536, "0"},
+    {"cuts", "names of the first layers of stages 1, 2, ..., separated by commas; empty: chosen by cost",
+     GSEL_OPTION_TEXT, 0, 0, 0, ""},
+    {"costs",
+     "what layers cost: hints (flop_per_sample of their descriptions), or a folder or file of recorded steps "
+     "(train.timeline)",
+     GSEL_OPTION_TEXT, 0, 0, 0, "hints"},
+    {"balance", "what the cuts make even: time, or memory", GSEL_OPTION_TEXT, 0, 0, 0, "time"},
+};
+
+int32_t end_of_stage(const struct pp* pp, int32_t stage) {
+  return stage + 1 < pp->n_stages ? pp->begin[stage + 1] : pp->w.n_layers;
+}
+
+void note(struct pp* pp, const char* format, ...) {
+  char line[512];
+  va_list arguments;
+  if (pp->w.status) return;
+  va_start(arguments, format);
+  vsnprintf(line, sizeof line, format, arguments);
+  va_end(arguments);
+  pp->w.api->note(pp->w.pass, line);
+}
+
+static void read_values(struct pp* pp) {
+  struct rewrite* w = &pp->w;
+  pp->n_values = w->api->value_count(w->pass);
+  pp->values = rewrite_alloc(w, pp->n_values, sizeof *pp->values);
+  for (int32_t v = 0; v < pp->n_values && !w->status; ++v) {
+    pp->values[v].struct_size = sizeof *pp->values;
+    rewrite_fail(w, w->api->value(w->pass, v, &pp->values[v]), NULL, NULL);
+  }
+}
+
+/* A run of recomputations stands right before the backward that it is for; every micro-batch has the same. */
+static void read_recomputation(struct pp* pp) {
+  struct rewrite* w = &pp->w;
+  pp->run_of_layer = rewrite_alloc(w, w->n_layers, sizeof *pp->run_of_layer);
+  if (w->status) return;
+  for (int32_t l = 0; l < w->n_layers; ++l) pp->run_of_layer[l] = -1;
+  int32_t run = 0;
+  for (int32_t i = 0; i < w->end_of_backward; ++i) {
+    if (w->base[i].microbatch != 0) continue;
+    if (w->base[i].kind == GSEL_INSTR_RECOMPUTE)
+      pp->run_of_layer[w->base[i].layer] = run;
+    else
+      ++run;
+  }
+}
+
+static void read_schedule(struct pp* pp) {
+  struct rewrite* w = &pp->w;
+  gsel_error* error = NULL;
+  const char* file = w->api->option_text(w->pass, "schedule_file");
+  if (w->status) return;
+  const gsel_status status =
+      file[0] ? w->api->schedule_file(w->pass, file, &pp->schedule, &error)
+              : w->api->schedule(w->pass, w->api->option_text(w->pass, "schedule"),
+                                 (int32_t)w->api->option_integer(w->pass, "chunks"), &pp->schedule, &error);
+  rewrite_fail_with(w, status, error);
+  if (w->status) return;
+  pp->n_stages = w->api->schedule_stages(pp->schedule);
+  pp->place_of_stage = rewrite_alloc(w, pp->n_stages, sizeof *pp->place_of_stage);
+  pp->begin = rewrite_alloc(w, pp->n_stages, sizeof *pp->begin);
+  pp->stage_of_layer = rewrite_alloc(w, w->n_layers, sizeof *pp->stage_of_layer);
+  for (int32_t s = 0; s < pp->n_stages && !w->status; ++s)
+    pp->place_of_stage[s] = w->api->schedule_place(pp->schedule, s);
+}
+
+static gsel_status compile(const gsel_host_v1* host, const gsel_pass_api_v1* api, gsel_pass* pass, gsel_axis axis,
+                           gsel_error** err) {
+  struct pp pp = {0};
+  struct rewrite* w = &pp.w;
+  rewrite_begin(w, "pp", host, api, pass, axis);
+  pp.n_places = w->ranks;
+  pp.n_microbatches = api->microbatch_count(pass);
+  read_values(&pp);
+  read_recomputation(&pp);
+  read_schedule(&pp);
+  if (!w->status) choose_cuts(&pp);
+  if (!w->status) rewrite_fail(w, api->set_stages(pass, pp.stage_of_layer, pp.place_of_stage, pp.n_stages), NULL, NULL);
+  if (!w->status) write_step(&pp);
+  free(pp.values);
+  free(pp.place_of_stage);
+  free(pp.begin);
+  free(pp.stage_of_layer);
+  free(pp.run_of_layer);
+  return rewrite_end(w, err);
+}
+
+static const gsel_strategy_v1 strategy = {
+    .struct_size = sizeof strategy,
+    .axes = 1u << GSEL_AXIS_PIPELINE,
+    .options = options,
+    .n_options = sizeof options / sizeof *options,
+    .compile = compile,
+};
+
+GSEL_PLUGIN_DEFINE = {
+    .struct_size = sizeof(struct gsel_plugin_v1),
+    .abi_major = GSEL_PLUGIN_ABI_MAJOR,
+    .abi_minor = GSEL_PLUGIN_ABI_MINOR,
+    .kind = GSEL_PLUGIN_STRATEGY,
+    .name = "pp",
+    .version = "0.1.0",
+    .build = "gcc " __VERSION__,
+    .table = &strategy,
+};

@@ -1,0 +1,31 @@
+/* pp/pp.h: what the pipeline strategy's files share: the schedule, the stages, and the step being rewritten. */
+#ifndef GSEL_STRATEGY_PP_H
+#define GSEL_STRATEGY_PP_H
+
+#include "common/rewrite.h"
+
+struct pp {
+  struct rewrite w;
+  const gsel_schedule* schedule;
+  gsel_value_info* values; /* [n_values] */
+  int32_t n_values;
+  int32_t n_microbatches;
+  int32_t n_stages;
+  int32_t n_places;
+  int32_t* place_of_stage; /* [n_stages] */
+  int32_t* begin;          /* [n_stages] first layer */
+  int32_t* stage_of_layer; /* [n_layers] */
+  int32_t* run_of_layer;   /* [n_layers] layers with one number are recomputed together, before a backward; -1: never */
+};
+
+int32_t end_of_stage(const struct pp* pp, int32_t stage);
+/* A line for people; printf-like. */
+void note(struct pp* pp, const char* format, ...) __attribute__((format(printf, 2, 3)));
+
+/* cuts.c: fills begin and stage_of_layer as the options say, and explains it. */
+void choose_cuts(struct pp* pp);
+
+/* lower.c: the new step, in the schedule's order. */
+void write_step(struct pp* pp);
+
+#endif
