@@ -38,6 +38,26 @@ Handle<gsel_inventory> read_inventory(const std::string& file) {
   return Handle<gsel_inventory>(inventory);
 }
 
+Handle<gsel_timeline> new_timeline() {
+  gsel_timeline* timeline = nullptr;
+  gsel_error* error = nullptr;
+  check(gsel_timeline_create(&timeline, &error), &error);
+  return Handle<gsel_timeline>(timeline);
+}
+
+void add(gsel_timeline* timeline, const std::string& json, const std::string& name) {
+  gsel_error* error = nullptr;
+  check(gsel_timeline_add(timeline, borrow(json), borrow(name), &error), &error);
+}
+
+void draw(gsel_timeline* timeline, int32_t format, const std::string& file) {
+  gsel_str drawn{};
+  gsel_error* error = nullptr;
+  if (file.empty()) return;
+  check(gsel_timeline_draw(timeline, format, &drawn, &error), &error);
+  write_file(file, text(drawn));
+}
+
 std::string read_file(const std::string& path) {
   constexpr size_t kMaxBytes = 256 << 20;
   // A pipe without a writer would be waited for.

@@ -31,6 +31,8 @@ struct Free {
   void operator()(gsel_plugin_list* p) const { gsel_plugin_list_free(p); }
   void operator()(gsel_program* p) const { gsel_program_free(p); }
   void operator()(gsel_timeline* p) const { gsel_timeline_free(p); }
+  void operator()(gsel_schedule* p) const { gsel_schedule_free(p); }
+  void operator()(gsel_simulation* p) const { gsel_simulation_free(p); }
 };
 template <class T>
 using Handle = std::unique_ptr<T, Free>;
@@ -44,6 +46,11 @@ inline gsel_str borrow(const std::string& s) {
 
 // The inventory in `file`, or nothing when no file is named, which means this machine.
 Handle<gsel_inventory> read_inventory(const std::string& file);
+
+// What ranks did when, to be drawn: documents are added, and a picture is written to a file when one is named.
+Handle<gsel_timeline> new_timeline();
+void add(gsel_timeline* timeline, const std::string& json, const std::string& name);
+void draw(gsel_timeline* timeline, int32_t format, const std::string& file);
 
 std::string read_file(const std::string& path);
 void write_file(const std::string& path, const std::string& content);

@@ -1,11 +1,12 @@
 // program.cc: `gsel program`: reads programs from files, checks those of all ranks together, prints one, or tells what
-// one sends.
+// one sends; and shows what a schedule of a pipeline comes to before there is a program (schedules.h).
 #include <array>
 #include <cstdint>
 #include <cstdio>
 
 #include "client.h"
 #include "commands.h"
+#include "schedules.h"
 
 namespace gsel::cli {
 namespace {
@@ -13,14 +14,15 @@ namespace {
 struct Options {
   std::vector<std::string> verify;
   std::string print, traffic;
+  ScheduleOptions schedules;
 };
 
 // By GSEL_INSTR_*, as programs name them; those that send nothing are never shown.
-constexpr std::array<const char*, 22> kKinds{
-    "",        "input",     "forward",        "backward_input", "backward_weight", "backward", "send",
-    "recv",    "broadcast", "reduce",         "wait",           "loss_reduce",     "norm",     "step",
-    "gather",  "release",   "reduce_scatter", "reduce_root",    "recompute",       "scatter",  "collect",
-    "overflow"};
+constexpr std::array<const char*, 23> kKinds{
+    "",         "input",      "forward",        "backward_input", "backward_weight", "backward", "send",
+    "recv",     "broadcast",  "reduce",         "wait",           "loss_reduce",     "norm",     "step",
+    "gather",   "release",    "reduce_scatter", "reduce_root",    "recompute",       "scatter",  "collect",
+    "overflow", "reduce_tied"};
 constexpr std::array<const char*, GSEL_AXES> kAxes{"tensor", "data", "pipeline"};
 
 Handle<gsel_program> read_program(const std::string& path) {
@@ -78,6 +80,7 @@ int traffic(const std::string& file) {
 int run(const Options& options) {
   if (!options.verify.empty()) return verify(options.verify);
   if (!options.traffic.empty()) return traffic(options.traffic);
+  if (!options.schedules.names.empty()) return show_schedules(options.schedules);
   print(text(gsel_program_text(read_program(options.print).get())));
   return 0;
 }
@@ -86,8 +89,9 @@ int run(const Options& options) {
 
 Command program_command(CLI::App& app) {
   auto options = std::make_shared<Options>();
-  CLI::App* parser =
-      app.add_subcommand("program", "Check the programs of all ranks together, print one, or tell what one sends");
+  CLI::App* parser = app.add_subcommand("program",
+                                        "Check the programs of all ranks together, print one, tell what one sends, or "
+                                        "show what a pipeline's schedule comes to");
   CLI::Option_group* what = parser->add_option_group("what");
   what->add_option("--verify", options->verify, "Check these programs, one file per rank, in rank order")
       ->type_name("FILE...")
@@ -96,8 +100,16 @@ Command program_command(CLI::App& app) {
   what->add_option("--traffic", options->traffic,
                    "Read this program and print the calls it makes and the bytes it sends")
       ->type_name("FILE");
+  CLI::Option* schedule =
+      what->add_option(
+              "--schedule", options->schedules.names,
+              "Simulate these schedules of a pipeline: by name, such as 1f1b or zb-v, or files of rows (with a / "
+              "or a . in their name)")
+          ->type_name("NAME|FILE...")
+          ->expected(1, kMostSchedules);
   what->require_option(1);
-  return {parser, [options] { return run(*options); }};
+  add_schedule_options(*parser, *schedule, options->schedules);
+  return {parser, [options] { return run(*options); }, [options] { return options->schedules.json; }};
 }
 
 }  // namespace gsel::cli

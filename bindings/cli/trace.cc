@@ -41,18 +41,6 @@ std::string of_process(int32_t pid) {
   return json;
 }
 
-Handle<gsel_timeline> new_timeline() {
-  gsel_timeline* timeline = nullptr;
-  gsel_error* error = nullptr;
-  check(gsel_timeline_create(&timeline, &error), &error);
-  return Handle<gsel_timeline>(timeline);
-}
-
-void add(gsel_timeline* timeline, const std::string& json, const std::string& name) {
-  gsel_error* error = nullptr;
-  check(gsel_timeline_add(timeline, borrow(json), borrow(name), &error), &error);
-}
-
 // What the library can draw is as the documents say.
 Json checked(const std::string& content, const std::string& source) {
   add(new_timeline().get(), content, source);
@@ -107,14 +95,6 @@ Documents read(const std::vector<std::string>& sources) {
 
 std::string text_of(const Json& json) {
   return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
-}
-
-void draw(gsel_timeline* timeline, int32_t format, const std::string& file) {
-  gsel_str drawn{};
-  gsel_error* error = nullptr;
-  if (file.empty()) return;
-  check(gsel_timeline_draw(timeline, format, &drawn, &error), &error);
-  write_file(file, text(drawn));
 }
 
 int run(const Options& options) {

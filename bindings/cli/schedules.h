@@ -1,0 +1,23 @@
+// schedules.h: `gsel program --schedule`: schedules of a pipeline simulated: as a table, in the terminal, as pictures.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
+
+namespace gsel::cli {
+
+constexpr int kMostSchedules = 100;
+
+struct ScheduleOptions {
+  std::vector<std::string> names;
+  std::string stages, microbatches, chunks, times, hop;
+  std::string svg, chrome;
+  bool json = false, text = false, rows = false;
+};
+
+// All but the names, which option `schedule` takes and without which these are refused.
+void add_schedule_options(CLI::App& parser, CLI::Option& schedule, ScheduleOptions& options);
+int show_schedules(const ScheduleOptions& options);
+
+}  // namespace gsel::cli
