@@ -16,3 +16,9 @@ echo "around the calls: gsel bench_lifecycle"
 echo
 echo "optimizer steps beside the memory: gsel bench_optimizer"
 "$1/bench_optimizer"
+echo
+echo "schedules of pipelines: gsel bench_schedule"
+"$1/bench_schedule"
+echo
+echo "pipelines beside their simulation: gsel bench_pipeline, one round"
+"$1/bench_pipeline" 1

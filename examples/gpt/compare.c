@@ -56,6 +56,11 @@ static int bytes_per_gradient(const struct record* record) {
   return (double)gradient_bytes(record, 0) < 3 * elements ? 2 : 4;
 }
 
+/* Whose ranks have different layers, of which each reduces its own gradients. */
+static int is_pipeline(const struct record* record) {
+  return record->of_rank[0].bytes_sent[SENT_SEND] > 0;
+}
+
 static int show_ranks(const struct record* record) {
   const int each = bytes_per_gradient(record);
   const double all = (double)(record->elements * each * record->steps);
@@ -74,6 +79,10 @@ static int show_ranks(const struct record* record) {
     counted = counted && fabs((double)gradients - expected) <= allowed;
   }
   printf("  parameters %s on all ranks\n", same ? "are equal" : "DIFFER");
+  if (is_pipeline(record)) {
+    printf("  a pipeline: of gradients a rank sends those of its layers\n\n");
+    return same;
+  }
   printf("  closed form %s * %" PRId64 " elements * %d bytes * %" PRId64 " steps: %s\n\n",
          closed_form_of(record, 0).text, record->elements, each, record->steps,
          counted ? "as counted" : "NOT as counted");

@@ -76,9 +76,12 @@ static uint64_t seed_of(const gsel_config* config) {
 
 static void count_sent(const struct session* s, uint64_t* sent) {
   static const gsel_instr_kind kinds[SENT_KINDS] = {
-      GSEL_INSTR_REDUCE,  GSEL_INSTR_REDUCE_SCATTER, GSEL_INSTR_REDUCE_ROOT, GSEL_INSTR_GATHER, GSEL_INSTR_BROADCAST,
-      GSEL_INSTR_SCATTER, GSEL_INSTR_COLLECT,        GSEL_INSTR_LOSS_REDUCE, GSEL_INSTR_NORM,   GSEL_INSTR_OVERFLOW};
-  for (int i = 0; i < SENT_KINDS; ++i) sent[i] = gsel_trainer_counts(s->trainer, kinds[i], GSEL_AXIS_DATA).bytes_sent;
+      GSEL_INSTR_REDUCE,    GSEL_INSTR_REDUCE_SCATTER, GSEL_INSTR_REDUCE_ROOT, GSEL_INSTR_GATHER,
+      GSEL_INSTR_BROADCAST, GSEL_INSTR_SCATTER,        GSEL_INSTR_COLLECT,     GSEL_INSTR_LOSS_REDUCE,
+      GSEL_INSTR_NORM,      GSEL_INSTR_OVERFLOW,       GSEL_INSTR_SEND,        GSEL_INSTR_REDUCE_TIED};
+  for (int i = 0; i < SENT_KINDS; ++i)
+    sent[i] = gsel_trainer_counts(s->trainer, kinds[i], GSEL_AXIS_DATA).bytes_sent +
+              gsel_trainer_counts(s->trainer, kinds[i], GSEL_AXIS_PIPELINE).bytes_sent;
 }
 
 static int start(struct session* s) {

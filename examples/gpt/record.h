@@ -18,6 +18,8 @@ enum sent {
   SENT_LOSS_REDUCE,
   SENT_NORM,
   SENT_OVERFLOW,
+  SENT_SEND,
+  SENT_REDUCE_TIED,
   SENT_KINDS
 };
 extern const char* const sent_names[SENT_KINDS];

@@ -1,6 +1,7 @@
 #!/bin/sh
-# run.sh BIN TEXT [README]: trains the GPT with every strategy of this folder, 100 steps on two ranks, and shows what they
-# came to as a table; with README, the table there is replaced. STEPS and RANKS change the numbers.
+# run.sh BIN TEXT [README]: trains the GPT with every strategy of this folder, 100 steps on two ranks, or four where two
+# axes are shared, and shows what they came to as a table; with README, the table there is replaced. STEPS and RANKS
+# change the numbers.
 set -eu
 here=$(dirname "$0")
 bin=$1
@@ -22,8 +23,12 @@ train() {
 cp "$here/ddp.toml" "$work/one rank.toml"
 train 1 "$work/one rank.toml"
 set -- "$work/one rank.json"
-for name in dp ddp ddp-bf16 recompute zero1 zero2 zero3 zero3-offload; do
+for name in dp ddp ddp-bf16 recompute zero1 zero2 zero3 zero3-offload pp-1f1b pp-interleaved pp-zb-h1 pp-zb-v; do
   train "${RANKS:-2}" "$here/$name.toml"
+  set -- "$@" "$work/$name.json"
+done
+for name in pp-ddp pp-zero1; do
+  train $((2 * ${RANKS:-2})) "$here/$name.toml"
   set -- "$@" "$work/$name.json"
 done
 
