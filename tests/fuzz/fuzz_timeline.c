@@ -1,5 +1,5 @@
-/* fuzz_timeline: files of steps and recordings. What is taken must be drawn, as a picture that is well-formed, and the
- * same way twice. */
+/* fuzz_timeline: files of steps, recordings and simulations. What is taken must be drawn, as a picture that is
+ * well-formed, and the same way twice. */
 #include <string.h>
 
 #include "fuzz/fuzz.h"

@@ -14,6 +14,7 @@
 #include "base/align.h"
 #include "support/check.h"
 #include "train/arena_plan.h"
+#include "train/message_plan.h"
 #include "train/views.h"
 
 namespace made {
@@ -24,7 +25,14 @@ class ArenaCheck {
  public:
   ArenaCheck(const Model& model, const Program& program, const std::vector<BucketLayout>& layouts,
              const ArenaPlan& plan)
-      : model_(model), program_(program), layouts_(layouts), plan_(plan), units_(plan.bytes() / kTensorAlign) {
+      : model_(model),
+        program_(program),
+        layouts_(layouts),
+        plan_(plan),
+        messages_(program),
+        units_(plan.bytes() / kTensorAlign) {
+    for (size_t i = 0; i < program.step.size(); ++i)
+      if (program.step[i].kind == GSEL_INSTR_RECV && messages_.lane_of(i) >= 0) posts_.emplace(messages_.first(i), i);
     for (size_t b = 0; b < program.buckets.size(); ++b)
       for (int32_t p : program.buckets[b].params) bucket_of_[p] = static_cast<int32_t>(b);
   }
@@ -34,7 +42,9 @@ class ArenaCheck {
     for (at_ = 0; at_ < program_.step.size(); ++at_) {
       reads_.clear();
       writes_.clear();
+      visit_posts();
       visit(program_.step[at_]);
+      visit_departures();
       settle();
     }
     for (const auto& [window, buffer] : windows_) lives_[buffer.paint].last = at_ - 1;
@@ -141,6 +151,46 @@ class ArenaCheck {
     buffers_[{kGradient, v, mb}] = fresh(name, plan_.gradient(at_, v, mb), bytes_of(v, mb));
     write(name, buffers_[{kGradient, v, mb}]);
     if (plan_.scratch(at_, v, mb) != ArenaPlan::kNone) wrong(name + " has scratch for its first contribution");
+  }
+
+  // ---- messages: their memory is lent while they are under way ----
+  bool is_gradient(size_t position) const { return program_.step[position].flags & GSEL_INSTR_GRADIENT; }
+  void visit_posts() {
+    for (auto [it, end] = posts_.equal_range(static_cast<int32_t>(at_)); it != end; ++it) {
+      const size_t position = it->second;
+      const gsel_instr& instr = program_.step[position];
+      const std::string name = name_of("message with", instr.value, instr.microbatch);
+      uint64_t offset = plan_.value(position, instr.value, instr.microbatch);
+      if (is_gradient(position)) offset = plan_.scratch(position, instr.value, instr.microbatch);
+      if (is_gradient(position) && offset == ArenaPlan::kNone)
+        offset = plan_.gradient(position, instr.value, instr.microbatch);
+      posted_[position] = fresh(name, offset, bytes_of(instr.value, instr.microbatch));
+      write(name, posted_[position]);
+    }
+  }
+  void visit_receive(const gsel_instr& instr) {
+    if (messages_.lane_of(at_) < 0) return;
+    const int32_t v = instr.value, mb = instr.microbatch;
+    const Buffer& buffer = posted_.at(at_);
+    if (messages_.first(at_) != static_cast<int32_t>(at_)) read(name_of("message with", v, mb), buffer, buffer.offset);
+    if (!is_gradient(at_)) {
+      buffers_[{kValue, v, mb}] = buffer;
+    } else if (!buffers_.contains({kGradient, v, mb})) {
+      buffers_[{kGradient, v, mb}] = buffer;
+      if (plan_.scratch(at_, v, mb) != ArenaPlan::kNone) wrong("a first contribution that is received has scratch");
+    } else {
+      read_gradient(v, mb);
+    }
+  }
+  void visit_send(const gsel_instr& instr) {
+    if (messages_.lane_of(at_) < 0) return;
+    const int32_t v = instr.value, mb = instr.microbatch;
+    is_gradient(at_) ? read_gradient(v, mb) : read_value(v, mb);
+    lent_.emplace(messages_.last(at_), buffers_.at({is_gradient(at_) ? kGradient : kValue, v, mb}));
+  }
+  void visit_departures() {
+    for (auto [it, end] = lent_.equal_range(static_cast<int32_t>(at_)); it != end; ++it)
+      if (!touched(it->second)) read("what is sent", it->second, it->second.offset);
   }
 
   void visit_forward(const gsel_instr& instr) {
@@ -264,6 +314,10 @@ class ArenaCheck {
       case GSEL_INSTR_BACKWARD_INPUT:
       case GSEL_INSTR_BACKWARD_WEIGHT:
         return visit_backward(instr);
+      case GSEL_INSTR_SEND:
+        return visit_send(instr);
+      case GSEL_INSTR_RECV:
+        return visit_receive(instr);
       case GSEL_INSTR_SCATTER:
       case GSEL_INSTR_COLLECT:
         return visit_parts(instr);
@@ -283,12 +337,16 @@ class ArenaCheck {
   const Program& program_;
   const std::vector<BucketLayout>& layouts_;
   const ArenaPlan& plan_;
+  const MessagePlan messages_;
   std::map<int32_t, int32_t> bucket_of_;
   std::vector<uint64_t> units_;  // of the arena: what was painted last
   size_t at_ = 0;
   uint64_t last_paint_ = 0;
   std::map<uint64_t, Life> lives_;
   std::map<Name, Buffer> buffers_, windows_;
+  std::multimap<int32_t, size_t> posts_;  // receives, by where they are posted
+  std::map<size_t, Buffer> posted_;       // by position of the receive
+  std::multimap<int32_t, Buffer> lent_;   // to sends, by where they have left
   std::map<int32_t, gsel_instr_kind> under_way_;
   std::map<int32_t, bool> has_gradients_;
   std::vector<std::pair<std::string, Buffer>> reads_, writes_;

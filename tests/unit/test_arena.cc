@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "support/arena_check.h"
 #include "support/made_model.h"
+#include "support/pipeline_lowering.h"
 #include "support/random_program.h"
 #include "train/arena_fit.h"
 #include "train/base_program.h"
@@ -37,6 +38,37 @@ void nothing_alive_is_overwritten_in_random_programs(void**) {
                                  random.between(1, 3), random.chance(50) ? "bf16" : "f32"));
     const Optimizer optimizer(config, *model, nullptr);
     check(*model, RandomProgram(*model, config, random).make(), optimizer, fmt::format("seed {}", seed));
+  }
+}
+
+// Stages cut anywhere, one or several on a place; gradients that come back to places which read the value, too.
+void nothing_lent_to_a_message_is_overwritten(void**) {
+  for (uint32_t seed = 0; seed < 300; ++seed) {
+    Random random(5000 + seed);
+    const auto model = made::random_model(random);
+    const auto layers = static_cast<int32_t>(model->layers().size());
+    made::Cut cut{{}, {0}};
+    for (int32_t l = 1; l < layers; ++l)
+      if (random.chance(40)) cut.first_layers.push_back(l);
+    const auto stages = static_cast<int32_t>(cut.first_layers.size()) + 1;
+    const auto places = static_cast<int32_t>(random.between(1, stages));
+    for (int32_t s = 1; s < stages; ++s)
+      cut.place_of_stage.push_back(s < places ? s : static_cast<int32_t>(random.below(places)));
+    const Config config = made::config(fmt::format("[train]\nbatch = {}\nmicrobatch = 2\nprecision = \"{}\"\n",
+                                                   random.between(1, 12), random.chance(50) ? "bf16" : "f32"));
+    const Optimizer optimizer(config, *model, nullptr);
+    const Mesh mesh = made::pipeline_mesh(static_cast<int32_t>(random.between(1, 2)), places);
+    for (int32_t rank = 0; rank < mesh.world_size(); ++rank) {
+      made::PipelineLowering lowering(*model, config, mesh, rank, cut);
+      if (random.chance(50)) lowering.recompute();
+      const int32_t place = mesh.coordinate(rank, GSEL_AXIS_PIPELINE);
+      const auto m = static_cast<int32_t>(base_program(*model, config, mesh, rank).microbatches.size());
+      Program program =
+          lowering.lower(random.chance(50) && places == stages ? made::one_forward_one_backward(place, places, m)
+                                                               : made::all_forward_all_backward(cut, place, m));
+      program.transfers = 1 << random.below(4);
+      check(*model, program, optimizer, fmt::format("seed {}, rank {}", seed, rank));
+    }
   }
 }
 
@@ -176,6 +208,7 @@ void buffers_are_placed_apart_and_tightly(void**) {
 int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(nothing_alive_is_overwritten_in_random_programs),
+      cmocka_unit_test(nothing_lent_to_a_message_is_overwritten),
       cmocka_unit_test(nothing_alive_is_overwritten_in_the_strategies_programs),
       cmocka_unit_test(a_chain_without_declarations_keeps_all_values),
       cmocka_unit_test(recomputed_values_live_twice_and_leave_their_memory_between),

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "support/check.h"
 #include "support/made_model.h"
+#include "support/pipeline_lowering.h"
 #include "train/budget.h"
 
 namespace {
@@ -73,6 +74,27 @@ void what_needs_exactly_the_budget_fits(void**) {
   expect_part(message, ") is not enough: rank 0 of 2 needs ");
   expect_part(message, "\n  optimizer state  ");
   expect_part(message, fmt::format("{} bytes\n", bytes));
+}
+
+// The second place has the large layers, in two stages.
+void a_rank_of_a_pipeline_is_named_with_its_stages(void**) {
+  const auto model = made::chain({10, 10, 5000, 10, 5000});
+  const Config config = made::config("[train]\nmemory_bytes = 1000\nbatch = 4\nmicrobatch = 1\n");
+  const Optimizer optimizer(config, *model, nullptr);
+  const made::Cut cut{{2, 3, 4}, {0, 1, 0, 1}};
+  const Mesh mesh = made::pipeline_mesh(1, 2);
+  std::vector<Program> programs;
+  for (int32_t rank = 0; rank < 2; ++rank)
+    programs.push_back(
+        made::PipelineLowering(*model, config, mesh, rank, cut).lower(made::all_forward_all_backward(cut, rank, 4)));
+  try {
+    check_budget(*model, config, mesh, optimizer, programs);
+    fail_msg("40,000 bytes of parameters fit 1000 bytes");
+  } catch (const Error& e) {
+    expect_part(
+        e.message(),
+        "is not enough: rank 1 of 2 (stage 1: layers \"l2\" to \"l2\", stage 3: layers \"l4\" to \"l5\") needs ");
+  }
 }
 
 // Eight parameters of 16 MiB on 4 ranks: the first stage of ZeRO that fits is named.
@@ -151,6 +173,7 @@ int main() {
       cmocka_unit_test(sizes_are_told_in_the_unit_that_suits),
       cmocka_unit_test(the_table_is_aligned_and_leaves_the_second_tier_out_of_its_total),
       cmocka_unit_test(what_needs_exactly_the_budget_fits),
+      cmocka_unit_test(a_rank_of_a_pipeline_is_named_with_its_stages),
       cmocka_unit_test(the_first_stage_that_fits_is_named_with_the_lines_to_write),
       cmocka_unit_test(recomputing_then_smaller_microbatches_are_named_where_values_are_large),
       cmocka_unit_test(offload_is_named_where_nothing_else_fits),

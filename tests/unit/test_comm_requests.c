@@ -475,6 +475,35 @@ static void test_errors_come_with_the_wait(void** state) {
   both(2, errors);
 }
 
+/* A receive may be posted long before its message: its time counts from the wait for it. */
+static void posted_ahead(rank_run* run) {
+  gsel_error* err;
+  gsel_comm* comm;
+  gsel_request* request = NULL;
+  int32_t x = 7, y = 0;
+  rank_ok(run, rank_join(run, &comm, &err), err);
+  if (run->rank == 0) {
+    gsel_collective call = call_of(GSEL_COLLECTIVE_RECV, NULL, &y, 1, 1);
+    call.timeout_s = 0.1;
+    rank_ok(run, gsel_comm_start(comm, &call, &request, &err), err);
+  } else {
+    usleep(300000); /* rank 0 has no other work meanwhile */
+  }
+  rank_ok(run, gsel_barrier(comm, &err), err);
+  if (run->rank == 0)
+    rank_ok(run, gsel_request_wait(request, &err), err);
+  else
+    rank_ok(run, gsel_send(comm, &x, 1, GSEL_I32, 0, &err), err);
+  rank_check(run, run->rank == 1 || y == 7);
+  gsel_request_free(request);
+  gsel_comm_destroy(comm);
+}
+
+static void test_the_time_of_a_message_counts_from_its_wait(void** state) {
+  (void)state;
+  both(2, posted_ahead);
+}
+
 /* A message that never comes: free waits for its end, here that of its time; abort ends another at once. */
 static void freed(rank_run* run) {
   gsel_error* err;
@@ -651,6 +680,7 @@ int main(void) {
       cmocka_unit_test(test_calls_of_a_group_run_together),
       cmocka_unit_test(test_one_thread_holds_all_ranks),
       cmocka_unit_test(test_errors_come_with_the_wait),
+      cmocka_unit_test(test_the_time_of_a_message_counts_from_its_wait),
       cmocka_unit_test(test_free_waits_and_abort_ends),
       cmocka_unit_test(test_a_communicator_is_destroyed_with_requests_under_way),
       cmocka_unit_test(test_without_a_thread_requests_are_refused_and_groups_are_not),

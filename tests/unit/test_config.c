@@ -107,8 +107,12 @@ static const Mistake kMistakes[] = {
     {"[train]\nxyzzy = 4\n", GSEL_ERR_CONFIG,
      "gsel.toml:2: unknown key \"train.xyzzy\"; there are train.optimizer, train.learning_rate, train.weight_decay, "
      "train.momentum, train.beta1, train.beta2, train.epsilon, train.clip_norm, train.batch, train.microbatch, "
-     "train.seed",
+     "train.microbatches, train.seed",
      "train.xyzzy", 2, 1},
+    {"[train]\nmicrobatches = 4\nmicrobatch = 2\n", GSEL_ERR_CONFIG,
+     "gsel.toml:2: train.microbatches = 4 says how many micro-batches there are and train.microbatch = 2 how large they "
+     "are; one of the two would do",
+     "train.microbatches", 2, 1},
     {"xyzzy = 4\n", GSEL_ERR_CONFIG,
      "gsel.toml:1: unknown key \"xyzzy\"; a key of a section such as train.batch would do", "xyzzy", 1, 1},
     {"[trian]\nbatch = 4\n", GSEL_ERR_CONFIG, "gsel.toml:1: unknown section \"trian\"; did you mean \"train\"?",

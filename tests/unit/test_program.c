@@ -195,18 +195,20 @@ static void one_program_per_rank_is_wanted(void** state) {
 
 /* A two-stage pipeline whose second stage gets its value and gives the gradient back. */
 static const char* const kStage[] = {
-    "gsel-program 1\nrank 0\nmesh tensor=1 data=1 pipeline=2\nparam w 8\nvalue t input\nvalue x gradient\nvalue "
+    "gsel-program 1\nrank 0\nmesh tensor=1 data=1 pipeline=2\nstages 0 1\nparam w 8\nvalue t input\nvalue x "
+    "gradient\nvalue "
     "l\nvalue n\n"
-    "layer a reads=t writes=x params=w backward_weight\nlayer loss reads=x writes=l,n loss backward_input\n"
+    "layer a reads=t writes=x params=w backward_weight\nlayer loss reads=x writes=l,n loss backward_input stage=1\n"
     "microbatch 0 1\nbucket params=w\nstep\n"
     "input value=t mb=0\nforward layer=a mb=0\nsend value=x mb=0 to=1\nrecv value=x mb=0 from=1 gradient\n"
-    "backward_weight layer=a mb=0\nloss_reduce axis=data\nstep bucket=0\nend\n",
-    "gsel-program 1\nrank 1\nmesh tensor=1 data=1 pipeline=2\nparam w 8\nvalue t input\nvalue x gradient\nvalue "
+    "backward_weight layer=a mb=0\nloss_reduce axis=pipeline\nloss_reduce axis=data\nstep bucket=0\nend\n",
+    "gsel-program 1\nrank 1\nmesh tensor=1 data=1 pipeline=2\nstages 0 1\nparam w 8\nvalue t input\nvalue x "
+    "gradient\nvalue "
     "l\nvalue n\n"
-    "layer a reads=t writes=x params=w backward_weight\nlayer loss reads=x writes=l,n loss backward_input\n"
-    "microbatch 0 1\nbucket params=w\nstep\n"
+    "layer a reads=t writes=x params=w backward_weight\nlayer loss reads=x writes=l,n loss backward_input stage=1\n"
+    "microbatch 0 1\nstep\n"
     "recv value=x mb=0 from=0\nforward layer=loss mb=0\nbackward layer=loss mb=0\nsend value=x mb=0 to=0%s\n"
-    "loss_reduce axis=data\nstep bucket=0\nend\n"};
+    "loss_reduce axis=pipeline\nloss_reduce axis=data\nend\n"};
 
 static gsel_status verify_stages(const char* flag) {
   char second[2048];

@@ -50,12 +50,13 @@ constexpr char kSecond[] =
 Texts stages(const char* first, const char* second) {
   Texts texts;
   for (int rank = 0; rank < 2; ++rank)
-    texts.push_back(fmt::format(
-        "gsel-program 1\nrank {}\nmesh pipeline=2\nparam w 8\nvalue t bytes=4 input\nvalue x bytes=6 gradient\n"
-        "value l scalar\nvalue n scalar\nlayer a reads=t writes=x params=w backward_weight\n"
-        "layer loss reads=x writes=l,n loss backward_input\nmicrobatch 0 3\nbucket params=w\nstep\n"
-        "{}loss_reduce axis=data\nstep bucket=0\nend\n",
-        rank, rank ? second : first));
+    texts.push_back(
+        fmt::format("gsel-program 1\nrank {}\nmesh pipeline=2\nstages 0 1\nparam w 8\nvalue t bytes=4 input\nvalue x "
+                    "bytes=6 gradient\n"
+                    "value l scalar\nvalue n scalar\nlayer a reads=t writes=x params=w backward_weight\n"
+                    "layer loss reads=x writes=l,n loss backward_input stage=1\nmicrobatch 0 3\n{}step\n"
+                    "{}loss_reduce axis=pipeline\nloss_reduce axis=data\n{}end\n",
+                    rank, rank ? "" : "bucket params=w\n", rank ? second : first, rank ? "" : "step bucket=0\n"));
   return texts;
 }
 
@@ -68,10 +69,10 @@ void messages_pair_up(void**) {
     const char *first, *second, *message;
   } cases[] = {
       {kFirst, "recv value=x mb=0 from=0\nforward layer=loss mb=0\nbackward layer=loss mb=0\n",
-       "rank 0, step instruction 3 (line 17): recv value=x mb=0 from=1 gradient: waits for ever for a send of rank 1"},
-      {kFirst, "recv value=x mb=0 from=0 gradient\n", "what arrives next is from rank 0, step instruction 2 (line 16)"},
+       "rank 0, step instruction 3 (line 18): recv value=x mb=0 from=1 gradient: waits for ever for a send of rank 1"},
+      {kFirst, "recv value=x mb=0 from=0 gradient\n", "what arrives next is from rank 0, step instruction 2 (line 17)"},
       {"input value=t mb=0\nforward layer=a mb=0\nsend value=t mb=0 to=1\nrecv value=x mb=0 from=1 gradient\n", kSecond,
-       "what arrives next is from rank 0, step instruction 2"},
+       "rank 0, step instruction 2 (line 17): send value=t mb=0 to=1: an input is filled on the ranks that read it"},
       {"send value=x mb=0 to=1\n", kSecond, "the value is not written"},
       {"send value=x mb=0 to=0\n", kSecond, "a rank cannot send to itself"},
       {kFirst, "recv value=x mb=0 from=0\nforward layer=loss mb=0\nsend value=x mb=0 to=0 gradient\n",
@@ -79,18 +80,22 @@ void messages_pair_up(void**) {
   };
   for (const auto& c : cases) check_verdict(verdict(stages(c.first, c.second)), c.message, c.message);
 
-  const std::string extra = std::string(kFirst) + "send value=t mb=0 to=1\n";
-  check_verdict(verdict(stages(extra.c_str(), kSecond)), "rank 1 never receives it", "a send too many");
+  const std::string extra = std::string("input value=t mb=0\nforward layer=a mb=0\nsend value=x mb=0 to=1\n") +
+                            "send value=x mb=0 to=1\nrecv value=x mb=0 from=1 gradient\n" +
+                            "recv value=x mb=0 from=1 gradient\nbackward_weight layer=a mb=0\n";
+  check_verdict(verdict(stages(extra.c_str(), kSecond)), "recv value=x mb=0 from=1 gradient: waits for ever",
+                "a send too many");
 }
 
 void an_evaluation_of_a_pipeline_sends_forward_alone(void**) {
   check_verdict(verdict(stages(kFirst, kSecond), Purpose::evaluation), nullptr, "stages");
   const Program cut = forward_only(parse_program(stages(kFirst, kSecond)[0], "p.txt"));
-  const gsel_instr_kind kinds[] = {GSEL_INSTR_INPUT, GSEL_INSTR_FORWARD, GSEL_INSTR_SEND, GSEL_INSTR_LOSS_REDUCE};
-  assert_int_equal(cut.step.size(), 4);
-  for (size_t i = 0; i < 4; ++i) assert_int_equal(cut.step[i].kind, kinds[i]);
-  assert_int_equal(cut.lines[2], 16);
-  assert_int_equal(cut.lines[3], 19);
+  const gsel_instr_kind kinds[] = {GSEL_INSTR_INPUT, GSEL_INSTR_FORWARD, GSEL_INSTR_SEND, GSEL_INSTR_LOSS_REDUCE,
+                                   GSEL_INSTR_LOSS_REDUCE};
+  assert_int_equal(cut.step.size(), 5);
+  for (size_t i = 0; i < 5; ++i) assert_int_equal(cut.step[i].kind, kinds[i]);
+  assert_int_equal(cut.lines[2], 17);
+  assert_int_equal(cut.lines[3], 20);
 }
 
 void groups_make_the_same_calls(void**) {

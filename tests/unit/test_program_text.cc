@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "program/program.h"
+#include "program/stages.h"
 #include "support/check.h"
 #include "support/program_maker.h"
 
@@ -75,8 +76,14 @@ void random_model(Dice& dice, Program& p) {
   }
   for (int64_t i = dice.roll(1, 6); i > 0; --i)
     p.values.push_back({fmt::format("v{}", i), dice.roll(0, 50), dice.coin(), dice.coin(), dice.coin()});
-  for (int64_t i = dice.roll(1, 5); i > 0; --i) {
+  const int32_t n_places = p.mesh.size[GSEL_AXIS_PIPELINE];
+  const int64_t n_layers = dice.roll(n_places, n_places + 4);
+  int32_t stage = 0;
+  for (int64_t i = n_layers; i > 0; --i) {
     ProgramLayer l;
+    // A stage begins by chance, and where as many layers are left as places without one.
+    if (i < n_layers && (i <= n_places - 1 - stage || dice.coin())) ++stage;
+    l.stage = stage;
     l.name = fmt::format("l{}", i);
     l.inputs = dice.some(p.values.size(), 3);
     l.outputs = dice.some(p.values.size(), 3);
@@ -89,6 +96,17 @@ void random_model(Dice& dice, Program& p) {
     l.backward_phases = random_phases(dice);
     p.layers.push_back(std::move(l));
   }
+  p.place_of_stage.clear();
+  for (int32_t s = 0; s <= stage; ++s) p.place_of_stage.push_back(s % n_places);
+  p.transfers = static_cast<int32_t>(dice.roll(1, 9));
+}
+
+// Of the first of them alone where others are held by other places.
+std::vector<int32_t> held_alike(const Program& p, const std::vector<int32_t>& params) {
+  std::vector<int32_t> alike;
+  for (int32_t param : params)
+    if (holders(p, param) == holders(p, params.front())) alike.push_back(param);
+  return alike;
 }
 
 gsel_instr random_instr(Dice& dice, const Program& p, gsel_instr_kind kind) {
@@ -117,10 +135,10 @@ Program random_program(uint64_t key) {
   for (int64_t i = dice.roll(1, 4); i > 0; --i) {
     std::vector<int32_t> params = dice.some(p.params.size(), 5);
     if (params.empty()) params.push_back(0);
-    p.buckets.push_back(random_bucket(dice, std::move(params)));
+    p.buckets.push_back(random_bucket(dice, held_alike(p, params)));
   }
   for (int32_t repeat = 0; repeat < 3; ++repeat)
-    for (gsel_instr_kind kind = GSEL_INSTR_INPUT; kind <= GSEL_INSTR_OVERFLOW; ++kind) {
+    for (gsel_instr_kind kind = GSEL_INSTR_INPUT; kind <= GSEL_INSTR_REDUCE_TIED; ++kind) {
       p.step.push_back(random_instr(dice, p, kind));
       if (dice.coin()) p.setup.push_back(random_instr(dice, p, kind));
     }
@@ -153,14 +171,22 @@ void each_attribute_stands_in_the_text(void**) {
   p.buckets[2].compression_rank = 4;
   p.buckets[2].compression_start = 10;
   p.microbatches[1].whole = 0;
+  p.mesh.size[GSEL_AXIS_PIPELINE] = 2;
+  p.place_of_stage = {0, 1, 0};
+  p.layers[test::MIX].stage = p.layers[test::HEAD].stage = 1;
+  p.layers[test::LOSS_LAYER].stage = 2;
+  p.transfers = 4;
+  p.notes = {"cut before mix\nand loss"};
   const std::string text = to_text(p);
-  for (const char* line : {"param w1 9 rows=3 dtype=bf16", "param fixed 4 frozen", "value tokens bytes=8 input",
-                           "value loss bytes=8 scalar", "value x0 bytes=16 gradient",
-                           "layer fc1 reads=x0 writes=x1 params=w1,b1 backward_input backward_weight unread=b1 "
-                           "forward_phases=data:f64:16,data:f32:12 backward_phases=data:f64:8",
-                           "bucket params=table shard=state,gradient,param axis=data offload=state,param",
-                           "bucket params=w1,b1 shard=state,gradient,param whole_params axis=data",
-                           "bucket params=w2 compress=low_rank:4@10", "microbatch 6 1 of=0"})
+  for (const char* line :
+       {"param w1 9 rows=3 dtype=bf16", "param fixed 4 frozen", "value tokens bytes=8 input",
+        "value loss bytes=8 scalar", "value x0 bytes=16 gradient",
+        "layer fc1 reads=x0 writes=x1 params=w1,b1 backward_input backward_weight unread=b1 "
+        "forward_phases=data:f64:16,data:f32:12 backward_phases=data:f64:8",
+        "bucket params=table shard=state,gradient,param axis=data offload=state,param",
+        "bucket params=w1,b1 shard=state,gradient,param whole_params axis=data",
+        "bucket params=w2 compress=low_rank:4@10", "microbatch 6 1 of=0", "stages 0 1 0", "transfers 4",
+        "# cut before mix and loss", "layer mix reads=x0,x1 writes=x2 backward_input stage=1"})
     if (!std::strstr(text.c_str(), fmt::format("\n{}\n", line).c_str()))
       fail_msg("no line \"%s\" in\n%s", line, text.c_str());
 }
@@ -218,6 +244,15 @@ void faults_are_refused_where_they_stand(void**) {
       {"params=w\n", "params=w compress=f16@x\n", "compress=f16@x", "is no number", 12},
       {"params=w\n", "params=w compress=low_rank:0\n", "compress=low_rank:0", "is no number", 12},
       {"shard=state", "shard=state compress=f16", "bucket", "only the reduce of a bucket without shards", 13},
+      {"mesh data=2", "mesh data=2\nstages 0 1", "stages", "stage 1 is on place 1 of the pipeline; 0 to 0 exist", 4},
+      {"mesh data=2", "mesh data=2\nstages 0 0", "stages", "stage 1 has no layer", 4},
+      {"mesh data=2", "mesh data=2 pipeline=2", "mesh", "place 1 of the pipeline has no stage", 3},
+      {"mesh data=2", "mesh data=2\nstages", "stages", "the places of the stages are missing", 4},
+      {"mesh data=2", "mesh data=2\nstages 0 x", "x", "\"x\" is no number", 4},
+      {"mesh data=2", "mesh data=2\ntransfers 0", "0", "\"0\" is no number from 1", 4},
+      {"mesh data=2", "mesh data=2\ntransfers 2 4", "4", "one word too many", 4},
+      {"params=w,h", "params=w,h stage=1", "stage=1", "has no place; the stages line above gives places to 0 to 0", 9},
+      {"step\n", "step\nreduce_tied bucket=0 axis=data\n", "reduce_tied", "reduce_tied has axis 1; it takes none", 15},
       {"step\n", "step\nbroadcast bucket=0 axis=data root=2\n", "broadcast", "broadcast has peer 2; 0 to 1 exist", 15},
       {"step\n", "step\ncollect value=t mb=0 axis=data root=0 gradient\n", "collect", "unknown flags 0x1", 15},
       {"step\n", "step\nwait bucket=0 bucket=1\n", "bucket=1", "\"bucket=\" is given twice", 15},

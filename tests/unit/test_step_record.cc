@@ -108,6 +108,8 @@ void bytes_and_memory_are_told_by_kind_and_part(void**) {
               Json({{"part", "parameters"}, {"tier", 0}, {"forecast_bytes", 256}, {"peak_bytes", 256}}));
   const Json& tier = step["memory"][static_cast<size_t>(Part::tier_state)];
   assert_true(tier["tier"] == 1 && tier["peak_bytes"] == 99 && tier["forecast_bytes"] == 0);
+  assert_int_equal(step["stages"].size(), 1);
+  assert_true(step["stages"][0]["stage"] == 0 && std::abs(step["stages"][0]["busy_s"].get<double>() - 0.19) < 1e-12);
 }
 
 void intervals_carry_the_instructions_text(void**) {

@@ -1,0 +1,216 @@
+/* What gsel_pipeline_create and its fellows take and refuse, on a world of one rank. */
+#include "support/pipe_model.h"
+
+static gsel_comm* comm;
+static gsel_model* model;
+static gsel_pipeline* pipeline;
+static gsel_pipeline_config config;
+static pipe_model m;
+static gsel_error* err;
+
+static int open_all(void** state) {
+  (void)state;
+  gsel_comm_config alone = GSEL_COMM_CONFIG_INIT;
+  gsel_unique_id id;
+  check_ok(gsel_unique_id_create(&id, &err), err);
+  alone.world_size = 1;
+  alone.id = &id;
+  check_ok(gsel_comm_init(&alone, &comm, &err), err);
+  check_ok(gsel_model_create(&model, &err), err);
+  memset(&m, 0, sizeof m);
+  m.layers = 4;
+  gsel_pipeline_config_init(&config, sizeof config);
+  config.microbatches = 2;
+  config.microbatch_samples = 3;
+  config.data = pipe_data;
+  config.data_user_data = &m;
+  pipeline = NULL;
+  return 0;
+}
+static int close_all(void** state) {
+  (void)state;
+  gsel_pipeline_free(pipeline);
+  gsel_model_free(model);
+  gsel_comm_destroy(comm);
+  return 0;
+}
+
+static void describe(void) {
+  check_ok(pipe_describe(model, &m, &err), err);
+}
+static void refuse(gsel_status code, const char* text) {
+  check_fails(gsel_pipeline_create(comm, model, &config, &pipeline, &err), err, code, text);
+  assert_null(pipeline);
+}
+
+static void null_is_refused_by_name(void** state) {
+  (void)state;
+  gsel_pipeline_stage stage = GSEL_PIPELINE_STAGE_INIT;
+  check_fails(gsel_pipeline_create(NULL, model, &config, &pipeline, &err), err, GSEL_ERR_ARG, "comm is NULL");
+  check_fails(gsel_pipeline_create(comm, NULL, &config, &pipeline, &err), err, GSEL_ERR_ARG, "model is NULL");
+  check_fails(gsel_pipeline_create(comm, model, NULL, &pipeline, &err), err, GSEL_ERR_ARG, "gsel_pipeline_config");
+  check_fails(gsel_pipeline_create(comm, model, &config, NULL, &err), err, GSEL_ERR_ARG, "out is NULL");
+  check_fails(gsel_pipeline_run(NULL, GSEL_PIPELINE_FORWARD, NULL, &err), err, GSEL_ERR_ARG, "pipeline is NULL");
+  check_fails(gsel_pipeline_stage_get(NULL, 0, &stage, &err), err, GSEL_ERR_ARG, "pipeline is NULL");
+  check_fails(gsel_pipeline_stage_get(NULL, 0, NULL, &err), err, GSEL_ERR_ARG, "gsel_pipeline_stage");
+  assert_null(gsel_pipeline_program(NULL));
+  gsel_pipeline_free(NULL);
+}
+
+static void numbers_out_of_range_are_refused(void** state) {
+  (void)state;
+  describe();
+  config.microbatches = 0;
+  refuse(GSEL_ERR_ARG, "microbatches is 0; 1 to 65536 would do");
+  config.microbatches = 65537;
+  refuse(GSEL_ERR_ARG, "microbatches is 65537");
+  config.microbatches = 2;
+  config.microbatch_samples = 0;
+  refuse(GSEL_ERR_ARG, "microbatch_samples is 0");
+  config.microbatch_samples = 1;
+  config.chunks = -1;
+  refuse(GSEL_ERR_ARG, "chunks is -1");
+  config.chunks = 0;
+  config.n_first_layers = 1;
+  refuse(GSEL_ERR_ARG, "n_first_layers = 1 and no list");
+  config.n_first_layers = -1;
+  refuse(GSEL_ERR_ARG, "n_first_layers = -1");
+}
+
+static void first_layers_rise_and_exist(void** state) {
+  (void)state;
+  static const int32_t falling[] = {2, 2}, beyond[] = {1, 4}, first[] = {0};
+  describe();
+  config.n_first_layers = 2;
+  config.first_layers = falling;
+  refuse(GSEL_ERR_ARG, "first_layers[1] is layer 2; stage 2 begins behind layer 2");
+  config.first_layers = beyond;
+  refuse(GSEL_ERR_ARG, "first_layers[1] is layer 4; stage 2 begins behind layer 1, and the model's last layer is 3");
+  config.n_first_layers = 1;
+  config.first_layers = first;
+  refuse(GSEL_ERR_ARG, "first_layers[0] is layer 0");
+}
+
+static void inputs_need_somebody_who_fills_them(void** state) {
+  (void)state;
+  describe();
+  config.data = NULL;
+  refuse(GSEL_ERR_ARG, "data is NULL and value \"tokens\" is an input");
+}
+
+static void layers_need_callbacks(void** state) {
+  (void)state;
+  static const int32_t in = PIPE_H0 + 2;
+  m.without_loss = 1;
+  describe();
+  gsel_layer_desc desc = GSEL_LAYER_DESC_INIT;
+  desc.name = gsel_str_from("pulled");
+  desc.inputs = &in;
+  desc.n_inputs = 1;
+  check_ok(gsel_model_add_layer(model, &desc, NULL, &err), err);
+  refuse(GSEL_ERR_MODEL, "layer \"pulled\" has no callbacks");
+}
+
+static void a_layer_with_parameters_of_its_own_needs_a_backward(void** state) {
+  (void)state;
+  static const int32_t x = 0, y = 1, sums[] = {2, 3};
+  check_ok(pipe_add_value(model, "x", 1, GSEL_F32, GSEL_VALUE_INPUT, &err), err);
+  check_ok(pipe_add_value(model, "y", 1, GSEL_F32, 0, &err), err);
+  check_ok(pipe_add_value(model, "loss", 0, GSEL_F64, GSEL_VALUE_SCALAR, &err), err);
+  check_ok(pipe_add_value(model, "weight", 0, GSEL_F64, GSEL_VALUE_SCALAR, &err), err);
+  gsel_layer_desc desc = GSEL_LAYER_DESC_INIT, end = GSEL_LAYER_DESC_INIT;
+  desc.name = gsel_str_from("keeps");
+  desc.inputs = &x;
+  desc.outputs = &y;
+  desc.n_inputs = desc.n_outputs = 1;
+  desc.flags = GSEL_LAYER_OWN_PARAMS;
+  desc.forward = end.forward = pipe_mix;
+  check_ok(gsel_model_add_layer(model, &desc, NULL, &err), err);
+  end.name = gsel_str_from("end");
+  end.inputs = &y;
+  end.outputs = sums;
+  end.n_inputs = 1;
+  end.n_outputs = 2;
+  end.flags = GSEL_LAYER_LOSS;
+  end.backward = pipe_mix;
+  check_ok(gsel_model_add_layer(model, &end, NULL, &err), err);
+  refuse(GSEL_ERR_MODEL, "layer \"keeps\" has trainable parameters and neither backward_weight nor backward");
+}
+
+static void a_trainer_does_not_take_what_it_could_not_step(void** state) {
+  (void)state;
+  gsel_trainer* trainer = NULL;
+  describe();
+  check_fails(gsel_trainer_create(model, comm, NULL, &trainer, &err), err, GSEL_ERR_UNSUPPORTED,
+              "layer \"embed\" keeps parameters of its own");
+}
+
+static void a_model_without_a_loss_is_for_pipelines_alone(void** state) {
+  (void)state;
+  gsel_trainer* trainer = NULL;
+  m.without_loss = 1;
+  describe();
+  check_fails(gsel_model_finish(model, &err), err, GSEL_ERR_MODEL, "no loss layer");
+  check_ok(gsel_pipeline_create(comm, model, &config, &pipeline, &err), err);
+  check_fails(gsel_trainer_create(model, comm, NULL, &trainer, &err), err, GSEL_ERR_MODEL, "no loss layer");
+  check_ok(gsel_pipeline_run(pipeline, GSEL_PIPELINE_FORWARD, NULL, &err), err);
+}
+
+static void a_report_fits_an_older_caller(void** state) {
+  (void)state;
+  describe();
+  check_ok(gsel_pipeline_create(comm, model, &config, &pipeline, &err), err);
+  gsel_pipeline_report report;
+  memset(&report, 0x5a, sizeof report);
+  gsel_pipeline_report_init(&report, 16);
+  check_ok(gsel_pipeline_run(pipeline, GSEL_PIPELINE_FORWARD_BACKWARD, &report, &err), err);
+  assert_int_equal(report.struct_size, 16);
+  assert_true(report.elapsed_s > 0);
+  unsigned char behind;
+  memcpy(&behind, &report.busy_s, 1);
+  assert_int_equal(behind, 0x5a);
+  report.struct_size = 0;
+  check_fails(gsel_pipeline_run(pipeline, GSEL_PIPELINE_FORWARD, &report, &err), err, GSEL_ERR_VERSION, "struct_size");
+}
+
+static void the_program_says_what_runs(void** state) {
+  (void)state;
+  describe();
+  check_ok(gsel_pipeline_create(comm, model, &config, &pipeline, &err), err);
+  const gsel_program* program = gsel_pipeline_program(pipeline);
+  assert_non_null(program);
+  assert_non_null(strstr(gsel_program_text(program).data, "layer=mix.1 mb=1"));
+  check_ok(gsel_program_verify(&program, 1, &err), err);
+}
+
+static void a_forked_child_is_told(void** state) {
+  (void)state;
+  describe();
+  check_ok(gsel_pipeline_create(comm, model, &config, &pipeline, &err), err);
+  const pid_t pid = fork();
+  assert_true(pid >= 0);
+  if (pid == 0) _exit(gsel_pipeline_run(pipeline, GSEL_PIPELINE_FORWARD, NULL, NULL) == GSEL_ERR_FORKED ? 0 : 1);
+  int status = -1;
+  waitpid(pid, &status, 0);
+  assert_int_equal(status, 0);
+  check_ok(gsel_pipeline_run(pipeline, GSEL_PIPELINE_FORWARD, NULL, &err), err);
+}
+
+#define test_of(name) cmocka_unit_test_setup_teardown(name, open_all, close_all)
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      test_of(null_is_refused_by_name),
+      test_of(numbers_out_of_range_are_refused),
+      test_of(first_layers_rise_and_exist),
+      test_of(inputs_need_somebody_who_fills_them),
+      test_of(layers_need_callbacks),
+      test_of(a_layer_with_parameters_of_its_own_needs_a_backward),
+      test_of(a_trainer_does_not_take_what_it_could_not_step),
+      test_of(a_model_without_a_loss_is_for_pipelines_alone),
+      test_of(a_report_fits_an_older_caller),
+      test_of(the_program_says_what_runs),
+      test_of(a_forked_child_is_told),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
