@@ -5,6 +5,7 @@
 #   make bench      what is claimed about speed       make clean    remove what was built
 #   make bench-comm gsel's communicator beside Open MPI, MPICH, Gloo and memcpy; writes bench/results/comm.{md,svg}
 #   make bench-train  examples/gpt beside PyTorch and beside a loop by hand; writes bench/results/train.md
+#   make bench-pipeline  pipelines as they run beside their simulation; writes bench/results/pipeline.md
 #   make table      trains examples/gpt with every strategy; writes the table of its README
 #   make asan       the tests under the address and undefined-behaviour sanitizers
 #   make tsan       the tests under the thread sanitizer
@@ -18,7 +19,7 @@ DATA ?= build/data/kjv.txt
 export GSEL_NO_INSTALL
 
 .PHONY: all build packages packages-run packages-test packages-peers packages-train data run table test asan \
-        tsan bench bench-comm bench-train install clean
+        tsan bench bench-comm bench-train bench-pipeline install clean
 
 all: build
 
@@ -89,6 +90,10 @@ bench-train: data packages-train
 	@$(MAKE) -s --no-print-directory $(DATA)
 	@/usr/bin/python3 bench/train/run.py --bin build/bin --data $(DATA) --out build/bench-train.jsonl $(TRAIN)
 	@/usr/bin/python3 bench/train/report.py build/bench-train.jsonl bench/results/train.md && echo "gsel: wrote bench/results/train.md"
+
+bench-pipeline: packages
+	$(call build,default,pipeline_parts)
+	@bench/pipeline/run.sh build/bin bench/results/pipeline.md && echo "gsel: wrote bench/results/pipeline.md"
 
 install: build
 	@cmake --install build --prefix $(PREFIX) > build/install.log && echo "gsel: installed to $(DESTDIR)$(PREFIX)"
