@@ -79,9 +79,9 @@ GSEL_API void gsel_pipeline_report_init(gsel_pipeline_report *report, size_t str
 #define GSEL_PIPELINE_FORWARD 1
 #define GSEL_PIPELINE_FORWARD_BACKWARD 2
 
-/* Runs all micro-batches. Collective. Callbacks are called on this thread. Without a loss layer nothing brings the ranks
- * together in the end: each returns once its own stages are done, so that the next run begins while later stages still
- * work on this one, and a failure there is an error of its next run.
+/* Runs all micro-batches. Collective. Callbacks are called on this thread. Nothing brings the ranks together in the end:
+ * each returns once its own stages are done and the loss, where there is one, has come; so the next run begins while
+ * other stages still work on this one, and a failure there is an error of its next run.
  *   what  GSEL_PIPELINE_FORWARD: callbacks see call->evaluating = 1; GSEL_PIPELINE_FORWARD_BACKWARD: what stages sum up
  *         over the micro-batches of a run is theirs, to step and to clear between runs
  *   out   may be NULL

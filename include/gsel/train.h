@@ -147,10 +147,10 @@ typedef struct gsel_step_report {
 #define GSEL_STEP_REPORT_INIT GSEL_STRUCT_INIT(gsel_step_report)
 GSEL_API void gsel_step_report_init(gsel_step_report *report, size_t struct_size);
 
-/* One whole step, push. report may be NULL.
- * Errors: GSEL_ERR_CALLBACK (layer, rank, message; the other ranks get GSEL_ERR_ABORTED with the same text),
- * those of the collectives; GSEL_ERR_STATE for a layer without callbacks (nothing happened). After any other error the
- * trainer and its communicator are broken, here and on every rank: free them. Since 0.1. */
+/* One whole step, push. report may be NULL. Errors: GSEL_ERR_CALLBACK (layer, rank, message; the other ranks get
+ * GSEL_ERR_ABORTED with the same text), those of the collectives; GSEL_ERR_STATE for a layer without callbacks (nothing
+ * happened). After any other error trainer and communicator are broken on every rank: free them. In a pipeline a rank may
+ * return while others are at the step; a failure there is then an error of its next one. docs/pipeline.md. Since 0.1. */
 GSEL_API gsel_status gsel_trainer_step(gsel_trainer *trainer, gsel_step_report *report, gsel_error **err);
 
 /* Kinds of work handed out in pull mode. */

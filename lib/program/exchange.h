@@ -34,6 +34,7 @@ class Group {
   // GSEL_ERR_PROGRAM when the group has another call in that place.
   size_t post(const Spot& spot, int32_t phase);
   bool complete(size_t index) const { return calls_[index].joined == ranks_.size(); }
+  bool has_posted(int32_t place, size_t index) const { return posted_[place] > index; }
   // The rank that has not posted call `index` yet, or -1.
   int32_t missing(size_t index) const;
   // Throws when some rank never joined a call.

@@ -37,6 +37,7 @@ class Counter {
       case GSEL_INSTR_REDUCE_TIED:
         return reduce_tied(instr.bucket);
       case GSEL_INSTR_LOSS_REDUCE:
+        if (instr.axis == GSEL_AXIS_PIPELINE) return losses();
         return all_reduce(instr.axis, instr.kind, 2, sizeof(double));
       case GSEL_INSTR_OVERFLOW:
         return all_reduce(instr.axis, instr.kind, 1, sizeof(double));
@@ -75,6 +76,16 @@ class Counter {
   }
 
   // ---- kinds ----
+
+  // Two numbers from the place that has the loss to each other place.
+  void losses() {
+    const int32_t n = size(GSEL_AXIS_PIPELINE);
+    const auto loss = std::ranges::find_if(program_.layers, &ProgramLayer::is_loss);
+    const auto layer = static_cast<int32_t>(loss - program_.layers.begin());
+    const bool tells = loss != program_.layers.end() && is_here(program_, layer);
+    for (int32_t i = 0; i < (n == 1 ? 0 : tells ? n - 1 : 1); ++i)
+      add(GSEL_AXIS_PIPELINE, GSEL_INSTR_LOSS_REDUCE, tells ? 2 * int64_t{sizeof(double)} : 0);
+  }
 
   // Nothing goes of a micro-batch without samples.
   void message(const gsel_instr& instr) {

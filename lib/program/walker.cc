@@ -187,10 +187,22 @@ bool Walker::meet(const gsel_instr& instr) {
     // A norm meets over as many axes as the place's own buckets want.
     if (!posted_) meeting_index_ = group->post(spot(), instr.kind == GSEL_INSTR_NORM ? 0 : met_);
     posted_ = true;
-    if (!group->complete(meeting_index_)) return false;
+    if (awaited(instr, *group) >= 0) return false;
     posted_ = false;
   }
   return true;
+}
+
+// The first rank that this one waits for at a meeting, or -1. Over the pipeline the losses are told by the place that
+// has them, which itself waits for nobody.
+int32_t Walker::awaited(const gsel_instr& instr, const Group& group) const {
+  if (group.complete(meeting_index_)) return -1;
+  const auto loss = std::ranges::find_if(program_.layers, &ProgramLayer::is_loss);
+  if (instr.kind != GSEL_INSTR_LOSS_REDUCE || instr.axis != GSEL_AXIS_PIPELINE || loss == program_.layers.end())
+    return group.missing(meeting_index_);
+  const int32_t teller = place_of_layer(program_, static_cast<int32_t>(loss - program_.layers.begin()));
+  if (teller == place(GSEL_AXIS_PIPELINE) || group.has_posted(teller, meeting_index_)) return -1;
+  return program_.mesh.group(program_.rank, GSEL_AXIS_PIPELINE)[teller];
 }
 
 void Walker::leave(const gsel_instr& instr) {
@@ -203,10 +215,10 @@ std::string Walker::waits_for() const {
   if (!entered_)
     return fmt::format("rank {} to receive what was sent before",
                        instr.kind == GSEL_INSTR_SEND ? instr.peer : full_channel());
-  const bool waits = instr.kind == GSEL_INSTR_WAIT;
-  const Group& group = waits ? *groups_[buckets_[instr.bucket].axis] : *meeting(instr, met_);
-  return fmt::format("rank {} to join the collective",
-                     group.missing(waits ? buckets_[instr.bucket].index : meeting_index_));
+  const int32_t rank = instr.kind == GSEL_INSTR_WAIT
+                           ? groups_[buckets_[instr.bucket].axis]->missing(buckets_[instr.bucket].index)
+                           : awaited(instr, *meeting(instr, met_));
+  return fmt::format("rank {} to join the collective", rank);
 }
 
 void Walker::check_end() const {

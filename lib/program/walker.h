@@ -48,6 +48,7 @@ class Walker {
   // An instruction is entered, then blocks until its group has met as often as it must, then is left.
   void enter(const gsel_instr& instr);
   bool meet(const gsel_instr& instr);
+  int32_t awaited(const gsel_instr& instr, const Group& group) const;
   void leave(const gsel_instr& instr);
   Group* meeting(const gsel_instr& instr, int32_t i) const;  // the i-th, or nullptr
   bool has_room(const gsel_instr& instr) const;              // to be entered

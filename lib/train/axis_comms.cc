@@ -25,6 +25,7 @@ void AxisComms::connect() {
     if (auto made = axis(GSEL_AXIS_PIPELINE).split(std::ranges::count(tie, place) ? 0 : -1, place))
       own.emplace(std::move(*made));
   }
+  if (size(GSEL_AXIS_PIPELINE) > 1) losses_.emplace(*axis(GSEL_AXIS_PIPELINE).split(0, place));
   connected_ = true;
 }
 
@@ -48,6 +49,11 @@ Communicator& AxisComms::tie(int32_t bucket) {
   return ties_[tie] ? *ties_[tie] : axis(GSEL_AXIS_PIPELINE);
 }
 
+Communicator& AxisComms::losses() {
+  if (!losses_) fail(GSEL_ERR_INTERNAL, "a pipeline of one place has nobody to tell of its loss");
+  return *losses_;
+}
+
 // The world first: who hears of it in a group finds the reason there.
 void AxisComms::abort(std::string_view reason) noexcept {
   world_.abort(reason);
@@ -55,6 +61,7 @@ void AxisComms::abort(std::string_view reason) noexcept {
     if (own) own->abort(reason);
   for (Own& own : ties_)
     if (own) own->abort(reason);
+  if (losses_) losses_->abort(reason);
 }
 
 std::optional<Error> AxisComms::what_ended_all() noexcept {

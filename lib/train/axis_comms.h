@@ -23,6 +23,9 @@ class AxisComms {
   // Places that hold a bucket's parameters, of which there are several; and the first of them, as a rank of it.
   Communicator& tie(int32_t bucket);
 
+  // The pipeline's places, for nothing but what the one that has the loss tells the others of it.
+  Communicator& losses();
+
   // All of them, so that a rank that waits on any hears of a failure.
   void abort(std::string_view reason) noexcept;
   // What ended the world, for whoever heard of it from a neighbour; nothing where only the group is broken.
@@ -39,6 +42,7 @@ class AxisComms {
   bool connected_ = false;
   std::array<Own, GSEL_AXES> axes_;
   std::vector<Own> ties_;
+  Own losses_;
   std::vector<int32_t> tie_of_bucket_;
   std::vector<bool> tie_is_axis_;  // held by every place
 };

@@ -192,6 +192,7 @@ class Executor {
 
   // executor_optimizer.cc
   void loss_reduce(const gsel_instr& instr);
+  void tell_losses(std::span<double, 2> parts);
   void find_overflow(const gsel_instr& instr);
   void norm(const gsel_instr& instr);
   void reduce_tied(const gsel_instr& instr);

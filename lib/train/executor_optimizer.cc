@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "base/os.h"
+#include "program/stages.h"
 #include "train/executor.h"
 
 namespace gsel {
@@ -14,16 +15,43 @@ constexpr double kClipEpsilon = 1e-6;  // of the published rule: max_norm / (nor
 
 // The one place where the loss is normalised: sums over all ranks, axis by axis, then one division.
 void Executor::loss_reduce(const gsel_instr& instr) {
-  settle_messages();
+  if (instr.axis == GSEL_AXIS_DATA) settle_messages();
   double parts[2] = {loss_sum_, weight_};
   for (std::array<double, 2>& loss : losses_)
     for (size_t i = 0; i < 2; ++i) parts[i] += std::exchange(loss[i], 0);
-  combine_now(instr.kind, instr.axis, parts, GSEL_SUM);
+  if (instr.axis == GSEL_AXIS_PIPELINE)
+    tell_losses(parts);
+  else
+    combine_now(instr.kind, instr.axis, parts, GSEL_SUM);
   loss_sum_ = parts[0];
   weight_ = parts[1];
   if (static_cast<int32_t>(position_) == course_->last_loss_reduce && !(weight_ > 0))
     fail(GSEL_ERR_MODEL, "the loss weights of {} {} sum to {}; the sum over all ranks must be positive",
          evaluating_ ? "the evaluation before step" : "step", step_, weight_);
+}
+
+// Over a pipeline one place has them all. It tells the others and goes on: a place that has ended its step begins the
+// next one while others are still at it, unless something else of all places is looked at.
+void Executor::tell_losses(std::span<double, 2> parts) {
+  const int32_t place = axis_place(GSEL_AXIS_PIPELINE), from = place_of_layer(program(), model_.loss_layer());
+  auto* none = static_cast<gsel_stream*>(nullptr);
+  auto call = [&](gsel_collective_kind kind, int32_t peer) {
+    const bool sends = kind == GSEL_COLLECTIVE_SEND;
+    call_in(comms_.losses(), GSEL_INSTR_LOSS_REDUCE, GSEL_AXIS_PIPELINE,
+            make_collective(kind, sends ? staging_.data() : nullptr, sends ? nullptr : staging_.data(), parts.size(),
+                            GSEL_F64, 0, peer));
+  };
+  if (axis_size(GSEL_AXIS_PIPELINE) == 1) return;
+  if (place != from) {
+    call(GSEL_COLLECTIVE_RECV, from);
+    backend_->run(&gsel_backend_v1::copy, static_cast<void*>(parts.data()), static_cast<const void*>(staging_.data()),
+                  uint64_t{parts.size_bytes()}, int32_t{GSEL_COPY_TO_HOST}, none);
+    return;
+  }
+  backend_->run(&gsel_backend_v1::copy, staging_.data(), static_cast<const void*>(parts.data()),
+                uint64_t{parts.size_bytes()}, int32_t{GSEL_COPY_TO_DEVICE}, none);
+  for (int32_t peer = 0; peer < axis_size(GSEL_AXIS_PIPELINE); ++peer)
+    if (peer != from) call(GSEL_COLLECTIVE_SEND, peer);
 }
 
 // Whether the ranks of its axis own different parts of the bucket's gradient, or one rank all of it: numbers that each

@@ -33,7 +33,7 @@ class MessagePlan {
   // Of a SEND or RECV that has a lane: positions between which its buffer is lent to the communicator, both included.
   int32_t first(size_t position) const;
   int32_t last(size_t position) const;
-  // Where all sends have ended: at the first LOSS_REDUCE, else at the end.
+  // Where all sends have ended: at the data axis's LOSS_REDUCE, else at the end.
   int32_t settled_at() const { return settled_at_; }
 
  private:

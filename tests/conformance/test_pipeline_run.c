@@ -1,5 +1,7 @@
 /* A pipeline without a trainer gives what the same computation gives by hand, under every schedule, on ranks as threads
  * and as processes, forward alone as well as with a backward. */
+#include <time.h>
+
 #include "support/pipe_trial.h"
 #include "support/scratch.h"
 
@@ -105,6 +107,40 @@ static void a_run_leaves_a_timeline_where_it_was_told(void** state) {
   remove_scratch(folder);
 }
 
+static double seconds(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* The last weights' half of the last rank ends once the first rank is at its next run: never, if anything at the end of
+ * a run waited for all. */
+enum { DRIFT_CALLS = 2 * 4 };
+static volatile int next_run_began;
+
+static void hold_the_last_half(const pipe_model* m, int layer) {
+  if (layer == 0 && m->forwards[0] > DRIFT_CALLS) next_run_began = 1;
+  if (layer != 3 || m->backwards[3] != DRIFT_CALLS) return;
+  for (int turn = 0; !next_run_began && turn < 10000; ++turn) usleep(1000);
+}
+
+static void a_rank_that_has_ended_its_run_begins_the_next(void** state) {
+  (void)state;
+  static const int32_t first[] = {3};
+  static const char* const schedules[] = {"zb-h1", "zb-h2"};
+  for (int i = 0; i < 2; ++i) {
+    pipe_trial t = trial_of(5, schedules[i], DRIFT_CALLS / 2, 2);
+    t.config.first_layers = first;
+    t.config.n_first_layers = 1;
+    t.runs = 2;
+    t.m.watch = hold_the_last_half;
+    next_run_began = 0;
+    const double began = seconds();
+    as_threads(2, expect_equal_to_by_hand, &t);
+    assert_true(next_run_began && seconds() - began < 8);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_schedule_gives_what_is_computed_by_hand),
@@ -113,6 +149,7 @@ int main(void) {
       cmocka_unit_test(forward_alone_gives_the_loss_and_changes_nothing),
       cmocka_unit_test(stages_begin_where_the_caller_says),
       cmocka_unit_test(a_run_leaves_a_timeline_where_it_was_told),
+      cmocka_unit_test(a_rank_that_has_ended_its_run_begins_the_next),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

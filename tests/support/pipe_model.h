@@ -31,6 +31,7 @@ typedef struct pipe_model {
   int fail_at_call; /* ... call of this number, from 1; 0 never */
   int ends_at;      /* data ends before this sample; 0 never */
   void (*at_failure)(void);
+  void (*watch)(const struct pipe_model* m, int layer); /* sees every call, after it was counted */
   int rank;
   pipe_layer layer[PIPE_MOST_LAYERS];
   /* What came of it. */
@@ -102,6 +103,7 @@ static inline gsel_status pipe_count(const gsel_call* c, const pipe_layer* l, in
   pipe_model* m = l->m;
   int* calls = backward ? m->backwards : m->forwards;
   calls[l->i] += by;
+  if (m->watch) m->watch(m, l->i);
   if (!m->fail_at_call || l->i != m->fail_layer || backward != m->fail_backward || calls[l->i] / 2 != m->fail_at_call)
     return GSEL_OK;
   if (m->at_failure) m->at_failure();

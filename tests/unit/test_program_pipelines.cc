@@ -199,7 +199,14 @@ void sums_over_the_pipeline_send_as_an_all_reduce_does(void**) {
   assert_int_equal(sent(tied_over(3, shards), GSEL_INSTR_REDUCE_TIED), (5 + 2) * 4);
   assert_int_equal(sent(tied_over(3, ""), GSEL_INSTR_NORM), 8 + 8);
   assert_int_equal(sent(tied_over(3, ""), GSEL_INSTR_OVERFLOW), 8 + 8);
-  assert_int_equal(sent(tied_over(2, ""), GSEL_INSTR_LOSS_REDUCE), 16);
+}
+
+// Rank 0 hears of the loss; the place that has it tells each other one.
+void the_place_of_the_loss_tells_the_others(void**) {
+  assert_int_equal(sent(tied_over(2, ""), GSEL_INSTR_LOSS_REDUCE), 0);
+  Program last = tied_over(3, "");
+  last.rank = 2 * 2;
+  assert_int_equal(sent(last, GSEL_INSTR_LOSS_REDUCE), 2 * 16);
 }
 
 // ---- sums of tied gradients ----
@@ -262,6 +269,7 @@ int main() {
       cmocka_unit_test(what_waits_for_ever_is_named),
       cmocka_unit_test(bytes_that_cross_are_those_of_live_values),
       cmocka_unit_test(sums_over_the_pipeline_send_as_an_all_reduce_does),
+      cmocka_unit_test(the_place_of_the_loss_tells_the_others),
       cmocka_unit_test(tied_sums_stand_behind_reductions_and_before_what_looks),
       cmocka_unit_test(holders_ties_and_ways_follow_from_the_stages),
   };

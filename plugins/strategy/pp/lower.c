@@ -193,22 +193,49 @@ static void find_input_stages(struct lower* lo) {
   }
 }
 
+static int is_told(const gsel_instr* instr) {
+  return instr->kind == GSEL_INSTR_LOSS_REDUCE && instr->axis == GSEL_AXIS_PIPELINE;
+}
+
+/* The losses of the whole pipeline, told by the place that has them and heard by the others. */
+static void write_losses(struct pp* pp) {
+  struct rewrite* w = &pp->w;
+  for (int32_t i = 0; i < w->n_base; ++i)
+    if (is_told(&w->base[i])) emit(w, w->base[i]);
+}
+
+/* The action of this rank's row after which all losses are known; -1 where the loss is another place's. */
+static int32_t last_loss(const struct pp* pp) {
+  const struct rewrite* w = &pp->w;
+  for (int32_t l = 0; l < w->n_layers; ++l) {
+    const int32_t stage = pp->stage_of_layer[l];
+    if (!(w->layers[l].flags & GSEL_LAYER_LOSS) || pp->place_of_stage[stage] != w->rank) continue;
+    for (int32_t i = w->api->schedule_length(pp->schedule, w->rank); i-- > 0;) {
+      const gsel_action action = w->api->schedule_action(pp->schedule, w->rank, i);
+      if (action.kind == GSEL_ACTION_FORWARD && action.stage == stage) return i;
+    }
+  }
+  return -1;
+}
+
 /* The buckets are those of this place alone. */
 static void write_end(struct pp* pp) {
   struct rewrite* w = &pp->w;
   for (int32_t i = w->end_of_backward; i < w->n_base; ++i)
-    if (w->base[i].kind != GSEL_INSTR_STEP) emit(w, w->base[i]);
+    if (w->base[i].kind != GSEL_INSTR_STEP && !is_told(&w->base[i])) emit(w, w->base[i]);
   for (int32_t b = 0; b < w->api->bucket_count(w->pass); ++b)
     emit(w, (gsel_instr){GSEL_INSTR_STEP, -1, -1, -1, b, -1, -1, 0});
 }
 
 static void write_row(struct lower* lo) {
   const struct rewrite* w = &lo->pp->w;
-  const int32_t n = w->api->schedule_length(lo->pp->schedule, w->rank);
+  const int32_t n = w->api->schedule_length(lo->pp->schedule, w->rank), last = last_loss(lo->pp);
   for (int32_t i = 0; i < n && !w->status; ++i) {
     const gsel_action action = w->api->schedule_action(lo->pp->schedule, w->rank, i);
     write_action(lo, &action);
+    if (i == last) write_losses(lo->pp);
   }
+  if (last < 0) write_losses(lo->pp);
 }
 
 void write_step(struct pp* pp) {
