@@ -82,6 +82,25 @@ static void all_sleeping(int rounds) {
   sleep_through("zb-v", 4, 2, 16, rounds);
 }
 
+/* ---- in a row ---- */
+
+/* Where nothing of all ranks is looked at between runs, a rank begins the next one when its own has ended. */
+static void sleep_in_a_row(const char* schedule, int chunks, int rounds) {
+  static const double share_s = 0.03;
+  struct chain c = {.schedule = schedule, .ranks = 4, .stages = 4 * chunks, .microbatches = 8, .in_a_row = 1};
+  struct chain_result results[MOST_ROUNDS + 1];
+  double periods[MOST_ROUNDS];
+  c.forward = c.backward_input = c.backward_weight = share_s / chunks;
+  c.width = 1024;
+  chain_run(&c, rounds + 1, results);
+  for (int i = 0; i < rounds; ++i) periods[i] = results[i + 1].period_s;
+  const gsel_simulation_report expected = simulate(&c);
+  const double period = median(periods, rounds);
+  printf("| %s | %.1f ms | %.1f ms | %.1f ms | %+.2f %% |\n", schedule, 1e3 * expected.makespan,
+         1e3 * expected.longest_rank_span, 1e3 * period, 100 * (period / expected.longest_rank_span - 1));
+  fflush(stdout);
+}
+
 /* ---- computing ---- */
 
 static void compute(const char* schedule, int rounds) {
@@ -130,6 +149,14 @@ int main(int argc, char** argv) {
     return 2;
   }
   all_sleeping(rounds);
+  printf(
+      "\n## Runs in a row, four ranks, 8 micro-batches, kernels that sleep\n\n| schedule | makespan, simulated | "
+      "longest "
+      "rank span, simulated | a run, measured | off the span by |\n|---|---|---|---|---|\n");
+  sleep_in_a_row("1f1b", 1, rounds);
+  sleep_in_a_row("zb-h1", 1, rounds);
+  sleep_in_a_row("zb-h2", 1, rounds);
+  sleep_in_a_row("zb-v", 2, rounds);
   printf(
       "\n## Kernels that compute, two ranks, 16 micro-batches\n\n| schedule | speed-up, simulated | measured | of the "
       "simulated | least times, of the simulated |\n|---|---|---|---|---|\n");

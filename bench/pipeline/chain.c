@@ -179,12 +179,12 @@ static void* run_rank(void* argument) {
   gsel_pipeline* pipeline = open_pipeline(r, comm, model);
   const gsel_program* program = gsel_pipeline_program(pipeline);
   for (int i = -1; i < r->runs; ++i) {
-    check(gsel_barrier(comm, &err), err);
+    if (!r->chain->in_a_row) check(gsel_barrier(comm, &err), err);
     r->begin = 0;
     check(gsel_pipeline_run(pipeline, GSEL_PIPELINE_FORWARD_BACKWARD, &report, &err), err);
     if (i < 0) continue;
     r->busy[i] = report.busy_s;
-    r->results[i] = (struct chain_result){r->begin, r->end, report.overhead_s / n_own_instructions(program),
+    r->results[i] = (struct chain_result){r->begin, 0, r->end, report.overhead_s / n_own_instructions(program),
                                           report.elapsed_s / gsel_program_length(program)};
   }
   gsel_pipeline_free(pipeline);
@@ -210,6 +210,7 @@ void chain_run(const struct chain* chain, int runs, struct chain_result* results
     if (pthread_create(&threads[r], NULL, run_rank, &ranks[r])) exit(1);
   }
   for (int r = 0; r < chain->ranks; ++r) pthread_join(threads[r], NULL);
+  double before = 0;
   for (int i = 0; i < runs; ++i) {
     double begin = ranks[0].results[i].makespan_s, end = 0;
     struct chain_result* result = &results[i];
@@ -223,6 +224,8 @@ void chain_run(const struct chain* chain, int runs, struct chain_result* results
       result->instruction_s = larger(result->instruction_s, own->instruction_s);
     }
     result->makespan_s = end - begin;
+    result->period_s = i ? end - before : 0;
+    before = end;
   }
   for (int r = 0; r < chain->ranks; ++r) free(ranks[r].results), free(ranks[r].busy);
 }
