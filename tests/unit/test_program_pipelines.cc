@@ -233,7 +233,7 @@ void tied_sums_stand_behind_reductions_and_before_what_looks(void**) {
                  begun +
                      "wait bucket=0\nwait bucket=1\nwait bucket=2\nreduce_tied bucket=2\nreduce_tied bucket=0\n"
                      "norm\nstep bucket=0\n");
-  // Each is stepped as soon as it is there: what is waited for later is waited for now.
+  // Each is stepped as soon as it is there: waits that stood later come before it.
   check_inserted(begun + "wait bucket=1\nstep bucket=1\nwait bucket=0\nstep bucket=0\nwait bucket=2\nstep bucket=2\n",
                  begun +
                      "wait bucket=1\nstep bucket=1\nwait bucket=0\nwait bucket=2\nreduce_tied bucket=2\n"
