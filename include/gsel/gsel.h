@@ -34,7 +34,7 @@
  *   gsel/model.h    a model described once                        gsel/program.h what a strategy makes of it
  *   gsel/train.h    gsel_trainer_step, or pull                    gsel/registry.h which plugins were found
  *   gsel/pipeline.h stages without a trainer               gsel/schedule.h the orders in which they can run
- *   gsel/timeline.h steps and recordings as a picture
+ *   gsel/timeline.h steps and recordings as a picture      gsel/mesh.h    how ranks stand on the axes
  *   gsel/plugin.h   for authors of strategies and backends; not included here
  *
  * Rules that hold everywhere:
@@ -49,6 +49,7 @@
 #include <gsel/config.h>
 #include <gsel/error.h>
 #include <gsel/log.h>
+#include <gsel/mesh.h>
 #include <gsel/model.h>
 #include <gsel/pipeline.h>
 #include <gsel/program.h>

@@ -66,6 +66,11 @@ typedef struct gsel_call {
   int32_t n_reductions;
   int32_t reserved2;
   uint8_t *produced;            /* [n_params] 1 when called; a backward that leaves d_params[i] unwritten sets 0: it is zero */
+  const gsel_part *param_parts; /* [n_params] what of each is here, see gsel_part: where ranks of the tensor axis share */
+  const gsel_part *input_parts; /* [n_inputs] */
+  const gsel_part *output_parts; /* [n_outputs] */
+  int32_t tensor_rank;          /* place on the tensor axis, and its size */
+  int32_t tensor_size;
 } gsel_call;
 
 /* Returns GSEL_OK, or any negative code to end the step on every rank with layer, rank and message.
@@ -95,10 +100,12 @@ GSEL_API float gsel_random_normal(uint64_t key, uint64_t counter);
 #define GSEL_PARAM_NO_DECAY 1u /* weight decay does not apply (norms, biases) */
 #define GSEL_PARAM_FROZEN 2u   /* no gradient, never updated */
 #define GSEL_PARAM_NO_CLIP 4u  /* not counted in the gradient norm, not scaled by clipping */
+#define GSEL_PARAM_WHOLE_IF_FEW 8u /* kept whole by every rank where it has fewer units than the tensor axis has ranks */
 
-/* How a tensor axis splits a parameter; read by tensor-parallel plugins alone. */
+/* How a tensor axis splits a parameter; read by tensor-parallel plugins alone. docs/tensor.md. */
 #define GSEL_SHARD_NONE 0
-#define GSEL_SHARD_DIM 1    /* along shard_dim, in shard_blocks equal blocks each split by itself (fused QKV: 3) */
+#define GSEL_SHARD_DIM 1    /* along shard_dim, in shard_blocks equal blocks each split by itself (fused QKV: 3), between
+                             * units of shard_unit elements that stay together (a head) */
 
 /* A parameter. Text and dims are copied.
  *   dims       [n_dims] global shape in elements, each >= 1
@@ -120,7 +127,7 @@ typedef struct gsel_param_desc {
   int32_t shard;
   int32_t shard_dim;
   int32_t shard_blocks;   /* 0 means 1 */
-  int32_t reserved2;
+  int32_t shard_unit;     /* elements along shard_dim; divides a block; 0 means 1 */
   double lr_factor;
 } gsel_param_desc;
 #define GSEL_PARAM_DESC_INIT GSEL_STRUCT_INIT(gsel_param_desc)
@@ -130,11 +137,13 @@ GSEL_API void gsel_param_desc_init(gsel_param_desc *desc, size_t struct_size);
 #define GSEL_VALUE_INPUT 1u             /* supplied by the embedder per micro-batch; never differentiable */
 #define GSEL_VALUE_NOT_DIFFERENTIABLE 2u
 #define GSEL_VALUE_SCALAR 4u            /* one number per micro-batch, no batch dimension: loss sum and weight */
+#define GSEL_VALUE_WHOLE_IF_FEW 8u      /* as GSEL_PARAM_WHOLE_IF_FEW */
 
-/* Tensor-parallel placement of a value. */
-#define GSEL_PLACE_REPLICATED 0
-#define GSEL_PLACE_SHARDED 1  /* along place_dim, counted with the batch dimension as 0 */
-#define GSEL_PLACE_PARTIAL 2
+/* Tensor-parallel placement of a value: how the layer that writes it leaves it on a tensor axis of several ranks. Layers
+ * that read it get a sharded value in parts, a partial one summed; the library puts the collectives between. docs/tensor.md. */
+#define GSEL_PLACE_REPLICATED 0 /* whole and alike on every rank */
+#define GSEL_PLACE_SHARDED 1    /* a part each, along place_dim, counted with the batch dimension as 0 */
+#define GSEL_PLACE_PARTIAL 2    /* to be added up */
 
 /* A value: what flows between layers. Text and dims are copied.
  *   dims  [n_dims] shape of one sample in elements; the batch dimension comes first in every call */
@@ -148,7 +157,9 @@ typedef struct gsel_value_desc {
   uint32_t flags;
   int32_t place;
   int32_t place_dim;
-  int32_t reserved2;
+  int32_t place_unit;     /* as shard_unit of parameters; 0 means 1 */
+  int32_t place_blocks;   /* as shard_blocks; 0 means 1 */
+  int32_t sequence_dim;   /* the dimension of positions, counted likewise; 0: it has none */
 } gsel_value_desc;
 #define GSEL_VALUE_DESC_INIT GSEL_STRUCT_INIT(gsel_value_desc)
 GSEL_API void gsel_value_desc_init(gsel_value_desc *desc, size_t struct_size);
@@ -159,17 +170,25 @@ GSEL_API void gsel_value_desc_init(gsel_value_desc *desc, size_t struct_size);
 #define GSEL_LAYER_RECOMPUTABLE 4u
 #define GSEL_LAYER_OWN_PARAMS 8u  /* keeps parameters that are not declared: its backward_weight is called all the
                                    * same. For gsel_pipeline_create alone */
+#define GSEL_LAYER_POSITIONWISE 16u /* computes each position by itself (norm, residual, linear): given some of the
+                                     * positions (sequence_dim) of all its values it computes just these */
+#define GSEL_LAYER_SAVES_WHOLE 32u  /* what it saves does not shrink with the parts of its values, unless positions do */
 
 /* A collective in the middle of a callback (batch statistics, a softmax over split columns). A layer with n phases is
  * called n + 1 times, with call->phase from 0 to n: call k < n writes reductions[k]; before call k + 1 the library
  * reduces it over the axis.
  *   op     GSEL_SUM, GSEL_MAX or GSEL_MIN; dtype GSEL_F32 or GSEL_F64
- *   elems  elements of the buffer, plus elems_per_sample per sample; over the data axis elems_per_sample is 0 */
+ *   flags  GSEL_PHASE_*: not reduced but passed on round the axis, again and again (ring attention); op is 0
+ *   elems  elements of the buffer, plus elems_per_sample per sample; over the data axis elems_per_sample is 0
+ * Over the tensor axis a layer that has a part of the positions alone reduces nothing, only passes on. */
+#define GSEL_PHASE_ROTATE 1u /* stands for (ranks of the axis - 1) phases; each gives the buffer to the next place of the
+                              * axis, from the last to the first, and gets that of the place before */
+#define GSEL_PHASE_HOME 2u   /* with ROTATE: one phase more, which brings a rank's own buffer back */
 typedef struct gsel_phase {
   gsel_axis axis;
   gsel_op op;
   gsel_dtype dtype;
-  int32_t reserved;
+  uint32_t flags;
   int64_t elems;
   int64_t elems_per_sample;
 } gsel_phase;

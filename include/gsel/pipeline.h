@@ -23,6 +23,7 @@ typedef struct gsel_pipeline gsel_pipeline;
  *                       there are as many, else by cost
  *   data                fills inputs on the ranks that read them, as of a trainer; may be NULL without inputs. Sample
  *                       ids go on from run to run, counted apart for the two kinds of run
+ *   tensor_ranks        ranks that share each stage by plugin "tp" (docs/tensor.md); 0 means 1
  *   timeline            folder where each rank writes step-RANK.json of its last run, for `gsel trace`; empty: nowhere
  * Text and arrays are borrowed for the call; data_user_data is kept until gsel_pipeline_free. */
 typedef struct gsel_pipeline_config {
@@ -36,15 +37,17 @@ typedef struct gsel_pipeline_config {
   gsel_data_fn data;
   void *data_user_data;
   gsel_str timeline;
+  int32_t tensor_ranks;
+  int32_t reserved;
 } gsel_pipeline_config;
 #define GSEL_PIPELINE_CONFIG_INIT GSEL_STRUCT_INIT(gsel_pipeline_config)
 GSEL_API void gsel_pipeline_config_init(gsel_pipeline_config *config, size_t struct_size);
 
 /* Cuts the model's layers into stages, one or more per rank of comm, and checks everything: the schedule, that all
  * ranks describe the same, that their programs fit together. Collective.
- *   model  layers with callbacks; finished here if it is not, and kept. Parameters it declares are refused
- *          (GSEL_ERR_UNSUPPORTED): stages keep their own, and a layer that has some says so with
- *          GSEL_LAYER_OWN_PARAMS. Without a loss layer it runs forward alone
+ *   model  layers with callbacks; finished here if it is not, and kept. Parameters it declares must be
+ *          frozen (else GSEL_ERR_UNSUPPORTED): their initialisers fill what each rank has of them. A layer whose
+ *          parameters are its own affair says so with GSEL_LAYER_OWN_PARAMS. Without a loss layer it runs forward alone
  *   comm   must live longer, and is not used for anything else while a run is under way
  *   out    given to the caller, free with gsel_pipeline_free
  * Errors: GSEL_ERR_ARG, GSEL_ERR_CONFIG (a schedule that is not known, more stages than layers), GSEL_ERR_MODEL,

@@ -105,6 +105,13 @@ typedef struct gsel_value_info {
   int64_t sample_bytes;        /* of one sample; of the whole where it is a scalar */
   int32_t producer;            /* layer, -1 for an input */
   int32_t needs_gradient;
+  int32_t place;               /* as the model says, see gsel_value_desc: its author's, not of this rank */
+  int32_t place_dim;
+  int32_t place_unit;
+  int32_t place_blocks;
+  int32_t sequence_dim;
+  int32_t n_dims;
+  const int64_t *dims;         /* [n_dims] of one sample, whole */
 } gsel_value_info;
 
 /* A micro-batch: samples [first, first + count) of the step's batch. Every rank of the data axis has equally many;
@@ -125,8 +132,14 @@ typedef struct gsel_param_info {
   int32_t dtype;               /* as it is kept; gradients are f32 */
   int32_t absent;              /* 1: no layer of this rank's stages uses it; no bucket here may hold it */
   int32_t tie;                 /* -1, or a number that parameters have in common which the same several places of the
-                                * pipeline hold: a bucket's parameters have one tie */
-  int32_t reserved;
+                                * pipeline hold, or whose gradients ranks of the tensor axis have parts of: a bucket's
+                                * parameters have one tie */
+  int32_t shard;               /* as the model says, see gsel_param_desc */
+  int32_t shard_dim;
+  int32_t shard_blocks;
+  int32_t shard_unit;
+  int32_t n_dims;
+  const int64_t *dims;         /* [n_dims] whole */
 } gsel_param_info;
 
 /* What a layer's backward has to produce, and how it may run; see gsel_layer_desc. */
@@ -145,13 +158,21 @@ typedef struct gsel_layer_info {
   int32_t n_inputs;
   int32_t n_outputs;
   int32_t n_params;
-  int32_t reserved;
+  int32_t converts;            /* 1: the host's own, between placements of one value on the tensor axis */
   uint64_t backward_unread_params; /* bit i: neither backward_input nor backward reads params[i]; backward_weight never does */
   uint32_t backward;           /* GSEL_BACKWARD_* */
   int32_t stage;               /* of the pipeline, see set_stages; 0 before it */
   int64_t saved_bytes_per_sample;
   double flop_per_sample;      /* 0: unknown */
+  int32_t n_tensor_phases;     /* of either direction, over the tensor axis */
+  int32_t rotates;             /* 1: some of them pass on */
 } gsel_layer_info;
+
+/* How a layer reads or writes a value on the tensor axis; see place_layer. */
+typedef struct gsel_place_in_layer {
+  int32_t place; /* GSEL_PLACE_* */
+  int32_t dim;   /* of GSEL_PLACE_SHARDED, counted with the batch dimension as 0 */
+} gsel_place_in_layer;
 
 /* What a pass can ask and do. Ids and positions count from 0; calls out of range return GSEL_ERR_ARG or 0.
  * One thread, the one that called compile. */
@@ -214,6 +235,21 @@ typedef struct gsel_pass_api_v1 {
   gsel_status (*measured)(gsel_pass *pass, const char *path, double *seconds, gsel_error **err);
   /* A line that explains a decision: it stands as a comment in the program's text, and is logged once. */
   void (*note)(gsel_pass *pass, const char *line);
+  /* The share of a place in what an axis divides, in proportion to those of its other places; 1 unless the file says
+   * otherwise ([strategy.AXIS] weights). */
+  double (*axis_weight)(const gsel_pass *pass, gsel_axis axis, int32_t place);
+  /* The tensor axis. Its pass comes first, when there are no instructions yet: it says which parameters are split, and how
+   * each layer finds and leaves its values. Layers for which nothing is said run whole and alike on every rank. From this
+   * the host derives sizes, collectives between layers, and what each means for gradients; what cannot be is told as an
+   * error of the compilation. A parameter that lies whole in a layer of which something is sharded or partial has a
+   * gradient in parts, which the host sums.
+   *   split_param  along its shard rule. GSEL_ERR_ARG where it has none
+   *   place_layer  inputs[n_inputs], outputs[n_outputs] of the layer: as it reads them (never GSEL_PLACE_PARTIAL), and as
+   *                it writes them. Along place_dim a value is split between its units, along another between elements
+   * GSEL_ERR_STATE outside the tensor axis's pass. */
+  gsel_status (*split_param)(gsel_pass *pass, int32_t param);
+  gsel_status (*place_layer)(gsel_pass *pass, int32_t layer, const gsel_place_in_layer *inputs,
+                             const gsel_place_in_layer *outputs);
 } gsel_pass_api_v1;
 
 /* A strategy: rewrites the program of one rank for one axis of the mesh. It runs once per trainer, on every rank,
@@ -376,6 +412,11 @@ typedef struct gsel_backend_v1 {
   gsel_status (*link_explain)(gsel_link *link, const gsel_collective *call, gsel_comm_explanation *out,
                               gsel_error **err);
   gsel_status (*link_trace)(const gsel_link *link, char **out, gsel_error **err);
+
+  /* Rows of equal length, each at its distance from the one before: a part of a tensor to or from memory of its own, on the
+   * device. May be NULL: then row by row with `copy`. */
+  gsel_status (*copy_rows)(void *ctx, void *dst, uint64_t dst_stride_bytes, const void *src, uint64_t src_stride_bytes,
+                           uint64_t row_bytes, uint64_t rows, gsel_stream *stream, gsel_error **err);
 } gsel_backend_v1;
 
 GSEL_EXTERN_C_END

@@ -35,8 +35,10 @@ typedef int32_t gsel_instr_kind;
 #define GSEL_INSTR_COLLECT 20        /* value, microbatch (a part), axis, peer (root): the root's whole one from parts */
 #define GSEL_INSTR_OVERFLOW 21       /* axis: whether any rank's gradient is not finite; if so no bucket is stepped */
 #define GSEL_INSTR_REDUCE_TIED 22    /* bucket: sum of what this rank steps of its gradients, over the pipeline's ranks that hold its parameters */
-
-#define GSEL_INSTR_GRADIENT 1u
+#define GSEL_INSTR_REDUCE_PARTIAL 23 /* bucket, axis: sum of what this rank steps of its gradients, of which each rank of the axis has a part of every sum */
+#define GSEL_INSTR_VALIDATE 24       /* until the numbers that NORM and OVERFLOW deferred are known; if need be the step before is done again */
+#define GSEL_INSTR_GRADIENT 1u /* flags: of SEND, RECV and SCATTER; */
+#define GSEL_INSTR_DEFERRED 2u /* of NORM and OVERFLOW: STEP does not wait for their number, VALIDATE in the next step does */
 
 /* How a bucket is kept; flags of gsel_bucket_desc. A shard is one of as many parts of the bucket as the axis has
  * ranks: ceil(elements / ranks) elements each, the last ones padded. */
@@ -70,13 +72,17 @@ typedef struct gsel_instr {
  * Errors: GSEL_ERR_PARSE with line and token. Any thread. Since 0.1. */
 GSEL_API gsel_status gsel_program_parse(gsel_str text, gsel_str name, gsel_program **out, gsel_error **err);
 
-/* The text form; gsel_program_parse reads it back to an equal program. Borrowed until the program is freed.
- * Any thread. Since 0.1. */
+/* The text form; gsel_program_parse reads it back to an equal program. Borrowed until the program is freed. Any thread. Since 0.1. */
 GSEL_API gsel_str gsel_program_text(const gsel_program *program);
 
 /* Number of instructions of the step, and instruction i. GSEL_ERR_ARG. Any thread. Since 0.1. */
 GSEL_API int32_t gsel_program_length(const gsel_program *program);
 GSEL_API gsel_status gsel_program_instr(const gsel_program *program, int32_t i, gsel_instr *out, gsel_error **err);
+
+/* How parameters and values lie on the tensor axis, as a table for people: what is here of each, which layers touch it,
+ * and which collectives bring it from one form to another, forward and backward, with the bytes that this rank sends in
+ * its first micro-batch. docs/program.md. Borrowed until the program is freed. Any thread. Since 0.1. */
+GSEL_API gsel_str gsel_program_places(const gsel_program *program);
 
 /* Checks the programs of all ranks together: sends and receives pair up and cannot deadlock, collectives agree,
  * nothing is read before it is written, parameters are read while they are whole and fresh, each gradient is reduced
@@ -86,8 +92,8 @@ GSEL_API gsel_status gsel_program_instr(const gsel_program *program, int32_t i, 
 GSEL_API gsel_status gsel_program_verify(const gsel_program *const *programs, int32_t n, gsel_error **err);
 
 /* Bytes the program's rank sends and calls it makes for one kind of instruction on one axis, as gsel_trainer_counts
- * counts them: by closed form, nothing runs. GSEL_INSTR_FORWARD and _BACKWARD_INPUT count the phases of layers, the
- * pipeline axis counts SEND and RECV. What an optimizer that needs norms of parameters sums in STEP is not in it.
+ * counts them: by closed form, nothing runs. GSEL_INSTR_FORWARD and _BACKWARD_INPUT count the phases of layers and what
+ * brings values from one placement to another, the pipeline axis counts SEND and RECV. What an optimizer that needs norms of parameters sums in STEP is not in it.
  *   step  that of training, from 0, which matters to compressed reductions; -1: of setup
  * Zeros for what is not there. Any thread. Since 0.1. */
 GSEL_API gsel_comm_count gsel_program_traffic(const gsel_program *program, int64_t step, gsel_instr_kind kind,

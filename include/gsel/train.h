@@ -143,6 +143,11 @@ typedef struct gsel_step_report {
   uint64_t peak_bytes;           /* of memory this rank's trainer has held at once */
   uint64_t tier_bytes_in;        /* read from the second memory tier in this step */
   uint64_t tier_bytes_out;       /* written to it */
+  int64_t validated_step;        /* the step that gradient_norm and skipped speak of: this one, unless a pipeline's ranks step
+                                  * before they know them (post_validate); then the one before, -1: none yet */
+  int32_t restarts;              /* 1: that step was to be clipped or skipped, so it was undone and done again, and this one
+                                  * begun a second time; its times and bytes have both */
+  int32_t reserved2;
 } gsel_step_report;
 #define GSEL_STEP_REPORT_INIT GSEL_STRUCT_INIT(gsel_step_report)
 GSEL_API void gsel_step_report_init(gsel_step_report *report, size_t struct_size);
@@ -202,18 +207,18 @@ GSEL_API gsel_status gsel_trainer_begin_evaluation(gsel_trainer *trainer, int64_
 
 /* 1 when this rank has every parameter whole and exact between steps; 0 when gsel_trainer_infer and
  * gsel_trainer_read_param are collectives, which all ranks call alike (ZeRO stage 3; every stage where parameters are
- * kept in 16 bits, since master copies are in shards; DP's replicas; every pipeline of several places). Any thread.
- * Since 0.1. */
+ * kept in 16 bits, since master copies are in shards; DP's replicas; every pipeline or tensor axis of several places).
+ * Any thread. Since 0.1. */
 GSEL_API int32_t gsel_trainer_holds_params(const gsel_trainer *trainer);
 
-/* Runs forward callbacks alone, on this rank alone, until `value` is written; then copies it out. Where
- * gsel_trainer_holds_params is 0: a collective that gathers the parameters it needs, layer by layer; also in a pipeline
- * each rank then runs all layers, on samples of its own.
+/* Runs forward callbacks alone until `value` is written, then copies it out. Ranks that differ in their places on the
+ * tensor and the pipeline axis alone do so together, each what it has, and all get the whole value; others have samples
+ * of their own. A collective where gsel_trainer_holds_params is 0: parameters in shards are gathered layer by layer.
  *   n_samples  1 or more; inputs are asked from `data` (push) with sample ids 0 .. n_samples-1
- *   data       fills the inputs the value depends on; called on this thread
+ *   data       fills the inputs the value depends on, alike on all ranks whose layers read them; called on this thread
  *   dst        [dst_bytes] exactly n_samples * dims of the value
- * Errors: GSEL_ERR_ARG, GSEL_ERR_CALLBACK (trainer stays usable), GSEL_ERR_STATE (a step is under way, or a layer has
- * no callbacks), GSEL_ERR_NOMEM. Since 0.1. */
+ * Errors: GSEL_ERR_ARG, GSEL_ERR_CALLBACK (ranks of the same samples get GSEL_ERR_PEER with its text; trainer stays
+ * usable), GSEL_ERR_STATE (a step is under way, or a layer has no callbacks), GSEL_ERR_NOMEM. Since 0.1. */
 GSEL_API gsel_status gsel_trainer_infer(gsel_trainer *trainer, int32_t value, int64_t n_samples, gsel_data_fn data,
                                         void *user_data, void *dst, size_t dst_bytes, gsel_error **err);
 

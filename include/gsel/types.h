@@ -148,6 +148,18 @@ typedef struct gsel_range {
   int64_t end;
 } gsel_range;
 
+/* What a rank has of a tensor that is split along one dimension: elements [begin, end) of that dimension, counted in each
+ * of `blocks` equal blocks of `whole` elements (q, k and v in one matrix are three). Layout is frozen: arrays of it are
+ * passed.
+ *   dim  -1: all of the tensor is here; blocks is then 1, the rest 0 */
+typedef struct gsel_part {
+  int32_t dim;
+  int32_t blocks;
+  int64_t begin;
+  int64_t end;
+  int64_t whole;
+} gsel_part;
+
 /* Which part of n items part `index` of `parts` owns: sizes differ by at most one, larger parts first.
  * A pure function, so that a loader can read only its bytes. Out-of-range arguments (n < 0, parts < 1,
  * index outside 0..parts-1) give the empty range {0, 0}. Any thread. Since 0.1. */
