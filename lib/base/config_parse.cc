@@ -177,11 +177,41 @@ class Reader {
     reject_unknown(table ? "section" : "key", place, {"strategy.tensor", "strategy.data", "strategy.pipeline"});
   }
 
+  // Shares of the places of an axis: [2, 1].
+  void read_weights(const toml::node& node, const Place& key) {
+    constexpr double kMostWeight = 1e9;
+    const auto* array = node.as_array();
+    const auto one = array ? std::nullopt : scalar_of(node);
+    if (!array)
+      reject(key, "{} is {}; a list of numbers such as [2, 1] would do", key.token,
+             one ? shown(*one) : std::string(kind_of(node)));
+    if (array->empty()) reject(key, "{} is empty; a number for each place of the axis would do", key.token);
+    std::string text;
+    int position = 0;
+    for (const toml::node& item : *array) {
+      const auto begin = item.source().begin;
+      const Place place{key.file, static_cast<int32_t>(begin.line), static_cast<int32_t>(begin.column), key.token};
+      const auto value = scalar_of(item);
+      const auto given = item.value<double>();
+      if (!given || !(*given > 0 && *given <= kMostWeight))
+        reject(place, "{} has {} at position {}; a number above 0 and at most {} would do", key.token,
+               value ? shown(*value) : std::string(kind_of(item)), position, kMostWeight);
+      ++position;
+      text += (text.empty() ? "" : ", ") + as_text(*value);
+    }
+    config_.texts[key.token] = "[" + text + "]";
+    config_.places[key.token] = key;
+  }
+
   StrategySection read_plugin(const toml::table& table, const Place& section) {
     StrategySection out;
     for (const Entry& entry : entries_of(table)) {
       const std::string name(entry.key->str());
       const Place place = place_of(entry, section.token + "." + name);
+      if (name == "weights") {
+        read_weights(*entry.node, place);
+        continue;
+      }
       if (!is_plain_name(name))
         reject(place, "unknown key {}; lower case letters, digits and '_' would do", in_quotes(place.token));
       const auto value = scalar_of(*entry.node);
