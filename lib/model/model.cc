@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 
 #include "base/dtype.h"
 #include "base/text.h"
@@ -67,7 +68,13 @@ uint32_t checked_flags(uint32_t flags, uint32_t known, const char* kind, const s
 void check_phase(const gsel_phase& phase, const std::string& what) {
   if (phase.axis < 0 || phase.axis >= GSEL_AXES)
     fail(GSEL_ERR_MODEL, "{} has axis {}; see GSEL_AXIS_*", what, phase.axis);
-  if (phase.op != GSEL_SUM && phase.op != GSEL_MAX && phase.op != GSEL_MIN)
+  const bool passes_on = phase.flags & GSEL_PHASE_ROTATE;
+  if (phase.flags & ~(GSEL_PHASE_ROTATE | GSEL_PHASE_HOME) || (phase.flags && !passes_on))
+    fail(GSEL_ERR_MODEL, "{} has flags {:#x}; GSEL_PHASE_ROTATE, perhaps with GSEL_PHASE_HOME, would do", what,
+         phase.flags);
+  if (passes_on && phase.axis != GSEL_AXIS_TENSOR)
+    fail(GSEL_ERR_MODEL, "{} passes on round the {} axis; the tensor axis alone does", what, axis_name(phase.axis));
+  if (!passes_on && phase.op != GSEL_SUM && phase.op != GSEL_MAX && phase.op != GSEL_MIN)
     fail(GSEL_ERR_MODEL, "{} has operation {}; GSEL_SUM, GSEL_MAX and GSEL_MIN are possible", what, phase.op);
   if (phase.dtype != GSEL_F32 && phase.dtype != GSEL_F64)
     fail(GSEL_ERR_MODEL, "{} has element type {}; f32 and f64 are possible", what, dtype_name(phase.dtype));
@@ -88,6 +95,28 @@ std::vector<gsel_phase> checked_phases(const gsel_phase* phases, int32_t n, cons
   std::vector<gsel_phase> result(phases, phases + n);
   for (int32_t i = 0; i < n; ++i) check_phase(result[i], fmt::format("layer \"{}\", {} phase {}", layer, direction, i));
   return result;
+}
+
+std::vector<int32_t> each_its_own(const std::vector<gsel_phase>& phases) {
+  std::vector<int32_t> result(phases.size());
+  std::iota(result.begin(), result.end(), 0);
+  return result;
+}
+
+// A batch is never split: that is the data axis's affair.
+void check_split(const Value& v) {
+  const auto n = static_cast<int32_t>(v.dims.size());
+  if (v.sequence_dim < 0 || v.sequence_dim > n)
+    fail(GSEL_ERR_MODEL, "value \"{}\" has its positions along dimension {} of {}; 1 to {}, or 0 for none, would do",
+         v.name, v.sequence_dim, n + 1, n);
+  if (v.place != GSEL_PLACE_SHARDED) return;
+  if (v.place_dim == 0)
+    fail(GSEL_ERR_MODEL, "value \"{}\" is sharded along its batch dimension; the data axis divides samples", v.name);
+  const int64_t elems = v.dims[v.place_dim - 1];
+  if (v.place_blocks < 1 || elems % v.place_blocks || v.place_unit < 1 || elems / v.place_blocks % v.place_unit)
+    fail(GSEL_ERR_MODEL,
+         "value \"{}\" is sharded along dimension {} of {} elements in {} blocks of units of {}; they must divide it",
+         v.name, v.place_dim, elems, v.place_blocks, v.place_unit);
 }
 
 bool is_float(gsel_dtype dtype) {
@@ -127,7 +156,8 @@ int32_t Model::add_param(const gsel_param_desc& desc) {
     fail(GSEL_ERR_MODEL, "parameter \"{}\" has lr_factor {}; it is a finite number above 0, or 0 for 1", p.name,
          p.lr_factor);
   p.flags =
-      checked_flags(desc.flags, GSEL_PARAM_NO_DECAY | GSEL_PARAM_FROZEN | GSEL_PARAM_NO_CLIP, "parameter", p.name);
+      checked_flags(desc.flags, GSEL_PARAM_NO_DECAY | GSEL_PARAM_FROZEN | GSEL_PARAM_NO_CLIP | GSEL_PARAM_WHOLE_IF_FEW,
+                    "parameter", p.name);
   p.init = desc.init;
   if (p.init < GSEL_INIT_ZEROS || p.init > GSEL_INIT_CALLBACK)
     fail(GSEL_ERR_MODEL, "parameter \"{}\" has initialiser {}; GSEL_INIT_ZEROS, _ONES, _NORMAL and _CALLBACK exist",
@@ -140,6 +170,8 @@ int32_t Model::add_param(const gsel_param_desc& desc) {
   p.shard = desc.shard;
   p.shard_dim = desc.shard_dim;
   p.shard_blocks = desc.shard_blocks ? desc.shard_blocks : 1;
+  p.shard_unit = desc.shard_unit ? desc.shard_unit : 1;
+  p.whole_dims = p.dims;
   if (p.shard != GSEL_SHARD_NONE && p.shard != GSEL_SHARD_DIM)
     fail(GSEL_ERR_MODEL, "parameter \"{}\" has shard rule {}; GSEL_SHARD_NONE and GSEL_SHARD_DIM exist", p.name,
          p.shard);
@@ -148,6 +180,9 @@ int32_t Model::add_param(const gsel_param_desc& desc) {
     fail(GSEL_ERR_MODEL,
          "parameter \"{}\" is sharded along dimension {} in {} blocks; it has {} dimensions and blocks must divide",
          p.name, p.shard_dim, p.shard_blocks, desc.n_dims);
+  if (p.shard == GSEL_SHARD_DIM && (p.shard_unit < 1 || p.dims[p.shard_dim] / p.shard_blocks % p.shard_unit != 0))
+    fail(GSEL_ERR_MODEL, "parameter \"{}\" is sharded in units of {} elements, and a block of dimension {} has {}",
+         p.name, p.shard_unit, p.shard_dim, p.dims[p.shard_dim] / p.shard_blocks);
   params_.push_back(std::move(p));
   return static_cast<int32_t>(params_.size()) - 1;
 }
@@ -160,14 +195,20 @@ int32_t Model::add_value(const gsel_value_desc& desc) {
   v.sample_elems = product(v.dims);
   v.dtype = desc.dtype ? desc.dtype : GSEL_F32;
   if (!dtype_bytes(v.dtype)) fail(GSEL_ERR_MODEL, "value \"{}\" has unknown element type {}", v.name, v.dtype);
-  v.flags =
-      checked_flags(desc.flags, GSEL_VALUE_INPUT | GSEL_VALUE_NOT_DIFFERENTIABLE | GSEL_VALUE_SCALAR, "value", v.name);
+  v.flags = checked_flags(
+      desc.flags, GSEL_VALUE_INPUT | GSEL_VALUE_NOT_DIFFERENTIABLE | GSEL_VALUE_SCALAR | GSEL_VALUE_WHOLE_IF_FEW,
+      "value", v.name);
   v.place = desc.place;
   v.place_dim = desc.place_dim;
   if (v.place < GSEL_PLACE_REPLICATED || v.place > GSEL_PLACE_PARTIAL ||
       (v.place == GSEL_PLACE_SHARDED && (v.place_dim < 0 || v.place_dim > desc.n_dims)))
     fail(GSEL_ERR_MODEL, "value \"{}\" has placement {} along dimension {} of {}; see GSEL_PLACE_*", v.name, v.place,
          v.place_dim, desc.n_dims + 1);
+  v.place_unit = desc.place_unit ? desc.place_unit : 1;
+  v.place_blocks = desc.place_blocks ? desc.place_blocks : 1;
+  v.sequence_dim = desc.sequence_dim;
+  v.whole_dims = v.dims;
+  check_split(v);
   if (v.is_input()) v.flags |= GSEL_VALUE_NOT_DIFFERENTIABLE;
   if (v.is_scalar() && (v.is_input() || desc.n_dims != 0))
     fail(GSEL_ERR_MODEL, "value \"{}\" is a scalar and also an input or shaped; a scalar is one number per micro-batch",
@@ -183,9 +224,10 @@ int32_t Model::add_layer(const gsel_layer_desc& desc) {
   layer.inputs = checked_ids(desc.inputs, desc.n_inputs, "value", layer.name, values_);
   layer.outputs = checked_ids(desc.outputs, desc.n_outputs, "value", layer.name, values_);
   layer.params = checked_ids(desc.params, desc.n_params, "parameter", layer.name, params_);
-  layer.flags = checked_flags(
-      desc.flags, GSEL_LAYER_LOSS | GSEL_LAYER_NO_CUT_AFTER | GSEL_LAYER_RECOMPUTABLE | GSEL_LAYER_OWN_PARAMS, "layer",
-      layer.name);
+  layer.flags = checked_flags(desc.flags,
+                              GSEL_LAYER_LOSS | GSEL_LAYER_NO_CUT_AFTER | GSEL_LAYER_RECOMPUTABLE |
+                                  GSEL_LAYER_OWN_PARAMS | GSEL_LAYER_POSITIONWISE | GSEL_LAYER_SAVES_WHOLE,
+                              "layer", layer.name);
   layer.saved_bytes_per_sample = desc.saved_bytes_per_sample;
   layer.flop_per_sample = desc.flop_per_sample;
   layer.forward = desc.forward;
@@ -198,9 +240,14 @@ int32_t Model::add_layer(const gsel_layer_desc& desc) {
   layer.backward_unread_params = desc.backward_unread_params;
   layer.forward_phases = checked_phases(desc.forward_phases, desc.n_forward_phases, "forward", layer.name);
   layer.backward_phases = checked_phases(desc.backward_phases, desc.n_backward_phases, "backward", layer.name);
+  layer.forward_buffers = layer.forward_phases;
+  layer.backward_buffers = layer.backward_phases;
+  layer.forward_buffer_of = each_its_own(layer.forward_phases);
+  layer.backward_buffer_of = each_its_own(layer.backward_phases);
   check_layer(layer);
 
   const auto id = static_cast<int32_t>(layers_.size());
+  layer.origin = id;
   for (int32_t v : layer.inputs) values_[v].readers.push_back(id);
   for (int32_t v : layer.outputs) values_[v].producer = id;
   if (layer.is_loss()) loss_layer_ = id;
@@ -294,7 +341,7 @@ void Model::derive_gradients() {
 
 void Model::check_backward_callbacks() const {
   for (const Layer& layer : layers_) {
-    if (layer.backward_in_one()) continue;
+    if (layer.backward_in_one() || layer.converts) continue;
     if (layer.needs_backward_input && !layer.backward_input)
       fail(GSEL_ERR_MODEL, "layer \"{}\" has inputs that need a gradient and neither backward_input nor backward",
            layer.name);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/part.h"
 
 namespace gsel {
 
@@ -23,8 +24,13 @@ struct Param {
   double init_scale = 0;
   gsel_init_fn init_fn = nullptr;
   void* init_user_data = nullptr;
-  int32_t shard = GSEL_SHARD_NONE, shard_dim = 0, shard_blocks = 1;
+  int32_t shard = GSEL_SHARD_NONE, shard_dim = 0, shard_blocks = 1, shard_unit = 1;
   double lr_factor = 1;
+
+  // In a model of one rank of a tensor axis (model/divide.h) dims and n_elems are of what is here.
+  Share part;
+  std::vector<int64_t> whole_dims;  // as described
+  bool partial_gradient = false;    // it is whole, and layers that have parts of values use it
 
   bool trainable() const { return !(flags & GSEL_PARAM_FROZEN); }
 };
@@ -35,7 +41,13 @@ struct Value {
   int64_t sample_elems = 1;
   gsel_dtype dtype = GSEL_F32;
   uint32_t flags = 0;
-  int32_t place = GSEL_PLACE_REPLICATED, place_dim = 0;
+  int32_t place = GSEL_PLACE_REPLICATED, place_dim = 0, place_unit = 1, place_blocks = 1, sequence_dim = 0;
+
+  // In a model of one rank of a tensor axis dims and sample_elems are of what is here; part.dim counts the batch
+  // dimension as 0, dims do not have it.
+  Form form = Form::whole;
+  Share part;
+  std::vector<int64_t> whole_dims;  // as described
 
   int32_t producer = -1;         // layer, or -1 for an input
   std::vector<int32_t> readers;  // layers, in order
@@ -55,13 +67,24 @@ struct Layer {
   void* user_data = nullptr;
   uint64_t backward_input_unread = 0, backward_weight_unread = 0;  // GSEL_UNREAD_*
   uint64_t backward_unread_params = 0;                             // bit i: params[i]
+  // Buffers that a call gets for its phases: one for each phase that was described. A rotation stands for several phases
+  // on one buffer, or for none; *_buffer_of tells the buffer of each phase.
   std::vector<gsel_phase> forward_phases, backward_phases;
+  std::vector<gsel_phase> forward_buffers, backward_buffers;
+  std::vector<int32_t> forward_buffer_of, backward_buffer_of;
+
+  // In a model of one rank of a tensor axis: its place in the description, or -1: the library's own, which brings its
+  // input to the form of its output, and the gradient back (program/conversion.h).
+  int32_t origin = -1;
+  bool converts = false;
+  bool divided = false;         // something of it is sharded or partial
+  bool some_positions = false;  // it has a part of the positions, and reduces nothing over the tensor axis
 
   bool needs_backward_input = false;   // set by finish: some input needs a gradient
   bool needs_backward_weight = false;  // set by finish: some parameter, declared or its own, is trained through it
 
   bool is_loss() const { return flags & GSEL_LAYER_LOSS; }
-  bool pull_only() const { return !forward; }
+  bool pull_only() const { return !forward && !converts; }
   bool backward_in_one() const { return backward || pull_only(); }
   bool needs_backward() const { return needs_backward_input || needs_backward_weight; }
   bool owns_params() const { return flags & GSEL_LAYER_OWN_PARAMS; }
@@ -94,6 +117,7 @@ class Model {
   int64_t element_count() const;
 
  private:
+  friend class Divider;
   void refuse_if_finished() const;
   void check_layer(const Layer& layer) const;
   void check_loss(const Layer& layer) const;

@@ -34,6 +34,18 @@ gsel_status copy(void*, void* dst, const void* src, uint64_t bytes, int32_t, gse
   });
 }
 
+gsel_status copy_rows(void*, void* dst, uint64_t dst_stride, const void* src, uint64_t src_stride, uint64_t row_bytes,
+                      uint64_t rows, gsel_stream* stream, gsel_error** err) {
+  return guard(err, [&] {
+    run_on(stream, [=] {
+      auto* to = static_cast<char*>(dst);
+      const auto* from = static_cast<const char*>(src);
+      for (uint64_t i = 0; i < rows && row_bytes > 0; ++i, to += dst_stride, from += src_stride)
+        std::memcpy(to, from, row_bytes);
+    });
+  });
+}
+
 gsel_status zero(void*, void* dst, uint64_t bytes, gsel_stream* stream, gsel_error** err) {
   return guard(err, [&] {
     run_on(stream, [=] {
@@ -49,6 +61,7 @@ void add_memory(gsel_backend_v1& table) {
   table.free = free_memory;
   table.copy = copy;
   table.zero = zero;
+  table.copy_rows = copy_rows;
 }
 
 }  // namespace gsel::host

@@ -1,0 +1,348 @@
+// model/divide.cc: see divide.h. Layers are taken in order; what one wants of a value in another form than it is left
+// in is converted before it, partial sums right behind the layer that leaves them.
+#include "model/divide.h"
+
+#include <algorithm>
+#include <map>
+
+namespace gsel {
+namespace {
+
+// How a value lies between layers.
+struct Lie {
+  Form form = Form::whole;
+  Share part;
+  auto key() const { return std::tuple(form, part.dim); }
+};
+
+const char* suffix_of(Form form) {
+  static const char* const suffixes[] = {"@whole", "@spread", "@part", "@partial"};
+  return suffixes[static_cast<size_t>(form)];
+}
+
+}  // namespace
+
+class Divider {
+ public:
+  Divider(const Model& model, const Division& division, int32_t place)
+      : from_(model), division_(division), place_(place), to_(model), left_(model.values().size()) {}
+
+  Model run() {
+    split_params();
+    to_.layers_.clear();
+    for (Value& v : to_.values_) v.producer = -1, v.readers.clear();
+    for (size_t l = 0; l < from_.layers().size(); ++l) add(from_.layers()[l], division_.layers[l]);
+    mark_partial_gradients();
+    to_.loss_layer_ = -1;
+    for (size_t l = 0; l < to_.layers_.size(); ++l)
+      if (to_.layers_[l].is_loss()) to_.loss_layer_ = static_cast<int32_t>(l);
+    to_.finished_ = false;
+    to_.finish(Model::Loss::optional);
+    return std::move(to_);
+  }
+
+ private:
+  size_t ranks() const { return division_.weights.size(); }
+
+  // ---- parts ----
+
+  Share part_of(int64_t elems, int32_t dim, int32_t blocks, int32_t unit) const {
+    const std::vector<int64_t> bounds = share_units(elems / blocks / unit, division_.weights);
+    return {dim, blocks, bounds[place_] * unit, bounds[place_ + 1] * unit, elems / blocks};
+  }
+
+  bool has_few(int64_t elems, int32_t blocks, int32_t unit) const {
+    return elems / blocks / unit < static_cast<int64_t>(ranks());
+  }
+
+  [[noreturn]] void refuse_few(const std::string& what, int64_t elems, int32_t dim, int32_t blocks,
+                               int32_t unit) const {
+    const int64_t n = elems / blocks / unit;
+    fail(
+        GSEL_ERR_CONFIG,
+        "{} cannot be split over {} ranks of the tensor axis: its dimension {} of {} elements has {} unit{} of {} that "
+        "stay together{}; mesh.tensor = {} or less would do",
+        what, ranks(), dim, elems, n, n == 1 ? "" : "s", unit,
+        blocks > 1 ? fmt::format(", in each of {} blocks", blocks) : "", n);
+  }
+
+  void split_params() {
+    for (size_t i = 0; i < to_.params_.size(); ++i) {
+      Param& p = to_.params_[i];
+      if (!division_.split[i]) continue;
+      const int64_t elems = p.dims[p.shard_dim];
+      if (has_few(elems, p.shard_blocks, p.shard_unit)) {
+        if (p.flags & GSEL_PARAM_WHOLE_IF_FEW) continue;
+        refuse_few(fmt::format("parameter \"{}\"", p.name), elems, p.shard_dim, p.shard_blocks, p.shard_unit);
+      }
+      p.part = part_of(elems, p.shard_dim, p.shard_blocks, p.shard_unit);
+      p.dims = local_dims(p.dims, p.part);
+      p.n_elems = 1;
+      for (int64_t d : p.dims) p.n_elems *= d;
+    }
+  }
+
+  Lie lie_of(const Value& v, const PlaceInLayer& place) const {
+    if (place.place == GSEL_PLACE_PARTIAL) return {Form::partial, {}};
+    if (place.place == GSEL_PLACE_REPLICATED) return {};
+    const bool as_described = place.dim == v.place_dim && v.place == GSEL_PLACE_SHARDED;
+    const int32_t unit = as_described ? v.place_unit : 1, blocks = as_described ? v.place_blocks : 1;
+    if (place.dim < 1 || place.dim > static_cast<int32_t>(v.whole_dims.size()))
+      fail(GSEL_ERR_MODEL, "value \"{}\" is to be split along dimension {} of {}", v.name, place.dim,
+           v.whole_dims.size() + 1);
+    const int64_t elems = v.whole_dims[place.dim - 1];
+    if (has_few(elems, blocks, unit)) {
+      if (as_described && v.flags & GSEL_VALUE_WHOLE_IF_FEW) return {};
+      refuse_few(fmt::format("value \"{}\"", v.name), elems, place.dim, blocks, unit);
+    }
+    return {Form::part, part_of(elems, place.dim, blocks, unit)};
+  }
+
+  // A value's dims do not have the batch dimension that its part counts.
+  void give_form(Value& v, const Lie& lie) const {
+    v.form = lie.form;
+    v.part = lie.part;
+    v.dims = v.whole_dims;
+    if (!lie.part.is_whole()) v.dims[lie.part.dim - 1] = lie.part.size() * lie.part.blocks;
+    v.sample_elems = 1;
+    for (int64_t d : v.dims) v.sample_elems *= d;
+  }
+
+  // ---- layers ----
+
+  void add(const Layer& described, const Division::OfLayer& places) {
+    Layer layer = described;
+    std::vector<Lie> inputs(layer.inputs.size()), outputs(layer.outputs.size());
+    for (size_t i = 0; i < inputs.size() && !places.inputs.empty(); ++i)
+      inputs[i] = lie_of(from_.values()[layer.inputs[i]], places.inputs[i]);
+    for (size_t i = 0; i < outputs.size() && !places.outputs.empty(); ++i)
+      outputs[i] = lie_of(from_.values()[layer.outputs[i]], places.outputs[i]);
+    settle_outputs(layer, inputs, outputs);
+    describe_division(layer, inputs, outputs);
+    if (layer.divided) check_division(layer, outputs);
+    for (size_t i = 0; i < inputs.size(); ++i) layer.inputs[i] = wanted(layer, layer.inputs[i], inputs[i]);
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      left_[layer.outputs[i]] = outputs[i];
+      give_form(to_.values_[layer.outputs[i]], outputs[i]);
+      if (outputs[i].form == Form::partial && !from_.values()[layer.outputs[i]].is_scalar())
+        layer.flags |= GSEL_LAYER_NO_CUT_AFTER;
+    }
+    append(layer);
+    for (int32_t v : described.outputs) sum_up(v);
+  }
+
+  bool has_parts(const Layer& layer, const std::vector<Lie>& inputs) const {
+    return std::ranges::any_of(inputs, [](const Lie& lie) { return lie.form == Form::part; }) ||
+           std::ranges::any_of(layer.params, [&](int32_t p) { return !to_.params_[p].part.is_whole(); });
+  }
+
+  // Where everything it reads is whole a layer writes everything whole, whatever was meant.
+  void settle_outputs(const Layer& layer, const std::vector<Lie>& inputs, std::vector<Lie>& outputs) const {
+    if (has_parts(layer, inputs)) return;
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      if (outputs[i].form == Form::part)
+        fail(GSEL_ERR_MODEL,
+             "layer \"{}\" is to write a part of value \"{}\", and has all of its inputs and parameters; give one of "
+             "its "
+             "parameters a shard rule, or flag the value with GSEL_VALUE_WHOLE_IF_FEW",
+             layer.name, from_.values()[layer.outputs[i]].name);
+      outputs[i] = {};
+    }
+  }
+
+  void describe_division(Layer& layer, const std::vector<Lie>& inputs, const std::vector<Lie>& outputs) const {
+    layer.divided = has_parts(layer, inputs);
+    bool positions = false,
+         others = std::ranges::any_of(layer.params, [&](int32_t p) { return !to_.params_[p].part.is_whole(); });
+    Share first;
+    auto look = [&](int32_t v, const Lie& lie) {
+      if (lie.form != Form::part) return;
+      (lie.part.dim == from_.values()[v].sequence_dim ? positions : others) = true;
+      if (first.is_whole()) first = lie.part;
+    };
+    for (size_t i = 0; i < outputs.size(); ++i) look(layer.outputs[i], outputs[i]);
+    for (size_t i = 0; i < inputs.size(); ++i) look(layer.inputs[i], inputs[i]);
+    for (int32_t p : layer.params)
+      if (first.is_whole()) first = to_.params_[p].part;
+    layer.some_positions = positions && !others;
+    set_phases(layer, layer.forward_phases, layer.forward_buffers, layer.forward_buffer_of);
+    set_phases(layer, layer.backward_phases, layer.backward_buffers, layer.backward_buffer_of);
+    if (first.is_whole()) return;
+    const double share = static_cast<double>(first.size()) / static_cast<double>(first.whole);
+    layer.flop_per_sample *= share;
+    if (layer.flags & GSEL_LAYER_SAVES_WHOLE && !layer.some_positions) return;
+    const auto saved = static_cast<__int128>(layer.saved_bytes_per_sample) * first.size();
+    layer.saved_bytes_per_sample = static_cast<uint64_t>((saved + first.whole - 1) / first.whole);
+  }
+
+  // Those over the tensor axis stand for as many as it has ranks, or for nothing.
+  void set_phases(const Layer& layer, std::vector<gsel_phase>& phases, std::vector<gsel_phase>& buffers,
+                  std::vector<int32_t>& buffer_of) const {
+    std::vector<gsel_phase> result;
+    buffer_of.clear();
+    for (size_t i = 0; i < phases.size(); ++i) {
+      gsel_phase phase = phases[i];
+      size_t times = 1;
+      if (phase.flags & GSEL_PHASE_ROTATE)
+        times = (layer.divided ? ranks() - 1 : 0) + (phase.flags & GSEL_PHASE_HOME ? 1 : 0);
+      const bool passes_on = phase.flags & GSEL_PHASE_ROTATE;
+      if (phase.axis == GSEL_AXIS_TENSOR && (!layer.divided || (layer.some_positions && !passes_on))) phase.axis = -1;
+      if (passes_on && layer.some_positions) phase.elems_per_sample = of_most_positions(layer, phase.elems_per_sample);
+      buffers[i] = phase;
+      result.insert(result.end(), times, phase);
+      buffer_of.insert(buffer_of.end(), times, static_cast<int32_t>(i));
+    }
+    phases = std::move(result);
+  }
+
+  // What goes round has room for the most positions that any rank has.
+  int64_t of_most_positions(const Layer& layer, int64_t elems) const {
+    for (int32_t v : layer.outputs) {
+      const Value& value = from_.values()[v];
+      if (value.sequence_dim == 0 || value.is_scalar()) continue;
+      const int64_t whole = value.whole_dims[value.sequence_dim - 1];
+      const std::vector<int64_t> bounds = share_units(whole, division_.weights);
+      int64_t most = 0;
+      for (size_t i = 0; i + 1 < bounds.size(); ++i) most = std::max(most, bounds[i + 1] - bounds[i]);
+      return static_cast<int64_t>((static_cast<__int128>(elems) * most + whole - 1) / whole);
+    }
+    return elems;
+  }
+
+  static bool reduces(const std::vector<gsel_phase>& phases) {
+    return std::ranges::any_of(phases, [](const gsel_phase& phase) { return phase.axis == GSEL_AXIS_TENSOR; });
+  }
+
+  void check_division(const Layer& layer, const std::vector<Lie>& outputs) const {
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      const Value& v = from_.values()[layer.outputs[i]];
+      if (outputs[i].form == Form::whole && !reduces(layer.forward_phases))
+        fail(GSEL_ERR_MODEL,
+             "layer \"{}\" has a part of its inputs or parameters and writes value \"{}\" whole; declare the value "
+             "GSEL_PLACE_SHARDED or GSEL_PLACE_PARTIAL, or reduce in phases over the tensor axis",
+             layer.name, v.name);
+      if (outputs[i].form != Form::partial || v.is_scalar()) continue;
+      for (int32_t p : layer.params)
+        if (to_.params_[p].part.is_whole())
+          fail(GSEL_ERR_MODEL,
+               "layer \"{}\" writes partial sums of value \"{}\" and has all of parameter \"{}\": it would be added on "
+               "each of {} ranks; use it in a layer that reads the sum",
+               layer.name, v.name, to_.params_[p].name, ranks());
+    }
+  }
+
+  // ---- conversions ----
+
+  // The value as this layer wants it, converted before it where need be.
+  int32_t wanted(const Layer& layer, int32_t v, Lie lie) {
+    const bool has_gradient = from_.values()[v].needs_gradient && layer.needs_backward_input;
+    if (lie.form == Form::whole && layer.divided && has_gradient && !reduces(layer.backward_phases))
+      lie.form = Form::spread;
+    return converted(v, lie);
+  }
+
+  int32_t converted(int32_t v, const Lie& lie) {
+    if (left_[v].key() == lie.key()) return v;
+    const auto known = conversions_.find({v, lie.key()});
+    if (known != conversions_.end()) return known->second;
+    // From partial sums that are summed already it is free.
+    if (left_[v].form == Form::partial && lie.form == Form::spread)
+      if (const auto sum = conversions_.find({v, Lie{}.key()}); sum != conversions_.end())
+        return conversions_[{v, lie.key()}] = insert_conversion(v, sum->second, lie);
+    return conversions_[{v, lie.key()}] = insert_conversion(v, v, lie);
+  }
+
+  // Readers to come want partial sums in these forms; whole and spread cost one sum.
+  void sum_up(int32_t v) {
+    if (left_[v].form != Form::partial || from_.values()[v].is_scalar()) return;
+    std::vector<Lie> wants;
+    for (int32_t reader : from_.values()[v].readers) {
+      const Layer& layer = from_.layers()[reader];
+      const auto& places = division_.layers[reader].inputs;
+      const size_t i = std::ranges::find(layer.inputs, v) - layer.inputs.begin();
+      wants.push_back(places.empty() ? Lie{} : lie_of(from_.values()[v], places[i]));
+    }
+    for (const Lie& lie : wants)
+      if (lie.form == Form::part) converted(v, lie);
+    if (std::ranges::any_of(wants, [](const Lie& lie) { return lie.form == Form::whole; })) converted(v, Lie{});
+  }
+
+  int32_t insert_conversion(int32_t described, int32_t v, const Lie& lie) {
+    Value value = to_.values_[v];
+    value.name = unused_name(from_.values()[described].name + suffix_of(lie.form));
+    value.flags &= ~GSEL_VALUE_INPUT;
+    value.producer = -1;
+    value.readers.clear();
+    give_form(value, lie);
+    Layer layer;
+    layer.name = value.name;
+    layer.inputs = {v};
+    layer.outputs = {static_cast<int32_t>(to_.values_.size())};
+    layer.converts = layer.divided = true;
+    layer.backward_input_unread = layer.backward_weight_unread =
+        GSEL_UNREAD_INPUT(0) | GSEL_UNREAD_OUTPUT(0) | GSEL_UNREAD_SAVED;
+    if (to_.values_[v].form != Form::partial) layer.flags |= GSEL_LAYER_NO_CUT_AFTER;
+    if (is_recomputable(from_.values()[described])) layer.flags |= GSEL_LAYER_RECOMPUTABLE;
+    to_.values_.push_back(std::move(value));
+    append(std::move(layer));
+    return static_cast<int32_t>(to_.values_.size()) - 1;
+  }
+
+  bool is_recomputable(const Value& v) const {
+    auto recomputable = [&](int32_t l) { return from_.layers()[l].recomputable(); };
+    return v.producer >= 0 && recomputable(v.producer) && std::ranges::all_of(v.readers, recomputable);
+  }
+
+  std::string unused_name(std::string name) const {
+    auto is_taken = [&](const auto& piece) { return piece.name == name; };
+    while (std::ranges::any_of(to_.values_, is_taken) || std::ranges::any_of(from_.layers(), is_taken)) name += '+';
+    return name;
+  }
+
+  void append(Layer layer) {
+    const auto id = static_cast<int32_t>(to_.layers_.size());
+    for (int32_t v : layer.inputs) to_.values_[v].readers.push_back(id);
+    for (int32_t v : layer.outputs) to_.values_[v].producer = id;
+    to_.layers_.push_back(std::move(layer));
+  }
+
+  // ---- gradients of parameters ----
+
+  // A whole one has a gradient in parts where layers that have parts of values use it, and all of it where others do.
+  void mark_partial_gradients() {
+    for (size_t p = 0; p < to_.params_.size(); ++p) {
+      Param& param = to_.params_[p];
+      const Layer *divided = nullptr, *whole = nullptr;
+      for (const Layer& layer : to_.layers_)
+        if (std::ranges::count(layer.params, static_cast<int32_t>(p))) (layer.divided ? divided : whole) = &layer;
+      if (!param.part.is_whole() || !divided || !param.trainable()) continue;
+      if (whole)
+        fail(GSEL_ERR_MODEL,
+             "parameter \"{}\" is used by layer \"{}\", of which each rank of the tensor axis has a part, and by layer "
+             "\"{}\", which all run alike; their gradients cannot be summed as one",
+             param.name, divided->name, whole->name);
+      param.partial_gradient = true;
+    }
+  }
+
+  const Model& from_;
+  const Division& division_;
+  const int32_t place_;
+  Model to_;
+  std::vector<Lie> left_;  // by described value: as its layer leaves it
+  std::map<std::pair<int32_t, std::tuple<Form, int32_t>>, int32_t> conversions_;
+};
+
+Division Division::none(const Model& model, std::vector<double> weights) {
+  Division division;
+  division.weights = std::move(weights);
+  division.split.resize(model.params().size());
+  division.layers.resize(model.layers().size());
+  return division;
+}
+
+Model divide(const Model& model, const Division& division, int32_t place) {
+  return Divider(model, division, place).run();
+}
+
+}  // namespace gsel
