@@ -54,7 +54,7 @@ void Group::check_complete() const {
 Group& Exchange::group(const Program& program, gsel_axis axis) {
   std::vector<int32_t> ranks = program.mesh.group(program.rank, axis);
   const std::pair<gsel_axis, int32_t> key{axis, ranks.front()};
-  return groups_.try_emplace(key, axis_name(axis), std::move(ranks), axis != GSEL_AXIS_PIPELINE).first->second;
+  return groups_.try_emplace(key, axis_name(axis), std::move(ranks), axis == GSEL_AXIS_DATA).first->second;
 }
 
 Group& Exchange::tied_group(const Program& program, int32_t bucket) {

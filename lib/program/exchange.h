@@ -26,7 +26,8 @@ struct Spot {
 // make together, in order.
 class Group {
  public:
-  // Ids of buckets differ between places of the pipeline, where the same bucket is the one that is alike.
+  // Ids of buckets differ between places of the pipeline, and of the tensor axis where parts differ in size: the same
+  // bucket is the one that has the same parameters.
   Group(std::string name, std::vector<int32_t> ranks, bool same_bucket_ids)
       : name_(std::move(name)), ranks_(std::move(ranks)), same_bucket_ids_(same_bucket_ids), posted_(ranks_.size()) {}
 

@@ -5,6 +5,7 @@
 
 #include "base/dtype.h"
 #include "base/shard.h"
+#include "program/places.h"
 #include "program/stages.h"
 
 namespace gsel {
@@ -12,6 +13,13 @@ namespace {
 
 [[noreturn]] void refuse(const Program& program, const std::string& why) {
   throw Error(GSEL_ERR_PROGRAM, fmt::format("rank {}: {}", program.rank, why)).about_rank(program.rank);
+}
+
+// Ranks of one place on the tensor axis have the same of everything; places.h says what ranks of different places have
+// in common.
+void check_same_model(const Program& first, const Program& p) {
+  if (p.params != first.params || p.values != first.values || p.layers != first.layers)
+    fail(GSEL_ERR_PROGRAM, "the programs of ranks {} and {} are of different models", first.rank, p.rank);
 }
 
 void check_homes(const Program& program) {
@@ -100,6 +108,12 @@ void check_bucket(const Program& program, int32_t bucket) {
     if (program.params[p].dtype != program.params[b.params.front()].dtype)
       refuse(fmt::format("its parameters \"{}\" and \"{}\" are kept in two dtypes; a bucket has one",
                          program.params[b.params.front()].name, program.params[p].name));
+  for (int32_t p : b.params)
+    if (program.params[p].partial_gradient != program.params[b.params.front()].partial_gradient)
+      refuse(
+          fmt::format("its parameters \"{}\" and \"{}\" have gradients in two forms, of which one is partial on the "
+                      "tensor axis; those of a bucket are summed alike",
+                      program.params[b.params.front()].name, program.params[p].name));
   const std::vector<std::vector<int32_t>> all = all_holders(program);
   for (int32_t p : b.params)
     if (all[p] != all[b.params.front()])
@@ -151,10 +165,11 @@ void check_outlines(std::span<const Program* const> programs) {
     if (p.transfers != first.transfers)
       fail(GSEL_ERR_PROGRAM, "the programs of ranks 0 and {} allow {} and {} transfers; all ranks allow as many", rank,
            first.transfers, p.transfers);
-    if (p.mesh != first.mesh || p.params != first.params || p.values != first.values || p.layers != first.layers)
-      fail(GSEL_ERR_PROGRAM, "the programs of ranks 0 and {} are of different models or meshes", rank);
+    if (p.mesh != first.mesh) fail(GSEL_ERR_PROGRAM, "the programs of ranks 0 and {} are of different meshes", rank);
+    check_same_model(*programs[static_cast<size_t>(p.mesh.coordinate(p.rank, GSEL_AXIS_TENSOR))], p);
     check_own_outline(p);
   }
+  check_places(programs.first(static_cast<size_t>(first.mesh.size[GSEL_AXIS_TENSOR])));
   for (const Program* p : programs) {
     check_same_microbatches(programs, *p, GSEL_AXIS_TENSOR);
     check_same_microbatches(programs, *p, GSEL_AXIS_PIPELINE);

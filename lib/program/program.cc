@@ -32,6 +32,8 @@ constexpr InstrForm kForms[] = {
     {GSEL_INSTR_COLLECT, "collect", false, true, true, false, true, "root"},
     {GSEL_INSTR_OVERFLOW, "overflow", false, false, false, false, true, nullptr},
     {GSEL_INSTR_REDUCE_TIED, "reduce_tied", false, false, false, true, false, nullptr},
+    {GSEL_INSTR_REDUCE_PARTIAL, "reduce_partial", false, false, false, true, true, nullptr},
+    {GSEL_INSTR_VALIDATE, "validate", false, false, false, false, false, nullptr},
 };
 
 bool same(const gsel_instr& a, const gsel_instr& b) {
@@ -93,8 +95,9 @@ void check_instr(const Program& program, const gsel_instr& instr) {
         static_cast<size_t>(form->axis ? program.mesh.size[instr.axis] : program.mesh.world_size()));
   const bool may_be_gradient =
       instr.kind == GSEL_INSTR_SEND || instr.kind == GSEL_INSTR_RECV || instr.kind == GSEL_INSTR_SCATTER;
-  if (instr.flags & ~(may_be_gradient ? GSEL_INSTR_GRADIENT : 0u))
-    fail(GSEL_ERR_PROGRAM, "{} has unknown flags {:#x}", form->word, instr.flags);
+  const bool may_be_deferred = instr.kind == GSEL_INSTR_NORM || instr.kind == GSEL_INSTR_OVERFLOW;
+  const uint32_t known = (may_be_gradient ? GSEL_INSTR_GRADIENT : 0u) | (may_be_deferred ? GSEL_INSTR_DEFERRED : 0u);
+  if (instr.flags & ~known) fail(GSEL_ERR_PROGRAM, "{} has unknown flags {:#x}", form->word, instr.flags);
 }
 
 }  // namespace gsel

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/part.h"
 
 namespace gsel {
 
@@ -21,6 +22,9 @@ struct ProgramParam {
   gsel_dtype dtype = GSEL_F32;  // as it is kept
   bool trainable = true;
   int64_t rows = 1;  // its first dimension: what low-rank compression takes for a matrix's
+  Share part;        // of it that this rank of the tensor axis has; n_elems and rows are of that
+  bool partial_gradient =
+      false;  // whole, and each rank of the tensor axis has a part of every sum that is its gradient
   bool operator==(const ProgramParam&) const = default;
 };
 
@@ -30,6 +34,9 @@ struct ProgramValue {
   bool is_input = false;
   bool is_scalar = false;
   bool needs_gradient = false;
+  Form form = Form::whole;      // on the tensor axis
+  Share part;                   // dim counts the batch dimension as 0; sample_bytes is of what is here
+  gsel_dtype dtype = GSEL_F32;  // of its elements; says nothing of a scalar
   bool operator==(const ProgramValue&) const = default;
 };
 
@@ -39,6 +46,7 @@ struct ProgramPhase {
   int64_t bytes = 0;             // of its buffer
   int64_t bytes_per_sample = 0;  // and for each sample
   gsel_dtype dtype = GSEL_F32;   // of its elements
+  bool rotates = false;          // not reduced but passed on to the next place of the axis
   bool operator==(const ProgramPhase&) const = default;
 };
 
@@ -50,7 +58,9 @@ struct ProgramLayer {
   bool needs_backward_weight = false;
   uint64_t backward_unread_params = 0;  // bit i: backward_input and backward do not read params[i]
   std::vector<ProgramPhase> forward_phases, backward_phases;
-  int32_t stage = 0;  // of the pipeline
+  int32_t stage = 0;      // of the pipeline
+  bool converts = false;  // the library's: brings its one input to the form of its one output (program/conversion.h)
+  bool divided = false;   // has parts of values or parameters, and contributes parts of gradients to whole ones
   bool operator==(const ProgramLayer&) const = default;
 };
 

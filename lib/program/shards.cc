@@ -57,7 +57,7 @@ gsel_range own_shard(const Program& program, int32_t bucket) {
 
 bool norm_meets(const Program& program, gsel_axis axis) {
   if (program.mesh.size[axis] == 1) return false;
-  if (axis == GSEL_AXIS_PIPELINE) return true;
+  if (axis != GSEL_AXIS_DATA) return true;
   return std::ranges::any_of(
       program.buckets, [&](const ProgramBucket& b) { return b.axis == axis && (b.shards_state() || b.owner >= 0); });
 }

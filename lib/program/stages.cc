@@ -94,6 +94,19 @@ int32_t tie_of(const Program& program, int32_t param) {
   return tie_of_params(program)[param];
 }
 
+std::vector<int32_t> class_of_params(const Program& program) {
+  std::vector<int32_t> result = tie_of_params(program);
+  const auto n_ties = static_cast<int32_t>(ties(program).size());
+  for (size_t p = 0; p < result.size(); ++p)
+    if (program.params[p].partial_gradient) result[p] += n_ties + 1;
+  return result;
+}
+
+bool sums_partial(const Program& program, int32_t bucket) {
+  return program.params[program.buckets[bucket].params.front()].partial_gradient && steps_here(program, bucket) &&
+         program.mesh.size[GSEL_AXIS_TENSOR] > 1;
+}
+
 std::vector<int32_t> bucket_holders(const Program& program, int32_t bucket) {
   return holders(program, program.buckets[bucket].params.front());
 }
@@ -132,16 +145,22 @@ bool gradient_returns(const Program& program, int32_t value, int32_t place) {
   });
 }
 
+bool has_partial_loss(const Program& program) {
+  const auto loss = std::ranges::find_if(program.layers, &ProgramLayer::is_loss);
+  return loss != program.layers.end() &&
+         std::ranges::any_of(loss->outputs, [&](int32_t v) { return program.values[v].form == Form::partial; });
+}
+
 std::vector<ProgramBucket> plain_buckets(const Program& program) {
   const std::vector<std::vector<int32_t>> all = all_holders(program);
-  const std::vector<int32_t> tie_of = tie_of_params(program);
-  const auto n_ties = static_cast<int32_t>(ties(program).size());
+  const std::vector<int32_t> class_of = class_of_params(program);
+  const int32_t last = class_of.empty() ? -1 : std::ranges::max(class_of);
   std::vector<ProgramBucket> buckets;
   for (gsel_dtype dtype : {GSEL_F32, GSEL_BF16, GSEL_F16})
-    for (int32_t tie = -1; tie < n_ties; ++tie) {
+    for (int32_t c = -1; c <= last; ++c) {
       ProgramBucket bucket;
       for (size_t p = 0; p < program.params.size(); ++p) {
-        const bool fits = program.params[p].trainable && program.params[p].dtype == dtype && tie_of[p] == tie;
+        const bool fits = program.params[p].trainable && program.params[p].dtype == dtype && class_of[p] == c;
         if (fits && std::ranges::count(all[p], own_place(program))) bucket.params.push_back(static_cast<int32_t>(p));
       }
       if (!bucket.params.empty()) buckets.push_back(std::move(bucket));

@@ -27,6 +27,11 @@ bool holds(const Program& program, int32_t param);                      // this 
 std::vector<std::vector<int32_t>> ties(const Program& program);
 std::vector<int32_t> tie_of_params(const Program& program);  // by parameter
 int32_t tie_of(const Program& program, int32_t param);
+// By parameter: what those of one bucket have in common, its tie and whether its gradient is partial on the tensor
+// axis; -1 for neither.
+std::vector<int32_t> class_of_params(const Program& program);
+// Whether ranks of the tensor axis sum the gradients of what this rank steps of a bucket.
+bool sums_partial(const Program& program, int32_t bucket);
 // Holders of a bucket's parameters, and whether this rank is the first of them: it counts for all.
 std::vector<int32_t> bucket_holders(const Program& program, int32_t bucket);
 bool counts_for_tie(const Program& program, int32_t bucket);
@@ -43,7 +48,10 @@ std::vector<int32_t> chain(const Program& program, int32_t value);
 // value all is expected back.
 bool gradient_returns(const Program& program, int32_t value, int32_t place);
 
-// Trainable parameters that are here, one bucket per dtype and tie: what buckets are before a strategy deals them.
+// Whether each rank of the tensor axis has the losses of its own positions alone.
+bool has_partial_loss(const Program& program);
+
+// Trainable parameters that are here, one bucket per dtype and class: what buckets are before a strategy deals them.
 std::vector<ProgramBucket> plain_buckets(const Program& program);
 
 }  // namespace gsel

@@ -6,6 +6,7 @@
 #include "base/dtype.h"
 #include "base/printable.h"
 #include "program/program.h"
+#include "program/text_part.h"
 #include "program/text_words.h"
 
 namespace gsel {
@@ -42,32 +43,43 @@ std::string word(bool given, const char* text) {
   return given ? fmt::format(" {}", text) : "";
 }
 
+std::string dtype(gsel_dtype dtype) {
+  return dtype == GSEL_F32 ? "" : fmt::format(" dtype={}", dtype_name(dtype));
+}
+
+std::string part(const Share& part) {
+  return part.is_whole() ? "" : fmt::format(" part={}", text_of(part));
+}
+
 std::string line_of(const ProgramParam& p) {
-  return fmt::format("param {} {}{}{}{}\n", p.name, p.n_elems, option("rows", p.rows, 1),
-                     p.dtype == GSEL_F32 ? "" : fmt::format(" dtype={}", dtype_name(p.dtype)),
-                     word(!p.trainable, "frozen"));
+  return fmt::format("param {} {}{}{}{}{}{}\n", p.name, p.n_elems, option("rows", p.rows, 1), dtype(p.dtype),
+                     word(!p.trainable, "frozen"), part(p.part), word(p.partial_gradient, "partial_gradient"));
 }
 
 std::string line_of(const ProgramValue& v) {
-  return fmt::format("value {}{}{}{}{}\n", v.name, option("bytes", v.sample_bytes, 0), word(v.is_scalar, "scalar"),
-                     word(v.is_input, "input"), word(v.needs_gradient, "gradient"));
+  return fmt::format("value {}{}{}{}{}{}{}{}\n", v.name, option("bytes", v.sample_bytes, 0), dtype(v.dtype),
+                     word(v.is_scalar, "scalar"), word(v.is_input, "input"), word(v.needs_gradient, "gradient"),
+                     v.form == Form::whole ? "" : fmt::format(" form={}", kFormWords[static_cast<size_t>(v.form)]),
+                     part(v.part));
 }
 
-std::string text_of(const ProgramPhase& phase) {
-  return fmt::format("{}:{}:{}{}", axis_name(phase.axis), dtype_name(phase.dtype), phase.bytes,
-                     phase.bytes_per_sample ? fmt::format("+{}", phase.bytes_per_sample) : "");
+std::string text_of_phase(const ProgramPhase& phase) {
+  return fmt::format("{}:{}:{}{}{}", axis_name(phase.axis), dtype_name(phase.dtype), phase.bytes,
+                     phase.bytes_per_sample ? fmt::format("+{}", phase.bytes_per_sample) : "",
+                     phase.rotates ? ":rotate" : "");
 }
 
 std::string line_of(const Program& program, const ProgramLayer& l) {
   std::vector<int32_t> unread;
   for (size_t i = 0; i < l.params.size() && i < 64; ++i)
     if (l.backward_unread_params >> i & 1) unread.push_back(l.params[i]);
-  return fmt::format("layer {}{}{}{}{}{}{}{}{}{}{}\n", l.name, names("reads", l.inputs, program.values),
+  return fmt::format("layer {}{}{}{}{}{}{}{}{}{}{}{}{}\n", l.name, names("reads", l.inputs, program.values),
                      names("writes", l.outputs, program.values), names("params", l.params, program.params),
                      word(l.is_loss, "loss"), word(l.needs_backward_input, "backward_input"),
                      word(l.needs_backward_weight, "backward_weight"), names("unread", unread, program.params),
-                     list("forward_phases", l.forward_phases, text_of),
-                     list("backward_phases", l.backward_phases, text_of), option("stage", l.stage, 0));
+                     list("forward_phases", l.forward_phases, text_of_phase),
+                     list("backward_phases", l.backward_phases, text_of_phase), option("stage", l.stage, 0),
+                     word(l.converts, "converts"), word(l.divided && !l.converts, "divided"));
 }
 
 std::string compression_of(const ProgramBucket& b) {
@@ -98,6 +110,7 @@ std::string to_text(const Program& program, const gsel_instr& instr) {
   if (form->axis) text += fmt::format(" axis={}", axis_name(instr.axis));
   if (form->peer) text += fmt::format(" {}={}", form->peer, instr.peer);
   if (instr.flags & GSEL_INSTR_GRADIENT) text += " gradient";
+  if (instr.flags & GSEL_INSTR_DEFERRED) text += " deferred";
   return text;
 }
 

@@ -5,7 +5,9 @@
 
 #include "base/dtype.h"
 #include "program/outline.h"
+#include "program/places.h"
 #include "program/stages.h"
+#include "program/text_part.h"
 
 namespace gsel {
 namespace {
@@ -111,13 +113,18 @@ void OutlineReader::read_param() {
     const Word& w = words()[i];
     if (w.text == "frozen") {
       p.trainable = false;
+    } else if (w.text == "partial_gradient") {
+      p.partial_gradient = true;
+    } else if (w.key() == "part") {
+      p.part = read_part(lines_, w, 0);
+      check_part(lines_, w, p.part, p.n_elems, "elements");
     } else if (w.key() == "rows") {
       p.rows = lines_.number(w, w.after_equals(), 1, p.n_elems);
       if (p.n_elems % p.rows) lines_.refuse(i, fmt::format("{} elements are not {} equal rows", p.n_elems, p.rows));
     } else if (w.key() == "dtype") {
       p.dtype = read_dtype(w, w.after_equals(), {GSEL_F32, GSEL_BF16, GSEL_F16});
     } else {
-      lines_.refuse(i, fmt::format("\"{}\" is none of rows=, dtype=, frozen", w.text));
+      lines_.refuse(i, fmt::format("\"{}\" is none of rows=, dtype=, frozen, part=, partial_gradient", w.text));
     }
   }
   program_.params.push_back(std::move(p));
@@ -126,21 +133,44 @@ void OutlineReader::read_param() {
 void OutlineReader::read_value() {
   ProgramValue v;
   v.name = lines_.declare("value", values_);
+  Word part, form = words()[0];
   for (size_t i = 2; i < words().size(); ++i) {
     const Word& w = words()[i];
     if (w.key() == "bytes")
       v.sample_bytes = lines_.number(w, w.after_equals(), 0, kMaxAmount);
+    else if (w.key() == "dtype")
+      v.dtype = read_any_dtype(w, w.after_equals());
     else if (w.text == "scalar")
       v.is_scalar = true;
     else if (w.text == "input")
       v.is_input = true;
     else if (w.text == "gradient")
       v.needs_gradient = true;
+    else if (w.key() == "form")
+      v.form = read_form(form = w);
+    else if (w.key() == "part")
+      v.part = read_part(lines_, part = w, 1);
     else
-      lines_.refuse(i, fmt::format("\"{}\" is none of bytes=, scalar, input, gradient", w.text));
+      lines_.refuse(i, fmt::format("\"{}\" is none of bytes=, dtype=, scalar, input, gradient, form=, part=", w.text));
   }
+  if ((v.form == Form::part) == v.part.is_whole())
+    lines_.refuse_at(v.part.is_whole() ? form : part, "form=part and part= go together");
+  if (!v.part.is_whole()) check_part(lines_, part, v.part, v.sample_bytes, "bytes of a sample");
   bound_bytes(v.is_scalar ? 0 : v.sample_bytes, 0);
   program_.values.push_back(std::move(v));
+}
+
+gsel_dtype OutlineReader::read_any_dtype(const Word& w, std::string_view name) const {
+  for (gsel_dtype dtype = 1; dtype_bytes(dtype) > 0; ++dtype)
+    if (name == dtype_name(dtype)) return dtype;
+  lines_.refuse_at(w, fmt::format("\"{}\" is no element type, such as f32, bf16 or i32", name));
+}
+
+Form OutlineReader::read_form(const Word& w) const {
+  const auto found = std::ranges::find(kFormWords, w.after_equals());
+  if (found == kFormWords.end())
+    lines_.refuse_at(w, fmt::format("\"{}\" is none of whole, spread, part, partial", w.after_equals()));
+  return static_cast<Form>(found - kFormWords.begin());
 }
 
 // Bytes of all samples must be a number, too.
@@ -177,11 +207,17 @@ void OutlineReader::read_layer() {
       layer.needs_backward_input = true;
     else if (w.text == "backward_weight")
       layer.needs_backward_weight = true;
+    else if (w.text == "converts")
+      layer.converts = layer.divided = true;
+    else if (w.text == "divided")
+      layer.divided = true;
     else
       lines_.refuse(i, fmt::format("\"{}\" is none of reads=, writes=, params=, loss, backward_input, "
-                                   "backward_weight, unread=, forward_phases=, backward_phases=, stage=",
+                                   "backward_weight, unread=, forward_phases=, backward_phases=, stage=, "
+                                   "converts, divided",
                                    w.text));
   }
+  checked(words()[1], [&] { check_conversion(program_, layer); });
   program_.layers.push_back(std::move(layer));
 }
 
@@ -211,25 +247,30 @@ uint64_t OutlineReader::read_unread(const Word& w, const ProgramLayer& layer) co
   return bits;
 }
 
-// axis:dtype:bytes+bytes_per_sample
+// axis:dtype:bytes+bytes_per_sample, then perhaps :rotate
+ProgramPhase OutlineReader::read_phase(const Word& w, std::string_view item) {
+  constexpr std::string_view kRotate = ":rotate";
+  ProgramPhase phase;
+  phase.rotates = item.ends_with(kRotate);
+  const std::string_view told = item.substr(0, item.size() - (phase.rotates ? kRotate.size() : 0));
+  const size_t first = told.find(':'), second = first == told.npos ? told.npos : told.find(':', first + 1);
+  if (second == told.npos) lines_.refuse_at(w, fmt::format("\"{}\" is not axis:dtype:bytes", item));
+  phase.axis = lines_.axis(w, told.substr(0, first));
+  phase.dtype = read_dtype(w, told.substr(first + 1, second - first - 1), {GSEL_F32, GSEL_F64});
+  const std::string_view bytes = told.substr(second + 1);
+  const size_t plus = bytes.find('+');
+  phase.bytes = lines_.number(w, bytes.substr(0, plus), 0, kMaxAmount);
+  if (plus != bytes.npos) phase.bytes_per_sample = lines_.number(w, bytes.substr(plus + 1), 1, kMaxAmount);
+  const auto size = static_cast<int64_t>(dtype_bytes(phase.dtype));
+  if (phase.bytes % size || phase.bytes_per_sample % size)
+    lines_.refuse_at(w, fmt::format("\"{}\" is not a whole number of elements of {} bytes", item, size));
+  bound_bytes(phase.bytes_per_sample, 0);
+  return phase;
+}
+
 std::vector<ProgramPhase> OutlineReader::read_phases(const Word& w) {
   std::vector<ProgramPhase> phases;
-  for (std::string_view item : TextLines::items(w.after_equals())) {
-    const size_t first = item.find(':'), second = first == item.npos ? item.npos : item.find(':', first + 1);
-    if (second == item.npos) lines_.refuse_at(w, fmt::format("\"{}\" is not axis:dtype:bytes", item));
-    ProgramPhase phase;
-    phase.axis = lines_.axis(w, item.substr(0, first));
-    phase.dtype = read_dtype(w, item.substr(first + 1, second - first - 1), {GSEL_F32, GSEL_F64});
-    const std::string_view bytes = item.substr(second + 1);
-    const size_t plus = bytes.find('+');
-    phase.bytes = lines_.number(w, bytes.substr(0, plus), 0, kMaxAmount);
-    if (plus != bytes.npos) phase.bytes_per_sample = lines_.number(w, bytes.substr(plus + 1), 1, kMaxAmount);
-    const auto size = static_cast<int64_t>(dtype_bytes(phase.dtype));
-    if (phase.bytes % size || phase.bytes_per_sample % size)
-      lines_.refuse_at(w, fmt::format("\"{}\" is not a whole number of elements of {} bytes", item, size));
-    bound_bytes(phase.bytes_per_sample, 0);
-    phases.push_back(phase);
-  }
+  for (std::string_view item : TextLines::items(w.after_equals())) phases.push_back(read_phase(w, item));
   return phases;
 }
 

@@ -48,6 +48,9 @@ class OutlineReader {
   gsel_dtype read_dtype(const Word& w, std::string_view name, std::initializer_list<gsel_dtype> known) const;
   int32_t read_stage(const Word& w) const;
   uint64_t read_unread(const Word& w, const ProgramLayer& layer) const;
+  gsel_dtype read_any_dtype(const Word& w, std::string_view name) const;
+  Form read_form(const Word& w) const;
+  ProgramPhase read_phase(const Word& w, std::string_view item);
   std::vector<ProgramPhase> read_phases(const Word& w);
   uint32_t read_flags(const Word& w, std::span<const FlagWord> known) const;
   void read_compression(const Word& w, ProgramBucket& bucket) const;

@@ -7,6 +7,7 @@
 #include "base/dtype.h"
 #include "base/shard.h"
 #include "program/compression.h"
+#include "program/conversion.h"
 #include "program/shards.h"
 #include "program/stages.h"
 
@@ -27,15 +28,19 @@ class Counter {
     switch (instr.kind) {
       case GSEL_INSTR_FORWARD:
       case GSEL_INSTR_RECOMPUTE:
+        if (program_.layers[instr.layer].converts) return convert(GSEL_INSTR_FORWARD, instr);
         return phases(GSEL_INSTR_FORWARD, program_.layers[instr.layer].forward_phases, instr.microbatch);
       case GSEL_INSTR_BACKWARD:
       case GSEL_INSTR_BACKWARD_INPUT:
+        if (program_.layers[instr.layer].converts) return convert(GSEL_INSTR_BACKWARD_INPUT, instr);
         return phases(GSEL_INSTR_BACKWARD_INPUT, program_.layers[instr.layer].backward_phases, instr.microbatch);
       case GSEL_INSTR_SEND:
       case GSEL_INSTR_RECV:
         return message(instr);
       case GSEL_INSTR_REDUCE_TIED:
         return reduce_tied(instr.bucket);
+      case GSEL_INSTR_REDUCE_PARTIAL:
+        return reduce_partial(instr);
       case GSEL_INSTR_LOSS_REDUCE:
         if (instr.axis == GSEL_AXIS_PIPELINE) return losses();
         return all_reduce(instr.axis, instr.kind, 2, sizeof(double));
@@ -108,8 +113,35 @@ class Counter {
     for (const ProgramPhase& phase : phases) {
       const auto elem_bytes = static_cast<int64_t>(dtype_bytes(phase.dtype));
       const int64_t bytes = phase.bytes + phase.bytes_per_sample * program_.microbatches[microbatch].count;
-      all_reduce(phase.axis, kind, bytes / elem_bytes, elem_bytes);
+      if (!phase.rotates)
+        all_reduce(phase.axis, kind, bytes / elem_bytes, elem_bytes);
+      else if (size(phase.axis) > 1)
+        add(phase.axis, kind, bytes);
     }
+  }
+
+  void convert(gsel_instr_kind kind, const gsel_instr& instr) {
+    const ProgramLayer& layer = program_.layers[instr.layer];
+    const Conversion conversion = conversion_of(program_, layer, kind);
+    const bool forward = kind == GSEL_INSTR_FORWARD;
+    const int32_t from = forward ? layer.inputs.front() : layer.outputs.front(),
+                  to = forward ? layer.outputs.front() : layer.inputs.front();
+    const int64_t n = size(GSEL_AXIS_TENSOR), bytes = value_bytes(from, instr.microbatch);
+    if (n == 1 || !communicates(conversion) || program_.microbatches[instr.microbatch].count == 0) return;
+    if (conversion == Conversion::sum) {
+      const auto elem_bytes = static_cast<int64_t>(dtype_bytes(program_.values[from].dtype));
+      return all_reduce(GSEL_AXIS_TENSOR, kind, bytes / elem_bytes, elem_bytes);
+    }
+    if (conversion == Conversion::gather) return add(GSEL_AXIS_TENSOR, kind, (n - 1) * bytes);
+    // What others get: all but this rank's own part of what it has.
+    const Share& part = program_.values[to].part;
+    add(GSEL_AXIS_TENSOR, kind, bytes / part.whole * (part.whole - part.size()));
+  }
+
+  // An all-reduce of what this rank steps of the bucket.
+  void reduce_partial(const gsel_instr& instr) {
+    const gsel_range own = own_shard(program_, instr.bucket);
+    all_reduce(instr.axis, instr.kind, own.end - own.begin, sizeof(float));
   }
 
   int64_t value_bytes(int32_t v, int32_t microbatch) const {
@@ -169,6 +201,10 @@ class Counter {
 
 Traffic setup_traffic(const Program& program) {
   return Counter(program, 0).count(program.setup);
+}
+
+Traffic traffic_of(const Program& program, const gsel_instr& instr) {
+  return Counter(program, 0).count(std::vector<gsel_instr>{instr});
 }
 
 Traffic step_traffic(const Program& program, int64_t step) {

@@ -6,6 +6,7 @@
 
 #include "program/coverage.h"
 #include "program/outline.h"
+#include "program/validation.h"
 #include "program/walker.h"
 
 namespace gsel {
@@ -39,6 +40,7 @@ void verify(std::span<const Program* const> programs, Purpose purpose) {
   for (const Walker& w : walkers) w.check_end();
   check_coverage(walkers);
   exchange.check_ended();
+  check_validations(programs);
 }
 
 void verify(std::span<const Program> programs, Purpose purpose) {

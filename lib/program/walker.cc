@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/dtype.h"
+#include "program/conversion.h"
 #include "program/shards.h"
 #include "program/stages.h"
 
@@ -25,9 +26,11 @@ bool of_training_alone(const gsel_instr& instr) {
     case GSEL_INSTR_REDUCE_SCATTER:
     case GSEL_INSTR_REDUCE_ROOT:
     case GSEL_INSTR_REDUCE_TIED:
+    case GSEL_INSTR_REDUCE_PARTIAL:
     case GSEL_INSTR_NORM:
     case GSEL_INSTR_OVERFLOW:
     case GSEL_INSTR_STEP:
+    case GSEL_INSTR_VALIDATE:
       return true;
     default:
       return instr.flags & GSEL_INSTR_GRADIENT;
@@ -41,6 +44,7 @@ Walker::Walker(const Program& program, Exchange& all, Purpose purpose, int32_t t
       all_(all),
       purpose_(purpose),
       transfers_(transfers),
+      partial_loss_(has_partial_loss(program)),
       tied_groups_(program.buckets.size()),
       bucket_of_(program.params.size(), -1),
       contributed_(program.buckets.size()),
@@ -77,7 +81,8 @@ bool Walker::advance() {
     if (!entered_ && !has_room(instr)) return moved;
     if (!entered_) enter(instr);
     entered_ = true;
-    if (!meet(instr)) return moved;
+    const int32_t met = met_;
+    if (!meet(instr)) return moved || met_ != met;
     leave(instr);
     entered_ = posted_ = false;
     met_ = 0;
@@ -140,6 +145,8 @@ void Walker::enter(const gsel_instr& instr) {
       return loss_reduce(instr);
     case GSEL_INSTR_REDUCE_TIED:
       return reduce_tied(instr);
+    case GSEL_INSTR_REDUCE_PARTIAL:
+      return reduce_partial(instr);
     case GSEL_INSTR_NORM:
       return norm();
     case GSEL_INSTR_OVERFLOW:
@@ -149,6 +156,8 @@ void Walker::enter(const gsel_instr& instr) {
     case GSEL_INSTR_RECV:
       if (instr.peer == program_.rank) refuse("a rank cannot receive from itself");
       return;
+    case GSEL_INSTR_VALIDATE:
+      return validate();
     default:
       refuse("unknown kind of instruction");
   }
@@ -160,6 +169,7 @@ Group* Walker::meeting(const gsel_instr& instr, int32_t i) const {
     case GSEL_INSTR_OVERFLOW:
     case GSEL_INSTR_SCATTER:
     case GSEL_INSTR_COLLECT:
+    case GSEL_INSTR_REDUCE_PARTIAL:
       return i == 0 ? groups_[instr.axis] : nullptr;
     case GSEL_INSTR_REDUCE_TIED:
       return i == 0 ? tied_groups_[instr.bucket] : nullptr;
@@ -168,6 +178,8 @@ Group* Walker::meeting(const gsel_instr& instr, int32_t i) const {
     case GSEL_INSTR_BACKWARD:
     case GSEL_INSTR_BACKWARD_INPUT: {
       const ProgramLayer& l = program_.layers[instr.layer];
+      if (l.converts)
+        return i == 0 && communicates(conversion_of(program_, l, instr.kind)) ? groups_[GSEL_AXIS_TENSOR] : nullptr;
       const auto& phases = is_forward(instr.kind) ? l.forward_phases : l.backward_phases;
       return static_cast<size_t>(i) < phases.size() ? groups_[phases[i].axis] : nullptr;
     }
@@ -196,7 +208,7 @@ bool Walker::meet(const gsel_instr& instr) {
 // The first rank that this one waits for at a meeting, or -1. Over the pipeline the losses are told by the place that
 // has them, which itself waits for nobody.
 int32_t Walker::awaited(const gsel_instr& instr, const Group& group) const {
-  if (group.complete(meeting_index_)) return -1;
+  if (group.complete(meeting_index_) || goes_on(instr, group)) return -1;
   const auto loss = std::ranges::find_if(program_.layers, &ProgramLayer::is_loss);
   if (instr.kind != GSEL_INSTR_LOSS_REDUCE || instr.axis != GSEL_AXIS_PIPELINE || loss == program_.layers.end())
     return group.missing(meeting_index_);
@@ -231,11 +243,10 @@ void Walker::check_end() const {
   }
   for (size_t b = 0; b < buckets_.size(); ++b) check_bucket_end(static_cast<int32_t>(b));
   const bool has_loss = std::ranges::any_of(program_.layers, &ProgramLayer::is_loss);
-  if (const gsel_axis missing = missing_reduction(loss_reduced_); has_loss && missing >= 0)
+  if (const gsel_axis missing = missing_loss_axis(); has_loss && missing >= 0)
     refuse_end(fmt::format("the loss is not reduced over the {} axis", axis_name(missing)));
-  if (std::ranges::count(overflow_checked_, true) && missing_reduction(overflow_checked_) >= 0)
-    refuse_end(
-        fmt::format("overflow is not looked for on the {} axis", axis_name(missing_reduction(overflow_checked_))));
+  if (const gsel_axis missing = missing_overflow_axis(); missing >= 0)
+    refuse_end(fmt::format("overflow is not looked for on the {} axis", axis_name(missing)));
 }
 
 void follow(std::deque<Walker>& walkers) {

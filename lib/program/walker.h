@@ -84,20 +84,30 @@ class Walker {
   void need_all_contributions(int32_t bucket) const;
   std::string lacks(int32_t bucket) const;  // what the gradients of a bucket still lack; empty: nothing
   std::string lacks_on_data_axis(int32_t bucket) const;
-  gsel_axis missing_reduction(const std::array<bool, GSEL_AXES>& done) const;  // an axis of several ranks, or -1
+  std::string lacks_on_tensor_axis(int32_t bucket) const;
+  // An axis of several ranks that a reduction still has to run over, or -1.
+  gsel_axis missing_reduction(const std::array<bool, GSEL_AXES>& done, bool over_tensor) const;
+  gsel_axis missing_loss_axis() const;
+  gsel_axis missing_overflow_axis() const;  // -1 where nobody looks for overflow at all
   void need_loss_reduced() const;
   void loss_reduce(const gsel_instr& instr);
   void look_at_gradients(const char* what);
+  void need_reducible(const gsel_instr& instr) const;
+  void reduce_partial(const gsel_instr& instr);
   void reduce_tied(const gsel_instr& instr);
   void norm();
   void overflow(const gsel_instr& instr);
   void step(const gsel_instr& instr);
   void check_bucket_end(int32_t bucket) const;
+  // walker_validation.cc
+  void validate();
+  bool goes_on(const gsel_instr& instr, const Group& group) const;
 
   const Program& program_;
   Exchange& all_;
   const Purpose purpose_;
   const int32_t transfers_;
+  const bool partial_loss_;
   std::vector<Group*> groups_;       // by axis
   std::vector<Group*> tied_groups_;  // by bucket; nullptr: not summed with other places
   std::vector<int32_t> bucket_of_;   // by parameter; -1: frozen
@@ -113,7 +123,7 @@ class Walker {
   std::map<int32_t, Channel*> sent_to_;            // by rank
   std::unordered_map<uint64_t, bool> comes_back_;  // by value and rank it is sent to
   std::array<bool, GSEL_AXES> loss_reduced_{}, overflow_checked_{};
-  bool normed_ = false, any_stepped_ = false;
+  bool normed_ = false, any_stepped_ = false, validated_ = false;
   std::unordered_map<uint64_t, ValueFacts> values_;
   std::unordered_map<uint64_t, LayerFacts> layers_;
   std::vector<BucketFacts> buckets_;
