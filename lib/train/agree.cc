@@ -30,8 +30,8 @@ int32_t first_different(const std::vector<uint64_t>& all, size_t stride, size_t 
 std::string phases(const std::vector<gsel_phase>& all) {
   std::string result = "[";
   for (const gsel_phase& p : all)
-    result += fmt::format("{}axis {} op {} {} {}+{} per sample", result.size() > 1 ? "; " : "", p.axis, p.op,
-                          dtype_name(p.dtype), p.elems, p.elems_per_sample);
+    result += fmt::format("{}axis {} op {} flags {} {} {}+{} per sample", result.size() > 1 ? "; " : "", p.axis, p.op,
+                          p.flags, dtype_name(p.dtype), p.elems, p.elems_per_sample);
   return result + "]";
 }
 
@@ -50,12 +50,15 @@ std::string reading_of(const Layer& l) {
 Particulars particulars_of(const Model& model) {
   Particulars result;
   for (const Param& p : model.params())
-    result.emplace_back("parameter \"" + p.name + "\"",
-                        fmt::format("{} {} flags {}, learning rate times {}, shard rule {} {} {}", dtype_name(p.dtype),
-                                    shape(p.dims), p.flags, p.lr_factor, p.shard, p.shard_dim, p.shard_blocks));
+    result.emplace_back(
+        "parameter \"" + p.name + "\"",
+        fmt::format("{} {} flags {}, learning rate times {}, shard rule {} {} {} {}", dtype_name(p.dtype),
+                    shape(p.dims), p.flags, p.lr_factor, p.shard, p.shard_dim, p.shard_blocks, p.shard_unit));
   for (const Value& v : model.values())
-    result.emplace_back("value \"" + v.name + "\"", fmt::format("{} {} flags {}, placed {} {}", dtype_name(v.dtype),
-                                                                shape(v.dims), v.flags, v.place, v.place_dim));
+    result.emplace_back(
+        "value \"" + v.name + "\"",
+        fmt::format("{} {} flags {}, placed {} {} {} {}, positions {}", dtype_name(v.dtype), shape(v.dims), v.flags,
+                    v.place, v.place_dim, v.place_unit, v.place_blocks, v.sequence_dim));
   for (const Layer& l : model.layers()) result.emplace_back("layer \"" + l.name + "\"", reading_of(l));
   return result;
 }

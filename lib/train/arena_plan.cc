@@ -7,6 +7,7 @@
 #include "base/align.h"
 #include "base/dtype.h"
 #include "train/arena_fit.h"
+#include "train/convert.h"
 #include "train/message_plan.h"
 #include "train/views.h"
 
@@ -21,6 +22,7 @@ class ArenaPlanner {
         plan_(plan),
         messages_(program),
         bucket_of_(model.params().size(), -1),
+        sums_in_place_(find_sums_in_place()),
         buckets_(program.buckets.size()) {
     for (size_t b = 0; b < program.buckets.size(); ++b)
       for (int32_t p : program.buckets[b].params) bucket_of_[p] = static_cast<int32_t>(b);
@@ -71,6 +73,10 @@ class ArenaPlanner {
     if (it != living_.end()) buffers_[it->second].last = std::max(buffers_[it->second].last, at_);
   }
   void forget(Kind kind, int32_t id, int32_t mb) { living_.erase(ArenaPlan::key_of(kind, id, mb)); }
+  // A value gets the memory of another, which lives here.
+  void share(Kind kind, int32_t from, int32_t to, int32_t mb) {
+    living_[ArenaPlan::key_of(kind, to, mb)] = living_.at(ArenaPlan::key_of(kind, from, mb));
+  }
   bool lives(Kind kind, int32_t id, int32_t mb) const { return living_.contains(ArenaPlan::key_of(kind, id, mb)); }
 
   void open_window(Kind kind, int32_t bucket, uint64_t bytes) {
@@ -157,7 +163,8 @@ class ArenaPlanner {
   void visit_forward(const gsel_instr& instr) {
     const Layer& layer = model_.layers()[instr.layer];
     const int32_t mb = instr.microbatch;
-    visit_phases(layer.forward_phases, mb);
+    if (layer.converts) return convert_value(instr, layer);
+    visit_phases(layer.forward_buffers, layer.forward_phases, mb);
     if (samples(mb) == 0) return;
     if (instr.kind == GSEL_INSTR_RECOMPUTE) {
       for (int32_t v : layer.outputs) forget(Kind::value, v, mb);
@@ -173,7 +180,8 @@ class ArenaPlanner {
     const Layer& layer = model_.layers()[instr.layer];
     const int32_t mb = instr.microbatch;
     const bool input_half = instr.kind != GSEL_INSTR_BACKWARD_WEIGHT;
-    if (input_half) visit_phases(layer.backward_phases, mb);
+    if (layer.converts) return convert_gradient(instr, layer);
+    if (input_half) visit_phases(layer.backward_buffers, layer.backward_phases, mb);
     if (samples(mb) == 0) return;
     for (size_t i = 0; i < layer.inputs.size(); ++i)
       if (layer.reads_input(instr.kind, i)) touch_value(Kind::value, layer.inputs[i], mb);
@@ -192,6 +200,67 @@ class ArenaPlanner {
     visit_casts(instr, layer);
   }
 
+  // ---- conversions ----
+
+  int32_t tensor_ranks() const { return program_.mesh.size[GSEL_AXIS_TENSOR]; }
+
+  // By layer: whether it may sum where its input lies: nobody else reads that, neither its producer in backward nor a
+  // recomputation that finds the sum in its place.
+  std::vector<bool> find_sums_in_place() const {
+    std::vector<bool> recomputed(model_.layers().size()), result(model_.layers().size());
+    for (const gsel_instr& instr : program_.step)
+      if (instr.kind == GSEL_INSTR_RECOMPUTE) recomputed[instr.layer] = true;
+    for (size_t l = 0; l < result.size(); ++l) {
+      if (!model_.layers()[l].converts) continue;
+      const int32_t v = model_.layers()[l].inputs.front(), producer = model_.values()[v].producer;
+      result[l] = producer >= 0 && model_.values()[v].readers.size() == 1 && !is_read_again(producer, v) &&
+                  (!recomputed[l] || recomputed[producer]);
+    }
+    return result;
+  }
+
+  bool is_read_again(int32_t producer, int32_t v) const {
+    const Layer& layer = model_.layers()[producer];
+    const size_t i = std::ranges::find(layer.outputs, v) - layer.outputs.begin();
+    return layer.converts || std::ranges::any_of(program_.step, [&](const gsel_instr& instr) {
+             const bool backward = instr.kind == GSEL_INSTR_BACKWARD || instr.kind == GSEL_INSTR_BACKWARD_INPUT ||
+                                   instr.kind == GSEL_INSTR_BACKWARD_WEIGHT;
+             return instr.layer == producer && backward && layer.reads_output(instr.kind, i);
+           });
+  }
+
+  void touch_packing(Conversion conversion, int32_t from, int32_t to, int32_t mb) {
+    const auto& values = model_.values();
+    touch(Kind::packing, 0, 0, packing_of(conversion, values[from], values[to], samples(mb), tensor_ranks()).bytes());
+    forget(Kind::packing, 0, 0);
+  }
+
+  void convert_value(const gsel_instr& instr, const Layer& layer) {
+    const int32_t from = layer.inputs.front(), to = layer.outputs.front(), mb = instr.microbatch;
+    if (samples(mb) == 0) return;
+    const Conversion conversion = forward_conversion(model_.values()[from].form, model_.values()[to].form);
+    if (instr.kind == GSEL_INSTR_RECOMPUTE) forget(Kind::value, to, mb);
+    touch_value(Kind::value, from, mb);
+    if (stays_in_place(conversion, tensor_ranks()) && (conversion != Conversion::sum || sums_in_place_[instr.layer]))
+      share(Kind::value, from, to, mb);
+    touch_value(Kind::value, to, mb);
+    touch_packing(conversion, from, to, mb);
+  }
+
+  // What comes first is the gradient as it stands, where it stays in place.
+  void convert_gradient(const gsel_instr& instr, const Layer& layer) {
+    const int32_t from = layer.outputs.front(), to = layer.inputs.front(), mb = instr.microbatch;
+    if (samples(mb) == 0) return;
+    const Conversion conversion = backward_conversion(model_.values()[to].form, model_.values()[from].form);
+    touch_value(Kind::gradient, from, mb);
+    if (stays_in_place(conversion, tensor_ranks())) {
+      if (!lives(Kind::gradient, to, mb)) share(Kind::gradient, from, to, mb);
+      return touch_value(Kind::gradient, to, mb);
+    }
+    contribute(to, mb);
+    touch_packing(conversion, from, to, mb);
+  }
+
   // Lent as f32 and kept in 16 bits.
   void visit_casts(const gsel_instr& instr, const Layer& layer) {
     for (size_t i = 0; i < layer.params.size(); ++i) {
@@ -203,11 +272,15 @@ class ArenaPlanner {
     }
   }
 
-  void visit_phases(const std::vector<gsel_phase>& phases, int32_t mb) {
-    for (size_t i = 0; i < phases.size(); ++i) {
-      touch(Kind::phase, static_cast<int32_t>(i), 0, phase_bytes(phases[i], samples(mb)));
-      forget(Kind::phase, static_cast<int32_t>(i), 0);
-    }
+  // A place beside for what is passed on.
+  void visit_phases(const std::vector<gsel_phase>& buffers, const std::vector<gsel_phase>& phases, int32_t mb) {
+    const bool any = std::ranges::any_of(phases, passes_on);
+    for (size_t i = 0; i < buffers.size(); ++i)
+      for (Kind kind : {Kind::phase, Kind::passed}) {
+        if (kind == Kind::passed && !(any && passes_on(buffers[i]))) continue;
+        touch(kind, static_cast<int32_t>(i), 0, phase_bytes(buffers[i], samples(mb)));
+        forget(kind, static_cast<int32_t>(i), 0);
+      }
   }
 
   // The part here; the whole on the root.
@@ -288,7 +361,8 @@ class ArenaPlanner {
   const std::vector<BucketLayout>& layouts_;
   ArenaPlan& plan_;
   const MessagePlan messages_;
-  std::vector<int32_t> bucket_of_;  // by parameter; -1: frozen
+  std::vector<int32_t> bucket_of_;         // by parameter; -1: frozen
+  const std::vector<bool> sums_in_place_;  // by layer
   std::vector<BucketState> buckets_;
 
   int32_t at_ = 0;

@@ -29,8 +29,13 @@ class ArenaPlan {
   uint64_t saved(size_t position, int32_t layer, int32_t mb) const { return find(position, Kind::saved, layer, mb); }
   // Of a parameter that is kept in 16 bits and lent as f32, while a callback that reads it runs.
   uint64_t cast(size_t position, int32_t param) const { return find(position, Kind::cast, param, 0); }
-  // Buffer of a layer's i-th phase in this direction; also without samples, for its neutral element.
+  // Beside the two sides of a conversion, see train/convert.h. These are one memory where nothing has to be done, or a
+  // sum can be made in place: value() and gradient() then tell the same place for both.
+  uint64_t packing(size_t position) const { return find(position, Kind::packing, 0, 0); }
+  // Buffer of a layer's i-th phase, as described, in this direction; also without samples, for its neutral element.
   uint64_t phase(size_t position, int32_t i) const { return find(position, Kind::phase, i, 0); }
+  // Beside it: where one that is passed on comes to.
+  uint64_t passed(size_t position, int32_t i) const { return find(position, Kind::passed, i, 0); }
 
   // Windows that this instruction opens: a GATHER or BROADCAST, and a backward that is the first to write a bucket's
   // gradients; where no backward of a micro-batch with samples does, the reduction. Data that turns out to end changes
@@ -63,9 +68,11 @@ class ArenaPlan {
     saved,
     cast,
     phase,
+    passed,
     param_window,
     gradient_window,
     reduced,
+    packing,
   };
   // What is placed, as one number.
   static uint64_t key_of(Kind kind, int32_t id, int32_t mb) {

@@ -6,6 +6,7 @@
 #include "base/current_error.h"
 #include "base/dtype.h"
 #include "program/stages.h"
+#include "program/validation.h"
 
 namespace gsel {
 
@@ -26,6 +27,7 @@ void AxisComms::connect() {
       own.emplace(std::move(*made));
   }
   if (size(GSEL_AXIS_PIPELINE) > 1) losses_.emplace(*axis(GSEL_AXIS_PIPELINE).split(0, place));
+  if (losses_ && defers(program_)) validation_.emplace(*axis(GSEL_AXIS_PIPELINE).split(0, place));
   connected_ = true;
 }
 
@@ -54,6 +56,11 @@ Communicator& AxisComms::losses() {
   return *losses_;
 }
 
+Communicator& AxisComms::validation() {
+  if (!validation_) fail(GSEL_ERR_INTERNAL, "a number is deferred over a pipeline that has nobody to tell it to");
+  return *validation_;
+}
+
 // The world first: who hears of it in a group finds the reason there.
 void AxisComms::abort(std::string_view reason) noexcept {
   world_.abort(reason);
@@ -61,7 +68,8 @@ void AxisComms::abort(std::string_view reason) noexcept {
     if (own) own->abort(reason);
   for (Own& own : ties_)
     if (own) own->abort(reason);
-  if (losses_) losses_->abort(reason);
+  for (Own* own : {&losses_, &validation_})
+    if (*own) (*own)->abort(reason);
 }
 
 std::optional<Error> AxisComms::what_ended_all() noexcept {

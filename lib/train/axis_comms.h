@@ -25,6 +25,8 @@ class AxisComms {
 
   // The pipeline's places, for nothing but what the one that has the loss tells the others of it.
   Communicator& losses();
+  // The same for numbers that are deferred, of programs that have some.
+  Communicator& validation();
 
   // All of them, so that a rank that waits on any hears of a failure.
   void abort(std::string_view reason) noexcept;
@@ -42,7 +44,7 @@ class AxisComms {
   bool connected_ = false;
   std::array<Own, GSEL_AXES> axes_;
   std::vector<Own> ties_;
-  Own losses_;
+  Own losses_, validation_;
   std::vector<int32_t> tie_of_bucket_;
   std::vector<bool> tie_is_axis_;  // held by every place
 };

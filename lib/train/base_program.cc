@@ -5,6 +5,7 @@
 
 #include "base/dtype.h"
 #include "base/shard.h"
+#include "base/weights.h"
 #include "program/stages.h"
 #include "train/recompute.h"
 #include "train/storage.h"
@@ -26,7 +27,7 @@ gsel_instr layer_instr(gsel_instr_kind kind, int32_t layer, int32_t microbatch) 
   throw Error(GSEL_ERR_CONFIG, place_prefix(place) + why).at(place);
 }
 
-// Stages of a pipeline are balanced for micro-batches of one size.
+// Stages of a pipeline are balanced for micro-batches of one size: alike on all ranks, or of those with the same share.
 void check_even(const Config& config, int32_t ranks) {
   const int64_t n = config.train.microbatches, whole = ranks * n, batch = config.train.batch;
   if (batch % whole == 0) return;
@@ -35,6 +36,17 @@ void check_even(const Config& config, int32_t ranks) {
              fmt::format("train.batch = {} samples are not {} equal micro-batches, train.microbatches = {} for each of "
                          "{} ranks of the data axis, as a pipeline needs them; train.batch = {}{} would do",
                          batch, whole, n, ranks, smaller, (batch / whole + 1) * whole));
+}
+void check_even_shares(const Config& config, const std::vector<int64_t>& bounds) {
+  const int64_t n = config.train.microbatches;
+  for (size_t place = 0; place + 1 < bounds.size(); ++place) {
+    const int64_t share = bounds[place + 1] - bounds[place];
+    if (share > 0 && share % n == 0) continue;
+    refuse_key(config, "strategy.data.weights",
+               fmt::format("strategy.data.weights = {} give place {} of the data axis {} of train.batch = {} samples, "
+                           "which are not {} equal micro-batches (train.microbatches), as a pipeline needs them",
+                           *config.get("strategy.data.weights"), place, share, config.train.batch, n));
+  }
 }
 
 std::vector<Microbatch> cut_in(const gsel_range& share, int64_t n) {
@@ -59,15 +71,17 @@ std::vector<Microbatch> cut_by_size(const gsel_range& share, int64_t n, int64_t 
 // largest share has, the last ones perhaps without samples, because all ranks join every collective.
 std::vector<Microbatch> split_samples(const Config& config, const Mesh& mesh, int32_t rank) {
   const int32_t ranks = mesh.size[GSEL_AXIS_DATA];
-  const gsel_range share = shard_range(config.train.batch, ranks, mesh.coordinate(rank, GSEL_AXIS_DATA)),
-                   largest = shard_range(config.train.batch, ranks, 0);
-  const int64_t most = std::max<int64_t>(largest.end - largest.begin, 1);
+  const std::vector<int64_t> bounds = sample_bounds(config, ranks);
+  const int32_t place = mesh.coordinate(rank, GSEL_AXIS_DATA);
+  const gsel_range share{bounds[place], bounds[place + 1]};
+  const int64_t most = largest_share(config, ranks);
   if (config.train.microbatches > kMaxMicrobatches)
     refuse_key(
         config, "train.microbatches",
         fmt::format("train.microbatches = {} is more than {}; use fewer", config.train.microbatches, kMaxMicrobatches));
   if (config.train.microbatches > 0) {
-    if (mesh.size[GSEL_AXIS_PIPELINE] > 1) check_even(config, ranks);
+    if (mesh.size[GSEL_AXIS_PIPELINE] > 1)
+      config.get("strategy.data.weights") ? check_even_shares(config, bounds) : check_even(config, ranks);
     return cut_in(share, config.train.microbatches);
   }
   const int64_t size = config.train.microbatch ? std::min(config.train.microbatch, most) : most;
@@ -83,8 +97,10 @@ std::vector<Microbatch> split_samples(const Config& config, const Mesh& mesh, in
 std::vector<ProgramPhase> outline_phases(const std::vector<gsel_phase>& phases) {
   std::vector<ProgramPhase> result;
   for (const gsel_phase& p : phases) {
+    if (p.axis < 0) continue;  // nobody else has a part of it
     const auto bytes = static_cast<int64_t>(dtype_bytes(p.dtype));
-    result.push_back({p.axis, p.elems * bytes, p.elems_per_sample * bytes, p.dtype});
+    result.push_back(
+        {p.axis, p.elems * bytes, p.elems_per_sample * bytes, p.dtype, (p.flags & GSEL_PHASE_ROTATE) != 0});
   }
   return result;
 }
@@ -97,14 +113,15 @@ uint64_t unread_params(const Layer& layer) {
 
 void outline_model(const Model& model, const Config& config, Program& program) {
   for (const Param& p : model.params())
-    program.params.push_back({p.name, p.n_elems, kept_dtype(p, config), p.trainable(), p.dims.empty() ? 1 : p.dims[0]});
+    program.params.push_back({p.name, p.n_elems, kept_dtype(p, config), p.trainable(), p.dims.empty() ? 1 : p.dims[0],
+                              p.part, p.partial_gradient});
   for (const Value& v : model.values())
-    program.values.push_back(
-        {v.name, static_cast<int64_t>(value_bytes(v, 1)), v.is_input(), v.is_scalar(), v.needs_gradient});
+    program.values.push_back({v.name, static_cast<int64_t>(value_bytes(v, 1)), v.is_input(), v.is_scalar(),
+                              v.needs_gradient, v.form, v.part, v.is_scalar() ? GSEL_F32 : v.dtype});
   for (const Layer& l : model.layers())
     program.layers.push_back({l.name, l.inputs, l.outputs, l.params, l.is_loss(), l.needs_backward_input,
                               l.needs_backward_weight, unread_params(l), outline_phases(l.forward_phases),
-                              outline_phases(l.backward_phases)});
+                              outline_phases(l.backward_phases), 0, l.converts, l.divided});
 }
 
 void emit_backward(const Model& model, int32_t l, int32_t microbatch, std::vector<gsel_instr>& step) {
@@ -137,10 +154,12 @@ void emit_microbatch(const Model& model, const std::vector<int32_t>& recomputed,
   }
 }
 
-// Over each axis that what is summed is divided along: losses lie on the last place of a pipeline.
-void emit_over_axes(gsel_instr_kind kind, Program& program) {
-  for (gsel_axis axis : {GSEL_AXIS_PIPELINE, GSEL_AXIS_DATA}) {
-    if (axis == GSEL_AXIS_PIPELINE && program.mesh.size[axis] == 1) continue;
+// Over each axis that what is summed is divided along: losses lie on the last place of a pipeline, and are whole on
+// each rank of the tensor axis unless these have different positions.
+void emit_over_axes(gsel_instr_kind kind, bool over_tensor, Program& program) {
+  for (gsel_axis axis : {GSEL_AXIS_TENSOR, GSEL_AXIS_PIPELINE, GSEL_AXIS_DATA}) {
+    if (axis == GSEL_AXIS_TENSOR && !over_tensor) continue;
+    if (axis != GSEL_AXIS_DATA && program.mesh.size[axis] == 1) continue;
     gsel_instr instr = make_instr(kind);
     instr.axis = axis;
     program.step.push_back(instr);
@@ -148,12 +167,23 @@ void emit_over_axes(gsel_instr_kind kind, Program& program) {
 }
 
 void emit_end(const Model& model, const Config& config, Program& program) {
-  if (model.loss_layer() >= 0) emit_over_axes(GSEL_INSTR_LOSS_REDUCE, program);
-  if (config.train.precision == "fp16") emit_over_axes(GSEL_INSTR_OVERFLOW, program);
+  if (model.loss_layer() >= 0) emit_over_axes(GSEL_INSTR_LOSS_REDUCE, has_partial_loss(program), program);
+  if (config.train.precision == "fp16") emit_over_axes(GSEL_INSTR_OVERFLOW, true, program);
   if (config.train.clip_norm > 0) program.step.push_back(make_instr(GSEL_INSTR_NORM));
 }
 
 }  // namespace
+
+std::vector<int64_t> sample_bounds(const Config& config, int32_t places) {
+  return share_items(config.train.batch, axis_weights(config, GSEL_AXIS_DATA, places));
+}
+
+int64_t largest_share(const Config& config, int32_t places) {
+  const std::vector<int64_t> bounds = sample_bounds(config, places);
+  int64_t most = 1;
+  for (size_t i = 1; i < bounds.size(); ++i) most = std::max(most, bounds[i] - bounds[i - 1]);
+  return most;
+}
 
 Program base_program(const Model& model, const Config& config, const Mesh& mesh, int32_t rank) {
   Program program;

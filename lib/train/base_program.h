@@ -8,6 +8,11 @@
 
 namespace gsel {
 
+// Where the samples of each place of the data axis begin, and the end of the last: in proportion to the weights.
+std::vector<int64_t> sample_bounds(const Config& config, int32_t places);
+// Samples of the place that has most; 1 or more.
+int64_t largest_share(const Config& config, int32_t places);
+
 Program base_program(const Model& model, const Config& config, const Mesh& mesh, int32_t rank);
 
 // Buckets anew, one per dtype and tie of the parameters that are here, and a STEP for each at the end of the step in

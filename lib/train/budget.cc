@@ -6,7 +6,7 @@
 #include <functional>
 #include <optional>
 
-#include "base/shard.h"
+#include "train/base_program.h"
 
 namespace gsel {
 namespace {
@@ -35,11 +35,11 @@ std::string named(const Program& program) {
   return fmt::format("{} ({})", text, fmt::join(stages, ", "));
 }
 
-Need greatest_need(const Model& model, const Optimizer& optimizer, std::span<const Program> programs) {
+Need greatest_need(const Optimizer& optimizer, const CompiledRanks& ranks) {
   Need most;
-  for (const Program& program : programs) {
-    const PartBytes parts = forecast_memory(model, program, optimizer);
-    if (&program == &programs.front() || total_bytes(parts) > most.total()) most = {named(program), parts};
+  for (size_t i = 0; i < ranks.programs.size(); ++i) {
+    const PartBytes parts = forecast_memory(*ranks.models[i], ranks.programs[i], optimizer);
+    if (i == 0 || total_bytes(parts) > most.total()) most = {named(ranks.programs[i]), parts};
   }
   return most;
 }
@@ -118,8 +118,7 @@ class Candidates {
   }
 
   int64_t microbatch() const {
-    const gsel_range share = shard_range(config_.train.batch, ranks_, 0);
-    const int64_t most = share.end - share.begin;
+    const int64_t most = largest_share(config_, ranks_);
     if (config_.train.microbatches > 0) return std::max<int64_t>(most / config_.train.microbatches, 1);
     return config_.train.microbatch ? std::min(config_.train.microbatch, most) : most;
   }
@@ -159,7 +158,7 @@ class Candidates {
 std::optional<Need> need_of(const Model& model, const Config& config, const Mesh& mesh, const Optimizer& optimizer) {
   try {
     const Compiler compiler(model, config, mesh);
-    return greatest_need(model, optimizer, compiler.compile_all());
+    return greatest_need(optimizer, compiler.compile_all());
   } catch (const Error&) {
     return {};
   }
@@ -217,10 +216,10 @@ std::string memory_table(const PartBytes& parts) {
 }
 
 void check_budget(const Model& model, const Config& config, const Mesh& mesh, const Optimizer& optimizer,
-                  std::span<const Program> programs) {
+                  const CompiledRanks& ranks) {
   if (config.train.memory_bytes <= 0) return;
   const auto budget = static_cast<uint64_t>(config.train.memory_bytes);
-  const Need need = greatest_need(model, optimizer, programs);
+  const Need need = greatest_need(optimizer, ranks);
   if (need.total() <= budget) return;
   const Place place = config.place_of("train.memory_bytes");
   throw Error(GSEL_ERR_NOMEM,

@@ -10,10 +10,10 @@
 
 namespace gsel {
 
-// GSEL_ERR_NOMEM when the forecast of any rank's program exceeds the budget. `programs` are those of all ranks, so that
-// every rank decides alike.
+// GSEL_ERR_NOMEM when the forecast of any rank's program exceeds the budget. `ranks` are all there are, so that every
+// rank decides alike.
 void check_budget(const Model& model, const Config& config, const Mesh& mesh, const Optimizer& optimizer,
-                  std::span<const Program> programs);
+                  const CompiledRanks& ranks);
 
 // "310.5 MiB"; below 1 KiB "12 bytes".
 std::string human_bytes(uint64_t bytes);

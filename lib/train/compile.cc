@@ -1,12 +1,15 @@
 // train/compile.cc: chooses the strategies, then runs their passes over the base program: tensor, pipeline, data; what
 // no strategy knows of, tied parameters and how far ahead messages are posted, is added behind them.
+#include <algorithm>
 #include <charconv>
 
 #include "base/dtype.h"
 #include "base/foreign.h"
 #include "base/host_services.h"
+#include "base/weights.h"
 #include "plugin/registry.h"
 #include "program/transfers.h"
+#include "program/validation.h"
 #include "train/base_program.h"
 #include "train/pass.h"
 #include "train/tied_reductions.h"
@@ -14,7 +17,6 @@
 namespace gsel {
 namespace {
 
-constexpr gsel_axis kPassOrder[] = {GSEL_AXIS_TENSOR, GSEL_AXIS_PIPELINE, GSEL_AXIS_DATA};
 constexpr const char* kDefaultDataStrategy = "ddp";
 
 const char* type_word(int32_t type) {
@@ -85,11 +87,25 @@ std::map<std::string, OptionValue, std::less<>> check_options(const gsel_plugin_
   return result;
 }
 
+// What of a program's outline depends on the parts that a rank of the tensor axis has.
+void take_sizes(const Program& from, Program& program) {
+  program.params = from.params;
+  program.values = from.values;
+  for (size_t l = 0; l < program.layers.size(); ++l) {
+    const int32_t stage = program.layers[l].stage;
+    program.layers[l] = from.layers[l];
+    program.layers[l].stage = stage;
+  }
+}
+
 }  // namespace
 
 Compiler::Compiler(const Model& model, const Config& config, const Mesh& mesh)
     : model_(model), config_(config), mesh_(mesh) {
-  for (gsel_axis axis : kPassOrder) strategies_[axis] = choose(axis);
+  for (gsel_axis axis = 0; axis < GSEL_AXES; ++axis) {
+    weights_of(axis);  // refuses another number of them
+    strategies_[axis] = choose(axis);
+  }
 }
 
 ChosenStrategy Compiler::choose(gsel_axis axis) const {
@@ -123,37 +139,78 @@ ChosenStrategy Compiler::choose(gsel_axis axis) const {
   return chosen;
 }
 
-Program Compiler::compile(int32_t rank) const {
-  Program program = base_program(model_, config_, mesh_, rank);
-  for (gsel_axis axis : kPassOrder) {
-    const ChosenStrategy& chosen = strategies_[axis];
-    if (!chosen.strategy) continue;
-    gsel_pass pass{*this, chosen, program};
-    gsel_error* err = nullptr;
-    std::string thrown;
-    const gsel_status status =
-        call_foreign([&] { return chosen.strategy->compile(&host_services(), &pass_api(), &pass, axis, &err); },
-                     GSEL_ERR_PLUGIN, thrown);
-    if (!thrown.empty()) err = to_handle(Error(status, thrown));
-    try {
-      throw_if_failed(status, err);
-    } catch (const Error& cause) {
-      throw Error(cause.code(),
-                  fmt::format("plugin \"{}\" could not compile rank {}'s program", chosen.plugin->name, rank))
-          .because(cause);
-    }
+void Compiler::run_pass(gsel_axis axis, gsel_pass& pass) const {
+  const ChosenStrategy& chosen = strategies_[axis];
+  gsel_error* err = nullptr;
+  std::string thrown;
+  const gsel_status status =
+      call_foreign([&] { return chosen.strategy->compile(&host_services(), &pass_api(), &pass, axis, &err); },
+                   GSEL_ERR_PLUGIN, thrown);
+  if (!thrown.empty()) err = to_handle(Error(status, thrown));
+  try {
+    throw_if_failed(status, err);
+  } catch (const Error& cause) {
+    throw Error(cause.code(), fmt::format("plugin \"{}\" could not compile rank {}'s program", chosen.plugin->name,
+                                          pass.program.rank))
+        .because(cause);
   }
+}
+
+std::vector<double> Compiler::weights_of(gsel_axis axis) const {
+  return axis_weights(config_, axis, mesh_.size[axis]);
+}
+
+// The model as this rank's place on the tensor axis has it: as its strategy divides it.
+std::shared_ptr<const Model> Compiler::divided(int32_t rank) const {
+  const bool passes_on = std::ranges::any_of(model_.layers(), [](const Layer& layer) {
+    auto rotates = [](const gsel_phase& phase) { return (phase.flags & GSEL_PHASE_ROTATE) != 0; };
+    return std::ranges::any_of(layer.forward_phases, rotates) || std::ranges::any_of(layer.backward_phases, rotates);
+  });
+  const ChosenStrategy& chosen = strategies_[GSEL_AXIS_TENSOR];
+  if (!passes_on && !chosen.strategy) return {std::shared_ptr<void>{}, &model_};  // not owned
+  Division division = Division::none(model_, weights_of(GSEL_AXIS_TENSOR));
+  if (chosen.strategy) {
+    Program outline = base_program(model_, config_, mesh_, rank);
+    outline.step.clear();
+    gsel_pass pass{*this, model_, chosen, outline, &division};
+    run_pass(GSEL_AXIS_TENSOR, pass);
+  }
+  return std::make_shared<const Model>(divide(model_, division, mesh_.coordinate(rank, GSEL_AXIS_TENSOR)));
+}
+
+// Strategies of the other axes decide alike for ranks that share a model, whose parts may differ in size: they see that
+// of the first place of the tensor axis.
+Program Compiler::compile_for(const Model& model, const Model& first, int32_t rank) const {
+  Program program = base_program(first, config_, mesh_, rank);
+  for (gsel_axis axis : {GSEL_AXIS_PIPELINE, GSEL_AXIS_DATA}) {
+    if (!strategies_[axis].strategy) continue;
+    gsel_pass pass{*this, first, strategies_[axis], program};
+    run_pass(axis, pass);
+  }
+  if (&model != &first) take_sizes(base_program(model, config_, mesh_, rank), program);
   for (const gsel_instr& instr : program.setup) check_instr(program, instr);
   for (const gsel_instr& instr : program.step) check_instr(program, instr);
   insert_tied_reductions(program);
   return program;
 }
 
-std::vector<Program> Compiler::compile_all() const {
-  std::vector<Program> programs;
-  for (int32_t rank = 0; rank < mesh_.world_size(); ++rank) programs.push_back(compile(rank));
-  set_transfers(programs);
-  return programs;
+Compiled Compiler::compile(int32_t rank) const {
+  const int32_t place = mesh_.coordinate(rank, GSEL_AXIS_TENSOR);
+  const std::shared_ptr<const Model> model = divided(rank), first = place == 0 ? model : divided(rank - place);
+  return {model, compile_for(*model, *first, rank)};
+}
+
+// The tensor axis is the innermost: its places are the first ranks.
+CompiledRanks Compiler::compile_all() const {
+  CompiledRanks all;
+  const int32_t places = mesh_.size[GSEL_AXIS_TENSOR];
+  for (int32_t rank = 0; rank < mesh_.world_size(); ++rank) {
+    all.models.push_back(rank < places ? divided(rank) : all.models[rank % places]);
+    all.programs.push_back(compile_for(*all.models.back(), *all.models.front(), rank));
+  }
+  place_validations(all.programs);
+  set_transfers(all.programs);
+  return all;
 }
 
 }  // namespace gsel

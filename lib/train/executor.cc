@@ -6,6 +6,7 @@
 #include "base/current_error.h"
 #include "base/os.h"
 #include "base/printable.h"
+#include "program/conversion.h"
 #include "program/forward_only.h"
 
 namespace gsel {
@@ -28,6 +29,7 @@ gsel_work Executor::next() {
     if (!under_way_) begin(training_, step_ * config_.train.batch);
     while (position_ < program().step.size()) {
       if (phase_ == 0) instr_began_ = os::now_seconds();
+      if (program().step[position_].kind == GSEL_INSTR_VALIDATE && !validate()) continue;
       if (run_instr(program().step[position_])) break;
       end_instr();
     }
@@ -51,10 +53,13 @@ void Executor::complete(uint64_t ticket, gsel_status status, std::string_view me
   handed_out_ = false;
   const gsel_instr& instr = program().step[position_];
   const bool no_samples = work_kind_ == GSEL_WORK_INPUT && status == GSEL_NO_SAMPLES;
-  if (status != GSEL_OK && !no_samples) fail_callback(status, message);
+  if (status != GSEL_OK && inference_)
+    keep_failure(status, message);
+  else if (status != GSEL_OK && !no_samples)
+    fail_callback(status, message);
   try {
     if (work_kind_ == GSEL_WORK_INPUT)
-      take_back_input(instr, no_samples);
+      take_back_input(instr, no_samples && !inference_);
     else
       take_back_layer(instr);
   } catch (...) {
@@ -66,6 +71,7 @@ void Executor::complete(uint64_t ticket, gsel_status status, std::string_view me
 void Executor::begin_evaluation(int64_t first_sample) {
   if (broken_) fail(GSEL_ERR_STATE, "an earlier step failed; free the trainer");
   if (first_sample < 0) fail(GSEL_ERR_ARG, "first_sample is {}; samples count from 0", first_sample);
+  settle_last_step();
   if (!evaluation_) {
     forward_program_ = std::make_unique<Program>(forward_only(training_.program));
     evaluation_ = std::make_unique<Course>(model_, *forward_program_, params_);
@@ -78,8 +84,12 @@ void Executor::begin_evaluation(int64_t first_sample) {
   begin(*evaluation_, first_sample);
 }
 
+// The library's own layers are communication, drawn apart from callbacks.
 void Executor::end_instr() {
-  now_.intervals.push_back({position_, instr_began_ - began_, os::now_seconds() - began_, false});
+  const gsel_instr& instr = program().step[position_];
+  const bool converts = instr.layer >= 0 && layer_of(instr).converts &&
+                        communicates(conversion_of(program(), program().layers[instr.layer], instr.kind));
+  now_.intervals.push_back({position_, instr_began_ - began_, os::now_seconds() - began_, converts});
   ++position_;
 }
 
@@ -123,29 +133,34 @@ void Executor::begin(const Course& course, int64_t first_sample) {
   course_ = &course;
   evaluating_ = course_ != &training_;
   under_way_ = true;
-  position_ = phase_ = 0;
   first_sample_ = first_sample;
-  loss_sum_ = weight_ = 0;
-  clip_ = 1;
-  overflowed_ = false;
-  for (size_t m = 0; m < empty_.size(); ++m) empty_[m] = program().microbatches[m].count == 0;
-  std::ranges::fill(losses_, std::array<double, 2>{});
-  if (!evaluating_) {
-    weight_begun_.assign(weight_begun_.size(), false);
-    used_.assign(used_.size(), false);
-  }
   now_.report = {};
   now_.report.struct_size = sizeof now_.report;
   now_.report.step = step_;
   now_.report.loss_scale = loss_scale_.value();
   now_.report.learning_rate = optimizer_.learning_rate(updates_);
-  now_.intervals.clear();
-  tier_in_before_ = params_.tier_bytes_in();
-  tier_out_before_ = params_.tier_bytes_out();
+  tier_in_before_ = tier_bytes_in();
+  tier_out_before_ = tier_bytes_out();
   forget_counts();
   began_ = os::now_seconds();
   now_.began_ns = os::now_ns();
   began_event_.record(nullptr);
+  begin_first_instr();
+}
+
+// Of a step, or of one that is begun again.
+void Executor::begin_first_instr() {
+  position_ = phase_ = 0;
+  loss_sum_ = weight_ = 0;
+  clip_ = 1;
+  overflowed_ = false;
+  for (size_t m = 0; m < program().microbatches.size(); ++m) empty_[m] = program().microbatches[m].count == 0;
+  std::ranges::fill(losses_, std::array<double, 2>{});
+  if (!evaluating_) {
+    weight_begun_.assign(weight_begun_.size(), false);
+    used_.assign(used_.size(), false);
+  }
+  now_.intervals.clear();
   begin_messages();
 }
 
@@ -156,24 +171,37 @@ void Executor::finish() {
   report.loss_sum = loss_sum_;
   report.weight = weight_;
   report.loss = weight_ > 0 ? loss_sum_ / weight_ : 0;
-  report.skipped = overflowed_;
+  report_validated(report);
   report.peak_bytes = ledger_.peak_total();
-  report.tier_bytes_in = params_.tier_bytes_in() - tier_in_before_;
-  report.tier_bytes_out = params_.tier_bytes_out() - tier_out_before_;
+  report.tier_bytes_in = tier_bytes_in() - tier_in_before_;
+  report.tier_bytes_out = tier_bytes_out() - tier_out_before_;
   keep_counts();
   report.seconds = os::now_seconds() - began_;
   now_.forecast = forecast_;
   now_.peak = ledger_.peak();
+  if (inference_) return;
   if (evaluating_) {
     last_evaluation_ = report;
     return;
   }
-  loss_scale_.update(overflowed_);
-  updates_ += !overflowed_;
+  if (!validation_.is_open) end_update(overflowed_);
   ++step_;
   std::swap(last_step_, now_);
   has_step_ = true;
   if (!config_.train.timeline.empty()) write_timeline(config_.train.timeline, program(), last_step_);
+}
+
+// The outcome of a step is known.
+void Executor::end_update(bool overflowed) {
+  loss_scale_.update(overflowed);
+  updates_ += !overflowed;
+}
+
+uint64_t Executor::tier_bytes_in() const {
+  return params_.tier_bytes_in() + (step_copy_ ? step_copy_->tier_bytes_in() : 0);
+}
+uint64_t Executor::tier_bytes_out() const {
+  return params_.tier_bytes_out() + (step_copy_ ? step_copy_->tier_bytes_out() : 0);
 }
 
 bool Executor::run_instr(const gsel_instr& instr) {
@@ -226,12 +254,17 @@ bool Executor::run_instr(const gsel_instr& instr) {
     case GSEL_INSTR_NORM:
       norm(instr);
       return false;
+    case GSEL_INSTR_REDUCE_PARTIAL:
+      reduce_partial(instr);
+      return false;
     case GSEL_INSTR_REDUCE_TIED:
       reduce_tied(instr);
       return false;
     case GSEL_INSTR_STEP:
       step_bucket(instr);
       return false;
+    case GSEL_INSTR_VALIDATE:
+      return false;  // next() has done it
     default:
       fail(GSEL_ERR_INTERNAL, "instruction \"{}\" reached the executor", to_text(program(), instr));
   }

@@ -3,18 +3,23 @@
 // backend. Pull is this; push is a loop over it. Refuses to know strategies.
 //   executor_make.cc         what it takes before the first step
 //   executor.cc              the step, from instruction to instruction
-//   executor_work.cc         what is handed out and taken back: inputs, callbacks, the phases of layers
+//   executor_work.cc         what is handed out and taken back: inputs, callbacks
+//   executor_phases.cc       collectives in the middle of callbacks
+//   executor_convert.cc      layers of the library's own, between placements on the tensor axis
 //   executor_gradients.cc    where a backward writes
 //   executor_collectives.cc  calls of the communicator, and what they are counted under
 //   executor_buckets.cc      windows of buckets, and the collectives that fill and empty them
 //   executor_values.cc       SCATTER and COLLECT
 //   executor_messages.cc     SEND and RECV
+//   executor_inference.cc    forward alone up to a value, which a failing callback does not end
 //   executor_optimizer.cc    loss, overflow, norm, optimizer
+//   executor_validation.cc   steps that are made before it is known whether they may be
 #pragma once
 
 #include <gsel/train.h>
 
 #include <array>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -27,12 +32,15 @@
 #include "train/arena_plan.h"
 #include "train/axis_comms.h"
 #include "train/compress.h"
+#include "train/convert.h"
 #include "train/lender.h"
 #include "train/loss_scale.h"
 #include "train/messages.h"
 #include "train/optimizer.h"
+#include "train/step_copy.h"
 #include "train/step_record.h"
 #include "train/storage.h"
+#include "train/validation.h"
 
 namespace gsel {
 
@@ -52,6 +60,8 @@ class Executor {
   void complete(uint64_t ticket, gsel_status status, std::string_view message);
   // An evaluation is under way from here on, of samples from first_sample on.
   void begin_evaluation(int64_t first_sample);
+  // Between steps: the last one is as it stays. A collective of the pipeline where its norm or overflow was deferred.
+  void settle_last_step();
 
   // The text a failing callback wrote.
   std::string_view callback_message() const { return message_.data(); }
@@ -75,14 +85,12 @@ class Executor {
   // Memory that is free between steps.
   CountedMemory& arena() { return arena_; }
   const std::shared_ptr<Backend>& backend() const { return backend_; }
-  // The ranks that differ in their place on one axis alone.
+  // The ranks that differ in their place on one axis alone, how many they are, and which of them this rank is.
   Communicator& axis_comm(gsel_axis axis) { return comms_.axis(axis); }
+  int32_t axis_size(gsel_axis axis) const;
+  int32_t axis_place(gsel_axis axis) const;
 
- private:
-  static constexpr size_t kInstrKinds = GSEL_INSTR_REDUCE_TIED + 1;
-  using Counts = std::array<std::array<gsel_comm_count, kInstrKinds>, GSEL_AXES>;
-
-  // A program to go through, and where its buffers are. Training has one, evaluation another.
+  // A program to go through, and where its buffers are. Training has one, evaluation another, each inference its own.
   struct Course {
     Course(const Model& model, const Program& program, const ParamStorage& params);
     const Program& program;
@@ -90,7 +98,25 @@ class Executor {
     MessagePlan messages;
     int32_t last_backward = -1;
     int32_t last_loss_reduce = -1;
+    int32_t last_deferred = -1;
   };
+  std::unique_ptr<Course> make_course(const Program& program) const;
+
+  // An inference is under way from here on, through a course of forwards, of samples from 0 on. memory: for what the
+  // course needs. A callback that fails does not break it off, since other ranks wait for what this one has to give:
+  // the rest is done without callbacks, and the failure is kept.
+  void begin_inference(const Course& course, const CountedMemory& memory, uint64_t rng_key);
+  // Once it has ended: what failed on this rank.
+  std::optional<Error> end_inference();
+  // Where a course has a value behind its last instruction; nullptr where it has none.
+  void* left_by(const Course& course, const CountedMemory& memory, int32_t value) const;
+  // The largest of what the ranks of this replica say: those that differ in their places on the tensor and the pipeline
+  // axis. A collective of them, between steps.
+  double largest_of_replica(double mine);
+
+ private:
+  static constexpr size_t kInstrKinds = GSEL_INSTR_VALIDATE + 1;
+  using Counts = std::array<std::array<gsel_comm_count, kInstrKinds>, GSEL_AXES>;
 
   // What becomes of a bucket in the step under way.
   struct BucketState {
@@ -107,11 +133,17 @@ class Executor {
   // executor_make.cc
   void refuse_precision() const;
   void add_bucket(int32_t bucket);
+  void meet_tensor_axis();
+  void follow_first_place();
   void follow_first_holders();
 
   // executor.cc
   void begin(const Course& course, int64_t first_sample);
+  void begin_first_instr();
   void finish();
+  void end_update(bool overflowed);
+  uint64_t tier_bytes_in() const;
+  uint64_t tier_bytes_out() const;
   [[noreturn]] void break_off(const Error& error);
   bool run_instr(const gsel_instr& instr);  // true: work was handed out
   void end_instr();
@@ -126,12 +158,26 @@ class Executor {
   void take_back_layer(const gsel_instr& instr);
   void lend_call(const gsel_instr& instr, const Layer& layer);
   void lend_values(const gsel_instr& instr, const Layer& layer);
+  void lend_parts(const Layer& layer);
   gsel_tensor lend_param(int32_t p, bool reads);
   void list_samples(const Microbatch& mb);
   void collect_loss(const gsel_instr& instr);
+
+  // executor_phases.cc
   const std::vector<gsel_phase>& phases_of(const gsel_instr& instr) const;
+  const std::vector<gsel_phase>& buffers_of(const gsel_instr& instr) const;
+  void* buffer_place(const gsel_instr& instr, int32_t i, size_t done) const;
+  int32_t buffer_of(const gsel_instr& instr, size_t k) const;
+  void pass_on(const gsel_instr& instr, size_t k);
   void reduce_phase(const gsel_instr& instr, size_t k);
   void join_phases(const gsel_instr& instr);
+  int32_t ranks_of(const gsel_phase& phase) const;
+
+  // executor_convert.cc
+  void convert(const gsel_instr& instr);
+  void convert_value(const gsel_instr& instr, const Layer& layer);
+  void convert_gradient(const gsel_instr& instr, const Layer& layer);
+  void run_conversion(gsel_instr_kind poster, const ConversionJob& job);
 
   // executor_gradients.cc
   void begin_backward(const gsel_instr& instr, const Layer& layer);
@@ -190,24 +236,43 @@ class Executor {
   template <class Wait>
   void waiting_for_messages(Wait&& wait);
 
+  // executor_inference.cc
+  bool goes_on_without_callbacks() const { return inference_ && inference_->failure; }
+  void keep_failure(gsel_status status, std::string_view message);
+  void go_through_phases(const gsel_instr& instr);
+
   // executor_optimizer.cc
   void loss_reduce(const gsel_instr& instr);
   void tell_losses(std::span<double, 2> parts);
   void find_overflow(const gsel_instr& instr);
   void norm(const gsel_instr& instr);
+  void reduce_partial(const gsel_instr& instr);
   void reduce_tied(const gsel_instr& instr);
   void step_bucket(const gsel_instr& instr);
+  double clip_of(double gradient_norm) const;
   bool is_divided(int32_t bucket) const;
-  double own_squares(int32_t bucket, uint32_t without_flags);
+  double own_squares(int32_t bucket, const std::function<bool(const Param&)>& counts);
+  void sum_over_parts(const ProgramBucket& bucket, std::span<double> numbers);
+
+  // executor_validation.cc
+  void defer(const gsel_instr& instr, double number);
+  void keep_until_validated(int32_t bucket, const Stretch& stretch);
+  void report_validated(gsel_step_report& report) const;
+  bool validate();
+  bool settle_validation();
+  void* place_of_deferred(bool is_norm) const;
+  void take_deferred(DeferredNumber& number);
+  void count_deferred(int32_t n);
+  void close_forward();
+  void step_again(double clip, bool overflowed);
 
   const Program& program() const { return course_->program; }
   const ArenaPlan& plan() const { return course_->plan; }
-  int32_t axis_size(gsel_axis axis) const;
-  int32_t axis_place(gsel_axis axis) const;
   bool is_empty(int32_t mb) const { return empty_[mb]; }
   const Layer& layer_of(const gsel_instr& instr) const { return model_.layers()[instr.layer]; }
-  void* at(uint64_t offset) const { return offset == ArenaPlan::kNone ? nullptr : arena_.at(offset); }
-  void* phase_place(size_t k) const { return at(plan().phase(position_, static_cast<int32_t>(k))); }
+  void* at(uint64_t offset) const {
+    return offset == ArenaPlan::kNone ? nullptr : (inference_ ? *inference_->memory : arena_).at(offset);
+  }
   gsel_tensor value_view(int32_t v, int32_t mb, void* data) const;
   void zero(void* memory, uint64_t bytes) const;
 
@@ -225,9 +290,13 @@ class Executor {
   CountedMemory staging_;  // numbers that ranks tell each other
   std::unique_ptr<Stream> comm_stream_;
   Event compute_done_, backward_done_, began_event_;
-  Messages messages_;  // after the memory they are in
+  std::optional<StepCopy> step_copy_;
+  // After the memory they are in.
+  Messages messages_;
+  Validation validation_;
   std::vector<BucketState> buckets_;
   Lender lender_;
+  Converter converter_;
   LossScale loss_scale_;
   PartBytes forecast_{};
 
@@ -250,6 +319,12 @@ class Executor {
   StepRecord now_, last_step_;
   bool has_step_ = false;
   std::optional<gsel_step_report> last_evaluation_;
+  struct Inference {
+    const CountedMemory* memory;
+    uint64_t rng_key;
+    std::optional<Error> failure;
+  };
+  std::optional<Inference> inference_;  // under way
 
   // Calls are counted under the kind of instruction that posted them last; by axis and kind of call.
   struct Meter {
@@ -266,6 +341,7 @@ class Executor {
   gsel_call call_{};
   gsel_data_request request_{};
   std::vector<gsel_tensor> t_params_, t_inputs_, t_outputs_, t_d_outputs_, t_d_inputs_, t_d_params_, t_reductions_;
+  std::vector<gsel_part> param_parts_, input_parts_, output_parts_;
   std::vector<uint8_t> produced_;
   std::vector<int64_t> sample_ids_;
   std::vector<uint64_t> part_counts_;

@@ -1,6 +1,8 @@
 // train/executor_make.cc: what an executor takes before the first step, and the setup program.
+#include "base/current_error.h"
 #include "program/shards.h"
 #include "program/stages.h"
+#include "program/validation.h"
 #include "train/executor.h"
 
 namespace gsel {
@@ -24,6 +26,7 @@ Executor::Course::Course(const Model& model, const Program& p, const ParamStorag
     if (is_backward(p.step[i].kind)) last_backward = static_cast<int32_t>(i);
     if (p.step[i].kind == GSEL_INSTR_LOSS_REDUCE) last_loss_reduce = static_cast<int32_t>(i);
   }
+  last_deferred = gsel::last_deferred(p);
 }
 
 Executor::Executor(const Model& model, const Program& program, const Config& config, const Optimizer& optimizer,
@@ -43,6 +46,7 @@ Executor::Executor(const Model& model, const Program& program, const Config& con
       began_event_(backend_),
       messages_(comm),
       lender_(backend_, config.train.lending == "moved"),
+      converter_(backend_, model, program.mesh.size[GSEL_AXIS_TENSOR]),
       loss_scale_(config),
       course_(&training_),
       empty_(program.microbatches.size()),
@@ -52,6 +56,7 @@ Executor::Executor(const Model& model, const Program& program, const Config& con
   refuse_precision();
   if (comm.world_size() > 1) comm_stream_ = std::make_unique<Stream>(backend_);
   for (size_t b = 0; b < program.buckets.size(); ++b) add_bucket(static_cast<int32_t>(b));
+  if (defers(program)) step_copy_.emplace(backend_, all_layouts(program, params_), config.train.tier_folder, ledger_);
   forecast_ = forecast_memory(model, program, optimizer);
 }
 
@@ -90,8 +95,36 @@ void Executor::follow_first_holders() {
   }
 }
 
+// Parameters that all ranks of the tensor axis have whole begin alike there: what an initialiser of the embedder says
+// on the first of them.
+void Executor::follow_first_place() {
+  Communicator& axis = axis_comm(GSEL_AXIS_TENSOR);
+  const Memory room(backend_, sizeof(float) * ParamStorage::kChunkElems);
+  auto* none = static_cast<gsel_stream*>(nullptr);
+  params_.initialise_alike(static_cast<uint64_t>(config_.train.seed), axis.rank() == 0, [&](std::span<float> chunk) {
+    backend_->run(&gsel_backend_v1::copy, room.data(), static_cast<const void*>(chunk.data()),
+                  uint64_t{chunk.size_bytes()}, int32_t{GSEL_COPY_TO_DEVICE}, none);
+    axis.collective(make_collective(GSEL_COLLECTIVE_BROADCAST, room.data(), room.data(), chunk.size(), GSEL_F32, 0, 0));
+    backend_->run(&gsel_backend_v1::copy, static_cast<void*>(chunk.data()), static_cast<const void*>(room.data()),
+                  uint64_t{chunk.size_bytes()}, int32_t{GSEL_COPY_TO_HOST}, none);
+  });
+}
+
+void Executor::meet_tensor_axis() {
+  if (axis_size(GSEL_AXIS_TENSOR) == 1) return;
+  converter_.connect(axis_comm(GSEL_AXIS_TENSOR));
+  try {
+    follow_first_place();
+  } catch (...) {
+    // An initialiser failed here alone.
+    comms_.abort(current_error().message());
+    throw;
+  }
+}
+
 void Executor::run_setup() {
   comms_.connect();
+  meet_tensor_axis();
   follow_first_holders();
   forget_counts();
   for (const gsel_instr& instr : program().setup) run_instr(instr);

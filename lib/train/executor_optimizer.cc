@@ -1,9 +1,11 @@
 // train/executor_optimizer.cc: what follows backward: the loss of all ranks, overflow, the gradient norm, the
 // optimizer.
+#include <algorithm>
 #include <cmath>
 
 #include "base/os.h"
 #include "program/stages.h"
+#include "program/validation.h"
 #include "train/executor.h"
 
 namespace gsel {
@@ -61,13 +63,13 @@ bool Executor::is_divided(int32_t b) const {
   return axis_size(bucket.axis) > 1 && (bucket.shards_state() || bucket.owner >= 0);
 }
 
-// Sum of squares of what this rank owns of a gradient, without parameters that have one of these flags.
-double Executor::own_squares(int32_t b, uint32_t without_flags) {
+// Sum of squares of what this rank owns of a gradient, of parameters that count.
+double Executor::own_squares(int32_t b, const std::function<bool(const Param&)>& counts) {
   if (params_.whole_gradient(b)) zero_missing_gradients(b);
   const float* own = params_.own_gradient(b);
   double sum = 0;
   for (const Piece& piece : params_.layout(b).pieces) {
-    if (model_.params()[piece.param].flags & without_flags) continue;
+    if (!counts(model_.params()[piece.param])) continue;
     double part = 0;
     backend_->run(&gsel_backend_v1::sum_squares, static_cast<const void*>(own + piece.first), gsel_dtype{GSEL_F32},
                   static_cast<uint64_t>(piece.count), &part, static_cast<gsel_stream*>(nullptr));
@@ -80,20 +82,28 @@ double Executor::own_squares(int32_t b, uint32_t without_flags) {
 void Executor::find_overflow(const gsel_instr& instr) {
   double found = overflowed_;
   for (size_t b = 0; b < buckets_.size(); ++b)
-    if (!std::isfinite(own_squares(static_cast<int32_t>(b), 0))) found = 1;
-  combine_now(instr.kind, instr.axis, {&found, 1}, GSEL_MAX);
+    if (!std::isfinite(own_squares(static_cast<int32_t>(b), [](const Param&) { return true; }))) found = 1;
+  if (is_deferred(instr))
+    defer(instr, found);
+  else
+    combine_now(instr.kind, instr.axis, {&found, 1}, GSEL_MAX);
   overflowed_ = found != 0;
 }
 
 // Every gradient counts once: what ranks own different parts of is summed over its axis, what all have alike is not,
-// and of what several places of a pipeline hold the first one's.
+// and of what several places of a pipeline hold the first one's. Over the tensor axis what is split is summed, and of
+// what each rank has whole the first one's.
 void Executor::norm(const gsel_instr& instr) {
+  const bool is_first = axis_place(GSEL_AXIS_TENSOR) == 0;
+  auto counts = [&](const Param& param) {
+    return !(param.flags & GSEL_PARAM_NO_CLIP) && (is_first || !param.part.is_whole());
+  };
   std::array<double, GSEL_AXES> divided{};
   std::array<bool, GSEL_AXES> any{};
   double sum = 0;
   for (size_t i = 0; i < buckets_.size(); ++i) {
     const auto b = static_cast<int32_t>(i);
-    const double squares = buckets_[b].counts ? own_squares(b, GSEL_PARAM_NO_CLIP) : 0;
+    const double squares = buckets_[b].counts ? own_squares(b, counts) : 0;
     if (is_divided(b)) {
       divided[program().buckets[b].axis] += squares;
       any[program().buckets[b].axis] = true;
@@ -106,10 +116,26 @@ void Executor::norm(const gsel_instr& instr) {
     combine_now(instr.kind, axis, {&divided[axis], 1}, GSEL_SUM);
     sum += divided[axis];
   }
+  combine_now(instr.kind, GSEL_AXIS_TENSOR, {&sum, 1}, GSEL_SUM);
+  if (is_deferred(instr)) return defer(instr, sum);
   combine_now(instr.kind, GSEL_AXIS_PIPELINE, {&sum, 1}, GSEL_SUM);
   now_.report.gradient_norm = std::sqrt(sum) / (weight_ * loss_scale_.value());
-  if (config_.train.clip_norm > 0)
-    clip_ = std::min(1.0, config_.train.clip_norm / (now_.report.gradient_norm + kClipEpsilon));
+  clip_ = clip_of(now_.report.gradient_norm);
+}
+
+double Executor::clip_of(double gradient_norm) const {
+  if (config_.train.clip_norm <= 0) return 1;
+  return std::min(1.0, config_.train.clip_norm / (gradient_norm + kClipEpsilon));
+}
+
+// Of what this rank steps of a bucket: each rank of the axis has a part of every sum.
+void Executor::reduce_partial(const gsel_instr& instr) {
+  const int32_t b = instr.bucket;
+  if (axis_size(instr.axis) == 1 || !params_.layout(b).steps) return;
+  if (params_.whole_gradient(b)) zero_missing_gradients(b);
+  float* own = params_.own_gradient(b);
+  const auto elems = static_cast<uint64_t>(params_.layout(b).own_elems());
+  call_now(instr.kind, instr.axis, make_collective(GSEL_COLLECTIVE_ALLREDUCE, own, own, elems, GSEL_F32, GSEL_SUM));
 }
 
 // Of what this rank steps of a bucket, over the places of the pipeline that hold its parameters.
@@ -123,6 +149,15 @@ void Executor::reduce_tied(const gsel_instr& instr) {
           make_collective(GSEL_COLLECTIVE_ALLREDUCE, own, own, elems, GSEL_F32, GSEL_SUM));
 }
 
+// Two numbers for each parameter of a bucket, of what this place of the tensor axis has of it: of the whole.
+void Executor::sum_over_parts(const ProgramBucket& bucket, std::span<double> numbers) {
+  auto is_whole = [&](int32_t p) { return model_.params()[p].part.is_whole(); };
+  if (std::ranges::all_of(bucket.params, is_whole)) return;
+  for (size_t i = 0; i < bucket.params.size(); ++i)
+    if (axis_place(GSEL_AXIS_TENSOR) > 0 && is_whole(bucket.params[i])) numbers[2 * i] = numbers[2 * i + 1] = 0;
+  combine_now(GSEL_INSTR_STEP, GSEL_AXIS_TENSOR, numbers, GSEL_SUM);
+}
+
 void Executor::step_bucket(const gsel_instr& instr) {
   const int32_t b = instr.bucket;
   if (overflowed_ || !params_.layout(b).steps) return;
@@ -132,8 +167,10 @@ void Executor::step_bucket(const gsel_instr& instr) {
   const ProgramBucket& bucket = program().buckets[b];
   const Optimizer::SumOverOwners sum_over_owners = [this, &bucket](std::span<double> numbers) {
     if (bucket.shards_state()) combine_now(GSEL_INSTR_STEP, bucket.axis, numbers, GSEL_SUM);
+    sum_over_parts(bucket, numbers);
   };
   const Stretch stretch = params_.stretch(b);
+  keep_until_validated(b, stretch);
   try {
     optimizer_.step(*backend_, stretch, scale, bucket.params, sum_over_owners);
   } catch (const Error& cause) {

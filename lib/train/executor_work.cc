@@ -2,7 +2,6 @@
 // its reductions come between. A micro-batch without samples hands out nothing and joins the reductions with the
 // element that changes no result.
 #include <algorithm>
-#include <limits>
 #include <numeric>
 
 #include "base/dtype.h"
@@ -54,7 +53,7 @@ void Executor::hand_out(int32_t kind) {
 // ---- inputs ---------------------------------------------------------------------------------------------------
 
 bool Executor::hand_out_input(const gsel_instr& instr) {
-  if (is_empty(instr.microbatch)) return false;
+  if (is_empty(instr.microbatch) || goes_on_without_callbacks()) return false;
   const Microbatch& mb = program().microbatches[instr.microbatch];
   list_samples(mb);
   const gsel_tensor dst =
@@ -97,14 +96,12 @@ void Executor::take_back_input(const gsel_instr& instr, bool no_samples) {
 
 // ---- layers ---------------------------------------------------------------------------------------------------
 
-const std::vector<gsel_phase>& Executor::phases_of(const gsel_instr& instr) const {
-  static const std::vector<gsel_phase> none;
-  if (is_forward(instr.kind)) return layer_of(instr).forward_phases;
-  return instr.kind == GSEL_INSTR_BACKWARD_WEIGHT ? none : layer_of(instr).backward_phases;
-}
-
 bool Executor::hand_out_layer(const gsel_instr& instr) {
   const Layer& layer = layer_of(instr);
+  if (layer.converts) {
+    convert(instr);
+    return false;
+  }
   if (phase_ == 0) {
     produced_.assign(layer.params.size(), 1);
     if (!is_forward(instr.kind)) begin_backward(instr, layer);
@@ -112,6 +109,10 @@ bool Executor::hand_out_layer(const gsel_instr& instr) {
   if (is_empty(instr.microbatch)) {
     join_phases(instr);
     if (static_cast<int32_t>(position_) == course_->last_backward) backward_done_.record(nullptr);
+    return false;
+  }
+  if (goes_on_without_callbacks()) {
+    go_through_phases(instr);
     return false;
   }
   if (phase_ > 0) reduce_phase(instr, phase_ - 1);
@@ -131,7 +132,7 @@ void Executor::lend_call(const gsel_instr& instr, const Layer& layer) {
     lend_gradients(instr, layer);
   }
   call_.struct_size = sizeof call_;
-  call_.layer = instr.layer;
+  call_.layer = layer.origin;
   call_.microbatch = instr.microbatch;
   call_.n_samples = mb.count;
   call_.sample_ids = sample_ids_.data();
@@ -144,8 +145,9 @@ void Executor::lend_call(const gsel_instr& instr, const Layer& layer) {
   call_.n_params = static_cast<int32_t>(layer.params.size());
   call_.n_inputs = static_cast<int32_t>(layer.inputs.size());
   call_.n_outputs = static_cast<int32_t>(layer.outputs.size());
+  const auto seed = static_cast<uint64_t>(config_.train.seed);
   call_.rng_key =
-      derive_key(derive_key(static_cast<uint64_t>(config_.train.seed), static_cast<uint64_t>(step_)), layer.name);
+      derive_key(inference_ ? inference_->rng_key : derive_key(seed, static_cast<uint64_t>(step_)), layer.name);
   call_.message = message_.data();
   call_.message_capacity = message_.size();
   call_.user_data = layer.user_data;
@@ -155,6 +157,21 @@ void Executor::lend_call(const gsel_instr& instr, const Layer& layer) {
   call_.reductions = t_reductions_.data();
   call_.n_reductions = static_cast<int32_t>(t_reductions_.size());
   call_.produced = produced_.data();
+  lend_parts(layer);
+}
+
+void Executor::lend_parts(const Layer& layer) {
+  param_parts_.clear();
+  input_parts_.clear();
+  output_parts_.clear();
+  for (int32_t p : layer.params) param_parts_.push_back(model_.params()[p].part.view());
+  for (int32_t v : layer.inputs) input_parts_.push_back(model_.values()[v].part.view());
+  for (int32_t v : layer.outputs) output_parts_.push_back(model_.values()[v].part.view());
+  call_.param_parts = param_parts_.data();
+  call_.input_parts = input_parts_.data();
+  call_.output_parts = output_parts_.data();
+  call_.tensor_rank = axis_place(GSEL_AXIS_TENSOR);
+  call_.tensor_size = axis_size(GSEL_AXIS_TENSOR);
 }
 
 // What a forward writes is lent to be written at first, and to be changed in later phases.
@@ -182,10 +199,11 @@ void Executor::lend_values(const gsel_instr& instr, const Layer& layer) {
     call_.saved = lender_.lend_bytes(at(plan().saved(position_, instr.layer, mb)), bytes, written);
     call_.saved_bytes = bytes;
   }
-  const std::vector<gsel_phase>& phases = phases_of(instr);
-  for (size_t k = 0; k < phases.size(); ++k) {
-    const gsel_tensor t = phase_tensor(phases[k], program().microbatches[mb].count, phase_place(k));
-    t_reductions_.push_back(lender_.lend(t, Access::update));
+  const std::vector<gsel_phase>& buffers = buffers_of(instr);
+  for (size_t i = 0; i < buffers.size(); ++i) {
+    void* data = buffer_place(instr, static_cast<int32_t>(i), phase_);
+    t_reductions_.push_back(
+        lender_.lend(phase_tensor(buffers[i], program().microbatches[mb].count, data), Access::update));
   }
 }
 
@@ -210,7 +228,7 @@ void Executor::take_back_layer(const gsel_instr& instr) {
     return;
   }
   phase_ = 0;
-  if (instr.kind == GSEL_INSTR_FORWARD && layer_of(instr).is_loss()) collect_loss(instr);
+  if (instr.kind == GSEL_INSTR_FORWARD && layer_of(instr).is_loss() && !inference_) collect_loss(instr);
   if (!is_forward(instr.kind)) finish_backward(instr, layer_of(instr));
 }
 
@@ -220,34 +238,6 @@ void Executor::collect_loss(const gsel_instr& instr) {
     backend_->run(&gsel_backend_v1::copy, static_cast<void*>(&losses_[instr.microbatch][i]),
                   static_cast<const void*>(at(offset)), uint64_t{sizeof(double)}, int32_t{GSEL_COPY_TO_HOST},
                   static_cast<gsel_stream*>(nullptr));
-  }
-}
-
-// ---- phases ---------------------------------------------------------------------------------------------------
-
-void Executor::reduce_phase(const gsel_instr& instr, size_t k) {
-  const gsel_phase& phase = phases_of(instr)[k];
-  const int64_t elems = phase_elems(phase, program().microbatches[instr.microbatch].count);
-  void* data = phase_place(k);
-  const gsel_instr_kind counted_under = is_forward(instr.kind) ? GSEL_INSTR_FORWARD : GSEL_INSTR_BACKWARD_INPUT;
-  call_now(counted_under, phase.axis,
-           make_collective(GSEL_COLLECTIVE_ALLREDUCE, data, data, static_cast<uint64_t>(elems), phase.dtype, phase.op));
-}
-
-void Executor::join_phases(const gsel_instr& instr) {
-  const std::vector<gsel_phase>& phases = phases_of(instr);
-  for (size_t k = 0; k < phases.size(); ++k) {
-    const auto elems = static_cast<size_t>(phase_elems(phases[k], program().microbatches[instr.microbatch].count));
-    constexpr double kInfinity = std::numeric_limits<double>::infinity();
-    const double neutral = phases[k].op == GSEL_SUM ? 0 : phases[k].op == GSEL_MAX ? -kInfinity : kInfinity;
-    neutral_.resize(elems * dtype_bytes(phases[k].dtype));
-    if (phases[k].dtype == GSEL_F32)
-      std::fill_n(reinterpret_cast<float*>(neutral_.data()), elems, static_cast<float>(neutral));
-    else
-      std::fill_n(reinterpret_cast<double*>(neutral_.data()), elems, neutral);
-    backend_->run(&gsel_backend_v1::copy, phase_place(k), static_cast<const void*>(neutral_.data()),
-                  uint64_t{neutral_.size()}, int32_t{GSEL_COPY_TO_DEVICE}, static_cast<gsel_stream*>(nullptr));
-    reduce_phase(instr, k);
   }
 }
 

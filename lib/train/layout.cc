@@ -6,6 +6,8 @@
 #include "base/dtype.h"
 #include "program/shards.h"
 #include "program/stages.h"
+#include "program/validation.h"
+#include "train/step_copy.h"
 
 namespace gsel {
 namespace {
@@ -107,6 +109,7 @@ void BucketLayout::add_to(PartBytes& parts) const {
   add(Part::gradients, gradient_bytes);
   add(tier_state ? Part::tier_state : Part::state, state_bytes);
   add(tier_state ? Part::tier_state : Part::master, master_bytes);
+  add(tier_state ? Part::tier_state : Part::step_copy, copy_bytes);
 }
 
 std::vector<BucketLayout> layouts_of(const Program& program, const Optimizer& optimizer) {
@@ -115,6 +118,11 @@ std::vector<BucketLayout> layouts_of(const Program& program, const Optimizer& op
   for (size_t b = 0; b < buckets.size(); ++b)
     layouts.push_back(b < program.buckets.size() ? layout_of(program, optimizer, static_cast<int32_t>(b))
                                                  : frozen_layout(program, buckets[b]));
+  if (!defers(program)) return layouts;
+  for (BucketLayout& layout : layouts) {
+    layout.copies_gradient = optimizer.spoils_gradients();
+    layout.copy_bytes = step_copy_bytes(layout, layout.copies_gradient);
+  }
   return layouts;
 }
 
@@ -122,7 +130,7 @@ uint64_t staging_bytes(const Program& program, const Optimizer& optimizer) {
   size_t most = 0;
   if (optimizer.needs_param_norms())
     for (const ProgramBucket& bucket : program.buckets) most = std::max(most, bucket.params.size());
-  return std::max<uint64_t>(8, 2 * most) * sizeof(double);
+  return (std::max<uint64_t>(8, 2 * most) + (defers(program) ? kDeferredNumbers : 0)) * sizeof(double);
 }
 
 }  // namespace gsel

@@ -34,6 +34,9 @@ struct BucketLayout {
   std::array<uint64_t, kMostStates> each_state_bytes{};  // add up to state_bytes
   // Windows: what a gather, and the whole gradient of a sharded one, need while they are open. 0: never opened.
   uint64_t param_window_bytes = 0, gradient_window_bytes = 0;
+  // What is kept of a step until it is validated, where the program steps before; with gradients where they are spoilt.
+  uint64_t copy_bytes = 0;
+  bool copies_gradient = false;
 
   int64_t own_elems() const { return own.end - own.begin; }
   void add_to(PartBytes& parts) const;
@@ -42,7 +45,8 @@ struct BucketLayout {
 std::vector<BucketLayout> layouts_of(const Program& program, const Optimizer& optimizer);
 
 // Numbers that ranks tell each other in a step: loss, norm, overflow, and the norms that an optimizer sums over owners.
-// The executor keeps them in one piece of Part::staging.
+// The executor keeps them in one piece of Part::staging; at its end those that are under way from one step to the next.
+constexpr uint64_t kDeferredNumbers = 2;
 uint64_t staging_bytes(const Program& program, const Optimizer& optimizer);
 
 // Bytes of every part on this rank: what is kept and the arena of windows (train/arena_plan.h).

@@ -13,6 +13,7 @@ const char* part_name(Part part) {
                                             "compression",
                                             "values and windows",
                                             "staging",
+                                            "copy until a step is validated",
                                             "optimizer state and master copy, second tier",
                                             "parameters, second tier"};
   return names[static_cast<size_t>(part)];

@@ -18,10 +18,11 @@ enum class Part : uint8_t {
   compression,  // error feedback and factors of compressed reductions
   windows,      // one arena: values, their gradients, saved bytes, gathered parameters, whole gradients of sharded ones
   staging,      // what collectives and casts need beside
+  step_copy,    // what a step has changed, as it was before, until the step is validated
   tier_state,   // second tier: optimizer state and master copies
   tier_params,  // second tier: shards of parameters
 };
-constexpr size_t kParts = 9;
+constexpr size_t kParts = 10;
 const char* part_name(Part part);
 constexpr bool in_tier(Part part) {
   return part >= Part::tier_state;

@@ -4,13 +4,15 @@
 #include <algorithm>
 
 #include "comm/request.h"
+#include "program/validation.h"
 
 namespace gsel {
 
 MessagePlan::MessagePlan(const Program& program)
     : messages_(program.step.size()),
       ahead_(std::max(program.transfers, 1)),
-      settled_at_(std::max<int32_t>(static_cast<int32_t>(program.step.size()) - 1, 0)) {
+      settled_at_(std::max<int32_t>(static_cast<int32_t>(program.step.size()) - 1, 0)),
+      validate_(validate_position(program)) {
   for (size_t i = 0; i < program.step.size(); ++i) {
     const gsel_instr& instr = program.step[i];
     const auto position = static_cast<int32_t>(i);
@@ -25,6 +27,7 @@ MessagePlan::MessagePlan(const Program& program)
     std::vector<int32_t>& positions = lanes_[lane].positions;
     messages_[i] = {lane, static_cast<int32_t>(positions.size())};
     positions.push_back(position);
+    before_validate_[lane] += position < validate_ || validate_ < 0;
   }
 }
 
@@ -33,6 +36,7 @@ int32_t MessagePlan::lane_to(int32_t peer, bool sends) {
       std::ranges::find_if(lanes_, [&](const MessageLane& l) { return l.peer == peer && l.sends == sends; });
   if (it != lanes_.end()) return static_cast<int32_t>(it - lanes_.begin());
   lanes_.push_back({peer, sends, {}, 0});
+  before_validate_.push_back(0);
   return static_cast<int32_t>(lanes_.size()) - 1;
 }
 
@@ -44,11 +48,12 @@ bool MessagePlan::is_buffered(int32_t lane) const {
          2 * static_cast<uint64_t>(ahead_) <= kBufferedMessages;
 }
 
-// A receive is posted once the one so many before it has been taken.
+// A receive is posted once the one so many before it has been taken, and VALIDATE is passed if it stands behind it.
 int32_t MessagePlan::first(size_t position) const {
   const auto [lane, number] = messages_[position];
   if (lanes_[lane].sends || is_buffered(lane)) return static_cast<int32_t>(position);
-  return number < ahead_ ? 0 : lanes_[lane].positions[number - ahead_];
+  const int32_t begin = static_cast<int32_t>(position) > validate_ ? std::max(validate_, 0) : 0;
+  return number < ahead_ ? begin : std::max(begin, lanes_[lane].positions[number - ahead_]);
 }
 
 // A send has ended once the one so many behind it goes out.

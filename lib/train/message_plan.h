@@ -1,7 +1,8 @@
 // train/message_plan.h: when each message of a step is begun and when it has ended at the latest, known before the run.
 // Receives from a rank are posted ahead of the instruction that takes them, sends end behind theirs; both keep as many
 // under way as Program::transfers says, and no more. What is small enough for the communicator's own buffers lies there
-// instead: its calls are made where they stand. Refuses to know memory and communicators.
+// instead: its calls are made where they stand. Before VALIDATE no receive is posted that stands behind it, so that a
+// step can begin again with nothing under way. Refuses to know memory and communicators.
 #pragma once
 
 #include <vector>
@@ -35,6 +36,8 @@ class MessagePlan {
   int32_t last(size_t position) const;
   // Where all sends have ended: at the data axis's LOSS_REDUCE, else at the end.
   int32_t settled_at() const { return settled_at_; }
+  // Of a lane's receives, those that may be posted before VALIDATE: all where there is none.
+  size_t before_validate(int32_t lane) const { return before_validate_[lane]; }
 
  private:
   struct Message {
@@ -46,6 +49,8 @@ class MessagePlan {
   std::vector<Message> messages_;  // by position
   int32_t ahead_;
   int32_t settled_at_;
+  int32_t validate_;                     // its position, or -1
+  std::vector<size_t> before_validate_;  // by lane
 };
 
 }  // namespace gsel

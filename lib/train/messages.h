@@ -19,6 +19,8 @@ class Messages {
 
   // A step begins: the first receives are posted. Plan and memory stay until the next begin.
   void begin(const MessagePlan& plan, CallOf call_of);
+  // At VALIDATE: no message is under way but what has not left yet. The receives behind it are posted.
+  void passed_validate();
   // At its position: sends, which may wait for an earlier one to leave.
   void send(size_t position);
   // At its position: until it is there; and, once it has been used, posts another.
@@ -30,12 +32,15 @@ class Messages {
  private:
   using Request = std::optional<CallRequest>;
   Request& slot(int32_t lane, int32_t number) { return requests_[lane][number % plan_->ahead()]; }
+  void make_slots();
   void start(int32_t lane, int32_t number);
   void finish(Request& request);
+  bool may_start(int32_t lane, size_t number) const;
 
   Communicator& comm_;
   const MessagePlan* plan_ = nullptr;
   CallOf call_of_;
+  bool behind_validate_ = false;
   std::vector<std::vector<Request>> requests_;  // by lane, in turn
 };
 

@@ -2,14 +2,14 @@
 // pass_pipeline.cc. Every call checks its arguments and answers with a code: a plugin's mistake must not become ours.
 #include <algorithm>
 
+#include "train/layout.h"
 #include "train/pass_calls.h"
-#include "train/storage.h"
 
 namespace gsel {
 namespace {
 
 const Model& model_of(const gsel_pass* pass) {
-  return pass->compiler.model();
+  return pass->model;
 }
 
 // Writes as much of info as the plugin's struct has room for.
@@ -46,8 +46,10 @@ gsel_status param(const gsel_pass* pass, int32_t id, gsel_param_info* out) {
   const Param& p = params[id];
   const ParamPlaces& places = param_places(pass);
   const bool absent = !places.here[id];
-  return fill(out, gsel_param_info{out->struct_size, p.flags, p.name.c_str(), p.n_elems,
-                                   kept_dtype(p, pass->compiler.config()), absent, places.tie[id], 0});
+  return fill(
+      out, gsel_param_info{out->struct_size, p.flags, p.name.c_str(), p.n_elems, kept_dtype(p, pass->compiler.config()),
+                           absent, places.tie[id], p.shard, p.shard_dim, p.shard_blocks, p.shard_unit,
+                           static_cast<int32_t>(p.whole_dims.size()), p.whole_dims.data()});
 }
 
 // A half with nothing to produce may be missing.
@@ -62,15 +64,28 @@ uint32_t backward_of(const Layer& l) {
   return result;
 }
 
+int32_t tensor_phases(const Layer& l) {
+  int32_t n = 0;
+  for (const auto* phases : {&l.forward_phases, &l.backward_phases})
+    n += static_cast<int32_t>(std::ranges::count(*phases, GSEL_AXIS_TENSOR, &gsel_phase::axis));
+  return n;
+}
+
+int32_t rotates(const Layer& l) {
+  auto passes_on = [](const gsel_phase& phase) { return (phase.flags & GSEL_PHASE_ROTATE) != 0; };
+  return std::ranges::any_of(l.forward_phases, passes_on) || std::ranges::any_of(l.backward_phases, passes_on);
+}
+
 gsel_status layer(const gsel_pass* pass, int32_t id, gsel_layer_info* out) {
   const auto& layers = model_of(pass).layers();
   if (!within(layers, id) || !out) return GSEL_ERR_ARG;
   const Layer& l = layers[id];
   const auto n = [](const std::vector<int32_t>& ids) { return static_cast<int32_t>(ids.size()); };
   return fill(out, gsel_layer_info{out->struct_size, l.flags, l.name.c_str(), l.inputs.data(), l.outputs.data(),
-                                   l.params.data(), n(l.inputs), n(l.outputs), n(l.params), 0, l.backward_unread_params,
-                                   backward_of(l), pass->program.layers[id].stage,
-                                   static_cast<int64_t>(l.saved_bytes_per_sample), l.flop_per_sample});
+                                   l.params.data(), n(l.inputs), n(l.outputs), n(l.params), l.converts,
+                                   l.backward_unread_params, backward_of(l), pass->program.layers[id].stage,
+                                   static_cast<int64_t>(l.saved_bytes_per_sample), l.flop_per_sample, tensor_phases(l),
+                                   rotates(l)});
 }
 
 int32_t value_count(const gsel_pass* pass) {
@@ -82,7 +97,8 @@ gsel_status value(const gsel_pass* pass, int32_t id, gsel_value_info* out) {
   if (!within(values, id) || !out) return GSEL_ERR_ARG;
   const Value& v = values[id];
   return fill(out, gsel_value_info{out->struct_size, v.flags, v.name.c_str(), pass->program.values[id].sample_bytes,
-                                   v.producer, v.needs_gradient});
+                                   v.producer, v.needs_gradient, v.place, v.place_dim, v.place_unit, v.place_blocks,
+                                   v.sequence_dim, static_cast<int32_t>(v.whole_dims.size()), v.whole_dims.data()});
 }
 
 int32_t microbatch_count(const gsel_pass* pass) {
@@ -245,7 +261,10 @@ const gsel_pass_api_v1& pass_api() {
                                              schedule_length,
                                              schedule_action,
                                              measured,
-                                             note};
+                                             note,
+                                             axis_weight,
+                                             split_param,
+                                             place_layer};
   return table;
 }
 

@@ -39,5 +39,9 @@ int32_t schedule_length(const gsel_schedule* schedule, int32_t place);
 gsel_action schedule_action(const gsel_schedule* schedule, int32_t place, int32_t i);
 gsel_status measured(gsel_pass* pass, const char* path, double* seconds, gsel_error** err);
 void note(gsel_pass* pass, const char* line);
+double axis_weight(const gsel_pass* pass, gsel_axis axis, int32_t place);
+gsel_status split_param(gsel_pass* pass, int32_t param);
+gsel_status place_layer(gsel_pass* pass, int32_t layer, const gsel_place_in_layer* inputs,
+                        const gsel_place_in_layer* outputs);
 
 }  // namespace gsel

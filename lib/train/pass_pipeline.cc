@@ -67,7 +67,7 @@ const ParamPlaces& param_places(const gsel_pass* pass) {
   if (!pass->param_places) {
     const Program& program = pass->program;
     const int32_t own = program.mesh.coordinate(program.rank, GSEL_AXIS_PIPELINE);
-    ParamPlaces places{tie_of_params(program), {}};
+    ParamPlaces places{class_of_params(program), {}};
     for (const std::vector<int32_t>& holders : all_holders(program))
       places.here.push_back(std::ranges::count(holders, own) > 0);
     pass->param_places = std::move(places);

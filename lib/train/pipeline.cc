@@ -63,11 +63,14 @@ void Pipeline::prepare() {
   check_model();
   config_ = to_config(settings_, *model_, comm_.world_size());
   optimizer_.emplace(config_, *model_, nullptr);
-  std::vector<Program> programs = Compiler(*model_, config_, Mesh{{1, 1, comm_.world_size()}}).compile_all();
+  CompiledRanks ranks = Compiler(*model_, config_, Mesh{resolve_mesh(config_, comm_.world_size())}).compile_all();
+  std::vector<Program>& programs = ranks.programs;
   verify(programs);
   programs_key_ = agreement_key(programs);
   program_ = std::move(programs[comm_.rank()]);
-  executor_ = std::make_unique<Executor>(*model_, program_, config_, *optimizer_, comm_);
+  local_ = std::move(ranks.models[comm_.rank()]);
+  executor_ = std::make_unique<Executor>(*local_, program_, config_, *optimizer_, comm_);
+  executor_->params().initialise(static_cast<uint64_t>(config_.train.seed));
 }
 
 void Pipeline::check_settings() const {
@@ -80,14 +83,23 @@ void Pipeline::check_settings() const {
   if (settings_.chunks < 0)
     fail(GSEL_ERR_ARG, "gsel_pipeline_config.chunks is {}; 1 or more, or 0 for what the schedule needs, would do",
          settings_.chunks);
+  if (settings_.tensor_ranks < 1 || comm_.world_size() % settings_.tensor_ranks != 0)
+    fail(
+        GSEL_ERR_ARG,
+        "gsel_pipeline_config.tensor_ranks is {}, and the communicator has {} rank{}; a number that divides them, or 0 "
+        "for 1, would do",
+        settings_.tensor_ranks, comm_.world_size(), comm_.world_size() == 1 ? "" : "s");
 }
 
 void Pipeline::check_model() const {
-  if (!model_->params().empty())
+  const auto trained = std::ranges::find_if(model_->params(), &Param::trainable);
+  if (trained != model_->params().end())
     fail(GSEL_ERR_UNSUPPORTED,
-         "the model declares parameter \"{}\"; a pipeline without a trainer leaves parameters to its stages: flag the "
-         "layers that have some with GSEL_LAYER_OWN_PARAMS, or train the model with gsel_trainer_create",
-         model_->params().front().name);
+         "the model declares parameter \"{}\", which is trained, and a pipeline without a trainer steps nothing: flag "
+         "it "
+         "GSEL_PARAM_FROZEN, leave it to its layer with GSEL_LAYER_OWN_PARAMS, or train the model with "
+         "gsel_trainer_create",
+         trained->name);
   if (const Layer* layer = find_pull_only(*model_))
     fail(GSEL_ERR_MODEL, "layer \"{}\" has no callbacks; a pipeline calls them", layer->name);
   if (settings_.data.fill) return;
@@ -103,6 +115,7 @@ Particulars Pipeline::particulars() const {
   all.emplace_back("gsel_pipeline_config.chunks", std::to_string(settings_.chunks));
   all.emplace_back("gsel_pipeline_config.microbatches", std::to_string(settings_.microbatches));
   all.emplace_back("gsel_pipeline_config.microbatch_samples", std::to_string(settings_.microbatch_samples));
+  all.emplace_back("gsel_pipeline_config.tensor_ranks", std::to_string(settings_.tensor_ranks));
   all.emplace_back("gsel_pipeline_config.first_layers", fmt::format("{}", fmt::join(settings_.first_layers, ", ")));
   all.emplace_back(settings_.reads_file() ? "the schedule's file" : "what plugin \"pp\" makes of it",
                    fmt::format("{:016x}", programs_key_));
@@ -134,6 +147,11 @@ gsel_pipeline_report Pipeline::run(int32_t what) {
   return report();
 }
 
+// What brings a value from one placement on the tensor axis to another.
+bool Pipeline::is_between_ranks(const gsel_instr& instr) const {
+  return instr.layer >= 0 && program_.layers[instr.layer].converts;
+}
+
 gsel_pipeline_report Pipeline::report() const {
   const StepRecord& record = executor_->last_run();
   const std::vector<gsel_instr>& step = executor_->last_program().step;
@@ -142,9 +160,13 @@ gsel_pipeline_report Pipeline::report() const {
   report.rank = comm_.rank();
   report.elapsed_s = record.report.seconds;
   report.busy_s = record.report.compute_s;
-  for (const Interval& interval : record.intervals)
-    if (auto share = share_of(step[interval.position].kind); share && !interval.beside)
-      report.*share += interval.end - interval.begin;
+  for (const Interval& interval : record.intervals) {
+    const gsel_instr& instr = step[interval.position];
+    const auto share = is_between_ranks(instr) ? &gsel_pipeline_report::comm_s : share_of(instr.kind);
+    if (share && !interval.beside) report.*share += interval.end - interval.begin;
+  }
+  // What layers reduce in the middle of a callback stands in no interval of its own.
+  report.comm_s += std::max(0.0, record.report.exposed_comm_s - report.idle_s - report.comm_s);
   report.overhead_s = std::max(0.0, report.elapsed_s - report.busy_s - report.idle_s - report.comm_s);
   for (const AxisCount& count : record.counts) {
     if (count.kind != GSEL_INSTR_SEND) continue;
@@ -163,7 +185,8 @@ std::optional<gsel_pipeline_stage> Pipeline::stage(int32_t i) const {
   stage.stage = stage_here(program_, i);
   if (stage.stage < 0) return std::nullopt;
   for (size_t l = 0; l < program_.layers.size(); ++l)
-    if (program_.layers[l].stage == stage.stage && stage.n_layers++ == 0) stage.first_layer = static_cast<int32_t>(l);
+    if (program_.layers[l].stage == stage.stage && !program_.layers[l].converts && stage.n_layers++ == 0)
+      stage.first_layer = local_->layers()[l].origin;
   if (!has_run_) return stage;
   const std::vector<gsel_instr>& step = executor_->last_program().step;
   for (const Interval& interval : executor_->last_run().intervals) {

@@ -1,5 +1,6 @@
 // train/pipeline.h: a model's stages run as a pipeline over all ranks of a communicator, without a trainer: compiled by
-// the pipeline's strategy, verified and executed as a step is, but nothing is stepped. Refuses to know schedules.
+// the strategies of the pipeline and the tensor axis, verified and executed as a step is, but nothing is stepped.
+// Refuses to know schedules.
 #pragma once
 
 #include <gsel/pipeline.h>
@@ -21,6 +22,7 @@ struct PipelineSettings {
   int32_t chunks = 0;
   int32_t microbatches = 0;
   int64_t microbatch_samples = 0;
+  int32_t tensor_ranks = 1;
   std::vector<int32_t> first_layers;
   std::string timeline;
   DataSource data;
@@ -28,8 +30,8 @@ struct PipelineSettings {
   bool reads_file() const;
 };
 
-// The same as a trainer's configuration: the pipeline axis has all ranks, the batch is one run's. Names of layers stand
-// for their ids.
+// The same as a trainer's configuration: of all ranks, tensor_ranks share each place of the pipeline, the batch is one
+// run's. Names of layers stand for their ids.
 Config to_config(const PipelineSettings& settings, const Model& model, int32_t ranks);
 
 class Pipeline {
@@ -50,6 +52,7 @@ class Pipeline {
   void check_settings() const;
   void check_model() const;
   void refuse_run(int32_t what) const;
+  bool is_between_ranks(const gsel_instr& instr) const;
   Particulars particulars() const;
   gsel_pipeline_report report() const;
 
@@ -58,9 +61,10 @@ class Pipeline {
   Communicator& comm_;
   const PipelineSettings settings_;
   Config config_;
-  std::optional<Optimizer> optimizer_;  // of no parameters
+  std::optional<Optimizer> optimizer_;  // of no trained parameters
   uint64_t programs_key_ = 0;
   Program program_;
+  std::shared_ptr<const Model> local_;  // the model as this rank has it, which program_ is of
   std::unique_ptr<Executor> executor_;
   int64_t forward_runs_ = 0;
   bool has_run_ = false;

@@ -34,7 +34,7 @@ bool PipelineSettings::reads_file() const {
 
 Config to_config(const PipelineSettings& settings, const Model& model, int32_t ranks) {
   Config config = default_config();
-  config.mesh = {1, 1, ranks};
+  config.mesh = {settings.tensor_ranks, 1, ranks / settings.tensor_ranks};
   config.train.microbatch = settings.microbatch_samples;
   config.train.batch = settings.microbatch_samples * settings.microbatches;
   using Type = ConfigValue::Type;
@@ -45,6 +45,7 @@ Config to_config(const PipelineSettings& settings, const Model& model, int32_t r
   if (!settings.first_layers.empty())
     section.options["cuts"] = option("first_layers", Type::text, cuts(settings, model));
   config.strategy[GSEL_AXIS_PIPELINE] = std::move(section);
+  if (settings.tensor_ranks > 1) config.strategy[GSEL_AXIS_TENSOR] = StrategySection{"tp", {kOrigin, 0, 0, "tp"}, {}};
   return config;
 }
 

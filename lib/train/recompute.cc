@@ -22,7 +22,7 @@ std::string_view trimmed(std::string_view text) {
 std::string recomputable_names(const Model& model) {
   std::string names;
   for (const Layer& layer : model.layers())
-    if (layer.recomputable() && !layer.is_loss()) names += (names.empty() ? "" : ", ") + layer.name;
+    if (layer.recomputable() && !layer.is_loss() && !layer.converts) names += (names.empty() ? "" : ", ") + layer.name;
   return names.empty() ? "none" : names;
 }
 
@@ -37,6 +37,16 @@ size_t find_layer(const Model& model, const Config& config, std::string_view nam
     refuse(config, fmt::format("layer \"{}\" was not described as recomputable; those that were: {}", name,
                                recomputable_names(model)));
   return static_cast<size_t>(found - layers.begin());
+}
+
+// The library's own layers between those that were chosen by name go with them, so that nothing is kept for their sake.
+void choose_conversions(const Model& model, std::vector<bool>& chosen) {
+  for (size_t l = 0; l < chosen.size(); ++l) {
+    const Layer& layer = model.layers()[l];
+    if (!layer.converts || !layer.recomputable()) continue;
+    const Value &from = model.values()[layer.inputs.front()], &to = model.values()[layer.outputs.front()];
+    chosen[l] = chosen[from.producer] && std::ranges::any_of(to.readers, [&](int32_t r) { return chosen[r]; });
+  }
 }
 
 std::vector<bool> chosen_layers(const Model& model, const Config& config) {
@@ -54,6 +64,7 @@ std::vector<bool> chosen_layers(const Model& model, const Config& config) {
     chosen[find_layer(model, config, trimmed(rest.substr(0, comma)))] = true;
     rest.remove_prefix(more ? comma + 1 : rest.size());
   }
+  choose_conversions(model, chosen);
   return chosen;
 }
 

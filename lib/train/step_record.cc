@@ -21,6 +21,8 @@ void add_report(const gsel_step_report& r, Json& step) {
   step["learning_rate"] = r.learning_rate;
   step["loss_scale"] = r.loss_scale;
   step["skipped"] = r.skipped != 0;
+  step["validated_step"] = r.validated_step;
+  step["restarts"] = r.restarts;
   step["seconds"] = r.seconds;
   step["tokens_per_second"] = r.seconds > 0 ? Json(r.weight / r.seconds) : Json();
   step["compute_s"] = r.compute_s;
@@ -65,7 +67,7 @@ Json memory_json(const StepRecord& record) {
 Json stages_json(const Program& program, const std::vector<Interval>& intervals) {
   std::map<int32_t, double> busy;
   for (const Interval& interval : intervals)
-    if (const gsel_instr& instr = program.step.at(interval.position); instr.layer >= 0)
+    if (const gsel_instr& instr = program.step.at(interval.position); instr.layer >= 0 && !interval.beside)
       busy[program.layers[instr.layer].stage] += interval.end - interval.begin;
   Json list = Json::array();
   for (const auto& [stage, seconds] : busy) list.push_back({{"stage", stage}, {"busy_s", seconds}});

@@ -11,9 +11,8 @@
 namespace gsel {
 namespace {
 
-constexpr int64_t kChunkElems = 1 << 16;
-
-void fill_chunk(const Param& p, uint64_t key, int64_t first, std::vector<float>& chunk, uint64_t seed) {
+// Elements [first, first + chunk.size()) of the parameter as described.
+void fill_run(const Param& p, uint64_t key, int64_t first, std::span<float> chunk, uint64_t seed) {
   switch (p.init) {
     case GSEL_INIT_ZEROS:
       std::ranges::fill(chunk, 0.0f);
@@ -37,8 +36,23 @@ void fill_chunk(const Param& p, uint64_t key, int64_t first, std::vector<float>&
   }
 }
 
+// The same of what is here of a split one: run by run, as they lie in the whole.
+void fill_chunk(const Param& p, uint64_t key, int64_t first, std::span<float> chunk, uint64_t seed) {
+  const PartRows rows = rows_of(p.whole_dims, p.part);
+  for (int64_t done = 0, count = std::ssize(chunk); done < count;) {
+    const int64_t row = (first + done) / rows.length, column = (first + done) % rows.length;
+    const int64_t n = std::min(rows.length - column, count - done);
+    fill_run(p, key, rows.first + row * rows.stride + column, chunk.subspan(done, n), seed);
+    done += n;
+  }
+}
+
+uint64_t key_of(const Param& p, uint64_t seed) {
+  return derive_key(derive_key(seed, "initial values"), p.name);
+}
+
 // To nearest, ties to even, as a cast of the backend does.
-std::vector<uint16_t> rounded(const std::vector<float>& values, gsel_dtype dtype) {
+std::vector<uint16_t> rounded(std::span<const float> values, gsel_dtype dtype) {
   std::vector<uint16_t> result(values.size());
   for (size_t i = 0; i < values.size(); ++i)
     result[i] = dtype == GSEL_BF16 ? BF16::narrow(values[i]).bits : F16::narrow(values[i]).bits;
@@ -99,40 +113,73 @@ void ParamStorage::initialise(uint64_t seed) {
     if (block.layout.param_bytes) initialise_block(block, seed);
 }
 
+// Writes what this rank keeps of each parameter, chunk by chunk.
 void ParamStorage::initialise_block(Block& block, uint64_t seed) {
-  auto* params = static_cast<char*>(block.kept_params.begin_use());
-  auto* master = static_cast<float*>(block.master.begin_use());
-  for (int32_t p : block.params) initialise_param(block, p, params, master, seed);
+  const Beginning to = begin_initial(block);
+  std::vector<float> chunk;
+  for (int32_t p : block.params) {
+    const Param& param = model_.params()[p];
+    const int64_t home = homes_[p].first;
+    const int64_t begin = std::max(home, to.kept.begin), end = std::min(home + param.n_elems, to.kept.end);
+    for (int64_t first = begin; first < end; first += kChunkElems) {
+      chunk.resize(std::min(kChunkElems, end - first));
+      fill_chunk(param, key_of(param, seed), first - home, chunk, seed);
+      write_initial(block, first, chunk, to);
+    }
+  }
+  end_initial(block);
+}
+
+void ParamStorage::initialise_alike(uint64_t seed, bool says, const std::function<void(std::span<float>)>& tell) {
+  auto is_told = [&](int32_t p) {
+    return model_.params()[p].init == GSEL_INIT_CALLBACK && model_.params()[p].part.is_whole();
+  };
+  std::vector<float> chunk;
+  for (Block& block : blocks_) {
+    if (std::ranges::none_of(block.params, is_told)) continue;
+    const Beginning to = begin_initial(block);
+    for (int32_t p : block.params) {
+      const Param& param = model_.params()[p];
+      for (int64_t first = 0; is_told(p) && first < param.n_elems; first += kChunkElems) {
+        chunk.resize(std::min(kChunkElems, param.n_elems - first));
+        if (says) fill_chunk(param, key_of(param, seed), first, chunk, seed);
+        tell(chunk);
+        write_initial(block, homes_[p].first + first, chunk, to);
+      }
+    }
+    end_initial(block);
+  }
+}
+
+ParamStorage::Beginning ParamStorage::begin_initial(Block& block) const {
+  const BucketLayout& layout = block.layout;
+  return {static_cast<char*>(block.kept_params.begin_use()), static_cast<char*>(block.master.begin_use()),
+          layout.whole_params ? gsel_range{0, layout.padded} : layout.own};
+}
+
+void ParamStorage::end_initial(Block& block) const {
   block.kept_params.end_use(true);
   block.master.end_use(true);
 }
 
-// Writes what this rank keeps of one parameter, chunk by chunk: to the parameters, rounded, and to the master copy.
-void ParamStorage::initialise_param(Block& block, int32_t p, char* params, float* master, uint64_t seed) {
-  const Param& param = model_.params()[p];
+// Elements of the bucket from `first` on, as far as this rank keeps them: to the parameters, rounded, and to the master
+// copy.
+void ParamStorage::write_initial(const Block& block, int64_t first, std::span<const float> values,
+                                 const Beginning& to) const {
   const BucketLayout& layout = block.layout;
-  const uint64_t key = derive_key(derive_key(seed, "initial values"), param.name);
-  const int64_t home = homes_[p].first;
-  const gsel_range kept = layout.whole_params ? gsel_range{0, layout.padded} : layout.own;
-  auto put = [&](void* to, const void* from, uint64_t bytes) {
-    backend_->run(&gsel_backend_v1::copy, to, from, bytes, int32_t{GSEL_COPY_TO_DEVICE},
+  auto put = [&](char* memory, const gsel_range& range, gsel_dtype dtype) {
+    const int64_t from = std::max(first, range.begin), until = std::min(first + std::ssize(values), range.end);
+    if (!memory || from >= until) return;
+    const std::span<const float> written = values.subspan(from - first, until - from);
+    const std::vector<uint16_t> narrow = dtype == GSEL_F32 ? std::vector<uint16_t>{} : rounded(written, dtype);
+    backend_->run(&gsel_backend_v1::copy,
+                  static_cast<void*>(memory + static_cast<uint64_t>(from - range.begin) * dtype_bytes(dtype)),
+                  dtype == GSEL_F32 ? static_cast<const void*>(written.data()) : narrow.data(),
+                  written.size() * dtype_bytes(dtype), int32_t{GSEL_COPY_TO_DEVICE},
                   static_cast<gsel_stream*>(nullptr));
   };
-  const int64_t begin = std::max(home, kept.begin), end = std::min(home + param.n_elems, kept.end);
-  std::vector<float> chunk;
-  for (int64_t first = begin; first < end; first += kChunkElems) {
-    chunk.resize(std::min(kChunkElems, end - first));
-    fill_chunk(param, key, first - home, chunk, seed);
-    char* to = params + kept_bytes(block, first - kept.begin);
-    if (layout.dtype == GSEL_F32)
-      put(to, chunk.data(), chunk.size() * sizeof(float));
-    else
-      put(to, rounded(chunk, layout.dtype).data(), chunk.size() * sizeof(uint16_t));
-    const int64_t from = std::max(first, layout.own.begin);
-    const int64_t until = std::min(first + static_cast<int64_t>(chunk.size()), layout.own.end);
-    if (master && from < until)
-      put(master + (from - layout.own.begin), chunk.data() + (from - first), sizeof(float) * (until - from));
-  }
+  put(to.params, to.kept, layout.dtype);
+  put(to.master, layout.own, GSEL_F32);
 }
 
 uint64_t ParamStorage::kept_bytes(const Block& block, int64_t elems) const {

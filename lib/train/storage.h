@@ -3,6 +3,7 @@
 // train/layout.h; what is whole for a while only is a window that somebody else has memory for.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -28,6 +29,10 @@ class ParamStorage {
 
   // Writes the initial values, keyed by (seed, name, element): what this rank keeps of them, nothing else is ever made.
   void initialise(uint64_t seed);
+  // The same once more of whole parameters that callbacks of the embedder initialise, as one rank says for all: `tell`
+  // makes each chunk that one's. `says`: this is it.
+  void initialise_alike(uint64_t seed, bool says, const std::function<void(std::span<float>)>& tell);
+  static constexpr int64_t kChunkElems = 1 << 16;
 
   const BucketLayout& layout(int32_t bucket) const { return blocks_[bucket].layout; }
   // Bucket of a parameter; behind the program's: of frozen ones. -1: another place of the pipeline has it.
@@ -103,7 +108,14 @@ class ParamStorage {
   Kept make(bool in_tier, Part near, Part far, uint64_t bytes, Ledger& ledger);
   void make_block(const BucketLayout& layout, const std::vector<int32_t>& params, Ledger& ledger);
   void initialise_block(Block& block, uint64_t seed);
-  void initialise_param(Block& block, int32_t p, char* params, float* master, uint64_t seed);
+  // Of a block, while it is initialised: `params` has the elements in `kept`.
+  struct Beginning {
+    char *params, *master;
+    gsel_range kept;
+  };
+  Beginning begin_initial(Block& block) const;
+  void end_initial(Block& block) const;
+  void write_initial(const Block& block, int64_t first, std::span<const float> values, const Beginning& to) const;
   void zero(void* data, uint64_t bytes) const;
   uint64_t kept_bytes(const Block& block, int64_t elems) const;
 

@@ -30,6 +30,16 @@ void refuse_own_params(const Model& model) {
            layer.name);
 }
 
+// Muon and its like look at a matrix as one.
+void refuse_split_params(const Model& local, int32_t ranks) {
+  for (const Param& p : local.params())
+    if (p.trainable() && !p.part.is_whole())
+      fail(GSEL_ERR_UNSUPPORTED,
+           "the optimizer works on whole parameters (GSEL_NEEDS_WHOLE_PARAM), and parameter \"{}\" is split over {} "
+           "ranks of the tensor axis; an optimizer of elements or of norms, or mesh.tensor = 1, would do",
+           p.name, ranks);
+}
+
 // A folder may be another on each rank.
 bool must_agree(const std::string& key) {
   const bool shared = key.starts_with("train.") || key.starts_with("mesh.");
@@ -58,13 +68,19 @@ void Trainer::prepare(const gsel_optimizer_desc* optimizer) {
   model_->finish();
   refuse_own_params(*model_);
   optimizer_.emplace(config_, *model_, optimizer);
-  std::vector<Program> programs = compile_all();
-  if (optimizer_->needs_whole_params()) keep_params_whole(programs);
+  CompiledRanks ranks = compile_all();
+  std::vector<Program>& programs = ranks.programs;
+  if (optimizer_->needs_whole_params()) {
+    refuse_split_params(*ranks.models[comm_.rank()], programs.front().mesh.size[GSEL_AXIS_TENSOR]);
+    keep_params_whole(programs);
+  }
   verify(programs);
   if (programs.front().mesh.size[GSEL_AXIS_PIPELINE] > 1) programs_key_ = agreement_key(programs);
-  check_budget(*model_, config_, programs.front().mesh, *optimizer_, programs);
+  check_budget(*model_, config_, programs.front().mesh, *optimizer_, ranks);
   program_ = std::move(programs[comm_.rank()]);
-  executor_ = std::make_unique<Executor>(*model_, program_, config_, *optimizer_, comm_);
+  local_ = std::move(ranks.models[comm_.rank()]);
+  optimizer_.emplace(config_, *local_, optimizer);  // it is told of parameters as they are here
+  executor_ = std::make_unique<Executor>(*local_, program_, config_, *optimizer_, comm_);
   executor_->params().initialise(static_cast<uint64_t>(config_.train.seed));
 }
 
@@ -78,6 +94,8 @@ Particulars Trainer::particulars(const gsel_optimizer_desc* optimizer) const {
     const std::string section = fmt::format("setting strategy.{}.", axis_name(axis));
     all.emplace_back(section + "plugin", config_.strategy[axis]->plugin);
     for (const auto& [name, value] : config_.strategy[axis]->options) all.emplace_back(section + name, value.text);
+    const std::string* weights = config_.get(fmt::format("strategy.{}.weights", axis_name(axis)));
+    all.emplace_back(section + "weights", weights ? *weights : "all alike");
   }
   if (programs_key_)
     all.emplace_back("what the strategies made of the files they read, such as a schedule_file,",
@@ -85,20 +103,12 @@ Particulars Trainer::particulars(const gsel_optimizer_desc* optimizer) const {
   return all;
 }
 
-std::vector<Program> Trainer::compile_all() const {
+CompiledRanks Trainer::compile_all() const {
   const Mesh mesh{resolve_mesh(config_, comm_.world_size())};
-  if (mesh.size[GSEL_AXIS_TENSOR] > 1) {
-    const Place place = config_.place_of("mesh.tensor");
-    throw Error(GSEL_ERR_UNSUPPORTED,
-                fmt::format("{}mesh.tensor = {}: this libgsel {} runs the data and the pipeline axis; mesh.tensor = 1 "
-                            "would do",
-                            place_prefix(place), mesh.size[GSEL_AXIS_TENSOR], gsel_version_text()))
-        .at(place);
-  }
-  std::vector<Program> programs = Compiler(*model_, config_, mesh).compile_all();
+  CompiledRanks ranks = Compiler(*model_, config_, mesh).compile_all();
   if (comm_.rank() == 0)
-    for (const std::string& note : programs.front().notes) log(GSEL_LOG_INFO, "strategy", "{}", note);
-  return programs;
+    for (const std::string& note : ranks.programs.front().notes) log(GSEL_LOG_INFO, "strategy", "{}", note);
+  return ranks;
 }
 
 // ---- push -------------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@
 #include "train/inference.h"
 #include "train/pass.h"
 #include "train/push.h"
+#include "train/whole_params.h"
 
 namespace gsel {
 
@@ -51,7 +52,7 @@ class Trainer {
   void refuse_under_way(const char* what) const;
   void refuse_push(const DataSource& data) const;
   const Param& checked_param(int32_t param) const;
-  std::vector<Program> compile_all() const;
+  CompiledRanks compile_all() const;
   Particulars particulars(const gsel_optimizer_desc* optimizer) const;
 
   const uint64_t fork_generation_ = os::fork_generation();
@@ -62,6 +63,7 @@ class Trainer {
   std::optional<Optimizer> optimizer_;
   uint64_t programs_key_ = 0;  // of a pipeline: of the programs of all ranks
   Program program_;
+  std::shared_ptr<const Model> local_;  // the model as this rank has it, which program_ is of
   std::unique_ptr<Executor> executor_;
   std::optional<Inference> inference_;
   bool pulls_evaluation_ = false;           // under way

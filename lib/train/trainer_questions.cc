@@ -51,12 +51,12 @@ void Trainer::infer(int32_t value, int64_t n_samples, DataSource data, void* dst
   if (const uint64_t bytes = value_bytes(wanted, n_samples); bytes != dst_bytes)
     fail(GSEL_ERR_ARG, "dst has {} bytes; value \"{}\" of {} samples has {} bytes", dst_bytes, wanted.name, n_samples,
          bytes);
+  executor_->settle_last_step();
   if (!inference_ || !inference_->fits(value, n_samples)) {
     inference_.reset();
-    inference_.emplace(*executor_, *model_, program_, value, n_samples);
+    inference_.emplace(*executor_, *local_, *model_, program_, value, n_samples);
   }
-  inference_->run(data.fill, data.user_data, derive_key(static_cast<uint64_t>(config_.train.seed), "inference"),
-                  executor_->next_step(), dst);
+  inference_->run(data, derive_key(static_cast<uint64_t>(config_.train.seed), "inference"), dst);
 }
 
 void Trainer::read_param(int32_t param, void* dst, size_t dst_bytes) {
@@ -66,7 +66,8 @@ void Trainer::read_param(int32_t param, void* dst, size_t dst_bytes) {
   if (!dst || bytes != dst_bytes)
     fail(GSEL_ERR_ARG, "dst has {} bytes; parameter \"{}\" has {} bytes", dst ? dst_bytes : 0, p.name, bytes);
   refuse_under_way("read parameters");
-  WholeParams(*executor_, program_).read(p, param, static_cast<float*>(dst));
+  executor_->settle_last_step();
+  WholeParams(*executor_, *local_, program_).read(param, static_cast<float*>(dst));
 }
 
 }  // namespace gsel

@@ -7,6 +7,7 @@
 #include "base/dtype.h"
 #include "program/shards.h"
 #include "program/stages.h"
+#include "train/whole_tensor.h"
 
 namespace gsel {
 namespace {
@@ -19,10 +20,8 @@ bool is_divided(const Program& program, const ProgramBucket& bucket) {
 
 }  // namespace
 
-WholeParams::WholeParams(Executor& executor, const Program& program)
-    : executor_(executor), params_(executor.params()), program_(program) {
-  for (const std::vector<int32_t>& holders : all_holders(program)) givers_.push_back(holders.front());
-}
+WholeParams::WholeParams(Executor& executor, const Model& model, const Program& program)
+    : executor_(executor), params_(executor.params()), model_(model), program_(program) {}
 
 WholeParams::~WholeParams() {
   close();
@@ -30,17 +29,12 @@ WholeParams::~WholeParams() {
 
 // Exact values of 16-bit parameters are their master copies, which are divided with the optimizer's state.
 bool WholeParams::kept_everywhere(const Program& program) {
-  return program.mesh.size[GSEL_AXIS_PIPELINE] == 1 &&
+  return program.mesh.size[GSEL_AXIS_PIPELINE] == 1 && program.mesh.size[GSEL_AXIS_TENSOR] == 1 &&
          std::ranges::none_of(program.buckets, [&](const ProgramBucket& bucket) {
            const bool has_master = program.params[bucket.params.front()].dtype != GSEL_F32;
            return is_divided(program, bucket) &&
                   (bucket.shards_param() || bucket.owner >= 0 || (bucket.shards_state() && has_master));
          });
-}
-
-// Whether this rank's place is the one that tells a parameter to the others of the pipeline.
-bool WholeParams::gives(int32_t p) const {
-  return givers_[p] == program_.mesh.coordinate(program_.rank, GSEL_AXIS_PIPELINE);
 }
 
 // Frozen parameters stand in buckets behind the program's; every rank of their places has them.
@@ -65,7 +59,6 @@ void* WholeParams::take(uint64_t bytes) {
 void WholeParams::close() {
   for (int32_t b : open_) params_.close_params(b);
   open_.clear();
-  told_.clear();
   beside_.clear();
   taken_ = 0;
 }
@@ -101,32 +94,8 @@ void WholeParams::make_whole(int32_t b) {
   gather(b, params_.whole_params(b), layout.dtype);
 }
 
-// From the place that gives a parameter to all of the pipeline. Others that hold it, too, take it like the rest.
-void* WholeParams::tell(int32_t p, void* own, gsel_dtype dtype) {
-  if (program_.mesh.size[GSEL_AXIS_PIPELINE] == 1) return own;
-  const auto elems = static_cast<uint64_t>(program_.params[p].n_elems);
-  void* data = gives(p) ? own : take(elems * dtype_bytes(dtype));
-  executor_.axis_comm(GSEL_AXIS_PIPELINE)
-      .collective(make_collective(GSEL_COLLECTIVE_BROADCAST, data, data, elems, dtype, 0, givers_[p]));
-  return data;
-}
-
-void WholeParams::open(std::span<const int32_t> wanted) {
-  close();
-  for (int32_t p : wanted) {
-    if (gives(p)) make_whole(params_.bucket_of(p));
-    void* whole = tell(p, gives(p) ? params_.param(p) : nullptr, program_.params[p].dtype);
-    if (!gives(p)) told_[p] = whole;
-  }
-}
-
-void* WholeParams::param(int32_t p) const {
-  const auto it = told_.find(p);
-  return it == told_.end() ? params_.param(p) : it->second;
-}
-
 // The whole master copy of a bucket; of one that another rank owns, that rank's.
-const float* WholeParams::gather_master(int32_t b) {
+float* WholeParams::gather_master(int32_t b) {
   const BucketLayout& layout = params_.layout(b);
   const ProgramBucket& bucket = program_.buckets[b];
   auto* whole = static_cast<float*>(take(sizeof(float) * static_cast<uint64_t>(layout.padded)));
@@ -141,28 +110,31 @@ const float* WholeParams::gather_master(int32_t b) {
   return whole;
 }
 
-// Where this place has it: as f32 in the backend's memory.
-const float* WholeParams::exact(const Param& param, int32_t p) {
+// What this place of the pipeline and of the tensor axis has of it: as f32 in the backend's memory.
+float* WholeParams::exact(int32_t p) {
   const int32_t b = params_.bucket_of(p);
   const gsel_dtype dtype = params_.layout(b).dtype;
   if (dtype == GSEL_F32) {
     make_whole(b);
-    return static_cast<const float*>(params_.param(p));
+    return static_cast<float*>(params_.param(p));
   }
+  const Param& param = model_.params()[p];
   if (param.trainable()) return gather_master(b) + params_.first_of(p);
   const auto elems = static_cast<uint64_t>(param.n_elems);
   void* cast = take(sizeof(float) * elems);
   executor_.backend()->run(&gsel_backend_v1::cast, cast, gsel_dtype{GSEL_F32},
                            static_cast<const void*>(params_.param(p)), dtype, elems, kNow);
-  return static_cast<const float*>(cast);
+  return static_cast<float*>(cast);
 }
 
-void WholeParams::read(const Param& param, int32_t p, float* dst) {
+// Of the places that hold it the first one tells the others.
+void WholeParams::read(int32_t p, float* dst) {
   close();
-  void* own = gives(p) ? const_cast<float*>(exact(param, p)) : nullptr;
-  const void* values = tell(p, own, GSEL_F32);
-  executor_.backend()->run(&gsel_backend_v1::copy, static_cast<void*>(dst), values,
-                           sizeof(float) * static_cast<uint64_t>(param.n_elems), int32_t{GSEL_COPY_TO_HOST}, kNow);
+  const Param& param = model_.params()[p];
+  const int32_t root = holders(program_, p).front();
+  const WholeTensor whole(executor_, param.whole_dims, param.part, GSEL_F32, root);
+  float* local = executor_.axis_place(GSEL_AXIS_PIPELINE) == root ? exact(p) : nullptr;
+  whole.tell(local, take(whole.room_bytes()), dst);
   close();
 }
 
