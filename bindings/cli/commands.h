@@ -19,6 +19,7 @@ Command devices_command(CLI::App& app);
 Command resolve_command(CLI::App& app);
 Command plugins_command(CLI::App& app);
 Command program_command(CLI::App& app);
+Command mesh_command(CLI::App& app);
 // `program` is what stood behind "--": the program of the ranks and its arguments.
 Command run_command(CLI::App& app, std::vector<std::string> program);
 // `arguments` are those of the whole command, for ranks that are started with them.

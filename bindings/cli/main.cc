@@ -71,7 +71,7 @@ int run(std::vector<std::string> arguments) {
   if (starts_ranks) program = take_program(arguments);
   const std::vector<Command> commands = {devices_command(app),          resolve_command(app),      plugins_command(app),
                                          program_command(app),          run_command(app, program), trace_command(app),
-                                         bench_command(app, arguments), tune_command(app)};
+                                         bench_command(app, arguments), tune_command(app),         mesh_command(app)};
   try {
     check_command(app, arguments);
     std::reverse(arguments.begin(), arguments.end());  // the parser takes them from the end

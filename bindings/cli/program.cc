@@ -13,16 +13,17 @@ namespace {
 
 struct Options {
   std::vector<std::string> verify;
+  std::vector<std::string> places;
   std::string print, traffic;
   ScheduleOptions schedules;
 };
 
 // By GSEL_INSTR_*, as programs name them; those that send nothing are never shown.
-constexpr std::array<const char*, 23> kKinds{
-    "",         "input",      "forward",        "backward_input", "backward_weight", "backward", "send",
-    "recv",     "broadcast",  "reduce",         "wait",           "loss_reduce",     "norm",     "step",
-    "gather",   "release",    "reduce_scatter", "reduce_root",    "recompute",       "scatter",  "collect",
-    "overflow", "reduce_tied"};
+constexpr std::array<const char*, 24> kKinds{
+    "",         "input",       "forward",        "backward_input", "backward_weight", "backward", "send",
+    "recv",     "broadcast",   "reduce",         "wait",           "loss_reduce",     "norm",     "step",
+    "gather",   "release",     "reduce_scatter", "reduce_root",    "recompute",       "scatter",  "collect",
+    "overflow", "reduce_tied", "reduce_partial"};
 constexpr std::array<const char*, GSEL_AXES> kAxes{"tensor", "data", "pipeline"};
 
 Handle<gsel_program> read_program(const std::string& path) {
@@ -77,9 +78,16 @@ int traffic(const std::string& file) {
   return 0;
 }
 
+int places(const std::vector<std::string>& files) {
+  for (size_t i = 0; i < files.size(); ++i)
+    print((i ? "\n" : "") + text(gsel_program_places(read_program(files[i]).get())));
+  return 0;
+}
+
 int run(const Options& options) {
   if (!options.verify.empty()) return verify(options.verify);
   if (!options.traffic.empty()) return traffic(options.traffic);
+  if (!options.places.empty()) return places(options.places);
   if (!options.schedules.names.empty()) return show_schedules(options.schedules);
   print(text(gsel_program_text(read_program(options.print).get())));
   return 0;
@@ -89,9 +97,10 @@ int run(const Options& options) {
 
 Command program_command(CLI::App& app) {
   auto options = std::make_shared<Options>();
-  CLI::App* parser = app.add_subcommand("program",
-                                        "Check the programs of all ranks together, print one, tell what one sends, or "
-                                        "show what a pipeline's schedule comes to");
+  CLI::App* parser =
+      app.add_subcommand("program",
+                         "Check the programs of all ranks together, print one, tell what one sends or how "
+                         "its values lie, or show what a pipeline's schedule comes to");
   CLI::Option_group* what = parser->add_option_group("what");
   what->add_option("--verify", options->verify, "Check these programs, one file per rank, in rank order")
       ->type_name("FILE...")
@@ -100,6 +109,11 @@ Command program_command(CLI::App& app) {
   what->add_option("--traffic", options->traffic,
                    "Read this program and print the calls it makes and the bytes it sends")
       ->type_name("FILE");
+  what->add_option(
+          "--places", options->places,
+          "Print how parameters and values lie on the tensor axis, and what brings them from one form to another")
+      ->type_name("FILE...")
+      ->expected(1, 1 << 20);
   CLI::Option* schedule =
       what->add_option(
               "--schedule", options->schedules.names,

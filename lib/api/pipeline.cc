@@ -25,6 +25,7 @@ gsel::PipelineSettings settings_of(const gsel_pipeline_config& given) {
   settings.chunks = given.chunks;
   settings.microbatches = given.microbatches;
   settings.microbatch_samples = given.microbatch_samples;
+  if (given.tensor_ranks) settings.tensor_ranks = given.tensor_ranks;
   if (given.n_first_layers < 0 || (given.n_first_layers > 0 && !given.first_layers))
     gsel::fail(GSEL_ERR_ARG, "gsel_pipeline_config has n_first_layers = {} and no list of them", given.n_first_layers);
   settings.first_layers.assign(given.first_layers, given.first_layers + given.n_first_layers);

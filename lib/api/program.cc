@@ -20,6 +20,11 @@ gsel_str gsel_program_text(const gsel_program* program) {
   return gsel::query(gsel_str{nullptr, 0}, [&] { return gsel::borrow(gsel::required(program, "program").printed()); });
 }
 
+gsel_str gsel_program_places(const gsel_program* program) {
+  return gsel::query(gsel_str{nullptr, 0},
+                     [&] { return gsel::borrow(gsel::required(program, "program").printed_places()); });
+}
+
 int32_t gsel_program_length(const gsel_program* program) {
   return program ? static_cast<int32_t>(program->impl.step.size()) : 0;
 }

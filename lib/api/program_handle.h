@@ -4,6 +4,7 @@
 #include <mutex>
 #include <string>
 
+#include "program/places_table.h"
 #include "program/program.h"
 
 struct gsel_program {
@@ -11,8 +12,15 @@ struct gsel_program {
   mutable std::once_flag text_made = {};
   mutable std::string text = {};
 
+  mutable std::once_flag places_made = {};
+  mutable std::string places = {};
+
   const std::string& printed() const {
     std::call_once(text_made, [this] { text = gsel::to_text(impl); });
     return text;
+  }
+  const std::string& printed_places() const {
+    std::call_once(places_made, [this] { places = gsel::places_table(impl); });
+    return places;
   }
 };
