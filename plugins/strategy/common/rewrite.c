@@ -46,7 +46,7 @@ static void read_step(struct rewrite* w) {
   w->base = rewrite_alloc(w, w->n_base, sizeof *w->base);
   for (int32_t i = w->n_base - 1; i >= 0 && !w->status; --i) {
     rewrite_fail(w, w->api->get(w->pass, i, &w->base[i]), NULL, NULL);
-    if (w->base[i].kind == GSEL_INSTR_LOSS_REDUCE && w->base[i].axis == GSEL_AXIS_DATA) w->end_of_backward = i;
+    if (w->base[i].kind == GSEL_INSTR_LOSS_REDUCE && w->base[i].axis != GSEL_AXIS_PIPELINE) w->end_of_backward = i;
   }
 }
 

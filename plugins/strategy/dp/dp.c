@@ -73,6 +73,16 @@ static int64_t part_begin(int64_t n, int32_t parts, int32_t index) {
   return index * (n / parts) + (index < extra ? index : extra);
 }
 
+static void refuse_weights(struct dp* d) {
+  struct rewrite* w = &d->w;
+  for (int32_t place = 1; place < w->ranks; ++place)
+    if (w->api->axis_weight(w->pass, w->axis, place) != w->api->axis_weight(w->pass, w->axis, 0))
+      rewrite_fail(w, GSEL_ERR_UNSUPPORTED,
+                   "strategy.data.weights differ, and the master deals parts as even as can be; \"ddp\" or \"zero\" "
+                   "would do as strategy.data.plugin",
+                   NULL);
+}
+
 /* Samples of the largest micro-batch on any rank. Where there are several the first of each rank has that size. */
 static int64_t largest_part(const struct dp* d, int64_t batch) {
   gsel_microbatch_info first = {.struct_size = sizeof first};
@@ -179,6 +189,7 @@ static gsel_status compile(const gsel_host_v1* host, const gsel_pass_api_v1* api
                  "mesh.pipeline is greater than 1, and the master would need the whole model; \"ddp\" or \"zero\" "
                  "would do as strategy.data.plugin",
                  NULL);
+  refuse_weights(&d);
   read_values(&d);
   make_buckets(w, cap, cap, NULL, NULL);
   describe_buckets(w, 0, (gsel_bucket_desc){.axis = axis, .owner = MASTER});

@@ -37,7 +37,7 @@ static void take_hints(struct pp* pp, struct costs* c) {
   double total = 0;
   for (int32_t l = 0; l < pp->w.n_layers; ++l) total += c->time[l] = hinted_time(pp, l);
   c->known = total > 0 ? "flop_per_sample" : "the number of layers, since no layer has flop_per_sample";
-  for (int32_t l = 0; l < pp->w.n_layers && !(total > 0); ++l) c->time[l] = 1;
+  for (int32_t l = 0; l < pp->w.n_layers && !(total > 0); ++l) c->time[l] = !pp->w.layers[l].converts;
 }
 
 static double kept_bytes(const struct pp* pp, const gsel_layer_info* layer) {

@@ -23,7 +23,8 @@ static void refuse_cut(struct pp* pp, const char* format, int32_t stage, const c
 }
 
 static void take_cut(struct pp* pp, const unsigned char* may_begin, int32_t stage, const char* name, size_t length) {
-  const int32_t l = find_layer(pp, name, length);
+  int32_t l = find_layer(pp, name, length);
+  while (l > 0 && !may_begin[l] && pp->w.layers[l - 1].converts) --l; /* what it reads is made ready in its stage */
   if (l < 0)
     refuse_cut(pp, "cuts: stage %d is to begin with layer \"%%s\", which there is not", stage, name, length);
   else if (l <= pp->begin[stage - 1])
@@ -143,6 +144,19 @@ static void check_count(struct pp* pp, const struct partition* p) {
   rewrite_fail(&pp->w, GSEL_ERR_CONFIG, why, most < pp->w.n_layers ? ", since some allow no cut after them" : "");
 }
 
+/* Where places differ in weight, shares are told as if they did not. */
+static void explain_weights(struct pp* pp, const struct partition* p) {
+  char text[256] = "";
+  int differ = 0;
+  for (int32_t place = 0; place < pp->n_places; ++place) {
+    const double weight = pp->w.api->axis_weight(pp->w.pass, GSEL_AXIS_PIPELINE, place);
+    const size_t length = strlen(text);
+    snprintf(text + length, sizeof text - length, "%s%g", place ? ", " : "", weight);
+    differ |= weight != p->weight[0];
+  }
+  if (differ) note(pp, "pp: places weigh %s, and shares count divided by that", text);
+}
+
 static void explain(struct pp* pp, const struct partition* p, const struct costs* c, const struct measure* time,
                     const struct measure* memory) {
   const int manual = pp->w.api->option_text(pp->w.pass, "cuts")[0] != 0;
@@ -154,6 +168,7 @@ static void explain(struct pp* pp, const struct partition* p, const struct costs
          pp->n_stages, pp->n_places, p->first.fixed == memory->fixed ? "memory" : c->known,
          100 * largest_share(p, &p->first, pp->begin), p->first.fixed == memory->fixed ? "bytes" : "work",
          100.0 / pp->n_places);
+  explain_weights(pp, p);
   explain_stages(pp, p, time, memory);
   if (!manual) explain_cuts(pp, p);
   explain_fused(pp);
@@ -164,9 +179,12 @@ void choose_cuts(struct pp* pp) {
   struct rewrite* w = &pp->w;
   struct costs c = {0};
   unsigned char* may_begin = rewrite_alloc(w, w->n_layers, 1);
+  double* weight = rewrite_alloc(w, pp->n_stages, sizeof *weight);
   const int by_memory = rewrite_word(w, "balance", balances, 2);
   if (!w->status) find_costs(pp, &c);
   if (!w->status) {
+    for (int32_t s = 0; s < pp->n_stages; ++s)
+      weight[s] = w->api->axis_weight(w->pass, GSEL_AXIS_PIPELINE, pp->place_of_stage[s]);
     may_begin[0] = 1;
     for (int32_t l = 1; l < w->n_layers; ++l) may_begin[l] = !(w->layers[l - 1].flags & GSEL_LAYER_NO_CUT_AFTER);
     const struct measure time = {c.time, NULL, NULL}, memory = {c.kept, c.live, c.held};
@@ -176,7 +194,8 @@ void choose_cuts(struct pp* pp) {
                                 pp->place_of_stage,
                                 may_begin,
                                 by_memory ? memory : time,
-                                by_memory ? time : memory};
+                                by_memory ? time : memory,
+                                weight};
     check_count(pp, &p);
     if (!w->status) cut(pp, &p);
     for (int32_t s = 0; s < pp->n_stages && !w->status; ++s)
@@ -185,4 +204,5 @@ void choose_cuts(struct pp* pp) {
   }
   free_costs(&c);
   free(may_begin);
+  free(weight);
 }

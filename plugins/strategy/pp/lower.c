@@ -218,22 +218,44 @@ static int32_t last_loss(const struct pp* pp) {
   return -1;
 }
 
-/* The buckets are those of this place alone. */
+/* Whether an instruction brings together what all places of the pipeline say of their gradients. */
+static int is_deferrable(const gsel_instr* instr) {
+  return instr->kind == GSEL_INSTR_NORM || (instr->kind == GSEL_INSTR_OVERFLOW && instr->axis == GSEL_AXIS_PIPELINE);
+}
+
+/* The buckets are those of this place alone. What is deferred comes last: behind it the step is taken on trust. */
 static void write_end(struct pp* pp) {
   struct rewrite* w = &pp->w;
-  for (int32_t i = w->end_of_backward; i < w->n_base; ++i)
-    if (w->base[i].kind != GSEL_INSTR_STEP && !is_told(&w->base[i])) emit(w, w->base[i]);
+  for (int deferred = 0; deferred <= pp->post_validates; ++deferred)
+    for (int32_t i = w->end_of_backward; i < w->n_base; ++i) {
+      gsel_instr instr = w->base[i];
+      if (instr.kind == GSEL_INSTR_STEP || is_told(&instr)) continue;
+      if ((pp->post_validates && is_deferrable(&instr)) != deferred) continue;
+      if (deferred) instr.flags |= GSEL_INSTR_DEFERRED;
+      emit(w, instr);
+    }
   for (int32_t b = 0; b < w->api->bucket_count(w->pass); ++b)
     emit(w, (gsel_instr){GSEL_INSTR_STEP, -1, -1, -1, b, -1, -1, 0});
+}
+
+/* The step before is validated before the first backward and before anything of the loss is told. The host sees
+ * to it that no message crosses it. */
+static void write_validation(struct lower* lo, int* open) {
+  if (*open) emit(&lo->pp->w, (gsel_instr){GSEL_INSTR_VALIDATE, -1, -1, -1, -1, -1, -1, 0});
+  *open = 0;
 }
 
 static void write_row(struct lower* lo) {
   const struct rewrite* w = &lo->pp->w;
   const int32_t n = w->api->schedule_length(lo->pp->schedule, w->rank), last = last_loss(lo->pp);
+  int validates = lo->pp->post_validates;
   for (int32_t i = 0; i < n && !w->status; ++i) {
     const gsel_action action = w->api->schedule_action(lo->pp->schedule, w->rank, i);
+    if (action.kind != GSEL_ACTION_FORWARD) write_validation(lo, &validates);
     write_action(lo, &action);
-    if (i == last) write_losses(lo->pp);
+    if (i != last) continue;
+    write_validation(lo, &validates);
+    write_losses(lo->pp);
   }
   if (last < 0) write_losses(lo->pp);
 }

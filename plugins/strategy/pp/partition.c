@@ -31,9 +31,14 @@ struct score {
 
 /* ---- amounts ---- */
 
-static double amount(const struct measure* m, const struct sums* s, int32_t stage, int32_t begin, int32_t end) {
+static double weight_of(const struct partition* p, int32_t stage) {
+  return p->weight ? p->weight[stage] : 1;
+}
+
+static double amount(const struct partition* p, const struct measure* m, const struct sums* s, int32_t stage,
+                     int32_t begin, int32_t end) {
   const double fixed = s->fixed[end] - s->fixed[begin];
-  return m->factor ? fixed + m->factor[stage] * (s->scaled[end] - s->scaled[begin]) : fixed;
+  return (m->factor ? fixed + m->factor[stage] * (s->scaled[end] - s->scaled[begin]) : fixed) / weight_of(p, stage);
 }
 
 static int make_sums(const struct measure* m, int32_t n_layers, struct sums* s) {
@@ -59,15 +64,19 @@ double stage_amount(const struct partition* p, const struct measure* m, const in
 }
 
 double largest_share(const struct partition* p, const struct measure* m, const int32_t* begin) {
-  double largest = 0, total = 0;
+  double largest = 0, total = 0, weights = 0;
   for (int32_t place = 0; place < p->n_places; ++place) {
-    double sum = 0;
+    double sum = 0, weight = 1;
     for (int32_t s = 0; s < p->n_stages; ++s)
-      if (p->place_of_stage[s] == place) sum += stage_amount(p, m, begin, s);
-    if (sum > largest) largest = sum;
+      if (p->place_of_stage[s] == place) {
+        sum += stage_amount(p, m, begin, s);
+        weight = weight_of(p, s);
+      }
+    largest = fmax(largest, sum / weight);
     total += sum;
+    weights += weight;
   }
-  return total > 0 ? largest / total : 0;
+  return total > 0 ? largest / total * (weights / p->n_places) : 0;
 }
 
 int32_t most_stages(const struct partition* p) {
@@ -87,8 +96,8 @@ struct limits {
 /* A stage's cost under a goal; DBL_MAX where it breaks a limit. A longer stage never costs less. */
 static double cost(const struct search* q, enum goal goal, const struct limits* limits, int32_t s, int32_t begin,
                    int32_t end) {
-  const double first = amount(&q->p->first, &q->first, s, begin, end);
-  const double second = amount(&q->p->second, &q->second, s, begin, end);
+  const double first = amount(q->p, &q->p->first, &q->first, s, begin, end);
+  const double second = amount(q->p, &q->p->second, &q->second, s, begin, end);
   if (first > limits->first || second > limits->second) return DBL_MAX;
   return goal == LEAST_FIRST ? first : goal == LEAST_SECOND ? second : first * first;
 }
@@ -131,9 +140,9 @@ static struct score score_of(const struct search* q, const int32_t* begin) {
   double *first = q->load, *second = q->load + p->n_places;
   for (int32_t place = 0; place < 2 * p->n_places; ++place) q->load[place] = 0;
   for (int32_t s = 0; s < p->n_stages; ++s) {
-    const double own = amount(&p->first, &q->first, s, begin[s], end_of(p, begin, s));
+    const double own = amount(p, &p->first, &q->first, s, begin[s], end_of(p, begin, s));
     first[p->place_of_stage[s]] += own;
-    second[p->place_of_stage[s]] += amount(&p->second, &q->second, s, begin[s], end_of(p, begin, s));
+    second[p->place_of_stage[s]] += amount(p, &p->second, &q->second, s, begin[s], end_of(p, begin, s));
     score.stage_first = fmax(score.stage_first, own);
     score.squares += own * own;
   }
@@ -232,7 +241,7 @@ static void visit(struct walk* walk, int32_t stage) {
   for (int32_t end = last ? p->n_layers : first + 1; end <= p->n_layers && walk->visits < MOST_VISITS; ++end) {
     if (end < p->n_layers && !p->may_begin[end]) continue;
     ++walk->visits;
-    *load = before + amount(&p->first, &walk->q->first, stage, first, end);
+    *load = before + amount(p, &p->first, &walk->q->first, stage, first, end);
     if (clearly_less(walk->score.place_first, *load)) break;
     if (last) {
       if (take_if_better(walk->q, walk->begin, &walk->score))

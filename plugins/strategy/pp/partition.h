@@ -17,6 +17,7 @@ struct partition {
   const int32_t* place_of_stage;  /* [n_stages] */
   const unsigned char* may_begin; /* [n_layers] 1: a stage may begin with this layer */
   struct measure first, second;   /* what is kept small, and what decides between equals */
+  const double* weight;           /* [n_stages] of its place: what a stage takes counts divided by it; NULL: 1 each */
 };
 
 enum { PARTITION_OK, PARTITION_IMPOSSIBLE, PARTITION_NO_MEMORY };
@@ -29,7 +30,8 @@ int32_t most_stages(const struct partition* p);
  * that with the smaller largest stage, then with the smaller `second` of the largest place, then the most even. */
 int partition_layers(const struct partition* p, int32_t* begin);
 
-/* The largest place's share of all that `measure` adds up to. */
+/* The largest place's share of all that `measure` adds up to; of places that differ in weight, what it would be with
+ * the mean weight. */
 double largest_share(const struct partition* p, const struct measure* measure, const int32_t* begin);
 /* What a stage takes. */
 double stage_amount(const struct partition* p, const struct measure* measure, const int32_t* begin, int32_t stage);

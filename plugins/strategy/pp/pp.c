@@ -8,6 +8,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static const gsel_option_v1 options[] = {
     {"schedule",
@@ -23,6 +24,11 @@ static const gsel_option_v1 options[] = {
      "(train.timeline)",
      GSEL_OPTION_TEXT, 0, 0, 0, "hints"},
     {"balance", "what the cuts make even: time, or memory", GSEL_OPTION_TEXT, 0, 0, 0, "time"},
+    {"post_validate",
+     "on: step before the norm or the overflow of all ranks is known, and undo it if need be; off: wait for them; "
+     "auto: "
+     "on for zb-h2",
+     GSEL_OPTION_TEXT, 0, 0, 0, "auto"},
 };
 
 int32_t end_of_stage(const struct pp* pp, int32_t stage) {
@@ -84,6 +90,34 @@ static void read_schedule(struct pp* pp) {
     pp->place_of_stage[s] = w->api->schedule_place(pp->schedule, s);
 }
 
+static int has_deferrable(const struct rewrite* w) {
+  for (int32_t i = 0; i < w->n_base; ++i)
+    if (w->base[i].kind == GSEL_INSTR_NORM || w->base[i].kind == GSEL_INSTR_OVERFLOW) return 1;
+  return 0;
+}
+
+/* What a schedule gains whose ranks end one after the other: each begins its next step when it has ended this one. */
+static void choose_validation(struct pp* pp) {
+  static const char* const words[] = {"auto", "on", "off"};
+  enum { AUTO, ON, OFF };
+  struct rewrite* w = &pp->w;
+  const int32_t word = rewrite_word(w, "post_validate", words, 3);
+  if (w->status || word == OFF) return;
+  const char *schedule = w->api->option_text(w->pass, "schedule"),
+             *file = w->api->option_text(w->pass, "schedule_file");
+  if (word == AUTO && (file[0] || strcmp(schedule, "zb-h2") != 0)) return;
+  pp->post_validates = pp->n_places > 1 && has_deferrable(w);
+  if (pp->post_validates)
+    note(pp,
+         "pp: a rank steps before norm and overflow of all are known; the next step validates it, post_validate = "
+         "\"%s\"",
+         words[word]);
+  else if (word == ON)
+    note(pp, "pp: post_validate = \"on\" has nothing to do: %s",
+         pp->n_places > 1 ? "neither train.clip_norm nor precision = \"fp16\" looks at all gradients"
+                          : "the pipeline has one place");
+}
+
 static gsel_status compile(const gsel_host_v1* host, const gsel_pass_api_v1* api, gsel_pass* pass, gsel_axis axis,
                            gsel_error** err) {
   struct pp pp = {0};
@@ -95,6 +129,7 @@ static gsel_status compile(const gsel_host_v1* host, const gsel_pass_api_v1* api
   read_recomputation(&pp);
   read_schedule(&pp);
   if (!w->status) choose_cuts(&pp);
+  if (!w->status) choose_validation(&pp);
   if (!w->status) rewrite_fail(w, api->set_stages(pass, pp.stage_of_layer, pp.place_of_stage, pp.n_stages), NULL, NULL);
   if (!w->status) write_step(&pp);
   free(pp.values);

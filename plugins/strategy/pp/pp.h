@@ -16,6 +16,7 @@ struct pp {
   int32_t* begin;          /* [n_stages] first layer */
   int32_t* stage_of_layer; /* [n_layers] */
   int32_t* run_of_layer;   /* [n_layers] layers with one number are recomputed together, before a backward; -1: never */
+  int post_validates;      /* norm and overflow of all ranks are looked at in the next step */
 };
 
 int32_t end_of_stage(const struct pp* pp, int32_t stage);

@@ -1,0 +1,63 @@
+/* cp.c: context parallelism: every layer that computes each position by itself takes a part of the positions, with
+ * whole parameters; layers that look across positions, such as attention, get their values as these are declared, which
+ * is by heads, and the host exchanges one for the other (Jacobs et al., DeepSpeed-Ulysses, arXiv 2309.14509); or, where
+ * they pass blocks on round the axis, keep their positions (Liu et al., Ring Attention, arXiv 2310.01889). */
+#include <gsel/plugin.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/places.h"
+
+/* Parts of columns would meet all rows of a matrix. */
+static gsel_status refuse_matrix(const struct places* p, const gsel_layer_info* layer, gsel_error** err) {
+  for (int32_t i = 0; i < layer->n_params; ++i) {
+    gsel_param_info param = {.struct_size = sizeof param};
+    char text[512];
+    if (p->api->param(p->pass, layer->params[i], &param) || param.shard != GSEL_SHARD_DIM) continue;
+    snprintf(text, sizeof text,
+             "cp: layer \"%.100s\" reads values in parts and has all of parameter \"%.100s\"; flag it "
+             "GSEL_LAYER_POSITIONWISE and give each of its values a sequence_dim, or take plugin = \"tp\"",
+             layer->name, param.name);
+    *err = p->host->error_new(GSEL_ERR_MODEL, text);
+    return GSEL_ERR_MODEL;
+  }
+  return GSEL_OK;
+}
+
+static void place(struct places* p, int32_t id, gsel_error** err) {
+  gsel_layer_info layer = {.struct_size = sizeof layer};
+  if (places_layer(p, id, &layer)) return;
+  const int by_position = layer.rotates || (layer.flags & GSEL_LAYER_POSITIONWISE);
+  if (by_position && places_all_have_positions(p, &layer)) {
+    places_by_position(p, id, &layer);
+  } else if (places_reads_sharded(p, &layer)) {
+    p->status = refuse_matrix(p, &layer, err);
+    if (!p->status) places_as_declared(p, id, &layer);
+  }
+}
+
+static gsel_status compile(const gsel_host_v1* host, const gsel_pass_api_v1* api, gsel_pass* pass, gsel_axis axis,
+                           gsel_error** err) {
+  struct places p = {.host = host, .api = api, .pass = pass};
+  (void)axis;
+  for (int32_t l = 0; l < api->layer_count(pass); ++l) place(&p, l, err);
+  return places_end(&p, "cp", err);
+}
+
+static const gsel_strategy_v1 strategy = {
+    .struct_size = sizeof strategy,
+    .axes = 1u << GSEL_AXIS_TENSOR,
+    .compile = compile,
+};
+
+GSEL_PLUGIN_DEFINE = {
+    .struct_size = sizeof(struct gsel_plugin_v1),
+    .abi_major = GSEL_PLUGIN_ABI_MAJOR,
+    .abi_minor = GSEL_PLUGIN_ABI_MINOR,
+    .kind = GSEL_PLUGIN_STRATEGY,
+    .name = "cp",
+    .version = "0.1.0",
+    .build = "gcc " __VERSION__,
+    .table = &strategy,
+};

@@ -1,0 +1,59 @@
+/* tp.c: tensor parallelism from what the model says of itself: every parameter with a shard rule is split, every layer
+ * finds and leaves its values as they are declared, and the host puts the collectives between (Shoeybi et al.,
+ * arXiv 1909.08053). With sequence_parallel the layers in between, which would run alike on every rank, take a part of
+ * the positions each (Korthikanti et al., arXiv 2205.05198). It decides placements and nothing else. */
+#include <gsel/plugin.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/places.h"
+
+static const gsel_option_v1 options[] = {
+    {.name = "sequence_parallel",
+     .help = "true or false: layers that compute each position by itself take a part of the positions on each rank",
+     .type = GSEL_OPTION_BOOLEAN,
+     .default_text = "false"},
+};
+
+/* Whether a layer, which nothing else divides, can take a part of the positions. */
+static int takes_positions(const struct places* p, const gsel_layer_info* layer) {
+  return p->api->option_integer(p->pass, "sequence_parallel") && (layer->flags & GSEL_LAYER_POSITIONWISE) &&
+         places_all_have_positions(p, layer);
+}
+
+static void place(struct places* p, int32_t id) {
+  gsel_layer_info layer = {.struct_size = sizeof layer};
+  if (places_layer(p, id, &layer)) return;
+  if (places_are_declared(p, &layer))
+    places_as_declared(p, id, &layer);
+  else if (takes_positions(p, &layer))
+    places_by_position(p, id, &layer);
+}
+
+static gsel_status compile(const gsel_host_v1* host, const gsel_pass_api_v1* api, gsel_pass* pass, gsel_axis axis,
+                           gsel_error** err) {
+  struct places p = {.host = host, .api = api, .pass = pass};
+  (void)axis;
+  for (int32_t i = 0; i < api->param_count(pass); ++i) places_split(&p, i);
+  for (int32_t l = 0; l < api->layer_count(pass); ++l) place(&p, l);
+  return places_end(&p, "tp", err);
+}
+
+static const gsel_strategy_v1 strategy = {
+    .struct_size = sizeof strategy,
+    .axes = 1u << GSEL_AXIS_TENSOR,
+    .options = options,
+    .n_options = sizeof options / sizeof *options,
+    .compile = compile,
+};
+
+GSEL_PLUGIN_DEFINE = {
+    .struct_size = sizeof(struct gsel_plugin_v1),
+    .abi_major = GSEL_PLUGIN_ABI_MAJOR,
+    .abi_minor = GSEL_PLUGIN_ABI_MINOR,
+    .kind = GSEL_PLUGIN_STRATEGY,
+    .name = "tp",
+    .version = "0.1.0",
+    .build = "gcc " __VERSION__,
+    .table = &strategy,
+};
