@@ -6,7 +6,9 @@
 #   make bench-comm gsel's communicator beside Open MPI, MPICH, Gloo and memcpy; writes bench/results/comm.{md,svg}
 #   make bench-train  examples/gpt beside PyTorch and beside a loop by hand; writes bench/results/train.md
 #   make bench-pipeline  pipelines as they run beside their simulation; writes bench/results/pipeline.md
+#   make bench-tensor  a model that two ranks share: decoding, training; writes bench/results/tensor.md
 #   make table      trains examples/gpt with every strategy; writes the table of its README
+#   make matrix     every combination of strategies against one rank, as a table
 #   make asan       the tests under the address and undefined-behaviour sanitizers
 #   make tsan       the tests under the thread sanitizer
 #
@@ -18,8 +20,8 @@ JOBS ?= $(shell nproc)
 DATA ?= build/data/kjv.txt
 export GSEL_NO_INSTALL
 
-.PHONY: all build packages packages-run packages-test packages-peers packages-train data run table test asan \
-        tsan bench bench-comm bench-train bench-pipeline install clean
+.PHONY: all build packages packages-run packages-test packages-peers packages-train data run table matrix test asan \
+        tsan bench bench-comm bench-train bench-pipeline bench-tensor install clean
 
 all: build
 
@@ -60,6 +62,12 @@ table: data packages-run
 	@$(MAKE) -s --no-print-directory $(DATA)
 	@examples/gpt/strategies/run.sh build/bin $(DATA) examples/gpt/README.md
 
+# All combinations of the three axes' strategies, up to eight ranks: about three minutes on two free cores.
+matrix: data packages-run
+	$(call build,default,run_parts)
+	@$(MAKE) -s --no-print-directory $(DATA)
+	@build/bin/gpt-matrix $(DATA)
+
 # The King James Bible, in the public domain, as Debian packages it.
 build/data/kjv.txt:
 	@mkdir -p $(@D)
@@ -94,6 +102,11 @@ bench-train: data packages-train
 bench-pipeline: packages
 	$(call build,default,pipeline_parts)
 	@bench/pipeline/run.sh build/bin bench/results/pipeline.md && echo "gsel: wrote bench/results/pipeline.md"
+
+bench-tensor: data packages-run
+	$(call build,default,tensor_parts)
+	@$(MAKE) -s --no-print-directory $(DATA)
+	@bench/tensor/run.sh build/bin bench/results/tensor.md $(DATA) && echo "gsel: wrote bench/results/tensor.md"
 
 install: build
 	@cmake --install build --prefix $(PREFIX) > build/install.log && echo "gsel: installed to $(DESTDIR)$(PREFIX)"

@@ -116,6 +116,8 @@ static void allocate_activations(struct gpt* g) {
   g->logits = floats(rows * VOCAB);
   g->dlogits = floats(rows * VOCAB);
   g->log_sums = floats(rows);
+  g->tops = floats(rows);
+  g->sums = floats(2 * rows);
   g->branch = floats(stream);
   g->wide = floats(4 * stream);
   g->wider = floats(4 * stream);

@@ -23,6 +23,7 @@ struct gpt {
   struct block blocks[LAYERS];
   float *x, *final, *final_stats, *logits, *log_sums; /* x: the stream at its end */
   float *branch, *wide, *wider;                       /* scratch: [rows] of WIDTH, 4 WIDTH, 4 WIDTH */
+  float *tops, *sums;                                 /* scratch of the loss: [rows], [rows][2] */
   float *dx, *dlogits;
   uint8_t *tokens, *targets;
 };

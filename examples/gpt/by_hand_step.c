@@ -7,7 +7,8 @@
 
 double by_hand_forward(struct gpt* g) {
   const int64_t n = g->batch, rows = n * CONTEXT;
-  embedding_forward(g->blocks[0].x, g->tokens, g->w[WTE], g->w[WPE], rows, CONTEXT, WIDTH);
+  token_forward(g->branch, g->tokens, g->w[WTE], rows, 0, VOCAB, WIDTH);
+  position_forward(g->blocks[0].x, g->branch, g->w[WPE], n, 0, CONTEXT, WIDTH);
   for (int i = 0; i < LAYERS; ++i) {
     struct block* b = &g->blocks[i];
     float* const* w = g->w + BLOCKS + i * PER_BLOCK;
@@ -24,7 +25,9 @@ double by_hand_forward(struct gpt* g) {
   }
   layernorm_forward(g->final, g->final_stats, g->x, g->w[FINAL_G], g->w[FINAL_B], rows, WIDTH);
   linear_forward(g->logits, g->final, g->w[HEAD_W], NULL, rows, WIDTH, VOCAB);
-  return cross_entropy_forward(g->log_sums, g->logits, g->targets, rows, VOCAB);
+  cross_entropy_tops(g->tops, g->logits, rows, VOCAB);
+  cross_entropy_sums(g->sums, g->logits, g->tops, g->targets, rows, 0, VOCAB);
+  return cross_entropy_loss(g->log_sums, g->tops, g->sums, rows);
 }
 
 static void add(float* x, const float* y, int64_t n) {
@@ -65,11 +68,12 @@ static void block_backward(struct gpt* g, int i) {
 
 void by_hand_backward(struct gpt* g) {
   const int64_t rows = g->batch * CONTEXT;
-  cross_entropy_backward(g->dlogits, g->logits, g->log_sums, g->targets, rows, VOCAB);
+  cross_entropy_backward(g->dlogits, g->logits, g->log_sums, g->targets, rows, 0, VOCAB);
   linear_backward_weight(g->d[HEAD_W], NULL, g->dlogits, g->final, rows, WIDTH, VOCAB, 0);
   linear_backward_input(g->wide, g->dlogits, g->w[HEAD_W], rows, WIDTH, VOCAB);
   layernorm_backward_weight(g->d[FINAL_G], g->d[FINAL_B], g->wide, g->x, g->final_stats, rows, WIDTH, 0);
   layernorm_backward_input(g->dx, g->wide, g->x, g->final_stats, g->w[FINAL_G], rows, WIDTH);
   for (int i = LAYERS - 1; i >= 0; --i) block_backward(g, i);
-  embedding_backward(g->d[WTE], g->d[WPE], g->dx, g->tokens, rows, VOCAB, CONTEXT, WIDTH, 0);
+  position_backward(g->d[WPE], g->dx, g->batch, CONTEXT, 0, CONTEXT, WIDTH, 0);
+  token_backward(g->d[WTE], g->dx, g->tokens, rows, 0, VOCAB, WIDTH, 0);
 }

@@ -56,9 +56,11 @@ static int bytes_per_gradient(const struct record* record) {
   return (double)gradient_bytes(record, 0) < 3 * elements ? 2 : 4;
 }
 
-/* Whose ranks have different layers, of which each reduces its own gradients. */
-static int is_pipeline(const struct record* record) {
-  return record->of_rank[0].bytes_sent[SENT_SEND] > 0;
+/* Whose ranks have different layers, or parts of layers, of which each reduces its own gradients. */
+static const char* what_is_divided(const struct record* record) {
+  const uint64_t* sent = record->of_rank[0].bytes_sent;
+  if (sent[SENT_SEND]) return sent[SENT_FORWARD] ? "a part of its layers" : "its layers";
+  return sent[SENT_FORWARD] ? "its part of the layers" : NULL;
 }
 
 static int show_ranks(const struct record* record) {
@@ -79,8 +81,8 @@ static int show_ranks(const struct record* record) {
     counted = counted && fabs((double)gradients - expected) <= allowed;
   }
   printf("  parameters %s on all ranks\n", same ? "are equal" : "DIFFER");
-  if (is_pipeline(record)) {
-    printf("  a pipeline: of gradients a rank sends those of its layers\n\n");
+  if (what_is_divided(record)) {
+    printf("  of gradients a rank sends those of %s\n\n", what_is_divided(record));
     return same;
   }
   printf("  closed form %s * %" PRId64 " elements * %d bytes * %" PRId64 " steps: %s\n\n",

@@ -26,27 +26,41 @@ static void sum_rows(float* sum, const float* dy, int64_t rows, int64_t width, i
 
 /* ---- embedding ---------------------------------------------------------------------------------------- */
 
-void embedding_forward(float* x, const uint8_t* tokens, const float* wte, const float* wpe, int64_t rows,
-                       int64_t context, int64_t width) {
-  for (int64_t r = 0; r < rows; ++r) {
-    const float *token = wte + tokens[r] * width, *position = wpe + r % context * width;
-    for (int64_t i = 0; i < width; ++i) x[r * width + i] = token[i] + position[i];
+void token_forward(float* x, const uint8_t* tokens, const float* table, int64_t rows, int64_t first, int64_t count,
+                   int64_t width) {
+  for (int64_t r = 0; r < rows; ++r, x += width) {
+    const int64_t at = tokens[r] - first;
+    if (at >= 0 && at < count)
+      memcpy(x, table + at * width, (size_t)width * sizeof *x);
+    else
+      memset(x, 0, (size_t)width * sizeof *x);
   }
 }
 
-void embedding_backward(float* dwte, float* dwpe, const float* dx, const uint8_t* tokens, int64_t rows, int64_t vocab,
-                        int64_t context, int64_t width, int accumulate) {
-  if (!accumulate) {
-    memset(dwte, 0, (size_t)(vocab * width) * sizeof *dwte);
-    memset(dwpe, 0, (size_t)(context * width) * sizeof *dwpe);
+void token_backward(float* dtable, const float* dx, const uint8_t* tokens, int64_t rows, int64_t first, int64_t count,
+                    int64_t width, int accumulate) {
+  if (!accumulate) memset(dtable, 0, (size_t)(count * width) * sizeof *dtable);
+  for (int64_t r = 0; r < rows; ++r, dx += width) {
+    const int64_t at = tokens[r] - first;
+    if (at < 0 || at >= count) continue;
+    float* d = dtable + at * width;
+    for (int64_t i = 0; i < width; ++i) d[i] += dx[i];
   }
-  for (int64_t r = 0; r < rows; ++r) {
-    float *dtoken = dwte + tokens[r] * width, *dposition = dwpe + r % context * width;
-    for (int64_t i = 0; i < width; ++i) {
-      dtoken[i] += dx[r * width + i];
-      dposition[i] += dx[r * width + i];
-    }
-  }
+}
+
+void position_forward(float* y, const float* x, const float* table, int64_t n, int64_t first, int64_t here,
+                      int64_t width) {
+  table += first * width;
+  for (int64_t s = 0; s < n; ++s, x += here * width, y += here * width)
+    for (int64_t i = 0; i < here * width; ++i) y[i] = x[i] + table[i];
+}
+
+void position_backward(float* dtable, const float* dy, int64_t n, int64_t context, int64_t first, int64_t here,
+                       int64_t width, int accumulate) {
+  if (!accumulate) memset(dtable, 0, (size_t)(context * width) * sizeof *dtable);
+  dtable += first * width;
+  for (int64_t s = 0; s < n; ++s, dy += here * width)
+    for (int64_t i = 0; i < here * width; ++i) dtable[i] += dy[i];
 }
 
 /* ---- linear ------------------------------------------------------------------------------------------- */
@@ -257,24 +271,47 @@ void residual_backward_weight(float* db, const float* dy, int64_t rows, int64_t 
 /* ---- cross-entropy ------------------------------------------------------------------------------------ */
 
 FOR_EACH_CPU
-double cross_entropy_forward(float* log_sums, const float* logits, const uint8_t* targets, int64_t rows,
-                             int64_t vocab) {
+void cross_entropy_tops(float* tops, const float* logits, int64_t rows, int64_t count) {
+  for (int64_t r = 0; r < rows; ++r, logits += count) {
+    float top = logits[0];
+    for (int64_t i = 1; i < count; ++i) top = logits[i] > top ? logits[i] : top;
+    tops[r] = top;
+  }
+}
+
+FOR_EACH_CPU
+void cross_entropy_sums(float* sums, const float* logits, const float* tops, const uint8_t* targets, int64_t rows,
+                        int64_t first, int64_t count) {
+  for (int64_t r = 0; r < rows; ++r, logits += count) {
+    const float top = tops[r];
+    const int64_t target = targets[r] - first;
+    float sum = 0;
+    for (int64_t i = 0; i < count; ++i) sum += expf(logits[i] - top);
+    sums[2 * r] = sum;
+    sums[2 * r + 1] = target >= 0 && target < count ? logits[target] : 0;
+  }
+}
+
+/* By itself: where the compiler calls a vector's logarithm instead, results depend on it. */
+__attribute__((noinline)) static float log_sum(float top, float sum) {
+  return top + logf(sum);
+}
+
+double cross_entropy_loss(float* log_sums, const float* tops, const float* sums, int64_t rows) {
   double loss = 0;
-  for (int64_t r = 0; r < rows; ++r, logits += vocab) {
-    float top = logits[0], sum = 0;
-    for (int64_t i = 1; i < vocab; ++i) top = logits[i] > top ? logits[i] : top;
-    for (int64_t i = 0; i < vocab; ++i) sum += expf(logits[i] - top);
-    log_sums[r] = top + logf(sum);
-    loss += log_sums[r] - logits[targets[r]];
+  for (int64_t r = 0; r < rows; ++r) {
+    log_sums[r] = log_sum(tops[r], sums[2 * r]);
+    loss += log_sums[r] - sums[2 * r + 1];
   }
   return loss;
 }
 
 FOR_EACH_CPU
 void cross_entropy_backward(float* dlogits, const float* logits, const float* log_sums, const uint8_t* targets,
-                            int64_t rows, int64_t vocab) {
-  for (int64_t r = 0; r < rows; ++r, logits += vocab, dlogits += vocab) {
-    for (int64_t i = 0; i < vocab; ++i) dlogits[i] = expf(logits[i] - log_sums[r]);
-    dlogits[targets[r]] -= 1;
+                            int64_t rows, int64_t first, int64_t count) {
+  for (int64_t r = 0; r < rows; ++r, logits += count, dlogits += count) {
+    const int64_t target = targets[r] - first;
+    for (int64_t i = 0; i < count; ++i) dlogits[i] = expf(logits[i] - log_sums[r]);
+    if (target >= 0 && target < count) dlogits[target] -= 1;
   }
 }

@@ -1,6 +1,6 @@
 /* layers.c: from gsel's calls to the kernels. Each callback unpacks one gsel_call: pointers to what is lent for this
  * call, and local sizes, which a strategy may have made smaller than the model's. It keeps nothing, and takes sizes
- * from what it reads: the data of anything else may be NULL. */
+ * from what it reads: the data of anything else may be NULL. Where it matters which part is here, the call says so. */
 #include "layers.h"
 
 #include <math.h>
@@ -18,28 +18,69 @@ static int64_t rows_of(const gsel_tensor* t) {
   return t->n_elems / width_of(t);
 }
 
-/* ---- embedding: it has weights only, bytes have no gradient -------------------------------------------- */
+/* Where what is here of a dimension begins: 0 where all of it is. */
+static int64_t begin_of(const gsel_part* part, int32_t dim) {
+  return part->dim == dim ? part->begin : 0;
+}
 
-static gsel_status embedding_run(const gsel_call* call, void* user_data) {
+/* ---- token embedding: it has weights only, bytes have no gradient -------------------------------------- */
+
+static gsel_status token_run(const gsel_call* call, void* user_data) {
   (void)user_data;
-  const gsel_tensor *x = &call->outputs[0], *wpe = &call->params[1];
-  embedding_forward(x->data, call->inputs[0].data, call->params[0].data, wpe->data, rows_of(x), wpe->dims[0],
-                    width_of(x));
+  const gsel_tensor *x = &call->outputs[0], *table = &call->params[0];
+  token_forward(x->data, call->inputs[0].data, table->data, rows_of(x), begin_of(&call->param_parts[0], 0),
+                table->dims[0], width_of(x));
   return GSEL_OK;
 }
 
-static gsel_status embedding_back_weight(const gsel_call* call, void* user_data) {
+static gsel_status token_back_weight(const gsel_call* call, void* user_data) {
   (void)user_data;
-  const gsel_tensor *dx = &call->d_outputs[0], *dwte = &call->d_params[0], *dwpe = &call->d_params[1];
-  embedding_backward(dwte->data, dwpe->data, dx->data, call->inputs[0].data, rows_of(dx), dwte->dims[0], dwpe->dims[0],
-                     width_of(dx), call->accumulate);
+  const gsel_tensor *dx = &call->d_outputs[0], *dtable = &call->d_params[0];
+  token_backward(dtable->data, dx->data, call->inputs[0].data, rows_of(dx), begin_of(&call->param_parts[0], 0),
+                 dtable->dims[0], width_of(dx), call->accumulate);
   return GSEL_OK;
 }
 
-const struct layer_kind embedding_layer = {.forward = embedding_run,
-                                           .backward_weight = embedding_back_weight,
-                                           .weight_unread = GSEL_UNREAD_OUTPUT(0),
-                                           .unread_params = 3};
+const struct layer_kind token_layer = {.forward = token_run,
+                                       .backward_weight = token_back_weight,
+                                       .weight_unread = GSEL_UNREAD_OUTPUT(0),
+                                       .unread_params = 1,
+                                       .flags = GSEL_LAYER_POSITIONWISE};
+
+/* ---- position embedding: some of the positions may be elsewhere ----------------------------------------- */
+
+static gsel_status position_run(const gsel_call* call, void* user_data) {
+  (void)user_data;
+  const gsel_tensor* y = &call->outputs[0];
+  position_forward(y->data, call->inputs[0].data, call->params[0].data, call->n_samples,
+                   begin_of(&call->output_parts[0], 1), y->dims[1], width_of(y));
+  return GSEL_OK;
+}
+
+static gsel_status position_back_weight(const gsel_call* call, void* user_data) {
+  (void)user_data;
+  const gsel_tensor *dy = &call->d_outputs[0], *dtable = &call->d_params[0];
+  position_backward(dtable->data, dy->data, call->n_samples, dtable->dims[0], begin_of(&call->output_parts[0], 1),
+                    dy->dims[1], width_of(dy), call->accumulate);
+  return GSEL_OK;
+}
+
+/* The gradient of a sum is that of each of its terms. */
+static gsel_status sum_back_input(const gsel_call* call, void* user_data) {
+  (void)user_data;
+  const gsel_tensor* dy = &call->d_outputs[0];
+  for (int32_t i = 0; i < call->n_inputs; ++i)
+    if (call->d_inputs[i].data) memcpy(call->d_inputs[i].data, dy->data, (size_t)dy->n_elems * sizeof(float));
+  return GSEL_OK;
+}
+
+const struct layer_kind position_layer = {.forward = position_run,
+                                          .backward_input = sum_back_input,
+                                          .backward_weight = position_back_weight,
+                                          .input_unread = GSEL_UNREAD_INPUT(0) | GSEL_UNREAD_OUTPUT(0),
+                                          .weight_unread = GSEL_UNREAD_INPUT(0) | GSEL_UNREAD_OUTPUT(0),
+                                          .unread_params = 1,
+                                          .flags = GSEL_LAYER_POSITIONWISE};
 
 /* ---- layer norm --------------------------------------------------------------------------------------- */
 
@@ -73,7 +114,8 @@ const struct layer_kind layernorm_layer = {.forward = layernorm_run,
                                            .backward_weight = layernorm_back_weight,
                                            .input_unread = GSEL_UNREAD_OUTPUT(0),
                                            .weight_unread = GSEL_UNREAD_OUTPUT(0),
-                                           .unread_params = 2};
+                                           .unread_params = 2,
+                                           .flags = GSEL_LAYER_POSITIONWISE};
 
 /* ---- linear: sizes come from the weight, [out][in] ---------------------------------------------------- */
 
@@ -105,7 +147,8 @@ const struct layer_kind linear_layer = {.forward = linear_run,
                                         .backward_weight = linear_back_weight,
                                         .input_unread = GSEL_UNREAD_INPUT(0) | GSEL_UNREAD_OUTPUT(0),
                                         .weight_unread = GSEL_UNREAD_OUTPUT(0),
-                                        .unread_params = 2};
+                                        .unread_params = 2,
+                                        .flags = GSEL_LAYER_POSITIONWISE};
 
 /* ---- attention: the size of a head is the model's, how many of them are here is not -------------------- */
 
@@ -151,8 +194,10 @@ static gsel_status gelu_back_input(const gsel_call* call, void* user_data) {
   return GSEL_OK;
 }
 
-const struct layer_kind gelu_layer = {
-    .forward = gelu_run, .backward_input = gelu_back_input, .input_unread = GSEL_UNREAD_OUTPUT(0)};
+const struct layer_kind gelu_layer = {.forward = gelu_run,
+                                      .backward_input = gelu_back_input,
+                                      .input_unread = GSEL_UNREAD_OUTPUT(0),
+                                      .flags = GSEL_LAYER_POSITIONWISE};
 
 /* ---- residual ----------------------------------------------------------------------------------------- */
 
@@ -160,14 +205,6 @@ static gsel_status residual_run(const gsel_call* call, void* user_data) {
   (void)user_data;
   const gsel_tensor* x = &call->inputs[0];
   residual_forward(call->outputs[0].data, x->data, call->inputs[1].data, call->params[0].data, rows_of(x), width_of(x));
-  return GSEL_OK;
-}
-
-static gsel_status residual_back_input(const gsel_call* call, void* user_data) {
-  (void)user_data;
-  const gsel_tensor* dy = &call->d_outputs[0];
-  for (int32_t i = 0; i < call->n_inputs; ++i)
-    if (call->d_inputs[i].data) memcpy(call->d_inputs[i].data, dy->data, (size_t)dy->n_elems * sizeof(float));
   return GSEL_OK;
 }
 
@@ -180,21 +217,34 @@ static gsel_status residual_back_weight(const gsel_call* call, void* user_data) 
 
 const struct layer_kind residual_layer = {
     .forward = residual_run,
-    .backward_input = residual_back_input,
+    .backward_input = sum_back_input,
     .backward_weight = residual_back_weight,
     .input_unread = GSEL_UNREAD_INPUT(0) | GSEL_UNREAD_INPUT(1) | GSEL_UNREAD_OUTPUT(0),
     .weight_unread = GSEL_UNREAD_INPUT(0) | GSEL_UNREAD_INPUT(1) | GSEL_UNREAD_OUTPUT(0),
-    .unread_params = 1};
+    .unread_params = 1,
+    .flags = GSEL_LAYER_POSITIONWISE};
 
 /* ---- loss: a sum and a weight, never a mean; gsel divides once by the weight of all ranks --------------- */
 
+/* Ranks that share the vocabulary put together what each has found of its words: two numbers and a maximum for each
+ * position, in place of all logits. */
 static gsel_status loss_run(const gsel_call* call, void* user_data) {
   (void)user_data;
   const gsel_tensor* logits = &call->inputs[0];
-  const double loss =
-      cross_entropy_forward(call->saved, logits->data, call->inputs[1].data, rows_of(logits), width_of(logits));
+  const int64_t rows = rows_of(logits);
+  float *tops = call->reductions[0].data, *sums = call->reductions[1].data;
+  if (call->phase == 0) {
+    cross_entropy_tops(tops, logits->data, rows, width_of(logits));
+    return GSEL_OK;
+  }
+  if (call->phase == 1) {
+    cross_entropy_sums(sums, logits->data, tops, call->inputs[1].data, rows, begin_of(&call->input_parts[0], 2),
+                       width_of(logits));
+    return GSEL_OK;
+  }
+  const double loss = cross_entropy_loss(call->saved, tops, sums, rows);
   *(double*)call->outputs[0].data = loss;
-  *(double*)call->outputs[1].data = (double)rows_of(logits);
+  *(double*)call->outputs[1].data = (double)rows;
   if (isfinite(loss)) return GSEL_OK;
   snprintf(call->message, call->message_capacity, "the loss is not a finite number; try a smaller train.learning_rate");
   return GSEL_ERR_CALLBACK;
@@ -205,10 +255,14 @@ static gsel_status loss_back_input(const gsel_call* call, void* user_data) {
   const gsel_tensor* logits = &call->inputs[0];
   if (call->d_inputs[0].data)
     cross_entropy_backward(call->d_inputs[0].data, logits->data, call->saved, call->inputs[1].data, rows_of(logits),
-                           width_of(logits));
+                           begin_of(&call->input_parts[0], 2), width_of(logits));
   return GSEL_OK;
 }
 
 const struct layer_kind loss_layer = {.forward = loss_run,
                                       .backward_input = loss_back_input,
-                                      .input_unread = GSEL_UNREAD_OUTPUT(0) | GSEL_UNREAD_OUTPUT(1)};
+                                      .input_unread = GSEL_UNREAD_OUTPUT(0) | GSEL_UNREAD_OUTPUT(1),
+                                      .flags = GSEL_LAYER_LOSS | GSEL_LAYER_POSITIONWISE | GSEL_LAYER_SAVES_WHOLE};
+
+const struct layer_kinds gpt_layers = {&token_layer, &position_layer, &layernorm_layer, &linear_layer, &attention_layer,
+                                       &ring_layer,  &gelu_layer,     &residual_layer,  &loss_layer};

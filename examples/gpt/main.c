@@ -15,12 +15,11 @@
 
 #include "clock.h"
 #include "data.h"
+#include "layers.h"
 #include "model.h"
 #include "options.h"
 #include "record.h"
 #include "sample.h"
-
-static const struct gpt_sizes sizes = GPT_DEFAULT_SIZES;
 
 /* All that is open. Empty at first, and closed in any state by finish(). */
 struct session {
@@ -62,7 +61,7 @@ static int check(struct session* s, const char* what, gsel_status status) {
 /* gsel asks for the samples of a micro-batch: tokens, or the same shifted by one byte. */
 static gsel_status fill(const gsel_data_request* request, void* user_data) {
   const struct session* s = user_data;
-  const size_t context = (size_t)sizes.context, shift = request->value == s->gpt.targets ? 1 : 0;
+  const size_t context = (size_t)s->options.sizes.context, shift = request->value == s->gpt.targets ? 1 : 0;
   uint8_t* dst = request->dst.data;
   for (int64_t i = 0; i < request->n_samples; ++i)
     memcpy(dst + (size_t)i * context, text_sample(&s->text, request->sample_ids[i]) + shift, context);
@@ -76,12 +75,16 @@ static uint64_t seed_of(const gsel_config* config) {
 
 static void count_sent(const struct session* s, uint64_t* sent) {
   static const gsel_instr_kind kinds[SENT_KINDS] = {
-      GSEL_INSTR_REDUCE,    GSEL_INSTR_REDUCE_SCATTER, GSEL_INSTR_REDUCE_ROOT, GSEL_INSTR_GATHER,
-      GSEL_INSTR_BROADCAST, GSEL_INSTR_SCATTER,        GSEL_INSTR_COLLECT,     GSEL_INSTR_LOSS_REDUCE,
-      GSEL_INSTR_NORM,      GSEL_INSTR_OVERFLOW,       GSEL_INSTR_SEND,        GSEL_INSTR_REDUCE_TIED};
-  for (int i = 0; i < SENT_KINDS; ++i)
-    sent[i] = gsel_trainer_counts(s->trainer, kinds[i], GSEL_AXIS_DATA).bytes_sent +
-              gsel_trainer_counts(s->trainer, kinds[i], GSEL_AXIS_PIPELINE).bytes_sent;
+      GSEL_INSTR_REDUCE,    GSEL_INSTR_REDUCE_SCATTER, GSEL_INSTR_REDUCE_ROOT,   GSEL_INSTR_GATHER,
+      GSEL_INSTR_BROADCAST, GSEL_INSTR_SCATTER,        GSEL_INSTR_COLLECT,       GSEL_INSTR_LOSS_REDUCE,
+      GSEL_INSTR_NORM,      GSEL_INSTR_OVERFLOW,       GSEL_INSTR_SEND,          GSEL_INSTR_REDUCE_TIED,
+      GSEL_INSTR_FORWARD,   GSEL_INSTR_BACKWARD_INPUT, GSEL_INSTR_REDUCE_PARTIAL};
+  static const gsel_axis axes[] = {GSEL_AXIS_TENSOR, GSEL_AXIS_DATA, GSEL_AXIS_PIPELINE};
+  for (int i = 0; i < SENT_KINDS; ++i) {
+    sent[i] = 0;
+    for (size_t a = 0; a < sizeof axes / sizeof *axes; ++a)
+      sent[i] += gsel_trainer_counts(s->trainer, kinds[i], axes[a]).bytes_sent;
+  }
 }
 
 static int start(struct session* s) {
@@ -92,9 +95,9 @@ static int start(struct session* s) {
   joining.config = s->config;
   if (check(s, "", gsel_comm_init(&joining, &s->comm, &s->err))) return -1;
   s->rank = gsel_comm_rank(s->comm);
-  if (text_load(&s->text, s->options.data, sizes.context, seed_of(s->config), why, sizeof why))
+  if (text_load(&s->text, s->options.data, s->options.sizes.context, seed_of(s->config), why, sizeof why))
     return failed(s, "", why);
-  if (check(s, "", gpt_model_create(&sizes, &s->gpt, &s->err))) return -1;
+  if (check(s, "", gpt_model_create(&s->options.sizes, &gpt_layers, &s->gpt, &s->err))) return -1;
 
   gsel_trainer_options options = GSEL_TRAINER_OPTIONS_INIT;
   options.config = s->config;
@@ -210,7 +213,7 @@ static int write_program(struct session* s) {
 static int write_sample(struct session* s) {
   if (!s->options.sample) return 0;
   if (s->rank == 0) printf("--- %" PRId64 " bytes written by the model:\n", s->options.sample);
-  const gsel_status status = sample_text(s->trainer, &s->gpt, sizes.context, "\n", s->options.sample, 0.8,
+  const gsel_status status = sample_text(s->trainer, &s->gpt, s->options.sizes.context, "\n", s->options.sample, 0.8,
                                          seed_of(s->config), s->rank == 0 ? stdout : NULL, &s->err);
   if (s->rank == 0) printf("\n---\n");
   return check(s, "sampling", status);

@@ -1,11 +1,13 @@
-/* model.c: describes the GPT to gsel, once, with no word about ranks. Each block is
+/* model.c: describes the GPT to gsel, once, with no word about ranks. Behind the embeddings of token and position each
+ * block is
  *
  *     x ─ ln1 ─ attn.qkv ─ attn ─ attn.proj ─┬─ add1 ─ ln2 ─ mlp.fc1 ─ mlp.gelu ─ mlp.fc2 ─┬─ add2 ─
  *      └─────────────────────────────────────┘      └──────────────────────────────────────┘
  *
  * A layer, its output value and its parameters share a name: h0.attn.qkv writes h0.attn.qkv and owns h0.attn.qkv.w.
- * What a strategy may do with it is said here too: weights that a tensor axis may split, and how the values look then.
- * The bias behind a weight split by rows sits in the residual layer, so that it is added once, to the whole sum. */
+ * What a strategy may do with it is said here too: weights that a tensor axis may split, and how the values lie then;
+ * which dimension counts positions, and which layers compute each position by itself. What is added to a partial sum,
+ * the bias behind a weight split by rows and the embedding of positions, sits in a layer behind, which adds it once. */
 #include "model.h"
 
 #include <math.h>
@@ -18,6 +20,7 @@
 /* Pieces are added one after another; after the first error nothing more is added. */
 struct builder {
   const struct gpt_sizes* sizes;
+  const struct layer_kinds* kinds;
   struct gpt_model* gpt;
   gsel_error** err;
   gsel_status status;
@@ -57,37 +60,45 @@ static int32_t add_param(struct builder* b, const char* stem, const char* suffix
   return id;
 }
 
-/* How a tensor axis may split a weight [out][in]. */
-enum split { WHOLE, BY_COLUMNS, BY_ROWS };
+/* How a tensor axis may split a weight [out][in]: by its columns `out`, or by its rows `in`, between units of so many
+ * that stay together (a head). blocks: equal parts of `out` that are split each by itself; 3 for q, k, v in one matrix.
+ */
+enum split_by { WHOLE, BY_COLUMNS, BY_ROWS };
+struct split {
+  enum split_by by;
+  int32_t blocks, unit;
+};
+static const struct split whole = {WHOLE, 1, 1}, columns = {BY_COLUMNS, 1, 1}, rows = {BY_ROWS, 1, 1};
 
-/* blocks: equal parts of `out` that are split each by itself; 3 for q, k, v in one matrix. */
 static int32_t weight(struct builder* b, const char* stem, const char* suffix, int64_t out, int64_t in,
-                      double deviation, enum split split, int32_t blocks) {
+                      double deviation, struct split split) {
   gsel_param_desc desc = GSEL_PARAM_DESC_INIT;
   const int64_t dims[] = {out, in};
   desc.dims = dims;
   desc.n_dims = 2;
   desc.init = GSEL_INIT_NORMAL;
   desc.init_scale = deviation;
-  if (split != WHOLE) {
+  if (split.by != WHOLE) {
     desc.shard = GSEL_SHARD_DIM;
-    desc.shard_dim = split == BY_COLUMNS ? 0 : 1;
-    desc.shard_blocks = blocks;
+    desc.shard_dim = split.by == BY_COLUMNS ? 0 : 1;
+    desc.shard_blocks = split.blocks;
+    desc.shard_unit = split.unit;
   }
   return add_param(b, stem, suffix, desc);
 }
 
 /* A bias or the gain of a norm: one number per column, not decayed. */
 static int32_t vector(struct builder* b, const char* stem, const char* suffix, int64_t out, int32_t init,
-                      enum split split, int32_t blocks) {
+                      struct split split) {
   gsel_param_desc desc = GSEL_PARAM_DESC_INIT;
   desc.dims = &out;
   desc.n_dims = 1;
   desc.flags = GSEL_PARAM_NO_DECAY;
   desc.init = init;
-  if (split == BY_COLUMNS) {
+  if (split.by == BY_COLUMNS) {
     desc.shard = GSEL_SHARD_DIM;
-    desc.shard_blocks = blocks;
+    desc.shard_blocks = split.blocks;
+    desc.shard_unit = split.unit;
   }
   return add_param(b, stem, suffix, desc);
 }
@@ -110,18 +121,24 @@ static int32_t input(struct builder* b, const char* stem) {
   desc.n_dims = 1;
   desc.dtype = GSEL_U8;
   desc.flags = GSEL_VALUE_INPUT;
+  desc.sequence_dim = 1; /* the batch dimension comes first and counts */
   return add_value(b, stem, desc);
 }
 
-/* [context][parts][width] floats, or [context][width] when parts is 1. place: GSEL_PLACE_*, split along the width. */
-static int32_t activation(struct builder* b, const char* stem, int64_t parts, int64_t width, int32_t place) {
+/* [context][blocks][width] floats, or [context][width] of one block, split along the width where they lie in parts. */
+static int32_t activation(struct builder* b, const char* stem, int64_t width, int32_t place, struct split split) {
   gsel_value_desc desc = GSEL_VALUE_DESC_INIT;
-  const int64_t whole[] = {b->sizes->context, width}, in_parts[] = {b->sizes->context, parts, width};
-  desc.dims = parts == 1 ? whole : in_parts;
-  desc.n_dims = parts == 1 ? 2 : 3;
+  const int64_t one[] = {b->sizes->context, width}, several[] = {b->sizes->context, split.blocks, width};
+  desc.dims = split.blocks == 1 ? one : several;
+  desc.n_dims = split.blocks == 1 ? 2 : 3;
   desc.place = place;
-  desc.place_dim = place == GSEL_PLACE_SHARDED ? desc.n_dims : 0; /* the batch dimension comes first and counts */
+  desc.place_dim = place == GSEL_PLACE_SHARDED ? desc.n_dims : 0;
+  desc.place_unit = split.unit;
+  desc.sequence_dim = 1;
   return add_value(b, stem, desc);
+}
+static int32_t stream(struct builder* b, const char* stem) {
+  return activation(b, stem, b->sizes->width, GSEL_PLACE_REPLICATED, whole);
 }
 
 static int32_t scalar(struct builder* b, const char* stem) {
@@ -148,9 +165,21 @@ static int32_t count(const struct ids* ids) {
   return (ids->id[0] >= 0) + (ids->id[1] >= 0);
 }
 
+/* A collective in the middle of a layer; none where elems_per_sample is 0. */
+struct phases {
+  gsel_phase phase[2];
+};
+static struct phases no_phases(void) {
+  return (struct phases){0};
+}
+static int32_t count_phases(const struct phases* p) {
+  return (p->phase[0].elems_per_sample > 0) + (p->phase[1].elems_per_sample > 0);
+}
+
 /* saved_floats: kept from forward to backward, and flop: both per sample. */
-static void add_layer(struct builder* b, const char* stem, const struct layer_kind* kind, struct ids inputs,
-                      struct ids outputs, struct ids params, int64_t saved_floats, double flop) {
+static void add_layer_with_phases(struct builder* b, const char* stem, const struct layer_kind* kind, struct ids inputs,
+                                  struct ids outputs, struct ids params, int64_t saved_floats, double flop,
+                                  struct phases forward, struct phases backward) {
   const struct name name = name_of(b, stem, "");
   gsel_layer_desc desc = GSEL_LAYER_DESC_INIT;
   desc.name.data = name.text;
@@ -161,7 +190,7 @@ static void add_layer(struct builder* b, const char* stem, const struct layer_ki
   desc.n_outputs = count(&outputs);
   desc.params = params.id;
   desc.n_params = count(&params);
-  desc.flags = kind == &loss_layer ? GSEL_LAYER_LOSS : b->forgettable ? GSEL_LAYER_RECOMPUTABLE : 0;
+  desc.flags = kind->flags | (b->forgettable ? GSEL_LAYER_RECOMPUTABLE : 0u);
   desc.saved_bytes_per_sample = (uint64_t)saved_floats * sizeof(float);
   desc.flop_per_sample = flop;
   desc.forward = kind->forward;
@@ -170,81 +199,109 @@ static void add_layer(struct builder* b, const char* stem, const struct layer_ki
   desc.backward_input_unread = kind->input_unread;
   desc.backward_weight_unread = kind->weight_unread;
   desc.backward_unread_params = kind->unread_params & ((UINT64_C(1) << desc.n_params) - 1); /* a bias may be missing */
+  desc.forward_phases = forward.phase;
+  desc.n_forward_phases = count_phases(&forward);
+  desc.backward_phases = backward.phase;
+  desc.n_backward_phases = count_phases(&backward);
   desc.user_data = (void*)b->sizes;
   int32_t id;
   if (b->status == GSEL_OK) b->status = gsel_model_add_layer(b->gpt->model, &desc, &id, b->err);
 }
 
+static void add_layer(struct builder* b, const char* stem, const struct layer_kind* kind, struct ids inputs,
+                      struct ids outputs, struct ids params, int64_t saved_floats, double flop) {
+  add_layer_with_phases(b, stem, kind, inputs, outputs, params, saved_floats, flop, no_phases(), no_phases());
+}
+
 /* ---- the parts of a GPT: each adds parameters, an output value and a layer, and returns the output -------- */
 
+/* A vocabulary in parts gives partial sums: of a token's row each rank but one has nothing to add. */
 static int32_t embedding(struct builder* b, int32_t tokens) {
   const int64_t context = b->sizes->context, width = b->sizes->width;
-  const int32_t wte = weight(b, "embed", ".token", GPT_VOCAB, width, 0.02, WHOLE, 1);
-  const int32_t wpe = weight(b, "embed", ".position", context, width, 0.02, WHOLE, 1);
-  const int32_t x = activation(b, "embed", 1, width, GSEL_PLACE_REPLICATED);
-  add_layer(b, "embed", &embedding_layer, only(tokens), only(x), both(wte, wpe), 0, (double)(context * width));
-  return x;
+  const int32_t of_tokens = weight(b, "embed", ".token", GPT_VOCAB, width, 0.02, columns);
+  const int32_t of_positions = weight(b, "embed", ".position", context, width, 0.02, whole);
+  const int32_t x = activation(b, "embed.token", width, GSEL_PLACE_PARTIAL, whole);
+  add_layer(b, "embed.token", b->kinds->token, only(tokens), only(x), only(of_tokens), 0, 0);
+  const int32_t y = stream(b, "embed.position");
+  add_layer(b, "embed.position", b->kinds->position, only(x), only(y), only(of_positions), 0,
+            (double)(context * width));
+  return y;
 }
 
 static int32_t layernorm(struct builder* b, const char* stem, int32_t x) {
   const int64_t context = b->sizes->context, width = b->sizes->width;
-  const int32_t gain = vector(b, stem, ".g", width, GSEL_INIT_ONES, WHOLE, 1);
-  const int32_t bias = vector(b, stem, ".b", width, GSEL_INIT_ZEROS, WHOLE, 1);
-  const int32_t y = activation(b, stem, 1, width, GSEL_PLACE_REPLICATED);
-  add_layer(b, stem, &layernorm_layer, only(x), only(y), both(gain, bias), 2 * context,
+  const int32_t gain = vector(b, stem, ".g", width, GSEL_INIT_ONES, whole);
+  const int32_t bias = vector(b, stem, ".b", width, GSEL_INIT_ZEROS, whole);
+  const int32_t y = stream(b, stem);
+  add_layer(b, stem, b->kinds->layernorm, only(x), only(y), both(gain, bias), 2 * context,
             8.0 * (double)(context * width));
   return y;
 }
 
-/* blocks: see weight(); the output then is [context][blocks][out / blocks]. Only columns carry their own bias. */
+/* With blocks, see struct split, the output is [context][blocks][out / blocks]. */
 static int32_t linear(struct builder* b, const char* stem, int32_t x, int64_t in, int64_t out, double deviation,
-                      enum split split, int32_t blocks) {
-  const int32_t place = split == BY_COLUMNS ? GSEL_PLACE_SHARDED
-                        : split == BY_ROWS  ? GSEL_PLACE_PARTIAL
-                                            : GSEL_PLACE_REPLICATED;
-  const int32_t w = weight(b, stem, ".w", out, in, deviation, split, blocks);
-  const int32_t bias = split == BY_COLUMNS ? vector(b, stem, ".b", out, GSEL_INIT_ZEROS, split, blocks) : -1;
-  const int32_t y = activation(b, stem, blocks, out / blocks, place);
-  add_layer(b, stem, &linear_layer, only(x), only(y), both(w, bias), 0, 2.0 * (double)(b->sizes->context * in * out));
+                      struct split split, int with_bias) {
+  const int32_t w = weight(b, stem, ".w", out, in, deviation, split);
+  const int32_t bias = with_bias ? vector(b, stem, ".b", out, GSEL_INIT_ZEROS, split) : -1;
+  const int32_t place = split.by == BY_COLUMNS ? GSEL_PLACE_SHARDED : GSEL_PLACE_PARTIAL;
+  const int32_t y = activation(b, stem, out / split.blocks, place, split);
+  add_layer(b, stem, b->kinds->linear, only(x), only(y), both(w, bias), 0,
+            2.0 * (double)(b->sizes->context * in * out));
   return y;
 }
 
+static struct phases rotation(int64_t width_per_position, const struct gpt_sizes* sizes, uint32_t flags) {
+  const gsel_phase phase = {.axis = GSEL_AXIS_TENSOR,
+                            .dtype = GSEL_F32,
+                            .flags = GSEL_PHASE_ROTATE | flags,
+                            .elems = RING_HEAD,
+                            .elems_per_sample = width_per_position * sizes->context};
+  return (struct phases){{phase}};
+}
+
 static int32_t attention(struct builder* b, const char* stem, int32_t qkv) {
-  const int64_t context = b->sizes->context, width = b->sizes->width;
-  const int32_t y = activation(b, stem, 1, width, GSEL_PLACE_SHARDED);
-  add_layer(b, stem, &attention_layer, only(qkv), only(y), none(), b->sizes->heads * context * context,
-            4.0 * (double)(context * context * width));
+  const struct gpt_sizes* sizes = b->sizes;
+  const int64_t context = sizes->context, width = sizes->width;
+  const double flop = 4.0 * (double)(context * context * width);
+  const struct split by_head = {BY_COLUMNS, 1, (int32_t)(width / sizes->heads)};
+  const int32_t y = activation(b, stem, width, GSEL_PLACE_SHARDED, by_head);
+  if (sizes->ring)
+    add_layer_with_phases(b, stem, b->kinds->ring, only(qkv), only(y), none(), sizes->heads * context, flop,
+                          rotation(2 * width, sizes, 0), rotation(4 * width, sizes, GSEL_PHASE_HOME));
+  else
+    add_layer(b, stem, b->kinds->attention, only(qkv), only(y), none(), sizes->heads * context * context, flop);
   return y;
 }
 
 static int32_t gelu(struct builder* b, const char* stem, int32_t x, int64_t width) {
-  const int32_t y = activation(b, stem, 1, width, GSEL_PLACE_SHARDED);
-  add_layer(b, stem, &gelu_layer, only(x), only(y), none(), 0, 12.0 * (double)(b->sizes->context * width));
+  const int32_t y = activation(b, stem, width, GSEL_PLACE_SHARDED, columns);
+  add_layer(b, stem, b->kinds->gelu, only(x), only(y), none(), 0, 12.0 * (double)(b->sizes->context * width));
   return y;
 }
 
 static int32_t residual(struct builder* b, const char* stem, int32_t x, int32_t branch) {
   const int64_t context = b->sizes->context, width = b->sizes->width;
-  const int32_t bias = vector(b, stem, ".b", width, GSEL_INIT_ZEROS, WHOLE, 1);
-  const int32_t y = activation(b, stem, 1, width, GSEL_PLACE_REPLICATED);
-  add_layer(b, stem, &residual_layer, both(x, branch), only(y), only(bias), 0, 2.0 * (double)(context * width));
+  const int32_t bias = vector(b, stem, ".b", width, GSEL_INIT_ZEROS, whole);
+  const int32_t y = stream(b, stem);
+  add_layer(b, stem, b->kinds->residual, both(x, branch), only(y), only(bias), 0, 2.0 * (double)(context * width));
   return y;
 }
 
 static int32_t block(struct builder* b, int64_t i, int32_t x) {
   const int64_t width = b->sizes->width;
   const double into_stream = 0.02 / sqrt(2.0 * (double)b->sizes->layers); /* as GPT-2: the stream sums 2 per block */
+  const int32_t head = (int32_t)(width / b->sizes->heads);
   snprintf(b->block, sizeof b->block, "h%lld.", (long long)i);
   b->forgettable = 1;
   int32_t f = layernorm(b, "ln1", x);
-  f = linear(b, "attn.qkv", f, width, 3 * width, 0.02, BY_COLUMNS, 3);
+  f = linear(b, "attn.qkv", f, width, 3 * width, 0.02, (struct split){BY_COLUMNS, 3, head}, 1);
   f = attention(b, "attn", f);
-  f = linear(b, "attn.proj", f, width, width, into_stream, BY_ROWS, 1);
+  f = linear(b, "attn.proj", f, width, width, into_stream, (struct split){BY_ROWS, 1, head}, 0);
   x = residual(b, "add1", x, f);
   f = layernorm(b, "ln2", x);
-  f = linear(b, "mlp.fc1", f, width, 4 * width, 0.02, BY_COLUMNS, 1);
+  f = linear(b, "mlp.fc1", f, width, 4 * width, 0.02, columns, 1);
   f = gelu(b, "mlp.gelu", f, 4 * width);
-  f = linear(b, "mlp.fc2", f, 4 * width, width, into_stream, BY_ROWS, 1);
+  f = linear(b, "mlp.fc2", f, 4 * width, width, into_stream, rows, 0);
   b->forgettable = 0; /* a block is computed again from where it begins: what the one before it has written */
   x = residual(b, "add2", x, f);
   b->block[0] = 0;
@@ -254,12 +311,16 @@ static int32_t block(struct builder* b, int64_t i, int32_t x) {
 static void loss(struct builder* b, int32_t logits, int32_t targets) {
   const int64_t context = b->sizes->context;
   const int32_t sum = scalar(b, "loss_sum"), tokens = scalar(b, "loss_tokens");
-  add_layer(b, "loss", &loss_layer, both(logits, targets), both(sum, tokens), none(), context,
-            4.0 * (double)(context * GPT_VOCAB));
+  const gsel_phase top = {.axis = GSEL_AXIS_TENSOR, .op = GSEL_MAX, .dtype = GSEL_F32, .elems_per_sample = context};
+  const gsel_phase sums = {
+      .axis = GSEL_AXIS_TENSOR, .op = GSEL_SUM, .dtype = GSEL_F32, .elems_per_sample = 2 * context};
+  add_layer_with_phases(b, "loss", b->kinds->loss, both(logits, targets), both(sum, tokens), none(), context,
+                        4.0 * (double)(context * GPT_VOCAB), (struct phases){{top, sums}}, no_phases());
 }
 
-gsel_status gpt_model_create(const struct gpt_sizes* sizes, struct gpt_model* out, gsel_error** err) {
-  struct builder b = {.sizes = sizes, .gpt = out, .err = err};
+gsel_status gpt_model_create(const struct gpt_sizes* sizes, const struct layer_kinds* kinds, struct gpt_model* out,
+                             gsel_error** err) {
+  struct builder b = {.sizes = sizes, .kinds = kinds, .gpt = out, .err = err};
   *out = (struct gpt_model){0};
   b.status = gsel_model_create(&out->model, err);
   out->tokens = input(&b, "tokens");
@@ -267,7 +328,7 @@ gsel_status gpt_model_create(const struct gpt_sizes* sizes, struct gpt_model* ou
   int32_t x = embedding(&b, out->tokens);
   for (int64_t i = 0; i < sizes->layers; ++i) x = block(&b, i, x);
   x = layernorm(&b, "final", x);
-  out->logits = linear(&b, "head", x, sizes->width, GPT_VOCAB, 0.02, WHOLE, 1);
+  out->logits = linear(&b, "head", x, sizes->width, GPT_VOCAB, 0.02, columns, 0);
   loss(&b, out->logits, out->targets);
   if (b.status == GSEL_OK) b.status = gsel_model_finish(out->model, err);
   if (b.status != GSEL_OK) gpt_model_free(out);

@@ -11,9 +11,10 @@ struct gpt_sizes {
   int64_t width;
   int64_t heads;   /* divides width */
   int64_t context; /* bytes the model looks at */
+  int ring;        /* attention passes blocks round the tensor axis where that has divided positions, see ring.c */
 };
 #define GPT_DEFAULT_SIZES \
-  { 4, 256, 4, 128 }
+  { 4, 256, 4, 128, 0 }
 
 /* What main needs of the description: the values it feeds, the one it reads to write text, sizes of parameters. */
 struct gpt_model {
@@ -25,8 +26,11 @@ struct gpt_model {
   int64_t* param_elems; /* [n_params] */
 };
 
-/* Describes a GPT. sizes is kept until the model and its trainers are freed. On error there is nothing to free. */
-gsel_status gpt_model_create(const struct gpt_sizes* sizes, struct gpt_model* out, gsel_error** err);
+/* Describes a GPT with these callbacks: &gpt_layers. sizes is kept until the model and its trainers are freed. On error
+ * there is nothing to free. */
+struct layer_kinds;
+gsel_status gpt_model_create(const struct gpt_sizes* sizes, const struct layer_kinds* kinds, struct gpt_model* out,
+                             gsel_error** err);
 void gpt_model_free(struct gpt_model* gpt);
 
 #endif

@@ -9,12 +9,15 @@
 
 static const char usage[] =
     "usage: gpt --data FILE [--config gsel.toml] [--steps N | --seconds S] [--sample N] [--json FILE]\n"
-    "           [--program PREFIX] [--quiet]\n"
+    "           [--program PREFIX] [--quiet] [--layers N] [--width N] [--heads N] [--context N] [--attention KIND]\n"
     "  trains a small GPT on the bytes of FILE; alone, or on N ranks as: gsel run -n N -- gpt ...\n"
     "  --config   how it is trained: strategy, optimizer, batch (default: gsel run's --config, else defaults)\n"
     "  --steps    stop after N steps (default 300); --seconds: stop after S seconds\n"
     "  --sample   then write N bytes of text; --json: write losses, parameter hashes and bytes sent to FILE\n"
-    "  --program  write each rank's program to PREFIX.RANK; --quiet: no progress lines\n";
+    "  --program  write each rank's program to PREFIX.RANK; --quiet: no progress lines\n"
+    "  --layers, --width, --heads, --context  sizes (default: 4, 256, 4, 128); heads divide the width\n"
+    "  --attention  whole (default), or ring: blocks of keys and values that ranks with some of the positions pass "
+    "on\n";
 
 static int wrong(const char* option, const char* why) {
   fprintf(stderr, "gpt: %s %s\n%s", option, why, usage);
@@ -38,27 +41,47 @@ static int read_seconds(const char* text, double* out) {
   return 0;
 }
 
+/* Where an option's number goes; NULL when it is not one of those. */
+static int64_t* count_of(struct options* o, const char* option) {
+  const struct {
+    const char* name;
+    int64_t* count;
+  } counts[] = {{"--steps", &o->steps},       {"--sample", &o->sample},     {"--layers", &o->sizes.layers},
+                {"--width", &o->sizes.width}, {"--heads", &o->sizes.heads}, {"--context", &o->sizes.context}};
+  for (size_t i = 0; i < sizeof counts / sizeof *counts; ++i)
+    if (!strcmp(option, counts[i].name)) return counts[i].count;
+  return NULL;
+}
+
+static int read_attention(struct options* o, const char* value) {
+  o->sizes.ring = !strcmp(value, "ring");
+  return o->sizes.ring || !strcmp(value, "whole") ? 0 : wrong("--attention", "takes whole or ring");
+}
+
 /* An option with its value; -1 when wrong. */
 static int take(struct options* o, const char* option, const char* value) {
   if (!strcmp(option, "--config")) return o->config = value, 0;
   if (!strcmp(option, "--data")) return o->data = value, 0;
   if (!strcmp(option, "--json")) return o->json = value, 0;
   if (!strcmp(option, "--program")) return o->program = value, 0;
+  if (!strcmp(option, "--attention")) return read_attention(o, value);
   if (!strcmp(option, "--seconds"))
     return read_seconds(value, &o->seconds) ? wrong(option, "takes a number above 0") : 0;
-  return read_count(value, strcmp(option, "--steps") ? &o->sample : &o->steps)
-             ? wrong(option, "takes a whole number from 1 to 1000000000")
-             : 0;
+  return read_count(value, count_of(o, option)) ? wrong(option, "takes a whole number from 1 to 1000000000") : 0;
+}
+
+static int takes_value(const char* option) {
+  static const char* const others[] = {"--config", "--data", "--json", "--program", "--seconds", "--attention"};
+  for (size_t i = 0; i < sizeof others / sizeof *others; ++i)
+    if (!strcmp(option, others[i])) return 1;
+  struct options unused;
+  return count_of(&unused, option) != NULL;
 }
 
 int options_parse(struct options* o, int argc, char** argv) {
-  static const char* const with_value[] = {"--config",  "--data",  "--json",  "--program",
-                                           "--seconds", "--steps", "--sample"};
-  *o = (struct options){0};
+  *o = (struct options){.sizes = GPT_DEFAULT_SIZES};
   for (int i = 1; i < argc; ++i) {
-    size_t k = 0;
-    while (k < sizeof with_value / sizeof *with_value && strcmp(argv[i], with_value[k])) ++k;
-    if (k < sizeof with_value / sizeof *with_value) {
+    if (takes_value(argv[i])) {
       if (i + 1 == argc) return wrong(argv[i], "needs a value");
       if (take(o, argv[i], argv[i + 1])) return -1;
       ++i;
@@ -73,6 +96,7 @@ int options_parse(struct options* o, int argc, char** argv) {
   }
   if (!o->data) return wrong("--data", "is missing: name a text file to train on");
   if (o->steps && o->seconds > 0) return wrong("--steps and --seconds", "exclude each other");
+  if (o->sizes.width % o->sizes.heads) return wrong("--heads", "must divide --width");
   if (!o->steps && !(o->seconds > 0)) o->steps = 300;
   return 0;
 }

@@ -4,6 +4,8 @@
 
 #include <stdint.h>
 
+#include "model.h"
+
 struct options {
   const char* config; /* NULL: what gsel run --config names, else defaults */
   const char* data;
@@ -13,6 +15,7 @@ struct options {
   double seconds;
   int64_t sample; /* bytes of text to write at the end */
   int quiet;
+  struct gpt_sizes sizes;
 };
 
 /* Returns 0; 1 when help was asked and given; -1 when the line is wrong, which is said on standard error. */

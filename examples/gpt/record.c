@@ -9,9 +9,9 @@
 #include <string.h>
 #include <sys/resource.h>
 
-const char* const sent_names[SENT_KINDS] = {"reduce",    "reduce_scatter", "reduce_root", "gather",
-                                            "broadcast", "scatter",        "collect",     "loss_reduce",
-                                            "norm",      "overflow",       "send",        "reduce_tied"};
+const char* const sent_names[SENT_KINDS] = {"reduce",  "reduce_scatter", "reduce_root", "gather",   "broadcast",
+                                            "scatter", "collect",        "loss_reduce", "norm",     "overflow",
+                                            "send",    "reduce_tied",    "forward",     "backward", "reduce_partial"};
 
 #define RUN_LINE                                                            \
   "{\"ranks\": %" PRId32 ", \"steps\": %" PRId64 ", \"elements\": %" PRId64 \

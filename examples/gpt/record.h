@@ -20,6 +20,9 @@ enum sent {
   SENT_OVERFLOW,
   SENT_SEND,
   SENT_REDUCE_TIED,
+  SENT_FORWARD,
+  SENT_BACKWARD,
+  SENT_REDUCE_PARTIAL,
   SENT_KINDS
 };
 extern const char* const sent_names[SENT_KINDS];

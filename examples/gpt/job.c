@@ -1,0 +1,132 @@
+/* job.c: see job.h. A rank joins, describes the model, trains and reads all parameters; that it is a thread makes no
+ * difference to gsel. */
+#include "job.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What a rank has open; rank 0's result is the job's. */
+struct rank {
+  const struct job* job;
+  struct job_result* result;
+  gsel_unique_id id;
+  int32_t rank;
+  gsel_comm* comm;
+  gsel_config* config;
+  struct gpt_model gpt;
+  gsel_trainer* trainer;
+  float* params;
+  gsel_status status;
+  gsel_error* err;
+};
+
+static gsel_status fill(const gsel_data_request* request, void* user_data) {
+  const struct rank* r = user_data;
+  const size_t context = (size_t)r->job->sizes.context, shift = request->value == r->gpt.targets ? 1 : 0;
+  for (int64_t i = 0; i < request->n_samples; ++i)
+    memcpy((uint8_t*)request->dst.data + (size_t)i * context, text_sample(r->job->text, request->sample_ids[i]) + shift,
+           context);
+  return GSEL_OK;
+}
+
+static gsel_status start(struct rank* r) {
+  gsel_comm_config joining = GSEL_COMM_CONFIG_INIT;
+  joining.rank = r->rank;
+  joining.world_size = r->job->ranks;
+  joining.id = &r->id;
+  gsel_status status = gsel_comm_init(&joining, &r->comm, &r->err);
+  const gsel_str text = {r->job->config, GSEL_NUL}, name = GSEL_STR("gpt-matrix");
+  if (!status) status = gsel_config_parse(text, name, &r->config, &r->err);
+  if (!status) status = gpt_model_create(&r->job->sizes, r->job->kinds, &r->gpt, &r->err);
+  gsel_trainer_options options = GSEL_TRAINER_OPTIONS_INIT;
+  options.config = r->config;
+  options.data = fill;
+  options.data_user_data = r;
+  return status ? status : gsel_trainer_create(r->gpt.model, r->comm, &options, &r->trainer, &r->err);
+}
+
+static void count_sent(const struct rank* r, uint64_t* sent) {
+  for (gsel_axis axis = 0; axis < JOB_AXES; ++axis) {
+    sent[axis] = 0;
+    for (gsel_instr_kind kind = 1; kind <= GSEL_INSTR_REDUCE_PARTIAL; ++kind)
+      sent[axis] += gsel_trainer_counts(r->trainer, kind, axis).bytes_sent;
+  }
+}
+
+static gsel_status train(struct rank* r) {
+  uint64_t before[JOB_AXES], after[JOB_AXES];
+  gsel_step_report report = GSEL_STEP_REPORT_INIT;
+  gsel_status status = GSEL_OK;
+  count_sent(r, before);
+  for (int32_t i = 0; i < r->job->steps && !status; ++i) status = gsel_trainer_step(r->trainer, &report, &r->err);
+  count_sent(r, after);
+  for (int axis = 0; axis < JOB_AXES; ++axis) r->result->sent[r->rank][axis] = after[axis] - before[axis];
+  r->result->peak_bytes[r->rank] = report.peak_bytes;
+  if (r->rank == 0) r->result->loss = report.loss;
+  return status;
+}
+
+static gsel_status read_params(struct rank* r) {
+  gsel_status status = GSEL_OK;
+  int64_t at = 0, all = gsel_model_element_count(r->gpt.model);
+  r->params = malloc((size_t)all * sizeof *r->params);
+  if (!r->params) return GSEL_ERR_NOMEM;
+  for (int32_t p = 0; p < r->gpt.n_params && !status; at += r->gpt.param_elems[p++])
+    status = gsel_trainer_read_param(r->trainer, p, r->params + at, (size_t)r->gpt.param_elems[p] * sizeof *r->params,
+                                     &r->err);
+  return status;
+}
+
+static void* rank_main(void* argument) {
+  struct rank* r = argument;
+  r->status = start(r);
+  if (!r->status) r->status = train(r);
+  if (!r->status) r->status = read_params(r);
+  gsel_trainer_free(r->trainer);
+  gsel_config_free(r->config);
+  gsel_comm_destroy(r->comm);
+  return NULL;
+}
+
+/* The failure that names its cause: others only tell that a rank has failed. */
+static void tell_failure(struct job_result* result, const struct rank* ranks, int32_t n) {
+  for (int32_t i = 0; i < n; ++i) {
+    const struct rank* r = &ranks[i];
+    const int echo = r->status == GSEL_ERR_ABORTED || r->status == GSEL_ERR_PEER;
+    if (!r->status || (result->status && echo)) continue;
+    result->status = r->status;
+    if (r->err)
+      gsel_error_format(r->err, result->message, sizeof result->message);
+    else
+      snprintf(result->message, sizeof result->message, "%s", gsel_status_text(r->status));
+    if (!echo) return;
+  }
+}
+
+void job_run(const struct job* job, struct job_result* result) {
+  struct rank ranks[JOB_RANKS] = {0};
+  pthread_t threads[JOB_RANKS];
+  gsel_unique_id id;
+  *result = (struct job_result){.status = gsel_unique_id_create(&id, NULL), .alike = 1};
+  if (result->status) return;
+  for (int32_t i = 0; i < job->ranks; ++i) {
+    ranks[i] = (struct rank){.job = job, .result = result, .id = id, .rank = i};
+    if (pthread_create(&threads[i], NULL, rank_main, &ranks[i])) {
+      perror("gpt-matrix: thread");
+      exit(1);
+    }
+  }
+  for (int32_t i = 0; i < job->ranks; ++i) pthread_join(threads[i], NULL);
+  tell_failure(result, ranks, job->ranks);
+  if (!result->status) result->n_elems = gsel_model_element_count(ranks[0].gpt.model);
+  for (int32_t i = 0; i < job->ranks; ++i) {
+    if (!result->status && memcmp(ranks[i].params, ranks[0].params, (size_t)result->n_elems * sizeof(float)))
+      result->alike = 0;
+    if (i > 0 || result->status) free(ranks[i].params);
+    gpt_model_free(&ranks[i].gpt);
+    gsel_error_free(ranks[i].err);
+  }
+  if (!result->status) result->params = ranks[0].params;
+}
