@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "chain.h"
+#include "trained.h"
 
 enum { MOST_ROUNDS = 64 };
 
@@ -101,6 +102,28 @@ static void sleep_in_a_row(const char* schedule, int chunks, int rounds) {
   fflush(stdout);
 }
 
+/* A trainer's steps in a row. A clip_norm that never clips is looked at all the same; one that always does has every
+ * step undone. */
+static void train_sleeping(const char* schedule, const char* words, double clip_norm, const char* post_validate,
+                           int rounds) {
+  static const double share_s = 0.03;
+  const struct trained t = {.schedule = schedule,
+                            .ranks = 4,
+                            .microbatches = 8,
+                            .part_s = share_s,
+                            .clip_norm = clip_norm,
+                            .post_validate = post_validate};
+  struct chain like = {.schedule = schedule, .ranks = 4, .stages = 4, .microbatches = 8};
+  double periods[MOST_ROUNDS];
+  like.forward = like.backward_input = like.backward_weight = share_s;
+  train_in_a_row(&t, rounds, periods);
+  const gsel_simulation_report expected = simulate(&like);
+  const double period = median(periods, rounds);
+  printf("| %s, %s | %.1f ms | %.1f ms | %.1f ms | %+.2f %% |\n", schedule, words, 1e3 * expected.makespan,
+         1e3 * expected.longest_rank_span, 1e3 * period, 100 * (period / expected.longest_rank_span - 1));
+  fflush(stdout);
+}
+
 /* ---- computing ---- */
 
 static void compute(const char* schedule, int rounds) {
@@ -157,6 +180,14 @@ int main(int argc, char** argv) {
   sleep_in_a_row("zb-h1", 1, rounds);
   sleep_in_a_row("zb-h2", 1, rounds);
   sleep_in_a_row("zb-v", 2, rounds);
+  printf(
+      "\n## Steps of a trainer in a row, the same\n\n| schedule | makespan, simulated | longest rank span, simulated | "
+      "a step, measured | off the span by |\n|---|---|---|---|---|\n");
+  train_sleeping("1f1b", "clip_norm", 1e9, "off", rounds);
+  train_sleeping("zb-h2", "nothing looked at", 0, "off", rounds);
+  train_sleeping("zb-h2", "clip_norm, post_validate = \"off\"", 1e9, "off", rounds);
+  train_sleeping("zb-h2", "clip_norm, post_validate = \"on\"", 1e9, "on", rounds);
+  train_sleeping("zb-h2", "the same, every step clipped", 1e-3, "on", rounds);
   printf(
       "\n## Kernels that compute, two ranks, 16 micro-batches\n\n| schedule | speed-up, simulated | measured | of the "
       "simulated | least times, of the simulated |\n|---|---|---|---|---|\n");
