@@ -24,13 +24,13 @@ std::vector<Program> compiled(uint32_t seed) {
   const Mesh mesh{{1, static_cast<int32_t>(random.between(1, 2)), static_cast<int32_t>(random.between(2, 4))}};
   const int64_t microbatches = random.between(1, 6);
   const std::string text = fmt::format(
-      "[strategy.pipeline]\nplugin = \"pp\"\nschedule = \"{}\"\n{}[train]\nbatch = {}\nmicrobatches = {}\n"
-      "precision = \"fp16\"\nclip_norm = 1.0\n",
-      kSchedules[random.below(std::size(kSchedules))], kData[random.below(std::size(kData))],
+      "[strategy.pipeline]\nplugin = \"pp\"\nschedule = \"{}\"\npost_validate = \"{}\"\n{}[train]\nbatch = {}\n"
+      "microbatches = {}\nprecision = \"fp16\"\nclip_norm = 1.0\n",
+      kSchedules[random.below(std::size(kSchedules))], seed % 2 ? "on" : "off", kData[random.below(std::size(kData))],
       2 * mesh.size[GSEL_AXIS_DATA] * microbatches, microbatches);
   const Config config = parse_config(text, "trial.toml");
   try {
-    return Compiler(*model, config, mesh).compile_all();
+    return Compiler(*model, config, mesh).compile_all().programs;
   } catch (const Error& e) {
     if (e.code() != GSEL_ERR_CONFIG) fail_msg("seed %u: %s\n%s", seed, e.what(), text.c_str());
     return {};

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "api/model_handle.h"
+#include "program/validation.h"
 #include "program/verify.h"
 #include "support/long_model.h"
 #include "support/random_program.h"
@@ -51,7 +52,7 @@ std::vector<Program> compile(const Model& model, const Wanted& w) {
       "[strategy.pipeline]\nplugin = \"pp\"\nschedule = \"{}\"\n{}{}[train]\nbatch = {}\nmicrobatches = {}\n{}",
       w.schedule, w.options, w.data_section, 2 * w.data * w.microbatches, w.microbatches, w.train);
   const Config config = parse_config(text, "trial.toml");
-  return Compiler(model, config, Mesh{{1, w.data, w.places}}).compile_all();
+  return Compiler(model, config, Mesh{{1, w.data, w.places}}).compile_all().programs;
 }
 
 // Empty when the programs are accepted, else the reason.
@@ -90,6 +91,7 @@ void random_pipelines_are_accepted_by_the_verifier(void**) {
     w.data_section = kData[random.below(std::size(kData))];
     w.train = mores[random.below(std::size(mores))];
     if (random.chance(30)) w.options = "balance = \"memory\"\n";
+    if (random.chance(60)) w.options += "post_validate = \"on\"\n";
     std::vector<Program> programs;
     try {
       programs = compile(*model, w);
@@ -106,6 +108,40 @@ void random_pipelines_are_accepted_by_the_verifier(void**) {
   }
   print_message("  %d programs\n", accepted);
   assert_true(accepted > 150);
+}
+
+// ---- steps on trust ----
+
+// Micro-batches of which the first layer here has run forward before VALIDATE.
+int32_t forwards_before_validate(const Program& p) {
+  int32_t n = 0, layer = -1;
+  const int32_t end = validate_position(p);
+  assert_true(end >= 0);
+  for (int32_t i = 0; i < end; ++i) {
+    if (p.step[i].kind != GSEL_INSTR_FORWARD) continue;
+    if (layer < 0) layer = p.step[i].layer;
+    n += p.step[i].layer == layer;
+  }
+  return n;
+}
+
+// As many as the last place, which begins last, leaves room for: one there, one more on each place before it. So all
+// places come to it at one time, a forward of the last place after the step before has ended there.
+void validation_comes_when_the_last_place_has_had_a_forward(void**) {
+  for (const char* schedule : {"1f1b", "zb-h1", "zb-h2"})
+    for (int32_t places = 2; places <= 4; ++places) {
+      Wanted w;
+      w.schedule = schedule;
+      w.places = places;
+      w.microbatches = 8;
+      w.options = "post_validate = \"on\"\n";
+      w.train = "clip_norm = 1.0\n";
+      const std::vector<Program> programs = compile(long_one(), w);
+      for (const Program& p : programs)
+        if (forwards_before_validate(p) != places - p.rank)
+          fail_msg("%s, %d places: rank %d has %d forwards before validate, expected %d\n%s", schedule, places, p.rank,
+                   forwards_before_validate(p), places - p.rank, to_text(p).c_str());
+    }
 }
 
 // ---- bytes ----
@@ -277,6 +313,7 @@ void a_schedule_file_makes_the_program_of_the_named_one(void**) {
 int main() {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(random_pipelines_are_accepted_by_the_verifier),
+      cmocka_unit_test(validation_comes_when_the_last_place_has_had_a_forward),
       cmocka_unit_test(what_crosses_a_cut_is_the_live_set),
       cmocka_unit_test(inputs_are_filled_where_they_are_read),
       cmocka_unit_test(cuts_follow_hints_and_stay_where_they_are_allowed),

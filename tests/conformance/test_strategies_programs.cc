@@ -33,7 +33,7 @@ std::vector<Program> compile(const std::string& config_text, int32_t n) {
   const Config config = parse_config(config_text, "trial.toml");
   const Compiler compiler(exact(), config, Mesh{{1, n, 1}});
   std::vector<Program> programs;
-  for (int32_t r = 0; r < n; ++r) programs.push_back(compiler.compile(r));
+  for (int32_t r = 0; r < n; ++r) programs.push_back(compiler.compile(r).program);
   return programs;
 }
 

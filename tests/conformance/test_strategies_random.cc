@@ -153,7 +153,7 @@ void check_model(uint32_t seed, const std::string& settings) {
       const Config config = parse_config(text, "trial.toml");
       const Compiler compiler(random.model, config, Mesh{{1, n, 1}});
       std::vector<Program> programs, evaluations;
-      for (int32_t r = 0; r < n; ++r) programs.push_back(compiler.compile(r));
+      for (int32_t r = 0; r < n; ++r) programs.push_back(compiler.compile(r).program);
       for (const Program& p : programs) evaluations.push_back(forward_only(p));
       std::string why = verdict(programs, Purpose::training);
       if (why.empty()) why = verdict(evaluations, Purpose::evaluation);

@@ -34,8 +34,9 @@ static void check_program(const gsel_program* program) {
   CLAIM(!strcmp(text.data, gsel_program_text(again).data), "another text:\n%s\n%s", text.data,
         gsel_program_text(again).data);
   CLAIM(gsel_program_length(program) == gsel_program_length(again), "another length");
-  for (gsel_instr_kind kind = 0; kind < 23; ++kind)
+  for (gsel_instr_kind kind = 0; kind < 25; ++kind)
     for (gsel_axis axis = 0; axis < GSEL_AXES; ++axis) (void)gsel_program_traffic(program, kind % 3 - 1, kind, axis);
+  CLAIM(gsel_program_places(program).len > 0, "no table of places");
   const gsel_program* pair[] = {program, again};
   for (int32_t n = 1; n <= 2; ++n)
     if (gsel_program_verify(pair, n, &err) != GSEL_OK) {

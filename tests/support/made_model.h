@@ -136,7 +136,7 @@ inline gsel::Mesh data_mesh(int32_t ranks) {
 inline std::vector<gsel::Program> programs(const gsel::Model& model, const gsel::Config& config, int32_t ranks) {
   const gsel::Compiler compiler(model, config, data_mesh(ranks));
   std::vector<gsel::Program> result;
-  for (int32_t rank = 0; rank < ranks; ++rank) result.push_back(compiler.compile(rank));
+  for (int32_t rank = 0; rank < ranks; ++rank) result.push_back(compiler.compile(rank).program);
   return result;
 }
 

@@ -169,6 +169,59 @@ inline bool allow_other_transfers(std::vector<Program>& programs, Draw& draw) {
   return true;
 }
 
+inline bool is_deferred_one(const Program&, const gsel_instr& i) {
+  return i.flags & GSEL_INSTR_DEFERRED;
+}
+
+// In a program of one rank, over messages, calls of groups or anything that is not of forward; or all the way to the
+// front, over as much.
+inline bool moves_over(const Program& p, size_t from, size_t to) {
+  for (size_t i = std::min(from, to); i < std::max(from, to); ++i) {
+    const gsel_instr& instr = p.step[i];
+    const bool empty = instr.microbatch >= 0 && p.microbatches[instr.microbatch].count == 0;
+    if (instr.kind == GSEL_INSTR_SEND || instr.kind == GSEL_INSTR_RECV) return true;
+    if (instr.kind == GSEL_INSTR_GATHER && p.mesh.size[instr.axis] > 1) return true;
+    if (to > from && !empty && instr.kind != GSEL_INSTR_FORWARD && instr.kind != GSEL_INSTR_INPUT &&
+        instr.kind != GSEL_INSTR_WAIT && instr.kind != GSEL_INSTR_RELEASE && instr.kind != GSEL_INSTR_VALIDATE &&
+        instr.kind != GSEL_INSTR_GATHER)
+      return true;
+  }
+  return false;
+}
+
+inline Damage validated_elsewhere(bool earlier) {
+  return [earlier](std::vector<Program>& programs, Draw& draw) {
+    const auto at = spot(programs, kind_is(GSEL_INSTR_VALIDATE), draw);
+    if (!at) return false;
+    std::vector<gsel_instr>& step = programs[at->rank].step;
+    const auto n = static_cast<int32_t>(step.size()), from = static_cast<int32_t>(at->at);
+    if (earlier ? from == 0 : from + 2 >= n) return false;
+    const int32_t to = earlier ? draw.from(0, from - 1) : draw.from(from + 2, n);
+    if (!moves_over(programs[at->rank], at->at, static_cast<size_t>(to))) return false;
+    const gsel_instr validate = step[at->at];
+    step.erase(step.begin() + from);
+    step.insert(step.begin() + (earlier ? to : to - 1), validate);
+    return true;
+  };
+}
+
+inline bool validate_nowhere(std::vector<Program>& programs, Draw&) {
+  size_t n = 0;
+  for (Program& p : programs)
+    n += std::erase_if(p.step, [](const gsel_instr& i) { return i.kind == GSEL_INSTR_VALIDATE; });
+  return n > 0;
+}
+
+inline bool defer_nowhere(std::vector<Program>& programs, Draw&) {
+  bool any = false;
+  for (Program& p : programs)
+    for (gsel_instr& i : p.step) {
+      any |= (i.flags & GSEL_INSTR_DEFERRED) != 0;
+      i.flags &= ~GSEL_INSTR_DEFERRED;
+    }
+  return any;
+}
+
 inline std::vector<std::pair<std::string, Damage>> all_damages() {
   const gsel_axis kBoth[] = {GSEL_AXIS_DATA, GSEL_AXIS_PIPELINE};
   std::vector<std::pair<std::string, Damage>> damages = {
@@ -187,6 +240,23 @@ inline std::vector<std::pair<std::string, Damage>> all_damages() {
        changed(is_message, [](Program& p, gsel_instr& i) { i.peer = (i.peer + 1) % p.mesh.world_size(); })},
       {"the loss's forward after all", put_last(is_forward_of_loss)},
       {"a tied sum after all", put_last(kind_is(GSEL_INSTR_REDUCE_TIED))},
+      {"validate dropped", dropped(kind_is(GSEL_INSTR_VALIDATE))},
+      {"validate doubled", doubled(kind_is(GSEL_INSTR_VALIDATE))},
+      {"validate after all", put_last(kind_is(GSEL_INSTR_VALIDATE))},
+      {"validate nowhere", validate_nowhere},
+      {"validate earlier", validated_elsewhere(true)},
+      {"validate later", validated_elsewhere(false)},
+      {"deferred nowhere", defer_nowhere},
+      {"deferred on one rank less",
+       changed(is_deferred_one, [](Program&, gsel_instr& i) { i.flags &= ~GSEL_INSTR_DEFERRED; })},
+      {"deferred over the data axis",
+       changed([](const Program&,
+                  const gsel_instr& i) { return i.kind == GSEL_INSTR_OVERFLOW && i.axis == GSEL_AXIS_DATA; },
+               [](Program&, gsel_instr& i) { i.flags |= GSEL_INSTR_DEFERRED; })},
+      {"a norm deferred on one rank",
+       changed([](const Program&,
+                  const gsel_instr& i) { return i.kind == GSEL_INSTR_NORM && !(i.flags & GSEL_INSTR_DEFERRED); },
+               [](Program&, gsel_instr& i) { i.flags |= GSEL_INSTR_DEFERRED; })},
   };
   for (gsel_instr_kind kind : {GSEL_INSTR_INPUT, GSEL_INSTR_FORWARD, GSEL_INSTR_BACKWARD, GSEL_INSTR_BACKWARD_INPUT,
                                GSEL_INSTR_BACKWARD_WEIGHT, GSEL_INSTR_SEND, GSEL_INSTR_RECV, GSEL_INSTR_REDUCE_TIED,

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "program/program.h"
+#include "program/validation.h"
 #include "support/draw.h"
 
 namespace gsel::test {
@@ -22,6 +23,7 @@ struct PipelineShape {
   bool clip = false, overflow = false;
   bool halves = false;  // backward in two actions, where a layer has them
   bool empty = false;   // a micro-batch without samples
+  bool defers = false;  // norm and overflow over the pipeline, where there are any
 
   static PipelineShape drawn(Draw& draw) {
     PipelineShape s;
@@ -34,6 +36,7 @@ struct PipelineShape {
     s.overflow = draw.chance(50);
     s.halves = draw.chance(50);
     s.empty = draw.chance(20);
+    s.defers = (s.clip || s.overflow) && s.chunks != 2;
     return s;
   }
 };
@@ -56,6 +59,10 @@ class PipelineMaker {
   std::vector<Program> all() {
     std::vector<Program> programs;
     for (int32_t rank = 0; rank < shape_.places * shape_.data; ++rank) programs.push_back(one(rank));
+    if (shape_.defers) {
+      for (Program& p : programs) validate_late(p);
+      place_validations(programs);
+    }
     return programs;
   }
 
@@ -357,13 +364,27 @@ class PipelineMaker {
     for (size_t b = 0; b < p_.buckets.size(); ++b)
       if (places_with(p_.buckets[b].params.front()).size() > 1) bucket(GSEL_INSTR_REDUCE_TIED, b);
     if (shape_.overflow)
-      for (gsel_axis axis : {GSEL_AXIS_PIPELINE, GSEL_AXIS_DATA}) push(GSEL_INSTR_OVERFLOW).axis = axis;
+      for (gsel_axis axis : {GSEL_AXIS_DATA, GSEL_AXIS_PIPELINE}) push(GSEL_INSTR_OVERFLOW).axis = axis;
     if (shape_.clip) push(GSEL_INSTR_NORM);
+    for (gsel_instr& instr : p_.step)
+      if (shape_.defers &&
+          (instr.kind == GSEL_INSTR_NORM || (instr.kind == GSEL_INSTR_OVERFLOW && instr.axis == GSEL_AXIS_PIPELINE)))
+        instr.flags |= GSEL_INSTR_DEFERRED;
     const bool gathers = shape_.sharding == Sharding::state || shape_.sharding == Sharding::gradient;
     for (size_t b = 0; b < p_.buckets.size(); ++b) {
       bucket(GSEL_INSTR_STEP, b);
       if (gathers) bucket(GSEL_INSTR_GATHER, b), bucket(GSEL_INSTR_WAIT, b);
     }
+  }
+
+  // Before the first instruction that is not of forward; place_validations does the rest.
+  static void validate_late(Program& p) {
+    const auto ends_forward = [](const gsel_instr& i) {
+      return i.flags & GSEL_INSTR_GRADIENT || i.kind == GSEL_INSTR_BACKWARD || i.kind == GSEL_INSTR_BACKWARD_INPUT ||
+             i.kind == GSEL_INSTR_BACKWARD_WEIGHT || i.kind == GSEL_INSTR_REDUCE ||
+             i.kind == GSEL_INSTR_REDUCE_SCATTER || i.kind == GSEL_INSTR_LOSS_REDUCE;
+    };
+    p.step.insert(std::ranges::find_if(p.step, ends_forward), make_instr(GSEL_INSTR_VALIDATE));
   }
 
   const PipelineShape shape_;

@@ -81,7 +81,7 @@ static inline void train_pipeline_in(rank_run* run, pipeline_session* s) {
     rank_ok(run, gsel_trainer_step(s->trainer, &report, &err), err);
     out->loss[i] = report.loss_sum;
     out->weight[i] = report.weight;
-    out->norm[i] = report.gradient_norm;
+    if (report.validated_step >= 0) out->norm[report.validated_step] = report.gradient_norm;
   }
   out->sent = gsel_trainer_counts(s->trainer, GSEL_INSTR_SEND, GSEL_AXIS_PIPELINE);
   out->tied = gsel_trainer_counts(s->trainer, GSEL_INSTR_REDUCE_TIED, GSEL_AXIS_PIPELINE);
@@ -94,6 +94,9 @@ static inline void train_pipeline_in(rank_run* run, pipeline_session* s) {
   float* params = out->params;
   for (int p = 0; p < LP_N; params += long_elems(p++))
     rank_ok(run, gsel_trainer_read_param(s->trainer, p, params, sizeof(float) * (size_t)long_elems(p), &err), err);
+  rank_ok(run, gsel_trainer_report(s->trainer, &report, &err), err); /* whoever asks for parameters settles the step */
+  rank_check(run, report.validated_step == PIPELINE_STEPS - 1);
+  out->norm[PIPELINE_STEPS - 1] = report.gradient_norm;
   const gsel_comm_count forecast =
       gsel_program_traffic(gsel_trainer_program(s->trainer), 0, GSEL_INSTR_SEND, GSEL_AXIS_PIPELINE);
   rank_check(run, out->sent.calls == PIPELINE_STEPS * forecast.calls);

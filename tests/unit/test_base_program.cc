@@ -37,6 +37,30 @@ void micro_batches_are_cut_by_number_or_by_size(void**) {
   check_samples(base("batch = 12\n", 2, 2, 2), {{0, 6}});
 }
 
+// Samples go by the weights of the data axis; all ranks have as many micro-batches as the largest share asks for.
+void shares_of_samples_are_in_proportion_to_the_weights(void**) {
+  auto with = [](const std::string& train, const std::string& weights) {
+    return train + "[strategy.data]\nplugin = \"ddp\"\nweights = " + weights + "\n";
+  };
+  check_samples(base(with("batch = 9\n", "[2, 1]"), 2, 1, 0), {{0, 6}});
+  check_samples(base(with("batch = 9\n", "[2, 1]"), 2, 1, 1), {{6, 3}});
+  check_samples(base(with("batch = 8\nmicrobatch = 2\n", "[1, 3]"), 2, 1, 0), {{0, 2}, {2, 0}, {2, 0}});
+  check_samples(base(with("batch = 8\nmicrobatch = 2\n", "[1, 3]"), 2, 1, 1), {{2, 2}, {4, 2}, {6, 2}});
+  check_samples(base(with("batch = 4\n", "[100, 1]"), 2, 1, 1), {{4, 0}});
+  check_samples(base(with("batch = 9\nmicrobatches = 3\n", "[2, 1]"), 2, 2, 2), {{0, 2}, {2, 2}, {4, 2}});
+  check_samples(base(with("batch = 9\nmicrobatches = 3\n", "[2, 1]"), 2, 2, 1), {{6, 1}, {7, 1}, {8, 1}});
+  try {
+    base(with("batch = 8\nmicrobatches = 2\n", "[2, 1]"), 2, 2);
+    fail_msg("micro-batches of two sizes were accepted");
+  } catch (const Error& e) {
+    assert_int_equal(e.code(), GSEL_ERR_CONFIG);
+    assert_string_equal(
+        e.what(),
+        "test.toml:6: strategy.data.weights = [2, 1] give place 0 of the data axis 5 of train.batch = 8 "
+        "samples, which are not 2 equal micro-batches (train.microbatches), as a pipeline needs them");
+  }
+}
+
 void check_refused(const std::string& train, int32_t data, const char* message) {
   try {
     base(train, data, 2);
@@ -119,6 +143,7 @@ void buckets_are_anew_those_of_what_is_here(void**) {
 int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(micro_batches_are_cut_by_number_or_by_size),
+      cmocka_unit_test(shares_of_samples_are_in_proportion_to_the_weights),
       cmocka_unit_test(a_pipeline_wants_micro_batches_of_one_size),
       cmocka_unit_test(a_step_ends_over_each_axis_once),
       cmocka_unit_test(buckets_are_anew_those_of_what_is_here),

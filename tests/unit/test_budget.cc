@@ -19,13 +19,19 @@ uint64_t need(const Model& model, const std::string& text, int32_t ranks) {
   return most;
 }
 
+// Programs of ranks that all have the whole model.
+CompiledRanks of_one_model(const Model& model, std::vector<Program> programs) {
+  const std::shared_ptr<const Model> lent{std::shared_ptr<void>{}, &model};
+  return {std::vector(programs.size(), lent), std::move(programs)};
+}
+
 // What check_budget says; empty when it fits.
 std::string refusal(const Model& model, const std::string& text, int32_t ranks, uint64_t budget) {
   const Config config = made::config(fmt::format("[train]\nmemory_bytes = {}\n{}", budget, text));
   const Optimizer optimizer(config, model, nullptr);
-  const std::vector<Program> programs = made::programs(model, config, ranks);
   try {
-    check_budget(model, config, made::data_mesh(ranks), optimizer, programs);
+    check_budget(model, config, made::data_mesh(ranks), optimizer,
+                 of_one_model(model, made::programs(model, config, ranks)));
   } catch (const Error& e) {
     assert_int_equal(e.code(), GSEL_ERR_NOMEM);
     assert_string_equal(e.place().token.c_str(), "train.memory_bytes");
@@ -88,7 +94,7 @@ void a_rank_of_a_pipeline_is_named_with_its_stages(void**) {
     programs.push_back(
         made::PipelineLowering(*model, config, mesh, rank, cut).lower(made::all_forward_all_backward(cut, rank, 4)));
   try {
-    check_budget(*model, config, mesh, optimizer, programs);
+    check_budget(*model, config, mesh, optimizer, of_one_model(*model, std::move(programs)));
     fail_msg("40,000 bytes of parameters fit 1000 bytes");
   } catch (const Error& e) {
     expect_part(

@@ -612,10 +612,10 @@ static void usage_is_helpful(void** state) {
   check_part(out, "gsel 0.");
   check_part(out, "(libgsel 0.");
   check_gsel("--help", 0);
-  static const char* const commands[] = {"devices", "resolve", "plugins", "program", "run", "trace", "bench", "tune"};
+  static const char* const commands[] = {"devices", "resolve", "plugins", "program", "run", "trace", "bench", "tune", "mesh"};
   for (size_t i = 0; i < sizeof commands / sizeof *commands; ++i) check_part(out, commands[i]);
   check_gsel("", 2);
-  check_part(err, "gsel: a subcommand is needed: devices, resolve, plugins, program, run, trace, bench or tune");
+  check_part(err, "gsel: a subcommand is needed: devices, resolve, plugins, program, run, trace, bench, tune or mesh");
   check_gsel("bogus", 2);
   check_part(err, "gsel: bogus is no command; there are devices");
   check_gsel("devices extra", 2);

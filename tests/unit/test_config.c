@@ -19,6 +19,7 @@ static const char* const kSample =
     "[strategy.tensor]\n"
     "plugin = \"tp\"\n"
     "sequence_parallel = true\n"
+    "weights = [2, 1.5]\n"
     "[strategy.data]\n"
     "plugin = \"ddp\"\n"
     "bucket_bytes = 25_000_000\n"
@@ -55,6 +56,7 @@ static void values_of_the_file_come_back_as_text(void** state) {
   check_value(config, "strategy.data.bucket_bytes", "25000000");
   check_value(config, "strategy.data.growth", "1.5");
   check_value(config, "strategy.tensor.sequence_parallel", "true");
+  check_value(config, "strategy.tensor.weights", "[2, 1.5]");
   check_value(config, "train.learning_rate", "0.125");
   check_value(config, "train.seed", "7");
   gsel_config_free(config);
@@ -110,7 +112,8 @@ static const Mistake kMistakes[] = {
      "train.microbatches, train.seed",
      "train.xyzzy", 2, 1},
     {"[train]\nmicrobatches = 4\nmicrobatch = 2\n", GSEL_ERR_CONFIG,
-     "gsel.toml:2: train.microbatches = 4 says how many micro-batches there are and train.microbatch = 2 how large they "
+     "gsel.toml:2: train.microbatches = 4 says how many micro-batches there are and train.microbatch = 2 how large "
+     "they "
      "are; one of the two would do",
      "train.microbatches", 2, 1},
     {"xyzzy = 4\n", GSEL_ERR_CONFIG,
@@ -182,6 +185,27 @@ static const Mistake kMistakes[] = {
      "strategy.data.sizes is an array; an integer, a number, a boolean or text would do", "strategy.data.sizes", 3, 1},
     {"[strategy.data]\nplugin = \"ddp\"\n\"a\\nb\" = [1]\n", GSEL_ERR_CONFIG,
      "unknown key \"strategy.data.a\\x0ab\"; lower case letters, digits and '_' would do", "strategy.data.a\nb", 3, 1},
+    {"[strategy.data]\nplugin = \"ddp\"\nweights = 2\n", GSEL_ERR_CONFIG,
+     "gsel.toml:3: strategy.data.weights is 2; a list of numbers such as [2, 1] would do", "strategy.data.weights", 3,
+     1},
+    {"[strategy.data]\nplugin = \"ddp\"\nweights = []\n", GSEL_ERR_CONFIG,
+     "gsel.toml:3: strategy.data.weights is empty; a number for each place of the axis would do",
+     "strategy.data.weights", 3, 1},
+    {"[strategy.data]\nplugin = \"ddp\"\nweights = [2,\n  0]\n", GSEL_ERR_CONFIG,
+     "gsel.toml:4: strategy.data.weights has 0 at position 1; a number above 0 and at most 1000000000 would do",
+     "strategy.data.weights", 4, 3},
+    {"[strategy.data]\nplugin = \"ddp\"\nweights = [2, \"1\"]\n", GSEL_ERR_CONFIG,
+     "strategy.data.weights has \"1\" at position 1; a number above 0", "strategy.data.weights", 3, 15},
+    {"[strategy.data]\nplugin = \"ddp\"\nweights = [[2], 1]\n", GSEL_ERR_CONFIG,
+     "strategy.data.weights has an array at position 0; a number above 0", "strategy.data.weights", 3, 12},
+    {"[strategy.data]\nplugin = \"ddp\"\nweights = [1, nan]\n", GSEL_ERR_CONFIG,
+     "strategy.data.weights has nan at position 1; a number above 0", "strategy.data.weights", 3, 15},
+    {"[strategy.data]\nplugin = \"ddp\"\nweights = [1, inf]\n", GSEL_ERR_CONFIG,
+     "strategy.data.weights has inf at position 1; a number above 0", "strategy.data.weights", 3, 15},
+    {"[strategy.data]\nplugin = \"ddp\"\nweights = [1, -2.5]\n", GSEL_ERR_CONFIG,
+     "strategy.data.weights has -2.5 at position 1; a number above 0", "strategy.data.weights", 3, 15},
+    {"[strategy.data]\nweights = [1, 1]\n", GSEL_ERR_CONFIG,
+     "gsel.toml:1: [strategy.data] names no plugin; plugin = \"ddp\" would do", "strategy.data", 1, 11},
     {"[train]\nbatch = 4\nbatch = 5\n", GSEL_ERR_PARSE, "gsel.toml:3: column ", "", 3, -1},
     {"[train\n", GSEL_ERR_PARSE, "gsel.toml:1: column ", "", 1, -1},
     {"[train]\nbatch = \n", GSEL_ERR_PARSE, "gsel.toml:2: column ", "", 2, -1},

@@ -73,20 +73,56 @@ static void setup(void) {
 
 static const uint8_t tokens[ROWS] = {4, 0, 1, 4, 4, 2};
 
-static double embedding(void) {
-  embedding_forward(y, tokens, w, b, ROWS, CONTEXT, IN);
+/* Words [begin, begin + count) of the vocabulary; positions [begin, begin + count) of CONTEXT. */
+static int begin, count;
+
+static double token(void) {
+  token_forward(y, tokens, w, ROWS, begin, count, IN);
   return dot(y, dy, ROWS * IN);
 }
-static void embedding_back(int accumulate) {
-  embedding_backward(dw, db, dy, tokens, ROWS, VOCAB, CONTEXT, IN, accumulate);
+static void token_back(int accumulate) {
+  token_backward(dw, dy, tokens, ROWS, begin, count, IN, accumulate);
 }
-static void test_embedding_gradients_match_differences(void** state) {
+static void test_token_gradients_match_differences(void** state) {
   (void)state;
   setup();
-  check_accumulates(dw, VOCAB * IN, embedding_back);
-  check_accumulates(db, CONTEXT * IN, embedding_back);
-  check_slope("dwte", embedding, w, dw, VOCAB * IN);
-  check_slope("dwpe", embedding, b, db, CONTEXT * IN);
+  begin = 0, count = VOCAB;
+  check_accumulates(dw, VOCAB * IN, token_back);
+  for (begin = 0; begin < VOCAB; ++begin)
+    for (count = 1; begin + count <= VOCAB; ++count) {
+      token_back(0);
+      check_slope("dwte", token, w, dw, count * IN);
+    }
+}
+
+static void test_parts_of_a_vocabulary_add_up_to_all_of_it(void** state) {
+  (void)state;
+  float expected[ROWS * IN], sum[ROWS * IN] = {0};
+  setup();
+  token_forward(expected, tokens, w, ROWS, 0, VOCAB, IN);
+  for (int i = 0; i < VOCAB; i += 2) {
+    token_forward(y, tokens, w + i * IN, ROWS, i, i + 2 < VOCAB ? 2 : VOCAB - i, IN);
+    for (int k = 0; k < ROWS * IN; ++k) sum[k] += y[k];
+  }
+  assert_memory_equal(sum, expected, sizeof expected);
+}
+
+static double position(void) {
+  position_forward(y, x, b, ROWS / CONTEXT, begin, count, IN);
+  return dot(y, dy, ROWS / CONTEXT * count * IN);
+}
+static void position_back(int accumulate) {
+  position_backward(db, dy, ROWS / CONTEXT, CONTEXT, begin, count, IN, accumulate);
+}
+static void test_position_gradients_match_differences(void** state) {
+  (void)state;
+  setup();
+  for (begin = 0; begin < CONTEXT; ++begin)
+    for (count = 1; begin + count <= CONTEXT; ++count) {
+      check_accumulates(db, CONTEXT * IN, position_back);
+      check_slope("dwpe", position, b, db, CONTEXT * IN);
+      check_slope("dx", position, x, dy, ROWS / CONTEXT * count * IN);
+    }
 }
 
 /* ---- linear ------------------------------------------------------------------------------------------- */
@@ -234,15 +270,51 @@ static void test_residual_gradients_match_differences(void** state) {
   check_slope("df", residual, w, dy, ROWS * OUT);
 }
 
+static float tops[ROWS], sums[2 * ROWS];
+
 static double cross_entropy(void) {
-  return cross_entropy_forward(saved, x, tokens, ROWS, VOCAB);
+  cross_entropy_tops(tops, x, ROWS, VOCAB);
+  cross_entropy_sums(sums, x, tops, tokens, ROWS, 0, VOCAB);
+  return cross_entropy_loss(saved, tops, sums, ROWS);
 }
 static void test_cross_entropy_gradient_matches_differences(void** state) {
   (void)state;
   setup();
   cross_entropy();
-  cross_entropy_backward(dx, x, saved, tokens, ROWS, VOCAB);
+  cross_entropy_backward(dx, x, saved, tokens, ROWS, 0, VOCAB);
   check_slope("dlogits", cross_entropy, x, dx, ROWS * VOCAB);
+}
+
+/* Columns [from, from + n) of the logits in x, by themselves. */
+static const float* part_of_logits(int from, int n) {
+  static float part[ROWS * VOCAB];
+  for (int r = 0; r < ROWS; ++r) memcpy(part + r * n, x + r * VOCAB + from, (size_t)n * sizeof *part);
+  return part;
+}
+
+static void test_cross_entropy_of_parts_is_that_of_the_whole(void** state) {
+  (void)state;
+  enum { PARTS = 2, SPLIT = 3 };
+  static const int from[PARTS] = {0, SPLIT}, size[PARTS] = {SPLIT, VOCAB - SPLIT};
+  float all_tops[ROWS], all_sums[2 * ROWS] = {0}, expected_d[ROWS * VOCAB];
+  setup();
+  const double expected = cross_entropy();
+  cross_entropy_backward(expected_d, x, saved, tokens, ROWS, 0, VOCAB);
+  for (int r = 0; r < ROWS; ++r) all_tops[r] = -1e30f;
+  for (int p = 0; p < PARTS; ++p) {
+    cross_entropy_tops(tops, part_of_logits(from[p], size[p]), ROWS, size[p]);
+    for (int r = 0; r < ROWS; ++r) all_tops[r] = fmaxf(all_tops[r], tops[r]);
+  }
+  for (int p = 0; p < PARTS; ++p) {
+    cross_entropy_sums(sums, part_of_logits(from[p], size[p]), all_tops, tokens, ROWS, from[p], size[p]);
+    for (int r = 0; r < 2 * ROWS; ++r) all_sums[r] += sums[r];
+  }
+  check_near(cross_entropy_loss(saved, all_tops, all_sums, ROWS), expected, 1e-5);
+  for (int p = 0; p < PARTS; ++p) {
+    cross_entropy_backward(dx, part_of_logits(from[p], size[p]), saved, tokens, ROWS, from[p], size[p]);
+    for (int r = 0; r < ROWS; ++r)
+      for (int i = 0; i < size[p]; ++i) check_near(dx[r * size[p] + i], expected_d[r * VOCAB + from[p] + i], 1e-6);
+  }
 }
 
 static void test_equal_logits_cost_log_vocab_each_however_large(void** state) {
@@ -251,9 +323,86 @@ static void test_equal_logits_cost_log_vocab_each_however_large(void** state) {
   check_near((float)cross_entropy(), (float)(ROWS * log(VOCAB)), 1e-3f);
 }
 
+/* ---- attention in blocks ------------------------------------------------------------------------------- */
+
+/* Positions of LONG are dealt out in `n` blocks that begin at bounds[i], each to a rank that has queries and keys of it
+ * alone; every rank sees all blocks, its own first, and the result and the gradients, put together, are attention's. */
+enum { WIDE = HEADS * HEAD };
+
+/* Rows [from, to) of each sample of all[SAMPLES][LONG][row], or back into it. */
+static void take_rows(float* part, const float* all, int from, int to, int row) {
+  for (int s = 0; s < SAMPLES; ++s)
+    memcpy(part + s * (to - from) * row, all + (s * LONG + from) * row, (size_t)((to - from) * row) * sizeof *part);
+}
+static void put_rows(float* all, const float* part, int from, int to, int row) {
+  for (int s = 0; s < SAMPLES; ++s)
+    memcpy(all + (s * LONG + from) * row, part + s * (to - from) * row, (size_t)((to - from) * row) * sizeof *part);
+}
+
+static struct attention_keys keys_of(const float* qkv, int from, int to) {
+  return (struct attention_keys){qkv + WIDE, from, to - from, 3 * WIDE};
+}
+
+static void check_blocks(const int* bounds, int n) {
+  enum { ALL = SAMPLES * LONG * WIDE };
+  static float expected_y[ALL], expected_d[3 * ALL], probs[SAMPLES * HEADS * LONG * LONG];
+  static float part[3 * ALL], keys[3 * ALL], out[ALL], dout[ALL], log_sums[SAMPLES * HEADS * LONG], dqkv[3 * ALL];
+  static float dkeys[LONG][3 * ALL]; /* of each block, layout as its qkv */
+  setup();
+  attention_forward(expected_y, probs, x, SAMPLES, LONG, HEADS, HEAD);
+  assert_int_equal(attention_backward(expected_d, dy, x, probs, SAMPLES, LONG, HEADS, HEAD), 0);
+  memset(dkeys, 0, sizeof dkeys);
+  for (int rank = 0; rank < n; ++rank) {
+    const int from = bounds[rank], to = bounds[rank + 1];
+    take_rows(part, x, from, to, 3 * WIDE);
+    take_rows(dout, dy, from, to, WIDE);
+    memset(dqkv, 0, sizeof dqkv);
+    const struct attention_queries q = {part, from, to - from, SAMPLES, HEADS, HEAD};
+    for (int k = 0; k < n; ++k) {
+      const int block = (rank + n - k) % n;
+      take_rows(keys, x, bounds[block], bounds[block + 1], 3 * WIDE);
+      const struct attention_keys of_block = keys_of(keys, bounds[block], bounds[block + 1]);
+      assert_int_equal(attention_block_forward(out, log_sums, &q, &of_block, k == 0), 0);
+    }
+    for (int k = 0; k < n; ++k) {
+      const int block = (rank + n - k) % n;
+      take_rows(keys, x, bounds[block], bounds[block + 1], 3 * WIDE);
+      const struct attention_keys of_block = keys_of(keys, bounds[block], bounds[block + 1]);
+      assert_int_equal(attention_block_backward(dqkv, dkeys[block] + WIDE, dout, out, log_sums, &q, &of_block), 0);
+    }
+    for (int s = 0; s < SAMPLES; ++s)
+      for (int i = from; i < to; ++i)
+        for (int c = 0; c < WIDE; ++c) {
+          const int at = s * (to - from) + i - from;
+          check_near(out[at * WIDE + c], expected_y[(s * LONG + i) * WIDE + c], 1e-5);
+          check_near(dqkv[at * 3 * WIDE + c], expected_d[(s * LONG + i) * 3 * WIDE + c], 1e-5);
+        }
+  }
+  for (int block = 0; block < n; ++block) {
+    static float d[3 * ALL];
+    put_rows(d, dkeys[block], bounds[block], bounds[block + 1], 3 * WIDE);
+    for (int s = 0; s < SAMPLES; ++s)
+      for (int i = bounds[block]; i < bounds[block + 1]; ++i)
+        for (int c = WIDE; c < 3 * WIDE; ++c) {
+          const int at = (s * LONG + i) * 3 * WIDE + c;
+          check_near(d[at], expected_d[at], 1e-5);
+        }
+  }
+}
+
+static void test_attention_in_blocks_is_attention(void** state) {
+  (void)state;
+  check_blocks((const int[]){0, LONG}, 1);
+  check_blocks((const int[]){0, 20, LONG}, 2);
+  check_blocks((const int[]){0, 1, 17, LONG}, 3);
+  check_blocks((const int[]){0, 9, 18, 27, LONG}, 4);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_embedding_gradients_match_differences),
+      cmocka_unit_test(test_token_gradients_match_differences),
+      cmocka_unit_test(test_parts_of_a_vocabulary_add_up_to_all_of_it),
+      cmocka_unit_test(test_position_gradients_match_differences),
       cmocka_unit_test(test_linear_gradients_match_differences),
       cmocka_unit_test(test_linear_without_bias_overwrites_its_output),
       cmocka_unit_test(test_layernorm_gradients_match_differences),
@@ -265,7 +414,9 @@ int main(void) {
       cmocka_unit_test(test_gelu_is_x_or_0_far_from_0),
       cmocka_unit_test(test_residual_gradients_match_differences),
       cmocka_unit_test(test_cross_entropy_gradient_matches_differences),
+      cmocka_unit_test(test_cross_entropy_of_parts_is_that_of_the_whole),
       cmocka_unit_test(test_equal_logits_cost_log_vocab_each_however_large),
+      cmocka_unit_test(test_attention_in_blocks_is_attention),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

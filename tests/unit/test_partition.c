@@ -7,7 +7,7 @@
 enum { MOST_LAYERS = 10, MOST_STAGES = 6 };
 
 struct problem {
-  double time[MOST_LAYERS], kept[MOST_LAYERS], live[MOST_LAYERS], held[MOST_STAGES];
+  double time[MOST_LAYERS], kept[MOST_LAYERS], live[MOST_LAYERS], held[MOST_STAGES], weight[MOST_STAGES];
   unsigned char may_begin[MOST_LAYERS];
   int32_t place_of_stage[MOST_STAGES];
   struct partition p;
@@ -22,6 +22,9 @@ static int32_t draw(int32_t below) {
 /* Several chunks are laid on the places in turn or as a V. */
 static void draw_problem(struct problem* q, int32_t n_places, int32_t chunks) {
   const int32_t n_stages = n_places * chunks, n_layers = n_stages + draw(MOST_LAYERS - n_stages + 1), v = draw(2);
+  double weight[MOST_STAGES];
+  for (int32_t place = 0; place < n_places; ++place) weight[place] = 1 + draw(3);
+  const int weighs = draw(2);
   memset(q, 0, sizeof *q);
   for (int32_t l = 0; l < n_layers; ++l) {
     q->time[l] = draw(20);
@@ -32,6 +35,7 @@ static void draw_problem(struct problem* q, int32_t n_places, int32_t chunks) {
   for (int32_t s = 0; s < n_stages; ++s) {
     q->held[s] = 1 + draw(4);
     q->place_of_stage[s] = v && s / n_places % 2 ? n_places - 1 - s % n_places : s % n_places;
+    q->weight[s] = weight[q->place_of_stage[s]];
   }
   q->p = (struct partition){n_layers,
                             n_stages,
@@ -39,14 +43,15 @@ static void draw_problem(struct problem* q, int32_t n_places, int32_t chunks) {
                             q->place_of_stage,
                             q->may_begin,
                             {q->time, NULL, NULL},
-                            {q->kept, q->live, q->held}};
+                            {q->kept, q->live, q->held},
+                            weighs ? q->weight : NULL};
 }
 
 static double largest_place(const struct partition* p, const struct measure* m, const int32_t* begin) {
   double load[MOST_STAGES] = {0}, largest = 0;
   for (int32_t s = 0; s < p->n_stages; ++s) {
     double* mine = &load[p->place_of_stage[s]];
-    *mine += stage_amount(p, m, begin, s);
+    *mine += stage_amount(p, m, begin, s) / (p->weight ? p->weight[s] : 1);
     if (*mine > largest) largest = *mine;
   }
   return largest;
@@ -123,8 +128,8 @@ static void many_stages_for_each_place_come_near_to_it(void** state) {
   int32_t place_of_stage[STAGES], begin[STAGES];
   for (int l = 0; l < LAYERS; ++l) time[l] = 1 + draw(9), may_begin[l] = 1;
   for (int s = 0; s < STAGES; ++s) place_of_stage[s] = s % PLACES;
-  const struct partition p = {
-      LAYERS, STAGES, PLACES, place_of_stage, may_begin, {time, NULL, NULL}, {none, NULL, NULL}};
+  const struct partition p = {LAYERS, STAGES, PLACES, place_of_stage, may_begin, {time, NULL, NULL}, {none, NULL, NULL},
+                              NULL};
   assert_int_equal(partition_layers(&p, begin), PARTITION_OK);
   check_allowed(&p, begin);
   assert_true(largest_share(&p, &p.first, begin) < 1.03 / PLACES);
@@ -138,13 +143,29 @@ static void equal_layers_are_cut_in_equal_stages(void** state) {
   int32_t place_of_stage[STAGES], begin[STAGES];
   for (int l = 0; l < LAYERS; ++l) ones[l] = may_begin[l] = 1;
   for (int s = 0; s < STAGES; ++s) place_of_stage[s] = s;
-  const struct partition p = {
-      LAYERS, STAGES, STAGES, place_of_stage, may_begin, {ones, NULL, NULL}, {none, NULL, NULL}};
+  const struct partition p = {LAYERS, STAGES, STAGES, place_of_stage, may_begin, {ones, NULL, NULL}, {none, NULL, NULL},
+                              NULL};
   assert_int_equal(partition_layers(&p, begin), PARTITION_OK);
   for (int s = 0; s < STAGES; ++s) {
     const int size = (s + 1 < STAGES ? begin[s + 1] : LAYERS) - begin[s];
     assert_in_range(size, LAYERS / STAGES, LAYERS / STAGES + 1);
   }
+}
+
+static void a_place_that_weighs_more_gets_more_of_the_work(void** state) {
+  (void)state;
+  enum { LAYERS = 12 };
+  double ones[LAYERS];
+  unsigned char may_begin[LAYERS];
+  const int32_t place_of_stage[] = {0, 1, 2};
+  const double weight[] = {1, 3, 2};
+  int32_t begin[3];
+  for (int l = 0; l < LAYERS; ++l) ones[l] = may_begin[l] = 1;
+  const struct partition p = {LAYERS, 3, 3, place_of_stage, may_begin, {ones, NULL, NULL}, {ones, NULL, NULL}, weight};
+  assert_int_equal(partition_layers(&p, begin), PARTITION_OK);
+  assert_int_equal(begin[1], 2);
+  assert_int_equal(begin[2], 8);
+  assert_float_equal(largest_share(&p, &p.first, begin), 1.0 / 3, 1e-12);
 }
 
 static void more_stages_than_there_are_cuts_for_are_impossible(void** state) {
@@ -153,7 +174,7 @@ static void more_stages_than_there_are_cuts_for_are_impossible(void** state) {
   const unsigned char may_begin[] = {1, 1, 0, 1};
   const int32_t place_of_stage[] = {0, 1, 2, 3};
   int32_t begin[4];
-  struct partition p = {4, 4, 4, place_of_stage, may_begin, {ones, NULL, NULL}, {ones, NULL, NULL}};
+  struct partition p = {4, 4, 4, place_of_stage, may_begin, {ones, NULL, NULL}, {ones, NULL, NULL}, NULL};
   assert_int_equal(most_stages(&p), 3);
   assert_int_equal(partition_layers(&p, begin), PARTITION_IMPOSSIBLE);
   p.n_stages = p.n_places = 3;
@@ -168,6 +189,7 @@ int main(void) {
       cmocka_unit_test(several_stages_for_each_place_are_cut_so_that_places_are_even),
       cmocka_unit_test(many_stages_for_each_place_come_near_to_it),
       cmocka_unit_test(equal_layers_are_cut_in_equal_stages),
+      cmocka_unit_test(a_place_that_weighs_more_gets_more_of_the_work),
       cmocka_unit_test(more_stages_than_there_are_cuts_for_are_impossible),
   };
   return cmocka_run_group_tests_name("partition", tests, NULL, NULL);

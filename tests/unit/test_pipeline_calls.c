@@ -71,6 +71,11 @@ static void numbers_out_of_range_are_refused(void** state) {
   config.chunks = -1;
   refuse(GSEL_ERR_ARG, "chunks is -1");
   config.chunks = 0;
+  config.tensor_ranks = 2;
+  refuse(GSEL_ERR_ARG, "tensor_ranks is 2, and the communicator has 1 rank; a number that divides them");
+  config.tensor_ranks = -1;
+  refuse(GSEL_ERR_ARG, "tensor_ranks is -1");
+  config.tensor_ranks = 0;
   config.n_first_layers = 1;
   refuse(GSEL_ERR_ARG, "n_first_layers = 1 and no list");
   config.n_first_layers = -1;

@@ -9,6 +9,7 @@
 #include "support/pipeline_maker.h"
 #include "support/program_cases.h"
 #include "support/rendezvous.h"
+#include "support/verdict.h"
 #include "train/tied_reductions.h"
 
 namespace {
@@ -32,23 +33,6 @@ const std::vector<Program>& drawn(uint32_t seed) {
     all[seed] = PipelineMaker(shape, draw).all();
   }
   return all[seed];
-}
-
-// Empty when accepted.
-std::string refusal(const std::vector<Program>& programs, Purpose purpose = Purpose::training) {
-  try {
-    verify(pointers_to(programs), purpose);
-    return {};
-  } catch (const Error& e) {
-    assert_int_equal(e.code(), GSEL_ERR_PROGRAM);
-    return e.what();
-  }
-}
-
-std::string all_text(const std::vector<Program>& programs) {
-  std::string text;
-  for (const Program& p : programs) text += to_text(p);
-  return text;
 }
 
 void any_cuts_places_and_orders_are_accepted(void**) {

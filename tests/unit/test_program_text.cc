@@ -191,6 +191,81 @@ void each_attribute_stands_in_the_text(void**) {
       fail_msg("no line \"%s\" in\n%s", line, text.c_str());
 }
 
+// What ranks of a tensor axis share, at a place between others.
+const char kTensor[] =
+    "gsel-program 1\nrank 1\nmesh tensor=3 data=1 pipeline=1\nparam qkv 96 rows=24 part=0:2-4/6x3\n"
+    "param o 32 rows=4 part=1:2-4/6\nparam b 8 partial_gradient\nvalue t bytes=4 dtype=i32 input\n"
+    "value x bytes=32 gradient\nvalue x@spread bytes=32 gradient form=spread\n"
+    "value h bytes=48 dtype=bf16 gradient form=part part=2:2-4/6x3\nvalue y bytes=32 gradient form=partial\n"
+    "layer e reads=t writes=x backward_weight params=b\n"
+    "layer x@spread reads=x writes=x@spread backward_input converts\n"
+    "layer qkv reads=x@spread writes=h params=qkv backward_input backward_weight "
+    "forward_phases=tensor:f32:0+8:rotate,tensor:f64:16 divided\n"
+    "microbatch 0 4\nbucket params=qkv,o\nbucket params=b\nsetup\nstep\n"
+    "reduce_partial bucket=1 axis=tensor\nend\n";
+
+void parts_and_forms_are_read_back(void**) {
+  std::string text = kTensor;
+  const Program p = parse_program(text, "p.txt");
+  const std::string again = to_text(p);
+  assert_true(equal(parse_program(again, "p.txt"), p));
+  for (const char* line :
+       {"param qkv 96 rows=24 part=0:2-4/6x3", "param o 32 rows=4 part=1:2-4/6", "param b 8 partial_gradient",
+        "value t bytes=4 dtype=i32 input", "value x@spread bytes=32 gradient form=spread",
+        "value h bytes=48 dtype=bf16 gradient form=part part=2:2-4/6x3", "value y bytes=32 gradient form=partial",
+        "layer x@spread reads=x writes=x@spread backward_input converts",
+        "layer qkv reads=x@spread writes=h params=qkv backward_input backward_weight "
+        "forward_phases=tensor:f32:0+8:rotate,tensor:f64:16 divided",
+        "reduce_partial bucket=1 axis=tensor"})
+    if (!std::strstr(again.c_str(), fmt::format("\n{}\n", line).c_str()))
+      fail_msg("no line \"%s\" in\n%s", line, again.c_str());
+  assert_true(p.params[0].part == (Share{0, 3, 2, 4, 6}));
+  assert_true(p.values[3].form == Form::part && p.values[3].part == (Share{2, 3, 2, 4, 6}));
+  assert_true(p.layers[1].converts && p.layers[1].divided && p.layers[2].divided && !p.layers[2].converts);
+  assert_true(p.layers[2].forward_phases[0].rotates && !p.layers[2].forward_phases[1].rotates);
+}
+
+void faults_of_parts_are_refused_where_they_stand(void**) {
+  struct Case {
+    const char *found, *replacement, *token, *message;
+  };
+  const Case cases[] = {
+      {"part=0:2-4/6x3", "part=0:2-4", "part=0:2-4", "is not DIM:BEGIN-END/WHOLE"},
+      {"part=0:2-4/6x3", "part=0:2-7/6x3", "part=0:2-7/6x3", "is no number from 3 to 6"},
+      {"part=0:2-4/6x3", "part=0:2-2/6x3", "part=0:2-2/6x3", "is no number from 3 to 6"},
+      {"part=0:2-4/6x3", "part=6:2-4/6x3", "part=6:2-4/6x3", "is no number from 0 to 5"},
+      {"part=0:2-4/6x3", "part=0:2-4/6x0", "part=0:2-4/6x0", "is no number from 1 to"},
+      {"part=0:2-4/6x3", "part=0:2-4/6x900000000000000", "part=0:2-4/6x900000000000000", "is no number from 1 to"},
+      {"part=0:2-4/6x3", "part=0:2-4/6x5", "part=0:2-4/6x5", "96 elements are not 10 equal pieces"},
+      {"part=2:2-4/6x3", "part=0:2-4/6x3", "part=0:2-4/6x3", "is no number from 1 to 5"},
+      {"part=2:2-4/6x3", "part=2:2-4/6x5", "part=2:2-4/6x5", "48 bytes of a sample are not 10 equal pieces"},
+      {" form=part part=2:2-4/6x3", " part=2:2-4/6x3", "part=2:2-4/6x3", "form=part and part= go together"},
+      {" form=part part=2:2-4/6x3", " form=part", "form=part", "form=part and part= go together"},
+      {"form=spread", "form=wide", "form=wide", "\"wide\" is none of whole, spread, part, partial"},
+      {"dtype=i32", "dtype=i33", "dtype=i33", "\"i33\" is no element type"},
+      {"writes=x@spread backward_input", "writes=x@spread,y", "x@spread", "one input and one output"},
+      {"writes=x@spread backward_input", "writes=y backward_input", "x@spread", "which is whole, to \"y\", which is"},
+      {"writes=x@spread backward_input", "writes=x@spread", "x@spread", "whose gradient it does not bring back"},
+      {"value x bytes=32", "value x bytes=36", "x@spread", "another size or element type"},
+      {"bucket params=qkv,o\nbucket params=b", "bucket params=qkv,b\nbucket params=o", "bucket",
+       "gradients in two forms"},
+      {"axis=tensor\nend", "axis=time\nend", "axis=time", "is none of tensor, data, pipeline"},
+  };
+  for (const Case& c : cases) {
+    std::string text = kTensor;
+    const size_t at = text.find(c.found);
+    assert_true(at != text.npos);
+    text.replace(at, std::strlen(c.found), c.replacement);
+    try {
+      parse_program(text, "p.txt");
+      fail_msg("%s: accepted", c.replacement);
+    } catch (const Error& e) {
+      if (e.code() != GSEL_ERR_PARSE || e.place().token != c.token || !std::strstr(e.what(), c.message))
+        fail_msg("%s: got \"%s\" at \"%s\"", c.replacement, e.what(), e.place().token.c_str());
+    }
+  }
+}
+
 // ---- refusals ----
 
 const char kGood[] =
@@ -215,7 +290,8 @@ void faults_are_refused_where_they_stand(void**) {
       {"param w 8", "param w 99999999999999999999", "99999999999999999999", "is no number", 4},
       {"bytes=4", "bytes=-1", "bytes=-1", "is no number", 6},
       {"bytes=4", "bytes=1000000000000000", "4", "1000000000000000 bytes for each of 4 samples", 10},
-      {"value n scalar", "value n skalar", "skalar", "is none of bytes=, scalar, input, gradient", 8},
+      {"value n scalar", "value n skalar", "skalar",
+       "is none of bytes=, dtype=, scalar, input, gradient, form=, part=", 8},
       {"params=w,h", "params=w,h unread=w,q", "unread=w,q", "param \"q\" is not declared above", 9},
       {"params=w,h", "params=w unread=h", "unread=h", "param \"h\" is not among the first 64 of params=", 9},
       {"params=w,h", "params=w,h forward_phases=data:f32", "forward_phases=data:f32", "is not axis:dtype:bytes", 9},
@@ -298,6 +374,8 @@ int main() {
       cmocka_unit_test(any_program_reads_back_from_its_text),
       cmocka_unit_test(each_attribute_stands_in_the_text),
       cmocka_unit_test(faults_are_refused_where_they_stand),
+      cmocka_unit_test(parts_and_forms_are_read_back),
+      cmocka_unit_test(faults_of_parts_are_refused_where_they_stand),
       cmocka_unit_test(old_texts_still_read),
   };
   return cmocka_run_group_tests_name("program text", tests, nullptr, nullptr);

@@ -9,6 +9,7 @@
 #include "support/pipeline_lowering.h"
 #include "support/ranks.h"
 #include "train/inference.h"
+#include "train/whole_params.h"
 
 namespace {
 
@@ -70,14 +71,14 @@ void run_program(const Model& model, Executor& executor) {
 }
 
 void ask(const Model& model, const Program& program, Executor& executor, Outcome& out) {
-  WholeParams whole(executor, program);
+  WholeParams whole(executor, model, program);
   for (int p = 0; p < N_PARAMS; ++p) {
     out.params[p].resize(kExactElems[p]);
-    whole.read(model.params()[p], p, out.params[p].data());
+    whole.read(p, out.params[p].data());
   }
   out.logits.resize(2 * TOKENS * VOCAB);
-  Inference inference(executor, model, program, V_LOGITS, 2);
-  inference.run(exact_data, nullptr, 1, 0, out.logits.data());
+  Inference inference(executor, model, model, program, V_LOGITS, 2);
+  inference.run({exact_data, nullptr}, 1, out.logits.data());
 }
 
 void train(const Trial& t, gsel_comm* comm, int32_t rank) {

@@ -69,6 +69,8 @@ StepRecord record_of() {
   r.peak_bytes = 4096;
   r.tier_bytes_in = 5;
   r.tier_bytes_out = 6;
+  r.validated_step = 11;
+  r.restarts = 1;
   record.began_ns = 7'000'000'000;
   record.intervals = {{0, 0, 0.01}, {1, 0.01, 0.2}, {3, 0.2, 0.4, true}, {5, 0.39, 0.4}};
   record.counts = {{GSEL_AXIS_DATA, GSEL_INSTR_REDUCE, {}}, {GSEL_AXIS_DATA, GSEL_INSTR_LOSS_REDUCE, {}}};
@@ -95,6 +97,7 @@ void every_field_of_the_report_is_told(void**) {
   assert_true(step["bytes_sent"] == (uint64_t{1} << 62) + 1);
   assert_true(step["n_reduces"] == 1 && step["n_overlapped"] == 1 && step["n_gathers"] == 3);
   assert_true(step["peak_bytes"] == 4096 && step["tier_bytes_in"] == 5 && step["tier_bytes_out"] == 6);
+  assert_true(step["validated_step"] == 11 && step["restarts"] == 1);
   assert_true(step["began_ns"] == 7'000'000'000 && step["intervals"].is_null());
 }
 

@@ -1,0 +1,159 @@
+// support/divided_model.h: models described in a line per piece, with how pieces lie on a tensor axis, and the models
+// of its ranks. Callbacks exist and do nothing.
+#ifndef GSEL_TESTS_DIVIDED_MODEL_H
+#define GSEL_TESTS_DIVIDED_MODEL_H
+
+#include <algorithm>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "model/divide.h"
+#include "program/conversion.h"
+
+namespace divided {
+
+inline gsel_status nothing(const gsel_call*, void*) {
+  return GSEL_OK;
+}
+inline gsel_str text(const std::string& s) {
+  return {s.data(), s.size()};
+}
+
+struct ParamSpec {
+  std::string name;
+  std::vector<int64_t> dims;
+  int32_t shard_dim = -1, blocks = 1, unit = 1;
+  uint32_t flags = 0;
+};
+struct ValueSpec {
+  std::string name;
+  std::vector<int64_t> dims;
+  int32_t place = GSEL_PLACE_REPLICATED, place_dim = 0, unit = 1, blocks = 1, sequence_dim = 0;
+  uint32_t flags = 0;
+};
+struct LayerSpec {
+  std::string name;
+  std::vector<std::string> inputs, outputs, params;
+  uint32_t flags = 0;
+  uint64_t saved = 0;
+  std::vector<gsel_phase> forward_phases, backward_phases;
+};
+
+constexpr gsel_phase kSum{GSEL_AXIS_TENSOR, GSEL_SUM, GSEL_F32, 0, 4, 0};
+
+class Description {
+ public:
+  Description& param(const ParamSpec& p) {
+    gsel_param_desc desc = GSEL_PARAM_DESC_INIT;
+    desc.name = text(p.name);
+    desc.dims = p.dims.data();
+    desc.n_dims = static_cast<int32_t>(p.dims.size());
+    desc.flags = p.flags;
+    desc.shard = p.shard_dim < 0 ? GSEL_SHARD_NONE : GSEL_SHARD_DIM;
+    desc.shard_dim = std::max(p.shard_dim, 0);
+    desc.shard_blocks = p.blocks;
+    desc.shard_unit = p.unit;
+    model.add_param(desc);
+    return *this;
+  }
+  Description& value(const ValueSpec& v) {
+    gsel_value_desc desc = GSEL_VALUE_DESC_INIT;
+    desc.name = text(v.name);
+    desc.dims = v.dims.data();
+    desc.n_dims = static_cast<int32_t>(v.dims.size());
+    desc.flags = v.flags;
+    desc.dtype = v.flags & GSEL_VALUE_SCALAR ? GSEL_F64 : GSEL_F32;
+    desc.place = v.place;
+    desc.place_dim = v.place_dim;
+    desc.place_unit = v.unit;
+    desc.place_blocks = v.blocks;
+    desc.sequence_dim = v.sequence_dim;
+    model.add_value(desc);
+    return *this;
+  }
+  Description& layer(const LayerSpec& l) {
+    const std::vector<int32_t> inputs = ids(l.inputs, model.values()), outputs = ids(l.outputs, model.values()),
+                               params = ids(l.params, model.params());
+    gsel_layer_desc desc = GSEL_LAYER_DESC_INIT;
+    desc.name = text(l.name);
+    desc.inputs = inputs.data();
+    desc.n_inputs = static_cast<int32_t>(inputs.size());
+    desc.outputs = outputs.data();
+    desc.n_outputs = static_cast<int32_t>(outputs.size());
+    desc.params = params.data();
+    desc.n_params = static_cast<int32_t>(params.size());
+    desc.flags = l.flags;
+    desc.saved_bytes_per_sample = l.saved;
+    desc.flop_per_sample = 1200;
+    desc.forward = desc.backward = nothing;
+    desc.forward_phases = l.forward_phases.data();
+    desc.n_forward_phases = static_cast<int32_t>(l.forward_phases.size());
+    desc.backward_phases = l.backward_phases.data();
+    desc.n_backward_phases = static_cast<int32_t>(l.backward_phases.size());
+    model.add_layer(desc);
+    return *this;
+  }
+  // The loss over these values, which is described as whole unless its scalars are partial; finishes the model.
+  Description& loss(const std::vector<std::string>& read, uint32_t flags = 0) {
+    value({"loss.sum", {}, 0, 0, 1, 1, 0, GSEL_VALUE_SCALAR})
+        .value({"loss.weight", {}, 0, 0, 1, 1, 0, GSEL_VALUE_SCALAR});
+    layer({"loss", read, {"loss.sum", "loss.weight"}, {}, flags | GSEL_LAYER_LOSS});
+    model.finish();
+    return *this;
+  }
+
+  gsel::Model model;
+
+ private:
+  template <class Piece>
+  static std::vector<int32_t> ids(const std::vector<std::string>& names, const std::vector<Piece>& pieces) {
+    std::vector<int32_t> result;
+    for (const std::string& name : names)
+      result.push_back(static_cast<int32_t>(std::ranges::find(pieces, name, &Piece::name) - pieces.begin()));
+    return result;
+  }
+};
+
+template <class Piece>
+const Piece& named(const std::vector<Piece>& pieces, const std::string& name) {
+  const auto found = std::ranges::find(pieces, name, &Piece::name);
+  if (found == pieces.end()) {
+    std::string all;
+    for (const Piece& piece : pieces) all += " " + piece.name;
+    throw std::runtime_error("nothing is called " + name + ", there are" + all);
+  }
+  return *found;
+}
+
+// What the strategy of plugins/strategy/tp says: all shard rules, all placements as they are declared; and with
+// positions, what computes each position by itself takes a part of them. But the loss of these models has no
+// phases, so it reads all of its values unless it goes by position.
+inline gsel::Division as_declared(const gsel::Model& model, std::vector<double> weights, bool positions = false) {
+  gsel::Division division = gsel::Division::none(model, std::move(weights));
+  for (size_t p = 0; p < division.split.size(); ++p) division.split[p] = model.params()[p].shard == GSEL_SHARD_DIM;
+  for (size_t l = 0; l < model.layers().size(); ++l) {
+    const gsel::Layer& layer = model.layers()[l];
+    auto& places = division.layers[l];
+    bool declared = std::ranges::any_of(layer.params, [&](int32_t p) { return division.split[p]; });
+    for (const auto* ids : {&layer.inputs, &layer.outputs})
+      for (int32_t v : *ids) declared |= model.values()[v].place == GSEL_PLACE_SHARDED;
+    for (int32_t v : layer.outputs) declared |= model.values()[v].place == GSEL_PLACE_PARTIAL;
+    const bool by_position = !declared && positions && layer.flags & GSEL_LAYER_POSITIONWISE;
+    if (!by_position && (!declared || layer.is_loss())) continue;
+    auto place = [&](int32_t v, bool reads) -> gsel::PlaceInLayer {
+      const gsel::Value& value = model.values()[v];
+      if (by_position && value.is_scalar()) return {GSEL_PLACE_PARTIAL, 0};
+      if (by_position) return {GSEL_PLACE_SHARDED, value.sequence_dim};
+      if (value.place == GSEL_PLACE_SHARDED) return {GSEL_PLACE_SHARDED, value.place_dim};
+      return {value.place == GSEL_PLACE_PARTIAL && !reads ? GSEL_PLACE_PARTIAL : GSEL_PLACE_REPLICATED, 0};
+    };
+    for (int32_t v : layer.inputs) places.inputs.push_back(place(v, true));
+    for (int32_t v : layer.outputs) places.outputs.push_back(place(v, false));
+  }
+  return division;
+}
+
+}  // namespace divided
+
+#endif
