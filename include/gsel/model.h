@@ -180,7 +180,7 @@ GSEL_API void gsel_value_desc_init(gsel_value_desc *desc, size_t struct_size);
  *   op     GSEL_SUM, GSEL_MAX or GSEL_MIN; dtype GSEL_F32 or GSEL_F64
  *   flags  GSEL_PHASE_*: not reduced but passed on round the axis, again and again (ring attention); op is 0
  *   elems  elements of the buffer, plus elems_per_sample per sample; over the data axis elems_per_sample is 0
- * Over the tensor axis a layer that has a part of the positions alone reduces nothing, only passes on. */
+ * Over the tensor axis a layer with some of the positions reduces nothing, only passes on: buffers for the most any has. */
 #define GSEL_PHASE_ROTATE 1u /* stands for (ranks of the axis - 1) phases; each gives the buffer to the next place of the
                               * axis, from the last to the first, and gets that of the place before */
 #define GSEL_PHASE_HOME 2u   /* with ROTATE: one phase more, which brings a rank's own buffer back */
