@@ -67,8 +67,8 @@ struct Layer {
   void* user_data = nullptr;
   uint64_t backward_input_unread = 0, backward_weight_unread = 0;  // GSEL_UNREAD_*
   uint64_t backward_unread_params = 0;                             // bit i: params[i]
-  // Buffers that a call gets for its phases: one for each phase that was described. A rotation stands for several phases
-  // on one buffer, or for none; *_buffer_of tells the buffer of each phase.
+  // Buffers that a call gets for its phases: one for each phase that was described. A rotation stands for several
+  // phases on one buffer, or for none; *_buffer_of tells the buffer of each phase.
   std::vector<gsel_phase> forward_phases, backward_phases;
   std::vector<gsel_phase> forward_buffers, backward_buffers;
   std::vector<int32_t> forward_buffer_of, backward_buffer_of;

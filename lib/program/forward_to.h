@@ -13,8 +13,8 @@ std::vector<int32_t> layers_up_to(const Program& program, int32_t value);
 // Place of the pipeline on which the value is written; the first one of an input.
 int32_t place_of_value(const Program& program, int32_t value);
 
-// This rank's part of it: one micro-batch, of samples from 0 on. Parameters that a rank does not keep whole are gathered
-// where they are read, and released behind their last layer.
+// This rank's part of it: one micro-batch, of samples from 0 on. Parameters that a rank does not keep whole are
+// gathered where they are read, and released behind their last layer.
 Program forward_to(const Program& training, int32_t value, int64_t n_samples);
 
 }  // namespace gsel

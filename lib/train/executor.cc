@@ -160,6 +160,7 @@ void Executor::begin_first_instr() {
     weight_begun_.assign(weight_begun_.size(), false);
     used_.assign(used_.size(), false);
   }
+  now_.exposed_s = {};
   now_.intervals.clear();
   begin_messages();
 }

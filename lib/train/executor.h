@@ -124,6 +124,7 @@ class Executor {
     Event begun, done;              // of the collective under way
     gsel_instr_kind under_way = 0;  // its kind; 0: none
     size_t posted_at = 0;           // its position
+    gsel_axis axis = 0;             // it is over
     float* reduced = nullptr;       // result of a reduce-scatter that is still to be added to the shard
     std::unique_ptr<Compressor> compressor;
     std::vector<uint64_t> shard_counts;  // elements of each rank's shard; empty where all are alike
@@ -201,6 +202,7 @@ class Executor {
   void end_beside(const gsel_instr& instr);
   void post(const gsel_instr& instr, gsel_collective call);
   void drain();
+  void note_exposed(gsel_axis axis, double seconds);
   void wait_bucket(int32_t bucket);
   void note_beside(const BucketState& bucket, gsel_instr_kind kind, double waited);
   void count_under(gsel_axis axis, gsel_collective_kind kind, gsel_instr_kind poster);

@@ -86,6 +86,12 @@ void Executor::drain() {
   if (comm_stream_) backend_->run(&gsel_backend_v1::stream_wait, comm_stream_->get());
 }
 
+// Communication that this rank waited for.
+void Executor::note_exposed(gsel_axis axis, double seconds) {
+  now_.report.exposed_comm_s += seconds;
+  now_.exposed_s[axis] += seconds;
+}
+
 void Executor::call_now(gsel_instr_kind poster, gsel_axis axis, gsel_collective call) {
   if (axis_size(axis) == 1) return;
   const double began = os::now_seconds();
@@ -93,7 +99,7 @@ void Executor::call_now(gsel_instr_kind poster, gsel_axis axis, gsel_collective 
   count_under(axis, call.kind, poster);
   axis_comm(axis).collective(call);
   settle(axis, call.kind);
-  now_.report.exposed_comm_s += os::now_seconds() - began;
+  note_exposed(axis, os::now_seconds() - began);
 }
 
 // In a group that no axis is of its own: counted by itself.
@@ -104,7 +110,7 @@ void Executor::call_in(Communicator& comm, gsel_instr_kind poster, gsel_axis axi
   const gsel_comm_count before = comm.counts(call.kind);
   comm.collective(call);
   add_to(counts_now_[axis][poster], minus(comm.counts(call.kind), before));
-  now_.report.exposed_comm_s += os::now_seconds() - began;
+  note_exposed(axis, os::now_seconds() - began);
 }
 
 void Executor::combine_now(gsel_instr_kind poster, gsel_axis axis, std::span<double> numbers, gsel_op op) {
@@ -132,6 +138,7 @@ void Executor::begin_beside(const gsel_instr& instr) {
   bucket.begun.record(comm_stream_->get());
   bucket.under_way = instr.kind;
   bucket.posted_at = position_;
+  bucket.axis = instr.axis;
 }
 
 void Executor::end_beside(const gsel_instr& instr) {
@@ -153,7 +160,7 @@ void Executor::wait_bucket(int32_t b) {
   const double began = os::now_seconds();
   bucket.done.wait();
   const double waited = os::now_seconds() - began;
-  now_.report.exposed_comm_s += waited;
+  note_exposed(bucket.axis, waited);
   note_beside(bucket, kind, waited);
   finish_collective(b, kind);
 }

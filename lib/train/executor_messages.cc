@@ -32,7 +32,7 @@ template <class Wait>
 void Executor::waiting_for_messages(Wait&& wait) {
   const double began = os::now_seconds();
   wait();
-  now_.report.exposed_comm_s += os::now_seconds() - began;
+  note_exposed(GSEL_AXIS_PIPELINE, os::now_seconds() - began);
 }
 
 void Executor::begin_messages() {

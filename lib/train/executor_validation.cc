@@ -93,7 +93,7 @@ bool Executor::settle_validation() {
   take_deferred(validation_.overflow);
   take_deferred(validation_.squares);
   if (n > 0) count_deferred(n);
-  now_.report.exposed_comm_s += os::now_seconds() - began;
+  note_exposed(GSEL_AXIS_PIPELINE, os::now_seconds() - began);
 
   const bool has_norm = std::exchange(validation_.squares.is_open, false);
   const bool overflowed = std::exchange(validation_.overflow.is_open, false) && validation_.overflow.value != 0;

@@ -51,6 +51,18 @@ Json counts_json(const std::vector<AxisCount>& counts) {
   return list;
 }
 
+// What this rank sent along each axis of several places, and how long it waited for it.
+Json axes_json(const Mesh& mesh, const StepRecord& record) {
+  Json list = Json::array();
+  for (gsel_axis axis = 0; axis < GSEL_AXES; ++axis) {
+    if (mesh.size[axis] == 1) continue;
+    uint64_t bytes = 0;
+    for (const AxisCount& c : record.counts) bytes += c.axis == axis ? c.count.bytes_sent : 0;
+    list.push_back({{"axis", axis_name(axis)}, {"bytes_sent", bytes}, {"exposed_s", record.exposed_s[axis]}});
+  }
+  return list;
+}
+
 Json memory_json(const StepRecord& record) {
   Json list = Json::array();
   for (size_t i = 0; i < kParts; ++i) {
@@ -98,6 +110,7 @@ std::string to_json(const Program& program, const StepRecord& record, bool with_
   for (gsel_axis axis = 0; axis < GSEL_AXES; ++axis) step["mesh"][axis_name(axis)] = program.mesh.size[axis];
   add_report(record.report, step);
   step["counts"] = counts_json(record.counts);
+  step["axes"] = axes_json(program.mesh, record);
   step["memory"] = memory_json(record);
   step["stages"] = stages_json(program, record.intervals);
   step["began_ns"] = record.began_ns;

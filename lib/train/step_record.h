@@ -4,6 +4,7 @@
 
 #include <gsel/train.h>
 
+#include <array>
 #include <map>
 #include <string>
 #include <vector>
@@ -31,7 +32,8 @@ struct StepRecord {
   gsel_step_report report{};
   int64_t began_ns = 0;  // os::now_ns() at the step's begin: puts ranks of one host on one clock
   std::vector<Interval> intervals;
-  std::vector<AxisCount> counts;  // of this step
+  std::vector<AxisCount> counts;              // of this step
+  std::array<double, GSEL_AXES> exposed_s{};  // report.exposed_comm_s by axis
   PartBytes forecast{}, peak{};
 };
 

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "program/verify.h"
 #include "train/budget.h"
+#include "train/traffic_notes.h"
 
 namespace gsel {
 namespace {
@@ -107,7 +108,8 @@ CompiledRanks Trainer::compile_all() const {
   const Mesh mesh{resolve_mesh(config_, comm_.world_size())};
   CompiledRanks ranks = Compiler(*model_, config_, mesh).compile_all();
   if (comm_.rank() == 0)
-    for (const std::string& note : ranks.programs.front().notes) log(GSEL_LOG_INFO, "strategy", "{}", note);
+    for (const auto& notes : {ranks.programs.front().notes, traffic_notes(ranks.programs.front())})
+      for (const std::string& note : notes) log(GSEL_LOG_INFO, "strategy", "{}", note);
   return ranks;
 }
 

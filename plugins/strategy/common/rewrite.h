@@ -30,7 +30,8 @@ struct rewrite {
   gsel_instr* base;    /* [n_base] the step as it came */
   gsel_instr* out;     /* [n_out] as it becomes */
   int32_t n_base, n_out, capacity;
-  int32_t end_of_backward; /* position in base of the first loss_reduce over ranks of one place: what stands before it is computation */
+  int32_t end_of_backward; /* position in base of the first loss_reduce over ranks of one place: what stands before it
+                              is computation */
   gsel_layer_info* layers; /* [n_layers] */
   gsel_param_info* params; /* [n_params] */
   int32_t n_layers, n_params;
