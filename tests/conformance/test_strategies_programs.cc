@@ -280,12 +280,11 @@ void compression_and_offload_are_passed_on(void**) {
 
 // The files that docs/strategies.md shows.
 void documented_programs_are_those_that_are_compiled(void**) {
-  const std::pair<const char*, const char*> files[] = {
-      {"dp", DP("bucket_bytes = 100\n")},
-      {"ddp", DDP("first_bucket_bytes = 100\nbucket_bytes = 100\n")},
-      {"zero1", ZERO("1", "bucket_bytes = 100\n")},
-      {"zero2", ZERO("2", "bucket_bytes = 100\n")},
-      {"zero3", ZERO("3", ALL_SHARDED "prefetch_elems = 20\n")}};
+  const std::pair<const char*, const char*> files[] = {{"dp", DP("bucket_bytes = 100\n")},
+                                                       {"ddp", DDP("first_bucket_bytes = 100\nbucket_bytes = 100\n")},
+                                                       {"zero1", ZERO("1", "bucket_bytes = 100\n")},
+                                                       {"zero2", ZERO("2", "bucket_bytes = 100\n")},
+                                                       {"zero3", ZERO("3", ALL_SHARDED "prefetch_elems = 20\n")}};
   for (const auto& [name, strategy] : files)
     for (const Program& program : compile(train_text(strategy, 5, 4, ""), 2)) {
       const std::string path = fmt::format("{}/programs/{}.{}", std::getenv("GSEL_TEST_DATA"), name, program.rank);
