@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "model.h"
+#include "tensors.h"
 
 static float fold(float x) {
   return x - 17 * rintf(x / 17);
@@ -30,15 +31,6 @@ static const float* dout(const gsel_call* c) {
 static float* gradient(const gsel_call* c, int i) {
   if (!c->accumulate) memset(c->d_params[i].data, 0, (size_t)c->d_params[i].n_elems * sizeof(float));
   return c->d_params[i].data;
-}
-static int64_t width_of(const gsel_tensor* t) {
-  return t->dims[t->n_dims - 1];
-}
-static int64_t rows_of(const gsel_tensor* t) {
-  return t->n_elems / width_of(t);
-}
-static int64_t begin_of(const gsel_part* part, int32_t dim) {
-  return part->dim == dim ? part->begin : 0;
 }
 
 /* ---- embeddings --------------------------------------------------------------------------------------- */

@@ -9,19 +9,7 @@
 
 #include "kernels.h"
 #include "model.h"
-
-/* The last dimension of a tensor, and how many rows of it there are. */
-static int64_t width_of(const gsel_tensor* t) {
-  return t->dims[t->n_dims - 1];
-}
-static int64_t rows_of(const gsel_tensor* t) {
-  return t->n_elems / width_of(t);
-}
-
-/* Where what is here of a dimension begins: 0 where all of it is. */
-static int64_t begin_of(const gsel_part* part, int32_t dim) {
-  return part->dim == dim ? part->begin : 0;
-}
+#include "tensors.h"
 
 /* ---- token embedding: it has weights only, bytes have no gradient -------------------------------------- */
 
