@@ -9,6 +9,8 @@
 #include <sys/prctl.h>
 #include <time.h>
 
+#include "clock_check.h"
+
 struct rank {
   const struct chain* chain;
   gsel_unique_id id;
@@ -17,20 +19,6 @@ struct rank {
   struct chain_result* results; /* [runs] this rank's: makespan_s holds begin, busiest_s end until they are joined */
   double* busy;
 };
-
-static double now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static void check(gsel_status status, gsel_error* err) {
-  char text[1024];
-  if (!status) return;
-  gsel_error_format(err, text, sizeof text);
-  fprintf(stderr, "bench_pipeline: %s\n", text);
-  exit(1);
-}
 
 /* ---- kernels ---- */
 

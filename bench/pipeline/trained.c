@@ -9,6 +9,8 @@
 #include <sys/prctl.h>
 #include <time.h>
 
+#include "clock_check.h"
+
 enum { WIDTH = 1024 };
 
 struct rank {
@@ -18,20 +20,6 @@ struct rank {
   double end;   /* of the last callback */
   double* ends; /* [steps + 1] */
 };
-
-static double now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static void check(gsel_status status, gsel_error* err) {
-  char text[1024];
-  if (!status) return;
-  gsel_error_format(err, text, sizeof text);
-  fprintf(stderr, "bench_pipeline: %s\n", text);
-  exit(1);
-}
 
 /* ---- kernels: gradients are ones, so that there is a norm ---- */
 

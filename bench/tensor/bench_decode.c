@@ -7,24 +7,11 @@
 #include <string.h>
 #include <time.h>
 
+#include "clock_check.h"
 #include "decoder.h"
 #include "kernels.h"
 
 enum { MOST_RANKS = 2, MOST_TOKENS = 4096, MOST_ROUNDS = 64 };
-
-static double now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static void check(gsel_status status, gsel_error* err) {
-  char text[1024];
-  if (!status) return;
-  gsel_error_format(err, text, sizeof text);
-  fprintf(stderr, "bench_decode: %s\n", text);
-  exit(1);
-}
 
 static int by_value(const void* a, const void* b) {
   const double x = *(const double*)a, y = *(const double*)b;
