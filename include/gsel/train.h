@@ -111,7 +111,7 @@ GSEL_API void gsel_trainer_options_init(gsel_trainer_options *options, size_t st
  *   options  NULL: defaults
  *   out      given to the caller, free with gsel_trainer_free
  * Errors: GSEL_ERR_ARG, GSEL_ERR_MODEL, GSEL_ERR_CONFIG (with file, line, key), GSEL_ERR_NOT_FOUND (no such plugin),
- * GSEL_ERR_PLUGIN (refused or failed), GSEL_ERR_PROGRAM, GSEL_ERR_UNSUPPORTED (an axis this version does not run),
+ * GSEL_ERR_PLUGIN (refused or failed), GSEL_ERR_PROGRAM, GSEL_ERR_UNSUPPORTED (a combination: its text says),
  * GSEL_ERR_CALLBACK (an initialiser), GSEL_ERR_MISMATCH (names the parameter or setting), GSEL_ERR_PEER (names a rank
  * that could not make its trainer), GSEL_ERR_NOMEM (also when train.memory_bytes is not enough: with a table of what is
  * needed and a change that would fit), those of gsel_broadcast. Since 0.1. */
