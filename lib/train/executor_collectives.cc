@@ -86,8 +86,9 @@ void Executor::drain() {
   if (comm_stream_) backend_->run(&gsel_backend_v1::stream_wait, comm_stream_->get());
 }
 
-// Communication that this rank waited for.
+// Communication that this rank waited for; along an axis of one place there is none.
 void Executor::note_exposed(gsel_axis axis, double seconds) {
+  if (axis_size(axis) == 1) return;
   now_.report.exposed_comm_s += seconds;
   now_.exposed_s[axis] += seconds;
 }

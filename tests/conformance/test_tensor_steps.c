@@ -64,11 +64,33 @@ static void check_traffic(rank_run* run, const gsel_trainer* trainer) {
     }
 }
 
+/* Sum of the numbers behind a key in the last step's record, as far as `axes` go. */
+static double sum_over_axes(const char* json, const char* key) {
+  double sum = 0;
+  const char *at = strstr(json, "\"axes\":"), *end = at ? strchr(at, ']') : NULL;
+  while (at && (at = strstr(at, key)) && at < end) sum += strtod(at += strlen(key), NULL);
+  return sum;
+}
+
+/* What axes sent and were waited for makes up what the step did. */
+static void check_axes(rank_run* run, gsel_trainer* trainer, const gsel_step_report* report) {
+  gsel_error* err = NULL;
+  gsel_str text = {0};
+  rank_ok(run, gsel_trainer_step_json(trainer, &text, &err), err);
+  char* json = strndup(text.data, text.len);
+  const double bytes = sum_over_axes(json, "\"bytes_sent\":"), seconds = sum_over_axes(json, "\"exposed_s\":");
+  free(json);
+  if (bytes == (double)report->bytes_sent && fabs(seconds - report->exposed_comm_s) <= 1e-9) return;
+  snprintf(run->failure, sizeof run->failure, "rank %d: axes sent %.0f bytes and took %g s; the step has %llu and %g",
+           run->rank, bytes, seconds, (unsigned long long)report->bytes_sent, report->exposed_comm_s);
+}
+
 static void train_steps(rank_run* run, gsel_trainer* trainer, tensor_model* m, tensor_outcome* out) {
   gsel_error* err = NULL;
   for (int i = 0; i < T_STEPS; ++i) {
     gsel_step_report report = GSEL_STEP_REPORT_INIT;
     rank_ok(run, gsel_trainer_step(trainer, &report, &err), err);
+    check_axes(run, trainer, &report);
     out->in_place = m->y && m->y == m->y_read && m->o && m->o == m->o_read && m->d_o && m->d_o == m->d_o_read;
     out->widest_h = m->widest_h;
     out->loss_sum[i] = report.loss_sum;

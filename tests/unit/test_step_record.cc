@@ -76,6 +76,7 @@ StepRecord record_of() {
   record.counts = {{GSEL_AXIS_DATA, GSEL_INSTR_REDUCE, {}}, {GSEL_AXIS_DATA, GSEL_INSTR_LOSS_REDUCE, {}}};
   record.counts[0].count.calls = 1;
   record.counts[0].count.bytes_sent = 256;
+  record.exposed_s[GSEL_AXIS_DATA] = 0.05;
   record.forecast[static_cast<size_t>(Part::params)] = 256;
   record.peak[static_cast<size_t>(Part::params)] = 256;
   record.peak[static_cast<size_t>(Part::tier_state)] = 99;
@@ -106,6 +107,7 @@ void bytes_and_memory_are_told_by_kind_and_part(void**) {
   assert_true(step["counts"] ==
               Json::parse(R"([{"axis": "data", "instruction": "reduce", "calls": 1, "bytes_sent": 256},
                               {"axis": "data", "instruction": "loss_reduce", "calls": 0, "bytes_sent": 0}])"));
+  assert_true(step["axes"] == Json::parse(R"([{"axis": "data", "bytes_sent": 256, "exposed_s": 0.05}])"));
   assert_int_equal(step["memory"].size(), kParts);
   assert_true(step["memory"][0] ==
               Json({{"part", "parameters"}, {"tier", 0}, {"forecast_bytes", 256}, {"peak_bytes", 256}}));
