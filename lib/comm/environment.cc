@@ -1,6 +1,7 @@
 // comm/environment.cc: what launchers tell a rank through its environment. Refuses to know how ranks then talk.
 // The first complete set of variables wins. A set that is begun but incomplete, or a value that is no number, is an
 // error and never a world of one: half a launch must not train half a model.
+#include <algorithm>
 #include <unistd.h>
 
 #include <cctype>

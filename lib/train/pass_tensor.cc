@@ -2,6 +2,8 @@
 // are split, and how layers find and leave their values.
 #include "train/pass_calls.h"
 
+#include <algorithm>
+
 namespace gsel {
 
 double axis_weight(const gsel_pass* pass, gsel_axis axis, int32_t place) {
