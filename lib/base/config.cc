@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "base/config_keys.h"
+#include "base/printable.h"
 #include "base/read_file.h"
 
 namespace gsel {
@@ -64,6 +65,10 @@ std::string one_change(const Config& config, int32_t world_size) {
 }
 
 }  // namespace
+
+std::string ConfigValue::shown() const {
+  return type == Type::text ? in_quotes(text) : text;
+}
 
 const std::string* Config::get(std::string_view key) const {
   const auto found = texts.find(key);

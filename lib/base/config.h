@@ -22,6 +22,8 @@ struct ConfigValue {
   Type type = Type::text;
   std::string text;  // as text: 25000000, 1.0, true, adam
   Place place;       // file, line, column, dotted key
+
+  std::string shown() const;  // for messages: text in its quotes
 };
 
 // A section [strategy.<axis>].

@@ -26,7 +26,7 @@ const char* type_word(int32_t type) {
 
 [[noreturn]] void refuse_option(const gsel_option_v1& option, const ConfigValue& value, const std::string& wanted) {
   throw Error(GSEL_ERR_CONFIG, fmt::format("{}{} = {} is not accepted; {} would do ({})", place_prefix(value.place),
-                                           value.place.token, value.text, wanted, option.help))
+                                           value.place.token, value.shown(), wanted, option.help))
       .at(value.place);
 }
 

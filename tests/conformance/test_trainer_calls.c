@@ -137,6 +137,8 @@ static void a_strategy_that_is_not_there_or_does_not_fit_is_refused_with_its_pla
        "trial.toml:3: unknown key \"strategy.data.buckets\""},
       {"[strategy.data]\nplugin = \"ddp\"\noverlap = 3\n", GSEL_ERR_CONFIG,
        "trial.toml:3: strategy.data.overlap = 3 is not accepted; true or false"},
+      {"[strategy.data]\nplugin = \"ddp\"\noverlap = \"false\"\n", GSEL_ERR_CONFIG,
+       "trial.toml:3: strategy.data.overlap = \"false\" is not accepted; true or false would do"},
       {"[strategy.data]\nplugin = \"ddp\"\nbucket_bytes = 0\n", GSEL_ERR_CONFIG, "an integer from 1 to"},
       {"[strategy.data]\nplugin = \"ddp\"\ncompress = \"zip\"\n", GSEL_ERR_CONFIG,
        "ddp: compress = \"zip\" is not accepted; \"none\", \"f16\", \"bf16\" or \"low_rank\" would do"},
