@@ -47,7 +47,8 @@ GSEL_API void gsel_pipeline_config_init(gsel_pipeline_config *config, size_t str
  * ranks describe the same, that their programs fit together. Collective.
  *   model  layers with callbacks; finished here if it is not, and kept. Parameters it declares must be
  *          frozen (else GSEL_ERR_UNSUPPORTED): their initialisers fill what each rank has of them. A layer whose
- *          parameters are its own affair says so with GSEL_LAYER_OWN_PARAMS. Without a loss layer it runs forward alone
+ *          parameters are its own affair says so with GSEL_LAYER_OWN_PARAMS; a backward that nothing would call is refused.
+ *          Without a loss layer it runs forward alone
  *   comm   must live longer, and is not used for anything else while a run is under way
  *   out    given to the caller, free with gsel_pipeline_free
  * Errors: GSEL_ERR_ARG, GSEL_ERR_CONFIG (a schedule that is not known, more stages than layers), GSEL_ERR_MODEL,
@@ -90,7 +91,7 @@ GSEL_API void gsel_pipeline_report_init(gsel_pipeline_report *report, size_t str
  *   out   may be NULL
  * Errors: GSEL_ERR_CALLBACK with layer, rank and message (the other ranks get GSEL_ERR_ABORTED with the same text),
  * GSEL_ERR_PEER, GSEL_ERR_TIMEOUT: the pipeline and its communicator are then broken on every rank. GSEL_ERR_ARG,
- * GSEL_ERR_STATE (backward without a loss layer; an earlier run failed): nothing happened. Since 0.1. */
+ * GSEL_ERR_STATE (backward without a loss layer or without parameters to learn; an earlier run failed): nothing happened. Since 0.1. */
 GSEL_API gsel_status gsel_pipeline_run(gsel_pipeline *pipeline, int32_t what, gsel_pipeline_report *out,
                                        gsel_error **err);
 

@@ -102,10 +102,23 @@ void Pipeline::check_model() const {
          trained->name);
   if (const Layer* layer = find_pull_only(*model_))
     fail(GSEL_ERR_MODEL, "layer \"{}\" has no callbacks; a pipeline calls them", layer->name);
+  for (const Layer& layer : model_->layers()) check_backward_is_called(layer);
   if (settings_.data.fill) return;
   for (const Value& v : model_->values())
     if (v.is_input())
       fail(GSEL_ERR_ARG, "gsel_pipeline_config.data is NULL and value \"{}\" is an input, which it would fill", v.name);
+}
+
+// A backward that nothing calls belongs to parameters that the layer keeps and does not tell of: a run would learn
+// nothing. Behind declared parameters, which are frozen, a fused one may be there for a trainer's sake.
+void Pipeline::check_backward_is_called(const Layer& layer) const {
+  if (model_->loss_layer() < 0 || layer.is_loss() || !layer.params.empty() || layer.needs_backward_weight) return;
+  const bool fused_alone = layer.backward && !layer.backward_input && !layer.needs_backward_input;
+  if (!layer.backward_weight && !(fused_alone && model_->params().empty())) return;
+  fail(GSEL_ERR_MODEL,
+       "layer \"{}\" gives {} that it would be called for; flag the layer GSEL_LAYER_OWN_PARAMS where it keeps "
+       "parameters of its own, else leave that callback out",
+       layer.name, layer.backward_weight ? "backward_weight and has no parameters" : "backward and has nothing");
 }
 
 // A schedule's file may lie elsewhere on another rank, and may say something else there.
@@ -133,6 +146,10 @@ void Pipeline::refuse_run(int32_t what) const {
   if (what == GSEL_PIPELINE_FORWARD_BACKWARD && model_->loss_layer() < 0)
     fail(GSEL_ERR_STATE,
          "the model has no loss layer, where a backward would begin; flag one with GSEL_LAYER_LOSS, or run "
+         "GSEL_PIPELINE_FORWARD");
+  if (what == GSEL_PIPELINE_FORWARD_BACKWARD && std::ranges::none_of(model_->layers(), &Layer::needs_backward))
+    fail(GSEL_ERR_STATE,
+         "no layer has parameters to learn; flag those that keep their own GSEL_LAYER_OWN_PARAMS, or run "
          "GSEL_PIPELINE_FORWARD");
 }
 

@@ -51,6 +51,7 @@ class Pipeline {
   void prepare();
   void check_settings() const;
   void check_model() const;
+  void check_backward_is_called(const Layer& layer) const;
   void refuse_run(int32_t what) const;
   bool is_between_ranks(const gsel_instr& instr) const;
   Particulars particulars() const;

@@ -24,9 +24,10 @@ typedef struct pipe_layer {
 typedef struct pipe_model {
   int layers; /* embed and end with them, at least 2 */
   int without_loss;
-  int wide_layer; /* its value has one element more: a rank that disagrees; 0: none */
-  int declares;   /* a parameter, which pipelines refuse */
-  int fail_layer; /* fails in this layer's ... */
+  int wide_layer;     /* its value has one element more: a rank that disagrees; 0: none */
+  int declares;       /* a parameter, which pipelines refuse */
+  unsigned unflagged; /* bit i: layer i does not say that it keeps parameters */
+  int fail_layer;     /* fails in this layer's ... */
   int fail_backward;
   int fail_at_call; /* ... call of this number, from 1; 0 never */
   int ends_at;      /* data ends before this sample; 0 never */
@@ -231,6 +232,10 @@ static inline gsel_status pipe_add_values(gsel_model* model, const pipe_model* m
   return status;
 }
 
+static inline uint32_t pipe_flags(const pipe_model* m, int i) {
+  return m->unflagged >> i & 1 ? 0 : GSEL_LAYER_OWN_PARAMS;
+}
+
 static inline gsel_status pipe_add_mix(gsel_model* model, pipe_model* m, int i, gsel_error** err) {
   char name[16];
   int32_t in[3] = {PIPE_H0 + i - 1}, n_in = 1, out = PIPE_H0 + i;
@@ -243,7 +248,7 @@ static inline gsel_status pipe_add_mix(gsel_model* model, pipe_model* m, int i, 
   desc.n_inputs = n_in;
   desc.outputs = &out;
   desc.n_outputs = 1;
-  desc.flags = GSEL_LAYER_OWN_PARAMS;
+  desc.flags = pipe_flags(m, i);
   desc.forward = pipe_mix;
   if (i == 2) {
     desc.backward = pipe_mix_backward;
@@ -281,7 +286,7 @@ static inline gsel_status pipe_describe(gsel_model* model, pipe_model* m, gsel_e
   embed.n_outputs = 2;
   embed.params = &w;
   embed.n_params = m->declares != 0;
-  embed.flags = GSEL_LAYER_OWN_PARAMS;
+  embed.flags = pipe_flags(m, 0);
   embed.forward = pipe_embed;
   embed.backward_weight = pipe_embed_weight;
   embed.user_data = &m->layer[0];

@@ -116,8 +116,8 @@ static void layers_need_callbacks(void** state) {
   refuse(GSEL_ERR_MODEL, "layer \"pulled\" has no callbacks");
 }
 
-static void a_layer_with_parameters_of_its_own_needs_a_backward(void** state) {
-  (void)state;
+/* y <- x, then the loss of y: "keeps" computes without declared parameters. */
+static void describe_two(uint32_t flags, gsel_layer_fn backward) {
   static const int32_t x = 0, y = 1, sums[] = {2, 3};
   check_ok(pipe_add_value(model, "x", 1, GSEL_F32, GSEL_VALUE_INPUT, &err), err);
   check_ok(pipe_add_value(model, "y", 1, GSEL_F32, 0, &err), err);
@@ -128,8 +128,9 @@ static void a_layer_with_parameters_of_its_own_needs_a_backward(void** state) {
   desc.inputs = &x;
   desc.outputs = &y;
   desc.n_inputs = desc.n_outputs = 1;
-  desc.flags = GSEL_LAYER_OWN_PARAMS;
+  desc.flags = flags;
   desc.forward = end.forward = pipe_mix;
+  desc.backward = backward;
   check_ok(gsel_model_add_layer(model, &desc, NULL, &err), err);
   end.name = gsel_str_from("end");
   end.inputs = &y;
@@ -139,7 +140,47 @@ static void a_layer_with_parameters_of_its_own_needs_a_backward(void** state) {
   end.flags = GSEL_LAYER_LOSS;
   end.backward = pipe_mix;
   check_ok(gsel_model_add_layer(model, &end, NULL, &err), err);
+}
+
+static void a_layer_with_parameters_of_its_own_needs_a_backward(void** state) {
+  (void)state;
+  describe_two(GSEL_LAYER_OWN_PARAMS, NULL);
   refuse(GSEL_ERR_MODEL, "layer \"keeps\" has trainable parameters and neither backward_weight nor backward");
+}
+
+/* Its backward would never be called, and the run would learn nothing. */
+static void a_backward_for_parameters_that_nobody_flagged_is_refused(void** state) {
+  (void)state;
+  m.unflagged = 1u << 1;
+  describe();
+  refuse(GSEL_ERR_MODEL,
+         "layer \"mix.1\" gives backward_weight and has no parameters that it would be called for; flag "
+         "the layer GSEL_LAYER_OWN_PARAMS");
+}
+
+static void a_fused_backward_that_nothing_calls_is_refused(void** state) {
+  (void)state;
+  describe_two(0, pipe_mix);
+  refuse(GSEL_ERR_MODEL,
+         "layer \"keeps\" gives backward and has nothing that it would be called for; flag the layer "
+         "GSEL_LAYER_OWN_PARAMS");
+}
+
+static void a_fused_backward_that_others_need_learns_without_the_flag(void** state) {
+  (void)state;
+  m.unflagged = 1u << 2;
+  describe();
+  check_ok(gsel_pipeline_create(comm, model, &config, &pipeline, &err), err);
+  check_ok(gsel_pipeline_run(pipeline, GSEL_PIPELINE_FORWARD_BACKWARD, NULL, &err), err);
+  assert_int_equal(m.backwards[2], 2 * config.microbatches);
+}
+
+static void a_run_backward_that_nothing_learns_from_is_refused(void** state) {
+  (void)state;
+  describe_two(0, NULL);
+  check_ok(gsel_pipeline_create(comm, model, &config, &pipeline, &err), err);
+  check_fails(gsel_pipeline_run(pipeline, GSEL_PIPELINE_FORWARD_BACKWARD, NULL, &err), err, GSEL_ERR_STATE,
+              "no layer has parameters to learn; flag those that keep their own GSEL_LAYER_OWN_PARAMS");
 }
 
 static void a_trainer_does_not_take_what_it_could_not_step(void** state) {
@@ -211,6 +252,10 @@ int main(void) {
       test_of(inputs_need_somebody_who_fills_them),
       test_of(layers_need_callbacks),
       test_of(a_layer_with_parameters_of_its_own_needs_a_backward),
+      test_of(a_backward_for_parameters_that_nobody_flagged_is_refused),
+      test_of(a_fused_backward_that_nothing_calls_is_refused),
+      test_of(a_fused_backward_that_others_need_learns_without_the_flag),
+      test_of(a_run_backward_that_nothing_learns_from_is_refused),
       test_of(a_trainer_does_not_take_what_it_could_not_step),
       test_of(a_model_without_a_loss_is_for_pipelines_alone),
       test_of(a_report_fits_an_older_caller),
