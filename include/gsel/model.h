@@ -73,7 +73,8 @@ typedef struct gsel_call {
   int32_t tensor_size;
 } gsel_call;
 
-/* Returns GSEL_OK, or any negative code to end the step on every rank with layer, rank and message.
+/* Returns GSEL_OK, or any other code to end the step on every rank with layer, rank and message: the step's error is
+ * GSEL_ERR_CALLBACK, and its text has a code of GSEL_ERROR_LIST by name, any other as a number, the embedder's own.
  * Threads: the thread that drives the trainer, never a foreign one. It may call gsel_random_*, gsel_shard_range
  * and gsel_dtype_*; no other gsel function. `user_data` is the layer's. */
 typedef gsel_status (*gsel_layer_fn)(const gsel_call *call, void *user_data);

@@ -36,8 +36,8 @@ typedef struct gsel_data_request {
  * and where one rank's batch is divided among all: other ranks count on these samples. */
 #define GSEL_NO_SAMPLES 1
 
-/* Returns GSEL_OK, GSEL_NO_SAMPLES, or a negative code to end the step on every rank. Called on the thread that drives
- * the trainer. */
+/* Returns GSEL_OK, GSEL_NO_SAMPLES, or any other code to end the step on every rank, as gsel_layer_fn does. Called on
+ * the thread that drives the trainer. */
 typedef gsel_status (*gsel_data_fn)(const gsel_data_request *request, void *user_data);
 
 /* An optimizer of the embedder's, instead of train.optimizer. It steps what this rank owns of a parameter, piece by

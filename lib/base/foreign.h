@@ -4,6 +4,7 @@
 
 #include <exception>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "base/error.h"
@@ -22,5 +23,9 @@ gsel_status call_foreign(Call&& call, gsel_status when_thrown, std::string& thro
   }
   return when_thrown;
 }
+
+// Why a callback failed: what it said, else the name of its code. A code that is not of GSEL_ERROR_LIST, such as a
+// positive one, is the embedder's own and told as a number.
+std::string reason_of(gsel_status status, std::string_view said);
 
 }  // namespace gsel

@@ -4,8 +4,8 @@
 #include <algorithm>
 
 #include "base/current_error.h"
+#include "base/foreign.h"
 #include "base/os.h"
-#include "base/printable.h"
 #include "program/conversion.h"
 #include "program/forward_only.h"
 
@@ -121,9 +121,8 @@ void Executor::fail_callback(gsel_status status, std::string_view message) {
                                ? fmt::format("input \"{}\"", model_.values()[instr.value].name)
                                : fmt::format("layer \"{}\"", layer_of(instr).name);
   const std::string phase = phase_ ? fmt::format(" phase {}", phase_) : "";
-  const std::string text =
-      fmt::format("{} failed in {}{} {}, micro-batch {}: {}", what, callback_word(work_kind_), phase, where_in_step(),
-                  instr.microbatch, message.empty() ? gsel_status_name(status) : one_line(message));
+  const std::string text = fmt::format("{} failed in {}{} {}, micro-batch {}: {}", what, callback_word(work_kind_),
+                                       phase, where_in_step(), instr.microbatch, reason_of(status, message));
   break_off(Error(GSEL_ERR_CALLBACK, text).about_rank(comms_.world().rank()));
 }
 

@@ -1,5 +1,5 @@
 // train/executor_inference.cc: forward alone up to a value, between steps. See Executor::begin_inference.
-#include "base/printable.h"
+#include "base/foreign.h"
 #include "train/executor.h"
 
 namespace gsel {
@@ -28,8 +28,7 @@ void Executor::keep_failure(gsel_status status, std::string_view message) {
                                ? fmt::format("input \"{}\"", model_.values()[instr.value].name)
                                : fmt::format("layer \"{}\"", layer_of(instr).name);
   inference_->failure.emplace(GSEL_ERR_CALLBACK,
-                              fmt::format("{} failed in an inference: {}", what,
-                                          message.empty() ? gsel_status_name(status) : one_line(message)));
+                              fmt::format("{} failed in an inference: {}", what, reason_of(status, message)));
 }
 
 // Those that are left, so that others do not wait: what is in them no longer matters.

@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "base/foreign.h"
-#include "base/printable.h"
 #include "train/optimizer_rates.h"
 
 namespace gsel {
@@ -101,7 +100,7 @@ void Optimizer::call_user(const Stretch& stretch, const Piece& piece, const Step
   message.back() = '\0';
   if (said.empty()) said = message.data();
   fail(GSEL_ERR_CALLBACK, "the optimizer failed on parameter \"{}\", elements [{}, {}), phase {}: {}", param.name,
-       call.first, call.first + call.count, call.phase, said.empty() ? gsel_status_name(status) : one_line(said));
+       call.first, call.first + call.count, call.phase, reason_of(status, said));
 }
 
 }  // namespace gsel

@@ -30,8 +30,7 @@ void fill_run(const Param& p, uint64_t key, int64_t first, std::span<float> chun
           [&] { return p.init_fn(chunk.data(), first, static_cast<int64_t>(chunk.size()), seed, p.init_user_data); },
           GSEL_ERR_CALLBACK, thrown);
       if (status)
-        fail(GSEL_ERR_CALLBACK, "the initialiser of parameter \"{}\" failed: {}", p.name,
-             thrown.empty() ? gsel_status_name(status) : thrown);
+        fail(GSEL_ERR_CALLBACK, "the initialiser of parameter \"{}\" failed: {}", p.name, reason_of(status, thrown));
     }
   }
 }

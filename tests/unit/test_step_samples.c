@@ -175,7 +175,30 @@ static void only_data_may_have_no_samples(void** state) {
   m.config = STEP_SIGN("6", "");
   m.forward = layer_without_samples;
   check_ok(step_open(run, &m, &s, &err), err);
-  check_fails(gsel_trainer_step(s.trainer, NULL, &err), err, GSEL_ERR_CALLBACK, "layer \"line\" failed in forward");
+  check_fails(
+      gsel_trainer_step(s.trainer, NULL, &err), err, GSEL_ERR_CALLBACK,
+      "layer \"line\" failed in forward on rank 0, step 0, micro-batch 0: it returned 1, which is a code of its own");
+  step_close(&s);
+  ranks_verdict(run, 1);
+}
+
+static gsel_status says_why_with_its_own_code(const gsel_call* c, void* user) {
+  (void)user;
+  snprintf(c->message, c->message_capacity, "no device");
+  return 42;
+}
+
+static void a_code_of_the_embedders_own_is_told_as_a_number(void** state) {
+  (void)state;
+  rank_run* run = ranks_prepare(1, NULL);
+  step_model m;
+  step_session s;
+  gsel_error* err = NULL;
+  memset(&m, 0, sizeof m);
+  m.config = STEP_SIGN("6", "");
+  m.backward = says_why_with_its_own_code;
+  check_ok(step_open(run, &m, &s, &err), err);
+  check_fails(gsel_trainer_step(s.trainer, NULL, &err), err, GSEL_ERR_CALLBACK, "no device (it returned 42)");
   step_close(&s);
   ranks_verdict(run, 1);
 }
@@ -187,6 +210,7 @@ int main(void) {
       cmocka_unit_test(a_step_without_any_sample_is_an_error_on_every_rank),
       cmocka_unit_test(a_strategy_that_scatters_the_batch_needs_all_of_it),
       cmocka_unit_test(only_data_may_have_no_samples),
+      cmocka_unit_test(a_code_of_the_embedders_own_is_told_as_a_number),
   };
   return cmocka_run_group_tests_name("step samples", tests, NULL, NULL);
 }
