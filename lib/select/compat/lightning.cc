@@ -44,7 +44,7 @@ class Lightning {
     const Visible visible = devices_of(accelerator);
     if (is_nothing(devices) && !found_) refuse_nothing(devices, accelerator);
     require(accelerator, visible);
-    if (found_ && devices.items.empty()) return nothing_usable(visible);
+    if (found_ && devices.items.empty()) return nothing_found(visible);
 
     const int64_t there = static_cast<int64_t>(visible.units.size());
     if (devices.kind == PythonValue::Kind::text && devices.text == "auto") {
@@ -157,20 +157,26 @@ class Lightning {
       item.token = call.token;
       list.items.push_back(std::move(item));
     }
-    trace_.add("Lightning", devices_, call.token, list.repr(),
-               "the first visible devices on which a tensor can be allocated");
-    trace_.warn(
-        "find_usable_cuda_devices holds nothing: another process may take these devices before they are used; "
-        "it leaves a CUDA context on every device it tried; in default compute mode it cannot see who computes "
-        "on a device and answers from 0");
     found_ = true;
+    none_wanted_ = call.items.size() == 1 && call.items[0].integer == 0;
+    trace_.add(
+        "Lightning", devices_, call.token, list.repr(),
+        none_wanted_ ? "no device is looked for" : "the first visible devices on which a tensor can be allocated");
+    if (!none_wanted_)
+      trace_.warn(
+          "find_usable_cuda_devices holds nothing: another process may take these devices before they are used; "
+          "it leaves a CUDA context on every device it tried; in default compute mode it cannot see who computes "
+          "on a device and answers from 0");
     return list;
   }
 
-  Reading nothing_usable(const Visible& visible) {
-    trace_.warn("find_usable_cuda_devices(-1) returns an empty list, which the Trainer refuses");
+  Reading nothing_found(const Visible& visible) {
+    trace_.warn(fmt::format("find_usable_cuda_devices({}) returns an empty list, which the Trainer refuses",
+                            none_wanted_ ? 0 : -1));
     Reading reading;
-    reading.hidden_by = why_left(asked_.inventory, visible, "no tensor can be allocated on it");
+    reading.hidden_by =
+        why_left(asked_.inventory, visible,
+                 none_wanted_ ? "find_usable_cuda_devices(0) looks for none" : "no tensor can be allocated on it");
     return reading;
   }
 
@@ -212,7 +218,8 @@ class Lightning {
   Input devices_;
   Input flag_;
   Visible cuda_;
-  bool found_ = false;  // devices are what find_usable found
+  bool found_ = false;        // devices are what find_usable found
+  bool none_wanted_ = false;  // by find_usable(0)
 };
 
 }  // namespace

@@ -14,7 +14,7 @@ using Kind = PythonValue::Kind;
 using Indexes = std::vector<LightningIndex>;
 
 constexpr const char* kMisconfiguration = "MisconfigurationException";
-// A count that meets no check is written out up to here; no machine has more.
+// A count that meets no check is listed up to here; no machine has more.
 constexpr int64_t kMaxCount = 1024;
 
 [[noreturn]] void raise_type(const Input& input, const PythonValue& value, const std::string& passed) {
@@ -102,8 +102,12 @@ void check_indexes(const Input& input, const Indexes& indexes, int64_t there) {
 // An int or the text of one: -1 is all, another n is range(n).
 Indexes counted(const Input& input, const PythonValue& devices, int64_t count, int64_t there, bool elastic) {
   if (count == -1) return first_of(there, devices.token);
-  const bool unchecked = elastic && there == 1 && count <= kMaxCount;
+  const bool unchecked = elastic && there == 1;
   if (count > there && !unchecked) raise_out_of_range(input, devices.token, python_range(count), there);
+  if (count > kMaxCount)
+    refuse(GSEL_ERR_UNSUPPORTED, input, devices.token,
+           fmt::format("Lightning does not check {} devices under torchelastic; gsel lists at most {}", count,
+                       kMaxCount));
   return first_of(count, devices.token);
 }
 
@@ -163,7 +167,7 @@ Indexes lightning_gpus(const Input& input, const PythonValue& devices, int64_t t
     raise_python(GSEL_ERR_NO_DEVICES, kMisconfiguration, "GPUs requested but none are available.", input,
                  devices.token);
   if (elastic && out.size() != 1 && there == 1) {
-    trace.warn("torchelastic shows each process one device, so Lightning does not check this list");
+    trace.warn("torchelastic shows each process one device by default, so Lightning does not check this list");
     return out;
   }
   check_indexes(input, out, there);
@@ -218,9 +222,7 @@ std::vector<int64_t> lightning_usable(const Input& input, const PythonValue& cal
   const int64_t wanted = call.items.empty() ? -1 : call.items[0].integer;
   const int64_t there = static_cast<int64_t>(usable.size());
   const Token& token = call.items.empty() ? call.token : call.items[0].token;
-  if (wanted == 0)
-    raise_python(GSEL_ERR_OUT_OF_RANGE, "ValueError",
-                 "`num_devices=0` is not a valid number of devices to look for. Pass a positive number.", input, token);
+  if (wanted == 0) return {};
   if (there == 0)
     raise_python(
         GSEL_ERR_NO_DEVICES, "ValueError",
