@@ -49,6 +49,18 @@ std::string count_text(size_t n, const char* noun) {
   return std::to_string(n) + " " + noun + (n == 1 ? "" : "s");
 }
 
+std::string seconds_text(double seconds) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%g s", seconds);
+  return text;
+}
+
+std::string ending_text(int rank, pid_t pid, int status) {
+  return "rank " + std::to_string(rank) + " (pid " + std::to_string(pid) + ") " +
+         (WIFSIGNALED(status) ? "was killed by signal " + signal_name(WTERMSIG(status))
+                              : "exited with status " + std::to_string(WEXITSTATUS(status)));
+}
+
 class Launcher {
  public:
   explicit Launcher(const Launch& what) : what_(what) {
@@ -156,11 +168,12 @@ class Launcher {
     output_.serve({polls.begin() + 1, polls.end()});
     reap();
     if (Clock::now() >= timeout_) time_out();
+    if (Clock::now() >= ask_) end_ranks();
     if (Clock::now() >= kill_) kill_ranks();
   }
 
   int wait_ms() const {
-    const Clock::time_point next = std::min(timeout_, kill_);
+    const Clock::time_point next = std::min({timeout_, ask_, kill_});
     if (next == Clock::time_point::max()) return -1;
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(next - Clock::now()).count();
     return static_cast<int>(std::clamp<int64_t>(left, 0, std::numeric_limits<int>::max()));
@@ -183,18 +196,22 @@ class Launcher {
       const auto rank = std::find_if(ranks_.begin(), ranks_.end(), [&](const Rank& r) { return r.pid == pid; });
       if (rank == ranks_.end()) continue;  // an orphan of a rank
       rank->running = false;
-      if (status != 0 && status_ == 0) failed(static_cast<int>(rank - ranks_.begin()), pid, status);
+      if (status != 0) failed(static_cast<int>(rank - ranks_.begin()), pid, status);
     }
   }
 
+  // The first failure decides what becomes of the others, and the status; what comes of it is told by the others.
   void failed(int rank, pid_t pid, int status) {
-    status_ = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
-    std::string text = "rank " + std::to_string(rank) + " (pid " + std::to_string(pid) + ") " +
-                       (WIFSIGNALED(status) ? "was killed by signal " + signal_name(WTERMSIG(status))
-                                            : "exited with status " + std::to_string(WEXITSTATUS(status)));
-    if (running()) text += "; ending the other " + count_text(running(), "rank");
+    if (ending_ || (status_ != 0 && !what_.keep_going)) return;
+    if (status_ == 0) status_ = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+    std::string text = ending_text(rank, pid, status);
+    if (running() && what_.keep_going)
+      text += "; going on with " + count_text(running(), "rank");
+    else if (running())
+      text += "; ending the other " + count_text(running(), "rank") +
+              (what_.wait_s > 0 ? " in " + seconds_text(what_.wait_s) : "");
     say(text);
-    end_ranks();
+    if (!what_.keep_going) ask_ = after(what_.wait_s);
   }
 
   // ---- end ----
@@ -205,6 +222,8 @@ class Launcher {
   }
 
   void end_ranks() {
+    ask_ = Clock::time_point::max();
+    ending_ = true;
     send(SIGTERM);
     send(SIGCONT);  // one that is stopped must run to end
     kill_ = std::min(kill_, after(what_.grace_s));
@@ -216,19 +235,16 @@ class Launcher {
     std::string list;
     for (size_t i = 0; i < ranks_.size(); ++i)
       if (ranks_[i].running) list += (list.empty() ? "" : ", ") + std::to_string(i);
-    char grace[32];
-    std::snprintf(grace, sizeof grace, "%g", what_.grace_s);
-    say((running() == 1 ? "rank " : "ranks ") + list + " did not end within " + grace + " s: killed");
+    say((running() == 1 ? "rank " : "ranks ") + list + " did not end within " + seconds_text(what_.grace_s) +
+        ": killed");
     send(SIGKILL);
   }
 
   void time_out() {
     timeout_ = Clock::time_point::max();
-    if (!running() || status_ != 0) return;
-    status_ = kTimedOut;
-    char limit[32];
-    std::snprintf(limit, sizeof limit, "%g", what_.timeout_s);
-    say(std::string("not finished after ") + limit + " s; ending " + count_text(running(), "rank"));
+    if (!running() || ending_) return;
+    if (status_ == 0) status_ = kTimedOut;
+    say("not finished after " + seconds_text(what_.timeout_s) + "; ending " + count_text(running(), "rank"));
     end_ranks();
   }
 
@@ -240,7 +256,9 @@ class Launcher {
   int signals_ = -1;
   int status_ = 0;
   bool interrupted_ = false;
+  bool ending_ = false;  // the ranks were asked to end
   Clock::time_point timeout_ = Clock::time_point::max();
+  Clock::time_point ask_ = Clock::time_point::max();  // the ranks to end, then
   Clock::time_point kill_ = Clock::time_point::max();
 };
 

@@ -1,5 +1,5 @@
-// launch.h: ranks on this host from start to end: all of them, or none; one fails, all end. Refuses to know: what is
-// in their environments.
+// launch.h: ranks on this host from start to end: all of them, or none; one fails, all end, unless they are to go on.
+// Refuses to know: what is in their environments.
 #pragma once
 
 #include <string>
@@ -14,8 +14,10 @@ struct Launch {
   std::vector<std::vector<std::string>> environments;  // one per rank, NAME=VALUE
   std::vector<Place> places;                           // one per rank; none: anywhere
   bool tag_output = false;
-  double grace_s = 2;    // between asking to end and killing
-  double timeout_s = 0;  // 0: none
+  bool keep_going = false;  // without the ranks that fail
+  double wait_s = 1;        // between a failure and asking the others to end
+  double grace_s = 2;       // between asking to end and killing
+  double timeout_s = 0;     // 0: none
 };
 
 // Exit status: 0, or that of the first rank that failed (128 + signal when it was killed), 124 after the timeout,

@@ -14,7 +14,7 @@ namespace gsel::cli {
 namespace {
 
 struct Options {
-  std::string ranks, config, devices, inventory, grace, timeout, pin = "core";
+  std::string ranks, config, devices, inventory, wait, grace, timeout, pin = "core", on_failure = "end";
   bool tag_output = false, reserve = false, share_devices = false, verbose = false;
   std::vector<std::string> program;
   CLI::App* parser = nullptr;
@@ -169,6 +169,9 @@ int run(const Options& options) {
   const bool counted = options.given("-n");
   const int64_t ranks = counted ? whole_number("-n", options.ranks) : ranks_of_mesh(config.get());
   check_limits(ranks, counted ? "-n " + options.ranks : "the sizes of [mesh] in the config", options.tag_output);
+  if (options.on_failure != "end" && options.on_failure != "continue")
+    refuse(GSEL_ERR_ARG, "--on-failure " + options.on_failure + ": end or continue is needed");
+  const double wait_s = options.given("--wait") ? seconds("--wait", options.wait, 0, 1e6) : 1;
   const double grace_s = options.given("--grace") ? seconds("--grace", options.grace, 0, 1e6) : 2;
   const double timeout_s = options.given("--timeout-kill") ? seconds("--timeout-kill", options.timeout, 0.001, 1e9) : 0;
   if (options.program.empty()) refuse(GSEL_ERR_ARG, "no program to run; gsel run -n 4 -- program arguments");
@@ -176,7 +179,14 @@ int run(const Options& options) {
   Environment shared = job_environment(ranks);
   if (options.given("--config")) shared["GSEL_CONFIG"] = std::filesystem::absolute(options.config).lexically_normal();
 
-  Launch launch_what{options.program, {}, places(options, shared, ranks), options.tag_output, grace_s, timeout_s};
+  Launch launch_what{.program = options.program,
+                     .environments = {},
+                     .places = places(options, shared, ranks),
+                     .tag_output = options.tag_output,
+                     .keep_going = options.on_failure == "continue",
+                     .wait_s = wait_s,
+                     .grace_s = grace_s,
+                     .timeout_s = timeout_s};
   for (int32_t rank = 0; rank < ranks; ++rank) {
     Environment environment = shared;
     add_rank(environment, rank);
@@ -194,7 +204,7 @@ Command run_command(CLI::App& app, std::vector<std::string> program) {
       "run",
       "Start the ranks of a job on this host: gsel run -n 4 -- program arguments\n"
       "Standard input goes to rank 0 unless it is a terminal. The exit status is that of the first rank that\n"
-      "failed, 128 + signal when it was killed; the others are ended then.");
+      "failed, 128 + signal when it was killed; the others are ended then, or go on (--on-failure continue).");
   options->parser = parser;
   parser->add_option("-n", options->ranks, "Ranks; default: the product of [mesh] in the config, else 1")
       ->type_name("N");
@@ -213,6 +223,16 @@ Command run_command(CLI::App& app, std::vector<std::string> program) {
       ->type_name("core|none");
   parser->add_flag("--verbose", options->verbose, "Say where each rank runs");
   parser->add_flag("--tag-output", options->tag_output, "Put \"[rank] \" before each line of output");
+  parser
+      ->add_option("--on-failure", options->on_failure,
+                   "What the others do when a rank fails. end: they are ended, the default; continue: they go on, as\n"
+                   "those need that shrink their communicator (docs/faults.md)")
+      ->type_name("end|continue");
+  parser
+      ->add_option("--wait", options->wait,
+                   "Seconds between a rank's failure and asking the others to end, so that they can tell what they\n"
+                   "met; default 1")
+      ->type_name("S");
   parser->add_option("--grace", options->grace, "Seconds between asking ranks to end and killing them; default 2")
       ->type_name("S");
   parser->add_option("--timeout-kill", options->timeout, "End the job after this many seconds, with status 124")

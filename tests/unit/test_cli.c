@@ -218,14 +218,14 @@ static void the_status_of_a_failing_rank_is_passed_on_and_the_others_are_ended(v
   /* With such a grace only the asking can have ended rank 0 and 2 before the test's own limit. */
   check_gsel("run -n 3 --grace 1000 -- sh -c '[ $RANK = 1 ] && exit 7; exec sleep 1000'", 7);
   check_part(err, "gsel: rank 1 (pid ");
-  check_part(err, "exited with status 7; ending the other 2 ranks");
+  check_part(err, "exited with status 7; ending the other 2 ranks in 1 s\n");
   assert_true(nobody_left(0));
 }
 
 static void a_rank_killed_by_a_signal_gives_128_and_its_number(void** state) {
   (void)state;
-  check_gsel("run -n 2 --grace 1000 -- sh -c '[ $RANK = 1 ] && kill -9 $$; exec sleep 1000'", 137);
-  check_part(err, "was killed by signal 9 (SIGKILL); ending the other 1 rank");
+  check_gsel("run -n 2 --wait 0 --grace 1000 -- sh -c '[ $RANK = 1 ] && kill -9 $$; exec sleep 1000'", 137);
+  check_part(err, "was killed by signal 9 (SIGKILL); ending the other 1 rank\n");
   assert_true(nobody_left(0));
 }
 
@@ -233,7 +233,7 @@ static void a_rank_that_ignores_being_asked_is_killed_after_the_grace(void** sta
   (void)state;
   make_pipe("ready");
   check_gsel(
-      "run -n 2 --grace 0.1 -- sh -c '[ $RANK = 1 ] && { read line < ready; exit 4; }; trap \"\" TERM;"
+      "run -n 2 --wait 0 --grace 0.1 -- sh -c '[ $RANK = 1 ] && { read line < ready; exit 4; }; trap \"\" TERM;"
       " echo > ready; exec sleep 1000'",
       4);
   check_part(err, "rank 0 did not end within 0.1 s: killed");
@@ -244,7 +244,7 @@ static void a_stopped_rank_does_not_hold_up_the_end(void** state) {
   (void)state;
   make_pipe("ready");
   check_gsel(
-      "run -n 2 --grace 1000 -- sh -c '[ $RANK = 1 ] && { read pid < ready;"
+      "run -n 2 --wait 0 --grace 1000 -- sh -c '[ $RANK = 1 ] && { read pid < ready;"
       " until grep -q \"State:.T\" /proc/$pid/status; do :; done; exit 4; }; echo $$ > ready; kill -STOP $$'",
       4);
   assert_true(nobody_left(0));
@@ -431,6 +431,8 @@ static void impossible_jobs_are_refused(void** state) {
               {"run -n 2", "no program to run"},
               {"run -n 2 --", "no program to run"},
               {"run --grace -1 -- true", "--grace -1: seconds from 0 to"},
+              {"run --wait long -- true", "--wait long: seconds from 0 to"},
+              {"run --on-failure stop -- true", "--on-failure stop: end or continue is needed"},
               {"run --timeout-kill soon -- true", "--timeout-kill soon: seconds from 0.001"},
               {"run --nonsense -- true", "--nonsense"},
               {"run --config /nonexistent/gsel.toml -- true", "/nonexistent/gsel.toml"},
