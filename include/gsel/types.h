@@ -56,8 +56,8 @@ GSEL_API gsel_str gsel_str_from(const char *text);
  * end. A smaller size is an older caller and its missing fields take defaults; a larger one is accepted when the
  * tail this library does not know is zero. Each such type has an initialiser, GSEL_<TYPE>_INIT, made of this,
  * and for foreign callers a function gsel_<type>_init(s, struct_size), which zeroes struct_size bytes and notes the
- * size; struct_size is the size the caller was compiled with, and the library writes no byte behind it (NULL, or less
- * than the two first fields: nothing is written). In C++ the initialiser is a value, because braces would warn about
+ * size; struct_size is the size the caller was compiled with, and the library writes no byte behind it (NULL, less than
+ * the two first fields, 4 GiB or more: nothing is written). In C++ the initialiser is a value, because braces would warn about
  * each field left out. */
 #ifdef __cplusplus
 extern "C++" {

@@ -73,8 +73,9 @@ gsel_status gsel_request_wait(gsel_request* request, gsel_error** err) {
 gsel_status gsel_request_wait_any(gsel_request* const* requests, size_t n, size_t* index, gsel_error** err) {
   return gsel::guard(err, [&] {
     gsel::required(index, "index");
-    std::vector<gsel::CallRequest*> all(n);
     gsel::required(requests, "requests");
+    if (n > PTRDIFF_MAX / sizeof *requests) gsel::fail(GSEL_ERR_ARG, "n is {}; no array has so many requests", n);
+    std::vector<gsel::CallRequest*> all(n);
     for (size_t i = 0; i < n; ++i) all[i] = requests[i] ? &requests[i]->impl : nullptr;
     gsel::CallRequest::wait_any(all, index);
   });

@@ -10,6 +10,7 @@
 #include "api/select_request.h"
 #include "base/guard.h"
 #include "base/options.h"
+#include "base/printable.h"
 
 struct gsel_reservation {
   gsel_reservation(const gsel::FullRequest& full, const gsel::Reservation::Options& options)
@@ -27,7 +28,7 @@ Reservation::Options read_options(const gsel_reserve_options* given_options) {
   const gsel_reserve_options full = read_struct(given_options, "gsel_reserve_options");
   if (given(full.folder)) out.folder = text(full.folder);
   if (!out.folder.empty() && out.folder.front() != '/')
-    fail(GSEL_ERR_ARG, "folder is {}, an absolute path is needed", out.folder);
+    fail(GSEL_ERR_ARG, "folder is {}, an absolute path is needed", in_quotes(out.folder));
   if (!(full.wait_s >= 0) || full.wait_s > 1e9) fail(GSEL_ERR_ARG, "wait_s is {}, 0 to 1e9 s are needed", full.wait_s);
   out.wait_s = full.wait_s;
   return out;

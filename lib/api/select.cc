@@ -11,6 +11,7 @@
 #include "api/select_request.h"
 #include "base/guard.h"
 #include "base/options.h"
+#include "base/printable.h"
 #include "select/compat/compat.h"
 
 using gsel::guard;
@@ -143,7 +144,7 @@ gsel_status gsel_selection_host_env(const gsel_selection* selection, gsel_str ho
     const auto& hosts = required(selection, "selection").impl.inventory->hosts;
     for (size_t h = 0; h < hosts.size(); ++h)
       if (hosts[h].name == gsel::view(host)) found = static_cast<int32_t>(h);
-    if (found < 0) gsel::fail(GSEL_ERR_UNKNOWN_HOST, "the inventory has no host {}", gsel::text(host));
+    if (found < 0) gsel::fail(GSEL_ERR_UNKNOWN_HOST, "the inventory has no host {}", gsel::in_quotes(gsel::view(host)));
   });
   return status ? status : lend_variables(selection, found, local_rank, out, n_out, err);
 }

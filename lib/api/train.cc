@@ -138,8 +138,9 @@ gsel_status gsel_trainer_memory(const gsel_trainer* trainer, int32_t i, gsel_mem
 gsel_status gsel_trainer_step_json(gsel_trainer* trainer, gsel_str* out, gsel_error** err) {
   return gsel::guard(err, [&] {
     gsel::required(out, "out") = {nullptr, 0};
-    checked(trainer).step_json = trainer->impl.step_json();
-    *out = gsel::borrow(trainer->step_json);
+    gsel_trainer& t = checked(trainer);
+    t.step_json = t.impl.step_json();
+    *out = gsel::borrow(t.step_json);
   });
 }
 

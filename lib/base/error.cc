@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/current_error.h"
+#include "base/printable.h"
 
 gsel_error::gsel_error(gsel::Error e) : error(std::move(e)) {
   if (error.cause()) cause = std::make_unique<gsel_error>(*error.cause());
@@ -23,7 +24,8 @@ gsel_error& out_of_memory() noexcept {
 
 std::string place_prefix(const Place& place) {
   if (place.file.empty()) return {};
-  return place.line > 0 ? fmt::format("{}:{}: ", place.file, place.line) : place.file + ": ";
+  const std::string file = one_line(place.file);
+  return place.line > 0 ? fmt::format("{}:{}: ", file, place.line) : file + ": ";
 }
 
 std::string errno_text(int number) {

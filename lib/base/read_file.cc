@@ -11,12 +11,13 @@
 
 #include "base/error.h"
 #include "base/os.h"
+#include "base/printable.h"
 
 namespace gsel {
 namespace {
 
 [[noreturn]] void unreadable(std::string_view what, const std::string& path, const std::string& why) {
-  throw Error(GSEL_ERR_IO, fmt::format("{} {}: {} would do", what, path, why)).at({path, 0, 0, {}});
+  throw Error(GSEL_ERR_IO, fmt::format("{} {}: {} would do", what, one_line(path), why)).at({path, 0, 0, {}});
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "base/dtype.h"
+#include "base/printable.h"
 #include "base/text.h"
 
 namespace gsel {
@@ -18,7 +19,8 @@ std::string checked_name(gsel_str given_name, const char* kind, const std::vecto
   if (name.empty()) fail(GSEL_ERR_MODEL, "a {} was added without a name", kind);
   for (unsigned char c : name)
     if (c <= ' ' || c == ',' || c == '=' || c == '#' || c == 0x7f)
-      fail(GSEL_ERR_MODEL, "{} name \"{}\" has a blank, ',', '=' or '#'; use letters, digits and ._:/-", kind, name);
+      fail(GSEL_ERR_MODEL, "{} name {} has a blank, ',', '=' or '#'; use letters, digits and ._:/-", kind,
+           in_quotes(name));
   for (const Piece& other : others)
     if (other.name == name) fail(GSEL_ERR_MODEL, "{} name \"{}\" is used twice; names are unique", kind, name);
   return name;

@@ -42,7 +42,7 @@ std::string TextLines::joined() const {
 }
 
 void TextLines::refuse_at(const Word& word, const std::string& why) const {
-  throw Error(GSEL_ERR_PARSE, fmt::format("{}:{}: {}", file_, word.line, one_line(why)))
+  throw Error(GSEL_ERR_PARSE, one_line(fmt::format("{}:{}: {}", file_, word.line, why)))
       .at({file_, word.line, word.column, std::string(word.text)});
 }
 

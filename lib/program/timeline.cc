@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/json_object.h"
+#include "base/printable.h"
 #include "program/timeline_simulation.h"
 
 namespace gsel {
@@ -34,7 +35,7 @@ constexpr int32_t kCallingThread = 0, kCommunication = 1;
 // All that a document tells is added at once, or nothing.
 class Reader {
  public:
-  Reader(const Timeline& timeline, const std::string& file) : source_{"timeline", file} {
+  Reader(const Timeline& timeline, const std::string& file) : source_{"timeline", one_line(file)} {
     for (const Lane& lane : timeline.lanes) {
       n_spans_ += lane.spans.size();
       communicators_ = std::max(communicators_, lane.process / kProcessesEach);

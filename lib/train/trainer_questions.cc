@@ -16,6 +16,7 @@ std::string Trainer::step_json() const {
 }
 
 std::optional<gsel_memory_part> Trainer::memory_part(int32_t i) const {
+  refuse_in_child();
   if (i < 0) fail(GSEL_ERR_ARG, "part {} was asked for; parts count from 0", i);
   if (static_cast<size_t>(i) >= kParts) return {};
   const auto part = static_cast<Part>(i);

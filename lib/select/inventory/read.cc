@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/json_object.h"
+#include "base/printable.h"
 #include "base/read_file.h"
 #include "select/inventory/inventory.h"
 #include "select/inventory/known.h"
@@ -262,7 +263,7 @@ void Inventory::add(Host host, std::vector<Device> devices_of_host) {
 }
 
 Inventory parse_inventory(std::string_view text, const std::string& file) {
-  const JsonSource source{"inventory", file};
+  const JsonSource source{"inventory", one_line(file)};
   const nlohmann::json tree = parse_json(text, source);
   JsonObject root(tree, source);
   if (!root.has("gsel_inventory")) root.refuse("gsel_inventory", "is missing; 1 is needed");

@@ -10,6 +10,7 @@
 #include <ctime>
 
 #include "base/error.h"
+#include "base/printable.h"
 
 namespace gsel {
 namespace {
@@ -60,18 +61,19 @@ std::string LockFolder::default_path() {
   return is_writable_folder("/run/lock") ? "/run/lock/gsel" : "/tmp/gsel-lock";
 }
 
-LockFolder::LockFolder(const std::string& path) : path_(path) {
+LockFolder::LockFolder(const std::string& path) : path_(one_line(path)) {
+  if (path.find('\0') != path.npos) fail(GSEL_ERR_ARG, "reservations: the path of the folder contains a NUL byte");
   if (mkdir(path.c_str(), kShared) == 0) {
     if (chmod(path.c_str(), kShared) != 0)  // the mask of mkdir may have taken bits away
-      fail(GSEL_ERR_IO, "reservations: {}: its mode cannot be set: {}", path, errno_text(errno));
+      fail(GSEL_ERR_IO, "reservations: {}: its mode cannot be set: {}", path_, errno_text(errno));
   } else if (errno != EEXIST) {
     fail(errno == EACCES || errno == EROFS ? GSEL_ERR_PERMISSION : GSEL_ERR_IO,
-         "reservations: {} cannot be made: {}; set GSEL_RESERVE_FOLDER", path, errno_text(errno));
+         "reservations: {} cannot be made: {}; set GSEL_RESERVE_FOLDER", path_, errno_text(errno));
   }
   folder_ = os::Fd(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   if (!folder_)
     fail(errno == EACCES ? GSEL_ERR_PERMISSION : GSEL_ERR_IO,
-         "reservations: {} cannot be opened as a folder: {}; set GSEL_RESERVE_FOLDER", path, errno_text(errno));
+         "reservations: {} cannot be opened as a folder: {}; set GSEL_RESERVE_FOLDER", path_, errno_text(errno));
 }
 
 std::optional<LockFolder> LockFolder::open_existing(const std::string& path) {
