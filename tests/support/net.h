@@ -1,0 +1,150 @@
+/* support/net.h: what the nets of tests/nets share: trials in processes of their own, so that a crash or a hang names
+ * the trial and the next one goes on; findings, and which of them are known.
+ *
+ *   GSEL_NET_SEED=S      of what is drawn at random; 1 by default, so that `make test` tries the same each time
+ *   GSEL_NET_SECONDS=T   how long a net that has no end of its own goes on
+ *   GSEL_NET_ONLY=TEXT   only trials whose name has this in it: to replay one */
+#ifndef GSEL_TESTS_NET_H
+#define GSEL_TESTS_NET_H
+
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "support/check.h"
+
+enum { NET_FINDINGS = 400, NET_LINE = 1024 };
+
+/* Shared by all processes of a net. */
+typedef struct net_log {
+  long trials; /* begun */
+  int findings;
+  char text[NET_FINDINGS][NET_LINE];
+} net_log;
+
+/* A finding that is to be mended and does not fail the net until then: its text begins so. */
+typedef struct net_known {
+  const char* begins;
+  const char* reason;
+} net_known;
+
+typedef struct net_trial {
+  net_log* log;
+  char name[NET_LINE / 2];
+  long place; /* of the trial within its set, from 0 */
+} net_trial;
+
+static inline double net_seconds(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static inline long net_number(const char* variable, long otherwise) {
+  const char* text = getenv(variable);
+  return text && *text ? strtol(text, NULL, 0) : otherwise;
+}
+
+static inline uint64_t net_random(uint64_t* state) { /* splitmix64 */
+  uint64_t z = (*state += 0x9e3779b97f4a7c15u);
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+  return z ^ (z >> 31);
+}
+
+static inline int net_wanted(const char* name) {
+  const char* only = getenv("GSEL_NET_ONLY");
+  return !only || strstr(name, only) != NULL;
+}
+
+static inline void* net_shared(size_t bytes) {
+  void* memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  assert_true(memory != MAP_FAILED);
+  return memory;
+}
+
+static inline net_log* net_open(void) {
+  return (net_log*)net_shared(sizeof(net_log));
+}
+
+static inline void net_find(net_log* log, const char* trial, const char* what) {
+  char line[NET_LINE];
+  snprintf(line, sizeof line, "%s: %s", trial, what);
+  for (int i = 0; i < log->findings && i < NET_FINDINGS; ++i)
+    if (!strcmp(log->text[i], line)) return; /* of another rank */
+  const int i = __atomic_fetch_add(&log->findings, 1, __ATOMIC_RELAXED);
+  if (i < NET_FINDINGS) memcpy(log->text[i], line, sizeof line);
+}
+
+/* Prints what was found; fails for what is not known. */
+static inline void net_close(net_log* log, const net_known* known, int n_known) {
+  int fresh = 0;
+  for (int i = 0; i < log->findings && i < NET_FINDINGS; ++i) {
+    const char* reason = NULL;
+    for (int k = 0; k < n_known; ++k)
+      if (!strncmp(log->text[i], known[k].begins, strlen(known[k].begins))) reason = known[k].reason;
+    if (reason)
+      print_message("known: %s (%s)\n", log->text[i], reason);
+    else
+      print_error("found: %s\n", log->text[i]);
+    fresh += !reason;
+  }
+  print_message("%ld trials, %d findings\n", log->trials, log->findings);
+  munmap(log, sizeof *log);
+  if (fresh) fail_msg("%d findings", fresh);
+}
+
+/* Waits for a child, at most so many seconds; what was wrong with its end, or NULL. */
+static inline const char* net_reap(pid_t pid, double most, char* text, size_t capacity) {
+  const double begin = net_seconds();
+  int status = 0;
+  while (waitpid(pid, &status, WNOHANG) == 0) {
+    if (net_seconds() - begin > most) {
+      kill(pid, SIGKILL);
+      waitpid(pid, &status, 0);
+      snprintf(text, capacity, "no end after %g s", most);
+      return text;
+    }
+    usleep(500);
+  }
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return NULL;
+  if (WIFSIGNALED(status))
+    snprintf(text, capacity, WTERMSIG(status) == SIGALRM ? "no answer" : "signal %d (%s)", WTERMSIG(status),
+             strsignal(WTERMSIG(status)));
+  else
+    snprintf(text, capacity, "exit status %d", WEXITSTATUS(status));
+  return text;
+}
+
+/* Runs body(trial, user) in children of this process until it returns with all trials done. The body numbers its trials
+ * in trial->place and skips those below the place it was started with; where one ends the process, the next child
+ * starts behind it. */
+typedef void (*net_body)(net_trial* trial, void* user);
+static inline void net_contain(net_log* log, net_body body, void* user, double most_seconds) {
+  static const int deadly[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
+  net_trial* trial = (net_trial*)net_shared(sizeof *trial);
+  char text[64];
+  trial->log = log;
+  for (;;) {
+    fflush(NULL);
+    const pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+      prctl(PR_SET_PDEATHSIG, SIGKILL);
+      for (size_t i = 0; i < sizeof deadly / sizeof *deadly; ++i) signal(deadly[i], SIG_DFL); /* cmocka has them */
+      body(trial, user);
+      _exit(0);
+    }
+    const char* wrong = net_reap(pid, most_seconds, text, sizeof text);
+    if (!wrong) break;
+    net_find(log, trial->name, wrong);
+    ++trial->place;
+  }
+  munmap(trial, sizeof *trial);
+}
+
+#endif
