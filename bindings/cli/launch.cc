@@ -17,6 +17,7 @@
 
 #include "client.h"
 #include "descendants.h"
+#include "endings.h"
 #include "output.h"
 #include "spawn.h"
 
@@ -55,15 +56,16 @@ std::string seconds_text(double seconds) {
   return text;
 }
 
-std::string ending_text(int rank, pid_t pid, int status) {
-  return "rank " + std::to_string(rank) + " (pid " + std::to_string(pid) + ") " +
+// " (pid 4711) exited with status 3"
+std::string ending_text(pid_t pid, int status) {
+  return " (pid " + std::to_string(pid) + ") " +
          (WIFSIGNALED(status) ? "was killed by signal " + signal_name(WTERMSIG(status))
                               : "exited with status " + std::to_string(WEXITSTATUS(status)));
 }
 
 class Launcher {
  public:
-  explicit Launcher(const Launch& what) : what_(what) {
+  explicit Launcher(const Launch& what) : what_(what), endings_(what.job) {
     // Were one of these closed, the next descriptor opened would be taken for it.
     for (int fd = 0; fd <= 2; ++fd)
       if (fcntl(fd, F_GETFD) < 0) (void)!open("/dev/null", O_RDWR);
@@ -91,6 +93,7 @@ class Launcher {
   struct Rank {
     pid_t pid = -1;
     bool running = false;
+    int status = 0;  // as waitpid tells it
   };
 
   // ---- start ----
@@ -136,7 +139,7 @@ class Launcher {
     if (spawned.error)
       start_failed(rank, spawned);
     else
-      ranks_.push_back({spawned.pid, true});
+      ranks_.push_back({spawned.pid, true, 0});
   }
 
   void start_failed(int rank, const Spawned& spawned) {
@@ -163,9 +166,12 @@ class Launcher {
   void turn() {
     std::vector<pollfd> polls{{signals_, POLLIN, 0}};
     output_.add_to(polls);
+    endings_.add_to(polls);
     if (poll(polls.data(), polls.size(), wait_ms()) < 0) return;  // interrupted
     if (polls.front().revents) read_signals();
-    output_.serve({polls.begin() + 1, polls.end()});
+    polls.erase(polls.begin());
+    output_.serve(polls);
+    endings_.serve(polls);
     reap();
     if (Clock::now() >= timeout_) time_out();
     if (Clock::now() >= ask_) end_ranks();
@@ -190,21 +196,32 @@ class Launcher {
     }
   }
 
+  // Of ranks that ended since we last looked, those that a signal killed come first: the others may have failed for it.
   void reap() {
+    std::vector<size_t> ended;
     int status = 0;
     for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;) {
       const auto rank = std::find_if(ranks_.begin(), ranks_.end(), [&](const Rank& r) { return r.pid == pid; });
       if (rank == ranks_.end()) continue;  // an orphan of a rank
       rank->running = false;
-      if (status != 0) failed(static_cast<int>(rank - ranks_.begin()), pid, status);
+      rank->status = status;
+      ended.push_back(static_cast<size_t>(rank - ranks_.begin()));
     }
+    std::stable_partition(ended.begin(), ended.end(), [&](size_t r) { return WIFSIGNALED(ranks_[r].status); });
+    for (const size_t rank : ended) tell_of(rank);
+  }
+
+  void tell_of(size_t rank) {
+    const std::string ending = ending_text(ranks_[rank].pid, ranks_[rank].status);
+    const std::string name = "rank " + std::to_string(rank);
+    endings_.tell(name + " of " + std::to_string(what_.environments.size()) + ending);
+    if (ranks_[rank].status != 0) failed(name + ending, ranks_[rank].status);
   }
 
   // The first failure decides what becomes of the others, and the status; what comes of it is told by the others.
-  void failed(int rank, pid_t pid, int status) {
+  void failed(std::string text, int status) {
     if (ending_ || (status_ != 0 && !what_.keep_going)) return;
     if (status_ == 0) status_ = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
-    std::string text = ending_text(rank, pid, status);
     if (running() && what_.keep_going)
       text += "; going on with " + count_text(running(), "rank");
     else if (running())
@@ -250,6 +267,7 @@ class Launcher {
 
   const Launch& what_;
   Descendants descendants_;
+  Endings endings_;
   TaggedOutput output_;
   std::vector<Rank> ranks_;
   sigset_t before_{};

@@ -10,6 +10,7 @@
 namespace gsel::cli {
 
 struct Launch {
+  std::string job;                                     // GSEL_JOB of the ranks
   std::vector<std::string> program;                    // and its arguments
   std::vector<std::vector<std::string>> environments;  // one per rank, NAME=VALUE
   std::vector<Place> places;                           // one per rank; none: anywhere

@@ -179,7 +179,8 @@ int run(const Options& options) {
   Environment shared = job_environment(ranks);
   if (options.given("--config")) shared["GSEL_CONFIG"] = std::filesystem::absolute(options.config).lexically_normal();
 
-  Launch launch_what{.program = options.program,
+  Launch launch_what{.job = shared["GSEL_JOB"],
+                     .program = options.program,
                      .environments = {},
                      .places = places(options, shared, ranks),
                      .tag_output = options.tag_output,

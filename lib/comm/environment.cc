@@ -170,6 +170,11 @@ gsel_unique_id id_of(const std::string& text) {
 
 }  // namespace
 
+std::string job_of_launcher(const gsel_join& join) {
+  if (!variable("GSEL_JOB") || !variable(kTorch.rank)) return {};
+  return variable(kTorch.rank) == std::to_string(join.rank) ? variable("GSEL_JOB") : std::string();
+}
+
 gsel_join complete_join(const gsel_comm_config& config) {
   gsel_join join{};
   join.struct_size = sizeof join;

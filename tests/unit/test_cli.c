@@ -229,6 +229,52 @@ static void a_rank_killed_by_a_signal_gives_128_and_its_number(void** state) {
   assert_true(nobody_left(0));
 }
 
+/* Waits until the process has this state, or does not; it stands behind the last ')' of its stat. */
+static void await_state(int pid, char wanted, int there) {
+  char path[64], text[512];
+  snprintf(path, sizeof path, "/proc/%d/stat", pid);
+  for (int turn = 0; turn < 30000; ++turn) {
+    FILE* file = fopen(path, "r");
+    if (!file) fail_msg("process %d is gone", pid);
+    text[fread(text, 1, sizeof text - 1, file)] = '\0';
+    fclose(file);
+    const char* end = strrchr(text, ')');
+    if (end && (end[2] == wanted) == there) return;
+    poll(NULL, 0, 1);
+  }
+  fail_msg("process %d %s in state %c", pid, there ? "was never" : "was still", wanted);
+}
+
+/* The pids that ranks 0 and 1 wrote to pid.0 and pid.1. */
+static void read_pids(int* pids) {
+  for (int rank = 0; rank < 2; ++rank) {
+    char name[16];
+    snprintf(name, sizeof name, "pid.%d", rank);
+    read_back(name, out);
+    pids[rank] = atoi(out);
+    assert_true(pids[rank] > 0);
+  }
+}
+
+static void a_rank_killed_by_a_signal_comes_before_those_that_failed_for_it(void** state) {
+  (void)state;
+  make_pipe("ready");
+  int pids[2];
+  const pid_t pid = start(
+      "exec gsel run -n 2 -- sh -c 'echo $$ > pid.$RANK; echo > ready; until [ -e open ]; do :; done;"
+      " [ $RANK = 1 ] && kill -9 $$; exit 9' >out 2>err");
+  await_lines("ready", 2);
+  read_pids(pids);
+  kill(pid, SIGSTOP); /* so that it meets both ends at once */
+  await_state(pid, 'T', 1);
+  write_file("open", "");
+  for (int rank = 0; rank < 2; ++rank) await_state(pids[rank], 'Z', 1);
+  kill(pid, SIGCONT);
+  check_status(finish(pid), 137, "run", __LINE__);
+  check_part(err, "gsel: rank 1 (pid ");
+  check_part(err, "was killed by signal 9 (SIGKILL)\n");
+}
+
 static void a_rank_that_ignores_being_asked_is_killed_after_the_grace(void** state) {
   (void)state;
   make_pipe("ready");
@@ -277,22 +323,6 @@ static void signals_are_forwarded_to_every_rank(void** state) {
   }
 }
 
-/* Waits until the process is stopped, or until it is not; its state stands behind the last ')' of its stat. */
-static void await_stopped(int pid, int stopped) {
-  char path[64], text[512];
-  snprintf(path, sizeof path, "/proc/%d/stat", pid);
-  for (int turn = 0; turn < 30000; ++turn) {
-    FILE* file = fopen(path, "r");
-    if (!file) fail_msg("process %d is gone", pid);
-    text[fread(text, 1, sizeof text - 1, file)] = '\0';
-    fclose(file);
-    const char* end = strrchr(text, ')');
-    if (end && (end[2] == 'T') == stopped) return;
-    poll(NULL, 0, 1);
-  }
-  fail_msg("process %d was %s", pid, stopped ? "not stopped" : "not continued");
-}
-
 static void a_job_is_stopped_and_continued_as_a_whole(void** state) {
   (void)state;
   make_pipe("ready");
@@ -300,19 +330,13 @@ static void a_job_is_stopped_and_continued_as_a_whole(void** state) {
       start("exec gsel run -n 2 -- sh -c 'echo $$ > pid.$RANK; echo > ready; exec sleep 1000' >out 2>err");
   await_lines("ready", 2);
   int ranks[2], status = 0;
-  for (int rank = 0; rank < 2; ++rank) {
-    char name[16];
-    snprintf(name, sizeof name, "pid.%d", rank);
-    read_back(name, out);
-    ranks[rank] = atoi(out);
-    assert_true(ranks[rank] > 0);
-  }
+  read_pids(ranks);
   kill(pid, SIGTSTP);
   assert_int_equal(waitpid(pid, &status, WUNTRACED), pid);
   assert_true(WIFSTOPPED(status));
-  for (int rank = 0; rank < 2; ++rank) await_stopped(ranks[rank], 1);
+  for (int rank = 0; rank < 2; ++rank) await_state(ranks[rank], 'T', 1);
   kill(pid, SIGCONT);
-  for (int rank = 0; rank < 2; ++rank) await_stopped(ranks[rank], 0);
+  for (int rank = 0; rank < 2; ++rank) await_state(ranks[rank], 'T', 0);
   kill(pid, SIGTERM);
   check_status(finish(pid), 128 + SIGTERM, "run", __LINE__);
   assert_true(nobody_left(0));
@@ -653,6 +677,7 @@ int main(void) {
       cmocka_unit_test(each_rank_gets_its_device_and_the_job_is_refused_when_they_run_out),
       cmocka_unit_test(the_status_of_a_failing_rank_is_passed_on_and_the_others_are_ended),
       cmocka_unit_test(a_rank_killed_by_a_signal_gives_128_and_its_number),
+      cmocka_unit_test(a_rank_killed_by_a_signal_comes_before_those_that_failed_for_it),
       cmocka_unit_test(a_rank_that_ignores_being_asked_is_killed_after_the_grace),
       cmocka_unit_test(a_stopped_rank_does_not_hold_up_the_end),
       cmocka_unit_test(signals_are_forwarded_to_every_rank),

@@ -16,6 +16,16 @@ static int sum_of_ones(gsel_comm* comm, gsel_error** error) {
   return gsel_allreduce(comm, &one, &one, 1, GSEL_I32, GSEL_SUM, error) ? -1 : one;
 }
 
+/* Until the launcher has told of rank 1, in the file that its standard error goes to. */
+static void await_word_of_rank_1(void) {
+  char text[4096];
+  do {
+    FILE* file = fopen("err", "r");
+    text[file ? fread(text, 1, sizeof text - 1, file) : 0] = '\0';
+    if (file) fclose(file);
+  } while (!strstr(text, "gsel: rank 1 "));
+}
+
 /* Rank 1 dies between two calls; the others tell what they get, and shrink when that is their part. */
 static int play_death(int shrinks) {
   gsel_comm *comm = NULL, *rest = NULL;
@@ -25,6 +35,7 @@ static int play_death(int shrinks) {
   if (gsel_comm_rank(comm) == 1) raise(SIGKILL);
   if (sum_of_ones(comm, &error) >= 0) return 1;
   const int status = tell("second call", error);
+  await_word_of_rank_1();
   if (shrinks) {
     error = NULL;
     if (gsel_comm_shrink(comm, &rest, &error)) return tell("shrink", error);
@@ -35,6 +46,20 @@ static int play_death(int shrinks) {
   gsel_comm_destroy(rest);
   gsel_comm_destroy(comm);
   return shrinks ? 0 : status;
+}
+
+/* The rank that is named ends before it joins; the others tell what became of their joining. */
+static int play_absence(const char* absent) {
+  gsel_comm* comm = NULL;
+  gsel_error* error = NULL;
+  if (!strcmp(getenv("RANK"), absent)) return 3;
+  if (gsel_comm_init(NULL, &comm, &error)) return tell("init", error);
+  return 1;
+}
+
+static int play(int argc, char** argv) {
+  if (!strcmp(argv[2], "absent")) return play_absence(argc > 3 ? argv[3] : "0");
+  return play_death(!strcmp(argv[2], "shrink"));
 }
 
 /* ---- what the launcher makes of it ---- */
@@ -84,6 +109,28 @@ static void every_failure_is_told_where_the_others_go_on(void** state) {
   assert_string_equal(out, "done\n");
 }
 
+/* ---- a rank that ends before it joins ---- */
+
+static void check_absence(const char* options, const char* absent) {
+  char part[128];
+  snprintf(part, sizeof part, "absent %s", absent);
+  check_run(options, part, 3);
+  snprintf(part, sizeof part, "init: GSEL_ERR_PEER about %s: rank %s of 4 (pid ", absent, absent);
+  if (count_of(part) != 3 || count_of(") exited with status 3 before it joined; all 4 ranks are needed\n") != 3)
+    fail_msg("expected three times \"%s...) exited with status 3 before it joined\" in: %s", part, err);
+}
+
+static void a_rank_that_ends_before_it_joins_is_named_with_its_status(void** state) {
+  (void)state;
+  check_absence("-n 4 --wait 1000", "2");
+  check_absence("-n 4 --on-failure continue", "2");
+}
+
+static void rank_0_that_ends_before_it_joins_is_named_with_its_status(void** state) {
+  (void)state;
+  check_absence("-n 4 --wait 1000", "0");
+}
+
 static int set_up(void** state) {
   (void)state;
   unsetenv("GSEL_CONFIG");
@@ -97,11 +144,13 @@ static int tear_down(void** state) {
 }
 
 int main(int argc, char** argv) {
-  if (argc > 2 && !strcmp(argv[1], "rank")) return play_death(!strcmp(argv[2], "shrink"));
+  if (argc > 2 && !strcmp(argv[1], "rank")) return play(argc, argv);
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(survivors_tell_of_a_death_before_they_are_asked_to_end),
       cmocka_unit_test(survivors_shrink_and_go_on_where_a_failure_ends_nobody),
       cmocka_unit_test(every_failure_is_told_where_the_others_go_on),
+      cmocka_unit_test(a_rank_that_ends_before_it_joins_is_named_with_its_status),
+      cmocka_unit_test(rank_0_that_ends_before_it_joins_is_named_with_its_status),
   };
   return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -15,8 +15,8 @@
 
 namespace gsel::shm {
 
-HostSide::HostSide(const gsel_join& join, const Hello& own, std::string name, int64_t deadline_ns)
-    : join_(join), own_(own), name_(std::move(name)), deadline_(deadline_ns) {
+HostSide::HostSide(const gsel_join& join, const Hello& own, std::string name, Launcher& launcher, int64_t deadline_ns)
+    : join_(join), own_(own), name_(std::move(name)), launcher_(launcher), deadline_(deadline_ns) {
   by_rank_.resize(static_cast<size_t>(join.world_size));
 }
 
@@ -125,10 +125,12 @@ void HostSide::require_in_time(bool ready) const {
 void HostSide::poll_once() {
   std::vector<pollfd> items{{.fd = listener_.fd(), .events = POLLIN, .revents = 0}};
   for (const auto& guest : guests_) items.push_back({.fd = guest->socket.fd(), .events = POLLIN, .revents = 0});
+  items.push_back({.fd = launcher_.fd(), .events = POLLIN, .revents = 0});
   const int ready = poll(items.data(), items.size(), std::min(1000, milliseconds_until(deadline_)));
   if (ready < 0 && errno != EINTR) fail(GSEL_ERR_IO, "poll failed: {}", errno_text(errno));
   if (ready <= 0) return;
-  for (size_t i = 1; i < items.size(); ++i)
+  launcher_.check();
+  for (size_t i = 1; i + 1 < items.size(); ++i)
     if (items[i].revents) hear(*guests_[i - 1]);
   std::erase_if(guests_, [](const auto& guest) { return guest->socket.fd() < 0; });
   if (items[0].revents) admit();

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/shm/launcher.h"
 #include "comm/shm/messages.h"
 #include "comm/shm/rendezvous.h"
 
@@ -14,7 +15,7 @@ namespace gsel::shm {
 
 class HostSide {
  public:
-  HostSide(const gsel_join& join, const Hello& own, std::string name, int64_t deadline_ns);
+  HostSide(const gsel_join& join, const Hello& own, std::string name, Launcher& launcher, int64_t deadline_ns);
   Joined run();
 
  private:
@@ -50,6 +51,7 @@ class HostSide {
   const gsel_join& join_;
   Hello own_;
   std::string name_;
+  Launcher& launcher_;
   int64_t deadline_;
   Socket listener_;
   std::vector<std::unique_ptr<Guest>> guests_;  // in order of arrival

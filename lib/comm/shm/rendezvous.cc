@@ -11,6 +11,7 @@
 #include "base/align.h"
 #include "base/log.h"
 #include "comm/shm/host_side.h"
+#include "comm/shm/launcher.h"
 #include "comm/shm/messages.h"
 
 namespace gsel::shm {
@@ -65,7 +66,7 @@ Hello make_hello(const gsel_join& join) {
   throw Error(GSEL_ERR_VERSION, "rank 0 speaks another protocol; all ranks must use one libgsel").about_rank(0);
 }
 
-Socket connect_to_rank_0(const gsel_join& join, const std::string& name, int64_t deadline) {
+Socket connect_to_rank_0(const gsel_join& join, const std::string& name, Launcher& launcher, int64_t deadline) {
   for (;;) {
     if (auto socket = Socket::connect(name)) {
       if (socket->peer_user() == geteuid()) return std::move(*socket);
@@ -73,6 +74,7 @@ Socket connect_to_rank_0(const gsel_join& join, const std::string& name, int64_t
            geteuid());
     }
     if (os::now_ns() >= deadline) fail_late(join, "for rank 0 to appear");
+    launcher.check();
     poll(nullptr, 0, std::min(2, milliseconds_until(deadline)));
   }
 }
@@ -109,9 +111,9 @@ void receive_lives(const gsel_join& join, const Socket& socket, uint64_t own_pro
   }
 }
 
-Joined join_as_guest(const gsel_join& join, const std::string& name, int64_t deadline) {
+Joined join_as_guest(const gsel_join& join, const std::string& name, Launcher& launcher, int64_t deadline) {
   const Hello hello = make_hello(join);
-  const Socket socket = connect_to_rank_0(join, name, deadline);
+  const Socket socket = connect_to_rank_0(join, name, launcher, deadline);
   os::Life life = os::open_life();
   const int watch = life.watch.get();
   if (!socket.write(&hello, sizeof hello, &watch, 1, deadline)) fail_gone(join, "to say hello");
@@ -136,6 +138,18 @@ Joined join_as_guest(const gsel_join& join, const std::string& name, int64_t dea
   fds.clear();
   listen_to_rank_0(join, socket, Say::go, fds, deadline, "for the other ranks to be ready");
   return {std::make_shared<Family>(mapped.memory, std::move(members), join.rank, std::move(life)), mapped.arena};
+}
+
+// Who is gone is told of by the launcher too, a moment later, and it knows why.
+Joined join_told_by_launcher(const gsel_join& join, const std::string& name, int64_t deadline) {
+  Launcher launcher(join);
+  try {
+    return join.rank == 0 ? HostSide(join, make_hello(join), name, launcher, deadline).run()
+                          : join_as_guest(join, name, launcher, deadline);
+  } catch (const Error& e) {
+    if (e.code() == GSEL_ERR_PEER) launcher.await_word();
+    throw;
+  }
 }
 
 Joined join_alone(const gsel_join& join) {
@@ -165,8 +179,7 @@ Joined rendezvous(const gsel_join& join) {
   if (join.world_size == 1) return join_alone(join);
   const int64_t deadline = os::now_ns() + static_cast<int64_t>(join.join_timeout_s * 1e9);
   const std::string name = name_of(join.id);
-  Joined joined =
-      join.rank == 0 ? HostSide(join, make_hello(join), name, deadline).run() : join_as_guest(join, name, deadline);
+  Joined joined = join_told_by_launcher(join, name, deadline);
   log(GSEL_LOG_INFO, "comm", "rank {} of {} joined over shared memory", join.rank, join.world_size);
   return joined;
 }
