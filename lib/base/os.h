@@ -49,6 +49,13 @@ void random_bytes(void* out, size_t bytes);
 void futex_wait(const std::atomic<uint32_t>& word, uint32_t expected, int64_t nanoseconds) noexcept;
 void futex_wake_all(const std::atomic<uint32_t>& word) noexcept;
 
+// std::atomic_thread_fence, for accesses that cross processes; the thread sanitizer, which sees one process, lacks it.
+inline void fence([[maybe_unused]] std::memory_order order) noexcept {
+#if !defined(__SANITIZE_THREAD__)
+  std::atomic_thread_fence(order);
+#endif
+}
+
 // A barrier for memory that one side pays for alone: after pass_barriers_everywhere, whatever any thread of a
 // registered process wrote before is seen here, and it sees what was written here before. false: the kernel cannot.
 bool register_for_barriers() noexcept;

@@ -87,7 +87,7 @@ struct alignas(128) RankBlock {
   std::atomic<int32_t> awaited_rank;  // + 1; 0: nobody
   std::atomic<uint32_t> left;
   std::atomic<uint32_t> gone;      // the last it ever writes here
-  std::atomic<uint32_t> touching;  // 1 while it works in buffers of the others, where these are plain memory
+  std::atomic<uint32_t> touching;  // 1 while it works in buffers of the others; see direct.cc
   std::atomic<uint32_t> reform;    // whether it is in what follows, by a shrink and by a resync; see reform.cc
   std::atomic<uint32_t> resync;
   int32_t pid;  // these two from the start

@@ -256,11 +256,9 @@ void Link::fetch(Transfer& transfer, ChannelLine& line) {
   if (route.way == Way::remote)
     read_from(half.peer, route.place, out, half.bytes, transfer.call, transfer.number);
   else
-    std::memcpy(
-        out,
-        route.way == Way::pointer ? reinterpret_cast<const char*>(route.place) : family_->memory()->at(route.place),
-        half.bytes);
-  if (route.way != Way::pointer) throw_if_broken();  // a sender that gave up may have changed it meanwhile
+    std::memcpy(out, route.way == Way::pointer ? reinterpret_cast<const char*>(route.place) : shared(route.place),
+                half.bytes);
+  if (route.way != Way::pointer) throw_if_taken_back();  // a sender that gave up may have changed it meanwhile
   half.moved = half.bytes;
 }
 

@@ -1,7 +1,10 @@
 // comm/shm/direct.cc: large payloads in memory that every rank reaches: of gsel_mem_alloc, registered, or any memory
 // where all ranks are threads of one process. Nothing is copied on the way. A reduction cuts the elements into one
 // slice per rank; the owner reads its slice of every input and writes the result wherever it is wanted. No rank returns
-// before the others are done with its buffers.
+// before the others are done with its buffers, unless the call fails. So a rank that has read buffers of others looks
+// once more whether the call has failed before it says that it is done: what it read may be anything then. And a rank
+// whose call has failed waits for those who still write to its buffer; where one of them does not come to an end, it
+// was stopped, and the buffer leaves the shared memory (isolate.cc).
 #include <sched.h>
 
 #include <cstring>
@@ -11,6 +14,11 @@
 #include "comm/shm/link.h"
 
 namespace gsel::shm {
+namespace {
+
+constexpr int64_t kTakeBackNs = 10'000'000;
+
+}  // namespace
 
 // Whether the ranks reach each other's buffers as far as this call needs; the same verdict on every rank, since all
 // read the same lines.
@@ -27,16 +35,26 @@ bool Link::reachable(const Call& call, const Plan& plan) const {
 
 const char* Link::send_of(int32_t rank) const {
   const BufferAddresses& at = addresses_of(rank);
-  return one_process_ ? reinterpret_cast<const char*>(at.send_address) : family_->memory()->at(at.send_offset);
+  return one_process_ ? reinterpret_cast<const char*>(at.send_address) : shared(at.send_offset);
 }
 
 char* Link::recv_of(int32_t rank) const {
   const BufferAddresses& at = addresses_of(rank);
-  return one_process_ ? reinterpret_cast<char*>(at.recv_address) : family_->memory()->at(at.recv_offset);
+  return one_process_ ? reinterpret_cast<char*>(at.recv_address) : shared(at.recv_offset);
 }
 
-// Buffers of threads go back to their owners when a call fails, while others may still be at work in them. So whoever
-// works in them says so and then looks whether the call has failed, and whoever fails waits until nobody does.
+// Where this process has it. Others wait for this rank, so that not to have it fails the call for all.
+char* Link::shared(uint64_t offset) const {
+  try {
+    return family_->memory()->at(offset);
+  } catch (const Error& e) {
+    break_link(e.code(), rank_, fmt::format("rank {}: {}", rank_, e.what()));
+  }
+}
+
+// Buffers go back to their owners when a call fails, while others may still be at work in them. So whoever writes to
+// them, or reads memory of a thread, says so and then looks whether the call has failed; whoever fails looks the other
+// way round. Orders as in tests/model; change both.
 class Link::Touching {
  public:
   explicit Touching(const Link& link) : block_(link.mine()) {
@@ -53,16 +71,34 @@ class Link::Touching {
   RankBlock& block_;
 };
 
-void Link::wait_until_nobody_touches() const noexcept {
-  if (!one_process_ || arena_->header().broken.load(std::memory_order_seq_cst) == 0) return;
-  for (int32_t q = 0; q < world_size_; ++q)
-    while (arena_->rank(q).touching.load(std::memory_order_seq_cst) != 0) sched_yield();
+// Returns once no other rank writes to the buffers of the call that has failed.
+void Link::take_back_buffers() noexcept {
+  os::fence(std::memory_order_release);  // for throw_if_taken_back of who reads them
+  if (world_size_ == 1 || arena_->header().broken.load(std::memory_order_seq_cst) == 0) return;
+  const int64_t deadline = os::now_ns() + kTakeBackNs;
+  bool stopped = false;
+  for (int32_t q = 0; q < world_size_; ++q) stopped = !ends_touching(q, deadline) || stopped;
+  const bool written =
+      current_.kind == GSEL_COLLECTIVE_ALLREDUCE || (current_.kind == GSEL_COLLECTIVE_REDUCE && current_.root == rank_);
+  if (stopped && written) family_->isolate(current_.recv, current_.count * current_.element);
+}
+
+// A thread of this process goes on as long as we do; another process may not, and after its end it writes nothing.
+bool Link::ends_touching(int32_t rank, int64_t deadline_ns) const noexcept {
+  const bool other_process = member(rank).process != member(rank_).process;
+  while (arena_->rank(rank).touching.load(std::memory_order_seq_cst) != 0) {
+    if (other_process && family_->ended(arena_->rank(rank).family_rank)) return true;
+    if (other_process && os::now_ns() >= deadline_ns) return false;
+    sched_yield();
+  }
+  return true;
 }
 
 void Link::run_direct(const Call& call, const Plan& plan) {
+  const bool reduces = is_reduction(call.kind);
   std::optional<Touching> touching;
-  if (one_process_) touching.emplace(*this);
-  if (is_reduction(call.kind))
+  if (one_process_ || reduces) touching.emplace(*this);
+  if (reduces)
     reduce_direct(call, plan);
   else
     copy_direct(call, plan);
@@ -70,9 +106,16 @@ void Link::run_direct(const Call& call, const Plan& plan) {
   finish_direct(call, plan);
 }
 
+// What was read in place counts only if its owner still lends it.
+void Link::throw_if_taken_back() const {
+  os::fence(std::memory_order_acquire);
+  throw_if_broken();
+}
+
 // No rank goes on before the others are done with its buffers.
 void Link::finish_direct(const Call& call, const Plan& plan) {
   hit(Step::direct);
+  throw_if_taken_back();
   post(mine().copied, ++chunks_);
   hit(Step::copied);
   if (is_reduction(call.kind)) return wait_all(&RankBlock::copied, chunks_);

@@ -56,9 +56,8 @@ Joined HostSide::run() {
 
 Mapped HostSide::make_family(os::Fd& fd) const {
   const Layout layout(join_.world_size);
-  const uint64_t control = control_bytes(layout);
-  fd = SharedMemory::create(layout.reserved_bytes(), control, range_bytes(), join_.world_size);
-  const auto memory = SharedMemory::map(fd.get(), control, range_bytes(), join_.world_size);
+  fd = SharedMemory::create(layout.reserved_bytes(), layout.total_bytes, join_.world_size);
+  const auto memory = SharedMemory::map(fd.get(), layout.total_bytes);
   ArenaHeader facts{};
   facts.cores = count_cores();
   facts.order = join_.order;
@@ -67,8 +66,8 @@ Mapped HostSide::make_family(os::Fd& fd) const {
   std::vector<Seat> seats;
   for (const Guest* guest : by_rank_)
     seats.push_back({guest ? guest->hello.pid : own_.pid, static_cast<int32_t>(seats.size())});
-  Arena::found(memory->at(0), layout, facts, seats);
-  return map_family(fd.get(), layout, range_bytes());
+  Arena::found(memory->control(), layout, facts, seats);
+  return map_family(fd.get(), layout);
 }
 
 void HostSide::open() {
@@ -219,12 +218,6 @@ void HostSide::check_order() const {
           .about_rank(guest->hello.rank);
 }
 
-uint64_t HostSide::range_bytes() const {
-  uint64_t least = own_.range_limit;
-  for (const Guest* guest : by_rank_) least = guest ? std::min(least, guest->hello.range_limit) : least;
-  return least;
-}
-
 bool HostSide::all_pass_barriers() const {
   return own_.barrier &&
          std::ranges::all_of(by_rank_, [](const Guest* guest) { return !guest || guest->hello.barrier; });
@@ -233,7 +226,6 @@ bool HostSide::all_pass_barriers() const {
 void HostSide::distribute(int own_life, int memory) {
   Message message;
   message.say = Say::arena;
-  message.range_bytes = range_bytes();
   for (const Guest* guest : by_rank_)
     if (guest) tell(*guest, message, &memory, 1);
   for (const Guest* guest : by_rank_)

@@ -44,7 +44,6 @@ class HostSide {
   std::vector<int32_t> missing(bool ready) const;
   int32_t count_cores() const;
   void check_order() const;
-  uint64_t range_bytes() const;
   bool all_pass_barriers() const;
   void require_in_time(bool ready) const;
 

@@ -85,12 +85,16 @@ void Link::execute(const gsel_collective& given) {
     published_ = 0;
     number_ = enter(current_);
     hit(Step::enter);
-    run_callbacks_too(current_);
+    try {
+      run_callbacks_too(current_);
+    } catch (const Error&) {
+      take_back_buffers();
+      throw;
+    }
     hit(Step::leave);
     leave(number_);
     count_call(current_.kind, published_);
   } catch (const Error& error) {
-    wait_until_nobody_touches();
     note_failure(error);
     throw;
   }

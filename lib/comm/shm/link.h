@@ -204,7 +204,10 @@ class Link {
   class Touching;
   void run_direct(const Call& call, const Plan& plan);
   void finish_direct(const Call& call, const Plan& plan);
-  void wait_until_nobody_touches() const noexcept;
+  void take_back_buffers() noexcept;
+  bool ends_touching(int32_t rank, int64_t deadline_ns) const noexcept;
+  void throw_if_taken_back() const;
+  char* shared(uint64_t offset) const;
   void copy_direct(const Call& call, const Plan& plan);
   void reduce_direct(const Call& call, const Plan& plan);
 

@@ -21,8 +21,6 @@
 namespace gsel::shm {
 namespace {
 
-constexpr uint64_t kPage = 4096;
-constexpr uint64_t kHugePage = uint64_t{2} << 20;
 constexpr uint64_t kStep = uint64_t{64} << 20;
 
 uintptr_t address_of(const void* memory) {
@@ -61,9 +59,8 @@ void make_all_pages(char* memory, uint64_t bytes, const SharedMemory* shared) {
   }
 }
 
-char* map_private(void* where, uint64_t bytes) {
-  void* memory =
-      mmap(where, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | (where ? MAP_FIXED : 0), -1, 0);
+char* map_private(uint64_t bytes) {
+  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) fail(GSEL_ERR_NOMEM, "mmap of {} bytes failed: {}", bytes, errno_text(errno));
   return static_cast<char*>(memory);
 }
@@ -116,7 +113,7 @@ void* Family::alloc(uint64_t bytes) {
   Region region;
   region.bytes = round_up(std::max<uint64_t>(bytes, 1), kPage);
   if (memory_) region.offset = allocate(region.bytes);
-  char* memory = memory_ ? memory_->at(region.offset) : map_private(nullptr, region.bytes);
+  char* memory = memory_ ? memory_->at(region.offset) : map_private(region.bytes);
   try {
     make_all_pages(memory, region.bytes, memory_.get());
     std::lock_guard lock(regions_mutex_);
@@ -174,14 +171,17 @@ void Family::dismiss(void* memory) {
   if (memory_) release(region.offset);
 }
 
-uint64_t Family::offset_of_enrolled(const void* memory, uint64_t bytes) const {
+// known: where it stands in the mapping, 0: not there.
+uint64_t Family::offset_of_region(const void* memory, uint64_t bytes, uint64_t known) const {
   const uintptr_t at = address_of(memory);
   std::shared_lock lock(regions_mutex_);
+  if (known != 0) return isolated(known, bytes) ? 0 : known;
   auto next = regions_.upper_bound(at);
   if (next == regions_.begin()) return 0;
   const auto& [begin, region] = *--next;
   if (region.offset == 0 || at - begin >= region.bytes || bytes > region.bytes - (at - begin)) return 0;
-  return region.offset + (at - begin);
+  const uint64_t offset = region.offset + (at - begin);
+  return isolated(offset, bytes) ? 0 : offset;
 }
 
 Family::Regions::iterator Family::find(const void* memory, bool enrolled, const char* asked, const char* made_by) {
@@ -209,24 +209,25 @@ void Family::share(char* memory, const Region& region) const {
   char* copy = memory_->at(region.offset);
   make_all_pages(copy, region.bytes, memory_.get());
   std::memcpy(copy, memory, region.bytes);
-  map_shared(memory, region);
-}
-
-void Family::map_shared(char* memory, const Region& region) const {
   if (mmap(memory, region.bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE, memory_->fd(),
-           static_cast<off_t>(region.offset)) == MAP_FAILED)
+           static_cast<off_t>(memory_->file_offset(region.offset))) == MAP_FAILED)
     fail(GSEL_ERR_NOMEM, "mmap of {} bytes of shared memory failed: {}", region.bytes, errno_text(errno));
 }
 
+// The copy is made elsewhere and then moved to where the caller has his memory, which stays shared until then.
 void Family::make_private(char* memory, const Region& region) const {
-  map_private(memory, region.bytes);
+  char* copy = map_private(region.bytes);
   try {
-    make_all_pages(memory, region.bytes, nullptr);
+    make_all_pages(copy, region.bytes, nullptr);
   } catch (...) {
-    map_shared(memory, region);
+    munmap(copy, region.bytes);
     throw;
   }
-  std::memcpy(memory, memory_->at(region.offset), region.bytes);
+  std::memcpy(copy, memory, region.bytes);
+  if (mremap(copy, region.bytes, region.bytes, MREMAP_MAYMOVE | MREMAP_FIXED, memory) != MAP_FAILED) return;
+  const int failure = errno;
+  munmap(copy, region.bytes);
+  fail(GSEL_ERR_NOMEM, "mremap of {} bytes of memory failed: {}", region.bytes, errno_text(failure));
 }
 
 void Family::give_back(uintptr_t address, const Region& region) noexcept {

@@ -14,7 +14,7 @@
 namespace gsel::shm {
 
 constexpr uint64_t kHelloMagic = 0x6c656c6c6f487367;
-constexpr uint32_t kProtocol = 3;
+constexpr uint32_t kProtocol = 4;
 constexpr size_t kDeviceBytes = 96;
 
 struct Hello {
@@ -26,7 +26,6 @@ struct Hello {
   uint64_t process = 0;            // tells ranks that are threads of one process
   uint64_t witness = 0;            // address of that number
   uint64_t cpus[16] = {};          // processors the rank may use
-  uint64_t range_limit = 0;        // bytes of addresses that the rank can give each rank's memory
   int32_t order = 0;               // GSEL_ORDER_*
   uint32_t barrier = 0;            // 1: others can make this process pass a barrier
   char device[kDeviceBytes] = {};  // identity of the device the rank computes on; empty: not told
@@ -40,7 +39,6 @@ struct Message {
   int32_t about = -1;
   uint32_t first = 0;  // of lives: first rank and number
   uint32_t count = 0;
-  uint64_t range_bytes = 0;  // of arena: of the memory each rank has
   struct Life {
     int32_t pid;
     uint64_t process;

@@ -8,7 +8,6 @@
 
 #include <algorithm>
 
-#include "base/align.h"
 #include "base/log.h"
 #include "comm/shm/host_side.h"
 #include "comm/shm/launcher.h"
@@ -34,7 +33,6 @@ Hello make_hello(const gsel_join& join) {
   hello.pid = getpid();
   hello.process = os::process_token();
   hello.witness = reinterpret_cast<uintptr_t>(os::process_token_place());
-  hello.range_limit = SharedMemory::range_limit(join.world_size);
   hello.order = join.order;
   hello.barrier = os::register_for_barriers();
   if (join.device.len >= sizeof hello.device)
@@ -119,7 +117,7 @@ Joined join_as_guest(const gsel_join& join, const std::string& name, Launcher& l
   if (!socket.write(&hello, sizeof hello, &watch, 1, deadline)) fail_gone(join, "to say hello");
   life.watch.reset();
   std::vector<os::Fd> fds;
-  const Message place = listen_to_rank_0(join, socket, Say::arena, fds, deadline, "for the other ranks to join");
+  listen_to_rank_0(join, socket, Say::arena, fds, deadline, "for the other ranks to join");
   if (fds.size() != 1) fail_protocol();
   std::vector<Member> members(static_cast<size_t>(join.world_size));
   receive_lives(join, socket, hello.process, members, deadline);
@@ -127,7 +125,7 @@ Joined join_as_guest(const gsel_join& join, const std::string& name, Launcher& l
   ready.say = Say::ready;
   Mapped mapped;
   try {
-    mapped = map_family(fds.front().get(), Layout(join.world_size), place.range_bytes);
+    mapped = map_family(fds.front().get(), Layout(join.world_size));
   } catch (const Error& e) {
     const Error named = Error(e.code(), fmt::format("rank {}: {}", join.rank, e.what())).about_rank(join.rank);
     const Message failed = failed_message(named);
@@ -162,13 +160,9 @@ Joined join_alone(const gsel_join& join) {
 
 }  // namespace
 
-uint64_t control_bytes(const Layout& layout) {
-  return round_up(layout.total_bytes, uint64_t{2} << 20);
-}
-
-Mapped map_family(int fd, const Layout& layout, uint64_t range_bytes) {
-  auto memory = SharedMemory::map(fd, control_bytes(layout), range_bytes, layout.world_size);
-  auto arena = Arena::at(memory->at(0), layout, memory);
+Mapped map_family(int fd, const Layout& layout) {
+  auto memory = SharedMemory::map(fd, layout.total_bytes);
+  auto arena = Arena::at(memory->control(), layout, memory);
   return {std::move(memory), std::move(arena)};
 }
 

@@ -29,7 +29,6 @@ struct Mapped {
   std::shared_ptr<SharedMemory> memory;
   std::shared_ptr<Arena> arena;
 };
-uint64_t control_bytes(const Layout& layout);
-Mapped map_family(int fd, const Layout& layout, uint64_t range_bytes);
+Mapped map_family(int fd, const Layout& layout);
 
 }  // namespace gsel::shm

@@ -73,6 +73,7 @@ void Link::copy_single(const Call& call, const Plan& plan) {
     read_from(q, addresses_of(q).send_address + from.begin, call.recv + to.begin, to.count);
   }
   hit(Step::single_copy);
+  throw_if_taken_back();
   post(mine().copied, ++chunks_);
   hit(Step::copied);
   for (int32_t q = 0; q < world_size_; ++q)
@@ -103,6 +104,7 @@ void Link::reduce_single_copy(const Call& call, const Plan& plan) {
     reduce(fold, out + done, inputs, world_size_, some / call.element);
   }
   hit(Step::single_copy);
+  throw_if_taken_back();
   post(mine().reduced, ++chunks_);
   hit(Step::reduced);
   for (int32_t i = 1; all && i < world_size_; ++i) {
@@ -112,6 +114,7 @@ void Link::reduce_single_copy(const Call& call, const Plan& plan) {
     wait(q, arena_->rank(q).reduced, chunks_);
     read_from(q, addresses_of(q).recv_address + theirs.begin, call.recv + theirs.begin, theirs.count);
   }
+  throw_if_taken_back();
   post(mine().copied, chunks_);
   hit(Step::copied);
   wait_all(&RankBlock::copied, chunks_);

@@ -15,6 +15,7 @@
 
 #include "base/error.h"
 #include "base/os.h"
+#include "comm/shm/shared_memory.h"
 #include "comm/shm/trace_json.h"
 
 namespace gsel::shm {
@@ -22,7 +23,7 @@ namespace {
 
 bool read_at(int fd, char* to, size_t bytes, size_t offset) {
   for (size_t done = 0; done < bytes;) {
-    const ssize_t n = pread(fd, to + done, bytes - done, static_cast<off_t>(offset + done));
+    const ssize_t n = pread(fd, to + done, bytes - done, static_cast<off_t>(SharedMemory::kControlAt + offset + done));
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) return false;
     done += static_cast<size_t>(n);
