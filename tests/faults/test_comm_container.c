@@ -220,7 +220,7 @@ static void little_address_space_does_not_matter(void** state) {
 static void joins_in_too_little(rank_run* run) {
   gsel_error* err;
   gsel_comm* comm;
-  rank_fails(run, rank_join(run, &comm, &err), err, GSEL_ERR_NOMEM, "see ulimit -v", -1);
+  rank_fails(run, rank_join(run, &comm, &err), err, GSEL_ERR_NOMEM, "(ulimit -v)", -1);
 }
 
 /* Room for the process as it is and little more. */

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "comm/shm/arena.h"
+#include "comm/shm/shared_memory.h"
 #include "support/ranks.h"
 #include "support/scratch.h"
 
@@ -185,8 +186,9 @@ void garbage_is_survived(void**) {
     if (round % 7 == 6) words[random() % 8] = random();
     const int fd = memfd_create("gsel", MFD_CLOEXEC);
     const size_t length = round % 5 == 4 ? random() % layout.staging_at : layout.staging_at;
-    assert_int_equal(write(fd, bytes, length), length);
-    if (round % 5 != 3) assert_int_equal(ftruncate(fd, static_cast<off_t>(layout.total_bytes)), 0);
+    constexpr auto control = static_cast<off_t>(gsel::shm::SharedMemory::kControlAt);
+    assert_int_equal(pwrite(fd, bytes, length, control), length);
+    if (round % 5 != 3) assert_int_equal(ftruncate(fd, control + static_cast<off_t>(layout.total_bytes)), 0);
     gsel_trace* trace = nullptr;
     gsel_error* err = nullptr;
     if (gsel_trace_process(getpid(), &trace, &err) == GSEL_OK) {

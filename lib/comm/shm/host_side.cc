@@ -87,6 +87,7 @@ void HostSide::open() {
 // Somebody else is rank 0 under this id: both sides shall hear of it.
 void HostSide::claim_as_second() {
   const auto socket = Socket::connect(name_);
+  if (socket) require_own_user(*socket);
   if (!socket || !socket->write(&own_, sizeof own_, nullptr, 0, deadline_)) return;
   Message answer;
   std::vector<os::Fd> fds;
@@ -113,11 +114,13 @@ void HostSide::require_in_time(bool ready) const {
   const std::vector<int32_t> late = missing(ready);
   std::string names;
   for (size_t i = 0; i < late.size() && i < 16; ++i) names += (i ? ", " : "") + std::to_string(late[i]);
+  const std::string stranger =
+      stranger_ ? fmt::format(" and turned a process of user {} away, being user {}", *stranger_, geteuid()) : "";
   if (late.size() > 16) names += fmt::format(" and {} more", late.size() - 16);
   throw Error(GSEL_ERR_TIMEOUT,
-              fmt::format("after {} s {} of {} ranks {}: rank 0 waited for rank{} {}; {}", join_.join_timeout_s,
+              fmt::format("after {} s {} of {} ranks {}: rank 0 waited for rank{} {}{}; {}", join_.join_timeout_s,
                           by_rank_.size() - late.size(), join_.world_size, ready ? "were ready" : "had joined",
-                          late.size() == 1 ? "" : "s", names, kHowToMeet))
+                          late.size() == 1 ? "" : "s", names, stranger, kHowToMeet))
       .about_rank(late.empty() ? -1 : late.front());
 }
 
@@ -137,7 +140,10 @@ void HostSide::poll_once() {
 
 void HostSide::admit() {
   while (auto socket = listener_.accept()) {
-    if (socket->peer_user() != geteuid()) continue;  // not one of us: no answer
+    if (socket->peer_user() != geteuid()) {  // not one of us: no answer
+      stranger_ = socket->peer_user();
+      continue;
+    }
     guests_.push_back(std::make_unique<Guest>());
     guests_.back()->socket = std::move(*socket);
   }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -53,6 +54,7 @@ class HostSide {
   Launcher& launcher_;
   int64_t deadline_;
   Socket listener_;
+  std::optional<uid_t> stranger_;               // who tried to join and is another user
   std::vector<std::unique_ptr<Guest>> guests_;  // in order of arrival
   std::vector<Guest*> by_rank_;                 // [world_size], 0 is nullptr
 };

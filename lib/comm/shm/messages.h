@@ -9,6 +9,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "comm/shm/socket.h"
 
 namespace gsel::shm {
@@ -56,8 +57,12 @@ inline Message failed_message(const Error& error) {
   return message;
 }
 
+// What came from outside is no error unless it says that it is one.
 inline Error error_of(const Message& message) {
-  return Error(message.code, std::string(message.text, strnlen(message.text, sizeof message.text)))
+  if (message.code >= 0)
+    return Error(GSEL_ERR_VERSION, "a joining rank failed without saying why; all ranks must use one libgsel")
+        .about_rank(message.about);
+  return Error(message.code, one_line({message.text, strnlen(message.text, sizeof message.text)}))
       .about_rank(message.about);
 }
 

@@ -14,9 +14,8 @@
 #include "comm/shm/messages.h"
 
 namespace gsel::shm {
-namespace {
 
-std::string name_of(const gsel_unique_id& id) {
+std::string meeting_name(const gsel_unique_id& id) {
   std::string name = "gsel-1-";
   uint64_t folded[2] = {};  // all of the id in 128 bits: it may be random anywhere
   for (size_t i = 0; i < sizeof id.bytes; ++i) {
@@ -25,6 +24,19 @@ std::string name_of(const gsel_unique_id& id) {
   }
   return name + fmt::format("{:016x}{:016x}", folded[0], folded[1]);
 }
+
+// An abstract name belongs to whoever binds it first.
+void require_own_user(const Socket& socket) {
+  if (socket.peer_user() != geteuid())
+    throw Error(
+        GSEL_ERR_PERMISSION,
+        fmt::format("the name under which these ranks meet is held by user {}, this is user {}; use a fresh id, "
+                    "or another MASTER_PORT where the id comes from it",
+                    socket.peer_user(), geteuid()))
+        .about_rank(0);
+}
+
+namespace {
 
 Hello make_hello(const gsel_join& join) {
   Hello hello;
@@ -67,9 +79,8 @@ Hello make_hello(const gsel_join& join) {
 Socket connect_to_rank_0(const gsel_join& join, const std::string& name, Launcher& launcher, int64_t deadline) {
   for (;;) {
     if (auto socket = Socket::connect(name)) {
-      if (socket->peer_user() == geteuid()) return std::move(*socket);
-      fail(GSEL_ERR_IO, "rank 0's name is held by user {}, this is user {}; use a fresh id", socket->peer_user(),
-           geteuid());
+      require_own_user(*socket);
+      return std::move(*socket);
     }
     if (os::now_ns() >= deadline) fail_late(join, "for rank 0 to appear");
     launcher.check();
@@ -172,7 +183,7 @@ Joined rendezvous(const gsel_join& join) {
          kMaxRanks);
   if (join.world_size == 1) return join_alone(join);
   const int64_t deadline = os::now_ns() + static_cast<int64_t>(join.join_timeout_s * 1e9);
-  const std::string name = name_of(join.id);
+  const std::string name = meeting_name(join.id);
   Joined joined = join_told_by_launcher(join, name, deadline);
   log(GSEL_LOG_INFO, "comm", "rank {} of {} joined over shared memory", join.rank, join.world_size);
   return joined;

@@ -6,9 +6,11 @@
 #include <gsel/plugin.h>
 
 #include <memory>
+#include <string>
 
 #include "comm/shm/arena.h"
 #include "comm/shm/family.h"
+#include "comm/shm/socket.h"
 
 namespace gsel::shm {
 
@@ -18,6 +20,11 @@ struct Joined {
 };
 
 Joined rendezvous(const gsel_join& join);
+
+// The abstract socket where ranks with this id meet.
+std::string meeting_name(const gsel_unique_id& id);
+// GSEL_ERR_PERMISSION where another user is at the other end.
+void require_own_user(const Socket& socket);
 
 // What makes ranks find each other; ends the errors of those that did not.
 inline constexpr const char* kHowToMeet =
