@@ -135,7 +135,7 @@ typedef struct gsel_step_report {
   int32_t n_reduces;             /* gradient buckets reduced */
   int32_t n_overlapped;          /* of them, begun before the last backward callback had ended */
   int32_t n_gathers;             /* gathers of parameters */
-  int32_t skipped;               /* 1: a gradient was not finite, on any rank; nothing was updated */
+  int32_t skipped;               /* 1: a gradient was not finite, on any rank; nothing was updated (train.non_finite) */
   double gather_s;               /* duration of the gathers */
   double exposed_gather_s;       /* of it, waited for; a part of exposed_comm_s */
   double learning_rate;          /* of this step */
@@ -147,6 +147,10 @@ typedef struct gsel_step_report {
                                   * before they know them (post_validate); then the one before, -1: none yet */
   int32_t restarts;              /* 1: that step was to be clipped or skipped, so it was undone and done again, and this one
                                   * begun a second time; its times and bytes have both */
+  int32_t non_finite_rank;       /* where a gradient that was not finite came from first, in the order of micro-batches */
+  int32_t non_finite_layer;      /* and of backward: rank, layer and parameter of the description, micro-batch of that rank; */
+  int32_t non_finite_param;      /* -1: all were finite, or each rank's were and a sum over ranks was not. Of validated_step */
+  int32_t non_finite_microbatch;
   int32_t reserved2;
 } gsel_step_report;
 #define GSEL_STEP_REPORT_INIT GSEL_STRUCT_INIT(gsel_step_report)

@@ -48,6 +48,7 @@ struct Config {
     std::string optimizer = "adamw";  // adamw | adam | adamw_8bit | lion | sgd | sign_sgd
     double learning_rate = 1e-3, weight_decay = 0.01, momentum = 0, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
     double clip_norm = 0;      // 0: no clipping
+    std::string non_finite = "auto";  // auto | skip | error | off: what a gradient that is not finite does to its step
     int64_t batch = 8;         // samples per step over all ranks
     int64_t microbatch = 0;    // samples per micro-batch of one rank; 0: the rank's whole share
     int64_t microbatches = 0;  // micro-batches of one rank's share; 0: as microbatch says

@@ -7,6 +7,7 @@ namespace {
 constexpr std::string_view optimizers[] = {"adamw", "adam", "adamw_8bit", "lion", "sgd", "sign_sgd"};
 constexpr std::string_view schedules[] = {"constant", "linear", "cosine"};
 constexpr std::string_view precisions[] = {"f32", "bf16", "fp16"};
+constexpr std::string_view non_finites[] = {"auto", "skip", "error", "off"};
 constexpr std::string_view lendings[] = {"direct", "moved"};
 
 constexpr ConfigKey keys[] = {
@@ -151,6 +152,10 @@ constexpr ConfigKey keys[] = {
      {},
      "overflows after which the dynamic loss scale halves",
      [](Config& c, const Scalar& v) { c.train.loss_scale_hysteresis = v.integer; }},
+    {"train.non_finite", KeyType::word, "auto", kAny, non_finites,
+     "what a gradient that is not finite does: skip its step on every rank, end training with an error, or nothing; "
+     "auto skips where clip_norm or fp16 look at all gradients anyway",
+     [](Config& c, const Scalar& v) { c.train.non_finite = v.text; }},
     {"train.recompute",
      KeyType::text,
      "none",

@@ -7,6 +7,7 @@
 #include "base/shard.h"
 #include "base/weights.h"
 #include "program/stages.h"
+#include "train/non_finite.h"
 #include "train/recompute.h"
 #include "train/storage.h"
 
@@ -168,7 +169,7 @@ void emit_over_axes(gsel_instr_kind kind, bool over_tensor, Program& program) {
 
 void emit_end(const Model& model, const Config& config, Program& program) {
   if (model.loss_layer() >= 0) emit_over_axes(GSEL_INSTR_LOSS_REDUCE, has_partial_loss(program), program);
-  if (config.train.precision == "fp16") emit_over_axes(GSEL_INSTR_OVERFLOW, true, program);
+  if (looks_for_overflow(config, model)) emit_over_axes(GSEL_INSTR_OVERFLOW, true, program);
   if (config.train.clip_norm > 0) program.step.push_back(make_instr(GSEL_INSTR_NORM));
 }
 

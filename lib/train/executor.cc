@@ -136,6 +136,7 @@ void Executor::begin(const Course& course, int64_t first_sample) {
   now_.report = {};
   now_.report.struct_size = sizeof now_.report;
   now_.report.step = step_;
+  report_non_finite(now_.report);
   now_.report.loss_scale = loss_scale_.value();
   now_.report.learning_rate = optimizer_.learning_rate(updates_);
   tier_in_before_ = tier_bytes_in();
@@ -153,6 +154,7 @@ void Executor::begin_first_instr() {
   loss_sum_ = weight_ = 0;
   clip_ = 1;
   overflowed_ = false;
+  origin_ = {};
   for (size_t m = 0; m < program().microbatches.size(); ++m) empty_[m] = program().microbatches[m].count == 0;
   std::ranges::fill(losses_, std::array<double, 2>{});
   if (!evaluating_) {
@@ -184,7 +186,8 @@ void Executor::finish() {
     last_evaluation_ = report;
     return;
   }
-  if (!validation_.is_open) end_update(overflowed_);
+  if (!validation_.is_open) end_update(overflowed_, step_, origin_);
+  report_non_finite(now_.report);
   ++step_;
   std::swap(last_step_, now_);
   has_step_ = true;
@@ -192,7 +195,12 @@ void Executor::finish() {
 }
 
 // The outcome of a step is known.
-void Executor::end_update(bool overflowed) {
+void Executor::end_update(bool overflowed, int64_t step, const NonFiniteOrigin& origin) {
+  non_finite_origin_ = {};
+  if (overflowed) {
+    tell_non_finite(origin);
+    judge_non_finite(step);
+  }
   loss_scale_.update(overflowed);
   updates_ += !overflowed;
 }

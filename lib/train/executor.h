@@ -13,6 +13,7 @@
 //   executor_messages.cc     SEND and RECV
 //   executor_inference.cc    forward alone up to a value, which a failing callback does not end
 //   executor_optimizer.cc    loss, overflow, norm, optimizer
+//   executor_non_finite.cc   gradients that are not finite, and where they came from
 //   executor_validation.cc   steps that are made before it is known whether they may be
 #pragma once
 
@@ -36,6 +37,7 @@
 #include "train/lender.h"
 #include "train/loss_scale.h"
 #include "train/messages.h"
+#include "train/non_finite.h"
 #include "train/optimizer.h"
 #include "train/step_copy.h"
 #include "train/step_record.h"
@@ -142,7 +144,7 @@ class Executor {
   void begin(const Course& course, int64_t first_sample);
   void begin_first_instr();
   void finish();
-  void end_update(bool overflowed);
+  void end_update(bool overflowed, int64_t step, const NonFiniteOrigin& origin);
   uint64_t tier_bytes_in() const;
   uint64_t tier_bytes_out() const;
   [[noreturn]] void break_off(const Error& error);
@@ -252,9 +254,16 @@ class Executor {
   void reduce_tied(const gsel_instr& instr);
   void step_bucket(const gsel_instr& instr);
   double clip_of(double gradient_norm) const;
+  bool tells_overflow(double squares) const;
   bool is_divided(int32_t bucket) const;
   double own_squares(int32_t bucket, const std::function<bool(const Param&)>& counts);
   void sum_over_parts(const ProgramBucket& bucket, std::span<double> numbers);
+
+  // executor_non_finite.cc
+  void look_for_non_finite(const gsel_instr& instr, const Layer& layer);
+  void tell_non_finite(NonFiniteOrigin origin);
+  void judge_non_finite(int64_t step) const;
+  void report_non_finite(gsel_step_report& report) const;
 
   // executor_validation.cc
   void defer(const gsel_instr& instr, double number);
@@ -300,6 +309,7 @@ class Executor {
   Lender lender_;
   Converter converter_;
   LossScale loss_scale_;
+  const NonFinite non_finite_;
   PartBytes forecast_{};
 
   // What is under way.
@@ -312,6 +322,8 @@ class Executor {
   int64_t first_sample_ = 0;  // global id of the batch's first sample
   double loss_sum_ = 0, weight_ = 0, clip_ = 1;
   bool overflowed_ = false;
+  NonFiniteOrigin origin_;                     // of the step under way, as far as this rank knows
+  NonFiniteOrigin non_finite_origin_;          // of the last step that all ranks know the outcome of
   std::vector<bool> empty_;                    // by micro-batch: without samples on this rank
   std::vector<std::array<double, 2>> losses_;  // by micro-batch: sum of losses, sum of weights
   std::vector<bool> weight_begun_;             // by parameter: its gradient has a first contribution

@@ -90,7 +90,10 @@ void Executor::finish_backward(const gsel_instr& instr, const Layer& layer) {
       if (layer.is_loss()) scale_contribution(v, mb);
       finish_contribution(v, mb);
     }
-  if (has_weight_half(instr.kind)) finish_weight_gradients(layer);
+  if (has_weight_half(instr.kind)) {
+    finish_weight_gradients(layer);
+    look_for_non_finite(instr, layer);
+  }
   if (static_cast<int32_t>(position_) == course_->last_backward) backward_done_.record(nullptr);
 }
 

@@ -48,6 +48,7 @@ Executor::Executor(const Model& model, const Program& program, const Config& con
       lender_(backend_, config.train.lending == "moved"),
       converter_(backend_, model, program.mesh.size[GSEL_AXIS_TENSOR]),
       loss_scale_(config),
+      non_finite_(non_finite_of(config)),
       course_(&training_),
       empty_(program.microbatches.size()),
       losses_(program.microbatches.size()),

@@ -119,8 +119,14 @@ void Executor::norm(const gsel_instr& instr) {
   combine_now(instr.kind, GSEL_AXIS_TENSOR, {&sum, 1}, GSEL_SUM);
   if (is_deferred(instr)) return defer(instr, sum);
   combine_now(instr.kind, GSEL_AXIS_PIPELINE, {&sum, 1}, GSEL_SUM);
+  overflowed_ = overflowed_ || tells_overflow(sum);
   now_.report.gradient_norm = std::sqrt(sum) / (weight_ * loss_scale_.value());
   clip_ = clip_of(now_.report.gradient_norm);
+}
+
+// A norm is finite if and only if all gradients that count in it are.
+bool Executor::tells_overflow(double squares) const {
+  return non_finite_ != NonFinite::off && !std::isfinite(squares);
 }
 
 double Executor::clip_of(double gradient_norm) const {

@@ -26,6 +26,7 @@ void Executor::defer(const gsel_instr& instr, double number) {
   DeferredNumber& deferred = is_norm ? validation_.squares : validation_.overflow;
   validation_.is_open = deferred.is_open = true;
   validation_.weight = weight_;
+  validation_.origin = origin_;
   deferred.value = number;
   if (axis_size(GSEL_AXIS_PIPELINE) == 1) return;
   void* place = place_of_deferred(is_norm);
@@ -83,6 +84,7 @@ void Executor::settle_last_step() {
     break_off(current_error());
   }
   report_validated(last_step_.report);
+  report_non_finite(last_step_.report);
 }
 
 // Whether the open step stands as it was made; where it does not it is made again.
@@ -96,7 +98,8 @@ bool Executor::settle_validation() {
   note_exposed(GSEL_AXIS_PIPELINE, os::now_seconds() - began);
 
   const bool has_norm = std::exchange(validation_.squares.is_open, false);
-  const bool overflowed = std::exchange(validation_.overflow.is_open, false) && validation_.overflow.value != 0;
+  const bool found = std::exchange(validation_.overflow.is_open, false) && validation_.overflow.value != 0;
+  const bool overflowed = found || (has_norm && tells_overflow(validation_.squares.value));
   validation_.is_open = false;
   validation_.step = step_ - 1;
   validation_.overflowed = overflowed;
@@ -109,7 +112,7 @@ bool Executor::settle_validation() {
     step_again(clip, overflowed);
   }
   step_copy_->drop();
-  end_update(overflowed);
+  end_update(overflowed, validation_.step, validation_.origin);
   return stands;
 }
 

@@ -10,6 +10,8 @@ class LossScale {
  public:
   explicit LossScale(const Config& config);  // 1 for ever unless train.precision is "fp16"
   double value() const { return value_; }
+  // Whether an overflow lowers it, now or soon.
+  bool may_fall() const { return dynamic_ && value_ > minimum_; }
   // At the end of a step: whether any rank's gradients overflowed.
   void update(bool overflowed);
 

@@ -23,6 +23,10 @@ void add_report(const gsel_step_report& r, Json& step) {
   step["skipped"] = r.skipped != 0;
   step["validated_step"] = r.validated_step;
   step["restarts"] = r.restarts;
+  step["non_finite_rank"] = r.non_finite_rank;
+  step["non_finite_layer"] = r.non_finite_layer;
+  step["non_finite_param"] = r.non_finite_param;
+  step["non_finite_microbatch"] = r.non_finite_microbatch;
   step["seconds"] = r.seconds;
   step["tokens_per_second"] = r.seconds > 0 ? Json(r.weight / r.seconds) : Json();
   step["compute_s"] = r.compute_s;

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "comm/request.h"
+#include "train/non_finite.h"
 
 namespace gsel {
 
@@ -19,6 +20,7 @@ struct Validation {
   bool is_open = false;  // a step has been made that is to be validated
   DeferredNumber squares, overflow;
   double weight = 0;          // of the open step
+  NonFiniteOrigin origin;     // the same
   gsel_comm_count counted{};  // of the calls that brought numbers so far
   // The last validated step; -1: none yet.
   int64_t step = -1;

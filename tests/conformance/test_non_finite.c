@@ -1,0 +1,194 @@
+/* One gradient of one rank that is not finite, as train.non_finite would have it: the step is skipped on every rank, or
+ * ends training on every rank, or nothing happens; and who produced it first is told. */
+#include "support/step_model.h"
+
+enum { N_ELEMS = STEP_PARAMS * STEP_WIDTH, STEPS = 4, BAD_STEP = 1 };
+
+static const char* const kStrategies[] = {
+    "[strategy.data]\nplugin = \"dp\"\n",
+    STEP_DDP,
+    STEP_ZERO("1"),
+    STEP_ZERO("2"),
+    STEP_ZERO("3"),
+    "[mesh]\npipeline = 2\n[strategy.pipeline]\nplugin = \"pp\"\n",
+    "[mesh]\npipeline = 2\n[strategy.pipeline]\nplugin = \"pp\"\npost_validate = \"on\"\n",
+};
+enum { N_STRATEGIES = sizeof kStrategies / sizeof *kStrategies, FIRST_PIPELINE = 5 };
+
+typedef struct trial {
+  step_model m;
+  int bad_rank;
+  int clips; /* the norm tells */
+} trial;
+
+/* In the second micro-batch of the bad step, in the second parameter. */
+static gsel_status backward_with_nan(const gsel_call* c, void* user) {
+  const step_model* m = (const step_model*)user;
+  const gsel_status status = step_backward(c, user);
+  if (c->step == BAD_STEP && c->microbatch == 1 && m->rank == ((const trial*)m->user)->bad_rank)
+    ((float*)c->d_params[STEP_B].data)[2] = NAN;
+  return status;
+}
+
+static void open_trial(rank_run* run, step_session* s) {
+  const trial* t = (const trial*)run->user;
+  step_model m = t->m;
+  gsel_error* err = NULL;
+  m.backward = backward_with_nan;
+  m.user = (void*)(uintptr_t)t;
+  rank_ok(run, step_open(run, &m, s, &err), err);
+}
+
+/* Reading parameters between steps settles a step that stood on trust. */
+static void expect_skip(rank_run* run) {
+  const trial* t = (const trial*)run->user;
+  step_session s;
+  gsel_error* err = NULL;
+  float before[N_ELEMS], after[N_ELEMS];
+  open_trial(run, &s);
+  for (int i = 0; i < STEPS; ++i) {
+    gsel_step_report report = GSEL_STEP_REPORT_INIT;
+    const int bad = i == BAD_STEP;
+    rank_ok(run, step_params(s.trainer, before, &err), err);
+    rank_ok(run, gsel_trainer_step(s.trainer, NULL, &err), err);
+    rank_ok(run, step_params(s.trainer, after, &err), err);
+    rank_ok(run, gsel_trainer_report(s.trainer, &report, &err), err);
+    rank_check(run, report.validated_step == i);
+    rank_check(run, report.skipped == bad);
+    rank_check(run, (memcmp(before, after, sizeof before) == 0) == bad);
+    rank_check(run, report.non_finite_rank == (bad ? t->bad_rank : -1));
+    rank_check(run, report.non_finite_layer == (bad ? 0 : -1));
+    rank_check(run, report.non_finite_param == (bad ? STEP_B : -1));
+    rank_check(run, report.non_finite_microbatch == bad - !bad);
+    if (!bad && t->clips) rank_check(run, isfinite(report.gradient_norm) && report.gradient_norm > 0);
+  }
+  step_close(&s);
+}
+
+static void expect_error(rank_run* run) {
+  const trial* t = (const trial*)run->user;
+  step_session s;
+  gsel_error* err = NULL;
+  char text[160];
+  gsel_status status = GSEL_OK;
+  open_trial(run, &s);
+  for (int i = 0; i <= BAD_STEP + 1 && !status; ++i) status = gsel_trainer_step(s.trainer, NULL, &err);
+  snprintf(
+      text, sizeof text,
+      "the gradient of parameter \"b\" is not finite in step %d, first on rank %d, in the backward of layer \"line\", "
+      "micro-batch 1",
+      BAD_STEP, t->bad_rank);
+  rank_fails(run, status, err, status == GSEL_ERR_CALLBACK ? status : GSEL_ERR_ABORTED, text, -1);
+  rank_fails(run, gsel_trainer_step(s.trainer, NULL, &err), err, GSEL_ERR_STATE, "an earlier step failed", -1);
+  step_close(&s);
+}
+
+static void expect_nan_in_parameters(rank_run* run) {
+  step_session s;
+  gsel_error* err = NULL;
+  float after[N_ELEMS];
+  gsel_step_report report = GSEL_STEP_REPORT_INIT;
+  open_trial(run, &s);
+  for (int i = 0; i <= BAD_STEP; ++i) rank_ok(run, gsel_trainer_step(s.trainer, &report, &err), err);
+  rank_ok(run, step_params(s.trainer, after, &err), err);
+  rank_check(run, !report.skipped && report.non_finite_rank == -1);
+  rank_check(run, isnan(after[STEP_WIDTH + 2]));
+  step_close(&s);
+}
+
+/* dp's master alone runs backward of all samples of its part; in a pipeline the first place has the layer. */
+static void under_each_strategy(const char* train, int clips, void (*expect)(rank_run*)) {
+  char config[640];
+  for (size_t z = 0; z < N_STRATEGIES; ++z) {
+    const int ranks = 2;
+    snprintf(config, sizeof config, "%s[train]\nbatch = 8\nmicrobatches = 2\nweight_decay = 0.0\n%s", kStrategies[z],
+             train);
+    trial t = {.bad_rank = z >= FIRST_PIPELINE ? 0 : 1, .clips = clips};
+    t.m.config = config;
+    print_message("  %s", kStrategies[z]);
+    as_threads(ranks, expect, &t);
+  }
+}
+
+#define SGD "optimizer = \"sgd\"\nlearning_rate = 0.00390625\n"
+#define FP16_FIXED "precision = \"fp16\"\nloss_scale = 8.0\n"
+
+static void a_step_with_a_nan_on_one_rank_is_skipped_on_all(void** state) {
+  (void)state;
+  under_each_strategy(SGD "non_finite = \"skip\"\n", 0, expect_skip);
+}
+static void where_gradients_are_clipped_it_is_skipped_by_itself(void** state) {
+  (void)state;
+  under_each_strategy(SGD "clip_norm = 1.0e9\n", 1, expect_skip);
+}
+static void in_fp16_it_is_skipped_and_its_origin_told(void** state) {
+  (void)state;
+  under_each_strategy(SGD FP16_FIXED, 0, expect_skip);
+}
+static void an_error_ends_training_on_all_ranks_and_names_rank_layer_and_parameter(void** state) {
+  (void)state;
+  under_each_strategy(SGD "non_finite = \"error\"\n", 0, expect_error);
+  under_each_strategy(SGD "non_finite = \"error\"\nclip_norm = 1.0e9\n", 1, expect_error);
+  under_each_strategy(SGD FP16_FIXED "non_finite = \"error\"\n", 0, expect_error);
+}
+static void switched_off_it_trains_on(void** state) {
+  (void)state;
+  under_each_strategy(SGD "non_finite = \"off\"\n", 0, expect_nan_in_parameters);
+  under_each_strategy(SGD "non_finite = \"off\"\nclip_norm = 1.0e9\n", 1, expect_nan_in_parameters);
+}
+
+/* ---- what is not any rank's own ---- */
+
+/* Finite on each rank, and too large together. */
+static gsel_status backward_half_of_infinity(const gsel_call* c, void* user) {
+  const gsel_status status = step_backward(c, user);
+  ((float*)c->d_params[STEP_A].data)[0] = 3.0e38f;
+  return status;
+}
+
+static void expect_skip_of_a_sum(rank_run* run) {
+  const trial* t = (const trial*)run->user;
+  step_model m = t->m;
+  step_session s;
+  gsel_error* err = NULL;
+  gsel_step_report report = GSEL_STEP_REPORT_INIT;
+  m.backward = backward_half_of_infinity;
+  rank_ok(run, step_open(run, &m, &s, &err), err);
+  rank_ok(run, gsel_trainer_step(s.trainer, &report, &err), err);
+  rank_check(run, report.skipped && report.non_finite_rank == -1 && report.non_finite_param == -1);
+  step_close(&s);
+}
+
+static void a_sum_that_overflows_is_skipped_and_is_no_ranks_own(void** state) {
+  (void)state;
+  trial t = {.m = {.config = STEP_SGD("0.5", "8", "non_finite = \"skip\"\n")}};
+  as_threads(2, expect_skip_of_a_sum, &t);
+}
+
+static void expect_refusal(rank_run* run) {
+  const trial* t = (const trial*)run->user;
+  step_session s;
+  gsel_error* err = NULL;
+  rank_fails(run, step_open(run, &t->m, &s, &err), err, GSEL_ERR_CONFIG,
+             "step.toml:6: train.non_finite = \"off\" and train.precision = \"fp16\" with a dynamic loss scale", -1);
+  step_close(&s);
+}
+
+static void a_dynamic_loss_scale_must_know(void** state) {
+  (void)state;
+  trial t = {.m = {.config = STEP_SGD("0.5", "8", "non_finite = \"off\"\nprecision = \"fp16\"\n")}};
+  as_threads(2, expect_refusal, &t);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_step_with_a_nan_on_one_rank_is_skipped_on_all),
+      cmocka_unit_test(where_gradients_are_clipped_it_is_skipped_by_itself),
+      cmocka_unit_test(in_fp16_it_is_skipped_and_its_origin_told),
+      cmocka_unit_test(an_error_ends_training_on_all_ranks_and_names_rank_layer_and_parameter),
+      cmocka_unit_test(switched_off_it_trains_on),
+      cmocka_unit_test(a_sum_that_overflows_is_skipped_and_is_no_ranks_own),
+      cmocka_unit_test(a_dynamic_loss_scale_must_know),
+  };
+  return cmocka_run_group_tests_name("non-finite gradients", tests, NULL, NULL);
+}
