@@ -1,0 +1,206 @@
+/* What docs/equality.md promises, bit for bit, with real numbers: a loop written from that page alone, without a
+ * communicator, gives the parameters and losses that gsel gives under each strategy. */
+#include "support/equality_reference.h"
+
+enum { STEPS = 3 };
+
+typedef struct trial {
+  eq_setting setting;
+  char config[768];
+  float params[EQ_ELEMS];
+  double losses[STEPS];
+} trial;
+
+/* What a rank owns; released in reverse. */
+typedef struct session {
+  gsel_comm* comm;
+  gsel_config* config;
+  gsel_model* model;
+  gsel_trainer* trainer;
+} session;
+
+static gsel_status open_session(const rank_run* run, session* s, gsel_error** err) {
+  const trial* t = (const trial*)run->user;
+  gsel_trainer_options options = GSEL_TRAINER_OPTIONS_INIT;
+  memset(s, 0, sizeof *s);
+  gsel_status status = rank_join(run, &s->comm, err);
+  if (!status) status = gsel_config_parse(gsel_str_from(t->config), gsel_str_from("equal.toml"), &s->config, err);
+  if (!status) status = gsel_model_create(&s->model, err);
+  if (!status) status = eq_describe(s->model, err);
+  options.config = s->config;
+  options.data = eq_data;
+  if (!status) status = gsel_trainer_create(s->model, s->comm, &options, &s->trainer, err);
+  return status;
+}
+
+static void close_session(session* s) {
+  gsel_trainer_free(s->trainer);
+  gsel_model_free(s->model);
+  gsel_config_free(s->config);
+  gsel_comm_destroy(s->comm);
+}
+
+static void expect_equal(rank_run* run) {
+  const trial* t = (const trial*)run->user;
+  session s;
+  gsel_error* err = NULL;
+  gsel_step_report report = GSEL_STEP_REPORT_INIT;
+  float params[EQ_ELEMS];
+  rank_ok(run, open_session(run, &s, &err), err);
+  for (int i = 0; i < STEPS; ++i) {
+    rank_ok(run, gsel_trainer_step(s.trainer, &report, &err), err);
+    if (report.loss == t->losses[i]) continue;
+    snprintf(run->failure, sizeof run->failure, "rank %d, step %d: expected loss %.17g, got %.17g", (int)run->rank, i,
+             t->losses[i], report.loss);
+    return;
+  }
+  for (int p = 0, first = 0; p < EQ_PARAMS; first += (int)kEqElems[p++])
+    rank_ok(run, gsel_trainer_read_param(s.trainer, p, params + first, sizeof(float) * (size_t)kEqElems[p], &err), err);
+  for (int k = 0; k < EQ_ELEMS; ++k)
+    if (params[k] != t->params[k]) {
+      snprintf(run->failure, sizeof run->failure, "rank %d, element %d: expected %.9g, got %.9g", (int)run->rank, k,
+               t->params[k], params[k]);
+      return;
+    }
+  close_session(&s);
+}
+
+static void compare(eq_setting setting, const char* sections) {
+  trial t = {.setting = setting};
+  t.setting.rate = 0.25;
+  snprintf(t.config, sizeof t.config,
+           "%s[train]\noptimizer = \"sgd\"\nlearning_rate = 0.25\nweight_decay = 0.0\nbatch = %d\nmicrobatches = %d\n",
+           sections, setting.batch, setting.microbatches);
+  eq_reference(&t.setting, STEPS, t.params, t.losses);
+  print_message("  %d ranks, %d micro-batches\n%s", setting.ranks * setting.tensor * setting.places,
+                setting.microbatches, sections);
+  as_threads(setting.ranks * setting.tensor * setting.places, expect_equal, &t);
+}
+
+#define DATA(plugin) "[strategy.data]\nplugin = \"" plugin "\"\n"
+#define ZERO(stage) DATA("zero") "stage = " stage "\n"
+
+/* A batch of 11 leaves uneven shares. */
+static void data_strategies_equal_the_loop(void** state) {
+  (void)state;
+  static const struct {
+    enum eq_way way;
+    const char* sections;
+  } kinds[] = {
+      {EQ_PER_STEP, DATA("ddp")},
+      {EQ_PER_STEP, DATA("ddp") "bucket_bytes = 64\nfirst_bucket_bytes = 1\noverlap = false\n"},
+      {EQ_PER_STEP, ZERO("1")},
+      {EQ_PER_STEP, ZERO("1") "bucket_bytes = 64\n"},
+      {EQ_PER_MICROBATCH, ZERO("2")},
+      {EQ_PER_MICROBATCH, ZERO("3")},
+      {EQ_PER_MICROBATCH, ZERO("3") "persist_elems = 0\nkeep = \"step\"\n"},
+      {EQ_MASTER, DATA("dp")},
+  };
+  for (size_t k = 0; k < sizeof kinds / sizeof *kinds; ++k)
+    for (int ranks = 1; ranks <= 3; ++ranks)
+      for (int m = 1; m <= 3; ++m) {
+        if (kinds[k].way == EQ_MASTER && 11 % (ranks * m)) continue; /* dealt evenly below */
+        compare(
+            (eq_setting){.way = kinds[k].way, .ranks = ranks, .tensor = 1, .batch = 11, .microbatches = m, .places = 1},
+            kinds[k].sections);
+      }
+  for (int m = 1; m <= 2; ++m)
+    compare((eq_setting){.way = EQ_MASTER, .ranks = 3, .tensor = 1, .batch = 12, .microbatches = m, .places = 1},
+            DATA("dp"));
+}
+
+static void tensor_ranks_equal_the_loop(void** state) {
+  (void)state;
+  for (int tensor = 2; tensor <= 4; ++tensor) {
+    char sections[128];
+    snprintf(sections, sizeof sections, "[mesh]\ntensor = %d\n[strategy.tensor]\nplugin = \"tp\"\n", tensor);
+    compare((eq_setting){.way = EQ_PER_STEP, .ranks = 1, .tensor = tensor, .batch = 6, .microbatches = 2, .places = 1},
+            sections);
+  }
+  compare((eq_setting){.way = EQ_PER_STEP, .ranks = 2, .tensor = 2, .batch = 7, .microbatches = 2, .places = 1},
+          "[mesh]\ntensor = 2\n[strategy.tensor]\nplugin = \"tp\"\n" ZERO("1"));
+  compare((eq_setting){.way = EQ_PER_MICROBATCH, .ranks = 2, .tensor = 2, .batch = 7, .microbatches = 2, .places = 1},
+          "[mesh]\ntensor = 2\n[strategy.tensor]\nplugin = \"tp\"\n" ZERO("2"));
+}
+
+/* Embedding and head on different places, but in a V, where the order is that of the row of place 0. */
+static void pipelines_equal_the_loop(void** state) {
+  (void)state;
+  static const struct {
+    const char *schedule, *cuts;
+    int chunks;
+  } kinds[] = {
+      {"naive", "down", 1},
+      {"gpipe", "down", 1},
+      {"1f1b", "down", 1},
+      {"zb-h1", "down", 1},
+      {"zb-h2", "down", 1},
+      {"interleaved-1f1b", "up,down,head", 2},
+      {"zb-v", "up,down,head", 2},
+      {"dualpipe-v", "up,down,head", 2},
+      {"interleaved-zb", "up,down,head", 2},
+  };
+  static const char* const data[] = {DATA("ddp"), ZERO("1")};
+  for (size_t k = 0; k < sizeof kinds / sizeof *kinds; ++k)
+    for (int ranks = 1; ranks <= 2; ++ranks) {
+      char sections[384];
+      snprintf(sections, sizeof sections,
+               "[mesh]\npipeline = 2\n[strategy.pipeline]\nplugin = \"pp\"\nschedule = \"%s\"\ncuts = \"%s\"\n%s",
+               kinds[k].schedule, kinds[k].cuts, data[ranks - 1]);
+      compare((eq_setting){.way = EQ_PER_STEP,
+                           .ranks = ranks,
+                           .tensor = 1,
+                           .batch = 8 * ranks,
+                           .microbatches = 4,
+                           .places = 2,
+                           .schedule = kinds[k].schedule,
+                           .chunks = kinds[k].chunks},
+              sections);
+    }
+}
+
+static void pipelines_that_reduce_each_micro_batch_equal_the_loop(void** state) {
+  (void)state;
+  static const char* const schedules[] = {"gpipe", "1f1b", "zb-h1"};
+  static const char* const data[] = {ZERO("2"), ZERO("3") "persist_elems = 0\n"};
+  for (size_t k = 0; k < 6; ++k) {
+    char sections[384];
+    snprintf(sections, sizeof sections,
+             "[mesh]\npipeline = 2\n[strategy.pipeline]\nplugin = \"pp\"\nschedule = \"%s\"\ncuts = \"down\"\n%s",
+             schedules[k / 2], data[k % 2]);
+    compare((eq_setting){.way = EQ_PER_MICROBATCH,
+                         .ranks = 2,
+                         .tensor = 1,
+                         .batch = 12,
+                         .microbatches = 3,
+                         .places = 2,
+                         .schedule = schedules[k / 2],
+                         .chunks = 1},
+            sections);
+  }
+}
+
+static void all_axes_together_equal_the_loop(void** state) {
+  (void)state;
+  compare((eq_setting){.way = EQ_PER_STEP,
+                       .ranks = 2,
+                       .tensor = 2,
+                       .batch = 8,
+                       .microbatches = 2,
+                       .places = 2,
+                       .schedule = "1f1b",
+                       .chunks = 1},
+          "[mesh]\ntensor = 2\npipeline = 2\n[strategy.tensor]\nplugin = \"tp\"\n[strategy.pipeline]\nplugin = \"pp\"\n"
+          "schedule = \"1f1b\"\ncuts = \"down\"\n" ZERO("1"));
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(data_strategies_equal_the_loop),
+      cmocka_unit_test(tensor_ranks_equal_the_loop),
+      cmocka_unit_test(pipelines_equal_the_loop),
+      cmocka_unit_test(pipelines_that_reduce_each_micro_batch_equal_the_loop),
+      cmocka_unit_test(all_axes_together_equal_the_loop),
+  };
+  return cmocka_run_group_tests_name("equality", tests, NULL, NULL);
+}
