@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "program/verify.h"
 #include "train/budget.h"
+#include "train/idle_settings.h"
 #include "train/traffic_notes.h"
 
 namespace gsel {
@@ -110,6 +111,8 @@ CompiledRanks Trainer::compile_all() const {
   if (comm_.rank() == 0)
     for (const auto& notes : {ranks.programs.front().notes, traffic_notes(ranks.programs.front())})
       for (const std::string& note : notes) log(GSEL_LOG_INFO, "strategy", "{}", note);
+  if (comm_.rank() == 0 && log_wanted(GSEL_LOG_WARN))
+    for (const std::string& line : idle_settings(*model_, config_, ranks)) log(GSEL_LOG_WARN, "config", "{}", line);
   return ranks;
 }
 
