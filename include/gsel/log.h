@@ -1,5 +1,5 @@
-/* gsel/log.h: where log lines go. The library prints nothing by itself: the default is silence, or standard
- * error when the environment has GSEL_LOG=error|warn|info|debug. */
+/* gsel/log.h: where log lines go. The default is silence, or standard error with GSEL_LOG=error|warn|info|debug in the
+ * environment. One exception: a variable of gsel that cannot be followed is told once there (docs/variables.md). */
 #ifndef GSEL_LOG_H
 #define GSEL_LOG_H
 

@@ -5,7 +5,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <mutex>
+#include <optional>
+#include <set>
 
+#include "base/printable.h"
 #include "base/text.h"
 
 namespace gsel {
@@ -17,9 +20,12 @@ void to_stderr(gsel_log_level level, gsel_str component, gsel_str line, void*) {
                static_cast<int>(line.len), line.data);
 }
 
-gsel_log_level level_from_environment() {
+std::string variable_of_environment() {
   const char* value = std::getenv("GSEL_LOG");
-  const std::string_view text = value ? value : "";
+  return value ? value : "";
+}
+
+gsel_log_level level_of(std::string_view text) {
   if (text == "error") return GSEL_LOG_ERROR;
   if (text == "warn") return GSEL_LOG_WARN;
   if (text == "info") return GSEL_LOG_INFO;
@@ -27,10 +33,13 @@ gsel_log_level level_from_environment() {
 }
 
 struct Sink {
+  const std::string variable = variable_of_environment();
   std::mutex mutex;
-  std::atomic<gsel_log_level> level{level_from_environment()};
+  std::atomic<gsel_log_level> level{level_of(variable)};
+  std::atomic<bool> chosen{level != 0};  // by the host or by the variable
   gsel_log_fn fn = to_stderr;
   void* user_data = nullptr;
+  std::set<std::string> told;  // of variables
 };
 
 Sink& sink() {
@@ -45,6 +54,7 @@ void set_log_sink(gsel_log_fn fn, gsel_log_level level, void* user_data) {
   std::lock_guard lock(s.mutex);
   s.fn = fn;
   s.user_data = user_data;
+  s.chosen.store(true, std::memory_order_relaxed);
   s.level.store(fn ? level : 0, std::memory_order_relaxed);
 }
 
@@ -56,6 +66,25 @@ void log_line(gsel_log_level level, const char* component, const std::string& li
   Sink& s = sink();
   std::lock_guard lock(s.mutex);
   if (s.fn) s.fn(level, {component, std::strlen(component)}, borrow(line), s.user_data);
+}
+
+void warn_about_variable(const char* name, std::string_view value, std::string_view text) {
+  Sink& s = sink();
+  const std::string line = fmt::format("{}={}: {}", name, one_line(value), text);
+  {
+    std::lock_guard lock(s.mutex);
+    if (!s.told.insert(line).second) return;
+    if (!s.chosen.load(std::memory_order_relaxed))
+      return to_stderr(GSEL_LOG_WARN, {"environment", 11}, borrow(line), nullptr);
+  }
+  log(GSEL_LOG_WARN, "environment", "{}", line);
+}
+
+void check_log_variable() {
+  const Sink& s = sink();
+  if (!s.variable.empty() && !s.chosen.load(std::memory_order_relaxed))
+    warn_about_variable("GSEL_LOG", s.variable,
+                        "is no level, so nothing is logged; error, warn, info or debug would do");
 }
 
 }  // namespace gsel

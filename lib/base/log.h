@@ -1,4 +1,8 @@
 // base/log.h: log lines to the sink the host set; silent by default. Refuses to know what is logged.
+//
+// A variable of gsel in the environment that cannot be followed is told once for each value, even where nobody asked
+// for a log: who set it spoke to gsel and would otherwise believe that it works. All such variables go through
+// warn_about_variable; those that make a call impossible are that call's error instead.
 #pragma once
 
 #include <fmt/format.h>
@@ -13,6 +17,12 @@ namespace gsel {
 void set_log_sink(gsel_log_fn sink, gsel_log_level level, void* user_data);
 bool log_wanted(gsel_log_level level);
 void log_line(gsel_log_level level, const char* component, const std::string& line);
+
+// To the sink where the host set one or GSEL_LOG names a level, else to standard error. `text` says why, and what
+// would do.
+void warn_about_variable(const char* name, std::string_view value, std::string_view text);
+// Tells of GSEL_LOG where that is no level and decides.
+void check_log_variable();
 
 // log(GSEL_LOG_INFO, "comm", "rank {} joined", rank): formats only when somebody listens.
 template <class... Args>

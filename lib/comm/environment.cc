@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 
+#include "base/log.h"
 #include "base/os.h"
 #include "base/text.h"
 #include "comm/communicator.h"
@@ -168,6 +169,16 @@ gsel_unique_id id_of(const std::string& text) {
   return id;
 }
 
+// Those that make nothing fail; by one rank, since all have the same.
+void check_variables() {
+  check_log_variable();
+  const char* folder = variable("GSEL_TRACE");
+  if (folder && access((std::string(folder) + "/.").c_str(), W_OK | X_OK) != 0)
+    warn_about_variable("GSEL_TRACE", folder,
+                        fmt::format("failures cannot be recorded there: {}; a folder that can be written to would do",
+                                    errno_text(errno)));
+}
+
 }  // namespace
 
 std::string job_of_launcher(const gsel_join& join) {
@@ -192,9 +203,10 @@ gsel_join complete_join(const gsel_comm_config& config) {
   join.device = {view(config.device).data(), view(config.device).size()};
   if (!given(config.device) && config.world_size == 0)
     if (const char* device = variable("GSEL_DEVICE")) join.device = {device, std::strlen(device)};
-  if (const char* folder = variable("GSEL_TRACE")) join.trace = {folder, std::strlen(folder)};
   join.rank = world.rank;
   join.world_size = world.size;
+  if (const char* folder = variable("GSEL_TRACE")) join.trace = {folder, std::strlen(folder)};
+  if (join.rank == 0) check_variables();
   if (config.id)
     join.id = *config.id;
   else if (world.size > 1)

@@ -16,6 +16,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "plugin/trust.h"
 
 namespace gsel {
@@ -102,6 +103,8 @@ std::vector<PluginFolder> plugin_folders() {
   std::set<std::string> seen;
   for (PluginFolder& folder : all) {
     examine(folder);
+    if (!folder.refusal.empty() && &folder != &all.back())
+      warn_about_variable("GSEL_PLUGIN_PATH", folder.path, folder.refusal);
     if (seen.insert(folder.path).second) once.push_back(std::move(folder));
   }
   return once;

@@ -1,5 +1,5 @@
 // comm/shm/tuning.cc: see tuning.h. Which file is in force: that of GSEL_TUNING, else the user's; each is read once.
-// One that cannot be used is told to the log and then as if it were not there: it could only have made calls faster.
+// One that cannot be used is told and then as if it were not there: it could only have made calls faster.
 #include "comm/shm/tuning.h"
 
 #include <unistd.h>
@@ -20,6 +20,7 @@ namespace {
 
 using Worlds = std::vector<TunedWorld>;
 
+constexpr const char* kVariable = "GSEL_TUNING";
 constexpr size_t kMostFileBytes = 128 * 1024;  // above what the parser takes, which says more
 
 const char* variable(const char* name) {
@@ -29,7 +30,7 @@ const char* variable(const char* name) {
 
 // Empty: none.
 std::string path_in_force() {
-  if (const char* file = secure_getenv("GSEL_TUNING")) return file;
+  if (const char* file = secure_getenv(kVariable)) return file;
   std::string path;
   if (const char* folder = variable("XDG_CONFIG_HOME"))
     path = std::string(folder) + "/gsel/tuning.toml";
@@ -42,7 +43,10 @@ Worlds read_worlds(const std::string& path) {
   try {
     return parse_tuning(read_file("tuning file", path, kMostFileBytes), path, cpu_model());
   } catch (const Error& e) {
-    log(GSEL_LOG_WARN, "comm", "tuning is not used: {}", e.what());
+    if (const char* named = variable(kVariable))
+      warn_about_variable(kVariable, named, fmt::format("tuning is not used: {}; gsel tune makes one", e.what()));
+    else
+      log(GSEL_LOG_WARN, "comm", "tuning is not used: {}", e.what());
     return {};
   }
 }

@@ -33,6 +33,8 @@ FileTree FileTree::of_this_machine() {
   const char* root = secure_getenv("GSEL_SYSFS_ROOT");
   if (!root) return FileTree("");
   if (root[0] != '/') fail(GSEL_ERR_ARG, "GSEL_SYSFS_ROOT={}: an absolute path is needed", root);
+  if (access(root, R_OK | X_OK) != 0)
+    fail(GSEL_ERR_IO, "GSEL_SYSFS_ROOT={} cannot be read: {}", root, errno_text(errno));
   std::string folder = root;
   while (!folder.empty() && folder.back() == '/') folder.pop_back();
   return FileTree(std::move(folder));
