@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/os.h"
 #include "base/printable.h"
+#include "base/uninterrupted.h"
 
 namespace gsel {
 namespace {
@@ -29,7 +30,7 @@ std::string absolute_path(std::string_view what, const std::string& path) {
 }
 
 std::string read_file(std::string_view what, const std::string& path, size_t max_bytes) {
-  const os::Fd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  const os::Fd file(uninterrupted([&] { return open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK); }));
   struct stat info {};
   if (!file || fstat(file.get(), &info) != 0) unreadable(what, path, errno_text(errno) + "; a readable file");
   if (!S_ISREG(info.st_mode)) unreadable(what, path, "is not a regular file; a readable file");

@@ -2,6 +2,7 @@
 // was configured to be, so that an installation can be moved.
 #include "plugin/search.h"
 
+#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <link.h>
@@ -10,7 +11,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <filesystem>
 #include <memory>
 #include <set>
 #include <string_view>
@@ -24,6 +24,11 @@ namespace {
 
 constexpr const char* kSubfolder = "/gsel/plugins-1";
 constexpr char kOurs = 0;  // an address inside this library
+
+DIR* open_folder(const std::string& path) {
+  for (;;)
+    if (DIR* folder = opendir(path.c_str()); folder || errno != EINTR) return folder;
+}
 
 std::string folder_of(const std::string& path) {
   return path.substr(0, path.rfind('/'));
@@ -112,14 +117,18 @@ std::vector<PluginFolder> plugin_folders() {
 
 std::vector<std::string> modules_in(const std::string& folder) {
   std::vector<std::string> paths;
-  std::error_code code;
-  std::filesystem::directory_iterator entry(folder, code), end;
-  while (!code && entry != end) {
-    const std::string name = entry->path().filename().string();
-    if (name.size() > 3 && name.ends_with(".so")) paths.push_back(folder + "/" + name);
-    entry.increment(code);
+  // Not std::filesystem, which ends the process where memory does.
+  const std::unique_ptr<DIR, int (*)(DIR*)> entries(open_folder(folder), closedir);
+  int code = entries ? 0 : errno;
+  while (entries) {
+    errno = 0;
+    const dirent* entry = readdir(entries.get());
+    code = errno;
+    if (!entry) break;
+    const std::string_view name = entry->d_name;
+    if (name.size() > 3 && name.ends_with(".so")) paths.push_back(fmt::format("{}/{}", folder, name));
   }
-  if (code) fail(GSEL_ERR_IO, "cannot be listed: {}", errno_text(code.value()));
+  if (code) fail(GSEL_ERR_IO, "cannot be listed: {}", errno_text(code));
   std::sort(paths.begin(), paths.end());
   return paths;
 }

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/align.h"
+#include "base/uninterrupted.h"
 
 namespace gsel {
 namespace {
@@ -28,7 +29,7 @@ std::string temporary_folder() {
 
 // A file that has no name, or soon has none, so that nothing is left behind however the process ends.
 int open_unnamed(const std::string& folder) {
-  const int fd = open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+  const int fd = uninterrupted([&] { return open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600); });
   if (fd >= 0 || (errno != EOPNOTSUPP && errno != EISDIR)) return fd;
   std::string name = folder + "/gsel-tier-XXXXXX";
   const int named = mkostemp(name.data(), O_CLOEXEC);
@@ -62,8 +63,10 @@ uint64_t Tier::extend(uint64_t bytes) {
     const uint64_t room = uint64_t{disk.f_bavail} * disk.f_frsize;
     if (disk.f_blocks > 0 && wanted > room) refuse(fmt::format("{} bytes are free", room));
   }
-  if (const int code = posix_fallocate(file_.get(), static_cast<off_t>(end_), static_cast<off_t>(wanted)))
-    refuse(errno_text(code));
+  int code = 0;
+  do code = posix_fallocate(file_.get(), static_cast<off_t>(end_), static_cast<off_t>(wanted));
+  while (code == EINTR);
+  if (code != 0) refuse(errno_text(code));
   return std::exchange(end_, end_ + wanted);
 }
 

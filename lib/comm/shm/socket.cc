@@ -125,6 +125,7 @@ bool Socket::write(const void* message, size_t bytes, const int* fds, size_t n_f
 }
 
 Read Socket::read(void* message, size_t bytes, std::vector<os::Fd>& fds) const {
+  fds.reserve(fds.size() + kMostFds);  // what comes is taken without an allocation, which could fail and lose it
   // A side that closes with unread messages resets the connection once; what it wrote before can still be read. Nor is
   // a first end to be trusted: Linux looks for a message, then for the close, and both may have come in between.
   for (int resets = 0, ends = 0; resets < 2;) {

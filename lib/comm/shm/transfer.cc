@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "base/current_error.h"
 #include "comm/shm/link.h"
 
 namespace gsel::shm {
@@ -67,8 +68,9 @@ void Link::drop_transfers(const Error* failure) noexcept {
 void Link::abandon_messages() noexcept {
   try {
     throw_broken();
-  } catch (const Error& e) {
-    drop_transfers(&e);
+  } catch (...) {
+    const Error failure = current_error();
+    drop_transfers(&failure);
   }
   std::ranges::fill(peers_, Peer{});
 }

@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "base/os.h"
+#include "base/uninterrupted.h"
 #include "select/inventory/inventory.h"
 
 namespace gsel {
@@ -72,7 +73,8 @@ std::vector<std::string> FileTree::numbered(const std::string& folder, std::stri
 }
 
 std::optional<std::string> FileTree::text(const std::string& path) const {
-  const os::Fd file(open((root_ + path).c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  const std::string whole = root_ + path;
+  const os::Fd file(uninterrupted([&] { return open(whole.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK); }));
   struct stat info {};
   if (!file || fstat(file.get(), &info) != 0 || !S_ISREG(info.st_mode)) return std::nullopt;
   std::string out;

@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/printable.h"
+#include "base/uninterrupted.h"
 
 namespace gsel {
 namespace {
@@ -22,6 +23,10 @@ constexpr long kShortestWait_ns = 20'000, kLongestWait_ns = 400'000;
 bool is_writable_folder(const char* path) {
   struct stat info {};
   return stat(path, &info) == 0 && S_ISDIR(info.st_mode) && access(path, W_OK | X_OK) == 0;
+}
+
+os::Fd open_folder(const std::string& path) {
+  return os::Fd(uninterrupted([&] { return open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC); }));
 }
 
 // A name of a device as the name of a file.
@@ -39,11 +44,13 @@ struct flock whole_file(short type) {
   return lock;
 }
 
+// False when somebody else has it.
 bool try_lock(int fd) {
   struct flock lock = whole_file(F_WRLCK);
-  while (fcntl(fd, F_OFD_SETLK, &lock) != 0)
-    if (errno != EINTR) return false;
-  return true;
+  if (uninterrupted([&] { return fcntl(fd, F_OFD_SETLK, &lock); }) == 0) return true;
+  if (errno != EAGAIN && errno != EACCES)
+    fail(GSEL_ERR_IO, "reservations: a file cannot be locked: {}", errno_text(errno));
+  return false;
 }
 
 bool is_locked(int fd) {
@@ -70,27 +77,31 @@ LockFolder::LockFolder(const std::string& path) : path_(one_line(path)) {
     fail(errno == EACCES || errno == EROFS ? GSEL_ERR_PERMISSION : GSEL_ERR_IO,
          "reservations: {} cannot be made: {}; set GSEL_RESERVE_FOLDER", path_, errno_text(errno));
   }
-  folder_ = os::Fd(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  folder_ = open_folder(path);
   if (!folder_)
     fail(errno == EACCES ? GSEL_ERR_PERMISSION : GSEL_ERR_IO,
          "reservations: {} cannot be opened as a folder: {}; set GSEL_RESERVE_FOLDER", path_, errno_text(errno));
 }
 
 std::optional<LockFolder> LockFolder::open_existing(const std::string& path) {
-  os::Fd folder(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  os::Fd folder = open_folder(path);
   if (!folder) return {};
   return LockFolder(path, std::move(folder));
 }
 
 // An existing file is opened without O_CREAT: in a sticky folder the kernel may forbid that for another user's file.
 os::Fd LockFolder::open_lock(const std::string& name, bool make) const {
+  const auto open_with = [&](int flags) {
+    return os::Fd(uninterrupted(
+        [&] { return openat(folder_.get(), name.c_str(), flags | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, kFile); }));
+  };
   for (int attempt = 0; attempt < 8; ++attempt) {
     for (int access : {O_RDWR, O_RDONLY}) {
-      os::Fd file(openat(folder_.get(), name.c_str(), access | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK));
+      os::Fd file = open_with(access);
       if (file) return file;
     }
     if (errno != ENOENT || !make) return os::Fd();
-    os::Fd file(openat(folder_.get(), name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, kFile));
+    os::Fd file = open_with(O_RDWR | O_CREAT | O_EXCL);
     if (file) {
       (void)!fchmod(file.get(), kFile);  // so that other users can take it once it is stale
       return file;
@@ -120,12 +131,16 @@ std::optional<os::Fd> LockFolder::take(const std::string& name) const {
     fail(GSEL_ERR_PERMISSION, "reservations: {}/{} cannot be opened: {}", path_, file_name(name), errno_text(errno));
   if (!try_lock(file.get())) return {};
   const std::string number = std::to_string(getpid()) + "\n";
-  if (ftruncate(file.get(), 0) == 0) (void)!pwrite(file.get(), number.data(), number.size(), 0);
+  if (ftruncate(file.get(), 0) == 0)
+    (void)!uninterrupted([&] { return pwrite(file.get(), number.data(), number.size(), 0); });
   return file;
 }
 
-void LockFolder::give_back(const std::string& name, os::Fd lock, bool remove) const {
-  if (remove) unlinkat(folder_.get(), file_name(name).c_str(), 0);
+void LockFolder::give_back(const std::string& name, os::Fd lock, bool remove) const noexcept {
+  try {
+    if (remove) unlinkat(folder_.get(), file_name(name).c_str(), 0);
+  } catch (const std::bad_alloc&) {  // the file stays; without a lock it means nothing
+  }
   struct flock none = whole_file(F_UNLCK);
   fcntl(lock.get(), F_OFD_SETLK, &none);  // also for what forked children inherited
 }
@@ -134,7 +149,7 @@ int32_t LockFolder::holder(const std::string& name) const {
   const os::Fd file = open_lock(file_name(name), false);
   if (!file || !is_locked(file.get())) return 0;
   char text[16] = "";
-  const ssize_t length = pread(file.get(), text, sizeof text, 0);
+  const ssize_t length = uninterrupted([&] { return pread(file.get(), text, sizeof text, 0); });
   int32_t process = 0;
   if (length > 0) std::from_chars(text, text + length, process);
   return process > 0 ? process : -1;

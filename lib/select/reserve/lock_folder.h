@@ -26,7 +26,7 @@ class LockFolder {
   // Takes the lock, writing this process's number into its file. None: another holds it.
   std::optional<os::Fd> take(const std::string& name) const;
   // Gives the lock back and removes its file; to be called with hold_all, or the file stays.
-  void give_back(const std::string& name, os::Fd lock, bool remove) const;
+  void give_back(const std::string& name, os::Fd lock, bool remove) const noexcept;
   // The process that holds the lock: 0 nobody, -1 somebody who has not said who.
   int32_t holder(const std::string& name) const;
 

@@ -77,7 +77,7 @@ Reservation::~Reservation() {
   os::Fd all;
   try {
     all = folder_.hold_all(kPatience_s);
-  } catch (const Error&) {  // the files stay; without a lock they mean nothing
+  } catch (...) {  // the files stay; without a lock they mean nothing
   }
   for (Held& held : held_) folder_.give_back(held.name, std::move(held.lock), static_cast<bool>(all));
 }
