@@ -7,6 +7,7 @@
 #ifndef GSEL_TESTS_NET_H
 #define GSEL_TESTS_NET_H
 
+#include <execinfo.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -73,7 +74,7 @@ static inline net_log* net_open(void) {
 
 static inline void net_find(net_log* log, const char* trial, const char* what) {
   char line[NET_LINE];
-  snprintf(line, sizeof line, "%s: %s", trial, what);
+  snprintf(line, sizeof line, "%.400s: %.600s", trial, what);
   for (int i = 0; i < log->findings && i < NET_FINDINGS; ++i)
     if (!strcmp(log->text[i], line)) return; /* of another rank */
   const int i = __atomic_fetch_add(&log->findings, 1, __ATOMIC_RELAXED);
@@ -120,12 +121,28 @@ static inline const char* net_reap(pid_t pid, double most, char* text, size_t ca
   return text;
 }
 
+static inline void net_crashed(int number) {
+  void* frames[40];
+  const int n = backtrace(frames, 40);
+  backtrace_symbols_fd(frames, n, 2);
+  signal(number, SIG_DFL);
+  raise(number);
+}
+
+/* What ends the process shows where, with GSEL_NET_TRACE=1; and not by cmocka's handlers. */
+static inline void net_trace_crashes(void) {
+  static const int deadly[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
+  void* first[1];
+  backtrace(first, 1); /* loads what it needs */
+  for (size_t i = 0; i < sizeof deadly / sizeof *deadly; ++i)
+    signal(deadly[i], net_number("GSEL_NET_TRACE", 0) ? net_crashed : SIG_DFL);
+}
+
 /* Runs body(trial, user) in children of this process until it returns with all trials done. The body numbers its trials
  * in trial->place and skips those below the place it was started with; where one ends the process, the next child
  * starts behind it. */
 typedef void (*net_body)(net_trial* trial, void* user);
 static inline void net_contain(net_log* log, net_body body, void* user, double most_seconds) {
-  static const int deadly[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
   net_trial* trial = (net_trial*)net_shared(sizeof *trial);
   char text[64];
   trial->log = log;
@@ -135,7 +152,7 @@ static inline void net_contain(net_log* log, net_body body, void* user, double m
     assert_true(pid >= 0);
     if (pid == 0) {
       prctl(PR_SET_PDEATHSIG, SIGKILL);
-      for (size_t i = 0; i < sizeof deadly / sizeof *deadly; ++i) signal(deadly[i], SIG_DFL); /* cmocka has them */
+      net_trace_crashes();
       body(trial, user);
       _exit(0);
     }
