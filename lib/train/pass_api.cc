@@ -44,12 +44,14 @@ gsel_status param(const gsel_pass* pass, int32_t id, gsel_param_info* out) {
   const auto& params = model_of(pass).params();
   if (!within(params, id) || !out) return GSEL_ERR_ARG;
   const Param& p = params[id];
-  const ParamPlaces& places = param_places(pass);
-  const bool absent = !places.here[id];
-  return fill(
-      out, gsel_param_info{out->struct_size, p.flags, p.name.c_str(), p.n_elems, kept_dtype(p, pass->compiler.config()),
-                           absent, places.tie[id], p.shard, p.shard_dim, p.shard_blocks, p.shard_unit,
-                           static_cast<int32_t>(p.whole_dims.size()), p.whole_dims.data()});
+  return attempt([&] {
+    const ParamPlaces& places = param_places(pass);
+    const bool absent = !places.here[id];
+    fill(out,
+         gsel_param_info{out->struct_size, p.flags, p.name.c_str(), p.n_elems, kept_dtype(p, pass->compiler.config()),
+                         absent, places.tie[id], p.shard, p.shard_dim, p.shard_blocks, p.shard_unit,
+                         static_cast<int32_t>(p.whole_dims.size()), p.whole_dims.data()});
+  });
 }
 
 // A half with nothing to produce may be missing.
@@ -185,7 +187,8 @@ void clear_buckets(gsel_pass* pass) {
 int32_t add_bucket(gsel_pass* pass, const int32_t* params, int32_t n_params) {
   if (!params || n_params < 1) return GSEL_ERR_ARG;
   const auto& known = pass->program.params;
-  const ParamPlaces& places = param_places(pass);
+  if (const gsel_status status = attempt([&] { param_places(pass); })) return status;
+  const ParamPlaces& places = *pass->param_places;
   const bool good = std::all_of(params, params + n_params, [&](int32_t p) {
     return within(known, p) && known[p].trainable && known[p].dtype == known[params[0]].dtype && places.here[p] &&
            places.tie[p] == places.tie[params[0]];

@@ -8,8 +8,12 @@ namespace gsel {
 
 double axis_weight(const gsel_pass* pass, gsel_axis axis, int32_t place) {
   if (axis < 0 || axis >= GSEL_AXES) return 0;
-  const std::vector<double> weights = pass->compiler.weights_of(axis);
-  return within(weights, place) ? weights[place] : 0;
+  double weight = 0;
+  attempt([&] {
+    const std::vector<double> weights = pass->compiler.weights_of(axis);
+    if (within(weights, place)) weight = weights[place];
+  });
+  return weight;
 }
 
 gsel_status split_param(gsel_pass* pass, int32_t param) {

@@ -9,11 +9,13 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 #include <map>
 #include <utility>
 
 #include "base/align.h"
 #include "base/error.h"
+#include "base/uninterrupted.h"
 
 namespace gsel::shm {
 namespace {
@@ -184,8 +186,11 @@ void SharedMemory::reserve(uint64_t offset, uint64_t bytes, const char* purpose)
 }
 
 void SharedMemory::punch(uint64_t offset, uint64_t bytes) const noexcept {
-  fallocate(fd_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(file_offset(offset)),
-            static_cast<off_t>(bytes));
+  const auto punched = uninterrupted([&] {
+    return fallocate(fd_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(file_offset(offset)),
+                     static_cast<off_t>(bytes));
+  });
+  if (punched != 0) std::memset(at(offset), 0, bytes);  // the pages stay; who gets them next finds zeros all the same
 }
 
 }  // namespace gsel::shm

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 
-#include "base/current_error.h"
 #include "comm/shm/link.h"
 
 namespace gsel::shm {
@@ -68,8 +67,10 @@ void Link::drop_transfers(const Error* failure) noexcept {
 void Link::abandon_messages() noexcept {
   try {
     throw_broken();
-  } catch (...) {
-    const Error failure = current_error();
+  } catch (const Error& e) {
+    drop_transfers(&e);
+  } catch (...) {  // no memory to say why
+    const Error failure(GSEL_ERR_NOMEM, "out of memory");
     drop_transfers(&failure);
   }
   std::ranges::fill(peers_, Peer{});
