@@ -9,6 +9,7 @@
 #   make bench-tensor  a model that two ranks share: decoding, training; writes bench/results/tensor.md
 #   make table      trains examples/gpt with every strategy; writes the table of its README
 #   make matrix     every combination of strategies against one rank, as a table
+#   make soak       the nets of tests/nets for SOAK_MINUTES=60, with seeds of their own
 #   make asan       the tests under the address and undefined-behaviour sanitizers
 #   make tsan       the tests under the thread sanitizer
 #
@@ -21,7 +22,7 @@ DATA ?= build/data/kjv.txt
 export GSEL_NO_INSTALL
 
 .PHONY: all build packages packages-run packages-test packages-peers packages-train data run table matrix test asan \
-        tsan bench bench-comm bench-train bench-pipeline bench-tensor install clean
+        tsan bench bench-comm bench-train bench-pipeline bench-tensor install clean soak
 
 all: build
 
@@ -77,6 +78,12 @@ build/data/kjv.txt:
 test: packages-test
 	$(call build,default)
 	@ctest --test-dir build --output-on-failure
+
+# Each net has its share of the time; what it found stands in build/soak.log, with the seed to try it again.
+SOAK_MINUTES ?= 60
+soak: packages-test
+	$(call build,default)
+	@tests/nets/soak.sh build $(SOAK_MINUTES)
 
 asan tsan: packages-test
 	$(call build,$@)

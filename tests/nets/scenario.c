@@ -111,6 +111,14 @@ static gsel_status in_another(part* p, held* h, gsel_comm* other) {
   return status;
 }
 
+/* Memory that was given back and is given out again holds zeros. */
+static gsel_status memory_again(part* p, held* h) {
+  STEP(gsel_mem_free(h->comm, h->shared, &err));
+  STEP(gsel_mem_alloc(h->comm, sizeof(float) * LARGE, (void**)&h->shared, &err));
+  for (size_t i = 0; i < LARGE; ++i) RIGHT(h->shared[i] == 0);
+  return GSEL_OK;
+}
+
 static gsel_status calls(part* p, held* h) {
   gsel_status status;
   STEP(gsel_mem_alloc(h->comm, sizeof(float) * LARGE, (void**)&h->shared, &err));
@@ -122,6 +130,7 @@ static gsel_status calls(part* p, held* h) {
   if ((status = ring(p, h, SMALL))) return status;
   if ((status = ring(p, h, LARGE))) return status;
   if ((status = by_request(p, h))) return status;
+  if ((status = memory_again(p, h))) return status;
   JSON_STEP(gsel_comm_trace(h->comm, &h->trace, &err));
   return GSEL_OK;
 }
@@ -134,6 +143,7 @@ static gsel_status more_communicators(part* p, held* h) {
   if ((status = in_another(p, h, h->other))) return status;
   if (p->run.rank == 0) QUIET(gsel_comm_abort(h->comm, gsel_str_from("to be shrunk")));
   STEP(gsel_comm_shrink(h->comm, &h->other, &err));
+  if (p->with_fault && gsel_comm_world_size(h->other) < p->run.world_size) return GSEL_OK;
   RIGHT(gsel_comm_world_size(h->other) == p->run.world_size);
   return in_another(p, h, h->other);
 }

@@ -20,6 +20,7 @@ typedef struct part {
   double timeout_s;
   const char* folder; /* for files, this rank's */
   int draws;          /* a trainer draws a timeline of each step */
+  int with_fault;     /* some rank's call fails: it may be left behind */
 } part;
 
 typedef void (*scenario_body)(part* p);

@@ -12,6 +12,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -32,7 +33,7 @@ static __thread int inside; /* rank + 1 */
 static shim_plan plan = {-1, SHIM_N_SITES, 0, 0, 0};
 static __thread int memory_spared;
 static long calls[SHIM_N_SITES];
-static int struck;
+static int struck, open_to_signals;
 static long blocks;
 
 /* ---- what is tried ---- */
@@ -123,6 +124,9 @@ long shim_calls(shim_site site) {
 int shim_struck(void) {
   return __atomic_load_n(&struck, __ATOMIC_RELAXED);
 }
+int shim_open_to_signals(void) {
+  return __atomic_load_n(&open_to_signals, __ATOMIC_RELAXED);
+}
 long shim_blocks(void) {
   return __atomic_load_n(&blocks, __ATOMIC_RELAXED);
 }
@@ -199,7 +203,11 @@ static void* born(void* given) {
   struct birth birth = *(struct birth*)given;
   free(given);
   inside = birth.inside;
-  return birth.body(birth.argument);
+  void* result = birth.body(birth.argument);
+  sigset_t blocked;
+  pthread_sigmask(SIG_SETMASK, NULL, &blocked);
+  if (inside && !sigismember(&blocked, SIGUSR1)) __atomic_add_fetch(&open_to_signals, 1, __ATOMIC_RELAXED);
+  return result;
 }
 
 #define REAL(function)               \

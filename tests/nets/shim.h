@@ -5,14 +5,15 @@
 #define GSEL_TESTS_NETS_SHIM_H
 
 /* X(function): those that the library, the C++ library and the plugins call. */
-#define SHIM_SITES(X)                                                                                                  \
-  X(accept4)                                                                                                           \
-  X(access) X(aligned_alloc) X(bind) X(calloc) X(chmod) X(connect) X(dlopen) X(epoll_create1) X(epoll_ctl)             \
-      X(epoll_wait) X(eventfd) X(fallocate) X(fchmod) X(fcntl) X(fopen) X(fstat) X(ftruncate) X(futex) X(getrandom)    \
-          X(getsockopt) X(listen) X(lstat) X(madvise) X(malloc) X(membarrier) X(memfd_create) X(mkdir) X(mkostemp)     \
-              X(mmap) X(msync) X(open) X(openat) X(opendir) X(pidfd_open) X(pipe2) X(poll) X(posix_fallocate) X(pread) \
-                  X(process_vm_readv) X(pthread_create) X(pwrite) X(read) X(readlink) X(realloc) X(realpath)           \
-                      X(recvmsg) X(rename) X(sched_getaffinity) X(sendmsg) X(setsockopt) X(socket) X(stat) X(unlink)   \
+#define SHIM_SITES(X)                                                                                                 \
+  X(accept4)                                                                                                          \
+  X(access)                                                                                                           \
+  X(aligned_alloc) X(bind) X(calloc) X(chmod) X(connect) X(dlopen) X(epoll_create1) X(epoll_ctl) X(epoll_wait)        \
+      X(eventfd) X(fallocate) X(fchmod) X(fcntl) X(fopen) X(fstat) X(ftruncate) X(futex) X(getrandom) X(getsockopt)   \
+          X(listen) X(lstat) X(madvise) X(malloc) X(membarrier) X(memfd_create) X(mkdir) X(mkostemp) X(mmap) X(msync) \
+              X(open) X(openat) X(opendir) X(pidfd_open) X(pipe2) X(poll) X(posix_fallocate) X(pread)                 \
+                  X(process_vm_readv) X(pthread_create) X(pwrite) X(read) X(readlink) X(realloc) X(realpath)          \
+                      X(recvmsg) X(rename) X(sched_getaffinity) X(sendmsg) X(setsockopt) X(socket) X(stat) X(unlink)  \
                           X(write)
 
 #define SHIM_SITE(function) SHIM_##function,
@@ -36,6 +37,8 @@ void shim_set(const shim_plan* plan);
 /* Calls of the plan's rank since then, and whether one was made to fail. */
 long shim_calls(shim_site site);
 int shim_struck(void);
+/* Threads that the library started and that ended without blocking signals, which are the embedder's. */
+int shim_open_to_signals(void);
 /* Blocks of memory that the program holds. */
 long shim_blocks(void);
 
