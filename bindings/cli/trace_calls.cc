@@ -47,6 +47,13 @@ Row row_of(const Json& communicator, const Json& rank) {
           last_call(rank)};
 }
 
+// What the ranks of a communicator that was made from another were when they joined.
+bool has_other_ranks(const Json& communicator) {
+  for (const Json& rank : communicator.at("ranks"))
+    if (rank.value("joined_as", rank.at("rank")) != rank.at("rank")) return true;
+  return false;
+}
+
 std::string calls_text(const Json& rank, size_t last) {
   const Json& calls = rank.at("calls");
   std::vector<Row> rows;
@@ -67,7 +74,9 @@ std::vector<Json> merge_recordings(const std::vector<Json>& documents) {
   std::map<std::string, Json> latest;
   for (const Json& document : documents) {
     for (const Json& communicator : document.at("communicators")) {
-      const std::string key = communicator.at("made_ns").dump() + " " + communicator.at("world_size").dump();
+      const std::string key = communicator.at("made_ns").dump() + " " +
+                              communicator.at("ranks").at(0).at("pid").dump() + " " +
+                              communicator.at("world_size").dump();
       Json& known = latest[key];
       Json readers = known.is_null() ? Json::array() : known["readers"];
       readers.push_back(communicator.at("reader"));
@@ -92,6 +101,11 @@ std::string told(const Json& communicator, size_t last) {
   for (const Json& late : communicator.at("late")) out += blame(communicator, ranks.at(late.get<size_t>())) + "\n";
   std::vector<Row> rows{{"rank", "pid", "state", "call", "for", "waits for", "in"}};
   for (const Json& rank : ranks) rows.push_back(row_of(communicator, rank));
+  if (has_other_ranks(communicator)) {
+    rows[0].insert(rows[0].begin() + 1, "joined as");
+    for (size_t i = 1; i < rows.size(); ++i)
+      rows[i].insert(rows[i].begin() + 1, ranks.at(i - 1).value("joined_as", Json()).dump());
+  }
   out += table(rows);
   for (const Json& rank : ranks) out += last > 0 ? calls_text(rank, last) : "";
   return out;

@@ -139,6 +139,66 @@ Json trace_when_all_wait(pid_t pid) {
   }
 }
 
+// Ranks 1 and 3 split from a world of four, and 3 stays away from the new communicator; it has left a duplicate.
+void one_rank_stays_away_from_a_split(rank_run* run) {
+  const auto* gate = static_cast<const Gate*>(run->user);
+  gsel_comm *comm = nullptr, *odd = nullptr, *copy = nullptr;
+  gsel_error* err = nullptr;
+  float x[4] = {};
+  close(gate->ends[1]);
+  rank_ok(run, rank_join(run, &comm, &err), err);
+  rank_ok(run, gsel_comm_dup(comm, &copy, &err), err);
+  gsel_comm_destroy(copy);
+  rank_ok(run, gsel_comm_split(comm, run->rank % 2, 0, &odd, &err), err);
+  char byte;
+  if (run->rank == 3) rank_check(run, read(gate->ends[0], &byte, 1) == 0);
+  if (run->rank % 2) rank_ok(run, labelled(odd, "half", x, 4, &err), err);
+  rank_ok(run, gsel_barrier(comm, &err), err);
+  gsel_comm_destroy(odd);
+  gsel_comm_destroy(comm);
+}
+
+// What the communicators of rank 0's process are once rank 1 is known to wait in the one that it is in.
+Json trace_when_rank_1_waits(pid_t pid) {
+  for (;;) {
+    gsel_trace* trace = nullptr;
+    if (gsel_trace_process(pid, &trace, nullptr) != GSEL_OK) continue;
+    const Json json = json_of(trace);
+    for (const Json& communicator : json["communicators"])
+      for (const Json& rank : communicator["ranks"])
+        if (rank["joined_as"] == 1 && communicator["world_size"] == 2 && !rank["awaits"].is_null()) return json;
+  }
+}
+
+void a_hanging_split_is_seen_from_any_rank(void**) {
+  Gate gate;
+  assert_int_equal(pipe(gate.ends), 0);
+  rank_run* runs = ranks_prepare(4, &gate);
+  pid_t pids[4];
+  for (int r = 0; r < 4; ++r) pids[r] = rank_fork(&runs[r], one_rank_stays_away_from_a_split);
+  const Json all = trace_when_rank_1_waits(pids[0])["communicators"];
+  close(gate.ends[1]);
+  for (const pid_t pid : pids) waitpid(pid, nullptr, 0);
+  close(gate.ends[0]);
+  ranks_verdict(runs, 4);
+  assert_int_equal(all.size(), 3);  // world and two halves; not the duplicate that all have left
+  assert_int_equal(all[0]["world_size"], 4);
+  for (const Json& half : {all[1], all[2]}) {
+    const int parity = half["ranks"][0]["joined_as"].get<int>() % 2;
+    for (size_t r = 0; r < 2; ++r) {
+      const Json& rank = half["ranks"][r];
+      assert_int_equal(rank["rank"], r);
+      assert_int_equal(rank["joined_as"], 2 * r + static_cast<size_t>(parity));
+      assert_int_equal(rank["pid"], pids[2 * r + static_cast<size_t>(parity)]);
+      assert_true(rank["alive"] == true);
+    }
+    if (parity == 0) continue;
+    assert_true(half["late"] == Json::array({1}));
+    assert_true(half["ranks"][0]["calls"][0]["text"] == "allreduce(count 4, f32, sum) \"half\"");
+    assert_true(half["ranks"][0]["awaits"] == 1);
+  }
+}
+
 void a_hanging_job_names_its_laggard_from_outside(void**) {
   Gate gate;
   assert_int_equal(pipe(gate.ends), 0);
@@ -303,6 +363,7 @@ int main() {
       cmocka_unit_test(the_calls_of_every_rank_are_told),
       cmocka_unit_test(the_last_256_calls_are_kept),
       cmocka_unit_test(a_hanging_job_names_its_laggard_from_outside),
+      cmocka_unit_test(a_hanging_split_is_seen_from_any_rank),
       cmocka_unit_test(processes_without_communicators_are_told_so),
       cmocka_unit_test(garbage_is_survived),
       cmocka_unit_test(a_failed_call_leaves_a_file),

@@ -145,7 +145,8 @@ Json rank_json(const RankBlock& block, int32_t rank, const Seen& seen, const Clo
   for (const Recorded& call : seen.calls) calls.push_back(call_json(call, clock));
   const auto alive = reader.alive ? reader.alive(rank) : std::nullopt;
   const auto& latest = seen.latest;
-  Json json{{"rank", rank}, {"pid", block.pid}, {"alive", alive ? Json(*alive) : Json()}};
+  Json json{{"rank", rank}, {"joined_as", block.family_rank}, {"pid", block.pid}};
+  json["alive"] = alive ? Json(*alive) : Json();
   json["state"] = state_of(block, latest);
   json["call"] = latest ? latest->number : 0;
   const int64_t since = latest ? (latest->left == 0 ? latest->entered : std::abs(latest->left)) : 0;
