@@ -1,6 +1,7 @@
 // job.cc: see job.h.
 #include "job.h"
 
+#include <dlfcn.h>
 #include <hwloc.h>
 #include <sched.h>
 #include <sys/random.h>
@@ -9,6 +10,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 
@@ -60,6 +62,27 @@ std::vector<Place> hardware_threads(const std::vector<Place>& cores) {
   return threads;
 }
 
+// The folder of the libgsel that this command runs with, where the dynamic linker would not look by itself; else empty.
+std::string private_library_folder() {
+  Dl_info info{};
+  char* found =
+      dladdr(reinterpret_cast<void*>(&gsel_version_text), &info) ? realpath(info.dli_fname, nullptr) : nullptr;
+  const std::string path = found ? found : "";
+  std::free(found);
+  for (const char* searched : {"/lib/", "/usr/lib/", "/lib64/", "/usr/lib64/"})
+    if (path.starts_with(searched)) return {};
+  return path.find(".so") == path.npos ? std::string() : path.substr(0, path.rfind('/'));
+}
+
+// So that a program which was linked without an rpath starts from a private prefix as this command does. Last: whatever
+// else says where libraries are comes first.
+void add_library_folder(Environment& environment) {
+  const std::string folder = private_library_folder();
+  if (folder.empty()) return;
+  std::string& path = environment["LD_LIBRARY_PATH"];
+  if ((":" + path + ":").find(":" + folder + ":") == path.npos) path += (path.empty() ? "" : ":") + folder;
+}
+
 }  // namespace
 
 Environment own_environment() {
@@ -83,6 +106,7 @@ Environment job_environment(int64_t ranks) {
   out["MASTER_ADDR"] = "127.0.0.1";
   out["MASTER_PORT"] = std::to_string(20000 + (random[0] << 8 | random[1]) % 10000);
   out["GSEL_JOB"] = job;
+  add_library_folder(out);
   if (ranks > 1) {
     out.emplace("OMP_NUM_THREADS", "1");
     out.emplace("OPENBLAS_NUM_THREADS", "1");
