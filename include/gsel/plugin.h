@@ -365,8 +365,9 @@ typedef struct gsel_backend_v1 {
   gsel_status (*stream_wait_event)(void *ctx, gsel_stream *stream, gsel_event *event, gsel_error **err);
   double (*event_seconds)(void *ctx, gsel_event *a, gsel_event *b);
 
-  /* Kernels, count elements. cast converts with round to nearest even; add is dst += src; sum_squares writes one
-   * f64 of host memory, complete at the next wait. */
+  /* Kernels, count elements. cast converts with round to nearest even; scale is dst *= factor and add is dst += src, of
+   * any floating-point type: 8 and 16 bits are computed in f32 and rounded once to nearest even. sum_squares (f32, f64)
+   * writes one f64 of host memory, complete at the next wait. */
   gsel_status (*cast)(void *ctx, void *dst, gsel_dtype dst_dtype, const void *src, gsel_dtype src_dtype,
                       uint64_t count, gsel_stream *stream, gsel_error **err);
   gsel_status (*scale)(void *ctx, void *dst, gsel_dtype dtype, double factor, uint64_t count, gsel_stream *stream,

@@ -193,6 +193,13 @@ void test_kernels_give_the_exact_numbers(void**) {
     check_ok(table->scale(ctx, x, GSEL_F32, 0.5, 9, nullptr, &err), err);
     table->free(ctx, narrow);
   }
+  for (const gsel_dtype dtype : {GSEL_F8E4M3, GSEL_F8E5M2}) {
+    uint8_t* narrow = on_device(std::vector<uint8_t>{0x3c, 0xbc, 0x00, 0x40});
+    check_ok(table->add(ctx, narrow, narrow, dtype, 4, nullptr, &err), err);
+    check_ok(table->scale(ctx, narrow, dtype, 0.5, 4, nullptr, &err), err);
+    assert_true(on_host(narrow, 4) == std::vector<uint8_t>({0x3c, 0xbc, 0x00, 0x40}));
+    table->free(ctx, narrow);
+  }
   check_fails(table->cast(ctx, x, GSEL_F32, x, GSEL_F8E4M3, 1, nullptr, &err), err, GSEL_ERR_UNSUPPORTED, "f8e4m3");
   table->free(ctx, x);
 }
@@ -210,6 +217,25 @@ gsel_optimizer_step step_on(int32_t kind, float* param, const float* gradient, f
   step.gradient_scale = 1;
   step.learning_rate = 0.125;
   return step;
+}
+
+// Of 16 bits in f32, rounded once more to nearest even; what is too large becomes infinite and stays so.
+void test_a_scale_of_16_bits_rounds_to_nearest_even(void**) {
+  gsel_error* err = nullptr;
+  const std::vector<float> given{1, -3, 0, 2049, 1027, 65504, 0x1p-24f, 3 * 0x1p-24f, 0x1p127f};
+  const std::vector<float> half{1.5f, -4.5f, 0, 3072, 1540, INFINITY, 2 * 0x1p-24f, 4 * 0x1p-24f, INFINITY};
+  const std::vector<float> brain{1.5f, -4.5f, 0, 3072, 1536, 98304, 1.5f * 0x1p-24f, 4.5f * 0x1p-24f, INFINITY};
+  for (const gsel_dtype dtype : {GSEL_F16, GSEL_BF16}) {
+    float* x = on_device(given);
+    uint16_t* narrow = on_device(std::vector<uint16_t>(given.size()));
+    check_ok(table->cast(ctx, narrow, dtype, x, GSEL_F32, given.size(), nullptr, &err), err);
+    check_ok(table->scale(ctx, narrow, dtype, 1.5, given.size(), nullptr, &err), err);
+    if (dtype == GSEL_BF16) check_ok(table->scale(ctx, narrow + 8, dtype, 2, 1, nullptr, &err), err);
+    check_ok(table->cast(ctx, x, GSEL_F32, narrow, dtype, given.size(), nullptr, &err), err);
+    assert_true(on_host(x, given.size()) == (dtype == GSEL_F16 ? half : brain));
+    table->free(ctx, narrow);
+    table->free(ctx, x);
+  }
 }
 
 void test_optimizer_steps_follow_their_formulas(void**) {
@@ -394,6 +420,7 @@ int main() {
       cmocka_unit_test(test_a_cast_rounds_to_nearest_even),
       cmocka_unit_test(test_sixteen_bit_floats_survive_a_round_trip),
       cmocka_unit_test(test_kernels_give_the_exact_numbers),
+      cmocka_unit_test(test_a_scale_of_16_bits_rounds_to_nearest_even),
       cmocka_unit_test(test_optimizer_steps_follow_their_formulas),
       cmocka_unit_test(test_optimizer_steps_round_and_quantise),
       cmocka_unit_test(test_collectives_run_on_streams_and_failures_show_at_waits),

@@ -15,10 +15,12 @@ enum { STEP_X, STEP_Y, STEP_LOSS, STEP_WEIGHT, STEP_VALUES };
 typedef struct step_model {
   const char* config;
   gsel_layer_fn forward, backward; /* of the layer; NULL: step_forward, step_backward */
+  gsel_layer_fn loss_forward, loss_backward;
   const gsel_phase *forward_phases, *backward_phases;
   int32_t n_forward_phases, n_backward_phases;
   uint64_t saved_bytes_per_sample;
   gsel_dtype dtype;  /* of the parameters; 0: f32 */
+  gsel_dtype output; /* of y, which the loss reads; 0: f32 */
   gsel_init_fn init; /* NULL: step_initial; gets the model */
   gsel_data_fn data; /* NULL: step_data */
   const gsel_optimizer_desc* optimizer;
@@ -105,7 +107,7 @@ static inline gsel_status step_describe(gsel_model* model, const step_model* m, 
     desc.name = gsel_str_from(values[v]);
     desc.dims = &width;
     desc.n_dims = v < STEP_LOSS;
-    desc.dtype = v < STEP_LOSS ? GSEL_F32 : GSEL_F64;
+    desc.dtype = v >= STEP_LOSS ? GSEL_F64 : v == STEP_Y ? m->output : GSEL_F32;
     desc.flags = v == STEP_X ? GSEL_VALUE_INPUT : v < STEP_LOSS ? 0 : GSEL_VALUE_SCALAR;
     status = gsel_model_add_value(model, &desc, NULL, err);
   }
@@ -131,8 +133,9 @@ static inline gsel_status step_describe(gsel_model* model, const step_model* m, 
   loss.n_inputs = 1;
   loss.n_outputs = 2;
   loss.flags = GSEL_LAYER_LOSS;
-  loss.forward = step_loss_forward;
-  loss.backward_input = step_loss_backward;
+  loss.forward = m->loss_forward ? m->loss_forward : step_loss_forward;
+  loss.backward_input = m->loss_backward ? m->loss_backward : step_loss_backward;
+  loss.user_data = (void*)(uintptr_t)m;
   if (!status) status = gsel_model_add_layer(model, &loss, NULL, err);
   return status;
 }

@@ -159,6 +159,92 @@ static void the_loss_scale_is_divided_out_again(void** state) {
   equals_after(1, &m, STEP_SGD("0.00390625", "4", ""), &m, STEP_SGD("0.00390625", "4", FP16 "microbatch = 1\n"));
 }
 
+/* ---- a loss that reads 8 or 16 bits ---- */
+
+typedef struct small_format {
+  gsel_dtype dtype;
+  int bytes, fraction, bias;
+} small_format;
+static const small_format kSmall[] = {{GSEL_F16, 2, 10, 15}, {GSEL_BF16, 2, 7, 127}, {GSEL_F8E4M3, 1, 3, 7}};
+
+/* Of numbers that the format has, none of them subnormal. */
+static void store_small(const small_format* f, void* dst, const float* src, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) {
+    int exponent = 0;
+    const float part = frexpf(fabsf(src[i]), &exponent);
+    unsigned bits = 0;
+    if (src[i] != 0)
+      bits = ((unsigned)(exponent - 1 + f->bias) << f->fraction) + (unsigned)ldexpf(2 * part - 1, f->fraction);
+    if (src[i] < 0) bits |= 1u << (8 * f->bytes - 1);
+    if (f->bytes == 1)
+      ((uint8_t*)dst)[i] = (uint8_t)bits;
+    else
+      ((uint16_t*)dst)[i] = (uint16_t)bits;
+  }
+}
+static void load_small(const small_format* f, float* dst, const void* src, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) {
+    const unsigned bits = f->bytes == 1 ? ((const uint8_t*)src)[i] : ((const uint16_t*)src)[i];
+    const unsigned magnitude = bits & ((1u << (8 * f->bytes - 1)) - 1), one = 1u << f->fraction;
+    const float part = (float)(one + magnitude % one);
+    dst[i] = magnitude ? ldexpf(part, (int)(magnitude / one) - f->bias - f->fraction) : 0;
+    if (bits != magnitude) dst[i] = -dst[i];
+  }
+}
+
+/* Calls an f32 callback with an f32 copy of one tensor, which it reads or writes. */
+enum { MOST_ELEMS = 8 * STEP_WIDTH };
+static gsel_status with_wide(gsel_layer_fn callback, const gsel_call* c, const gsel_tensor** place, int reads) {
+  const small_format* f = (const small_format*)((const step_model*)c->user_data)->user;
+  const gsel_tensor small = **place;
+  float wide[MOST_ELEMS];
+  gsel_tensor copy = small;
+  if (small.dtype != f->dtype || small.n_elems > MOST_ELEMS) return GSEL_ERR_INTERNAL;
+  copy.data = wide;
+  if (reads) load_small(f, wide, small.data, small.n_elems);
+  *place = &copy;
+  const gsel_status status = callback(c, c->user_data);
+  if (!reads) store_small(f, small.data, wide, small.n_elems);
+  return status;
+}
+static gsel_status small_forward(const gsel_call* c, void* user) {
+  gsel_call wide = *c;
+  (void)user;
+  return with_wide(step_forward, &wide, &wide.outputs, 0);
+}
+static gsel_status small_backward(const gsel_call* c, void* user) {
+  gsel_call wide = *c;
+  (void)user;
+  return with_wide(step_backward, &wide, &wide.d_outputs, 1);
+}
+static gsel_status small_loss_forward(const gsel_call* c, void* user) {
+  gsel_call wide = *c;
+  (void)user;
+  return with_wide(step_loss_forward, &wide, &wide.inputs, 1);
+}
+/* The gradient is the input. */
+static gsel_status small_loss_backward(const gsel_call* c, void* user) {
+  const small_format* f = (const small_format*)((const step_model*)user)->user;
+  memcpy(c->d_inputs[0].data, c->inputs[0].data, (size_t)(f->bytes * c->d_inputs[0].n_elems));
+  return GSEL_OK;
+}
+
+static void a_loss_that_reads_16_bits_has_a_scaled_gradient(void** state) {
+  (void)state;
+  const step_model m = nothing();
+  for (size_t i = 0; i < sizeof kSmall / sizeof *kSmall; ++i) {
+    step_model small = m;
+    small.output = kSmall[i].dtype;
+    small.forward = small_forward;
+    small.backward = small_backward;
+    small.loss_forward = small_loss_forward;
+    small.loss_backward = small_loss_backward;
+    small.user = (void*)(uintptr_t)&kSmall[i];
+    equals_after(1, &m, STEP_SGD("0.00390625", "4", ""), &small, STEP_SGD("0.00390625", "4", FP16));
+    equals_after(1, &m, STEP_SGD("0.00390625", "4", ""), &small, STEP_SGD("0.00390625", "4", FP16 "microbatch = 1\n"));
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(parameters_become_those_of_rank_0),
@@ -167,6 +253,7 @@ int main(void) {
       cmocka_unit_test(the_master_copy_keeps_what_16_bits_cannot),
       cmocka_unit_test(an_overflow_on_one_rank_skips_the_step_on_all_and_lowers_the_scale),
       cmocka_unit_test(the_loss_scale_is_divided_out_again),
+      cmocka_unit_test(a_loss_that_reads_16_bits_has_a_scaled_gradient),
   };
   return cmocka_run_group_tests_name("step numbers", tests, NULL, NULL);
 }

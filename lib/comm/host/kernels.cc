@@ -162,6 +162,12 @@ void scale(T* dst, double factor, uint64_t count) {
 }
 
 template <class T>
+void scale_narrow(T* dst, double factor, uint64_t count) {
+  const auto f = static_cast<float>(factor);
+  for (uint64_t i = 0; i < count; ++i) dst[i] = T::narrow(dst[i].widen() * f);
+}
+
+template <class T>
 void add(T* dst, const T* src, uint64_t count) {
   for (uint64_t i = 0; i < count; ++i) dst[i] += src[i];
 }
@@ -187,6 +193,10 @@ double sum_squares(const T* src, uint64_t count) {
 
 template void scale(float*, double, uint64_t);
 template void scale(double*, double, uint64_t);
+template void scale_narrow(F16*, double, uint64_t);
+template void scale_narrow(BF16*, double, uint64_t);
+template void scale_narrow(F8E4M3*, double, uint64_t);
+template void scale_narrow(F8E5M2*, double, uint64_t);
 template void add(float*, const float*, uint64_t);
 template void add(double*, const double*, uint64_t);
 template double sum_squares(const float*, uint64_t);

@@ -1,5 +1,6 @@
 // comm/host/work.cc: kernels as work on streams. What a kernel cannot do is refused when it is asked, not later.
 #include "base/dtype.h"
+#include "comm/floats.h"
 #include "comm/host/host.h"
 #include "comm/host/kernels.h"
 #include "comm/host/optimizer_kernels.h"
@@ -28,9 +29,30 @@ void for_float_type(gsel_dtype dtype, const char* kernel, Body&& body) {
   fail(GSEL_ERR_UNSUPPORTED, "{} of {} is not supported on the host; use f32 or f64", kernel, dtype_name(dtype));
 }
 
+// Calls body with a null pointer of a type of 8 or 16 bits; false for another type.
+template <class Body>
+bool for_narrow_type(gsel_dtype dtype, Body&& body) {
+  switch (dtype) {
+    case GSEL_F16:
+      return body(static_cast<F16*>(nullptr)), true;
+    case GSEL_BF16:
+      return body(static_cast<BF16*>(nullptr)), true;
+    case GSEL_F8E4M3:
+      return body(static_cast<F8E4M3*>(nullptr)), true;
+    case GSEL_F8E5M2:
+      return body(static_cast<F8E5M2*>(nullptr)), true;
+    default:
+      return false;
+  }
+}
+
 gsel_status scale_work(void*, void* dst, gsel_dtype dtype, double factor, uint64_t count, gsel_stream* stream,
                        gsel_error** err) {
   return guard(err, [&] {
+    const bool is_narrow = for_narrow_type(dtype, [&](auto* typed) {
+      run_on(stream, [=] { scale_narrow(static_cast<decltype(typed)>(dst), factor, count); });
+    });
+    if (is_narrow) return;
     for_float_type(dtype, "scale", [&](auto* typed) {
       run_on(stream, [=] { scale(static_cast<decltype(typed)>(dst), factor, count); });
     });
@@ -46,7 +68,7 @@ void add_narrow(void* dst, const void* src, gsel_dtype dtype, uint64_t count) {
 gsel_status add_work(void*, void* dst, const void* src, gsel_dtype dtype, uint64_t count, gsel_stream* stream,
                      gsel_error** err) {
   return guard(err, [&] {
-    if (dtype == GSEL_F16 || dtype == GSEL_BF16) return run_on(stream, [=] { add_narrow(dst, src, dtype, count); });
+    if (for_narrow_type(dtype, [](auto*) {})) return run_on(stream, [=] { add_narrow(dst, src, dtype, count); });
     for_float_type(dtype, "add", [&](auto* typed) {
       using T = std::remove_pointer_t<decltype(typed)>;
       run_on(stream, [=] { add(static_cast<T*>(dst), static_cast<const T*>(src), count); });
