@@ -265,7 +265,8 @@ GSEL_API gsel_status gsel_trainer_step_json(gsel_trainer *trainer, gsel_str *out
  * place of a pipeline has the parameter. A gradient that no rank produced is zero. GSEL_ERR_ARG below 0. Since 0.1. */
 GSEL_API int32_t gsel_trainer_param_used(const gsel_trainer *trainer, int32_t param);
 
-/* Releases; NULL is fine. Does not free the communicator. Since 0.1. */
+/* Releases; NULL is fine. Does not free the communicator. While a step or an evaluation is under way it ends on every
+ * rank: the others get GSEL_ERR_ABORTED, and the communicator is broken. Since 0.1. */
 GSEL_API void gsel_trainer_free(gsel_trainer *trainer);
 
 /* Every function above: one thread at a time per trainer, unless it says "any thread". In a forked child they answer

@@ -95,12 +95,25 @@ void Executor::end_instr() {
 
 // ---- failures -------------------------------------------------------------------------------------------------
 
-// No step can follow a failed one: ranks may differ in what they have applied. Other ranks would wait for this one
-// until their timeout; abort tells them why at once. Who hears of it from a neighbour tells the first reason.
-void Executor::break_off(const Error& error) {
+// Other ranks would wait for this one until their timeout; abort tells them why at once, and ends this rank's own
+// calls.
+void Executor::end_all(std::string_view reason) noexcept {
   broken_ = true;
   under_way_ = handed_out_ = false;
-  comms_.abort(error.message());
+  comms_.abort(reason);
+  messages_.drop();
+  validation_.squares.under_way.reset();
+  validation_.overflow.under_way.reset();
+  try {
+    if (comm_stream_) backend_->run(&gsel_backend_v1::stream_wait, comm_stream_->get());
+  } catch (...) {  // why its calls failed is known
+  }
+}
+
+// No step can follow a failed one: ranks may differ in what they have applied. Who hears of it from a neighbour tells
+// the first reason.
+void Executor::break_off(const Error& error) {
+  end_all(error.message());
   if (error.code() == GSEL_ERR_ABORTED)
     if (const std::optional<Error> first = comms_.what_ended_all()) throw Error(*first);
   throw Error(error);

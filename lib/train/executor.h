@@ -62,6 +62,9 @@ class Executor {
   void complete(uint64_t ticket, gsel_status status, std::string_view message);
   // An evaluation is under way from here on, of samples from first_sample on.
   void begin_evaluation(int64_t first_sample);
+  // For ever: nothing can follow what is under way, so it ends on all ranks, and nothing of this rank's is left beside
+  // the caller.
+  void end_all(std::string_view reason) noexcept;
   // Between steps: the last one is as it stays. A collective of the pipeline where its norm or overflow was deferred.
   void settle_last_step();
 
@@ -299,13 +302,15 @@ class Executor {
   std::unique_ptr<Course> evaluation_;
   CountedMemory arena_;
   CountedMemory staging_;  // numbers that ranks tell each other
-  std::unique_ptr<Stream> comm_stream_;
   Event compute_done_, backward_done_, began_event_;
   std::optional<StepCopy> step_copy_;
   // After the memory they are in.
   Messages messages_;
   Validation validation_;
   std::vector<BucketState> buckets_;
+  // After all that its work uses: its end waits for that work.
+  std::unique_ptr<Stream> comm_stream_;
+  std::array<int32_t, GSEL_AXES> last_beside_;  // by axis: bucket of its last call there; -1: none yet
   Lender lender_;
   Converter converter_;
   LossScale loss_scale_;

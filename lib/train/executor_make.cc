@@ -55,6 +55,7 @@ Executor::Executor(const Model& model, const Program& program, const Config& con
       weight_begun_(model.params().size()),
       used_(model.params().size()) {
   refuse_precision();
+  last_beside_.fill(-1);
   if (comm.world_size() > 1) comm_stream_ = std::make_unique<Stream>(backend_);
   for (size_t b = 0; b < program.buckets.size(); ++b) add_bucket(static_cast<int32_t>(b));
   if (defers(program)) step_copy_.emplace(backend_, all_layouts(program, params_), config.train.tier_folder, ledger_);
@@ -114,22 +115,20 @@ void Executor::follow_first_place() {
 void Executor::meet_tensor_axis() {
   if (axis_size(GSEL_AXIS_TENSOR) == 1) return;
   converter_.connect(axis_comm(GSEL_AXIS_TENSOR));
-  try {
-    follow_first_place();
-  } catch (...) {
-    // An initialiser failed here alone.
-    comms_.abort(current_error().message());
-    throw;
-  }
+  follow_first_place();
 }
 
 void Executor::run_setup() {
   comms_.connect();
-  meet_tensor_axis();
-  follow_first_holders();
-  forget_counts();
-  for (const gsel_instr& instr : program().setup) run_instr(instr);
-  keep_counts();
+  try {
+    meet_tensor_axis();
+    follow_first_holders();
+    forget_counts();
+    for (const gsel_instr& instr : program().setup) run_instr(instr);
+    keep_counts();
+  } catch (...) {  // perhaps here alone, as an initialiser does
+    break_off(current_error());
+  }
 }
 
 }  // namespace gsel

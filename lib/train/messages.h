@@ -28,6 +28,8 @@ class Messages {
   void taken(size_t position);
   // Until all that was sent has left.
   void settle();
+  // Of a step that is given up, once its communicator is broken: until nothing is under way.
+  void drop() noexcept { requests_.clear(); }
 
  private:
   using Request = std::optional<CallRequest>;

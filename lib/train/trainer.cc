@@ -65,6 +65,11 @@ Trainer::Trainer(std::shared_ptr<Model> model, Communicator& comm, Config config
   executor_->run_setup();
 }
 
+Trainer::~Trainer() {
+  if (executor_ && executor_->under_way() && !in_child())
+    executor_->end_all("the trainer was freed in the middle of a step");
+}
+
 // What needs no other rank. Nothing large is taken before it is known to fit.
 void Trainer::prepare(const gsel_optimizer_desc* optimizer) {
   model_->finish();
@@ -167,8 +172,7 @@ void Trainer::begin_evaluation(int64_t first_sample) {
 
 // Threads do not cross a fork: what was queued on a stream would never run in the child.
 void Trainer::refuse_in_child() const {
-  if (os::fork_generation() != fork_generation_)
-    fail(GSEL_ERR_FORKED, "the trainer belongs to the parent process; join and create one after fork");
+  if (in_child()) fail(GSEL_ERR_FORKED, "the trainer belongs to the parent process; join and create one after fork");
 }
 
 void Trainer::refuse_under_way(const char* what) const {

@@ -19,6 +19,7 @@ class Trainer {
   // A collective over comm. optimizer: the embedder's, copied; nullptr: train.optimizer.
   Trainer(std::shared_ptr<Model> model, Communicator& comm, Config config, DataSource data,
           const gsel_optimizer_desc* optimizer);
+  ~Trainer();
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
 
@@ -48,6 +49,7 @@ class Trainer {
 
  private:
   void prepare(const gsel_optimizer_desc* optimizer);
+  bool in_child() const { return os::fork_generation() != fork_generation_; }
   void refuse_in_child() const;
   void refuse_under_way(const char* what) const;
   void refuse_push(const DataSource& data) const;

@@ -29,7 +29,9 @@ typedef struct trial {
   int loss_factor;
   int wide_on_rank; /* this rank describes another model; -1 none */
   const char* other_config_on_1;
-  int fail_at_step; /* -1 never */
+  const gsel_optimizer_desc* optimizer; /* NULL: the configuration's */
+  gsel_data_fn data;                    /* NULL: exact_data */
+  int fail_at_step;                     /* -1 never */
   int fail_on_rank;
   int overflow_at_step; /* -1 never */
   int batch;            /* for that */
@@ -114,7 +116,8 @@ static inline gsel_status open_session(rank_run* run, session* s, gsel_error** e
   if (!status) status = gsel_model_create(&s->model, err);
   if (!status) status = exact_describe(s->model, &s->m, err);
   options.config = s->config;
-  options.data = exact_data;
+  options.data = t->data ? t->data : exact_data;
+  options.optimizer = t->optimizer;
   if (!status) status = gsel_trainer_create(s->model, s->comm, &options, &s->trainer, err);
   return status;
 }
