@@ -203,10 +203,10 @@ class Executor {
   void call_now(gsel_instr_kind poster, gsel_axis axis, gsel_collective call);
   void call_in(Communicator& comm, gsel_instr_kind poster, gsel_axis axis, gsel_collective call);
   void combine_now(gsel_instr_kind poster, gsel_axis axis, std::span<double> numbers, gsel_op op);
-  void begin_beside(const gsel_instr& instr);
+  void begin_beside(const gsel_instr& instr, gsel_collective_kind kind);
   void end_beside(const gsel_instr& instr);
   void post(const gsel_instr& instr, gsel_collective call);
-  void drain();
+  void drain(gsel_axis axis);
   void note_exposed(gsel_axis axis, double seconds);
   void wait_bucket(int32_t bucket);
   void note_beside(const BucketState& bucket, gsel_instr_kind kind, double waited);

@@ -90,9 +90,8 @@ void Executor::gather_params(const gsel_instr& instr) {
     call.kind = GSEL_COLLECTIVE_ALLGATHERV;
     call.recv_counts = buckets_[b].shard_counts.data();
   }
-  begin_beside(instr);
+  begin_beside(instr, call.kind);
   params_.place_shard(b, comm_stream_->get());
-  count_under(instr.axis, call.kind, instr.kind);
   axis_comm(instr.axis).collective(call, comm_stream_->get());
   end_beside(instr);
 }
@@ -109,8 +108,7 @@ void Executor::reduce_gradients(const gsel_instr& instr) {
     post(instr, make_collective(GSEL_COLLECTIVE_ALLREDUCE, data, data, elems, GSEL_F32, GSEL_SUM));
     return;
   }
-  begin_beside(instr);
-  count_under(instr.axis, GSEL_COLLECTIVE_ALLREDUCE, instr.kind);
+  begin_beside(instr, GSEL_COLLECTIVE_ALLREDUCE);
   bucket.compressor->begin(axis_comm(instr.axis), data, step_, loss_scale_.value(), comm_stream_->get());
   end_beside(instr);
 }

@@ -1,7 +1,8 @@
 // train/executor_collectives.cc: calls of the communicator. What may run beside backward goes to the communication
-// stream, one call behind the other; what the program must wait for runs on the calling thread once that stream is
-// empty. Bytes are counted under the kind of instruction that posted a call: between two looks at the communicator's
-// count of one kind of call, only one kind of instruction makes such calls.
+// stream, one call behind the other; what the program must wait for runs on the calling thread once the calls of its
+// own axis on that stream have ended, while those of other axes go on. Bytes are counted under the kind of instruction
+// that posted a call: between two looks at the communicator's count of one kind of call, only one kind of instruction
+// makes such calls.
 #include "base/dtype.h"
 #include "base/os.h"
 #include "train/executor.h"
@@ -45,7 +46,7 @@ void Executor::settle(gsel_axis axis, gsel_collective_kind kind) {
 void Executor::count_under(gsel_axis axis, gsel_collective_kind kind, gsel_instr_kind poster) {
   Meter& meter = meters_[axis][kind];
   if (meter.poster == poster) return;
-  drain();
+  drain(axis);
   settle(axis, kind);
   meter.poster = poster;
 }
@@ -82,8 +83,9 @@ gsel_comm_count Executor::counts(gsel_instr_kind kind, gsel_axis axis) const {
 
 // ---- on the calling thread --------------------------------------------------------------------------------------
 
-void Executor::drain() {
-  if (comm_stream_) backend_->run(&gsel_backend_v1::stream_wait, comm_stream_->get());
+// A communicator takes one call at a time: until those of this axis beside the calling thread have ended.
+void Executor::drain(gsel_axis axis) {
+  if (const int32_t bucket = last_beside_[axis]; bucket >= 0) buckets_[bucket].done.wait();
 }
 
 // Communication that this rank waited for; along an axis of one place there is none.
@@ -96,18 +98,17 @@ void Executor::note_exposed(gsel_axis axis, double seconds) {
 void Executor::call_now(gsel_instr_kind poster, gsel_axis axis, gsel_collective call) {
   if (axis_size(axis) == 1) return;
   const double began = os::now_seconds();
-  drain();
+  drain(axis);
   count_under(axis, call.kind, poster);
   axis_comm(axis).collective(call);
   settle(axis, call.kind);
   note_exposed(axis, os::now_seconds() - began);
 }
 
-// In a group that no axis is of its own: counted by itself.
+// In a group that no axis is of its own: counted by itself, and with no calls beside the calling thread.
 void Executor::call_in(Communicator& comm, gsel_instr_kind poster, gsel_axis axis, gsel_collective call) {
   if (&comm == &axis_comm(axis)) return call_now(poster, axis, call);
   const double began = os::now_seconds();
-  drain();
   const gsel_comm_count before = comm.counts(call.kind);
   comm.collective(call);
   add_to(counts_now_[axis][poster], minus(comm.counts(call.kind), before));
@@ -130,10 +131,13 @@ void Executor::combine_now(gsel_instr_kind poster, gsel_axis axis, std::span<dou
 
 // ---- beside it --------------------------------------------------------------------------------------------------
 
-// Opens what runs beside: on the communication stream, after all that was computed so far. begin_beside, calls, then
-// end_beside; WAIT finishes it.
-void Executor::begin_beside(const gsel_instr& instr) {
+// Opens what runs beside, calls of one kind: on the communication stream, after all that was computed so far.
+// begin_beside, calls, then end_beside; WAIT finishes it.
+void Executor::begin_beside(const gsel_instr& instr, gsel_collective_kind kind) {
   BucketState& bucket = buckets_[instr.bucket];
+  const double began = os::now_seconds();
+  count_under(instr.axis, kind, instr.kind);
+  note_exposed(instr.axis, os::now_seconds() - began);
   compute_done_.record(nullptr);
   backend_->run(&gsel_backend_v1::stream_wait_event, comm_stream_->get(), compute_done_.get());
   bucket.begun.record(comm_stream_->get());
@@ -144,11 +148,11 @@ void Executor::begin_beside(const gsel_instr& instr) {
 
 void Executor::end_beside(const gsel_instr& instr) {
   buckets_[instr.bucket].done.record(comm_stream_->get());
+  last_beside_[instr.axis] = instr.bucket;
 }
 
 void Executor::post(const gsel_instr& instr, gsel_collective call) {
-  begin_beside(instr);
-  count_under(instr.axis, call.kind, instr.kind);
+  begin_beside(instr, call.kind);
   axis_comm(instr.axis).collective(call, comm_stream_->get());
   end_beside(instr);
 }
