@@ -53,7 +53,7 @@ PartBytes Compressor::bytes(const Program& program, int32_t bucket) {
       kept = RoundingCompressor::bytes(bucket_elems(program, bucket));
       break;
     case GSEL_COMPRESS_LOW_RANK:
-      kept = LowRankCompressor::bytes(low_rank_parts(program, bucket));
+      kept = LowRankCompressor::bytes(low_rank_parts(program, bucket), can_skip(program));
       break;
     default:
       break;

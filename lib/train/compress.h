@@ -21,6 +21,9 @@ class Compressor {
   // done, fails as the stream does. The same bits on all ranks. Before compression_start: a plain all-reduce.
   //   scale  the loss scale of this step, so that what is kept of one step fits the next one's gradients
   void begin(Communicator& comm, float* gradients, int64_t step, double scale, gsel_stream* stream);
+  // Once all that began in a step is done. taken: false where the step was skipped; what is kept is then as before it,
+  // in programs that can skip one.
+  virtual void end_step(bool taken) { static_cast<void>(taken); }
 
  protected:
   Compressor(const Program& program, int32_t bucket);

@@ -216,6 +216,8 @@ void Executor::end_update(bool overflowed, int64_t step, const NonFiniteOrigin& 
   }
   loss_scale_.update(overflowed);
   updates_ += !overflowed;
+  for (BucketState& bucket : buckets_)
+    if (bucket.compressor) bucket.compressor->end_step(!overflowed);
 }
 
 uint64_t Executor::tier_bytes_in() const {

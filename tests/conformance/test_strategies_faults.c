@@ -104,6 +104,42 @@ static void an_overflow_on_one_rank_is_a_step_that_all_ranks_skip(void** state) 
   free_outcomes(out);
 }
 
+/* The same samples in every step. */
+static gsel_status same_data(const gsel_data_request* r, void* user) {
+  gsel_data_request same = *r;
+  int64_t ids[16];
+  if (r->n_samples > 16) return GSEL_ERR_INTERNAL;
+  for (int64_t s = 0; s < r->n_samples; ++s) ids[s] = r->sample_ids[s] % 6;
+  same.sample_ids = ids;
+  return exact_data(&same, user);
+}
+
+/* Low-rank compression keeps what a step left out for the next: not that of a step that was skipped. */
+static void a_skipped_step_changes_nothing_that_compression_keeps(void** state) {
+  (void)state;
+  static const char config[] =
+      DDP("bucket_bytes = 1\nfirst_bucket_bytes = 1\ncompress = \"low_rank\"\ncompress_rank = 1\ncompress_start = 0\n")
+          SGD("0.125", "6", "precision = \"fp16\"\nloss_scale = 64.0\n");
+  outcome *expected = shared_outcomes(), *out = shared_outcomes();
+  trial t = plain(config, expected);
+  t.random = 1;
+  t.data = same_data;
+  t.batch = 6;
+  t.steps = STEPS - 1;
+  for (int n = 2; n <= 3; ++n) {
+    trial with = t;
+    with.out = out;
+    with.overflow_at_step = 1;
+    with.steps = STEPS;
+    as_threads(n, train, &t);
+    as_threads(n, train, &with);
+    assert_int_equal(out->skipped[1], 1);
+    assert_memory_equal(out->params, expected->params, sizeof out->params);
+  }
+  free_outcomes(expected);
+  free_outcomes(out);
+}
+
 /* ---- what cannot begin ---- */
 
 /* In a child of fork every call answers at once, and releasing does not wait for threads of the parent. */
@@ -182,6 +218,7 @@ int main(void) {
       cmocka_unit_test(a_failing_callback_ends_the_step_everywhere_with_its_reason),
       cmocka_unit_test(a_rank_killed_in_a_step_is_an_error_that_names_it),
       cmocka_unit_test(an_overflow_on_one_rank_is_a_step_that_all_ranks_skip),
+      cmocka_unit_test(a_skipped_step_changes_nothing_that_compression_keeps),
       cmocka_unit_test(a_forked_child_is_refused_and_does_not_hang),
       cmocka_unit_test(ranks_that_disagree_on_the_model_or_the_settings_are_refused),
       cmocka_unit_test(a_rank_that_cannot_start_is_reported_to_all),

@@ -350,11 +350,11 @@ static inline gsel_status exact_describe(gsel_model* model, exact_model* m, gsel
   static const char* const values[N_VALUES] = {"tokens", "x", "h", "r", "y", "z", "logits", "loss", "weight"};
   gsel_status status = GSEL_OK;
   for (int p = 0; p < N_PARAMS && !status; ++p) {
-    const int64_t n = kExactElems[p] + (m->wide_b1 && p == P_B1);
+    const int64_t width = WIDTH + (m->wide_b1 && p == P_B1), dims[] = {kExactElems[p] / WIDTH, width};
     gsel_param_desc desc = GSEL_PARAM_DESC_INIT;
     desc.name = gsel_str_from(params[p]);
-    desc.dims = &n;
-    desc.n_dims = 1;
+    desc.dims = p == P_B1 ? &width : dims;
+    desc.n_dims = p == P_B1 ? 1 : 2;
     desc.init = GSEL_INIT_CALLBACK;
     desc.init_fn = exact_initial;
     desc.init_user_data = (void*)(uintptr_t)&keys[m->random][p];

@@ -173,6 +173,36 @@ void a_gradient_that_is_not_finite_stays_so_and_leaves_nothing_behind(void**) {
   as_threads(2, not_finite_body, nullptr);
 }
 
+// A step that is not taken leaves every bit as it was: what comes after is as if it had never been.
+void skipped_body(rank_run* run) {
+  guarded(run, [&] {
+    Program program = program_of({{"w", 16, 12}, {"v", 12, 20}, {"b", 5, 1}}, GSEL_COMPRESS_LOW_RANK, 2);
+    gsel_instr overflow{};
+    overflow.kind = GSEL_INSTR_OVERFLOW;
+    program.step.push_back(overflow);
+    Worker skips(run, program), never(run, program);
+    rank_check(run, skips.ledger.peak_total() == total_bytes(Compressor::bytes(program, 0)));
+    auto step = [&](Worker& worker, uint64_t key, bool taken) {
+      for (size_t i = 0; i < worker.gradients.size(); ++i) worker.gradients[i] = noise(key, run->rank, i);
+      if (!taken && key % 2) worker.gradients[3] = std::numeric_limits<float>::infinity();
+      worker.reduce(0);
+      worker.compressor->end_step(taken);
+    };
+    for (uint64_t key = 100; key < 108; ++key) {
+      step(skips, key + 1000, false);
+      if (key % 3 == 0) step(skips, key + 2000, false);
+      step(skips, key, true);
+      step(never, key, true);
+      rank_check(run, std::memcmp(skips.gradients.data(), never.gradients.data(), sizeof(float) * 437) == 0);
+    }
+    rank_check(run, skips.gradients.size() == 437);
+  });
+}
+
+void a_step_that_is_not_taken_leaves_the_error_as_it_was(void**) {
+  for (const int32_t n : {1, 2, 3}) as_threads(n, skipped_body, nullptr);
+}
+
 void zero_body(rank_run* run) {
   guarded(run, [&] {
     Worker worker(run, program_of({{"w", 16, 12}}, GSEL_COMPRESS_LOW_RANK, 2));
@@ -228,6 +258,7 @@ int main() {
       cmocka_unit_test(what_is_left_out_is_made_up_for_later),
       cmocka_unit_test(the_error_follows_the_loss_scale),
       cmocka_unit_test(a_gradient_that_is_not_finite_stays_so_and_leaves_nothing_behind),
+      cmocka_unit_test(a_step_that_is_not_taken_leaves_the_error_as_it_was),
       cmocka_unit_test(zero_and_tiny_gradients_do_not_stop_what_comes_after),
       cmocka_unit_test(columns_become_orthonormal_whatever_they_are),
   };
