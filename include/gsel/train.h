@@ -158,8 +158,10 @@ GSEL_API void gsel_step_report_init(gsel_step_report *report, size_t struct_size
 
 /* One whole step, push. report may be NULL. Errors: GSEL_ERR_CALLBACK (layer, rank, message; the other ranks get
  * GSEL_ERR_ABORTED with the same text), those of the collectives; GSEL_ERR_STATE for a layer without callbacks (nothing
- * happened). After any other error trainer and communicator are broken on every rank: free them. In a pipeline a rank may
- * return while others are at the step; a failure there is then an error of its next one. docs/pipeline.md. Since 0.1. */
+ * happened), GSEL_ERR_IO where train.timeline cannot be written (the step was taken, gsel_trainer_report has it, and the
+ * next one can follow). After any other error trainer and communicator are broken on every rank: free them. In a
+ * pipeline a rank may return while others are at the step; a failure there is then an error of its next one.
+ * docs/pipeline.md. Since 0.1. */
 GSEL_API gsel_status gsel_trainer_step(gsel_trainer *trainer, gsel_step_report *report, gsel_error **err);
 
 /* Kinds of work handed out in pull mode. */
@@ -185,7 +187,8 @@ typedef struct gsel_work {
 GSEL_API void gsel_work_init(gsel_work *work, size_t struct_size);
 
 /* Next work of the step; begins a step when none is under way. GSEL_WORK_DONE ends it (nothing to complete).
- * Errors: GSEL_ERR_STATE (the work handed out is not complete), those of gsel_trainer_step. Since 0.1. */
+ * Errors: GSEL_ERR_STATE (the work handed out is not complete), those of gsel_trainer_step and, in place of
+ * GSEL_WORK_DONE, of gsel_trainer_evaluate. Since 0.1. */
 GSEL_API gsel_status gsel_trainer_next_work(gsel_trainer *trainer, gsel_work *out, gsel_error **err);
 
 /* Says that the work is done (status GSEL_OK) or failed (any other code, and why). GSEL_ERR_STATE for a ticket not
@@ -201,7 +204,8 @@ GSEL_API gsel_status gsel_trainer_report(const gsel_trainer *trainer, gsel_step_
  *   first_sample  global id of the batch's first sample
  *   data          fills the inputs; NULL: the trainer's
  *   report        loss, loss_sum, weight, times and bytes; may be NULL. gsel_trainer_report still gives the last step
- * Errors: as gsel_trainer_step. Since 0.1. */
+ * Errors: as gsel_trainer_step; GSEL_ERR_MODEL where the loss weights of all ranks sum to 0, as without samples: nothing
+ * is broken. Since 0.1. */
 GSEL_API gsel_status gsel_trainer_evaluate(gsel_trainer *trainer, int64_t first_sample, gsel_data_fn data,
                                            void *user_data, gsel_step_report *report, gsel_error **err);
 

@@ -37,6 +37,7 @@ gsel_work Executor::next() {
   } catch (...) {
     break_off(current_error());
   }
+  if (!handed_out_) conclude();
   gsel_work work{};
   work.kind = handed_out_ ? work_kind_ : GSEL_WORK_DONE;
   work.ticket = handed_out_ ? ticket_ : 0;
@@ -196,7 +197,7 @@ void Executor::finish() {
   now_.peak = ledger_.peak();
   if (inference_) return;
   if (evaluating_) {
-    last_evaluation_ = report;
+    if (weight_ > 0) last_evaluation_ = report;
     return;
   }
   if (!validation_.is_open) end_update(overflowed_, step_, origin_);
@@ -204,7 +205,13 @@ void Executor::finish() {
   ++step_;
   std::swap(last_step_, now_);
   has_step_ = true;
-  if (!config_.train.timeline.empty()) write_timeline(config_.train.timeline, program(), last_step_);
+}
+
+// Behind a step or an evaluation that has ended as it should on every rank: what fails here breaks nothing.
+void Executor::conclude() {
+  if (inference_) return;
+  if (evaluating_ && !(weight_ > 0)) refuse_weight();
+  if (!evaluating_ && !config_.train.timeline.empty()) write_timeline(config_.train.timeline, program(), last_step_);
 }
 
 // The outcome of a step is known.

@@ -147,6 +147,7 @@ class Executor {
   void begin(const Course& course, int64_t first_sample);
   void begin_first_instr();
   void finish();
+  void conclude();
   void end_update(bool overflowed, int64_t step, const NonFiniteOrigin& origin);
   uint64_t tier_bytes_in() const;
   uint64_t tier_bytes_out() const;
@@ -250,6 +251,7 @@ class Executor {
 
   // executor_optimizer.cc
   void loss_reduce(const gsel_instr& instr);
+  [[noreturn]] void refuse_weight() const;
   void tell_losses(std::span<double, 2> parts);
   void find_overflow(const gsel_instr& instr);
   void norm(const gsel_instr& instr);

@@ -27,9 +27,12 @@ void Executor::loss_reduce(const gsel_instr& instr) {
     combine_now(instr.kind, instr.axis, parts, GSEL_SUM);
   loss_sum_ = parts[0];
   weight_ = parts[1];
-  if (static_cast<int32_t>(position_) == course_->last_loss_reduce && !(weight_ > 0))
-    fail(GSEL_ERR_MODEL, "the loss weights of {} {} sum to {}; the sum over all ranks must be positive",
-         evaluating_ ? "the evaluation before step" : "step", step_, weight_);
+  if (static_cast<int32_t>(position_) == course_->last_loss_reduce && !evaluating_ && !(weight_ > 0)) refuse_weight();
+}
+
+void Executor::refuse_weight() const {
+  fail(GSEL_ERR_MODEL, "the loss weights of {} {} sum to {}; the sum over all ranks must be positive",
+       evaluating_ ? "the evaluation before step" : "step", step_, weight_);
 }
 
 // Over a pipeline one place has them all. It tells the others and goes on: a place that has ended its step begins the

@@ -133,8 +133,8 @@ void Trainer::step() {
   refuse_in_child();
   if (executor_->under_way()) fail(GSEL_ERR_STATE, "a step is under way in pull mode; finish it first");
   refuse_push(data_);
-  push(*executor_, *model_, data_);
   pulled_evaluation_ = false;
+  push(*executor_, *model_, data_);
 }
 
 gsel_step_report Trainer::evaluate(int64_t first_sample, DataSource data) {
@@ -151,6 +151,7 @@ gsel_step_report Trainer::evaluate(int64_t first_sample, DataSource data) {
 
 gsel_work Trainer::next_work() {
   refuse_in_child();
+  if (!executor_->under_way()) pulls_evaluation_ = false;  // a step begins
   const gsel_work work = executor_->next();
   if (work.kind == GSEL_WORK_DONE) pulled_evaluation_ = std::exchange(pulls_evaluation_, false);
   return work;

@@ -96,6 +96,47 @@ static void layers_without_callbacks_are_pulled_and_never_pushed(void** state) {
   ranks_verdict(run, 1);
 }
 
+/* ---- a folder that cannot be written to ---- */
+
+static gsel_status step_or_pull(session* s, int pull, gsel_error** err) {
+  gsel_step_report report = GSEL_STEP_REPORT_INIT;
+  return pull ? pull_step(s->trainer, &s->m, &report, err) : gsel_trainer_step(s->trainer, NULL, err);
+}
+
+/* Rank 0's steps are taken and say that their timeline is missing; the other ranks' are as always. */
+static void train_without_timeline(rank_run* run) {
+  const trial* t = (const trial*)run->user;
+  session s;
+  gsel_error* err = NULL;
+  gsel_step_report report = GSEL_STEP_REPORT_INIT;
+  rank_ok(run, open_session(run, &s, &err), err);
+  for (int i = 0; i < t->steps; ++i) {
+    const gsel_status status = step_or_pull(&s, t->pull, &err);
+    if (run->rank == 1)
+      rank_fails(run, status, err, GSEL_ERR_IO, "/nonexistent/folder", -1);
+    else
+      rank_ok(run, status, err);
+    rank_ok(run, gsel_trainer_report(s.trainer, &report, &err), err);
+    rank_check(run, report.step == i && report.weight > 0);
+    rank_ok(run, gsel_trainer_evaluate(s.trainer, 0, NULL, NULL, NULL, &err), err);
+  }
+  read_params(run, s.trainer, t->out[run->rank].params);
+  close_session(&s);
+  rank_check(run, memcmp(t->out[run->rank].params, t->expected->params, sizeof t->expected->params) == 0);
+}
+
+static void a_timeline_that_cannot_be_written_breaks_nothing(void** state) {
+  (void)state;
+  const trial like = plain(NULL, NULL);
+  outcome *expected = exact_reference(&like, TRAIN("6", "")), *out = shared_outcomes();
+  trial t = plain(TRAIN("6", ""), out);
+  t.expected = expected;
+  t.other_config_on_1 = TRAIN("6", "timeline = \"/nonexistent/folder\"\n");
+  for (t.pull = 0; t.pull < 2; ++t.pull) as_threads(3, train_without_timeline, &t);
+  free_outcomes(expected);
+  free_outcomes(out);
+}
+
 static void inference_gives_the_forward_values_of_training(void** state) {
   (void)state;
   rank_run* run = ranks_prepare(1, NULL);
@@ -174,6 +215,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(calls_out_of_order_are_refused),
       cmocka_unit_test(layers_without_callbacks_are_pulled_and_never_pushed),
+      cmocka_unit_test(a_timeline_that_cannot_be_written_breaks_nothing),
       cmocka_unit_test(inference_gives_the_forward_values_of_training),
       cmocka_unit_test(a_strategy_that_is_not_there_or_does_not_fit_is_refused_with_its_place),
   };

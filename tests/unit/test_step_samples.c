@@ -142,6 +142,47 @@ static void a_step_without_any_sample_is_an_error_on_every_rank(void** state) {
   as_threads(3, refuse_nothing, NULL);
 }
 
+/* Nothing came of it, and nothing is broken: steps and evaluations can follow. */
+static void evaluate_nothing(rank_run* run) {
+  const char* const config = (const char*)run->user;
+  step_model m;
+  step_session s;
+  gsel_error* err = NULL;
+  gsel_work work = GSEL_WORK_INIT;
+  gsel_step_report report = GSEL_STEP_REPORT_INIT;
+  const gsel_str none = {NULL, 0};
+  memset(&m, 0, sizeof m);
+  m.config = config;
+  rank_ok(run, step_open(run, &m, &s, &err), err);
+  for (int i = 0; i < 2; ++i) {
+    rank_fails(run, gsel_trainer_evaluate(s.trainer, 0, no_data, NULL, NULL, &err), err, GSEL_ERR_MODEL,
+               "the loss weights of the evaluation before step", -1);
+    rank_ok(run, gsel_trainer_step(s.trainer, NULL, &err), err);
+  }
+  rank_ok(run, gsel_trainer_begin_evaluation(s.trainer, 0, &err), err);
+  gsel_status status = gsel_trainer_next_work(s.trainer, &work, &err);
+  for (; !status && work.kind == GSEL_WORK_INPUT; status = gsel_trainer_next_work(s.trainer, &work, &err))
+    rank_ok(run, gsel_trainer_complete(s.trainer, work.ticket, GSEL_NO_SAMPLES, none, &err), err);
+  rank_fails(run, status, err, GSEL_ERR_MODEL, "the loss weights of the evaluation before step 2 sum to 0", -1);
+  rank_ok(run, gsel_trainer_report(s.trainer, &report, &err), err);
+  rank_check(run, report.step == 1);
+  rank_ok(run, gsel_trainer_evaluate(s.trainer, 0, NULL, NULL, &report, &err), err);
+  rank_check(run, report.weight == 6);
+  rank_ok(run, gsel_trainer_step(s.trainer, NULL, &err), err);
+  rank_ok(run, gsel_barrier(s.comm, &err), err);
+  step_close(&s);
+}
+
+static void an_evaluation_without_any_sample_is_an_error_that_breaks_nothing(void** state) {
+  (void)state;
+  char config[512];
+  for (size_t z = 0; z < N_STEP_STRATEGIES; ++z)
+    for (int n = 1; n <= 3; ++n) {
+      snprintf(config, sizeof config, "%s%s", kStepStrategies[z], STEP_SIGN("6", "microbatch = 1\n"));
+      as_threads(n, evaluate_nothing, config);
+    }
+}
+
 static void refuse_scattered(rank_run* run) {
   step_model m;
   step_session s;
@@ -208,6 +249,7 @@ int main(void) {
       cmocka_unit_test(a_batch_of_5_on_3_ranks_one_sample_at_a_time_equals_one_rank),
       cmocka_unit_test(micro_batches_without_samples_weigh_nothing),
       cmocka_unit_test(a_step_without_any_sample_is_an_error_on_every_rank),
+      cmocka_unit_test(an_evaluation_without_any_sample_is_an_error_that_breaks_nothing),
       cmocka_unit_test(a_strategy_that_scatters_the_batch_needs_all_of_it),
       cmocka_unit_test(only_data_may_have_no_samples),
       cmocka_unit_test(a_code_of_the_embedders_own_is_told_as_a_number),
