@@ -1,5 +1,7 @@
 /* The trainer's calls: in which order they may come, models that are pulled alone, inference, and configurations that
  * are refused with their place. */
+#include <stdatomic.h>
+
 #include "support/trainer_trial.h"
 
 static void calls_out_of_order_are_refused(void** state) {
@@ -137,6 +139,66 @@ static void a_timeline_that_cannot_be_written_breaks_nothing(void** state) {
   free_outcomes(out);
 }
 
+/* ---- signals ---- */
+
+typedef struct signalled {
+  trial t;
+  pthread_barrier_t barrier;
+} signalled;
+
+static atomic_int signals_handled;
+static void count_signal(int number) {
+  (void)number;
+  atomic_fetch_add(&signals_handled, 1);
+}
+
+static sigset_t user_signal(void) {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGUSR1);
+  return set;
+}
+
+/* The library's threads begin while this one would take the signal; it is sent once all of the program's block it. */
+static void train_under_a_signal(rank_run* run) {
+  signalled* shared = (signalled*)run->user;
+  const sigset_t set = user_signal();
+  session s;
+  gsel_error* err = NULL;
+  sigset_t pending;
+  pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+  const gsel_status opened = open_session(run, &s, &err);
+  const gsel_status stepped = opened ? opened : gsel_trainer_step(s.trainer, NULL, &err);
+  pthread_sigmask(SIG_BLOCK, &set, NULL);
+  pthread_barrier_wait(&shared->barrier);
+  if (run->rank == 0) kill(getpid(), SIGUSR1);
+  pthread_barrier_wait(&shared->barrier);
+  rank_ok(run, stepped, err);
+  for (int i = 0; i < 20; ++i) rank_ok(run, gsel_trainer_step(s.trainer, NULL, &err), err);
+  sigpending(&pending);
+  rank_check(run, sigismember(&pending, SIGUSR1) && atomic_load(&signals_handled) == 0);
+  close_session(&s);
+}
+
+static void no_signal_handler_runs_on_a_thread_of_the_library(void** state) {
+  (void)state;
+  const sigset_t set = user_signal();
+  struct sigaction action, before;
+  memset(&action, 0, sizeof action);
+  action.sa_handler = count_signal;
+  sigaction(SIGUSR1, &action, &before);
+  pthread_sigmask(SIG_BLOCK, &set, NULL);
+  signalled shared;
+  shared.t = plain(DDP("bucket_bytes = 1\nfirst_bucket_bytes = 1\n") TRAIN("6", ""), NULL);
+  pthread_barrier_init(&shared.barrier, NULL, 2);
+  as_threads(2, train_under_a_signal, &shared);
+  const struct timespec none = {0, 0};
+  sigtimedwait(&set, NULL, &none);
+  pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+  sigaction(SIGUSR1, &before, NULL);
+  pthread_barrier_destroy(&shared.barrier);
+}
+
 static void inference_gives_the_forward_values_of_training(void** state) {
   (void)state;
   rank_run* run = ranks_prepare(1, NULL);
@@ -216,6 +278,7 @@ int main(void) {
       cmocka_unit_test(calls_out_of_order_are_refused),
       cmocka_unit_test(layers_without_callbacks_are_pulled_and_never_pushed),
       cmocka_unit_test(a_timeline_that_cannot_be_written_breaks_nothing),
+      cmocka_unit_test(no_signal_handler_runs_on_a_thread_of_the_library),
       cmocka_unit_test(inference_gives_the_forward_values_of_training),
       cmocka_unit_test(a_strategy_that_is_not_there_or_does_not_fit_is_refused_with_its_place),
   };

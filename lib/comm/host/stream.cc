@@ -3,6 +3,7 @@
 
 #include "base/current_error.h"
 #include "base/os.h"
+#include "base/quiet_thread.h"
 #include "comm/host/host.h"
 
 namespace gsel::host {
@@ -108,7 +109,7 @@ void add_streams(gsel_backend_v1& table) {
 
 gsel_stream::gsel_stream() {
   try {
-    thread_ = std::thread([this] { run_queue(); });
+    thread_ = gsel::quiet_thread([this] { run_queue(); });
   } catch (const std::system_error& e) {
     gsel::fail(GSEL_ERR_NOMEM, "a stream needs a thread and none could be started: {}",
                gsel::errno_text(e.code().value()));

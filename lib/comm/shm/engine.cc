@@ -1,14 +1,12 @@
 // comm/shm/engine.cc: see engine.h.
 #include "comm/shm/engine.h"
 
-#include <pthread.h>
-#include <signal.h>
-
 #include <algorithm>
 #include <chrono>
 #include <system_error>
 
 #include "base/current_error.h"
+#include "base/quiet_thread.h"
 #include "comm/describe.h"
 #include "comm/shm/link.h"
 
@@ -107,20 +105,13 @@ void Engine::run(Work& work) {
   if (work.failure) throw Error(*work.failure);
 }
 
-// Signals are the program's own threads' business.
 void Engine::start_thread() {
   if (thread_.joinable()) return;
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  int failure = 0;
   try {
-    thread_ = std::thread([this] { run_thread(); });
+    thread_ = quiet_thread([this] { run_thread(); });
   } catch (const std::system_error& e) {
-    failure = e.code().value();
+    fail(GSEL_ERR_NOMEM, "a request needs a thread and none could be started: {}", errno_text(e.code().value()));
   }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  if (failure != 0) fail(GSEL_ERR_NOMEM, "a request needs a thread and none could be started: {}", errno_text(failure));
 }
 
 // Drives where it may, so that the work needs no other thread; else waits for who does.

@@ -2,13 +2,13 @@
 #include "comm/shm/watcher.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <cerrno>
 
+#include "base/quiet_thread.h"
 #include "comm/shm/family.h"
 #include "comm/shm/link.h"
 
@@ -24,21 +24,6 @@ struct Slot {
 Slot& slot() {
   static auto* the_slot = new Slot;
   return *the_slot;
-}
-
-// A thread without signals: the host's handlers run on the host's threads.
-template <class Body>
-std::thread quiet_thread(Body&& body) {
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  struct Restore {
-    const sigset_t& mask;
-    ~Restore() { pthread_sigmask(SIG_SETMASK, &mask, nullptr); }
-  } restore{before};
-  std::thread thread(std::forward<Body>(body));
-  pthread_setname_np(thread.native_handle(), "gsel-watcher");
-  return thread;
 }
 
 }  // namespace
@@ -61,6 +46,7 @@ Watcher::Watcher() : epoll_(epoll_create1(EPOLL_CLOEXEC)), stop_(eventfd(0, EFD_
   if (!epoll_ || !stop_ || epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, stop_.get(), &event) != 0)
     fail(GSEL_ERR_IO, "epoll for watching ranks failed: {}", errno_text(errno));
   thread_ = quiet_thread([this] { run(); });
+  pthread_setname_np(thread_.native_handle(), "gsel-watcher");
 }
 
 Watcher::~Watcher() {
