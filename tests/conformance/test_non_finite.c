@@ -1,5 +1,6 @@
 /* One gradient of one rank that is not finite, as train.non_finite would have it: the step is skipped on every rank, or
  * ends training on every rank, or nothing happens; and who produced it first is told. */
+#include "support/equality_model.h"
 #include "support/step_model.h"
 
 enum { N_ELEMS = STEP_PARAMS * STEP_WIDTH, STEPS = 4, BAD_STEP = 1 };
@@ -137,6 +138,96 @@ static void switched_off_it_trains_on(void** state) {
   under_each_strategy(SGD "non_finite = \"off\"\nclip_norm = 1.0e9\n", 1, expect_nan_in_parameters);
 }
 
+/* ---- schedules and the tensor axis: a sample of micro-batch 2 of the second data place ---- */
+
+enum { BATCH = 16, MICROBATCHES = 4, DATA_PLACES = 2, WITH_MICROBATCH = 2, DOWN_LAYER = 3 };
+
+typedef struct mesh_trial {
+  char config[512];
+  int place, tensor; /* of layer "down" on the pipeline; ranks of the tensor axis */
+} mesh_trial;
+
+static gsel_status open_mesh(const rank_run* run, step_session* s, gsel_error** err) {
+  const mesh_trial* t = (const mesh_trial*)run->user;
+  gsel_trainer_options options = GSEL_TRAINER_OPTIONS_INIT;
+  memset(s, 0, sizeof *s);
+  gsel_status status = rank_join(run, &s->comm, err);
+  if (!status) status = gsel_config_parse(gsel_str_from(t->config), gsel_str_from("mesh.toml"), &s->config, err);
+  if (!status) status = gsel_model_create(&s->model, err);
+  if (!status) status = eq_describe(s->model, err);
+  options.config = s->config;
+  options.data = eq_data;
+  if (!status) status = gsel_trainer_create(s->model, s->comm, &options, &s->trainer, err);
+  return status;
+}
+
+static void read_all(rank_run* run, gsel_trainer* trainer, float* out) {
+  gsel_error* err = NULL;
+  for (int p = 0; p < EQ_PARAMS; out += kEqElems[p++])
+    rank_ok(run, gsel_trainer_read_param(trainer, p, out, sizeof(float) * (size_t)kEqElems[p], &err), err);
+}
+
+static void expect_skip_in_mesh(rank_run* run) {
+  const mesh_trial* t = (const mesh_trial*)run->user;
+  const int32_t origin = t->tensor * (1 + DATA_PLACES * t->place); /* the first of those that share the layer */
+  step_session s;
+  gsel_error* err = NULL;
+  float before[EQ_ELEMS], after[EQ_ELEMS];
+  rank_ok(run, open_mesh(run, &s, &err), err);
+  for (int i = 0; i < STEPS; ++i) {
+    gsel_step_report report = GSEL_STEP_REPORT_INIT;
+    const int bad = i == BAD_STEP;
+    read_all(run, s.trainer, before);
+    rank_ok(run, gsel_trainer_step(s.trainer, NULL, &err), err);
+    if (i % 2 == 0) rank_ok(run, gsel_trainer_evaluate(s.trainer, 0, NULL, NULL, NULL, &err), err);
+    read_all(run, s.trainer, after);
+    rank_ok(run, gsel_trainer_report(s.trainer, &report, &err), err);
+    rank_check(run, report.validated_step == i && report.skipped == bad);
+    rank_check(run, (memcmp(before, after, sizeof before) == 0) == bad);
+    rank_check(run, report.non_finite_rank == (bad ? origin : -1));
+    rank_check(run, report.non_finite_layer == (bad ? DOWN_LAYER : -1));
+    rank_check(run, report.non_finite_param == (bad ? EQ_DOWN : -1));
+    rank_check(run, report.non_finite_microbatch == (bad ? WITH_MICROBATCH : -1));
+  }
+  step_close(&s);
+}
+
+/* Without a look between steps, those on trust are begun again. */
+static void expect_no_nan_after_a_run(rank_run* run) {
+  step_session s;
+  gsel_error* err = NULL;
+  float after[EQ_ELEMS];
+  rank_ok(run, open_mesh(run, &s, &err), err);
+  for (int i = 0; i < STEPS; ++i) rank_ok(run, gsel_trainer_step(s.trainer, NULL, &err), err);
+  read_all(run, s.trainer, after);
+  for (int k = 0; k < EQ_ELEMS; ++k) rank_check(run, isfinite(after[k]));
+  step_close(&s);
+}
+
+static void every_schedule_skips_with_and_without_a_tensor_axis(void** state) {
+  (void)state;
+  static const char* const schedules[] = {"naive",          "gpipe", "1f1b", "interleaved-1f1b", "zb-h1",
+                                          "interleaved-zb", "zb-h2", "zb-v", "dualpipe-v"};
+  static const char* const kinds[] = {"non_finite = \"skip\"", "clip_norm = 1.0e9",
+                                      "precision = \"fp16\"\nloss_scale = 8.0"};
+  eq_poisoned = BAD_STEP * BATCH + BATCH / DATA_PLACES + WITH_MICROBATCH * BATCH / DATA_PLACES / MICROBATCHES;
+  for (int k = 0; k < 9 * 2 * 2 * 3; ++k) {
+    const char* schedule = schedules[k / 12];
+    const int is_v = strstr(schedule, "-v") != NULL, is_interleaved = !strncmp(schedule, "interleaved", 11);
+    const int two_chunks = is_v || is_interleaved;
+    mesh_trial t = {.tensor = k % 2 + 1, .place = !is_interleaved}; /* of stage 2 of 4, or 1 of 2 */
+    snprintf(t.config, sizeof t.config,
+             "[mesh]\ntensor = %d\npipeline = 2\ndata = %d\n[strategy.tensor]\nplugin = \"tp\"\n[strategy.pipeline]\n"
+             "plugin = \"pp\"\nschedule = \"%s\"\npost_validate = \"%s\"\ncuts = \"%s\"\n[train]\nbatch = %d\n"
+             "microbatches = %d\nlearning_rate = 0.01\n%s\n",
+             t.tensor, DATA_PLACES, schedule, k / 2 % 2 ? "on" : "off", two_chunks ? "up,down,head" : "down", BATCH,
+             MICROBATCHES, kinds[k / 4 % 3]);
+    as_threads(2 * DATA_PLACES * t.tensor, expect_skip_in_mesh, &t);
+    as_threads(2 * DATA_PLACES * t.tensor, expect_no_nan_after_a_run, &t);
+  }
+  eq_poisoned = -1;
+}
+
 /* ---- what is not any rank's own ---- */
 
 /* Finite on each rank, and too large together. */
@@ -187,6 +278,7 @@ int main(void) {
       cmocka_unit_test(in_fp16_it_is_skipped_and_its_origin_told),
       cmocka_unit_test(an_error_ends_training_on_all_ranks_and_names_rank_layer_and_parameter),
       cmocka_unit_test(switched_off_it_trains_on),
+      cmocka_unit_test(every_schedule_skips_with_and_without_a_tensor_axis),
       cmocka_unit_test(a_sum_that_overflows_is_skipped_and_is_no_ranks_own),
       cmocka_unit_test(a_dynamic_loss_scale_must_know),
   };

@@ -139,7 +139,14 @@ EQ_CALLBACK(eq_embed_w,
             eq_embed_weight(c->n_samples, (const int32_t*)c->inputs[0].data, EQ_DY(c), c->accumulate, EQ_DW(c)))
 EQ_CALLBACK(eq_linear_f, eq_linear(c->n_samples, EQ_DIMS(c), EQ_IN(c, 0), EQ_PARAM(c), EQ_OUT(c)))
 EQ_CALLBACK(eq_linear_i, eq_linear_input(c->n_samples, EQ_DIMS(c), EQ_DY(c), EQ_PARAM(c), EQ_DX(c)))
-EQ_CALLBACK(eq_linear_w, eq_linear_weight(c->n_samples, EQ_DIMS(c), EQ_IN(c, 0), EQ_DY(c), c->accumulate, EQ_DW(c)))
+/* The sample that makes the gradient of wd something else than a number; -1: none. Set before ranks begin. */
+static int64_t eq_poisoned = -1;
+static inline void eq_poison(const gsel_call* c) {
+  for (int64_t s = 0; s < c->n_samples; ++s)
+    if (c->sample_ids[s] == eq_poisoned && c->params[0].dims[1] == EQ_WIDTH) EQ_DW(c)[0] = NAN;
+}
+EQ_CALLBACK(eq_linear_w, eq_linear_weight(c->n_samples, EQ_DIMS(c), EQ_IN(c, 0), EQ_DY(c), c->accumulate, EQ_DW(c));
+            eq_poison(c))
 EQ_CALLBACK(eq_act_f, eq_act(EQ_ACT_ELEMS(c), EQ_IN(c, 0), EQ_OUT(c)))
 EQ_CALLBACK(eq_act_i, eq_act_input(EQ_ACT_ELEMS(c), EQ_OUT(c), EQ_DY(c), EQ_DX(c)))
 EQ_CALLBACK(eq_head_f, eq_head(c->n_samples, EQ_IN(c, 0), EQ_IN(c, 1), EQ_PARAM(c), EQ_OUT(c)))
