@@ -210,7 +210,7 @@ void Executor::finish() {
 // Behind a step or an evaluation that has ended as it should on every rank: what fails here breaks nothing.
 void Executor::conclude() {
   if (inference_) return;
-  if (evaluating_ && !(weight_ > 0)) refuse_weight();
+  if (evaluating_ && course_->last_loss_reduce >= 0 && !(weight_ > 0)) refuse_weight();
   if (!evaluating_ && !config_.train.timeline.empty()) write_timeline(config_.train.timeline, program(), last_step_);
 }
 
