@@ -42,11 +42,16 @@ gsel_error* to_handle(const Error& error) noexcept {
   }
 }
 
+// A copy of what is being handled, for which there may be no memory; then that is what it says.
 Error current_error() {
   try {
     throw;
   } catch (const Error& e) {
-    return e;
+    try {
+      return e;
+    } catch (const std::bad_alloc&) {
+      return Error(GSEL_ERR_NOMEM, "out of memory");
+    }
   } catch (const std::bad_alloc&) {
     return Error(GSEL_ERR_NOMEM, "out of memory");
   } catch (const std::exception& e) {

@@ -83,6 +83,7 @@ Engine::Turn::~Turn() {
 
 void Engine::submit(Work& work) {
   std::lock_guard lock(mutex_);
+  waiters_.reserve(static_cast<size_t>(works_) + 1);  // so that a wait cannot fail while its work is under way
   inbox_.push_back(&work);
   ++works_;
   queued_ += work.collectives;
