@@ -24,7 +24,7 @@ enum { SMALL = 3, SLOTS = 800, STAGED = 40000, LARGE = 300000 };
 #define STEP(call) STEP_WITH(0, call)
 /* The same with JSON in it: the trees of nlohmann-json allocate in their destructors, which ends the process where
  * there is no memory, and lose memory when they are made. */
-#define JSON_STEP(call) STEP_WITH(1, call)
+#define TREE_STEP(call) STEP_WITH(1, call)
 #define RIGHT(condition) \
   if (!(condition)) return wrong(p, #condition)
 /* A call that cannot fail. */
@@ -131,7 +131,7 @@ static gsel_status calls(part* p, held* h) {
   if ((status = ring(p, h, LARGE))) return status;
   if ((status = by_request(p, h))) return status;
   if ((status = memory_again(p, h))) return status;
-  JSON_STEP(gsel_comm_trace(h->comm, &h->trace, &err));
+  TREE_STEP(gsel_comm_trace(h->comm, &h->trace, &err));
   return GSEL_OK;
 }
 
@@ -171,6 +171,19 @@ void scenario_comm(part* p) {
 
 /* ---- a trainer ---- */
 
+static gsel_status open_trainer(part* p, const char* config, step_session* s) {
+  gsel_trainer_options options = GSEL_TRAINER_OPTIONS_INIT;
+  STEP(rank_join(&p->run, &s->comm, &err));
+  TREE_STEP(gsel_config_parse(gsel_str_from(config), gsel_str_from("scenario.toml"), &s->config, &err));
+  STEP(gsel_model_create(&s->model, &err));
+  STEP(step_describe(s->model, &s->m, &err));
+  options.config = s->config;
+  options.data = step_data;
+  options.data_user_data = &s->m;
+  STEP(gsel_trainer_create(s->model, s->comm, &options, &s->trainer, &err));
+  return GSEL_OK;
+}
+
 static gsel_status train(part* p, step_session* s) {
   float params[2 * STEP_WIDTH], trained[2 * STEP_WIDTH];
   gsel_str json;
@@ -179,7 +192,7 @@ static gsel_status train(part* p, step_session* s) {
   for (int i = 0; i < 2; ++i) STEP_WITH(p->draws, gsel_trainer_step(s->trainer, &report, &err));
   RIGHT(report.step == 1);
   STEP(gsel_trainer_evaluate(s->trainer, 0, NULL, NULL, &report, &err));
-  JSON_STEP(gsel_trainer_step_json(s->trainer, &json, &err));
+  TREE_STEP(gsel_trainer_step_json(s->trainer, &json, &err));
   STEP(step_params(s->trainer, trained, &err));
   for (int i = 0; i < 2 * STEP_WIDTH; ++i) RIGHT(trained[i] != params[i]);
   return GSEL_OK;
@@ -188,19 +201,10 @@ static gsel_status train(part* p, step_session* s) {
 void scenario_trainer(part* p) {
   char config[700], timeline[500] = "";
   step_session s;
-  step_model m;
-  gsel_error* err = NULL;
-  memset(&m, 0, sizeof m);
+  memset(&s, 0, sizeof s);
   if (p->draws) snprintf(timeline, sizeof timeline, "timeline = \"%s\"\n", p->folder);
   snprintf(config, sizeof config, STEP_SGD("0.5", "4", "microbatch = 1\n%s") STEP_ZERO("2"), timeline);
-  m.config = config;
-  shim_enter(p->run.rank);
-  const gsel_status status = step_open(&p->run, &m, &s, &err);
-  shim_leave();
-  if (status)
-    failed(p, status, err, "step_open");
-  else
-    train(p, &s);
+  if (!open_trainer(p, config, &s)) train(p, &s);
   QUIET(step_close(&s));
 }
 
@@ -223,10 +227,10 @@ static gsel_status use_files(part* p, file_things* t) {
   RIGHT(file != NULL);
   fputs("[train]\nbatch = 8\n", file);
   fclose(file);
-  STEP(gsel_config_load(gsel_str_from(path), &t->config, &err));
+  TREE_STEP(gsel_config_load(gsel_str_from(path), &t->config, &err));
   RIGHT(!strcmp(gsel_config_get(t->config, gsel_str_from("train.batch")).data, "8"));
   snprintf(path, sizeof path, "%s/inventory/a100x8.json", getenv("GSEL_TEST_DATA"));
-  JSON_STEP(gsel_inventory_load(gsel_str_from(path), &t->inventory, &err));
+  TREE_STEP(gsel_inventory_load(gsel_str_from(path), &t->inventory, &err));
   request.inventory = t->inventory;
   request.flags = GSEL_RESOLVE_NO_ENV;
   request.devices = gsel_str_from("count:2");

@@ -8,13 +8,13 @@
 #define SHIM_SITES(X)                                                                                                 \
   X(accept4)                                                                                                          \
   X(access)                                                                                                           \
-  X(aligned_alloc) X(bind) X(calloc) X(chmod) X(connect) X(dlopen) X(epoll_create1) X(epoll_ctl) X(epoll_wait)        \
-      X(eventfd) X(fallocate) X(fchmod) X(fcntl) X(fopen) X(fstat) X(ftruncate) X(futex) X(getrandom) X(getsockopt)   \
-          X(listen) X(lstat) X(madvise) X(malloc) X(membarrier) X(memfd_create) X(mkdir) X(mkostemp) X(mmap) X(msync) \
-              X(open) X(openat) X(opendir) X(pidfd_open) X(pipe2) X(poll) X(posix_fallocate) X(pread)                 \
-                  X(process_vm_readv) X(pthread_create) X(pwrite) X(read) X(readlink) X(realloc) X(realpath)          \
-                      X(recvmsg) X(rename) X(sched_getaffinity) X(sendmsg) X(setsockopt) X(socket) X(stat) X(unlink)  \
-                          X(write)
+  X(aligned_alloc)                                                                                                    \
+  X(bind) X(calloc) X(chmod) X(connect) X(dlopen) X(epoll_create1) X(epoll_ctl) X(epoll_wait) X(eventfd) X(fallocate) \
+      X(fchmod) X(fcntl) X(fopen) X(fstat) X(ftruncate) X(futex) X(getrandom) X(getsockopt) X(listen) X(lstat)        \
+          X(madvise) X(malloc) X(membarrier) X(memfd_create) X(mkdir) X(mkostemp) X(mmap) X(msync) X(open) X(openat)  \
+              X(opendir) X(pidfd_open) X(pipe2) X(poll) X(posix_fallocate) X(pread) X(process_vm_readv)               \
+                  X(pthread_create) X(pwrite) X(read) X(readlink) X(realloc) X(realpath) X(recvmsg) X(rename)         \
+                      X(sched_getaffinity) X(sendmsg) X(setsockopt) X(socket) X(stat) X(unlink) X(write)
 
 #define SHIM_SITE(function) SHIM_##function,
 typedef enum shim_site { SHIM_SITES(SHIM_SITE) SHIM_N_SITES } shim_site;

@@ -1,0 +1,76 @@
+/* nets/test_calls.c: random sequences of calls on communicators in every state, against the model of machine.h. A
+ * sequence is named by its seed and number: GSEL_NET_SEED=S GSEL_NET_ONLY="sequence N of" tries it again. fuzz_calls.c
+ * gives the same machine to libFuzzer. */
+#include "nets/machine.h"
+#include "support/net.h"
+#include "support/traces.h"
+
+enum { LONGEST = 100, WORKERS = 2 };
+
+static const net_known known[] = {
+    {"(none)", "a place for what is being mended"},
+};
+
+typedef struct job {
+  int worker;
+  long seed;
+  double end;
+} job;
+
+static void draw(uint64_t state, uint8_t* data, size_t size) {
+  for (size_t i = 0; i < size; ++i) data[i] = (uint8_t)net_random(&state);
+}
+
+static void play_sequences(net_trial* t, void* user) {
+  const job* j = (const job*)user;
+  uint8_t data[LONGEST * MACHINE_OP_BYTES];
+  char text[MACHINE_TEXT];
+  const traces before = traces_now();
+  for (; net_seconds() < j->end; ++t->place) {
+    const long n = t->place * WORKERS + j->worker;
+    snprintf(t->name, sizeof t->name, "sequence %ld of seed %ld", n, j->seed);
+    if (!net_wanted(t->name)) continue;
+    draw((uint64_t)j->seed * 1000003u + (uint64_t)n, data, sizeof data);
+    ++t->log->trials;
+    alarm(120);
+    const char* wrong = machine_run(data, (size_t)(8 + n % (LONGEST - 8)) * MACHINE_OP_BYTES, text);
+    if (wrong) net_find(t->log, t->name, wrong);
+    traces after = traces_now();
+    for (int i = 0; i < 2000 && after.threads != before.threads; ++i) after = traces_now();
+    if (memcmp(&before, &after, sizeof before)) {
+      net_find(t->log, t->name, "leaves descriptors, threads or mappings");
+      _exit(1);
+    }
+  }
+  alarm(0);
+}
+
+static void every_answer_is_that_of_the_model(void** state) {
+  (void)state;
+  net_log* log = net_open();
+  const double seconds = (double)net_number("GSEL_NET_SECONDS", 15);
+  const long seed = net_number("GSEL_NET_SEED", 1);
+  pid_t pids[WORKERS];
+  print_message("GSEL_NET_SEED=%ld\n", seed);
+  for (int i = 0; i < WORKERS; ++i) {
+    fflush(NULL);
+    pids[i] = fork();
+    if (pids[i]) continue;
+    job j = {i, seed, net_seconds() + seconds};
+    net_contain(log, play_sequences, &j, 180 + seconds);
+    _exit(0);
+  }
+  for (int i = 0; i < WORKERS; ++i) {
+    int status = 0;
+    waitpid(pids[i], &status, 0);
+    assert_int_equal(status, 0);
+  }
+  net_close(log, known, sizeof known / sizeof *known);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(every_answer_is_that_of_the_model),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
