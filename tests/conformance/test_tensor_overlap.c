@@ -31,13 +31,6 @@ static int wait_for_replica_0(meeting* m) {
   return status == 0;
 }
 
-static gsel_status call_kernel(const gsel_work* work, small_transformer* m) {
-  if (work->input) return tm_data(work->input, NULL);
-  const struct tm_layer* l = &kTmLayers[work->call->layer];
-  const gsel_layer_fn kernels[] = {NULL, NULL, l->forward, l->backward_input, l->backward_weight, l->backward};
-  return kernels[work->kind](work->call, m);
-}
-
 static void pull_a_step(rank_run* run) {
   meeting* m = (meeting*)run->user;
   const int replica = run->rank / TENSOR;
@@ -53,7 +46,7 @@ static void pull_a_step(rank_run* run) {
     const int is_backward = work.kind >= GSEL_WORK_BACKWARD_INPUT;
     if (replica == 0 && is_backward && work.call->layer == 0) come_through(m);
     if (replica == 1 && is_backward && !waited++) rank_check(run, wait_for_replica_0(m));
-    const gsel_status status = call_kernel(&work, s.m);
+    const gsel_status status = tensor_work(&work, s.m);
     rank_ok(run, gsel_trainer_complete(s.trainer, work.ticket, status, none, &err), err);
   }
   close_tensor(&s);

@@ -104,6 +104,14 @@ static inline void compare_tensor(rank_run* run, const tensor_trial* t) {
   for (int i = 0; i < t->steps && expected->norm[i] > 0; ++i) rank_check(run, out->norm[i] == expected->norm[i]);
 }
 
+/* What a step that is pulled hands out. */
+static inline gsel_status tensor_work(const gsel_work* work, small_transformer* m) {
+  if (work->input) return tm_data(work->input, NULL);
+  const struct tm_layer* l = &kTmLayers[work->call->layer];
+  const gsel_layer_fn kernels[] = {NULL, NULL, l->forward, l->backward_input, l->backward_weight, l->backward};
+  return kernels[work->kind](work->call, m);
+}
+
 /* What was counted is what the program's closed forms say. */
 static inline void compare_counts(rank_run* run, tensor_outcome* out, const gsel_trainer* trainer, int steps) {
   const gsel_program* program = gsel_trainer_program(trainer);
