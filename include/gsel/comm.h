@@ -99,7 +99,7 @@ GSEL_API int32_t gsel_comm_world_size(const gsel_comm *comm);
  * Memory of gsel_mem_alloc is read and written by the other ranks in place; other memory is copied on the way.
  * Errors, with the state of the communicator afterwards:
  *   GSEL_ERR_ARG       nothing happened; usable
- *   GSEL_ERR_MISMATCH  every rank gets it, both calls are quoted, no buffer written; usable (send/recv: broken)
+ *   GSEL_ERR_MISMATCH  every rank gets it, both calls are quoted, no buffer written; usable (messages: see gsel_send)
  *   GSEL_ERR_TIMEOUT   the laggard is named; recv may be partly written; broken
  *   GSEL_ERR_PEER      the dead or departed rank is named; recv may be partly written; broken
  *   GSEL_ERR_ABORTED   some rank called gsel_comm_abort; broken
@@ -165,9 +165,15 @@ GSEL_API gsel_status gsel_alltoallv(gsel_comm *comm, const void *send, const uin
 /* Returns after every rank has called it. */
 GSEL_API gsel_status gsel_barrier(gsel_comm *comm, gsel_error **err);
 
-/* Point to point: messages of one ordered pair arrive in order; type and count must agree. A send may return
- * before its receive is posted when the message fits the library's buffer (four of a pair, of 4 KiB, at least); portable programs do
- * not rely on it. peer != rank. */
+/* Point to point. A receive takes the first message that is for it: sent by `peer` with the receive's tag, here 0.
+ * Messages of one ordered pair and tag arrive in order; the type must agree, and the receive must be as long as the
+ * message, or longer: what is behind the message stays as it is. A send may return before its receive is posted when
+ * the message fits the library's buffer (four of a pair, of 4 KiB, at least); portable programs do not rely on it.
+ * peer != rank.
+ * GSEL_ERR_MISMATCH: another type, or a message longer than its receive; both calls are quoted on both sides, recv is
+ * not written. Where the receiver was to read the sender's memory, as with most messages that do not fit the buffer,
+ * the message is dropped and the communicator stays usable. Else the sender may have returned and learns of it in its
+ * next call: the communicator is broken. */
 GSEL_API gsel_status gsel_send(gsel_comm *comm, const void *send, size_t count, gsel_dtype dtype, int32_t peer,
                                gsel_error **err);
 GSEL_API gsel_status gsel_recv(gsel_comm *comm, void *recv, size_t count, gsel_dtype dtype, int32_t peer,
@@ -175,6 +181,39 @@ GSEL_API gsel_status gsel_recv(gsel_comm *comm, void *recv, size_t count, gsel_d
 /* Both at once, so that a ring of them cannot wait for itself. to and from may be one rank. */
 GSEL_API gsel_status gsel_sendrecv(gsel_comm *comm, const void *send, size_t send_count, int32_t to, void *recv,
                                    size_t recv_count, int32_t from, gsel_dtype dtype, gsel_error **err);
+
+/* A message that a receive took or a probe found.
+ *   source  the rank that sent it
+ *   tag     that it was sent with
+ *   count   elements of dtype that were sent */
+typedef struct gsel_message {
+  uint32_t struct_size;
+  int32_t source;
+  int32_t tag;
+  gsel_dtype dtype;
+  uint64_t count;
+} gsel_message;
+#define GSEL_MESSAGE_INIT GSEL_STRUCT_INIT(gsel_message)
+GSEL_API void gsel_message_init(gsel_message *message, size_t struct_size);
+
+/* Messages with a tag of the caller's, 0 to INT32_MAX. A receive names the sender's rank and tag, or takes any:
+ * GSEL_ANY_RANK, GSEL_ANY_TAG. Receives that one message would suit take it in the order they were posted. A message that
+ * no receive asks for waits, and those behind it pass: long messages wait with their senders, others in the receiver's
+ * memory. A rank keeps 64 MiB of them; past that messages wait with their senders, and those behind them too.
+ *   received  may be NULL; filled where the call returns GSEL_OK
+ * Since 0.1. */
+#define GSEL_ANY_RANK (-2)
+#define GSEL_ANY_TAG (-1)
+GSEL_API gsel_status gsel_send_tag(gsel_comm *comm, const void *send, size_t count, gsel_dtype dtype, int32_t peer,
+                                   int32_t tag, gsel_error **err);
+GSEL_API gsel_status gsel_recv_tag(gsel_comm *comm, void *recv, size_t count, gsel_dtype dtype, int32_t source,
+                                   int32_t tag, gsel_message *received, gsel_error **err);
+/* Waits until there is a message that gsel_recv_tag with this source and tag would take, and tells of it; the message
+ * stays. gsel_iprobe looks and does not wait: *found is 1 or 0, and only for 1 is *message written. Messages that a
+ * posted receive is for are not told of. Errors as a receive's. Since 0.1. */
+GSEL_API gsel_status gsel_probe(gsel_comm *comm, int32_t source, int32_t tag, gsel_message *message, gsel_error **err);
+GSEL_API gsel_status gsel_iprobe(gsel_comm *comm, int32_t source, int32_t tag, int32_t *found, gsel_message *message,
+                                 gsel_error **err);
 
 /* Calls of this thread between begin and end are noted (arguments checked) and run by end: the messages of one
  * communicator together, in any order of arrival, its collectives in the order given, several communicators at the
@@ -201,10 +240,12 @@ typedef int32_t gsel_collective_kind;
 #define GSEL_COLLECTIVE_SCATTERV 14
 #define GSEL_COLLECTIVE_ALLTOALLV 15
 #define GSEL_COLLECTIVE_SENDRECV 16
-#define GSEL_COLLECTIVE_KINDS 17
+#define GSEL_COLLECTIVE_PROBE 17
+#define GSEL_COLLECTIVE_IPROBE 18
+#define GSEL_COLLECTIVE_KINDS 19
 
 /* A call as data: what the functions above take, by the same names. Fields a kind does not name are ignored.
- *   root         of rooted kinds; the peer of send and recv; the rank a sendrecv sends to
+ *   root         of rooted kinds; the peer of send, recv and probes; the rank a sendrecv sends to
  *   source       the rank a sendrecv receives from
  *   count        elements; of sendrecv those sent
  *   recv_count   of sendrecv: elements received
@@ -212,7 +253,11 @@ typedef int32_t gsel_collective_kind;
  *   recv_counts, recv_offsets    of reduce_scatterv (counts), allgatherv, gatherv, alltoallv
  *   factor       of GSEL_SCALED_SUM: this rank's
  *   timeout_s    bound on this call, seconds; 0: the communicator's
- *   label        shown in errors and recordings, cut to 15 bytes */
+ *   label        shown in errors and recordings, cut to 15 bytes
+ *   tag          of messages; of a sendrecv that of what is sent
+ *   recv_tag     of a sendrecv: that of what is received
+ *   received     of recv, sendrecv and probes: filled once the call has ended with GSEL_OK, borrowed until then; may be
+ *                NULL but for probes. An iprobe that finds nothing sets its source to GSEL_ANY_RANK */
 typedef struct gsel_collective {
   uint32_t struct_size;
   gsel_collective_kind kind;
@@ -231,6 +276,9 @@ typedef struct gsel_collective {
   double factor;
   double timeout_s;
   gsel_str label;
+  int32_t tag;
+  int32_t recv_tag;
+  gsel_message *received;
 } gsel_collective;
 #define GSEL_COLLECTIVE_INIT GSEL_STRUCT_INIT(gsel_collective)
 GSEL_API void gsel_collective_init(gsel_collective *call, size_t struct_size);

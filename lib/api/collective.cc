@@ -20,12 +20,23 @@ gsel_collective counted(gsel_collective_kind kind, const void* send, void* recv,
   return gsel::make_collective(kind, send, recv, 0, dtype, op, root);
 }
 
+gsel_collective probe(gsel_collective_kind kind, int32_t source, int32_t tag, gsel_message* message) {
+  gsel_collective call = gsel::make_collective(kind, nullptr, nullptr, 0, 0, 0, source);
+  call.tag = tag;
+  call.received = message;
+  return call;
+}
+
 }  // namespace
 
 extern "C" {
 
 void gsel_collective_init(gsel_collective* call, size_t struct_size) {
   gsel::init_struct(call, struct_size);
+}
+
+void gsel_message_init(gsel_message* message, size_t struct_size) {
+  gsel::init_struct(message, struct_size);
 }
 
 gsel_status gsel_comm_run(gsel_comm* comm, const gsel_collective* call, gsel_error** err) {
@@ -136,6 +147,40 @@ gsel_status gsel_sendrecv(gsel_comm* comm, const void* send, size_t send_count, 
   call.source = from;
   call.recv_count = recv_count;
   return run(comm, std::move(call), err);
+}
+
+gsel_status gsel_send_tag(gsel_comm* comm, const void* send, size_t count, gsel_dtype dtype, int32_t peer, int32_t tag,
+                          gsel_error** err) {
+  gsel_collective call = gsel::make_collective(GSEL_COLLECTIVE_SEND, send, nullptr, count, dtype, 0, peer);
+  call.tag = tag;
+  return run(comm, std::move(call), err);
+}
+
+gsel_status gsel_recv_tag(gsel_comm* comm, void* recv, size_t count, gsel_dtype dtype, int32_t source, int32_t tag,
+                          gsel_message* received, gsel_error** err) {
+  gsel_collective call = gsel::make_collective(GSEL_COLLECTIVE_RECV, nullptr, recv, count, dtype, 0, source);
+  call.tag = tag;
+  call.received = received;
+  return run(comm, std::move(call), err);
+}
+
+gsel_status gsel_probe(gsel_comm* comm, int32_t source, int32_t tag, gsel_message* message, gsel_error** err) {
+  return run(comm, probe(GSEL_COLLECTIVE_PROBE, source, tag, message), err);
+}
+
+gsel_status gsel_iprobe(gsel_comm* comm, int32_t source, int32_t tag, int32_t* found, gsel_message* message,
+                        gsel_error** err) {
+  return gsel::guard(err, [&] {
+    gsel::required(found, "found") = 0;
+    gsel_message there = GSEL_MESSAGE_INIT;
+    gsel::stated_size(message, "gsel_message");
+    gsel_collective call = probe(GSEL_COLLECTIVE_IPROBE, source, tag, &there);
+    gsel::Communicator& communicator = gsel::required(comm, "comm").impl;
+    communicator.collective(call);
+    if (there.source == GSEL_ANY_RANK) return;
+    *found = 1;
+    gsel::write_struct(message, there, "gsel_message");
+  });
 }
 
 }  // extern "C"

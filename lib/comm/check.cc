@@ -6,6 +6,7 @@
 
 #include "base/dtype.h"
 #include "base/error.h"
+#include "base/options.h"
 #include "comm/describe.h"
 #include "comm/operation.h"
 
@@ -47,12 +48,13 @@ void check_overlap(const Buffers& buffers, const gsel_collective& call) {
        from >= to ? "behind" : "before", in_place >= 0 ? in_place : -in_place, in_place >= 0 ? "behind" : "before");
 }
 
-void check_rank(int32_t value, const char* role, const gsel_collective& call, int32_t rank, int32_t world_size) {
-  const char* name = collective_name(call.kind);
+void check_rank(int32_t value, const char* role, const gsel_collective& call, int32_t rank, int32_t world_size,
+                bool any = false) {
+  if (any && value == GSEL_ANY_RANK && world_size > 1) return;
   if (value < 0 || value >= world_size)
-    fail(GSEL_ERR_ARG, "{}: {} {} is not a rank of a world of {}", name, role, value, world_size);
+    fail(GSEL_ERR_ARG, "{}: {} {} is not a rank of a world of {}", collective_name(call.kind), role, value, world_size);
   if (is_point_to_point(call.kind) && value == rank)
-    fail(GSEL_ERR_ARG, "{}: {} {} is the calling rank itself", name, role, rank);
+    fail(GSEL_ERR_ARG, "{}: {} {} is the calling rank itself", collective_name(call.kind), role, rank);
 }
 
 void check_count(uint64_t count, const char* role, const gsel_collective& call, int32_t world_size) {
@@ -92,7 +94,10 @@ void clear_unused(gsel_collective& call) {
   if (kind == GSEL_COLLECTIVE_BARRIER || takes_counts(kind)) call.count = 0;
   if (!is_reduction(kind)) call.op = 0;
   if (!is_rooted(kind) && !is_point_to_point(kind)) call.root = -1;
-  if (kind != GSEL_COLLECTIVE_SENDRECV) call.source = -1, call.recv_count = 0;
+  if (kind != GSEL_COLLECTIVE_SENDRECV) call.source = -1, call.recv_count = 0, call.recv_tag = 0;
+  if (!is_point_to_point(kind)) call.tag = 0;
+  if (!receives_message(kind)) call.received = nullptr;
+  if (is_probe(kind)) call.count = 0, call.dtype = 0;
   const bool sends = kind == GSEL_COLLECTIVE_SCATTERV || kind == GSEL_COLLECTIVE_ALLTOALLV;
   const bool receives = takes_counts(kind) && kind != GSEL_COLLECTIVE_SCATTERV;
   if (!sends) call.send_counts = call.send_offsets = nullptr;
@@ -149,6 +154,10 @@ Buffers buffers_of(const gsel_collective& call, int32_t rank, int32_t world_size
     case GSEL_COLLECTIVE_RECV:
       b.send.bytes = 0;
       break;
+    case GSEL_COLLECTIVE_PROBE:
+    case GSEL_COLLECTIVE_IPROBE:
+      b.send.bytes = b.recv.bytes = 0;
+      break;
     case GSEL_COLLECTIVE_SENDRECV:
       b.recv.bytes = call.recv_count * dtype_bytes(call.dtype);
       b.in_place = kNowhere;
@@ -179,19 +188,35 @@ Buffers buffers_of(const gsel_collective& call, int32_t rank, int32_t world_size
   return b;
 }
 
+// Of a negative one.
+void check_tag(int32_t tag, const char* role, const gsel_collective& call, bool any) {
+  if (any && tag == GSEL_ANY_TAG) return;
+  fail(GSEL_ERR_ARG, "{}: {} is {}; use 0 to {}{}", collective_name(call.kind), role, tag, INT32_MAX,
+       any ? ", or GSEL_ANY_TAG" : "");
+}
+
+void check_message(const gsel_collective& call, int32_t rank, int32_t world_size) {
+  const bool both = call.kind == GSEL_COLLECTIVE_SENDRECV;
+  const bool takes_any = receives_message(call.kind) && !both;
+  check_rank(call.root, "peer", call, rank, world_size, takes_any);
+  if (call.tag < 0) check_tag(call.tag, "tag", call, takes_any);
+  if (both) {
+    check_rank(call.source, "source", call, rank, world_size, true);
+    if (call.recv_tag < 0) check_tag(call.recv_tag, "recv_tag", call, true);
+    check_count(call.recv_count, "recv_count", call, world_size);
+  }
+  if (call.received || is_probe(call.kind)) stated_size(call.received, "gsel_message");
+}
+
 void check_words(const gsel_collective& call, int32_t rank, int32_t world_size) {
   const char* name = collective_name(call.kind);
   if (!(call.timeout_s >= 0)) fail(GSEL_ERR_ARG, "{}: timeout_s is {}; use 0 or a positive time", name, call.timeout_s);
   if (call.kind == GSEL_COLLECTIVE_BARRIER) return;
-  if (dtype_bytes(call.dtype) == 0)
+  if (dtype_bytes(call.dtype) == 0 && !is_probe(call.kind))
     fail(GSEL_ERR_ARG, "{}: dtype {} is unknown; use a GSEL_I8 ... GSEL_F8E5M2", name, call.dtype);
   if (is_reduction(call.kind)) check_operation(call.op, call.dtype, name);
-  if (is_rooted(call.kind) || is_point_to_point(call.kind))
-    check_rank(call.root, is_rooted(call.kind) ? "root" : "peer", call, rank, world_size);
-  if (call.kind == GSEL_COLLECTIVE_SENDRECV) {
-    check_rank(call.source, "source", call, rank, world_size);
-    check_count(call.recv_count, "recv_count", call, world_size);
-  }
+  if (is_rooted(call.kind)) check_rank(call.root, "root", call, rank, world_size);
+  if (is_point_to_point(call.kind)) check_message(call, rank, world_size);
   check_count(call.count, "count", call, world_size);
 }
 

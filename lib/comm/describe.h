@@ -21,7 +21,9 @@ constexpr uint32_t kRooted = set_of(GSEL_COLLECTIVE_BROADCAST, GSEL_COLLECTIVE_R
                                     GSEL_COLLECTIVE_SCATTER, GSEL_COLLECTIVE_GATHERV, GSEL_COLLECTIVE_SCATTERV);
 constexpr uint32_t kCounted = set_of(GSEL_COLLECTIVE_REDUCE_SCATTERV, GSEL_COLLECTIVE_ALLGATHERV,
                                      GSEL_COLLECTIVE_GATHERV, GSEL_COLLECTIVE_SCATTERV, GSEL_COLLECTIVE_ALLTOALLV);
-constexpr uint32_t kPointToPoint = set_of(GSEL_COLLECTIVE_SEND, GSEL_COLLECTIVE_RECV, GSEL_COLLECTIVE_SENDRECV);
+constexpr uint32_t kProbes = set_of(GSEL_COLLECTIVE_PROBE, GSEL_COLLECTIVE_IPROBE);
+constexpr uint32_t kReceives = set_of(GSEL_COLLECTIVE_RECV, GSEL_COLLECTIVE_SENDRECV) | kProbes;
+constexpr uint32_t kPointToPoint = set_of(GSEL_COLLECTIVE_SEND) | kReceives;
 constexpr bool has(uint32_t set, gsel_collective_kind kind) {
   return static_cast<uint32_t>(kind) < GSEL_COLLECTIVE_KINDS && (set >> kind & 1u) != 0;
 }
@@ -39,8 +41,15 @@ constexpr bool takes_counts(gsel_collective_kind kind) {  // the v kinds
 constexpr bool is_point_to_point(gsel_collective_kind kind) {
   return kinds::has(kinds::kPointToPoint, kind);
 }
-// `operation` is what to call it where its number is of no meaning here.
+// Looks for a message; of them, does not take it.
+constexpr bool receives_message(gsel_collective_kind kind) {
+  return kinds::has(kinds::kReceives, kind);
+}
+constexpr bool is_probe(gsel_collective_kind kind) {
+  return kinds::has(kinds::kProbes, kind);
+}
+// `operation` is what to call it where its number is of no meaning here; `tag` a message's.
 std::string describe(gsel_collective_kind kind, gsel_dtype dtype, gsel_op op, int32_t root, uint64_t count,
-                     std::string_view operation = {});
+                     std::string_view operation = {}, int32_t tag = 0);
 
 }  // namespace gsel

@@ -163,6 +163,33 @@ Program channel_ring(const Ring& how) {
   return program;
 }
 
+Program offers_set_aside(const Offers& how) {
+  enum { first_line, taken = 2, first_offer, routes = 0, buffers = 2 };
+  Thread sender, receiver;
+  for (int round = 0; round < how.rounds; ++round) {
+    const int open = 2 * round + 1;
+    for (int i = 0; i < 2; ++i) {
+      const int n = 2 * round + i;
+      if (round > 0) sender.wait(taken, n - 1, Order::acquire);
+      if (round > 0 && how.waits_for_end) sender.wait(first_offer + i, open - 1, how.look_ended);
+      sender.write(buffers + i, value_of(0, n, 0));
+      sender.store(first_offer + i, open, Order::relaxed);
+      sender.write(routes + i, value_of(0, n, 1));
+      sender.store(first_line + i, n + 1, how.sequence);
+      receiver.wait(first_line + i, n + 1, how.look_sequence);
+      receiver.read(routes + i, value_of(0, n, 1));
+      receiver.store(taken, n + 1, Order::release);
+    }
+    for (const int i : {1, 0}) {
+      receiver.read(buffers + i, value_of(0, 2 * round + i, 0));
+      receiver.store(first_offer + i, open + 1, how.ended);
+    }
+  }
+  Program program;
+  program.threads = {sender, receiver};
+  return program;
+}
+
 Sleep symmetric_sleep() {
   Sleep how;
   how.asymmetric = how.barrier = false;

@@ -43,6 +43,16 @@ struct Ring {
 };
 Program channel_ring(const Ring& how);
 
+// sending.cc and receiving.cc: what is offered stays with its sender, of whose lines the receiver takes two before it
+// reads the data of the second, then of the first, and tells the end of each; a place is offered again behind its end.
+struct Offers {
+  int rounds = 3;
+  Order sequence = Order::release, ended = Order::release;
+  Order look_sequence = Order::acquire, look_ended = Order::acquire;
+  bool waits_for_end = true;
+};
+Program offers_set_aside(const Offers& how);
+
 // link.h: Link::post, and wait.cc: sleep_until_woken. One rank posts twice, the others sleep for it. The sleep is not
 // bounded here as it is there: a lost wake-up leaves the program stuck.
 struct Sleep {

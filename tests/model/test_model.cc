@@ -153,6 +153,15 @@ void channels_hold(void**) {
   breaks("no wait for taken", channel_ring(with(&Ring::waits_for_taken, false)), "data race");
 }
 
+void offers_hold(void**) {
+  holds("offers set aside", offers_set_aside({}));
+  breaks("relaxed sequence", offers_set_aside(with(&Offers::sequence, Order::relaxed)), "data race");
+  breaks("relaxed wait for a line", offers_set_aside(with(&Offers::look_sequence, Order::relaxed)), "data race");
+  breaks("relaxed end", offers_set_aside(with(&Offers::ended, Order::relaxed)), "data race");
+  breaks("relaxed wait for the end", offers_set_aside(with(&Offers::look_ended, Order::relaxed)), "data race");
+  breaks("no wait for the end", offers_set_aside(with(&Offers::waits_for_end, false)), "data ");
+}
+
 void no_wake_up_is_lost(void**) {
   for (Sleep how : {Sleep(), symmetric_sleep()}) {
     const char* name = how.asymmetric ? "sleep, barrier by who sleeps" : "sleep, seq_cst";
@@ -188,6 +197,7 @@ int main() {
       cmocka_unit_test(staged_calls_hold),
       cmocka_unit_test(staged_calls_need_each_of_their_flags),
       cmocka_unit_test(channels_hold),
+      cmocka_unit_test(offers_hold),
       cmocka_unit_test(no_wake_up_is_lost),
       cmocka_unit_test(a_failure_reaches_who_goes_to_sleep),
   };

@@ -63,16 +63,16 @@ static void message_mismatch(rank_run* run) {
   gsel_comm* comm;
   float x[64] = {0};
   rank_ok(run, rank_join(run, &comm, &err), err);
-  if (run->rank == 0) rank_ok(run, gsel_send(comm, x, 16, GSEL_F32, 1, &err), err);
+  if (run->rank == 0) rank_ok(run, gsel_send(comm, x, 32, GSEL_F32, 1, &err), err);
   if (run->rank == 1)
-    rank_fails(run, gsel_recv(comm, x, 32, GSEL_F32, 0, &err), err, GSEL_ERR_MISMATCH,
-               "rank 0 called send(count 16, f32, to rank 1), rank 1 called recv(count 32, f32, from rank 0)", 0);
+    rank_fails(run, gsel_recv(comm, x, 16, GSEL_F32, 0, &err), err, GSEL_ERR_MISMATCH,
+               "rank 0 called send(count 32, f32, to rank 1), rank 1 called recv(count 16, f32, from rank 0)", 0);
   for (int i = 0; i < 2; ++i)
-    rank_fails(run, gsel_barrier(comm, &err), err, GSEL_ERR_MISMATCH, "send(count 16, f32, to rank 1)", 0);
+    rank_fails(run, gsel_barrier(comm, &err), err, GSEL_ERR_MISMATCH, "send(count 32, f32, to rank 1)", 0);
   gsel_comm_destroy(comm);
 }
 
-static void test_a_message_of_another_count_breaks_the_communicator_on_every_rank(void** state) {
+static void test_a_message_longer_than_its_receive_breaks_the_communicator_on_every_rank(void** state) {
   (void)state;
   as_threads(3, message_mismatch, NULL);
   as_processes(2, message_mismatch, NULL);
@@ -230,7 +230,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_different_calls_are_quoted_on_every_rank_and_nothing_is_written),
       cmocka_unit_test(test_the_rank_that_differs_from_the_others_is_named),
-      cmocka_unit_test(test_a_message_of_another_count_breaks_the_communicator_on_every_rank),
+      cmocka_unit_test(test_a_message_longer_than_its_receive_breaks_the_communicator_on_every_rank),
       cmocka_unit_test(test_bad_arguments_are_refused_and_the_communicator_stays_usable),
       cmocka_unit_test(test_null_handles_are_harmless),
       cmocka_unit_test(test_ranks_outside_the_world_and_odd_times_are_refused),

@@ -22,6 +22,7 @@ constexpr size_t kLeastSmallBytes = 4096;  // payload that rides beside it, at l
 constexpr uint64_t kRingCalls = 256;       // of the flight recorder
 constexpr uint64_t kChannelLines = 8;      // of a channel
 constexpr uint64_t kChannelSlots = 4;      // of a channel's data
+constexpr uint32_t kChannelOffers = 16;    // of a channel, at a time
 constexpr size_t kTextBytes = 480;
 constexpr size_t kLabelBytes = 16;
 
@@ -105,15 +106,21 @@ struct alignas(128) RankBlock {
   std::atomic<uint32_t> bell;
 };
 
-// From one rank to another: a ring of lines, each a message or a piece of one; data of long ones stands elsewhere.
+// From one rank to another: a ring of lines, each a message or a piece of one; data of long ones stands elsewhere, and
+// what becomes of it is told in one of the channel's offers, since messages are not taken in the order sent.
 struct alignas(64) ChannelLine {
   std::atomic<uint64_t> sequence;  // number of the line, from 1; written last
-  uint64_t word;                   // see channel.cc
+  uint64_t word;                   // see channel.h
   unsigned char payload[kLineBytes];
+};
+struct ChannelOffer {
+  std::atomic<uint64_t> state;  // see channel.h; changed by both sides
+  uint64_t wanted;              // of a refused one: type, and count that the receive is for
 };
 struct alignas(128) Channel {
   ChannelLine line[kChannelLines];
   alignas(128) std::atomic<uint64_t> taken;  // lines, by the receiver
+  alignas(64) ChannelOffer offer[kChannelOffers];
 };
 
 struct ArenaHeader {

@@ -78,6 +78,7 @@ void complete(const gsel_collective& given, int32_t world_size, int64_t timeout_
       call.payload_bytes = UINT64_MAX;
       break;
     default:
+      call.detail = static_cast<uint32_t>(given.tag);
       break;
   }
   call.operation.op = given.op;

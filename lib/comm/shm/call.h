@@ -27,7 +27,7 @@ struct Call {
   const uint64_t* recv_offsets = nullptr;
   int64_t timeout_ns = 0;
   uint64_t label[2] = {};
-  uint64_t detail = 0;  // what else must agree: hash of counts, of an operation's name
+  uint64_t detail = 0;  // what else must agree: hash of counts, of an operation's name; of a message its tag
 
   uint64_t payload_bytes = 0;  // the most that any rank publishes; decides the protocol, alike on every rank
 };

@@ -7,7 +7,10 @@
 //   direct.cc       large ones in memory every rank reaches
 //   single_copy.cc  large ones in private memory, read across processes
 //   staged.cc       large ones in private memory, through staging
-//   channel.cc      messages between two ranks, their lines
+//   channel.cc      messages between two ranks: their lines
+//   sending.cc      one that is sent
+//   receiving.cc    one that is received
+//   matching.cc     which message a receive gets, and where others wait
 //   transfer.cc     messages under way, together
 //   split.cc        communicators made from this one
 //   reform.cc       what follows when it is broken
@@ -27,6 +30,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -123,7 +127,7 @@ class Link {
 
   // record.cc
   uint64_t enter(const Call& call);  // its number
-  void leave(uint64_t number);
+  void leave(uint64_t number, bool failed = false);
   std::string text_of(int32_t rank, uint64_t number) const;
   std::string text_of(const Call& call) const;
   Operation posted_operation(int32_t rank, uint64_t number) const;
@@ -238,23 +242,74 @@ class Link {
 
   // channel.cc
   void begin(Transfer& transfer, const gsel_collective& given);
-  void begin(Half& half, const Call& call, int32_t peer, uint64_t count);
+  void begin_send(Transfer& transfer);
+  void begin_receive(Transfer& transfer, const gsel_collective& given);
   bool advance(Transfer& transfer);  // as far as it goes without waiting; whether it has ended
-  bool advance_send(Transfer& transfer);
-  bool advance_receive(Transfer& transfer);
-  bool all_taken(Half& half, uint64_t lines);
-  bool has_room(Half& half, uint64_t lines);
-  ChannelLine& next_line(const Half& half);
-  void send_line(const Half& half, ChannelLine& line);
-  bool send_pieces(Half& half, const char* data);
-  bool offer(Half& half, const char* data);
-  bool settle_offer(Half& half);
-  void withdraw(Half& half) noexcept;
-  void fetch(Transfer& transfer, ChannelLine& line);
+  void need_channels(int32_t rank, bool slots) {
+    const Peer& other = peer(rank);
+    if (!other.lines_reserved || (slots && !other.slots_reserved)) reserve_channels(rank, slots);
+  }
   void reserve_channels(int32_t rank, bool slots);
+  void reserve_lines_with_all();
+  // Makes progress on a channel known to the rank at its other end; see post.
+  void tell(int32_t rank, std::atomic<uint64_t>& flag, uint64_t value) {
+    if (asymmetric_)
+      flag.store(value, std::memory_order_release);
+    else
+      flag.store(value, std::memory_order_seq_cst);
+    call_up(rank);
+  }
+  // Behind a change of what the rank may be asleep for.
+  void call_up(int32_t rank) {
+    RankBlock& other = arena_->rank(rank);
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    if (other.listening.load(asymmetric_ ? std::memory_order_relaxed : std::memory_order_seq_cst) != 0) ring(other);
+  }
+  Peer& peer(int32_t rank) { return peers_[static_cast<size_t>(rank)]; }
+  const Peer& peer(int32_t rank) const { return peers_[static_cast<size_t>(rank)]; }
+
+  // sending.cc
+  bool advance_send(Transfer& transfer);
+  bool all_taken(int32_t rank, uint64_t lines);
+  bool has_room(int32_t rank, uint64_t lines);
+  ChannelLine& next_line(const Half& half, const Call& call);
+  void send_line(const Half& half, ChannelLine& line);
+  bool send_pieces(Transfer& transfer);
+  bool offer(Transfer& transfer);
+  bool settle_offer(Transfer& transfer);
+  void withdraw(Half& half) noexcept;
+
+  // receiving.cc
+  bool advance_receive(Transfer& transfer);
+  ChannelLine* next_message(int32_t source, uint64_t number);
+  void take_line(int32_t source, uint64_t number) {
+    tell(source, arena_->channel(source, rank_).taken, ++peer(source).received);
+    hit(Step::taken, number);
+    ++moves_;
+  }
+  // The next line from a rank, or nullptr.
+  ChannelLine* next_line_from(int32_t source) const {
+    const uint64_t received = peer(source).received;
+    ChannelLine& line = arena_->channel(source, rank_).line[received % kChannelLines];
+    return line.sequence.load(std::memory_order_acquire) > received ? &line : nullptr;
+  }
+  bool take_plain(Transfer& transfer, ChannelLine& line);
+  void accept(Transfer& transfer, const Envelope& envelope, const char* here, const Route* route);
+  void fetch(int32_t source, const Route& route, Stream& stream, const Call& call, uint64_t number);
   bool reads_memory_of(int32_t rank);
-  [[noreturn]] void fail_message(uint64_t word, const Transfer& transfer);
-  void tell(int32_t rank, std::atomic<uint64_t>& flag, uint64_t value);
+  bool suits(Transfer& transfer, const Envelope& envelope, const Route* route);
+  Error disagreement(const Envelope& sent, int32_t reader, uint64_t wanted) const;
+
+  // matching.cc
+  bool match(Transfer& transfer);
+  bool match_from(int32_t source, Transfer& transfer);
+  void take(Transfer& transfer, const Envelope& envelope, ChannelLine& line);
+  const Transfer* owner_of(const Envelope& envelope, const Transfer& asking) const;
+  bool set_aside(const Envelope& envelope, ChannelLine& line, const Transfer& asking);
+  void keep(SetAside& kept, ChannelLine& line, const Transfer& asking);
+  bool match_kept(Transfer& transfer);
+  void take_kept(Transfer& transfer, std::list<SetAside>::iterator place);
+  void forget_messages() noexcept;
 
   // transfer.cc
   struct Awaited {
@@ -262,12 +317,14 @@ class Link {
     uint64_t value;
   };
   void message(const gsel_collective& given);
+  void wait_for(Transfer& transfer);
   bool progress();  // of all that are under way; whether anything moved
   void finish(Transfer& transfer);
   void drop_transfers(const Error* failure) noexcept;
   bool looked_long(Idle& idle, int64_t spin_ns);
   bool beside_a_peer();
   Awaited awaited_by(const Half& half, bool out) const;
+  void attend_to_any(const Transfer& transfer, int64_t deadline_ns);
   int64_t attend();  // the next deadline
   void tell_awaited();
   void stop_awaiting();
@@ -337,7 +394,11 @@ class Link {
   Call current_{};  // collective, for messages
   std::vector<Peer> peers_;
   std::vector<Transfer*> transfers_;  // under way, in the order started
-  uint64_t moves_ = 0;                // lines sent and taken, offers settled
+  std::list<SetAside> set_aside_;     // messages that no receive has asked for, of each pair in order
+  uint64_t kept_bytes_ = 0;           // of them, here
+  int32_t next_source_ = 0;           // where a receive from any rank looks first
+  bool all_lines_reserved_ = false;
+  uint64_t moves_ = 0;  // lines sent and taken, offers settled
   bool threads_allowed_;
   std::unique_ptr<Engine> engine_;
   std::array<Progress, GSEL_COLLECTIVE_KINDS> progress_;

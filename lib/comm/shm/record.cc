@@ -28,9 +28,10 @@ uint64_t Link::enter(const Call& call) {
 }
 
 // Calls may end in another order than they began; the place of one that took long may be a later one's by now.
-void Link::leave(uint64_t number) {
+void Link::leave(uint64_t number, bool failed) {
   CallEntry& entry = arena_->call(rank_, number);
-  if (entry.number.load(std::memory_order_relaxed) == number) entry.left.store(os::ticks(), std::memory_order_relaxed);
+  if (entry.number.load(std::memory_order_relaxed) == number)
+    entry.left.store(failed ? -os::ticks() : os::ticks(), std::memory_order_relaxed);
   if (number == entered_) mine().latest_number.store(2 * number + 1, std::memory_order_relaxed);
 }
 
@@ -41,8 +42,8 @@ void Link::count_call(gsel_collective_kind kind, uint64_t bytes) {
 }
 
 std::string Link::text_of(const Call& call) const {
-  std::string text =
-      describe(call.kind, call.dtype, call.operation.op, call.root, call.count, operation_name(call.operation));
+  std::string text = describe(call.kind, call.dtype, call.operation.op, call.root, call.count,
+                              operation_name(call.operation), static_cast<int32_t>(call.detail));
   if (call.label[0] != 0) text += fmt::format(" \"{}\"", reinterpret_cast<const char*>(call.label));
   return text;
 }
@@ -58,6 +59,7 @@ std::string Link::text_of(int32_t rank, uint64_t number) const {
   if (fields.op == GSEL_OP_USER) call.operation = posted_operation(rank, number);
   call.root = fields.root;
   call.count = entry.count.load(std::memory_order_relaxed);
+  call.detail = entry.detail.load(std::memory_order_relaxed);
   for (size_t i = 0; i < 2; ++i) call.label[i] = entry.label[i].load(std::memory_order_relaxed);
   return text_of(call);
 }

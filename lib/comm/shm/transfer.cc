@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "comm/shm/channel.h"
 #include "comm/shm/link.h"
 
 namespace gsel::shm {
@@ -14,7 +15,14 @@ namespace gsel::shm {
 void Link::message(const gsel_collective& given) {
   Transfer transfer;
   begin(transfer, given);
-  if (advance(transfer)) return finish(transfer);
+  if (advance(transfer))
+    finish(transfer);
+  else
+    wait_for(transfer);
+  if (transfer.failure) throw Error(*transfer.failure);
+}
+
+void Link::wait_for(Transfer& transfer) {
   transfers_.push_back(&transfer);
   try {
     Idle idle;
@@ -47,9 +55,9 @@ bool Link::progress() {
 
 void Link::finish(Transfer& transfer) {
   hit(Step::leave, transfer.number);
-  leave(transfer.number);
-  count_call(transfer.call.kind, transfer.out.bytes);
-  if (transfer.work) engine_->end_call(*transfer.work, nullptr);
+  if (transfer.number != 0) leave(transfer.number, transfer.failure != nullptr);
+  if (!transfer.failure) count_call(transfer.call.kind, transfer.out.bytes);
+  if (transfer.work) engine_->end_call(*transfer.work, transfer.failure.get());
 }
 
 // The communicator is broken: none of them will end by itself.
@@ -61,6 +69,8 @@ void Link::drop_transfers(const Error* failure) noexcept {
     withdraw(transfer->out);
     if (transfer->work) engine_->end_call(*transfer->work, failure);
   }
+  if (!dropped.empty())
+    for (Peer& other : peers_) other.stream = nullptr;
 }
 
 // Before the link leaves its arena, which is broken.
@@ -73,7 +83,7 @@ void Link::abandon_messages() noexcept {
     const Error failure(GSEL_ERR_NOMEM, "out of memory");
     drop_transfers(&failure);
   }
-  std::ranges::fill(peers_, Peer{});
+  forget_messages();
 }
 
 // Spins for a while, then yields the processor; true once it is time to sleep. A rank that sits on our own processor
@@ -97,21 +107,27 @@ bool Link::looked_long(Idle& idle, int64_t spin_ns) {
 bool Link::beside_a_peer() {
   const int32_t here = sched_getcpu() + 1;
   if (mine().processor.load(std::memory_order_relaxed) != here) mine().processor.store(here, std::memory_order_relaxed);
+  const auto sits_here = [&](int32_t q) { return arena_->rank(q).processor.load(std::memory_order_relaxed) == here; };
   const auto is_here = [&](const Half& half) {
-    return half.stage != Half::Stage::done && arena_->rank(half.peer).processor.load(std::memory_order_relaxed) == here;
+    if (half.stage == Half::Stage::done) return false;
+    if (half.peer != GSEL_ANY_RANK) return sits_here(half.peer);
+    for (int32_t q = 0; q < world_size_; ++q)
+      if (q != rank_ && sits_here(q)) return true;
+    return false;
   };
   return std::ranges::any_of(transfers_, [&](const Transfer* t) { return is_here(t->out) || is_here(t->in); });
 }
 
 // What a half waits for, as a flag and the value that ends the wait.
 Link::Awaited Link::awaited_by(const Half& half, bool out) const {
-  const Peer& peer = peers_[static_cast<size_t>(half.peer)];
+  const Peer& other = peer(half.peer);
   if (!out) {
     const Channel& channel = arena_->channel(half.peer, rank_);
-    return {&channel.line[peer.received % kChannelLines].sequence, peer.received + 1};
+    return {&channel.line[other.received % kChannelLines].sequence, other.received + 1};
   }
   const Channel& channel = arena_->channel(rank_, half.peer);
-  return {&channel.taken, half.stage == Half::Stage::offered ? half.line + 1 : peer.taken + 1};
+  if (half.stage != Half::Stage::offered) return {&channel.taken, other.taken + 1};
+  return {&channel.offer[half.offer].state, other.send_turn == half.turn ? kSeen : kTaken};
 }
 
 // Between sleeps: are those alive that the messages wait for, and is there time left.
@@ -126,6 +142,10 @@ int64_t Link::attend() {
     next = std::min(next, deadline);
     for (const Half* half : {&transfer->out, &transfer->in}) {
       if (half->stage == Half::Stage::done) continue;
+      if (half->peer == GSEL_ANY_RANK) {
+        attend_to_any(*transfer, deadline);
+        continue;
+      }
       const Awaited until = awaited_by(*half, half == &transfer->out);
       check_peer(half->peer, *until.flag, until.value, transfer->call, transfer->number);
       check_deadline(half->peer, deadline, transfer->call, transfer->number);
@@ -134,12 +154,33 @@ int64_t Link::attend() {
   return next;
 }
 
+// What was sent before its sender left counts, hence the look behind.
+void Link::attend_to_any(const Transfer& transfer, int64_t deadline_ns) {
+  const auto may_send = [&](int32_t q) {
+    const uint64_t received = peer(q).received;
+    return arena_->rank(q).left.load(std::memory_order_acquire) == 0 ||
+           arena_->channel(q, rank_).line[received % kChannelLines].sequence.load(std::memory_order_acquire) > received;
+  };
+  int32_t sender = 0;
+  while (sender < world_size_ && (sender == rank_ || !may_send(sender))) ++sender;
+  if (sender == world_size_)
+    break_link(GSEL_ERR_PEER, rank_ == 0 ? 1 : 0,
+               fmt::format("every other rank left while rank {} waited in {} (call {})", rank_, text_of(transfer.call),
+                           transfer.number));
+  if (os::now_ns() >= deadline_ns)
+    break_link(
+        GSEL_ERR_TIMEOUT, -1,
+        fmt::format("no rank sent what rank {} waited for: {} s in {} (call {})", rank_,
+                    static_cast<double>(transfer.call.timeout_ns) * 1e-9, text_of(transfer.call), transfer.number));
+}
+
 // For others that ask who holds us up: the first half that waits.
 void Link::tell_awaited() {
   if (transfers_.empty()) return;
   const Transfer& first = *transfers_.front();
   const bool out = first.out.stage != Half::Stage::done;
   const Half& half = out ? first.out : first.in;
+  if (half.peer == GSEL_ANY_RANK) return;  // nobody in particular
   const Awaited awaited = awaited_by(half, out);
   RankBlock& me = mine();
   me.awaited_flag.store(arena_->offset_of(*awaited.flag), std::memory_order_relaxed);
