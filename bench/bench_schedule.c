@@ -24,9 +24,9 @@ static double median(double* times) {
   return times[TIMES / 2];
 }
 
-static void must(gsel_status status, const gsel_error* err) {
+static void must(gsel_status status, gsel_error* const* err) {
   if (status == GSEL_OK) return;
-  fprintf(stderr, "bench_schedule: %s\n", gsel_error_message(err).data);
+  fprintf(stderr, "bench_schedule: %s\n", gsel_error_message(*err).data);
   exit(1);
 }
 
@@ -38,14 +38,14 @@ static void measure(const char* name, int32_t ranks, int32_t microbatches) {
     gsel_schedule *schedule = NULL, *again = NULL;
     gsel_simulation* simulation = NULL;
     double begin = now_ms();
-    must(gsel_schedule_create(gsel_str_from(name), ranks, microbatches, 0, &schedule, &err), err);
+    must(gsel_schedule_create(gsel_str_from(name), ranks, microbatches, 0, &schedule, &err), &err);
     make[i] = now_ms() - begin;
     const gsel_str text = gsel_schedule_text(schedule);
     begin = now_ms();
-    must(gsel_schedule_parse(text, gsel_str_from(name), &again, &err), err);
+    must(gsel_schedule_parse(text, gsel_str_from(name), &again, &err), &err);
     read[i] = now_ms() - begin;
     begin = now_ms();
-    must(gsel_schedule_simulate(schedule, NULL, &simulation, &err), err);
+    must(gsel_schedule_simulate(schedule, NULL, &simulation, &err), &err);
     simulate[i] = now_ms() - begin;
     begin = now_ms();
     (void)gsel_simulation_json(simulation);

@@ -15,10 +15,10 @@ static inline double now(void) {
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static inline void check(gsel_status status, gsel_error* err) {
+static inline void check(gsel_status status, gsel_error* const* err) {
   char text[1024];
   if (!status) return;
-  gsel_error_format(err, text, sizeof text);
+  gsel_error_format(err ? *err : NULL, text, sizeof text);
   fprintf(stderr, "%s: %s\n", program_invocation_short_name, text);
   exit(1);
 }

@@ -22,9 +22,9 @@ static double median(const double* values, int n) {
   return sorted[n / 2];
 }
 
-static void check(gsel_status status, gsel_error* err) {
+static void check(gsel_status status, gsel_error* const* err) {
   if (!status) return;
-  fprintf(stderr, "bench_pipeline: %s\n", gsel_error_message(err).data);
+  fprintf(stderr, "bench_pipeline: %s\n", gsel_error_message(*err).data);
   exit(1);
 }
 
@@ -38,9 +38,9 @@ static gsel_simulation_report simulate(const struct chain* c) {
   times.forward = c->forward * chunks;
   times.backward_input = c->backward_input * chunks;
   times.backward_weight = c->backward_weight * chunks;
-  check(gsel_schedule_create(gsel_str_from(c->schedule), c->ranks, c->microbatches, chunks, &schedule, &err), err);
-  check(gsel_schedule_simulate(schedule, &times, &simulation, &err), err);
-  check(gsel_simulation_get(simulation, &report, &err), err);
+  check(gsel_schedule_create(gsel_str_from(c->schedule), c->ranks, c->microbatches, chunks, &schedule, &err), &err);
+  check(gsel_schedule_simulate(schedule, &times, &simulation, &err), &err);
+  check(gsel_simulation_get(simulation, &report, &err), &err);
   gsel_simulation_free(simulation);
   gsel_schedule_free(schedule);
   return report;

@@ -87,7 +87,7 @@ static void add_value(gsel_model* model, const char* name, int64_t width) {
   value.n_dims = width > 0;
   value.dtype = width > 0 ? GSEL_F32 : GSEL_F64;
   value.flags = width > 0 ? 0 : GSEL_VALUE_SCALAR;
-  check(gsel_model_add_value(model, &value, NULL, &err), err);
+  check(gsel_model_add_value(model, &value, NULL, &err), &err);
 }
 
 /* Value i comes out of the source (0) or of stage i's layer. The source makes the first stage compute the gradient of
@@ -97,7 +97,7 @@ static gsel_model* describe(struct rank* r) {
   char name[24];
   gsel_error* err = NULL;
   gsel_model* model = NULL;
-  check(gsel_model_create(&model, &err), err);
+  check(gsel_model_create(&model, &err), &err);
   for (int v = 0; v <= n; ++v) {
     snprintf(name, sizeof name, "x%d", v);
     add_value(model, name, r->chain->width);
@@ -119,7 +119,7 @@ static gsel_model* describe(struct rank* r) {
     layer.backward_input = is_loss ? nothing : is_source ? NULL : backward_input;
     layer.backward_weight = is_source ? nothing : is_loss ? NULL : backward_weight;
     layer.user_data = r;
-    check(gsel_model_add_layer(model, &layer, NULL, &err), err);
+    check(gsel_model_add_layer(model, &layer, NULL, &err), &err);
   }
   return model;
 }
@@ -139,7 +139,7 @@ static gsel_pipeline* open_pipeline(struct rank* r, gsel_comm* comm, gsel_model*
   config.first_layers = first;
   config.n_first_layers = r->chain->stages - 1;
   if (r->chain->ranks == 1) config.chunks = config.n_first_layers = 0; /* all layers are one stage */
-  check(gsel_pipeline_create(comm, model, &config, &pipeline, &err), err);
+  check(gsel_pipeline_create(comm, model, &config, &pipeline, &err), &err);
   return pipeline;
 }
 
@@ -162,14 +162,14 @@ static void* run_rank(void* argument) {
   config.rank = r->rank;
   config.world_size = r->chain->ranks;
   config.id = &r->id;
-  check(gsel_comm_init(&config, &comm, &err), err);
+  check(gsel_comm_init(&config, &comm, &err), &err);
   gsel_model* model = describe(r);
   gsel_pipeline* pipeline = open_pipeline(r, comm, model);
   const gsel_program* program = gsel_pipeline_program(pipeline);
   for (int i = -1; i < r->runs; ++i) {
-    if (!r->chain->in_a_row) check(gsel_barrier(comm, &err), err);
+    if (!r->chain->in_a_row) check(gsel_barrier(comm, &err), &err);
     r->begin = 0;
-    check(gsel_pipeline_run(pipeline, GSEL_PIPELINE_FORWARD_BACKWARD, &report, &err), err);
+    check(gsel_pipeline_run(pipeline, GSEL_PIPELINE_FORWARD_BACKWARD, &report, &err), &err);
     if (i < 0) continue;
     r->busy[i] = report.busy_s;
     r->results[i] = (struct chain_result){r->begin, 0, r->end, report.overhead_s / n_own_instructions(program),
@@ -190,7 +190,7 @@ void chain_run(const struct chain* chain, int runs, struct chain_result* results
   pthread_t threads[CHAIN_MOST_RANKS];
   gsel_error* err = NULL;
   gsel_unique_id id;
-  check(gsel_unique_id_create(&id, &err), err);
+  check(gsel_unique_id_create(&id, &err), &err);
   for (int r = 0; r < chain->ranks; ++r) {
     ranks[r] = (struct rank){.chain = chain, .id = id, .rank = r, .runs = runs};
     ranks[r].results = calloc((size_t)runs, sizeof *results);

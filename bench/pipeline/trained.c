@@ -85,7 +85,7 @@ static void add_value(gsel_model* model, const char* name, int scalar) {
   value.n_dims = !scalar;
   value.dtype = scalar ? GSEL_F64 : GSEL_F32;
   value.flags = scalar ? GSEL_VALUE_SCALAR : 0;
-  check(gsel_model_add_value(model, &value, NULL, &err), err);
+  check(gsel_model_add_value(model, &value, NULL, &err), &err);
 }
 
 static void add_param(gsel_model* model, const char* name) {
@@ -95,7 +95,7 @@ static void add_param(gsel_model* model, const char* name) {
   param.name = gsel_str_from(name);
   param.dims = &width;
   param.n_dims = 1;
-  check(gsel_model_add_param(model, &param, NULL, &err), err);
+  check(gsel_model_add_param(model, &param, NULL, &err), &err);
 }
 
 static gsel_model* describe(struct rank* r) {
@@ -103,7 +103,7 @@ static gsel_model* describe(struct rank* r) {
   char name[24];
   gsel_error* err = NULL;
   gsel_model* model = NULL;
-  check(gsel_model_create(&model, &err), err);
+  check(gsel_model_create(&model, &err), &err);
   for (int i = 0; i <= n; ++i) {
     snprintf(name, sizeof name, "x%d", i);
     add_value(model, name, 0);
@@ -129,7 +129,7 @@ static gsel_model* describe(struct rank* r) {
     layer.backward_input = is_source ? NULL : is_loss ? end_backward : backward_input;
     layer.backward_weight = is_source ? source_weight : is_loss ? NULL : backward_weight;
     layer.user_data = r;
-    check(gsel_model_add_layer(model, &layer, NULL, &err), err);
+    check(gsel_model_add_layer(model, &layer, NULL, &err), &err);
   }
   return model;
 }
@@ -151,7 +151,7 @@ static gsel_config* configure(const struct trained* t) {
            "[mesh]\npipeline = %d\n[strategy.pipeline]\nplugin = \"pp\"\nschedule = \"%s\"\ncuts = \"%s\"\n"
            "post_validate = \"%s\"\n[train]\noptimizer = \"adamw\"\nbatch = %d\nmicrobatches = %d\nclip_norm = %g\n",
            t->ranks, t->schedule, cuts, t->post_validate, t->microbatches, t->microbatches, t->clip_norm);
-  check(gsel_config_parse(gsel_str_from(text), gsel_str_from("bench.toml"), &config, &err), err);
+  check(gsel_config_parse(gsel_str_from(text), gsel_str_from("bench.toml"), &config, &err), &err);
   return config;
 }
 
@@ -166,14 +166,14 @@ static void* run_rank(void* argument) {
   joining.rank = r->rank;
   joining.world_size = r->trained->ranks;
   joining.id = &r->id;
-  check(gsel_comm_init(&joining, &comm, &err), err);
+  check(gsel_comm_init(&joining, &comm, &err), &err);
   gsel_model* model = describe(r);
   gsel_config* config = configure(r->trained);
   options.config = config;
   options.data = no_data;
-  check(gsel_trainer_create(model, comm, &options, &trainer, &err), err);
+  check(gsel_trainer_create(model, comm, &options, &trainer, &err), &err);
   for (int i = 0; i <= r->steps; ++i) {
-    check(gsel_trainer_step(trainer, NULL, &err), err);
+    check(gsel_trainer_step(trainer, NULL, &err), &err);
     r->ends[i] = r->end;
   }
   gsel_trainer_free(trainer);
@@ -188,7 +188,7 @@ void train_in_a_row(const struct trained* trained, int steps, double* periods_s)
   pthread_t threads[CHAIN_MOST_RANKS];
   gsel_error* err = NULL;
   gsel_unique_id id;
-  check(gsel_unique_id_create(&id, &err), err);
+  check(gsel_unique_id_create(&id, &err), &err);
   for (int r = 0; r < trained->ranks; ++r) {
     ranks[r] = (struct rank){.trained = trained, .id = id, .rank = r, .steps = steps};
     ranks[r].ends = calloc((size_t)steps + 1, sizeof(double));

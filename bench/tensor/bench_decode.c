@@ -49,7 +49,7 @@ static void make_token(struct world* w, int rank, struct decoder* d, gsel_pipeli
   gsel_pipeline_report report = GSEL_PIPELINE_REPORT_INIT;
   gsel_error* err = NULL;
   const double begin = now();
-  check(gsel_pipeline_run(pipeline, GSEL_PIPELINE_FORWARD, &report, &err), err);
+  check(gsel_pipeline_run(pipeline, GSEL_PIPELINE_FORWARD, &report, &err), &err);
   const double end = now();
   d->position = (d->position + 1) % d->sizes.context;
   if (rank != 0) return;
@@ -73,16 +73,16 @@ static void* rank_main(void* argument) {
   config.world_size = w->n;
   config.id = &w->id;
   config.timeout_s = 120;
-  check(gsel_comm_init(&config, &comm, &err), err);
-  check(gsel_model_create(&model, &err), err);
+  check(gsel_comm_init(&config, &comm, &err), &err);
+  check(gsel_model_create(&model, &err), &err);
   if (!decoder_make(&d, w->sizes)) check(GSEL_ERR_NOMEM, NULL);
-  check(decoder_describe(model, &d, &err), err);
+  check(decoder_describe(model, &d, &err), &err);
   settings.microbatches = 1;
   settings.microbatch_samples = 1;
   settings.data = decoder_data;
   settings.data_user_data = &d;
   settings.tensor_ranks = w->n;
-  check(gsel_pipeline_create(comm, model, &settings, &pipeline, &err), err);
+  check(gsel_pipeline_create(comm, model, &settings, &pipeline, &err), &err);
   for (;;) {
     pthread_barrier_wait(&w->turn);
     const int n = w->to_make;
@@ -102,7 +102,7 @@ static void begin_world(struct world* w, int n, const struct decoder_sizes* size
   memset(w, 0, sizeof *w);
   w->n = n;
   w->sizes = sizes;
-  check(gsel_unique_id_create(&w->id, &err), err);
+  check(gsel_unique_id_create(&w->id, &err), &err);
   pthread_barrier_init(&w->turn, NULL, (unsigned)n + 1);
   pthread_barrier_init(&w->turned, NULL, (unsigned)n + 1);
   for (int r = 0; r < n; ++r) {

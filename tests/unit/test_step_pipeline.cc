@@ -90,7 +90,8 @@ void train(const Trial& t, gsel_comm* comm, int32_t rank) {
   m.overflow_at_step = -1;
   gsel_model described;
   gsel_error* err = nullptr;
-  throw_if_failed(exact_describe(&described, &m, &err), err);
+  const gsel_status status = exact_describe(&described, &m, &err);
+  throw_if_failed(status, err);
   Model& model = *described.impl;
   model.finish();
   const Config config = made::config(t.config);

@@ -22,10 +22,12 @@ type Error struct {
 func (e *Error) Error() string { return fmt.Sprintf("%s (%d)", e.Message, e.Status) }
 
 // check turns the result of a call and its error object into a Go error.
-func check(status C.gsel_status, err *C.gsel_error) error {
+// check takes the address of err: Go may read err itself before the call has written it.
+func check(status C.gsel_status, at **C.gsel_error) error {
 	if status == C.GSEL_OK {
 		return nil
 	}
+	err := *at
 	message := C.gsel_error_message(err)
 	e := &Error{int(status), int(C.gsel_error_rank(err)), C.GoStringN(message.data, C.int(message.len))}
 	C.gsel_error_free(err)
@@ -76,14 +78,14 @@ type UniqueID = C.gsel_unique_id
 func NewUniqueID() (*UniqueID, error) {
 	id := new(UniqueID)
 	var err *C.gsel_error
-	return id, check(C.gsel_unique_id_create(id, &err), err)
+	return id, check(C.gsel_unique_id_create(id, &err), &err)
 }
 
 // Join joins as the launcher's environment says.
 func Join() (*Comm, error) {
 	comm := new(Comm)
 	var err *C.gsel_error
-	return comm, check(C.gsel_comm_init(nil, &comm.c, &err), err)
+	return comm, check(C.gsel_comm_init(nil, &comm.c, &err), &err)
 }
 
 // JoinAs joins as one of worldSize goroutines that share an id.
@@ -95,7 +97,7 @@ func JoinAs(rank, worldSize int, id *UniqueID) (*Comm, error) {
 	config.struct_size = C.sizeof_gsel_comm_config
 	comm := new(Comm)
 	var err *C.gsel_error
-	return comm, check(C.gsel_comm_init(&config, &comm.c, &err), err)
+	return comm, check(C.gsel_comm_init(&config, &comm.c, &err), &err)
 }
 
 func (comm *Comm) Rank() int      { return int(C.gsel_comm_rank(comm.c)) }
@@ -106,7 +108,7 @@ func (comm *Comm) Close()         { C.gsel_comm_destroy(comm.c) }
 func (comm *Comm) Sum(x []int32) error {
 	data := unsafe.Pointer(&x[0])
 	var err *C.gsel_error
-	return check(C.gsel_allreduce(comm.c, data, data, C.size_t(len(x)), C.GSEL_I32, C.GSEL_SUM, &err), err)
+	return check(C.gsel_allreduce(comm.c, data, data, C.size_t(len(x)), C.GSEL_I32, C.GSEL_SUM, &err), &err)
 }
 
 // Model is a description under construction.
@@ -115,7 +117,7 @@ type Model struct{ c *C.gsel_model }
 func NewModel() (*Model, error) {
 	model := new(Model)
 	var err *C.gsel_error
-	return model, check(C.gsel_model_create(&model.c, &err), err)
+	return model, check(C.gsel_model_create(&model.c, &err), &err)
 }
 
 func (model *Model) Close() { C.gsel_model_free(model.c) }
@@ -179,13 +181,13 @@ func NewTrainer(model *Model, comm *Comm, toml string) (*Trainer, error) {
 	defer l.free()
 	var config *C.gsel_config
 	var err *C.gsel_error
-	if e := check(C.gsel_config_parse(l.text(toml), l.text("go"), &config, &err), err); e != nil {
+	if e := check(C.gsel_config_parse(l.text(toml), l.text("go"), &config, &err), &err); e != nil {
 		return nil, e
 	}
 	defer C.gsel_config_free(config)
 	options := C.gsel_trainer_options{struct_size: C.sizeof_gsel_trainer_options, config: config}
 	trainer := new(Trainer)
-	return trainer, check(C.gsel_trainer_create(model.c, comm.c, &options, &trainer.c, &err), err)
+	return trainer, check(C.gsel_trainer_create(model.c, comm.c, &options, &trainer.c, &err), &err)
 }
 
 func (trainer *Trainer) Close() { C.gsel_trainer_free(trainer.c) }
@@ -221,7 +223,7 @@ func (trainer *Trainer) Step(kernels Kernels) (float64, error) {
 	for {
 		var work C.gsel_work
 		C.gsel_work_init(&work, C.sizeof_gsel_work)
-		if e := check(C.gsel_trainer_next_work(trainer.c, &work, &err), err); e != nil {
+		if e := check(C.gsel_trainer_next_work(trainer.c, &work, &err), &err); e != nil {
 			return 0, e
 		}
 		if work.kind == C.GSEL_WORK_DONE {
@@ -232,7 +234,7 @@ func (trainer *Trainer) Step(kernels Kernels) (float64, error) {
 		}
 	}
 	report := C.gsel_step_report{struct_size: C.sizeof_gsel_step_report}
-	e := check(C.gsel_trainer_report(trainer.c, &report, &err), err)
+	e := check(C.gsel_trainer_report(trainer.c, &report, &err), &err)
 	return float64(report.loss), e
 }
 
@@ -241,16 +243,16 @@ func (trainer *Trainer) complete(ticket C.uint64_t, failure error) error {
 	defer l.free()
 	var err *C.gsel_error
 	if failure == nil {
-		return check(C.gsel_trainer_complete(trainer.c, ticket, C.GSEL_OK, C.gsel_str{}, &err), err)
+		return check(C.gsel_trainer_complete(trainer.c, ticket, C.GSEL_OK, C.gsel_str{}, &err), &err)
 	}
 	why := l.text(failure.Error())
-	return check(C.gsel_trainer_complete(trainer.c, ticket, C.GSEL_ERR_CALLBACK, why, &err), err)
+	return check(C.gsel_trainer_complete(trainer.c, ticket, C.GSEL_ERR_CALLBACK, why, &err), &err)
 }
 
 // Param copies a parameter out.
 func (trainer *Trainer) Param(id int32, dst []float32) error {
 	var err *C.gsel_error
-	return check(C.gsel_trainer_read_param(trainer.c, C.int32_t(id), unsafe.Pointer(&dst[0]), C.size_t(4*len(dst)), &err), err)
+	return check(C.gsel_trainer_read_param(trainer.c, C.int32_t(id), unsafe.Pointer(&dst[0]), C.size_t(4*len(dst)), &err), &err)
 }
 
 // Constants of the headers that main uses.
