@@ -2,7 +2,14 @@
  * A fallible function returns gsel_status and takes `gsel_error **err` last. err may be NULL (the code alone
  * is returned); otherwise *err is set to NULL on success and to a new object on failure, which the caller
  * releases with gsel_error_free. There is no thread-local "last error": goroutines and async tasks move
- * between threads, and a message must come back with the call that failed. */
+ * between threads, and a message must come back with the call that failed.
+ *
+ *     gsel_error *err;
+ *     gsel_status status = gsel_barrier(comm, &err);
+ *     if (status) ... gsel_error_message(err) ... gsel_error_free(err);
+ *
+ * Call first, then look at err. check(gsel_barrier(comm, &err), err) may read err before the call has written it: C does
+ * not say in which order arguments are evaluated. A function that checks takes &err; a macro may do both in turn. */
 #ifndef GSEL_ERROR_H
 #define GSEL_ERROR_H
 
