@@ -121,9 +121,10 @@ GSEL_API gsel_status gsel_reduce(gsel_comm *comm, const void *send, void *recv, 
  * In place: recv == send + rank * count elements. */
 GSEL_API gsel_status gsel_reduce_scatter(gsel_comm *comm, const void *send, void *recv, size_t count,
                                          gsel_dtype dtype, gsel_op op, gsel_error **err);
-/* The same with parts of counts[rank], packed in rank order in send. In place: recv is the rank's own part. */
+/* The same with parts of counts[rank] at offsets[rank] of send, the same on every rank. In place: recv is the rank's own
+ * part, and no parts overlap. */
 GSEL_API gsel_status gsel_reduce_scatterv(gsel_comm *comm, const void *send, void *recv, const uint64_t *counts,
-                                          gsel_dtype dtype, gsel_op op, gsel_error **err);
+                                          const uint64_t *offsets, gsel_dtype dtype, gsel_op op, gsel_error **err);
 
 /* recv[world_size][count] = send[count] of each rank, in rank order.
  * In place: send == recv + rank * count elements. */
@@ -249,8 +250,8 @@ typedef int32_t gsel_collective_kind;
  *   source       the rank a sendrecv receives from
  *   count        elements; of sendrecv those sent
  *   recv_count   of sendrecv: elements received
- *   send_counts, send_offsets    of scatterv and alltoallv
- *   recv_counts, recv_offsets    of reduce_scatterv (counts), allgatherv, gatherv, alltoallv
+ *   send_counts, send_offsets    of scatterv and alltoallv; of reduce_scatterv the offsets
+ *   recv_counts, recv_offsets    of allgatherv, gatherv, alltoallv; of reduce_scatterv the counts
  *   factor       of GSEL_SCALED_SUM: this rank's
  *   timeout_s    bound on this call, seconds; 0: the communicator's
  *   label        shown in errors and recordings, cut to 15 bytes
@@ -336,14 +337,19 @@ GSEL_API gsel_status gsel_mem_unregister(gsel_comm *comm, void *memory, gsel_err
 /* ---- operations -------------------------------------------------------------------------------------------- */
 
 /* accumulated[count] = accumulated op next[count], elements of dtype. Called once per rank and piece, in the
- * communicator's order, from the thread that makes the call or the library's; several threads at once. Must be pure:
- * the same bits for the same bits. Returns 0, or anything else to fail the call with GSEL_ERR_CALLBACK. */
+ * communicator's order, from the thread that makes the call or the library's; several threads at once. count is a
+ * multiple of the operation's record_elems, and a piece begins with a record. Must be pure: the same bits for the same
+ * bits. Returns 0, or anything else to fail the call with GSEL_ERR_CALLBACK. */
 typedef int32_t (*gsel_op_fn)(void *accumulated, const void *next, size_t count, gsel_dtype dtype, void *user_data);
 
 /* An operation of the caller's. `name` (at most 31 bytes) is what ranks compare: every rank creates its own under the
- * same name. user_data is borrowed until destroy. GSEL_ERR_ARG; GSEL_ERR_NOMEM when 4,096 are alive. Since 0.1. */
-GSEL_API gsel_status gsel_op_create(gsel_str name, gsel_op_fn function, void *user_data, gsel_op *out,
-                                    gsel_error **err);
+ * same name. user_data is borrowed until destroy.
+ *   record_elems  elements that belong together, such as 2 for a value and its index; 1: each stands alone. Counts are
+ *                 multiples of it (GSEL_ERR_ARG), and no record is cut. At most 4,096 bytes; on more than 64 ranks a
+ *                 record that is larger than a rank's part of the staging memory is GSEL_ERR_UNSUPPORTED
+ * GSEL_ERR_ARG; GSEL_ERR_NOMEM when 4,096 are alive. Since 0.1. */
+GSEL_API gsel_status gsel_op_create(gsel_str name, size_t record_elems, gsel_op_fn function, void *user_data,
+                                    gsel_op *out, gsel_error **err);
 /* GSEL_SCALED_SUM with this rank's factor, for the functions that take no call as data. Since 0.1. */
 GSEL_API gsel_status gsel_op_create_scaled_sum(double factor, gsel_op *out, gsel_error **err);
 /* No call with it under way. Unknown numbers are ignored. Any thread. Since 0.1. */
@@ -359,6 +365,11 @@ GSEL_API gsel_status gsel_reduce_local(const void *const *inputs, size_t n, void
 /* A communicator for each colour, of the ranks that gave it, ordered by (key, rank). Collective; needs no sockets and
  * shares the memory of its origin. colour < 0: *out is NULL. Errors as a collective's. Since 0.1. */
 GSEL_API gsel_status gsel_comm_split(gsel_comm *comm, int32_t colour, int32_t key, gsel_comm **out, gsel_error **err);
+/* A communicator of ranks[n] of comm, in that order. Only these call it, each with the same list; the others need not
+ * know. Errors as a message's; GSEL_ERR_ARG also for a list that names a rank twice or not the caller;
+ * GSEL_ERR_MISMATCH where two of them give other lists (usable). Since 0.1. */
+GSEL_API gsel_status gsel_comm_create_group(gsel_comm *comm, const int32_t *ranks, size_t n, gsel_comm **out,
+                                            gsel_error **err);
 /* One more with the same ranks. Since 0.1. */
 GSEL_API gsel_status gsel_comm_dup(gsel_comm *comm, gsel_comm **out, gsel_error **err);
 

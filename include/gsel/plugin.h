@@ -418,6 +418,10 @@ typedef struct gsel_backend_v1 {
    * device. May be NULL: then row by row with `copy`. */
   gsel_status (*copy_rows)(void *ctx, void *dst, uint64_t dst_stride_bytes, const void *src, uint64_t src_stride_bytes,
                            uint64_t row_bytes, uint64_t rows, gsel_stream *stream, gsel_error **err);
+
+  /* As link_split, of ranks[n] in that order, which alone call it; see gsel_comm_create_group. May be NULL. */
+  gsel_status (*link_create_group)(gsel_link *link, const int32_t *ranks, uint64_t n, gsel_place *place,
+                                   gsel_link **out, gsel_error **err);
 } gsel_backend_v1;
 
 GSEL_EXTERN_C_END

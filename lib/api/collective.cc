@@ -62,9 +62,10 @@ gsel_status gsel_reduce_scatter(gsel_comm* comm, const void* send, void* recv, s
 }
 
 gsel_status gsel_reduce_scatterv(gsel_comm* comm, const void* send, void* recv, const uint64_t* counts,
-                                 gsel_dtype dtype, gsel_op op, gsel_error** err) {
+                                 const uint64_t* offsets, gsel_dtype dtype, gsel_op op, gsel_error** err) {
   gsel_collective call = counted(GSEL_COLLECTIVE_REDUCE_SCATTERV, send, recv, dtype, op);
   call.recv_counts = counts;
+  call.send_offsets = offsets;
   return run(comm, std::move(call), err);
 }
 

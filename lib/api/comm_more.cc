@@ -1,6 +1,8 @@
 // api/comm_more.cc: communicators from communicators, of gsel/comm.h.
 #include <gsel/comm.h>
 
+#include <span>
+
 #include "api/comm_handle.h"
 #include "api/comm_request.h"
 #include "base/guard.h"
@@ -20,6 +22,14 @@ extern "C" {
 
 gsel_status gsel_comm_split(gsel_comm* comm, int32_t colour, int32_t key, gsel_comm** out, gsel_error** err) {
   return split(comm, colour, key, out, err);
+}
+
+gsel_status gsel_comm_create_group(gsel_comm* comm, const int32_t* ranks, size_t n, gsel_comm** out, gsel_error** err) {
+  return gsel::guard(err, [&] {
+    gsel::required(out, "out") = nullptr;
+    gsel::Communicator& all = gsel::required(comm, "comm").impl;
+    *out = new gsel_comm{all.create_group(std::span(&gsel::required(ranks, "ranks"), n))};
+  });
 }
 
 gsel_status gsel_comm_dup(gsel_comm* comm, gsel_comm** out, gsel_error** err) {

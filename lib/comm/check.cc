@@ -98,11 +98,13 @@ void clear_unused(gsel_collective& call) {
   if (!is_point_to_point(kind)) call.tag = 0;
   if (!receives_message(kind)) call.received = nullptr;
   if (is_probe(kind)) call.count = 0, call.dtype = 0;
+  const bool scatters = kind == GSEL_COLLECTIVE_REDUCE_SCATTERV;
   const bool sends = kind == GSEL_COLLECTIVE_SCATTERV || kind == GSEL_COLLECTIVE_ALLTOALLV;
   const bool receives = takes_counts(kind) && kind != GSEL_COLLECTIVE_SCATTERV;
-  if (!sends) call.send_counts = call.send_offsets = nullptr;
+  if (!sends) call.send_counts = nullptr;
+  if (!sends && !scatters) call.send_offsets = nullptr;
   if (!receives) call.recv_counts = call.recv_offsets = nullptr;
-  if (kind == GSEL_COLLECTIVE_REDUCE_SCATTERV) call.recv_offsets = nullptr;
+  if (scatters) call.recv_offsets = nullptr;
 }
 
 Buffers buffers_of_v(const gsel_collective& call, int32_t rank, int32_t n) {
@@ -117,9 +119,11 @@ Buffers buffers_of_v(const gsel_collective& call, int32_t rank, int32_t n) {
     b.recv.bytes = check_counts(call.recv_counts, call.recv_offsets, "recv_counts", call, n) * element;
   switch (call.kind) {
     case GSEL_COLLECTIVE_REDUCE_SCATTERV:
-      b.send.bytes = b.recv.bytes;
+      b.send.bytes = check_counts(call.recv_counts, call.send_offsets, "counts", call, n) * element;
       b.recv.bytes = call.recv_counts[rank] * element;
-      b.in_place = -place(call.recv_counts, nullptr);
+      b.in_place = -place(call.recv_counts, call.send_offsets);
+      for (int32_t q = 0; q < n; ++q)
+        check_records(call.op, call.dtype, call.recv_counts[q], collective_name(call.kind));
       break;
     case GSEL_COLLECTIVE_ALLGATHERV:
     case GSEL_COLLECTIVE_GATHERV:
@@ -214,7 +218,10 @@ void check_words(const gsel_collective& call, int32_t rank, int32_t world_size) 
   if (call.kind == GSEL_COLLECTIVE_BARRIER) return;
   if (dtype_bytes(call.dtype) == 0 && !is_probe(call.kind))
     fail(GSEL_ERR_ARG, "{}: dtype {} is unknown; use a GSEL_I8 ... GSEL_F8E5M2", name, call.dtype);
-  if (is_reduction(call.kind)) check_operation(call.op, call.dtype, name);
+  if (is_reduction(call.kind)) {
+    check_operation(call.op, call.dtype, name);
+    check_records(call.op, call.dtype, call.count, name);
+  }
   if (is_rooted(call.kind)) check_rank(call.root, "root", call, rank, world_size);
   if (is_point_to_point(call.kind)) check_message(call, rank, world_size);
   check_count(call.count, "count", call, world_size);
@@ -236,6 +243,18 @@ void check_operation(gsel_op op, gsel_dtype dtype, const char* name) {
          dtype_name(dtype));
   if (op == GSEL_SCALED_SUM && integer)
     fail(GSEL_ERR_ARG, "{}: scaled sum is for floating point and the type is {}; use sum", name, dtype_name(dtype));
+}
+
+void check_records(gsel_op op, gsel_dtype dtype, uint64_t count, const char* name) {
+  if (op < GSEL_OP_USER) return;
+  const uint64_t record = operation_of(op).record;
+  if (record == 1) return;
+  if (record * dtype_bytes(dtype) > kMostRecordBytes)
+    fail(GSEL_ERR_ARG, "{}: a record of {} has {} elements of {}, {} bytes; the most is {}", name, operation_name(op),
+         record, dtype_name(dtype), record * dtype_bytes(dtype), kMostRecordBytes);
+  if (count % record != 0)
+    fail(GSEL_ERR_ARG, "{}: count {} cuts a record of {}, which has {} elements; use a multiple of {}", name, count,
+         operation_name(op), record, record);
 }
 
 double checked_seconds(double value, const char* name) {

@@ -108,6 +108,27 @@ std::optional<Communicator> Communicator::split(int32_t colour, int32_t key) {
   return Communicator(backend_, link, place);
 }
 
+Communicator Communicator::create_group(std::span<const int32_t> ranks) {
+  const auto all = static_cast<size_t>(world_size_);
+  if (ranks.empty() || ranks.size() > all)
+    fail(GSEL_ERR_ARG, "gsel_comm_create_group: n is {}; use 1 to {} ranks", ranks.size(), all);
+  std::vector<bool> named(all);
+  for (const int32_t q : ranks) {
+    if (q < 0 || q >= world_size_)
+      fail(GSEL_ERR_ARG, "gsel_comm_create_group: {} is not a rank of a world of {}", q, world_size_);
+    if (named[static_cast<size_t>(q)])
+      fail(GSEL_ERR_ARG, "gsel_comm_create_group: rank {} is named twice; name each rank once", q);
+    named[static_cast<size_t>(q)] = true;
+  }
+  if (!named[static_cast<size_t>(rank_)])
+    fail(GSEL_ERR_ARG, "gsel_comm_create_group: the list does not name rank {}, which calls it", rank_);
+  gsel_place place{};
+  gsel_link* link = nullptr;
+  run("gsel_comm_create_group", &gsel_backend_v1::link_create_group, ranks.data(), uint64_t{ranks.size()}, &place,
+      &link);
+  return Communicator(backend_, link, place);
+}
+
 Communicator Communicator::shrink() {
   gsel_place place{};
   gsel_link* link = nullptr;

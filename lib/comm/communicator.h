@@ -58,6 +58,7 @@ class Communicator {
 
   // Communicators from this one; see gsel/comm.h. nullopt: none for this rank.
   std::optional<Communicator> split(int32_t colour, int32_t key);
+  Communicator create_group(std::span<const int32_t> ranks);
   Communicator shrink();
   void resync();
   Communicator grow(const gsel_join& join);

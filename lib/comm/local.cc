@@ -37,6 +37,7 @@ void reduce_local(const void* const* inputs, size_t n, void* out, size_t count, 
   if (order != GSEL_ORDER_RANKS && order != GSEL_ORDER_TREE)
     fail(GSEL_ERR_ARG, "reduce_local: order {} is unknown; use GSEL_ORDER_RANKS or GSEL_ORDER_TREE", order);
   check_operation(op, dtype, "reduce_local");
+  check_records(op, dtype, count, "reduce_local");
   const Operation operation = operation_of(op);
   if (operation.op == GSEL_SCALED_SUM)
     fail(GSEL_ERR_ARG, "reduce_local: scaled sum takes a factor from each rank and there are none; scale the inputs");
@@ -51,6 +52,7 @@ void reduce_local(const void* const* inputs, size_t n, void* out, size_t count, 
   fold.dtype = dtype;
   fold.op = operation.op;
   fold.order = order;
+  fold.record = operation.record;
   fold.function = operation.function;
   fold.user_data = operation.user_data;
   shm::reduce(fold, out, inputs, static_cast<int>(n), count);

@@ -92,16 +92,20 @@ std::string operation_name(gsel_op op) {
   return operation_name(alive(op) ? place_of(op).operation : operation);
 }
 
-gsel_op create_operation(std::string_view name, gsel_op_fn function, void* user_data) {
+gsel_op create_operation(std::string_view name, uint64_t record, gsel_op_fn function, void* user_data) {
   if (name.empty() || name.size() >= kOperationNameBytes || name.find('\0') != name.npos)
     fail(GSEL_ERR_ARG, "the name {} of an operation has {} bytes; use 1 to {} and no NUL among them", in_quotes(name),
          name.size(), kOperationNameBytes - 1);
   if (!function) fail(GSEL_ERR_ARG, "operation {} has no function; it is NULL", in_quotes(name));
+  if (record < 1 || record > kMostRecordBytes)
+    fail(GSEL_ERR_ARG, "operation {} has records of {} elements; use 1 where each stands alone, {} at most",
+         in_quotes(name), record, kMostRecordBytes);
   Operation operation;
   operation.op = GSEL_OP_USER;
+  operation.record = record;
   operation.function = function;
   operation.user_data = user_data;
-  operation.name_hash = hash_of(name);
+  operation.name_hash = hash_of(name) + (record - 1) * 0x9e3779b97f4a7c15u;
   std::memcpy(operation.name, name.data(), name.size());
   return hand_out(operation);
 }

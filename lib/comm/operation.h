@@ -10,6 +10,7 @@
 namespace gsel {
 
 constexpr size_t kOperationNameBytes = 32;  // with the NUL behind it
+constexpr uint64_t kMostRecordBytes = 4096;
 
 // A reduction in full. op is one of gsel/types.h below GSEL_OP_USER, or GSEL_OP_USER itself for the caller's function.
 struct Operation {
@@ -17,7 +18,8 @@ struct Operation {
   double factor = 1;  // of GSEL_SCALED_SUM
   gsel_op_fn function = nullptr;
   void* user_data = nullptr;
-  uint64_t name_hash = 0;  // of a caller's operation
+  uint64_t record = 1;     // elements that are never cut
+  uint64_t name_hash = 0;  // of a caller's operation, its record too
   char name[kOperationNameBytes] = {};
 };
 
@@ -29,7 +31,7 @@ std::string operation_name(gsel_op op);
 std::string operation_name(const Operation& operation);
 
 // See gsel_op_create and its neighbours. Numbers that were destroyed are not handed out again soon.
-gsel_op create_operation(std::string_view name, gsel_op_fn function, void* user_data);
+gsel_op create_operation(std::string_view name, uint64_t record, gsel_op_fn function, void* user_data);
 gsel_op create_scaled_sum(double factor);
 void destroy_operation(gsel_op op) noexcept;
 

@@ -123,11 +123,11 @@ static void reduce_scatterv(const context* c) {
   gsel_error* err;
   const size_t own = c->packed[c->rank], some = c->counts[c->rank];
   area send = filled(c, c->total), recv = blank(c, some);
-  OK(gsel_reduce_scatterv(c->comm, send.at, recv.at, c->counts, c->course->dtype, c->course->op, &err));
+  OK(gsel_reduce_scatterv(c->comm, send.at, recv.at, c->counts, NULL, c->course->dtype, c->course->op, &err));
   CHECK(is_own(c, &send));
   CHECK(is_reduced(c, recv.at, own, some));
   char* place = send.at + own * c->element;
-  OK(gsel_reduce_scatterv(c->comm, send.at, place, c->counts, c->course->dtype, c->course->op, &err));
+  OK(gsel_reduce_scatterv(c->comm, send.at, place, c->counts, NULL, c->course->dtype, c->course->op, &err));
   CHECK(is_reduced(c, place, own, some));
   CHECK(holds(c, send.at, c->rank, 0, own));
   CHECK(holds(c, place + some * c->element, c->rank, own + some, c->total - own - some));

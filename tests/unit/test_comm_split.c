@@ -305,8 +305,52 @@ static void test_one_thread_watches_until_the_last_communicator_unless_refused(v
   as_processes(3, joins_with_and_without_a_thread, NULL);
 }
 
+/* Ranks 3 and 1 of 4 make one, and again while a message is under way; the others do nothing. */
+static void members_only(rank_run* run) {
+  gsel_error* err;
+  gsel_comm *comm, *few = NULL;
+  const int32_t ranks[] = {3, 1}, twice[] = {1, 1}, beyond[] = {run->rank, 4}, others[] = {0, 2};
+  rank_ok(run, rank_join(run, &comm, &err), err);
+  if (run->rank == 3 || run->rank == 1) {
+    const int32_t me = run->rank == 3 ? 0 : 1;
+    for (int round = 0; round < 3; ++round) {
+      int32_t x = run->rank, sum = 0;
+      rank_ok(run, gsel_comm_create_group(comm, ranks, 2, &few, &err), err);
+      rank_check(run, gsel_comm_rank(few) == me && gsel_comm_world_size(few) == 2);
+      rank_ok(run, gsel_allreduce(few, &x, &sum, 1, GSEL_I32, GSEL_SUM, &err), err);
+      rank_check(run, sum == 4);
+      gsel_comm_destroy(few);
+    }
+    const int32_t own[] = {3, 1, 0}; /* one of them says so */
+    if (run->rank == 3)
+      rank_fails(run, gsel_comm_create_group(comm, ranks, 2, &few, &err), err, GSEL_ERR_MISMATCH,
+                 "ranks 3 and 1 give other lists", 1);
+    else
+      rank_fails(run, gsel_comm_create_group(comm, own, 3, &few, &err), err, GSEL_ERR_MISMATCH,
+                 "ranks 3 and 1 give other lists", 1);
+    rank_check(run, few == NULL);
+  }
+  rank_ok(run, gsel_comm_create_group(comm, &run->rank, 1, &few, &err), err);
+  rank_check(run, gsel_comm_world_size(few) == 1);
+  gsel_comm_destroy(few);
+  rank_fails(run, gsel_comm_create_group(comm, twice, 2, &few, &err), err, GSEL_ERR_ARG, "rank 1 is named twice", -1);
+  rank_fails(run, gsel_comm_create_group(comm, beyond, 2, &few, &err), err, GSEL_ERR_ARG, "4 is not a rank", -1);
+  rank_fails(run, gsel_comm_create_group(comm, ranks, 5, &few, &err), err, GSEL_ERR_ARG, "n is 5; use 1 to 4", -1);
+  rank_fails(run, gsel_comm_create_group(comm, run->rank % 2 ? others : ranks, 2, &few, &err), err, GSEL_ERR_ARG,
+             "does not name rank", -1);
+  rank_ok(run, gsel_barrier(comm, &err), err);
+  gsel_comm_destroy(comm);
+}
+
+static void test_members_alone_make_a_communicator(void** state) {
+  (void)state;
+  as_threads(4, members_only, NULL);
+  as_processes(4, members_only, NULL);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_members_alone_make_a_communicator),
       cmocka_unit_test(test_a_split_goes_by_colour_then_key_then_rank),
       cmocka_unit_test(test_a_split_can_be_split),
       cmocka_unit_test(test_duplicates_do_not_meet),

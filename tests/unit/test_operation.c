@@ -23,7 +23,7 @@ static int32_t answer(void* accumulated, const void* next, size_t count, gsel_dt
 
 static gsel_op created(const char* name, gsel_op_fn function, void* user_data) {
   gsel_op op = 0;
-  return gsel_op_create(gsel_str_from(name), function, user_data, &op, NULL) == GSEL_OK ? op : 0;
+  return gsel_op_create(gsel_str_from(name), 1, function, user_data, &op, NULL) == GSEL_OK ? op : 0;
 }
 
 static float number(int32_t rank, size_t i) {
@@ -44,7 +44,7 @@ static void test_a_number_is_good_until_destroyed(void** state) {
   const void* in[] = {&x, &x};
   gsel_op op = 0, scaled = 0;
   (void)state;
-  check_ok(gsel_op_create((gsel_str)GSEL_STR("halve"), halve_and_add, NULL, &op, &err), err);
+  check_ok(gsel_op_create((gsel_str)GSEL_STR("halve"), 1, halve_and_add, NULL, &op, &err), err);
   assert_true(op >= GSEL_OP_USER);
   check_ok(gsel_op_create_scaled_sum(0.5, &scaled, &err), err);
   assert_true(scaled >= GSEL_OP_USER && scaled != op);
@@ -72,15 +72,15 @@ static void test_names_functions_and_outs_that_are_none_are_refused(void** state
   const gsel_str longest = GSEL_STR("a name of thirty-one bytes, full"), cut = {longest.data, 31},
                  torn = {"with\0nul", 8};
   (void)state;
-  check_fails(gsel_op_create(none, halve_and_add, NULL, &op, &err), err, GSEL_ERR_ARG, "name is not given");
+  check_fails(gsel_op_create(none, 1, halve_and_add, NULL, &op, &err), err, GSEL_ERR_ARG, "name is not given");
   assert_int_equal(op, 0);
-  check_fails(gsel_op_create(empty, halve_and_add, NULL, &op, &err), err, GSEL_ERR_ARG, "has 0 bytes; use 1 to 31");
-  check_fails(gsel_op_create(longest, halve_and_add, NULL, &op, &err), err, GSEL_ERR_ARG, "has 32 bytes");
-  check_fails(gsel_op_create(torn, halve_and_add, NULL, &op, &err), err, GSEL_ERR_ARG, "no NUL");
-  check_fails(gsel_op_create(name, NULL, NULL, &op, &err), err, GSEL_ERR_ARG, "\"fine\" has no function");
-  check_fails(gsel_op_create(name, halve_and_add, NULL, NULL, &err), err, GSEL_ERR_ARG, "out is NULL");
+  check_fails(gsel_op_create(empty, 1, halve_and_add, NULL, &op, &err), err, GSEL_ERR_ARG, "has 0 bytes; use 1 to 31");
+  check_fails(gsel_op_create(longest, 1, halve_and_add, NULL, &op, &err), err, GSEL_ERR_ARG, "has 32 bytes");
+  check_fails(gsel_op_create(torn, 1, halve_and_add, NULL, &op, &err), err, GSEL_ERR_ARG, "no NUL");
+  check_fails(gsel_op_create(name, 1, NULL, NULL, &op, &err), err, GSEL_ERR_ARG, "\"fine\" has no function");
+  check_fails(gsel_op_create(name, 1, halve_and_add, NULL, NULL, &err), err, GSEL_ERR_ARG, "out is NULL");
   check_fails(gsel_op_create_scaled_sum(1, NULL, &err), err, GSEL_ERR_ARG, "out is NULL");
-  check_ok(gsel_op_create(cut, halve_and_add, NULL, &op, &err), err);
+  check_ok(gsel_op_create(cut, 1, halve_and_add, NULL, &op, &err), err);
   gsel_op_destroy(op);
 }
 
@@ -168,7 +168,7 @@ static void names_differ(rank_run* run) {
       "rank 0 called allreduce(count 100, f32, \"the usual\"), rank 1 called allreduce(count 100, f32, \"the odd "
       "one\")",
       1);
-  rank_fails(run, gsel_reduce_scatterv(comm, x, x + 50, counts, GSEL_F32, op, &err), err, GSEL_ERR_MISMATCH,
+  rank_fails(run, gsel_reduce_scatterv(comm, x, x + 50, counts, NULL, GSEL_F32, op, &err), err, GSEL_ERR_MISMATCH,
              "\"the usual\"), rank 1 called reduce_scatterv(total count 6, f32, \"the odd one\")", 1);
   rank_fails(run, gsel_allreduce(comm, x, x, SMALL, GSEL_F32, run->rank == 1 ? GSEL_SUM : op, &err), err,
              GSEL_ERR_MISMATCH, "\"the usual\"), rank 1 called allreduce(count 100, f32, sum)", 1);
@@ -181,6 +181,98 @@ static void test_other_names_are_a_mismatch_that_quotes_both(void** state) {
   (void)state;
   as_threads(3, names_differ, NULL);
   as_processes(3, names_differ, NULL);
+}
+
+/* Records of three: the one with the larger first element, whole. */
+static int32_t larger_record(void* accumulated, const void* next, size_t count, gsel_dtype dtype, void* user_data) {
+  float* a = accumulated;
+  const float* b = next;
+  (void)user_data;
+  if (count % 3 != 0 || dtype != GSEL_F32) return 99;
+  for (size_t i = 0; i < count; i += 3)
+    if (b[i] > a[i]) memcpy(a + i, b + i, 3 * sizeof *a);
+  return 0;
+}
+
+static float of_record(int32_t rank, size_t i) {
+  const float key = (float)((i / 3 * 7 + (size_t)rank * 13) % 31);
+  return i % 3 == 0 ? key : (float)(rank * 1000) + (float)(i % 997);
+}
+
+static float of_largest(int32_t n, size_t i) {
+  int32_t best = 0;
+  for (int32_t r = 1; r < n; ++r)
+    if (of_record(r, i / 3 * 3) > of_record(best, i / 3 * 3)) best = r;
+  return of_record(best, i);
+}
+
+static void records(rank_run* run) {
+  enum { FEW = 3 * 11, MANY = 3 * 17001, MOST_RECORD = 4096 / 4 };
+  gsel_error* err;
+  gsel_comm* comm;
+  gsel_op op, large;
+  void* shared;
+  const int32_t n = run->world_size;
+  rank_ok(run, gsel_op_create((gsel_str)GSEL_STR("larger record"), 3, larger_record, NULL, &op, &err), err);
+  rank_ok(run, rank_join(run, &comm, &err), err);
+  rank_ok(run, gsel_mem_alloc(comm, sizeof(float) * MANY, &shared, &err), err);
+  float *x = malloc(sizeof(float) * MANY * RANKS), *y = malloc(sizeof(float) * MANY);
+  for (int kind = 0; kind < 3; ++kind) {
+    const size_t count = kind == 0 ? FEW : MANY;
+    float* out = kind == 2 ? shared : y;
+    for (size_t i = 0; i < count * (size_t)n; ++i) x[i] = of_record(run->rank, i);
+    if (kind == 2) memcpy(shared, x, sizeof(float) * MANY);
+    rank_ok(run, gsel_allreduce(comm, kind == 2 ? out : x, out, count, GSEL_F32, op, &err), err);
+    for (size_t i = 0; i < count; ++i) rank_check(run, out[i] == of_largest(n, i));
+    rank_ok(run, gsel_reduce(comm, x, y, count, GSEL_F32, op, 0, &err), err);
+    for (size_t i = 0; run->rank == 0 && i < count; ++i) rank_check(run, y[i] == of_largest(n, i));
+    rank_ok(run, gsel_reduce_scatter(comm, x, y, count, GSEL_F32, op, &err), err);
+    for (size_t i = 0; i < count; ++i) rank_check(run, y[i] == of_largest(n, i + count * (size_t)run->rank));
+  }
+  rank_fails(run, gsel_allreduce(comm, x, y, 100, GSEL_F32, op, &err), err, GSEL_ERR_ARG,
+             "allreduce: count 100 cuts a record of \"larger record\", which has 3 elements", -1);
+  const uint64_t counts[RANKS] = {3, 4, 3, 3};
+  rank_fails(run, gsel_reduce_scatterv(comm, x, y, counts, NULL, GSEL_F32, op, &err), err, GSEL_ERR_ARG,
+             "count 4 cuts a record", -1);
+  rank_ok(run, gsel_op_create((gsel_str)GSEL_STR("large"), MOST_RECORD, larger_record, NULL, &large, &err), err);
+  rank_fails(run, gsel_allreduce(comm, x, y, MOST_RECORD, GSEL_F64, large, &err), err, GSEL_ERR_ARG,
+             "8192 bytes; the most is 4096", -1);
+  rank_ok(run, gsel_barrier(comm, &err), err);
+  free(x), free(y);
+  gsel_comm_destroy(comm);
+  gsel_op_destroy(op), gsel_op_destroy(large);
+}
+
+static void test_a_record_is_never_cut(void** state) {
+  gsel_error* err;
+  gsel_op op;
+  (void)state;
+  as_threads(2, records, NULL);
+  as_threads(RANKS, records, NULL);
+  as_processes(2, records, NULL);
+  as_processes(RANKS, records, NULL);
+  check_fails(gsel_op_create((gsel_str)GSEL_STR("none"), 0, larger_record, NULL, &op, &err), err, GSEL_ERR_ARG,
+              "has records of 0 elements; use 1 where each stands alone");
+}
+
+/* Ranks that mean other records are told apart. */
+static void other_records(rank_run* run) {
+  gsel_error* err;
+  gsel_comm* comm;
+  gsel_op op;
+  float x[6] = {0};
+  const size_t record = run->rank == 0 ? 3 : 1;
+  rank_ok(run, gsel_op_create((gsel_str)GSEL_STR("one name"), record, larger_record, NULL, &op, &err), err);
+  rank_ok(run, rank_join(run, &comm, &err), err);
+  rank_fails(run, gsel_allreduce(comm, x, x, 6, GSEL_F32, op, &err), err, GSEL_ERR_MISMATCH, "another operation", -1);
+  rank_ok(run, gsel_barrier(comm, &err), err);
+  gsel_comm_destroy(comm);
+  gsel_op_destroy(op);
+}
+
+static void test_other_records_are_a_mismatch(void** state) {
+  (void)state;
+  as_threads(2, other_records, NULL);
 }
 
 /* The function fails on rank 1 alone; in a large call others wait for what that rank folds. */
@@ -274,6 +366,8 @@ int main(void) {
       cmocka_unit_test(test_threads_create_and_destroy_at_once),
       cmocka_unit_test(test_an_operation_of_the_callers_equals_the_serial_loop),
       cmocka_unit_test(test_other_names_are_a_mismatch_that_quotes_both),
+      cmocka_unit_test(test_a_record_is_never_cut),
+      cmocka_unit_test(test_other_records_are_a_mismatch),
       cmocka_unit_test(test_a_failing_operation_is_an_error_on_every_rank),
       cmocka_unit_test(test_a_scaled_sum_takes_each_ranks_factor),
   };

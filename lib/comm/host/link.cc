@@ -105,6 +105,15 @@ gsel_status link_split(gsel_link* link, int32_t colour, int32_t key, gsel_place*
   });
 }
 
+gsel_status link_create_group(gsel_link* link, const int32_t* ranks, uint64_t n, gsel_place* place, gsel_link** out,
+                              gsel_error** err) {
+  return guard(err, [&] {
+    *out = nullptr;
+    *out = new gsel_link{shm::Link(link->impl.create_group({ranks, ranks + n}))};
+    *place = place_of((*out)->impl);
+  });
+}
+
 gsel_status link_shrink(gsel_link* link, gsel_place* place, gsel_link** out, gsel_error** err) {
   return guard(err, [&] {
     *out = nullptr;
@@ -155,6 +164,7 @@ void add_link(gsel_backend_v1& table) {
   table.link_explain = link_explain;
   table.link_trace = link_trace;
   table.link_split = link_split;
+  table.link_create_group = link_create_group;
   table.link_shrink = link_shrink;
   table.link_resync = link_resync;
   table.link_set_timeout = link_set_timeout;

@@ -22,6 +22,13 @@ uint64_t hash_of(const uint64_t* counts, size_t n) {
   return hash;
 }
 
+bool packed(const uint64_t* counts, const uint64_t* offsets, size_t n) {
+  uint64_t sum = 0;
+  for (size_t i = 0; i < n; sum += counts[i++])
+    if (counts[i] > 0 && offsets[i] != sum) return false;
+  return true;
+}
+
 uint64_t sum_of(const uint64_t* counts, size_t n) {
   uint64_t sum = 0;
   for (size_t i = 0; i < n; ++i) sum += counts[i];
@@ -71,6 +78,11 @@ void complete(const gsel_collective& given, int32_t world_size, int64_t timeout_
       call.count = sum_of(counts, n);
       call.payload_bytes = call.count * call.element;
       call.detail = hash_of(counts, n);
+      if (call.kind == GSEL_COLLECTIVE_SCATTERV || !call.send_offsets) break;
+      if (packed(counts, call.send_offsets, n))
+        call.send_offsets = nullptr;
+      else
+        call.detail ^= mix(hash_of(call.send_offsets, n) + 1);
       break;
     }
     case GSEL_COLLECTIVE_ALLTOALLV:
@@ -83,9 +95,12 @@ void complete(const gsel_collective& given, int32_t world_size, int64_t timeout_
   }
   call.operation.op = given.op;
   call.operation.factor = given.op == GSEL_SCALED_SUM ? given.factor : 1;
+  call.operation.record = 1;
+  call.unit = call.element;
   if (given.op < GSEL_OP_USER) return;
   call.operation = operation_of(given.op);
   call.detail ^= call.operation.name_hash;
+  call.unit = call.element * call.operation.record;
 }
 
 // A caller's operation is 255.

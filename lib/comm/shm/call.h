@@ -19,6 +19,7 @@ struct Call {
   uint64_t count = 0;
   uint64_t recv_count = 0;
   size_t element = 0;  // bytes
+  size_t unit = 0;     // bytes that are never cut: an element, or a record of the operation's
   const char* send = nullptr;
   char* recv = nullptr;
   const uint64_t* send_counts = nullptr;  // of the v kinds; offsets where given, else packed

@@ -14,6 +14,7 @@ struct Fold {
   int32_t order = GSEL_ORDER_RANKS;
   const double* factors = nullptr;  // [n] of GSEL_SCALED_SUM
   gsel_op_fn function = nullptr;    // of GSEL_OP_USER
+  size_t record = 1;                // elements that are never cut
   void* user_data = nullptr;
 };
 

@@ -112,6 +112,7 @@ void Link::run_callbacks_too(const Call& call) {
 }
 
 void Link::run(const Call& call) {
+  require_room_for_records(call);
   const Plan plan(call, rank_, world_size_);
   largest_part_ = plan.largest_part();
   exchange_headers(call, plan);
@@ -136,9 +137,16 @@ void Link::run(const Call& call) {
   published_ = bytes_sent(call, plan);
 }
 
+// Alike on every rank, before anything is posted.
+void Link::require_room_for_records(const Call& call) const {
+  if (call.operation.record == 1 || world_size_ == 1 || call.unit <= block_bytes()) return;
+  fail(GSEL_ERR_UNSUPPORTED, "{} with records of {} bytes on {} ranks; the most there is {} bytes",
+       collective_name(call.kind), call.unit, world_size_, block_bytes());
+}
+
 void Link::run_alone(const Call& call, const Plan& plan) {
   if (!is_reduction(call.kind)) return copy_own_part(call, plan);
-  const void* input = call.send;
+  const void* input = call.send + static_cast<size_t>(plan.slice(0).begin) * call.element;
   double factor = 1;
   if (call.count > 0) reduce(fold_of(call, &factor), call.recv, &input, 1, call.count);
 }
@@ -148,6 +156,7 @@ Fold Link::fold_of(const Call& call, double* factors) const {
   fold.dtype = call.dtype;
   fold.op = call.operation.op;
   fold.order = arena_->header().order;
+  fold.record = call.operation.record;
   fold.function = call.operation.function;
   fold.user_data = call.operation.user_data;
   if (fold.op == GSEL_SCALED_SUM) {

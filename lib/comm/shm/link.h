@@ -85,6 +85,7 @@ class Link {
   gsel_comm_explanation explain(const gsel_collective& call);
   // split.cc, reform.cc
   std::optional<Place> split(int32_t colour, int32_t key);
+  Place create_group(const std::vector<int32_t>& members);
   Place shrink();
   void resync();
   // For memory; `asked` for it. GSEL_ERR_FORKED in a child.
@@ -104,6 +105,7 @@ class Link {
   void execute(const gsel_collective& given);  // by whoever drives, see engine.h
   void run(const Call& call);
   void run_callbacks_too(const Call& call);
+  void require_room_for_records(const Call& call) const;
   void run_alone(const Call& call, const Plan& plan);
   void count_call(gsel_collective_kind kind, uint64_t bytes);
   Fold fold_of(const Call& call, double* factors) const;  // factors: room for one per rank
@@ -343,6 +345,7 @@ class Link {
   // split.cc
   void require_own_process(const char* asked) const;
   void exchange(const char* label, const void* send, void* recv, uint64_t bytes);
+  void pass_on(gsel_collective_kind kind, int32_t rank, uint64_t* words, uint64_t n);
   uint64_t found(const std::vector<int32_t>& members) const;
   void keep_while_used(uint64_t offset, int32_t ranks) const;
   Place place_in(const std::vector<int32_t>& members, uint64_t offset) const;

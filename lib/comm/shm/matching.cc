@@ -19,7 +19,7 @@ constexpr uint32_t kMostSeen = kChannelOffers / 2;  // offers of a pair that sta
 bool wants(const Transfer& transfer, const Envelope& envelope) {
   const Half& half = transfer.in;
   return half.stage == Half::Stage::moving && (half.peer == envelope.source || half.peer == GSEL_ANY_RANK) &&
-         (half.tag == envelope.tag || half.tag == GSEL_ANY_TAG);
+         (half.tag == envelope.tag || (half.tag == GSEL_ANY_TAG && envelope.tag >= 0));  // below: the library's own
 }
 
 uint64_t kept_bytes(const SetAside& kept) {

@@ -67,10 +67,11 @@ char* at(void* base, size_t offset) {
   return static_cast<char*>(base) + offset;
 }
 
-// body(first element, elements) over tiles that end where a cache line of outs[0] does.
+// body(first element, elements) over tiles that end where a cache line of outs[0] does, or where a record does.
 template <class Body>
-void for_tiles(const void* out, size_t count, size_t element, Body&& body) {
-  const size_t per_tile = kTileBytes / element, off = reinterpret_cast<uintptr_t>(out) % kLine / element;
+void for_tiles(const void* out, size_t count, size_t element, size_t record, Body&& body) {
+  const size_t per_tile = kTileBytes / element / record * record;
+  const size_t off = record > 1 ? 0 : reinterpret_cast<uintptr_t>(out) % kLine / element;
   for (size_t first = 0; first < count;) {
     const size_t some = std::min(count - first, first == 0 ? per_tile - off : per_tile);
     body(first, some);
@@ -90,7 +91,7 @@ void reduce_to(const Fold& fold, void* const* outs, int n_outs, const void* cons
   if (n_outs == 1 && !streaming) return reduce(fold, outs[0], in, n, count);
   const size_t element = dtype_bytes(fold.dtype);
   alignas(kLine) char tile[kTileBytes];
-  for_tiles(outs[0], count, element, [&](size_t first, size_t some) {
+  for_tiles(outs[0], count, element, fold.record, [&](size_t first, size_t some) {
     void* to = streaming ? tile : at(outs[0], first * element);
     reduce(fold, to, in, n, some, first);
     for (int o = streaming ? 0 : 1; o < n_outs; ++o) {

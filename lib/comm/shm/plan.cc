@@ -24,7 +24,8 @@ Plan::Plan(const Call& call, int32_t rank, int32_t world_size) : call_(call), ra
   const auto n = static_cast<size_t>(world_size);
   if (!call.send_counts && !call.recv_counts) return;
   packed_ = starts(call.send_counts ? call.send_counts : call.recv_counts, nullptr, n);
-  send_starts_ = starts(call.send_counts, call.send_offsets, n);
+  const bool scatters = call.kind == GSEL_COLLECTIVE_REDUCE_SCATTERV;
+  send_starts_ = starts(scatters ? call.recv_counts : call.send_counts, call.send_offsets, n);
   recv_starts_ = starts(call.recv_counts, call.recv_offsets, n);
 }
 
@@ -86,8 +87,12 @@ Bytes Plan::target(int32_t owner) const {
 
 uint64_t Plan::send_bytes() const {
   if (call_.kind == GSEL_COLLECTIVE_REDUCE_SCATTER) return part() * static_cast<uint64_t>(world_size_);
-  if (is_reduction(call_.kind)) return call_.count * call_.element;
+  if (is_reduction(call_.kind) && !call_.send_offsets) return call_.count * call_.element;
   uint64_t end = 0;
+  if (is_reduction(call_.kind)) {
+    for (int32_t q = 0; q < world_size_; ++q) end = std::max(end, static_cast<uint64_t>(slice(q).end) * call_.element);
+    return end;
+  }
   for (int32_t q = 0; q < world_size_; ++q) {
     const Bytes bytes = source(q);
     if (bytes.count > 0) end = std::max(end, bytes.begin + bytes.count);
@@ -129,10 +134,13 @@ gsel_range Plan::slice(int32_t rank) const {
   if (call_.kind == GSEL_COLLECTIVE_REDUCE_SCATTER) return {n * rank, n * (rank + 1)};
   if (call_.kind == GSEL_COLLECTIVE_REDUCE_SCATTERV) {
     const auto r = static_cast<size_t>(rank);
-    const auto begin = static_cast<int64_t>(packed_[r]);
+    const auto begin = static_cast<int64_t>(send_starts_[r]);
     return {begin, begin + static_cast<int64_t>(call_.recv_counts[r])};
   }
-  return shard_range(n, world_size_, rank);
+  const auto record = static_cast<int64_t>(call_.operation.record);
+  if (record == 1) return shard_range(n, world_size_, rank);
+  const gsel_range records = shard_range(n / record, world_size_, rank);
+  return {records.begin * record, records.end * record};
 }
 
 }  // namespace gsel::shm

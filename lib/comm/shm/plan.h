@@ -36,6 +36,7 @@ class Plan {
 
   // Reductions, in elements of the space that is reduced: what `rank` folds, and where in whose recv it ends up.
   gsel_range slice(int32_t rank) const;
+  uint64_t packed_begin(int32_t rank) const { return packed_[static_cast<size_t>(rank)] * call_.element; }
 
  private:
   uint64_t part() const { return call_.count * call_.element; }

@@ -92,7 +92,7 @@ void Link::reduce_single_copy(const Call& call, const Plan& plan) {
   char* out = call.recv + (all ? own.begin : 0);
   double factors[kMaxRanks];
   const Fold fold = fold_of(call, factors);
-  const uint64_t tile = block_bytes() / call.element * call.element;
+  const uint64_t tile = block_bytes() / call.unit * call.unit;
   for (uint64_t done = 0; done < own.count; done += tile) {
     const uint64_t some = std::min(tile, own.count - done);
     const void* inputs[kMaxRanks];

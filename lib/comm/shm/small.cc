@@ -12,7 +12,13 @@ namespace gsel::shm {
 void Link::publish_small(const Call& call, const Plan& plan, HeaderLine& line, uint64_t parity) {
   if (call.payload_bytes == 0) return;
   char* place = call.payload_bytes <= kLineBytes ? reinterpret_cast<char*>(line.payload) : arena_->small(rank_, parity);
-  if (is_reduction(call.kind)) {
+  if (is_reduction(call.kind) && call.send_offsets) {
+    for (int32_t q = 0; q < world_size_; ++q) {
+      const gsel_range part = plan.slice(q);
+      std::memcpy(place + plan.packed_begin(q), call.send + static_cast<size_t>(part.begin) * call.element,
+                  static_cast<size_t>(part.end - part.begin) * call.element);
+    }
+  } else if (is_reduction(call.kind)) {
     std::memcpy(place, call.send, call.payload_bytes);
   } else if (!plan.parts_differ()) {
     std::memcpy(place, call.send, plan.packed(rank_, call.root < 0 ? rank_ : call.root).count);
@@ -45,8 +51,9 @@ void Link::finish_small(const Call& call, const Plan& plan) {
   const gsel_range own = whole ? gsel_range{0, static_cast<int64_t>(call.count)} : plan.slice(rank_);
   const void* inputs[kMaxRanks];
   double factors[kMaxRanks];
-  for (int32_t q = 0; q < world_size_; ++q)
-    inputs[q] = (q == rank_ ? call.send : small_payload(q, call)) + static_cast<size_t>(own.begin) * call.element;
+  const size_t here = static_cast<size_t>(own.begin) * call.element;
+  const size_t there = call.send_offsets ? plan.packed_begin(rank_) : here;
+  for (int32_t q = 0; q < world_size_; ++q) inputs[q] = q == rank_ ? call.send + here : small_payload(q, call) + there;
   reduce(fold_of(call, factors), call.recv, inputs, world_size_, static_cast<size_t>(own.end - own.begin));
   hit(Step::reduced);
 }

@@ -9,6 +9,8 @@
 namespace gsel::shm {
 namespace {
 
+constexpr int32_t kGroupTag = INT32_MIN;
+
 struct Choice {
   int32_t colour, key;
 };
@@ -80,6 +82,58 @@ std::optional<Link::Place> Link::split(int32_t colour, int32_t key) {
   if (problem) throw *problem;
   if (members.empty()) return std::nullopt;
   return place_in(members, offsets[static_cast<size_t>(members.front())]);
+}
+
+// Between members of a group to be, which alone know of it.
+void Link::pass_on(gsel_collective_kind kind, int32_t rank, uint64_t* words, uint64_t n) {
+  gsel_collective call{};
+  call.kind = kind;
+  call.dtype = GSEL_U64;
+  call.root = rank;
+  call.source = -1;
+  if (kind == GSEL_COLLECTIVE_SEND)
+    call.send = words;
+  else
+    call.recv = words;
+  call.count = n;
+  call.tag = kGroupTag;
+  call.label = {"create_group", 12};
+  collective(call);
+}
+
+// The first member hears of each which list it has, founds the arena, and tells all where it stands.
+Link::Place Link::create_group(const std::vector<int32_t>& members) {
+  require_own_process("gsel_comm_create_group");
+  if (members.size() == 1) return place_in(members, 0);
+  const int32_t founder = members.front();
+  uint64_t list = members.size();
+  for (const int32_t q : members) list = (list ^ static_cast<uint64_t>(q)) * 0x100000001b3u;
+  uint64_t answer[2] = {};  // where the arena stands; the rank with another list, + 1
+  if (rank_ != founder) {
+    pass_on(GSEL_COLLECTIVE_SEND, founder, &list, 1);
+    pass_on(GSEL_COLLECTIVE_RECV, founder, answer, 2);
+  } else {
+    std::optional<Error> problem;
+    for (size_t i = 1; i < members.size(); ++i) {
+      uint64_t theirs = 0;
+      pass_on(GSEL_COLLECTIVE_RECV, members[i], &theirs, 1);
+      if (theirs != list && answer[1] == 0) answer[1] = static_cast<uint64_t>(members[i]) + 1;
+    }
+    if (answer[1] == 0) try {
+        answer[0] = found(members);
+        keep_while_used(answer[0], static_cast<int32_t>(members.size()));
+      } catch (const Error& e) {
+        problem = e;
+      }
+    for (size_t i = 1; i < members.size(); ++i) pass_on(GSEL_COLLECTIVE_SEND, members[i], answer, 2);
+    if (problem) throw *problem;
+  }
+  if (answer[1] == 0) return place_in(members, answer[0]);
+  const auto odd = static_cast<int32_t>(answer[1]) - 1;
+  throw Error(GSEL_ERR_MISMATCH,
+              fmt::format("gsel_comm_create_group: ranks {} and {} give other lists of ranks; give the same on each",
+                          founder, odd))
+      .about_rank(odd);
 }
 
 // The arena of a communicator of these ranks, in memory of this one; where it stands.

@@ -30,7 +30,7 @@ Bytes chunk_of(const Bytes& whole, uint64_t chunk, uint64_t per_chunk) {
 struct Link::Slices {
   Slices(const Link& link, const Call& call, const Plan& plan)
       : plan_(plan), element_(call.element), block_bytes(link.block_bytes()) {
-    per_chunk = block_bytes / element_ * element_;
+    per_chunk = block_bytes / call.unit * call.unit;
     uint64_t largest = 0;
     for (int32_t q = 0; q < link.world_size_; ++q) largest = std::max(largest, slice(q).count);
     chunks = chunks_of(largest, per_chunk);
@@ -107,7 +107,7 @@ void Link::fetch_slices(const Call& call, const Slices& slices, uint64_t chunk) 
 void Link::allreduce_staged_by_both(const Call& call) {
   const Bytes whole{0, call.count * call.element};
   const uint64_t per_chunk =
-      std::min(tuning_.pair_chunk_bytes, arena_->layout().staging_bytes) / call.element * call.element;
+      std::clamp<uint64_t>(tuning_.pair_chunk_bytes, call.unit, arena_->layout().staging_bytes) / call.unit * call.unit;
   const uint64_t chunks = chunks_of(whole.count, per_chunk);
   const int32_t other = 1 - rank_;
   RankBlock& peer = arena_->rank(other);

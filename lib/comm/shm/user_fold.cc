@@ -8,11 +8,13 @@
 
 #include "base/dtype.h"
 #include "base/foreign.h"
+#include "comm/operation.h"
 
 namespace gsel::shm {
 namespace {
 
 constexpr size_t kTileBytes = 4096;
+static_assert(kTileBytes >= kMostRecordBytes);
 
 class Tile {
  public:
@@ -59,7 +61,8 @@ class Tile {
 }  // namespace
 
 void fold_by_user(const Fold& fold, void* out, const void* const* in, int n, size_t count, size_t first) {
-  const size_t element = dtype_bytes(fold.dtype), per_tile = kTileBytes / element;
+  const size_t element = dtype_bytes(fold.dtype);
+  const size_t per_tile = kTileBytes / element / fold.record * fold.record;
   alignas(64) char accumulated[kTileBytes];
   for (size_t done = 0; done < count; done += per_tile) {
     const size_t some = std::min(count - done, per_tile);
