@@ -251,7 +251,7 @@ class Headers {
     const std::string kind = kind_of(v), base = plain(v.base);
     const bool is_signed = base[0] != 'u' && base != "size_t";
     const std::string bytes = base == "void" || v.stars > 1 || opaque_.count(base) ? "1" : "sizeof(" + v.base + ")";
-    const bool has_record = kind == "NET_RECORD" && v.base.rfind("gsel_", 0) == 0;
+    const bool has_record = (kind == "NET_RECORD" || kind == "NET_LIST") && records_.count(v.base) > 0;
     std::printf("    {\"%s\", \"%s\", %s, %s, %s, %d, %s, %s},\n", v.name.c_str(), v.base.c_str(), kind.c_str(),
                 bytes.c_str(), where.empty() ? "0" : ("offsetof(" + where + ", " + v.name + ")").c_str(), is_signed,
                 has_record ? ("&record_" + v.base).c_str() : "0",

@@ -204,19 +204,18 @@ static int fill_comm_config(scene* s, void* at) {
   return s->variant == 0;
 }
 
-/* A variant for every kind of call; what rank 0 sends the other receives. */
+/* A variant for every kind of call; rank 0 makes those of messages, and the other the end that they need. */
 static int fill_collective(scene* s, void* at) {
   gsel_collective* c = (gsel_collective*)at;
+  const int alone =
+      s->variant == GSEL_COLLECTIVE_SEND || s->variant == GSEL_COLLECTIVE_RECV || s->variant > GSEL_COLLECTIVE_SENDRECV;
   c->kind = s->variant;
-  if (s->variant == GSEL_COLLECTIVE_SEND && s->run.rank > 0) c->kind = GSEL_COLLECTIVE_RECV;
-  if (s->variant == GSEL_COLLECTIVE_RECV && s->run.rank > 0) c->kind = GSEL_COLLECTIVE_SEND;
+  if (alone && s->run.rank > 0)
+    c->kind = s->variant == GSEL_COLLECTIVE_SEND ? GSEL_COLLECTIVE_RECV : GSEL_COLLECTIVE_SEND;
   c->dtype = GSEL_F32;
   c->op = GSEL_SUM;
-  c->root =
-      s->variant == GSEL_COLLECTIVE_SEND || s->variant == GSEL_COLLECTIVE_RECV || s->variant == GSEL_COLLECTIVE_SENDRECV
-          ? s->run.world_size - 1 - s->run.rank
-          : 0;
-  c->source = c->root;
+  c->source = s->run.world_size - 1 - s->run.rank;
+  c->root = alone || s->variant == GSEL_COLLECTIVE_SENDRECV ? c->source : 0;
   c->send = s->rest->send;
   c->recv = s->rest->recv;
   c->count = c->recv_count = 4;
@@ -325,12 +324,13 @@ int scene_number(const scene* s, const char* function, const char* name, int64_t
     const char *function, *name;
     int64_t value;
   } numbers[] = {
-      {NULL, "count", 4},        {NULL, "send_count", 4}, {NULL, "recv_count", 4}, {NULL, "dtype", GSEL_F32},
-      {NULL, "op", GSEL_SUM},    {NULL, "peer", other},   {NULL, "to", other},     {NULL, "from", other},
-      {NULL, "bytes", 4096},     {NULL, "capacity", 100}, {NULL, "n", 1},          {NULL, "ranks", 2},
-      {NULL, "microbatches", 4}, {NULL, "world_size", 2}, {NULL, "what", 2},       {NULL, "format", 1},
-      {NULL, "axes", 2},         {NULL, "n_samples", 1},  {NULL, "dst_bytes", 12}, {NULL, "timeout_s", 1},
-      {NULL, "parts", 2},        {NULL, "pid", getpid()}, {NULL, "value", 1},
+      {NULL, "count", 4},      {NULL, "send_count", 4}, {NULL, "recv_count", 4},   {NULL, "dtype", GSEL_F32},
+      {NULL, "op", GSEL_SUM},  {NULL, "peer", other},   {NULL, "to", other},       {NULL, "from", other},
+      {NULL, "source", other}, {NULL, "source", other}, {NULL, "bytes", 4096},     {NULL, "capacity", 100},
+      {NULL, "n", 1},          {NULL, "ranks", 2},      {NULL, "microbatches", 4}, {NULL, "world_size", 2},
+      {NULL, "what", 2},       {NULL, "format", 1},     {NULL, "axes", 2},         {NULL, "n_samples", 1},
+      {NULL, "dst_bytes", 12}, {NULL, "timeout_s", 1},  {NULL, "parts", 2},        {NULL, "pid", getpid()},
+      {NULL, "value", 1},
   };
   for (size_t i = 0; i < sizeof numbers / sizeof *numbers; ++i)
     if ((!numbers[i].function || !strcmp(numbers[i].function, function)) && !strcmp(numbers[i].name, name)) {

@@ -183,11 +183,11 @@ static int good_value(scene* s, const net_place* p, char* area, slot* at) {
       at->pointer = area;
       return good_record(s, p, area);
     case NET_LIST:
-      object = scene_needs_comm(p->type) ? scene_object(s, p->type) : area + 65536;
       memset(area, 0, 4096);
+      object = scene_needs_comm(p->type) ? scene_object(s, p->type) : area + 65536;
       memcpy(area, &object, sizeof object);
       at->pointer = area;
-      return 1;
+      return p->record ? good_record(s, p, area + 65536) : 1;
     default: /* NET_OUT, NET_ERROR, NET_BUFFER */
       good_buffer(p, area);
       at->pointer = area;
