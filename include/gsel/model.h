@@ -174,6 +174,8 @@ GSEL_API void gsel_value_desc_init(gsel_value_desc *desc, size_t struct_size);
 #define GSEL_LAYER_POSITIONWISE 16u /* computes each position by itself (norm, residual, linear): given some of the
                                      * positions (sequence_dim) of all its values it computes just these */
 #define GSEL_LAYER_SAVES_WHOLE 32u  /* what it saves does not shrink with the parts of its values, unless positions do */
+#define GSEL_LAYER_ALWAYS_ACCUMULATES 64u /* its backward adds to d_params whatever accumulate says: the library then
+                                           * clears them before the first call, and accumulate is always 1 */
 
 /* A collective in the middle of a callback (batch statistics, a softmax over split columns). A layer with n phases is
  * called n + 1 times, with call->phase from 0 to n: call k < n writes reductions[k]; before call k + 1 the library

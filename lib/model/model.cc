@@ -228,7 +228,8 @@ int32_t Model::add_layer(const gsel_layer_desc& desc) {
   layer.params = checked_ids(desc.params, desc.n_params, "parameter", layer.name, params_);
   layer.flags = checked_flags(desc.flags,
                               GSEL_LAYER_LOSS | GSEL_LAYER_NO_CUT_AFTER | GSEL_LAYER_RECOMPUTABLE |
-                                  GSEL_LAYER_OWN_PARAMS | GSEL_LAYER_POSITIONWISE | GSEL_LAYER_SAVES_WHOLE,
+                                  GSEL_LAYER_OWN_PARAMS | GSEL_LAYER_POSITIONWISE | GSEL_LAYER_SAVES_WHOLE |
+                                  GSEL_LAYER_ALWAYS_ACCUMULATES,
                               "layer", layer.name);
   layer.saved_bytes_per_sample = desc.saved_bytes_per_sample;
   layer.flop_per_sample = desc.flop_per_sample;

@@ -89,6 +89,7 @@ struct Layer {
   bool needs_backward() const { return needs_backward_input || needs_backward_weight; }
   bool owns_params() const { return flags & GSEL_LAYER_OWN_PARAMS; }
   bool recomputable() const { return flags & GSEL_LAYER_RECOMPUTABLE; }
+  bool always_accumulates() const { return flags & GSEL_LAYER_ALWAYS_ACCUMULATES; }
 
   // What a backward does not read: of one half, or of both at once.
   uint64_t unread(gsel_instr_kind kind) const;

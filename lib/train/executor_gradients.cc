@@ -34,10 +34,11 @@ void Executor::begin_backward(const gsel_instr& instr, const Layer& layer) {
   if (!is_empty(instr.microbatch)) begin_weight_gradients(layer);
 }
 
-// All parameters of a layer share one `accumulate`; where a tied one already has a gradient, the others start at zero.
+// All parameters of a layer share one `accumulate`; where a tied one already has a gradient, or the layer always adds,
+// the others start at zero.
 void Executor::begin_weight_gradients(const Layer& layer) {
   auto begun = [&](int32_t p) { return model_.params()[p].trainable() && weight_begun_[p]; };
-  call_.accumulate = std::ranges::any_of(layer.params, begun);
+  call_.accumulate = layer.always_accumulates() || std::ranges::any_of(layer.params, begun);
   if (!call_.accumulate) return;
   for (int32_t p : layer.params)
     if (model_.params()[p].trainable() && !weight_begun_[p]) zero_gradient(p);

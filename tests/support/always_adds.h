@@ -1,0 +1,58 @@
+/* support/always_adds.h: makes the kernels of any model add to gradients whatever `accumulate` says, as common C
+ * kernels do, and says so of their layers. Included before a model, whose layers then go through here. */
+#ifndef GSEL_TESTS_ALWAYS_ADDS_H
+#define GSEL_TESTS_ALWAYS_ADDS_H
+
+#include <stdatomic.h>
+
+#include "support/check.h"
+
+typedef struct adding_kernel {
+  gsel_layer_fn forward, backward_input, backward_weight, backward;
+  void* user_data;
+} adding_kernel;
+
+enum { MOST_ADDING_KERNELS = 1 << 15 };
+static adding_kernel adding_kernels[MOST_ADDING_KERNELS];
+static atomic_int n_adding_kernels;
+static int kernels_always_add;  /* layers added from here on */
+static int layers_say_they_add; /* ... and are flagged */
+
+/* A kernel that is told to add does not clear. */
+static gsel_status run_adding(gsel_layer_fn kernel, const gsel_call* call, void* user_data) {
+  gsel_call adding = *call;
+  adding.accumulate = 1;
+  return kernel(&adding, user_data);
+}
+static gsel_status adding_forward(const gsel_call* call, void* user) {
+  return ((adding_kernel*)user)->forward(call, ((adding_kernel*)user)->user_data);
+}
+static gsel_status adding_backward_input(const gsel_call* call, void* user) {
+  return ((adding_kernel*)user)->backward_input(call, ((adding_kernel*)user)->user_data);
+}
+static gsel_status adding_backward_weight(const gsel_call* call, void* user) {
+  return run_adding(((adding_kernel*)user)->backward_weight, call, ((adding_kernel*)user)->user_data);
+}
+static gsel_status adding_backward(const gsel_call* call, void* user) {
+  return run_adding(((adding_kernel*)user)->backward, call, ((adding_kernel*)user)->user_data);
+}
+
+static inline gsel_status add_adding_layer(gsel_model* model, const gsel_layer_desc* given, int32_t* out_id,
+                                           gsel_error** err) {
+  gsel_layer_desc desc = *given;
+  if (!kernels_always_add) return gsel_model_add_layer(model, given, out_id, err);
+  const int i = atomic_fetch_add(&n_adding_kernels, 1);
+  if (i >= MOST_ADDING_KERNELS) return GSEL_ERR_NOMEM;
+  adding_kernels[i] =
+      (adding_kernel){given->forward, given->backward_input, given->backward_weight, given->backward, given->user_data};
+  desc.user_data = &adding_kernels[i];
+  if (desc.forward) desc.forward = adding_forward;
+  if (desc.backward_input) desc.backward_input = adding_backward_input;
+  if (desc.backward_weight) desc.backward_weight = adding_backward_weight;
+  if (desc.backward) desc.backward = adding_backward;
+  if (layers_say_they_add) desc.flags |= GSEL_LAYER_ALWAYS_ACCUMULATES;
+  return gsel_model_add_layer(model, &desc, out_id, err);
+}
+#define gsel_model_add_layer add_adding_layer
+
+#endif
