@@ -4,51 +4,11 @@
 #include <algorithm>
 
 #include "base/dtype.h"
-#include "base/foreign.h"
-#include "base/random.h"
 #include "comm/floats.h"
+#include "train/initial.h"
 
 namespace gsel {
 namespace {
-
-// Elements [first, first + chunk.size()) of the parameter as described.
-void fill_run(const Param& p, uint64_t key, int64_t first, std::span<float> chunk, uint64_t seed) {
-  switch (p.init) {
-    case GSEL_INIT_ZEROS:
-      std::ranges::fill(chunk, 0.0f);
-      return;
-    case GSEL_INIT_ONES:
-      std::ranges::fill(chunk, 1.0f);
-      return;
-    case GSEL_INIT_NORMAL:
-      for (size_t i = 0; i < chunk.size(); ++i)
-        chunk[i] = static_cast<float>(p.init_scale) * random_normal(key, static_cast<uint64_t>(first) + i);
-      return;
-    default: {
-      std::string thrown;
-      const gsel_status status = call_foreign(
-          [&] { return p.init_fn(chunk.data(), first, static_cast<int64_t>(chunk.size()), seed, p.init_user_data); },
-          GSEL_ERR_CALLBACK, thrown);
-      if (status)
-        fail(GSEL_ERR_CALLBACK, "the initialiser of parameter \"{}\" failed: {}", p.name, reason_of(status, thrown));
-    }
-  }
-}
-
-// The same of what is here of a split one: run by run, as they lie in the whole.
-void fill_chunk(const Param& p, uint64_t key, int64_t first, std::span<float> chunk, uint64_t seed) {
-  const PartRows rows = rows_of(p.whole_dims, p.part);
-  for (int64_t done = 0, count = std::ssize(chunk); done < count;) {
-    const int64_t row = (first + done) / rows.length, column = (first + done) % rows.length;
-    const int64_t n = std::min(rows.length - column, count - done);
-    fill_run(p, key, rows.first + row * rows.stride + column, chunk.subspan(done, n), seed);
-    done += n;
-  }
-}
-
-uint64_t key_of(const Param& p, uint64_t seed) {
-  return derive_key(derive_key(seed, "initial values"), p.name);
-}
 
 // To nearest, ties to even, as a cast of the backend does.
 std::vector<uint16_t> rounded(std::span<const float> values, gsel_dtype dtype) {
@@ -122,7 +82,7 @@ void ParamStorage::initialise_block(Block& block, uint64_t seed) {
     const int64_t begin = std::max(home, to.kept.begin), end = std::min(home + param.n_elems, to.kept.end);
     for (int64_t first = begin; first < end; first += kChunkElems) {
       chunk.resize(std::min(kChunkElems, end - first));
-      fill_chunk(param, key_of(param, seed), first - home, chunk, seed);
+      make_initial(param, first - home, chunk, seed);
       write_initial(block, first, chunk, to);
     }
   }
@@ -141,7 +101,7 @@ void ParamStorage::initialise_alike(uint64_t seed, bool says, const std::functio
       const Param& param = model_.params()[p];
       for (int64_t first = 0; is_told(p) && first < param.n_elems; first += kChunkElems) {
         chunk.resize(std::min(kChunkElems, param.n_elems - first));
-        if (says) fill_chunk(param, key_of(param, seed), first, chunk, seed);
+        if (says) make_initial(param, first, chunk, seed);
         tell(chunk);
         write_initial(block, homes_[p].first + first, chunk, to);
       }
