@@ -32,6 +32,7 @@
  *   gsel/reserve.h  gsel_reserve: the same, and they are held
  *   gsel/comm.h     gsel_comm_init, gsel_allreduce, ...           gsel/config.h  gsel.toml
  *   gsel/model.h    a model described once                        gsel/program.h what a strategy makes of it
+ *   gsel/check.h    whether its kernels keep the contract
  *   gsel/train.h    gsel_trainer_step, or pull                    gsel/registry.h which plugins were found
  *   gsel/pipeline.h stages without a trainer               gsel/schedule.h the orders in which they can run
  *   gsel/timeline.h steps and recordings as a picture      gsel/mesh.h    how ranks stand on the axes
@@ -45,6 +46,7 @@
 #ifndef GSEL_GSEL_H
 #define GSEL_GSEL_H
 
+#include <gsel/check.h>
 #include <gsel/comm.h>
 #include <gsel/config.h>
 #include <gsel/error.h>

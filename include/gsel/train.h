@@ -110,7 +110,8 @@ GSEL_API void gsel_trainer_options_init(gsel_trainer_options *options, size_t st
  *   comm     borrowed until gsel_trainer_free; while a step runs the trainer alone uses it
  *   options  NULL: defaults
  *   out      given to the caller, free with gsel_trainer_free
- * Errors: GSEL_ERR_ARG, GSEL_ERR_MODEL, GSEL_ERR_CONFIG (with file, line, key), GSEL_ERR_NOT_FOUND (no such plugin),
+ * Errors: GSEL_ERR_ARG, GSEL_ERR_MODEL (also for a kernel that breaks its contract, under [train] check = "kernels"; see
+ * gsel/check.h), GSEL_ERR_CONFIG (with file, line, key), GSEL_ERR_NOT_FOUND (no such plugin),
  * GSEL_ERR_PLUGIN (refused or failed), GSEL_ERR_PROGRAM, GSEL_ERR_UNSUPPORTED (a combination: its text says),
  * GSEL_ERR_CALLBACK (an initialiser), GSEL_ERR_MISMATCH (names the parameter or setting), GSEL_ERR_PEER (names a rank
  * that could not make its trainer), GSEL_ERR_NOMEM (also when train.memory_bytes is not enough: with a table of what is

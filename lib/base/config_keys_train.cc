@@ -9,6 +9,7 @@ constexpr std::string_view schedules[] = {"constant", "linear", "cosine"};
 constexpr std::string_view precisions[] = {"f32", "bf16", "fp16"};
 constexpr std::string_view non_finites[] = {"auto", "skip", "error", "off"};
 constexpr std::string_view lendings[] = {"direct", "moved"};
+constexpr std::string_view checks[] = {"none", "kernels"};
 
 constexpr ConfigKey keys[] = {
     {"train.optimizer", KeyType::word, "adamw", kAny, optimizers, "rule of the optimizer step",
@@ -180,6 +181,9 @@ constexpr ConfigKey keys[] = {
     {"train.lending", KeyType::word, "direct", kAny, lendings,
      "moved: lends each callback copies at new places and spoils them afterwards, to find kernels that keep pointers",
      [](Config& c, const Scalar& v) { c.train.lending = v.text; }},
+    {"train.check", KeyType::word, "none", kAny, checks,
+     "kernels: runs every layer's callbacks against their contract when the trainer is made, as gsel_model_check does",
+     [](Config& c, const Scalar& v) { c.train.check = v.text; }},
     {"train.timeline",
      KeyType::text,
      "",

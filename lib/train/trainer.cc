@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "program/verify.h"
 #include "train/budget.h"
+#include "train/check/model_check.h"
 #include "train/idle_settings.h"
 #include "train/traffic_notes.h"
 
@@ -74,6 +75,7 @@ Trainer::~Trainer() {
 void Trainer::prepare(const gsel_optimizer_desc* optimizer) {
   model_->finish();
   refuse_own_params(*model_);
+  check_kernels();
   optimizer_.emplace(config_, *model_, optimizer);
   CompiledRanks ranks = compile_all();
   std::vector<Program>& programs = ranks.programs;
@@ -89,6 +91,20 @@ void Trainer::prepare(const gsel_optimizer_desc* optimizer) {
   optimizer_.emplace(config_, *local_, optimizer);  // it is told of parameters as they are here
   executor_ = std::make_unique<Executor>(*local_, program_, config_, *optimizer_, comm_);
   executor_->params().initialise(static_cast<uint64_t>(config_.train.seed));
+}
+
+// train.check. Every rank does, since a fault may be in what one of them has loaded.
+void Trainer::check_kernels() const {
+  if (config_.train.check != "kernels") return;
+  gsel_model_check_options options{};
+  options.data = data_.fill;
+  options.data_user_data = data_.user_data;
+  options.seed = static_cast<uint64_t>(config_.train.seed);
+  const check::Findings findings = check::check_model(*model_, options);
+  for (const std::string& note : findings.notes()) log(GSEL_LOG_INFO, "check", "{}", note);
+  for (const check::Breach& breach : findings.breaches()) log(GSEL_LOG_ERROR, "check", "{}", breach.text);
+  log(GSEL_LOG_INFO, "check", "{}", findings.summary());
+  if (!findings.breaches().empty()) fail(GSEL_ERR_MODEL, "{}", findings.breaches().front().text);
 }
 
 Particulars Trainer::particulars(const gsel_optimizer_desc* optimizer) const {

@@ -50,6 +50,7 @@ class Trainer {
  private:
   void prepare(const gsel_optimizer_desc* optimizer);
   bool in_child() const { return os::fork_generation() != fork_generation_; }
+  void check_kernels() const;
   void refuse_in_child() const;
   void refuse_under_way(const char* what) const;
   void refuse_push(const DataSource& data) const;

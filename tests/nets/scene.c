@@ -61,6 +61,9 @@ static gsel_status make_model(scene* s, void** out, gsel_error** err) {
   return strstr(s->function, "pipeline") ? pipe_describe((gsel_model*)*out, &s->rest->pipe, err)
                                          : step_describe((gsel_model*)*out, &s->rest->model, err);
 }
+static gsel_status make_model_check_report(scene* s, void** out, gsel_error** err) {
+  return gsel_model_check((gsel_model*)scene_object(s, "gsel_model"), NULL, (gsel_model_check_report**)out, err);
+}
 static gsel_status make_trainer(scene* s, void** out, gsel_error** err) {
   gsel_trainer_options options = GSEL_TRAINER_OPTIONS_INIT;
   scene_fill(s, "gsel_trainer_options", &options);
@@ -113,6 +116,7 @@ RELEASE(inventory, gsel_inventory_free)
 RELEASE(selection, gsel_selection_free)
 RELEASE(reservation, gsel_reservation_free)
 RELEASE(model, gsel_model_free)
+RELEASE(model_check_report, gsel_model_check_free)
 RELEASE(trainer, gsel_trainer_free)
 RELEASE(pipeline, gsel_pipeline_free)
 RELEASE(program, gsel_program_free)
@@ -131,6 +135,7 @@ static const maker makers[] = {
     MAKER(reservation, 0), MAKER(comm, 1),     MAKER(trace, 1),      MAKER(request, 1),
     MAKER(model, 0),       MAKER(trainer, 1),  MAKER(pipeline, 1),   MAKER(program, 1),
     MAKER(plugin_list, 0), MAKER(schedule, 0), MAKER(simulation, 0), MAKER(timeline, 0),
+    MAKER(model_check_report, 0),
 };
 enum { N_MAKERS = sizeof makers / sizeof *makers };
 

@@ -37,6 +37,24 @@ static inline gsel_status step_forward(const gsel_call* c, void* user) {
   return GSEL_OK;
 }
 
+/* The same with parameters in bf16. */
+static inline gsel_status step_forward_bf16(const gsel_call* c, void* user) {
+  gsel_call wide = *c;
+  float values[STEP_PARAMS][STEP_WIDTH];
+  gsel_tensor params[STEP_PARAMS];
+  for (int p = 0; p < STEP_PARAMS; ++p) {
+    if (c->params[p].dtype != GSEL_BF16) return GSEL_ERR_INTERNAL;
+    for (int i = 0; i < STEP_WIDTH; ++i) {
+      const uint32_t bits = (uint32_t)((const uint16_t*)c->params[p].data)[i] << 16;
+      memcpy(&values[p][i], &bits, sizeof bits);
+    }
+    params[p] = c->params[p];
+    params[p].data = values[p];
+  }
+  wide.params = params;
+  return step_forward(&wide, user);
+}
+
 static inline void step_clear(const gsel_call* c, int p) {
   if (!c->accumulate) memset(c->d_params[p].data, 0, sizeof(float) * STEP_WIDTH);
 }

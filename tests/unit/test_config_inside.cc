@@ -49,7 +49,7 @@ void defaults_of_the_table_are_those_of_the_struct(void**) {
               a.loss_scale_initial == b.loss_scale_initial && a.loss_scale_minimum == b.loss_scale_minimum &&
               a.loss_scale_window == b.loss_scale_window && a.loss_scale_hysteresis == b.loss_scale_hysteresis);
   assert_true(a.recompute == b.recompute && a.memory_bytes == b.memory_bytes && a.tier_folder == b.tier_folder &&
-              a.lending == b.lending && a.timeline == b.timeline);
+              a.lending == b.lending && a.check == b.check && a.timeline == b.timeline);
 }
 
 void every_default_is_accepted_by_its_own_key(void**) {

@@ -42,34 +42,12 @@ static void integers_in_16_bits_train_as_in_f32(void** state) {
   equals(&m, STEP_SIGN("6", ""), &m, STEP_SIGN("6", "precision = \"bf16\"\nlending = \"moved\"\n"));
 }
 
-static float as_f32(uint16_t bf16) {
-  const uint32_t bits = (uint32_t)bf16 << 16;
-  float f;
-  memcpy(&f, &bits, sizeof f);
-  return f;
-}
-
-/* Reads its parameters as bf16 and computes as the others do. */
-static gsel_status narrow_forward(const gsel_call* c, void* user) {
-  gsel_call wide = *c;
-  float values[STEP_PARAMS][STEP_WIDTH];
-  gsel_tensor params[STEP_PARAMS];
-  for (int p = 0; p < STEP_PARAMS; ++p) {
-    if (c->params[p].dtype != GSEL_BF16) return GSEL_ERR_INTERNAL;
-    for (int i = 0; i < STEP_WIDTH; ++i) values[p][i] = as_f32(((const uint16_t*)c->params[p].data)[i]);
-    params[p] = c->params[p];
-    params[p].data = values[p];
-  }
-  wide.params = params;
-  return step_forward(&wide, user);
-}
-
 static void a_parameter_described_as_bf16_is_lent_as_bf16(void** state) {
   (void)state;
   const step_model m = nothing();
   step_model narrow = m;
   narrow.dtype = GSEL_BF16;
-  narrow.forward = narrow_forward;
+  narrow.forward = step_forward_bf16;
   equals(&m, STEP_SIGN("6", ""), &narrow, STEP_SIGN("6", ""));
 }
 

@@ -1,0 +1,70 @@
+// train/check/findings.cc: see findings.h.
+#include "train/check/findings.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace gsel::check {
+namespace {
+
+const char* list_name(int32_t role) {
+  static const char* const names[] = {"",         "params",   "inputs", "outputs",   "d_outputs",
+                                      "d_inputs", "d_params", "saved",  "reductions"};
+  return names[role];
+}
+
+std::string buffer_name(const Buffer& buffer) {
+  if (buffer.role == GSEL_BUFFER_SAVED) return "saved";
+  std::string name = fmt::format("{}[{}]", list_name(buffer.role), buffer.index);
+  return buffer.name.empty() ? name : fmt::format("{} \"{}\"", name, buffer.name);
+}
+
+bool is_inside(const Buffer& buffer, int64_t element) {
+  return element >= 0 && element < buffer.elems();
+}
+
+std::string element_name(const Buffer& buffer, int64_t element) {
+  std::string name = fmt::format("{} {}", buffer.role == GSEL_BUFFER_SAVED ? "byte" : "element", element);
+  if (!is_inside(buffer, element) || buffer.view.n_dims < 2) return name;
+  name += ' ';
+  for (int64_t c : coordinates_of(buffer.view, element)) name += fmt::format("[{}]", c);
+  return name;
+}
+
+}  // namespace
+
+const char* callback_name(int32_t callback) {
+  switch (callback) {
+    case GSEL_WORK_FORWARD:
+      return "forward";
+    case GSEL_WORK_BACKWARD_INPUT:
+      return "backward_input";
+    case GSEL_WORK_BACKWARD_WEIGHT:
+      return "backward_weight";
+    default:
+      return "backward";
+  }
+}
+
+void Findings::breach(gsel_breach_kind kind, const Site& site, const Buffer& buffer, int64_t element,
+                      const std::string& what, double found, double expected) {
+  auto is_known = [&](const Breach& b) {
+    return b.kind == kind && b.layer == site.layer.origin && b.callback == site.callback && b.buffer == buffer.role &&
+           b.index == buffer.index;
+  };
+  if (std::ranges::any_of(breaches_, is_known)) return;
+  Breach breach{kind, site.layer.origin, site.callback, buffer.role, buffer.index, element, {}, found, expected, {}};
+  if (is_inside(buffer, element)) breach.coordinates = coordinates_of(buffer.view, element);
+  breach.text = fmt::format("layer \"{}\" {}: {} {}: {}", site.layer.name, callback_name(site.callback),
+                            buffer_name(buffer), element_name(buffer, element), what);
+  breaches_.push_back(std::move(breach));
+}
+
+std::string Findings::summary() const {
+  const size_t n = breaches_.size();
+  return fmt::format("kernels: {} layer{} checked, {}", layers_, layers_ == 1 ? "" : "s",
+                     n == 0 ? std::string("no breach") : fmt::format("{} breach{}", n, n == 1 ? "" : "es"));
+}
+
+}  // namespace gsel::check

@@ -1,0 +1,47 @@
+// train/check/findings.h: what a check has found, said in one line each.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "model/model.h"
+#include "train/check/buffer.h"
+
+namespace gsel::check {
+
+struct Breach {
+  gsel_breach_kind kind = 0;
+  int32_t layer = 0, callback = 0, buffer = 0, index = 0;
+  int64_t element = 0;
+  std::vector<int64_t> coordinates;
+  double found = 0, expected = 0;
+  std::string text;
+};
+
+const char* callback_name(int32_t callback);  // GSEL_WORK_*
+
+// Whose callback is looked at.
+struct Site {
+  const Layer& layer;
+  int32_t callback;
+};
+
+class Findings {
+ public:
+  // The same kind for the same buffer of the same callback counts once. `what` says what was found and what would do.
+  void breach(gsel_breach_kind kind, const Site& site, const Buffer& buffer, int64_t element, const std::string& what,
+              double found = 0, double expected = 0);
+  void note(std::string line) { notes_.push_back(std::move(line)); }
+  void layer_checked() { ++layers_; }
+
+  const std::vector<Breach>& breaches() const { return breaches_; }
+  const std::vector<std::string>& notes() const { return notes_; }
+  std::string summary() const;
+
+ private:
+  std::vector<Breach> breaches_;
+  std::vector<std::string> notes_;
+  int32_t layers_ = 0;
+};
+
+}  // namespace gsel::check

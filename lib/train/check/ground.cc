@@ -1,0 +1,103 @@
+// train/check/ground.cc: see ground.h.
+#include "train/check/ground.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/align.h"
+
+namespace gsel::check {
+namespace {
+
+constexpr uint64_t kAlign = 64;    // what gsel_call promises of saved bytes; tensors lie so, too
+constexpr uint64_t kGuard = 4096;  // bytes between loans, at least
+constexpr unsigned char kSpoilt = 0xff;
+
+uint64_t stride_of(const Loan& loan) {
+  return round_up(loan.buffer->bytes.size() + kGuard, kAlign);
+}
+
+const char* end_of(const Loan& loan) {
+  return static_cast<const char*>(loan.lent) + loan.buffer->bytes.size();
+}
+
+}  // namespace
+
+void Ground::reserve(uint64_t bytes) {
+  if (memory_.size() < bytes + kAlign) {
+    memory_.assign(bytes + kAlign, 0);
+    const auto at = reinterpret_cast<uintptr_t>(memory_.data());
+    begin_ = memory_.data() + (round_up(at, kAlign) - at);
+  }
+  bytes_ = bytes;
+}
+
+void Ground::lend(std::span<Loan> loans, unsigned char guard) {
+  uint64_t bytes = kGuard;
+  for (const Loan& loan : loans) bytes += stride_of(loan);
+  reserve(bytes);
+  std::memset(begin_, guard, bytes_);
+  char* next = begin_ + kGuard;
+  for (Loan& loan : loans) {
+    loan.lent = next;
+    std::memcpy(next, loan.buffer->bytes.data(), loan.buffer->bytes.size());
+    next += stride_of(loan);
+  }
+}
+
+// The half of a gap that is nearer to a loan is put down to it.
+bool Ground::check_gap(const Loan* before, const Loan* behind, const char* begin, const char* end, unsigned char guard,
+                       const Site& site, Findings& findings) const {
+  auto changed = [&](char c) { return static_cast<unsigned char>(c) != guard; };
+  const char* first = std::find_if(begin, end, changed);
+  if (first == end) return true;
+  const auto n = std::count_if(first, end, changed);
+  const bool is_past_end = before && (!behind || first - begin < (end - begin) / 2);
+  const Buffer& buffer = is_past_end ? *before->buffer : *behind->buffer;
+  const auto size = static_cast<int64_t>(buffer.elem_bytes());
+  const int64_t element = is_past_end ? buffer.elems() + (first - begin) / size : -((end - first + size - 1) / size);
+  findings.breach(
+      GSEL_BREACH_OUTSIDE, site, buffer, element,
+      fmt::format("{} bytes were written {} of {} elements; sizes are in the tensor's dims, and saved_bytes", n,
+                  is_past_end ? "past the end" : "before the start", buffer.elems()));
+  return false;
+}
+
+bool Ground::take_back(std::span<Loan> loans, unsigned char guard, const Site& site, Findings& findings) const {
+  bool good = true;
+  const char* free_from = begin_;
+  const Loan* before = nullptr;
+  for (const Loan& loan : loans) {
+    good &= check_gap(before, &loan, free_from, static_cast<const char*>(loan.lent), guard, site, findings);
+    free_from = end_of(loan);
+    before = &loan;
+  }
+  if (before) good &= check_gap(before, nullptr, free_from, begin_ + bytes_, guard, site, findings);
+  for (const Loan& loan : loans) {
+    std::vector<char>& bytes = loan.buffer->bytes;
+    const char* lent = static_cast<const char*>(loan.lent);
+    if (loan.is_written) {
+      std::memcpy(bytes.data(), lent, bytes.size());
+      continue;
+    }
+    const auto [was, is] = std::mismatch(bytes.begin(), bytes.end(), lent);
+    if (was == bytes.end()) continue;
+    findings.breach(GSEL_BREACH_READ_ONLY, site, *loan.buffer,
+                    (was - bytes.begin()) / static_cast<int64_t>(loan.buffer->elem_bytes()),
+                    "was written, and is lent to be read; others read it as it was");
+    good = false;
+  }
+  return good;
+}
+
+void Ground::spoil() {
+  std::memset(memory_.data(), kSpoilt, memory_.size());
+}
+
+bool Ground::is_spoilt() const {
+  return std::ranges::all_of(memory_, [](char c) { return static_cast<unsigned char>(c) == kSpoilt; });
+}
+
+}  // namespace gsel::check

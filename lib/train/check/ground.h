@@ -1,0 +1,42 @@
+// train/check/ground.h: memory where buffers are lent to one call, with guards between them that tell what was written
+// outside. Refuses to know what callbacks compute.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "train/check/findings.h"
+
+namespace gsel::check {
+
+// A buffer as it is lent: to be read, or to be written as well.
+struct Loan {
+  Buffer* buffer;
+  bool is_written;
+  void* lent = nullptr;
+};
+
+class Ground {
+ public:
+  // Puts the loans in place, with guards of this byte between them. The same loans come to the same places.
+  void lend(std::span<Loan> loans, unsigned char guard);
+  // What was written outside of loans, or to those that are read, is a breach; false: there was one. What was written
+  // to the others goes home.
+  bool take_back(std::span<Loan> loans, unsigned char guard, const Site& site, Findings& findings) const;
+
+  // Overwritten, for those who still look here; and whether somebody has written since.
+  void spoil();
+  bool is_spoilt() const;
+
+ private:
+  void reserve(uint64_t bytes);
+  bool check_gap(const Loan* before, const Loan* behind, const char* begin, const char* end, unsigned char guard,
+                 const Site& site, Findings& findings) const;
+
+  std::vector<char> memory_;
+  char* begin_ = nullptr;  // aligned
+  uint64_t bytes_ = 0;     // in use
+};
+
+}  // namespace gsel::check

@@ -1,0 +1,101 @@
+// train/check/layer_check.h: all that one layer's callbacks are asked, each question in a file of its own:
+//   memory_checks.cc  what is written and read: guards, poison, moved buffers, a second call
+//   sum_checks.cc     what adds up: accumulate, halves of backward, halves of a batch; evaluation
+//   differences.cc    gradients against differences of forward
+//   parts_check.cc    parts on the tensor axis against the whole
+#pragma once
+
+#include <optional>
+
+#include "train/check/member.h"
+
+namespace gsel::check {
+
+struct Settings {
+  uint64_t seed = 1;
+  uint32_t skip = 0;        // bits 1 << GSEL_BREACH_*
+  int32_t differences = 0;  // elements of each gradient; 0: as gsel_model_check_options says
+  bool looks_for(gsel_breach_kind kind) const { return !(skip >> kind & 1); }
+};
+
+// The layer as ranks of a tensor axis have it.
+struct Divided {
+  const char* how;            // said of a breach
+  std::vector<Model> models;  // by rank
+};
+
+class LayerCheck {
+ public:
+  // member: with parameters and inputs; gradients of outputs are drawn here.
+  LayerCheck(Caller& caller, const Settings& settings, Member member);
+
+  // False: what forward writes is not to be relied on.
+  bool check_forward();
+  // After that.
+  void check_backward();
+  void check_parts(const Divided& divided);
+
+  // After forward.
+  const Member& member() const { return a_; }
+
+ private:
+  Findings& findings() { return caller_.findings(); }
+  Site site(int32_t callback) const { return {*a_.layer, callback}; }
+  Round round(int32_t callback) const;
+  double tolerance() const { return tolerance_; }
+  std::vector<int32_t> backward_callbacks() const;
+  bool is_sound(int32_t callback) const { return sound_ & 1u << callback; }
+  bool backward_is_sound() const;
+  // Forward is done; every part of backward there is.
+  void run_backward(std::span<Member> ranks, gsel_axis axis);
+
+  // memory_checks.cc
+  bool check_memory(const Round& round, Member& a, Member& b);
+  bool check_unread(const Round& round, const Member& state);
+  bool is_repeatable(const Round& round, const Member& state, const Member& first);
+  bool is_independent(const Round& round, const Member& state, Member& x, const Member& y);
+  bool check_element(const Round& round, const Member& before, const Buffer& x, const Buffer& y, int64_t i);
+  bool always_adds(const Round& round, Member member, const Buffer& gradient, int64_t i);
+  bool keeps_no_pointer(const Round& round, const Member& state, const Member& first);
+  bool check_produced(const Round& round, const Member& m);
+
+  // sum_checks.cc
+  void check_accumulation(int32_t callback);
+  void check_halves();
+  void check_batch();
+  void check_evaluation();
+  bool draws_noise();
+
+  // How ranks have a buffer of the whole.
+  struct Together {
+    enum { in_parts, as_sum, alike } how = alike;
+    std::vector<Share> parts;
+  };
+  void compare(gsel_breach_kind kind, int32_t callback, std::span<Member> ranks, const Buffer& whole,
+               const Together& together, const std::string& what);
+  void compare_one(gsel_breach_kind kind, int32_t callback, const Buffer& got, const Buffer& whole, double most,
+                   const std::string& what);
+
+  // parts_check.cc
+  static Together together_of(std::span<const Member> ranks, int32_t role, size_t i);
+
+  // differences.cc
+  void check_gradients();
+  void check_gradient(const Buffer& gradient, int32_t callback);
+  struct Slope {
+    double value, tolerance;
+  };
+  std::optional<Slope> slope(int32_t role, size_t index, int64_t element, double times, bool twice);
+  bool agrees(int32_t role, size_t index, int64_t element, double found, double floor, Slope& slope_is);
+  std::vector<Buffer> outputs_at(int32_t role, size_t index, int64_t element, double x);
+  std::vector<int64_t> drawn_elements(const Buffer& gradient) const;
+
+  Caller& caller_;
+  const Settings& settings_;
+  const double tolerance_;
+  Member a_, b_;                     // after forward, with two kinds of poison
+  std::optional<Member> gradients_;  // a_ with those of all of backward
+  uint32_t sound_ = 0;               // bits of callbacks that are well-behaved in memory
+};
+
+}  // namespace gsel::check

@@ -1,0 +1,71 @@
+// train/check/member.h: a layer as one rank has it, with the data of its calls, and what it takes to call it: one rank
+// alone, or several side by side with the collectives of its phases between them. Refuses to know what is checked.
+#pragma once
+
+#include <array>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "train/check/findings.h"
+#include "train/check/ground.h"
+
+namespace gsel::check {
+
+constexpr size_t kRoles = GSEL_BUFFER_REDUCTION + 1;
+
+struct Member {
+  Member(const Model& model, const Layer& layer, std::vector<int64_t> sample_ids);
+
+  const Model* model;
+  const Layer* layer;
+  std::vector<int64_t> sample_ids;
+  int32_t microbatch = 0, tensor_rank = 0, tensor_size = 1;
+  std::array<std::vector<Buffer>, kRoles> of;  // by role
+  std::vector<uint8_t> produced;
+
+  int64_t n_samples() const { return static_cast<int64_t>(sample_ids.size()); }
+  std::vector<Buffer>& operator[](int32_t role) { return of[role]; }
+  const std::vector<Buffer>& operator[](int32_t role) const { return of[role]; }
+  bool gets_d_output(size_t i) const;
+  bool gets_d_input(size_t i) const;
+  bool trains(size_t param) const;
+};
+
+// How a callback is called.
+struct Round {
+  int32_t callback = GSEL_WORK_FORWARD;
+  int32_t accumulate = 0;
+  int32_t evaluating = 0;
+  uint64_t rng_key = 0;
+  unsigned char poison = 0xff;    // in what is to be written, and around all that is lent
+  bool moved = false;             // to the other ground, the first one spoilt
+  bool poisons_gradients = true;  // of parameters, where they are not added to
+  unsigned char unread = 0;       // lent in place of NULL, full of this byte; 0: NULL
+};
+
+// What a callback writes.
+std::vector<Buffer*> written_by(Member& member, int32_t callback);
+// Whether it is to fill a list that is there: saved bytes need not all be written.
+bool must_write(const Buffer& buffer);
+
+class Caller {
+ public:
+  explicit Caller(Findings& findings) : findings_(findings) {}
+
+  // Calls the callback of each member, phase by phase, with what it may read of theirs; the outcome is in theirs. Ranks
+  // are those of one axis. Gradients of parameters are poisoned unless they are added to. False: memory was written
+  // that is not theirs. GSEL_ERR_CALLBACK when one fails.
+  bool run(std::span<Member> ranks, gsel_axis axis, const Round& round);
+  bool run(Member& member, const Round& round) { return run({&member, 1}, GSEL_AXIS_TENSOR, round); }
+
+  Findings& findings() { return findings_; }
+
+ private:
+  bool call(Member& member, const Round& round, int32_t phase);
+
+  Findings& findings_;
+  std::array<Ground, 2> grounds_;
+};
+
+}  // namespace gsel::check

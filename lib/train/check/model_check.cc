@@ -1,0 +1,125 @@
+// train/check/model_check.cc: see model_check.h.
+#include "train/check/model_check.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "base/foreign.h"
+#include "base/random.h"
+#include "model/divide.h"
+#include "train/check/divisions.h"
+#include "train/initial.h"
+#include "train/views.h"
+
+namespace gsel::check {
+namespace {
+
+constexpr double kNoise = 0.1;  // added to initial zeros and ones, at which much is hidden
+
+class ModelCheck {
+ public:
+  ModelCheck(const Model& model, const gsel_model_check_options& options)
+      : options_(options), model_(divide(model, Division::none(model, {1.0}), 0)), caller_(findings_) {
+    settings_.seed = options.seed ? options.seed : 1;
+    settings_.skip = options.skip;
+    settings_.differences = options.differences;
+    for (int64_t i = 0; i < (options.n_samples ? options.n_samples : 3); ++i) ids_.push_back(options.first_sample + i);
+    const int32_t ranks = options.tensor_ranks ? options.tensor_ranks : 2;
+    if (ranks > 1) divided_ = divisions_of(model, ranks, findings_);
+  }
+
+  Findings run() {
+    for (const Value& v : model_.values()) values_.push_back(make_value(v));
+    for (const Layer& layer : model_.layers()) check(layer);
+    return std::move(findings_);
+  }
+
+ private:
+  Buffer make_value(const Value& v) {
+    const auto id = static_cast<int32_t>(values_.size());
+    Buffer value = make_buffer(GSEL_BUFFER_OUTPUT, id, v.name, value_tensor(v, n_samples(), nullptr));
+    if (v.is_input() && options_.data)
+      ask_for(value, id);
+    else
+      draw(value);
+    return value;
+  }
+
+  int64_t n_samples() const { return static_cast<int64_t>(ids_.size()); }
+  void draw(Buffer& value) const {
+    fill_random(value, derive_key(derive_key(settings_.seed, "values"), value.name), 1,
+                options_.index_limit ? options_.index_limit : 2);
+  }
+
+  void ask_for(Buffer& value, int32_t id) {
+    std::array<char, 512> message{};
+    gsel_data_request request{};
+    request.struct_size = sizeof request;
+    request.value = id;
+    request.n_samples = n_samples();
+    request.sample_ids = ids_.data();
+    request.dst = value.view;
+    request.dst.data = value.bytes.data();
+    request.message = message.data();
+    request.message_capacity = message.size();
+    std::string thrown;
+    const gsel_status status =
+        call_foreign([&] { return options_.data(&request, options_.data_user_data); }, GSEL_ERR_CALLBACK, thrown);
+    message.back() = '\0';
+    if (status == GSEL_NO_SAMPLES)
+      fail(GSEL_ERR_CALLBACK, "input \"{}\" had no samples {} to {} to check kernels with; fewer n_samples would do",
+           value.name, ids_.front(), ids_.back());
+    if (status)
+      fail(GSEL_ERR_CALLBACK, "the data for input \"{}\" failed: {}", value.name,
+           reason_of(status, thrown.empty() ? message.data() : thrown));
+  }
+
+  void fill_param(const Param& p, Buffer& to) const {
+    std::vector<float> values(static_cast<size_t>(p.n_elems));
+    make_initial(p, 0, values, settings_.seed);
+    const bool is_constant = p.trainable() && (p.init == GSEL_INIT_ZEROS || p.init == GSEL_INIT_ONES);
+    const uint64_t key = derive_key(derive_key(settings_.seed, "noise on parameters"), p.name);
+    for (int64_t i = 0; i < p.n_elems; ++i)
+      to.put(i, values[i] + (is_constant ? kNoise * random_normal(key, static_cast<uint64_t>(i)) : 0));
+  }
+
+  Member member_of(const Layer& layer) const {
+    Member m(model_, layer, ids_);
+    for (size_t i = 0; i < layer.params.size(); ++i)
+      fill_param(model_.params()[layer.params[i]], m[GSEL_BUFFER_PARAM][i]);
+    for (size_t i = 0; i < layer.inputs.size(); ++i) m[GSEL_BUFFER_INPUT][i].bytes = values_[layer.inputs[i]].bytes;
+    return m;
+  }
+
+  void check(const Layer& layer) {
+    if (layer.pull_only()) {
+      findings_.note(fmt::format("layer \"{}\" has no callbacks and was not checked", layer.name));
+      return;
+    }
+    LayerCheck check(caller_, settings_, member_of(layer));
+    findings_.layer_checked();
+    if (!check.check_forward()) return;  // layers behind it read numbers drawn at random
+    for (size_t i = 0; i < layer.outputs.size(); ++i)
+      values_[layer.outputs[i]].bytes = check.member()[GSEL_BUFFER_OUTPUT][i].bytes;
+    check.check_backward();
+    for (const Divided& divided : divided_) check.check_parts(divided);
+  }
+
+  const gsel_model_check_options& options_;
+  const Model model_;  // as one rank has it
+  std::vector<Divided> divided_;
+  Settings settings_;
+  Findings findings_;
+  Caller caller_;
+  std::vector<int64_t> ids_;
+  std::vector<Buffer> values_;
+};
+
+}  // namespace
+
+Findings check_model(const Model& model, const gsel_model_check_options& options) {
+  return ModelCheck(model, options).run();
+}
+
+}  // namespace gsel::check

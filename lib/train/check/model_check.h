@@ -1,0 +1,13 @@
+// train/check/model_check.h: a model's callbacks against the contract of gsel/model.h, layer by layer, each with what
+// the layers before it have written. Refuses to know ranks, strategies and who asked.
+#pragma once
+
+#include "train/check/layer_check.h"
+#include "train/push.h"
+
+namespace gsel::check {
+
+// The model is finished. options: as read, whole. GSEL_ERR_CALLBACK when a callback, an initialiser or the data fails.
+Findings check_model(const Model& model, const gsel_model_check_options& options);
+
+}  // namespace gsel::check

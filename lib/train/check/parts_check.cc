@@ -1,0 +1,89 @@
+// train/check/parts_check.cc: the layer as each rank of a tensor axis has it, all of them side by side, against the
+// whole. Parts are cut from the whole and put together as forms and gradients of the divided model say
+// (model/divide.h). See layer_check.h.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "train/check/layer_check.h"
+
+namespace gsel::check {
+namespace {
+
+// A rank's buffer from the whole one; what it has whole it gets whole.
+void take(const Buffer& whole, const Share& part, Buffer& out) {
+  if (part.is_whole())
+    out.bytes = whole.bytes;
+  else
+    take_part(whole, part, out);
+}
+
+const Layer* layer_of(const Model& model, int32_t origin) {
+  const auto found = std::ranges::find(model.layers(), origin, &Layer::origin);
+  return found == model.layers().end() ? nullptr : &*found;
+}
+
+Member member_of(const Model& model, const Layer& layer, const Member& whole) {
+  Member m(model, layer, whole.sample_ids);
+  for (size_t i = 0; i < layer.params.size(); ++i)
+    take(whole[GSEL_BUFFER_PARAM][i], model.params()[layer.params[i]].part, m[GSEL_BUFFER_PARAM][i]);
+  for (size_t i = 0; i < layer.inputs.size(); ++i)
+    take(whole[GSEL_BUFFER_INPUT][i], model.values()[layer.inputs[i]].part, m[GSEL_BUFFER_INPUT][i]);
+  for (size_t i = 0; i < layer.outputs.size(); ++i)
+    take(whole[GSEL_BUFFER_D_OUTPUT][i], model.values()[layer.outputs[i]].part, m[GSEL_BUFFER_D_OUTPUT][i]);
+  return m;
+}
+
+}  // namespace
+
+LayerCheck::Together LayerCheck::together_of(std::span<const Member> ranks, int32_t role, size_t i) {
+  auto share = [&](const Member& m) {
+    const Layer& layer = *m.layer;
+    if (role == GSEL_BUFFER_D_PARAM) return m.model->params()[layer.params[i]].part;
+    return m.model->values()[role == GSEL_BUFFER_OUTPUT ? layer.outputs[i] : layer.inputs[i]].part;
+  };
+  const Member& first = ranks.front();
+  Together result;
+  if (!share(first).is_whole()) {
+    result.how = Together::in_parts;
+    for (const Member& m : ranks) result.parts.push_back(share(m));
+    return result;
+  }
+  const Layer& layer = *first.layer;
+  const bool is_sum = role == GSEL_BUFFER_D_PARAM  ? first.model->params()[layer.params[i]].partial_gradient
+                      : role == GSEL_BUFFER_OUTPUT ? first.model->values()[layer.outputs[i]].form == Form::partial
+                                                   : first.model->values()[layer.inputs[i]].form == Form::spread;
+  if (is_sum) result.how = Together::as_sum;
+  return result;
+}
+
+void LayerCheck::check_parts(const Divided& divided) {
+  if (!settings_.looks_for(GSEL_BREACH_PARTS)) return;
+  std::vector<Member> ranks;
+  for (const Model& model : divided.models) {
+    const Layer* layer = layer_of(model, a_.layer->origin);
+    if (!layer || !layer->divided) return;
+    ranks.push_back(member_of(model, *layer, a_));
+    ranks.back().tensor_rank = static_cast<int32_t>(ranks.size()) - 1;
+    ranks.back().tensor_size = static_cast<int32_t>(divided.models.size());
+  }
+  const std::string what = fmt::format("put together from {} ranks of the tensor axis {}, and on one rank",
+                                       divided.models.size(), divided.how);
+  auto compare_all = [&](int32_t role, const std::vector<Buffer>& wholes, int32_t callback) {
+    for (const Buffer& whole : wholes)
+      if (!whole.is_absent)
+        compare(GSEL_BREACH_PARTS, callback, ranks, whole, together_of(ranks, role, static_cast<size_t>(whole.index)),
+                what);
+  };
+  if (!caller_.run(ranks, GSEL_AXIS_TENSOR, round(GSEL_WORK_FORWARD))) return;
+  compare_all(GSEL_BUFFER_OUTPUT, a_[GSEL_BUFFER_OUTPUT], GSEL_WORK_FORWARD);
+  if (!gradients_) return;
+  run_backward(ranks, GSEL_AXIS_TENSOR);
+  const bool is_fused = a_.layer->backward;
+  compare_all(GSEL_BUFFER_D_INPUT, (*gradients_)[GSEL_BUFFER_D_INPUT],
+              is_fused ? GSEL_WORK_BACKWARD : GSEL_WORK_BACKWARD_INPUT);
+  compare_all(GSEL_BUFFER_D_PARAM, (*gradients_)[GSEL_BUFFER_D_PARAM],
+              is_fused ? GSEL_WORK_BACKWARD : GSEL_WORK_BACKWARD_WEIGHT);
+}
+
+}  // namespace gsel::check

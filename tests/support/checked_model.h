@@ -1,0 +1,209 @@
+/* support/checked_model.h: a small model of right kernels, of which a test replaces one by a kernel with a fault:
+ *   embed  x = table[token]     each rank of a tensor axis for its own rows
+ *   line   y = a x + b          saves x; a backward in halves and a fused one
+ *   loss   half the sum of squares of y
+ * Rows of a table of faults (test_model_check_faults.c) tell what a check has to find. */
+#ifndef GSEL_TESTS_CHECKED_MODEL_H
+#define GSEL_TESTS_CHECKED_MODEL_H
+
+#include "support/check.h"
+
+enum { CK_WIDTH = 3, CK_VOCAB = 8 };
+enum { CK_TABLE, CK_A, CK_B, CK_PARAMS };
+enum { CK_TOKENS, CK_X, CK_Y, CK_LOSS, CK_WEIGHT, CK_VALUES };
+enum { CK_EMBED, CK_LINE, CK_LOSS_LAYER, CK_LAYERS };
+
+static inline float* ck_data(const gsel_tensor* t) {
+  return (float*)t->data;
+}
+static inline void ck_clear(const gsel_call* c) {
+  for (int p = 0; p < c->n_params && !c->accumulate; ++p)
+    memset(c->d_params[p].data, 0, sizeof(float) * (size_t)c->d_params[p].n_elems);
+}
+
+/* ---- embed ---- */
+static inline float* ck_row(const gsel_call* c, const gsel_tensor* table, int64_t sample) {
+  const gsel_part* part = &c->param_parts[0];
+  const int64_t row = ((const int32_t*)c->inputs[0].data)[sample] - (part->dim < 0 ? 0 : part->begin);
+  return row < 0 || row >= table->dims[0] ? NULL : ck_data(table) + row * CK_WIDTH;
+}
+static inline gsel_status ck_embed(const gsel_call* c, void* user) {
+  (void)user;
+  for (int64_t s = 0; s < c->n_samples; ++s)
+    for (int i = 0; i < CK_WIDTH; ++i) {
+      const float* row = ck_row(c, &c->params[0], s);
+      ck_data(&c->outputs[0])[s * CK_WIDTH + i] = row ? row[i] : 0;
+    }
+  return GSEL_OK;
+}
+static inline gsel_status ck_embed_weight(const gsel_call* c, void* user) {
+  (void)user;
+  ck_clear(c);
+  for (int64_t s = 0; s < c->n_samples; ++s)
+    for (int i = 0; i < CK_WIDTH; ++i) {
+      float* row = ck_row(c, &c->d_params[0], s);
+      if (row) row[i] += ck_data(&c->d_outputs[0])[s * CK_WIDTH + i];
+    }
+  return GSEL_OK;
+}
+
+/* ---- line ---- */
+static inline gsel_status ck_line(const gsel_call* c, void* user) {
+  (void)user;
+  const float *a = ck_data(&c->params[0]), *b = ck_data(&c->params[1]), *x = ck_data(&c->inputs[0]);
+  for (int64_t i = 0; i < c->n_samples * CK_WIDTH; ++i) {
+    ck_data(&c->outputs[0])[i] = a[i % CK_WIDTH] * x[i] + b[i % CK_WIDTH];
+    ((float*)c->saved)[i] = x[i];
+  }
+  return GSEL_OK;
+}
+static inline gsel_status ck_line_input(const gsel_call* c, void* user) {
+  (void)user;
+  for (int64_t i = 0; i < c->n_samples * CK_WIDTH; ++i)
+    ck_data(&c->d_inputs[0])[i] = ck_data(&c->params[0])[i % CK_WIDTH] * ck_data(&c->d_outputs[0])[i];
+  return GSEL_OK;
+}
+static inline gsel_status ck_line_weight(const gsel_call* c, void* user) {
+  (void)user;
+  ck_clear(c);
+  for (int64_t i = 0; i < c->n_samples * CK_WIDTH; ++i) {
+    ck_data(&c->d_params[0])[i % CK_WIDTH] += ck_data(&c->d_outputs[0])[i] * ((const float*)c->saved)[i];
+    ck_data(&c->d_params[1])[i % CK_WIDTH] += ck_data(&c->d_outputs[0])[i];
+  }
+  return GSEL_OK;
+}
+static inline gsel_status ck_line_both(const gsel_call* c, void* user) {
+  ck_line_input(c, user);
+  return ck_line_weight(c, user);
+}
+
+/* ---- line in another form: y = a x + b - the mean of x over the samples of all ranks ---- */
+static inline void ck_sum_samples(const gsel_call* c, const gsel_tensor* of) {
+  double* sums = (double*)c->reductions[0].data;
+  memset(sums, 0, sizeof(double) * (CK_WIDTH + 1));
+  sums[CK_WIDTH] = (double)c->n_samples;
+  for (int64_t i = 0; i < c->n_samples * CK_WIDTH; ++i) sums[i % CK_WIDTH] += ck_data(of)[i];
+}
+static inline float ck_mean(const gsel_call* c, int64_t i) {
+  const double* sums = (const double*)c->reductions[0].data;
+  return (float)(sums[i % CK_WIDTH] / sums[CK_WIDTH]);
+}
+static inline gsel_status ck_centred(const gsel_call* c, void* user) {
+  if (c->phase == 0) {
+    ck_sum_samples(c, &c->inputs[0]);
+    return GSEL_OK;
+  }
+  ck_line(c, user);
+  for (int64_t i = 0; i < c->n_samples * CK_WIDTH; ++i) ck_data(&c->outputs[0])[i] -= ck_mean(c, i);
+  return GSEL_OK;
+}
+static inline gsel_status ck_centred_both(const gsel_call* c, void* user) {
+  if (c->phase == 0) {
+    ck_sum_samples(c, &c->d_outputs[0]);
+    return GSEL_OK;
+  }
+  ck_line_both(c, user);
+  for (int64_t i = 0; i < c->n_samples * CK_WIDTH; ++i) ck_data(&c->d_inputs[0])[i] -= ck_mean(c, i);
+  return GSEL_OK;
+}
+
+/* ---- loss ---- */
+static inline gsel_status ck_loss(const gsel_call* c, void* user) {
+  double sum = 0;
+  (void)user;
+  for (int64_t i = 0; i < c->n_samples * CK_WIDTH; ++i)
+    sum += (double)ck_data(&c->inputs[0])[i] * ck_data(&c->inputs[0])[i] / 2;
+  *(double*)c->outputs[0].data = sum;
+  *(double*)c->outputs[1].data = (double)c->n_samples;
+  return GSEL_OK;
+}
+static inline gsel_status ck_loss_input(const gsel_call* c, void* user) {
+  (void)user;
+  memcpy(c->d_inputs[0].data, c->inputs[0].data, sizeof(float) * CK_WIDTH * (size_t)c->n_samples);
+  return GSEL_OK;
+}
+
+/* ---- description ---- */
+
+typedef struct checked_model {
+  gsel_layer_fn callbacks[CK_LAYERS][GSEL_WORK_BACKWARD + 1]; /* in place of the right ones; by GSEL_WORK_* */
+  uint32_t flags[CK_LAYERS];
+  int is_centred; /* line is ck_centred, with batch statistics */
+} checked_model;
+
+static const gsel_layer_fn kRight[CK_LAYERS][GSEL_WORK_BACKWARD + 1] = {
+    {NULL, NULL, ck_embed, NULL, ck_embed_weight, NULL},
+    {NULL, NULL, ck_line, ck_line_input, ck_line_weight, ck_line_both},
+    {NULL, NULL, ck_loss, ck_loss_input, NULL, NULL},
+};
+
+static inline gsel_status ck_add_pieces(gsel_model* model, gsel_error** err) {
+  static const char *const params[] = {"table", "a", "b"}, *const values[] = {"tokens", "x", "y", "loss", "weight"};
+  static const int64_t table[] = {CK_VOCAB, CK_WIDTH}, width = CK_WIDTH;
+  gsel_status status = GSEL_OK;
+  for (int p = 0; p < CK_PARAMS && !status; ++p) {
+    gsel_param_desc desc = GSEL_PARAM_DESC_INIT;
+    desc.name = gsel_str_from(params[p]);
+    desc.dims = p == CK_TABLE ? table : &width;
+    desc.n_dims = p == CK_TABLE ? 2 : 1;
+    desc.init = p == CK_A ? GSEL_INIT_ONES : p == CK_B ? GSEL_INIT_ZEROS : GSEL_INIT_NORMAL;
+    desc.init_scale = 1;
+    desc.shard = p == CK_TABLE ? GSEL_SHARD_DIM : GSEL_SHARD_NONE;
+    status = gsel_model_add_param(model, &desc, NULL, err);
+  }
+  for (int v = 0; v < CK_VALUES && !status; ++v) {
+    gsel_value_desc desc = GSEL_VALUE_DESC_INIT;
+    desc.name = gsel_str_from(values[v]);
+    desc.dims = &width;
+    desc.n_dims = v == CK_X || v == CK_Y;
+    desc.dtype = v == CK_TOKENS ? GSEL_I32 : v >= CK_LOSS ? GSEL_F64 : GSEL_F32;
+    desc.flags = v == CK_TOKENS ? GSEL_VALUE_INPUT : v >= CK_LOSS ? GSEL_VALUE_SCALAR : 0;
+    desc.place = v == CK_X ? GSEL_PLACE_PARTIAL : GSEL_PLACE_REPLICATED;
+    status = gsel_model_add_value(model, &desc, NULL, err);
+  }
+  return status;
+}
+
+static inline gsel_status ck_describe(gsel_model* model, const checked_model* m, gsel_error** err) {
+  static const char* const names[] = {"embed", "line", "loss"};
+  static const int32_t tokens = CK_TOKENS, x = CK_X, y = CK_Y, losses[] = {CK_LOSS, CK_WEIGHT}, table = CK_TABLE,
+                       line[] = {CK_A, CK_B};
+  static const int32_t *const inputs[] = {&tokens, &x, &y}, *const outputs[] = {&x, &y, losses},
+                              *const params[] = {&table, line, NULL};
+  gsel_status status = ck_add_pieces(model, err);
+  for (int l = 0; l < CK_LAYERS && !status; ++l) {
+    gsel_layer_desc desc = GSEL_LAYER_DESC_INIT;
+    gsel_layer_fn fn[GSEL_WORK_BACKWARD + 1];
+    for (int k = 0; k <= GSEL_WORK_BACKWARD; ++k) fn[k] = m->callbacks[l][k] ? m->callbacks[l][k] : kRight[l][k];
+    desc.name = gsel_str_from(names[l]);
+    desc.inputs = inputs[l];
+    desc.outputs = outputs[l];
+    desc.params = params[l];
+    desc.n_inputs = 1;
+    desc.n_outputs = l == CK_LOSS_LAYER ? 2 : 1;
+    desc.n_params = l == CK_EMBED ? 1 : l == CK_LINE ? 2 : 0;
+    desc.flags = m->flags[l] | (l == CK_LOSS_LAYER ? GSEL_LAYER_LOSS : 0);
+    desc.forward = fn[GSEL_WORK_FORWARD];
+    desc.backward_input = fn[GSEL_WORK_BACKWARD_INPUT];
+    desc.backward_weight = fn[GSEL_WORK_BACKWARD_WEIGHT];
+    desc.backward = fn[GSEL_WORK_BACKWARD];
+    if (l == CK_LINE) {
+      desc.saved_bytes_per_sample = CK_WIDTH * sizeof(float);
+      desc.backward_input_unread = GSEL_UNREAD_INPUT(0) | GSEL_UNREAD_OUTPUT(0) | GSEL_UNREAD_SAVED;
+      desc.backward_weight_unread = GSEL_UNREAD_INPUT(0) | GSEL_UNREAD_OUTPUT(0);
+      desc.backward_unread_params = 2;
+    }
+    if (l == CK_LINE && m->is_centred) {
+      static const gsel_phase sums = {.axis = GSEL_AXIS_DATA, .op = GSEL_SUM, .dtype = GSEL_F64, .elems = CK_WIDTH + 1};
+      desc.forward = ck_centred;
+      desc.backward = ck_centred_both;
+      desc.backward_input = desc.backward_weight = NULL;
+      desc.forward_phases = desc.backward_phases = &sums;
+      desc.n_forward_phases = desc.n_backward_phases = 1;
+    }
+    status = gsel_model_add_layer(model, &desc, NULL, err);
+  }
+  return status;
+}
+
+#endif
