@@ -16,7 +16,7 @@ echo "gsel devices: what this machine has"
 
 echo
 echo "training a GPT on $text: 2 ranks, strategy \"ddp\", $config"
-"$bin/gsel" run -n 2 --config "$config" -- "$bin/gpt" --data "$text" --steps "${STEPS:-240}" --sample 400
+"$bin/gsel" run -n 2 --config "$config" -- "$bin/gpt" --data "$text" --check --steps "${STEPS:-240}" --sample 400
 
 echo
 echo "the same first 20 steps on 1 rank and on 2"

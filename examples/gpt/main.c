@@ -87,6 +87,19 @@ static void count_sent(const struct session* s, uint64_t* sent) {
   }
 }
 
+/* Rank 0 runs each layer's kernels against the contract, on samples of the text; the others meet it at the trainer. */
+static int check_kernels(struct session* s) {
+  gsel_model_check_options options = GSEL_MODEL_CHECK_OPTIONS_INIT;
+  gsel_model_check_report* report = NULL;
+  if (!s->options.check || s->rank != 0) return 0;
+  options.data = fill;
+  options.data_user_data = s;
+  const int result = check(s, "kernels", gsel_model_check(s->gpt.model, &options, &report, &s->err));
+  if (result == 0) printf("%s\n", gsel_model_check_summary(report).data);
+  gsel_model_check_free(report);
+  return result;
+}
+
 static int start(struct session* s) {
   char why[512];
   const gsel_str path = GSEL_STR(s->options.config);
@@ -98,6 +111,7 @@ static int start(struct session* s) {
   if (text_load(&s->text, s->options.data, s->options.sizes.context, seed_of(s->config), why, sizeof why))
     return failed(s, "", why);
   if (check(s, "", gpt_model_create(&s->options.sizes, &gpt_layers, &s->gpt, &s->err))) return -1;
+  if (check_kernels(s)) return -1;
 
   gsel_trainer_options options = GSEL_TRAINER_OPTIONS_INIT;
   options.config = s->config;

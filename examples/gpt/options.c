@@ -9,12 +9,14 @@
 
 static const char usage[] =
     "usage: gpt --data FILE [--config gsel.toml] [--steps N | --seconds S] [--sample N] [--json FILE]\n"
-    "           [--program PREFIX] [--quiet] [--layers N] [--width N] [--heads N] [--context N] [--attention KIND]\n"
+    "           [--program PREFIX] [--check] [--quiet] [--layers N] [--width N] [--heads N] [--context N] [--attention "
+    "KIND]\n"
     "  trains a small GPT on the bytes of FILE; alone, or on N ranks as: gsel run -n N -- gpt ...\n"
     "  --config   how it is trained: strategy, optimizer, batch (default: gsel run's --config, else defaults)\n"
     "  --steps    stop after N steps (default 300); --seconds: stop after S seconds\n"
     "  --sample   then write N bytes of text; --json: write losses, parameter hashes and bytes sent to FILE\n"
     "  --program  write each rank's program to PREFIX.RANK; --quiet: no progress lines\n"
+    "  --check    run every kernel against its contract first\n"
     "  --layers, --width, --heads, --context  sizes (default: 4, 256, 4, 128); heads divide the width\n"
     "  --attention  whole (default), or ring: blocks of keys and values that ranks with some of the positions pass "
     "on\n";
@@ -87,6 +89,8 @@ int options_parse(struct options* o, int argc, char** argv) {
       ++i;
     } else if (!strcmp(argv[i], "--quiet")) {
       o->quiet = 1;
+    } else if (!strcmp(argv[i], "--check")) {
+      o->check = 1;
     } else if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) {
       fputs(usage, stdout);
       return 1;

@@ -15,6 +15,7 @@ struct options {
   double seconds;
   int64_t sample; /* bytes of text to write at the end */
   int quiet;
+  int check; /* the kernels, before training */
   struct gpt_sizes sizes;
 };
 

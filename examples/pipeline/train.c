@@ -4,6 +4,7 @@
 #include <gsel/gsel.h>
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 enum { HIDDEN = 6, WIDTH = 8, MICROBATCHES = 16, SAMPLES = 32, RUNS = 120 };
 
@@ -127,6 +128,18 @@ static gsel_status describe(gsel_model* model, struct layer* layers, gsel_error*
   return status ? status : gsel_model_add_layer(model, &end, NULL, err);
 }
 
+/* Every kernel against its contract; what the layers have added to their gradients meanwhile is cleared. */
+static gsel_status check_kernels(gsel_model* model, struct layer* layers, gsel_error** err) {
+  gsel_model_check_options options = GSEL_MODEL_CHECK_OPTIONS_INIT;
+  gsel_model_check_report* report = NULL;
+  options.data = fill;
+  const gsel_status status = gsel_model_check(model, &options, &report, err);
+  if (!status) printf("%s\n", gsel_model_check_summary(report).data);
+  gsel_model_check_free(report);
+  for (int l = 0; l < HIDDEN; ++l) memset(layers[l].dw, 0, sizeof layers[l].dw);
+  return status;
+}
+
 /* Layers of other ranks have no gradient, so that nothing happens to them here. */
 static void step(struct layer* l, double weight) {
   for (int i = 0; i < WIDTH; ++i)
@@ -153,6 +166,7 @@ int main(int argc, char** argv) {
   gsel_status status = gsel_comm_init(NULL, &comm, &err);
   if (!status) status = gsel_model_create(&model, &err);
   if (!status) status = describe(model, layers, &err);
+  if (!status && gsel_comm_rank(comm) == 0) status = check_kernels(model, layers, &err);
   if (!status) status = gsel_pipeline_create(comm, model, &config, &pipeline, &err);
   for (int run = 0; run < RUNS && !status; ++run) {
     status = gsel_pipeline_run(pipeline, GSEL_PIPELINE_FORWARD_BACKWARD, &report, &err);

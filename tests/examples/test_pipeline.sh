@@ -12,6 +12,8 @@ for ranks in 1 3; do
   [ "$(printf '%s\n' "$got" | grep -c 'busy')" = $ranks ] || fail "$ranks ranks: expected a line of each, got: $got"
 done
 expected=$("$bin/pipeline-train") || fail "train failed on one rank"
+[ "$(printf '%s\n' "$expected" | head -n 1)" = "kernels: 7 layers checked, no breach" ] ||
+  fail "expected that the kernels are found right, got: $expected"
 last=$(printf '%s\n' "$expected" | sed -n 's/^run 119: loss //p')
 awk "BEGIN { exit !(\"$last\" > 0 && \"$last\" < 0.05) }" || fail "expected a loss below 0.05 in the end, got: $expected"
 for schedule in gpipe zb-v; do
