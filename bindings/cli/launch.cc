@@ -65,12 +65,7 @@ std::string ending_text(pid_t pid, int status) {
 
 class Launcher {
  public:
-  explicit Launcher(const Launch& what) : what_(what), endings_(what.job) {
-    // Were one of these closed, the next descriptor opened would be taken for it.
-    for (int fd = 0; fd <= 2; ++fd)
-      if (fcntl(fd, F_GETFD) < 0) (void)!open("/dev/null", O_RDWR);
-    take_signals();
-  }
+  explicit Launcher(const Launch& what) : what_(what), endings_(what.job) { take_signals(); }
   ~Launcher() {
     if (signals_ >= 0) close(signals_);
     sigprocmask(SIG_SETMASK, &before_, nullptr);
@@ -283,6 +278,9 @@ class Launcher {
 }  // namespace
 
 int launch(const Launch& what) {
+  // Were one of these closed, the next descriptor opened would be taken for it.
+  for (int fd = 0; fd <= 2; ++fd)
+    if (fcntl(fd, F_GETFD) < 0) (void)!open("/dev/null", O_RDWR);
   return Launcher(what).run();
 }
 

@@ -522,6 +522,16 @@ static void a_reader_that_leaves_ends_the_writers(void** state) {
   assert_string_equal(out, "141\n");
 }
 
+static void closed_standard_descriptors_are_not_taken_by_others(void** state) {
+  (void)state;
+  assert_int_equal(finish(start("exec gsel run -n 2 --tag-output -- sh -c 'echo hi; echo $RANK > ran.$RANK' <&- >&- 2>err")), 0);
+  assert_string_equal(err, "");
+  read_back("ran.1", out);
+  assert_string_equal(out, "1\n");
+  assert_int_equal(finish(start("exec gsel run -n 2 --tag-output -- sh -c 'echo hi >&2' >out 2>&-")), 0);
+  assert_string_equal(out, "");
+}
+
 /* ---- other commands ---- */
 
 static const char* inventory(const char* name) {
@@ -691,6 +701,7 @@ int main(void) {
       cmocka_unit_test(the_config_gives_the_number_of_ranks_and_its_path),
       cmocka_unit_test(tagged_lines_are_whole_and_in_order),
       cmocka_unit_test(a_reader_that_leaves_ends_the_writers),
+      cmocka_unit_test(closed_standard_descriptors_are_not_taken_by_others),
       cmocka_unit_test(devices_are_listed_and_saved),
       cmocka_unit_test(resolve_prints_a_selection_or_a_refusal),
       cmocka_unit_test(plugins_are_listed_with_reasons),
