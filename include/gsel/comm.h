@@ -252,7 +252,7 @@ typedef int32_t gsel_collective_kind;
  *   recv_count   of sendrecv: elements received
  *   send_counts, send_offsets    of scatterv and alltoallv; of reduce_scatterv the offsets
  *   recv_counts, recv_offsets    of allgatherv, gatherv, alltoallv; of reduce_scatterv the counts
- *   factor       of GSEL_SCALED_SUM: this rank's
+ *   factor       of GSEL_SCALED_SUM: this rank's, not 0; gsel_op_create_scaled_sum takes any
  *   timeout_s    bound on this call, seconds; 0: the communicator's
  *   label        shown in errors and recordings, cut to 15 bytes
  *   tag          of messages; of a sendrecv that of what is sent

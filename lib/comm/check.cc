@@ -88,6 +88,14 @@ uint64_t start_of(const uint64_t* counts, const uint64_t* offsets, int32_t rank)
   return sum;
 }
 
+bool takes_send_counts(gsel_collective_kind kind) {
+  return kind == GSEL_COLLECTIVE_SCATTERV || kind == GSEL_COLLECTIVE_ALLTOALLV;
+}
+
+bool takes_recv_counts(gsel_collective_kind kind) {
+  return takes_counts(kind) && kind != GSEL_COLLECTIVE_SCATTERV;
+}
+
 void clear_unused(gsel_collective& call) {
   const gsel_collective_kind kind = call.kind;
   if (kind == GSEL_COLLECTIVE_BARRIER) call.dtype = 0;
@@ -99,11 +107,9 @@ void clear_unused(gsel_collective& call) {
   if (!receives_message(kind)) call.received = nullptr;
   if (is_probe(kind)) call.count = 0, call.dtype = 0;
   const bool scatters = kind == GSEL_COLLECTIVE_REDUCE_SCATTERV;
-  const bool sends = kind == GSEL_COLLECTIVE_SCATTERV || kind == GSEL_COLLECTIVE_ALLTOALLV;
-  const bool receives = takes_counts(kind) && kind != GSEL_COLLECTIVE_SCATTERV;
-  if (!sends) call.send_counts = nullptr;
-  if (!sends && !scatters) call.send_offsets = nullptr;
-  if (!receives) call.recv_counts = call.recv_offsets = nullptr;
+  if (!takes_send_counts(kind)) call.send_counts = nullptr;
+  if (!takes_send_counts(kind) && !scatters) call.send_offsets = nullptr;
+  if (!takes_recv_counts(kind)) call.recv_counts = call.recv_offsets = nullptr;
   if (scatters) call.recv_offsets = nullptr;
 }
 
@@ -113,9 +119,9 @@ Buffers buffers_of_v(const gsel_collective& call, int32_t rank, int32_t n) {
     return static_cast<int64_t>(start_of(counts, offsets, rank) * element);
   };
   Buffers b;
-  if (call.send_counts)
+  if (takes_send_counts(call.kind))
     b.send.bytes = check_counts(call.send_counts, call.send_offsets, "send_counts", call, n) * element;
-  if (call.recv_counts)
+  if (takes_recv_counts(call.kind))
     b.recv.bytes = check_counts(call.recv_counts, call.recv_offsets, "recv_counts", call, n) * element;
   switch (call.kind) {
     case GSEL_COLLECTIVE_REDUCE_SCATTERV:
@@ -221,6 +227,11 @@ void check_words(const gsel_collective& call, int32_t rank, int32_t world_size) 
   if (is_reduction(call.kind)) {
     check_operation(call.op, call.dtype, name);
     check_records(call.op, call.dtype, call.count, name);
+    if (call.op == GSEL_SCALED_SUM && call.factor == 0)
+      fail(GSEL_ERR_ARG,
+           "{}: scaled sum without a factor; set gsel_collective.factor, or use an operation of "
+           "gsel_op_create_scaled_sum, which takes 0 as well",
+           name);
   }
   if (is_rooted(call.kind)) check_rank(call.root, "root", call, rank, world_size);
   if (is_point_to_point(call.kind)) check_message(call, rank, world_size);
