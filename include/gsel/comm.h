@@ -11,10 +11,11 @@
  *            buffer and instruction set: each element is folded by one rule, inputs in rank order (GSEL_ORDER_TREE: a
  *            fixed binary tree, so that powers of two agree with each other).
  *   Failures a dead, stopped, late or disagreeing rank is an error that names it; nothing hangs past the timeout. The
- *            death of a member is noticed whatever the others wait for.
+ *            death of a member is noticed whatever the others wait for. Where a process has more than one communicator
+ *            the error ends with the name of the one it is about.
  *   Traces   nothing has a name in a file system, nothing is left behind, however a rank ends.
- * Threads: one call at a time per communicator, requests aside; gsel_comm_abort and the queries may be called from any
- * thread at any time. Handles are of no use in a forked child: calls answer GSEL_ERR_FORKED there. */
+ * Threads: one call at a time per communicator; to start a request is a call, its running and the wait for it are not.
+ * gsel_comm_abort and the queries may be called from any thread at any time. Nothing is kept per thread. Handles are of no use in a forked child: calls answer GSEL_ERR_FORKED there. */
 #ifndef GSEL_COMM_H
 #define GSEL_COMM_H
 
@@ -46,7 +47,11 @@ GSEL_API gsel_status gsel_unique_id_create(gsel_unique_id *out, gsel_error **err
  *                     where rank and size are read from there too; empty: not looked at
  *   order             GSEL_ORDER_RANKS (0) or GSEL_ORDER_TREE, the same on every rank
  *   flags             GSEL_COMM_NO_THREAD: the library starts no watching thread; a death is then noticed by waiting
- *                     ranks only, and requests are refused with GSEL_ERR_UNSUPPORTED */
+ *                     ranks only, and requests are refused with GSEL_ERR_UNSUPPORTED
+ *   name              shown in errors and recordings, at most 31 bytes of printable ASCII; rank 0's counts. Not given:
+ *                     "world", and "world-2", ... for the next that the process of rank 0 founds. A communicator made
+ *                     from another has a name made from its name, such as "world.split1:0" (of colour 0) or
+ *                     "world.dup2" */
 #define GSEL_ORDER_RANKS 0 /* (((x0 + x1) + x2) + x3) */
 #define GSEL_ORDER_TREE 1  /* ((x0 + x1) + (x2 + x3)): pairs of neighbours, level by level; an odd one out goes up as
                             * it is. A rank that folds its own parts by gsel_reduce_local in this order first gets the
@@ -64,6 +69,7 @@ typedef struct gsel_comm_config {
   gsel_str device;
   int32_t order;
   uint32_t flags;
+  gsel_str name;
 } gsel_comm_config;
 
 #define GSEL_COMM_CONFIG_INIT GSEL_STRUCT_INIT(gsel_comm_config)
@@ -86,6 +92,9 @@ GSEL_API gsel_status gsel_comm_init(const gsel_comm_config *config, gsel_comm **
 /* Rank of the caller and number of ranks; -1 for NULL. Any thread. Since 0.1. */
 GSEL_API int32_t gsel_comm_rank(const gsel_comm *comm);
 GSEL_API int32_t gsel_comm_world_size(const gsel_comm *comm);
+/* Its name, see gsel_comm_config; the same on every rank. Borrowed until destroy, NUL-terminated; empty for NULL. Any
+ * thread. Since 0.1. */
+GSEL_API gsel_str gsel_comm_name(const gsel_comm *comm);
 
 /* ---- calls ------------------------------------------------------------------------------------------------
  *
@@ -106,6 +115,8 @@ GSEL_API int32_t gsel_comm_world_size(const gsel_comm *comm);
  *   GSEL_ERR_CALLBACK  a user operation failed on some rank, which is named; broken. In a small call each rank folds for
  *                      itself, so that where it failed on one rank only the others get this in their next call
  *   GSEL_ERR_FORKED    called in a child of the process that joined; nothing happened
+ * A message and a collective that cannot both end, since one rank waits in the message for a peer that waits in the
+ * collective for this rank, are GSEL_ERR_MISMATCH at once where neither rank has a request or group under way; broken.
  * What is broken is destroyed, shrunk to those who live (gsel_comm_shrink) or put in step again (gsel_comm_resync).
  * Threads: one call at a time per communicator. Since 0.1. */
 
@@ -216,13 +227,6 @@ GSEL_API gsel_status gsel_probe(gsel_comm *comm, int32_t source, int32_t tag, gs
 GSEL_API gsel_status gsel_iprobe(gsel_comm *comm, int32_t source, int32_t tag, int32_t *found, gsel_message *message,
                                  gsel_error **err);
 
-/* Calls of this thread between begin and end are noted (arguments checked) and run by end: the messages of one
- * communicator together, in any order of arrival, its collectives in the order given, several communicators at the
- * same time, so that one thread can hold several ranks. Groups nest; the outermost end runs them and returns the first
- * error. Buffers stay borrowed until end. GSEL_ERR_STATE: end without begin. Since 0.1. */
-GSEL_API void gsel_group_begin(void);
-GSEL_API gsel_status gsel_group_end(gsel_error **err);
-
 typedef int32_t gsel_collective_kind;
 #define GSEL_COLLECTIVE_BARRIER 0
 #define GSEL_COLLECTIVE_ALLREDUCE 1
@@ -287,12 +291,23 @@ GSEL_API void gsel_collective_init(gsel_collective *call, size_t struct_size);
 /* Makes the call; errors as above. Since 0.1. */
 GSEL_API gsel_status gsel_comm_run(gsel_comm *comm, const gsel_collective *call, gsel_error **err);
 
+/* Makes several calls together and returns when all have ended: the messages of one communicator in any order of arrival,
+ * its collectives in the order given, several communicators at the same time, so that one thread can hold several ranks.
+ *   comms  [n] the communicator of each call; one may stand there any number of times
+ *   calls  [n] borrowed for the call
+ *   n      0 is allowed and does nothing
+ * Errors: GSEL_ERR_ARG, which tells the place of the call: nothing happened; else the first error, as above.
+ * Threads: as any call, for each of comms. Since 0.1. */
+GSEL_API gsel_status gsel_group_run(gsel_comm *const *comms, const gsel_collective *const *calls, size_t n,
+                                    gsel_error **err);
+
 /* ---- requests ----------------------------------------------------------------------------------------------
  *
  * A call under way while the caller computes, on a thread of the library, one per communicator, which starts with the
  * first request. Collectives of a communicator run in the order started; messages run beside them and each other.
  * A blocking call on the same communicator waits for the collectives started before it.
- * Buffers, counts and offsets stay borrowed until the request is done; the struct itself is copied. */
+ * Buffers, counts and offsets stay borrowed until the request is done, those of a prepared call until it is freed and
+ * with the same counts and offsets in them; the struct and its label are copied. */
 typedef struct gsel_request gsel_request;
 
 /* Starts a call. *out is given to the caller, free with gsel_request_free; NULL on error.

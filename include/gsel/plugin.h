@@ -287,6 +287,7 @@ typedef struct gsel_join {
   int32_t order;   /* GSEL_ORDER_* */
   uint32_t flags;  /* GSEL_COMM_* */
   gsel_str trace;  /* folder to write recordings to at a failure; empty: none */
+  gsel_str name;   /* of the communicator, as rank 0 gives it; empty: not given */
 } gsel_join;
 
 /* Where a rank stands in a communicator made from another. */
@@ -387,7 +388,7 @@ typedef struct gsel_backend_v1 {
   gsel_comm_count (*link_counts)(const gsel_link *link, gsel_collective_kind kind);
 
   /* All below may be NULL: gsel/comm.h then answers GSEL_ERR_UNSUPPORTED.
-   * group: the calls as gsel_group_end makes those of one communicator. work_start: the same beside the caller;
+   * group: the calls as gsel_group_run makes those of one communicator. work_start: the same beside the caller;
    * work_wait: at most `seconds` (0: a look, negative: to the end), *done tells; the error is that of the first failed
    * call. work_free: after it is done. */
   gsel_status (*group)(gsel_link *link, const gsel_collective *calls, uint64_t n, gsel_error **err);
@@ -401,7 +402,7 @@ typedef struct gsel_backend_v1 {
                             gsel_error **err);
   gsel_status (*link_shrink)(gsel_link *link, gsel_place *place, gsel_link **out, gsel_error **err);
   gsel_status (*link_resync)(gsel_link *link, gsel_error **err);
-  void (*link_set_timeout)(gsel_link *link, double timeout_s);
+  gsel_status (*link_set_timeout)(gsel_link *link, double timeout_s, gsel_error **err);
 
   /* Memory the ranks of a link reach; see gsel_mem_alloc and gsel_mem_register. */
   gsel_status (*link_alloc)(gsel_link *link, uint64_t bytes, void **out, gsel_error **err);
@@ -422,6 +423,9 @@ typedef struct gsel_backend_v1 {
   /* As link_split, of ranks[n] in that order, which alone call it; see gsel_comm_create_group. May be NULL. */
   gsel_status (*link_create_group)(gsel_link *link, const int32_t *ranks, uint64_t n, gsel_place *place,
                                    gsel_link **out, gsel_error **err);
+  /* link_dup: as link_split with all ranks in their order. link_name: see gsel_comm_name; lives as long as the link. */
+  gsel_status (*link_dup)(gsel_link *link, gsel_place *place, gsel_link **out, gsel_error **err);
+  const char *(*link_name)(const gsel_link *link);
 } gsel_backend_v1;
 
 GSEL_EXTERN_C_END

@@ -2,6 +2,7 @@
 #include <gsel/comm.h>
 
 #include <utility>
+#include <vector>
 
 #include "api/comm_handle.h"
 #include "api/init_struct.h"
@@ -12,7 +13,7 @@
 namespace {
 
 gsel_status run(gsel_comm* comm, gsel_collective&& call, gsel_error** err) {
-  return gsel::guard(err, [&] { gsel::call_or_note(gsel::required(comm, "comm").impl, call); });
+  return gsel::guard(err, [&] { gsel::required(comm, "comm").impl.collective(call); });
 }
 
 gsel_collective counted(gsel_collective_kind kind, const void* send, void* recv, gsel_dtype dtype, gsel_op op = 0,
@@ -42,7 +43,22 @@ void gsel_message_init(gsel_message* message, size_t struct_size) {
 gsel_status gsel_comm_run(gsel_comm* comm, const gsel_collective* call, gsel_error** err) {
   return gsel::guard(err, [&] {
     gsel_collective given = gsel::read_struct(call, "gsel_collective");
-    gsel::call_or_note(gsel::required(comm, "comm").impl, given);
+    gsel::required(comm, "comm").impl.collective(given);
+  });
+}
+
+gsel_status gsel_group_run(gsel_comm* const* comms, const gsel_collective* const* calls, size_t n, gsel_error** err) {
+  return gsel::guard(err, [&] {
+    if (n == 0) return;
+    gsel::required(comms, "comms");
+    gsel::required(calls, "calls");
+    std::vector<gsel::GroupCall> group;
+    for (size_t i = 0; i < n; ++i) {
+      if (!comms[i] || !calls[i])
+        gsel::fail(GSEL_ERR_ARG, "{}[{}] is NULL in a group of {}", comms[i] ? "calls" : "comms", i, n);
+      group.push_back({&comms[i]->impl, gsel::read_struct(calls[i], "gsel_collective")});
+    }
+    gsel::run_group(group);
   });
 }
 

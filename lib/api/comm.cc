@@ -1,6 +1,8 @@
 // api/comm.cc: gsel/comm.h.
 #include <gsel/comm.h>
 
+#include <cstring>
+
 #include "api/comm_handle.h"
 #include "api/comm_request.h"
 #include "api/init_struct.h"
@@ -32,6 +34,11 @@ int32_t gsel_comm_rank(const gsel_comm* comm) {
 }
 int32_t gsel_comm_world_size(const gsel_comm* comm) {
   return comm ? comm->impl.world_size() : -1;
+}
+
+gsel_str gsel_comm_name(const gsel_comm* comm) {
+  const char* name = comm ? comm->impl.name() : "";
+  return {name, std::strlen(name)};
 }
 
 gsel_comm_count gsel_comm_counts(const gsel_comm* comm, gsel_collective_kind kind) {

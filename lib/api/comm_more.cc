@@ -7,21 +7,13 @@
 #include "api/comm_request.h"
 #include "base/guard.h"
 
-namespace {
+extern "C" {
 
-gsel_status split(gsel_comm* comm, int32_t colour, int32_t key, gsel_comm** out, gsel_error** err) {
+gsel_status gsel_comm_split(gsel_comm* comm, int32_t colour, int32_t key, gsel_comm** out, gsel_error** err) {
   return gsel::guard(err, [&] {
     gsel::required(out, "out") = nullptr;
     if (auto made = gsel::required(comm, "comm").impl.split(colour, key)) *out = new gsel_comm{std::move(*made)};
   });
-}
-
-}  // namespace
-
-extern "C" {
-
-gsel_status gsel_comm_split(gsel_comm* comm, int32_t colour, int32_t key, gsel_comm** out, gsel_error** err) {
-  return split(comm, colour, key, out, err);
 }
 
 gsel_status gsel_comm_create_group(gsel_comm* comm, const int32_t* ranks, size_t n, gsel_comm** out, gsel_error** err) {
@@ -33,7 +25,10 @@ gsel_status gsel_comm_create_group(gsel_comm* comm, const int32_t* ranks, size_t
 }
 
 gsel_status gsel_comm_dup(gsel_comm* comm, gsel_comm** out, gsel_error** err) {
-  return split(comm, 0, 0, out, err);
+  return gsel::guard(err, [&] {
+    gsel::required(out, "out") = nullptr;
+    *out = new gsel_comm{gsel::required(comm, "comm").impl.dup()};
+  });
 }
 
 gsel_status gsel_comm_shrink(gsel_comm* comm, gsel_comm** out, gsel_error** err) {

@@ -1,4 +1,4 @@
-// api/request.cc: requests and groups of gsel/comm.h.
+// api/request.cc: requests of gsel/comm.h.
 #include "comm/request.h"
 
 #include <vector>
@@ -6,7 +6,6 @@
 #include "api/comm_handle.h"
 #include "base/guard.h"
 #include "base/options.h"
-#include "comm/group.h"
 
 struct gsel_request {
   gsel::CallRequest impl;
@@ -26,14 +25,6 @@ gsel::CallRequest& checked(gsel_request* request) {
 }  // namespace
 
 extern "C" {
-
-void gsel_group_begin(void) {
-  gsel::begin_group();
-}
-
-gsel_status gsel_group_end(gsel_error** err) {
-  return gsel::guard(err, [] { gsel::end_group(); });
-}
 
 gsel_status gsel_comm_start(gsel_comm* comm, const gsel_collective* call, gsel_request** out, gsel_error** err) {
   return gsel::guard(err, [&] {

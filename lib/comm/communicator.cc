@@ -31,10 +31,15 @@ Communicator::Communicator(Communicator&& other) noexcept
     : backend_(std::move(other.backend_)),
       link_(std::exchange(other.link_, nullptr)),
       rank_(other.rank_),
-      world_size_(other.world_size_) {}
+      world_size_(other.world_size_),
+      fork_generation_(other.fork_generation_) {}
 
 Communicator::~Communicator() {
   if (link_) backend_->table().link_leave(link_);
+}
+
+const char* Communicator::name() const noexcept {
+  return backend_->table().link_name ? backend_->table().link_name(link_) : "";
 }
 
 void Communicator::collective(gsel_collective& call, gsel_stream* stream) {
@@ -129,11 +134,21 @@ Communicator Communicator::create_group(std::span<const int32_t> ranks) {
   return Communicator(backend_, link, place);
 }
 
-Communicator Communicator::shrink() {
+Communicator Communicator::made_by(const char* name,
+                                   gsel_status (*gsel_backend_v1::*function)(gsel_link*, gsel_place*, gsel_link**,
+                                                                             gsel_error**)) {
   gsel_place place{};
   gsel_link* link = nullptr;
-  run("gsel_comm_shrink", &gsel_backend_v1::link_shrink, &place, &link);
+  run(name, function, &place, &link);
   return Communicator(backend_, link, place);
+}
+
+Communicator Communicator::dup() {
+  return made_by("gsel_comm_dup", &gsel_backend_v1::link_dup);
+}
+
+Communicator Communicator::shrink() {
+  return made_by("gsel_comm_shrink", &gsel_backend_v1::link_shrink);
 }
 
 void Communicator::resync() {
@@ -170,9 +185,7 @@ Communicator Communicator::grow(const gsel_join& given) {
 
 void Communicator::set_timeout(double timeout_s) {
   if (!(timeout_s > 0)) fail(GSEL_ERR_ARG, "gsel_comm_set_timeout: {} seconds; use a positive time", timeout_s);
-  if (!backend_->table().link_set_timeout)
-    fail(GSEL_ERR_UNSUPPORTED, "gsel_comm_set_timeout is not supported by this backend");
-  backend_->table().link_set_timeout(link_, checked_seconds(timeout_s, "timeout_s"));
+  run("gsel_comm_set_timeout", &gsel_backend_v1::link_set_timeout, checked_seconds(timeout_s, "timeout_s"));
 }
 
 void* Communicator::alloc(uint64_t bytes) {

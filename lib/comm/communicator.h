@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/os.h"
 #include "comm/backend.h"
 
 namespace gsel {
@@ -30,6 +31,8 @@ inline gsel_collective make_collective(gsel_collective_kind kind, const void* se
   return call;
 }
 
+constexpr size_t kMostNameBytes = 31;  // of a communicator's name that the caller gives
+
 class Communicator {
  public:
   // Joins; see gsel_comm_init.
@@ -41,13 +44,15 @@ class Communicator {
 
   int32_t rank() const { return rank_; }
   int32_t world_size() const { return world_size_; }
+  const char* name() const noexcept;
   const std::shared_ptr<Backend>& backend() const { return backend_; }
+  uint64_t fork_generation() const { return fork_generation_; }
 
   // One call; a NULL stream means on the calling thread. Throws what gsel/comm.h lists.
   // `call` is checked and put in order in place: a copy at this point would cost a small call a tenth of its time.
   void collective(gsel_collective& call, gsel_stream* stream = nullptr);
   void collective(gsel_collective&& call, gsel_stream* stream = nullptr) { collective(call, stream); }
-  // The same in two steps; and several at once, as gsel_group_end makes those of one communicator.
+  // The same in two steps; and several at once, as gsel_group_run makes those of one communicator.
   void check(gsel_collective& call) const;
   void run_checked(const gsel_collective& call, gsel_stream* stream = nullptr);
   void group(std::span<const gsel_collective> checked);
@@ -59,6 +64,7 @@ class Communicator {
   // Communicators from this one; see gsel/comm.h. nullopt: none for this rank.
   std::optional<Communicator> split(int32_t colour, int32_t key);
   Communicator create_group(std::span<const int32_t> ranks);
+  Communicator dup();
   Communicator shrink();
   void resync();
   Communicator grow(const gsel_join& join);
@@ -73,6 +79,8 @@ class Communicator {
  private:
   friend class Works;
   Communicator(std::shared_ptr<Backend> backend, gsel_link* link, const gsel_place& place);
+  Communicator made_by(const char* name,
+                       gsel_status (*gsel_backend_v1::*function)(gsel_link*, gsel_place*, gsel_link**, gsel_error**));
   // A function of the table that works on the link; `name` is that of the public function.
   template <class... Declared, class... Given>
   void run(const char* name, gsel_status (*gsel_backend_v1::*function)(gsel_link*, Declared...), Given... args);
@@ -81,6 +89,7 @@ class Communicator {
   gsel_link* link_ = nullptr;
   int32_t rank_ = 0;
   int32_t world_size_ = 1;
+  uint64_t fork_generation_ = os::fork_generation();
 };
 
 // Calls under way beside the caller; released once they have ended.

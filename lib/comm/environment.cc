@@ -1,9 +1,9 @@
 // comm/environment.cc: what launchers tell a rank through its environment. Refuses to know how ranks then talk.
 // The first complete set of variables wins. A set that is begun but incomplete, or a value that is no number, is an
 // error and never a world of one: half a launch must not train half a model.
-#include <algorithm>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cctype>
 #include <charconv>
 #include <cstdlib>
@@ -11,7 +11,9 @@
 #include <string>
 
 #include "base/log.h"
+#include "base/options.h"
 #include "base/os.h"
+#include "base/printable.h"
 #include "base/text.h"
 #include "comm/communicator.h"
 
@@ -179,6 +181,14 @@ void check_variables() {
                                     errno_text(errno)));
 }
 
+gsel_str checked_name(gsel_str name) {
+  const std::string_view text = view(name);
+  if (text.size() > kMostNameBytes || !std::ranges::all_of(text, [](char c) { return c > ' ' && c <= '~'; }))
+    fail(GSEL_ERR_ARG, "gsel_comm_config.name is {}, {} bytes; use at most {} of printable ASCII and no blank",
+         in_quotes(text), text.size(), kMostNameBytes);
+  return {text.data(), text.size()};
+}
+
 }  // namespace
 
 std::string job_of_launcher(const gsel_join& join) {
@@ -193,6 +203,7 @@ gsel_join complete_join(const gsel_comm_config& config) {
   join.join_timeout_s = config.join_timeout_s;
   join.order = config.order;
   join.flags = config.flags;
+  join.name = checked_name(config.name);
   World world{nullptr, config.rank, config.world_size};
   if (config.world_size == 0) {
     if (config.rank != 0)

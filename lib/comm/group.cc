@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <deque>
 #include <optional>
-#include <utility>
 #include <vector>
 
 #include "base/current_error.h"
@@ -13,16 +12,27 @@
 namespace gsel {
 namespace {
 
-struct Noted {
+struct Part {
   Communicator* communicator;
   std::vector<gsel_collective> calls;
 };
 
-struct Group {
-  int depth = 0;
-  std::vector<Noted> noted;  // in the order the communicators were first named
-};
-thread_local Group group;
+// Checked, by communicator, in the order these are first named.
+std::vector<Part> parts_of(std::span<GroupCall> calls) {
+  std::vector<Part> parts;
+  for (size_t i = 0; i < calls.size(); ++i) {
+    auto& [communicator, call] = calls[i];
+    try {
+      communicator->check(call);
+    } catch (const Error& e) {
+      throw Error(e.code(), fmt::format("call {} of a group of {}: {}", i, calls.size(), e.message()));
+    }
+    auto found = std::ranges::find(parts, communicator, &Part::communicator);
+    if (found == parts.end()) found = parts.insert(found, {communicator, {}});
+    found->calls.push_back(call);
+  }
+  return parts;
+}
 
 template <class Body>
 void keep_first(std::optional<Error>& failure, Body&& body) {
@@ -35,7 +45,7 @@ void keep_first(std::optional<Error>& failure, Body&& body) {
 
 // The first on this thread, the others on theirs. Where one cannot be started, those that are not under way yet are
 // aborted: the ones that are would wait for them.
-void run_all(const std::vector<Noted>& all) {
+void run_all(const std::vector<Part>& all) {
   std::optional<Error> failure;
   std::deque<Works> works;
   size_t next = 1;
@@ -55,23 +65,9 @@ void run_all(const std::vector<Noted>& all) {
 
 }  // namespace
 
-void begin_group() {
-  ++group.depth;
-}
-
-void end_group() {
-  if (group.depth == 0) fail(GSEL_ERR_STATE, "gsel_group_end without gsel_group_begin on this thread");
-  if (--group.depth > 0) return;
-  const std::vector<Noted> all = std::exchange(group.noted, {});
-  if (!all.empty()) run_all(all);
-}
-
-void call_or_note(Communicator& communicator, gsel_collective& call) {
-  communicator.check(call);
-  if (group.depth == 0) return communicator.run_checked(call);
-  auto found = std::ranges::find(group.noted, &communicator, &Noted::communicator);
-  if (found == group.noted.end()) found = group.noted.insert(found, {&communicator, {}});
-  found->calls.push_back(call);
+void run_group(std::span<GroupCall> calls) {
+  const std::vector<Part> parts = parts_of(calls);
+  if (!parts.empty()) run_all(parts);
 }
 
 }  // namespace gsel

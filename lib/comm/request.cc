@@ -66,11 +66,14 @@ void CallRequest::report() {
 }
 
 void CallRequest::test(int32_t* done) {
+  *done = 1;
+  require_own_process(fork_generation_, "request");
   *done = look(0);
   if (*done) report();
 }
 
 void CallRequest::wait() {
+  require_own_process(fork_generation_, "request");
   look(-1);
   report();
 }

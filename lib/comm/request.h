@@ -6,7 +6,10 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 
+#include "base/forked.h"
+#include "base/text.h"
 #include "comm/communicator.h"
 
 namespace gsel {
@@ -18,8 +21,11 @@ constexpr uint64_t kBufferedMessages = 4, kBufferedBytes = 4096;
 class CallRequest {
  public:
   // Checks the call.
-  CallRequest(Communicator& communicator, const gsel_collective& call) : communicator_(communicator), call_(call) {
+  CallRequest(Communicator& communicator, const gsel_collective& call)
+      : communicator_(communicator), call_(call), label_(view(call.label)) {
+    require_own_process(fork_generation_, "request");
     communicator.check(call_);
+    if (given(call.label)) call_.label = borrow(label_);
   }
   ~CallRequest();  // waits
   CallRequest(const CallRequest&) = delete;
@@ -39,7 +45,9 @@ class CallRequest {
   void report();
 
   Communicator& communicator_;
+  const uint64_t fork_generation_ = communicator_.fork_generation();
   gsel_collective call_;
+  const std::string label_;      // the caller's may be gone by the time it is shown
   std::unique_ptr<Works> work_;  // while under way
   std::optional<Error> failure_;
   bool reported_ = true;

@@ -89,7 +89,7 @@ static void survivors_of_a_kill_all_name_the_dead_rank(void** state) {
     for (int round = 0; round < 40; ++round) {
       const size_t counts[] = {2, 900, 300000};
       const double took =
-          strike(n, make_stage(rand() % n, GSEL_ERR_PEER, ") died while rank ", counts[round % 3]), SIGKILL, 60);
+          strike(n, make_stage(rand() % n, GSEL_ERR_PEER, ") ended without gsel_comm_destroy while rank ", counts[round % 3]), SIGKILL, 60);
       if (took > longest) longest = took;
     }
   print_message("longest time from kill to the end of all survivors: %.1f ms\n", 1e3 * longest);
@@ -144,7 +144,7 @@ static void deaths_are_seen_without_pidfd(void** state) {
     const int refused = syscall(SYS_pidfd_open, getpid(), 0) < 0 && errno == ENOSYS;
     if (!refused) _exit(2);
     for (int round = 0; round < 10; ++round)
-      if (strike(3, make_stage(rand() % 3, GSEL_ERR_PEER, ") died while rank ", 900), SIGKILL, 60) > 5) _exit(3);
+      if (strike(3, make_stage(rand() % 3, GSEL_ERR_PEER, ") ended without gsel_comm_destroy while rank ", 900), SIGKILL, 60) > 5) _exit(3);
     _exit(0);
   }
   int status = 0;
@@ -168,7 +168,7 @@ static void leaves_a_child(rank_run* run) {
     while (s->started[1] == 0) poll(NULL, 0, 1);
     raise(SIGKILL);
   }
-  rank_fails(run, gsel_barrier(comm, &err), err, GSEL_ERR_PEER, "died", 1);
+  rank_fails(run, gsel_barrier(comm, &err), err, GSEL_ERR_PEER, "ended without gsel_comm_destroy", 1);
   gsel_comm_destroy(comm);
 }
 

@@ -2,6 +2,7 @@
  * and are waited for; the others get an error that names it, and nobody hangs. */
 #include <poll.h>
 
+#include "support/groups.h"
 #include "support/ranks.h"
 
 enum { MOST = 1 << 20, VICTIM = 1 };
@@ -45,6 +46,7 @@ static gsel_status looked_at(gsel_comm* comm, const gsel_collective* call, int l
 /* What waits for the victim, again and again until it fails. */
 static gsel_status once(gsel_comm* comm, const stage* s, char* x, char* y, gsel_error** err) {
   const gsel_collective receive = message_of(GSEL_COLLECTIVE_RECV, y, s->bytes);
+  call_group group = {0};
   switch (s->way) {
     case RECV:
       return gsel_recv(comm, y, s->bytes, GSEL_U8, VICTIM, err);
@@ -53,10 +55,9 @@ static gsel_status once(gsel_comm* comm, const stage* s, char* x, char* y, gsel_
     case SENDRECV:
       return gsel_sendrecv(comm, x, s->bytes, VICTIM, y, s->bytes, VICTIM, GSEL_U8, err);
     case GROUP:
-      gsel_group_begin();
-      gsel_recv(comm, y, s->bytes, GSEL_U8, VICTIM, NULL);
-      gsel_send(comm, x, s->bytes, GSEL_U8, VICTIM, NULL);
-      return gsel_group_end(err);
+      group_add(&group, comm, receive);
+      group_add(&group, comm, message_of(GSEL_COLLECTIVE_SEND, x, s->bytes));
+      return group_run(&group, err);
     default:
       return looked_at(comm, &receive, s->way == LOOKING, s->way == BESIDE, err);
   }

@@ -70,7 +70,7 @@ static inline void expect_failure(rank_run* run, const trial* t, gsel_status sta
   if (t->what == CORRUPT)
     rank_fails(run, status, *err, GSEL_ERR_MISMATCH, "make the calls alike on every rank", t->victim);
   else if (t->what == KILL)
-    rank_fails(run, status, *err, GSEL_ERR_PEER, "died while rank", t->victim);
+    rank_fails(run, status, *err, GSEL_ERR_PEER, "ended without gsel_comm_destroy while rank", t->victim);
   else
     rank_fails(run, status, *err, GSEL_ERR_TIMEOUT, "is late: rank", t->victim);
 }

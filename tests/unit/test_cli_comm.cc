@@ -187,7 +187,7 @@ void disagree(rank_run* run) {
 void trace_takes_the_files_of_a_job_together(void**) {
   as_processes(3, disagree, nullptr);
   assert_int_equal(finish(start("gsel trace gsel-*.json >out 2>err")), 0);
-  check_part(out, "communicator of 3 ranks");
+  check_part(out, "communicator world of 3 ranks");
   assert_null(strstr(strstr(out, "communicator") + 1, "communicator of"));
   for (const char* part : {"rank 0 got: rank 0 called", "rank 1 got: rank 0 called", "rank 2 got: rank 0 called"})
     check_part(out, part);

@@ -2,6 +2,7 @@
  * threads and as processes, whatever memory they stand in. */
 #include <sched.h>
 
+#include "support/groups.h"
 #include "support/ranks.h"
 
 /* Around the borders of a line, of a slot of up to 4 ranks (64 KiB) and of up to 16 (16 KiB), and past all of them. */
@@ -23,6 +24,17 @@ static int holds(const unsigned char* at, size_t bytes, uint32_t seed) {
   const int same = memcmp(at, expected, bytes) == 0;
   free(expected);
   return same;
+}
+
+static gsel_collective message_of(gsel_collective_kind kind, const void* send, void* recv, size_t bytes, int32_t peer) {
+  gsel_collective call = GSEL_COLLECTIVE_INIT;
+  call.kind = kind;
+  call.dtype = GSEL_U8;
+  call.send = send;
+  call.recv = recv;
+  call.count = bytes;
+  call.root = peer;
+  return call;
 }
 
 /* What a message stands in. */
@@ -166,19 +178,19 @@ static void in_flight(rank_run* run) {
   const int32_t n = run->world_size;
   const size_t most = 200001;
   unsigned char* memory = malloc(2 * (size_t)n * EACH * most);
+  call_group* group = calloc(1, sizeof *group);
   rank_ok(run, rank_join(run, &comm, &err), err);
   for (int round = 0; round < 3; ++round) {
-    gsel_group_begin();
     for (int i = 0; i < EACH; ++i)
       for (int32_t q = 0; q < n; ++q) {
         if (q == run->rank) continue;
         const size_t bytes = i % 3 == 0 ? 17 : i % 3 == 1 ? 5001 : most;
         unsigned char *x = memory + (size_t)(q * EACH + i) * most, *y = x + (size_t)n * EACH * most;
         fill(x, bytes, (uint32_t)(run->rank * 10000 + q * 100 + i));
-        rank_ok(run, gsel_send(comm, x, bytes, GSEL_U8, q, &err), err);
-        rank_ok(run, gsel_recv(comm, y, bytes, GSEL_U8, q, &err), err);
+        group_add(group, comm, message_of(GSEL_COLLECTIVE_SEND, x, NULL, bytes, q));
+        group_add(group, comm, message_of(GSEL_COLLECTIVE_RECV, NULL, y, bytes, q));
       }
-    rank_ok(run, gsel_group_end(&err), err);
+    rank_ok(run, group_run(group, &err), err);
     for (int i = 0; i < EACH; ++i)
       for (int32_t q = 0; q < n; ++q) {
         const size_t bytes = i % 3 == 0 ? 17 : i % 3 == 1 ? 5001 : most;
@@ -187,6 +199,7 @@ static void in_flight(rank_run* run) {
       }
   }
   free(memory);
+  free(group);
   rank_ok(run, gsel_barrier(comm, &err), err);
   gsel_comm_destroy(comm);
 }

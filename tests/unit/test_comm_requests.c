@@ -1,5 +1,5 @@
 /* unit/test_comm_requests.c: calls under way while the caller computes: their results, their order, several at once,
- * groups, and what happens to them when something goes wrong; with ranks as threads and as processes. */
+ * and what happens to them when something goes wrong; with ranks as threads and as processes. */
 #include <sched.h>
 
 #include "support/ranks.h"
@@ -347,87 +347,29 @@ static void test_two_communicators_go_on_at_once(void** state) {
   both(3, two_communicators);
 }
 
-/* ---- groups ------------------------------------------------------------------------------------------- */
-
-/* A ring in which everybody sends first, with collectives between, and a second communicator in the other order. */
-static void ring_in_a_group(rank_run* run) {
+/* A prepared call shows its label long after the text that it was given is gone. */
+static void labelled(rank_run* run) {
   gsel_error* err;
-  gsel_comm* comm[2];
-  const int32_t n = run->world_size, to = (run->rank + 1) % n, from = (run->rank + n - 1) % n;
-  int32_t *x = filled(LARGE, run->rank), *y = filled(LARGE, -1), *z = filled(LARGE, 1), other[2] = {1, 2};
-  rank_ok(run, rank_join(run, &comm[0], &err), err);
-  rank_ok(run, join_again(run, comm[0], &comm[1], &err), err);
-  for (int rounds = 0; rounds < 10; ++rounds) {
-    const int first = run->rank % 2;
-    for (int i = 0; i < LARGE; ++i) y[i] = -1, z[i] = 1;
-    other[0] = 1, other[1] = 2;
-    gsel_group_begin();
-    for (int k = 0; k < 2; ++k) {
-      if (k == first) {
-        rank_ok(run, gsel_send(comm[0], x, LARGE, GSEL_I32, to, &err), err);
-        rank_ok(run, gsel_allreduce(comm[0], z, z, LARGE, GSEL_I32, GSEL_SUM, &err), err);
-        rank_ok(run, gsel_recv(comm[0], y, LARGE, GSEL_I32, from, &err), err);
-        rank_ok(run, gsel_barrier(comm[0], &err), err);
-      } else {
-        gsel_group_begin();
-        for (int i = 0; i < 2; ++i)
-          rank_ok(run, gsel_allreduce(comm[1], &other[i], &other[i], 1, GSEL_I32, GSEL_SUM, &err), err);
-        rank_ok(run, gsel_group_end(&err), err);
-      }
-    }
-    rank_check(run, other[0] == 1 && z[0] == 1); /* nothing has run yet */
-    rank_fails(run, gsel_send(comm[0], x, 1, GSEL_I32, n, &err), err, GSEL_ERR_ARG, "peer", -1);
-    rank_ok(run, gsel_group_end(&err), err);
-    rank_check(run, all_are(y, LARGE, from) && all_are(z, LARGE, n) && other[0] == n && other[1] == 2 * n);
-  }
-  rank_fails(run, gsel_group_end(&err), err, GSEL_ERR_STATE, "without gsel_group_begin", -1);
-  gsel_group_begin();
-  rank_ok(run, gsel_group_end(&err), err);
-  free(x), free(y), free(z);
-  gsel_comm_destroy(comm[1]);
-  gsel_comm_destroy(comm[0]);
+  gsel_comm* comm;
+  gsel_request *request, *started;
+  char label[] = "gradients";
+  int32_t x = 1;
+  rank_ok(run, rank_join(run, &comm, &err), err);
+  gsel_collective call = sum_of(&x, run->rank == 0 ? 1 : 0);
+  call.label = gsel_str_from(label);
+  rank_ok(run, gsel_comm_prepare(comm, &call, &request, &err), err);
+  rank_ok(run, gsel_comm_start(comm, &call, &started, &err), err);
+  memset(label, 'x', sizeof label - 1);
+  rank_fails(run, gsel_request_wait(started, &err), err, GSEL_ERR_MISMATCH, "sum) \"gradients\", rank 1", -1);
+  rank_fails(run, gsel_request_run(request, &err), err, GSEL_ERR_MISMATCH, "sum) \"gradients\", rank 1", -1);
+  gsel_request_free(started);
+  gsel_request_free(request);
+  gsel_comm_destroy(comm);
 }
 
-static void test_calls_of_a_group_run_together(void** state) {
+static void test_a_prepared_call_keeps_its_label(void** state) {
   (void)state;
-  both(2, ring_in_a_group);
-  both(3, ring_in_a_group);
-}
-
-static gsel_comm* held[4]; /* by one thread, once its ranks have joined */
-
-static void joins_for_another(rank_run* run) {
-  gsel_error* err;
-  rank_ok(run, rank_join(run, &held[run->rank], &err), err);
-}
-
-static void test_one_thread_holds_all_ranks(void** state) {
-  (void)state;
-  gsel_error* err;
-  int32_t *x[4], *y[4];
-  as_threads(4, joins_for_another, NULL);
-  for (int r = 0; r < 4; ++r) x[r] = filled(LARGE, r), y[r] = filled(LARGE, -1);
-  for (int rounds = 0; rounds < 10; ++rounds) {
-    int32_t one[4] = {1, 1, 1, 1};
-    gsel_group_begin();
-    for (int r = 0; r < 4; ++r) {
-      check_ok(gsel_sendrecv(held[r], x[r], LARGE, (r + 1) % 4, y[r], LARGE, (r + 3) % 4, GSEL_I32, &err), err);
-      check_ok(gsel_allreduce(held[r], &one[r], &one[r], 1, GSEL_I32, GSEL_SUM, &err), err);
-    }
-    check_ok(gsel_group_end(&err), err);
-    for (int r = 0; r < 4; ++r) assert_true(one[r] == 4 && all_are(y[r], LARGE, (r + 3) % 4));
-  }
-  gsel_group_begin();
-  for (int r = 0; r < 4; ++r)
-    check_ok(gsel_allreduce(held[r], x[r], x[r], r == 2 ? 2 : 1, GSEL_I32, GSEL_SUM, &err), err);
-  check_fails(gsel_group_end(&err), err, GSEL_ERR_MISMATCH, "rank 2 called allreduce(count 2");
-  gsel_group_begin();
-  for (int r = 0; r < 4; ++r) check_ok(gsel_barrier(held[r], &err), err);
-  check_ok(gsel_group_end(&err), err);
-  for (int r = 0; r < 4; ++r) {
-    gsel_comm_destroy(held[r]);
-    free(x[r]), free(y[r]);
-  }
+  both(2, labelled);
 }
 
 /* ---- what goes wrong ---------------------------------------------------------------------------------- */
@@ -584,10 +526,11 @@ static void no_thread(rank_run* run) {
   rank_ok(run, gsel_request_run(request, &err), err);
   rank_check(run, x == 2);
   gsel_request_free(request);
-  gsel_group_begin();
-  rank_ok(run, gsel_send(comm, &x, 1, GSEL_I32, other, &err), err);
-  rank_ok(run, gsel_recv(comm, &y, 1, GSEL_I32, other, &err), err);
-  rank_ok(run, gsel_group_end(&err), err);
+  const gsel_collective send = call_of(GSEL_COLLECTIVE_SEND, &x, NULL, 1, other);
+  const gsel_collective receive = call_of(GSEL_COLLECTIVE_RECV, NULL, &y, 1, other);
+  gsel_comm* const comms[] = {comm, comm};
+  const gsel_collective* const calls[] = {&send, &receive};
+  rank_ok(run, gsel_group_run(comms, calls, 2, &err), err);
   rank_check(run, y == 2);
   gsel_comm_destroy(comm);
 }
@@ -613,8 +556,8 @@ static void forked(rank_run* run) {
     if (gsel_request_test(request, &done, NULL) != GSEL_ERR_FORKED || !done) _exit(2);
     if (gsel_request_wait(request, NULL) != GSEL_ERR_FORKED) _exit(3);
     gsel_request_free(request);
-    gsel_group_begin();
-    if (gsel_barrier(comm, NULL) != GSEL_OK || gsel_group_end(NULL) != GSEL_ERR_FORKED) _exit(4);
+    const gsel_collective* const calls[] = {&call};
+    if (gsel_group_run(&comm, calls, 1, NULL) != GSEL_ERR_FORKED) _exit(4);
     gsel_comm_destroy(comm);
     _exit(0);
   }
@@ -677,8 +620,7 @@ int main(void) {
       cmocka_unit_test(test_messages_go_on_beside_collectives_and_each_other),
       cmocka_unit_test(test_the_first_of_several_to_end_is_told),
       cmocka_unit_test(test_two_communicators_go_on_at_once),
-      cmocka_unit_test(test_calls_of_a_group_run_together),
-      cmocka_unit_test(test_one_thread_holds_all_ranks),
+      cmocka_unit_test(test_a_prepared_call_keeps_its_label),
       cmocka_unit_test(test_errors_come_with_the_wait),
       cmocka_unit_test(test_the_time_of_a_message_counts_from_its_wait),
       cmocka_unit_test(test_free_waits_and_abort_ends),

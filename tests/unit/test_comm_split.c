@@ -139,9 +139,14 @@ static void disagrees(rank_run* run) {
   rank_ok(run, rank_join(run, &comm, &err), err);
   if (run->rank == 1)
     rank_fails(run, gsel_allgather(comm, &x, all, 8, GSEL_U8, &err), err, GSEL_ERR_MISMATCH,
-               "allgather(count 8, u8) \"split\"", -1);
+               "rank 0 called gsel_comm_split(), rank 1 called allgather(count 8, u8);", 1);
   else
-    rank_fails(run, gsel_comm_split(comm, 0, 0, &other, &err), err, GSEL_ERR_MISMATCH, "\"split\"", -1);
+    rank_fails(run, gsel_comm_split(comm, 0, 0, &other, &err), err, GSEL_ERR_MISMATCH,
+               "rank 0 called gsel_comm_split(), rank 1 called allgather(count 8, u8);", 1);
+  rank_check(run, works(comm, run->rank, &err));
+  rank_fails(run, run->rank == 1 ? gsel_comm_dup(comm, &other, &err) : gsel_comm_split(comm, 0, 0, &other, &err), err,
+             GSEL_ERR_MISMATCH, "rank 0 called gsel_comm_split(), rank 1 called gsel_comm_dup();", 1);
+  rank_check(run, other == NULL);
   rank_check(run, works(comm, run->rank, &err)); /* a mismatch harms nothing */
   rank_fails(run, gsel_comm_split(comm, 0, 0, NULL, &err), err, GSEL_ERR_ARG, "out is NULL", -1);
   rank_fails(run, gsel_comm_split(NULL, 0, 0, &other, &err), err, GSEL_ERR_ARG, "comm is NULL", -1);
@@ -231,6 +236,7 @@ static void test_growing_needs_one_id_and_size_and_somebody_to_come(void** state
 static void forks(rank_run* run) {
   gsel_error* err = NULL;
   gsel_comm *comm, *child_of, *out;
+  gsel_trace* trace;
   rank_ok(run, rank_join(run, &comm, &err), err);
   rank_ok(run, gsel_comm_split(comm, 0, 0, &child_of, &err), err);
   const pid_t pid = fork();
@@ -238,7 +244,9 @@ static void forks(rank_run* run) {
     int refused = gsel_comm_split(child_of, 0, 0, &out, NULL) == GSEL_ERR_FORKED &&
                   gsel_comm_dup(comm, &out, NULL) == GSEL_ERR_FORKED &&
                   gsel_comm_shrink(comm, &out, NULL) == GSEL_ERR_FORKED &&
-                  gsel_comm_resync(child_of, NULL) == GSEL_ERR_FORKED;
+                  gsel_comm_resync(child_of, NULL) == GSEL_ERR_FORKED &&
+                  gsel_comm_set_timeout(child_of, 1, NULL) == GSEL_ERR_FORKED &&
+                  gsel_comm_trace(comm, &trace, NULL) == GSEL_ERR_FORKED && !trace;
     gsel_comm_destroy(comm);
     gsel_comm_destroy(child_of);
     /* a child of its own may join as any process, with a thread of its own */

@@ -59,7 +59,7 @@ gsel_status work_wait(gsel_pending* handle, double seconds, int32_t* done, gsel_
   return guard(err, [&] {
     shm::Work& work = work_of(handle);
     *done = 1;
-    shm::require_own_process(work.fork_generation, "request");
+    require_own_process(work.fork_generation, "request");
     if (seconds < 0)
       work.engine.wait(work);
     else
@@ -114,6 +114,18 @@ gsel_status link_create_group(gsel_link* link, const int32_t* ranks, uint64_t n,
   });
 }
 
+gsel_status link_dup(gsel_link* link, gsel_place* place, gsel_link** out, gsel_error** err) {
+  return guard(err, [&] {
+    *out = nullptr;
+    *out = new gsel_link{shm::Link(link->impl.dup())};
+    *place = place_of((*out)->impl);
+  });
+}
+
+const char* link_name(const gsel_link* link) {
+  return link->impl.name();
+}
+
 gsel_status link_shrink(gsel_link* link, gsel_place* place, gsel_link** out, gsel_error** err) {
   return guard(err, [&] {
     *out = nullptr;
@@ -126,8 +138,8 @@ gsel_status link_resync(gsel_link* link, gsel_error** err) {
   return guard(err, [&] { link->impl.resync(); });
 }
 
-void link_set_timeout(gsel_link* link, double timeout_s) {
-  link->impl.set_timeout(timeout_s);
+gsel_status link_set_timeout(gsel_link* link, double timeout_s, gsel_error** err) {
+  return guard(err, [&] { link->impl.set_timeout(timeout_s); });
 }
 
 gsel_status link_alloc(gsel_link* link, uint64_t bytes, void** out, gsel_error** err) {
@@ -165,6 +177,8 @@ void add_link(gsel_backend_v1& table) {
   table.link_trace = link_trace;
   table.link_split = link_split;
   table.link_create_group = link_create_group;
+  table.link_dup = link_dup;
+  table.link_name = link_name;
   table.link_shrink = link_shrink;
   table.link_resync = link_resync;
   table.link_set_timeout = link_set_timeout;

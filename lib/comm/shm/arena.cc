@@ -41,7 +41,7 @@ Layout::Layout(int32_t ranks) : world_size(ranks) {
   total_bytes = slots_at + pairs * kChannelSlots * slot_bytes;
 }
 
-std::shared_ptr<Arena> Arena::alone(int32_t order, const Seat& seat) {
+std::shared_ptr<Arena> Arena::alone(int32_t order, const Seat& seat, std::string_view name) {
   const Layout layout(1);
   auto* base = static_cast<char*>(std::aligned_alloc(kPage, round_up(layout.total_bytes, kPage)));
   if (!base) throw std::bad_alloc();
@@ -50,11 +50,12 @@ std::shared_ptr<Arena> Arena::alone(int32_t order, const Seat& seat) {
   facts.cores = 1;
   facts.order = order;
   facts.asymmetric = 1;  // nobody else sleeps
-  found(base, layout, facts, {seat});
+  found(base, layout, facts, {seat}, name);
   return std::shared_ptr<Arena>(new Arena(layout, base, nullptr));
 }
 
-void Arena::found(char* base, const Layout& layout, const ArenaHeader& facts, const std::vector<Seat>& seats) {
+void Arena::found(char* base, const Layout& layout, const ArenaHeader& facts, const std::vector<Seat>& seats,
+                  std::string_view name) {
   auto& header = *reinterpret_cast<ArenaHeader*>(base);
   header.version = kVersion;
   header.world_size = layout.world_size;
@@ -63,6 +64,7 @@ void Arena::found(char* base, const Layout& layout, const ArenaHeader& facts, co
   header.order = facts.order;
   header.asymmetric = facts.asymmetric;
   header.tuning = facts.tuning;
+  std::memcpy(header.name, name.data(), std::min(name.size(), kNameBytes - 1));
   header.tick_zero = os::ticks();
   header.ns_zero = os::now_ns();
   auto* blocks = reinterpret_cast<RankBlock*>(base + layout.ranks_at);

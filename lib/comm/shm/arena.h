@@ -10,8 +10,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string_view>
 #include <vector>
 
+#include "comm/shm/call.h"
 #include "comm/shm/tuning.h"
 
 namespace gsel::shm {
@@ -25,6 +27,7 @@ constexpr uint64_t kChannelSlots = 4;      // of a channel's data
 constexpr uint32_t kChannelOffers = 16;    // of a channel, at a time
 constexpr size_t kTextBytes = 480;
 constexpr size_t kLabelBytes = 16;
+constexpr size_t kNameBytes = 64;  // of a communicator's name, with the NUL behind it
 
 // What every rank posts first in every collective: payload before sequence, so that who sees the sequence sees all.
 struct alignas(64) HeaderLine {
@@ -48,7 +51,7 @@ static_assert(sizeof(BufferAddresses) <= kLineBytes);
 // while `number` is the same before and after.
 struct alignas(64) CallEntry {
   std::atomic<uint64_t> number;  // of the rank's calls, from 1
-  std::atomic<uint64_t> packed;  // kind, dtype, op, root
+  std::atomic<uint64_t> packed;  // see PackedCall
   std::atomic<uint64_t> count;
   std::atomic<uint64_t> detail;  // hash of counts or of the operation's name; see Link::Call
   std::atomic<int64_t> entered;  // os::ticks
@@ -60,14 +63,21 @@ static_assert(sizeof(CallEntry) == 64);
 // What CallEntry::packed holds.
 struct PackedCall {
   gsel_collective_kind kind;
+  Asked asked;
+  bool grouped;
   gsel_dtype dtype;
   gsel_op op;  // GSEL_OP_USER for any of a caller's
   int32_t source, root;
 };
 inline PackedCall unpack(uint64_t packed) {
   const auto op = static_cast<gsel_op>(packed >> 40 & 255);
-  return {static_cast<int32_t>(packed >> 56), static_cast<int32_t>(packed >> 48 & 255), op == 255 ? GSEL_OP_USER : op,
-          static_cast<int16_t>(packed >> 16 & 0xffff), static_cast<int16_t>(packed & 0xffff)};
+  return {static_cast<int32_t>(packed >> 56),
+          static_cast<Asked>(packed >> 32 & 127),
+          (packed & kGrouped) != 0,
+          static_cast<int32_t>(packed >> 48 & 255),
+          op == 255 ? GSEL_OP_USER : op,
+          static_cast<int16_t>(packed >> 16 & 0xffff),
+          static_cast<int16_t>(packed & 0xffff)};
 }
 
 struct alignas(128) RankBlock {
@@ -81,6 +91,7 @@ struct alignas(128) RankBlock {
   alignas(128) std::atomic<uint64_t> posted[2];  // by parity: number of the call of that line
   double factor[2];                              // by parity: of a scaled sum
   std::atomic<uint64_t> latest_number;           // 2n while in call n, 2n + 1 behind it
+  std::atomic<uint64_t> alone_in;                // see crossed.cc
 
   // What the rank waits for, once it waits long: flag as offset in the arena, its wanted value, whose flag it is.
   std::atomic<uint64_t> awaited_flag;
@@ -135,6 +146,7 @@ struct ArenaHeader {
   Tuning tuning;      // that of rank 0, so that all ranks choose alike
   int64_t tick_zero;  // os::ticks and CLOCK_MONOTONIC when made, for who reads recordings
   int64_t ns_zero;
+  char name[kNameBytes];  // of the communicator
 
   // The failure that broke the communicator, first one wins: 0 none, 1 being written, 2 readable.
   alignas(128) std::atomic<uint32_t> broken;
@@ -165,9 +177,11 @@ struct Layout {
 
 class Arena {
  public:
-  static std::shared_ptr<Arena> alone(int32_t order, const Seat& seat);  // a world of one, on the heap
+  static std::shared_ptr<Arena> alone(int32_t order, const Seat& seat,
+                                      std::string_view name);  // a world of one, on the heap
   // Where a new arena begins: its header, for memory that is zero. magic last.
-  static void found(char* base, const Layout& layout, const ArenaHeader& facts, const std::vector<Seat>& seats);
+  static void found(char* base, const Layout& layout, const ArenaHeader& facts, const std::vector<Seat>& seats,
+                    std::string_view name);
   // One that was founded at base; `keep` keeps the memory. Throws GSEL_ERR_VERSION when it is another's.
   static std::shared_ptr<Arena> at(char* base, const Layout& layout, std::shared_ptr<const void> keep);
   ~Arena();

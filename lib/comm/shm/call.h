@@ -10,8 +10,14 @@
 
 namespace gsel::shm {
 
+// What the caller made where it is no call of gsel_collective_kind: such calls exchange what they need by an allgather
+// that no allgather of the caller's agrees with.
+enum class Asked : uint8_t { call, split, dup };
+
 struct Call {
   gsel_collective_kind kind = 0;
+  Asked asked = Asked::call;
+  bool grouped = false;  // with others, by gsel_group_run
   gsel_dtype dtype = 0;
   Operation operation;
   int32_t root = -1;
@@ -38,7 +44,10 @@ struct Call {
 void complete(const gsel_collective& given, int32_t world_size, int64_t timeout_ns, Call& call);
 
 // Kind, type, operation and roots in one word, as recorded; see unpack in arena.h.
+constexpr uint64_t kGrouped = uint64_t{1} << 39;
 uint64_t pack(const Call& call);
+// "gsel_comm_split()"; empty for a call of gsel_collective_kind.
+const char* asked_text(Asked asked);
 // What must agree between ranks, in one word.
 uint64_t fingerprint(const Call& call);
 

@@ -25,13 +25,8 @@ Work::Work(Engine& with, const gsel_collective* given, uint64_t n)
   collectives = n - messages;
 }
 
-void require_own_process(uint64_t fork_generation, const char* what) {
-  if (os::fork_generation() != fork_generation)
-    fail(GSEL_ERR_FORKED, "{} on a communicator of the parent process; join a new one after fork", what);
-}
-
 void Link::group(const gsel_collective* calls, uint64_t n) {
-  require_own_process("group");
+  require_own_process("gsel_group_run");
   Work work(*engine_, calls, n);
   engine_->run(work);
 }
@@ -233,6 +228,7 @@ void Engine::begin_messages(Work& work) {
     if (!is_point_to_point(call->kind)) continue;
     --messages;
     Transfer& transfer = *next++;
+    transfer.call.grouped = work.calls.size() > 1;
     try {
       link_.begin(transfer, *call);
     } catch (...) {
@@ -254,7 +250,7 @@ void Engine::run_collective() {
   }
   std::optional<Error> failure;
   try {
-    link_.execute(*call);
+    link_.execute(*call, work->calls.size() > 1);
   } catch (...) {
     failure = current_error();
   }

@@ -65,9 +65,10 @@ void Link::fail_mismatch(uint64_t parity) {
   const auto text = [&](int32_t q) {
     return text_of(q, arena_->rank(q).posted[parity].load(std::memory_order_relaxed));
   };
-  throw Error(GSEL_ERR_MISMATCH,
-              fmt::format("rank {} called {}, rank {} called {}{}; make the calls alike on every rank", low, text(low),
-                          high, text(high), text(low) == text(high) ? " with other counts or another operation" : ""))
+  throw Error(
+      GSEL_ERR_MISMATCH,
+      fmt::format("rank {} called {}, rank {} called {}{}; make the calls alike on every rank{}", low, text(low), high,
+                  text(high), text(low) == text(high) ? " with other counts or another operation" : "", which()))
       .about_rank(odd);
 }
 

@@ -11,6 +11,8 @@
 #include <string_view>
 
 #include "base/printable.h"
+#include "base/text.h"
+#include "comm/shm/name.h"
 #include "comm/shm/tuning.h"
 
 namespace gsel::shm {
@@ -66,7 +68,7 @@ Mapped HostSide::make_family(os::Fd& fd) const {
   std::vector<Seat> seats;
   for (const Guest* guest : by_rank_)
     seats.push_back({guest ? guest->hello.pid : own_.pid, static_cast<int32_t>(seats.size())});
-  Arena::found(memory->control(), layout, facts, seats);
+  Arena::found(memory->control(), layout, facts, seats, founded_name(view(join_.name)));
   return map_family(fd.get(), layout);
 }
 

@@ -8,6 +8,7 @@
 #include "base/dtype.h"
 #include "base/text.h"
 #include "comm/describe.h"
+#include "comm/shm/name.h"
 #include "comm/shm/watcher.h"
 
 namespace gsel::shm {
@@ -39,6 +40,7 @@ Link::Link(Place place)
       faults_(std::move(place.faults)),
       family_(std::move(place.family)),
       arena_(std::move(place.arena)),
+      name_(arena_->header().name),
       timeout_ns_(place.timeout_ns),
       crowded_(arena_->header().cores < world_size_),
       spin_ns_(crowded_ ? kSpinSharedNs : kSpinOwnCoreNs),
@@ -50,6 +52,7 @@ Link::Link(Place place)
       engine_(std::make_unique<Engine>(*this)) {
   for (int32_t q = 0; q < world_size_; ++q)
     one_process_ = one_process_ && member(q).process == family_->member(family_->rank()).process;
+  enter_communicator(*arena_);
   if (family_->watcher()) family_->watcher()->add(*family_, *this);
 }
 
@@ -62,6 +65,12 @@ Link::~Link() {
   engine_->stop();
   if (family_->watcher()) family_->watcher()->remove(*family_, *this);
   leave(*arena_);
+  leave_communicator(*arena_);
+}
+
+void Link::set_timeout(double seconds) {
+  require_own_process("gsel_comm_set_timeout");
+  timeout_ns_.store(static_cast<int64_t>(seconds * 1e9));
 }
 
 gsel_comm_count Link::counts(gsel_collective_kind kind) const noexcept {
@@ -76,11 +85,12 @@ void Link::collective(const gsel_collective& given) {
   execute(given);
 }
 
-void Link::execute(const gsel_collective& given) {
+void Link::execute(const gsel_collective& given, bool grouped) {
   try {
     throw_if_broken();
     if (is_point_to_point(given.kind)) return message(given);
     complete(given, world_size_, timeout_ns_.load(), current_);
+    current_.grouped = grouped;
     deadline_ns_ = 0;
     published_ = 0;
     number_ = enter(current_);

@@ -12,6 +12,7 @@
 //   receiving.cc    one that is received
 //   matching.cc     which message a receive gets, and where others wait
 //   transfer.cc     messages under way, together
+//   crossed.cc      a message and a collective that wait for each other
 //   split.cc        communicators made from this one
 //   reform.cc       what follows when it is broken
 //   explain.cc      which protocol a call would take, and why
@@ -37,7 +38,7 @@
 #include <string>
 #include <vector>
 
-#include "base/error.h"
+#include "base/forked.h"
 #include "comm/shm/engine.h"
 #include "comm/shm/fault.h"
 #include "comm/shm/kernels.h"
@@ -49,8 +50,8 @@
 
 namespace gsel::shm {
 
-// GSEL_ERR_FORKED where what remembers this number came from the parent process.
-void require_own_process(uint64_t fork_generation, const char* what);
+// What is known of a rank whose process is no more: not whether it exited or was killed, which its parent alone learns.
+inline constexpr const char* kEnded = "ended without gsel_comm_destroy";
 
 enum class Protocol { alone, line, slots, direct, single_copy, staged };
 
@@ -75,7 +76,7 @@ class Link {
   int32_t world_size() const { return world_size_; }
 
   void collective(const gsel_collective& call);
-  void group(const gsel_collective* calls, uint64_t n);                   // as gsel_group_end
+  void group(const gsel_collective* calls, uint64_t n);                   // as gsel_group_run
   std::unique_ptr<Work> start(const gsel_collective* calls, uint64_t n);  // the same beside the caller
   void abort(const char* reason) noexcept;
   gsel_comm_count counts(gsel_collective_kind kind) const noexcept;
@@ -86,13 +87,15 @@ class Link {
   // split.cc, reform.cc
   std::optional<Place> split(int32_t colour, int32_t key);
   Place create_group(const std::vector<int32_t>& members);
+  Place dup();
   Place shrink();
   void resync();
   // For memory; `asked` for it. GSEL_ERR_FORKED in a child.
   Family& family(const char* asked) const;
   // A member's process has ended; from the watcher's thread or from a rank that looks for itself.
   void hear_of_death(int32_t family_rank) const noexcept;
-  void set_timeout(double seconds) noexcept { timeout_ns_.store(static_cast<int64_t>(seconds * 1e9)); }
+  void set_timeout(double seconds);
+  const char* name() const noexcept { return name_.c_str(); }
 
  private:
   friend class Engine;
@@ -102,7 +105,7 @@ class Link {
   };
 
   // link.cc
-  void execute(const gsel_collective& given);  // by whoever drives, see engine.h
+  void execute(const gsel_collective& given, bool grouped = false);  // by whoever drives, see engine.h
   void run(const Call& call);
   void run_callbacks_too(const Call& call);
   void require_room_for_records(const Call& call) const;
@@ -168,6 +171,7 @@ class Link {
     if (arena_->header().broken.load(std::memory_order_acquire) != 0) throw_broken();
   }
   [[noreturn]] void throw_broken() const;
+  std::string which() const;  // " (communicator ...)" to end a text with, where this process has several
   void mark_broken(gsel_status code, int32_t about, const std::string& text) const noexcept;
   [[noreturn]] void break_link(gsel_status code, int32_t about, const std::string& text) const;
 
@@ -342,13 +346,24 @@ class Link {
     return !transfers_.empty() && progress();
   }
 
+  // crossed.cc
+  void tell_alone() noexcept;
+  bool is_ahead(int32_t rank) const;
+  int32_t crossed_peer(const Transfer& transfer) const;  // -1: none
+  [[noreturn]] void fail_crossed(const Transfer& transfer, int32_t peer);
+
   // split.cc
-  void require_own_process(const char* asked) const;
-  void exchange(const char* label, const void* send, void* recv, uint64_t bytes);
+  struct Choice {
+    int32_t colour, key;
+  };
+  void require_own_process(const char* asked) const { gsel::require_own_process(fork_generation_, asked); }
+  void exchange(Asked asked, const void* send, void* recv, uint64_t bytes);
   void pass_on(gsel_collective_kind kind, int32_t rank, uint64_t* words, uint64_t n);
-  uint64_t found(const std::vector<int32_t>& members) const;
+  std::optional<Place> regroup(Asked asked, Choice own);
+  std::string name_of_next(Asked asked, int32_t colour);
+  uint64_t found(const std::vector<int32_t>& members, const std::string& name) const;
   void keep_while_used(uint64_t offset, int32_t ranks) const;
-  Place place_in(const std::vector<int32_t>& members, uint64_t offset) const;
+  Place place_in(const std::vector<int32_t>& members, uint64_t offset, const std::string& name) const;
 
   // reform.cc
   using Word = std::atomic<uint32_t> RankBlock::*;
@@ -357,8 +372,8 @@ class Link {
   uint32_t decide(Word word, int32_t rank, int64_t deadline_ns) const;
   std::string why(uint32_t word, int32_t rank) const;
   void refuse_if_shrinking() const;
-  uint64_t successor(const std::vector<int32_t>& members) const;
-  uint64_t publish_successor(const std::vector<int32_t>& members) const;
+  uint64_t successor(const std::vector<int32_t>& members, const std::string& name) const;
+  uint64_t publish_successor(const std::vector<int32_t>& members, const std::string& name) const;
   void adopt(std::shared_ptr<Arena> next);
   void leave(const Arena& arena) const noexcept;
   void wake_all() const noexcept;
@@ -375,6 +390,8 @@ class Link {
   std::shared_ptr<Family> family_;
   std::shared_ptr<Arena> arena_;
   mutable std::mutex arena_mutex_;  // for who looks at arena_ from another thread than the one that makes the calls
+  const std::string name_;
+  int made_ = 0;  // communicators, by splits and dups
   bool shrunk_ = false;
   std::atomic<int64_t> timeout_ns_;
   bool crowded_;  // more ranks than cores

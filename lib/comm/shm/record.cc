@@ -42,9 +42,12 @@ void Link::count_call(gsel_collective_kind kind, uint64_t bytes) {
 }
 
 std::string Link::text_of(const Call& call) const {
-  std::string text = describe(call.kind, call.dtype, call.operation.op, call.root, call.count,
-                              operation_name(call.operation), static_cast<int32_t>(call.detail));
+  std::string text = asked_text(call.asked);
+  if (text.empty())
+    text = describe(call.kind, call.dtype, call.operation.op, call.root, call.count, operation_name(call.operation),
+                    static_cast<int32_t>(call.detail));
   if (call.label[0] != 0) text += fmt::format(" \"{}\"", reinterpret_cast<const char*>(call.label));
+  if (call.grouped) text += " in a group";
   return text;
 }
 
@@ -54,6 +57,8 @@ std::string Link::text_of(int32_t rank, uint64_t number) const {
   const PackedCall fields = unpack(entry.packed.load(std::memory_order_relaxed));
   Call call;
   call.kind = fields.kind;
+  call.asked = fields.asked;
+  call.grouped = fields.grouped;
   call.dtype = fields.dtype;
   call.operation.op = fields.op;
   if (fields.op == GSEL_OP_USER) call.operation = posted_operation(rank, number);
@@ -80,6 +85,7 @@ Operation Link::posted_operation(int32_t rank, uint64_t number) const {
 }
 
 std::string Link::trace(gsel_status code, const std::string& error) const {
+  require_own_process("gsel_comm_trace");
   std::shared_ptr<Arena> arena;
   {
     std::lock_guard lock(arena_mutex_);

@@ -9,6 +9,7 @@
 #include <algorithm>
 
 #include "comm/shm/link.h"
+#include "comm/shm/name.h"
 #include "comm/shm/watcher.h"
 
 namespace gsel::shm {
@@ -43,12 +44,13 @@ Link::Place Link::shrink() {
     throw Error(GSEL_ERR_PEER,
                 fmt::format("rank {} was left behind by a shrink: {}; join anew", rank_, why(own, rank_)))
         .about_rank(decided_by(own));
-  return place_in(members, members.size() == 1 ? 0 : successor(members));
+  const std::string name = derived_name(this->name(), "shrink");
+  return place_in(members, members.size() == 1 ? 0 : successor(members, name), name);
 }
 
 void Link::resync() {
   require_own_process("gsel_comm_resync");
-  if (world_size_ == 1) return adopt(place_in({rank_}, 0).arena);
+  if (world_size_ == 1) return adopt(place_in({rank_}, 0, name()).arena);
   if (shrunk_) fail(GSEL_ERR_STATE, "gsel_comm_resync: this communicator has been shrunk; go on with what came of it");
   break_for("asked for a resync", "gsel_comm_resync");
   const Engine::Turn turn(*engine_);
@@ -64,7 +66,7 @@ void Link::resync() {
           .about_rank(q);
     members.push_back(q);
   }
-  adopt(place_in(members, successor(members)).arena);
+  adopt(place_in(members, successor(members, name()), name()).arena);
 }
 
 void Link::break_for(const char* purpose, const char* remedy) const {
@@ -133,7 +135,7 @@ void Link::refuse_if_shrinking() const {
 }
 
 // Where the communicator of these ranks stands, which are in; founds it when it is this rank's turn.
-uint64_t Link::successor(const std::vector<int32_t>& members) const {
+uint64_t Link::successor(const std::vector<int32_t>& members, const std::string& name) const {
   const std::atomic<uint64_t>& told = arena_->header().successor;
   const int64_t deadline = os::now_ns() + timeout_ns_.load();
   const auto next = [&] {
@@ -145,14 +147,14 @@ uint64_t Link::successor(const std::vector<int32_t>& members) const {
   uint64_t offset = 0;
   look_until([&] {
     offset = told.load(std::memory_order_acquire);
-    if (offset == 0 && (next() == rank_ || os::now_ns() >= deadline)) offset = publish_successor(members);
+    if (offset == 0 && (next() == rank_ || os::now_ns() >= deadline)) offset = publish_successor(members, name);
     return offset != 0;
   });
   return offset;
 }
 
-uint64_t Link::publish_successor(const std::vector<int32_t>& members) const {
-  const uint64_t offset = found(members);
+uint64_t Link::publish_successor(const std::vector<int32_t>& members, const std::string& name) const {
+  const uint64_t offset = found(members, name);
   uint64_t other = 0;
   if (!arena_->header().successor.compare_exchange_strong(other, offset, std::memory_order_acq_rel)) {
     family_->release(offset);
@@ -167,10 +169,12 @@ uint64_t Link::publish_successor(const std::vector<int32_t>& members) const {
 // those who are still reading in it.
 void Link::adopt(std::shared_ptr<Arena> next) {
   if (family_->watcher()) family_->watcher()->remove(*family_, *this);
+  enter_communicator(*next);
   {
     std::lock_guard lock(arena_mutex_);
     arena_.swap(next);
   }
+  leave_communicator(*next);
   leave(*next);
   sequence_ = chunks_ = 0;
   staging_reserved_ = false;

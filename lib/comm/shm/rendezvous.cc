@@ -9,9 +9,11 @@
 #include <algorithm>
 
 #include "base/log.h"
+#include "base/text.h"
 #include "comm/shm/host_side.h"
 #include "comm/shm/launcher.h"
 #include "comm/shm/messages.h"
+#include "comm/shm/name.h"
 
 namespace gsel::shm {
 
@@ -166,7 +168,8 @@ Joined join_alone(const gsel_join& join) {
   members[0].pid = getpid();
   members[0].process = os::process_token();
   const Seat seat{members[0].pid, 0};
-  return {std::make_shared<Family>(nullptr, std::move(members), 0, os::Life()), Arena::alone(join.order, seat)};
+  return {std::make_shared<Family>(nullptr, std::move(members), 0, os::Life()),
+          Arena::alone(join.order, seat, founded_name(view(join.name)))};
 }
 
 }  // namespace

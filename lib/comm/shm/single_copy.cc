@@ -36,7 +36,7 @@ void Link::fail_reading(int32_t rank, int failure, const Call& call, uint64_t nu
   break_link(
       gone ? GSEL_ERR_PEER : GSEL_ERR_IO, rank,
       fmt::format("rank {} (pid {}) {} while rank {} read its memory in {} (call {}): {}", rank, member(rank).pid,
-                  gone ? "died" : "could not be read", rank_, text_of(call), number, errno_text(failure)));
+                  gone ? kEnded : "could not be read", rank_, text_of(call), number, errno_text(failure)));
 }
 
 // Asked once. A process is known by the random number that stands at an address it told when joining, so that another

@@ -2,19 +2,17 @@
 // family's memory: one of its ranks founds it with everybody's seat filled in and tells the others where. Two exchanges
 // on the old communicator do that: who wants to be in which, and where each stands.
 #include <algorithm>
-#include <cstring>
+#include <cstdint>
 
 #include "comm/shm/link.h"
+#include "comm/shm/name.h"
 
 namespace gsel::shm {
 namespace {
 
 constexpr int32_t kGroupTag = INT32_MIN;
 
-struct Choice {
-  int32_t colour, key;
-};
-
+template <class Choice>
 std::vector<int32_t> ranks_of(const std::vector<Choice>& choices, int32_t colour) {
   std::vector<int32_t> members;
   for (size_t q = 0; q < choices.size(); ++q)
@@ -33,17 +31,13 @@ bool nobody_in(const Arena& arena, const Family& family) {
 
 }  // namespace
 
-void Link::require_own_process(const char* asked) const {
-  shm::require_own_process(fork_generation_, asked);
-}
-
 Family& Link::family(const char* asked) const {
   require_own_process(asked);
   return *family_;
 }
 
 // An allgather that no call of the caller's can be taken for.
-void Link::exchange(const char* label, const void* send, void* recv, uint64_t bytes) {
+void Link::exchange(Asked asked, const void* send, void* recv, uint64_t bytes) {
   gsel_collective call{};
   call.kind = GSEL_COLLECTIVE_ALLGATHER;
   call.dtype = GSEL_U8;
@@ -51,10 +45,10 @@ void Link::exchange(const char* label, const void* send, void* recv, uint64_t by
   call.send = send;
   call.recv = recv;
   call.count = bytes;
-  call.label = {label, std::strlen(label)};
   throw_if_broken();
   complete(call, world_size_, timeout_ns_.load(), current_);
-  current_.detail = current_.label[0];
+  current_.asked = asked;
+  current_.grouped = false;
   deadline_ns_ = 0;
   published_ = 0;
   number_ = enter(current_);
@@ -64,24 +58,39 @@ void Link::exchange(const char* label, const void* send, void* recv, uint64_t by
 
 std::optional<Link::Place> Link::split(int32_t colour, int32_t key) {
   require_own_process("gsel_comm_split");
+  return regroup(Asked::split, {colour, key});
+}
+
+Link::Place Link::dup() {
+  require_own_process("gsel_comm_dup");
+  return *regroup(Asked::dup, {0, 0});
+}
+
+std::optional<Link::Place> Link::regroup(Asked asked, Choice own) {
   const Engine::Turn turn(*engine_);
   std::vector<Choice> choices(ranks());
-  const Choice own{colour, key};
-  exchange("split", &own, choices.data(), sizeof own);
-  const std::vector<int32_t> members = ranks_of(choices, colour);
+  exchange(asked, &own, choices.data(), sizeof own);
+  const std::vector<int32_t> members = ranks_of(choices, own.colour);
+  const std::string name = name_of_next(asked, own.colour);
   std::optional<Error> problem;
   uint64_t offset = 0;
   if (members.size() > 1 && members.front() == rank_) try {
-      offset = found(members);
+      offset = found(members, name);
       keep_while_used(offset, static_cast<int32_t>(members.size()));
     } catch (const Error& e) {
       problem = e;
     }
   std::vector<uint64_t> offsets(ranks());
-  exchange("split", &offset, offsets.data(), sizeof offset);
+  exchange(asked, &offset, offsets.data(), sizeof offset);
   if (problem) throw *problem;
   if (members.empty()) return std::nullopt;
-  return place_in(members, offsets[static_cast<size_t>(members.front())]);
+  return place_in(members, offsets[static_cast<size_t>(members.front())], name);
+}
+
+std::string Link::name_of_next(Asked asked, int32_t colour) {
+  ++made_;
+  return derived_name(name(),
+                      asked == Asked::dup ? fmt::format("dup{}", made_) : fmt::format("split{}:{}", made_, colour));
 }
 
 // Between members of a group to be, which alone know of it.
@@ -104,7 +113,8 @@ void Link::pass_on(gsel_collective_kind kind, int32_t rank, uint64_t* words, uin
 // The first member hears of each which list it has, founds the arena, and tells all where it stands.
 Link::Place Link::create_group(const std::vector<int32_t>& members) {
   require_own_process("gsel_comm_create_group");
-  if (members.size() == 1) return place_in(members, 0);
+  const std::string name = derived_name(this->name(), fmt::format("group{}", ++made_));
+  if (members.size() == 1) return place_in(members, 0, name);
   const int32_t founder = members.front();
   uint64_t list = members.size();
   for (const int32_t q : members) list = (list ^ static_cast<uint64_t>(q)) * 0x100000001b3u;
@@ -120,7 +130,7 @@ Link::Place Link::create_group(const std::vector<int32_t>& members) {
       if (theirs != list && answer[1] == 0) answer[1] = static_cast<uint64_t>(members[i]) + 1;
     }
     if (answer[1] == 0) try {
-        answer[0] = found(members);
+        answer[0] = found(members, name);
         keep_while_used(answer[0], static_cast<int32_t>(members.size()));
       } catch (const Error& e) {
         problem = e;
@@ -128,7 +138,7 @@ Link::Place Link::create_group(const std::vector<int32_t>& members) {
     for (size_t i = 1; i < members.size(); ++i) pass_on(GSEL_COLLECTIVE_SEND, members[i], answer, 2);
     if (problem) throw *problem;
   }
-  if (answer[1] == 0) return place_in(members, answer[0]);
+  if (answer[1] == 0) return place_in(members, answer[0], name);
   const auto odd = static_cast<int32_t>(answer[1]) - 1;
   throw Error(GSEL_ERR_MISMATCH,
               fmt::format("gsel_comm_create_group: ranks {} and {} give other lists of ranks; give the same on each",
@@ -137,7 +147,7 @@ Link::Place Link::create_group(const std::vector<int32_t>& members) {
 }
 
 // The arena of a communicator of these ranks, in memory of this one; where it stands.
-uint64_t Link::found(const std::vector<int32_t>& members) const {
+uint64_t Link::found(const std::vector<int32_t>& members, const std::string& name) const {
   const Layout layout(static_cast<int32_t>(members.size()));
   std::vector<Seat> seats;
   for (const int32_t q : members) seats.push_back({arena_->rank(q).pid, arena_->rank(q).family_rank});
@@ -149,7 +159,7 @@ uint64_t Link::found(const std::vector<int32_t>& members) const {
     family_->release(offset);
     throw;
   }
-  Arena::found(memory.at(offset), layout, arena_->header(), seats);
+  Arena::found(memory.at(offset), layout, arena_->header(), seats, name);
   return offset;
 }
 
@@ -160,10 +170,10 @@ void Link::keep_while_used(uint64_t offset, int32_t ranks) const {
   });
 }
 
-Link::Place Link::place_in(const std::vector<int32_t>& members, uint64_t offset) const {
+Link::Place Link::place_in(const std::vector<int32_t>& members, uint64_t offset, const std::string& name) const {
   Place place{family_, nullptr, 0, timeout_ns_.load(), threads_allowed_};
   if (members.size() == 1) {
-    place.arena = Arena::alone(arena_->header().order, {mine().pid, mine().family_rank});
+    place.arena = Arena::alone(arena_->header().order, {mine().pid, mine().family_rank}, name);
     return place;
   }
   const int32_t founder = members.front();

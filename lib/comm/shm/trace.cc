@@ -74,8 +74,10 @@ Json call_json(const Recorded& call, const Clock& clock) {
   Operation operation;  // its name is not in the recording where it is a caller's
   operation.op = fields.op;
   const std::string name = operation_name(operation);
-  std::string text = describe(fields.kind, fields.dtype, fields.op, fields.root, call.count, name);
+  std::string text = asked_text(fields.asked);
+  if (text.empty()) text = describe(fields.kind, fields.dtype, fields.op, fields.root, call.count, name);
   if (call.label[0]) text += fmt::format(" \"{}\"", call.label);
+  if (fields.grouped) text += " in a group";
   Json json{{"number", call.number}, {"text", text}, {"kind", collective_name(fields.kind)}};
   json["count"] = call.count;
   json["dtype"] = fields.kind == GSEL_COLLECTIVE_BARRIER ? Json() : Json(dtype_name(fields.dtype));
@@ -179,7 +181,10 @@ Json communicator_json(const Arena& arena, const TraceReader& reader) {
   Json ranks = Json::array();
   for (int32_t q = 0; q < n; ++q)
     ranks.push_back(rank_json(arena.rank(q), q, seen[static_cast<size_t>(q)], clock, reader));
-  Json json{{"world_size", n}, {"order", header.order == GSEL_ORDER_TREE ? "tree" : "ranks"}, {"cores", header.cores}};
+  Json json{{"name", std::string(header.name, strnlen(header.name, kNameBytes))}};
+  json["world_size"] = n;
+  json["order"] = header.order == GSEL_ORDER_TREE ? "tree" : "ranks";
+  json["cores"] = header.cores;
   json["made_ns"] = header.ns_zero;
   json["taken_us"] = clock.now_us();
   json["reader"] = reader_json(reader);

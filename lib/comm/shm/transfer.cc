@@ -27,10 +27,14 @@ void Link::wait_for(Transfer& transfer) {
   try {
     Idle idle;
     while (!transfers_.empty()) {
-      if (progress())
+      if (progress()) {
         idle = {};
-      else if (looked_long(idle, spin_ns_))
-        rest();
+      } else if (looked_long(idle, spin_ns_)) {
+        if (const int32_t peer = crossed_peer(transfer); peer < 0)
+          rest();
+        else if (!progress())  // what came before the peer's collective counts
+          fail_crossed(transfer, peer);
+      }
     }
   } catch (...) {
     drop_transfers(nullptr);

@@ -12,6 +12,7 @@
 
 #include "comm/describe.h"
 #include "comm/shm/link.h"
+#include "comm/shm/name.h"
 
 namespace gsel::shm {
 namespace {
@@ -31,6 +32,7 @@ void Link::wait_long(int32_t rank, const std::atomic<uint64_t>& flag, uint64_t v
   me.awaited_flag.store(arena_->offset_of(flag), std::memory_order_relaxed);
   me.awaited_value.store(value, std::memory_order_relaxed);
   me.awaited_rank.store(rank + 1, std::memory_order_release);
+  tell_alone();
   const int64_t started = os::now_ns();
   if (deadline_ns_ == 0) deadline_ns_ = started + current_.timeout_ns;
   int yields = crowded_ ? kCrowdedYields : INT32_MAX;
@@ -99,7 +101,7 @@ void Link::check_peer(int32_t rank, const std::atomic<uint64_t>& flag, uint64_t 
   if ((!left && !died) || reached(flag, value)) return;
   break_link(GSEL_ERR_PEER, rank,
              fmt::format("rank {} (pid {}) {} while rank {} waited for it in {} (call {})", rank, peer.pid,
-                         left || left_before ? "left" : "died", rank_, text_of(call), number));
+                         left || left_before ? "left" : kEnded, rank_, text_of(call), number));
 }
 
 void Link::look_at_all() const {
@@ -116,8 +118,8 @@ void Link::hear_of_death(int32_t family_rank) const noexcept {
     if (block.family_rank != family_rank || block.left.load(std::memory_order_acquire) != 0) continue;
     try {
       mark_broken(GSEL_ERR_PEER, q,
-                  fmt::format("rank {} (pid {}) died while rank {} {}", q, family_->member(family_rank).pid, rank_,
-                              activity_of(rank_)));
+                  fmt::format("rank {} (pid {}) {} while rank {} {}", q, family_->member(family_rank).pid, kEnded,
+                              rank_, activity_of(rank_)));
     } catch (...) {
       mark_broken(GSEL_ERR_PEER, q, {});  // no memory for the text
     }
@@ -190,6 +192,10 @@ void Link::break_link(gsel_status code, int32_t about, const std::string& text) 
   throw_broken();
 }
 
+std::string Link::which() const {
+  return several_communicators() ? fmt::format(" (communicator {})", name_) : std::string();
+}
+
 void Link::throw_broken() const {
   const ArenaHeader& header = arena_->header();
   const int64_t patience = os::now_ns() + kWritingNs;
@@ -197,7 +203,7 @@ void Link::throw_broken() const {
     if (os::now_ns() > patience) fail(GSEL_ERR_PEER, "a rank died while it reported why the communicator is broken");
     sched_yield();
   }
-  throw Error(header.broken_code, header.broken_text).about_rank(header.broken_rank);
+  throw Error(header.broken_code, header.broken_text + which()).about_rank(header.broken_rank);
 }
 
 }  // namespace gsel::shm

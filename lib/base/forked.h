@@ -1,0 +1,15 @@
+// base/forked.h: refusal of what a forked child has of its parent.
+#pragma once
+
+#include "base/error.h"
+#include "base/os.h"
+
+namespace gsel {
+
+// GSEL_ERR_FORKED where what remembers this number of forks came from the parent process.
+inline void require_own_process(uint64_t fork_generation, const char* what) {
+  if (os::fork_generation() != fork_generation)
+    fail(GSEL_ERR_FORKED, "{} on a communicator of the parent process; join a new one after fork", what);
+}
+
+}  // namespace gsel
