@@ -62,7 +62,7 @@ void read_hostfile(const gsel_resolve_request& full, Request& request) {
 
 FullRequest::FullRequest(const gsel_resolve_request* given_request) {
   const gsel_resolve_request full = read_struct(given_request, "gsel_resolve_request");
-  if (full.flags & ~kFlags) fail(GSEL_ERR_ARG, "flags is {:#x}, known are {:#x}", full.flags, kFlags);
+  check_flags(full.flags, kFlags, "gsel_resolve_request.flags");
   request.devices = optional_text(full.devices);
   request.accelerator = optional_text(full.accelerator);
   request.compat = optional_text(full.compat);

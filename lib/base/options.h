@@ -20,6 +20,23 @@ uint32_t stated_size(const T* given, const char* type) {
   return given->struct_size;
 }
 
+// What no version gives a meaning must be zero, so that one may some day.
+template <class T>
+void check_reserved(const T& given, const char* type, gsel_status code = GSEL_ERR_ARG) {
+  const auto check = [&](auto value, const char* field) {
+    if (value != 0)
+      fail(code, "{}.{} is {}; it must be 0, as the struct's _INIT macro or _init function leaves it", type, field,
+           value);
+  };
+  if constexpr (requires { given.reserved; }) check(given.reserved, "reserved");
+  if constexpr (requires { given.reserved2; }) check(given.reserved2, "reserved2");
+}
+
+// `name` is that of the field with its struct.
+inline void check_flags(uint32_t flags, uint32_t known, const char* name) {
+  if (flags & ~known) fail(GSEL_ERR_ARG, "{} is {:#x}, known are {:#x}", name, flags, known);
+}
+
 // A full struct of today's size from what the caller passed; `type` names it in messages.
 template <class T>
 T read_struct(const T* given, const char* type) {
@@ -32,6 +49,7 @@ T read_struct(const T* given, const char* type) {
   T full{};
   std::memcpy(&full, given, std::min<size_t>(size, sizeof(T)));
   full.struct_size = sizeof(T);
+  check_reserved(full, type);
   return full;
 }
 

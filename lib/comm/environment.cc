@@ -202,6 +202,7 @@ gsel_join complete_join(const gsel_comm_config& config) {
   join.timeout_s = config.timeout_s;
   join.join_timeout_s = config.join_timeout_s;
   join.order = config.order;
+  check_flags(config.flags, GSEL_COMM_NO_THREAD, "gsel_comm_config.flags");
   join.flags = config.flags;
   join.name = checked_name(config.name);
   World world{nullptr, config.rank, config.world_size};

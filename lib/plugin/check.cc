@@ -7,7 +7,7 @@
 #include <cstring>
 #include <set>
 
-#include "base/error.h"
+#include "base/options.h"
 #include "base/printable.h"
 #include "plugin/loader.h"
 
@@ -80,6 +80,7 @@ void check_option(const gsel_option_v1& option, std::set<std::string>& names) {
   if (option.type < GSEL_OPTION_INTEGER || option.type > GSEL_OPTION_TEXT)
     fail(GSEL_ERR_PLUGIN, "option \"{}\" has type {}; a GSEL_OPTION_* of gsel/plugin.h would do", option.name,
          option.type);
+  check_reserved(option, "gsel_option_v1", GSEL_ERR_PLUGIN);
   if (!option.help || !option.default_text)
     fail(GSEL_ERR_PLUGIN, "option \"{}\" has no {}", option.name, option.help ? "default" : "help");
   if (!fits(option))
@@ -89,6 +90,7 @@ void check_option(const gsel_option_v1& option, std::set<std::string>& names) {
 
 void check_strategy(const gsel_strategy_v1& strategy) {
   check_size("strategy table", strategy.struct_size, sizeof(gsel_strategy_v1));
+  check_reserved(strategy, "gsel_strategy_v1", GSEL_ERR_PLUGIN);
   if (!strategy.compile) fail(GSEL_ERR_PLUGIN, "has no function compile, which a strategy needs");
   constexpr uint32_t known = (1u << GSEL_AXES) - 1;
   if (strategy.axes == 0 || (strategy.axes & ~known) != 0)
@@ -125,6 +127,7 @@ constexpr Function kBackendFunctions[] = {
 
 void check_backend(const gsel_backend_v1& backend) {
   check_size("backend table", backend.struct_size, sizeof(gsel_backend_v1));
+  check_reserved(backend, "gsel_backend_v1", GSEL_ERR_PLUGIN);
   for (const Function& function : kBackendFunctions) {
     void (*pointer)() = nullptr;
     std::memcpy(&pointer, reinterpret_cast<const char*>(&backend) + function.offset, sizeof pointer);
@@ -143,6 +146,7 @@ void check_plugin(const gsel_plugin_v1& plugin, uint64_t symbol_bytes, Module& o
   check_abi(plugin);
   check_size("gsel_plugin_v1 in the file", symbol_bytes, sizeof(gsel_plugin_v1));
   check_size("gsel_plugin_v1", plugin.struct_size, sizeof(gsel_plugin_v1));
+  check_reserved(plugin, "gsel_plugin_v1", GSEL_ERR_PLUGIN);
   out.kind = plugin_kind_name(plugin.kind);
   if (out.kind.empty())
     fail(GSEL_ERR_PLUGIN, "is of kind {}; {} (strategy) or {} (backend) would do", plugin.kind, GSEL_PLUGIN_STRATEGY,

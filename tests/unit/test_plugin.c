@@ -59,6 +59,8 @@ static const struct {
     {"bad_kind", "is of kind 7; 1 (strategy) or 2 (backend) would do"},
     {"no_table", "has no table; a gsel_strategy_v1 would do"},
     {"no_compile", "has no function compile, which a strategy needs"},
+    {"reserved_set",
+     "gsel_strategy_v1.reserved is 3; it must be 0, as the struct's _INIT macro or _init function leaves it"},
     {"no_axis", "serves axes 0x0; one or more of the bits 0x7 would do"},
     {"bad_option", "option \"stage\" has the default \"4\", which is not of its own type or bounds"},
     {"twin_options", "two options are named \"stage\""},

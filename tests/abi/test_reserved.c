@@ -1,0 +1,208 @@
+/* test_reserved.c: fields without a meaning must be zero, and flags be known, in every struct that a caller passes; so
+ * a field or a bit that gets a meaning some day does not wake what some program left there. The structs and their
+ * fields are those of layout.inc: a new one fails here until it is sorted. */
+#include <gsel/gsel.h>
+#include <gsel/plugin.h>
+#include <stddef.h>
+#include <stdlib.h>
+
+#include "support/check.h"
+
+typedef gsel_status (*passes)(void* given, gsel_error** err);
+
+static gsel_status to_comm_init(void* given, gsel_error** err) {
+  gsel_comm_config* config = (gsel_comm_config*)given;
+  gsel_comm* comm;
+  config->world_size = 1;
+  const gsel_status status = gsel_comm_init(config, &comm, err);
+  gsel_comm_destroy(comm);
+  return status;
+}
+
+static gsel_status to_mesh_split(void* given, gsel_error** err) {
+  gsel_mesh* mesh = (gsel_mesh*)given;
+  gsel_comm_config config = GSEL_COMM_CONFIG_INIT;
+  gsel_comm *world, *part;
+  config.world_size = 1;
+  check_ok(gsel_comm_init(&config, &world, err), *err);
+  mesh->world_size = mesh->size[0] = mesh->size[1] = mesh->size[2] = 1;
+  const gsel_status status = gsel_mesh_split(world, mesh, 1, &part, err);
+  gsel_comm_destroy(part);
+  gsel_comm_destroy(world);
+  return status;
+}
+
+#define TO_MODEL(piece)                                                        \
+  static gsel_status to_##piece(void* given, gsel_error** err) {               \
+    gsel_model* model;                                                         \
+    gsel_##piece##_desc* desc = (gsel_##piece##_desc*)given;                   \
+    check_ok(gsel_model_create(&model, err), *err);                            \
+    desc->name = gsel_str_from("piece");                                       \
+    const gsel_status status = gsel_model_add_##piece(model, desc, NULL, err); \
+    gsel_model_free(model);                                                    \
+    return status;                                                             \
+  }
+TO_MODEL(param)
+TO_MODEL(value)
+TO_MODEL(layer)
+
+static gsel_status to_pipeline(void* given, gsel_error** err) {
+  gsel_pipeline* pipeline;
+  return gsel_pipeline_create(NULL, NULL, (gsel_pipeline_config*)given, &pipeline, err);
+}
+
+static gsel_status to_resolve(void* given, gsel_error** err) {
+  gsel_selection* selection;
+  const gsel_status status = gsel_resolve((gsel_resolve_request*)given, &selection, err);
+  gsel_selection_free(selection);
+  return status;
+}
+
+static gsel_status to_reserve(void* given, gsel_error** err) {
+  gsel_reservation* held;
+  gsel_resolve_request request = GSEL_RESOLVE_REQUEST_INIT;
+  const gsel_status status = gsel_reserve(&request, (gsel_reserve_options*)given, &held, err);
+  gsel_reservation_free(held);
+  return status;
+}
+
+static gsel_status to_simulate(void* given, gsel_error** err) {
+  gsel_schedule* schedule;
+  gsel_simulation* simulation;
+  check_ok(gsel_schedule_create(gsel_str_from("1f1b"), 2, 4, 1, &schedule, err), *err);
+  const gsel_status status = gsel_schedule_simulate(schedule, (gsel_schedule_times*)given, &simulation, err);
+  gsel_simulation_free(simulation);
+  gsel_schedule_free(schedule);
+  return status;
+}
+
+static gsel_status to_trainer(void* given, gsel_error** err) {
+  gsel_trainer* trainer;
+  return gsel_trainer_create(NULL, NULL, (gsel_trainer_options*)given, &trainer, err);
+}
+
+static gsel_status to_optimizer(void* given, gsel_error** err) {
+  gsel_trainer* trainer;
+  gsel_trainer_options options = GSEL_TRAINER_OPTIONS_INIT;
+  options.optimizer = (gsel_optimizer_desc*)given;
+  return gsel_trainer_create(NULL, NULL, &options, &trainer, err);
+}
+
+static const struct passed {
+  const char* type;
+  passes pass;
+} passed[] = {
+    {"gsel_comm_config", to_comm_init},   {"gsel_mesh", to_mesh_split},          {"gsel_param_desc", to_param},
+    {"gsel_value_desc", to_value},        {"gsel_layer_desc", to_layer},         {"gsel_pipeline_config", to_pipeline},
+    {"gsel_resolve_request", to_resolve}, {"gsel_reserve_options", to_reserve},  {"gsel_schedule_times", to_simulate},
+    {"gsel_trainer_options", to_trainer}, {"gsel_optimizer_desc", to_optimizer},
+};
+
+/* The library writes these, or lends them to callbacks and plugins. */
+static const char* const given_out[] = {
+    "gsel_comm_explanation",
+    "gsel_call",
+    "gsel_host_v1",
+    "gsel_pass_api_v1",
+    "gsel_join",
+    "gsel_optimizer_step",
+    "gsel_plugin_info",
+    "gsel_simulation_report",
+    "gsel_device_info",
+    "gsel_partition_info",
+    "gsel_link_info",
+    "gsel_candidate",
+    "gsel_step",
+    "gsel_step_report",
+    "gsel_work",
+    "gsel_data_request",
+    "gsel_param_info",
+    "gsel_layer_info",
+    "gsel_value_info",
+    "gsel_optimizer_call",
+};
+
+/* Parts of other structs and tables of plugins, whose refusals test_model.c, test_program.c and test_plugin.c compare.
+ */
+static const char* const checked_elsewhere[] = {
+    "gsel_phase",     "gsel_instr",      "gsel_bucket_desc", "gsel_strategy_v1",
+    "gsel_option_v1", "gsel_backend_v1", "gsel_plugin_v1",
+};
+
+static const struct field {
+  const char *type, *name;
+  size_t offset, bytes;
+} fields[] = {
+#define STRUCT(type, bytes)
+#define FIELD(type, name, offset, bytes) {#type, #name, offset, bytes},
+#include "layout.inc"
+#undef STRUCT
+#undef FIELD
+};
+
+static const struct size {
+  const char* type;
+  uint32_t bytes;
+} sizes[] = {
+#define STRUCT(type, bytes) {#type, bytes},
+#define FIELD(type, name, offset, bytes)
+#include "layout.inc"
+#undef STRUCT
+#undef FIELD
+};
+
+#define COUNT(array) (sizeof(array) / sizeof(array)[0])
+
+static uint32_t bytes_of(const char* type) {
+  for (size_t i = 0; i < COUNT(sizes); ++i)
+    if (strcmp(sizes[i].type, type) == 0) return sizes[i].bytes;
+  fail_msg("layout.inc does not list %s", type);
+  return 0;
+}
+
+static int is_in(const char* const* list, size_t n, const char* type) {
+  for (size_t i = 0; i < n; ++i)
+    if (strcmp(list[i], type) == 0) return 1;
+  return 0;
+}
+
+/* A struct as its initialiser leaves it, with one bit set in one field. */
+static void check_refused(const struct passed* to, const struct field* field) {
+  const int is_flags = strcmp(field->name, "flags") == 0;
+  const uint32_t bytes = bytes_of(to->type), bit = is_flags ? 1u << 31 : 1u;
+  unsigned char* given = (unsigned char*)calloc(1, bytes);
+  gsel_error* err = NULL;
+  char name[96];
+  memcpy(given, &bytes, sizeof bytes);
+  memcpy(given + field->offset, &bit, sizeof bit);
+  const gsel_status status = to->pass(given, &err);
+  snprintf(name, sizeof name, "%s.%s is 1; it must be 0", field->type, field->name);
+  const char* message = gsel_error_message(err).data;
+  if (status == GSEL_OK || !strstr(message, is_flags ? "flags" : name) || (is_flags && !strstr(message, "0x80000000")))
+    fail_msg("%s with %s = %#x: expected a refusal of the field, got %s: %s", to->type, field->name, (unsigned)bit,
+             gsel_status_name(status), message);
+  gsel_error_free(err);
+  free(given);
+}
+
+static void test_fields_without_meaning_and_unknown_flags_are_refused(void** state) {
+  (void)state;
+  size_t refused = 0;
+  for (size_t i = 0; i < COUNT(fields); ++i) {
+    const struct field* f = &fields[i];
+    if (strncmp(f->name, "reserved", 8) != 0 && strcmp(f->name, "flags") != 0) continue;
+    assert_int_equal(f->bytes, sizeof(uint32_t));
+    const size_t before = refused;
+    for (size_t k = 0; k < COUNT(passed); ++k)
+      if (strcmp(passed[k].type, f->type) == 0) check_refused(&passed[k], f), ++refused;
+    if (refused == before && !is_in(given_out, COUNT(given_out), f->type) &&
+        !is_in(checked_elsewhere, COUNT(checked_elsewhere), f->type))
+      fail_msg("%s.%s: say above who is passed a %s", f->type, f->name, f->type);
+  }
+  assert_true(refused >= COUNT(passed));
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_fields_without_meaning_and_unknown_flags_are_refused)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
