@@ -4,6 +4,7 @@
 #include "base/current_error.h"
 #include "base/os.h"
 #include "base/quiet_thread.h"
+#include "base/threads.h"
 #include "comm/host/host.h"
 
 namespace gsel::host {
@@ -147,7 +148,10 @@ void gsel_stream::wait() {
 void gsel_stream::run_queue() {
   std::unique_lock lock(mutex_);
   for (;;) {
-    changed_.wait(lock, [&] { return closing_ || !queue_.empty(); });
+    {
+      const gsel::RestingThread resting;
+      changed_.wait(lock, [&] { return closing_ || !queue_.empty(); });
+    }
     if (queue_.empty()) return;
     const Item item = std::move(queue_.front());
     queue_.pop_front();

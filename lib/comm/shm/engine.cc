@@ -7,6 +7,7 @@
 
 #include "base/current_error.h"
 #include "base/quiet_thread.h"
+#include "base/threads.h"
 #include "comm/describe.h"
 #include "comm/shm/link.h"
 
@@ -159,7 +160,10 @@ bool Engine::thread_drives() const {
 void Engine::run_thread() {
   std::unique_lock lock(mutex_);
   for (;;) {
-    changed_.wait(lock, [&] { return (closing_ && works_ == 0) || thread_drives(); });
+    {
+      const RestingThread resting;
+      changed_.wait(lock, [&] { return (closing_ && works_ == 0) || thread_drives(); });
+    }
     if (!thread_drives()) return;
     driven_ = true;
     lock.unlock();

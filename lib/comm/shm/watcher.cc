@@ -7,13 +7,17 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 
 #include "base/quiet_thread.h"
+#include "base/threads.h"
 #include "comm/shm/family.h"
 #include "comm/shm/link.h"
 
 namespace gsel::shm {
 namespace {
+
+constexpr int kLookMs = 1000;
 
 struct Slot {
   std::weak_ptr<Watcher> watcher;
@@ -53,14 +57,21 @@ Watcher::~Watcher() {
   const uint64_t one = 1;
   while (write(stop_.get(), &one, sizeof one) < 0 && errno == EINTR) {
   }
-  thread_.join();
+  if (thread_.get_id() == std::this_thread::get_id())
+    thread_.detach();  // it ends the process, see run
+  else
+    thread_.join();
 }
 
+// A process whose main thread left by pthread_exit ends with its last thread, and then as by exit(0): this one is not
+// to be the thread that it never gets rid of.
 void Watcher::run() {
+  const RestingThread resting;
   for (;;) {
     epoll_event event{};
-    const int ready = epoll_wait(epoll_.get(), &event, 1, -1);
-    if (ready <= 0) continue;  // a signal, of a debugger
+    const int ready = epoll_wait(epoll_.get(), &event, 1, kLookMs);
+    if (ready == 0 && only_resting_threads_remain()) std::exit(0);
+    if (ready <= 0) continue;  // nothing, or a signal of a debugger
     if (event.data.u64 == 0) return;
     hear(event.data.u64);
   }

@@ -1,0 +1,19 @@
+// base/threads.h: threads of the library that must not keep a process alive: one whose main thread left by pthread_exit
+// ends with the last of the program's own threads. Refuses to know what the threads do.
+#pragma once
+
+namespace gsel {
+
+// While it lives, the calling thread of the library waits for work that only the program can give it.
+class RestingThread {
+ public:
+  RestingThread() noexcept;
+  ~RestingThread();
+  RestingThread(const RestingThread&) = delete;
+  RestingThread& operator=(const RestingThread&) = delete;
+};
+
+// Whether the main thread has ended and all others are resting threads of the library.
+bool only_resting_threads_remain() noexcept;
+
+}  // namespace gsel
