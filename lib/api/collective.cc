@@ -6,6 +6,7 @@
 
 #include "api/comm_handle.h"
 #include "api/init_struct.h"
+#include "base/forked.h"
 #include "base/guard.h"
 #include "base/options.h"
 #include "comm/group.h"
@@ -56,6 +57,7 @@ gsel_status gsel_group_run(gsel_comm* const* comms, const gsel_collective* const
     for (size_t i = 0; i < n; ++i) {
       if (!comms[i] || !calls[i])
         gsel::fail(GSEL_ERR_ARG, "{}[{}] is NULL in a group of {}", comms[i] ? "calls" : "comms", i, n);
+      gsel::require_own_process(comms[i]->impl.fork_generation(), "gsel_group_run");
       group.push_back({&comms[i]->impl, gsel::read_struct(calls[i], "gsel_collective")});
     }
     gsel::run_group(group);
