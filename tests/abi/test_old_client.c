@@ -45,7 +45,7 @@ static void a_longer_comm_config_with_a_tail_is_refused_with_both_sizes(void** s
   gsel_status status = gsel_comm_init((const gsel_comm_config*)next, &comm, &err);
   GIVE_BACK(next, config);
   assert_null(comm);
-  assert_true(err && strstr(gsel_error_message(err).data, "(72 bytes)"));
+  assert_true(err && strstr(gsel_error_message(err).data, "(88 bytes)"));
   check_fails(status, err, GSEL_ERR_VERSION, "gsel_comm_config has 80 bytes with fields set");
 }
 
