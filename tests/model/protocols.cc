@@ -279,4 +279,55 @@ Program sleep_and_break(const Break& how) {
   return program;
 }
 
+Program read_and_taken_back(const TakenBack& how) {
+  enum { broken, buffer };
+  constexpr int kOld = 0, kNew = 1, kNever = 0;
+  Thread breaker, owner, reader;
+  breaker.store(broken, 1, Order::seq_cst);
+  owner.wait(broken, 1, Order::acquire);
+  owner.store(buffer, kNew, how.take_back);
+  if (!how.looks_behind_the_read) reader.load(broken, 1, how.look);
+  reader.load(buffer, 0, how.read);
+  if (how.looks_behind_the_read) reader.load(broken, 1, how.look);
+  const int whole = reader.jump_if_below(1, 1);
+  const int gives_up = reader.jump();
+  reader.land(whole);
+  const int good = reader.jump_if_below(0, kOld + 1);
+  reader.read(kNever, 1);  // nobody writes it
+  reader.land(good);
+  reader.land(gives_up);
+  Program program;
+  program.threads = {breaker, owner, reader};
+  return program;
+}
+
+Program touched_and_taken_back(const Touch& how) {
+  enum { broken, touching, posted };
+  enum { buffer };
+  Thread owner, other;
+  owner.write(buffer, 5);
+  owner.store(posted, 1, Order::release);
+  owner.store(broken, 1, how.mark_broken);
+  const int again = owner.here();
+  owner.load(touching, 0, how.look_touching);
+  const int nobody = owner.jump_if_below(0, 1);
+  owner.jump(again);
+  owner.land(nobody);
+  owner.write(buffer, 6);
+
+  other.wait(posted, 1, Order::acquire);
+  if (!how.looks_behind_the_touch) other.load(broken, 0, how.look);
+  other.store(touching, 1, how.touch);
+  if (how.looks_behind_the_touch) other.load(broken, 0, how.look);
+  const int whole = other.jump_if_below(0, 1);
+  const int gives_up = other.jump();
+  other.land(whole);
+  other.read(buffer, 5);
+  other.land(gives_up);
+  other.store(touching, 0, how.stop);
+  Program program;
+  program.threads = {owner, other};
+  return program;
+}
+
 }  // namespace model

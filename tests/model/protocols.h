@@ -76,4 +76,25 @@ struct Break {
 };
 Program sleep_and_break(const Break& how);
 
+// direct.cc, single_copy.cc: a rank reads a peer's buffer in place while the communicator breaks; the peer hears of
+// that and takes its buffer back. Its writes and the other's reads race, and what was read then must not count: buffers
+// are atomic here, and the reader gives up or has the old value.
+struct TakenBack {
+  Order take_back = Order::release;  // take_back_buffers: the fence before the caller has its buffer again
+  Order read = Order::acquire;       // throw_if_taken_back: the fence behind the reads
+  Order look = Order::acquire;       // and its look
+  bool looks_behind_the_read = true;
+};
+Program read_and_taken_back(const TakenBack& how);
+
+// direct.cc: Link::Touching and take_back_buffers: who works in a peer's buffer says so and then looks whether the
+// communicator is broken; who takes it back breaks it and then waits until nobody works in it.
+struct Touch {
+  Order touch = Order::seq_cst, look = Order::seq_cst;
+  Order stop = Order::release;
+  Order mark_broken = Order::seq_cst, look_touching = Order::seq_cst;
+  bool looks_behind_the_touch = true;
+};
+Program touched_and_taken_back(const Touch& how);
+
 }  // namespace model

@@ -188,6 +188,25 @@ void a_failure_reaches_who_goes_to_sleep(void**) {
   breaks("looked at before the word only", sleep_and_break(with(&Break::looks_again, false)), "stuck");
 }
 
+void what_was_taken_back_is_no_result(void**) {
+  holds("read in place, taken back", read_and_taken_back({}));
+  breaks("no release before it is taken back", read_and_taken_back(with(&TakenBack::take_back, Order::relaxed)),
+         "finds");
+  breaks("no acquire behind the read", read_and_taken_back(with(&TakenBack::read, Order::relaxed)), "finds");
+  breaks("looked at before the read", read_and_taken_back(with(&TakenBack::looks_behind_the_read, false)), "finds");
+}
+
+void nobody_touches_what_was_taken_back(void**) {
+  holds("touched, taken back", touched_and_taken_back({}));
+  breaks("release touch", touched_and_taken_back(with(&Touch::touch, Order::release)), "data race");
+  breaks("acquire look by who touches", touched_and_taken_back(with(&Touch::look, Order::acquire)), "data race");
+  breaks("broken marked with release", touched_and_taken_back(with(&Touch::mark_broken, Order::release)), "data race");
+  breaks("relaxed look at touching", touched_and_taken_back(with(&Touch::look_touching, Order::relaxed)), "data race");
+  breaks("relaxed stop", touched_and_taken_back(with(&Touch::stop, Order::relaxed)), "data race");
+  breaks("looked at before the touch", touched_and_taken_back(with(&Touch::looks_behind_the_touch, false)),
+         "data race");
+}
+
 }  // namespace
 
 int main() {
@@ -200,6 +219,8 @@ int main() {
       cmocka_unit_test(offers_hold),
       cmocka_unit_test(no_wake_up_is_lost),
       cmocka_unit_test(a_failure_reaches_who_goes_to_sleep),
+      cmocka_unit_test(what_was_taken_back_is_no_result),
+      cmocka_unit_test(nobody_touches_what_was_taken_back),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
