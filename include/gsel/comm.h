@@ -453,7 +453,9 @@ GSEL_API gsel_comm_count gsel_comm_counts(const gsel_comm *comm, gsel_collective
  * (cut to 150 bytes; may be "not given"). Does not block. Any thread, any time before destroy. Since 0.1. */
 GSEL_API void gsel_comm_abort(gsel_comm *comm, gsel_str reason);
 
-/* Leaves and releases; NULL is fine. Never blocks: ranks that still wait for this one get GSEL_ERR_PEER.
+/* Leaves and releases; NULL is fine. Waits for no other rank: ranks that still wait for this one get GSEL_ERR_PEER.
+ * Memory of gsel_mem_alloc goes back to the system with the last rank that leaves; unmapping it takes the kernel some
+ * milliseconds per 100 MiB, and so does making registered memory private again.
  * One thread, no call under way. In a forked child it releases the child's memory only. Since 0.1. */
 GSEL_API void gsel_comm_destroy(gsel_comm *comm);
 

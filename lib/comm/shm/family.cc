@@ -34,11 +34,9 @@ Family::~Family() {
   }
   if (watcher_) watcher_->remove(*this);
   give_back_all();
-  release_unused();
-  std::erase_if(taken_, [&](const auto& piece) {
-    return std::ranges::any_of(shared_, [&](const Shared& shared) { return shared.offset == piece.first; });
-  });
-  for (const auto& [offset, bytes] : taken_) memory_->punch(offset, bytes);
+  if (!left_behind_.load(std::memory_order_relaxed)) return;
+  for (const auto& [offset, bytes] : taken_)
+    if (std::ranges::find(shared_, offset, &Shared::offset) == shared_.end()) memory_->punch(offset, bytes);
 }
 
 void Family::watch() {

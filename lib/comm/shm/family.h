@@ -38,7 +38,8 @@ class Family {
  public:
   // memory: nullptr for a family of one.
   Family(std::shared_ptr<SharedMemory> memory, std::vector<Member> members, int32_t rank, os::Life own_life);
-  // Gives back what this rank has allocated and nobody uses any more; registered memory becomes private again.
+  // Registered memory becomes private again. What this rank has allocated goes with the last rank of the family, which
+  // takes the kernel less time than to take it from each; now, where a rank stays that was left behind.
   ~Family();
   Family(const Family&) = delete;
   Family& operator=(const Family&) = delete;
@@ -76,6 +77,8 @@ class Family {
       return offset;
     return offset_of_region(memory, bytes, offset);
   }
+  // A rank that lives on is no longer part of what the others do.
+  void leave_behind() noexcept { left_behind_.store(true, std::memory_order_relaxed); }
   // isolate.cc: the pages of a buffer become this process's own, contents kept, so that no other rank's writes reach
   // them any more; the buffer is then private memory to all calls.
   void isolate(void* memory, uint64_t bytes) noexcept;
@@ -122,6 +125,7 @@ class Family {
   std::vector<SharedMemory::Extent> isolated_;  // in extents of this rank; never given to anybody again
   std::atomic<uint32_t> enrolled_{0};
   std::atomic<uint32_t> isolated_count_{0};
+  std::atomic<bool> left_behind_{false};
 };
 
 }  // namespace gsel::shm

@@ -241,15 +241,13 @@ void Family::give_back(uintptr_t address, const Region& region) noexcept {
 // pages live as long as the mapping.
 void Family::give_back_all() noexcept {
   for (const auto& [address, region] : regions_) {
-    if (region.enrolled && !memory_) continue;
-    if (region.enrolled) try {
+    if (!region.enrolled && !memory_) munmap(reinterpret_cast<void*>(address), region.bytes);
+    if (region.enrolled && memory_) try {
         make_private(reinterpret_cast<char*>(address), region);
       } catch (const std::exception& e) {
         taken_.erase(region.offset);
         log(GSEL_LOG_WARN, "comm", "registered memory stays shared: {}", e.what());
-        continue;
       }
-    give_back(address, region);
   }
   regions_.clear();
 }

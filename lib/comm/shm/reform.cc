@@ -37,8 +37,11 @@ Link::Place Link::shrink() {
   abandon_messages();
   std::vector<int32_t> members;
   const std::vector<uint32_t> roll = call_the_roll(&RankBlock::reform);
-  for (int32_t q = 0; q < world_size_; ++q)
-    if (decision_of(roll[static_cast<size_t>(q)]) == kIn) members.push_back(q);
+  for (int32_t q = 0; q < world_size_; ++q) {
+    const uint32_t decision = decision_of(roll[static_cast<size_t>(q)]);
+    if (decision == kIn) members.push_back(q);
+    if (decision == kLate) family_->leave_behind();
+  }
   const uint32_t own = roll[static_cast<size_t>(rank_)];
   if (decision_of(own) != kIn)
     throw Error(GSEL_ERR_PEER,
