@@ -13,6 +13,8 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstddef>
+#include <new>
 #include <vector>
 
 #include "base/error.h"
@@ -31,7 +33,8 @@ struct Process {
     pthread_atfork([] { get().mutex.lock(); }, [] { get().mutex.unlock(); }, [] { get().become_child(); });
   }
   static Process& get() {
-    static Process* process = new Process;
+    alignas(Process) static std::byte room[sizeof(Process)];  // never destroyed; without memory it could not be made
+    static Process* process = new (room) Process;
     return *process;
   }
   void become_child() {

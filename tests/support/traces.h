@@ -45,6 +45,11 @@ static inline traces traces_now(void) {
   return now;
 }
 
+static inline int holds_no_more(const traces *after, const traces *before) {
+  return after->descriptors <= before->descriptors && after->threads <= before->threads &&
+         after->mappings <= before->mappings && after->blocks <= before->blocks;
+}
+
 /* The mapping at an address, as its line of /proc/self/maps; empty where there is none. */
 static inline void mapping_at(const void *address, char *line, int capacity) {
   FILE *file = fopen("/proc/self/maps", "r");
