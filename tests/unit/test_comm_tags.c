@@ -387,13 +387,18 @@ static void nobody(rank_run* run) {
 static void late(rank_run* run) {
   gsel_error* err;
   gsel_comm* comm;
+  gsel_collective barrier = GSEL_COLLECTIVE_INIT;
+  gsel_request* request;
   uint32_t x = 0;
   join(run, &comm);
-  if (run->rank == 0)
+  if (run->rank == 0) {
     rank_fails(run, gsel_recv_tag(comm, &x, 1, GSEL_U32, GSEL_ANY_RANK, GSEL_ANY_TAG, NULL, &err), err,
                GSEL_ERR_TIMEOUT, "no rank sent what rank 0 waited for", -1);
-  else
-    rank_fails(run, gsel_barrier(comm, &err), err, GSEL_ERR_TIMEOUT, "no rank sent", -1);
+  } else { /* a request: the rank could still send beside it */
+    rank_ok(run, gsel_comm_start(comm, &barrier, &request, &err), err);
+    rank_fails(run, gsel_request_wait(request, &err), err, GSEL_ERR_TIMEOUT, "no rank sent", -1);
+    gsel_request_free(request);
+  }
   gsel_comm_destroy(comm);
 }
 

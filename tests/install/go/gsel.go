@@ -132,7 +132,7 @@ func (model *Model) Param(name string, dims ...int64) (int32, error) {
 	var id C.int32_t
 	var err *C.gsel_error
 	status := C.gsel_model_add_param(model.c, &desc, &id, &err)
-	return int32(id), check(status, err)
+	return int32(id), check(status, &err)
 }
 
 func (model *Model) Value(name string, dtype C.gsel_dtype, flags uint32, dims ...int64) (int32, error) {
@@ -146,7 +146,7 @@ func (model *Model) Value(name string, dtype C.gsel_dtype, flags uint32, dims ..
 	var id C.int32_t
 	var err *C.gsel_error
 	status := C.gsel_model_add_value(model.c, &desc, &id, &err)
-	return int32(id), check(status, err)
+	return int32(id), check(status, &err)
 }
 
 // Loss adds the layer that ends in the loss, to be driven by pull.
@@ -163,7 +163,7 @@ func (model *Model) Loss(name string, inputs, outputs, params []int32) (int32, e
 	var id C.int32_t
 	var err *C.gsel_error
 	status := C.gsel_model_add_layer(model.c, &desc, &id, &err)
-	return int32(id), check(status, err)
+	return int32(id), check(status, &err)
 }
 
 // Kernels does the work of a model; each method gets what gsel lends for the call.
