@@ -43,7 +43,12 @@ static void leaves_by_pthread_exit(rank_run* run) {
 
 static void test_a_process_ends_with_the_last_thread_of_the_program(void** state) {
   (void)state;
+#if defined(__SANITIZE_THREAD__)
+  (void)leaves_by_pthread_exit;
+  print_message("left out: the sanitizer has a thread of its own, which never ends\n");
+#else
   as_processes(2, leaves_by_pthread_exit, NULL);
+#endif
 }
 
 int main(void) {

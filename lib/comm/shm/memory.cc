@@ -112,6 +112,7 @@ void* Family::alloc(uint64_t bytes) {
     fail(GSEL_ERR_NOMEM, "{} bytes of memory are not to be had", bytes);
   Region region;
   region.bytes = round_up(std::max<uint64_t>(bytes, 1), kPage);
+  if (region.bytes >= kHugePage) require_memory(region.bytes, region.bytes);  // before it takes addresses for good
   if (memory_) region.offset = allocate(region.bytes);
   char* memory = memory_ ? memory_->at(region.offset) : map_private(region.bytes);
   try {
