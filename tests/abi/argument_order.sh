@@ -6,6 +6,7 @@ set -eu
 export LC_ALL=C
 cd "$1"
 
+# No match is what is wanted, and what grep calls a failure.
 macros='check_ok|check_fails|rank_ok|rank_fails|OK|FAILS'
 found=$(find bench bindings docs examples include lib plugins tests README.md -type f \
   \( -name '*.[ch]' -o -name '*.cc' -o -name '*.go' -o -name '*.rs' -o -name '*.md' \) \

@@ -113,7 +113,7 @@ class Headers {
 
   void write() {
     std::puts("#include \"nets/table.h\"\n");
-    for (const auto& [name, parameters] : callbacks_) write_stub(name, parameters);
+    for (const auto& [name, parameters] : callbacks_) write_no_op(name, parameters);
     for (const std::string& name : record_order_)
       if (name.rfind("gsel_", 0) == 0) write_record(name);
     for (const Function& f : functions_) write_function(f);
@@ -215,7 +215,7 @@ class Headers {
     refuse("a parameter or field of a kind that is not known", {v.type, v.name});
   }
 
-  void write_stub(const std::string& name, const Tokens& d) const {
+  void write_no_op(const std::string& name, const Tokens& d) const {
     size_t open = 0;
     while (d[open] != "(") ++open;
     const Variable result = variable_of([&] {
@@ -226,7 +226,7 @@ class Headers {
     std::string text;
     for (size_t i = open + 4; i < d.size(); ++i) text += " " + d[i];
     const bool answers = !(result.base == "void" && result.stars == 0);
-    std::printf("static %s stub_%s%s {\n", result.type.c_str(), name.c_str(), text.c_str());
+    std::printf("static %s no_op_%s%s {\n", result.type.c_str(), name.c_str(), text.c_str());
     for (const Tokens& p : split(d, open + 5, d.size() - 1, ","))
       if (p.size() > 1) std::printf("  (void)%s;\n", p.back().c_str());
     std::printf("%s}\n\n", answers ? "  return 0;\n" : "");
@@ -255,7 +255,7 @@ class Headers {
     std::printf("    {\"%s\", \"%s\", %s, %s, %s, %d, %s, %s},\n", v.name.c_str(), v.base.c_str(), kind.c_str(),
                 bytes.c_str(), where.empty() ? "0" : ("offsetof(" + where + ", " + v.name + ")").c_str(), is_signed,
                 has_record ? ("&record_" + v.base).c_str() : "0",
-                kind == "NET_FUNCTION" ? ("(void (*)(void))stub_" + v.base).c_str() : "0");
+                kind == "NET_FUNCTION" ? ("(void (*)(void))no_op_" + v.base).c_str() : "0");
   }
 
   void write_record(const std::string& name) const {

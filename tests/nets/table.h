@@ -30,7 +30,7 @@ typedef struct net_place {
   uint32_t offset;
   int is_signed;
   const struct net_record* record; /* that a NET_RECORD or the pointers of a NET_LIST point to */
-  void (*stub)(void);              /* a callback that does nothing */
+  void (*no_op)(void);             /* a callback that does nothing */
 } net_place;
 
 typedef struct net_record {

@@ -100,7 +100,7 @@ static int extreme_str(int k, void* at, char* label, size_t capacity) {
 static int extreme_pointer(scene* s, const net_place* p, int k, void* at, char* label, size_t capacity) {
   void* good = NULL;
   if (k == 1 && p->kind == NET_HANDLE) good = scene_object(s, p->type);
-  if (k == 1 && p->kind == NET_FUNCTION) memcpy(&good, &p->stub, sizeof good);
+  if (k == 1 && p->kind == NET_FUNCTION) memcpy(&good, &p->no_op, sizeof good);
   if (k == 1 && p->kind == NET_TEXT) good = (void*)(uintptr_t) "";
   if (k > 1 || (k == 1 && !good)) return 0;
   memcpy(at, &good, sizeof good);
@@ -153,7 +153,7 @@ static int good_value(scene* s, const net_place* p, char* area, slot* at) {
       at->pointer = (void*)(uintptr_t)scene_text(s->function, p->name);
       return 1;
     case NET_FUNCTION:
-      memcpy(at, &p->stub, sizeof p->stub);
+      memcpy(at, &p->no_op, sizeof p->no_op);
       return 1;
     case NET_HANDLE:
       at->pointer = scene_object(s, p->type);
