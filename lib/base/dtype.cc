@@ -1,28 +1,19 @@
 // base/dtype.cc: see dtype.h.
 #include "base/dtype.h"
 
+#include <iterator>
+
 namespace gsel {
 namespace {
 
-struct Row {
-  size_t bytes;
-  const char* name;
-};
-constexpr Row kRows[] = {{0, "unknown"}, {1, "i8"},  {1, "u8"},  {2, "i16"},    {2, "u16"},
-                         {4, "i32"},     {4, "u32"}, {8, "i64"}, {8, "u64"},    {2, "f16"},
-                         {2, "bf16"},    {4, "f32"}, {8, "f64"}, {1, "f8e4m3"}, {1, "f8e5m2"}};
-
-const Row& row(gsel_dtype dtype) {
-  return kRows[dtype >= GSEL_I8 && dtype <= GSEL_F8E5M2 ? dtype : 0];
-}
+constexpr const char* kNames[] = {"unknown", "i8",  "u8",   "i16", "u16", "i32",    "u32",   "i64",
+                                  "u64",     "f16", "bf16", "f32", "f64", "f8e4m3", "f8e5m2"};
+static_assert(std::size(kNames) == GSEL_F8E5M2 + 1);
 
 }  // namespace
 
-size_t dtype_bytes(gsel_dtype dtype) {
-  return row(dtype).bytes;
-}
 const char* dtype_name(gsel_dtype dtype) {
-  return row(dtype).name;
+  return kNames[dtype_bytes(dtype) > 0 ? dtype : 0];
 }
 
 const char* op_name(gsel_op op) {

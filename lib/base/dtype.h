@@ -7,7 +7,11 @@
 
 namespace gsel {
 
-size_t dtype_bytes(gsel_dtype dtype);      // 0 when unknown
+// 0 when unknown. Here, since each small call asks for it several times.
+constexpr size_t dtype_bytes(gsel_dtype dtype) {
+  constexpr unsigned char kBytes[] = {0, 1, 1, 2, 2, 4, 4, 8, 8, 2, 2, 4, 8, 1, 1};
+  return static_cast<size_t>(dtype) < sizeof kBytes ? kBytes[dtype] : 0;
+}
 const char* dtype_name(gsel_dtype dtype);  // "unknown" when unknown
 const char* op_name(gsel_op op);
 const char* axis_name(gsel_axis axis);

@@ -77,7 +77,7 @@ void free_handle(gsel_error* handle) noexcept {
   if (handle != &out_of_memory()) delete handle;
 }
 
-void throw_if_failed(gsel_status status, gsel_error* handle) {
+void take_over(gsel_status status, gsel_error* handle) {
   if (status == GSEL_OK) {
     free_handle(handle);
     return;

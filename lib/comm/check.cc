@@ -57,13 +57,16 @@ void check_rank(int32_t value, const char* role, const gsel_collective& call, in
     fail(GSEL_ERR_ARG, "{}: {} {} is the calling rank itself", collective_name(call.kind), role, rank);
 }
 
-void check_count(uint64_t count, const char* role, const gsel_collective& call, int32_t world_size) {
-  if (count <= UINT32_MAX) return;  // without a division
+void check_large_count(uint64_t count, const char* role, const gsel_collective& call, int32_t world_size) {
   const uint64_t limit =
       static_cast<uint64_t>(PTRDIFF_MAX) / dtype_bytes(call.dtype) / static_cast<uint64_t>(world_size);
   if (count > limit)
     fail(GSEL_ERR_ARG, "{}: {} {} of {} over {} ranks does not fit in memory; the most is {}",
          collective_name(call.kind), role, count, dtype_name(call.dtype), world_size, limit);
+}
+
+void check_count(uint64_t count, const char* role, const gsel_collective& call, int32_t world_size) {
+  if (count > UINT32_MAX) check_large_count(count, role, call, world_size);
 }
 
 // Elements from the first to behind the last part.
@@ -96,21 +99,38 @@ bool takes_recv_counts(gsel_collective_kind kind) {
   return takes_counts(kind) && kind != GSEL_COLLECTIVE_SCATTERV;
 }
 
+void clear_unused_of_message(gsel_collective& call) {
+  if (call.kind != GSEL_COLLECTIVE_SENDRECV) call.source = -1, call.recv_count = 0, call.recv_tag = 0;
+  if (!receives_message(call.kind)) call.received = nullptr;
+  if (is_probe(call.kind)) call.count = 0, call.dtype = 0;
+}
+
+void clear_unused_of_v(gsel_collective& call) {
+  const bool scatters = call.kind == GSEL_COLLECTIVE_REDUCE_SCATTERV;
+  call.count = 0;
+  if (!takes_send_counts(call.kind)) call.send_counts = nullptr;
+  if (!takes_send_counts(call.kind) && !scatters) call.send_offsets = nullptr;
+  if (!takes_recv_counts(call.kind)) call.recv_counts = call.recv_offsets = nullptr;
+  if (scatters) call.recv_offsets = nullptr;
+}
+
 void clear_unused(gsel_collective& call) {
   const gsel_collective_kind kind = call.kind;
-  if (kind == GSEL_COLLECTIVE_BARRIER) call.dtype = 0;
-  if (kind == GSEL_COLLECTIVE_BARRIER || takes_counts(kind)) call.count = 0;
+  if (kind == GSEL_COLLECTIVE_BARRIER) call.dtype = 0, call.count = 0;
   if (!is_reduction(kind)) call.op = 0;
-  if (!is_rooted(kind) && !is_point_to_point(kind)) call.root = -1;
-  if (kind != GSEL_COLLECTIVE_SENDRECV) call.source = -1, call.recv_count = 0, call.recv_tag = 0;
-  if (!is_point_to_point(kind)) call.tag = 0;
-  if (!receives_message(kind)) call.received = nullptr;
-  if (is_probe(kind)) call.count = 0, call.dtype = 0;
-  const bool scatters = kind == GSEL_COLLECTIVE_REDUCE_SCATTERV;
-  if (!takes_send_counts(kind)) call.send_counts = nullptr;
-  if (!takes_send_counts(kind) && !scatters) call.send_offsets = nullptr;
-  if (!takes_recv_counts(kind)) call.recv_counts = call.recv_offsets = nullptr;
-  if (scatters) call.recv_offsets = nullptr;
+  if (is_point_to_point(kind)) {
+    clear_unused_of_message(call);
+  } else {
+    if (!is_rooted(kind)) call.root = -1;
+    call.source = -1;
+    call.recv_count = 0;
+    call.tag = call.recv_tag = 0;
+    call.received = nullptr;
+  }
+  if (takes_counts(kind))
+    clear_unused_of_v(call);
+  else
+    call.send_counts = call.send_offsets = call.recv_counts = call.recv_offsets = nullptr;
 }
 
 Buffers buffers_of_v(const gsel_collective& call, int32_t rank, int32_t n) {
@@ -218,21 +238,26 @@ void check_message(const gsel_collective& call, int32_t rank, int32_t world_size
   if (call.received || is_probe(call.kind)) stated_size(call.received, "gsel_message");
 }
 
-void check_words(const gsel_collective& call, int32_t rank, int32_t world_size) {
+void check_reduction(const gsel_collective& call) {
   const char* name = collective_name(call.kind);
-  if (!(call.timeout_s >= 0)) fail(GSEL_ERR_ARG, "{}: timeout_s is {}; use 0 or a positive time", name, call.timeout_s);
+  check_operation(call.op, call.dtype, name);
+  check_records(call.op, call.dtype, call.count, name);
+  if (call.op == GSEL_SCALED_SUM && call.factor == 0)
+    fail(GSEL_ERR_ARG,
+         "{}: scaled sum without a factor; set gsel_collective.factor, or use an operation of "
+         "gsel_op_create_scaled_sum, which takes 0 as well",
+         name);
+}
+
+void check_words(const gsel_collective& call, int32_t rank, int32_t world_size) {
+  if (!(call.timeout_s >= 0))
+    fail(GSEL_ERR_ARG, "{}: timeout_s is {}; use 0 or a positive time", collective_name(call.kind), call.timeout_s);
   if (call.kind == GSEL_COLLECTIVE_BARRIER) return;
   if (dtype_bytes(call.dtype) == 0 && !is_probe(call.kind))
-    fail(GSEL_ERR_ARG, "{}: dtype {} is unknown; use a GSEL_I8 ... GSEL_F8E5M2", name, call.dtype);
-  if (is_reduction(call.kind)) {
-    check_operation(call.op, call.dtype, name);
-    check_records(call.op, call.dtype, call.count, name);
-    if (call.op == GSEL_SCALED_SUM && call.factor == 0)
-      fail(GSEL_ERR_ARG,
-           "{}: scaled sum without a factor; set gsel_collective.factor, or use an operation of "
-           "gsel_op_create_scaled_sum, which takes 0 as well",
-           name);
-  }
+    fail(GSEL_ERR_ARG, "{}: dtype {} is unknown; use a GSEL_I8 ... GSEL_F8E5M2", collective_name(call.kind),
+         call.dtype);
+  const bool of_every_type = call.op >= GSEL_SUM && call.op <= GSEL_AVG;
+  if (is_reduction(call.kind) && !of_every_type) check_reduction(call);
   if (is_rooted(call.kind)) check_rank(call.root, "root", call, rank, world_size);
   if (is_point_to_point(call.kind)) check_message(call, rank, world_size);
   check_count(call.count, "count", call, world_size);

@@ -11,42 +11,13 @@ typedef struct trial {
   double losses[STEPS];
 } trial;
 
-/* What a rank owns; released in reverse. */
-typedef struct session {
-  gsel_comm* comm;
-  gsel_config* config;
-  gsel_model* model;
-  gsel_trainer* trainer;
-} session;
-
-static gsel_status open_session(const rank_run* run, session* s, gsel_error** err) {
-  const trial* t = (const trial*)run->user;
-  gsel_trainer_options options = GSEL_TRAINER_OPTIONS_INIT;
-  memset(s, 0, sizeof *s);
-  gsel_status status = rank_join(run, &s->comm, err);
-  if (!status) status = gsel_config_parse(gsel_str_from(t->config), gsel_str_from("equal.toml"), &s->config, err);
-  if (!status) status = gsel_model_create(&s->model, err);
-  if (!status) status = eq_describe(s->model, err);
-  options.config = s->config;
-  options.data = eq_data;
-  if (!status) status = gsel_trainer_create(s->model, s->comm, &options, &s->trainer, err);
-  return status;
-}
-
-static void close_session(session* s) {
-  gsel_trainer_free(s->trainer);
-  gsel_model_free(s->model);
-  gsel_config_free(s->config);
-  gsel_comm_destroy(s->comm);
-}
-
 static void expect_equal(rank_run* run) {
   const trial* t = (const trial*)run->user;
-  session s;
+  eq_session s;
   gsel_error* err = NULL;
   gsel_step_report report = GSEL_STEP_REPORT_INIT;
   float params[EQ_ELEMS];
-  rank_ok(run, open_session(run, &s, &err), err);
+  rank_ok(run, eq_open(run, t->config, &s, &err), err);
   for (int i = 0; i < STEPS; ++i) {
     rank_ok(run, gsel_trainer_step(s.trainer, &report, &err), err);
     if (report.loss == t->losses[i]) continue;
@@ -54,15 +25,14 @@ static void expect_equal(rank_run* run) {
              t->losses[i], report.loss);
     return;
   }
-  for (int p = 0, first = 0; p < EQ_PARAMS; first += (int)kEqElems[p++])
-    rank_ok(run, gsel_trainer_read_param(s.trainer, p, params + first, sizeof(float) * (size_t)kEqElems[p], &err), err);
+  rank_ok(run, eq_params(s.trainer, params, &err), err);
   for (int k = 0; k < EQ_ELEMS; ++k)
     if (params[k] != t->params[k]) {
       snprintf(run->failure, sizeof run->failure, "rank %d, element %d: expected %.9g, got %.9g", (int)run->rank, k,
                t->params[k], params[k]);
       return;
     }
-  close_session(&s);
+  eq_close(&s);
 }
 
 static void compare(eq_setting setting, const char* sections) {

@@ -147,40 +147,20 @@ typedef struct mesh_trial {
   int place, tensor; /* of layer "down" on the pipeline; ranks of the tensor axis */
 } mesh_trial;
 
-static gsel_status open_mesh(const rank_run* run, step_session* s, gsel_error** err) {
-  const mesh_trial* t = (const mesh_trial*)run->user;
-  gsel_trainer_options options = GSEL_TRAINER_OPTIONS_INIT;
-  memset(s, 0, sizeof *s);
-  gsel_status status = rank_join(run, &s->comm, err);
-  if (!status) status = gsel_config_parse(gsel_str_from(t->config), gsel_str_from("mesh.toml"), &s->config, err);
-  if (!status) status = gsel_model_create(&s->model, err);
-  if (!status) status = eq_describe(s->model, err);
-  options.config = s->config;
-  options.data = eq_data;
-  if (!status) status = gsel_trainer_create(s->model, s->comm, &options, &s->trainer, err);
-  return status;
-}
-
-static void read_all(rank_run* run, gsel_trainer* trainer, float* out) {
-  gsel_error* err = NULL;
-  for (int p = 0; p < EQ_PARAMS; out += kEqElems[p++])
-    rank_ok(run, gsel_trainer_read_param(trainer, p, out, sizeof(float) * (size_t)kEqElems[p], &err), err);
-}
-
 static void expect_skip_in_mesh(rank_run* run) {
   const mesh_trial* t = (const mesh_trial*)run->user;
   const int32_t origin = t->tensor * (1 + DATA_PLACES * t->place); /* the first of those that share the layer */
-  step_session s;
+  eq_session s;
   gsel_error* err = NULL;
   float before[EQ_ELEMS], after[EQ_ELEMS];
-  rank_ok(run, open_mesh(run, &s, &err), err);
+  rank_ok(run, eq_open(run, t->config, &s, &err), err);
   for (int i = 0; i < STEPS; ++i) {
     gsel_step_report report = GSEL_STEP_REPORT_INIT;
     const int bad = i == BAD_STEP;
-    read_all(run, s.trainer, before);
+    rank_ok(run, eq_params(s.trainer, before, &err), err);
     rank_ok(run, gsel_trainer_step(s.trainer, NULL, &err), err);
     if (i % 2 == 0) rank_ok(run, gsel_trainer_evaluate(s.trainer, 0, NULL, NULL, NULL, &err), err);
-    read_all(run, s.trainer, after);
+    rank_ok(run, eq_params(s.trainer, after, &err), err);
     rank_ok(run, gsel_trainer_report(s.trainer, &report, &err), err);
     rank_check(run, report.validated_step == i && report.skipped == bad);
     rank_check(run, (memcmp(before, after, sizeof before) == 0) == bad);
@@ -189,19 +169,20 @@ static void expect_skip_in_mesh(rank_run* run) {
     rank_check(run, report.non_finite_param == (bad ? EQ_DOWN : -1));
     rank_check(run, report.non_finite_microbatch == (bad ? WITH_MICROBATCH : -1));
   }
-  step_close(&s);
+  eq_close(&s);
 }
 
 /* Without a look between steps, those on trust are begun again. */
 static void expect_no_nan_after_a_run(rank_run* run) {
-  step_session s;
+  const mesh_trial* t = (const mesh_trial*)run->user;
+  eq_session s;
   gsel_error* err = NULL;
   float after[EQ_ELEMS];
-  rank_ok(run, open_mesh(run, &s, &err), err);
+  rank_ok(run, eq_open(run, t->config, &s, &err), err);
   for (int i = 0; i < STEPS; ++i) rank_ok(run, gsel_trainer_step(s.trainer, NULL, &err), err);
-  read_all(run, s.trainer, after);
+  rank_ok(run, eq_params(s.trainer, after, &err), err);
   for (int k = 0; k < EQ_ELEMS; ++k) rank_check(run, isfinite(after[k]));
-  step_close(&s);
+  eq_close(&s);
 }
 
 static void every_schedule_skips_with_and_without_a_tensor_axis(void** state) {

@@ -240,4 +240,40 @@ static inline gsel_status eq_describe(gsel_model* model, gsel_error** err) {
   return status;
 }
 
+/* Everything one rank holds; freed by eq_close also where eq_open failed. */
+typedef struct eq_session {
+  gsel_comm* comm;
+  gsel_config* config;
+  gsel_model* model;
+  gsel_trainer* trainer;
+} eq_session;
+
+static inline gsel_status eq_open(const rank_run* run, const char* config, eq_session* s, gsel_error** err) {
+  gsel_trainer_options options = GSEL_TRAINER_OPTIONS_INIT;
+  memset(s, 0, sizeof *s);
+  gsel_status status = rank_join(run, &s->comm, err);
+  if (!status) status = gsel_config_parse(gsel_str_from(config), gsel_str_from("equal.toml"), &s->config, err);
+  if (!status) status = gsel_model_create(&s->model, err);
+  if (!status) status = eq_describe(s->model, err);
+  options.config = s->config;
+  options.data = eq_data;
+  if (!status) status = gsel_trainer_create(s->model, s->comm, &options, &s->trainer, err);
+  return status;
+}
+
+static inline void eq_close(eq_session* s) {
+  gsel_trainer_free(s->trainer);
+  gsel_model_free(s->model);
+  gsel_config_free(s->config);
+  gsel_comm_destroy(s->comm);
+}
+
+/* All parameters, one behind the other: [EQ_ELEMS]. */
+static inline gsel_status eq_params(gsel_trainer* trainer, float* out, gsel_error** err) {
+  gsel_status status = GSEL_OK;
+  for (int p = 0; p < EQ_PARAMS && !status; out += kEqElems[p++])
+    status = gsel_trainer_read_param(trainer, p, out, sizeof(float) * (size_t)kEqElems[p], err);
+  return status;
+}
+
 #endif

@@ -1,45 +1,12 @@
 /* unit/test_comm_groups.c: calls made together by gsel_group_run: several of one communicator, several communicators,
  * all ranks of one thread; whichever thread makes them. */
+#include "support/calls.h"
 #include "support/groups.h"
-#include "support/ranks.h"
 
 enum { LARGE = 1 << 18, MOST_RANKS = 4 };
 
-static gsel_collective call_of(gsel_collective_kind kind, const void* send, void* recv, uint64_t count, int32_t root) {
-  gsel_collective call = GSEL_COLLECTIVE_INIT;
-  call.kind = kind;
-  call.dtype = GSEL_I32;
-  call.op = GSEL_SUM;
-  call.send = send;
-  call.recv = recv;
-  call.count = count;
-  call.root = root;
-  return call;
-}
-
-static gsel_collective sum_of(int32_t* x, uint64_t count) {
-  return call_of(GSEL_COLLECTIVE_ALLREDUCE, x, x, count, -1);
-}
-
 static gsel_collective barrier(void) {
   return call_of(GSEL_COLLECTIVE_BARRIER, NULL, NULL, 0, -1);
-}
-
-static int32_t* filled(size_t count, int32_t value) {
-  int32_t* x = malloc(count * sizeof *x);
-  for (size_t i = 0; i < count; ++i) x[i] = value;
-  return x;
-}
-
-static int all_are(const int32_t* x, size_t count, int32_t value) {
-  for (size_t i = 0; i < count; ++i)
-    if (x[i] != value) return 0;
-  return 1;
-}
-
-static void both(int32_t n, rank_body body) {
-  as_threads(n, body, NULL);
-  as_processes(n, body, NULL);
 }
 
 /* A ring in which everybody sends first, with collectives between, and a second communicator in the other order. */
@@ -74,8 +41,8 @@ static void ring_in_a_group(rank_run* run) {
 
 static void test_calls_of_a_group_run_together(void** state) {
   (void)state;
-  both(2, ring_in_a_group);
-  both(3, ring_in_a_group);
+  as_threads_and_processes(2, ring_in_a_group, NULL);
+  as_threads_and_processes(3, ring_in_a_group, NULL);
 }
 
 /* Nothing of a group happens where one of its calls cannot be made. */
@@ -104,7 +71,7 @@ static void refused(rank_run* run) {
 
 static void test_a_group_with_a_wrong_call_does_nothing(void** state) {
   (void)state;
-  both(2, refused);
+  as_threads_and_processes(2, refused, NULL);
 }
 
 /* What is called between is made at once: no group is open on a thread. */

@@ -2,37 +2,9 @@
  * and what happens to them when something goes wrong; with ranks as threads and as processes. */
 #include <sched.h>
 
-#include "support/ranks.h"
+#include "support/calls.h"
 
 enum { LARGE = 1 << 18 };
-
-static gsel_collective call_of(gsel_collective_kind kind, const void* send, void* recv, uint64_t count, int32_t root) {
-  gsel_collective call = GSEL_COLLECTIVE_INIT;
-  call.kind = kind;
-  call.dtype = GSEL_I32;
-  call.op = kind == GSEL_COLLECTIVE_ALLREDUCE ? GSEL_SUM : 0;
-  call.send = send;
-  call.recv = recv;
-  call.count = count;
-  call.root = root;
-  return call;
-}
-
-static gsel_collective sum_of(int32_t* x, uint64_t count) {
-  return call_of(GSEL_COLLECTIVE_ALLREDUCE, x, x, count, -1);
-}
-
-static int32_t* filled(size_t count, int32_t value) {
-  int32_t* x = malloc(count * sizeof *x);
-  for (size_t i = 0; i < count; ++i) x[i] = value;
-  return x;
-}
-
-static int all_are(const int32_t* x, size_t count, int32_t value) {
-  for (size_t i = 0; i < count; ++i)
-    if (x[i] != value) return 0;
-  return 1;
-}
 
 /* Looks at the request only, as a caller does between pieces of its own work. */
 static gsel_status until_done(gsel_request* request, gsel_error** err) {
@@ -43,11 +15,6 @@ static gsel_status until_done(gsel_request* request, gsel_error** err) {
     if (!done) sched_yield();
   } while (!done);
   return status;
-}
-
-static void both(int32_t n, rank_body body) {
-  as_threads(n, body, NULL);
-  as_processes(n, body, NULL);
 }
 
 /* ---- one request -------------------------------------------------------------------------------------- */
@@ -82,8 +49,8 @@ static void start_and_end(rank_run* run) {
 static void test_a_call_goes_on_while_its_caller_looks_or_waits(void** state) {
   (void)state;
   as_threads(1, start_and_end, NULL);
-  both(2, start_and_end);
-  both(3, start_and_end);
+  as_threads_and_processes(2, start_and_end, NULL);
+  as_threads_and_processes(3, start_and_end, NULL);
 }
 
 /* A call started is not held up by the one who started it: rank 0 waits for what rank 1 has merely started. */
@@ -166,8 +133,8 @@ static void persistent(rank_run* run) {
 static void test_a_prepared_call_runs_any_number_of_times(void** state) {
   (void)state;
   as_threads(1, persistent, NULL);
-  both(2, persistent);
-  both(4, persistent);
+  as_threads_and_processes(2, persistent, NULL);
+  as_threads_and_processes(4, persistent, NULL);
 }
 
 /* ---- several ------------------------------------------------------------------------------------------ */
@@ -199,8 +166,8 @@ static void in_order(rank_run* run) {
 
 static void test_collectives_run_in_the_order_started(void** state) {
   (void)state;
-  both(2, in_order);
-  both(3, in_order);
+  as_threads_and_processes(2, in_order, NULL);
+  as_threads_and_processes(3, in_order, NULL);
 }
 
 /* What would block for ever if messages waited for collectives, or for each other. */
@@ -269,7 +236,7 @@ static void beside_each_other(rank_run* run) {
 
 static void test_messages_go_on_beside_collectives_and_each_other(void** state) {
   (void)state;
-  both(2, beside_each_other);
+  as_threads_and_processes(2, beside_each_other, NULL);
 }
 
 /* Rank 0 receives from all; they send in an order it decides. */
@@ -304,8 +271,8 @@ static void any_of_them(rank_run* run) {
 
 static void test_the_first_of_several_to_end_is_told(void** state) {
   (void)state;
-  both(2, any_of_them);
-  both(4, any_of_them);
+  as_threads_and_processes(2, any_of_them, NULL);
+  as_threads_and_processes(4, any_of_them, NULL);
 }
 
 static gsel_status join_again(const rank_run* run, gsel_comm* first, gsel_comm** out, gsel_error** err) {
@@ -343,8 +310,8 @@ static void two_communicators(rank_run* run) {
 
 static void test_two_communicators_go_on_at_once(void** state) {
   (void)state;
-  both(2, two_communicators);
-  both(3, two_communicators);
+  as_threads_and_processes(2, two_communicators, NULL);
+  as_threads_and_processes(3, two_communicators, NULL);
 }
 
 /* A prepared call shows its label long after the text that it was given is gone. */
@@ -369,7 +336,7 @@ static void labelled(rank_run* run) {
 
 static void test_a_prepared_call_keeps_its_label(void** state) {
   (void)state;
-  both(2, labelled);
+  as_threads_and_processes(2, labelled, NULL);
 }
 
 /* ---- what goes wrong ---------------------------------------------------------------------------------- */
@@ -414,7 +381,7 @@ static void errors(rank_run* run) {
 
 static void test_errors_come_with_the_wait(void** state) {
   (void)state;
-  both(2, errors);
+  as_threads_and_processes(2, errors, NULL);
 }
 
 /* A receive may be posted long before its message: its time counts from the wait for it. */
@@ -443,7 +410,7 @@ static void posted_ahead(rank_run* run) {
 
 static void test_the_time_of_a_message_counts_from_its_wait(void** state) {
   (void)state;
-  both(2, posted_ahead);
+  as_threads_and_processes(2, posted_ahead, NULL);
 }
 
 /* A message that never comes: free waits for its end, here that of its time; abort ends another at once. */
@@ -474,7 +441,7 @@ static void freed(rank_run* run) {
 
 static void test_free_waits_and_abort_ends(void** state) {
   (void)state;
-  both(2, freed);
+  as_threads_and_processes(2, freed, NULL);
 }
 
 static void destroyed(rank_run* run) {
@@ -503,7 +470,7 @@ static void destroyed(rank_run* run) {
 
 static void test_a_communicator_is_destroyed_with_requests_under_way(void** state) {
   (void)state;
-  for (int i = 0; i < 5; ++i) both(2, destroyed);
+  for (int i = 0; i < 5; ++i) as_threads_and_processes(2, destroyed, NULL);
 }
 
 static void no_thread(rank_run* run) {
@@ -537,7 +504,7 @@ static void no_thread(rank_run* run) {
 
 static void test_without_a_thread_requests_are_refused_and_groups_are_not(void** state) {
   (void)state;
-  both(2, no_thread);
+  as_threads_and_processes(2, no_thread, NULL);
 }
 
 static void forked(rank_run* run) {
@@ -608,7 +575,7 @@ static void reformed(rank_run* run) {
 
 static void test_requests_live_with_splits_and_end_with_a_resync(void** state) {
   (void)state;
-  both(2, reformed);
+  as_threads_and_processes(2, reformed, NULL);
 }
 
 int main(void) {
