@@ -27,8 +27,9 @@ std::string named(const Program& program) {
   std::vector<std::string> stages;
   for (size_t s = 0; s < program.place_of_stage.size(); ++s) {
     if (program.place_of_stage[s] != program.mesh.coordinate(program.rank, GSEL_AXIS_PIPELINE)) continue;
-    const auto [first, last] =
-        std::ranges::equal_range(program.layers, static_cast<int32_t>(s), {}, &ProgramLayer::stage);
+    const auto stage = static_cast<int32_t>(s);  // Clang 14 does not compile equal_range of GCC 12's library
+    const auto first = std::ranges::lower_bound(program.layers, stage, {}, &ProgramLayer::stage);
+    const auto last = std::ranges::upper_bound(program.layers, stage, {}, &ProgramLayer::stage);
     if (first == last) continue;
     stages.push_back(fmt::format("stage {}: layers \"{}\" to \"{}\"", s, first->name, std::prev(last)->name));
   }
