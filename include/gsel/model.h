@@ -258,7 +258,8 @@ GSEL_API gsel_status gsel_model_add_layer(gsel_model *model, const gsel_layer_de
                                           gsel_error **err);
 
 /* Checks the whole (one loss, every value written and every parameter used) and freezes it. Called by
- * gsel_trainer_create and gsel_pipeline_create when the caller did not; the latter alone takes a model without a loss.
+ * gsel_trainer_create, gsel_pipeline_create and gsel_model_check when the caller did not; the last two take a model
+ * without a loss, too.
  * GSEL_ERR_MODEL. One thread at a time per model. Since 0.1. */
 GSEL_API gsel_status gsel_model_finish(gsel_model *model, gsel_error **err);
 

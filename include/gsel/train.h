@@ -211,7 +211,8 @@ GSEL_API gsel_status gsel_trainer_evaluate(gsel_trainer *trainer, int64_t first_
                                            void *user_data, gsel_step_report *report, gsel_error **err);
 
 /* The same, pull: gsel_trainer_next_work then hands out the evaluation's work until GSEL_WORK_DONE, after which
- * gsel_trainer_report gives the evaluation once. GSEL_ERR_STATE while a step is under way. Since 0.1. */
+ * gsel_trainer_report gives the evaluation once, unless a step has begun. GSEL_ERR_STATE while a step is under way.
+ * Since 0.1. */
 GSEL_API gsel_status gsel_trainer_begin_evaluation(gsel_trainer *trainer, int64_t first_sample, gsel_error **err);
 
 /* 1 when this rank has every parameter whole and exact between steps; 0 when gsel_trainer_infer and
@@ -227,7 +228,7 @@ GSEL_API int32_t gsel_trainer_holds_params(const gsel_trainer *trainer);
  *   data       fills the inputs the value depends on, alike on all ranks whose layers read them; called on this thread
  *   dst        [dst_bytes] exactly n_samples * dims of the value
  * Errors: GSEL_ERR_ARG, GSEL_ERR_CALLBACK (ranks of the same samples get GSEL_ERR_PEER with its text; trainer stays
- * usable), GSEL_ERR_STATE (a step is under way, or a layer has no callbacks), GSEL_ERR_NOMEM. Since 0.1. */
+ * usable), GSEL_ERR_STATE (a step is under way or has failed, or a layer has no callbacks), GSEL_ERR_NOMEM. Since 0.1. */
 GSEL_API gsel_status gsel_trainer_infer(gsel_trainer *trainer, int32_t value, int64_t n_samples, gsel_data_fn data,
                                         void *user_data, void *dst, size_t dst_bytes, gsel_error **err);
 

@@ -149,7 +149,7 @@ void Trainer::step() {
   refuse_in_child();
   if (executor_->under_way()) fail(GSEL_ERR_STATE, "a step is under way in pull mode; finish it first");
   refuse_push(data_);
-  pulled_evaluation_ = false;
+  pulled_evaluation_.reset();
   push(*executor_, *model_, data_);
 }
 
@@ -167,9 +167,13 @@ gsel_step_report Trainer::evaluate(int64_t first_sample, DataSource data) {
 
 gsel_work Trainer::next_work() {
   refuse_in_child();
-  if (!executor_->under_way()) pulls_evaluation_ = false;  // a step begins
+  if (!executor_->under_way()) {  // a step begins
+    pulls_evaluation_ = false;
+    pulled_evaluation_.reset();
+  }
   const gsel_work work = executor_->next();
-  if (work.kind == GSEL_WORK_DONE) pulled_evaluation_ = std::exchange(pulls_evaluation_, false);
+  if (work.kind == GSEL_WORK_DONE && std::exchange(pulls_evaluation_, false))
+    pulled_evaluation_ = *executor_->last_evaluation();
   return work;
 }
 

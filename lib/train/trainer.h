@@ -37,7 +37,7 @@ class Trainer {
   const Program& program() const { return program_; }
   // Of the last step, or of an evaluation that was pulled and not asked for yet. GSEL_ERR_STATE when there is none.
   const gsel_step_report& report() const;
-  void report_was_read() const { pulled_evaluation_ = false; }
+  void report_was_read() const { pulled_evaluation_.reset(); }
   std::string step_json() const;
   // Part i of its memory; nullopt behind the last.
   std::optional<gsel_memory_part> memory_part(int32_t i) const;
@@ -69,8 +69,8 @@ class Trainer {
   std::shared_ptr<const Model> local_;  // the model as this rank has it, which program_ is of
   std::unique_ptr<Executor> executor_;
   std::optional<Inference> inference_;
-  bool pulls_evaluation_ = false;           // under way
-  mutable bool pulled_evaluation_ = false;  // ended, and its report not read
+  bool pulls_evaluation_ = false;                              // under way
+  mutable std::optional<gsel_step_report> pulled_evaluation_;  // ended, and its report not read; until a step begins
 };
 
 }  // namespace gsel

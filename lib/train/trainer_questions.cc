@@ -5,7 +5,7 @@
 namespace gsel {
 
 const gsel_step_report& Trainer::report() const {
-  if (pulled_evaluation_) return *executor_->last_evaluation();
+  if (pulled_evaluation_) return *pulled_evaluation_;
   if (!executor_->last_step()) fail(GSEL_ERR_STATE, "no step is finished yet");
   return executor_->last_step()->report;
 }
@@ -52,6 +52,7 @@ void Trainer::infer(int32_t value, int64_t n_samples, DataSource data, void* dst
   if (const uint64_t bytes = value_bytes(wanted, n_samples); bytes != dst_bytes)
     fail(GSEL_ERR_ARG, "dst has {} bytes; value \"{}\" of {} samples has {} bytes", dst_bytes, wanted.name, n_samples,
          bytes);
+  if (executor_->broken()) fail(GSEL_ERR_STATE, "an earlier step failed; free the trainer");
   executor_->settle_last_step();
   if (!inference_ || !inference_->fits(value, n_samples)) {
     inference_.reset();

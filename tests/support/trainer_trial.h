@@ -66,19 +66,23 @@ static inline gsel_status call_layer(const gsel_work* work, exact_model* m) {
   return kernels[work->kind](work->call, m);
 }
 
-/* One step by pulling work: what Go and Rust do. */
-static inline gsel_status pull_step(gsel_trainer* trainer, exact_model* m, gsel_step_report* report, gsel_error** err) {
+/* All work of a step or of an evaluation, by pulling it: what Go and Rust do. */
+static inline gsel_status pull_works(gsel_trainer* trainer, exact_model* m, gsel_error** err) {
   for (;;) {
     gsel_work work = GSEL_WORK_INIT;
     gsel_status status = gsel_trainer_next_work(trainer, &work, err);
     if (status) return status;
-    if (work.kind == GSEL_WORK_DONE) return gsel_trainer_report(trainer, report, err);
+    if (work.kind == GSEL_WORK_DONE) return GSEL_OK;
     const gsel_status result = work.input ? exact_data(work.input, NULL) : call_layer(&work, m);
     const gsel_str none = {NULL, 0};
     status =
         gsel_trainer_complete(trainer, work.ticket, result, work.call ? gsel_str_from(work.call->message) : none, err);
     if (status) return status;
   }
+}
+static inline gsel_status pull_step(gsel_trainer* trainer, exact_model* m, gsel_step_report* report, gsel_error** err) {
+  const gsel_status status = pull_works(trainer, m, err);
+  return status ? status : gsel_trainer_report(trainer, report, err);
 }
 
 static inline void read_params(rank_run* run, gsel_trainer* trainer, float* out) {

@@ -152,6 +152,33 @@ static void an_evaluation_under_way_excludes_steps_and_the_other_way_round(void*
   ranks_verdict(run, 1);
 }
 
+/* What was pulled waits for its report, whatever is evaluated after it; a step that begins takes it away. */
+static void a_pulled_evaluation_is_told_once_and_no_other_in_its_place(void** state) {
+  (void)state;
+  rank_run* run = ranks_prepare(1, NULL);
+  trial t = plain(TRAIN("2", ""), NULL);
+  run->user = &t;
+  session s;
+  gsel_error* err = NULL;
+  gsel_work work = GSEL_WORK_INIT;
+  gsel_step_report first = GSEL_STEP_REPORT_INIT, other = GSEL_STEP_REPORT_INIT, last = GSEL_STEP_REPORT_INIT;
+  check_ok(open_session(run, &s, &err), err);
+  check_ok(gsel_trainer_evaluate(s.trainer, 0, NULL, NULL, &first, &err), err);
+  check_ok(gsel_trainer_begin_evaluation(s.trainer, 0, &err), err);
+  check_ok(pull_works(s.trainer, &s.m, &err), err);
+  check_ok(gsel_trainer_evaluate(s.trainer, 1000, NULL, NULL, &other, &err), err);
+  assert_true(first.loss_sum != other.loss_sum);
+  check_ok(gsel_trainer_report(s.trainer, &last, &err), err);
+  assert_true(last.loss_sum == first.loss_sum);
+  check_fails(gsel_trainer_report(s.trainer, &last, &err), err, GSEL_ERR_STATE, "no step is finished");
+  check_ok(gsel_trainer_begin_evaluation(s.trainer, 0, &err), err);
+  check_ok(pull_works(s.trainer, &s.m, &err), err);
+  check_ok(gsel_trainer_next_work(s.trainer, &work, &err), err);
+  check_fails(gsel_trainer_report(s.trainer, &last, &err), err, GSEL_ERR_STATE, "no step is finished");
+  close_session(&s);
+  ranks_verdict(run, 1);
+}
+
 /* ---- parameters and values between steps, where no rank has them whole ---- */
 
 typedef struct asked {
@@ -227,12 +254,44 @@ static void inference_gathers_what_a_rank_does_not_have(void** state) {
     }
 }
 
+/* ---- behind a step that failed ---- */
+
+static gsel_status never_there(const gsel_data_request* r, void* user) {
+  (void)r, (void)user;
+  return GSEL_ERR_IO;
+}
+
+static void fail_and_infer(rank_run* run) {
+  step_model m;
+  step_session s;
+  gsel_error* err = NULL;
+  float y[STEP_WIDTH];
+  memset(&m, 0, sizeof m);
+  m.config = (const char*)run->user;
+  m.data = never_there;
+  rank_ok(run, step_open(run, &m, &s, &err), err);
+  const gsel_status status = gsel_trainer_step(s.trainer, NULL, &err);
+  rank_check(run, status == (run->rank ? GSEL_ERR_ABORTED : GSEL_ERR_CALLBACK));
+  gsel_error_free(err);
+  rank_fails(run, gsel_trainer_infer(s.trainer, STEP_Y, 1, step_data, NULL, y, sizeof y, &err), err, GSEL_ERR_STATE,
+             "an earlier step failed", -1);
+  step_close(&s);
+}
+
+static void inference_after_a_step_that_failed_is_refused_under_every_strategy(void** state) {
+  (void)state;
+  as_threads(1, fail_and_infer, STEP_SIGN("1", ""));
+  as_threads(2, fail_and_infer, STEP_SIGN("2", "") "[mesh]\npipeline = 2\n[strategy.pipeline]\nplugin = \"pp\"\n");
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(an_evaluation_changes_nothing_and_tells_the_loss_of_its_batch),
       cmocka_unit_test(noise_of_an_evaluation_is_that_of_the_next_step),
       cmocka_unit_test(an_evaluation_under_way_excludes_steps_and_the_other_way_round),
+      cmocka_unit_test(a_pulled_evaluation_is_told_once_and_no_other_in_its_place),
       cmocka_unit_test(inference_gathers_what_a_rank_does_not_have),
+      cmocka_unit_test(inference_after_a_step_that_failed_is_refused_under_every_strategy),
   };
   return cmocka_run_group_tests_name("step evaluation", tests, NULL, NULL);
 }
