@@ -16,7 +16,7 @@ namespace gsel {
 namespace {
 
 // How many rest, with the number of forks behind which they do: a child has none of its parent's threads.
-struct Resting {
+struct alignas(uint64_t) Resting {  // else Clang 14 asks libatomic for it
   uint32_t generation;
   int32_t threads;
 };
