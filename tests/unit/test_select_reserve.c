@@ -60,6 +60,15 @@ static void what_is_held_is_passed_over_until_it_is_freed(void** state) {
   gsel_reservation_free(NULL);
 }
 
+static void a_fallback_that_is_busy_can_be_waited_for(void** state) {
+  (void)state;
+  gsel_reservation* all = reserved("nvidia:4", "all", "0,1,2,3");
+  refused("nvidia:4", "index:9 | count:1", GSEL_ERR_BUSY, "none of 2 choices can be had");
+  refused("nvidia:4", "index:9 | count:9 & hip", GSEL_ERR_OUT_OF_RANGE, "none of 2 choices can be had");
+  gsel_reservation_free(all);
+  gsel_reservation_free(reserved("nvidia:4", "index:9 | count:1", "0"));
+}
+
 static void the_cpu_is_shared(void** state) {
   (void)state;
   gsel_reservation* first = reserved("cpu", "cpu", "0");
@@ -266,6 +275,7 @@ int main(void) {
   snprintf(folder, sizeof folder, "%s/locks", scratch);
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(what_is_held_is_passed_over_until_it_is_freed),
+      cmocka_unit_test(a_fallback_that_is_busy_can_be_waited_for),
       cmocka_unit_test(the_cpu_is_shared),
       cmocka_unit_test(instances_are_held_one_by_one),
       cmocka_unit_test(devices_that_processes_use_are_not_free),
