@@ -4,6 +4,10 @@
 void report(player* p, const char* call, const char* what) {
   const op* o = &p->ops[p->at];
   if (p->failure[0]) return;
+  int32_t nobody = -1;
+  __atomic_compare_exchange_n(&p->of_all->rank, &nobody, p->run.rank, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+  for (size_t first = __atomic_load_n(&p->of_all->call, __ATOMIC_RELAXED); p->at < first;)
+    if (__atomic_compare_exchange_n(&p->of_all->call, &first, p->at, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) break;
   if (p->at >= p->n_ops)
     snprintf(p->failure, sizeof p->failure, "behind the last call, rank %d: %s: %.300s", (int)p->run.rank, call, what);
   else
@@ -41,8 +45,9 @@ static void* act(void* argument) {
   p->own = calloc(1, a->m->own_bytes);
   a->m->open(p);
   for (p->at = 0; p->at < p->n_ops; ++p->at) {
-    if (!p->failure[0]) a->m->play(p, &p->ops[p->at]);
+    a->m->play(p, &p->ops[p->at]);
     meet(p);
+    if (__atomic_load_n(&p->of_all->call, __ATOMIC_RELAXED) <= p->at) break; /* in which all are */
   }
   a->m->close(p);
   free(p->own);
@@ -58,6 +63,7 @@ const char* machine_run(const machine* m, const uint8_t* data, size_t size, char
   size_t n = size / MACHINE_OP_BYTES;
   if (n > MACHINE_MOST_OPS) n = MACHINE_MOST_OPS;
   memcpy(ops, data, n * sizeof *ops);
+  struct findings found = {SIZE_MAX, -1};
   const int32_t ranks = m->fewest_ranks + (n ? data[1] % (m->most_ranks - m->fewest_ranks + 1) : 0);
   gsel_unique_id_create(&id, NULL);
   pthread_barrier_init(&all, NULL, (unsigned)ranks);
@@ -68,11 +74,10 @@ const char* machine_run(const machine* m, const uint8_t* data, size_t size, char
     actors[r].p.all = &all;
     actors[r].p.ops = ops;
     actors[r].p.n_ops = n;
+    actors[r].p.of_all = &found;
     pthread_create(&threads[r], NULL, act, &actors[r]);
   }
   for (int32_t r = 0; r < ranks; ++r) pthread_join(threads[r], NULL);
   pthread_barrier_destroy(&all);
-  for (int32_t r = 0; r < ranks; ++r)
-    if (actors[r].p.failure[0]) return strcpy(text, actors[r].p.failure);
-  return NULL;
+  return found.rank < 0 ? NULL : strcpy(text, actors[found.rank].p.failure);
 }

@@ -12,6 +12,12 @@
 
 enum { MACHINE_OP_BYTES = 4, MACHINE_TEXT = 500, MACHINE_MOST_OPS = 256, MACHINE_MOST_RANKS = 3 };
 
+/* Of all ranks: the first call in which something was wrong, and who found something first. */
+struct findings {
+  size_t call;
+  int32_t rank;
+};
+
 typedef struct op {
   uint8_t what, slot, a, b;
 } op;
@@ -24,6 +30,7 @@ typedef struct player {
   size_t at;          /* number of the call */
   gsel_status status; /* of the last CAME */
   void* own;          /* the net's */
+  struct findings* of_all;
   char failure[MACHINE_TEXT];
 } player;
 
