@@ -21,7 +21,8 @@ void Link::publish_small(const Call& call, const Plan& plan, HeaderLine& line, u
   } else if (is_reduction(call.kind)) {
     std::memcpy(place, call.send, call.payload_bytes);
   } else if (!plan.parts_differ()) {
-    std::memcpy(place, call.send, plan.packed(rank_, call.root < 0 ? rank_ : call.root).count);
+    const size_t bytes = plan.packed(rank_, call.root < 0 ? rank_ : call.root).count;
+    if (bytes > 0) std::memcpy(place, call.send, bytes);  // who gives nothing may have NULL
   } else {
     for (int32_t q = 0; q < world_size_; ++q) {
       const Bytes from = plan.source(q), to = plan.packed(rank_, q);
