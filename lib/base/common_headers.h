@@ -1,0 +1,18 @@
+// base/common_headers.h: headers of other libraries that nearly every file of the library needs, compiled once. Each
+// file includes what it uses all the same.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
