@@ -1,4 +1,4 @@
-// endings.cc: see endings.h. lib/comm/shm/launcher.cc reads what is sent here.
+// endings.cc: see endings.h. lib/comm/shm/join/launcher.cc reads what is sent here.
 #include "endings.h"
 
 #include <sys/socket.h>

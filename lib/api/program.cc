@@ -5,7 +5,7 @@
 #include "base/guard.h"
 #include "base/text.h"
 #include "program/traffic.h"
-#include "program/verify.h"
+#include "program/verify/verify.h"
 
 extern "C" {
 

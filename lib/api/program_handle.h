@@ -4,8 +4,8 @@
 #include <mutex>
 #include <string>
 
-#include "program/places_table.h"
 #include "program/program.h"
+#include "program/text/places_table.h"
 
 struct gsel_program {
   gsel::Program impl;

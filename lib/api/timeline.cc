@@ -1,5 +1,5 @@
 // api/timeline.cc: gsel/timeline.h.
-#include "program/timeline.h"
+#include "program/timeline/timeline.h"
 
 #include <gsel/timeline.h>
 

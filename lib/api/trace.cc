@@ -1,5 +1,5 @@
 // api/trace.cc: the flight recorder and what a call would do, of gsel/comm.h.
-#include "comm/shm/trace.h"
+#include "comm/shm/trace/trace.h"
 
 #include <gsel/comm.h>
 

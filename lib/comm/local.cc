@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "comm/check.h"
 #include "comm/operation.h"
-#include "comm/shm/kernels.h"
+#include "comm/shm/reduce/kernels.h"
 
 namespace gsel {
 namespace {

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <vector>
 
-#include "program/outline.h"
-#include "program/walker.h"
+#include "program/verify/outline.h"
+#include "program/verify/walker.h"
 
 namespace gsel {
 namespace {

@@ -6,7 +6,7 @@
 #include "base/current_error.h"
 #include "base/dtype.h"
 #include "program/stages.h"
-#include "program/validation.h"
+#include "program/verify/validation.h"
 
 namespace gsel {
 

@@ -4,8 +4,8 @@
 #include <algorithm>
 
 #include "base/current_error.h"
-#include "program/verify.h"
-#include "train/pass.h"
+#include "program/verify/verify.h"
+#include "train/compile/pass.h"
 
 namespace gsel {
 namespace {

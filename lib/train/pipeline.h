@@ -11,8 +11,8 @@
 
 #include "base/os.h"
 #include "train/agree.h"
-#include "train/optimizer.h"
-#include "train/push.h"
+#include "train/execute/push.h"
+#include "train/optimize/optimizer.h"
 
 namespace gsel {
 

@@ -7,11 +7,11 @@
 #include "base/current_error.h"
 #include "base/dtype.h"
 #include "base/log.h"
-#include "program/verify.h"
-#include "train/budget.h"
+#include "program/verify/verify.h"
 #include "train/check/model_check.h"
-#include "train/idle_settings.h"
-#include "train/traffic_notes.h"
+#include "train/compile/idle_settings.h"
+#include "train/memory/budget.h"
+#include "train/report/traffic_notes.h"
 
 namespace gsel {
 namespace {

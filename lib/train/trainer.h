@@ -6,11 +6,11 @@
 
 #include "base/os.h"
 #include "train/agree.h"
-#include "train/executor.h"
-#include "train/inference.h"
-#include "train/pass.h"
-#include "train/push.h"
-#include "train/whole_params.h"
+#include "train/compile/pass.h"
+#include "train/execute/executor.h"
+#include "train/execute/push.h"
+#include "train/query/inference.h"
+#include "train/query/whole_params.h"
 
 namespace gsel {
 

@@ -4,8 +4,8 @@
 #include <map>
 
 #include "api/model_handle.h"
-#include "program/validation.h"
-#include "program/verify.h"
+#include "program/verify/validation.h"
+#include "program/verify/verify.h"
 #include "support/long_model.h"
 #include "support/random_program.h"
 #include "support/scratch.h"

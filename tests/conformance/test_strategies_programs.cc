@@ -8,9 +8,9 @@
 
 #include "api/model_handle.h"
 #include "program/traffic.h"
-#include "program/verify.h"
+#include "program/verify/verify.h"
 #include "support/closed_forms.h"
-#include "train/pass.h"
+#include "train/compile/pass.h"
 
 namespace {
 

@@ -5,9 +5,9 @@
 #include <random>
 
 #include "program/forward_only.h"
-#include "program/verify.h"
+#include "program/verify/verify.h"
 #include "support/trainer_trial.h"
-#include "train/pass.h"
+#include "train/compile/pass.h"
 
 namespace {
 

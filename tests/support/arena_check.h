@@ -13,9 +13,9 @@
 
 #include "base/align.h"
 #include "support/check.h"
-#include "train/arena_plan.h"
-#include "train/message_plan.h"
-#include "train/views.h"
+#include "train/compile/message_plan.h"
+#include "train/memory/arena_plan.h"
+#include "train/memory/views.h"
 
 namespace made {
 

@@ -10,7 +10,7 @@
 #include "comm/communicator.h"
 #include "program/shards.h"
 #include "support/ranks.h"
-#include "train/compress.h"
+#include "train/optimize/compress.h"
 
 namespace {
 

@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "comm/shm/kernels.h"
+#include "comm/shm/reduce/kernels.h"
 #include "support/reference.h"
 
 using gsel::shm::Fold;

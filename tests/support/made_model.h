@@ -11,7 +11,7 @@
 #include "base/config.h"
 #include "model/model.h"
 #include "program/program.h"
-#include "train/pass.h"
+#include "train/compile/pass.h"
 
 namespace made {
 

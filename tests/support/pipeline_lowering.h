@@ -10,7 +10,7 @@
 
 #include "program/stages.h"
 #include "support/made_model.h"
-#include "train/base_program.h"
+#include "train/compile/base_program.h"
 
 namespace made {
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "program/program.h"
-#include "program/validation.h"
+#include "program/verify/validation.h"
 #include "support/draw.h"
 
 namespace gsel::test {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "program/forward_only.h"
-#include "program/verify.h"
+#include "program/verify/verify.h"
 #include "support/check.h"
 #include "support/program_maker.h"
 

@@ -7,7 +7,7 @@
 #include <random>
 
 #include "support/made_model.h"
-#include "train/base_program.h"
+#include "train/compile/base_program.h"
 
 namespace made {
 

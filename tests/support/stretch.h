@@ -5,7 +5,7 @@
 #include <string>
 
 #include "support/vectors.h"
-#include "train/optimizer.h"
+#include "train/optimize/optimizer.h"
 
 namespace gsel_test {
 

@@ -7,7 +7,7 @@
 
 #include "base/error.h"  // before cmocka, which takes the name fail
 #include "comm/floats.h"
-#include "comm/shm/kernels.h"
+#include "comm/shm/reduce/kernels.h"
 #include "support/check.h"
 
 namespace gsel_test {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "program/verify.h"
+#include "program/verify/verify.h"
 #include "support/check.h"
 
 namespace gsel::test {

@@ -5,8 +5,8 @@
 #include "support/made_model.h"
 #include "support/pipeline_lowering.h"
 #include "support/random_program.h"
-#include "train/arena_fit.h"
-#include "train/base_program.h"
+#include "train/compile/base_program.h"
+#include "train/memory/arena_fit.h"
 
 namespace {
 

@@ -2,7 +2,7 @@
 #include "program/stages.h"
 #include "support/check.h"
 #include "support/made_model.h"
-#include "train/base_program.h"
+#include "train/compile/base_program.h"
 
 namespace {
 

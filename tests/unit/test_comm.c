@@ -104,7 +104,7 @@ static const int32_t worlds[] = {1, 2, 3, 4, 5, 7, 8, 9, 17};
 #endif
 enum { N_WORLDS = sizeof worlds / sizeof worlds[0] };
 
-/* Elements of f32 that one chunk of an allreduce takes; see comm/shm/arena.cc. */
+/* Elements of f32 that one chunk of an allreduce takes; see comm/shm/memory/arena.cc. */
 static size_t chunk(int32_t p) {
   return (524288 / (size_t)p / 64 * 64 / 4) * (size_t)p;
 }

@@ -385,7 +385,8 @@ static void test_small_calls_of_worlds_of_1_to_17_processes(void** state) {
   }
 }
 
-/* Staging memory is 512 KiB for a chunk, a part of it for each rank where parts differ; see comm/shm/arena.cc. */
+/* Staging memory is 512 KiB for a chunk, a part of it for each rank where parts differ; see comm/shm/memory/arena.cc.
+ */
 static void test_large_calls_at_the_edges_of_chunks(void** state) {
   (void)state;
   const int32_t worlds[] = {1, 2, 3, 5, 8, 17};

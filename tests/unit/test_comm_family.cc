@@ -6,7 +6,7 @@
 
 #include "base/available.h"
 #include "base/error.h"
-#include "comm/shm/family.h"
+#include "comm/shm/memory/family.h"
 #include "support/check.h"
 
 using namespace gsel;
@@ -50,7 +50,7 @@ void test_offsets_name_the_bytes_of_a_buffer(void**) {
   assert_int_equal(first.offset_of(own + 4 * kPage, 1), 0);
   assert_int_equal(first.offset_of(own, UINT64_MAX), 0);
   assert_int_equal(first.offset_of(&at, sizeof at), 0);
-  assert_int_equal(second.offset_of(own, 1), 0);           // registered by the other rank only
+  assert_int_equal(second.offset_of(own, 1), 0);               // registered by the other rank only
   assert_int_equal(first.offset_of(memory->control(), 1), 0);  // the control part is nobody's buffer
 
   first.dismiss(own);

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "comm/shm/kernels.h"
+#include "comm/shm/reduce/kernels.h"
 #include "support/check.h"
 #include "support/folds.h"
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "comm/floats.h"
-#include "comm/shm/kernels.h"
+#include "comm/shm/reduce/kernels.h"
 #include "support/check.h"
 #include "support/reference.h"
 

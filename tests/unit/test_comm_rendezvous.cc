@@ -7,8 +7,8 @@
 #include <functional>
 
 #include "base/error.h"
-#include "comm/shm/messages.h"
-#include "comm/shm/rendezvous.h"
+#include "comm/shm/join/messages.h"
+#include "comm/shm/join/rendezvous.h"
 #include "support/check.h"
 
 using namespace gsel;

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "support/check.h"
-#include "train/lender.h"
+#include "train/memory/lender.h"
 
 namespace gsel {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "program/compression.h"
 #include "support/compression.h"
-#include "train/low_rank_kernels.h"
+#include "train/optimize/low_rank_kernels.h"
 
 namespace {
 

@@ -5,7 +5,7 @@
 #include <gsel/model.h>
 
 #include "program/forward_only.h"
-#include "program/verify.h"
+#include "program/verify/verify.h"
 #include "support/check.h"
 #include "support/program_judge.h"
 #include "support/program_maker.h"

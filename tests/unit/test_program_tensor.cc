@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "program/forward_only.h"
-#include "program/places_table.h"
+#include "program/text/places_table.h"
 #include "program/traffic.h"
 #include "program/transfers.h"
 #include "support/pipeline_maker.h"

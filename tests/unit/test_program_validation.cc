@@ -1,7 +1,7 @@
 // Programs that step before they know whether they may: what the verifier says to each way of getting it wrong, and how
 // far forward VALIDATE is moved so that no message crosses it.
 #include "program/traffic.h"
-#include "program/validation.h"
+#include "program/verify/validation.h"
 #include "support/program_cases.h"
 
 namespace {

@@ -8,8 +8,8 @@
 #include "support/exact_model.h"
 #include "support/pipeline_lowering.h"
 #include "support/ranks.h"
-#include "train/inference.h"
-#include "train/whole_params.h"
+#include "train/query/inference.h"
+#include "train/query/whole_params.h"
 
 namespace {
 

@@ -8,10 +8,10 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "program/timeline.h"
+#include "program/timeline/timeline.h"
 #include "support/check.h"
 #include "support/scratch.h"
-#include "train/step_record.h"
+#include "train/report/step_record.h"
 
 namespace {
 

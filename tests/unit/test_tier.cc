@@ -11,8 +11,8 @@
 #include "support/check.h"
 #include "support/made_model.h"
 #include "support/scratch.h"
-#include "train/base_program.h"
-#include "train/storage.h"
+#include "train/compile/base_program.h"
+#include "train/memory/storage.h"
 
 namespace {
 

@@ -6,7 +6,7 @@
 #include <set>
 
 #include "base/error.h"
-#include "program/timeline.h"
+#include "program/timeline/timeline.h"
 #include "support/check.h"
 #include "support/xml.h"
 

@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "program/simulate.h"
-#include "program/timeline.h"
+#include "program/schedule/simulate.h"
+#include "program/timeline/timeline.h"
 #include "support/check.h"
 #include "support/xml.h"
 

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "comm/shm/arena.h"
-#include "comm/shm/shared_memory.h"
+#include "comm/shm/memory/arena.h"
+#include "comm/shm/memory/shared_memory.h"
 #include "support/ranks.h"
 #include "support/scratch.h"
 

@@ -2,7 +2,7 @@
 #include "base/error.h"
 #include "program/program.h"
 #include "support/check.h"
-#include "train/traffic_notes.h"
+#include "train/report/traffic_notes.h"
 
 namespace {
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "comm/floats.h"
-#include "comm/shm/kernels.h"
+#include "comm/shm/reduce/kernels.h"
 
 namespace gsel::host {
 

@@ -5,7 +5,7 @@
 
 #include <gsel/plugin.h>
 
-#include "comm/shm/kernels.h"
+#include "comm/shm/reduce/kernels.h"
 
 namespace gsel::host {
 

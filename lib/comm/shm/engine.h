@@ -20,7 +20,7 @@
 
 #include "base/error.h"
 #include "base/os.h"
-#include "comm/shm/transfer.h"
+#include "comm/shm/message/transfer.h"
 
 namespace gsel::shm {
 

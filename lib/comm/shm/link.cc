@@ -9,7 +9,7 @@
 #include "base/text.h"
 #include "comm/describe.h"
 #include "comm/shm/name.h"
-#include "comm/shm/watcher.h"
+#include "comm/shm/wait/watcher.h"
 
 namespace gsel::shm {
 namespace {

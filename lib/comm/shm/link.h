@@ -41,12 +41,12 @@
 #include "base/forked.h"
 #include "comm/shm/engine.h"
 #include "comm/shm/fault.h"
-#include "comm/shm/kernels.h"
-#include "comm/shm/patience.h"
+#include "comm/shm/join/rendezvous.h"
+#include "comm/shm/message/transfer.h"
 #include "comm/shm/plan.h"
-#include "comm/shm/rendezvous.h"
-#include "comm/shm/transfer.h"
-#include "comm/shm/tuning.h"
+#include "comm/shm/reduce/kernels.h"
+#include "comm/shm/tuning/tuning.h"
+#include "comm/shm/wait/patience.h"
 
 namespace gsel::shm {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "comm/shm/arena.h"
+#include "comm/shm/memory/arena.h"
 
 namespace gsel::shm {
 

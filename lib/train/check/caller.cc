@@ -1,12 +1,12 @@
-// train/check/caller.cc: calls of callbacks as the executor makes them (train/executor_work.cc), on guarded memory. See
-// member.h.
+// train/check/caller.cc: calls of callbacks as the executor makes them (train/execute/executor_work.cc), on guarded
+// memory. See member.h.
 #include <algorithm>
 #include <cstring>
 
 #include "base/foreign.h"
 #include "base/log.h"
 #include "train/check/member.h"
-#include "train/views.h"
+#include "train/memory/views.h"
 
 namespace gsel::check {
 namespace {

@@ -9,8 +9,8 @@
 #include "base/random.h"
 #include "model/divide.h"
 #include "train/check/divisions.h"
-#include "train/initial.h"
-#include "train/views.h"
+#include "train/memory/initial.h"
+#include "train/memory/views.h"
 
 namespace gsel::check {
 namespace {

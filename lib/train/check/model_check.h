@@ -3,7 +3,7 @@
 #pragma once
 
 #include "train/check/layer_check.h"
-#include "train/push.h"
+#include "train/execute/push.h"
 
 namespace gsel::check {
 

@@ -1,0 +1,295 @@
+// comm/shm/join/host_side.cc: see host_side.h.
+#include "comm/shm/join/host_side.h"
+
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <map>
+#include <string_view>
+
+#include "base/printable.h"
+#include "base/text.h"
+#include "comm/shm/name.h"
+#include "comm/shm/tuning/tuning.h"
+
+namespace gsel::shm {
+
+HostSide::HostSide(const gsel_join& join, const Hello& own, std::string name, Launcher& launcher, int64_t deadline_ns)
+    : join_(join), own_(own), name_(std::move(name)), launcher_(launcher), deadline_(deadline_ns) {
+  by_rank_.resize(static_cast<size_t>(join.world_size));
+}
+
+Joined HostSide::run() {
+  os::Life life = os::open_life();
+  os::Fd memory;
+  Mapped mapped;
+  open();
+  try {
+    gather();
+    check_devices();
+    check_order();
+    mapped = make_family(memory);
+    distribute(life.watch.get(), memory.get());
+    await_ready();
+    // Before anybody returns: a rank's next rendezvous must not meet this one's socket.
+    listener_.close();
+    Message go;
+    go.say = Say::go;
+    for (const Guest* guest : by_rank_)
+      if (guest) tell(*guest, go, nullptr, 0);
+  } catch (const Error& e) {
+    tell_failure(e);
+    throw;
+  }
+  life.watch.reset();
+  std::vector<Member> members(by_rank_.size());
+  for (size_t r = 0; r < by_rank_.size(); ++r) {
+    const Hello& hello = by_rank_[r] ? by_rank_[r]->hello : own_;
+    members[r].pid = hello.pid;
+    members[r].process = hello.process;
+    members[r].witness = hello.witness;
+    if (hello.process != own_.process) members[r].life = std::move(by_rank_[r]->life);
+  }
+  return {std::make_shared<Family>(mapped.memory, std::move(members), 0, std::move(life)), mapped.arena};
+}
+
+Mapped HostSide::make_family(os::Fd& fd) const {
+  const Layout layout(join_.world_size);
+  fd = SharedMemory::create(layout.reserved_bytes(), layout.total_bytes, join_.world_size);
+  const auto memory = SharedMemory::map(fd.get(), layout.total_bytes);
+  ArenaHeader facts{};
+  facts.cores = count_cores();
+  facts.order = join_.order;
+  facts.asymmetric = all_pass_barriers();
+  facts.tuning = tuning_for(join_.world_size);
+  std::vector<Seat> seats;
+  for (const Guest* guest : by_rank_)
+    seats.push_back({guest ? guest->hello.pid : own_.pid, static_cast<int32_t>(seats.size())});
+  Arena::found(memory->control(), layout, facts, seats, founded_name(view(join_.name)));
+  return map_family(fd.get(), layout);
+}
+
+void HostSide::open() {
+  for (;;) {
+    if (auto listener = Socket::listen(name_)) {
+      listener_ = std::move(*listener);
+      return;
+    }
+    claim_as_second();
+    if (os::now_ns() >= deadline_)
+      fail(GSEL_ERR_TIMEOUT, "rank 0 waited {} s for another rank 0 with the same id to end; use a fresh id",
+           join_.join_timeout_s);
+    poll(nullptr, 0, 1);
+  }
+}
+
+// Somebody else is rank 0 under this id: both sides shall hear of it.
+void HostSide::claim_as_second() {
+  const auto socket = Socket::connect(name_);
+  if (socket) require_own_user(*socket);
+  if (!socket || !socket->write(&own_, sizeof own_, nullptr, 0, deadline_)) return;
+  Message answer;
+  std::vector<os::Fd> fds;
+  const Read result = socket->read_until(&answer, sizeof answer, fds, deadline_);
+  if (result == Read::message && answer.say == Say::failed) throw error_of(answer);
+}
+
+void HostSide::gather() {
+  while (!missing(false).empty()) {
+    require_in_time(false);
+    poll_once();
+  }
+}
+
+void HostSide::await_ready() {
+  while (!missing(true).empty()) {
+    require_in_time(true);
+    poll_once();
+  }
+}
+
+void HostSide::require_in_time(bool ready) const {
+  if (os::now_ns() < deadline_) return;
+  const std::vector<int32_t> late = missing(ready);
+  std::string names;
+  for (size_t i = 0; i < late.size() && i < 16; ++i) names += (i ? ", " : "") + std::to_string(late[i]);
+  const std::string stranger =
+      stranger_ ? fmt::format(" and turned a process of user {} away, being user {}", *stranger_, geteuid()) : "";
+  if (late.size() > 16) names += fmt::format(" and {} more", late.size() - 16);
+  throw Error(GSEL_ERR_TIMEOUT,
+              fmt::format("after {} s {} of {} ranks {}: rank 0 waited for rank{} {}{}; {}", join_.join_timeout_s,
+                          by_rank_.size() - late.size(), join_.world_size, ready ? "were ready" : "had joined",
+                          late.size() == 1 ? "" : "s", names, stranger, kHowToMeet))
+      .about_rank(late.empty() ? -1 : late.front());
+}
+
+void HostSide::poll_once() {
+  std::vector<pollfd> items{{.fd = listener_.fd(), .events = POLLIN, .revents = 0}};
+  for (const auto& guest : guests_) items.push_back({.fd = guest->socket.fd(), .events = POLLIN, .revents = 0});
+  items.push_back({.fd = launcher_.fd(), .events = POLLIN, .revents = 0});
+  const int ready = poll(items.data(), items.size(), std::min(1000, milliseconds_until(deadline_)));
+  if (ready < 0 && errno != EINTR) fail(GSEL_ERR_IO, "poll failed: {}", errno_text(errno));
+  if (ready <= 0) return;
+  launcher_.check();
+  for (size_t i = 1; i + 1 < items.size(); ++i)
+    if (items[i].revents) hear(*guests_[i - 1]);
+  std::erase_if(guests_, [](const auto& guest) { return guest->socket.fd() < 0; });
+  if (items[0].revents) admit();
+}
+
+void HostSide::admit() {
+  while (auto socket = listener_.accept()) {
+    if (socket->peer_user() != geteuid()) {  // not one of us: no answer
+      stranger_ = socket->peer_user();
+      continue;
+    }
+    guests_.push_back(std::make_unique<Guest>());
+    guests_.back()->socket = std::move(*socket);
+  }
+}
+
+void HostSide::hear(Guest& guest) {
+  std::vector<os::Fd> fds;
+  if (!guest.known) {
+    const Read result = guest.socket.read(&guest.hello, sizeof guest.hello, fds);
+    if (result == Read::nothing) return;
+    if (result == Read::end || guest.hello.magic != kHelloMagic) return guest.socket.close();  // not one of us
+    guest.known = true;
+    if (!fds.empty()) guest.life = std::move(fds.front());
+    return greet(guest);
+  }
+  Message message;
+  const Read result = guest.socket.read(&message, sizeof message, fds);
+  if (result == Read::nothing) return;
+  if (result == Read::end)
+    throw Error(GSEL_ERR_PEER,
+                fmt::format("rank {} (pid {}) died or gave up while joining", guest.hello.rank, guest.hello.pid))
+        .about_rank(guest.hello.rank);
+  if (message.say == Say::failed) throw error_of(message);
+  guest.ready = message.say == Say::ready;
+}
+
+void HostSide::greet(Guest& guest) {
+  const Hello& hello = guest.hello;
+  if (hello.protocol != kProtocol)
+    throw Error(GSEL_ERR_VERSION, fmt::format("rank {} (pid {}) joins with protocol {}, rank 0 with {}; all ranks must "
+                                              "use one libgsel",
+                                              hello.rank, hello.pid, hello.protocol, kProtocol))
+        .about_rank(hello.rank);
+  if (hello.world_size != join_.world_size)
+    throw Error(GSEL_ERR_MISMATCH, fmt::format("rank {} (pid {}) joins a world of {} ranks, rank 0 (pid {}) one of {}; "
+                                               "give every rank the same world_size",
+                                               hello.rank, hello.pid, hello.world_size, own_.pid, join_.world_size))
+        .about_rank(hello.rank);
+  if (hello.rank < 0 || hello.rank >= join_.world_size)
+    fail(GSEL_ERR_MISMATCH, "rank {} joins a world of {} ranks", hello.rank, join_.world_size);
+  Guest*& place = by_rank_[static_cast<size_t>(hello.rank)];
+  if (place || hello.rank == 0)
+    throw Error(GSEL_ERR_MISMATCH,
+                fmt::format("rank {} is claimed twice, by pid {} and pid {}; give every rank its own "
+                            "number",
+                            hello.rank, place ? place->hello.pid : own_.pid, hello.pid))
+        .about_rank(hello.rank);
+  if (!guest.life) fail(GSEL_ERR_IO, "rank {} joined without a life descriptor", hello.rank);
+  place = &guest;
+}
+
+// Two ranks on one device would wait for each other inside its driver, or run out of its memory. Looked at once all
+// are here, so that all are told.
+void HostSide::check_devices() const {
+  std::map<std::string_view, const Hello*> seen;
+  for (const Guest* guest : by_rank_) {
+    const Hello& hello = guest ? guest->hello : own_;
+    const std::string_view device(hello.device, strnlen(hello.device, sizeof hello.device));
+    if (device.empty()) continue;
+    const auto [first, fresh] = seen.emplace(device, &hello);
+    if (fresh) continue;
+    const Hello& other = *first->second;
+    throw Error(GSEL_ERR_DUPLICATE,
+                fmt::format("ranks {} (pid {}) and {} (pid {}) compute on one device, {}; give every rank its own, as "
+                            "gsel run --devices does",
+                            other.rank, other.pid, hello.rank, hello.pid, one_line(device)))
+        .about_rank(hello.rank);
+  }
+}
+
+void HostSide::check_order() const {
+  for (const Guest* guest : by_rank_)
+    if (guest && guest->hello.order != join_.order)
+      throw Error(GSEL_ERR_MISMATCH,
+                  fmt::format("rank {} (pid {}) joins with order {}, rank 0 with {}; give every rank "
+                              "the same gsel_comm_config.order",
+                              guest->hello.rank, guest->hello.pid, guest->hello.order, join_.order))
+          .about_rank(guest->hello.rank);
+}
+
+bool HostSide::all_pass_barriers() const {
+  return own_.barrier &&
+         std::ranges::all_of(by_rank_, [](const Guest* guest) { return !guest || guest->hello.barrier; });
+}
+
+void HostSide::distribute(int own_life, int memory) {
+  Message message;
+  message.say = Say::arena;
+  for (const Guest* guest : by_rank_)
+    if (guest) tell(*guest, message, &memory, 1);
+  for (const Guest* guest : by_rank_)
+    if (guest) introduce_all_to(*guest, own_life);
+}
+
+// A guest gets no descriptors for ranks of its own process: threads of one process live and die together.
+void HostSide::introduce_all_to(const Guest& guest, int own_life) {
+  Message message;
+  message.say = Say::lives;
+  for (size_t first = 0; first < by_rank_.size(); first += kMostFds) {
+    const size_t count = std::min(kMostFds, by_rank_.size() - first);
+    int fds[kMostFds];
+    size_t n_fds = 0;
+    for (size_t i = 0; i < count; ++i) {
+      const Guest* other = by_rank_[first + i];
+      const Hello& hello = other ? other->hello : own_;
+      message.life[i] = {hello.pid, hello.process, hello.witness};
+      if (hello.process != guest.hello.process) fds[n_fds++] = other ? other->life.get() : own_life;
+    }
+    message.first = static_cast<uint32_t>(first);
+    message.count = static_cast<uint32_t>(count);
+    tell(guest, message, fds, n_fds);
+  }
+}
+
+void HostSide::tell(const Guest& guest, const Message& message, const int* fds, size_t n_fds) {
+  if (guest.socket.write(&message, sizeof message, fds, n_fds, deadline_)) return;
+  throw Error(GSEL_ERR_PEER,
+              fmt::format("rank {} (pid {}) died or gave up while joining", guest.hello.rank, guest.hello.pid))
+      .about_rank(guest.hello.rank);
+}
+
+void HostSide::tell_failure(const Error& error) noexcept {
+  const Message message = failed_message(error);
+  for (const auto& guest : guests_) try {
+      if (guest->known) guest->socket.write(&message, sizeof message, nullptr, 0, 0);
+    } catch (...) {  // that guest is told by the end of its socket
+    }
+}
+
+std::vector<int32_t> HostSide::missing(bool ready) const {
+  std::vector<int32_t> late;
+  for (size_t r = 1; r < by_rank_.size(); ++r)
+    if (!by_rank_[r] || (ready && !by_rank_[r]->ready)) late.push_back(static_cast<int32_t>(r));
+  return late;
+}
+
+int32_t HostSide::count_cores() const {
+  int32_t cores = 0;
+  for (size_t word = 0; word < std::size(own_.cpus); ++word) {
+    uint64_t together = own_.cpus[word];
+    for (const Guest* guest : by_rank_) together |= guest ? guest->hello.cpus[word] : 0;
+    cores += std::popcount(together);
+  }
+  return cores;
+}
+
+}  // namespace gsel::shm

@@ -1,0 +1,62 @@
+// comm/shm/join/host_side.h: rank 0's side of a rendezvous. It gathers everybody's hello, hands out arena and life
+// descriptors, waits until all are ready, stops listening, and says go. Whatever goes wrong is told to everyone who has
+// come so far before it is thrown.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "comm/shm/join/launcher.h"
+#include "comm/shm/join/messages.h"
+#include "comm/shm/join/rendezvous.h"
+
+namespace gsel::shm {
+
+class HostSide {
+ public:
+  HostSide(const gsel_join& join, const Hello& own, std::string name, Launcher& launcher, int64_t deadline_ns);
+  Joined run();
+
+ private:
+  struct Guest {
+    Socket socket;
+    Hello hello;
+    os::Fd life;
+    bool known = false;  // has said hello
+    bool ready = false;
+  };
+
+  void open();
+  void claim_as_second();
+  void gather();
+  void poll_once();
+  void admit();
+  void hear(Guest& guest);
+  void greet(Guest& guest);
+  void check_devices() const;
+  Mapped make_family(os::Fd& fd) const;
+  void distribute(int own_life, int memory);
+  void await_ready();
+  void introduce_all_to(const Guest& guest, int own_life);
+  void tell(const Guest& guest, const Message& message, const int* fds, size_t n_fds);
+  void tell_failure(const Error& error) noexcept;
+  std::vector<int32_t> missing(bool ready) const;
+  int32_t count_cores() const;
+  void check_order() const;
+  bool all_pass_barriers() const;
+  void require_in_time(bool ready) const;
+
+  const gsel_join& join_;
+  Hello own_;
+  std::string name_;
+  Launcher& launcher_;
+  int64_t deadline_;
+  Socket listener_;
+  std::optional<uid_t> stranger_;               // who tried to join and is another user
+  std::vector<std::unique_ptr<Guest>> guests_;  // in order of arrival
+  std::vector<Guest*> by_rank_;                 // [world_size], 0 is nullptr
+};
+
+}  // namespace gsel::shm

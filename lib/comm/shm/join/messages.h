@@ -1,0 +1,69 @@
+// comm/shm/join/messages.h: what ranks say to each other while joining. Rank r: hello, then ready; rank 0: arena, lives
+// in batches, go. Either side may answer "failed" at any point instead.
+#pragma once
+
+#include <gsel/error.h>
+
+#include <cstdint>
+#include <cstring>
+#include <string>
+
+#include "base/error.h"
+#include "base/printable.h"
+#include "comm/shm/join/socket.h"
+
+namespace gsel::shm {
+
+constexpr uint64_t kHelloMagic = 0x6c656c6c6f487367;
+constexpr uint32_t kProtocol = 4;
+constexpr size_t kDeviceBytes = 96;
+
+struct Hello {
+  uint64_t magic = kHelloMagic;
+  uint32_t protocol = kProtocol;
+  int32_t rank = 0;
+  int32_t world_size = 0;
+  int32_t pid = 0;
+  uint64_t process = 0;            // tells ranks that are threads of one process
+  uint64_t witness = 0;            // address of that number
+  uint64_t cpus[16] = {};          // processors the rank may use
+  int32_t order = 0;               // GSEL_ORDER_*
+  uint32_t barrier = 0;            // 1: others can make this process pass a barrier
+  char device[kDeviceBytes] = {};  // identity of the device the rank computes on; empty: not told
+};
+
+enum class Say : uint32_t { failed = 1, arena, lives, go, ready };
+
+struct Message {
+  Say say = Say::failed;
+  gsel_status code = GSEL_OK;  // of failed
+  int32_t about = -1;
+  uint32_t first = 0;  // of lives: first rank and number
+  uint32_t count = 0;
+  struct Life {
+    int32_t pid;
+    uint64_t process;
+    uint64_t witness;
+  } life[kMostFds] = {};
+  char text[512] = {};
+};
+
+inline Message failed_message(const Error& error) {
+  Message message;
+  message.say = Say::failed;
+  message.code = error.code();
+  message.about = error.rank();
+  std::strncpy(message.text, error.what(), sizeof message.text - 1);
+  return message;
+}
+
+// What came from outside is no error unless it says that it is one.
+inline Error error_of(const Message& message) {
+  if (message.code >= 0)
+    return Error(GSEL_ERR_VERSION, "a joining rank failed without saying why; all ranks must use one libgsel")
+        .about_rank(message.about);
+  return Error(message.code, one_line({message.text, strnlen(message.text, sizeof message.text)}))
+      .about_rank(message.about);
+}
+
+}  // namespace gsel::shm

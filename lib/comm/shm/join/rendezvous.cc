@@ -1,0 +1,195 @@
+// comm/shm/join/rendezvous.cc: what both sides of a rendezvous need, and the side of ranks other than 0.
+#include "comm/shm/join/rendezvous.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "base/log.h"
+#include "base/text.h"
+#include "comm/shm/join/host_side.h"
+#include "comm/shm/join/launcher.h"
+#include "comm/shm/join/messages.h"
+#include "comm/shm/name.h"
+
+namespace gsel::shm {
+
+std::string meeting_name(const gsel_unique_id& id) {
+  std::string name = "gsel-1-";
+  uint64_t folded[2] = {};  // all of the id in 128 bits: it may be random anywhere
+  for (size_t i = 0; i < sizeof id.bytes; ++i) {
+    uint64_t& word = folded[i & 1];
+    word = (word ^ id.bytes[i]) * 1099511628211u + (word >> 29);
+  }
+  return name + fmt::format("{:016x}{:016x}", folded[0], folded[1]);
+}
+
+// An abstract name belongs to whoever binds it first.
+void require_own_user(const Socket& socket) {
+  if (socket.peer_user() != geteuid())
+    throw Error(
+        GSEL_ERR_PERMISSION,
+        fmt::format("the name under which these ranks meet is held by user {}, this is user {}; use a fresh id, "
+                    "or another MASTER_PORT where the id comes from it",
+                    socket.peer_user(), geteuid()))
+        .about_rank(0);
+}
+
+namespace {
+
+Hello make_hello(const gsel_join& join) {
+  Hello hello;
+  hello.rank = join.rank;
+  hello.world_size = join.world_size;
+  hello.pid = getpid();
+  hello.process = os::process_token();
+  hello.witness = reinterpret_cast<uintptr_t>(os::process_token_place());
+  hello.order = join.order;
+  hello.barrier = os::register_for_barriers();
+  if (join.device.len >= sizeof hello.device)
+    fail(GSEL_ERR_ARG, "device has {} bytes, at most {} are needed", join.device.len, sizeof hello.device - 1);
+  if (join.device.data) std::memcpy(hello.device, join.device.data, join.device.len);
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  static_assert(sizeof set == sizeof hello.cpus);
+  if (sched_getaffinity(0, sizeof set, &set) == 0)
+    std::memcpy(hello.cpus, &set, sizeof set);
+  else
+    std::fill(std::begin(hello.cpus), std::end(hello.cpus), ~uint64_t{0});  // more than 1024 processors
+  return hello;
+}
+
+[[noreturn]] void fail_gone(const gsel_join& join, const char* step) {
+  throw Error(GSEL_ERR_PEER, fmt::format("rank 0 died or gave up joining while rank {} of {} waited {}", join.rank,
+                                         join.world_size, step))
+      .about_rank(0);
+}
+
+[[noreturn]] void fail_late(const gsel_join& join, const char* step) {
+  throw Error(GSEL_ERR_TIMEOUT, fmt::format("rank {} of {} waited {} s {}; {}", join.rank, join.world_size,
+                                            join.join_timeout_s, step, kHowToMeet))
+      .about_rank(0);
+}
+
+[[noreturn]] void fail_protocol() {
+  throw Error(GSEL_ERR_VERSION, "rank 0 speaks another protocol; all ranks must use one libgsel").about_rank(0);
+}
+
+Socket connect_to_rank_0(const gsel_join& join, const std::string& name, Launcher& launcher, int64_t deadline) {
+  for (;;) {
+    if (auto socket = Socket::connect(name)) {
+      require_own_user(*socket);
+      return std::move(*socket);
+    }
+    if (os::now_ns() >= deadline) fail_late(join, "for rank 0 to appear");
+    launcher.check();
+    poll(nullptr, 0, std::min(2, milliseconds_until(deadline)));
+  }
+}
+
+// The next word of rank 0, which must be `expected`.
+Message listen_to_rank_0(const gsel_join& join, const Socket& socket, Say expected, std::vector<os::Fd>& fds,
+                         int64_t deadline, const char* step) {
+  Message message;
+  const Read result = socket.read_until(&message, sizeof message, fds, deadline);
+  if (result == Read::nothing) fail_late(join, step);
+  if (result == Read::end) fail_gone(join, step);
+  if (message.say == Say::failed) throw error_of(message);
+  if (message.say != expected) fail_protocol();
+  return message;
+}
+
+void receive_lives(const gsel_join& join, const Socket& socket, uint64_t own_process, std::vector<Member>& members,
+                   int64_t deadline) {
+  for (size_t known = 0; known < members.size();) {
+    std::vector<os::Fd> fds;
+    const Message message = listen_to_rank_0(join, socket, Say::lives, fds, deadline, "to learn of the other ranks");
+    if (message.first != known || message.count == 0 || message.count > kMostFds ||
+        message.count > members.size() - known)
+      fail_protocol();
+    size_t taken = 0;
+    for (size_t i = 0; i < message.count; ++i, ++known) {
+      members[known].pid = message.life[i].pid;
+      members[known].process = message.life[i].process;
+      members[known].witness = message.life[i].witness;
+      if (message.life[i].process == own_process) continue;
+      if (taken == fds.size()) fail_protocol();
+      members[known].life = std::move(fds[taken++]);
+    }
+  }
+}
+
+Joined join_as_guest(const gsel_join& join, const std::string& name, Launcher& launcher, int64_t deadline) {
+  const Hello hello = make_hello(join);
+  const Socket socket = connect_to_rank_0(join, name, launcher, deadline);
+  os::Life life = os::open_life();
+  const int watch = life.watch.get();
+  if (!socket.write(&hello, sizeof hello, &watch, 1, deadline)) fail_gone(join, "to say hello");
+  life.watch.reset();
+  std::vector<os::Fd> fds;
+  listen_to_rank_0(join, socket, Say::arena, fds, deadline, "for the other ranks to join");
+  if (fds.size() != 1) fail_protocol();
+  std::vector<Member> members(static_cast<size_t>(join.world_size));
+  receive_lives(join, socket, hello.process, members, deadline);
+  Message ready;
+  ready.say = Say::ready;
+  Mapped mapped;
+  try {
+    mapped = map_family(fds.front().get(), Layout(join.world_size));
+  } catch (const Error& e) {
+    const Error named = Error(e.code(), fmt::format("rank {}: {}", join.rank, e.what())).about_rank(join.rank);
+    const Message failed = failed_message(named);
+    socket.write(&failed, sizeof failed, nullptr, 0, deadline);
+    throw named;
+  }
+  if (!socket.write(&ready, sizeof ready, nullptr, 0, deadline)) fail_gone(join, "to say ready");
+  fds.clear();
+  listen_to_rank_0(join, socket, Say::go, fds, deadline, "for the other ranks to be ready");
+  return {std::make_shared<Family>(mapped.memory, std::move(members), join.rank, std::move(life)), mapped.arena};
+}
+
+// Who is gone is told of by the launcher too, a moment later, and it knows why.
+Joined join_told_by_launcher(const gsel_join& join, const std::string& name, int64_t deadline) {
+  Launcher launcher(join);
+  try {
+    return join.rank == 0 ? HostSide(join, make_hello(join), name, launcher, deadline).run()
+                          : join_as_guest(join, name, launcher, deadline);
+  } catch (const Error& e) {
+    if (e.code() == GSEL_ERR_PEER) launcher.await_word();
+    throw;
+  }
+}
+
+Joined join_alone(const gsel_join& join) {
+  std::vector<Member> members(1);
+  members[0].pid = getpid();
+  members[0].process = os::process_token();
+  const Seat seat{members[0].pid, 0};
+  return {std::make_shared<Family>(nullptr, std::move(members), 0, os::Life()),
+          Arena::alone(join.order, seat, founded_name(view(join.name)))};
+}
+
+}  // namespace
+
+Mapped map_family(int fd, const Layout& layout) {
+  auto memory = SharedMemory::map(fd, layout.total_bytes);
+  auto arena = Arena::at(memory->control(), layout, memory);
+  return {std::move(memory), std::move(arena)};
+}
+
+Joined rendezvous(const gsel_join& join) {
+  if (join.world_size > kMaxRanks)
+    fail(GSEL_ERR_UNSUPPORTED, "a world of {} ranks was asked for; shared memory joins at most {}", join.world_size,
+         kMaxRanks);
+  if (join.world_size == 1) return join_alone(join);
+  const int64_t deadline = os::now_ns() + static_cast<int64_t>(join.join_timeout_s * 1e9);
+  const std::string name = meeting_name(join.id);
+  Joined joined = join_told_by_launcher(join, name, deadline);
+  log(GSEL_LOG_INFO, "comm", "rank {} of {} joined over shared memory", join.rank, join.world_size);
+  return joined;
+}
+
+}  // namespace gsel::shm

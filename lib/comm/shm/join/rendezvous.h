@@ -1,0 +1,42 @@
+// comm/shm/join/rendezvous.h: how the ranks of one host find each other and come to share an arena. Refuses to know
+// what they do with it. Rank 0 listens under a name made from the id, in no file system and on no port; the kernel
+// vouches for one host and one user. Returns on every rank once all have joined, or fails on every rank, within the
+// deadline.
+#pragma once
+
+#include <gsel/plugin.h>
+
+#include <memory>
+#include <string>
+
+#include "comm/shm/join/socket.h"
+#include "comm/shm/memory/arena.h"
+#include "comm/shm/memory/family.h"
+
+namespace gsel::shm {
+
+struct Joined {
+  std::shared_ptr<Family> family;  // its ranks are the communicator's
+  std::shared_ptr<Arena> arena;
+};
+
+Joined rendezvous(const gsel_join& join);
+
+// The abstract socket where ranks with this id meet.
+std::string meeting_name(const gsel_unique_id& id);
+// GSEL_ERR_PERMISSION where another user is at the other end.
+void require_own_user(const Socket& socket);
+
+// What makes ranks find each other; ends the errors of those that did not.
+inline constexpr const char* kHowToMeet =
+    "start all ranks within the join timeout, with one id, on one host and in one network namespace; between hosts "
+    "another backend is needed";
+
+// The memory of a family whose first communicator has this layout, and that communicator's arena in it.
+struct Mapped {
+  std::shared_ptr<SharedMemory> memory;
+  std::shared_ptr<Arena> arena;
+};
+Mapped map_family(int fd, const Layout& layout);
+
+}  // namespace gsel::shm

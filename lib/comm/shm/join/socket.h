@@ -1,0 +1,51 @@
+// comm/shm/join/socket.h: whole messages with descriptors over a local socket, each step within a deadline. Refuses to
+// know what they say.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/os.h"
+
+namespace gsel::shm {
+
+constexpr size_t kMostFds = 128;  // in one message; the kernel takes 253
+
+// Results of reading: a message, the end of the other side, or nothing yet.
+enum class Read { message, end, nothing };
+
+class Socket {
+ public:
+  Socket() = default;
+  explicit Socket(os::Fd fd) : fd_(std::move(fd)) {}
+
+  // A name in the abstract space, which no file system knows. nullopt: taken.
+  static std::optional<Socket> listen(const std::string& name);
+  // nullopt: nobody listens there now.
+  static std::optional<Socket> connect(const std::string& name);
+  std::optional<Socket> accept() const;  // nullopt: nobody is waiting
+
+  int fd() const { return fd_.get(); }
+  uid_t peer_user() const;
+  void close() { fd_.reset(); }
+
+  // False when the other side is gone; throws on the deadline or a failing system call.
+  bool write(const void* message, size_t bytes, const int* fds, size_t n_fds, int64_t deadline_ns) const;
+  // Reads one message of exactly `bytes` at most once; shorter or longer ones count as the end.
+  Read read(void* message, size_t bytes, std::vector<os::Fd>& fds) const;
+  // Waits for a message; nothing means the deadline has passed.
+  Read read_until(void* message, size_t bytes, std::vector<os::Fd>& fds, int64_t deadline_ns) const;
+
+ private:
+  os::Fd fd_;
+};
+
+// Milliseconds until then for poll(), at least 0, rounded up.
+int milliseconds_until(int64_t deadline_ns) noexcept;
+
+}  // namespace gsel::shm

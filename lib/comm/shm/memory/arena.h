@@ -1,0 +1,231 @@
+// comm/shm/memory/arena.h: the control memory of one communicator and where everything stands in it. Refuses to know
+// the protocols and where it comes from: a place in the memory its family shares (family.h), or the heap for a world of
+// one. Its first part is reserved before anybody sees it; staging and channels get their pages when first used, by
+// whoever writes them first.
+#pragma once
+
+#include <gsel/plugin.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "comm/shm/call.h"
+#include "comm/shm/tuning/tuning.h"
+
+namespace gsel::shm {
+
+constexpr int32_t kMaxRanks = 256;
+constexpr size_t kLineBytes = 48;          // payload that rides in a line
+constexpr size_t kLeastSmallBytes = 4096;  // payload that rides beside it, at least
+constexpr uint64_t kRingCalls = 256;       // of the flight recorder
+constexpr uint64_t kChannelLines = 8;      // of a channel
+constexpr uint64_t kChannelSlots = 4;      // of a channel's data
+constexpr uint32_t kChannelOffers = 16;    // of a channel, at a time
+constexpr size_t kTextBytes = 480;
+constexpr size_t kLabelBytes = 16;
+constexpr size_t kNameBytes = 64;  // of a communicator's name, with the NUL behind it
+
+// What every rank posts first in every collective: payload before sequence, so that who sees the sequence sees all.
+struct alignas(64) HeaderLine {
+  std::atomic<uint64_t> sequence;
+  uint64_t fingerprint;
+  unsigned char payload[kLineBytes];
+};
+static_assert(sizeof(HeaderLine) == 64);
+
+// In a header line's payload where the call's payload stands elsewhere: where this rank's buffers can be reached.
+struct BufferAddresses {
+  uint64_t send_offset;  // in the family's memory; 0: not there
+  uint64_t recv_offset;
+  uint64_t send_address;  // in the rank's process
+  uint64_t recv_address;
+  uint64_t reads_all;  // 1: this rank may read the memory of every other
+};
+static_assert(sizeof(BufferAddresses) <= kLineBytes);
+
+// A call in exact fields, one place of a rank's flight recorder; read while its owner may write, hence atomic. Valid
+// while `number` is the same before and after.
+struct alignas(64) CallEntry {
+  std::atomic<uint64_t> number;  // of the rank's calls, from 1
+  std::atomic<uint64_t> packed;  // see PackedCall
+  std::atomic<uint64_t> count;
+  std::atomic<uint64_t> detail;  // hash of counts or of the operation's name; see Link::Call
+  std::atomic<int64_t> entered;  // os::ticks
+  std::atomic<int64_t> left;     // 0: still in it; negative: failed then
+  std::atomic<uint64_t> label[kLabelBytes / sizeof(uint64_t)];
+};
+static_assert(sizeof(CallEntry) == 64);
+
+// What CallEntry::packed holds.
+struct PackedCall {
+  gsel_collective_kind kind;
+  Asked asked;
+  bool grouped;
+  gsel_dtype dtype;
+  gsel_op op;  // GSEL_OP_USER for any of a caller's
+  int32_t source, root;
+};
+inline PackedCall unpack(uint64_t packed) {
+  const auto op = static_cast<gsel_op>(packed >> 40 & 255);
+  return {static_cast<int32_t>(packed >> 56),
+          static_cast<Asked>(packed >> 32 & 127),
+          (packed & kGrouped) != 0,
+          static_cast<int32_t>(packed >> 48 & 255),
+          op == 255 ? GSEL_OP_USER : op,
+          static_cast<int16_t>(packed >> 16 & 0xffff),
+          static_cast<int16_t>(packed & 0xffff)};
+}
+
+struct alignas(128) RankBlock {
+  HeaderLine line[2];  // by parity of the call's sequence
+
+  // Progress within large calls, in chunks counted over the life of the communicator.
+  alignas(128) std::atomic<uint64_t> staged;
+  std::atomic<uint64_t> reduced;
+  std::atomic<uint64_t> copied;
+
+  alignas(128) std::atomic<uint64_t> posted[2];  // by parity: number of the call of that line
+  double factor[2];                              // by parity: of a scaled sum
+  std::atomic<uint64_t> latest_number;           // 2n while in call n, 2n + 1 behind it
+  std::atomic<uint64_t> alone_in;                // see crossed.cc
+
+  // What the rank waits for, once it waits long: flag as offset in the arena, its wanted value, whose flag it is.
+  std::atomic<uint64_t> awaited_flag;
+  std::atomic<uint64_t> awaited_value;
+  std::atomic<int32_t> awaited_rank;  // + 1; 0: nobody
+  std::atomic<uint32_t> left;
+  std::atomic<uint32_t> gone;      // the last it ever writes here
+  std::atomic<uint32_t> touching;  // 1 while it works in buffers of the others; see direct.cc
+  std::atomic<uint32_t> reform;    // whether it is in what follows, by a shrink and by a resync; see reform.cc
+  std::atomic<uint32_t> resync;
+  int32_t pid;  // these two from the start
+  int32_t family_rank;
+
+  // By parity: name of a caller's operation, for who quotes the call.
+  alignas(128) std::atomic<uint64_t> operation[2][4];
+
+  // Waiting for this rank: it bumps wake_word when sleepers is not 0. Waiting of this rank for any of several: who
+  // writes to one of its channels bumps bell when listening is not 0.
+  alignas(128) std::atomic<uint32_t> sleepers;
+  std::atomic<uint32_t> wake_word;
+  std::atomic<int32_t> processor;  // where it last waited, + 1
+  alignas(128) std::atomic<uint32_t> listening;
+  std::atomic<uint32_t> bell;
+};
+
+// From one rank to another: a ring of lines, each a message or a piece of one; data of long ones stands elsewhere, and
+// what becomes of it is told in one of the channel's offers, since messages are not taken in the order sent.
+struct alignas(64) ChannelLine {
+  std::atomic<uint64_t> sequence;  // number of the line, from 1; written last
+  uint64_t word;                   // see channel.h
+  unsigned char payload[kLineBytes];
+};
+struct ChannelOffer {
+  std::atomic<uint64_t> state;  // see channel.h; changed by both sides
+  uint64_t wanted;              // of a refused one: type, and count that the receive is for
+};
+struct alignas(128) Channel {
+  ChannelLine line[kChannelLines];
+  alignas(128) std::atomic<uint64_t> taken;  // lines, by the receiver
+  alignas(64) ChannelOffer offer[kChannelOffers];
+};
+
+struct ArenaHeader {
+  std::atomic<uint64_t> magic;
+  uint32_t version;
+  int32_t world_size;
+  uint64_t total_bytes;
+  int32_t cores;        // processors that the ranks may use together
+  int32_t order;        // GSEL_ORDER_*
+  uint32_t asymmetric;  // 1: whoever goes to sleep lets every rank pass a barrier, so that posting needs none
+  uint32_t reserved;
+  Tuning tuning;      // that of rank 0, so that all ranks choose alike
+  int64_t tick_zero;  // os::ticks and CLOCK_MONOTONIC when made, for who reads recordings
+  int64_t ns_zero;
+  char name[kNameBytes];  // of the communicator
+
+  // The failure that broke the communicator, first one wins: 0 none, 1 being written, 2 readable.
+  alignas(128) std::atomic<uint32_t> broken;
+  int32_t broken_code;
+  int32_t broken_rank;
+  char broken_text[kTextBytes];
+
+  // Where the communicator that follows this one stands in the family's memory; 0: none yet. See reform.cc.
+  alignas(128) std::atomic<uint64_t> successor;
+};
+
+// Who has a rank: its process, as far as texts say, and its rank in the family.
+struct Seat {
+  int32_t pid;
+  int32_t family_rank;
+};
+
+// Where things stand for so many ranks; the same on every rank.
+struct Layout {
+  explicit Layout(int32_t ranks);
+  int32_t world_size;
+  size_t small_bytes;    // payload that rides beside the header line
+  size_t staging_bytes;  // of one of a rank's two buffers
+  size_t slot_bytes;     // of one slot of a channel
+  size_t ranks_at, small_at, rings_at, staging_at, channels_at, slots_at, total_bytes;
+  size_t reserved_bytes() const { return staging_at; }  // from the start; pages exist from the start
+};
+
+class Arena {
+ public:
+  static std::shared_ptr<Arena> alone(int32_t order, const Seat& seat,
+                                      std::string_view name);  // a world of one, on the heap
+  // Where a new arena begins: its header, for memory that is zero. magic last.
+  static void found(char* base, const Layout& layout, const ArenaHeader& facts, const std::vector<Seat>& seats,
+                    std::string_view name);
+  // One that was founded at base; `keep` keeps the memory. Throws GSEL_ERR_VERSION when it is another's.
+  static std::shared_ptr<Arena> at(char* base, const Layout& layout, std::shared_ptr<const void> keep);
+  ~Arena();
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+
+  const Layout& layout() const { return layout_; }
+  char* base() const { return base_; }
+  ArenaHeader& header() const { return *reinterpret_cast<ArenaHeader*>(base_); }
+  RankBlock& rank(int32_t r) const {
+    return *reinterpret_cast<RankBlock*>(base_ + layout_.ranks_at + static_cast<size_t>(r) * sizeof(RankBlock));
+  }
+  char* small(int32_t r, uint64_t parity) const {
+    return base_ + layout_.small_at + (static_cast<size_t>(r) * 2 + parity) * layout_.small_bytes;
+  }
+  CallEntry& call(int32_t r, uint64_t number) const {
+    return reinterpret_cast<CallEntry*>(base_ +
+                                        layout_.rings_at)[static_cast<size_t>(r) * kRingCalls + number % kRingCalls];
+  }
+  char* staging(int32_t r, uint64_t chunk) const {
+    return base_ + layout_.staging_at + (static_cast<size_t>(r) * 2 + (chunk & 1)) * layout_.staging_bytes;
+  }
+  Channel& channel(int32_t from, int32_t to) const {
+    return *reinterpret_cast<Channel*>(base_ + layout_.channels_at + pair(from, to) * sizeof(Channel));
+  }
+  char* slot(int32_t from, int32_t to, uint64_t number) const {
+    return base_ + layout_.slots_at + (pair(from, to) * kChannelSlots + number % kChannelSlots) * layout_.slot_bytes;
+  }
+  uint64_t offset_of(const std::atomic<uint64_t>& flag) const {
+    return static_cast<uint64_t>(reinterpret_cast<const char*>(&flag) - base_);
+  }
+  // nullptr for what cannot be a flag.
+  const std::atomic<uint64_t>* flag_at(uint64_t offset) const;
+
+ private:
+  Arena(const Layout& layout, char* base, std::shared_ptr<const void> keep)
+      : layout_(layout), base_(base), keep_(std::move(keep)) {}
+  size_t pair(int32_t from, int32_t to) const {
+    return static_cast<size_t>(from) * static_cast<size_t>(layout_.world_size) + static_cast<size_t>(to);
+  }
+
+  Layout layout_;
+  char* base_;
+  std::shared_ptr<const void> keep_;  // nullptr: base_ is the heap's
+};
+
+}  // namespace gsel::shm

@@ -1,0 +1,131 @@
+// comm/shm/memory/family.h: the ranks that joined together and the memory they share. Communicators split, duplicated
+// or shrunk from the first stay within its family, so they need no sockets and share its memory. Refuses to know what
+// stands in that memory.
+//
+// Each rank takes extents of that memory (shared_memory.h) for itself and allocates from them, so allocating asks
+// nobody.
+#pragma once
+
+#include <gsel/plugin.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <shared_mutex>
+#include <string>
+#include <vector>
+
+#include "base/os.h"
+#include "comm/shm/memory/shared_memory.h"
+
+namespace gsel::shm {
+
+struct Member {
+  int32_t pid = 0;
+  uint64_t process = 0;  // tells ranks that are threads of one process
+  uint64_t witness = 0;  // where in its memory that number stands
+  os::Fd life;           // polls as ready when the process has ended; none for ranks of the own process
+};
+
+class Watcher;
+
+class Family {
+ public:
+  // memory: nullptr for a family of one.
+  Family(std::shared_ptr<SharedMemory> memory, std::vector<Member> members, int32_t rank, os::Life own_life);
+  // Registered memory becomes private again. What this rank has allocated goes with the last rank of the family, which
+  // takes the kernel less time than to take it from each; now, where a rank stays that was left behind.
+  ~Family();
+  Family(const Family&) = delete;
+  Family& operator=(const Family&) = delete;
+
+  int32_t rank() const { return rank_; }
+  int32_t size() const { return static_cast<int32_t>(members_.size()); }
+  const Member& member(int32_t family_rank) const { return members_[static_cast<size_t>(family_rank)]; }
+  bool ended(int32_t family_rank) const {
+    const Member& m = member(family_rank);
+    return m.life && os::life_ended(m.life.get());
+  }
+  const std::shared_ptr<SharedMemory>& memory() const { return memory_; }
+  std::string trace_folder;  // where this rank writes its recording at a failure; empty: nowhere
+
+  // From now on a thread hears of deaths, if there is anybody to watch and a thread to be had.
+  void watch();
+  Watcher* watcher() const { return watcher_.get(); }
+
+  // A piece of memory, page aligned, contents zero, pages not reserved; its offset. Any thread.
+  uint64_t allocate(uint64_t bytes);
+  void release(uint64_t offset) noexcept;
+  // Releases a piece that others use too, some time after nobody does.
+  void release_once(uint64_t offset, std::function<bool()> nobody_uses_it);
+
+  // memory.cc: memory for the caller, as gsel_mem_alloc and its fellows have it. Any thread.
+  void* alloc(uint64_t bytes);
+  void free(void* memory);
+  void enrol(void* memory, uint64_t bytes);
+  void dismiss(void* memory);
+  // Where a buffer stands in the shared memory, in the mapping itself or in a registered range; 0: not in one of them.
+  uint64_t offset_of(const void* memory, uint64_t bytes) const {
+    const uint64_t offset = memory_ ? memory_->offset_of(memory, bytes) : 0;
+    if ((offset != 0 || enrolled_.load(std::memory_order_acquire) == 0) &&
+        isolated_count_.load(std::memory_order_acquire) == 0)
+      return offset;
+    return offset_of_region(memory, bytes, offset);
+  }
+  // A rank that lives on is no longer part of what the others do.
+  void leave_behind() noexcept { left_behind_.store(true, std::memory_order_relaxed); }
+  // isolate.cc: the pages of a buffer become this process's own, contents kept, so that no other rank's writes reach
+  // them any more; the buffer is then private memory to all calls.
+  void isolate(void* memory, uint64_t bytes) noexcept;
+
+ private:
+  // What the caller has from here, by address. offset: in the shared memory; 0: there is none, it is private.
+  struct Region {
+    uint64_t bytes = 0;
+    uint64_t offset = 0;
+    bool enrolled = false;
+  };
+  struct Shared {
+    uint64_t offset;
+    std::function<bool()> nobody_uses_it;
+  };
+  using Regions = std::map<uintptr_t, Region>;
+
+  void release_unused() noexcept;
+  void release_locked(uint64_t offset) noexcept;
+  Regions::iterator find(const void* memory, bool enrolled, const char* asked, const char* made_by);
+  void note(uintptr_t address, const Region& region);
+  void give_back(uintptr_t address, const Region& region) noexcept;
+  void give_back_all() noexcept;
+  void share(char* memory, const Region& region) const;
+  void make_private(char* memory, const Region& region) const;
+  uint64_t offset_of_region(const void* memory, uint64_t bytes, uint64_t known) const;
+  bool isolated(uint64_t offset, uint64_t bytes) const;
+  std::optional<uint64_t> gap(uint64_t need, uint64_t unit) const;
+
+  std::shared_ptr<SharedMemory> memory_;
+  std::vector<Member> members_;
+  int32_t rank_;
+  os::Life own_life_;
+  uint64_t fork_generation_;
+  std::shared_ptr<Watcher> watcher_;
+
+  std::mutex mutex_;
+  std::vector<SharedMemory::Extent> extents_;  // this rank's
+  std::map<uint64_t, uint64_t> taken_;         // offset to bytes
+  std::vector<Shared> shared_;
+
+  mutable std::shared_mutex regions_mutex_;
+  Regions regions_;
+  std::vector<SharedMemory::Extent> isolated_;  // in extents of this rank; never given to anybody again
+  std::atomic<uint32_t> enrolled_{0};
+  std::atomic<uint32_t> isolated_count_{0};
+  std::atomic<bool> left_behind_{false};
+};
+
+}  // namespace gsel::shm

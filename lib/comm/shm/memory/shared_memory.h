@@ -1,0 +1,98 @@
+// comm/shm/memory/shared_memory.h: the memory that the ranks of a family share, as this process sees it. Refuses to
+// know what stands in it and which pieces are taken.
+//
+// The memory is one memfd: without a name, gone with its last user, not bound by any file system's size. It begins
+// with a directory and the control part, and grows by extents, each taken by one rank without asking the others: one
+// addition says where it begins in the file, one directory entry tells everybody. A process maps an extent when it
+// first needs it, wherever there are addresses, so a family takes no more addresses than it uses. A place in the memory
+// is told as an offset: the extent's number above kExtentShift, the byte within the extent below. Pages are reserved
+// before they are used, so that lack of memory is an error and never a signal.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+
+#include "base/os.h"
+
+namespace gsel::shm {
+
+constexpr uint64_t kPage = 4096;
+constexpr uint64_t kHugePage = uint64_t{2} << 20;
+constexpr int kExtentShift = 48;
+constexpr uint32_t kMostExtents = 2048;
+
+// At the beginning of the file. Extent 0 is the control part.
+struct Directory {
+  std::atomic<uint64_t> end;      // bytes of the file that extents have
+  std::atomic<uint32_t> extents;  // entries taken, in use or about to be
+  struct Extent {
+    std::atomic<uint64_t> begin;  // in the file
+    std::atomic<uint64_t> bytes;  // written last; 0: not yet an extent
+  } extent[kMostExtents];
+};
+
+class SharedMemory {
+ public:
+  static constexpr uint64_t kControlAt = (sizeof(Directory) + kPage - 1) / kPage * kPage;  // in the file
+
+  // Rank 0: made, sealed against shrinking, directory and the first `reserved_bytes` of the control part reserved.
+  static os::Fd create(uint64_t reserved_bytes, uint64_t control_bytes, int32_t ranks);
+  // Ranks that are threads of one process get the same.
+  static std::shared_ptr<SharedMemory> map(int fd, uint64_t control_bytes);
+  ~SharedMemory();
+  SharedMemory(const SharedMemory&) = delete;
+  SharedMemory& operator=(const SharedMemory&) = delete;
+
+  char* control() const { return at(kControlAt); }
+  // Where a place of this memory is in this process; its extent is mapped at the first look. GSEL_ERR_NOMEM.
+  char* at(uint64_t offset) const {
+    const uint64_t number = offset >> kExtentShift;
+    char* base = number < kMostExtents ? base_[number].load(std::memory_order_acquire) : nullptr;
+    return (base ? base : map_extent(number)) + (offset & kWithin);
+  }
+  // 0 for what is not in it, or in its control part only.
+  uint64_t offset_of(const void* memory, uint64_t bytes) const;
+  // Of memory that is in it, control part included.
+  uint64_t position(const void* memory) const;
+  // Where a place is in the file.
+  uint64_t file_offset(uint64_t offset) const;
+  int fd() const { return fd_.get(); }
+
+  // A new extent, mapped: `wanted` bytes, or at least `least` where limits of this process allow no more. Its offset.
+  struct Extent {
+    uint64_t offset = 0, bytes = 0;
+  };
+  Extent extend(uint64_t least, uint64_t wanted);
+  // Pages for [offset, offset + bytes), near the calling thread, contents kept; GSEL_ERR_NOMEM.
+  void reserve(uint64_t offset, uint64_t bytes, const char* purpose) const;
+  // Gives the pages back.
+  void punch(uint64_t offset, uint64_t bytes) const noexcept;
+
+ private:
+  static constexpr uint64_t kWithin = (uint64_t{1} << kExtentShift) - 1;
+  struct Mapping {
+    char* base = nullptr;
+    uint64_t bytes = 0;
+    uint64_t offset = 0;
+    uint64_t position(const void* memory) const {
+      return offset + static_cast<uint64_t>(static_cast<const char*>(memory) - base);
+    }
+  };
+
+  SharedMemory() = default;
+  Directory& directory() const { return *reinterpret_cast<Directory*>(mapping_[0].base); }
+  char* map_extent(uint64_t number) const;
+  char* add_mapping(uint64_t number, uint64_t begin, uint64_t bytes) const;
+  const Mapping* mapping_of(const void* memory, uint64_t bytes) const;
+
+  os::Fd fd_;
+  mutable std::mutex mutex_;                    // for who adds a mapping
+  mutable std::atomic<uint32_t> mappings_{0};   // behind it nothing is read
+  std::unique_ptr<Mapping[]> mapping_;          // in the order mapped
+  std::unique_ptr<std::atomic<char*>[]> base_;  // by number
+};
+
+}  // namespace gsel::shm

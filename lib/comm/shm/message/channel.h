@@ -1,0 +1,57 @@
+// comm/shm/message/channel.h: what stands in the lines of a channel. A line's word is what a receive must know to take
+// the message: type, length of a message that stands in the line, tag. Refuses to know who sends and who receives.
+#pragma once
+
+#include "base/dtype.h"
+#include "comm/shm/memory/arena.h"
+#include "comm/shm/message/transfer.h"
+
+namespace gsel::shm {
+
+static_assert(sizeof(Route) <= kLineBytes);
+
+// What has become of an offer; those from kTaken on are final. The sender opens and withdraws it, the receiver does the
+// rest.
+enum Offer : uint64_t {
+  kOpen = 1,
+  kSeen,     // set aside; the receiver can read it
+  kClaimed,  // is being read
+  kTaken,
+  kDeclined,  // the receiver cannot read it, and waits for pieces
+  kRefused,   // the receive is of another type, or too short
+  kWithdrawn
+};
+
+constexpr uint64_t kElsewhere = 255;  // in place of the length
+
+inline uint64_t word_of(gsel_dtype dtype, uint64_t bytes, int32_t tag) {
+  return static_cast<uint64_t>(dtype) << 56 | (bytes <= kLineBytes ? bytes : kElsewhere) << 48 |
+         static_cast<uint32_t>(tag);
+}
+inline bool in_line(uint64_t word) {
+  return (word >> 48 & 255) != kElsewhere;
+}
+
+inline Route& route_of(ChannelLine& line) {
+  return *reinterpret_cast<Route*>(line.payload);
+}
+
+inline Envelope envelope_of(int32_t source, ChannelLine& line) {
+  const uint64_t word = line.word;
+  return {source, static_cast<int32_t>(word & UINT32_MAX), static_cast<gsel_dtype>(word >> 56),
+          in_line(word) ? word >> 48 & 255 : route_of(line).bytes};
+}
+
+// In ChannelOffer::wanted: type and count of the receive, and whether it was one of any rank, of any tag.
+constexpr uint64_t kWantedAnyRank = uint64_t{1} << 55, kWantedAnyTag = uint64_t{1} << 54;
+constexpr uint64_t kWantedCount = kWantedAnyTag - 1;
+
+// Whether the offer was still to be had.
+inline bool answer(ChannelOffer& offer, Offer what) {
+  uint64_t now = offer.state.load(std::memory_order_relaxed);
+  while (now == kOpen || now == kSeen)
+    if (offer.state.compare_exchange_strong(now, what, std::memory_order_seq_cst)) return true;
+  return false;
+}
+
+}  // namespace gsel::shm

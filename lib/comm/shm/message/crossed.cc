@@ -1,0 +1,48 @@
+// comm/shm/message/crossed.cc: a message that waits for a rank which waits in a collective for the message's rank.
+// Neither can end, and that is certain where nothing else is under way on either side:
+//
+//   This rank is in a blocking message. It posts the header line of its next collective only behind the message.
+//   The peer is in a blocking collective and has posted a header line that this rank has not: it cannot pass the
+//   headers before this rank posts its own, and it sends and receives no message meanwhile.
+//   What the peer sent or took before it entered the collective has been seen by this rank.
+//
+// A rank says that it is in such a collective once it waits long there, in alone_in: the number of the header line.
+// That number never needs to be taken back: a rank behind whose own headers it stands knows that the peer is still
+// there. A request or a group on either side may let either of them go on, hence nothing is said then.
+#include "comm/describe.h"
+#include "comm/shm/link.h"
+
+namespace gsel::shm {
+
+// Before this rank waits long in a collective. Who waits in a message looks whenever it wakes.
+void Link::tell_alone() noexcept {
+  if (!engine_->busy()) mine().alone_in.store(sequence_, std::memory_order_release);
+}
+
+bool Link::is_ahead(int32_t rank) const {
+  return arena_->rank(rank).alone_in.load(std::memory_order_acquire) > sequence_;
+}
+
+// Of a message that can come from any rank, all must be ahead.
+int32_t Link::crossed_peer(const Transfer& transfer) const {
+  for (const Half* half : {&transfer.out, &transfer.in}) {
+    if (half->stage == Half::Stage::done) continue;
+    if (half->peer >= 0 && is_ahead(half->peer)) return half->peer;
+    if (half->peer >= 0) continue;
+    int32_t q = 0;
+    while (q < world_size_ && (q == rank_ || is_ahead(q))) ++q;
+    if (q == world_size_) return rank_ == 0 ? 1 : 0;
+  }
+  return -1;
+}
+
+void Link::fail_crossed(const Transfer& transfer, int32_t peer) {
+  const uint64_t number = arena_->rank(peer).latest_number.load(std::memory_order_acquire) / 2;
+  break_link(
+      GSEL_ERR_MISMATCH, rank_,
+      fmt::format("rank {} called {}, rank {} called {}: each waits for the other; match the message, or make the "
+                  "collective on rank {} too",
+                  rank_, text_of(transfer.call), peer, text_of(peer, number), rank_));
+}
+
+}  // namespace gsel::shm

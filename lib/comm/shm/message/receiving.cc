@@ -1,0 +1,151 @@
+// comm/shm/message/receiving.cc: a message on its way in. What the sender says of it is compared with the receive
+// before anything is written. Where the sender still waits for the answer a disagreement ends these two calls; else the
+// sender may have returned, and the communicator breaks.
+#include <algorithm>
+#include <cstring>
+
+#include "base/options.h"
+#include "comm/describe.h"
+#include "comm/shm/link.h"
+#include "comm/shm/message/channel.h"
+
+namespace gsel::shm {
+
+bool Link::advance_receive(Transfer& transfer) {
+  Half& half = transfer.in;
+  if (half.stage == Half::Stage::moving && set_aside_.empty() && half.peer >= 0 && !is_probe(transfer.call.kind)) {
+    ChannelLine* const line = next_line_from(half.peer);
+    if (!line) return false;
+    if (take_plain(transfer, *line)) return true;
+  }
+  if (half.stage == Half::Stage::moving && !match(transfer)) {
+    if (transfer.call.kind != GSEL_COLLECTIVE_IPROBE) return false;
+    transfer.received->source = GSEL_ANY_RANK;
+    half.stage = Half::Stage::done;
+  }
+  if (half.stage == Half::Stage::arriving) {
+    if (!half.stream.whole()) next_message(half.peer, transfer.number);
+    if (!half.stream.whole()) return false;
+    half.stage = Half::Stage::done;
+  }
+  return true;
+}
+
+// The usual message, which matching would give this receive too: it is whole, and nothing else is under way.
+bool Link::take_plain(Transfer& transfer, ChannelLine& line) {
+  Half& half = transfer.in;
+  const bool alone = transfers_.empty() || (transfers_.size() == 1 && transfers_.front() == &transfer);
+  const uint64_t word = word_of(transfer.call.dtype, half.bytes, half.tag);
+  if (!alone || line.word != word || transfer.received || peer(half.peer).stream) return false;
+  const char* from = reinterpret_cast<const char*>(line.payload);
+  if (!in_line(word)) {
+    const Route& route = route_of(line);
+    if (route.way != Way::slot || route.bytes != half.bytes || half.bytes > arena_->layout().slot_bytes) return false;
+    from = arena_->slot(half.peer, rank_, peer(half.peer).received);
+  }
+  std::memcpy(transfer.call.recv, from, half.bytes);
+  take_line(half.peer, transfer.number);
+  half.stage = Half::Stage::done;
+  return true;
+}
+
+// The line with which the next message from a rank begins; nullptr: none yet. Pieces before it go where they belong.
+ChannelLine* Link::next_message(int32_t source, uint64_t number) {
+  Peer& other = peer(source);
+  for (;;) {
+    ChannelLine* const line = next_line_from(source);
+    if (!line || !other.stream) return line;
+    Stream& stream = *other.stream;
+    const uint64_t some = std::min<uint64_t>(arena_->layout().slot_bytes, stream.bytes - stream.moved);
+    std::memcpy(stream.to + stream.moved, arena_->slot(source, rank_, other.received), some);
+    stream.moved += some;
+    if (stream.whole()) other.stream = nullptr;
+    take_line(source, number);
+  }
+}
+
+// A message that is `here`, or by a route.
+void Link::accept(Transfer& transfer, const Envelope& envelope, const char* here, const Route* route) {
+  Half& half = transfer.in;
+  half.peer = envelope.source;
+  half.stage = Half::Stage::done;
+  const bool probe = is_probe(transfer.call.kind);
+  if (!probe && !suits(transfer, envelope, route)) return;
+  if (transfer.received)
+    write_struct(
+        transfer.received,
+        gsel_message{0, envelope.source, envelope.tag, envelope.dtype, envelope.bytes / dtype_bytes(envelope.dtype)},
+        "gsel_message");
+  if (probe) return;
+  if (here) {
+    std::memcpy(transfer.call.recv, here, envelope.bytes);
+    return;
+  }
+  half.stage = Half::Stage::arriving;
+  half.stream = {transfer.call.recv, envelope.bytes, 0};
+  if (route->way == Way::slot)
+    peer(envelope.source).stream = &half.stream;
+  else
+    fetch(envelope.source, *route, half.stream, transfer.call, transfer.number);
+}
+
+// What is on offer: read at once, or declined and then on its way in pieces.
+void Link::fetch(int32_t source, const Route& route, Stream& stream, const Call& call, uint64_t number) {
+  ChannelOffer& offer = arena_->channel(source, rank_).offer[route.offer];
+  const bool reads = route.way != Way::remote || reads_memory_of(source);
+  if (!answer(offer, reads ? kClaimed : kDeclined)) throw_broken();  // withdrawn
+  if (!reads) {
+    peer(source).stream = &stream;
+    return call_up(source);
+  }
+  if (route.way == Way::remote)
+    read_from(source, route.place, stream.to, stream.bytes, call, number);
+  else
+    std::memcpy(stream.to, route.way == Way::pointer ? reinterpret_cast<const char*>(route.place) : shared(route.place),
+                stream.bytes);
+  if (route.way != Way::pointer) throw_if_taken_back();  // a sender that gave up may have changed it meanwhile
+  stream.moved = stream.bytes;
+  tell(source, offer.state, kTaken);
+  ++moves_;
+}
+
+bool Link::reads_memory_of(int32_t rank) {
+  Peer::Reading& reading = peer(rank).we_read;
+  if (reading == Peer::Reading::open) reading = can_read(rank) ? Peer::Reading::yes : Peer::Reading::no;
+  return reading == Peer::Reading::yes;
+}
+
+// Whether the receive is for a message of this type and length; where it is not and the sender waits, both calls fail.
+bool Link::suits(Transfer& transfer, const Envelope& envelope, const Route* route) {
+  const Half& half = transfer.in;
+  const Call& call = transfer.call;
+  if (envelope.dtype == call.dtype && envelope.bytes <= half.bytes) return true;
+  const bool both = call.kind == GSEL_COLLECTIVE_SENDRECV;
+  const uint64_t wanted = static_cast<uint64_t>(call.dtype) << 56 | half.bytes / call.element |
+                          ((both ? call.source : call.root) == GSEL_ANY_RANK ? kWantedAnyRank : 0) |
+                          (half.tag == GSEL_ANY_TAG ? kWantedAnyTag : 0);
+  const Error error = disagreement(envelope, rank_, wanted).about_rank(envelope.source);
+  if (!route || route->way == Way::slot) break_link(error.code(), error.rank(), error.what());
+  ChannelOffer& offer = arena_->channel(envelope.source, rank_).offer[route->offer];
+  offer.wanted = wanted;
+  if (!answer(offer, kRefused)) throw_broken();  // withdrawn
+  call_up(envelope.source);
+  ++moves_;
+  transfer.failure = std::make_unique<Error>(error);
+  return false;
+}
+
+Error Link::disagreement(const Envelope& sent, int32_t reader, uint64_t wanted) const {
+  const auto type = static_cast<gsel_dtype>(wanted >> 56);
+  return Error(
+      GSEL_ERR_MISMATCH,
+      fmt::format(
+          "rank {} called {}, rank {} called {}; use one type, and a receive as long as the message or longer",
+          sent.source,
+          describe(GSEL_COLLECTIVE_SEND, sent.dtype, 0, reader, sent.bytes / dtype_bytes(sent.dtype), {}, sent.tag),
+          reader,
+          describe(GSEL_COLLECTIVE_RECV, type, 0, wanted & kWantedAnyRank ? GSEL_ANY_RANK : sent.source,
+                   wanted & kWantedCount, {}, wanted & kWantedAnyTag ? GSEL_ANY_TAG : sent.tag)));
+}
+
+}  // namespace gsel::shm

@@ -1,0 +1,11 @@
+// comm/shm/reduce/user_fold.h: reduction by a caller's function. Refuses to know what it does.
+#pragma once
+
+#include "comm/shm/reduce/kernels.h"
+
+namespace gsel::shm {
+
+// As reduce(), of GSEL_OP_USER.
+void fold_by_user(const Fold& fold, void* out, const void* const* in, int n, size_t count, size_t first);
+
+}  // namespace gsel::shm

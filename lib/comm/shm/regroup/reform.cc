@@ -1,0 +1,205 @@
+// comm/shm/regroup/reform.cc: communicators made from one that stands, and one put in step again. All stay in the
+// family, so a new one is an arena in its memory: one rank founds it with everybody's seat filled in and tells the
+// others where.
+//
+// From a whole communicator (split) that takes two exchanges. From a broken one (shrink, resync) there is nothing to
+// rely on but single words: each rank has one that says whether it is in what follows. A rank moves its own from open
+// to in; who waits for it moves it to out when the rank is dead, has left or is late. The first move counts, for all
+// alike; once all words have moved, all know the same members. The lowest founds the new arena and tells the place in
+// the old one's header; when it cannot, the next does, and again the first counts.
+#include <algorithm>
+
+#include "comm/shm/link.h"
+#include "comm/shm/name.h"
+#include "comm/shm/wait/watcher.h"
+
+namespace gsel::shm {
+namespace {
+
+constexpr int64_t kLookNs = 1'000'000;
+
+// A word of the roll: what, and of those out why and by whom.
+enum : uint32_t { kOpen = 0, kIn = 1, kDied = 2, kLeft = 3, kLate = 4 };
+uint32_t decision_of(uint32_t word) {
+  return word & 0xff;
+}
+int32_t decided_by(uint32_t word) {
+  return static_cast<int32_t>(word >> 8);
+}
+
+}  // namespace
+
+Link::Place Link::shrink() {
+  require_own_process("gsel_comm_shrink");
+  if (std::exchange(shrunk_, true))
+    fail(GSEL_ERR_STATE, "gsel_comm_shrink: this communicator has been shrunk already; go on with what came of it");
+  break_for("asked for a shrink", "gsel_comm_shrink");
+  const Engine::Turn turn(*engine_);
+  abandon_messages();
+  std::vector<int32_t> members;
+  const std::vector<uint32_t> roll = call_the_roll(&RankBlock::reform);
+  for (int32_t q = 0; q < world_size_; ++q) {
+    const uint32_t decision = decision_of(roll[static_cast<size_t>(q)]);
+    if (decision == kIn) members.push_back(q);
+    if (decision == kLate) family_->leave_behind();
+  }
+  const uint32_t own = roll[static_cast<size_t>(rank_)];
+  if (decision_of(own) != kIn)
+    throw Error(GSEL_ERR_PEER,
+                fmt::format("rank {} was left behind by a shrink: {}; join anew", rank_, why(own, rank_)))
+        .about_rank(decided_by(own));
+  const std::string name = derived_name(this->name(), "shrink");
+  return place_in(members, members.size() == 1 ? 0 : successor(members, name), name);
+}
+
+void Link::resync() {
+  require_own_process("gsel_comm_resync");
+  if (world_size_ == 1) return adopt(place_in({rank_}, 0, name()).arena);
+  if (shrunk_) fail(GSEL_ERR_STATE, "gsel_comm_resync: this communicator has been shrunk; go on with what came of it");
+  break_for("asked for a resync", "gsel_comm_resync");
+  const Engine::Turn turn(*engine_);
+  abandon_messages();
+  std::vector<int32_t> members;
+  const std::vector<uint32_t> roll = call_the_roll(&RankBlock::resync);
+  for (int32_t q = 0; q < world_size_; ++q) {
+    const uint32_t word = roll[static_cast<size_t>(q)];
+    if (decision_of(word) != kIn)
+      throw Error(decision_of(word) == kLate ? GSEL_ERR_TIMEOUT : GSEL_ERR_PEER,
+                  fmt::format("gsel_comm_resync without rank {} (pid {}): {}; use gsel_comm_shrink", q, member(q).pid,
+                              why(word, q)))
+          .about_rank(q);
+    members.push_back(q);
+  }
+  adopt(place_in(members, successor(members, name()), name()).arena);
+}
+
+void Link::break_for(const char* purpose, const char* remedy) const {
+  std::string text = fmt::format("rank {} {}", rank_, purpose);
+  for (int32_t q = 0; q < world_size_; ++q)
+    if (q != rank_ && arena_->rank(q).latest_number.load(std::memory_order_relaxed) % 2 == 0) {
+      text += fmt::format(" while rank {} {}", q, activity_of(q));
+      break;
+    }
+  mark_broken(GSEL_ERR_STATE, rank_, fmt::format("{}; call {} on every rank", text, remedy));
+}
+
+// Every rank's word, none of them open.
+std::vector<uint32_t> Link::call_the_roll(Word word) {
+  uint32_t open = kOpen;
+  (mine().*word).compare_exchange_strong(open, kIn, std::memory_order_seq_cst);
+  wake_all();
+  const int64_t deadline = os::now_ns() + timeout_ns_.load();
+  std::vector<uint32_t> roll(ranks());
+  for (int32_t q = 0; q < world_size_; ++q)
+    look_until([&] {
+      roll[static_cast<size_t>(q)] = decide(word, q, deadline);
+      if (roll[static_cast<size_t>(q)] != kOpen) return true;
+      if (word == &RankBlock::resync) refuse_if_shrinking();
+      return false;
+    });
+  return roll;
+}
+
+uint32_t Link::decide(Word word, int32_t rank, int64_t deadline_ns) const {
+  std::atomic<uint32_t>& theirs = arena_->rank(rank).*word;
+  uint32_t known = theirs.load(std::memory_order_seq_cst);
+  if (known != kOpen) return known;
+  uint32_t verdict = kOpen;
+  if (arena_->rank(rank).left.load(std::memory_order_acquire) != 0)
+    verdict = kLeft;
+  else if (family_->ended(arena_->rank(rank).family_rank))
+    verdict = kDied;
+  else if (os::now_ns() >= deadline_ns)
+    verdict = kLate;
+  if (verdict == kOpen) return kOpen;
+  verdict |= static_cast<uint32_t>(rank_) << 8;
+  if (!theirs.compare_exchange_strong(known, verdict, std::memory_order_seq_cst)) return known;
+  wake_all();
+  return verdict;
+}
+
+std::string Link::why(uint32_t word, int32_t rank) const {
+  switch (decision_of(word)) {
+    case kDied:
+      return fmt::format("rank {} found it dead", decided_by(word));
+    case kLeft:
+      return fmt::format("rank {} found that it had left", decided_by(word));
+    default:
+      return fmt::format("rank {} (pid {}) waited for it until the timeout; it {}", decided_by(word),
+                         member(decided_by(word)).pid, activity_of(rank));
+  }
+}
+
+void Link::refuse_if_shrinking() const {
+  for (int32_t q = 0; q < world_size_; ++q)
+    if (decision_of(arena_->rank(q).reform.load(std::memory_order_acquire)) == kIn)
+      throw Error(GSEL_ERR_STATE,
+                  fmt::format("gsel_comm_resync: rank {} shrinks the communicator; call gsel_comm_shrink here too", q))
+          .about_rank(q);
+}
+
+// Where the communicator of these ranks stands, which are in; founds it when it is this rank's turn.
+uint64_t Link::successor(const std::vector<int32_t>& members, const std::string& name) const {
+  const std::atomic<uint64_t>& told = arena_->header().successor;
+  const int64_t deadline = os::now_ns() + timeout_ns_.load();
+  const auto next = [&] {
+    return *std::ranges::find_if(members, [&](int32_t q) {
+      const RankBlock& block = arena_->rank(q);
+      return q == rank_ || (block.left.load(std::memory_order_acquire) == 0 && !family_->ended(block.family_rank));
+    });
+  };
+  uint64_t offset = 0;
+  look_until([&] {
+    offset = told.load(std::memory_order_acquire);
+    if (offset == 0 && (next() == rank_ || os::now_ns() >= deadline)) offset = publish_successor(members, name);
+    return offset != 0;
+  });
+  return offset;
+}
+
+uint64_t Link::publish_successor(const std::vector<int32_t>& members, const std::string& name) const {
+  const uint64_t offset = found(members, name);
+  uint64_t other = 0;
+  if (!arena_->header().successor.compare_exchange_strong(other, offset, std::memory_order_acq_rel)) {
+    family_->release(offset);
+    return other;
+  }
+  keep_while_used(offset, static_cast<int32_t>(members.size()));
+  wake_all();
+  return offset;
+}
+
+// The link goes on in another arena, as if it had just begun. The old one is left, but not yet out of the hands of
+// those who are still reading in it.
+void Link::adopt(std::shared_ptr<Arena> next) {
+  if (family_->watcher()) family_->watcher()->remove(*family_, *this);
+  enter_communicator(*next);
+  {
+    std::lock_guard lock(arena_mutex_);
+    arena_.swap(next);
+  }
+  leave_communicator(*next);
+  leave(*next);
+  sequence_ = chunks_ = 0;
+  staging_reserved_ = false;
+  if (family_->watcher()) family_->watcher()->add(*family_, *this);
+}
+
+void Link::leave(const Arena& arena) const noexcept {
+  RankBlock& own = arena.rank(rank_);
+  own.left.store(1, std::memory_order_seq_cst);
+  wake(own);
+  own.gone.store(1, std::memory_order_release);
+}
+
+// Looks, and sleeps in between until some rank wakes all or a moment has passed.
+template <class Done>
+void Link::look_until(Done&& done) const {
+  for (;;) {
+    const uint32_t word = mine().wake_word.load(std::memory_order_seq_cst);
+    if (done()) return;
+    os::futex_wait(mine().wake_word, word, kLookNs);
+  }
+}
+
+}  // namespace gsel::shm

@@ -1,0 +1,189 @@
+// comm/shm/regroup/split.cc: communicators made from a whole one. They stay in its family, so a new one is an arena in
+// the family's memory: one of its ranks founds it with everybody's seat filled in and tells the others where. Two
+// exchanges on the old communicator do that: who wants to be in which, and where each stands.
+#include <algorithm>
+#include <cstdint>
+
+#include "comm/shm/link.h"
+#include "comm/shm/name.h"
+
+namespace gsel::shm {
+namespace {
+
+constexpr int32_t kGroupTag = INT32_MIN;
+
+template <class Choice>
+std::vector<int32_t> ranks_of(const std::vector<Choice>& choices, int32_t colour) {
+  std::vector<int32_t> members;
+  for (size_t q = 0; q < choices.size(); ++q)
+    if (colour >= 0 && choices[q].colour == colour) members.push_back(static_cast<int32_t>(q));
+  std::ranges::stable_sort(members, {}, [&](int32_t q) { return choices[static_cast<size_t>(q)].key; });
+  return members;
+}
+
+// Whether an arena may be given up: who has not said to be gone has ended.
+bool nobody_in(const Arena& arena, const Family& family) {
+  for (int32_t q = 0; q < arena.layout().world_size; ++q)
+    if (arena.rank(q).gone.load(std::memory_order_acquire) == 0 && !family.ended(arena.rank(q).family_rank))
+      return false;
+  return true;
+}
+
+}  // namespace
+
+Family& Link::family(const char* asked) const {
+  require_own_process(asked);
+  return *family_;
+}
+
+// An allgather that no call of the caller's can be taken for.
+void Link::exchange(Asked asked, const void* send, void* recv, uint64_t bytes) {
+  gsel_collective call{};
+  call.kind = GSEL_COLLECTIVE_ALLGATHER;
+  call.dtype = GSEL_U8;
+  call.root = call.source = -1;
+  call.send = send;
+  call.recv = recv;
+  call.count = bytes;
+  throw_if_broken();
+  complete(call, world_size_, timeout_ns_.load(), current_);
+  current_.asked = asked;
+  current_.grouped = false;
+  deadline_ns_ = 0;
+  published_ = 0;
+  number_ = enter(current_);
+  run(current_);
+  leave(number_);
+}
+
+std::optional<Link::Place> Link::split(int32_t colour, int32_t key) {
+  require_own_process("gsel_comm_split");
+  return regroup(Asked::split, {colour, key});
+}
+
+Link::Place Link::dup() {
+  require_own_process("gsel_comm_dup");
+  return *regroup(Asked::dup, {0, 0});
+}
+
+std::optional<Link::Place> Link::regroup(Asked asked, Choice own) {
+  const Engine::Turn turn(*engine_);
+  std::vector<Choice> choices(ranks());
+  exchange(asked, &own, choices.data(), sizeof own);
+  const std::vector<int32_t> members = ranks_of(choices, own.colour);
+  const std::string name = name_of_next(asked, own.colour);
+  std::optional<Error> problem;
+  uint64_t offset = 0;
+  if (members.size() > 1 && members.front() == rank_) try {
+      offset = found(members, name);
+      keep_while_used(offset, static_cast<int32_t>(members.size()));
+    } catch (const Error& e) {
+      problem = e;
+    }
+  std::vector<uint64_t> offsets(ranks());
+  exchange(asked, &offset, offsets.data(), sizeof offset);
+  if (problem) throw *problem;
+  if (members.empty()) return std::nullopt;
+  return place_in(members, offsets[static_cast<size_t>(members.front())], name);
+}
+
+std::string Link::name_of_next(Asked asked, int32_t colour) {
+  ++made_;
+  return derived_name(name(),
+                      asked == Asked::dup ? fmt::format("dup{}", made_) : fmt::format("split{}:{}", made_, colour));
+}
+
+// Between members of a group to be, which alone know of it.
+void Link::pass_on(gsel_collective_kind kind, int32_t rank, uint64_t* words, uint64_t n) {
+  gsel_collective call{};
+  call.kind = kind;
+  call.dtype = GSEL_U64;
+  call.root = rank;
+  call.source = -1;
+  if (kind == GSEL_COLLECTIVE_SEND)
+    call.send = words;
+  else
+    call.recv = words;
+  call.count = n;
+  call.tag = kGroupTag;
+  call.label = {"create_group", 12};
+  collective(call);
+}
+
+// The first member hears of each which list it has, founds the arena, and tells all where it stands.
+Link::Place Link::create_group(const std::vector<int32_t>& members) {
+  require_own_process("gsel_comm_create_group");
+  const std::string name = derived_name(this->name(), fmt::format("group{}", ++made_));
+  if (members.size() == 1) return place_in(members, 0, name);
+  const int32_t founder = members.front();
+  uint64_t list = members.size();
+  for (const int32_t q : members) list = (list ^ static_cast<uint64_t>(q)) * 0x100000001b3u;
+  uint64_t answer[2] = {};  // where the arena stands; the rank with another list, + 1
+  if (rank_ != founder) {
+    pass_on(GSEL_COLLECTIVE_SEND, founder, &list, 1);
+    pass_on(GSEL_COLLECTIVE_RECV, founder, answer, 2);
+  } else {
+    std::optional<Error> problem;
+    for (size_t i = 1; i < members.size(); ++i) {
+      uint64_t theirs = 0;
+      pass_on(GSEL_COLLECTIVE_RECV, members[i], &theirs, 1);
+      if (theirs != list && answer[1] == 0) answer[1] = static_cast<uint64_t>(members[i]) + 1;
+    }
+    if (answer[1] == 0) try {
+        answer[0] = found(members, name);
+        keep_while_used(answer[0], static_cast<int32_t>(members.size()));
+      } catch (const Error& e) {
+        problem = e;
+      }
+    for (size_t i = 1; i < members.size(); ++i) pass_on(GSEL_COLLECTIVE_SEND, members[i], answer, 2);
+    if (problem) throw *problem;
+  }
+  if (answer[1] == 0) return place_in(members, answer[0], name);
+  const auto odd = static_cast<int32_t>(answer[1]) - 1;
+  throw Error(GSEL_ERR_MISMATCH,
+              fmt::format("gsel_comm_create_group: ranks {} and {} give other lists of ranks; give the same on each",
+                          founder, odd))
+      .about_rank(odd);
+}
+
+// The arena of a communicator of these ranks, in memory of this one; where it stands.
+uint64_t Link::found(const std::vector<int32_t>& members, const std::string& name) const {
+  const Layout layout(static_cast<int32_t>(members.size()));
+  std::vector<Seat> seats;
+  for (const int32_t q : members) seats.push_back({arena_->rank(q).pid, arena_->rank(q).family_rank});
+  const SharedMemory& memory = *family_->memory();
+  const uint64_t offset = family_->allocate(layout.total_bytes);
+  try {
+    memory.reserve(offset, layout.reserved_bytes(), "a communicator");
+  } catch (...) {
+    family_->release(offset);
+    throw;
+  }
+  Arena::found(memory.at(offset), layout, arena_->header(), seats, name);
+  return offset;
+}
+
+void Link::keep_while_used(uint64_t offset, int32_t ranks) const {
+  const auto& memory = family_->memory();
+  family_->release_once(offset, [arena = Arena::at(memory->at(offset), Layout(ranks), memory), family = family_.get()] {
+    return nobody_in(*arena, *family);
+  });
+}
+
+Link::Place Link::place_in(const std::vector<int32_t>& members, uint64_t offset, const std::string& name) const {
+  Place place{family_, nullptr, 0, timeout_ns_.load(), threads_allowed_};
+  if (members.size() == 1) {
+    place.arena = Arena::alone(arena_->header().order, {mine().pid, mine().family_rank}, name);
+    return place;
+  }
+  const int32_t founder = members.front();
+  if (offset == 0)
+    throw Error(GSEL_ERR_NOMEM, fmt::format("rank {} found no memory for the new communicator", founder))
+        .about_rank(founder);
+  const auto& memory = family_->memory();
+  place.arena = Arena::at(memory->at(offset), Layout(static_cast<int32_t>(members.size())), memory);
+  place.rank = static_cast<int32_t>(std::ranges::find(members, rank_) - members.begin());
+  return place;
+}
+
+}  // namespace gsel::shm

@@ -1,0 +1,126 @@
+// comm/shm/trace/record.cc: the flight recorder: an entry per call, calls told in words, a trace, and a file when a
+// call fails. A call that failed has a negative time at its end.
+#include <cstring>
+
+#include "base/log.h"
+#include "comm/describe.h"
+#include "comm/shm/link.h"
+#include "comm/shm/trace/trace.h"
+
+namespace gsel::shm {
+
+// One place of the flight recorder, and what others are told of when they ask what this rank is at.
+uint64_t Link::enter(const Call& call) {
+  const uint64_t number = ++entered_;
+  CallEntry& entry = arena_->call(rank_, number);
+  entry.number.store(0, std::memory_order_relaxed);
+  std::atomic_thread_fence(std::memory_order_release);  // what follows is not seen with the number before
+  entry.packed.store(pack(call), std::memory_order_relaxed);
+  entry.count.store(call.count, std::memory_order_relaxed);
+  entry.detail.store(call.detail, std::memory_order_relaxed);
+  entry.left.store(0, std::memory_order_relaxed);
+  entry.label[0].store(call.label[0], std::memory_order_relaxed);
+  entry.label[1].store(call.label[1], std::memory_order_relaxed);
+  entry.entered.store(os::ticks(), std::memory_order_relaxed);
+  entry.number.store(number, std::memory_order_release);
+  mine().latest_number.store(2 * number, std::memory_order_release);
+  return number;
+}
+
+// Calls may end in another order than they began; the place of one that took long may be a later one's by now.
+void Link::leave(uint64_t number, bool failed) {
+  CallEntry& entry = arena_->call(rank_, number);
+  if (entry.number.load(std::memory_order_relaxed) == number)
+    entry.left.store(failed ? -os::ticks() : os::ticks(), std::memory_order_relaxed);
+  if (number == entered_) mine().latest_number.store(2 * number + 1, std::memory_order_relaxed);
+}
+
+void Link::count_call(gsel_collective_kind kind, uint64_t bytes) {
+  Progress& p = progress_[static_cast<size_t>(kind)];
+  p.calls.store(p.calls.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  p.bytes.store(p.bytes.load(std::memory_order_relaxed) + bytes, std::memory_order_relaxed);
+}
+
+std::string Link::text_of(const Call& call) const {
+  std::string text = asked_text(call.asked);
+  if (text.empty())
+    text = describe(call.kind, call.dtype, call.operation.op, call.root, call.count, operation_name(call.operation),
+                    static_cast<int32_t>(call.detail));
+  if (call.label[0] != 0) text += fmt::format(" \"{}\"", reinterpret_cast<const char*>(call.label));
+  if (call.grouped) text += " in a group";
+  return text;
+}
+
+std::string Link::text_of(int32_t rank, uint64_t number) const {
+  const CallEntry& entry = arena_->call(rank, number);
+  if (entry.number.load(std::memory_order_acquire) != number) return "a call it has gone on from";
+  const PackedCall fields = unpack(entry.packed.load(std::memory_order_relaxed));
+  Call call;
+  call.kind = fields.kind;
+  call.asked = fields.asked;
+  call.grouped = fields.grouped;
+  call.dtype = fields.dtype;
+  call.operation.op = fields.op;
+  if (fields.op == GSEL_OP_USER) call.operation = posted_operation(rank, number);
+  call.root = fields.root;
+  call.count = entry.count.load(std::memory_order_relaxed);
+  call.detail = entry.detail.load(std::memory_order_relaxed);
+  for (size_t i = 0; i < 2; ++i) call.label[i] = entry.label[i].load(std::memory_order_relaxed);
+  return text_of(call);
+}
+
+// A caller's operation as far as others see it: its name, while the call's line stands.
+Operation Link::posted_operation(int32_t rank, uint64_t number) const {
+  const RankBlock& block = arena_->rank(rank);
+  Operation operation;
+  operation.op = GSEL_OP_USER;
+  for (const size_t parity : {0, 1})
+    if (block.posted[parity].load(std::memory_order_acquire) == number) {
+      uint64_t name[kOperationNameBytes / sizeof(uint64_t)];
+      for (size_t i = 0; i < std::size(name); ++i) name[i] = block.operation[parity][i].load(std::memory_order_relaxed);
+      std::memcpy(operation.name, name, sizeof name);
+      operation.name[sizeof name - 1] = '\0';
+    }
+  return operation;
+}
+
+std::string Link::trace(gsel_status code, const std::string& error) const {
+  require_own_process("gsel_comm_trace");
+  std::shared_ptr<Arena> arena;
+  {
+    std::lock_guard lock(arena_mutex_);
+    arena = arena_;
+  }
+  TraceReader reader{rank_, code, error, {}};
+  reader.alive = [&](int32_t q) -> std::optional<bool> { return !family_->ended(arena->rank(q).family_rank); };
+  return trace_of(*arena, reader);
+}
+
+// What broke the communicator is told once; it ends every call under way, a mismatch the one collective.
+void Link::note_failure(const Error& error) noexcept {
+  switch (error.code()) {
+    case GSEL_ERR_PEER:
+    case GSEL_ERR_TIMEOUT:
+    case GSEL_ERR_ABORTED:
+    case GSEL_ERR_MISMATCH:
+    case GSEL_ERR_CALLBACK:
+      break;
+    default:
+      return;
+  }
+  const bool broken = arena_->header().broken.load(std::memory_order_acquire) != 0;
+  const uint64_t newest = broken ? entered_ : number_;
+  for (uint64_t back = 0; back < (broken ? kRingCalls : 1) && back < newest; ++back) {
+    CallEntry& entry = arena_->call(rank_, newest - back);
+    if (entry.left.load(std::memory_order_relaxed) == 0) entry.left.store(-os::ticks(), std::memory_order_relaxed);
+  }
+  if (family_->trace_folder.empty() || (broken && traced_ == arena_)) return;
+  if (broken) traced_ = arena_;
+  try {
+    save_trace(family_->trace_folder, rank_, trace(error.code(), error.message()));
+  } catch (...) {
+    log(GSEL_LOG_WARN, "comm", "no memory to write what rank {} recorded", rank_);
+  }
+}
+
+}  // namespace gsel::shm

@@ -1,0 +1,34 @@
+// comm/shm/tuning/tuning_file.h: the text of a tuning file as checked data; docs/tuning.md describes it.
+#pragma once
+
+#include <array>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "comm/shm/tuning/tuning.h"
+
+namespace gsel::shm {
+
+struct Timing {
+  uint64_t bytes;
+  double seconds;
+};
+
+struct TunedWorld {
+  int32_t ranks = 0;
+  Tuning tuning;
+  std::array<std::vector<Timing>, GSEL_COLLECTIVE_KINDS> timings;  // by rising bytes
+};
+
+// By rising ranks. GSEL_ERR_PARSE or GSEL_ERR_CONFIG with file, line and key, also for a file that another version
+// wrote or that was measured on a processor other than `cpu`.
+std::vector<TunedWorld> parse_tuning(std::string_view text, const std::string& file, const std::string& cpu);
+
+// Between the two sizes around `bytes`, linear in the logarithms; in proportion beyond the last. 0: no timings.
+double interpolated_seconds(const std::vector<Timing>& timings, uint64_t bytes);
+
+// The processor's model as the kernel tells it.
+std::string cpu_model();
+
+}  // namespace gsel::shm

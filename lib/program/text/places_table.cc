@@ -1,0 +1,122 @@
+// program/text/places_table.cc: see places_table.h. A value stands below the one that it is converted from.
+#include "program/text/places_table.h"
+
+#include <algorithm>
+
+#include "base/dtype.h"
+#include "program/conversion.h"
+#include "program/text/text_part.h"
+#include "program/text/text_words.h"
+#include "program/traffic.h"
+
+namespace gsel {
+namespace {
+
+using Row = std::vector<std::string>;
+
+// Columns two blanks apart; numbers stand to the right.
+std::string aligned(const std::vector<Row>& rows) {
+  std::vector<size_t> widths(rows.front().size());
+  for (const Row& row : rows)
+    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  auto is_number = [](const std::string& s) { return !s.empty() && s.find_first_not_of("0123456789") == s.npos; };
+  std::string text;
+  for (const Row& row : rows) {
+    std::string line;
+    for (size_t i = 0; i < row.size(); ++i)
+      line +=
+          is_number(row[i]) ? fmt::format("{:>{}}  ", row[i], widths[i]) : fmt::format("{:<{}}  ", row[i], widths[i]);
+    line.erase(line.find_last_not_of(' ') + 1);
+    text += line + "\n";
+  }
+  return text;
+}
+
+const char* name_of(Conversion conversion) {
+  static const char* const names[] = {"-", "all-reduce", "all-gather", "reduce-scatter", "slice", "all-to-all"};
+  return names[static_cast<size_t>(conversion)];
+}
+
+class Table {
+ public:
+  explicit Table(const Program& program) : program_(program), shown_(program.values.size()) {}
+
+  std::string print() {
+    std::string text = fmt::format(
+        "rank {}: place {} of {} on the tensor axis; bytes sent are those of {}\n\n", program_.rank,
+        program_.mesh.coordinate(program_.rank, GSEL_AXIS_TENSOR), program_.mesh.size[GSEL_AXIS_TENSOR],
+        program_.microbatches.empty() ? std::string("no micro-batch")
+                                      : fmt::format("micro-batch 0, {} samples", program_.microbatches[0].count));
+    if (!program_.params.empty()) text += params() + "\n";
+    return text + values();
+  }
+
+ private:
+  static std::string here(const Share& part) { return part.is_whole() ? "all" : text_of(part); }
+
+  std::string params() const {
+    std::vector<Row> rows = {{"parameter", "elements", "here", "gradient"}};
+    for (const ProgramParam& p : program_.params)
+      rows.push_back({p.name, fmt::to_string(p.n_elems), here(p.part),
+                      !p.trainable         ? "none"
+                      : p.partial_gradient ? "partial: reduce_partial"
+                      : !p.part.is_whole() ? "of its part"
+                                           : "alike on every rank"});
+    return aligned(rows);
+  }
+
+  std::string values() {
+    rows_ = {{"value", "bytes", "lies", "here", "forward", "sent", "backward", "sent"}};
+    for (size_t v = 0; v < program_.values.size(); ++v)
+      if (!conversion_to(static_cast<int32_t>(v))) add(static_cast<int32_t>(v), 0);
+    // What a program that was not verified converts in a circle.
+    for (size_t v = 0; v < program_.values.size(); ++v) add(static_cast<int32_t>(v), 0);
+    return aligned(rows_);
+  }
+
+  const ProgramLayer* conversion_to(int32_t v) const {
+    const auto found = std::ranges::find_if(
+        program_.layers, [&](const ProgramLayer& l) { return l.converts && l.outputs.front() == v; });
+    return found == program_.layers.end() ? nullptr : &*found;
+  }
+
+  // Each once.
+  void add(int32_t v, size_t depth) {
+    if (shown_[v]) return;
+    shown_[v] = true;
+    const ProgramValue& value = program_.values[v];
+    Row row = {std::string(2 * depth, ' ') + value.name, fmt::to_string(value.sample_bytes),
+               std::string(kFormWords[static_cast<size_t>(value.form)]), here(value.part)};
+    if (const ProgramLayer* l = conversion_to(v)) {
+      say(*l, GSEL_INSTR_FORWARD, row);
+      if (l->needs_backward_input) say(*l, GSEL_INSTR_BACKWARD_INPUT, row);
+    }
+    rows_.push_back(std::move(row));
+    for (const ProgramLayer& l : program_.layers)
+      if (l.converts && l.inputs.front() == v) add(l.outputs.front(), depth + 1);
+  }
+
+  void say(const ProgramLayer& l, gsel_instr_kind kind, Row& row) const {
+    const Conversion conversion = conversion_of(program_, l, kind);
+    row.emplace_back(name_of(conversion));
+    gsel_instr instr = make_instr(kind);
+    instr.layer = static_cast<int32_t>(&l - program_.layers.data());
+    instr.microbatch = 0;
+    uint64_t sent = 0;
+    if (!program_.microbatches.empty())
+      for (const auto& [key, count] : traffic_of(program_, instr)) sent += count.bytes_sent;
+    row.push_back(fmt::to_string(sent));
+  }
+
+  const Program& program_;
+  std::vector<bool> shown_;
+  std::vector<Row> rows_;
+};
+
+}  // namespace
+
+std::string places_table(const Program& program) {
+  return Table(program).print();
+}
+
+}  // namespace gsel

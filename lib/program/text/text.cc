@@ -1,0 +1,146 @@
+// program/text/text.cc: the text form of a program, printed. One piece per line, words and key=value pairs;
+// docs/program.md is its description. What has its default value is left out. Reading is in text_read.cc.
+#include <functional>
+#include <span>
+
+#include "base/dtype.h"
+#include "base/printable.h"
+#include "program/program.h"
+#include "program/text/text_part.h"
+#include "program/text/text_words.h"
+
+namespace gsel {
+namespace {
+
+// " key=a,b,c", or nothing for an empty list.
+template <class Items, class Print>
+std::string list(const char* key, const Items& items, Print&& print) {
+  std::string text;
+  for (const auto& item : items) {
+    text += text.empty() ? fmt::format(" {}=", key) : ",";
+    text += std::invoke(print, item);
+  }
+  return text;
+}
+
+template <class Piece>
+std::string names(const char* key, const std::vector<int32_t>& ids, const std::vector<Piece>& pieces) {
+  return list(key, ids, [&](int32_t id) { return pieces[id].name; });
+}
+
+std::string flag_list(const char* key, std::span<const FlagWord> words, uint32_t flags) {
+  std::vector<std::string_view> given;
+  for (const FlagWord& w : words)
+    if (flags & w.flag) given.push_back(w.word);
+  return list(key, given, [](std::string_view word) { return std::string(word); });
+}
+
+std::string option(const char* key, int64_t value, int64_t absent) {
+  return value == absent ? "" : fmt::format(" {}={}", key, value);
+}
+
+std::string word(bool given, const char* text) {
+  return given ? fmt::format(" {}", text) : "";
+}
+
+std::string dtype(gsel_dtype dtype) {
+  return dtype == GSEL_F32 ? "" : fmt::format(" dtype={}", dtype_name(dtype));
+}
+
+std::string part(const Share& part) {
+  return part.is_whole() ? "" : fmt::format(" part={}", text_of(part));
+}
+
+std::string line_of(const ProgramParam& p) {
+  return fmt::format("param {} {}{}{}{}{}{}\n", p.name, p.n_elems, option("rows", p.rows, 1), dtype(p.dtype),
+                     word(!p.trainable, "frozen"), part(p.part), word(p.partial_gradient, "partial_gradient"));
+}
+
+std::string line_of(const ProgramValue& v) {
+  return fmt::format("value {}{}{}{}{}{}{}{}\n", v.name, option("bytes", v.sample_bytes, 0), dtype(v.dtype),
+                     word(v.is_scalar, "scalar"), word(v.is_input, "input"), word(v.needs_gradient, "gradient"),
+                     v.form == Form::whole ? "" : fmt::format(" form={}", kFormWords[static_cast<size_t>(v.form)]),
+                     part(v.part));
+}
+
+std::string text_of_phase(const ProgramPhase& phase) {
+  return fmt::format("{}:{}:{}{}{}", axis_name(phase.axis), dtype_name(phase.dtype), phase.bytes,
+                     phase.bytes_per_sample ? fmt::format("+{}", phase.bytes_per_sample) : "",
+                     phase.rotates ? ":rotate" : "");
+}
+
+std::string line_of(const Program& program, const ProgramLayer& l) {
+  std::vector<int32_t> unread;
+  for (size_t i = 0; i < l.params.size() && i < 64; ++i)
+    if (l.backward_unread_params >> i & 1) unread.push_back(l.params[i]);
+  return fmt::format("layer {}{}{}{}{}{}{}{}{}{}{}{}{}\n", l.name, names("reads", l.inputs, program.values),
+                     names("writes", l.outputs, program.values), names("params", l.params, program.params),
+                     word(l.is_loss, "loss"), word(l.needs_backward_input, "backward_input"),
+                     word(l.needs_backward_weight, "backward_weight"), names("unread", unread, program.params),
+                     list("forward_phases", l.forward_phases, text_of_phase),
+                     list("backward_phases", l.backward_phases, text_of_phase), option("stage", l.stage, 0),
+                     word(l.converts, "converts"), word(l.divided && !l.converts, "divided"));
+}
+
+std::string compression_of(const ProgramBucket& b) {
+  if (b.compression == GSEL_COMPRESS_NONE) return "";
+  std::string text = fmt::format(" compress={}", kCompressWords[b.compression]);
+  if (b.compression == GSEL_COMPRESS_LOW_RANK) text += fmt::format(":{}", b.compression_rank);
+  if (b.compression_start) text += fmt::format("@{}", b.compression_start);
+  return text;
+}
+
+std::string line_of(const Program& program, const ProgramBucket& b) {
+  return fmt::format("bucket{}{}{}{}{}{}{}\n", names("params", b.params, program.params),
+                     flag_list("shard", kShardWords, b.flags), word(b.flags & GSEL_BUCKET_WHOLE_PARAMS, "whole_params"),
+                     b.axis < 0 ? "" : fmt::format(" axis={}", axis_name(b.axis)), option("owner", b.owner, -1),
+                     flag_list("offload", kOffloadWords, b.flags), compression_of(b));
+}
+
+}  // namespace
+
+std::string to_text(const Program& program, const gsel_instr& instr) {
+  const InstrForm* form = form_of(instr.kind);
+  if (!form) return fmt::format("unknown kind={}", instr.kind);
+  std::string text = form->word;
+  if (form->layer) text += " layer=" + program.layers[instr.layer].name;
+  if (form->value) text += " value=" + program.values[instr.value].name;
+  if (form->microbatch) text += fmt::format(" mb={}", instr.microbatch);
+  if (form->bucket) text += fmt::format(" bucket={}", instr.bucket);
+  if (form->axis) text += fmt::format(" axis={}", axis_name(instr.axis));
+  if (form->peer) text += fmt::format(" {}={}", form->peer, instr.peer);
+  if (instr.flags & GSEL_INSTR_GRADIENT) text += " gradient";
+  if (instr.flags & GSEL_INSTR_DEFERRED) text += " deferred";
+  return text;
+}
+
+std::string where(const Program& program, bool in_setup, size_t position) {
+  const gsel_instr& instr = (in_setup ? program.setup : program.step)[position];
+  const size_t line = (in_setup ? 0 : program.setup.size()) + position;
+  return fmt::format("rank {}, {} instruction {}{}: {}", program.rank, in_setup ? "setup" : "step", position,
+                     line < program.lines.size() ? fmt::format(" (line {})", program.lines[line]) : "",
+                     to_text(program, instr));
+}
+
+std::string to_text(const Program& program) {
+  std::string text = fmt::format("{}\n", kProgramMagic);
+  for (const std::string& note : program.notes) text += fmt::format("# {}\n", one_line(note));
+  text += fmt::format("rank {}\nmesh tensor={} data={} pipeline={}\n", program.rank, program.mesh.size[0],
+                      program.mesh.size[1], program.mesh.size[2]);
+  if (program.place_of_stage != std::vector<int32_t>{0})
+    text += fmt::format("stages {}\n", fmt::join(program.place_of_stage, " "));
+  if (program.transfers != kLeastTransfers) text += fmt::format("transfers {}\n", program.transfers);
+  for (const ProgramParam& p : program.params) text += line_of(p);
+  for (const ProgramValue& v : program.values) text += line_of(v);
+  for (const ProgramLayer& l : program.layers) text += line_of(program, l);
+  for (const Microbatch& m : program.microbatches)
+    text += fmt::format("microbatch {} {}{}\n", m.first, m.count, option("of", m.whole, -1));
+  for (const ProgramBucket& b : program.buckets) text += line_of(program, b);
+  text += "setup\n";
+  for (const gsel_instr& instr : program.setup) text += to_text(program, instr) + "\n";
+  text += "step\n";
+  for (const gsel_instr& instr : program.step) text += to_text(program, instr) + "\n";
+  return text + "end\n";
+}
+
+}  // namespace gsel

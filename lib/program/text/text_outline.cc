@@ -1,0 +1,344 @@
+// program/text/text_outline.cc: see text_outline.h. A function for each kind of line.
+#include "program/text/text_outline.h"
+
+#include <algorithm>
+
+#include "base/dtype.h"
+#include "program/stages.h"
+#include "program/text/text_part.h"
+#include "program/verify/outline.h"
+#include "program/verify/places.h"
+
+namespace gsel {
+namespace {
+
+constexpr int32_t kMaxRank = 1 << 20;
+constexpr int32_t kMaxAxis = 1 << 10;             // ranks of an axis
+constexpr int64_t kMaxAmount = int64_t{1} << 50;  // elements, bytes and samples, so that no sum of them overflows
+
+}  // namespace
+
+bool OutlineReader::read_line() {
+  const std::string_view head = words()[0].text;
+  if (head == "rank")
+    read_rank();
+  else if (head == "mesh")
+    read_mesh();
+  else if (head == "stages")
+    read_stages();
+  else if (head == "transfers")
+    read_transfers();
+  else if (head == "param")
+    read_param();
+  else if (head == "value")
+    read_value();
+  else if (head == "layer")
+    read_layer();
+  else if (head == "microbatch")
+    read_microbatch();
+  else if (head == "bucket")
+    read_bucket();
+  else
+    return false;
+  return true;
+}
+
+void OutlineReader::check() const {
+  if (program_.rank >= program_.mesh.world_size())
+    lines_.refuse_text(
+        fmt::format("rank {} does not fit a mesh of {} ranks", program_.rank, program_.mesh.world_size()));
+  checked(seen_stages_ ? stages_head_ : mesh_head_, [&] { check_stages(program_); });
+  for (size_t b = 0; b < bucket_heads_.size(); ++b)
+    checked(bucket_heads_[b], [&] { check_bucket(program_, static_cast<int32_t>(b)); });
+  for (size_t m = 0; m < microbatch_heads_.size(); ++m)
+    checked(microbatch_heads_[m], [&] { check_microbatch(program_, static_cast<int32_t>(m)); });
+}
+
+void OutlineReader::once(bool& seen) const {
+  if (seen) lines_.refuse(0, fmt::format("a second \"{}\" line", words()[0].text));
+  seen = true;
+}
+
+void OutlineReader::read_rank() {
+  once(seen_rank_);
+  program_.rank = static_cast<int32_t>(lines_.number(1, 0, kMaxRank));
+  lines_.end_of_line(2);
+}
+
+void OutlineReader::read_mesh() {
+  once(seen_mesh_);
+  mesh_head_ = words()[0];
+  for (size_t i = 1; i < words().size(); ++i) {
+    const Word& w = words()[i];
+    gsel_axis axis = 0;
+    while (axis < GSEL_AXES && w.key() != axis_name(axis)) ++axis;
+    if (axis == GSEL_AXES) lines_.refuse(i, fmt::format("\"{}\" is none of tensor=, data=, pipeline=", w.text));
+    program_.mesh.size[axis] = static_cast<int32_t>(lines_.number(w, w.after_equals(), 1, kMaxAxis));
+  }
+}
+
+void OutlineReader::read_stages() {
+  once(seen_stages_);
+  stages_head_ = words()[0];
+  program_.place_of_stage.clear();
+  for (size_t i = 1; i < words().size(); ++i)
+    program_.place_of_stage.push_back(static_cast<int32_t>(lines_.number(i, 0, kMaxAxis)));
+  if (program_.place_of_stage.empty()) lines_.refuse(0, "the places of the stages are missing after this word");
+}
+
+void OutlineReader::read_transfers() {
+  once(seen_transfers_);
+  program_.transfers = static_cast<int32_t>(lines_.number(1, 1, kMaxRank));
+  lines_.end_of_line(2);
+}
+
+gsel_dtype OutlineReader::read_dtype(const Word& w, std::string_view name,
+                                     std::initializer_list<gsel_dtype> known) const {
+  std::string names;
+  for (gsel_dtype dtype : known) {
+    if (name == dtype_name(dtype)) return dtype;
+    names += fmt::format("{}{}", names.empty() ? "" : ", ", dtype_name(dtype));
+  }
+  lines_.refuse_at(w, fmt::format("\"{}\" is none of {}", name, names));
+}
+
+void OutlineReader::read_param() {
+  ProgramParam p;
+  p.name = lines_.declare("param", params_);
+  p.n_elems = lines_.number(2, 1, kMaxAmount);
+  all_elems_ += p.n_elems;
+  if (all_elems_ > kMaxAmount)
+    lines_.refuse(2, fmt::format("the parameters have {} elements so far; {} can be told of", all_elems_, kMaxAmount));
+  for (size_t i = 3; i < words().size(); ++i) {
+    const Word& w = words()[i];
+    if (w.text == "frozen") {
+      p.trainable = false;
+    } else if (w.text == "partial_gradient") {
+      p.partial_gradient = true;
+    } else if (w.key() == "part") {
+      p.part = read_part(lines_, w, 0);
+      check_part(lines_, w, p.part, p.n_elems, "elements");
+    } else if (w.key() == "rows") {
+      p.rows = lines_.number(w, w.after_equals(), 1, p.n_elems);
+      if (p.n_elems % p.rows) lines_.refuse(i, fmt::format("{} elements are not {} equal rows", p.n_elems, p.rows));
+    } else if (w.key() == "dtype") {
+      p.dtype = read_dtype(w, w.after_equals(), {GSEL_F32, GSEL_BF16, GSEL_F16});
+    } else {
+      lines_.refuse(i, fmt::format("\"{}\" is none of rows=, dtype=, frozen, part=, partial_gradient", w.text));
+    }
+  }
+  program_.params.push_back(std::move(p));
+}
+
+void OutlineReader::read_value() {
+  ProgramValue v;
+  v.name = lines_.declare("value", values_);
+  Word part, form = words()[0];
+  for (size_t i = 2; i < words().size(); ++i) {
+    const Word& w = words()[i];
+    if (w.key() == "bytes")
+      v.sample_bytes = lines_.number(w, w.after_equals(), 0, kMaxAmount);
+    else if (w.key() == "dtype")
+      v.dtype = read_any_dtype(w, w.after_equals());
+    else if (w.text == "scalar")
+      v.is_scalar = true;
+    else if (w.text == "input")
+      v.is_input = true;
+    else if (w.text == "gradient")
+      v.needs_gradient = true;
+    else if (w.key() == "form")
+      v.form = read_form(form = w);
+    else if (w.key() == "part")
+      v.part = read_part(lines_, part = w, 1);
+    else
+      lines_.refuse(i, fmt::format("\"{}\" is none of bytes=, dtype=, scalar, input, gradient, form=, part=", w.text));
+  }
+  if ((v.form == Form::part) == v.part.is_whole())
+    lines_.refuse_at(v.part.is_whole() ? form : part, "form=part and part= go together");
+  if (!v.part.is_whole()) check_part(lines_, part, v.part, v.sample_bytes, "bytes of a sample");
+  bound_bytes(v.is_scalar ? 0 : v.sample_bytes, 0);
+  program_.values.push_back(std::move(v));
+}
+
+gsel_dtype OutlineReader::read_any_dtype(const Word& w, std::string_view name) const {
+  for (gsel_dtype dtype = 1; dtype_bytes(dtype) > 0; ++dtype)
+    if (name == dtype_name(dtype)) return dtype;
+  lines_.refuse_at(w, fmt::format("\"{}\" is no element type, such as f32, bf16 or i32", name));
+}
+
+Form OutlineReader::read_form(const Word& w) const {
+  const auto found = std::ranges::find(kFormWords, w.after_equals());
+  if (found == kFormWords.end())
+    lines_.refuse_at(w, fmt::format("\"{}\" is none of whole, spread, part, partial", w.after_equals()));
+  return static_cast<Form>(found - kFormWords.begin());
+}
+
+// Bytes of all samples must be a number, too.
+void OutlineReader::bound_bytes(int64_t sample_bytes, int64_t n_samples) {
+  sample_bytes_ = std::max(sample_bytes_, sample_bytes);
+  n_samples_ = std::max(n_samples_, n_samples);
+  if (n_samples_ > 0 && sample_bytes_ > kMaxAmount / n_samples_)
+    lines_.refuse(words().size() - 1, fmt::format("{} bytes for each of {} samples; {} bytes can be told of",
+                                                  sample_bytes_, n_samples_, kMaxAmount));
+}
+
+void OutlineReader::read_layer() {
+  ProgramLayer layer;
+  layer.name = lines_.declare("layer", layers_);
+  for (size_t i = 2; i < words().size(); ++i) {
+    const Word& w = words()[i];
+    if (w.key() == "reads")
+      layer.inputs = lines_.ids(w, values_, "value");
+    else if (w.key() == "writes")
+      layer.outputs = lines_.ids(w, values_, "value");
+    else if (w.key() == "params")
+      layer.params = lines_.ids(w, params_, "param");
+    else if (w.key() == "unread")
+      layer.backward_unread_params = read_unread(w, layer);
+    else if (w.key() == "forward_phases")
+      layer.forward_phases = read_phases(w);
+    else if (w.key() == "backward_phases")
+      layer.backward_phases = read_phases(w);
+    else if (w.key() == "stage")
+      layer.stage = read_stage(w);
+    else if (w.text == "loss")
+      layer.is_loss = true;
+    else if (w.text == "backward_input")
+      layer.needs_backward_input = true;
+    else if (w.text == "backward_weight")
+      layer.needs_backward_weight = true;
+    else if (w.text == "converts")
+      layer.converts = layer.divided = true;
+    else if (w.text == "divided")
+      layer.divided = true;
+    else
+      lines_.refuse(i, fmt::format("\"{}\" is none of reads=, writes=, params=, loss, backward_input, "
+                                   "backward_weight, unread=, forward_phases=, backward_phases=, stage=, "
+                                   "converts, divided",
+                                   w.text));
+  }
+  checked(words()[1], [&] { check_conversion(program_, layer); });
+  program_.layers.push_back(std::move(layer));
+}
+
+// Behind the layers and the places that were read so far.
+int32_t OutlineReader::read_stage(const Word& w) const {
+  const int64_t last = program_.layers.empty() ? 0 : program_.layers.back().stage;
+  const auto n_stages = static_cast<int64_t>(program_.place_of_stage.size());
+  const int64_t stage = lines_.number(w, w.after_equals(), 0, kMaxRank);
+  if (stage >= n_stages)
+    lines_.refuse_at(
+        w, fmt::format("\"{}\" has no place; the stages line above gives places to 0 to {}", w.text, n_stages - 1));
+  if (stage < last)
+    lines_.refuse_at(w,
+                     fmt::format("\"{}\" stands behind a layer of stage {}; stages follow each other", w.text, last));
+  return static_cast<int32_t>(stage);
+}
+
+uint64_t OutlineReader::read_unread(const Word& w, const ProgramLayer& layer) const {
+  uint64_t bits = 0;
+  for (int32_t p : lines_.ids(w, params_, "param")) {
+    const auto place = std::ranges::find(layer.params, p) - layer.params.begin();
+    if (place >= std::min<ptrdiff_t>(64, std::ssize(layer.params)))
+      lines_.refuse_at(w, fmt::format("param \"{}\" is not among the first 64 of params= before this word",
+                                      program_.params[p].name));
+    bits |= uint64_t{1} << place;
+  }
+  return bits;
+}
+
+// axis:dtype:bytes+bytes_per_sample, then perhaps :rotate
+ProgramPhase OutlineReader::read_phase(const Word& w, std::string_view item) {
+  constexpr std::string_view kRotate = ":rotate";
+  ProgramPhase phase;
+  phase.rotates = item.ends_with(kRotate);
+  const std::string_view told = item.substr(0, item.size() - (phase.rotates ? kRotate.size() : 0));
+  const size_t first = told.find(':'), second = first == told.npos ? told.npos : told.find(':', first + 1);
+  if (second == told.npos) lines_.refuse_at(w, fmt::format("\"{}\" is not axis:dtype:bytes", item));
+  phase.axis = lines_.axis(w, told.substr(0, first));
+  phase.dtype = read_dtype(w, told.substr(first + 1, second - first - 1), {GSEL_F32, GSEL_F64});
+  const std::string_view bytes = told.substr(second + 1);
+  const size_t plus = bytes.find('+');
+  phase.bytes = lines_.number(w, bytes.substr(0, plus), 0, kMaxAmount);
+  if (plus != bytes.npos) phase.bytes_per_sample = lines_.number(w, bytes.substr(plus + 1), 1, kMaxAmount);
+  const auto size = static_cast<int64_t>(dtype_bytes(phase.dtype));
+  if (phase.bytes % size || phase.bytes_per_sample % size)
+    lines_.refuse_at(w, fmt::format("\"{}\" is not a whole number of elements of {} bytes", item, size));
+  bound_bytes(phase.bytes_per_sample, 0);
+  return phase;
+}
+
+std::vector<ProgramPhase> OutlineReader::read_phases(const Word& w) {
+  std::vector<ProgramPhase> phases;
+  for (std::string_view item : TextLines::items(w.after_equals())) phases.push_back(read_phase(w, item));
+  return phases;
+}
+
+void OutlineReader::read_microbatch() {
+  Microbatch m;
+  m.first = lines_.number(1, 0, kMaxAmount);
+  m.count = lines_.number(2, 0, kMaxAmount);
+  bound_bytes(0, m.count);
+  if (words().size() > 3) {
+    const Word& w = words()[3];
+    if (w.key() != "of") lines_.refuse(3, fmt::format("\"{}\" is not of=", w.text));
+    m.whole = static_cast<int32_t>(lines_.number(w, w.after_equals(), 0, kMaxRank));
+    lines_.end_of_line(4);
+  }
+  microbatch_heads_.push_back(words().back());
+  program_.microbatches.push_back(m);
+}
+
+uint32_t OutlineReader::read_flags(const Word& w, std::span<const FlagWord> known) const {
+  uint32_t flags = 0;
+  for (std::string_view item : TextLines::items(w.after_equals())) {
+    const auto found = std::ranges::find(known, item, &FlagWord::word);
+    if (found == known.end()) lines_.refuse_at(w, fmt::format("\"{}\" is no part that {} can name", item, w.key()));
+    flags |= found->flag;
+  }
+  return flags;
+}
+
+// f16, bf16 or low_rank:COLUMNS, then perhaps @START.
+void OutlineReader::read_compression(const Word& w, ProgramBucket& bucket) const {
+  std::string_view text = w.after_equals();
+  if (const size_t at = text.find('@'); at != text.npos) {
+    bucket.compression_start = lines_.number(w, text.substr(at + 1), 0, kMaxAmount);
+    text = text.substr(0, at);
+  }
+  const size_t colon = text.find(':');
+  const auto found = std::ranges::find(kCompressWords, text.substr(0, colon));
+  bucket.compression = static_cast<int32_t>(found - kCompressWords.begin());
+  const bool low_rank = bucket.compression == GSEL_COMPRESS_LOW_RANK;
+  if (found == kCompressWords.end() || found == kCompressWords.begin() || low_rank == (colon == text.npos))
+    lines_.refuse_at(w, fmt::format("\"{}\" is none of f16, bf16, low_rank:COLUMNS, each perhaps with @START", text));
+  if (low_rank) bucket.compression_rank = static_cast<int32_t>(lines_.number(w, text.substr(colon + 1), 1, kMaxRank));
+}
+
+void OutlineReader::read_bucket() {
+  if (words().size() < 2 || words()[1].key() != "params") lines_.refuse(0, "a bucket has no params=");
+  ProgramBucket bucket;
+  bucket.params = lines_.ids(words()[1], params_, "param");
+  for (size_t i = 2; i < words().size(); ++i) {
+    const Word& w = words()[i];
+    if (w.key() == "shard")
+      bucket.flags |= read_flags(w, kShardWords);
+    else if (w.key() == "offload")
+      bucket.flags |= read_flags(w, kOffloadWords);
+    else if (w.text == "whole_params")
+      bucket.flags |= GSEL_BUCKET_WHOLE_PARAMS;
+    else if (w.key() == "axis")
+      bucket.axis = lines_.axis(w, w.after_equals());
+    else if (w.key() == "owner")
+      bucket.owner = static_cast<int32_t>(lines_.number(w, w.after_equals(), 0, kMaxAxis));
+    else if (w.key() == "compress")
+      read_compression(w, bucket);
+    else
+      lines_.refuse(i,
+                    fmt::format("\"{}\" is none of shard=, whole_params, axis=, owner=, offload=, compress=", w.text));
+  }
+  bucket_heads_.push_back(words()[0]);
+  program_.buckets.push_back(std::move(bucket));
+}
+
+}  // namespace gsel

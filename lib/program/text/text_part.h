@@ -1,0 +1,19 @@
+// program/text/text_part.h: how the text form writes what a rank of the tensor axis has of a tensor:
+// DIM:BEGIN-END/WHOLE, with xBLOCKS where it is split in several blocks. Printed and read side by side, so that they
+// agree.
+#pragma once
+
+#include <string>
+
+#include "base/part.h"
+#include "program/text/text_lines.h"
+
+namespace gsel {
+
+std::string text_of(const Share& part);
+// `word` is part=...; first_dim: the least that can be split.
+Share read_part(const TextLines& lines, const Word& word, int32_t first_dim);
+// Refused at the word unless `amount`, of elements or bytes, is made of as many equal pieces as the part.
+void check_part(const TextLines& lines, const Word& word, const Share& part, int64_t amount, const char* unit);
+
+}  // namespace gsel

@@ -1,0 +1,230 @@
+// program/timeline/timeline.cc: documents to lanes; see timeline.h.
+#include "program/timeline/timeline.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <limits>
+
+#include "base/error.h"
+#include "base/json_object.h"
+#include "base/printable.h"
+#include "program/timeline/timeline_simulation.h"
+
+namespace gsel {
+namespace {
+
+constexpr size_t kMaxBytes = 64 << 20;
+constexpr size_t kMaxSpans = 1'000'000;
+constexpr int32_t kMaxRank = 999'999;
+constexpr int32_t kMaxCommunicators = 2000;
+constexpr size_t kMaxSchedules = 100;
+constexpr int32_t kProcessesEach = 1'000'000;  // a communicator's ranks have numbers that no step's ranks have
+constexpr double kMaxSeconds = 1e9;
+constexpr uint64_t kMaxNs = uint64_t{1} << 62;
+constexpr double kMost = std::numeric_limits<double>::max();
+// Of a step: a number, or null for one that is not finite.
+constexpr const char* kNumbers[] = {"world_size",    "step",           "loss",         "loss_sum",  "weight",
+                                    "gradient_norm", "learning_rate",  "loss_scale",   "seconds",   "tokens_per_second",
+                                    "compute_s",     "exposed_comm_s", "optimizer_s",  "gather_s",  "exposed_gather_s",
+                                    "bytes_sent",    "n_reduces",      "n_overlapped", "n_gathers", "peak_bytes",
+                                    "tier_bytes_in", "tier_bytes_out"};
+constexpr int32_t kCallingThread = 0, kCommunication = 1;
+
+// All that a document tells is added at once, or nothing.
+class Reader {
+ public:
+  Reader(const Timeline& timeline, const std::string& file) : source_{"timeline", one_line(file)} {
+    for (const Lane& lane : timeline.lanes) {
+      n_spans_ += lane.spans.size();
+      communicators_ = std::max(communicators_, lane.process / kProcessesEach);
+    }
+    n_schedules_ = timeline.schedules.size();
+    for (const Chart& chart : timeline.schedules)
+      for (const ChartRow& row : chart.rows) n_spans_ += row.actions.size();
+  }
+
+  Timeline read(std::string_view text) {
+    if (text.size() > kMaxBytes)
+      throw Error(GSEL_ERR_PARSE,
+                  fmt::format("timeline {}: has {} bytes; at most {} are read: fewer ranks or micro-batches would do",
+                              source_.file, text.size(), kMaxBytes))
+          .at({source_.file, 0, 0, {}});
+    const nlohmann::json tree = parse_json(text, source_);
+    JsonObject root(tree, source_);
+    if (root.has("gsel-simulation")) {
+      read_simulation(root);
+      return std::move(read_);
+    }
+    const bool is_recording = root.has("communicators");
+    if (!is_recording && !root.has("steps"))
+      root.refuse({},
+                  "has neither steps nor communicators nor gsel-simulation; a file that train.timeline, GSEL_TRACE or "
+                  "gsel program --schedule --json made would do");
+    if (root.has("steps")) each(root, "steps", [this](JsonObject step) { read_step(step); });
+    if (is_recording) each(root, "communicators", [this](JsonObject object) { read_communicator(object); });
+    return std::move(read_);
+  }
+
+ private:
+  // An array that is not there is empty.
+  template <class Read>
+  static void each(JsonObject& object, const char* name, Read&& read) {
+    const auto& list = object.array(name);
+    for (size_t i = 0; i < list.size(); ++i) read(object.inside(list[i], fmt::format("{}[{}]", name, i)));
+  }
+
+  void count_span(const JsonObject& object) {
+    if (++n_spans_ > kMaxSpans) object.refuse({}, fmt::format("is one too many: {} can be drawn together", kMaxSpans));
+  }
+
+  void read_simulation(JsonObject& root) {
+    if (n_schedules_ == kMaxSchedules)
+      root.refuse({}, fmt::format("is one schedule too many: {} can be drawn together", kMaxSchedules));
+    Chart chart = simulated_chart(root, kMaxSpans - n_spans_);
+    const auto process = static_cast<int32_t>(kMaxCommunicators + 1 + n_schedules_) * kProcessesEach;
+    for (ChartRow& row : chart.rows) row.process = process;
+    read_.schedules.push_back(std::move(chart));
+  }
+
+  // What is not drawn is checked all the same, for whoever prints it.
+  static void check_report(JsonObject& step) {
+    for (const char* name : kNumbers)
+      if (!step.is_null(name)) step.real(name, -kMost, kMost, 0);
+    step.flag("skipped", false);
+    each(step, "counts", [](JsonObject count) {
+      count.require_text("axis");
+      count.require_text("instruction");
+      count.number("calls", 0, kMaxNs, 0);
+      count.number("bytes_sent", 0, kMaxNs, 0);
+    });
+    each(step, "memory", [](JsonObject part) {
+      part.require_text("part");
+      part.whole("tier", 1, 0);
+      part.number("forecast_bytes", 0, kMaxNs, 0);
+      part.number("peak_bytes", 0, kMaxNs, 0);
+    });
+  }
+
+  void read_step(JsonObject& step) {
+    check_report(step);
+    const auto rank = static_cast<int32_t>(step.number("rank", 0, kMaxRank, 0));
+    if (!step.has("rank")) step.refuse("rank", "is missing");
+    const double zero =
+        step.is_null("began_ns") ? 0 : static_cast<double>(step.number("began_ns", 0, kMaxNs, 0)) * 1e-3;
+    const std::string name = fmt::format("rank {}", rank);
+    const MeshPlace where = place_in_mesh(step, rank);
+    Lane calling{rank, name, kCallingThread, "calling thread", zero, true, {}, where};
+    Lane beside{rank, name, kCommunication, "communication", zero, true, {}, where};
+    if (!step.is_null("intervals"))
+      each(step, "intervals", [&](JsonObject interval) {
+        count_span(interval);
+        Span span = read_interval(interval);
+        (interval.flag("beside", false) ? beside : calling).spans.push_back(std::move(span));
+      });
+    read_.lanes.push_back(std::move(calling));
+    if (!beside.spans.empty()) read_.lanes.push_back(std::move(beside));
+  }
+
+  // rank = tensor + T * (data + D * pipeline)
+  static MeshPlace place_in_mesh(JsonObject& step, int32_t rank) {
+    if (!step.has("mesh")) return {};
+    JsonObject mesh = step.object("mesh");
+    int64_t size[3];
+    const char* names[3] = {"tensor", "data", "pipeline"};
+    for (int i = 0; i < 3; ++i) size[i] = static_cast<int64_t>(mesh.number(names[i], 1, kMaxRank + 1, 1));
+    const int64_t n_replicas = size[0] * size[1];
+    if (n_replicas > kMaxRank || rank / n_replicas >= size[2]) step.refuse("mesh", fmt::format("has no rank {}", rank));
+    return {static_cast<int32_t>(size[2]), static_cast<int32_t>(n_replicas), static_cast<int32_t>(rank / n_replicas),
+            static_cast<int32_t>(rank % n_replicas)};
+  }
+
+  static Span read_interval(JsonObject& interval) {
+    Span span;
+    span.kind = span.name = interval.require_text("instruction");
+    span.text = interval.any_text("text");
+    for (const char* name : {"begin_s", "end_s"})
+      if (!interval.has(name)) interval.refuse(name, "is missing");
+    const double begin = interval.real("begin_s", 0, kMaxSeconds, 0);
+    span.begin_us = begin * 1e6;
+    span.end_us = interval.real("end_s", begin, kMaxSeconds, 0) * 1e6;
+    if (interval.has("stage") && !interval.is_null("stage")) span.stage = interval.whole("stage", kMaxRank, 0);
+    return span;
+  }
+
+  // A process for each rank; what is still under way ends when it was read.
+  void read_communicator(JsonObject& communicator) {
+    for (const char* name : {"made_ns", "taken_us"})
+      if (!communicator.has(name)) communicator.refuse(name, "is missing");
+    const double zero = static_cast<double>(communicator.number("made_ns", 0, kMaxNs, 0)) * 1e-3;
+    const double taken = communicator.real("taken_us", -kMaxSeconds * 1e6, kMaxSeconds * 1e6, 0);
+    if (communicators_ == kMaxCommunicators)
+      communicator.refuse({}, fmt::format("is one too many: {} can be drawn together", kMaxCommunicators));
+    const int32_t c = communicators_++;
+    if (!communicator.has("ranks")) communicator.refuse("ranks", "is missing");
+    each(communicator, "ranks", [&](JsonObject rank) {
+      const auto r = static_cast<int32_t>(rank.number("rank", 0, kMaxRank, 0));
+      const auto pid = rank.number("pid", 0, std::numeric_limits<int32_t>::max(), 0);
+      Lane lane;
+      lane.process = (c + 1) * kProcessesEach + r;
+      lane.process_name = fmt::format("communicator {}, rank {} (pid {})", c, r, pid);
+      lane.name = "calls";
+      lane.zero_us = zero;
+      each(rank, "calls", [&](JsonObject call) {
+        count_span(call);
+        lane.spans.push_back(read_call(call, taken));
+      });
+      read_.lanes.push_back(std::move(lane));
+    });
+  }
+
+  static Span read_call(JsonObject& call, double taken) {
+    Span span;
+    const uint64_t number = call.number("number", 0, kMaxNs, 0);
+    span.kind = call.require_text("kind");
+    const std::string label = call.any_text("label");
+    span.name = label.empty() ? span.kind : label;
+    span.text = fmt::format("call {}: {}", number, call.any_text("text"));
+    if (!call.has("entered_us")) call.refuse("entered_us", "is missing");
+    const double entered = call.real("entered_us", -kMaxSeconds * 1e6, kMaxSeconds * 1e6, 0);
+    const bool open = !call.has("left_us") || call.is_null("left_us");
+    const double left = open ? std::max(taken, entered) : call.real("left_us", entered, kMaxSeconds * 1e6, 0);
+    span.begin_us = entered;
+    span.end_us = left;
+    span.note = open ? "still in it" : call.flag("failed", false) ? "failed" : "";
+    return span;
+  }
+
+  JsonSource source_;
+  size_t n_spans_ = 0, n_schedules_ = 0;
+  int32_t communicators_ = 0;
+  Timeline read_;
+};
+
+}  // namespace
+
+void add_document(Timeline& timeline, std::string_view json, const std::string& file) {
+  Timeline read = Reader(timeline, file).read(json);
+  timeline.lanes.reserve(timeline.lanes.size() + read.lanes.size());
+  timeline.schedules.reserve(timeline.schedules.size() + read.schedules.size());
+  std::ranges::move(read.lanes, std::back_inserter(timeline.lanes));
+  std::ranges::move(read.schedules, std::back_inserter(timeline.schedules));
+}
+
+std::vector<double> common_zeros(const Timeline& timeline) {
+  double latest_begin = -std::numeric_limits<double>::infinity(), earliest_end = -latest_begin;
+  std::vector<double> zeros;
+  for (const Lane& lane : timeline.lanes) {
+    zeros.push_back(lane.zero_us);
+    if (!lane.of_step || lane.thread != kCallingThread || lane.spans.empty()) continue;
+    latest_begin = std::max(latest_begin, lane.zero_us);
+    earliest_end = std::min(earliest_end, lane.zero_us + std::ranges::max(lane.spans, {}, &Span::end_us).end_us);
+  }
+  if (latest_begin <= earliest_end) return zeros;
+  for (size_t i = 0; i < zeros.size(); ++i)
+    if (timeline.lanes[i].of_step) zeros[i] = 0;
+  return zeros;
+}
+
+}  // namespace gsel

@@ -1,0 +1,45 @@
+// program/timeline/timeline_chart.h: a pipeline as a chart: a row for each rank, on it what the rank worked on: a
+// stage's forward or backward of a micro-batch. The same for a schedule that was simulated and for a step that was
+// measured.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace gsel {
+
+struct ChartAction {
+  char kind = 'F';  // F, I, W, B as in gsel/schedule.h; S: what ends a step
+  int32_t stage = -1, chunk = 0, microbatch = -1;
+  double begin = 0, end = 0;
+};
+
+// What a rank waited for or started between its actions.
+struct ChartMark {
+  std::string kind, text;
+  double begin = 0, end = 0;
+};
+
+struct ChartRow {
+  std::string name;
+  std::string peak;              // activations held at once; empty: unknown
+  int32_t process = 0, row = 0;  // of Chrome
+  std::vector<ChartAction> actions;
+  std::vector<ChartMark> marks;
+};
+
+struct Chart {
+  std::string title, details;
+  std::string process_name;
+  bool measured = false;  // times are microseconds; else in a unit of the schedule's own
+  int32_t chunks = 1;     // stages of each rank
+  std::vector<ChartRow> rows;
+};
+
+// "2F0", as schedules are written; "F0" where the stage is unknown.
+std::string to_text(const ChartAction& action);
+// "33", "25.5", "0.333"
+std::string amount_text(double amount);
+
+}  // namespace gsel

@@ -1,0 +1,125 @@
+// program/timeline/timeline_simulation.cc: a simulated schedule as a chart; see timeline_simulation.h.
+#include "program/timeline/timeline_simulation.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <limits>
+#include <map>
+#include <set>
+
+#include "base/json_object.h"
+
+namespace gsel {
+namespace {
+
+constexpr int32_t kMaxNumber = 9'999'999;
+constexpr size_t kMaxRanks = 10'000;
+constexpr double kMost = 1e15;
+
+// "2F0"
+ChartAction parsed(JsonObject& object, const std::string& text) {
+  ChartAction action;
+  const char *at = text.data(), *end = at + text.size();
+  const auto number = [&](int32_t& value) {
+    const auto read = std::from_chars(at, end, value);
+    const bool good = read.ec == std::errc() && *at != '-' && value <= kMaxNumber;
+    at = read.ptr;
+    return good;
+  };
+  bool good = number(action.stage) && at < end;
+  if (good) action.kind = *at++;
+  good = good && (action.kind == 'F' || action.kind == 'I' || action.kind == 'W' || action.kind == 'B') &&
+         number(action.microbatch) && at == end;
+  if (!good) object.refuse("action", fmt::format("is \"{}\", an action such as 2F0 is needed", text));
+  return action;
+}
+
+ChartAction read_action(JsonObject object) {
+  ChartAction action = parsed(object, object.require_text("action"));
+  for (const char* name : {"begin", "end"})
+    if (!object.has(name)) object.refuse(name, "is missing");
+  action.begin = object.real("begin", 0, kMost, 0);
+  action.end = object.real("end", action.begin, kMost, 0);
+  return action;
+}
+
+// A rank's stages in order are its chunks 0, 1, ...
+int32_t number_chunks(std::vector<ChartAction>& actions) {
+  std::map<int32_t, int32_t> chunks;
+  for (const ChartAction& action : actions) chunks[action.stage] = 0;
+  int32_t n = 0;
+  for (auto& [stage, chunk] : chunks) chunk = n++;
+  for (ChartAction& action : actions) action.chunk = chunks[action.stage];
+  return n;
+}
+
+std::string percent(double share) {
+  return fmt::format("{:.1f} %", share * 100 + 0.0);
+}
+
+// What F, I and W of a rank's stages take together; empty where ranks differ.
+std::string times_text(JsonObject& root, const Chart& chart) {
+  const auto& times = root.array("times");
+  std::set<std::string> texts;
+  for (const ChartRow& row : chart.rows) {
+    std::set<size_t> stages;
+    double sums[3] = {0, 0, 0};
+    for (const ChartAction& action : row.actions) stages.insert(static_cast<size_t>(action.stage));
+    for (const size_t stage : stages)
+      for (size_t i = 0; i < 3; ++i) {
+        const bool good =
+            stage < times.size() && times[stage].is_array() && times[stage].size() == 3 && times[stage][i].is_number();
+        if (!good) root.refuse("times", fmt::format("has no three numbers for stage {}", stage));
+        sums[i] += times[stage][i].get<double>();
+      }
+    texts.insert(fmt::format("{}, {}, {}", amount_text(sums[0]), amount_text(sums[1]), amount_text(sums[2])));
+  }
+  return texts.size() == 1 ? "; F, I, W of a rank take " + *texts.begin() : "";
+}
+
+void read_row(JsonObject& root, const nlohmann::json& list, size_t rank, size_t& n_left, Chart& chart) {
+  ChartRow row;
+  row.name = fmt::format("rank {}", rank);
+  row.row = static_cast<int32_t>(rank);
+  if (!list.is_array()) root.refuse(fmt::format("rows[{}]", rank), "is no array");
+  for (size_t i = 0; i < list.size(); ++i) {
+    const std::string field = fmt::format("rows[{}][{}]", rank, i);
+    if (n_left-- == 0) root.refuse(field, "is one action too many to be drawn together; fewer micro-batches would do");
+    row.actions.push_back(read_action(root.inside(list[i], field)));
+  }
+  chart.chunks = std::max(chart.chunks, number_chunks(row.actions));
+  chart.rows.push_back(std::move(row));
+}
+
+}  // namespace
+
+Chart simulated_chart(JsonObject& root, size_t n_actions) {
+  for (const char* name : {"schedule", "microbatches", "times", "makespan", "rows"})
+    if (!root.has(name)) root.refuse(name, "is missing");
+  root.number("gsel-simulation", 1, 1, 1);
+  Chart chart;
+  const std::string schedule = root.require_text("schedule");
+  const auto& rows = root.array("rows");
+  if (rows.empty() || rows.size() > kMaxRanks)
+    root.refuse("rows", fmt::format("has {} ranks; 1 to {} can be drawn", rows.size(), kMaxRanks));
+  for (size_t rank = 0; rank < rows.size(); ++rank) read_row(root, rows[rank], rank, n_actions, chart);
+  const auto& peaks = root.array("peak_activations");
+  for (size_t rank = 0; rank < std::min(rows.size(), peaks.size()); ++rank)
+    if (peaks[rank].is_number()) chart.rows[rank].peak = amount_text(peaks[rank].get<double>());
+
+  const std::string chunks = chart.chunks > 1 ? fmt::format(", {} chunks each", chart.chunks) : "";
+  chart.process_name = fmt::format("{}, {} stages x {} micro-batches{}", schedule, rows.size(),
+                                   root.number("microbatches", 1, kMaxNumber, 1), chunks);
+  chart.title =
+      fmt::format("{}: bubble {} of makespan", chart.process_name, percent(root.real("bubble_of_makespan", 0, 1, 0)));
+  chart.details =
+      fmt::format("makespan {}, busiest rank {}, longest rank span {}{}; a hop takes {}",
+                  amount_text(root.real("makespan", 0, kMost, 0)), amount_text(root.real("ideal", 0, kMost, 0)),
+                  amount_text(root.real("longest_rank_span", 0, kMost, 0)), times_text(root, chart),
+                  amount_text(root.real("hop", 0, kMost, 0)));
+  return chart;
+}
+
+}  // namespace gsel

@@ -1,0 +1,62 @@
+// program/verify/coverage.cc: see coverage.h.
+#include "program/verify/coverage.h"
+
+#include <algorithm>
+
+#include "program/stages.h"
+
+namespace gsel {
+
+void Coverage::add_rank(const Program& program) {
+  ranks_.push_back(&program);
+  for (const Microbatch& m : program.microbatches) batch_ = std::max(batch_, m.first + m.count);
+}
+
+void Coverage::add_forward(const Program& program, int32_t layer, int32_t microbatch) {
+  const Microbatch& m = program.microbatches[microbatch];
+  if (m.count > 0) runs_[layer].push_back({m.first, m.first + m.count, &program, microbatch});
+}
+
+void Coverage::check() {
+  for (size_t l = 0; l < runs_.size(); ++l) {
+    std::vector<Run>& runs = runs_[l];
+    std::ranges::sort(runs, [](const Run& a, const Run& b) {
+      return a.first != b.first ? a.first < b.first : a.program->rank < b.program->rank;
+    });
+    int64_t seen = 0;
+    for (size_t i = 0; i < runs.size(); ++i) {
+      const Run& run = runs[i];
+      if (run.first > seen) refuse_missing(static_cast<int32_t>(l), seen, run.first);
+      if (run.first < seen)
+        throw Error(GSEL_ERR_PROGRAM,
+                    fmt::format("rank {}, end of step: layer \"{}\" runs forward on samples {} to {} in micro-batch "
+                                "{}; rank {} runs it on some of them in micro-batch {}; each is seen once",
+                                run.program->rank, outline_.layers[l].name, run.first, run.end - 1, run.microbatch,
+                                runs[i - 1].program->rank, runs[i - 1].microbatch))
+            .about_rank(run.program->rank);
+      seen = run.end;
+    }
+    if (seen < batch_) refuse_missing(static_cast<int32_t>(l), seen, batch_);
+  }
+}
+
+// A rank that has them in a micro-batch is told; where none has, the first.
+void Coverage::refuse_missing(int32_t layer, int64_t first, int64_t end) const {
+  int32_t rank = ranks_.front()->rank;
+  std::string hint;
+  for (const Program* p : ranks_) {
+    if (!is_here(*p, layer)) continue;
+    const auto found = std::ranges::find_if(
+        p->microbatches, [&](const Microbatch& m) { return m.first <= first && first < m.first + m.count; });
+    if (found == p->microbatches.end()) continue;
+    rank = p->rank;
+    hint = fmt::format("; its micro-batch {} has them", found - p->microbatches.begin());
+    break;
+  }
+  throw Error(GSEL_ERR_PROGRAM, fmt::format("rank {}, end of step: no rank runs the forward of layer \"{}\" on samples "
+                                            "{} to {} of the batch{}",
+                                            rank, outline_.layers[layer].name, first, end - 1, hint))
+      .about_rank(rank);
+}
+
+}  // namespace gsel

@@ -1,0 +1,79 @@
+// program/verify/exchange.h: what ranks owe each other while their programs are followed: messages under way, and the
+// order of calls that each group has agreed on so far.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "program/program.h"
+
+namespace gsel {
+
+// An instruction where it stands; text is made of it only when something is refused.
+struct Spot {
+  const Program* program = nullptr;
+  bool in_setup = false;
+  size_t position = 0;
+
+  const gsel_instr& instr() const { return (in_setup ? program->setup : program->step)[position]; }
+  std::string where() const { return gsel::where(*program, in_setup, position); }
+};
+
+// Ranks that differ on one axis alone, or those of a pipeline that hold the same tied parameters, and the calls they
+// make together, in order.
+class Group {
+ public:
+  // Ids of buckets differ between places of the pipeline, and of the tensor axis where parts differ in size: the same
+  // bucket is the one that has the same parameters.
+  Group(std::string name, std::vector<int32_t> ranks, bool same_bucket_ids)
+      : name_(std::move(name)), ranks_(std::move(ranks)), same_bucket_ids_(same_bucket_ids), posted_(ranks_.size()) {}
+
+  // Adds a rank's next call; returns its place in the order. `phase`: of the layer the instruction runs, else 0.
+  // GSEL_ERR_PROGRAM when the group has another call in that place.
+  size_t post(const Spot& spot, int32_t phase);
+  bool complete(size_t index) const { return calls_[index].joined == ranks_.size(); }
+  bool has_posted(int32_t place, size_t index) const { return posted_[place] > index; }
+  // The rank that has not posted call `index` yet, or -1.
+  int32_t missing(size_t index) const;
+  // Throws when some rank never joined a call.
+  void check_complete() const;
+
+ private:
+  struct Call {
+    Spot first;
+    int32_t phase = 0;
+    size_t joined = 0;
+  };
+  std::string name_;
+  std::vector<int32_t> ranks_;
+  bool same_bucket_ids_;
+  std::vector<size_t> posted_;  // by place
+  std::vector<Call> calls_;
+};
+
+// Messages of an ordered pair of ranks.
+struct Channel {
+  std::deque<Spot> under_way;
+  int64_t sent = 0, taken = 0;
+};
+
+class Exchange {
+ public:
+  // These stay where they are.
+  Channel& channel(int32_t from, int32_t to) { return channels_[{from, to}]; }
+  Group& group(const Program& program, gsel_axis axis);
+  Group& tied_group(const Program& program, int32_t bucket);
+
+  // Throws when a message was sent that nobody received, or a call was made that not all ranks joined.
+  void check_ended() const;
+
+ private:
+  std::map<std::pair<int32_t, int32_t>, Channel> channels_;  // by sender and receiver
+  std::map<std::pair<gsel_axis, int32_t>, Group> groups_;    // by axis and first rank
+  std::map<std::vector<int32_t>, Group> tied_groups_;        // by ranks
+};
+
+}  // namespace gsel

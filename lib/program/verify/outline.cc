@@ -1,0 +1,180 @@
+// program/verify/outline.cc: see outline.h.
+#include "program/verify/outline.h"
+
+#include <algorithm>
+
+#include "base/dtype.h"
+#include "base/shard.h"
+#include "program/stages.h"
+#include "program/verify/places.h"
+
+namespace gsel {
+namespace {
+
+[[noreturn]] void refuse(const Program& program, const std::string& why) {
+  throw Error(GSEL_ERR_PROGRAM, fmt::format("rank {}: {}", program.rank, why)).about_rank(program.rank);
+}
+
+// Ranks of one place on the tensor axis have the same of everything; places.h says what ranks of different places have
+// in common.
+void check_same_model(const Program& first, const Program& p) {
+  if (p.params != first.params || p.values != first.values || p.layers != first.layers)
+    fail(GSEL_ERR_PROGRAM, "the programs of ranks {} and {} are of different models", first.rank, p.rank);
+}
+
+void check_homes(const Program& program) {
+  std::vector<int32_t> homes(program.params.size());
+  for (const ProgramBucket& bucket : program.buckets)
+    for (int32_t p : bucket.params) ++homes[p];
+  const std::vector<std::vector<int32_t>> all = all_holders(program);
+  const int32_t place = program.mesh.coordinate(program.rank, GSEL_AXIS_PIPELINE);
+  for (size_t p = 0; p < homes.size(); ++p) {
+    const bool trainable = program.params[p].trainable, is_here = std::ranges::count(all[p], place) > 0;
+    if (homes[p] == (trainable && is_here ? 1 : 0)) continue;
+    refuse(program, fmt::format("parameter \"{}\" stands in {} buckets; {}", program.params[p].name, homes[p],
+                                !trainable ? "it is frozen and would stand in none"
+                                : is_here  ? "one would do"
+                                           : "no layer of this rank's stages uses it, and it would stand in none"));
+  }
+}
+
+// Ranks that differ on an axis other than data compute with the same samples.
+void check_same_microbatches(std::span<const Program* const> programs, const Program& p, gsel_axis axis) {
+  const Program& first = *programs[p.mesh.group(p.rank, axis).front()];
+  if (p.microbatches != first.microbatches)
+    refuse(p, fmt::format("its micro-batches differ from those of rank {}, which stands on the same {} axis",
+                          first.rank, axis_name(axis)));
+}
+
+// Ranks of the data axis have equally many micro-batches; parts are those of the same whole, divided evenly.
+void check_parts(std::span<const Program* const> programs, const Program& p) {
+  const Program& first = *programs[p.mesh.group(p.rank, GSEL_AXIS_DATA).front()];
+  const int32_t ranks = p.mesh.size[GSEL_AXIS_DATA], place = p.mesh.coordinate(p.rank, GSEL_AXIS_DATA);
+  if (p.microbatches.size() != first.microbatches.size())
+    refuse(p, fmt::format("it has {} micro-batches and rank {} has {}; all ranks of the data axis have equally many, "
+                          "of no samples if need be",
+                          p.microbatches.size(), first.rank, first.microbatches.size()));
+  for (size_t m = 0; m < p.microbatches.size(); ++m) {
+    const Microbatch& mine = p.microbatches[m];
+    if (mine.whole != first.microbatches[m].whole)
+      refuse(p, fmt::format("micro-batch {} is a part of another one than on rank {}", m, first.rank));
+    if (mine.whole < 0) continue;
+    const Microbatch& whole = p.microbatches[mine.whole];
+    if (whole != first.microbatches[mine.whole])
+      refuse(p,
+             fmt::format("micro-batch {} is the whole of {} and is another one on rank {}", mine.whole, m, first.rank));
+    const gsel_range part = shard_range(whole.count, ranks, place);
+    if (mine.first != whole.first + part.begin || mine.count != part.end - part.begin)
+      refuse(p, fmt::format(
+                    "micro-batch {} is {} samples from {}; part {} of {} of micro-batch {} is {} samples from {}", m,
+                    mine.count, mine.first, place, ranks, mine.whole, part.end - part.begin, whole.first + part.begin));
+  }
+}
+
+void check_own_outline(const Program& program) {
+  try {
+    check_stages(program);
+    for (size_t b = 0; b < program.buckets.size(); ++b) check_bucket(program, static_cast<int32_t>(b));
+    for (size_t m = 0; m < program.microbatches.size(); ++m) check_microbatch(program, static_cast<int32_t>(m));
+  } catch (const Error& e) {
+    refuse(program, e.message());
+  }
+  check_homes(program);
+  for (size_t b = 0; b < program.buckets.size(); ++b) {
+    const ProgramBucket& bucket = program.buckets[b];
+    if ((bucket.shards_state() || bucket.owner >= 0) && bucket.axis != GSEL_AXIS_DATA)
+      refuse(program, fmt::format("bucket {} is kept along the {} axis; gradients are summed over the data axis alone",
+                                  b, axis_name(bucket.axis)));
+  }
+  for (const ProgramLayer& l : program.layers)
+    for (const auto* phases : {&l.forward_phases, &l.backward_phases})
+      for (const ProgramPhase& phase : *phases)
+        if (phase.axis == GSEL_AXIS_DATA && phase.bytes_per_sample)
+          refuse(program, fmt::format("layer \"{}\" has a phase over the data axis whose size depends on the number of "
+                                      "samples, which differs along it",
+                                      l.name));
+}
+
+}  // namespace
+
+void check_bucket(const Program& program, int32_t bucket) {
+  const ProgramBucket& b = program.buckets[bucket];
+  auto refuse = [&](const std::string& why) { fail(GSEL_ERR_PROGRAM, "bucket {}: {}", bucket, why); };
+  constexpr uint32_t known = GSEL_BUCKET_SHARD_STATE | GSEL_BUCKET_SHARD_GRADIENT | GSEL_BUCKET_SHARD_PARAM |
+                             GSEL_BUCKET_OFFLOAD_STATE | GSEL_BUCKET_OFFLOAD_PARAM | GSEL_BUCKET_WHOLE_PARAMS;
+  if (b.flags & ~known) refuse(fmt::format("it has unknown flags {:#x}", b.flags & ~known));
+  if (b.params.empty()) refuse("it has no parameters");
+  for (int32_t p : b.params)
+    if (program.params[p].dtype != program.params[b.params.front()].dtype)
+      refuse(fmt::format("its parameters \"{}\" and \"{}\" are kept in two dtypes; a bucket has one",
+                         program.params[b.params.front()].name, program.params[p].name));
+  for (int32_t p : b.params)
+    if (program.params[p].partial_gradient != program.params[b.params.front()].partial_gradient)
+      refuse(
+          fmt::format("its parameters \"{}\" and \"{}\" have gradients in two forms, of which one is partial on the "
+                      "tensor axis; those of a bucket are summed alike",
+                      program.params[b.params.front()].name, program.params[p].name));
+  const std::vector<std::vector<int32_t>> all = all_holders(program);
+  for (int32_t p : b.params)
+    if (all[p] != all[b.params.front()])
+      refuse(
+          fmt::format("its parameters \"{}\" and \"{}\" are held by places {} and {} of the pipeline; those of a "
+                      "bucket are held by the same",
+                      program.params[b.params.front()].name, program.params[p].name,
+                      fmt::join(all[b.params.front()], ", "), fmt::join(all[p], ", ")));
+  if (b.shards_gradient() && !b.shards_state()) refuse("gradients in shards need state in shards");
+  if (b.shards_param() && !b.shards_gradient()) refuse("parameters in shards need gradients in shards");
+  if (b.flags & GSEL_BUCKET_OFFLOAD_PARAM && !b.shards_param())
+    refuse("whole parameters cannot live in the second memory tier; parameters in shards can");
+  if (b.axis < -1 || b.axis >= GSEL_AXES) refuse(fmt::format("axis {} does not exist", b.axis));
+  if (b.axis < 0 && (b.shards_state() || b.owner >= 0)) refuse("shards and an owner need an axis");
+  if (b.owner >= 0 && b.shards_state()) refuse("it has an owner and shards; one of them would do");
+  if (b.owner < -1 || (b.owner >= 0 && b.owner >= program.mesh.size[b.axis]))
+    refuse(fmt::format("owner {} is no place on an axis of {}", b.owner, program.mesh.size[b.axis]));
+  if (b.compression == GSEL_COMPRESS_NONE) return;
+  if (b.compression < 0 || b.compression > GSEL_COMPRESS_LOW_RANK)
+    refuse(fmt::format("compression {} does not exist", b.compression));
+  if (b.shards_state() || b.owner >= 0) refuse("only the reduce of a bucket without shards and owner is compressed");
+  if (b.compression == GSEL_COMPRESS_LOW_RANK && b.compression_rank < 1)
+    refuse(fmt::format("low-rank compression to {} columns; 1 or more would do", b.compression_rank));
+}
+
+void check_microbatch(const Program& program, int32_t microbatch) {
+  const Microbatch& m = program.microbatches[microbatch];
+  if (m.first < 0 || m.count < 0)
+    fail(GSEL_ERR_PROGRAM, "micro-batch {} has {} samples from {}", microbatch, m.count, m.first);
+  if (m.whole < 0) return;
+  const auto n = static_cast<int64_t>(program.microbatches.size());
+  if (m.whole >= n || m.whole == microbatch)
+    fail(GSEL_ERR_PROGRAM, "micro-batch {} is a part of {}; another of 0 to {} would do", microbatch, m.whole, n - 1);
+  if (program.microbatches[m.whole].whole >= 0)
+    fail(GSEL_ERR_PROGRAM, "micro-batch {} is a part of {}, itself a part", microbatch, m.whole);
+}
+
+void check_outlines(std::span<const Program* const> programs) {
+  const Program& first = *programs.front();
+  if (static_cast<size_t>(first.mesh.world_size()) != programs.size())
+    fail(GSEL_ERR_PROGRAM, "the mesh has {} ranks and {} programs were given; give one per rank",
+         first.mesh.world_size(), programs.size());
+  for (size_t rank = 0; rank < programs.size(); ++rank) {
+    const Program& p = *programs[rank];
+    if (static_cast<size_t>(p.rank) != rank)
+      fail(GSEL_ERR_PROGRAM, "program {} in the list is of rank {}; give them in rank order", rank, p.rank);
+    if (p.place_of_stage != first.place_of_stage)
+      fail(GSEL_ERR_PROGRAM, "the programs of ranks 0 and {} have their stages on different places", rank);
+    if (p.transfers != first.transfers)
+      fail(GSEL_ERR_PROGRAM, "the programs of ranks 0 and {} allow {} and {} transfers; all ranks allow as many", rank,
+           first.transfers, p.transfers);
+    if (p.mesh != first.mesh) fail(GSEL_ERR_PROGRAM, "the programs of ranks 0 and {} are of different meshes", rank);
+    check_same_model(*programs[static_cast<size_t>(p.mesh.coordinate(p.rank, GSEL_AXIS_TENSOR))], p);
+    check_own_outline(p);
+  }
+  check_places(programs.first(static_cast<size_t>(first.mesh.size[GSEL_AXIS_TENSOR])));
+  for (const Program* p : programs) {
+    check_same_microbatches(programs, *p, GSEL_AXIS_TENSOR);
+    check_same_microbatches(programs, *p, GSEL_AXIS_PIPELINE);
+    check_parts(programs, *p);
+  }
+}
+
+}  // namespace gsel

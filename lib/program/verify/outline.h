@@ -1,0 +1,19 @@
+// program/verify/outline.h: what the outline of a program must be before its instructions are looked at: buckets that
+// can be kept as they say, micro-batches that agree between ranks.
+#pragma once
+
+#include <span>
+
+#include "program/program.h"
+
+namespace gsel {
+
+// One bucket, one micro-batch; GSEL_ERR_PROGRAM says what is wrong with it.
+void check_bucket(const Program& program, int32_t bucket);
+void check_microbatch(const Program& program, int32_t microbatch);
+
+// The outlines of all ranks, in rank order: one model and mesh, good buckets, each parameter in one of them, as many
+// micro-batches along the data axis, the same ones along the others, parts that make up their wholes.
+void check_outlines(std::span<const Program* const> programs);
+
+}  // namespace gsel

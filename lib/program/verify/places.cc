@@ -1,0 +1,283 @@
+// program/verify/places.cc: see places.h. A sum over the tensor axis is made by a conversion, by a phase in the middle
+// of a layer, or, of gradients of whole parameters, by REDUCE_PARTIAL; what lies there in any other way is summed never
+// or too often.
+#include "program/verify/places.h"
+
+#include <algorithm>
+
+#include "base/dtype.h"
+#include "program/text/text_part.h"
+#include "program/text/text_words.h"
+
+namespace gsel {
+namespace {
+
+// The outline of one rank.
+class Outline {
+ public:
+  explicit Outline(const Program& program) : program_(program), used_by_divided_(program.params.size()) {}
+
+  void check() {
+    for (const ProgramParam& p : program_.params) check_param(p);
+    for (const ProgramValue& v : program_.values) check_value(v);
+    for (const ProgramLayer& l : program_.layers) check_layer(l);
+    check_partial_gradients();
+    check_loss();
+  }
+
+ private:
+  template <class... Args>
+  [[noreturn]] void refuse(fmt::format_string<Args...> why, Args&&... args) const {
+    throw Error(GSEL_ERR_PROGRAM,
+                fmt::format("rank {}: {}", program_.rank, fmt::format(why, std::forward<Args>(args)...)))
+        .about_rank(program_.rank);
+  }
+  const ProgramParam& param(int32_t id) const { return program_.params[id]; }
+  const ProgramValue& value(int32_t id) const { return program_.values[id]; }
+  Form form(int32_t id) const { return value(id).form; }
+
+  // ---- pieces ----
+
+  static bool is_sound(const Share& part) {
+    return part.is_whole() || (part.blocks >= 1 && 0 <= part.begin && part.begin < part.end && part.end <= part.whole);
+  }
+
+  void check_param(const ProgramParam& p) const {
+    if (!is_sound(p.part) || (!p.part.is_whole() && p.n_elems % (p.part.size() * p.part.blocks)))
+      refuse("parameter \"{}\" has {} elements and is said to be {} of the whole", p.name, p.n_elems, text_of(p.part));
+  }
+
+  void check_value(const ProgramValue& v) const {
+    if ((v.form == Form::part) == v.part.is_whole())
+      refuse("value \"{}\" is {}, and what is here of it is {}", v.name, word_of(v.form),
+             v.part.is_whole() ? "all" : text_of(v.part));
+    if (!is_sound(v.part) || (!v.part.is_whole() && v.sample_bytes % (v.part.size() * v.part.blocks)))
+      refuse("value \"{}\" has {} bytes and is said to be {} of the whole", v.name, v.sample_bytes, text_of(v.part));
+    if (v.is_input && v.form != Form::whole)
+      refuse("value \"{}\" is an input and {}; the embedder fills inputs whole, alike on every rank of the tensor axis",
+             v.name, word_of(v.form));
+  }
+
+  static std::string_view word_of(Form form) { return kFormWords[static_cast<size_t>(form)]; }
+
+  // ---- layers ----
+
+  void check_layer(const ProgramLayer& l) {
+    if (l.converts) return check_conversion(program_, l);
+    const bool has_parts = std::ranges::any_of(l.inputs, [&](int32_t v) { return form(v) == Form::part; }) ||
+                           std::ranges::any_of(l.params, [&](int32_t p) { return !param(p).part.is_whole(); });
+    if (has_parts && !l.divided)
+      refuse("layer \"{}\" has a part of an input or parameter and is not said to be divided", l.name);
+    if (!has_parts && l.divided)
+      refuse("layer \"{}\" is said to be divided and has all of its inputs and parameters", l.name);
+    for (int32_t v : l.inputs) l.divided ? check_input_of_divided(l, v) : check_whole(l, v, "reads");
+    for (int32_t v : l.outputs) l.divided ? check_output_of_divided(l, v) : check_whole(l, v, "writes");
+    if (l.divided)
+      for (int32_t p : l.params) used_by_divided_[p] = &l;
+  }
+
+  void check_whole(const ProgramLayer& l, int32_t v, const char* does) const {
+    if (form(v) != Form::whole)
+      refuse("layer \"{}\" is run alike by every rank of the tensor axis and {} value \"{}\", which is {}", l.name,
+             does, value(v).name, word_of(form(v)));
+  }
+
+  void check_input_of_divided(const ProgramLayer& l, int32_t v) const {
+    if (form(v) == Form::partial)
+      refuse("layer \"{}\" reads partial sums of value \"{}\"; a conversion sums them first", l.name, value(v).name);
+    const bool contributes = value(v).needs_gradient && l.needs_backward_input;
+    if (form(v) == Form::spread && contributes && reduces(l.backward_phases))
+      refuse(
+          "layer \"{}\" reduces in its backward over the tensor axis and reads value \"{}\" spread, whose gradient is "
+          "summed over it once more; it would read the whole one",
+          l.name, value(v).name);
+    if (form(v) == Form::whole && contributes && !reduces(l.backward_phases))
+      refuse(
+          "layer \"{}\" has a part of its values, and what it contributes to the gradient of the whole value \"{}\" "
+          "is never summed over the tensor axis; it would read a spread one, or reduce in a phase of its backward",
+          l.name, value(v).name);
+  }
+
+  void check_output_of_divided(const ProgramLayer& l, int32_t v) const {
+    switch (form(v)) {
+      case Form::whole:
+        if (reduces(l.forward_phases)) return;
+        refuse(
+            "layer \"{}\" has a part of its inputs or parameters and writes value \"{}\" whole, without a phase over "
+            "the tensor axis that would make it so",
+            l.name, value(v).name);
+      case Form::spread:
+        refuse("layer \"{}\" writes value \"{}\" spread; only a conversion does", l.name, value(v).name);
+      case Form::partial:
+        if (value(v).is_scalar) return;
+        for (int32_t p : l.params)
+          if (param(p).part.is_whole())
+            refuse(
+                "layer \"{}\" writes partial sums of value \"{}\" and has all of parameter \"{}\", which would be "
+                "added on every rank of the tensor axis",
+                l.name, value(v).name, param(p).name);
+        return;
+      default:
+        return;
+    }
+  }
+
+  static bool reduces(const std::vector<ProgramPhase>& phases) {
+    return std::ranges::count(phases, GSEL_AXIS_TENSOR, &ProgramPhase::axis) > 0;
+  }
+
+  // ---- what follows from all layers ----
+
+  void check_partial_gradients() const {
+    for (size_t p = 0; p < program_.params.size(); ++p) {
+      const ProgramParam& param = program_.params[p];
+      const ProgramLayer* divided = used_by_divided_[p];
+      const bool is_partial = divided && param.trainable && param.part.is_whole();
+      if (is_partial && !param.partial_gradient)
+        refuse(
+            "parameter \"{}\" is whole and used by layer \"{}\", of which each rank of the tensor axis has a part; "
+            "its gradient is partial and not said to be",
+            param.name, divided->name);
+      if (!is_partial && param.partial_gradient)
+        refuse("the gradient of parameter \"{}\" is said to be partial, and {}", param.name,
+               !param.trainable         ? "it is frozen"
+               : !param.part.is_whole() ? "each rank has another part of it"
+                                        : "only layers use it that every rank of the tensor axis runs alike");
+      if (is_partial) check_no_other_use(static_cast<int32_t>(p), *divided);
+    }
+  }
+
+  void check_no_other_use(int32_t p, const ProgramLayer& divided) const {
+    for (const ProgramLayer& l : program_.layers)
+      if (!l.divided && std::ranges::count(l.params, p))
+        refuse(
+            "parameter \"{}\" is used by layer \"{}\", of which each rank of the tensor axis has a part, and by "
+            "layer \"{}\", which all run alike; their gradients cannot be summed as one",
+            param(p).name, divided.name, l.name);
+  }
+
+  // Both are reduced together.
+  void check_loss() const {
+    for (const ProgramLayer& l : program_.layers)
+      if (l.is_loss && std::ranges::any_of(l.outputs, [&](int32_t v) { return form(v) != form(l.outputs.front()); }))
+        refuse(
+            "layer \"{}\" writes values \"{}\" and \"{}\" in two forms; sums of losses and of weights are both whole "
+            "or both partial",
+            l.name, value(l.outputs.front()).name, value(l.outputs.back()).name);
+  }
+
+  const Program& program_;
+  std::vector<const ProgramLayer*> used_by_divided_;  // by parameter
+};
+
+// ---- between ranks ----
+
+template <class... Args>
+[[noreturn]] void refuse_pair(const Program& a, const Program& b, fmt::format_string<Args...> why, Args&&... args) {
+  throw Error(GSEL_ERR_PROGRAM, fmt::format("ranks {} and {}, which share the tensor axis: {}", a.rank, b.rank,
+                                            fmt::format(why, std::forward<Args>(args)...)))
+      .about_rank(b.rank);
+}
+
+// amount: of what is here.
+int64_t per_piece(const Share& part, int64_t amount) {
+  return part.is_whole() ? amount : amount / (part.size() * part.blocks);
+}
+
+// The next rank's part begins where this one's ends.
+void check_neighbours(const Program& a, const Share& here, const Program& b, const Share& there,
+                      const std::string& what) {
+  if (here.dim != there.dim || here.blocks != there.blocks || here.whole != there.whole)
+    refuse_pair(a, b, "{} is split in another way: {} and {}", what, here.is_whole() ? "not" : text_of(here),
+                there.is_whole() ? "not" : text_of(there));
+  if (!here.is_whole() && here.end != there.begin)
+    refuse_pair(a, b, "{} has {} and {}; parts follow each other without gap or overlap", what, text_of(here),
+                text_of(there));
+}
+
+void check_ends(const Program& first, const Share& head, const Program& last, const Share& tail,
+                const std::string& what) {
+  if (head.is_whole() || (head.begin == 0 && tail.end == tail.whole)) return;
+  refuse_pair(first, last, "{} has parts from {} to {} of {}; together they are the whole", what, head.begin, tail.end,
+              tail.whole);
+}
+
+// What is left of a piece when its part and size are taken away.
+ProgramParam without_part(ProgramParam p) {
+  p.n_elems = per_piece(p.part, p.n_elems);
+  p.rows = p.part.dim == 0 ? per_piece(p.part, p.rows) : p.rows;
+  p.part = {};
+  return p;
+}
+ProgramValue without_part(ProgramValue v) {
+  v.sample_bytes = per_piece(v.part, v.sample_bytes);
+  v.part = {};
+  return v;
+}
+
+template <class Piece>
+void check_pieces(std::span<const Program* const> programs, std::vector<Piece> Program::*pieces, const char* kind) {
+  const Program& first = *programs.front();
+  for (size_t i = 0; i + 1 < programs.size(); ++i) {
+    const Program &a = *programs[i], &b = *programs[i + 1];
+    if ((a.*pieces).size() != (b.*pieces).size())
+      refuse_pair(a, b, "their models have {} and {} {}s", (a.*pieces).size(), (b.*pieces).size(), kind);
+    for (size_t k = 0; k < (a.*pieces).size(); ++k) {
+      const Piece &here = (a.*pieces)[k], &there = (b.*pieces)[k];
+      const std::string what = fmt::format("{} \"{}\"", kind, here.name);
+      check_neighbours(a, here.part, b, there.part, what);
+      if (without_part(here) != without_part(there))
+        refuse_pair(a, b, "{} differs in more than the part that each has", what);
+    }
+  }
+  const Program& last = *programs.back();
+  for (size_t k = 0; k < (first.*pieces).size(); ++k)
+    check_ends(first, (first.*pieces)[k].part, last, (last.*pieces)[k].part,
+               fmt::format("{} \"{}\"", kind, (first.*pieces)[k].name));
+}
+
+void check_layers(const Program& a, const Program& b) {
+  if (a.layers.size() != b.layers.size())
+    refuse_pair(a, b, "their models have {} and {} layers", a.layers.size(), b.layers.size());
+  for (size_t l = 0; l < a.layers.size(); ++l)
+    if (a.layers[l] != b.layers[l]) refuse_pair(a, b, "layer \"{}\" differs", a.layers[l].name);
+}
+
+}  // namespace
+
+void check_conversion(const Program& program, const ProgramLayer& l) {
+  if (!l.converts) return;
+  auto refuse = [&](const std::string& why) {
+    fail(GSEL_ERR_PROGRAM, "rank {}: layer \"{}\" converts {}", program.rank, l.name, why);
+  };
+  if (l.inputs.size() != 1 || l.outputs.size() != 1 || !l.params.empty() || !l.forward_phases.empty() ||
+      !l.backward_phases.empty() || l.is_loss || l.needs_backward_weight)
+    refuse("and is more than that: it has one input and one output, no parameters, no phases and no loss");
+  if (!l.divided) refuse("and is not said to be divided");
+  const ProgramValue &in = program.values[l.inputs.front()], &out = program.values[l.outputs.front()];
+  const bool makes_sense = in.form != Form::spread && out.form != Form::partial && in.form != out.form;
+  const bool exchanges = in.form == Form::part && out.form == Form::part && in.part.dim != out.part.dim;
+  if (!makes_sense && !exchanges)
+    refuse(fmt::format(
+        "value \"{}\", which is {}, to \"{}\", which is {}; from whole, part or partial to another form "
+        "than it, and not to partial, would do",
+        in.name, kFormWords[static_cast<size_t>(in.form)], out.name, kFormWords[static_cast<size_t>(out.form)]));
+  if (in.is_scalar || out.is_scalar || in.dtype != out.dtype ||
+      per_piece(in.part, in.sample_bytes) * in.part.blocks * std::max<int64_t>(in.part.whole, 1) !=
+          per_piece(out.part, out.sample_bytes) * out.part.blocks * std::max<int64_t>(out.part.whole, 1))
+    refuse(
+        fmt::format("value \"{}\" to \"{}\", which is not the same in another form: as a whole it has another size "
+                    "or element type",
+                    in.name, out.name));
+  if (out.needs_gradient && !(in.needs_gradient && l.needs_backward_input))
+    refuse(fmt::format("value \"{}\" to \"{}\", whose gradient it does not bring back", in.name, out.name));
+}
+
+void check_places(std::span<const Program* const> programs) {
+  for (const Program* p : programs) Outline(*p).check();
+  check_pieces(programs, &Program::params, "parameter");
+  check_pieces(programs, &Program::values, "value");
+  for (size_t i = 0; i + 1 < programs.size(); ++i) check_layers(*programs[i], *programs[i + 1]);
+}
+
+}  // namespace gsel

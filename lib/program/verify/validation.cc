@@ -1,0 +1,258 @@
+// program/verify/validation.cc: see validation.h. Programs are compared by counting: messages of an ordered pair, and
+// calls of a group, come in the same order at both ends, so equally many of them before VALIDATE are the same ones.
+#include "program/verify/validation.h"
+
+#include <algorithm>
+
+#include "base/dtype.h"
+
+namespace gsel {
+namespace {
+
+[[noreturn]] void refuse(const Program& program, int32_t position, const std::string& why) {
+  throw Error(GSEL_ERR_PROGRAM, fmt::format("{}: {}", where(program, false, static_cast<size_t>(position)), why))
+      .about_rank(program.rank);
+}
+
+[[noreturn]] void refuse_all_of(const Program& program, const std::string& why) {
+  throw Error(GSEL_ERR_PROGRAM, fmt::format("rank {}: {}", program.rank, why)).about_rank(program.rank);
+}
+
+template <class Pick>
+int32_t first_where(const Program& program, Pick&& pick) {
+  const auto it = std::ranges::find_if(program.step, pick);
+  return it == program.step.end() ? -1 : static_cast<int32_t>(it - program.step.begin());
+}
+
+template <class Pick>
+int32_t last_where(const Program& program, Pick&& pick) {
+  for (auto i = static_cast<int32_t>(program.step.size()) - 1; i >= 0; --i)
+    if (pick(program.step[i])) return i;
+  return -1;
+}
+
+// ---- what stands before VALIDATE ------------------------------------------------------------------------------
+
+int32_t count_before(const Program& program, int32_t end, gsel_instr_kind kind, int32_t peer) {
+  return static_cast<int32_t>(
+      std::count_if(program.step.begin(), program.step.begin() + end,
+                    [&](const gsel_instr& instr) { return instr.kind == kind && instr.peer == peer; }));
+}
+
+std::vector<int32_t> peers_before(const Program& program, int32_t end) {
+  std::vector<int32_t> peers;
+  for (int32_t i = 0; i < end; ++i)
+    if (const int32_t kind = program.step[i].kind; kind == GSEL_INSTR_SEND || kind == GSEL_INSTR_RECV)
+      if (!std::ranges::count(peers, program.step[i].peer)) peers.push_back(program.step[i].peer);
+  return peers;
+}
+
+// Positions of the messages before this rank's VALIDATE that the other end has behind its own, of one kind and peer.
+std::vector<int32_t> crossing(std::span<const Program* const> programs, const std::vector<int32_t>& ends, int32_t rank,
+                              gsel_instr_kind kind, int32_t peer) {
+  const gsel_instr_kind other = kind == GSEL_INSTR_SEND ? GSEL_INSTR_RECV : GSEL_INSTR_SEND;
+  int32_t on_both_sides = count_before(*programs[peer], ends[peer], other, rank);
+  std::vector<int32_t> positions;
+  for (int32_t i = 0; i < ends[rank]; ++i)
+    if (const gsel_instr& instr = programs[rank]->step[i]; instr.kind == kind && instr.peer == peer)
+      if (--on_both_sides < 0) positions.push_back(i);
+  return positions;
+}
+
+// Whether a value goes to the stage behind the one that has just run: the other place waits for it. Else it goes over
+// stages, which need time to come to where it is read.
+bool goes_to_next_stage(const Program& program, int32_t position) {
+  int32_t i = position;
+  while (i >= 0 && program.step[i].kind != GSEL_INSTR_FORWARD) --i;
+  if (i < 0) return true;
+  const auto next = static_cast<size_t>(program.layers[program.step[i].layer].stage) + 1;
+  return next < program.place_of_stage.size() &&
+         program.place_of_stage[next] == program.mesh.coordinate(program.step[position].peer, GSEL_AXIS_PIPELINE);
+}
+
+// Where the first of them all stands; -1: none. without_held: those do not count that can be sent behind VALIDATE.
+int32_t first_crossing(std::span<const Program* const> programs, const std::vector<int32_t>& ends, int32_t rank,
+                       bool without_held) {
+  const Program& mine = *programs[rank];
+  int32_t first = -1;
+  for (int32_t peer : peers_before(mine, ends[rank]))
+    for (gsel_instr_kind kind : {GSEL_INSTR_SEND, GSEL_INSTR_RECV})
+      for (int32_t position : crossing(programs, ends, rank, kind, peer)) {
+        if (without_held && kind == GSEL_INSTR_SEND && !goes_to_next_stage(mine, position)) continue;
+        if (first < 0 || position < first) first = position;
+      }
+  return first;
+}
+
+// Calls of each axis's group.
+std::array<int32_t, GSEL_AXES> calls_before(const Program& program, int32_t end) {
+  std::array<int32_t, GSEL_AXES> calls{};
+  for (int32_t i = 0; i < end; ++i) {
+    const gsel_instr& instr = program.step[i];
+    if (instr.axis >= 0) ++calls[instr.axis];
+    if (instr.kind == GSEL_INSTR_FORWARD)
+      for (const ProgramPhase& phase : program.layers[instr.layer].forward_phases) ++calls[phase.axis];
+  }
+  return calls;
+}
+
+bool may_come_before(const gsel_instr& instr) {
+  switch (instr.kind) {
+    case GSEL_INSTR_INPUT:
+    case GSEL_INSTR_FORWARD:
+    case GSEL_INSTR_SEND:
+    case GSEL_INSTR_RECV:
+    case GSEL_INSTR_SCATTER:
+    case GSEL_INSTR_COLLECT:
+    case GSEL_INSTR_BROADCAST:
+    case GSEL_INSTR_GATHER:
+    case GSEL_INSTR_WAIT:
+    case GSEL_INSTR_RELEASE:
+      return !(instr.flags & GSEL_INSTR_GRADIENT);
+    default:
+      return false;
+  }
+}
+
+// VALIDATE before the instruction at `end`, and behind it what is held back so far.
+void put_in_place(Program& program, int32_t end, std::vector<int32_t> held) {
+  std::vector<gsel_instr> step;
+  std::ranges::sort(held);
+  for (int32_t i = 0; i < end; ++i)
+    if (!std::ranges::binary_search(held, i)) step.push_back(program.step[i]);
+  step.push_back(make_instr(GSEL_INSTR_VALIDATE));
+  for (int32_t i : held) step.push_back(program.step[i]);
+  for (size_t i = static_cast<size_t>(end); i < program.step.size(); ++i)
+    if (program.step[i].kind != GSEL_INSTR_VALIDATE) step.push_back(program.step[i]);
+  program.step = std::move(step);
+  program.lines.clear();
+}
+
+// What is done again with the true numbers.
+bool may_come_behind_deferred(const gsel_instr& instr) {
+  switch (instr.kind) {
+    case GSEL_INSTR_NORM:
+    case GSEL_INSTR_OVERFLOW:
+      return is_deferred(instr);
+    case GSEL_INSTR_STEP:
+    case GSEL_INSTR_GATHER:
+    case GSEL_INSTR_WAIT:
+    case GSEL_INSTR_RELEASE:
+      return true;
+    default:
+      return false;
+  }
+}
+
+// ---- the rules ------------------------------------------------------------------------------------------------
+
+void check_alone(const Program& program) {
+  const int32_t validate = validate_position(program), deferred = first_where(program, is_deferred);
+  if (deferred >= 0 && validate < 0)
+    refuse(program, deferred, "its number is deferred, and no validate of the next step would take it");
+  if (validate >= 0 && deferred < 0)
+    refuse(program, validate, "no norm or overflow is deferred, so there is nothing to validate");
+  for (int32_t i = 0; i < validate; ++i)
+    if (!may_come_before(program.step[i]))
+      refuse(program, validate,
+             fmt::format("\"{}\" stands before it; it would work with what may still be undone",
+                         to_text(program, program.step[i])));
+  for (size_t i = 0; deferred >= 0 && i < program.step.size(); ++i) {
+    const gsel_instr& instr = program.step[i];
+    const auto at = static_cast<int32_t>(i);
+    if (is_deferred(instr) && instr.kind == GSEL_INSTR_OVERFLOW && instr.axis != GSEL_AXIS_PIPELINE)
+      refuse(program, at, "a look for overflow can be deferred over the pipeline axis alone, behind the other axes'");
+    if (at > deferred && !may_come_behind_deferred(instr))
+      refuse(program, at,
+             fmt::format("it comes behind \"{}\", whose number is not known yet",
+                         to_text(program, program.step[deferred])));
+    const bool over_pipeline =
+        instr.kind == GSEL_INSTR_NORM || (instr.kind == GSEL_INSTR_OVERFLOW && instr.axis == GSEL_AXIS_PIPELINE);
+    if (over_pipeline && !is_deferred(instr))
+      refuse(program, at,
+             fmt::format("\"{}\" is deferred; then it must be, too", to_text(program, program.step[deferred])));
+  }
+}
+
+void check_messages(std::span<const Program* const> programs, const std::vector<int32_t>& ends) {
+  for (const Program* program : programs)
+    if (const int32_t at = first_crossing(programs, ends, program->rank, false); at >= 0)
+      refuse(*program, at,
+             fmt::format("it stands before this rank's validate, and the other end's behind that of rank {}; a step "
+                         "that is begun again would leave it under way",
+                         program->step[at].peer));
+}
+
+void check_groups(std::span<const Program* const> programs, const std::vector<int32_t>& ends) {
+  for (const Program* program : programs) {
+    const auto calls = calls_before(*program, ends[program->rank]);
+    for (gsel_axis axis = 0; axis < GSEL_AXES; ++axis) {
+      const int32_t first = program->mesh.group(program->rank, axis).front();
+      const int32_t there = calls_before(*programs[first], ends[first])[axis];
+      if (calls[axis] != there)
+        refuse(*program, ends[program->rank],
+               fmt::format("{} calls of the {} group stand before it, and {} before that of rank {}", calls[axis],
+                           axis_name(axis), there, first));
+    }
+  }
+}
+
+}  // namespace
+
+bool is_deferred(const gsel_instr& instr) {
+  return instr.flags & GSEL_INSTR_DEFERRED;
+}
+
+bool defers(const Program& program) {
+  return std::ranges::any_of(program.step, is_deferred);
+}
+
+int32_t validate_position(const Program& program) {
+  return first_where(program, [](const gsel_instr& instr) { return instr.kind == GSEL_INSTR_VALIDATE; });
+}
+
+int32_t last_deferred(const Program& program) {
+  return last_where(program, is_deferred);
+}
+
+void place_validations(std::span<Program> programs) {
+  std::vector<const Program*> pointers;
+  std::vector<int32_t> ends;
+  for (const Program& program : programs) {
+    pointers.push_back(&program);
+    ends.push_back(validate_position(program));
+  }
+  if (std::ranges::count(ends, -1)) return;  // nothing is deferred, or the verifier will say what is missing
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (size_t rank = 0; rank < ends.size(); ++rank) {
+      const int32_t at = first_crossing(pointers, ends, static_cast<int32_t>(rank), true);
+      if (at < 0) continue;
+      ends[rank] = at;
+      moved = true;
+    }
+  }
+  std::vector<std::vector<int32_t>> held(ends.size());
+  for (size_t rank = 0; rank < ends.size(); ++rank)
+    for (int32_t peer : peers_before(programs[rank], ends[rank]))
+      for (int32_t at : crossing(pointers, ends, static_cast<int32_t>(rank), GSEL_INSTR_SEND, peer))
+        held[rank].push_back(at);
+  for (size_t rank = 0; rank < ends.size(); ++rank) put_in_place(programs[rank], ends[rank], std::move(held[rank]));
+}
+
+void check_validations(std::span<const Program* const> programs) {
+  std::vector<int32_t> ends;
+  for (const Program* program : programs) {
+    check_alone(*program);
+    ends.push_back(validate_position(*program));
+    if ((ends.back() < 0) != (ends.front() < 0))
+      refuse_all_of(*program, fmt::format("it {} the step before, and rank 0 {}; all ranks do, or none",
+                                          ends.back() < 0 ? "does not validate" : "validates",
+                                          ends.front() < 0 ? "does not" : "does"));
+  }
+  if (ends.front() < 0) return;
+  check_messages(programs, ends);
+  check_groups(programs, ends);
+}
+
+}  // namespace gsel

@@ -1,0 +1,20 @@
+// program/verify/verify.h: whether the programs of all ranks, together, do what a training step must, before anything
+// runs.
+#pragma once
+
+#include <span>
+
+#include "program/program.h"
+
+namespace gsel {
+
+enum class Purpose : uint8_t {
+  training,
+  evaluation,  // forwards and the loss alone (program/forward_only.h)
+};
+
+// Throws GSEL_ERR_PROGRAM naming rank, instruction and, for programs read from text, line.
+void verify(std::span<const Program* const> programs, Purpose purpose = Purpose::training);
+void verify(std::span<const Program> programs, Purpose purpose = Purpose::training);
+
+}  // namespace gsel

@@ -1,0 +1,279 @@
+// program/verify/walker.cc: going through the list: entering, meeting the other ranks, leaving. The rules are in
+// walker_*.cc, by theme.
+#include "program/verify/walker.h"
+
+#include <algorithm>
+
+#include "base/dtype.h"
+#include "program/conversion.h"
+#include "program/shards.h"
+#include "program/stages.h"
+
+namespace gsel {
+namespace {
+
+bool is_forward(gsel_instr_kind kind) {
+  return kind == GSEL_INSTR_FORWARD || kind == GSEL_INSTR_RECOMPUTE;
+}
+
+bool of_training_alone(const gsel_instr& instr) {
+  switch (instr.kind) {
+    case GSEL_INSTR_BACKWARD:
+    case GSEL_INSTR_BACKWARD_INPUT:
+    case GSEL_INSTR_BACKWARD_WEIGHT:
+    case GSEL_INSTR_RECOMPUTE:
+    case GSEL_INSTR_REDUCE:
+    case GSEL_INSTR_REDUCE_SCATTER:
+    case GSEL_INSTR_REDUCE_ROOT:
+    case GSEL_INSTR_REDUCE_TIED:
+    case GSEL_INSTR_REDUCE_PARTIAL:
+    case GSEL_INSTR_NORM:
+    case GSEL_INSTR_OVERFLOW:
+    case GSEL_INSTR_STEP:
+    case GSEL_INSTR_VALIDATE:
+      return true;
+    default:
+      return instr.flags & GSEL_INSTR_GRADIENT;
+  }
+}
+
+}  // namespace
+
+Walker::Walker(const Program& program, Exchange& all, Purpose purpose, int32_t transfers)
+    : program_(program),
+      all_(all),
+      purpose_(purpose),
+      transfers_(transfers),
+      partial_loss_(has_partial_loss(program)),
+      tied_groups_(program.buckets.size()),
+      bucket_of_(program.params.size(), -1),
+      contributed_(program.buckets.size()),
+      buckets_(program.buckets.size()),
+      pending_(program.params.size()) {
+  for (gsel_axis axis = 0; axis < GSEL_AXES; ++axis) groups_.push_back(&all.group(program, axis));
+  for (int32_t b = 0; b < static_cast<int32_t>(program.buckets.size()); ++b) {
+    for (int32_t p : program.buckets[b].params) bucket_of_[p] = b;
+    if (sums_tied(program, b)) tied_groups_[b] = &all.tied_group(program, b);
+  }
+  for (int32_t l = 0; l < static_cast<int32_t>(program.layers.size()); ++l)
+    for (int32_t p : program.layers[l].params)
+      if (program.layers[l].needs_backward_weight && bucket_of_[p] >= 0 && is_here(program, l))
+        contributed_[bucket_of_[p]] = true;
+}
+
+void Walker::refuse(const std::string& why) const {
+  throw Error(GSEL_ERR_PROGRAM, fmt::format("{}: {}", where_now(), why)).about_rank(program_.rank);
+}
+
+void Walker::refuse_end(const std::string& why) const {
+  throw Error(GSEL_ERR_PROGRAM, fmt::format("rank {}, end of step: {}", program_.rank, why)).about_rank(program_.rank);
+}
+
+bool Walker::advance() {
+  bool moved = false;
+  for (;;) {
+    if (in_setup_ && position_ == program_.setup.size()) {
+      begin_step();
+      moved = true;
+    }
+    if (position_ == list().size()) return moved;
+    const gsel_instr& instr = list()[position_];
+    if (!entered_ && !has_room(instr)) return moved;
+    if (!entered_) enter(instr);
+    entered_ = true;
+    const int32_t met = met_;
+    if (!meet(instr)) return moved || met_ != met;
+    leave(instr);
+    entered_ = posted_ = false;
+    met_ = 0;
+    ++position_;
+    moved = true;
+  }
+}
+
+// What setup has done to parameters lasts, but for copies that belong to a step.
+void Walker::begin_step() {
+  for (size_t b = 0; b < buckets_.size(); ++b) {
+    if (buckets_[b].under_way)
+      throw Error(GSEL_ERR_PROGRAM, fmt::format("rank {}, end of setup: bucket {}'s last collective was not waited for",
+                                                program_.rank, b))
+          .about_rank(program_.rank);
+    const bool whole = !program_.buckets[b].shards_param() && steps_here(program_, static_cast<int32_t>(b));
+    buckets_[b].params = whole ? Holding::ready : Holding::absent;
+  }
+  in_setup_ = false;
+  position_ = 0;
+}
+
+void Walker::check_purpose(const gsel_instr& instr) const {
+  if (in_setup_ && instr.kind != GSEL_INSTR_BROADCAST && instr.kind != GSEL_INSTR_WAIT)
+    refuse("setup has broadcast and wait alone");
+  if (purpose_ == Purpose::evaluation && of_training_alone(instr))
+    refuse("an evaluation has inputs, forwards and the loss alone");
+}
+
+void Walker::enter(const gsel_instr& instr) {
+  check_purpose(instr);
+  switch (instr.kind) {
+    case GSEL_INSTR_INPUT:
+      return input(instr);
+    case GSEL_INSTR_FORWARD:
+      return forward(instr);
+    case GSEL_INSTR_RECOMPUTE:
+      return recompute(instr);
+    case GSEL_INSTR_BACKWARD_INPUT:
+    case GSEL_INSTR_BACKWARD_WEIGHT:
+    case GSEL_INSTR_BACKWARD:
+      return backward(instr);
+    case GSEL_INSTR_SEND:
+      return send(instr);
+    case GSEL_INSTR_SCATTER:
+    case GSEL_INSTR_COLLECT:
+      return enter_parts(instr);
+    case GSEL_INSTR_BROADCAST:
+    case GSEL_INSTR_GATHER:
+    case GSEL_INSTR_REDUCE:
+    case GSEL_INSTR_REDUCE_SCATTER:
+    case GSEL_INSTR_REDUCE_ROOT:
+      return begin_bucket(instr);
+    case GSEL_INSTR_WAIT:
+      if (!buckets_[instr.bucket].under_way) refuse("no collective of this bucket is under way");
+      return;
+    case GSEL_INSTR_RELEASE:
+      return release(instr);
+    case GSEL_INSTR_LOSS_REDUCE:
+      return loss_reduce(instr);
+    case GSEL_INSTR_REDUCE_TIED:
+      return reduce_tied(instr);
+    case GSEL_INSTR_REDUCE_PARTIAL:
+      return reduce_partial(instr);
+    case GSEL_INSTR_NORM:
+      return norm();
+    case GSEL_INSTR_OVERFLOW:
+      return overflow(instr);
+    case GSEL_INSTR_STEP:
+      return step(instr);
+    case GSEL_INSTR_RECV:
+      if (instr.peer == program_.rank) refuse("a rank cannot receive from itself");
+      return;
+    case GSEL_INSTR_VALIDATE:
+      return validate();
+    default:
+      refuse("unknown kind of instruction");
+  }
+}
+
+Group* Walker::meeting(const gsel_instr& instr, int32_t i) const {
+  switch (instr.kind) {
+    case GSEL_INSTR_LOSS_REDUCE:
+    case GSEL_INSTR_OVERFLOW:
+    case GSEL_INSTR_SCATTER:
+    case GSEL_INSTR_COLLECT:
+    case GSEL_INSTR_REDUCE_PARTIAL:
+      return i == 0 ? groups_[instr.axis] : nullptr;
+    case GSEL_INSTR_REDUCE_TIED:
+      return i == 0 ? tied_groups_[instr.bucket] : nullptr;
+    case GSEL_INSTR_FORWARD:
+    case GSEL_INSTR_RECOMPUTE:
+    case GSEL_INSTR_BACKWARD:
+    case GSEL_INSTR_BACKWARD_INPUT: {
+      const ProgramLayer& l = program_.layers[instr.layer];
+      if (l.converts)
+        return i == 0 && communicates(conversion_of(program_, l, instr.kind)) ? groups_[GSEL_AXIS_TENSOR] : nullptr;
+      const auto& phases = is_forward(instr.kind) ? l.forward_phases : l.backward_phases;
+      return static_cast<size_t>(i) < phases.size() ? groups_[phases[i].axis] : nullptr;
+    }
+    case GSEL_INSTR_NORM:
+      for (gsel_axis axis = 0; axis < GSEL_AXES; ++axis)
+        if (norm_meets(program_, axis) && i-- == 0) return groups_[axis];
+      return nullptr;
+    default:
+      return nullptr;
+  }
+}
+
+bool Walker::meet(const gsel_instr& instr) {
+  if (instr.kind == GSEL_INSTR_WAIT) return wait(instr);
+  if (instr.kind == GSEL_INSTR_RECV) return receive(instr);
+  for (Group* group; (group = meeting(instr, met_)); ++met_) {
+    // A norm meets over as many axes as the place's own buckets want.
+    if (!posted_) meeting_index_ = group->post(spot(), instr.kind == GSEL_INSTR_NORM ? 0 : met_);
+    posted_ = true;
+    if (awaited(instr, *group) >= 0) return false;
+    posted_ = false;
+  }
+  return true;
+}
+
+// The first rank that this one waits for at a meeting, or -1. Over the pipeline the losses are told by the place that
+// has them, which itself waits for nobody.
+int32_t Walker::awaited(const gsel_instr& instr, const Group& group) const {
+  if (group.complete(meeting_index_) || goes_on(instr, group)) return -1;
+  const auto loss = std::ranges::find_if(program_.layers, &ProgramLayer::is_loss);
+  if (instr.kind != GSEL_INSTR_LOSS_REDUCE || instr.axis != GSEL_AXIS_PIPELINE || loss == program_.layers.end())
+    return group.missing(meeting_index_);
+  const int32_t teller = place_of_layer(program_, static_cast<int32_t>(loss - program_.layers.begin()));
+  if (teller == place(GSEL_AXIS_PIPELINE) || group.has_posted(teller, meeting_index_)) return -1;
+  return program_.mesh.group(program_.rank, GSEL_AXIS_PIPELINE)[teller];
+}
+
+void Walker::leave(const gsel_instr& instr) {
+  if (instr.kind == GSEL_INSTR_SCATTER || instr.kind == GSEL_INSTR_COLLECT) leave_parts(instr);
+}
+
+std::string Walker::waits_for() const {
+  const gsel_instr& instr = list()[position_];
+  if (instr.kind == GSEL_INSTR_RECV) return fmt::format("a send of rank {}", instr.peer);
+  if (!entered_)
+    return fmt::format("rank {} to receive what was sent before",
+                       instr.kind == GSEL_INSTR_SEND ? instr.peer : full_channel());
+  const int32_t rank = instr.kind == GSEL_INSTR_WAIT
+                           ? groups_[buckets_[instr.bucket].axis]->missing(buckets_[instr.bucket].index)
+                           : awaited(instr, *meeting(instr, met_));
+  return fmt::format("rank {} to join the collective", rank);
+}
+
+void Walker::check_end() const {
+  for (const auto& [id, facts] : layers_) {
+    const ProgramLayer& l = program_.layers[id >> 32];
+    const bool whole =
+        facts.backward_input >= l.needs_backward_input && facts.backward_weight >= l.needs_backward_weight;
+    if (facts.forward && !whole && purpose_ == Purpose::training)
+      refuse_end(fmt::format("the backward of layer \"{}\", micro-batch {}, is missing", l.name, uint32_t(id)));
+  }
+  for (size_t b = 0; b < buckets_.size(); ++b) check_bucket_end(static_cast<int32_t>(b));
+  const bool has_loss = std::ranges::any_of(program_.layers, &ProgramLayer::is_loss);
+  if (const gsel_axis missing = missing_loss_axis(); has_loss && missing >= 0)
+    refuse_end(fmt::format("the loss is not reduced over the {} axis", axis_name(missing)));
+  if (const gsel_axis missing = missing_overflow_axis(); missing >= 0)
+    refuse_end(fmt::format("overflow is not looked for on the {} axis", axis_name(missing)));
+}
+
+void follow(std::deque<Walker>& walkers) {
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (Walker& w : walkers) moved |= w.advance();
+  }
+}
+
+bool all_finished(const std::deque<Walker>& walkers) {
+  return std::ranges::all_of(walkers, &Walker::finished);
+}
+
+// Every rank that waits for ever is told, up to a few: the cause is often not with the first.
+void check_finished(const std::deque<Walker>& walkers) {
+  constexpr int kTold = 4;
+  int stuck = 0;
+  int32_t first = -1;
+  std::string text;
+  for (const Walker& w : walkers) {
+    if (w.finished()) continue;
+    if (first < 0) first = w.program().rank;
+    if (stuck++ < kTold)
+      text += fmt::format("{}{}: waits for ever for {}", text.empty() ? "" : "; ", w.where_now(), w.waits_for());
+  }
+  if (stuck > kTold) text += fmt::format("; and {} more ranks", stuck - kTold);
+  if (stuck) throw Error(GSEL_ERR_PROGRAM, text).about_rank(first);
+}
+
+}  // namespace gsel

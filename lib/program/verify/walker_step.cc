@@ -1,0 +1,169 @@
+// program/verify/walker_step.cc: rules of the end of a step: the loss, the norm, the overflow and the optimizer see
+// what is complete, and nothing is left open.
+#include <algorithm>
+
+#include "base/dtype.h"
+#include "program/shards.h"
+#include "program/stages.h"
+#include "program/verify/walker.h"
+
+namespace gsel {
+
+void Walker::loss_reduce(const gsel_instr& instr) {
+  if (loss_reduced_[instr.axis]) refuse("the loss is already reduced");
+  if (instr.axis == GSEL_AXIS_TENSOR && program_.mesh.size[instr.axis] > 1 && !partial_loss_)
+    refuse("each rank of the tensor axis has the whole loss; it would be counted several times");
+  loss_reduced_[instr.axis] = true;
+}
+
+// A sum over the data axis is wanted even of one rank: it tells that nothing is added any more.
+gsel_axis Walker::missing_reduction(const std::array<bool, GSEL_AXES>& done, bool over_tensor) const {
+  auto missing = [&](gsel_axis axis) { return program_.mesh.size[axis] > 1 && !done[axis]; };
+  if (!done[GSEL_AXIS_DATA]) return GSEL_AXIS_DATA;
+  if (over_tensor && missing(GSEL_AXIS_TENSOR)) return GSEL_AXIS_TENSOR;
+  return missing(GSEL_AXIS_PIPELINE) ? GSEL_AXIS_PIPELINE : -1;
+}
+
+gsel_axis Walker::missing_loss_axis() const {
+  return missing_reduction(loss_reduced_, partial_loss_);
+}
+
+gsel_axis Walker::missing_overflow_axis() const {
+  return std::ranges::count(overflow_checked_, true) ? missing_reduction(overflow_checked_, true) : -1;
+}
+
+void Walker::need_loss_reduced() const {
+  const gsel_axis missing = missing_loss_axis();
+  if (missing == GSEL_AXIS_DATA) refuse("the loss weight is not reduced yet");
+  if (missing >= 0) refuse(fmt::format("the loss weight is not reduced over the {} axis yet", axis_name(missing)));
+}
+
+void Walker::need_all_contributions(int32_t bucket) const {
+  for (int32_t p : program_.buckets[bucket].params)
+    if (pending_[p])
+      refuse(fmt::format("the gradient of parameter \"{}\" still lacks {} contributions", program_.params[p].name,
+                         pending_[p]));
+}
+
+std::string Walker::lacks(int32_t b) const {
+  if (std::string why = lacks_on_data_axis(b); !why.empty()) return why;
+  if (std::string why = lacks_on_tensor_axis(b); !why.empty()) return why;
+  if (!tied_groups_[b] || buckets_[b].tied_summed) return {};
+  return fmt::format("the gradients of bucket {} are not summed over the places that hold its parameters yet", b);
+}
+
+std::string Walker::lacks_on_data_axis(int32_t b) const {
+  const ProgramBucket& shape = program_.buckets[b];
+  const BucketFacts& bucket = buckets_[b];
+  if (bucket.under_way) return fmt::format("the last collective of bucket {} was not waited for", b);
+  if (shape.shards_state() || shape.owner >= 0) {
+    if (!bucket.reduced) return fmt::format("the gradients of bucket {} are not reduced yet", b);
+    if (bucket.uncovered)
+      return fmt::format("the gradients of bucket {} have {} contributions that no reduction has taken", b,
+                         bucket.uncovered);
+  } else if (program_.mesh.size[GSEL_AXIS_DATA] > 1 && !bucket.summed[GSEL_AXIS_DATA]) {
+    return fmt::format("the gradients of bucket {} are not reduced yet", b);
+  }
+  return {};
+}
+
+std::string Walker::lacks_on_tensor_axis(int32_t b) const {
+  if (!sums_partial(program_, b) || buckets_[b].partial_summed) return {};
+  return fmt::format(
+      "the gradients of bucket {} are partial, and are not summed over the ranks of the tensor axis yet; "
+      "reduce_partial does that",
+      b);
+}
+
+// What looks at all gradients; no contribution and no reduction may come behind it.
+void Walker::look_at_gradients(const char* what) {
+  if (any_stepped_) refuse(fmt::format("a bucket is already stepped; {} comes before", what));
+  for (size_t b = 0; b < buckets_.size(); ++b) {
+    if (const std::string why = lacks(static_cast<int32_t>(b)); !why.empty()) refuse(why);
+    need_all_contributions(static_cast<int32_t>(b));
+    buckets_[b].closed = buckets_[b].looked_at = true;
+  }
+}
+
+// What a sum over another axis than the data axis, of what this rank steps, takes to be done.
+void Walker::need_reducible(const gsel_instr& instr) const {
+  const BucketFacts& bucket = buckets_[instr.bucket];
+  if (bucket.stepped) refuse("the bucket is already stepped");
+  if (bucket.looked_at) refuse("norm or overflow has looked at the bucket's gradients before");
+  if (const std::string why = lacks_on_data_axis(instr.bucket); !why.empty()) refuse(why);
+  need_all_contributions(instr.bucket);
+}
+
+void Walker::reduce_partial(const gsel_instr& instr) {
+  BucketFacts& bucket = buckets_[instr.bucket];
+  if (instr.axis != GSEL_AXIS_TENSOR) refuse("gradients are partial on the tensor axis alone");
+  if (!steps_here(program_, instr.bucket))
+    refuse(fmt::format("place {} owns the bucket and has its gradients", program_.buckets[instr.bucket].owner));
+  if (!sums_partial(program_, instr.bucket))
+    refuse(program_.mesh.size[GSEL_AXIS_TENSOR] == 1 ? "the tensor axis has one rank"
+                                                     : "the gradients of the bucket's parameters are not partial: what "
+                                                       "each rank of the tensor axis has is all of them");
+  if (bucket.partial_summed) refuse("the bucket's gradients are already summed over the tensor axis");
+  if (bucket.tied_summed) refuse("reduce_tied has summed the bucket's gradients before; reduce_partial comes first");
+  need_reducible(instr);
+  bucket.partial_summed = bucket.closed = true;
+}
+
+void Walker::reduce_tied(const gsel_instr& instr) {
+  BucketFacts& bucket = buckets_[instr.bucket];
+  if (!steps_here(program_, instr.bucket))
+    refuse(fmt::format("place {} owns the bucket and has its gradients", program_.buckets[instr.bucket].owner));
+  if (!tied_groups_[instr.bucket]) refuse("no other place of the pipeline holds the bucket's parameters");
+  if (bucket.tied_summed) refuse("the bucket's gradients are already summed over the places that hold its parameters");
+  need_reducible(instr);
+  if (const std::string why = lacks_on_tensor_axis(instr.bucket); !why.empty()) refuse(why);
+  bucket.tied_summed = bucket.closed = true;
+}
+
+void Walker::norm() {
+  if (normed_) refuse("the norm is already computed");
+  need_loss_reduced();
+  look_at_gradients("the norm");
+  normed_ = true;
+  // Where nothing is summed it is each rank's own affair, but all must clip or none.
+  for (gsel_axis axis : {GSEL_AXIS_TENSOR, GSEL_AXIS_DATA})
+    if (!norm_meets(program_, axis)) groups_[axis]->post(spot(), 0);
+}
+
+void Walker::overflow(const gsel_instr& instr) {
+  if (overflow_checked_[instr.axis]) refuse("overflow is already looked for");
+  look_at_gradients("the look for overflow");
+  overflow_checked_[instr.axis] = true;
+}
+
+void Walker::step(const gsel_instr& instr) {
+  const ProgramBucket& shape = program_.buckets[instr.bucket];
+  BucketFacts& bucket = buckets_[instr.bucket];
+  if (!steps_here(program_, instr.bucket)) refuse(fmt::format("place {} owns the bucket and steps it", shape.owner));
+  if (bucket.stepped) refuse("the bucket is already stepped");
+  need_loss_reduced();
+  if (const gsel_axis missing = missing_overflow_axis(); missing >= 0)
+    refuse(fmt::format("overflow is not looked for on the {} axis", axis_name(missing)));
+  if (const std::string why = lacks(instr.bucket); !why.empty()) refuse(why);
+  need_all_contributions(instr.bucket);
+  bucket.stepped = bucket.closed = any_stepped_ = true;
+  const bool is_open = bucket.params == Holding::ready;
+  if (is_open) bucket.params = shape.shards_state() ? Holding::stale : Holding::stepped;
+  // An optimizer that needs norms of parameters sums them over the owners of shards.
+  if (shape.shards_state()) groups_[shape.axis]->post(spot(), 0);
+}
+
+void Walker::check_bucket_end(int32_t b) const {
+  const ProgramBucket& shape = program_.buckets[b];
+  const BucketFacts& bucket = buckets_[b];
+  if (bucket.under_way) refuse_end(fmt::format("the last collective of bucket {} is never waited for", b));
+  if (shape.shards_param() && bucket.params != Holding::absent && bucket.params != Holding::released)
+    refuse_end(fmt::format("the gathered parameters of bucket {} are never released", b));
+  if (purpose_ == Purpose::evaluation) return;
+  if (!bucket.stepped && steps_here(program_, b)) refuse_end(fmt::format("bucket {} is never stepped", b));
+  if (bucket.params == Holding::stale)
+    refuse_end(fmt::format("the parameters of bucket {} are stale since its step; a gather after it is missing", b));
+  if (const std::string why = lacks(b); !why.empty()) refuse_end(why);
+}
+
+}  // namespace gsel

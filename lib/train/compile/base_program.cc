@@ -1,0 +1,214 @@
+// train/compile/base_program.cc: see base_program.h.
+#include "train/compile/base_program.h"
+
+#include <algorithm>
+
+#include "base/dtype.h"
+#include "base/shard.h"
+#include "base/weights.h"
+#include "program/stages.h"
+#include "train/compile/recompute.h"
+#include "train/execute/non_finite.h"
+#include "train/memory/storage.h"
+
+namespace gsel {
+namespace {
+
+constexpr int64_t kMaxMicrobatches = 1 << 16;
+
+gsel_instr layer_instr(gsel_instr_kind kind, int32_t layer, int32_t microbatch) {
+  gsel_instr instr = make_instr(kind);
+  instr.layer = layer;
+  instr.microbatch = microbatch;
+  return instr;
+}
+
+[[noreturn]] void refuse_key(const Config& config, const char* key, const std::string& why) {
+  const Place place = config.place_of(key);
+  throw Error(GSEL_ERR_CONFIG, place_prefix(place) + why).at(place);
+}
+
+// Stages of a pipeline are balanced for micro-batches of one size: alike on all ranks, or of those with the same share.
+void check_even(const Config& config, int32_t ranks) {
+  const int64_t n = config.train.microbatches, whole = ranks * n, batch = config.train.batch;
+  if (batch % whole == 0) return;
+  const std::string smaller = batch > whole ? fmt::format("{} or ", batch / whole * whole) : "";
+  refuse_key(config, "train.microbatches",
+             fmt::format("train.batch = {} samples are not {} equal micro-batches, train.microbatches = {} for each of "
+                         "{} ranks of the data axis, as a pipeline needs them; train.batch = {}{} would do",
+                         batch, whole, n, ranks, smaller, (batch / whole + 1) * whole));
+}
+void check_even_shares(const Config& config, const std::vector<int64_t>& bounds) {
+  const int64_t n = config.train.microbatches;
+  for (size_t place = 0; place + 1 < bounds.size(); ++place) {
+    const int64_t share = bounds[place + 1] - bounds[place];
+    if (share > 0 && share % n == 0) continue;
+    refuse_key(config, "strategy.data.weights",
+               fmt::format("strategy.data.weights = {} give place {} of the data axis {} of train.batch = {} samples, "
+                           "which are not {} equal micro-batches (train.microbatches), as a pipeline needs them",
+                           *config.get("strategy.data.weights"), place, share, config.train.batch, n));
+  }
+}
+
+std::vector<Microbatch> cut_in(const gsel_range& share, int64_t n) {
+  std::vector<Microbatch> result;
+  for (int64_t i = 0; i < n; ++i) {
+    const gsel_range part = shard_range(share.end - share.begin, n, i);
+    result.push_back({share.begin + part.begin, part.end - part.begin});
+  }
+  return result;
+}
+
+std::vector<Microbatch> cut_by_size(const gsel_range& share, int64_t n, int64_t size) {
+  std::vector<Microbatch> result;
+  for (int64_t i = 0; i < n; ++i) {
+    const int64_t first = std::min(share.begin + i * size, share.end);
+    result.push_back({first, std::min(size, share.end - first)});
+  }
+  return result;
+}
+
+// The part of the global batch that one data-parallel rank computes, cut in micro-batches: as many as the rank with the
+// largest share has, the last ones perhaps without samples, because all ranks join every collective.
+std::vector<Microbatch> split_samples(const Config& config, const Mesh& mesh, int32_t rank) {
+  const int32_t ranks = mesh.size[GSEL_AXIS_DATA];
+  const std::vector<int64_t> bounds = sample_bounds(config, ranks);
+  const int32_t place = mesh.coordinate(rank, GSEL_AXIS_DATA);
+  const gsel_range share{bounds[place], bounds[place + 1]};
+  const int64_t most = largest_share(config, ranks);
+  if (config.train.microbatches > kMaxMicrobatches)
+    refuse_key(
+        config, "train.microbatches",
+        fmt::format("train.microbatches = {} is more than {}; use fewer", config.train.microbatches, kMaxMicrobatches));
+  if (config.train.microbatches > 0) {
+    if (mesh.size[GSEL_AXIS_PIPELINE] > 1)
+      config.get("strategy.data.weights") ? check_even_shares(config, bounds) : check_even(config, ranks);
+    return cut_in(share, config.train.microbatches);
+  }
+  const int64_t size = config.train.microbatch ? std::min(config.train.microbatch, most) : most;
+  const int64_t n = most / size + (most % size != 0);
+  if (n > kMaxMicrobatches)
+    refuse_key(config, "train.microbatch",
+               fmt::format("train.batch = {} in micro-batches of train.microbatch = {} samples gives more than {} per "
+                           "rank; use larger ones",
+                           config.train.batch, size, kMaxMicrobatches));
+  return cut_by_size(share, n, size);
+}
+
+std::vector<ProgramPhase> outline_phases(const std::vector<gsel_phase>& phases) {
+  std::vector<ProgramPhase> result;
+  for (const gsel_phase& p : phases) {
+    if (p.axis < 0) continue;  // nobody else has a part of it
+    const auto bytes = static_cast<int64_t>(dtype_bytes(p.dtype));
+    result.push_back(
+        {p.axis, p.elems * bytes, p.elems_per_sample * bytes, p.dtype, (p.flags & GSEL_PHASE_ROTATE) != 0});
+  }
+  return result;
+}
+
+// Without bits of parameters that there are not.
+uint64_t unread_params(const Layer& layer) {
+  const size_t n = layer.params.size();
+  return n < 64 ? layer.backward_unread_params & ((uint64_t{1} << n) - 1) : layer.backward_unread_params;
+}
+
+void outline_model(const Model& model, const Config& config, Program& program) {
+  for (const Param& p : model.params())
+    program.params.push_back({p.name, p.n_elems, kept_dtype(p, config), p.trainable(), p.dims.empty() ? 1 : p.dims[0],
+                              p.part, p.partial_gradient});
+  for (const Value& v : model.values())
+    program.values.push_back({v.name, static_cast<int64_t>(value_bytes(v, 1)), v.is_input(), v.is_scalar(),
+                              v.needs_gradient, v.form, v.part, v.is_scalar() ? GSEL_F32 : v.dtype});
+  for (const Layer& l : model.layers())
+    program.layers.push_back({l.name, l.inputs, l.outputs, l.params, l.is_loss(), l.needs_backward_input,
+                              l.needs_backward_weight, unread_params(l), outline_phases(l.forward_phases),
+                              outline_phases(l.backward_phases), 0, l.converts, l.divided});
+}
+
+void emit_backward(const Model& model, int32_t l, int32_t microbatch, std::vector<gsel_instr>& step) {
+  const Layer& layer = model.layers()[l];
+  if (!layer.needs_backward()) return;
+  if (layer.backward_in_one()) {
+    step.push_back(layer_instr(GSEL_INSTR_BACKWARD, l, microbatch));
+    return;
+  }
+  if (layer.needs_backward_input) step.push_back(layer_instr(GSEL_INSTR_BACKWARD_INPUT, l, microbatch));
+  if (layer.needs_backward_weight) step.push_back(layer_instr(GSEL_INSTR_BACKWARD_WEIGHT, l, microbatch));
+}
+
+// recomputed: recomputed_before of the layers.
+void emit_microbatch(const Model& model, const std::vector<int32_t>& recomputed, int32_t microbatch,
+                     std::vector<gsel_instr>& step) {
+  for (size_t v = 0; v < model.values().size(); ++v) {
+    if (!model.values()[v].is_input()) continue;
+    gsel_instr input = make_instr(GSEL_INSTR_INPUT);
+    input.value = static_cast<int32_t>(v);
+    input.microbatch = microbatch;
+    step.push_back(input);
+  }
+  const auto n_layers = static_cast<int32_t>(model.layers().size());
+  for (int32_t l = 0; l < n_layers; ++l) step.push_back(layer_instr(GSEL_INSTR_FORWARD, l, microbatch));
+  for (int32_t l = n_layers - 1; l >= 0; --l) {
+    for (int32_t r = recomputed[l]; r >= 0 && r <= l; ++r)
+      step.push_back(layer_instr(GSEL_INSTR_RECOMPUTE, r, microbatch));
+    emit_backward(model, l, microbatch, step);
+  }
+}
+
+// Over each axis that what is summed is divided along: losses lie on the last place of a pipeline, and are whole on
+// each rank of the tensor axis unless these have different positions.
+void emit_over_axes(gsel_instr_kind kind, bool over_tensor, Program& program) {
+  for (gsel_axis axis : {GSEL_AXIS_TENSOR, GSEL_AXIS_PIPELINE, GSEL_AXIS_DATA}) {
+    if (axis == GSEL_AXIS_TENSOR && !over_tensor) continue;
+    if (axis != GSEL_AXIS_DATA && program.mesh.size[axis] == 1) continue;
+    gsel_instr instr = make_instr(kind);
+    instr.axis = axis;
+    program.step.push_back(instr);
+  }
+}
+
+void emit_end(const Model& model, const Config& config, Program& program) {
+  if (model.loss_layer() >= 0) emit_over_axes(GSEL_INSTR_LOSS_REDUCE, has_partial_loss(program), program);
+  if (looks_for_overflow(config, model)) emit_over_axes(GSEL_INSTR_OVERFLOW, true, program);
+  if (config.train.clip_norm > 0) program.step.push_back(make_instr(GSEL_INSTR_NORM));
+}
+
+}  // namespace
+
+std::vector<int64_t> sample_bounds(const Config& config, int32_t places) {
+  return share_items(config.train.batch, axis_weights(config, GSEL_AXIS_DATA, places));
+}
+
+int64_t largest_share(const Config& config, int32_t places) {
+  const std::vector<int64_t> bounds = sample_bounds(config, places);
+  int64_t most = 1;
+  for (size_t i = 1; i < bounds.size(); ++i) most = std::max(most, bounds[i] - bounds[i - 1]);
+  return most;
+}
+
+Program base_program(const Model& model, const Config& config, const Mesh& mesh, int32_t rank) {
+  Program program;
+  program.rank = rank;
+  program.mesh = mesh;
+  program.place_of_stage = {mesh.coordinate(rank, GSEL_AXIS_PIPELINE)};
+  outline_model(model, config, program);
+  program.microbatches = split_samples(config, mesh, rank);
+  const std::vector<int32_t> recomputed = recomputed_before(model, config);
+  for (size_t m = 0; m < program.microbatches.size(); ++m)
+    emit_microbatch(model, recomputed, static_cast<int32_t>(m), program.step);
+  emit_end(model, config, program);
+  make_buckets(program);
+  return program;
+}
+
+void make_buckets(Program& program) {
+  program.buckets = plain_buckets(program);
+  std::erase_if(program.step, [](const gsel_instr& instr) { return instr.kind == GSEL_INSTR_STEP; });
+  for (size_t b = 0; b < program.buckets.size(); ++b) {
+    gsel_instr step = make_instr(GSEL_INSTR_STEP);
+    step.bucket = static_cast<int32_t>(b);
+    program.step.push_back(step);
+  }
+}
+
+}  // namespace gsel

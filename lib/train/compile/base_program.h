@@ -1,0 +1,23 @@
+// train/compile/base_program.h: the program that passes start from: the whole model computed on each rank for its place
+// on the data axis, one micro-batch after the other, then the loss's sum and the optimizer's steps. Refuses to know
+// plugins.
+#pragma once
+
+#include "base/config.h"
+#include "model/model.h"
+#include "program/program.h"
+
+namespace gsel {
+
+// Where the samples of each place of the data axis begin, and the end of the last: in proportion to the weights.
+std::vector<int64_t> sample_bounds(const Config& config, int32_t places);
+// Samples of the place that has most; 1 or more.
+int64_t largest_share(const Config& config, int32_t places);
+
+Program base_program(const Model& model, const Config& config, const Mesh& mesh, int32_t rank);
+
+// Buckets anew, one per dtype and tie of the parameters that are here, and a STEP for each at the end of the step in
+// place of those there were.
+void make_buckets(Program& program);
+
+}  // namespace gsel

@@ -1,0 +1,216 @@
+// train/compile/compile.cc: chooses the strategies, then runs their passes over the base program: tensor, pipeline,
+// data; what no strategy knows of, tied parameters and how far ahead messages are posted, is added behind them.
+#include <algorithm>
+#include <charconv>
+
+#include "base/dtype.h"
+#include "base/foreign.h"
+#include "base/host_services.h"
+#include "base/weights.h"
+#include "plugin/registry.h"
+#include "program/transfers.h"
+#include "program/verify/validation.h"
+#include "train/compile/base_program.h"
+#include "train/compile/pass.h"
+#include "train/compile/tied_reductions.h"
+
+namespace gsel {
+namespace {
+
+constexpr const char* kDefaultDataStrategy = "ddp";
+
+const char* type_word(int32_t type) {
+  static const char* const words[] = {"", "an integer", "a number", "true or false", "text"};
+  return words[type];
+}
+
+[[noreturn]] void refuse_option(const gsel_option_v1& option, const ConfigValue& value, const std::string& wanted) {
+  throw Error(GSEL_ERR_CONFIG, fmt::format("{}{} = {} is not accepted; {} would do ({})", place_prefix(value.place),
+                                           value.place.token, value.shown(), wanted, option.help))
+      .at(value.place);
+}
+
+// Text of an option as value; the types of file and plugin must agree, an integer also serves as a number.
+OptionValue convert(const gsel_option_v1& option, const ConfigValue& value) {
+  using Type = ConfigValue::Type;
+  const bool fits =
+      (option.type == GSEL_OPTION_INTEGER && value.type == Type::integer) ||
+      (option.type == GSEL_OPTION_NUMBER && (value.type == Type::number || value.type == Type::integer)) ||
+      (option.type == GSEL_OPTION_BOOLEAN && value.type == Type::boolean) ||
+      (option.type == GSEL_OPTION_TEXT && value.type == Type::text);
+  if (!fits) refuse_option(option, value, type_word(option.type));
+  OptionValue result;
+  result.text = value.text;
+  if (option.type == GSEL_OPTION_BOOLEAN) result.integer = value.text == "true";
+  if (option.type == GSEL_OPTION_INTEGER || option.type == GSEL_OPTION_NUMBER) {
+    std::from_chars(value.text.data(), value.text.data() + value.text.size(), result.number);
+    std::from_chars(value.text.data(), value.text.data() + value.text.size(), result.integer);
+    if (!(result.number >= option.minimum && result.number <= option.maximum))
+      refuse_option(option, value,
+                    fmt::format("{} from {:.17g} to {:.17g}", type_word(option.type), option.minimum, option.maximum));
+  }
+  return result;
+}
+
+ConfigValue default_value(const gsel_option_v1& option, const std::string& key) {
+  static constexpr ConfigValue::Type types[] = {ConfigValue::Type::text, ConfigValue::Type::integer,
+                                                ConfigValue::Type::number, ConfigValue::Type::boolean,
+                                                ConfigValue::Type::text};
+  return {types[option.type], option.default_text ? option.default_text : "", {"(default)", 0, 0, key}};
+}
+
+const ConfigValue* find_option(const StrategySection* section, const char* name) {
+  if (!section) return nullptr;
+  const auto found = section->options.find(name);
+  return found == section->options.end() ? nullptr : &found->second;
+}
+
+std::map<std::string, OptionValue, std::less<>> check_options(const gsel_plugin_v1& plugin,
+                                                              const gsel_strategy_v1& strategy,
+                                                              const StrategySection* section,
+                                                              const std::string& prefix) {
+  std::map<std::string, OptionValue, std::less<>> result;
+  std::string known;
+  for (int32_t i = 0; i < strategy.n_options; ++i) {
+    const gsel_option_v1& option = strategy.options[i];
+    known += (known.empty() ? "" : ", ") + std::string(option.name);
+    const ConfigValue* given = find_option(section, option.name);
+    result[option.name] = convert(option, given ? *given : default_value(option, prefix + option.name));
+  }
+  if (section)
+    for (const auto& [name, value] : section->options)
+      if (!result.contains(name))
+        throw Error(GSEL_ERR_CONFIG,
+                    fmt::format("{}unknown key \"{}\"; plugin \"{}\" has {}", place_prefix(value.place),
+                                value.place.token, plugin.name, known.empty() ? "no options" : known))
+            .at(value.place);
+  return result;
+}
+
+// What of a program's outline depends on the parts that a rank of the tensor axis has.
+void take_sizes(const Program& from, Program& program) {
+  program.params = from.params;
+  program.values = from.values;
+  for (size_t l = 0; l < program.layers.size(); ++l) {
+    const int32_t stage = program.layers[l].stage;
+    program.layers[l] = from.layers[l];
+    program.layers[l].stage = stage;
+  }
+}
+
+}  // namespace
+
+Compiler::Compiler(const Model& model, const Config& config, const Mesh& mesh)
+    : model_(model), config_(config), mesh_(mesh) {
+  for (gsel_axis axis = 0; axis < GSEL_AXES; ++axis) {
+    weights_of(axis);  // refuses another number of them
+    strategies_[axis] = choose(axis);
+  }
+}
+
+ChosenStrategy Compiler::choose(gsel_axis axis) const {
+  const auto& section = config_.strategy[axis];
+  if (!section && mesh_.size[axis] == 1) return {};
+  const std::string key =
+      fmt::format("{}.{}", section || axis == GSEL_AXIS_DATA ? "strategy" : "mesh", axis_name(axis));
+  const Place place = section ? section->place : config_.place_of(key);
+  if (!section && axis != GSEL_AXIS_DATA)
+    throw Error(GSEL_ERR_CONFIG,
+                fmt::format("{}mesh.{} is {} and no strategy is named for it; add [strategy.{}] with plugin = \"...\"",
+                            place_prefix(place), axis_name(axis), mesh_.size[axis], axis_name(axis)))
+        .at(place);
+  const std::string name = section ? section->plugin : kDefaultDataStrategy;
+  ChosenStrategy chosen;
+  try {
+    chosen.plugin = &load_plugin(GSEL_PLUGIN_STRATEGY, name);
+  } catch (const Error& cause) {
+    throw Error(cause.code(), fmt::format("{}strategy \"{}\" for the {} axis could not be loaded", place_prefix(place),
+                                          name, axis_name(axis)))
+        .at(place)
+        .because(cause);
+  }
+  chosen.strategy = static_cast<const gsel_strategy_v1*>(chosen.plugin->table);
+  if (!(chosen.strategy->axes & 1u << axis))
+    throw Error(GSEL_ERR_CONFIG,
+                fmt::format("{}plugin \"{}\" does not serve the {} axis", place_prefix(place), name, axis_name(axis)))
+        .at(place);
+  chosen.options = check_options(*chosen.plugin, *chosen.strategy, section ? &*section : nullptr,
+                                 fmt::format("strategy.{}.", axis_name(axis)));
+  return chosen;
+}
+
+void Compiler::run_pass(gsel_axis axis, gsel_pass& pass) const {
+  const ChosenStrategy& chosen = strategies_[axis];
+  gsel_error* err = nullptr;
+  std::string thrown;
+  const gsel_status status =
+      call_foreign([&] { return chosen.strategy->compile(&host_services(), &pass_api(), &pass, axis, &err); },
+                   GSEL_ERR_PLUGIN, thrown);
+  if (!thrown.empty()) err = to_handle(Error(status, thrown));
+  try {
+    throw_if_failed(status, err);
+  } catch (const Error& cause) {
+    throw Error(cause.code(), fmt::format("plugin \"{}\" could not compile rank {}'s program", chosen.plugin->name,
+                                          pass.program.rank))
+        .because(cause);
+  }
+}
+
+std::vector<double> Compiler::weights_of(gsel_axis axis) const {
+  return axis_weights(config_, axis, mesh_.size[axis]);
+}
+
+// The model as this rank's place on the tensor axis has it: as its strategy divides it.
+std::shared_ptr<const Model> Compiler::divided(int32_t rank) const {
+  const bool passes_on = std::ranges::any_of(model_.layers(), [](const Layer& layer) {
+    auto rotates = [](const gsel_phase& phase) { return (phase.flags & GSEL_PHASE_ROTATE) != 0; };
+    return std::ranges::any_of(layer.forward_phases, rotates) || std::ranges::any_of(layer.backward_phases, rotates);
+  });
+  const ChosenStrategy& chosen = strategies_[GSEL_AXIS_TENSOR];
+  if (!passes_on && !chosen.strategy) return {std::shared_ptr<void>{}, &model_};  // not owned
+  Division division = Division::none(model_, weights_of(GSEL_AXIS_TENSOR));
+  if (chosen.strategy) {
+    Program outline = base_program(model_, config_, mesh_, rank);
+    outline.step.clear();
+    gsel_pass pass{*this, model_, chosen, outline, &division};
+    run_pass(GSEL_AXIS_TENSOR, pass);
+  }
+  return std::make_shared<const Model>(divide(model_, division, mesh_.coordinate(rank, GSEL_AXIS_TENSOR)));
+}
+
+// Strategies of the other axes decide alike for ranks that share a model, whose parts may differ in size: they see that
+// of the first place of the tensor axis.
+Program Compiler::compile_for(const Model& model, const Model& first, int32_t rank) const {
+  Program program = base_program(first, config_, mesh_, rank);
+  for (gsel_axis axis : {GSEL_AXIS_PIPELINE, GSEL_AXIS_DATA}) {
+    if (!strategies_[axis].strategy) continue;
+    gsel_pass pass{*this, first, strategies_[axis], program};
+    run_pass(axis, pass);
+  }
+  if (&model != &first) take_sizes(base_program(model, config_, mesh_, rank), program);
+  for (const gsel_instr& instr : program.setup) check_instr(program, instr);
+  for (const gsel_instr& instr : program.step) check_instr(program, instr);
+  insert_tied_reductions(program);
+  return program;
+}
+
+Compiled Compiler::compile(int32_t rank) const {
+  const int32_t place = mesh_.coordinate(rank, GSEL_AXIS_TENSOR);
+  const std::shared_ptr<const Model> model = divided(rank), first = place == 0 ? model : divided(rank - place);
+  return {model, compile_for(*model, *first, rank)};
+}
+
+// The tensor axis is the innermost: its places are the first ranks.
+CompiledRanks Compiler::compile_all() const {
+  CompiledRanks all;
+  const int32_t places = mesh_.size[GSEL_AXIS_TENSOR];
+  for (int32_t rank = 0; rank < mesh_.world_size(); ++rank) {
+    all.models.push_back(rank < places ? divided(rank) : all.models[rank % places]);
+    all.programs.push_back(compile_for(*all.models.back(), *all.models.front(), rank));
+  }
+  place_validations(all.programs);
+  set_transfers(all.programs);
+  return all;
+}
+
+}  // namespace gsel

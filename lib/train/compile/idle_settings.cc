@@ -1,0 +1,124 @@
+// train/compile/idle_settings.cc: see idle_settings.h. What a setting has changed is read off the programs that came of
+// it.
+#include "train/compile/idle_settings.h"
+
+#include <algorithm>
+#include <charconv>
+
+namespace gsel {
+namespace {
+
+class IdleSettings {
+ public:
+  IdleSettings(const Model& described, const Config& config, const CompiledRanks& ranks)
+      : described_(described), config_(config), ranks_(ranks), program_(ranks.programs.front()) {}
+
+  std::vector<std::string> find() {
+    find_recompute();
+    find_tensor();
+    find_stage_3();
+    find_bucket_bytes();
+    return std::move(lines_);
+  }
+
+ private:
+  template <class... Args>
+  void note(const Place& place, fmt::format_string<Args...> text, Args&&... args) {
+    lines_.push_back(place_prefix(place) + fmt::format(text, std::forward<Args>(args)...));
+  }
+
+  const ConfigValue* option(gsel_axis axis, const char* name) const {
+    if (!config_.strategy[axis]) return nullptr;
+    const auto& options = config_.strategy[axis]->options;
+    const auto found = options.find(name);
+    return found == options.end() ? nullptr : &found->second;
+  }
+
+  bool uses(gsel_axis axis, const char* plugin) const {
+    return config_.strategy[axis] && config_.strategy[axis]->plugin == plugin;
+  }
+
+  void find_recompute() {
+    if (config_.train.recompute != "all") return;
+    for (const Layer& layer : described_.layers())
+      if (layer.recomputable() && !layer.is_loss()) return;
+    note(config_.place_of("train.recompute"),
+         "train.recompute = \"all\" changes nothing: no layer is flagged GSEL_LAYER_RECOMPUTABLE; flag those that may "
+         "run "
+         "forward again");
+  }
+
+  void find_tensor() {
+    if (program_.mesh.size[GSEL_AXIS_TENSOR] == 1 || !config_.strategy[GSEL_AXIS_TENSOR]) return;
+    const auto& section = *config_.strategy[GSEL_AXIS_TENSOR];
+    if (std::ranges::none_of(program_.layers, &ProgramLayer::divided))
+      note(section.place,
+           "strategy.tensor.plugin = {} divides nothing: no parameter of the model has a shard rule that it takes, and "
+           "no "
+           "layer positions to share, so each of {} ranks computes everything; GSEL_SHARD_DIM in gsel_param_desc, or "
+           "mesh.tensor = 1, would do",
+           '"' + section.plugin + '"', program_.mesh.size[GSEL_AXIS_TENSOR]);
+    const ConfigValue* sequence = option(GSEL_AXIS_TENSOR, "sequence_parallel");
+    if (!sequence || sequence->text != "true") return;
+    if (std::ranges::none_of(ranks_.models.front()->layers(), &Layer::some_positions))
+      note(sequence->place,
+           "strategy.tensor.sequence_parallel = true changes nothing: no layer that it could divide is flagged "
+           "GSEL_LAYER_POSITIONWISE and has a sequence_dim in all its values; such layers would do");
+  }
+
+  void find_stage_3() {
+    const ConfigValue* stage = option(GSEL_AXIS_DATA, "stage");
+    if (!uses(GSEL_AXIS_DATA, "zero") || !stage || stage->text != "3") return;
+    for (const Program& program : ranks_.programs)
+      if (std::ranges::any_of(program.buckets, &ProgramBucket::shards_param)) return;
+    int64_t largest = 0;
+    for (const Param& param : described_.params())
+      if (param.trainable()) largest = std::max(largest, param.n_elems);
+    const ConfigValue* persist = option(GSEL_AXIS_DATA, "persist_elems");
+    note(stage->place,
+         "strategy.data.stage = 3 is stage 2 here: persist_elems{} keeps every parameter whole on each rank, the "
+         "largest "
+         "has {} elements; persist_elems = {} or less, or stage = 2, would do",
+         persist ? " = " + persist->text : ", by its default,", largest, largest);
+  }
+
+  // The first bucket has a size of its own, and took what several buckets were asked for.
+  void find_bucket_bytes() {
+    const ConfigValue* given = option(GSEL_AXIS_DATA, "bucket_bytes");
+    if (!given) return;
+    int64_t asked = 0;
+    std::from_chars(given->text.data(), given->text.data() + given->text.size(), asked);
+    if (uses(GSEL_AXIS_DATA, "zero") && std::ranges::all_of(program_.buckets, &ProgramBucket::shards_param)) {
+      note(given->place,
+           "strategy.data.bucket_bytes = {} changes nothing: in stage 3 the parameters that the same layers read make "
+           "up a "
+           "bucket; prefetch_elems says how much is gathered ahead",
+           asked);
+      return;
+    }
+    if (program_.buckets.size() != 1 || program_.buckets.front().params.size() < 2) return;
+    const std::vector<int32_t>& params = program_.buckets.front().params;
+    int64_t bytes = 0;
+    for (size_t i = 0; i + 1 < params.size(); ++i) bytes += program_.params[params[i]].n_elems * int64_t{sizeof(float)};
+    if (bytes >= asked)
+      note(given->place,
+           "strategy.data.bucket_bytes = {} changes nothing: the first bucket is closed by first_bucket_bytes and has "
+           "all "
+           "gradients; first_bucket_bytes = {} would do",
+           asked, asked);
+  }
+
+  const Model& described_;
+  const Config& config_;
+  const CompiledRanks& ranks_;
+  const Program& program_;
+  std::vector<std::string> lines_;
+};
+
+}  // namespace
+
+std::vector<std::string> idle_settings(const Model& described, const Config& config, const CompiledRanks& ranks) {
+  return IdleSettings(described, config, ranks).find();
+}
+
+}  // namespace gsel

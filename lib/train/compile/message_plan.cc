@@ -1,0 +1,69 @@
+// train/compile/message_plan.cc: see message_plan.h.
+#include "train/compile/message_plan.h"
+
+#include <algorithm>
+
+#include "comm/request.h"
+#include "program/verify/validation.h"
+
+namespace gsel {
+
+MessagePlan::MessagePlan(const Program& program)
+    : messages_(program.step.size()),
+      ahead_(std::max(program.transfers, 1)),
+      settled_at_(std::max<int32_t>(static_cast<int32_t>(program.step.size()) - 1, 0)),
+      validate_(validate_position(program)) {
+  for (size_t i = 0; i < program.step.size(); ++i) {
+    const gsel_instr& instr = program.step[i];
+    const auto position = static_cast<int32_t>(i);
+    if (instr.kind == GSEL_INSTR_LOSS_REDUCE && instr.axis == GSEL_AXIS_DATA)
+      settled_at_ = std::min(settled_at_, position);
+    if (instr.kind != GSEL_INSTR_SEND && instr.kind != GSEL_INSTR_RECV) continue;
+    if (program.microbatches[instr.microbatch].count == 0) continue;
+    const int32_t lane = lane_to(instr.peer, instr.kind == GSEL_INSTR_SEND);
+    const ProgramValue& value = program.values[instr.value];
+    const int64_t samples = value.is_scalar ? 1 : program.microbatches[instr.microbatch].count;
+    lanes_[lane].most_bytes = std::max(lanes_[lane].most_bytes, value.sample_bytes * samples);
+    std::vector<int32_t>& positions = lanes_[lane].positions;
+    messages_[i] = {lane, static_cast<int32_t>(positions.size())};
+    positions.push_back(position);
+    before_validate_[lane] += position < validate_ || validate_ < 0;
+  }
+}
+
+int32_t MessagePlan::lane_to(int32_t peer, bool sends) {
+  const auto it =
+      std::ranges::find_if(lanes_, [&](const MessageLane& l) { return l.peer == peer && l.sends == sends; });
+  if (it != lanes_.end()) return static_cast<int32_t>(it - lanes_.begin());
+  lanes_.push_back({peer, sends, {}, 0});
+  before_validate_.push_back(0);
+  return static_cast<int32_t>(lanes_.size()) - 1;
+}
+
+// A send that goes out when the one `ahead` before it has left, which a receive that is posted when the one `ahead`
+// before it has been taken lets leave, goes out when the one twice as many before it has been taken. Buffers for so
+// many do the same.
+bool MessagePlan::is_buffered(int32_t lane) const {
+  return lanes_[lane].most_bytes <= static_cast<int64_t>(kBufferedBytes) &&
+         2 * static_cast<uint64_t>(ahead_) <= kBufferedMessages;
+}
+
+// A receive is posted once the one so many before it has been taken, and VALIDATE is passed if it stands behind it.
+int32_t MessagePlan::first(size_t position) const {
+  const auto [lane, number] = messages_[position];
+  if (lanes_[lane].sends || is_buffered(lane)) return static_cast<int32_t>(position);
+  const int32_t begin = static_cast<int32_t>(position) > validate_ ? std::max(validate_, 0) : 0;
+  return number < ahead_ ? begin : std::max(begin, lanes_[lane].positions[number - ahead_]);
+}
+
+// A send has ended once the one so many behind it goes out.
+int32_t MessagePlan::last(size_t position) const {
+  const auto [lane, number] = messages_[position];
+  const std::vector<int32_t>& positions = lanes_[lane].positions;
+  if (!lanes_[lane].sends || is_buffered(lane)) return static_cast<int32_t>(position);
+  const size_t next = static_cast<size_t>(number) + static_cast<size_t>(ahead_);
+  const int32_t settled = std::max(settled_at_, static_cast<int32_t>(position));
+  return next < positions.size() ? std::min(positions[next], settled) : settled;
+}
+
+}  // namespace gsel

@@ -1,0 +1,99 @@
+// train/compile/pass.h: the compilation of one rank's program: a base program of the whole model on one rank, rewritten
+// by one strategy plugin per axis of the mesh; that of the tensor axis divides the model first. A pure function of
+// (model, mesh, config, rank), so any rank can compile the programs of all and verify them together. Refuses to know
+// memory and communication.
+#pragma once
+
+#include <gsel/plugin.h>
+
+#include <array>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "base/config.h"
+#include "model/divide.h"
+#include "model/model.h"
+#include "program/program.h"
+#include "program/schedule/schedule.h"
+
+namespace gsel {
+
+// A plugin's option, checked.
+struct OptionValue {
+  int64_t integer = 0;
+  double number = 0;
+  std::string text;
+};
+
+// A strategy chosen for an axis, with its options.
+struct ChosenStrategy {
+  const gsel_plugin_v1* plugin = nullptr;  // nullptr: the axis has one rank and no plugin
+  const gsel_strategy_v1* strategy = nullptr;
+  std::map<std::string, OptionValue, std::less<>> options;
+};
+
+// What a rank runs: its program, and the model as this rank of the tensor axis has it, which the program is of.
+struct Compiled {
+  std::shared_ptr<const Model> model;
+  Program program;
+};
+
+// Those of all ranks, in order; ranks with the same place on the tensor axis have one model.
+struct CompiledRanks {
+  std::vector<std::shared_ptr<const Model>> models;
+  std::vector<Program> programs;
+};
+
+class Compiler {
+ public:
+  // Loads the plugins that config names and checks their options. GSEL_ERR_CONFIG, GSEL_ERR_PLUGIN.
+  Compiler(const Model& model, const Config& config, const Mesh& mesh);
+
+  Compiled compile(int32_t rank) const;
+  // With as many transfers under way as none of the ranks can wait for ever with.
+  CompiledRanks compile_all() const;
+
+  const Config& config() const { return config_; }
+  const Mesh& mesh() const { return mesh_; }
+  // Shares of the places of an axis: [strategy.AXIS] weights.
+  std::vector<double> weights_of(gsel_axis axis) const;
+
+ private:
+  ChosenStrategy choose(gsel_axis axis) const;
+  std::shared_ptr<const Model> divided(int32_t rank) const;
+  Program compile_for(const Model& model, const Model& first, int32_t rank) const;
+  void run_pass(gsel_axis axis, gsel_pass& pass) const;
+
+  const Model& model_;
+  const Config& config_;
+  Mesh mesh_;
+  std::array<ChosenStrategy, GSEL_AXES> strategies_;
+};
+
+}  // namespace gsel
+
+namespace gsel {
+// By parameter: its tie, and whether this rank has it.
+struct ParamPlaces {
+  std::vector<int32_t> tie;
+  std::vector<bool> here;
+};
+}  // namespace gsel
+
+// What a plugin holds during its pass.
+struct gsel_pass {
+  const gsel::Compiler& compiler;
+  const gsel::Model& model;  // as described, for the tensor axis; as this rank has it, for the others
+  const gsel::ChosenStrategy& chosen;
+  gsel::Program& program;
+  gsel::Division* division = nullptr;                          // of the tensor axis's pass
+  std::deque<gsel::Schedule> schedules = {};                   // lent to the plugin
+  mutable std::optional<gsel::ParamPlaces> param_places = {};  // since stages were set
+};
+
+namespace gsel {
+const gsel_pass_api_v1& pass_api();
+}

@@ -1,0 +1,47 @@
+// train/compile/pass_calls.h: what the two files of the pass API share: checks of what a plugin gives, and the calls
+// about pipelines.
+#pragma once
+
+#include <new>
+
+#include "train/compile/pass.h"
+
+namespace gsel {
+
+template <class List>
+bool within(const List& list, int32_t i) {
+  return i >= 0 && static_cast<size_t>(i) < list.size();
+}
+
+// Runs an edit of the program; failures become codes.
+template <class Edit>
+gsel_status attempt(Edit&& edit) noexcept {
+  try {
+    edit();
+    return GSEL_OK;
+  } catch (const std::bad_alloc&) {
+    return GSEL_ERR_NOMEM;
+  } catch (...) {
+    return GSEL_ERR_ARG;
+  }
+}
+
+const ParamPlaces& param_places(const gsel_pass* pass);
+
+// As gsel_pass_api_v1.
+gsel_status set_stages(gsel_pass* pass, const int32_t* stage_of_layer, const int32_t* place_of_stage, int32_t n_stages);
+int32_t bucket_count(const gsel_pass* pass);
+gsel_status schedule(gsel_pass* pass, const char* name, int32_t chunks, const gsel_schedule** out, gsel_error** err);
+gsel_status schedule_file(gsel_pass* pass, const char* path, const gsel_schedule** out, gsel_error** err);
+int32_t schedule_stages(const gsel_schedule* schedule);
+int32_t schedule_place(const gsel_schedule* schedule, int32_t stage);
+int32_t schedule_length(const gsel_schedule* schedule, int32_t place);
+gsel_action schedule_action(const gsel_schedule* schedule, int32_t place, int32_t i);
+gsel_status measured(gsel_pass* pass, const char* path, double* seconds, gsel_error** err);
+void note(gsel_pass* pass, const char* line);
+double axis_weight(const gsel_pass* pass, gsel_axis axis, int32_t place);
+gsel_status split_param(gsel_pass* pass, int32_t param);
+gsel_status place_layer(gsel_pass* pass, int32_t layer, const gsel_place_in_layer* inputs,
+                        const gsel_place_in_layer* outputs);
+
+}  // namespace gsel

@@ -1,0 +1,153 @@
+// train/compile/pass_pipeline.cc: what a strategy plugin can ask and do about pipelines while it compiles: stages,
+// schedules, measured layers, notes.
+#include <algorithm>
+
+#include "base/guard.h"
+#include "base/read_file.h"
+#include "program/stages.h"
+#include "train/compile/pass_calls.h"
+#include "train/report/costs.h"
+
+namespace gsel {
+namespace {
+
+constexpr size_t kMaxScheduleBytes = size_t{64} << 20;
+
+// The plugin's handle is a schedule of ours by another name.
+const gsel_schedule* handle_of(const Schedule& schedule) {
+  return reinterpret_cast<const gsel_schedule*>(&schedule);
+}
+const Schedule& schedule_of(const gsel_schedule* handle) {
+  return *reinterpret_cast<const Schedule*>(handle);
+}
+
+const gsel_schedule* keep(gsel_pass* pass, Schedule&& schedule) {
+  return handle_of(pass->schedules.emplace_back(std::move(schedule)));
+}
+
+int32_t places(const gsel_pass* pass) {
+  return pass->program.mesh.size[GSEL_AXIS_PIPELINE];
+}
+int32_t microbatches(const gsel_pass* pass) {
+  return static_cast<int32_t>(pass->program.microbatches.size());
+}
+
+bool rises_by_one(const int32_t* stage_of_layer, size_t n_layers, int32_t n_stages) {
+  int32_t before = -1;
+  for (size_t l = 0; l < n_layers; ++l) {
+    const int32_t stage = stage_of_layer[l];
+    if (stage != before && stage != before + 1) return false;
+    before = stage;
+  }
+  return before + 1 == n_stages;
+}
+
+bool all_places_used(const int32_t* place_of_stage, int32_t n_stages, int32_t n_places) {
+  std::vector<bool> used(n_places);
+  for (int32_t s = 0; s < n_stages; ++s) {
+    if (place_of_stage[s] < 0 || place_of_stage[s] >= n_places) return false;
+    used[place_of_stage[s]] = true;
+  }
+  return std::ranges::all_of(used, std::identity());
+}
+
+void check_fits(const gsel_pass* pass, const Schedule& schedule, const std::string& path) {
+  if (schedule.n_ranks() != places(pass))
+    fail(GSEL_ERR_CONFIG, "schedule {} has rows for {} ranks, and mesh.pipeline is {}; one of the two must change",
+         path, schedule.n_ranks(), places(pass));
+  if (schedule.n_microbatches != microbatches(pass))
+    fail(GSEL_ERR_CONFIG,
+         "schedule {} has {} micro-batches, and a rank of the data axis has {}; train.microbatches = {} would do", path,
+         schedule.n_microbatches, microbatches(pass), schedule.n_microbatches);
+}
+
+}  // namespace
+
+const ParamPlaces& param_places(const gsel_pass* pass) {
+  if (!pass->param_places) {
+    const Program& program = pass->program;
+    const int32_t own = program.mesh.coordinate(program.rank, GSEL_AXIS_PIPELINE);
+    ParamPlaces places{class_of_params(program), {}};
+    for (const std::vector<int32_t>& holders : all_holders(program))
+      places.here.push_back(std::ranges::count(holders, own) > 0);
+    pass->param_places = std::move(places);
+  }
+  return *pass->param_places;
+}
+
+gsel_status set_stages(gsel_pass* pass, const int32_t* stage_of_layer, const int32_t* place_of_stage,
+                       int32_t n_stages) {
+  Program& program = pass->program;
+  if (!stage_of_layer || !place_of_stage || n_stages < 1 ||
+      !rises_by_one(stage_of_layer, program.layers.size(), n_stages) ||
+      !all_places_used(place_of_stage, n_stages, places(pass)))
+    return GSEL_ERR_ARG;
+  return attempt([&] {
+    program.place_of_stage.assign(place_of_stage, place_of_stage + n_stages);
+    for (size_t l = 0; l < program.layers.size(); ++l) program.layers[l].stage = stage_of_layer[l];
+    program.buckets = plain_buckets(program);
+    pass->param_places.reset();
+  });
+}
+
+int32_t bucket_count(const gsel_pass* pass) {
+  return static_cast<int32_t>(pass->program.buckets.size());
+}
+
+gsel_status schedule(gsel_pass* pass, const char* name, int32_t chunks, const gsel_schedule** out, gsel_error** err) {
+  return guard(err, [&] {
+    if (!name || !out) fail(GSEL_ERR_ARG, "a schedule was asked for without a name or a place for it");
+    *out = nullptr;
+    *out = keep(pass, make_schedule(name, places(pass), microbatches(pass), chunks));
+  });
+}
+
+gsel_status schedule_file(gsel_pass* pass, const char* path, const gsel_schedule** out, gsel_error** err) {
+  return guard(err, [&] {
+    if (!path || !out) fail(GSEL_ERR_ARG, "a schedule was asked for without a file or a place for it");
+    *out = nullptr;
+    const std::string absolute = absolute_path("schedule", path);
+    Schedule schedule = parse_schedule(read_file("schedule", absolute, kMaxScheduleBytes), absolute);
+    check_fits(pass, schedule, absolute);
+    *out = keep(pass, std::move(schedule));
+  });
+}
+
+int32_t schedule_stages(const gsel_schedule* schedule) {
+  return schedule ? schedule_of(schedule).n_stages() : 0;
+}
+int32_t schedule_place(const gsel_schedule* schedule, int32_t stage) {
+  return schedule && within(schedule_of(schedule).rank_of, stage) ? schedule_of(schedule).rank_of[stage] : -1;
+}
+int32_t schedule_length(const gsel_schedule* schedule, int32_t place) {
+  if (!schedule || !within(schedule_of(schedule).rows, place)) return 0;
+  return static_cast<int32_t>(schedule_of(schedule).rows[place].size());
+}
+gsel_action schedule_action(const gsel_schedule* schedule, int32_t place, int32_t i) {
+  if (i < 0 || i >= schedule_length(schedule, place)) return {0, -1, -1};
+  return schedule_of(schedule).rows[place][i];
+}
+
+gsel_status measured(gsel_pass* pass, const char* path, double* seconds, gsel_error** err) {
+  return guard(err, [&] {
+    if (!path || !seconds) fail(GSEL_ERR_ARG, "measured layers were asked for without a file or a place for them");
+    const std::vector<LayerSeconds> layers = measured_layers(pass->program, path);
+    for (size_t l = 0; l < layers.size(); ++l) {
+      seconds[3 * l] = layers[l].forward;
+      seconds[3 * l + 1] = layers[l].backward_input;
+      seconds[3 * l + 2] = layers[l].backward_weight;
+    }
+  });
+}
+
+void note(gsel_pass* pass, const char* line) {
+  if (!line) return;
+  attempt([&] {
+    std::string text = line;
+    std::ranges::replace_if(
+        text, [](char c) { return static_cast<unsigned char>(c) < ' '; }, ' ');
+    pass->program.notes.push_back(std::move(text));
+  });
+}
+
+}  // namespace gsel

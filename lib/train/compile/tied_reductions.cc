@@ -1,0 +1,75 @@
+// train/compile/tied_reductions.cc: see tied_reductions.h.
+#include "train/compile/tied_reductions.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include "program/stages.h"
+
+namespace gsel {
+namespace {
+
+// In order of classes, then of parameters: ids of buckets differ between places.
+std::vector<int32_t> buckets_that(const Program& program, bool (*is_summed)(const Program&, int32_t)) {
+  const std::vector<int32_t> class_of = class_of_params(program);
+  std::vector<std::tuple<int32_t, int32_t, int32_t>> found;
+  for (int32_t b = 0; b < static_cast<int32_t>(program.buckets.size()); ++b) {
+    const std::vector<int32_t>& params = program.buckets[b].params;
+    if (is_summed(program, b)) found.emplace_back(class_of[params.front()], *std::ranges::min_element(params), b);
+  }
+  std::ranges::sort(found);
+  std::vector<int32_t> buckets;
+  for (const auto& [of_class, param, bucket] : found) buckets.push_back(bucket);
+  return buckets;
+}
+
+bool looks_at_gradients(const gsel_instr& instr, const std::vector<int32_t>& summed) {
+  return instr.kind == GSEL_INSTR_OVERFLOW || instr.kind == GSEL_INSTR_NORM ||
+         (instr.kind == GSEL_INSTR_STEP && std::ranges::count(summed, instr.bucket));
+}
+
+bool reduces(gsel_instr_kind kind) {
+  return kind == GSEL_INSTR_REDUCE || kind == GSEL_INSTR_REDUCE_SCATTER || kind == GSEL_INSTR_REDUCE_ROOT;
+}
+
+// Whether a reduction of the bucket is under way at the end of these instructions.
+bool is_reducing(const std::vector<gsel_instr>& instrs, int32_t bucket) {
+  const auto last = std::ranges::find_if(instrs.rbegin(), instrs.rend(), [&](const gsel_instr& instr) {
+    return instr.bucket == bucket && (reduces(instr.kind) || instr.kind == GSEL_INSTR_WAIT);
+  });
+  return last != instrs.rend() && reduces(last->kind);
+}
+
+// The bucket's reduction, where one is under way, ends before what follows.
+void wait_first(std::vector<gsel_instr>& head, std::vector<gsel_instr>& tail, int32_t bucket) {
+  if (!is_reducing(head, bucket)) return;
+  const auto wait =
+      std::ranges::find_if(tail, [&](const gsel_instr& i) { return i.kind == GSEL_INSTR_WAIT && i.bucket == bucket; });
+  if (wait == tail.end()) return;
+  head.push_back(*wait);
+  tail.erase(wait);
+}
+
+}  // namespace
+
+void insert_tied_reductions(Program& program) {
+  const std::vector<int32_t> partial = buckets_that(program, sums_partial), tied = buckets_that(program, sums_tied);
+  std::vector<int32_t> summed = partial;
+  summed.insert(summed.end(), tied.begin(), tied.end());
+  if (summed.empty()) return;
+  const auto looks =
+      std::ranges::find_if(program.step, [&](const gsel_instr& instr) { return looks_at_gradients(instr, summed); });
+  std::vector<gsel_instr> head(program.step.begin(), looks), tail(looks, program.step.end());
+  for (size_t i = 0; i < summed.size(); ++i) {
+    const bool over_tensor = i < partial.size();
+    wait_first(head, tail, summed[i]);
+    gsel_instr sum = make_instr(over_tensor ? GSEL_INSTR_REDUCE_PARTIAL : GSEL_INSTR_REDUCE_TIED);
+    sum.bucket = summed[i];
+    if (over_tensor) sum.axis = GSEL_AXIS_TENSOR;
+    head.push_back(sum);
+  }
+  head.insert(head.end(), tail.begin(), tail.end());
+  program.step = std::move(head);
+}
+
+}  // namespace gsel

@@ -1,0 +1,222 @@
+// train/execute/convert.cc: see convert.h.
+#include "train/execute/convert.h"
+
+#include <algorithm>
+
+#include "base/align.h"
+#include "base/dtype.h"
+#include "train/memory/views.h"
+
+namespace gsel {
+namespace {
+
+auto* const kNow = static_cast<gsel_stream*>(nullptr);
+
+std::vector<int64_t> with_batch(int64_t n, const std::vector<int64_t>& dims) {
+  std::vector<int64_t> result{n};
+  result.insert(result.end(), dims.begin(), dims.end());
+  return result;
+}
+
+std::vector<int64_t> whole_dims(const Value& v, int64_t n) {
+  return with_batch(n, v.whole_dims);
+}
+std::vector<int64_t> dims_here(const Value& v, int64_t n) {
+  return with_batch(n, v.dims);
+}
+
+int64_t product(const std::vector<int64_t>& dims) {
+  int64_t elems = 1;
+  for (int64_t d : dims) elems *= d;
+  return elems;
+}
+
+// Bytes of a tensor that must be packed to lie part behind part; none where it does.
+uint64_t packed_bytes(const std::vector<int64_t>& dims, const Share& part, gsel_dtype dtype) {
+  if (rows_of(dims, part).count == 1) return 0;
+  return round_up(static_cast<uint64_t>(product(dims)) * dtype_bytes(dtype), kTensorAlign);
+}
+
+bool all_alike(const std::vector<uint64_t>& counts) {
+  return std::ranges::all_of(counts, [&](uint64_t n) { return n == counts.front(); });
+}
+
+}  // namespace
+
+Packing packing_of(Conversion conversion, const Value& from, const Value& to, int64_t n, int32_t ranks) {
+  if (ranks == 1) return {};
+  switch (conversion) {
+    case Conversion::gather:
+      return {0, packed_bytes(whole_dims(to, n), from.part, from.dtype)};
+    case Conversion::scatter:
+      return {packed_bytes(whole_dims(from, n), to.part, from.dtype), 0};
+    case Conversion::exchange:
+      return {packed_bytes(dims_here(from, n), to.part, from.dtype),
+              packed_bytes(dims_here(to, n), from.part, from.dtype)};
+    default:
+      return {};
+  }
+}
+
+bool stays_in_place(Conversion conversion, int32_t ranks) {
+  return ranks == 1 || conversion == Conversion::same || conversion == Conversion::sum;
+}
+
+Converter::Converter(std::shared_ptr<Backend> backend, const Model& model, int32_t ranks)
+    : backend_(std::move(backend)), model_(model), ranks_(ranks), shares_(model.values().size()) {}
+
+// Ranks differ in the bounds of parts alone.
+void Converter::connect(Communicator& axis) {
+  const size_t n = 2 * shares_.size();
+  std::vector<int64_t> mine, all(n * static_cast<size_t>(ranks_));
+  for (const Value& v : model_.values()) mine.insert(mine.end(), {v.part.begin, v.part.end});
+  const uint64_t bytes = n * sizeof(int64_t);
+  Memory sent(backend_, bytes), came(backend_, bytes * static_cast<uint64_t>(ranks_));
+  backend_->run(&gsel_backend_v1::copy, sent.data(), static_cast<const void*>(mine.data()), bytes,
+                int32_t{GSEL_COPY_TO_DEVICE}, kNow);
+  axis.collective(make_collective(GSEL_COLLECTIVE_ALLGATHER, sent.data(), came.data(), n, GSEL_I64));
+  backend_->run(&gsel_backend_v1::copy, static_cast<void*>(all.data()), static_cast<const void*>(came.data()),
+                bytes * static_cast<uint64_t>(ranks_), int32_t{GSEL_COPY_TO_HOST}, kNow);
+  for (size_t v = 0; v < shares_.size(); ++v) {
+    const Share& here = model_.values()[v].part;
+    for (size_t place = 0; place < static_cast<size_t>(ranks_) && !here.is_whole(); ++place) {
+      Share part = here;
+      part.begin = all[place * n + 2 * v];
+      part.end = all[place * n + 2 * v + 1];
+      shares_[v].push_back(part);
+    }
+  }
+}
+
+void Converter::copy(void* dst, const void* src, uint64_t bytes) const {
+  if (dst != src) backend_->run(&gsel_backend_v1::copy, dst, src, bytes, int32_t{GSEL_COPY_ON_DEVICE}, kNow);
+}
+
+void Converter::copy_rows(void* dst, const void* src, const Rows& rows, gsel_dtype dtype) const {
+  const uint64_t size = dtype_bytes(dtype), row = static_cast<uint64_t>(rows.row) * size;
+  const uint64_t to = static_cast<uint64_t>(rows.dst_stride) * size,
+                 from = static_cast<uint64_t>(rows.src_stride) * size;
+  if (to == row && from == row) return copy(dst, src, row * static_cast<uint64_t>(rows.count));
+  if (backend_->table().copy_rows)
+    return backend_->run(&gsel_backend_v1::copy_rows, dst, to, src, from, row, static_cast<uint64_t>(rows.count), kNow);
+  for (uint64_t i = 0; i < static_cast<uint64_t>(rows.count); ++i)
+    copy(static_cast<char*>(dst) + i * to, static_cast<const char*>(src) + i * from, row);
+}
+
+// ---- parts, one behind the other
+// --------------------------------------------------------------------------------
+
+const Converter::Parts& Converter::parts_of(int32_t v, int32_t tensor, bool whole, int64_t n) {
+  const auto [it, is_new] = parts_.try_emplace({v, tensor, whole, n});
+  Parts& parts = it->second;
+  if (!is_new) return parts;
+  const Value& value = model_.values()[tensor];
+  const std::vector<int64_t> dims = whole ? whole_dims(value, n) : dims_here(value, n);
+  parts.value = v;
+  for (const Share& share : shares_[v]) {
+    parts.rows.push_back(rows_of(dims, share));
+    parts.counts.push_back(static_cast<uint64_t>(parts.rows.back().count * parts.rows.back().length));
+    parts.lie_so = parts.rows.back().count == 1;
+  }
+  return parts;
+}
+
+const void* Converter::cut(const Parts& parts, const void* tensor, void* room) const {
+  if (parts.lie_so) return tensor;
+  const gsel_dtype dtype = model_.values()[parts.value].dtype;
+  const uint64_t size = dtype_bytes(dtype);
+  auto* to = static_cast<char*>(room);
+  for (size_t i = 0; i < parts.rows.size(); to += parts.counts[i++] * size) {
+    const PartRows& rows = parts.rows[i];
+    copy_rows(to, static_cast<const char*>(tensor) + static_cast<uint64_t>(rows.first) * size,
+              {rows.length, rows.stride, rows.length, rows.count}, dtype);
+  }
+  return room;
+}
+
+void Converter::join(const Parts& parts, const void* room, void* tensor) const {
+  if (parts.lie_so) return;
+  const gsel_dtype dtype = model_.values()[parts.value].dtype;
+  const uint64_t size = dtype_bytes(dtype);
+  const auto* from = static_cast<const char*>(room);
+  for (size_t i = 0; i < parts.rows.size(); from += parts.counts[i++] * size) {
+    const PartRows& rows = parts.rows[i];
+    copy_rows(static_cast<char*>(tensor) + static_cast<uint64_t>(rows.first) * size, from,
+              {rows.stride, rows.length, rows.length, rows.count}, dtype);
+  }
+}
+
+// ---- conversions
+// ------------------------------------------------------------------------------------------------
+
+void Converter::run(const ConversionJob& job, const Call& call) {
+  const Value& from = model_.values()[job.from];
+  if (ranks_ == 1 || job.conversion == Conversion::same)
+    return copy(job.dst, job.src, value_bytes(from, job.n_samples));
+  switch (job.conversion) {
+    case Conversion::sum:
+      return call(make_collective(GSEL_COLLECTIVE_ALLREDUCE, job.src, job.dst,
+                                  static_cast<uint64_t>(value_elems(from, job.n_samples)), from.dtype, GSEL_SUM));
+    case Conversion::gather:
+      return gather(job, call);
+    case Conversion::scatter:
+      return scatter(job, call);
+    case Conversion::slice:
+      return take_slice(job);
+    default:
+      return exchange(job, call);
+  }
+}
+
+void Converter::gather(const ConversionJob& job, const Call& call) {
+  const Value& from = model_.values()[job.from];
+  const Parts& all = parts_of(job.from, job.to, true, job.n_samples);
+  void* came = all.lie_so ? job.dst : job.packing;
+  gsel_collective gather = make_collective(GSEL_COLLECTIVE_ALLGATHER, job.src, came,
+                                           static_cast<uint64_t>(value_elems(from, job.n_samples)), from.dtype);
+  if (!all_alike(all.counts)) {
+    gather.kind = GSEL_COLLECTIVE_ALLGATHERV;
+    gather.recv_counts = all.counts.data();
+  }
+  call(gather);
+  join(all, came, job.dst);
+}
+
+void Converter::scatter(const ConversionJob& job, const Call& call) {
+  const Value& to = model_.values()[job.to];
+  const Parts& all = parts_of(job.to, job.from, true, job.n_samples);
+  gsel_collective scatter = make_collective(GSEL_COLLECTIVE_REDUCE_SCATTER, cut(all, job.src, job.packing), job.dst,
+                                            static_cast<uint64_t>(value_elems(to, job.n_samples)), to.dtype, GSEL_SUM);
+  if (!all_alike(all.counts)) {
+    scatter.kind = GSEL_COLLECTIVE_REDUCE_SCATTERV;
+    scatter.recv_counts = all.counts.data();
+  }
+  call(scatter);
+}
+
+void Converter::take_slice(const ConversionJob& job) const {
+  const Value& to = model_.values()[job.to];
+  const PartRows rows = rows_of(whole_dims(to, job.n_samples), to.part);
+  copy_rows(job.dst, static_cast<const char*>(job.src) + static_cast<uint64_t>(rows.first) * dtype_bytes(to.dtype),
+            {rows.length, rows.stride, rows.length, rows.count}, to.dtype);
+}
+
+// To each place what it will have, of what is here; from each what it has, of what will be here.
+void Converter::exchange(const ConversionJob& job, const Call& call) {
+  const Value &from = model_.values()[job.from], &to = model_.values()[job.to];
+  const Parts &given = parts_of(job.to, job.from, false, job.n_samples),
+              &taken = parts_of(job.from, job.to, false, job.n_samples);
+  const uint64_t begin = packing_of(job.conversion, from, to, job.n_samples, ranks_).send_bytes;
+  void* came = taken.lie_so ? job.dst : static_cast<char*>(job.packing) + begin;
+  gsel_collective all = make_collective(GSEL_COLLECTIVE_ALLTOALL, cut(given, job.src, job.packing), came,
+                                        given.counts.front(), from.dtype);
+  if (!all_alike(given.counts) || !all_alike(taken.counts) || given.counts.front() != taken.counts.front()) {
+    all.kind = GSEL_COLLECTIVE_ALLTOALLV;
+    all.send_counts = given.counts.data();
+    all.recv_counts = taken.counts.data();
+  }
+  call(all);
+  join(taken, came, job.dst);
+}
+
+}  // namespace gsel

@@ -1,0 +1,84 @@
+// train/execute/convert.h: brings a value from one form on the tensor axis to another, as a conversion layer says
+// (program/conversion.h): one collective, and rows packed part behind part where the parts of a tensor lie scattered in
+// it. Refuses to know programs, and who counts what is sent.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <tuple>
+#include <vector>
+
+#include "comm/communicator.h"
+#include "model/model.h"
+#include "program/conversion.h"
+
+namespace gsel {
+
+// Memory beside source and result: what is sent in the order of ranks, and behind it what comes so. None where parts
+// lie in that order already, as those of the outermost dimension do.
+struct Packing {
+  uint64_t send_bytes = 0;  // rounded up
+  uint64_t recv_bytes = 0;
+  uint64_t bytes() const { return send_bytes + recv_bytes; }
+};
+// For n samples of a value that is brought from the form of `from` to that of `to`.
+Packing packing_of(Conversion conversion, const Value& from, const Value& to, int64_t n, int32_t ranks);
+
+// Whether source and result can be one memory: nothing is done, or a sum is made in place.
+bool stays_in_place(Conversion conversion, int32_t ranks);
+
+struct ConversionJob {
+  Conversion conversion = Conversion::same;
+  int32_t from = 0, to = 0;  // values
+  int64_t n_samples = 0;
+  const void* src = nullptr;
+  void* dst = nullptr;  // may be src for `same` and `sum`
+  void* packing = nullptr;
+};
+
+class Converter {
+ public:
+  Converter(std::shared_ptr<Backend> backend, const Model& model, int32_t ranks);
+
+  // Learns what parts the other ranks of the axis have. A collective, once; only where there are several ranks.
+  void connect(Communicator& axis);
+
+  // The calls of the axis that it takes are made by `call`.
+  using Call = std::function<void(const gsel_collective&)>;
+  void run(const ConversionJob& job, const Call& call);
+
+  // Rows of as many elements, at distances in elements.
+  struct Rows {
+    int64_t dst_stride, src_stride, row, count;
+  };
+  void copy_rows(void* dst, const void* src, const Rows& rows, gsel_dtype dtype) const;
+
+ private:
+  // What places have of a tensor, as they have parts of a value along one of its dimensions.
+  struct Parts {
+    int32_t value;
+    std::vector<PartRows> rows;    // by place
+    std::vector<uint64_t> counts;  // elements
+    bool lie_so;                   // one behind the other
+  };
+  // Of n samples of `tensor`, whole or as it is here. Made once.
+  const Parts& parts_of(int32_t v, int32_t tensor, bool whole, int64_t n);
+  // A tensor as its parts one behind the other, in `room` where it does not lie so; and back.
+  const void* cut(const Parts& parts, const void* tensor, void* room) const;
+  void join(const Parts& parts, const void* room, void* tensor) const;
+
+  void copy(void* dst, const void* src, uint64_t bytes) const;
+  void gather(const ConversionJob& job, const Call& call);
+  void scatter(const ConversionJob& job, const Call& call);
+  void take_slice(const ConversionJob& job) const;
+  void exchange(const ConversionJob& job, const Call& call);
+
+  const std::shared_ptr<Backend> backend_;
+  const Model& model_;
+  const int32_t ranks_;
+  std::vector<std::vector<Share>> shares_;  // by value, then place; none of one that is whole
+  std::map<std::tuple<int32_t, int32_t, bool, int64_t>, Parts> parts_;
+};
+
+}  // namespace gsel

@@ -1,0 +1,31 @@
+// train/execute/non_finite.h: what train.non_finite asks for, and where a gradient that is not finite came from: the
+// first of a step in the order of micro-batches and of backward, on whichever rank. Refuses to know how it is looked
+// for.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+
+#include "base/config.h"
+#include "model/model.h"
+
+namespace gsel {
+
+enum class NonFinite : uint8_t { off, skip, error };
+
+// GSEL_ERR_CONFIG where a dynamic loss scale needs to know of overflows and the key says "off".
+NonFinite non_finite_of(const Config& config);
+// Whether the step looks for overflow by itself: a norm of all gradients tells, too.
+bool looks_for_overflow(const Config& config, const Model& model);
+
+// Where it came from; layer is one of the description. Nowhere: no rank produced it, a sum over ranks did.
+struct NonFiniteOrigin {
+  int32_t rank = -1, layer = -1, param = -1, microbatch = -1;
+
+  bool is_known() const { return rank >= 0; }
+  // As one number that is the smaller the earlier, so that ranks can tell each other the first; infinite: nowhere.
+  double order(const Model& model, int32_t n_ranks) const;
+  static NonFiniteOrigin of_order(double order, const Model& model, int32_t n_ranks);
+};
+
+}  // namespace gsel

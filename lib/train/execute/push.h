@@ -1,0 +1,21 @@
+// train/execute/push.h: drives an executor through what is under way by calling the model's callbacks, on the calling
+// thread. Refuses to know what is computed.
+#pragma once
+
+#include "train/execute/executor.h"
+
+namespace gsel {
+
+// Who fills inputs.
+struct DataSource {
+  gsel_data_fn fill = nullptr;
+  void* user_data = nullptr;
+};
+
+// Until what is under way, or a new step, has ended. Throws what the executor does.
+void push(Executor& executor, const Model& model, const DataSource& data);
+
+// The first layer without callbacks, or nullptr.
+const Layer* find_pull_only(const Model& model);
+
+}  // namespace gsel

@@ -1,0 +1,31 @@
+// train/execute/validation.h: a step that stands on trust: what it was made with, the numbers of all places of the
+// pipeline that are under way, and what came of the one before. Refuses to know what is done when the answer is no.
+#pragma once
+
+#include <optional>
+
+#include "comm/request.h"
+#include "train/execute/non_finite.h"
+
+namespace gsel {
+
+// A number that places of the pipeline bring together beside what follows.
+struct DeferredNumber {
+  bool is_open = false;
+  double value = 0;                      // this place's; then that of all
+  std::optional<CallRequest> under_way;  // nothing where the pipeline has one place
+};
+
+struct Validation {
+  bool is_open = false;  // a step has been made that is to be validated
+  DeferredNumber squares, overflow;
+  double weight = 0;          // of the open step
+  NonFiniteOrigin origin;     // the same
+  gsel_comm_count counted{};  // of the calls that brought numbers so far
+  // The last validated step; -1: none yet.
+  int64_t step = -1;
+  double gradient_norm = 0;
+  bool overflowed = false;
+};
+
+}  // namespace gsel

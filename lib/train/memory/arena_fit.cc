@@ -1,0 +1,133 @@
+// train/memory/arena_fit.cc: two ways, of which the smaller result counts. In order of time with a best-fit list of
+// holes: fast, and right for most programs. Where that leaves gaps: the largest buffers first, each at the lowest place
+// that is free for its whole life (Pisarchyk and Lee, "Efficient memory management for deep neural net inference",
+// 2020).
+#include "train/memory/arena_fit.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+
+namespace gsel {
+namespace {
+
+// The second way takes time with the square of the number of buffers: for many of them only where it may save much.
+constexpr size_t kFew = 2000, kTooMany = 20000;
+constexpr double kGoodEnough = 1.02;  // of the bytes live at once
+
+// Offsets of an arena that grows when no hole fits.
+class Holes {
+ public:
+  uint64_t take(uint64_t bytes) {
+    auto best = holes_.end();
+    for (auto it = holes_.begin(); it != holes_.end(); ++it)
+      if (it->second >= bytes && (best == holes_.end() || it->second < best->second)) best = it;
+    if (best == holes_.end()) return grow(bytes);
+    const auto [offset, size] = *best;
+    holes_.erase(best);
+    if (size > bytes) holes_[offset + bytes] = size - bytes;
+    return offset;
+  }
+
+  void give_back(uint64_t offset, uint64_t bytes) {
+    auto it = holes_.emplace(offset, bytes).first;
+    if (const auto next = std::next(it); next != holes_.end() && offset + bytes == next->first) {
+      it->second += next->second;
+      holes_.erase(next);
+    }
+    if (it == holes_.begin()) return;
+    if (const auto previous = std::prev(it); previous->first + previous->second == offset) {
+      previous->second += it->second;
+      holes_.erase(it);
+    }
+  }
+
+  uint64_t end() const { return end_; }
+
+ private:
+  // A hole at the end is used and extended.
+  uint64_t grow(uint64_t bytes) {
+    uint64_t offset = end_;
+    if (!holes_.empty() && holes_.rbegin()->first + holes_.rbegin()->second == end_) {
+      offset = holes_.rbegin()->first;
+      holes_.erase(offset);
+    }
+    end_ = offset + bytes;
+    return offset;
+  }
+
+  std::map<uint64_t, uint64_t> holes_;  // offset -> bytes
+  uint64_t end_ = 0;
+};
+
+uint64_t fit_by_time(std::vector<Buffer>& buffers, size_t length) {
+  std::vector<std::vector<size_t>> begins(length), ends(length);
+  for (size_t b = 0; b < buffers.size(); ++b) {
+    begins[buffers[b].first].push_back(b);
+    ends[buffers[b].last].push_back(b);
+  }
+  Holes holes;
+  for (size_t i = 0; i < length; ++i) {
+    std::ranges::stable_sort(begins[i], [&](size_t a, size_t b) { return buffers[a].bytes > buffers[b].bytes; });
+    for (size_t b : begins[i]) buffers[b].offset = holes.take(buffers[b].bytes);
+    for (size_t b : ends[i]) holes.give_back(buffers[b].offset, buffers[b].bytes);
+  }
+  return holes.end();
+}
+
+// The smallest gap between the buffers placed so far that live at the same time.
+uint64_t tightest_gap(const std::vector<Buffer>& buffers, const std::vector<size_t>& placed, const Buffer& wanted) {
+  uint64_t best = ~uint64_t{0}, best_size = best, end = 0;
+  for (size_t p : placed) {  // in order of offset
+    const Buffer& other = buffers[p];
+    if (other.last < wanted.first || other.first > wanted.last) continue;
+    if (other.offset >= end + wanted.bytes && other.offset - end < best_size) {
+      best = end;
+      best_size = other.offset - end;
+    }
+    end = std::max(end, other.offset + other.bytes);
+  }
+  return best_size == ~uint64_t{0} ? end : best;
+}
+
+uint64_t fit_by_size(std::vector<Buffer>& buffers) {
+  std::vector<size_t> order(buffers.size()), placed;
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::ranges::stable_sort(order, [&](size_t a, size_t b) { return buffers[a].bytes > buffers[b].bytes; });
+  uint64_t end = 0;
+  for (size_t b : order) {
+    buffers[b].offset = tightest_gap(buffers, placed, buffers[b]);
+    end = std::max(end, buffers[b].offset + buffers[b].bytes);
+    placed.insert(
+        std::ranges::upper_bound(placed, buffers[b].offset, {}, [&](size_t other) { return buffers[other].offset; }),
+        b);
+  }
+  return end;
+}
+
+}  // namespace
+
+uint64_t most_live(const std::vector<Buffer>& buffers, size_t length) {
+  std::vector<int64_t> change(length + 1);
+  for (const Buffer& b : buffers) {
+    change[b.first] += static_cast<int64_t>(b.bytes);
+    change[b.last + 1] -= static_cast<int64_t>(b.bytes);
+  }
+  int64_t live = 0, most = 0;
+  for (int64_t c : change) most = std::max(most, live += c);
+  return static_cast<uint64_t>(most);
+}
+
+uint64_t fit(std::vector<Buffer>& buffers, size_t length) {
+  const uint64_t by_time = fit_by_time(buffers, length);
+  const double waste = static_cast<double>(by_time) / static_cast<double>(most_live(buffers, length));
+  if (buffers.empty() || waste <= (buffers.size() <= kFew ? 1 : kGoodEnough) || buffers.size() > kTooMany)
+    return by_time;
+  std::vector<Buffer> other = buffers;
+  const uint64_t by_size = fit_by_size(other);
+  if (by_size >= by_time) return by_time;
+  buffers = std::move(other);
+  return by_size;
+}
+
+}  // namespace gsel

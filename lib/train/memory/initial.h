@@ -1,0 +1,14 @@
+// train/memory/initial.h: initial values of parameters, keyed by (seed, name, element), so that any part of any of them
+// can be made anywhere. Refuses to know where they are kept.
+#pragma once
+
+#include <span>
+
+#include "model/model.h"
+
+namespace gsel {
+
+// Elements from `first` on of what is here of a parameter. GSEL_ERR_CALLBACK when an initialiser of the embedder fails.
+void make_initial(const Param& param, int64_t first, std::span<float> values, uint64_t seed);
+
+}  // namespace gsel

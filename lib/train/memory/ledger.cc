@@ -1,0 +1,67 @@
+// train/memory/ledger.cc: see ledger.h.
+#include "train/memory/ledger.h"
+
+#include <algorithm>
+
+namespace gsel {
+
+const char* part_name(Part part) {
+  static const char* const names[kParts] = {"parameters",
+                                            "gradients",
+                                            "optimizer state",
+                                            "master copy",
+                                            "compression",
+                                            "values and windows",
+                                            "staging",
+                                            "copy until a step is validated",
+                                            "optimizer state and master copy, second tier",
+                                            "parameters, second tier"};
+  return names[static_cast<size_t>(part)];
+}
+
+uint64_t total_bytes(const PartBytes& parts) {
+  uint64_t total = 0;
+  for (size_t i = 0; i < kParts; ++i)
+    if (!in_tier(static_cast<Part>(i))) total += parts[i];
+  return total;
+}
+
+void Ledger::take(Part part, uint64_t bytes) {
+  const auto i = static_cast<size_t>(part);
+  const uint64_t taken = total_bytes(now_);
+  if (budget_ && !in_tier(part) && bytes > budget_ - std::min(taken, budget_))
+    fail(GSEL_ERR_NOMEM, "{} needs {} bytes more; {} of the {} bytes that train.memory_bytes allows are taken",
+         part_name(part), bytes, taken, budget_);
+  now_[i] += bytes;
+  peak_[i] = std::max(peak_[i], now_[i]);
+  peak_total_ = std::max(peak_total_, total_bytes(now_));
+}
+
+void Ledger::give_back(Part part, uint64_t bytes) {
+  now_[static_cast<size_t>(part)] -= bytes;
+}
+
+CountedMemory::CountedMemory(std::shared_ptr<Backend> backend, Ledger& ledger, Part part, uint64_t bytes)
+    : part_(part) {
+  if (bytes == 0) return;
+  ledger.take(part, bytes);
+  try {
+    memory_ = Memory(std::move(backend), bytes);
+  } catch (...) {
+    ledger.give_back(part, bytes);
+    throw;
+  }
+  ledger_ = &ledger;
+}
+
+CountedMemory::~CountedMemory() {
+  if (ledger_) ledger_->give_back(part_, memory_.bytes());
+}
+
+void CountedMemory::swap(CountedMemory& other) noexcept {
+  std::swap(memory_, other.memory_);
+  std::swap(ledger_, other.ledger_);
+  std::swap(part_, other.part_);
+}
+
+}  // namespace gsel

@@ -1,0 +1,74 @@
+// train/memory/ledger.h: counts what a trainer holds of each kind of memory and refuses what a budget does not allow.
+// Every allocation of lib/train goes through it, so that what is told is what was taken.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <utility>
+
+#include "comm/backend.h"
+
+namespace gsel {
+
+enum class Part : uint8_t {
+  params,       // whole parameters that are kept, or their shards
+  gradients,    // the same of gradients
+  state,        // optimizer state
+  master,       // f32 copies of 16-bit parameters
+  compression,  // error feedback and factors of compressed reductions
+  windows,      // one arena: values, their gradients, saved bytes, gathered parameters, whole gradients of sharded ones
+  staging,      // what collectives and casts need beside
+  step_copy,    // what a step has changed, as it was before, until the step is validated
+  tier_state,   // second tier: optimizer state and master copies
+  tier_params,  // second tier: shards of parameters
+};
+constexpr size_t kParts = 10;
+const char* part_name(Part part);
+constexpr bool in_tier(Part part) {
+  return part >= Part::tier_state;
+}
+
+using PartBytes = std::array<uint64_t, kParts>;
+// Over the parts that are not in the second tier.
+uint64_t total_bytes(const PartBytes& parts);
+
+class Ledger {
+ public:
+  explicit Ledger(uint64_t budget) : budget_(budget) {}  // 0: none
+  // GSEL_ERR_NOMEM beyond the budget, naming the part.
+  void take(Part part, uint64_t bytes);
+  void give_back(Part part, uint64_t bytes);
+  const PartBytes& now() const { return now_; }
+  const PartBytes& peak() const { return peak_; }      // of each part by itself
+  uint64_t peak_total() const { return peak_total_; }  // of all at once, without the second tier
+
+ private:
+  uint64_t budget_;
+  PartBytes now_{}, peak_{};
+  uint64_t peak_total_ = 0;
+};
+
+// Memory of the backend that stands in a ledger, which must live longer. Of 0 bytes: nullptr.
+class CountedMemory {
+ public:
+  CountedMemory() = default;
+  CountedMemory(std::shared_ptr<Backend> backend, Ledger& ledger, Part part, uint64_t bytes);
+  CountedMemory(CountedMemory&& other) noexcept { swap(other); }
+  CountedMemory& operator=(CountedMemory&& other) noexcept {
+    swap(other);
+    return *this;
+  }
+  ~CountedMemory();
+
+  void* data() const { return memory_.data(); }
+  char* at(uint64_t offset) const { return memory_.at(offset); }
+  uint64_t bytes() const { return memory_.bytes(); }
+
+ private:
+  void swap(CountedMemory& other) noexcept;
+  Memory memory_;
+  Ledger* ledger_ = nullptr;
+  Part part_ = Part::params;
+};
+
+}  // namespace gsel

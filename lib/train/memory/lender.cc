@@ -1,0 +1,75 @@
+// train/memory/lender.cc: see lender.h.
+#include "train/memory/lender.h"
+
+#include <algorithm>
+
+#include "base/align.h"
+#include "base/dtype.h"
+
+namespace gsel {
+namespace {
+
+constexpr uint64_t kSpoiltBlock = uint64_t{1} << 16;
+constexpr uint64_t kLeastGround = uint64_t{1} << 16;
+constexpr uint64_t kGroundsPerCall = 4;  // how many calls go by before a place is used again, about
+constexpr char kSpoilt = '\xff';         // in every floating-point type: NaN
+
+}  // namespace
+
+Lender::Lender(std::shared_ptr<Backend> backend, bool moves) : backend_(std::move(backend)), moves_(moves) {
+  if (moves_) spoilt_.assign(kSpoiltBlock, kSpoilt);
+}
+
+void Lender::spoil(void* memory, uint64_t bytes) const {
+  for (uint64_t done = 0; done < bytes; done += kSpoiltBlock)
+    backend_->run(&gsel_backend_v1::copy, static_cast<void*>(static_cast<char*>(memory) + done),
+                  static_cast<const void*>(spoilt_.data()), std::min(kSpoiltBlock, bytes - done),
+                  int32_t{GSEL_COPY_TO_DEVICE}, static_cast<gsel_stream*>(nullptr));
+}
+
+char* Lender::place_for(uint64_t bytes) {
+  const uint64_t size = round_up(std::max<uint64_t>(bytes, 1), kTensorAlign);
+  const uint64_t ground = grounds_.empty() ? 0 : grounds_.back().bytes();
+  const bool wraps = next_ + size > ground;
+  const uint64_t gap = wraps ? ground - next_ : 0;
+  if (on_loan_ + gap + size > ground) {
+    grounds_.emplace_back(backend_, std::max(kLeastGround, kGroundsPerCall * (on_loan_ + size)));
+    spoil(grounds_.back().data(), grounds_.back().bytes());
+    next_ = on_loan_ = 0;
+  } else if (wraps) {
+    next_ = 0;
+    on_loan_ += gap;
+  }
+  char* place = grounds_.back().at(next_);
+  next_ += size;
+  on_loan_ += size;
+  return place;
+}
+
+void* Lender::lend_bytes(void* data, uint64_t bytes, Access access) {
+  if (!data || !moves_) return data;
+  char* place = place_for(bytes);
+  if (access != Access::write)
+    backend_->run(&gsel_backend_v1::copy, static_cast<void*>(place), static_cast<const void*>(data), bytes,
+                  int32_t{GSEL_COPY_ON_DEVICE}, static_cast<gsel_stream*>(nullptr));
+  loans_.push_back({data, place, bytes, access});
+  return place;
+}
+
+gsel_tensor Lender::lend(gsel_tensor tensor, Access access) {
+  tensor.data = lend_bytes(tensor.data, static_cast<uint64_t>(tensor.n_elems) * dtype_bytes(tensor.dtype), access);
+  return tensor;
+}
+
+void Lender::take_back() {
+  for (const Loan& loan : loans_) {
+    if (loan.access != Access::read)
+      backend_->run(&gsel_backend_v1::copy, loan.home, static_cast<const void*>(loan.lent), loan.bytes,
+                    int32_t{GSEL_COPY_ON_DEVICE}, static_cast<gsel_stream*>(nullptr));
+    spoil(loan.lent, loan.bytes);
+  }
+  loans_.clear();
+  on_loan_ = 0;
+}
+
+}  // namespace gsel

@@ -1,0 +1,26 @@
+// train/memory/views.h: how large a value or what a layer keeps is for so many samples, and tensors over their memory.
+#pragma once
+
+#include "model/model.h"
+
+namespace gsel {
+
+// Elements and bytes of a value for n samples; GSEL_ERR_NOMEM when no memory could be that large.
+int64_t value_elems(const Value& value, int64_t n_samples);
+uint64_t value_bytes(const Value& value, int64_t n_samples);
+// Bytes a layer keeps from forward to backward.
+uint64_t saved_bytes(const Layer& layer, int64_t n_samples);
+// Elements and bytes of a phase's reduction buffer.
+int64_t phase_elems(const gsel_phase& phase, int64_t n_samples);
+uint64_t phase_bytes(const gsel_phase& phase, int64_t n_samples);
+// Whether a phase gives its buffer to the next place of an axis.
+bool passes_on(const gsel_phase& phase);
+gsel_tensor phase_tensor(const gsel_phase& phase, int64_t n_samples, void* data);
+
+// A view of n samples of a value at `data`.
+gsel_tensor value_tensor(const Value& value, int64_t n_samples, void* data);
+// A view of a parameter, in the dtype its callbacks get, or of its gradient.
+gsel_tensor param_tensor(const Param& param, void* data);
+gsel_tensor gradient_tensor(const Param& param, float* data);
+
+}  // namespace gsel

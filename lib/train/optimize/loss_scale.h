@@ -1,0 +1,26 @@
+// train/optimize/loss_scale.h: the factor that keeps fp16 gradients of a small loss from vanishing: fixed, or raised
+// after a run of good steps and lowered after overflows. Source: Micikevicius et al., ICLR 2018; defaults as in
+// DeepSpeed.
+#pragma once
+
+#include "base/config.h"
+
+namespace gsel {
+
+class LossScale {
+ public:
+  explicit LossScale(const Config& config);  // 1 for ever unless train.precision is "fp16"
+  double value() const { return value_; }
+  // Whether an overflow lowers it, now or soon.
+  bool may_fall() const { return dynamic_ && value_ > minimum_; }
+  // At the end of a step: whether any rank's gradients overflowed.
+  void update(bool overflowed);
+
+ private:
+  bool dynamic_ = false;
+  double value_ = 1, minimum_ = 1;
+  int64_t window_ = 0, good_steps_ = 0;
+  int64_t hysteresis_ = 1, overflows_left_ = 1;
+};
+
+}  // namespace gsel

@@ -1,0 +1,57 @@
+// train/optimize/low_rank.h: the compressor that sends two thin factors of each matrix; see compress.h.
+#pragma once
+
+#include <array>
+
+#include "program/compression.h"
+#include "train/optimize/compress.h"
+#include "train/optimize/low_rank_kernels.h"
+
+namespace gsel {
+
+// Whether a step can end without an update: where it looks for gradients that are not finite, by itself or in a norm.
+bool can_skip(const Program& program);
+
+// Works on host memory, in the stream's thread: the host's backend alone.
+class LowRankCompressor : public Compressor {
+ public:
+  LowRankCompressor(std::shared_ptr<Backend> backend, Ledger& ledger, const Program& program, int32_t bucket,
+                    uint64_t seed);
+
+  // keeps_two: as a program needs that can skip a step.
+  static uint64_t bytes(const LowRankParts& parts, bool keeps_two);
+
+  void end_step(bool taken) override;
+
+ private:
+  struct Matrix {
+    int64_t first = 0;  // in the bucket
+    int64_t elems = 0;
+    Shape shape;
+    float* left = nullptr;
+    int64_t error = 0, right = 0;  // where they begin in a Kept
+    uint64_t key = 0;
+  };
+  // What one step leaves for the next one.
+  struct Kept {
+    float *errors = nullptr, *rights = nullptr;  // all right factors: where the next step begins
+  };
+
+  void compress(Communicator& comm, float* gradients, double scale, gsel_stream* stream) override;
+  void reduce(Communicator& comm, float* gradients, double scale);
+  static void start(const Matrix& matrix, float* right);
+  static bool finite(const Matrix& matrix, const float* right);
+  void finish_matrix(const Matrix& matrix, const Kept& before, float* gradient, int32_t ranks, double scale) const;
+  const Kept& next() const { return kept_[keeps_two_ ? 1 - now_ : now_]; }
+
+  LowRankParts parts_;
+  bool keeps_two_;
+  CountedMemory memory_;
+  float* left_ = nullptr;  // all left factors, then what is sent as it is
+  std::array<Kept, 2> kept_;
+  size_t now_ = 0;        // of them: what the last step that was taken left
+  bool changed_ = false;  // in the step under way
+  std::vector<Matrix> matrices_;
+};
+
+}  // namespace gsel

@@ -1,0 +1,164 @@
+// train/optimize/optimizer.cc: see optimizer.h. The built-in rules, which are kernels of the backend; the embedder's
+// stands in optimizer_user.cc.
+#include "train/optimize/optimizer.h"
+
+#include <cmath>
+#include <numbers>
+
+#include "train/optimize/optimizer_rates.h"
+
+namespace gsel {
+namespace {
+
+constexpr int64_t kBlock = 256;  // elements of a scale of 8-bit state, as gsel/plugin.h says
+
+struct Kind {
+  std::string_view name;
+  int32_t kind;
+  int n_states;
+};
+constexpr Kind kKinds[] = {
+    {"adamw", GSEL_OPTIMIZER_ADAMW, 2}, {"adam", GSEL_OPTIMIZER_ADAM, 2},
+    {"sgd", GSEL_OPTIMIZER_SGD, 1},     {"adamw_8bit", GSEL_OPTIMIZER_ADAMW_8BIT, 2},
+    {"lion", GSEL_OPTIMIZER_LION, 1},   {"sign_sgd", GSEL_OPTIMIZER_SIGN_SGD, 0},
+};
+
+const Kind& kind_named(std::string_view name) {
+  for (const Kind& kind : kKinds)
+    if (kind.name == name) return kind;
+  fail(GSEL_ERR_CONFIG, "train.optimizer = \"{}\" is not known", name);
+}
+
+void check_user(const gsel_optimizer_desc& user) {
+  if (!user.step) fail(GSEL_ERR_ARG, "gsel_optimizer_desc.step is NULL; an optimizer is its function");
+  if (user.needs < GSEL_NEEDS_ELEMENTS || user.needs > GSEL_NEEDS_WHOLE_PARAM)
+    fail(GSEL_ERR_ARG, "gsel_optimizer_desc.needs is {}; one of GSEL_NEEDS_*, 0 to 2, would do", user.needs);
+  if (user.n_states < 0 || user.n_states > kMostStates)
+    fail(GSEL_ERR_ARG, "gsel_optimizer_desc.n_states is {}; 0 to {} would do", user.n_states, kMostStates);
+}
+
+// A falling schedule has to know where it ends.
+void check_schedule(const Config& config) {
+  const auto& train = config.train;
+  if (train.schedule == "constant" || train.total_steps > train.warmup_steps) return;
+  Place place = config.place_of("train.total_steps");
+  if (place.line == 0) place = config.place_of("train.schedule");
+  throw Error(GSEL_ERR_CONFIG,
+              fmt::format("{}train.schedule = \"{}\" ends at train.total_steps, which is {}; more than "
+                          "train.warmup_steps = {} would do",
+                          place_prefix(place), train.schedule, train.total_steps, train.warmup_steps))
+      .at(place);
+}
+
+uint64_t codes_bytes(int64_t count) {
+  return (static_cast<uint64_t>(count) + 3) / 4 * 4;
+}
+
+// Blocks of a piece, each with a scale.
+int64_t blocks_of(int64_t count) {
+  return (count + kBlock - 1) / kBlock;
+}
+
+// `rounded` moved on by 16-bit elements.
+void* rounded_at(const Stretch& stretch, int64_t first) {
+  return stretch.rounded ? static_cast<uint16_t*>(stretch.rounded) + first : nullptr;
+}
+
+}  // namespace
+
+Optimizer::Optimizer(const Config& config, const Model& model, const gsel_optimizer_desc* user)
+    : model_(model), config_(config) {
+  check_schedule(config_);
+  if (user) {
+    check_user(*user);
+    user_ = *user;
+    n_states_ = user->n_states;
+    return;
+  }
+  const Kind& kind = kind_named(config_.train.optimizer);
+  kind_ = kind.kind;
+  n_states_ = kind_ == GSEL_OPTIMIZER_SGD && config_.train.momentum == 0 ? 0 : kind.n_states;
+}
+
+uint64_t Optimizer::state_bytes(int i, int64_t count, int64_t n_pieces) const {
+  if (i >= n_states_ || count == 0) return 0;
+  if (kind_ != GSEL_OPTIMIZER_ADAMW_8BIT) return sizeof(float) * static_cast<uint64_t>(count);
+  // Pieces of any sizes have at most this many blocks.
+  return codes_bytes(count) + sizeof(float) * static_cast<uint64_t>(count / kBlock + n_pieces);
+}
+
+double Optimizer::learning_rate(int64_t step) const {
+  const auto& train = config_.train;
+  if (step < train.warmup_steps)
+    return train.learning_rate * static_cast<double>(step + 1) / static_cast<double>(train.warmup_steps);
+  if (train.schedule == "constant") return train.learning_rate;
+  if (step >= train.total_steps) return train.final_learning_rate;
+  const double done =
+      static_cast<double>(step - train.warmup_steps) / static_cast<double>(train.total_steps - train.warmup_steps);
+  const double left = train.schedule == "linear" ? 1 - done : (1 + std::cos(std::numbers::pi * done)) / 2;
+  return train.final_learning_rate + left * (train.learning_rate - train.final_learning_rate);
+}
+
+Optimizer::Rates Optimizer::rates_of(const Piece& piece, const StepScale& scale) const {
+  const Param& param = model_.params()[piece.param];
+  Rates rates;
+  rates.gradient = param.flags & GSEL_PARAM_NO_CLIP ? scale.gradient : scale.gradient * scale.clip;
+  rates.learning = learning_rate(scale.step) * param.lr_factor;
+  rates.decay = param.flags & GSEL_PARAM_NO_DECAY ? 0 : config_.train.weight_decay;
+  return rates;
+}
+
+void Optimizer::step(const Backend& backend, const Stretch& stretch, const StepScale& scale,
+                     std::span<const int32_t> params, const SumOverOwners& sum_over_owners) const {
+  if (user_)
+    step_user(backend, stretch, scale, params, sum_over_owners);
+  else
+    step_built_in(backend, stretch, scale);
+}
+
+// Pieces that touch and are treated alike are one call, except that each begins blocks of its own in 8-bit state.
+void Optimizer::step_built_in(const Backend& backend, const Stretch& stretch, const StepScale& scale) const {
+  const bool bytes = kind_ == GSEL_OPTIMIZER_ADAMW_8BIT;
+  gsel_optimizer_step step{};
+  step.struct_size = sizeof step;
+  step.kind = kind_;
+  step.t = scale.step + 1;
+  step.momentum = config_.train.momentum;
+  step.beta1 = config_.train.beta1;
+  step.beta2 = config_.train.beta2;
+  step.epsilon = config_.train.epsilon;
+  step.param16_dtype = stretch.rounded_dtype;
+  int64_t block = 0;
+  for (size_t i = 0; i < stretch.pieces.size();) {
+    const int64_t first = stretch.pieces[i].first;
+    const Rates rates = rates_of(stretch.pieces[i], scale);
+    int64_t count = stretch.pieces[i++].count;
+    while (!bytes && i < stretch.pieces.size() && stretch.pieces[i].first == first + count &&
+           rates_of(stretch.pieces[i], scale) == rates)
+      count += stretch.pieces[i++].count;
+    auto state = [&](int which) {
+      auto* array = static_cast<char*>(stretch.states[which]);
+      return array ? reinterpret_cast<float*>(array + (bytes ? first : first * int64_t{sizeof(float)})) : nullptr;
+    };
+    auto block_scales = [&](int which) {
+      auto* array = static_cast<char*>(stretch.states[which]);
+      return array && bytes ? reinterpret_cast<float*>(array + codes_bytes(stretch.count)) + block : nullptr;
+    };
+    step.param = stretch.values + first;
+    step.gradient = stretch.gradient + first;
+    step.state0 = state(0);
+    step.state1 = state(1);
+    step.scale0 = block_scales(0);
+    step.scale1 = block_scales(1);
+    step.count = static_cast<uint64_t>(count);
+    step.gradient_scale = rates.gradient;
+    step.learning_rate = rates.learning;
+    step.weight_decay = rates.decay;
+    step.param16 = rounded_at(stretch, first);
+    backend.run(&gsel_backend_v1::optimizer_step, static_cast<const gsel_optimizer_step*>(&step),
+                static_cast<gsel_stream*>(nullptr));
+    block += blocks_of(count);
+  }
+}
+
+}  // namespace gsel

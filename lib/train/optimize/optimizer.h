@@ -1,0 +1,86 @@
+// train/optimize/optimizer.h: the rule that turns gradients into new parameters: a built-in kernel of the backend, or
+// the embedder's. Works on the stretch of a bucket that this rank owns; refuses to know who owns the rest.
+#pragma once
+
+#include <gsel/train.h>
+
+#include <array>
+#include <functional>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/config.h"
+#include "comm/backend.h"
+#include "model/model.h"
+
+namespace gsel {
+
+constexpr int kMostStates = 4;
+
+// A run of elements of one parameter inside an owned stretch.
+struct Piece {
+  int32_t param = 0;
+  int64_t first = 0;  // in the stretch
+  int64_t count = 0;
+  int64_t param_first = 0;  // in the parameter
+};
+
+// What a rank owns of a bucket.
+struct Stretch {
+  int64_t count = 0;        // elements, padding included
+  float* values = nullptr;  // [count] f32: the parameters, or their master copy
+  void* rounded = nullptr;  // [count] the 16-bit parameters beside a master copy, or nullptr
+  gsel_dtype rounded_dtype = GSEL_F32;
+  float* gradient = nullptr;                // [count] sums, not yet divided; spoilt by the embedder's optimizer
+  std::array<void*, kMostStates> states{};  // arrays of Optimizer::state_bytes(i, count, pieces.size()), 4-byte aligned
+  std::span<const Piece> pieces;            // in order; what lies between is padding
+};
+
+// What is alike for all buckets of a step.
+struct StepScale {
+  int64_t step = 0;     // from 0; a step that was skipped for an overflow does not count
+  double gradient = 1;  // factor that makes a sum the mean's: 1 / (weight * loss scale)
+  double clip = 1;      // factor of clipping, for parameters that take part in it
+};
+
+class Optimizer {
+ public:
+  // user: the embedder's, or nullptr for train.optimizer. Copied. GSEL_ERR_ARG, GSEL_ERR_CONFIG (a falling schedule
+  // without total_steps).
+  Optimizer(const Config& config, const Model& model, const gsel_optimizer_desc* user);
+
+  int n_states() const { return n_states_; }
+  // Bytes of state array i over a stretch of count elements in n_pieces pieces; zeros are the state before the first
+  // step. 8-bit state is [count] codes, then, from the next multiple of 4, a scale for each block of 256 elements: each
+  // piece begins a block, so that state does not depend on how parameters were put in buckets.
+  uint64_t state_bytes(int i, int64_t count, int64_t n_pieces) const;
+  bool needs_whole_params() const { return user_ && user_->needs == GSEL_NEEDS_WHOLE_PARAM; }
+  bool spoils_gradients() const { return user_.has_value(); }
+  bool needs_param_norms() const { return user_ && user_->needs == GSEL_NEEDS_PARAM_NORM; }
+  // Of schedule and warm-up, without lr_factor.
+  double learning_rate(int64_t step) const;
+
+  // Steps the stretch. sum_over_owners: adds numbers over all ranks that own parts of the same parameters, in place;
+  // called equally often, with equally many numbers, on each (two per parameter of the bucket, for norms).
+  // GSEL_ERR_CALLBACK with the parameter and the text that the embedder's function wrote.
+  using SumOverOwners = std::function<void(std::span<double>)>;
+  void step(const Backend& backend, const Stretch& stretch, const StepScale& scale, std::span<const int32_t> params,
+            const SumOverOwners& sum_over_owners) const;
+
+ private:
+  struct Rates;
+  Rates rates_of(const Piece& piece, const StepScale& scale) const;
+  void step_built_in(const Backend& backend, const Stretch& stretch, const StepScale& scale) const;
+  void step_user(const Backend& backend, const Stretch& stretch, const StepScale& scale,
+                 std::span<const int32_t> params, const SumOverOwners& sum_over_owners) const;
+  void call_user(const Stretch& stretch, const Piece& piece, const StepScale& scale, gsel_optimizer_call call) const;
+
+  const Model& model_;
+  const Config config_;
+  std::optional<gsel_optimizer_desc> user_;
+  int32_t kind_ = 0;  // GSEL_OPTIMIZER_*
+  int n_states_ = 0;
+};
+
+}  // namespace gsel

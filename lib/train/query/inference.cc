@@ -1,0 +1,118 @@
+// train/query/inference.cc: see inference.h. A rank that failed goes on to give the others its part; then all are told.
+#include "train/query/inference.h"
+
+#include <algorithm>
+#include <array>
+
+#include "base/current_error.h"
+#include "program/forward_to.h"
+#include "train/memory/views.h"
+
+namespace gsel {
+namespace {
+
+constexpr uint64_t kTextBytes = 512;  // of a failure, as others are told it
+
+std::vector<int64_t> dims_of(const Value& value, int64_t n_samples) {
+  if (value.is_scalar()) return {};
+  std::vector<int64_t> dims = value.whole_dims;
+  dims.insert(dims.begin(), n_samples);
+  return dims;
+}
+
+}  // namespace
+
+Inference::Inference(Executor& executor, const Model& model, const Model& described, const Program& program,
+                     int32_t value, int64_t n_samples)
+    : executor_(executor),
+      model_(model),
+      described_(described),
+      training_(program),
+      value_(value),
+      n_samples_(n_samples) {
+  for (int32_t l : layers_up_to(program, value))
+    if (model.layers()[l].pull_only())
+      fail(GSEL_ERR_STATE, "layer \"{}\" has no callbacks; inference pushes", model.layers()[l].name);
+  const Value& wanted = model.values()[value];
+  whole_.emplace(executor, dims_of(wanted, n_samples), wanted.part, wanted.dtype, place_of_value(program, value));
+  std::optional<Error> failure;
+  try {
+    prepare();
+  } catch (...) {
+    failure = current_error();
+  }
+  // A rank that has no memory for it must not leave the others waiting.
+  const auto failed = static_cast<int32_t>(executor.largest_of_replica(failure ? 1 + program.rank : 0)) - 1;
+  if (failure) throw Error(*failure);
+  if (failed >= 0)
+    throw Error(GSEL_ERR_PEER, fmt::format("rank {} could not begin the inference; its own error says why", failed))
+        .about_rank(failed);
+}
+
+// What needs no other rank.
+void Inference::prepare() {
+  program_ = forward_to(training_, value_, n_samples_);
+  course_ = executor_.make_course(program_);
+  if (course_->plan.bytes() > executor_.arena().bytes())
+    own_ = CountedMemory(executor_.backend(), executor_.ledger(), Part::staging, course_->plan.bytes());
+  const uint64_t room = std::max(whole_->room_bytes(), is_alone() ? 0 : kTextBytes);
+  room_ = CountedMemory(executor_.backend(), executor_.ledger(), Part::staging, room);
+}
+
+bool Inference::is_alone() const {
+  return executor_.axis_size(GSEL_AXIS_TENSOR) == 1 && executor_.axis_size(GSEL_AXIS_PIPELINE) == 1;
+}
+
+void Inference::run(const DataSource& data, uint64_t rng_key, void* dst) {
+  const CountedMemory& memory = own_.bytes() ? own_ : executor_.arena();
+  executor_.begin_inference(*course_, memory, rng_key);
+  push(executor_, described_, data);
+  tell_failure(executor_.end_inference());
+  void* local = executor_.left_by(*course_, memory, value_);
+  if (local && model_.values()[value_].form == Form::partial) sum_up(local);
+  whole_->tell(local, room_.data(), dst);
+}
+
+void Inference::sum_up(void* local) const {
+  if (executor_.axis_size(GSEL_AXIS_TENSOR) == 1) return;
+  const Value& value = model_.values()[value_];
+  const auto elems = static_cast<uint64_t>(value_elems(value, n_samples_));
+  executor_.axis_comm(GSEL_AXIS_TENSOR)
+      .collective(make_collective(GSEL_COLLECTIVE_ALLREDUCE, local, local, elems, value.dtype, GSEL_SUM));
+}
+
+// Throws what failed here, or what a rank of the replica says that failed there.
+void Inference::tell_failure(const std::optional<Error>& failure) {
+  if (!is_alone()) {
+    const auto rank = static_cast<int32_t>(executor_.largest_of_replica(failure ? 1 + training_.rank : 0)) - 1;
+    if (rank < 0) return;
+    const std::string text = tell_text(failure ? failure->message() : "", rank);
+    if (!failure) throw Error(GSEL_ERR_PEER, fmt::format("rank {}: {}", rank, text)).about_rank(rank);
+  }
+  if (failure) throw Error(*failure);
+}
+
+// The text of one rank, which all of the replica know to have failed: along its tensor axis, then along the pipeline.
+std::string Inference::tell_text(const std::string& text, int32_t rank) {
+  std::array<char, kTextBytes> line{};
+  text.copy(line.data(), line.size() - 1);
+  auto* none = static_cast<gsel_stream*>(nullptr);
+  executor_.backend()->run(&gsel_backend_v1::copy, room_.data(), static_cast<const void*>(line.data()),
+                           uint64_t{kTextBytes}, int32_t{GSEL_COPY_TO_DEVICE}, none);
+  const int32_t place = training_.mesh.coordinate(rank, GSEL_AXIS_PIPELINE);
+  auto tell = [&](gsel_axis axis) {
+    if (executor_.axis_size(axis) > 1)
+      executor_.axis_comm(axis).collective(make_collective(GSEL_COLLECTIVE_BROADCAST, room_.data(), room_.data(),
+                                                           kTextBytes, GSEL_U8, 0,
+                                                           training_.mesh.coordinate(rank, axis)));
+  };
+  if (executor_.axis_place(GSEL_AXIS_PIPELINE) == place) tell(GSEL_AXIS_TENSOR);
+  tell(GSEL_AXIS_PIPELINE);
+  executor_.backend()->run(&gsel_backend_v1::copy, static_cast<void*>(line.data()),
+                           static_cast<const void*>(room_.data()), uint64_t{kTextBytes}, int32_t{GSEL_COPY_TO_HOST},
+                           none);
+  line.back() = '\0';
+  return line.data();
+}
+
+}  // namespace gsel

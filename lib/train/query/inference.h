@@ -1,0 +1,46 @@
+// train/query/inference.h: forward alone, between steps, up to one value, which every rank of the replica then has
+// whole: the ranks of the tensor and the pipeline axis work on the same samples together, each at what it has. Keeps
+// its program and memory for the next call of the same size.
+#pragma once
+
+#include <gsel/train.h>
+
+#include <optional>
+
+#include "train/execute/push.h"
+#include "train/query/whole_tensor.h"
+
+namespace gsel {
+
+class Inference {
+ public:
+  // model: as this rank of the tensor axis has it. described: whose layers are called. program: that of training. A
+  // collective of the replica.
+  Inference(Executor& executor, const Model& model, const Model& described, const Program& program, int32_t value,
+            int64_t n_samples);
+
+  bool fits(int32_t value, int64_t n_samples) const { return value == value_ && n_samples == n_samples_; }
+  // Fills the inputs through `data`, runs the layers `value` depends on, copies it to dst. A collective of the replica.
+  void run(const DataSource& data, uint64_t rng_key, void* dst);
+
+ private:
+  void prepare();
+  void sum_up(void* local) const;
+  void tell_failure(const std::optional<Error>& failure);
+  std::string tell_text(const std::string& text, int32_t rank);
+  bool is_alone() const;
+
+  Executor& executor_;
+  const Model& model_;
+  const Model& described_;
+  const Program& training_;
+  const int32_t value_;
+  const int64_t n_samples_;
+  Program program_;
+  std::unique_ptr<Executor::Course> course_;
+  CountedMemory own_;   // where the arena of steps is too small
+  CountedMemory room_;  // for telling
+  std::optional<WholeTensor> whole_;
+};
+
+}  // namespace gsel

@@ -1,0 +1,75 @@
+// train/query/trainer_questions.cc: what a trainer is asked between steps: values, parameters, reports, memory.
+#include "base/random.h"
+#include "train/trainer.h"
+
+namespace gsel {
+
+const gsel_step_report& Trainer::report() const {
+  if (pulled_evaluation_) return *pulled_evaluation_;
+  if (!executor_->last_step()) fail(GSEL_ERR_STATE, "no step is finished yet");
+  return executor_->last_step()->report;
+}
+
+std::string Trainer::step_json() const {
+  if (!executor_->last_step()) fail(GSEL_ERR_STATE, "no step is finished yet");
+  return to_json(program_, *executor_->last_step(), !config_.train.timeline.empty());
+}
+
+std::optional<gsel_memory_part> Trainer::memory_part(int32_t i) const {
+  refuse_in_child();
+  if (i < 0) fail(GSEL_ERR_ARG, "part {} was asked for; parts count from 0", i);
+  if (static_cast<size_t>(i) >= kParts) return {};
+  const auto part = static_cast<Part>(i);
+  return gsel_memory_part{sizeof(gsel_memory_part), in_tier(part) ? 1 : 0, part_name(part), executor_->forecast()[i],
+                          executor_->ledger().peak()[i]};
+}
+
+const Param& Trainer::checked_param(int32_t param) const {
+  if (param < 0 || static_cast<size_t>(param) >= model_->params().size())
+    fail(GSEL_ERR_ARG, "parameter {} was asked for; parameters 0 to {} exist", param,
+         static_cast<int64_t>(model_->params().size()) - 1);
+  return model_->params()[param];
+}
+
+bool Trainer::param_used(int32_t param) const {
+  checked_param(param);
+  return executor_->param_used(param);
+}
+
+bool Trainer::holds_params() const {
+  return WholeParams::kept_everywhere(program_);
+}
+
+void Trainer::infer(int32_t value, int64_t n_samples, DataSource data, void* dst, size_t dst_bytes) {
+  refuse_in_child();
+  refuse_under_way("infer");
+  if (value < 0 || static_cast<size_t>(value) >= model_->values().size())
+    fail(GSEL_ERR_ARG, "value {} was asked for; values 0 to {} exist", value,
+         static_cast<int64_t>(model_->values().size()) - 1);
+  if (n_samples < 1) fail(GSEL_ERR_ARG, "{} samples were asked for; at least 1 is possible", n_samples);
+  if (!data.fill || !dst) fail(GSEL_ERR_ARG, "{} is NULL", data.fill ? "dst" : "data");
+  const Value& wanted = model_->values()[value];
+  if (const uint64_t bytes = value_bytes(wanted, n_samples); bytes != dst_bytes)
+    fail(GSEL_ERR_ARG, "dst has {} bytes; value \"{}\" of {} samples has {} bytes", dst_bytes, wanted.name, n_samples,
+         bytes);
+  if (executor_->broken()) fail(GSEL_ERR_STATE, "an earlier step failed; free the trainer");
+  executor_->settle_last_step();
+  if (!inference_ || !inference_->fits(value, n_samples)) {
+    inference_.reset();
+    inference_.emplace(*executor_, *local_, *model_, program_, value, n_samples);
+  }
+  inference_->run(data, derive_key(static_cast<uint64_t>(config_.train.seed), "inference"), dst);
+}
+
+void Trainer::read_param(int32_t param, void* dst, size_t dst_bytes) {
+  refuse_in_child();
+  const Param& p = checked_param(param);
+  const uint64_t bytes = static_cast<uint64_t>(p.n_elems) * sizeof(float);
+  if (!dst || bytes != dst_bytes)
+    fail(GSEL_ERR_ARG, "dst has {} bytes; parameter \"{}\" has {} bytes", dst ? dst_bytes : 0, p.name, bytes);
+  refuse_under_way("read parameters");
+  executor_->settle_last_step();
+  WholeParams(*executor_, *local_, program_).read(param, static_cast<float*>(dst));
+}
+
+}  // namespace gsel

@@ -1,0 +1,86 @@
+// train/query/whole_tensor.cc: see whole_tensor.h. Parts are told side by side as they came, and put in order on the
+// way to the host, so that nothing is copied twice.
+#include "train/query/whole_tensor.h"
+
+#include <algorithm>
+
+#include "base/dtype.h"
+
+namespace gsel {
+namespace {
+
+auto* const kNow = static_cast<gsel_stream*>(nullptr);
+
+// What each place of the axis has.
+std::vector<Share> shares_along(Communicator& comm, const Share& own) {
+  const std::array<int64_t, 2> mine{own.begin, own.end};
+  std::vector<int64_t> bounds(2 * static_cast<size_t>(comm.world_size()));
+  comm.collective(make_collective(GSEL_COLLECTIVE_ALLGATHER, mine.data(), bounds.data(), mine.size(), GSEL_I64));
+  std::vector<Share> shares;
+  for (size_t i = 0; i < bounds.size(); i += 2)
+    shares.push_back({own.dim, own.blocks, bounds[i], bounds[i + 1], own.whole});
+  return shares;
+}
+
+uint64_t product(const std::vector<int64_t>& dims) {
+  uint64_t n = 1;
+  for (int64_t d : dims) n *= static_cast<uint64_t>(d);
+  return n;
+}
+
+}  // namespace
+
+WholeTensor::WholeTensor(Executor& executor, std::vector<int64_t> dims, const Share& own, gsel_dtype dtype,
+                         int32_t root)
+    : executor_(executor), dims_(std::move(dims)), dtype_(dtype), root_(root), elems_(product(dims_)) {
+  const bool in_parts = !own.is_whole() && executor.axis_size(GSEL_AXIS_TENSOR) > 1;
+  shares_ = in_parts ? shares_along(executor.axis_comm(GSEL_AXIS_TENSOR), own) : std::vector<Share>{own};
+  for (const Share& share : shares_) counts_.push_back(product(local_dims(dims_, share)));
+}
+
+uint64_t WholeTensor::bytes_of(uint64_t elems) const {
+  return elems * dtype_bytes(dtype_);
+}
+
+bool WholeTensor::is_root() const {
+  return executor_.axis_place(GSEL_AXIS_PIPELINE) == root_;
+}
+
+uint64_t WholeTensor::room_bytes() const {
+  return is_in_parts() || !is_root() ? bytes() : 0;
+}
+
+void WholeTensor::tell(void* local, void* room, void* dst) const {
+  void* data = is_in_parts() || !is_root() ? room : local;
+  if (is_root() && is_in_parts()) gather(local, room);
+  if (executor_.axis_size(GSEL_AXIS_PIPELINE) > 1)
+    executor_.axis_comm(GSEL_AXIS_PIPELINE)
+        .collective(make_collective(GSEL_COLLECTIVE_BROADCAST, data, data, elems_, dtype_, 0, root_));
+  unpack(data, dst);
+}
+
+void WholeTensor::gather(const void* local, void* room) const {
+  gsel_collective call = make_collective(GSEL_COLLECTIVE_ALLGATHERV, local, room, 0, dtype_);
+  call.recv_counts = counts_.data();
+  executor_.axis_comm(GSEL_AXIS_TENSOR).collective(call);
+}
+
+// Row by row of each part; all at once where the parts in order are the whole.
+void WholeTensor::unpack(const void* gathered, void* dst) const {
+  auto copy = [&](uint64_t to, uint64_t from, uint64_t elems) {
+    executor_.backend()->run(&gsel_backend_v1::copy, static_cast<void*>(static_cast<char*>(dst) + bytes_of(to)),
+                             static_cast<const void*>(static_cast<const char*>(gathered) + bytes_of(from)),
+                             bytes_of(elems), int32_t{GSEL_COPY_TO_HOST}, kNow);
+  };
+  if (!is_in_parts() || rows_of(dims_, shares_.front()).count == 1) return copy(0, 0, elems_);
+  uint64_t from = 0;
+  for (const Share& share : shares_) {
+    const PartRows rows = rows_of(dims_, share);
+    for (int64_t row = 0; row < rows.count; ++row) {
+      copy(static_cast<uint64_t>(rows.first + row * rows.stride), from, static_cast<uint64_t>(rows.length));
+      from += static_cast<uint64_t>(rows.length);
+    }
+  }
+}
+
+}  // namespace gsel

@@ -1,0 +1,47 @@
+// train/report/step_record.h: what a step did and when: begin and end of each instruction, bytes by axis and kind,
+// memory by part; as a struct, as JSON (docs/step.md) and as a file for `gsel trace`. Refuses to know how a step is
+// run.
+#pragma once
+
+#include <gsel/train.h>
+
+#include <array>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "program/program.h"
+#include "train/memory/ledger.h"
+
+namespace gsel {
+
+// An instruction's life: on the calling thread, or, for what runs beside it, from begun to done. Seconds from the
+// step's begin.
+struct Interval {
+  size_t position = 0;
+  double begin = 0, end = 0;
+  bool beside = false;  // on the communication stream
+};
+
+struct AxisCount {
+  gsel_axis axis;
+  gsel_instr_kind kind;
+  gsel_comm_count count;
+};
+
+struct StepRecord {
+  gsel_step_report report{};
+  int64_t began_ns = 0;  // os::now_ns() at the step's begin: puts ranks of one host on one clock
+  std::vector<Interval> intervals;
+  std::vector<AxisCount> counts;              // of this step
+  std::array<double, GSEL_AXES> exposed_s{};  // report.exposed_comm_s by axis
+  PartBytes forecast{}, peak{};
+};
+
+// The record as a document of docs/step.md; intervals only when `with_intervals`.
+std::string to_json(const Program& program, const StepRecord& record, bool with_intervals);
+
+// Writes FOLDER/step-RANK.json, whole or not at all. GSEL_ERR_IO naming the file.
+void write_timeline(const std::string& folder, const Program& program, const StepRecord& record);
+
+}  // namespace gsel
