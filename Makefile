@@ -8,6 +8,7 @@
 #   make bench-pipeline  pipelines as they run beside their simulation; writes bench/results/pipeline.md
 #   make bench-tensor  a model that two ranks share: decoding, training; writes bench/results/tensor.md
 #   make table      trains examples/gpt with every strategy; writes the table of its README
+#   make install-debug  the debug information of what is installed, beside it
 #   make matrix     every combination of strategies against one rank, as a table
 #   make soak       the nets of tests/nets for SOAK_MINUTES=60, with seeds of their own
 #   make asan       the tests under the address and undefined-behaviour sanitizers
@@ -22,7 +23,7 @@ DATA ?= build/data/kjv.txt
 export GSEL_NO_INSTALL
 
 .PHONY: all build packages packages-run packages-test packages-peers packages-train data run table matrix test asan \
-        tsan bench bench-comm bench-train bench-pipeline bench-tensor install clean soak
+        tsan bench bench-comm bench-train bench-pipeline bench-tensor install install-debug clean soak
 
 all: build
 
@@ -116,8 +117,12 @@ bench-tensor: data packages-run
 	@bench/tensor/run.sh build/bin bench/results/tensor.md $(DATA) && echo "gsel: wrote bench/results/tensor.md"
 
 install: build
-	@cmake --install build --prefix $(PREFIX) > build/install.log && echo "gsel: installed to $(DESTDIR)$(PREFIX)"
+	@cmake --install build --strip --prefix $(PREFIX) > build/install.log && echo "gsel: installed to $(DESTDIR)$(PREFIX)"
 	@if [ -z "$(DESTDIR)" ] && [ "$$(id -u)" = 0 ]; then ldconfig; fi
+
+# After `make install`; gdb and perf find it there.
+install-debug:
+	@cmake -D BUILD=build -D INSTALLED=build/install_manifest.txt -D OBJCOPY=objcopy -P lib/install_debug.cmake
 
 clean:
 	@rm -rf build build-asan build-tsan

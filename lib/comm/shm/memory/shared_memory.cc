@@ -41,14 +41,18 @@ uint64_t size_of(int fd) {
   return static_cast<uint64_t>(status.st_size);
 }
 
-// The file never shrinks, so that who comes second with a smaller size is refused, and finds it large enough. Behind
-// RLIMIT_FSIZE there would be a signal.
-void grow_file(int fd, uint64_t bytes) {
+// Behind RLIMIT_FSIZE there would be a signal.
+void require_file_size(uint64_t bytes) {
   if (bytes > limit_of(RLIMIT_FSIZE))
     fail(GSEL_ERR_NOMEM,
          "shared memory of {} bytes was asked for, this process may write files of {} bytes; raise the limit (ulimit "
          "-f)",
          bytes, limit_of(RLIMIT_FSIZE));
+}
+
+// The file never shrinks, so that who comes second with a smaller size is refused, and finds it large enough.
+void grow_file(int fd, uint64_t bytes) {
+  require_file_size(bytes);
   while (size_of(fd) < bytes) {
     if (ftruncate(fd, static_cast<off_t>(bytes)) == 0 || errno == EINTR) continue;
     const int failure = errno;
@@ -136,6 +140,8 @@ char* SharedMemory::map_extent(uint64_t number) const {
 SharedMemory::Extent SharedMemory::extend(uint64_t least, uint64_t wanted) {
   const bool limited = limit_of(RLIMIT_AS) != UINT64_MAX || limit_of(RLIMIT_FSIZE) != UINT64_MAX;
   const uint64_t bytes = round_up(limited ? least : std::max(least, wanted), kHugePage);
+  // Before it takes addresses, which would be in the way of another rank's smaller extent until they are given back.
+  require_file_size(directory().end.load(std::memory_order_relaxed) + bytes);
   const uint64_t begin = directory().end.fetch_add(bytes, std::memory_order_relaxed);
   try {
     grow_file(fd_.get(), begin + bytes);
