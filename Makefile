@@ -5,6 +5,7 @@
 #   make bench      what is claimed about speed       make clean    remove what was built
 #   make bench-comm gsel's communicator beside Open MPI, MPICH, Gloo and memcpy; writes bench/results/comm.{md,svg}
 #   make bench-train  examples/gpt beside PyTorch and beside a loop by hand; writes bench/results/train.md
+#   make bench-build  what a build costs in time and size; writes bench/results/build.md
 #   make bench-pipeline  pipelines as they run beside their simulation; writes bench/results/pipeline.md
 #   make bench-tensor  a model that two ranks share: decoding, training; writes bench/results/tensor.md
 #   make table      trains examples/gpt with every strategy; writes the table of its README
@@ -21,9 +22,10 @@ PREFIX ?= /usr/local
 JOBS ?= $(shell nproc)
 DATA ?= build/data/kjv.txt
 export GSEL_NO_INSTALL
+export NINJA_STATUS = gsel: step %f of %t: 
 
 .PHONY: all build packages packages-run packages-test packages-peers packages-train data run table matrix test asan \
-        tsan bench bench-comm bench-train bench-pipeline bench-tensor install install-debug clean soak
+        tsan bench bench-build bench-comm bench-train bench-pipeline bench-tensor install install-debug clean soak
 
 all: build
 
@@ -106,6 +108,9 @@ bench-train: data packages-train
 	@$(MAKE) -s --no-print-directory $(DATA)
 	@/usr/bin/python3 bench/train/run.py --bin build/bin --data $(DATA) --out build/bench-train.jsonl $(TRAIN)
 	@/usr/bin/python3 bench/train/report.py build/bench-train.jsonl bench/results/train.md && echo "gsel: wrote bench/results/train.md"
+
+bench-build: packages-test
+	@bench/build.sh bench/results/build.md && echo "gsel: wrote bench/results/build.md"
 
 bench-pipeline: packages
 	$(call build,default,pipeline_parts)

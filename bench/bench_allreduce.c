@@ -87,6 +87,6 @@ int main(void) {
   free(times);
   free(copy);
   free(data);
-  gsel_comm_destroy(comm);
+  gsel_comm_free(comm);
   return 0;
 }

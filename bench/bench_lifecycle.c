@@ -47,7 +47,7 @@ static void give_up(const char* what, const gsel_error* err) {
 }
 
 static gsel_comm* join(struct rank r, double timeout_s) {
-  gsel_comm_config config = GSEL_COMM_CONFIG_INIT;
+  gsel_comm_options config = GSEL_COMM_OPTIONS_INIT;
   gsel_error* err = NULL;
   gsel_comm* comm = NULL;
   config.rank = r.rank;
@@ -75,7 +75,7 @@ static void time_join(struct rank r) {
   gsel_comm* comm = join(r, 60);
   stage->noticed[r.rank] = now() - begin;
   barrier(comm);
-  gsel_comm_destroy(comm);
+  gsel_comm_free(comm);
 }
 
 static void time_split(struct rank r) {
@@ -85,8 +85,8 @@ static void time_split(struct rank r) {
   const double begin = now();
   if (gsel_comm_split(comm, r.rank % 2, r.rank, &half, &err)) give_up("split", err);
   stage->noticed[r.rank] = now() - begin;
-  gsel_comm_destroy(half);
-  gsel_comm_destroy(comm);
+  gsel_comm_free(half);
+  gsel_comm_free(comm);
 }
 
 /* Rank 0 does not come; the others wait for it in an allreduce until the communicator breaks. */
@@ -99,7 +99,7 @@ static void wait_for_breakage(struct rank r, double timeout_s) {
   if (gsel_allreduce(comm, &x, &x, 1, GSEL_F32, GSEL_SUM, &err) == GSEL_OK) give_up("allreduce went through", NULL);
   stage->noticed[r.rank] = now();
   gsel_error_free(err);
-  gsel_comm_destroy(comm);
+  gsel_comm_free(comm);
 }
 
 static void survive(struct rank r) {
@@ -125,7 +125,7 @@ static void abort_others(struct rank r) {
   stage->event = now();
   gsel_comm_abort(comm, gsel_str_from("measured"));
   nap(0.02);
-  gsel_comm_destroy(comm);
+  gsel_comm_free(comm);
 }
 
 static double processor_seconds(void) {
@@ -142,7 +142,7 @@ static void wait_idly(struct rank r) {
   if (r.rank == 0) nap(1);
   barrier(comm);
   stage->noticed[r.rank] = r.rank == 0 ? 0 : (processor_seconds() - used) / (now() - begin);
-  gsel_comm_destroy(comm);
+  gsel_comm_free(comm);
 }
 
 static void prepare(void) {

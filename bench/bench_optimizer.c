@@ -135,7 +135,7 @@ static int32_t add_value(gsel_model* model, const char* name, gsel_dtype dtype, 
   gsel_error* err = NULL;
   const int64_t one[] = {1};
   int32_t id;
-  gsel_value_desc desc = GSEL_VALUE_DESC_INIT;
+  gsel_value_options desc = GSEL_VALUE_OPTIONS_INIT;
   desc.name = gsel_str_from(name), desc.dtype = dtype, desc.flags = flags;
   desc.dims = one, desc.n_dims = flags & GSEL_VALUE_SCALAR ? 0 : 1;
   check(gsel_model_add_value(model, &desc, &id, &err), &err);
@@ -149,13 +149,13 @@ static gsel_model* make_model(size_t* count) {
   check(gsel_model_create(&model, &err), &err);
   const int64_t dims[] = {(int64_t)*count};
   int32_t w;
-  gsel_param_desc param = GSEL_PARAM_DESC_INIT;
+  gsel_param_options param = GSEL_PARAM_OPTIONS_INIT;
   param.name = gsel_str_from("w"), param.dims = dims, param.n_dims = 1;
   check(gsel_model_add_param(model, &param, &w, &err), &err);
   const int32_t x = add_value(model, "x", GSEL_F32, GSEL_VALUE_INPUT), y = add_value(model, "y", GSEL_F32, 0);
   const int32_t sums[] = {add_value(model, "loss", GSEL_F64, GSEL_VALUE_SCALAR),
                           add_value(model, "weight", GSEL_F64, GSEL_VALUE_SCALAR)};
-  gsel_layer_desc layer = GSEL_LAYER_DESC_INIT, loss = GSEL_LAYER_DESC_INIT;
+  gsel_layer_options layer = GSEL_LAYER_OPTIONS_INIT, loss = GSEL_LAYER_OPTIONS_INIT;
   layer.name = gsel_str_from("all"), layer.inputs = &x, layer.n_inputs = 1, layer.outputs = &y, layer.n_outputs = 1;
   layer.params = &w, layer.n_params = 1;
   layer.forward = forward, layer.backward = backward, layer.user_data = count;
@@ -175,7 +175,7 @@ static gsel_trainer* make_trainer(gsel_model* model, gsel_comm* comm, const char
   check(gsel_config_parse(gsel_str_from(text), gsel_str_from("bench_optimizer"), &config, &err), &err);
   gsel_trainer_options options = GSEL_TRAINER_OPTIONS_INIT;
   options.config = config, options.data = no_data;
-  check(gsel_trainer_create(model, comm, &options, &trainer, &err), &err);
+  check(gsel_trainer_create(comm, model, &options, &trainer, &err), &err);
   gsel_config_free(config);
   return trainer;
 }
@@ -244,7 +244,7 @@ int main(int argc, char** argv) {
   }
   gsel_error* err = NULL;
   gsel_comm* comm = NULL;
-  gsel_comm_config config = GSEL_COMM_CONFIG_INIT;
+  gsel_comm_options config = GSEL_COMM_OPTIONS_INIT;
   gsel_unique_id id;
   check(gsel_unique_id_create(&id, &err), &err);
   config.rank = 0, config.world_size = 1, config.id = &id;
@@ -253,6 +253,6 @@ int main(int argc, char** argv) {
   printf("|---|---|---|---|---|---|---|\n");
   for (size_t r = 0; r < sizeof kRows / sizeof *kRows; ++r)
     for (size_t mebibytes = 16; mebibytes <= 256; mebibytes *= 4) measure(comm, &kRows[r], mebibytes, repetitions);
-  gsel_comm_destroy(comm);
+  gsel_comm_free(comm);
   return 0;
 }

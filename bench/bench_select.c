@@ -142,7 +142,7 @@ struct question {
 static void measure_question(const gsel_inventory* inventory, const char* machine, const char* target,
                              const struct question* question) {
   const gsel_env_var env = {gsel_str_from(question->variable), gsel_str_from(question->value)};
-  gsel_resolve_request request = GSEL_RESOLVE_REQUEST_INIT;
+  gsel_resolve_options request = GSEL_RESOLVE_OPTIONS_INIT;
   request.inventory = inventory;
   request.devices = gsel_str_from(question->devices);
   request.compat = gsel_str_from(question->compat);
@@ -172,7 +172,7 @@ static void detect(void* what) {
 }
 
 struct reserving {
-  gsel_resolve_request request;
+  gsel_resolve_options request;
   gsel_reserve_options options;
 };
 
@@ -187,7 +187,7 @@ static void reserve(void* what) {
 static void measure_reserving(const gsel_inventory* inventory) {
   char folder[] = "/tmp/bench_select_XXXXXX";
   if (!mkdtemp(folder)) exit(1);
-  struct reserving asked = {GSEL_RESOLVE_REQUEST_INIT, GSEL_RESERVE_OPTIONS_INIT};
+  struct reserving asked = {GSEL_RESOLVE_OPTIONS_INIT, GSEL_RESERVE_OPTIONS_INIT};
   asked.request.inventory = inventory;
   asked.request.flags = GSEL_RESOLVE_NO_ENV;
   asked.request.devices = gsel_str_from("count:2");

@@ -81,7 +81,7 @@ static gsel_status end_forward(const gsel_call* call, void* user_data) {
 
 static void add_value(gsel_model* model, const char* name, int64_t width) {
   gsel_error* err = NULL;
-  gsel_value_desc value = GSEL_VALUE_DESC_INIT;
+  gsel_value_options value = GSEL_VALUE_OPTIONS_INIT;
   value.name = gsel_str_from(name);
   value.dims = &width;
   value.n_dims = width > 0;
@@ -107,7 +107,7 @@ static gsel_model* describe(struct rank* r) {
   for (int32_t l = 0; l <= n + 1; ++l) {
     const int32_t in = l - 1, out[] = {l, l + 1};
     const int is_source = l == 0, is_loss = l == n + 1;
-    gsel_layer_desc layer = GSEL_LAYER_DESC_INIT;
+    gsel_layer_options layer = GSEL_LAYER_OPTIONS_INIT;
     snprintf(name, sizeof name, "layer%d", (int)l);
     layer.name = gsel_str_from(name);
     layer.inputs = &in;
@@ -130,7 +130,7 @@ static gsel_pipeline* open_pipeline(struct rank* r, gsel_comm* comm, gsel_model*
   int32_t first[CHAIN_MOST_STAGES];
   gsel_error* err = NULL;
   gsel_pipeline* pipeline = NULL;
-  gsel_pipeline_config config = GSEL_PIPELINE_CONFIG_INIT;
+  gsel_pipeline_options config = GSEL_PIPELINE_OPTIONS_INIT;
   for (int32_t s = 1; s < r->chain->stages; ++s) first[s - 1] = s + 1;
   config.schedule = gsel_str_from(r->chain->schedule);
   config.microbatches = r->chain->microbatches;
@@ -148,7 +148,7 @@ static int n_own_instructions(const gsel_program* program) {
   gsel_instr instr;
   for (int32_t i = 0; i < gsel_program_length(program); ++i)
     n += !gsel_program_instr(program, i, &instr, NULL) && instr.kind != GSEL_INSTR_SEND &&
-         instr.kind != GSEL_INSTR_RECV && instr.kind != GSEL_INSTR_LOSS_REDUCE;
+         instr.kind != GSEL_INSTR_RECV && instr.kind != GSEL_INSTR_LOSS_ALLREDUCE;
   return n;
 }
 
@@ -156,7 +156,7 @@ static void* run_rank(void* argument) {
   struct rank* r = argument;
   gsel_error* err = NULL;
   gsel_comm* comm = NULL;
-  gsel_comm_config config = GSEL_COMM_CONFIG_INIT;
+  gsel_comm_options config = GSEL_COMM_OPTIONS_INIT;
   gsel_pipeline_report report = GSEL_PIPELINE_REPORT_INIT;
   prctl(PR_SET_TIMERSLACK, 1L);
   config.rank = r->rank;
@@ -177,7 +177,7 @@ static void* run_rank(void* argument) {
   }
   gsel_pipeline_free(pipeline);
   gsel_model_free(model);
-  gsel_comm_destroy(comm);
+  gsel_comm_free(comm);
   return NULL;
 }
 

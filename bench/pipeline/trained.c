@@ -79,7 +79,7 @@ static gsel_status end_backward(const gsel_call* call, void* user_data) {
 static void add_value(gsel_model* model, const char* name, int scalar) {
   const int64_t width = WIDTH;
   gsel_error* err = NULL;
-  gsel_value_desc value = GSEL_VALUE_DESC_INIT;
+  gsel_value_options value = GSEL_VALUE_OPTIONS_INIT;
   value.name = gsel_str_from(name);
   value.dims = &width;
   value.n_dims = !scalar;
@@ -91,7 +91,7 @@ static void add_value(gsel_model* model, const char* name, int scalar) {
 static void add_param(gsel_model* model, const char* name) {
   const int64_t width = WIDTH;
   gsel_error* err = NULL;
-  gsel_param_desc param = GSEL_PARAM_DESC_INIT;
+  gsel_param_options param = GSEL_PARAM_OPTIONS_INIT;
   param.name = gsel_str_from(name);
   param.dims = &width;
   param.n_dims = 1;
@@ -115,7 +115,7 @@ static gsel_model* describe(struct rank* r) {
   for (int32_t l = 0; l <= n + 1; ++l) {
     const int32_t in = l - 1, out[] = {l, l + 1}, param = l;
     const int is_source = l == 0, is_loss = l == n + 1;
-    gsel_layer_desc layer = GSEL_LAYER_DESC_INIT;
+    gsel_layer_options layer = GSEL_LAYER_OPTIONS_INIT;
     snprintf(name, sizeof name, "layer%d", (int)l);
     layer.name = gsel_str_from(name);
     layer.inputs = &in;
@@ -159,7 +159,7 @@ static void* run_rank(void* argument) {
   struct rank* r = argument;
   gsel_error* err = NULL;
   gsel_comm* comm = NULL;
-  gsel_comm_config joining = GSEL_COMM_CONFIG_INIT;
+  gsel_comm_options joining = GSEL_COMM_OPTIONS_INIT;
   gsel_trainer* trainer = NULL;
   gsel_trainer_options options = GSEL_TRAINER_OPTIONS_INIT;
   prctl(PR_SET_TIMERSLACK, 1L);
@@ -171,7 +171,7 @@ static void* run_rank(void* argument) {
   gsel_config* config = configure(r->trained);
   options.config = config;
   options.data = no_data;
-  check(gsel_trainer_create(model, comm, &options, &trainer, &err), &err);
+  check(gsel_trainer_create(comm, model, &options, &trainer, &err), &err);
   for (int i = 0; i <= r->steps; ++i) {
     check(gsel_trainer_step(trainer, NULL, &err), &err);
     r->ends[i] = r->end;
@@ -179,7 +179,7 @@ static void* run_rank(void* argument) {
   gsel_trainer_free(trainer);
   gsel_config_free(config);
   gsel_model_free(model);
-  gsel_comm_destroy(comm);
+  gsel_comm_free(comm);
   return NULL;
 }
 

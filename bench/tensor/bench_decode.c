@@ -63,8 +63,8 @@ static void* rank_main(void* argument) {
   struct rank* r = argument;
   struct world* w = r->world;
   struct decoder d;
-  gsel_comm_config config = GSEL_COMM_CONFIG_INIT;
-  gsel_pipeline_config settings = GSEL_PIPELINE_CONFIG_INIT;
+  gsel_comm_options config = GSEL_COMM_OPTIONS_INIT;
+  gsel_pipeline_options settings = GSEL_PIPELINE_OPTIONS_INIT;
   gsel_comm* comm = NULL;
   gsel_model* model = NULL;
   gsel_pipeline* pipeline = NULL;
@@ -92,7 +92,7 @@ static void* rank_main(void* argument) {
   }
   gsel_pipeline_free(pipeline);
   gsel_model_free(model);
-  gsel_comm_destroy(comm);
+  gsel_comm_free(comm);
   decoder_free(&d);
   return NULL;
 }

@@ -199,7 +199,7 @@ enum { WHOLE = -1, ROWS, COLUMNS };
 static int32_t param(struct writer* w, const char* name, int layer, int64_t rows, int64_t columns, int shard,
                      int unit) {
   const int64_t dims[] = {rows, columns};
-  gsel_param_desc desc = GSEL_PARAM_DESC_INIT;
+  gsel_param_options desc = GSEL_PARAM_OPTIONS_INIT;
   char text[64];
   int32_t id = -1;
   snprintf(text, sizeof text, "%s.%d", name, layer);
@@ -218,7 +218,7 @@ static int32_t param(struct writer* w, const char* name, int layer, int64_t rows
 
 static int32_t value(struct writer* w, const char* name, int layer, int64_t elems, gsel_dtype dtype, uint32_t flags,
                      int32_t place) {
-  gsel_value_desc desc = GSEL_VALUE_DESC_INIT;
+  gsel_value_options desc = GSEL_VALUE_OPTIONS_INIT;
   char text[64];
   int32_t id = -1;
   snprintf(text, sizeof text, "%s.%d", name, layer);
@@ -232,15 +232,15 @@ static int32_t value(struct writer* w, const char* name, int layer, int64_t elem
   return id;
 }
 
-static gsel_layer_desc layer(const char* name, gsel_layer_fn forward, void* user_data) {
-  gsel_layer_desc desc = GSEL_LAYER_DESC_INIT;
+static gsel_layer_options layer(const char* name, gsel_layer_fn forward, void* user_data) {
+  gsel_layer_options desc = GSEL_LAYER_OPTIONS_INIT;
   desc.name = gsel_str_from(name);
   desc.forward = forward;
   desc.user_data = user_data;
   return desc;
 }
 
-static void add(struct writer* w, gsel_layer_desc* desc, int i, const int32_t* inputs, int n_inputs,
+static void add(struct writer* w, gsel_layer_options* desc, int i, const int32_t* inputs, int n_inputs,
                 const int32_t* outputs, int n_outputs, const int32_t* params, int n_params) {
   char text[64];
   snprintf(text, sizeof text, "%s.%d", desc->name.data, i);
@@ -263,7 +263,7 @@ static int32_t partial(struct writer* w, const char* name, int i) {
 
 /* x[0] = x[0] + added, x[1] its norm; without `added` the norm alone. */
 static void add_norm_layer(struct writer* w, int i, int32_t x[2], int32_t added) {
-  gsel_layer_desc desc = layer(added < 0 ? "norm" : "add_norm", added < 0 ? norm : add_norm, w->decoder);
+  gsel_layer_options desc = layer(added < 0 ? "norm" : "add_norm", added < 0 ? norm : add_norm, w->decoder);
   const int32_t inputs[] = {x[0], added}, gain = param(w, "gain", i, w->decoder->sizes.width, 0, WHOLE, 0);
   if (added >= 0) x[0] = plain(w, "x", i);
   x[1] = plain(w, "normed", i);
@@ -274,8 +274,8 @@ static void add_norm_layer(struct writer* w, int i, int32_t x[2], int32_t added)
 static void block(struct writer* w, int i, int32_t x[2], int32_t* added) {
   const struct decoder_sizes* s = &w->decoder->sizes;
   const int64_t all = (int64_t)s->heads * s->head, kv = (int64_t)s->kv_heads * s->head;
-  gsel_layer_desc attends = layer("attention", attention, &w->decoder->layers[i]);
-  gsel_layer_desc gated = layer("mlp", mlp, &w->decoder->layers[i]);
+  gsel_layer_options attends = layer("attention", attention, &w->decoder->layers[i]);
+  gsel_layer_options gated = layer("mlp", mlp, &w->decoder->layers[i]);
   add_norm_layer(w, 2 * i, x, *added);
   const int32_t of_attention[] = {
       param(w, "q", i, all, s->width, ROWS, s->head), param(w, "k", i, kv, s->width, ROWS, s->head),
@@ -295,7 +295,7 @@ gsel_status decoder_describe(gsel_model* model, struct decoder* d, gsel_error** 
                                       {GSEL_AXIS_TENSOR, GSEL_MIN, GSEL_F64, 0, 1, 0}};
   struct writer w = {model, d, err, GSEL_OK};
   const struct decoder_sizes* s = &d->sizes;
-  gsel_layer_desc embeds = layer("embed", embed, d), chooses = layer("choose", choose, d);
+  gsel_layer_options embeds = layer("embed", embed, d), chooses = layer("choose", choose, d);
   const int32_t token = value(&w, "token", 0, 1, GSEL_I32, GSEL_VALUE_INPUT, GSEL_PLACE_REPLICATED);
   const int32_t table = param(&w, "table", 0, s->vocab, s->width, WHOLE, 0);
   int32_t x[2] = {plain(&w, "x", -1), -1}, added = -1;

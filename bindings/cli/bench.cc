@@ -68,7 +68,7 @@ BenchPlan plan_of(const Options& options, int64_t ranks) {
 }
 
 struct LeaveComm {
-  void operator()(gsel_comm* comm) const { gsel_comm_destroy(comm); }
+  void operator()(gsel_comm* comm) const { gsel_comm_free(comm); }
 };
 using Comm = std::unique_ptr<gsel_comm, LeaveComm>;
 
@@ -89,7 +89,7 @@ int measure(gsel_comm* comm, const Options& options) {
   return kWrongResults;
 }
 
-Comm join(const gsel_comm_config* config) {
+Comm join(const gsel_comm_options* config) {
   gsel_comm* comm = nullptr;
   gsel_error* error = nullptr;
   check(gsel_comm_init(config, &comm, &error), &error);
@@ -106,7 +106,7 @@ int run_threads(const Options& options, int32_t ranks) {
   int status = 0;
   const auto body = [&](int32_t rank) {
     if (!places.empty()) PlaceMask(places[static_cast<size_t>(rank)]).apply();
-    gsel_comm_config config = GSEL_COMM_CONFIG_INIT;
+    gsel_comm_options config = GSEL_COMM_OPTIONS_INIT;
     config.rank = rank;
     config.world_size = ranks;
     config.id = &id;

@@ -1,5 +1,5 @@
 // bench_call.h: one call of the bench at one size: its counts, which bytes of whose buffer end up where, and what it
-// costs at least. Refuses to know: time and data.
+// costs at least. Does not know: time and data.
 #pragma once
 
 #include <gsel/comm.h>

@@ -1,6 +1,6 @@
 // bench_data.h: what stands in the buffers of the bench, and how many elements of a result are wrong. Inputs are small
 // whole numbers whose reductions every type holds exactly, so results are compared bit by bit. They repeat after a
-// prime number of elements, so that a part that came to the wrong place shows. Refuses to know: the library's own
+// prime number of elements, so that a part that came to the wrong place shows. Does not know: the library's own
 // folds.
 #pragma once
 

@@ -1,4 +1,4 @@
-// bench_rank.h: one rank's part of `gsel bench`: makes the calls, times them, checks what came out. Refuses to know:
+// bench_rank.h: one rank's part of `gsel bench`: makes the calls, times them, checks what came out. Does not know:
 // how ranks are started and how rows are shown.
 #pragma once
 

@@ -1,5 +1,5 @@
 // client.h: the C interface of libgsel for the commands: handles that free themselves, failures as exceptions.
-// Refuses to know: any one command.
+// Does not know: any one command.
 #pragma once
 
 #include <gsel/gsel.h>

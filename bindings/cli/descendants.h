@@ -1,5 +1,5 @@
 // descendants.h: what the ranks started and left. As a subreaper this process inherits every orphan below it, so no
-// descendant can hide, in whatever session or group. Refuses to know: ranks.
+// descendant can hide, in whatever session or group. Does not know: ranks.
 #pragma once
 
 #include <sys/types.h>

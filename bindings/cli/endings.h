@@ -1,6 +1,6 @@
 // endings.h: tells ranks that are joining which rank of the job has ended, and how, so that they need not wait for it.
 // Each connects under a name made from GSEL_JOB, in no file system, and is sent one line for each end, those from
-// before included. Refuses to know: processes.
+// before included. Does not know: processes.
 #pragma once
 
 #include <poll.h>

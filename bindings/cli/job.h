@@ -1,4 +1,4 @@
-// job.h: what the ranks of a job find in their environments, and where on this host they run. Refuses to know: what
+// job.h: what the ranks of a job find in their environments, and where on this host they run. Does not know: what
 // they run, and on which devices.
 #pragma once
 

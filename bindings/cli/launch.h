@@ -1,5 +1,5 @@
 // launch.h: ranks on this host from start to end: all of them, or none; one fails, all end, unless they are to go on.
-// Refuses to know: what is in their environments.
+// Does not know: what is in their environments.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
 // output.h: what the ranks write, passed on line by line with the rank before it. Reads and writes only what does not
-// block, and stops reading when the reader of ours is slow. Refuses to know: processes.
+// block, and stops reading when the reader of ours is slow. Does not know: processes.
 #pragma once
 
 #include <poll.h>

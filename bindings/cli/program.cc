@@ -20,10 +20,10 @@ struct Options {
 
 // By GSEL_INSTR_*, as programs name them; those that send nothing are never shown.
 constexpr std::array<const char*, 24> kKinds{
-    "",         "input",       "forward",        "backward_input", "backward_weight", "backward", "send",
-    "recv",     "broadcast",   "reduce",         "wait",           "loss_reduce",     "norm",     "step",
-    "gather",   "release",     "reduce_scatter", "reduce_root",    "recompute",       "scatter",  "collect",
-    "overflow", "reduce_tied", "reduce_partial"};
+    "",          "input",          "forward",          "backward_input", "backward_weight", "backward", "send",
+    "recv",      "broadcast",      "allreduce",        "wait",           "loss_allreduce",  "norm",     "step",
+    "allgather", "release",        "reduce_scatter",   "reduce",         "recompute",       "scatter",  "gather",
+    "overflow",  "allreduce_tied", "allreduce_partial"};
 constexpr std::array<const char*, GSEL_AXES> kAxes{"tensor", "data", "pipeline"};
 
 Handle<gsel_program> read_program(const std::string& path) {
@@ -57,7 +57,7 @@ std::string traffic_rows(const gsel_program* program, int64_t step, const char* 
       const gsel_comm_count count = gsel_program_traffic(program, step, kind, axis);
       if (!count.calls) continue;
       char row[128];
-      std::snprintf(row, sizeof row, "%-7s%-10s%-16s%8llu%18llu\n", when, kAxes[axis], kKinds[kind],
+      std::snprintf(row, sizeof row, "%-7s%-10s%-19s%8llu%15llu\n", when, kAxes[axis], kKinds[kind],
                     static_cast<unsigned long long>(count.calls), static_cast<unsigned long long>(count.bytes_sent));
       rows += row;
       bytes += count.bytes_sent;
@@ -68,11 +68,11 @@ std::string traffic_rows(const gsel_program* program, int64_t step, const char* 
 int traffic(const std::string& file) {
   const Handle<gsel_program> program = read_program(file);
   char head[128], foot[128];
-  std::snprintf(head, sizeof head, "%-7s%-10s%-16s%8s%18s\n", "when", "axis", "instruction", "calls", "bytes sent");
+  std::snprintf(head, sizeof head, "%-7s%-10s%-19s%8s%15s\n", "when", "axis", "instruction", "calls", "bytes sent");
   uint64_t in_setup = 0, in_step = 0;
   std::string rows = traffic_rows(program.get(), -1, "setup", in_setup);
   rows += traffic_rows(program.get(), INT64_MAX, "step", in_step);
-  std::snprintf(foot, sizeof foot, "%-7s%-10s%-16s%8s%18llu\n", "step", "all", "", "",
+  std::snprintf(foot, sizeof foot, "%-7s%-10s%-19s%8s%15llu\n", "step", "all", "", "",
                 static_cast<unsigned long long>(in_step));
   print(head + rows + foot);
   return 0;

@@ -24,7 +24,7 @@ int run(const Options& options) {
   const auto inventory = read_inventory(options.inventory);
   std::vector<gsel_env_var> env;
   for (const std::string& assignment : options.env) env.push_back(variable(assignment));
-  gsel_resolve_request request = GSEL_RESOLVE_REQUEST_INIT;
+  gsel_resolve_options request = GSEL_RESOLVE_OPTIONS_INIT;
   request.inventory = inventory.get();
   request.env = env.empty() ? nullptr : env.data();
   request.n_env = env.size();

@@ -70,7 +70,7 @@ class JobDevices {
     if (!asked) return;
     const std::string devices = options.given("--devices") ? options.devices : in_file;
     const auto inventory = read_inventory(options.inventory);
-    gsel_resolve_request request = GSEL_RESOLVE_REQUEST_INIT;
+    gsel_resolve_options request = GSEL_RESOLVE_OPTIONS_INIT;
     request.inventory = inventory.get();
     if (options.given("--devices") || !devices.empty()) request.devices = borrow(devices);
     request.accelerator = borrow(accelerator);
@@ -98,7 +98,7 @@ class JobDevices {
   }
 
  private:
-  void look(const gsel_resolve_request& request) {
+  void look(const gsel_resolve_options& request) {
     gsel_selection* made = nullptr;
     gsel_error* error = nullptr;
     check(gsel_resolve(&request, &made, &error), &error);
@@ -106,7 +106,7 @@ class JobDevices {
     selection_ = made;
   }
 
-  void hold(const gsel_resolve_request& request) {
+  void hold(const gsel_resolve_options& request) {
     gsel_reservation* made = nullptr;
     gsel_error* error = nullptr;
     check(gsel_reserve(&request, nullptr, &made, &error), &error);

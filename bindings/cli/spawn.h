@@ -1,5 +1,5 @@
 // spawn.h: starts one process: its own process group, its own environment, and an end that comes with ours at the
-// latest. Refuses to know: ranks.
+// latest. Does not know: ranks.
 #pragma once
 
 #include <sys/types.h>

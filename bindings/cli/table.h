@@ -1,4 +1,4 @@
-// table.h: rows of text in columns, and numbers for people. Refuses to know: what they are of.
+// table.h: rows of text in columns, and numbers for people. Does not know: what they are of.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // trace_calls.h: recordings of the calls of ranks (docs/trace.md): those of one communicator taken together, and told:
-// who waits for whom. Refuses to know: where they come from.
+// who waits for whom. Does not know: where they come from.
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -1,5 +1,5 @@
 // trace_steps.h: steps of a trainer's ranks (docs/step.md) as tables: where the time went, what of the communication
-// was hidden behind computing, what was sent. Refuses to know: where they come from.
+// was hidden behind computing, what was sent. Does not know: where they come from.
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -32,7 +32,7 @@ static gsel_status fill(const gsel_data_request* request, void* user_data) {
 }
 
 static gsel_status start(struct rank* r) {
-  gsel_comm_config joining = GSEL_COMM_CONFIG_INIT;
+  gsel_comm_options joining = GSEL_COMM_OPTIONS_INIT;
   joining.rank = r->rank;
   joining.world_size = r->job->ranks;
   joining.id = &r->id;
@@ -44,13 +44,13 @@ static gsel_status start(struct rank* r) {
   options.config = r->config;
   options.data = fill;
   options.data_user_data = r;
-  return status ? status : gsel_trainer_create(r->gpt.model, r->comm, &options, &r->trainer, &r->err);
+  return status ? status : gsel_trainer_create(r->comm, r->gpt.model, &options, &r->trainer, &r->err);
 }
 
 static void count_sent(const struct rank* r, uint64_t* sent) {
   for (gsel_axis axis = 0; axis < JOB_AXES; ++axis) {
     sent[axis] = 0;
-    for (gsel_instr_kind kind = 1; kind <= GSEL_INSTR_REDUCE_PARTIAL; ++kind)
+    for (gsel_instr_kind kind = 1; kind <= GSEL_INSTR_ALLREDUCE_PARTIAL; ++kind)
       sent[axis] += gsel_trainer_counts(r->trainer, kind, axis).bytes_sent;
   }
 }
@@ -86,7 +86,7 @@ static void* rank_main(void* argument) {
   if (!r->status) r->status = read_params(r);
   gsel_trainer_free(r->trainer);
   gsel_config_free(r->config);
-  gsel_comm_destroy(r->comm);
+  gsel_comm_free(r->comm);
   return NULL;
 }
 

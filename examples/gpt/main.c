@@ -75,10 +75,11 @@ static uint64_t seed_of(const gsel_config* config) {
 
 static void count_sent(const struct session* s, uint64_t* sent) {
   static const gsel_instr_kind kinds[SENT_KINDS] = {
-      GSEL_INSTR_REDUCE,    GSEL_INSTR_REDUCE_SCATTER, GSEL_INSTR_REDUCE_ROOT,   GSEL_INSTR_GATHER,
-      GSEL_INSTR_BROADCAST, GSEL_INSTR_SCATTER,        GSEL_INSTR_COLLECT,       GSEL_INSTR_LOSS_REDUCE,
-      GSEL_INSTR_NORM,      GSEL_INSTR_OVERFLOW,       GSEL_INSTR_SEND,          GSEL_INSTR_REDUCE_TIED,
-      GSEL_INSTR_FORWARD,   GSEL_INSTR_BACKWARD_INPUT, GSEL_INSTR_REDUCE_PARTIAL};
+      GSEL_INSTR_ALLREDUCE, GSEL_INSTR_REDUCE_SCATTER, GSEL_INSTR_REDUCE,
+      GSEL_INSTR_ALLGATHER, GSEL_INSTR_BROADCAST,      GSEL_INSTR_SCATTER,
+      GSEL_INSTR_GATHER,    GSEL_INSTR_LOSS_ALLREDUCE, GSEL_INSTR_NORM,
+      GSEL_INSTR_OVERFLOW,  GSEL_INSTR_SEND,           GSEL_INSTR_ALLREDUCE_TIED,
+      GSEL_INSTR_FORWARD,   GSEL_INSTR_BACKWARD_INPUT, GSEL_INSTR_ALLREDUCE_PARTIAL};
   static const gsel_axis axes[] = {GSEL_AXIS_TENSOR, GSEL_AXIS_DATA, GSEL_AXIS_PIPELINE};
   for (int i = 0; i < SENT_KINDS; ++i) {
     sent[i] = 0;
@@ -104,7 +105,7 @@ static int start(struct session* s) {
   char why[512];
   const gsel_str path = GSEL_STR(s->options.config);
   if (check(s, "", gsel_config_load(path, &s->config, &s->err))) return -1;
-  gsel_comm_config joining = GSEL_COMM_CONFIG_INIT; /* rank and world size come from the environment */
+  gsel_comm_options joining = GSEL_COMM_OPTIONS_INIT; /* rank and world size come from the environment */
   joining.config = s->config;
   if (check(s, "", gsel_comm_init(&joining, &s->comm, &s->err))) return -1;
   s->rank = gsel_comm_rank(s->comm);
@@ -117,7 +118,7 @@ static int start(struct session* s) {
   options.config = s->config;
   options.data = fill;
   options.data_user_data = s;
-  if (check(s, "", gsel_trainer_create(s->gpt.model, s->comm, &options, &s->trainer, &s->err))) return -1;
+  if (check(s, "", gsel_trainer_create(s->comm, s->gpt.model, &options, &s->trainer, &s->err))) return -1;
   if (record_init(&s->record, gsel_comm_world_size(s->comm))) return failed(s, "", "out of memory");
   count_sent(s, s->sent_before);
   return 0;
@@ -263,8 +264,8 @@ static int read_memory(struct session* s, struct rank_record* own) {
     const gsel_status status = gsel_trainer_memory(s->trainer, i, &part, NULL);
     if (status == GSEL_ERR_NOT_FOUND) break; /* that was all */
     if (status) return failed(s, "memory", gsel_status_text(status));
-    own->parts[i] =
-        (struct memory_part){.tier = part.tier, .forecast_bytes = part.forecast_bytes, .peak_bytes = part.peak_bytes};
+    own->parts[i] = (struct memory_part){
+        .offloaded = part.offloaded, .forecast_bytes = part.forecast_bytes, .peak_bytes = part.peak_bytes};
     snprintf(own->parts[i].name, sizeof own->parts[i].name, "%s", part.name);
   }
   return 0;
@@ -294,7 +295,7 @@ static void finish(struct session* s) {
   gpt_model_free(&s->gpt);
   text_free(&s->text);
   gsel_config_free(s->config);
-  gsel_comm_destroy(s->comm);
+  gsel_comm_free(s->comm);
 }
 
 /* Each part has said what went wrong when it answers anything but 0. */

@@ -40,7 +40,7 @@ static struct name name_of(const struct builder* b, const char* stem, const char
 
 /* ---- parameters --------------------------------------------------------------------------------------- */
 
-static gsel_status keep_size(struct gpt_model* gpt, const gsel_param_desc* desc) {
+static gsel_status keep_size(struct gpt_model* gpt, const gsel_param_options* desc) {
   int64_t* longer = realloc(gpt->param_elems, (size_t)(gpt->n_params + 1) * sizeof *longer);
   if (!longer) return GSEL_ERR_NOMEM;
   gpt->param_elems = longer;
@@ -50,7 +50,7 @@ static gsel_status keep_size(struct gpt_model* gpt, const gsel_param_desc* desc)
   return GSEL_OK;
 }
 
-static int32_t add_param(struct builder* b, const char* stem, const char* suffix, gsel_param_desc desc) {
+static int32_t add_param(struct builder* b, const char* stem, const char* suffix, gsel_param_options desc) {
   const struct name name = name_of(b, stem, suffix);
   int32_t id = -1;
   desc.name.data = name.text;
@@ -72,7 +72,7 @@ static const struct split whole = {WHOLE, 1, 1}, columns = {BY_COLUMNS, 1, 1}, r
 
 static int32_t weight(struct builder* b, const char* stem, const char* suffix, int64_t out, int64_t in,
                       double deviation, struct split split) {
-  gsel_param_desc desc = GSEL_PARAM_DESC_INIT;
+  gsel_param_options desc = GSEL_PARAM_OPTIONS_INIT;
   const int64_t dims[] = {out, in};
   desc.dims = dims;
   desc.n_dims = 2;
@@ -90,7 +90,7 @@ static int32_t weight(struct builder* b, const char* stem, const char* suffix, i
 /* A bias or the gain of a norm: one number per column, not decayed. */
 static int32_t vector(struct builder* b, const char* stem, const char* suffix, int64_t out, int32_t init,
                       struct split split) {
-  gsel_param_desc desc = GSEL_PARAM_DESC_INIT;
+  gsel_param_options desc = GSEL_PARAM_OPTIONS_INIT;
   desc.dims = &out;
   desc.n_dims = 1;
   desc.flags = GSEL_PARAM_NO_DECAY;
@@ -105,7 +105,7 @@ static int32_t vector(struct builder* b, const char* stem, const char* suffix, i
 
 /* ---- values and layers -------------------------------------------------------------------------------- */
 
-static int32_t add_value(struct builder* b, const char* stem, gsel_value_desc desc) {
+static int32_t add_value(struct builder* b, const char* stem, gsel_value_options desc) {
   const struct name name = name_of(b, stem, "");
   int32_t id = -1;
   desc.name.data = name.text;
@@ -116,7 +116,7 @@ static int32_t add_value(struct builder* b, const char* stem, gsel_value_desc de
 
 /* [context] bytes that main supplies. */
 static int32_t input(struct builder* b, const char* stem) {
-  gsel_value_desc desc = GSEL_VALUE_DESC_INIT;
+  gsel_value_options desc = GSEL_VALUE_OPTIONS_INIT;
   desc.dims = &b->sizes->context;
   desc.n_dims = 1;
   desc.dtype = GSEL_U8;
@@ -127,7 +127,7 @@ static int32_t input(struct builder* b, const char* stem) {
 
 /* [context][blocks][width] floats, or [context][width] of one block, split along the width where they lie in parts. */
 static int32_t activation(struct builder* b, const char* stem, int64_t width, int32_t place, struct split split) {
-  gsel_value_desc desc = GSEL_VALUE_DESC_INIT;
+  gsel_value_options desc = GSEL_VALUE_OPTIONS_INIT;
   const int64_t one[] = {b->sizes->context, width}, several[] = {b->sizes->context, split.blocks, width};
   desc.dims = split.blocks == 1 ? one : several;
   desc.n_dims = split.blocks == 1 ? 2 : 3;
@@ -142,7 +142,7 @@ static int32_t stream(struct builder* b, const char* stem) {
 }
 
 static int32_t scalar(struct builder* b, const char* stem) {
-  gsel_value_desc desc = GSEL_VALUE_DESC_INIT;
+  gsel_value_options desc = GSEL_VALUE_OPTIONS_INIT;
   desc.dtype = GSEL_F64;
   desc.flags = GSEL_VALUE_SCALAR;
   return add_value(b, stem, desc);
@@ -181,7 +181,7 @@ static void add_layer_with_phases(struct builder* b, const char* stem, const str
                                   struct ids outputs, struct ids params, int64_t saved_floats, double flop,
                                   struct phases forward, struct phases backward) {
   const struct name name = name_of(b, stem, "");
-  gsel_layer_desc desc = GSEL_LAYER_DESC_INIT;
+  gsel_layer_options desc = GSEL_LAYER_OPTIONS_INIT;
   desc.name.data = name.text;
   desc.name.len = GSEL_NUL;
   desc.inputs = inputs.id;
@@ -253,7 +253,7 @@ static int32_t linear(struct builder* b, const char* stem, int32_t x, int64_t in
 static struct phases rotation(int64_t width_per_position, const struct gpt_sizes* sizes, uint32_t flags) {
   const gsel_phase phase = {.axis = GSEL_AXIS_TENSOR,
                             .dtype = GSEL_F32,
-                            .flags = GSEL_PHASE_ROTATE | flags,
+                            .flags = GSEL_PHASE_RING_SHIFT | flags,
                             .elems = RING_HEAD,
                             .elems_per_sample = width_per_position * sizes->context};
   return (struct phases){{phase}};

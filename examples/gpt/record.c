@@ -9,9 +9,10 @@
 #include <string.h>
 #include <sys/resource.h>
 
-const char* const sent_names[SENT_KINDS] = {"reduce",  "reduce_scatter", "reduce_root", "gather",   "broadcast",
-                                            "scatter", "collect",        "loss_reduce", "norm",     "overflow",
-                                            "send",    "reduce_tied",    "forward",     "backward", "reduce_partial"};
+const char* const sent_names[SENT_KINDS] = {
+    "allreduce", "reduce_scatter", "reduce",         "allgather", "broadcast",
+    "scatter",   "gather",         "loss_allreduce", "norm",      "overflow",
+    "send",      "allreduce_tied", "forward",        "backward",  "allreduce_partial"};
 
 #define RUN_LINE                                                            \
   "{\"ranks\": %" PRId32 ", \"steps\": %" PRId64 ", \"elements\": %" PRId64 \
@@ -85,9 +86,9 @@ static void write_rank(FILE* file, const struct record* record, int32_t r) {
   for (int i = 0; i < RECORD_PARTS && rank->parts[i].name[0]; ++i) {
     const struct memory_part* part = &rank->parts[i];
     fprintf(file,
-            "%s\n   {\"part\": \"%s\", \"tier\": %" PRId64 ", \"forecast_bytes\": %" PRIu64 ", \"peak_bytes\": %" PRIu64
-            "}",
-            i ? "," : "", part->name, part->tier, part->forecast_bytes, part->peak_bytes);
+            "%s\n   {\"part\": \"%s\", \"offloaded\": %" PRId64 ", \"forecast_bytes\": %" PRIu64
+            ", \"peak_bytes\": %" PRIu64 "}",
+            i ? "," : "", part->name, part->offloaded, part->forecast_bytes, part->peak_bytes);
   }
   fprintf(file, "]}%s\n", comma(r, record->ranks));
 }

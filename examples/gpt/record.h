@@ -39,7 +39,7 @@ struct step_record {
 /* A part of a rank's memory, as forecast and as taken at most. */
 struct memory_part {
   char name[64];
-  int64_t tier; /* 1: the second memory tier */
+  int64_t offloaded; /* 1: offload memory */
   uint64_t forecast_bytes, peak_bytes;
 };
 enum { RECORD_PARTS = 16 };

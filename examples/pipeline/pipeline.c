@@ -35,18 +35,18 @@ int main(void) {
   gsel_model* model = NULL;
   gsel_pipeline* pipeline = NULL;
   gsel_pipeline_report r = GSEL_PIPELINE_REPORT_INIT;
-  gsel_pipeline_config config = {
+  gsel_pipeline_options config = {
       .struct_size = sizeof config, .microbatches = 64, .microbatch_samples = 8, .data = fill};
   gsel_status status = gsel_comm_init(NULL, &comm, &err);
   if (!status) status = gsel_model_create(&model, &err);
   for (int32_t v = 0; v <= LAYERS && !status; ++v) {
-    gsel_value_desc x = {.struct_size = sizeof x, .dims = &width, .n_dims = 1, .flags = v ? 0 : GSEL_VALUE_INPUT};
+    gsel_value_options x = {.struct_size = sizeof x, .dims = &width, .n_dims = 1, .flags = v ? 0 : GSEL_VALUE_INPUT};
     snprintf(name, sizeof name, "x%d", (int)v);
     x.name = gsel_str_from(name);
     status = gsel_model_add_value(model, &x, NULL, &err);
   }
   for (int32_t in = 0, out = 1; in < LAYERS && !status; ++in, ++out) {
-    gsel_layer_desc l = {.struct_size = sizeof l, .n_inputs = 1, .n_outputs = 1, .flags = GSEL_LAYER_OWN_PARAMS};
+    gsel_layer_options l = {.struct_size = sizeof l, .n_inputs = 1, .n_outputs = 1, .flags = GSEL_LAYER_OWN_PARAMS};
     snprintf(name, sizeof name, "layer%d", (int)in);
     l.name = gsel_str_from(name);
     l.inputs = &in;
@@ -67,6 +67,6 @@ int main(void) {
   gsel_error_free(err);
   gsel_pipeline_free(pipeline);
   gsel_model_free(model);
-  gsel_comm_destroy(comm);
+  gsel_comm_free(comm);
   return status != GSEL_OK;
 }

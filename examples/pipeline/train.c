@@ -93,7 +93,7 @@ static gsel_status describe(gsel_model* model, struct layer* layers, gsel_error*
   char name[24];
   gsel_status status = GSEL_OK;
   for (int32_t v = 0; v <= WEIGHT && !status; ++v) {
-    gsel_value_desc value = GSEL_VALUE_DESC_INIT;
+    gsel_value_options value = GSEL_VALUE_OPTIONS_INIT;
     snprintf(name, sizeof name, v <= HIDDEN ? "x%d" : v == PAIR ? "pair" : v == LOSS ? "loss" : "weight", (int)v);
     value.name = gsel_str_from(name);
     value.dims = v == PAIR ? &two : &width;
@@ -103,7 +103,7 @@ static gsel_status describe(gsel_model* model, struct layer* layers, gsel_error*
     status = gsel_model_add_value(model, &value, NULL, err);
   }
   for (int32_t in = 0, out = 1; in < HIDDEN && !status; ++in, ++out) {
-    gsel_layer_desc l = GSEL_LAYER_DESC_INIT;
+    gsel_layer_options l = GSEL_LAYER_OPTIONS_INIT;
     snprintf(name, sizeof name, "layer%d", (int)in);
     l.name = gsel_str_from(name);
     l.inputs = &in;
@@ -117,7 +117,7 @@ static gsel_status describe(gsel_model* model, struct layer* layers, gsel_error*
     l.user_data = &layers[in];
     status = gsel_model_add_layer(model, &l, NULL, err);
   }
-  gsel_layer_desc end = GSEL_LAYER_DESC_INIT;
+  gsel_layer_options end = GSEL_LAYER_OPTIONS_INIT;
   end.name = gsel_str_from("loss");
   end.inputs = compared;
   end.outputs = sums;
@@ -155,7 +155,7 @@ int main(int argc, char** argv) {
   gsel_comm* comm = NULL;
   gsel_model* model = NULL;
   gsel_pipeline* pipeline = NULL;
-  gsel_pipeline_config config = GSEL_PIPELINE_CONFIG_INIT;
+  gsel_pipeline_options config = GSEL_PIPELINE_OPTIONS_INIT;
   gsel_pipeline_report report = GSEL_PIPELINE_REPORT_INIT;
   for (uint64_t i = 0; i < HIDDEN * WIDTH * WIDTH; ++i)
     layers[i / WIDTH / WIDTH].w[i / WIDTH % WIDTH][i % WIDTH] = gsel_random_normal(2, i) / 4;
@@ -179,6 +179,6 @@ int main(int argc, char** argv) {
   gsel_error_free(err);
   gsel_pipeline_free(pipeline);
   gsel_model_free(model);
-  gsel_comm_destroy(comm);
+  gsel_comm_free(comm);
   return status != GSEL_OK;
 }

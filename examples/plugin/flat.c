@@ -7,7 +7,7 @@
  *     [strategy.data]
  *     plugin = "flat"
  *
- * The program it is given computes the whole model on one rank and ends with: loss_reduce, norm if clipping is on,
+ * The program it is given computes the whole model on one rank and ends with: loss_allreduce, norm if clipping is on,
  * and a step on the one bucket that holds all trainable parameters. */
 #include <gsel/plugin.h>
 
@@ -31,9 +31,9 @@ static gsel_status compile(const gsel_host_v1* host, const gsel_pass_api_v1* api
   gsel_instr step, loss;
   if (api->axis_size(pass, axis) == 1) return GSEL_OK;             /* nobody to sum with */
   if (find(api, pass, GSEL_INSTR_STEP, &step) < 0) return GSEL_OK; /* nothing is trained */
-  const int32_t end_of_backward = find(api, pass, GSEL_INSTR_LOSS_REDUCE, &loss);
+  const int32_t end_of_backward = find(api, pass, GSEL_INSTR_LOSS_ALLREDUCE, &loss);
 
-  const gsel_instr reduce = bucket_instr(GSEL_INSTR_REDUCE, step.bucket, axis, -1);
+  const gsel_instr reduce = bucket_instr(GSEL_INSTR_ALLREDUCE, step.bucket, axis, -1);
   const gsel_instr broadcast = bucket_instr(GSEL_INSTR_BROADCAST, step.bucket, axis, 0);
   const gsel_instr wait = bucket_instr(GSEL_INSTR_WAIT, step.bucket, -1, -1);
   gsel_status status = api->setup(pass, &broadcast); /* all start from the parameters of the first */

@@ -4,7 +4,7 @@
  *     gsel_comm *comm;
  *     if (gsel_comm_init(NULL, &comm, &err)) ...                  under `gsel run`, torchrun, mpirun or srun
  *     gsel_allreduce(comm, x, x, n, GSEL_F32, GSEL_SUM, &err);
- *     gsel_comm_destroy(comm);
+ *     gsel_comm_free(comm);
  *
  * Promises
  *   Results  are bitwise equal on all ranks, from run to run, and for any message size, chunking, protocol, kind of
@@ -57,7 +57,7 @@ GSEL_API gsel_status gsel_unique_id_create(gsel_unique_id *out, gsel_error **err
                             * it is. A rank that folds its own parts by gsel_reduce_local in this order first gets the
                             * same bits on 1, 2, 4 ... ranks, in f32, f64 and integers */
 #define GSEL_COMM_NO_THREAD 1u
-typedef struct gsel_comm_config {
+typedef struct gsel_comm_options {
   uint32_t struct_size;
   uint32_t reserved;
   int32_t rank;
@@ -70,29 +70,29 @@ typedef struct gsel_comm_config {
   int32_t order;
   uint32_t flags;
   gsel_str name;
-} gsel_comm_config;
+} gsel_comm_options;
 
-#define GSEL_COMM_CONFIG_INIT GSEL_STRUCT_INIT(gsel_comm_config)
-GSEL_API void gsel_comm_config_init(gsel_comm_config *config, size_t struct_size);
+#define GSEL_COMM_OPTIONS_INIT GSEL_STRUCT_INIT(gsel_comm_options)
+GSEL_API void gsel_comm_options_init(gsel_comm_options *options, size_t struct_size);
 
 /* Joins a communicator; returns once all ranks have joined.
- *   config  NULL, or world_size 0: rank and size are read from the first complete set of
+ *   options NULL, or world_size 0: rank and size are read from the first complete set of
  *           RANK + WORLD_SIZE (gsel run, torchrun; needs MASTER_ADDR and MASTER_PORT unless WORLD_SIZE is 1),
  *           OMPI_COMM_WORLD_RANK + _SIZE, PMI_RANK + PMI_SIZE, SLURM_PROCID + SLURM_NTASKS;
  *           none of them: a world of one
- *   out     given to the caller, free with gsel_comm_destroy; NULL on error
+ *   out     given to the caller, free with gsel_comm_free; NULL on error
  * Errors: GSEL_ERR_ARG, GSEL_ERR_CONFIG (environment incomplete or ranks on two hosts; the variable is named),
  * GSEL_ERR_TIMEOUT (the missing ranks are named), GSEL_ERR_MISMATCH (ranks disagree on the world),
  * GSEL_ERR_DUPLICATE (two ranks name one device; both are named), GSEL_ERR_PEER (a rank died while joining),
  * GSEL_ERR_UNSUPPORTED (more than 256 ranks), GSEL_ERR_VERSION (struct_size), those of gsel_config_load,
  * GSEL_ERR_NOMEM, GSEL_ERR_IO.
  * Threads: any; ranks that are threads of one process call it concurrently, each with its rank. Since 0.1. */
-GSEL_API gsel_status gsel_comm_init(const gsel_comm_config *config, gsel_comm **out, gsel_error **err);
+GSEL_API gsel_status gsel_comm_init(const gsel_comm_options *options, gsel_comm **out, gsel_error **err);
 
 /* Rank of the caller and number of ranks; -1 for NULL. Any thread. Since 0.1. */
 GSEL_API int32_t gsel_comm_rank(const gsel_comm *comm);
 GSEL_API int32_t gsel_comm_world_size(const gsel_comm *comm);
-/* Its name, see gsel_comm_config; the same on every rank. Borrowed until destroy, NUL-terminated; empty for NULL. Any
+/* Its name, see gsel_comm_options; the same on every rank. Borrowed until destroy, NUL-terminated; empty for NULL. Any
  * thread. Since 0.1. */
 GSEL_API gsel_str gsel_comm_name(const gsel_comm *comm);
 
@@ -368,7 +368,7 @@ GSEL_API gsel_status gsel_op_create(gsel_str name, size_t record_elems, gsel_op_
 /* GSEL_SCALED_SUM with this rank's factor, for the functions that take no call as data. Since 0.1. */
 GSEL_API gsel_status gsel_op_create_scaled_sum(double factor, gsel_op *out, gsel_error **err);
 /* No call with it under way. Unknown numbers are ignored. Any thread. Since 0.1. */
-GSEL_API void gsel_op_destroy(gsel_op op);
+GSEL_API void gsel_op_free(gsel_op op);
 
 /* out[count] = op over inputs[n][count] of this process, in `order` (GSEL_ORDER_*): the fold of the collectives without
  * ranks. out may be one of the inputs. GSEL_SCALED_SUM is refused. Any thread. Since 0.1. */
@@ -397,9 +397,9 @@ GSEL_API gsel_status gsel_comm_shrink(gsel_comm *comm, gsel_comm **out, gsel_err
  * does not come in time is GSEL_ERR_PEER or GSEL_ERR_TIMEOUT. Since 0.1. */
 GSEL_API gsel_status gsel_comm_resync(gsel_comm *comm, gsel_error **err);
 /* A larger communicator: ranks of comm keep their numbers, newcomers join as ranks world_size(comm) to
- * config->world_size - 1 by gsel_comm_init with the same id. config->rank is ignored here; memory of comm is not
+ * options->world_size - 1 by gsel_comm_init with the same id. options->rank is ignored here; memory of comm is not
  * reachable in the new one. Errors as gsel_comm_init. Since 0.1. */
-GSEL_API gsel_status gsel_comm_grow(gsel_comm *comm, const gsel_comm_config *config, gsel_comm **out, gsel_error **err);
+GSEL_API gsel_status gsel_comm_grow(gsel_comm *comm, const gsel_comm_options *options, gsel_comm **out, gsel_error **err);
 
 /* Bound on each later call, seconds, > 0. Any thread. Since 0.1. */
 GSEL_API gsel_status gsel_comm_set_timeout(gsel_comm *comm, double timeout_s, gsel_error **err);
@@ -457,7 +457,7 @@ GSEL_API void gsel_comm_abort(gsel_comm *comm, gsel_str reason);
  * Memory of gsel_mem_alloc goes back to the system with the last rank that leaves; unmapping it takes the kernel some
  * milliseconds per 100 MiB, and so does making registered memory private again.
  * One thread, no call under way. In a forked child it releases the child's memory only. Since 0.1. */
-GSEL_API void gsel_comm_destroy(gsel_comm *comm);
+GSEL_API void gsel_comm_free(gsel_comm *comm);
 
 GSEL_EXTERN_C_END
 

@@ -21,7 +21,7 @@
  *         return 1;
  *       }
  *       printf("sum of ranks: %g\n", x);
- *       gsel_comm_destroy(comm);
+ *       gsel_comm_free(comm);
  *     }
  *
  *     cc app.c $(pkg-config --cflags --libs gsel) && gsel run -n 4 -- ./a.out

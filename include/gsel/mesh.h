@@ -33,7 +33,7 @@ GSEL_API int32_t gsel_mesh_rank(const gsel_mesh *mesh, const int32_t *places);
 
 /* The communicator of the ranks that differ from this one on these axes alone (bits 1 << GSEL_AXIS_*), in order of their
  * ranks. Collective over comm. Errors: GSEL_ERR_ARG (a mesh of another size than comm), those of gsel_comm_split.
- *   out  given to the caller, free with gsel_comm_destroy. Since 0.1. */
+ *   out  given to the caller, free with gsel_comm_free. Since 0.1. */
 GSEL_API gsel_status gsel_mesh_split(gsel_comm *comm, const gsel_mesh *mesh, uint32_t axes, gsel_comm **out,
                                      gsel_error **err);
 

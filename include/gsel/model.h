@@ -3,9 +3,9 @@
  * A model is parameters, named values and an ordered list of layers; list order is execution order. A layer brings
  * the embedder's own kernels as callbacks. The description holds no data and is the same on every rank.
  *
- *     gsel_param_desc   w   = GSEL_PARAM_DESC_INIT;    name, dims, initialiser
- *     gsel_value_desc   x   = GSEL_VALUE_DESC_INIT;    name, dims of one sample
- *     gsel_layer_desc   fc  = GSEL_LAYER_DESC_INIT;    name, inputs, outputs, parameters, callbacks
+ *     gsel_param_options   w   = GSEL_PARAM_OPTIONS_INIT;    name, dims, initialiser
+ *     gsel_value_options   x   = GSEL_VALUE_OPTIONS_INIT;    name, dims of one sample
+ *     gsel_layer_options   fc  = GSEL_LAYER_OPTIONS_INIT;    name, inputs, outputs, parameters, callbacks
  *
  * Rules: every value is written by exactly one layer, or is an input the embedder supplies; a layer reads only
  * values written before it; exactly one layer is the loss. Two layers that name the same parameter are tied.
@@ -31,7 +31,7 @@ typedef struct gsel_model gsel_model;
  *   backward         both halves at once
  *
  * d_params are f32 whatever the parameter's dtype. A callback leaves unread what its description says it does not read
- * (gsel_layer_desc); that pointer is then NULL.
+ * (gsel_layer_options); that pointer is then NULL.
  * d_inputs[i].data is NULL where input i needs no gradient. d_inputs are overwritten (the library sums the
  * gradients of a value with several readers). d_params are overwritten when accumulate is 0 and added to when it
  * is 1. The loss layer gets no d_outputs: the derivative of its loss sum is 1. */
@@ -113,7 +113,7 @@ GSEL_API float gsel_random_normal(uint64_t key, uint64_t counter);
  *   dtype      what the callbacks get: GSEL_F32, GSEL_BF16 or GSEL_F16. 16-bit ones are kept with an f32 master copy.
  *              An f32 parameter is kept in 16 bits where train.precision says so, and cast when it is lent
  *   lr_factor  multiplies the learning rate; 0 means 1 */
-typedef struct gsel_param_desc {
+typedef struct gsel_param_options {
   uint32_t struct_size;
   uint32_t reserved;
   gsel_str name;
@@ -130,9 +130,9 @@ typedef struct gsel_param_desc {
   int32_t shard_blocks;   /* 0 means 1 */
   int32_t shard_unit;     /* elements along shard_dim; divides a block; 0 means 1 */
   double lr_factor;
-} gsel_param_desc;
-#define GSEL_PARAM_DESC_INIT GSEL_STRUCT_INIT(gsel_param_desc)
-GSEL_API void gsel_param_desc_init(gsel_param_desc *desc, size_t struct_size);
+} gsel_param_options;
+#define GSEL_PARAM_OPTIONS_INIT GSEL_STRUCT_INIT(gsel_param_options)
+GSEL_API void gsel_param_options_init(gsel_param_options *options, size_t struct_size);
 
 /* Flags of a value. */
 #define GSEL_VALUE_INPUT 1u             /* supplied by the embedder per micro-batch; never differentiable */
@@ -148,7 +148,7 @@ GSEL_API void gsel_param_desc_init(gsel_param_desc *desc, size_t struct_size);
 
 /* A value: what flows between layers. Text and dims are copied.
  *   dims  [n_dims] shape of one sample in elements; the batch dimension comes first in every call */
-typedef struct gsel_value_desc {
+typedef struct gsel_value_options {
   uint32_t struct_size;
   uint32_t reserved;
   gsel_str name;
@@ -161,9 +161,9 @@ typedef struct gsel_value_desc {
   int32_t place_unit;     /* as shard_unit of parameters; 0 means 1 */
   int32_t place_blocks;   /* as shard_blocks; 0 means 1 */
   int32_t sequence_dim;   /* the dimension of positions, counted likewise; 0: it has none */
-} gsel_value_desc;
-#define GSEL_VALUE_DESC_INIT GSEL_STRUCT_INIT(gsel_value_desc)
-GSEL_API void gsel_value_desc_init(gsel_value_desc *desc, size_t struct_size);
+} gsel_value_options;
+#define GSEL_VALUE_OPTIONS_INIT GSEL_STRUCT_INIT(gsel_value_options)
+GSEL_API void gsel_value_options_init(gsel_value_options *options, size_t struct_size);
 
 /* Flags of a layer. */
 #define GSEL_LAYER_LOSS 1u        /* outputs are two f64 scalars: sum of losses, sum of weights. Never a mean */
@@ -184,9 +184,9 @@ GSEL_API void gsel_value_desc_init(gsel_value_desc *desc, size_t struct_size);
  *   flags  GSEL_PHASE_*: not reduced but passed on round the axis, again and again (ring attention); op is 0
  *   elems  elements of the buffer, plus elems_per_sample per sample; over the data axis elems_per_sample is 0
  * Over the tensor axis a layer with some of the positions reduces nothing, only passes on: buffers for the most any has. */
-#define GSEL_PHASE_ROTATE 1u /* stands for (ranks of the axis - 1) phases; each gives the buffer to the next place of the
+#define GSEL_PHASE_RING_SHIFT 1u /* stands for (ranks of the axis - 1) phases; each gives the buffer to the next place of the
                               * axis, from the last to the first, and gets that of the place before */
-#define GSEL_PHASE_HOME 2u   /* with ROTATE: one phase more, which brings a rank's own buffer back */
+#define GSEL_PHASE_HOME 2u   /* with RING_SHIFT: one phase more, which brings a rank's own buffer back */
 typedef struct gsel_phase {
   gsel_axis axis;
   gsel_op op;
@@ -212,7 +212,7 @@ typedef struct gsel_phase {
  *   backward_unread_params  bit i: neither backward_input nor the fused backward reads params[i]
  *   forward_phases, backward_phases
  *                           [n] borrowed for the call; backward's belong to backward, or to backward_input            */
-typedef struct gsel_layer_desc {
+typedef struct gsel_layer_options {
   uint32_t struct_size;
   uint32_t reserved;
   gsel_str name;
@@ -237,9 +237,9 @@ typedef struct gsel_layer_desc {
   const gsel_phase *backward_phases;
   int32_t n_forward_phases;
   int32_t n_backward_phases;
-} gsel_layer_desc;
-#define GSEL_LAYER_DESC_INIT GSEL_STRUCT_INIT(gsel_layer_desc)
-GSEL_API void gsel_layer_desc_init(gsel_layer_desc *desc, size_t struct_size);
+} gsel_layer_options;
+#define GSEL_LAYER_OPTIONS_INIT GSEL_STRUCT_INIT(gsel_layer_options)
+GSEL_API void gsel_layer_options_init(gsel_layer_options *options, size_t struct_size);
 
 /* Makes an empty description.
  *   out  given to the caller, free with gsel_model_free. Any thread. Since 0.1. */
@@ -250,11 +250,11 @@ GSEL_API gsel_status gsel_model_create(gsel_model **out, gsel_error **err);
  * Errors: GSEL_ERR_MODEL names the piece and the fault (duplicate name, unknown id, a value written twice or read
  * before it is written, which is how a cycle shows, a missing callback) and leaves the model unchanged;
  * GSEL_ERR_UNSUPPORTED (a parameter of another dtype than f32, bf16, f16); GSEL_ERR_STATE after gsel_model_finish. One thread at a time per model. Since 0.1. */
-GSEL_API gsel_status gsel_model_add_param(gsel_model *model, const gsel_param_desc *desc, int32_t *out_id,
+GSEL_API gsel_status gsel_model_add_param(gsel_model *model, const gsel_param_options *options, int32_t *out_id,
                                           gsel_error **err);
-GSEL_API gsel_status gsel_model_add_value(gsel_model *model, const gsel_value_desc *desc, int32_t *out_id,
+GSEL_API gsel_status gsel_model_add_value(gsel_model *model, const gsel_value_options *options, int32_t *out_id,
                                           gsel_error **err);
-GSEL_API gsel_status gsel_model_add_layer(gsel_model *model, const gsel_layer_desc *desc, int32_t *out_id,
+GSEL_API gsel_status gsel_model_add_layer(gsel_model *model, const gsel_layer_options *options, int32_t *out_id,
                                           gsel_error **err);
 
 /* Checks the whole (one loss, every value written and every parameter used) and freezes it. Called by

@@ -26,7 +26,7 @@ typedef struct gsel_pipeline gsel_pipeline;
  *   tensor_ranks        ranks that share each stage by plugin "tp" (docs/tensor.md); 0 means 1
  *   timeline            folder where each rank writes step-RANK.json of its last run, for `gsel trace`; empty: nowhere
  * Text and arrays are borrowed for the call; data_user_data is kept until gsel_pipeline_free. */
-typedef struct gsel_pipeline_config {
+typedef struct gsel_pipeline_options {
   uint32_t struct_size;
   int32_t chunks;
   gsel_str schedule;
@@ -39,9 +39,9 @@ typedef struct gsel_pipeline_config {
   gsel_str timeline;
   int32_t tensor_ranks;
   int32_t reserved;
-} gsel_pipeline_config;
-#define GSEL_PIPELINE_CONFIG_INIT GSEL_STRUCT_INIT(gsel_pipeline_config)
-GSEL_API void gsel_pipeline_config_init(gsel_pipeline_config *config, size_t struct_size);
+} gsel_pipeline_options;
+#define GSEL_PIPELINE_OPTIONS_INIT GSEL_STRUCT_INIT(gsel_pipeline_options)
+GSEL_API void gsel_pipeline_options_init(gsel_pipeline_options *options, size_t struct_size);
 
 /* Cuts the model's layers into stages, one or more per rank of comm, and checks everything: the schedule, that all
  * ranks describe the same, that their programs fit together. Collective.
@@ -55,7 +55,7 @@ GSEL_API void gsel_pipeline_config_init(gsel_pipeline_config *config, size_t str
  * GSEL_ERR_PARSE and GSEL_ERR_PROGRAM (a schedule that does not work: file, line, action), GSEL_ERR_MISMATCH (names what
  * ranks describe differently), GSEL_ERR_PEER (names a rank that could not make its own); the communicator stays usable.
  * One thread at a time per pipeline. Since 0.1. */
-GSEL_API gsel_status gsel_pipeline_create(gsel_comm *comm, gsel_model *model, const gsel_pipeline_config *config,
+GSEL_API gsel_status gsel_pipeline_create(gsel_comm *comm, gsel_model *model, const gsel_pipeline_options *options,
                                           gsel_pipeline **out, gsel_error **err);
 
 /* Where this rank's time went in a run, seconds: busy, idle, comm and overhead make up elapsed.

@@ -88,7 +88,7 @@ typedef struct gsel_pass gsel_pass;
  *   owner              place on the axis of the one rank that keeps optimizer state and steps; -1: all
  *   compression        GSEL_COMPRESS_*; compression_rank: columns of a factor; compression_start: first step, from 0,
  *                      that compresses */
-typedef struct gsel_bucket_desc {
+typedef struct gsel_bucket_options {
   uint32_t struct_size;
   uint32_t flags;
   gsel_axis axis;
@@ -96,7 +96,7 @@ typedef struct gsel_bucket_desc {
   int32_t compression;
   int32_t compression_rank;
   int64_t compression_start;
-} gsel_bucket_desc;
+} gsel_bucket_options;
 
 typedef struct gsel_value_info {
   uint32_t struct_size;
@@ -105,7 +105,7 @@ typedef struct gsel_value_info {
   int64_t sample_bytes;        /* of one sample; of the whole where it is a scalar */
   int32_t producer;            /* layer, -1 for an input */
   int32_t needs_gradient;
-  int32_t place;               /* as the model says, see gsel_value_desc: its author's, not of this rank */
+  int32_t place;               /* as the model says, see gsel_value_options: its author's, not of this rank */
   int32_t place_dim;
   int32_t place_unit;
   int32_t place_blocks;
@@ -134,7 +134,7 @@ typedef struct gsel_param_info {
   int32_t tie;                 /* -1, or a number that parameters have in common which the same several places of the
                                 * pipeline hold, or whose gradients ranks of the tensor axis have parts of: a bucket's
                                 * parameters have one tie */
-  int32_t shard;               /* as the model says, see gsel_param_desc */
+  int32_t shard;               /* as the model says, see gsel_param_options */
   int32_t shard_dim;
   int32_t shard_blocks;
   int32_t shard_unit;
@@ -142,7 +142,7 @@ typedef struct gsel_param_info {
   const int64_t *dims;         /* [n_dims] whole */
 } gsel_param_info;
 
-/* What a layer's backward has to produce, and how it may run; see gsel_layer_desc. */
+/* What a layer's backward has to produce, and how it may run; see gsel_layer_options. */
 #define GSEL_BACKWARD_PRODUCES_INPUT 1u
 #define GSEL_BACKWARD_PRODUCES_WEIGHT 2u
 #define GSEL_BACKWARD_IN_HALVES 4u /* backward_input and backward_weight */
@@ -165,7 +165,7 @@ typedef struct gsel_layer_info {
   int64_t saved_bytes_per_sample;
   double flop_per_sample;      /* 0: unknown */
   int32_t n_tensor_phases;     /* of either direction, over the tensor axis */
-  int32_t rotates;             /* 1: some of them pass on */
+  int32_t ring_shifts;         /* 1: some of them are ring shifts */
 } gsel_layer_info;
 
 /* How a layer reads or writes a value on the tensor axis; see place_layer. */
@@ -206,7 +206,7 @@ typedef struct gsel_pass_api_v1 {
   int32_t (*add_bucket)(gsel_pass *pass, const int32_t *params, int32_t n_params);
   /* How a bucket is kept. GSEL_ERR_ARG also for a combination that cannot be: gradients in shards without state in
    * shards, parameters in shards without gradients in shards. */
-  gsel_status (*describe_bucket)(gsel_pass *pass, int32_t bucket, const gsel_bucket_desc *desc);
+  gsel_status (*describe_bucket)(gsel_pass *pass, int32_t bucket, const gsel_bucket_options *options);
   /* Values and micro-batches. set_microbatch changes one, or appends when id is their number. */
   int32_t (*value_count)(const gsel_pass *pass);
   gsel_status (*value)(const gsel_pass *pass, int32_t id, gsel_value_info *out);
@@ -274,7 +274,7 @@ typedef struct gsel_event gsel_event;
 typedef struct gsel_link gsel_link; /* this rank's end of a communicator */
 typedef struct gsel_pending gsel_pending; /* calls under way beside the caller */
 
-/* How a rank joins; as gsel_comm_config, complete. */
+/* How a rank joins; as gsel_comm_options, complete. */
 typedef struct gsel_join {
   uint32_t struct_size;
   uint32_t reserved;

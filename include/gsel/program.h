@@ -13,40 +13,40 @@ typedef struct gsel_program gsel_program;
 
 /* Kinds of instruction. Numbers never change. */
 typedef int32_t gsel_instr_kind;
-#define GSEL_INSTR_INPUT 1           /* value, microbatch: the embedder fills an input */
-#define GSEL_INSTR_FORWARD 2         /* layer, microbatch */
-#define GSEL_INSTR_BACKWARD_INPUT 3  /* layer, microbatch */
-#define GSEL_INSTR_BACKWARD_WEIGHT 4 /* layer, microbatch */
-#define GSEL_INSTR_BACKWARD 5        /* layer, microbatch: both halves */
-#define GSEL_INSTR_SEND 6            /* value, microbatch, peer (rank): the value, or its gradient with GSEL_INSTR_GRADIENT */
-#define GSEL_INSTR_RECV 7            /* value, microbatch, peer */
-#define GSEL_INSTR_BROADCAST 8       /* bucket, axis, peer (root: place on the axis): parameters of a bucket */
-#define GSEL_INSTR_REDUCE 9          /* bucket, axis: all-reduce of the bucket's gradients, begun, not awaited */
-#define GSEL_INSTR_WAIT 10           /* bucket: until its collective has finished */
-#define GSEL_INSTR_LOSS_REDUCE 11    /* axis: all-reduce of loss sum and weight */
-#define GSEL_INSTR_NORM 12           /* global gradient norm, for clipping */
-#define GSEL_INSTR_STEP 13           /* bucket: optimizer step on its parameters, or on this rank's shard of them */
-#define GSEL_INSTR_GATHER 14         /* bucket, axis: whole parameters from the ranks' shards; begun, not awaited */
-#define GSEL_INSTR_RELEASE 15        /* bucket: gives back the memory of gathered parameters */
-#define GSEL_INSTR_REDUCE_SCATTER 16 /* bucket, axis: sum of gradients, of which each rank keeps its shard; begun */
-#define GSEL_INSTR_REDUCE_ROOT 17    /* bucket, axis, peer (root): sum of gradients to one rank alone; begun */
-#define GSEL_INSTR_RECOMPUTE 18      /* layer, microbatch: its forward again, for a backward to come */
-#define GSEL_INSTR_SCATTER 19        /* value, microbatch (a part), axis, peer (root): parts of the root's whole one */
-#define GSEL_INSTR_COLLECT 20        /* value, microbatch (a part), axis, peer (root): the root's whole one from parts */
-#define GSEL_INSTR_OVERFLOW 21       /* axis: whether any rank's gradient is not finite; if so no bucket is stepped */
-#define GSEL_INSTR_REDUCE_TIED 22    /* bucket: sum of what this rank steps of its gradients, over the pipeline's ranks that hold its parameters */
-#define GSEL_INSTR_REDUCE_PARTIAL 23 /* bucket, axis: sum of what this rank steps of its gradients, of which each rank of the axis has a part of every sum */
-#define GSEL_INSTR_VALIDATE 24       /* until the numbers that NORM and OVERFLOW deferred are known; if need be the step before is done again */
+#define GSEL_INSTR_INPUT 1              /* value, microbatch: the embedder fills an input */
+#define GSEL_INSTR_FORWARD 2            /* layer, microbatch */
+#define GSEL_INSTR_BACKWARD_INPUT 3     /* layer, microbatch */
+#define GSEL_INSTR_BACKWARD_WEIGHT 4    /* layer, microbatch */
+#define GSEL_INSTR_BACKWARD 5           /* layer, microbatch: both halves */
+#define GSEL_INSTR_SEND 6               /* value, microbatch, peer (rank): the value, or its gradient with GSEL_INSTR_GRADIENT */
+#define GSEL_INSTR_RECV 7               /* value, microbatch, peer */
+#define GSEL_INSTR_BROADCAST 8          /* bucket, axis, peer (root: place on the axis): parameters of a bucket */
+#define GSEL_INSTR_ALLREDUCE 9          /* bucket, axis: all-reduce of the bucket's gradients, begun, not awaited */
+#define GSEL_INSTR_WAIT 10              /* bucket: until its collective has finished */
+#define GSEL_INSTR_LOSS_ALLREDUCE 11    /* axis: all-reduce of loss sum and weight */
+#define GSEL_INSTR_NORM 12              /* global gradient norm, for clipping */
+#define GSEL_INSTR_STEP 13              /* bucket: optimizer step on its parameters, or on this rank's shard of them */
+#define GSEL_INSTR_ALLGATHER 14         /* bucket, axis: whole parameters from the ranks' shards; begun, not awaited */
+#define GSEL_INSTR_RELEASE 15           /* bucket: gives back the memory of gathered parameters */
+#define GSEL_INSTR_REDUCE_SCATTER 16    /* bucket, axis: sum of gradients, of which each rank keeps its shard; begun */
+#define GSEL_INSTR_REDUCE 17            /* bucket, axis, peer (root): sum of gradients to one rank alone; begun */
+#define GSEL_INSTR_RECOMPUTE 18         /* layer, microbatch: its forward again, for a backward to come */
+#define GSEL_INSTR_SCATTER 19           /* value, microbatch (a part), axis, peer (root): parts of the root's whole one */
+#define GSEL_INSTR_GATHER 20            /* value, microbatch (a part), axis, peer (root): the root's whole one from parts */
+#define GSEL_INSTR_OVERFLOW 21          /* axis: whether any rank's gradient is not finite; if so no bucket is stepped */
+#define GSEL_INSTR_ALLREDUCE_TIED 22    /* bucket: sum of what this rank steps of its gradients, over the pipeline's ranks that hold its parameters */
+#define GSEL_INSTR_ALLREDUCE_PARTIAL 23 /* bucket, axis: sum of what this rank steps of its gradients, of which each rank of the axis has a part of every sum */
+#define GSEL_INSTR_VALIDATE 24          /* until the numbers that NORM and OVERFLOW deferred are known; if need be the step before is done again */
 #define GSEL_INSTR_GRADIENT 1u /* flags: of SEND, RECV and SCATTER; */
 #define GSEL_INSTR_DEFERRED 2u /* of NORM and OVERFLOW: STEP does not wait for their number, VALIDATE in the next step does */
 
-/* How a bucket is kept; flags of gsel_bucket_desc. A shard is one of as many parts of the bucket as the axis has
+/* How a bucket is kept; flags of gsel_bucket_options. A shard is one of as many parts of the bucket as the axis has
  * ranks: ceil(elements / ranks) elements each, the last ones padded. */
 #define GSEL_BUCKET_SHARD_STATE 1u    /* optimizer state and master copy: this rank's shard alone */
 #define GSEL_BUCKET_SHARD_GRADIENT 2u /* gradients too: whole only until REDUCE_SCATTER, which adds to the shard */
 #define GSEL_BUCKET_SHARD_PARAM 4u    /* parameters too: whole only from GATHER to RELEASE */
-#define GSEL_BUCKET_OFFLOAD_STATE 8u  /* optimizer state and master copy live in the second memory tier */
-#define GSEL_BUCKET_OFFLOAD_PARAM 16u /* the shard of parameters lives in the second memory tier */
+#define GSEL_BUCKET_OFFLOAD_STATE 8u  /* optimizer state and master copy live in offload memory */
+#define GSEL_BUCKET_OFFLOAD_PARAM 16u /* the shard of parameters lives in offload memory */
 #define GSEL_BUCKET_WHOLE_PARAMS 32u  /* shards end between parameters, for an optimizer that needs them whole */
 
 /* What REDUCE sends instead of f32 gradients. */

@@ -2,10 +2,10 @@
  * processes that look at the same moment take the same one. A reservation is a lock that every process of the machine
  * sees and that the kernel releases when its holder dies, so that nothing is ever left locked.
  *
- *     gsel_resolve_request request = GSEL_RESOLVE_REQUEST_INIT;
- *     request.devices = gsel_str_from("count:2 & free>=20GiB");
+ *     gsel_resolve_options options = GSEL_RESOLVE_OPTIONS_INIT;
+ *     options.devices = gsel_str_from("count:2 & free>=20GiB");
  *     gsel_reservation *held;
- *     if (gsel_reserve(&request, NULL, &held, &err)) ...
+ *     if (gsel_reserve(&options, NULL, &held, &err)) ...
  *     const gsel_selection *selection = gsel_reservation_selection(held);
  */
 #ifndef GSEL_RESERVE_H
@@ -30,14 +30,14 @@ typedef struct gsel_reserve_options {
 #define GSEL_RESERVE_OPTIONS_INIT GSEL_STRUCT_INIT(gsel_reserve_options)
 GSEL_API void gsel_reserve_options_init(gsel_reserve_options *options, size_t struct_size);
 
-/* Resolves the request among the devices that no process computes on and that no reservation holds, and holds the
+/* Resolves as gsel_resolve does, among the devices that no process computes on and that no reservation holds, and holds the
  * result. The CPU is never held; tiles are held with their card; two reservations of one process exclude each other.
  *   options  NULL: the defaults
  *   out      given to the caller, free with gsel_reservation_free; NULL on error
  * Errors: those of gsel_resolve; GSEL_ERR_BUSY when too few are free (the message names who holds them), or when
  * another process has kept the folder locked for 10 s; GSEL_ERR_PERMISSION, GSEL_ERR_IO (the folder); GSEL_ERR_ARG.
  * Any thread. Since 0.1. */
-GSEL_API gsel_status gsel_reserve(const gsel_resolve_request *request, const gsel_reserve_options *options,
+GSEL_API gsel_status gsel_reserve(const gsel_resolve_options *resolve, const gsel_reserve_options *options,
                                   gsel_reservation **out, gsel_error **err);
 
 /* What is held. Borrowed until gsel_reservation_free. Any thread. Since 0.1. */

@@ -1,11 +1,11 @@
 /* gsel/select.h: which accelerators do I get, in what order, and why?
  *
- *     gsel_resolve_request request = GSEL_RESOLVE_REQUEST_INIT;
- *     request.devices = gsel_str_from("count:2");
+ *     gsel_resolve_options options = GSEL_RESOLVE_OPTIONS_INIT;
+ *     options.devices = gsel_str_from("count:2");
  *     gsel_selection *selection;
- *     if (gsel_resolve(&request, &selection, &err)) ...
+ *     if (gsel_resolve(&options, &selection, &err)) ...
  *
- * Resolving is a pure function of (inventory, environment, request): it needs no accelerator, starts no driver
+ * Resolving is a pure function of (inventory, environment, options): it needs no accelerator, starts no driver
  * context, is safe before fork and never changes the caller's environment. */
 #ifndef GSEL_SELECT_H
 #define GSEL_SELECT_H
@@ -143,7 +143,7 @@ typedef struct gsel_env_var {
  *   order        visible | pci | fastest | most_free | near; not given means as the environment orders, else pci
  *   include, exclude  NAME[:SLOT[,SLOT]] joined by @; not given: every host
  *   hostfile     path of a file of lines "NAME slots=N"; hostfile_text, when given, is its content          */
-typedef struct gsel_resolve_request {
+typedef struct gsel_resolve_options {
   uint32_t struct_size;
   uint32_t reserved;
   const gsel_inventory *inventory;
@@ -159,13 +159,13 @@ typedef struct gsel_resolve_request {
   gsel_str exclude;
   gsel_str hostfile;
   gsel_str hostfile_text;
-} gsel_resolve_request;
+} gsel_resolve_options;
 
 #define GSEL_RESOLVE_NO_ENV 1u   /* honour no variables */
 #define GSEL_RESOLVE_PER_RANK 2u /* each device goes to a process of its own, as gsel_selection_env(r) gives them */
 
-#define GSEL_RESOLVE_REQUEST_INIT GSEL_STRUCT_INIT(gsel_resolve_request)
-GSEL_API void gsel_resolve_request_init(gsel_resolve_request *request, size_t struct_size);
+#define GSEL_RESOLVE_OPTIONS_INIT GSEL_STRUCT_INIT(gsel_resolve_options)
+GSEL_API void gsel_resolve_options_init(gsel_resolve_options *options, size_t struct_size);
 
 typedef struct gsel_selection gsel_selection;
 
@@ -176,7 +176,7 @@ typedef struct gsel_selection gsel_selection;
  * GSEL_ERR_IO (hostfile). GSEL_ERR_ALREADY_INITIALIZED: the process's own environment and devices are meant, and its
  * CUDA driver was started under another mask.
  * Any thread. Since 0.1. */
-GSEL_API gsel_status gsel_resolve(const gsel_resolve_request *request, gsel_selection **out, gsel_error **err);
+GSEL_API gsel_status gsel_resolve(const gsel_resolve_options *options, gsel_selection **out, gsel_error **err);
 
 /* The systems that `compat` knows, by position; NULL-less text, empty past the end. Any thread. Since 0.1. */
 GSEL_API int32_t gsel_compat_count(void);

@@ -78,16 +78,16 @@ typedef gsel_status (*gsel_optimizer_fn)(const gsel_optimizer_call *call, void *
 #define GSEL_NEEDS_PARAM_NORM 1  /* norms of the parameter and of its update (LAMB) */
 #define GSEL_NEEDS_WHOLE_PARAM 2 /* first is 0 and count is all (Muon): shards end between parameters */
 
-typedef struct gsel_optimizer_desc {
+typedef struct gsel_optimizer_options {
   uint32_t struct_size;
   int32_t needs;                /* GSEL_NEEDS_* */
   int32_t n_states;             /* 0 to 4 */
   int32_t reserved;
   gsel_optimizer_fn step;
   void *user_data;              /* kept until gsel_trainer_free */
-} gsel_optimizer_desc;
-#define GSEL_OPTIMIZER_DESC_INIT GSEL_STRUCT_INIT(gsel_optimizer_desc)
-GSEL_API void gsel_optimizer_desc_init(gsel_optimizer_desc *desc, size_t struct_size);
+} gsel_optimizer_options;
+#define GSEL_OPTIMIZER_OPTIONS_INIT GSEL_STRUCT_INIT(gsel_optimizer_options)
+GSEL_API void gsel_optimizer_options_init(gsel_optimizer_options *options, size_t struct_size);
 
 /*   config          borrowed for the call; NULL: all defaults
  *   data            fills input values; may be NULL when only pull is used
@@ -99,15 +99,15 @@ typedef struct gsel_trainer_options {
   const gsel_config *config;
   gsel_data_fn data;
   void *data_user_data;
-  const gsel_optimizer_desc *optimizer;
+  const gsel_optimizer_options *optimizer;
 } gsel_trainer_options;
 #define GSEL_TRAINER_OPTIONS_INIT GSEL_STRUCT_INIT(gsel_trainer_options)
 GSEL_API void gsel_trainer_options_init(gsel_trainer_options *options, size_t struct_size);
 
 /* Compiles the model, loads the strategy's plugin, checks that all ranks described the same model, initialises the
  * parameters. A collective: every rank of comm calls it.
- *   model    finished here if it is not; the trainer keeps a hold on it
  *   comm     borrowed until gsel_trainer_free; while a step runs the trainer alone uses it
+ *   model    finished here if it is not; the trainer keeps a hold on it
  *   options  NULL: defaults
  *   out      given to the caller, free with gsel_trainer_free
  * Errors: GSEL_ERR_ARG, GSEL_ERR_MODEL (also for a kernel that breaks its contract, under [train] check = "kernels"; see
@@ -116,7 +116,7 @@ GSEL_API void gsel_trainer_options_init(gsel_trainer_options *options, size_t st
  * GSEL_ERR_CALLBACK (an initialiser), GSEL_ERR_MISMATCH (names the parameter or setting), GSEL_ERR_PEER (names a rank
  * that could not make its trainer), GSEL_ERR_NOMEM (also when train.memory_bytes is not enough: with a table of what is
  * needed and a change that would fit), those of gsel_broadcast. Since 0.1. */
-GSEL_API gsel_status gsel_trainer_create(gsel_model *model, gsel_comm *comm, const gsel_trainer_options *options,
+GSEL_API gsel_status gsel_trainer_create(gsel_comm *comm, gsel_model *model, const gsel_trainer_options *options,
                                          gsel_trainer **out, gsel_error **err);
 
 /* What a step did. Times in seconds on this rank. */
@@ -142,8 +142,8 @@ typedef struct gsel_step_report {
   double learning_rate;          /* of this step */
   double loss_scale;             /* of this step; 1 unless train.precision is "fp16" */
   uint64_t peak_bytes;           /* of memory this rank's trainer has held at once */
-  uint64_t tier_bytes_in;        /* read from the second memory tier in this step */
-  uint64_t tier_bytes_out;       /* written to it */
+  uint64_t offload_bytes_in;     /* read from offload memory in this step */
+  uint64_t offload_bytes_out;    /* written to it */
   int64_t validated_step;        /* the step that gradient_norm and skipped speak of: this one, unless a pipeline's ranks step
                                   * before they know them (post_validate); then the one before, -1: none yet */
   int32_t restarts;              /* 1: that step was to be clipped or skipped, so it was undone and done again, and this one
@@ -249,7 +249,7 @@ GSEL_API gsel_comm_count gsel_trainer_counts(const gsel_trainer *trainer, gsel_i
 /* One part of what this rank's trainer keeps in memory: as forecast from the program, and as allocated at most. */
 typedef struct gsel_memory_part {
   uint32_t struct_size;
-  int32_t tier;                  /* 0: the device's memory; 1: the second tier */
+  int32_t offloaded;             /* 0: the device's memory; 1: offload memory */
   const char *name;              /* "parameters", "gradients", "optimizer state", "master copy", "values and windows", ... */
   uint64_t forecast_bytes;
   uint64_t peak_bytes;

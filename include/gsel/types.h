@@ -1,5 +1,5 @@
 /* gsel/types.h: the plain words every other header uses: status, text, element types, tensors.
- * Refuses to know: devices, ranks, strategies. C99, freestanding headers only. */
+ * Does not know: devices, ranks, strategies. C99, freestanding headers only. */
 #ifndef GSEL_TYPES_H
 #define GSEL_TYPES_H
 

@@ -18,11 +18,11 @@ gsel_status gsel_mem_free(gsel_comm* comm, void* memory, gsel_error** err) {
 }
 
 gsel_status gsel_mem_register(gsel_comm* comm, void* memory, size_t bytes, gsel_error** err) {
-  return gsel::guard(err, [&] { gsel::required(comm, "comm").impl.enrol(memory, bytes); });
+  return gsel::guard(err, [&] { gsel::required(comm, "comm").impl.register_memory(memory, bytes); });
 }
 
 gsel_status gsel_mem_unregister(gsel_comm* comm, void* memory, gsel_error** err) {
-  return gsel::guard(err, [&] { gsel::required(comm, "comm").impl.dismiss(memory); });
+  return gsel::guard(err, [&] { gsel::required(comm, "comm").impl.unregister_memory(memory); });
 }
 
 }  // extern "C"

@@ -8,12 +8,12 @@
 
 namespace gsel {
 
-inline Config settings_of(const gsel_comm_config& given) {
+inline Config settings_of(const gsel_comm_options& given) {
   return given.config ? given.config->impl : environment_config();
 }
 
 // `given` has today's size; the result borrows from both.
-inline gsel_join join_of(gsel_comm_config given, const Config& settings) {
+inline gsel_join join_of(gsel_comm_options given, const Config& settings) {
   if (given.timeout_s == 0) given.timeout_s = settings.comm.timeout_s;
   gsel_join join = complete_join(given);
   if (join.trace.len == 0) join.trace = borrow(settings.comm.trace);

@@ -27,13 +27,13 @@ int32_t count(const gsel_model* model, const std::vector<Piece>& (gsel::Model::*
 
 extern "C" {
 
-void gsel_param_desc_init(gsel_param_desc* desc, size_t struct_size) {
+void gsel_param_options_init(gsel_param_options* desc, size_t struct_size) {
   gsel::init_struct(desc, struct_size);
 }
-void gsel_value_desc_init(gsel_value_desc* desc, size_t struct_size) {
+void gsel_value_options_init(gsel_value_options* desc, size_t struct_size) {
   gsel::init_struct(desc, struct_size);
 }
-void gsel_layer_desc_init(gsel_layer_desc* desc, size_t struct_size) {
+void gsel_layer_options_init(gsel_layer_options* desc, size_t struct_size) {
   gsel::init_struct(desc, struct_size);
 }
 
@@ -51,14 +51,14 @@ gsel_status gsel_model_create(gsel_model** out, gsel_error** err) {
   });
 }
 
-gsel_status gsel_model_add_param(gsel_model* model, const gsel_param_desc* desc, int32_t* out_id, gsel_error** err) {
-  return add(model, desc, "gsel_param_desc", &gsel::Model::add_param, out_id, err);
+gsel_status gsel_model_add_param(gsel_model* model, const gsel_param_options* desc, int32_t* out_id, gsel_error** err) {
+  return add(model, desc, "gsel_param_options", &gsel::Model::add_param, out_id, err);
 }
-gsel_status gsel_model_add_value(gsel_model* model, const gsel_value_desc* desc, int32_t* out_id, gsel_error** err) {
-  return add(model, desc, "gsel_value_desc", &gsel::Model::add_value, out_id, err);
+gsel_status gsel_model_add_value(gsel_model* model, const gsel_value_options* desc, int32_t* out_id, gsel_error** err) {
+  return add(model, desc, "gsel_value_options", &gsel::Model::add_value, out_id, err);
 }
-gsel_status gsel_model_add_layer(gsel_model* model, const gsel_layer_desc* desc, int32_t* out_id, gsel_error** err) {
-  return add(model, desc, "gsel_layer_desc", &gsel::Model::add_layer, out_id, err);
+gsel_status gsel_model_add_layer(gsel_model* model, const gsel_layer_options* desc, int32_t* out_id, gsel_error** err) {
+  return add(model, desc, "gsel_layer_options", &gsel::Model::add_layer, out_id, err);
 }
 
 gsel_status gsel_model_finish(gsel_model* model, gsel_error** err) {

@@ -25,7 +25,7 @@ gsel_status gsel_op_create_scaled_sum(double factor, gsel_op* out, gsel_error** 
   });
 }
 
-void gsel_op_destroy(gsel_op op) {
+void gsel_op_free(gsel_op op) {
   gsel::destroy_operation(op);
 }
 

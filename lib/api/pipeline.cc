@@ -19,7 +19,7 @@ struct gsel_pipeline {
 
 namespace {
 
-gsel::PipelineSettings settings_of(const gsel_pipeline_config& given) {
+gsel::PipelineSettings settings_of(const gsel_pipeline_options& given) {
   gsel::PipelineSettings settings;
   if (const std::string schedule = gsel::text(given.schedule); !schedule.empty()) settings.schedule = schedule;
   settings.chunks = given.chunks;
@@ -27,7 +27,7 @@ gsel::PipelineSettings settings_of(const gsel_pipeline_config& given) {
   settings.microbatch_samples = given.microbatch_samples;
   if (given.tensor_ranks) settings.tensor_ranks = given.tensor_ranks;
   if (given.n_first_layers < 0 || (given.n_first_layers > 0 && !given.first_layers))
-    gsel::fail(GSEL_ERR_ARG, "gsel_pipeline_config has n_first_layers = {} and no list of them", given.n_first_layers);
+    gsel::fail(GSEL_ERR_ARG, "gsel_pipeline_options has n_first_layers = {} and no list of them", given.n_first_layers);
   settings.first_layers.assign(given.first_layers, given.first_layers + given.n_first_layers);
   settings.timeline = gsel::text(given.timeline);
   settings.data = {given.data, given.data_user_data};
@@ -38,7 +38,7 @@ gsel::PipelineSettings settings_of(const gsel_pipeline_config& given) {
 
 extern "C" {
 
-void gsel_pipeline_config_init(gsel_pipeline_config* config, size_t struct_size) {
+void gsel_pipeline_options_init(gsel_pipeline_options* config, size_t struct_size) {
   gsel::init_struct(config, struct_size);
 }
 void gsel_pipeline_report_init(gsel_pipeline_report* report, size_t struct_size) {
@@ -48,11 +48,11 @@ void gsel_pipeline_stage_init(gsel_pipeline_stage* stage, size_t struct_size) {
   gsel::init_struct(stage, struct_size);
 }
 
-gsel_status gsel_pipeline_create(gsel_comm* comm, gsel_model* model, const gsel_pipeline_config* config,
+gsel_status gsel_pipeline_create(gsel_comm* comm, gsel_model* model, const gsel_pipeline_options* config,
                                  gsel_pipeline** out, gsel_error** err) {
   return gsel::guard(err, [&] {
     gsel::required(out, "out") = nullptr;
-    const gsel_pipeline_config given = gsel::read_struct(config, "gsel_pipeline_config");
+    const gsel_pipeline_options given = gsel::read_struct(config, "gsel_pipeline_options");
     *out =
         new gsel_pipeline(gsel::required(model, "model").impl, gsel::required(comm, "comm").impl, settings_of(given));
   });

@@ -43,7 +43,7 @@ void gsel_reserve_options_init(gsel_reserve_options* options, size_t struct_size
   gsel::init_struct(options, struct_size);
 }
 
-gsel_status gsel_reserve(const gsel_resolve_request* request, const gsel_reserve_options* options,
+gsel_status gsel_reserve(const gsel_resolve_options* request, const gsel_reserve_options* options,
                          gsel_reservation** out, gsel_error** err) {
   if (out) *out = nullptr;
   return gsel::guard(err, [&] {

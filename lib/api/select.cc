@@ -19,7 +19,7 @@ using gsel::required;
 
 extern "C" {
 
-void gsel_resolve_request_init(gsel_resolve_request* request, size_t struct_size) {
+void gsel_resolve_options_init(gsel_resolve_options* request, size_t struct_size) {
   gsel::init_struct(request, struct_size);
 }
 void gsel_candidate_init(gsel_candidate* candidate, size_t struct_size) {
@@ -41,7 +41,7 @@ gsel_str gsel_compat_summary(int32_t i) {
                                            : gsel_str_from(gsel::systems()[static_cast<size_t>(i)].summary);
 }
 
-gsel_status gsel_resolve(const gsel_resolve_request* request, gsel_selection** out, gsel_error** err) {
+gsel_status gsel_resolve(const gsel_resolve_options* request, gsel_selection** out, gsel_error** err) {
   if (out) *out = nullptr;
   return guard(err, [&] {
     required(out, "out");

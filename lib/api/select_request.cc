@@ -28,7 +28,7 @@ Environment own_environment() {
   return out;
 }
 
-Environment given_environment(const gsel_resolve_request& request) {
+Environment given_environment(const gsel_resolve_options& request) {
   Environment out;
   if (!request.env && request.n_env) fail(GSEL_ERR_ARG, "env is NULL, n_env is {}", request.n_env);
   for (size_t i = 0; i < request.n_env; ++i) {
@@ -44,7 +44,7 @@ std::optional<std::string> optional_text(gsel_str s) {
   return given(s) ? std::optional(text(s)) : std::nullopt;
 }
 
-void read_hostfile(const gsel_resolve_request& full, Request& request) {
+void read_hostfile(const gsel_resolve_options& full, Request& request) {
   request.hostfile_name = given(full.hostfile) ? text(full.hostfile) : "hostfile";
   if (given(full.hostfile_text)) {
     request.hostfile = text(full.hostfile_text);
@@ -60,9 +60,9 @@ void read_hostfile(const gsel_resolve_request& full, Request& request) {
 
 }  // namespace
 
-FullRequest::FullRequest(const gsel_resolve_request* given_request) {
-  const gsel_resolve_request full = read_struct(given_request, "gsel_resolve_request");
-  check_flags(full.flags, kFlags, "gsel_resolve_request.flags");
+FullRequest::FullRequest(const gsel_resolve_options* given_request) {
+  const gsel_resolve_options full = read_struct(given_request, "gsel_resolve_options");
+  check_flags(full.flags, kFlags, "gsel_resolve_options.flags");
   request.devices = optional_text(full.devices);
   request.accelerator = optional_text(full.accelerator);
   request.compat = optional_text(full.compat);

@@ -1,4 +1,4 @@
-// api/select_request.h: a gsel_resolve_request unpacked: the machine, the environment and what is asked.
+// api/select_request.h: a gsel_resolve_options unpacked: the machine, the environment and what is asked.
 #pragma once
 
 #include <gsel/select.h>
@@ -14,7 +14,7 @@ namespace gsel {
 
 struct FullRequest {
   // Detects the machine and reads the process's environment where the request gives none. GSEL_ERR_ARG, GSEL_ERR_IO.
-  explicit FullRequest(const gsel_resolve_request* given);
+  explicit FullRequest(const gsel_resolve_options* given);
 
   // GSEL_ERR_ALREADY_INITIALIZED when the selection is of this process's own machine and environment, has NVIDIA
   // devices, and the CUDA driver of this process is up with others.

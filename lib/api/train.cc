@@ -42,21 +42,21 @@ void gsel_work_init(gsel_work* work, size_t struct_size) {
   gsel::init_struct(work, struct_size);
 }
 
-void gsel_optimizer_desc_init(gsel_optimizer_desc* desc, size_t struct_size) {
+void gsel_optimizer_options_init(gsel_optimizer_options* desc, size_t struct_size) {
   gsel::init_struct(desc, struct_size);
 }
 void gsel_memory_part_init(gsel_memory_part* part, size_t struct_size) {
   gsel::init_struct(part, struct_size);
 }
 
-gsel_status gsel_trainer_create(gsel_model* model, gsel_comm* comm, const gsel_trainer_options* options,
+gsel_status gsel_trainer_create(gsel_comm* comm, gsel_model* model, const gsel_trainer_options* options,
                                 gsel_trainer** out, gsel_error** err) {
   return gsel::guard(err, [&] {
     gsel::required(out, "out") = nullptr;
     gsel_trainer_options given{};
     if (options) given = gsel::read_struct(options, "gsel_trainer_options");
-    gsel_optimizer_desc optimizer{};
-    if (given.optimizer) optimizer = gsel::read_struct(given.optimizer, "gsel_optimizer_desc");
+    gsel_optimizer_options optimizer{};
+    if (given.optimizer) optimizer = gsel::read_struct(given.optimizer, "gsel_optimizer_options");
     *out = new gsel_trainer(gsel::required(model, "model").impl, gsel::required(comm, "comm").impl,
                             given.config ? given.config->impl : gsel::default_config(),
                             gsel::DataSource{given.data, given.data_user_data}, given.optimizer ? &optimizer : nullptr);

@@ -1,4 +1,4 @@
-// base/available.h: how much memory there is to be had now. Refuses to know what for.
+// base/available.h: how much memory there is to be had now. Does not know what for.
 #pragma once
 
 #include <cstdint>

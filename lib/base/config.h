@@ -62,7 +62,7 @@ struct Config {
     int64_t loss_scale_window = 1000, loss_scale_hysteresis = 2;
     std::string recompute = "none";  // none | all | names, separated by commas
     int64_t memory_bytes = 0;        // 0: no budget
-    std::string tier_folder;         // of the second memory tier's file; empty: the system's for temporary files
+    std::string offload_folder;         // of offload memory's file; empty: the system's for temporary files
     std::string lending = "direct";  // direct | moved: see docs/step.md
     std::string check = "none";      // none | kernels: see docs/kernels.md
     std::string timeline;            // folder for the timeline of each rank's last step; empty: none

@@ -1,5 +1,5 @@
 // base/config_keys.h: the one table of the keys the core knows. Parsing, defaults, messages and docs/config.md follow
-// from it; refuses to know TOML and files.
+// from it; does not know TOML and files.
 #pragma once
 
 #include <span>

@@ -1,5 +1,5 @@
 // base/error.h: failure inside the library is an exception of one class; lib/api turns it into a status and an
-// object the caller owns. Refuses to know: who calls, and what was being done. Whoever knows most writes the text:
+// object the caller owns. Does not know: who calls, and what was being done. Whoever knows most writes the text:
 // one line, lower case, no trailing stop: what was asked, what was found, what would work.
 #pragma once
 

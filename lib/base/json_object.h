@@ -1,5 +1,5 @@
 // base/json_object.h: strict reading of one JSON object: each field is taken by name and type, what was not
-// taken is an error, and every error names the field by its path. Refuses to know what the fields mean. Tree and
+// taken is an error, and every error names the field by its path. Does not know what the fields mean. Tree and
 // source must outlive it.
 #pragma once
 

@@ -1,4 +1,4 @@
-// base/log.h: log lines to the sink the host set; silent by default. Refuses to know what is logged.
+// base/log.h: log lines to the sink the host set; silent by default. Does not know what is logged.
 //
 // A variable of gsel in the environment that cannot be followed is told once for each value, even where nobody asked
 // for a log: who set it spoke to gsel and would otherwise believe that it works. All such variables go through

@@ -1,4 +1,4 @@
-// base/read_file.h: a whole file as text. Refuses to know what stands in it. Regular files alone: a pipe could make the
+// base/read_file.h: a whole file as text. Does not know what stands in it. Regular files alone: a pipe could make the
 // caller wait for ever, a device never ends.
 #pragma once
 

@@ -1,6 +1,6 @@
 // base/toml_scan.h: what a TOML text must be before the parser may see it. The parser's test for white space is
 // undefined for many characters beyond ASCII, and it makes a table in a table for every dot of a key, each of which
-// takes stack. Refuses to know what the text says.
+// takes stack. Does not know what the text says.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
 // comm/backend.h: an opened backend: the table of gsel/plugin.h with its context, and owners for what it hands out.
-// All memory, order and communication goes through here; refuses to know which device is behind it.
+// All memory, order and communication goes through here; does not know which device is behind it.
 #pragma once
 
 #include <gsel/plugin.h>

@@ -1,4 +1,4 @@
-// comm/check.h: arguments of calls, checked once for every backend. Refuses to know how bytes travel; buffers are
+// comm/check.h: arguments of calls, checked once for every backend. Does not know how bytes travel; buffers are
 // compared as addresses only, they may be a device's.
 #pragma once
 

@@ -198,11 +198,11 @@ void Communicator::free(void* memory) {
   run("gsel_mem_free", &gsel_backend_v1::link_free, memory);
 }
 
-void Communicator::enrol(void* memory, uint64_t bytes) {
+void Communicator::register_memory(void* memory, uint64_t bytes) {
   run("gsel_mem_register", &gsel_backend_v1::link_register, memory, bytes);
 }
 
-void Communicator::dismiss(void* memory) {
+void Communicator::unregister_memory(void* memory) {
   run("gsel_mem_unregister", &gsel_backend_v1::link_unregister, memory);
 }
 

@@ -1,4 +1,4 @@
-// comm/communicator.h: ranks joined over a backend. Checks arguments once, for every backend; refuses to know how
+// comm/communicator.h: ranks joined over a backend. Checks arguments once, for every backend; does not know how
 // bytes travel and what they mean.
 #pragma once
 
@@ -73,8 +73,8 @@ class Communicator {
   // Memory that the ranks reach.
   void* alloc(uint64_t bytes);
   void free(void* memory);
-  void enrol(void* memory, uint64_t bytes);
-  void dismiss(void* memory);
+  void register_memory(void* memory, uint64_t bytes);
+  void unregister_memory(void* memory);
 
  private:
   friend class Works;
@@ -108,7 +108,7 @@ class Works {
 };
 
 // Fills what `config` leaves open from the environment and from defaults; see gsel_comm_init.
-gsel_join complete_join(const gsel_comm_config& config);
+gsel_join complete_join(const gsel_comm_options& config);
 // The token of the job that `gsel run` started, when those who join are its ranks; else empty.
 std::string job_of_launcher(const gsel_join& join);
 

@@ -1,4 +1,4 @@
-// comm/environment.cc: what launchers tell a rank through its environment. Refuses to know how ranks then talk.
+// comm/environment.cc: what launchers tell a rank through its environment. Does not know how ranks then talk.
 // The first complete set of variables wins. A set that is begun but incomplete, or a value that is no number, is an
 // error and never a world of one: half a launch must not train half a model.
 #include <unistd.h>
@@ -184,7 +184,7 @@ void check_variables() {
 gsel_str checked_name(gsel_str name) {
   const std::string_view text = view(name);
   if (text.size() > kMostNameBytes || !std::ranges::all_of(text, [](char c) { return c > ' ' && c <= '~'; }))
-    fail(GSEL_ERR_ARG, "gsel_comm_config.name is {}, {} bytes; use at most {} of printable ASCII and no blank",
+    fail(GSEL_ERR_ARG, "gsel_comm_options.name is {}, {} bytes; use at most {} of printable ASCII and no blank",
          in_quotes(text), text.size(), kMostNameBytes);
   return {text.data(), text.size()};
 }
@@ -196,19 +196,19 @@ std::string job_of_launcher(const gsel_join& join) {
   return variable(kTorch.rank) == std::to_string(join.rank) ? variable("GSEL_JOB") : std::string();
 }
 
-gsel_join complete_join(const gsel_comm_config& config) {
+gsel_join complete_join(const gsel_comm_options& config) {
   gsel_join join{};
   join.struct_size = sizeof join;
   join.timeout_s = config.timeout_s;
   join.join_timeout_s = config.join_timeout_s;
   join.order = config.order;
-  check_flags(config.flags, GSEL_COMM_NO_THREAD, "gsel_comm_config.flags");
+  check_flags(config.flags, GSEL_COMM_NO_THREAD, "gsel_comm_options.flags");
   join.flags = config.flags;
   join.name = checked_name(config.name);
   World world{nullptr, config.rank, config.world_size};
   if (config.world_size == 0) {
     if (config.rank != 0)
-      fail(GSEL_ERR_ARG, "gsel_comm_config.rank is {} and world_size 0; give both, or none to use the environment",
+      fail(GSEL_ERR_ARG, "gsel_comm_options.rank is {} and world_size 0; give both, or none to use the environment",
            config.rank);
     world = world_of_environment(config.id == nullptr);
   }

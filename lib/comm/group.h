@@ -1,4 +1,4 @@
-// comm/group.h: calls that run together, those of one communicator beside those of the others. Refuses to know how a
+// comm/group.h: calls that run together, those of one communicator beside those of the others. Does not know how a
 // communicator runs them.
 #pragma once
 

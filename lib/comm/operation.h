@@ -1,4 +1,4 @@
-// comm/operation.h: what a reduction does, and the operations that callers create. Refuses to know ranks and memory.
+// comm/operation.h: what a reduction does, and the operations that callers create. Does not know ranks and memory.
 #pragma once
 
 #include <gsel/comm.h>

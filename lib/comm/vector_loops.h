@@ -1,6 +1,6 @@
 // comm/vector_loops.h: how loops are compiled for several instruction sets: their text stands in a file .inc that is
 // included once per set, each time in a namespace of its own between GSEL_FOR_ISA and GSEL_FOR_ISA_END. Which of them
-// runs is decided by shm::best_isa(). Refuses to know the loops. They give the same bits in every set when elements do
+// runs is decided by shm::best_isa(). Does not know the loops. They give the same bits in every set when elements do
 // not meet: each operation is one that IEEE 754 defines, and products are not contracted into fused additions.
 #pragma once
 

@@ -183,11 +183,11 @@ class Divider {
     for (size_t i = 0; i < phases.size(); ++i) {
       gsel_phase phase = phases[i];
       size_t times = 1;
-      if (phase.flags & GSEL_PHASE_ROTATE)
+      if (phase.flags & GSEL_PHASE_RING_SHIFT)
         times = (layer.divided ? ranks() - 1 : 0) + (phase.flags & GSEL_PHASE_HOME ? 1 : 0);
-      const bool passes_on = phase.flags & GSEL_PHASE_ROTATE;
-      if (phase.axis == GSEL_AXIS_TENSOR && (!layer.divided || (layer.some_positions && !passes_on))) phase.axis = -1;
-      if (passes_on && layer.some_positions) phase.elems_per_sample = of_most_positions(layer, phase.elems_per_sample);
+      const bool ring_shift = phase.flags & GSEL_PHASE_RING_SHIFT;
+      if (phase.axis == GSEL_AXIS_TENSOR && (!layer.divided || (layer.some_positions && !ring_shift))) phase.axis = -1;
+      if (ring_shift && layer.some_positions) phase.elems_per_sample = of_most_positions(layer, phase.elems_per_sample);
       buffers[i] = phase;
       result.insert(result.end(), times, phase);
       buffer_of.insert(buffer_of.end(), times, static_cast<int32_t>(i));

@@ -1,7 +1,7 @@
 // model/divide.h: the model of one rank of a tensor axis, made from the model as described: parameters and values have
 // the sizes of what is there, and between layers that leave and find a value in different forms stands a layer of the
 // library's own that converts it. All else, from gradients to memory, then follows as from any model. Ids of
-// parameters, and of values that were described, stay; Layer::origin tells those of layers. Refuses to know programs
+// parameters, and of values that were described, stay; Layer::origin tells those of layers. Does not know programs
 // and memory.
 #pragma once
 

@@ -70,13 +70,13 @@ uint32_t checked_flags(uint32_t flags, uint32_t known, const char* kind, const s
 void check_phase(const gsel_phase& phase, const std::string& what) {
   if (phase.axis < 0 || phase.axis >= GSEL_AXES)
     fail(GSEL_ERR_MODEL, "{} has axis {}; see GSEL_AXIS_*", what, phase.axis);
-  const bool passes_on = phase.flags & GSEL_PHASE_ROTATE;
-  if (phase.flags & ~(GSEL_PHASE_ROTATE | GSEL_PHASE_HOME) || (phase.flags && !passes_on))
-    fail(GSEL_ERR_MODEL, "{} has flags {:#x}; GSEL_PHASE_ROTATE, perhaps with GSEL_PHASE_HOME, would do", what,
+  const bool ring_shift = phase.flags & GSEL_PHASE_RING_SHIFT;
+  if (phase.flags & ~(GSEL_PHASE_RING_SHIFT | GSEL_PHASE_HOME) || (phase.flags && !ring_shift))
+    fail(GSEL_ERR_MODEL, "{} has flags {:#x}; GSEL_PHASE_RING_SHIFT, perhaps with GSEL_PHASE_HOME, would do", what,
          phase.flags);
-  if (passes_on && phase.axis != GSEL_AXIS_TENSOR)
+  if (ring_shift && phase.axis != GSEL_AXIS_TENSOR)
     fail(GSEL_ERR_MODEL, "{} passes on round the {} axis; the tensor axis alone does", what, axis_name(phase.axis));
-  if (!passes_on && phase.op != GSEL_SUM && phase.op != GSEL_MAX && phase.op != GSEL_MIN)
+  if (!ring_shift && phase.op != GSEL_SUM && phase.op != GSEL_MAX && phase.op != GSEL_MIN)
     fail(GSEL_ERR_MODEL, "{} has operation {}; GSEL_SUM, GSEL_MAX and GSEL_MIN are possible", what, phase.op);
   if (phase.dtype != GSEL_F32 && phase.dtype != GSEL_F64)
     fail(GSEL_ERR_MODEL, "{} has element type {}; f32 and f64 are possible", what, dtype_name(phase.dtype));
@@ -144,7 +144,7 @@ void Model::refuse_if_finished() const {
     fail(GSEL_ERR_STATE, "the model is finished; add parameters, values and layers before gsel_model_finish");
 }
 
-int32_t Model::add_param(const gsel_param_desc& desc) {
+int32_t Model::add_param(const gsel_param_options& desc) {
   refuse_if_finished();
   Param p;
   p.name = checked_name(desc.name, "parameter", params_);
@@ -189,7 +189,7 @@ int32_t Model::add_param(const gsel_param_desc& desc) {
   return static_cast<int32_t>(params_.size()) - 1;
 }
 
-int32_t Model::add_value(const gsel_value_desc& desc) {
+int32_t Model::add_value(const gsel_value_options& desc) {
   refuse_if_finished();
   Value v;
   v.name = checked_name(desc.name, "value", values_);
@@ -219,7 +219,7 @@ int32_t Model::add_value(const gsel_value_desc& desc) {
   return static_cast<int32_t>(values_.size()) - 1;
 }
 
-int32_t Model::add_layer(const gsel_layer_desc& desc) {
+int32_t Model::add_layer(const gsel_layer_options& desc) {
   refuse_if_finished();
   Layer layer;
   layer.name = checked_name(desc.name, "layer", layers_);

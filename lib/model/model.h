@@ -1,5 +1,5 @@
 // model/model.h: the description of a model: parameters, values, layers, and what follows from them (who writes and
-// reads a value, what needs a gradient). Refuses to know ranks, memory and data.
+// reads a value, what needs a gradient). Does not know ranks, memory and data.
 #pragma once
 
 #include <gsel/model.h>
@@ -101,9 +101,9 @@ struct Layer {
 
 class Model {
  public:
-  int32_t add_param(const gsel_param_desc& desc);
-  int32_t add_value(const gsel_value_desc& desc);
-  int32_t add_layer(const gsel_layer_desc& desc);
+  int32_t add_param(const gsel_param_options& desc);
+  int32_t add_value(const gsel_value_options& desc);
+  int32_t add_layer(const gsel_layer_options& desc);
 
   enum class Loss : uint8_t { required, optional };
   // Checks the whole and derives what needs a gradient; further adds are refused. A model without a loss is computed

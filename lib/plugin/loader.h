@@ -1,5 +1,5 @@
 // plugin/loader.h: opens one module and checks what it exports, field by field, before anything of it is called.
-// Refuses to know where the file came from and whether it may be trusted.
+// Does not know where the file came from and whether it may be trusted.
 #pragma once
 
 #include <gsel/plugin.h>

@@ -1,5 +1,5 @@
 // plugin/trust.h: may code from this file run in our process? Only when nobody but root, the effective user and one
-// further owner can have written it or put it there. Refuses to know what a plugin is.
+// further owner can have written it or put it there. Does not know what a plugin is.
 #pragma once
 
 #include <sys/types.h>

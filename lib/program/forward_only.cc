@@ -19,12 +19,12 @@ bool is_kept_always(const gsel_instr& instr) {
   switch (instr.kind) {
     case GSEL_INSTR_INPUT:
     case GSEL_INSTR_FORWARD:
-    case GSEL_INSTR_LOSS_REDUCE:
+    case GSEL_INSTR_LOSS_ALLREDUCE:
       return true;
     case GSEL_INSTR_SEND:
     case GSEL_INSTR_RECV:
     case GSEL_INSTR_SCATTER:
-    case GSEL_INSTR_COLLECT:
+    case GSEL_INSTR_GATHER:
       return !(instr.flags & GSEL_INSTR_GRADIENT);
     default:
       return false;
@@ -61,9 +61,9 @@ class Cutter {
     Bucket& bucket = buckets_[instr.bucket];
     switch (instr.kind) {
       case GSEL_INSTR_BROADCAST:
-      case GSEL_INSTR_GATHER:
+      case GSEL_INSTR_ALLGATHER:
         // Stages 1 and 2 gather what the optimizer has changed, which is not done here.
-        if (instr.kind == GSEL_INSTR_GATHER && !program_.buckets[instr.bucket].shards_param()) return;
+        if (instr.kind == GSEL_INSTR_ALLGATHER && !program_.buckets[instr.bucket].shards_param()) return;
         bucket.windows.emplace_back().opened = at_;
         bucket.is_open = bucket.arriving = true;
         return;

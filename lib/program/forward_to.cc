@@ -80,7 +80,7 @@ class Writer {
       if (open_[b]) continue;
       open_[b] = true;
       const ProgramBucket& bucket = from_.buckets[b];
-      gsel_instr& gather = emit(bucket.owner >= 0 ? GSEL_INSTR_BROADCAST : GSEL_INSTR_GATHER);
+      gsel_instr& gather = emit(bucket.owner >= 0 ? GSEL_INSTR_BROADCAST : GSEL_INSTR_ALLGATHER);
       gather.bucket = b;
       gather.axis = bucket.axis;
       if (bucket.owner >= 0) gather.peer = bucket.owner;

@@ -1,6 +1,6 @@
 // program/forward_to.h: the program of a question: the forward of some samples up to one value and no further, through
 // the layers that it depends on, each on its place of the pipeline. What a layer writes is sent at once to the places
-// that read it. A pure function of a training program; refuses to know what the value is wanted for.
+// that read it. A pure function of a training program; does not know what the value is wanted for.
 #pragma once
 
 #include "program/program.h"

@@ -1,6 +1,6 @@
 // program/program.h: the program of one rank as data: what it works on (an outline of the model, the mesh, the
 // buckets) and two lists of instructions, `setup` run once and `step` run every step. Self-contained, so that it can
-// be printed, read back and checked away from the model. Refuses to know memory, callbacks and plugins.
+// be printed, read back and checked away from the model. Does not know memory, callbacks and plugins.
 #pragma once
 
 #include <gsel/program.h>
@@ -46,7 +46,7 @@ struct ProgramPhase {
   int64_t bytes = 0;             // of its buffer
   int64_t bytes_per_sample = 0;  // and for each sample
   gsel_dtype dtype = GSEL_F32;   // of its elements
-  bool rotates = false;          // not reduced but passed on to the next place of the axis
+  bool ring_shifts = false;      // not reduced but passed on to the next place of the axis
   bool operator==(const ProgramPhase&) const = default;
 };
 

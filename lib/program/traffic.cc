@@ -37,11 +37,11 @@ class Counter {
       case GSEL_INSTR_SEND:
       case GSEL_INSTR_RECV:
         return message(instr);
-      case GSEL_INSTR_REDUCE_TIED:
-        return reduce_tied(instr.bucket);
-      case GSEL_INSTR_REDUCE_PARTIAL:
-        return reduce_partial(instr);
-      case GSEL_INSTR_LOSS_REDUCE:
+      case GSEL_INSTR_ALLREDUCE_TIED:
+        return allreduce_tied(instr.bucket);
+      case GSEL_INSTR_ALLREDUCE_PARTIAL:
+        return allreduce_partial(instr);
+      case GSEL_INSTR_LOSS_ALLREDUCE:
         if (instr.axis == GSEL_AXIS_PIPELINE) return losses();
         return all_reduce(instr.axis, instr.kind, 2, sizeof(double));
       case GSEL_INSTR_OVERFLOW:
@@ -50,7 +50,7 @@ class Counter {
         return norm();
       default:
         if (size(instr.axis) == 1) return;
-        if (instr.kind == GSEL_INSTR_REDUCE) return reduce(instr);
+        if (instr.kind == GSEL_INSTR_ALLREDUCE) return reduce(instr);
         if (const InstrForm* form = form_of(instr.kind); form && form->axis)
           add(instr.axis, instr.kind, form->bucket ? bucket_bytes(instr) : part_bytes(instr));
     }
@@ -89,7 +89,7 @@ class Counter {
     const auto layer = static_cast<int32_t>(loss - program_.layers.begin());
     const bool tells = loss != program_.layers.end() && is_here(program_, layer);
     for (int32_t i = 0; i < (n == 1 ? 0 : tells ? n - 1 : 1); ++i)
-      add(GSEL_AXIS_PIPELINE, GSEL_INSTR_LOSS_REDUCE, tells ? 2 * int64_t{sizeof(double)} : 0);
+      add(GSEL_AXIS_PIPELINE, GSEL_INSTR_LOSS_ALLREDUCE, tells ? 2 * int64_t{sizeof(double)} : 0);
   }
 
   // Nothing goes of a micro-batch without samples.
@@ -99,13 +99,13 @@ class Counter {
   }
 
   // An all-reduce among the ranks that hold the bucket's parameters, of what this one steps of them.
-  void reduce_tied(int32_t bucket) {
+  void allreduce_tied(int32_t bucket) {
     const std::vector<int32_t> ranks = tied_ranks(program_, bucket);
     const auto n = std::ssize(ranks), mine = std::ranges::find(ranks, program_.rank) - ranks.begin();
     if (n < 2 || mine == n) return;
     const gsel_range own = own_shard(program_, bucket);
     const gsel_range folded = shard_range(own.end - own.begin, n, mine);
-    add(GSEL_AXIS_PIPELINE, GSEL_INSTR_REDUCE_TIED,
+    add(GSEL_AXIS_PIPELINE, GSEL_INSTR_ALLREDUCE_TIED,
         (own.end - own.begin + (n - 2) * (folded.end - folded.begin)) * int64_t{sizeof(float)});
   }
 
@@ -113,7 +113,7 @@ class Counter {
     for (const ProgramPhase& phase : phases) {
       const auto elem_bytes = static_cast<int64_t>(dtype_bytes(phase.dtype));
       const int64_t bytes = phase.bytes + phase.bytes_per_sample * program_.microbatches[microbatch].count;
-      if (!phase.rotates)
+      if (!phase.ring_shifts)
         all_reduce(phase.axis, kind, bytes / elem_bytes, elem_bytes);
       else if (size(phase.axis) > 1)
         add(phase.axis, kind, bytes);
@@ -139,7 +139,7 @@ class Counter {
   }
 
   // An all-reduce of what this rank steps of the bucket.
-  void reduce_partial(const gsel_instr& instr) {
+  void allreduce_partial(const gsel_instr& instr) {
     const gsel_range own = own_shard(program_, instr.bucket);
     all_reduce(instr.axis, instr.kind, own.end - own.begin, sizeof(float));
   }
@@ -171,11 +171,11 @@ class Counter {
     switch (instr.kind) {
       case GSEL_INSTR_BROADCAST:
         return is_root ? (n - 1) * elems * param_bytes : 0;
-      case GSEL_INSTR_GATHER:
+      case GSEL_INSTR_ALLGATHER:
         return (n - 1) * (own.end - own.begin) * param_bytes;
       case GSEL_INSTR_REDUCE_SCATTER:
         return (shard_bounds(program_, instr.bucket).back() - (own.end - own.begin)) * int64_t{sizeof(float)};
-      case GSEL_INSTR_REDUCE_ROOT:
+      case GSEL_INSTR_REDUCE:
         // All but the slice folded here, which goes to the root once it is folded.
         return (elems - (is_root ? slice(instr.axis, elems) : 0)) * int64_t{sizeof(float)};
       default:

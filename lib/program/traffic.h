@@ -1,6 +1,6 @@
 // program/traffic.h: the calls that a rank makes in setup and in one step and the bytes it sends, per axis and kind of
 // instruction, by the closed forms of the collectives (docs/program.md) as the communicator counts them. What an
-// executor counts must equal it. Refuses to know the optimizer: one that needs norms of parameters sums them in STEP.
+// executor counts must equal it. Does not know the optimizer: one that needs norms of parameters sums them in STEP.
 #pragma once
 
 #include <gsel/comm.h>

@@ -1,5 +1,5 @@
 // select/candidates.h: the units still in question. Selecting is a row of layers; each drops units or puts them in
-// another order, and leaves a reason with every unit it drops. Refuses to know: which layers there are.
+// another order, and leaves a reason with every unit it drops. Does not know: which layers there are.
 #pragma once
 
 #include <functional>

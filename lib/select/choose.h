@@ -1,4 +1,4 @@
-// select/choose.h: a spec applied to what is visible: the first of its choices that can be had. Refuses to know:
+// select/choose.h: a spec applied to what is visible: the first of its choices that can be had. Does not know:
 // how visibility came about.
 #pragma once
 

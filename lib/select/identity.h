@@ -1,4 +1,4 @@
-// select/identity.h: devices and their parts by uuid: any unique prefix, in any case. Refuses to know: what is visible.
+// select/identity.h: devices and their parts by uuid: any unique prefix, in any case. Does not know: what is visible.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
 // select/picker.h: the entries of a list clause (index:, pci:, cuda:, visible:, uuid:, mig:) as units. Each space
-// counts its own way, so that a number is never taken for another. Refuses to know: what is done with the units.
+// counts its own way, so that a number is never taken for another. Does not know: what is done with the units.
 #pragma once
 
 #include <optional>

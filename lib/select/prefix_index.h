@@ -1,4 +1,4 @@
-// select/prefix_index.h: texts found by how they begin, for uuids that may be abbreviated. Refuses to know: what they
+// select/prefix_index.h: texts found by how they begin, for uuids that may be abbreviated. Does not know: what they
 // name.
 #pragma once
 

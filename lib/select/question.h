@@ -1,4 +1,4 @@
-// select/question.h: a request for devices, read. Refuses to know: what there is.
+// select/question.h: a request for devices, read. Does not know: what there is.
 #pragma once
 
 #include <string>

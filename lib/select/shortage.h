@@ -1,4 +1,4 @@
-// select/shortage.h: why too few devices are left, in words. Refuses to know: what is done about it.
+// select/shortage.h: why too few devices are left, in words. Does not know: what is done about it.
 #pragma once
 
 #include <string>

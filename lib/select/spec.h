@@ -11,7 +11,7 @@
 //           | accelerator | list
 //
 // Blanks may stand round any word. A bare number is a count to one framework and an index to another; here it is
-// refused. Refuses to know: what there is.
+// refused. Does not know: what there is.
 #pragma once
 
 #include <optional>

@@ -63,7 +63,7 @@ Particulars particulars_of(const Model& model) {
   return result;
 }
 
-Particulars particulars_of(const gsel_optimizer_desc* optimizer) {
+Particulars particulars_of(const gsel_optimizer_options* optimizer) {
   const std::string reading =
       optimizer ? fmt::format("the embedder's, with {} states, needs {}", optimizer->n_states, optimizer->needs)
                 : "train.optimizer";

@@ -19,7 +19,7 @@ namespace gsel {
 // Things that must be alike on all ranks: what to call it, and how it reads here.
 using Particulars = std::vector<std::pair<std::string, std::string>>;
 Particulars particulars_of(const Model& model);
-Particulars particulars_of(const gsel_optimizer_desc* optimizer);  // nullptr: train.optimizer
+Particulars particulars_of(const gsel_optimizer_options* optimizer);  // nullptr: train.optimizer
 
 // Of what all ranks are to run, as this one made it.
 uint64_t agreement_key(std::span<const Program> programs);

@@ -1,5 +1,5 @@
 // train/axis_comms.h: communicators of the groups that a mesh has: the ranks that differ on one axis alone, and the
-// places of a pipeline that hold the same parameters. Refuses to know what they are used for.
+// places of a pipeline that hold the same parameters. Does not know what they are used for.
 #pragma once
 
 #include <optional>

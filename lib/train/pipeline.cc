@@ -15,7 +15,7 @@ constexpr int32_t kMostPerRun = 1 << 16;
 // What an instruction's time is told as; callbacks are timed apart.
 double gsel_pipeline_report::*share_of(gsel_instr_kind kind) {
   if (kind == GSEL_INSTR_SEND) return &gsel_pipeline_report::comm_s;
-  const bool waits = kind == GSEL_INSTR_RECV || kind == GSEL_INSTR_LOSS_REDUCE;
+  const bool waits = kind == GSEL_INSTR_RECV || kind == GSEL_INSTR_LOSS_ALLREDUCE;
   return waits ? &gsel_pipeline_report::idle_s : nullptr;
 }
 
@@ -75,20 +75,20 @@ void Pipeline::prepare() {
 
 void Pipeline::check_settings() const {
   if (settings_.microbatches < 1 || settings_.microbatches > kMostPerRun)
-    fail(GSEL_ERR_ARG, "gsel_pipeline_config.microbatches is {}; 1 to {} would do", settings_.microbatches,
+    fail(GSEL_ERR_ARG, "gsel_pipeline_options.microbatches is {}; 1 to {} would do", settings_.microbatches,
          kMostPerRun);
   if (settings_.microbatch_samples < 1 || settings_.microbatch_samples > INT64_MAX / kMostPerRun)
-    fail(GSEL_ERR_ARG, "gsel_pipeline_config.microbatch_samples is {}; 1 or more samples would do",
+    fail(GSEL_ERR_ARG, "gsel_pipeline_options.microbatch_samples is {}; 1 or more samples would do",
          settings_.microbatch_samples);
   if (settings_.chunks < 0)
-    fail(GSEL_ERR_ARG, "gsel_pipeline_config.chunks is {}; 1 or more, or 0 for what the schedule needs, would do",
+    fail(GSEL_ERR_ARG, "gsel_pipeline_options.chunks is {}; 1 or more, or 0 for what the schedule needs, would do",
          settings_.chunks);
   if (settings_.tensor_ranks < 1 || comm_.world_size() % settings_.tensor_ranks != 0)
-    fail(
-        GSEL_ERR_ARG,
-        "gsel_pipeline_config.tensor_ranks is {}, and the communicator has {} rank{}; a number that divides them, or 0 "
-        "for 1, would do",
-        settings_.tensor_ranks, comm_.world_size(), comm_.world_size() == 1 ? "" : "s");
+    fail(GSEL_ERR_ARG,
+         "gsel_pipeline_options.tensor_ranks is {}, and the communicator has {} rank{}; a number that divides them, or "
+         "0 "
+         "for 1, would do",
+         settings_.tensor_ranks, comm_.world_size(), comm_.world_size() == 1 ? "" : "s");
 }
 
 void Pipeline::check_model() const {
@@ -106,7 +106,8 @@ void Pipeline::check_model() const {
   if (settings_.data.fill) return;
   for (const Value& v : model_->values())
     if (v.is_input())
-      fail(GSEL_ERR_ARG, "gsel_pipeline_config.data is NULL and value \"{}\" is an input, which it would fill", v.name);
+      fail(GSEL_ERR_ARG, "gsel_pipeline_options.data is NULL and value \"{}\" is an input, which it would fill",
+           v.name);
 }
 
 // A backward that nothing calls belongs to parameters that the layer keeps and does not tell of: a run would learn
@@ -124,12 +125,12 @@ void Pipeline::check_backward_is_called(const Layer& layer) const {
 // A schedule's file may lie elsewhere on another rank, and may say something else there.
 Particulars Pipeline::particulars() const {
   Particulars all = particulars_of(*model_);
-  all.emplace_back("gsel_pipeline_config.schedule", settings_.reads_file() ? "a file" : settings_.schedule);
-  all.emplace_back("gsel_pipeline_config.chunks", std::to_string(settings_.chunks));
-  all.emplace_back("gsel_pipeline_config.microbatches", std::to_string(settings_.microbatches));
-  all.emplace_back("gsel_pipeline_config.microbatch_samples", std::to_string(settings_.microbatch_samples));
-  all.emplace_back("gsel_pipeline_config.tensor_ranks", std::to_string(settings_.tensor_ranks));
-  all.emplace_back("gsel_pipeline_config.first_layers", fmt::format("{}", fmt::join(settings_.first_layers, ", ")));
+  all.emplace_back("gsel_pipeline_options.schedule", settings_.reads_file() ? "a file" : settings_.schedule);
+  all.emplace_back("gsel_pipeline_options.chunks", std::to_string(settings_.chunks));
+  all.emplace_back("gsel_pipeline_options.microbatches", std::to_string(settings_.microbatches));
+  all.emplace_back("gsel_pipeline_options.microbatch_samples", std::to_string(settings_.microbatch_samples));
+  all.emplace_back("gsel_pipeline_options.tensor_ranks", std::to_string(settings_.tensor_ranks));
+  all.emplace_back("gsel_pipeline_options.first_layers", fmt::format("{}", fmt::join(settings_.first_layers, ", ")));
   all.emplace_back(settings_.reads_file() ? "the schedule's file" : "what plugin \"pp\" makes of it",
                    fmt::format("{:016x}", programs_key_));
   return all;

@@ -1,6 +1,6 @@
 // train/pipeline.h: a model's stages run as a pipeline over all ranks of a communicator, without a trainer: compiled by
 // the strategies of the pipeline and the tensor axis, verified and executed as a step is, but nothing is stepped.
-// Refuses to know schedules.
+// Does not know schedules.
 #pragma once
 
 #include <gsel/pipeline.h>
@@ -16,7 +16,7 @@
 
 namespace gsel {
 
-// gsel_pipeline_config, copied.
+// gsel_pipeline_options, copied.
 struct PipelineSettings {
   std::string schedule = "1f1b";  // or a file
   int32_t chunks = 0;

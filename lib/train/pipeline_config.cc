@@ -5,7 +5,7 @@
 namespace gsel {
 namespace {
 
-constexpr const char* kOrigin = "gsel_pipeline_config";  // stands for the file in messages
+constexpr const char* kOrigin = "gsel_pipeline_options";  // stands for the file in messages
 
 ConfigValue option(const char* field, ConfigValue::Type type, std::string text) {
   return {type, std::move(text), {kOrigin, 0, 0, field}};

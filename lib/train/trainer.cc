@@ -46,13 +46,13 @@ void refuse_split_params(const Model& local, int32_t ranks) {
 // A folder may be another on each rank.
 bool must_agree(const std::string& key) {
   const bool shared = key.starts_with("train.") || key.starts_with("mesh.");
-  return shared && key != "train.timeline" && key != "train.tier_folder";
+  return shared && key != "train.timeline" && key != "train.offload_folder";
 }
 
 }  // namespace
 
 Trainer::Trainer(std::shared_ptr<Model> model, Communicator& comm, Config config, DataSource data,
-                 const gsel_optimizer_desc* optimizer)
+                 const gsel_optimizer_options* optimizer)
     : model_(std::move(model)), comm_(comm), config_(std::move(config)), data_(data) {
   std::optional<Error> failure;
   try {
@@ -72,7 +72,7 @@ Trainer::~Trainer() {
 }
 
 // What needs no other rank. Nothing large is taken before it is known to fit.
-void Trainer::prepare(const gsel_optimizer_desc* optimizer) {
+void Trainer::prepare(const gsel_optimizer_options* optimizer) {
   model_->finish();
   refuse_own_params(*model_);
   check_kernels();
@@ -107,7 +107,7 @@ void Trainer::check_kernels() const {
   if (!findings.breaches().empty()) fail(GSEL_ERR_MODEL, "{}", findings.breaches().front().text);
 }
 
-Particulars Trainer::particulars(const gsel_optimizer_desc* optimizer) const {
+Particulars Trainer::particulars(const gsel_optimizer_options* optimizer) const {
   Particulars all = particulars_of(*model_);
   for (auto& particular : particulars_of(optimizer)) all.push_back(std::move(particular));
   for (const auto& [key, value] : config_.texts)

@@ -18,7 +18,7 @@ class Trainer {
  public:
   // A collective over comm. optimizer: the embedder's, copied; nullptr: train.optimizer.
   Trainer(std::shared_ptr<Model> model, Communicator& comm, Config config, DataSource data,
-          const gsel_optimizer_desc* optimizer);
+          const gsel_optimizer_options* optimizer);
   ~Trainer();
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
@@ -48,7 +48,7 @@ class Trainer {
   void read_param(int32_t param, void* dst, size_t dst_bytes);
 
  private:
-  void prepare(const gsel_optimizer_desc* optimizer);
+  void prepare(const gsel_optimizer_options* optimizer);
   bool in_child() const { return os::fork_generation() != fork_generation_; }
   void check_kernels() const;
   void refuse_in_child() const;
@@ -56,7 +56,7 @@ class Trainer {
   void refuse_push(const DataSource& data) const;
   const Param& checked_param(int32_t param) const;
   CompiledRanks compile_all() const;
-  Particulars particulars(const gsel_optimizer_desc* optimizer) const;
+  Particulars particulars(const gsel_optimizer_options* optimizer) const;
 
   const uint64_t fork_generation_ = os::fork_generation();
   std::shared_ptr<Model> model_;

@@ -56,7 +56,7 @@ typedef struct {
 } first_step_report;
 
 typedef struct {
-  gsel_comm_config known;
+  gsel_comm_options known;
   double patience_s;
 } next_comm_config;
 

@@ -6,7 +6,7 @@ static gsel_error* err;
 
 static gsel_comm* join_alone(const void* config) {
   gsel_comm* comm = NULL;
-  check_ok(gsel_comm_init((const gsel_comm_config*)config, &comm, &err), err);
+  check_ok(gsel_comm_init((const gsel_comm_options*)config, &comm, &err), err);
   return comm;
 }
 
@@ -21,7 +21,7 @@ static void a_shorter_comm_config_joins_with_default_bounds(void** state) {
   int32_t one = 1;
   check_ok(gsel_allreduce(comm, &one, &one, 1, GSEL_I32, GSEL_SUM, &err), err);
   assert_int_equal(one, 1);
-  gsel_comm_destroy(comm);
+  gsel_comm_free(comm);
 }
 
 static void a_longer_comm_config_joins_while_its_tail_is_zero(void** state) {
@@ -30,7 +30,7 @@ static void a_longer_comm_config_joins_while_its_tail_is_zero(void** state) {
   memset(&config, 0, sizeof config);
   config.known.world_size = 1;
   void* next = OLD(config);
-  gsel_comm_destroy(join_alone(next));
+  gsel_comm_free(join_alone(next));
   GIVE_BACK(next, config);
 }
 
@@ -42,11 +42,11 @@ static void a_longer_comm_config_with_a_tail_is_refused_with_both_sizes(void** s
   config.known.world_size = 1;
   config.patience_s = 1;
   void* next = OLD(config);
-  gsel_status status = gsel_comm_init((const gsel_comm_config*)next, &comm, &err);
+  gsel_status status = gsel_comm_init((const gsel_comm_options*)next, &comm, &err);
   GIVE_BACK(next, config);
   assert_null(comm);
   assert_true(err && strstr(gsel_error_message(err).data, "(88 bytes)"));
-  check_fails(status, err, GSEL_ERR_VERSION, "gsel_comm_config has 96 bytes with fields set");
+  check_fails(status, err, GSEL_ERR_VERSION, "gsel_comm_options has 96 bytes with fields set");
 }
 
 static void an_initialiser_stays_within_the_size_its_caller_knows(void** state) {
@@ -54,7 +54,7 @@ static void an_initialiser_stays_within_the_size_its_caller_knows(void** state) 
   first_comm_config rubbish;
   memset(&rubbish, 0xff, sizeof rubbish);
   first_comm_config* old = (first_comm_config*)OLD(rubbish);
-  gsel_comm_config_init((gsel_comm_config*)old, sizeof *old);
+  gsel_comm_options_init((gsel_comm_options*)old, sizeof *old);
   assert_int_equal(old->struct_size, sizeof *old);
   assert_int_equal(old->world_size, 0);
   assert_null(old->id);
@@ -62,22 +62,22 @@ static void an_initialiser_stays_within_the_size_its_caller_knows(void** state) 
 
   next_comm_config next;
   memset(&next, 0xff, sizeof next);
-  gsel_comm_config_init(&next.known, sizeof next);
+  gsel_comm_options_init(&next.known, sizeof next);
   assert_int_equal(next.known.struct_size, sizeof next);
   assert_true(next.patience_s == 0);
 
-  gsel_comm_config_init(&next.known, sizeof next.known.struct_size); /* not even room for the two first fields */
+  gsel_comm_options_init(&next.known, sizeof next.known.struct_size); /* not even room for the two first fields */
   assert_int_equal(next.known.struct_size, sizeof next);
 }
 
 static void a_struct_without_a_size_is_refused_by_name(void** state) {
   (void)state;
   gsel_comm* comm = NULL;
-  gsel_comm_config config = GSEL_COMM_CONFIG_INIT;
+  gsel_comm_options config = GSEL_COMM_OPTIONS_INIT;
   config.struct_size = 0;
-  check_fails(gsel_comm_init(&config, &comm, &err), err, GSEL_ERR_VERSION, "gsel_comm_config.struct_size is 0");
+  check_fails(gsel_comm_init(&config, &comm, &err), err, GSEL_ERR_VERSION, "gsel_comm_options.struct_size is 0");
   config.struct_size = 7; /* less than the two words every struct begins with */
-  check_fails(gsel_comm_init(&config, &comm, &err), err, GSEL_ERR_VERSION, "gsel_comm_config.struct_size is 7");
+  check_fails(gsel_comm_init(&config, &comm, &err), err, GSEL_ERR_VERSION, "gsel_comm_options.struct_size is 7");
   assert_null(comm);
 }
 
@@ -92,7 +92,7 @@ static void add_value(gsel_model* model, const char* name, int32_t n_dims, gsel_
   const int64_t one = 1;
   const first_value_desc desc = {0, 0, gsel_str_from(name), &one, n_dims, dtype, flags, 0};
   void* old = OLD(desc);
-  check_ok(gsel_model_add_value(model, (const gsel_value_desc*)old, NULL, &err), err);
+  check_ok(gsel_model_add_value(model, (const gsel_value_options*)old, NULL, &err), err);
   GIVE_BACK(old, desc);
 }
 
@@ -107,9 +107,9 @@ static gsel_model* small_model(void) {
   add_value(model, "weight", 0, GSEL_F64, GSEL_VALUE_SCALAR);
   const first_param_desc desc = {0, 0, gsel_str_from("w"), &one, 1, GSEL_F32};
   void* old = OLD(desc);
-  check_ok(gsel_model_add_param(model, (const gsel_param_desc*)old, NULL, &err), err);
+  check_ok(gsel_model_add_param(model, (const gsel_param_options*)old, NULL, &err), err);
   GIVE_BACK(old, desc);
-  gsel_layer_desc layer = GSEL_LAYER_DESC_INIT;
+  gsel_layer_options layer = GSEL_LAYER_OPTIONS_INIT;
   layer.name = gsel_str_from("distance");
   layer.inputs = &input;
   layer.outputs = outputs;
@@ -118,9 +118,9 @@ static gsel_model* small_model(void) {
   layer.n_outputs = 2;
   layer.flags = GSEL_LAYER_LOSS;
   layer.forward = layer.backward = unused;
-  layer.struct_size = offsetof(gsel_layer_desc, user_data);
+  layer.struct_size = offsetof(gsel_layer_options, user_data);
   old = at_end_of_page(&layer, layer.struct_size);
-  check_ok(gsel_model_add_layer(model, (const gsel_layer_desc*)old, NULL, &err), err);
+  check_ok(gsel_model_add_layer(model, (const gsel_layer_options*)old, NULL, &err), err);
   give_back(old, layer.struct_size);
   return model;
 }
@@ -160,7 +160,7 @@ static gsel_model* own_model;
 
 static int open_training(void** state) {
   (void)state;
-  gsel_comm_config alone = GSEL_COMM_CONFIG_INIT;
+  gsel_comm_options alone = GSEL_COMM_OPTIONS_INIT;
   const gsel_str text = GSEL_STR("[train]\noptimizer = \"sgd\"\nlearning_rate = 0.25\nweight_decay = 0\nbatch = 1\n");
   alone.world_size = 1;
   own_comm = join_alone(&alone);
@@ -173,7 +173,7 @@ static int close_training(void** state) {
   (void)state;
   gsel_model_free(own_model);
   gsel_config_free(own_config);
-  gsel_comm_destroy(own_comm);
+  gsel_comm_free(own_comm);
   return 0;
 }
 
@@ -182,7 +182,7 @@ static void a_client_of_first_structs_trains_a_step(void** state) {
   gsel_trainer* trainer;
   const first_trainer_options options = {0, 0, own_config};
   void* old = OLD(options);
-  check_ok(gsel_trainer_create(own_model, own_comm, (const gsel_trainer_options*)old, &trainer, &err), err);
+  check_ok(gsel_trainer_create(own_comm, own_model, (const gsel_trainer_options*)old, &trainer, &err), err);
   GIVE_BACK(old, options);
   pull_a_step(trainer);
 
@@ -207,7 +207,7 @@ static void a_client_of_longer_structs_trains_and_keeps_its_tail(void** state) {
   memset(&options, 0, sizeof options);
   options.known.config = own_config;
   void* next = OLD(options);
-  check_ok(gsel_trainer_create(own_model, own_comm, (const gsel_trainer_options*)next, &trainer, &err), err);
+  check_ok(gsel_trainer_create(own_comm, own_model, (const gsel_trainer_options*)next, &trainer, &err), err);
   GIVE_BACK(next, options);
   pull_a_step(trainer);
 
@@ -231,7 +231,7 @@ static void longer_trainer_options_with_a_tail_are_refused_with_both_sizes(void*
   options.progress = &options;
   void* next = OLD(options);
   const gsel_status status =
-      gsel_trainer_create(own_model, own_comm, (const gsel_trainer_options*)next, &trainer, &err);
+      gsel_trainer_create(own_comm, own_model, (const gsel_trainer_options*)next, &trainer, &err);
   GIVE_BACK(next, options);
   assert_null(trainer);
   assert_true(err && strstr(gsel_error_message(err).data, "(40 bytes)"));

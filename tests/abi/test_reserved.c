@@ -11,34 +11,34 @@
 typedef gsel_status (*passes)(void* given, gsel_error** err);
 
 static gsel_status to_comm_init(void* given, gsel_error** err) {
-  gsel_comm_config* config = (gsel_comm_config*)given;
+  gsel_comm_options* config = (gsel_comm_options*)given;
   gsel_comm* comm;
   config->world_size = 1;
   const gsel_status status = gsel_comm_init(config, &comm, err);
-  gsel_comm_destroy(comm);
+  gsel_comm_free(comm);
   return status;
 }
 
 static gsel_status to_mesh_split(void* given, gsel_error** err) {
   gsel_mesh* mesh = (gsel_mesh*)given;
-  gsel_comm_config config = GSEL_COMM_CONFIG_INIT;
+  gsel_comm_options config = GSEL_COMM_OPTIONS_INIT;
   gsel_comm *world, *part;
   config.world_size = 1;
   check_ok(gsel_comm_init(&config, &world, err), *err);
   mesh->world_size = mesh->size[0] = mesh->size[1] = mesh->size[2] = 1;
   const gsel_status status = gsel_mesh_split(world, mesh, 1, &part, err);
-  gsel_comm_destroy(part);
-  gsel_comm_destroy(world);
+  gsel_comm_free(part);
+  gsel_comm_free(world);
   return status;
 }
 
 #define TO_MODEL(piece)                                                        \
   static gsel_status to_##piece(void* given, gsel_error** err) {               \
     gsel_model* model;                                                         \
-    gsel_##piece##_desc* desc = (gsel_##piece##_desc*)given;                   \
+    gsel_##piece##_options* options = (gsel_##piece##_options*)given;             \
     check_ok(gsel_model_create(&model, err), *err);                            \
-    desc->name = gsel_str_from("piece");                                       \
-    const gsel_status status = gsel_model_add_##piece(model, desc, NULL, err); \
+    options->name = gsel_str_from("piece");                                    \
+    const gsel_status status = gsel_model_add_##piece(model, options, NULL, err); \
     gsel_model_free(model);                                                    \
     return status;                                                             \
   }
@@ -48,19 +48,19 @@ TO_MODEL(layer)
 
 static gsel_status to_pipeline(void* given, gsel_error** err) {
   gsel_pipeline* pipeline;
-  return gsel_pipeline_create(NULL, NULL, (gsel_pipeline_config*)given, &pipeline, err);
+  return gsel_pipeline_create(NULL, NULL, (gsel_pipeline_options*)given, &pipeline, err);
 }
 
 static gsel_status to_resolve(void* given, gsel_error** err) {
   gsel_selection* selection;
-  const gsel_status status = gsel_resolve((gsel_resolve_request*)given, &selection, err);
+  const gsel_status status = gsel_resolve((gsel_resolve_options*)given, &selection, err);
   gsel_selection_free(selection);
   return status;
 }
 
 static gsel_status to_reserve(void* given, gsel_error** err) {
   gsel_reservation* held;
-  gsel_resolve_request request = GSEL_RESOLVE_REQUEST_INIT;
+  gsel_resolve_options request = GSEL_RESOLVE_OPTIONS_INIT;
   const gsel_status status = gsel_reserve(&request, (gsel_reserve_options*)given, &held, err);
   gsel_reservation_free(held);
   return status;
@@ -84,7 +84,7 @@ static gsel_status to_trainer(void* given, gsel_error** err) {
 static gsel_status to_optimizer(void* given, gsel_error** err) {
   gsel_trainer* trainer;
   gsel_trainer_options options = GSEL_TRAINER_OPTIONS_INIT;
-  options.optimizer = (gsel_optimizer_desc*)given;
+  options.optimizer = (gsel_optimizer_options*)given;
   return gsel_trainer_create(NULL, NULL, &options, &trainer, err);
 }
 
@@ -92,10 +92,10 @@ static const struct passed {
   const char* type;
   passes pass;
 } passed[] = {
-    {"gsel_comm_config", to_comm_init},   {"gsel_mesh", to_mesh_split},          {"gsel_param_desc", to_param},
-    {"gsel_value_desc", to_value},        {"gsel_layer_desc", to_layer},         {"gsel_pipeline_config", to_pipeline},
-    {"gsel_resolve_request", to_resolve}, {"gsel_reserve_options", to_reserve},  {"gsel_schedule_times", to_simulate},
-    {"gsel_trainer_options", to_trainer}, {"gsel_optimizer_desc", to_optimizer},
+    {"gsel_comm_options", to_comm_init},   {"gsel_mesh", to_mesh_split},          {"gsel_param_options", to_param},
+    {"gsel_value_options", to_value},        {"gsel_layer_options", to_layer},         {"gsel_pipeline_options", to_pipeline},
+    {"gsel_resolve_options", to_resolve}, {"gsel_reserve_options", to_reserve},  {"gsel_schedule_times", to_simulate},
+    {"gsel_trainer_options", to_trainer}, {"gsel_optimizer_options", to_optimizer},
 };
 
 /* The library writes these, or lends them to callbacks and plugins. */
@@ -125,7 +125,7 @@ static const char* const given_out[] = {
 /* Parts of other structs and tables of plugins, whose refusals test_model.c, test_program.c and test_plugin.c compare.
  */
 static const char* const checked_elsewhere[] = {
-    "gsel_phase",     "gsel_instr",      "gsel_bucket_desc", "gsel_strategy_v1",
+    "gsel_phase",     "gsel_instr",      "gsel_bucket_options", "gsel_strategy_v1",
     "gsel_option_v1", "gsel_backend_v1", "struct gsel_plugin_v1",
 };
 

@@ -38,11 +38,11 @@ static void make_trainer(rank_run* run) {
   rank_ok(run, t->describe(model, &err), err);
   options.config = config;
   options.data = eq_data;
-  rank_ok(run, gsel_trainer_create(model, comm, &options, &trainer, &err), err);
+  rank_ok(run, gsel_trainer_create(comm, model, &options, &trainer, &err), err);
   gsel_trainer_free(trainer);
   gsel_model_free(model);
   gsel_config_free(config);
-  gsel_comm_destroy(comm);
+  gsel_comm_free(comm);
 }
 
 static void tell(int ranks, gsel_status (*describe)(gsel_model*, gsel_error**), const char* config) {

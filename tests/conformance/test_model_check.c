@@ -5,9 +5,9 @@
 /* In place of the forward of the layer of this name, of models that are added behind this. */
 static const char* replaced_layer;
 static gsel_layer_fn replacement;
-static inline gsel_status add_layer_or_replacement(gsel_model* model, const gsel_layer_desc* given, int32_t* out_id,
+static inline gsel_status add_layer_or_replacement(gsel_model* model, const gsel_layer_options* given, int32_t* out_id,
                                                    gsel_error** err) {
-  gsel_layer_desc desc = *given;
+  gsel_layer_options desc = *given;
   if (replaced_layer && !strcmp(given->name.data, replaced_layer)) desc.forward = replacement;
   return gsel_model_add_layer(model, &desc, out_id, err);
 }

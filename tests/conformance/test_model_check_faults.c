@@ -425,7 +425,7 @@ static void create_trainer(rank_run* run) {
   rank_ok(run, ck_describe(model, m, &err), err);
   options.config = config;
   options.data = ck_samples;
-  const gsel_status status = gsel_trainer_create(model, comm, &options, &trainer, &err);
+  const gsel_status status = gsel_trainer_create(comm, model, &options, &trainer, &err);
   if (m->callbacks[CK_LINE][BWT]) {
     rank_fails(run, status, err, GSEL_ERR_MODEL, "layer \"line\" backward_weight: d_params[0] \"a\" element 0", -1);
   } else {
@@ -435,7 +435,7 @@ static void create_trainer(rank_run* run) {
   gsel_trainer_free(trainer);
   gsel_model_free(model);
   gsel_config_free(config);
-  gsel_comm_destroy(comm);
+  gsel_comm_free(comm);
 }
 
 static void a_trainer_checks_first_where_the_configuration_says_so(void** state) {

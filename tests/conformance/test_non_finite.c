@@ -40,7 +40,7 @@ static void open_trial(rank_run* run, step_session* s) {
   rank_ok(run, step_open(run, &m, s, &err), err);
 }
 
-/* Reading parameters between steps settles a step that stood on trust. */
+/* Reading parameters between steps settles an optimistic step. */
 static void expect_skip(rank_run* run) {
   const trial* t = (const trial*)run->user;
   step_session s;
@@ -172,7 +172,7 @@ static void expect_skip_in_mesh(rank_run* run) {
   eq_close(&s);
 }
 
-/* Without a look between steps, those on trust are begun again. */
+/* Without a look between steps, optimistic ones are begun again. */
 static void expect_no_nan_after_a_run(rank_run* run) {
   const mesh_trial* t = (const mesh_trial*)run->user;
   eq_session s;

@@ -139,7 +139,7 @@ static void expect_break(rank_run* run) {
   gsel_status status = GSEL_OK;
   for (int i = 0; i < t->runs && !status; ++i) status = gsel_pipeline_run(s.pipeline, t->what, NULL, &err);
   if (t->m.at_failure)
-    rank_fails(run, status, err, GSEL_ERR_PEER, "ended without gsel_comm_destroy", -1);
+    rank_fails(run, status, err, GSEL_ERR_PEER, "ended without gsel_comm_free", -1);
   else
     rank_fails(run, status, err, status == GSEL_ERR_CALLBACK ? status : GSEL_ERR_ABORTED, t->text, -1);
   rank_fails(run, gsel_pipeline_run(s.pipeline, t->what, NULL, &err), err, GSEL_ERR_STATE, "an earlier run failed", -1);

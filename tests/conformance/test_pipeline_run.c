@@ -116,12 +116,12 @@ static double seconds(void) {
 /* The last weights' half of the last rank ends once the first rank is at its next run: never, if anything at the end of
  * a run waited for all. */
 enum { DRIFT_CALLS = 2 * 4 };
-static volatile int next_run_began;
+static int next_run_began; /* ranks are threads: atomic */
 
 static void hold_the_last_half(const pipe_model* m, int layer) {
-  if (layer == 0 && m->forwards[0] > DRIFT_CALLS) next_run_began = 1;
+  if (layer == 0 && m->forwards[0] > DRIFT_CALLS) __atomic_store_n(&next_run_began, 1, __ATOMIC_RELAXED);
   if (layer != 3 || m->backwards[3] != DRIFT_CALLS) return;
-  for (int turn = 0; !next_run_began && turn < 10000; ++turn) usleep(1000);
+  for (int turn = 0; !__atomic_load_n(&next_run_began, __ATOMIC_RELAXED) && turn < 10000; ++turn) usleep(1000);
 }
 
 static void a_rank_that_has_ended_its_run_begins_the_next(void** state) {

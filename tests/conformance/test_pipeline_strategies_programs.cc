@@ -110,7 +110,7 @@ void random_pipelines_are_accepted_by_the_verifier(void**) {
   assert_true(accepted > 150);
 }
 
-// ---- steps on trust ----
+// ---- optimistic steps ----
 
 // Micro-batches of which the first layer here has run forward before VALIDATE.
 int32_t forwards_before_validate(const Program& p) {

@@ -288,7 +288,7 @@ static void expect_death(rank_run* run) {
   rank_ok(run, open_validation(run, &s, &err), err);
   gsel_status status = GSEL_OK;
   for (; s.step < VALIDATION_STEPS && !status; ++s.step) status = gsel_trainer_step(s.trainer, NULL, &err);
-  rank_fails(run, status, err, GSEL_ERR_PEER, "ended without gsel_comm_destroy", t->dies);
+  rank_fails(run, status, err, GSEL_ERR_PEER, "ended without gsel_comm_free", t->dies);
   rank_fails(run, gsel_trainer_step(s.trainer, NULL, &err), err, GSEL_ERR_STATE, "an earlier step failed", -1);
   close_validation(&s);
 }

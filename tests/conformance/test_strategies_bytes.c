@@ -45,14 +45,14 @@ static void bytes_sent_are_those_of_the_closed_forms(void** state) {
 /* ---- memory -------------------------------------------------------------------------------------------------- */
 
 /* Bytes of model states on the first rank and on the last: kept parameters, gradients, optimizer state, master copies,
- * and the two parts of the second tier. AdamW: 8 bytes of state per element. */
+ * and the two parts of offload memory. AdamW: 8 bytes of state per element. */
 enum { PARAMETERS, GRADIENTS, STATE, MASTER, TIER_STATE, TIER_PARAMETERS, N_PARTS };
 static const char* const kParts[N_PARTS] = {"parameters",
                                             "gradients",
                                             "optimizer state",
                                             "master copy",
-                                            "optimizer state and master copy, second tier",
-                                            "parameters, second tier"};
+                                            "optimizer state and master copy, offload memory",
+                                            "parameters, offload memory"};
 struct memory_form {
   const char* section;
   uint64_t first[N_PARTS], last[N_PARTS];

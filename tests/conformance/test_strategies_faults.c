@@ -23,7 +23,7 @@ static void expect_failure(rank_run* run) {
            "layer \"head\" failed in forward on rank %d, step 2, micro-batch 0: the numbers were not right",
            t->fail_on_rank);
   if (t->at_failure)
-    rank_fails(run, status, err, GSEL_ERR_PEER, "ended without gsel_comm_destroy", t->fail_on_rank);
+    rank_fails(run, status, err, GSEL_ERR_PEER, "ended without gsel_comm_free", t->fail_on_rank);
   else
     rank_fails(run, status, err, mine ? GSEL_ERR_CALLBACK : GSEL_ERR_ABORTED, text, -1);
   rank_fails(run, gsel_trainer_step(s.trainer, NULL, &err), err, GSEL_ERR_STATE, "an earlier step failed", -1);

@@ -102,7 +102,7 @@ Damage behind(gsel_instr_kind kind, gsel_instr_kind other) {
     const size_t at = position_of(step, kind), to = position_of(step, other, at);
     if (to == step.size()) return false;
     std::rotate(step.begin() + static_cast<std::ptrdiff_t>(at), step.begin() + static_cast<std::ptrdiff_t>(at) + 1,
-                step.begin() + static_cast<std::ptrdiff_t>(to) + 1);
+                    step.begin() + static_cast<std::ptrdiff_t>(to) + 1);
     return true;
   };
 }
@@ -119,23 +119,23 @@ void damaged_programs_are_refused(void**) {
                     zero3 = ZERO("3", ALL_SHARDED "prefetch_elems = 20\n"),
                     resident = ZERO("3", "persist_elems = 13\n");
   const DamageRow rows[] = {
-      {"ddp: a dropped reduce", ddp, drop(GSEL_INSTR_REDUCE)},
-      {"ddp: a double reduce", ddp, twice(GSEL_INSTR_REDUCE)},
+      {"ddp: a dropped allreduce", ddp, drop(GSEL_INSTR_ALLREDUCE)},
+      {"ddp: a double allreduce", ddp, twice(GSEL_INSTR_ALLREDUCE)},
       {"ddp: a dropped wait", ddp, drop(GSEL_INSTR_WAIT)},
       {"ddp: a dropped step", ddp, drop(GSEL_INSTR_STEP)},
       {"dp: a dropped broadcast", dp, drop(GSEL_INSTR_BROADCAST)},
       {"dp: a dropped scatter", dp, drop(GSEL_INSTR_SCATTER)},
-      {"dp: a dropped collect", dp, drop(GSEL_INSTR_COLLECT)},
-      {"dp: a dropped reduction", dp, drop(GSEL_INSTR_REDUCE_ROOT)},
-      {"dp: an early reduction", dp, behind(GSEL_INSTR_BACKWARD, GSEL_INSTR_REDUCE_ROOT)},
+      {"dp: a dropped gather of values", dp, drop(GSEL_INSTR_GATHER)},
+      {"dp: a dropped reduction", dp, drop(GSEL_INSTR_REDUCE)},
+      {"dp: an early reduction", dp, behind(GSEL_INSTR_BACKWARD, GSEL_INSTR_REDUCE)},
       {"zero 1: a dropped reduction", zero1, drop(GSEL_INSTR_REDUCE_SCATTER)},
-      {"zero 1: a dropped gather", zero1, drop(GSEL_INSTR_GATHER)},
-      {"zero 1: a gather before the step", zero1, behind(GSEL_INSTR_STEP, GSEL_INSTR_GATHER)},
+      {"zero 1: a dropped gather", zero1, drop(GSEL_INSTR_ALLGATHER)},
+      {"zero 1: a gather before the step", zero1, behind(GSEL_INSTR_STEP, GSEL_INSTR_ALLGATHER)},
       {"zero 2: a dropped reduction", zero2, drop(GSEL_INSTR_REDUCE_SCATTER)},
       {"zero 2: a double reduction", zero2, twice(GSEL_INSTR_REDUCE_SCATTER)},
-      {"zero 2: a dropped gather", zero2, drop(GSEL_INSTR_GATHER)},
-      {"zero 3: a dropped gather", zero3, drop(GSEL_INSTR_GATHER)},
-      {"zero 3: a late gather", zero3, behind(GSEL_INSTR_GATHER, GSEL_INSTR_FORWARD)},
+      {"zero 2: a dropped gather", zero2, drop(GSEL_INSTR_ALLGATHER)},
+      {"zero 3: a dropped gather", zero3, drop(GSEL_INSTR_ALLGATHER)},
+      {"zero 3: a late gather", zero3, behind(GSEL_INSTR_ALLGATHER, GSEL_INSTR_FORWARD)},
       {"zero 3: a late wait", zero3, behind(GSEL_INSTR_WAIT, GSEL_INSTR_FORWARD)},
       {"zero 3: a dropped release", zero3, drop(GSEL_INSTR_RELEASE)},
       {"zero 3: a double release", zero3, twice(GSEL_INSTR_RELEASE)},
@@ -214,7 +214,7 @@ void gathers_stay_in_their_window_and_fill_it(void**) {
       std::set<int32_t> ahead;
       for (size_t i = 0; i < program.step.size(); ++i) {
         const gsel_instr& instr = program.step[i];
-        if (instr.kind == GSEL_INSTR_GATHER) ahead.insert(instr.bucket);
+        if (instr.kind == GSEL_INSTR_ALLGATHER) ahead.insert(instr.bucket);
         std::erase_if(ahead, [&](int32_t b) { return instr.layer >= 0 && reads_bucket(program, instr, b); });
         if (instr.layer < 0) continue;
         int64_t elems = 0;
@@ -236,7 +236,7 @@ void reductions_begin_right_behind_the_last_gradient(void**) {
     size_t n = 0, inside = 0;
     for (size_t i = 0; i < program.step.size(); ++i) {
       const gsel_instr_kind kind = program.step[i].kind;
-      if (kind != GSEL_INSTR_REDUCE && kind != GSEL_INSTR_REDUCE_SCATTER) continue;
+      if (kind != GSEL_INSTR_ALLREDUCE && kind != GSEL_INSTR_REDUCE_SCATTER) continue;
       size_t before = i;
       while (before > 0 && program.step[before].layer < 0) --before;
       const std::vector<int32_t>& params = program.layers[program.step[before].layer].params;

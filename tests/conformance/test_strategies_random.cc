@@ -46,7 +46,7 @@ class RandomModel {
   void add_param(int p) {
     const std::string name = fmt::format("p{}", p);
     const int64_t n = below(60) + 1;
-    gsel_param_desc desc = GSEL_PARAM_DESC_INIT;
+    gsel_param_options desc = GSEL_PARAM_OPTIONS_INIT;
     desc.name = {name.data(), name.size()};
     desc.dims = &n;
     desc.n_dims = 1;
@@ -58,7 +58,7 @@ class RandomModel {
   int32_t add_value(uint32_t flags) {
     const std::string name = fmt::format("v{}", model.values().size());
     const int64_t n = 2;
-    gsel_value_desc desc = GSEL_VALUE_DESC_INIT;
+    gsel_value_options desc = GSEL_VALUE_OPTIONS_INIT;
     desc.name = {name.data(), name.size()};
     desc.dims = &n;
     desc.n_dims = flags & GSEL_VALUE_SCALAR ? 0 : 1;
@@ -70,7 +70,7 @@ class RandomModel {
   void add(const std::vector<int32_t>& in, const std::vector<int32_t>& out, const std::vector<int32_t>& params,
            uint32_t flags) {
     const std::string name = fmt::format("l{}", model.layers().size());
-    gsel_layer_desc desc = GSEL_LAYER_DESC_INIT;
+    gsel_layer_options desc = GSEL_LAYER_OPTIONS_INIT;
     desc.name = {name.data(), name.size()};
     desc.inputs = in.data();
     desc.outputs = out.data();

@@ -41,7 +41,7 @@ static void exchange(struct traffic* t, int n, uint64_t columns, uint64_t heads,
 
 enum { FORWARD, BACKWARD, PARTIAL, LOSS, N_KINDS };
 static const gsel_instr_kind kKinds[N_KINDS] = {GSEL_INSTR_FORWARD, GSEL_INSTR_BACKWARD_INPUT,
-                                                GSEL_INSTR_REDUCE_PARTIAL, GSEL_INSTR_LOSS_REDUCE};
+                                                GSEL_INSTR_ALLREDUCE_PARTIAL, GSEL_INSTR_LOSS_ALLREDUCE};
 
 static void expected_traffic(enum way way, int n, uint64_t m, struct traffic* t) {
   const uint64_t u = (uint64_t)n, X = value_bytes(TM_W), one = value_bytes(1);

@@ -32,7 +32,7 @@ typedef struct pipe_session {
 
 static gsel_status open_shared(rank_run* run, pipe_session* s, gsel_error** err) {
   const shared_pipe* t = (const shared_pipe*)run->user;
-  gsel_pipeline_config config = GSEL_PIPELINE_CONFIG_INIT;
+  gsel_pipeline_options config = GSEL_PIPELINE_OPTIONS_INIT;
   run->timeout_s = 20;
   memset(s, 0, sizeof *s);
   s->m.frozen = 1;
@@ -51,7 +51,7 @@ static gsel_status open_shared(rank_run* run, pipe_session* s, gsel_error** err)
 static void close_shared(pipe_session* s) {
   gsel_pipeline_free(s->pipeline);
   gsel_model_free(s->model);
-  gsel_comm_destroy(s->comm);
+  gsel_comm_free(s->comm);
 }
 
 /* Stages count the layers of the model, and name the first by its id. */
@@ -143,7 +143,7 @@ static void disagree(rank_run* run) {
   pipe_session s;
   gsel_error* err = NULL;
   const gsel_status status = open_shared(run, &s, &err);
-  rank_fails(run, status, err, GSEL_ERR_MISMATCH, "gsel_pipeline_config.tensor_ranks", -1);
+  rank_fails(run, status, err, GSEL_ERR_MISMATCH, "gsel_pipeline_options.tensor_ranks", -1);
   close_shared(&s);
 }
 

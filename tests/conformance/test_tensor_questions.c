@@ -43,13 +43,13 @@ static gsel_status open_session(session* s, gsel_error** err) {
   if (!status) status = tensor_describe(s->model, &s->m, s->inits, err);
   options.config = s->config;
   options.data = tensor_data;
-  return status ? status : gsel_trainer_create(s->model, s->comm, &options, &s->trainer, err);
+  return status ? status : gsel_trainer_create(s->comm, s->model, &options, &s->trainer, err);
 }
 static void close_session(session* s) {
   gsel_trainer_free(s->trainer);
   gsel_model_free(s->model);
   gsel_config_free(s->config);
-  gsel_comm_destroy(s->comm);
+  gsel_comm_free(s->comm);
 }
 
 static gsel_status asked_data(const gsel_data_request* r, void* user) {

@@ -22,7 +22,7 @@ typedef struct tensor_trial {
   int init_differs;
   int ring; /* blocks of positions are passed on, but on the one rank */
   int overflow_at_step;
-  const gsel_optimizer_desc* optimizer;
+  const gsel_optimizer_options* optimizer;
   const char* refused; /* part of the error that creation ends with; NULL: it succeeds */
   tensor_outcome* out; /* [ranks] */
 } tensor_trial;
@@ -41,7 +41,7 @@ static gsel_status open_trainer(rank_run* run, gsel_comm** comm, gsel_config** c
   options.config = *config;
   options.data = tensor_data;
   options.optimizer = t->optimizer;
-  return status ? status : gsel_trainer_create(*model, *comm, &options, trainer, err);
+  return status ? status : gsel_trainer_create(*comm, *model, &options, trainer, err);
 }
 
 /* What was sent is what the program says, on every axis. */
@@ -134,7 +134,7 @@ static void train(rank_run* run) {
   gsel_trainer_free(trainer);
   gsel_model_free(model);
   gsel_config_free(config);
-  gsel_comm_destroy(comm);
+  gsel_comm_free(comm);
 }
 
 #define TRAIN_SECTION \
@@ -337,14 +337,16 @@ static gsel_status step_by_norms(const gsel_optimizer_call* call, void* user) {
   return GSEL_OK;
 }
 static void norms_of_split_parameters_are_those_of_the_whole(void** state) {
-  const gsel_optimizer_desc lamb = {.struct_size = sizeof lamb, .needs = GSEL_NEEDS_PARAM_NORM, .step = step_by_norms};
+  const gsel_optimizer_options lamb = {
+      .struct_size = sizeof lamb, .needs = GSEL_NEEDS_PARAM_NORM, .step = step_by_norms};
   (void)state;
   EQUAL_IN(kTensorAlone, "", "", .optimizer = &lamb);
   EQUAL_IN(kMeshes, "", "", .optimizer = &lamb);
 }
 
 static void an_optimizer_of_whole_parameters_is_refused(void** state) {
-  const gsel_optimizer_desc muon = {.struct_size = sizeof muon, .needs = GSEL_NEEDS_WHOLE_PARAM, .step = step_by_norms};
+  const gsel_optimizer_options muon = {
+      .struct_size = sizeof muon, .needs = GSEL_NEEDS_WHOLE_PARAM, .step = step_by_norms};
   tensor_trial trial = {.config = TRAIN_SECTION TENSOR(2),
                         .ranks = 2,
                         .optimizer = &muon,

@@ -48,19 +48,19 @@ static void layers_without_callbacks_are_pulled_and_never_pushed(void** state) {
   const int32_t in = 0, outs[] = {1, 2}, param = 0;
   check_ok(rank_join(run, &comm, &err), err);
   check_ok(gsel_model_create(&model, &err), err);
-  gsel_param_desc w = GSEL_PARAM_DESC_INIT;
+  gsel_param_options w = GSEL_PARAM_OPTIONS_INIT;
   w.name = gsel_str_from("w");
   w.dims = &one;
   w.n_dims = 1;
   check_ok(gsel_model_add_param(model, &w, NULL, &err), err);
   for (int v = 0; v < 3; ++v) {
-    gsel_value_desc value = GSEL_VALUE_DESC_INIT;
+    gsel_value_options value = GSEL_VALUE_OPTIONS_INIT;
     value.name = gsel_str_from(v == 0 ? "x" : v == 1 ? "loss" : "weight");
     value.dtype = v ? GSEL_F64 : GSEL_F32;
     value.flags = v ? GSEL_VALUE_SCALAR : GSEL_VALUE_INPUT;
     check_ok(gsel_model_add_value(model, &value, NULL, &err), err);
   }
-  gsel_layer_desc layer = GSEL_LAYER_DESC_INIT;
+  gsel_layer_options layer = GSEL_LAYER_OPTIONS_INIT;
   layer.name = gsel_str_from("product");
   layer.inputs = &in;
   layer.outputs = outs;
@@ -72,7 +72,7 @@ static void layers_without_callbacks_are_pulled_and_never_pushed(void** state) {
   check_ok(gsel_model_add_layer(model, &layer, NULL, &err), err);
   gsel_trainer_options options = GSEL_TRAINER_OPTIONS_INIT;
   options.data = exact_data;
-  check_ok(gsel_trainer_create(model, comm, &options, &trainer, &err), err);
+  check_ok(gsel_trainer_create(comm, model, &options, &trainer, &err), err);
   check_fails(gsel_trainer_step(trainer, NULL, &err), err, GSEL_ERR_STATE,
               "layer \"product\" has no callbacks; pull the step");
   double out = 0;
@@ -94,7 +94,7 @@ static void layers_without_callbacks_are_pulled_and_never_pushed(void** state) {
   assert_memory_equal(kinds, expected, sizeof kinds);
   gsel_trainer_free(trainer);
   gsel_model_free(model);
-  gsel_comm_destroy(comm);
+  gsel_comm_free(comm);
   ranks_verdict(run, 1);
 }
 

@@ -2,7 +2,7 @@
 #   ```console         lines "$ COMMAND" are run; the lines below one, up to the next or the fence, are its output
 #   <!-- rows: COMMAND -->   in the table below, the first cell of a row holds in `...` what is added to COMMAND; the
 #                      second cell becomes the indexes chosen, or the kind and message of the refusal
-# Refuses to know: what the output should be.
+# Does not know: what the output should be.
 
 function run(command,    line, text) {
   text = ""

@@ -9,8 +9,8 @@ static void exits(rank_run* run) {
   rank_ok(run, rank_join(run, &comm, &err), err);
   rank_ok(run, gsel_barrier(comm, &err), err);
   if (run->rank == 1) _exit(0);
-  rank_fails(run, gsel_barrier(comm, &err), err, GSEL_ERR_PEER, ") ended without gsel_comm_destroy while rank ", 1);
-  gsel_comm_destroy(comm);
+  rank_fails(run, gsel_barrier(comm, &err), err, GSEL_ERR_PEER, ") ended without gsel_comm_free while rank ", 1);
+  gsel_comm_free(comm);
 }
 
 static void test_a_rank_that_exits_has_ended(void** state) {

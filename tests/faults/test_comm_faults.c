@@ -51,7 +51,7 @@ static void calls_until_it_fails(rank_run* run) {
   rank_fails(run, status, err, s->code, s->part, s->victim);
   rank_fails(run, gsel_barrier(comm, &err), err, s->code, s->part, s->victim);
   free(x);
-  gsel_comm_destroy(comm);
+  gsel_comm_free(comm);
 }
 
 static void wait_until_started(const struct stage* s, int32_t n) {
@@ -89,7 +89,7 @@ static void survivors_of_a_kill_all_name_the_dead_rank(void** state) {
     for (int round = 0; round < 40; ++round) {
       const size_t counts[] = {2, 900, 300000};
       const double took =
-          strike(n, make_stage(rand() % n, GSEL_ERR_PEER, ") ended without gsel_comm_destroy while rank ", counts[round % 3]), SIGKILL, 60);
+          strike(n, make_stage(rand() % n, GSEL_ERR_PEER, ") ended without gsel_comm_free while rank ", counts[round % 3]), SIGKILL, 60);
       if (took > longest) longest = took;
     }
   print_message("longest time from kill to the end of all survivors: %.1f ms\n", 1e3 * longest);
@@ -119,7 +119,7 @@ static void never_calls(rank_run* run) {
     s->started[0] = 1;
   }
   if (run->rank == 3) wait_until_started(s, 1);
-  gsel_comm_destroy(comm);
+  gsel_comm_free(comm);
 }
 
 /* A pidfd can be refused by a sandbox; then a pipe tells of deaths. */
@@ -144,7 +144,7 @@ static void deaths_are_seen_without_pidfd(void** state) {
     const int refused = syscall(SYS_pidfd_open, getpid(), 0) < 0 && errno == ENOSYS;
     if (!refused) _exit(2);
     for (int round = 0; round < 10; ++round)
-      if (strike(3, make_stage(rand() % 3, GSEL_ERR_PEER, ") ended without gsel_comm_destroy while rank ", 900), SIGKILL, 60) > 5) _exit(3);
+      if (strike(3, make_stage(rand() % 3, GSEL_ERR_PEER, ") ended without gsel_comm_free while rank ", 900), SIGKILL, 60) > 5) _exit(3);
     _exit(0);
   }
   int status = 0;
@@ -168,8 +168,8 @@ static void leaves_a_child(rank_run* run) {
     while (s->started[1] == 0) poll(NULL, 0, 1);
     raise(SIGKILL);
   }
-  rank_fails(run, gsel_barrier(comm, &err), err, GSEL_ERR_PEER, "ended without gsel_comm_destroy", 1);
-  gsel_comm_destroy(comm);
+  rank_fails(run, gsel_barrier(comm, &err), err, GSEL_ERR_PEER, "ended without gsel_comm_free", 1);
+  gsel_comm_free(comm);
 }
 
 static void a_child_left_behind_does_not_hide_a_death(void** state) {
@@ -272,7 +272,7 @@ static void joins_300_times(rank_run* run) {
     gsel_comm* comm;
     rank_ok(run, rank_join(run, &comm, &err), err);
     rank_ok(run, gsel_barrier(comm, &err), err);
-    gsel_comm_destroy(comm);
+    gsel_comm_free(comm);
   }
   if (!processes) return;
   rank_check(run, open_descriptors() == before);
@@ -298,7 +298,7 @@ static void forks(rank_run* run) {
   if (child == 0) {
     const gsel_status status = gsel_allreduce(comm, &x, &x, 1, GSEL_I32, GSEL_SUM, &err);
     gsel_comm_abort(comm, gsel_str_from("from a child"));
-    gsel_comm_destroy(comm);
+    gsel_comm_free(comm);
     _exit(status == GSEL_ERR_FORKED && strstr(gsel_error_message(err).data, "after fork") ? 0 : 1);
   }
   int status = 1;
@@ -306,7 +306,7 @@ static void forks(rank_run* run) {
   rank_check(run, status == 0);
   rank_ok(run, gsel_allreduce(comm, &x, &x, 1, GSEL_I32, GSEL_SUM, &err), err);
   rank_check(run, x == run->world_size);
-  gsel_comm_destroy(comm);
+  gsel_comm_free(comm);
 }
 
 static void a_forked_child_is_refused_and_does_no_harm(void** state) {

@@ -110,7 +110,7 @@ static void calls_and_changes_its_buffer(rank_run* run) {
     if (run->rank == 0) s->gave_up = 1;
     wait_for(&s->ended);
   }
-  gsel_comm_destroy(comm);
+  gsel_comm_free(comm);
 }
 
 static const gsel_collective_kind kKinds[] = {GSEL_COLLECTIVE_BROADCAST, GSEL_COLLECTIVE_ALLGATHER,
@@ -182,10 +182,10 @@ static void is_written_to_by_nobody_after_the_error(rank_run* run) {
     float x = 1;
     rank_ok(run, gsel_allreduce(more[i], &x, &x, 1, GSEL_F32, GSEL_SUM, &err), err);
     rank_check(run, x == (float)(run->world_size - 1));
-    gsel_comm_destroy(more[i]);
+    gsel_comm_free(more[i]);
   }
-  if (!s->shared) gsel_comm_destroy(after);
-  gsel_comm_destroy(comm);
+  if (!s->shared) gsel_comm_free(after);
+  gsel_comm_free(comm);
 }
 
 static void a_stopped_rank_writes_to_nobody_when_it_goes_on(void** state) {

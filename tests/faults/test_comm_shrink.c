@@ -80,7 +80,7 @@ static gsel_status call_of(int kind, gsel_comm* comm, int32_t* x, int32_t* y, gs
       return gsel_alltoall(comm, x, y, (size_t)part, GSEL_I32, err);
     case SPLIT:
       status = gsel_comm_split(comm, me % 2, 0, &made, err);
-      gsel_comm_destroy(made);
+      gsel_comm_free(made);
       return status;
     default: /* a ring of messages, the first sends first */
       if (n == 1) return gsel_barrier(comm, err);
@@ -126,7 +126,7 @@ static void goes_on(rank_run* run, uint32_t rest) {
     gsel_error_free(err);
     err = NULL;
     rank_ok(run, gsel_comm_shrink(comm, &smaller, &err), err);
-    gsel_comm_destroy(comm);
+    gsel_comm_free(comm);
     comm = smaller;
   }
   if (!is_of(comm, run->rank, rest, x, &err)) {
@@ -138,7 +138,7 @@ static void goes_on(rank_run* run, uint32_t rest) {
   }
   free(x);
   free(y);
-  gsel_comm_destroy(comm);
+  gsel_comm_free(comm);
 }
 
 static void loses_the_victim(rank_run* run) {
@@ -227,10 +227,10 @@ static void is_stopped_or_shrinks(rank_run* run) {
   } else {
     rank_ok(run, gsel_comm_shrink(comm, &smaller, &err), err);
     rank_check(run, is_of(smaller, run->rank, rest, x, &err));
-    gsel_comm_destroy(smaller);
+    gsel_comm_free(smaller);
   }
   rank_fails(run, gsel_comm_shrink(comm, &smaller, &err), err, GSEL_ERR_STATE, "has been shrunk already", -1);
-  gsel_comm_destroy(comm);
+  gsel_comm_free(comm);
 }
 
 static void a_stopped_rank_is_left_behind_and_told_so(void** state) {
@@ -270,10 +270,10 @@ static void shrinks_a_whole_one(rank_run* run) {
     rank_ok(run, gsel_comm_shrink(comm, &smaller, &err), err);
     rank_check(run, is_of(smaller, run->rank, 1 << 0 | 1 << 2, x, &err));
     rank_fails(run, gsel_comm_resync(comm, &err), err, GSEL_ERR_STATE, "has been shrunk", -1);
-    gsel_comm_destroy(smaller);
+    gsel_comm_free(smaller);
   }
   free(x);
-  gsel_comm_destroy(comm);
+  gsel_comm_free(comm);
 }
 
 static void a_whole_communicator_can_be_shrunk_by_those_who_stay(void** state) {
@@ -338,9 +338,9 @@ static void comes_back(rank_run* run) {
   for (int i = 0; i < 5000; ++i) rank_check(run, ((char*)memory)[i] == 0x11);
   gsel_comm* copy;
   rank_ok(run, gsel_comm_dup(comm, &copy, &err), err);
-  gsel_comm_destroy(comm);
+  gsel_comm_free(comm);
   rank_check(run, is_of(copy, run->rank, (1u << run->world_size) - 1, x, &err));
-  gsel_comm_destroy(copy);
+  gsel_comm_free(copy);
   free(x);
 }
 
@@ -360,8 +360,8 @@ static void wants_another_way(rank_run* run) {
     rank_fails(run, gsel_comm_resync(comm, &err), err, GSEL_ERR_STATE, "shrinks the communicator", -1);
   rank_ok(run, gsel_comm_shrink(comm, &smaller, &err), err);
   rank_check(run, is_of(smaller, run->rank, 7, x, &err));
-  gsel_comm_destroy(comm);
-  gsel_comm_destroy(smaller);
+  gsel_comm_free(comm);
+  gsel_comm_free(smaller);
   free(x);
 }
 
@@ -383,9 +383,9 @@ static void alone(rank_run* run) {
   }
   rank_ok(run, gsel_comm_shrink(comm, &smaller, &err), err);
   rank_ok(run, gsel_allreduce(smaller, x, x, 600, GSEL_I32, GSEL_MAX, &err), err);
-  gsel_comm_destroy(comm);
+  gsel_comm_free(comm);
   rank_ok(run, gsel_barrier(smaller, &err), err);
-  gsel_comm_destroy(smaller);
+  gsel_comm_free(smaller);
 }
 
 static void a_world_of_one_comes_back_too(void** state) {
@@ -414,11 +414,11 @@ static void resyncs_without_the_victim(rank_run* run) {
     rank_fails(run, gsel_comm_resync(comm, &err), err, code, part, s->victim); /* it stays so */
     rank_ok(run, gsel_comm_shrink(comm, &smaller, &err), err);
     rank_check(run, is_of(smaller, run->rank, 7u & ~(1u << s->victim), x, &err));
-    gsel_comm_destroy(smaller);
+    gsel_comm_free(smaller);
     __atomic_fetch_add(&s->finished, 1, __ATOMIC_SEQ_CST);
     if (s->kind) wait_for(&s->finished, 2);
   }
-  gsel_comm_destroy(comm);
+  gsel_comm_free(comm);
   free(x);
 }
 
@@ -446,8 +446,8 @@ static void waits_for_another(rank_run* run) {
   gsel_error* err = NULL;
   gsel_comm* comm;
   int32_t x = 5;
-  gsel_comm_config config;
-  gsel_comm_config_init(&config, sizeof config);
+  gsel_comm_options config;
+  gsel_comm_options_init(&config, sizeof config);
   config.id = &run->id;
   config.rank = run->rank;
   config.world_size = run->world_size;
@@ -458,18 +458,18 @@ static void waits_for_another(rank_run* run) {
     if (s->victim == 1) raise(SIGKILL);
   } else if (run->rank == 0) {
     if (s->victim == 1)
-      rank_fails(run, gsel_recv(comm, &x, 1, GSEL_I32, 2, &err), err, GSEL_ERR_PEER, ") ended without gsel_comm_destroy while rank ", 1);
+      rank_fails(run, gsel_recv(comm, &x, 1, GSEL_I32, 2, &err), err, GSEL_ERR_PEER, ") ended without gsel_comm_free while rank ", 1);
     else
       rank_ok(run, gsel_recv(comm, &x, 1, GSEL_I32, 2, &err), err);
     s->finished = 1;
   } else if (s->victim == 1) {
     wait_for(&s->finished, 1);
-    rank_fails(run, gsel_send(comm, &x, 1, GSEL_I32, 0, &err), err, GSEL_ERR_PEER, ") ended without gsel_comm_destroy while rank ", 1);
+    rank_fails(run, gsel_send(comm, &x, 1, GSEL_I32, 0, &err), err, GSEL_ERR_PEER, ") ended without gsel_comm_free while rank ", 1);
   } else {
     wait_for(&s->at[1], 1); /* rank 1's process has ended */
     rank_ok(run, gsel_send(comm, &x, 1, GSEL_I32, 0, &err), err);
   }
-  gsel_comm_destroy(comm);
+  gsel_comm_free(comm);
 }
 
 static void a_death_is_noticed_whatever_the_others_wait_for(void** state) {
@@ -508,18 +508,18 @@ static void makes_thousands(rank_run* run) {
       rank_ok(run, gsel_comm_dup(comm, &made, &err), err);
       if (i % 50 == 0) rank_check(run, is_of(made, run->rank, 3, x, &err));
     }
-    gsel_comm_destroy(made);
+    gsel_comm_free(made);
   }
   rank_check(run, after.descriptors == before.descriptors);
   rank_check(run, after.mappings == before.mappings);
   rank_check(run, after.blocks == before.blocks);
-  gsel_comm_destroy(comm);
+  gsel_comm_free(comm);
   for (int i = 0; i < 300; ++i) {
     rank_ok(run, rank_join(run, &comm, &err), err);
     rank_ok(run, gsel_comm_dup(comm, &made, &err), err);
     rank_ok(run, gsel_comm_resync(comm, &err), err);
-    gsel_comm_destroy(i % 2 ? comm : made);
-    gsel_comm_destroy(i % 2 ? made : comm);
+    gsel_comm_free(i % 2 ? comm : made);
+    gsel_comm_free(i % 2 ? made : comm);
   }
   traces last = traces_now();
   for (int turn = 0; last.threads != first.threads && turn < 10000; ++turn) {

@@ -68,7 +68,7 @@ static void be_struck(rank_run* run) {
   close_session(&s);
 }
 
-static void strike_each_callback(const char* section, const gsel_optimizer_desc* optimizer, int frees) {
+static void strike_each_callback(const char* section, const gsel_optimizer_options* optimizer, int frees) {
   char config[512];
   snprintf(config, sizeof config, "%s" TRAIN("6", "microbatch = 1\n"), section);
   strike k;
@@ -83,7 +83,7 @@ static void strike_each_callback(const char* section, const gsel_optimizer_desc*
 
 static void strike_each_kind(int frees) {
   for (int i = 0; i < N_SECTIONS; ++i) strike_each_callback(kSections[i], NULL, frees);
-  gsel_optimizer_desc whole = GSEL_OPTIMIZER_DESC_INIT;
+  gsel_optimizer_options whole = GSEL_OPTIMIZER_OPTIONS_INIT;
   whole.needs = GSEL_NEEDS_WHOLE_PARAM;
   whole.step = whole_step;
   strike_each_callback(ZERO("2", "bucket_bytes = 1\n"), &whole, frees);

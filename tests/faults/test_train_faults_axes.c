@@ -63,7 +63,7 @@ static const struct {
      4},
     {"pp 1f1b", "[mesh]\npipeline = 2\n" PP("1f1b", ""), 2},
     {"pp and zero 2", "[mesh]\npipeline = 2\n" PP("1f1b", "") "[strategy.data]\nplugin = \"zero\"\nstage = 2\n", 4},
-    {"pp, steps on trust", "[mesh]\npipeline = 2\n" PP("1f1b", "post_validate = \"on\"\n"), 2},
+    {"pp, optimistic steps", "[mesh]\npipeline = 2\n" PP("1f1b", "post_validate = \"on\"\n"), 2},
 };
 enum { N_ROWS = sizeof kRows / sizeof *kRows };
 

@@ -81,7 +81,7 @@ static int is_line(gsel_str text) {
 }
 
 /* The text that an error's place is in, by the name it gives. */
-static gsel_str input_named(const gsel_resolve_request* request, gsel_str name) {
+static gsel_str input_named(const gsel_resolve_options* request, gsel_str name) {
   const struct {
     const char* name;
     gsel_str text;
@@ -105,7 +105,7 @@ static gsel_str line_of(gsel_str text, int32_t number) {
   return line;
 }
 
-void check_error(gsel_status status, const gsel_error* err, const gsel_resolve_request* request) {
+void check_error(gsel_status status, const gsel_error* err, const gsel_resolve_options* request) {
   const gsel_str message = gsel_error_message(err), token = gsel_error_token(err), file = gsel_error_file(err);
   const int32_t column = gsel_error_column(err), line = gsel_error_line(err);
   CLAIM(err && gsel_error_code(err) == status, "status %d, code %d", status, gsel_error_code(err));
@@ -185,7 +185,7 @@ static void check_selection(const gsel_selection* selection) {
   CLAIM(gsel_selection_json(selection).len > 0, "no json");
 }
 
-void check_resolve(const gsel_resolve_request* request) {
+void check_resolve(const gsel_resolve_options* request) {
   gsel_selection *selection = NULL, *again = NULL;
   gsel_error *err = NULL, *err_again = NULL;
   const gsel_status status = gsel_resolve(request, &selection, &err);

@@ -1,5 +1,5 @@
 /* fuzz/fuzz.h: what the areas of the fuzzer share: machines to ask about, a request made of an input's lines, and what
- * must hold of every answer whatever was asked. Refuses to know: who makes the inputs; libFuzzer or driver.c does.
+ * must hold of every answer whatever was asked. Does not know: who makes the inputs; libFuzzer or driver.c does.
  * A claim that fails prints what it is about and aborts. */
 #ifndef GSEL_TESTS_FUZZ_H
 #define GSEL_TESTS_FUZZ_H
@@ -40,9 +40,9 @@ const gsel_inventory* machine_named(gsel_str name);
 
 /* Resolves, twice, and claims of the outcome: success with an answer that holds together and is the same both times, or
  * a code that gsel_resolve documents, a message of one line, and a place that is inside what was given. */
-void check_resolve(const gsel_resolve_request* request);
+void check_resolve(const gsel_resolve_options* request);
 
 /* The same of the error of another call. `text` is what the error's line and column count in. */
-void check_error(gsel_status status, const gsel_error* err, const gsel_resolve_request* request);
+void check_error(gsel_status status, const gsel_error* err, const gsel_resolve_options* request);
 
 #endif

@@ -9,7 +9,7 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   gsel_str first = take(&rest, '\n');
   struct rest words = {first.data, first.len};
   gsel_env_var env[MOST_VARIABLES];
-  gsel_resolve_request request = GSEL_RESOLVE_REQUEST_INIT;
+  gsel_resolve_options request = GSEL_RESOLVE_OPTIONS_INIT;
   request.inventory = machine_named(take(&words, ' '));
   request.compat = unless_empty(take(&words, ' '));
   request.devices = unless_empty(take_all(&words));

@@ -6,7 +6,7 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   struct rest rest = {(const char*)data, size};
   gsel_str first = take(&rest, '\n');
   struct rest words = {first.data, first.len};
-  gsel_resolve_request request = GSEL_RESOLVE_REQUEST_INIT;
+  gsel_resolve_options request = GSEL_RESOLVE_OPTIONS_INIT;
   request.flags = GSEL_RESOLVE_NO_ENV;
   request.inventory = machine_named(take(&words, ' '));
   request.compat = unless_empty(take(&words, ' '));

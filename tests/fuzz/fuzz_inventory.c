@@ -61,7 +61,7 @@ static void check_uses(const gsel_inventory* inventory) {
   gsel_env_var env[] = {{TEXT("CUDA_VISIBLE_DEVICES"), TEXT("1,0")},
                         {TEXT("ROCR_VISIBLE_DEVICES"), TEXT("0,1")},
                         {TEXT("ZE_AFFINITY_MASK"), TEXT("0.0")}};
-  gsel_resolve_request request = GSEL_RESOLVE_REQUEST_INIT;
+  gsel_resolve_options request = GSEL_RESOLVE_OPTIONS_INIT;
   request.inventory = inventory;
   request.env = env;
   for (size_t i = 0; i < sizeof specs / sizeof *specs; ++i) {

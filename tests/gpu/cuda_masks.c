@@ -75,7 +75,7 @@ static int ask_driver(const char* mask, const char* order, char* text) {
 /* Whether gsel guessed; its answer, or its error, into text[MAX_TEXT]. */
 static int ask_gsel(const gsel_inventory* inventory, const char* mask, const char* order, char* text) {
   gsel_env_var env[2];
-  gsel_resolve_request request = GSEL_RESOLVE_REQUEST_INIT;
+  gsel_resolve_options request = GSEL_RESOLVE_OPTIONS_INIT;
   request.inventory = inventory;
   request.compat = gsel_str_from("cuda");
   request.env = env;

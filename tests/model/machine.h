@@ -1,4 +1,4 @@
-// model/machine.h: a small operational model of C++ atomics and the exhaustive search over it. Refuses to know the
+// model/machine.h: a small operational model of C++ atomics and the exhaustive search over it. Does not know the
 // protocols; those are programs of protocols.h.
 //
 // Each atomic place keeps its messages in modification order. A thread has a view: the oldest message it may still read

@@ -1,5 +1,5 @@
 // model/protocols.h: the flags of lib/comm/shm as programs of the machine, each with the ways to break it. A field says
-// which order the code uses, and where; a mutant changes one field. Refuses to know how programs are searched.
+// which order the code uses, and where; a mutant changes one field. Does not know how programs are searched.
 #pragma once
 
 #include "machine.h"

@@ -106,7 +106,7 @@ static gsel_status by_request(part* p, held* h) {
 
 static gsel_status in_another(part* p, held* h, gsel_comm* other) {
   const gsel_status status = reduce_right(p, other, h->send, h->recv, SLOTS);
-  QUIET(gsel_comm_destroy(other));
+  QUIET(gsel_comm_free(other));
   h->other = NULL;
   return status;
 }
@@ -163,8 +163,8 @@ void scenario_comm(part* p) {
     more_communicators(p, &h);
   QUIET(gsel_request_free(h.request));
   QUIET(gsel_trace_free(h.trace));
-  QUIET(gsel_comm_destroy(h.other));
-  QUIET(gsel_comm_destroy(h.comm));
+  QUIET(gsel_comm_free(h.other));
+  QUIET(gsel_comm_free(h.comm));
   free(h.send);
   free(h.recv);
 }
@@ -180,7 +180,7 @@ static gsel_status open_trainer(part* p, const char* config, step_session* s) {
   options.config = s->config;
   options.data = step_data;
   options.data_user_data = &s->m;
-  STEP(gsel_trainer_create(s->model, s->comm, &options, &s->trainer, &err));
+  STEP(gsel_trainer_create(s->comm, s->model, &options, &s->trainer, &err));
   return GSEL_OK;
 }
 
@@ -220,7 +220,7 @@ typedef struct file_things {
 
 static gsel_status use_files(part* p, file_things* t) {
   char path[600];
-  gsel_resolve_request request = GSEL_RESOLVE_REQUEST_INIT;
+  gsel_resolve_options request = GSEL_RESOLVE_OPTIONS_INIT;
   gsel_reserve_options options = GSEL_RESERVE_OPTIONS_INIT;
   snprintf(path, sizeof path, "%s/gsel.toml", p->folder);
   FILE* file = fopen(path, "w");

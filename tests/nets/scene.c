@@ -44,13 +44,13 @@ static gsel_status make_inventory(scene* s, void** out, gsel_error** err) {
   return gsel_inventory_parse(gsel_str_from(scene_inventory), gsel_str_from("scene.json"), (gsel_inventory**)out, err);
 }
 static gsel_status make_selection(scene* s, void** out, gsel_error** err) {
-  gsel_resolve_request request = GSEL_RESOLVE_REQUEST_INIT;
-  scene_fill(s, "gsel_resolve_request", &request);
+  gsel_resolve_options request = GSEL_RESOLVE_OPTIONS_INIT;
+  scene_fill(s, "gsel_resolve_options", &request);
   return gsel_resolve(&request, (gsel_selection**)out, err);
 }
 static gsel_status make_reservation(scene* s, void** out, gsel_error** err) {
-  gsel_resolve_request request = GSEL_RESOLVE_REQUEST_INIT;
-  scene_fill(s, "gsel_resolve_request", &request);
+  gsel_resolve_options request = GSEL_RESOLVE_OPTIONS_INIT;
+  scene_fill(s, "gsel_resolve_options", &request);
   return gsel_reserve(&request, NULL, (gsel_reservation**)out, err);
 }
 /* Complete, and open for more. */
@@ -67,12 +67,12 @@ static gsel_status make_model_check_report(scene* s, void** out, gsel_error** er
 static gsel_status make_trainer(scene* s, void** out, gsel_error** err) {
   gsel_trainer_options options = GSEL_TRAINER_OPTIONS_INIT;
   scene_fill(s, "gsel_trainer_options", &options);
-  return gsel_trainer_create((gsel_model*)scene_object(s, "gsel_model"), (gsel_comm*)scene_object(s, "gsel_comm"),
+  return gsel_trainer_create((gsel_comm*)scene_object(s, "gsel_comm"), (gsel_model*)scene_object(s, "gsel_model"),
                              &options, (gsel_trainer**)out, err);
 }
 static gsel_status make_pipeline(scene* s, void** out, gsel_error** err) {
-  gsel_pipeline_config config = GSEL_PIPELINE_CONFIG_INIT;
-  scene_fill(s, "gsel_pipeline_config", &config);
+  gsel_pipeline_options config = GSEL_PIPELINE_OPTIONS_INIT;
+  scene_fill(s, "gsel_pipeline_options", &config);
   return gsel_pipeline_create((gsel_comm*)scene_object(s, "gsel_comm"), (gsel_model*)scene_object(s, "gsel_model"),
                               &config, (gsel_pipeline**)out, err);
 }
@@ -109,7 +109,7 @@ static gsel_status make_trace(scene* s, void** out, gsel_error** err) {
   static void release_##type(void* object) { \
     function((gsel_##type*)object);          \
   }
-RELEASE(comm, gsel_comm_destroy)
+RELEASE(comm, gsel_comm_free)
 RELEASE(config, gsel_config_free)
 RELEASE(error, gsel_error_free)
 RELEASE(inventory, gsel_inventory_free)
@@ -200,7 +200,7 @@ int scene_needs_comm(const char* type) {
 /* ---- structs ---- */
 
 static int fill_comm_config(scene* s, void* at) {
-  gsel_comm_config* c = (gsel_comm_config*)at;
+  gsel_comm_options* c = (gsel_comm_options*)at;
   c->rank = s->run.rank;
   c->world_size = s->run.world_size;
   c->id = &s->run.id;
@@ -236,7 +236,7 @@ static int fill_trainer_options(scene* s, void* at) {
 }
 
 static int fill_pipeline_config(scene* s, void* at) {
-  gsel_pipeline_config* c = (gsel_pipeline_config*)at;
+  gsel_pipeline_options* c = (gsel_pipeline_options*)at;
   c->microbatches = 2;
   c->microbatch_samples = 1;
   c->data = pipe_data;
@@ -245,7 +245,7 @@ static int fill_pipeline_config(scene* s, void* at) {
 }
 
 static int fill_param_desc(scene* s, void* at) {
-  gsel_param_desc* d = (gsel_param_desc*)at;
+  gsel_param_options* d = (gsel_param_options*)at;
   d->name = gsel_str_from("one more");
   d->dims = s->rest->dims;
   d->n_dims = 2;
@@ -253,7 +253,7 @@ static int fill_param_desc(scene* s, void* at) {
 }
 
 static int fill_value_desc(scene* s, void* at) {
-  gsel_value_desc* d = (gsel_value_desc*)at;
+  gsel_value_options* d = (gsel_value_options*)at;
   d->name = gsel_str_from("one more");
   d->dims = s->rest->dims;
   d->n_dims = 2;
@@ -262,7 +262,7 @@ static int fill_value_desc(scene* s, void* at) {
 }
 
 static int fill_layer_desc(scene* s, void* at) {
-  gsel_layer_desc* d = (gsel_layer_desc*)at;
+  gsel_layer_options* d = (gsel_layer_options*)at;
   d->name = gsel_str_from("one more");
   d->inputs = d->outputs = d->params = s->rest->ids;
   d->n_inputs = d->n_outputs = d->n_params = 1;
@@ -272,7 +272,7 @@ static int fill_layer_desc(scene* s, void* at) {
 }
 
 static int fill_resolve_request(scene* s, void* at) {
-  gsel_resolve_request* r = (gsel_resolve_request*)at;
+  gsel_resolve_options* r = (gsel_resolve_options*)at;
   r->inventory = (gsel_inventory*)scene_object(s, "gsel_inventory");
   r->flags = GSEL_RESOLVE_NO_ENV;
   r->devices = gsel_str_from("cpu");
@@ -291,14 +291,14 @@ int scene_fill(scene* s, const char* record, void* at) {
     const char* record;
     int (*fill)(scene* s, void* at);
   } fillers[] = {
-      {"gsel_comm_config", fill_comm_config},
+      {"gsel_comm_options", fill_comm_config},
       {"gsel_collective", fill_collective},
       {"gsel_trainer_options", fill_trainer_options},
-      {"gsel_pipeline_config", fill_pipeline_config},
-      {"gsel_param_desc", fill_param_desc},
-      {"gsel_value_desc", fill_value_desc},
-      {"gsel_layer_desc", fill_layer_desc},
-      {"gsel_resolve_request", fill_resolve_request},
+      {"gsel_pipeline_options", fill_pipeline_config},
+      {"gsel_param_options", fill_param_desc},
+      {"gsel_value_options", fill_value_desc},
+      {"gsel_layer_options", fill_layer_desc},
+      {"gsel_resolve_options", fill_resolve_request},
       {"gsel_mesh", fill_mesh},
   };
   for (size_t i = 0; i < sizeof fillers / sizeof *fillers; ++i)

@@ -157,7 +157,7 @@ choice request_of(asked* a, const stock* k, const op* o, int held[HOSTS][CARDS])
   v.k = k;
   v.held = held;
   v.n_mask = -1;
-  gsel_resolve_request_init(&a->request, sizeof a->request);
+  gsel_resolve_options_init(&a->request, sizeof a->request);
   a->request.inventory = k->inventory;
   a->request.flags = GSEL_RESOLVE_PER_RANK;
   for (int h = 0; h < k->hosts; ++h) v.c.all += k->cards[h];

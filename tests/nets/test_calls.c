@@ -304,7 +304,7 @@ static void do_abort(player* p, slot* s, const op* o) {
 
 static void do_destroy(player* p, slot* s, const op* o) {
   (void)p, (void)o;
-  gsel_comm_destroy(s->comm);
+  gsel_comm_free(s->comm);
   memset(s, 0, sizeof *s);
   s->taken = 1;
 }
@@ -356,7 +356,7 @@ static void do_fork(player* p, slot* s, const op* o) {
   if (pid == 0) {
     alarm(20);
     const gsel_status answer = gsel_barrier(s->comm, NULL);
-    gsel_comm_destroy(s->comm);
+    gsel_comm_free(s->comm);
     _exit(answer != GSEL_ERR_FORKED);
   }
   waitpid(pid, &status, 0);
@@ -406,7 +406,7 @@ static void open_world(player* p) {
 }
 
 static void close_world(player* p) {
-  for (int i = SLOTS; i-- > 0;) gsel_comm_destroy(mine(p)->slots[i].comm);
+  for (int i = SLOTS; i-- > 0;) gsel_comm_free(mine(p)->slots[i].comm);
   free(mine(p)->send);
   free(mine(p)->recv);
 }

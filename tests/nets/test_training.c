@@ -38,7 +38,7 @@ void ground_fall(player* p, ground* g) {
     gsel_pipeline_free(h->pipings[i].pipeline);
     memset(&h->pipings[i], 0, sizeof h->pipings[i]);
   }
-  gsel_comm_destroy(g->comm);
+  gsel_comm_free(g->comm);
   g->comm = NULL;
 }
 

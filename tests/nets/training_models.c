@@ -5,7 +5,7 @@
 enum { PIECE_X = 2, PIECE_LOSS = 4, PIECE_LAYER = 6 };
 
 static gsel_status add_param(player* p, gsel_model* model, int piece, int64_t width, gsel_error** err) {
-  gsel_param_desc desc = GSEL_PARAM_DESC_INIT;
+  gsel_param_options desc = GSEL_PARAM_OPTIONS_INIT;
   int32_t id = -1;
   desc.name = gsel_str_from(piece == STEP_A ? "a" : "b");
   desc.dims = &width;
@@ -20,7 +20,7 @@ static gsel_status add_param(player* p, gsel_model* model, int piece, int64_t wi
 static gsel_status add_value(player* p, gsel_model* model, int value, gsel_error** err) {
   static const char* const names[] = {"x", "y", "loss", "weight"};
   const int64_t width = STEP_WIDTH;
-  gsel_value_desc desc = GSEL_VALUE_DESC_INIT;
+  gsel_value_options desc = GSEL_VALUE_OPTIONS_INIT;
   int32_t id = -1;
   desc.name = gsel_str_from(names[value]);
   desc.dims = &width;
@@ -34,7 +34,7 @@ static gsel_status add_value(player* p, gsel_model* model, int value, gsel_error
 
 static gsel_status add_layer(player* p, gsel_model* model, int is_loss, gsel_error** err) {
   static const int32_t x = STEP_X, y = STEP_Y, losses[] = {STEP_LOSS, STEP_WEIGHT}, params[] = {STEP_A, STEP_B};
-  gsel_layer_desc desc = GSEL_LAYER_DESC_INIT;
+  gsel_layer_options desc = GSEL_LAYER_OPTIONS_INIT;
   int32_t id = -1;
   desc.name = gsel_str_from(is_loss ? "loss" : "line");
   desc.inputs = is_loss ? &y : &x;
@@ -69,7 +69,7 @@ gsel_status describe(player* p, gsel_model* model, int first, int end, int other
 static void add_wrong_param(player* p, description* d, const op* o, gsel_status want) {
   static const int64_t none = 0, one = 1;
   static const gsel_dtype dtypes[] = {GSEL_I32, GSEL_F64, 77};
-  gsel_param_desc desc = GSEL_PARAM_DESC_INIT;
+  gsel_param_options desc = GSEL_PARAM_OPTIONS_INIT;
   gsel_error* err;
   const int flaw = o->b % 6;
   int32_t id = -5;
@@ -86,7 +86,7 @@ static void add_wrong_param(player* p, description* d, const op* o, gsel_status 
 
 static void add_wrong_layer(player* p, description* d, const op* o, gsel_status want) {
   static const int32_t x = STEP_X, y = STEP_Y, unknown = 99, below = -1;
-  gsel_layer_desc desc = GSEL_LAYER_DESC_INIT;
+  gsel_layer_options desc = GSEL_LAYER_OPTIONS_INIT;
   gsel_error* err;
   const int flaw = o->b % 5;
   desc.name = gsel_str_from("wrong");

@@ -32,7 +32,7 @@ static gsel_status expected_of_create(int flaw, int alone, int odd) {
 }
 
 /* Schedules with what they need: stages of each rank, and micro-batches that rounds divide. */
-static void fill_config(const player* p, gsel_pipeline_config* c, piping* q, const op* o) {
+static void fill_config(const player* p, gsel_pipeline_options* c, piping* q, const op* o) {
   static const char* const schedules[] = {"", "1f1b", "gpipe", "naive", "zb-h1", "zb-h2", "zb-v", "interleaved-1f1b"};
   const int s = o->a % 8;
   q->microbatches = s == 7 ? p->run.world_size * (1 + o->b / 4 % 2) : 1 + o->b / 4 % 4;
@@ -44,7 +44,7 @@ static void fill_config(const player* p, gsel_pipeline_config* c, piping* q, con
   c->data_user_data = &q->m;
 }
 
-static void flaw_config(gsel_pipeline_config* c, pipe_model* m, int flaw, int odd) {
+static void flaw_config(gsel_pipeline_options* c, pipe_model* m, int flaw, int odd) {
   if (flaw == NO_MICROBATCHES) c->microbatches = 0;
   if (flaw == NO_SAMPLES_EACH) c->microbatch_samples = -1;
   if (flaw == NO_CHUNKS) c->chunks = -1;
@@ -59,7 +59,7 @@ static void flaw_config(gsel_pipeline_config* c, pipe_model* m, int flaw, int od
 static void create(player* p, piping* q, const op* o) {
   gsel_error* err;
   gsel_model* model = NULL;
-  gsel_pipeline_config c = GSEL_PIPELINE_CONFIG_INIT;
+  gsel_pipeline_options c = GSEL_PIPELINE_OPTIONS_INIT;
   ground* on = &mine(p)->grounds[o->b % GROUNDS];
   const int flaw = o->slot / 16 < FLAWS ? o->slot / 16 : FLAWS, odd = is_odd(p, o);
   if (on->broken || ground_is_busy(p, on)) return;

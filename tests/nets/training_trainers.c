@@ -46,7 +46,7 @@ static gsel_model* flawed_model(player* p, int flaw, int odd) {
   CAME(GSEL_OK, gsel_model_create(&model, &err));
   const int end = flaw == UNFINISHED ? PIECES - 1 : PIECES;
   if (flaw == BAD_INIT && odd) {
-    gsel_param_desc desc = GSEL_PARAM_DESC_INIT;
+    gsel_param_options desc = GSEL_PARAM_OPTIONS_INIT;
     const int64_t width = STEP_WIDTH;
     desc.name = gsel_str_from("a");
     desc.dims = &width;
@@ -104,7 +104,7 @@ void training_create(player* p, training* t, const op* o) {
   char text[1000];
   gsel_config* config = NULL;
   gsel_error* err;
-  gsel_optimizer_desc optimizer = GSEL_OPTIMIZER_DESC_INIT;
+  gsel_optimizer_options optimizer = GSEL_OPTIMIZER_OPTIONS_INIT;
   optimizer.n_states = 1;
   optimizer.step = step_by_sign;
   optimizer.user_data = t;
@@ -117,7 +117,7 @@ void training_create(player* p, training* t, const op* o) {
   if (t->own_optimizer) options.optimizer = &optimizer;
   gsel_model* model = made ? flawed_model(p, flaw, odd) : d->model;
   const gsel_status want = expected_of_create(p, t, flaw, odd);
-  const int created = CAME(want, gsel_trainer_create(model, on->comm, &options, &t->trainer, &err));
+  const int created = CAME(want, gsel_trainer_create(on->comm, model, &options, &t->trainer, &err));
   if (made)
     gsel_model_free(model);
   else
@@ -298,7 +298,7 @@ static void refused(player* p, training* t, const op* o) {
   gsel_trainer_options options = GSEL_TRAINER_OPTIONS_INIT;
   CAME(GSEL_ERR_ARG, gsel_trainer_step(NULL, NULL, &err));
   if (o->b % 2) options.struct_size = 3;
-  CAME(o->b % 2 ? GSEL_ERR_VERSION : GSEL_ERR_ARG, gsel_trainer_create(NULL, t->on->comm, &options, &none, &err));
+  CAME(o->b % 2 ? GSEL_ERR_VERSION : GSEL_ERR_ARG, gsel_trainer_create(t->on->comm, NULL, &options, &none, &err));
   right(p, !none, "a trainer of nothing");
   CAME(GSEL_ERR_STATE, gsel_trainer_complete(t->trainer, t->work.ticket + 1 + o->b, GSEL_OK, gsel_str_from(""), &err));
 }

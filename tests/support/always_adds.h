@@ -37,9 +37,9 @@ static gsel_status adding_backward(const gsel_call* call, void* user) {
   return run_adding(((adding_kernel*)user)->backward, call, ((adding_kernel*)user)->user_data);
 }
 
-static inline gsel_status add_adding_layer(gsel_model* model, const gsel_layer_desc* given, int32_t* out_id,
+static inline gsel_status add_adding_layer(gsel_model* model, const gsel_layer_options* given, int32_t* out_id,
                                            gsel_error** err) {
-  gsel_layer_desc desc = *given;
+  gsel_layer_options desc = *given;
   if (!kernels_always_add) return gsel_model_add_layer(model, given, out_id, err);
   const int i = atomic_fetch_add(&n_adding_kernels, 1);
   if (i >= MOST_ADDING_KERNELS) return GSEL_ERR_NOMEM;

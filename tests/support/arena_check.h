@@ -272,7 +272,7 @@ class ArenaCheck {
   void visit_collective(const gsel_instr& instr) {
     const int32_t b = instr.bucket;
     under_way_[b] = instr.kind;
-    if (instr.kind == GSEL_INSTR_GATHER || instr.kind == GSEL_INSTR_BROADCAST)
+    if (instr.kind == GSEL_INSTR_ALLGATHER || instr.kind == GSEL_INSTR_BROADCAST)
       return open(kParams, b, plan_.param_window(at_, b), layouts_[b].param_window_bytes);
     if (!layouts_[b].whole_gradient) write_weights(b);
     if (instr.kind != GSEL_INSTR_REDUCE_SCATTER || layouts_[b].whole_gradient) return;
@@ -283,7 +283,7 @@ class ArenaCheck {
     has_gradients_[b] = true;
   }
   void visit_wait(int32_t b) {
-    if (under_way_[b] == GSEL_INSTR_REDUCE_SCATTER || under_way_[b] == GSEL_INSTR_REDUCE_ROOT) {
+    if (under_way_[b] == GSEL_INSTR_REDUCE_SCATTER || under_way_[b] == GSEL_INSTR_REDUCE) {
       close(kWholeGradient, b);
       if (windows_.contains({kReduced, b, 0}) && plan_.reduced(at_, b) != windows_[{kReduced, b, 0}].offset)
         wrong("the wait does not know the reduced gradient's place");
@@ -319,14 +319,14 @@ class ArenaCheck {
       case GSEL_INSTR_RECV:
         return visit_receive(instr);
       case GSEL_INSTR_SCATTER:
-      case GSEL_INSTR_COLLECT:
+      case GSEL_INSTR_GATHER:
         return visit_parts(instr);
       case GSEL_INSTR_RELEASE:
         return close(kParams, instr.bucket);
-      case GSEL_INSTR_GATHER:
+      case GSEL_INSTR_ALLGATHER:
       case GSEL_INSTR_BROADCAST:
       case GSEL_INSTR_REDUCE_SCATTER:
-      case GSEL_INSTR_REDUCE_ROOT:
+      case GSEL_INSTR_REDUCE:
         return visit_collective(instr);
       case GSEL_INSTR_WAIT:
         return visit_wait(instr.bucket);

@@ -142,7 +142,7 @@ static inline gsel_status ck_add_pieces(gsel_model* model, gsel_error** err) {
   static const int64_t table[] = {CK_VOCAB, CK_WIDTH}, width = CK_WIDTH;
   gsel_status status = GSEL_OK;
   for (int p = 0; p < CK_PARAMS && !status; ++p) {
-    gsel_param_desc desc = GSEL_PARAM_DESC_INIT;
+    gsel_param_options desc = GSEL_PARAM_OPTIONS_INIT;
     desc.name = gsel_str_from(params[p]);
     desc.dims = p == CK_TABLE ? table : &width;
     desc.n_dims = p == CK_TABLE ? 2 : 1;
@@ -152,7 +152,7 @@ static inline gsel_status ck_add_pieces(gsel_model* model, gsel_error** err) {
     status = gsel_model_add_param(model, &desc, NULL, err);
   }
   for (int v = 0; v < CK_VALUES && !status; ++v) {
-    gsel_value_desc desc = GSEL_VALUE_DESC_INIT;
+    gsel_value_options desc = GSEL_VALUE_OPTIONS_INIT;
     desc.name = gsel_str_from(values[v]);
     desc.dims = &width;
     desc.n_dims = v == CK_X || v == CK_Y;
@@ -172,7 +172,7 @@ static inline gsel_status ck_describe(gsel_model* model, const checked_model* m,
                               *const params[] = {&table, line, NULL};
   gsel_status status = ck_add_pieces(model, err);
   for (int l = 0; l < CK_LAYERS && !status; ++l) {
-    gsel_layer_desc desc = GSEL_LAYER_DESC_INIT;
+    gsel_layer_options desc = GSEL_LAYER_OPTIONS_INIT;
     gsel_layer_fn fn[GSEL_WORK_BACKWARD + 1];
     for (int k = 0; k <= GSEL_WORK_BACKWARD; ++k) fn[k] = m->callbacks[l][k] ? m->callbacks[l][k] : kRight[l][k];
     desc.name = gsel_str_from(names[l]);

@@ -55,7 +55,7 @@ struct Worker {
   }
 
   static gsel_join join(rank_run* run) {
-    gsel_comm_config config = GSEL_COMM_CONFIG_INIT;
+    gsel_comm_options config = GSEL_COMM_OPTIONS_INIT;
     config.rank = run->rank;
     config.world_size = run->world_size;
     config.id = &run->id;

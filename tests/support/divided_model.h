@@ -45,7 +45,7 @@ constexpr gsel_phase kSum{GSEL_AXIS_TENSOR, GSEL_SUM, GSEL_F32, 0, 4, 0};
 class Description {
  public:
   Description& param(const ParamSpec& p) {
-    gsel_param_desc desc = GSEL_PARAM_DESC_INIT;
+    gsel_param_options desc = GSEL_PARAM_OPTIONS_INIT;
     desc.name = text(p.name);
     desc.dims = p.dims.data();
     desc.n_dims = static_cast<int32_t>(p.dims.size());
@@ -58,7 +58,7 @@ class Description {
     return *this;
   }
   Description& value(const ValueSpec& v) {
-    gsel_value_desc desc = GSEL_VALUE_DESC_INIT;
+    gsel_value_options desc = GSEL_VALUE_OPTIONS_INIT;
     desc.name = text(v.name);
     desc.dims = v.dims.data();
     desc.n_dims = static_cast<int32_t>(v.dims.size());
@@ -75,7 +75,7 @@ class Description {
   Description& layer(const LayerSpec& l) {
     const std::vector<int32_t> inputs = ids(l.inputs, model.values()), outputs = ids(l.outputs, model.values()),
                                params = ids(l.params, model.params());
-    gsel_layer_desc desc = GSEL_LAYER_DESC_INIT;
+    gsel_layer_options desc = GSEL_LAYER_OPTIONS_INIT;
     desc.name = text(l.name);
     desc.inputs = inputs.data();
     desc.n_inputs = static_cast<int32_t>(inputs.size());

@@ -171,7 +171,7 @@ static inline gsel_status eq_add_params(gsel_model* model, gsel_error** err) {
   static const int64_t dims[][2] = {{EQ_WORDS, EQ_WIDTH}, {EQ_WIDTH, EQ_HIDDEN}, {EQ_HIDDEN, EQ_WIDTH}};
   gsel_status status = GSEL_OK;
   for (int p = 0; p < EQ_PARAMS && !status; ++p) {
-    gsel_param_desc desc = GSEL_PARAM_DESC_INIT;
+    gsel_param_options desc = GSEL_PARAM_OPTIONS_INIT;
     desc.name = gsel_str_from(names[p]);
     desc.dims = dims[p];
     desc.n_dims = 2;
@@ -190,7 +190,7 @@ static inline gsel_status eq_add_values(gsel_model* model, gsel_error** err) {
   static const int64_t dims[EQ_VALUES] = {1, 1, EQ_WIDTH, EQ_HIDDEN, EQ_HIDDEN, EQ_WIDTH, EQ_WORDS, 0, 0};
   gsel_status status = GSEL_OK;
   for (int v = 0; v < EQ_VALUES && !status; ++v) {
-    gsel_value_desc desc = GSEL_VALUE_DESC_INIT;
+    gsel_value_options desc = GSEL_VALUE_OPTIONS_INIT;
     desc.name = gsel_str_from(names[v]);
     desc.dims = &dims[v];
     desc.n_dims = v < EQ_LOSS;
@@ -223,7 +223,7 @@ static inline gsel_status eq_describe(gsel_model* model, gsel_error** err) {
   for (size_t l = 0; l < sizeof layers / sizeof *layers && !status; ++l) {
     const int is_loss = layers[l].output == EQ_LOSS;
     const int32_t outputs[] = {layers[l].output, EQ_WEIGHT};
-    gsel_layer_desc desc = GSEL_LAYER_DESC_INIT;
+    gsel_layer_options desc = GSEL_LAYER_OPTIONS_INIT;
     desc.name = gsel_str_from(layers[l].name);
     desc.inputs = layers[l].inputs;
     desc.n_inputs = layers[l].n_inputs;
@@ -257,7 +257,7 @@ static inline gsel_status eq_open(const rank_run* run, const char* config, eq_se
   if (!status) status = eq_describe(s->model, err);
   options.config = s->config;
   options.data = eq_data;
-  if (!status) status = gsel_trainer_create(s->model, s->comm, &options, &s->trainer, err);
+  if (!status) status = gsel_trainer_create(s->comm, s->model, &options, &s->trainer, err);
   return status;
 }
 
@@ -265,7 +265,7 @@ static inline void eq_close(eq_session* s) {
   gsel_trainer_free(s->trainer);
   gsel_model_free(s->model);
   gsel_config_free(s->config);
-  gsel_comm_destroy(s->comm);
+  gsel_comm_free(s->comm);
 }
 
 /* All parameters, one behind the other: [EQ_ELEMS]. */

@@ -351,7 +351,7 @@ static inline gsel_status exact_describe(gsel_model* model, exact_model* m, gsel
   gsel_status status = GSEL_OK;
   for (int p = 0; p < N_PARAMS && !status; ++p) {
     const int64_t width = WIDTH + (m->wide_b1 && p == P_B1), dims[] = {kExactElems[p] / WIDTH, width};
-    gsel_param_desc desc = GSEL_PARAM_DESC_INIT;
+    gsel_param_options desc = GSEL_PARAM_OPTIONS_INIT;
     desc.name = gsel_str_from(params[p]);
     desc.dims = p == P_B1 ? &width : dims;
     desc.n_dims = p == P_B1 ? 1 : 2;
@@ -362,7 +362,7 @@ static inline gsel_status exact_describe(gsel_model* model, exact_model* m, gsel
   }
   for (int v = 0; v < N_VALUES && !status; ++v) {
     const int64_t dims[] = {TOKENS, v == V_LOGITS ? VOCAB : WIDTH};
-    gsel_value_desc desc = GSEL_VALUE_DESC_INIT;
+    gsel_value_options desc = GSEL_VALUE_OPTIONS_INIT;
     desc.name = gsel_str_from(values[v]);
     desc.dims = dims;
     desc.n_dims = v == V_TOKENS ? 1 : v >= V_LOSS ? 0 : 2;
@@ -372,7 +372,7 @@ static inline gsel_status exact_describe(gsel_model* model, exact_model* m, gsel
   }
   for (int l = 0; l < N_LAYERS && !status; ++l) {
     const exact_layer* layer = &kExactLayers[l];
-    gsel_layer_desc desc = GSEL_LAYER_DESC_INIT;
+    gsel_layer_options desc = GSEL_LAYER_OPTIONS_INIT;
     desc.name = gsel_str_from(layer->name);
     desc.inputs = layer->in;
     desc.outputs = layer->out;

@@ -272,7 +272,7 @@ static inline int32_t long_count(const int32_t* ids, int most) {
 
 static inline gsel_status long_add_layer(gsel_model* model, long_model* m, int l, gsel_error** err) {
   const long_layer* layer = &kLongLayers[l];
-  gsel_layer_desc desc = GSEL_LAYER_DESC_INIT;
+  gsel_layer_options desc = GSEL_LAYER_OPTIONS_INIT;
   desc.name = gsel_str_from(layer->name);
   desc.inputs = layer->in;
   desc.outputs = layer->out;
@@ -297,7 +297,7 @@ static inline gsel_status long_describe(gsel_model* model, long_model* m, gsel_e
   char name[16];
   for (int p = 0; p < LP_N && !status; ++p) {
     const int64_t n = long_elems(p);
-    gsel_param_desc desc = GSEL_PARAM_DESC_INIT;
+    gsel_param_options desc = GSEL_PARAM_OPTIONS_INIT;
     snprintf(name, sizeof name, p == LP_TABLE ? "table" : p == LP_POSITION ? "position" : "w%d", p - LP_W);
     desc.name = gsel_str_from(name);
     desc.dims = &n;
@@ -310,7 +310,7 @@ static inline gsel_status long_describe(gsel_model* model, long_model* m, gsel_e
   for (int v = 0; v < LV_N && !status; ++v) {
     const int scalar = v >= LV_LOSS, integer = v == LV_TOKENS || v == LV_LABELS;
     const int64_t dims[] = {TOKENS, v == LV_LOGITS ? VOCAB : WIDTH};
-    gsel_value_desc desc = GSEL_VALUE_DESC_INIT;
+    gsel_value_options desc = GSEL_VALUE_OPTIONS_INIT;
     snprintf(name, sizeof name, "v%d", v);
     desc.name = gsel_str_from(name);
     desc.dims = dims;

@@ -36,7 +36,7 @@ class Maker {
  public:
   int32_t param(int64_t n, uint32_t flags = 0, gsel_dtype dtype = GSEL_F32) {
     const std::string name = "p" + std::to_string(model_->params().size());
-    gsel_param_desc desc = GSEL_PARAM_DESC_INIT;
+    gsel_param_options desc = GSEL_PARAM_OPTIONS_INIT;
     desc.name = text(name);
     desc.dims = &n;
     desc.n_dims = 1;
@@ -49,7 +49,7 @@ class Maker {
 
   int32_t value(int64_t n, uint32_t flags = 0) {
     const std::string name = "v" + std::to_string(model_->values().size());
-    gsel_value_desc desc = GSEL_VALUE_DESC_INIT;
+    gsel_value_options desc = GSEL_VALUE_OPTIONS_INIT;
     desc.name = text(name);
     desc.dims = &n;
     desc.n_dims = 1;
@@ -59,7 +59,7 @@ class Maker {
 
   int32_t scalar() {
     const std::string name = "v" + std::to_string(model_->values().size());
-    gsel_value_desc desc = GSEL_VALUE_DESC_INIT;
+    gsel_value_options desc = GSEL_VALUE_OPTIONS_INIT;
     desc.name = text(name);
     desc.dtype = GSEL_F64;
     desc.flags = GSEL_VALUE_SCALAR;
@@ -68,7 +68,7 @@ class Maker {
 
   int32_t layer(const LayerSpec& spec) {
     const std::string name = "l" + std::to_string(model_->layers().size());
-    gsel_layer_desc desc = GSEL_LAYER_DESC_INIT;
+    gsel_layer_options desc = GSEL_LAYER_OPTIONS_INIT;
     desc.name = text(name);
     desc.inputs = spec.inputs.data();
     desc.n_inputs = static_cast<int32_t>(spec.inputs.size());

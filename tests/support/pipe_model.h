@@ -209,7 +209,7 @@ enum { PIPE_TOKENS, PIPE_LABELS, PIPE_KIND, PIPE_H0 };
 
 static inline gsel_status pipe_add_value(gsel_model* model, const char* name, int64_t elems, gsel_dtype dtype,
                                          uint32_t flags, gsel_error** err) {
-  gsel_value_desc desc = GSEL_VALUE_DESC_INIT;
+  gsel_value_options desc = GSEL_VALUE_OPTIONS_INIT;
   desc.name = gsel_str_from(name);
   desc.dims = &elems;
   desc.n_dims = elems > 0;
@@ -241,7 +241,7 @@ static inline gsel_status pipe_add_mix(gsel_model* model, pipe_model* m, int i, 
   int32_t in[3] = {PIPE_H0 + i - 1}, n_in = 1, out = PIPE_H0 + i;
   if (pipe_reads_skip(i)) in[n_in++] = PIPE_H0 + i - 3;
   if (pipe_reads_kind(i)) in[n_in++] = PIPE_KIND;
-  gsel_layer_desc desc = GSEL_LAYER_DESC_INIT;
+  gsel_layer_options desc = GSEL_LAYER_OPTIONS_INIT;
   snprintf(name, sizeof name, "mix.%d", i);
   desc.name = gsel_str_from(name);
   desc.inputs = in;
@@ -271,14 +271,14 @@ static inline gsel_status pipe_describe(gsel_model* model, pipe_model* m, gsel_e
   gsel_status status = pipe_add_values(model, m, err);
   if (m->declares && !status) {
     const int64_t dim = 4;
-    gsel_param_desc param = GSEL_PARAM_DESC_INIT;
+    gsel_param_options param = GSEL_PARAM_OPTIONS_INIT;
     param.name = gsel_str_from("w");
     param.dims = &dim;
     param.n_dims = 1;
     status = gsel_model_add_param(model, &param, NULL, err);
   }
   static const int32_t w = 0;
-  gsel_layer_desc embed = GSEL_LAYER_DESC_INIT, end = GSEL_LAYER_DESC_INIT;
+  gsel_layer_options embed = GSEL_LAYER_OPTIONS_INIT, end = GSEL_LAYER_OPTIONS_INIT;
   embed.name = gsel_str_from("embed");
   embed.inputs = &tokens;
   embed.n_inputs = 1;
@@ -315,12 +315,12 @@ typedef struct pipe_session {
 } pipe_session;
 
 /* m->rank is told. Freed by pipe_close also where it failed. */
-static inline gsel_status pipe_open(const rank_run* run, const pipe_model* m, const gsel_pipeline_config* config,
+static inline gsel_status pipe_open(const rank_run* run, const pipe_model* m, const gsel_pipeline_options* config,
                                     pipe_session* s, gsel_error** err) {
   memset(s, 0, sizeof *s);
   s->m = *m;
   s->m.rank = run->rank;
-  gsel_pipeline_config given = *config;
+  gsel_pipeline_options given = *config;
   given.data = pipe_data;
   given.data_user_data = &s->m;
   gsel_status status = rank_join(run, &s->comm, err);
@@ -333,7 +333,7 @@ static inline gsel_status pipe_open(const rank_run* run, const pipe_model* m, co
 static inline void pipe_close(pipe_session* s) {
   gsel_pipeline_free(s->pipeline);
   gsel_model_free(s->model);
-  gsel_comm_destroy(s->comm);
+  gsel_comm_free(s->comm);
 }
 
 #endif

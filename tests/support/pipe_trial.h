@@ -7,7 +7,7 @@
 
 typedef struct pipe_trial {
   pipe_model m;
-  gsel_pipeline_config config;
+  gsel_pipeline_options config;
   int what;
   int runs;
   /* Of those that are refused. */
@@ -15,14 +15,14 @@ typedef struct pipe_trial {
   const char *text, *more; /* both stand in the message */
   int odd_rank;            /* this rank alone was given `odd`; -1 none */
   pipe_model odd;
-  gsel_pipeline_config odd_config;
+  gsel_pipeline_options odd_config;
 } pipe_trial;
 
 static inline pipe_trial trial_of(int layers, const char* schedule, int microbatches, int samples) {
   pipe_trial t;
   memset(&t, 0, sizeof t);
   t.m.layers = layers;
-  gsel_pipeline_config_init(&t.config, sizeof t.config);
+  gsel_pipeline_options_init(&t.config, sizeof t.config);
   t.config.schedule = gsel_str_from(schedule);
   t.config.microbatches = microbatches;
   t.config.microbatch_samples = samples;

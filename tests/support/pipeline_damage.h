@@ -69,7 +69,7 @@ inline Damage put_last(const Pick& pick) {
     if (!at) return false;
     std::vector<gsel_instr>& step = programs[at->rank].step;
     std::rotate(step.begin() + static_cast<ptrdiff_t>(at->at), step.begin() + static_cast<ptrdiff_t>(at->at) + 1,
-                step.end());
+                    step.end());
     return true;
   };
 }
@@ -111,7 +111,7 @@ inline bool swap_messages(std::vector<Program>& programs, Draw& draw) {
 inline bool sum_tied_nowhere(std::vector<Program>& programs, Draw&) {
   size_t n = 0;
   for (Program& p : programs)
-    n += std::erase_if(p.step, [](const gsel_instr& i) { return i.kind == GSEL_INSTR_REDUCE_TIED; });
+    n += std::erase_if(p.step, [](const gsel_instr& i) { return i.kind == GSEL_INSTR_ALLREDUCE_TIED; });
   return n > 0;
 }
 
@@ -180,10 +180,10 @@ inline bool moves_over(const Program& p, size_t from, size_t to) {
     const gsel_instr& instr = p.step[i];
     const bool empty = instr.microbatch >= 0 && p.microbatches[instr.microbatch].count == 0;
     if (instr.kind == GSEL_INSTR_SEND || instr.kind == GSEL_INSTR_RECV) return true;
-    if (instr.kind == GSEL_INSTR_GATHER && p.mesh.size[instr.axis] > 1) return true;
+    if (instr.kind == GSEL_INSTR_ALLGATHER && p.mesh.size[instr.axis] > 1) return true;
     if (to > from && !empty && instr.kind != GSEL_INSTR_FORWARD && instr.kind != GSEL_INSTR_INPUT &&
         instr.kind != GSEL_INSTR_WAIT && instr.kind != GSEL_INSTR_RELEASE && instr.kind != GSEL_INSTR_VALIDATE &&
-        instr.kind != GSEL_INSTR_GATHER)
+        instr.kind != GSEL_INSTR_ALLGATHER)
       return true;
   }
   return false;
@@ -239,7 +239,7 @@ inline std::vector<std::pair<std::string, Damage>> all_damages() {
       {"another peer",
        changed(is_message, [](Program& p, gsel_instr& i) { i.peer = (i.peer + 1) % p.mesh.world_size(); })},
       {"the loss's forward after all", put_last(is_forward_of_loss)},
-      {"a tied sum after all", put_last(kind_is(GSEL_INSTR_REDUCE_TIED))},
+      {"a tied sum after all", put_last(kind_is(GSEL_INSTR_ALLREDUCE_TIED))},
       {"validate dropped", dropped(kind_is(GSEL_INSTR_VALIDATE))},
       {"validate doubled", doubled(kind_is(GSEL_INSTR_VALIDATE))},
       {"validate after all", put_last(kind_is(GSEL_INSTR_VALIDATE))},
@@ -259,17 +259,17 @@ inline std::vector<std::pair<std::string, Damage>> all_damages() {
                [](Program&, gsel_instr& i) { i.flags |= GSEL_INSTR_DEFERRED; })},
   };
   for (gsel_instr_kind kind : {GSEL_INSTR_INPUT, GSEL_INSTR_FORWARD, GSEL_INSTR_BACKWARD, GSEL_INSTR_BACKWARD_INPUT,
-                               GSEL_INSTR_BACKWARD_WEIGHT, GSEL_INSTR_SEND, GSEL_INSTR_RECV, GSEL_INSTR_REDUCE_TIED,
-                               GSEL_INSTR_NORM, GSEL_INSTR_STEP, GSEL_INSTR_REDUCE, GSEL_INSTR_REDUCE_SCATTER,
-                               GSEL_INSTR_WAIT, GSEL_INSTR_GATHER, GSEL_INSTR_RELEASE}) {
+                               GSEL_INSTR_BACKWARD_WEIGHT, GSEL_INSTR_SEND, GSEL_INSTR_RECV, GSEL_INSTR_ALLREDUCE_TIED,
+                               GSEL_INSTR_NORM, GSEL_INSTR_STEP, GSEL_INSTR_ALLREDUCE, GSEL_INSTR_REDUCE_SCATTER,
+                               GSEL_INSTR_WAIT, GSEL_INSTR_ALLGATHER, GSEL_INSTR_RELEASE}) {
     damages.emplace_back(fmt::format("{} dropped", form_of(kind)->word), dropped(kind_is(kind)));
     damages.emplace_back(fmt::format("{} doubled", form_of(kind)->word), doubled(kind_is(kind)));
   }
-  for (gsel_instr_kind kind : {GSEL_INSTR_LOSS_REDUCE, GSEL_INSTR_OVERFLOW})
+  for (gsel_instr_kind kind : {GSEL_INSTR_LOSS_ALLREDUCE, GSEL_INSTR_OVERFLOW})
     for (gsel_axis axis : kBoth) {
       // Over one rank nothing is summed, and overflow is looked for where the pipeline's is.
       const Pick pick = [kind, axis](const Program& p, const gsel_instr& i) {
-        return i.kind == kind && i.axis == axis && (p.mesh.size[axis] > 1 || kind == GSEL_INSTR_LOSS_REDUCE);
+        return i.kind == kind && i.axis == axis && (p.mesh.size[axis] > 1 || kind == GSEL_INSTR_LOSS_ALLREDUCE);
       };
       damages.emplace_back(fmt::format("{} over axis {} dropped", form_of(kind)->word, axis), dropped(pick));
       damages.emplace_back(fmt::format("{} over axis {} doubled", form_of(kind)->word, axis), doubled(pick));

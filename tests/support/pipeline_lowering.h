@@ -183,11 +183,11 @@ class PipelineLowering {
   void end() {
     const auto buckets = static_cast<int32_t>(program_.buckets.size());
     const bool data = program_.mesh.size[GSEL_AXIS_DATA] > 1;
-    for (int32_t b = 0; data && b < buckets; ++b) emit(GSEL_INSTR_REDUCE, -1, -1, -1, b, GSEL_AXIS_DATA);
+    for (int32_t b = 0; data && b < buckets; ++b) emit(GSEL_INSTR_ALLREDUCE, -1, -1, -1, b, GSEL_AXIS_DATA);
     for (int32_t b = 0; data && b < buckets; ++b) emit(GSEL_INSTR_WAIT, -1, -1, -1, b, -1);
-    for (gsel_axis axis : {GSEL_AXIS_PIPELINE, GSEL_AXIS_DATA}) emit(GSEL_INSTR_LOSS_REDUCE, -1, -1, -1, -1, axis);
+    for (gsel_axis axis : {GSEL_AXIS_PIPELINE, GSEL_AXIS_DATA}) emit(GSEL_INSTR_LOSS_ALLREDUCE, -1, -1, -1, -1, axis);
     for (int32_t b = 0; b < buckets; ++b)
-      if (sums_tied(program_, b)) emit(GSEL_INSTR_REDUCE_TIED, -1, -1, -1, b, -1);
+      if (sums_tied(program_, b)) emit(GSEL_INSTR_ALLREDUCE_TIED, -1, -1, -1, b, -1);
     if (config_.train.clip_norm > 0) emit(GSEL_INSTR_NORM, -1, -1, -1, -1, -1);
     for (int32_t b = 0; b < buckets; ++b) emit(GSEL_INSTR_STEP, -1, -1, -1, b, -1);
   }

@@ -255,7 +255,7 @@ class PipelineMaker {
     begin(rank);
     deal_buckets();
     for (size_t b = 0; b < p_.buckets.size(); ++b)
-      if (p_.buckets[b].shards_param()) bucket(GSEL_INSTR_GATHER, b), bucket(GSEL_INSTR_WAIT, b);
+      if (p_.buckets[b].shards_param()) bucket(GSEL_INSTR_ALLGATHER, b), bucket(GSEL_INSTR_WAIT, b);
     for (const PipelineAction& a : rows_[here_]) emit(a);
     end_step();
     return std::move(p_);
@@ -355,14 +355,14 @@ class PipelineMaker {
   void end_step() {
     if (shape_.sharding == Sharding::whole ? shape_.data > 1 : true)
       for (size_t b = 0; b < p_.buckets.size(); ++b)
-        bucket(shape_.sharding == Sharding::whole ? GSEL_INSTR_REDUCE : GSEL_INSTR_REDUCE_SCATTER, b);
-    for (gsel_axis axis : {GSEL_AXIS_PIPELINE, GSEL_AXIS_DATA}) push(GSEL_INSTR_LOSS_REDUCE).axis = axis;
+        bucket(shape_.sharding == Sharding::whole ? GSEL_INSTR_ALLREDUCE : GSEL_INSTR_REDUCE_SCATTER, b);
+    for (gsel_axis axis : {GSEL_AXIS_PIPELINE, GSEL_AXIS_DATA}) push(GSEL_INSTR_LOSS_ALLREDUCE).axis = axis;
     if (shape_.sharding != Sharding::whole || shape_.data > 1)
       for (size_t b = 0; b < p_.buckets.size(); ++b) bucket(GSEL_INSTR_WAIT, b);
     for (size_t b = 0; b < p_.buckets.size(); ++b)
       if (p_.buckets[b].shards_param()) bucket(GSEL_INSTR_RELEASE, b);
     for (size_t b = 0; b < p_.buckets.size(); ++b)
-      if (places_with(p_.buckets[b].params.front()).size() > 1) bucket(GSEL_INSTR_REDUCE_TIED, b);
+      if (places_with(p_.buckets[b].params.front()).size() > 1) bucket(GSEL_INSTR_ALLREDUCE_TIED, b);
     if (shape_.overflow)
       for (gsel_axis axis : {GSEL_AXIS_DATA, GSEL_AXIS_PIPELINE}) push(GSEL_INSTR_OVERFLOW).axis = axis;
     if (shape_.clip) push(GSEL_INSTR_NORM);
@@ -373,7 +373,7 @@ class PipelineMaker {
     const bool gathers = shape_.sharding == Sharding::state || shape_.sharding == Sharding::gradient;
     for (size_t b = 0; b < p_.buckets.size(); ++b) {
       bucket(GSEL_INSTR_STEP, b);
-      if (gathers) bucket(GSEL_INSTR_GATHER, b), bucket(GSEL_INSTR_WAIT, b);
+      if (gathers) bucket(GSEL_INSTR_ALLGATHER, b), bucket(GSEL_INSTR_WAIT, b);
     }
   }
 
@@ -381,8 +381,8 @@ class PipelineMaker {
   static void validate_late(Program& p) {
     const auto ends_forward = [](const gsel_instr& i) {
       return i.flags & GSEL_INSTR_GRADIENT || i.kind == GSEL_INSTR_BACKWARD || i.kind == GSEL_INSTR_BACKWARD_INPUT ||
-             i.kind == GSEL_INSTR_BACKWARD_WEIGHT || i.kind == GSEL_INSTR_REDUCE ||
-             i.kind == GSEL_INSTR_REDUCE_SCATTER || i.kind == GSEL_INSTR_LOSS_REDUCE;
+             i.kind == GSEL_INSTR_BACKWARD_WEIGHT || i.kind == GSEL_INSTR_ALLREDUCE ||
+             i.kind == GSEL_INSTR_REDUCE_SCATTER || i.kind == GSEL_INSTR_LOSS_ALLREDUCE;
     };
     p.step.insert(std::ranges::find_if(p.step, ends_forward), make_instr(GSEL_INSTR_VALIDATE));
   }

@@ -48,7 +48,7 @@ static inline gsel_status open_pipeline(rank_run* run, pipeline_session* s, gsel
   if (!status) status = long_describe(s->model, &s->m, err);
   options.config = s->config;
   options.data = exact_data;
-  if (!status) status = gsel_trainer_create(s->model, s->comm, &options, &s->trainer, err);
+  if (!status) status = gsel_trainer_create(s->comm, s->model, &options, &s->trainer, err);
   return status;
 }
 
@@ -56,7 +56,7 @@ static inline void close_pipeline(pipeline_session* s) {
   gsel_trainer_free(s->trainer);
   gsel_model_free(s->model);
   gsel_config_free(s->config);
-  gsel_comm_destroy(s->comm);
+  gsel_comm_free(s->comm);
 }
 
 static inline void compare_pipelines(rank_run* run, const pipeline_outcome* out, const pipeline_outcome* expected) {
@@ -84,7 +84,7 @@ static inline void train_pipeline_in(rank_run* run, pipeline_session* s) {
     if (report.validated_step >= 0) out->norm[report.validated_step] = report.gradient_norm;
   }
   out->sent = gsel_trainer_counts(s->trainer, GSEL_INSTR_SEND, GSEL_AXIS_PIPELINE);
-  out->tied = gsel_trainer_counts(s->trainer, GSEL_INSTR_REDUCE_TIED, GSEL_AXIS_PIPELINE);
+  out->tied = gsel_trainer_counts(s->trainer, GSEL_INSTR_ALLREDUCE_TIED, GSEL_AXIS_PIPELINE);
   out->largest = s->m.largest;
   out->evaluated = 0;
   if (t->evaluates) {

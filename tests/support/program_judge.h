@@ -99,7 +99,7 @@ class Judge {
       if (instr.bucket >= 0) {
         if (!p_.buckets[instr.bucket].shards_param()) continue;
         int& state = states[instr.bucket];
-        if (instr.kind == GSEL_INSTR_GATHER && std::exchange(state, arriving) != closed) return false;
+        if (instr.kind == GSEL_INSTR_ALLGATHER && std::exchange(state, arriving) != closed) return false;
         if (instr.kind == GSEL_INSTR_WAIT && state == arriving) state = open;
         if (instr.kind == GSEL_INSTR_RELEASE && std::exchange(state, closed) != open) return false;
       } else if (instr.layer >= 0) {
@@ -162,22 +162,22 @@ class Judge {
         if (is_root) note(f, gradient ? kGradient : kValue, v, p_.microbatches[mb].whole, Access::read);
         note(f, gradient ? kGradient : kValue, v, mb, gradient ? Access::add : Access::write);
         break;
-      case GSEL_INSTR_COLLECT:
+      case GSEL_INSTR_GATHER:
         f.meets = true;
         note(f, kValue, v, mb, Access::read);
         note(f, kGradient, v, mb, Access::add);  // one more reader, whose contribution is owed
         if (is_root) note(f, kValue, v, p_.microbatches[mb].whole, Access::write);
         break;
       case GSEL_INSTR_BROADCAST:
-      case GSEL_INSTR_GATHER:
+      case GSEL_INSTR_ALLGATHER:
         f.meets = true;
         note(f, kUnderWay, b, 0, Access::write);
         if (!p_.buckets[b].shards_param()) note(f, kWindow, b, 0, Access::write);
         note(f, kShard, b, 0, Access::read);
         break;
-      case GSEL_INSTR_REDUCE:
+      case GSEL_INSTR_ALLREDUCE:
       case GSEL_INSTR_REDUCE_SCATTER:
-      case GSEL_INSTR_REDUCE_ROOT:
+      case GSEL_INSTR_REDUCE:
         f.meets = true;
         note(f, kUnderWay, b, 0, Access::write);
         note(f, kBucketGradient, b, 0, Access::write);
@@ -185,13 +185,13 @@ class Judge {
         break;
       case GSEL_INSTR_WAIT:
         note(f, kUnderWay, b, 0, Access::write);
-        note(f, under_way == GSEL_INSTR_GATHER || under_way == GSEL_INSTR_BROADCAST ? kWindow : kBucketGradient, b, 0,
-             Access::write);
+        note(f, under_way == GSEL_INSTR_ALLGATHER || under_way == GSEL_INSTR_BROADCAST ? kWindow : kBucketGradient, b,
+             0, Access::write);
         break;
       case GSEL_INSTR_RELEASE:
         if (!p_.buckets[b].shards_param()) note(f, kWindow, b, 0, Access::write);
         break;
-      case GSEL_INSTR_LOSS_REDUCE:
+      case GSEL_INSTR_LOSS_ALLREDUCE:
         f.meets = true;
         note(f, kLoss, 0, 0, Access::write);
         break;

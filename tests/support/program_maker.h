@@ -189,7 +189,7 @@ class ProgramMaker {
     }
     for (int32_t b : windows) {
       settle(b);
-      bucket(GSEL_INSTR_GATHER, b);
+      bucket(GSEL_INSTR_ALLGATHER, b);
     }
     for (int32_t b : windows) settle(b);
     layer(kind, l, mb);
@@ -207,7 +207,7 @@ class ProgramMaker {
       for (int32_t v : {TOKENS, TARGETS}) value(GSEL_INSTR_INPUT, v, whole);
     value(GSEL_INSTR_SCATTER, TOKENS, mb);
     for (int32_t l = EMBED; l < LOSS_LAYER; ++l) callback(GSEL_INSTR_FORWARD, l, mb);
-    value(GSEL_INSTR_COLLECT, LOGITS, mb);
+    value(GSEL_INSTR_GATHER, LOGITS, mb);
     if (is_master()) callback(GSEL_INSTR_FORWARD, LOSS_LAYER, whole);
   }
 
@@ -216,8 +216,8 @@ class ProgramMaker {
     const bool every = p_.buckets[b].shards_gradient();
     if (!every && mb + 1 < wanted_.microbatches) return;
     settle(b);
-    bucket(is(Strategy::dp)    ? GSEL_INSTR_REDUCE_ROOT
-           : is(Strategy::ddp) ? GSEL_INSTR_REDUCE
+    bucket(is(Strategy::dp)    ? GSEL_INSTR_REDUCE
+           : is(Strategy::ddp) ? GSEL_INSTR_ALLREDUCE
                                : GSEL_INSTR_REDUCE_SCATTER,
            b);
     if (every) settle(b);
@@ -255,13 +255,13 @@ class ProgramMaker {
       forwards(mb);
       backwards(mb);
     }
-    plain(GSEL_INSTR_LOSS_REDUCE);
+    plain(GSEL_INSTR_LOSS_ALLREDUCE);
     for (int32_t b = 0; b < 3; ++b) settle(b);
     if (wanted_.overflow) plain(GSEL_INSTR_OVERFLOW);
     if (wanted_.clip) plain(GSEL_INSTR_NORM);
     for (int32_t b = 0; b < 3; ++b) {
       bucket(is(Strategy::dp) && !is_master() ? GSEL_INSTR_RELEASE : GSEL_INSTR_STEP, b);
-      if (p_.buckets[b].shards_state() && !p_.buckets[b].shards_param()) bucket(GSEL_INSTR_GATHER, b);
+      if (p_.buckets[b].shards_state() && !p_.buckets[b].shards_param()) bucket(GSEL_INSTR_ALLGATHER, b);
     }
     for (int32_t b = 0; b < 3; ++b) settle(b);
   }

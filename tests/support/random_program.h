@@ -78,7 +78,7 @@ class RandomProgram {
     int32_t mb = 0;
     for (const gsel_instr& instr : base) {
       if (instr.kind == GSEL_INSTR_STEP) continue;
-      if (instr.microbatch > mb || instr.kind == GSEL_INSTR_LOSS_REDUCE) {
+      if (instr.microbatch > mb || instr.kind == GSEL_INSTR_LOSS_ALLREDUCE) {
         ++mb;
         end_microbatch();
       }
@@ -86,7 +86,7 @@ class RandomProgram {
     }
     for (size_t b = 0; b < program_.buckets.size(); ++b) {
       if (!program_.buckets[b].shards_gradient())
-        begin(program_.buckets[b].owner >= 0 ? GSEL_INSTR_REDUCE_ROOT : GSEL_INSTR_REDUCE, b);
+        begin(program_.buckets[b].owner >= 0 ? GSEL_INSTR_REDUCE : GSEL_INSTR_ALLREDUCE, b);
       settle(b);
       if (open_[b]) release(b);
     }
@@ -120,14 +120,14 @@ class RandomProgram {
     gsel_instr instr = make_instr(kind);
     instr.bucket = static_cast<int32_t>(bucket);
     if (kind != GSEL_INSTR_WAIT && kind != GSEL_INSTR_RELEASE) instr.axis = GSEL_AXIS_DATA;
-    if (kind == GSEL_INSTR_BROADCAST || kind == GSEL_INSTR_REDUCE_ROOT) instr.peer = program_.buckets[bucket].owner;
+    if (kind == GSEL_INSTR_BROADCAST || kind == GSEL_INSTR_REDUCE) instr.peer = program_.buckets[bucket].owner;
     program_.step.push_back(instr);
   }
   void begin(gsel_instr_kind kind, size_t b) {
     settle(b);
     emit(kind, b);
     busy_[b] = true;
-    if (kind == GSEL_INSTR_GATHER) open_[b] = true;
+    if (kind == GSEL_INSTR_ALLGATHER) open_[b] = true;
   }
   void settle(size_t b) {
     if (busy_[b]) emit(GSEL_INSTR_WAIT, b);
@@ -163,13 +163,13 @@ class RandomProgram {
       const int32_t b = bucket_of_[layer.params[i]];
       if (b < 0) continue;
       const bool reads = layer.reads_param(instr.kind, i) && program_.buckets[b].shards_param();
-      if (reads && !open_[b]) begin(GSEL_INSTR_GATHER, static_cast<size_t>(b));
+      if (reads && !open_[b]) begin(GSEL_INSTR_ALLGATHER, static_cast<size_t>(b));
       settle(static_cast<size_t>(b));
       if (reads) used.push_back(static_cast<size_t>(b));
     }
     if (random_.chance(15) && !program_.buckets.empty()) {
       const auto ahead = static_cast<size_t>(random_.below(static_cast<int64_t>(program_.buckets.size())));
-      if (program_.buckets[ahead].shards_param() && !open_[ahead]) begin(GSEL_INSTR_GATHER, ahead);
+      if (program_.buckets[ahead].shards_param() && !open_[ahead]) begin(GSEL_INSTR_ALLGATHER, ahead);
     }
     for (int32_t p : layer.params)
       if (bucket_of_[p] >= 0) settle(static_cast<size_t>(bucket_of_[p]));

@@ -68,8 +68,8 @@ typedef void (*rank_body)(rank_run *run);
   } while (0)
 
 static inline gsel_status rank_join(const rank_run *run, gsel_comm **out, gsel_error **err) {
-  gsel_comm_config config;
-  gsel_comm_config_init(&config, sizeof config);
+  gsel_comm_options config;
+  gsel_comm_options_init(&config, sizeof config);
   config.rank = run->rank;
   config.world_size = run->world_size;
   config.id = &run->id;

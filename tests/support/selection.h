@@ -63,7 +63,7 @@ static inline gsel_inventory *machine(const char *name) {
 static inline gsel_status resolve_row(const struct selection_row *row, const gsel_inventory *inventory,
                                       gsel_selection **selection, gsel_error **err) {
   gsel_env_var env[16];
-  gsel_resolve_request request = GSEL_RESOLVE_REQUEST_INIT;
+  gsel_resolve_options request = GSEL_RESOLVE_OPTIONS_INIT;
   request.inventory = inventory;
   request.env = env;
   for (const char *line = row->env; line && *line; line += strcspn(line, "\n"), line += *line == '\n') {

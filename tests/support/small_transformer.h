@@ -354,7 +354,7 @@ static inline gsel_status tm_add_params(gsel_model* model, const small_transform
   gsel_status status = GSEL_OK;
   for (int p = 0; p < TM_PARAMS && !status; ++p) {
     const struct tm_param* param = &kTmParams[p];
-    gsel_param_desc desc = GSEL_PARAM_DESC_INIT;
+    gsel_param_options desc = GSEL_PARAM_OPTIONS_INIT;
     desc.name = gsel_str_from(param->name);
     desc.dims = param->dims;
     desc.n_dims = 2;
@@ -377,7 +377,7 @@ static inline gsel_status tm_add_values(gsel_model* model, const small_transform
     const struct tm_value* value = &kTmValues[v];
     const int64_t dims[] = {TM_T, value->columns};
     const int scalar = (value->flags & GSEL_VALUE_SCALAR) != 0;
-    gsel_value_desc desc = GSEL_VALUE_DESC_INIT;
+    gsel_value_options desc = GSEL_VALUE_OPTIONS_INIT;
     desc.name = gsel_str_from(value->name);
     desc.dims = dims;
     desc.n_dims = scalar ? 0 : value->columns ? 2 : 1;
@@ -404,7 +404,7 @@ static inline gsel_status tm_describe(gsel_model* model, small_transformer* m, g
   if (!status) status = tm_add_values(model, m, err);
   for (int l = 0; l < TM_LAYERS && !status; ++l) {
     const struct tm_layer* layer = &kTmLayers[l];
-    gsel_layer_desc desc = GSEL_LAYER_DESC_INIT;
+    gsel_layer_options desc = GSEL_LAYER_OPTIONS_INIT;
     desc.name = gsel_str_from(layer->name);
     desc.inputs = layer->in;
     desc.outputs = layer->out;

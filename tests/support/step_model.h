@@ -23,7 +23,7 @@ typedef struct step_model {
   gsel_dtype output; /* of y, which the loss reads; 0: f32 */
   gsel_init_fn init; /* NULL: step_initial; gets the model */
   gsel_data_fn data; /* NULL: step_data */
-  const gsel_optimizer_desc* optimizer;
+  const gsel_optimizer_options* optimizer;
   void* user; /* the test's */
   int rank, world_size;
 } step_model;
@@ -110,7 +110,7 @@ static inline gsel_status step_describe(gsel_model* model, const step_model* m, 
   const int64_t width = STEP_WIDTH;
   gsel_status status = GSEL_OK;
   for (int p = 0; p < STEP_PARAMS && !status; ++p) {
-    gsel_param_desc desc = GSEL_PARAM_DESC_INIT;
+    gsel_param_options desc = GSEL_PARAM_OPTIONS_INIT;
     desc.name = gsel_str_from(p == STEP_A ? "a" : "b");
     desc.dims = &width;
     desc.n_dims = 1;
@@ -121,7 +121,7 @@ static inline gsel_status step_describe(gsel_model* model, const step_model* m, 
     status = gsel_model_add_param(model, &desc, NULL, err);
   }
   for (int v = 0; v < STEP_VALUES && !status; ++v) {
-    gsel_value_desc desc = GSEL_VALUE_DESC_INIT;
+    gsel_value_options desc = GSEL_VALUE_OPTIONS_INIT;
     desc.name = gsel_str_from(values[v]);
     desc.dims = &width;
     desc.n_dims = v < STEP_LOSS;
@@ -129,7 +129,7 @@ static inline gsel_status step_describe(gsel_model* model, const step_model* m, 
     desc.flags = v == STEP_X ? GSEL_VALUE_INPUT : v < STEP_LOSS ? 0 : GSEL_VALUE_SCALAR;
     status = gsel_model_add_value(model, &desc, NULL, err);
   }
-  gsel_layer_desc layer = GSEL_LAYER_DESC_INIT, loss = GSEL_LAYER_DESC_INIT;
+  gsel_layer_options layer = GSEL_LAYER_OPTIONS_INIT, loss = GSEL_LAYER_OPTIONS_INIT;
   layer.name = gsel_str_from("line");
   layer.inputs = &x;
   layer.outputs = &y;
@@ -181,7 +181,7 @@ static inline gsel_status step_open(const rank_run* run, const step_model* m, st
   options.data = m->data ? m->data : step_data;
   options.data_user_data = &s->m;
   options.optimizer = m->optimizer;
-  if (!status) status = gsel_trainer_create(s->model, s->comm, &options, &s->trainer, err);
+  if (!status) status = gsel_trainer_create(s->comm, s->model, &options, &s->trainer, err);
   return status;
 }
 
@@ -189,7 +189,7 @@ static inline void step_close(step_session* s) {
   gsel_trainer_free(s->trainer);
   gsel_model_free(s->model);
   gsel_config_free(s->config);
-  gsel_comm_destroy(s->comm);
+  gsel_comm_free(s->comm);
 }
 
 /* Both parameters, one behind the other. */

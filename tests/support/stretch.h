@@ -25,7 +25,7 @@ struct Bucket {
   explicit Bucket(const std::vector<ParamOf>& all, uint64_t seed = 1) {
     size_t count = 0;
     for (const ParamOf& p : all) {
-      gsel_param_desc desc = GSEL_PARAM_DESC_INIT;
+      gsel_param_options desc = GSEL_PARAM_OPTIONS_INIT;
       desc.name = gsel_str_from(p.name);
       desc.dims = p.dims.data();
       desc.n_dims = static_cast<int32_t>(p.dims.size());

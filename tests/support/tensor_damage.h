@@ -32,12 +32,14 @@ inline Damage doubled_by_group(const Pick& pick) {
 }
 inline Damage first_by_group(const Pick& pick) {
   return by_group(pick, [](auto& step, size_t at) {
-    std::rotate(step.begin(), step.begin() + static_cast<ptrdiff_t>(at), step.begin() + static_cast<ptrdiff_t>(at) + 1);
+    std::rotate(step.begin(), step.begin() + static_cast<ptrdiff_t>(at),
+                    step.begin() + static_cast<ptrdiff_t>(at) + 1);
   });
 }
 inline Damage last_by_group(const Pick& pick) {
   return by_group(pick, [](auto& step, size_t at) {
-    std::rotate(step.begin() + static_cast<ptrdiff_t>(at), step.begin() + static_cast<ptrdiff_t>(at) + 1, step.end());
+    std::rotate(step.begin() + static_cast<ptrdiff_t>(at), step.begin() + static_cast<ptrdiff_t>(at) + 1,
+                    step.end());
   });
 }
 
@@ -75,7 +77,7 @@ inline bool sum_whole_gradients(std::vector<Program>& programs, Draw& draw) {
   if (!at) return false;
   for (int32_t rank : programs[at->rank].mesh.group(static_cast<int32_t>(at->rank), GSEL_AXIS_TENSOR)) {
     std::vector<gsel_instr>& step = programs[rank].step;
-    gsel_instr sum = make_instr(GSEL_INSTR_REDUCE_PARTIAL);
+    gsel_instr sum = make_instr(GSEL_INSTR_ALLREDUCE_PARTIAL);
     sum.bucket = step[at->at].bucket;
     sum.axis = GSEL_AXIS_TENSOR;
     step.insert(step.begin() + static_cast<ptrdiff_t>(at->at), sum);
@@ -87,16 +89,16 @@ inline bool sum_partial_loss_never(std::vector<Program>& programs, Draw&) {
   size_t n = 0;
   for (Program& p : programs)
     n += std::erase_if(
-        p.step, [](const gsel_instr& i) { return i.kind == GSEL_INSTR_LOSS_REDUCE && i.axis == GSEL_AXIS_TENSOR; });
+        p.step, [](const gsel_instr& i) { return i.kind == GSEL_INSTR_LOSS_ALLREDUCE && i.axis == GSEL_AXIS_TENSOR; });
   return n > 0;
 }
 
 inline bool sum_whole_loss(std::vector<Program>& programs, Draw&) {
   if (has_partial_loss(programs[0])) return false;
   for (Program& p : programs) {
-    gsel_instr sum = make_instr(GSEL_INSTR_LOSS_REDUCE);
+    gsel_instr sum = make_instr(GSEL_INSTR_LOSS_ALLREDUCE);
     sum.axis = GSEL_AXIS_TENSOR;
-    p.step.insert(std::ranges::find(p.step, GSEL_INSTR_LOSS_REDUCE, &gsel_instr::kind), sum);
+    p.step.insert(std::ranges::find(p.step, GSEL_INSTR_LOSS_ALLREDUCE, &gsel_instr::kind), sum);
   }
   return true;
 }
@@ -261,8 +263,8 @@ inline std::vector<std::pair<std::string, Damage>> tensor_damages() {
   const std::pair<const char*, Pick> picks[] = {
       {"a conversion", conversion_is(GSEL_INSTR_FORWARD)},
       {"a conversion back", conversion_is(GSEL_INSTR_BACKWARD_INPUT)},
-      {"a sum of partial gradients", kind_is(GSEL_INSTR_REDUCE_PARTIAL)},
-      {"a sum of losses", over_tensor(GSEL_INSTR_LOSS_REDUCE)},
+      {"a sum of partial gradients", kind_is(GSEL_INSTR_ALLREDUCE_PARTIAL)},
+      {"a sum of losses", over_tensor(GSEL_INSTR_LOSS_ALLREDUCE)},
       {"a look for overflow", over_tensor(GSEL_INSTR_OVERFLOW)},
       {"a forward", kind_is(GSEL_INSTR_FORWARD)},
       {"a norm", kind_is(GSEL_INSTR_NORM)},
@@ -274,8 +276,8 @@ inline std::vector<std::pair<std::string, Damage>> tensor_damages() {
     if (std::string_view(name) != "a norm")
       damages.emplace_back(fmt::format("{} dropped", name), dropped_by_group(pick));
   }
-  damages.emplace_back("partial gradients summed first", first_by_group(kind_is(GSEL_INSTR_REDUCE_PARTIAL)));
-  damages.emplace_back("partial gradients summed last", last_by_group(kind_is(GSEL_INSTR_REDUCE_PARTIAL)));
+  damages.emplace_back("partial gradients summed first", first_by_group(kind_is(GSEL_INSTR_ALLREDUCE_PARTIAL)));
+  damages.emplace_back("partial gradients summed last", last_by_group(kind_is(GSEL_INSTR_ALLREDUCE_PARTIAL)));
   return damages;
 }
 

@@ -159,7 +159,7 @@ class TensorMaker {
     choose_outputs(l);
     if (draw_.chance(20)) {
       l.forward_phases.push_back(phase());
-      l.forward_phases.back().rotates = true;
+      l.forward_phases.back().ring_shifts = true;
     }
   }
 
@@ -303,12 +303,13 @@ class TensorMaker {
     };
     const auto loss = std::ranges::find_if(p.layers, &ProgramLayer::is_loss);
     const bool is_partial = p.values[loss->outputs.front()].form == Form::partial;
-    if (has(GSEL_INSTR_LOSS_REDUCE) && !came(next.kind) && is_partial) push(next.kind, -1);
-    if (has(GSEL_INSTR_REDUCE_TIED, GSEL_INSTR_OVERFLOW, GSEL_INSTR_NORM, GSEL_INSTR_STEP) &&
-        !came(GSEL_INSTR_REDUCE_TIED) && !came(GSEL_INSTR_OVERFLOW) && !came(GSEL_INSTR_NORM) && !came(GSEL_INSTR_STEP))
+    if (has(GSEL_INSTR_LOSS_ALLREDUCE) && !came(next.kind) && is_partial) push(next.kind, -1);
+    if (has(GSEL_INSTR_ALLREDUCE_TIED, GSEL_INSTR_OVERFLOW, GSEL_INSTR_NORM, GSEL_INSTR_STEP) &&
+        !came(GSEL_INSTR_ALLREDUCE_TIED) && !came(GSEL_INSTR_OVERFLOW) && !came(GSEL_INSTR_NORM) &&
+        !came(GSEL_INSTR_STEP))
       for (size_t b = 0; b < p.buckets.size(); ++b)
         if (p.params[p.buckets[b].params.front()].partial_gradient)
-          push(GSEL_INSTR_REDUCE_PARTIAL, static_cast<int32_t>(b));
+          push(GSEL_INSTR_ALLREDUCE_PARTIAL, static_cast<int32_t>(b));
     if (has(GSEL_INSTR_OVERFLOW) && !came(next.kind)) push(next.kind, -1);
   }
 

@@ -519,13 +519,13 @@ static const tensor_value kTensorValues[TV_VALUES] = {
 /* inits: [TP_PARAMS] of the caller, kept as long as the model. */
 static inline gsel_status tensor_describe(gsel_model* model, tensor_model* m, tensor_init* inits, gsel_error** err) {
   static const gsel_phase phase = {GSEL_AXIS_TENSOR, GSEL_SUM, GSEL_F64, 0, 1, 0};
-  static const gsel_phase round = {GSEL_AXIS_TENSOR, 0, GSEL_F32, GSEL_PHASE_ROTATE, 2, T_POSITIONS * T_HIDDEN};
-  static const gsel_phase home = {GSEL_AXIS_TENSOR,      0, GSEL_F32, GSEL_PHASE_ROTATE | GSEL_PHASE_HOME, 2,
+  static const gsel_phase round = {GSEL_AXIS_TENSOR, 0, GSEL_F32, GSEL_PHASE_RING_SHIFT, 2, T_POSITIONS * T_HIDDEN};
+  static const gsel_phase home = {GSEL_AXIS_TENSOR,      0, GSEL_F32, GSEL_PHASE_RING_SHIFT | GSEL_PHASE_HOME, 2,
                                   T_POSITIONS * T_HIDDEN};
   gsel_status status = GSEL_OK;
   for (int p = 0; p < TP_PARAMS && !status; ++p) {
     const tensor_param* param = &kTensorParams[p];
-    gsel_param_desc desc = GSEL_PARAM_DESC_INIT;
+    gsel_param_options desc = GSEL_PARAM_OPTIONS_INIT;
     inits[p] = (tensor_init){(uint64_t)(11 * (p + 1)), m, !param->shard};
     desc.name = gsel_str_from(param->name);
     desc.dims = param->dims;
@@ -543,7 +543,7 @@ static inline gsel_status tensor_describe(gsel_model* model, tensor_model* m, te
   for (int v = 0; v < TV_VALUES && !status; ++v) {
     const tensor_value* value = &kTensorValues[v];
     const int64_t dims[] = {T_POSITIONS, value->channels};
-    gsel_value_desc desc = GSEL_VALUE_DESC_INIT;
+    gsel_value_options desc = GSEL_VALUE_OPTIONS_INIT;
     desc.name = gsel_str_from(value->name);
     desc.dims = dims;
     desc.n_dims = v >= TV_LOSS ? 0 : value->channels ? 2 : 1;
@@ -559,7 +559,7 @@ static inline gsel_status tensor_describe(gsel_model* model, tensor_model* m, te
   for (int l = 0; l < T_LAYERS && !status; ++l) {
     const tensor_layer* layer = &kTensorLayers[l];
     const uint64_t outputs = layer->saves_outputs ? 0 : GSEL_UNREAD_OUTPUT(0);
-    gsel_layer_desc desc = GSEL_LAYER_DESC_INIT;
+    gsel_layer_options desc = GSEL_LAYER_OPTIONS_INIT;
     desc.name = gsel_str_from(layer->name);
     desc.inputs = layer->in;
     desc.outputs = layer->out;

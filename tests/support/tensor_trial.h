@@ -7,7 +7,7 @@
 #include "support/ranks.h"
 #include "support/small_transformer.h"
 
-enum { TENSOR_STEPS = 3, TENSOR_KINDS = GSEL_INSTR_REDUCE_PARTIAL + 1 };
+enum { TENSOR_STEPS = 3, TENSOR_KINDS = GSEL_INSTR_ALLREDUCE_PARTIAL + 1 };
 
 typedef struct tensor_outcome {
   float params[TM_PARAMS][TM_MOST_PARAM];           /* as read */
@@ -69,7 +69,7 @@ static inline gsel_status open_tensor(rank_run* run, tensor_session* s, gsel_err
   if (!status) status = tm_describe(s->model, s->m, err);
   options.config = s->config;
   options.data = tm_data;
-  if (!status) status = gsel_trainer_create(s->model, s->comm, &options, &s->trainer, err);
+  if (!status) status = gsel_trainer_create(s->comm, s->model, &options, &s->trainer, err);
   return status;
 }
 
@@ -77,7 +77,7 @@ static inline void close_tensor(tensor_session* s) {
   gsel_trainer_free(s->trainer);
   gsel_model_free(s->model);
   gsel_config_free(s->config);
-  gsel_comm_destroy(s->comm);
+  gsel_comm_free(s->comm);
   free(s->m);
 }
 

@@ -29,9 +29,9 @@ typedef struct trial {
   int loss_factor;
   int wide_on_rank; /* this rank describes another model; -1 none */
   const char* other_config_on_1;
-  const gsel_optimizer_desc* optimizer; /* NULL: the configuration's */
-  gsel_data_fn data;                    /* NULL: exact_data */
-  int fail_at_step;                     /* -1 never */
+  const gsel_optimizer_options* optimizer; /* NULL: the configuration's */
+  gsel_data_fn data;                       /* NULL: exact_data */
+  int fail_at_step;                        /* -1 never */
   int fail_on_rank;
   int overflow_at_step; /* -1 never */
   int batch;            /* for that */
@@ -122,7 +122,7 @@ static inline gsel_status open_session(rank_run* run, session* s, gsel_error** e
   options.config = s->config;
   options.data = t->data ? t->data : exact_data;
   options.optimizer = t->optimizer;
-  if (!status) status = gsel_trainer_create(s->model, s->comm, &options, &s->trainer, err);
+  if (!status) status = gsel_trainer_create(s->comm, s->model, &options, &s->trainer, err);
   return status;
 }
 
@@ -130,7 +130,7 @@ static inline void close_session(session* s) {
   gsel_trainer_free(s->trainer);
   gsel_model_free(s->model);
   gsel_config_free(s->config);
-  gsel_comm_destroy(s->comm);
+  gsel_comm_free(s->comm);
 }
 
 static inline void compare_outcomes(rank_run* run, const outcome* out, const outcome* expected) {

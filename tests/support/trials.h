@@ -70,7 +70,7 @@ static inline void expect_failure(rank_run* run, const trial* t, gsel_status sta
   if (t->what == CORRUPT)
     rank_fails(run, status, *err, GSEL_ERR_MISMATCH, "make the calls alike on every rank", t->victim);
   else if (t->what == KILL)
-    rank_fails(run, status, *err, GSEL_ERR_PEER, "ended without gsel_comm_destroy while rank", t->victim);
+    rank_fails(run, status, *err, GSEL_ERR_PEER, "ended without gsel_comm_free while rank", t->victim);
   else
     rank_fails(run, status, *err, GSEL_ERR_TIMEOUT, "is late: rank", t->victim);
 }
@@ -99,7 +99,7 @@ static inline void meets_a_fault(rank_run* run) {
     expect_failure(run, t, gsel_barrier(comm, &err), &err);
     break;
   }
-  gsel_comm_destroy(comm);
+  gsel_comm_free(comm);
   call_room_close(&room);
   rank_check(run, open_descriptors() == descriptors);
   rank_check(run, shared_mappings() == 0);

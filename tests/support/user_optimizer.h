@@ -5,9 +5,9 @@
 
 namespace gsel_test {
 
-inline gsel_optimizer_desc described(int32_t needs, int32_t n_states, gsel_optimizer_fn step,
-                                     void* user_data = nullptr) {
-  gsel_optimizer_desc desc = GSEL_OPTIMIZER_DESC_INIT;
+inline gsel_optimizer_options described(int32_t needs, int32_t n_states, gsel_optimizer_fn step,
+                                        void* user_data = nullptr) {
+  gsel_optimizer_options desc = GSEL_OPTIMIZER_OPTIONS_INIT;
   desc.needs = needs;
   desc.n_states = n_states;
   desc.step = step;

@@ -21,7 +21,7 @@ typedef struct validation_outcome {
 typedef struct validation_trial {
   char config[1024];
   int asks_between;        /* parameters are read and a batch is evaluated between steps */
-  int own_optimizer;       /* the embedder's, which spoils gradients */
+  int own_optimizer;       /* the embedder's, which poisons gradients */
   int leaves;              /* frees the trainer while the last step is open */
   int32_t dies;            /* this rank, when step 2 asks it for an input; -1: none */
   validation_outcome* out; /* shared memory, [world_size] */
@@ -69,7 +69,7 @@ static inline gsel_status spoiling_step(const gsel_optimizer_call* c, void* user
 static inline gsel_status open_validation(rank_run* run, validation_session* s, gsel_error** err) {
   const validation_trial* t = (const validation_trial*)run->user;
   gsel_trainer_options options = GSEL_TRAINER_OPTIONS_INIT;
-  gsel_optimizer_desc optimizer = GSEL_OPTIMIZER_DESC_INIT;
+  gsel_optimizer_options optimizer = GSEL_OPTIMIZER_OPTIONS_INIT;
   memset(s, 0, sizeof *s);
   s->m.rank = run->rank;
   s->dies = t->dies == run->rank;
@@ -83,7 +83,7 @@ static inline gsel_status open_validation(rank_run* run, validation_session* s, 
   options.data = validation_data;
   options.data_user_data = s;
   if (t->own_optimizer) options.optimizer = &optimizer;
-  if (!status) status = gsel_trainer_create(s->model, s->comm, &options, &s->trainer, err);
+  if (!status) status = gsel_trainer_create(s->comm, s->model, &options, &s->trainer, err);
   return status;
 }
 
@@ -91,7 +91,7 @@ static inline void close_validation(validation_session* s) {
   gsel_trainer_free(s->trainer);
   gsel_model_free(s->model);
   gsel_config_free(s->config);
-  gsel_comm_destroy(s->comm);
+  gsel_comm_free(s->comm);
 }
 
 static inline void read_validated(rank_run* run, validation_session* s, float* params) {

@@ -96,10 +96,11 @@ std::string end_of(const Program& p) {
 void a_step_ends_over_each_axis_once(void**) {
   const std::string train = "precision = \"fp16\"\nclip_norm = 1\n";
   assert_string_equal(end_of(base(train, 2)).c_str(),
-                      "loss_reduce axis=data\noverflow axis=data\nnorm\nstep bucket=0\n");
-  assert_string_equal(end_of(base(train, 1, 2)).c_str(),
-                      "loss_reduce axis=pipeline\nloss_reduce axis=data\noverflow axis=pipeline\noverflow axis=data\n"
-                      "norm\nstep bucket=0\n");
+                      "loss_allreduce axis=data\noverflow axis=data\nnorm\nstep bucket=0\n");
+  assert_string_equal(
+      end_of(base(train, 1, 2)).c_str(),
+      "loss_allreduce axis=pipeline\nloss_allreduce axis=data\noverflow axis=pipeline\noverflow axis=data\n"
+      "norm\nstep bucket=0\n");
 }
 
 // A table of first and last stage, frozen and 16-bit parameters between them.

@@ -57,16 +57,16 @@ void sizes_are_told_in_the_unit_that_suits(void**) {
   assert_string_equal(human_bytes(~uint64_t{0}).c_str(), "16384.0 PiB");
 }
 
-void the_table_is_aligned_and_leaves_the_second_tier_out_of_its_total(void**) {
+void the_table_is_aligned_and_leaves_offload_memory_out_of_its_total(void**) {
   PartBytes parts{};
   parts[static_cast<size_t>(Part::params)] = 2048;
   parts[static_cast<size_t>(Part::windows)] = 100;
-  parts[static_cast<size_t>(Part::tier_params)] = uint64_t{3} << 30;
+  parts[static_cast<size_t>(Part::offload_params)] = uint64_t{3} << 30;
   assert_string_equal(memory_table(parts).c_str(),
-                      "\n  parameters                   2.0 KiB        2048 bytes"
-                      "\n  values and windows         100 bytes         100 bytes"
-                      "\n  parameters, second tier      3.0 GiB  3221225472 bytes"
-                      "\n  total without second tier    2.1 KiB        2148 bytes");
+                      "\n  parameters                      2.0 KiB        2048 bytes"
+                      "\n  values and windows            100 bytes         100 bytes"
+                      "\n  parameters, offload memory      3.0 GiB  3221225472 bytes"
+                      "\n  total without offload memory    2.1 KiB        2148 bytes");
 }
 
 void what_needs_exactly_the_budget_fits(void**) {
@@ -161,7 +161,7 @@ void offload_is_named_where_nothing_else_fits(void**) {
   for (const char* offload : {"state", "all"}) {
     const std::string message = refusal(*model, text, 2, with(offload));
     expect_part(message, fmt::format("stage = 3, offload = \"{}\"", offload));
-    expect_part(message, "in the second memory tier needs");
+    expect_part(message, "in offload memory needs");
   }
 }
 
@@ -177,7 +177,7 @@ void where_nothing_fits_the_least_is_told(void**) {
 int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(sizes_are_told_in_the_unit_that_suits),
-      cmocka_unit_test(the_table_is_aligned_and_leaves_the_second_tier_out_of_its_total),
+      cmocka_unit_test(the_table_is_aligned_and_leaves_offload_memory_out_of_its_total),
       cmocka_unit_test(what_needs_exactly_the_budget_fits),
       cmocka_unit_test(a_rank_of_a_pipeline_is_named_with_its_stages),
       cmocka_unit_test(the_first_stage_that_fits_is_named_with_the_lines_to_write),

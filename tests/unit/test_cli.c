@@ -524,7 +524,8 @@ static void a_reader_that_leaves_ends_the_writers(void** state) {
 
 static void closed_standard_descriptors_are_not_taken_by_others(void** state) {
   (void)state;
-  assert_int_equal(finish(start("exec gsel run -n 2 --tag-output -- sh -c 'echo hi; echo $RANK > ran.$RANK' <&- >&- 2>err")), 0);
+  assert_int_equal(
+      finish(start("exec gsel run -n 2 --tag-output -- sh -c 'echo hi; echo $RANK > ran.$RANK' <&- >&- 2>err")), 0);
   assert_string_equal(err, "");
   read_back("ran.1", out);
   assert_string_equal(out, "1\n");
@@ -631,14 +632,14 @@ static void what_a_program_sends_is_a_table(void** state) {
              "gsel-program 1\nrank 0\nmesh data=3\nparam w 8\nvalue t input\nvalue l scalar\nvalue n scalar\n"
              "layer loss reads=t writes=l,n params=w loss backward_weight\nmicrobatch 0 1\nbucket params=w\nsetup\n"
              "broadcast bucket=0 axis=data root=0\nwait bucket=0\nstep\ninput value=t mb=0\nforward layer=loss mb=0\n"
-             "backward layer=loss mb=0\nreduce bucket=0 axis=data\nloss_reduce axis=data\nwait bucket=0\n"
+             "backward layer=loss mb=0\nallreduce bucket=0 axis=data\nloss_allreduce axis=data\nwait bucket=0\n"
              "step bucket=0\nend\n");
   check_gsel("program --traffic sends", 0);
   assert_string_equal(out,
-                      "when   axis      instruction        calls        bytes sent\n"
-                      "setup  data      broadcast              1                64\n"
-                      "step   data      reduce                 1                44\n" /* 32 and its slice of 12 */
-                      "step   data      loss_reduce            1                24\n"
+                      "when   axis      instruction           calls     bytes sent\n"
+                      "setup  data      broadcast                 1             64\n"
+                      "step   data      allreduce                 1             44\n" /* 32 and its slice of 12 */
+                      "step   data      loss_allreduce            1             24\n"
                       "step   all                                               68\n");
 }
 
@@ -648,7 +649,8 @@ static void usage_is_helpful(void** state) {
   check_part(out, "gsel 0.");
   check_part(out, "(libgsel 0.");
   check_gsel("--help", 0);
-  static const char* const commands[] = {"devices", "resolve", "plugins", "program", "run", "trace", "bench", "tune", "mesh"};
+  static const char* const commands[] = {"devices", "resolve", "plugins", "program", "run",
+                                         "trace",   "bench",   "tune",    "mesh"};
   for (size_t i = 0; i < sizeof commands / sizeof *commands; ++i) check_part(out, commands[i]);
   check_gsel("", 2);
   check_part(err, "gsel: a subcommand is needed: devices, resolve, plugins, program, run, trace, bench, tune or mesh");

@@ -134,7 +134,7 @@ void one_stays_away(rank_run* run) {
   rank_ok(run, gsel_barrier(comm, &err_out), err_out);
   if (run->rank == 1) rank_check(run, read(gate->ends[0], &byte, 1) == 0);
   rank_ok(run, gsel_barrier(comm, &err_out), err_out);
-  gsel_comm_destroy(comm);
+  gsel_comm_free(comm);
 }
 
 void trace_names_the_laggard_of_a_hanging_job(void**) {
@@ -181,7 +181,7 @@ void disagree(rank_run* run) {
   rank_ok(run, rank_join(run, &comm, &err_out), err_out);
   rank_fails(run, gsel_allreduce(comm, x, x, run->rank == 1 ? 3 : 4, GSEL_F32, GSEL_SUM, &err_out), err_out,
              GSEL_ERR_MISMATCH, "rank 1", 1);
-  gsel_comm_destroy(comm);
+  gsel_comm_free(comm);
 }
 
 void trace_takes_the_files_of_a_job_together(void**) {

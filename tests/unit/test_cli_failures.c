@@ -43,8 +43,8 @@ static int play_death(int shrinks) {
     if (left < 0) return tell("third call", error);
     fprintf(stderr, "%d ranks go on\n", left);
   }
-  gsel_comm_destroy(rest);
-  gsel_comm_destroy(comm);
+  gsel_comm_free(rest);
+  gsel_comm_free(comm);
   return shrinks ? 0 : status;
 }
 

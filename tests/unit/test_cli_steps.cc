@@ -26,15 +26,15 @@ Json step_of(int rank) {
   step["bytes_sent"] = 1'500'016;
   step["peak_bytes"] = 12'000'000;
   step["skipped"] = rank == 1;
-  step["counts"] = {{{"axis", "data"}, {"instruction", "reduce"}, {"calls", 2}, {"bytes_sent", 1'500'000}},
-                    {{"axis", "data"}, {"instruction", "loss_reduce"}, {"calls", 1}, {"bytes_sent", 16}},
-                    {{"axis", "data"}, {"instruction", "gather"}, {"calls", 0}, {"bytes_sent", 0}}};
+  step["counts"] = {{{"axis", "data"}, {"instruction", "allreduce"}, {"calls", 2}, {"bytes_sent", 1'500'000}},
+                    {{"axis", "data"}, {"instruction", "loss_allreduce"}, {"calls", 1}, {"bytes_sent", 16}},
+                    {{"axis", "data"}, {"instruction", "allgather"}, {"calls", 0}, {"bytes_sent", 0}}};
   step["began_ns"] = 1'000'000'000 + rank * 250'000;
   step["intervals"] = {interval("forward", "forward layer=a mb=0", 0, 3, false),
                        interval("forward", "forward layer=b mb=0", 3, 4, false),
                        interval("backward", "backward layer=b mb=0", 4, 8, false),
-                       interval("reduce", "reduce bucket=0 axis=data", 4, 7, true),
-                       interval("reduce", "reduce bucket=1 axis=data", 6, 9, true),
+                       interval("allreduce", "allreduce bucket=0 axis=data", 4, 7, true),
+                       interval("allreduce", "allreduce bucket=1 axis=data", 6, 9, true),
                        interval("wait", "wait bucket=0", 8, 9, false),
                        interval("step", "step bucket=0", 9, 9.5, false)};
   return step;
@@ -65,14 +65,14 @@ void a_folder_of_steps_is_told_as_tables(void**) {
       "1     7     10.0 ms  7.5 ms     500.0 us   1.0 ms   80.0%    1.50 MB  12.00 MB     "
       "skipped: a gradient was not finite\n"
       "rank 0\n"
-      "  instruction         where           times  time      of the step  sent\n"
-      "  forward             calling thread  2      4.0 ms    40.0%        -\n"
-      "  backward            calling thread  1      4.0 ms    40.0%        -\n"
-      "  reduce              beside          2      6.0 ms    60.0%        1.50 MB\n"
-      "  wait                calling thread  1      1.0 ms    10.0%        -\n"
-      "  step                calling thread  1      500.0 us  5.0%         -\n"
-      "  loss_reduce (data)  -               1      -         -            16 B\n"
-      "  between them        calling thread  -      500.0 us  5.0%         -\n"
+      "  instruction            where           times  time      of the step  sent\n"
+      "  forward                calling thread  2      4.0 ms    40.0%        -\n"
+      "  backward               calling thread  1      4.0 ms    40.0%        -\n"
+      "  allreduce              beside          2      6.0 ms    60.0%        1.50 MB\n"
+      "  wait                   calling thread  1      1.0 ms    10.0%        -\n"
+      "  step                   calling thread  1      500.0 us  5.0%         -\n"
+      "  loss_allreduce (data)  -               1      -         -            16 B\n"
+      "  between them           calling thread  -      500.0 us  5.0%         -\n"
       "rank 1\n";
   if (strncmp(out, expected, strlen(expected)) != 0) fail_msg("expected:\n%sgot:\n%s", expected, out);
 }
@@ -92,8 +92,8 @@ void steps_become_a_picture_and_events(void**) {
   assert_string_equal(out, "");
   const std::string svg = text_of_file("steps.svg");
   assert_null(xml_fault(svg.data(), svg.size()));
-  check_part(svg.c_str(), "<title>reduce bucket=1 axis=data\nfrom 6.000 ms for 3.000 ms</title>");
-  check_part(svg.c_str(), "<title>reduce bucket=1 axis=data\nfrom 6.250 ms for 3.000 ms</title>");
+  check_part(svg.c_str(), "<title>allreduce bucket=1 axis=data\nfrom 6.000 ms for 3.000 ms</title>");
+  check_part(svg.c_str(), "<title>allreduce bucket=1 axis=data\nfrom 6.250 ms for 3.000 ms</title>");
   const Json chrome = Json::parse(text_of_file("steps.chrome"));
   size_t durations = 0;
   for (const Json& event : chrome["traceEvents"]) durations += event["ph"] == "X";
@@ -107,7 +107,7 @@ void a_step_without_intervals_is_told_by_its_counts(void**) {
   write_file("bare.json", document(step).c_str());
   check_gsel("trace bare.json", 0);
   check_part(out, "500.0 us   1.0 ms   -        1.50 MB");
-  check_part(out, "reduce (data)       -      2      -     -            1.50 MB\n");
+  check_part(out, "allreduce (data)       -      2      -     -            1.50 MB\n");
   assert_null(strstr(out, "between them"));
 }
 

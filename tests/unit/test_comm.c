@@ -78,7 +78,7 @@ static void all_sweeps(rank_run* run) {
     }
   }
   rank_ok(run, gsel_barrier(comm, &err), err);
-  gsel_comm_destroy(comm);
+  gsel_comm_free(comm);
 }
 
 static void add(sweeps* s, gsel_dtype dtype, gsel_op op, size_t count, int32_t world_size) {
@@ -187,7 +187,7 @@ static void bits_of_floats(rank_run* run) {
              GSEL_ERR_ARG, "bxor is for integers and the type is f8e4m3; use sum, prod, min, max or avg", -1);
   rank_ok(run, gsel_allreduce(comm, &one, &one, 1, GSEL_I64, GSEL_SUM, &err), err);
   rank_check(run, one == run->world_size);
-  gsel_comm_destroy(comm);
+  gsel_comm_free(comm);
 }
 
 static void test_bitwise_operations_on_floats_are_refused_and_the_communicator_stays_usable(void** state) {
@@ -224,7 +224,7 @@ static void bytes_sent(rank_run* run) {
   rank_check(run, gsel_comm_counts(comm, GSEL_COLLECTIVE_BARRIER).calls == 0);
   rank_check(run, gsel_comm_counts(comm, 99).calls == 0);
   free(x), free(y);
-  gsel_comm_destroy(comm);
+  gsel_comm_free(comm);
 }
 
 static void test_bytes_sent_follow_the_published_formula(void** state) {
@@ -264,7 +264,7 @@ static void ring(rank_run* run) {
   rank_check(run, gsel_comm_counts(comm, GSEL_COLLECTIVE_SEND).bytes_sent ==
                       4 * (1 + 1024 + 2048 * 2 + 16384 + 16385 + 100000));
   free(x), free(y), free(expected);
-  gsel_comm_destroy(comm);
+  gsel_comm_free(comm);
 }
 
 static void test_messages_travel_round_a_ring(void** state) {
@@ -289,11 +289,11 @@ static void two_at_once(rank_run* run) {
     rank_ok(run, gsel_allreduce(b, &y, &y, 1, GSEL_I32, GSEL_MIN, &err), err);
     rank_check(run, x == run->world_size - 1 + i && y == 1 - run->world_size);
   }
-  gsel_comm_destroy(a);
+  gsel_comm_free(a);
   int32_t x = 1;
   rank_ok(run, gsel_allreduce(b, &x, &x, 1, GSEL_I32, GSEL_SUM, &err), err);
   rank_check(run, x == run->world_size);
-  gsel_comm_destroy(b);
+  gsel_comm_free(b);
 }
 
 static void test_two_communicators_live_side_by_side(void** state) {

@@ -20,7 +20,7 @@ static void joins_many(rank_run* run) {
     rank_ok(run, gsel_allreduce(comm[i], &x, &x, 1, GSEL_I32, GSEL_SUM, &err), err);
     rank_check(run, x == run->world_size * (run->world_size - 1) / 2);
   }
-  for (int i = 0; i < kCommunicators; ++i) gsel_comm_destroy(comm[i]);
+  for (int i = 0; i < kCommunicators; ++i) gsel_comm_free(comm[i]);
 }
 
 static void many_communicators_of_many_ranks_live_side_by_side(void** state) {
@@ -58,7 +58,7 @@ static void grows_as_it_allocates(rank_run* run) {
   rank_ok(run, gsel_comm_explain(comm, &call, &how, &err), err);
   rank_check(run, strcmp(how.protocol, "direct") == 0);
   rank_check(run, mapped_bytes() - before < (size_t)2 << 30);
-  gsel_comm_destroy(comm);
+  gsel_comm_free(comm);
 }
 
 static void memory_is_mapped_as_it_is_needed(void** state) {
@@ -77,7 +77,7 @@ static void joins_within_few_addresses(rank_run* run) {
   rank_ok(run, gsel_allreduce(comm, memory, memory, 1 << 20, GSEL_F32, GSEL_SUM, &err), err);
   rank_fails(run, gsel_mem_alloc(comm, (size_t)1 << 30, &memory, &err), err, GSEL_ERR_NOMEM, "ulimit -v", -1);
   rank_ok(run, gsel_mem_alloc(comm, (size_t)8 << 20, &memory, &err), err);
-  gsel_comm_destroy(comm);
+  gsel_comm_free(comm);
 }
 
 static void an_address_limit_is_met_with_an_error(void** state) {
@@ -107,7 +107,7 @@ static void allocates_with_limited_files(rank_run* run) {
   rank_fails(run, gsel_mem_alloc(comm, (size_t)64 << 20, &memory, &err), err, GSEL_ERR_NOMEM, "ulimit -f", -1);
   rank_ok(run, gsel_mem_alloc(comm, (size_t)4 << 20, &memory, &err), err);
   rank_ok(run, gsel_allreduce(comm, memory, memory, 1 << 20, GSEL_F32, GSEL_SUM, &err), err);
-  gsel_comm_destroy(comm);
+  gsel_comm_free(comm);
 }
 
 static void a_file_size_limit_is_met_with_an_error_and_no_signal(void** state) {

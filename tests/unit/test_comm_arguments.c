@@ -47,7 +47,7 @@ static void no_counts(rank_run* run) {
     rank_fails(run, gsel_comm_explain(comm, &call, &out, &err), err, GSEL_ERR_ARG, lacking[i].says, -1);
   }
   rank_ok(run, gsel_barrier(comm, &err), err);
-  gsel_comm_destroy(comm);
+  gsel_comm_free(comm);
 }
 
 static void test_a_call_without_its_counts_is_refused(void** state) {
@@ -72,8 +72,8 @@ static void no_factor(rank_run* run) {
   rank_ok(run, gsel_op_create_scaled_sum(run->rank, &nothing, &err), err);
   rank_ok(run, gsel_allreduce(comm, &x, &y, 1, GSEL_F32, nothing, &err), err);
   rank_check(run, y == 3);
-  gsel_op_destroy(nothing);
-  gsel_comm_destroy(comm);
+  gsel_op_free(nothing);
+  gsel_comm_free(comm);
 }
 
 static void test_a_scaled_sum_without_a_factor_is_refused(void** state) {

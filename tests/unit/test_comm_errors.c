@@ -29,7 +29,7 @@ static void mismatch(rank_run* run) {
     rank_check(run, x[0] == (float)run->world_size);
   }
   rank_check(run, gsel_comm_counts(comm, GSEL_COLLECTIVE_ALLREDUCE).calls == 3);
-  gsel_comm_destroy(comm);
+  gsel_comm_free(comm);
 }
 
 static void test_different_calls_are_quoted_on_every_rank_and_nothing_is_written(void** state) {
@@ -49,7 +49,7 @@ static void mismatch_small_against_large(rank_run* run) {
              "rank 0 called allreduce(count 1048576, f32, sum), rank 1 called allreduce(count 4, f32, sum)", 0);
   rank_ok(run, gsel_allreduce(comm, x, x, 1 << 20, GSEL_F32, GSEL_SUM, &err), err);
   free(x);
-  gsel_comm_destroy(comm);
+  gsel_comm_free(comm);
 }
 
 static void test_the_rank_that_differs_from_the_others_is_named(void** state) {
@@ -69,7 +69,7 @@ static void message_mismatch(rank_run* run) {
                "rank 0 called send(count 32, f32, to rank 1), rank 1 called recv(count 16, f32, from rank 0)", 0);
   for (int i = 0; i < 2; ++i)
     rank_fails(run, gsel_barrier(comm, &err), err, GSEL_ERR_MISMATCH, "send(count 32, f32, to rank 1)", 0);
-  gsel_comm_destroy(comm);
+  gsel_comm_free(comm);
 }
 
 static void test_a_message_longer_than_its_receive_breaks_the_communicator_on_every_rank(void** state) {
@@ -106,7 +106,7 @@ static void bad_arguments(rank_run* run) {
   rank_ok(run, gsel_allreduce(comm, NULL, NULL, 0, GSEL_F32, GSEL_SUM, &err), err);
   rank_ok(run, gsel_allgather(comm, NULL, NULL, 0, GSEL_F32, &err), err);
   rank_ok(run, gsel_barrier(comm, &err), err);
-  gsel_comm_destroy(comm);
+  gsel_comm_free(comm);
 }
 
 static void test_bad_arguments_are_refused_and_the_communicator_stays_usable(void** state) {
@@ -122,7 +122,7 @@ static void test_null_handles_are_harmless(void** state) {
   assert_int_equal(gsel_comm_world_size(NULL), -1);
   assert_int_equal(gsel_comm_counts(NULL, GSEL_COLLECTIVE_SEND).calls, 0);
   gsel_comm_abort(NULL, gsel_str_from("nobody"));
-  gsel_comm_destroy(NULL);
+  gsel_comm_free(NULL);
   gsel_error* err;
   check_fails(gsel_comm_init(NULL, NULL, &err), err, GSEL_ERR_ARG, "out is NULL");
   check_fails(gsel_unique_id_create(NULL, &err), err, GSEL_ERR_ARG, "out is NULL");
@@ -134,7 +134,7 @@ static void test_ranks_outside_the_world_and_odd_times_are_refused(void** state)
   gsel_comm* comm = (gsel_comm*)state;
   gsel_unique_id id;
   check_ok(gsel_unique_id_create(&id, &err), err);
-  gsel_comm_config config = GSEL_COMM_CONFIG_INIT;
+  gsel_comm_options config = GSEL_COMM_OPTIONS_INIT;
   config.id = &id;
   config.world_size = 2;
   config.rank = 2;
@@ -152,7 +152,7 @@ static void test_ranks_outside_the_world_and_odd_times_are_refused(void** state)
   config.world_size = 100000;
   check_fails(gsel_comm_init(&config, &comm, &err), err, GSEL_ERR_UNSUPPORTED, "at most 256");
   config.struct_size = 4;
-  check_fails(gsel_comm_init(&config, &comm, &err), err, GSEL_ERR_VERSION, "gsel_comm_config");
+  check_fails(gsel_comm_init(&config, &comm, &err), err, GSEL_ERR_VERSION, "gsel_comm_options");
 }
 
 static void* abort_later(void* comm) {
@@ -175,7 +175,7 @@ static void aborted(rank_run* run) {
   for (int i = 0; i < 2; ++i)
     rank_fails(run, gsel_allreduce(comm, &x, &x, 1, GSEL_F32, GSEL_SUM, &err), err, GSEL_ERR_ABORTED,
                "rank 1 aborted the communicator: stopped by hand", 1);
-  gsel_comm_destroy(comm);
+  gsel_comm_free(comm);
 }
 
 static void test_abort_from_another_thread_ends_calls_under_way_and_later_ones(void** state) {
@@ -193,7 +193,7 @@ static void aborted_alone(rank_run* run) {
   rank_ok(run, rank_join(run, &comm, &err), err);
   gsel_comm_abort(comm, reason);
   rank_fails(run, gsel_barrier(comm, &err), err, GSEL_ERR_ABORTED, "xxx", 0);
-  gsel_comm_destroy(comm);
+  gsel_comm_free(comm);
 }
 
 static void test_a_world_of_one_can_be_aborted(void** state) {
@@ -216,7 +216,7 @@ static void departed(rank_run* run) {
     rank_fails(run, gsel_barrier(comm, &err), err, GSEL_ERR_PEER, "left while rank", 1);
     rank_fails(run, gsel_barrier(comm, &err), err, GSEL_ERR_PEER, "left while rank", 1);
   }
-  gsel_comm_destroy(comm);
+  gsel_comm_free(comm);
 }
 
 static void test_a_rank_that_left_is_named_but_what_it_posted_counts(void** state) {

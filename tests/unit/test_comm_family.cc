@@ -33,7 +33,7 @@ void test_offsets_name_the_bytes_of_a_buffer(void**) {
   char* own = private_pages(4 * kPage);
   own[5] = 42;
   assert_int_equal(first.offset_of(own, kPage), 0);
-  first.enrol(own, 4 * kPage);
+  first.register_memory(own, 4 * kPage);
 
   // Written here, read there.
   const uint64_t at = first.offset_of(own + 5, 1);
@@ -53,7 +53,7 @@ void test_offsets_name_the_bytes_of_a_buffer(void**) {
   assert_int_equal(second.offset_of(own, 1), 0);               // registered by the other rank only
   assert_int_equal(first.offset_of(memory->control(), 1), 0);  // the control part is nobody's buffer
 
-  first.dismiss(own);
+  first.unregister_memory(own);
   assert_int_equal(first.offset_of(own, 1), 0);
   assert_int_equal(own[5], 43);
   munmap(own, 4 * kPage);
@@ -63,7 +63,7 @@ void test_a_family_of_one_shares_nothing(void**) {
   Family alone(nullptr, std::vector<Member>(1), 0, os::Life());
   auto* memory = static_cast<char*>(alone.alloc(2 * kPage));
   char* own = private_pages(kPage);
-  alone.enrol(own, kPage);
+  alone.register_memory(own, kPage);
   assert_int_equal(alone.offset_of(memory, kPage), 0);
   assert_int_equal(alone.offset_of(own, kPage), 0);
   munmap(own, kPage);
@@ -75,14 +75,14 @@ void test_offsets_may_be_asked_from_any_thread(void**) {
   Family family(memory, std::vector<Member>(2), 0, os::Life());
   char* own = private_pages(kPage);
   char* others = private_pages(8 * kPage);
-  family.enrol(own, kPage);
+  family.register_memory(own, kPage);
   const uint64_t at = family.offset_of(own, kPage);
   assert_int_not_equal(at, 0);
   std::thread changes([&] {
     for (int i = 0; i < 300; ++i) {
       char* other = others + static_cast<uint64_t>(i % 4) * 2 * kPage;
-      family.enrol(other, kPage);
-      family.dismiss(other);
+      family.register_memory(other, kPage);
+      family.unregister_memory(other);
     }
   });
   int wrong = 0;

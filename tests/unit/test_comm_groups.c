@@ -35,8 +35,8 @@ static void ring_in_a_group(rank_run* run) {
     rank_check(run, all_are(y, LARGE, from) && all_are(z, LARGE, n) && other[0] == n && other[1] == 2 * n);
   }
   free(x), free(y), free(z);
-  gsel_comm_destroy(comm[1]);
-  gsel_comm_destroy(comm[0]);
+  gsel_comm_free(comm[1]);
+  gsel_comm_free(comm[0]);
 }
 
 static void test_calls_of_a_group_run_together(void** state) {
@@ -66,7 +66,7 @@ static void refused(rank_run* run) {
   rank_check(run, x == 1);
   rank_ok(run, gsel_allreduce(comm, &x, &x, 1, GSEL_I32, GSEL_SUM, &err), err);
   rank_check(run, x == 2);
-  gsel_comm_destroy(comm);
+  gsel_comm_free(comm);
 }
 
 static void test_a_group_with_a_wrong_call_does_nothing(void** state) {
@@ -81,7 +81,7 @@ static void test_no_call_depends_on_the_thread_that_makes_it(void** state) {
   gsel_comm* comm;
   call_group group = {0};
   int32_t x = 1, y = 0;
-  gsel_comm_config config = GSEL_COMM_CONFIG_INIT;
+  gsel_comm_options config = GSEL_COMM_OPTIONS_INIT;
   config.world_size = 1;
   check_ok(gsel_comm_init(&config, &comm, &err), err);
   group_add(&group, comm, call_of(GSEL_COLLECTIVE_ALLREDUCE, &x, &y, 1, -1));
@@ -91,7 +91,7 @@ static void test_no_call_depends_on_the_thread_that_makes_it(void** state) {
   x = 6;
   check_ok(group_run(&group, &err), err);
   assert_int_equal(y, 6);
-  gsel_comm_destroy(comm);
+  gsel_comm_free(comm);
 }
 
 static gsel_comm* held[MOST_RANKS]; /* by one thread, once its ranks have joined */
@@ -129,7 +129,7 @@ static void test_one_thread_holds_all_ranks(void** state) {
   for (int r = 0; r < MOST_RANKS; ++r) group_add(&group, held[r], barrier());
   check_ok(group_run(&group, &err), err);
   for (int r = 0; r < MOST_RANKS; ++r) {
-    gsel_comm_destroy(held[r]);
+    gsel_comm_free(held[r]);
     free(x[r]), free(y[r]);
   }
 }

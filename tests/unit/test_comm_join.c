@@ -6,7 +6,7 @@ static void joins(rank_run* run) {
   gsel_error* err;
   gsel_comm* comm = NULL;
   rank_ok(run, rank_join(run, &comm, &err), err);
-  gsel_comm_destroy(comm);
+  gsel_comm_free(comm);
 }
 
 /* What every rank must be told: user is a text the error has, join_timeout_s bounds the rest. */
@@ -63,7 +63,7 @@ static void test_rank_0_claimed_twice_is_told_to_both_sides(void** state) {
 
 /* user: the device of each rank. */
 static gsel_status joins_on(const rank_run* run, const char* device, gsel_comm** comm, gsel_error** err) {
-  gsel_comm_config config = GSEL_COMM_CONFIG_INIT;
+  gsel_comm_options config = GSEL_COMM_OPTIONS_INIT;
   config.rank = run->rank;
   config.world_size = run->world_size;
   config.id = &run->id;
@@ -78,7 +78,7 @@ static void joins_on_its_device(rank_run* run) {
   gsel_comm* comm = NULL;
   rank_ok(run, joins_on(run, ((const char* const*)run->user)[run->rank], &comm, &err), err);
   rank_ok(run, gsel_barrier(comm, &err), err);
-  gsel_comm_destroy(comm);
+  gsel_comm_free(comm);
 }
 
 static void is_refused_on_its_device(rank_run* run) {
@@ -216,7 +216,7 @@ static void joins_by_environment(rank_run* run) {
     rank_check(run, gsel_comm_rank(comm) == run->rank && gsel_comm_world_size(comm) == run->world_size);
     rank_ok(run, gsel_allreduce(comm, &x, &x, 1, GSEL_I32, GSEL_SUM, &err), err);
     rank_check(run, x == run->world_size * (run->world_size - 1) / 2);
-    gsel_comm_destroy(comm);
+    gsel_comm_free(comm);
   }
 }
 
@@ -283,7 +283,7 @@ static void test_incomplete_and_garbled_environments_are_refused_by_name(void** 
 static void no_id(rank_run* run) {
   gsel_error* err;
   gsel_comm* comm;
-  gsel_comm_config config = GSEL_COMM_CONFIG_INIT;
+  gsel_comm_options config = GSEL_COMM_OPTIONS_INIT;
   set_environment("", 0);
   config.world_size = 2;
   rank_fails(run, gsel_comm_init(&config, &comm, &err), err, GSEL_ERR_CONFIG, "pass one id", -1);

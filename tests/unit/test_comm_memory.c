@@ -42,7 +42,7 @@ static void allocates(rank_run* run) {
     for (int i = 0; i < 6; ++i) memset(memory[i], 0x55, sizes[i]);
     for (int i = 0; i < 6; ++i) rank_ok(run, gsel_mem_free(comm, memory[i], &err), err);
   }
-  gsel_comm_destroy(comm);
+  gsel_comm_free(comm);
 }
 
 static void test_allocated_memory_is_zero_aligned_and_works_in_calls(void** state) {
@@ -67,7 +67,7 @@ static void frees_wrongly(rank_run* run) {
   rank_fails(run, gsel_mem_alloc(comm, 1, NULL, &err), err, GSEL_ERR_ARG, "out is NULL", -1);
   rank_fails(run, gsel_mem_alloc(NULL, 1, &nothing, &err), err, GSEL_ERR_ARG, "comm is NULL", -1);
   rank_check(run, nothing == NULL);
-  gsel_comm_destroy(comm);
+  gsel_comm_free(comm);
 }
 
 static void test_memory_of_others_is_not_freed(void** state) {
@@ -89,7 +89,7 @@ static void asks_for_too_much(rank_run* run) {
   }
   rank_ok(run, gsel_mem_alloc(comm, MEBIBYTE, &memory, &err), err);
   rank_check(run, sums_come_out(run, comm, memory, MEBIBYTE / sizeof(int32_t), &err));
-  gsel_comm_destroy(comm);
+  gsel_comm_free(comm);
 }
 
 static void test_memory_that_is_not_there_is_an_error_and_no_signal(void** state) {
@@ -127,7 +127,7 @@ static void registers(rank_run* run) {
   }
   free(x);
   munmap(mapped, bytes);
-  gsel_comm_destroy(comm);
+  gsel_comm_free(comm);
 }
 
 static void test_registered_memory_keeps_its_place_and_contents(void** state) {
@@ -171,7 +171,7 @@ static void registers_what_cannot_be(rank_run* run) {
              -1);
   rank_ok(run, gsel_mem_unregister(comm, memory, &err), err);
   rank_check(run, memory[0] == 7);
-  gsel_comm_destroy(comm);
+  gsel_comm_free(comm);
 }
 
 static void test_what_is_not_private_pages_is_refused_and_left_alone(void** state) {
@@ -194,13 +194,13 @@ static void outlives(rank_run* run) {
   int32_t* own = pages(bytes);
   own[count - 1] = 99;
   rank_ok(run, gsel_mem_register(comm, own, bytes, &err), err);
-  gsel_comm_destroy(comm);
+  gsel_comm_free(comm);
   rank_check(run, sums_come_out(run, second, memory, count, &err));
   rank_check(run, sums_come_out(run, second, own, count, &err));
   own[count - 1] = 99;
   rank_ok(run, gsel_mem_free(second, memory, &err), err);
   rank_ok(run, gsel_mem_alloc(second, bytes, &memory, &err), err); /* never freed */
-  gsel_comm_destroy(second);
+  gsel_comm_free(second);
   mapping_at(own, line, sizeof line);
   rank_check(run, strstr(line, "rw-p") != NULL && own[count - 1] == 99);
   munmap(own, bytes);
@@ -230,7 +230,7 @@ static void forks(rank_run* run) {
                         gsel_mem_register(comm, (void*)own, page, NULL) == GSEL_ERR_FORKED &&
                         gsel_mem_unregister(comm, (void*)own, NULL) == GSEL_ERR_FORKED;
     own[page] = 3;
-    gsel_comm_destroy(comm);
+    gsel_comm_free(comm);
     _exit(refused ? 0 : 1);
   }
   int status = 1;
@@ -238,7 +238,7 @@ static void forks(rank_run* run) {
   rank_check(run, status == 0);
   rank_check(run, own[page] == (run->world_size > 1 ? 3 : 0));
   rank_check(run, sums_come_out(run, comm, memory, page / sizeof(int32_t), &err));
-  gsel_comm_destroy(comm);
+  gsel_comm_free(comm);
 }
 
 static void test_a_forked_child_is_refused_and_shares_registered_memory(void** state) {
@@ -273,7 +273,7 @@ static void allocates_10000_times(rank_run* run) {
   rank_check(run, after.descriptors == before.descriptors);
   rank_check(run, after.mappings == before.mappings);
   rank_check(run, after.blocks == before.blocks);
-  gsel_comm_destroy(comm);
+  gsel_comm_free(comm);
 }
 
 static void test_ten_thousand_allocations_leave_everything_where_it_was(void** state) {

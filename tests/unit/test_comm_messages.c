@@ -103,7 +103,7 @@ static void every_memory(rank_run* run) {
   rank_check(run, both.calls == sent.calls && both.bytes_sent == sent.bytes_sent);
   rank_check(run, gsel_comm_counts(comm, GSEL_COLLECTIVE_RECV).bytes_sent == 0);
   rank_ok(run, gsel_barrier(comm, &err), err);
-  gsel_comm_destroy(comm);
+  gsel_comm_free(comm);
 }
 
 static void test_messages_of_every_size_arrive_whole(void** state) {
@@ -133,7 +133,7 @@ static void crossing(rank_run* run) {
   rank_fails(run, gsel_sendrecv(comm, x, 8, other, x + 4, 8, other, GSEL_I8, &err), err, GSEL_ERR_ARG, "overlap", -1);
   rank_ok(run, gsel_barrier(comm, &err), err);
   free(x), free(y);
-  gsel_comm_destroy(comm);
+  gsel_comm_free(comm);
 }
 
 static void test_two_ranks_send_each_other_at_once(void** state) {
@@ -161,7 +161,7 @@ static void in_order(rank_run* run) {
   }
   rank_ok(run, gsel_barrier(comm, &err), err);
   free(x);
-  gsel_comm_destroy(comm);
+  gsel_comm_free(comm);
 }
 
 static void test_messages_of_a_pair_keep_their_order(void** state) {
@@ -201,7 +201,7 @@ static void in_flight(rank_run* run) {
   free(memory);
   free(group);
   rank_ok(run, gsel_barrier(comm, &err), err);
-  gsel_comm_destroy(comm);
+  gsel_comm_free(comm);
 }
 
 static void test_many_messages_are_under_way_together(void** state) {
@@ -233,7 +233,7 @@ static void mismatch(rank_run* run) {
   gsel_error_free(err);
   for (size_t i = 0; i < 2 * bytes; ++i) rank_check(run, x[i] == 0x55);
   free(x);
-  gsel_comm_destroy(comm);
+  gsel_comm_free(comm);
 }
 
 static void test_a_message_of_another_type_is_found_before_it_is_written(void** state) {
@@ -270,7 +270,7 @@ static void taken_back(rank_run* run) {
     rank_fails(run, gsel_recv(comm, y, 1 << 20, GSEL_U8, 0, &err), err, GSEL_ERR_TIMEOUT, "rank 0 waited 0.2 s", 1);
   }
   free(x), free(y);
-  gsel_comm_destroy(comm);
+  gsel_comm_free(comm);
 }
 
 static void test_a_message_nobody_receives_is_taken_back(void** state) {

@@ -4,7 +4,7 @@
 
 static gsel_status join_as(const rank_run* run, gsel_unique_id id, const char* name, gsel_comm** out,
                            gsel_error** err) {
-  gsel_comm_config config = GSEL_COMM_CONFIG_INIT;
+  gsel_comm_options config = GSEL_COMM_OPTIONS_INIT;
   config.rank = run->rank;
   config.world_size = run->world_size;
   config.id = &id;
@@ -31,15 +31,15 @@ static void named(rank_run* run) {
   for (int i = 0; i < 12; ++i) { /* where there is no room for a whole name, its end stays */
     gsel_comm* deeper;
     rank_ok(run, gsel_comm_dup(again, &deeper, &err), err);
-    gsel_comm_destroy(again);
+    gsel_comm_free(again);
     again = deeper;
   }
   const gsel_str cut = gsel_comm_name(again);
   rank_check(run, cut.len == 63 && !strncmp(cut.data, "...", 3) && !strcmp(cut.data + cut.len - 10, ".dup1.dup1"));
-  gsel_comm_destroy(again);
-  gsel_comm_destroy(copy);
-  gsel_comm_destroy(row);
-  gsel_comm_destroy(grid);
+  gsel_comm_free(again);
+  gsel_comm_free(copy);
+  gsel_comm_free(row);
+  gsel_comm_free(grid);
 }
 
 static void test_a_name_is_that_of_rank_0_and_made_longer_by_every_split(void** state) {
@@ -76,8 +76,8 @@ static void tells(rank_run* run) {
   rank_ok(run, gsel_barrier(copy, &err), err);
   if (run->rank == 0) gsel_comm_abort(copy, gsel_str_from("enough"));
   rank_fails(run, gsel_barrier(copy, &err), err, GSEL_ERR_ABORTED, "enough (communicator world-2)", 0);
-  gsel_comm_destroy(comm);
-  gsel_comm_destroy(copy);
+  gsel_comm_free(comm);
+  gsel_comm_free(copy);
 }
 
 static void test_errors_and_recordings_tell_which_of_several(void** state) {
@@ -89,7 +89,7 @@ static void test_a_name_that_would_not_print_is_refused(void** state) {
   (void)state;
   gsel_error* err;
   gsel_comm* comm;
-  gsel_comm_config config = GSEL_COMM_CONFIG_INIT;
+  gsel_comm_options config = GSEL_COMM_OPTIONS_INIT;
   config.world_size = 1;
   const char* const wrong[] = {"two words", "line\n", "\xc3\xa9", "this-name-has-thirty-two-bytes..."};
   for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; ++i) {
@@ -99,7 +99,7 @@ static void test_a_name_that_would_not_print_is_refused(void** state) {
   config.name = gsel_str_from("this-name-has-thirty-one-bytes.");
   check_ok(gsel_comm_init(&config, &comm, &err), err);
   assert_string_equal(gsel_comm_name(comm).data, "this-name-has-thirty-one-bytes.");
-  gsel_comm_destroy(comm);
+  gsel_comm_free(comm);
   assert_int_equal(gsel_comm_name(NULL).len, 0);
 }
 

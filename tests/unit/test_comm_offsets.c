@@ -38,7 +38,7 @@ static void apart(rank_run* run) {
         free(x);
       free(y);
     }
-  gsel_comm_destroy(comm);
+  gsel_comm_free(comm);
 }
 
 static void test_parts_stand_where_the_offsets_say(void** state) {
@@ -60,7 +60,7 @@ static void agreed(rank_run* run) {
   rank_fails(run, gsel_reduce_scatterv(comm, x, y, counts, offsets, GSEL_F32, GSEL_SUM, &err), err, GSEL_ERR_MISMATCH,
              "with other counts", 0);
   rank_ok(run, gsel_barrier(comm, &err), err);
-  gsel_comm_destroy(comm);
+  gsel_comm_free(comm);
 }
 
 static void test_other_offsets_are_a_mismatch(void** state) {

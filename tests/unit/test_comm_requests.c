@@ -43,7 +43,7 @@ static void start_and_end(rank_run* run) {
     free(x);
   }
   rank_check(run, gsel_comm_counts(comm, GSEL_COLLECTIVE_ALLREDUCE).calls == 20);
-  gsel_comm_destroy(comm);
+  gsel_comm_free(comm);
 }
 
 static void test_a_call_goes_on_while_its_caller_looks_or_waits(void** state) {
@@ -86,7 +86,7 @@ static void without_the_caller(rank_run* run) {
   gsel_request_free(request);
   rank_ok(run, gsel_barrier(comm, &err), err);
   free(x), free(y);
-  gsel_comm_destroy(comm);
+  gsel_comm_free(comm);
 }
 
 static int* shared_word(void) {
@@ -126,7 +126,7 @@ static void persistent(rank_run* run) {
     rank_check(run, all_are(x, 3000, i * run->world_size));
   }
   gsel_request_free(request);
-  gsel_comm_destroy(comm);
+  gsel_comm_free(comm);
   free(x);
 }
 
@@ -161,7 +161,7 @@ static void in_order(rank_run* run) {
     gsel_request_free(request[i]);
     free(x[i]);
   }
-  gsel_comm_destroy(comm);
+  gsel_comm_free(comm);
 }
 
 static void test_collectives_run_in_the_order_started(void** state) {
@@ -231,7 +231,7 @@ static void beside_each_other(rank_run* run) {
     gsel_request_free(summed);
   }
   free(x), free(y);
-  gsel_comm_destroy(comm);
+  gsel_comm_free(comm);
 }
 
 static void test_messages_go_on_beside_collectives_and_each_other(void** state) {
@@ -266,7 +266,7 @@ static void any_of_them(rank_run* run) {
     for (int32_t q = 1; q < n; ++q) gsel_request_free(requests[q]);
   }
   rank_ok(run, gsel_barrier(comm, &err), err);
-  gsel_comm_destroy(comm);
+  gsel_comm_free(comm);
 }
 
 static void test_the_first_of_several_to_end_is_told(void** state) {
@@ -304,8 +304,8 @@ static void two_communicators(rank_run* run) {
       free(x[i]);
     }
   }
-  gsel_comm_destroy(comm[1]);
-  gsel_comm_destroy(comm[0]);
+  gsel_comm_free(comm[1]);
+  gsel_comm_free(comm[0]);
 }
 
 static void test_two_communicators_go_on_at_once(void** state) {
@@ -331,7 +331,7 @@ static void labelled(rank_run* run) {
   rank_fails(run, gsel_request_run(request, &err), err, GSEL_ERR_MISMATCH, "sum) \"gradients\", rank 1", -1);
   gsel_request_free(started);
   gsel_request_free(request);
-  gsel_comm_destroy(comm);
+  gsel_comm_free(comm);
 }
 
 static void test_a_prepared_call_keeps_its_label(void** state) {
@@ -376,7 +376,7 @@ static void errors(rank_run* run) {
     rank_fails(run, until_done(request, &err), err, GSEL_ERR_TIMEOUT, "rank 0 waited 0.2 s in recv(count 1", 1);
   }
   gsel_request_free(request);
-  gsel_comm_destroy(comm);
+  gsel_comm_free(comm);
 }
 
 static void test_errors_come_with_the_wait(void** state) {
@@ -405,7 +405,7 @@ static void posted_ahead(rank_run* run) {
     rank_ok(run, gsel_send(comm, &x, 1, GSEL_I32, 0, &err), err);
   rank_check(run, run->rank == 1 || y == 7);
   gsel_request_free(request);
-  gsel_comm_destroy(comm);
+  gsel_comm_free(comm);
 }
 
 static void test_the_time_of_a_message_counts_from_its_wait(void** state) {
@@ -436,7 +436,7 @@ static void freed(rank_run* run) {
     free(x);
   }
   free(y);
-  gsel_comm_destroy(comm);
+  gsel_comm_free(comm);
 }
 
 static void test_free_waits_and_abort_ends(void** state) {
@@ -454,7 +454,7 @@ static void destroyed(rank_run* run) {
     const gsel_collective calls[] = {call_of(GSEL_COLLECTIVE_RECV, NULL, y, LARGE, 0), sum_of(&x[0], 1),
                                      sum_of(&x[1], 1)};
     for (int i = 0; i < 3; ++i) rank_ok(run, gsel_comm_start(comm, &calls[i], &request[i], &err), err);
-    gsel_comm_destroy(comm);
+    gsel_comm_free(comm);
     for (int i = 0; i < 3; ++i) {
       rank_fails(run, gsel_request_wait(request[i], &err), err, GSEL_ERR_ABORTED, "destroyed with requests under way",
                  1);
@@ -463,7 +463,7 @@ static void destroyed(rank_run* run) {
   } else {
     rank_fails(run, gsel_recv(comm, y, 1, GSEL_I32, 1, &err), err, GSEL_ERR_ABORTED,
                "rank 1 aborted the communicator: destroyed with requests under way", 1);
-    gsel_comm_destroy(comm);
+    gsel_comm_free(comm);
   }
   free(y);
 }
@@ -479,7 +479,7 @@ static void no_thread(rank_run* run) {
   gsel_request* request;
   int32_t x = 1, y = 0;
   const int32_t other = 1 - run->rank;
-  gsel_comm_config config = GSEL_COMM_CONFIG_INIT;
+  gsel_comm_options config = GSEL_COMM_OPTIONS_INIT;
   config.rank = run->rank;
   config.world_size = run->world_size;
   config.id = &run->id;
@@ -499,7 +499,7 @@ static void no_thread(rank_run* run) {
   const gsel_collective* const calls[] = {&send, &receive};
   rank_ok(run, gsel_group_run(comms, calls, 2, &err), err);
   rank_check(run, y == 2);
-  gsel_comm_destroy(comm);
+  gsel_comm_free(comm);
 }
 
 static void test_without_a_thread_requests_are_refused_and_groups_are_not(void** state) {
@@ -525,7 +525,7 @@ static void forked(rank_run* run) {
     gsel_request_free(request);
     const gsel_collective* const calls[] = {&call};
     if (gsel_group_run(&comm, calls, 1, NULL) != GSEL_ERR_FORKED) _exit(4);
-    gsel_comm_destroy(comm);
+    gsel_comm_free(comm);
     _exit(0);
   }
   int status = 1;
@@ -535,7 +535,7 @@ static void forked(rank_run* run) {
   rank_ok(run, gsel_request_wait(request, &err), err);
   rank_check(run, y == 1);
   gsel_request_free(request);
-  gsel_comm_destroy(comm);
+  gsel_comm_free(comm);
 }
 
 static void test_a_forked_child_is_refused(void** state) {
@@ -569,8 +569,8 @@ static void reformed(rank_run* run) {
   }
   gsel_request_free(request);
   free(x), free(y);
-  gsel_comm_destroy(part);
-  gsel_comm_destroy(comm);
+  gsel_comm_free(part);
+  gsel_comm_free(comm);
 }
 
 static void test_requests_live_with_splits_and_end_with_a_resync(void** state) {

@@ -50,13 +50,13 @@ static void splits_by_colour_and_key(rank_run* run) {
     rank_check(run, works(parity, me, &err));
     rank_check(run, works(comm, me, &err));
   }
-  gsel_comm_destroy(comm); /* those made from it go on */
+  gsel_comm_free(comm); /* those made from it go on */
   rank_check(run, works(parity, me, &err));
   if (without) rank_check(run, works(without, me, &err));
-  gsel_comm_destroy(parity);
+  gsel_comm_free(parity);
   rank_check(run, works(turned, me, &err));
-  gsel_comm_destroy(turned);
-  gsel_comm_destroy(without);
+  gsel_comm_free(turned);
+  gsel_comm_free(without);
 }
 
 static void test_a_split_goes_by_colour_then_key_then_rank(void** state) {
@@ -81,7 +81,7 @@ static void splits_again(rank_run* run) {
   for (int i = depth; i >= 0; --i) rank_check(run, works(level[i], run->rank, &err));
   for (int i = 0; i <= depth; ++i) {
     rank_check(run, works(level[i], run->rank, &err));
-    gsel_comm_destroy(level[i]);
+    gsel_comm_free(level[i]);
   }
 }
 
@@ -119,10 +119,10 @@ static void duplicates(rank_run* run) {
   rank_check(run, none == NULL);
   for (int i = 0; i < 6; ++i) {
     if (i != 3) rank_check(run, works(copies[i], run->rank, &err));
-    gsel_comm_destroy(copies[i]);
+    gsel_comm_free(copies[i]);
   }
   rank_check(run, gsel_comm_counts(comm, GSEL_COLLECTIVE_ALLGATHER).calls == 0); /* splitting is no call */
-  gsel_comm_destroy(comm);
+  gsel_comm_free(comm);
 }
 
 static void test_duplicates_do_not_meet(void** state) {
@@ -155,8 +155,8 @@ static void disagrees(rank_run* run) {
   rank_ok(run, gsel_comm_set_timeout(other, 0.05, &err), err);
   if (run->rank == 0) rank_fails(run, gsel_barrier(other, &err), err, GSEL_ERR_TIMEOUT, "waited 0.05 s", -1);
   rank_ok(run, gsel_barrier(comm, &err), err);
-  gsel_comm_destroy(other);
-  gsel_comm_destroy(comm);
+  gsel_comm_free(other);
+  gsel_comm_free(comm);
 }
 
 static void test_a_split_against_another_call_is_a_mismatch(void** state) {
@@ -170,8 +170,8 @@ static void grows(rank_run* run) {
   const gsel_unique_id* fresh = run->user;
   gsel_error* err = NULL;
   gsel_comm *small = NULL, *large;
-  gsel_comm_config config;
-  gsel_comm_config_init(&config, sizeof config);
+  gsel_comm_options config;
+  gsel_comm_options_init(&config, sizeof config);
   config.id = fresh;
   config.rank = run->rank;
   config.world_size = run->world_size;
@@ -187,9 +187,9 @@ static void grows(rank_run* run) {
   rank_check(run, gsel_comm_rank(large) == run->rank && gsel_comm_world_size(large) == run->world_size);
   rank_check(run, works(large, run->rank, &err));
   if (small) rank_check(run, works(small, run->rank, &err));
-  gsel_comm_destroy(small);
+  gsel_comm_free(small);
   rank_check(run, works(large, run->rank, &err));
-  gsel_comm_destroy(large);
+  gsel_comm_free(large);
 }
 
 static void test_a_communicator_grows_by_newcomers(void** state) {
@@ -206,10 +206,10 @@ static void test_a_communicator_grows_by_newcomers(void** state) {
 static void grows_wrongly(rank_run* run) {
   gsel_error* err = NULL;
   gsel_comm *comm, *large;
-  gsel_comm_config config;
+  gsel_comm_options config;
   gsel_unique_id id = run->id;
   rank_ok(run, rank_join(run, &comm, &err), err);
-  gsel_comm_config_init(&config, sizeof config);
+  gsel_comm_options_init(&config, sizeof config);
   config.world_size = 4;
   rank_fails(run, gsel_comm_grow(comm, &config, &large, &err), err, GSEL_ERR_ARG, "the config has no id", -1);
   config.id = &id;
@@ -225,7 +225,7 @@ static void grows_wrongly(rank_run* run) {
   config.join_timeout_s = run->rank == 0 ? 0.2 : 60; /* rank 0 tells the other */
   rank_fails(run, gsel_comm_grow(comm, &config, &large, &err), err, GSEL_ERR_TIMEOUT, "", -1);
   rank_check(run, large == NULL && works(comm, run->rank, &err));
-  gsel_comm_destroy(comm);
+  gsel_comm_free(comm);
 }
 
 static void test_growing_needs_one_id_and_size_and_somebody_to_come(void** state) {
@@ -247,13 +247,13 @@ static void forks(rank_run* run) {
                   gsel_comm_resync(child_of, NULL) == GSEL_ERR_FORKED &&
                   gsel_comm_set_timeout(child_of, 1, NULL) == GSEL_ERR_FORKED &&
                   gsel_comm_trace(comm, &trace, NULL) == GSEL_ERR_FORKED && !trace;
-    gsel_comm_destroy(comm);
-    gsel_comm_destroy(child_of);
+    gsel_comm_free(comm);
+    gsel_comm_free(child_of);
     /* a child of its own may join as any process, with a thread of its own */
     gsel_unique_id id = run->id;
     id.bytes[0] ^= (uint8_t)(1 + run->rank);
-    gsel_comm_config config;
-    gsel_comm_config_init(&config, sizeof config);
+    gsel_comm_options config;
+    gsel_comm_options_init(&config, sizeof config);
     config.id = &id;
     config.world_size = 2;
 #if defined(__SANITIZE_THREAD__)
@@ -262,7 +262,7 @@ static void forks(rank_run* run) {
     config.rank = fork() == 0;
     if (gsel_comm_init(&config, &comm, NULL) != GSEL_OK || !works(comm, config.rank, NULL)) _exit(3);
     refused = refused && entries_of("/proc/self/task") == 2 + 1 + (config.flags == 0); /* with . and .. */
-    gsel_comm_destroy(comm);
+    gsel_comm_free(comm);
     if (config.rank == 0) {
       int status = 1;
       wait(&status);
@@ -274,8 +274,8 @@ static void forks(rank_run* run) {
   waitpid(pid, &status, 0);
   rank_check(run, status == 0);
   rank_check(run, works(child_of, run->rank, &err) && works(comm, run->rank, &err));
-  gsel_comm_destroy(child_of);
-  gsel_comm_destroy(comm);
+  gsel_comm_free(child_of);
+  gsel_comm_free(comm);
 }
 
 static void test_a_forked_child_is_refused_and_may_join_anew(void** state) {
@@ -286,9 +286,9 @@ static void test_a_forked_child_is_refused_and_may_join_anew(void** state) {
 static void joins_with_and_without_a_thread(rank_run* run) {
   gsel_error* err = NULL;
   gsel_comm *comm, *second;
-  gsel_comm_config config;
+  gsel_comm_options config;
   const int before = entries_of("/proc/self/task");
-  gsel_comm_config_init(&config, sizeof config);
+  gsel_comm_options_init(&config, sizeof config);
   config.id = &run->id;
   config.world_size = run->world_size;
   config.rank = run->rank;
@@ -298,10 +298,10 @@ static void joins_with_and_without_a_thread(rank_run* run) {
   const int expected = before + (run->rank != 0 && run->world_size > 1);
   rank_check(run, entries_of("/proc/self/task") == expected);
   rank_check(run, works(comm, run->rank, &err) && works(second, run->rank, &err));
-  gsel_comm_destroy(comm);
+  gsel_comm_free(comm);
   rank_check(run, entries_of("/proc/self/task") == expected);
   rank_check(run, works(second, run->rank, &err));
-  gsel_comm_destroy(second);
+  gsel_comm_free(second);
   /* A thread that was joined leaves the list of the kernel a moment later. */
   for (int turn = 0; entries_of("/proc/self/task") != before && turn < 10000; ++turn) usleep(100);
   rank_check(run, entries_of("/proc/self/task") == before);
@@ -327,7 +327,7 @@ static void members_only(rank_run* run) {
       rank_check(run, gsel_comm_rank(few) == me && gsel_comm_world_size(few) == 2);
       rank_ok(run, gsel_allreduce(few, &x, &sum, 1, GSEL_I32, GSEL_SUM, &err), err);
       rank_check(run, sum == 4);
-      gsel_comm_destroy(few);
+      gsel_comm_free(few);
     }
     const int32_t own[] = {3, 1, 0}; /* one of them says so */
     if (run->rank == 3)
@@ -340,14 +340,14 @@ static void members_only(rank_run* run) {
   }
   rank_ok(run, gsel_comm_create_group(comm, &run->rank, 1, &few, &err), err);
   rank_check(run, gsel_comm_world_size(few) == 1);
-  gsel_comm_destroy(few);
+  gsel_comm_free(few);
   rank_fails(run, gsel_comm_create_group(comm, twice, 2, &few, &err), err, GSEL_ERR_ARG, "rank 1 is named twice", -1);
   rank_fails(run, gsel_comm_create_group(comm, beyond, 2, &few, &err), err, GSEL_ERR_ARG, "4 is not a rank", -1);
   rank_fails(run, gsel_comm_create_group(comm, ranks, 5, &few, &err), err, GSEL_ERR_ARG, "n is 5; use 1 to 4", -1);
   rank_fails(run, gsel_comm_create_group(comm, run->rank % 2 ? others : ranks, 2, &few, &err), err, GSEL_ERR_ARG,
              "does not name rank", -1);
   rank_ok(run, gsel_barrier(comm, &err), err);
-  gsel_comm_destroy(comm);
+  gsel_comm_free(comm);
 }
 
 static void test_members_alone_make_a_communicator(void** state) {

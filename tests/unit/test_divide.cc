@@ -414,8 +414,8 @@ void costs_shrink_with_the_parts(void**) {
 }
 
 void phases_are_as_many_as_there_are_ranks_to_pass_on_to(void**) {
-  const gsel_phase rotate{GSEL_AXIS_TENSOR, 0, GSEL_F32, GSEL_PHASE_ROTATE, 4, 0},
-      home{GSEL_AXIS_TENSOR, 0, GSEL_F32, GSEL_PHASE_ROTATE | GSEL_PHASE_HOME, 4, 0},
+  const gsel_phase rotate{GSEL_AXIS_TENSOR, 0, GSEL_F32, GSEL_PHASE_RING_SHIFT, 4, 0},
+      home{GSEL_AXIS_TENSOR, 0, GSEL_F32, GSEL_PHASE_RING_SHIFT | GSEL_PHASE_HOME, 4, 0},
       data{GSEL_AXIS_DATA, GSEL_SUM, GSEL_F32, 0, 4, 0};
   Description d;
   d.param({"w", {6, 6}})

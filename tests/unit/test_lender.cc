@@ -1,4 +1,4 @@
-// The lender's copies: each within its memory, none over another of the same call, spoilt when the call is over,
+// The lender's copies: each within its memory, none over another of the same call, poisoned when the call is over,
 // written back where a callback was to write.
 #include <cmath>
 #include <numeric>

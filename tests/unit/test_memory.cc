@@ -1,5 +1,5 @@
 // unit/test_memory.cc: what a rank keeps: the ledger, the layout of buckets against the closed forms of ZeRO, storage
-// against the layout byte by byte, initial values in shards, and the second tier.
+// against the layout byte by byte, initial values in shards, and offload memory.
 #include <filesystem>
 
 #include "base/error.h"
@@ -71,12 +71,12 @@ void the_ledger_counts_each_part_and_refuses_beyond_the_budget(void**) {
   ledger.take(Part::windows, 400);
   expect_error(error_of([&] { ledger.take(Part::gradients, 1); }), GSEL_ERR_NOMEM,
                "gradients needs 1 bytes more; 1000 of the 1000 bytes");
-  ledger.take(Part::tier_state, 5000);  // not of this budget
+  ledger.take(Part::offload_state, 5000);  // not of this budget
   ledger.give_back(Part::params, 600);
   ledger.take(Part::gradients, 100);
   assert_int_equal(of(ledger.now(), Part::params), 0);
   assert_int_equal(of(ledger.peak(), Part::params), 600);
-  assert_int_equal(of(ledger.peak(), Part::tier_state), 5000);
+  assert_int_equal(of(ledger.peak(), Part::offload_state), 5000);
   assert_int_equal(ledger.peak_total(), 1000);
 }
 
@@ -147,12 +147,12 @@ void other_optimizers_frozen_parameters_and_offload_are_forecast_to_the_byte(voi
   make.layer(second);
   const auto model = make.finish({z});
   char folder[128];
-  assert_true(make_scratch(folder, sizeof folder, "tier"));
+  assert_true(make_scratch(folder, sizeof folder, "offloaded"));
   for (const char* rule : {"adamw", "adamw_8bit", "sgd", "sign_sgd"})
     for (uint64_t offload : {uint64_t{0}, uint64_t{GSEL_BUCKET_OFFLOAD_STATE},
                              uint64_t{GSEL_BUCKET_OFFLOAD_STATE | GSEL_BUCKET_OFFLOAD_PARAM}}) {
       const Config config =
-          made::config(fmt::format("[train]\noptimizer = \"{}\"\nbatch = 16\ntier_folder = \"{}\"\n", rule, folder));
+          made::config(fmt::format("[train]\noptimizer = \"{}\"\nbatch = 16\noffload_folder = \"{}\"\n", rule, folder));
       const Optimizer optimizer(config, *model, nullptr);
       for (int32_t rank = 0; rank < 5; ++rank) {
         const Program program = kept_as(*model, config, 5, rank, kSharded[3] | offload);
@@ -161,7 +161,7 @@ void other_optimizers_frozen_parameters_and_offload_are_forecast_to_the_byte(voi
         const uint64_t frozen = 4 * 57 + 2 * 21;
         const bool moved = offload & GSEL_BUCKET_OFFLOAD_PARAM;
         assert_int_equal(of(parts, Part::params), frozen + (moved ? 0 : shards));
-        assert_int_equal(of(parts, Part::tier_params), moved ? shards : 0);
+        assert_int_equal(of(parts, Part::offload_params), moved ? shards : 0);
         if (offload) assert_int_equal(of(parts, Part::state) + of(parts, Part::master), 0);
         expect_storage_takes(*model, program, config, optimizer, parts);
       }

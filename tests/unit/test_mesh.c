@@ -85,7 +85,7 @@ static void splits(rank_run* run) {
       ++n;
     }
     rank_check(run, n == gsel_comm_world_size(group));
-    gsel_comm_destroy(group);
+    gsel_comm_free(group);
   }
   gsel_comm* none = comm;
   rank_check(run, gsel_mesh_split(comm, &mesh, 8, &none, &err) == GSEL_ERR_ARG && none == NULL);
@@ -94,7 +94,7 @@ static void splits(rank_run* run) {
   rank_check(run, gsel_mesh_split(comm, &larger, 1, &none, &err) == GSEL_ERR_ARG);
   rank_check(run, strstr(gsel_error_message(err).data, "they must have as many") != NULL);
   gsel_error_free(err);
-  gsel_comm_destroy(comm);
+  gsel_comm_free(comm);
 }
 
 static void a_split_has_the_ranks_that_differ_on_its_axes(void** state) {

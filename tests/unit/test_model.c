@@ -22,7 +22,7 @@ static int teardown(void** state) {
 }
 
 static gsel_status add_value(const char* name, uint32_t flags, gsel_dtype dtype) {
-  gsel_value_desc desc = GSEL_VALUE_DESC_INIT;
+  gsel_value_options desc = GSEL_VALUE_OPTIONS_INIT;
   const int64_t dims[] = {4};
   desc.name = gsel_str_from(name);
   desc.flags = flags;
@@ -33,7 +33,7 @@ static gsel_status add_value(const char* name, uint32_t flags, gsel_dtype dtype)
 }
 
 static gsel_status add_param(const char* name, int64_t n) {
-  gsel_param_desc desc = GSEL_PARAM_DESC_INIT;
+  gsel_param_options desc = GSEL_PARAM_OPTIONS_INIT;
   desc.name = gsel_str_from(name);
   desc.dims = &n;
   desc.n_dims = 1;
@@ -41,8 +41,8 @@ static gsel_status add_param(const char* name, int64_t n) {
 }
 
 /* A layer with at most one input, output and parameter; -1 leaves it out. */
-static gsel_layer_desc layer_desc(const char* name, const int32_t* in, const int32_t* out, const int32_t* param) {
-  gsel_layer_desc desc = GSEL_LAYER_DESC_INIT;
+static gsel_layer_options layer_desc(const char* name, const int32_t* in, const int32_t* out, const int32_t* param) {
+  gsel_layer_options desc = GSEL_LAYER_OPTIONS_INIT;
   desc.name = gsel_str_from(name);
   desc.inputs = in;
   desc.n_inputs = in && *in >= 0;
@@ -54,7 +54,7 @@ static gsel_layer_desc layer_desc(const char* name, const int32_t* in, const int
   return desc;
 }
 static gsel_status add_layer(const char* name, int32_t in, int32_t out, int32_t param) {
-  const gsel_layer_desc desc = layer_desc(name, &in, &out, &param);
+  const gsel_layer_options desc = layer_desc(name, &in, &out, &param);
   return gsel_model_add_layer(model, &desc, NULL, &err);
 }
 
@@ -69,7 +69,7 @@ static void add_pieces(void) {
 
 static gsel_status add_loss(const char* name, int32_t in) {
   const int32_t outputs[] = {2, 3};
-  gsel_layer_desc desc = layer_desc(name, &in, NULL, NULL);
+  gsel_layer_options desc = layer_desc(name, &in, NULL, NULL);
   desc.outputs = outputs;
   desc.n_outputs = 2;
   desc.flags = GSEL_LAYER_LOSS;
@@ -111,7 +111,7 @@ static void impossible_shapes_are_refused(void** state) {
   check_fails(add_param("w", 0), err, GSEL_ERR_MODEL, "dimension of 0 elements");
   check_fails(add_param("w", -3), err, GSEL_ERR_MODEL, "dimension of -3 elements");
   const int64_t huge[] = {INT64_C(1) << 40, INT64_C(1) << 40};
-  gsel_param_desc desc = GSEL_PARAM_DESC_INIT;
+  gsel_param_options desc = GSEL_PARAM_OPTIONS_INIT;
   desc.name = gsel_str_from("w");
   desc.dims = huge;
   desc.n_dims = 2;
@@ -124,7 +124,7 @@ static void unknown_flags_and_rules_are_refused(void** state) {
   (void)state;
   const int64_t one = 1;
   check_fails(add_value("v", 1u << 9, 0), err, GSEL_ERR_MODEL, "value \"v\" has unknown flags 0x200");
-  gsel_param_desc param = GSEL_PARAM_DESC_INIT;
+  gsel_param_options param = GSEL_PARAM_OPTIONS_INIT;
   param.name = gsel_str_from("w");
   param.dims = &one;
   param.n_dims = 1;
@@ -133,7 +133,7 @@ static void unknown_flags_and_rules_are_refused(void** state) {
   param.flags = 0;
   param.shard = 99;
   check_fails(gsel_model_add_param(model, &param, NULL, &err), err, GSEL_ERR_MODEL, "shard rule 99");
-  gsel_value_desc value = GSEL_VALUE_DESC_INIT;
+  gsel_value_options value = GSEL_VALUE_OPTIONS_INIT;
   value.name = gsel_str_from("v");
   value.place = 77;
   check_fails(gsel_model_add_value(model, &value, NULL, &err), err, GSEL_ERR_MODEL, "placement 77");
@@ -167,7 +167,7 @@ static void the_loss_is_one_layer_of_two_f64_scalars(void** state) {
   check_ok(add_layer("embed", 0, 1, 0), err);
   check_fails(gsel_model_finish(model, &err), err, GSEL_ERR_MODEL, "no loss layer");
   const int32_t one = 2;
-  gsel_layer_desc desc = layer_desc("half", &x, &one, NULL);
+  gsel_layer_options desc = layer_desc("half", &x, &one, NULL);
   desc.flags = GSEL_LAYER_LOSS;
   check_fails(gsel_model_add_layer(model, &desc, NULL, &err), err, GSEL_ERR_MODEL, "two f64 scalars");
   desc.flags = 0;
@@ -199,7 +199,7 @@ static void missing_callbacks_are_named(void** state) {
   (void)state;
   add_pieces();
   const int32_t in = 0, out = 1, param = 0;
-  gsel_layer_desc desc = layer_desc("embed", &in, &out, &param);
+  gsel_layer_options desc = layer_desc("embed", &in, &out, &param);
   desc.forward = NULL;
   check_fails(gsel_model_add_layer(model, &desc, NULL, &err), err, GSEL_ERR_MODEL, "\"embed\" has no forward");
   desc.forward = never_called;
@@ -213,8 +213,8 @@ static void null_arguments_are_errors(void** state) {
   (void)state;
   check_fails(gsel_model_create(NULL, &err), err, GSEL_ERR_ARG, "out is NULL");
   check_fails(gsel_model_add_param(NULL, NULL, NULL, &err), err, GSEL_ERR_ARG, "model is NULL");
-  check_fails(gsel_model_add_param(model, NULL, NULL, &err), err, GSEL_ERR_ARG, "gsel_param_desc is NULL");
-  gsel_layer_desc unset;
+  check_fails(gsel_model_add_param(model, NULL, NULL, &err), err, GSEL_ERR_ARG, "gsel_param_options is NULL");
+  gsel_layer_options unset;
   memset(&unset, 0, sizeof unset);
   check_fails(gsel_model_add_layer(model, &unset, NULL, &err), err, GSEL_ERR_VERSION, "struct_size is 0");
   assert_int_equal(gsel_model_param_count(NULL), 0);

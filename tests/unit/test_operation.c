@@ -50,17 +50,17 @@ static void test_a_number_is_good_until_destroyed(void** state) {
   assert_true(scaled >= GSEL_OP_USER && scaled != op);
   check_ok(gsel_reduce_local(in, 2, &out, 1, GSEL_F32, op, GSEL_ORDER_RANKS, &err), err);
   assert_true(out == 1.5f);
-  gsel_op_destroy(op);
-  gsel_op_destroy(op);
-  gsel_op_destroy(scaled);
+  gsel_op_free(op);
+  gsel_op_free(op);
+  gsel_op_free(scaled);
   gsel_op fresh = created("another", halve_and_add, NULL);
   check_fails(gsel_reduce_local(in, 2, &out, 1, GSEL_F32, op, GSEL_ORDER_RANKS, &err), err, GSEL_ERR_ARG,
               "is none that gsel_op_create gave, or it is destroyed");
-  gsel_op_destroy(fresh);
-  gsel_op_destroy(0);
-  gsel_op_destroy(GSEL_SUM);
-  gsel_op_destroy(-1);
-  gsel_op_destroy(INT32_MAX);
+  gsel_op_free(fresh);
+  gsel_op_free(0);
+  gsel_op_free(GSEL_SUM);
+  gsel_op_free(-1);
+  gsel_op_free(INT32_MAX);
   check_fails(gsel_reduce_local(in, 2, &out, 1, GSEL_F32, INT32_MAX, 0, &err), err, GSEL_ERR_ARG, "is none that");
   check_fails(gsel_reduce_local(in, 2, &out, 1, GSEL_F32, GSEL_OP_USER, 0, &err), err, GSEL_ERR_ARG, "is none that");
 }
@@ -81,7 +81,7 @@ static void test_names_functions_and_outs_that_are_none_are_refused(void** state
   check_fails(gsel_op_create(name, 1, halve_and_add, NULL, NULL, &err), err, GSEL_ERR_ARG, "out is NULL");
   check_fails(gsel_op_create_scaled_sum(1, NULL, &err), err, GSEL_ERR_ARG, "out is NULL");
   check_ok(gsel_op_create(cut, 1, halve_and_add, NULL, &op, &err), err);
-  gsel_op_destroy(op);
+  gsel_op_free(op);
 }
 
 static void test_so_many_may_be_alive_and_no_more(void** state) {
@@ -92,11 +92,11 @@ static void test_so_many_may_be_alive_and_no_more(void** state) {
   for (int round = 0; round < 3; ++round) {
     for (int i = 0; i < 4096; ++i) check_ok(gsel_op_create_scaled_sum(i, &all[i], &err), err);
     check_fails(gsel_op_create_scaled_sum(1, &one_more, &err), err, GSEL_ERR_NOMEM, "4096 operations");
-    gsel_op_destroy(all[1234]);
+    gsel_op_free(all[1234]);
     check_ok(gsel_op_create_scaled_sum(1, &one_more, &err), err);
     assert_int_not_equal(one_more, all[1234]);
-    gsel_op_destroy(one_more);
-    for (int i = 0; i < 4096; ++i) gsel_op_destroy(all[i]);
+    gsel_op_free(one_more);
+    for (int i = 0; i < 4096; ++i) gsel_op_free(all[i]);
   }
 }
 
@@ -107,7 +107,7 @@ static void* create_use_destroy(void* unused) {
     const void* in[] = {&x, &y};
     const gsel_op op = created("passing", halve_and_add, NULL);
     if (gsel_reduce_local(in, 2, &out, 1, GSEL_F32, op, 0, NULL) != GSEL_OK || out != x / 2 + 1) return "failed";
-    gsel_op_destroy(op);
+    gsel_op_free(op);
   }
   return NULL;
 }
@@ -145,8 +145,8 @@ static void user_operation(rank_run* run) {
     for (size_t i = 0; i < count; ++i) rank_check(run, x[i] == folded(n, i));
   }
   free(x), free(y);
-  gsel_comm_destroy(comm);
-  gsel_op_destroy(op);
+  gsel_comm_free(comm);
+  gsel_op_free(op);
 }
 
 static void test_an_operation_of_the_callers_equals_the_serial_loop(void** state) {
@@ -173,8 +173,8 @@ static void names_differ(rank_run* run) {
   rank_fails(run, gsel_allreduce(comm, x, x, SMALL, GSEL_F32, run->rank == 1 ? GSEL_SUM : op, &err), err,
              GSEL_ERR_MISMATCH, "\"the usual\"), rank 1 called allreduce(count 100, f32, sum)", 1);
   rank_ok(run, gsel_allreduce(comm, x, x, SMALL, GSEL_F32, GSEL_SUM, &err), err);
-  gsel_comm_destroy(comm);
-  gsel_op_destroy(op);
+  gsel_comm_free(comm);
+  gsel_op_free(op);
 }
 
 static void test_other_names_are_a_mismatch_that_quotes_both(void** state) {
@@ -239,8 +239,8 @@ static void records(rank_run* run) {
              "8192 bytes; the most is 4096", -1);
   rank_ok(run, gsel_barrier(comm, &err), err);
   free(x), free(y);
-  gsel_comm_destroy(comm);
-  gsel_op_destroy(op), gsel_op_destroy(large);
+  gsel_comm_free(comm);
+  gsel_op_free(op), gsel_op_free(large);
 }
 
 static void test_a_record_is_never_cut(void** state) {
@@ -266,8 +266,8 @@ static void other_records(rank_run* run) {
   rank_ok(run, rank_join(run, &comm, &err), err);
   rank_fails(run, gsel_allreduce(comm, x, x, 6, GSEL_F32, op, &err), err, GSEL_ERR_MISMATCH, "another operation", -1);
   rank_ok(run, gsel_barrier(comm, &err), err);
-  gsel_comm_destroy(comm);
-  gsel_op_destroy(op);
+  gsel_comm_free(comm);
+  gsel_op_free(op);
 }
 
 static void test_other_records_are_a_mismatch(void** state) {
@@ -287,8 +287,8 @@ static void one_fails(rank_run* run) {
              "rank 1: the function of the operation returned 7 in allreduce(count 50000, f32, \"moody\") (call 1)", 1);
   rank_fails(run, gsel_barrier(comm, &err), err, GSEL_ERR_CALLBACK, "rank 1: the function", 1);
   free(x);
-  gsel_comm_destroy(comm);
-  gsel_op_destroy(op);
+  gsel_comm_free(comm);
+  gsel_op_free(op);
 }
 
 static void all_fail(rank_run* run) {
@@ -300,8 +300,8 @@ static void all_fail(rank_run* run) {
   rank_ok(run, rank_join(run, &comm, &err), err);
   rank_fails(run, gsel_allreduce(comm, x, x, 2, GSEL_F32, op, &err), err, GSEL_ERR_CALLBACK, "returned -3", -1);
   rank_fails(run, gsel_barrier(comm, &err), err, GSEL_ERR_CALLBACK, "in allreduce(count 2, f32, \"never\")", -1);
-  gsel_comm_destroy(comm);
-  gsel_op_destroy(op);
+  gsel_comm_free(comm);
+  gsel_op_free(op);
 }
 
 static void test_a_failing_operation_is_an_error_on_every_rank(void** state) {
@@ -347,8 +347,8 @@ static void scaled_sums(rank_run* run) {
   rank_fails(run, gsel_allreduce(comm, &whole, &whole, 1, GSEL_I32, op, &err), err, GSEL_ERR_ARG,
              "scaled sum is for floating point", -1);
   free(x), free(y), free(z);
-  gsel_comm_destroy(comm);
-  gsel_op_destroy(op);
+  gsel_comm_free(comm);
+  gsel_op_free(op);
 }
 
 static void test_a_scaled_sum_takes_each_ranks_factor(void** state) {

@@ -19,14 +19,14 @@ gsel_status sgd(const gsel_optimizer_call* call, void*) {
 void a_rule_of_elements_gives_what_the_same_rule_of_the_library_gives(void**) {
   const Bucket bucket(params());
   const auto backend = gsel::Backend::open_host();
-  const gsel_optimizer_desc desc = described(GSEL_NEEDS_ELEMENTS, 0, sgd);
+  const gsel_optimizer_options desc = described(GSEL_NEEDS_ELEMENTS, 0, sgd);
   const Optimizer ours(config(), bucket.model, nullptr), theirs(config(), bucket.model, &desc);
   for (const gsel_dtype dtype : {GSEL_F32, GSEL_BF16, GSEL_F16})
     for (const int n : {1, 2, 3, 7}) {
       const auto a = owners(bucket, ours, n, dtype), b = owners(bucket, theirs, n, dtype);
       for (int64_t step = 0; step < 3; ++step)
         for (size_t i = 0; i < a.size(); ++i) {
-          b[i]->take_gradient(bucket);  // theirs was spoilt
+          b[i]->take_gradient(bucket);  // theirs was poisoned
           ours.step(*backend, a[i]->stretch, {step, 0.5, 0.25}, bucket.params, no_sum);
           theirs.step(*backend, b[i]->stretch, {step, 0.5, 0.25}, bucket.params, no_sum);
         }
@@ -60,7 +60,7 @@ gsel_status listen(const gsel_optimizer_call* call, void* user_data) {
 void a_call_says_what_it_is_about(void**) {
   const Bucket bucket(params());
   Listener listener{&bucket, {}};
-  const gsel_optimizer_desc desc = described(GSEL_NEEDS_ELEMENTS, 2, listen, &listener);
+  const gsel_optimizer_options desc = described(GSEL_NEEDS_ELEMENTS, 2, listen, &listener);
   const Optimizer optimizer(config(), bucket.model, &desc);
   assert_int_equal(optimizer.n_states(), 2);
   assert_false(optimizer.needs_whole_params() || optimizer.needs_param_norms());
@@ -112,7 +112,7 @@ gsel_status fill_the_text(const gsel_optimizer_call* call, void*) {
 void a_failing_call_names_its_parameter_and_says_why(void**) {
   const Bucket bucket(params());
   const auto said = [&](int32_t needs, gsel_optimizer_fn step) {
-    const gsel_optimizer_desc desc = described(needs, 1, step);
+    const gsel_optimizer_options desc = described(needs, 1, step);
     const Optimizer optimizer(config(), bucket.model, &desc);
     Owner part(bucket, optimizer, 20, 40);
     return failure(GSEL_ERR_CALLBACK, [&] {
@@ -131,18 +131,18 @@ void a_failing_call_names_its_parameter_and_says_why(void**) {
 
 void a_description_that_cannot_be_is_refused(void**) {
   const gsel::Model model;
-  const auto refused = [&](gsel_optimizer_desc desc) {
+  const auto refused = [&](gsel_optimizer_options desc) {
     return failure(GSEL_ERR_ARG, [&] { Optimizer(Config{}, model, &desc); });
   };
   assert_string_equal(refused(described(0, 0, nullptr)).c_str(),
-                      "gsel_optimizer_desc.step is NULL; an optimizer is its function");
+                      "gsel_optimizer_options.step is NULL; an optimizer is its function");
   assert_string_equal(refused(described(3, 0, sgd)).c_str(),
-                      "gsel_optimizer_desc.needs is 3; one of GSEL_NEEDS_*, 0 to 2, would do");
+                      "gsel_optimizer_options.needs is 3; one of GSEL_NEEDS_*, 0 to 2, would do");
   assert_string_equal(refused(described(-1, 0, sgd)).c_str(),
-                      "gsel_optimizer_desc.needs is -1; one of GSEL_NEEDS_*, 0 to 2, would do");
+                      "gsel_optimizer_options.needs is -1; one of GSEL_NEEDS_*, 0 to 2, would do");
   for (const int32_t n : {-1, 5})
     assert_string_equal(refused(described(0, n, sgd)).c_str(),
-                        fmt::format("gsel_optimizer_desc.n_states is {}; 0 to 4 would do", n).c_str());
+                        fmt::format("gsel_optimizer_options.n_states is {}; 0 to 4 would do", n).c_str());
 }
 
 }  // namespace

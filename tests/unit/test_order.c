@@ -8,8 +8,8 @@
 #define SMALL 50
 
 static gsel_status join_in(const rank_run* run, int32_t order, gsel_comm** out, gsel_error** err) {
-  gsel_comm_config config;
-  gsel_comm_config_init(&config, sizeof config);
+  gsel_comm_options config;
+  gsel_comm_options_init(&config, sizeof config);
   config.rank = run->rank;
   config.world_size = run->world_size;
   config.id = &run->id;
@@ -48,7 +48,7 @@ static void own_shards_then_ranks(rank_run* run) {
   rank_ok(run, gsel_allreduce(comm, sum, sum, COUNT, s->dtype, s->op, &err), err);
   rank_check(run, memcmp(sum, s->expected, bytes) == 0);
   free(sum), free(piece);
-  gsel_comm_destroy(comm);
+  gsel_comm_free(comm);
 }
 
 /* s->expected = the shards folded level by level, each pair by the reference. */
@@ -104,14 +104,14 @@ static void test_a_tree_gives_the_same_bits_on_one_two_four_and_eight_ranks(void
   one_type(GSEL_I32, GSEL_SUM);
   check_ok(gsel_op_create((gsel_str)GSEL_STR("halve and add"), 1, halve_and_add, NULL, &op, &err), err);
   one_type(GSEL_F32, op);
-  gsel_op_destroy(op);
+  gsel_op_free(op);
 }
 
 static void orders_differ(rank_run* run) {
   gsel_error* err;
   gsel_comm* comm;
   rank_fails(run, join_in(run, run->rank == 2 ? GSEL_ORDER_TREE : GSEL_ORDER_RANKS, &comm, &err), err,
-             GSEL_ERR_MISMATCH, "joins with order 1, rank 0 with 0; give every rank the same gsel_comm_config.order",
+             GSEL_ERR_MISMATCH, "joins with order 1, rank 0 with 0; give every rank the same gsel_comm_options.order",
              2);
   rank_check(run, comm == NULL);
 }
@@ -169,7 +169,7 @@ static void test_the_local_fold_refuses_what_cannot_be_done(void** state) {
   REFUSED(in, 2, x, 8, GSEL_F32, GSEL_SCALED_SUM, 0, "scaled sum takes a factor from each rank");
   check_ok(gsel_op_create_scaled_sum(2, &scaled, &err), err);
   REFUSED(in, 2, x, 8, GSEL_F32, scaled, 0, "scaled sum takes a factor from each rank");
-  gsel_op_destroy(scaled);
+  gsel_op_free(scaled);
   REFUSED(in, 2, x, SIZE_MAX / 2, GSEL_F32, GSEL_SUM, 0, "does not fit in memory");
   REFUSED(in, 2, x + 1, 8, GSEL_F32, GSEL_SUM, 0, "overlap with out 4 bytes behind the input");
   REFUSED(in, 1, (char*)x + 31, 8, GSEL_F32, GSEL_SUM, 0, "31 bytes behind");

@@ -4,13 +4,13 @@
 static gsel_comm* comm;
 static gsel_model* model;
 static gsel_pipeline* pipeline;
-static gsel_pipeline_config config;
+static gsel_pipeline_options config;
 static pipe_model m;
 static gsel_error* err;
 
 static int open_all(void** state) {
   (void)state;
-  gsel_comm_config alone = GSEL_COMM_CONFIG_INIT;
+  gsel_comm_options alone = GSEL_COMM_OPTIONS_INIT;
   gsel_unique_id id;
   check_ok(gsel_unique_id_create(&id, &err), err);
   alone.world_size = 1;
@@ -19,7 +19,7 @@ static int open_all(void** state) {
   check_ok(gsel_model_create(&model, &err), err);
   memset(&m, 0, sizeof m);
   m.layers = 4;
-  gsel_pipeline_config_init(&config, sizeof config);
+  gsel_pipeline_options_init(&config, sizeof config);
   config.microbatches = 2;
   config.microbatch_samples = 3;
   config.data = pipe_data;
@@ -31,7 +31,7 @@ static int close_all(void** state) {
   (void)state;
   gsel_pipeline_free(pipeline);
   gsel_model_free(model);
-  gsel_comm_destroy(comm);
+  gsel_comm_free(comm);
   return 0;
 }
 
@@ -48,7 +48,7 @@ static void null_is_refused_by_name(void** state) {
   gsel_pipeline_stage stage = GSEL_PIPELINE_STAGE_INIT;
   check_fails(gsel_pipeline_create(NULL, model, &config, &pipeline, &err), err, GSEL_ERR_ARG, "comm is NULL");
   check_fails(gsel_pipeline_create(comm, NULL, &config, &pipeline, &err), err, GSEL_ERR_ARG, "model is NULL");
-  check_fails(gsel_pipeline_create(comm, model, NULL, &pipeline, &err), err, GSEL_ERR_ARG, "gsel_pipeline_config");
+  check_fails(gsel_pipeline_create(comm, model, NULL, &pipeline, &err), err, GSEL_ERR_ARG, "gsel_pipeline_options");
   check_fails(gsel_pipeline_create(comm, model, &config, NULL, &err), err, GSEL_ERR_ARG, "out is NULL");
   check_fails(gsel_pipeline_run(NULL, GSEL_PIPELINE_FORWARD, NULL, &err), err, GSEL_ERR_ARG, "pipeline is NULL");
   check_fails(gsel_pipeline_stage_get(NULL, 0, &stage, &err), err, GSEL_ERR_ARG, "pipeline is NULL");
@@ -108,7 +108,7 @@ static void layers_need_callbacks(void** state) {
   static const int32_t in = PIPE_H0 + 2;
   m.without_loss = 1;
   describe();
-  gsel_layer_desc desc = GSEL_LAYER_DESC_INIT;
+  gsel_layer_options desc = GSEL_LAYER_OPTIONS_INIT;
   desc.name = gsel_str_from("pulled");
   desc.inputs = &in;
   desc.n_inputs = 1;
@@ -123,7 +123,7 @@ static void describe_two(uint32_t flags, gsel_layer_fn backward) {
   check_ok(pipe_add_value(model, "y", 1, GSEL_F32, 0, &err), err);
   check_ok(pipe_add_value(model, "loss", 0, GSEL_F64, GSEL_VALUE_SCALAR, &err), err);
   check_ok(pipe_add_value(model, "weight", 0, GSEL_F64, GSEL_VALUE_SCALAR, &err), err);
-  gsel_layer_desc desc = GSEL_LAYER_DESC_INIT, end = GSEL_LAYER_DESC_INIT;
+  gsel_layer_options desc = GSEL_LAYER_OPTIONS_INIT, end = GSEL_LAYER_OPTIONS_INIT;
   desc.name = gsel_str_from("keeps");
   desc.inputs = &x;
   desc.outputs = &y;
@@ -187,7 +187,7 @@ static void a_trainer_does_not_take_what_it_could_not_step(void** state) {
   (void)state;
   gsel_trainer* trainer = NULL;
   describe();
-  check_fails(gsel_trainer_create(model, comm, NULL, &trainer, &err), err, GSEL_ERR_UNSUPPORTED,
+  check_fails(gsel_trainer_create(comm, model, NULL, &trainer, &err), err, GSEL_ERR_UNSUPPORTED,
               "layer \"embed\" keeps parameters of its own");
 }
 
@@ -198,7 +198,7 @@ static void a_model_without_a_loss_is_for_pipelines_alone(void** state) {
   describe();
   check_fails(gsel_model_finish(model, &err), err, GSEL_ERR_MODEL, "no loss layer");
   check_ok(gsel_pipeline_create(comm, model, &config, &pipeline, &err), err);
-  check_fails(gsel_trainer_create(model, comm, NULL, &trainer, &err), err, GSEL_ERR_MODEL, "no loss layer");
+  check_fails(gsel_trainer_create(comm, model, NULL, &trainer, &err), err, GSEL_ERR_MODEL, "no loss layer");
   check_ok(gsel_pipeline_run(pipeline, GSEL_PIPELINE_FORWARD, NULL, &err), err);
 }
 

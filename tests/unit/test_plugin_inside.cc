@@ -187,12 +187,12 @@ void the_example_reduces_once_behind_the_backward_pass(void**) {
   const Folder folder = fresh_folder();
   copy_fixture(&folder, "flat");
   gsel_error* err = nullptr;
-  const std::vector<int32_t> alone{GSEL_INSTR_FORWARD, GSEL_INSTR_BACKWARD, GSEL_INSTR_LOSS_REDUCE, GSEL_INSTR_STEP};
+  const std::vector<int32_t> alone{GSEL_INSTR_FORWARD, GSEL_INSTR_BACKWARD, GSEL_INSTR_LOSS_ALLREDUCE, GSEL_INSTR_STEP};
   Recorded one{1, {}, {}}, two{2, {}, {}}, wrong{2, {}, {}};
   assert_true(flattened(one, alone, GSEL_OK, &err) == alone);
   assert_true(one.setup.empty());
-  const std::vector<int32_t> shared{GSEL_INSTR_FORWARD, GSEL_INSTR_BACKWARD,    GSEL_INSTR_REDUCE,
-                                    GSEL_INSTR_WAIT,    GSEL_INSTR_LOSS_REDUCE, GSEL_INSTR_STEP};
+  const std::vector<int32_t> shared{GSEL_INSTR_FORWARD, GSEL_INSTR_BACKWARD,       GSEL_INSTR_ALLREDUCE,
+                                    GSEL_INSTR_WAIT,    GSEL_INSTR_LOSS_ALLREDUCE, GSEL_INSTR_STEP};
   assert_true(flattened(two, alone, GSEL_OK, &err) == shared);
   assert_int_equal(two.step[2].axis, GSEL_AXIS_DATA);
   assert_int_equal(two.setup.size(), 2);

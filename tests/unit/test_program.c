@@ -29,10 +29,10 @@ static const char* const kLines[] = {
     /* 21 */ "forward layer=embed mb=0",
     /* 22 */ "forward layer=loss mb=0",
     /* 23 */ "backward layer=loss mb=0",
-    /* 24 */ "reduce bucket=0 axis=data",
+    /* 24 */ "allreduce bucket=0 axis=data",
     /* 25 */ "backward_weight layer=embed mb=0",
-    /* 26 */ "reduce bucket=1 axis=data",
-    /* 27 */ "loss_reduce axis=data",
+    /* 26 */ "allreduce bucket=1 axis=data",
+    /* 27 */ "loss_allreduce axis=data",
     /* 28 */ "wait bucket=0",
     /* 29 */ "wait bucket=1",
     /* 30 */ "norm",
@@ -93,7 +93,7 @@ static void instructions_can_be_read_one_by_one(void** state) {
   assert_int_equal(gsel_program_length(program), 13);
   gsel_instr instr;
   check_ok(gsel_program_instr(program, 4, &instr, &err), err);
-  assert_int_equal(instr.kind, GSEL_INSTR_REDUCE);
+  assert_int_equal(instr.kind, GSEL_INSTR_ALLREDUCE);
   assert_int_equal(instr.bucket, 0);
   assert_int_equal(instr.axis, GSEL_AXIS_DATA);
   assert_int_equal(instr.layer, -1);
@@ -112,14 +112,14 @@ static void what_it_sends_is_told_by_kind_and_axis(void** state) {
   const gsel_comm_count broadcast = gsel_program_traffic(program, -1, GSEL_INSTR_BROADCAST, GSEL_AXIS_DATA);
   assert_int_equal(broadcast.calls, 1);
   assert_int_equal(broadcast.bytes_sent, 4 * 4);
-  const gsel_comm_count reduce = gsel_program_traffic(program, 0, GSEL_INSTR_REDUCE, GSEL_AXIS_DATA);
+  const gsel_comm_count reduce = gsel_program_traffic(program, 0, GSEL_INSTR_ALLREDUCE, GSEL_AXIS_DATA);
   assert_int_equal(reduce.calls, 2);
   assert_int_equal(reduce.bytes_sent, (4 + 8) * 4);
-  assert_int_equal(gsel_program_traffic(program, 0, GSEL_INSTR_LOSS_REDUCE, GSEL_AXIS_DATA).bytes_sent, 16);
+  assert_int_equal(gsel_program_traffic(program, 0, GSEL_INSTR_LOSS_ALLREDUCE, GSEL_AXIS_DATA).bytes_sent, 16);
   assert_int_equal(gsel_program_traffic(program, 0, GSEL_INSTR_BROADCAST, GSEL_AXIS_DATA).calls, 0);
-  assert_int_equal(gsel_program_traffic(program, 0, GSEL_INSTR_REDUCE, GSEL_AXIS_TENSOR).calls, 0);
+  assert_int_equal(gsel_program_traffic(program, 0, GSEL_INSTR_ALLREDUCE, GSEL_AXIS_TENSOR).calls, 0);
   assert_int_equal(gsel_program_traffic(program, 0, 99, 99).calls, 0);
-  assert_int_equal(gsel_program_traffic(NULL, 0, GSEL_INSTR_REDUCE, GSEL_AXIS_DATA).calls, 0);
+  assert_int_equal(gsel_program_traffic(NULL, 0, GSEL_INSTR_ALLREDUCE, GSEL_AXIS_DATA).calls, 0);
   gsel_program_free(program);
 }
 
@@ -142,9 +142,9 @@ static void each_broken_pair_is_refused_with_its_place(void** state) {
       {-1, 23, NULL, "the gradient of parameter \"b\" still lacks 1 contributions"},
       {-1, 24, NULL, "no collective of this bucket is under way"},
       {-1, 25, NULL, "the gradient of parameter \"w\" still lacks 1"},
-      {-1, 25, "reduce bucket=0 axis=data", "last collective was not waited for"},
+      {-1, 25, "allreduce bucket=0 axis=data", "last collective was not waited for"},
       {-1, 26, "backward_weight layer=embed mb=0", "already produced"},
-      {-1, 29, "reduce bucket=0 axis=data", "already reduced on this axis"},
+      {-1, 29, "allreduce bucket=0 axis=data", "already reduced on this axis"},
       {-1, 27, NULL, "the loss weight is not reduced yet"},
       {-1, 29, NULL, "norm: the last collective of bucket 1 was not waited for"},
       {-1, 31, NULL, "end of step: bucket 0 is never stepped"},
@@ -201,14 +201,14 @@ static const char* const kStage[] = {
     "layer a reads=t writes=x params=w backward_weight\nlayer loss reads=x writes=l,n loss backward_input stage=1\n"
     "microbatch 0 1\nbucket params=w\nstep\n"
     "input value=t mb=0\nforward layer=a mb=0\nsend value=x mb=0 to=1\nrecv value=x mb=0 from=1 gradient\n"
-    "backward_weight layer=a mb=0\nloss_reduce axis=pipeline\nloss_reduce axis=data\nstep bucket=0\nend\n",
+    "backward_weight layer=a mb=0\nloss_allreduce axis=pipeline\nloss_allreduce axis=data\nstep bucket=0\nend\n",
     "gsel-program 1\nrank 1\nmesh tensor=1 data=1 pipeline=2\nstages 0 1\nparam w 8\nvalue t input\nvalue x "
     "gradient\nvalue "
     "l\nvalue n\n"
     "layer a reads=t writes=x params=w backward_weight\nlayer loss reads=x writes=l,n loss backward_input stage=1\n"
     "microbatch 0 1\nstep\n"
     "recv value=x mb=0 from=0\nforward layer=loss mb=0\nbackward layer=loss mb=0\nsend value=x mb=0 to=0%s\n"
-    "loss_reduce axis=pipeline\nloss_reduce axis=data\nend\n"};
+    "loss_allreduce axis=pipeline\nloss_allreduce axis=data\nend\n"};
 
 static gsel_status verify_stages(const char* flag) {
   char second[2048];
@@ -226,8 +226,8 @@ static void buckets_must_hold_the_same_parameters_in_the_same_order(void** state
   static const char form[] =
       "gsel-program 1\nrank %d\nmesh data=2\nparam a 4\nparam b 4\nvalue t input\nvalue l\nvalue n\n"
       "layer loss reads=t writes=l,n params=a,b loss backward_weight\nmicrobatch %d 1\nbucket params=%s\nstep\n"
-      "input value=t mb=0\nforward layer=loss mb=0\nbackward layer=loss mb=0\nreduce bucket=0 axis=data\n"
-      "loss_reduce axis=data\nwait bucket=0\nstep bucket=0\nend\n";
+      "input value=t mb=0\nforward layer=loss mb=0\nbackward layer=loss mb=0\nallreduce bucket=0 axis=data\n"
+      "loss_allreduce axis=data\nwait bucket=0\nstep bucket=0\nend\n";
   char text[2][1024];
   for (int swapped = 0; swapped < 2; ++swapped) {
     gsel_program* pair[2];
@@ -267,8 +267,8 @@ static void text_that_is_no_program_is_refused_with_line_and_token(void** state)
       {20, "input value=tokens mb=7", "input", "input has micro-batch 7"},
       {20, "input value=tokens", "input", "input has micro-batch -1"},
       {21, "forward layer=embed mb=0 bucket=0", "forward", "forward has bucket 0; it takes none"},
-      {24, "reduce bucket=0 axis=time", "axis=time", "none of tensor, data, pipeline"},
-      {24, "reduce bucket=99999999999999999999 axis=data", "bucket=99999999999999999999", "is no number"},
+      {24, "allreduce bucket=0 axis=time", "axis=time", "none of tensor, data, pipeline"},
+      {24, "allreduce bucket=99999999999999999999 axis=data", "bucket=99999999999999999999", "is no number"},
       {33, NULL, "", "ends without \"end\""},
       {2, "rank 0 junk", "junk", "one word too many"},
       {13, "microbatch 0 3 junk", "junk", "\"junk\" is not of="},

@@ -64,10 +64,10 @@ void an_evaluation_is_left_of_each(void**) {
     for (const Program& p : programs)
       for (const gsel_instr& instr : p.step)
         assert_true(instr.kind == GSEL_INSTR_INPUT || instr.kind == GSEL_INSTR_FORWARD ||
-                    instr.kind == GSEL_INSTR_GATHER || instr.kind == GSEL_INSTR_WAIT ||
+                    instr.kind == GSEL_INSTR_ALLGATHER || instr.kind == GSEL_INSTR_WAIT ||
                     instr.kind == GSEL_INSTR_RELEASE || instr.kind == GSEL_INSTR_BROADCAST ||
-                    instr.kind == GSEL_INSTR_SCATTER || instr.kind == GSEL_INSTR_COLLECT ||
-                    instr.kind == GSEL_INSTR_LOSS_REDUCE);
+                    instr.kind == GSEL_INSTR_SCATTER || instr.kind == GSEL_INSTR_GATHER ||
+                    instr.kind == GSEL_INSTR_LOSS_ALLREDUCE);
   }
 }
 

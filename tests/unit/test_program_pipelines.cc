@@ -102,7 +102,7 @@ std::vector<Program> crossing(int32_t n, bool receive_first) {
         text += receive ? fmt::format("recv value={} mb={} from={}\n", rank ? "x" : "y", m, 1 - rank)
                         : fmt::format("forward layer={} mb={}\nsend value={} mb={} to={}\n", rank ? "b" : "a", m,
                                       rank ? "y" : "x", m, 1 - rank);
-    programs.push_back(parse_program(text + "loss_reduce axis=pipeline\nloss_reduce axis=data\nend\n", "p.txt"));
+    programs.push_back(parse_program(text + "loss_allreduce axis=pipeline\nloss_allreduce axis=data\nend\n", "p.txt"));
   }
   return programs;
 }
@@ -167,8 +167,8 @@ Program tied_over(int32_t n, const char* how_kept) {
   text += "\nparam w 10\nvalue l scalar\nvalue n scalar\n";
   for (int32_t s = 0; s < n; ++s)
     text += fmt::format("layer a{} {} params=w backward_weight stage={}\n", s, s + 1 == n ? "writes=l,n loss" : "", s);
-  return parse_program(text + fmt::format("microbatch 0 1\nbucket params=w{}\nstep\nreduce_tied bucket=0\nnorm\n"
-                                          "overflow axis=pipeline\nloss_reduce axis=pipeline\nend\n",
+  return parse_program(text + fmt::format("microbatch 0 1\nbucket params=w{}\nstep\nallreduce_tied bucket=0\nnorm\n"
+                                          "overflow axis=pipeline\nloss_allreduce axis=pipeline\nend\n",
                                           how_kept),
                        "p.txt");
 }
@@ -176,21 +176,21 @@ Program tied_over(int32_t n, const char* how_kept) {
 // S + (n - 2) * slice, of the whole and of a shard.
 void sums_over_the_pipeline_send_as_an_all_reduce_does(void**) {
   const char* const shards = " shard=state axis=data";
-  assert_int_equal(sent(tied_over(2, ""), GSEL_INSTR_REDUCE_TIED), 40);
-  assert_int_equal(sent(tied_over(3, ""), GSEL_INSTR_REDUCE_TIED), (10 + 4) * 4);
-  assert_int_equal(sent(tied_over(5, ""), GSEL_INSTR_REDUCE_TIED), (10 + 3 * 2) * 4);
-  assert_int_equal(sent(tied_over(2, shards), GSEL_INSTR_REDUCE_TIED), 20);
-  assert_int_equal(sent(tied_over(3, shards), GSEL_INSTR_REDUCE_TIED), (5 + 2) * 4);
+  assert_int_equal(sent(tied_over(2, ""), GSEL_INSTR_ALLREDUCE_TIED), 40);
+  assert_int_equal(sent(tied_over(3, ""), GSEL_INSTR_ALLREDUCE_TIED), (10 + 4) * 4);
+  assert_int_equal(sent(tied_over(5, ""), GSEL_INSTR_ALLREDUCE_TIED), (10 + 3 * 2) * 4);
+  assert_int_equal(sent(tied_over(2, shards), GSEL_INSTR_ALLREDUCE_TIED), 20);
+  assert_int_equal(sent(tied_over(3, shards), GSEL_INSTR_ALLREDUCE_TIED), (5 + 2) * 4);
   assert_int_equal(sent(tied_over(3, ""), GSEL_INSTR_NORM), 8 + 8);
   assert_int_equal(sent(tied_over(3, ""), GSEL_INSTR_OVERFLOW), 8 + 8);
 }
 
 // Rank 0 hears of the loss; the place that has it tells each other one.
 void the_place_of_the_loss_tells_the_others(void**) {
-  assert_int_equal(sent(tied_over(2, ""), GSEL_INSTR_LOSS_REDUCE), 0);
+  assert_int_equal(sent(tied_over(2, ""), GSEL_INSTR_LOSS_ALLREDUCE), 0);
   Program last = tied_over(3, "");
   last.rank = 2 * 2;
-  assert_int_equal(sent(last, GSEL_INSTR_LOSS_REDUCE), 2 * 16);
+  assert_int_equal(sent(last, GSEL_INSTR_LOSS_ALLREDUCE), 2 * 16);
 }
 
 // ---- sums of tied gradients ----
@@ -211,19 +211,19 @@ void check_inserted(const std::string& before, const std::string& after) {
 
 void tied_sums_stand_behind_reductions_and_before_what_looks(void**) {
   const std::string begun =
-      "reduce bucket=0 axis=data\nreduce bucket=1 axis=data\nreduce bucket=2 axis=data\n"
-      "loss_reduce axis=pipeline\nloss_reduce axis=data\n";
+      "allreduce bucket=0 axis=data\nallreduce bucket=1 axis=data\nallreduce bucket=2 axis=data\n"
+      "loss_allreduce axis=pipeline\nloss_allreduce axis=data\n";
   check_inserted(begun + "wait bucket=0\nwait bucket=1\nwait bucket=2\nnorm\nstep bucket=0\n",
                  begun +
-                     "wait bucket=0\nwait bucket=1\nwait bucket=2\nreduce_tied bucket=2\nreduce_tied bucket=0\n"
+                     "wait bucket=0\nwait bucket=1\nwait bucket=2\nallreduce_tied bucket=2\nallreduce_tied bucket=0\n"
                      "norm\nstep bucket=0\n");
   // Each is stepped as soon as it is there: waits that stood later come before it.
   check_inserted(begun + "wait bucket=1\nstep bucket=1\nwait bucket=0\nstep bucket=0\nwait bucket=2\nstep bucket=2\n",
                  begun +
-                     "wait bucket=1\nstep bucket=1\nwait bucket=0\nwait bucket=2\nreduce_tied bucket=2\n"
-                     "reduce_tied bucket=0\nstep bucket=0\nstep bucket=2\n");
+                     "wait bucket=1\nstep bucket=1\nwait bucket=0\nwait bucket=2\nallreduce_tied bucket=2\n"
+                     "allreduce_tied bucket=0\nstep bucket=0\nstep bucket=2\n");
   check_inserted("overflow axis=pipeline\nstep bucket=1\n",
-                 "reduce_tied bucket=2\nreduce_tied bucket=0\noverflow axis=pipeline\nstep bucket=1\n");
+                 "allreduce_tied bucket=2\nallreduce_tied bucket=0\noverflow axis=pipeline\nstep bucket=1\n");
 }
 
 void holders_ties_and_ways_follow_from_the_stages(void**) {

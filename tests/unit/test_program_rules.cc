@@ -55,7 +55,7 @@ Texts stages(const char* first, const char* second) {
                     "bytes=6 gradient\n"
                     "value l scalar\nvalue n scalar\nlayer a reads=t writes=x params=w backward_weight\n"
                     "layer loss reads=x writes=l,n loss backward_input stage=1\nmicrobatch 0 3\n{}step\n"
-                    "{}loss_reduce axis=pipeline\nloss_reduce axis=data\n{}end\n",
+                    "{}loss_allreduce axis=pipeline\nloss_allreduce axis=data\n{}end\n",
                     rank, rank ? "" : "bucket params=w\n", rank ? second : first, rank ? "" : "step bucket=0\n"));
   return texts;
 }
@@ -90,8 +90,8 @@ void messages_pair_up(void**) {
 void an_evaluation_of_a_pipeline_sends_forward_alone(void**) {
   check_verdict(verdict(stages(kFirst, kSecond), Purpose::evaluation), nullptr, "stages");
   const Program cut = forward_only(parse_program(stages(kFirst, kSecond)[0], "p.txt"));
-  const gsel_instr_kind kinds[] = {GSEL_INSTR_INPUT, GSEL_INSTR_FORWARD, GSEL_INSTR_SEND, GSEL_INSTR_LOSS_REDUCE,
-                                   GSEL_INSTR_LOSS_REDUCE};
+  const gsel_instr_kind kinds[] = {GSEL_INSTR_INPUT, GSEL_INSTR_FORWARD, GSEL_INSTR_SEND, GSEL_INSTR_LOSS_ALLREDUCE,
+                                   GSEL_INSTR_LOSS_ALLREDUCE};
   assert_int_equal(cut.step.size(), 5);
   for (size_t i = 0; i < 5; ++i) assert_int_equal(cut.step[i].kind, kinds[i]);
   assert_int_equal(cut.lines[2], 17);
@@ -115,14 +115,14 @@ void groups_make_the_same_calls(void**) {
        "forward_phases=data:f64:16,data:f32:12 backward_phases=data:f64:8",
        "layer fc1 reads=x0 writes=x1 params=w1,b1 backward_input backward_weight forward_phases=data:f32:16+4",
        "rank 0: layer \"fc1\" has a phase over the data axis whose size depends on the number of samples"},
-      {kDdp, 1, 1, "loss_reduce axis=data", "",
+      {kDdp, 1, 1, "loss_allreduce axis=data", "",
        "rank 1, step instruction 18 (line 52): step bucket=0: the loss weight is not reduced yet"},
       {kDdp, -1, 2, "wait bucket=1", "", "the last collective of bucket 1 was not waited for"},
       {kDdp, -1, 2, "wait bucket=1", "wait bucket=0", "no collective of this bucket is under way"},
       {kDdp, -1, 1, "step bucket=0\nstep bucket=1", "step bucket=1\nstep bucket=0", nullptr},
       {kDdp, 1, 1, "step bucket=0\nstep bucket=1", "step bucket=1\nstep bucket=0", nullptr},  // each by itself
       {kZero3, 1, 1, "step bucket=0\nstep bucket=1", "step bucket=1\nstep bucket=0", "all ranks of a group"},
-      {kZero3, -1, 1, "gather bucket=0 axis=data", "gather bucket=0 axis=data\ngather bucket=0 axis=data",
+      {kZero3, -1, 1, "allgather bucket=0 axis=data", "allgather bucket=0 axis=data\nallgather bucket=0 axis=data",
        "the bucket's last collective was not waited for"},
       {kZero3, -1, 1, "wait bucket=2\nstep", "step", "end of setup: bucket 2's last collective was not waited for"},
   };
@@ -131,7 +131,7 @@ void groups_make_the_same_calls(void**) {
 
 void parameters_are_read_while_they_are_whole_and_fresh(void**) {
   const Case cases[] = {
-      {kZero3, -1, 1, "gather bucket=0 axis=data\nwait bucket=0", "",
+      {kZero3, -1, 1, "allgather bucket=0 axis=data\nwait bucket=0", "",
        "parameter \"table\" of bucket 0, which is not gathered"},
       {kZero3, -1, 1, "wait bucket=0", "", "which is under way and was not waited for"},
       {kZero3, 0, 1, "forward layer=embed mb=0\nrelease bucket=0", "release bucket=0\nforward layer=embed mb=0",
@@ -143,18 +143,18 @@ void parameters_are_read_while_they_are_whole_and_fresh(void**) {
       {kZero3, -1, 1, "release bucket=1", "release bucket=1\nrelease bucket=1", "already released"},
       {kZero3, -1, 1, "wait bucket=1\nforward layer=fc1 mb=0", "release bucket=1\nforward layer=fc1 mb=0",
        "the bucket's parameters are under way and were not waited for"},
-      {kZero3, -1, 1, "step bucket=1", "step bucket=1\ngather bucket=1 axis=data",
+      {kZero3, -1, 1, "step bucket=1", "step bucket=1\nallgather bucket=1 axis=data",
        "the bucket is already stepped; the next step gathers its parameters"},
       {kZero3, -1, 1, "step", "step\nrelease bucket=1", "the bucket's parameters are not here"},
-      {kZero3, -1, 1, "setup", "setup\nbroadcast bucket=1 axis=data root=0", "kept in shards; gather brings them"},
-      {kZero3, -1, 1, "setup", "setup\ngather bucket=1 axis=data", "setup has broadcast and wait alone"},
+      {kZero3, -1, 1, "setup", "setup\nbroadcast bucket=1 axis=data root=0", "kept in shards; allgather brings them"},
+      {kZero3, -1, 1, "setup", "setup\nallgather bucket=1 axis=data", "setup has broadcast and wait alone"},
       {kZero2, -1, 1, "step", "step\nrelease bucket=1", "this rank keeps the bucket's whole parameters"},
-      {kZero1, -1, 1, "step", "step\ngather bucket=1 axis=data", "parameters are whole; gather comes after step"},
-      {kDdp, -1, 1, "step", "step\ngather bucket=1 axis=data", "the bucket has no shards to gather"},
+      {kZero1, -1, 1, "step", "step\nallgather bucket=1 axis=data", "parameters are whole; allgather comes after step"},
+      {kDdp, -1, 1, "step", "step\nallgather bucket=1 axis=data", "the bucket has no shards to gather"},
       {kZero2, -1, 1,
-       "gather bucket=1 axis=data\nstep bucket=2\ngather bucket=2 axis=data\nwait bucket=0\nwait bucket=1",
-       "step bucket=2\ngather bucket=2 axis=data\nwait bucket=0",
-       "end of step: the parameters of bucket 1 are stale since its step; a gather after it is missing"},
+       "allgather bucket=1 axis=data\nstep bucket=2\nallgather bucket=2 axis=data\nwait bucket=0\nwait bucket=1",
+       "step bucket=2\nallgather bucket=2 axis=data\nwait bucket=0",
+       "end of step: the parameters of bucket 1 are stale since its step; an allgather after it is missing"},
       {kZero1, -1, 1, "wait bucket=2\nend", "end", "end of step: the last collective of bucket 2 is never waited for"},
   };
   check_cases(cases);
@@ -165,18 +165,18 @@ void nothing_reads_parameters_behind_their_step(void**) {
   for (const bool reads : {true, false}) {
     Wanted split = kDdp;
     split.split = true;
-    const std::string early =
-                          "backward_weight layer=fc1 mb=0\nreduce bucket=1 axis=data\nloss_reduce axis=data\n"
-                          "wait bucket=1\nwait bucket=2\n",
-                      first = reads ? "step bucket=1\nbackward_input layer=fc1 mb=0\n"
-                                    : "backward_input layer=fc1 mb=0\nstep bucket=1\n",
-                      late =
-                          "backward_weight layer=embed mb=0\nreduce bucket=0 axis=data\nwait bucket=0\nstep bucket=0";
+    const std::string
+        early =
+            "backward_weight layer=fc1 mb=0\nallreduce bucket=1 axis=data\nloss_allreduce axis=data\n"
+            "wait bucket=1\nwait bucket=2\n",
+        first =
+            reads ? "step bucket=1\nbackward_input layer=fc1 mb=0\n" : "backward_input layer=fc1 mb=0\nstep bucket=1\n",
+        late = "backward_weight layer=embed mb=0\nallreduce bucket=0 axis=data\nwait bucket=0\nstep bucket=0";
     const std::string replacement = early + first + late;
     const Case cases[] = {
         {split, -1, 1,
-         "backward_input layer=fc1 mb=0\nbackward_weight layer=fc1 mb=0\nreduce bucket=1 axis=data\n"
-         "backward_weight layer=embed mb=0\nreduce bucket=0 axis=data\nloss_reduce axis=data\nwait bucket=0\n"
+         "backward_input layer=fc1 mb=0\nbackward_weight layer=fc1 mb=0\nallreduce bucket=1 axis=data\n"
+         "backward_weight layer=embed mb=0\nallreduce bucket=0 axis=data\nloss_allreduce axis=data\nwait bucket=0\n"
          "wait bucket=1\nwait bucket=2\nstep bucket=0\nstep bucket=1",
          replacement.c_str(), reads ? "it reads parameter \"w1\" of bucket 1, which is already stepped" : nullptr},
     };

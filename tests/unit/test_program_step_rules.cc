@@ -14,18 +14,18 @@ using namespace gsel::test;
 
 void each_contribution_is_reduced_once(void**) {
   const Case cases[] = {
-      {kDdp, -1, 1, "reduce bucket=0 axis=data\nloss_reduce axis=data\nwait bucket=0", "loss_reduce axis=data",
+      {kDdp, -1, 1, "allreduce bucket=0 axis=data\nloss_allreduce axis=data\nwait bucket=0", "loss_allreduce axis=data",
        "step bucket=0: the gradients of bucket 0 are not reduced yet"},
-      {kDdp, -1, 1, "backward layer=fc1 mb=0\nreduce bucket=1 axis=data",
-       "reduce bucket=1 axis=data\nbackward layer=fc1 mb=0",
+      {kDdp, -1, 1, "backward layer=fc1 mb=0\nallreduce bucket=1 axis=data",
+       "allreduce bucket=1 axis=data\nbackward layer=fc1 mb=0",
        "the gradient of parameter \"w1\" still lacks 1 contributions"},
-      {kDdp, -1, 2, "wait bucket=0", "wait bucket=0\nreduce bucket=0 axis=data", "already reduced on this axis"},
-      {kDdp, -1, 1, "step bucket=0", "step bucket=0\nreduce bucket=0 axis=data", "the bucket is already stepped"},
-      {kDdp, -1, 1, "reduce bucket=1 axis=data", "reduce_scatter bucket=1 axis=data",
-       "as the bucket is kept its gradients are reduced by reduce"},
-      {kZero1, -1, 1, "reduce_scatter bucket=1 axis=data", "reduce bucket=1 axis=data",
+      {kDdp, -1, 2, "wait bucket=0", "wait bucket=0\nallreduce bucket=0 axis=data", "already reduced on this axis"},
+      {kDdp, -1, 1, "step bucket=0", "step bucket=0\nallreduce bucket=0 axis=data", "the bucket is already stepped"},
+      {kDdp, -1, 1, "allreduce bucket=1 axis=data", "reduce_scatter bucket=1 axis=data",
+       "as the bucket is kept its gradients are reduced by allreduce"},
+      {kZero1, -1, 1, "reduce_scatter bucket=1 axis=data", "allreduce bucket=1 axis=data",
        "are reduced by reduce_scatter"},
-      {kDp, -1, 1, "reduce_root bucket=1 axis=data root=0", "reduce bucket=1 axis=data", "are reduced by reduce_root"},
+      {kDp, -1, 1, "reduce bucket=1 axis=data root=0", "allreduce bucket=1 axis=data", "are reduced by reduce"},
       {kZero1, -1, 2, "wait bucket=1", "wait bucket=1\nreduce_scatter bucket=1 axis=data",
        "already reduced on this axis"},
       {kZero1, -1, 1, "bucket params=w2 shard=state axis=data", "bucket params=w2 shard=state axis=tensor",
@@ -68,7 +68,7 @@ void an_owner_alone_steps(void**) {
        "wait bucket=0\nwait bucket=1", "all ranks of a group make the same calls"},
       {kDp, -1, 1, "broadcast bucket=2 axis=data root=0", "broadcast bucket=2 axis=data root=1",
        "place 0 owns the bucket"},
-      {kDp, -1, 1, "reduce_root bucket=2 axis=data root=0", "reduce_root bucket=2 axis=data root=1", "place 0 owns"},
+      {kDp, -1, 1, "reduce bucket=2 axis=data root=0", "reduce bucket=2 axis=data root=1", "place 0 owns"},
       {kDp, 1, 1, "wait bucket=2\nscatter value=tokens mb=0 axis=data root=0",
        "scatter value=tokens mb=0 axis=data root=0", "which is under way and was not waited for"},
       {kDp, 1, 1, "release bucket=1", "step bucket=1", "place 0 owns the bucket and steps it"},
@@ -77,7 +77,7 @@ void an_owner_alone_steps(void**) {
       {kDp, 0, 1, "step bucket=1", "release bucket=1", "this rank keeps the bucket's whole parameters"},
       {kDp, 1, 1, "forward layer=embed mb=0", "release bucket=0\nforward layer=embed mb=0",
        "bucket 0, which is released"},
-      {kDp, -1, 1, "loss_reduce axis=data\nwait bucket=0", "loss_reduce axis=data", "was not waited for"},
+      {kDp, -1, 1, "loss_allreduce axis=data\nwait bucket=0", "loss_allreduce axis=data", "was not waited for"},
   };
   check_cases(cases);
   Texts texts;
@@ -114,12 +114,12 @@ void parts_make_up_their_whole(void**) {
        "scatter value=tokens mb=0 axis=data root=0: the value is not written"},
       {kDp, -1, 1, "scatter value=tokens mb=0 axis=data root=0", "scatter value=tokens mb=0 axis=data root=1",
        "rank 1, step instruction 6 (line 35): scatter value=tokens mb=0 axis=data root=1: the value is not written"},
-      {kDp, -1, 1, "collect value=logits mb=0 axis=data root=0", "",
+      {kDp, -1, 1, "gather value=logits mb=0 axis=data root=0", "",
        "forward layer=loss mb=1: it reads value \"logits\" before it is written"},
       {kDp, -1, 1, "scatter value=logits mb=0 axis=data root=0 gradient", "", "of value \"logits\" has 0 of 1"},
       {kDp, 0, 1, "backward layer=loss mb=1\nscatter value=logits mb=0 axis=data root=0 gradient",
        "scatter value=logits mb=0 axis=data root=0 gradient\nbackward layer=loss mb=1", "has 0 of 1 contributions"},
-      {kDp, -1, 1, "collect value=logits mb=0 axis=data root=0", "collect value=x1 mb=0 axis=data root=0",
+      {kDp, -1, 1, "gather value=logits mb=0 axis=data root=0", "gather value=x1 mb=0 axis=data root=0",
        "it reads value \"logits\" before it is written"},
   };
   check_cases(cases);
@@ -147,17 +147,17 @@ void the_end_sees_what_is_complete(void**) {
        "a bucket is already stepped; the norm comes before"},
       {clipped(kDdp), -1, 1, "overflow axis=data\nnorm\nstep bucket=0", "norm\nstep bucket=0\noverflow axis=data",
        "a bucket is already stepped; the look for overflow comes before"},
-      {clipped(kDdp), -1, 1, "reduce bucket=0 axis=data", "overflow axis=data\nreduce bucket=0 axis=data",
+      {clipped(kDdp), -1, 1, "allreduce bucket=0 axis=data", "overflow axis=data\nallreduce bucket=0 axis=data",
        "overflow axis=data: the gradients of bucket 0 are not reduced yet"},
       {clipped(kZero2), -1, 1, "reduce_scatter bucket=0 axis=data", "norm\nreduce_scatter bucket=0 axis=data",
        "norm: the loss weight is not reduced yet"},
       {clipped(kZero2), -1, 1, "reduce_scatter bucket=0 axis=data",
        "overflow axis=data\nreduce_scatter bucket=0 axis=data",
        "overflow axis=data: the gradients of bucket 0 are not reduced yet"},
-      {kDdp, -1, 1, "loss_reduce axis=data", "", "the loss weight is not reduced yet"},
-      {kDdp, -1, 1, "loss_reduce axis=data", "loss_reduce axis=data\nloss_reduce axis=data",
+      {kDdp, -1, 1, "loss_allreduce axis=data", "", "the loss weight is not reduced yet"},
+      {kDdp, -1, 1, "loss_allreduce axis=data", "loss_allreduce axis=data\nloss_allreduce axis=data",
        "the loss is already reduced"},
-      {kDdp, -1, 1, "input value=tokens mb=0", "loss_reduce axis=data\ninput value=tokens mb=0",
+      {kDdp, -1, 1, "input value=tokens mb=0", "loss_allreduce axis=data\ninput value=tokens mb=0",
        "forward layer=loss mb=0: the loss is already reduced; this part of it would be lost"},
       {kDdp, -1, 1, "step bucket=0", "step bucket=1", "the bucket is already stepped"},
       {kDdp, -1, 1, "step bucket=0", "", "end of step: bucket 0 is never stepped"},
@@ -190,11 +190,11 @@ void the_example_of_the_document_is_a_good_program(void**) {
   uint64_t sum = 0;
   for (const auto& [key, count] : step_traffic(parse_program(texts[0], "p.txt"))) {
     sum += count.bytes_sent;
-    const std::string row = fmt::format("    step   {:10}{:16}{:8}{:18}\n", "data", form_of(key.second)->word,
+    const std::string row = fmt::format("    step   {:10}{:19}{:8}{:15}\n", "data", form_of(key.second)->word,
                                         count.calls, count.bytes_sent);
     if (document.find(row) == std::string::npos) fail_msg("docs/program.md has no row \"%s\"", row.c_str());
   }
-  assert_true(document.find(fmt::format("    step   {:10}{:16}{:8}{:18}\n", "all", "", "", sum)) != std::string::npos);
+  assert_true(document.find(fmt::format("    step   {:10}{:19}{:8}{:15}\n", "all", "", "", sum)) != std::string::npos);
   // Every instruction has its row.
   for (gsel_instr_kind kind = GSEL_INSTR_INPUT; kind <= GSEL_INSTR_OVERFLOW; ++kind)
     if (document.find(fmt::format("`{}`", form_of(kind)->word)) == std::string::npos)

@@ -42,7 +42,7 @@ void any_parts_and_conversions_are_accepted(void**) {
       forwards.push_back(forward_only(p));
       assert_true(equal(parse_program(to_text(p), "p.txt"), p));
       for (const gsel_instr& i : p.step) {
-        partial += i.kind == GSEL_INSTR_REDUCE_PARTIAL;
+        partial += i.kind == GSEL_INSTR_ALLREDUCE_PARTIAL;
         conversions += i.kind == GSEL_INSTR_BACKWARD_INPUT && p.layers[i.layer].converts;
       }
     }
@@ -169,7 +169,7 @@ void a_vocabulary_parallel_loss_sends_6_of_v(void**) {
 
 // Ring attention: t - 1 blocks of a rank's own keys and values.
 void what_goes_round_is_sent_once_a_phase(void**) {
-  const std::string block = fmt::format("tensor:f32:0+{}:rotate", 2 * kBytes / 4);
+  const std::string block = fmt::format("tensor:f32:0+{}:ring_shift", 2 * kBytes / 4);
   const Program p = with_phases(block + "," + block + "," + block);
   assert_int_equal(sent(p, GSEL_INSTR_FORWARD).calls, 3);
   assert_int_equal(sent(p, GSEL_INSTR_FORWARD).bytes_sent, 3 * 2 * kWhole / 4);
@@ -185,11 +185,11 @@ void uneven_slices_and_parts_are_counted_as_they_are(void**) {
       "gsel-program 1\nrank 1\nmesh tensor=3\nparam b 5 partial_gradient\n"
       "value a bytes=28 gradient form=partial\nvalue b bytes=12 gradient form=part part=1:2-5/7\n"
       "layer c reads=a writes=b backward_input converts\nmicrobatch 0 2\nbucket params=b\nsetup\nstep\n"
-      "forward layer=c mb=0\nbackward_input layer=c mb=0\nreduce_partial bucket=0 axis=tensor\nend\n",
+      "forward layer=c mb=0\nbackward_input layer=c mb=0\nallreduce_partial bucket=0 axis=tensor\nend\n",
       "t.txt");
   assert_int_equal(sent(p, GSEL_INSTR_FORWARD).bytes_sent, 2 * (28 - 12));
   assert_int_equal(sent(p, GSEL_INSTR_BACKWARD_INPUT).bytes_sent, 2 * 2 * 12);
-  assert_int_equal(sent(p, GSEL_INSTR_REDUCE_PARTIAL).bytes_sent, 20 + 4 * 2);
+  assert_int_equal(sent(p, GSEL_INSTR_ALLREDUCE_PARTIAL).bytes_sent, 20 + 4 * 2);
 }
 
 // ---- the table ----
@@ -206,7 +206,7 @@ void the_table_tells_forms_collectives_and_bytes(void**) {
       "rank 1: place 1 of 2 on the tensor axis; bytes sent are those of micro-batch 0, 3 samples\n\n"
       "parameter  elements  here     gradient\n"
       "w                 8  1:2-4/4  of its part\n"
-      "b                 4  all      partial: reduce_partial\n"
+      "b                 4  all      partial: allreduce_partial\n"
       "f                 3  all      none\n\n"
       "value       bytes  lies     here     forward         sent  backward    sent\n"
       "x              16  whole    all\n"

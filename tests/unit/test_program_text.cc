@@ -138,7 +138,7 @@ Program random_program(uint64_t key) {
     p.buckets.push_back(random_bucket(dice, held_alike(p, params)));
   }
   for (int32_t repeat = 0; repeat < 3; ++repeat)
-    for (gsel_instr_kind kind = GSEL_INSTR_INPUT; kind <= GSEL_INSTR_REDUCE_TIED; ++kind) {
+    for (gsel_instr_kind kind = GSEL_INSTR_INPUT; kind <= GSEL_INSTR_ALLREDUCE_TIED; ++kind) {
       p.step.push_back(random_instr(dice, p, kind));
       if (dice.coin()) p.setup.push_back(random_instr(dice, p, kind));
     }
@@ -200,9 +200,9 @@ const char kTensor[] =
     "layer e reads=t writes=x backward_weight params=b\n"
     "layer x@spread reads=x writes=x@spread backward_input converts\n"
     "layer qkv reads=x@spread writes=h params=qkv backward_input backward_weight "
-    "forward_phases=tensor:f32:0+8:rotate,tensor:f64:16 divided\n"
+    "forward_phases=tensor:f32:0+8:ring_shift,tensor:f64:16 divided\n"
     "microbatch 0 4\nbucket params=qkv,o\nbucket params=b\nsetup\nstep\n"
-    "reduce_partial bucket=1 axis=tensor\nend\n";
+    "allreduce_partial bucket=1 axis=tensor\nend\n";
 
 void parts_and_forms_are_read_back(void**) {
   std::string text = kTensor;
@@ -215,14 +215,14 @@ void parts_and_forms_are_read_back(void**) {
         "value h bytes=48 dtype=bf16 gradient form=part part=2:2-4/6x3", "value y bytes=32 gradient form=partial",
         "layer x@spread reads=x writes=x@spread backward_input converts",
         "layer qkv reads=x@spread writes=h params=qkv backward_input backward_weight "
-        "forward_phases=tensor:f32:0+8:rotate,tensor:f64:16 divided",
-        "reduce_partial bucket=1 axis=tensor"})
+        "forward_phases=tensor:f32:0+8:ring_shift,tensor:f64:16 divided",
+        "allreduce_partial bucket=1 axis=tensor"})
     if (!std::strstr(again.c_str(), fmt::format("\n{}\n", line).c_str()))
       fail_msg("no line \"%s\" in\n%s", line, again.c_str());
   assert_true(p.params[0].part == (Share{0, 3, 2, 4, 6}));
   assert_true(p.values[3].form == Form::part && p.values[3].part == (Share{2, 3, 2, 4, 6}));
   assert_true(p.layers[1].converts && p.layers[1].divided && p.layers[2].divided && !p.layers[2].converts);
-  assert_true(p.layers[2].forward_phases[0].rotates && !p.layers[2].forward_phases[1].rotates);
+  assert_true(p.layers[2].forward_phases[0].ring_shifts && !p.layers[2].forward_phases[1].ring_shifts);
 }
 
 void faults_of_parts_are_refused_where_they_stand(void**) {
@@ -309,7 +309,7 @@ void faults_are_refused_where_they_stand(void**) {
       {"params=w\n", "params=w shard=gradient axis=data\n", "bucket", "gradients in shards need state in shards", 12},
       {"params=w\n", "params=w shard=state\n", "bucket", "shards and an owner need an axis", 12},
       {"params=w\n", "params=w shard=half\n", "shard=half", "\"half\" is no part that shard can name", 12},
-      {"params=w\n", "params=w offload=param\n", "bucket", "whole parameters cannot live in the second", 12},
+      {"params=w\n", "params=w offload=param\n", "bucket", "whole parameters cannot live in offload", 12},
       {"params=w\n", "params=w owner=0\n", "bucket", "shards and an owner need an axis", 12},
       {"params=w\n", "params=w owner=2 axis=data\n", "bucket", "owner 2 is no place on an axis of 2", 12},
       {"params=w\n", "params=w owner=0 shard=state axis=data\n", "bucket", "it has an owner and shards", 12},
@@ -319,7 +319,7 @@ void faults_are_refused_where_they_stand(void**) {
       {"params=w\n", "params=w compress=bf16:3\n", "compress=bf16:3", "none of f16", 12},
       {"params=w\n", "params=w compress=f16@x\n", "compress=f16@x", "is no number", 12},
       {"params=w\n", "params=w compress=low_rank:0\n", "compress=low_rank:0", "is no number", 12},
-      {"shard=state", "shard=state compress=f16", "bucket", "only the reduce of a bucket without shards", 13},
+      {"shard=state", "shard=state compress=f16", "bucket", "only the allreduce of a bucket without shards", 13},
       {"mesh data=2", "mesh data=2\nstages 0 1", "stages", "stage 1 is on place 1 of the pipeline; 0 to 0 exist", 4},
       {"mesh data=2", "mesh data=2\nstages 0 0", "stages", "stage 1 has no layer", 4},
       {"mesh data=2", "mesh data=2 pipeline=2", "mesh", "place 1 of the pipeline has no stage", 3},
@@ -328,9 +328,10 @@ void faults_are_refused_where_they_stand(void**) {
       {"mesh data=2", "mesh data=2\ntransfers 0", "0", "\"0\" is no number from 1", 4},
       {"mesh data=2", "mesh data=2\ntransfers 2 4", "4", "one word too many", 4},
       {"params=w,h", "params=w,h stage=1", "stage=1", "has no place; the stages line above gives places to 0 to 0", 9},
-      {"step\n", "step\nreduce_tied bucket=0 axis=data\n", "reduce_tied", "reduce_tied has axis 1; it takes none", 15},
+      {"step\n", "step\nallreduce_tied bucket=0 axis=data\n", "allreduce_tied",
+       "allreduce_tied has axis 1; it takes none", 15},
       {"step\n", "step\nbroadcast bucket=0 axis=data root=2\n", "broadcast", "broadcast has peer 2; 0 to 1 exist", 15},
-      {"step\n", "step\ncollect value=t mb=0 axis=data root=0 gradient\n", "collect", "unknown flags 0x1", 15},
+      {"step\n", "step\ngather value=t mb=0 axis=data root=0 gradient\n", "gather", "unknown flags 0x1", 15},
       {"step\n", "step\nwait bucket=0 bucket=1\n", "bucket=1", "\"bucket=\" is given twice", 15},
       {"step\n", "step\nwait a b c d e f g h i j k l m n o p q r s t u v w x y z a b c d e f g\n", "f",
        "the line has too many words", 15},

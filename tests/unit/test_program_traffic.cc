@@ -44,7 +44,7 @@ std::vector<Call> calls_of(const Program& p, const gsel_instr& instr) {
   c.call.op = GSEL_SUM;
   const Microbatch mb = instr.microbatch < 0 ? Microbatch{} : p.microbatches[instr.microbatch];
   switch (instr.kind) {
-    case GSEL_INSTR_LOSS_REDUCE:
+    case GSEL_INSTR_LOSS_ALLREDUCE:
       return {reduction(2, GSEL_F64)};
     case GSEL_INSTR_OVERFLOW:
       return {reduction(1, GSEL_F64)};
@@ -62,13 +62,13 @@ std::vector<Call> calls_of(const Program& p, const gsel_instr& instr) {
             phase.dtype));
       return calls;
     }
-    case GSEL_INSTR_REDUCE: {
+    case GSEL_INSTR_ALLREDUCE: {
       std::vector<Call> calls;
       for (const SentArray& array : arrays_of_reduce(p, instr.bucket, true))
         calls.push_back(reduction(array.elems, array.dtype));
       return calls;
     }
-    case GSEL_INSTR_REDUCE_ROOT:
+    case GSEL_INSTR_REDUCE:
       c = reduction(bucket_elems(p, instr.bucket), GSEL_F32);
       c.call.kind = GSEL_COLLECTIVE_REDUCE;
       c.call.root = instr.peer;
@@ -79,9 +79,9 @@ std::vector<Call> calls_of(const Program& p, const gsel_instr& instr) {
       c.call.dtype = p.params[p.buckets[instr.bucket].params[0]].dtype;
       return {c};
     case GSEL_INSTR_REDUCE_SCATTER:
-    case GSEL_INSTR_GATHER: {
+    case GSEL_INSTR_ALLGATHER: {
       const bool whole = p.buckets[instr.bucket].flags & GSEL_BUCKET_WHOLE_PARAMS;
-      const bool gather = instr.kind == GSEL_INSTR_GATHER;
+      const bool gather = instr.kind == GSEL_INSTR_ALLGATHER;
       if (gather) c.call.dtype = p.params[p.buckets[instr.bucket].params[0]].dtype;
       c.call.kind = gather  ? whole ? GSEL_COLLECTIVE_ALLGATHERV : GSEL_COLLECTIVE_ALLGATHER
                     : whole ? GSEL_COLLECTIVE_REDUCE_SCATTERV
@@ -92,7 +92,7 @@ std::vector<Call> calls_of(const Program& p, const gsel_instr& instr) {
       return {c};
     }
     case GSEL_INSTR_SCATTER:
-    case GSEL_INSTR_COLLECT: {
+    case GSEL_INSTR_GATHER: {
       const int64_t sample = p.values[instr.value].sample_bytes / 4;
       std::vector<int64_t> bounds;
       for (int32_t place = 0; place <= p.mesh.size[GSEL_AXIS_DATA]; ++place) {
@@ -159,7 +159,7 @@ void follow_programs(rank_run* run) {
     if (!run->failure[0]) compare(run, "setup", setup_traffic(p), setup);
     if (!run->failure[0]) compare(run, "step", step_traffic(p), step);
   }
-  gsel_comm_destroy(comm);
+  gsel_comm_free(comm);
 }
 
 std::vector<std::vector<Program>> variants_on(int32_t ranks) {
@@ -201,7 +201,7 @@ void the_step_number_decides_whether_a_reduction_is_compressed(void**) {
     b.compression = GSEL_COMPRESS_F16;
     b.compression_start = 3;
   }
-  const std::pair<gsel_axis, gsel_instr_kind> reduce{GSEL_AXIS_DATA, GSEL_INSTR_REDUCE};
+  const std::pair<gsel_axis, gsel_instr_kind> reduce{GSEL_AXIS_DATA, GSEL_INSTR_ALLREDUCE};
   assert_int_equal(step_traffic(p, 2).at(reduce).bytes_sent, 29 * 4);
   assert_int_equal(step_traffic(p, 3).at(reduce).bytes_sent, 29 * 2);
   assert_int_equal(step_traffic(p).at(reduce).bytes_sent, 29 * 2);
@@ -226,26 +226,26 @@ void closed_forms_of_the_papers(void**) {
       const bool master = p.rank == 0;
       switch (strategy) {
         case Strategy::ddp:  // 2 (N-1)/N, whatever the number of micro-batches
-          assert_int_equal(sent(GSEL_INSTR_REDUCE), 2 * ring);
+          assert_int_equal(sent(GSEL_INSTR_ALLREDUCE), 2 * ring);
           break;
         case Strategy::zero1:
           assert_int_equal(sent(GSEL_INSTR_REDUCE_SCATTER), ring);
-          assert_int_equal(sent(GSEL_INSTR_GATHER), ring);
+          assert_int_equal(sent(GSEL_INSTR_ALLGATHER), ring);
           break;
         case Strategy::zero2:  // m times the gradients, once the parameters
           assert_int_equal(sent(GSEL_INSTR_REDUCE_SCATTER), 3 * ring);
-          assert_int_equal(sent(GSEL_INSTR_GATHER), ring);
+          assert_int_equal(sent(GSEL_INSTR_ALLGATHER), ring);
           break;
         case Strategy::zero3:  // the table is read by three callbacks, w1 by two; w2 stays whole
           assert_int_equal(sent(GSEL_INSTR_REDUCE_SCATTER), 3 * ring);
-          assert_int_equal(sent(GSEL_INSTR_GATHER), (3 * (3 * 16 + 2 * 8) + 8) * 4 * (n - 1) / n);
+          assert_int_equal(sent(GSEL_INSTR_ALLGATHER), (3 * (3 * 16 + 2 * 8) + 8) * 4 * (n - 1) / n);
           break;
         case Strategy::dp:  // (n-1) parameters and (n-1)/n of inputs and of the gradient of what the loss reads
           assert_int_equal(sent(GSEL_INSTR_BROADCAST), master ? (n - 1) * bytes : 0);
           assert_int_equal(sent(GSEL_INSTR_SCATTER), master ? (n - 1) * 24 * (8 + 24) / n : 0);
-          assert_int_equal(sent(GSEL_INSTR_COLLECT), master ? 0 : 24 * 24 / n);
+          assert_int_equal(sent(GSEL_INSTR_GATHER), master ? 0 : 24 * 24 / n);
           // The communicator has the root fold its slice, too.
-          assert_int_equal(sent(GSEL_INSTR_REDUCE_ROOT), master ? bytes - bytes / n : bytes);
+          assert_int_equal(sent(GSEL_INSTR_REDUCE), master ? bytes - bytes / n : bytes);
           break;
       }
     }

@@ -20,8 +20,8 @@ std::string outline(int32_t rank) {
 }
 
 std::string end_of_step() {
-  return "reduce_scatter bucket=0 axis=data\nloss_reduce axis=pipeline\nloss_reduce axis=data\nwait bucket=0\n"
-         "overflow axis=data\noverflow axis=pipeline deferred\nnorm deferred\nstep bucket=0\ngather bucket=0 "
+  return "reduce_scatter bucket=0 axis=data\nloss_allreduce axis=pipeline\nloss_allreduce axis=data\nwait bucket=0\n"
+         "overflow axis=data\noverflow axis=pipeline deferred\nnorm deferred\nstep bucket=0\nallgather bucket=0 "
          "axis=data\n"
          "wait bucket=0\nend\n";
 }
@@ -89,7 +89,7 @@ const Wrong kWrongs[] = {
     // Later than anything of backward, or of the loss.
     {-3, "validate\nbackward layer=loss mb=0", "backward layer=loss mb=0\nvalidate",
      "validate: \"backward layer=loss mb=0\" stands before it; it would work with what may still be undone"},
-    {-1, "validate", "loss_reduce axis=pipeline\nvalidate", ""},
+    {-1, "validate", "loss_allreduce axis=pipeline\nvalidate", ""},
     // A message on both sides.
     {-2, "validate\nsend value=x mb=1 to=2", "send value=x mb=1 to=2\nvalidate", ""},
     {-2, "send value=x mb=0 to=2\ninput value=t mb=1\nforward layer=a mb=1\nvalidate",

@@ -350,7 +350,7 @@ static void children_get_full_uuids_in_order_or_the_one_of_their_rank(void** sta
 /* Resolves all devices of the 8-GPU machine with the given flags and counts them. */
 static int32_t count_with_flags(uint32_t flags) {
   gsel_inventory* inventory = machine("a100x8");
-  gsel_resolve_request request = GSEL_RESOLVE_REQUEST_INIT;
+  gsel_resolve_options request = GSEL_RESOLVE_OPTIONS_INIT;
   request.inventory = inventory;
   request.flags = flags;
   gsel_selection* selection = NULL;
@@ -379,9 +379,9 @@ static void bad_arguments_are_named(void** state) {
   gsel_selection* selection = NULL;
   gsel_error* err = NULL;
   gsel_inventory* inventory = machine("cpu");
-  gsel_resolve_request request = GSEL_RESOLVE_REQUEST_INIT;
+  gsel_resolve_options request = GSEL_RESOLVE_OPTIONS_INIT;
   request.inventory = inventory;
-  check_fails(gsel_resolve(NULL, &selection, &err), err, GSEL_ERR_ARG, "gsel_resolve_request is NULL");
+  check_fails(gsel_resolve(NULL, &selection, &err), err, GSEL_ERR_ARG, "gsel_resolve_options is NULL");
   check_fails(gsel_resolve(&request, NULL, &err), err, GSEL_ERR_ARG, "out is NULL");
   request.n_env = 1;
   check_fails(gsel_resolve(&request, &selection, &err), err, GSEL_ERR_ARG, "env is NULL");

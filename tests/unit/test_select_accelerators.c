@@ -359,7 +359,7 @@ static void test_an_apple_device_is_chosen_without_a_variable(void** state) {
   gsel_selection* selection = NULL;
   gsel_error* err = NULL;
   check_ok(gsel_inventory_parse(gsel_str_from(apple), (gsel_str)GSEL_STR("apple"), &inventory, &err), err);
-  gsel_resolve_request request = GSEL_RESOLVE_REQUEST_INIT;
+  gsel_resolve_options request = GSEL_RESOLVE_OPTIONS_INIT;
   request.inventory = inventory;
   request.flags = GSEL_RESOLVE_NO_ENV;
   request.accelerator = gsel_str_from("mps");

@@ -58,7 +58,7 @@ static int as_expected(const struct row* row) {
   set("CUDA_VISIBLE_DEVICES", row->mask);
   set("CUDA_DEVICE_ORDER", row->order);
   set("GSEL_FAKE_NVML", row->nvml);
-  gsel_resolve_request request = GSEL_RESOLVE_REQUEST_INIT;
+  gsel_resolve_options request = GSEL_RESOLVE_OPTIONS_INIT;
   request.devices = gsel_str_from("all");
   request.flags = GSEL_RESOLVE_PER_RANK; /* MIG instances are not the question here */
   gsel_selection* selection = NULL;
@@ -94,7 +94,7 @@ static void the_driver_is_asked_only_about_this_process(void** state) {
   set("GSEL_FAKE_NVML", "");
   gsel_error* err = NULL;
   gsel_selection* selection = NULL;
-  gsel_resolve_request request = GSEL_RESOLVE_REQUEST_INIT;
+  gsel_resolve_options request = GSEL_RESOLVE_OPTIONS_INIT;
   const gsel_env_var env = {gsel_str_from("CUDA_VISIBLE_DEVICES"), gsel_str_from(H100)};
   request.env = &env;
   request.n_env = 1;
@@ -103,7 +103,7 @@ static void the_driver_is_asked_only_about_this_process(void** state) {
   gsel_selection_free(selection);
 
   gsel_inventory* inventory = NULL;
-  gsel_resolve_request of_file = GSEL_RESOLVE_REQUEST_INIT;
+  gsel_resolve_options of_file = GSEL_RESOLVE_OPTIONS_INIT;
   check_ok(gsel_inventory_detect(&inventory, &err), err);
   of_file.inventory = inventory;
   check_ok(gsel_resolve(&of_file, &selection, &err), err);

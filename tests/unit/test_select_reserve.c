@@ -15,7 +15,7 @@ static char folder[256];
 static gsel_status reserve(const char* machine_name, const char* devices, double wait_s, gsel_reservation** out,
                            gsel_error** err) {
   gsel_inventory* inventory = machine(machine_name);
-  gsel_resolve_request request = GSEL_RESOLVE_REQUEST_INIT;
+  gsel_resolve_options request = GSEL_RESOLVE_OPTIONS_INIT;
   gsel_reserve_options options = GSEL_RESERVE_OPTIONS_INIT;
   request.inventory = inventory;
   request.flags = GSEL_RESOLVE_NO_ENV | GSEL_RESOLVE_PER_RANK;
@@ -97,7 +97,7 @@ static void devices_that_processes_use_are_not_free(void** state) {
                     "{\"vendor\": \"nvidia\", \"name\": \"A\", \"uuid\": \"GPU-22\", \"process_count\": 0}]}]}"),
       gsel_str_from("two"), &inventory, &err);
   check_ok(status, err);
-  gsel_resolve_request request = GSEL_RESOLVE_REQUEST_INIT;
+  gsel_resolve_options request = GSEL_RESOLVE_OPTIONS_INIT;
   gsel_reserve_options options = GSEL_RESERVE_OPTIONS_INIT;
   options.folder = gsel_str_from(folder);
   request.inventory = inventory;
@@ -184,7 +184,7 @@ static void a_bad_folder_is_named(void** state) {
   gsel_reservation* held = NULL;
   gsel_error* err = NULL;
   gsel_inventory* inventory = machine("nvidia:4");
-  gsel_resolve_request request = GSEL_RESOLVE_REQUEST_INIT;
+  gsel_resolve_options request = GSEL_RESOLVE_OPTIONS_INIT;
   gsel_reserve_options options = GSEL_RESERVE_OPTIONS_INIT;
   request.inventory = inventory;
   options.folder = gsel_str_from("relative");
@@ -211,7 +211,7 @@ struct board {
 
 static void race(struct board* board, int rounds) {
   gsel_inventory* inventory = machine("nvidia:8");
-  gsel_resolve_request request = GSEL_RESOLVE_REQUEST_INIT;
+  gsel_resolve_options request = GSEL_RESOLVE_OPTIONS_INIT;
   gsel_reserve_options options = GSEL_RESERVE_OPTIONS_INIT;
   request.inventory = inventory;
   request.flags = GSEL_RESOLVE_NO_ENV;

@@ -34,11 +34,11 @@ static void evaluate_between_steps(rank_run* run) {
   for (int i = 0; i < STEPS; ++i) {
     gsel_step_report pushed = GSEL_STEP_REPORT_INIT, pulled = GSEL_STEP_REPORT_INIT, step = GSEL_STEP_REPORT_INIT,
                      last = GSEL_STEP_REPORT_INIT;
-    const gsel_comm_count before = gsel_trainer_counts(s.trainer, GSEL_INSTR_LOSS_REDUCE, GSEL_AXIS_DATA);
+    const gsel_comm_count before = gsel_trainer_counts(s.trainer, GSEL_INSTR_LOSS_ALLREDUCE, GSEL_AXIS_DATA);
     rank_ok(run, gsel_trainer_evaluate(s.trainer, i * BATCH, NULL, NULL, &pushed, &err), err);
     rank_ok(run, pull_evaluation(&s, i * BATCH, &pulled, &err), err);
     rank_ok(run, gsel_trainer_evaluate(s.trainer, 1000, exact_data, NULL, NULL, &err), err);
-    const gsel_comm_count after = gsel_trainer_counts(s.trainer, GSEL_INSTR_LOSS_REDUCE, GSEL_AXIS_DATA);
+    const gsel_comm_count after = gsel_trainer_counts(s.trainer, GSEL_INSTR_LOSS_ALLREDUCE, GSEL_AXIS_DATA);
     rank_check(run, before.calls == after.calls && before.bytes_sent == after.bytes_sent);
     if (i > 0) { /* the last step's again, now that the evaluation's was given once */
       rank_ok(run, gsel_trainer_report(s.trainer, &last, &err), err);

@@ -162,19 +162,19 @@ static void what_a_backward_leaves_unread_is_null(void** state) {
   check_ok(rank_join(run, &comm, &err), err);
   check_ok(gsel_model_create(&model, &err), err);
   for (int p = 0; p < 2; ++p) {
-    gsel_param_desc desc = GSEL_PARAM_DESC_INIT;
+    gsel_param_options desc = GSEL_PARAM_OPTIONS_INIT;
     desc.name = gsel_str_from(p ? "v" : "w");
     check_ok(gsel_model_add_param(model, &desc, NULL, &err), err);
   }
   for (int v = 0; v < 4; ++v) {
     static const char* const names[] = {"x", "y", "loss", "weight"};
-    gsel_value_desc desc = GSEL_VALUE_DESC_INIT;
+    gsel_value_options desc = GSEL_VALUE_OPTIONS_INIT;
     desc.name = gsel_str_from(names[v]);
     desc.dtype = v < 2 ? GSEL_F32 : GSEL_F64;
     desc.flags = v == 0 ? GSEL_VALUE_INPUT : v == 1 ? 0 : GSEL_VALUE_SCALAR;
     check_ok(gsel_model_add_value(model, &desc, NULL, &err), err);
   }
-  gsel_layer_desc one = GSEL_LAYER_DESC_INIT, last = GSEL_LAYER_DESC_INIT;
+  gsel_layer_options one = GSEL_LAYER_OPTIONS_INIT, last = GSEL_LAYER_OPTIONS_INIT;
   one.name = gsel_str_from("one");
   one.inputs = &in;
   one.outputs = &mid;
@@ -204,7 +204,7 @@ static void what_a_backward_leaves_unread_is_null(void** state) {
            err);
   options.config = config;
 
-  check_ok(gsel_trainer_create(model, comm, &options, &trainer, &err), err);
+  check_ok(gsel_trainer_create(comm, model, &options, &trainer, &err), err);
   for (;;) {
     static const gsel_str none = {NULL, 0};
     gsel_work work = GSEL_WORK_INIT;
@@ -222,7 +222,7 @@ static void what_a_backward_leaves_unread_is_null(void** state) {
   gsel_trainer_free(trainer);
   gsel_config_free(config);
   gsel_model_free(model);
-  gsel_comm_destroy(comm);
+  gsel_comm_free(comm);
   ranks_verdict(run, 1);
 }
 

@@ -31,7 +31,7 @@ static gsel_status whole_rule(const gsel_optimizer_call* c, void* user) {
 
 static void the_embedders_optimizer_steps_every_element_once(void** state) {
   (void)state;
-  gsel_optimizer_desc desc = GSEL_OPTIMIZER_DESC_INIT, whole = GSEL_OPTIMIZER_DESC_INIT;
+  gsel_optimizer_options desc = GSEL_OPTIMIZER_OPTIONS_INIT, whole = GSEL_OPTIMIZER_OPTIONS_INIT;
   desc.n_states = whole.n_states = 2;
   desc.step = own_rule;
   whole.step = whole_rule;
@@ -47,7 +47,7 @@ static void the_embedders_optimizer_steps_every_element_once(void** state) {
 static void fail_in_optimizer(rank_run* run) {
   momentum rule = {2, 1};
   step_model m = nothing();
-  gsel_optimizer_desc desc = GSEL_OPTIMIZER_DESC_INIT;
+  gsel_optimizer_options desc = GSEL_OPTIMIZER_OPTIONS_INIT;
   step_session s;
   gsel_error* err = NULL;
   if (run->rank != rule.rank) rule.fail_at = 0;
@@ -71,7 +71,7 @@ static void a_failing_optimizer_ends_the_step_on_every_rank(void** state) {
 }
 
 static void disagree(rank_run* run) {
-  gsel_optimizer_desc desc = GSEL_OPTIMIZER_DESC_INIT;
+  gsel_optimizer_options desc = GSEL_OPTIMIZER_OPTIONS_INIT;
   step_model m = nothing();
   step_session s;
   gsel_error* err = NULL;

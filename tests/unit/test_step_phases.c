@@ -194,8 +194,8 @@ static void count_phases(rank_run* run) {
   for (int i = 0; i < 2; ++i) rank_ok(run, gsel_trainer_step(s.trainer, NULL, &err), err);
   rank_check(run, gsel_trainer_counts(s.trainer, GSEL_INSTR_FORWARD, GSEL_AXIS_DATA).calls == 6);
   rank_check(run, gsel_trainer_counts(s.trainer, GSEL_INSTR_BACKWARD_INPUT, GSEL_AXIS_DATA).calls == 2);
-  rank_check(run, gsel_trainer_counts(s.trainer, GSEL_INSTR_REDUCE, GSEL_AXIS_DATA).calls == 2);
-  rank_check(run, gsel_trainer_counts(s.trainer, GSEL_INSTR_LOSS_REDUCE, GSEL_AXIS_DATA).calls == 2);
+  rank_check(run, gsel_trainer_counts(s.trainer, GSEL_INSTR_ALLREDUCE, GSEL_AXIS_DATA).calls == 2);
+  rank_check(run, gsel_trainer_counts(s.trainer, GSEL_INSTR_LOSS_ALLREDUCE, GSEL_AXIS_DATA).calls == 2);
   step_close(&s);
 }
 

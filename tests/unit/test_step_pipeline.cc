@@ -113,7 +113,7 @@ void train(const Trial& t, gsel_comm* comm, int32_t rank) {
   out.evaluated = executor.last_evaluation()->loss_sum;
   out.sent = executor.counts(GSEL_INSTR_SEND, GSEL_AXIS_PIPELINE);
   out.received = executor.counts(GSEL_INSTR_RECV, GSEL_AXIS_PIPELINE);
-  out.tied = executor.counts(GSEL_INSTR_REDUCE_TIED, GSEL_AXIS_PIPELINE);
+  out.tied = executor.counts(GSEL_INSTR_ALLREDUCE_TIED, GSEL_AXIS_PIPELINE);
   const PartBytes forecast = executor.forecast(), peak = executor.ledger().peak();
   for (size_t i = 0; i < kParts; ++i)
     if (forecast[i] != peak[i])
@@ -134,7 +134,7 @@ void train_rank(rank_run* run) {
   } catch (const Error& e) {
     snprintf(run->failure, sizeof run->failure, "rank %d: %s", run->rank, e.what());
   }
-  gsel_comm_destroy(comm);
+  gsel_comm_free(comm);
 }
 
 std::vector<Outcome> outcomes(Trial t) {
@@ -276,7 +276,7 @@ void fail_rank(rank_run* run) {
     message = e.message();
     about = e.rank();
   }
-  gsel_comm_destroy(comm);
+  gsel_comm_free(comm);
   const bool failed_here = run->rank == fault.failing;
   const bool as_it_should = code == (failed_here ? GSEL_ERR_CALLBACK : GSEL_ERR_ABORTED) && about == fault.failing &&
                             message.find("layer \"head\" failed in forward on rank") != std::string::npos &&

@@ -37,8 +37,8 @@ Program small_program() {
       "input value=x mb=0\n"
       "forward layer=loss mb=0\n"
       "backward_weight layer=loss mb=0\n"
-      "reduce bucket=0 axis=data\n"
-      "loss_reduce axis=data\n"
+      "allreduce bucket=0 axis=data\n"
+      "loss_allreduce axis=data\n"
       "wait bucket=0\n"
       "step bucket=0\n"
       "end\n",
@@ -67,19 +67,19 @@ StepRecord record_of() {
   r.n_gathers = 3;
   r.skipped = 1;
   r.peak_bytes = 4096;
-  r.tier_bytes_in = 5;
-  r.tier_bytes_out = 6;
+  r.offload_bytes_in = 5;
+  r.offload_bytes_out = 6;
   r.validated_step = 11;
   r.restarts = 1;
   record.began_ns = 7'000'000'000;
   record.intervals = {{0, 0, 0.01}, {1, 0.01, 0.2}, {3, 0.2, 0.4, true}, {5, 0.39, 0.4}};
-  record.counts = {{GSEL_AXIS_DATA, GSEL_INSTR_REDUCE, {}}, {GSEL_AXIS_DATA, GSEL_INSTR_LOSS_REDUCE, {}}};
+  record.counts = {{GSEL_AXIS_DATA, GSEL_INSTR_ALLREDUCE, {}}, {GSEL_AXIS_DATA, GSEL_INSTR_LOSS_ALLREDUCE, {}}};
   record.counts[0].count.calls = 1;
   record.counts[0].count.bytes_sent = 256;
   record.exposed_s[GSEL_AXIS_DATA] = 0.05;
   record.forecast[static_cast<size_t>(Part::params)] = 256;
   record.peak[static_cast<size_t>(Part::params)] = 256;
-  record.peak[static_cast<size_t>(Part::tier_state)] = 99;
+  record.peak[static_cast<size_t>(Part::offload_state)] = 99;
   return record;
 }
 
@@ -97,7 +97,7 @@ void every_field_of_the_report_is_told(void**) {
   assert_true(step["gather_s"] == 0.25 && step["exposed_gather_s"] == 0.125);
   assert_true(step["bytes_sent"] == (uint64_t{1} << 62) + 1);
   assert_true(step["n_reduces"] == 1 && step["n_overlapped"] == 1 && step["n_gathers"] == 3);
-  assert_true(step["peak_bytes"] == 4096 && step["tier_bytes_in"] == 5 && step["tier_bytes_out"] == 6);
+  assert_true(step["peak_bytes"] == 4096 && step["offload_bytes_in"] == 5 && step["offload_bytes_out"] == 6);
   assert_true(step["validated_step"] == 11 && step["restarts"] == 1);
   assert_true(step["began_ns"] == 7'000'000'000 && step["intervals"].is_null());
 }
@@ -105,14 +105,14 @@ void every_field_of_the_report_is_told(void**) {
 void bytes_and_memory_are_told_by_kind_and_part(void**) {
   const Json step = Json::parse(to_json(small_program(), record_of(), false))["steps"][0];
   assert_true(step["counts"] ==
-              Json::parse(R"([{"axis": "data", "instruction": "reduce", "calls": 1, "bytes_sent": 256},
-                              {"axis": "data", "instruction": "loss_reduce", "calls": 0, "bytes_sent": 0}])"));
+              Json::parse(R"([{"axis": "data", "instruction": "allreduce", "calls": 1, "bytes_sent": 256},
+                              {"axis": "data", "instruction": "loss_allreduce", "calls": 0, "bytes_sent": 0}])"));
   assert_true(step["axes"] == Json::parse(R"([{"axis": "data", "bytes_sent": 256, "exposed_s": 0.05}])"));
   assert_int_equal(step["memory"].size(), kParts);
   assert_true(step["memory"][0] ==
-              Json({{"part", "parameters"}, {"tier", 0}, {"forecast_bytes", 256}, {"peak_bytes", 256}}));
-  const Json& tier = step["memory"][static_cast<size_t>(Part::tier_state)];
-  assert_true(tier["tier"] == 1 && tier["peak_bytes"] == 99 && tier["forecast_bytes"] == 0);
+              Json({{"part", "parameters"}, {"offloaded", 0}, {"forecast_bytes", 256}, {"peak_bytes", 256}}));
+  const Json& offloaded = step["memory"][static_cast<size_t>(Part::offload_state)];
+  assert_true(offloaded["offloaded"] == 1 && offloaded["peak_bytes"] == 99 && offloaded["forecast_bytes"] == 0);
   assert_int_equal(step["stages"].size(), 1);
   assert_true(step["stages"][0]["stage"] == 0 && std::abs(step["stages"][0]["busy_s"].get<double>() - 0.19) < 1e-12);
 }
@@ -127,7 +127,7 @@ void intervals_carry_the_instructions_text(void**) {
                                     {"begin_s", 0.01},
                                     {"end_s", 0.2},
                                     {"beside", false}}));
-  assert_true(intervals[2]["text"] == "reduce bucket=0 axis=data" && intervals[2]["beside"] == true);
+  assert_true(intervals[2]["text"] == "allreduce bucket=0 axis=data" && intervals[2]["beside"] == true);
 }
 
 void no_time_is_no_rate(void**) {
@@ -162,7 +162,7 @@ void what_is_written_can_be_read_as_a_timeline(void**) {
   assert_int_equal(timeline.lanes.size(), 2);
   assert_int_equal(timeline.lanes[0].spans.size(), 3);
   assert_int_equal(timeline.lanes[1].spans.size(), 1);
-  assert_true(timeline.lanes[1].process_name == "rank 1" && timeline.lanes[1].spans[0].kind == "reduce");
+  assert_true(timeline.lanes[1].process_name == "rank 1" && timeline.lanes[1].spans[0].kind == "allreduce");
   assert_true(timeline.lanes[1].zero_us == 7e6 && timeline.lanes[1].spans[0].begin_us == 0.2e6);
   Timeline without;
   add_document(without, to_json(small_program(), record_of(), false), "step");

@@ -28,8 +28,8 @@ std::string step_of(int rank, int64_t began_ns, const std::string& intervals) {
 std::string usual_step(int rank, int64_t began_ns) {
   return step_of(rank, began_ns,
                  interval("forward", "forward layer=fc mb=0", 0, 0.01) + "," +
-                     interval("reduce", "reduce bucket=1 axis=data", 0.01, 0.04, true) + "," +
-                     interval("reduce", "reduce bucket=0 axis=data", 0.02, 0.05, true) + "," +
+                     interval("reduce", "allreduce bucket=1 axis=data", 0.01, 0.04, true) + "," +
+                     interval("reduce", "allreduce bucket=0 axis=data", 0.02, 0.05, true) + "," +
                      interval("backward", "backward layer=fc mb=0", 0.011, 0.03) + "," +
                      interval("wait", "wait bucket=0", 0.03, 0.05));
 }
@@ -80,7 +80,7 @@ void every_interval_is_in_the_picture(void**) {
   const std::string svg = svg_of(timeline_of({usual_step(0, 1000), usual_step(1, 1000)}));
   assert_int_equal(count(svg, "<title>"), 10);
   for (const char* text :
-       {"forward layer=fc mb=0", "reduce bucket=1 axis=data", "backward layer=fc mb=0", "wait bucket=0"})
+       {"forward layer=fc mb=0", "allreduce bucket=1 axis=data", "backward layer=fc mb=0", "wait bucket=0"})
     assert_int_equal(count(svg, std::string("<title>") + text), 2);
   assert_non_null(strstr(svg.c_str(), "from 11.000 ms for 19.000 ms"));
   assert_non_null(strstr(svg.c_str(), ">2 ranks, 50.000 ms<"));
@@ -95,7 +95,7 @@ void every_interval_is_in_the_picture(void**) {
 void boxes_stand_where_their_times_are(void**) {
   const std::string svg = svg_of(timeline_of({usual_step(0, 1000)}));
   const Box forward = box_of(svg, "forward"), backward = box_of(svg, "backward"), wait = box_of(svg, "wait");
-  const Box one = box_of(svg, "reduce bucket=1"), zero = box_of(svg, "reduce bucket=0");
+  const Box one = box_of(svg, "allreduce bucket=1"), zero = box_of(svg, "allreduce bucket=0");
   const double unit = forward.width / 10;  // of a millisecond
   assert_true(std::abs(backward.x - forward.x - 11 * unit) < 0.02 && std::abs(backward.width - 19 * unit) < 0.02);
   assert_true(std::abs(wait.x - forward.x - 30 * unit) < 0.02);
@@ -135,7 +135,7 @@ void chrome_gets_an_event_for_each_span(void**) {
     texts.insert(event["args"]["text"].get<std::string>());
   }
   assert_int_equal(texts.size(), 12);
-  assert_int_equal(texts.count("reduce bucket=0 axis=data"), 2);
+  assert_int_equal(texts.count("allreduce bucket=0 axis=data"), 2);
   assert_int_equal(texts.count("call 2: allreduce(count 4, f32, sum) \"a<b\""), 1);
   assert_int_equal(lanes.size(), 5);  // two ranks with two lanes, and one that made calls
   assert_true(std::ranges::includes(named, lanes));

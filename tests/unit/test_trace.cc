@@ -49,7 +49,7 @@ void record_and_read(rank_run* run) {
   rank_ok(run, gsel_comm_trace(comm, &trace, &err), err);
   const Json json = json_of(trace);
   rank_ok(run, gsel_barrier(comm, &err), err);
-  gsel_comm_destroy(comm);
+  gsel_comm_free(comm);
 
   rank_check(run, json["gsel"] == gsel_version_text() && json["communicators"].size() == 1);
   const Json& told = json["communicators"][0];
@@ -89,7 +89,7 @@ void many_calls(rank_run* run) {
   rank_ok(run, gsel_comm_trace(comm, &trace, &err), err);
   const Json json = json_of(trace);
   rank_ok(run, gsel_barrier(comm, &err), err);
-  gsel_comm_destroy(comm);
+  gsel_comm_free(comm);
   const Json& calls = json["communicators"][0]["ranks"][static_cast<size_t>(run->rank)]["calls"];
   rank_check(run, calls.size() == 256);
   for (size_t i = 0; i < calls.size(); ++i) rank_check(run, calls[i]["number"] == 45 + i);
@@ -116,7 +116,7 @@ void one_rank_stays_away(rank_run* run) {
   char byte;
   if (run->rank == 2) rank_check(run, read(gate->ends[0], &byte, 1) == 0);
   rank_ok(run, labelled(comm, "step", x, 4, &err), err);
-  gsel_comm_destroy(comm);
+  gsel_comm_free(comm);
 }
 
 // What rank 0's process shows once rank 2 has left its first call and all others are known to wait; the alarm of the
@@ -148,14 +148,14 @@ void one_rank_stays_away_from_a_split(rank_run* run) {
   close(gate->ends[1]);
   rank_ok(run, rank_join(run, &comm, &err), err);
   rank_ok(run, gsel_comm_dup(comm, &copy, &err), err);
-  gsel_comm_destroy(copy);
+  gsel_comm_free(copy);
   rank_ok(run, gsel_comm_split(comm, run->rank % 2, 0, &odd, &err), err);
   char byte;
   if (run->rank == 3) rank_check(run, read(gate->ends[0], &byte, 1) == 0);
   if (run->rank % 2) rank_ok(run, labelled(odd, "half", x, 4, &err), err);
   rank_ok(run, gsel_barrier(comm, &err), err);
-  gsel_comm_destroy(odd);
-  gsel_comm_destroy(comm);
+  gsel_comm_free(odd);
+  gsel_comm_free(comm);
 }
 
 // What the communicators of rank 0's process are once rank 1 is known to wait in the one that it is in.
@@ -282,7 +282,7 @@ void disagree(rank_run* run) {
   setenv("GSEL_TRACE", static_cast<const char*>(run->user), 1);
   rank_ok(run, rank_join(run, &comm, &err), err);
   rank_fails(run, labelled(comm, "odd", x, run->rank == 1 ? 3 : 4, &err), err, GSEL_ERR_MISMATCH, "rank 1 called", 1);
-  gsel_comm_destroy(comm);
+  gsel_comm_free(comm);
 }
 
 void a_failed_call_leaves_a_file(void**) {
@@ -313,7 +313,7 @@ void wait_in_vain(rank_run* run) {
   char text[512];
   snprintf(text, sizeof text, "[comm]\ntrace = \"%s\"\ntimeout_s = 0.05\n", dir);
   rank_ok(run, gsel_config_parse(gsel_str_from(text), gsel_str_from("test"), &config, &err), err);
-  gsel_comm_config how = GSEL_COMM_CONFIG_INIT;
+  gsel_comm_options how = GSEL_COMM_OPTIONS_INIT;
   how.rank = run->rank;
   how.world_size = run->world_size;
   how.id = &run->id;
@@ -329,7 +329,7 @@ void wait_in_vain(rank_run* run) {
   } else {
     rank_check(run, read(gate->ends[0], &byte, 1) == 1);
   }
-  gsel_comm_destroy(comm);
+  gsel_comm_free(comm);
 }
 
 void the_config_names_the_folder_and_a_timeout_its_laggard(void**) {

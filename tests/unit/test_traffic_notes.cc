@@ -18,7 +18,7 @@ Program program_of(const std::string& mesh, const std::string& shard) {
                            " axis=data\nsetup\nstep\n"
                            "backward_weight layer=loss mb=0\nreduce_scatter bucket=0 axis=data\nwait bucket=0\n"
                            "backward_weight layer=loss mb=1\nreduce_scatter bucket=0 axis=data\nwait bucket=0\n"
-                           "step bucket=0\ngather bucket=0 axis=data\nwait bucket=0\nend\n",
+                           "step bucket=0\nallgather bucket=0 axis=data\nwait bucket=0\nend\n",
                        "test");
 }
 

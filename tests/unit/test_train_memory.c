@@ -1,5 +1,5 @@
 /* What a trainer tells of its memory: every part as forecast, to the byte, under every strategy and at sizes that do
- * not divide; the second tier's counters; and the refusal of a budget, alike on all ranks, with nothing left behind. */
+ * not divide; offload memory's counters; and the refusal of a budget, alike on all ranks, with nothing left behind. */
 #include <dirent.h>
 
 #include "support/scratch.h"
@@ -28,7 +28,7 @@ static int is_empty(const char* folder) {
 
 static void compare_parts(rank_run* run, const gsel_trainer* trainer, const gsel_step_report* report) {
   gsel_error* err = NULL;
-  uint64_t first_tier = 0;
+  uint64_t device_memory = 0;
   gsel_memory_part part = GSEL_MEMORY_PART_INIT;
   int i = 0;
   for (; gsel_trainer_memory(trainer, i, &part, &err) == GSEL_OK; ++i) {
@@ -38,12 +38,12 @@ static void compare_parts(rank_run* run, const gsel_trainer* trainer, const gsel
                (unsigned long long)part.forecast_bytes, (unsigned long long)part.peak_bytes);
       return;
     }
-    if (part.tier == 0) first_tier += part.peak_bytes;
+    if (part.offloaded == 0) device_memory += part.peak_bytes;
   }
   rank_check(run, gsel_error_code(err) == GSEL_ERR_NOT_FOUND);
   gsel_error_free(err);
   rank_check(run, i == 10);
-  rank_check(run, report->peak_bytes == first_tier);
+  rank_check(run, report->peak_bytes == device_memory);
 }
 
 static void train_and_compare(rank_run* run) {
@@ -52,8 +52,8 @@ static void train_and_compare(rank_run* run) {
   rank_ok(run, open_session(run, &s, &err), err);
   gsel_step_report report = GSEL_STEP_REPORT_INIT;
   for (int i = 0; i < 2; ++i) rank_ok(run, gsel_trainer_step(s.trainer, &report, &err), err);
-  const int offloads = strstr(((const trial*)run->user)->config, "offload") != NULL;
-  rank_check(run, (report.tier_bytes_in > 0) == offloads && (report.tier_bytes_out > 0) == offloads);
+  const int offloads = strstr(((const trial*)run->user)->config, "offload = ") != NULL;
+  rank_check(run, (report.offload_bytes_in > 0) == offloads && (report.offload_bytes_out > 0) == offloads);
   compare_parts(run, s.trainer, &report);
   close_session(&s);
 }
@@ -61,14 +61,14 @@ static void train_and_compare(rank_run* run) {
 static void every_part_is_as_forecast(void** state) {
   (void)state;
   char folder[128], text[1024];
-  assert_true(make_scratch(folder, sizeof folder, "tier"));
+  assert_true(make_scratch(folder, sizeof folder, "offloaded"));
   for (int i = 0; i < N_SECTIONS; ++i)
     for (int ranks = 1; ranks <= 4; ++ranks)
       for (int more = 0; more < 4; ++more) {
         const char* const settings[] = {"", "precision = \"bf16\"\nmicrobatch = 1\n",
                                         "recompute = \"all\"\noptimizer = \"adamw_8bit\"\n",
                                         "precision = \"fp16\"\nclip_norm = 1.0\noptimizer = \"lion\"\n"};
-        snprintf(text, sizeof text, "[strategy.data]\n%s[train]\nbatch = 7\ntier_folder = \"%s\"\n%s", kSections[i],
+        snprintf(text, sizeof text, "[strategy.data]\n%s[train]\nbatch = 7\noffload_folder = \"%s\"\n%s", kSections[i],
                  folder, settings[more]);
         trial t = plain(text, NULL);
         as_threads(ranks, train_and_compare, &t);

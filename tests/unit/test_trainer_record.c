@@ -20,7 +20,7 @@ static void tell(rank_run* run) {
                (unsigned long long)part.peak_bytes);
       return;
     }
-    total += part.tier == 0 ? part.peak_bytes : 0;
+    total += part.offloaded == 0 ? part.peak_bytes : 0;
   }
   rank_check(run, n > 4 && report.peak_bytes == total);
   rank_fails(run, gsel_trainer_memory(s.trainer, n, &part, &err), err, GSEL_ERR_NOT_FOUND, "there are", -1);

@@ -147,7 +147,7 @@ double predicted(size_t count) {
   check_ok(gsel_unique_id_create(&id, &err), err);
   struct Other {
     static void* join(void* given) {
-      gsel_comm_config config = GSEL_COMM_CONFIG_INIT;
+      gsel_comm_options config = GSEL_COMM_OPTIONS_INIT;
       config.rank = 1;
       config.world_size = 2;
       config.id = static_cast<gsel_unique_id*>(given);
@@ -158,7 +158,7 @@ double predicted(size_t count) {
   };
   pthread_t thread;
   assert_int_equal(pthread_create(&thread, nullptr, Other::join, &id), 0);
-  gsel_comm_config config = GSEL_COMM_CONFIG_INIT;
+  gsel_comm_options config = GSEL_COMM_OPTIONS_INIT;
   config.world_size = 2;
   config.id = &id;
   check_ok(gsel_comm_init(&config, &comm, &err), err);
@@ -184,8 +184,8 @@ double predicted(size_t count) {
   check_fails(gsel_comm_explain(comm, &call, &told, &err), err, GSEL_ERR_ARG, "77");
   check_fails(gsel_comm_explain(comm, nullptr, &told, &err), err, GSEL_ERR_ARG, "gsel_collective");
   check_fails(gsel_comm_explain(nullptr, &call, &told, &err), err, GSEL_ERR_ARG, "comm");
-  gsel_comm_destroy(comm);
-  gsel_comm_destroy(static_cast<gsel_comm*>(other));
+  gsel_comm_free(comm);
+  gsel_comm_free(static_cast<gsel_comm*>(other));
   return told.seconds;
 }
 
@@ -230,7 +230,7 @@ void explain_buffers(rank_run* run) {
   call.kind = GSEL_COLLECTIVE_BARRIER;
   rank_ok(run, gsel_comm_explain(comm, &call, &told, &err), err);
   rank_check(run, strcmp(told.protocol, "line") == 0 && told.sent_bytes == 0);
-  gsel_comm_destroy(comm);
+  gsel_comm_free(comm);
 }
 
 void an_explanation_looks_at_the_buffers(void**) {

@@ -10,7 +10,7 @@
 static gsel_unique_id id;
 
 static void* join_as(void* rank) {
-  gsel_comm_config config = GSEL_COMM_CONFIG_INIT;
+  gsel_comm_options config = GSEL_COMM_OPTIONS_INIT;
   config.rank = (int32_t)(intptr_t)rank;
   config.world_size = 2;
   config.id = &id;
@@ -18,7 +18,7 @@ static void* join_as(void* rank) {
   gsel_error* error = NULL;
   if (gsel_comm_init(&config, &comm, &error)) printf("%s\n", gsel_error_message(error).data);
   gsel_error_free(error);
-  gsel_comm_destroy(comm);
+  gsel_comm_free(comm);
   return NULL;
 }
 
@@ -126,7 +126,7 @@ int main(int argc, char** argv) {
   if (argc > 1 && !strcmp(argv[1], "rank")) {
     gsel_comm* comm = NULL;
     const gsel_status status = gsel_comm_init(NULL, &comm, NULL);
-    gsel_comm_destroy(comm);
+    gsel_comm_free(comm);
     return status != 0;
   }
   const struct CMUnitTest tests[] = {

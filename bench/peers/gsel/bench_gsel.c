@@ -36,7 +36,7 @@ static float* buffer(size_t bytes) {
 static void leave(void) {
   gsel_error* err = NULL;
   check(gsel_barrier(comm, &err), &err);
-  gsel_comm_destroy(comm);
+  gsel_comm_free(comm);
 }
 
 static float* allreduce(const bench_call* c) {

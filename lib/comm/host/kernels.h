@@ -1,4 +1,4 @@
-// comm/host/kernels.h: plain loops over host memory. Refuses to know streams and errors: what a kernel cannot do its
+// comm/host/kernels.h: plain loops over host memory. Does not know streams and errors: what a kernel cannot do its
 // question says beforehand.
 #pragma once
 

@@ -154,11 +154,11 @@ gsel_status link_free(gsel_link* link, void* memory, gsel_error** err) {
 }
 
 gsel_status link_register(gsel_link* link, void* memory, uint64_t bytes, gsel_error** err) {
-  return guard(err, [&] { link->impl.family("gsel_mem_register").enrol(memory, bytes); });
+  return guard(err, [&] { link->impl.family("gsel_mem_register").register_memory(memory, bytes); });
 }
 
 gsel_status link_unregister(gsel_link* link, void* memory, gsel_error** err) {
-  return guard(err, [&] { link->impl.family("gsel_mem_unregister").dismiss(memory); });
+  return guard(err, [&] { link->impl.family("gsel_mem_unregister").unregister_memory(memory); });
 }
 
 }  // namespace

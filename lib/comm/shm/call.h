@@ -1,4 +1,4 @@
-// comm/shm/call.h: a call with what follows from it. Refuses to know where its bytes go (plan.h) and how (link.h).
+// comm/shm/call.h: a call with what follows from it. Does not know where its bytes go (plan.h) and how (link.h).
 #pragma once
 
 #include <gsel/plugin.h>

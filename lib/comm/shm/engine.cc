@@ -167,13 +167,13 @@ void Engine::run_thread() {
     if (!thread_drives()) return;
     driven_ = true;
     lock.unlock();
-    const auto bell = drive(nullptr);
+    const auto wakeup = drive(nullptr);
     lock.lock();
     release();
-    if (!bell) continue;
+    if (!wakeup) continue;
     asleep_ = true;
     lock.unlock();
-    bell->sleep();
+    wakeup->sleep();
     lock.lock();
     asleep_ = false;
     changed_.notify_all();
@@ -181,8 +181,8 @@ void Engine::run_thread() {
 }
 
 // Until the own work is done or what is next is not for its waiter to run. The thread, which has no work of its own:
-// until somebody else would drive, nothing is under way, or it is time to sleep; then what the bell said.
-std::optional<Bell> Engine::drive(Work* own) {
+// until somebody else would drive, nothing is under way, or it is time to sleep; then what prepare_sleep said.
+std::optional<Wakeup> Engine::drive(Work* own) {
   Idle idle;
   for (;;) {
     admit();
@@ -200,8 +200,8 @@ std::optional<Bell> Engine::drive(Work* own) {
       } else if (link_.looked_long(idle, own ? link_.spin_ns_ : kThreadSpinNs)) {
         if (own)
           link_.rest();
-        else if (const auto bell = link_.prepare_sleep())
-          return bell;
+        else if (const auto wakeup = link_.prepare_sleep())
+          return wakeup;
       }
     } catch (...) {
       const Error error = current_error();

@@ -1,4 +1,4 @@
-// comm/shm/engine.h: calls of one rank that are under way beside its caller. Refuses to know what the calls do; the
+// comm/shm/engine.h: calls of one rank that are under way beside its caller. Does not know what the calls do; the
 // link runs them.
 //
 // One thread at a time drives the link: it starts what was given, runs the collectives in the order given, and lets the
@@ -87,7 +87,7 @@ class Engine {
   void run_thread();
   bool may_drive(const Work& work) const { return work.collectives > 0 || queued_ == 0; }
   bool thread_drives() const;
-  std::optional<Bell> drive(Work* own);
+  std::optional<Wakeup> drive(Work* own);
   void begin_messages(Work& work);
   void run_collective();
   void release() noexcept;

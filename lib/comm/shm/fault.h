@@ -1,4 +1,4 @@
-// comm/shm/fault.h: faults on demand, so that recovery can be tested at every step of every protocol. Refuses to know
+// comm/shm/fault.h: faults on demand, so that recovery can be tested at every step of every protocol. Does not know
 // the protocols beyond the names of their steps. GSEL_FAULT says which, docs/faults.md in what words:
 //
 //     GSEL_FAULT=kill@staged:rank=1:call=3

@@ -1,4 +1,4 @@
-// comm/shm/link.h: one rank's end of a shared-memory communicator. Refuses to know who calls it: arguments have been
+// comm/shm/link.h: one rank's end of a shared-memory communicator. Does not know who calls it: arguments have been
 // checked. Its parts, a file each:
 //   link.cc         from joining to leaving; a call from its start to its end
 //   headers.cc      the line every collective begins with, and the choice of protocol that rests on it
@@ -51,7 +51,7 @@
 namespace gsel::shm {
 
 // What is known of a rank whose process is no more: not whether it exited or was killed, which its parent alone learns.
-inline constexpr const char* kEnded = "ended without gsel_comm_destroy";
+inline constexpr const char* kEnded = "ended without gsel_comm_free";
 
 enum class Protocol { alone, line, slots, direct, single_copy, staged };
 
@@ -269,7 +269,7 @@ class Link {
   void call_up(int32_t rank) {
     RankBlock& other = arena_->rank(rank);
     std::atomic_signal_fence(std::memory_order_seq_cst);
-    if (other.listening.load(asymmetric_ ? std::memory_order_relaxed : std::memory_order_seq_cst) != 0) ring(other);
+    if (other.listening.load(asymmetric_ ? std::memory_order_relaxed : std::memory_order_seq_cst) != 0) wake_listener(other);
   }
   Peer& peer(int32_t rank) { return peers_[static_cast<size_t>(rank)]; }
   const Peer& peer(int32_t rank) const { return peers_[static_cast<size_t>(rank)]; }
@@ -335,10 +335,10 @@ class Link {
   void tell_awaited();
   void stop_awaiting();
   void rest();
-  std::optional<Bell> prepare_sleep();
+  std::optional<Wakeup> prepare_sleep();
   int64_t longest_sleep() const { return family_->watcher() ? kWatchedSleepNs : kSleepNs; }
   void abandon_messages() noexcept;
-  static void ring(RankBlock& block) noexcept;
+  static void wake_listener(RankBlock& block) noexcept;
   void nudge() noexcept;
   // In a collective, between two looks: messages go on, whether any moved.
   bool go_on_beside() {

@@ -1,4 +1,4 @@
-// comm/shm/name.h: what communicators are called in texts. Refuses to know what a communicator is: one is told from
+// comm/shm/name.h: what communicators are called in texts. Does not know what a communicator is: one is told from
 // another by where its arena stands in this process.
 #pragma once
 

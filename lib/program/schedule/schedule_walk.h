@@ -1,5 +1,5 @@
 // program/schedule/schedule_walk.h: goes through a schedule as its ranks would: each rank in the order of its row, each
-// action after the one of another stage that it reads. Refuses to know what is done at an action. Takes each action's
+// action after the one of another stage that it reads. Does not know what is done at an action. Takes each action's
 // stage and micro-batch to be in range.
 #pragma once
 

@@ -1,5 +1,5 @@
 // program/schedule/simulate.h: when every action of a schedule begins and ends, given what actions take. One pass over
-// the rows; refuses to know who asks.
+// the rows; does not know who asks.
 #pragma once
 
 #include <span>

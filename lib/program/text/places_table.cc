@@ -59,7 +59,7 @@ class Table {
     for (const ProgramParam& p : program_.params)
       rows.push_back({p.name, fmt::to_string(p.n_elems), here(p.part),
                       !p.trainable         ? "none"
-                      : p.partial_gradient ? "partial: reduce_partial"
+                      : p.partial_gradient ? "partial: allreduce_partial"
                       : !p.part.is_whole() ? "of its part"
                                            : "alike on every rank"});
     return aligned(rows);

@@ -66,7 +66,7 @@ std::string line_of(const ProgramValue& v) {
 std::string text_of_phase(const ProgramPhase& phase) {
   return fmt::format("{}:{}:{}{}{}", axis_name(phase.axis), dtype_name(phase.dtype), phase.bytes,
                      phase.bytes_per_sample ? fmt::format("+{}", phase.bytes_per_sample) : "",
-                     phase.rotates ? ":rotate" : "");
+                     phase.ring_shifts ? ":ring_shift" : "");
 }
 
 std::string line_of(const Program& program, const ProgramLayer& l) {

@@ -1,5 +1,5 @@
 // program/text/text_lines.h: a text cut into lines and words, each with its place, and what is read from one word. '#'
-// begins a comment. Refuses to know what a program is.
+// begins a comment. Does not know what a program is.
 #pragma once
 
 #include <cstdint>

@@ -247,12 +247,12 @@ uint64_t OutlineReader::read_unread(const Word& w, const ProgramLayer& layer) co
   return bits;
 }
 
-// axis:dtype:bytes+bytes_per_sample, then perhaps :rotate
+// axis:dtype:bytes+bytes_per_sample, then perhaps :ring_shift
 ProgramPhase OutlineReader::read_phase(const Word& w, std::string_view item) {
-  constexpr std::string_view kRotate = ":rotate";
+  constexpr std::string_view kRingShift = ":ring_shift";
   ProgramPhase phase;
-  phase.rotates = item.ends_with(kRotate);
-  const std::string_view told = item.substr(0, item.size() - (phase.rotates ? kRotate.size() : 0));
+  phase.ring_shifts = item.ends_with(kRingShift);
+  const std::string_view told = item.substr(0, item.size() - (phase.ring_shifts ? kRingShift.size() : 0));
   const size_t first = told.find(':'), second = first == told.npos ? told.npos : told.find(':', first + 1);
   if (second == told.npos) lines_.refuse_at(w, fmt::format("\"{}\" is not axis:dtype:bytes", item));
   phase.axis = lines_.axis(w, told.substr(0, first));

@@ -25,11 +25,14 @@ constexpr double kMaxSeconds = 1e9;
 constexpr uint64_t kMaxNs = uint64_t{1} << 62;
 constexpr double kMost = std::numeric_limits<double>::max();
 // Of a step: a number, or null for one that is not finite.
-constexpr const char* kNumbers[] = {"world_size",    "step",           "loss",         "loss_sum",  "weight",
-                                    "gradient_norm", "learning_rate",  "loss_scale",   "seconds",   "tokens_per_second",
-                                    "compute_s",     "exposed_comm_s", "optimizer_s",  "gather_s",  "exposed_gather_s",
-                                    "bytes_sent",    "n_reduces",      "n_overlapped", "n_gathers", "peak_bytes",
-                                    "tier_bytes_in", "tier_bytes_out"};
+constexpr const char* kNumbers[] = {"world_size",        "step",       "loss",
+                                    "loss_sum",          "weight",     "gradient_norm",
+                                    "learning_rate",     "loss_scale", "seconds",
+                                    "tokens_per_second", "compute_s",  "exposed_comm_s",
+                                    "optimizer_s",       "gather_s",   "exposed_gather_s",
+                                    "bytes_sent",        "n_reduces",  "n_overlapped",
+                                    "n_gathers",         "peak_bytes", "offload_bytes_in",
+                                    "offload_bytes_out"};
 constexpr int32_t kCallingThread = 0, kCommunication = 1;
 
 // All that a document tells is added at once, or nothing.
@@ -101,7 +104,7 @@ class Reader {
     });
     each(step, "memory", [](JsonObject part) {
       part.require_text("part");
-      part.whole("tier", 1, 0);
+      part.whole("offloaded", 1, 0);
       part.number("forecast_bytes", 0, kMaxNs, 0);
       part.number("peak_bytes", 0, kMaxNs, 0);
     });

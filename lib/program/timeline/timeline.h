@@ -1,6 +1,6 @@
 // program/timeline/timeline.h: what ranks did when: spans of time on lanes, read from steps (docs/step.md), recordings
 // of calls (docs/trace.md) and simulated schedules (docs/pipeline.md), drawn as SVG and as Chrome's trace events.
-// Refuses to know who measured, and what for.
+// Does not know who measured, and what for.
 #pragma once
 
 #include <cstdint>

@@ -27,10 +27,10 @@ constexpr std::array kColours{
     Colour{"input", "#8b949e"},          Colour{"forward", "#4c8df6"},        Colour{"recompute", "#7db1ff"},
     Colour{"backward", "#f0883e"},       Colour{"backward_input", "#f5a860"}, Colour{"backward_weight", "#d2691e"},
     Colour{"step", "#2ea043"},           Colour{"norm", "#7ee787"},           Colour{"wait", "#e5484d"},
-    Colour{"loss_reduce", "#ff8f8f"},    Colour{"overflow", "#ffb3b3"},       Colour{"reduce", "#a371f7"},
-    Colour{"reduce_scatter", "#8957e5"}, Colour{"reduce_root", "#c297ff"},    Colour{"gather", "#1fb8a6"},
+    Colour{"loss_allreduce", "#ff8f8f"}, Colour{"overflow", "#ffb3b3"},       Colour{"allreduce", "#a371f7"},
+    Colour{"reduce_scatter", "#8957e5"}, Colour{"reduce", "#c297ff"},         Colour{"allgather", "#1fb8a6"},
     Colour{"broadcast", "#39c5cf"},      Colour{"release", "#6e7681"},        Colour{"scatter", "#db61a2"},
-    Colour{"collect", "#bf4b8a"},        Colour{"send", "#d4a72c"},           Colour{"recv", "#eac54f"},
+    Colour{"gather", "#bf4b8a"},         Colour{"send", "#d4a72c"},           Colour{"recv", "#eac54f"},
     Colour{"validate", "#ffd6d6"},
 };
 // For kinds without a colour, in alphabetical order.

@@ -125,7 +125,7 @@ void check_bucket(const Program& program, int32_t bucket) {
   if (b.shards_gradient() && !b.shards_state()) refuse("gradients in shards need state in shards");
   if (b.shards_param() && !b.shards_gradient()) refuse("parameters in shards need gradients in shards");
   if (b.flags & GSEL_BUCKET_OFFLOAD_PARAM && !b.shards_param())
-    refuse("whole parameters cannot live in the second memory tier; parameters in shards can");
+    refuse("whole parameters cannot live in offload memory; parameters in shards can");
   if (b.axis < -1 || b.axis >= GSEL_AXES) refuse(fmt::format("axis {} does not exist", b.axis));
   if (b.axis < 0 && (b.shards_state() || b.owner >= 0)) refuse("shards and an owner need an axis");
   if (b.owner >= 0 && b.shards_state()) refuse("it has an owner and shards; one of them would do");
@@ -134,7 +134,7 @@ void check_bucket(const Program& program, int32_t bucket) {
   if (b.compression == GSEL_COMPRESS_NONE) return;
   if (b.compression < 0 || b.compression > GSEL_COMPRESS_LOW_RANK)
     refuse(fmt::format("compression {} does not exist", b.compression));
-  if (b.shards_state() || b.owner >= 0) refuse("only the reduce of a bucket without shards and owner is compressed");
+  if (b.shards_state() || b.owner >= 0) refuse("only the allreduce of a bucket without shards and owner is compressed");
   if (b.compression == GSEL_COMPRESS_LOW_RANK && b.compression_rank < 1)
     refuse(fmt::format("low-rank compression to {} columns; 1 or more would do", b.compression_rank));
 }

@@ -1,5 +1,5 @@
 // program/verify/places.h: how parameters and values lie on the tensor axis, and whether the layers that touch them are
-// such that every sum is made, once. Of outlines alone: refuses to know the order of instructions.
+// such that every sum is made, once. Of outlines alone: does not know the order of instructions.
 #pragma once
 
 #include <span>

@@ -103,9 +103,9 @@ bool may_come_before(const gsel_instr& instr) {
     case GSEL_INSTR_SEND:
     case GSEL_INSTR_RECV:
     case GSEL_INSTR_SCATTER:
-    case GSEL_INSTR_COLLECT:
-    case GSEL_INSTR_BROADCAST:
     case GSEL_INSTR_GATHER:
+    case GSEL_INSTR_BROADCAST:
+    case GSEL_INSTR_ALLGATHER:
     case GSEL_INSTR_WAIT:
     case GSEL_INSTR_RELEASE:
       return !(instr.flags & GSEL_INSTR_GRADIENT);
@@ -135,7 +135,7 @@ bool may_come_behind_deferred(const gsel_instr& instr) {
     case GSEL_INSTR_OVERFLOW:
       return is_deferred(instr);
     case GSEL_INSTR_STEP:
-    case GSEL_INSTR_GATHER:
+    case GSEL_INSTR_ALLGATHER:
     case GSEL_INSTR_WAIT:
     case GSEL_INSTR_RELEASE:
       return true;

@@ -22,11 +22,11 @@ bool of_training_alone(const gsel_instr& instr) {
     case GSEL_INSTR_BACKWARD_INPUT:
     case GSEL_INSTR_BACKWARD_WEIGHT:
     case GSEL_INSTR_RECOMPUTE:
-    case GSEL_INSTR_REDUCE:
+    case GSEL_INSTR_ALLREDUCE:
     case GSEL_INSTR_REDUCE_SCATTER:
-    case GSEL_INSTR_REDUCE_ROOT:
-    case GSEL_INSTR_REDUCE_TIED:
-    case GSEL_INSTR_REDUCE_PARTIAL:
+    case GSEL_INSTR_REDUCE:
+    case GSEL_INSTR_ALLREDUCE_TIED:
+    case GSEL_INSTR_ALLREDUCE_PARTIAL:
     case GSEL_INSTR_NORM:
     case GSEL_INSTR_OVERFLOW:
     case GSEL_INSTR_STEP:
@@ -128,25 +128,25 @@ void Walker::enter(const gsel_instr& instr) {
     case GSEL_INSTR_SEND:
       return send(instr);
     case GSEL_INSTR_SCATTER:
-    case GSEL_INSTR_COLLECT:
+    case GSEL_INSTR_GATHER:
       return enter_parts(instr);
     case GSEL_INSTR_BROADCAST:
-    case GSEL_INSTR_GATHER:
-    case GSEL_INSTR_REDUCE:
+    case GSEL_INSTR_ALLGATHER:
+    case GSEL_INSTR_ALLREDUCE:
     case GSEL_INSTR_REDUCE_SCATTER:
-    case GSEL_INSTR_REDUCE_ROOT:
+    case GSEL_INSTR_REDUCE:
       return begin_bucket(instr);
     case GSEL_INSTR_WAIT:
       if (!buckets_[instr.bucket].under_way) refuse("no collective of this bucket is under way");
       return;
     case GSEL_INSTR_RELEASE:
       return release(instr);
-    case GSEL_INSTR_LOSS_REDUCE:
-      return loss_reduce(instr);
-    case GSEL_INSTR_REDUCE_TIED:
-      return reduce_tied(instr);
-    case GSEL_INSTR_REDUCE_PARTIAL:
-      return reduce_partial(instr);
+    case GSEL_INSTR_LOSS_ALLREDUCE:
+      return loss_allreduce(instr);
+    case GSEL_INSTR_ALLREDUCE_TIED:
+      return allreduce_tied(instr);
+    case GSEL_INSTR_ALLREDUCE_PARTIAL:
+      return allreduce_partial(instr);
     case GSEL_INSTR_NORM:
       return norm();
     case GSEL_INSTR_OVERFLOW:
@@ -165,13 +165,13 @@ void Walker::enter(const gsel_instr& instr) {
 
 Group* Walker::meeting(const gsel_instr& instr, int32_t i) const {
   switch (instr.kind) {
-    case GSEL_INSTR_LOSS_REDUCE:
+    case GSEL_INSTR_LOSS_ALLREDUCE:
     case GSEL_INSTR_OVERFLOW:
     case GSEL_INSTR_SCATTER:
-    case GSEL_INSTR_COLLECT:
-    case GSEL_INSTR_REDUCE_PARTIAL:
+    case GSEL_INSTR_GATHER:
+    case GSEL_INSTR_ALLREDUCE_PARTIAL:
       return i == 0 ? groups_[instr.axis] : nullptr;
-    case GSEL_INSTR_REDUCE_TIED:
+    case GSEL_INSTR_ALLREDUCE_TIED:
       return i == 0 ? tied_groups_[instr.bucket] : nullptr;
     case GSEL_INSTR_FORWARD:
     case GSEL_INSTR_RECOMPUTE:
@@ -210,7 +210,7 @@ bool Walker::meet(const gsel_instr& instr) {
 int32_t Walker::awaited(const gsel_instr& instr, const Group& group) const {
   if (group.complete(meeting_index_) || goes_on(instr, group)) return -1;
   const auto loss = std::ranges::find_if(program_.layers, &ProgramLayer::is_loss);
-  if (instr.kind != GSEL_INSTR_LOSS_REDUCE || instr.axis != GSEL_AXIS_PIPELINE || loss == program_.layers.end())
+  if (instr.kind != GSEL_INSTR_LOSS_ALLREDUCE || instr.axis != GSEL_AXIS_PIPELINE || loss == program_.layers.end())
     return group.missing(meeting_index_);
   const int32_t teller = place_of_layer(program_, static_cast<int32_t>(loss - program_.layers.begin()));
   if (teller == place(GSEL_AXIS_PIPELINE) || group.has_posted(teller, meeting_index_)) return -1;
@@ -218,7 +218,7 @@ int32_t Walker::awaited(const gsel_instr& instr, const Group& group) const {
 }
 
 void Walker::leave(const gsel_instr& instr) {
-  if (instr.kind == GSEL_INSTR_SCATTER || instr.kind == GSEL_INSTR_COLLECT) leave_parts(instr);
+  if (instr.kind == GSEL_INSTR_SCATTER || instr.kind == GSEL_INSTR_GATHER) leave_parts(instr);
 }
 
 std::string Walker::waits_for() const {

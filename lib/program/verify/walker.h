@@ -1,6 +1,6 @@
 // program/verify/walker.h: one rank going through its program on facts instead of data: which value is written, which
 // gradient complete, which parameters can be read, which collective is under way. It stops where the executor would
-// block. The rules hold for any program, so it refuses to know strategies.
+// block. The rules hold for any program, so it does not know strategies.
 #pragma once
 
 #include <array>
@@ -90,11 +90,11 @@ class Walker {
   gsel_axis missing_loss_axis() const;
   gsel_axis missing_overflow_axis() const;  // -1 where nobody looks for overflow at all
   void need_loss_reduced() const;
-  void loss_reduce(const gsel_instr& instr);
+  void loss_allreduce(const gsel_instr& instr);
   void look_at_gradients(const char* what);
   void need_reducible(const gsel_instr& instr) const;
-  void reduce_partial(const gsel_instr& instr);
-  void reduce_tied(const gsel_instr& instr);
+  void allreduce_partial(const gsel_instr& instr);
+  void allreduce_tied(const gsel_instr& instr);
   void norm();
   void overflow(const gsel_instr& instr);
   void step(const gsel_instr& instr);

@@ -16,7 +16,7 @@ const char* why_unreadable(const ProgramBucket& bucket, Holding holding) {
     case Holding::released:
       return "which is released";
     case Holding::stale:
-      return "which is stale since its step: a gather and a wait must come first";
+      return "which is stale since its step: an allgather and a wait must come first";
     default:
       return "which is already stepped";
   }
@@ -43,11 +43,11 @@ void Walker::begin_bucket(const gsel_instr& instr) {
     refuse(fmt::format("the bucket is kept along the {} axis", axis_name(shape.axis)));
   if (instr.kind == GSEL_INSTR_BROADCAST)
     check_broadcast(instr);
-  else if (instr.kind == GSEL_INSTR_GATHER)
+  else if (instr.kind == GSEL_INSTR_ALLGATHER)
     check_gather(instr);
   else
     begin_reduction(instr);
-  if (instr.kind == GSEL_INSTR_BROADCAST || instr.kind == GSEL_INSTR_GATHER) bucket.params = Holding::arriving;
+  if (instr.kind == GSEL_INSTR_BROADCAST || instr.kind == GSEL_INSTR_ALLGATHER) bucket.params = Holding::arriving;
   bucket.under_way = instr.kind;
   bucket.axis = instr.axis;
   bucket.index = groups_[instr.axis]->post(spot(), 0);
@@ -55,7 +55,7 @@ void Walker::begin_bucket(const gsel_instr& instr) {
 
 void Walker::check_broadcast(const gsel_instr& instr) const {
   const ProgramBucket& shape = program_.buckets[instr.bucket];
-  if (shape.shards_param()) refuse("the bucket's parameters are kept in shards; gather brings them together");
+  if (shape.shards_param()) refuse("the bucket's parameters are kept in shards; allgather brings them together");
   if (in_setup_) return;
   if (shape.owner >= 0 && instr.peer != shape.owner)
     refuse(fmt::format("place {} owns the bucket and has its parameters", shape.owner));
@@ -68,7 +68,7 @@ void Walker::check_gather(const gsel_instr& instr) const {
   const BucketFacts& bucket = buckets_[instr.bucket];
   if (!shape.shards_state()) refuse("the bucket has no shards to gather");
   if (!shape.shards_param()) {
-    if (bucket.params != Holding::stale) refuse("the bucket's parameters are whole; gather comes after step");
+    if (bucket.params != Holding::stale) refuse("the bucket's parameters are whole; allgather comes after step");
     return;
   }
   if (bucket.stepped) refuse("the bucket is already stepped; the next step gathers its parameters");
@@ -80,9 +80,9 @@ void Walker::begin_reduction(const gsel_instr& instr) {
   BucketFacts& bucket = buckets_[instr.bucket];
   if (bucket.stepped) refuse("the bucket is already stepped");
   if (bucket.looked_at) refuse("norm or overflow has looked at the bucket's gradients before");
-  const gsel_instr_kind wanted = shape.owner >= 0       ? GSEL_INSTR_REDUCE_ROOT
+  const gsel_instr_kind wanted = shape.owner >= 0       ? GSEL_INSTR_REDUCE
                                  : shape.shards_state() ? GSEL_INSTR_REDUCE_SCATTER
-                                                        : GSEL_INSTR_REDUCE;
+                                                        : GSEL_INSTR_ALLREDUCE;
   if (instr.kind != wanted)
     refuse(fmt::format("as the bucket is kept its gradients are reduced by {}", form_of(wanted)->word));
   if (shape.owner >= 0 && instr.peer != shape.owner) refuse(fmt::format("place {} owns the bucket", shape.owner));
@@ -90,19 +90,20 @@ void Walker::begin_reduction(const gsel_instr& instr) {
     if (!bucket.uncovered && (contributed_[instr.bucket] || bucket.reduced))
       refuse("no backward has written the bucket's gradients since its last reduction");
   } else {
-    if (wanted == GSEL_INSTR_REDUCE ? bucket.summed[instr.axis] : bucket.reduced)
+    if (wanted == GSEL_INSTR_ALLREDUCE ? bucket.summed[instr.axis] : bucket.reduced)
       refuse("the bucket's gradients are already reduced on this axis");
     need_all_contributions(instr.bucket);
     bucket.closed = true;
   }
   bucket.uncovered = 0;
-  (wanted == GSEL_INSTR_REDUCE ? bucket.summed[instr.axis] : bucket.reduced) = true;
+  (wanted == GSEL_INSTR_ALLREDUCE ? bucket.summed[instr.axis] : bucket.reduced) = true;
 }
 
 bool Walker::wait(const gsel_instr& instr) {
   BucketFacts& bucket = buckets_[instr.bucket];
   if (!groups_[bucket.axis]->complete(bucket.index)) return false;
-  if (bucket.under_way == GSEL_INSTR_GATHER || bucket.under_way == GSEL_INSTR_BROADCAST) bucket.params = Holding::ready;
+  if (bucket.under_way == GSEL_INSTR_ALLGATHER || bucket.under_way == GSEL_INSTR_BROADCAST)
+    bucket.params = Holding::ready;
   bucket.under_way = 0;
   return true;
 }

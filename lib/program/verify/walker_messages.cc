@@ -63,7 +63,7 @@ int32_t Walker::full_channel() const {
 
 bool Walker::has_room(const gsel_instr& instr) const {
   if (transfers_ == 0) return true;
-  if (instr.kind == GSEL_INSTR_LOSS_REDUCE && instr.axis == GSEL_AXIS_DATA) return full_channel() < 0;
+  if (instr.kind == GSEL_INSTR_LOSS_ALLREDUCE && instr.axis == GSEL_AXIS_DATA) return full_channel() < 0;
   if (instr.kind != GSEL_INSTR_SEND) return true;
   const Channel& channel = all_.channel(program_.rank, instr.peer);
   return channel.sent < channel.taken + 2 * int64_t{transfers_};
@@ -95,7 +95,7 @@ void Walker::enter_parts(const gsel_instr& instr) {
   if (instr.axis != GSEL_AXIS_DATA) refuse("parts are those of the data axis");
   if (program_.values[instr.value].is_scalar)
     refuse("the value is one number per micro-batch, of which there are no parts");
-  if (instr.kind == GSEL_INSTR_COLLECT) return give(value(instr.value, instr.microbatch), false, owes);
+  if (instr.kind == GSEL_INSTR_GATHER) return give(value(instr.value, instr.microbatch), false, owes);
   if (owes && !gradient) refuse("the value needs a gradient, which no instruction would bring back to the root");
   if (place(instr.axis) == instr.peer) give(value(instr.value, whole), gradient, false);
 }

@@ -9,7 +9,7 @@
 
 namespace gsel {
 
-void Walker::loss_reduce(const gsel_instr& instr) {
+void Walker::loss_allreduce(const gsel_instr& instr) {
   if (loss_reduced_[instr.axis]) refuse("the loss is already reduced");
   if (instr.axis == GSEL_AXIS_TENSOR && program_.mesh.size[instr.axis] > 1 && !partial_loss_)
     refuse("each rank of the tensor axis has the whole loss; it would be counted several times");
@@ -71,7 +71,7 @@ std::string Walker::lacks_on_tensor_axis(int32_t b) const {
   if (!sums_partial(program_, b) || buckets_[b].partial_summed) return {};
   return fmt::format(
       "the gradients of bucket {} are partial, and are not summed over the ranks of the tensor axis yet; "
-      "reduce_partial does that",
+      "allreduce_partial does that",
       b);
 }
 
@@ -94,7 +94,7 @@ void Walker::need_reducible(const gsel_instr& instr) const {
   need_all_contributions(instr.bucket);
 }
 
-void Walker::reduce_partial(const gsel_instr& instr) {
+void Walker::allreduce_partial(const gsel_instr& instr) {
   BucketFacts& bucket = buckets_[instr.bucket];
   if (instr.axis != GSEL_AXIS_TENSOR) refuse("gradients are partial on the tensor axis alone");
   if (!steps_here(program_, instr.bucket))
@@ -104,12 +104,13 @@ void Walker::reduce_partial(const gsel_instr& instr) {
                                                      : "the gradients of the bucket's parameters are not partial: what "
                                                        "each rank of the tensor axis has is all of them");
   if (bucket.partial_summed) refuse("the bucket's gradients are already summed over the tensor axis");
-  if (bucket.tied_summed) refuse("reduce_tied has summed the bucket's gradients before; reduce_partial comes first");
+  if (bucket.tied_summed)
+    refuse("allreduce_tied has summed the bucket's gradients before; allreduce_partial comes first");
   need_reducible(instr);
   bucket.partial_summed = bucket.closed = true;
 }
 
-void Walker::reduce_tied(const gsel_instr& instr) {
+void Walker::allreduce_tied(const gsel_instr& instr) {
   BucketFacts& bucket = buckets_[instr.bucket];
   if (!steps_here(program_, instr.bucket))
     refuse(fmt::format("place {} owns the bucket and has its gradients", program_.buckets[instr.bucket].owner));
@@ -162,7 +163,8 @@ void Walker::check_bucket_end(int32_t b) const {
   if (purpose_ == Purpose::evaluation) return;
   if (!bucket.stepped && steps_here(program_, b)) refuse_end(fmt::format("bucket {} is never stepped", b));
   if (bucket.params == Holding::stale)
-    refuse_end(fmt::format("the parameters of bucket {} are stale since its step; a gather after it is missing", b));
+    refuse_end(
+        fmt::format("the parameters of bucket {} are stale since its step; an allgather after it is missing", b));
   if (const std::string why = lacks(b); !why.empty()) refuse_end(why);
 }
 

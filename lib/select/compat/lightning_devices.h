@@ -1,5 +1,5 @@
 // select/compat/lightning_devices.h: the values of Lightning's devices=, each accelerator's own reading of them.
-// Refuses to know: machines; a count of what is there is enough.
+// Does not know: machines; a count of what is there is enough.
 #pragma once
 
 #include <string>

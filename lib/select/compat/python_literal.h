@@ -1,5 +1,5 @@
 // select/compat/python_literal.h: values as Python writes them, because frameworks tell 2, "2" and [2] apart, and its
-// int() of a text. Refuses to know: what a framework makes of them.
+// int() of a text. Does not know: what a framework makes of them.
 #pragma once
 
 #include <optional>

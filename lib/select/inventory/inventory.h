@@ -1,5 +1,5 @@
 // select/inventory/inventory.h: what machines have, as data: found by the probes or read from a file, so that any
-// machine can be replayed. Refuses to know: visibility, requests, selections. Order is identity: within a host,
+// machine can be replayed. Does not know: visibility, requests, selections. Order is identity: within a host,
 // accelerators stand in PCI bus order, then the CPU.
 #pragma once
 

@@ -1,5 +1,5 @@
 // select/inventory/known.h: figures of well-known accelerators and links, so that a list of devices written by hand
-// needs little more than their names. Refuses to know: what was found on a machine, which is never overruled by it.
+// needs little more than their names. Does not know: what was found on a machine, which is never overruled by it.
 #pragma once
 
 #include <cstdint>

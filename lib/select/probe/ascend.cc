@@ -1,4 +1,4 @@
-// select/probe/ascend.cc: Ascend devices by their PCI ids, in files alone. Refuses to know: DCMI, which dcmi.cc asks;
+// select/probe/ascend.cc: Ascend devices by their PCI ids, in files alone. Does not know: DCMI, which dcmi.cc asks;
 // without it memory is nominal, and the logical ids that the driver gives are told only where there is one device.
 // Source: Huawei's list of Ascend PCI device ids.
 #include <fmt/format.h>

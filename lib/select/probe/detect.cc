@@ -1,4 +1,4 @@
-// select/probe/detect.cc: this machine: all probes, then the order that an inventory has. Refuses to know: what a
+// select/probe/detect.cc: this machine: all probes, then the order that an inventory has. Does not know: what a
 // source is like. A source that fails hides nothing of the others.
 #include <fmt/format.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-// select/probe/drm.cc: Intel graphics devices of the kernel's DRM, which no mask touches. Refuses to know: Level Zero,
+// select/probe/drm.cc: Intel graphics devices of the kernel's DRM, which no mask touches. Does not know: Level Zero,
 // which sysman.cc asks. Source: sysfs pages of i915 and xe; device ids from Intel's list of graphics PCI ids.
 #include <fmt/format.h>
 

@@ -1,5 +1,5 @@
 // select/probe/file_tree.h: /proc, /sys and /dev as a tree of small texts, under a folder that tests may replace by a
-// recorded one. Refuses to know: what the files mean. What cannot be read is absent: a probe never fails for a file.
+// recorded one. Does not know: what the files mean. What cannot be read is absent: a probe never fails for a file.
 #pragma once
 
 #include <cstdint>

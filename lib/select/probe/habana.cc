@@ -1,4 +1,4 @@
-// select/probe/habana.cc: Gaudi devices of the habanalabs driver, in files alone. Refuses to know: HLML, which
+// select/probe/habana.cc: Gaudi devices of the habanalabs driver, in files alone. Does not know: HLML, which
 // hlml.cc asks. Source: the kernel's sysfs-driver-habanalabs page; before kernel 6.3 the class was
 // habanalabs.
 #include <fmt/format.h>

@@ -1,5 +1,5 @@
 // select/probe/kfd.cc: AMD devices of the kernel's compute topology (KFD), which every user may read and no mask
-// touches. Its order is that of ROCr. Refuses to know: ROCr, HIP. Source: the kernel's amdkfd/kfd_topology.c and amdgpu
+// touches. Its order is that of ROCr. Does not know: ROCr, HIP. Source: the kernel's amdkfd/kfd_topology.c and amdgpu
 // sysfs pages.
 #include <fmt/format.h>
 

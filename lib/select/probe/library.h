@@ -1,4 +1,4 @@
-// select/probe/library.h: a maker's library that may be missing, opened at run time. Refuses to know: which, and what
+// select/probe/library.h: a maker's library that may be missing, opened at run time. Does not know: which, and what
 // is called.
 #pragma once
 

@@ -1,5 +1,5 @@
 // select/probe/nvidia_driver.cc: NVIDIA devices as the kernel driver lists them in /proc, for machines without NVML.
-// Refuses to know: occupancy and MIG, which stand nowhere in files. What the product is known for fills the rest.
+// Does not know: occupancy and MIG, which stand nowhere in files. What the product is known for fills the rest.
 #include <fmt/format.h>
 
 #include "select/probe/probes.h"

@@ -1,5 +1,5 @@
 // select/probe/nvml_api.h: NVML's functions as far as they are used, found at run time, so that no NVIDIA header is
-// needed. Refuses to know: what is asked of them. Source: NVML API reference; layouts are those of the names with _v2
+// needed. Does not know: what is asked of them. Source: NVML API reference; layouts are those of the names with _v2
 // and _v3, which do not change.
 #pragma once
 

@@ -1,5 +1,5 @@
 // select/probe/probes.h: where the inventory of this machine comes from. One file per source, each adding to what was
-// found; detect.cc sets them in order. Refuses to know: masks, requests. No probe starts a context or changes anything,
+// found; detect.cc sets them in order. Does not know: masks, requests. No probe starts a context or changes anything,
 // so looking is safe before fork.
 #pragma once
 

@@ -1,5 +1,5 @@
 // select/reserve/lock_folder.h: locks by name that all processes of a machine see and the kernel releases when their
-// holder dies, on files of one shared folder. A file without a lock is stale and means nothing. Refuses to know:
+// holder dies, on files of one shared folder. A file without a lock is stale and means nothing. Does not know:
 // what the names stand for.
 #pragma once
 

@@ -1,5 +1,5 @@
 // select/reserve/reserve.h: devices chosen and held at once, so that two processes which choose at the same moment
-// never get the same one. Refuses to know: who asks.
+// never get the same one. Does not know: who asks.
 #pragma once
 
 #include <memory>

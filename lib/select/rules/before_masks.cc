@@ -1,5 +1,5 @@
 // select/rules/before_masks.cc: what decides before any mask does: the container, the device nodes that a cgroup
-// grants, and the order in which a driver enumerates. Shared by strict and compat readings. Refuses to know: masks.
+// grants, and the order in which a driver enumerates. Shared by strict and compat readings. Does not know: masks.
 #include <algorithm>
 
 #include "select/rules/rules.h"

@@ -178,7 +178,7 @@ void reduce(std::span<Member> ranks, gsel_axis axis, int32_t callback, size_t k)
   if (phase.axis != axis || ranks.size() == 1) return;
   const auto i = static_cast<size_t>(phases.buffer_of[k]);
   auto buffer = [&](size_t rank) -> Buffer& { return ranks[rank][GSEL_BUFFER_REDUCTION][i]; };
-  if (passes_on(phase)) {
+  if (ring_shift(phase)) {
     for (size_t r = ranks.size() - 1; r > 0; --r) std::swap(buffer(r).bytes, buffer(r - 1).bytes);
     return;
   }
@@ -197,7 +197,7 @@ bool Caller::call(Member& member, const Round& round, int32_t phase) {
   list_loans(member, round, arguments);
   Ground& ground = grounds_[round.moved];
   ground.lend(arguments.loans, round.poison);
-  if (round.moved) grounds_[0].spoil();
+  if (round.moved) grounds_[0].poison();
   list_tensors(member, round, arguments);
   const gsel_call call = call_of(member, round, phase, arguments);
   log(GSEL_LOG_DEBUG, "check", "layer \"{}\" {}", layer.name, callback_name(round.callback));

@@ -92,7 +92,7 @@ bool Ground::take_back(std::span<Loan> loans, unsigned char guard, const Site& s
   return good;
 }
 
-void Ground::spoil() {
+void Ground::poison() {
   std::memset(memory_.data(), kSpoilt, memory_.size());
 }
 

@@ -1,5 +1,5 @@
 // train/check/ground.h: memory where buffers are lent to one call, with guards between them that tell what was written
-// outside. Refuses to know what callbacks compute.
+// outside. Does not know what callbacks compute.
 #pragma once
 
 #include <memory>
@@ -26,7 +26,7 @@ class Ground {
   bool take_back(std::span<Loan> loans, unsigned char guard, const Site& site, Findings& findings) const;
 
   // Overwritten, for those who still look here; and whether somebody has written since.
-  void spoil();
+  void poison();
   bool is_spoilt() const;
 
  private:

@@ -1,5 +1,5 @@
 // train/check/member.h: a layer as one rank has it, with the data of its calls, and what it takes to call it: one rank
-// alone, or several side by side with the collectives of its phases between them. Refuses to know what is checked.
+// alone, or several side by side with the collectives of its phases between them. Does not know what is checked.
 #pragma once
 
 #include <array>
@@ -39,7 +39,7 @@ struct Round {
   int32_t evaluating = 0;
   uint64_t rng_key = 0;
   unsigned char poison = 0xff;    // in what is to be written, and around all that is lent
-  bool moved = false;             // to the other ground, the first one spoilt
+  bool moved = false;             // to the other ground, the first one poisoned
   bool poisons_gradients = true;  // of parameters, where they are not added to
   unsigned char unread = 0;       // lent in place of NULL, full of this byte; 0: NULL
 };

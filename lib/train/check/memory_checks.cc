@@ -130,7 +130,7 @@ bool LayerCheck::keeps_no_pointer(const Round& round, const Member& state, const
     if (const int64_t i = first_other(at(first, *buffer), *buffer); i >= 0) {
       findings().breach(
           GSEL_BREACH_KEPT_POINTER, site(round.callback), *buffer, i,
-          fmt::format("is {} once the buffers have moved and their old places are spoilt; pointers are lent "
+          fmt::format("is {} once the buffers have moved and their old places are poisoned; pointers are lent "
                       "for one call, take them from it",
                       two_results(at(first, *buffer), *buffer, i)),
           at(first, *buffer).number(i), buffer->number(i));

@@ -101,7 +101,7 @@ std::vector<ProgramPhase> outline_phases(const std::vector<gsel_phase>& phases) 
     if (p.axis < 0) continue;  // nobody else has a part of it
     const auto bytes = static_cast<int64_t>(dtype_bytes(p.dtype));
     result.push_back(
-        {p.axis, p.elems * bytes, p.elems_per_sample * bytes, p.dtype, (p.flags & GSEL_PHASE_ROTATE) != 0});
+        {p.axis, p.elems * bytes, p.elems_per_sample * bytes, p.dtype, (p.flags & GSEL_PHASE_RING_SHIFT) != 0});
   }
   return result;
 }
@@ -168,7 +168,7 @@ void emit_over_axes(gsel_instr_kind kind, bool over_tensor, Program& program) {
 }
 
 void emit_end(const Model& model, const Config& config, Program& program) {
-  if (model.loss_layer() >= 0) emit_over_axes(GSEL_INSTR_LOSS_REDUCE, has_partial_loss(program), program);
+  if (model.loss_layer() >= 0) emit_over_axes(GSEL_INSTR_LOSS_ALLREDUCE, has_partial_loss(program), program);
   if (looks_for_overflow(config, model)) emit_over_axes(GSEL_INSTR_OVERFLOW, true, program);
   if (config.train.clip_norm > 0) program.step.push_back(make_instr(GSEL_INSTR_NORM));
 }

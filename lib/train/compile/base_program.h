@@ -1,5 +1,5 @@
 // train/compile/base_program.h: the program that passes start from: the whole model computed on each rank for its place
-// on the data axis, one micro-batch after the other, then the loss's sum and the optimizer's steps. Refuses to know
+// on the data axis, one micro-batch after the other, then the loss's sum and the optimizer's steps. Does not know
 // plugins.
 #pragma once
 

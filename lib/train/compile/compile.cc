@@ -162,12 +162,13 @@ std::vector<double> Compiler::weights_of(gsel_axis axis) const {
 
 // The model as this rank's place on the tensor axis has it: as its strategy divides it.
 std::shared_ptr<const Model> Compiler::divided(int32_t rank) const {
-  const bool passes_on = std::ranges::any_of(model_.layers(), [](const Layer& layer) {
-    auto rotates = [](const gsel_phase& phase) { return (phase.flags & GSEL_PHASE_ROTATE) != 0; };
-    return std::ranges::any_of(layer.forward_phases, rotates) || std::ranges::any_of(layer.backward_phases, rotates);
+  const bool ring_shift = std::ranges::any_of(model_.layers(), [](const Layer& layer) {
+    auto ring_shifts = [](const gsel_phase& phase) { return (phase.flags & GSEL_PHASE_RING_SHIFT) != 0; };
+    return std::ranges::any_of(layer.forward_phases, ring_shifts) ||
+           std::ranges::any_of(layer.backward_phases, ring_shifts);
   });
   const ChosenStrategy& chosen = strategies_[GSEL_AXIS_TENSOR];
-  if (!passes_on && !chosen.strategy) return {std::shared_ptr<void>{}, &model_};  // not owned
+  if (!ring_shift && !chosen.strategy) return {std::shared_ptr<void>{}, &model_};  // not owned
   Division division = Division::none(model_, weights_of(GSEL_AXIS_TENSOR));
   if (chosen.strategy) {
     Program outline = base_program(model_, config_, mesh_, rank);

@@ -52,12 +52,13 @@ class IdleSettings {
     if (program_.mesh.size[GSEL_AXIS_TENSOR] == 1 || !config_.strategy[GSEL_AXIS_TENSOR]) return;
     const auto& section = *config_.strategy[GSEL_AXIS_TENSOR];
     if (std::ranges::none_of(program_.layers, &ProgramLayer::divided))
-      note(section.place,
-           "strategy.tensor.plugin = {} divides nothing: no parameter of the model has a shard rule that it takes, and "
-           "no "
-           "layer positions to share, so each of {} ranks computes everything; GSEL_SHARD_DIM in gsel_param_desc, or "
-           "mesh.tensor = 1, would do",
-           '"' + section.plugin + '"', program_.mesh.size[GSEL_AXIS_TENSOR]);
+      note(
+          section.place,
+          "strategy.tensor.plugin = {} divides nothing: no parameter of the model has a shard rule that it takes, and "
+          "no "
+          "layer positions to share, so each of {} ranks computes everything; GSEL_SHARD_DIM in gsel_param_options, or "
+          "mesh.tensor = 1, would do",
+          '"' + section.plugin + '"', program_.mesh.size[GSEL_AXIS_TENSOR]);
     const ConfigValue* sequence = option(GSEL_AXIS_TENSOR, "sequence_parallel");
     if (!sequence || sequence->text != "true") return;
     if (std::ranges::none_of(ranks_.models.front()->layers(), &Layer::some_positions))

@@ -16,7 +16,7 @@ MessagePlan::MessagePlan(const Program& program)
   for (size_t i = 0; i < program.step.size(); ++i) {
     const gsel_instr& instr = program.step[i];
     const auto position = static_cast<int32_t>(i);
-    if (instr.kind == GSEL_INSTR_LOSS_REDUCE && instr.axis == GSEL_AXIS_DATA)
+    if (instr.kind == GSEL_INSTR_LOSS_ALLREDUCE && instr.axis == GSEL_AXIS_DATA)
       settled_at_ = std::min(settled_at_, position);
     if (instr.kind != GSEL_INSTR_SEND && instr.kind != GSEL_INSTR_RECV) continue;
     if (program.microbatches[instr.microbatch].count == 0) continue;

@@ -2,7 +2,7 @@
 // the run. Receives from a rank are posted ahead of the instruction that takes them, sends end behind theirs; both keep
 // as many under way as Program::transfers says, and no more. What is small enough for the communicator's own buffers
 // lies there instead: its calls are made where they stand. Before VALIDATE no receive is posted that stands behind it,
-// so that a step can begin again with nothing under way. Refuses to know memory and communicators.
+// so that a step can begin again with nothing under way. Does not know memory and communicators.
 #pragma once
 
 #include <vector>

@@ -1,6 +1,6 @@
 // train/compile/pass.h: the compilation of one rank's program: a base program of the whole model on one rank, rewritten
 // by one strategy plugin per axis of the mesh; that of the tensor axis divides the model first. A pure function of
-// (model, mesh, config, rank), so any rank can compile the programs of all and verify them together. Refuses to know
+// (model, mesh, config, rank), so any rank can compile the programs of all and verify them together. Does not know
 // memory and communication.
 #pragma once
 

@@ -73,9 +73,9 @@ int32_t tensor_phases(const Layer& l) {
   return n;
 }
 
-int32_t rotates(const Layer& l) {
-  auto passes_on = [](const gsel_phase& phase) { return (phase.flags & GSEL_PHASE_ROTATE) != 0; };
-  return std::ranges::any_of(l.forward_phases, passes_on) || std::ranges::any_of(l.backward_phases, passes_on);
+int32_t ring_shifts(const Layer& l) {
+  auto ring_shift = [](const gsel_phase& phase) { return (phase.flags & GSEL_PHASE_RING_SHIFT) != 0; };
+  return std::ranges::any_of(l.forward_phases, ring_shift) || std::ranges::any_of(l.backward_phases, ring_shift);
 }
 
 gsel_status layer(const gsel_pass* pass, int32_t id, gsel_layer_info* out) {
@@ -87,7 +87,7 @@ gsel_status layer(const gsel_pass* pass, int32_t id, gsel_layer_info* out) {
                                    l.params.data(), n(l.inputs), n(l.outputs), n(l.params), l.converts,
                                    l.backward_unread_params, backward_of(l), pass->program.layers[id].stage,
                                    static_cast<int64_t>(l.saved_bytes_per_sample), l.flop_per_sample, tensor_phases(l),
-                                   rotates(l)});
+                                   ring_shifts(l)});
 }
 
 int32_t value_count(const gsel_pass* pass) {
@@ -198,9 +198,9 @@ int32_t add_bucket(gsel_pass* pass, const int32_t* params, int32_t n_params) {
   return status ? status : static_cast<int32_t>(pass->program.buckets.size()) - 1;
 }
 
-gsel_status describe_bucket(gsel_pass* pass, int32_t id, const gsel_bucket_desc* desc) {
+gsel_status describe_bucket(gsel_pass* pass, int32_t id, const gsel_bucket_options* desc) {
   auto& buckets = pass->program.buckets;
-  gsel_bucket_desc d{0, 0, -1, -1, GSEL_COMPRESS_NONE, 0, 0};
+  gsel_bucket_options d{0, 0, -1, -1, GSEL_COMPRESS_NONE, 0, 0};
   if (!within(buckets, id) || !take(desc, d)) return GSEL_ERR_ARG;
   constexpr uint32_t kState = GSEL_BUCKET_SHARD_STATE, kGradient = GSEL_BUCKET_SHARD_GRADIENT,
                      kParam = GSEL_BUCKET_SHARD_PARAM,

@@ -29,7 +29,7 @@ bool looks_at_gradients(const gsel_instr& instr, const std::vector<int32_t>& sum
 }
 
 bool reduces(gsel_instr_kind kind) {
-  return kind == GSEL_INSTR_REDUCE || kind == GSEL_INSTR_REDUCE_SCATTER || kind == GSEL_INSTR_REDUCE_ROOT;
+  return kind == GSEL_INSTR_ALLREDUCE || kind == GSEL_INSTR_REDUCE_SCATTER || kind == GSEL_INSTR_REDUCE;
 }
 
 // Whether a reduction of the bucket is under way at the end of these instructions.
@@ -63,7 +63,7 @@ void insert_tied_reductions(Program& program) {
   for (size_t i = 0; i < summed.size(); ++i) {
     const bool over_tensor = i < partial.size();
     wait_first(head, tail, summed[i]);
-    gsel_instr sum = make_instr(over_tensor ? GSEL_INSTR_REDUCE_PARTIAL : GSEL_INSTR_REDUCE_TIED);
+    gsel_instr sum = make_instr(over_tensor ? GSEL_INSTR_ALLREDUCE_PARTIAL : GSEL_INSTR_ALLREDUCE_TIED);
     sum.bucket = summed[i];
     if (over_tensor) sum.axis = GSEL_AXIS_TENSOR;
     head.push_back(sum);

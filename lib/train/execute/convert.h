@@ -1,6 +1,6 @@
 // train/execute/convert.h: brings a value from one form on the tensor axis to another, as a conversion layer says
 // (program/conversion.h): one collective, and rows packed part behind part where the parts of a tensor lie scattered in
-// it. Refuses to know programs, and who counts what is sent.
+// it. Does not know programs, and who counts what is sent.
 #pragma once
 
 #include <functional>

@@ -76,7 +76,7 @@ void Executor::begin_evaluation(int64_t first_sample) {
   settle_last_step();
   if (!evaluation_) {
     forward_program_ = std::make_unique<Program>(forward_only(training_.program));
-    evaluation_ = std::make_unique<Course>(model_, *forward_program_, params_);
+    evaluation_ = std::make_unique<RunPlan>(model_, *forward_program_, params_);
   }
   // Between steps nothing lives in the arena.
   if (evaluation_->plan.bytes() > arena_.bytes()) {
@@ -143,9 +143,9 @@ void Executor::fail_callback(gsel_status status, std::string_view message) {
 
 // ---- the step -------------------------------------------------------------------------------------------------
 
-void Executor::begin(const Course& course, int64_t first_sample) {
-  course_ = &course;
-  evaluating_ = course_ != &training_;
+void Executor::begin(const RunPlan& run_plan, int64_t first_sample) {
+  run_plan_ = &run_plan;
+  evaluating_ = run_plan_ != &training_;
   under_way_ = true;
   first_sample_ = first_sample;
   now_.report = {};
@@ -154,8 +154,8 @@ void Executor::begin(const Course& course, int64_t first_sample) {
   report_non_finite(now_.report);
   now_.report.loss_scale = loss_scale_.value();
   now_.report.learning_rate = optimizer_.learning_rate(updates_);
-  tier_in_before_ = tier_bytes_in();
-  tier_out_before_ = tier_bytes_out();
+  offload_in_before_ = offload_bytes_in();
+  offload_out_before_ = offload_bytes_out();
   forget_counts();
   began_ = os::now_seconds();
   now_.began_ns = os::now_ns();
@@ -190,8 +190,8 @@ void Executor::finish() {
   report.loss = weight_ > 0 ? loss_sum_ / weight_ : 0;
   report_validated(report);
   report.peak_bytes = ledger_.peak_total();
-  report.tier_bytes_in = tier_bytes_in() - tier_in_before_;
-  report.tier_bytes_out = tier_bytes_out() - tier_out_before_;
+  report.offload_bytes_in = offload_bytes_in() - offload_in_before_;
+  report.offload_bytes_out = offload_bytes_out() - offload_out_before_;
   keep_counts();
   report.seconds = os::now_seconds() - began_;
   now_.forecast = forecast_;
@@ -211,7 +211,7 @@ void Executor::finish() {
 // Behind a step or an evaluation that has ended as it should on every rank: what fails here breaks nothing.
 void Executor::conclude() {
   if (inference_) return;
-  if (evaluating_ && course_->last_loss_reduce >= 0 && !(weight_ > 0)) refuse_weight();
+  if (evaluating_ && run_plan_->last_loss_reduce >= 0 && !(weight_ > 0)) refuse_weight();
   if (!evaluating_ && !config_.train.timeline.empty()) write_timeline(config_.train.timeline, program(), last_step_);
 }
 
@@ -228,11 +228,11 @@ void Executor::end_update(bool overflowed, int64_t step, const NonFiniteOrigin& 
     if (bucket.compressor) bucket.compressor->end_step(!overflowed);
 }
 
-uint64_t Executor::tier_bytes_in() const {
-  return params_.tier_bytes_in() + (step_copy_ ? step_copy_->tier_bytes_in() : 0);
+uint64_t Executor::offload_bytes_in() const {
+  return params_.offload_bytes_in() + (step_copy_ ? step_copy_->offload_bytes_in() : 0);
 }
-uint64_t Executor::tier_bytes_out() const {
-  return params_.tier_bytes_out() + (step_copy_ ? step_copy_->tier_bytes_out() : 0);
+uint64_t Executor::offload_bytes_out() const {
+  return params_.offload_bytes_out() + (step_copy_ ? step_copy_->offload_bytes_out() : 0);
 }
 
 bool Executor::run_instr(const gsel_instr& instr) {
@@ -246,7 +246,7 @@ bool Executor::run_instr(const gsel_instr& instr) {
     case GSEL_INSTR_BACKWARD:
       return hand_out_layer(instr);
     case GSEL_INSTR_SCATTER:
-    case GSEL_INSTR_COLLECT:
+    case GSEL_INSTR_GATHER:
       exchange_parts(instr);
       return false;
     case GSEL_INSTR_SEND:
@@ -258,16 +258,16 @@ bool Executor::run_instr(const gsel_instr& instr) {
     case GSEL_INSTR_BROADCAST:
       broadcast_params(instr);
       return false;
-    case GSEL_INSTR_GATHER:
+    case GSEL_INSTR_ALLGATHER:
       gather_params(instr);
       return false;
     case GSEL_INSTR_RELEASE:
       release_params(instr.bucket);
       return false;
-    case GSEL_INSTR_REDUCE:
+    case GSEL_INSTR_ALLREDUCE:
       reduce_gradients(instr);
       return false;
-    case GSEL_INSTR_REDUCE_ROOT:
+    case GSEL_INSTR_REDUCE:
       reduce_to_root(instr);
       return false;
     case GSEL_INSTR_REDUCE_SCATTER:
@@ -276,8 +276,8 @@ bool Executor::run_instr(const gsel_instr& instr) {
     case GSEL_INSTR_WAIT:
       wait_bucket(instr.bucket);
       return false;
-    case GSEL_INSTR_LOSS_REDUCE:
-      loss_reduce(instr);
+    case GSEL_INSTR_LOSS_ALLREDUCE:
+      loss_allreduce(instr);
       return false;
     case GSEL_INSTR_OVERFLOW:
       find_overflow(instr);
@@ -285,11 +285,11 @@ bool Executor::run_instr(const gsel_instr& instr) {
     case GSEL_INSTR_NORM:
       norm(instr);
       return false;
-    case GSEL_INSTR_REDUCE_PARTIAL:
-      reduce_partial(instr);
+    case GSEL_INSTR_ALLREDUCE_PARTIAL:
+      allreduce_partial(instr);
       return false;
-    case GSEL_INSTR_REDUCE_TIED:
-      reduce_tied(instr);
+    case GSEL_INSTR_ALLREDUCE_TIED:
+      allreduce_tied(instr);
       return false;
     case GSEL_INSTR_STEP:
       step_bucket(instr);

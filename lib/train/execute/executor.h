@@ -1,6 +1,6 @@
 // train/execute/executor.h: runs a rank's program. It stops at each instruction that needs the embedder (an input, a
 // callback), hands it out as work, and goes on when told that the work is complete; everything else it does itself,
-// through the backend. Pull is this; push is a loop over it. Refuses to know strategies.
+// through the backend. Pull is this; push is a loop over it. Does not know strategies.
 //   executor_make.cc         what it takes before the first step
 //   executor.cc              the step, from instruction to instruction
 //   executor_work.cc         what is handed out and taken back: inputs, callbacks
@@ -96,8 +96,8 @@ class Executor {
   int32_t axis_place(gsel_axis axis) const;
 
   // A program to go through, and where its buffers are. Training has one, evaluation another, each inference its own.
-  struct Course {
-    Course(const Model& model, const Program& program, const ParamStorage& params);
+  struct RunPlan {
+    RunPlan(const Model& model, const Program& program, const ParamStorage& params);
     const Program& program;
     ArenaPlan plan;
     MessagePlan messages;
@@ -105,16 +105,16 @@ class Executor {
     int32_t last_loss_reduce = -1;
     int32_t last_deferred = -1;
   };
-  std::unique_ptr<Course> make_course(const Program& program) const;
+  std::unique_ptr<RunPlan> make_run_plan(const Program& program) const;
 
-  // An inference is under way from here on, through a course of forwards, of samples from 0 on. memory: for what the
-  // course needs. A callback that fails does not break it off, since other ranks wait for what this one has to give:
+  // An inference is under way from here on, through a plan of forwards, of samples from 0 on. memory: for what the
+  // plan needs. A callback that fails does not break it off, since other ranks wait for what this one has to give:
   // the rest is done without callbacks, and the failure is kept.
-  void begin_inference(const Course& course, const CountedMemory& memory, uint64_t rng_key);
+  void begin_inference(const RunPlan& run_plan, const CountedMemory& memory, uint64_t rng_key);
   // Once it has ended: what failed on this rank.
   std::optional<Error> end_inference();
-  // Where a course has a value behind its last instruction; nullptr where it has none.
-  void* left_by(const Course& course, const CountedMemory& memory, int32_t value) const;
+  // Where a plan has a value behind its last instruction; nullptr where it has none.
+  void* left_by(const RunPlan& run_plan, const CountedMemory& memory, int32_t value) const;
   // The largest of what the ranks of this replica say: those that differ in their places on the tensor and the pipeline
   // axis. A collective of them, between steps.
   double largest_of_replica(double mine);
@@ -144,13 +144,13 @@ class Executor {
   void follow_first_holders();
 
   // executor.cc
-  void begin(const Course& course, int64_t first_sample);
+  void begin(const RunPlan& run_plan, int64_t first_sample);
   void begin_first_instr();
   void finish();
   void conclude();
   void end_update(bool overflowed, int64_t step, const NonFiniteOrigin& origin);
-  uint64_t tier_bytes_in() const;
-  uint64_t tier_bytes_out() const;
+  uint64_t offload_bytes_in() const;
+  uint64_t offload_bytes_out() const;
   [[noreturn]] void break_off(const Error& error);
   bool run_instr(const gsel_instr& instr);  // true: work was handed out
   void end_instr();
@@ -250,13 +250,13 @@ class Executor {
   void go_through_phases(const gsel_instr& instr);
 
   // executor_optimizer.cc
-  void loss_reduce(const gsel_instr& instr);
+  void loss_allreduce(const gsel_instr& instr);
   [[noreturn]] void refuse_weight() const;
   void tell_losses(std::span<double, 2> parts);
   void find_overflow(const gsel_instr& instr);
   void norm(const gsel_instr& instr);
-  void reduce_partial(const gsel_instr& instr);
-  void reduce_tied(const gsel_instr& instr);
+  void allreduce_partial(const gsel_instr& instr);
+  void allreduce_tied(const gsel_instr& instr);
   void step_bucket(const gsel_instr& instr);
   double clip_of(double gradient_norm) const;
   bool tells_overflow(double squares) const;
@@ -282,8 +282,8 @@ class Executor {
   void close_forward();
   void step_again(double clip, bool overflowed);
 
-  const Program& program() const { return course_->program; }
-  const ArenaPlan& plan() const { return course_->plan; }
+  const Program& program() const { return run_plan_->program; }
+  const ArenaPlan& plan() const { return run_plan_->plan; }
   bool is_empty(int32_t mb) const { return empty_[mb]; }
   const Layer& layer_of(const gsel_instr& instr) const { return model_.layers()[instr.layer]; }
   void* at(uint64_t offset) const {
@@ -299,9 +299,9 @@ class Executor {
   std::shared_ptr<Backend> backend_;
   Ledger ledger_;
   ParamStorage params_;
-  Course training_;
+  RunPlan training_;
   std::unique_ptr<Program> forward_program_;  // made by the first evaluation
-  std::unique_ptr<Course> evaluation_;
+  std::unique_ptr<RunPlan> evaluation_;
   CountedMemory arena_;
   CountedMemory staging_;  // numbers that ranks tell each other
   Event compute_done_, backward_done_, began_event_;
@@ -320,7 +320,7 @@ class Executor {
   PartBytes forecast_{};
 
   // What is under way.
-  const Course* course_;
+  const RunPlan* run_plan_;
   bool under_way_ = false, evaluating_ = false, broken_ = false;
   size_t position_ = 0;
   size_t phase_ = 0;          // of the layer at position_
@@ -336,7 +336,7 @@ class Executor {
   std::vector<bool> weight_begun_;             // by parameter: its gradient has a first contribution
   std::vector<bool> used_;                     // by parameter: a backward of the last step produced its gradient
   double began_ = 0, instr_began_ = 0, work_began_ = 0;
-  uint64_t tier_in_before_ = 0, tier_out_before_ = 0;
+  uint64_t offload_in_before_ = 0, offload_out_before_ = 0;
   StepRecord now_, last_step_;
   bool has_step_ = false;
   std::optional<gsel_step_report> last_evaluation_;

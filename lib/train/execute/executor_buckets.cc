@@ -22,7 +22,7 @@ void Executor::release_params(int32_t bucket) {
   const BucketLayout& layout = params_.layout(bucket);
   if (layout.whole_params) return;
   if (lender_.moves() && params_.whole_params(bucket))
-    lender_.spoil(params_.whole_params(bucket), layout.param_window_bytes);
+    lender_.poison(params_.whole_params(bucket), layout.param_window_bytes);
   params_.close_params(bucket);
 }
 
@@ -154,7 +154,7 @@ void Executor::scatter_gradients(const gsel_instr& instr) {
 void Executor::finish_collective(int32_t b, gsel_instr_kind kind) {
   if (kind == GSEL_INSTR_BROADCAST && !under_way_) follow_params(b);
   if (kind == GSEL_INSTR_REDUCE_SCATTER) add_reduced(b);
-  if (kind == GSEL_INSTR_REDUCE_SCATTER || kind == GSEL_INSTR_REDUCE_ROOT) close_gradient_window(b);
+  if (kind == GSEL_INSTR_REDUCE_SCATTER || kind == GSEL_INSTR_REDUCE) close_gradient_window(b);
 }
 
 void Executor::add_reduced(int32_t b) {
@@ -168,7 +168,7 @@ void Executor::add_reduced(int32_t b) {
 void Executor::close_gradient_window(int32_t b) {
   const BucketLayout& layout = params_.layout(b);
   if (layout.whole_gradient) return;
-  if (lender_.moves()) lender_.spoil(params_.whole_gradient(b), layout.gradient_window_bytes);
+  if (lender_.moves()) lender_.poison(params_.whole_gradient(b), layout.gradient_window_bytes);
   params_.close_gradient(b);
   forget_contributions(b);
 }

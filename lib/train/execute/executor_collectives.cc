@@ -176,13 +176,13 @@ void Executor::note_beside(const BucketState& bucket, gsel_instr_kind kind, doub
   const double begun = began_event_.seconds_until(bucket.begun);
   now_.intervals.push_back({bucket.posted_at, begun, begun + seconds, true});
   gsel_step_report& report = now_.report;
-  if (kind == GSEL_INSTR_GATHER) {
+  if (kind == GSEL_INSTR_ALLGATHER) {
     ++report.n_gathers;
     report.gather_s += seconds;
     report.exposed_gather_s += waited;
   } else if (kind != GSEL_INSTR_BROADCAST) {
     ++report.n_reduces;
-    const bool backward_goes_on = static_cast<int32_t>(position_) < course_->last_backward;
+    const bool backward_goes_on = static_cast<int32_t>(position_) < run_plan_->last_backward;
     report.n_overlapped += backward_goes_on || bucket.begun.seconds_until(backward_done_) > 0;
   }
 }

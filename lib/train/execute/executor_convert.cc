@@ -10,7 +10,7 @@ void Executor::convert(const gsel_instr& instr) {
   const Layer& layer = layer_of(instr);
   const bool backward = instr.kind == GSEL_INSTR_BACKWARD_INPUT;
   if (!is_empty(instr.microbatch)) backward ? convert_gradient(instr, layer) : convert_value(instr, layer);
-  if (static_cast<int32_t>(position_) == course_->last_backward) backward_done_.record(nullptr);
+  if (static_cast<int32_t>(position_) == run_plan_->last_backward) backward_done_.record(nullptr);
 }
 
 void Executor::convert_value(const gsel_instr& instr, const Layer& layer) {

@@ -95,7 +95,7 @@ void Executor::finish_backward(const gsel_instr& instr, const Layer& layer) {
     finish_weight_gradients(layer);
     look_for_non_finite(instr, layer);
   }
-  if (static_cast<int32_t>(position_) == course_->last_backward) backward_done_.record(nullptr);
+  if (static_cast<int32_t>(position_) == run_plan_->last_backward) backward_done_.record(nullptr);
 }
 
 // From here on all gradients of the step carry the loss scale.

@@ -4,20 +4,20 @@
 
 namespace gsel {
 
-std::unique_ptr<Executor::Course> Executor::make_course(const Program& program) const {
-  return std::make_unique<Course>(model_, program, params_);
+std::unique_ptr<Executor::RunPlan> Executor::make_run_plan(const Program& program) const {
+  return std::make_unique<RunPlan>(model_, program, params_);
 }
 
-void Executor::begin_inference(const Course& course, const CountedMemory& memory, uint64_t rng_key) {
+void Executor::begin_inference(const RunPlan& run_plan, const CountedMemory& memory, uint64_t rng_key) {
   if (broken_) fail(GSEL_ERR_STATE, "an earlier step failed; free the trainer");
   inference_ = Inference{&memory, rng_key, std::nullopt};
-  begin(course, 0);
+  begin(run_plan, 0);
 }
 
 std::optional<Error> Executor::end_inference() {
   std::optional<Error> failure = std::move(inference_->failure);
   inference_.reset();
-  course_ = &training_;
+  run_plan_ = &training_;
   return failure;
 }
 
@@ -37,9 +37,9 @@ void Executor::go_through_phases(const gsel_instr& instr) {
   phase_ = 0;
 }
 
-void* Executor::left_by(const Course& course, const CountedMemory& memory, int32_t value) const {
-  for (size_t position = course.program.step.size(); position-- > 0;)
-    if (const uint64_t offset = course.plan.value(position, value, 0); offset != ArenaPlan::kNone)
+void* Executor::left_by(const RunPlan& run_plan, const CountedMemory& memory, int32_t value) const {
+  for (size_t position = run_plan.program.step.size(); position-- > 0;)
+    if (const uint64_t offset = run_plan.plan.value(position, value, 0); offset != ArenaPlan::kNone)
       return memory.at(offset);
   return nullptr;
 }

@@ -20,11 +20,11 @@ std::vector<BucketLayout> all_layouts(const Program& program, const ParamStorage
 
 }  // namespace
 
-Executor::Course::Course(const Model& model, const Program& p, const ParamStorage& params)
+Executor::RunPlan::RunPlan(const Model& model, const Program& p, const ParamStorage& params)
     : program(p), plan(model, p, all_layouts(p, params)), messages(p) {
   for (size_t i = 0; i < p.step.size(); ++i) {
     if (is_backward(p.step[i].kind)) last_backward = static_cast<int32_t>(i);
-    if (p.step[i].kind == GSEL_INSTR_LOSS_REDUCE) last_loss_reduce = static_cast<int32_t>(i);
+    if (p.step[i].kind == GSEL_INSTR_LOSS_ALLREDUCE) last_loss_reduce = static_cast<int32_t>(i);
   }
   last_deferred = gsel::last_deferred(p);
 }
@@ -49,7 +49,7 @@ Executor::Executor(const Model& model, const Program& program, const Config& con
       converter_(backend_, model, program.mesh.size[GSEL_AXIS_TENSOR]),
       loss_scale_(config),
       non_finite_(non_finite_of(config)),
-      course_(&training_),
+      run_plan_(&training_),
       empty_(program.microbatches.size()),
       losses_(program.microbatches.size()),
       weight_begun_(model.params().size()),
@@ -58,7 +58,8 @@ Executor::Executor(const Model& model, const Program& program, const Config& con
   last_beside_.fill(-1);
   if (comm.world_size() > 1) comm_stream_ = std::make_unique<Stream>(backend_);
   for (size_t b = 0; b < program.buckets.size(); ++b) add_bucket(static_cast<int32_t>(b));
-  if (defers(program)) step_copy_.emplace(backend_, all_layouts(program, params_), config.train.tier_folder, ledger_);
+  if (defers(program))
+    step_copy_.emplace(backend_, all_layouts(program, params_), config.train.offload_folder, ledger_);
   forecast_ = forecast_memory(model, program, optimizer);
 }
 

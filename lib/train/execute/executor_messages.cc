@@ -36,16 +36,16 @@ void Executor::waiting_for_messages(Wait&& wait) {
 }
 
 void Executor::begin_messages() {
-  messages_.begin(course_->messages, [this](size_t position) { return call_of_message(position); });
+  messages_.begin(run_plan_->messages, [this](size_t position) { return call_of_message(position); });
 }
 
 void Executor::send(const gsel_instr&) {
-  if (course_->messages.lane_of(position_) < 0) return;
+  if (run_plan_->messages.lane_of(position_) < 0) return;
   waiting_for_messages([&] { messages_.send(position_); });
 }
 
 void Executor::receive(const gsel_instr& instr) {
-  if (course_->messages.lane_of(position_) < 0) return;
+  if (run_plan_->messages.lane_of(position_) < 0) return;
   waiting_for_messages([&] { messages_.wait_for(position_); });
   if (instr.flags & GSEL_INSTR_GRADIENT) finish_contribution(instr.value, instr.microbatch);
   messages_.taken(position_);

@@ -16,7 +16,7 @@ constexpr double kClipEpsilon = 1e-6;  // of the published rule: max_norm / (nor
 }  // namespace
 
 // The one place where the loss is normalised: sums over all ranks, axis by axis, then one division.
-void Executor::loss_reduce(const gsel_instr& instr) {
+void Executor::loss_allreduce(const gsel_instr& instr) {
   if (instr.axis == GSEL_AXIS_DATA) settle_messages();
   double parts[2] = {loss_sum_, weight_};
   for (std::array<double, 2>& loss : losses_)
@@ -27,7 +27,7 @@ void Executor::loss_reduce(const gsel_instr& instr) {
     combine_now(instr.kind, instr.axis, parts, GSEL_SUM);
   loss_sum_ = parts[0];
   weight_ = parts[1];
-  if (static_cast<int32_t>(position_) == course_->last_loss_reduce && !evaluating_ && !(weight_ > 0)) refuse_weight();
+  if (static_cast<int32_t>(position_) == run_plan_->last_loss_reduce && !evaluating_ && !(weight_ > 0)) refuse_weight();
 }
 
 void Executor::refuse_weight() const {
@@ -42,7 +42,7 @@ void Executor::tell_losses(std::span<double, 2> parts) {
   auto* none = static_cast<gsel_stream*>(nullptr);
   auto call = [&](gsel_collective_kind kind, int32_t peer) {
     const bool sends = kind == GSEL_COLLECTIVE_SEND;
-    call_in(comms_.losses(), GSEL_INSTR_LOSS_REDUCE, GSEL_AXIS_PIPELINE,
+    call_in(comms_.losses(), GSEL_INSTR_LOSS_ALLREDUCE, GSEL_AXIS_PIPELINE,
             make_collective(kind, sends ? staging_.data() : nullptr, sends ? nullptr : staging_.data(), parts.size(),
                             GSEL_F64, 0, peer));
   };
@@ -138,7 +138,7 @@ double Executor::clip_of(double gradient_norm) const {
 }
 
 // Of what this rank steps of a bucket: each rank of the axis has a part of every sum.
-void Executor::reduce_partial(const gsel_instr& instr) {
+void Executor::allreduce_partial(const gsel_instr& instr) {
   const int32_t b = instr.bucket;
   if (axis_size(instr.axis) == 1 || !params_.layout(b).steps) return;
   if (params_.whole_gradient(b)) zero_missing_gradients(b);
@@ -148,7 +148,7 @@ void Executor::reduce_partial(const gsel_instr& instr) {
 }
 
 // Of what this rank steps of a bucket, over the places of the pipeline that hold its parameters.
-void Executor::reduce_tied(const gsel_instr& instr) {
+void Executor::allreduce_tied(const gsel_instr& instr) {
   const int32_t b = instr.bucket;
   if (axis_size(GSEL_AXIS_PIPELINE) == 1 || !params_.layout(b).steps) return;
   if (params_.whole_gradient(b)) zero_missing_gradients(b);

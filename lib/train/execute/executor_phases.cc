@@ -37,7 +37,7 @@ int32_t Executor::buffer_of(const gsel_instr& instr, size_t k) const {
 void* Executor::buffer_place(const gsel_instr& instr, int32_t i, size_t done) const {
   const std::vector<gsel_phase>& phases = phases_of(instr);
   size_t passed = 0;
-  for (size_t k = 0; k < done; ++k) passed += passes_on(phases[k]) && buffer_of(instr, k) == i;
+  for (size_t k = 0; k < done; ++k) passed += ring_shift(phases[k]) && buffer_of(instr, k) == i;
   return at(passed % 2 ? plan().passed(position_, i) : plan().phase(position_, i));
 }
 
@@ -49,7 +49,7 @@ int32_t Executor::ranks_of(const gsel_phase& phase) const {
 void Executor::reduce_phase(const gsel_instr& instr, size_t k) {
   const gsel_phase& phase = phases_of(instr)[k];
   if (phase.axis < 0) return;
-  if (passes_on(phase)) return pass_on(instr, k);
+  if (ring_shift(phase)) return pass_on(instr, k);
   if (ranks_of(phase) == 1) return;
   const int64_t elems = phase_elems(phase, program().microbatches[instr.microbatch].count);
   void* data = buffer_place(instr, buffer_of(instr, k), k);

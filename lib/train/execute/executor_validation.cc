@@ -48,7 +48,7 @@ void Executor::keep_until_validated(int32_t bucket, const Stretch& stretch) {
 
 // Of a step that defers nothing, its own numbers.
 void Executor::report_validated(gsel_step_report& report) const {
-  if (course_->last_deferred < 0) {
+  if (run_plan_->last_deferred < 0) {
     report.skipped = overflowed_;
     report.validated_step = report.step;
     return;
@@ -162,9 +162,9 @@ void Executor::step_again(double clip, bool overflowed) {
   overflowed_ = overflowed;
   --step_;
   const std::vector<gsel_instr>& step = program().step;
-  for (position_ = static_cast<size_t>(course_->last_deferred) + 1; position_ < step.size(); ++position_)
+  for (position_ = static_cast<size_t>(run_plan_->last_deferred) + 1; position_ < step.size(); ++position_)
     if (const gsel_instr_kind kind = step[position_].kind;
-        kind == GSEL_INSTR_STEP || kind == GSEL_INSTR_GATHER || kind == GSEL_INSTR_WAIT)
+        kind == GSEL_INSTR_STEP || kind == GSEL_INSTR_ALLGATHER || kind == GSEL_INSTR_WAIT)
       run_instr(step[position_]);
   ++step_;
 }

@@ -108,7 +108,7 @@ bool Executor::hand_out_layer(const gsel_instr& instr) {
   }
   if (is_empty(instr.microbatch)) {
     join_phases(instr);
-    if (static_cast<int32_t>(position_) == course_->last_backward) backward_done_.record(nullptr);
+    if (static_cast<int32_t>(position_) == run_plan_->last_backward) backward_done_.record(nullptr);
     return false;
   }
   if (goes_on_without_callbacks()) {

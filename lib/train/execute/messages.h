@@ -1,4 +1,4 @@
-// train/execute/messages.h: the messages of a step, under way as train/compile/message_plan.h says. Refuses to know
+// train/execute/messages.h: the messages of a step, under way as train/compile/message_plan.h says. Does not know
 // what they carry.
 #pragma once
 

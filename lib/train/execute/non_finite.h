@@ -1,5 +1,5 @@
 // train/execute/non_finite.h: what train.non_finite asks for, and where a gradient that is not finite came from: the
-// first of a step in the order of micro-batches and of backward, on whichever rank. Refuses to know how it is looked
+// first of a step in the order of micro-batches and of backward, on whichever rank. Does not know how it is looked
 // for.
 #pragma once
 

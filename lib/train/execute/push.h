@@ -1,5 +1,5 @@
 // train/execute/push.h: drives an executor through what is under way by calling the model's callbacks, on the calling
-// thread. Refuses to know what is computed.
+// thread. Does not know what is computed.
 #pragma once
 
 #include "train/execute/executor.h"

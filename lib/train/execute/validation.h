@@ -1,5 +1,5 @@
-// train/execute/validation.h: a step that stands on trust: what it was made with, the numbers of all places of the
-// pipeline that are under way, and what came of the one before. Refuses to know what is done when the answer is no.
+// train/execute/validation.h: an optimistic step: what it was made with, the numbers of all places of the
+// pipeline that are under way, and what came of the one before. Does not know what is done when the answer is no.
 #pragma once
 
 #include <optional>

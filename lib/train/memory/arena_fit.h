@@ -1,5 +1,5 @@
 // train/memory/arena_fit.h: places buffers that live for part of a step in one arena, so that no two that live at once
-// overlap. Refuses to know what they hold.
+// overlap. Does not know what they hold.
 #pragma once
 
 #include <cstddef>

@@ -128,15 +128,15 @@ class ArenaPlanner {
       case GSEL_INSTR_SEND:
         return visit_send(instr, gradient);
       case GSEL_INSTR_SCATTER:
-      case GSEL_INSTR_COLLECT:
+      case GSEL_INSTR_GATHER:
         return visit_parts(instr, gradient);
       case GSEL_INSTR_RELEASE:
         return close_window(Kind::param_window, instr.bucket);
-      case GSEL_INSTR_GATHER:
+      case GSEL_INSTR_ALLGATHER:
       case GSEL_INSTR_BROADCAST:
-      case GSEL_INSTR_REDUCE:
+      case GSEL_INSTR_ALLREDUCE:
       case GSEL_INSTR_REDUCE_SCATTER:
-      case GSEL_INSTR_REDUCE_ROOT:
+      case GSEL_INSTR_REDUCE:
       case GSEL_INSTR_WAIT:
         return visit_bucket(instr);
       default:
@@ -275,10 +275,10 @@ class ArenaPlanner {
 
   // A place beside for what is passed on.
   void visit_phases(const std::vector<gsel_phase>& buffers, const std::vector<gsel_phase>& phases, int32_t mb) {
-    const bool any = std::ranges::any_of(phases, passes_on);
+    const bool any = std::ranges::any_of(phases, ring_shift);
     for (size_t i = 0; i < buffers.size(); ++i)
       for (Kind kind : {Kind::phase, Kind::passed}) {
-        if (kind == Kind::passed && !(any && passes_on(buffers[i]))) continue;
+        if (kind == Kind::passed && !(any && ring_shift(buffers[i]))) continue;
         touch(kind, static_cast<int32_t>(i), 0, phase_bytes(buffers[i], samples(mb)));
         forget(kind, static_cast<int32_t>(i), 0);
       }
@@ -303,9 +303,9 @@ class ArenaPlanner {
     BucketState& state = buckets_[b];
     if (instr.kind == GSEL_INSTR_WAIT) return visit_wait(b, state);
     state.under_way = instr.kind;
-    if (instr.kind == GSEL_INSTR_GATHER || instr.kind == GSEL_INSTR_BROADCAST)
+    if (instr.kind == GSEL_INSTR_ALLGATHER || instr.kind == GSEL_INSTR_BROADCAST)
       open_window(Kind::param_window, b, layouts_[b].param_window_bytes);
-    if (instr.kind == GSEL_INSTR_REDUCE_SCATTER || instr.kind == GSEL_INSTR_REDUCE_ROOT)
+    if (instr.kind == GSEL_INSTR_REDUCE_SCATTER || instr.kind == GSEL_INSTR_REDUCE)
       open_window(Kind::gradient_window, b, layouts_[b].gradient_window_bytes);
     if (instr.kind != GSEL_INSTR_REDUCE_SCATTER || layouts_[b].whole_gradient) return;
     if (state.has_gradients) touch(Kind::reduced, b, 0, layouts_[b].gradient_bytes);
@@ -313,7 +313,7 @@ class ArenaPlanner {
   }
 
   void visit_wait(int32_t b, BucketState& state) {
-    if (state.under_way == GSEL_INSTR_REDUCE_SCATTER || state.under_way == GSEL_INSTR_REDUCE_ROOT)
+    if (state.under_way == GSEL_INSTR_REDUCE_SCATTER || state.under_way == GSEL_INSTR_REDUCE)
       close_window(Kind::gradient_window, b);
     if (lives(Kind::reduced, b, 0)) {
       touch(Kind::reduced, b, 0, layouts_[b].gradient_bytes);

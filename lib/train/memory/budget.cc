@@ -1,5 +1,5 @@
 // train/memory/budget.cc: see budget.h. Candidates are compiled and forecast as the trainer would do it, in order of
-// what they cost the user: communication, then time, then a slower tier.
+// what they cost the user: communication, then time, then slower memory.
 #include "train/memory/budget.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace {
 
 constexpr const char* kZero = "zero";
 
-// The rank that needs most of the first tier, and what it needs.
+// The rank that needs most of device memory, and what it needs.
 struct Need {
   std::string who;
   PartBytes parts{};
@@ -86,7 +86,7 @@ class Candidates {
     if (!offload.empty()) {
       section->options["offload"] = {ConfigValue::Type::text, offload, {"", 0, 0, "strategy.data.offload"}};
       line += fmt::format(", offload = \"{}\"", offload);
-      name += fmt::format(" with {} in the second memory tier",
+      name += fmt::format(" with {} in offload memory",
                           offload == "all" ? "optimizer state and parameters" : "optimizer state");
     }
     change.names.push_back(name);
@@ -202,7 +202,7 @@ std::string memory_table(const PartBytes& parts) {
   std::vector<std::pair<std::string, uint64_t>> rows;
   for (size_t i = 0; i < kParts; ++i)
     if (parts[i]) rows.emplace_back(part_name(static_cast<Part>(i)), parts[i]);
-  rows.emplace_back("total without second tier", total_bytes(parts));
+  rows.emplace_back("total without offload memory", total_bytes(parts));
   size_t name_width = 0, human_width = 0, bytes_width = 0;
   for (const auto& [name, bytes] : rows) {
     name_width = std::max(name_width, name.size());

@@ -17,7 +17,7 @@ void check_budget(const Model& model, const Config& config, const Mesh& mesh, co
 
 // "310.5 MiB"; below 1 KiB "12 bytes".
 std::string human_bytes(uint64_t bytes);
-// One line for each part that is not empty, then the total of the first tier: name, human units, bytes, aligned.
+// One line for each part that is not empty, then the total of device memory: name, human units, bytes, aligned.
 std::string memory_table(const PartBytes& parts);
 
 }  // namespace gsel

@@ -1,5 +1,5 @@
 // train/memory/initial.h: initial values of parameters, keyed by (seed, name, element), so that any part of any of them
-// can be made anywhere. Refuses to know where they are kept.
+// can be made anywhere. Does not know where they are kept.
 #pragma once
 
 #include <span>

@@ -69,8 +69,8 @@ BucketLayout layout_of(const Program& program, const Optimizer& optimizer, int32
   }
   layout.whole_params = layout.steps && !bucket.shards_param();
   layout.whole_gradient = layout.steps && !bucket.shards_gradient();
-  layout.tier_state = bucket.flags & GSEL_BUCKET_OFFLOAD_STATE;
-  layout.tier_params = bucket.flags & GSEL_BUCKET_OFFLOAD_PARAM && bucket.shards_param();
+  layout.offload_state = bucket.flags & GSEL_BUCKET_OFFLOAD_STATE;
+  layout.offload_params = bucket.flags & GSEL_BUCKET_OFFLOAD_PARAM && bucket.shards_param();
 
   const uint64_t whole_params = times(layout.padded, dtype_bytes(layout.dtype));
   const uint64_t whole_gradient = times(layout.padded, kGradientBytes);
@@ -105,11 +105,11 @@ std::vector<ProgramBucket> stored_buckets(const Program& program) {
 
 void BucketLayout::add_to(PartBytes& parts) const {
   auto add = [&](Part part, uint64_t bytes) { parts[static_cast<size_t>(part)] += bytes; };
-  add(tier_params ? Part::tier_params : Part::params, param_bytes);
+  add(offload_params ? Part::offload_params : Part::params, param_bytes);
   add(Part::gradients, gradient_bytes);
-  add(tier_state ? Part::tier_state : Part::state, state_bytes);
-  add(tier_state ? Part::tier_state : Part::master, master_bytes);
-  add(tier_state ? Part::tier_state : Part::step_copy, copy_bytes);
+  add(offload_state ? Part::offload_state : Part::state, state_bytes);
+  add(offload_state ? Part::offload_state : Part::master, master_bytes);
+  add(offload_state ? Part::offload_state : Part::step_copy, copy_bytes);
 }
 
 std::vector<BucketLayout> layouts_of(const Program& program, const Optimizer& optimizer) {

@@ -1,5 +1,5 @@
 // train/memory/layout.h: how large everything is that a rank keeps, computed from the program alone. Storage allocates
-// by it, the forecast adds it up, so the two cannot disagree. Refuses to know memory.
+// by it, the forecast adds it up, so the two cannot disagree. Does not know memory.
 #pragma once
 
 #include <array>
@@ -28,13 +28,14 @@ struct BucketLayout {
   bool whole_params = true;     // kept whole; else a shard (SHARD_PARAM), or nothing (another rank's)
   bool whole_gradient = true;   // the same of gradients
   std::vector<Piece> pieces;    // parameters, or parts of them, that lie in `own`
-  bool tier_state = false, tier_params = false;  // kept in the second tier
+  bool offload_state = false, offload_params = false;  // kept in offload memory
   // Kept between steps, by this rank.
   uint64_t param_bytes = 0, gradient_bytes = 0, state_bytes = 0, master_bytes = 0;
   std::array<uint64_t, kMostStates> each_state_bytes{};  // add up to state_bytes
   // Windows: what a gather, and the whole gradient of a sharded one, need while they are open. 0: never opened.
   uint64_t param_window_bytes = 0, gradient_window_bytes = 0;
-  // What is kept of a step until it is validated, where the program steps before; with gradients where they are spoilt.
+  // What is kept of a step until it is validated, where the program steps before; with gradients where they are
+  // poisoned.
   uint64_t copy_bytes = 0;
   bool copies_gradient = false;
 

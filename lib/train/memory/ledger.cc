@@ -14,22 +14,22 @@ const char* part_name(Part part) {
                                             "values and windows",
                                             "staging",
                                             "copy until a step is validated",
-                                            "optimizer state and master copy, second tier",
-                                            "parameters, second tier"};
+                                            "optimizer state and master copy, offload memory",
+                                            "parameters, offload memory"};
   return names[static_cast<size_t>(part)];
 }
 
 uint64_t total_bytes(const PartBytes& parts) {
   uint64_t total = 0;
   for (size_t i = 0; i < kParts; ++i)
-    if (!in_tier(static_cast<Part>(i))) total += parts[i];
+    if (!is_offloaded(static_cast<Part>(i))) total += parts[i];
   return total;
 }
 
 void Ledger::take(Part part, uint64_t bytes) {
   const auto i = static_cast<size_t>(part);
   const uint64_t taken = total_bytes(now_);
-  if (budget_ && !in_tier(part) && bytes > budget_ - std::min(taken, budget_))
+  if (budget_ && !is_offloaded(part) && bytes > budget_ - std::min(taken, budget_))
     fail(GSEL_ERR_NOMEM, "{} needs {} bytes more; {} of the {} bytes that train.memory_bytes allows are taken",
          part_name(part), bytes, taken, budget_);
   now_[i] += bytes;

@@ -19,17 +19,17 @@ enum class Part : uint8_t {
   windows,      // one arena: values, their gradients, saved bytes, gathered parameters, whole gradients of sharded ones
   staging,      // what collectives and casts need beside
   step_copy,    // what a step has changed, as it was before, until the step is validated
-  tier_state,   // second tier: optimizer state and master copies
-  tier_params,  // second tier: shards of parameters
+  offload_state,   // offload memory: optimizer state and master copies
+  offload_params,  // offload memory: shards of parameters
 };
 constexpr size_t kParts = 10;
 const char* part_name(Part part);
-constexpr bool in_tier(Part part) {
-  return part >= Part::tier_state;
+constexpr bool is_offloaded(Part part) {
+  return part >= Part::offload_state;
 }
 
 using PartBytes = std::array<uint64_t, kParts>;
-// Over the parts that are not in the second tier.
+// Over the parts that are not in offload memory.
 uint64_t total_bytes(const PartBytes& parts);
 
 class Ledger {
@@ -40,7 +40,7 @@ class Ledger {
   void give_back(Part part, uint64_t bytes);
   const PartBytes& now() const { return now_; }
   const PartBytes& peak() const { return peak_; }      // of each part by itself
-  uint64_t peak_total() const { return peak_total_; }  // of all at once, without the second tier
+  uint64_t peak_total() const { return peak_total_; }  // of all at once, without offload memory
 
  private:
   uint64_t budget_;

@@ -20,7 +20,7 @@ Lender::Lender(std::shared_ptr<Backend> backend, bool moves) : backend_(std::mov
   if (moves_) spoilt_.assign(kSpoiltBlock, kSpoilt);
 }
 
-void Lender::spoil(void* memory, uint64_t bytes) const {
+void Lender::poison(void* memory, uint64_t bytes) const {
   for (uint64_t done = 0; done < bytes; done += kSpoiltBlock)
     backend_->run(&gsel_backend_v1::copy, static_cast<void*>(static_cast<char*>(memory) + done),
                   static_cast<const void*>(spoilt_.data()), std::min(kSpoiltBlock, bytes - done),
@@ -34,7 +34,7 @@ char* Lender::place_for(uint64_t bytes) {
   const uint64_t gap = wraps ? ground - next_ : 0;
   if (on_loan_ + gap + size > ground) {
     grounds_.emplace_back(backend_, std::max(kLeastGround, kGroundsPerCall * (on_loan_ + size)));
-    spoil(grounds_.back().data(), grounds_.back().bytes());
+    poison(grounds_.back().data(), grounds_.back().bytes());
     next_ = on_loan_ = 0;
   } else if (wraps) {
     next_ = 0;
@@ -66,7 +66,7 @@ void Lender::take_back() {
     if (loan.access != Access::read)
       backend_->run(&gsel_backend_v1::copy, loan.home, static_cast<const void*>(loan.lent), loan.bytes,
                     int32_t{GSEL_COPY_ON_DEVICE}, static_cast<gsel_stream*>(nullptr));
-    spoil(loan.lent, loan.bytes);
+    poison(loan.lent, loan.bytes);
   }
   loans_.clear();
   on_loan_ = 0;

@@ -1,6 +1,6 @@
 // train/memory/lender.h: the tensors that one callback gets, and what becomes of them when it returns. Direct: views of
-// the library's memory. Moved: copies at a new place for each call, spoilt afterwards, so that a kernel that keeps a
-// pointer reads NaN. Refuses to know the order of calls.
+// the library's memory. Moved: copies at a new place for each call, poisoned afterwards, so that a kernel that keeps a
+// pointer reads NaN. Does not know the order of calls.
 #pragma once
 
 #include <gsel/model.h>
@@ -20,12 +20,12 @@ class Lender {
   gsel_tensor lend(gsel_tensor tensor, Access access);
   // Saved bytes, input buffers: the same for plain memory.
   void* lend_bytes(void* data, uint64_t bytes, Access access);
-  // The callback has returned: what was written goes home, what was lent is spoilt.
+  // The callback has returned: what was written goes home, what was lent is poisoned.
   void take_back();
 
   bool moves() const { return moves_; }
   // Overwrites memory of the backend with bytes that read as NaN.
-  void spoil(void* memory, uint64_t bytes) const;
+  void poison(void* memory, uint64_t bytes) const;
 
  private:
   struct Loan {
@@ -40,7 +40,7 @@ class Lender {
   bool moves_;
   std::vector<Loan> loans_;
   // Loans go round in one stretch of memory, so that a place comes again only after all others have been used. Where it
-  // was too small a larger one follows; the earlier ones stay, spoilt, for those who still look there.
+  // was too small a larger one follows; the earlier ones stay, poisoned, for those who still look there.
   std::vector<Memory> grounds_;
   uint64_t next_ = 0;         // in the last ground
   uint64_t on_loan_ = 0;      // bytes of this call's loans, gaps included

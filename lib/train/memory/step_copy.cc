@@ -34,14 +34,14 @@ uint64_t step_copy_bytes(const BucketLayout& layout, bool with_gradient) {
 }
 
 StepCopy::StepCopy(std::shared_ptr<Backend> backend, const std::vector<BucketLayout>& layouts,
-                   const std::string& tier_folder, Ledger& ledger)
+                   const std::string& offload_folder, Ledger& ledger)
     : backend_(std::move(backend)) {
   for (const BucketLayout& layout : layouts) {
     Place& place = places_.emplace_back();
     place.layout = layout;
-    if (layout.tier_state && !tier_) tier_.emplace(*backend_, tier_folder);
-    if (layout.tier_state)
-      place.far = TierMemory(*tier_, ledger, Part::tier_state, layout.copy_bytes);
+    if (layout.offload_state && !offload_) offload_.emplace(*backend_, offload_folder);
+    if (layout.offload_state)
+      place.far = OffloadedArray(*offload_, ledger, Part::offload_state, layout.copy_bytes);
     else
       place.near = CountedMemory(backend_, ledger, Part::step_copy, layout.copy_bytes);
   }

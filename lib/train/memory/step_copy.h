@@ -1,6 +1,6 @@
 // train/memory/step_copy.h: what a rank steps, as it was before a step that is still to be validated: values, the
-// 16-bit parameters beside them and the optimizer's state, bit for bit; and gradients where the optimizer spoils them.
-// It lies where the optimizer's state lies. Refuses to know why a step is undone.
+// 16-bit parameters beside them and the optimizer's state, bit for bit; and gradients where the optimizer poisons them.
+// It lies where the optimizer's state lies. Does not know why a step is undone.
 #pragma once
 
 #include <memory>
@@ -9,15 +9,16 @@
 #include <vector>
 
 #include "train/memory/layout.h"
-#include "train/memory/tier.h"
+#include "train/memory/offload.h"
 
 namespace gsel {
 
 class StepCopy {
  public:
-  // One place for each bucket that is stepped here. The ledger must live longer. GSEL_ERR_NOMEM, those of Tier.
-  StepCopy(std::shared_ptr<Backend> backend, const std::vector<BucketLayout>& layouts, const std::string& tier_folder,
-           Ledger& ledger);
+  // One place for each bucket that is stepped here. The ledger must live longer. GSEL_ERR_NOMEM, those of
+  // OffloadMemory.
+  StepCopy(std::shared_ptr<Backend> backend, const std::vector<BucketLayout>& layouts,
+           const std::string& offload_folder, Ledger& ledger);
   StepCopy(const StepCopy&) = delete;
   StepCopy& operator=(const StepCopy&) = delete;
 
@@ -28,21 +29,21 @@ class StepCopy {
   void put_back(int32_t bucket, const Stretch& stretch);
   void drop();
 
-  uint64_t tier_bytes_in() const { return tier_ ? tier_->bytes_in : 0; }
-  uint64_t tier_bytes_out() const { return tier_ ? tier_->bytes_out : 0; }
+  uint64_t offload_bytes_in() const { return offload_ ? offload_->bytes_in : 0; }
+  uint64_t offload_bytes_out() const { return offload_ ? offload_->bytes_out : 0; }
 
  private:
   struct Place {
     CountedMemory near;
-    TierMemory far;
+    OffloadedArray far;
     BucketLayout layout;
     bool kept = false;
   };
   void copy(const Place& place, const Stretch& stretch, char* kept, bool back) const;
 
   std::shared_ptr<Backend> backend_;
-  std::optional<Tier> tier_;   // before what lies in it
-  std::vector<Place> places_;  // by bucket
+  std::optional<OffloadMemory> offload_;  // before what lies in it
+  std::vector<Place> places_;             // by bucket
 };
 
 // Bytes of the copy of a bucket that is laid out so; 0 where it is not stepped.

@@ -25,8 +25,8 @@ ParamStorage::ParamStorage(std::shared_ptr<Backend> backend, const Model& model,
     : backend_(std::move(backend)), model_(model), homes_(model.params().size()) {
   const std::vector<ProgramBucket> buckets = stored_buckets(program);
   const std::vector<BucketLayout> layouts = layouts_of(program, optimizer);
-  if (std::ranges::any_of(layouts, [](const BucketLayout& l) { return l.tier_state || l.tier_params; }))
-    tier_.emplace(*backend_, config.train.tier_folder);
+  if (std::ranges::any_of(layouts, [](const BucketLayout& l) { return l.offload_state || l.offload_params; }))
+    offload_.emplace(*backend_, config.train.offload_folder);
   for (size_t b = 0; b < buckets.size(); ++b) make_block(layouts[b], buckets[b].params, ledger);
 }
 
@@ -34,11 +34,11 @@ void ParamStorage::zero(void* data, uint64_t bytes) const {
   if (bytes) backend_->run(&gsel_backend_v1::zero, data, bytes, static_cast<gsel_stream*>(nullptr));
 }
 
-// The file of the second tier is zero from the start.
-ParamStorage::Kept ParamStorage::make(bool in_tier, Part near, Part far, uint64_t bytes, Ledger& ledger) {
+// The file of offload memory is zero from the start.
+ParamStorage::Kept ParamStorage::make(bool is_offloaded, Part near, Part far, uint64_t bytes, Ledger& ledger) {
   Kept kept;
-  if (in_tier) {
-    kept.far = TierMemory(*tier_, ledger, far, bytes);
+  if (is_offloaded) {
+    kept.far = OffloadedArray(*offload_, ledger, far, bytes);
   } else {
     kept.near = CountedMemory(backend_, ledger, near, bytes);
     zero(kept.near.data(), bytes);
@@ -50,12 +50,12 @@ void ParamStorage::make_block(const BucketLayout& layout, const std::vector<int3
   Block block;
   block.layout = layout;
   block.params = params;
-  block.kept_params = make(layout.tier_params, Part::params, Part::tier_params, layout.param_bytes, ledger);
+  block.kept_params = make(layout.offload_params, Part::params, Part::offload_params, layout.param_bytes, ledger);
   block.kept_gradient = CountedMemory(backend_, ledger, Part::gradients, layout.gradient_bytes);
   zero(block.kept_gradient.data(), layout.gradient_bytes);
-  block.master = make(layout.tier_state, Part::master, Part::tier_state, layout.master_bytes, ledger);
+  block.master = make(layout.offload_state, Part::master, Part::offload_state, layout.master_bytes, ledger);
   for (int i = 0; i < kMostStates; ++i)
-    block.states[i] = make(layout.tier_state, Part::state, Part::tier_state, layout.each_state_bytes[i], ledger);
+    block.states[i] = make(layout.offload_state, Part::state, Part::offload_state, layout.each_state_bytes[i], ledger);
   if (layout.whole_params) block.whole_params = block.kept_params.near.data();
   if (layout.whole_gradient) block.whole_gradient = static_cast<float*>(block.kept_gradient.data());
 
@@ -185,7 +185,7 @@ void ParamStorage::place_shard(int32_t bucket, gsel_stream* stream) {
   backend_->run(&gsel_backend_v1::copy,
                 static_cast<void*>(static_cast<char*>(block.whole_params) + kept_bytes(block, block.layout.own.begin)),
                 shard, block.layout.param_bytes, int32_t{GSEL_COPY_ON_DEVICE}, stream);
-  if (!block.layout.tier_params) return;
+  if (!block.layout.offload_params) return;
   if (stream) backend_->run(&gsel_backend_v1::stream_wait, stream);
   block.kept_params.end_use(false);
 }

@@ -14,14 +14,14 @@
 #include "model/model.h"
 #include "program/program.h"
 #include "train/memory/layout.h"
-#include "train/memory/tier.h"
+#include "train/memory/offload.h"
 #include "train/memory/views.h"
 
 namespace gsel {
 
 class ParamStorage {
  public:
-  // Everything kept, states zero. The ledger must live longer. GSEL_ERR_NOMEM, those of Tier.
+  // Everything kept, states zero. The ledger must live longer. GSEL_ERR_NOMEM, those of OffloadMemory.
   ParamStorage(std::shared_ptr<Backend> backend, const Model& model, const Program& program, const Config& config,
                const Optimizer& optimizer, Ledger& ledger);
   ParamStorage(const ParamStorage&) = delete;
@@ -57,7 +57,7 @@ class ParamStorage {
   void close_gradient(int32_t bucket);
 
   // Before a gather in place: puts this rank's shard at its place in the open window. Nothing where parameters are kept
-  // whole. The copy is queued on the stream, and done before it returns where the shard lies in the second tier.
+  // whole. The copy is queued on the stream, and done before it returns where the shard lies in offload memory.
   void place_shard(int32_t bucket, gsel_stream* stream);
   // This rank's own part of the gradient, [layout().own_elems()]: where a REDUCE_SCATTER puts its result, or inside
   // the whole gradient. nullptr where another rank owns the bucket.
@@ -79,15 +79,15 @@ class ParamStorage {
     }
   }
 
-  // Of the second tier, so far.
-  uint64_t tier_bytes_in() const { return tier_ ? tier_->bytes_in : 0; }
-  uint64_t tier_bytes_out() const { return tier_ ? tier_->bytes_out : 0; }
+  // Of offload memory, so far.
+  uint64_t offload_bytes_in() const { return offload_ ? offload_->bytes_in : 0; }
+  uint64_t offload_bytes_out() const { return offload_ ? offload_->bytes_out : 0; }
 
  private:
-  // An array in one tier or the other.
+  // An array in device or offload memory.
   struct Kept {
     CountedMemory near;
-    TierMemory far;
+    OffloadedArray far;
     void* begin_use() { return near.data() ? near.data() : far.begin_use(); }
     void end_use(bool written) { far.end_use(written); }
     uint64_t bytes() const { return near.bytes() + far.bytes(); }
@@ -105,7 +105,7 @@ class ParamStorage {
     int64_t first = 0;
   };
 
-  Kept make(bool in_tier, Part near, Part far, uint64_t bytes, Ledger& ledger);
+  Kept make(bool is_offloaded, Part near, Part far, uint64_t bytes, Ledger& ledger);
   void make_block(const BucketLayout& layout, const std::vector<int32_t>& params, Ledger& ledger);
   void initialise_block(Block& block, uint64_t seed);
   // Of a block, while it is initialised: `params` has the elements in `kept`.
@@ -121,9 +121,9 @@ class ParamStorage {
 
   std::shared_ptr<Backend> backend_;
   const Model& model_;
-  std::optional<Tier> tier_;   // before what lies in it
-  std::vector<Home> homes_;    // by parameter
-  std::vector<Block> blocks_;  // by bucket; then of frozen parameters
+  std::optional<OffloadMemory> offload_;  // before what lies in it
+  std::vector<Home> homes_;               // by parameter
+  std::vector<Block> blocks_;             // by bucket; then of frozen parameters
 };
 
 }  // namespace gsel

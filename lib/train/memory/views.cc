@@ -42,8 +42,8 @@ uint64_t phase_bytes(const gsel_phase& phase, int64_t n_samples) {
   return static_cast<uint64_t>(phase_elems(phase, n_samples)) * dtype_bytes(phase.dtype);
 }
 
-bool passes_on(const gsel_phase& phase) {
-  return phase.axis >= 0 && (phase.flags & GSEL_PHASE_ROTATE);
+bool ring_shift(const gsel_phase& phase) {
+  return phase.axis >= 0 && (phase.flags & GSEL_PHASE_RING_SHIFT);
 }
 
 gsel_tensor phase_tensor(const gsel_phase& phase, int64_t n_samples, void* data) {

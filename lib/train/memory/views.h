@@ -14,7 +14,7 @@ uint64_t saved_bytes(const Layer& layer, int64_t n_samples);
 int64_t phase_elems(const gsel_phase& phase, int64_t n_samples);
 uint64_t phase_bytes(const gsel_phase& phase, int64_t n_samples);
 // Whether a phase gives its buffer to the next place of an axis.
-bool passes_on(const gsel_phase& phase);
+bool ring_shift(const gsel_phase& phase);
 gsel_tensor phase_tensor(const gsel_phase& phase, int64_t n_samples, void* data);
 
 // A view of n samples of a value at `data`.

@@ -1,5 +1,5 @@
 // train/optimize/low_rank_kernels.h: the arithmetic of low-rank compression over host memory. Matrices are row by row,
-// factors column by column. Refuses to know ranks and steps. Nothing depends on the width of a processor's vectors, so
+// factors column by column. Does not know ranks and steps. Nothing depends on the width of a processor's vectors, so
 // that equal input gives equal bits everywhere.
 #pragma once
 

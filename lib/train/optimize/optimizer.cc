@@ -29,12 +29,12 @@ const Kind& kind_named(std::string_view name) {
   fail(GSEL_ERR_CONFIG, "train.optimizer = \"{}\" is not known", name);
 }
 
-void check_user(const gsel_optimizer_desc& user) {
-  if (!user.step) fail(GSEL_ERR_ARG, "gsel_optimizer_desc.step is NULL; an optimizer is its function");
+void check_user(const gsel_optimizer_options& user) {
+  if (!user.step) fail(GSEL_ERR_ARG, "gsel_optimizer_options.step is NULL; an optimizer is its function");
   if (user.needs < GSEL_NEEDS_ELEMENTS || user.needs > GSEL_NEEDS_WHOLE_PARAM)
-    fail(GSEL_ERR_ARG, "gsel_optimizer_desc.needs is {}; one of GSEL_NEEDS_*, 0 to 2, would do", user.needs);
+    fail(GSEL_ERR_ARG, "gsel_optimizer_options.needs is {}; one of GSEL_NEEDS_*, 0 to 2, would do", user.needs);
   if (user.n_states < 0 || user.n_states > kMostStates)
-    fail(GSEL_ERR_ARG, "gsel_optimizer_desc.n_states is {}; 0 to {} would do", user.n_states, kMostStates);
+    fail(GSEL_ERR_ARG, "gsel_optimizer_options.n_states is {}; 0 to {} would do", user.n_states, kMostStates);
 }
 
 // A falling schedule has to know where it ends.
@@ -66,7 +66,7 @@ void* rounded_at(const Stretch& stretch, int64_t first) {
 
 }  // namespace
 
-Optimizer::Optimizer(const Config& config, const Model& model, const gsel_optimizer_desc* user)
+Optimizer::Optimizer(const Config& config, const Model& model, const gsel_optimizer_options* user)
     : model_(model), config_(config) {
   check_schedule(config_);
   if (user) {

@@ -1,5 +1,5 @@
 // train/optimize/optimizer.h: the rule that turns gradients into new parameters: a built-in kernel of the backend, or
-// the embedder's. Works on the stretch of a bucket that this rank owns; refuses to know who owns the rest.
+// the embedder's. Works on the stretch of a bucket that this rank owns; does not know who owns the rest.
 #pragma once
 
 #include <gsel/train.h>
@@ -32,7 +32,7 @@ struct Stretch {
   float* values = nullptr;  // [count] f32: the parameters, or their master copy
   void* rounded = nullptr;  // [count] the 16-bit parameters beside a master copy, or nullptr
   gsel_dtype rounded_dtype = GSEL_F32;
-  float* gradient = nullptr;                // [count] sums, not yet divided; spoilt by the embedder's optimizer
+  float* gradient = nullptr;                // [count] sums, not yet divided; poisoned by the embedder's optimizer
   std::array<void*, kMostStates> states{};  // arrays of Optimizer::state_bytes(i, count, pieces.size()), 4-byte aligned
   std::span<const Piece> pieces;            // in order; what lies between is padding
 };
@@ -48,7 +48,7 @@ class Optimizer {
  public:
   // user: the embedder's, or nullptr for train.optimizer. Copied. GSEL_ERR_ARG, GSEL_ERR_CONFIG (a falling schedule
   // without total_steps).
-  Optimizer(const Config& config, const Model& model, const gsel_optimizer_desc* user);
+  Optimizer(const Config& config, const Model& model, const gsel_optimizer_options* user);
 
   int n_states() const { return n_states_; }
   // Bytes of state array i over a stretch of count elements in n_pieces pieces; zeros are the state before the first
@@ -78,7 +78,7 @@ class Optimizer {
 
   const Model& model_;
   const Config config_;
-  std::optional<gsel_optimizer_desc> user_;
+  std::optional<gsel_optimizer_options> user_;
   int32_t kind_ = 0;  // GSEL_OPTIMIZER_*
   int n_states_ = 0;
 };

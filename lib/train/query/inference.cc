@@ -52,9 +52,9 @@ Inference::Inference(Executor& executor, const Model& model, const Model& descri
 // What needs no other rank.
 void Inference::prepare() {
   program_ = forward_to(training_, value_, n_samples_);
-  course_ = executor_.make_course(program_);
-  if (course_->plan.bytes() > executor_.arena().bytes())
-    own_ = CountedMemory(executor_.backend(), executor_.ledger(), Part::staging, course_->plan.bytes());
+  run_plan_ = executor_.make_run_plan(program_);
+  if (run_plan_->plan.bytes() > executor_.arena().bytes())
+    own_ = CountedMemory(executor_.backend(), executor_.ledger(), Part::staging, run_plan_->plan.bytes());
   const uint64_t room = std::max(whole_->room_bytes(), is_alone() ? 0 : kTextBytes);
   room_ = CountedMemory(executor_.backend(), executor_.ledger(), Part::staging, room);
 }
@@ -65,10 +65,10 @@ bool Inference::is_alone() const {
 
 void Inference::run(const DataSource& data, uint64_t rng_key, void* dst) {
   const CountedMemory& memory = own_.bytes() ? own_ : executor_.arena();
-  executor_.begin_inference(*course_, memory, rng_key);
+  executor_.begin_inference(*run_plan_, memory, rng_key);
   push(executor_, described_, data);
   tell_failure(executor_.end_inference());
-  void* local = executor_.left_by(*course_, memory, value_);
+  void* local = executor_.left_by(*run_plan_, memory, value_);
   if (local && model_.values()[value_].form == Form::partial) sum_up(local);
   whole_->tell(local, room_.data(), dst);
 }

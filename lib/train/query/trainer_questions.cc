@@ -20,8 +20,8 @@ std::optional<gsel_memory_part> Trainer::memory_part(int32_t i) const {
   if (i < 0) fail(GSEL_ERR_ARG, "part {} was asked for; parts count from 0", i);
   if (static_cast<size_t>(i) >= kParts) return {};
   const auto part = static_cast<Part>(i);
-  return gsel_memory_part{sizeof(gsel_memory_part), in_tier(part) ? 1 : 0, part_name(part), executor_->forecast()[i],
-                          executor_->ledger().peak()[i]};
+  return gsel_memory_part{sizeof(gsel_memory_part), is_offloaded(part) ? 1 : 0, part_name(part),
+                          executor_->forecast()[i], executor_->ledger().peak()[i]};
 }
 
 const Param& Trainer::checked_param(int32_t param) const {

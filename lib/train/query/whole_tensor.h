@@ -1,5 +1,5 @@
 // train/query/whole_tensor.h: a tensor that one place of the pipeline has, in parts on the ranks of the tensor axis or
-// alike on each, told to all ranks of the replica in host memory. Refuses to know whether it is a value or a parameter.
+// alike on each, told to all ranks of the replica in host memory. Does not know whether it is a value or a parameter.
 #pragma once
 
 #include <vector>

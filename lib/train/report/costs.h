@@ -1,4 +1,4 @@
-// train/report/costs.h: what layers take, read from steps that were recorded (docs/step.md). Refuses to know who asks.
+// train/report/costs.h: what layers take, read from steps that were recorded (docs/step.md). Does not know who asks.
 #pragma once
 
 #include <string>

@@ -39,8 +39,8 @@ void add_report(const gsel_step_report& r, Json& step) {
   step["n_overlapped"] = r.n_overlapped;
   step["n_gathers"] = r.n_gathers;
   step["peak_bytes"] = r.peak_bytes;
-  step["tier_bytes_in"] = r.tier_bytes_in;
-  step["tier_bytes_out"] = r.tier_bytes_out;
+  step["offload_bytes_in"] = r.offload_bytes_in;
+  step["offload_bytes_out"] = r.offload_bytes_out;
 }
 
 Json counts_json(const std::vector<AxisCount>& counts) {
@@ -72,7 +72,7 @@ Json memory_json(const StepRecord& record) {
   for (size_t i = 0; i < kParts; ++i) {
     const auto part = static_cast<Part>(i);
     list.push_back({{"part", part_name(part)},
-                    {"tier", in_tier(part) ? 1 : 0},
+                    {"offloaded", is_offloaded(part) ? 1 : 0},
                     {"forecast_bytes", record.forecast[i]},
                     {"peak_bytes", record.peak[i]}});
   }

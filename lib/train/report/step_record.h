@@ -1,5 +1,5 @@
 // train/report/step_record.h: what a step did and when: begin and end of each instruction, bytes by axis and kind,
-// memory by part; as a struct, as JSON (docs/step.md) and as a file for `gsel trace`. Refuses to know how a step is
+// memory by part; as a struct, as JSON (docs/step.md) and as a file for `gsel trace`. Does not know how a step is
 // run.
 #pragma once
 

@@ -46,7 +46,7 @@ static void read_step(struct rewrite* w) {
   w->base = rewrite_alloc(w, w->n_base, sizeof *w->base);
   for (int32_t i = w->n_base - 1; i >= 0 && !w->status; --i) {
     rewrite_fail(w, w->api->get(w->pass, i, &w->base[i]), NULL, NULL);
-    if (w->base[i].kind == GSEL_INSTR_LOSS_REDUCE && w->base[i].axis != GSEL_AXIS_PIPELINE) w->end_of_backward = i;
+    if (w->base[i].kind == GSEL_INSTR_LOSS_ALLREDUCE && w->base[i].axis != GSEL_AXIS_PIPELINE) w->end_of_backward = i;
   }
 }
 
@@ -122,11 +122,12 @@ void emit(struct rewrite* w, gsel_instr instr) {
 }
 
 static int has_root(gsel_instr_kind kind) {
-  return kind == GSEL_INSTR_BROADCAST || kind == GSEL_INSTR_REDUCE_ROOT;
+  return kind == GSEL_INSTR_BROADCAST || kind == GSEL_INSTR_REDUCE;
 }
 
 static int is_collective(gsel_instr_kind kind) {
-  return has_root(kind) || kind == GSEL_INSTR_REDUCE || kind == GSEL_INSTR_GATHER || kind == GSEL_INSTR_REDUCE_SCATTER;
+  return has_root(kind) || kind == GSEL_INSTR_ALLREDUCE || kind == GSEL_INSTR_ALLGATHER ||
+         kind == GSEL_INSTR_REDUCE_SCATTER;
 }
 
 static gsel_instr bucket_instr(const struct rewrite* w, gsel_instr_kind kind, int32_t bucket) {

@@ -1,6 +1,6 @@
 /* common/rewrite.h: what strategies share. A rank's step is read once, written anew front to back, and put in place of
  * the old one; on the data axis, parameters are grouped in buckets in the order in which backward completes their
- * gradients. Refuses to know what a strategy does with a bucket. */
+ * gradients. Does not know what a strategy does with a bucket. */
 #ifndef GSEL_STRATEGY_REWRITE_H
 #define GSEL_STRATEGY_REWRITE_H
 
@@ -30,8 +30,8 @@ struct rewrite {
   gsel_instr* base;    /* [n_base] the step as it came */
   gsel_instr* out;     /* [n_out] as it becomes */
   int32_t n_base, n_out, capacity;
-  int32_t end_of_backward; /* position in base of the first loss_reduce over ranks of one place: what stands before it
-                              is computation */
+  int32_t end_of_backward; /* position in base of the first loss_allreduce over ranks of one place: what stands before
+                              it is computation */
   gsel_layer_info* layers; /* [n_layers] */
   gsel_param_info* params; /* [n_params] */
   int32_t n_layers, n_params;
@@ -76,7 +76,7 @@ typedef int (*wanted_fn)(const gsel_param_info* param, void* user);
 void make_buckets(struct rewrite* w, int64_t first_cap, int64_t cap, wanted_fn wanted, void* user);
 /* A bucket for each set of layers that read the same parameters. */
 void make_buckets_by_readers(struct rewrite* w, wanted_fn wanted, void* user);
-void describe_buckets(struct rewrite* w, int32_t from, gsel_bucket_desc desc);
+void describe_buckets(struct rewrite* w, int32_t from, gsel_bucket_options desc);
 
 /* Fills completions: once per step, or once per micro-batch. A bucket that no backward of this rank touches completes
  * at the end of backward. */

@@ -28,7 +28,7 @@ static gsel_status refuse_matrix(const struct places* p, const gsel_layer_info* 
 static void place(struct places* p, int32_t id, gsel_error** err) {
   gsel_layer_info layer = {.struct_size = sizeof layer};
   if (places_layer(p, id, &layer)) return;
-  const int by_position = layer.rotates || (layer.flags & GSEL_LAYER_POSITIONWISE);
+  const int by_position = layer.ring_shifts || (layer.flags & GSEL_LAYER_POSITIONWISE);
   if (by_position && places_all_have_positions(p, &layer)) {
     places_by_position(p, id, &layer);
   } else if (places_reads_sharded(p, &layer)) {

@@ -20,8 +20,8 @@ static const char* const compressions[] = {"none", "f16", "bf16", "low_rank"}; /
 /* A low rank says little about the gradients of a model that has just begun to learn. */
 enum { LOW_RANK_START = 10 };
 
-static gsel_bucket_desc description(struct rewrite* w) {
-  gsel_bucket_desc desc = {.axis = w->axis, .owner = -1};
+static gsel_bucket_options description(struct rewrite* w) {
+  gsel_bucket_options desc = {.axis = w->axis, .owner = -1};
   desc.compression = rewrite_word(w, "compress", compressions, 4);
   if (desc.compression == GSEL_COMPRESS_NONE) return desc;
   const int64_t start = w->api->option_integer(w->pass, "compress_start");
@@ -41,9 +41,9 @@ static void write_step(struct rewrite* w) {
   for (int32_t i = 0; i < w->end_of_backward; ++i) {
     emit(w, w->base[i]);
     for (; overlap && next < w->n_completions && w->completions[next].position == i; ++next)
-      emit_bucket(w, GSEL_INSTR_REDUCE, w->completions[next].bucket);
+      emit_bucket(w, GSEL_INSTR_ALLREDUCE, w->completions[next].bucket);
   }
-  for (; next < w->n_completions; ++next) emit_bucket(w, GSEL_INSTR_REDUCE, w->completions[next].bucket);
+  for (; next < w->n_completions; ++next) emit_bucket(w, GSEL_INSTR_ALLREDUCE, w->completions[next].bucket);
   write_end_of_step(w, step);
 }
 

@@ -126,7 +126,7 @@ static void write_master_forward(struct dp* d, gsel_instr instr) {
   for (int32_t i = 0; i < layer->n_inputs; ++i) {
     struct value* value = &d->values[layer->inputs[i]];
     if (value->whole || value->arrived == instr.microbatch) continue;
-    emit_exchange(d, GSEL_INSTR_COLLECT, layer->inputs[i], instr.microbatch, 0);
+    emit_exchange(d, GSEL_INSTR_GATHER, layer->inputs[i], instr.microbatch, 0);
     value->arrived = instr.microbatch;
     if (value->needs_gradient) value->owed = instr.microbatch;
   }
@@ -172,9 +172,9 @@ static void write_step(struct dp* d) {
   for (int32_t i = 0; i < w->end_of_backward; ++i) {
     write_instr(d, w->base[i]);
     for (; d->overlap && next < w->n_completions && w->completions[next].position == i; ++next)
-      emit_bucket(w, GSEL_INSTR_REDUCE_ROOT, w->completions[next].bucket);
+      emit_bucket(w, GSEL_INSTR_REDUCE, w->completions[next].bucket);
   }
-  for (; next < w->n_completions; ++next) emit_bucket(w, GSEL_INSTR_REDUCE_ROOT, w->completions[next].bucket);
+  for (; next < w->n_completions; ++next) emit_bucket(w, GSEL_INSTR_REDUCE, w->completions[next].bucket);
   write_end_of_step(w, step);
 }
 
@@ -192,7 +192,7 @@ static gsel_status compile(const gsel_host_v1* host, const gsel_pass_api_v1* api
   refuse_weights(&d);
   read_values(&d);
   make_buckets(w, cap, cap, NULL, NULL);
-  describe_buckets(w, 0, (gsel_bucket_desc){.axis = axis, .owner = MASTER});
+  describe_buckets(w, 0, (gsel_bucket_options){.axis = axis, .owner = MASTER});
   find_completions(w, 0);
   if (!w->status) {
     find_places(&d);

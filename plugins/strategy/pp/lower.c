@@ -194,7 +194,7 @@ static void find_input_stages(struct lower* lo) {
 }
 
 static int is_told(const gsel_instr* instr) {
-  return instr->kind == GSEL_INSTR_LOSS_REDUCE && instr->axis == GSEL_AXIS_PIPELINE;
+  return instr->kind == GSEL_INSTR_LOSS_ALLREDUCE && instr->axis == GSEL_AXIS_PIPELINE;
 }
 
 /* The losses of the whole pipeline, told by the place that has them and heard by the others. */
@@ -223,7 +223,7 @@ static int is_deferrable(const gsel_instr* instr) {
   return instr->kind == GSEL_INSTR_NORM || (instr->kind == GSEL_INSTR_OVERFLOW && instr->axis == GSEL_AXIS_PIPELINE);
 }
 
-/* The buckets are those of this place alone. What is deferred comes last: behind it the step is taken on trust. */
+/* The buckets are those of this place alone. What is deferred comes last: behind it the step is optimistic. */
 static void write_end(struct pp* pp) {
   struct rewrite* w = &pp->w;
   for (int deferred = 0; deferred <= pp->post_validates; ++deferred)

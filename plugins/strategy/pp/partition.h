@@ -1,4 +1,4 @@
-/* pp/partition.h: a list of layers cut into stages. Refuses to know what layers are and what they cost: it is given
+/* pp/partition.h: a list of layers cut into stages. Does not know what layers are and what they cost: it is given
  * numbers. */
 #ifndef GSEL_STRATEGY_PP_PARTITION_H
 #define GSEL_STRATEGY_PP_PARTITION_H

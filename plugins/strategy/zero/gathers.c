@@ -86,7 +86,7 @@ static void gather_next(struct gathers* g) {
   const struct span* span = &g->spans[g->next++];
   g->open[span->bucket] = span->last;
   g->ahead += g->w->buckets[span->bucket].elems;
-  emit_bucket(g->w, GSEL_INSTR_GATHER, span->bucket);
+  emit_bucket(g->w, GSEL_INSTR_ALLGATHER, span->bucket);
 }
 
 /* A bucket's memory must be released, and its gradients must have arrived, before it is gathered again. */

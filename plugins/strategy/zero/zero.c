@@ -20,8 +20,7 @@ static const gsel_option_v1 options[] = {
      "stage 3: gathered parameters are kept for one use (none), from forward to backward (forward), or for all "
      "micro-batches (step)",
      GSEL_OPTION_TEXT, 0, 0, 0, "none"},
-    {"offload",
-     "what lives in the second memory tier: none, state (of the optimizer), all (in stage 3: parameters too)",
+    {"offload", "what lives in offload memory: none, state (of the optimizer), all (in stage 3: parameters too)",
      GSEL_OPTION_TEXT, 0, 0, 0, "none"},
 };
 static const char* const keeps[] = {"none", "forward", "step"}; /* in the order of enum keep */
@@ -58,7 +57,7 @@ static void make_all_buckets(struct zero* z) {
     rewrite_fail(w, GSEL_ERR_CONFIG,
                  "offload = \"%s\" needs stage = 3, where parameters are in shards; \"state\" would do",
                  offloads[offload]);
-  gsel_bucket_desc desc = {.axis = w->axis, .owner = -1, .flags = GSEL_BUCKET_SHARD_STATE};
+  gsel_bucket_options desc = {.axis = w->axis, .owner = -1, .flags = GSEL_BUCKET_SHARD_STATE};
   if (z->stage > 1) desc.flags |= GSEL_BUCKET_SHARD_GRADIENT;
   if (offload != OFFLOAD_NONE) desc.flags |= GSEL_BUCKET_OFFLOAD_STATE;
   make_buckets(w, first_cap, cap, z->stage == 3 ? is_resident : NULL, z);
@@ -105,7 +104,7 @@ static void reduce(struct zero* z, int32_t position) {
 static void step(struct rewrite* w, int32_t bucket) {
   emit_bucket(w, GSEL_INSTR_STEP, bucket);
   if (w->buckets[bucket].flags & GSEL_BUCKET_SHARD_PARAM) return;
-  emit_bucket(w, GSEL_INSTR_GATHER, bucket);
+  emit_bucket(w, GSEL_INSTR_ALLGATHER, bucket);
   if (!((struct zero*)w)->overlap) emit_settle(w, bucket);
 }
 

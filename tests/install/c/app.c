@@ -15,7 +15,7 @@ int main(void) {
   const int32_t rank = gsel_comm_rank(comm), n = gsel_comm_world_size(comm);
   int64_t sum = rank;
   if (gsel_allreduce(comm, &sum, &sum, 1, GSEL_I64, GSEL_SUM, &err)) return failed("gsel_allreduce", err);
-  gsel_comm_destroy(comm);
+  gsel_comm_free(comm);
   const int64_t expected = (int64_t)n * (n - 1) / 2;
   if (sum != expected) {
     fprintf(stderr, "app: rank %d of %d: expected a sum of %d, got %d\n", (int)rank, (int)n, (int)expected, (int)sum);

@@ -93,8 +93,8 @@ func JoinAs(rank, worldSize int, id *UniqueID) (*Comm, error) {
 	inC := (*C.gsel_unique_id)(C.malloc(C.sizeof_gsel_unique_id))
 	defer C.free(unsafe.Pointer(inC))
 	*inC = *id
-	config := C.gsel_comm_config{rank: C.int32_t(rank), world_size: C.int32_t(worldSize), id: inC}
-	config.struct_size = C.sizeof_gsel_comm_config
+	config := C.gsel_comm_options{rank: C.int32_t(rank), world_size: C.int32_t(worldSize), id: inC}
+	config.struct_size = C.sizeof_gsel_comm_options
 	comm := new(Comm)
 	var err *C.gsel_error
 	return comm, check(C.gsel_comm_init(&config, &comm.c, &err), &err)
@@ -102,7 +102,7 @@ func JoinAs(rank, worldSize int, id *UniqueID) (*Comm, error) {
 
 func (comm *Comm) Rank() int      { return int(C.gsel_comm_rank(comm.c)) }
 func (comm *Comm) WorldSize() int { return int(C.gsel_comm_world_size(comm.c)) }
-func (comm *Comm) Close()         { C.gsel_comm_destroy(comm.c) }
+func (comm *Comm) Close()         { C.gsel_comm_free(comm.c) }
 
 // Sum sums x over all ranks, in place.
 func (comm *Comm) Sum(x []int32) error {
@@ -125,8 +125,8 @@ func (model *Model) Close() { C.gsel_model_free(model.c) }
 func (model *Model) Param(name string, dims ...int64) (int32, error) {
 	var l lent
 	defer l.free()
-	var desc C.gsel_param_desc
-	C.gsel_param_desc_init(&desc, C.sizeof_gsel_param_desc)
+	var desc C.gsel_param_options
+	C.gsel_param_options_init(&desc, C.sizeof_gsel_param_options)
 	desc.name = l.text(name)
 	desc.dims, desc.n_dims = l.dims(dims)
 	var id C.int32_t
@@ -138,8 +138,8 @@ func (model *Model) Param(name string, dims ...int64) (int32, error) {
 func (model *Model) Value(name string, dtype C.gsel_dtype, flags uint32, dims ...int64) (int32, error) {
 	var l lent
 	defer l.free()
-	var desc C.gsel_value_desc
-	C.gsel_value_desc_init(&desc, C.sizeof_gsel_value_desc)
+	var desc C.gsel_value_options
+	C.gsel_value_options_init(&desc, C.sizeof_gsel_value_options)
 	desc.name = l.text(name)
 	desc.dims, desc.n_dims = l.dims(dims)
 	desc.dtype, desc.flags = dtype, C.uint32_t(flags)
@@ -153,8 +153,8 @@ func (model *Model) Value(name string, dtype C.gsel_dtype, flags uint32, dims ..
 func (model *Model) Loss(name string, inputs, outputs, params []int32) (int32, error) {
 	var l lent
 	defer l.free()
-	var desc C.gsel_layer_desc
-	C.gsel_layer_desc_init(&desc, C.sizeof_gsel_layer_desc)
+	var desc C.gsel_layer_options
+	C.gsel_layer_options_init(&desc, C.sizeof_gsel_layer_options)
 	desc.name = l.text(name)
 	desc.inputs, desc.n_inputs = l.ids(inputs)
 	desc.outputs, desc.n_outputs = l.ids(outputs)
@@ -187,7 +187,7 @@ func NewTrainer(model *Model, comm *Comm, toml string) (*Trainer, error) {
 	defer C.gsel_config_free(config)
 	options := C.gsel_trainer_options{struct_size: C.sizeof_gsel_trainer_options, config: config}
 	trainer := new(Trainer)
-	return trainer, check(C.gsel_trainer_create(model.c, comm.c, &options, &trainer.c, &err), &err)
+	return trainer, check(C.gsel_trainer_create(comm.c, model.c, &options, &trainer.c, &err), &err)
 }
 
 func (trainer *Trainer) Close() { C.gsel_trainer_free(trainer.c) }

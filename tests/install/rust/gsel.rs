@@ -60,7 +60,7 @@ pub struct UniqueId {
 }
 
 #[repr(C)]
-pub struct CommConfig {
+pub struct CommOptions {
     pub struct_size: u32,
     pub reserved: u32,
     pub rank: i32,
@@ -102,7 +102,7 @@ pub type InitFn = extern "C" fn(dst: *mut f32, first: i64, count: i64, seed: u64
 pub type DataFn = extern "C" fn(request: *const DataRequest, user_data: *mut c_void) -> i32;
 
 #[repr(C)]
-pub struct ParamDesc<'a> {
+pub struct ParamOptions<'a> {
     pub struct_size: u32,
     pub reserved: u32,
     pub name: Str<'a>,
@@ -121,7 +121,7 @@ pub struct ParamDesc<'a> {
 }
 
 #[repr(C)]
-pub struct ValueDesc<'a> {
+pub struct ValueOptions<'a> {
     pub struct_size: u32,
     pub reserved: u32,
     pub name: Str<'a>,
@@ -135,7 +135,7 @@ pub struct ValueDesc<'a> {
 }
 
 #[repr(C)]
-pub struct LayerDesc<'a> {
+pub struct LayerOptions<'a> {
     pub struct_size: u32,
     pub reserved: u32,
     pub name: Str<'a>,
@@ -219,13 +219,13 @@ unsafe trait Sized32: Sized {
         }
     }
 }
-unsafe impl Sized32 for CommConfig {}
+unsafe impl Sized32 for CommOptions {}
 unsafe impl Sized32 for TrainerOptions {}
 unsafe impl Sized32 for Work {}
 unsafe impl Sized32 for StepReport {}
-unsafe impl Sized32 for ParamDesc<'_> {}
-unsafe impl Sized32 for ValueDesc<'_> {}
-unsafe impl Sized32 for LayerDesc<'_> {}
+unsafe impl Sized32 for ParamOptions<'_> {}
+unsafe impl Sized32 for ValueOptions<'_> {}
+unsafe impl Sized32 for LayerOptions<'_> {}
 
 macro_rules! opaque {
     ($($name:ident)*) => {$(
@@ -241,7 +241,7 @@ extern "C" {
     fn gsel_error_rank(error: *const RawError) -> i32;
     fn gsel_error_free(error: *mut RawError);
     fn gsel_unique_id_create(out: *mut UniqueId, err: *mut *mut RawError) -> i32;
-    fn gsel_comm_init(config: *const CommConfig, out: *mut *mut RawComm, err: *mut *mut RawError) -> i32;
+    fn gsel_comm_init(config: *const CommOptions, out: *mut *mut RawComm, err: *mut *mut RawError) -> i32;
     fn gsel_comm_rank(comm: *const RawComm) -> i32;
     fn gsel_comm_world_size(comm: *const RawComm) -> i32;
     fn gsel_allreduce(
@@ -253,20 +253,18 @@ extern "C" {
         op: i32,
         err: *mut *mut RawError,
     ) -> i32;
-    fn gsel_comm_destroy(comm: *mut RawComm);
+    fn gsel_comm_free(comm: *mut RawComm);
     fn gsel_config_parse(text: Str, name: Str, out: *mut *mut RawConfig, err: *mut *mut RawError) -> i32;
     fn gsel_config_free(config: *mut RawConfig);
     fn gsel_model_create(out: *mut *mut RawModel, err: *mut *mut RawError) -> i32;
-    fn gsel_model_add_param(model: *mut RawModel, desc: *const ParamDesc, id: *mut i32, err: *mut *mut RawError)
+    fn gsel_model_add_param(model: *mut RawModel, desc: *const ParamOptions, id: *mut i32, err: *mut *mut RawError)
         -> i32;
-    fn gsel_model_add_value(model: *mut RawModel, desc: *const ValueDesc, id: *mut i32, err: *mut *mut RawError)
+    fn gsel_model_add_value(model: *mut RawModel, desc: *const ValueOptions, id: *mut i32, err: *mut *mut RawError)
         -> i32;
-    fn gsel_model_add_layer(model: *mut RawModel, desc: *const LayerDesc, id: *mut i32, err: *mut *mut RawError)
+    fn gsel_model_add_layer(model: *mut RawModel, desc: *const LayerOptions, id: *mut i32, err: *mut *mut RawError)
         -> i32;
     fn gsel_model_free(model: *mut RawModel);
-    fn gsel_trainer_create(
-        model: *mut RawModel,
-        comm: *mut RawComm,
+    fn gsel_trainer_create(comm: *mut RawComm, model: *mut RawModel,
         options: *const TrainerOptions,
         out: *mut *mut RawTrainer,
         err: *mut *mut RawError,
@@ -341,9 +339,9 @@ impl Comm {
         Comm::join(ptr::null())
     }
     pub fn new(rank: i32, world_size: i32, id: &UniqueId) -> Result<Comm, Error> {
-        Comm::join(&CommConfig { rank, world_size, id, ..CommConfig::init() })
+        Comm::join(&CommOptions { rank, world_size, id, ..CommOptions::init() })
     }
-    fn join(config: *const CommConfig) -> Result<Comm, Error> {
+    fn join(config: *const CommOptions) -> Result<Comm, Error> {
         let mut comm = ptr::null_mut();
         check(|err| unsafe { gsel_comm_init(config, &mut comm, err) })?;
         Ok(Comm(comm))
@@ -362,7 +360,7 @@ impl Comm {
 }
 impl Drop for Comm {
     fn drop(&mut self) {
-        unsafe { gsel_comm_destroy(self.0) }
+        unsafe { gsel_comm_free(self.0) }
     }
 }
 
@@ -391,13 +389,13 @@ impl Model {
     }
     pub fn add_param(&mut self, name: &str, dims: &[i64]) -> Result<i32, Error> {
         let (mut id, n_dims) = (0, dims.len() as i32);
-        let desc = ParamDesc { name: name.into(), dims: dims.as_ptr(), n_dims, ..ParamDesc::init() };
+        let desc = ParamOptions { name: name.into(), dims: dims.as_ptr(), n_dims, ..ParamOptions::init() };
         check(|err| unsafe { gsel_model_add_param(self.0, &desc, &mut id, err) })?;
         Ok(id)
     }
     pub fn add_value(&mut self, name: &str, dims: &[i64], dtype: i32, flags: u32) -> Result<i32, Error> {
         let (mut id, n_dims) = (0, dims.len() as i32);
-        let desc = ValueDesc { name: name.into(), dims: dims.as_ptr(), n_dims, dtype, flags, ..ValueDesc::init() };
+        let desc = ValueOptions { name: name.into(), dims: dims.as_ptr(), n_dims, dtype, flags, ..ValueOptions::init() };
         check(|err| unsafe { gsel_model_add_value(self.0, &desc, &mut id, err) })?;
         Ok(id)
     }
@@ -411,7 +409,7 @@ impl Model {
         (forward, backward): (LayerFn, LayerFn),
         user_data: *mut c_void,
     ) -> Result<i32, Error> {
-        let desc = LayerDesc {
+        let desc = LayerOptions {
             name: name.into(),
             inputs: inputs.as_ptr(),
             outputs: outputs.as_ptr(),
@@ -423,7 +421,7 @@ impl Model {
             forward: Some(forward),
             backward: Some(backward),
             user_data,
-            ..LayerDesc::init()
+            ..LayerOptions::init()
         };
         let mut id = 0;
         check(|err| gsel_model_add_layer(self.0, &desc, &mut id, err))?;
@@ -461,7 +459,7 @@ impl<'a> Trainer<'a> {
     ) -> Result<Trainer<'a>, Error> {
         let options = TrainerOptions { config: config.0, data, data_user_data, ..TrainerOptions::init() };
         let mut raw = ptr::null_mut();
-        check(|err| gsel_trainer_create(model.0, comm.0, &options, &mut raw, err))?;
+        check(|err| gsel_trainer_create(comm.0, model.0, &options, &mut raw, err))?;
         Ok(Trainer { raw, comm: PhantomData })
     }
     /// One step by pull: `work` does each task, or says why not.

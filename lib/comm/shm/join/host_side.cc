@@ -221,7 +221,7 @@ void HostSide::check_order() const {
     if (guest && guest->hello.order != join_.order)
       throw Error(GSEL_ERR_MISMATCH,
                   fmt::format("rank {} (pid {}) joins with order {}, rank 0 with {}; give every rank "
-                              "the same gsel_comm_config.order",
+                              "the same gsel_comm_options.order",
                               guest->hello.rank, guest->hello.pid, guest->hello.order, join_.order))
           .about_rank(guest->hello.rank);
 }

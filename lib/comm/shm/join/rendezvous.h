@@ -1,4 +1,4 @@
-// comm/shm/join/rendezvous.h: how the ranks of one host find each other and come to share an arena. Refuses to know
+// comm/shm/join/rendezvous.h: how the ranks of one host find each other and come to share an arena. Does not know
 // what they do with it. Rank 0 listens under a name made from the id, in no file system and on no port; the kernel
 // vouches for one host and one user. Returns on every rank once all have joined, or fails on every rank, within the
 // deadline.

@@ -1,4 +1,4 @@
-// comm/shm/memory/arena.h: the control memory of one communicator and where everything stands in it. Refuses to know
+// comm/shm/memory/arena.h: the control memory of one communicator and where everything stands in it. Does not know
 // the protocols and where it comes from: a place in the memory its family shares (family.h), or the heap for a world of
 // one. Its first part is reserved before anybody sees it; staging and channels get their pages when first used, by
 // whoever writes them first.
@@ -109,12 +109,12 @@ struct alignas(128) RankBlock {
   alignas(128) std::atomic<uint64_t> operation[2][4];
 
   // Waiting for this rank: it bumps wake_word when sleepers is not 0. Waiting of this rank for any of several: who
-  // writes to one of its channels bumps bell when listening is not 0.
+  // writes to one of its channels counts wakeups up when listening is not 0.
   alignas(128) std::atomic<uint32_t> sleepers;
   std::atomic<uint32_t> wake_word;
   std::atomic<int32_t> processor;  // where it last waited, + 1
   alignas(128) std::atomic<uint32_t> listening;
-  std::atomic<uint32_t> bell;
+  std::atomic<uint32_t> wakeups;
 };
 
 // From one rank to another: a ring of lines, each a message or a piece of one; data of long ones stands elsewhere, and

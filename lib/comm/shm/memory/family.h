@@ -1,5 +1,5 @@
 // comm/shm/memory/family.h: the ranks that joined together and the memory they share. Communicators split, duplicated
-// or shrunk from the first stay within its family, so they need no sockets and share its memory. Refuses to know what
+// or shrunk from the first stay within its family, so they need no sockets and share its memory. Does not know what
 // stands in that memory.
 //
 // Each rank takes extents of that memory (shared_memory.h) for itself and allocates from them, so allocating asks
@@ -67,8 +67,8 @@ class Family {
   // memory.cc: memory for the caller, as gsel_mem_alloc and its fellows have it. Any thread.
   void* alloc(uint64_t bytes);
   void free(void* memory);
-  void enrol(void* memory, uint64_t bytes);
-  void dismiss(void* memory);
+  void register_memory(void* memory, uint64_t bytes);
+  void unregister_memory(void* memory);
   // Where a buffer stands in the shared memory, in the mapping itself or in a registered range; 0: not in one of them.
   uint64_t offset_of(const void* memory, uint64_t bytes) const {
     const uint64_t offset = memory_ ? memory_->offset_of(memory, bytes) : 0;
@@ -88,7 +88,7 @@ class Family {
   struct Region {
     uint64_t bytes = 0;
     uint64_t offset = 0;
-    bool enrolled = false;
+    bool registered = false;
   };
   struct Shared {
     uint64_t offset;
@@ -98,7 +98,7 @@ class Family {
 
   void release_unused() noexcept;
   void release_locked(uint64_t offset) noexcept;
-  Regions::iterator find(const void* memory, bool enrolled, const char* asked, const char* made_by);
+  Regions::iterator find(const void* memory, bool registered, const char* asked, const char* made_by);
   void note(uintptr_t address, const Region& region);
   void give_back(uintptr_t address, const Region& region) noexcept;
   void give_back_all() noexcept;

@@ -136,7 +136,7 @@ void Family::free(void* memory) {
   give_back(node.key(), node.mapped());
 }
 
-void Family::enrol(void* memory, uint64_t bytes) {
+void Family::register_memory(void* memory, uint64_t bytes) {
   if (bytes == 0 || bytes % kPage != 0 || address_of(memory) % kPage != 0 || bytes > UINTPTR_MAX - address_of(memory))
     fail(GSEL_ERR_ARG, "gsel_mem_register of {} bytes at {}: both ends must stand at boundaries of {} bytes", bytes,
          memory, kPage);
@@ -157,7 +157,7 @@ void Family::enrol(void* memory, uint64_t bytes) {
   enrolled_.fetch_add(1, std::memory_order_release);
 }
 
-void Family::dismiss(void* memory) {
+void Family::unregister_memory(void* memory) {
   Region region;
   {
     std::lock_guard lock(regions_mutex_);
@@ -185,9 +185,9 @@ uint64_t Family::offset_of_region(const void* memory, uint64_t bytes, uint64_t k
   return isolated(offset, bytes) ? 0 : offset;
 }
 
-Family::Regions::iterator Family::find(const void* memory, bool enrolled, const char* asked, const char* made_by) {
+Family::Regions::iterator Family::find(const void* memory, bool registered, const char* asked, const char* made_by) {
   const auto found = regions_.find(address_of(memory));
-  if (found == regions_.end() || found->second.enrolled != enrolled)
+  if (found == regions_.end() || found->second.registered != registered)
     fail(GSEL_ERR_ARG, "{}: {} is not from {} on a communicator of this family; pass what that gave or was given",
          asked, memory, made_by);
   return found;
@@ -242,8 +242,8 @@ void Family::give_back(uintptr_t address, const Region& region) noexcept {
 // pages live as long as the mapping.
 void Family::give_back_all() noexcept {
   for (const auto& [address, region] : regions_) {
-    if (!region.enrolled && !memory_) munmap(reinterpret_cast<void*>(address), region.bytes);
-    if (region.enrolled && memory_) try {
+    if (!region.registered && !memory_) munmap(reinterpret_cast<void*>(address), region.bytes);
+    if (region.registered && memory_) try {
         make_private(reinterpret_cast<char*>(address), region);
       } catch (const std::exception& e) {
         taken_.erase(region.offset);

@@ -1,5 +1,5 @@
 // comm/shm/message/channel.h: what stands in the lines of a channel. A line's word is what a receive must know to take
-// the message: type, length of a message that stands in the line, tag. Refuses to know who sends and who receives.
+// the message: type, length of a message that stands in the line, tag. Does not know who sends and who receives.
 #pragma once
 
 #include "base/dtype.h"

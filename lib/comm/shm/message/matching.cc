@@ -1,7 +1,7 @@
 // comm/shm/message/matching.cc: which message a receive gets. A message goes to the receive posted first that its
 // sender and tag suit; messages of one pair are looked at in the order sent, so none that suits is overtaken. What
 // suits nobody is set aside when somebody asks for what may stand behind it: an offer stays with its sender, who learns
-// that it was seen; the rest is copied here, so much and no more. Refuses to know how bytes travel.
+// that it was seen; the rest is copied here, so much and no more. Does not know how bytes travel.
 #include <algorithm>
 #include <cstring>
 #include <new>

@@ -1,5 +1,5 @@
 // comm/shm/message/transfer.cc: messages under way, together: how they go on, how a rank waits for any of several, and
-// what ends the wait. Whoever writes to one of a rank's channels, or takes from one, rings its bell when it listens; so
+// what ends the wait. Whoever writes to one of a rank's channels, or takes from one, wakes it when it listens; so
 // a rank that sleeps for messages sleeps on one word, its own. Else as wait.cc: it spins, yields, then sleeps for at
 // most a millisecond at a turn.
 #include <sched.h>
@@ -198,18 +198,18 @@ void Link::stop_awaiting() {
 
 void Link::rest() {
   tell_awaited();
-  if (const auto bell = prepare_sleep()) bell->sleep();
+  if (const auto wakeup = prepare_sleep()) wakeup->sleep();
 }
 
-// What the bell says now, unless a look after others have been made to see that we listen finds something.
-std::optional<Bell> Link::prepare_sleep() {
+// The count of wakeups now, unless a look after others have been made to see that we listen finds something.
+std::optional<Wakeup> Link::prepare_sleep() {
   const int64_t left = attend() - os::now_ns();
   RankBlock& me = mine();
   me.listening.fetch_add(1, std::memory_order_seq_cst);
-  const uint32_t bell = me.bell.load(std::memory_order_seq_cst);
+  const uint32_t wakeup = me.wakeups.load(std::memory_order_seq_cst);
   try {
     if (asymmetric_) os::pass_barriers_everywhere();
-    if (!progress() && !engine_->has_news()) return Bell{&me, bell, std::clamp<int64_t>(left, 1, longest_sleep())};
+    if (!progress() && !engine_->has_news()) return Wakeup{&me, wakeup, std::clamp<int64_t>(left, 1, longest_sleep())};
   } catch (...) {
     me.listening.fetch_sub(1, std::memory_order_seq_cst);
     throw;
@@ -218,19 +218,19 @@ std::optional<Bell> Link::prepare_sleep() {
   return std::nullopt;
 }
 
-void Bell::sleep() const noexcept {
-  os::futex_wait(block->bell, word, most_ns);
+void Wakeup::sleep() const noexcept {
+  os::futex_wait(block->wakeups, word, most_ns);
   block->listening.fetch_sub(1, std::memory_order_seq_cst);
 }
 
-void Link::ring(RankBlock& block) noexcept {
-  block.bell.fetch_add(1, std::memory_order_seq_cst);
-  os::futex_wake_all(block.bell);
+void Link::wake_listener(RankBlock& block) noexcept {
+  block.wakeups.fetch_add(1, std::memory_order_seq_cst);
+  os::futex_wake_all(block.wakeups);
 }
 
 // Calls the driver of this rank back from sleep: from that for messages, and from that in a collective.
 void Link::nudge() noexcept {
-  if (mine().listening.load(std::memory_order_seq_cst) != 0) ring(mine());
+  if (mine().listening.load(std::memory_order_seq_cst) != 0) wake_listener(mine());
   const int32_t awaited = mine().awaited_rank.load(std::memory_order_seq_cst) - 1;
   if (awaited >= 0) wake(arena_->rank(awaited));
 }

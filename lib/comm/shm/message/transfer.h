@@ -1,5 +1,5 @@
 // comm/shm/message/transfer.h: a message under way. It goes on by Link::advance, which never waits, so any number of
-// them go on together. Refuses to know who started it.
+// them go on together. Does not know who started it.
 #pragma once
 
 #include <cstdint>
@@ -90,7 +90,7 @@ static_assert(sizeof(Peer) == 64);
 struct RankBlock;
 
 // What a rank sleeps on, which listens until it has slept.
-struct Bell {
+struct Wakeup {
   RankBlock* block;
   uint32_t word;
   int64_t most_ns;

@@ -1,4 +1,4 @@
-// comm/shm/reduce/kernels.h: reduction of several inputs into one output, in the order given. Refuses to know ranks.
+// comm/shm/reduce/kernels.h: reduction of several inputs into one output, in the order given. Does not know ranks.
 #pragma once
 
 #include <gsel/comm.h>

@@ -1,4 +1,4 @@
-// comm/shm/reduce/output_kernels.cc: where results go: to several places at once, and past the caches. Refuses to know
+// comm/shm/reduce/output_kernels.cc: where results go: to several places at once, and past the caches. Does not know
 // what is folded. A store that bypasses the caches spares reading the line it overwrites; it pays where results are
 // larger than the caches and go to several places, and costs where somebody reads them soon. Small tiles, so that reads
 // and such stores take turns often and neither waits for the other.

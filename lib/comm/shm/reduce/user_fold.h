@@ -1,4 +1,4 @@
-// comm/shm/reduce/user_fold.h: reduction by a caller's function. Refuses to know what it does.
+// comm/shm/reduce/user_fold.h: reduction by a caller's function. Does not know what it does.
 #pragma once
 
 #include "comm/shm/reduce/kernels.h"

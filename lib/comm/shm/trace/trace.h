@@ -1,5 +1,5 @@
 // comm/shm/trace/trace.h: the flight recorder read back: the last calls of every rank of one arena as JSON
-// (docs/trace.md). Refuses to know how calls run. Reading stops nobody, so a place is believed only where its number is
+// (docs/trace.md). Does not know how calls run. Reading stops nobody, so a place is believed only where its number is
 // the same before and after; another process's arena is read through its descriptor and never mapped, so that whatever
 // it does, or pretends to be, costs a wrong answer at most.
 #pragma once

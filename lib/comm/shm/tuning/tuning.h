@@ -1,5 +1,5 @@
 // comm/shm/tuning/tuning.h: the sizes at which protocols change, in bytes per rank, and how long calls take; from a
-// file that `gsel tune` measured on this machine, else built in. Refuses to know the protocols.
+// file that `gsel tune` measured on this machine, else built in. Does not know the protocols.
 #pragma once
 
 #include <gsel/comm.h>

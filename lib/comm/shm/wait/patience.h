@@ -11,7 +11,7 @@ constexpr int kCrowdedYields = 32;  // at the most with more ranks than cores: g
                                     // scheduling group is in vain, and whoever sleeps leaves the processor to it
 constexpr int64_t kSleepNs = 1'000'000;
 constexpr int64_t kWatchedSleepNs = 20'000'000;  // where a thread breaks the communicator when a member dies
-constexpr int64_t kSleepBesideNs = 100'000;      // in a collective, with messages under way that ring no bell there
+constexpr int64_t kSleepBesideNs = 100'000;      // in a collective, with messages under way that wake nobody there
 
 inline void pause_processor() {
 #if defined(__x86_64__) || defined(__i386__)

@@ -183,7 +183,7 @@ void Link::mark_broken(gsel_status code, int32_t about, const std::string& text)
 void Link::wake_all() const noexcept {
   for (int32_t q = 0; q < world_size_; ++q) {
     wake(arena_->rank(q));
-    ring(arena_->rank(q));
+    wake_listener(arena_->rank(q));
   }
 }
 

@@ -1,5 +1,5 @@
 // comm/shm/wait/watcher.h: the one thread of a process that hears of the deaths of ranks in other processes, whatever
-// its own ranks wait for, and breaks the communicators they were in. Refuses to know how deaths are dealt with. It
+// its own ranks wait for, and breaks the communicators they were in. Does not know how deaths are dealt with. It
 // sleeps in the kernel until a life descriptor becomes ready; it starts with the first family that has somebody to
 // watch and ends with the last. In a forked child there is no such thread: what the child has of it is left alone.
 #pragma once

@@ -1,4 +1,4 @@
-// unit/test_tier.cc: the second memory tier: a file without a name, room reserved, counters, clear errors, nothing left
+// unit/test_offload.cc: offload memory: a file without a name, room reserved, counters, clear errors, nothing left
 // behind.
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -20,7 +20,7 @@ using namespace gsel;
 
 struct Folder {
   char path[128];
-  Folder() { assert_true(make_scratch(path, sizeof path, "tier")); }
+  Folder() { assert_true(make_scratch(path, sizeof path, "offloaded")); }
   ~Folder() { remove_scratch(path); }
   bool is_empty() const { return std::filesystem::is_empty(path); }
 };
@@ -57,40 +57,40 @@ int64_t resident_bytes(const void* memory) {
 void what_was_written_is_there_in_the_next_use_and_counted(void**) {
   const Folder folder;
   const auto backend = Backend::open_host();
-  Ledger ledger(100);  // of the first tier
+  Ledger ledger(100);  // of device memory
   {
-    Tier tier(*backend, folder.path);
-    TierMemory a(tier, ledger, Part::tier_state, 100000), b(tier, ledger, Part::tier_params, 50001);
-    assert_int_equal(ledger.now()[static_cast<size_t>(Part::tier_state)], 100000);
-    assert_int_equal(ledger.now()[static_cast<size_t>(Part::tier_params)], 50001);
+    OffloadMemory offload(*backend, folder.path);
+    OffloadedArray a(offload, ledger, Part::offload_state, 100000), b(offload, ledger, Part::offload_params, 50001);
+    assert_int_equal(ledger.now()[static_cast<size_t>(Part::offload_state)], 100000);
+    assert_int_equal(ledger.now()[static_cast<size_t>(Part::offload_params)], 50001);
     assert_int_equal(total_bytes(ledger.now()), 0);
 
     auto* bytes = static_cast<unsigned char*>(a.begin_use());
     for (int i = 0; i < 100000; ++i) assert_int_equal(bytes[i], 0);
     for (int i = 0; i < 100000; ++i) bytes[i] = static_cast<unsigned char>(i * 7);
     a.end_use(true);
-    assert_int_equal(tier.bytes_in, 100000);
-    assert_int_equal(tier.bytes_out, 100000);
+    assert_int_equal(offload.bytes_in, 100000);
+    assert_int_equal(offload.bytes_out, 100000);
     auto* others = static_cast<unsigned char*>(b.begin_use());
     for (int i = 0; i < 50001; ++i) assert_int_equal(others[i], 0);
     b.end_use(false);
-    assert_int_equal(tier.bytes_in, 150001);
-    assert_int_equal(tier.bytes_out, 100000);
+    assert_int_equal(offload.bytes_in, 150001);
+    assert_int_equal(offload.bytes_out, 100000);
 
     bytes = static_cast<unsigned char*>(a.begin_use());
     for (int i = 0; i < 100000; ++i) assert_int_equal(bytes[i], static_cast<unsigned char>(i * 7));
     a.end_use(false);
   }
-  assert_int_equal(ledger.now()[static_cast<size_t>(Part::tier_state)], 0);
+  assert_int_equal(ledger.now()[static_cast<size_t>(Part::offload_state)], 0);
 }
 
 void after_a_use_the_process_holds_no_page_of_it(void**) {
   const Folder folder;
   const auto backend = Backend::open_host();
   Ledger ledger(0);
-  Tier tier(*backend, folder.path);
+  OffloadMemory offload(*backend, folder.path);
   const uint64_t bytes = 4 << 20;
-  TierMemory memory(tier, ledger, Part::tier_state, bytes);
+  OffloadedArray memory(offload, ledger, Part::offload_state, bytes);
   void* data = memory.begin_use();
   std::memset(data, 1, bytes);
   if (resident_bytes(data) < static_cast<int64_t>(bytes)) {
@@ -106,11 +106,11 @@ void the_file_has_no_name_while_it_is_used_and_afterwards(void**) {
   const auto backend = Backend::open_host();
   Ledger ledger(0);
   {
-    Tier tier(*backend, folder.path);
-    TierMemory memory(tier, ledger, Part::tier_state, 12345);
+    OffloadMemory offload(*backend, folder.path);
+    OffloadedArray memory(offload, ledger, Part::offload_state, 12345);
     assert_true(folder.is_empty());
     struct stat info {};
-    assert_int_equal(fstat(tier.file(), &info), 0);
+    assert_int_equal(fstat(offload.file(), &info), 0);
     assert_int_equal(info.st_nlink, 0);
     assert_true(info.st_size >= 12345);
     assert_true(info.st_blocks > 0);  // room is reserved before it is written
@@ -122,12 +122,12 @@ void a_folder_that_cannot_be_written_is_named(void**) {
   const Folder folder;
   const auto backend = Backend::open_host();
   const std::string missing = std::string(folder.path) + "/missing", file = std::string(folder.path) + "/file";
-  expect_failure([&] { Tier(*backend, missing); }, GSEL_ERR_CONFIG, missing + ": ENOENT");
+  expect_failure([&] { OffloadMemory(*backend, missing); }, GSEL_ERR_CONFIG, missing + ": ENOENT");
   std::ofstream(file) << "not a folder";
-  expect_failure([&] { Tier(*backend, file); }, GSEL_ERR_CONFIG, "train.tier_folder");
+  expect_failure([&] { OffloadMemory(*backend, file); }, GSEL_ERR_CONFIG, "train.offload_folder");
   if (geteuid() != 0) {
     assert_int_equal(chmod(folder.path, 0500), 0);
-    expect_failure([&] { Tier(*backend, folder.path); }, GSEL_ERR_CONFIG, "EACCES");
+    expect_failure([&] { OffloadMemory(*backend, folder.path); }, GSEL_ERR_CONFIG, "EACCES");
     assert_int_equal(chmod(folder.path, 0700), 0);
   }
 }
@@ -136,14 +136,15 @@ void a_full_disk_is_told_before_anything_is_mapped(void**) {
   const Folder folder;
   const auto backend = Backend::open_host();
   Ledger ledger(0);
-  Tier tier(*backend, folder.path);
+  OffloadMemory offload(*backend, folder.path);
   const uint64_t too_much = uint64_t{1} << 55;
-  expect_failure([&] { TierMemory(tier, ledger, Part::tier_state, too_much); }, GSEL_ERR_NOMEM, "train.tier_folder");
-  assert_int_equal(ledger.now()[static_cast<size_t>(Part::tier_state)], 0);
+  expect_failure([&] { OffloadedArray(offload, ledger, Part::offload_state, too_much); }, GSEL_ERR_NOMEM,
+                 "train.offload_folder");
+  assert_int_equal(ledger.now()[static_cast<size_t>(Part::offload_state)], 0);
   struct stat info {};
-  assert_int_equal(fstat(tier.file(), &info), 0);
+  assert_int_equal(fstat(offload.file(), &info), 0);
   assert_int_equal(info.st_size, 0);
-  TierMemory small(tier, ledger, Part::tier_state, 64);  // it can go on
+  OffloadedArray small(offload, ledger, Part::offload_state, 64);  // it can go on
   assert_non_null(small.begin_use());
   assert_true(folder.is_empty());
 }
@@ -153,7 +154,7 @@ void storage_counts_what_a_step_moves_between_tiers(void**) {
   const Folder folder;
   const auto model = made::chain({1000, 13});
   const Config config =
-      made::config(fmt::format("[train]\nprecision = \"bf16\"\nbatch = 4\ntier_folder = \"{}\"\n", folder.path));
+      made::config(fmt::format("[train]\nprecision = \"bf16\"\nbatch = 4\noffload_folder = \"{}\"\n", folder.path));
   const Optimizer optimizer(config, *model, nullptr);
   Program program = base_program(*model, config, made::data_mesh(4), 2);
   program.buckets[0].axis = GSEL_AXIS_DATA;
@@ -162,7 +163,7 @@ void storage_counts_what_a_step_moves_between_tiers(void**) {
   Ledger ledger(0);
   ParamStorage storage(Backend::open_host(), *model, program, config, optimizer, ledger);
   storage.initialise(5);
-  const uint64_t in = storage.tier_bytes_in(), out = storage.tier_bytes_out(), shard = 254;
+  const uint64_t in = storage.offload_bytes_in(), out = storage.offload_bytes_out(), shard = 254;
 
   Stretch stretch = storage.stretch(0);
   for (int64_t i = 0; i < stretch.count; ++i) {
@@ -170,14 +171,14 @@ void storage_counts_what_a_step_moves_between_tiers(void**) {
     static_cast<uint16_t*>(stretch.rounded)[i] = static_cast<uint16_t>(i);
   }
   storage.done_with(0, true);
-  assert_int_equal(storage.tier_bytes_in() - in, (2 + 4 + 8) * shard);
-  assert_int_equal(storage.tier_bytes_out() - out, (2 + 4 + 8) * shard);
+  assert_int_equal(storage.offload_bytes_in() - in, (2 + 4 + 8) * shard);
+  assert_int_equal(storage.offload_bytes_out() - out, (2 + 4 + 8) * shard);
 
   uint16_t window[4 * 254];
   storage.open_params(0, window);
   storage.place_shard(0, nullptr);
-  assert_int_equal(storage.tier_bytes_in() - in, (2 + 4 + 8 + 2) * shard);
-  assert_int_equal(storage.tier_bytes_out() - out, (2 + 4 + 8) * shard);
+  assert_int_equal(storage.offload_bytes_in() - in, (2 + 4 + 8 + 2) * shard);
+  assert_int_equal(storage.offload_bytes_out() - out, (2 + 4 + 8) * shard);
   for (uint64_t i = 0; i < shard; ++i) assert_int_equal(window[2 * shard + i], i);
 
   stretch = storage.stretch(0);

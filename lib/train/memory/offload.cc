@@ -1,6 +1,6 @@
-// train/memory/tier.cc: see tier.h. Room on the disk is reserved when an array is made: a page that finds none later
-// would end the process.
-#include "train/memory/tier.h"
+// train/memory/offload.cc: see offload.h. Room on the disk is reserved when an array is made: a page that finds none
+// later would end the process.
+#include "train/memory/offload.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
@@ -31,7 +31,7 @@ std::string temporary_folder() {
 int open_unnamed(const std::string& folder) {
   const int fd = uninterrupted([&] { return open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600); });
   if (fd >= 0 || (errno != EOPNOTSUPP && errno != EISDIR)) return fd;
-  std::string name = folder + "/gsel-tier-XXXXXX";
+  std::string name = folder + "/gsel-offload-XXXXXX";
   const int named = mkostemp(name.data(), O_CLOEXEC);
   if (named >= 0) unlink(name.c_str());
   return named;
@@ -39,23 +39,23 @@ int open_unnamed(const std::string& folder) {
 
 }  // namespace
 
-Tier::Tier(const Backend& backend, const std::string& folder)
+OffloadMemory::OffloadMemory(const Backend& backend, const std::string& folder)
     : folder_(folder.empty() ? temporary_folder() : folder), file_() {
   if (&backend.table() != &host_backend_table())
-    fail(GSEL_ERR_UNSUPPORTED, "offload was asked for; the second memory tier exists for the host backend alone");
+    fail(GSEL_ERR_UNSUPPORTED, "offload was asked for; offload memory exists for the host backend alone");
   file_ = os::Fd(open_unnamed(folder_));
   if (!file_)
     fail(GSEL_ERR_CONFIG,
-         "the second memory tier's file could not be made in {}: {}; train.tier_folder names a folder to write to",
-         folder_, errno_text(errno));
+         "offload memory's file could not be made in {}: {}; train.offload_folder names a folder to write to", folder_,
+         errno_text(errno));
 }
 
-uint64_t Tier::extend(uint64_t bytes) {
+uint64_t OffloadMemory::extend(uint64_t bytes) {
   const uint64_t wanted = round_up(bytes, page_bytes());
   auto refuse = [&](const std::string& found) {
     fail(GSEL_ERR_NOMEM,
-         "the second memory tier needs {} bytes more beside {} in {}: {}; train.tier_folder names another folder",
-         wanted, end_, folder_, found);
+         "offload memory needs {} bytes more beside {} in {}: {}; train.offload_folder names another folder", wanted,
+         end_, folder_, found);
   };
   // Asked first: where a file system cannot reserve room, the C library writes to each page until it is full.
   struct statvfs disk {};
@@ -70,28 +70,28 @@ uint64_t Tier::extend(uint64_t bytes) {
   return std::exchange(end_, end_ + wanted);
 }
 
-TierMemory::TierMemory(Tier& tier, Ledger& ledger, Part part, uint64_t bytes) : part_(part) {
+OffloadedArray::OffloadedArray(OffloadMemory& offload, Ledger& ledger, Part part, uint64_t bytes) : part_(part) {
   if (bytes == 0) return;
-  const uint64_t offset = tier.extend(bytes);
-  void* mapped = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, tier.file(), static_cast<off_t>(offset));
+  const uint64_t offset = offload.extend(bytes);
+  void* mapped = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, offload.file(), static_cast<off_t>(offset));
   if (mapped == MAP_FAILED)
-    fail(GSEL_ERR_NOMEM, "{} bytes of the second memory tier could not be mapped: {}", bytes, errno_text(errno));
+    fail(GSEL_ERR_NOMEM, "{} bytes of offload memory could not be mapped: {}", bytes, errno_text(errno));
   mapped_ = mapped;
   offset_ = offset;
   bytes_ = bytes;
-  tier_ = &tier;
-  ledger.take(part, bytes);  // never refused: the budget is of the first tier
+  offload_ = &offload;
+  ledger.take(part, bytes);  // never refused: the budget is of device memory
   ledger_ = &ledger;
 }
 
-TierMemory::~TierMemory() {
+OffloadedArray::~OffloadedArray() {
   if (!mapped_) return;
   munmap(mapped_, bytes_);
   ledger_->give_back(part_, bytes_);
 }
 
-void TierMemory::swap(TierMemory& other) noexcept {
-  std::swap(tier_, other.tier_);
+void OffloadedArray::swap(OffloadedArray& other) noexcept {
+  std::swap(offload_, other.offload_);
   std::swap(ledger_, other.ledger_);
   std::swap(part_, other.part_);
   std::swap(mapped_, other.mapped_);
@@ -99,21 +99,21 @@ void TierMemory::swap(TierMemory& other) noexcept {
   std::swap(bytes_, other.bytes_);
 }
 
-void* TierMemory::begin_use() {
-  if (mapped_) tier_->bytes_in += bytes_;
+void* OffloadedArray::begin_use() {
+  if (mapped_) offload_->bytes_in += bytes_;
   return mapped_;
 }
 
-void TierMemory::end_use(bool written) {
+void OffloadedArray::end_use(bool written) {
   if (!mapped_) return;
   if (written) {
-    tier_->bytes_out += bytes_;
+    offload_->bytes_out += bytes_;
     if (msync(mapped_, bytes_, MS_SYNC) != 0)
-      fail(GSEL_ERR_IO, "{} bytes could not be written to the second memory tier: {}", bytes_, errno_text(errno));
+      fail(GSEL_ERR_IO, "{} bytes could not be written to offload memory: {}", bytes_, errno_text(errno));
   }
   // Hints: what the system ignores costs memory, nothing else.
   madvise(mapped_, bytes_, MADV_DONTNEED);
-  posix_fadvise(tier_->file(), static_cast<off_t>(offset_), static_cast<off_t>(bytes_), POSIX_FADV_DONTNEED);
+  posix_fadvise(offload_->file(), static_cast<off_t>(offset_), static_cast<off_t>(bytes_), POSIX_FADV_DONTNEED);
 }
 
 }  // namespace gsel

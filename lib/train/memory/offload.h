@@ -1,4 +1,4 @@
-// train/memory/tier.h: the second memory tier: arrays that are needed for a moment of each step only. With the host
+// train/memory/offload.h: offload memory: arrays that are needed for a moment of each step only. With the host
 // backend they lie in one file without a name, mapped into memory; after each use changed pages are written back and
 // dropped, so that the system needs no memory for them. A device backend would keep them in host memory and copy:
 // begin_use says where they can be computed on, end_use when no longer.
@@ -12,17 +12,17 @@
 
 namespace gsel {
 
-class Tier {
+class OffloadMemory {
  public:
   // folder: of the file; empty: the system's for temporary files. GSEL_ERR_CONFIG when no file can be made there,
   // GSEL_ERR_UNSUPPORTED for another backend than the host's.
-  Tier(const Backend& backend, const std::string& folder);
+  OffloadMemory(const Backend& backend, const std::string& folder);
 
   // Makes room for bytes more at the end of the file, zero; returns where. GSEL_ERR_NOMEM when the disk is full.
   uint64_t extend(uint64_t bytes);
   int file() const { return file_.get(); }
 
-  // What was read from the tier and written to it so far.
+  // What was read from the file and written to it so far.
   uint64_t bytes_in = 0, bytes_out = 0;
 
  private:
@@ -31,17 +31,17 @@ class Tier {
   uint64_t end_ = 0;
 };
 
-// An array in the second tier that stands in a ledger; both must live longer.
-class TierMemory {
+// An array in offload memory that stands in a ledger; both must live longer.
+class OffloadedArray {
  public:
-  TierMemory() = default;
-  TierMemory(Tier& tier, Ledger& ledger, Part part, uint64_t bytes);
-  TierMemory(TierMemory&& other) noexcept { swap(other); }
-  TierMemory& operator=(TierMemory&& other) noexcept {
+  OffloadedArray() = default;
+  OffloadedArray(OffloadMemory& offload, Ledger& ledger, Part part, uint64_t bytes);
+  OffloadedArray(OffloadedArray&& other) noexcept { swap(other); }
+  OffloadedArray& operator=(OffloadedArray&& other) noexcept {
     swap(other);
     return *this;
   }
-  ~TierMemory();
+  ~OffloadedArray();
 
   // Where it can be read and written until end_use, for collectives and kernels of the backend.
   void* begin_use();
@@ -49,10 +49,10 @@ class TierMemory {
   uint64_t bytes() const { return bytes_; }
 
  private:
-  void swap(TierMemory& other) noexcept;
-  Tier* tier_ = nullptr;
+  void swap(OffloadedArray& other) noexcept;
+  OffloadMemory* offload_ = nullptr;
   Ledger* ledger_ = nullptr;
-  Part part_ = Part::tier_state;
+  Part part_ = Part::offload_state;
   void* mapped_ = nullptr;
   uint64_t offset_ = 0, bytes_ = 0;
 };
