@@ -4,7 +4,7 @@
 #include "support/net.h"
 #include "support/traces.h"
 
-enum { LONGEST = 100, WORKERS = 2 };
+enum { LONGEST = 100 };
 
 typedef struct job {
   int worker;
@@ -25,7 +25,7 @@ static void play_sequences(net_trial* t, void* user) {
   ++before.threads; /* the sanitizer's own begins with the first thread of this process */
 #endif
   for (; net_seconds() < j->end; ++t->place) {
-    const long n = t->place * WORKERS + j->worker;
+    const long n = t->place * NET_WORKERS + j->worker;
     snprintf(t->name, sizeof t->name, "sequence %ld of seed %ld", n, j->seed);
     if (!net_wanted(t->name)) continue;
     draw((uint64_t)j->seed * 1000003u + (uint64_t)n, data, sizeof data);
@@ -44,27 +44,16 @@ static void play_sequences(net_trial* t, void* user) {
   alarm(0);
 }
 
+static void play(net_log* log, int worker) {
+  const double seconds = (double)net_number("GSEL_NET_SECONDS", 15);
+  job j = {worker, net_number("GSEL_NET_SEED", 1), net_seconds() + seconds};
+  if (worker == 0) print_message("GSEL_NET_SEED=%ld\n", j.seed);
+  net_contain(log, play_sequences, &j, 180 + seconds);
+}
+
 static void every_answer_is_that_of_the_model(void** state) {
   (void)state;
-  net_log* log = net_open();
-  const double seconds = (double)net_number("GSEL_NET_SECONDS", 15);
-  const long seed = net_number("GSEL_NET_SEED", 1);
-  pid_t pids[WORKERS];
-  print_message("GSEL_NET_SEED=%ld\n", seed);
-  for (int i = 0; i < WORKERS; ++i) {
-    fflush(NULL);
-    pids[i] = fork();
-    if (pids[i]) continue;
-    job j = {i, seed, net_seconds() + seconds};
-    net_contain(log, play_sequences, &j, 180 + seconds);
-    _exit(0);
-  }
-  for (int i = 0; i < WORKERS; ++i) {
-    int status = 0;
-    waitpid(pids[i], &status, 0);
-    assert_int_equal(status, 0);
-  }
-  net_close(log, NULL, 0);
+  net_on_workers(play);
 }
 
 int main(void) {

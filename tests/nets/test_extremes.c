@@ -11,7 +11,7 @@
 #include "support/scratch.h"
 #include "support/traces.h"
 
-enum { MOST_PLACES = 16, MOST_VALUES = 12, AREA_WRITABLE = 1 << 20, WORKERS = 2, MOST_RANKS = 2 };
+enum { MOST_PLACES = 16, MOST_VALUES = 12, AREA_WRITABLE = 1 << 20, MOST_RANKS = 2 };
 /* Behind what may be written stand zeros as far as a count of 2^31 numbers may have to be followed. */
 static const size_t area_bytes = (size_t)17 << 30;
 
@@ -434,7 +434,7 @@ static void walk_functions(net_trial* trial, void* user) {
     for (int i = 0; i < MOST_PLACES; ++i)
       assert_int_equal(mprotect(w.arenas[r] + (size_t)i * area_bytes, AREA_WRITABLE, PROT_READ | PROT_WRITE), 0);
   }
-  for (int i = worker; i < net_n_functions; i += WORKERS) {
+  for (int i = worker; i < net_n_functions; i += NET_WORKERS) {
     if (!net_wanted(net_functions[i].name)) continue;
     const traces before = traces_now();
     try_function(&w, &net_functions[i]);
@@ -445,23 +445,13 @@ static void walk_functions(net_trial* trial, void* user) {
   alarm(0);
 }
 
+static void walk_share(net_log* log, int worker) {
+  net_contain(log, walk_functions, &worker, 600);
+}
+
 static void no_pointer_and_no_number_harms(void** unused) {
   (void)unused;
-  net_log* log = net_open();
-  pid_t pids[WORKERS];
-  for (int i = 0; i < WORKERS; ++i) {
-    fflush(NULL);
-    pids[i] = fork();
-    if (pids[i]) continue;
-    net_contain(log, walk_functions, &i, 600);
-    _exit(0);
-  }
-  for (int i = 0; i < WORKERS; ++i) {
-    int status = 0;
-    waitpid(pids[i], &status, 0);
-    assert_int_equal(status, 0);
-  }
-  net_close(log, NULL, 0);
+  net_on_workers(walk_share);
 }
 
 /* The names that the library exports, so that none is missing in the table. */

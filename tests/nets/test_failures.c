@@ -175,56 +175,35 @@ static void some_allocations(net_trial* t, void* user) {
   alarm(0);
 }
 
-typedef void (*work)(net_log* log, int worker, int workers);
-
-static void all_calls(net_log* log, int worker, int workers) {
+static void all_calls(net_log* log, int worker) {
   for (int k = 0; k < N_WORLDS; ++k)
     for (int32_t victim = 0; victim < worlds[k].ranks && victim < 2; ++victim) {
-      job j = {&worlds[k], victim, worker, workers, 0, 0};
+      job j = {&worlds[k], victim, worker, NET_WORKERS, 0, 0};
       const double begin = net_seconds();
       net_contain(log, every_call, &j, 600);
       if (worker == 0) print_message("%s, rank %d: %.1f s\n", worlds[k].name, (int)victim, net_seconds() - begin);
     }
 }
 
-static void drawn_allocations(net_log* log, int worker, int workers) {
+static void drawn_allocations(net_log* log, int worker) {
   const double all = (double)net_number("GSEL_NET_SECONDS", 8), each = all / (2 * N_WORLDS - 1);
   const long seed = net_number("GSEL_NET_SEED", 1);
   if (worker == 0) print_message("GSEL_NET_SEED=%ld\n", seed);
   for (int k = 0; k < N_WORLDS; ++k)
     for (int32_t victim = 0; victim < worlds[k].ranks && victim < 2; ++victim) {
-      job j = {&worlds[k], victim, worker, workers, seed, net_seconds() + each};
+      job j = {&worlds[k], victim, worker, NET_WORKERS, seed, net_seconds() + each};
       net_contain(log, some_allocations, &j, 60 + each);
     }
 }
 
-static void on_two_processors(work body) {
-  enum { WORKERS = 2 };
-  net_log* log = net_open();
-  pid_t pids[WORKERS];
-  for (int i = 0; i < WORKERS; ++i) {
-    fflush(NULL);
-    pids[i] = fork();
-    if (pids[i]) continue;
-    body(log, i, WORKERS);
-    _exit(0);
-  }
-  for (int i = 0; i < WORKERS; ++i) {
-    int status = 0;
-    waitpid(pids[i], &status, 0);
-    assert_int_equal(status, 0);
-  }
-  net_close(log, NULL, 0);
-}
-
 static void no_failing_call_harms(void** state) {
   (void)state;
-  on_two_processors(all_calls);
+  net_on_workers(all_calls);
 }
 
 static void no_failing_allocation_harms(void** state) {
   (void)state;
-  on_two_processors(drawn_allocations);
+  net_on_workers(drawn_allocations);
 }
 
 int main(void) {

@@ -164,4 +164,25 @@ static inline void net_contain(net_log* log, net_body body, void* user, double m
   munmap(trial, sizeof *trial);
 }
 
+/* The whole of a net: work(log, worker) on both processors of a small machine, then what it found. */
+enum { NET_WORKERS = 2 };
+typedef void (*net_work)(net_log* log, int worker);
+static inline void net_on_workers(net_work work) {
+  net_log* log = net_open();
+  pid_t pids[NET_WORKERS];
+  for (int i = 0; i < NET_WORKERS; ++i) {
+    fflush(NULL);
+    pids[i] = fork();
+    if (pids[i]) continue;
+    work(log, i);
+    _exit(0);
+  }
+  for (int i = 0; i < NET_WORKERS; ++i) {
+    int status = 0;
+    waitpid(pids[i], &status, 0);
+    assert_int_equal(status, 0);
+  }
+  net_close(log, NULL, 0);
+}
+
 #endif
