@@ -103,7 +103,7 @@ void test_a_name_that_another_user_holds_is_refused_by_every_rank(void**) {
 }
 
 void test_another_user_is_turned_away_by_rank_0(void**) {
-  if (geteuid() != 0) skip();  // nobody else may be another user
+  if (geteuid() != 0) skip();  // the foreign process of this test needs setuid
   const gsel_unique_id id = fresh_id();
   const pid_t stranger = fork();
   assert_true(stranger >= 0);
