@@ -169,7 +169,7 @@ static void* run_rank(void* argument) {
   for (int i = -1; i < r->runs; ++i) {
     if (!r->chain->in_a_row) check(gsel_barrier(comm, &err), &err);
     r->begin = 0;
-    check(gsel_pipeline_run(pipeline, GSEL_PIPELINE_FORWARD_BACKWARD, &report, &err), &err);
+    check(gsel_pipeline_run(pipeline, GSEL_FORWARD_BACKWARD, &report, &err), &err);
     if (i < 0) continue;
     r->busy[i] = report.busy_s;
     r->results[i] = (struct chain_result){r->begin, 0, r->end, report.overhead_s / n_own_instructions(program),

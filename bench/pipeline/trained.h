@@ -1,5 +1,6 @@
 /* trained.h: the chain of chain.h as a model that a trainer steps, a layer with a parameter for each place: what a step
- * takes where the norm of all gradients is looked at, by ranks that wait for it and by ranks that validate it later. */
+ * takes where the norm of all gradients is looked at, by ranks that wait for it and by ranks that post_validate it
+ * later. */
 #ifndef BENCH_TRAINED_H
 #define BENCH_TRAINED_H
 

@@ -49,7 +49,7 @@ static void make_token(struct world* w, int rank, struct decoder* d, gsel_pipeli
   gsel_pipeline_report report = GSEL_PIPELINE_REPORT_INIT;
   gsel_error* err = NULL;
   const double begin = now();
-  check(gsel_pipeline_run(pipeline, GSEL_PIPELINE_FORWARD, &report, &err), &err);
+  check(gsel_pipeline_run(pipeline, GSEL_FORWARD, &report, &err), &err);
   const double end = now();
   d->position = (d->position + 1) % d->sizes.context;
   if (rank != 0) return;

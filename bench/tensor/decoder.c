@@ -211,13 +211,13 @@ static int32_t param(struct writer* w, const char* name, int layer, int64_t rows
   desc.init_scale = 1 / sqrt((double)(columns ? columns : 1));
   desc.shard = shard == WHOLE ? GSEL_SHARD_NONE : GSEL_SHARD_DIM;
   desc.shard_dim = shard == COLUMNS;
-  desc.shard_unit = unit;
+  desc.shard_granularity = unit;
   if (!w->status) w->status = gsel_model_add_param(w->model, &desc, &id, w->err);
   return id;
 }
 
 static int32_t value(struct writer* w, const char* name, int layer, int64_t elems, gsel_dtype dtype, uint32_t flags,
-                     int32_t place) {
+                     int32_t placement) {
   gsel_value_options desc = GSEL_VALUE_OPTIONS_INIT;
   char text[64];
   int32_t id = -1;
@@ -227,7 +227,7 @@ static int32_t value(struct writer* w, const char* name, int layer, int64_t elem
   desc.n_dims = 1;
   desc.dtype = dtype;
   desc.flags = flags;
-  desc.place = place;
+  desc.placement = placement;
   if (!w->status) w->status = gsel_model_add_value(w->model, &desc, &id, w->err);
   return id;
 }
@@ -255,10 +255,10 @@ static void add(struct writer* w, gsel_layer_options* desc, int i, const int32_t
 }
 
 static int32_t plain(struct writer* w, const char* name, int i) {
-  return value(w, name, i, w->decoder->sizes.width, GSEL_F32, 0, GSEL_PLACE_REPLICATED);
+  return value(w, name, i, w->decoder->sizes.width, GSEL_F32, 0, GSEL_PLACEMENT_REPLICATE);
 }
 static int32_t partial(struct writer* w, const char* name, int i) {
-  return value(w, name, i, w->decoder->sizes.width, GSEL_F32, 0, GSEL_PLACE_PARTIAL);
+  return value(w, name, i, w->decoder->sizes.width, GSEL_F32, 0, GSEL_PLACEMENT_PARTIAL);
 }
 
 /* x[0] = x[0] + added, x[1] its norm; without `added` the norm alone. */
@@ -291,19 +291,19 @@ static void block(struct writer* w, int i, int32_t x[2], int32_t* added) {
 }
 
 gsel_status decoder_describe(gsel_model* model, struct decoder* d, gsel_error** err) {
-  static const gsel_phase phases[] = {{GSEL_AXIS_TENSOR, GSEL_MAX, GSEL_F32, 0, 1, 0},
-                                      {GSEL_AXIS_TENSOR, GSEL_MIN, GSEL_F64, 0, 1, 0}};
+  static const gsel_phase phases[] = {{sizeof(gsel_phase), 0, GSEL_AXIS_TENSOR, GSEL_MAX, GSEL_F32, 0, 1, 0},
+                                      {sizeof(gsel_phase), 0, GSEL_AXIS_TENSOR, GSEL_MIN, GSEL_F64, 0, 1, 0}};
   struct writer w = {model, d, err, GSEL_OK};
   const struct decoder_sizes* s = &d->sizes;
   gsel_layer_options embeds = layer("embed", embed, d), chooses = layer("choose", choose, d);
-  const int32_t token = value(&w, "token", 0, 1, GSEL_I32, GSEL_VALUE_INPUT, GSEL_PLACE_REPLICATED);
+  const int32_t token = value(&w, "token", 0, 1, GSEL_I32, GSEL_VALUE_INPUT, GSEL_PLACEMENT_REPLICATE);
   const int32_t table = param(&w, "table", 0, s->vocab, s->width, WHOLE, 0);
   int32_t x[2] = {plain(&w, "x", -1), -1}, added = -1;
   add(&w, &embeds, 0, &token, 1, x, 1, &table, 1);
   for (int i = 0; i < s->layers; ++i) block(&w, i, x, &added);
   add_norm_layer(&w, 2 * s->layers, x, added);
   const int32_t head = param(&w, "head", 0, s->vocab, s->width, ROWS, 1);
-  const int32_t next = value(&w, "next", 0, 1, GSEL_I32, GSEL_VALUE_NOT_DIFFERENTIABLE, GSEL_PLACE_REPLICATED);
+  const int32_t next = value(&w, "next", 0, 1, GSEL_I32, GSEL_VALUE_NOT_DIFFERENTIABLE, GSEL_PLACEMENT_REPLICATE);
   chooses.forward_phases = phases;
   chooses.n_forward_phases = 2;
   add(&w, &chooses, 0, x + 1, 1, &next, 1, &head, 1);

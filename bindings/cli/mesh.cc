@@ -1,9 +1,8 @@
-// mesh.cc: `gsel mesh`: how the ranks of a config stand on the axes: each one's places, and who shares an axis with
-// whom.
-#include <array>
+// mesh.cc: `gsel mesh`: the coordinates of a config's ranks, and which ranks each axis groups.
 #include <cstdint>
 #include <nlohmann/json.hpp>
 
+#include "axes.h"
 #include "client.h"
 #include "commands.h"
 #include "table.h"
@@ -12,7 +11,6 @@ namespace gsel::cli {
 namespace {
 
 constexpr int32_t kMostRanks = 1 << 16;
-constexpr std::array<const char*, GSEL_AXES> kAxes{"tensor", "data", "pipeline"};
 
 struct Options {
   std::string file;
@@ -36,12 +34,10 @@ std::string value_of(const gsel_config* config, const std::string& key) {
 
 int32_t ranks_of(const gsel_config* config) {
   int64_t ranks = 1;
-  for (const char* axis : kAxes) {
-    const std::string size = value_of(config, std::string("mesh.") + axis);
+  for (gsel_axis axis = 0; axis < gsel_axis_count(); ++axis) {
+    const std::string key = std::string("mesh.") + gsel_axis_name(axis), size = value_of(config, key);
     if (size == "auto")
-      refuse(GSEL_ERR_ARG, std::string("mesh.") + axis +
-                               " is \"auto\", which follows from the number of ranks; give "
-                               "it with --ranks");
+      refuse(GSEL_ERR_ARG, key + " is \"auto\", which follows from the number of ranks; give it with --ranks");
     ranks = std::min<int64_t>(ranks * std::stoll(size), int64_t{kMostRanks} + 1);
   }
   if (ranks > kMostRanks)
@@ -61,27 +57,35 @@ gsel_mesh resolved(const gsel_config* config, int32_t ranks) {
 std::vector<Group> groups_of(const gsel_mesh& mesh, gsel_axis axis) {
   std::vector<Group> groups;
   for (int32_t rank = 0; rank < mesh.world_size; ++rank) {
-    if (gsel_mesh_place(&mesh, rank, axis) != 0) continue;
-    int32_t places[GSEL_AXES];
-    for (gsel_axis a = 0; a < GSEL_AXES; ++a) places[a] = gsel_mesh_place(&mesh, rank, a);
+    if (gsel_mesh_coordinate(&mesh, rank, axis) != 0) continue;
+    int32_t at[GSEL_MAX_AXES];
+    for (gsel_axis a = 0; a < mesh.n_axes; ++a) at[a] = gsel_mesh_coordinate(&mesh, rank, a);
     Group& group = groups.emplace_back();
-    for (places[axis] = 0; places[axis] < mesh.size[axis]; ++places[axis])
-      group.push_back(gsel_mesh_rank(&mesh, places));
+    for (at[axis] = 0; at[axis] < mesh.size[axis]; ++at[axis]) group.push_back(gsel_mesh_rank(&mesh, at, mesh.n_axes));
   }
   return groups;
 }
 
+std::vector<gsel_axis> axes_of(const gsel_mesh& mesh) {
+  return shown_axes(mesh.size[GSEL_AXIS_CONTEXT]);
+}
+
+std::string plugin_of(const gsel_config* config, gsel_axis axis) {
+  return value_of(config, std::string("strategy.") + gsel_axis_name(axis) + ".plugin");
+}
+
 std::string as_json(const gsel_config* config, const gsel_mesh& mesh) {
   nlohmann::ordered_json out{{"ranks", mesh.world_size}};
-  for (gsel_axis axis = 0; axis < GSEL_AXES; ++axis)
-    out["axes"].push_back({{"axis", kAxes[axis]},
+  for (const gsel_axis axis : axes_of(mesh))
+    out["axes"].push_back({{"axis", gsel_axis_name(axis)},
                            {"size", mesh.size[axis]},
-                           {"plugin", value_of(config, std::string("strategy.") + kAxes[axis] + ".plugin")},
+                           {"plugin", plugin_of(config, axis)},
                            {"groups", groups_of(mesh, axis)}});
   for (int32_t rank = 0; rank < mesh.world_size; ++rank) {
-    nlohmann::ordered_json places{{"rank", rank}};
-    for (gsel_axis axis = 0; axis < GSEL_AXES; ++axis) places[kAxes[axis]] = gsel_mesh_place(&mesh, rank, axis);
-    out["places"].push_back(places);
+    nlohmann::ordered_json coordinates{{"rank", rank}};
+    for (const gsel_axis axis : axes_of(mesh))
+      coordinates[gsel_axis_name(axis)] = gsel_mesh_coordinate(&mesh, rank, axis);
+    out["coordinates"].push_back(coordinates);
   }
   return out.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
@@ -96,21 +100,18 @@ std::string joined(const std::vector<Group>& groups) {
 }
 
 std::string as_text(const gsel_config* config, const gsel_mesh& mesh) {
-  std::vector<Row> axes = {{"axis", "size", "plugin", "groups of ranks"}}, places = {{"rank"}};
-  for (gsel_axis axis = 0; axis < GSEL_AXES; ++axis) {
-    const std::string plugin = value_of(config, std::string("strategy.") + kAxes[axis] + ".plugin");
-    axes.push_back({kAxes[axis], std::to_string(mesh.size[axis]), plugin.empty() ? "-" : plugin,
+  std::vector<Row> axes = {{"axis", "size", "plugin", "groups of ranks"}}, ranks = {{"rank"}};
+  for (const gsel_axis axis : axes_of(mesh)) {
+    const std::string plugin = plugin_of(config, axis);
+    axes.push_back({gsel_axis_name(axis), std::to_string(mesh.size[axis]), plugin.empty() ? "-" : plugin,
                     mesh.size[axis] > 1 ? joined(groups_of(mesh, axis)) : "each rank by itself"});
-    places.front().emplace_back(kAxes[axis]);
+    ranks.front().emplace_back(gsel_axis_name(axis));
   }
   for (int32_t rank = 0; rank < mesh.world_size; ++rank) {
-    Row& row = places.emplace_back(Row{std::to_string(rank)});
-    for (gsel_axis axis = 0; axis < GSEL_AXES; ++axis)
-      row.push_back(std::to_string(gsel_mesh_place(&mesh, rank, axis)));
+    Row& row = ranks.emplace_back(Row{std::to_string(rank)});
+    for (const gsel_axis axis : axes_of(mesh)) row.push_back(std::to_string(gsel_mesh_coordinate(&mesh, rank, axis)));
   }
-  return std::to_string(mesh.world_size) +
-         " ranks, neighbours on the tensor axis first, then on data, then on pipeline\n\n" + table(axes) + "\n" +
-         table(places);
+  return std::to_string(mesh.world_size) + " ranks, axes from inner to outer\n\n" + table(axes) + "\n" + table(ranks);
 }
 
 int run(const Options& options) {
@@ -124,7 +125,8 @@ int run(const Options& options) {
 
 Command mesh_command(CLI::App& app) {
   auto options = std::make_shared<Options>();
-  CLI::App* parser = app.add_subcommand("mesh", "Show how the ranks of a config stand on the axes, and their groups");
+  CLI::App* parser =
+      app.add_subcommand("mesh", "Show the coordinates of a config's ranks, and the groups of each axis");
   parser->add_option("file", options->file, "The config; without it the one that GSEL_CONFIG names, else the defaults")
       ->type_name("FILE.toml");
   parser->add_option("--ranks", options->ranks, "Number of ranks, where a size of the mesh is \"auto\"")

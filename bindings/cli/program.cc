@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstdio>
 
+#include "axes.h"
 #include "client.h"
 #include "commands.h"
 #include "schedules.h"
@@ -13,7 +14,7 @@ namespace {
 
 struct Options {
   std::vector<std::string> verify;
-  std::vector<std::string> places;
+  std::vector<std::string> placements;
   std::string print, traffic;
   ScheduleOptions schedules;
 };
@@ -24,7 +25,6 @@ constexpr std::array<const char*, 24> kKinds{
     "recv",      "broadcast",      "allreduce",        "wait",           "loss_allreduce",  "norm",     "step",
     "allgather", "release",        "reduce_scatter",   "reduce",         "recompute",       "scatter",  "gather",
     "overflow",  "allreduce_tied", "allreduce_partial"};
-constexpr std::array<const char*, GSEL_AXES> kAxes{"tensor", "data", "pipeline"};
 
 Handle<gsel_program> read_program(const std::string& path) {
   const std::string content = read_file(path);
@@ -52,12 +52,14 @@ int verify(const std::vector<std::string>& files) {
 // Rows of setup (step -1) or of a step; adds to the sum of bytes.
 std::string traffic_rows(const gsel_program* program, int64_t step, const char* when, uint64_t& bytes) {
   std::string rows;
-  for (gsel_axis axis = 0; axis < GSEL_AXES; ++axis)
+  for (const gsel_axis axis : shown_axes(gsel_axis_count()))
     for (gsel_instr_kind kind = 1; kind < static_cast<gsel_instr_kind>(kKinds.size()); ++kind) {
-      const gsel_comm_count count = gsel_program_traffic(program, step, kind, axis);
+      gsel_comm_count count = GSEL_COMM_COUNT_INIT;
+      gsel_error* error = nullptr;
+      check(gsel_program_traffic(program, step, kind, axis, &count, &error), &error);
       if (!count.calls) continue;
       char row[128];
-      std::snprintf(row, sizeof row, "%-7s%-10s%-19s%8llu%15llu\n", when, kAxes[axis], kKinds[kind],
+      std::snprintf(row, sizeof row, "%-7s%-10s%-19s%8llu%15llu\n", when, gsel_axis_name(axis), kKinds[kind],
                     static_cast<unsigned long long>(count.calls), static_cast<unsigned long long>(count.bytes_sent));
       rows += row;
       bytes += count.bytes_sent;
@@ -78,16 +80,16 @@ int traffic(const std::string& file) {
   return 0;
 }
 
-int places(const std::vector<std::string>& files) {
+int placements(const std::vector<std::string>& files) {
   for (size_t i = 0; i < files.size(); ++i)
-    print((i ? "\n" : "") + text(gsel_program_places(read_program(files[i]).get())));
+    print((i ? "\n" : "") + text(gsel_program_placements(read_program(files[i]).get())));
   return 0;
 }
 
 int run(const Options& options) {
   if (!options.verify.empty()) return verify(options.verify);
   if (!options.traffic.empty()) return traffic(options.traffic);
-  if (!options.places.empty()) return places(options.places);
+  if (!options.placements.empty()) return placements(options.placements);
   if (!options.schedules.names.empty()) return show_schedules(options.schedules);
   print(text(gsel_program_text(read_program(options.print).get())));
   return 0;
@@ -100,7 +102,7 @@ Command program_command(CLI::App& app) {
   CLI::App* parser =
       app.add_subcommand("program",
                          "Check the programs of all ranks together, print one, tell what one sends or how "
-                         "its values lie, or show what a pipeline's schedule comes to");
+                         "its values are placed, or show what a pipeline's schedule comes to");
   CLI::Option_group* what = parser->add_option_group("what");
   what->add_option("--verify", options->verify, "Check these programs, one file per rank, in rank order")
       ->type_name("FILE...")
@@ -110,8 +112,8 @@ Command program_command(CLI::App& app) {
                    "Read this program and print the calls it makes and the bytes it sends")
       ->type_name("FILE");
   what->add_option(
-          "--places", options->places,
-          "Print how parameters and values lie on the tensor axis, and what brings them from one form to another")
+          "--placements", options->placements,
+          "Print how parameters and values lie on the tensor axis, and what brings them from one placement to another")
       ->type_name("FILE...")
       ->expected(1, 1 << 20);
   CLI::Option* schedule =

@@ -49,8 +49,8 @@ const Json& intervals_of(const Json& step) {
   return it != step.end() && it->is_array() ? *it : none;
 }
 
-bool is_beside(const Json& interval) {
-  return interval.value("beside", false);
+bool is_asynchronous(const Json& interval) {
+  return interval.value("asynchronous", false);
 }
 
 bool is_computing(const Json& interval) {
@@ -89,12 +89,12 @@ double common_length(const Stretches& a, const Stretches& b) {
 
 // ---- telling ----
 
-// Of the time in which something ran beside, that in which the rank computed.
+// Of the time in which something asynchronous ran, that in which the rank computed.
 std::string overlap(const Json& step) {
-  const Stretches beside = stretches_of(step, is_beside);
+  const Stretches asynchronous = stretches_of(step, is_asynchronous);
   const Stretches computing =
-      stretches_of(step, [](const Json& interval) { return !is_beside(interval) && is_computing(interval); });
-  return percent(common_length(beside, computing), length(beside));
+      stretches_of(step, [](const Json& interval) { return !is_asynchronous(interval) && is_computing(interval); });
+  return percent(common_length(asynchronous, computing), length(asynchronous));
 }
 
 Row summary(const Json& step) {
@@ -111,10 +111,10 @@ Row summary(const Json& step) {
           step.value("skipped", false) ? "skipped: a gradient was not finite" : ""};
 }
 
-// What one kind of instruction took, on the calling thread or beside it.
+// What one kind of instruction took, on the calling thread or asynchronously.
 struct Kind {
   std::string name;
-  bool beside;
+  bool asynchronous;
   int64_t times = 0;
   double seconds = 0;
 };
@@ -123,9 +123,10 @@ std::vector<Kind> kinds_of(const Json& step) {
   std::vector<Kind> kinds;
   for (const Json& interval : intervals_of(step)) {
     const auto& name = interval.at("instruction").get_ref<const std::string&>();
-    auto kind = std::ranges::find_if(
-        kinds, [&](const Kind& known) { return known.name == name && known.beside == is_beside(interval); });
-    if (kind == kinds.end()) kind = kinds.insert(kinds.end(), {name, is_beside(interval)});
+    auto kind = std::ranges::find_if(kinds, [&](const Kind& known) {
+      return known.name == name && known.asynchronous == is_asynchronous(interval);
+    });
+    if (kind == kinds.end()) kind = kinds.insert(kinds.end(), {name, is_asynchronous(interval)});
     ++kind->times;
     kind->seconds += number(interval, "end_s") - number(interval, "begin_s");
   }
@@ -136,9 +137,10 @@ std::string kinds_text(const Json& step) {
   const double seconds = number(step, "seconds");
   std::vector<Kind> kinds = kinds_of(step);
   std::vector<Row> rows{{"  instruction", "where", "times", "time", "of the step", "sent"}};
-  // A kind that ran in both places sent what it sent beside.
-  const auto sends = [&](const std::string& name, bool beside) {
-    return std::ranges::none_of(kinds, [&](const Kind& k) { return k.name == name && k.beside && !beside; });
+  // A kind that ran in both ways sent what it sent asynchronously.
+  const auto sends = [&](const std::string& name, bool asynchronous) {
+    return std::ranges::none_of(kinds,
+                                [&](const Kind& k) { return k.name == name && k.asynchronous && !asynchronous; });
   };
   const auto sent_by = [&](const std::string& name) {
     double bytes = 0;
@@ -147,8 +149,8 @@ std::string kinds_text(const Json& step) {
     return bytes;
   };
   for (const Kind& kind : kinds) {
-    const double bytes = sends(kind.name, kind.beside) ? sent_by(kind.name) : 0;
-    rows.push_back({"  " + kind.name, kind.beside ? "beside" : "calling thread", std::to_string(kind.times),
+    const double bytes = sends(kind.name, kind.asynchronous) ? sent_by(kind.name) : 0;
+    rows.push_back({"  " + kind.name, kind.asynchronous ? "asynchronous" : "calling thread", std::to_string(kind.times),
                     time_of(kind.seconds), percent(kind.seconds, seconds), bytes > 0 ? megabytes(bytes) : "-"});
   }
   for (const Json& count : step.value("counts", Json::array())) {
@@ -158,7 +160,7 @@ std::string kinds_text(const Json& step) {
                       "-", "-", size_of(number(count, "bytes_sent"))});
   }
   if (!kinds.empty()) {
-    const Stretches calling = stretches_of(step, [](const Json& interval) { return !is_beside(interval); });
+    const Stretches calling = stretches_of(step, [](const Json& interval) { return !is_asynchronous(interval); });
     const double between = std::max(0.0, seconds - length(calling));
     rows.push_back({"  between them", "calling thread", "-", time_of(between), percent(between, seconds), "-"});
   }

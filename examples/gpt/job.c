@@ -50,8 +50,10 @@ static gsel_status start(struct rank* r) {
 static void count_sent(const struct rank* r, uint64_t* sent) {
   for (gsel_axis axis = 0; axis < JOB_AXES; ++axis) {
     sent[axis] = 0;
-    for (gsel_instr_kind kind = 1; kind <= GSEL_INSTR_ALLREDUCE_PARTIAL; ++kind)
-      sent[axis] += gsel_trainer_counts(r->trainer, kind, axis).bytes_sent;
+    for (gsel_instr_kind kind = 1; kind <= GSEL_INSTR_ALLREDUCE_PARTIAL; ++kind) {
+      gsel_comm_count count = GSEL_COMM_COUNT_INIT;
+      if (!gsel_trainer_counts(r->trainer, kind, axis, &count, NULL)) sent[axis] += count.bytes_sent;
+    }
   }
 }
 

@@ -8,7 +8,7 @@
 #include "layers.h"
 #include "model.h"
 
-enum { JOB_RANKS = 8, JOB_AXES = 3 };
+enum { JOB_RANKS = 8, JOB_AXES = 4 };
 
 struct job {
   const char* config; /* the text of a gsel.toml */

@@ -79,12 +79,13 @@ static void count_sent(const struct session* s, uint64_t* sent) {
       GSEL_INSTR_ALLGATHER, GSEL_INSTR_BROADCAST,      GSEL_INSTR_SCATTER,
       GSEL_INSTR_GATHER,    GSEL_INSTR_LOSS_ALLREDUCE, GSEL_INSTR_NORM,
       GSEL_INSTR_OVERFLOW,  GSEL_INSTR_SEND,           GSEL_INSTR_ALLREDUCE_TIED,
-      GSEL_INSTR_FORWARD,   GSEL_INSTR_BACKWARD_INPUT, GSEL_INSTR_ALLREDUCE_PARTIAL};
-  static const gsel_axis axes[] = {GSEL_AXIS_TENSOR, GSEL_AXIS_DATA, GSEL_AXIS_PIPELINE};
+      GSEL_FORWARD,         GSEL_BACKWARD_INPUT,       GSEL_INSTR_ALLREDUCE_PARTIAL};
   for (int i = 0; i < SENT_KINDS; ++i) {
     sent[i] = 0;
-    for (size_t a = 0; a < sizeof axes / sizeof *axes; ++a)
-      sent[i] += gsel_trainer_counts(s->trainer, kinds[i], axes[a]).bytes_sent;
+    for (gsel_axis axis = 0; axis < gsel_axis_count(); ++axis) {
+      gsel_comm_count count = GSEL_COMM_COUNT_INIT;
+      if (!gsel_trainer_counts(s->trainer, kinds[i], axis, &count, NULL)) sent[i] += count.bytes_sent;
+    }
   }
 }
 
@@ -260,9 +261,9 @@ static void name_run(struct session* s) {
 
 static int read_memory(struct session* s, struct rank_record* own) {
   gsel_memory_part part = GSEL_MEMORY_PART_INIT;
-  for (int32_t i = 0; i < RECORD_PARTS; ++i) {
+  const int32_t n_parts = gsel_trainer_memory_count(s->trainer);
+  for (int32_t i = 0; i < RECORD_PARTS && i < n_parts; ++i) {
     const gsel_status status = gsel_trainer_memory(s->trainer, i, &part, NULL);
-    if (status == GSEL_ERR_NOT_FOUND) break; /* that was all */
     if (status) return failed(s, "memory", gsel_status_text(status));
     own->parts[i] = (struct memory_part){
         .offloaded = part.offloaded, .forecast_bytes = part.forecast_bytes, .peak_bytes = part.peak_bytes};

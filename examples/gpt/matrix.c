@@ -36,19 +36,19 @@ static const struct choice pipeline_axis[] = {
     {"zb-v", PIPELINE "\"zb-v\"\n", 2},
 };
 #define TENSOR "tensor = 2\n", "[strategy.tensor]\nplugin = "
-static const struct choice tensor_axis[] = {
+static const struct choice sharing_axis[] = {
     {"-", "", "", 1},
     {"tp", TENSOR "\"tp\"\n", 2},
     {"tp, sequence parallel", TENSOR "\"tp\"\nsequence_parallel = true\n", 2},
-    {"cp", TENSOR "\"cp\"\n", 2},
+    {"cp", "context = 2\n", "[strategy.context]\nplugin = \"cp\"\n", 2},
 };
 #define COUNT(a) (sizeof(a) / sizeof *(a))
 
 struct cell {
-  const struct choice *data, *pipeline, *tensor;
+  const struct choice *data, *pipeline, *sharing;
 };
 static int32_t ranks_of(const struct cell* c) {
-  return c->data->ranks * c->pipeline->ranks * c->tensor->ranks;
+  return c->data->ranks * c->pipeline->ranks * c->sharing->ranks;
 }
 
 /* [train] of the exact model, and of the GPT as gpt.toml trains it. A step of the exact one has 16 samples of 8 bytes,
@@ -62,8 +62,8 @@ static const char gpt_train[] =
 #define LOSS_TOLERANCE 1e-4 /* nats, after a few steps */
 
 static const char* config_of(const struct cell* c, const char* train, char* text, size_t capacity) {
-  snprintf(text, capacity, "[mesh]\n%s%s%s%s%s%s%s%s", c->tensor->mesh, c->data->mesh, c->pipeline->mesh,
-           c->tensor->section, c->data->section, c->pipeline->section, train,
+  snprintf(text, capacity, "[mesh]\n%s%s%s%s%s%s%s%s", c->sharing->mesh, c->data->mesh, c->pipeline->mesh,
+           c->sharing->section, c->data->section, c->pipeline->section, train,
            c->pipeline->ranks > 1 ? "microbatches = 4\n" : "");
   return text;
 }
@@ -106,14 +106,15 @@ static void show_peak(const struct job_result* r, int32_t ranks) {
 }
 
 static void show_name(const struct cell* c) {
-  printf("| %s | %s | %s | %" PRId32 " |", c->data->name, c->pipeline->name, c->tensor->name, ranks_of(c));
+  printf("| %s | %s | %s | %" PRId32 " |", c->data->name, c->pipeline->name, c->sharing->name, ranks_of(c));
 }
 
 static void show_head(const struct trial* gpt) {
   printf(
-      "| data | pipeline | tensor | ranks | exact model | GPT: loss - that of one rank | MB sent, tensor | data | "
-      "pipeline | peak MB |\n|---|---|---|---|---|---|---|---|---|---|\n"
-      "| - | - | - | 1 | | %.6f | | | |",
+      "| data | pipeline | tensor or context | ranks | exact model | GPT: loss - that of one rank | MB sent, tensor | "
+      "data | "
+      "pipeline | context | peak MB |\n|---|---|---|---|---|---|---|---|---|---|---|\n"
+      "| - | - | - | 1 | | %.6f | | | | |",
       gpt->one.loss);
   show_peak(&gpt->one, 1);
 }
@@ -126,7 +127,7 @@ static int show_refusal(const struct job_result* r) {
   static const char link[] = "caused by: ";
   const char* why = r->message;
   for (const char* next; (next = strstr(why, link)) != NULL;) why = next + strlen(link);
-  printf(" refused: %s | | | | | |\n", why);
+  printf(" refused: %s | | | | | | |\n", why);
   return r->status == GSEL_ERR_CONFIG || r->status == GSEL_ERR_UNSUPPORTED;
 }
 
@@ -143,7 +144,7 @@ static int show_cell(const struct trial* exact, const struct trial* gpt, const s
   }
   try_cell(gpt, c, &b);
   if (b.status) {
-    printf(" NOT run: %s | | | | | |\n", b.message);
+    printf(" NOT run: %s | | | | | | |\n", b.message);
   } else {
     const int equal = equals(&a, &exact->one), near = fabs(b.loss - gpt->one.loss) <= LOSS_TOLERANCE;
     printf(" %s | %+.1e%s%s |", equal ? "equal" : "NOT equal", b.loss - gpt->one.loss, near ? "" : ", TOO MUCH",
@@ -159,7 +160,7 @@ static int show_cell(const struct trial* exact, const struct trial* gpt, const s
 }
 
 static int run_one_rank(struct trial* trial) {
-  const struct cell one = {data_axis, pipeline_axis, tensor_axis};
+  const struct cell one = {data_axis, pipeline_axis, sharing_axis};
   try_cell(trial, &one, &trial->one);
   if (!trial->one.status) return 0;
   fprintf(stderr, "gpt-matrix: one rank: %s\n", trial->one.message);
@@ -178,8 +179,8 @@ static int show_table(struct trial* exact, struct trial* gpt, int is_short) {
   show_head(gpt);
   for (size_t p = 0; p < COUNT(pipeline_axis); ++p)
     for (size_t d = 0; d < COUNT(data_axis); ++d)
-      for (size_t t = 0; t < COUNT(tensor_axis); ++t) {
-        const struct cell cell = {&data_axis[d], &pipeline_axis[p], &tensor_axis[t]};
+      for (size_t t = 0; t < COUNT(sharing_axis); ++t) {
+        const struct cell cell = {&data_axis[d], &pipeline_axis[p], &sharing_axis[t]};
         if (is_tried(is_short, d, p, t)) wrong += show_cell(exact, gpt, &cell);
       }
   free(exact->one.params);

@@ -82,7 +82,7 @@ static int32_t weight(struct builder* b, const char* stem, const char* suffix, i
     desc.shard = GSEL_SHARD_DIM;
     desc.shard_dim = split.by == BY_COLUMNS ? 0 : 1;
     desc.shard_blocks = split.blocks;
-    desc.shard_unit = split.unit;
+    desc.shard_granularity = split.unit;
   }
   return add_param(b, stem, suffix, desc);
 }
@@ -98,7 +98,7 @@ static int32_t vector(struct builder* b, const char* stem, const char* suffix, i
   if (split.by == BY_COLUMNS) {
     desc.shard = GSEL_SHARD_DIM;
     desc.shard_blocks = split.blocks;
-    desc.shard_unit = split.unit;
+    desc.shard_granularity = split.unit;
   }
   return add_param(b, stem, suffix, desc);
 }
@@ -126,19 +126,19 @@ static int32_t input(struct builder* b, const char* stem) {
 }
 
 /* [context][blocks][width] floats, or [context][width] of one block, split along the width where they lie in parts. */
-static int32_t activation(struct builder* b, const char* stem, int64_t width, int32_t place, struct split split) {
+static int32_t activation(struct builder* b, const char* stem, int64_t width, int32_t placement, struct split split) {
   gsel_value_options desc = GSEL_VALUE_OPTIONS_INIT;
   const int64_t one[] = {b->sizes->context, width}, several[] = {b->sizes->context, split.blocks, width};
   desc.dims = split.blocks == 1 ? one : several;
   desc.n_dims = split.blocks == 1 ? 2 : 3;
-  desc.place = place;
-  desc.place_dim = place == GSEL_PLACE_SHARDED ? desc.n_dims : 0;
-  desc.place_unit = split.unit;
+  desc.placement = placement;
+  desc.shard_dim = placement == GSEL_PLACEMENT_SHARD ? desc.n_dims : 0;
+  desc.shard_granularity = split.unit;
   desc.sequence_dim = 1;
   return add_value(b, stem, desc);
 }
 static int32_t stream(struct builder* b, const char* stem) {
-  return activation(b, stem, b->sizes->width, GSEL_PLACE_REPLICATED, whole);
+  return activation(b, stem, b->sizes->width, GSEL_PLACEMENT_REPLICATE, whole);
 }
 
 static int32_t scalar(struct builder* b, const char* stem) {
@@ -220,7 +220,7 @@ static int32_t embedding(struct builder* b, int32_t tokens) {
   const int64_t context = b->sizes->context, width = b->sizes->width;
   const int32_t of_tokens = weight(b, "embed", ".token", GPT_VOCAB, width, 0.02, columns);
   const int32_t of_positions = weight(b, "embed", ".position", context, width, 0.02, whole);
-  const int32_t x = activation(b, "embed.token", width, GSEL_PLACE_PARTIAL, whole);
+  const int32_t x = activation(b, "embed.token", width, GSEL_PLACEMENT_PARTIAL, whole);
   add_layer(b, "embed.token", b->kinds->token, only(tokens), only(x), only(of_tokens), 0, 0);
   const int32_t y = stream(b, "embed.position");
   add_layer(b, "embed.position", b->kinds->position, only(x), only(y), only(of_positions), 0,
@@ -243,15 +243,16 @@ static int32_t linear(struct builder* b, const char* stem, int32_t x, int64_t in
                       struct split split, int with_bias) {
   const int32_t w = weight(b, stem, ".w", out, in, deviation, split);
   const int32_t bias = with_bias ? vector(b, stem, ".b", out, GSEL_INIT_ZEROS, split) : -1;
-  const int32_t place = split.by == BY_COLUMNS ? GSEL_PLACE_SHARDED : GSEL_PLACE_PARTIAL;
-  const int32_t y = activation(b, stem, out / split.blocks, place, split);
+  const int32_t placement = split.by == BY_COLUMNS ? GSEL_PLACEMENT_SHARD : GSEL_PLACEMENT_PARTIAL;
+  const int32_t y = activation(b, stem, out / split.blocks, placement, split);
   add_layer(b, stem, b->kinds->linear, only(x), only(y), both(w, bias), 0,
             2.0 * (double)(b->sizes->context * in * out));
   return y;
 }
 
 static struct phases rotation(int64_t width_per_position, const struct gpt_sizes* sizes, uint32_t flags) {
-  const gsel_phase phase = {.axis = GSEL_AXIS_TENSOR,
+  const gsel_phase phase = {.struct_size = sizeof(gsel_phase),
+                            .axis = GSEL_AXIS_TENSOR,
                             .dtype = GSEL_F32,
                             .flags = GSEL_PHASE_RING_SHIFT | flags,
                             .elems = RING_HEAD,
@@ -264,7 +265,7 @@ static int32_t attention(struct builder* b, const char* stem, int32_t qkv) {
   const int64_t context = sizes->context, width = sizes->width;
   const double flop = 4.0 * (double)(context * context * width);
   const struct split by_head = {BY_COLUMNS, 1, (int32_t)(width / sizes->heads)};
-  const int32_t y = activation(b, stem, width, GSEL_PLACE_SHARDED, by_head);
+  const int32_t y = activation(b, stem, width, GSEL_PLACEMENT_SHARD, by_head);
   if (sizes->ring)
     add_layer_with_phases(b, stem, b->kinds->ring, only(qkv), only(y), none(), sizes->heads * context, flop,
                           rotation(2 * width, sizes, 0), rotation(4 * width, sizes, GSEL_PHASE_HOME));
@@ -274,7 +275,7 @@ static int32_t attention(struct builder* b, const char* stem, int32_t qkv) {
 }
 
 static int32_t gelu(struct builder* b, const char* stem, int32_t x, int64_t width) {
-  const int32_t y = activation(b, stem, width, GSEL_PLACE_SHARDED, columns);
+  const int32_t y = activation(b, stem, width, GSEL_PLACEMENT_SHARD, columns);
   add_layer(b, stem, b->kinds->gelu, only(x), only(y), none(), 0, 12.0 * (double)(b->sizes->context * width));
   return y;
 }
@@ -311,9 +312,16 @@ static int32_t block(struct builder* b, int64_t i, int32_t x) {
 static void loss(struct builder* b, int32_t logits, int32_t targets) {
   const int64_t context = b->sizes->context;
   const int32_t sum = scalar(b, "loss_sum"), tokens = scalar(b, "loss_tokens");
-  const gsel_phase top = {.axis = GSEL_AXIS_TENSOR, .op = GSEL_MAX, .dtype = GSEL_F32, .elems_per_sample = context};
-  const gsel_phase sums = {
-      .axis = GSEL_AXIS_TENSOR, .op = GSEL_SUM, .dtype = GSEL_F32, .elems_per_sample = 2 * context};
+  const gsel_phase top = {.struct_size = sizeof(gsel_phase),
+                          .axis = GSEL_AXIS_TENSOR,
+                          .op = GSEL_MAX,
+                          .dtype = GSEL_F32,
+                          .elems_per_sample = context};
+  const gsel_phase sums = {.struct_size = sizeof(gsel_phase),
+                           .axis = GSEL_AXIS_TENSOR,
+                           .op = GSEL_SUM,
+                           .dtype = GSEL_F32,
+                           .elems_per_sample = 2 * context};
   add_layer_with_phases(b, "loss", b->kinds->loss, both(logits, targets), both(sum, tokens), none(), context,
                         4.0 * (double)(context * GPT_VOCAB), (struct phases){{top, sums}}, no_phases());
 }

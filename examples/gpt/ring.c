@@ -94,7 +94,7 @@ static gsel_status ring_back_input(const gsel_call* call, void* user_data) {
     fill_block(&h, block, qkv);
     memset(block_gradients(&h, block), 0, (size_t)(h.n * h.positions * 2 * h.width) * sizeof *block);
   }
-  if (call->phase == call->tensor_size) { /* home */
+  if (call->phase == call->shard_count) { /* home */
     const size_t bytes = (size_t)(2 * h.width) * sizeof *block;
     const float* d = block_gradients(&h, block);
     for (int64_t r = 0; r < h.n * h.positions; ++r) memcpy(dqkv + (3 * r + 1) * h.width, d + r * 2 * h.width, bytes);

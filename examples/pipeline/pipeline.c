@@ -57,7 +57,7 @@ int main(void) {
     status = gsel_model_add_layer(model, &l, NULL, &err);
   }
   if (!status) status = gsel_pipeline_create(comm, model, &config, &pipeline, &err);
-  if (!status) status = gsel_pipeline_run(pipeline, GSEL_PIPELINE_FORWARD, &r, &err);
+  if (!status) status = gsel_pipeline_run(pipeline, GSEL_FORWARD, &r, &err);
   if (!status)
     printf("rank %d: %.1f ms, %.0f %% busy, %.0f %% idle, %llu messages of %llu bytes\n", (int)r.rank,
            1e3 * r.elapsed_s, 100 * r.busy_s / r.elapsed_s, 100 * r.idle_s / r.elapsed_s,

@@ -169,7 +169,7 @@ int main(int argc, char** argv) {
   if (!status && gsel_comm_rank(comm) == 0) status = check_kernels(model, layers, &err);
   if (!status) status = gsel_pipeline_create(comm, model, &config, &pipeline, &err);
   for (int run = 0; run < RUNS && !status; ++run) {
-    status = gsel_pipeline_run(pipeline, GSEL_PIPELINE_FORWARD_BACKWARD, &report, &err);
+    status = gsel_pipeline_run(pipeline, GSEL_FORWARD_BACKWARD, &report, &err);
     for (int l = 0; l < HIDDEN && !status; ++l) step(&layers[l], report.loss_weight);
     if (!status && report.rank == 0 && (run % 30 == 0 || run == RUNS - 1))
       printf("run %d: loss %.6f\n", run, report.loss_sum / report.loss_weight);

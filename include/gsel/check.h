@@ -32,7 +32,7 @@ typedef int32_t gsel_breach_kind;
 #define GSEL_BREACH_HALVES 13         /* backward_input and backward_weight gave something else than backward */
 #define GSEL_BREACH_EVALUATION 14     /* evaluating gave something else than training, without noise */
 #define GSEL_BREACH_GRADIENT 15       /* not the derivative of what forward computes */
-#define GSEL_BREACH_PARTS 16          /* parts on the tensor axis, put together, are not the whole */
+#define GSEL_BREACH_PARTS 16          /* the shards of several ranks, put together, are not the whole */
 #define GSEL_BREACH_KINDS 17
 
 /* Which list of gsel_call a buffer stands in. */
@@ -47,7 +47,7 @@ typedef int32_t gsel_breach_kind;
 
 /* One breach.
  *   layer        id
- *   callback     GSEL_WORK_FORWARD to GSEL_WORK_BACKWARD
+ *   callback     GSEL_FORWARD to GSEL_BACKWARD
  *   buffer       GSEL_BUFFER_*, number `index` of its list
  *   element      flat index, of saved bytes the byte; below 0 or behind the last where it lies outside
  *   coordinates  [n_dims] the same in the tensor; n_dims is 0 outside
@@ -77,7 +77,7 @@ GSEL_API void gsel_breach_init(gsel_breach *breach, size_t struct_size);
  *   n_samples       0 means 3; 4096 at most
  *   index_limit     0 means 2
  *   seed            of initial values, noise and random numbers; 0 means 1
- *   tensor_ranks    ranks of the tensor axis whose parts are compared with the whole; 0 means 2, 1: not done; 64 at most
+ *   tensor_ranks    ranks that share layers, whose shards are compared with the whole; 0 means 2, 1: not done; 64 at most
  *   skip            bits 1 << GSEL_BREACH_BATCH to _PARTS: what is not looked for, such as gradients that are meant
  *                   to be others than forward's
  *   differences     elements of each gradient that are compared with differences of forward; 0 means 8 of buffers with
@@ -116,14 +116,15 @@ GSEL_API gsel_status gsel_model_check(gsel_model *model, const gsel_model_check_
  * Any thread. Since 0.1. */
 GSEL_API gsel_str gsel_model_check_summary(const gsel_model_check_report *report);
 
-/* Line i, from 0, on what was found and is no breach, or could not be checked; "not given" behind the last. Any thread.
+/* How many lines there are on what was found and is no breach, or could not be checked; line i, from 0. Any thread.
  * Since 0.1. */
+GSEL_API int32_t gsel_model_check_note_count(const gsel_model_check_report *report);
 GSEL_API gsel_str gsel_model_check_note(const gsel_model_check_report *report, int32_t i);
 
 /* Breaches found, one for each layer, callback, buffer and kind. Any thread. Since 0.1. */
 GSEL_API int32_t gsel_model_check_breach_count(const gsel_model_check_report *report);
 
-/* Breach i, from 0, in the order found; GSEL_ERR_NOT_FOUND behind the last. Any thread. Since 0.1. */
+/* Breach i, from 0, in the order found. Any thread. Since 0.1. */
 GSEL_API gsel_status gsel_model_check_breach(const gsel_model_check_report *report, int32_t i, gsel_breach *out,
                                              gsel_error **err);
 

@@ -306,19 +306,21 @@ GSEL_API gsel_status gsel_group_run(gsel_comm *const *comms, const gsel_collecti
  * A call under way while the caller computes, on a thread of the library, one per communicator, which starts with the
  * first request. Collectives of a communicator run in the order started; messages run beside them and each other.
  * A blocking call on the same communicator waits for the collectives started before it.
- * Buffers, counts and offsets stay borrowed until the request is done, those of a prepared call until it is freed and
- * with the same counts and offsets in them; the struct and its label are copied. */
+ * Buffers, counts and offsets stay borrowed until the request is done, those of a persistent request until it is freed
+ * and with the same counts and offsets in them; the struct and its label are copied. Calls on one request must not
+ * overlap; it may be waited for on another thread than the one that started it. */
 typedef struct gsel_request gsel_request;
 
 /* Starts a call. *out is given to the caller, free with gsel_request_free; NULL on error.
  * Errors: GSEL_ERR_ARG; all others come with the wait. Since 0.1. */
 GSEL_API gsel_status gsel_comm_start(gsel_comm *comm, const gsel_collective *call, gsel_request **out, gsel_error **err);
-/* Prepares a call that is then started any number of times; its arguments are checked here, once. Since 0.1. */
-GSEL_API gsel_status gsel_comm_prepare(gsel_comm *comm, const gsel_collective *call, gsel_request **out,
-                                       gsel_error **err);
-/* Starts a prepared call that is not under way (GSEL_ERR_STATE). Since 0.1. */
+/* Makes a persistent request: a call that is then started any number of times. Its arguments are checked here, once.
+ * Since 0.1. */
+GSEL_API gsel_status gsel_request_create(gsel_comm *comm, const gsel_collective *call, gsel_request **out,
+                                         gsel_error **err);
+/* Starts a persistent request that is not under way (GSEL_ERR_STATE). Since 0.1. */
 GSEL_API gsel_status gsel_request_start(gsel_request *request, gsel_error **err);
-/* Runs a prepared call on the calling thread: start and wait without a second thread. Since 0.1. */
+/* Runs a persistent request on the calling thread: start and wait without a second thread. Since 0.1. */
 GSEL_API gsel_status gsel_request_run(gsel_request *request, gsel_error **err);
 /* *done = 1 once the call has ended, else 0. The result is that of the call when done, else GSEL_OK. Never blocks.
  * A request never started is done. Since 0.1. */
@@ -358,13 +360,13 @@ GSEL_API gsel_status gsel_mem_unregister(gsel_comm *comm, void *memory, gsel_err
 typedef int32_t (*gsel_op_fn)(void *accumulated, const void *next, size_t count, gsel_dtype dtype, void *user_data);
 
 /* An operation of the caller's. `name` (at most 31 bytes) is what ranks compare: every rank creates its own under the
- * same name. user_data is borrowed until destroy.
+ * same name. user_data is kept until gsel_op_free.
  *   record_elems  elements that belong together, such as 2 for a value and its index; 1: each stands alone. Counts are
  *                 multiples of it (GSEL_ERR_ARG), and no record is cut. At most 4,096 bytes; on more than 64 ranks a
  *                 record that is larger than a rank's part of the staging memory is GSEL_ERR_UNSUPPORTED
  * GSEL_ERR_ARG; GSEL_ERR_NOMEM when 4,096 are alive. Since 0.1. */
 GSEL_API gsel_status gsel_op_create(gsel_str name, size_t record_elems, gsel_op_fn function, void *user_data,
-                                    gsel_op *out, gsel_error **err);
+                                    gsel_free_fn free_user_data, gsel_op *out, gsel_error **err);
 /* GSEL_SCALED_SUM with this rank's factor, for the functions that take no call as data. Since 0.1. */
 GSEL_API gsel_status gsel_op_create_scaled_sum(double factor, gsel_op *out, gsel_error **err);
 /* No call with it under way. Unknown numbers are ignored. Any thread. Since 0.1. */
@@ -438,16 +440,14 @@ GSEL_API gsel_status gsel_trace_process(int32_t pid, gsel_trace **out, gsel_erro
 GSEL_API gsel_str gsel_trace_json(const gsel_trace *trace);
 GSEL_API void gsel_trace_free(gsel_trace *trace);
 
-/* What this rank has sent: calls made and payload bytes made available to other ranks, per kind of call.
+/* What this rank has sent: calls of one kind, and payload bytes that they made available to other ranks.
  * allreduce of S bytes over n ranks counts S + (n-2) * (own slice) bytes, which is 2(n-1)/n * S when n divides it;
  * reduce the S minus its own slice, and the slice once more where another rank is root; other kinds what each other
- * rank reads of send, whatever the protocol. */
-typedef struct gsel_comm_count {
-  uint64_t calls;
-  uint64_t bytes_sent;
-} gsel_comm_count;
-/* Counts of one kind; zeros for an unknown kind. Any thread. Since 0.1. */
-GSEL_API gsel_comm_count gsel_comm_counts(const gsel_comm *comm, gsel_collective_kind kind);
+ * rank reads of send, whatever the protocol.
+ *   out  zeros for an unknown kind
+ * GSEL_ERR_ARG. Any thread, beside other calls. Since 0.1. */
+GSEL_API gsel_status gsel_comm_counts(const gsel_comm *comm, gsel_collective_kind kind, gsel_comm_count *out,
+                                      gsel_error **err);
 
 /* Breaks the communicator on every rank: calls under way and later ones return GSEL_ERR_ABORTED with `reason`
  * (cut to 150 bytes; may be "not given"). Does not block. Any thread, any time before destroy. Since 0.1. */

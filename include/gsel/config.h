@@ -2,7 +2,7 @@
  *
  *     [select]            accelerator, devices, order
  *     [comm]              timeout_s
- *     [mesh]              tensor, data, pipeline           sizes; one may be "auto"
+ *     [mesh]              tensor, context, data, pipeline  sizes; one may be "auto"
  *     [strategy.data]     plugin, and that plugin's own options
  *     [train]             optimizer, learning_rate, ..., batch, microbatch, seed
  *
@@ -31,6 +31,14 @@ GSEL_API gsel_status gsel_config_parse(gsel_str text, gsel_str name, gsel_config
 /* Value of a key by its dotted name, such as "train.batch" or "mesh.data", as text: the file's, else the
  * default. Borrowed until gsel_config_free; data is NULL for an unknown key. Any thread. Since 0.1. */
 GSEL_API gsel_str gsel_config_get(const gsel_config *config, gsel_str key);
+
+/* Sets a key by its dotted name, as if the file had it so: "train.batch" to "64", "mesh.data" to "auto",
+ * "strategy.data.plugin" to "zero", "strategy.data.stage" to "2".
+ *   value  as gsel_config_get gives it: text without quotes; an array as TOML has it, such as "[1, 2]". Not given: the key
+ *          is taken out again, and its default stands. Borrowed for the call
+ * Errors: GSEL_ERR_ARG, GSEL_ERR_CONFIG as for a file, which names the key: the config is unchanged. Not beside other calls
+ * with this config; objects made from it before stay as they are. Since 0.1. */
+GSEL_API gsel_status gsel_config_set(gsel_config *config, gsel_str key, gsel_str value, gsel_error **err);
 
 /* Releases; NULL is fine. Objects made from a config keep what they need. Any thread. Since 0.1. */
 GSEL_API void gsel_config_free(gsel_config *config);

@@ -18,9 +18,9 @@ typedef int32_t gsel_log_level;
 typedef void (*gsel_log_fn)(gsel_log_level level, gsel_str component, gsel_str line, void *user_data);
 
 /* Sets the sink of this process and the most detailed level it wants; sink NULL means silence.
- *   user_data  kept until the next call; handed back on each line
+ *   user_data  kept until the next call, which calls free_user_data (see gsel/types.h; may be NULL)
  * Any thread; returns after a sink in use by another thread has finished its line. Since 0.1. */
-GSEL_API void gsel_log_set(gsel_log_fn sink, gsel_log_level level, void *user_data);
+GSEL_API void gsel_log_set(gsel_log_fn sink, gsel_log_level level, void *user_data, gsel_free_fn free_user_data);
 
 GSEL_EXTERN_C_END
 

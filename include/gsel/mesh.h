@@ -1,5 +1,6 @@
-/* gsel/mesh.h: how ranks stand on the axes tensor, data and pipeline. The tensor axis is the innermost: ranks 0 and 1 are
- * neighbours on it where it has two places or more. A mesh is plain data; the trainer makes the same from its config. */
+/* gsel/mesh.h: the coordinates of ranks on the axes of a mesh. From inner to outer these are tensor, context, data and
+ * pipeline: ranks 0 and 1 differ in the coordinate of the first of them that has two ranks or more. A mesh is plain data;
+ * the trainer makes the same from its config. */
 #ifndef GSEL_MESH_H
 #define GSEL_MESH_H
 
@@ -9,12 +10,15 @@
 
 GSEL_EXTERN_C_BEGIN
 
-/* rank = place on tensor + size[tensor] * (place on data + size[data] * place on pipeline). */
+/* With coordinates t, c, d and p on these axes: rank = t + size[tensor] * (c + size[context] * (d + size[data] * p)).
+ *   n_axes  of size; axes from there on have one rank. 0 stands for all that the library has
+ *   size    by GSEL_AXIS_*; they multiply to world_size. 0 stands for 1 */
 typedef struct gsel_mesh {
   uint32_t struct_size;
+  uint32_t reserved;
   int32_t world_size;
-  int32_t size[GSEL_AXES]; /* by GSEL_AXIS_*; they multiply to world_size */
-  int32_t reserved;
+  int32_t n_axes;
+  int32_t size[GSEL_MAX_AXES];
 } gsel_mesh;
 #define GSEL_MESH_INIT GSEL_STRUCT_INIT(gsel_mesh)
 GSEL_API void gsel_mesh_init(gsel_mesh *mesh, size_t struct_size);
@@ -25,11 +29,12 @@ GSEL_API void gsel_mesh_init(gsel_mesh *mesh, size_t struct_size);
  * Since 0.1. */
 GSEL_API gsel_status gsel_mesh_resolve(const gsel_config *config, int32_t world_size, gsel_mesh *out, gsel_error **err);
 
-/* Place of a rank on an axis; -1 for a rank or axis that does not exist. Any thread. Since 0.1. */
-GSEL_API int32_t gsel_mesh_place(const gsel_mesh *mesh, int32_t rank, gsel_axis axis);
+/* Coordinate of a rank on an axis; -1 for a rank or axis that does not exist. Any thread. Since 0.1. */
+GSEL_API int32_t gsel_mesh_coordinate(const gsel_mesh *mesh, int32_t rank, gsel_axis axis);
 
-/* The rank at these places, or -1. places [GSEL_AXES]. Any thread. Since 0.1. */
-GSEL_API int32_t gsel_mesh_rank(const gsel_mesh *mesh, const int32_t *places);
+/* The rank at these coordinates, or -1.
+ *   coordinates  [n] by GSEL_AXIS_*; 0 on the axes from n on. Any thread. Since 0.1. */
+GSEL_API int32_t gsel_mesh_rank(const gsel_mesh *mesh, const int32_t *coordinates, int32_t n);
 
 /* The communicator of the ranks that differ from this one on these axes alone (bits 1 << GSEL_AXIS_*), in order of their
  * ranks. Collective over comm. Errors: GSEL_ERR_ARG (a mesh of another size than comm), those of gsel_comm_split.

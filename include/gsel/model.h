@@ -66,11 +66,11 @@ typedef struct gsel_call {
   int32_t n_reductions;
   int32_t reserved2;
   uint8_t *produced;            /* [n_params] 1 when called; a backward that leaves d_params[i] unwritten sets 0: it is zero */
-  const gsel_part *param_parts; /* [n_params] what of each is here, see gsel_part: where ranks of the tensor axis share */
+  const gsel_part *param_parts; /* [n_params] what of each is here, see gsel_part: where ranks share the layer */
   const gsel_part *input_parts; /* [n_inputs] */
   const gsel_part *output_parts; /* [n_outputs] */
-  int32_t tensor_rank;          /* place on the tensor axis, and its size */
-  int32_t tensor_size;
+  int32_t shard_index;          /* of the ranks that share this layer, on the tensor or context axis: which, and how many */
+  int32_t shard_count;
 } gsel_call;
 
 /* Returns GSEL_OK, or any other code to end the step on every rank with layer, rank and message: the step's error is
@@ -101,12 +101,12 @@ GSEL_API float gsel_random_normal(uint64_t key, uint64_t counter);
 #define GSEL_PARAM_NO_DECAY 1u /* weight decay does not apply (norms, biases) */
 #define GSEL_PARAM_FROZEN 2u   /* no gradient, never updated */
 #define GSEL_PARAM_NO_CLIP 4u  /* not counted in the gradient norm, not scaled by clipping */
-#define GSEL_PARAM_WHOLE_IF_FEW 8u /* kept whole by every rank where it has fewer units than the tensor axis has ranks */
+#define GSEL_PARAM_REPLICATE_IF_FEW 8u /* replicated where it cannot be split into as many shards as the axis has ranks */
 
-/* How a tensor axis splits a parameter; read by tensor-parallel plugins alone. docs/tensor.md. */
+/* How a parameter is split where ranks share layers; read by strategies of these axes alone. docs/tensor.md. */
 #define GSEL_SHARD_NONE 0
-#define GSEL_SHARD_DIM 1    /* along shard_dim, in shard_blocks equal blocks each split by itself (fused QKV: 3), between
-                             * units of shard_unit elements that stay together (a head) */
+#define GSEL_SHARD_DIM 1    /* along shard_dim, in shard_blocks equal blocks each split by itself (fused QKV: 3), at
+                             * multiples of shard_granularity elements, which stay together (a head) */
 
 /* A parameter. Text and dims are copied.
  *   dims       [n_dims] global shape in elements, each >= 1
@@ -128,8 +128,9 @@ typedef struct gsel_param_options {
   int32_t shard;
   int32_t shard_dim;
   int32_t shard_blocks;   /* 0 means 1 */
-  int32_t shard_unit;     /* elements along shard_dim; divides a block; 0 means 1 */
+  int32_t shard_granularity;     /* elements along shard_dim; divides a block; 0 means 1 */
   double lr_factor;
+  gsel_free_fn init_free_user_data; /* see gsel/types.h */
 } gsel_param_options;
 #define GSEL_PARAM_OPTIONS_INIT GSEL_STRUCT_INIT(gsel_param_options)
 GSEL_API void gsel_param_options_init(gsel_param_options *options, size_t struct_size);
@@ -138,13 +139,13 @@ GSEL_API void gsel_param_options_init(gsel_param_options *options, size_t struct
 #define GSEL_VALUE_INPUT 1u             /* supplied by the embedder per micro-batch; never differentiable */
 #define GSEL_VALUE_NOT_DIFFERENTIABLE 2u
 #define GSEL_VALUE_SCALAR 4u            /* one number per micro-batch, no batch dimension: loss sum and weight */
-#define GSEL_VALUE_WHOLE_IF_FEW 8u      /* as GSEL_PARAM_WHOLE_IF_FEW */
+#define GSEL_VALUE_REPLICATE_IF_FEW 8u      /* as GSEL_PARAM_REPLICATE_IF_FEW */
 
-/* Tensor-parallel placement of a value: how the layer that writes it leaves it on a tensor axis of several ranks. Layers
- * that read it get a sharded value in parts, a partial one summed; the library puts the collectives between. docs/tensor.md. */
-#define GSEL_PLACE_REPLICATED 0 /* whole and alike on every rank */
-#define GSEL_PLACE_SHARDED 1    /* a part each, along place_dim, counted with the batch dimension as 0 */
-#define GSEL_PLACE_PARTIAL 2    /* to be added up */
+/* Placement of a value where several ranks share layers: how the layer that writes it leaves it. Layers that read it get a
+ * sharded value in parts, a partial one summed; the library redistributes it in between. docs/tensor.md. */
+#define GSEL_PLACEMENT_REPLICATE 0 /* whole and alike on every rank */
+#define GSEL_PLACEMENT_SHARD 1    /* a part each, along shard_dim, counted with the batch dimension as 0 */
+#define GSEL_PLACEMENT_PARTIAL 2    /* to be added up */
 
 /* A value: what flows between layers. Text and dims are copied.
  *   dims  [n_dims] shape of one sample in elements; the batch dimension comes first in every call */
@@ -156,10 +157,10 @@ typedef struct gsel_value_options {
   int32_t n_dims;
   gsel_dtype dtype;       /* 0 means GSEL_F32 */
   uint32_t flags;
-  int32_t place;
-  int32_t place_dim;
-  int32_t place_unit;     /* as shard_unit of parameters; 0 means 1 */
-  int32_t place_blocks;   /* as shard_blocks; 0 means 1 */
+  int32_t placement;      /* GSEL_PLACEMENT_* */
+  int32_t shard_dim;
+  int32_t shard_granularity;     /* as shard_granularity of parameters; 0 means 1 */
+  int32_t shard_blocks;   /* as shard_blocks; 0 means 1 */
   int32_t sequence_dim;   /* the dimension of positions, counted likewise; 0: it has none */
 } gsel_value_options;
 #define GSEL_VALUE_OPTIONS_INIT GSEL_STRUCT_INIT(gsel_value_options)
@@ -180,14 +181,17 @@ GSEL_API void gsel_value_options_init(gsel_value_options *options, size_t struct
 /* A collective in the middle of a callback (batch statistics, a softmax over split columns). A layer with n phases is
  * called n + 1 times, with call->phase from 0 to n: call k < n writes reductions[k]; before call k + 1 the library
  * reduces it over the axis.
+ *   axis   GSEL_AXIS_TENSOR and GSEL_AXIS_CONTEXT both mean the one of them whose ranks share the layer
  *   op     GSEL_SUM, GSEL_MAX or GSEL_MIN; dtype GSEL_F32 or GSEL_F64
- *   flags  GSEL_PHASE_*: not reduced but passed on round the axis, again and again (ring attention); op is 0
+ *   flags  GSEL_PHASE_*: not reduced but shifted round the ring of the axis, again and again (ring attention); op is 0
  *   elems  elements of the buffer, plus elems_per_sample per sample; over the data axis elems_per_sample is 0
- * Over the tensor axis a layer with some of the positions reduces nothing, only passes on: buffers for the most any has. */
-#define GSEL_PHASE_RING_SHIFT 1u /* stands for (ranks of the axis - 1) phases; each gives the buffer to the next place of the
-                              * axis, from the last to the first, and gets that of the place before */
+ * Where ranks share a layer by positions, only ring shifts are done, with buffers for the most that any rank has. */
+#define GSEL_PHASE_RING_SHIFT 1u /* stands for (ranks of the axis - 1) phases; each sends the buffer to the rank of the next
+                              * coordinate, from the last to the first, and receives that of the one before */
 #define GSEL_PHASE_HOME 2u   /* with RING_SHIFT: one phase more, which brings a rank's own buffer back */
 typedef struct gsel_phase {
+  uint32_t struct_size;
+  uint32_t reserved;
   gsel_axis axis;
   gsel_op op;
   gsel_dtype dtype;
@@ -195,6 +199,8 @@ typedef struct gsel_phase {
   int64_t elems;
   int64_t elems_per_sample;
 } gsel_phase;
+#define GSEL_PHASE_INIT GSEL_STRUCT_INIT(gsel_phase)
+GSEL_API void gsel_phase_init(gsel_phase *phase, size_t struct_size);
 
 /* What a backward does not read, so that it can be freed before: bits of backward_*_unread. */
 #define GSEL_UNREAD_INPUT(i) (UINT64_C(1) << (i))         /* i < 31 */
@@ -237,6 +243,7 @@ typedef struct gsel_layer_options {
   const gsel_phase *backward_phases;
   int32_t n_forward_phases;
   int32_t n_backward_phases;
+  gsel_free_fn free_user_data; /* see gsel/types.h */
 } gsel_layer_options;
 #define GSEL_LAYER_OPTIONS_INIT GSEL_STRUCT_INIT(gsel_layer_options)
 GSEL_API void gsel_layer_options_init(gsel_layer_options *options, size_t struct_size);

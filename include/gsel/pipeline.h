@@ -24,6 +24,7 @@ typedef struct gsel_pipeline gsel_pipeline;
  *   data                fills inputs on the ranks that read them, as of a trainer; may be NULL without inputs. Sample
  *                       ids go on from run to run, counted apart for the two kinds of run
  *   tensor_ranks        ranks that share each stage by plugin "tp" (docs/tensor.md); 0 means 1
+ *   data_free_user_data  see gsel/types.h
  *   timeline            folder where each rank writes step-RANK.json of its last run, for `gsel trace`; empty: nowhere
  * Text and arrays are borrowed for the call; data_user_data is kept until gsel_pipeline_free. */
 typedef struct gsel_pipeline_options {
@@ -39,6 +40,7 @@ typedef struct gsel_pipeline_options {
   gsel_str timeline;
   int32_t tensor_ranks;
   int32_t reserved;
+  gsel_free_fn data_free_user_data;
 } gsel_pipeline_options;
 #define GSEL_PIPELINE_OPTIONS_INIT GSEL_STRUCT_INIT(gsel_pipeline_options)
 GSEL_API void gsel_pipeline_options_init(gsel_pipeline_options *options, size_t struct_size);
@@ -80,13 +82,12 @@ typedef struct gsel_pipeline_report {
 #define GSEL_PIPELINE_REPORT_INIT GSEL_STRUCT_INIT(gsel_pipeline_report)
 GSEL_API void gsel_pipeline_report_init(gsel_pipeline_report *report, size_t struct_size);
 
-#define GSEL_PIPELINE_FORWARD 1
-#define GSEL_PIPELINE_FORWARD_BACKWARD 2
+#define GSEL_FORWARD_BACKWARD 6 /* beside GSEL_FORWARD of gsel/types.h */
 
 /* Runs all micro-batches. Collective. Callbacks are called on this thread. Nothing brings the ranks together in the end:
  * each returns once its own stages are done and the loss, where there is one, has come; so the next run begins while
  * other stages still work on this one, and a failure there is an error of its next run.
- *   what  GSEL_PIPELINE_FORWARD: callbacks see call->evaluating = 1; GSEL_PIPELINE_FORWARD_BACKWARD: what stages sum up
+ *   what  GSEL_FORWARD: callbacks see call->evaluating = 1; GSEL_FORWARD_BACKWARD: what stages sum up
  *         over the micro-batches of a run is theirs, to step and to clear between runs
  *   out   may be NULL
  * Errors: GSEL_ERR_CALLBACK with layer, rank and message (the other ranks get GSEL_ERR_ABORTED with the same text),
@@ -109,7 +110,8 @@ typedef struct gsel_pipeline_stage {
 #define GSEL_PIPELINE_STAGE_INIT GSEL_STRUCT_INIT(gsel_pipeline_stage)
 GSEL_API void gsel_pipeline_stage_init(gsel_pipeline_stage *stage, size_t struct_size);
 
-/* This rank's i-th stage, from 0, in order of stages; GSEL_ERR_NOT_FOUND behind the last. Since 0.1. */
+/* How many stages this rank has; its stage i, from 0, in order of stages. Since 0.1. */
+GSEL_API int32_t gsel_pipeline_stage_count(const gsel_pipeline *pipeline);
 GSEL_API gsel_status gsel_pipeline_stage_get(const gsel_pipeline *pipeline, int32_t i, gsel_pipeline_stage *out,
                                              gsel_error **err);
 

@@ -6,8 +6,13 @@
  *     GSEL_PLUGIN_DEFINE = {...};      see examples/plugin
  *
  * Rules: no work in constructors, no threads before open, no exception out, no change to locale, signal handlers or
- * environment. A plugin that was initialised stays loaded until the process ends. Tables grow at the end; a minor
- * version adds, a major one gets a new symbol. Text inside tables is NUL-terminated and static. */
+ * environment. A plugin that was initialised stays loaded until the process ends. Text inside tables is NUL-terminated
+ * and static.
+ *
+ * Growth: tables grow at the end, a minor version of the plugin ABI adds, a major one gets a new symbol. The host takes
+ * tables from their size in version 1.0 on and reads what is missing as zeros; a table that is longer than the host knows
+ * is taken where the plugin's abi_minor says that it needs no more than the host's. A plugin that makes use of newer
+ * entries of the host's tables, where they are there, looks at their struct_size and states the older abi_minor. */
 #ifndef GSEL_PLUGIN_H
 #define GSEL_PLUGIN_H
 
@@ -71,10 +76,10 @@ struct gsel_plugin_v1 {
 #define GSEL_OPTION_BOOLEAN 3
 #define GSEL_OPTION_TEXT 4
 typedef struct gsel_option_v1 {
+  uint32_t struct_size;        /* the same in each option of a list: the distance between them */
+  int32_t type;                /* GSEL_OPTION_* */
   const char *name;
   const char *help;            /* with the unit */
-  int32_t type;
-  int32_t reserved;
   double minimum;
   double maximum;
   const char *default_text;    /* as it would stand in the file */
@@ -85,7 +90,7 @@ typedef struct gsel_pass gsel_pass;
 
 /* How a bucket is kept. Zeros and owner = -1: whole on every rank.
  *   axis               of the shards and of the owner
- *   owner              place on the axis of the one rank that keeps optimizer state and steps; -1: all
+ *   owner              coordinate on the axis of the one rank that keeps optimizer state and steps; -1: all
  *   compression        GSEL_COMPRESS_*; compression_rank: columns of a factor; compression_start: first step, from 0,
  *                      that compresses */
 typedef struct gsel_bucket_options {
@@ -105,10 +110,10 @@ typedef struct gsel_value_info {
   int64_t sample_bytes;        /* of one sample; of the whole where it is a scalar */
   int32_t producer;            /* layer, -1 for an input */
   int32_t needs_gradient;
-  int32_t place;               /* as the model says, see gsel_value_options: its author's, not of this rank */
-  int32_t place_dim;
-  int32_t place_unit;
-  int32_t place_blocks;
+  int32_t placement;           /* as the model says, see gsel_value_options: its author's, not of this rank */
+  int32_t shard_dim;
+  int32_t shard_granularity;
+  int32_t shard_blocks;
   int32_t sequence_dim;
   int32_t n_dims;
   const int64_t *dims;         /* [n_dims] of one sample, whole */
@@ -116,7 +121,7 @@ typedef struct gsel_value_info {
 
 /* A micro-batch: samples [first, first + count) of the step's batch. Every rank of the data axis has equally many;
  * one without samples runs no callback. `whole` is the micro-batch that it is a part of, -1 for none: SCATTER and
- * COLLECT work on a part and the whole. */
+ * GATHER work on a part and the whole. */
 typedef struct gsel_microbatch_info {
   uint32_t struct_size;
   int32_t whole;
@@ -131,13 +136,13 @@ typedef struct gsel_param_info {
   int64_t n_elems;
   int32_t dtype;               /* as it is kept; gradients are f32 */
   int32_t absent;              /* 1: no layer of this rank's stages uses it; no bucket here may hold it */
-  int32_t tie;                 /* -1, or a number that parameters have in common which the same several places of the
-                                * pipeline hold, or whose gradients ranks of the tensor axis have parts of: a bucket's
+  int32_t tie;                 /* -1, or a number that parameters have in common which the same several stages of the
+                                * pipeline hold, or whose gradients are partial on the ranks that share layers: a bucket's
                                 * parameters have one tie */
   int32_t shard;               /* as the model says, see gsel_param_options */
   int32_t shard_dim;
   int32_t shard_blocks;
-  int32_t shard_unit;
+  int32_t shard_granularity;
   int32_t n_dims;
   const int64_t *dims;         /* [n_dims] whole */
 } gsel_param_info;
@@ -158,30 +163,30 @@ typedef struct gsel_layer_info {
   int32_t n_inputs;
   int32_t n_outputs;
   int32_t n_params;
-  int32_t converts;            /* 1: the host's own, between placements of one value on the tensor axis */
+  int32_t redistributes;       /* 1: the host's own, from one placement of a value to another */
   uint64_t backward_unread_params; /* bit i: neither backward_input nor backward reads params[i]; backward_weight never does */
   uint32_t backward;           /* GSEL_BACKWARD_* */
   int32_t stage;               /* of the pipeline, see set_stages; 0 before it */
   int64_t saved_bytes_per_sample;
   double flop_per_sample;      /* 0: unknown */
-  int32_t n_tensor_phases;     /* of either direction, over the tensor axis */
+  int32_t n_tensor_phases;     /* of either direction, over the axis whose ranks share layers */
   int32_t ring_shifts;         /* 1: some of them are ring shifts */
 } gsel_layer_info;
 
-/* How a layer reads or writes a value on the tensor axis; see place_layer. */
-typedef struct gsel_place_in_layer {
-  int32_t place; /* GSEL_PLACE_* */
-  int32_t dim;   /* of GSEL_PLACE_SHARDED, counted with the batch dimension as 0 */
-} gsel_place_in_layer;
+/* How a layer reads or writes a value on the axis whose ranks share it; see set_layer_placements. Layout is frozen. */
+typedef struct gsel_placement {
+  int32_t kind; /* GSEL_PLACEMENT_* */
+  int32_t dim;  /* of GSEL_PLACEMENT_SHARD, counted with the batch dimension as 0 */
+} gsel_placement;
 
 /* What a pass can ask and do. Ids and positions count from 0; calls out of range return GSEL_ERR_ARG or 0.
  * One thread, the one that called compile. */
 typedef struct gsel_pass_api_v1 {
   uint32_t struct_size;
   uint32_t reserved;
-  /* The mesh: size of an axis and this rank's place on it. */
+  /* The mesh: size of an axis, 0 for an axis that the host does not have, and this rank's coordinate on it. */
   int32_t (*axis_size)(const gsel_pass *pass, gsel_axis axis);
-  int32_t (*axis_rank)(const gsel_pass *pass, gsel_axis axis);
+  int32_t (*axis_coordinate)(const gsel_pass *pass, gsel_axis axis);
   /* The model. */
   int32_t (*param_count)(const gsel_pass *pass);
   int32_t (*layer_count)(const gsel_pass *pass);
@@ -214,10 +219,11 @@ typedef struct gsel_pass_api_v1 {
   gsel_status (*microbatch)(const gsel_pass *pass, int32_t id, gsel_microbatch_info *out);
   gsel_status (*set_microbatch)(gsel_pass *pass, int32_t id, const gsel_microbatch_info *info);
   int64_t (*batch)(const gsel_pass *pass); /* samples of one step over all ranks */
-  /* Pipelines. set_stages: stage_of_layer[layer_count], never falling; place_of_stage[n_stages], a place of the pipeline
-   * axis for each. From then on parameters of other places are absent, and the buckets are anew one per dtype and tie of
-   * those that are here. GSEL_ERR_ARG also where a stage is empty or a place has none. */
-  gsel_status (*set_stages)(gsel_pass *pass, const int32_t *stage_of_layer, const int32_t *place_of_stage,
+  /* Pipelines. set_stages: stage_of_layer[layer_count], never falling; rank_of_stage[n_stages], a pipeline rank
+   * (coordinate on the pipeline axis) for each. From then on parameters of other pipeline ranks are absent, and the buckets
+   * are anew one per dtype and tie of those that are here. GSEL_ERR_ARG also where a stage is empty or a pipeline rank has
+   * none. */
+  gsel_status (*set_stages)(gsel_pass *pass, const int32_t *stage_of_layer, const int32_t *rank_of_stage,
                             int32_t n_stages);
   int32_t (*bucket_count)(const gsel_pass *pass);
   /* A schedule for as many ranks as the pipeline axis and as many micro-batches as there are: by name (gsel/schedule.h;
@@ -226,34 +232,36 @@ typedef struct gsel_pass_api_v1 {
                           gsel_error **err);
   gsel_status (*schedule_file)(gsel_pass *pass, const char *path, const gsel_schedule **out, gsel_error **err);
   int32_t (*schedule_stages)(const gsel_schedule *schedule);
-  int32_t (*schedule_place)(const gsel_schedule *schedule, int32_t stage);
-  int32_t (*schedule_length)(const gsel_schedule *schedule, int32_t place);
-  gsel_action (*schedule_action)(const gsel_schedule *schedule, int32_t place, int32_t i);
+  int32_t (*schedule_rank_of)(const gsel_schedule *schedule, int32_t stage); /* pipeline ranks, here and below */
+  int32_t (*schedule_length)(const gsel_schedule *schedule, int32_t rank);
+  gsel_status (*schedule_action)(const gsel_schedule *schedule, int32_t rank, int32_t i, gsel_action *out);
   /* Measured seconds of layers, from steps that were recorded (train.timeline, gsel_trainer_step_json): seconds[3 *
    * layer_count] of forward, backward_input, backward_weight for one micro-batch; a fused backward counts as the
    * second. GSEL_ERR_CONFIG where the file lacks a layer. */
   gsel_status (*measured)(gsel_pass *pass, const char *path, double *seconds, gsel_error **err);
   /* A line that explains a decision: it stands as a comment in the program's text, and is logged once. */
   void (*note)(gsel_pass *pass, const char *line);
-  /* The share of a place in what an axis divides, in proportion to those of its other places; 1 unless the file says
+  /* The share of a coordinate in what an axis divides, in proportion to those of the others; 1 unless the file says
    * otherwise ([strategy.AXIS] weights). */
-  double (*axis_weight)(const gsel_pass *pass, gsel_axis axis, int32_t place);
-  /* The tensor axis. Its pass comes first, when there are no instructions yet: it says which parameters are split, and how
-   * each layer finds and leaves its values. Layers for which nothing is said run whole and alike on every rank. From this
-   * the host derives sizes, collectives between layers, and what each means for gradients; what cannot be is told as an
-   * error of the compilation. A parameter that lies whole in a layer of which something is sharded or partial has a
-   * gradient in parts, which the host sums.
+  double (*axis_weight)(const gsel_pass *pass, gsel_axis axis, int32_t coordinate);
+  /* The axes whose ranks share layers: tensor and context. Their pass comes first, when there are no instructions yet: it
+   * says which parameters are split, and how each layer finds and leaves its values. Layers for which nothing is said run
+   * whole and alike on every rank. From this the host derives sizes, collectives between layers, and what each means for
+   * gradients; what cannot be is an error of the compilation. A replicated parameter that lies in a layer of which
+   * something is sharded or partial has a partial gradient, which the host sums.
    *   split_param  along its shard rule. GSEL_ERR_ARG where it has none
-   *   place_layer  inputs[n_inputs], outputs[n_outputs] of the layer: as it reads them (never GSEL_PLACE_PARTIAL), and as
-   *                it writes them. Along place_dim a value is split between its units, along another between elements
-   * GSEL_ERR_STATE outside the tensor axis's pass. */
+   *   set_layer_placements
+   *                inputs[n_inputs], outputs[n_outputs] of the layer: as it reads them (never GSEL_PLACEMENT_PARTIAL), and as
+   *                it writes them. Along its shard_dim a value is split at multiples of its shard_granularity, along another
+   *                dimension between any elements
+   * GSEL_ERR_STATE outside such a pass. */
   gsel_status (*split_param)(gsel_pass *pass, int32_t param);
-  gsel_status (*place_layer)(gsel_pass *pass, int32_t layer, const gsel_place_in_layer *inputs,
-                             const gsel_place_in_layer *outputs);
+  gsel_status (*set_layer_placements)(gsel_pass *pass, int32_t layer, const gsel_placement *inputs,
+                             const gsel_placement *outputs);
 } gsel_pass_api_v1;
 
 /* A strategy: rewrites the program of one rank for one axis of the mesh. It runs once per trainer, on every rank,
- * and must decide alike everywhere: what differs between ranks may only follow from axis_rank. */
+ * and must decide alike everywhere: what differs between ranks may only follow from axis_coordinate. */
 typedef struct gsel_strategy_v1 {
   uint32_t struct_size;
   uint32_t axes;                   /* bit 1 << GSEL_AXIS_*: sections it may be named in */
@@ -272,7 +280,7 @@ typedef struct gsel_strategy_v1 {
 typedef struct gsel_stream gsel_stream;
 typedef struct gsel_event gsel_event;
 typedef struct gsel_link gsel_link; /* this rank's end of a communicator */
-typedef struct gsel_pending gsel_pending; /* calls under way beside the caller */
+typedef struct gsel_pending gsel_pending; /* asynchronous calls */
 
 /* How a rank joins; as gsel_comm_options, complete. */
 typedef struct gsel_join {
@@ -290,11 +298,11 @@ typedef struct gsel_join {
   gsel_str name;   /* of the communicator, as rank 0 gives it; empty: not given */
 } gsel_join;
 
-/* Where a rank stands in a communicator made from another. */
-typedef struct gsel_place {
+/* Rank and size of a communicator made from another. Layout is frozen. */
+typedef struct gsel_membership {
   int32_t rank;
   int32_t world_size;
-} gsel_place;
+} gsel_membership;
 
 #define GSEL_OPTIMIZER_SGD 1       /* g += weight_decay * param; with momentum when momentum != 0 */
 #define GSEL_OPTIMIZER_SIGN_SGD 2  /* param -= learning_rate * (sign(g) + weight_decay * param) */
@@ -385,10 +393,10 @@ typedef struct gsel_backend_v1 {
   void (*link_leave)(gsel_link *link);
   void (*link_abort)(gsel_link *link, const char *reason);
   gsel_status (*collective)(gsel_link *link, const gsel_collective *call, gsel_stream *stream, gsel_error **err);
-  gsel_comm_count (*link_counts)(const gsel_link *link, gsel_collective_kind kind);
+  gsel_status (*link_counts)(const gsel_link *link, gsel_collective_kind kind, gsel_comm_count *out, gsel_error **err);
 
   /* All below may be NULL: gsel/comm.h then answers GSEL_ERR_UNSUPPORTED.
-   * group: the calls as gsel_group_run makes those of one communicator. work_start: the same beside the caller;
+   * group: the calls as gsel_group_run makes those of one communicator. work_start: the same, asynchronous;
    * work_wait: at most `seconds` (0: a look, negative: to the end), *done tells; the error is that of the first failed
    * call. work_free: after it is done. */
   gsel_status (*group)(gsel_link *link, const gsel_collective *calls, uint64_t n, gsel_error **err);
@@ -398,9 +406,9 @@ typedef struct gsel_backend_v1 {
   void (*work_free)(gsel_pending *work);
 
   /* Links from links; *out is NULL for a rank that gets none. */
-  gsel_status (*link_split)(gsel_link *link, int32_t colour, int32_t key, gsel_place *place, gsel_link **out,
+  gsel_status (*link_split)(gsel_link *link, int32_t colour, int32_t key, gsel_membership *membership, gsel_link **out,
                             gsel_error **err);
-  gsel_status (*link_shrink)(gsel_link *link, gsel_place *place, gsel_link **out, gsel_error **err);
+  gsel_status (*link_shrink)(gsel_link *link, gsel_membership *membership, gsel_link **out, gsel_error **err);
   gsel_status (*link_resync)(gsel_link *link, gsel_error **err);
   gsel_status (*link_set_timeout)(gsel_link *link, double timeout_s, gsel_error **err);
 
@@ -421,10 +429,10 @@ typedef struct gsel_backend_v1 {
                            uint64_t row_bytes, uint64_t rows, gsel_stream *stream, gsel_error **err);
 
   /* As link_split, of ranks[n] in that order, which alone call it; see gsel_comm_create_group. May be NULL. */
-  gsel_status (*link_create_group)(gsel_link *link, const int32_t *ranks, uint64_t n, gsel_place *place,
+  gsel_status (*link_create_group)(gsel_link *link, const int32_t *ranks, uint64_t n, gsel_membership *membership,
                                    gsel_link **out, gsel_error **err);
   /* link_dup: as link_split with all ranks in their order. link_name: see gsel_comm_name; lives as long as the link. */
-  gsel_status (*link_dup)(gsel_link *link, gsel_place *place, gsel_link **out, gsel_error **err);
+  gsel_status (*link_dup)(gsel_link *link, gsel_membership *membership, gsel_link **out, gsel_error **err);
   const char *(*link_name)(const gsel_link *link);
 } gsel_backend_v1;
 

@@ -11,40 +11,37 @@ GSEL_EXTERN_C_BEGIN
 
 typedef struct gsel_program gsel_program;
 
-/* Kinds of instruction. Numbers never change. */
+/* Kinds of instruction. Numbers never change. The first are those of gsel/types.h:
+ *   GSEL_INPUT                       value, microbatch: the embedder fills an input
+ *   GSEL_FORWARD, GSEL_BACKWARD_INPUT, GSEL_BACKWARD_WEIGHT, GSEL_BACKWARD  layer, microbatch */
 typedef int32_t gsel_instr_kind;
-#define GSEL_INSTR_INPUT 1              /* value, microbatch: the embedder fills an input */
-#define GSEL_INSTR_FORWARD 2            /* layer, microbatch */
-#define GSEL_INSTR_BACKWARD_INPUT 3     /* layer, microbatch */
-#define GSEL_INSTR_BACKWARD_WEIGHT 4    /* layer, microbatch */
-#define GSEL_INSTR_BACKWARD 5           /* layer, microbatch: both halves */
 #define GSEL_INSTR_SEND 6               /* value, microbatch, peer (rank): the value, or its gradient with GSEL_INSTR_GRADIENT */
 #define GSEL_INSTR_RECV 7               /* value, microbatch, peer */
-#define GSEL_INSTR_BROADCAST 8          /* bucket, axis, peer (root: place on the axis): parameters of a bucket */
-#define GSEL_INSTR_ALLREDUCE 9          /* bucket, axis: all-reduce of the bucket's gradients, begun, not awaited */
+#define GSEL_INSTR_BROADCAST 8          /* bucket, axis, peer (root: coordinate on the axis): parameters of a bucket */
+#define GSEL_INSTR_ALLREDUCE 9          /* bucket, axis: all-reduce of the bucket's gradients; asynchronous: WAIT awaits it */
 #define GSEL_INSTR_WAIT 10              /* bucket: until its collective has finished */
 #define GSEL_INSTR_LOSS_ALLREDUCE 11    /* axis: all-reduce of loss sum and weight */
 #define GSEL_INSTR_NORM 12              /* global gradient norm, for clipping */
 #define GSEL_INSTR_STEP 13              /* bucket: optimizer step on its parameters, or on this rank's shard of them */
-#define GSEL_INSTR_ALLGATHER 14         /* bucket, axis: whole parameters from the ranks' shards; begun, not awaited */
+#define GSEL_INSTR_ALLGATHER 14         /* bucket, axis: whole parameters from the ranks' shards; asynchronous */
 #define GSEL_INSTR_RELEASE 15           /* bucket: gives back the memory of gathered parameters */
-#define GSEL_INSTR_REDUCE_SCATTER 16    /* bucket, axis: sum of gradients, of which each rank keeps its shard; begun */
-#define GSEL_INSTR_REDUCE 17            /* bucket, axis, peer (root): sum of gradients to one rank alone; begun */
+#define GSEL_INSTR_REDUCE_SCATTER 16    /* bucket, axis: sum of gradients, of which each rank keeps its shard; asynchronous */
+#define GSEL_INSTR_REDUCE 17            /* bucket, axis, peer (root): sum of gradients to one rank alone; asynchronous */
 #define GSEL_INSTR_RECOMPUTE 18         /* layer, microbatch: its forward again, for a backward to come */
 #define GSEL_INSTR_SCATTER 19           /* value, microbatch (a part), axis, peer (root): parts of the root's whole one */
 #define GSEL_INSTR_GATHER 20            /* value, microbatch (a part), axis, peer (root): the root's whole one from parts */
 #define GSEL_INSTR_OVERFLOW 21          /* axis: whether any rank's gradient is not finite; if so no bucket is stepped */
 #define GSEL_INSTR_ALLREDUCE_TIED 22    /* bucket: sum of what this rank steps of its gradients, over the pipeline's ranks that hold its parameters */
 #define GSEL_INSTR_ALLREDUCE_PARTIAL 23 /* bucket, axis: sum of what this rank steps of its gradients, of which each rank of the axis has a part of every sum */
-#define GSEL_INSTR_VALIDATE 24          /* until the numbers that NORM and OVERFLOW deferred are known; if need be the step before is done again */
+#define GSEL_INSTR_POST_VALIDATE 24          /* until the numbers of the step before, which an optimistic NORM or OVERFLOW did not await, are known; if need be that step is done again */
 #define GSEL_INSTR_GRADIENT 1u /* flags: of SEND, RECV and SCATTER; */
-#define GSEL_INSTR_DEFERRED 2u /* of NORM and OVERFLOW: STEP does not wait for their number, VALIDATE in the next step does */
+#define GSEL_INSTR_OPTIMISTIC 2u /* of NORM and OVERFLOW: STEP does not wait for their number, POST_VALIDATE in the next step does */
 
 /* How a bucket is kept; flags of gsel_bucket_options. A shard is one of as many parts of the bucket as the axis has
  * ranks: ceil(elements / ranks) elements each, the last ones padded. */
 #define GSEL_BUCKET_SHARD_STATE 1u    /* optimizer state and master copy: this rank's shard alone */
 #define GSEL_BUCKET_SHARD_GRADIENT 2u /* gradients too: whole only until REDUCE_SCATTER, which adds to the shard */
-#define GSEL_BUCKET_SHARD_PARAM 4u    /* parameters too: whole only from GATHER to RELEASE */
+#define GSEL_BUCKET_SHARD_PARAM 4u    /* parameters too: whole only from ALLGATHER to RELEASE */
 #define GSEL_BUCKET_OFFLOAD_STATE 8u  /* optimizer state and master copy live in offload memory */
 #define GSEL_BUCKET_OFFLOAD_PARAM 16u /* the shard of parameters lives in offload memory */
 #define GSEL_BUCKET_WHOLE_PARAMS 32u  /* shards end between parameters, for an optimizer that needs them whole */
@@ -79,10 +76,10 @@ GSEL_API gsel_str gsel_program_text(const gsel_program *program);
 GSEL_API int32_t gsel_program_length(const gsel_program *program);
 GSEL_API gsel_status gsel_program_instr(const gsel_program *program, int32_t i, gsel_instr *out, gsel_error **err);
 
-/* How parameters and values lie on the tensor axis, as a table for people: what is here of each, which layers touch it,
- * and which collectives bring it from one form to another, forward and backward, with the bytes that this rank sends in
+/* Placements of parameters and values on the tensor or context axis, as a table for people: what is here of each, which
+ * layers touch it, and which collectives redistribute it, forward and backward, with the bytes that this rank sends in
  * its first micro-batch. docs/program.md. Borrowed until the program is freed. Any thread. Since 0.1. */
-GSEL_API gsel_str gsel_program_places(const gsel_program *program);
+GSEL_API gsel_str gsel_program_placements(const gsel_program *program);
 
 /* Checks the programs of all ranks together: sends and receives pair up and cannot deadlock, collectives agree,
  * nothing is read before it is written, parameters are read while they are whole and fresh, each gradient is reduced
@@ -92,12 +89,13 @@ GSEL_API gsel_str gsel_program_places(const gsel_program *program);
 GSEL_API gsel_status gsel_program_verify(const gsel_program *const *programs, int32_t n, gsel_error **err);
 
 /* Bytes the program's rank sends and calls it makes for one kind of instruction on one axis, as gsel_trainer_counts
- * counts them: by closed form, nothing runs. GSEL_INSTR_FORWARD and _BACKWARD_INPUT count the phases of layers and what
- * brings values from one placement to another, the pipeline axis counts SEND and RECV. What an optimizer that needs norms of parameters sums in STEP is not in it.
+ * counts them: by closed form, nothing runs. GSEL_FORWARD and GSEL_BACKWARD_INPUT count the phases of layers and the
+ * redistribution of values, the pipeline axis counts SEND and RECV. What an optimizer that needs norms of parameters sums in STEP is not in it.
  *   step  that of training, from 0, which matters to compressed reductions; -1: of setup
- * Zeros for what is not there. Any thread. Since 0.1. */
-GSEL_API gsel_comm_count gsel_program_traffic(const gsel_program *program, int64_t step, gsel_instr_kind kind,
-                                              gsel_axis axis);
+ *   out   zeros for what is not there
+ * GSEL_ERR_ARG. Any thread. Since 0.1. */
+GSEL_API gsel_status gsel_program_traffic(const gsel_program *program, int64_t step, gsel_instr_kind kind,
+                                          gsel_axis axis, gsel_comm_count *out, gsel_error **err);
 
 /* Releases a parsed program; NULL is fine. Programs borrowed from a trainer are not freed. Since 0.1. */
 GSEL_API void gsel_program_free(gsel_program *program);

@@ -10,13 +10,8 @@ GSEL_EXTERN_C_BEGIN
 
 typedef struct gsel_schedule gsel_schedule;
 
-/* Kinds of action. */
-#define GSEL_ACTION_FORWARD 1         /* F */
-#define GSEL_ACTION_BACKWARD_INPUT 2  /* I */
-#define GSEL_ACTION_BACKWARD_WEIGHT 3 /* W */
-#define GSEL_ACTION_BACKWARD 4        /* B: both halves */
-
-/* One action. Layout is frozen: arrays of it are passed. */
+/* One action. Layout is frozen: arrays of it are passed.
+ *   kind  GSEL_FORWARD (F in text), GSEL_BACKWARD_INPUT (I), GSEL_BACKWARD_WEIGHT (W) or GSEL_BACKWARD (B) */
 typedef struct gsel_action {
   int32_t kind;
   int32_t stage; /* of the model, from 0: stages x chunks of them where each rank has several chunks */

@@ -39,7 +39,7 @@ typedef struct gsel_device_info {
   gsel_str architecture;      /* "gfx942", "xe-hpc", ...; empty when not told */
   gsel_str partition_uuid;    /* of the MIG instance that a selection chose, else empty */
   int64_t clock_khz;          /* highest clock of the compute units */
-  int32_t partition;          /* of a selection: place of the MIG instance among the device's, or -1 */
+  int32_t partition;          /* of a selection: index of the MIG instance among the device's, or -1 */
   int32_t tile;               /* of a selection: tile of an Intel card, or -1 */
   int32_t partition_count;    /* MIG instances */
   int32_t tiles;
@@ -97,8 +97,8 @@ GSEL_API void gsel_partition_info_init(gsel_partition_info *info, size_t struct_
 GSEL_API gsel_status gsel_inventory_partition(const gsel_inventory *inventory, int32_t device, int32_t partition,
                                               gsel_partition_info *info, gsel_error **err);
 
-/* A way between two devices of one host. */
-typedef struct gsel_link_info {
+/* What connects two devices of one host. */
+typedef struct gsel_interconnect_info {
   uint32_t struct_size;
   uint32_t reserved;
   int32_t a; /* index in bus order on that host */
@@ -106,13 +106,13 @@ typedef struct gsel_link_info {
   gsel_str kind; /* "NV4", "PIX", "PXB", "PHB", "NODE", "SYS", or another */
   double bytes_per_second; /* 0: not told */
   double latency_s;        /* 0: not told */
-} gsel_link_info;
-#define GSEL_LINK_INFO_INIT GSEL_STRUCT_INIT(gsel_link_info)
-GSEL_API void gsel_link_info_init(gsel_link_info *info, size_t struct_size);
-/* Links of a host. GSEL_ERR_ARG. Any thread. Since 0.1. */
-GSEL_API int32_t gsel_inventory_link_count(const gsel_inventory *inventory, int32_t host);
-GSEL_API gsel_status gsel_inventory_link(const gsel_inventory *inventory, int32_t host, int32_t link,
-                                         gsel_link_info *info, gsel_error **err);
+} gsel_interconnect_info;
+#define GSEL_INTERCONNECT_INFO_INIT GSEL_STRUCT_INIT(gsel_interconnect_info)
+GSEL_API void gsel_interconnect_info_init(gsel_interconnect_info *info, size_t struct_size);
+/* Interconnects of a host. GSEL_ERR_ARG. Any thread. Since 0.1. */
+GSEL_API int32_t gsel_inventory_interconnect_count(const gsel_inventory *inventory, int32_t host);
+GSEL_API gsel_status gsel_inventory_interconnect(const gsel_inventory *inventory, int32_t host, int32_t i,
+                                                 gsel_interconnect_info *info, gsel_error **err);
 
 /* The inventory as JSON in the form gsel_inventory_load reads, and as a table for people. Borrowed until
  * gsel_inventory_free. The notes (what was looked for and not found) stand in both. Any thread. Since 0.1. */
@@ -194,7 +194,7 @@ typedef struct gsel_candidate {
   uint32_t struct_size;
   uint32_t reserved;
   int32_t index;     /* of the device, for gsel_inventory_device */
-  int32_t position;  /* place in the selection, or -1 */
+  int32_t position;  /* in the selection, from 0, or -1 */
   gsel_str reason;
   int32_t partition; /* the MIG instance, or -1 */
   int32_t reserved2;
@@ -207,7 +207,7 @@ GSEL_API gsel_status gsel_selection_candidate(const gsel_selection *selection, i
 
 /* What one token of a variable or of the request became: by which rule, in which layer ("container", "cgroup", "ROCr",
  * "HIP", "CUDA", "request", or a framework). Text is borrowed until gsel_selection_free. Any thread. Since 0.1. */
-typedef struct gsel_step {
+typedef struct gsel_decision {
   uint32_t struct_size;
   uint32_t reserved;
   gsel_str layer;
@@ -217,12 +217,12 @@ typedef struct gsel_step {
   gsel_str rule;
   int32_t column; /* of the token in the input, from 1 */
   int32_t reserved2;
-} gsel_step;
-#define GSEL_STEP_INIT GSEL_STRUCT_INIT(gsel_step)
-GSEL_API void gsel_step_init(gsel_step *step, size_t struct_size);
-GSEL_API int32_t gsel_selection_step_count(const gsel_selection *selection);
-GSEL_API gsel_status gsel_selection_step(const gsel_selection *selection, int32_t i, gsel_step *step,
-                                         gsel_error **err);
+} gsel_decision;
+#define GSEL_DECISION_INIT GSEL_STRUCT_INIT(gsel_decision)
+GSEL_API void gsel_decision_init(gsel_decision *decision, size_t struct_size);
+GSEL_API int32_t gsel_selection_decision_count(const gsel_selection *selection);
+GSEL_API gsel_status gsel_selection_decision(const gsel_selection *selection, int32_t i,
+                                              gsel_decision *decision, gsel_error **err);
 
 /* What the caller should know; in a compat system, what strict reading would have said. Borrowed; empty past the end.
  * Any thread. Since 0.1. */

@@ -85,6 +85,7 @@ typedef struct gsel_optimizer_options {
   int32_t reserved;
   gsel_optimizer_fn step;
   void *user_data;              /* kept until gsel_trainer_free */
+  gsel_free_fn free_user_data;  /* see gsel/types.h */
 } gsel_optimizer_options;
 #define GSEL_OPTIMIZER_OPTIONS_INIT GSEL_STRUCT_INIT(gsel_optimizer_options)
 GSEL_API void gsel_optimizer_options_init(gsel_optimizer_options *options, size_t struct_size);
@@ -92,7 +93,8 @@ GSEL_API void gsel_optimizer_options_init(gsel_optimizer_options *options, size_
 /*   config          borrowed for the call; NULL: all defaults
  *   data            fills input values; may be NULL when only pull is used
  *   data_user_data  kept until gsel_trainer_free
- *   optimizer       borrowed for the call; NULL: train.optimizer                                           */
+ *   optimizer       borrowed for the call; NULL: train.optimizer
+ *   data_free_user_data  see gsel/types.h                                                                   */
 typedef struct gsel_trainer_options {
   uint32_t struct_size;
   uint32_t reserved;
@@ -100,6 +102,7 @@ typedef struct gsel_trainer_options {
   gsel_data_fn data;
   void *data_user_data;
   const gsel_optimizer_options *optimizer;
+  gsel_free_fn data_free_user_data;
 } gsel_trainer_options;
 #define GSEL_TRAINER_OPTIONS_INIT GSEL_STRUCT_INIT(gsel_trainer_options)
 GSEL_API void gsel_trainer_options_init(gsel_trainer_options *options, size_t struct_size);
@@ -165,16 +168,12 @@ GSEL_API void gsel_step_report_init(gsel_step_report *report, size_t struct_size
  * docs/pipeline.md. Since 0.1. */
 GSEL_API gsel_status gsel_trainer_step(gsel_trainer *trainer, gsel_step_report *report, gsel_error **err);
 
-/* Kinds of work handed out in pull mode. */
-#define GSEL_WORK_INPUT 1
-#define GSEL_WORK_FORWARD 2
-#define GSEL_WORK_BACKWARD_INPUT 3
-#define GSEL_WORK_BACKWARD_WEIGHT 4
-#define GSEL_WORK_BACKWARD 5
-#define GSEL_WORK_DONE 6
-
-/* Work: `call` for a layer, `input` for an input value; the other is NULL, both when DONE. Borrowed until
- * gsel_trainer_complete. */
+/* Work of pull mode. Borrowed until gsel_trainer_complete.
+ *   kind   GSEL_INPUT, GSEL_FORWARD, GSEL_BACKWARD_INPUT, GSEL_BACKWARD_WEIGHT or GSEL_BACKWARD; GSEL_WORK_DONE: the step is
+ *          over
+ *   call   of a layer, else NULL
+ *   input  of an input value, else NULL */
+#define GSEL_WORK_DONE 0
 typedef struct gsel_work {
   uint32_t struct_size;
   uint32_t reserved;
@@ -217,12 +216,12 @@ GSEL_API gsel_status gsel_trainer_begin_evaluation(gsel_trainer *trainer, int64_
 
 /* 1 when this rank has every parameter whole and exact between steps; 0 when gsel_trainer_infer and
  * gsel_trainer_read_param are collectives, which all ranks call alike (ZeRO stage 3; every stage where parameters are
- * kept in 16 bits, since master copies are in shards; DP's replicas; every pipeline or tensor axis of several places).
+ * kept in 16 bits, since master copies are in shards; DP's replicas; every pipeline, tensor or context axis of several ranks).
  * Any thread. Since 0.1. */
 GSEL_API int32_t gsel_trainer_holds_params(const gsel_trainer *trainer);
 
-/* Runs forward callbacks alone until `value` is written, then copies it out. Ranks that differ in their places on the
- * tensor and the pipeline axis alone do so together, each what it has, and all get the whole value; others have samples
+/* Runs forward callbacks alone until `value` is written, then copies it out. Ranks that differ in their coordinates on
+ * the tensor, context and pipeline axes alone do so together, each what it has, and all get the whole value; others have samples
  * of their own. A collective where gsel_trainer_holds_params is 0: parameters in shards are gathered layer by layer.
  *   n_samples  1 or more; inputs are asked from `data` (push) with sample ids 0 .. n_samples-1
  *   data       fills the inputs the value depends on, alike on all ranks whose layers read them; called on this thread
@@ -242,9 +241,12 @@ GSEL_API gsel_status gsel_trainer_read_param(gsel_trainer *trainer, int32_t para
 GSEL_API const gsel_program *gsel_trainer_program(const gsel_trainer *trainer);
 
 /* Bytes this rank has sent since it was created, and calls made, for one instruction kind on one axis. Of setup and
- * steps, not of evaluations; zeros for a kind that sends nothing. GSEL_INSTR_FORWARD and _BACKWARD_INPUT count the
- * phases of layers. Since 0.1. */
-GSEL_API gsel_comm_count gsel_trainer_counts(const gsel_trainer *trainer, gsel_instr_kind kind, gsel_axis axis);
+ * steps, not of evaluations. GSEL_FORWARD and GSEL_BACKWARD_INPUT count the phases of layers and the redistribution of
+ * values.
+ *   out  zeros for a kind that sends nothing
+ * GSEL_ERR_ARG. Since 0.1. */
+GSEL_API gsel_status gsel_trainer_counts(const gsel_trainer *trainer, gsel_instr_kind kind, gsel_axis axis,
+                                         gsel_comm_count *out, gsel_error **err);
 
 /* One part of what this rank's trainer keeps in memory: as forecast from the program, and as allocated at most. */
 typedef struct gsel_memory_part {
@@ -257,9 +259,10 @@ typedef struct gsel_memory_part {
 #define GSEL_MEMORY_PART_INIT GSEL_STRUCT_INIT(gsel_memory_part)
 GSEL_API void gsel_memory_part_init(gsel_memory_part *part, size_t struct_size);
 
-/* Part i of the trainer's memory, from 0, empty ones included; GSEL_ERR_NOT_FOUND behind the last. What
+/* How many parts there are; part i of the trainer's memory, from 0, empty ones included. What
  * gsel_trainer_infer and _read_param need beside what steps have is in the peak and not in the forecast. Text lives as long as the library.
  * Since 0.1. */
+GSEL_API int32_t gsel_trainer_memory_count(const gsel_trainer *trainer);
 GSEL_API gsel_status gsel_trainer_memory(const gsel_trainer *trainer, int32_t i, gsel_memory_part *out,
                                          gsel_error **err);
 
@@ -268,7 +271,7 @@ GSEL_API gsel_status gsel_trainer_memory(const gsel_trainer *trainer, int32_t i,
 GSEL_API gsel_status gsel_trainer_step_json(gsel_trainer *trainer, gsel_str *out, gsel_error **err);
 
 /* Whether any backward of the last step produced this parameter's gradient on this rank: 1 or 0; 0 also where another
- * place of a pipeline has the parameter. A gradient that no rank produced is zero. GSEL_ERR_ARG below 0. Since 0.1. */
+ * stage of a pipeline has the parameter. A gradient that no rank produced is zero. GSEL_ERR_ARG below 0. Since 0.1. */
 GSEL_API int32_t gsel_trainer_param_used(const gsel_trainer *trainer, int32_t param);
 
 /* Releases; NULL is fine. Does not free the communicator. While a step or an evaluation is under way it ends on every

@@ -37,7 +37,7 @@ GSEL_API const char *gsel_version_text(void);
 /* Result of a fallible call: 0 (GSEL_OK) or one of the negative GSEL_ERR_* codes of gsel/error.h. */
 typedef int32_t gsel_status;
 
-/* UTF-8 text as pointer and length in bytes. len == GSEL_NUL means NUL-terminated; data == NULL means
+/* UTF-8 text as pointer and length in bytes. Layout is frozen. len == GSEL_NUL means NUL-terminated; data == NULL means
  * "not given". Text passed in is borrowed for the call unless said; text handed out states its lifetime, has its true
  * length and is NUL-terminated as well. */
 typedef struct gsel_str {
@@ -52,13 +52,26 @@ typedef struct gsel_str {
 #define GSEL_STR(text) {(text), GSEL_NUL}
 GSEL_API gsel_str gsel_str_from(const char *text);
 
+/* What holds of every header.
+ *   Objects    made by a _create, _load, _parse or _init call, released by the _free of their name, once; NULL is fine
+ *              there. An object may be used from any thread and handed from one to another. Its header says which calls
+ *              may overlap; where it says nothing, calls on one object must not, and calls on two objects may
+ *   Lists      a _count function, and a function of the index i from 0. An index outside is GSEL_ERR_ARG; a function
+ *              that returns text gives empty text
+ *   Callbacks  must return: no C++ exception, longjmp or Rust panic may leave them
+ *   user_data  is handed back to the callback as it was given. Where the library keeps it beyond the call there is a
+ *              free_user_data (may be NULL): called once with it, when the library will not use it any more, on the
+ *              thread that releases the last object that keeps it. A call that fails has kept nothing */
+typedef void (*gsel_free_fn)(void *user_data);
+
 /* Every transparent struct starts with `uint32_t struct_size` and `uint32_t reserved` (zero) and grows only at its
  * end. A smaller size is an older caller and its missing fields take defaults; a larger one is accepted when the
  * tail this library does not know is zero. Each such type has an initialiser, GSEL_<TYPE>_INIT, made of this,
  * and for foreign callers a function gsel_<type>_init(s, struct_size), which zeroes struct_size bytes and notes the
  * size; struct_size is the size the caller was compiled with, and the library writes no byte behind it (NULL, less than
  * the two first fields, 4 GiB or more: nothing is written). In C++ the initialiser is a value, because braces would warn about
- * each field left out. */
+ * each field left out. In an array of such structs each states the same size, and that is the distance between them.
+ * Structs whose layout is frozen say so: they have no struct_size. */
 #ifdef __cplusplus
 extern "C++" {
 template <class T>
@@ -122,12 +135,27 @@ typedef int32_t gsel_op;
 #define GSEL_SCALED_SUM 9
 #define GSEL_OP_USER 4096
 
-/* Axes of the mesh, inner to outer. */
+/* Axes of the mesh. Numbers never change, and more will come: gsel_axis_count tells how many the loaded library has. Their
+ * order from inner to outer is another: tensor, context, data, pipeline (gsel/mesh.h). */
 typedef int32_t gsel_axis;
 #define GSEL_AXIS_TENSOR 0
 #define GSEL_AXIS_DATA 1
 #define GSEL_AXIS_PIPELINE 2
-#define GSEL_AXES 3
+#define GSEL_AXIS_CONTEXT 3
+#define GSEL_MAX_AXES 8 /* that a mesh has room for */
+
+/* Number of axes that the library has; name of one as config files have it, "unknown" for no axis; static. Any thread.
+ * Since 0.1. */
+GSEL_API int32_t gsel_axis_count(void);
+GSEL_API const char *gsel_axis_name(gsel_axis axis);
+
+/* What is computed of a layer or of a stage: in work that is handed out, in schedules, in checks, and as instructions of
+ * a program, whose list goes on from here (gsel/program.h). Numbers never change. */
+#define GSEL_INPUT 1
+#define GSEL_FORWARD 2
+#define GSEL_BACKWARD_INPUT 3
+#define GSEL_BACKWARD_WEIGHT 4
+#define GSEL_BACKWARD 5 /* both halves */
 
 /* A dense row-major view of library memory, lent for one call. Layout is frozen: arrays of it are passed.
  *   data    first element; valid during the call only, may differ in the next call
@@ -142,7 +170,7 @@ typedef struct gsel_tensor {
   gsel_dtype dtype;
 } gsel_tensor;
 
-/* Half-open range [begin, end). */
+/* Half-open range [begin, end). Layout is frozen. */
 typedef struct gsel_range {
   int64_t begin;
   int64_t end;
@@ -164,6 +192,16 @@ typedef struct gsel_part {
  * A pure function, so that a loader can read only its bytes. Out-of-range arguments (n < 0, parts < 1,
  * index outside 0..parts-1) give the empty range {0, 0}. Any thread. Since 0.1. */
 GSEL_API gsel_range gsel_shard_range(int64_t n, int64_t parts, int64_t index);
+
+/* Calls made and payload bytes sent. */
+typedef struct gsel_comm_count {
+  uint32_t struct_size;
+  uint32_t reserved;
+  uint64_t calls;
+  uint64_t bytes_sent;
+} gsel_comm_count;
+#define GSEL_COMM_COUNT_INIT GSEL_STRUCT_INIT(gsel_comm_count)
+GSEL_API void gsel_comm_count_init(gsel_comm_count *count, size_t struct_size);
 
 GSEL_EXTERN_C_END
 

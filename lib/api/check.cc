@@ -85,8 +85,12 @@ gsel_str gsel_model_check_summary(const gsel_model_check_report* report) {
   return report ? gsel::borrow(report->summary) : gsel_str{"", 0};
 }
 
+int32_t gsel_model_check_note_count(const gsel_model_check_report* report) {
+  return report ? static_cast<int32_t>(report->findings.notes().size()) : 0;
+}
+
 gsel_str gsel_model_check_note(const gsel_model_check_report* report, int32_t i) {
-  if (!report || i < 0 || i >= std::ssize(report->findings.notes())) return {nullptr, 0};
+  if (i < 0 || i >= gsel_model_check_note_count(report)) return {"", 0};
   return gsel::borrow(report->findings.notes()[static_cast<size_t>(i)]);
 }
 
@@ -99,8 +103,7 @@ gsel_status gsel_model_check_breach(const gsel_model_check_report* report, int32
   return gsel::guard(err, [&] {
     gsel::stated_size(out, "gsel_breach");
     const auto& breaches = gsel::required(report, "report").findings.breaches();
-    if (i < 0 || i >= std::ssize(breaches))
-      gsel::fail(GSEL_ERR_NOT_FOUND, "breach {} was asked for; there are {}", i, breaches.size());
+    gsel::check_index(i, breaches.size(), "i");
     gsel::write_struct(out, as_struct(breaches[static_cast<size_t>(i)]), "gsel_breach");
   });
 }

@@ -41,8 +41,11 @@ gsel_str gsel_comm_name(const gsel_comm* comm) {
   return {name, std::strlen(name)};
 }
 
-gsel_comm_count gsel_comm_counts(const gsel_comm* comm, gsel_collective_kind kind) {
-  return comm ? comm->impl.counts(kind) : gsel_comm_count{};
+gsel_status gsel_comm_counts(const gsel_comm* comm, gsel_collective_kind kind, gsel_comm_count* out, gsel_error** err) {
+  return gsel::guard(err, [&] {
+    const auto& impl = gsel::required(comm, "comm").impl;
+    gsel::write_struct(out, impl.counts(kind), "gsel_comm_count");
+  });
 }
 
 void gsel_comm_abort(gsel_comm* comm, gsel_str reason) {

@@ -21,6 +21,16 @@ gsel_status gsel_config_parse(gsel_str text, gsel_str name, gsel_config** out, g
   });
 }
 
+gsel_status gsel_config_set(gsel_config* config, gsel_str key, gsel_str value, gsel_error** err) {
+  return gsel::guard(err, [&] {
+    gsel::Config& impl = gsel::required(config, "config").impl;
+    if (!gsel::given(key)) gsel::fail(GSEL_ERR_ARG, "key is not given; a dotted name such as train.batch would do");
+    std::optional<std::string> text;
+    if (gsel::given(value)) text = gsel::text(value);
+    impl = gsel::with_setting(impl, gsel::view(key), text);
+  });
+}
+
 gsel_str gsel_config_get(const gsel_config* config, gsel_str key) {
   return gsel::query(gsel_str{nullptr, 0}, [&] {
     const std::string* value = config ? config->impl.get(gsel::view(key)) : nullptr;

@@ -43,11 +43,6 @@ void describe(const Inventory& inventory, const Unit& unit, gsel_device_info* in
   write_struct(info, out, "gsel_device_info");
 }
 
-void check_index(int32_t index, size_t count, const char* what) {
-  if (index < 0 || static_cast<size_t>(index) >= count)
-    fail(GSEL_ERR_ARG, "{} is {}, there are {}", what, index, count);
-}
-
 }  // namespace gsel
 
 using gsel::guard;
@@ -61,7 +56,7 @@ void gsel_device_info_init(gsel_device_info* info, size_t struct_size) {
 void gsel_partition_info_init(gsel_partition_info* info, size_t struct_size) {
   gsel::init_struct(info, struct_size);
 }
-void gsel_link_info_init(gsel_link_info* info, size_t struct_size) {
+void gsel_interconnect_info_init(gsel_interconnect_info* info, size_t struct_size) {
   gsel::init_struct(info, struct_size);
 }
 
@@ -130,26 +125,26 @@ gsel_status gsel_inventory_partition(const gsel_inventory* inventory, int32_t de
   });
 }
 
-int32_t gsel_inventory_link_count(const gsel_inventory* inventory, int32_t host) {
+int32_t gsel_inventory_interconnect_count(const gsel_inventory* inventory, int32_t host) {
   if (!inventory || host < 0 || static_cast<size_t>(host) >= inventory->impl->hosts.size()) return 0;
   return static_cast<int32_t>(inventory->impl->hosts[static_cast<size_t>(host)].links.size());
 }
 
-gsel_status gsel_inventory_link(const gsel_inventory* inventory, int32_t host, int32_t link, gsel_link_info* info,
-                                gsel_error** err) {
+gsel_status gsel_inventory_interconnect(const gsel_inventory* inventory, int32_t host, int32_t link,
+                                        gsel_interconnect_info* info, gsel_error** err) {
   return guard(err, [&] {
     const auto& hosts = required(inventory, "inventory").impl->hosts;
     gsel::check_index(host, hosts.size(), "host");
     const auto& links = hosts[static_cast<size_t>(host)].links;
     gsel::check_index(link, links.size(), "link");
     const gsel::Link& of = links[static_cast<size_t>(link)];
-    gsel_link_info out = GSEL_LINK_INFO_INIT;
+    gsel_interconnect_info out = GSEL_INTERCONNECT_INFO_INIT;
     out.a = of.a;
     out.b = of.b;
     out.kind = gsel::borrow(of.kind);
     out.bytes_per_second = of.bytes_per_second;
     out.latency_s = of.latency_s;
-    gsel::write_struct(info, out, "gsel_link_info");
+    gsel::write_struct(info, out, "gsel_interconnect_info");
   });
 }
 

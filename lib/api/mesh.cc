@@ -6,29 +6,38 @@
 #include "api/comm_handle.h"
 #include "api/config_handle.h"
 #include "api/init_struct.h"
+#include "base/axis.h"
 #include "base/guard.h"
 #include "base/options.h"
 #include "program/program.h"
 
 namespace {
 
-constexpr uint32_t kAllAxes = (1u << GSEL_AXES) - 1;
+using gsel::kAxes;
+
+constexpr uint32_t kAllAxes = (1u << kAxes) - 1;
 
 // GSEL_ERR_ARG where the sizes are not those of a mesh.
 gsel::Mesh mesh_of(const gsel_mesh* given) {
   const gsel_mesh mesh = gsel::read_struct(given, "gsel_mesh");
+  if (mesh.n_axes < 0 || mesh.n_axes > GSEL_MAX_AXES)
+    gsel::fail(GSEL_ERR_ARG, "gsel_mesh has {} axes; 0 to {} would do", mesh.n_axes, GSEL_MAX_AXES);
   gsel::Mesh result;
   int64_t ranks = 1;
-  for (gsel_axis axis = 0; axis < GSEL_AXES; ++axis) {
-    result.size[axis] = mesh.size[axis];
-    ranks = mesh.size[axis] > 0 && ranks <= mesh.world_size ? ranks * mesh.size[axis] : -1;
+  for (gsel_axis axis = 0; axis < (mesh.n_axes > 0 ? mesh.n_axes : kAxes); ++axis) {
+    const int32_t size = mesh.size[axis] == 0 ? 1 : mesh.size[axis];
+    if (!gsel::is_axis(axis) && size != 1)
+      gsel::fail(GSEL_ERR_ARG, "gsel_mesh has {} ranks on axis {}, which this libgsel does not have; it has {}", size,
+                 axis, kAxes);
+    ranks = size > 0 && ranks <= mesh.world_size ? ranks * size : -1;
     if (ranks < 0) break;
+    if (gsel::is_axis(axis)) result.size[axis] = size;
   }
   if (ranks < 1 || ranks != mesh.world_size)
     gsel::fail(GSEL_ERR_ARG,
-               "gsel_mesh has sizes {}, {} and {} for {} ranks; sizes from 1 that multiply to it would do, as "
-               "gsel_mesh_resolve gives them",
-               mesh.size[0], mesh.size[1], mesh.size[2], mesh.world_size);
+               "gsel_mesh has sizes {} for {} ranks; sizes from 1 that multiply to it would do, as gsel_mesh_resolve "
+               "gives them",
+               fmt::join(mesh.size, mesh.size + kAxes, ", "), mesh.world_size);
   return result;
 }
 
@@ -46,33 +55,34 @@ gsel_status gsel_mesh_resolve(const gsel_config* config, int32_t world_size, gse
     const auto sizes = gsel::resolve_mesh(config ? config->impl : gsel::default_config(), world_size);
     gsel_mesh mesh = GSEL_MESH_INIT;
     mesh.world_size = world_size;
+    mesh.n_axes = kAxes;
     std::ranges::copy(sizes, mesh.size);
     gsel::write_struct(out, mesh, "gsel_mesh");
   });
 }
 
-int32_t gsel_mesh_place(const gsel_mesh* mesh, int32_t rank, gsel_axis axis) {
+int32_t gsel_mesh_coordinate(const gsel_mesh* mesh, int32_t rank, gsel_axis axis) {
   return gsel::query(int32_t{-1}, [&] {
     const gsel::Mesh of = mesh_of(mesh);
-    const bool exists = rank >= 0 && rank < of.world_size() && axis >= 0 && axis < GSEL_AXES;
+    const bool exists = rank >= 0 && rank < of.world_size() && gsel::is_axis(axis);
     return exists ? of.coordinate(rank, axis) : -1;
   });
 }
 
-int32_t gsel_mesh_rank(const gsel_mesh* mesh, const int32_t* places) {
+int32_t gsel_mesh_rank(const gsel_mesh* mesh, const int32_t* coordinates, int32_t n) {
   return gsel::query(int32_t{-1}, [&] {
     const gsel::Mesh of = mesh_of(mesh);
-    gsel::required(places, "places");
+    if (n > 0) gsel::required(coordinates, "coordinates");
     int32_t rank = 0;
-    for (gsel_axis axis = GSEL_AXES; axis-- > 0;) {
-      if (places[axis] < 0 || places[axis] >= of.size[axis]) return -1;
-      rank = rank * of.size[axis] + places[axis];
+    for (gsel_axis axis = 0; axis < n; ++axis) {
+      if (coordinates[axis] < 0 || coordinates[axis] >= (gsel::is_axis(axis) ? of.size[axis] : 1)) return -1;
+      if (gsel::is_axis(axis)) rank += coordinates[axis] * of.stride(axis);
     }
     return rank;
   });
 }
 
-// The colour is the group's first rank: that with place 0 on the axes along which the ranks differ.
+// The colour is the group's first rank: that with coordinate 0 on the axes along which the ranks differ.
 gsel_status gsel_mesh_split(gsel_comm* comm, const gsel_mesh* mesh, uint32_t axes, gsel_comm** out, gsel_error** err) {
   return gsel::guard(err, [&] {
     gsel::required(out, "out") = nullptr;
@@ -82,12 +92,10 @@ gsel_status gsel_mesh_split(gsel_comm* comm, const gsel_mesh* mesh, uint32_t axe
       gsel::fail(GSEL_ERR_ARG, "a mesh of {} ranks for a communicator of {}; they must have as many", of.world_size(),
                  world.world_size());
     if (axes & ~kAllAxes)
-      gsel::fail(GSEL_ERR_ARG, "axes are {:#x}; bits 1 << GSEL_AXIS_TENSOR, _DATA and _PIPELINE would do", axes);
-    int32_t first = world.rank(), stride = 1;
-    for (gsel_axis axis = 0; axis < GSEL_AXES; ++axis) {
-      if (axes >> axis & 1) first -= of.coordinate(world.rank(), axis) * stride;
-      stride *= of.size[axis];
-    }
+      gsel::fail(GSEL_ERR_ARG, "axes are {:#x}; bits 1 << GSEL_AXIS_*, which are {:#x}, would do", axes, kAllAxes);
+    int32_t first = world.rank();
+    for (gsel_axis axis = 0; axis < kAxes; ++axis)
+      if (axes >> axis & 1) first -= of.coordinate(world.rank(), axis) * of.stride(axis);
     *out = new gsel_comm{*world.split(first, world.rank())};
   });
 }

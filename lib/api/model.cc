@@ -7,13 +7,30 @@
 
 namespace {
 
+void take(const gsel_param_options& given, gsel::UserData& kept) {
+  kept.take(given.init_user_data, given.init_free_user_data);
+}
+void take(const gsel_value_options&, gsel::UserData&) {}
+void take(const gsel_layer_options& given, gsel::UserData& kept) {
+  kept.take(given.user_data, given.free_user_data);
+}
+
 // Adds a piece and hands out its id.
-template <class Desc>
-gsel_status add(gsel_model* model, const Desc* desc, const char* type, int32_t (gsel::Model::*adder)(const Desc&),
-                int32_t* out_id, gsel_error** err) {
+template <class Options>
+gsel_status add(gsel_model* model, const Options* options, const char* type,
+                int32_t (gsel::Model::*adder)(const Options&), int32_t* out_id, gsel_error** err) {
   return gsel::guard(err, [&] {
     gsel::Model& target = *gsel::required(model, "model").impl;
-    const int32_t id = (target.*adder)(gsel::read_struct(desc, type));
+    const Options given = gsel::read_struct(options, type);
+    target.user_data().emplace_back();
+    int32_t id = -1;
+    try {
+      id = (target.*adder)(given);
+    } catch (...) {
+      target.user_data().pop_back();
+      throw;
+    }
+    take(given, target.user_data().back());
     if (out_id) *out_id = id;
   });
 }
@@ -35,6 +52,10 @@ void gsel_value_options_init(gsel_value_options* desc, size_t struct_size) {
 }
 void gsel_layer_options_init(gsel_layer_options* desc, size_t struct_size) {
   gsel::init_struct(desc, struct_size);
+}
+
+void gsel_phase_init(gsel_phase* phase, size_t struct_size) {
+  gsel::init_struct(phase, struct_size);
 }
 
 float gsel_random_uniform(uint64_t key, uint64_t counter) {

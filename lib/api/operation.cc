@@ -9,12 +9,12 @@
 
 extern "C" {
 
-gsel_status gsel_op_create(gsel_str name, size_t record_elems, gsel_op_fn function, void* user_data, gsel_op* out,
-                           gsel_error** err) {
+gsel_status gsel_op_create(gsel_str name, size_t record_elems, gsel_op_fn function, void* user_data,
+                           gsel_free_fn free_user_data, gsel_op* out, gsel_error** err) {
   return gsel::guard(err, [&] {
     gsel::required(out, "out") = 0;
     if (!gsel::given(name)) gsel::fail(GSEL_ERR_ARG, "name is not given; ranks compare operations by it");
-    *out = gsel::create_operation(gsel::view(name), record_elems, function, user_data);
+    *out = gsel::create_operation(gsel::view(name), record_elems, function, user_data, free_user_data);
   });
 }
 

@@ -8,11 +8,13 @@
 #include "base/guard.h"
 #include "base/options.h"
 #include "base/text.h"
+#include "base/user_data.h"
 
 struct gsel_pipeline {
   template <class... Args>
   explicit gsel_pipeline(Args&&... args) : impl(std::forward<Args>(args)...), program{impl.program()} {}
 
+  gsel::UserData data;  // outlives what calls it
   gsel::Pipeline impl;
   gsel_program program;  // lent by gsel_pipeline_program
 };
@@ -55,6 +57,7 @@ gsel_status gsel_pipeline_create(gsel_comm* comm, gsel_model* model, const gsel_
     const gsel_pipeline_options given = gsel::read_struct(config, "gsel_pipeline_options");
     *out =
         new gsel_pipeline(gsel::required(model, "model").impl, gsel::required(comm, "comm").impl, settings_of(given));
+    (*out)->data.take(given.data_user_data, given.data_free_user_data);
   });
 }
 
@@ -66,13 +69,17 @@ gsel_status gsel_pipeline_run(gsel_pipeline* pipeline, int32_t what, gsel_pipeli
   });
 }
 
+int32_t gsel_pipeline_stage_count(const gsel_pipeline* pipeline) {
+  return pipeline ? pipeline->impl.stage_count() : 0;
+}
+
 gsel_status gsel_pipeline_stage_get(const gsel_pipeline* pipeline, int32_t i, gsel_pipeline_stage* out,
                                     gsel_error** err) {
   return gsel::guard(err, [&] {
     gsel::stated_size(out, "gsel_pipeline_stage");
-    const auto stage = gsel::required(pipeline, "pipeline").impl.stage(i);
-    if (!stage) gsel::fail(GSEL_ERR_NOT_FOUND, "stage {} of this rank was asked for; it has fewer", i);
-    gsel::write_struct(out, *stage, "gsel_pipeline_stage");
+    const gsel::Pipeline& impl = gsel::required(pipeline, "pipeline").impl;
+    gsel::check_index(i, static_cast<size_t>(impl.stage_count()), "i");
+    gsel::write_struct(out, impl.stage(i), "gsel_pipeline_stage");
   });
 }
 

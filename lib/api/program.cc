@@ -3,6 +3,7 @@
 
 #include "api/program_handle.h"
 #include "base/guard.h"
+#include "base/options.h"
 #include "base/text.h"
 #include "program/traffic.h"
 #include "program/verify/verify.h"
@@ -20,7 +21,7 @@ gsel_str gsel_program_text(const gsel_program* program) {
   return gsel::query(gsel_str{nullptr, 0}, [&] { return gsel::borrow(gsel::required(program, "program").printed()); });
 }
 
-gsel_str gsel_program_places(const gsel_program* program) {
+gsel_str gsel_program_placements(const gsel_program* program) {
   return gsel::query(gsel_str{nullptr, 0},
                      [&] { return gsel::borrow(gsel::required(program, "program").printed_places()); });
 }
@@ -48,12 +49,13 @@ gsel_status gsel_program_verify(const gsel_program* const* programs, int32_t n, 
   });
 }
 
-gsel_comm_count gsel_program_traffic(const gsel_program* program, int64_t step, gsel_instr_kind kind, gsel_axis axis) {
-  return gsel::query(gsel_comm_count{0, 0}, [&] {
+gsel_status gsel_program_traffic(const gsel_program* program, int64_t step, gsel_instr_kind kind, gsel_axis axis,
+                                 gsel_comm_count* out, gsel_error** err) {
+  return gsel::guard(err, [&] {
     const gsel::Program& impl = gsel::required(program, "program").impl;
     const gsel::Traffic traffic = step < 0 ? gsel::setup_traffic(impl) : gsel::step_traffic(impl, step);
     const auto found = traffic.find({axis, kind});
-    return found == traffic.end() ? gsel_comm_count{0, 0} : found->second;
+    gsel::write_struct(out, found == traffic.end() ? gsel_comm_count{} : found->second, "gsel_comm_count");
   });
 }
 

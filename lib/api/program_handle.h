@@ -5,22 +5,22 @@
 #include <string>
 
 #include "program/program.h"
-#include "program/text/places_table.h"
+#include "program/text/placements_table.h"
 
 struct gsel_program {
   gsel::Program impl;
   mutable std::once_flag text_made = {};
   mutable std::string text = {};
 
-  mutable std::once_flag places_made = {};
-  mutable std::string places = {};
+  mutable std::once_flag placements_made = {};
+  mutable std::string placements = {};
 
   const std::string& printed() const {
     std::call_once(text_made, [this] { text = gsel::to_text(impl); });
     return text;
   }
   const std::string& printed_places() const {
-    std::call_once(places_made, [this] { places = gsel::places_table(impl); });
-    return places;
+    std::call_once(placements_made, [this] { placements = gsel::placements_table(impl); });
+    return placements;
   }
 };

@@ -35,7 +35,7 @@ gsel_status gsel_comm_start(gsel_comm* comm, const gsel_collective* call, gsel_r
   });
 }
 
-gsel_status gsel_comm_prepare(gsel_comm* comm, const gsel_collective* call, gsel_request** out, gsel_error** err) {
+gsel_status gsel_request_create(gsel_comm* comm, const gsel_collective* call, gsel_request** out, gsel_error** err) {
   return gsel::guard(err, [&] {
     gsel::required(out, "out") = nullptr;
     *out = prepared(comm, call).release();

@@ -25,7 +25,7 @@ void gsel_resolve_options_init(gsel_resolve_options* request, size_t struct_size
 void gsel_candidate_init(gsel_candidate* candidate, size_t struct_size) {
   gsel::init_struct(candidate, struct_size);
 }
-void gsel_step_init(gsel_step* step, size_t struct_size) {
+void gsel_decision_init(gsel_decision* step, size_t struct_size) {
   gsel::init_struct(step, struct_size);
 }
 
@@ -84,23 +84,23 @@ gsel_status gsel_selection_candidate(const gsel_selection* selection, int32_t i,
   });
 }
 
-int32_t gsel_selection_step_count(const gsel_selection* selection) {
+int32_t gsel_selection_decision_count(const gsel_selection* selection) {
   return selection ? static_cast<int32_t>(selection->impl.trace.steps.size()) : 0;
 }
 
-gsel_status gsel_selection_step(const gsel_selection* selection, int32_t i, gsel_step* step, gsel_error** err) {
+gsel_status gsel_selection_decision(const gsel_selection* selection, int32_t i, gsel_decision* step, gsel_error** err) {
   return guard(err, [&] {
     const auto& steps = required(selection, "selection").impl.trace.steps;
     gsel::check_index(i, steps.size(), "i");
     const gsel::Step& of = steps[static_cast<size_t>(i)];
-    gsel_step out = GSEL_STEP_INIT;
+    gsel_decision out = GSEL_DECISION_INIT;
     out.layer = gsel::borrow(of.layer);
     out.input = gsel::borrow(of.input);
     out.token = gsel::borrow(of.token);
     out.became = gsel::borrow(of.became);
     out.rule = gsel::borrow(of.rule);
     out.column = of.column;
-    gsel::write_struct(step, out, "gsel_step");
+    gsel::write_struct(step, out, "gsel_decision");
   });
 }
 

@@ -34,7 +34,6 @@ class LazyText {
 };
 
 void describe(const Inventory& inventory, const Unit& unit, gsel_device_info* info);
-void check_index(int32_t index, size_t count, const char* what);
 
 }  // namespace gsel
 

@@ -7,12 +7,14 @@
 #include "base/guard.h"
 #include "base/options.h"
 #include "base/text.h"
+#include "base/user_data.h"
 #include "train/trainer.h"
 
 struct gsel_trainer {
   template <class... Args>
   explicit gsel_trainer(Args&&... args) : impl(std::forward<Args>(args)...), program{impl.program()} {}
 
+  gsel::UserData data, optimizer;  // outlive what calls them
   gsel::Trainer impl;
   gsel_program program;   // lent by gsel_trainer_program
   std::string step_json;  // lent by gsel_trainer_step_json
@@ -60,6 +62,8 @@ gsel_status gsel_trainer_create(gsel_comm* comm, gsel_model* model, const gsel_t
     *out = new gsel_trainer(gsel::required(model, "model").impl, gsel::required(comm, "comm").impl,
                             given.config ? given.config->impl : gsel::default_config(),
                             gsel::DataSource{given.data, given.data_user_data}, given.optimizer ? &optimizer : nullptr);
+    (*out)->data.take(given.data_user_data, given.data_free_user_data);
+    (*out)->optimizer.take(optimizer.user_data, optimizer.free_user_data);
   });
 }
 
@@ -122,16 +126,22 @@ const gsel_program* gsel_trainer_program(const gsel_trainer* trainer) {
   return trainer ? &trainer->program : nullptr;
 }
 
-gsel_comm_count gsel_trainer_counts(const gsel_trainer* trainer, gsel_instr_kind kind, gsel_axis axis) {
-  return trainer ? trainer->impl.executor().counts(kind, axis) : gsel_comm_count{0, 0};
+gsel_status gsel_trainer_counts(const gsel_trainer* trainer, gsel_instr_kind kind, gsel_axis axis, gsel_comm_count* out,
+                                gsel_error** err) {
+  return gsel::guard(err, [&] {
+    const auto& impl = gsel::required(trainer, "trainer").impl;
+    gsel::write_struct(out, impl.counts(kind, axis), "gsel_comm_count");
+  });
+}
+
+int32_t gsel_trainer_memory_count(const gsel_trainer* trainer) {
+  return trainer ? static_cast<int32_t>(gsel::kParts) : 0;
 }
 
 gsel_status gsel_trainer_memory(const gsel_trainer* trainer, int32_t i, gsel_memory_part* out, gsel_error** err) {
   return gsel::guard(err, [&] {
     gsel::stated_size(out, "gsel_memory_part");
-    const auto part = gsel::required(trainer, "trainer").impl.memory_part(i);
-    if (!part) gsel::fail(GSEL_ERR_NOT_FOUND, "part {} of memory was asked for; there are {}", i, gsel::kParts);
-    gsel::write_struct(out, *part, "gsel_memory_part");
+    gsel::write_struct(out, gsel::required(trainer, "trainer").impl.memory_part(i), "gsel_memory_part");
   });
 }
 

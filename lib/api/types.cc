@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "api/init_struct.h"
+#include "base/axis.h"
 #include "base/dtype.h"
 #include "base/guard.h"
 #include "base/log.h"
@@ -31,6 +33,17 @@ size_t gsel_dtype_bytes(gsel_dtype dtype) {
 }
 const char* gsel_dtype_name(gsel_dtype dtype) {
   return gsel::dtype_name(dtype);
+}
+
+int32_t gsel_axis_count(void) {
+  return gsel::kAxes;
+}
+const char* gsel_axis_name(gsel_axis axis) {
+  return gsel::axis_name(axis);
+}
+
+void gsel_comm_count_init(gsel_comm_count* count, size_t struct_size) {
+  gsel::init_struct(count, struct_size);
 }
 
 gsel_range gsel_shard_range(int64_t n, int64_t parts, int64_t index) {
@@ -98,8 +111,8 @@ void gsel_error_free(gsel_error* error) {
   gsel::free_handle(error);
 }
 
-void gsel_log_set(gsel_log_fn sink, gsel_log_level level, void* user_data) {
-  gsel::set_log_sink(sink, level, user_data);
+void gsel_log_set(gsel_log_fn sink, gsel_log_level level, void* user_data, gsel_free_fn free_user_data) {
+  gsel::set_log_sink(sink, level, user_data, free_user_data);
 }
 
 }  // extern "C"

@@ -13,7 +13,7 @@ namespace {
 // Above what the parser takes, which says more of a text that is too long.
 constexpr size_t kMaxFileBytes = 1024 * 1024;
 
-constexpr const char* kSizes[GSEL_AXES] = {"mesh.tensor", "mesh.data", "mesh.pipeline"};
+constexpr const char* kSizes[kAxes] = {"mesh.tensor", "mesh.data", "mesh.pipeline", "mesh.context"};
 
 // a * b, or -1 when that is more than any number of ranks.
 int64_t times(int64_t a, int64_t b) {
@@ -23,7 +23,7 @@ int64_t times(int64_t a, int64_t b) {
 }
 
 // The sizes of the axes other than `left_out` (-1: of all): their names, numbers and product, as
-// "mesh.tensor * mesh.pipeline = 2 * 3 = 6".
+// "mesh.tensor * mesh.pipeline = 2 * 3 = 6"; a context axis of one rank goes without saying.
 struct Product {
   std::string text;
   int64_t value = 1;  // -1: more than any number of ranks
@@ -32,8 +32,8 @@ struct Product {
 Product product_of(const Config& config, gsel_axis left_out) {
   std::string names, numbers;
   Product product;
-  for (gsel_axis axis = 0; axis < GSEL_AXES; ++axis) {
-    if (axis == left_out) continue;
+  for (gsel_axis axis : kInnerToOuter) {
+    if (axis == left_out || (axis == GSEL_AXIS_CONTEXT && config.mesh[axis] == 1)) continue;
     names += fmt::format("{}{}", names.empty() ? "" : " * ", kSizes[axis]);
     numbers += fmt::format("{}{}", numbers.empty() ? "" : " * ", config.mesh[axis]);
     product.value = times(product.value, config.mesh[axis]);
@@ -45,7 +45,7 @@ Product product_of(const Config& config, gsel_axis left_out) {
 
 // Where to point when sizes do not fit: the first size above 1 that stood in the file.
 Place place_of_mesh(const Config& config) {
-  for (gsel_axis axis = 0; axis < GSEL_AXES; ++axis)
+  for (gsel_axis axis = 0; axis < kAxes; ++axis)
     if (config.mesh[axis] > 1 && config.place_of(kSizes[axis]).line > 0) return config.place_of(kSizes[axis]);
   return config.place_of("mesh.data");
 }
@@ -57,7 +57,8 @@ Place place_of_mesh(const Config& config) {
 
 // " or mesh.data = 4" when changing one size alone would fit, the data axis preferred.
 std::string one_change(const Config& config, int32_t world_size) {
-  for (gsel_axis axis : {GSEL_AXIS_DATA, GSEL_AXIS_TENSOR, GSEL_AXIS_PIPELINE}) {
+  for (gsel_axis axis : {GSEL_AXIS_DATA, GSEL_AXIS_TENSOR, GSEL_AXIS_CONTEXT, GSEL_AXIS_PIPELINE}) {
+    if (axis == GSEL_AXIS_CONTEXT && config.mesh[axis] == 1) continue;
     const int64_t others = product_of(config, axis).value;
     if (others > 0 && world_size % others == 0) return fmt::format(" or {} = {}", kSizes[axis], world_size / others);
   }
@@ -96,10 +97,10 @@ Config environment_config() {
   return path && *path ? load_config(path) : default_config();
 }
 
-std::array<int32_t, GSEL_AXES> resolve_mesh(const Config& config, int32_t world_size) {
+std::array<int32_t, kAxes> resolve_mesh(const Config& config, int32_t world_size) {
   if (world_size < 1) fail(GSEL_ERR_ARG, "a mesh for {} ranks; 1 rank or more would do", world_size);
   gsel_axis automatic = -1;
-  for (gsel_axis axis = 0; axis < GSEL_AXES; ++axis)
+  for (gsel_axis axis = 0; axis < kAxes; ++axis)
     if (config.mesh[axis] == 0) automatic = axis;
   const Product product = product_of(config, automatic);
   if (automatic >= 0 && (product.value < 1 || world_size % product.value != 0))
@@ -111,9 +112,16 @@ std::array<int32_t, GSEL_AXES> resolve_mesh(const Config& config, int32_t world_
                                     possible ? fmt::format("{} ranks", product.value) : "smaller sizes",
                                     one_change(config, world_size)));
   }
-  std::array<int32_t, GSEL_AXES> sizes{};
-  for (gsel_axis axis = 0; axis < GSEL_AXES; ++axis)
+  std::array<int32_t, kAxes> sizes{};
+  for (gsel_axis axis = 0; axis < kAxes; ++axis)
     sizes[axis] = static_cast<int32_t>(axis == automatic ? world_size / product.value : config.mesh[axis]);
+  if (sizes[GSEL_AXIS_TENSOR] > 1 && sizes[GSEL_AXIS_CONTEXT] > 1)
+    throw Error(
+        GSEL_ERR_UNSUPPORTED,
+        fmt::format("{}mesh.tensor = {} and mesh.context = {}: layers are shared along one of the two; 1 for the "
+                    "other would do",
+                    place_prefix(config.place_of("mesh.context")), sizes[GSEL_AXIS_TENSOR], sizes[GSEL_AXIS_CONTEXT]))
+        .at(config.place_of("mesh.context"));
   return sizes;
 }
 

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/axis.h"
 #include "base/error.h"
 
 namespace gsel {
@@ -42,16 +43,16 @@ struct Config {
     double timeout_s = 60;
     std::string trace;
   } comm;
-  std::array<int64_t, GSEL_AXES> mesh{1, 0, 1};  // by gsel_axis; 0 means "auto"
-  std::array<std::optional<StrategySection>, GSEL_AXES> strategy;
+  std::array<int64_t, kAxes> mesh{1, 0, 1, 1};  // by gsel_axis; 0 means "auto"
+  std::array<std::optional<StrategySection>, kAxes> strategy;
   struct {
     std::string optimizer = "adamw";  // adamw | adam | adamw_8bit | lion | sgd | sign_sgd
     double learning_rate = 1e-3, weight_decay = 0.01, momentum = 0, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
-    double clip_norm = 0;      // 0: no clipping
+    double clip_norm = 0;             // 0: no clipping
     std::string non_finite = "auto";  // auto | skip | error | off: what a gradient that is not finite does to its step
-    int64_t batch = 8;         // samples per step over all ranks
-    int64_t microbatch = 0;    // samples per micro-batch of one rank; 0: the rank's whole share
-    int64_t microbatches = 0;  // micro-batches of one rank's share; 0: as microbatch says
+    int64_t batch = 8;                // samples per step over all ranks
+    int64_t microbatch = 0;           // samples per micro-batch of one rank; 0: the rank's whole share
+    int64_t microbatches = 0;         // micro-batches of one rank's share; 0: as microbatch says
     int64_t seed = 1;
     std::string schedule = "constant";  // constant | linear | cosine
     int64_t warmup_steps = 0, total_steps = 0;
@@ -62,7 +63,7 @@ struct Config {
     int64_t loss_scale_window = 1000, loss_scale_hysteresis = 2;
     std::string recompute = "none";  // none | all | names, separated by commas
     int64_t memory_bytes = 0;        // 0: no budget
-    std::string offload_folder;         // of offload memory's file; empty: the system's for temporary files
+    std::string offload_folder;      // of offload memory's file; empty: the system's for temporary files
     std::string lending = "direct";  // direct | moved: see docs/step.md
     std::string check = "none";      // none | kernels: see docs/kernels.md
     std::string timeline;            // folder for the timeline of each rank's last step; empty: none
@@ -76,9 +77,16 @@ struct Config {
   std::map<std::string, std::string, std::less<>>
       texts;                                         // every core key, defaults included; [strategy.*] as in the file
   std::map<std::string, Place, std::less<>> places;  // keys that stood in the file
+
+  // What it was read from, so that it can be read again with another value of a key.
+  std::string source;
+  std::map<std::string, std::string, std::less<>> settings;  // keys set beside the source, see with_setting
 };
 
 Config parse_config(std::string_view text, const std::string& file);
+// The same with a key set, or as it was before it was set; `value` as gsel_config_get gives it. What is wrong is told
+// as of a file.
+Config with_setting(const Config& config, std::string_view key, const std::optional<std::string>& value);
 Config load_config(const std::string& path);
 Config default_config();
 // The file GSEL_CONFIG names, else the defaults.
@@ -86,6 +94,6 @@ Config environment_config();
 
 // Sizes of the mesh for `world_size` ranks, "auto" resolved; a size that does not divide is GSEL_ERR_CONFIG naming
 // the key.
-std::array<int32_t, GSEL_AXES> resolve_mesh(const Config& config, int32_t world_size);
+std::array<int32_t, kAxes> resolve_mesh(const Config& config, int32_t world_size);
 
 }  // namespace gsel

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "base/axis.h"
 #include "base/config_keys.h"
 #include "base/dtype.h"
 #include "base/nearest.h"
@@ -17,6 +18,9 @@ namespace {
 
 // Bounds what a hostile text can make the parser nest; a real file has a few hundred bytes.
 constexpr size_t kMostBytes = 64 * 1024;
+
+// Stands for the file where a key was set by a call.
+constexpr const char* kSet = "gsel_config_set";
 
 struct Entry {
   const toml::key* key;
@@ -96,14 +100,18 @@ class Reader {
  private:
   template <class... Args>
   [[noreturn]] void reject(const Place& place, fmt::format_string<Args...> text, Args&&... args) const {
-    throw Error(GSEL_ERR_CONFIG,
-                fmt::format("{}:{}: {}", place.file, place.line, fmt::format(text, std::forward<Args>(args)...)))
+    const std::string where = place.line > 0 ? fmt::format("{}:{}", place.file, place.line) : kSet;
+    throw Error(GSEL_ERR_CONFIG, fmt::format("{}: {}", where, fmt::format(text, std::forward<Args>(args)...)))
         .at(place);
   }
 
   Place place_of(const Entry& entry, std::string dotted) const {
-    const auto begin = entry.key->source().begin;
-    return {config_.file, static_cast<int32_t>(begin.line), static_cast<int32_t>(begin.column), std::move(dotted)};
+    return place_at(entry.key->source().begin, std::move(dotted));
+  }
+
+  Place place_at(const toml::source_position& begin, std::string dotted) const {
+    return {begin.line > 0 ? config_.file : kSet, static_cast<int32_t>(begin.line), static_cast<int32_t>(begin.column),
+            std::move(dotted)};
   }
 
   static std::vector<std::string_view> sections() {
@@ -168,16 +176,17 @@ class Reader {
   void read_strategy(const Entry& entry) {
     const Place place = place_of(entry, "strategy." + std::string(entry.key->str()));
     const toml::table* table = entry.node->as_table();
-    for (gsel_axis axis = 0; axis < GSEL_AXES; ++axis) {
+    for (gsel_axis axis = 0; axis < kAxes; ++axis) {
       if (entry.key->str() != axis_name(axis)) continue;
       if (!table) reject(place, "{} is {}; a section [{}] would do", place.token, kind_of(*entry.node), place.token);
       config_.strategy[axis] = read_plugin(*table, place);
       return;
     }
-    reject_unknown(table ? "section" : "key", place, {"strategy.tensor", "strategy.data", "strategy.pipeline"});
+    reject_unknown(table ? "section" : "key", place,
+                   {"strategy.tensor", "strategy.context", "strategy.data", "strategy.pipeline"});
   }
 
-  // Shares of the places of an axis: [2, 1].
+  // Shares of the coordinates of an axis: [2, 1].
   void read_weights(const toml::node& node, const Place& key) {
     constexpr double kMostWeight = 1e9;
     const auto* array = node.as_array();
@@ -185,12 +194,11 @@ class Reader {
     if (!array)
       reject(key, "{} is {}; a list of numbers such as [2, 1] would do", key.token,
              one ? shown(*one) : std::string(kind_of(node)));
-    if (array->empty()) reject(key, "{} is empty; a number for each place of the axis would do", key.token);
+    if (array->empty()) reject(key, "{} is empty; a number for each rank of the axis would do", key.token);
     std::string text;
     int position = 0;
     for (const toml::node& item : *array) {
-      const auto begin = item.source().begin;
-      const Place place{key.file, static_cast<int32_t>(begin.line), static_cast<int32_t>(begin.column), key.token};
+      const Place place = place_at(item.source().begin, key.token);
       const auto value = scalar_of(item);
       const auto given = item.value<double>();
       if (!given || !(*given > 0 && *given <= kMostWeight))
@@ -238,7 +246,7 @@ class Reader {
   // At most one size is "auto"; the data axis is it unless the file names another.
   void check_auto() {
     const ConfigKey* found = nullptr;
-    for (const char* name : {"mesh.tensor", "mesh.pipeline", "mesh.data"}) {
+    for (const char* name : {"mesh.tensor", "mesh.context", "mesh.pipeline", "mesh.data"}) {
       if (config_.texts.find(name)->second != "auto") continue;
       const ConfigKey* key = find_config_key(name);
       const Place place = config_.place_of(name);
@@ -275,24 +283,81 @@ std::string our_manner(std::string_view description) {
   return text;
 }
 
-}  // namespace
-
-Config parse_config(std::string_view text, const std::string& file) {
+toml::table parse_toml(std::string_view text, const std::string& file) {
   if (text.size() > kMostBytes)
     throw Error(GSEL_ERR_PARSE, fmt::format("{}: a configuration of {} bytes; at most {} bytes would do", file,
                                             text.size(), kMostBytes))
         .at({file, 0, 0, {}});
   check_toml_text(text, file);
-  toml::table root;
   try {
-    root = toml::parse(text, std::string_view(file));
+    return toml::parse(text, std::string_view(file));
   } catch (const toml::parse_error& e) {
     const auto begin = e.source().begin;
     throw Error(GSEL_ERR_PARSE,
                 fmt::format("{}:{}: column {}: {}", file, begin.line, begin.column, our_manner(e.description())))
         .at({file, static_cast<int32_t>(begin.line), static_cast<int32_t>(begin.column), {}});
   }
-  return Reader(file).read(root);
+}
+
+// Whether what a call gives for a key is text as it stands; else it is written as in a file.
+bool is_text(std::string_view key) {
+  if (const ConfigKey* known = find_config_key(key))
+    return known->type == KeyType::text || known->type == KeyType::word;
+  return key.ends_with(".plugin");
+}
+
+// Puts the value, as gsel_config_get gives it, under `name` of the table. What is no TOML is text.
+void set_value(toml::table& table, std::string_view key, std::string_view name, const std::string& value) {
+  table.erase(name);  // with its place in the file
+  if (!is_text(key) && value.find_first_of("\n\r#") == value.npos) {
+    try {
+      // A word of the caller's must not be read as the name of a second key.
+      const toml::table read = parse_toml("value = " + value, kSet);
+      if (const toml::node* node = read.get("value"); node && read.size() == 1 && !node->is_table()) {
+        node->visit([&](const auto& given) { table.insert(name, given); });
+        return;
+      }
+    } catch (const Error&) {
+    }
+  }
+  table.insert(name, value);
+}
+
+void set_key(toml::table& root, const std::string& key, const std::string& value) {
+  toml::table* table = &root;
+  size_t begin = 0;
+  for (size_t dot; (dot = key.find('.', begin)) != key.npos; begin = dot + 1) {
+    const std::string section = key.substr(begin, dot - begin);
+    if (!table->contains(section)) table->insert(section, toml::table{});
+    table = table->get(section)->as_table();
+    if (!table)
+      throw Error(GSEL_ERR_CONFIG, fmt::format("{}: unknown key {}; {} is a key, and has none of its own", kSet,
+                                               in_quotes(key), in_quotes(key.substr(0, dot))))
+          .at({kSet, 0, 0, key});
+  }
+  set_value(*table, key, key.substr(begin), value);
+}
+
+}  // namespace
+
+Config parse_config(std::string_view text, const std::string& file) {
+  Config config = Reader(file).read(parse_toml(text, file));
+  config.source = text;
+  return config;
+}
+
+Config with_setting(const Config& config, std::string_view key, const std::optional<std::string>& value) {
+  auto settings = config.settings;
+  if (value)
+    settings[std::string(key)] = *value;
+  else
+    settings.erase(std::string(key));
+  toml::table root = parse_toml(config.source, config.file);
+  for (const auto& [name, text] : settings) set_key(root, name, text);
+  Config changed = Reader(config.file).read(root);
+  changed.source = config.source;
+  changed.settings = std::move(settings);
+  return changed;
 }
 
 }  // namespace gsel

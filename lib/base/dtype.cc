@@ -21,9 +21,4 @@ const char* op_name(gsel_op op) {
   return op >= 0 && op <= GSEL_SCALED_SUM ? names[op] : "unknown";
 }
 
-const char* axis_name(gsel_axis axis) {
-  static const char* const names[] = {"tensor", "data", "pipeline"};
-  return axis >= 0 && axis < GSEL_AXES ? names[axis] : "unknown";
-}
-
 }  // namespace gsel

@@ -14,6 +14,5 @@ constexpr size_t dtype_bytes(gsel_dtype dtype) {
 }
 const char* dtype_name(gsel_dtype dtype);  // "unknown" when unknown
 const char* op_name(gsel_op op);
-const char* axis_name(gsel_axis axis);
 
 }  // namespace gsel

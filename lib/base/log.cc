@@ -10,6 +10,7 @@
 
 #include "base/printable.h"
 #include "base/text.h"
+#include "base/user_data.h"
 
 namespace gsel {
 namespace {
@@ -38,7 +39,7 @@ struct Sink {
   std::atomic<gsel_log_level> level{level_of(variable)};
   std::atomic<bool> chosen{level != 0};  // by the host or by the variable
   gsel_log_fn fn = to_stderr;
-  void* user_data = nullptr;
+  UserData user_data;
   std::set<std::string> told;  // of variables
 };
 
@@ -49,11 +50,13 @@ Sink& sink() {
 
 }  // namespace
 
-void set_log_sink(gsel_log_fn fn, gsel_log_level level, void* user_data) {
+void set_log_sink(gsel_log_fn fn, gsel_log_level level, void* user_data, gsel_free_fn free_user_data) {
   Sink& s = sink();
+  UserData kept;  // at the end the earlier one, freed without the lock: it may log
+  kept.take(user_data, free_user_data);
   std::lock_guard lock(s.mutex);
   s.fn = fn;
-  s.user_data = user_data;
+  std::swap(s.user_data, kept);
   s.chosen.store(true, std::memory_order_relaxed);
   s.level.store(fn ? level : 0, std::memory_order_relaxed);
 }
@@ -65,7 +68,7 @@ bool log_wanted(gsel_log_level level) {
 void log_line(gsel_log_level level, const char* component, const std::string& line) {
   Sink& s = sink();
   std::lock_guard lock(s.mutex);
-  if (s.fn) s.fn(level, {component, std::strlen(component)}, borrow(line), s.user_data);
+  if (s.fn) s.fn(level, {component, std::strlen(component)}, borrow(line), s.user_data.get());
 }
 
 void warn_about_variable(const char* name, std::string_view value, std::string_view text) {

@@ -14,7 +14,7 @@
 
 namespace gsel {
 
-void set_log_sink(gsel_log_fn sink, gsel_log_level level, void* user_data);
+void set_log_sink(gsel_log_fn sink, gsel_log_level level, void* user_data, gsel_free_fn free_user_data);
 bool log_wanted(gsel_log_level level);
 void log_line(gsel_log_level level, const char* component, const std::string& line);
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <vector>
 
 #include "base/error.h"
 
@@ -51,6 +52,29 @@ T read_struct(const T* given, const char* type) {
   full.struct_size = sizeof(T);
   check_reserved(full, type);
   return full;
+}
+
+// A caller's array: each struct states the same size, which is the distance between them.
+template <class T>
+std::vector<T> read_structs(const T* given, int32_t n, const char* type) {
+  std::vector<T> all;
+  const auto* at = reinterpret_cast<const unsigned char*>(given);
+  for (int32_t i = 0; i < n; ++i, at += given->struct_size) {
+    const T* one = reinterpret_cast<const T*>(at);
+    if (one->struct_size != given->struct_size)
+      fail(GSEL_ERR_VERSION,
+           "{}s of an array state {} and {} bytes; initialise each with its _INIT macro or _init function", type,
+           given->struct_size, one->struct_size);
+    all.push_back(read_struct(one, type));
+  }
+  return all;
+}
+
+// Index i of a list that the caller asked for.
+inline void check_index(int32_t i, size_t count, const char* name) {
+  if (i < 0 || static_cast<size_t>(i) >= count)
+    fail(GSEL_ERR_ARG, "{} is {}; {}", name, i,
+         count ? fmt::format("0 to {} would do", count - 1) : std::string("there are none"));
 }
 
 // Fills the caller's struct with as much of `value` as it has room for; its struct_size stays.

@@ -22,7 +22,7 @@ std::vector<int64_t> even_bounds(int64_t n, size_t places) {
   return bounds;
 }
 
-// The rest is dealt to those that have no right to less than the least: by whole units, then by largest remainders.
+// The rest is dealt to those that have no right to less than the least: by whole items, then by largest remainders.
 std::vector<int64_t> deal(int64_t n, std::span<const double> weights, int64_t least) {
   if (all_alike(weights)) return even_bounds(n, weights.size());  // of any n, exactly
   std::vector<int64_t> size(weights.size(), least);
@@ -57,7 +57,7 @@ std::vector<int64_t> deal(int64_t n, std::span<const double> weights, int64_t le
 
 }  // namespace
 
-std::vector<int64_t> share_units(int64_t n, std::span<const double> weights) {
+std::vector<int64_t> share_bounds(int64_t n, std::span<const double> weights) {
   return deal(n, weights, 1);
 }
 std::vector<int64_t> share_items(int64_t n, std::span<const double> weights) {

@@ -22,17 +22,17 @@ struct Share {
   bool operator==(const Share&) const = default;
 };
 
-// How a value is on the tensor axis; its gradient is in the dual form.
-enum class Form : uint8_t {
-  whole,    // alike on every rank; so is its gradient
-  spread,   // alike on every rank, read by layers that have parts of other values: its gradient is partial
-  part,     // a part each; so is its gradient
-  partial,  // to be added up; its gradient is whole
+// Placement of a value on the axis whose ranks share layers; its gradient has the dual one.
+enum class Placement : uint8_t {
+  replicate,  // alike on every rank; so is its gradient
+  copy,       // alike on every rank, read by layers that have parts of other values: its gradient is partial
+  shard,      // a part each; so is its gradient
+  partial,    // to be added up; its gradient is whole
 };
 
-// Bounds of `places` parts of n units, in proportion to the weights: largest remainders first, then lower places. Every
-// part has one unit or more; n >= places.
-std::vector<int64_t> share_units(int64_t n, std::span<const double> weights);
+// Bounds of a part for each weight, of n items, in proportion to the weights: largest remainders first, then lower
+// numbers. Every part has one item or more; n is no less than the number of weights.
+std::vector<int64_t> share_bounds(int64_t n, std::span<const double> weights);
 
 // A part as memory: rows of equal length at equal distances in the whole tensor; the part itself has them side by side.
 struct PartRows {

@@ -3,6 +3,7 @@
 
 #include <charconv>
 
+#include "base/axis.h"
 #include "base/dtype.h"
 
 namespace gsel {
@@ -30,7 +31,7 @@ std::vector<double> axis_weights(const Config& config, gsel_axis axis, int32_t p
   if (weights.size() == static_cast<size_t>(places)) return weights;
   const Place place = config.place_of(key);
   throw Error(GSEL_ERR_CONFIG,
-              fmt::format("{}{} = {} has {} numbers, and the {} axis has {} places; one for each would do",
+              fmt::format("{}{} = {} has {} numbers, and the {} axis has {} ranks; one for each would do",
                           place_prefix(place), key, *list, weights.size(), axis_name(axis), places))
       .at(place);
 }

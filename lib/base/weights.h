@@ -13,7 +13,7 @@ namespace gsel {
 // one for each place.
 std::vector<double> axis_weights(const Config& config, gsel_axis axis, int32_t places);
 
-// As share_units of base/part.h, of n items of which a place may have none.
+// As share_bounds of base/part.h, of n items of which a place may have none.
 std::vector<int64_t> share_items(int64_t n, std::span<const double> weights);
 
 }  // namespace gsel

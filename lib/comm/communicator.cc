@@ -24,8 +24,8 @@ Communicator::Communicator(std::shared_ptr<Backend> backend, const gsel_join& jo
   backend_->run(&gsel_backend_v1::link_join, &complete, &link_);
 }
 
-Communicator::Communicator(std::shared_ptr<Backend> backend, gsel_link* link, const gsel_place& place)
-    : backend_(std::move(backend)), link_(link), rank_(place.rank), world_size_(place.world_size) {}
+Communicator::Communicator(std::shared_ptr<Backend> backend, gsel_link* link, const gsel_membership& membership)
+    : backend_(std::move(backend)), link_(link), rank_(membership.rank), world_size_(membership.world_size) {}
 
 Communicator::Communicator(Communicator&& other) noexcept
     : backend_(std::move(other.backend_)),
@@ -92,8 +92,12 @@ bool Works::wait(double seconds) {
   return done != 0;
 }
 
-gsel_comm_count Communicator::counts(gsel_collective_kind kind) const noexcept {
-  return backend_->table().link_counts(link_, kind);
+gsel_comm_count Communicator::counts(gsel_collective_kind kind) const {
+  gsel_comm_count count = GSEL_COMM_COUNT_INIT;
+  gsel_error* err = nullptr;
+  const gsel_status status = backend_->table().link_counts(link_, kind, &count, &err);
+  throw_if_failed(status, err);
+  return count;
 }
 
 template <class... Declared, class... Given>
@@ -106,11 +110,11 @@ void Communicator::run(const char* name, gsel_status (*gsel_backend_v1::*functio
 }
 
 std::optional<Communicator> Communicator::split(int32_t colour, int32_t key) {
-  gsel_place place{};
+  gsel_membership membership{};
   gsel_link* link = nullptr;
-  run("gsel_comm_split", &gsel_backend_v1::link_split, colour, key, &place, &link);
+  run("gsel_comm_split", &gsel_backend_v1::link_split, colour, key, &membership, &link);
   if (!link) return std::nullopt;
-  return Communicator(backend_, link, place);
+  return Communicator(backend_, link, membership);
 }
 
 Communicator Communicator::create_group(std::span<const int32_t> ranks) {
@@ -127,20 +131,20 @@ Communicator Communicator::create_group(std::span<const int32_t> ranks) {
   }
   if (!named[static_cast<size_t>(rank_)])
     fail(GSEL_ERR_ARG, "gsel_comm_create_group: the list does not name rank {}, which calls it", rank_);
-  gsel_place place{};
+  gsel_membership membership{};
   gsel_link* link = nullptr;
-  run("gsel_comm_create_group", &gsel_backend_v1::link_create_group, ranks.data(), uint64_t{ranks.size()}, &place,
+  run("gsel_comm_create_group", &gsel_backend_v1::link_create_group, ranks.data(), uint64_t{ranks.size()}, &membership,
       &link);
-  return Communicator(backend_, link, place);
+  return Communicator(backend_, link, membership);
 }
 
 Communicator Communicator::made_by(const char* name,
-                                   gsel_status (*gsel_backend_v1::*function)(gsel_link*, gsel_place*, gsel_link**,
+                                   gsel_status (*gsel_backend_v1::*function)(gsel_link*, gsel_membership*, gsel_link**,
                                                                              gsel_error**)) {
-  gsel_place place{};
+  gsel_membership membership{};
   gsel_link* link = nullptr;
-  run(name, function, &place, &link);
-  return Communicator(backend_, link, place);
+  run(name, function, &membership, &link);
+  return Communicator(backend_, link, membership);
 }
 
 Communicator Communicator::dup() {

@@ -57,7 +57,7 @@ class Communicator {
   void run_checked(const gsel_collective& call, gsel_stream* stream = nullptr);
   void group(std::span<const gsel_collective> checked);
   void abort(std::string_view reason) noexcept;
-  gsel_comm_count counts(gsel_collective_kind kind) const noexcept;
+  gsel_comm_count counts(gsel_collective_kind kind) const;
   std::string trace() const;  // JSON of docs/trace.md
   gsel_comm_explanation explain(const gsel_collective& call);
 
@@ -78,9 +78,9 @@ class Communicator {
 
  private:
   friend class Works;
-  Communicator(std::shared_ptr<Backend> backend, gsel_link* link, const gsel_place& place);
-  Communicator made_by(const char* name,
-                       gsel_status (*gsel_backend_v1::*function)(gsel_link*, gsel_place*, gsel_link**, gsel_error**));
+  Communicator(std::shared_ptr<Backend> backend, gsel_link* link, const gsel_membership& membership);
+  Communicator made_by(const char* name, gsel_status (*gsel_backend_v1::*function)(gsel_link*, gsel_membership*,
+                                                                                   gsel_link**, gsel_error**));
   // A function of the table that works on the link; `name` is that of the public function.
   template <class... Declared, class... Given>
   void run(const char* name, gsel_status (*gsel_backend_v1::*function)(gsel_link*, Declared...), Given... args);

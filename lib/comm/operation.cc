@@ -24,6 +24,7 @@ struct Place {
   std::atomic<gsel_op> number{0};  // 0: empty
   int32_t turn = 0;
   Operation operation;
+  gsel_free_fn free_user_data = nullptr;
 };
 
 struct Table {
@@ -52,7 +53,7 @@ uint64_t hash_of(std::string_view name) {  // FNV-1a, its bits mixed; not 0
   return hash ? hash : 1;
 }
 
-gsel_op hand_out(const Operation& operation) {
+gsel_op hand_out(const Operation& operation, gsel_free_fn free_user_data) {
   Table& all = table();
   const std::lock_guard lock(all.mutex);
   for (int32_t i = 0; i < kPlaces; ++i) {
@@ -62,6 +63,7 @@ gsel_op hand_out(const Operation& operation) {
     const gsel_op number = kFirst + place.turn * kPlaces + at;
     place.turn = (place.turn + 1) % kTurns;
     place.operation = operation;
+    place.free_user_data = free_user_data;
     place.number.store(number, std::memory_order_release);
     all.next = (at + 1) % kPlaces;
     return number;
@@ -92,7 +94,8 @@ std::string operation_name(gsel_op op) {
   return operation_name(alive(op) ? place_of(op).operation : operation);
 }
 
-gsel_op create_operation(std::string_view name, uint64_t record, gsel_op_fn function, void* user_data) {
+gsel_op create_operation(std::string_view name, uint64_t record, gsel_op_fn function, void* user_data,
+                         gsel_free_fn free_user_data) {
   if (name.empty() || name.size() >= kOperationNameBytes || name.find('\0') != name.npos)
     fail(GSEL_ERR_ARG, "the name {} of an operation has {} bytes; use 1 to {} and no NUL among them", in_quotes(name),
          name.size(), kOperationNameBytes - 1);
@@ -107,21 +110,29 @@ gsel_op create_operation(std::string_view name, uint64_t record, gsel_op_fn func
   operation.user_data = user_data;
   operation.name_hash = hash_of(name) + (record - 1) * 0x9e3779b97f4a7c15u;
   std::memcpy(operation.name, name.data(), name.size());
-  return hand_out(operation);
+  return hand_out(operation, free_user_data);
 }
 
 gsel_op create_scaled_sum(double factor) {
   Operation operation;
   operation.op = GSEL_SCALED_SUM;
   operation.factor = factor;
-  return hand_out(operation);
+  return hand_out(operation, nullptr);
 }
 
 void destroy_operation(gsel_op op) noexcept {
   if (!alive(op)) return;
-  const std::lock_guard lock(table().mutex);
-  gsel_op expected = op;  // two may destroy it at once
-  place_of(op).number.compare_exchange_strong(expected, 0, std::memory_order_release, std::memory_order_relaxed);
+  gsel_free_fn free_user_data = nullptr;
+  void* user_data = nullptr;
+  {
+    const std::lock_guard lock(table().mutex);
+    auto& place = place_of(op);
+    if (place.number.load(std::memory_order_relaxed) != op) return;  // two may destroy it at once
+    free_user_data = place.free_user_data;
+    user_data = place.operation.user_data;
+    place.number.store(0, std::memory_order_release);
+  }
+  if (free_user_data) free_user_data(user_data);
 }
 
 }  // namespace gsel

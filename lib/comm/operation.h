@@ -31,7 +31,8 @@ std::string operation_name(gsel_op op);
 std::string operation_name(const Operation& operation);
 
 // See gsel_op_create and its neighbours. Numbers that were destroyed are not handed out again soon.
-gsel_op create_operation(std::string_view name, uint64_t record, gsel_op_fn function, void* user_data);
+gsel_op create_operation(std::string_view name, uint64_t record, gsel_op_fn function, void* user_data,
+                         gsel_free_fn free_user_data);
 gsel_op create_scaled_sum(double factor);
 void destroy_operation(gsel_op op) noexcept;
 

@@ -1,5 +1,5 @@
 // model/divide.cc: see divide.h. Layers are taken in order; what one wants of a value in another form than it is left
-// in is converted before it, partial sums right behind the layer that leaves them.
+// in is redistributed before it, partial sums right behind the layer that leaves them.
 #include "model/divide.h"
 
 #include <algorithm>
@@ -9,15 +9,15 @@ namespace gsel {
 namespace {
 
 // How a value lies between layers.
-struct Lie {
-  Form form = Form::whole;
+struct Spec {
+  Placement placement = Placement::replicate;
   Share part;
-  auto key() const { return std::tuple(form, part.dim); }
+  auto key() const { return std::tuple(placement, part.dim); }
 };
 
-const char* suffix_of(Form form) {
-  static const char* const suffixes[] = {"@whole", "@spread", "@part", "@partial"};
-  return suffixes[static_cast<size_t>(form)];
+const char* suffix_of(Placement placement) {
+  static const char* const suffixes[] = {"@replicate", "@copy", "@shard", "@partial"};
+  return suffixes[static_cast<size_t>(placement)];
 }
 
 }  // namespace
@@ -46,24 +46,23 @@ class Divider {
 
   // ---- parts ----
 
-  Share part_of(int64_t elems, int32_t dim, int32_t blocks, int32_t unit) const {
-    const std::vector<int64_t> bounds = share_units(elems / blocks / unit, division_.weights);
-    return {dim, blocks, bounds[place_] * unit, bounds[place_ + 1] * unit, elems / blocks};
+  Share part_of(int64_t elems, int32_t dim, int32_t blocks, int32_t granularity) const {
+    const std::vector<int64_t> bounds = share_bounds(elems / blocks / granularity, division_.weights);
+    return {dim, blocks, bounds[place_] * granularity, bounds[place_ + 1] * granularity, elems / blocks};
   }
 
-  bool has_few(int64_t elems, int32_t blocks, int32_t unit) const {
-    return elems / blocks / unit < static_cast<int64_t>(ranks());
+  bool has_few(int64_t elems, int32_t blocks, int32_t granularity) const {
+    return elems / blocks / granularity < static_cast<int64_t>(ranks());
   }
 
   [[noreturn]] void refuse_few(const std::string& what, int64_t elems, int32_t dim, int32_t blocks,
-                               int32_t unit) const {
-    const int64_t n = elems / blocks / unit;
-    fail(
-        GSEL_ERR_CONFIG,
-        "{} cannot be split over {} ranks of the tensor axis: its dimension {} of {} elements has {} unit{} of {} that "
-        "stay together{}; mesh.tensor = {} or less would do",
-        what, ranks(), dim, elems, n, n == 1 ? "" : "s", unit,
-        blocks > 1 ? fmt::format(", in each of {} blocks", blocks) : "", n);
+                               int32_t granularity) const {
+    const int64_t n = elems / blocks / granularity;
+    fail(GSEL_ERR_CONFIG,
+         "{} cannot be split over {} ranks of the {} axis: its dimension {} of {} elements can be cut in {} at most{}, "
+         "with a granularity of {}; mesh.{} = {} or less would do",
+         what, ranks(), axis_name(division_.axis), dim, elems, n,
+         blocks > 1 ? fmt::format(" in each of {} blocks", blocks) : "", granularity, axis_name(division_.axis), n);
   }
 
   void split_params() {
@@ -71,39 +70,39 @@ class Divider {
       Param& p = to_.params_[i];
       if (!division_.split[i]) continue;
       const int64_t elems = p.dims[p.shard_dim];
-      if (has_few(elems, p.shard_blocks, p.shard_unit)) {
-        if (p.flags & GSEL_PARAM_WHOLE_IF_FEW) continue;
-        refuse_few(fmt::format("parameter \"{}\"", p.name), elems, p.shard_dim, p.shard_blocks, p.shard_unit);
+      if (has_few(elems, p.shard_blocks, p.shard_granularity)) {
+        if (p.flags & GSEL_PARAM_REPLICATE_IF_FEW) continue;
+        refuse_few(fmt::format("parameter \"{}\"", p.name), elems, p.shard_dim, p.shard_blocks, p.shard_granularity);
       }
-      p.part = part_of(elems, p.shard_dim, p.shard_blocks, p.shard_unit);
+      p.part = part_of(elems, p.shard_dim, p.shard_blocks, p.shard_granularity);
       p.dims = local_dims(p.dims, p.part);
       p.n_elems = 1;
       for (int64_t d : p.dims) p.n_elems *= d;
     }
   }
 
-  Lie lie_of(const Value& v, const PlaceInLayer& place) const {
-    if (place.place == GSEL_PLACE_PARTIAL) return {Form::partial, {}};
-    if (place.place == GSEL_PLACE_REPLICATED) return {};
-    const bool as_described = place.dim == v.place_dim && v.place == GSEL_PLACE_SHARDED;
-    const int32_t unit = as_described ? v.place_unit : 1, blocks = as_described ? v.place_blocks : 1;
-    if (place.dim < 1 || place.dim > static_cast<int32_t>(v.whole_dims.size()))
-      fail(GSEL_ERR_MODEL, "value \"{}\" is to be split along dimension {} of {}", v.name, place.dim,
+  Spec spec_of(const Value& v, const PlacementInLayer& as) const {
+    if (as.kind == GSEL_PLACEMENT_PARTIAL) return {Placement::partial, {}};
+    if (as.kind == GSEL_PLACEMENT_REPLICATE) return {};
+    const bool as_described = as.dim == v.shard_dim && v.declared == GSEL_PLACEMENT_SHARD;
+    const int32_t granularity = as_described ? v.shard_granularity : 1, blocks = as_described ? v.shard_blocks : 1;
+    if (as.dim < 1 || as.dim > static_cast<int32_t>(v.whole_dims.size()))
+      fail(GSEL_ERR_MODEL, "value \"{}\" is to be split along dimension {} of {}", v.name, as.dim,
            v.whole_dims.size() + 1);
-    const int64_t elems = v.whole_dims[place.dim - 1];
-    if (has_few(elems, blocks, unit)) {
-      if (as_described && v.flags & GSEL_VALUE_WHOLE_IF_FEW) return {};
-      refuse_few(fmt::format("value \"{}\"", v.name), elems, place.dim, blocks, unit);
+    const int64_t elems = v.whole_dims[as.dim - 1];
+    if (has_few(elems, blocks, granularity)) {
+      if (as_described && v.flags & GSEL_VALUE_REPLICATE_IF_FEW) return {};
+      refuse_few(fmt::format("value \"{}\"", v.name), elems, as.dim, blocks, granularity);
     }
-    return {Form::part, part_of(elems, place.dim, blocks, unit)};
+    return {Placement::shard, part_of(elems, as.dim, blocks, granularity)};
   }
 
   // A value's dims do not have the batch dimension that its part counts.
-  void give_form(Value& v, const Lie& lie) const {
-    v.form = lie.form;
-    v.part = lie.part;
+  void place(Value& v, const Spec& spec) const {
+    v.placement = spec.placement;
+    v.part = spec.part;
     v.dims = v.whole_dims;
-    if (!lie.part.is_whole()) v.dims[lie.part.dim - 1] = lie.part.size() * lie.part.blocks;
+    if (!spec.part.is_whole()) v.dims[spec.part.dim - 1] = spec.part.size() * spec.part.blocks;
     v.sample_elems = 1;
     for (int64_t d : v.dims) v.sample_elems *= d;
   }
@@ -112,53 +111,53 @@ class Divider {
 
   void add(const Layer& described, const Division::OfLayer& places) {
     Layer layer = described;
-    std::vector<Lie> inputs(layer.inputs.size()), outputs(layer.outputs.size());
+    std::vector<Spec> inputs(layer.inputs.size()), outputs(layer.outputs.size());
     for (size_t i = 0; i < inputs.size() && !places.inputs.empty(); ++i)
-      inputs[i] = lie_of(from_.values()[layer.inputs[i]], places.inputs[i]);
+      inputs[i] = spec_of(from_.values()[layer.inputs[i]], places.inputs[i]);
     for (size_t i = 0; i < outputs.size() && !places.outputs.empty(); ++i)
-      outputs[i] = lie_of(from_.values()[layer.outputs[i]], places.outputs[i]);
+      outputs[i] = spec_of(from_.values()[layer.outputs[i]], places.outputs[i]);
     settle_outputs(layer, inputs, outputs);
     describe_division(layer, inputs, outputs);
     if (layer.divided) check_division(layer, outputs);
     for (size_t i = 0; i < inputs.size(); ++i) layer.inputs[i] = wanted(layer, layer.inputs[i], inputs[i]);
     for (size_t i = 0; i < outputs.size(); ++i) {
       left_[layer.outputs[i]] = outputs[i];
-      give_form(to_.values_[layer.outputs[i]], outputs[i]);
-      if (outputs[i].form == Form::partial && !from_.values()[layer.outputs[i]].is_scalar())
+      place(to_.values_[layer.outputs[i]], outputs[i]);
+      if (outputs[i].placement == Placement::partial && !from_.values()[layer.outputs[i]].is_scalar())
         layer.flags |= GSEL_LAYER_NO_CUT_AFTER;
     }
     append(layer);
     for (int32_t v : described.outputs) sum_up(v);
   }
 
-  bool has_parts(const Layer& layer, const std::vector<Lie>& inputs) const {
-    return std::ranges::any_of(inputs, [](const Lie& lie) { return lie.form == Form::part; }) ||
+  bool has_parts(const Layer& layer, const std::vector<Spec>& inputs) const {
+    return std::ranges::any_of(inputs, [](const Spec& spec) { return spec.placement == Placement::shard; }) ||
            std::ranges::any_of(layer.params, [&](int32_t p) { return !to_.params_[p].part.is_whole(); });
   }
 
   // Where everything it reads is whole a layer writes everything whole, whatever was meant.
-  void settle_outputs(const Layer& layer, const std::vector<Lie>& inputs, std::vector<Lie>& outputs) const {
+  void settle_outputs(const Layer& layer, const std::vector<Spec>& inputs, std::vector<Spec>& outputs) const {
     if (has_parts(layer, inputs)) return;
     for (size_t i = 0; i < outputs.size(); ++i) {
-      if (outputs[i].form == Form::part)
+      if (outputs[i].placement == Placement::shard)
         fail(GSEL_ERR_MODEL,
              "layer \"{}\" is to write a part of value \"{}\", and has all of its inputs and parameters; give one of "
              "its "
-             "parameters a shard rule, or flag the value with GSEL_VALUE_WHOLE_IF_FEW",
+             "parameters a shard rule, or flag the value with GSEL_VALUE_REPLICATE_IF_FEW",
              layer.name, from_.values()[layer.outputs[i]].name);
       outputs[i] = {};
     }
   }
 
-  void describe_division(Layer& layer, const std::vector<Lie>& inputs, const std::vector<Lie>& outputs) const {
+  void describe_division(Layer& layer, const std::vector<Spec>& inputs, const std::vector<Spec>& outputs) const {
     layer.divided = has_parts(layer, inputs);
     bool positions = false,
          others = std::ranges::any_of(layer.params, [&](int32_t p) { return !to_.params_[p].part.is_whole(); });
     Share first;
-    auto look = [&](int32_t v, const Lie& lie) {
-      if (lie.form != Form::part) return;
-      (lie.part.dim == from_.values()[v].sequence_dim ? positions : others) = true;
-      if (first.is_whole()) first = lie.part;
+    auto look = [&](int32_t v, const Spec& spec) {
+      if (spec.placement != Placement::shard) return;
+      (spec.part.dim == from_.values()[v].sequence_dim ? positions : others) = true;
+      if (first.is_whole()) first = spec.part;
     };
     for (size_t i = 0; i < outputs.size(); ++i) look(layer.outputs[i], outputs[i]);
     for (size_t i = 0; i < inputs.size(); ++i) look(layer.inputs[i], inputs[i]);
@@ -186,7 +185,8 @@ class Divider {
       if (phase.flags & GSEL_PHASE_RING_SHIFT)
         times = (layer.divided ? ranks() - 1 : 0) + (phase.flags & GSEL_PHASE_HOME ? 1 : 0);
       const bool ring_shift = phase.flags & GSEL_PHASE_RING_SHIFT;
-      if (phase.axis == GSEL_AXIS_TENSOR && (!layer.divided || (layer.some_positions && !ring_shift))) phase.axis = -1;
+      if (shares_layers(phase.axis))
+        phase.axis = !layer.divided || (layer.some_positions && !ring_shift) ? -1 : division_.axis;
       if (ring_shift && layer.some_positions) phase.elems_per_sample = of_most_positions(layer, phase.elems_per_sample);
       buffers[i] = phase;
       result.insert(result.end(), times, phase);
@@ -201,7 +201,7 @@ class Divider {
       const Value& value = from_.values()[v];
       if (value.sequence_dim == 0 || value.is_scalar()) continue;
       const int64_t whole = value.whole_dims[value.sequence_dim - 1];
-      const std::vector<int64_t> bounds = share_units(whole, division_.weights);
+      const std::vector<int64_t> bounds = share_bounds(whole, division_.weights);
       int64_t most = 0;
       for (size_t i = 0; i + 1 < bounds.size(); ++i) most = std::max(most, bounds[i + 1] - bounds[i]);
       return static_cast<int64_t>((static_cast<__int128>(elems) * most + whole - 1) / whole);
@@ -210,18 +210,18 @@ class Divider {
   }
 
   static bool reduces(const std::vector<gsel_phase>& phases) {
-    return std::ranges::any_of(phases, [](const gsel_phase& phase) { return phase.axis == GSEL_AXIS_TENSOR; });
+    return std::ranges::any_of(phases, [](const gsel_phase& phase) { return shares_layers(phase.axis); });
   }
 
-  void check_division(const Layer& layer, const std::vector<Lie>& outputs) const {
+  void check_division(const Layer& layer, const std::vector<Spec>& outputs) const {
     for (size_t i = 0; i < outputs.size(); ++i) {
       const Value& v = from_.values()[layer.outputs[i]];
-      if (outputs[i].form == Form::whole && !reduces(layer.forward_phases))
+      if (outputs[i].placement == Placement::replicate && !reduces(layer.forward_phases))
         fail(GSEL_ERR_MODEL,
              "layer \"{}\" has a part of its inputs or parameters and writes value \"{}\" whole; declare the value "
-             "GSEL_PLACE_SHARDED or GSEL_PLACE_PARTIAL, or reduce in phases over the tensor axis",
+             "GSEL_PLACEMENT_SHARD or GSEL_PLACEMENT_PARTIAL, or reduce in phases over the tensor axis",
              layer.name, v.name);
-      if (outputs[i].form != Form::partial || v.is_scalar()) continue;
+      if (outputs[i].placement != Placement::partial || v.is_scalar()) continue;
       for (int32_t p : layer.params)
         if (to_.params_[p].part.is_whole())
           fail(GSEL_ERR_MODEL,
@@ -231,57 +231,58 @@ class Divider {
     }
   }
 
-  // ---- conversions ----
+  // ---- redistributions ----
 
-  // The value as this layer wants it, converted before it where need be.
-  int32_t wanted(const Layer& layer, int32_t v, Lie lie) {
+  // The value as this layer wants it, redistributed before it where need be.
+  int32_t wanted(const Layer& layer, int32_t v, Spec spec) {
     const bool has_gradient = from_.values()[v].needs_gradient && layer.needs_backward_input;
-    if (lie.form == Form::whole && layer.divided && has_gradient && !reduces(layer.backward_phases))
-      lie.form = Form::spread;
-    return converted(v, lie);
+    if (spec.placement == Placement::replicate && layer.divided && has_gradient && !reduces(layer.backward_phases))
+      spec.placement = Placement::copy;
+    return redistributed(v, spec);
   }
 
-  int32_t converted(int32_t v, const Lie& lie) {
-    if (left_[v].key() == lie.key()) return v;
-    const auto known = conversions_.find({v, lie.key()});
-    if (known != conversions_.end()) return known->second;
+  int32_t redistributed(int32_t v, const Spec& spec) {
+    if (left_[v].key() == spec.key()) return v;
+    const auto known = redistributions_.find({v, spec.key()});
+    if (known != redistributions_.end()) return known->second;
     // From partial sums that are summed already it is free.
-    if (left_[v].form == Form::partial && lie.form == Form::spread)
-      if (const auto sum = conversions_.find({v, Lie{}.key()}); sum != conversions_.end())
-        return conversions_[{v, lie.key()}] = insert_conversion(v, sum->second, lie);
-    return conversions_[{v, lie.key()}] = insert_conversion(v, v, lie);
+    if (left_[v].placement == Placement::partial && spec.placement == Placement::copy)
+      if (const auto sum = redistributions_.find({v, Spec{}.key()}); sum != redistributions_.end())
+        return redistributions_[{v, spec.key()}] = insert_redistribution(v, sum->second, spec);
+    return redistributions_[{v, spec.key()}] = insert_redistribution(v, v, spec);
   }
 
   // Readers to come want partial sums in these forms; whole and spread cost one sum.
   void sum_up(int32_t v) {
-    if (left_[v].form != Form::partial || from_.values()[v].is_scalar()) return;
-    std::vector<Lie> wants;
+    if (left_[v].placement != Placement::partial || from_.values()[v].is_scalar()) return;
+    std::vector<Spec> wants;
     for (int32_t reader : from_.values()[v].readers) {
       const Layer& layer = from_.layers()[reader];
       const auto& places = division_.layers[reader].inputs;
       const size_t i = std::ranges::find(layer.inputs, v) - layer.inputs.begin();
-      wants.push_back(places.empty() ? Lie{} : lie_of(from_.values()[v], places[i]));
+      wants.push_back(places.empty() ? Spec{} : spec_of(from_.values()[v], places[i]));
     }
-    for (const Lie& lie : wants)
-      if (lie.form == Form::part) converted(v, lie);
-    if (std::ranges::any_of(wants, [](const Lie& lie) { return lie.form == Form::whole; })) converted(v, Lie{});
+    for (const Spec& spec : wants)
+      if (spec.placement == Placement::shard) redistributed(v, spec);
+    if (std::ranges::any_of(wants, [](const Spec& spec) { return spec.placement == Placement::replicate; }))
+      redistributed(v, Spec{});
   }
 
-  int32_t insert_conversion(int32_t described, int32_t v, const Lie& lie) {
+  int32_t insert_redistribution(int32_t described, int32_t v, const Spec& spec) {
     Value value = to_.values_[v];
-    value.name = unused_name(from_.values()[described].name + suffix_of(lie.form));
+    value.name = unused_name(from_.values()[described].name + suffix_of(spec.placement));
     value.flags &= ~GSEL_VALUE_INPUT;
     value.producer = -1;
     value.readers.clear();
-    give_form(value, lie);
+    place(value, spec);
     Layer layer;
     layer.name = value.name;
     layer.inputs = {v};
     layer.outputs = {static_cast<int32_t>(to_.values_.size())};
-    layer.converts = layer.divided = true;
+    layer.redistributes = layer.divided = true;
     layer.backward_input_unread = layer.backward_weight_unread =
         GSEL_UNREAD_INPUT(0) | GSEL_UNREAD_OUTPUT(0) | GSEL_UNREAD_SAVED;
-    if (to_.values_[v].form != Form::partial) layer.flags |= GSEL_LAYER_NO_CUT_AFTER;
+    if (to_.values_[v].placement != Placement::partial) layer.flags |= GSEL_LAYER_NO_CUT_AFTER;
     if (is_recomputable(from_.values()[described])) layer.flags |= GSEL_LAYER_RECOMPUTABLE;
     to_.values_.push_back(std::move(value));
     append(std::move(layer));
@@ -329,12 +330,13 @@ class Divider {
   const Division& division_;
   const int32_t place_;
   Model to_;
-  std::vector<Lie> left_;  // by described value: as its layer leaves it
-  std::map<std::pair<int32_t, std::tuple<Form, int32_t>>, int32_t> conversions_;
+  std::vector<Spec> left_;  // by described value: as its layer leaves it
+  std::map<std::pair<int32_t, std::tuple<Placement, int32_t>>, int32_t> redistributions_;
 };
 
-Division Division::none(const Model& model, std::vector<double> weights) {
+Division Division::none(const Model& model, std::vector<double> weights, gsel_axis axis) {
   Division division;
+  division.axis = axis;
   division.weights = std::move(weights);
   division.split.resize(model.params().size());
   division.layers.resize(model.layers().size());

@@ -1,33 +1,35 @@
 // model/divide.h: the model of one rank of a tensor axis, made from the model as described: parameters and values have
-// the sizes of what is there, and between layers that leave and find a value in different forms stands a layer of the
-// library's own that converts it. All else, from gradients to memory, then follows as from any model. Ids of
-// parameters, and of values that were described, stay; Layer::origin tells those of layers. Does not know programs
+// the sizes of what is there, and between layers that leave and find a value with different placements stands a layer
+// of the library's own that redistributes it. All else, from gradients to memory, then follows as from any model. Ids
+// of parameters, and of values that were described, stay; Layer::origin tells those of layers. Does not know programs
 // and memory.
 #pragma once
 
 #include <vector>
 
+#include "base/axis.h"
 #include "model/model.h"
 
 namespace gsel {
 
-// How a layer finds or leaves a value: GSEL_PLACE_*, and for a sharded one the dimension (0 is the batch).
-struct PlaceInLayer {
-  int32_t place = GSEL_PLACE_REPLICATED;
+// How a layer finds or leaves a value: GSEL_PLACEMENT_*, and for a sharded one the dimension (0 is the batch).
+struct PlacementInLayer {
+  int32_t kind = GSEL_PLACEMENT_REPLICATE;
   int32_t dim = 0;
 };
 
 // What a tensor strategy decides.
 struct Division {
-  std::vector<double> weights;  // of the places: shares are in proportion
-  std::vector<bool> split;      // by parameter: along its shard rule
+  gsel_axis axis = GSEL_AXIS_TENSOR;  // along which ranks share layers
+  std::vector<double> weights;        // of its ranks: shares are in proportion
+  std::vector<bool> split;            // by parameter: along its shard rule
   struct OfLayer {
-    std::vector<PlaceInLayer> inputs, outputs;  // empty: all whole and alike on every rank
+    std::vector<PlacementInLayer> inputs, outputs;  // empty: all whole and alike on every rank
   };
   std::vector<OfLayer> layers;
 
   // Nothing is split.
-  static Division none(const Model& model, std::vector<double> weights);
+  static Division none(const Model& model, std::vector<double> weights, gsel_axis axis = GSEL_AXIS_TENSOR);
 };
 
 // model is finished, and so is the result. GSEL_ERR_MODEL and GSEL_ERR_CONFIG name the layer, value or parameter that

@@ -5,7 +5,9 @@
 #include <limits>
 #include <numeric>
 
+#include "base/axis.h"
 #include "base/dtype.h"
+#include "base/options.h"
 #include "base/printable.h"
 #include "base/text.h"
 
@@ -68,14 +70,14 @@ uint32_t checked_flags(uint32_t flags, uint32_t known, const char* kind, const s
 }
 
 void check_phase(const gsel_phase& phase, const std::string& what) {
-  if (phase.axis < 0 || phase.axis >= GSEL_AXES)
-    fail(GSEL_ERR_MODEL, "{} has axis {}; see GSEL_AXIS_*", what, phase.axis);
+  if (phase.axis < 0 || phase.axis >= kAxes) fail(GSEL_ERR_MODEL, "{} has axis {}; see GSEL_AXIS_*", what, phase.axis);
   const bool ring_shift = phase.flags & GSEL_PHASE_RING_SHIFT;
   if (phase.flags & ~(GSEL_PHASE_RING_SHIFT | GSEL_PHASE_HOME) || (phase.flags && !ring_shift))
     fail(GSEL_ERR_MODEL, "{} has flags {:#x}; GSEL_PHASE_RING_SHIFT, perhaps with GSEL_PHASE_HOME, would do", what,
          phase.flags);
-  if (ring_shift && phase.axis != GSEL_AXIS_TENSOR)
-    fail(GSEL_ERR_MODEL, "{} passes on round the {} axis; the tensor axis alone does", what, axis_name(phase.axis));
+  if (ring_shift && !shares_layers(phase.axis))
+    fail(GSEL_ERR_MODEL, "{} is a ring shift over the {} axis; the tensor and context axes alone have them", what,
+         axis_name(phase.axis));
   if (!ring_shift && phase.op != GSEL_SUM && phase.op != GSEL_MAX && phase.op != GSEL_MIN)
     fail(GSEL_ERR_MODEL, "{} has operation {}; GSEL_SUM, GSEL_MAX and GSEL_MIN are possible", what, phase.op);
   if (phase.dtype != GSEL_F32 && phase.dtype != GSEL_F64)
@@ -94,7 +96,7 @@ std::vector<gsel_phase> checked_phases(const gsel_phase* phases, int32_t n, cons
   constexpr int32_t kMostPhases = 16;
   if (n < 0 || n > kMostPhases || (n > 0 && !phases))
     fail(GSEL_ERR_MODEL, "layer \"{}\" has {} {} phases; 0 to {} are possible", layer, n, direction, kMostPhases);
-  std::vector<gsel_phase> result(phases, phases + n);
+  std::vector<gsel_phase> result = read_structs(phases, n, "gsel_phase");
   for (int32_t i = 0; i < n; ++i) check_phase(result[i], fmt::format("layer \"{}\", {} phase {}", layer, direction, i));
   return result;
 }
@@ -111,14 +113,16 @@ void check_split(const Value& v) {
   if (v.sequence_dim < 0 || v.sequence_dim > n)
     fail(GSEL_ERR_MODEL, "value \"{}\" has its positions along dimension {} of {}; 1 to {}, or 0 for none, would do",
          v.name, v.sequence_dim, n + 1, n);
-  if (v.place != GSEL_PLACE_SHARDED) return;
-  if (v.place_dim == 0)
+  if (v.declared != GSEL_PLACEMENT_SHARD) return;
+  if (v.shard_dim == 0)
     fail(GSEL_ERR_MODEL, "value \"{}\" is sharded along its batch dimension; the data axis divides samples", v.name);
-  const int64_t elems = v.dims[v.place_dim - 1];
-  if (v.place_blocks < 1 || elems % v.place_blocks || v.place_unit < 1 || elems / v.place_blocks % v.place_unit)
+  const int64_t elems = v.dims[v.shard_dim - 1];
+  if (v.shard_blocks < 1 || elems % v.shard_blocks || v.shard_granularity < 1 ||
+      elems / v.shard_blocks % v.shard_granularity)
     fail(GSEL_ERR_MODEL,
-         "value \"{}\" is sharded along dimension {} of {} elements in {} blocks of units of {}; they must divide it",
-         v.name, v.place_dim, elems, v.place_blocks, v.place_unit);
+         "value \"{}\" is sharded along dimension {} of {} elements in {} blocks with a granularity of {}; they must "
+         "divide it",
+         v.name, v.shard_dim, elems, v.shard_blocks, v.shard_granularity);
 }
 
 bool is_float(gsel_dtype dtype) {
@@ -128,14 +132,14 @@ bool is_float(gsel_dtype dtype) {
 }  // namespace
 
 uint64_t Layer::unread(gsel_instr_kind kind) const {
-  if (kind == GSEL_INSTR_BACKWARD_INPUT) return backward_input_unread;
-  if (kind == GSEL_INSTR_BACKWARD_WEIGHT) return backward_weight_unread;
-  return kind == GSEL_INSTR_BACKWARD ? backward_input_unread & backward_weight_unread : 0;
+  if (kind == GSEL_BACKWARD_INPUT) return backward_input_unread;
+  if (kind == GSEL_BACKWARD_WEIGHT) return backward_weight_unread;
+  return kind == GSEL_BACKWARD ? backward_input_unread & backward_weight_unread : 0;
 }
 
 bool Layer::reads_param(gsel_instr_kind kind, size_t i) const {
-  if (kind == GSEL_INSTR_BACKWARD_WEIGHT) return false;
-  const bool backward_half = kind == GSEL_INSTR_BACKWARD || kind == GSEL_INSTR_BACKWARD_INPUT;
+  if (kind == GSEL_BACKWARD_WEIGHT) return false;
+  const bool backward_half = kind == GSEL_BACKWARD || kind == GSEL_BACKWARD_INPUT;
   return !(backward_half && i < 64 && (backward_unread_params >> i & 1));
 }
 
@@ -157,9 +161,9 @@ int32_t Model::add_param(const gsel_param_options& desc) {
   if (!(p.lr_factor > 0 && p.lr_factor <= std::numeric_limits<float>::max()))
     fail(GSEL_ERR_MODEL, "parameter \"{}\" has lr_factor {}; it is a finite number above 0, or 0 for 1", p.name,
          p.lr_factor);
-  p.flags =
-      checked_flags(desc.flags, GSEL_PARAM_NO_DECAY | GSEL_PARAM_FROZEN | GSEL_PARAM_NO_CLIP | GSEL_PARAM_WHOLE_IF_FEW,
-                    "parameter", p.name);
+  p.flags = checked_flags(desc.flags,
+                          GSEL_PARAM_NO_DECAY | GSEL_PARAM_FROZEN | GSEL_PARAM_NO_CLIP | GSEL_PARAM_REPLICATE_IF_FEW,
+                          "parameter", p.name);
   p.init = desc.init;
   if (p.init < GSEL_INIT_ZEROS || p.init > GSEL_INIT_CALLBACK)
     fail(GSEL_ERR_MODEL, "parameter \"{}\" has initialiser {}; GSEL_INIT_ZEROS, _ONES, _NORMAL and _CALLBACK exist",
@@ -172,7 +176,7 @@ int32_t Model::add_param(const gsel_param_options& desc) {
   p.shard = desc.shard;
   p.shard_dim = desc.shard_dim;
   p.shard_blocks = desc.shard_blocks ? desc.shard_blocks : 1;
-  p.shard_unit = desc.shard_unit ? desc.shard_unit : 1;
+  p.shard_granularity = desc.shard_granularity ? desc.shard_granularity : 1;
   p.whole_dims = p.dims;
   if (p.shard != GSEL_SHARD_NONE && p.shard != GSEL_SHARD_DIM)
     fail(GSEL_ERR_MODEL, "parameter \"{}\" has shard rule {}; GSEL_SHARD_NONE and GSEL_SHARD_DIM exist", p.name,
@@ -182,9 +186,11 @@ int32_t Model::add_param(const gsel_param_options& desc) {
     fail(GSEL_ERR_MODEL,
          "parameter \"{}\" is sharded along dimension {} in {} blocks; it has {} dimensions and blocks must divide",
          p.name, p.shard_dim, p.shard_blocks, desc.n_dims);
-  if (p.shard == GSEL_SHARD_DIM && (p.shard_unit < 1 || p.dims[p.shard_dim] / p.shard_blocks % p.shard_unit != 0))
-    fail(GSEL_ERR_MODEL, "parameter \"{}\" is sharded in units of {} elements, and a block of dimension {} has {}",
-         p.name, p.shard_unit, p.shard_dim, p.dims[p.shard_dim] / p.shard_blocks);
+  if (p.shard == GSEL_SHARD_DIM &&
+      (p.shard_granularity < 1 || p.dims[p.shard_dim] / p.shard_blocks % p.shard_granularity != 0))
+    fail(GSEL_ERR_MODEL,
+         "parameter \"{}\" is sharded with a granularity of {} elements, and a block of dimension {} has {}", p.name,
+         p.shard_granularity, p.shard_dim, p.dims[p.shard_dim] / p.shard_blocks);
   params_.push_back(std::move(p));
   return static_cast<int32_t>(params_.size()) - 1;
 }
@@ -198,16 +204,16 @@ int32_t Model::add_value(const gsel_value_options& desc) {
   v.dtype = desc.dtype ? desc.dtype : GSEL_F32;
   if (!dtype_bytes(v.dtype)) fail(GSEL_ERR_MODEL, "value \"{}\" has unknown element type {}", v.name, v.dtype);
   v.flags = checked_flags(
-      desc.flags, GSEL_VALUE_INPUT | GSEL_VALUE_NOT_DIFFERENTIABLE | GSEL_VALUE_SCALAR | GSEL_VALUE_WHOLE_IF_FEW,
+      desc.flags, GSEL_VALUE_INPUT | GSEL_VALUE_NOT_DIFFERENTIABLE | GSEL_VALUE_SCALAR | GSEL_VALUE_REPLICATE_IF_FEW,
       "value", v.name);
-  v.place = desc.place;
-  v.place_dim = desc.place_dim;
-  if (v.place < GSEL_PLACE_REPLICATED || v.place > GSEL_PLACE_PARTIAL ||
-      (v.place == GSEL_PLACE_SHARDED && (v.place_dim < 0 || v.place_dim > desc.n_dims)))
-    fail(GSEL_ERR_MODEL, "value \"{}\" has placement {} along dimension {} of {}; see GSEL_PLACE_*", v.name, v.place,
-         v.place_dim, desc.n_dims + 1);
-  v.place_unit = desc.place_unit ? desc.place_unit : 1;
-  v.place_blocks = desc.place_blocks ? desc.place_blocks : 1;
+  v.declared = desc.placement;
+  v.shard_dim = desc.shard_dim;
+  if (v.declared < GSEL_PLACEMENT_REPLICATE || v.declared > GSEL_PLACEMENT_PARTIAL ||
+      (v.declared == GSEL_PLACEMENT_SHARD && (v.shard_dim < 0 || v.shard_dim > desc.n_dims)))
+    fail(GSEL_ERR_MODEL, "value \"{}\" has placement {} along dimension {} of {}; see GSEL_PLACE_*", v.name, v.declared,
+         v.shard_dim, desc.n_dims + 1);
+  v.shard_granularity = desc.shard_granularity ? desc.shard_granularity : 1;
+  v.shard_blocks = desc.shard_blocks ? desc.shard_blocks : 1;
   v.sequence_dim = desc.sequence_dim;
   v.whole_dims = v.dims;
   check_split(v);
@@ -226,11 +232,11 @@ int32_t Model::add_layer(const gsel_layer_options& desc) {
   layer.inputs = checked_ids(desc.inputs, desc.n_inputs, "value", layer.name, values_);
   layer.outputs = checked_ids(desc.outputs, desc.n_outputs, "value", layer.name, values_);
   layer.params = checked_ids(desc.params, desc.n_params, "parameter", layer.name, params_);
-  layer.flags = checked_flags(desc.flags,
-                              GSEL_LAYER_LOSS | GSEL_LAYER_NO_CUT_AFTER | GSEL_LAYER_RECOMPUTABLE |
-                                  GSEL_LAYER_OWN_PARAMS | GSEL_LAYER_POSITIONWISE | GSEL_LAYER_SAVES_WHOLE |
-                                  GSEL_LAYER_ALWAYS_ACCUMULATES,
-                              "layer", layer.name);
+  layer.flags =
+      checked_flags(desc.flags,
+                    GSEL_LAYER_LOSS | GSEL_LAYER_NO_CUT_AFTER | GSEL_LAYER_RECOMPUTABLE | GSEL_LAYER_OWN_PARAMS |
+                        GSEL_LAYER_POSITIONWISE | GSEL_LAYER_SAVES_WHOLE | GSEL_LAYER_ALWAYS_ACCUMULATES,
+                    "layer", layer.name);
   layer.saved_bytes_per_sample = desc.saved_bytes_per_sample;
   layer.flop_per_sample = desc.flop_per_sample;
   layer.forward = desc.forward;
@@ -344,7 +350,7 @@ void Model::derive_gradients() {
 
 void Model::check_backward_callbacks() const {
   for (const Layer& layer : layers_) {
-    if (layer.backward_in_one() || layer.converts) continue;
+    if (layer.backward_in_one() || layer.redistributes) continue;
     if (layer.needs_backward_input && !layer.backward_input)
       fail(GSEL_ERR_MODEL, "layer \"{}\" has inputs that need a gradient and neither backward_input nor backward",
            layer.name);

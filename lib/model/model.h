@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/part.h"
+#include "base/user_data.h"
 
 namespace gsel {
 
@@ -24,7 +25,7 @@ struct Param {
   double init_scale = 0;
   gsel_init_fn init_fn = nullptr;
   void* init_user_data = nullptr;
-  int32_t shard = GSEL_SHARD_NONE, shard_dim = 0, shard_blocks = 1, shard_unit = 1;
+  int32_t shard = GSEL_SHARD_NONE, shard_dim = 0, shard_blocks = 1, shard_granularity = 1;
   double lr_factor = 1;
 
   // In a model of one rank of a tensor axis (model/divide.h) dims and n_elems are of what is here.
@@ -41,11 +42,11 @@ struct Value {
   int64_t sample_elems = 1;
   gsel_dtype dtype = GSEL_F32;
   uint32_t flags = 0;
-  int32_t place = GSEL_PLACE_REPLICATED, place_dim = 0, place_unit = 1, place_blocks = 1, sequence_dim = 0;
+  int32_t declared = GSEL_PLACEMENT_REPLICATE, shard_dim = 0, shard_granularity = 1, shard_blocks = 1, sequence_dim = 0;
 
   // In a model of one rank of a tensor axis dims and sample_elems are of what is here; part.dim counts the batch
   // dimension as 0, dims do not have it.
-  Form form = Form::whole;
+  Placement placement = Placement::replicate;
   Share part;
   std::vector<int64_t> whole_dims;  // as described
 
@@ -73,10 +74,10 @@ struct Layer {
   std::vector<gsel_phase> forward_buffers, backward_buffers;
   std::vector<int32_t> forward_buffer_of, backward_buffer_of;
 
-  // In a model of one rank of a tensor axis: its place in the description, or -1: the library's own, which brings its
-  // input to the form of its output, and the gradient back (program/conversion.h).
+  // In a model of one rank of a tensor axis: its place in the description, or -1: the library's own, which
+  // redistributes its input as its output is placed, and the gradient back (program/redistribution.h).
   int32_t origin = -1;
-  bool converts = false;
+  bool redistributes = false;
   bool divided = false;         // something of it is sharded or partial
   bool some_positions = false;  // it has a part of the positions, and reduces nothing over the tensor axis
 
@@ -84,7 +85,7 @@ struct Layer {
   bool needs_backward_weight = false;  // set by finish: some parameter, declared or its own, is trained through it
 
   bool is_loss() const { return flags & GSEL_LAYER_LOSS; }
-  bool pull_only() const { return !forward && !converts; }
+  bool pull_only() const { return !forward && !redistributes; }
   bool backward_in_one() const { return backward || pull_only(); }
   bool needs_backward() const { return needs_backward_input || needs_backward_weight; }
   bool owns_params() const { return flags & GSEL_LAYER_OWN_PARAMS; }
@@ -117,6 +118,9 @@ class Model {
   int32_t loss_layer() const { return loss_layer_; }
   int64_t element_count() const;
 
+  // Of the callbacks of what was added; freed with the model.
+  std::vector<UserData>& user_data() { return user_data_; }
+
  private:
   friend class Divider;
   void refuse_if_finished() const;
@@ -128,6 +132,7 @@ class Model {
   std::vector<Param> params_;
   std::vector<Value> values_;
   std::vector<Layer> layers_;
+  std::vector<UserData> user_data_;
   int32_t loss_layer_ = -1;
   bool finished_ = false;
 };

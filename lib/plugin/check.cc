@@ -1,12 +1,15 @@
-// plugin/check.cc: what a module exports, checked field by field. Sizes come first, so that nothing is read that the
-// plugin did not write; a plugin can still lie about its pointers, which is what the permission checks are for.
+// plugin/check.cc: what a module exports, checked field by field and copied. Sizes come first, so that nothing is read
+// that the plugin did not write; a plugin can still lie about its pointers, which is what the permission checks are
+// for.
 #include <gsel/plugin.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <cstring>
 #include <set>
 
+#include "base/axis.h"
 #include "base/options.h"
 #include "base/printable.h"
 #include "plugin/loader.h"
@@ -16,6 +19,14 @@ namespace {
 
 constexpr size_t kLongestText = 256;
 constexpr int32_t kMostOptions = 256;
+
+// Sizes in plugin ABI 1.0, up to the last field that each table had then. They never change.
+#define GSEL_SIZE_UP_TO(type, field) (offsetof(type, field) + sizeof(type::field))
+constexpr size_t kFirstPlugin = GSEL_SIZE_UP_TO(gsel_plugin_v1, probe);
+constexpr size_t kFirstStrategy = GSEL_SIZE_UP_TO(gsel_strategy_v1, compile);
+constexpr size_t kFirstOption = GSEL_SIZE_UP_TO(gsel_option_v1, default_text);
+constexpr size_t kFirstBackend = GSEL_SIZE_UP_TO(gsel_backend_v1, link_name);
+#undef GSEL_SIZE_UP_TO
 
 std::string abi_text() {
   return fmt::format("{}.{}", GSEL_PLUGIN_ABI_MAJOR, GSEL_PLUGIN_ABI_MINOR);
@@ -38,8 +49,17 @@ void check_abi(const gsel_plugin_v1& plugin) {
 
 void check_size(const char* what, uint64_t has, uint64_t needs) {
   if (has < needs)
-    fail(GSEL_ERR_PLUGIN, "its {} has {} bytes, plugin ABI {} has {} bytes; {}", what, has, abi_text(), needs,
-         major_line());
+    fail(GSEL_ERR_PLUGIN, "its {} has {} bytes, plugin ABI {}.0 has {} bytes; {}", what, has, GSEL_PLUGIN_ABI_MAJOR,
+         needs, major_line());
+}
+
+// As much of a table as the plugin has and this version knows.
+template <class T>
+T copied(const T& table) {
+  T copy{};
+  std::memcpy(&copy, &table, std::min<size_t>(table.struct_size, sizeof copy));
+  copy.struct_size = sizeof copy;
+  return copy;
 }
 
 bool is_name(const char* text) {
@@ -80,7 +100,6 @@ void check_option(const gsel_option_v1& option, std::set<std::string>& names) {
   if (option.type < GSEL_OPTION_INTEGER || option.type > GSEL_OPTION_TEXT)
     fail(GSEL_ERR_PLUGIN, "option \"{}\" has type {}; a GSEL_OPTION_* of gsel/plugin.h would do", option.name,
          option.type);
-  check_reserved(option, "gsel_option_v1", GSEL_ERR_PLUGIN);
   if (!option.help || !option.default_text)
     fail(GSEL_ERR_PLUGIN, "option \"{}\" has no {}", option.name, option.help ? "default" : "help");
   if (!fits(option))
@@ -88,18 +107,36 @@ void check_option(const gsel_option_v1& option, std::set<std::string>& names) {
          shown(option.default_text));
 }
 
-void check_strategy(const gsel_strategy_v1& strategy) {
-  check_size("strategy table", strategy.struct_size, sizeof(gsel_strategy_v1));
+// The list's entries stand as far apart as the first one is long.
+std::vector<gsel_option_v1> copied_options(const gsel_strategy_v1& strategy) {
+  std::vector<gsel_option_v1> options;
+  const auto* at = reinterpret_cast<const char*>(strategy.options);
+  for (int32_t i = 0; i < strategy.n_options; ++i, at += strategy.options->struct_size) {
+    const auto& option = *reinterpret_cast<const gsel_option_v1*>(at);
+    check_size("gsel_option_v1", option.struct_size, kFirstOption);
+    if (option.struct_size != strategy.options->struct_size)
+      fail(GSEL_ERR_PLUGIN, "option {} has a struct_size of {} and option 0 of {}; one for all would do", i,
+           option.struct_size, strategy.options->struct_size);
+    options.push_back(copied(option));
+  }
+  return options;
+}
+
+void take_strategy(const gsel_strategy_v1& given, Tables& out) {
+  check_size("strategy table", given.struct_size, kFirstStrategy);
+  gsel_strategy_v1& strategy = out.strategy = copied(given);
   check_reserved(strategy, "gsel_strategy_v1", GSEL_ERR_PLUGIN);
   if (!strategy.compile) fail(GSEL_ERR_PLUGIN, "has no function compile, which a strategy needs");
-  constexpr uint32_t known = (1u << GSEL_AXES) - 1;
+  constexpr uint32_t known = (1u << kAxes) - 1;
   if (strategy.axes == 0 || (strategy.axes & ~known) != 0)
     fail(GSEL_ERR_PLUGIN, "serves axes {:#x}; one or more of the bits {:#x} would do", strategy.axes, known);
   if (strategy.n_options < 0 || strategy.n_options > kMostOptions || (strategy.n_options > 0 && !strategy.options))
     fail(GSEL_ERR_PLUGIN, "has {} options at {}; 0 to {} options would do", strategy.n_options,
          strategy.options ? "an address" : "NULL", kMostOptions);
+  out.options = copied_options(strategy);
+  strategy.options = out.options.data();
   std::set<std::string> names;
-  for (int32_t i = 0; i < strategy.n_options; ++i) check_option(strategy.options[i], names);
+  for (const gsel_option_v1& option : out.options) check_option(option, names);
 }
 
 struct Function {
@@ -125,8 +162,9 @@ constexpr Function kBackendFunctions[] = {
 };
 #undef GSEL_BACKEND_FUNCTION
 
-void check_backend(const gsel_backend_v1& backend) {
-  check_size("backend table", backend.struct_size, sizeof(gsel_backend_v1));
+void take_backend(const gsel_backend_v1& given, Tables& out) {
+  check_size("backend table", given.struct_size, kFirstBackend);
+  const gsel_backend_v1& backend = out.backend = copied(given);
   check_reserved(backend, "gsel_backend_v1", GSEL_ERR_PLUGIN);
   for (const Function& function : kBackendFunctions) {
     void (*pointer)() = nullptr;
@@ -141,11 +179,16 @@ const char* plugin_kind_name(int32_t kind) {
   return kind == GSEL_PLUGIN_STRATEGY ? "strategy" : kind == GSEL_PLUGIN_BACKEND ? "backend" : "";
 }
 
-void check_plugin(const gsel_plugin_v1& plugin, uint64_t symbol_bytes, Module& out) {
+void take_tables(const gsel_plugin_v1& exported, uint64_t symbol_bytes, Module& out) {
   check_size("gsel_plugin_v1 in the file", symbol_bytes, offsetof(gsel_plugin_v1, kind));
-  check_abi(plugin);
-  check_size("gsel_plugin_v1 in the file", symbol_bytes, sizeof(gsel_plugin_v1));
-  check_size("gsel_plugin_v1", plugin.struct_size, sizeof(gsel_plugin_v1));
+  check_abi(exported);
+  check_size("gsel_plugin_v1 in the file", symbol_bytes, kFirstPlugin);
+  check_size("gsel_plugin_v1", exported.struct_size, kFirstPlugin);
+  if (exported.struct_size > symbol_bytes)
+    fail(GSEL_ERR_PLUGIN, "its gsel_plugin_v1 states {} bytes and has {} in the file; sizeof would do",
+         exported.struct_size, symbol_bytes);
+  const auto tables = std::make_shared<Tables>();
+  gsel_plugin_v1& plugin = tables->plugin = copied(exported);
   check_reserved(plugin, "gsel_plugin_v1", GSEL_ERR_PLUGIN);
   out.kind = plugin_kind_name(plugin.kind);
   if (out.kind.empty())
@@ -156,10 +199,14 @@ void check_plugin(const gsel_plugin_v1& plugin, uint64_t symbol_bytes, Module& o
   out.name = plugin.name;
   out.version = plugin.version ? plugin.version : "";
   if (!plugin.table) fail(GSEL_ERR_PLUGIN, "has no table; a gsel_{}_v1 would do", out.kind);
-  if (plugin.kind == GSEL_PLUGIN_STRATEGY)
-    check_strategy(*static_cast<const gsel_strategy_v1*>(plugin.table));
-  else
-    check_backend(*static_cast<const gsel_backend_v1*>(plugin.table));
+  if (plugin.kind == GSEL_PLUGIN_STRATEGY) {
+    take_strategy(*static_cast<const gsel_strategy_v1*>(plugin.table), *tables);
+    plugin.table = &tables->strategy;
+  } else {
+    take_backend(*static_cast<const gsel_backend_v1*>(plugin.table), *tables);
+    plugin.table = &tables->backend;
+  }
+  out.tables = tables;
 }
 
 }  // namespace gsel

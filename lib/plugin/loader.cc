@@ -76,12 +76,12 @@ Module load_module(const std::string& path) {
   try {
     Opened opened(path);
     uint64_t bytes = 0;
-    const gsel_plugin_v1& plugin = opened.plugin(bytes);
-    check_plugin(plugin, bytes, module);
+    const gsel_plugin_v1& exported = opened.plugin(bytes);
+    take_tables(exported, bytes, module);
     opened.keep();
-    probe(plugin);
-    module.plugin = &plugin;
+    probe(module.tables->plugin);
   } catch (const Error& e) {
+    module.tables = nullptr;
     module.refusal = fmt::format("plugin {}: {}", path, e.message());
   }
   return module;

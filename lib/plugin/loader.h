@@ -1,17 +1,28 @@
-// plugin/loader.h: opens one module and checks what it exports, field by field, before anything of it is called.
-// Does not know where the file came from and whether it may be trusted.
+// plugin/loader.h: opens one module, checks what it exports, field by field, and copies it, before anything of it is
+// called. Does not know where the file came from and whether it may be trusted.
 #pragma once
 
 #include <gsel/plugin.h>
 
+#include <memory>
 #include <string>
+#include <vector>
 
 namespace gsel {
 
+// What a module exports, in the form that this version has: tables of an earlier one are shorter, and what they lack is
+// zero here.
+struct Tables {
+  gsel_plugin_v1 plugin{};  // its table is one of the two below
+  gsel_strategy_v1 strategy{};
+  std::vector<gsel_option_v1> options;  // of the strategy
+  gsel_backend_v1 backend{};
+};
+
 struct Module {
-  std::string kind, name, version;         // as far as they could be read
-  std::string refusal;                     // empty when usable
-  const gsel_plugin_v1* plugin = nullptr;  // set when usable
+  std::string kind, name, version;       // as far as they could be read
+  std::string refusal;                   // empty when usable
+  std::shared_ptr<const Tables> tables;  // set when usable
 };
 
 // `path` is resolved and absolute. A module that was refused before any of its functions ran is unloaded again.
@@ -20,8 +31,8 @@ Module load_module(const std::string& path);
 // "strategy" or "backend"; empty when unknown.
 const char* plugin_kind_name(int32_t kind);
 
-// Checks the exported table; throws GSEL_ERR_PLUGIN. Fills kind, name and version on the way.
+// Checks the exported tables and copies them; throws GSEL_ERR_PLUGIN. Fills kind, name and version on the way.
 //   symbol_bytes  the size the file gives for the symbol
-void check_plugin(const gsel_plugin_v1& plugin, uint64_t symbol_bytes, Module& out);
+void take_tables(const gsel_plugin_v1& exported, uint64_t symbol_bytes, Module& out);
 
 }  // namespace gsel

@@ -43,11 +43,12 @@ Candidate examine(const std::string& path, uid_t owner, std::map<std::string, Mo
     return refused(path, fmt::format("plugin {}: {}", path, reason));
   auto known = modules.find(path);
   Module module = known != modules.end() ? known->second : load_module(path);
-  if (module.plugin && known == modules.end()) {
+  if (module.tables && known == modules.end()) {
     modules[path] = module;
     log(GSEL_LOG_DEBUG, "plugin", "loaded {} \"{}\" {} from {}", module.kind, module.name, module.version, path);
   }
-  return {path, module.kind, module.name, module.version, module.refusal, module.plugin};
+  return {path,           module.kind,    module.name,
+          module.version, module.refusal, module.tables ? &module.tables->plugin : nullptr};
 }
 
 // Hands out candidates in search order until `visit` answers true.

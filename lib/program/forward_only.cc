@@ -17,8 +17,8 @@ struct Window {
 
 bool is_kept_always(const gsel_instr& instr) {
   switch (instr.kind) {
-    case GSEL_INSTR_INPUT:
-    case GSEL_INSTR_FORWARD:
+    case GSEL_INPUT:
+    case GSEL_FORWARD:
     case GSEL_INSTR_LOSS_ALLREDUCE:
       return true;
     case GSEL_INSTR_SEND:
@@ -53,7 +53,7 @@ class Cutter {
   };
 
   void visit(const gsel_instr& instr, const std::vector<int32_t>& bucket_of) {
-    if (instr.kind == GSEL_INSTR_FORWARD)
+    if (instr.kind == GSEL_FORWARD)
       for (int32_t p : program_.layers[instr.layer].params)
         if (bucket_of[p] >= 0 && buckets_[bucket_of[p]].is_open)
           buckets_[bucket_of[p]].windows.back().last_forward = static_cast<int64_t>(at_);

@@ -69,7 +69,7 @@ class Writer {
       const bool is_read = std::ranges::any_of(
           layers_, [&](int32_t l) { return is_here(from_, l) && std::ranges::count(from_.layers[l].inputs, id); });
       if (!from_.values[v].is_input || !(is_wanted || is_read)) continue;
-      gsel_instr& input = emit(GSEL_INSTR_INPUT);
+      gsel_instr& input = emit(GSEL_INPUT);
       input.value = id;
       input.microbatch = 0;
     }
@@ -86,7 +86,7 @@ class Writer {
       if (bucket.owner >= 0) gather.peer = bucket.owner;
       emit(GSEL_INSTR_WAIT).bucket = b;
     }
-    gsel_instr& forward = emit(GSEL_INSTR_FORWARD);
+    gsel_instr& forward = emit(GSEL_FORWARD);
     forward.layer = l;
     forward.microbatch = 0;
     for (int32_t b : buckets_to_open(l))

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
+#include <numeric>
 #include <tuple>
 
 namespace gsel {
@@ -10,11 +12,11 @@ namespace {
 
 constexpr InstrForm kForms[] = {
     // kind                     word               layer  value  mb     bucket axis   peer
-    {GSEL_INSTR_INPUT, "input", false, true, true, false, false, nullptr},
-    {GSEL_INSTR_FORWARD, "forward", true, false, true, false, false, nullptr},
-    {GSEL_INSTR_BACKWARD_INPUT, "backward_input", true, false, true, false, false, nullptr},
-    {GSEL_INSTR_BACKWARD_WEIGHT, "backward_weight", true, false, true, false, false, nullptr},
-    {GSEL_INSTR_BACKWARD, "backward", true, false, true, false, false, nullptr},
+    {GSEL_INPUT, "input", false, true, true, false, false, nullptr},
+    {GSEL_FORWARD, "forward", true, false, true, false, false, nullptr},
+    {GSEL_BACKWARD_INPUT, "backward_input", true, false, true, false, false, nullptr},
+    {GSEL_BACKWARD_WEIGHT, "backward_weight", true, false, true, false, false, nullptr},
+    {GSEL_BACKWARD, "backward", true, false, true, false, false, nullptr},
     {GSEL_INSTR_SEND, "send", false, true, true, false, false, "to"},
     {GSEL_INSTR_RECV, "recv", false, true, true, false, false, "from"},
     {GSEL_INSTR_BROADCAST, "broadcast", false, false, false, true, true, "root"},
@@ -33,7 +35,7 @@ constexpr InstrForm kForms[] = {
     {GSEL_INSTR_OVERFLOW, "overflow", false, false, false, false, true, nullptr},
     {GSEL_INSTR_ALLREDUCE_TIED, "allreduce_tied", false, false, false, true, false, nullptr},
     {GSEL_INSTR_ALLREDUCE_PARTIAL, "allreduce_partial", false, false, false, true, true, nullptr},
-    {GSEL_INSTR_VALIDATE, "validate", false, false, false, false, false, nullptr},
+    {GSEL_INSTR_POST_VALIDATE, "post_validate", false, false, false, false, false, nullptr},
 };
 
 bool same(const gsel_instr& a, const gsel_instr& b) {
@@ -42,24 +44,34 @@ bool same(const gsel_instr& a, const gsel_instr& b) {
 
 }  // namespace
 
+int32_t Mesh::world_size() const {
+  return std::accumulate(size.begin(), size.end(), 1, std::multiplies<>());
+}
+
+int32_t Mesh::stride(gsel_axis axis) const {
+  int32_t ranks = 1;
+  for (const gsel_axis inner : kInnerToOuter) {
+    if (inner == axis) break;
+    ranks *= size[inner];
+  }
+  return ranks;
+}
+
 int32_t Mesh::coordinate(int32_t rank, gsel_axis axis) const {
-  for (gsel_axis inner = 0; inner < axis; ++inner) rank /= size[inner];
-  return rank % size[axis];
+  return rank / stride(axis) % size[axis];
 }
 
 std::vector<int32_t> Mesh::group(int32_t rank, gsel_axis axis) const {
-  int32_t stride = 1;
-  for (gsel_axis inner = 0; inner < axis; ++inner) stride *= size[inner];
-  const int32_t first = rank - coordinate(rank, axis) * stride;
+  const int32_t distance = stride(axis), first = rank - coordinate(rank, axis) * distance;
   std::vector<int32_t> ranks(size[axis]);
-  for (int32_t i = 0; i < size[axis]; ++i) ranks[i] = first + i * stride;
+  for (int32_t i = 0; i < size[axis]; ++i) ranks[i] = first + i * distance;
   return ranks;
 }
 
 bool equal(const Program& a, const Program& b) {
-  return std::tie(a.rank, a.mesh, a.params, a.values, a.layers, a.microbatches, a.buckets, a.place_of_stage,
+  return std::tie(a.rank, a.mesh, a.params, a.values, a.layers, a.microbatches, a.buckets, a.rank_of_stage,
                   a.transfers) == std::tie(b.rank, b.mesh, b.params, b.values, b.layers, b.microbatches, b.buckets,
-                                           b.place_of_stage, b.transfers) &&
+                                           b.rank_of_stage, b.transfers) &&
          std::ranges::equal(a.setup, b.setup, same) && std::ranges::equal(a.step, b.step, same);
 }
 
@@ -89,14 +101,15 @@ void check_instr(const Program& program, const gsel_instr& instr) {
   check(form->value, "value", instr.value, program.values.size());
   check(form->microbatch, "micro-batch", instr.microbatch, program.microbatches.size());
   check(form->bucket, "bucket", instr.bucket, program.buckets.size());
-  check(form->axis, "axis", instr.axis, GSEL_AXES);
+  check(form->axis, "axis", instr.axis, kAxes);
   // A place on the axis, or a rank where there is none.
   check(form->peer, "peer", instr.peer,
         static_cast<size_t>(form->axis ? program.mesh.size[instr.axis] : program.mesh.world_size()));
   const bool may_be_gradient =
       instr.kind == GSEL_INSTR_SEND || instr.kind == GSEL_INSTR_RECV || instr.kind == GSEL_INSTR_SCATTER;
-  const bool may_be_deferred = instr.kind == GSEL_INSTR_NORM || instr.kind == GSEL_INSTR_OVERFLOW;
-  const uint32_t known = (may_be_gradient ? GSEL_INSTR_GRADIENT : 0u) | (may_be_deferred ? GSEL_INSTR_DEFERRED : 0u);
+  const bool may_be_optimistic = instr.kind == GSEL_INSTR_NORM || instr.kind == GSEL_INSTR_OVERFLOW;
+  const uint32_t known =
+      (may_be_gradient ? GSEL_INSTR_GRADIENT : 0u) | (may_be_optimistic ? GSEL_INSTR_OPTIMISTIC : 0u);
   if (instr.flags & ~known) fail(GSEL_ERR_PROGRAM, "{} has unknown flags {:#x}", form->word, instr.flags);
 }
 

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/axis.h"
 #include "base/error.h"
 #include "base/part.h"
 
@@ -34,7 +35,7 @@ struct ProgramValue {
   bool is_input = false;
   bool is_scalar = false;
   bool needs_gradient = false;
-  Form form = Form::whole;      // on the tensor axis
+  Placement placement = Placement::replicate;
   Share part;                   // dim counts the batch dimension as 0; sample_bytes is of what is here
   gsel_dtype dtype = GSEL_F32;  // of its elements; says nothing of a scalar
   bool operator==(const ProgramValue&) const = default;
@@ -58,9 +59,10 @@ struct ProgramLayer {
   bool needs_backward_weight = false;
   uint64_t backward_unread_params = 0;  // bit i: backward_input and backward do not read params[i]
   std::vector<ProgramPhase> forward_phases, backward_phases;
-  int32_t stage = 0;      // of the pipeline
-  bool converts = false;  // the library's: brings its one input to the form of its one output (program/conversion.h)
-  bool divided = false;   // has parts of values or parameters, and contributes parts of gradients to whole ones
+  int32_t stage = 0;  // of the pipeline
+  bool redistributes =
+      false;  // the library's: from the placement of its one input to that of its one output (program/redistribution.h)
+  bool divided = false;  // has parts of values or parameters, and contributes parts of gradients to whole ones
   bool operator==(const ProgramLayer&) const = default;
 };
 
@@ -89,13 +91,19 @@ struct ProgramBucket {
 };
 
 struct Mesh {
-  std::array<int32_t, GSEL_AXES> size{1, 1, 1};
+  std::array<int32_t, kAxes> size{1, 1, 1, 1};
 
-  int32_t world_size() const { return size[0] * size[1] * size[2]; }
-  // Place of a rank on an axis; the tensor axis is the innermost.
+  int32_t world_size() const;
+  // Ranks from one coordinate of an axis to the next.
+  int32_t stride(gsel_axis axis) const;
   int32_t coordinate(int32_t rank, gsel_axis axis) const;
-  // Ranks that differ from `rank` on `axis` alone, in order of their place on it.
+  // Ranks that differ from `rank` on `axis` alone, in order of their coordinates.
   std::vector<int32_t> group(int32_t rank, gsel_axis axis) const;
+  // The axis whose ranks share layers: tensor or context, of which one has a single rank.
+  gsel_axis sharing_axis() const { return size[GSEL_AXIS_CONTEXT] > 1 ? GSEL_AXIS_CONTEXT : GSEL_AXIS_TENSOR; }
+  // How many of them there are, and which of them `rank` is.
+  int32_t sharing_size() const { return size[sharing_axis()]; }
+  int32_t sharing_index(int32_t rank) const { return coordinate(rank, sharing_axis()); }
   bool operator==(const Mesh&) const = default;
 };
 
@@ -109,7 +117,7 @@ struct Program {
   std::vector<ProgramLayer> layers;
   std::vector<Microbatch> microbatches;
   std::vector<ProgramBucket> buckets;
-  std::vector<int32_t> place_of_stage{0};  // on the pipeline axis
+  std::vector<int32_t> rank_of_stage{0};  // on the pipeline axis
   // Messages of an ordered pair of ranks that are under way at most: a receive is posted when the one this many before
   // it has been taken, a send waits until the one this many before it has left.
   int32_t transfers = kLeastTransfers;

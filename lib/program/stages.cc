@@ -19,18 +19,17 @@ bool uses(const ProgramLayer& layer, int32_t value) {
 }  // namespace
 
 void check_stages(const Program& program) {
-  const auto n_stages = std::ssize(program.place_of_stage);
+  const auto n_stages = std::ssize(program.rank_of_stage);
   const int32_t n_places = program.mesh.size[GSEL_AXIS_PIPELINE];
   std::vector<bool> seen(static_cast<size_t>(n_places));
   for (ptrdiff_t s = 0; s < n_stages; ++s) {
-    const int32_t place = program.place_of_stage[s];
+    const int32_t place = program.rank_of_stage[s];
     if (place < 0 || place >= n_places)
-      fail(GSEL_ERR_PROGRAM, "stage {} is on place {} of the pipeline; 0 to {} exist", s, place, n_places - 1);
+      fail(GSEL_ERR_PROGRAM, "stage {} is on pipeline rank {}; 0 to {} exist", s, place, n_places - 1);
     seen[place] = true;
   }
   if (const auto idle = std::ranges::find(seen, false); idle != seen.end())
-    fail(GSEL_ERR_PROGRAM, "place {} of the pipeline has no stage; each place of it has one or more",
-         idle - seen.begin());
+    fail(GSEL_ERR_PROGRAM, "pipeline rank {} has no stage; each has one or more", idle - seen.begin());
   int32_t last = -1;
   for (const ProgramLayer& l : program.layers) {
     if (l.stage < 0 || l.stage >= n_stages)
@@ -45,7 +44,7 @@ void check_stages(const Program& program) {
 }
 
 int32_t place_of_layer(const Program& program, int32_t layer) {
-  return program.place_of_stage[program.layers[layer].stage];
+  return program.rank_of_stage[program.layers[layer].stage];
 }
 
 bool is_here(const Program& program, int32_t layer) {
@@ -55,7 +54,7 @@ bool is_here(const Program& program, int32_t layer) {
 std::vector<std::vector<int32_t>> all_holders(const Program& program) {
   std::vector<std::vector<int32_t>> result(program.params.size());
   for (const ProgramLayer& l : program.layers)
-    for (int32_t p : l.params) result[p].push_back(program.place_of_stage[l.stage]);
+    for (int32_t p : l.params) result[p].push_back(program.rank_of_stage[l.stage]);
   for (std::vector<int32_t>& places : result) {
     if (places.empty()) places.push_back(0);
     std::ranges::sort(places);
@@ -104,7 +103,7 @@ std::vector<int32_t> class_of_params(const Program& program) {
 
 bool sums_partial(const Program& program, int32_t bucket) {
   return program.params[program.buckets[bucket].params.front()].partial_gradient && steps_here(program, bucket) &&
-         program.mesh.size[GSEL_AXIS_TENSOR] > 1;
+         program.mesh.sharing_size() > 1;
 }
 
 std::vector<int32_t> bucket_holders(const Program& program, int32_t bucket) {
@@ -129,8 +128,8 @@ bool sums_tied(const Program& program, int32_t bucket) {
 std::vector<int32_t> chain(const Program& program, int32_t value) {
   std::vector<int32_t> places;
   for (const ProgramLayer& l : program.layers)
-    if (uses(l, value) && !std::ranges::count(places, program.place_of_stage[l.stage]))
-      places.push_back(program.place_of_stage[l.stage]);
+    if (uses(l, value) && !std::ranges::count(places, program.rank_of_stage[l.stage]))
+      places.push_back(program.rank_of_stage[l.stage]);
   return places;
 }
 
@@ -141,14 +140,15 @@ bool gradient_returns(const Program& program, int32_t value, int32_t place) {
   if (from == places.end()) return true;
   return std::ranges::any_of(program.layers, [&](const ProgramLayer& l) {
     return l.needs_backward_input && std::ranges::count(l.inputs, value) &&
-           std::find(from, places.end(), program.place_of_stage[l.stage]) != places.end();
+           std::find(from, places.end(), program.rank_of_stage[l.stage]) != places.end();
   });
 }
 
 bool has_partial_loss(const Program& program) {
   const auto loss = std::ranges::find_if(program.layers, &ProgramLayer::is_loss);
-  return loss != program.layers.end() &&
-         std::ranges::any_of(loss->outputs, [&](int32_t v) { return program.values[v].form == Form::partial; });
+  return loss != program.layers.end() && std::ranges::any_of(loss->outputs, [&](int32_t v) {
+           return program.values[v].placement == Placement::partial;
+         });
 }
 
 std::vector<ProgramBucket> plain_buckets(const Program& program) {

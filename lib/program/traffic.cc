@@ -7,7 +7,7 @@
 #include "base/dtype.h"
 #include "base/shard.h"
 #include "program/compression.h"
-#include "program/conversion.h"
+#include "program/redistribution.h"
 #include "program/shards.h"
 #include "program/stages.h"
 
@@ -26,14 +26,14 @@ class Counter {
  private:
   void count(const gsel_instr& instr) {
     switch (instr.kind) {
-      case GSEL_INSTR_FORWARD:
+      case GSEL_FORWARD:
       case GSEL_INSTR_RECOMPUTE:
-        if (program_.layers[instr.layer].converts) return convert(GSEL_INSTR_FORWARD, instr);
-        return phases(GSEL_INSTR_FORWARD, program_.layers[instr.layer].forward_phases, instr.microbatch);
-      case GSEL_INSTR_BACKWARD:
-      case GSEL_INSTR_BACKWARD_INPUT:
-        if (program_.layers[instr.layer].converts) return convert(GSEL_INSTR_BACKWARD_INPUT, instr);
-        return phases(GSEL_INSTR_BACKWARD_INPUT, program_.layers[instr.layer].backward_phases, instr.microbatch);
+        if (program_.layers[instr.layer].redistributes) return redistribute(GSEL_FORWARD, instr);
+        return phases(GSEL_FORWARD, program_.layers[instr.layer].forward_phases, instr.microbatch);
+      case GSEL_BACKWARD:
+      case GSEL_BACKWARD_INPUT:
+        if (program_.layers[instr.layer].redistributes) return redistribute(GSEL_BACKWARD_INPUT, instr);
+        return phases(GSEL_BACKWARD_INPUT, program_.layers[instr.layer].backward_phases, instr.microbatch);
       case GSEL_INSTR_SEND:
       case GSEL_INSTR_RECV:
         return message(instr);
@@ -120,22 +120,23 @@ class Counter {
     }
   }
 
-  void convert(gsel_instr_kind kind, const gsel_instr& instr) {
+  void redistribute(gsel_instr_kind kind, const gsel_instr& instr) {
     const ProgramLayer& layer = program_.layers[instr.layer];
-    const Conversion conversion = conversion_of(program_, layer, kind);
-    const bool forward = kind == GSEL_INSTR_FORWARD;
+    const Redistribution redistribution = redistribution_of(program_, layer, kind);
+    const bool forward = kind == GSEL_FORWARD;
     const int32_t from = forward ? layer.inputs.front() : layer.outputs.front(),
                   to = forward ? layer.outputs.front() : layer.inputs.front();
-    const int64_t n = size(GSEL_AXIS_TENSOR), bytes = value_bytes(from, instr.microbatch);
-    if (n == 1 || !communicates(conversion) || program_.microbatches[instr.microbatch].count == 0) return;
-    if (conversion == Conversion::sum) {
+    const gsel_axis axis = program_.mesh.sharing_axis();
+    const int64_t n = size(axis), bytes = value_bytes(from, instr.microbatch);
+    if (n == 1 || !communicates(redistribution) || program_.microbatches[instr.microbatch].count == 0) return;
+    if (redistribution == Redistribution::allreduce) {
       const auto elem_bytes = static_cast<int64_t>(dtype_bytes(program_.values[from].dtype));
-      return all_reduce(GSEL_AXIS_TENSOR, kind, bytes / elem_bytes, elem_bytes);
+      return all_reduce(axis, kind, bytes / elem_bytes, elem_bytes);
     }
-    if (conversion == Conversion::gather) return add(GSEL_AXIS_TENSOR, kind, (n - 1) * bytes);
+    if (redistribution == Redistribution::allgather) return add(axis, kind, (n - 1) * bytes);
     // What others get: all but this rank's own part of what it has.
     const Share& part = program_.values[to].part;
-    add(GSEL_AXIS_TENSOR, kind, bytes / part.whole * (part.whole - part.size()));
+    add(axis, kind, bytes / part.whole * (part.whole - part.size()));
   }
 
   // An all-reduce of what this rank steps of the bucket.
@@ -151,7 +152,7 @@ class Counter {
 
   // One number for each axis that gradients or parameters are divided along.
   void norm() {
-    for (gsel_axis axis = 0; axis < GSEL_AXES; ++axis)
+    for (gsel_axis axis = 0; axis < kAxes; ++axis)
       if (norm_meets(program_, axis)) all_reduce(axis, GSEL_INSTR_NORM, 1, sizeof(double));
   }
 

@@ -53,12 +53,12 @@ Particulars particulars_of(const Model& model) {
     result.emplace_back(
         "parameter \"" + p.name + "\"",
         fmt::format("{} {} flags {}, learning rate times {}, shard rule {} {} {} {}", dtype_name(p.dtype),
-                    shape(p.dims), p.flags, p.lr_factor, p.shard, p.shard_dim, p.shard_blocks, p.shard_unit));
+                    shape(p.dims), p.flags, p.lr_factor, p.shard, p.shard_dim, p.shard_blocks, p.shard_granularity));
   for (const Value& v : model.values())
     result.emplace_back(
         "value \"" + v.name + "\"",
         fmt::format("{} {} flags {}, placed {} {} {} {}, positions {}", dtype_name(v.dtype), shape(v.dims), v.flags,
-                    v.place, v.place_dim, v.place_unit, v.place_blocks, v.sequence_dim));
+                    v.declared, v.shard_dim, v.shard_granularity, v.shard_blocks, v.sequence_dim));
   for (const Layer& l : model.layers()) result.emplace_back("layer \"" + l.name + "\"", reading_of(l));
   return result;
 }

@@ -3,10 +3,11 @@
 
 #include <algorithm>
 
+#include "base/axis.h"
 #include "base/current_error.h"
 #include "base/dtype.h"
 #include "program/stages.h"
-#include "program/verify/validation.h"
+#include "program/verify/post_validation.h"
 
 namespace gsel {
 
@@ -17,7 +18,7 @@ AxisComms::AxisComms(Communicator& world, const Program& program) : world_(world
 
 void AxisComms::connect() {
   if (connected_) return;
-  for (gsel_axis axis = 0; axis < GSEL_AXES; ++axis) split_axis(axis);
+  for (gsel_axis axis = 0; axis < kAxes; ++axis) split_axis(axis);
   const int32_t place = program_.mesh.coordinate(program_.rank, GSEL_AXIS_PIPELINE);
   for (const std::vector<int32_t>& tie : ties(program_)) {
     Own& own = ties_.emplace_back();
@@ -27,7 +28,7 @@ void AxisComms::connect() {
       own.emplace(std::move(*made));
   }
   if (size(GSEL_AXIS_PIPELINE) > 1) losses_.emplace(*axis(GSEL_AXIS_PIPELINE).split(0, place));
-  if (losses_ && defers(program_)) validation_.emplace(*axis(GSEL_AXIS_PIPELINE).split(0, place));
+  if (losses_ && has_optimistic_steps(program_)) validation_.emplace(*axis(GSEL_AXIS_PIPELINE).split(0, place));
   connected_ = true;
 }
 
@@ -47,17 +48,17 @@ Communicator& AxisComms::axis(gsel_axis axis) {
 Communicator& AxisComms::tie(int32_t bucket) {
   const int32_t tie = tie_of_bucket_[bucket];
   if (tie < 0 || static_cast<size_t>(tie) >= ties_.size() || (!ties_[tie] && !tie_is_axis_[tie]))
-    fail(GSEL_ERR_INTERNAL, "bucket {} is held by one place of the pipeline and to be summed over several", bucket);
+    fail(GSEL_ERR_INTERNAL, "bucket {} is held by one stage of the pipeline and to be summed over several", bucket);
   return ties_[tie] ? *ties_[tie] : axis(GSEL_AXIS_PIPELINE);
 }
 
 Communicator& AxisComms::losses() {
-  if (!losses_) fail(GSEL_ERR_INTERNAL, "a pipeline of one place has nobody to tell of its loss");
+  if (!losses_) fail(GSEL_ERR_INTERNAL, "a pipeline of one rank has nobody to tell of its loss");
   return *losses_;
 }
 
 Communicator& AxisComms::validation() {
-  if (!validation_) fail(GSEL_ERR_INTERNAL, "a number is deferred over a pipeline that has nobody to tell it to");
+  if (!validation_) fail(GSEL_ERR_INTERNAL, "a number is optimistic over a pipeline that has nobody to tell it to");
   return *validation_;
 }
 

@@ -25,7 +25,7 @@ class AxisComms {
 
   // The pipeline's places, for nothing but what the one that has the loss tells the others of it.
   Communicator& losses();
-  // The same for numbers that are deferred, of programs that have some.
+  // The same for numbers that are optimistic, of programs that have some.
   Communicator& validation();
 
   // All of them, so that a rank that waits on any hears of a failure.
@@ -42,7 +42,7 @@ class AxisComms {
   Communicator& world_;
   const Program& program_;
   bool connected_ = false;
-  std::array<Own, GSEL_AXES> axes_;
+  std::array<Own, kAxes> axes_;
   std::vector<Own> ties_;
   Own losses_, validation_;
   std::vector<int32_t> tie_of_bucket_;

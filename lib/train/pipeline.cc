@@ -21,24 +21,25 @@ double gsel_pipeline_report::*share_of(gsel_instr_kind kind) {
 
 double gsel_pipeline_stage::*share_in_stage(gsel_instr_kind kind) {
   switch (kind) {
-    case GSEL_INSTR_FORWARD:
+    case GSEL_FORWARD:
       return &gsel_pipeline_stage::forward_s;
-    case GSEL_INSTR_BACKWARD:
-    case GSEL_INSTR_BACKWARD_INPUT:
+    case GSEL_BACKWARD:
+    case GSEL_BACKWARD_INPUT:
       return &gsel_pipeline_stage::backward_input_s;
-    case GSEL_INSTR_BACKWARD_WEIGHT:
+    case GSEL_BACKWARD_WEIGHT:
       return &gsel_pipeline_stage::backward_weight_s;
     default:
       return nullptr;
   }
 }
 
-// The i-th stage of the program's rank, or -1.
-int32_t stage_here(const Program& program, int32_t i) {
-  const int32_t place = program.mesh.coordinate(program.rank, GSEL_AXIS_PIPELINE);
-  for (size_t s = 0; s < program.place_of_stage.size(); ++s)
-    if (program.place_of_stage[s] == place && i-- == 0) return static_cast<int32_t>(s);
-  return -1;
+// The stages of the program's rank.
+std::vector<int32_t> stages_here(const Program& program) {
+  const int32_t rank = program.mesh.coordinate(program.rank, GSEL_AXIS_PIPELINE);
+  std::vector<int32_t> stages;
+  for (size_t s = 0; s < program.rank_of_stage.size(); ++s)
+    if (program.rank_of_stage[s] == rank) stages.push_back(static_cast<int32_t>(s));
+  return stages;
 }
 
 }  // namespace
@@ -141,25 +142,25 @@ Particulars Pipeline::particulars() const {
 void Pipeline::refuse_run(int32_t what) const {
   if (os::fork_generation() != fork_generation_)
     fail(GSEL_ERR_FORKED, "the pipeline belongs to the parent process; join and create one after fork");
-  if (what != GSEL_PIPELINE_FORWARD && what != GSEL_PIPELINE_FORWARD_BACKWARD)
-    fail(GSEL_ERR_ARG, "what is {}; GSEL_PIPELINE_FORWARD and GSEL_PIPELINE_FORWARD_BACKWARD exist", what);
+  if (what != GSEL_FORWARD && what != GSEL_FORWARD_BACKWARD)
+    fail(GSEL_ERR_ARG, "what is {}; GSEL_FORWARD and GSEL_FORWARD_BACKWARD exist", what);
   if (executor_->broken()) fail(GSEL_ERR_STATE, "an earlier run failed; free the pipeline and its communicator");
-  if (what == GSEL_PIPELINE_FORWARD_BACKWARD && model_->loss_layer() < 0)
+  if (what == GSEL_FORWARD_BACKWARD && model_->loss_layer() < 0)
     fail(GSEL_ERR_STATE,
          "the model has no loss layer, where a backward would begin; flag one with GSEL_LAYER_LOSS, or run "
-         "GSEL_PIPELINE_FORWARD");
-  if (what == GSEL_PIPELINE_FORWARD_BACKWARD && std::ranges::none_of(model_->layers(), &Layer::needs_backward))
+         "GSEL_FORWARD");
+  if (what == GSEL_FORWARD_BACKWARD && std::ranges::none_of(model_->layers(), &Layer::needs_backward))
     fail(GSEL_ERR_STATE,
          "no layer has parameters to learn; flag those that keep their own GSEL_LAYER_OWN_PARAMS, or run "
-         "GSEL_PIPELINE_FORWARD");
+         "GSEL_FORWARD");
 }
 
 gsel_pipeline_report Pipeline::run(int32_t what) {
   refuse_run(what);
   has_run_ = false;
-  if (what == GSEL_PIPELINE_FORWARD) executor_->begin_evaluation(forward_runs_ * config_.train.batch);
+  if (what == GSEL_FORWARD) executor_->begin_evaluation(forward_runs_ * config_.train.batch);
   push(*executor_, *model_, settings_.data);
-  forward_runs_ += what == GSEL_PIPELINE_FORWARD;
+  forward_runs_ += what == GSEL_FORWARD;
   has_run_ = true;
   if (!settings_.timeline.empty()) write_timeline(settings_.timeline, executor_->last_program(), executor_->last_run());
   return report();
@@ -167,7 +168,7 @@ gsel_pipeline_report Pipeline::run(int32_t what) {
 
 // What brings a value from one placement on the tensor axis to another.
 bool Pipeline::is_between_ranks(const gsel_instr& instr) const {
-  return instr.layer >= 0 && program_.layers[instr.layer].converts;
+  return instr.layer >= 0 && program_.layers[instr.layer].redistributes;
 }
 
 gsel_pipeline_report Pipeline::report() const {
@@ -181,7 +182,7 @@ gsel_pipeline_report Pipeline::report() const {
   for (const Interval& interval : record.intervals) {
     const gsel_instr& instr = step[interval.position];
     const auto share = is_between_ranks(instr) ? &gsel_pipeline_report::comm_s : share_of(instr.kind);
-    if (share && !interval.beside) report.*share += interval.end - interval.begin;
+    if (share && !interval.asynchronous) report.*share += interval.end - interval.begin;
   }
   // What layers reduce in the middle of a callback stands in no interval of its own.
   report.comm_s += std::max(0.0, record.report.exposed_comm_s - report.idle_s - report.comm_s);
@@ -197,13 +198,15 @@ gsel_pipeline_report Pipeline::report() const {
   return report;
 }
 
-std::optional<gsel_pipeline_stage> Pipeline::stage(int32_t i) const {
-  gsel_pipeline_stage stage{};
-  stage.struct_size = sizeof stage;
-  stage.stage = stage_here(program_, i);
-  if (stage.stage < 0) return std::nullopt;
+int32_t Pipeline::stage_count() const {
+  return static_cast<int32_t>(stages_here(program_).size());
+}
+
+gsel_pipeline_stage Pipeline::stage(int32_t i) const {
+  gsel_pipeline_stage stage = GSEL_PIPELINE_STAGE_INIT;
+  stage.stage = stages_here(program_).at(static_cast<size_t>(i));
   for (size_t l = 0; l < program_.layers.size(); ++l)
-    if (program_.layers[l].stage == stage.stage && !program_.layers[l].converts && stage.n_layers++ == 0)
+    if (program_.layers[l].stage == stage.stage && !program_.layers[l].redistributes && stage.n_layers++ == 0)
       stage.first_layer = local_->layers()[l].origin;
   if (!has_run_) return stage;
   const std::vector<gsel_instr>& step = executor_->last_program().step;

@@ -41,10 +41,11 @@ class Pipeline {
   Pipeline(const Pipeline&) = delete;
   Pipeline& operator=(const Pipeline&) = delete;
 
-  // what: GSEL_PIPELINE_FORWARD, GSEL_PIPELINE_FORWARD_BACKWARD.
+  // what: GSEL_FORWARD, GSEL_FORWARD_BACKWARD.
   gsel_pipeline_report run(int32_t what);
-  // This rank's i-th stage, with times of the last run; nullopt behind the last.
-  std::optional<gsel_pipeline_stage> stage(int32_t i) const;
+  // This rank's stages, with times of the last run.
+  int32_t stage_count() const;
+  gsel_pipeline_stage stage(int32_t i) const;
   const Program& program() const { return program_; }
 
  private:

@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "base/axis.h"
 #include "base/current_error.h"
 #include "base/dtype.h"
 #include "base/log.h"
@@ -80,7 +81,7 @@ void Trainer::prepare(const gsel_optimizer_options* optimizer) {
   CompiledRanks ranks = compile_all();
   std::vector<Program>& programs = ranks.programs;
   if (optimizer_->needs_whole_params()) {
-    refuse_split_params(*ranks.models[comm_.rank()], programs.front().mesh.size[GSEL_AXIS_TENSOR]);
+    refuse_split_params(*ranks.models[comm_.rank()], programs.front().mesh.sharing_size());
     keep_params_whole(programs);
   }
   verify(programs);
@@ -112,7 +113,7 @@ Particulars Trainer::particulars(const gsel_optimizer_options* optimizer) const 
   for (auto& particular : particulars_of(optimizer)) all.push_back(std::move(particular));
   for (const auto& [key, value] : config_.texts)
     if (must_agree(key)) all.emplace_back("setting " + key, value);
-  for (gsel_axis axis = 0; axis < GSEL_AXES; ++axis) {
+  for (gsel_axis axis = 0; axis < kAxes; ++axis) {
     if (!config_.strategy[axis]) continue;
     const std::string section = fmt::format("setting strategy.{}.", axis_name(axis));
     all.emplace_back(section + "plugin", config_.strategy[axis]->plugin);

@@ -39,8 +39,8 @@ class Trainer {
   const gsel_step_report& report() const;
   void report_was_read() const { pulled_evaluation_.reset(); }
   std::string step_json() const;
-  // Part i of its memory; nullopt behind the last.
-  std::optional<gsel_memory_part> memory_part(int32_t i) const;
+  gsel_comm_count counts(gsel_instr_kind kind, gsel_axis axis) const;
+  gsel_memory_part memory_part(int32_t i) const;
   bool param_used(int32_t param) const;
   bool holds_params() const;
 

@@ -68,8 +68,10 @@ static void every_schedule_of_a_pipeline(void** state) {
 
 static void every_strategy_of_a_tensor_axis(void** state) {
   (void)state;
-  static const char* const sections[] = {"plugin = \"tp\"\n", "plugin = \"tp\"\nsequence_parallel = true\n",
-                                         "plugin = \"cp\"\n"};
+  static const char* const sections[] = {
+      "[mesh]\ntensor = 2\n[strategy.tensor]\nplugin = \"tp\"\n",
+      "[mesh]\ntensor = 2\n[strategy.tensor]\nplugin = \"tp\"\nsequence_parallel = true\n",
+      "[mesh]\ncontext = 2\n[strategy.context]\nplugin = \"cp\"\n"};
   kernels_always_add = 0;
   tensor_outcome *expected = tensor_outcomes(), *out = tensor_outcomes();
   tensor_trial reference = tensor_trial_of(ADDING_TRAIN, expected);
@@ -77,7 +79,7 @@ static void every_strategy_of_a_tensor_axis(void** state) {
   add_always(1);
   for (size_t i = 0; i < sizeof sections / sizeof *sections; ++i) {
     char config[1024];
-    snprintf(config, sizeof config, "[mesh]\ntensor = 2\n[strategy.tensor]\n%s" ADDING_TRAIN, sections[i]);
+    snprintf(config, sizeof config, "%s" ADDING_TRAIN, sections[i]);
     tensor_trial t = tensor_trial_of(config, out);
     t.expected = expected;
     try_tensor(&t, 2);

@@ -346,7 +346,8 @@ void sums_on_a_stream(rank_run* run) {
   rank_ok(run, table->stream_wait(ctx, stream, &err), err);
   const float n = static_cast<float>(run->world_size);
   rank_check(run, x[0] == 16 * n * n * n * n && x[69999] == 16 * n * n);
-  rank_check(run, table->link_counts(link, GSEL_COLLECTIVE_ALLREDUCE).calls == 4);
+  gsel_comm_count count = GSEL_COMM_COUNT_INIT;
+  rank_check(run, table->link_counts(link, GSEL_COLLECTIVE_ALLREDUCE, &count, nullptr) == GSEL_OK && count.calls == 4);
   const gsel_collective bad = sum_call(x.data(), x.data(), run->rank == 0 ? 1 : 2);
   rank_ok(run, table->collective(link, &bad, stream, &err), err);
   rank_ok(run, table->zero(ctx, x.data(), 280000, stream, &err), err);

@@ -48,9 +48,9 @@ static void make_trainer(rank_run* run) {
 static void tell(int ranks, gsel_status (*describe)(gsel_model*, gsel_error**), const char* config) {
   trial t = {config, describe};
   n_lines = 0;
-  gsel_log_set(keep_warning, GSEL_LOG_WARN, NULL);
+  gsel_log_set(keep_warning, GSEL_LOG_WARN, NULL, NULL);
   as_threads(ranks, make_trainer, &t);
-  gsel_log_set(NULL, 0, NULL);
+  gsel_log_set(NULL, 0, NULL, NULL);
   for (int i = 0; i < n_lines; ++i) print_message("  %s\n", lines[i]);
 }
 

@@ -32,7 +32,7 @@ static void passes(gsel_model* model, gsel_data_fn data, void* user_data, const 
   for (int32_t i = 0; report && i < gsel_model_check_breach_count(report); ++i) {
     if (!gsel_model_check_breach(report, i, &breach, NULL)) print_error("false alarm: %s\n", breach.text.data);
   }
-  for (int32_t i = 0; gsel_model_check_note(report, i).data; ++i)
+  for (int32_t i = 0; i < gsel_model_check_note_count(report); ++i)
     print_message("  note: %s\n", gsel_model_check_note(report, i).data);
   check_ok(status, err);
   assert_string_equal(gsel_model_check_summary(report).data, summary);

@@ -21,7 +21,7 @@ const char* const kData[] = {"[strategy.data]\nplugin = \"ddp\"\nbucket_bytes = 
 std::vector<Program> compiled(uint32_t seed) {
   made::Random random(seed);
   const auto model = made::random_model(random);
-  const Mesh mesh{{1, static_cast<int32_t>(random.between(1, 2)), static_cast<int32_t>(random.between(2, 4))}};
+  const Mesh mesh{{1, static_cast<int32_t>(random.between(1, 2)), static_cast<int32_t>(random.between(2, 4)), 1}};
   const int64_t microbatches = random.between(1, 6);
   const std::string text = fmt::format(
       "[strategy.pipeline]\nplugin = \"pp\"\nschedule = \"{}\"\npost_validate = \"{}\"\n{}[train]\nbatch = {}\n"

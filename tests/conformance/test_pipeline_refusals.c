@@ -166,7 +166,7 @@ static void a_stage_that_fails_without_a_backward_ends_a_run_too(void** state) {
   (void)state;
   pipe_trial t = trial_of(6, "1f1b", 8, 1);
   t.m.without_loss = 1;
-  t.what = GSEL_PIPELINE_FORWARD;
+  t.what = GSEL_FORWARD;
   t.runs = 1000000;
   t.m.fail_layer = 5;
   t.m.fail_at_call = 2;
@@ -207,10 +207,10 @@ static void expect_state_error(rank_run* run) {
   pipe_session s;
   gsel_error* err = NULL;
   rank_ok(run, pipe_open(run, &t->m, &t->config, &s, &err), err);
-  rank_fails(run, gsel_pipeline_run(s.pipeline, GSEL_PIPELINE_FORWARD_BACKWARD, NULL, &err), err, GSEL_ERR_STATE,
+  rank_fails(run, gsel_pipeline_run(s.pipeline, GSEL_FORWARD_BACKWARD, NULL, &err), err, GSEL_ERR_STATE,
              "no loss layer", -1);
   rank_fails(run, gsel_pipeline_run(s.pipeline, 7, NULL, &err), err, GSEL_ERR_ARG, "what is 7", -1);
-  rank_ok(run, gsel_pipeline_run(s.pipeline, GSEL_PIPELINE_FORWARD, NULL, &err), err);
+  rank_ok(run, gsel_pipeline_run(s.pipeline, GSEL_FORWARD, NULL, &err), err);
   pipe_close(&s);
 }
 

@@ -205,7 +205,7 @@ static void what_cannot_be_cut_is_refused_with_what_would_do(void** state) {
   static const struct data_row dp = {"dp", "[strategy.data]\nplugin = \"dp\"\n", 2};
   static const struct refusal refusals[] = {
       {"interleaved-1f1b", "chunks = 8\n", 2, 2, 4, &kAlone, GSEL_ERR_CONFIG,
-       "pp: 16 stages were asked for (8 on each of 2 places), and the model's 14 layers can be cut into 14 at most; "
+       "pp: 16 stages were asked for (8 on each of 2 ranks), and the model's 14 layers can be cut into 14 at most; "
        "mesh.pipeline = 1 would do"},
       {"1f1b", "cuts = \"linear0, head\"\n", 2, 2, 4, &kAlone, GSEL_ERR_CONFIG,
        "pp: cuts = \"linear0, head\" names 2 layers, and 2 stages have 1 cuts between them"},

@@ -4,7 +4,7 @@
 #include <map>
 
 #include "api/model_handle.h"
-#include "program/verify/validation.h"
+#include "program/verify/post_validation.h"
 #include "program/verify/verify.h"
 #include "support/long_model.h"
 #include "support/random_program.h"
@@ -52,7 +52,7 @@ std::vector<Program> compile(const Model& model, const Wanted& w) {
       "[strategy.pipeline]\nplugin = \"pp\"\nschedule = \"{}\"\n{}{}[train]\nbatch = {}\nmicrobatches = {}\n{}",
       w.schedule, w.options, w.data_section, 2 * w.data * w.microbatches, w.microbatches, w.train);
   const Config config = parse_config(text, "trial.toml");
-  return Compiler(model, config, Mesh{{1, w.data, w.places}}).compile_all().programs;
+  return Compiler(model, config, Mesh{{1, w.data, w.places, 1}}).compile_all().programs;
 }
 
 // Empty when the programs are accepted, else the reason.
@@ -115,10 +115,10 @@ void random_pipelines_are_accepted_by_the_verifier(void**) {
 // Micro-batches of which the first layer here has run forward before VALIDATE.
 int32_t forwards_before_validate(const Program& p) {
   int32_t n = 0, layer = -1;
-  const int32_t end = validate_position(p);
+  const int32_t end = post_validate_position(p);
   assert_true(end >= 0);
   for (int32_t i = 0; i < end; ++i) {
-    if (p.step[i].kind != GSEL_INSTR_FORWARD) continue;
+    if (p.step[i].kind != GSEL_FORWARD) continue;
     if (layer < 0) layer = p.step[i].layer;
     n += p.step[i].layer == layer;
   }
@@ -139,8 +139,8 @@ void validation_comes_when_the_last_place_has_had_a_forward(void**) {
       const std::vector<Program> programs = compile(long_one(), w);
       for (const Program& p : programs)
         if (forwards_before_validate(p) != places - p.rank)
-          fail_msg("%s, %d places: rank %d has %d forwards before validate, expected %d\n%s", schedule, places, p.rank,
-                   forwards_before_validate(p), places - p.rank, to_text(p).c_str());
+          fail_msg("%s, %d places: rank %d has %d forwards before post_validate, expected %d\n%s", schedule, places,
+                   p.rank, forwards_before_validate(p), places - p.rank, to_text(p).c_str());
     }
 }
 
@@ -167,7 +167,7 @@ std::vector<Crossing> counted(const std::vector<Program>& programs) {
 
 // Values produced before the cut and read behind it; of those that need a gradient, the gradient.
 std::vector<Crossing> live_sets(const Program& p) {
-  std::vector<Crossing> result(p.place_of_stage.size() - 1);
+  std::vector<Crossing> result(p.rank_of_stage.size() - 1);
   for (size_t v = 0; v < p.values.size(); ++v) {
     if (p.values[v].is_input) continue;
     int32_t produced = -1, last = -1;
@@ -208,7 +208,7 @@ void inputs_are_filled_where_they_are_read(void**) {
   for (const Program& p : programs) {
     int64_t filled = 0;
     for (const gsel_instr& i : p.step) {
-      filled += i.kind == GSEL_INSTR_INPUT;
+      filled += i.kind == GSEL_INPUT;
       if (i.kind == GSEL_INSTR_SEND) assert_int_not_equal(i.value, LV_TOKENS);
     }
     assert_int_equal(filled, p.rank == 0 || p.rank == 3 ? 4 : 0);
@@ -221,7 +221,7 @@ void cuts_follow_hints_and_stay_where_they_are_allowed(void**) {
   const Program p = compile(long_one(), {.places = 3})[0];
   for (size_t l = 1; l < p.layers.size(); ++l) assert_in_range(p.layers[l].stage - p.layers[l - 1].stage, 0, 1);
   assert_int_equal(p.layers[LL_HEAD].stage, 2);  // head and loss alone are a third of the work
-  assert_true(p.notes[0].starts_with("pp: 3 stages on 3 places, cut by flop_per_sample; the largest place has "));
+  assert_true(p.notes[0].starts_with("pp: 3 stages on 3 ranks, cut by flop_per_sample; the largest rank has "));
 }
 
 std::unique_ptr<Model> uneven(uint32_t flags_of_third) {
@@ -250,14 +250,14 @@ void cuts_are_uneven_where_memory_is(void**) {
 std::string recorded(const Program& program, const std::map<int32_t, double>& seconds, bool all) {
   std::string intervals;
   for (int32_t l = 0; l < static_cast<int32_t>(program.layers.size()); ++l)
-    for (const gsel_instr_kind kind : {GSEL_INSTR_FORWARD, GSEL_INSTR_BACKWARD}) {
-      if (!all && l == 2 && kind == GSEL_INSTR_BACKWARD) continue;
+    for (const gsel_instr_kind kind : {GSEL_FORWARD, GSEL_BACKWARD}) {
+      if (!all && l == 2 && kind == GSEL_BACKWARD) continue;
       gsel_instr instr = make_instr(kind);
       instr.layer = l;
       instr.microbatch = 0;
       const auto found = seconds.find(l);
       intervals += fmt::format(
-          R"({}{{"position":0,"instruction":"x","text":"{}","begin_s":1.0,"end_s":{},"beside":false}})",
+          R"({}{{"position":0,"instruction":"x","text":"{}","begin_s":1.0,"end_s":{},"asynchronous":false}})",
           intervals.empty() ? "" : ",", to_text(program, instr), 1 + (found == seconds.end() ? 0.01 : found->second));
     }
   return fmt::format(R"({{"gsel":"0.1.0","steps":[{{"rank":0,"intervals":[{}]}}]}})", intervals);

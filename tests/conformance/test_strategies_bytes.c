@@ -4,6 +4,7 @@
 #include <sched.h>
 
 #include "support/closed_forms.h"
+#include "support/counts.h"
 
 /* 11 samples in micro-batches of 2: unequal everywhere, and on 5 ranks some have none in the second. The 80 elements
  * divide by neither 3 nor 7. */
@@ -118,9 +119,8 @@ static void memory_of_model_states_is_that_of_the_closed_forms(void** state) {
 /* Bounded by the communicator's own timeout, which ends a reduction that never comes. */
 static void until_a_reduction_is_done(void* comm) {
   const gsel_comm* c = (const gsel_comm*)comm;
-  while (gsel_comm_counts(c, GSEL_COLLECTIVE_ALLREDUCE).calls == 0 &&
-         gsel_comm_counts(c, GSEL_COLLECTIVE_REDUCE_SCATTER).calls == 0 &&
-         gsel_comm_counts(c, GSEL_COLLECTIVE_REDUCE).calls == 0)
+  while (comm_counts(c, GSEL_COLLECTIVE_ALLREDUCE).calls == 0 &&
+         comm_counts(c, GSEL_COLLECTIVE_REDUCE_SCATTER).calls == 0 && comm_counts(c, GSEL_COLLECTIVE_REDUCE).calls == 0)
     sched_yield();
 }
 

@@ -31,7 +31,7 @@ const Model& exact() {
 
 std::vector<Program> compile(const std::string& config_text, int32_t n) {
   const Config config = parse_config(config_text, "trial.toml");
-  const Compiler compiler(exact(), config, Mesh{{1, n, 1}});
+  const Compiler compiler(exact(), config, Mesh{{1, n, 1, 1}});
   std::vector<Program> programs;
   for (int32_t r = 0; r < n; ++r) programs.push_back(compiler.compile(r).program);
   return programs;
@@ -102,7 +102,7 @@ Damage behind(gsel_instr_kind kind, gsel_instr_kind other) {
     const size_t at = position_of(step, kind), to = position_of(step, other, at);
     if (to == step.size()) return false;
     std::rotate(step.begin() + static_cast<std::ptrdiff_t>(at), step.begin() + static_cast<std::ptrdiff_t>(at) + 1,
-                    step.begin() + static_cast<std::ptrdiff_t>(to) + 1);
+                step.begin() + static_cast<std::ptrdiff_t>(to) + 1);
     return true;
   };
 }
@@ -127,7 +127,7 @@ void damaged_programs_are_refused(void**) {
       {"dp: a dropped scatter", dp, drop(GSEL_INSTR_SCATTER)},
       {"dp: a dropped gather of values", dp, drop(GSEL_INSTR_GATHER)},
       {"dp: a dropped reduction", dp, drop(GSEL_INSTR_REDUCE)},
-      {"dp: an early reduction", dp, behind(GSEL_INSTR_BACKWARD, GSEL_INSTR_REDUCE)},
+      {"dp: an early reduction", dp, behind(GSEL_BACKWARD, GSEL_INSTR_REDUCE)},
       {"zero 1: a dropped reduction", zero1, drop(GSEL_INSTR_REDUCE_SCATTER)},
       {"zero 1: a dropped gather", zero1, drop(GSEL_INSTR_ALLGATHER)},
       {"zero 1: a gather before the step", zero1, behind(GSEL_INSTR_STEP, GSEL_INSTR_ALLGATHER)},
@@ -135,8 +135,8 @@ void damaged_programs_are_refused(void**) {
       {"zero 2: a double reduction", zero2, twice(GSEL_INSTR_REDUCE_SCATTER)},
       {"zero 2: a dropped gather", zero2, drop(GSEL_INSTR_ALLGATHER)},
       {"zero 3: a dropped gather", zero3, drop(GSEL_INSTR_ALLGATHER)},
-      {"zero 3: a late gather", zero3, behind(GSEL_INSTR_ALLGATHER, GSEL_INSTR_FORWARD)},
-      {"zero 3: a late wait", zero3, behind(GSEL_INSTR_WAIT, GSEL_INSTR_FORWARD)},
+      {"zero 3: a late gather", zero3, behind(GSEL_INSTR_ALLGATHER, GSEL_FORWARD)},
+      {"zero 3: a late wait", zero3, behind(GSEL_INSTR_WAIT, GSEL_FORWARD)},
       {"zero 3: a dropped release", zero3, drop(GSEL_INSTR_RELEASE)},
       {"zero 3: a double release", zero3, twice(GSEL_INSTR_RELEASE)},
       {"zero 3: a dropped reduction", zero3, drop(GSEL_INSTR_REDUCE_SCATTER)},
@@ -195,8 +195,8 @@ int64_t elems_of(const Program& program, int32_t bucket) {
 }
 
 bool reads_bucket(const Program& program, const gsel_instr& instr, int32_t bucket) {
-  const bool backward = instr.kind == GSEL_INSTR_BACKWARD || instr.kind == GSEL_INSTR_BACKWARD_INPUT;
-  if (!backward && instr.kind != GSEL_INSTR_FORWARD && instr.kind != GSEL_INSTR_RECOMPUTE) return false;
+  const bool backward = instr.kind == GSEL_BACKWARD || instr.kind == GSEL_BACKWARD_INPUT;
+  if (!backward && instr.kind != GSEL_FORWARD && instr.kind != GSEL_INSTR_RECOMPUTE) return false;
   const ProgramLayer& layer = program.layers[instr.layer];
   const std::vector<int32_t>& params = program.buckets[bucket].params;
   for (size_t i = 0; i < layer.params.size(); ++i)
@@ -252,13 +252,13 @@ void a_recomputed_run_stands_before_its_last_backward(void**) {
   const Program program = compile(train_text("", 2, 100, "recompute = \"all\"\n"), 1)[0];
   std::vector<std::pair<gsel_instr_kind, int32_t>> backward;
   for (const gsel_instr& instr : program.step)
-    if (instr.layer >= 0 && instr.kind != GSEL_INSTR_FORWARD) backward.emplace_back(instr.kind, instr.layer);
+    if (instr.layer >= 0 && instr.kind != GSEL_FORWARD) backward.emplace_back(instr.kind, instr.layer);
   const std::vector<std::pair<gsel_instr_kind, int32_t>> expected = {
-      {GSEL_INSTR_BACKWARD_INPUT, L_LOSS},  {GSEL_INSTR_RECOMPUTE, L_HEAD},      {GSEL_INSTR_BACKWARD, L_HEAD},
-      {GSEL_INSTR_BACKWARD_INPUT, L_ADD},   {GSEL_INSTR_RECOMPUTE, L_EMBED},     {GSEL_INSTR_RECOMPUTE, L_FC1},
-      {GSEL_INSTR_RECOMPUTE, L_CLIP},       {GSEL_INSTR_RECOMPUTE, L_FC2},       {GSEL_INSTR_BACKWARD_INPUT, L_FC2},
-      {GSEL_INSTR_BACKWARD_WEIGHT, L_FC2},  {GSEL_INSTR_BACKWARD_INPUT, L_CLIP}, {GSEL_INSTR_BACKWARD, L_FC1},
-      {GSEL_INSTR_BACKWARD_WEIGHT, L_EMBED}};
+      {GSEL_BACKWARD_INPUT, L_LOSS},  {GSEL_INSTR_RECOMPUTE, L_HEAD},  {GSEL_BACKWARD, L_HEAD},
+      {GSEL_BACKWARD_INPUT, L_ADD},   {GSEL_INSTR_RECOMPUTE, L_EMBED}, {GSEL_INSTR_RECOMPUTE, L_FC1},
+      {GSEL_INSTR_RECOMPUTE, L_CLIP}, {GSEL_INSTR_RECOMPUTE, L_FC2},   {GSEL_BACKWARD_INPUT, L_FC2},
+      {GSEL_BACKWARD_WEIGHT, L_FC2},  {GSEL_BACKWARD_INPUT, L_CLIP},   {GSEL_BACKWARD, L_FC1},
+      {GSEL_BACKWARD_WEIGHT, L_EMBED}};
   assert_true(backward == expected);
 }
 

@@ -151,7 +151,7 @@ void check_model(uint32_t seed, const std::string& settings) {
     for (int s = -1; s < N_STRATEGIES; ++s) {
       const std::string text = (s < 0 ? "" : kStrategies[s].section) + settings;
       const Config config = parse_config(text, "trial.toml");
-      const Compiler compiler(random.model, config, Mesh{{1, n, 1}});
+      const Compiler compiler(random.model, config, Mesh{{1, n, 1, 1}});
       std::vector<Program> programs, evaluations;
       for (int32_t r = 0; r < n; ++r) programs.push_back(compiler.compile(r).program);
       for (const Program& p : programs) evaluations.push_back(forward_only(p));

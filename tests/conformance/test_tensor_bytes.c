@@ -8,6 +8,7 @@ enum { SAMPLES = 6, COUNTED_STEPS = 2 };
 enum way { BY_PARAMETERS, BY_PARAMETERS_AND_POSITIONS, BY_POSITIONS, WAYS };
 static const char* const kWays[WAYS] = {"plugin = \"tp\"\n", "plugin = \"tp\"\nsequence_parallel = true\n",
                                         "plugin = \"cp\"\n"};
+static const gsel_axis kAxes[WAYS] = {GSEL_AXIS_TENSOR, GSEL_AXIS_TENSOR, GSEL_AXIS_CONTEXT};
 
 static uint64_t part_of(uint64_t units, int n, int place) {
   const gsel_range r = gsel_shard_range((int64_t)units, n, place);
@@ -40,8 +41,8 @@ static void exchange(struct traffic* t, int n, uint64_t columns, uint64_t heads,
 }
 
 enum { FORWARD, BACKWARD, PARTIAL, LOSS, N_KINDS };
-static const gsel_instr_kind kKinds[N_KINDS] = {GSEL_INSTR_FORWARD, GSEL_INSTR_BACKWARD_INPUT,
-                                                GSEL_INSTR_ALLREDUCE_PARTIAL, GSEL_INSTR_LOSS_ALLREDUCE};
+static const gsel_instr_kind kKinds[N_KINDS] = {GSEL_FORWARD, GSEL_BACKWARD_INPUT, GSEL_INSTR_ALLREDUCE_PARTIAL,
+                                                GSEL_INSTR_LOSS_ALLREDUCE};
 
 static void expected_traffic(enum way way, int n, uint64_t m, struct traffic* t) {
   const uint64_t u = (uint64_t)n, X = value_bytes(TM_W), one = value_bytes(1);
@@ -82,8 +83,8 @@ static void bytes_sent_are_those_of_the_closed_forms(void** state) {
       for (int m = 1; m <= 3; m += 2) {
         char config[512];
         struct traffic expected[N_KINDS];
-        snprintf(config, sizeof config, "[mesh]\ntensor = %d\n[strategy.tensor]\n%s" TENSOR_TRAIN, n, kWays[way],
-                 SAMPLES, m);
+        snprintf(config, sizeof config, "[mesh]\n%s = %d\n[strategy.%s]\n%s" TENSOR_TRAIN, gsel_axis_name(kAxes[way]),
+                 n, gsel_axis_name(kAxes[way]), kWays[way], SAMPLES, m);
         tensor_trial t = tensor_trial_of(config, out);
         t.steps = COUNTED_STEPS;
         print_message("  %d ranks, %d micro-batches, %s", n, m, kWays[way]);
@@ -92,8 +93,8 @@ static void bytes_sent_are_those_of_the_closed_forms(void** state) {
         for (int k = 0; k < N_KINDS; ++k) {
           uint64_t bytes = 0;
           for (int r = 0; r < n; ++r) {
-            bytes += out[r].counts[kKinds[k]][GSEL_AXIS_TENSOR].bytes_sent;
-            const uint64_t calls = out[r].counts[kKinds[k]][GSEL_AXIS_TENSOR].calls;
+            bytes += out[r].counts[kKinds[k]][kAxes[way]].bytes_sent;
+            const uint64_t calls = out[r].counts[kKinds[k]][kAxes[way]].calls;
             if (calls != COUNTED_STEPS * expected[k].calls)
               fail_msg("instruction %d: rank %d counted %llu calls, %llu expected", (int)kKinds[k], r,
                        (unsigned long long)calls, (unsigned long long)(COUNTED_STEPS * expected[k].calls));
@@ -160,8 +161,8 @@ static void memory_of_model_states_is_that_of_the_parts(void** state) {
   for (int way = 0; way < WAYS; ++way)
     for (int n = 2; n <= 4; ++n) {
       char config[512];
-      snprintf(config, sizeof config, "[mesh]\ntensor = %d\n[strategy.tensor]\n%s[train]\nbatch = %d\n", n, kWays[way],
-               SAMPLES);
+      snprintf(config, sizeof config, "[mesh]\n%s = %d\n[strategy.%s]\n%s[train]\nbatch = %d\n",
+               gsel_axis_name(kAxes[way]), n, gsel_axis_name(kAxes[way]), kWays[way], SAMPLES);
       struct memory_check check = {tensor_trial_of(config, NULL), (enum way)way};
       print_message("  %d ranks, %s", n, kWays[way]);
       as_threads(n, check_memory, &check);
@@ -205,7 +206,8 @@ static void documented_programs_are_those_that_are_compiled(void** state) {
   (void)state;
   for (int way = 0; way < BY_POSITIONS; ++way) {
     char config[512];
-    snprintf(config, sizeof config, "[mesh]\ntensor = 2\n[strategy.tensor]\n%s[train]\nbatch = 4\n", kWays[way]);
+    snprintf(config, sizeof config, "[mesh]\n%s = 2\n[strategy.%s]\n%s[train]\nbatch = 4\n", gsel_axis_name(kAxes[way]),
+             gsel_axis_name(kAxes[way]), kWays[way]);
     struct memory_check check = {tensor_trial_of(config, NULL), (enum way)way};
     as_threads(2, show_program, &check);
   }

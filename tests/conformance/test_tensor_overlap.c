@@ -1,6 +1,6 @@
 /* A call of one axis waits for no call of another: ranks of one replica go through their backward, with collectives on
- * the tensor axis between its callbacks, while their reductions on the data axis are under way and cannot end, since the
- * other replica has not begun its own. */
+ * the tensor axis between its callbacks, while their reductions on the data axis are under way and cannot end, since
+ * the other replica has not begun its own. */
 #include "support/tensor_trial.h"
 
 enum { TENSOR = 2, WORLD = 4, LONGEST_S = 20 };
@@ -43,7 +43,7 @@ static void pull_a_step(rank_run* run) {
     gsel_work work = GSEL_WORK_INIT;
     rank_ok(run, gsel_trainer_next_work(s.trainer, &work, &err), err);
     if (work.kind == GSEL_WORK_DONE) break;
-    const int is_backward = work.kind >= GSEL_WORK_BACKWARD_INPUT;
+    const int is_backward = work.kind >= GSEL_BACKWARD_INPUT;
     if (replica == 0 && is_backward && work.call->layer == 0) come_through(m);
     if (replica == 1 && is_backward && !waited++) rank_check(run, wait_for_replica_0(m));
     const gsel_status status = tensor_work(&work, s.m);

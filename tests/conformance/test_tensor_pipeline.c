@@ -78,7 +78,7 @@ static void run_shared(rank_run* run) {
   rank_ok(run, open_shared(run, &s, &err), err);
   for (int i = 0; i < PIPE_RUNS; ++i) {
     gsel_pipeline_report report = GSEL_PIPELINE_REPORT_INIT;
-    rank_ok(run, gsel_pipeline_run(s.pipeline, GSEL_PIPELINE_FORWARD, &report, &err), err);
+    rank_ok(run, gsel_pipeline_run(s.pipeline, GSEL_FORWARD, &report, &err), err);
     out->loss[i] = report.loss_sum;
     out->weight[i] = report.loss_weight;
     rank_check(run, report.busy_s >= 0 && report.comm_s >= 0 && report.elapsed_s > 0);
@@ -171,12 +171,12 @@ static void fail_in_gate(rank_run* run) {
   pipe_session s;
   gsel_error* err = NULL;
   rank_ok(run, open_shared(run, &s, &err), err);
-  rank_ok(run, gsel_pipeline_run(s.pipeline, GSEL_PIPELINE_FORWARD, NULL, &err), err);
+  rank_ok(run, gsel_pipeline_run(s.pipeline, GSEL_FORWARD, NULL, &err), err);
   s.m.fails_in = run->rank == 1 ? "gate" : NULL;
-  const gsel_status status = gsel_pipeline_run(s.pipeline, GSEL_PIPELINE_FORWARD, NULL, &err);
+  const gsel_status status = gsel_pipeline_run(s.pipeline, GSEL_FORWARD, NULL, &err);
   rank_fails(run, status, err, run->rank == 1 ? GSEL_ERR_CALLBACK : GSEL_ERR_ABORTED, "gate was told to fail", 1);
-  rank_fails(run, gsel_pipeline_run(s.pipeline, GSEL_PIPELINE_FORWARD, NULL, &err), err, GSEL_ERR_STATE,
-             "an earlier run failed", -1);
+  rank_fails(run, gsel_pipeline_run(s.pipeline, GSEL_FORWARD, NULL, &err), err, GSEL_ERR_STATE, "an earlier run failed",
+             -1);
   close_shared(&s);
 }
 

@@ -109,7 +109,8 @@ static void ask_between_steps(rank_run* run) {
 #define MESH(tensor, pipeline) "[mesh]\ntensor = " #tensor "\npipeline = " #pipeline "\n"
 #define TP "[strategy.tensor]\nplugin = \"tp\"\n"
 #define SP TP "sequence_parallel = true\n"
-#define CP "[strategy.tensor]\nplugin = \"cp\"\n"
+#define CP_MESH(context, pipeline) "[mesh]\ncontext = " #context "\npipeline = " #pipeline "\n"
+#define CP "[strategy.context]\nplugin = \"cp\"\n"
 #define PP "[strategy.pipeline]\nplugin = \"pp\"\n"
 #define ZERO(stage) "[strategy.data]\nplugin = \"zero\"\nstage = " #stage "\n"
 #define ZERO3 ZERO(3) "persist_elems = 0\n"
@@ -126,8 +127,8 @@ static const struct row kRows[] = {
     {"tp on 3", 3, "", MESH(3, 1) TP},
     {"sequence parallel on 2", 2, "", MESH(2, 1) SP},
     {"sequence parallel on 3", 3, "", MESH(3, 1) SP},
-    {"cp on 2", 2, "", MESH(2, 1) CP},
-    {"cp on 3", 3, "", MESH(3, 1) CP},
+    {"cp on 2", 2, "", CP_MESH(2, 1) CP},
+    {"cp on 3", 3, "", CP_MESH(3, 1) CP},
     {"tp on 2, ddp on 2", 4, "", MESH(2, 1) TP},
     {"tp on 2, zero 1 on 2", 4, "", MESH(2, 1) TP ZERO(1)},
     {"tp on 3, zero 2 on 2", 6, "", MESH(3, 1) TP ZERO(2)},
@@ -140,7 +141,7 @@ static const struct row kRows[] = {
     {"tp on 2, pp on 2 by zb-v", 4, "microbatches = 4\n", MESH(2, 2) TP PP "schedule = \"zb-v\"\n"},
     {"tp on 2, pp on 2, zero 1 on 2", 8, "microbatches = 2\n", MESH(2, 2) TP PP ZERO(1)},
     {"tp on 2, pp on 2, zero 3 on 2", 8, "microbatches = 2\n", MESH(2, 2) TP PP ZERO3},
-    {"cp on 2, pp on 2", 4, "microbatches = 2\n", MESH(2, 2) CP PP},
+    {"cp on 2, pp on 2", 4, "microbatches = 2\n", CP_MESH(2, 2) CP PP},
     {"pp on 3", 3, "microbatches = 2\n", MESH(1, 3) PP},
     {"zero 3 on 2", 2, "", ZERO3},
 };

@@ -1,6 +1,7 @@
 /* Steps of ranks that share a model along the tensor axis: what they train is bit for bit what one rank trains, split
  * by columns and rows, by positions, or exchanging one for the other, on two ranks and on three, where nothing divides
  * evenly; with the data axis and the pipeline around it. Parameters are seen where callbacks get them. */
+#include "support/counts.h"
 #include "support/ranks.h"
 #include "support/tensor_model.h"
 
@@ -12,8 +13,8 @@ typedef struct tensor_outcome {
   float params[TP_PARAMS][T_MOST];
   unsigned char has[TP_PARAMS][T_MOST];
   int64_t widest_h;
-  int in_place;                                    /* what is converted for nothing, or summed, lies in one place */
-  gsel_comm_count counts[GSEL_INSTR_VALIDATE + 1]; /* on the tensor axis */
+  int in_place; /* what is redistributed for nothing, or summed, lies in one place */
+  gsel_comm_count counts[GSEL_INSTR_POST_VALIDATE + 1]; /* on the tensor axis */
 } tensor_outcome;
 
 typedef struct tensor_trial {
@@ -47,12 +48,12 @@ static gsel_status open_trainer(rank_run* run, gsel_comm** comm, gsel_config** c
 /* What was sent is what the program says, on every axis. */
 static void check_traffic(rank_run* run, const gsel_trainer* trainer) {
   const gsel_program* program = gsel_trainer_program(trainer);
-  for (gsel_axis axis = 0; axis < GSEL_AXES; ++axis)
-    for (int kind = 0; kind <= GSEL_INSTR_VALIDATE; ++kind) {
-      const gsel_comm_count counted = gsel_trainer_counts(trainer, kind, axis);
+  for (gsel_axis axis = 0; axis < gsel_axis_count(); ++axis)
+    for (int kind = 0; kind <= GSEL_INSTR_POST_VALIDATE; ++kind) {
+      const gsel_comm_count counted = trainer_counts(trainer, kind, axis);
       uint64_t bytes = 0, calls = 0;
       for (int step = -1; step < T_STEPS; ++step) {
-        const gsel_comm_count told = gsel_program_traffic(program, step, kind, axis);
+        const gsel_comm_count told = program_traffic(program, step, kind, axis);
         bytes += told.bytes_sent;
         calls += told.calls;
       }
@@ -98,8 +99,8 @@ static void train_steps(rank_run* run, gsel_trainer* trainer, tensor_model* m, t
     out->norm[i] = report.gradient_norm;
     out->skipped[i] = report.skipped;
   }
-  for (int kind = 0; kind <= GSEL_INSTR_VALIDATE; ++kind)
-    out->counts[kind] = gsel_trainer_counts(trainer, kind, GSEL_AXIS_TENSOR);
+  for (int kind = 0; kind <= GSEL_INSTR_POST_VALIDATE; ++kind)
+    out->counts[kind] = trainer_counts(trainer, kind, GSEL_AXIS_TENSOR);
   check_traffic(run, trainer);
   rank_ok(run, gsel_trainer_evaluate(trainer, 0, NULL, NULL, NULL, &err), err); /* reads what the last step left */
   memcpy(out->params, m->seen, sizeof m->seen);
@@ -179,7 +180,7 @@ struct row {
 
 #define TENSOR(n) "[mesh]\ntensor = " #n "\n[strategy.tensor]\nplugin = \"tp\"\n"
 #define SEQUENCE(n) TENSOR(n) "sequence_parallel = true\n"
-#define CONTEXT(n) "[mesh]\ntensor = " #n "\n[strategy.tensor]\nplugin = \"cp\"\n"
+#define CONTEXT(n) "[mesh]\ncontext = " #n "\n[strategy.context]\nplugin = \"cp\"\n"
 
 static const struct row kTensorAlone[] = {
     {"tp on 1", 1, TENSOR(1)},
@@ -198,7 +199,8 @@ static const struct row kTensorAlone[] = {
 #define MESH(t, d, p) "[mesh]\ntensor = " #t "\ndata = " #d "\npipeline = " #p "\n"
 #define TP "[strategy.tensor]\nplugin = \"tp\"\n"
 #define SP TP "sequence_parallel = true\n"
-#define CP "[strategy.tensor]\nplugin = \"cp\"\n"
+#define CP_MESH(c, d, p) "[mesh]\ncontext = " #c "\ndata = " #d "\npipeline = " #p "\n"
+#define CP "[strategy.context]\nplugin = \"cp\"\n"
 #define PP(schedule) "[strategy.pipeline]\nplugin = \"pp\"\nschedule = \"" schedule "\"\n"
 
 static const struct row kMeshes[] = {
@@ -207,20 +209,20 @@ static const struct row kMeshes[] = {
     {"sp 3, ddp 2, small buckets", 6, MESH(3, 2, 1) SP DATA("ddp") "bucket_bytes = 64\n"},
     {"tp 2, dp 2", 4, MESH(2, 2, 1) TP DATA("dp")},
     {"sp 2, dp 2", 4, MESH(2, 2, 1) SP DATA("dp")},
-    {"cp 2, dp 2", 4, MESH(2, 2, 1) CP DATA("dp")},
+    {"cp 2, dp 2", 4, CP_MESH(2, 2, 1) CP DATA("dp")},
     {"tp 3, zero 1 on 2", 6, MESH(3, 2, 1) TP DATA("zero") "stage = 1\n"},
     {"sp 2, zero 2 on 2", 4, MESH(2, 2, 1) SP DATA("zero") "stage = 2\n"},
     {"sp 3, zero 3 on 2", 6, MESH(3, 2, 1) SP DATA("zero") "stage = 3\n"},
-    {"cp 3, zero 1 on 2", 6, MESH(3, 2, 1) CP DATA("zero") "stage = 1\n"},
-    {"cp 2, zero 3 on 2, small buckets", 4, MESH(2, 2, 1) CP DATA("zero") "stage = 3\nbucket_bytes = 64\n"},
+    {"cp 3, zero 1 on 2", 6, CP_MESH(3, 2, 1) CP DATA("zero") "stage = 1\n"},
+    {"cp 2, zero 3 on 2, small buckets", 4, CP_MESH(2, 2, 1) CP DATA("zero") "stage = 3\nbucket_bytes = 64\n"},
 };
 static const struct row kPipelines[] = {
     {"tp 2, pp 2 1f1b", 4, MESH(2, 1, 2) TP PP("1f1b")},
     {"sp 3, pp 2 1f1b", 6, MESH(3, 1, 2) SP PP("1f1b")},
     {"sp 2, pp 3 zb-h1", 6, MESH(2, 1, 3) SP PP("zb-h1")},
     {"sp 2, pp 2 zb-v", 4, MESH(2, 1, 2) SP PP("zb-v")},
-    {"cp 2, pp 2 zb-v", 4, MESH(2, 1, 2) CP PP("zb-v")},
-    {"cp 3, pp 2 gpipe", 6, MESH(3, 1, 2) CP PP("gpipe")},
+    {"cp 2, pp 2 zb-v", 4, CP_MESH(2, 1, 2) CP PP("zb-v")},
+    {"cp 3, pp 2 gpipe", 6, CP_MESH(3, 1, 2) CP PP("gpipe")},
     {"tp 2, zero 1 on 2, pp 2", 8, MESH(2, 2, 2) TP PP("1f1b") DATA("zero") "stage = 1\n"},
     {"sp 2, ddp 2, pp 2", 8, MESH(2, 2, 2) SP PP("1f1b") DATA("ddp")},
 };

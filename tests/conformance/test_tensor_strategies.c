@@ -8,14 +8,24 @@
 struct tensor_row {
   const char *name, *section;
   int ranks;
+  const char* axis; /* NULL: tensor */
 };
 #define TP "[strategy.tensor]\nplugin = \"tp\"\n"
 #define TP_SP TP "sequence_parallel = true\n"
-#define CP "[strategy.tensor]\nplugin = \"cp\"\n"
+#define CP "[strategy.context]\nplugin = \"cp\"\n"
 static const struct tensor_row kTensor[] = {
-    {"no tensor axis", "", 1}, {"tp 1", TP, 1},       {"tp 2", TP, 2},       {"tp 3", TP, 3},
-    {"tp 4", TP, 4},           {"tp 2 sp", TP_SP, 2}, {"tp 3 sp", TP_SP, 3}, {"tp 4 sp", TP_SP, 4},
-    {"cp 1", CP, 1},           {"cp 2", CP, 2},       {"cp 3", CP, 3},       {"cp 4", CP, 4},
+    {"no tensor axis", "", 1},
+    {"tp 1", TP, 1},
+    {"tp 2", TP, 2},
+    {"tp 3", TP, 3},
+    {"tp 4", TP, 4},
+    {"tp 2 sp", TP_SP, 2},
+    {"tp 3 sp", TP_SP, 3},
+    {"tp 4 sp", TP_SP, 4},
+    {"cp 1", CP, 1, "context"},
+    {"cp 2", CP, 2, "context"},
+    {"cp 3", CP, 3, "context"},
+    {"cp 4", CP, 4, "context"},
 };
 enum { N_TENSOR = sizeof kTensor / sizeof *kTensor };
 
@@ -57,8 +67,8 @@ enum { BATCH = 8, MICROBATCHES = 2 };
 static const char* config_of(const struct tensor_row* t, const struct pipeline_row* p, const struct data_row* d,
                              const char* train) {
   static char text[1536];
-  snprintf(text, sizeof text, "[mesh]\ntensor = %d\npipeline = %d\ndata = %d\n%s%s%s%s", t->ranks, p->places, d->ranks,
-           t->section, p->section, d->section, train);
+  snprintf(text, sizeof text, "[mesh]\n%s = %d\npipeline = %d\ndata = %d\n%s%s%s%s", t->axis ? t->axis : "tensor",
+           t->ranks, p->places, d->ranks, t->section, p->section, d->section, train);
   return text;
 }
 
@@ -235,7 +245,7 @@ static void weights_change_who_has_what_and_not_what_comes_of_it(void** state) {
   } rows[] = {
       {"[mesh]\ntensor = 2\n" TP "weights = [3, 1]\n", 2, 2},
       {"[mesh]\ntensor = 2\n" TP_SP "weights = [1, 2.5]\n", 2, 2},
-      {"[mesh]\ntensor = 2\n" CP "weights = [2, 1]\n", 2, 2},
+      {"[mesh]\ncontext = 2\n" CP "weights = [2, 1]\n", 2, 2},
       {"[mesh]\ntensor = 2\ndata = 2\n" TP "weights = [2, 1]\n[strategy.data]\nplugin = \"zero\"\nstage = 3\n"
        "persist_elems = 0\nweights = [3, 1]\n",
        4, 2},
@@ -322,24 +332,25 @@ static void what_cannot_be_divided_is_refused_with_what_would_do(void** state) {
     const char* why;
   } rows[] = {
       {"[mesh]\ntensor = 5\n" TP, 5, GSEL_ERR_CONFIG,
-       "parameter \"wq\" cannot be split over 5 ranks of the tensor axis: its dimension 1 of 8 elements has 4 units of "
-       "2 "
-       "that stay together; mesh.tensor = 4 or less would do"},
-      {"[mesh]\ntensor = 5\n" CP, 5, GSEL_ERR_CONFIG, "its dimension 1 of 4 elements has 4 units of 1"},
+       "parameter \"wq\" cannot be split over 5 ranks of the tensor axis: its dimension 1 of 8 elements can be cut in "
+       "4 at most, with a granularity of 2; mesh.tensor = 4 or less would do"},
+      {"[mesh]\ncontext = 5\n" CP, 5, GSEL_ERR_CONFIG,
+       "its dimension 1 of 4 elements can be cut in 4 at most, with a granularity of 1; mesh.context = 4"},
       {"[mesh]\ntensor = 2\n", 2, GSEL_ERR_CONFIG, "add [strategy.tensor] with plugin"},
       {"[mesh]\ntensor = 2\n[strategy.tensor]\nplugin = \"ddp\"\n", 2, GSEL_ERR_CONFIG,
        "does not serve the tensor axis"},
       {"[mesh]\ntensor = 2\n" TP "sequence = true\n", 2, GSEL_ERR_CONFIG,
        "trial.toml:5: unknown key \"strategy.tensor.sequence\"; plugin \"tp\" has sequence_parallel"},
       {"[mesh]\ntensor = 2\n" TP "weights = [1, 2, 3]\n", 2, GSEL_ERR_CONFIG,
-       "trial.toml:5: strategy.tensor.weights = [1, 2, 3] has 3 numbers, and the tensor axis has 2 places; one for "
+       "trial.toml:5: strategy.tensor.weights = [1, 2, 3] has 3 numbers, and the tensor axis has 2 ranks; one for "
        "each "
        "would do"},
       {"[mesh]\ndata = 2\n[strategy.data]\nplugin = \"dp\"\nweights = [1, 2]\n", 2, GSEL_ERR_UNSUPPORTED,
        "dp: strategy.data.weights differ, and the master deals parts as even as can be"},
       {"[mesh]\npipeline = 2\ndata = 2\n" PP("1f1b") "[strategy.data]\nplugin = \"ddp\"\nweights = [2, 1]\n", 4,
        GSEL_ERR_CONFIG,
-       "strategy.data.weights = [2, 1] give place 0 of the data axis 5 of train.batch = 8 samples, which are not 2 "
+       "strategy.data.weights = [2, 1] give coordinate 0 of the data axis 5 of train.batch = 8 samples, which are not "
+       "2 "
        "equal "
        "micro-batches"},
   };

@@ -22,7 +22,7 @@ static void calls_out_of_order_are_refused(void** state) {
   check_fails(gsel_trainer_report(s.trainer, &report, &err), err, GSEL_ERR_STATE, "no step is finished");
   check_fails(gsel_trainer_complete(s.trainer, 1, GSEL_OK, none, &err), err, GSEL_ERR_STATE, "none is handed out");
   check_ok(gsel_trainer_next_work(s.trainer, &work, &err), err);
-  assert_int_equal(work.kind, GSEL_WORK_INPUT);
+  assert_int_equal(work.kind, GSEL_INPUT);
   check_fails(gsel_trainer_next_work(s.trainer, &work, &err), err, GSEL_ERR_STATE, "is handed out and not complete");
   check_fails(gsel_trainer_step(s.trainer, NULL, &err), err, GSEL_ERR_STATE, "under way in pull mode");
   check_fails(gsel_trainer_infer(s.trainer, V_LOGITS, 1, exact_data, NULL, small, sizeof small, &err), err,
@@ -86,11 +86,11 @@ static void layers_without_callbacks_are_pulled_and_never_pushed(void** state) {
     kinds[i] = work.kind;
     if (work.call) assert_ptr_equal(work.call->user_data, &word);
     if (work.input) *(float*)work.input->dst.data = 1;
-    if (work.kind == GSEL_WORK_FORWARD) *(double*)work.call->outputs[0].data = *(double*)work.call->outputs[1].data = 1;
-    if (work.kind == GSEL_WORK_BACKWARD) *(float*)work.call->d_params[0].data = 1;
+    if (work.kind == GSEL_FORWARD) *(double*)work.call->outputs[0].data = *(double*)work.call->outputs[1].data = 1;
+    if (work.kind == GSEL_BACKWARD) *(float*)work.call->d_params[0].data = 1;
     if (work.kind != GSEL_WORK_DONE) check_ok(gsel_trainer_complete(trainer, work.ticket, GSEL_OK, none, &err), err);
   }
-  const int expected[4] = {GSEL_WORK_INPUT, GSEL_WORK_FORWARD, GSEL_WORK_BACKWARD, GSEL_WORK_DONE};
+  const int expected[4] = {GSEL_INPUT, GSEL_FORWARD, GSEL_BACKWARD, GSEL_WORK_DONE};
   assert_memory_equal(kinds, expected, sizeof kinds);
   gsel_trainer_free(trainer);
   gsel_model_free(model);

@@ -162,7 +162,7 @@ static void is_written_to_by_nobody_after_the_error(rank_run* run) {
   float *send = buffer(comm, 1, kCount), *recv = buffer(comm, 1, kCount);
   rank_check(run, send && recv);
   fill(send, kCount, kFirst);
-  rank_ok(run, gsel_op_create((gsel_str){"stops", 5}, 1, stops_once, &stops, &sum, &err), err);
+  rank_ok(run, gsel_op_create((gsel_str){"stops", 5}, 1, stops_once, &stops, NULL, &sum, &err), err);
   const gsel_status status = gsel_allreduce(comm, send, recv, kCount, GSEL_F32, sum, &err);
   rank_fails(run, status, err, GSEL_ERR_TIMEOUT, "", 1);
   if (run->rank == 1) return;

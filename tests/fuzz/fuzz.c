@@ -149,9 +149,9 @@ static void check_candidates(const gsel_selection* selection) {
 }
 
 static void check_notes(const gsel_selection* selection) {
-  for (int32_t i = 0; i < gsel_selection_step_count(selection); ++i) {
-    gsel_step step = GSEL_STEP_INIT;
-    CLAIM(gsel_selection_step(selection, i, &step, NULL) == GSEL_OK, "step %d", i);
+  for (int32_t i = 0; i < gsel_selection_decision_count(selection); ++i) {
+    gsel_decision step = GSEL_DECISION_INIT;
+    CLAIM(gsel_selection_decision(selection, i, &step, NULL) == GSEL_OK, "step %d", i);
     CLAIM(step.column >= 1 && is_line(step.layer) && is_line(step.became) && is_line(step.rule),
           "step %d: %.*s: %.*s: %.*s", i, (int)step.layer.len, step.layer.data, (int)step.became.len, step.became.data,
           (int)step.rule.len, step.rule.data);

@@ -35,9 +35,9 @@ static void check_parts(const gsel_inventory* inventory) {
   }
   for (int32_t host = 0; host < gsel_inventory_host_count(inventory); ++host) {
     CLAIM(gsel_inventory_host_name(inventory, host).len > 0, "host %d", host);
-    for (int32_t i = 0; i < gsel_inventory_link_count(inventory, host); ++i) {
-      gsel_link_info link = GSEL_LINK_INFO_INIT;
-      CLAIM(gsel_inventory_link(inventory, host, i, &link, NULL) == GSEL_OK, "link %d of host %d", i, host);
+    for (int32_t i = 0; i < gsel_inventory_interconnect_count(inventory, host); ++i) {
+      gsel_interconnect_info link = GSEL_INTERCONNECT_INFO_INIT;
+      CLAIM(gsel_inventory_interconnect(inventory, host, i, &link, NULL) == GSEL_OK, "link %d of host %d", i, host);
       CLAIM(link.a < link.b, "link %d of host %d", i, host);
     }
   }

@@ -35,8 +35,11 @@ static void check_program(const gsel_program* program) {
         gsel_program_text(again).data);
   CLAIM(gsel_program_length(program) == gsel_program_length(again), "another length");
   for (gsel_instr_kind kind = 0; kind < 25; ++kind)
-    for (gsel_axis axis = 0; axis < GSEL_AXES; ++axis) (void)gsel_program_traffic(program, kind % 3 - 1, kind, axis);
-  CLAIM(gsel_program_places(program).len > 0, "no table of places");
+    for (gsel_axis axis = 0; axis < gsel_axis_count(); ++axis) {
+      gsel_comm_count count = GSEL_COMM_COUNT_INIT;
+      CLAIM(gsel_program_traffic(program, kind % 3 - 1, kind, axis, &count, NULL) == GSEL_OK, "no traffic");
+    }
+  CLAIM(gsel_program_placements(program).len > 0, "no table of placements");
   const gsel_program* pair[] = {program, again};
   for (int32_t n = 1; n <= 2; ++n)
     if (gsel_program_verify(pair, n, &err) != GSEL_OK) {

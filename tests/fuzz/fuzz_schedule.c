@@ -41,7 +41,7 @@ static void check_actions(const gsel_schedule* schedule) {
       gsel_action action;
       CLAIM(gsel_schedule_action(schedule, rank, i, &action, NULL) == GSEL_OK, "action %d of rank %d", i, rank);
       CLAIM(gsel_schedule_rank_of(schedule, action.stage) == rank, "stage %d", action.stage);
-      forwards += action.kind == GSEL_ACTION_FORWARD;
+      forwards += action.kind == GSEL_FORWARD;
     }
   CLAIM(forwards == (int64_t)stages * gsel_schedule_microbatches(schedule), "%lld forwards", (long long)forwards);
 }

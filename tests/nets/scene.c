@@ -88,7 +88,7 @@ static gsel_status make_request(scene* s, void** out, gsel_error** err) {
   gsel_collective call = GSEL_COLLECTIVE_INIT;
   scene_fill(s, "gsel_collective", &call);
   call.kind = GSEL_COLLECTIVE_ALLREDUCE;
-  return gsel_comm_prepare((gsel_comm*)scene_object(s, "gsel_comm"), &call, (gsel_request**)out, err);
+  return gsel_request_create((gsel_comm*)scene_object(s, "gsel_comm"), &call, (gsel_request**)out, err);
 }
 static gsel_status make_schedule(scene* s, void** out, gsel_error** err) {
   (void)s;
@@ -131,10 +131,22 @@ RELEASE(trace, gsel_trace_free)
 #define MAKER(type, needs_comm) \
   { "gsel_" #type, needs_comm, make_##type, release_##type }
 static const maker makers[] = {
-    MAKER(config, 0),      MAKER(error, 0),    MAKER(inventory, 0),  MAKER(selection, 0),
-    MAKER(reservation, 0), MAKER(comm, 1),     MAKER(trace, 1),      MAKER(request, 1),
-    MAKER(model, 0),       MAKER(trainer, 1),  MAKER(pipeline, 1),   MAKER(program, 1),
-    MAKER(plugin_list, 0), MAKER(schedule, 0), MAKER(simulation, 0), MAKER(timeline, 0),
+    MAKER(config, 0),
+    MAKER(error, 0),
+    MAKER(inventory, 0),
+    MAKER(selection, 0),
+    MAKER(reservation, 0),
+    MAKER(comm, 1),
+    MAKER(trace, 1),
+    MAKER(request, 1),
+    MAKER(model, 0),
+    MAKER(trainer, 1),
+    MAKER(pipeline, 1),
+    MAKER(program, 1),
+    MAKER(plugin_list, 0),
+    MAKER(schedule, 0),
+    MAKER(simulation, 0),
+    MAKER(timeline, 0),
     MAKER(model_check_report, 0),
 };
 enum { N_MAKERS = sizeof makers / sizeof *makers };
@@ -282,7 +294,7 @@ static int fill_resolve_request(scene* s, void* at) {
 static int fill_mesh(scene* s, void* at) {
   gsel_mesh* m = (gsel_mesh*)at;
   m->world_size = s->run.world_size;
-  for (int i = 0; i < GSEL_AXES; ++i) m->size[i] = i == GSEL_AXIS_DATA ? s->run.world_size : 1;
+  for (int i = 0; i < GSEL_MAX_AXES; ++i) m->size[i] = i == GSEL_AXIS_DATA ? s->run.world_size : 1;
   return s->variant == 0;
 }
 

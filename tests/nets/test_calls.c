@@ -153,7 +153,7 @@ static void do_request(player* p, slot* s, const op* o) {
   call.count = n;
   fill_send(p, n);
   if (o->a % 2) {
-    if (CAME(GSEL_OK, gsel_comm_prepare(s->comm, &call, &one, &err))) CAME(s->broken, gsel_request_run(one, &err));
+    if (CAME(GSEL_OK, gsel_request_create(s->comm, &call, &one, &err))) CAME(s->broken, gsel_request_run(one, &err));
   } else if (CAME(GSEL_OK, gsel_comm_start(s->comm, &call, &one, &err))) {
     CAME(s->broken, gsel_request_wait(one, &err));
   }

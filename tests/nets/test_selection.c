@@ -78,9 +78,9 @@ static void compare_chosen(player* p, const gsel_selection* selection, const cho
 static void ask_candidates(player* p, const gsel_selection* selection, const choice* c) {
   gsel_error* err;
   gsel_candidate candidate = GSEL_CANDIDATE_INIT;
-  gsel_step step = GSEL_STEP_INIT;
+  gsel_decision step = GSEL_DECISION_INIT;
   int kept = 0;
-  const int32_t n = gsel_selection_candidate_count(selection), steps = gsel_selection_step_count(selection);
+  const int32_t n = gsel_selection_candidate_count(selection), steps = gsel_selection_decision_count(selection);
   for (int32_t i = 0; i < n; ++i)
     if (CAME(GSEL_OK, gsel_selection_candidate(selection, i, &candidate, &err))) {
       right(p, candidate.reason.len > 0 && candidate.position < c->n, "a candidate");
@@ -88,8 +88,8 @@ static void ask_candidates(player* p, const gsel_selection* selection, const cho
     }
   right(p, n == c->all && kept == c->n, "candidates");
   CAME(GSEL_ERR_ARG, gsel_selection_candidate(selection, n, &candidate, &err));
-  for (int32_t i = 0; i < steps; ++i) CAME(GSEL_OK, gsel_selection_step(selection, i, &step, &err));
-  CAME(GSEL_ERR_ARG, gsel_selection_step(selection, steps, &step, &err));
+  for (int32_t i = 0; i < steps; ++i) CAME(GSEL_OK, gsel_selection_decision(selection, i, &step, &err));
+  CAME(GSEL_ERR_ARG, gsel_selection_decision(selection, steps, &step, &err));
   right(p, gsel_selection_warning(selection, gsel_selection_warning_count(selection)).len == 0, "a warning too many");
 }
 

@@ -59,12 +59,12 @@ gsel_status loss_backward(const gsel_call* c, void* user) {
 
 gsel_status work_off(player* p, const gsel_work* work) {
   switch (work->kind) {
-    case GSEL_WORK_INPUT:
+    case GSEL_INPUT:
       return line_data(work->input, p);
-    case GSEL_WORK_FORWARD:
+    case GSEL_FORWARD:
       return work->call->layer ? loss_forward(work->call, work->call->user_data)
                                : line_forward(work->call, work->call->user_data);
-    case GSEL_WORK_BACKWARD:
+    case GSEL_BACKWARD:
       return line_backward(work->call, work->call->user_data);
     default:
       return loss_backward(work->call, work->call->user_data);

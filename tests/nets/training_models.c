@@ -141,7 +141,7 @@ static void check(player* p, description* d) {
     d->finished = 1;
     right(p, gsel_model_check_breach_count(told) == 0, "breaches");
     gsel_breach breach = GSEL_BREACH_INIT;
-    CAME(GSEL_ERR_NOT_FOUND, gsel_model_check_breach(told, 0, &breach, &err));
+    CAME(GSEL_ERR_ARG, gsel_model_check_breach(told, 0, &breach, &err));
   } else {
     right(p, !told, "a report of what cannot be finished");
   }

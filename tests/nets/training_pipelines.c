@@ -88,7 +88,7 @@ static int has_layer(player* p, const piping* q, int layer) {
   int has = 0, i = 0;
   for (; gsel_pipeline_stage_get(q->pipeline, i, &stage, NULL) == GSEL_OK; ++i)
     has |= layer >= stage.first_layer && layer < stage.first_layer + stage.n_layers;
-  CAME(GSEL_ERR_NOT_FOUND, gsel_pipeline_stage_get(q->pipeline, i, &stage, &err));
+  CAME(GSEL_ERR_ARG, gsel_pipeline_stage_get(q->pipeline, i, &stage, &err));
   return has;
 }
 
@@ -112,7 +112,7 @@ static void run(player* p, piping* q, const op* o) {
   gsel_error* err = NULL;
   gsel_pipeline_report r = GSEL_PIPELINE_REPORT_INIT;
   char text[300];
-  const int learns = o->a % 2, what = learns ? GSEL_PIPELINE_FORWARD_BACKWARD : GSEL_PIPELINE_FORWARD;
+  const int learns = o->a % 2, what = learns ? GSEL_FORWARD_BACKWARD : GSEL_FORWARD;
   const int64_t n = (int64_t)q->microbatches * q->samples, first = q->runs[learns] * n;
   if (learns && q->m.without_loss) {
     CAME(GSEL_ERR_STATE, gsel_pipeline_run(q->pipeline, what, &r, &err));
@@ -145,12 +145,12 @@ static void run_broken(player* p, piping* q) {
   gsel_error* err = NULL;
   char text[300];
   if (q->unaware) {
-    const gsel_status got = gsel_pipeline_run(q->pipeline, GSEL_PIPELINE_FORWARD, NULL, &err);
+    const gsel_status got = gsel_pipeline_run(q->pipeline, GSEL_FORWARD, NULL, &err);
     came_as(p, "a run after one that failed", GSEL_ERR_ABORTED, GSEL_ERR_ABORTED, got, err, text);
     if (!strstr(text, "the numbers were not right")) report(p, "the text of a stage's error, a run later", text);
     q->unaware = 0;
   }
-  CAME(GSEL_ERR_STATE, gsel_pipeline_run(q->pipeline, GSEL_PIPELINE_FORWARD, NULL, &err));
+  CAME(GSEL_ERR_STATE, gsel_pipeline_run(q->pipeline, GSEL_FORWARD, NULL, &err));
 }
 
 void play_piping(player* p, piping* q, const op* o) {
@@ -165,7 +165,7 @@ void play_piping(player* p, piping* q, const op* o) {
     return;
   }
   CAME(GSEL_ERR_ARG, gsel_pipeline_run(q->pipeline, 7, NULL, &err));
-  CAME(GSEL_ERR_ARG, gsel_pipeline_run(NULL, GSEL_PIPELINE_FORWARD, NULL, &err));
+  CAME(GSEL_ERR_ARG, gsel_pipeline_run(NULL, GSEL_FORWARD, NULL, &err));
   right(p, gsel_program_length(gsel_pipeline_program(q->pipeline)) > 0, "length of a pipeline's program");
   if (q->broken)
     run_broken(p, q);

@@ -210,7 +210,7 @@ class ArenaCheck {
   void visit_backward(const gsel_instr& instr) {
     const Layer& layer = model_.layers()[instr.layer];
     const int32_t mb = instr.microbatch;
-    if (instr.kind != GSEL_INSTR_BACKWARD_WEIGHT) visit_phases(layer.backward_phases, mb);
+    if (instr.kind != GSEL_BACKWARD_WEIGHT) visit_phases(layer.backward_phases, mb);
     if (!samples(mb)) return;
     const uint64_t unread = layer.unread(instr.kind);
     auto read_unless = [&](bool is_unread, int32_t v) {
@@ -223,10 +223,10 @@ class ArenaCheck {
       read("saved", buffers_.at({kSaved, instr.layer, mb}), plan_.saved(at_, instr.layer, mb));
     for (int32_t v : layer.outputs)
       if (model_.values()[v].needs_gradient) read_gradient(v, mb);
-    if (instr.kind != GSEL_INSTR_BACKWARD_WEIGHT)
+    if (instr.kind != GSEL_BACKWARD_WEIGHT)
       for (int32_t v : layer.inputs)
         if (model_.values()[v].needs_gradient) contribute(v, mb);
-    if (instr.kind != GSEL_INSTR_BACKWARD_INPUT)
+    if (instr.kind != GSEL_BACKWARD_INPUT)
       for (int32_t p : layer.params)
         if (bucket_of_.contains(p)) write_weights(bucket_of_.at(p));
     read_params(instr, layer);
@@ -305,14 +305,14 @@ class ArenaCheck {
 
   void visit(const gsel_instr& instr) {
     switch (instr.kind) {
-      case GSEL_INSTR_INPUT:
+      case GSEL_INPUT:
         return write_value(instr.value, instr.microbatch);
-      case GSEL_INSTR_FORWARD:
+      case GSEL_FORWARD:
       case GSEL_INSTR_RECOMPUTE:
         return visit_forward(instr);
-      case GSEL_INSTR_BACKWARD:
-      case GSEL_INSTR_BACKWARD_INPUT:
-      case GSEL_INSTR_BACKWARD_WEIGHT:
+      case GSEL_BACKWARD:
+      case GSEL_BACKWARD_INPUT:
+      case GSEL_BACKWARD_WEIGHT:
         return visit_backward(instr);
       case GSEL_INSTR_SEND:
         return visit_send(instr);

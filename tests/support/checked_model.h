@@ -126,12 +126,12 @@ static inline gsel_status ck_loss_input(const gsel_call* c, void* user) {
 /* ---- description ---- */
 
 typedef struct checked_model {
-  gsel_layer_fn callbacks[CK_LAYERS][GSEL_WORK_BACKWARD + 1]; /* in place of the right ones; by GSEL_WORK_* */
+  gsel_layer_fn callbacks[CK_LAYERS][GSEL_BACKWARD + 1]; /* in place of the right ones; by GSEL_WORK_* */
   uint32_t flags[CK_LAYERS];
   int is_centred; /* line is ck_centred, with batch statistics */
 } checked_model;
 
-static const gsel_layer_fn kRight[CK_LAYERS][GSEL_WORK_BACKWARD + 1] = {
+static const gsel_layer_fn kRight[CK_LAYERS][GSEL_BACKWARD + 1] = {
     {NULL, NULL, ck_embed, NULL, ck_embed_weight, NULL},
     {NULL, NULL, ck_line, ck_line_input, ck_line_weight, ck_line_both},
     {NULL, NULL, ck_loss, ck_loss_input, NULL, NULL},
@@ -158,7 +158,7 @@ static inline gsel_status ck_add_pieces(gsel_model* model, gsel_error** err) {
     desc.n_dims = v == CK_X || v == CK_Y;
     desc.dtype = v == CK_TOKENS ? GSEL_I32 : v >= CK_LOSS ? GSEL_F64 : GSEL_F32;
     desc.flags = v == CK_TOKENS ? GSEL_VALUE_INPUT : v >= CK_LOSS ? GSEL_VALUE_SCALAR : 0;
-    desc.place = v == CK_X ? GSEL_PLACE_PARTIAL : GSEL_PLACE_REPLICATED;
+    desc.placement = v == CK_X ? GSEL_PLACEMENT_PARTIAL : GSEL_PLACEMENT_REPLICATE;
     status = gsel_model_add_value(model, &desc, NULL, err);
   }
   return status;
@@ -173,8 +173,8 @@ static inline gsel_status ck_describe(gsel_model* model, const checked_model* m,
   gsel_status status = ck_add_pieces(model, err);
   for (int l = 0; l < CK_LAYERS && !status; ++l) {
     gsel_layer_options desc = GSEL_LAYER_OPTIONS_INIT;
-    gsel_layer_fn fn[GSEL_WORK_BACKWARD + 1];
-    for (int k = 0; k <= GSEL_WORK_BACKWARD; ++k) fn[k] = m->callbacks[l][k] ? m->callbacks[l][k] : kRight[l][k];
+    gsel_layer_fn fn[GSEL_BACKWARD + 1];
+    for (int k = 0; k <= GSEL_BACKWARD; ++k) fn[k] = m->callbacks[l][k] ? m->callbacks[l][k] : kRight[l][k];
     desc.name = gsel_str_from(names[l]);
     desc.inputs = inputs[l];
     desc.outputs = outputs[l];
@@ -183,10 +183,10 @@ static inline gsel_status ck_describe(gsel_model* model, const checked_model* m,
     desc.n_outputs = l == CK_LOSS_LAYER ? 2 : 1;
     desc.n_params = l == CK_EMBED ? 1 : l == CK_LINE ? 2 : 0;
     desc.flags = m->flags[l] | (l == CK_LOSS_LAYER ? GSEL_LAYER_LOSS : 0);
-    desc.forward = fn[GSEL_WORK_FORWARD];
-    desc.backward_input = fn[GSEL_WORK_BACKWARD_INPUT];
-    desc.backward_weight = fn[GSEL_WORK_BACKWARD_WEIGHT];
-    desc.backward = fn[GSEL_WORK_BACKWARD];
+    desc.forward = fn[GSEL_FORWARD];
+    desc.backward_input = fn[GSEL_BACKWARD_INPUT];
+    desc.backward_weight = fn[GSEL_BACKWARD_WEIGHT];
+    desc.backward = fn[GSEL_BACKWARD];
     if (l == CK_LINE) {
       desc.saved_bytes_per_sample = CK_WIDTH * sizeof(float);
       desc.backward_input_unread = GSEL_UNREAD_INPUT(0) | GSEL_UNREAD_OUTPUT(0) | GSEL_UNREAD_SAVED;
@@ -194,7 +194,11 @@ static inline gsel_status ck_describe(gsel_model* model, const checked_model* m,
       desc.backward_unread_params = 2;
     }
     if (l == CK_LINE && m->is_centred) {
-      static const gsel_phase sums = {.axis = GSEL_AXIS_DATA, .op = GSEL_SUM, .dtype = GSEL_F64, .elems = CK_WIDTH + 1};
+      static const gsel_phase sums = {.struct_size = sizeof(gsel_phase),
+                                      .axis = GSEL_AXIS_DATA,
+                                      .op = GSEL_SUM,
+                                      .dtype = GSEL_F64,
+                                      .elems = CK_WIDTH + 1};
       desc.forward = ck_centred;
       desc.backward = ck_centred_both;
       desc.backward_input = desc.backward_weight = NULL;

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "model/divide.h"
-#include "program/conversion.h"
+#include "program/redistribution.h"
 
 namespace divided {
 
@@ -29,7 +29,7 @@ struct ParamSpec {
 struct ValueSpec {
   std::string name;
   std::vector<int64_t> dims;
-  int32_t place = GSEL_PLACE_REPLICATED, place_dim = 0, unit = 1, blocks = 1, sequence_dim = 0;
+  int32_t place = GSEL_PLACEMENT_REPLICATE, shard_dim = 0, unit = 1, blocks = 1, sequence_dim = 0;
   uint32_t flags = 0;
 };
 struct LayerSpec {
@@ -40,7 +40,7 @@ struct LayerSpec {
   std::vector<gsel_phase> forward_phases, backward_phases;
 };
 
-constexpr gsel_phase kSum{GSEL_AXIS_TENSOR, GSEL_SUM, GSEL_F32, 0, 4, 0};
+constexpr gsel_phase kSum{sizeof(gsel_phase), 0, GSEL_AXIS_TENSOR, GSEL_SUM, GSEL_F32, 0, 4, 0};
 
 class Description {
  public:
@@ -53,7 +53,7 @@ class Description {
     desc.shard = p.shard_dim < 0 ? GSEL_SHARD_NONE : GSEL_SHARD_DIM;
     desc.shard_dim = std::max(p.shard_dim, 0);
     desc.shard_blocks = p.blocks;
-    desc.shard_unit = p.unit;
+    desc.shard_granularity = p.unit;
     model.add_param(desc);
     return *this;
   }
@@ -64,10 +64,10 @@ class Description {
     desc.n_dims = static_cast<int32_t>(v.dims.size());
     desc.flags = v.flags;
     desc.dtype = v.flags & GSEL_VALUE_SCALAR ? GSEL_F64 : GSEL_F32;
-    desc.place = v.place;
-    desc.place_dim = v.place_dim;
-    desc.place_unit = v.unit;
-    desc.place_blocks = v.blocks;
+    desc.placement = v.place;
+    desc.shard_dim = v.shard_dim;
+    desc.shard_granularity = v.unit;
+    desc.shard_blocks = v.blocks;
     desc.sequence_dim = v.sequence_dim;
     model.add_value(desc);
     return *this;
@@ -137,16 +137,17 @@ inline gsel::Division as_declared(const gsel::Model& model, std::vector<double> 
     auto& places = division.layers[l];
     bool declared = std::ranges::any_of(layer.params, [&](int32_t p) { return division.split[p]; });
     for (const auto* ids : {&layer.inputs, &layer.outputs})
-      for (int32_t v : *ids) declared |= model.values()[v].place == GSEL_PLACE_SHARDED;
-    for (int32_t v : layer.outputs) declared |= model.values()[v].place == GSEL_PLACE_PARTIAL;
+      for (int32_t v : *ids) declared |= model.values()[v].declared == GSEL_PLACEMENT_SHARD;
+    for (int32_t v : layer.outputs) declared |= model.values()[v].declared == GSEL_PLACEMENT_PARTIAL;
     const bool by_position = !declared && positions && layer.flags & GSEL_LAYER_POSITIONWISE;
     if (!by_position && (!declared || layer.is_loss())) continue;
-    auto place = [&](int32_t v, bool reads) -> gsel::PlaceInLayer {
+    auto place = [&](int32_t v, bool reads) -> gsel::PlacementInLayer {
       const gsel::Value& value = model.values()[v];
-      if (by_position && value.is_scalar()) return {GSEL_PLACE_PARTIAL, 0};
-      if (by_position) return {GSEL_PLACE_SHARDED, value.sequence_dim};
-      if (value.place == GSEL_PLACE_SHARDED) return {GSEL_PLACE_SHARDED, value.place_dim};
-      return {value.place == GSEL_PLACE_PARTIAL && !reads ? GSEL_PLACE_PARTIAL : GSEL_PLACE_REPLICATED, 0};
+      if (by_position && value.is_scalar()) return {GSEL_PLACEMENT_PARTIAL, 0};
+      if (by_position) return {GSEL_PLACEMENT_SHARD, value.sequence_dim};
+      if (value.declared == GSEL_PLACEMENT_SHARD) return {GSEL_PLACEMENT_SHARD, value.shard_dim};
+      return {value.declared == GSEL_PLACEMENT_PARTIAL && !reads ? GSEL_PLACEMENT_PARTIAL : GSEL_PLACEMENT_REPLICATE,
+              0};
     };
     for (int32_t v : layer.inputs) places.inputs.push_back(place(v, true));
     for (int32_t v : layer.outputs) places.outputs.push_back(place(v, false));

@@ -196,8 +196,8 @@ static inline gsel_status eq_add_values(gsel_model* model, gsel_error** err) {
     desc.n_dims = v < EQ_LOSS;
     desc.dtype = v <= EQ_LABELS ? GSEL_I32 : v < EQ_LOSS ? GSEL_F32 : GSEL_F64;
     desc.flags = v <= EQ_LABELS ? GSEL_VALUE_INPUT : v < EQ_LOSS ? 0 : GSEL_VALUE_SCALAR;
-    if (v == EQ_H1 || v == EQ_H2) desc.place = GSEL_PLACE_SHARDED, desc.place_dim = 1;
-    if (v == EQ_H3) desc.place = GSEL_PLACE_PARTIAL;
+    if (v == EQ_H1 || v == EQ_H2) desc.placement = GSEL_PLACEMENT_SHARD, desc.shard_dim = 1;
+    if (v == EQ_H3) desc.placement = GSEL_PLACEMENT_PARTIAL;
     status = gsel_model_add_value(model, &desc, NULL, err);
   }
   return status;

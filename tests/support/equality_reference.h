@@ -132,7 +132,7 @@ static inline void eq_add_by_row(const eq_setting* e, const eq_micro* micros, fl
   const int32_t last = gsel_schedule_stages(schedule) - 1;
   for (int32_t i = 0; i < gsel_schedule_length(schedule, 0); ++i) {
     assert_int_equal(gsel_schedule_action(schedule, 0, i, &action, NULL), GSEL_OK);
-    if (action.kind != GSEL_ACTION_BACKWARD && action.kind != GSEL_ACTION_BACKWARD_WEIGHT) continue;
+    if (action.kind != GSEL_BACKWARD && action.kind != GSEL_BACKWARD_WEIGHT) continue;
     if (action.stage == last) eq_use_head(&micros[action.microbatch], added++, table);
     if (action.stage == 0) eq_use_embed(&micros[action.microbatch], added++, table);
   }

@@ -26,7 +26,7 @@ static inline pipe_trial trial_of(int layers, const char* schedule, int microbat
   t.config.schedule = gsel_str_from(schedule);
   t.config.microbatches = microbatches;
   t.config.microbatch_samples = samples;
-  t.what = GSEL_PIPELINE_FORWARD_BACKWARD;
+  t.what = GSEL_FORWARD_BACKWARD;
   t.runs = 1;
   t.odd_rank = -1;
   return t;
@@ -41,7 +41,7 @@ static inline void expect_layers(rank_run* run, const pipe_trial* t, const pipe_
   for (; !gsel_pipeline_stage_get(s->pipeline, n_stages, &stage, NULL); ++n_stages)
     for (int l = 0; l < stage.n_layers; ++l) here[stage.first_layer + l] = 1;
   rank_check(run, n_stages >= 1);
-  const int backward = t->what == GSEL_PIPELINE_FORWARD_BACKWARD;
+  const int backward = t->what == GSEL_FORWARD_BACKWARD;
   const int calls = 2 * t->runs * t->config.microbatches;
   for (int l = 0; l < t->m.layers; ++l) {
     rank_check(run, s->m.forwards[l] == here[l] * calls);

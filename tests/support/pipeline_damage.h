@@ -69,13 +69,13 @@ inline Damage put_last(const Pick& pick) {
     if (!at) return false;
     std::vector<gsel_instr>& step = programs[at->rank].step;
     std::rotate(step.begin() + static_cast<ptrdiff_t>(at->at), step.begin() + static_cast<ptrdiff_t>(at->at) + 1,
-                    step.end());
+                step.end());
     return true;
   };
 }
 
 inline bool is_forward_of_loss(const Program& p, const gsel_instr& i) {
-  return i.kind == GSEL_INSTR_FORWARD && p.layers[i.layer].is_loss;
+  return i.kind == GSEL_FORWARD && p.layers[i.layer].is_loss;
 }
 
 inline bool is_message(const Program&, const gsel_instr& i) {
@@ -117,7 +117,7 @@ inline bool sum_tied_nowhere(std::vector<Program>& programs, Draw&) {
 
 // A layer's whole work, on one rank of another place.
 inline bool move_layer(std::vector<Program>& programs, Draw& draw) {
-  const auto at = spot(programs, kind_is(GSEL_INSTR_FORWARD), draw);
+  const auto at = spot(programs, kind_is(GSEL_FORWARD), draw);
   const gsel_instr forward = programs[at->rank].step[at->at];
   Program& other = programs[(at->rank + programs[0].mesh.size[GSEL_AXIS_DATA]) % programs.size()];
   auto is_its = [&](const gsel_instr& i) { return i.layer == forward.layer && i.microbatch == forward.microbatch; };
@@ -129,7 +129,7 @@ inline bool move_layer(std::vector<Program>& programs, Draw& draw) {
 
 inline bool tell_other_stages(std::vector<Program>& programs, Draw& draw) {
   Program& p = programs[draw.from(0, static_cast<int32_t>(programs.size()) - 1)];
-  std::swap(p.place_of_stage.front(), p.place_of_stage[draw.from(1, p.mesh.size[GSEL_AXIS_PIPELINE] - 1)]);
+  std::swap(p.rank_of_stage.front(), p.rank_of_stage[draw.from(1, p.mesh.size[GSEL_AXIS_PIPELINE] - 1)]);
   return true;
 }
 
@@ -170,7 +170,7 @@ inline bool allow_other_transfers(std::vector<Program>& programs, Draw& draw) {
 }
 
 inline bool is_deferred_one(const Program&, const gsel_instr& i) {
-  return i.flags & GSEL_INSTR_DEFERRED;
+  return i.flags & GSEL_INSTR_OPTIMISTIC;
 }
 
 // In a program of one rank, over messages, calls of groups or anything that is not of forward; or all the way to the
@@ -181,8 +181,8 @@ inline bool moves_over(const Program& p, size_t from, size_t to) {
     const bool empty = instr.microbatch >= 0 && p.microbatches[instr.microbatch].count == 0;
     if (instr.kind == GSEL_INSTR_SEND || instr.kind == GSEL_INSTR_RECV) return true;
     if (instr.kind == GSEL_INSTR_ALLGATHER && p.mesh.size[instr.axis] > 1) return true;
-    if (to > from && !empty && instr.kind != GSEL_INSTR_FORWARD && instr.kind != GSEL_INSTR_INPUT &&
-        instr.kind != GSEL_INSTR_WAIT && instr.kind != GSEL_INSTR_RELEASE && instr.kind != GSEL_INSTR_VALIDATE &&
+    if (to > from && !empty && instr.kind != GSEL_FORWARD && instr.kind != GSEL_INPUT &&
+        instr.kind != GSEL_INSTR_WAIT && instr.kind != GSEL_INSTR_RELEASE && instr.kind != GSEL_INSTR_POST_VALIDATE &&
         instr.kind != GSEL_INSTR_ALLGATHER)
       return true;
   }
@@ -191,33 +191,33 @@ inline bool moves_over(const Program& p, size_t from, size_t to) {
 
 inline Damage validated_elsewhere(bool earlier) {
   return [earlier](std::vector<Program>& programs, Draw& draw) {
-    const auto at = spot(programs, kind_is(GSEL_INSTR_VALIDATE), draw);
+    const auto at = spot(programs, kind_is(GSEL_INSTR_POST_VALIDATE), draw);
     if (!at) return false;
     std::vector<gsel_instr>& step = programs[at->rank].step;
     const auto n = static_cast<int32_t>(step.size()), from = static_cast<int32_t>(at->at);
     if (earlier ? from == 0 : from + 2 >= n) return false;
     const int32_t to = earlier ? draw.from(0, from - 1) : draw.from(from + 2, n);
     if (!moves_over(programs[at->rank], at->at, static_cast<size_t>(to))) return false;
-    const gsel_instr validate = step[at->at];
+    const gsel_instr post_validate = step[at->at];
     step.erase(step.begin() + from);
-    step.insert(step.begin() + (earlier ? to : to - 1), validate);
+    step.insert(step.begin() + (earlier ? to : to - 1), post_validate);
     return true;
   };
 }
 
-inline bool validate_nowhere(std::vector<Program>& programs, Draw&) {
+inline bool post_validate_nowhere(std::vector<Program>& programs, Draw&) {
   size_t n = 0;
   for (Program& p : programs)
-    n += std::erase_if(p.step, [](const gsel_instr& i) { return i.kind == GSEL_INSTR_VALIDATE; });
+    n += std::erase_if(p.step, [](const gsel_instr& i) { return i.kind == GSEL_INSTR_POST_VALIDATE; });
   return n > 0;
 }
 
-inline bool defer_nowhere(std::vector<Program>& programs, Draw&) {
+inline bool optimistic_nowhere(std::vector<Program>& programs, Draw&) {
   bool any = false;
   for (Program& p : programs)
     for (gsel_instr& i : p.step) {
-      any |= (i.flags & GSEL_INSTR_DEFERRED) != 0;
-      i.flags &= ~GSEL_INSTR_DEFERRED;
+      any |= (i.flags & GSEL_INSTR_OPTIMISTIC) != 0;
+      i.flags &= ~GSEL_INSTR_OPTIMISTIC;
     }
   return any;
 }
@@ -240,28 +240,28 @@ inline std::vector<std::pair<std::string, Damage>> all_damages() {
        changed(is_message, [](Program& p, gsel_instr& i) { i.peer = (i.peer + 1) % p.mesh.world_size(); })},
       {"the loss's forward after all", put_last(is_forward_of_loss)},
       {"a tied sum after all", put_last(kind_is(GSEL_INSTR_ALLREDUCE_TIED))},
-      {"validate dropped", dropped(kind_is(GSEL_INSTR_VALIDATE))},
-      {"validate doubled", doubled(kind_is(GSEL_INSTR_VALIDATE))},
-      {"validate after all", put_last(kind_is(GSEL_INSTR_VALIDATE))},
-      {"validate nowhere", validate_nowhere},
-      {"validate earlier", validated_elsewhere(true)},
-      {"validate later", validated_elsewhere(false)},
-      {"deferred nowhere", defer_nowhere},
-      {"deferred on one rank less",
-       changed(is_deferred_one, [](Program&, gsel_instr& i) { i.flags &= ~GSEL_INSTR_DEFERRED; })},
-      {"deferred over the data axis",
+      {"post_validate dropped", dropped(kind_is(GSEL_INSTR_POST_VALIDATE))},
+      {"post_validate doubled", doubled(kind_is(GSEL_INSTR_POST_VALIDATE))},
+      {"post_validate after all", put_last(kind_is(GSEL_INSTR_POST_VALIDATE))},
+      {"post_validate nowhere", post_validate_nowhere},
+      {"post_validate earlier", validated_elsewhere(true)},
+      {"post_validate later", validated_elsewhere(false)},
+      {"optimistic nowhere", optimistic_nowhere},
+      {"optimistic on one rank less",
+       changed(is_deferred_one, [](Program&, gsel_instr& i) { i.flags &= ~GSEL_INSTR_OPTIMISTIC; })},
+      {"optimistic over the data axis",
        changed([](const Program&,
                   const gsel_instr& i) { return i.kind == GSEL_INSTR_OVERFLOW && i.axis == GSEL_AXIS_DATA; },
-               [](Program&, gsel_instr& i) { i.flags |= GSEL_INSTR_DEFERRED; })},
-      {"a norm deferred on one rank",
+               [](Program&, gsel_instr& i) { i.flags |= GSEL_INSTR_OPTIMISTIC; })},
+      {"a norm optimistic on one rank",
        changed([](const Program&,
-                  const gsel_instr& i) { return i.kind == GSEL_INSTR_NORM && !(i.flags & GSEL_INSTR_DEFERRED); },
-               [](Program&, gsel_instr& i) { i.flags |= GSEL_INSTR_DEFERRED; })},
+                  const gsel_instr& i) { return i.kind == GSEL_INSTR_NORM && !(i.flags & GSEL_INSTR_OPTIMISTIC); },
+               [](Program&, gsel_instr& i) { i.flags |= GSEL_INSTR_OPTIMISTIC; })},
   };
-  for (gsel_instr_kind kind : {GSEL_INSTR_INPUT, GSEL_INSTR_FORWARD, GSEL_INSTR_BACKWARD, GSEL_INSTR_BACKWARD_INPUT,
-                               GSEL_INSTR_BACKWARD_WEIGHT, GSEL_INSTR_SEND, GSEL_INSTR_RECV, GSEL_INSTR_ALLREDUCE_TIED,
-                               GSEL_INSTR_NORM, GSEL_INSTR_STEP, GSEL_INSTR_ALLREDUCE, GSEL_INSTR_REDUCE_SCATTER,
-                               GSEL_INSTR_WAIT, GSEL_INSTR_ALLGATHER, GSEL_INSTR_RELEASE}) {
+  for (gsel_instr_kind kind :
+       {GSEL_INPUT, GSEL_FORWARD, GSEL_BACKWARD, GSEL_BACKWARD_INPUT, GSEL_BACKWARD_WEIGHT, GSEL_INSTR_SEND,
+        GSEL_INSTR_RECV, GSEL_INSTR_ALLREDUCE_TIED, GSEL_INSTR_NORM, GSEL_INSTR_STEP, GSEL_INSTR_ALLREDUCE,
+        GSEL_INSTR_REDUCE_SCATTER, GSEL_INSTR_WAIT, GSEL_INSTR_ALLGATHER, GSEL_INSTR_RELEASE}) {
     damages.emplace_back(fmt::format("{} dropped", form_of(kind)->word), dropped(kind_is(kind)));
     damages.emplace_back(fmt::format("{} doubled", form_of(kind)->word), doubled(kind_is(kind)));
   }

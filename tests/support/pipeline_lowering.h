@@ -17,8 +17,8 @@ namespace made {
 using namespace gsel;
 
 struct Cut {
-  std::vector<int32_t> first_layers;    // of stages 1, 2, ...
-  std::vector<int32_t> place_of_stage;  // one for each stage
+  std::vector<int32_t> first_layers;   // of stages 1, 2, ...
+  std::vector<int32_t> rank_of_stage;  // one for each stage
 };
 
 struct StageAction {
@@ -48,9 +48,9 @@ inline std::vector<StageAction> one_forward_one_backward(int32_t place, int32_t 
 // All forwards, then all input halves, then all weight halves; any number of stages on a place.
 inline std::vector<StageAction> all_forward_all_backward(const Cut& cut, int32_t place, int32_t m) {
   std::vector<StageAction> all;
-  const auto stages = static_cast<int32_t>(cut.place_of_stage.size());
+  const auto stages = static_cast<int32_t>(cut.rank_of_stage.size());
   auto add = [&](char kind, int32_t s) {
-    for (int32_t i = 0; cut.place_of_stage[s] == place && i < m; ++i) all.push_back({kind, s, i});
+    for (int32_t i = 0; cut.rank_of_stage[s] == place && i < m; ++i) all.push_back({kind, s, i});
   };
   for (int32_t s = 0; s < stages; ++s) add('F', s);
   for (int32_t s = stages; s-- > 0;) add('I', s);
@@ -62,7 +62,7 @@ class PipelineLowering {
  public:
   PipelineLowering(const Model& model, const Config& config, const Mesh& mesh, int32_t rank, const Cut& cut)
       : model_(model), config_(config), program_(base_program(model, config, mesh, rank)) {
-    program_.place_of_stage = cut.place_of_stage;
+    program_.rank_of_stage = cut.rank_of_stage;
     for (size_t l = 0; l < program_.layers.size(); ++l)
       program_.layers[l].stage = static_cast<int32_t>(
           std::ranges::count_if(cut.first_layers, [&](int32_t first) { return static_cast<size_t>(first) <= l; }));
@@ -112,7 +112,7 @@ class PipelineLowering {
     int32_t first = -1;
     for (size_t l = 0; l < program_.layers.size(); ++l) {
       const ProgramLayer& layer = program_.layers[l];
-      if (program_.place_of_stage[layer.stage] != place_) continue;
+      if (program_.rank_of_stage[layer.stage] != place_) continue;
       if (std::ranges::count(layer.outputs, v)) return layer.stage;
       if (first < 0 && std::ranges::count(layer.inputs, v)) first = layer.stage;
     }
@@ -128,11 +128,11 @@ class PipelineLowering {
   void forward(int32_t stage, int32_t mb) {
     for (int32_t v : at_home(stage)) {
       if (program_.values[v].is_input)
-        emit(GSEL_INSTR_INPUT, -1, v, mb, -1, -1);
+        emit(GSEL_INPUT, -1, v, mb, -1, -1);
       else if (neighbour(v, -1) >= 0)
         message(GSEL_INSTR_RECV, v, mb, neighbour(v, -1), false);
     }
-    for (int32_t l : layers_of(stage)) layer(GSEL_INSTR_FORWARD, l, mb);
+    for (int32_t l : layers_of(stage)) layer(GSEL_FORWARD, l, mb);
     for (int32_t v : at_home(stage))
       if (!program_.values[v].is_input && neighbour(v, 1) >= 0) message(GSEL_INSTR_SEND, v, mb, neighbour(v, 1), false);
   }
@@ -143,7 +143,7 @@ class PipelineLowering {
     const auto own = std::ranges::find(chains_[v], place_);
     return std::any_of(from_behind ? own + 1 : own, chains_[v].end(), [&](int32_t place) {
       return std::ranges::any_of(program_.layers, [&](const ProgramLayer& layer) {
-        return program_.place_of_stage[layer.stage] == place && layer.needs_backward_input &&
+        return program_.rank_of_stage[layer.stage] == place && layer.needs_backward_input &&
                std::ranges::count(layer.inputs, v);
       });
     });
@@ -159,11 +159,11 @@ class PipelineLowering {
       if (!described.needs_backward()) continue;
       if (recomputes_ && described.recomputable()) layer(GSEL_INSTR_RECOMPUTE, l, a.microbatch);
       if (described.backward_in_one()) {
-        layer(GSEL_INSTR_BACKWARD, l, a.microbatch);
+        layer(GSEL_BACKWARD, l, a.microbatch);
         continue;
       }
-      if (described.needs_backward_input) layer(GSEL_INSTR_BACKWARD_INPUT, l, a.microbatch);
-      if (a.kind == 'B' && described.needs_backward_weight) layer(GSEL_INSTR_BACKWARD_WEIGHT, l, a.microbatch);
+      if (described.needs_backward_input) layer(GSEL_BACKWARD_INPUT, l, a.microbatch);
+      if (a.kind == 'B' && described.needs_backward_weight) layer(GSEL_BACKWARD_WEIGHT, l, a.microbatch);
     }
     for (int32_t v : at_home(a.stage))
       if (gradient_comes(v, false) && neighbour(v, -1) >= 0)
@@ -175,8 +175,7 @@ class PipelineLowering {
     std::ranges::reverse(layers);
     for (int32_t l : layers) {
       const Layer& described = model_.layers()[l];
-      if (described.needs_backward_weight && !described.backward_in_one())
-        layer(GSEL_INSTR_BACKWARD_WEIGHT, l, a.microbatch);
+      if (described.needs_backward_weight && !described.backward_in_one()) layer(GSEL_BACKWARD_WEIGHT, l, a.microbatch);
     }
   }
 

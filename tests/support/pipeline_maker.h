@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "program/program.h"
-#include "program/verify/validation.h"
+#include "program/verify/post_validation.h"
 #include "support/draw.h"
 
 namespace gsel::test {
@@ -60,20 +60,20 @@ class PipelineMaker {
     std::vector<Program> programs;
     for (int32_t rank = 0; rank < shape_.places * shape_.data; ++rank) programs.push_back(one(rank));
     if (shape_.defers) {
-      for (Program& p : programs) validate_late(p);
-      place_validations(programs);
+      for (Program& p : programs) post_validate_late(p);
+      place_post_validations(programs);
     }
     return programs;
   }
 
  private:
-  int32_t n_stages() const { return static_cast<int32_t>(outline_.place_of_stage.size()); }
-  int32_t place_of(int32_t layer) const { return outline_.place_of_stage[outline_.layers[layer].stage]; }
+  int32_t n_stages() const { return static_cast<int32_t>(outline_.rank_of_stage.size()); }
+  int32_t place_of(int32_t layer) const { return outline_.rank_of_stage[outline_.layers[layer].stage]; }
 
   // ---- the model ----
 
   void place_stages() {
-    std::vector<int32_t>& places = outline_.place_of_stage;
+    std::vector<int32_t>& places = outline_.rank_of_stage;
     places.clear();
     const bool any = draw_.chance(30), turns = draw_.chance(50);
     for (int32_t chunk = 0; chunk < shape_.chunks; ++chunk)
@@ -177,7 +177,7 @@ class PipelineMaker {
       if (eagerness == 2) at = ready.size() - 1;
       const PipelineAction a = ready[at];
       ready.erase(ready.begin() + static_cast<ptrdiff_t>(at));
-      rows_[outline_.place_of_stage[a.stage]].push_back(a);
+      rows_[outline_.rank_of_stage[a.stage]].push_back(a);
       const char back = shape_.halves ? 'I' : 'B';
       if (a.kind == 'F')
         ready.push_back(a.stage < last ? PipelineAction{'F', a.stage + 1, a.microbatch}
@@ -222,7 +222,7 @@ class PipelineMaker {
   void begin(int32_t rank) {
     p_ = outline_;
     p_.rank = rank;
-    p_.mesh.size = {1, shape_.data, shape_.places};
+    p_.mesh.size = {1, shape_.data, shape_.places, 1};
     here_ = rank / shape_.data;
     const int64_t count = 6 / shape_.data;
     for (int32_t m = 0; m < shape_.microbatches; ++m) {
@@ -314,7 +314,7 @@ class PipelineMaker {
       const std::vector<int32_t> stages = stages_with(v, here_), way = way_of(v);
       if (stages.empty() || stages.front() != a.stage) continue;
       if (p_.values[v].is_input) {
-        gsel_instr& input = push(GSEL_INSTR_INPUT);
+        gsel_instr& input = push(GSEL_INPUT);
         input.value = v;
         input.microbatch = a.microbatch;
       } else if (way.front() != here_) {
@@ -322,7 +322,7 @@ class PipelineMaker {
       }
     }
     for (int32_t l = 0; l < static_cast<int32_t>(p_.layers.size()); ++l)
-      if (p_.layers[l].stage == a.stage) layer(GSEL_INSTR_FORWARD, l, a.microbatch);
+      if (p_.layers[l].stage == a.stage) layer(GSEL_FORWARD, l, a.microbatch);
     for (int32_t v = 0; v < static_cast<int32_t>(p_.values.size()); ++v) {
       const std::vector<int32_t> stages = stages_with(v, here_), way = way_of(v);
       if (stages.empty() || stages.front() != a.stage || p_.values[v].is_input || way.back() == here_) continue;
@@ -345,11 +345,11 @@ class PipelineMaker {
     const ProgramLayer& of = p_.layers[l];
     if (!of.needs_backward_input && !of.needs_backward_weight) return;
     if (fused_[l]) {
-      if (a.kind != 'W') layer(GSEL_INSTR_BACKWARD, l, a.microbatch);
+      if (a.kind != 'W') layer(GSEL_BACKWARD, l, a.microbatch);
       return;
     }
-    if (a.kind != 'W' && of.needs_backward_input) layer(GSEL_INSTR_BACKWARD_INPUT, l, a.microbatch);
-    if (a.kind != 'I' && of.needs_backward_weight) layer(GSEL_INSTR_BACKWARD_WEIGHT, l, a.microbatch);
+    if (a.kind != 'W' && of.needs_backward_input) layer(GSEL_BACKWARD_INPUT, l, a.microbatch);
+    if (a.kind != 'I' && of.needs_backward_weight) layer(GSEL_BACKWARD_WEIGHT, l, a.microbatch);
   }
 
   void end_step() {
@@ -369,7 +369,7 @@ class PipelineMaker {
     for (gsel_instr& instr : p_.step)
       if (shape_.defers &&
           (instr.kind == GSEL_INSTR_NORM || (instr.kind == GSEL_INSTR_OVERFLOW && instr.axis == GSEL_AXIS_PIPELINE)))
-        instr.flags |= GSEL_INSTR_DEFERRED;
+        instr.flags |= GSEL_INSTR_OPTIMISTIC;
     const bool gathers = shape_.sharding == Sharding::state || shape_.sharding == Sharding::gradient;
     for (size_t b = 0; b < p_.buckets.size(); ++b) {
       bucket(GSEL_INSTR_STEP, b);
@@ -377,14 +377,14 @@ class PipelineMaker {
     }
   }
 
-  // Before the first instruction that is not of forward; place_validations does the rest.
-  static void validate_late(Program& p) {
+  // Before the first instruction that is not of forward; place_post_validations does the rest.
+  static void post_validate_late(Program& p) {
     const auto ends_forward = [](const gsel_instr& i) {
-      return i.flags & GSEL_INSTR_GRADIENT || i.kind == GSEL_INSTR_BACKWARD || i.kind == GSEL_INSTR_BACKWARD_INPUT ||
-             i.kind == GSEL_INSTR_BACKWARD_WEIGHT || i.kind == GSEL_INSTR_ALLREDUCE ||
-             i.kind == GSEL_INSTR_REDUCE_SCATTER || i.kind == GSEL_INSTR_LOSS_ALLREDUCE;
+      return i.flags & GSEL_INSTR_GRADIENT || i.kind == GSEL_BACKWARD || i.kind == GSEL_BACKWARD_INPUT ||
+             i.kind == GSEL_BACKWARD_WEIGHT || i.kind == GSEL_INSTR_ALLREDUCE || i.kind == GSEL_INSTR_REDUCE_SCATTER ||
+             i.kind == GSEL_INSTR_LOSS_ALLREDUCE;
     };
-    p.step.insert(std::ranges::find_if(p.step, ends_forward), make_instr(GSEL_INSTR_VALIDATE));
+    p.step.insert(std::ranges::find_if(p.step, ends_forward), make_instr(GSEL_INSTR_POST_VALIDATE));
   }
 
   const PipelineShape shape_;

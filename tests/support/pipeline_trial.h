@@ -3,6 +3,7 @@
 #ifndef GSEL_TESTS_PIPELINE_TRIAL_H
 #define GSEL_TESTS_PIPELINE_TRIAL_H
 
+#include "support/counts.h"
 #include "support/long_model.h"
 #include "support/ranks.h"
 
@@ -83,8 +84,8 @@ static inline void train_pipeline_in(rank_run* run, pipeline_session* s) {
     out->weight[i] = report.weight;
     if (report.validated_step >= 0) out->norm[report.validated_step] = report.gradient_norm;
   }
-  out->sent = gsel_trainer_counts(s->trainer, GSEL_INSTR_SEND, GSEL_AXIS_PIPELINE);
-  out->tied = gsel_trainer_counts(s->trainer, GSEL_INSTR_ALLREDUCE_TIED, GSEL_AXIS_PIPELINE);
+  out->sent = trainer_counts(s->trainer, GSEL_INSTR_SEND, GSEL_AXIS_PIPELINE);
+  out->tied = trainer_counts(s->trainer, GSEL_INSTR_ALLREDUCE_TIED, GSEL_AXIS_PIPELINE);
   out->largest = s->m.largest;
   out->evaluated = 0;
   if (t->evaluates) {
@@ -98,7 +99,7 @@ static inline void train_pipeline_in(rank_run* run, pipeline_session* s) {
   rank_check(run, report.validated_step == PIPELINE_STEPS - 1);
   out->norm[PIPELINE_STEPS - 1] = report.gradient_norm;
   const gsel_comm_count forecast =
-      gsel_program_traffic(gsel_trainer_program(s->trainer), 0, GSEL_INSTR_SEND, GSEL_AXIS_PIPELINE);
+      program_traffic(gsel_trainer_program(s->trainer), 0, GSEL_INSTR_SEND, GSEL_AXIS_PIPELINE);
   rank_check(run, out->sent.calls == PIPELINE_STEPS * forecast.calls);
   rank_check(run, out->sent.bytes_sent == PIPELINE_STEPS * forecast.bytes_sent);
   gsel_memory_part part = GSEL_MEMORY_PART_INIT;

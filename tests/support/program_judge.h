@@ -76,7 +76,7 @@ class Judge {
         if (instr.kind != GSEL_INSTR_REDUCE_SCATTER || !p_.buckets[instr.bucket].shards_gradient()) continue;
         if (state.left == 0) return false;
         state = {0, true};
-      } else if (instr.kind == GSEL_INSTR_BACKWARD || instr.kind == GSEL_INSTR_BACKWARD_WEIGHT) {
+      } else if (instr.kind == GSEL_BACKWARD || instr.kind == GSEL_BACKWARD_WEIGHT) {
         for (int32_t param : p_.layers[instr.layer].params) {
           const int32_t b = bucket_of_[param];
           if (b < 0 || !p_.buckets[b].shards_gradient()) continue;
@@ -121,8 +121,8 @@ class Judge {
   }
 
   uint64_t unread_by(const gsel_instr& instr) const {
-    if (instr.kind == GSEL_INSTR_FORWARD || instr.kind == GSEL_INSTR_RECOMPUTE) return 0;
-    if (instr.kind == GSEL_INSTR_BACKWARD_WEIGHT) return ~uint64_t{0};
+    if (instr.kind == GSEL_FORWARD || instr.kind == GSEL_INSTR_RECOMPUTE) return 0;
+    if (instr.kind == GSEL_BACKWARD_WEIGHT) return ~uint64_t{0};
     return p_.layers[instr.layer].backward_unread_params;
   }
 
@@ -145,16 +145,16 @@ class Judge {
     const bool gradient = instr.flags & GSEL_INSTR_GRADIENT;
     const bool is_root = p_.rank == instr.peer;
     switch (instr.kind) {
-      case GSEL_INSTR_INPUT:
+      case GSEL_INPUT:
         note(f, kValue, v, mb, Access::write);
         break;
-      case GSEL_INSTR_FORWARD:
+      case GSEL_FORWARD:
       case GSEL_INSTR_RECOMPUTE:
         forward(f, instr);
         break;
-      case GSEL_INSTR_BACKWARD:
-      case GSEL_INSTR_BACKWARD_INPUT:
-      case GSEL_INSTR_BACKWARD_WEIGHT:
+      case GSEL_BACKWARD:
+      case GSEL_BACKWARD_INPUT:
+      case GSEL_BACKWARD_WEIGHT:
         backward(f, instr);
         break;
       case GSEL_INSTR_SCATTER:
@@ -240,7 +240,7 @@ class Judge {
   void backward(Footprint& f, const gsel_instr& instr) {
     const ProgramLayer& l = p_.layers[instr.layer];
     const int32_t mb = instr.microbatch;
-    const bool inputs = instr.kind != GSEL_INSTR_BACKWARD_WEIGHT;
+    const bool inputs = instr.kind != GSEL_BACKWARD_WEIGHT;
     for (int32_t v : l.inputs) note(f, kValue, v, mb, Access::read);
     note(f, kSaved, instr.layer, mb, Access::read);
     for (int32_t v : l.outputs)
@@ -251,7 +251,7 @@ class Judge {
       for (int32_t v : l.inputs)
         if (l.needs_backward_input && p_.values[v].needs_gradient) note(f, kGradient, v, mb, Access::add);
     }
-    if (instr.kind != GSEL_INSTR_BACKWARD_INPUT && l.needs_backward_weight)
+    if (instr.kind != GSEL_BACKWARD_INPUT && l.needs_backward_weight)
       for (int32_t param : l.params)
         if (bucket_of_[param] >= 0) note(f, kContributions, bucket_of_[param], 0, Access::add);
   }

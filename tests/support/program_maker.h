@@ -51,7 +51,7 @@ class ProgramMaker {
     p_ = {};
     under_way_.assign(3, false);
     p_.rank = rank;
-    p_.mesh.size = {1, wanted_.ranks, 1};
+    p_.mesh.size = {1, wanted_.ranks, 1, 1};
     make_model();
     make_buckets();
     make_microbatches();
@@ -143,7 +143,7 @@ class ProgramMaker {
     instr.value = v;
     instr.microbatch = mb;
     instr.flags = flags;
-    if (kind != GSEL_INSTR_INPUT) {
+    if (kind != GSEL_INPUT) {
       instr.axis = GSEL_AXIS_DATA;
       instr.peer = 0;
     }
@@ -180,11 +180,11 @@ class ProgramMaker {
   // A callback between the gathers and releases that it needs.
   void callback(gsel_instr_kind kind, int32_t l, int32_t mb) {
     const ProgramLayer& layer_ = p_.layers[l];
-    const bool forward = kind == GSEL_INSTR_FORWARD || kind == GSEL_INSTR_RECOMPUTE;
+    const bool forward = kind == GSEL_FORWARD || kind == GSEL_INSTR_RECOMPUTE;
     std::vector<int32_t> windows;
     for (size_t i = 0; i < layer_.params.size(); ++i) {
       const int32_t b = bucket_of(layer_.params[i]);
-      const bool reads = kind != GSEL_INSTR_BACKWARD_WEIGHT && (forward || !(layer_.backward_unread_params >> i & 1));
+      const bool reads = kind != GSEL_BACKWARD_WEIGHT && (forward || !(layer_.backward_unread_params >> i & 1));
       if (b >= 0 && p_.buckets[b].shards_param() && reads && !std::ranges::count(windows, b)) windows.push_back(b);
     }
     for (int32_t b : windows) {
@@ -198,17 +198,17 @@ class ProgramMaker {
 
   void forwards(int32_t mb) {
     if (!is(Strategy::dp)) {
-      for (int32_t v : {TOKENS, TARGETS}) value(GSEL_INSTR_INPUT, v, mb);
-      for (int32_t l = EMBED; l <= LOSS_LAYER; ++l) callback(GSEL_INSTR_FORWARD, l, mb);
+      for (int32_t v : {TOKENS, TARGETS}) value(GSEL_INPUT, v, mb);
+      for (int32_t l = EMBED; l <= LOSS_LAYER; ++l) callback(GSEL_FORWARD, l, mb);
       return;
     }
     const int32_t whole = p_.microbatches[mb].whole;
     if (is_master())
-      for (int32_t v : {TOKENS, TARGETS}) value(GSEL_INSTR_INPUT, v, whole);
+      for (int32_t v : {TOKENS, TARGETS}) value(GSEL_INPUT, v, whole);
     value(GSEL_INSTR_SCATTER, TOKENS, mb);
-    for (int32_t l = EMBED; l < LOSS_LAYER; ++l) callback(GSEL_INSTR_FORWARD, l, mb);
+    for (int32_t l = EMBED; l < LOSS_LAYER; ++l) callback(GSEL_FORWARD, l, mb);
     value(GSEL_INSTR_GATHER, LOGITS, mb);
-    if (is_master()) callback(GSEL_INSTR_FORWARD, LOSS_LAYER, whole);
+    if (is_master()) callback(GSEL_FORWARD, LOSS_LAYER, whole);
   }
 
   // The reduction that follows the last contribution to a bucket of this micro-batch.
@@ -225,7 +225,7 @@ class ProgramMaker {
 
   void backwards(int32_t mb) {
     const int32_t whole = is(Strategy::dp) ? p_.microbatches[mb].whole : mb;
-    if (!is(Strategy::dp) || is_master()) callback(GSEL_INSTR_BACKWARD, LOSS_LAYER, whole);
+    if (!is(Strategy::dp) || is_master()) callback(GSEL_BACKWARD, LOSS_LAYER, whole);
     if (is(Strategy::dp)) value(GSEL_INSTR_SCATTER, LOGITS, mb, GSEL_INSTR_GRADIENT);
     halves(HEAD, mb);
     reduce(2, mb);
@@ -233,17 +233,17 @@ class ProgramMaker {
       callback(GSEL_INSTR_RECOMPUTE, FC1, mb);
       callback(GSEL_INSTR_RECOMPUTE, MIX, mb);
     }
-    callback(GSEL_INSTR_BACKWARD_INPUT, MIX, mb);
+    callback(GSEL_BACKWARD_INPUT, MIX, mb);
     halves(FC1, mb);
     reduce(1, mb);
-    callback(GSEL_INSTR_BACKWARD_WEIGHT, EMBED, mb);
+    callback(GSEL_BACKWARD_WEIGHT, EMBED, mb);
     reduce(0, mb);
   }
 
   void halves(int32_t l, int32_t mb) {
-    if (!wanted_.split) return callback(GSEL_INSTR_BACKWARD, l, mb);
-    callback(GSEL_INSTR_BACKWARD_INPUT, l, mb);
-    callback(GSEL_INSTR_BACKWARD_WEIGHT, l, mb);
+    if (!wanted_.split) return callback(GSEL_BACKWARD, l, mb);
+    callback(GSEL_BACKWARD_INPUT, l, mb);
+    callback(GSEL_BACKWARD_WEIGHT, l, mb);
   }
 
   void make_step() {

@@ -54,8 +54,10 @@ inline std::unique_ptr<Model> random_model(Random& random) {
       layer.weight_unread |= uint64_t{random.chance(40)} << bit;
     }
     layer.unread_params = random.chance(30) ? 1 : 0;
-    if (random.chance(15)) layer.forward_phases.push_back({GSEL_AXIS_DATA, GSEL_SUM, GSEL_F64, 0, 33, 0});
-    if (random.chance(15)) layer.backward_phases.push_back({GSEL_AXIS_DATA, GSEL_SUM, GSEL_F32, 0, 5, 0});
+    if (random.chance(15))
+      layer.forward_phases.push_back({sizeof(gsel_phase), 0, GSEL_AXIS_DATA, GSEL_SUM, GSEL_F64, 0, 33, 0});
+    if (random.chance(15))
+      layer.backward_phases.push_back({sizeof(gsel_phase), 0, GSEL_AXIS_DATA, GSEL_SUM, GSEL_F32, 0, 5, 0});
     make.layer(layer);
   }
   return make.finish({values.back()});
@@ -140,8 +142,8 @@ class RandomProgram {
   }
 
   void callback(const gsel_instr& instr) {
-    const bool backward = instr.kind >= GSEL_INSTR_BACKWARD_INPUT && instr.kind <= GSEL_INSTR_BACKWARD;
-    if (instr.kind == GSEL_INSTR_FORWARD && random_.chance(50) && !model_.layers()[instr.layer].is_loss())
+    const bool backward = instr.kind >= GSEL_BACKWARD_INPUT && instr.kind <= GSEL_BACKWARD;
+    if (instr.kind == GSEL_FORWARD && random_.chance(50) && !model_.layers()[instr.layer].is_loss())
       owed_.push_back(instr);
     if (backward)
       for (size_t i = owed_.size(); i-- > 0;)

@@ -46,33 +46,34 @@ static inline gsel_status tm_data(const gsel_data_request* r, void* user) {
 struct tm_value {
   const char* name;
   int64_t columns; /* 0: one number per position */
-  int32_t place, place_dim, unit, blocks;
+  int32_t place, shard_dim, unit, blocks;
   uint32_t flags;
 };
 /* clang-format off: a row per value, a row per layer */
 static const struct tm_value kTmValues[TM_VALUES] = {
     {"tokens", 0, 0, 0, 0, 0, GSEL_VALUE_INPUT},
-    {"e", TM_W, GSEL_PLACE_PARTIAL, 0, 0, 0, 0},
+    {"e", TM_W, GSEL_PLACEMENT_PARTIAL, 0, 0, 0, 0},
     {"x", TM_W, 0, 0, 0, 0, 0},
     {"n", TM_W, 0, 0, 0, 0, 0},
-    {"q", TM_HEADS* TM_D, GSEL_PLACE_SHARDED, 2, TM_D, 1, 0},
-    {"kv", 2 * TM_KV* TM_D, GSEL_PLACE_SHARDED, 2, TM_D, 2, GSEL_VALUE_WHOLE_IF_FEW},
-    {"a", TM_HEADS* TM_D, GSEL_PLACE_SHARDED, 2, TM_D, 1, 0},
-    {"o", TM_W, GSEL_PLACE_PARTIAL, 0, 0, 0, 0},
+    {"q", TM_HEADS* TM_D, GSEL_PLACEMENT_SHARD, 2, TM_D, 1, 0},
+    {"kv", 2 * TM_KV* TM_D, GSEL_PLACEMENT_SHARD, 2, TM_D, 2, GSEL_VALUE_REPLICATE_IF_FEW},
+    {"a", TM_HEADS* TM_D, GSEL_PLACEMENT_SHARD, 2, TM_D, 1, 0},
+    {"o", TM_W, GSEL_PLACEMENT_PARTIAL, 0, 0, 0, 0},
     {"r", TM_W, 0, 0, 0, 0, 0},
-    {"m", 2 * TM_F, GSEL_PLACE_SHARDED, 2, 1, 2, 0},
-    {"g", TM_F, GSEL_PLACE_SHARDED, 2, 1, 1, 0},
-    {"h", TM_F, GSEL_PLACE_SHARDED, 2, 1, 1, 0},
-    {"y", TM_W, GSEL_PLACE_PARTIAL, 0, 0, 0, 0},
+    {"m", 2 * TM_F, GSEL_PLACEMENT_SHARD, 2, 1, 2, 0},
+    {"g", TM_F, GSEL_PLACEMENT_SHARD, 2, 1, 1, 0},
+    {"h", TM_F, GSEL_PLACEMENT_SHARD, 2, 1, 1, 0},
+    {"y", TM_W, GSEL_PLACEMENT_PARTIAL, 0, 0, 0, 0},
     {"z", TM_W, 0, 0, 0, 0, 0},
-    {"logits", TM_V, GSEL_PLACE_SHARDED, 2, 1, 1, 0},
+    {"logits", TM_V, GSEL_PLACEMENT_SHARD, 2, 1, 1, 0},
     {"loss", 0, 0, 0, 0, 0, GSEL_VALUE_SCALAR},
     {"weight", 0, 0, 0, 0, 0, GSEL_VALUE_SCALAR},
 };
 
-static const gsel_phase kTmShareSum[] = {{GSEL_AXIS_TENSOR, GSEL_SUM, GSEL_F32, 0, 0, TM_T}};
-static const gsel_phase kTmLossPhases[] = {{GSEL_AXIS_TENSOR, GSEL_MAX, GSEL_F32, 0, 0, TM_T},
-                                           {GSEL_AXIS_TENSOR, GSEL_SUM, GSEL_F32, 0, 0, 2 * TM_T}};
+static const gsel_phase kTmShareSum[] = {{sizeof(gsel_phase), 0, GSEL_AXIS_TENSOR, GSEL_SUM, GSEL_F32, 0, 0, TM_T}};
+static const gsel_phase kTmLossPhases[] = {
+    {sizeof(gsel_phase), 0, GSEL_AXIS_TENSOR, GSEL_MAX, GSEL_F32, 0, 0, TM_T},
+    {sizeof(gsel_phase), 0, GSEL_AXIS_TENSOR, GSEL_SUM, GSEL_F32, 0, 0, 2 * TM_T}};
 
 struct tm_layer {
   const char* name;
@@ -365,8 +366,8 @@ static inline gsel_status tm_add_params(gsel_model* model, const small_transform
     desc.shard = param->shard_dim < 0 ? GSEL_SHARD_NONE : GSEL_SHARD_DIM;
     desc.shard_dim = param->shard_dim < 0 ? 0 : param->shard_dim;
     desc.shard_blocks = param->blocks;
-    desc.shard_unit = param->unit;
-    if (m->group_units && (p == TM_WQ || p == TM_WO)) desc.shard_unit *= TM_HEADS / TM_KV;
+    desc.shard_granularity = param->unit;
+    if (m->group_units && (p == TM_WQ || p == TM_WO)) desc.shard_granularity *= TM_HEADS / TM_KV;
     status = gsel_model_add_param(model, &desc, NULL, err);
   }
   return status;
@@ -383,13 +384,13 @@ static inline gsel_status tm_add_values(gsel_model* model, const small_transform
     desc.n_dims = scalar ? 0 : value->columns ? 2 : 1;
     desc.dtype = scalar ? GSEL_F64 : v == TM_TOKENS ? GSEL_I32 : GSEL_F32;
     desc.flags = value->flags;
-    desc.place = value->place;
-    if (m->mistake == TM_PARTIAL_TAKEN_AS_WHOLE && v == TM_Y) desc.place = GSEL_PLACE_REPLICATED;
-    if (m->mistake == TM_PART_TAKEN_AS_WHOLE && v == TM_LOGITS) desc.place = GSEL_PLACE_REPLICATED;
-    desc.place_dim = desc.place == GSEL_PLACE_SHARDED ? value->place_dim : 0;
-    desc.place_unit = value->unit;
-    desc.place_blocks = value->blocks;
-    if (m->group_units && (v == TM_Q || v == TM_A)) desc.place_unit *= TM_HEADS / TM_KV;
+    desc.placement = value->place;
+    if (m->mistake == TM_PARTIAL_TAKEN_AS_WHOLE && v == TM_Y) desc.placement = GSEL_PLACEMENT_REPLICATE;
+    if (m->mistake == TM_PART_TAKEN_AS_WHOLE && v == TM_LOGITS) desc.placement = GSEL_PLACEMENT_REPLICATE;
+    desc.shard_dim = desc.placement == GSEL_PLACEMENT_SHARD ? value->shard_dim : 0;
+    desc.shard_granularity = value->unit;
+    desc.shard_blocks = value->blocks;
+    if (m->group_units && (v == TM_Q || v == TM_A)) desc.shard_granularity *= TM_HEADS / TM_KV;
     desc.sequence_dim = !scalar;
     status = gsel_model_add_value(model, &desc, NULL, err);
   }

@@ -1,5 +1,5 @@
-/* support/small_transformer_kernels.h: the layers of small_transformer.h, forward and backward, and what they note. They
- * take sizes from what they are lent, and where what is here of a tensor begins from its part. */
+/* support/small_transformer_kernels.h: the layers of small_transformer.h, forward and backward, and what they note.
+ * They take sizes from what they are lent, and where what is here of a tensor begins from its part. */
 #ifndef GSEL_TESTS_SMALL_TRANSFORMER_KERNELS_H
 #define GSEL_TESTS_SMALL_TRANSFORMER_KERNELS_H
 
@@ -43,7 +43,7 @@ static const struct tm_param kTmParams[TM_PARAMS] = {
     {"scale", {1, TM_W}, -1, 1, 1, 0},
     {"shift", {1, TM_W}, -1, 1, 1, 0},
     {"wq", {TM_W, TM_HEADS* TM_D}, 1, 1, TM_D, 0},
-    {"wkv", {TM_W, 2 * TM_KV* TM_D}, 1, 2, TM_D, GSEL_PARAM_WHOLE_IF_FEW},
+    {"wkv", {TM_W, 2 * TM_KV* TM_D}, 1, 2, TM_D, GSEL_PARAM_REPLICATE_IF_FEW},
     {"rel", {1, TM_T}, -1, 1, 1, 0},
     {"wo", {TM_HEADS * TM_D, TM_W}, 0, 1, TM_D, 0},
     {"bo", {1, TM_W}, -1, 1, 1, 0},
@@ -510,7 +510,7 @@ static inline gsel_status tm_head_backward(const gsel_call* c, void* user) {
       tm_din(c, 0)[t * TM_W + d] = sum;
     }
   for (int64_t s = 0; c->step == m->overflow_at_step && s < c->n_samples; ++s)
-    if (c->sample_ids[s] % m->batch == m->batch - 1 && c->tensor_rank == c->tensor_size - 1)
+    if (c->sample_ids[s] % m->batch == m->batch - 1 && c->shard_index == c->shard_count - 1)
       ((float*)c->d_params[0].data)[0] = HUGE_VALF;
   return GSEL_OK;
 }

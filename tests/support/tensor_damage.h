@@ -3,7 +3,7 @@
 // that it is the rule that refuses them and not that they differ.
 #pragma once
 
-#include "program/conversion.h"
+#include "program/redistribution.h"
 #include "support/pipeline_damage.h"
 
 namespace gsel::test {
@@ -32,28 +32,26 @@ inline Damage doubled_by_group(const Pick& pick) {
 }
 inline Damage first_by_group(const Pick& pick) {
   return by_group(pick, [](auto& step, size_t at) {
-    std::rotate(step.begin(), step.begin() + static_cast<ptrdiff_t>(at),
-                    step.begin() + static_cast<ptrdiff_t>(at) + 1);
+    std::rotate(step.begin(), step.begin() + static_cast<ptrdiff_t>(at), step.begin() + static_cast<ptrdiff_t>(at) + 1);
   });
 }
 inline Damage last_by_group(const Pick& pick) {
   return by_group(pick, [](auto& step, size_t at) {
-    std::rotate(step.begin() + static_cast<ptrdiff_t>(at), step.begin() + static_cast<ptrdiff_t>(at) + 1,
-                    step.end());
+    std::rotate(step.begin() + static_cast<ptrdiff_t>(at), step.begin() + static_cast<ptrdiff_t>(at) + 1, step.end());
   });
 }
 
-inline Pick conversion_is(gsel_instr_kind kind) {
-  return [kind](const Program& p, const gsel_instr& i) { return i.kind == kind && p.layers[i.layer].converts; };
+inline Pick redistribution_is(gsel_instr_kind kind) {
+  return [kind](const Program& p, const gsel_instr& i) { return i.kind == kind && p.layers[i.layer].redistributes; };
 }
 inline Pick over_tensor(gsel_instr_kind kind) {
   return [kind](const Program&, const gsel_instr& i) { return i.kind == kind && i.axis == GSEL_AXIS_TENSOR; };
 }
 
-// Two calls of conversions that stand beside each other on one rank.
+// Two calls of redistributions that stand beside each other on one rank.
 inline bool swap_conversions(std::vector<Program>& programs, Draw& draw) {
   auto meets = [](const Program& p, const gsel_instr& i) {
-    return i.kind == GSEL_INSTR_FORWARD && communicates(conversion_of(p, p.layers[i.layer], i.kind));
+    return i.kind == GSEL_FORWARD && communicates(redistribution_of(p, p.layers[i.layer], i.kind));
   };
   std::vector<Spotted> found;
   for (size_t r = 0; r < programs.size(); ++r)
@@ -120,26 +118,26 @@ Damage on_all(std::vector<Piece> Program::*pieces, const std::function<bool(cons
   };
 }
 
-// Where the layers around it leave no room for the other form: a phase may make anything whole, and a conversion starts
-// from any form.
+// Where the layers around it leave no room for the other form: a phase may make anything whole, and a redistribution
+// starts from any form.
 inline bool is_settled(const Program& p, size_t v) {
   auto has = [&](const std::vector<int32_t>& ids) { return std::ranges::count(ids, static_cast<int32_t>(v)) > 0; };
   bool by_reader = false, by_writer = false;
   for (const ProgramLayer& l : p.layers) {
-    by_reader |= has(l.inputs) && !l.converts;
-    by_writer |=
-        has(l.outputs) && (l.converts || !std::ranges::count(l.forward_phases, GSEL_AXIS_TENSOR, &ProgramPhase::axis));
+    by_reader |= has(l.inputs) && !l.redistributes;
+    by_writer |= has(l.outputs) &&
+                 (l.redistributes || !std::ranges::count(l.forward_phases, GSEL_AXIS_TENSOR, &ProgramPhase::axis));
   }
-  return p.values[v].form == Form::partial ? by_writer : by_reader;
+  return p.values[v].placement == Placement::partial ? by_writer : by_reader;
 }
 
-inline Damage form_changed(Form from, Form to) {
+inline Damage form_changed(Placement from, Placement to) {
   return on_all<ProgramValue>(
       &Program::values,
       [from](const Program& p, size_t v) {
-        return p.values[v].form == from && p.values[v].needs_gradient && is_settled(p, v);
+        return p.values[v].placement == from && p.values[v].needs_gradient && is_settled(p, v);
       },
-      [to](Program&, ProgramValue& v) { v.form = to; });
+      [to](Program&, ProgramValue& v) { v.placement = to; });
 }
 
 // On one rank: what it has and what the next one has overlap, or leave a gap.
@@ -177,7 +175,7 @@ inline bool add_bias_per_rank(std::vector<Program>& programs, Draw& draw) {
       &Program::layers,
       [](const Program& p, size_t l) {
         return std::ranges::any_of(p.layers[l].outputs, [&](int32_t v) {
-          return p.values[v].form == Form::partial && !p.values[v].is_scalar;
+          return p.values[v].placement == Placement::partial && !p.values[v].is_scalar;
         });
       },
       [](Program& p, ProgramLayer& l) {
@@ -191,9 +189,10 @@ inline bool add_bias_per_rank(std::vector<Program>& programs, Draw& draw) {
   return add(programs, draw);
 }
 
-inline bool sums(const Program& p, const ProgramLayer& conversion) {
-  const Form from = p.values[conversion.inputs.front()].form, to = p.values[conversion.outputs.front()].form;
-  return from == Form::partial || (from == Form::whole && to == Form::spread);
+inline bool sums(const Program& p, const ProgramLayer& redistribution) {
+  const Placement from = p.values[redistribution.inputs.front()].placement,
+                  to = p.values[redistribution.outputs.front()].placement;
+  return from == Placement::partial || (from == Placement::replicate && to == Placement::copy);
 }
 
 // A reader that takes the value as its layer left it: unsummed, or without a sum of what the ranks contribute.
@@ -201,7 +200,7 @@ inline bool read_unconverted(std::vector<Program>& programs, Draw& draw) {
   std::vector<std::pair<size_t, size_t>> found;
   const Program& first = programs[0];
   for (size_t c = 0; c < first.layers.size(); ++c)
-    for (size_t l = 0; first.layers[c].converts && l < first.layers.size(); ++l)
+    for (size_t l = 0; first.layers[c].redistributes && l < first.layers.size(); ++l)
       if (std::ranges::count(first.layers[l].inputs, first.layers[c].outputs.front()) && sums(first, first.layers[c]))
         found.push_back({c, l});
   if (found.empty()) return false;
@@ -212,13 +211,13 @@ inline bool read_unconverted(std::vector<Program>& programs, Draw& draw) {
 }
 
 inline bool writes_whole_in_parts(const Program& p, size_t l) {
-  auto is_whole = [&](int32_t v) { return p.values[v].form == Form::whole; };
-  return p.layers[l].divided && !p.layers[l].converts && std::ranges::any_of(p.layers[l].outputs, is_whole);
+  auto is_whole = [&](int32_t v) { return p.values[v].placement == Placement::replicate; };
+  return p.layers[l].divided && !p.layers[l].redistributes && std::ranges::any_of(p.layers[l].outputs, is_whole);
 }
 
 inline std::vector<std::pair<std::string, Damage>> tensor_damages() {
   std::vector<std::pair<std::string, Damage>> damages = {
-      {"conversions in another order on one rank", swap_conversions},
+      {"redistributions in another order on one rank", swap_conversions},
       {"whole gradients summed", sum_whole_gradients},
       {"a partial loss never summed", sum_partial_loss_never},
       {"a whole loss summed", sum_whole_loss},
@@ -228,13 +227,13 @@ inline std::vector<std::pair<std::string, Damage>> tensor_damages() {
       {"a value's part leaves a gap", value_end_moved(-1)},
       {"a bias added per rank", add_bias_per_rank},
       {"a value read unconverted", read_unconverted},
-      {"spread said to be whole", form_changed(Form::spread, Form::whole)},
-      {"whole said to be spread", form_changed(Form::whole, Form::spread)},
-      {"whole said to be partial", form_changed(Form::whole, Form::partial)},
-      {"partial said to be whole", form_changed(Form::partial, Form::whole)},
-      {"partial said to be spread", form_changed(Form::partial, Form::spread)},
-      {"spread said to be partial", form_changed(Form::spread, Form::partial)},
-      {"a part said to be whole", form_changed(Form::part, Form::whole)},
+      {"spread said to be whole", form_changed(Placement::copy, Placement::replicate)},
+      {"whole said to be spread", form_changed(Placement::replicate, Placement::copy)},
+      {"whole said to be partial", form_changed(Placement::replicate, Placement::partial)},
+      {"partial said to be whole", form_changed(Placement::partial, Placement::replicate)},
+      {"partial said to be spread", form_changed(Placement::partial, Placement::copy)},
+      {"spread said to be partial", form_changed(Placement::copy, Placement::partial)},
+      {"a part said to be whole", form_changed(Placement::shard, Placement::replicate)},
       {"a gradient no longer partial",
        on_all<ProgramParam>(
            &Program::params, [](const Program& p, size_t i) { return p.params[i].partial_gradient; },
@@ -261,12 +260,12 @@ inline std::vector<std::pair<std::string, Damage>> tensor_damages() {
        }},
   };
   const std::pair<const char*, Pick> picks[] = {
-      {"a conversion", conversion_is(GSEL_INSTR_FORWARD)},
-      {"a conversion back", conversion_is(GSEL_INSTR_BACKWARD_INPUT)},
+      {"a redistribution", redistribution_is(GSEL_FORWARD)},
+      {"a redistribution back", redistribution_is(GSEL_BACKWARD_INPUT)},
       {"a sum of partial gradients", kind_is(GSEL_INSTR_ALLREDUCE_PARTIAL)},
       {"a sum of losses", over_tensor(GSEL_INSTR_LOSS_ALLREDUCE)},
       {"a look for overflow", over_tensor(GSEL_INSTR_OVERFLOW)},
-      {"a forward", kind_is(GSEL_INSTR_FORWARD)},
+      {"a forward", kind_is(GSEL_FORWARD)},
       {"a norm", kind_is(GSEL_INSTR_NORM)},
   };
   for (const auto& [name, pick] : picks) {

@@ -1,6 +1,6 @@
 // support/tensor_maker.h: good programs with a tensor axis, made at random of good programs without one, by the rules
 // of docs/program.md and not by what divides models: any layers have parts of any values and parameters, in parts of
-// any size, and conversions stand where forms differ.
+// any size, and redistributions stand where placements differ.
 #pragma once
 
 #include <algorithm>
@@ -125,14 +125,14 @@ class TensorMaker {
   }
 
   struct Want {
-    Form form = Form::whole;
+    Placement placement = Placement::replicate;
     int32_t dim = -1;
     auto operator<=>(const Want&) const = default;
   };
 
   void give(int32_t v, const Want& want) {
-    outline_.values[v].form = want.form;
-    outline_.values[v].part = want.form == Form::part ? part_of(v, want.dim) : Share{};
+    outline_.values[v].placement = want.placement;
+    outline_.values[v].part = want.placement == Placement::shard ? part_of(v, want.dim) : Share{};
   }
 
   void choose_places(ProgramLayer& l) {
@@ -145,16 +145,16 @@ class TensorMaker {
       if (outline_.values[l.inputs[i]].is_scalar) continue;
       can.push_back(i);
       if (!draw_.chance(50)) continue;
-      wants[i] = {Form::part, draw_.from(1, 2)};
+      wants[i] = {Placement::shard, draw_.from(1, 2)};
       has_parts = true;
     }
-    if (!has_parts) wants[draw_.of(can)] = {Form::part, draw_.from(1, 2)};
+    if (!has_parts) wants[draw_.of(can)] = {Placement::shard, draw_.from(1, 2)};
     bool reduces_back = draw_.chance(20);
     for (int32_t v : l.inputs) reduces_back |= outline_.values[v].is_scalar && outline_.values[v].needs_gradient;
     if (reduces_back) l.backward_phases.push_back(phase());
     for (size_t i = 0; i < wants.size(); ++i)
-      if (wants[i].form == Form::whole && outline_.values[l.inputs[i]].needs_gradient && !reduces_back)
-        wants[i].form = Form::spread;
+      if (wants[i].placement == Placement::replicate && outline_.values[l.inputs[i]].needs_gradient && !reduces_back)
+        wants[i].placement = Placement::copy;
     wants_[static_cast<size_t>(&l - outline_.layers.data())] = wants;
     choose_outputs(l);
     if (draw_.chance(20)) {
@@ -174,13 +174,13 @@ class TensorMaker {
       const int32_t choice = draw_.from(1, 4);
       if (outline_.values[v].is_scalar) {
         if (l.is_loss && partial_loss)
-          outline_.values[v].form = Form::partial;
+          outline_.values[v].placement = Placement::partial;
         else
           writes_whole = true;
       } else if (choice <= 2) {
-        give(v, {Form::part, choice});
+        give(v, {Placement::shard, choice});
       } else if (choice == 3 && adds_once) {
-        give(v, {Form::partial, -1});
+        give(v, {Placement::partial, -1});
       } else {
         writes_whole = true;
       }
@@ -188,7 +188,7 @@ class TensorMaker {
     if (writes_whole) l.forward_phases.push_back(phase());
   }
 
-  // ---- conversions ----
+  // ---- redistributions ----
 
   void convert() {
     if (described_.empty())
@@ -201,12 +201,12 @@ class TensorMaker {
         const auto found = wants_.find(l);
         const Want want = found == wants_.end() ? Want{} : found->second[i];
         const int32_t v = layer.inputs[i];
-        if (outline_.values[v].form == want.form && outline_.values[v].part.dim == want.dim) continue;
+        if (outline_.values[v].placement == want.placement && outline_.values[v].part.dim == want.dim) continue;
         const auto [known, is_new] = known_.try_emplace({v, layer.stage, want}, -1);
         if (is_new) {
           known->second = new_value(v, want);
           before_.back().push_back(static_cast<int32_t>(layers.size()));
-          layers.push_back(conversion(v, known->second, layer.stage));
+          layers.push_back(redistribution(v, known->second, layer.stage));
         }
         layer.inputs[i] = known->second;
       }
@@ -227,14 +227,14 @@ class TensorMaker {
     return id;
   }
 
-  ProgramLayer conversion(int32_t from, int32_t to, int32_t stage) const {
+  ProgramLayer redistribution(int32_t from, int32_t to, int32_t stage) const {
     ProgramLayer layer;
     layer.name = outline_.values[to].name;
     layer.inputs = {from};
     layer.outputs = {to};
     layer.stage = stage;
     layer.needs_backward_input = outline_.values[to].needs_gradient;
-    layer.converts = layer.divided = true;
+    layer.redistributes = layer.divided = true;
     return layer;
   }
 
@@ -282,13 +282,13 @@ class TensorMaker {
 
   void add(gsel_instr instr, int32_t place, Program& p) {
     const int32_t described = instr.layer;
-    if (instr.kind == GSEL_INSTR_FORWARD)
+    if (instr.kind == GSEL_FORWARD)
       for (int32_t c : before_[described]) p.step.push_back(of_layer(instr.kind, c, instr.microbatch));
     if (described >= 0) instr.layer = new_id_[described];
     if (instr.kind == GSEL_INSTR_SEND || instr.kind == GSEL_INSTR_RECV) instr.peer = place + places_ * instr.peer;
     begin_end(instr, p);
     p.step.push_back(instr);
-    if (instr.kind == GSEL_INSTR_BACKWARD || instr.kind == GSEL_INSTR_BACKWARD_INPUT) bring_back(instr, p);
+    if (instr.kind == GSEL_BACKWARD || instr.kind == GSEL_BACKWARD_INPUT) bring_back(instr, p);
   }
 
   // What the tensor axis adds at the end of a step, before the first instruction that it must not come behind.
@@ -302,7 +302,7 @@ class TensorMaker {
       p.step.push_back(instr);
     };
     const auto loss = std::ranges::find_if(p.layers, &ProgramLayer::is_loss);
-    const bool is_partial = p.values[loss->outputs.front()].form == Form::partial;
+    const bool is_partial = p.values[loss->outputs.front()].placement == Placement::partial;
     if (has(GSEL_INSTR_LOSS_ALLREDUCE) && !came(next.kind) && is_partial) push(next.kind, -1);
     if (has(GSEL_INSTR_ALLREDUCE_TIED, GSEL_INSTR_OVERFLOW, GSEL_INSTR_NORM, GSEL_INSTR_STEP) &&
         !came(GSEL_INSTR_ALLREDUCE_TIED) && !came(GSEL_INSTR_OVERFLOW) && !came(GSEL_INSTR_NORM) &&
@@ -313,7 +313,7 @@ class TensorMaker {
     if (has(GSEL_INSTR_OVERFLOW) && !came(next.kind)) push(next.kind, -1);
   }
 
-  // A conversion goes back once all who read its output have.
+  // A redistribution goes back once all who read its output have.
   void bring_back(const gsel_instr& instr, Program& p) {
     for (int32_t v : p.layers[instr.layer].inputs) {
       if (described_[v] == v || !p.values[v].needs_gradient) continue;
@@ -322,7 +322,7 @@ class TensorMaker {
       if (++contributed_[{v, instr.microbatch}] < readers) continue;
       const auto writes = [&](const ProgramLayer& l) { return std::ranges::count(l.outputs, v) > 0; };
       const auto at = std::ranges::find_if(p.layers, writes) - p.layers.begin();
-      p.step.push_back(of_layer(GSEL_INSTR_BACKWARD_INPUT, static_cast<int32_t>(at), instr.microbatch));
+      p.step.push_back(of_layer(GSEL_BACKWARD_INPUT, static_cast<int32_t>(at), instr.microbatch));
     }
   }
 
@@ -336,9 +336,9 @@ class TensorMaker {
   std::vector<int32_t> described_;                               // by value
   std::map<size_t, std::vector<Want>> wants_;                    // by divided layer as described: of its inputs
   std::map<std::tuple<int32_t, int32_t, Want>, int32_t> known_;  // by value and stage
-  std::vector<std::vector<int32_t>> before_;  // by layer as described: conversions that stand before it
+  std::vector<std::vector<int32_t>> before_;  // by layer as described: redistributions that stand before it
   std::vector<int32_t> new_id_;               // by layer as described
-  std::map<std::pair<int32_t, int32_t>, int64_t> contributed_;  // to a converted value's gradient, by micro-batch
+  std::map<std::pair<int32_t, int32_t>, int64_t> contributed_;  // to a redistributed value's gradient, by micro-batch
 };
 
 }  // namespace gsel::test

@@ -39,7 +39,7 @@ typedef struct tensor_model {
   int64_t widest_h;     /* elements per position of h, as last seen */
   int frozen;           /* parameters are not trained */
   const char* fails_in; /* layer whose forward fails: "gate", or "loss" between its phases; NULL: none */
-  /* Where values and gradients lay, of the last micro-batch: as written, and as read behind a conversion. */
+  /* Where values and gradients lay, of the last micro-batch: as written, and as read behind a redistribution. */
   const void *y, *y_read, *o, *o_read, *d_o, *d_o_read;
 } tensor_model;
 
@@ -260,7 +260,7 @@ static inline int t_by_position(const gsel_call* c) {
 }
 static inline int32_t t_last_phase(const gsel_call* c, int comes_home) {
   const int goes_round = c->input_parts[0].dim >= 0; /* also where heads are divided, to no purpose */
-  return (goes_round ? c->tensor_size - 1 : 0) + comes_home;
+  return (goes_round ? c->shard_count - 1 : 0) + comes_home;
 }
 static inline gsel_status t_ring_forward(const gsel_call* c, void* user) {
   const int64_t own = c->inputs[0].dims[1], n = c->inputs[0].dims[2],
@@ -356,7 +356,7 @@ static inline gsel_status t_head_backward(const gsel_call* c, void* user) {
       }
       tdin(c, 0)[t * T_WIDTH + d] = sum;
     }
-  if (c->step + 1 == m->overflow_at_step && c->tensor_rank == c->tensor_size - 1) d_table[0] = HUGE_VALF;
+  if (c->step + 1 == m->overflow_at_step && c->shard_index == c->shard_count - 1) d_table[0] = HUGE_VALF;
   return GSEL_OK;
 }
 
@@ -500,28 +500,30 @@ enum { T_LAYERS = sizeof kTensorLayers / sizeof *kTensorLayers };
 typedef struct tensor_value {
   const char* name;
   int64_t channels; /* 0: none */
-  int place, place_dim, unit, blocks;
+  int place, shard_dim, unit, blocks;
 } tensor_value;
 static const tensor_value kTensorValues[TV_VALUES] = {
     {"tokens", 0, 0, 0, 0, 0},
-    {"x", T_WIDTH, GSEL_PLACE_PARTIAL, 0, 0, 0},
+    {"x", T_WIDTH, GSEL_PLACEMENT_PARTIAL, 0, 0, 0},
     {"y", T_WIDTH, 0, 0, 0, 0},
-    {"h", 2 * T_HIDDEN, GSEL_PLACE_SHARDED, 2, T_UNIT, 2},
-    {"r", T_HIDDEN, GSEL_PLACE_SHARDED, 2, T_UNIT, 0},
-    {"a", T_HIDDEN, GSEL_PLACE_SHARDED, 2, T_UNIT, 0},
-    {"o", T_WIDTH, GSEL_PLACE_PARTIAL, 0, 0, 0},
+    {"h", 2 * T_HIDDEN, GSEL_PLACEMENT_SHARD, 2, T_UNIT, 2},
+    {"r", T_HIDDEN, GSEL_PLACEMENT_SHARD, 2, T_UNIT, 0},
+    {"a", T_HIDDEN, GSEL_PLACEMENT_SHARD, 2, T_UNIT, 0},
+    {"o", T_WIDTH, GSEL_PLACEMENT_PARTIAL, 0, 0, 0},
     {"u", T_WIDTH, 0, 0, 0, 0},
-    {"logits", T_VOCAB, GSEL_PLACE_SHARDED, 2, 0, 0},
+    {"logits", T_VOCAB, GSEL_PLACEMENT_SHARD, 2, 0, 0},
     {"loss", 0, 0, 0, 0, 0},
     {"weight", 0, 0, 0, 0, 0},
 };
 
 /* inits: [TP_PARAMS] of the caller, kept as long as the model. */
 static inline gsel_status tensor_describe(gsel_model* model, tensor_model* m, tensor_init* inits, gsel_error** err) {
-  static const gsel_phase phase = {GSEL_AXIS_TENSOR, GSEL_SUM, GSEL_F64, 0, 1, 0};
-  static const gsel_phase round = {GSEL_AXIS_TENSOR, 0, GSEL_F32, GSEL_PHASE_RING_SHIFT, 2, T_POSITIONS * T_HIDDEN};
-  static const gsel_phase home = {GSEL_AXIS_TENSOR,      0, GSEL_F32, GSEL_PHASE_RING_SHIFT | GSEL_PHASE_HOME, 2,
-                                  T_POSITIONS * T_HIDDEN};
+  static const gsel_phase phase = {sizeof(gsel_phase), 0, GSEL_AXIS_TENSOR, GSEL_SUM, GSEL_F64, 0, 1, 0};
+  static const gsel_phase round = {sizeof(gsel_phase),    0, GSEL_AXIS_TENSOR,      0, GSEL_F32,
+                                   GSEL_PHASE_RING_SHIFT, 2, T_POSITIONS * T_HIDDEN};
+  static const gsel_phase home = {
+      sizeof(gsel_phase),    0, GSEL_AXIS_TENSOR, 0, GSEL_F32, GSEL_PHASE_RING_SHIFT | GSEL_PHASE_HOME, 2,
+      T_POSITIONS * T_HIDDEN};
   gsel_status status = GSEL_OK;
   for (int p = 0; p < TP_PARAMS && !status; ++p) {
     const tensor_param* param = &kTensorParams[p];
@@ -536,7 +538,7 @@ static inline gsel_status tensor_describe(gsel_model* model, tensor_model* m, te
     desc.shard = param->shard;
     desc.shard_dim = param->shard_dim;
     desc.shard_blocks = param->blocks;
-    desc.shard_unit = param->unit;
+    desc.shard_granularity = param->unit;
     desc.flags = m->frozen ? GSEL_PARAM_FROZEN : 0;
     status = gsel_model_add_param(model, &desc, NULL, err);
   }
@@ -549,10 +551,10 @@ static inline gsel_status tensor_describe(gsel_model* model, tensor_model* m, te
     desc.n_dims = v >= TV_LOSS ? 0 : value->channels ? 2 : 1;
     desc.dtype = v == TV_TOKENS ? GSEL_I32 : v >= TV_LOSS ? GSEL_F64 : GSEL_F32;
     desc.flags = v == TV_TOKENS ? GSEL_VALUE_INPUT : v >= TV_LOSS ? GSEL_VALUE_SCALAR : 0;
-    desc.place = value->place;
-    desc.place_dim = value->place_dim;
-    desc.place_unit = value->unit;
-    desc.place_blocks = value->blocks;
+    desc.placement = value->place;
+    desc.shard_dim = value->shard_dim;
+    desc.shard_granularity = value->unit;
+    desc.shard_blocks = value->blocks;
     desc.sequence_dim = v < TV_LOSS;
     status = gsel_model_add_value(model, &desc, NULL, err);
   }

@@ -4,6 +4,7 @@
 #ifndef GSEL_TESTS_TENSOR_TRIAL_H
 #define GSEL_TESTS_TENSOR_TRIAL_H
 
+#include "support/counts.h"
 #include "support/ranks.h"
 #include "support/small_transformer.h"
 
@@ -17,8 +18,8 @@ typedef struct tensor_outcome {
   int32_t skipped[TENSOR_STEPS];
   double evaluated;
   double largest;
-  gsel_comm_count counts[TENSOR_KINDS][GSEL_AXES];                               /* of setup and all steps */
-  gsel_comm_count setup[TENSOR_KINDS][GSEL_AXES], step[TENSOR_KINDS][GSEL_AXES]; /* forecasts */
+  gsel_comm_count counts[TENSOR_KINDS][GSEL_MAX_AXES];                                   /* of setup and all steps */
+  gsel_comm_count setup[TENSOR_KINDS][GSEL_MAX_AXES], step[TENSOR_KINDS][GSEL_MAX_AXES]; /* forecasts */
 } tensor_outcome;
 
 typedef struct tensor_trial {
@@ -116,10 +117,10 @@ static inline gsel_status tensor_work(const gsel_work* work, small_transformer* 
 static inline void compare_counts(rank_run* run, tensor_outcome* out, const gsel_trainer* trainer, int steps) {
   const gsel_program* program = gsel_trainer_program(trainer);
   for (int kind = 1; kind < TENSOR_KINDS; ++kind)
-    for (gsel_axis axis = 0; axis < GSEL_AXES; ++axis) {
-      const gsel_comm_count counted = gsel_trainer_counts(trainer, kind, axis);
-      const gsel_comm_count setup = gsel_program_traffic(program, -1, kind, axis);
-      const gsel_comm_count step = gsel_program_traffic(program, 0, kind, axis);
+    for (gsel_axis axis = 0; axis < gsel_axis_count(); ++axis) {
+      const gsel_comm_count counted = trainer_counts(trainer, kind, axis);
+      const gsel_comm_count setup = program_traffic(program, -1, kind, axis);
+      const gsel_comm_count step = program_traffic(program, 0, kind, axis);
       out->counts[kind][axis] = counted, out->setup[kind][axis] = setup, out->step[kind][axis] = step;
       if (counted.calls == setup.calls + (uint64_t)steps * step.calls &&
           counted.bytes_sent == setup.bytes_sent + (uint64_t)steps * step.bytes_sent)

@@ -4,6 +4,7 @@
 #ifndef GSEL_TESTS_TRAINER_TRIAL_H
 #define GSEL_TESTS_TRAINER_TRIAL_H
 
+#include "support/counts.h"
 #include "support/exact_model.h"
 #include "support/ranks.h"
 
@@ -163,7 +164,7 @@ static inline void train_in(rank_run* run, session* s) {
     rank_check(run, report.step == i);
   }
   out->largest = s->m.largest;
-  for (int k = 1; k < KINDS; ++k) out->counts[k] = gsel_trainer_counts(s->trainer, k, GSEL_AXIS_DATA);
+  for (int k = 1; k < KINDS; ++k) out->counts[k] = trainer_counts(s->trainer, k, GSEL_AXIS_DATA);
   read_params(run, s->trainer, out->params);
   if (t->expected && !run->failure[0]) compare_outcomes(run, out, t->expected);
 }

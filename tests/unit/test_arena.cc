@@ -53,7 +53,7 @@ void nothing_lent_to_a_message_is_overwritten(void**) {
     const auto stages = static_cast<int32_t>(cut.first_layers.size()) + 1;
     const auto places = static_cast<int32_t>(random.between(1, stages));
     for (int32_t s = 1; s < stages; ++s)
-      cut.place_of_stage.push_back(s < places ? s : static_cast<int32_t>(random.below(places)));
+      cut.rank_of_stage.push_back(s < places ? s : static_cast<int32_t>(random.below(places)));
     const Config config = made::config(fmt::format("[train]\nbatch = {}\nmicrobatch = 2\nprecision = \"{}\"\n",
                                                    random.between(1, 12), random.chance(50) ? "bf16" : "f32"));
     const Optimizer optimizer(config, *model, nullptr);
@@ -132,7 +132,7 @@ void recomputed_values_live_twice_and_leave_their_memory_between(void**) {
   const uint64_t plain = ArenaPlan(*model, program, layouts_of(program, optimizer)).peak().total();
   std::vector<gsel_instr> step;
   for (const gsel_instr& instr : program.step) {
-    if (instr.kind == GSEL_INSTR_BACKWARD && !model->layers()[instr.layer].is_loss()) {
+    if (instr.kind == GSEL_BACKWARD && !model->layers()[instr.layer].is_loss()) {
       step.push_back(instr);
       step.back().kind = GSEL_INSTR_RECOMPUTE;
     }

@@ -142,12 +142,12 @@ void remember(gsel_log_level level, gsel_str component, gsel_str line, void* use
 
 void log_lines_reach_the_sink_up_to_its_level(void**) {
   Seen seen;
-  gsel_log_set(remember, GSEL_LOG_INFO, &seen);
+  gsel_log_set(remember, GSEL_LOG_INFO, &seen, nullptr);
   gsel::log(GSEL_LOG_INFO, "comm", "rank {} joined", 2);
   assert_string_equal(seen.last.c_str(), "3 comm rank 2 joined");
   gsel::log(GSEL_LOG_DEBUG, "comm", "too detailed");
   assert_int_equal(seen.lines, 1);
-  gsel_log_set(nullptr, GSEL_LOG_DEBUG, nullptr);
+  gsel_log_set(nullptr, GSEL_LOG_DEBUG, nullptr, nullptr);
   assert_false(gsel::log_wanted(GSEL_LOG_ERROR));
   gsel::log(GSEL_LOG_ERROR, "comm", "nobody listens");
   assert_int_equal(seen.lines, 1);

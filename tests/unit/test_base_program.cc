@@ -56,7 +56,7 @@ void shares_of_samples_are_in_proportion_to_the_weights(void**) {
     assert_int_equal(e.code(), GSEL_ERR_CONFIG);
     assert_string_equal(
         e.what(),
-        "test.toml:6: strategy.data.weights = [2, 1] give place 0 of the data axis 5 of train.batch = 8 "
+        "test.toml:6: strategy.data.weights = [2, 1] give coordinate 0 of the data axis 5 of train.batch = 8 "
         "samples, which are not 2 equal micro-batches (train.microbatches), as a pipeline needs them");
   }
 }
@@ -123,7 +123,7 @@ void buckets_are_anew_those_of_what_is_here(void**) {
   auto buckets_of = [&](int32_t rank) {
     Program p = base_program(*model, made::config(""), mesh_of(1, 3), rank);
     assert_int_equal(p.buckets.size(), 2);  // one for each dtype, of all there are
-    p.place_of_stage = {0, 1, 2};
+    p.rank_of_stage = {0, 1, 2};
     for (int32_t l = 0; l < 4; ++l) p.layers[l].stage = std::min(l, 2);
     make_buckets(p);
     std::vector<std::vector<int32_t>> params;

@@ -1,4 +1,4 @@
-/* unit/test_cli_mesh.c: `gsel mesh` and `gsel program --places`: what they print and what they refuse. */
+/* unit/test_cli_mesh.c: `gsel mesh` and `gsel program --placements`: what they print and what they refuse. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -12,7 +12,7 @@ static void a_mesh_is_shown_with_groups_and_places(void** state) {
   write_file("mesh.toml", MESH);
   check_gsel("mesh mesh.toml --ranks 8", 0);
   assert_string_equal(out,
-                      "8 ranks, neighbours on the tensor axis first, then on data, then on pipeline\n\n"
+                      "8 ranks, axes from inner to outer\n\n"
                       "axis      size  plugin  groups of ranks\n"
                       "tensor    2     tp      0 1 | 2 3 | 4 5 | 6 7\n"
                       "data      2     -       0 2 | 1 3 | 4 6 | 5 7\n"
@@ -56,13 +56,13 @@ static void places_of_values_are_a_table(void** state) {
   snprintf(command, sizeof command, "program --verify %s/programs/tensor.0 %s/programs/tensor.1",
            getenv("GSEL_TEST_DATA"), getenv("GSEL_TEST_DATA"));
   check_gsel(command, 0);
-  snprintf(command, sizeof command, "program --places %s/programs/tensor.1", getenv("GSEL_TEST_DATA"));
+  snprintf(command, sizeof command, "program --placements %s/programs/tensor.1", getenv("GSEL_TEST_DATA"));
   check_gsel(command, 0);
-  check_part(out, "rank 1: place 1 of 2 on the tensor axis; bytes sent are those of micro-batch 0, 4 samples\n");
+  check_part(out, "rank 1: coordinate 1 of 2 on the tensor axis; bytes sent are those of micro-batch 0, 4 samples\n");
   check_part(out, "\ndown             32  0:4-8/8  of its part\n");
-  check_part(out, "\n  x@spread     32  spread   all      -              0  all-reduce   128\n");
-  check_part(out, "\n  y@whole      32  whole    all      all-reduce   128  -              0\n");
-  check_gsel("program --places ./nosuch", 2);
+  check_part(out, "\n  x@copy          32  copy       all      -              0  all-reduce   128\n");
+  check_part(out, "\n  y@replicate     32  replicate  all      all-reduce   128  -              0\n");
+  check_gsel("program --placements ./nosuch", 2);
   check_part(err, "./nosuch: cannot be opened");
 }
 

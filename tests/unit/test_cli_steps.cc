@@ -15,9 +15,8 @@ using Json = nlohmann::ordered_json;
 // Ten milliseconds: computing to 8 ms, then waiting for what began at 4 ms and ends at 9 ms, then the step.
 Json step_of(int rank) {
   const auto interval = [](const char* instruction, const char* text, double begin_ms, double end_ms, bool beside) {
-    return Json{{"position", 0},          {"instruction", instruction},
-                {"text", text},           {"begin_s", begin_ms * 1e-3},
-                {"end_s", end_ms * 1e-3}, {"beside", beside}};
+    return Json{{"position", 0},          {"instruction", instruction}, {"text", text}, {"begin_s", begin_ms * 1e-3},
+                {"end_s", end_ms * 1e-3}, {"asynchronous", beside}};
   };
   Json step{{"rank", rank}, {"world_size", 2}, {"step", 7}, {"loss", 2.5}, {"weight", 64.0}, {"seconds", 0.01}};
   step["compute_s"] = 0.0075;
@@ -68,7 +67,7 @@ void a_folder_of_steps_is_told_as_tables(void**) {
       "  instruction            where           times  time      of the step  sent\n"
       "  forward                calling thread  2      4.0 ms    40.0%        -\n"
       "  backward               calling thread  1      4.0 ms    40.0%        -\n"
-      "  allreduce              beside          2      6.0 ms    60.0%        1.50 MB\n"
+      "  allreduce              asynchronous    2      6.0 ms    60.0%        1.50 MB\n"
       "  wait                   calling thread  1      1.0 ms    10.0%        -\n"
       "  step                   calling thread  1      500.0 us  5.0%         -\n"
       "  loss_allreduce (data)  -               1      -         -            16 B\n"

@@ -1,4 +1,5 @@
 /* unit/test_comm.c: collectives against a serial reference, bit for bit, with ranks as threads and as processes. */
+#include "support/counts.h"
 #include "support/ranks.h"
 #include "support/reference.h"
 
@@ -215,14 +216,14 @@ static void bytes_sent(rank_run* run) {
     reduced += bytes + (n - 2) * 4 * (uint64_t)(own.end - own.begin);
     gathered += bytes * (n - 1);
     broadcast += run->rank == 0 ? bytes * (n - 1) : 0;
-    rank_check(run, gsel_comm_counts(comm, GSEL_COLLECTIVE_ALLREDUCE).bytes_sent == reduced);
-    rank_check(run, gsel_comm_counts(comm, GSEL_COLLECTIVE_REDUCE_SCATTER).bytes_sent == gathered);
-    rank_check(run, gsel_comm_counts(comm, GSEL_COLLECTIVE_ALLGATHER).bytes_sent == gathered);
-    rank_check(run, gsel_comm_counts(comm, GSEL_COLLECTIVE_BROADCAST).bytes_sent == broadcast);
+    rank_check(run, comm_counts(comm, GSEL_COLLECTIVE_ALLREDUCE).bytes_sent == reduced);
+    rank_check(run, comm_counts(comm, GSEL_COLLECTIVE_REDUCE_SCATTER).bytes_sent == gathered);
+    rank_check(run, comm_counts(comm, GSEL_COLLECTIVE_ALLGATHER).bytes_sent == gathered);
+    rank_check(run, comm_counts(comm, GSEL_COLLECTIVE_BROADCAST).bytes_sent == broadcast);
   }
-  rank_check(run, gsel_comm_counts(comm, GSEL_COLLECTIVE_ALLREDUCE).calls == 2);
-  rank_check(run, gsel_comm_counts(comm, GSEL_COLLECTIVE_BARRIER).calls == 0);
-  rank_check(run, gsel_comm_counts(comm, 99).calls == 0);
+  rank_check(run, comm_counts(comm, GSEL_COLLECTIVE_ALLREDUCE).calls == 2);
+  rank_check(run, comm_counts(comm, GSEL_COLLECTIVE_BARRIER).calls == 0);
+  rank_check(run, comm_counts(comm, 99).calls == 0);
   free(x), free(y);
   gsel_comm_free(comm);
 }
@@ -260,9 +261,9 @@ static void ring(rank_run* run) {
   rank_ok(run, gsel_send(comm, x, 2048, GSEL_F32, to, &err), err);
   rank_ok(run, gsel_barrier(comm, &err), err);
   rank_ok(run, gsel_recv(comm, y, 2048, GSEL_F32, from, &err), err);
-  rank_check(run, gsel_comm_counts(comm, GSEL_COLLECTIVE_SEND).calls == 8);
-  rank_check(run, gsel_comm_counts(comm, GSEL_COLLECTIVE_SEND).bytes_sent ==
-                      4 * (1 + 1024 + 2048 * 2 + 16384 + 16385 + 100000));
+  rank_check(run, comm_counts(comm, GSEL_COLLECTIVE_SEND).calls == 8);
+  rank_check(run,
+             comm_counts(comm, GSEL_COLLECTIVE_SEND).bytes_sent == 4 * (1 + 1024 + 2048 * 2 + 16384 + 16385 + 100000));
   free(x), free(y), free(expected);
   gsel_comm_free(comm);
 }

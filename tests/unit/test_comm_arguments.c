@@ -41,7 +41,7 @@ static void no_counts(rank_run* run) {
     call.send_counts = lacking[i].send_counts;
     call.recv_counts = lacking[i].recv_counts;
     rank_fails(run, gsel_comm_run(comm, &call, &err), err, GSEL_ERR_ARG, lacking[i].says, -1);
-    rank_fails(run, gsel_comm_prepare(comm, &call, &request, &err), err, GSEL_ERR_ARG, lacking[i].says, -1);
+    rank_fails(run, gsel_request_create(comm, &call, &request, &err), err, GSEL_ERR_ARG, lacking[i].says, -1);
     rank_fails(run, gsel_comm_start(comm, &call, &request, &err), err, GSEL_ERR_ARG, lacking[i].says, -1);
     gsel_comm_explanation out = GSEL_COMM_EXPLANATION_INIT;
     rank_fails(run, gsel_comm_explain(comm, &call, &out, &err), err, GSEL_ERR_ARG, lacking[i].says, -1);

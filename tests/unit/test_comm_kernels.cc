@@ -1,5 +1,5 @@
-// unit/test_comm_kernels.cc: conversions of narrow floating point types over all their values, and the reduction loops
-// of every instruction set this processor has, against the serial reference, bit for bit.
+// unit/test_comm_kernels.cc: redistributions of narrow floating point types over all their values, and the reduction
+// loops of every instruction set this processor has, against the serial reference, bit for bit.
 #include <bit>
 #include <cmath>
 #include <string>

@@ -2,6 +2,7 @@
  * threads and as processes, whatever memory they stand in. */
 #include <sched.h>
 
+#include "support/counts.h"
 #include "support/groups.h"
 #include "support/ranks.h"
 
@@ -97,11 +98,11 @@ static void every_memory(rank_run* run) {
     }
   uint64_t bytes = 0;
   for (size_t i = 0; i < N_SIZES; ++i) bytes += sizes[i];
-  const gsel_comm_count sent = gsel_comm_counts(comm, GSEL_COLLECTIVE_SEND);
-  const gsel_comm_count both = gsel_comm_counts(comm, GSEL_COLLECTIVE_SENDRECV);
+  const gsel_comm_count sent = comm_counts(comm, GSEL_COLLECTIVE_SEND);
+  const gsel_comm_count both = comm_counts(comm, GSEL_COLLECTIVE_SENDRECV);
   rank_check(run, sent.calls % N_SIZES == 0 && sent.bytes_sent == sent.calls / N_SIZES * bytes);
   rank_check(run, both.calls == sent.calls && both.bytes_sent == sent.bytes_sent);
-  rank_check(run, gsel_comm_counts(comm, GSEL_COLLECTIVE_RECV).bytes_sent == 0);
+  rank_check(run, comm_counts(comm, GSEL_COLLECTIVE_RECV).bytes_sent == 0);
   rank_ok(run, gsel_barrier(comm, &err), err);
   gsel_comm_free(comm);
 }

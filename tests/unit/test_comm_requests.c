@@ -3,6 +3,7 @@
 #include <sched.h>
 
 #include "support/calls.h"
+#include "support/counts.h"
 
 enum { LARGE = 1 << 18 };
 
@@ -42,7 +43,7 @@ static void start_and_end(rank_run* run) {
     gsel_request_free(request);
     free(x);
   }
-  rank_check(run, gsel_comm_counts(comm, GSEL_COLLECTIVE_ALLREDUCE).calls == 20);
+  rank_check(run, comm_counts(comm, GSEL_COLLECTIVE_ALLREDUCE).calls == 20);
   gsel_comm_free(comm);
 }
 
@@ -111,7 +112,7 @@ static void persistent(rank_run* run) {
   int32_t *x = filled(3000, 0), done = 0;
   rank_ok(run, rank_join(run, &comm, &err), err);
   const gsel_collective call = sum_of(x, 3000);
-  rank_ok(run, gsel_comm_prepare(comm, &call, &request, &err), err);
+  rank_ok(run, gsel_request_create(comm, &call, &request, &err), err);
   rank_ok(run, gsel_request_test(request, &done, &err), err);
   rank_check(run, done == 1);
   rank_ok(run, gsel_request_wait(request, &err), err);
@@ -324,7 +325,7 @@ static void labelled(rank_run* run) {
   rank_ok(run, rank_join(run, &comm, &err), err);
   gsel_collective call = sum_of(&x, run->rank == 0 ? 1 : 0);
   call.label = gsel_str_from(label);
-  rank_ok(run, gsel_comm_prepare(comm, &call, &request, &err), err);
+  rank_ok(run, gsel_request_create(comm, &call, &request, &err), err);
   rank_ok(run, gsel_comm_start(comm, &call, &started, &err), err);
   memset(label, 'x', sizeof label - 1);
   rank_fails(run, gsel_request_wait(started, &err), err, GSEL_ERR_MISMATCH, "sum) \"gradients\", rank 1", -1);
@@ -350,7 +351,7 @@ static void errors(rank_run* run) {
   gsel_collective call = call_of(GSEL_COLLECTIVE_SEND, x, NULL, 1, run->rank);
   rank_fails(run, gsel_comm_start(comm, &call, &request, &err), err, GSEL_ERR_ARG, "the calling rank itself", -1);
   rank_check(run, request == NULL);
-  rank_fails(run, gsel_comm_prepare(comm, NULL, &request, &err), err, GSEL_ERR_ARG, "gsel_collective is NULL", -1);
+  rank_fails(run, gsel_request_create(comm, NULL, &request, &err), err, GSEL_ERR_ARG, "gsel_collective is NULL", -1);
   rank_fails(run, gsel_request_wait(NULL, &err), err, GSEL_ERR_ARG, "request is NULL", -1);
   gsel_request_free(NULL);
 
@@ -363,7 +364,7 @@ static void errors(rank_run* run) {
 
   call = call_of(GSEL_COLLECTIVE_RECV, NULL, y, 1, 1 - run->rank); /* nobody sends */
   call.timeout_s = 0.2;
-  rank_ok(run, gsel_comm_prepare(comm, &call, &request, &err), err);
+  rank_ok(run, gsel_request_create(comm, &call, &request, &err), err);
   if (run->rank == 0) {
     rank_ok(run, gsel_request_start(request, &err), err);
     rank_fails(run, gsel_request_start(request, &err), err, GSEL_ERR_STATE, "recv is under way already", -1);
@@ -488,7 +489,7 @@ static void no_thread(rank_run* run) {
   const gsel_collective call = sum_of(&x, 1);
   rank_fails(run, gsel_comm_start(comm, &call, &request, &err), err, GSEL_ERR_UNSUPPORTED, "GSEL_COMM_NO_THREAD", -1);
   rank_check(run, request == NULL);
-  rank_ok(run, gsel_comm_prepare(comm, &call, &request, &err), err);
+  rank_ok(run, gsel_request_create(comm, &call, &request, &err), err);
   rank_fails(run, gsel_request_start(request, &err), err, GSEL_ERR_UNSUPPORTED, "GSEL_COMM_NO_THREAD", -1);
   rank_ok(run, gsel_request_run(request, &err), err);
   rank_check(run, x == 2);

@@ -1,5 +1,6 @@
 /* unit/test_comm_tags.c: messages with tags, receives from any rank and of any tag, probes, receives longer and shorter
  * than the message; ranks as threads and as processes. */
+#include "support/counts.h"
 #include "support/ranks.h"
 
 #define LONG (1 << 20) /* does not fit the library's buffer */
@@ -216,7 +217,7 @@ static void probing(rank_run* run) {
     rank_ok(run, gsel_iprobe(comm, 0, GSEL_ANY_TAG, &found, &seen, &err), err);
     rank_check(run, found == 0);
   }
-  rank_check(run, gsel_comm_counts(comm, GSEL_COLLECTIVE_PROBE).calls == (run->rank ? LENGTHS : 0));
+  rank_check(run, comm_counts(comm, GSEL_COLLECTIVE_PROBE).calls == (run->rank ? LENGTHS : 0));
   leave(run, comm);
 }
 

@@ -189,7 +189,7 @@ static const Mistake kMistakes[] = {
      "gsel.toml:3: strategy.data.weights is 2; a list of numbers such as [2, 1] would do", "strategy.data.weights", 3,
      1},
     {"[strategy.data]\nplugin = \"ddp\"\nweights = []\n", GSEL_ERR_CONFIG,
-     "gsel.toml:3: strategy.data.weights is empty; a number for each place of the axis would do",
+     "gsel.toml:3: strategy.data.weights is empty; a number for each rank of the axis would do",
      "strategy.data.weights", 3, 1},
     {"[strategy.data]\nplugin = \"ddp\"\nweights = [2,\n  0]\n", GSEL_ERR_CONFIG,
      "gsel.toml:4: strategy.data.weights has 0 at position 1; a number above 0 and at most 1000000000 would do",

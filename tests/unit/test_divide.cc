@@ -1,4 +1,4 @@
-// The model of one rank of a tensor axis: which conversions stand between layers that leave and find a value in
+// The model of one rank of a tensor axis: which redistributions stand between layers that leave and find a value in
 // different forms, what is refused and with which words, and what becomes of sizes, names, flags, phases and costs.
 #include <stdexcept>
 
@@ -10,25 +10,25 @@ using divided::as_declared;
 using divided::Description;
 using divided::kSum;
 using divided::named;
-using gsel::Conversion;
 using gsel::Division;
-using gsel::Form;
 using gsel::Layer;
 using gsel::Model;
+using gsel::Placement;
+using gsel::Redistribution;
 using gsel::Share;
 using gsel::Value;
 
 namespace {
 
 constexpr uint32_t kInput = GSEL_VALUE_INPUT;
-const gsel::PlaceInLayer kWhole{GSEL_PLACE_REPLICATED, 0}, kColumns{GSEL_PLACE_SHARDED, 2},
-    kRows{GSEL_PLACE_SHARDED, 1}, kPartial{GSEL_PLACE_PARTIAL, 0};
+const gsel::PlacementInLayer kWhole{GSEL_PLACEMENT_REPLICATE, 0}, kColumns{GSEL_PLACEMENT_SHARD, 2},
+    kRows{GSEL_PLACEMENT_SHARD, 1}, kPartial{GSEL_PLACEMENT_PARTIAL, 0};
 
 // Conversions of a divided model, in order.
-std::vector<const Layer*> conversions(const Model& model) {
+std::vector<const Layer*> redistributions(const Model& model) {
   std::vector<const Layer*> result;
   for (const Layer& layer : model.layers())
-    if (layer.converts) result.push_back(&layer);
+    if (layer.redistributes) result.push_back(&layer);
   return result;
 }
 
@@ -64,46 +64,46 @@ Description writer_and_reader() {
 struct Pair {
   const char* name;
   bool writer_split;
-  gsel::PlaceInLayer left;
+  gsel::PlacementInLayer left;
   bool reader_split;
-  gsel::PlaceInLayer found, then;  // w as read leaves it
-  std::vector<Form> forms;         // of v and of what is made of it, up to what read reads
-  std::vector<Conversion> forward, backward;
+  gsel::PlacementInLayer found, then;  // w as read leaves it
+  std::vector<Placement> forms;        // of v and of what is made of it, up to what read reads
+  std::vector<Redistribution> forward, backward;
 };
 
-void between_each_two_forms_stands_what_brings_one_to_the_other(void**) {
-  using enum Conversion;
-  const Form whole = Form::whole, spread = Form::spread, part = Form::part, partial = Form::partial;
+void between_each_two_placements_stands_a_redistribution(void**) {
+  using enum Redistribution;
+  using enum Placement;
   // An undivided layer writes whole values; so does one whose phases sum.
   const Pair pairs[] = {
-      {"whole, whole", false, kWhole, false, kWhole, kWhole, {whole}, {}, {}},
-      {"whole, read by a divided layer", false, kWhole, true, kWhole, kPartial, {whole, spread}, {same}, {sum}},
-      {"whole, columns", false, kWhole, true, kColumns, kPartial, {whole, part}, {slice}, {gather}},
-      {"whole, rows", false, kWhole, true, kRows, kPartial, {whole, part}, {slice}, {gather}},
-      {"columns, whole", true, kColumns, false, kWhole, kWhole, {part, whole}, {gather}, {slice}},
+      {"whole, whole", false, kWhole, false, kWhole, kWhole, {replicate}, {}, {}},
+      {"whole, read by a divided layer", false, kWhole, true, kWhole, kPartial, {replicate, copy}, {none}, {allreduce}},
+      {"whole, columns", false, kWhole, true, kColumns, kPartial, {replicate, shard}, {slice}, {allgather}},
+      {"whole, rows", false, kWhole, true, kRows, kPartial, {replicate, shard}, {slice}, {allgather}},
+      {"columns, whole", true, kColumns, false, kWhole, kWhole, {shard, replicate}, {allgather}, {slice}},
       {"columns, read whole by a divided layer",
        true,
        kColumns,
        true,
        kWhole,
        kPartial,
-       {part, spread},
-       {gather},
-       {scatter}},
-      {"columns, columns", true, kColumns, true, kColumns, kPartial, {part}, {}, {}},
-      {"columns, rows", true, kColumns, true, kRows, kPartial, {part, part}, {exchange}, {exchange}},
-      {"partial, whole", true, kPartial, false, kWhole, kWhole, {partial, whole}, {sum}, {same}},
+       {shard, copy},
+       {allgather},
+       {reduce_scatter}},
+      {"columns, columns", true, kColumns, true, kColumns, kPartial, {shard}, {}, {}},
+      {"columns, rows", true, kColumns, true, kRows, kPartial, {shard, shard}, {alltoall}, {alltoall}},
+      {"partial, whole", true, kPartial, false, kWhole, kWhole, {partial, replicate}, {allreduce}, {none}},
       {"partial, read by a divided layer",
        true,
        kPartial,
        true,
        kWhole,
        kPartial,
-       {partial, whole, spread},
-       {sum, same},
-       {same, sum}},
-      {"partial, columns", true, kPartial, true, kColumns, kPartial, {partial, part}, {scatter}, {gather}},
-      {"partial, rows", true, kPartial, true, kRows, kPartial, {partial, part}, {scatter}, {gather}},
+       {partial, replicate, copy},
+       {allreduce, none},
+       {none, allreduce}},
+      {"partial, columns", true, kPartial, true, kColumns, kPartial, {partial, shard}, {reduce_scatter}, {allgather}},
+      {"partial, rows", true, kPartial, true, kRows, kPartial, {partial, shard}, {reduce_scatter}, {allgather}},
   };
   for (const Pair& pair : pairs)
     for (size_t ranks : {2, 3, 4}) {
@@ -116,23 +116,23 @@ void between_each_two_forms_stands_what_brings_one_to_the_other(void**) {
       const Model m = gsel::divide(d.model, division, 0);
       // Back from the reader to what was described.
       const Layer& read = named(m.layers(), "read");
-      std::vector<Form> forms;
-      std::vector<Conversion> forward, backward;
+      std::vector<Placement> forms;
+      std::vector<Redistribution> forward, backward;
       for (int32_t v = read.inputs[0];;) {
         const Value& value = m.values()[v];
-        forms.insert(forms.begin(), value.form);
+        forms.insert(forms.begin(), value.placement);
         const Layer& producer = m.layers()[value.producer];
-        if (!producer.converts) break;
+        if (!producer.redistributes) break;
         assert_int_equal(producer.origin, -1);
         v = producer.inputs[0];
-        forward.insert(forward.begin(), gsel::forward_conversion(m.values()[v].form, value.form));
-        backward.insert(backward.begin(), gsel::backward_conversion(m.values()[v].form, value.form));
+        forward.insert(forward.begin(), gsel::forward_redistribution(m.values()[v].placement, value.placement));
+        backward.insert(backward.begin(), gsel::backward_redistribution(m.values()[v].placement, value.placement));
       }
       assert_true(forms == pair.forms);
       assert_true(forward == pair.forward);
       assert_true(backward == pair.backward);
-      // Behind w there is a sum where it is partial, and no other conversion anywhere.
-      assert_int_equal(conversions(m).size(), pair.forward.size() + (pair.then.place == GSEL_PLACE_PARTIAL));
+      // Behind w there is a sum where it is partial, and no other redistribution anywhere.
+      assert_int_equal(redistributions(m).size(), pair.forward.size() + (pair.then.kind == GSEL_PLACEMENT_PARTIAL));
     }
 }
 
@@ -141,7 +141,7 @@ void an_input_that_needs_no_gradient_is_not_converted_for_a_divided_layer(void**
   Division division = Division::none(d.model, {1, 1});
   division.split = {true, false};
   division.layers[0] = {{kWhole}, {kColumns}};
-  assert_string_equal(names_of(gsel::divide(d.model, division, 0)).c_str(), "write v@whole read loss");
+  assert_string_equal(names_of(gsel::divide(d.model, division, 0)).c_str(), "write v@replicate read loss");
 }
 
 // Megatron's block: the sum of partial values is made once for all who read it, right behind who leaves it; what
@@ -150,16 +150,16 @@ void readers_share_conversions(void**) {
   Description d;
   d.param({"w0", {8, 8}, 0}).param({"wa", {8, 4}, 1}).param({"wb", {8, 4}, 1}).param({"g", {8}});
   d.value({"x", {8}, 0, 0, 1, 1, 0, kInput});
-  d.value({"s", {8}, GSEL_PLACE_PARTIAL})
-      .value({"a", {4}, GSEL_PLACE_SHARDED, 1})
-      .value({"b", {4}, GSEL_PLACE_SHARDED, 1});
+  d.value({"s", {8}, GSEL_PLACEMENT_PARTIAL})
+      .value({"a", {4}, GSEL_PLACEMENT_SHARD, 1})
+      .value({"b", {4}, GSEL_PLACEMENT_SHARD, 1});
   d.value({"n", {8}});
   d.layer({"sum", {"x"}, {"s"}, {"w0"}}).layer({"norm", {"s"}, {"n"}, {"g"}});
   d.layer({"a", {"s"}, {"a"}, {"wa"}}).layer({"b", {"s"}, {"b"}, {"wb"}}).loss({"n", "a", "b"});
   const Model m = gsel::divide(d.model, as_declared(d.model, {1, 1}), 1);
-  assert_string_equal(names_of(m).c_str(), "sum s@whole norm s@spread a b a@whole b@whole loss");
+  assert_string_equal(names_of(m).c_str(), "sum s@replicate norm s@copy a b a@replicate b@replicate loss");
   assert_int_equal(named(m.layers(), "a").inputs[0], named(m.layers(), "b").inputs[0]);
-  assert_int_equal(named(m.layers(), "s@spread").inputs[0], named(m.layers(), "norm").inputs[0]);
+  assert_int_equal(named(m.layers(), "s@copy").inputs[0], named(m.layers(), "norm").inputs[0]);
 }
 
 // ---- what is refused ----
@@ -167,29 +167,29 @@ void readers_share_conversions(void**) {
 Description linear_pair(int64_t hidden, uint32_t value_flags = 0, uint32_t param_flags = 0, int32_t unit = 1) {
   Description d;
   d.param({"up", {8, hidden}, 1, 1, unit, param_flags}).param({"down", {hidden, 8}, 0, 1, unit, param_flags});
-  d.value({"x", {8}, 0, 0, 1, 1, 0, kInput}).value({"h", {hidden}, GSEL_PLACE_SHARDED, 1, unit, 1, 0, value_flags});
-  d.value({"y", {8}, GSEL_PLACE_PARTIAL});
+  d.value({"x", {8}, 0, 0, 1, 1, 0, kInput}).value({"h", {hidden}, GSEL_PLACEMENT_SHARD, 1, unit, 1, 0, value_flags});
+  d.value({"y", {8}, GSEL_PLACEMENT_PARTIAL});
   return d.layer({"up", {"x"}, {"h"}, {"up"}}).layer({"down", {"h"}, {"y"}, {"down"}}).loss({"y"});
 }
 
-void too_few_units_are_refused_with_what_would_do(void**) {
+void a_split_that_is_too_fine_is_refused_with_what_would_do(void**) {
   const Description few = linear_pair(6, 0, 0, 2);
   assert_refused(
       gsel::divide(few.model, as_declared(few.model, {1, 1, 1, 1}), 0), GSEL_ERR_CONFIG,
-      "parameter \"up\" cannot be split over 4 ranks of the tensor axis: its dimension 1 of 6 elements has 3 "
-      "units of 2 that stay together; mesh.tensor = 3 or less would do");
+      "parameter \"up\" cannot be split over 4 ranks of the tensor axis: its dimension 1 of 6 elements can be cut "
+      "in 3 at most, with a granularity of 2; mesh.tensor = 3 or less would do");
   Description one;
   one.param({"w", {8, 6}, 1, 3, 2}).value({"x", {8}, 0, 0, 1, 1, 0, kInput}).value({"y", {6}});
   one.layer({"l", {"x"}, {"y"}, {"w"}}).loss({"y"});
   assert_refused(gsel::divide(one.model, as_declared(one.model, {1, 1}), 1), GSEL_ERR_CONFIG,
-                 "its dimension 1 of 6 elements has 1 unit of 2 that stay together, in each of 3 blocks");
+                 "its dimension 1 of 6 elements can be cut in 1 at most in each of 3 blocks, with a granularity of 2");
   Description value = linear_pair(6);
   Division division = as_declared(value.model, std::vector<double>(8, 1.0));
   division.split = {false, false};
   assert_refused(
       gsel::divide(value.model, division, 0), GSEL_ERR_CONFIG,
-      "value \"h\" cannot be split over 8 ranks of the tensor axis: its dimension 1 of 6 elements has 6 units "
-      "of 1 that stay together; mesh.tensor = 6 or less would do");
+      "value \"h\" cannot be split over 8 ranks of the tensor axis: its dimension 1 of 6 elements can be cut "
+      "in 6 at most, with a granularity of 1; mesh.tensor = 6 or less would do");
 }
 
 void a_whole_output_of_a_divided_layer_is_refused_unless_it_reduces(void**) {
@@ -203,7 +203,7 @@ void a_whole_output_of_a_divided_layer_is_refused_unless_it_reduces(void**) {
       assert_refused(
           gsel::divide(d.model, as_declared(d.model, {1, 1}), 0), GSEL_ERR_MODEL,
           "layer \"l\" has a part of its inputs or parameters and writes value \"y\" whole; declare the value "
-          "GSEL_PLACE_SHARDED or GSEL_PLACE_PARTIAL, or reduce in phases over the tensor axis");
+          "GSEL_PLACEMENT_SHARD or GSEL_PLACEMENT_PARTIAL, or reduce in phases over the tensor axis");
   }
 }
 
@@ -212,7 +212,7 @@ void a_bias_that_each_rank_would_add_is_refused(void**) {
   d.param({"w", {8, 6}, 0})
       .param({"b", {6}})
       .value({"x", {8}, 0, 0, 1, 1, 0, kInput})
-      .value({"y", {6}, GSEL_PLACE_PARTIAL});
+      .value({"y", {6}, GSEL_PLACEMENT_PARTIAL});
   d.layer({"l", {"x"}, {"y"}, {"w", "b"}}).loss({"y"});
   assert_refused(gsel::divide(d.model, as_declared(d.model, {1, 1}), 0), GSEL_ERR_MODEL,
                  "layer \"l\" writes partial sums of value \"y\" and has all of parameter \"b\": it would be added on "
@@ -221,18 +221,18 @@ void a_bias_that_each_rank_would_add_is_refused(void**) {
 
 void a_part_that_nothing_makes_is_refused(void**) {
   Description d;
-  d.param({"w", {8, 6}}).value({"x", {8}, 0, 0, 1, 1, 0, kInput}).value({"y", {6}, GSEL_PLACE_SHARDED, 1});
+  d.param({"w", {8, 6}}).value({"x", {8}, 0, 0, 1, 1, 0, kInput}).value({"y", {6}, GSEL_PLACEMENT_SHARD, 1});
   d.layer({"l", {"x"}, {"y"}, {"w"}}).loss({"y"});
   assert_refused(gsel::divide(d.model, as_declared(d.model, {1, 1}), 0), GSEL_ERR_MODEL,
                  "layer \"l\" is to write a part of value \"y\", and has all of its inputs and parameters; give one of "
-                 "its parameters a shard rule, or flag the value with GSEL_VALUE_WHOLE_IF_FEW");
+                 "its parameters a shard rule, or flag the value with GSEL_VALUE_REPLICATE_IF_FEW");
 }
 
 void a_whole_parameter_of_divided_and_undivided_layers_is_refused(void**) {
   for (const bool frozen : {false, true}) {
     Description d;
     d.param({"w", {8, 6}, 1}).param({"b", {6}, -1, 1, 1, frozen ? GSEL_PARAM_FROZEN : 0u});
-    d.value({"x", {8}, 0, 0, 1, 1, 0, kInput}).value({"y", {6}, GSEL_PLACE_SHARDED, 1}).value({"z", {6}});
+    d.value({"x", {8}, 0, 0, 1, 1, 0, kInput}).value({"y", {6}, GSEL_PLACEMENT_SHARD, 1}).value({"z", {6}});
     d.layer({"l", {"x"}, {"y"}, {"w", "b"}}).layer({"k", {"y"}, {"z"}, {"b"}});
     d.loss({"z"});
     Division division = as_declared(d.model, {1, 1});
@@ -251,7 +251,7 @@ void a_dimension_that_is_not_there_is_refused(void**) {
   Division division = Division::none(d.model, {1, 1});
   division.split = {true, false};
   for (int32_t dim : {0, 3, -1}) {
-    division.layers[0] = {{kWhole}, {{GSEL_PLACE_SHARDED, dim}}};
+    division.layers[0] = {{kWhole}, {{GSEL_PLACEMENT_SHARD, dim}}};
     assert_refused(gsel::divide(d.model, division, 0), GSEL_ERR_MODEL, "value \"v\" is to be split along dimension");
   }
 }
@@ -261,8 +261,8 @@ void a_dimension_that_is_not_there_is_refused(void**) {
 void parts_tile_what_was_described(void**) {
   Description d;
   d.param({"qkv", {8, 36}, 1, 3, 4}).param({"out", {12, 8}, 0, 1, 4});
-  d.value({"x", {5, 8}, 0, 0, 1, 1, 1, kInput}).value({"q", {5, 36}, GSEL_PLACE_SHARDED, 2, 4, 3, 1});
-  d.value({"y", {5, 8}, GSEL_PLACE_PARTIAL});
+  d.value({"x", {5, 8}, 0, 0, 1, 1, 1, kInput}).value({"q", {5, 36}, GSEL_PLACEMENT_SHARD, 2, 4, 3, 1});
+  d.value({"y", {5, 8}, GSEL_PLACEMENT_PARTIAL});
   d.layer({"in", {"x"}, {"q"}, {"qkv"}}).layer({"out", {"q"}, {"y"}, {"out"}}).loss({"y"});
   for (const std::vector<double>& weights : {std::vector<double>{1, 1}, {1, 1, 1}, {2, 1}, {1}}) {
     int64_t at = 0;
@@ -282,7 +282,7 @@ void parts_tile_what_was_described(void**) {
       assert_int_equal(qkv.n_elems, 24 * qkv.part.size());
       assert_int_equal(q.sample_elems, 15 * qkv.part.size());
       assert_int_equal(out.n_elems, 8 * qkv.part.size());
-      assert_true(named(m.values(), "y").form == Form::partial);
+      assert_true(named(m.values(), "y").placement == Placement::partial);
       assert_int_equal(named(m.layers(), "out").origin, 1);
       assert_int_equal(named(m.layers(), "loss").origin, 2);
       assert_int_equal(m.loss_layer(), 3);
@@ -296,27 +296,27 @@ void parts_tile_what_was_described(void**) {
 Description grouped_queries() {
   Description d;
   d.param({"wq", {8, 16}, 1, 1, 4})
-      .param({"wk", {8, 8}, 1, 1, 4, GSEL_PARAM_WHOLE_IF_FEW})
+      .param({"wk", {8, 8}, 1, 1, 4, GSEL_PARAM_REPLICATE_IF_FEW})
       .param({"wo", {16, 8}, 0, 1, 4});
   d.value({"x", {8}, 0, 0, 1, 1, 0, kInput});
-  d.value({"q", {16}, GSEL_PLACE_SHARDED, 1, 4})
-      .value({"k", {8}, GSEL_PLACE_SHARDED, 1, 4, 1, 0, GSEL_VALUE_WHOLE_IF_FEW});
-  d.value({"a", {16}, GSEL_PLACE_SHARDED, 1, 4}).value({"y", {8}, GSEL_PLACE_PARTIAL});
+  d.value({"q", {16}, GSEL_PLACEMENT_SHARD, 1, 4})
+      .value({"k", {8}, GSEL_PLACEMENT_SHARD, 1, 4, 1, 0, GSEL_VALUE_REPLICATE_IF_FEW});
+  d.value({"a", {16}, GSEL_PLACEMENT_SHARD, 1, 4}).value({"y", {8}, GSEL_PLACEMENT_PARTIAL});
   d.layer({"queries", {"x"}, {"q"}, {"wq"}}).layer({"keys", {"x"}, {"k"}, {"wk"}});
   return d.layer({"attend", {"q", "k"}, {"a"}}).layer({"project", {"a"}, {"y"}, {"wo"}}).loss({"y"});
 }
 void fewer_heads_of_keys_than_ranks_stay_whole(void**) {
   const Description d = grouped_queries();
   const Model two = gsel::divide(d.model, as_declared(d.model, {1, 1}), 1);
-  assert_string_equal(names_of(two).c_str(), "queries keys attend project y@whole loss");
+  assert_string_equal(names_of(two).c_str(), "queries keys attend project y@replicate loss");
   assert_true((named(two.params(), "wk").part == Share{1, 1, 4, 8, 8}));
   const Model four = gsel::divide(d.model, as_declared(d.model, {1, 1, 1, 1}), 1);
-  assert_string_equal(names_of(four).c_str(), "queries keys k@spread attend project y@whole loss");
+  assert_string_equal(names_of(four).c_str(), "queries keys k@copy attend project y@replicate loss");
   assert_true(named(four.params(), "wk").part.is_whole());
   assert_false(named(four.params(), "wk").partial_gradient);
   assert_false(named(four.layers(), "keys").divided);
-  assert_true(named(four.values(), "k").form == Form::whole);
-  assert_true(named(four.values(), "k@spread").form == Form::spread);
+  assert_true(named(four.values(), "k").placement == Placement::replicate);
+  assert_true(named(four.values(), "k@copy").placement == Placement::copy);
 }
 
 // Norm, and the bias behind a sum, take a part of the positions each; their whole parameters have partial gradients.
@@ -324,7 +324,7 @@ Description with_positions(uint32_t residual_flags = GSEL_LAYER_POSITIONWISE) {
   Description d;
   d.param({"g", {8}}).param({"up", {8, 12}, 1}).param({"down", {12, 8}, 0}).param({"b", {8}});
   d.value({"x", {6, 8}, 0, 0, 1, 1, 1, kInput}).value({"n", {6, 8}, 0, 0, 1, 1, 1});
-  d.value({"h", {6, 12}, GSEL_PLACE_SHARDED, 2, 1, 1, 1}).value({"y", {6, 8}, GSEL_PLACE_PARTIAL, 0, 1, 1, 1});
+  d.value({"h", {6, 12}, GSEL_PLACEMENT_SHARD, 2, 1, 1, 1}).value({"y", {6, 8}, GSEL_PLACEMENT_PARTIAL, 0, 1, 1, 1});
   d.value({"r", {6, 8}, 0, 0, 1, 1, 1});
   d.layer({"norm", {"x"}, {"n"}, {"g"}, GSEL_LAYER_POSITIONWISE | GSEL_LAYER_RECOMPUTABLE, 10});
   d.layer({"up", {"n"}, {"h"}, {"up"}, GSEL_LAYER_RECOMPUTABLE, 100});
@@ -334,18 +334,18 @@ Description with_positions(uint32_t residual_flags = GSEL_LAYER_POSITIONWISE) {
 void sequence_parallel_layers_have_a_part_of_the_positions(void**) {
   const Description d = with_positions();
   const Model m = gsel::divide(d.model, as_declared(d.model, {1, 1, 1}, true), 2);
-  assert_string_equal(names_of(m).c_str(), "x@part norm n@spread up down y@part residual loss");
+  assert_string_equal(names_of(m).c_str(), "x@shard norm n@copy up down y@shard residual loss");
   assert_true((named(m.values(), "n").part == Share{1, 1, 4, 6, 6}));
   assert_true((named(m.values(), "n").dims == std::vector<int64_t>{2, 8}));
   assert_true(named(m.layers(), "residual").some_positions);
   assert_false(named(m.layers(), "up").some_positions);
   for (const char* name : {"g", "b"}) assert_true(named(m.params(), name).partial_gradient);
   for (const char* name : {"up", "down"}) assert_false(named(m.params(), name).partial_gradient);
-  assert_true(named(m.values(), "loss.sum").form == Form::partial);
+  assert_true(named(m.values(), "loss.sum").placement == Placement::partial);
   // A layer in between that looks across positions gets all of them, and its parameter's gradient is whole.
   const Description across = with_positions(0);
   const Model n = gsel::divide(across.model, as_declared(across.model, {1, 1, 1}, true), 0);
-  assert_string_equal(names_of(n).c_str(), "x@part norm n@spread up down y@whole n@whole residual r@part loss");
+  assert_string_equal(names_of(n).c_str(), "x@shard norm n@copy up down y@replicate n@replicate residual r@shard loss");
   assert_false(named(n.params(), "b").partial_gradient);
 }
 
@@ -353,8 +353,8 @@ void sequence_parallel_layers_have_a_part_of_the_positions(void**) {
 void context_parallel_exchanges_positions_for_heads(void**) {
   Description d;
   d.param({"w", {8, 12}, 1, 3, 2}).param({"o", {4, 8}, 0});
-  d.value({"x", {6, 8}, 0, 0, 1, 1, 1, kInput}).value({"q", {6, 12}, GSEL_PLACE_SHARDED, 2, 2, 3, 1});
-  d.value({"a", {6, 4}, GSEL_PLACE_SHARDED, 2, 2, 1, 1}).value({"y", {6, 8}, GSEL_PLACE_PARTIAL, 0, 1, 1, 1});
+  d.value({"x", {6, 8}, 0, 0, 1, 1, 1, kInput}).value({"q", {6, 12}, GSEL_PLACEMENT_SHARD, 2, 2, 3, 1});
+  d.value({"a", {6, 4}, GSEL_PLACEMENT_SHARD, 2, 2, 1, 1}).value({"y", {6, 8}, GSEL_PLACEMENT_PARTIAL, 0, 1, 1, 1});
   d.layer({"in", {"x"}, {"q"}, {"w"}}).layer({"attend", {"q"}, {"a"}}).layer({"out", {"a"}, {"y"}, {"o"}}).loss({"y"});
   Division division = Division::none(d.model, {1, 1});
   division.layers[0] = {{kRows}, {kRows}};
@@ -362,12 +362,12 @@ void context_parallel_exchanges_positions_for_heads(void**) {
   division.layers[2] = {{kRows}, {kRows}};
   division.layers[3] = {{kRows}, {kPartial, kPartial}};
   const Model m = gsel::divide(d.model, division, 0);
-  assert_string_equal(names_of(m).c_str(), "x@part in q@part attend a@part out loss");
-  for (const char* name : {"q@part", "a@part"}) {
+  assert_string_equal(names_of(m).c_str(), "x@shard in q@shard attend a@shard out loss");
+  for (const char* name : {"q@shard", "a@shard"}) {
     const Layer& exchange = named(m.layers(), name);
     assert_true(m.values()[exchange.inputs[0]].part.dim != m.values()[exchange.outputs[0]].part.dim);
   }
-  assert_true((named(m.values(), "q@part").part == Share{2, 3, 0, 2, 4}));
+  assert_true((named(m.values(), "q@shard").part == Share{2, 3, 0, 2, 4}));
   for (const gsel::Param& p : m.params()) assert_true(p.part.is_whole() && p.partial_gradient);
 }
 
@@ -375,11 +375,11 @@ void names_of_conversions_are_not_taken_from_anybody(void**) {
   Description d;
   d.param({"w", {8, 6}, 0})
       .value({"x", {8}, 0, 0, 1, 1, 0, kInput})
-      .value({"y", {6}, GSEL_PLACE_PARTIAL})
-      .value({"y@whole", {6}});
-  d.layer({"l", {"x"}, {"y"}, {"w"}}).layer({"y@whole+", {"y"}, {"y@whole"}}).loss({"y@whole"});
+      .value({"y", {6}, GSEL_PLACEMENT_PARTIAL})
+      .value({"y@replicate", {6}});
+  d.layer({"l", {"x"}, {"y"}, {"w"}}).layer({"y@replicate+", {"y"}, {"y@replicate"}}).loss({"y@replicate"});
   const Model m = gsel::divide(d.model, as_declared(d.model, {1, 1}), 0);
-  assert_string_equal(names_of(m).c_str(), "l y@whole++ y@whole+ loss");
+  assert_string_equal(names_of(m).c_str(), "l y@replicate++ y@replicate+ loss");
 }
 
 void cuts_and_recomputation_keep_conversions_with_their_layers(void**) {
@@ -388,16 +388,16 @@ void cuts_and_recomputation_keep_conversions_with_their_layers(void**) {
   auto flags = [&](const char* name) { return named(m.layers(), name).flags; };
   // The sum stays with who leaves its terms, what a reader needs with the reader.
   assert_true(flags("down") & GSEL_LAYER_NO_CUT_AFTER);
-  assert_false(flags("y@part") & GSEL_LAYER_NO_CUT_AFTER);
-  assert_true(flags("n@spread") & GSEL_LAYER_NO_CUT_AFTER);
+  assert_false(flags("y@shard") & GSEL_LAYER_NO_CUT_AFTER);
+  assert_true(flags("n@copy") & GSEL_LAYER_NO_CUT_AFTER);
   assert_false(flags("norm") & GSEL_LAYER_NO_CUT_AFTER);
   // n is read by residual too, which may not run again.
-  assert_false(flags("n@spread") & GSEL_LAYER_RECOMPUTABLE);
+  assert_false(flags("n@copy") & GSEL_LAYER_RECOMPUTABLE);
   const Description all = with_positions(GSEL_LAYER_POSITIONWISE | GSEL_LAYER_RECOMPUTABLE);
   const Model n = gsel::divide(all.model, as_declared(all.model, {1, 1}, true), 0);
-  assert_true(named(n.layers(), "n@spread").flags & GSEL_LAYER_RECOMPUTABLE);
-  assert_false(named(n.layers(), "x@part").flags & GSEL_LAYER_RECOMPUTABLE);
-  assert_false(named(n.layers(), "y@part").flags & GSEL_LAYER_RECOMPUTABLE);
+  assert_true(named(n.layers(), "n@copy").flags & GSEL_LAYER_RECOMPUTABLE);
+  assert_false(named(n.layers(), "x@shard").flags & GSEL_LAYER_RECOMPUTABLE);
+  assert_false(named(n.layers(), "y@shard").flags & GSEL_LAYER_RECOMPUTABLE);
 }
 
 void costs_shrink_with_the_parts(void**) {
@@ -414,13 +414,13 @@ void costs_shrink_with_the_parts(void**) {
 }
 
 void phases_are_as_many_as_there_are_ranks_to_pass_on_to(void**) {
-  const gsel_phase rotate{GSEL_AXIS_TENSOR, 0, GSEL_F32, GSEL_PHASE_RING_SHIFT, 4, 0},
-      home{GSEL_AXIS_TENSOR, 0, GSEL_F32, GSEL_PHASE_RING_SHIFT | GSEL_PHASE_HOME, 4, 0},
-      data{GSEL_AXIS_DATA, GSEL_SUM, GSEL_F32, 0, 4, 0};
+  const gsel_phase rotate{sizeof(gsel_phase), 0, GSEL_AXIS_TENSOR, 0, GSEL_F32, GSEL_PHASE_RING_SHIFT, 4, 0},
+      home{sizeof(gsel_phase), 0, GSEL_AXIS_TENSOR, 0, GSEL_F32, GSEL_PHASE_RING_SHIFT | GSEL_PHASE_HOME, 4, 0},
+      data{sizeof(gsel_phase), 0, GSEL_AXIS_DATA, GSEL_SUM, GSEL_F32, 0, 4, 0};
   Description d;
   d.param({"w", {6, 6}})
       .value({"x", {4, 6}, 0, 0, 1, 1, 1, kInput})
-      .value({"y", {4, 6}, GSEL_PLACE_SHARDED, 2, 1, 1, 1});
+      .value({"y", {4, 6}, GSEL_PLACEMENT_SHARD, 2, 1, 1, 1});
   d.layer({"l", {"x"}, {"y"}, {"w"}, 0, 0, {rotate, kSum, data}, {home, kSum}}).loss({"y"});
   auto axes = [](const std::vector<gsel_phase>& phases) {
     std::string result;
@@ -451,20 +451,20 @@ void a_layer_that_reduces_backward_gets_its_input_unconverted(void**) {
   Description d = writer_and_reader();
   Description own;
   own.param({"wp", {8, 12}}).param({"rp", {12, 8}, 0}).value({"x", {8}, 0, 0, 1, 1, 0, kInput}).value({"v", {12}});
-  own.value({"w", {8}, GSEL_PLACE_PARTIAL}).layer({"write", {"x"}, {"v"}, {"wp"}});
+  own.value({"w", {8}, GSEL_PLACEMENT_PARTIAL}).layer({"write", {"x"}, {"v"}, {"wp"}});
   own.layer({"read", {"v"}, {"w"}, {"rp"}, 0, 0, {}, {kSum}}).loss({"w"});
   assert_string_equal(names_of(gsel::divide(own.model, as_declared(own.model, {1, 1}), 0)).c_str(),
-                      "write read w@whole loss");
+                      "write read w@replicate loss");
 }
 
 }  // namespace
 
 int main() {
   const CMUnitTest tests[] = {
-      cmocka_unit_test(between_each_two_forms_stands_what_brings_one_to_the_other),
+      cmocka_unit_test(between_each_two_placements_stands_a_redistribution),
       cmocka_unit_test(an_input_that_needs_no_gradient_is_not_converted_for_a_divided_layer),
       cmocka_unit_test(readers_share_conversions),
-      cmocka_unit_test(too_few_units_are_refused_with_what_would_do),
+      cmocka_unit_test(a_split_that_is_too_fine_is_refused_with_what_would_do),
       cmocka_unit_test(a_whole_output_of_a_divided_layer_is_refused_unless_it_reduces),
       cmocka_unit_test(a_bias_that_each_rank_would_add_is_refused),
       cmocka_unit_test(a_part_that_nothing_makes_is_refused),

@@ -135,10 +135,10 @@ static void unknown_flags_and_rules_are_refused(void** state) {
   check_fails(gsel_model_add_param(model, &param, NULL, &err), err, GSEL_ERR_MODEL, "shard rule 99");
   gsel_value_options value = GSEL_VALUE_OPTIONS_INIT;
   value.name = gsel_str_from("v");
-  value.place = 77;
+  value.placement = 77;
   check_fails(gsel_model_add_value(model, &value, NULL, &err), err, GSEL_ERR_MODEL, "placement 77");
-  value.place = GSEL_PLACE_SHARDED;
-  value.place_dim = 1;
+  value.placement = GSEL_PLACEMENT_SHARD;
+  value.shard_dim = 1;
   check_fails(gsel_model_add_value(model, &value, NULL, &err), err, GSEL_ERR_MODEL, "along dimension 1 of 1");
 }
 

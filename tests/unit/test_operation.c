@@ -23,7 +23,7 @@ static int32_t answer(void* accumulated, const void* next, size_t count, gsel_dt
 
 static gsel_op created(const char* name, gsel_op_fn function, void* user_data) {
   gsel_op op = 0;
-  return gsel_op_create(gsel_str_from(name), 1, function, user_data, &op, NULL) == GSEL_OK ? op : 0;
+  return gsel_op_create(gsel_str_from(name), 1, function, user_data, NULL, &op, NULL) == GSEL_OK ? op : 0;
 }
 
 static float number(int32_t rank, size_t i) {
@@ -44,7 +44,7 @@ static void test_a_number_is_good_until_destroyed(void** state) {
   const void* in[] = {&x, &x};
   gsel_op op = 0, scaled = 0;
   (void)state;
-  check_ok(gsel_op_create((gsel_str)GSEL_STR("halve"), 1, halve_and_add, NULL, &op, &err), err);
+  check_ok(gsel_op_create((gsel_str)GSEL_STR("halve"), 1, halve_and_add, NULL, NULL, &op, &err), err);
   assert_true(op >= GSEL_OP_USER);
   check_ok(gsel_op_create_scaled_sum(0.5, &scaled, &err), err);
   assert_true(scaled >= GSEL_OP_USER && scaled != op);
@@ -72,15 +72,16 @@ static void test_names_functions_and_outs_that_are_none_are_refused(void** state
   const gsel_str longest = GSEL_STR("a name of thirty-one bytes, full"), cut = {longest.data, 31},
                  torn = {"with\0nul", 8};
   (void)state;
-  check_fails(gsel_op_create(none, 1, halve_and_add, NULL, &op, &err), err, GSEL_ERR_ARG, "name is not given");
+  check_fails(gsel_op_create(none, 1, halve_and_add, NULL, NULL, &op, &err), err, GSEL_ERR_ARG, "name is not given");
   assert_int_equal(op, 0);
-  check_fails(gsel_op_create(empty, 1, halve_and_add, NULL, &op, &err), err, GSEL_ERR_ARG, "has 0 bytes; use 1 to 31");
-  check_fails(gsel_op_create(longest, 1, halve_and_add, NULL, &op, &err), err, GSEL_ERR_ARG, "has 32 bytes");
-  check_fails(gsel_op_create(torn, 1, halve_and_add, NULL, &op, &err), err, GSEL_ERR_ARG, "no NUL");
-  check_fails(gsel_op_create(name, 1, NULL, NULL, &op, &err), err, GSEL_ERR_ARG, "\"fine\" has no function");
-  check_fails(gsel_op_create(name, 1, halve_and_add, NULL, NULL, &err), err, GSEL_ERR_ARG, "out is NULL");
+  check_fails(gsel_op_create(empty, 1, halve_and_add, NULL, NULL, &op, &err), err, GSEL_ERR_ARG,
+              "has 0 bytes; use 1 to 31");
+  check_fails(gsel_op_create(longest, 1, halve_and_add, NULL, NULL, &op, &err), err, GSEL_ERR_ARG, "has 32 bytes");
+  check_fails(gsel_op_create(torn, 1, halve_and_add, NULL, NULL, &op, &err), err, GSEL_ERR_ARG, "no NUL");
+  check_fails(gsel_op_create(name, 1, NULL, NULL, NULL, &op, &err), err, GSEL_ERR_ARG, "\"fine\" has no function");
+  check_fails(gsel_op_create(name, 1, halve_and_add, NULL, NULL, NULL, &err), err, GSEL_ERR_ARG, "out is NULL");
   check_fails(gsel_op_create_scaled_sum(1, NULL, &err), err, GSEL_ERR_ARG, "out is NULL");
-  check_ok(gsel_op_create(cut, 1, halve_and_add, NULL, &op, &err), err);
+  check_ok(gsel_op_create(cut, 1, halve_and_add, NULL, NULL, &op, &err), err);
   gsel_op_free(op);
 }
 
@@ -213,7 +214,7 @@ static void records(rank_run* run) {
   gsel_op op, large;
   void* shared;
   const int32_t n = run->world_size;
-  rank_ok(run, gsel_op_create((gsel_str)GSEL_STR("larger record"), 3, larger_record, NULL, &op, &err), err);
+  rank_ok(run, gsel_op_create((gsel_str)GSEL_STR("larger record"), 3, larger_record, NULL, NULL, &op, &err), err);
   rank_ok(run, rank_join(run, &comm, &err), err);
   rank_ok(run, gsel_mem_alloc(comm, sizeof(float) * MANY, &shared, &err), err);
   float *x = malloc(sizeof(float) * MANY * RANKS), *y = malloc(sizeof(float) * MANY);
@@ -234,7 +235,7 @@ static void records(rank_run* run) {
   const uint64_t counts[RANKS] = {3, 4, 3, 3};
   rank_fails(run, gsel_reduce_scatterv(comm, x, y, counts, NULL, GSEL_F32, op, &err), err, GSEL_ERR_ARG,
              "count 4 cuts a record", -1);
-  rank_ok(run, gsel_op_create((gsel_str)GSEL_STR("large"), MOST_RECORD, larger_record, NULL, &large, &err), err);
+  rank_ok(run, gsel_op_create((gsel_str)GSEL_STR("large"), MOST_RECORD, larger_record, NULL, NULL, &large, &err), err);
   rank_fails(run, gsel_allreduce(comm, x, y, MOST_RECORD, GSEL_F64, large, &err), err, GSEL_ERR_ARG,
              "8192 bytes; the most is 4096", -1);
   rank_ok(run, gsel_barrier(comm, &err), err);
@@ -251,7 +252,7 @@ static void test_a_record_is_never_cut(void** state) {
   as_threads(RANKS, records, NULL);
   as_processes(2, records, NULL);
   as_processes(RANKS, records, NULL);
-  check_fails(gsel_op_create((gsel_str)GSEL_STR("none"), 0, larger_record, NULL, &op, &err), err, GSEL_ERR_ARG,
+  check_fails(gsel_op_create((gsel_str)GSEL_STR("none"), 0, larger_record, NULL, NULL, &op, &err), err, GSEL_ERR_ARG,
               "has records of 0 elements; use 1 where each stands alone");
 }
 
@@ -262,7 +263,7 @@ static void other_records(rank_run* run) {
   gsel_op op;
   float x[6] = {0};
   const size_t record = run->rank == 0 ? 3 : 1;
-  rank_ok(run, gsel_op_create((gsel_str)GSEL_STR("one name"), record, larger_record, NULL, &op, &err), err);
+  rank_ok(run, gsel_op_create((gsel_str)GSEL_STR("one name"), record, larger_record, NULL, NULL, &op, &err), err);
   rank_ok(run, rank_join(run, &comm, &err), err);
   rank_fails(run, gsel_allreduce(comm, x, x, 6, GSEL_F32, op, &err), err, GSEL_ERR_MISMATCH, "another operation", -1);
   rank_ok(run, gsel_barrier(comm, &err), err);

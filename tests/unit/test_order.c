@@ -102,7 +102,7 @@ static void test_a_tree_gives_the_same_bits_on_one_two_four_and_eight_ranks(void
   one_type(GSEL_F32, GSEL_SUM);
   one_type(GSEL_F64, GSEL_SUM);
   one_type(GSEL_I32, GSEL_SUM);
-  check_ok(gsel_op_create((gsel_str)GSEL_STR("halve and add"), 1, halve_and_add, NULL, &op, &err), err);
+  check_ok(gsel_op_create((gsel_str)GSEL_STR("halve and add"), 1, halve_and_add, NULL, NULL, &op, &err), err);
   one_type(GSEL_F32, op);
   gsel_op_free(op);
 }

@@ -36,7 +36,7 @@ void places_that_weigh_alike_get_what_everything_in_gsel_gets(void**) {
       for (double weight : {1.0, 0.1, 7.0, 1e9}) {
         const std::vector<double> weights(static_cast<size_t>(places), weight);
         const std::vector<int64_t> items = gsel::share_items(n, weights);
-        const std::vector<int64_t> units = n >= places ? gsel::share_units(n, weights) : items;
+        const std::vector<int64_t> units = n >= places ? gsel::share_bounds(n, weights) : items;
         for (int64_t i = 0; i < places; ++i) {
           const gsel_range expected = gsel::shard_range(n, places, i);
           assert_int_equal(items[i], expected.begin);
@@ -67,7 +67,7 @@ void shares_are_in_proportion_and_remainders_go_to_the_largest(void**) {
       {5, {1, 1}, {3, 2}, {3, 2}},  // of equal remainders the lower place's
   };
   for (const Example& e : examples) {
-    assert_true(sizes_of(gsel::share_units(e.n, e.weights)) == e.units);
+    assert_true(sizes_of(gsel::share_bounds(e.n, e.weights)) == e.units);
     assert_true(sizes_of(gsel::share_items(e.n, e.weights)) == e.items);
   }
 }
@@ -80,7 +80,7 @@ void drawn_shares_tile_and_are_off_by_less_than_a_unit(void**) {
     std::vector<double> weights(places);
     for (double& w : weights) w = 0.01 * draw.from(1, round % 5 ? 300 : 1000000);
     const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
-    const std::vector<int64_t> units = gsel::share_units(n, weights), items = gsel::share_items(n, weights);
+    const std::vector<int64_t> units = gsel::share_bounds(n, weights), items = gsel::share_items(n, weights);
     check_tiling(units, n, places, 1);
     check_tiling(items, n, places, 0);
     bool all_have_a_right_to_one = true;
@@ -130,7 +130,7 @@ void rows_are_the_elements_of_the_part_in_order(void**) {
     for (int64_t& d : dims) d = draw.from(1, 4);
     dims[dim] = n * unit * blocks;
     const std::vector<double> weights(static_cast<size_t>(draw.from(1, static_cast<int32_t>(n))), 1.0);
-    const std::vector<int64_t> bounds = gsel::share_units(n, weights);
+    const std::vector<int64_t> bounds = gsel::share_bounds(n, weights);
     std::vector<int64_t> all;
     for (size_t place = 0; place < weights.size(); ++place) {
       const Share part{dim, blocks, bounds[place] * unit, bounds[place + 1] * unit, n * unit};

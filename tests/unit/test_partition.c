@@ -9,7 +9,7 @@ enum { MOST_LAYERS = 10, MOST_STAGES = 6 };
 struct problem {
   double time[MOST_LAYERS], kept[MOST_LAYERS], live[MOST_LAYERS], held[MOST_STAGES], weight[MOST_STAGES];
   unsigned char may_begin[MOST_LAYERS];
-  int32_t place_of_stage[MOST_STAGES];
+  int32_t rank_of_stage[MOST_STAGES];
   struct partition p;
 };
 
@@ -20,10 +20,10 @@ static int32_t draw(int32_t below) {
 }
 
 /* Several chunks are laid on the places in turn or as a V. */
-static void draw_problem(struct problem* q, int32_t n_places, int32_t chunks) {
-  const int32_t n_stages = n_places * chunks, n_layers = n_stages + draw(MOST_LAYERS - n_stages + 1), v = draw(2);
+static void draw_problem(struct problem* q, int32_t n_ranks, int32_t chunks) {
+  const int32_t n_stages = n_ranks * chunks, n_layers = n_stages + draw(MOST_LAYERS - n_stages + 1), v = draw(2);
   double weight[MOST_STAGES];
-  for (int32_t place = 0; place < n_places; ++place) weight[place] = 1 + draw(3);
+  for (int32_t place = 0; place < n_ranks; ++place) weight[place] = 1 + draw(3);
   const int weighs = draw(2);
   memset(q, 0, sizeof *q);
   for (int32_t l = 0; l < n_layers; ++l) {
@@ -34,13 +34,13 @@ static void draw_problem(struct problem* q, int32_t n_places, int32_t chunks) {
   }
   for (int32_t s = 0; s < n_stages; ++s) {
     q->held[s] = 1 + draw(4);
-    q->place_of_stage[s] = v && s / n_places % 2 ? n_places - 1 - s % n_places : s % n_places;
-    q->weight[s] = weight[q->place_of_stage[s]];
+    q->rank_of_stage[s] = v && s / n_ranks % 2 ? n_ranks - 1 - s % n_ranks : s % n_ranks;
+    q->weight[s] = weight[q->rank_of_stage[s]];
   }
   q->p = (struct partition){n_layers,
                             n_stages,
-                            n_places,
-                            q->place_of_stage,
+                            n_ranks,
+                            q->rank_of_stage,
                             q->may_begin,
                             {q->time, NULL, NULL},
                             {q->kept, q->live, q->held},
@@ -50,7 +50,7 @@ static void draw_problem(struct problem* q, int32_t n_places, int32_t chunks) {
 static double largest_place(const struct partition* p, const struct measure* m, const int32_t* begin) {
   double load[MOST_STAGES] = {0}, largest = 0;
   for (int32_t s = 0; s < p->n_stages; ++s) {
-    double* mine = &load[p->place_of_stage[s]];
+    double* mine = &load[p->rank_of_stage[s]];
     *mine += stage_amount(p, m, begin, s) / (p->weight ? p->weight[s] : 1);
     if (*mine > largest) largest = *mine;
   }
@@ -125,10 +125,10 @@ static void many_stages_for_each_place_come_near_to_it(void** state) {
   enum { LAYERS = 300, PLACES = 8, STAGES = 32 };
   static double time[LAYERS], none[LAYERS];
   static unsigned char may_begin[LAYERS];
-  int32_t place_of_stage[STAGES], begin[STAGES];
+  int32_t rank_of_stage[STAGES], begin[STAGES];
   for (int l = 0; l < LAYERS; ++l) time[l] = 1 + draw(9), may_begin[l] = 1;
-  for (int s = 0; s < STAGES; ++s) place_of_stage[s] = s % PLACES;
-  const struct partition p = {LAYERS, STAGES, PLACES, place_of_stage, may_begin, {time, NULL, NULL}, {none, NULL, NULL},
+  for (int s = 0; s < STAGES; ++s) rank_of_stage[s] = s % PLACES;
+  const struct partition p = {LAYERS, STAGES, PLACES, rank_of_stage, may_begin, {time, NULL, NULL}, {none, NULL, NULL},
                               NULL};
   assert_int_equal(partition_layers(&p, begin), PARTITION_OK);
   check_allowed(&p, begin);
@@ -140,10 +140,10 @@ static void equal_layers_are_cut_in_equal_stages(void** state) {
   enum { LAYERS = 1000, STAGES = 64 };
   static double ones[LAYERS], none[LAYERS];
   static unsigned char may_begin[LAYERS];
-  int32_t place_of_stage[STAGES], begin[STAGES];
+  int32_t rank_of_stage[STAGES], begin[STAGES];
   for (int l = 0; l < LAYERS; ++l) ones[l] = may_begin[l] = 1;
-  for (int s = 0; s < STAGES; ++s) place_of_stage[s] = s;
-  const struct partition p = {LAYERS, STAGES, STAGES, place_of_stage, may_begin, {ones, NULL, NULL}, {none, NULL, NULL},
+  for (int s = 0; s < STAGES; ++s) rank_of_stage[s] = s;
+  const struct partition p = {LAYERS, STAGES, STAGES, rank_of_stage, may_begin, {ones, NULL, NULL}, {none, NULL, NULL},
                               NULL};
   assert_int_equal(partition_layers(&p, begin), PARTITION_OK);
   for (int s = 0; s < STAGES; ++s) {
@@ -157,11 +157,11 @@ static void a_place_that_weighs_more_gets_more_of_the_work(void** state) {
   enum { LAYERS = 12 };
   double ones[LAYERS];
   unsigned char may_begin[LAYERS];
-  const int32_t place_of_stage[] = {0, 1, 2};
+  const int32_t rank_of_stage[] = {0, 1, 2};
   const double weight[] = {1, 3, 2};
   int32_t begin[3];
   for (int l = 0; l < LAYERS; ++l) ones[l] = may_begin[l] = 1;
-  const struct partition p = {LAYERS, 3, 3, place_of_stage, may_begin, {ones, NULL, NULL}, {ones, NULL, NULL}, weight};
+  const struct partition p = {LAYERS, 3, 3, rank_of_stage, may_begin, {ones, NULL, NULL}, {ones, NULL, NULL}, weight};
   assert_int_equal(partition_layers(&p, begin), PARTITION_OK);
   assert_int_equal(begin[1], 2);
   assert_int_equal(begin[2], 8);
@@ -172,12 +172,12 @@ static void more_stages_than_there_are_cuts_for_are_impossible(void** state) {
   (void)state;
   const double ones[] = {1, 1, 1, 1};
   const unsigned char may_begin[] = {1, 1, 0, 1};
-  const int32_t place_of_stage[] = {0, 1, 2, 3};
+  const int32_t rank_of_stage[] = {0, 1, 2, 3};
   int32_t begin[4];
-  struct partition p = {4, 4, 4, place_of_stage, may_begin, {ones, NULL, NULL}, {ones, NULL, NULL}, NULL};
+  struct partition p = {4, 4, 4, rank_of_stage, may_begin, {ones, NULL, NULL}, {ones, NULL, NULL}, NULL};
   assert_int_equal(most_stages(&p), 3);
   assert_int_equal(partition_layers(&p, begin), PARTITION_IMPOSSIBLE);
-  p.n_stages = p.n_places = 3;
+  p.n_stages = p.n_ranks = 3;
   assert_int_equal(partition_layers(&p, begin), PARTITION_OK);
   assert_int_equal(begin[1], 1);
   assert_int_equal(begin[2], 3);

@@ -50,7 +50,7 @@ static void null_is_refused_by_name(void** state) {
   check_fails(gsel_pipeline_create(comm, NULL, &config, &pipeline, &err), err, GSEL_ERR_ARG, "model is NULL");
   check_fails(gsel_pipeline_create(comm, model, NULL, &pipeline, &err), err, GSEL_ERR_ARG, "gsel_pipeline_options");
   check_fails(gsel_pipeline_create(comm, model, &config, NULL, &err), err, GSEL_ERR_ARG, "out is NULL");
-  check_fails(gsel_pipeline_run(NULL, GSEL_PIPELINE_FORWARD, NULL, &err), err, GSEL_ERR_ARG, "pipeline is NULL");
+  check_fails(gsel_pipeline_run(NULL, GSEL_FORWARD, NULL, &err), err, GSEL_ERR_ARG, "pipeline is NULL");
   check_fails(gsel_pipeline_stage_get(NULL, 0, &stage, &err), err, GSEL_ERR_ARG, "pipeline is NULL");
   check_fails(gsel_pipeline_stage_get(NULL, 0, NULL, &err), err, GSEL_ERR_ARG, "gsel_pipeline_stage");
   assert_null(gsel_pipeline_program(NULL));
@@ -171,7 +171,7 @@ static void a_fused_backward_that_others_need_learns_without_the_flag(void** sta
   m.unflagged = 1u << 2;
   describe();
   check_ok(gsel_pipeline_create(comm, model, &config, &pipeline, &err), err);
-  check_ok(gsel_pipeline_run(pipeline, GSEL_PIPELINE_FORWARD_BACKWARD, NULL, &err), err);
+  check_ok(gsel_pipeline_run(pipeline, GSEL_FORWARD_BACKWARD, NULL, &err), err);
   assert_int_equal(m.backwards[2], 2 * config.microbatches);
 }
 
@@ -179,7 +179,7 @@ static void a_run_backward_that_nothing_learns_from_is_refused(void** state) {
   (void)state;
   describe_two(0, NULL);
   check_ok(gsel_pipeline_create(comm, model, &config, &pipeline, &err), err);
-  check_fails(gsel_pipeline_run(pipeline, GSEL_PIPELINE_FORWARD_BACKWARD, NULL, &err), err, GSEL_ERR_STATE,
+  check_fails(gsel_pipeline_run(pipeline, GSEL_FORWARD_BACKWARD, NULL, &err), err, GSEL_ERR_STATE,
               "no layer has parameters to learn; flag those that keep their own GSEL_LAYER_OWN_PARAMS");
 }
 
@@ -199,7 +199,7 @@ static void a_model_without_a_loss_is_for_pipelines_alone(void** state) {
   check_fails(gsel_model_finish(model, &err), err, GSEL_ERR_MODEL, "no loss layer");
   check_ok(gsel_pipeline_create(comm, model, &config, &pipeline, &err), err);
   check_fails(gsel_trainer_create(comm, model, NULL, &trainer, &err), err, GSEL_ERR_MODEL, "no loss layer");
-  check_ok(gsel_pipeline_run(pipeline, GSEL_PIPELINE_FORWARD, NULL, &err), err);
+  check_ok(gsel_pipeline_run(pipeline, GSEL_FORWARD, NULL, &err), err);
 }
 
 static void a_report_fits_an_older_caller(void** state) {
@@ -209,14 +209,14 @@ static void a_report_fits_an_older_caller(void** state) {
   gsel_pipeline_report report;
   memset(&report, 0x5a, sizeof report);
   gsel_pipeline_report_init(&report, 16);
-  check_ok(gsel_pipeline_run(pipeline, GSEL_PIPELINE_FORWARD_BACKWARD, &report, &err), err);
+  check_ok(gsel_pipeline_run(pipeline, GSEL_FORWARD_BACKWARD, &report, &err), err);
   assert_int_equal(report.struct_size, 16);
   assert_true(report.elapsed_s > 0);
   unsigned char behind;
   memcpy(&behind, &report.busy_s, 1);
   assert_int_equal(behind, 0x5a);
   report.struct_size = 0;
-  check_fails(gsel_pipeline_run(pipeline, GSEL_PIPELINE_FORWARD, &report, &err), err, GSEL_ERR_VERSION, "struct_size");
+  check_fails(gsel_pipeline_run(pipeline, GSEL_FORWARD, &report, &err), err, GSEL_ERR_VERSION, "struct_size");
 }
 
 static void the_program_says_what_runs(void** state) {
@@ -235,11 +235,11 @@ static void a_forked_child_is_told(void** state) {
   check_ok(gsel_pipeline_create(comm, model, &config, &pipeline, &err), err);
   const pid_t pid = fork();
   assert_true(pid >= 0);
-  if (pid == 0) _exit(gsel_pipeline_run(pipeline, GSEL_PIPELINE_FORWARD, NULL, NULL) == GSEL_ERR_FORKED ? 0 : 1);
+  if (pid == 0) _exit(gsel_pipeline_run(pipeline, GSEL_FORWARD, NULL, NULL) == GSEL_ERR_FORKED ? 0 : 1);
   int status = -1;
   waitpid(pid, &status, 0);
   assert_int_equal(status, 0);
-  check_ok(gsel_pipeline_run(pipeline, GSEL_PIPELINE_FORWARD, NULL, &err), err);
+  check_ok(gsel_pipeline_run(pipeline, GSEL_FORWARD, NULL, &err), err);
 }
 
 #define test_of(name) cmocka_unit_test_setup_teardown(name, open_all, close_all)

@@ -61,9 +61,11 @@ static const struct {
     {"no_compile", "has no function compile, which a strategy needs"},
     {"reserved_set",
      "gsel_strategy_v1.reserved is 3; it must be 0, as the struct's _INIT macro or _init function leaves it"},
-    {"no_axis", "serves axes 0x0; one or more of the bits 0x7 would do"},
+    {"no_axis", "serves axes 0x0; one or more of the bits 0xf would do"},
     {"bad_option", "option \"stage\" has the default \"4\", which is not of its own type or bounds"},
     {"twin_options", "two options are named \"stage\""},
+    {"uneven_options", "option 1 has a struct_size of 56 and option 0 of 48; one for all would do"},
+    {"overstated", "its gsel_plugin_v1 states 72 bytes and has 64 in the file; sizeof would do"},
     {"half_backend", "has no function alloc, which a backend needs"},
 };
 
@@ -135,6 +137,16 @@ static void a_cut_module_never_crashes(void** state) {
   remove_folder(&folder);
 }
 
+static void tables_longer_than_the_host_knows_are_taken_as_far_as_it_does(void** state) {
+  (void)state;
+  const Folder folder = fresh_folder();
+  copy_fixture(&folder, "longer_tables");
+  gsel_plugin_list* list = listed();
+  assert_string_equal(candidate_at(list, path_in(&folder, "longer_tables.so")).refusal.data, "");
+  gsel_plugin_list_free(list);
+  remove_folder(&folder);
+}
+
 static void a_sound_plugin_is_usable_and_described(void** state) {
   (void)state;
   const Folder folder = fresh_folder();
@@ -164,10 +176,10 @@ static void a_plugin_speaks_through_the_hosts_log(void** state) {
   const Folder folder = fresh_folder();
   copy_fixture(&folder, "good");
   logged[0] = '\0';
-  gsel_log_set(remember, GSEL_LOG_WARN, NULL);
+  gsel_log_set(remember, GSEL_LOG_WARN, NULL, NULL);
   gsel_plugin_list_free(listed());
   assert_string_equal(logged, "2 good: the good plugin was asked\n");
-  gsel_log_set(NULL, 0, NULL);
+  gsel_log_set(NULL, 0, NULL, NULL);
   remove_folder(&folder);
 }
 
@@ -358,6 +370,7 @@ int main(void) {
       cmocka_unit_test(a_symbol_of_a_dependency_is_not_the_plugins_own),
       cmocka_unit_test(files_that_are_not_modules_are_refused),
       cmocka_unit_test(a_cut_module_never_crashes),
+      cmocka_unit_test(tables_longer_than_the_host_knows_are_taken_as_far_as_it_does),
       cmocka_unit_test(a_sound_plugin_is_usable_and_described),
       cmocka_unit_test(a_plugin_speaks_through_the_hosts_log),
       cmocka_unit_test(of_two_plugins_of_one_name_the_first_wins),

@@ -97,9 +97,9 @@ void count_line(gsel_log_level level, gsel_str, gsel_str line, void*) {
 }
 
 void log_levels_of_plugins_are_kept_in_range(void**) {
-  gsel::set_log_sink(count_line, GSEL_LOG_DEBUG, nullptr);
+  gsel::set_log_sink(count_line, GSEL_LOG_DEBUG, nullptr, nullptr);
   for (int32_t level : {INT32_MIN, -1, 0, 1, 4, 5, INT32_MAX}) gsel::host_services().log(level, nullptr, nullptr);
-  gsel::set_log_sink(nullptr, 0, nullptr);
+  gsel::set_log_sink(nullptr, 0, nullptr, nullptr);
   assert_int_equal(lines, 7);
 }
 
@@ -187,12 +187,12 @@ void the_example_reduces_once_behind_the_backward_pass(void**) {
   const Folder folder = fresh_folder();
   copy_fixture(&folder, "flat");
   gsel_error* err = nullptr;
-  const std::vector<int32_t> alone{GSEL_INSTR_FORWARD, GSEL_INSTR_BACKWARD, GSEL_INSTR_LOSS_ALLREDUCE, GSEL_INSTR_STEP};
+  const std::vector<int32_t> alone{GSEL_FORWARD, GSEL_BACKWARD, GSEL_INSTR_LOSS_ALLREDUCE, GSEL_INSTR_STEP};
   Recorded one{1, {}, {}}, two{2, {}, {}}, wrong{2, {}, {}};
   assert_true(flattened(one, alone, GSEL_OK, &err) == alone);
   assert_true(one.setup.empty());
-  const std::vector<int32_t> shared{GSEL_INSTR_FORWARD, GSEL_INSTR_BACKWARD,       GSEL_INSTR_ALLREDUCE,
-                                    GSEL_INSTR_WAIT,    GSEL_INSTR_LOSS_ALLREDUCE, GSEL_INSTR_STEP};
+  const std::vector<int32_t> shared{
+      GSEL_FORWARD, GSEL_BACKWARD, GSEL_INSTR_ALLREDUCE, GSEL_INSTR_WAIT, GSEL_INSTR_LOSS_ALLREDUCE, GSEL_INSTR_STEP};
   assert_true(flattened(two, alone, GSEL_OK, &err) == shared);
   assert_int_equal(two.step[2].axis, GSEL_AXIS_DATA);
   assert_int_equal(two.setup.size(), 2);
@@ -200,7 +200,7 @@ void the_example_reduces_once_behind_the_backward_pass(void**) {
   assert_int_equal(two.setup[0].peer, 0);
   assert_int_equal(two.setup[1].kind, GSEL_INSTR_WAIT);
   // A program without a loss is refused in the plugin's words.
-  flattened(wrong, {GSEL_INSTR_FORWARD, GSEL_INSTR_STEP}, GSEL_ERR_ARG, &err);
+  flattened(wrong, {GSEL_FORWARD, GSEL_INSTR_STEP}, GSEL_ERR_ARG, &err);
   assert_string_equal(gsel_error_message(err).data, "flat: the reduction could not be put behind the backward pass");
   gsel_error_free(err);
   remove_folder(&folder);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "support/check.h"
+#include "support/counts.h"
 
 /* Two layers, one bucket each, data-parallel on two ranks; rank 1 differs in its rank and its samples alone. */
 static const char* const kLines[] = {
@@ -109,17 +110,17 @@ static void a_good_pair_is_accepted(void** state) {
 static void what_it_sends_is_told_by_kind_and_axis(void** state) {
   (void)state;
   gsel_program* program = parse(text_of(0, 0, NULL));
-  const gsel_comm_count broadcast = gsel_program_traffic(program, -1, GSEL_INSTR_BROADCAST, GSEL_AXIS_DATA);
+  const gsel_comm_count broadcast = program_traffic(program, -1, GSEL_INSTR_BROADCAST, GSEL_AXIS_DATA);
   assert_int_equal(broadcast.calls, 1);
   assert_int_equal(broadcast.bytes_sent, 4 * 4);
-  const gsel_comm_count reduce = gsel_program_traffic(program, 0, GSEL_INSTR_ALLREDUCE, GSEL_AXIS_DATA);
+  const gsel_comm_count reduce = program_traffic(program, 0, GSEL_INSTR_ALLREDUCE, GSEL_AXIS_DATA);
   assert_int_equal(reduce.calls, 2);
   assert_int_equal(reduce.bytes_sent, (4 + 8) * 4);
-  assert_int_equal(gsel_program_traffic(program, 0, GSEL_INSTR_LOSS_ALLREDUCE, GSEL_AXIS_DATA).bytes_sent, 16);
-  assert_int_equal(gsel_program_traffic(program, 0, GSEL_INSTR_BROADCAST, GSEL_AXIS_DATA).calls, 0);
-  assert_int_equal(gsel_program_traffic(program, 0, GSEL_INSTR_ALLREDUCE, GSEL_AXIS_TENSOR).calls, 0);
-  assert_int_equal(gsel_program_traffic(program, 0, 99, 99).calls, 0);
-  assert_int_equal(gsel_program_traffic(NULL, 0, GSEL_INSTR_ALLREDUCE, GSEL_AXIS_DATA).calls, 0);
+  assert_int_equal(program_traffic(program, 0, GSEL_INSTR_LOSS_ALLREDUCE, GSEL_AXIS_DATA).bytes_sent, 16);
+  assert_int_equal(program_traffic(program, 0, GSEL_INSTR_BROADCAST, GSEL_AXIS_DATA).calls, 0);
+  assert_int_equal(program_traffic(program, 0, GSEL_INSTR_ALLREDUCE, GSEL_AXIS_TENSOR).calls, 0);
+  assert_int_equal(program_traffic(program, 0, 99, 99).calls, 0);
+  assert_int_equal(program_traffic(NULL, 0, GSEL_INSTR_ALLREDUCE, GSEL_AXIS_DATA).calls, 0);
   gsel_program_free(program);
 }
 
@@ -267,7 +268,7 @@ static void text_that_is_no_program_is_refused_with_line_and_token(void** state)
       {20, "input value=tokens mb=7", "input", "input has micro-batch 7"},
       {20, "input value=tokens", "input", "input has micro-batch -1"},
       {21, "forward layer=embed mb=0 bucket=0", "forward", "forward has bucket 0; it takes none"},
-      {24, "allreduce bucket=0 axis=time", "axis=time", "none of tensor, data, pipeline"},
+      {24, "allreduce bucket=0 axis=time", "axis=time", "none of tensor, context, data, pipeline"},
       {24, "allreduce bucket=99999999999999999999 axis=data", "bucket=99999999999999999999", "is no number"},
       {33, NULL, "", "ends without \"end\""},
       {2, "rank 0 junk", "junk", "one word too many"},

@@ -63,11 +63,10 @@ void an_evaluation_is_left_of_each(void**) {
     if (!why.empty()) fail_msg("%s: %s", text_of(wanted).c_str(), why.c_str());
     for (const Program& p : programs)
       for (const gsel_instr& instr : p.step)
-        assert_true(instr.kind == GSEL_INSTR_INPUT || instr.kind == GSEL_INSTR_FORWARD ||
-                    instr.kind == GSEL_INSTR_ALLGATHER || instr.kind == GSEL_INSTR_WAIT ||
-                    instr.kind == GSEL_INSTR_RELEASE || instr.kind == GSEL_INSTR_BROADCAST ||
-                    instr.kind == GSEL_INSTR_SCATTER || instr.kind == GSEL_INSTR_GATHER ||
-                    instr.kind == GSEL_INSTR_LOSS_ALLREDUCE);
+        assert_true(instr.kind == GSEL_INPUT || instr.kind == GSEL_FORWARD || instr.kind == GSEL_INSTR_ALLGATHER ||
+                    instr.kind == GSEL_INSTR_WAIT || instr.kind == GSEL_INSTR_RELEASE ||
+                    instr.kind == GSEL_INSTR_BROADCAST || instr.kind == GSEL_INSTR_SCATTER ||
+                    instr.kind == GSEL_INSTR_GATHER || instr.kind == GSEL_INSTR_LOSS_ALLREDUCE);
   }
 }
 

@@ -140,7 +140,7 @@ uint64_t crossing_bytes(const std::vector<Program>& programs) {
     if (p.values[v].is_input) continue;
     std::set<int32_t> places;
     for (const ProgramLayer& l : p.layers)
-      if (std::ranges::count(l.inputs, v) || std::ranges::count(l.outputs, v)) places.insert(p.place_of_stage[l.stage]);
+      if (std::ranges::count(l.inputs, v) || std::ranges::count(l.outputs, v)) places.insert(p.rank_of_stage[l.stage]);
     const uint64_t ways = (places.size() - 1) * (p.values[v].needs_gradient ? 2 : 1);
     for (int32_t d = 0; d < p.mesh.size[GSEL_AXIS_DATA]; ++d)
       for (const Microbatch& mb : programs[d].microbatches)

@@ -90,7 +90,7 @@ void messages_pair_up(void**) {
 void an_evaluation_of_a_pipeline_sends_forward_alone(void**) {
   check_verdict(verdict(stages(kFirst, kSecond), Purpose::evaluation), nullptr, "stages");
   const Program cut = forward_only(parse_program(stages(kFirst, kSecond)[0], "p.txt"));
-  const gsel_instr_kind kinds[] = {GSEL_INSTR_INPUT, GSEL_INSTR_FORWARD, GSEL_INSTR_SEND, GSEL_INSTR_LOSS_ALLREDUCE,
+  const gsel_instr_kind kinds[] = {GSEL_INPUT, GSEL_FORWARD, GSEL_INSTR_SEND, GSEL_INSTR_LOSS_ALLREDUCE,
                                    GSEL_INSTR_LOSS_ALLREDUCE};
   assert_int_equal(cut.step.size(), 5);
   for (size_t i = 0; i < 5; ++i) assert_int_equal(cut.step[i].kind, kinds[i]);

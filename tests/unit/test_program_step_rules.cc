@@ -67,11 +67,11 @@ void an_owner_alone_steps(void**) {
       {kDp, 1, 1, "broadcast bucket=2 axis=data root=0\nwait bucket=0\nwait bucket=1\nwait bucket=2",
        "wait bucket=0\nwait bucket=1", "all ranks of a group make the same calls"},
       {kDp, -1, 1, "broadcast bucket=2 axis=data root=0", "broadcast bucket=2 axis=data root=1",
-       "place 0 owns the bucket"},
-      {kDp, -1, 1, "reduce bucket=2 axis=data root=0", "reduce bucket=2 axis=data root=1", "place 0 owns"},
+       "coordinate 0 owns the bucket"},
+      {kDp, -1, 1, "reduce bucket=2 axis=data root=0", "reduce bucket=2 axis=data root=1", "coordinate 0 owns"},
       {kDp, 1, 1, "wait bucket=2\nscatter value=tokens mb=0 axis=data root=0",
        "scatter value=tokens mb=0 axis=data root=0", "which is under way and was not waited for"},
-      {kDp, 1, 1, "release bucket=1", "step bucket=1", "place 0 owns the bucket and steps it"},
+      {kDp, 1, 1, "release bucket=1", "step bucket=1", "coordinate 0 owns the bucket and steps it"},
       {kDp, 1, 1, "release bucket=1", "", nullptr},
       {kDp, 0, 1, "step bucket=1", "", "bucket 1 is never stepped"},
       {kDp, 0, 1, "step bucket=1", "release bucket=1", "this rank keeps the bucket's whole parameters"},
@@ -196,7 +196,7 @@ void the_example_of_the_document_is_a_good_program(void**) {
   }
   assert_true(document.find(fmt::format("    step   {:10}{:19}{:8}{:15}\n", "all", "", "", sum)) != std::string::npos);
   // Every instruction has its row.
-  for (gsel_instr_kind kind = GSEL_INSTR_INPUT; kind <= GSEL_INSTR_OVERFLOW; ++kind)
+  for (gsel_instr_kind kind = GSEL_INPUT; kind <= GSEL_INSTR_OVERFLOW; ++kind)
     if (document.find(fmt::format("`{}`", form_of(kind)->word)) == std::string::npos)
       fail_msg("docs/program.md does not tell of %s", form_of(kind)->word);
 }

@@ -96,8 +96,8 @@ void random_model(Dice& dice, Program& p) {
     l.backward_phases = random_phases(dice);
     p.layers.push_back(std::move(l));
   }
-  p.place_of_stage.clear();
-  for (int32_t s = 0; s <= stage; ++s) p.place_of_stage.push_back(s % n_places);
+  p.rank_of_stage.clear();
+  for (int32_t s = 0; s <= stage; ++s) p.rank_of_stage.push_back(s % n_places);
   p.transfers = static_cast<int32_t>(dice.roll(1, 9));
 }
 
@@ -117,7 +117,7 @@ gsel_instr random_instr(Dice& dice, const Program& p, gsel_instr_kind kind) {
   if (form.value) instr.value = pick(p.values.size());
   if (form.microbatch) instr.microbatch = pick(p.microbatches.size());
   if (form.bucket) instr.bucket = pick(p.buckets.size());
-  if (form.axis) instr.axis = pick(GSEL_AXES);
+  if (form.axis) instr.axis = pick(kAxes);
   if (form.peer) instr.peer = pick(form.axis ? p.mesh.size[instr.axis] : p.mesh.world_size());
   const bool may = kind == GSEL_INSTR_SEND || kind == GSEL_INSTR_RECV || kind == GSEL_INSTR_SCATTER;
   if (may && dice.coin()) instr.flags = GSEL_INSTR_GRADIENT;
@@ -138,7 +138,7 @@ Program random_program(uint64_t key) {
     p.buckets.push_back(random_bucket(dice, held_alike(p, params)));
   }
   for (int32_t repeat = 0; repeat < 3; ++repeat)
-    for (gsel_instr_kind kind = GSEL_INSTR_INPUT; kind <= GSEL_INSTR_ALLREDUCE_TIED; ++kind) {
+    for (gsel_instr_kind kind = GSEL_INPUT; kind <= GSEL_INSTR_ALLREDUCE_TIED; ++kind) {
       p.step.push_back(random_instr(dice, p, kind));
       if (dice.coin()) p.setup.push_back(random_instr(dice, p, kind));
     }
@@ -172,7 +172,7 @@ void each_attribute_stands_in_the_text(void**) {
   p.buckets[2].compression_start = 10;
   p.microbatches[1].whole = 0;
   p.mesh.size[GSEL_AXIS_PIPELINE] = 2;
-  p.place_of_stage = {0, 1, 0};
+  p.rank_of_stage = {0, 1, 0};
   p.layers[test::MIX].stage = p.layers[test::HEAD].stage = 1;
   p.layers[test::LOSS_LAYER].stage = 2;
   p.transfers = 4;
@@ -195,11 +195,11 @@ void each_attribute_stands_in_the_text(void**) {
 const char kTensor[] =
     "gsel-program 1\nrank 1\nmesh tensor=3 data=1 pipeline=1\nparam qkv 96 rows=24 part=0:2-4/6x3\n"
     "param o 32 rows=4 part=1:2-4/6\nparam b 8 partial_gradient\nvalue t bytes=4 dtype=i32 input\n"
-    "value x bytes=32 gradient\nvalue x@spread bytes=32 gradient form=spread\n"
-    "value h bytes=48 dtype=bf16 gradient form=part part=2:2-4/6x3\nvalue y bytes=32 gradient form=partial\n"
+    "value x bytes=32 gradient\nvalue x@copy bytes=32 gradient placement=copy\n"
+    "value h bytes=48 dtype=bf16 gradient placement=shard part=2:2-4/6x3\nvalue y bytes=32 gradient placement=partial\n"
     "layer e reads=t writes=x backward_weight params=b\n"
-    "layer x@spread reads=x writes=x@spread backward_input converts\n"
-    "layer qkv reads=x@spread writes=h params=qkv backward_input backward_weight "
+    "layer x@copy reads=x writes=x@copy backward_input redistributes\n"
+    "layer qkv reads=x@copy writes=h params=qkv backward_input backward_weight "
     "forward_phases=tensor:f32:0+8:ring_shift,tensor:f64:16 divided\n"
     "microbatch 0 4\nbucket params=qkv,o\nbucket params=b\nsetup\nstep\n"
     "allreduce_partial bucket=1 axis=tensor\nend\n";
@@ -211,17 +211,18 @@ void parts_and_forms_are_read_back(void**) {
   assert_true(equal(parse_program(again, "p.txt"), p));
   for (const char* line :
        {"param qkv 96 rows=24 part=0:2-4/6x3", "param o 32 rows=4 part=1:2-4/6", "param b 8 partial_gradient",
-        "value t bytes=4 dtype=i32 input", "value x@spread bytes=32 gradient form=spread",
-        "value h bytes=48 dtype=bf16 gradient form=part part=2:2-4/6x3", "value y bytes=32 gradient form=partial",
-        "layer x@spread reads=x writes=x@spread backward_input converts",
-        "layer qkv reads=x@spread writes=h params=qkv backward_input backward_weight "
+        "value t bytes=4 dtype=i32 input", "value x@copy bytes=32 gradient placement=copy",
+        "value h bytes=48 dtype=bf16 gradient placement=shard part=2:2-4/6x3",
+        "value y bytes=32 gradient placement=partial",
+        "layer x@copy reads=x writes=x@copy backward_input redistributes",
+        "layer qkv reads=x@copy writes=h params=qkv backward_input backward_weight "
         "forward_phases=tensor:f32:0+8:ring_shift,tensor:f64:16 divided",
         "allreduce_partial bucket=1 axis=tensor"})
     if (!std::strstr(again.c_str(), fmt::format("\n{}\n", line).c_str()))
       fail_msg("no line \"%s\" in\n%s", line, again.c_str());
   assert_true(p.params[0].part == (Share{0, 3, 2, 4, 6}));
-  assert_true(p.values[3].form == Form::part && p.values[3].part == (Share{2, 3, 2, 4, 6}));
-  assert_true(p.layers[1].converts && p.layers[1].divided && p.layers[2].divided && !p.layers[2].converts);
+  assert_true(p.values[3].placement == Placement::shard && p.values[3].part == (Share{2, 3, 2, 4, 6}));
+  assert_true(p.layers[1].redistributes && p.layers[1].divided && p.layers[2].divided && !p.layers[2].redistributes);
   assert_true(p.layers[2].forward_phases[0].ring_shifts && !p.layers[2].forward_phases[1].ring_shifts);
 }
 
@@ -239,17 +240,18 @@ void faults_of_parts_are_refused_where_they_stand(void**) {
       {"part=0:2-4/6x3", "part=0:2-4/6x5", "part=0:2-4/6x5", "96 elements are not 10 equal pieces"},
       {"part=2:2-4/6x3", "part=0:2-4/6x3", "part=0:2-4/6x3", "is no number from 1 to 5"},
       {"part=2:2-4/6x3", "part=2:2-4/6x5", "part=2:2-4/6x5", "48 bytes of a sample are not 10 equal pieces"},
-      {" form=part part=2:2-4/6x3", " part=2:2-4/6x3", "part=2:2-4/6x3", "form=part and part= go together"},
-      {" form=part part=2:2-4/6x3", " form=part", "form=part", "form=part and part= go together"},
-      {"form=spread", "form=wide", "form=wide", "\"wide\" is none of whole, spread, part, partial"},
+      {" placement=shard part=2:2-4/6x3", " part=2:2-4/6x3", "part=2:2-4/6x3", "placement=shard and part= go together"},
+      {" placement=shard part=2:2-4/6x3", " placement=shard", "placement=shard",
+       "placement=shard and part= go together"},
+      {"placement=copy", "placement=wide", "placement=wide", "\"wide\" is none of replicate, copy, shard, partial"},
       {"dtype=i32", "dtype=i33", "dtype=i33", "\"i33\" is no element type"},
-      {"writes=x@spread backward_input", "writes=x@spread,y", "x@spread", "one input and one output"},
-      {"writes=x@spread backward_input", "writes=y backward_input", "x@spread", "which is whole, to \"y\", which is"},
-      {"writes=x@spread backward_input", "writes=x@spread", "x@spread", "whose gradient it does not bring back"},
-      {"value x bytes=32", "value x bytes=36", "x@spread", "another size or element type"},
+      {"writes=x@copy backward_input", "writes=x@copy,y", "x@copy", "one input and one output"},
+      {"writes=x@copy backward_input", "writes=y backward_input", "x@copy", "which is replicate, to \"y\", which is"},
+      {"writes=x@copy backward_input", "writes=x@copy", "x@copy", "whose gradient it does not bring back"},
+      {"value x bytes=32", "value x bytes=36", "x@copy", "another size or element type"},
       {"bucket params=qkv,o\nbucket params=b", "bucket params=qkv,b\nbucket params=o", "bucket",
-       "gradients in two forms"},
-      {"axis=tensor\nend", "axis=time\nend", "axis=time", "is none of tensor, data, pipeline"},
+       "gradients with two placements"},
+      {"axis=tensor\nend", "axis=time\nend", "axis=time", "is none of tensor, context, data, pipeline"},
   };
   for (const Case& c : cases) {
     std::string text = kTensor;
@@ -291,11 +293,12 @@ void faults_are_refused_where_they_stand(void**) {
       {"bytes=4", "bytes=-1", "bytes=-1", "is no number", 6},
       {"bytes=4", "bytes=1000000000000000", "4", "1000000000000000 bytes for each of 4 samples", 10},
       {"value n scalar", "value n skalar", "skalar",
-       "is none of bytes=, dtype=, scalar, input, gradient, form=, part=", 8},
+       "is none of bytes=, dtype=, scalar, input, gradient, placement=, part=", 8},
       {"params=w,h", "params=w,h unread=w,q", "unread=w,q", "param \"q\" is not declared above", 9},
       {"params=w,h", "params=w unread=h", "unread=h", "param \"h\" is not among the first 64 of params=", 9},
       {"params=w,h", "params=w,h forward_phases=data:f32", "forward_phases=data:f32", "is not axis:dtype:bytes", 9},
-      {"params=w,h", "params=w,h forward_phases=time:f32:8", "forward_phases=time:f32:8", "none of tensor, data", 9},
+      {"params=w,h", "params=w,h forward_phases=time:f32:8", "forward_phases=time:f32:8",
+       "none of tensor, context, data", 9},
       {"params=w,h", "params=w,h backward_phases=data:f16:8", "backward_phases=data:f16:8", "none of f32, f64", 9},
       {"params=w,h", "params=w,h backward_phases=data:f64:12", "backward_phases=data:f64:12", "whole number of", 9},
       {"params=w,h", "params=w,h backward_phases=data:f64:8+", "backward_phases=data:f64:8+", "is no number", 9},
@@ -311,7 +314,7 @@ void faults_are_refused_where_they_stand(void**) {
       {"params=w\n", "params=w shard=half\n", "shard=half", "\"half\" is no part that shard can name", 12},
       {"params=w\n", "params=w offload=param\n", "bucket", "whole parameters cannot live in offload", 12},
       {"params=w\n", "params=w owner=0\n", "bucket", "shards and an owner need an axis", 12},
-      {"params=w\n", "params=w owner=2 axis=data\n", "bucket", "owner 2 is no place on an axis of 2", 12},
+      {"params=w\n", "params=w owner=2 axis=data\n", "bucket", "owner 2 is no coordinate on an axis of 2", 12},
       {"params=w\n", "params=w owner=0 shard=state axis=data\n", "bucket", "it has an owner and shards", 12},
       {"params=w\n", "params=w compress=f8\n", "compress=f8", "none of f16, bf16, low_rank:COLUMNS", 12},
       {"params=w\n", "params=w compress=none\n", "compress=none", "none of f16, bf16, low_rank:COLUMNS", 12},
@@ -320,14 +323,15 @@ void faults_are_refused_where_they_stand(void**) {
       {"params=w\n", "params=w compress=f16@x\n", "compress=f16@x", "is no number", 12},
       {"params=w\n", "params=w compress=low_rank:0\n", "compress=low_rank:0", "is no number", 12},
       {"shard=state", "shard=state compress=f16", "bucket", "only the allreduce of a bucket without shards", 13},
-      {"mesh data=2", "mesh data=2\nstages 0 1", "stages", "stage 1 is on place 1 of the pipeline; 0 to 0 exist", 4},
+      {"mesh data=2", "mesh data=2\nstages 0 1", "stages", "stage 1 is on pipeline rank 1; 0 to 0 exist", 4},
       {"mesh data=2", "mesh data=2\nstages 0 0", "stages", "stage 1 has no layer", 4},
-      {"mesh data=2", "mesh data=2 pipeline=2", "mesh", "place 1 of the pipeline has no stage", 3},
-      {"mesh data=2", "mesh data=2\nstages", "stages", "the places of the stages are missing", 4},
+      {"mesh data=2", "mesh data=2 pipeline=2", "mesh", "pipeline rank 1 has no stage", 3},
+      {"mesh data=2", "mesh data=2\nstages", "stages", "the pipeline ranks of the stages are missing", 4},
       {"mesh data=2", "mesh data=2\nstages 0 x", "x", "\"x\" is no number", 4},
       {"mesh data=2", "mesh data=2\ntransfers 0", "0", "\"0\" is no number from 1", 4},
       {"mesh data=2", "mesh data=2\ntransfers 2 4", "4", "one word too many", 4},
-      {"params=w,h", "params=w,h stage=1", "stage=1", "has no place; the stages line above gives places to 0 to 0", 9},
+      {"params=w,h", "params=w,h stage=1", "stage=1", "has no pipeline rank; the stages line above gives one to 0 to 0",
+       9},
       {"step\n", "step\nallreduce_tied bucket=0 axis=data\n", "allreduce_tied",
        "allreduce_tied has axis 1; it takes none", 15},
       {"step\n", "step\nbroadcast bucket=0 axis=data root=2\n", "broadcast", "broadcast has peer 2; 0 to 1 exist", 15},

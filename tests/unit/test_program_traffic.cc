@@ -7,6 +7,7 @@
 #include "program/compression.h"
 #include "program/shards.h"
 #include "program/traffic.h"
+#include "support/counts.h"
 #include "support/program_maker.h"
 #include "support/ranks.h"
 
@@ -51,12 +52,12 @@ std::vector<Call> calls_of(const Program& p, const gsel_instr& instr) {
     case GSEL_INSTR_NORM:
       if (p.buckets[0].axis < 0) return {};
       return {reduction(1, GSEL_F64)};
-    case GSEL_INSTR_FORWARD:
+    case GSEL_FORWARD:
     case GSEL_INSTR_RECOMPUTE:
-    case GSEL_INSTR_BACKWARD: {
+    case GSEL_BACKWARD: {
       std::vector<Call> calls;
       const ProgramLayer& l = p.layers[instr.layer];
-      for (const ProgramPhase& phase : instr.kind == GSEL_INSTR_BACKWARD ? l.backward_phases : l.forward_phases)
+      for (const ProgramPhase& phase : instr.kind == GSEL_BACKWARD ? l.backward_phases : l.forward_phases)
         calls.push_back(reduction(
             (phase.bytes + phase.bytes_per_sample * mb.count) / static_cast<int64_t>(dtype_bytes(phase.dtype)),
             phase.dtype));
@@ -109,8 +110,8 @@ std::vector<Call> calls_of(const Program& p, const gsel_instr& instr) {
 }
 
 gsel_instr_kind counted_under(gsel_instr_kind kind) {
-  if (kind == GSEL_INSTR_RECOMPUTE) return GSEL_INSTR_FORWARD;
-  return kind == GSEL_INSTR_BACKWARD ? GSEL_INSTR_BACKWARD_INPUT : kind;
+  if (kind == GSEL_INSTR_RECOMPUTE) return GSEL_FORWARD;
+  return kind == GSEL_BACKWARD ? GSEL_BACKWARD_INPUT : kind;
 }
 
 // Makes all calls of a list; what each kind counted. Explained bytes must be those that are counted.
@@ -123,9 +124,9 @@ void follow(rank_run* run, gsel_comm* comm, const Program& p, const std::vector<
       c.call.recv = recv.data();
       if (!c.counts.empty())
         (instr.kind == GSEL_INSTR_SCATTER ? c.call.send_counts : c.call.recv_counts) = c.counts.data();
-      const gsel_comm_count before = gsel_comm_counts(comm, c.call.kind);
+      const gsel_comm_count before = comm_counts(comm, c.call.kind);
       rank_ok(run, gsel_comm_run(comm, &c.call, &err), err);
-      const gsel_comm_count after = gsel_comm_counts(comm, c.call.kind);
+      const gsel_comm_count after = comm_counts(comm, c.call.kind);
       gsel_comm_count& sum = counted[{GSEL_AXIS_DATA, counted_under(instr.kind)}];
       sum.calls += after.calls - before.calls;
       sum.bytes_sent += after.bytes_sent - before.bytes_sent;
@@ -136,7 +137,7 @@ void compare(rank_run* run, const char* what, const Traffic& forecast, const Tra
   rank_check(run, forecast.size() == counted.size());
   for (const auto& [key, count] : counted) {
     const auto found = forecast.find(key);
-    const gsel_comm_count told = found == forecast.end() ? gsel_comm_count{0, 0} : found->second;
+    const gsel_comm_count told = found == forecast.end() ? gsel_comm_count{} : found->second;
     if (told.calls == count.calls && told.bytes_sent == count.bytes_sent) continue;
     snprintf(run->failure, sizeof run->failure, "%s, %s: %llu bytes in %llu calls forecast, %llu in %llu counted", what,
              form_of(key.second)->word, (unsigned long long)told.bytes_sent, (unsigned long long)told.calls,

@@ -33,7 +33,7 @@ static void test_a_schedule_tells_its_shape_and_actions(void** state) {
   assert_int_equal(gsel_schedule_length(s, 3), 0);
   gsel_action action = {0, 0, 0};
   check_ok(gsel_schedule_action(s, 2, 2, &action, &err), err);
-  assert_int_equal(action.kind, GSEL_ACTION_FORWARD);
+  assert_int_equal(action.kind, GSEL_FORWARD);
   assert_int_equal(action.stage, 2);
   assert_int_equal(action.microbatch, 1);
   check_fails(gsel_schedule_action(s, 3, 0, &action, &err), err, GSEL_ERR_ARG,

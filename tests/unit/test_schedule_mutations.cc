@@ -31,11 +31,11 @@ bool run_one(const gsel_action& a, int32_t stages, std::set<Fact>& done) {
   auto now = [&](char what) { return done.insert({what, a.stage, a.microbatch}).second; };
   const bool last = a.stage == stages - 1;
   switch (a.kind) {
-    case GSEL_ACTION_FORWARD:
+    case GSEL_FORWARD:
       return (a.stage == 0 || is('F', a.stage - 1)) && now('F');
-    case GSEL_ACTION_BACKWARD_INPUT:
+    case GSEL_BACKWARD_INPUT:
       return is('F', a.stage) && (last || is('I', a.stage + 1)) && now('I');
-    case GSEL_ACTION_BACKWARD_WEIGHT:
+    case GSEL_BACKWARD_WEIGHT:
       return is('I', a.stage) && now('W');
     default:
       return is('F', a.stage) && (last || is('I', a.stage + 1)) && now('I') && now('W');

@@ -25,11 +25,9 @@ void check_in_order(const Schedule& schedule) {
   for (const auto& row : schedule.rows)
     for (const gsel_action& a : row) {
       Next& n = next[a.stage];
-      if (a.kind == GSEL_ACTION_FORWARD) assert_int_equal(a.microbatch, n.forward++);
-      if (a.kind == GSEL_ACTION_BACKWARD || a.kind == GSEL_ACTION_BACKWARD_INPUT)
-        assert_int_equal(a.microbatch, n.input++);
-      if (a.kind == GSEL_ACTION_BACKWARD || a.kind == GSEL_ACTION_BACKWARD_WEIGHT)
-        assert_int_equal(a.microbatch, n.weight++);
+      if (a.kind == GSEL_FORWARD) assert_int_equal(a.microbatch, n.forward++);
+      if (a.kind == GSEL_BACKWARD || a.kind == GSEL_BACKWARD_INPUT) assert_int_equal(a.microbatch, n.input++);
+      if (a.kind == GSEL_BACKWARD || a.kind == GSEL_BACKWARD_WEIGHT) assert_int_equal(a.microbatch, n.weight++);
     }
 }
 

@@ -1,5 +1,6 @@
 /* An evaluation changes nothing: parameters, reports, counts and noise of the steps around it are as without it. Its
  * loss is that of the step that would train on the same samples. */
+#include "support/counts.h"
 #include "support/step_model.h"
 #include "support/trainer_trial.h"
 
@@ -34,11 +35,11 @@ static void evaluate_between_steps(rank_run* run) {
   for (int i = 0; i < STEPS; ++i) {
     gsel_step_report pushed = GSEL_STEP_REPORT_INIT, pulled = GSEL_STEP_REPORT_INIT, step = GSEL_STEP_REPORT_INIT,
                      last = GSEL_STEP_REPORT_INIT;
-    const gsel_comm_count before = gsel_trainer_counts(s.trainer, GSEL_INSTR_LOSS_ALLREDUCE, GSEL_AXIS_DATA);
+    const gsel_comm_count before = trainer_counts(s.trainer, GSEL_INSTR_LOSS_ALLREDUCE, GSEL_AXIS_DATA);
     rank_ok(run, gsel_trainer_evaluate(s.trainer, i * BATCH, NULL, NULL, &pushed, &err), err);
     rank_ok(run, pull_evaluation(&s, i * BATCH, &pulled, &err), err);
     rank_ok(run, gsel_trainer_evaluate(s.trainer, 1000, exact_data, NULL, NULL, &err), err);
-    const gsel_comm_count after = gsel_trainer_counts(s.trainer, GSEL_INSTR_LOSS_ALLREDUCE, GSEL_AXIS_DATA);
+    const gsel_comm_count after = trainer_counts(s.trainer, GSEL_INSTR_LOSS_ALLREDUCE, GSEL_AXIS_DATA);
     rank_check(run, before.calls == after.calls && before.bytes_sent == after.bytes_sent);
     if (i > 0) { /* the last step's again, now that the evaluation's was given once */
       rank_ok(run, gsel_trainer_report(s.trainer, &last, &err), err);
@@ -138,7 +139,7 @@ static void an_evaluation_under_way_excludes_steps_and_the_other_way_round(void*
   check_fails(gsel_trainer_step(s.trainer, NULL, &err), err, GSEL_ERR_STATE, "under way");
   check_fails(gsel_trainer_begin_evaluation(s.trainer, 0, &err), err, GSEL_ERR_STATE, "under way");
   check_ok(gsel_trainer_next_work(s.trainer, &work, &err), err);
-  assert_int_equal(work.kind, GSEL_WORK_INPUT);
+  assert_int_equal(work.kind, GSEL_INPUT);
   check_fails(gsel_trainer_evaluate(s.trainer, 0, NULL, NULL, NULL, &err), err, GSEL_ERR_STATE, "under way");
   check_fails(gsel_trainer_read_param(s.trainer, P_TABLE, table, sizeof table, &err), err, GSEL_ERR_STATE, "under way");
   check_fails(gsel_trainer_complete(s.trainer, work.ticket, GSEL_ERR_IO, gsel_str_from("disk full"), &err), err,

@@ -214,9 +214,9 @@ static void what_a_backward_leaves_unread_is_null(void** state) {
     if (work.input)
       for (int64_t s = 0; s < work.input->n_samples; ++s) ((float*)work.input->dst.data)[s] = 1;
     else if (work.call->layer == 0)
-      status = (work.kind == GSEL_WORK_FORWARD ? one_forward : sees_unread)(work.call, NULL);
+      status = (work.kind == GSEL_FORWARD ? one_forward : sees_unread)(work.call, NULL);
     else
-      status = (work.kind == GSEL_WORK_FORWARD ? last_forward : last_backward)(work.call, NULL);
+      status = (work.kind == GSEL_FORWARD ? last_forward : last_backward)(work.call, NULL);
     check_ok(gsel_trainer_complete(trainer, work.ticket, status, none, &err), err);
   }
   gsel_trainer_free(trainer);

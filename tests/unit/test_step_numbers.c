@@ -1,4 +1,5 @@
 /* Initial values, parameters in 16 bits, and the loss scale. */
+#include "support/counts.h"
 #include "support/step_equals.h"
 
 /* ---- initial values ---- */
@@ -108,7 +109,7 @@ static void skip_together(rank_run* run) {
     rank_check(run, report.skipped == (i == once.step));
     rank_check(run, report.loss_scale == scales[i]);
     rank_check(run, (memcmp(before, after, sizeof before) == 0) == (i == once.step));
-    rank_check(run, gsel_trainer_counts(s.trainer, GSEL_INSTR_OVERFLOW, GSEL_AXIS_DATA).calls == (uint64_t)i + 1);
+    rank_check(run, trainer_counts(s.trainer, GSEL_INSTR_OVERFLOW, GSEL_AXIS_DATA).calls == (uint64_t)i + 1);
   }
   step_close(&s);
 }

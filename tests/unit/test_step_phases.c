@@ -1,5 +1,6 @@
 /* Phases of layers, and gradients that a backward does not produce: with integers, so that any number of ranks must
  * give the single rank's numbers bit for bit. */
+#include "support/counts.h"
 #include "support/step_model.h"
 
 enum { RUN_STEPS = 3 };
@@ -20,8 +21,8 @@ typedef struct trial {
 static gsel_status call(const gsel_work* work, step_session* s) {
   if (work->input) return step_data(work->input, &s->m);
   if (work->call->layer == 1)
-    return work->kind == GSEL_WORK_FORWARD ? step_loss_forward(work->call, NULL) : step_loss_backward(work->call, NULL);
-  return (work->kind == GSEL_WORK_FORWARD ? s->m.forward : s->m.backward)(work->call, &s->m);
+    return work->kind == GSEL_FORWARD ? step_loss_forward(work->call, NULL) : step_loss_backward(work->call, NULL);
+  return (work->kind == GSEL_FORWARD ? s->m.forward : s->m.backward)(work->call, &s->m);
 }
 
 static gsel_status pull_step(step_session* s, gsel_error** err) {
@@ -79,10 +80,10 @@ static void equals_one_rank(step_model m, const char* train) {
 /* ---- batch statistics: y = a * x + b - sum over the batch of a * x + largest and least x, in three phases ---------
  */
 
-static const gsel_phase kForward[] = {{GSEL_AXIS_DATA, GSEL_SUM, GSEL_F32, 0, STEP_WIDTH, 0},
-                                      {GSEL_AXIS_DATA, GSEL_MAX, GSEL_F64, 0, 1, 0},
-                                      {GSEL_AXIS_DATA, GSEL_MIN, GSEL_F32, 0, STEP_WIDTH, 0}};
-static const gsel_phase kBackward[] = {{GSEL_AXIS_DATA, GSEL_SUM, GSEL_F64, 0, STEP_WIDTH, 0}};
+static const gsel_phase kForward[] = {{sizeof(gsel_phase), 0, GSEL_AXIS_DATA, GSEL_SUM, GSEL_F32, 0, STEP_WIDTH, 0},
+                                      {sizeof(gsel_phase), 0, GSEL_AXIS_DATA, GSEL_MAX, GSEL_F64, 0, 1, 0},
+                                      {sizeof(gsel_phase), 0, GSEL_AXIS_DATA, GSEL_MIN, GSEL_F32, 0, STEP_WIDTH, 0}};
+static const gsel_phase kBackward[] = {{sizeof(gsel_phase), 0, GSEL_AXIS_DATA, GSEL_SUM, GSEL_F64, 0, STEP_WIDTH, 0}};
 
 static gsel_status statistics_forward(const gsel_call* c, void* user) {
   const float *x = (const float*)c->inputs[0].data, *a = (const float*)c->params[STEP_A].data,
@@ -192,10 +193,10 @@ static void count_phases(rank_run* run) {
   gsel_error* err = NULL;
   rank_ok(run, step_open(run, (const step_model*)run->user, &s, &err), err);
   for (int i = 0; i < 2; ++i) rank_ok(run, gsel_trainer_step(s.trainer, NULL, &err), err);
-  rank_check(run, gsel_trainer_counts(s.trainer, GSEL_INSTR_FORWARD, GSEL_AXIS_DATA).calls == 6);
-  rank_check(run, gsel_trainer_counts(s.trainer, GSEL_INSTR_BACKWARD_INPUT, GSEL_AXIS_DATA).calls == 2);
-  rank_check(run, gsel_trainer_counts(s.trainer, GSEL_INSTR_ALLREDUCE, GSEL_AXIS_DATA).calls == 2);
-  rank_check(run, gsel_trainer_counts(s.trainer, GSEL_INSTR_LOSS_ALLREDUCE, GSEL_AXIS_DATA).calls == 2);
+  rank_check(run, trainer_counts(s.trainer, GSEL_FORWARD, GSEL_AXIS_DATA).calls == 6);
+  rank_check(run, trainer_counts(s.trainer, GSEL_BACKWARD_INPUT, GSEL_AXIS_DATA).calls == 2);
+  rank_check(run, trainer_counts(s.trainer, GSEL_INSTR_ALLREDUCE, GSEL_AXIS_DATA).calls == 2);
+  rank_check(run, trainer_counts(s.trainer, GSEL_INSTR_LOSS_ALLREDUCE, GSEL_AXIS_DATA).calls == 2);
   step_close(&s);
 }
 

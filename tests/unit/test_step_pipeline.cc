@@ -56,14 +56,14 @@ Program lowered(const Trial& t, const Model& model, const Config& config, int32_
 void run_program(const Model& model, Executor& executor) {
   for (gsel_work work = executor.next(); work.kind != GSEL_WORK_DONE; work = executor.next()) {
     gsel_status status = GSEL_OK;
-    if (work.kind == GSEL_WORK_INPUT) {
+    if (work.kind == GSEL_INPUT) {
       status = exact_data(work.input, nullptr);
     } else {
       const Layer& layer = model.layers()[work.call->layer];
-      const gsel_layer_fn call = work.kind == GSEL_WORK_FORWARD           ? layer.forward
-                                 : work.kind == GSEL_WORK_BACKWARD_INPUT  ? layer.backward_input
-                                 : work.kind == GSEL_WORK_BACKWARD_WEIGHT ? layer.backward_weight
-                                                                          : layer.backward;
+      const gsel_layer_fn call = work.kind == GSEL_FORWARD           ? layer.forward
+                                 : work.kind == GSEL_BACKWARD_INPUT  ? layer.backward_input
+                                 : work.kind == GSEL_BACKWARD_WEIGHT ? layer.backward_weight
+                                                                     : layer.backward;
       status = call(work.call, layer.user_data);
     }
     executor.complete(work.ticket, status, executor.callback_message());
@@ -168,7 +168,7 @@ const made::Cut kCuts[] = {
 };
 
 int32_t places(const made::Cut& cut) {
-  return 1 + std::ranges::max(cut.place_of_stage);
+  return 1 + std::ranges::max(cut.rank_of_stage);
 }
 
 Outcome alone(const std::string& config) {
@@ -183,10 +183,10 @@ void pipelines_compute_what_one_rank_does(void**) {
     for (size_t c = 0; c < std::size(kCuts); ++c)
       for (bool halves : {false, true}) {
         const made::Cut& cut = kCuts[c];
-        if (!halves && static_cast<size_t>(places(cut)) != cut.place_of_stage.size()) continue;
+        if (!halves && static_cast<size_t>(places(cut)) != cut.rank_of_stage.size()) continue;
         for (int32_t transfers : {1, 2, 8}) {
           // Places that send to each other and have two stages need room for what crosses.
-          if (transfers < 8 && static_cast<size_t>(places(cut)) != cut.place_of_stage.size()) continue;
+          if (transfers < 8 && static_cast<size_t>(places(cut)) != cut.rank_of_stage.size()) continue;
           const auto got = outcomes(
               {.config = config, .pipeline = places(cut), .transfers = transfers, .cut = cut, .halves = halves});
           for (size_t r = 0; r < got.size(); ++r)

@@ -88,7 +88,7 @@ void every_field_of_the_report_is_told(void**) {
   assert_true(json["gsel"] == gsel_version_text() && json["steps"].size() == 1);
   const Json& step = json["steps"][0];
   assert_true(step["rank"] == 1 && step["world_size"] == 2);
-  assert_true(step["mesh"] == Json({{"tensor", 1}, {"data", 2}, {"pipeline", 1}}));
+  assert_true(step["mesh"] == Json({{"tensor", 1}, {"data", 2}, {"pipeline", 1}, {"context", 1}}));
   assert_true(step["step"] == 12 && step["loss"] == 2.5 && step["loss_sum"] == 20 && step["weight"] == 8);
   assert_true(step["gradient_norm"].is_null());  // JSON has no infinity
   assert_true(step["learning_rate"] == 1e-3 && step["loss_scale"] == 1024 && step["skipped"] == true);
@@ -126,8 +126,8 @@ void intervals_carry_the_instructions_text(void**) {
                                     {"text", "forward layer=loss mb=0"},
                                     {"begin_s", 0.01},
                                     {"end_s", 0.2},
-                                    {"beside", false}}));
-  assert_true(intervals[2]["text"] == "allreduce bucket=0 axis=data" && intervals[2]["beside"] == true);
+                                    {"asynchronous", false}}));
+  assert_true(intervals[2]["text"] == "allreduce bucket=0 axis=data" && intervals[2]["asynchronous"] == true);
 }
 
 void no_time_is_no_rate(void**) {

@@ -56,9 +56,9 @@ static gsel_status pull_step_of(step_session* s, gsel_error** err) {
     if (work.input)
       done = data_ends(work.input, &s->m);
     else if (work.call->layer == 0)
-      done = (work.kind == GSEL_WORK_FORWARD ? sees_samples : step_backward)(work.call, &s->m);
+      done = (work.kind == GSEL_FORWARD ? sees_samples : step_backward)(work.call, &s->m);
     else
-      done = (work.kind == GSEL_WORK_FORWARD ? step_loss_forward : step_loss_backward)(work.call, NULL);
+      done = (work.kind == GSEL_FORWARD ? step_loss_forward : step_loss_backward)(work.call, NULL);
     status = gsel_trainer_complete(s->trainer, work.ticket, done, none, err);
     if (status) return status;
   }
@@ -161,7 +161,7 @@ static void evaluate_nothing(rank_run* run) {
   }
   rank_ok(run, gsel_trainer_begin_evaluation(s.trainer, 0, &err), err);
   gsel_status status = gsel_trainer_next_work(s.trainer, &work, &err);
-  for (; !status && work.kind == GSEL_WORK_INPUT; status = gsel_trainer_next_work(s.trainer, &work, &err))
+  for (; !status && work.kind == GSEL_INPUT; status = gsel_trainer_next_work(s.trainer, &work, &err))
     rank_ok(run, gsel_trainer_complete(s.trainer, work.ticket, GSEL_NO_SAMPLES, none, &err), err);
   rank_fails(run, status, err, GSEL_ERR_MODEL, "the loss weights of the evaluation before step 2 sum to 0", -1);
   rank_ok(run, gsel_trainer_report(s.trainer, &report, &err), err);

@@ -16,7 +16,11 @@ using namespace gsel;
 using Json = nlohmann::json;
 
 std::string interval(const char* instruction, const char* text, double begin, double end, bool beside = false) {
-  return Json({{"instruction", instruction}, {"text", text}, {"begin_s", begin}, {"end_s", end}, {"beside", beside}})
+  return Json({{"instruction", instruction},
+               {"text", text},
+               {"begin_s", begin},
+               {"end_s", end},
+               {"asynchronous", beside}})
       .dump();
 }
 
@@ -202,7 +206,8 @@ void bad_input_is_refused_with_its_place(void**) {
   check_refused(step_of(0, 0, R"({"instruction":"x","begin_s":2,"end_s":1})"), "intervals[0].end_s is 1");
   check_refused(step_of(0, 0, R"({"instruction":"x","begin_s":0,"end_s":1e300})"), "a number from 0 to 1e+09");
   check_refused(step_of(0, 0, R"({"instruction":"x","begin_s":0,"end_s":1e999})"), "a number is too large");
-  check_refused(step_of(0, 0, R"({"instruction":"x","begin_s":0,"end_s":1,"beside":1})"), "true or false is needed");
+  check_refused(step_of(0, 0, R"({"instruction":"x","begin_s":0,"end_s":1,"asynchronous":1})"),
+                "true or false is needed");
   check_refused(R"({"communicators":[{"taken_us":1,"ranks":[]}]})", "communicators[0].made_ns is missing");
   check_refused(R"({"communicators":[{"made_ns":1,"taken_us":1}]})", "communicators[0].ranks is missing");
   check_refused(std::string(100, '[') + std::string(100, ']'), "nested more than");

@@ -172,8 +172,8 @@ void ranks_stand_in_order_of_replica_and_place(void**) {
   for (int rank = 3; rank >= 0; --rank)
     documents.push_back(step_of(rank, 2, 2, Json::array({interval("forward", 0, rank, rank + 1)})));
   const std::vector<Chart> charts = recorded_charts(timeline_of(documents));
-  const char* expected[] = {"rank 0: place 0 of 0", "rank 2: place 1 of 0", "rank 1: place 0 of 1",
-                            "rank 3: place 1 of 1"};
+  const char* expected[] = {"rank 0: pipeline rank 0 of replica 0", "rank 2: pipeline rank 1 of replica 0",
+                            "rank 1: pipeline rank 0 of replica 1", "rank 3: pipeline rank 1 of replica 1"};
   assert_int_equal(charts[0].rows.size(), 4);
   for (size_t i = 0; i < 4; ++i) check_text(charts[0].rows[i].name, expected[i]);
 }

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "comm/shm/tuning/tuning_file.h"
+#include "support/counts.h"
 #include "support/ranks.h"
 #include "support/scratch.h"
 
@@ -179,7 +180,7 @@ double predicted(size_t count) {
   assert_string_equal(told.protocol, count * 4 <= 48 ? "line" : count * 4 <= 4096 ? "slots" : "direct");
   assert_true(strlen(told.reason) > 10);
   assert_int_equal(told.chunk_bytes, 0);
-  assert_int_equal(gsel_comm_counts(comm, GSEL_COLLECTIVE_ALLREDUCE).calls, 0);
+  assert_int_equal(comm_counts(comm, GSEL_COLLECTIVE_ALLREDUCE).calls, 0);
   call.op = 77;
   check_fails(gsel_comm_explain(comm, &call, &told, &err), err, GSEL_ERR_ARG, "77");
   check_fails(gsel_comm_explain(comm, nullptr, &told, &err), err, GSEL_ERR_ARG, "gsel_collective");
@@ -254,14 +255,14 @@ void an_explanation_predicts_from_the_file_in_force(void**) {
 }
 
 void a_file_that_cannot_be_used_is_told_to_the_log_and_ignored(void**) {
-  gsel_log_set(note_log, GSEL_LOG_WARN, nullptr);
+  gsel_log_set(note_log, GSEL_LOG_WARN, nullptr, nullptr);
   setenv("GSEL_TUNING", write_file("foreign.toml", head() + kWorlds).c_str(), 1);
   assert_true(predicted(2) == 0);
   assert_true(logged.find("foreign.toml:2: cpu is \"Test processor 9000\"") != logged.npos);
   setenv("GSEL_TUNING", "/nonexistent/tuning.toml", 1);
   assert_true(predicted(2) == 0);
   assert_true(logged.find("/nonexistent/tuning.toml") != logged.npos);
-  gsel_log_set(nullptr, 0, nullptr);
+  gsel_log_set(nullptr, 0, nullptr, nullptr);
 }
 
 void the_users_own_file_is_found(void**) {

@@ -37,8 +37,8 @@ static void to_stdout(gsel_log_level level, gsel_str component, gsel_str line, v
 }
 
 static int play(const char* part) {
-  if (!strcmp(part, "silent")) gsel_log_set(NULL, 0, NULL);
-  if (!strcmp(part, "sink")) gsel_log_set(to_stdout, GSEL_LOG_WARN, NULL);
+  if (!strcmp(part, "silent")) gsel_log_set(NULL, 0, NULL, NULL);
+  if (!strcmp(part, "sink")) gsel_log_set(to_stdout, GSEL_LOG_WARN, NULL, NULL);
   for (int i = 0; i < 2; ++i) {
     join_two();
     gsel_plugin_list* plugins = NULL;

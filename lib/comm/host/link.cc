@@ -75,8 +75,8 @@ void work_free(gsel_pending* handle) {
   if (work.done.load(std::memory_order_acquire)) delete &work;
 }
 
-gsel_comm_count link_counts(const gsel_link* link, gsel_collective_kind kind) {
-  return link->impl.counts(kind);
+gsel_status link_counts(const gsel_link* link, gsel_collective_kind kind, gsel_comm_count* out, gsel_error** err) {
+  return guard(err, [&] { *out = link->impl.counts(kind); });
 }
 
 gsel_status link_explain(gsel_link* link, const gsel_collective* call, gsel_comm_explanation* out, gsel_error** err) {
@@ -90,35 +90,35 @@ gsel_status link_trace(const gsel_link* link, char** out, gsel_error** err) {
   });
 }
 
-gsel_place place_of(const shm::Link& link) {
+gsel_membership membership_of(const shm::Link& link) {
   return {link.rank(), link.world_size()};
 }
 
-gsel_status link_split(gsel_link* link, int32_t colour, int32_t key, gsel_place* place, gsel_link** out,
+gsel_status link_split(gsel_link* link, int32_t colour, int32_t key, gsel_membership* membership, gsel_link** out,
                        gsel_error** err) {
   return guard(err, [&] {
     *out = nullptr;
     if (auto made = link->impl.split(colour, key)) {
       *out = new gsel_link{shm::Link(std::move(*made))};
-      *place = place_of((*out)->impl);
+      *membership = membership_of((*out)->impl);
     }
   });
 }
 
-gsel_status link_create_group(gsel_link* link, const int32_t* ranks, uint64_t n, gsel_place* place, gsel_link** out,
-                              gsel_error** err) {
+gsel_status link_create_group(gsel_link* link, const int32_t* ranks, uint64_t n, gsel_membership* membership,
+                              gsel_link** out, gsel_error** err) {
   return guard(err, [&] {
     *out = nullptr;
     *out = new gsel_link{shm::Link(link->impl.create_group({ranks, ranks + n}))};
-    *place = place_of((*out)->impl);
+    *membership = membership_of((*out)->impl);
   });
 }
 
-gsel_status link_dup(gsel_link* link, gsel_place* place, gsel_link** out, gsel_error** err) {
+gsel_status link_dup(gsel_link* link, gsel_membership* membership, gsel_link** out, gsel_error** err) {
   return guard(err, [&] {
     *out = nullptr;
     *out = new gsel_link{shm::Link(link->impl.dup())};
-    *place = place_of((*out)->impl);
+    *membership = membership_of((*out)->impl);
   });
 }
 
@@ -126,11 +126,11 @@ const char* link_name(const gsel_link* link) {
   return link->impl.name();
 }
 
-gsel_status link_shrink(gsel_link* link, gsel_place* place, gsel_link** out, gsel_error** err) {
+gsel_status link_shrink(gsel_link* link, gsel_membership* membership, gsel_link** out, gsel_error** err) {
   return guard(err, [&] {
     *out = nullptr;
     *out = new gsel_link{shm::Link(link->impl.shrink())};
-    *place = place_of((*out)->impl);
+    *membership = membership_of((*out)->impl);
   });
 }
 

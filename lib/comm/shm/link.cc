@@ -73,10 +73,14 @@ void Link::set_timeout(double seconds) {
   timeout_ns_.store(static_cast<int64_t>(seconds * 1e9));
 }
 
-gsel_comm_count Link::counts(gsel_collective_kind kind) const noexcept {
-  if (kind < 0 || kind >= GSEL_COLLECTIVE_KINDS) return {};
+gsel_comm_count Link::counts(gsel_collective_kind kind) const {
+  require_own_process("gsel_comm_counts");
+  gsel_comm_count count = GSEL_COMM_COUNT_INIT;
+  if (kind < 0 || kind >= GSEL_COLLECTIVE_KINDS) return count;
   const Progress& p = progress_[static_cast<size_t>(kind)];
-  return {p.calls.load(std::memory_order_relaxed), p.bytes.load(std::memory_order_relaxed)};
+  count.calls = p.calls.load(std::memory_order_relaxed);
+  count.bytes_sent = p.bytes.load(std::memory_order_relaxed);
+  return count;
 }
 
 void Link::collective(const gsel_collective& given) {

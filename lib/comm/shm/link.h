@@ -79,7 +79,7 @@ class Link {
   void group(const gsel_collective* calls, uint64_t n);                   // as gsel_group_run
   std::unique_ptr<Work> start(const gsel_collective* calls, uint64_t n);  // the same beside the caller
   void abort(const char* reason) noexcept;
-  gsel_comm_count counts(gsel_collective_kind kind) const noexcept;
+  gsel_comm_count counts(gsel_collective_kind kind) const;
   // record.cc: JSON of docs/trace.md; with the failure that is the reason to ask, if any.
   std::string trace(gsel_status code = GSEL_OK, const std::string& error = {}) const;
   // explain.cc
@@ -269,7 +269,8 @@ class Link {
   void call_up(int32_t rank) {
     RankBlock& other = arena_->rank(rank);
     std::atomic_signal_fence(std::memory_order_seq_cst);
-    if (other.listening.load(asymmetric_ ? std::memory_order_relaxed : std::memory_order_seq_cst) != 0) wake_listener(other);
+    if (other.listening.load(asymmetric_ ? std::memory_order_relaxed : std::memory_order_seq_cst) != 0)
+      wake_listener(other);
   }
   Peer& peer(int32_t rank) { return peers_[static_cast<size_t>(rank)]; }
   const Peer& peer(int32_t rank) const { return peers_[static_cast<size_t>(rank)]; }

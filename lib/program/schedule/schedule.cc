@@ -97,13 +97,13 @@ void check_size(const PipelineShape& shape) {
 
 char letter_of(int32_t kind) {
   switch (kind) {
-    case GSEL_ACTION_FORWARD:
+    case GSEL_FORWARD:
       return 'F';
-    case GSEL_ACTION_BACKWARD_INPUT:
+    case GSEL_BACKWARD_INPUT:
       return 'I';
-    case GSEL_ACTION_BACKWARD_WEIGHT:
+    case GSEL_BACKWARD_WEIGHT:
       return 'W';
-    case GSEL_ACTION_BACKWARD:
+    case GSEL_BACKWARD:
       return 'B';
     default:
       return '?';

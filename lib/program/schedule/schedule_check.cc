@@ -75,7 +75,7 @@ class Checker {
 
   void check_ranges(int32_t rank, size_t i) const {
     const gsel_action& action = at(rank, i);
-    if (action.kind < GSEL_ACTION_FORWARD || action.kind > GSEL_ACTION_BACKWARD)
+    if (action.kind < GSEL_FORWARD || action.kind > GSEL_BACKWARD)
       refuse(rank, i,
              fmt::format("kind {} is none of forward, backward_input, backward_weight, backward", action.kind));
     if (action.stage < 0 || action.stage >= s_.n_stages())
@@ -90,7 +90,7 @@ class Checker {
     std::vector<int64_t> forwards(s_.rank_of.size()), backwards(s_.rank_of.size());
     for_each_action([&](int32_t rank, size_t i) {
       const gsel_action& action = at(rank, i);
-      if (action.kind == GSEL_ACTION_FORWARD) ++forwards[static_cast<size_t>(action.stage)];
+      if (action.kind == GSEL_FORWARD) ++forwards[static_cast<size_t>(action.stage)];
       if (is_backward(action.kind)) ++backwards[static_cast<size_t>(action.stage)];
     });
     for (int32_t stage = 0; stage < s_.n_stages(); ++stage) {
@@ -105,7 +105,7 @@ class Checker {
     const auto& row = s_.rows[static_cast<size_t>(rank)];
     std::vector<bool> there(row.size() + 1);
     for (const gsel_action& action : row) {
-      const bool counts = kind == 'F' ? action.kind == GSEL_ACTION_FORWARD : is_backward(action.kind);
+      const bool counts = kind == 'F' ? action.kind == GSEL_FORWARD : is_backward(action.kind);
       if (counts && action.stage == stage && static_cast<size_t>(action.microbatch) < there.size())
         there[static_cast<size_t>(action.microbatch)] = true;
     }
@@ -119,11 +119,11 @@ class Checker {
   void meet(int32_t rank, size_t i) {
     const gsel_action& action = at(rank, i);
     uint8_t& met = met_[s_.cell(action.stage, action.microbatch)];
-    const uint8_t now = action.kind == GSEL_ACTION_FORWARD           ? met_forward
-                        : action.kind == GSEL_ACTION_BACKWARD_INPUT  ? met_input
-                        : action.kind == GSEL_ACTION_BACKWARD_WEIGHT ? met_weight
-                                                                     : met_input | met_weight;
-    if (action.kind == GSEL_ACTION_BACKWARD_WEIGHT && whole_[s_.cell(action.stage, action.microbatch)])
+    const uint8_t now = action.kind == GSEL_FORWARD           ? met_forward
+                        : action.kind == GSEL_BACKWARD_INPUT  ? met_input
+                        : action.kind == GSEL_BACKWARD_WEIGHT ? met_weight
+                                                              : met_input | met_weight;
+    if (action.kind == GSEL_BACKWARD_WEIGHT && whole_[s_.cell(action.stage, action.microbatch)])
       refuse(rank, i,
              fmt::format("{0}B{1} is both halves of backward; write {0}I{1} where {0}W{1} follows", action.stage,
                          action.microbatch));
@@ -134,12 +134,12 @@ class Checker {
       refuse(rank, i,
              fmt::format("it stands before {}I{}, the other half of backward", action.stage, action.microbatch));
     met |= now;
-    if (action.kind == GSEL_ACTION_BACKWARD) whole_[s_.cell(action.stage, action.microbatch)] = true;
+    if (action.kind == GSEL_BACKWARD) whole_[s_.cell(action.stage, action.microbatch)] = true;
   }
 
   void check_weight_follows(int32_t rank, size_t i) const {
     const gsel_action& action = at(rank, i);
-    if (action.kind == GSEL_ACTION_BACKWARD_INPUT && !(met_[s_.cell(action.stage, action.microbatch)] & met_weight))
+    if (action.kind == GSEL_BACKWARD_INPUT && !(met_[s_.cell(action.stage, action.microbatch)] & met_weight))
       refuse(rank, i, fmt::format("{}W{}, the other half of backward, is missing", action.stage, action.microbatch));
   }
 
@@ -166,10 +166,10 @@ class Checker {
     gsel_action action = at(rank, walk.position(rank));
     action.stage = *stage_read(s_, action);
     const auto& row = s_.rows[static_cast<size_t>(s_.rank_of[static_cast<size_t>(action.stage)])];
-    const bool forward = action.kind == GSEL_ACTION_FORWARD;
+    const bool forward = action.kind == GSEL_FORWARD;
     return *std::find_if(row.begin(), row.end(), [&](const gsel_action& other) {
       return other.stage == action.stage && other.microbatch == action.microbatch &&
-             (forward ? other.kind == GSEL_ACTION_FORWARD : is_backward(other.kind));
+             (forward ? other.kind == GSEL_FORWARD : is_backward(other.kind));
     });
   }
   int32_t holder(const ScheduleWalk& walk, int32_t rank) const {

@@ -41,10 +41,10 @@ void split(const Cell& whole, char separator, Visit&& visit) {
 }
 
 int32_t kind_of(std::string_view letter) {
-  if (letter == "F") return GSEL_ACTION_FORWARD;
-  if (letter == "I") return GSEL_ACTION_BACKWARD_INPUT;
-  if (letter == "W") return GSEL_ACTION_BACKWARD_WEIGHT;
-  return letter == "B" ? GSEL_ACTION_BACKWARD : 0;
+  if (letter == "F") return GSEL_FORWARD;
+  if (letter == "I") return GSEL_BACKWARD_INPUT;
+  if (letter == "W") return GSEL_BACKWARD_WEIGHT;
+  return letter == "B" ? GSEL_BACKWARD : 0;
 }
 
 class Reader {

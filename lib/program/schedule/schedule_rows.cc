@@ -25,7 +25,7 @@ class Turns {
   Turns(const PipelineShape& shape, int32_t rank, int32_t round) : shape_(shape), rank_(rank), round_(round) {}
 
   int32_t count() const { return shape_.microbatches * shape_.chunks; }
-  gsel_action forward(int32_t step) const { return {GSEL_ACTION_FORWARD, stage(chunk(step)), microbatch(step)}; }
+  gsel_action forward(int32_t step) const { return {GSEL_FORWARD, stage(chunk(step)), microbatch(step)}; }
   // Through the chunks the other way round.
   gsel_action backward(int32_t kind, int32_t step) const {
     return {kind, stage(shape_.chunks - 1 - chunk(step)), microbatch(step)};
@@ -46,11 +46,11 @@ ScheduleRow alternate(const Turns& turns, const Alternation& order) {
   ScheduleRow row;
   row.reserve(static_cast<size_t>(n) * (halves ? 3 : 2));
   int32_t weights = 0;
-  auto weight = [&] { row.push_back(turns.backward(GSEL_ACTION_BACKWARD_WEIGHT, weights++)); };
+  auto weight = [&] { row.push_back(turns.backward(GSEL_BACKWARD_WEIGHT, weights++)); };
   for (int32_t i = 0; i < warm_up; ++i) row.push_back(turns.forward(i));
   for (int32_t i = 0; i < n; ++i) {
     if (warm_up + i < n) row.push_back(turns.forward(warm_up + i));
-    row.push_back(turns.backward(halves ? GSEL_ACTION_BACKWARD_INPUT : GSEL_ACTION_BACKWARD, i));
+    row.push_back(turns.backward(halves ? GSEL_BACKWARD_INPUT : GSEL_BACKWARD, i));
     if (halves && i >= order.late) weight();
   }
   while (halves && weights < n) weight();

@@ -17,17 +17,17 @@ class VRow {
   VRow(const PipelineShape& shape, int32_t rank)
       : microbatches_(shape.microbatches), stages_{rank, 2 * shape.ranks - 1 - rank} {}
 
-  void forward(int32_t chunk) { add(GSEL_ACTION_FORWARD, chunk, forwards_[chunk]++); }
-  void backward(int32_t chunk) { add(GSEL_ACTION_BACKWARD, chunk, backwards_[chunk]++); }
+  void forward(int32_t chunk) { add(GSEL_FORWARD, chunk, forwards_[chunk]++); }
+  void backward(int32_t chunk) { add(GSEL_BACKWARD, chunk, backwards_[chunk]++); }
   // The half that others wait for; weight(chunk) makes up for the other half of the chunk's oldest one, weight() for
   // the oldest of both chunks.
   void input(int32_t chunk) {
     pending_[chunk].push_back({backwards_[chunk], inputs_++});
-    add(GSEL_ACTION_BACKWARD_INPUT, chunk, backwards_[chunk]++);
+    add(GSEL_BACKWARD_INPUT, chunk, backwards_[chunk]++);
   }
   bool weight(int32_t chunk) {
     if (pending_[chunk].empty()) return false;
-    add(GSEL_ACTION_BACKWARD_WEIGHT, chunk, pending_[chunk].front().microbatch);
+    add(GSEL_BACKWARD_WEIGHT, chunk, pending_[chunk].front().microbatch);
     pending_[chunk].pop_front();
     return true;
   }

@@ -12,12 +12,12 @@
 namespace gsel {
 
 inline bool is_backward(int32_t kind) {
-  return kind == GSEL_ACTION_BACKWARD || kind == GSEL_ACTION_BACKWARD_INPUT;
+  return kind == GSEL_BACKWARD || kind == GSEL_BACKWARD_INPUT;
 }
 
 // Stage whose action for the same micro-batch this one reads: forward the one before, backward the one after.
 inline std::optional<int32_t> stage_read(const Schedule& schedule, const gsel_action& action) {
-  if (action.kind == GSEL_ACTION_FORWARD && action.stage > 0) return action.stage - 1;
+  if (action.kind == GSEL_FORWARD && action.stage > 0) return action.stage - 1;
   if (is_backward(action.kind) && action.stage + 1 < schedule.n_stages()) return action.stage + 1;
   return std::nullopt;
 }
@@ -53,7 +53,7 @@ class ScheduleWalk {
   size_t position(int32_t rank) const { return next_[static_cast<size_t>(rank)]; }
 
  private:
-  std::vector<bool>& done(int32_t kind) { return kind == GSEL_ACTION_FORWARD ? forward_ : backward_; }
+  std::vector<bool>& done(int32_t kind) { return kind == GSEL_FORWARD ? forward_ : backward_; }
 
   bool can_run(const gsel_action& action) {
     const std::optional<int32_t> read = stage_read(schedule_, action);
@@ -61,9 +61,9 @@ class ScheduleWalk {
   }
 
   void finish(int32_t rank, const gsel_action& action) {
-    if (action.kind == GSEL_ACTION_BACKWARD_WEIGHT) return;
+    if (action.kind == GSEL_BACKWARD_WEIGHT) return;
     done(action.kind)[schedule_.cell(action.stage, action.microbatch)] = true;
-    const int32_t reader = action.kind == GSEL_ACTION_FORWARD ? action.stage + 1 : action.stage - 1;
+    const int32_t reader = action.kind == GSEL_FORWARD ? action.stage + 1 : action.stage - 1;
     if (reader < 0 || reader >= schedule_.n_stages()) return;
     const int32_t other = schedule_.rank_of[static_cast<size_t>(reader)];
     if (other != rank && waits_for(other, action, reader)) runnable_.push_back(other);
@@ -73,7 +73,7 @@ class ScheduleWalk {
     if (!is_stuck(rank)) return false;
     const gsel_action& head = schedule_.rows[static_cast<size_t>(rank)][position(rank)];
     return head.stage == reader && head.microbatch == done.microbatch &&
-           (done.kind == GSEL_ACTION_FORWARD ? head.kind == GSEL_ACTION_FORWARD : is_backward(head.kind));
+           (done.kind == GSEL_FORWARD ? head.kind == GSEL_FORWARD : is_backward(head.kind));
   }
 
   const Schedule& schedule_;

@@ -10,11 +10,11 @@ namespace {
 
 double time_of(const StageTimes& times, int32_t kind) {
   switch (kind) {
-    case GSEL_ACTION_FORWARD:
+    case GSEL_FORWARD:
       return times.forward;
-    case GSEL_ACTION_BACKWARD_INPUT:
+    case GSEL_BACKWARD_INPUT:
       return times.backward_input;
-    case GSEL_ACTION_BACKWARD_WEIGHT:
+    case GSEL_BACKWARD_WEIGHT:
       return times.backward_weight;
     default:
       return times.backward_input + times.backward_weight;
@@ -49,7 +49,7 @@ class Simulator {
     const double begin = std::max(row.empty() ? 0 : row.back().end, arrival(rank, action));
     const double end = begin + time_of(out_.times[static_cast<size_t>(action.stage)], action.kind);
     row.push_back({action, begin, end});
-    if (action.kind != GSEL_ACTION_BACKWARD_WEIGHT) ends(action.kind)[s_.cell(action.stage, action.microbatch)] = end;
+    if (action.kind != GSEL_BACKWARD_WEIGHT) ends(action.kind)[s_.cell(action.stage, action.microbatch)] = end;
   }
 
   // When what the action reads of another stage can be used, counted as a message where it comes from another rank.
@@ -59,11 +59,11 @@ class Simulator {
     const double made = ends(action.kind)[s_.cell(*read, action.microbatch)];
     if (s_.rank_of[static_cast<size_t>(*read)] == rank) return made;
     const auto boundary = static_cast<size_t>(std::min(*read, action.stage));
-    ++(action.kind == GSEL_ACTION_FORWARD ? out_.messages_forward : out_.messages_backward)[boundary];
+    ++(action.kind == GSEL_FORWARD ? out_.messages_forward : out_.messages_backward)[boundary];
     return made + out_.hop;
   }
 
-  std::vector<double>& ends(int32_t kind) { return kind == GSEL_ACTION_FORWARD ? forward_end_ : backward_end_; }
+  std::vector<double>& ends(int32_t kind) { return kind == GSEL_FORWARD ? forward_end_ : backward_end_; }
 
   void sum_up_ranks() {
     double first = out_.rows.empty() ? 0 : out_.rows.front().front().begin, last = 0;
@@ -85,12 +85,12 @@ class Simulator {
     for (size_t rank = 0; rank < s_.rows.size(); ++rank) {
       int64_t held = 0, most = 0, until_input = 0, most_until_input = 0;
       for (const gsel_action& action : s_.rows[rank]) {
-        if (action.kind == GSEL_ACTION_FORWARD) {
+        if (action.kind == GSEL_FORWARD) {
           most = std::max(most, ++held);
           most_until_input = std::max(most_until_input, ++until_input);
         }
         if (is_backward(action.kind)) --until_input;
-        if (action.kind == GSEL_ACTION_BACKWARD || action.kind == GSEL_ACTION_BACKWARD_WEIGHT) --held;
+        if (action.kind == GSEL_BACKWARD || action.kind == GSEL_BACKWARD_WEIGHT) --held;
       }
       out_.peak_activations.push_back(static_cast<double>(most) / stages[rank]);
       out_.peak_until_input.push_back(static_cast<double>(most_until_input) / stages[rank]);

@@ -3,6 +3,7 @@
 #include <functional>
 #include <span>
 
+#include "base/axis.h"
 #include "base/dtype.h"
 #include "base/printable.h"
 #include "program/program.h"
@@ -59,7 +60,9 @@ std::string line_of(const ProgramParam& p) {
 std::string line_of(const ProgramValue& v) {
   return fmt::format("value {}{}{}{}{}{}{}{}\n", v.name, option("bytes", v.sample_bytes, 0), dtype(v.dtype),
                      word(v.is_scalar, "scalar"), word(v.is_input, "input"), word(v.needs_gradient, "gradient"),
-                     v.form == Form::whole ? "" : fmt::format(" form={}", kFormWords[static_cast<size_t>(v.form)]),
+                     v.placement == Placement::replicate
+                         ? ""
+                         : fmt::format(" placement={}", kPlacementWords[static_cast<size_t>(v.placement)]),
                      part(v.part));
 }
 
@@ -79,7 +82,7 @@ std::string line_of(const Program& program, const ProgramLayer& l) {
                      word(l.needs_backward_weight, "backward_weight"), names("unread", unread, program.params),
                      list("forward_phases", l.forward_phases, text_of_phase),
                      list("backward_phases", l.backward_phases, text_of_phase), option("stage", l.stage, 0),
-                     word(l.converts, "converts"), word(l.divided && !l.converts, "divided"));
+                     word(l.redistributes, "redistributes"), word(l.divided && !l.redistributes, "divided"));
 }
 
 std::string compression_of(const ProgramBucket& b) {
@@ -110,7 +113,7 @@ std::string to_text(const Program& program, const gsel_instr& instr) {
   if (form->axis) text += fmt::format(" axis={}", axis_name(instr.axis));
   if (form->peer) text += fmt::format(" {}={}", form->peer, instr.peer);
   if (instr.flags & GSEL_INSTR_GRADIENT) text += " gradient";
-  if (instr.flags & GSEL_INSTR_DEFERRED) text += " deferred";
+  if (instr.flags & GSEL_INSTR_OPTIMISTIC) text += " optimistic";
   return text;
 }
 
@@ -125,10 +128,13 @@ std::string where(const Program& program, bool in_setup, size_t position) {
 std::string to_text(const Program& program) {
   std::string text = fmt::format("{}\n", kProgramMagic);
   for (const std::string& note : program.notes) text += fmt::format("# {}\n", one_line(note));
-  text += fmt::format("rank {}\nmesh tensor={} data={} pipeline={}\n", program.rank, program.mesh.size[0],
-                      program.mesh.size[1], program.mesh.size[2]);
-  if (program.place_of_stage != std::vector<int32_t>{0})
-    text += fmt::format("stages {}\n", fmt::join(program.place_of_stage, " "));
+  text += fmt::format("rank {}\nmesh", program.rank);
+  for (const gsel_axis axis : kInnerToOuter)
+    if (axis != GSEL_AXIS_CONTEXT || program.mesh.size[axis] > 1)
+      text += fmt::format(" {}={}", axis_name(axis), program.mesh.size[axis]);
+  text += '\n';
+  if (program.rank_of_stage != std::vector<int32_t>{0})
+    text += fmt::format("stages {}\n", fmt::join(program.rank_of_stage, " "));
   if (program.transfers != kLeastTransfers) text += fmt::format("transfers {}\n", program.transfers);
   for (const ProgramParam& p : program.params) text += line_of(p);
   for (const ProgramValue& v : program.values) text += line_of(v);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "base/axis.h"
 #include "base/dtype.h"
 #include "base/error.h"
 #include "base/printable.h"
@@ -73,8 +74,8 @@ int64_t TextLines::number(size_t word, int64_t low, int64_t high) const {
 
 int32_t TextLines::axis(const Word& word, std::string_view name) const {
   gsel_axis axis = 0;
-  while (axis < GSEL_AXES && name != axis_name(axis)) ++axis;
-  if (axis == GSEL_AXES) refuse_at(word, fmt::format("\"{}\" is none of tensor, data, pipeline", name));
+  while (axis < kAxes && name != axis_name(axis)) ++axis;
+  if (axis == kAxes) refuse_at(word, fmt::format("\"{}\" is none of {}", name, axis_names()));
   return axis;
 }
 

@@ -3,11 +3,12 @@
 
 #include <algorithm>
 
+#include "base/axis.h"
 #include "base/dtype.h"
 #include "program/stages.h"
 #include "program/text/text_part.h"
 #include "program/verify/outline.h"
-#include "program/verify/places.h"
+#include "program/verify/placements.h"
 
 namespace gsel {
 namespace {
@@ -71,8 +72,8 @@ void OutlineReader::read_mesh() {
   for (size_t i = 1; i < words().size(); ++i) {
     const Word& w = words()[i];
     gsel_axis axis = 0;
-    while (axis < GSEL_AXES && w.key() != axis_name(axis)) ++axis;
-    if (axis == GSEL_AXES) lines_.refuse(i, fmt::format("\"{}\" is none of tensor=, data=, pipeline=", w.text));
+    while (axis < kAxes && w.key() != axis_name(axis)) ++axis;
+    if (axis == kAxes) lines_.refuse(i, fmt::format("\"{}\" is none of {}", w.text, axis_names()));
     program_.mesh.size[axis] = static_cast<int32_t>(lines_.number(w, w.after_equals(), 1, kMaxAxis));
   }
 }
@@ -80,10 +81,10 @@ void OutlineReader::read_mesh() {
 void OutlineReader::read_stages() {
   once(seen_stages_);
   stages_head_ = words()[0];
-  program_.place_of_stage.clear();
+  program_.rank_of_stage.clear();
   for (size_t i = 1; i < words().size(); ++i)
-    program_.place_of_stage.push_back(static_cast<int32_t>(lines_.number(i, 0, kMaxAxis)));
-  if (program_.place_of_stage.empty()) lines_.refuse(0, "the places of the stages are missing after this word");
+    program_.rank_of_stage.push_back(static_cast<int32_t>(lines_.number(i, 0, kMaxAxis)));
+  if (program_.rank_of_stage.empty()) lines_.refuse(0, "the pipeline ranks of the stages are missing after this word");
 }
 
 void OutlineReader::read_transfers() {
@@ -133,7 +134,7 @@ void OutlineReader::read_param() {
 void OutlineReader::read_value() {
   ProgramValue v;
   v.name = lines_.declare("value", values_);
-  Word part, form = words()[0];
+  Word part, placement = words()[0];
   for (size_t i = 2; i < words().size(); ++i) {
     const Word& w = words()[i];
     if (w.key() == "bytes")
@@ -146,15 +147,16 @@ void OutlineReader::read_value() {
       v.is_input = true;
     else if (w.text == "gradient")
       v.needs_gradient = true;
-    else if (w.key() == "form")
-      v.form = read_form(form = w);
+    else if (w.key() == "placement")
+      v.placement = read_placement(placement = w);
     else if (w.key() == "part")
       v.part = read_part(lines_, part = w, 1);
     else
-      lines_.refuse(i, fmt::format("\"{}\" is none of bytes=, dtype=, scalar, input, gradient, form=, part=", w.text));
+      lines_.refuse(
+          i, fmt::format("\"{}\" is none of bytes=, dtype=, scalar, input, gradient, placement=, part=", w.text));
   }
-  if ((v.form == Form::part) == v.part.is_whole())
-    lines_.refuse_at(v.part.is_whole() ? form : part, "form=part and part= go together");
+  if ((v.placement == Placement::shard) == v.part.is_whole())
+    lines_.refuse_at(v.part.is_whole() ? placement : part, "placement=shard and part= go together");
   if (!v.part.is_whole()) check_part(lines_, part, v.part, v.sample_bytes, "bytes of a sample");
   bound_bytes(v.is_scalar ? 0 : v.sample_bytes, 0);
   program_.values.push_back(std::move(v));
@@ -166,11 +168,11 @@ gsel_dtype OutlineReader::read_any_dtype(const Word& w, std::string_view name) c
   lines_.refuse_at(w, fmt::format("\"{}\" is no element type, such as f32, bf16 or i32", name));
 }
 
-Form OutlineReader::read_form(const Word& w) const {
-  const auto found = std::ranges::find(kFormWords, w.after_equals());
-  if (found == kFormWords.end())
-    lines_.refuse_at(w, fmt::format("\"{}\" is none of whole, spread, part, partial", w.after_equals()));
-  return static_cast<Form>(found - kFormWords.begin());
+Placement OutlineReader::read_placement(const Word& w) const {
+  const auto found = std::ranges::find(kPlacementWords, w.after_equals());
+  if (found == kPlacementWords.end())
+    lines_.refuse_at(w, fmt::format("\"{}\" is none of replicate, copy, shard, partial", w.after_equals()));
+  return static_cast<Placement>(found - kPlacementWords.begin());
 }
 
 // Bytes of all samples must be a number, too.
@@ -207,28 +209,28 @@ void OutlineReader::read_layer() {
       layer.needs_backward_input = true;
     else if (w.text == "backward_weight")
       layer.needs_backward_weight = true;
-    else if (w.text == "converts")
-      layer.converts = layer.divided = true;
+    else if (w.text == "redistributes")
+      layer.redistributes = layer.divided = true;
     else if (w.text == "divided")
       layer.divided = true;
     else
       lines_.refuse(i, fmt::format("\"{}\" is none of reads=, writes=, params=, loss, backward_input, "
                                    "backward_weight, unread=, forward_phases=, backward_phases=, stage=, "
-                                   "converts, divided",
+                                   "redistributes, divided",
                                    w.text));
   }
-  checked(words()[1], [&] { check_conversion(program_, layer); });
+  checked(words()[1], [&] { check_redistribution(program_, layer); });
   program_.layers.push_back(std::move(layer));
 }
 
 // Behind the layers and the places that were read so far.
 int32_t OutlineReader::read_stage(const Word& w) const {
   const int64_t last = program_.layers.empty() ? 0 : program_.layers.back().stage;
-  const auto n_stages = static_cast<int64_t>(program_.place_of_stage.size());
+  const auto n_stages = static_cast<int64_t>(program_.rank_of_stage.size());
   const int64_t stage = lines_.number(w, w.after_equals(), 0, kMaxRank);
   if (stage >= n_stages)
-    lines_.refuse_at(
-        w, fmt::format("\"{}\" has no place; the stages line above gives places to 0 to {}", w.text, n_stages - 1));
+    lines_.refuse_at(w, fmt::format("\"{}\" has no pipeline rank; the stages line above gives one to 0 to {}", w.text,
+                                    n_stages - 1));
   if (stage < last)
     lines_.refuse_at(w,
                      fmt::format("\"{}\" stands behind a layer of stage {}; stages follow each other", w.text, last));

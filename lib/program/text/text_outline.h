@@ -49,7 +49,7 @@ class OutlineReader {
   int32_t read_stage(const Word& w) const;
   uint64_t read_unread(const Word& w, const ProgramLayer& layer) const;
   gsel_dtype read_any_dtype(const Word& w, std::string_view name) const;
-  Form read_form(const Word& w) const;
+  Placement read_placement(const Word& w) const;
   ProgramPhase read_phase(const Word& w, std::string_view item);
   std::vector<ProgramPhase> read_phases(const Word& w);
   uint32_t read_flags(const Word& w, std::span<const FlagWord> known) const;

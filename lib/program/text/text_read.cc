@@ -75,8 +75,8 @@ class Reader {
     auto small_number = [&] { return static_cast<int32_t>(lines_.number(w, given, 0, kMaxCount)); };
     if (w.text == "gradient")
       instr.flags |= GSEL_INSTR_GRADIENT;
-    else if (w.text == "deferred")
-      instr.flags |= GSEL_INSTR_DEFERRED;
+    else if (w.text == "optimistic")
+      instr.flags |= GSEL_INSTR_OPTIMISTIC;
     else if (key == "layer")
       instr.layer = lines_.id(w, given, outline_.layers(), "layer");
     else if (key == "value")

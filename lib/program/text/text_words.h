@@ -22,7 +22,7 @@ inline constexpr std::array kOffloadWords{FlagWord{"state", GSEL_BUCKET_OFFLOAD_
                                           FlagWord{"param", GSEL_BUCKET_OFFLOAD_PARAM}};
 // By GSEL_COMPRESS_*.
 inline constexpr std::array<std::string_view, 4> kCompressWords{"none", "f16", "bf16", "low_rank"};
-// By Form.
-inline constexpr std::array<std::string_view, 4> kFormWords{"whole", "spread", "part", "partial"};
+// By Placement.
+inline constexpr std::array<std::string_view, 4> kPlacementWords{"replicate", "copy", "shard", "partial"};
 
 }  // namespace gsel

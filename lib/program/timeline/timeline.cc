@@ -7,6 +7,7 @@
 #include <iterator>
 #include <limits>
 
+#include "base/axis.h"
 #include "base/error.h"
 #include "base/json_object.h"
 #include "base/printable.h"
@@ -124,22 +125,25 @@ class Reader {
       each(step, "intervals", [&](JsonObject interval) {
         count_span(interval);
         Span span = read_interval(interval);
-        (interval.flag("beside", false) ? beside : calling).spans.push_back(std::move(span));
+        (interval.flag("asynchronous", false) ? beside : calling).spans.push_back(std::move(span));
       });
     read_.lanes.push_back(std::move(calling));
     if (!beside.spans.empty()) read_.lanes.push_back(std::move(beside));
   }
 
-  // rank = tensor + T * (data + D * pipeline)
+  // The pipeline axis is the outermost.
   static MeshPlace place_in_mesh(JsonObject& step, int32_t rank) {
     if (!step.has("mesh")) return {};
     JsonObject mesh = step.object("mesh");
-    int64_t size[3];
-    const char* names[3] = {"tensor", "data", "pipeline"};
-    for (int i = 0; i < 3; ++i) size[i] = static_cast<int64_t>(mesh.number(names[i], 1, kMaxRank + 1, 1));
-    const int64_t n_replicas = size[0] * size[1];
-    if (n_replicas > kMaxRank || rank / n_replicas >= size[2]) step.refuse("mesh", fmt::format("has no rank {}", rank));
-    return {static_cast<int32_t>(size[2]), static_cast<int32_t>(n_replicas), static_cast<int32_t>(rank / n_replicas),
+    int64_t n_replicas = 1, n_stages = 1;
+    for (gsel_axis axis = 0; axis < kAxes; ++axis) {
+      const auto size = static_cast<int64_t>(mesh.number(axis_name(axis), 1, kMaxRank + 1, 1));
+      (axis == GSEL_AXIS_PIPELINE ? n_stages : n_replicas) *= size;
+      if (n_replicas > kMaxRank) break;
+    }
+    if (n_replicas > kMaxRank || rank / n_replicas >= n_stages)
+      step.refuse("mesh", fmt::format("has no rank {}", rank));
+    return {static_cast<int32_t>(n_stages), static_cast<int32_t>(n_replicas), static_cast<int32_t>(rank / n_replicas),
             static_cast<int32_t>(rank % n_replicas)};
   }
 

@@ -111,7 +111,8 @@ void add_actions(const Run& run, bool halves, std::vector<ChartAction>& actions)
 }
 
 std::string row_name(const Lane& lane, bool replicas) {
-  return replicas ? fmt::format("{}: place {} of {}", lane.process_name, lane.where.place, lane.where.replica)
+  return replicas ? fmt::format("{}: pipeline rank {} of replica {}", lane.process_name, lane.where.place,
+                                lane.where.replica)
                   : lane.process_name;
 }
 

@@ -31,7 +31,7 @@ constexpr std::array kColours{
     Colour{"reduce_scatter", "#8957e5"}, Colour{"reduce", "#c297ff"},         Colour{"allgather", "#1fb8a6"},
     Colour{"broadcast", "#39c5cf"},      Colour{"release", "#6e7681"},        Colour{"scatter", "#db61a2"},
     Colour{"gather", "#bf4b8a"},         Colour{"send", "#d4a72c"},           Colour{"recv", "#eac54f"},
-    Colour{"validate", "#ffd6d6"},
+    Colour{"post_validate", "#ffd6d6"},
 };
 // For kinds without a colour, in alphabetical order.
 constexpr std::array kOthers{"#4c8df6", "#f0883e", "#2ea043", "#a371f7", "#1fb8a6", "#db61a2", "#d4a72c", "#e5484d"};

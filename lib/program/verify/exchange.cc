@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/axis.h"
 #include "base/dtype.h"
 #include "program/stages.h"
 

@@ -38,13 +38,13 @@ struct BucketFacts {
   gsel_instr_kind under_way = 0;  // its collective, on which axis, and which call of the group
   gsel_axis axis = -1;
   size_t index = 0;
-  int32_t uncovered = 0;                 // contributions to its gradients that no reduction has taken yet
-  bool reduced = false;                  // over the axis that it has shards or an owner on
-  std::array<bool, GSEL_AXES> summed{};  // over which axes its whole gradients are
-  bool partial_summed = false;           // over the ranks of the tensor axis
-  bool tied_summed = false;              // over the places that hold its parameters
-  bool closed = false;                   // no contribution may come any more
-  bool looked_at = false;                // by norm or overflow
+  int32_t uncovered = 0;             // contributions to its gradients that no reduction has taken yet
+  bool reduced = false;              // over the axis that it has shards or an owner on
+  std::array<bool, kAxes> summed{};  // over which axes its whole gradients are
+  bool partial_summed = false;       // over the ranks of the tensor axis
+  bool tied_summed = false;          // over the stages that hold its parameters
+  bool closed = false;               // no contribution may come any more
+  bool looked_at = false;            // by norm or overflow
   bool stepped = false;
 };
 

@@ -3,10 +3,11 @@
 
 #include <algorithm>
 
+#include "base/axis.h"
 #include "base/dtype.h"
 #include "base/shard.h"
 #include "program/stages.h"
-#include "program/verify/places.h"
+#include "program/verify/placements.h"
 
 namespace gsel {
 namespace {
@@ -15,7 +16,7 @@ namespace {
   throw Error(GSEL_ERR_PROGRAM, fmt::format("rank {}: {}", program.rank, why)).about_rank(program.rank);
 }
 
-// Ranks of one place on the tensor axis have the same of everything; places.h says what ranks of different places have
+// Ranks of one coordinate on the sharing axis have the same of everything; placements.h says what those of others have
 // in common.
 void check_same_model(const Program& first, const Program& p) {
   if (p.params != first.params || p.values != first.values || p.layers != first.layers)
@@ -110,15 +111,15 @@ void check_bucket(const Program& program, int32_t bucket) {
                          program.params[b.params.front()].name, program.params[p].name));
   for (int32_t p : b.params)
     if (program.params[p].partial_gradient != program.params[b.params.front()].partial_gradient)
-      refuse(
-          fmt::format("its parameters \"{}\" and \"{}\" have gradients in two forms, of which one is partial on the "
-                      "tensor axis; those of a bucket are summed alike",
-                      program.params[b.params.front()].name, program.params[p].name));
+      refuse(fmt::format(
+          "its parameters \"{}\" and \"{}\" have gradients with two placements, of which one is partial on the "
+          "tensor axis; those of a bucket are summed alike",
+          program.params[b.params.front()].name, program.params[p].name));
   const std::vector<std::vector<int32_t>> all = all_holders(program);
   for (int32_t p : b.params)
     if (all[p] != all[b.params.front()])
       refuse(
-          fmt::format("its parameters \"{}\" and \"{}\" are held by places {} and {} of the pipeline; those of a "
+          fmt::format("its parameters \"{}\" and \"{}\" are held by pipeline ranks {} and {}; those of a "
                       "bucket are held by the same",
                       program.params[b.params.front()].name, program.params[p].name,
                       fmt::join(all[b.params.front()], ", "), fmt::join(all[p], ", ")));
@@ -126,11 +127,11 @@ void check_bucket(const Program& program, int32_t bucket) {
   if (b.shards_param() && !b.shards_gradient()) refuse("parameters in shards need gradients in shards");
   if (b.flags & GSEL_BUCKET_OFFLOAD_PARAM && !b.shards_param())
     refuse("whole parameters cannot live in offload memory; parameters in shards can");
-  if (b.axis < -1 || b.axis >= GSEL_AXES) refuse(fmt::format("axis {} does not exist", b.axis));
+  if (b.axis < -1 || b.axis >= kAxes) refuse(fmt::format("axis {} does not exist", b.axis));
   if (b.axis < 0 && (b.shards_state() || b.owner >= 0)) refuse("shards and an owner need an axis");
   if (b.owner >= 0 && b.shards_state()) refuse("it has an owner and shards; one of them would do");
   if (b.owner < -1 || (b.owner >= 0 && b.owner >= program.mesh.size[b.axis]))
-    refuse(fmt::format("owner {} is no place on an axis of {}", b.owner, program.mesh.size[b.axis]));
+    refuse(fmt::format("owner {} is no coordinate on an axis of {}", b.owner, program.mesh.size[b.axis]));
   if (b.compression == GSEL_COMPRESS_NONE) return;
   if (b.compression < 0 || b.compression > GSEL_COMPRESS_LOW_RANK)
     refuse(fmt::format("compression {} does not exist", b.compression));
@@ -160,18 +161,18 @@ void check_outlines(std::span<const Program* const> programs) {
     const Program& p = *programs[rank];
     if (static_cast<size_t>(p.rank) != rank)
       fail(GSEL_ERR_PROGRAM, "program {} in the list is of rank {}; give them in rank order", rank, p.rank);
-    if (p.place_of_stage != first.place_of_stage)
-      fail(GSEL_ERR_PROGRAM, "the programs of ranks 0 and {} have their stages on different places", rank);
+    if (p.rank_of_stage != first.rank_of_stage)
+      fail(GSEL_ERR_PROGRAM, "the programs of ranks 0 and {} have their stages on different pipeline ranks", rank);
     if (p.transfers != first.transfers)
       fail(GSEL_ERR_PROGRAM, "the programs of ranks 0 and {} allow {} and {} transfers; all ranks allow as many", rank,
            first.transfers, p.transfers);
     if (p.mesh != first.mesh) fail(GSEL_ERR_PROGRAM, "the programs of ranks 0 and {} are of different meshes", rank);
-    check_same_model(*programs[static_cast<size_t>(p.mesh.coordinate(p.rank, GSEL_AXIS_TENSOR))], p);
+    check_same_model(*programs[static_cast<size_t>(p.mesh.sharing_index(p.rank))], p);
     check_own_outline(p);
   }
-  check_places(programs.first(static_cast<size_t>(first.mesh.size[GSEL_AXIS_TENSOR])));
+  check_places(programs.first(static_cast<size_t>(first.mesh.sharing_size())));
   for (const Program* p : programs) {
-    check_same_microbatches(programs, *p, GSEL_AXIS_TENSOR);
+    check_same_microbatches(programs, *p, p->mesh.sharing_axis());
     check_same_microbatches(programs, *p, GSEL_AXIS_PIPELINE);
     check_parts(programs, *p);
   }

@@ -6,7 +6,7 @@
 
 #include "program/verify/coverage.h"
 #include "program/verify/outline.h"
-#include "program/verify/validation.h"
+#include "program/verify/post_validation.h"
 #include "program/verify/walker.h"
 
 namespace gsel {
@@ -15,11 +15,11 @@ namespace {
 // Every sample by every layer, for each place on the tensor axis: ranks along it share the samples.
 void check_coverage(const std::deque<Walker>& walkers) {
   const Program& first = walkers.front().program();
-  for (int32_t place = 0; place < first.mesh.size[GSEL_AXIS_TENSOR]; ++place) {
+  for (int32_t place = 0; place < first.mesh.sharing_size(); ++place) {
     Coverage coverage(first);
     for (const Walker& w : walkers) {
       const Program& program = w.program();
-      if (program.mesh.coordinate(program.rank, GSEL_AXIS_TENSOR) != place) continue;
+      if (program.mesh.sharing_index(program.rank) != place) continue;
       coverage.add_rank(program);
       w.each_forward([&](int32_t layer, int32_t mb) { coverage.add_forward(program, layer, mb); });
     }
@@ -40,7 +40,7 @@ void verify(std::span<const Program* const> programs, Purpose purpose) {
   for (const Walker& w : walkers) w.check_end();
   check_coverage(walkers);
   exchange.check_ended();
-  check_validations(programs);
+  check_post_validations(programs);
 }
 
 void verify(std::span<const Program> programs, Purpose purpose) {

@@ -4,8 +4,9 @@
 
 #include <algorithm>
 
+#include "base/axis.h"
 #include "base/dtype.h"
-#include "program/conversion.h"
+#include "program/redistribution.h"
 #include "program/shards.h"
 #include "program/stages.h"
 
@@ -13,14 +14,14 @@ namespace gsel {
 namespace {
 
 bool is_forward(gsel_instr_kind kind) {
-  return kind == GSEL_INSTR_FORWARD || kind == GSEL_INSTR_RECOMPUTE;
+  return kind == GSEL_FORWARD || kind == GSEL_INSTR_RECOMPUTE;
 }
 
 bool of_training_alone(const gsel_instr& instr) {
   switch (instr.kind) {
-    case GSEL_INSTR_BACKWARD:
-    case GSEL_INSTR_BACKWARD_INPUT:
-    case GSEL_INSTR_BACKWARD_WEIGHT:
+    case GSEL_BACKWARD:
+    case GSEL_BACKWARD_INPUT:
+    case GSEL_BACKWARD_WEIGHT:
     case GSEL_INSTR_RECOMPUTE:
     case GSEL_INSTR_ALLREDUCE:
     case GSEL_INSTR_REDUCE_SCATTER:
@@ -30,7 +31,7 @@ bool of_training_alone(const gsel_instr& instr) {
     case GSEL_INSTR_NORM:
     case GSEL_INSTR_OVERFLOW:
     case GSEL_INSTR_STEP:
-    case GSEL_INSTR_VALIDATE:
+    case GSEL_INSTR_POST_VALIDATE:
       return true;
     default:
       return instr.flags & GSEL_INSTR_GRADIENT;
@@ -50,7 +51,7 @@ Walker::Walker(const Program& program, Exchange& all, Purpose purpose, int32_t t
       contributed_(program.buckets.size()),
       buckets_(program.buckets.size()),
       pending_(program.params.size()) {
-  for (gsel_axis axis = 0; axis < GSEL_AXES; ++axis) groups_.push_back(&all.group(program, axis));
+  for (gsel_axis axis = 0; axis < kAxes; ++axis) groups_.push_back(&all.group(program, axis));
   for (int32_t b = 0; b < static_cast<int32_t>(program.buckets.size()); ++b) {
     for (int32_t p : program.buckets[b].params) bucket_of_[p] = b;
     if (sums_tied(program, b)) tied_groups_[b] = &all.tied_group(program, b);
@@ -115,15 +116,15 @@ void Walker::check_purpose(const gsel_instr& instr) const {
 void Walker::enter(const gsel_instr& instr) {
   check_purpose(instr);
   switch (instr.kind) {
-    case GSEL_INSTR_INPUT:
+    case GSEL_INPUT:
       return input(instr);
-    case GSEL_INSTR_FORWARD:
+    case GSEL_FORWARD:
       return forward(instr);
     case GSEL_INSTR_RECOMPUTE:
       return recompute(instr);
-    case GSEL_INSTR_BACKWARD_INPUT:
-    case GSEL_INSTR_BACKWARD_WEIGHT:
-    case GSEL_INSTR_BACKWARD:
+    case GSEL_BACKWARD_INPUT:
+    case GSEL_BACKWARD_WEIGHT:
+    case GSEL_BACKWARD:
       return backward(instr);
     case GSEL_INSTR_SEND:
       return send(instr);
@@ -156,8 +157,8 @@ void Walker::enter(const gsel_instr& instr) {
     case GSEL_INSTR_RECV:
       if (instr.peer == program_.rank) refuse("a rank cannot receive from itself");
       return;
-    case GSEL_INSTR_VALIDATE:
-      return validate();
+    case GSEL_INSTR_POST_VALIDATE:
+      return post_validate();
     default:
       refuse("unknown kind of instruction");
   }
@@ -173,18 +174,20 @@ Group* Walker::meeting(const gsel_instr& instr, int32_t i) const {
       return i == 0 ? groups_[instr.axis] : nullptr;
     case GSEL_INSTR_ALLREDUCE_TIED:
       return i == 0 ? tied_groups_[instr.bucket] : nullptr;
-    case GSEL_INSTR_FORWARD:
+    case GSEL_FORWARD:
     case GSEL_INSTR_RECOMPUTE:
-    case GSEL_INSTR_BACKWARD:
-    case GSEL_INSTR_BACKWARD_INPUT: {
+    case GSEL_BACKWARD:
+    case GSEL_BACKWARD_INPUT: {
       const ProgramLayer& l = program_.layers[instr.layer];
-      if (l.converts)
-        return i == 0 && communicates(conversion_of(program_, l, instr.kind)) ? groups_[GSEL_AXIS_TENSOR] : nullptr;
+      if (l.redistributes)
+        return i == 0 && communicates(redistribution_of(program_, l, instr.kind))
+                   ? groups_[program_.mesh.sharing_axis()]
+                   : nullptr;
       const auto& phases = is_forward(instr.kind) ? l.forward_phases : l.backward_phases;
       return static_cast<size_t>(i) < phases.size() ? groups_[phases[i].axis] : nullptr;
     }
     case GSEL_INSTR_NORM:
-      for (gsel_axis axis = 0; axis < GSEL_AXES; ++axis)
+      for (gsel_axis axis = 0; axis < kAxes; ++axis)
         if (norm_meets(program_, axis) && i-- == 0) return groups_[axis];
       return nullptr;
     default:

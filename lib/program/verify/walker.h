@@ -86,7 +86,7 @@ class Walker {
   std::string lacks_on_data_axis(int32_t bucket) const;
   std::string lacks_on_tensor_axis(int32_t bucket) const;
   // An axis of several ranks that a reduction still has to run over, or -1.
-  gsel_axis missing_reduction(const std::array<bool, GSEL_AXES>& done, bool over_tensor) const;
+  gsel_axis missing_reduction(const std::array<bool, kAxes>& done, bool over_tensor) const;
   gsel_axis missing_loss_axis() const;
   gsel_axis missing_overflow_axis() const;  // -1 where nobody looks for overflow at all
   void need_loss_reduced() const;
@@ -99,8 +99,8 @@ class Walker {
   void overflow(const gsel_instr& instr);
   void step(const gsel_instr& instr);
   void check_bucket_end(int32_t bucket) const;
-  // walker_validation.cc
-  void validate();
+  // walker_post_validation.cc
+  void post_validate();
   bool goes_on(const gsel_instr& instr, const Group& group) const;
 
   const Program& program_;
@@ -122,7 +122,7 @@ class Walker {
 
   std::map<int32_t, Channel*> sent_to_;            // by rank
   std::unordered_map<uint64_t, bool> comes_back_;  // by value and rank it is sent to
-  std::array<bool, GSEL_AXES> loss_reduced_{}, overflow_checked_{};
+  std::array<bool, kAxes> loss_reduced_{}, overflow_checked_{};
   bool normed_ = false, any_stepped_ = false, validated_ = false;
   std::unordered_map<uint64_t, ValueFacts> values_;
   std::unordered_map<uint64_t, LayerFacts> layers_;

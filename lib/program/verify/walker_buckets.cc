@@ -1,5 +1,6 @@
 // program/verify/walker_buckets.cc: rules of the collectives of buckets: when parameters can be read, and that every
 // contribution to a gradient is reduced, once, while nobody writes it.
+#include "base/axis.h"
 #include "base/dtype.h"
 #include "program/shards.h"
 #include "program/verify/walker.h"
@@ -58,7 +59,7 @@ void Walker::check_broadcast(const gsel_instr& instr) const {
   if (shape.shards_param()) refuse("the bucket's parameters are kept in shards; allgather brings them together");
   if (in_setup_) return;
   if (shape.owner >= 0 && instr.peer != shape.owner)
-    refuse(fmt::format("place {} owns the bucket and has its parameters", shape.owner));
+    refuse(fmt::format("coordinate {} owns the bucket and has its parameters", shape.owner));
   const Holding holding = buckets_[instr.bucket].params;
   if (holding == Holding::stale || holding == Holding::stepped) refuse("the bucket is already stepped");
 }
@@ -85,7 +86,7 @@ void Walker::begin_reduction(const gsel_instr& instr) {
                                                         : GSEL_INSTR_ALLREDUCE;
   if (instr.kind != wanted)
     refuse(fmt::format("as the bucket is kept its gradients are reduced by {}", form_of(wanted)->word));
-  if (shape.owner >= 0 && instr.peer != shape.owner) refuse(fmt::format("place {} owns the bucket", shape.owner));
+  if (shape.owner >= 0 && instr.peer != shape.owner) refuse(fmt::format("coordinate {} owns the bucket", shape.owner));
   if (shape.shards_gradient()) {
     if (!bucket.uncovered && (contributed_[instr.bucket] || bucket.reduced))
       refuse("no backward has written the bucket's gradients since its last reduction");

@@ -2,6 +2,7 @@
 // what is complete, and nothing is left open.
 #include <algorithm>
 
+#include "base/axis.h"
 #include "base/dtype.h"
 #include "program/shards.h"
 #include "program/stages.h"
@@ -11,16 +12,16 @@ namespace gsel {
 
 void Walker::loss_allreduce(const gsel_instr& instr) {
   if (loss_reduced_[instr.axis]) refuse("the loss is already reduced");
-  if (instr.axis == GSEL_AXIS_TENSOR && program_.mesh.size[instr.axis] > 1 && !partial_loss_)
+  if (shares_layers(instr.axis) && program_.mesh.size[instr.axis] > 1 && !partial_loss_)
     refuse("each rank of the tensor axis has the whole loss; it would be counted several times");
   loss_reduced_[instr.axis] = true;
 }
 
 // A sum over the data axis is wanted even of one rank: it tells that nothing is added any more.
-gsel_axis Walker::missing_reduction(const std::array<bool, GSEL_AXES>& done, bool over_tensor) const {
+gsel_axis Walker::missing_reduction(const std::array<bool, kAxes>& done, bool over_tensor) const {
   auto missing = [&](gsel_axis axis) { return program_.mesh.size[axis] > 1 && !done[axis]; };
   if (!done[GSEL_AXIS_DATA]) return GSEL_AXIS_DATA;
-  if (over_tensor && missing(GSEL_AXIS_TENSOR)) return GSEL_AXIS_TENSOR;
+  if (const gsel_axis axis = program_.mesh.sharing_axis(); over_tensor && missing(axis)) return axis;
   return missing(GSEL_AXIS_PIPELINE) ? GSEL_AXIS_PIPELINE : -1;
 }
 
@@ -49,7 +50,7 @@ std::string Walker::lacks(int32_t b) const {
   if (std::string why = lacks_on_data_axis(b); !why.empty()) return why;
   if (std::string why = lacks_on_tensor_axis(b); !why.empty()) return why;
   if (!tied_groups_[b] || buckets_[b].tied_summed) return {};
-  return fmt::format("the gradients of bucket {} are not summed over the places that hold its parameters yet", b);
+  return fmt::format("the gradients of bucket {} are not summed over the stages that hold its parameters yet", b);
 }
 
 std::string Walker::lacks_on_data_axis(int32_t b) const {
@@ -96,13 +97,13 @@ void Walker::need_reducible(const gsel_instr& instr) const {
 
 void Walker::allreduce_partial(const gsel_instr& instr) {
   BucketFacts& bucket = buckets_[instr.bucket];
-  if (instr.axis != GSEL_AXIS_TENSOR) refuse("gradients are partial on the tensor axis alone");
+  if (!shares_layers(instr.axis)) refuse("gradients are partial on the tensor and context axes alone");
   if (!steps_here(program_, instr.bucket))
-    refuse(fmt::format("place {} owns the bucket and has its gradients", program_.buckets[instr.bucket].owner));
+    refuse(fmt::format("coordinate {} owns the bucket and has its gradients", program_.buckets[instr.bucket].owner));
   if (!sums_partial(program_, instr.bucket))
-    refuse(program_.mesh.size[GSEL_AXIS_TENSOR] == 1 ? "the tensor axis has one rank"
-                                                     : "the gradients of the bucket's parameters are not partial: what "
-                                                       "each rank of the tensor axis has is all of them");
+    refuse(program_.mesh.sharing_size() == 1 ? "its axis has one rank"
+                                             : "the gradients of the bucket's parameters are not partial: what "
+                                               "each rank of the tensor axis has is all of them");
   if (bucket.partial_summed) refuse("the bucket's gradients are already summed over the tensor axis");
   if (bucket.tied_summed)
     refuse("allreduce_tied has summed the bucket's gradients before; allreduce_partial comes first");
@@ -113,9 +114,9 @@ void Walker::allreduce_partial(const gsel_instr& instr) {
 void Walker::allreduce_tied(const gsel_instr& instr) {
   BucketFacts& bucket = buckets_[instr.bucket];
   if (!steps_here(program_, instr.bucket))
-    refuse(fmt::format("place {} owns the bucket and has its gradients", program_.buckets[instr.bucket].owner));
-  if (!tied_groups_[instr.bucket]) refuse("no other place of the pipeline holds the bucket's parameters");
-  if (bucket.tied_summed) refuse("the bucket's gradients are already summed over the places that hold its parameters");
+    refuse(fmt::format("coordinate {} owns the bucket and has its gradients", program_.buckets[instr.bucket].owner));
+  if (!tied_groups_[instr.bucket]) refuse("no other stage of the pipeline holds the bucket's parameters");
+  if (bucket.tied_summed) refuse("the bucket's gradients are already summed over the stages that hold its parameters");
   need_reducible(instr);
   if (const std::string why = lacks_on_tensor_axis(instr.bucket); !why.empty()) refuse(why);
   bucket.tied_summed = bucket.closed = true;
@@ -127,7 +128,7 @@ void Walker::norm() {
   look_at_gradients("the norm");
   normed_ = true;
   // Where nothing is summed it is each rank's own affair, but all must clip or none.
-  for (gsel_axis axis : {GSEL_AXIS_TENSOR, GSEL_AXIS_DATA})
+  for (gsel_axis axis : {program_.mesh.sharing_axis(), GSEL_AXIS_DATA})
     if (!norm_meets(program_, axis)) groups_[axis]->post(spot(), 0);
 }
 
@@ -140,7 +141,8 @@ void Walker::overflow(const gsel_instr& instr) {
 void Walker::step(const gsel_instr& instr) {
   const ProgramBucket& shape = program_.buckets[instr.bucket];
   BucketFacts& bucket = buckets_[instr.bucket];
-  if (!steps_here(program_, instr.bucket)) refuse(fmt::format("place {} owns the bucket and steps it", shape.owner));
+  if (!steps_here(program_, instr.bucket))
+    refuse(fmt::format("coordinate {} owns the bucket and steps it", shape.owner));
   if (bucket.stepped) refuse("the bucket is already stepped");
   need_loss_reduced();
   if (const gsel_axis missing = missing_overflow_axis(); missing >= 0)

@@ -19,7 +19,7 @@ void Walker::input(const gsel_instr& instr) {
 
 void Walker::need_here(const gsel_instr& instr) const {
   if (is_here(program_, instr.layer)) return;
-  refuse(fmt::format("the layer is of stage {}, which is on place {} of the pipeline; this rank is on place {}",
+  refuse(fmt::format("the layer is of stage {}, which is on pipeline rank {}; this is pipeline rank {}",
                      program_.layers[instr.layer].stage, place_of_layer(program_, instr.layer),
                      place(GSEL_AXIS_PIPELINE)));
 }
@@ -82,13 +82,13 @@ void Walker::backward(const gsel_instr& instr) {
   need_here(instr);
   const ProgramLayer& l = program_.layers[instr.layer];
   const int32_t mb = instr.microbatch;
-  const bool input_half = instr.kind != GSEL_INSTR_BACKWARD_WEIGHT && l.needs_backward_input;
-  const bool weight_half = instr.kind != GSEL_INSTR_BACKWARD_INPUT && l.needs_backward_weight;
+  const bool input_half = instr.kind != GSEL_BACKWARD_WEIGHT && l.needs_backward_input;
+  const bool weight_half = instr.kind != GSEL_BACKWARD_INPUT && l.needs_backward_weight;
   LayerFacts& facts = layer(instr.layer, mb);
   if (!input_half && !weight_half) refuse("the layer has no such gradient to produce");
   if (!facts.forward) refuse("its forward has not run");
   need_output_gradients(l, mb);
-  if (instr.kind != GSEL_INSTR_BACKWARD_WEIGHT) need_params(l, l.backward_unread_params);
+  if (instr.kind != GSEL_BACKWARD_WEIGHT) need_params(l, l.backward_unread_params);
   if (input_half) {
     if (facts.backward_input) refuse("the gradient of its inputs is already produced");
     facts.backward_input = true;

@@ -13,24 +13,24 @@ namespace {
 
 gsel_instr_kind instr_of(int32_t callback) {
   switch (callback) {
-    case GSEL_WORK_FORWARD:
-      return GSEL_INSTR_FORWARD;
-    case GSEL_WORK_BACKWARD_INPUT:
-      return GSEL_INSTR_BACKWARD_INPUT;
-    case GSEL_WORK_BACKWARD_WEIGHT:
-      return GSEL_INSTR_BACKWARD_WEIGHT;
+    case GSEL_FORWARD:
+      return GSEL_FORWARD;
+    case GSEL_BACKWARD_INPUT:
+      return GSEL_BACKWARD_INPUT;
+    case GSEL_BACKWARD_WEIGHT:
+      return GSEL_BACKWARD_WEIGHT;
     default:
-      return GSEL_INSTR_BACKWARD;
+      return GSEL_BACKWARD;
   }
 }
 
 gsel_layer_fn function_of(const Layer& layer, int32_t callback) {
   switch (callback) {
-    case GSEL_WORK_FORWARD:
+    case GSEL_FORWARD:
       return layer.forward;
-    case GSEL_WORK_BACKWARD_INPUT:
+    case GSEL_BACKWARD_INPUT:
       return layer.backward_input;
-    case GSEL_WORK_BACKWARD_WEIGHT:
+    case GSEL_BACKWARD_WEIGHT:
       return layer.backward_weight;
     default:
       return layer.backward;
@@ -45,8 +45,8 @@ struct PhasesOf {
 PhasesOf phases_of(const Layer& layer, int32_t callback) {
   static const std::vector<gsel_phase> none;
   static const std::vector<int32_t> no_buffers;
-  if (callback == GSEL_WORK_FORWARD) return {layer.forward_phases, layer.forward_buffers, layer.forward_buffer_of};
-  if (callback == GSEL_WORK_BACKWARD_WEIGHT) return {none, none, no_buffers};
+  if (callback == GSEL_FORWARD) return {layer.forward_phases, layer.forward_buffers, layer.forward_buffer_of};
+  if (callback == GSEL_BACKWARD_WEIGHT) return {none, none, no_buffers};
   return {layer.backward_phases, layer.backward_buffers, layer.backward_buffer_of};
 }
 
@@ -76,9 +76,9 @@ bool reads(const Member& m, gsel_instr_kind kind, int32_t role, size_t i) {
 
 // Which lists a callback has nothing in: gradients of the other half, or of forward.
 bool has_list(int32_t callback, int32_t role) {
-  if (role == GSEL_BUFFER_D_OUTPUT) return callback != GSEL_WORK_FORWARD;
-  if (role == GSEL_BUFFER_D_INPUT) return callback == GSEL_WORK_BACKWARD || callback == GSEL_WORK_BACKWARD_INPUT;
-  if (role == GSEL_BUFFER_D_PARAM) return callback == GSEL_WORK_BACKWARD || callback == GSEL_WORK_BACKWARD_WEIGHT;
+  if (role == GSEL_BUFFER_D_OUTPUT) return callback != GSEL_FORWARD;
+  if (role == GSEL_BUFFER_D_INPUT) return callback == GSEL_BACKWARD || callback == GSEL_BACKWARD_INPUT;
+  if (role == GSEL_BUFFER_D_PARAM) return callback == GSEL_BACKWARD || callback == GSEL_BACKWARD_WEIGHT;
   return true;
 }
 
@@ -147,8 +147,8 @@ gsel_call call_of(Member& m, const Round& round, int32_t phase, Arguments& a) {
   call.param_parts = a.parts[0].data();
   call.input_parts = a.parts[1].data();
   call.output_parts = a.parts[2].data();
-  call.tensor_rank = m.tensor_rank;
-  call.tensor_size = m.tensor_size;
+  call.shard_index = m.shard_index;
+  call.shard_count = m.shard_count;
   return call;
 }
 

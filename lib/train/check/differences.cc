@@ -129,7 +129,7 @@ std::vector<int64_t> LayerCheck::drawn_elements(const Buffer& gradient) const {
 std::vector<Buffer> LayerCheck::outputs_at(int32_t role, size_t index, int64_t element, double x) {
   Member moved = a_;
   moved[role][index].put(element, x);
-  caller_.run(moved, round(GSEL_WORK_FORWARD));
+  caller_.run(moved, round(GSEL_FORWARD));
   return std::move(moved[GSEL_BUFFER_OUTPUT]);
 }
 
@@ -191,9 +191,9 @@ void LayerCheck::check_gradient(const Buffer& gradient, int32_t callback) {
 void LayerCheck::check_gradients() {
   const bool is_fused = a_.layer->backward;
   for (const Buffer& gradient : (*gradients_)[GSEL_BUFFER_D_INPUT])
-    check_gradient(gradient, is_fused ? GSEL_WORK_BACKWARD : GSEL_WORK_BACKWARD_INPUT);
+    check_gradient(gradient, is_fused ? GSEL_BACKWARD : GSEL_BACKWARD_INPUT);
   for (const Buffer& gradient : (*gradients_)[GSEL_BUFFER_D_PARAM])
-    check_gradient(gradient, is_fused ? GSEL_WORK_BACKWARD : GSEL_WORK_BACKWARD_WEIGHT);
+    check_gradient(gradient, is_fused ? GSEL_BACKWARD : GSEL_BACKWARD_WEIGHT);
 }
 
 }  // namespace gsel::check

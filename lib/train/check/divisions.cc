@@ -11,20 +11,20 @@
 namespace gsel::check {
 namespace {
 
-PlaceInLayer as_declared(const Value& v, bool reads) {
-  if (v.place == GSEL_PLACE_SHARDED) return {GSEL_PLACE_SHARDED, v.place_dim};
-  return {v.place == GSEL_PLACE_PARTIAL && !reads ? GSEL_PLACE_PARTIAL : GSEL_PLACE_REPLICATED, 0};
+PlacementInLayer as_declared(const Value& v, bool reads) {
+  if (v.declared == GSEL_PLACEMENT_SHARD) return {GSEL_PLACEMENT_SHARD, v.shard_dim};
+  return {v.declared == GSEL_PLACEMENT_PARTIAL && !reads ? GSEL_PLACEMENT_PARTIAL : GSEL_PLACEMENT_REPLICATE, 0};
 }
 
-PlaceInLayer by_position(const Value& v, bool) {
-  if (v.is_scalar()) return {GSEL_PLACE_PARTIAL, 0};
-  return {GSEL_PLACE_SHARDED, v.sequence_dim};
+PlacementInLayer by_position(const Value& v, bool) {
+  if (v.is_scalar()) return {GSEL_PLACEMENT_PARTIAL, 0};
+  return {GSEL_PLACEMENT_SHARD, v.sequence_dim};
 }
 
 bool is_declared(const Model& model, const Layer& layer) {
   auto is_split = [&](int32_t p) { return model.params()[p].shard == GSEL_SHARD_DIM; };
-  auto is_placed = [&](int32_t v) { return model.values()[v].place != GSEL_PLACE_REPLICATED; };
-  auto is_sharded = [&](int32_t v) { return model.values()[v].place == GSEL_PLACE_SHARDED; };
+  auto is_placed = [&](int32_t v) { return model.values()[v].declared != GSEL_PLACEMENT_REPLICATE; };
+  auto is_sharded = [&](int32_t v) { return model.values()[v].declared == GSEL_PLACEMENT_SHARD; };
   return std::ranges::any_of(layer.params, is_split) || std::ranges::any_of(layer.outputs, is_placed) ||
          std::ranges::any_of(layer.inputs, is_sharded);
 }
@@ -41,7 +41,7 @@ bool has_positions(const Model& model, const Layer& layer) {
   return found && all;
 }
 
-using Rule = PlaceInLayer (*)(const Value&, bool reads);
+using Rule = PlacementInLayer (*)(const Value&, bool reads);
 using Applies = bool (*)(const Model&, const Layer&);
 
 Division division_by(const Model& model, int32_t ranks, Applies applies, Rule rule) {

@@ -36,11 +36,11 @@ std::string element_name(const Buffer& buffer, int64_t element) {
 
 const char* callback_name(int32_t callback) {
   switch (callback) {
-    case GSEL_WORK_FORWARD:
+    case GSEL_FORWARD:
       return "forward";
-    case GSEL_WORK_BACKWARD_INPUT:
+    case GSEL_BACKWARD_INPUT:
       return "backward_input";
-    case GSEL_WORK_BACKWARD_WEIGHT:
+    case GSEL_BACKWARD_WEIGHT:
       return "backward_weight";
     default:
       return "backward";

@@ -37,16 +37,16 @@ Round LayerCheck::round(int32_t callback) const {
   Round round;
   round.callback = callback;
   round.rng_key = derive_key(derive_key(settings_.seed, "noise"), a_.layer->name);
-  round.accumulate = callback != GSEL_WORK_FORWARD && a_.layer->always_accumulates();
+  round.accumulate = callback != GSEL_FORWARD && a_.layer->always_accumulates();
   return round;
 }
 
 std::vector<int32_t> LayerCheck::backward_callbacks() const {
   const Layer& layer = *a_.layer;
   std::vector<int32_t> result;
-  if (layer.backward_input && layer.needs_backward_input) result.push_back(GSEL_WORK_BACKWARD_INPUT);
-  if (layer.backward_weight && layer.needs_backward_weight) result.push_back(GSEL_WORK_BACKWARD_WEIGHT);
-  if (layer.backward && layer.needs_backward()) result.push_back(GSEL_WORK_BACKWARD);
+  if (layer.backward_input && layer.needs_backward_input) result.push_back(GSEL_BACKWARD_INPUT);
+  if (layer.backward_weight && layer.needs_backward_weight) result.push_back(GSEL_BACKWARD_WEIGHT);
+  if (layer.backward && layer.needs_backward()) result.push_back(GSEL_BACKWARD);
   return result;
 }
 
@@ -56,7 +56,7 @@ bool LayerCheck::backward_is_sound() const {
 
 bool LayerCheck::check_forward() {
   Member a = a_, b = b_;
-  if (!check_memory(round(GSEL_WORK_FORWARD), a, b)) return false;
+  if (!check_memory(round(GSEL_FORWARD), a, b)) return false;
   a_ = std::move(a);
   b_ = std::move(b);
   check_evaluation();
@@ -67,7 +67,7 @@ void LayerCheck::check_backward() {
   for (int32_t callback : backward_callbacks()) {
     Member a = a_, b = b_;
     if (!check_memory(round(callback), a, b)) continue;
-    if (callback != GSEL_WORK_BACKWARD_INPUT) check_accumulation(callback);
+    if (callback != GSEL_BACKWARD_INPUT) check_accumulation(callback);
   }
   if (!backward_is_sound()) return;
   gradients_ = a_;
@@ -81,7 +81,7 @@ void LayerCheck::check_backward() {
 void LayerCheck::run_backward(std::span<Member> ranks, gsel_axis axis) {
   const bool is_fused = a_.layer->backward;
   for (int32_t callback : backward_callbacks())
-    if (is_fused == (callback == GSEL_WORK_BACKWARD)) caller_.run(ranks, axis, round(callback));
+    if (is_fused == (callback == GSEL_BACKWARD)) caller_.run(ranks, axis, round(callback));
 }
 
 }  // namespace gsel::check

@@ -48,13 +48,13 @@ std::vector<Buffer*> written_by(Member& member, int32_t callback) {
     for (Buffer& buffer : member[role])
       if (!buffer.is_absent) result.push_back(&buffer);
   };
-  if (callback == GSEL_WORK_FORWARD) {
+  if (callback == GSEL_FORWARD) {
     take(GSEL_BUFFER_OUTPUT);
     take(GSEL_BUFFER_SAVED);
     return result;
   }
-  if (callback != GSEL_WORK_BACKWARD_WEIGHT) take(GSEL_BUFFER_D_INPUT);
-  if (callback != GSEL_WORK_BACKWARD_INPUT) take(GSEL_BUFFER_D_PARAM);
+  if (callback != GSEL_BACKWARD_WEIGHT) take(GSEL_BUFFER_D_INPUT);
+  if (callback != GSEL_BACKWARD_INPUT) take(GSEL_BUFFER_D_PARAM);
   return result;
 }
 

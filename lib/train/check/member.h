@@ -20,7 +20,7 @@ struct Member {
   const Model* model;
   const Layer* layer;
   std::vector<int64_t> sample_ids;
-  int32_t microbatch = 0, tensor_rank = 0, tensor_size = 1;
+  int32_t microbatch = 0, shard_index = 0, shard_count = 1;
   std::array<std::vector<Buffer>, kRoles> of;  // by role
   std::vector<uint8_t> produced;
 
@@ -34,7 +34,7 @@ struct Member {
 
 // How a callback is called.
 struct Round {
-  int32_t callback = GSEL_WORK_FORWARD;
+  int32_t callback = GSEL_FORWARD;
   int32_t accumulate = 0;
   int32_t evaluating = 0;
   uint64_t rng_key = 0;

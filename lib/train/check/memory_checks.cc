@@ -141,7 +141,7 @@ bool LayerCheck::keeps_no_pointer(const Round& round, const Member& state, const
 
 bool LayerCheck::check_produced(const Round& round, const Member& m) {
   for (const Buffer& buffer : m[GSEL_BUFFER_D_PARAM]) {
-    if (round.callback == GSEL_WORK_FORWARD || round.callback == GSEL_WORK_BACKWARD_INPUT || round.accumulate) break;
+    if (round.callback == GSEL_FORWARD || round.callback == GSEL_BACKWARD_INPUT || round.accumulate) break;
     if (buffer.is_absent || m.produced[static_cast<size_t>(buffer.index)]) continue;
     for (int64_t i = 0; i < buffer.elems(); ++i) {
       if (buffer.is_filled(i, kPoison)) continue;
@@ -155,7 +155,7 @@ bool LayerCheck::check_produced(const Round& round, const Member& m) {
 
 // a, b: before the call, b with other bytes where forward left saved bytes unwritten; afterwards with what it wrote.
 bool LayerCheck::check_memory(const Round& round, Member& a, Member& b) {
-  if (round.callback != GSEL_WORK_FORWARD && !check_unread(round, a)) return false;
+  if (round.callback != GSEL_FORWARD && !check_unread(round, a)) return false;
   Member first = a;
   if (!caller_.run(first, round) || !is_repeatable(round, a, first)) return false;
   Round other = round;

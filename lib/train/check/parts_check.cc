@@ -50,9 +50,10 @@ LayerCheck::Together LayerCheck::together_of(std::span<const Member> ranks, int3
     return result;
   }
   const Layer& layer = *first.layer;
-  const bool is_sum = role == GSEL_BUFFER_D_PARAM  ? first.model->params()[layer.params[i]].partial_gradient
-                      : role == GSEL_BUFFER_OUTPUT ? first.model->values()[layer.outputs[i]].form == Form::partial
-                                                   : first.model->values()[layer.inputs[i]].form == Form::spread;
+  const bool is_sum = role == GSEL_BUFFER_D_PARAM ? first.model->params()[layer.params[i]].partial_gradient
+                      : role == GSEL_BUFFER_OUTPUT
+                          ? first.model->values()[layer.outputs[i]].placement == Placement::partial
+                          : first.model->values()[layer.inputs[i]].placement == Placement::copy;
   if (is_sum) result.how = Together::as_sum;
   return result;
 }
@@ -64,8 +65,8 @@ void LayerCheck::check_parts(const Divided& divided) {
     const Layer* layer = layer_of(model, a_.layer->origin);
     if (!layer || !layer->divided) return;
     ranks.push_back(member_of(model, *layer, a_));
-    ranks.back().tensor_rank = static_cast<int32_t>(ranks.size()) - 1;
-    ranks.back().tensor_size = static_cast<int32_t>(divided.models.size());
+    ranks.back().shard_index = static_cast<int32_t>(ranks.size()) - 1;
+    ranks.back().shard_count = static_cast<int32_t>(divided.models.size());
   }
   const std::string what = fmt::format("put together from {} ranks of the tensor axis {}, and on one rank",
                                        divided.models.size(), divided.how);
@@ -75,15 +76,13 @@ void LayerCheck::check_parts(const Divided& divided) {
         compare(GSEL_BREACH_PARTS, callback, ranks, whole, together_of(ranks, role, static_cast<size_t>(whole.index)),
                 what);
   };
-  if (!caller_.run(ranks, GSEL_AXIS_TENSOR, round(GSEL_WORK_FORWARD))) return;
-  compare_all(GSEL_BUFFER_OUTPUT, a_[GSEL_BUFFER_OUTPUT], GSEL_WORK_FORWARD);
+  if (!caller_.run(ranks, GSEL_AXIS_TENSOR, round(GSEL_FORWARD))) return;
+  compare_all(GSEL_BUFFER_OUTPUT, a_[GSEL_BUFFER_OUTPUT], GSEL_FORWARD);
   if (!gradients_) return;
   run_backward(ranks, GSEL_AXIS_TENSOR);
   const bool is_fused = a_.layer->backward;
-  compare_all(GSEL_BUFFER_D_INPUT, (*gradients_)[GSEL_BUFFER_D_INPUT],
-              is_fused ? GSEL_WORK_BACKWARD : GSEL_WORK_BACKWARD_INPUT);
-  compare_all(GSEL_BUFFER_D_PARAM, (*gradients_)[GSEL_BUFFER_D_PARAM],
-              is_fused ? GSEL_WORK_BACKWARD : GSEL_WORK_BACKWARD_WEIGHT);
+  compare_all(GSEL_BUFFER_D_INPUT, (*gradients_)[GSEL_BUFFER_D_INPUT], is_fused ? GSEL_BACKWARD : GSEL_BACKWARD_INPUT);
+  compare_all(GSEL_BUFFER_D_PARAM, (*gradients_)[GSEL_BUFFER_D_PARAM], is_fused ? GSEL_BACKWARD : GSEL_BACKWARD_WEIGHT);
 }
 
 }  // namespace gsel::check

@@ -16,8 +16,8 @@ void fill_start(Buffer& start, const Buffer& gradient) {
 }
 
 int32_t callback_of_gradient(const Layer& layer, int32_t role) {
-  if (layer.backward) return GSEL_WORK_BACKWARD;
-  return role == GSEL_BUFFER_D_INPUT ? GSEL_WORK_BACKWARD_INPUT : GSEL_WORK_BACKWARD_WEIGHT;
+  if (layer.backward) return GSEL_BACKWARD;
+  return role == GSEL_BUFFER_D_INPUT ? GSEL_BACKWARD_INPUT : GSEL_BACKWARD_WEIGHT;
 }
 
 }  // namespace
@@ -58,7 +58,7 @@ void LayerCheck::check_halves() {
   const Layer& layer = *a_.layer;
   if (!layer.backward || !settings_.looks_for(GSEL_BREACH_HALVES)) return;
   for (int32_t callback : backward_callbacks()) {
-    if (callback == GSEL_WORK_BACKWARD) continue;
+    if (callback == GSEL_BACKWARD) continue;
     Member half = a_;
     caller_.run(half, round(callback));
     for (const Buffer* got : written_by(half, callback)) {
@@ -121,9 +121,9 @@ void LayerCheck::check_batch() {
   const Together rows{Together::in_parts, {parts[0], parts[1]}}, sum{Together::as_sum, {}};
   const std::string what =
       fmt::format("from {} and {} samples in calls of their own, and from all {} in one", cut, n - cut, n);
-  caller_.run(halves, GSEL_AXIS_DATA, round(GSEL_WORK_FORWARD));
+  caller_.run(halves, GSEL_AXIS_DATA, round(GSEL_FORWARD));
   for (const Buffer& whole : a_[GSEL_BUFFER_OUTPUT])
-    compare(GSEL_BREACH_BATCH, GSEL_WORK_FORWARD, halves, whole, whole.view.n_dims ? rows : sum, what);
+    compare(GSEL_BREACH_BATCH, GSEL_FORWARD, halves, whole, whole.view.n_dims ? rows : sum, what);
   run_backward(halves, GSEL_AXIS_DATA);
   for (int32_t role : {GSEL_BUFFER_D_INPUT, GSEL_BUFFER_D_PARAM})
     for (const Buffer& whole : (*gradients_)[role])
@@ -136,7 +136,7 @@ void LayerCheck::check_batch() {
 
 bool LayerCheck::draws_noise() {
   Member other = a_;
-  Round key = round(GSEL_WORK_FORWARD);
+  Round key = round(GSEL_FORWARD);
   key.rng_key += 1;
   caller_.run(other, key);
   return !std::ranges::equal(other[GSEL_BUFFER_OUTPUT], a_[GSEL_BUFFER_OUTPUT], {}, &Buffer::bytes, &Buffer::bytes);
@@ -145,7 +145,7 @@ bool LayerCheck::draws_noise() {
 // Dropout and batch statistics may be others; what has neither has no reason to be.
 void LayerCheck::check_evaluation() {
   Member evaluated = a_;
-  Round evaluation = round(GSEL_WORK_FORWARD);
+  Round evaluation = round(GSEL_FORWARD);
   evaluation.evaluating = 1;
   if (!settings_.looks_for(GSEL_BREACH_EVALUATION) || !caller_.run(evaluated, evaluation)) return;
   const auto& phases = a_.layer->forward_phases;
@@ -160,7 +160,7 @@ void LayerCheck::check_evaluation() {
                       a_.layer->name, whole.name, has_statistics ? "batch statistics" : "noise"));
       return;
     }
-    compare_one(GSEL_BREACH_EVALUATION, GSEL_WORK_FORWARD, got, whole, 0,
+    compare_one(GSEL_BREACH_EVALUATION, GSEL_FORWARD, got, whole, 0,
                 "when evaluating, and when training, though no noise is drawn,");
   }
 }

@@ -43,10 +43,11 @@ void check_even_shares(const Config& config, const std::vector<int64_t>& bounds)
   for (size_t place = 0; place + 1 < bounds.size(); ++place) {
     const int64_t share = bounds[place + 1] - bounds[place];
     if (share > 0 && share % n == 0) continue;
-    refuse_key(config, "strategy.data.weights",
-               fmt::format("strategy.data.weights = {} give place {} of the data axis {} of train.batch = {} samples, "
-                           "which are not {} equal micro-batches (train.microbatches), as a pipeline needs them",
-                           *config.get("strategy.data.weights"), place, share, config.train.batch, n));
+    refuse_key(
+        config, "strategy.data.weights",
+        fmt::format("strategy.data.weights = {} give coordinate {} of the data axis {} of train.batch = {} samples, "
+                    "which are not {} equal micro-batches (train.microbatches), as a pipeline needs them",
+                    *config.get("strategy.data.weights"), place, share, config.train.batch, n));
   }
 }
 
@@ -118,22 +119,22 @@ void outline_model(const Model& model, const Config& config, Program& program) {
                               p.part, p.partial_gradient});
   for (const Value& v : model.values())
     program.values.push_back({v.name, static_cast<int64_t>(value_bytes(v, 1)), v.is_input(), v.is_scalar(),
-                              v.needs_gradient, v.form, v.part, v.is_scalar() ? GSEL_F32 : v.dtype});
+                              v.needs_gradient, v.placement, v.part, v.is_scalar() ? GSEL_F32 : v.dtype});
   for (const Layer& l : model.layers())
     program.layers.push_back({l.name, l.inputs, l.outputs, l.params, l.is_loss(), l.needs_backward_input,
                               l.needs_backward_weight, unread_params(l), outline_phases(l.forward_phases),
-                              outline_phases(l.backward_phases), 0, l.converts, l.divided});
+                              outline_phases(l.backward_phases), 0, l.redistributes, l.divided});
 }
 
 void emit_backward(const Model& model, int32_t l, int32_t microbatch, std::vector<gsel_instr>& step) {
   const Layer& layer = model.layers()[l];
   if (!layer.needs_backward()) return;
   if (layer.backward_in_one()) {
-    step.push_back(layer_instr(GSEL_INSTR_BACKWARD, l, microbatch));
+    step.push_back(layer_instr(GSEL_BACKWARD, l, microbatch));
     return;
   }
-  if (layer.needs_backward_input) step.push_back(layer_instr(GSEL_INSTR_BACKWARD_INPUT, l, microbatch));
-  if (layer.needs_backward_weight) step.push_back(layer_instr(GSEL_INSTR_BACKWARD_WEIGHT, l, microbatch));
+  if (layer.needs_backward_input) step.push_back(layer_instr(GSEL_BACKWARD_INPUT, l, microbatch));
+  if (layer.needs_backward_weight) step.push_back(layer_instr(GSEL_BACKWARD_WEIGHT, l, microbatch));
 }
 
 // recomputed: recomputed_before of the layers.
@@ -141,13 +142,13 @@ void emit_microbatch(const Model& model, const std::vector<int32_t>& recomputed,
                      std::vector<gsel_instr>& step) {
   for (size_t v = 0; v < model.values().size(); ++v) {
     if (!model.values()[v].is_input()) continue;
-    gsel_instr input = make_instr(GSEL_INSTR_INPUT);
+    gsel_instr input = make_instr(GSEL_INPUT);
     input.value = static_cast<int32_t>(v);
     input.microbatch = microbatch;
     step.push_back(input);
   }
   const auto n_layers = static_cast<int32_t>(model.layers().size());
-  for (int32_t l = 0; l < n_layers; ++l) step.push_back(layer_instr(GSEL_INSTR_FORWARD, l, microbatch));
+  for (int32_t l = 0; l < n_layers; ++l) step.push_back(layer_instr(GSEL_FORWARD, l, microbatch));
   for (int32_t l = n_layers - 1; l >= 0; --l) {
     for (int32_t r = recomputed[l]; r >= 0 && r <= l; ++r)
       step.push_back(layer_instr(GSEL_INSTR_RECOMPUTE, r, microbatch));
@@ -158,8 +159,8 @@ void emit_microbatch(const Model& model, const std::vector<int32_t>& recomputed,
 // Over each axis that what is summed is divided along: losses lie on the last place of a pipeline, and are whole on
 // each rank of the tensor axis unless these have different positions.
 void emit_over_axes(gsel_instr_kind kind, bool over_tensor, Program& program) {
-  for (gsel_axis axis : {GSEL_AXIS_TENSOR, GSEL_AXIS_PIPELINE, GSEL_AXIS_DATA}) {
-    if (axis == GSEL_AXIS_TENSOR && !over_tensor) continue;
+  for (gsel_axis axis : {program.mesh.sharing_axis(), GSEL_AXIS_PIPELINE, GSEL_AXIS_DATA}) {
+    if (shares_layers(axis) && !over_tensor) continue;
     if (axis != GSEL_AXIS_DATA && program.mesh.size[axis] == 1) continue;
     gsel_instr instr = make_instr(kind);
     instr.axis = axis;
@@ -190,7 +191,7 @@ Program base_program(const Model& model, const Config& config, const Mesh& mesh,
   Program program;
   program.rank = rank;
   program.mesh = mesh;
-  program.place_of_stage = {mesh.coordinate(rank, GSEL_AXIS_PIPELINE)};
+  program.rank_of_stage = {mesh.coordinate(rank, GSEL_AXIS_PIPELINE)};
   outline_model(model, config, program);
   program.microbatches = split_samples(config, mesh, rank);
   const std::vector<int32_t> recomputed = recomputed_before(model, config);

@@ -3,13 +3,14 @@
 #include <algorithm>
 #include <charconv>
 
+#include "base/axis.h"
 #include "base/dtype.h"
 #include "base/foreign.h"
 #include "base/host_services.h"
 #include "base/weights.h"
 #include "plugin/registry.h"
 #include "program/transfers.h"
-#include "program/verify/validation.h"
+#include "program/verify/post_validation.h"
 #include "train/compile/base_program.h"
 #include "train/compile/pass.h"
 #include "train/compile/tied_reductions.h"
@@ -102,7 +103,7 @@ void take_sizes(const Program& from, Program& program) {
 
 Compiler::Compiler(const Model& model, const Config& config, const Mesh& mesh)
     : model_(model), config_(config), mesh_(mesh) {
-  for (gsel_axis axis = 0; axis < GSEL_AXES; ++axis) {
+  for (gsel_axis axis = 0; axis < kAxes; ++axis) {
     weights_of(axis);  // refuses another number of them
     strategies_[axis] = choose(axis);
   }
@@ -130,10 +131,15 @@ ChosenStrategy Compiler::choose(gsel_axis axis) const {
         .because(cause);
   }
   chosen.strategy = static_cast<const gsel_strategy_v1*>(chosen.plugin->table);
-  if (!(chosen.strategy->axes & 1u << axis))
-    throw Error(GSEL_ERR_CONFIG,
-                fmt::format("{}plugin \"{}\" does not serve the {} axis", place_prefix(place), name, axis_name(axis)))
+  if (!(chosen.strategy->axes & 1u << axis)) {
+    std::string served;
+    for (const gsel_axis other : kInnerToOuter)
+      if (chosen.strategy->axes & 1u << other)
+        served += fmt::format("{}[strategy.{}]", served.empty() ? "" : " or ", axis_name(other));
+    throw Error(GSEL_ERR_CONFIG, fmt::format("{}plugin \"{}\" does not serve the {} axis; {} would do",
+                                             place_prefix(place), name, axis_name(axis), served))
         .at(place);
+  }
   chosen.options = check_options(*chosen.plugin, *chosen.strategy, section ? &*section : nullptr,
                                  fmt::format("strategy.{}.", axis_name(axis)));
   return chosen;
@@ -167,16 +173,17 @@ std::shared_ptr<const Model> Compiler::divided(int32_t rank) const {
     return std::ranges::any_of(layer.forward_phases, ring_shifts) ||
            std::ranges::any_of(layer.backward_phases, ring_shifts);
   });
-  const ChosenStrategy& chosen = strategies_[GSEL_AXIS_TENSOR];
+  const gsel_axis axis = mesh_.sharing_axis();
+  const ChosenStrategy& chosen = strategies_[axis];
   if (!ring_shift && !chosen.strategy) return {std::shared_ptr<void>{}, &model_};  // not owned
-  Division division = Division::none(model_, weights_of(GSEL_AXIS_TENSOR));
+  Division division = Division::none(model_, weights_of(axis), axis);
   if (chosen.strategy) {
     Program outline = base_program(model_, config_, mesh_, rank);
     outline.step.clear();
     gsel_pass pass{*this, model_, chosen, outline, &division};
-    run_pass(GSEL_AXIS_TENSOR, pass);
+    run_pass(axis, pass);
   }
-  return std::make_shared<const Model>(divide(model_, division, mesh_.coordinate(rank, GSEL_AXIS_TENSOR)));
+  return std::make_shared<const Model>(divide(model_, division, mesh_.sharing_index(rank)));
 }
 
 // Strategies of the other axes decide alike for ranks that share a model, whose parts may differ in size: they see that
@@ -196,7 +203,7 @@ Program Compiler::compile_for(const Model& model, const Model& first, int32_t ra
 }
 
 Compiled Compiler::compile(int32_t rank) const {
-  const int32_t place = mesh_.coordinate(rank, GSEL_AXIS_TENSOR);
+  const int32_t place = mesh_.sharing_index(rank);
   const std::shared_ptr<const Model> model = divided(rank), first = place == 0 ? model : divided(rank - place);
   return {model, compile_for(*model, *first, rank)};
 }
@@ -204,12 +211,12 @@ Compiled Compiler::compile(int32_t rank) const {
 // The tensor axis is the innermost: its places are the first ranks.
 CompiledRanks Compiler::compile_all() const {
   CompiledRanks all;
-  const int32_t places = mesh_.size[GSEL_AXIS_TENSOR];
+  const int32_t places = mesh_.sharing_size();
   for (int32_t rank = 0; rank < mesh_.world_size(); ++rank) {
     all.models.push_back(rank < places ? divided(rank) : all.models[rank % places]);
     all.programs.push_back(compile_for(*all.models.back(), *all.models.front(), rank));
   }
-  place_validations(all.programs);
+  place_post_validations(all.programs);
   set_transfers(all.programs);
   return all;
 }

@@ -49,17 +49,18 @@ class IdleSettings {
   }
 
   void find_tensor() {
-    if (program_.mesh.size[GSEL_AXIS_TENSOR] == 1 || !config_.strategy[GSEL_AXIS_TENSOR]) return;
-    const auto& section = *config_.strategy[GSEL_AXIS_TENSOR];
+    const gsel_axis axis = program_.mesh.sharing_axis();
+    if (program_.mesh.size[axis] == 1 || !config_.strategy[axis]) return;
+    const auto& section = *config_.strategy[axis];
     if (std::ranges::none_of(program_.layers, &ProgramLayer::divided))
-      note(
-          section.place,
-          "strategy.tensor.plugin = {} divides nothing: no parameter of the model has a shard rule that it takes, and "
-          "no "
-          "layer positions to share, so each of {} ranks computes everything; GSEL_SHARD_DIM in gsel_param_options, or "
-          "mesh.tensor = 1, would do",
-          '"' + section.plugin + '"', program_.mesh.size[GSEL_AXIS_TENSOR]);
-    const ConfigValue* sequence = option(GSEL_AXIS_TENSOR, "sequence_parallel");
+      note(section.place,
+           "strategy.{0}.plugin = \"{1}\" divides nothing: no parameter of the model has a shard rule that it takes, "
+           "and "
+           "no layer positions to share, so each of {2} ranks computes everything; GSEL_SHARD_DIM in "
+           "gsel_param_options, "
+           "or mesh.{0} = 1, would do",
+           axis_name(axis), section.plugin, program_.mesh.size[axis]);
+    const ConfigValue* sequence = option(axis, "sequence_parallel");
     if (!sequence || sequence->text != "true") return;
     if (std::ranges::none_of(ranks_.models.front()->layers(), &Layer::some_positions))
       note(sequence->place,

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "comm/request.h"
-#include "program/verify/validation.h"
+#include "program/verify/post_validation.h"
 
 namespace gsel {
 
@@ -12,7 +12,7 @@ MessagePlan::MessagePlan(const Program& program)
     : messages_(program.step.size()),
       ahead_(std::max(program.transfers, 1)),
       settled_at_(std::max<int32_t>(static_cast<int32_t>(program.step.size()) - 1, 0)),
-      validate_(validate_position(program)) {
+      validate_(post_validate_position(program)) {
   for (size_t i = 0; i < program.step.size(); ++i) {
     const gsel_instr& instr = program.step[i];
     const auto position = static_cast<int32_t>(i);

@@ -70,7 +70,7 @@ class Compiler {
   const Model& model_;
   const Config& config_;
   Mesh mesh_;
-  std::array<ChosenStrategy, GSEL_AXES> strategies_;
+  std::array<ChosenStrategy, kAxes> strategies_;
 };
 
 }  // namespace gsel

@@ -28,10 +28,10 @@ bool take(const Info* given, Info& out) {
 }
 
 int32_t axis_size(const gsel_pass* pass, gsel_axis axis) {
-  return axis >= 0 && axis < GSEL_AXES ? pass->program.mesh.size[axis] : 0;
+  return axis >= 0 && axis < kAxes ? pass->program.mesh.size[axis] : 0;
 }
-int32_t axis_rank(const gsel_pass* pass, gsel_axis axis) {
-  return axis >= 0 && axis < GSEL_AXES ? pass->program.mesh.coordinate(pass->program.rank, axis) : 0;
+int32_t axis_coordinate(const gsel_pass* pass, gsel_axis axis) {
+  return axis >= 0 && axis < kAxes ? pass->program.mesh.coordinate(pass->program.rank, axis) : 0;
 }
 int32_t param_count(const gsel_pass* pass) {
   return static_cast<int32_t>(model_of(pass).params().size());
@@ -49,7 +49,7 @@ gsel_status param(const gsel_pass* pass, int32_t id, gsel_param_info* out) {
     const bool absent = !places.here[id];
     fill(out,
          gsel_param_info{out->struct_size, p.flags, p.name.c_str(), p.n_elems, kept_dtype(p, pass->compiler.config()),
-                         absent, places.tie[id], p.shard, p.shard_dim, p.shard_blocks, p.shard_unit,
+                         absent, places.tie[id], p.shard, p.shard_dim, p.shard_blocks, p.shard_granularity,
                          static_cast<int32_t>(p.whole_dims.size()), p.whole_dims.data()});
   });
 }
@@ -69,7 +69,7 @@ uint32_t backward_of(const Layer& l) {
 int32_t tensor_phases(const Layer& l) {
   int32_t n = 0;
   for (const auto* phases : {&l.forward_phases, &l.backward_phases})
-    n += static_cast<int32_t>(std::ranges::count(*phases, GSEL_AXIS_TENSOR, &gsel_phase::axis));
+    n += static_cast<int32_t>(std::ranges::count_if(*phases, shares_layers, &gsel_phase::axis));
   return n;
 }
 
@@ -84,7 +84,7 @@ gsel_status layer(const gsel_pass* pass, int32_t id, gsel_layer_info* out) {
   const Layer& l = layers[id];
   const auto n = [](const std::vector<int32_t>& ids) { return static_cast<int32_t>(ids.size()); };
   return fill(out, gsel_layer_info{out->struct_size, l.flags, l.name.c_str(), l.inputs.data(), l.outputs.data(),
-                                   l.params.data(), n(l.inputs), n(l.outputs), n(l.params), l.converts,
+                                   l.params.data(), n(l.inputs), n(l.outputs), n(l.params), l.redistributes,
                                    l.backward_unread_params, backward_of(l), pass->program.layers[id].stage,
                                    static_cast<int64_t>(l.saved_bytes_per_sample), l.flop_per_sample, tensor_phases(l),
                                    ring_shifts(l)});
@@ -98,9 +98,10 @@ gsel_status value(const gsel_pass* pass, int32_t id, gsel_value_info* out) {
   const auto& values = model_of(pass).values();
   if (!within(values, id) || !out) return GSEL_ERR_ARG;
   const Value& v = values[id];
-  return fill(out, gsel_value_info{out->struct_size, v.flags, v.name.c_str(), pass->program.values[id].sample_bytes,
-                                   v.producer, v.needs_gradient, v.place, v.place_dim, v.place_unit, v.place_blocks,
-                                   v.sequence_dim, static_cast<int32_t>(v.whole_dims.size()), v.whole_dims.data()});
+  return fill(
+      out, gsel_value_info{out->struct_size, v.flags, v.name.c_str(), pass->program.values[id].sample_bytes, v.producer,
+                           v.needs_gradient, v.declared, v.shard_dim, v.shard_granularity, v.shard_blocks,
+                           v.sequence_dim, static_cast<int32_t>(v.whole_dims.size()), v.whole_dims.data()});
 }
 
 int32_t microbatch_count(const gsel_pass* pass) {
@@ -208,7 +209,7 @@ gsel_status describe_bucket(gsel_pass* pass, int32_t id, const gsel_bucket_optio
   const uint32_t shards = d.flags & (kState | kGradient | kParam);
   const bool shards_fit =
       shards == 0 || shards == kState || shards == (kState | kGradient) || shards == (kState | kGradient | kParam);
-  const bool on_axis = d.axis >= 0 && d.axis < GSEL_AXES;
+  const bool on_axis = d.axis >= 0 && d.axis < kAxes;
   const bool good = shards_fit && !(d.flags & ~(shards | kOffloads)) &&
                     (!(d.flags & GSEL_BUCKET_OFFLOAD_PARAM) || (shards & kParam)) &&
                     (on_axis || (shards == 0 && d.owner < 0)) && d.owner >= -1 &&
@@ -233,7 +234,7 @@ const gsel_pass_api_v1& pass_api() {
   static constexpr gsel_pass_api_v1 table = {sizeof(gsel_pass_api_v1),
                                              0,
                                              axis_size,
-                                             axis_rank,
+                                             axis_coordinate,
                                              param_count,
                                              layer_count,
                                              param,
@@ -260,14 +261,14 @@ const gsel_pass_api_v1& pass_api() {
                                              schedule,
                                              schedule_file,
                                              schedule_stages,
-                                             schedule_place,
+                                             schedule_rank_of,
                                              schedule_length,
                                              schedule_action,
                                              measured,
                                              note,
                                              axis_weight,
                                              split_param,
-                                             place_layer};
+                                             set_layer_placements};
   return table;
 }
 

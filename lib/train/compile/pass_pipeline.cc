@@ -42,11 +42,11 @@ bool rises_by_one(const int32_t* stage_of_layer, size_t n_layers, int32_t n_stag
   return before + 1 == n_stages;
 }
 
-bool all_places_used(const int32_t* place_of_stage, int32_t n_stages, int32_t n_places) {
+bool all_places_used(const int32_t* rank_of_stage, int32_t n_stages, int32_t n_places) {
   std::vector<bool> used(n_places);
   for (int32_t s = 0; s < n_stages; ++s) {
-    if (place_of_stage[s] < 0 || place_of_stage[s] >= n_places) return false;
-    used[place_of_stage[s]] = true;
+    if (rank_of_stage[s] < 0 || rank_of_stage[s] >= n_places) return false;
+    used[rank_of_stage[s]] = true;
   }
   return std::ranges::all_of(used, std::identity());
 }
@@ -75,15 +75,14 @@ const ParamPlaces& param_places(const gsel_pass* pass) {
   return *pass->param_places;
 }
 
-gsel_status set_stages(gsel_pass* pass, const int32_t* stage_of_layer, const int32_t* place_of_stage,
-                       int32_t n_stages) {
+gsel_status set_stages(gsel_pass* pass, const int32_t* stage_of_layer, const int32_t* rank_of_stage, int32_t n_stages) {
   Program& program = pass->program;
-  if (!stage_of_layer || !place_of_stage || n_stages < 1 ||
+  if (!stage_of_layer || !rank_of_stage || n_stages < 1 ||
       !rises_by_one(stage_of_layer, program.layers.size(), n_stages) ||
-      !all_places_used(place_of_stage, n_stages, places(pass)))
+      !all_places_used(rank_of_stage, n_stages, places(pass)))
     return GSEL_ERR_ARG;
   return attempt([&] {
-    program.place_of_stage.assign(place_of_stage, place_of_stage + n_stages);
+    program.rank_of_stage.assign(rank_of_stage, rank_of_stage + n_stages);
     for (size_t l = 0; l < program.layers.size(); ++l) program.layers[l].stage = stage_of_layer[l];
     program.buckets = plain_buckets(program);
     pass->param_places.reset();
@@ -116,16 +115,17 @@ gsel_status schedule_file(gsel_pass* pass, const char* path, const gsel_schedule
 int32_t schedule_stages(const gsel_schedule* schedule) {
   return schedule ? schedule_of(schedule).n_stages() : 0;
 }
-int32_t schedule_place(const gsel_schedule* schedule, int32_t stage) {
+int32_t schedule_rank_of(const gsel_schedule* schedule, int32_t stage) {
   return schedule && within(schedule_of(schedule).rank_of, stage) ? schedule_of(schedule).rank_of[stage] : -1;
 }
-int32_t schedule_length(const gsel_schedule* schedule, int32_t place) {
-  if (!schedule || !within(schedule_of(schedule).rows, place)) return 0;
-  return static_cast<int32_t>(schedule_of(schedule).rows[place].size());
+int32_t schedule_length(const gsel_schedule* schedule, int32_t rank) {
+  if (!schedule || !within(schedule_of(schedule).rows, rank)) return 0;
+  return static_cast<int32_t>(schedule_of(schedule).rows[rank].size());
 }
-gsel_action schedule_action(const gsel_schedule* schedule, int32_t place, int32_t i) {
-  if (i < 0 || i >= schedule_length(schedule, place)) return {0, -1, -1};
-  return schedule_of(schedule).rows[place][i];
+gsel_status schedule_action(const gsel_schedule* schedule, int32_t rank, int32_t i, gsel_action* out) {
+  if (!out || i < 0 || i >= schedule_length(schedule, rank)) return GSEL_ERR_ARG;
+  *out = schedule_of(schedule).rows[rank][i];
+  return GSEL_OK;
 }
 
 gsel_status measured(gsel_pass* pass, const char* path, double* seconds, gsel_error** err) {

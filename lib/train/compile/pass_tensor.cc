@@ -7,7 +7,7 @@
 namespace gsel {
 
 double axis_weight(const gsel_pass* pass, gsel_axis axis, int32_t place) {
-  if (axis < 0 || axis >= GSEL_AXES) return 0;
+  if (axis < 0 || axis >= kAxes) return 0;
   double weight = 0;
   attempt([&] {
     const std::vector<double> weights = pass->compiler.weights_of(axis);
@@ -24,16 +24,18 @@ gsel_status split_param(gsel_pass* pass, int32_t param) {
   return GSEL_OK;
 }
 
-gsel_status place_layer(gsel_pass* pass, int32_t id, const gsel_place_in_layer* inputs,
-                        const gsel_place_in_layer* outputs) {
+gsel_status set_layer_placements(gsel_pass* pass, int32_t id, const gsel_placement* inputs,
+                                 const gsel_placement* outputs) {
   if (!pass->division) return GSEL_ERR_STATE;
   const auto& layers = pass->model.layers();
   if (!within(layers, id) || !inputs || !outputs) return GSEL_ERR_ARG;
   Division::OfLayer places;
-  for (size_t i = 0; i < layers[id].inputs.size(); ++i) places.inputs.push_back({inputs[i].place, inputs[i].dim});
-  for (size_t i = 0; i < layers[id].outputs.size(); ++i) places.outputs.push_back({outputs[i].place, outputs[i].dim});
-  auto known = [](const PlaceInLayer& p) { return p.place >= GSEL_PLACE_REPLICATED && p.place <= GSEL_PLACE_PARTIAL; };
-  auto readable = [&](const PlaceInLayer& p) { return known(p) && p.place != GSEL_PLACE_PARTIAL; };
+  for (size_t i = 0; i < layers[id].inputs.size(); ++i) places.inputs.push_back({inputs[i].kind, inputs[i].dim});
+  for (size_t i = 0; i < layers[id].outputs.size(); ++i) places.outputs.push_back({outputs[i].kind, outputs[i].dim});
+  auto known = [](const PlacementInLayer& p) {
+    return p.kind >= GSEL_PLACEMENT_REPLICATE && p.kind <= GSEL_PLACEMENT_PARTIAL;
+  };
+  auto readable = [&](const PlacementInLayer& p) { return known(p) && p.kind != GSEL_PLACEMENT_PARTIAL; };
   if (!std::ranges::all_of(places.inputs, readable) || !std::ranges::all_of(places.outputs, known)) return GSEL_ERR_ARG;
   pass->division->layers[id] = std::move(places);
   return GSEL_OK;

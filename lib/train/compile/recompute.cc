@@ -22,7 +22,8 @@ std::string_view trimmed(std::string_view text) {
 std::string recomputable_names(const Model& model) {
   std::string names;
   for (const Layer& layer : model.layers())
-    if (layer.recomputable() && !layer.is_loss() && !layer.converts) names += (names.empty() ? "" : ", ") + layer.name;
+    if (layer.recomputable() && !layer.is_loss() && !layer.redistributes)
+      names += (names.empty() ? "" : ", ") + layer.name;
   return names.empty() ? "none" : names;
 }
 
@@ -43,7 +44,7 @@ size_t find_layer(const Model& model, const Config& config, std::string_view nam
 void choose_conversions(const Model& model, std::vector<bool>& chosen) {
   for (size_t l = 0; l < chosen.size(); ++l) {
     const Layer& layer = model.layers()[l];
-    if (!layer.converts || !layer.recomputable()) continue;
+    if (!layer.redistributes || !layer.recomputable()) continue;
     const Value &from = model.values()[layer.inputs.front()], &to = model.values()[layer.outputs.front()];
     chosen[l] = chosen[from.producer] && std::ranges::any_of(to.readers, [&](int32_t r) { return chosen[r]; });
   }

@@ -65,7 +65,7 @@ void insert_tied_reductions(Program& program) {
     wait_first(head, tail, summed[i]);
     gsel_instr sum = make_instr(over_tensor ? GSEL_INSTR_ALLREDUCE_PARTIAL : GSEL_INSTR_ALLREDUCE_TIED);
     sum.bucket = summed[i];
-    if (over_tensor) sum.axis = GSEL_AXIS_TENSOR;
+    if (over_tensor) sum.axis = program.mesh.sharing_axis();
     head.push_back(sum);
   }
   head.insert(head.end(), tail.begin(), tail.end());

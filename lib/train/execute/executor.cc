@@ -7,8 +7,8 @@
 #include "base/current_error.h"
 #include "base/foreign.h"
 #include "base/os.h"
-#include "program/conversion.h"
 #include "program/forward_only.h"
+#include "program/redistribution.h"
 
 namespace gsel {
 namespace {
@@ -30,7 +30,7 @@ gsel_work Executor::next() {
     if (!under_way_) begin(training_, step_ * config_.train.batch);
     while (position_ < program().step.size()) {
       if (phase_ == 0) instr_began_ = os::now_seconds();
-      if (program().step[position_].kind == GSEL_INSTR_VALIDATE && !validate()) continue;
+      if (program().step[position_].kind == GSEL_INSTR_POST_VALIDATE && !post_validate()) continue;
       if (run_instr(program().step[position_])) break;
       end_instr();
     }
@@ -42,7 +42,7 @@ gsel_work Executor::next() {
   gsel_work work{};
   work.kind = handed_out_ ? work_kind_ : GSEL_WORK_DONE;
   work.ticket = handed_out_ ? ticket_ : 0;
-  if (handed_out_) (work_kind_ == GSEL_WORK_INPUT ? (void)(work.input = &request_) : (void)(work.call = &call_));
+  if (handed_out_) (work_kind_ == GSEL_INPUT ? (void)(work.input = &request_) : (void)(work.call = &call_));
   work_began_ = os::now_seconds();
   return work;
 }
@@ -54,13 +54,13 @@ void Executor::complete(uint64_t ticket, gsel_status status, std::string_view me
   now_.report.compute_s += os::now_seconds() - work_began_;
   handed_out_ = false;
   const gsel_instr& instr = program().step[position_];
-  const bool no_samples = work_kind_ == GSEL_WORK_INPUT && status == GSEL_NO_SAMPLES;
+  const bool no_samples = work_kind_ == GSEL_INPUT && status == GSEL_NO_SAMPLES;
   if (status != GSEL_OK && inference_)
     keep_failure(status, message);
   else if (status != GSEL_OK && !no_samples)
     fail_callback(status, message);
   try {
-    if (work_kind_ == GSEL_WORK_INPUT)
+    if (work_kind_ == GSEL_INPUT)
       take_back_input(instr, no_samples && !inference_);
     else
       take_back_layer(instr);
@@ -89,9 +89,9 @@ void Executor::begin_evaluation(int64_t first_sample) {
 // The library's own layers are communication, drawn apart from callbacks.
 void Executor::end_instr() {
   const gsel_instr& instr = program().step[position_];
-  const bool converts = instr.layer >= 0 && layer_of(instr).converts &&
-                        communicates(conversion_of(program(), program().layers[instr.layer], instr.kind));
-  now_.intervals.push_back({position_, instr_began_ - began_, os::now_seconds() - began_, converts});
+  const bool redistributes = instr.layer >= 0 && layer_of(instr).redistributes &&
+                             communicates(redistribution_of(program(), program().layers[instr.layer], instr.kind));
+  now_.intervals.push_back({position_, instr_began_ - began_, os::now_seconds() - began_, redistributes});
   ++position_;
 }
 
@@ -132,9 +132,8 @@ std::string Executor::where_in_step() const {
 
 void Executor::fail_callback(gsel_status status, std::string_view message) {
   const gsel_instr& instr = program().step[position_];
-  const std::string what = work_kind_ == GSEL_WORK_INPUT
-                               ? fmt::format("input \"{}\"", model_.values()[instr.value].name)
-                               : fmt::format("layer \"{}\"", layer_of(instr).name);
+  const std::string what = work_kind_ == GSEL_INPUT ? fmt::format("input \"{}\"", model_.values()[instr.value].name)
+                                                    : fmt::format("layer \"{}\"", layer_of(instr).name);
   const std::string phase = phase_ ? fmt::format(" phase {}", phase_) : "";
   const std::string text = fmt::format("{} failed in {}{} {}, micro-batch {}: {}", what, callback_word(work_kind_),
                                        phase, where_in_step(), instr.microbatch, reason_of(status, message));
@@ -237,13 +236,13 @@ uint64_t Executor::offload_bytes_out() const {
 
 bool Executor::run_instr(const gsel_instr& instr) {
   switch (instr.kind) {
-    case GSEL_INSTR_INPUT:
+    case GSEL_INPUT:
       return hand_out_input(instr);
-    case GSEL_INSTR_FORWARD:
+    case GSEL_FORWARD:
     case GSEL_INSTR_RECOMPUTE:
-    case GSEL_INSTR_BACKWARD_INPUT:
-    case GSEL_INSTR_BACKWARD_WEIGHT:
-    case GSEL_INSTR_BACKWARD:
+    case GSEL_BACKWARD_INPUT:
+    case GSEL_BACKWARD_WEIGHT:
+    case GSEL_BACKWARD:
       return hand_out_layer(instr);
     case GSEL_INSTR_SCATTER:
     case GSEL_INSTR_GATHER:
@@ -294,7 +293,7 @@ bool Executor::run_instr(const gsel_instr& instr) {
     case GSEL_INSTR_STEP:
       step_bucket(instr);
       return false;
-    case GSEL_INSTR_VALIDATE:
+    case GSEL_INSTR_POST_VALIDATE:
       return false;  // next() has done it
     default:
       fail(GSEL_ERR_INTERNAL, "instruction \"{}\" reached the executor", to_text(program(), instr));

@@ -14,7 +14,7 @@
 //   executor_inference.cc    forward alone up to a value, which a failing callback does not end
 //   executor_optimizer.cc    loss, overflow, norm, optimizer
 //   executor_non_finite.cc   gradients that are not finite, and where they came from
-//   executor_validation.cc   steps that are made before it is known whether they may be
+//   executor_post_validation.cc   steps that are made before it is known whether they may be
 #pragma once
 
 #include <gsel/train.h>
@@ -31,10 +31,10 @@
 #include "model/model.h"
 #include "program/program.h"
 #include "train/axis_comms.h"
-#include "train/execute/convert.h"
 #include "train/execute/messages.h"
 #include "train/execute/non_finite.h"
-#include "train/execute/validation.h"
+#include "train/execute/post_validation.h"
+#include "train/execute/redistribute.h"
 #include "train/memory/arena_plan.h"
 #include "train/memory/lender.h"
 #include "train/memory/step_copy.h"
@@ -65,7 +65,7 @@ class Executor {
   // For ever: nothing can follow what is under way, so it ends on all ranks, and nothing of this rank's is left beside
   // the caller.
   void end_all(std::string_view reason) noexcept;
-  // Between steps: the last one is as it stays. A collective of the pipeline where its norm or overflow was deferred.
+  // Between steps: the last one is as it stays. A collective of the pipeline where its norm or overflow was optimistic.
   void settle_last_step();
 
   // The text a failing callback wrote.
@@ -93,6 +93,7 @@ class Executor {
   // The ranks that differ in their place on one axis alone, how many they are, and which of them this rank is.
   Communicator& axis_comm(gsel_axis axis) { return comms_.axis(axis); }
   int32_t axis_size(gsel_axis axis) const;
+  gsel_axis sharing_axis() const;
   int32_t axis_place(gsel_axis axis) const;
 
   // A program to go through, and where its buffers are. Training has one, evaluation another, each inference its own.
@@ -103,7 +104,7 @@ class Executor {
     MessagePlan messages;
     int32_t last_backward = -1;
     int32_t last_loss_reduce = -1;
-    int32_t last_deferred = -1;
+    int32_t last_optimistic = -1;
   };
   std::unique_ptr<RunPlan> make_run_plan(const Program& program) const;
 
@@ -120,8 +121,8 @@ class Executor {
   double largest_of_replica(double mine);
 
  private:
-  static constexpr size_t kInstrKinds = GSEL_INSTR_VALIDATE + 1;
-  using Counts = std::array<std::array<gsel_comm_count, kInstrKinds>, GSEL_AXES>;
+  static constexpr size_t kInstrKinds = GSEL_INSTR_POST_VALIDATE + 1;
+  using Counts = std::array<std::array<gsel_comm_count, kInstrKinds>, kAxes>;
 
   // What becomes of a bucket in the step under way.
   struct BucketState {
@@ -183,8 +184,8 @@ class Executor {
   // executor_convert.cc
   void convert(const gsel_instr& instr);
   void convert_value(const gsel_instr& instr, const Layer& layer);
-  void convert_gradient(const gsel_instr& instr, const Layer& layer);
-  void run_conversion(gsel_instr_kind poster, const ConversionJob& job);
+  void redistribute_gradient(const gsel_instr& instr, const Layer& layer);
+  void run_conversion(gsel_instr_kind poster, const RedistributionJob& job);
 
   // executor_gradients.cc
   void begin_backward(const gsel_instr& instr, const Layer& layer);
@@ -270,15 +271,15 @@ class Executor {
   void judge_non_finite(int64_t step) const;
   void report_non_finite(gsel_step_report& report) const;
 
-  // executor_validation.cc
-  void defer(const gsel_instr& instr, double number);
+  // executor_post_validation.cc
+  void go_on_without(const gsel_instr& instr, double number);
   void keep_until_validated(int32_t bucket, const Stretch& stretch);
   void report_validated(gsel_step_report& report) const;
-  bool validate();
+  bool post_validate();
   bool settle_validation();
-  void* place_of_deferred(bool is_norm) const;
-  void take_deferred(DeferredNumber& number);
-  void count_deferred(int32_t n);
+  void* memory_of_optimistic(bool is_norm) const;
+  void take_optimistic(OptimisticNumber& number);
+  void count_optimistic(int32_t n);
   void close_forward();
   void step_again(double clip, bool overflowed);
 
@@ -312,9 +313,9 @@ class Executor {
   std::vector<BucketState> buckets_;
   // After all that its work uses: its end waits for that work.
   std::unique_ptr<Stream> comm_stream_;
-  std::array<int32_t, GSEL_AXES> last_beside_;  // by axis: bucket of its last call there; -1: none yet
+  std::array<int32_t, kAxes> last_beside_;  // by axis: bucket of its last call there; -1: none yet
   Lender lender_;
-  Converter converter_;
+  Redistributor redistributor_;
   LossScale loss_scale_;
   const NonFinite non_finite_;
   PartBytes forecast_{};
@@ -352,7 +353,7 @@ class Executor {
     gsel_comm_count seen{};
     gsel_instr_kind poster = 0;
   };
-  std::array<std::array<Meter, GSEL_COLLECTIVE_KINDS>, GSEL_AXES> meters_{};
+  std::array<std::array<Meter, GSEL_COLLECTIVE_KINDS>, kAxes> meters_{};
   Counts counts_{}, counts_now_{};
 
   // What is lent with the work handed out.

@@ -11,7 +11,9 @@ namespace gsel {
 namespace {
 
 gsel_comm_count minus(gsel_comm_count a, gsel_comm_count b) {
-  return {a.calls - b.calls, a.bytes_sent - b.bytes_sent};
+  a.calls -= b.calls;
+  a.bytes_sent -= b.bytes_sent;
+  return a;
 }
 void add_to(gsel_comm_count& sum, gsel_comm_count more) {
   sum.calls += more.calls;
@@ -22,6 +24,9 @@ void add_to(gsel_comm_count& sum, gsel_comm_count more) {
 
 int32_t Executor::axis_size(gsel_axis axis) const {
   return axis < 0 ? 1 : training_.program.mesh.size[axis];
+}
+gsel_axis Executor::sharing_axis() const {
+  return training_.program.mesh.sharing_axis();
 }
 int32_t Executor::axis_place(gsel_axis axis) const {
   return axis < 0 ? 0 : training_.program.mesh.coordinate(training_.program.rank, axis);
@@ -54,7 +59,7 @@ void Executor::count_under(gsel_axis axis, gsel_collective_kind kind, gsel_instr
 // What was counted so far is nobody's.
 void Executor::forget_counts() {
   counts_now_ = {};
-  for (gsel_axis axis = 0; axis < GSEL_AXES; ++axis)
+  for (gsel_axis axis = 0; axis < kAxes; ++axis)
     for (gsel_collective_kind kind = 0; kind < GSEL_COLLECTIVE_KINDS; ++kind)
       meters_[axis][kind].seen = counted(axis, kind);
   meters_[GSEL_AXIS_PIPELINE][GSEL_COLLECTIVE_SEND].poster = GSEL_INSTR_SEND;
@@ -64,10 +69,10 @@ void Executor::forget_counts() {
 // At the end of a step, when no call is under way. Kind 0 is what no instruction asked for. An evaluation is told and
 // not added up.
 void Executor::keep_counts() {
-  for (gsel_axis axis = 0; axis < GSEL_AXES; ++axis)
+  for (gsel_axis axis = 0; axis < kAxes; ++axis)
     for (gsel_collective_kind kind = 0; kind < GSEL_COLLECTIVE_KINDS; ++kind) settle(axis, kind);
   now_.counts.clear();
-  for (gsel_axis axis = 0; axis < GSEL_AXES; ++axis)
+  for (gsel_axis axis = 0; axis < kAxes; ++axis)
     for (gsel_instr_kind kind = 1; kind < static_cast<gsel_instr_kind>(kInstrKinds); ++kind) {
       const gsel_comm_count& count = counts_now_[axis][kind];
       if (count.calls) now_.counts.push_back({axis, kind, count});
@@ -77,8 +82,8 @@ void Executor::keep_counts() {
 }
 
 gsel_comm_count Executor::counts(gsel_instr_kind kind, gsel_axis axis) const {
-  const bool known = kind >= 0 && kind < static_cast<gsel_instr_kind>(kInstrKinds) && axis >= 0 && axis < GSEL_AXES;
-  return known ? counts_[axis][kind] : gsel_comm_count{0, 0};
+  const bool known = kind >= 0 && kind < static_cast<gsel_instr_kind>(kInstrKinds) && axis >= 0 && axis < kAxes;
+  return known ? counts_[axis][kind] : gsel_comm_count{};
 }
 
 // ---- on the calling thread --------------------------------------------------------------------------------------

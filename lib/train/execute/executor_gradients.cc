@@ -11,10 +11,10 @@ namespace {
 using Access = Lender::Access;
 
 bool has_input_half(gsel_instr_kind kind) {
-  return kind != GSEL_INSTR_BACKWARD_WEIGHT;
+  return kind != GSEL_BACKWARD_WEIGHT;
 }
 bool has_weight_half(gsel_instr_kind kind) {
-  return kind != GSEL_INSTR_BACKWARD_INPUT;
+  return kind != GSEL_BACKWARD_INPUT;
 }
 
 }  // namespace

@@ -24,9 +24,8 @@ std::optional<Error> Executor::end_inference() {
 // The first one counts.
 void Executor::keep_failure(gsel_status status, std::string_view message) {
   const gsel_instr& instr = program().step[position_];
-  const std::string what = work_kind_ == GSEL_WORK_INPUT
-                               ? fmt::format("input \"{}\"", model_.values()[instr.value].name)
-                               : fmt::format("layer \"{}\"", layer_of(instr).name);
+  const std::string what = work_kind_ == GSEL_INPUT ? fmt::format("input \"{}\"", model_.values()[instr.value].name)
+                                                    : fmt::format("layer \"{}\"", layer_of(instr).name);
   inference_->failure.emplace(GSEL_ERR_CALLBACK,
                               fmt::format("{} failed in an inference: {}", what, reason_of(status, message)));
 }
@@ -45,7 +44,7 @@ void* Executor::left_by(const RunPlan& run_plan, const CountedMemory& memory, in
 }
 
 double Executor::largest_of_replica(double mine) {
-  for (gsel_axis axis : {GSEL_AXIS_TENSOR, GSEL_AXIS_PIPELINE}) combine_now(0, axis, {&mine, 1}, GSEL_MAX);
+  for (gsel_axis axis : {sharing_axis(), GSEL_AXIS_PIPELINE}) combine_now(0, axis, {&mine, 1}, GSEL_MAX);
   return mine;
 }
 

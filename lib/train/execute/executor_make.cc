@@ -2,14 +2,14 @@
 #include "base/current_error.h"
 #include "program/shards.h"
 #include "program/stages.h"
-#include "program/verify/validation.h"
+#include "program/verify/post_validation.h"
 #include "train/execute/executor.h"
 
 namespace gsel {
 namespace {
 
 bool is_backward(gsel_instr_kind kind) {
-  return kind == GSEL_INSTR_BACKWARD || kind == GSEL_INSTR_BACKWARD_INPUT || kind == GSEL_INSTR_BACKWARD_WEIGHT;
+  return kind == GSEL_BACKWARD || kind == GSEL_BACKWARD_INPUT || kind == GSEL_BACKWARD_WEIGHT;
 }
 
 std::vector<BucketLayout> all_layouts(const Program& program, const ParamStorage& params) {
@@ -26,7 +26,7 @@ Executor::RunPlan::RunPlan(const Model& model, const Program& p, const ParamStor
     if (is_backward(p.step[i].kind)) last_backward = static_cast<int32_t>(i);
     if (p.step[i].kind == GSEL_INSTR_LOSS_ALLREDUCE) last_loss_reduce = static_cast<int32_t>(i);
   }
-  last_deferred = gsel::last_deferred(p);
+  last_optimistic = gsel::last_optimistic(p);
 }
 
 Executor::Executor(const Model& model, const Program& program, const Config& config, const Optimizer& optimizer,
@@ -46,7 +46,7 @@ Executor::Executor(const Model& model, const Program& program, const Config& con
       began_event_(backend_),
       messages_(comm),
       lender_(backend_, config.train.lending == "moved"),
-      converter_(backend_, model, program.mesh.size[GSEL_AXIS_TENSOR]),
+      redistributor_(backend_, model, program.mesh.sharing_size()),
       loss_scale_(config),
       non_finite_(non_finite_of(config)),
       run_plan_(&training_),
@@ -58,7 +58,7 @@ Executor::Executor(const Model& model, const Program& program, const Config& con
   last_beside_.fill(-1);
   if (comm.world_size() > 1) comm_stream_ = std::make_unique<Stream>(backend_);
   for (size_t b = 0; b < program.buckets.size(); ++b) add_bucket(static_cast<int32_t>(b));
-  if (defers(program))
+  if (has_optimistic_steps(program))
     step_copy_.emplace(backend_, all_layouts(program, params_), config.train.offload_folder, ledger_);
   forecast_ = forecast_memory(model, program, optimizer);
 }
@@ -101,7 +101,7 @@ void Executor::follow_first_holders() {
 // Parameters that all ranks of the tensor axis have whole begin alike there: what an initialiser of the embedder says
 // on the first of them.
 void Executor::follow_first_place() {
-  Communicator& axis = axis_comm(GSEL_AXIS_TENSOR);
+  Communicator& axis = axis_comm(sharing_axis());
   const Memory room(backend_, sizeof(float) * ParamStorage::kChunkElems);
   auto* none = static_cast<gsel_stream*>(nullptr);
   params_.initialise_alike(static_cast<uint64_t>(config_.train.seed), axis.rank() == 0, [&](std::span<float> chunk) {
@@ -114,8 +114,8 @@ void Executor::follow_first_place() {
 }
 
 void Executor::meet_tensor_axis() {
-  if (axis_size(GSEL_AXIS_TENSOR) == 1) return;
-  converter_.connect(axis_comm(GSEL_AXIS_TENSOR));
+  if (axis_size(sharing_axis()) == 1) return;
+  redistributor_.connect(axis_comm(sharing_axis()));
   follow_first_place();
 }
 

@@ -26,7 +26,7 @@ void Executor::look_for_non_finite(const gsel_instr& instr, const Layer& layer) 
 // A collective of all ranks, which all know that the step has one.
 void Executor::tell_non_finite(NonFiniteOrigin origin) {
   double first = origin.order(model_, comms_.world().world_size());
-  for (gsel_axis axis : {GSEL_AXIS_TENSOR, GSEL_AXIS_PIPELINE, GSEL_AXIS_DATA})
+  for (gsel_axis axis : {sharing_axis(), GSEL_AXIS_PIPELINE, GSEL_AXIS_DATA})
     combine_now(0, axis, {&first, 1}, GSEL_MIN);
   non_finite_origin_ = NonFiniteOrigin::of_order(first, model_, comms_.world().world_size());
 }

@@ -5,7 +5,7 @@
 
 #include "base/os.h"
 #include "program/stages.h"
-#include "program/verify/validation.h"
+#include "program/verify/post_validation.h"
 #include "train/execute/executor.h"
 
 namespace gsel {
@@ -86,8 +86,8 @@ void Executor::find_overflow(const gsel_instr& instr) {
   double found = overflowed_;
   for (size_t b = 0; b < buckets_.size(); ++b)
     if (!std::isfinite(own_squares(static_cast<int32_t>(b), [](const Param&) { return true; }))) found = 1;
-  if (is_deferred(instr))
-    defer(instr, found);
+  if (is_optimistic(instr))
+    go_on_without(instr, found);
   else
     combine_now(instr.kind, instr.axis, {&found, 1}, GSEL_MAX);
   overflowed_ = found != 0;
@@ -97,12 +97,12 @@ void Executor::find_overflow(const gsel_instr& instr) {
 // and of what several places of a pipeline hold the first one's. Over the tensor axis what is split is summed, and of
 // what each rank has whole the first one's.
 void Executor::norm(const gsel_instr& instr) {
-  const bool is_first = axis_place(GSEL_AXIS_TENSOR) == 0;
+  const bool is_first = axis_place(sharing_axis()) == 0;
   auto counts = [&](const Param& param) {
     return !(param.flags & GSEL_PARAM_NO_CLIP) && (is_first || !param.part.is_whole());
   };
-  std::array<double, GSEL_AXES> divided{};
-  std::array<bool, GSEL_AXES> any{};
+  std::array<double, kAxes> divided{};
+  std::array<bool, kAxes> any{};
   double sum = 0;
   for (size_t i = 0; i < buckets_.size(); ++i) {
     const auto b = static_cast<int32_t>(i);
@@ -114,13 +114,13 @@ void Executor::norm(const gsel_instr& instr) {
       sum += squares;
     }
   }
-  for (gsel_axis axis = 0; axis < GSEL_AXES; ++axis) {
+  for (gsel_axis axis = 0; axis < kAxes; ++axis) {
     if (!any[axis]) continue;
     combine_now(instr.kind, axis, {&divided[axis], 1}, GSEL_SUM);
     sum += divided[axis];
   }
-  combine_now(instr.kind, GSEL_AXIS_TENSOR, {&sum, 1}, GSEL_SUM);
-  if (is_deferred(instr)) return defer(instr, sum);
+  combine_now(instr.kind, sharing_axis(), {&sum, 1}, GSEL_SUM);
+  if (is_optimistic(instr)) return go_on_without(instr, sum);
   combine_now(instr.kind, GSEL_AXIS_PIPELINE, {&sum, 1}, GSEL_SUM);
   overflowed_ = overflowed_ || tells_overflow(sum);
   now_.report.gradient_norm = std::sqrt(sum) / (weight_ * loss_scale_.value());
@@ -163,8 +163,8 @@ void Executor::sum_over_parts(const ProgramBucket& bucket, std::span<double> num
   auto is_whole = [&](int32_t p) { return model_.params()[p].part.is_whole(); };
   if (std::ranges::all_of(bucket.params, is_whole)) return;
   for (size_t i = 0; i < bucket.params.size(); ++i)
-    if (axis_place(GSEL_AXIS_TENSOR) > 0 && is_whole(bucket.params[i])) numbers[2 * i] = numbers[2 * i + 1] = 0;
-  combine_now(GSEL_INSTR_STEP, GSEL_AXIS_TENSOR, numbers, GSEL_SUM);
+    if (axis_place(sharing_axis()) > 0 && is_whole(bucket.params[i])) numbers[2 * i] = numbers[2 * i + 1] = 0;
+  combine_now(GSEL_INSTR_STEP, sharing_axis(), numbers, GSEL_SUM);
 }
 
 void Executor::step_bucket(const gsel_instr& instr) {

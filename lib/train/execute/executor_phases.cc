@@ -12,7 +12,7 @@ namespace gsel {
 namespace {
 
 bool is_forward(gsel_instr_kind kind) {
-  return kind == GSEL_INSTR_FORWARD || kind == GSEL_INSTR_RECOMPUTE;
+  return kind == GSEL_FORWARD || kind == GSEL_INSTR_RECOMPUTE;
 }
 
 const std::vector<gsel_phase> kNone;
@@ -21,12 +21,12 @@ const std::vector<gsel_phase> kNone;
 
 const std::vector<gsel_phase>& Executor::phases_of(const gsel_instr& instr) const {
   if (is_forward(instr.kind)) return layer_of(instr).forward_phases;
-  return instr.kind == GSEL_INSTR_BACKWARD_WEIGHT ? kNone : layer_of(instr).backward_phases;
+  return instr.kind == GSEL_BACKWARD_WEIGHT ? kNone : layer_of(instr).backward_phases;
 }
 
 const std::vector<gsel_phase>& Executor::buffers_of(const gsel_instr& instr) const {
   if (is_forward(instr.kind)) return layer_of(instr).forward_buffers;
-  return instr.kind == GSEL_INSTR_BACKWARD_WEIGHT ? kNone : layer_of(instr).backward_buffers;
+  return instr.kind == GSEL_BACKWARD_WEIGHT ? kNone : layer_of(instr).backward_buffers;
 }
 
 int32_t Executor::buffer_of(const gsel_instr& instr, size_t k) const {
@@ -43,7 +43,7 @@ void* Executor::buffer_place(const gsel_instr& instr, int32_t i, size_t done) co
 
 // In an inference the samples of a replica are all there are.
 int32_t Executor::ranks_of(const gsel_phase& phase) const {
-  return inference_ && phase.axis != GSEL_AXIS_TENSOR ? 1 : axis_size(phase.axis);
+  return inference_ && phase.axis != sharing_axis() ? 1 : axis_size(phase.axis);
 }
 
 void Executor::reduce_phase(const gsel_instr& instr, size_t k) {
@@ -53,7 +53,7 @@ void Executor::reduce_phase(const gsel_instr& instr, size_t k) {
   if (ranks_of(phase) == 1) return;
   const int64_t elems = phase_elems(phase, program().microbatches[instr.microbatch].count);
   void* data = buffer_place(instr, buffer_of(instr, k), k);
-  const gsel_instr_kind counted_under = is_forward(instr.kind) ? GSEL_INSTR_FORWARD : GSEL_INSTR_BACKWARD_INPUT;
+  const gsel_instr_kind counted_under = is_forward(instr.kind) ? GSEL_FORWARD : GSEL_BACKWARD_INPUT;
   call_now(counted_under, phase.axis,
            make_collective(GSEL_COLLECTIVE_ALLREDUCE, data, data, static_cast<uint64_t>(elems), phase.dtype, phase.op));
 }
@@ -73,7 +73,7 @@ void Executor::pass_on(const gsel_instr& instr, size_t k) {
   gsel_collective call = make_collective(GSEL_COLLECTIVE_SENDRECV, src, dst, elems, phase.dtype, 0, (place + 1) % n);
   call.source = (place + n - 1) % n;
   call.recv_count = elems;
-  call_now(is_forward(instr.kind) ? GSEL_INSTR_FORWARD : GSEL_INSTR_BACKWARD_INPUT, phase.axis, call);
+  call_now(is_forward(instr.kind) ? GSEL_FORWARD : GSEL_BACKWARD_INPUT, phase.axis, call);
 }
 
 void Executor::join_phases(const gsel_instr& instr) {

@@ -15,20 +15,20 @@ namespace {
 using Access = Lender::Access;
 
 bool is_forward(gsel_instr_kind kind) {
-  return kind == GSEL_INSTR_FORWARD || kind == GSEL_INSTR_RECOMPUTE;
+  return kind == GSEL_FORWARD || kind == GSEL_INSTR_RECOMPUTE;
 }
 
 int32_t work_kind(gsel_instr_kind kind) {
   switch (kind) {
-    case GSEL_INSTR_FORWARD:
+    case GSEL_FORWARD:
     case GSEL_INSTR_RECOMPUTE:
-      return GSEL_WORK_FORWARD;
-    case GSEL_INSTR_BACKWARD_INPUT:
-      return GSEL_WORK_BACKWARD_INPUT;
-    case GSEL_INSTR_BACKWARD_WEIGHT:
-      return GSEL_WORK_BACKWARD_WEIGHT;
+      return GSEL_FORWARD;
+    case GSEL_BACKWARD_INPUT:
+      return GSEL_BACKWARD_INPUT;
+    case GSEL_BACKWARD_WEIGHT:
+      return GSEL_BACKWARD_WEIGHT;
     default:
-      return GSEL_WORK_BACKWARD;
+      return GSEL_BACKWARD;
   }
 }
 
@@ -67,7 +67,7 @@ bool Executor::hand_out_input(const gsel_instr& instr) {
   request_.dst = lender_.lend(dst, Access::write);
   request_.message = message_.data();
   request_.message_capacity = message_.size();
-  hand_out(GSEL_WORK_INPUT);
+  hand_out(GSEL_INPUT);
   return true;
 }
 
@@ -75,12 +75,11 @@ void Executor::take_back_input(const gsel_instr& instr, bool no_samples) {
   lender_.take_back();
   if (!no_samples) return;
   if (axis_size(GSEL_AXIS_PIPELINE) > 1)
-    throw Error(
-        GSEL_ERR_CALLBACK,
-        fmt::format("input \"{}\" had no samples {}, micro-batch {}; other stages of this pipeline of {} places "
-                    "would wait for them, so every batch must be complete",
-                    model_.values()[instr.value].name, where_in_step(), instr.microbatch,
-                    axis_size(GSEL_AXIS_PIPELINE)))
+    throw Error(GSEL_ERR_CALLBACK,
+                fmt::format("input \"{}\" had no samples {}, micro-batch {}; other stages of this pipeline of {} ranks "
+                            "would wait for them, so every batch must be complete",
+                            model_.values()[instr.value].name, where_in_step(), instr.microbatch,
+                            axis_size(GSEL_AXIS_PIPELINE)))
         .about_rank(comms_.world().rank());
   for (const gsel_instr& other : program().step)
     if (other.kind == GSEL_INSTR_SCATTER)
@@ -98,7 +97,7 @@ void Executor::take_back_input(const gsel_instr& instr, bool no_samples) {
 
 bool Executor::hand_out_layer(const gsel_instr& instr) {
   const Layer& layer = layer_of(instr);
-  if (layer.converts) {
+  if (layer.redistributes) {
     convert(instr);
     return false;
   }
@@ -170,8 +169,8 @@ void Executor::lend_parts(const Layer& layer) {
   call_.param_parts = param_parts_.data();
   call_.input_parts = input_parts_.data();
   call_.output_parts = output_parts_.data();
-  call_.tensor_rank = axis_place(GSEL_AXIS_TENSOR);
-  call_.tensor_size = axis_size(GSEL_AXIS_TENSOR);
+  call_.shard_index = axis_place(sharing_axis());
+  call_.shard_count = axis_size(sharing_axis());
 }
 
 // What a forward writes is lent to be written at first, and to be changed in later phases.
@@ -228,7 +227,7 @@ void Executor::take_back_layer(const gsel_instr& instr) {
     return;
   }
   phase_ = 0;
-  if (instr.kind == GSEL_INSTR_FORWARD && layer_of(instr).is_loss() && !inference_) collect_loss(instr);
+  if (instr.kind == GSEL_FORWARD && layer_of(instr).is_loss() && !inference_) collect_loss(instr);
   if (!is_forward(instr.kind)) finish_backward(instr, layer_of(instr));
 }
 

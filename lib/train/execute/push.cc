@@ -9,14 +9,14 @@ namespace gsel {
 namespace {
 
 gsel_status call_embedder(const Model& model, const gsel_work& work, const DataSource& data) {
-  if (work.kind == GSEL_WORK_INPUT) return data.fill(work.input, data.user_data);
+  if (work.kind == GSEL_INPUT) return data.fill(work.input, data.user_data);
   const Layer& layer = model.layers()[work.call->layer];
   switch (work.kind) {
-    case GSEL_WORK_FORWARD:
+    case GSEL_FORWARD:
       return layer.forward(work.call, layer.user_data);
-    case GSEL_WORK_BACKWARD_INPUT:
+    case GSEL_BACKWARD_INPUT:
       return layer.backward_input(work.call, layer.user_data);
-    case GSEL_WORK_BACKWARD_WEIGHT:
+    case GSEL_BACKWARD_WEIGHT:
       return layer.backward_weight(work.call, layer.user_data);
     default:
       return layer.backward(work.call, layer.user_data);

@@ -8,7 +8,7 @@
 #include "base/align.h"
 #include "base/dtype.h"
 #include "train/compile/message_plan.h"
-#include "train/execute/convert.h"
+#include "train/execute/redistribute.h"
 #include "train/memory/arena_fit.h"
 #include "train/memory/views.h"
 
@@ -114,14 +114,14 @@ class ArenaPlanner {
   void visit(const gsel_instr& instr) {
     const bool gradient = instr.flags & GSEL_INSTR_GRADIENT;
     switch (instr.kind) {
-      case GSEL_INSTR_INPUT:
+      case GSEL_INPUT:
         return touch_value(Kind::value, instr.value, instr.microbatch);
-      case GSEL_INSTR_FORWARD:
+      case GSEL_FORWARD:
       case GSEL_INSTR_RECOMPUTE:
         return visit_forward(instr);
-      case GSEL_INSTR_BACKWARD:
-      case GSEL_INSTR_BACKWARD_INPUT:
-      case GSEL_INSTR_BACKWARD_WEIGHT:
+      case GSEL_BACKWARD:
+      case GSEL_BACKWARD_INPUT:
+      case GSEL_BACKWARD_WEIGHT:
         return visit_backward(instr);
       case GSEL_INSTR_RECV:
         return visit_receive(instr, gradient);
@@ -164,7 +164,7 @@ class ArenaPlanner {
   void visit_forward(const gsel_instr& instr) {
     const Layer& layer = model_.layers()[instr.layer];
     const int32_t mb = instr.microbatch;
-    if (layer.converts) return convert_value(instr, layer);
+    if (layer.redistributes) return convert_value(instr, layer);
     visit_phases(layer.forward_buffers, layer.forward_phases, mb);
     if (samples(mb) == 0) return;
     if (instr.kind == GSEL_INSTR_RECOMPUTE) {
@@ -180,8 +180,8 @@ class ArenaPlanner {
   void visit_backward(const gsel_instr& instr) {
     const Layer& layer = model_.layers()[instr.layer];
     const int32_t mb = instr.microbatch;
-    const bool input_half = instr.kind != GSEL_INSTR_BACKWARD_WEIGHT;
-    if (layer.converts) return convert_gradient(instr, layer);
+    const bool input_half = instr.kind != GSEL_BACKWARD_WEIGHT;
+    if (layer.redistributes) return redistribute_gradient(instr, layer);
     if (input_half) visit_phases(layer.backward_buffers, layer.backward_phases, mb);
     if (samples(mb) == 0) return;
     for (size_t i = 0; i < layer.inputs.size(); ++i)
@@ -194,16 +194,16 @@ class ArenaPlanner {
     if (input_half)
       for (int32_t v : layer.inputs)
         if (model_.values()[v].needs_gradient) contribute(v, mb);
-    if (instr.kind != GSEL_INSTR_BACKWARD_INPUT)
+    if (instr.kind != GSEL_BACKWARD_INPUT)
       for (int32_t p : layer.params)
         if (const int32_t b = bucket_of_[p]; b >= 0)
           open_window(Kind::gradient_window, b, layouts_[b].gradient_window_bytes);
     visit_casts(instr, layer);
   }
 
-  // ---- conversions ----
+  // ---- redistributions ----
 
-  int32_t tensor_ranks() const { return program_.mesh.size[GSEL_AXIS_TENSOR]; }
+  int32_t tensor_ranks() const { return program_.mesh.sharing_size(); }
 
   // By layer: whether it may sum where its input lies: nobody else reads that, neither its producer in backward nor a
   // recomputation that finds the sum in its place.
@@ -212,7 +212,7 @@ class ArenaPlanner {
     for (const gsel_instr& instr : program_.step)
       if (instr.kind == GSEL_INSTR_RECOMPUTE) recomputed[instr.layer] = true;
     for (size_t l = 0; l < result.size(); ++l) {
-      if (!model_.layers()[l].converts) continue;
+      if (!model_.layers()[l].redistributes) continue;
       const int32_t v = model_.layers()[l].inputs.front(), producer = model_.values()[v].producer;
       result[l] = producer >= 0 && model_.values()[v].readers.size() == 1 && !is_read_again(producer, v) &&
                   (!recomputed[l] || recomputed[producer]);
@@ -223,43 +223,47 @@ class ArenaPlanner {
   bool is_read_again(int32_t producer, int32_t v) const {
     const Layer& layer = model_.layers()[producer];
     const size_t i = std::ranges::find(layer.outputs, v) - layer.outputs.begin();
-    return layer.converts || std::ranges::any_of(program_.step, [&](const gsel_instr& instr) {
-             const bool backward = instr.kind == GSEL_INSTR_BACKWARD || instr.kind == GSEL_INSTR_BACKWARD_INPUT ||
-                                   instr.kind == GSEL_INSTR_BACKWARD_WEIGHT;
+    return layer.redistributes || std::ranges::any_of(program_.step, [&](const gsel_instr& instr) {
+             const bool backward =
+                 instr.kind == GSEL_BACKWARD || instr.kind == GSEL_BACKWARD_INPUT || instr.kind == GSEL_BACKWARD_WEIGHT;
              return instr.layer == producer && backward && layer.reads_output(instr.kind, i);
            });
   }
 
-  void touch_packing(Conversion conversion, int32_t from, int32_t to, int32_t mb) {
+  void touch_packing(Redistribution redistribution, int32_t from, int32_t to, int32_t mb) {
     const auto& values = model_.values();
-    touch(Kind::packing, 0, 0, packing_of(conversion, values[from], values[to], samples(mb), tensor_ranks()).bytes());
+    touch(Kind::packing, 0, 0,
+          packing_of(redistribution, values[from], values[to], samples(mb), tensor_ranks()).bytes());
     forget(Kind::packing, 0, 0);
   }
 
   void convert_value(const gsel_instr& instr, const Layer& layer) {
     const int32_t from = layer.inputs.front(), to = layer.outputs.front(), mb = instr.microbatch;
     if (samples(mb) == 0) return;
-    const Conversion conversion = forward_conversion(model_.values()[from].form, model_.values()[to].form);
+    const Redistribution redistribution =
+        forward_redistribution(model_.values()[from].placement, model_.values()[to].placement);
     if (instr.kind == GSEL_INSTR_RECOMPUTE) forget(Kind::value, to, mb);
     touch_value(Kind::value, from, mb);
-    if (stays_in_place(conversion, tensor_ranks()) && (conversion != Conversion::sum || sums_in_place_[instr.layer]))
+    if (stays_in_place(redistribution, tensor_ranks()) &&
+        (redistribution != Redistribution::allreduce || sums_in_place_[instr.layer]))
       share(Kind::value, from, to, mb);
     touch_value(Kind::value, to, mb);
-    touch_packing(conversion, from, to, mb);
+    touch_packing(redistribution, from, to, mb);
   }
 
   // What comes first is the gradient as it stands, where it stays in place.
-  void convert_gradient(const gsel_instr& instr, const Layer& layer) {
+  void redistribute_gradient(const gsel_instr& instr, const Layer& layer) {
     const int32_t from = layer.outputs.front(), to = layer.inputs.front(), mb = instr.microbatch;
     if (samples(mb) == 0) return;
-    const Conversion conversion = backward_conversion(model_.values()[to].form, model_.values()[from].form);
+    const Redistribution redistribution =
+        backward_redistribution(model_.values()[to].placement, model_.values()[from].placement);
     touch_value(Kind::gradient, from, mb);
-    if (stays_in_place(conversion, tensor_ranks())) {
+    if (stays_in_place(redistribution, tensor_ranks())) {
       if (!lives(Kind::gradient, to, mb)) share(Kind::gradient, from, to, mb);
       return touch_value(Kind::gradient, to, mb);
     }
     contribute(to, mb);
-    touch_packing(conversion, from, to, mb);
+    touch_packing(redistribution, from, to, mb);
   }
 
   // Lent as f32 and kept in 16 bits.

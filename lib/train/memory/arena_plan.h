@@ -29,8 +29,8 @@ class ArenaPlan {
   uint64_t saved(size_t position, int32_t layer, int32_t mb) const { return find(position, Kind::saved, layer, mb); }
   // Of a parameter that is kept in 16 bits and lent as f32, while a callback that reads it runs.
   uint64_t cast(size_t position, int32_t param) const { return find(position, Kind::cast, param, 0); }
-  // Beside the two sides of a conversion, see train/execute/convert.h. These are one memory where nothing has to be
-  // done, or a sum can be made in place: value() and gradient() then tell the same place for both.
+  // Beside the two sides of a redistribution, see train/execute/redistribute.h. These are one memory where nothing has
+  // to be done, or a sum can be made in place: value() and gradient() then tell the same place for both.
   uint64_t packing(size_t position) const { return find(position, Kind::packing, 0, 0); }
   // Buffer of a layer's i-th phase, as described, in this direction; also without samples, for its neutral element.
   uint64_t phase(size_t position, int32_t i) const { return find(position, Kind::phase, i, 0); }

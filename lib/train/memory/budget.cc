@@ -25,8 +25,8 @@ std::string named(const Program& program) {
   std::string text = fmt::format("rank {} of {}", program.rank, program.mesh.world_size());
   if (program.mesh.size[GSEL_AXIS_PIPELINE] == 1) return text;
   std::vector<std::string> stages;
-  for (size_t s = 0; s < program.place_of_stage.size(); ++s) {
-    if (program.place_of_stage[s] != program.mesh.coordinate(program.rank, GSEL_AXIS_PIPELINE)) continue;
+  for (size_t s = 0; s < program.rank_of_stage.size(); ++s) {
+    if (program.rank_of_stage[s] != program.mesh.coordinate(program.rank, GSEL_AXIS_PIPELINE)) continue;
     const auto stage = static_cast<int32_t>(s);  // Clang 14 does not compile equal_range of GCC 12's library
     const auto first = std::ranges::lower_bound(program.layers, stage, {}, &ProgramLayer::stage);
     const auto last = std::ranges::upper_bound(program.layers, stage, {}, &ProgramLayer::stage);

@@ -6,7 +6,7 @@
 #include "base/dtype.h"
 #include "program/shards.h"
 #include "program/stages.h"
-#include "program/verify/validation.h"
+#include "program/verify/post_validation.h"
 #include "train/memory/step_copy.h"
 
 namespace gsel {
@@ -118,7 +118,7 @@ std::vector<BucketLayout> layouts_of(const Program& program, const Optimizer& op
   for (size_t b = 0; b < buckets.size(); ++b)
     layouts.push_back(b < program.buckets.size() ? layout_of(program, optimizer, static_cast<int32_t>(b))
                                                  : frozen_layout(program, buckets[b]));
-  if (!defers(program)) return layouts;
+  if (!has_optimistic_steps(program)) return layouts;
   for (BucketLayout& layout : layouts) {
     layout.copies_gradient = optimizer.spoils_gradients();
     layout.copy_bytes = step_copy_bytes(layout, layout.copies_gradient);
@@ -130,7 +130,7 @@ uint64_t staging_bytes(const Program& program, const Optimizer& optimizer) {
   size_t most = 0;
   if (optimizer.needs_param_norms())
     for (const ProgramBucket& bucket : program.buckets) most = std::max(most, bucket.params.size());
-  return (std::max<uint64_t>(8, 2 * most) + (defers(program) ? kDeferredNumbers : 0)) * sizeof(double);
+  return (std::max<uint64_t>(8, 2 * most) + (has_optimistic_steps(program) ? kOptimisticNumbers : 0)) * sizeof(double);
 }
 
 }  // namespace gsel

@@ -47,7 +47,7 @@ std::vector<BucketLayout> layouts_of(const Program& program, const Optimizer& op
 
 // Numbers that ranks tell each other in a step: loss, norm, overflow, and the norms that an optimizer sums over owners.
 // The executor keeps them in one piece of Part::staging; at its end those that are under way from one step to the next.
-constexpr uint64_t kDeferredNumbers = 2;
+constexpr uint64_t kOptimisticNumbers = 2;
 uint64_t staging_bytes(const Program& program, const Optimizer& optimizer);
 
 // Bytes of every part on this rank: what is kept and the arena of windows (train/memory/arena_plan.h).

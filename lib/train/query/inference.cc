@@ -60,7 +60,7 @@ void Inference::prepare() {
 }
 
 bool Inference::is_alone() const {
-  return executor_.axis_size(GSEL_AXIS_TENSOR) == 1 && executor_.axis_size(GSEL_AXIS_PIPELINE) == 1;
+  return executor_.axis_size(executor_.sharing_axis()) == 1 && executor_.axis_size(GSEL_AXIS_PIPELINE) == 1;
 }
 
 void Inference::run(const DataSource& data, uint64_t rng_key, void* dst) {
@@ -69,15 +69,15 @@ void Inference::run(const DataSource& data, uint64_t rng_key, void* dst) {
   push(executor_, described_, data);
   tell_failure(executor_.end_inference());
   void* local = executor_.left_by(*run_plan_, memory, value_);
-  if (local && model_.values()[value_].form == Form::partial) sum_up(local);
+  if (local && model_.values()[value_].placement == Placement::partial) sum_up(local);
   whole_->tell(local, room_.data(), dst);
 }
 
 void Inference::sum_up(void* local) const {
-  if (executor_.axis_size(GSEL_AXIS_TENSOR) == 1) return;
+  if (executor_.axis_size(executor_.sharing_axis()) == 1) return;
   const Value& value = model_.values()[value_];
   const auto elems = static_cast<uint64_t>(value_elems(value, n_samples_));
-  executor_.axis_comm(GSEL_AXIS_TENSOR)
+  executor_.axis_comm(executor_.sharing_axis())
       .collective(make_collective(GSEL_COLLECTIVE_ALLREDUCE, local, local, elems, value.dtype, GSEL_SUM));
 }
 
@@ -106,7 +106,7 @@ std::string Inference::tell_text(const std::string& text, int32_t rank) {
                                                            kTextBytes, GSEL_U8, 0,
                                                            training_.mesh.coordinate(rank, axis)));
   };
-  if (executor_.axis_place(GSEL_AXIS_PIPELINE) == place) tell(GSEL_AXIS_TENSOR);
+  if (executor_.axis_place(GSEL_AXIS_PIPELINE) == place) tell(executor_.sharing_axis());
   tell(GSEL_AXIS_PIPELINE);
   executor_.backend()->run(&gsel_backend_v1::copy, static_cast<void*>(line.data()),
                            static_cast<const void*>(room_.data()), uint64_t{kTextBytes}, int32_t{GSEL_COPY_TO_HOST},

@@ -1,4 +1,5 @@
 // train/query/trainer_questions.cc: what a trainer is asked between steps: values, parameters, reports, memory.
+#include "base/options.h"
 #include "base/random.h"
 #include "train/trainer.h"
 
@@ -15,10 +16,14 @@ std::string Trainer::step_json() const {
   return to_json(program_, *executor_->last_step(), !config_.train.timeline.empty());
 }
 
-std::optional<gsel_memory_part> Trainer::memory_part(int32_t i) const {
+gsel_comm_count Trainer::counts(gsel_instr_kind kind, gsel_axis axis) const {
   refuse_in_child();
-  if (i < 0) fail(GSEL_ERR_ARG, "part {} was asked for; parts count from 0", i);
-  if (static_cast<size_t>(i) >= kParts) return {};
+  return executor_->counts(kind, axis);
+}
+
+gsel_memory_part Trainer::memory_part(int32_t i) const {
+  refuse_in_child();
+  check_index(i, kParts, "i");
   const auto part = static_cast<Part>(i);
   return gsel_memory_part{sizeof(gsel_memory_part), is_offloaded(part) ? 1 : 0, part_name(part),
                           executor_->forecast()[i], executor_->ledger().peak()[i]};

@@ -29,7 +29,7 @@ WholeParams::~WholeParams() {
 
 // Exact values of 16-bit parameters are their master copies, which are divided with the optimizer's state.
 bool WholeParams::kept_everywhere(const Program& program) {
-  return program.mesh.size[GSEL_AXIS_PIPELINE] == 1 && program.mesh.size[GSEL_AXIS_TENSOR] == 1 &&
+  return program.mesh.size[GSEL_AXIS_PIPELINE] == 1 && program.mesh.sharing_size() == 1 &&
          std::ranges::none_of(program.buckets, [&](const ProgramBucket& bucket) {
            const bool has_master = program.params[bucket.params.front()].dtype != GSEL_F32;
            return is_divided(program, bucket) &&

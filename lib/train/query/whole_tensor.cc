@@ -33,8 +33,8 @@ uint64_t product(const std::vector<int64_t>& dims) {
 WholeTensor::WholeTensor(Executor& executor, std::vector<int64_t> dims, const Share& own, gsel_dtype dtype,
                          int32_t root)
     : executor_(executor), dims_(std::move(dims)), dtype_(dtype), root_(root), elems_(product(dims_)) {
-  const bool in_parts = !own.is_whole() && executor.axis_size(GSEL_AXIS_TENSOR) > 1;
-  shares_ = in_parts ? shares_along(executor.axis_comm(GSEL_AXIS_TENSOR), own) : std::vector<Share>{own};
+  const bool in_parts = !own.is_whole() && executor.axis_size(executor.sharing_axis()) > 1;
+  shares_ = in_parts ? shares_along(executor.axis_comm(executor.sharing_axis()), own) : std::vector<Share>{own};
   for (const Share& share : shares_) counts_.push_back(product(local_dims(dims_, share)));
 }
 
@@ -62,7 +62,7 @@ void WholeTensor::tell(void* local, void* room, void* dst) const {
 void WholeTensor::gather(const void* local, void* room) const {
   gsel_collective call = make_collective(GSEL_COLLECTIVE_ALLGATHERV, local, room, 0, dtype_);
   call.recv_counts = counts_.data();
-  executor_.axis_comm(GSEL_AXIS_TENSOR).collective(call);
+  executor_.axis_comm(executor_.sharing_axis()).collective(call);
 }
 
 // Row by row of each part; all at once where the parts in order are the whole.

@@ -14,8 +14,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kMaxFileBytes = size_t{1} << 30;
-constexpr gsel_instr_kind kKinds[] = {GSEL_INSTR_FORWARD, GSEL_INSTR_BACKWARD_INPUT, GSEL_INSTR_BACKWARD_WEIGHT,
-                                      GSEL_INSTR_BACKWARD};
+constexpr gsel_instr_kind kKinds[] = {GSEL_FORWARD, GSEL_BACKWARD_INPUT, GSEL_BACKWARD_WEIGHT, GSEL_BACKWARD};
 constexpr size_t kForward = 0, kInput = 1, kWeight = 2, kFused = 3, kColumns = 4;
 
 // What was recorded of one layer, by kKinds.

@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/axis.h"
 #include "base/dtype.h"
 #include "base/read_file.h"
 #include "base/write_file.h"
@@ -58,7 +59,7 @@ Json counts_json(const std::vector<AxisCount>& counts) {
 // What this rank sent along each axis of several places, and how long it waited for it.
 Json axes_json(const Mesh& mesh, const StepRecord& record) {
   Json list = Json::array();
-  for (gsel_axis axis = 0; axis < GSEL_AXES; ++axis) {
+  for (gsel_axis axis = 0; axis < kAxes; ++axis) {
     if (mesh.size[axis] == 1) continue;
     uint64_t bytes = 0;
     for (const AxisCount& c : record.counts) bytes += c.axis == axis ? c.count.bytes_sent : 0;
@@ -83,7 +84,7 @@ Json memory_json(const StepRecord& record) {
 Json stages_json(const Program& program, const std::vector<Interval>& intervals) {
   std::map<int32_t, double> busy;
   for (const Interval& interval : intervals)
-    if (const gsel_instr& instr = program.step.at(interval.position); instr.layer >= 0 && !interval.beside)
+    if (const gsel_instr& instr = program.step.at(interval.position); instr.layer >= 0 && !interval.asynchronous)
       busy[program.layers[instr.layer].stage] += interval.end - interval.begin;
   Json list = Json::array();
   for (const auto& [stage, seconds] : busy) list.push_back({{"stage", stage}, {"busy_s", seconds}});
@@ -91,7 +92,7 @@ Json stages_json(const Program& program, const std::vector<Interval>& intervals)
 }
 
 Json intervals_json(const Program& program, const std::vector<Interval>& intervals) {
-  const bool in_stages = program.place_of_stage.size() > 1;
+  const bool in_stages = program.rank_of_stage.size() > 1;
   Json list = Json::array();
   for (const Interval& interval : intervals) {
     const gsel_instr& instr = program.step.at(interval.position);
@@ -101,7 +102,7 @@ Json intervals_json(const Program& program, const std::vector<Interval>& interva
                     {"text", to_text(program, instr)},
                     {"begin_s", interval.begin},
                     {"end_s", interval.end},
-                    {"beside", interval.beside}});
+                    {"asynchronous", interval.asynchronous}});
     if (in_stages && form && form->layer) list.back()["stage"] = program.layers.at(instr.layer).stage;
   }
   return list;
@@ -111,7 +112,7 @@ Json intervals_json(const Program& program, const std::vector<Interval>& interva
 
 std::string to_json(const Program& program, const StepRecord& record, bool with_intervals) {
   Json step{{"rank", program.rank}, {"world_size", program.mesh.world_size()}};
-  for (gsel_axis axis = 0; axis < GSEL_AXES; ++axis) step["mesh"][axis_name(axis)] = program.mesh.size[axis];
+  for (gsel_axis axis = 0; axis < kAxes; ++axis) step["mesh"][axis_name(axis)] = program.mesh.size[axis];
   add_report(record.report, step);
   step["counts"] = counts_json(record.counts);
   step["axes"] = axes_json(program.mesh, record);

@@ -20,7 +20,7 @@ namespace gsel {
 struct Interval {
   size_t position = 0;
   double begin = 0, end = 0;
-  bool beside = false;  // on the communication stream
+  bool asynchronous = false;  // on the communication stream
 };
 
 struct AxisCount {
@@ -33,8 +33,8 @@ struct StepRecord {
   gsel_step_report report{};
   int64_t began_ns = 0;  // os::now_ns() at the step's begin: puts ranks of one host on one clock
   std::vector<Interval> intervals;
-  std::vector<AxisCount> counts;              // of this step
-  std::array<double, GSEL_AXES> exposed_s{};  // report.exposed_comm_s by axis
+  std::vector<AxisCount> counts;          // of this step
+  std::array<double, kAxes> exposed_s{};  // report.exposed_comm_s by axis
   PartBytes forecast{}, peak{};
 };
 

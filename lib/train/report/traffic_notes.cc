@@ -1,6 +1,7 @@
 // train/report/traffic_notes.cc: see traffic_notes.h.
 #include "train/report/traffic_notes.h"
 
+#include "base/axis.h"
 #include "base/dtype.h"
 #include "program/shards.h"
 #include "program/traffic.h"
@@ -29,7 +30,7 @@ uint64_t bytes_with_whole_gradients(const Program& program, int32_t b) {
 
 std::string along_axes(const Program& program, const Traffic& traffic) {
   std::string text;
-  for (gsel_axis axis = 0; axis < GSEL_AXES; ++axis)
+  for (gsel_axis axis = 0; axis < kAxes; ++axis)
     if (const uint64_t bytes = bytes_along(traffic, axis); program.mesh.size[axis] > 1)
       text += fmt::format("{}{} along the {} axis", text.empty() ? "" : ", ", human_bytes(bytes), axis_name(axis));
   return text;

@@ -59,7 +59,7 @@ void rewrite_begin(struct rewrite* w, const char* name, const gsel_host_v1* host
   w->pass = pass;
   w->axis = axis;
   w->ranks = api->axis_size(pass, axis);
-  w->rank = api->axis_rank(pass, axis);
+  w->rank = api->axis_coordinate(pass, axis);
   api->clear_buckets(pass);
   read_model(w);
   read_step(w);
@@ -147,12 +147,12 @@ void emit_settle(struct rewrite* w, int32_t bucket) {
 }
 
 int writes_gradients(const gsel_instr* instr) {
-  return instr->kind == GSEL_INSTR_BACKWARD || instr->kind == GSEL_INSTR_BACKWARD_WEIGHT;
+  return instr->kind == GSEL_BACKWARD || instr->kind == GSEL_BACKWARD_WEIGHT;
 }
 
 int reads_param(const struct rewrite* w, const gsel_instr* instr, int32_t i) {
-  if (instr->kind == GSEL_INSTR_FORWARD || instr->kind == GSEL_INSTR_RECOMPUTE) return 1;
-  if (instr->kind != GSEL_INSTR_BACKWARD && instr->kind != GSEL_INSTR_BACKWARD_INPUT) return 0;
+  if (instr->kind == GSEL_FORWARD || instr->kind == GSEL_INSTR_RECOMPUTE) return 1;
+  if (instr->kind != GSEL_BACKWARD && instr->kind != GSEL_BACKWARD_INPUT) return 0;
   return i > 63 || !(w->layers[instr->layer].backward_unread_params >> i & 1);
 }
 

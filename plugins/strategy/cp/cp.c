@@ -7,10 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/places.h"
+#include "common/placements.h"
 
 /* Parts of columns would meet all rows of a matrix. */
-static gsel_status refuse_matrix(const struct places* p, const gsel_layer_info* layer, gsel_error** err) {
+static gsel_status refuse_matrix(const struct placements* p, const gsel_layer_info* layer, gsel_error** err) {
   for (int32_t i = 0; i < layer->n_params; ++i) {
     gsel_param_info param = {.struct_size = sizeof param};
     char text[512];
@@ -25,29 +25,29 @@ static gsel_status refuse_matrix(const struct places* p, const gsel_layer_info* 
   return GSEL_OK;
 }
 
-static void place(struct places* p, int32_t id, gsel_error** err) {
+static void place(struct placements* p, int32_t id, gsel_error** err) {
   gsel_layer_info layer = {.struct_size = sizeof layer};
-  if (places_layer(p, id, &layer)) return;
+  if (placements_layer(p, id, &layer)) return;
   const int by_position = layer.ring_shifts || (layer.flags & GSEL_LAYER_POSITIONWISE);
-  if (by_position && places_all_have_positions(p, &layer)) {
-    places_by_position(p, id, &layer);
-  } else if (places_reads_sharded(p, &layer)) {
+  if (by_position && placements_all_have_positions(p, &layer)) {
+    placements_by_position(p, id, &layer);
+  } else if (placements_reads_sharded(p, &layer)) {
     p->status = refuse_matrix(p, &layer, err);
-    if (!p->status) places_as_declared(p, id, &layer);
+    if (!p->status) placements_as_declared(p, id, &layer);
   }
 }
 
 static gsel_status compile(const gsel_host_v1* host, const gsel_pass_api_v1* api, gsel_pass* pass, gsel_axis axis,
                            gsel_error** err) {
-  struct places p = {.host = host, .api = api, .pass = pass};
+  struct placements p = {.host = host, .api = api, .pass = pass};
   (void)axis;
   for (int32_t l = 0; l < api->layer_count(pass); ++l) place(&p, l, err);
-  return places_end(&p, "cp", err);
+  return placements_end(&p, "cp", err);
 }
 
 static const gsel_strategy_v1 strategy = {
     .struct_size = sizeof strategy,
-    .axes = 1u << GSEL_AXIS_TENSOR,
+    .axes = 1u << GSEL_AXIS_CONTEXT,
     .compile = compile,
 };
 

@@ -6,14 +6,17 @@
 #include "common/rewrite.h"
 
 static const gsel_option_v1 options[] = {
-    {"bucket_bytes", "bytes of gradients after which a bucket is closed", GSEL_OPTION_INTEGER, 0, 1, 1e15, "26214400"},
-    {"first_bucket_bytes", "bytes after which the first bucket is closed; small, so that communication starts early",
-     GSEL_OPTION_INTEGER, 0, 1, 1e15, "1048576"},
-    {"overlap", "true: reduce while backward goes on; false: after it", GSEL_OPTION_BOOLEAN, 0, 0, 0, "true"},
-    {"compress", "what is sent of a gradient: none (f32), f16, bf16, low_rank", GSEL_OPTION_TEXT, 0, 0, 0, "none"},
-    {"compress_rank", "columns of a low_rank factor", GSEL_OPTION_INTEGER, 0, 1, 65536, "4"},
-    {"compress_start", "first step, from 0, that compresses; -1: 10 for low_rank, else 0", GSEL_OPTION_INTEGER, 0, -1,
-     1e15, "-1"},
+    {sizeof(gsel_option_v1), GSEL_OPTION_INTEGER, "bucket_bytes", "bytes of gradients after which a bucket is closed",
+     1, 1e15, "26214400"},
+    {sizeof(gsel_option_v1), GSEL_OPTION_INTEGER, "first_bucket_bytes",
+     "bytes after which the first bucket is closed; small, so that communication starts early", 1, 1e15, "1048576"},
+    {sizeof(gsel_option_v1), GSEL_OPTION_BOOLEAN, "overlap", "true: reduce while backward goes on; false: after it", 0,
+     0, "true"},
+    {sizeof(gsel_option_v1), GSEL_OPTION_TEXT, "compress",
+     "what is sent of a gradient: none (f32), f16, bf16, low_rank", 0, 0, "none"},
+    {sizeof(gsel_option_v1), GSEL_OPTION_INTEGER, "compress_rank", "columns of a low_rank factor", 1, 65536, "4"},
+    {sizeof(gsel_option_v1), GSEL_OPTION_INTEGER, "compress_start",
+     "first step, from 0, that compresses; -1: 10 for low_rank, else 0", -1, 1e15, "-1"},
 };
 static const char* const compressions[] = {"none", "f16", "bf16", "low_rank"}; /* in the order of GSEL_COMPRESS_* */
 

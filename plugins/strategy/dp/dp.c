@@ -7,8 +7,10 @@
 #include "common/rewrite.h"
 
 static const gsel_option_v1 options[] = {
-    {"bucket_bytes", "bytes of gradients after which a bucket is closed", GSEL_OPTION_INTEGER, 0, 1, 1e15, "10485760"},
-    {"overlap", "true: reduce while backward goes on; false: after it", GSEL_OPTION_BOOLEAN, 0, 0, 0, "true"},
+    {sizeof(gsel_option_v1), GSEL_OPTION_INTEGER, "bucket_bytes", "bytes of gradients after which a bucket is closed",
+     1, 1e15, "10485760"},
+    {sizeof(gsel_option_v1), GSEL_OPTION_BOOLEAN, "overlap", "true: reduce while backward goes on; false: after it", 0,
+     0, "true"},
 };
 
 enum { MASTER = 0 };
@@ -143,14 +145,14 @@ static void scatter_gradients(struct dp* d, int32_t part) {
 }
 
 static int is_backward(gsel_instr_kind kind) {
-  return kind == GSEL_INSTR_BACKWARD || kind == GSEL_INSTR_BACKWARD_INPUT || kind == GSEL_INSTR_BACKWARD_WEIGHT;
+  return kind == GSEL_BACKWARD || kind == GSEL_BACKWARD_INPUT || kind == GSEL_BACKWARD_WEIGHT;
 }
 
 static void write_instr(struct dp* d, gsel_instr instr) {
-  if (instr.kind == GSEL_INSTR_INPUT) {
+  if (instr.kind == GSEL_INPUT) {
     write_input(d, instr);
   } else if (instr.layer >= 0 && d->on_master[instr.layer]) {
-    if (instr.kind == GSEL_INSTR_FORWARD)
+    if (instr.kind == GSEL_FORWARD)
       write_master_forward(d, instr);
     else
       emit_whole(d, instr);

@@ -37,7 +37,7 @@ static void take_hints(struct pp* pp, struct costs* c) {
   double total = 0;
   for (int32_t l = 0; l < pp->w.n_layers; ++l) total += c->time[l] = hinted_time(pp, l);
   c->known = total > 0 ? "flop_per_sample" : "the number of layers, since no layer has flop_per_sample";
-  for (int32_t l = 0; l < pp->w.n_layers && !(total > 0); ++l) c->time[l] = !pp->w.layers[l].converts;
+  for (int32_t l = 0; l < pp->w.n_layers && !(total > 0); ++l) c->time[l] = !pp->w.layers[l].redistributes;
 }
 
 static double kept_bytes(const struct pp* pp, const gsel_layer_info* layer) {
@@ -71,11 +71,11 @@ static int64_t largest_microbatch(const struct pp* pp) {
 static void find_held(struct pp* pp, struct costs* c) {
   const struct rewrite* w = &pp->w;
   int32_t* now = rewrite_alloc(&pp->w, pp->n_stages, sizeof *now);
-  for (int32_t place = 0; place < pp->n_places && !w->status; ++place)
-    for (int32_t i = 0; i < w->api->schedule_length(pp->schedule, place); ++i) {
-      const gsel_action a = w->api->schedule_action(pp->schedule, place, i);
-      if (a.kind == GSEL_ACTION_FORWARD) ++now[a.stage];
-      if (a.kind == GSEL_ACTION_BACKWARD || a.kind == GSEL_ACTION_BACKWARD_WEIGHT) --now[a.stage];
+  for (int32_t rank = 0; rank < pp->n_ranks && !w->status; ++rank)
+    for (int32_t i = 0; i < w->api->schedule_length(pp->schedule, rank); ++i) {
+      const gsel_action a = action_of(pp, rank, i);
+      if (a.kind == GSEL_FORWARD) ++now[a.stage];
+      if (a.kind == GSEL_BACKWARD || a.kind == GSEL_BACKWARD_WEIGHT) --now[a.stage];
       if (now[a.stage] > c->held[a.stage]) c->held[a.stage] = now[a.stage];
     }
   free(now);

@@ -24,7 +24,8 @@ static void refuse_cut(struct pp* pp, const char* format, int32_t stage, const c
 
 static void take_cut(struct pp* pp, const unsigned char* may_begin, int32_t stage, const char* name, size_t length) {
   int32_t l = find_layer(pp, name, length);
-  while (l > 0 && !may_begin[l] && pp->w.layers[l - 1].converts) --l; /* what it reads is made ready in its stage */
+  while (l > 0 && !may_begin[l] && pp->w.layers[l - 1].redistributes)
+    --l; /* what it reads is made ready in its stage */
   if (l < 0)
     refuse_cut(pp, "cuts: stage %d is to begin with layer \"%%s\", which there is not", stage, name, length);
   else if (l <= pp->begin[stage - 1])
@@ -73,13 +74,13 @@ static void explain_stages(struct pp* pp, const struct partition* p, const struc
   for (int32_t s = 0; s < pp->n_stages; ++s) {
     char size[32];
     write_size(stage_amount(p, memory, pp->begin, s), size, sizeof size);
-    note(pp, "pp: stage %d on place %d: %s to %s (%d layers), %.1f %% of the work, about %s", s, pp->place_of_stage[s],
+    note(pp, "pp: stage %d on rank %d: %s to %s (%d layers), %.1f %% of the work, about %s", s, pp->rank_of_stage[s],
          pp->w.layers[pp->begin[s]].name, pp->w.layers[end_of_stage(pp, s) - 1].name,
          end_of_stage(pp, s) - pp->begin[s], all > 0 ? 100 * stage_amount(p, time, pp->begin, s) / all : 0, size);
   }
 }
 
-/* The busiest place's share with a cut one layer away; 0 where it may not stand there. */
+/* The busiest rank's share with a cut one layer away; 0 where it may not stand there. */
 static double share_when_moved(struct pp* pp, const struct partition* p, const struct measure* m, int32_t cut,
                                int32_t step) {
   const int32_t old = pp->begin[cut];
@@ -98,7 +99,7 @@ static void explain_cuts(struct pp* pp, const struct partition* p) {
     char text[2][64] = {"no earlier one", "no later one"};
     if (earlier > 0) snprintf(text[0], sizeof text[0], "%.1f %% one earlier", 100 * earlier);
     if (later > 0) snprintf(text[1], sizeof text[1], "%.1f %% one later", 100 * later);
-    note(pp, "pp: cut before %s: the largest place would have %s, %s", pp->w.layers[pp->begin[s]].name, text[0],
+    note(pp, "pp: cut before %s: the largest rank would have %s, %s", pp->w.layers[pp->begin[s]].name, text[0],
          text[1]);
   }
 }
@@ -107,7 +108,7 @@ static void explain_fused(struct pp* pp) {
   int32_t n = 0, first = -1;
   int splits = 0;
   for (int32_t i = 0; i < pp->w.api->schedule_length(pp->schedule, 0) && !splits; ++i)
-    splits = pp->w.api->schedule_action(pp->schedule, 0, i).kind == GSEL_ACTION_BACKWARD_INPUT;
+    splits = action_of(pp, 0, i).kind == GSEL_BACKWARD_INPUT;
   for (int32_t l = pp->w.n_layers - 1; l >= 0 && splits; --l) {
     const uint32_t b = pp->w.layers[l].backward;
     if (!(b & GSEL_BACKWARD_PRODUCES_WEIGHT) || b & GSEL_BACKWARD_IN_HALVES) continue;
@@ -134,40 +135,40 @@ static void cut(struct pp* pp, const struct partition* p) {
 }
 
 static void check_count(struct pp* pp, const struct partition* p) {
-  const int32_t most = most_stages(p), chunks = pp->n_stages / pp->n_places;
+  const int32_t most = most_stages(p), chunks = pp->n_stages / pp->n_ranks;
   char why[384];
   if (pp->n_stages <= most) return;
   snprintf(why, sizeof why,
-           "%d stages were asked for (%d on each of %d places), and the model's %d layers can be cut into %d at "
+           "%d stages were asked for (%d on each of %d ranks), and the model's %d layers can be cut into %d at "
            "most%%s; mesh.pipeline = %d would do",
-           pp->n_stages, chunks, pp->n_places, pp->w.n_layers, most, most / chunks > 1 ? most / chunks : 1);
+           pp->n_stages, chunks, pp->n_ranks, pp->w.n_layers, most, most / chunks > 1 ? most / chunks : 1);
   rewrite_fail(&pp->w, GSEL_ERR_CONFIG, why, most < pp->w.n_layers ? ", since some allow no cut after them" : "");
 }
 
-/* Where places differ in weight, shares are told as if they did not. */
+/* Where ranks differ in weight, shares are told as if they did not. */
 static void explain_weights(struct pp* pp, const struct partition* p) {
   char text[256] = "";
   int differ = 0;
-  for (int32_t place = 0; place < pp->n_places; ++place) {
-    const double weight = pp->w.api->axis_weight(pp->w.pass, GSEL_AXIS_PIPELINE, place);
+  for (int32_t rank = 0; rank < pp->n_ranks; ++rank) {
+    const double weight = pp->w.api->axis_weight(pp->w.pass, GSEL_AXIS_PIPELINE, rank);
     const size_t length = strlen(text);
-    snprintf(text + length, sizeof text - length, "%s%g", place ? ", " : "", weight);
+    snprintf(text + length, sizeof text - length, "%s%g", rank ? ", " : "", weight);
     differ |= weight != p->weight[0];
   }
-  if (differ) note(pp, "pp: places weigh %s, and shares count divided by that", text);
+  if (differ) note(pp, "pp: ranks weigh %s, and shares count divided by that", text);
 }
 
 static void explain(struct pp* pp, const struct partition* p, const struct costs* c, const struct measure* time,
                     const struct measure* memory) {
   const int manual = pp->w.api->option_text(pp->w.pass, "cuts")[0] != 0;
   if (manual)
-    note(pp, "pp: %d stages on %d places, cut as strategy.pipeline.cuts says; work is told by %s", pp->n_stages,
-         pp->n_places, c->known);
+    note(pp, "pp: %d stages on %d ranks, cut as strategy.pipeline.cuts says; work is told by %s", pp->n_stages,
+         pp->n_ranks, c->known);
   else
-    note(pp, "pp: %d stages on %d places, cut by %s; the largest place has %.1f %% of the %s, an even share is %.1f %%",
-         pp->n_stages, pp->n_places, p->first.fixed == memory->fixed ? "memory" : c->known,
+    note(pp, "pp: %d stages on %d ranks, cut by %s; the largest rank has %.1f %% of the %s, an even share is %.1f %%",
+         pp->n_stages, pp->n_ranks, p->first.fixed == memory->fixed ? "memory" : c->known,
          100 * largest_share(p, &p->first, pp->begin), p->first.fixed == memory->fixed ? "bytes" : "work",
-         100.0 / pp->n_places);
+         100.0 / pp->n_ranks);
   explain_weights(pp, p);
   explain_stages(pp, p, time, memory);
   if (!manual) explain_cuts(pp, p);
@@ -184,14 +185,14 @@ void choose_cuts(struct pp* pp) {
   if (!w->status) find_costs(pp, &c);
   if (!w->status) {
     for (int32_t s = 0; s < pp->n_stages; ++s)
-      weight[s] = w->api->axis_weight(w->pass, GSEL_AXIS_PIPELINE, pp->place_of_stage[s]);
+      weight[s] = w->api->axis_weight(w->pass, GSEL_AXIS_PIPELINE, pp->rank_of_stage[s]);
     may_begin[0] = 1;
     for (int32_t l = 1; l < w->n_layers; ++l) may_begin[l] = !(w->layers[l - 1].flags & GSEL_LAYER_NO_CUT_AFTER);
     const struct measure time = {c.time, NULL, NULL}, memory = {c.kept, c.live, c.held};
     const struct partition p = {w->n_layers,
                                 pp->n_stages,
-                                pp->n_places,
-                                pp->place_of_stage,
+                                pp->n_ranks,
+                                pp->rank_of_stage,
                                 may_begin,
                                 by_memory ? memory : time,
                                 by_memory ? time : memory,

@@ -18,10 +18,10 @@ struct finder {
 };
 
 static int32_t place_of(const struct pp* pp, int32_t stage) {
-  return pp->place_of_stage[stage];
+  return pp->rank_of_stage[stage];
 }
 
-/* The hop of a value on a place, made when it is met first. */
+/* The hop of a value on a rank, made when it is met first. */
 static int32_t hop_on(struct finder* f, int32_t value, int32_t stage) {
   struct chain* chain = &f->chains[value];
   for (int32_t h = chain->first; h >= 0; h = f->following[h])
@@ -52,7 +52,7 @@ static void visit_layer(struct finder* f, int32_t l) {
   for (int32_t i = 0; i < layer->n_outputs; ++i) hop_on(f, layer->outputs[i], pp->stage_of_layer[l]);
 }
 
-/* A gradient comes back from where somebody adds to it, and from all places before. Later hops of a chain were found
+/* A gradient comes back from where somebody adds to it, and from all ranks before. Later hops of a chain were found
  * later. */
 static void find_ways_back(struct finder* f) {
   for (int32_t h = f->n_found - 1; h >= 0; --h) {

@@ -22,43 +22,44 @@ enum { VALUE_HERE = 1, GRADIENT_HERE = 2 };
 struct lower {
   struct pp* pp;
   struct hops hops;
-  struct stream* streams; /* [n_places] */
+  struct stream* streams; /* [n_ranks] */
   unsigned char* arrived; /* [n_values][n_microbatches] VALUE_HERE, GRADIENT_HERE */
   int32_t* input_stage;   /* [n_values] first stage of this rank that reads an input; -1: none */
 };
 
 /* ---- messages ---- */
 
-static int32_t world_rank(const struct pp* pp, int32_t place) {
+static int32_t world_rank(const struct pp* pp, int32_t pipeline_rank) {
   const struct rewrite* w = &pp->w;
-  const int32_t tensors = w->api->axis_size(w->pass, GSEL_AXIS_TENSOR),
-                datas = w->api->axis_size(w->pass, GSEL_AXIS_DATA);
-  return w->api->axis_rank(w->pass, GSEL_AXIS_TENSOR) +
-         tensors * (w->api->axis_rank(w->pass, GSEL_AXIS_DATA) + datas * place);
+  int32_t rank = pipeline_rank;
+  for (int32_t i = 0; i < 3; ++i) {
+    static const gsel_axis inner[] = {GSEL_AXIS_DATA, GSEL_AXIS_CONTEXT, GSEL_AXIS_TENSOR};
+    rank = rank * w->api->axis_size(w->pass, inner[i]) + w->api->axis_coordinate(w->pass, inner[i]);
+  }
+  return rank;
 }
 
-static void emit_message(struct lower* lo, gsel_instr_kind kind, struct message m, int32_t place) {
-  emit(&lo->pp->w, (gsel_instr){kind, -1, m.value, m.microbatch, -1, -1, world_rank(lo->pp, place), m.flags});
+static void emit_message(struct lower* lo, gsel_instr_kind kind, struct message m, int32_t rank) {
+  emit(&lo->pp->w, (gsel_instr){kind, -1, m.value, m.microbatch, -1, -1, world_rank(lo->pp, rank), m.flags});
 }
 
-/* Whether a hop's value, or in backward its gradient, leaves its place, and where to. */
+/* Whether a hop's value, or in backward its gradient, leaves its rank, and where to. */
 static int32_t destination(const struct hop* hop, int32_t kind) {
-  if (kind == GSEL_ACTION_FORWARD) return hop->next;
-  return kind == GSEL_ACTION_BACKWARD_WEIGHT || !hop->gives ? -1 : hop->previous;
+  if (kind == GSEL_FORWARD) return hop->next;
+  return kind == GSEL_BACKWARD_WEIGHT || !hop->gives ? -1 : hop->previous;
 }
 
 static struct message message_of(const struct hop* hop, const gsel_action* action) {
-  return (struct message){hop->value, action->microbatch,
-                          action->kind == GSEL_ACTION_FORWARD ? 0 : GSEL_INSTR_GRADIENT};
+  return (struct message){hop->value, action->microbatch, action->kind == GSEL_FORWARD ? 0 : GSEL_INSTR_GRADIENT};
 }
 
-/* The next message from a place to this rank; 0 when there is none. */
+/* The next message from a rank to this rank; 0 when there is none. */
 static int next_message(struct lower* lo, int32_t from, struct message* out) {
   const struct rewrite* w = &lo->pp->w;
   struct stream* stream = &lo->streams[from];
   const int32_t n = w->api->schedule_length(lo->pp->schedule, from);
   for (; stream->action < n; ++stream->action, stream->hop = 0) {
-    const gsel_action action = w->api->schedule_action(lo->pp->schedule, from, stream->action);
+    const gsel_action action = action_of(lo->pp, from, stream->action);
     const int32_t first = lo->hops.of_stage[action.stage], end = lo->hops.of_stage[action.stage + 1];
     while (first + stream->hop < end) {
       const struct hop* hop = &lo->hops.all[first + stream->hop++];
@@ -74,7 +75,7 @@ static unsigned char* arrival(struct lower* lo, const struct message* m) {
   return &lo->arrived[m->value * (int64_t)lo->pp->n_microbatches + m->microbatch];
 }
 
-/* Receives what is needed and all that the same place has sent before it. */
+/* Receives what is needed and all that the same rank has sent before it. */
 static void receive(struct lower* lo, struct message needed, int32_t from) {
   const unsigned char mark = needed.flags ? GRADIENT_HERE : VALUE_HERE;
   while (!lo->pp->w.status && !(*arrival(lo, &needed) & mark)) {
@@ -91,7 +92,7 @@ static void receive(struct lower* lo, struct message needed, int32_t from) {
 static void receive_all(struct lower* lo, const gsel_action* action) {
   for (int32_t h = lo->hops.of_stage[action->stage]; h < lo->hops.of_stage[action->stage + 1]; ++h) {
     const struct hop* hop = &lo->hops.all[h];
-    const int forward = action->kind == GSEL_ACTION_FORWARD;
+    const int forward = action->kind == GSEL_FORWARD;
     const int32_t from = forward ? hop->previous : hop->awaits ? hop->next : -1;
     if (from >= 0) receive(lo, message_of(hop, action), from);
   }
@@ -113,14 +114,14 @@ static void emit_layer(struct lower* lo, gsel_instr_kind kind, int32_t layer, in
 static void emit_inputs(struct lower* lo, const gsel_action* action) {
   for (int32_t v = 0; v < lo->pp->n_values; ++v)
     if (lo->input_stage[v] == action->stage)
-      emit(&lo->pp->w, (gsel_instr){GSEL_INSTR_INPUT, -1, v, action->microbatch, -1, -1, -1, 0});
+      emit(&lo->pp->w, (gsel_instr){GSEL_INPUT, -1, v, action->microbatch, -1, -1, -1, 0});
 }
 
 static void write_forward(struct lower* lo, const gsel_action* action) {
   emit_inputs(lo, action);
   receive_all(lo, action);
   for (int32_t l = lo->pp->begin[action->stage]; l < end_of_stage(lo->pp, action->stage); ++l)
-    emit_layer(lo, GSEL_INSTR_FORWARD, l, action->microbatch);
+    emit_layer(lo, GSEL_FORWARD, l, action->microbatch);
   send_all(lo, action);
 }
 
@@ -128,17 +129,16 @@ static void write_forward(struct lower* lo, const gsel_action* action) {
  * some; what has none runs whole with the first half. */
 static void emit_backward(struct lower* lo, int32_t l, const gsel_action* action) {
   const uint32_t b = lo->pp->w.layers[l].backward;
-  const int whole =
-      b & GSEL_BACKWARD_IN_ONE && (action->kind == GSEL_ACTION_BACKWARD || !(b & GSEL_BACKWARD_IN_HALVES));
+  const int whole = b & GSEL_BACKWARD_IN_ONE && (action->kind == GSEL_BACKWARD || !(b & GSEL_BACKWARD_IN_HALVES));
   if (!(b & (GSEL_BACKWARD_PRODUCES_INPUT | GSEL_BACKWARD_PRODUCES_WEIGHT))) return;
   if (whole) {
-    if (action->kind != GSEL_ACTION_BACKWARD_WEIGHT) emit_layer(lo, GSEL_INSTR_BACKWARD, l, action->microbatch);
+    if (action->kind != GSEL_BACKWARD_WEIGHT) emit_layer(lo, GSEL_BACKWARD, l, action->microbatch);
     return;
   }
-  if (action->kind != GSEL_ACTION_BACKWARD_WEIGHT && b & GSEL_BACKWARD_PRODUCES_INPUT)
-    emit_layer(lo, GSEL_INSTR_BACKWARD_INPUT, l, action->microbatch);
-  if (action->kind != GSEL_ACTION_BACKWARD_INPUT && b & GSEL_BACKWARD_PRODUCES_WEIGHT)
-    emit_layer(lo, GSEL_INSTR_BACKWARD_WEIGHT, l, action->microbatch);
+  if (action->kind != GSEL_BACKWARD_WEIGHT && b & GSEL_BACKWARD_PRODUCES_INPUT)
+    emit_layer(lo, GSEL_BACKWARD_INPUT, l, action->microbatch);
+  if (action->kind != GSEL_BACKWARD_INPUT && b & GSEL_BACKWARD_PRODUCES_WEIGHT)
+    emit_layer(lo, GSEL_BACKWARD_WEIGHT, l, action->microbatch);
 }
 
 /* The layers of l's run that are in its stage, up to l, before l's backward. */
@@ -171,9 +171,9 @@ static void write_backward_weight(struct lower* lo, const gsel_action* action) {
 }
 
 static void write_action(struct lower* lo, const gsel_action* action) {
-  if (action->kind == GSEL_ACTION_FORWARD)
+  if (action->kind == GSEL_FORWARD)
     write_forward(lo, action);
-  else if (action->kind == GSEL_ACTION_BACKWARD_WEIGHT)
+  else if (action->kind == GSEL_BACKWARD_WEIGHT)
     write_backward_weight(lo, action);
   else
     write_backward(lo, action);
@@ -187,7 +187,7 @@ static void find_input_stages(struct lower* lo) {
   for (int32_t l = pp->w.n_layers - 1; l >= 0; --l) {
     const gsel_layer_info* layer = &pp->w.layers[l];
     const int32_t stage = pp->stage_of_layer[l];
-    if (pp->place_of_stage[stage] != pp->w.rank) continue;
+    if (pp->rank_of_stage[stage] != pp->w.rank) continue;
     for (int32_t i = 0; i < layer->n_inputs; ++i)
       if (pp->values[layer->inputs[i]].producer < 0) lo->input_stage[layer->inputs[i]] = stage;
   }
@@ -197,41 +197,41 @@ static int is_told(const gsel_instr* instr) {
   return instr->kind == GSEL_INSTR_LOSS_ALLREDUCE && instr->axis == GSEL_AXIS_PIPELINE;
 }
 
-/* The losses of the whole pipeline, told by the place that has them and heard by the others. */
+/* The losses of the whole pipeline, told by the rank that has them and heard by the others. */
 static void write_losses(struct pp* pp) {
   struct rewrite* w = &pp->w;
   for (int32_t i = 0; i < w->n_base; ++i)
     if (is_told(&w->base[i])) emit(w, w->base[i]);
 }
 
-/* The action of this rank's row after which all losses are known; -1 where the loss is another place's. */
+/* The action of this rank's row after which all losses are known; -1 where the loss is another rank's. */
 static int32_t last_loss(const struct pp* pp) {
   const struct rewrite* w = &pp->w;
   for (int32_t l = 0; l < w->n_layers; ++l) {
     const int32_t stage = pp->stage_of_layer[l];
-    if (!(w->layers[l].flags & GSEL_LAYER_LOSS) || pp->place_of_stage[stage] != w->rank) continue;
+    if (!(w->layers[l].flags & GSEL_LAYER_LOSS) || pp->rank_of_stage[stage] != w->rank) continue;
     for (int32_t i = w->api->schedule_length(pp->schedule, w->rank); i-- > 0;) {
-      const gsel_action action = w->api->schedule_action(pp->schedule, w->rank, i);
-      if (action.kind == GSEL_ACTION_FORWARD && action.stage == stage) return i;
+      const gsel_action action = action_of(pp, w->rank, i);
+      if (action.kind == GSEL_FORWARD && action.stage == stage) return i;
     }
   }
   return -1;
 }
 
-/* Whether an instruction brings together what all places of the pipeline say of their gradients. */
+/* Whether an instruction brings together what all ranks of the pipeline say of their gradients. */
 static int is_deferrable(const gsel_instr* instr) {
   return instr->kind == GSEL_INSTR_NORM || (instr->kind == GSEL_INSTR_OVERFLOW && instr->axis == GSEL_AXIS_PIPELINE);
 }
 
-/* The buckets are those of this place alone. What is deferred comes last: behind it the step is optimistic. */
+/* The buckets are those of this rank alone. What is optimistic comes last: behind it the step is optimistic. */
 static void write_end(struct pp* pp) {
   struct rewrite* w = &pp->w;
-  for (int deferred = 0; deferred <= pp->post_validates; ++deferred)
+  for (int optimistic = 0; optimistic <= pp->post_validates; ++optimistic)
     for (int32_t i = w->end_of_backward; i < w->n_base; ++i) {
       gsel_instr instr = w->base[i];
       if (instr.kind == GSEL_INSTR_STEP || is_told(&instr)) continue;
-      if ((pp->post_validates && is_deferrable(&instr)) != deferred) continue;
-      if (deferred) instr.flags |= GSEL_INSTR_DEFERRED;
+      if ((pp->post_validates && is_deferrable(&instr)) != optimistic) continue;
+      if (optimistic) instr.flags |= GSEL_INSTR_OPTIMISTIC;
       emit(w, instr);
     }
   for (int32_t b = 0; b < w->api->bucket_count(w->pass); ++b)
@@ -241,7 +241,7 @@ static void write_end(struct pp* pp) {
 /* The step before is validated before the first backward and before anything of the loss is told. The host sees
  * to it that no message crosses it. */
 static void write_validation(struct lower* lo, int* open) {
-  if (*open) emit(&lo->pp->w, (gsel_instr){GSEL_INSTR_VALIDATE, -1, -1, -1, -1, -1, -1, 0});
+  if (*open) emit(&lo->pp->w, (gsel_instr){GSEL_INSTR_POST_VALIDATE, -1, -1, -1, -1, -1, -1, 0});
   *open = 0;
 }
 
@@ -250,8 +250,8 @@ static void write_row(struct lower* lo) {
   const int32_t n = w->api->schedule_length(lo->pp->schedule, w->rank), last = last_loss(lo->pp);
   int validates = lo->pp->post_validates;
   for (int32_t i = 0; i < n && !w->status; ++i) {
-    const gsel_action action = w->api->schedule_action(lo->pp->schedule, w->rank, i);
-    if (action.kind != GSEL_ACTION_FORWARD) write_validation(lo, &validates);
+    const gsel_action action = action_of(lo->pp, w->rank, i);
+    if (action.kind != GSEL_FORWARD) write_validation(lo, &validates);
     write_action(lo, &action);
     if (i != last) continue;
     write_validation(lo, &validates);
@@ -262,7 +262,7 @@ static void write_row(struct lower* lo) {
 
 void write_step(struct pp* pp) {
   struct lower lo = {.pp = pp};
-  lo.streams = rewrite_alloc(&pp->w, pp->n_places, sizeof *lo.streams);
+  lo.streams = rewrite_alloc(&pp->w, pp->n_ranks, sizeof *lo.streams);
   lo.arrived = rewrite_alloc(&pp->w, pp->n_values * (int64_t)pp->n_microbatches, sizeof *lo.arrived);
   lo.input_stage = rewrite_alloc(&pp->w, pp->n_values, sizeof *lo.input_stage);
   find_hops(pp, &lo.hops);

@@ -1,5 +1,5 @@
 /* pp/partition.c: see partition.h. Dynamic programming over (stages so far, layers so far): first the least bottleneck,
- * then, within it, the least bottleneck of the second measure, then the most even one within both. Where a place has
+ * then, within it, the least bottleneck of the second measure, then the most even one within both. Where a rank has
  * several stages its sum counts, which depends on all cuts at once: from there cuts are moved while that betters it,
  * and then all ways are looked at that could be better still, as far as patience goes. */
 #include "partition.h"
@@ -22,11 +22,11 @@ struct search {
   struct sums first, second;
   double* best;  /* [n_stages + 1][n_layers + 1] */
   int32_t* from; /* the same: where the last stage begins */
-  double* load;  /* [2][n_places] */
+  double* load;  /* [2][n_ranks] */
 };
 
 struct score {
-  double place_first, stage_first, place_second, squares;
+  double rank_first, stage_first, rank_second, squares;
 };
 
 /* ---- amounts ---- */
@@ -65,10 +65,10 @@ double stage_amount(const struct partition* p, const struct measure* m, const in
 
 double largest_share(const struct partition* p, const struct measure* m, const int32_t* begin) {
   double largest = 0, total = 0, weights = 0;
-  for (int32_t place = 0; place < p->n_places; ++place) {
+  for (int32_t rank = 0; rank < p->n_ranks; ++rank) {
     double sum = 0, weight = 1;
     for (int32_t s = 0; s < p->n_stages; ++s)
-      if (p->place_of_stage[s] == place) {
+      if (p->rank_of_stage[s] == rank) {
         sum += stage_amount(p, m, begin, s);
         weight = weight_of(p, s);
       }
@@ -76,7 +76,7 @@ double largest_share(const struct partition* p, const struct measure* m, const i
     total += sum;
     weights += weight;
   }
-  return total > 0 ? largest / total * (weights / p->n_places) : 0;
+  return total > 0 ? largest / total * (weights / p->n_ranks) : 0;
 }
 
 int32_t most_stages(const struct partition* p) {
@@ -132,23 +132,23 @@ static double solve(struct search* q, enum goal goal, const struct limits* limit
   return result;
 }
 
-/* ---- places with several stages ---- */
+/* ---- ranks with several stages ---- */
 
 static struct score score_of(const struct search* q, const int32_t* begin) {
   const struct partition* p = q->p;
   struct score score = {0, 0, 0, 0};
-  double *first = q->load, *second = q->load + p->n_places;
-  for (int32_t place = 0; place < 2 * p->n_places; ++place) q->load[place] = 0;
+  double *first = q->load, *second = q->load + p->n_ranks;
+  for (int32_t rank = 0; rank < 2 * p->n_ranks; ++rank) q->load[rank] = 0;
   for (int32_t s = 0; s < p->n_stages; ++s) {
     const double own = amount(p, &p->first, &q->first, s, begin[s], end_of(p, begin, s));
-    first[p->place_of_stage[s]] += own;
-    second[p->place_of_stage[s]] += amount(p, &p->second, &q->second, s, begin[s], end_of(p, begin, s));
+    first[p->rank_of_stage[s]] += own;
+    second[p->rank_of_stage[s]] += amount(p, &p->second, &q->second, s, begin[s], end_of(p, begin, s));
     score.stage_first = fmax(score.stage_first, own);
     score.squares += own * own;
   }
-  for (int32_t place = 0; place < p->n_places; ++place) {
-    score.place_first = fmax(score.place_first, first[place]);
-    score.place_second = fmax(score.place_second, second[place]);
+  for (int32_t rank = 0; rank < p->n_ranks; ++rank) {
+    score.rank_first = fmax(score.rank_first, first[rank]);
+    score.rank_second = fmax(score.rank_second, second[rank]);
   }
   return score;
 }
@@ -158,12 +158,12 @@ static int clearly_less(double a, double b) {
 }
 
 static int is_better(const struct score* a, const struct score* b) {
-  if (clearly_less(a->place_first, b->place_first)) return 1;
-  if (clearly_less(b->place_first, a->place_first)) return 0;
+  if (clearly_less(a->rank_first, b->rank_first)) return 1;
+  if (clearly_less(b->rank_first, a->rank_first)) return 0;
   if (clearly_less(a->stage_first, b->stage_first)) return 1;
   if (clearly_less(b->stage_first, a->stage_first)) return 0;
-  if (clearly_less(a->place_second, b->place_second)) return 1;
-  if (clearly_less(b->place_second, a->place_second)) return 0;
+  if (clearly_less(a->rank_second, b->rank_second)) return 1;
+  if (clearly_less(b->rank_second, a->rank_second)) return 0;
   return clearly_less(a->squares, b->squares);
 }
 
@@ -174,14 +174,14 @@ static int take_if_better(const struct search* q, const int32_t* begin, struct s
   return 1;
 }
 
-/* The next place for a cut on one side; itself where there is none between its neighbours. */
+/* The next position for a cut on one side; itself where there is none between its neighbours. */
 static int32_t neighbour(const struct partition* p, const int32_t* begin, int32_t cut, int32_t step) {
   for (int32_t l = begin[cut] + step; l > begin[cut - 1] && l < end_of(p, begin, cut); l += step)
     if (p->may_begin[l]) return l;
   return begin[cut];
 }
 
-/* Each cut to every place between its neighbours. */
+/* Each cut to every position between its neighbours. */
 static int move_one(const struct search* q, int32_t* begin, struct score* score) {
   int moved = 0;
   for (int32_t cut = 1; cut < q->p->n_stages; ++cut) {
@@ -198,7 +198,7 @@ static int move_one(const struct search* q, int32_t* begin, struct score* score)
   return moved;
 }
 
-/* Two cuts by one place each. */
+/* Two cuts by one layer each. */
 static int move_two(const struct search* q, int32_t* begin, struct score* score) {
   for (int32_t a = 1; a < q->p->n_stages; ++a)
     for (int32_t b = a + 1; b < q->p->n_stages; ++b)
@@ -229,20 +229,20 @@ struct walk {
   struct score score; /* of best */
   int32_t* best;      /* [n_stages] */
   int32_t* begin;     /* [n_stages] of the way that is looked at */
-  double* load;       /* [n_places] of its stages so far */
+  double* load;       /* [n_ranks] of its stages so far */
   int32_t visits;
 };
 
 static void visit(struct walk* walk, int32_t stage) {
   const struct partition* p = walk->q->p;
   const int32_t last = stage + 1 == p->n_stages, first = walk->begin[stage];
-  double* load = &walk->load[p->place_of_stage[stage]];
+  double* load = &walk->load[p->rank_of_stage[stage]];
   const double before = *load;
   for (int32_t end = last ? p->n_layers : first + 1; end <= p->n_layers && walk->visits < MOST_VISITS; ++end) {
     if (end < p->n_layers && !p->may_begin[end]) continue;
     ++walk->visits;
     *load = before + amount(p, &p->first, &walk->q->first, stage, first, end);
-    if (clearly_less(walk->score.place_first, *load)) break;
+    if (clearly_less(walk->score.rank_first, *load)) break;
     if (last) {
       if (take_if_better(walk->q, walk->begin, &walk->score))
         memcpy(walk->best, walk->begin, sizeof *walk->best * (size_t)p->n_stages);
@@ -257,7 +257,7 @@ static void visit(struct walk* walk, int32_t stage) {
 static int look_at_all(const struct search* q, int32_t* begin) {
   struct walk walk = {.q = q, .score = score_of(q, begin), .best = begin};
   walk.begin = calloc((size_t)q->p->n_stages, sizeof *walk.begin);
-  walk.load = calloc((size_t)q->p->n_places, sizeof *walk.load);
+  walk.load = calloc((size_t)q->p->n_ranks, sizeof *walk.load);
   const int status = walk.begin && walk.load ? PARTITION_OK : PARTITION_NO_MEMORY;
   if (status == PARTITION_OK) visit(&walk, 0);
   free(walk.begin);
@@ -271,7 +271,7 @@ static int prepare(struct search* q) {
   const size_t cells = ((size_t)q->p->n_stages + 1) * ((size_t)q->p->n_layers + 1);
   q->best = calloc(cells, sizeof *q->best);
   q->from = calloc(cells, sizeof *q->from);
-  q->load = calloc(2 * (size_t)q->p->n_places + 1, sizeof *q->load);
+  q->load = calloc(2 * (size_t)q->p->n_ranks + 1, sizeof *q->load);
   if (make_sums(&q->p->first, q->p->n_layers, &q->first) || make_sums(&q->p->second, q->p->n_layers, &q->second))
     return PARTITION_NO_MEMORY;
   return q->best && q->from && q->load ? PARTITION_OK : PARTITION_NO_MEMORY;
@@ -296,7 +296,7 @@ int partition_layers(const struct partition* p, int32_t* begin) {
     limits.first = solve(&q, LEAST_FIRST, &limits, begin) * (1 + kSlack);
     limits.second = solve(&q, LEAST_SECOND, &limits, begin) * (1 + kSlack);
     solve(&q, LEAST_SQUARES, &limits, begin);
-    if (p->n_stages > p->n_places) {
+    if (p->n_stages > p->n_ranks) {
       move_cuts(&q, begin);
       status = look_at_all(&q, begin);
     }

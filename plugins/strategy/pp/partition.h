@@ -13,11 +13,11 @@ struct measure {
 };
 
 struct partition {
-  int32_t n_layers, n_stages, n_places;
-  const int32_t* place_of_stage;  /* [n_stages] */
+  int32_t n_layers, n_stages, n_ranks;
+  const int32_t* rank_of_stage;   /* [n_stages] */
   const unsigned char* may_begin; /* [n_layers] 1: a stage may begin with this layer */
   struct measure first, second;   /* what is kept small, and what decides between equals */
-  const double* weight;           /* [n_stages] of its place: what a stage takes counts divided by it; NULL: 1 each */
+  const double* weight;           /* [n_stages] of its rank: what a stage takes counts divided by it; NULL: 1 each */
 };
 
 enum { PARTITION_OK, PARTITION_IMPOSSIBLE, PARTITION_NO_MEMORY };
@@ -25,12 +25,12 @@ enum { PARTITION_OK, PARTITION_IMPOSSIBLE, PARTITION_NO_MEMORY };
 /* Most stages that the layers can be cut into. */
 int32_t most_stages(const struct partition* p);
 
-/* begin[n_stages]: each stage's first layer. The largest place's `first` is the least possible where each place has one
+/* begin[n_stages]: each stage's first layer. The largest rank's `first` is the least possible where each rank has one
  * stage, or few enough ways lead through all cuts; else what moving one or two cuts at a time cannot better. Of equals,
- * that with the smaller largest stage, then with the smaller `second` of the largest place, then the most even. */
+ * that with the smaller largest stage, then with the smaller `second` of the largest rank, then the most even. */
 int partition_layers(const struct partition* p, int32_t* begin);
 
-/* The largest place's share of all that `measure` adds up to; of places that differ in weight, what it would be with
+/* The largest rank's share of all that `measure` adds up to; of ranks that differ in weight, what it would be with
  * the mean weight. */
 double largest_share(const struct partition* p, const struct measure* measure, const int32_t* begin);
 /* What a stage takes. */

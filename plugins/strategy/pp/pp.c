@@ -1,4 +1,4 @@
-/* pp: pipeline parallelism. The layer list is cut into stages, stages are laid on the places of the pipeline axis as a
+/* pp: pipeline parallelism. The layer list is cut into stages, stages are laid on the ranks of the pipeline axis as a
  * schedule says, and each rank's step becomes its row of that schedule: forward and backward of its stages for one
  * micro-batch after another, with the values that cross a cut sent and received. Every schedule is compiled alike; what
  * distinguishes them stands in their rows. Source: gsel/schedule.h names the schedules and docs/strategies.md their
@@ -11,25 +11,32 @@
 #include <string.h>
 
 static const gsel_option_v1 options[] = {
-    {"schedule",
-     "order of the work: naive, gpipe, 1f1b, interleaved-1f1b, zb-h1, interleaved-zb, zb-h2, zb-v or dualpipe-v",
-     GSEL_OPTION_TEXT, 0, 0, 0, "1f1b"},
-    {"schedule_file", "file with a schedule of your own, which then counts; empty: none", GSEL_OPTION_TEXT, 0, 0, 0,
-     ""},
-    {"chunks", "stages of each rank; 0: what the schedule needs", GSEL_OPTION_INTEGER, 0, 0, 65536, "0"},
-    {"cuts", "names of the first layers of stages 1, 2, ..., separated by commas; empty: chosen by cost",
-     GSEL_OPTION_TEXT, 0, 0, 0, ""},
-    {"costs",
+    {sizeof(gsel_option_v1), GSEL_OPTION_TEXT, "schedule",
+     "order of the work: naive, gpipe, 1f1b, interleaved-1f1b, zb-h1, interleaved-zb, zb-h2, zb-v or dualpipe-v", 0, 0,
+     "1f1b"},
+    {sizeof(gsel_option_v1), GSEL_OPTION_TEXT, "schedule_file",
+     "file with a schedule of your own, which then counts; empty: none", 0, 0, ""},
+    {sizeof(gsel_option_v1), GSEL_OPTION_INTEGER, "chunks", "stages of each rank; 0: what the schedule needs", 0, 65536,
+     "0"},
+    {sizeof(gsel_option_v1), GSEL_OPTION_TEXT, "cuts",
+     "names of the first layers of stages 1, 2, ..., separated by commas; empty: chosen by cost", 0, 0, ""},
+    {sizeof(gsel_option_v1), GSEL_OPTION_TEXT, "costs",
      "what layers cost: hints (flop_per_sample of their descriptions), or a folder or file of recorded steps "
      "(train.timeline)",
-     GSEL_OPTION_TEXT, 0, 0, 0, "hints"},
-    {"balance", "what the cuts make even: time, or memory", GSEL_OPTION_TEXT, 0, 0, 0, "time"},
-    {"post_validate",
+     0, 0, "hints"},
+    {sizeof(gsel_option_v1), GSEL_OPTION_TEXT, "balance", "what the cuts make even: time, or memory", 0, 0, "time"},
+    {sizeof(gsel_option_v1), GSEL_OPTION_TEXT, "post_validate",
      "on: step before the norm or the overflow of all ranks is known, and undo it if need be; off: wait for them; "
      "auto: "
      "on for zb-h2",
-     GSEL_OPTION_TEXT, 0, 0, 0, "auto"},
+     0, 0, "auto"},
 };
+
+gsel_action action_of(const struct pp* pp, int32_t rank, int32_t i) {
+  gsel_action action = {0, -1, -1};
+  pp->w.api->schedule_action(pp->schedule, rank, i, &action);
+  return action;
+}
 
 int32_t end_of_stage(const struct pp* pp, int32_t stage) {
   return stage + 1 < pp->n_stages ? pp->begin[stage + 1] : pp->w.n_layers;
@@ -83,11 +90,11 @@ static void read_schedule(struct pp* pp) {
   rewrite_fail_with(w, status, error);
   if (w->status) return;
   pp->n_stages = w->api->schedule_stages(pp->schedule);
-  pp->place_of_stage = rewrite_alloc(w, pp->n_stages, sizeof *pp->place_of_stage);
+  pp->rank_of_stage = rewrite_alloc(w, pp->n_stages, sizeof *pp->rank_of_stage);
   pp->begin = rewrite_alloc(w, pp->n_stages, sizeof *pp->begin);
   pp->stage_of_layer = rewrite_alloc(w, w->n_layers, sizeof *pp->stage_of_layer);
   for (int32_t s = 0; s < pp->n_stages && !w->status; ++s)
-    pp->place_of_stage[s] = w->api->schedule_place(pp->schedule, s);
+    pp->rank_of_stage[s] = w->api->schedule_rank_of(pp->schedule, s);
 }
 
 static int has_deferrable(const struct rewrite* w) {
@@ -106,7 +113,7 @@ static void choose_validation(struct pp* pp) {
   const char *schedule = w->api->option_text(w->pass, "schedule"),
              *file = w->api->option_text(w->pass, "schedule_file");
   if (word == AUTO && (file[0] || strcmp(schedule, "zb-h2") != 0)) return;
-  pp->post_validates = pp->n_places > 1 && has_deferrable(w);
+  pp->post_validates = pp->n_ranks > 1 && has_deferrable(w);
   if (pp->post_validates)
     note(pp,
          "pp: a rank steps before norm and overflow of all are known; the next step validates it, post_validate = "
@@ -114,8 +121,8 @@ static void choose_validation(struct pp* pp) {
          words[word]);
   else if (word == ON)
     note(pp, "pp: post_validate = \"on\" has nothing to do: %s",
-         pp->n_places > 1 ? "neither train.clip_norm nor precision = \"fp16\" looks at all gradients"
-                          : "the pipeline has one place");
+         pp->n_ranks > 1 ? "neither train.clip_norm nor precision = \"fp16\" looks at all gradients"
+                         : "the pipeline has one rank");
 }
 
 static gsel_status compile(const gsel_host_v1* host, const gsel_pass_api_v1* api, gsel_pass* pass, gsel_axis axis,
@@ -123,17 +130,17 @@ static gsel_status compile(const gsel_host_v1* host, const gsel_pass_api_v1* api
   struct pp pp = {0};
   struct rewrite* w = &pp.w;
   rewrite_begin(w, "pp", host, api, pass, axis);
-  pp.n_places = w->ranks;
+  pp.n_ranks = w->ranks;
   pp.n_microbatches = api->microbatch_count(pass);
   read_values(&pp);
   read_recomputation(&pp);
   read_schedule(&pp);
   if (!w->status) choose_cuts(&pp);
   if (!w->status) choose_validation(&pp);
-  if (!w->status) rewrite_fail(w, api->set_stages(pass, pp.stage_of_layer, pp.place_of_stage, pp.n_stages), NULL, NULL);
+  if (!w->status) rewrite_fail(w, api->set_stages(pass, pp.stage_of_layer, pp.rank_of_stage, pp.n_stages), NULL, NULL);
   if (!w->status) write_step(&pp);
   free(pp.values);
-  free(pp.place_of_stage);
+  free(pp.rank_of_stage);
   free(pp.begin);
   free(pp.stage_of_layer);
   free(pp.run_of_layer);

@@ -11,14 +11,16 @@ struct pp {
   int32_t n_values;
   int32_t n_microbatches;
   int32_t n_stages;
-  int32_t n_places;
-  int32_t* place_of_stage; /* [n_stages] */
+  int32_t n_ranks;
+  int32_t* rank_of_stage;  /* [n_stages] */
   int32_t* begin;          /* [n_stages] first layer */
   int32_t* stage_of_layer; /* [n_layers] */
   int32_t* run_of_layer;   /* [n_layers] layers with one number are recomputed together, before a backward; -1: never */
   int post_validates;      /* norm and overflow of all ranks are looked at in the next step */
 };
 
+/* Action i of a rank's row of the schedule. */
+gsel_action action_of(const struct pp* pp, int32_t rank, int32_t i);
 int32_t end_of_stage(const struct pp* pp, int32_t stage);
 /* A line for people; printf-like. */
 void note(struct pp* pp, const char* format, ...) __attribute__((format(printf, 2, 3)));

@@ -6,37 +6,38 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/places.h"
+#include "common/placements.h"
 
 static const gsel_option_v1 options[] = {
-    {.name = "sequence_parallel",
+    {.struct_size = sizeof(gsel_option_v1),
+     .name = "sequence_parallel",
      .help = "true or false: layers that compute each position by itself take a part of the positions on each rank",
      .type = GSEL_OPTION_BOOLEAN,
      .default_text = "false"},
 };
 
 /* Whether a layer, which nothing else divides, can take a part of the positions. */
-static int takes_positions(const struct places* p, const gsel_layer_info* layer) {
+static int takes_positions(const struct placements* p, const gsel_layer_info* layer) {
   return p->api->option_integer(p->pass, "sequence_parallel") && (layer->flags & GSEL_LAYER_POSITIONWISE) &&
-         places_all_have_positions(p, layer);
+         placements_all_have_positions(p, layer);
 }
 
-static void place(struct places* p, int32_t id) {
+static void place(struct placements* p, int32_t id) {
   gsel_layer_info layer = {.struct_size = sizeof layer};
-  if (places_layer(p, id, &layer)) return;
-  if (places_are_declared(p, &layer))
-    places_as_declared(p, id, &layer);
+  if (placements_layer(p, id, &layer)) return;
+  if (placements_are_declared(p, &layer))
+    placements_as_declared(p, id, &layer);
   else if (takes_positions(p, &layer))
-    places_by_position(p, id, &layer);
+    placements_by_position(p, id, &layer);
 }
 
 static gsel_status compile(const gsel_host_v1* host, const gsel_pass_api_v1* api, gsel_pass* pass, gsel_axis axis,
                            gsel_error** err) {
-  struct places p = {.host = host, .api = api, .pass = pass};
+  struct placements p = {.host = host, .api = api, .pass = pass};
   (void)axis;
-  for (int32_t i = 0; i < api->param_count(pass); ++i) places_split(&p, i);
+  for (int32_t i = 0; i < api->param_count(pass); ++i) placements_split(&p, i);
   for (int32_t l = 0; l < api->layer_count(pass); ++l) place(&p, l);
-  return places_end(&p, "tp", err);
+  return placements_end(&p, "tp", err);
 }
 
 static const gsel_strategy_v1 strategy = {

@@ -7,21 +7,22 @@
 #include "gathers.h"
 
 static const gsel_option_v1 options[] = {
-    {"stage", "what is kept in shards: 1 optimizer state, 2 also gradients, 3 also parameters", GSEL_OPTION_INTEGER, 0,
-     1, 3, "1"},
-    {"bucket_bytes", "bytes of gradients after which a bucket is closed", GSEL_OPTION_INTEGER, 0, 1, 1e15, "26214400"},
-    {"overlap", "true: communicate while computing; false: wait for each collective", GSEL_OPTION_BOOLEAN, 0, 0, 0,
-     "true"},
-    {"prefetch_elems", "stage 3: elements gathered ahead of their use at most", GSEL_OPTION_INTEGER, 0, 0, 1e15,
-     "50000000"},
-    {"persist_elems", "stage 3: parameters with fewer elements stay whole on every rank", GSEL_OPTION_INTEGER, 0, 0,
-     1e15, "100000"},
-    {"keep",
+    {sizeof(gsel_option_v1), GSEL_OPTION_INTEGER, "stage",
+     "what is kept in shards: 1 optimizer state, 2 also gradients, 3 also parameters", 1, 3, "1"},
+    {sizeof(gsel_option_v1), GSEL_OPTION_INTEGER, "bucket_bytes", "bytes of gradients after which a bucket is closed",
+     1, 1e15, "26214400"},
+    {sizeof(gsel_option_v1), GSEL_OPTION_BOOLEAN, "overlap",
+     "true: communicate while computing; false: wait for each collective", 0, 0, "true"},
+    {sizeof(gsel_option_v1), GSEL_OPTION_INTEGER, "prefetch_elems",
+     "stage 3: elements gathered ahead of their use at most", 0, 1e15, "50000000"},
+    {sizeof(gsel_option_v1), GSEL_OPTION_INTEGER, "persist_elems",
+     "stage 3: parameters with fewer elements stay whole on every rank", 0, 1e15, "100000"},
+    {sizeof(gsel_option_v1), GSEL_OPTION_TEXT, "keep",
      "stage 3: gathered parameters are kept for one use (none), from forward to backward (forward), or for all "
      "micro-batches (step)",
-     GSEL_OPTION_TEXT, 0, 0, 0, "none"},
-    {"offload", "what lives in offload memory: none, state (of the optimizer), all (in stage 3: parameters too)",
-     GSEL_OPTION_TEXT, 0, 0, 0, "none"},
+     0, 0, "none"},
+    {sizeof(gsel_option_v1), GSEL_OPTION_TEXT, "offload",
+     "what lives in offload memory: none, state (of the optimizer), all (in stage 3: parameters too)", 0, 0, "none"},
 };
 static const char* const keeps[] = {"none", "forward", "step"}; /* in the order of enum keep */
 static const char* const offloads[] = {"none", "state", "all"};

@@ -203,14 +203,14 @@ func floats(tensors *C.gsel_tensor, n C.int32_t) [][]float32 {
 func do(work *C.gsel_work, kernels Kernels) error {
 	call, input := work.call, work.input
 	switch work.kind {
-	case C.GSEL_WORK_INPUT:
+	case C.GSEL_INPUT:
 		ids := unsafe.Slice((*int64)(unsafe.Pointer(input.sample_ids)), int(input.n_samples))
 		return kernels.Input(int32(input.value), ids, floats(&input.dst, 1)[0])
-	case C.GSEL_WORK_FORWARD:
+	case C.GSEL_FORWARD:
 		outputs := unsafe.Slice(call.outputs, int(call.n_outputs))
 		return kernels.Forward(int32(call.layer), floats(call.params, call.n_params), floats(call.inputs, call.n_inputs),
 			(*float64)(outputs[0].data), (*float64)(outputs[1].data))
-	case C.GSEL_WORK_BACKWARD:
+	case C.GSEL_BACKWARD:
 		return kernels.Backward(int32(call.layer), floats(call.params, call.n_params), floats(call.inputs, call.n_inputs),
 			floats(call.d_params, call.n_params), call.accumulate != 0)
 	}

@@ -17,7 +17,7 @@ pub const LAYER_LOSS: u32 = 1;
 pub const WORK_INPUT: i32 = 1;
 pub const WORK_FORWARD: i32 = 2;
 pub const WORK_BACKWARD: i32 = 5;
-pub const WORK_DONE: i32 = 6;
+pub const WORK_DONE: i32 = 0;
 
 /// gsel_str: borrowed text.
 #[repr(C)]
@@ -129,8 +129,8 @@ pub struct ValueOptions<'a> {
     pub n_dims: i32,
     pub dtype: i32,
     pub flags: u32,
-    pub place: i32,
-    pub place_dim: i32,
+    pub placement: i32,
+    pub shard_dim: i32,
     pub reserved2: i32,
 }
 

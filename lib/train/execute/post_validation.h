@@ -1,4 +1,4 @@
-// train/execute/validation.h: an optimistic step: what it was made with, the numbers of all places of the
+// train/execute/post_validation.h: an optimistic step: what it was made with, the numbers of all places of the
 // pipeline that are under way, and what came of the one before. Does not know what is done when the answer is no.
 #pragma once
 
@@ -10,15 +10,15 @@
 namespace gsel {
 
 // A number that places of the pipeline bring together beside what follows.
-struct DeferredNumber {
+struct OptimisticNumber {
   bool is_open = false;
   double value = 0;                      // this place's; then that of all
-  std::optional<CallRequest> under_way;  // nothing where the pipeline has one place
+  std::optional<CallRequest> under_way;  // nothing where the pipeline has one rank
 };
 
 struct Validation {
   bool is_open = false;  // a step has been made that is to be validated
-  DeferredNumber squares, overflow;
+  OptimisticNumber squares, overflow;
   double weight = 0;          // of the open step
   NonFiniteOrigin origin;     // the same
   gsel_comm_count counted{};  // of the calls that brought numbers so far

@@ -1,5 +1,5 @@
-// train/execute/convert.cc: see convert.h.
-#include "train/execute/convert.h"
+// train/execute/redistribute.cc: see convert.h.
+#include "train/execute/redistribute.h"
 
 #include <algorithm>
 
@@ -43,14 +43,14 @@ bool all_alike(const std::vector<uint64_t>& counts) {
 
 }  // namespace
 
-Packing packing_of(Conversion conversion, const Value& from, const Value& to, int64_t n, int32_t ranks) {
+Packing packing_of(Redistribution redistribution, const Value& from, const Value& to, int64_t n, int32_t ranks) {
   if (ranks == 1) return {};
-  switch (conversion) {
-    case Conversion::gather:
+  switch (redistribution) {
+    case Redistribution::allgather:
       return {0, packed_bytes(whole_dims(to, n), from.part, from.dtype)};
-    case Conversion::scatter:
+    case Redistribution::reduce_scatter:
       return {packed_bytes(whole_dims(from, n), to.part, from.dtype), 0};
-    case Conversion::exchange:
+    case Redistribution::alltoall:
       return {packed_bytes(dims_here(from, n), to.part, from.dtype),
               packed_bytes(dims_here(to, n), from.part, from.dtype)};
     default:
@@ -58,15 +58,15 @@ Packing packing_of(Conversion conversion, const Value& from, const Value& to, in
   }
 }
 
-bool stays_in_place(Conversion conversion, int32_t ranks) {
-  return ranks == 1 || conversion == Conversion::same || conversion == Conversion::sum;
+bool stays_in_place(Redistribution redistribution, int32_t ranks) {
+  return ranks == 1 || redistribution == Redistribution::none || redistribution == Redistribution::allreduce;
 }
 
-Converter::Converter(std::shared_ptr<Backend> backend, const Model& model, int32_t ranks)
+Redistributor::Redistributor(std::shared_ptr<Backend> backend, const Model& model, int32_t ranks)
     : backend_(std::move(backend)), model_(model), ranks_(ranks), shares_(model.values().size()) {}
 
 // Ranks differ in the bounds of parts alone.
-void Converter::connect(Communicator& axis) {
+void Redistributor::connect(Communicator& axis) {
   const size_t n = 2 * shares_.size();
   std::vector<int64_t> mine, all(n * static_cast<size_t>(ranks_));
   for (const Value& v : model_.values()) mine.insert(mine.end(), {v.part.begin, v.part.end});
@@ -88,11 +88,11 @@ void Converter::connect(Communicator& axis) {
   }
 }
 
-void Converter::copy(void* dst, const void* src, uint64_t bytes) const {
+void Redistributor::copy(void* dst, const void* src, uint64_t bytes) const {
   if (dst != src) backend_->run(&gsel_backend_v1::copy, dst, src, bytes, int32_t{GSEL_COPY_ON_DEVICE}, kNow);
 }
 
-void Converter::copy_rows(void* dst, const void* src, const Rows& rows, gsel_dtype dtype) const {
+void Redistributor::copy_rows(void* dst, const void* src, const Rows& rows, gsel_dtype dtype) const {
   const uint64_t size = dtype_bytes(dtype), row = static_cast<uint64_t>(rows.row) * size;
   const uint64_t to = static_cast<uint64_t>(rows.dst_stride) * size,
                  from = static_cast<uint64_t>(rows.src_stride) * size;
@@ -106,7 +106,7 @@ void Converter::copy_rows(void* dst, const void* src, const Rows& rows, gsel_dty
 // ---- parts, one behind the other
 // --------------------------------------------------------------------------------
 
-const Converter::Parts& Converter::parts_of(int32_t v, int32_t tensor, bool whole, int64_t n) {
+const Redistributor::Parts& Redistributor::parts_of(int32_t v, int32_t tensor, bool whole, int64_t n) {
   const auto [it, is_new] = parts_.try_emplace({v, tensor, whole, n});
   Parts& parts = it->second;
   if (!is_new) return parts;
@@ -121,7 +121,7 @@ const Converter::Parts& Converter::parts_of(int32_t v, int32_t tensor, bool whol
   return parts;
 }
 
-const void* Converter::cut(const Parts& parts, const void* tensor, void* room) const {
+const void* Redistributor::cut(const Parts& parts, const void* tensor, void* room) const {
   if (parts.lie_so) return tensor;
   const gsel_dtype dtype = model_.values()[parts.value].dtype;
   const uint64_t size = dtype_bytes(dtype);
@@ -134,7 +134,7 @@ const void* Converter::cut(const Parts& parts, const void* tensor, void* room) c
   return room;
 }
 
-void Converter::join(const Parts& parts, const void* room, void* tensor) const {
+void Redistributor::join(const Parts& parts, const void* room, void* tensor) const {
   if (parts.lie_so) return;
   const gsel_dtype dtype = model_.values()[parts.value].dtype;
   const uint64_t size = dtype_bytes(dtype);
@@ -146,29 +146,29 @@ void Converter::join(const Parts& parts, const void* room, void* tensor) const {
   }
 }
 
-// ---- conversions
+// ---- redistributions
 // ------------------------------------------------------------------------------------------------
 
-void Converter::run(const ConversionJob& job, const Call& call) {
+void Redistributor::run(const RedistributionJob& job, const Call& call) {
   const Value& from = model_.values()[job.from];
-  if (ranks_ == 1 || job.conversion == Conversion::same)
+  if (ranks_ == 1 || job.redistribution == Redistribution::none)
     return copy(job.dst, job.src, value_bytes(from, job.n_samples));
-  switch (job.conversion) {
-    case Conversion::sum:
+  switch (job.redistribution) {
+    case Redistribution::allreduce:
       return call(make_collective(GSEL_COLLECTIVE_ALLREDUCE, job.src, job.dst,
                                   static_cast<uint64_t>(value_elems(from, job.n_samples)), from.dtype, GSEL_SUM));
-    case Conversion::gather:
+    case Redistribution::allgather:
       return gather(job, call);
-    case Conversion::scatter:
+    case Redistribution::reduce_scatter:
       return scatter(job, call);
-    case Conversion::slice:
+    case Redistribution::slice:
       return take_slice(job);
     default:
       return exchange(job, call);
   }
 }
 
-void Converter::gather(const ConversionJob& job, const Call& call) {
+void Redistributor::gather(const RedistributionJob& job, const Call& call) {
   const Value& from = model_.values()[job.from];
   const Parts& all = parts_of(job.from, job.to, true, job.n_samples);
   void* came = all.lie_so ? job.dst : job.packing;
@@ -182,7 +182,7 @@ void Converter::gather(const ConversionJob& job, const Call& call) {
   join(all, came, job.dst);
 }
 
-void Converter::scatter(const ConversionJob& job, const Call& call) {
+void Redistributor::scatter(const RedistributionJob& job, const Call& call) {
   const Value& to = model_.values()[job.to];
   const Parts& all = parts_of(job.to, job.from, true, job.n_samples);
   gsel_collective scatter = make_collective(GSEL_COLLECTIVE_REDUCE_SCATTER, cut(all, job.src, job.packing), job.dst,
@@ -194,7 +194,7 @@ void Converter::scatter(const ConversionJob& job, const Call& call) {
   call(scatter);
 }
 
-void Converter::take_slice(const ConversionJob& job) const {
+void Redistributor::take_slice(const RedistributionJob& job) const {
   const Value& to = model_.values()[job.to];
   const PartRows rows = rows_of(whole_dims(to, job.n_samples), to.part);
   copy_rows(job.dst, static_cast<const char*>(job.src) + static_cast<uint64_t>(rows.first) * dtype_bytes(to.dtype),
@@ -202,11 +202,11 @@ void Converter::take_slice(const ConversionJob& job) const {
 }
 
 // To each place what it will have, of what is here; from each what it has, of what will be here.
-void Converter::exchange(const ConversionJob& job, const Call& call) {
+void Redistributor::exchange(const RedistributionJob& job, const Call& call) {
   const Value &from = model_.values()[job.from], &to = model_.values()[job.to];
   const Parts &given = parts_of(job.to, job.from, false, job.n_samples),
               &taken = parts_of(job.from, job.to, false, job.n_samples);
-  const uint64_t begin = packing_of(job.conversion, from, to, job.n_samples, ranks_).send_bytes;
+  const uint64_t begin = packing_of(job.redistribution, from, to, job.n_samples, ranks_).send_bytes;
   void* came = taken.lie_so ? job.dst : static_cast<char*>(job.packing) + begin;
   gsel_collective all = make_collective(GSEL_COLLECTIVE_ALLTOALL, cut(given, job.src, job.packing), came,
                                         given.counts.front(), from.dtype);

@@ -1,7 +1,7 @@
 // Programs that step before they know whether they may: what the verifier says to each way of getting it wrong, and how
 // far forward VALIDATE is moved so that no message crosses it.
 #include "program/traffic.h"
-#include "program/verify/validation.h"
+#include "program/verify/post_validation.h"
 #include "support/program_cases.h"
 
 namespace {
@@ -21,7 +21,7 @@ std::string outline(int32_t rank) {
 
 std::string end_of_step() {
   return "reduce_scatter bucket=0 axis=data\nloss_allreduce axis=pipeline\nloss_allreduce axis=data\nwait bucket=0\n"
-         "overflow axis=data\noverflow axis=pipeline deferred\nnorm deferred\nstep bucket=0\nallgather bucket=0 "
+         "overflow axis=data\noverflow axis=pipeline optimistic\nnorm optimistic\nstep bucket=0\nallgather bucket=0 "
          "axis=data\n"
          "wait bucket=0\nend\n";
 }
@@ -40,11 +40,11 @@ std::string text_of(int32_t rank) {
   };
   if (rank < 2) {
     forward(0), send(0), forward(1);
-    text += "validate\n";
+    text += "post_validate\n";
     send(1), backward(0), forward(2), send(2), backward(1), backward(2);
   } else {
     forward(0);
-    text += "validate\n";
+    text += "post_validate\n";
     backward(0), forward(1), backward(1), forward(2), backward(2);
   }
   return text + end_of_step();
@@ -67,43 +67,46 @@ bool is_of(const Wrong& wrong, int32_t rank) {
 
 const Wrong kWrongs[] = {
     {-1, "", "", nullptr},
-    {0, "validate", "",
-     "rank 0, step instruction 20 (line 38): overflow axis=pipeline deferred: its number is deferred, and no validate "
+    {0, "post_validate", "",
+     "rank 0, step instruction 20 (line 38): overflow axis=pipeline optimistic: its number is optimistic, and no "
+     "post_validate "
      "of "
      "the next step would take it"},
-    {1, "validate", "validate\nvalidate",
-     "rank 1, step instruction 6 (line 24): validate: the step before is already "
+    {1, "post_validate", "post_validate\npost_validate",
+     "rank 1, step instruction 6 (line 24): post_validate: the step before is already "
      "validated"},
-    {0, "norm deferred", "norm", "all ranks of a group make the same calls in the same order"},
-    {-1, "norm deferred", "norm",
-     "norm: it comes behind \"overflow axis=pipeline deferred\", whose number is not known "
+    {0, "norm optimistic", "norm", "all ranks of a group make the same calls in the same order"},
+    {-1, "norm optimistic", "norm",
+     "norm: it comes behind \"overflow axis=pipeline optimistic\", whose number is not known "
      "yet"},
-    {-1, "overflow axis=pipeline deferred", "overflow axis=pipeline",
-     "overflow axis=pipeline: \"norm deferred\" is deferred; then it must be, too"},
-    {-1, "overflow axis=pipeline deferred\nnorm deferred", "overflow axis=pipeline\nnorm",
-     "validate: no norm or overflow is deferred, so there is nothing to validate"},
-    {-1, "overflow axis=data", "overflow axis=data deferred",
-     "a look for overflow can be deferred over the pipeline axis alone"},
-    {-1, "overflow axis=data\noverflow axis=pipeline deferred", "overflow axis=pipeline deferred\noverflow axis=data",
-     "overflow axis=data: it comes behind \"overflow axis=pipeline deferred\", whose number is not known yet"},
+    {-1, "overflow axis=pipeline optimistic", "overflow axis=pipeline",
+     "overflow axis=pipeline: \"norm optimistic\" is optimistic; then it must be, too"},
+    {-1, "overflow axis=pipeline optimistic\nnorm optimistic", "overflow axis=pipeline\nnorm",
+     "post_validate: no norm or overflow is optimistic, so there is nothing to validate"},
+    {-1, "overflow axis=data", "overflow axis=data optimistic",
+     "a look for overflow can be optimistic over the pipeline axis alone"},
+    {-1, "overflow axis=data\noverflow axis=pipeline optimistic",
+     "overflow axis=pipeline optimistic\noverflow axis=data",
+     "overflow axis=data: it comes behind \"overflow axis=pipeline optimistic\", whose number is not known yet"},
     // Later than anything of backward, or of the loss.
-    {-3, "validate\nbackward layer=loss mb=0", "backward layer=loss mb=0\nvalidate",
-     "validate: \"backward layer=loss mb=0\" stands before it; it would work with what may still be undone"},
-    {-1, "validate", "loss_allreduce axis=pipeline\nvalidate", ""},
+    {-3, "post_validate\nbackward layer=loss mb=0", "backward layer=loss mb=0\npost_validate",
+     "post_validate: \"backward layer=loss mb=0\" stands before it; it would work with what may still be undone"},
+    {-1, "post_validate", "loss_allreduce axis=pipeline\npost_validate", ""},
     // A message on both sides.
-    {-2, "validate\nsend value=x mb=1 to=2", "send value=x mb=1 to=2\nvalidate", ""},
-    {-2, "send value=x mb=0 to=2\ninput value=t mb=1\nforward layer=a mb=1\nvalidate",
-     "validate\nsend value=x mb=0 to=2\ninput value=t mb=1\nforward layer=a mb=1", ""},
-    {0, "validate\nsend value=x mb=1 to=2", "send value=x mb=1 to=2\nvalidate",
-     "rank 0, step instruction 5 (line 23): send value=x mb=1 to=2: it stands before this rank's validate, and the "
+    {-2, "post_validate\nsend value=x mb=1 to=2", "send value=x mb=1 to=2\npost_validate", ""},
+    {-2, "send value=x mb=0 to=2\ninput value=t mb=1\nforward layer=a mb=1\npost_validate",
+     "post_validate\nsend value=x mb=0 to=2\ninput value=t mb=1\nforward layer=a mb=1", ""},
+    {0, "post_validate\nsend value=x mb=1 to=2", "send value=x mb=1 to=2\npost_validate",
+     "rank 0, step instruction 5 (line 23): send value=x mb=1 to=2: it stands before this rank's post_validate, and "
+     "the "
      "other "
      "end's behind that of rank 2; a step that is begun again would leave it under way"},
-    {2, "recv value=x mb=0 from=0\nforward layer=loss mb=0\nvalidate",
-     "validate\nrecv value=x mb=0 from=0\nforward layer=loss mb=0",
+    {2, "recv value=x mb=0 from=0\nforward layer=loss mb=0\npost_validate",
+     "post_validate\nrecv value=x mb=0 from=0\nforward layer=loss mb=0",
      "rank 0, step instruction 2 (line 20): send value=x mb=0 to=2: it stands before"},
     // Where nothing crosses, any place will do.
-    {-2, "input value=t mb=1\nforward layer=a mb=1\nvalidate", "validate\ninput value=t mb=1\nforward layer=a mb=1",
-     nullptr},
+    {-2, "input value=t mb=1\nforward layer=a mb=1\npost_validate",
+     "post_validate\ninput value=t mb=1\nforward layer=a mb=1", nullptr},
 };
 
 void each_way_of_getting_it_wrong_is_named(void**) {
@@ -126,19 +129,19 @@ void each_way_of_getting_it_wrong_is_named(void**) {
 void an_evaluation_validates_nothing(void**) {
   assert_string_equal(verdict(all_texts(), Purpose::evaluation).c_str(), "");
   for (const std::string& text : all_texts())
-    assert_int_equal(validate_position(forward_only(parse_program(text, "p.txt"))), -1);
+    assert_int_equal(post_validate_position(forward_only(parse_program(text, "p.txt"))), -1);
 }
 
 void it_is_read_back_as_printed(void**) {
   for (const std::string& text : all_texts()) {
     const Program p = parse_program(text, "p.txt");
-    assert_true(defers(p) && validate_position(p) >= 0 && is_deferred(p.step[last_deferred(p)]));
-    assert_true(p.step[last_deferred(p)].kind == GSEL_INSTR_NORM);
+    assert_true(has_optimistic_steps(p) && post_validate_position(p) >= 0 && is_optimistic(p.step[last_optimistic(p)]));
+    assert_true(p.step[last_optimistic(p)].kind == GSEL_INSTR_NORM);
     assert_true(equal(parse_program(to_text(p), "p.txt"), p));
   }
-  for (const char* line : {"step bucket=0 deferred", "validate deferred", "forward layer=a mb=0 deferred"}) {
+  for (const char* line : {"step bucket=0 optimistic", "post_validate optimistic", "forward layer=a mb=0 optimistic"}) {
     std::string text = text_of(0);
-    change(text, "validate", 1, line);
+    change(text, "post_validate", 1, line);
     try {
       parse_program(text, "p.txt");
       fail_msg("\"%s\" was accepted", line);
@@ -149,40 +152,40 @@ void it_is_read_back_as_printed(void**) {
 }
 
 // From the first instruction that is not of forward to where no message crosses.
-void validate_moves_forward_until_no_message_crosses(void**) {
+void post_validate_moves_forward_until_no_message_crosses(void**) {
   std::vector<Program> programs, expected;
   for (int32_t rank = 0; rank < 4; ++rank) {
     std::string text = text_of(rank);
     expected.push_back(parse_program(text, "p.txt"));
     if (rank < 2)
-      change(text, fmt::format("validate\nsend value=x mb=1 to={}", rank + 2), 1,
-             fmt::format("send value=x mb=1 to={}\nvalidate", rank + 2));
+      change(text, fmt::format("post_validate\nsend value=x mb=1 to={}", rank + 2), 1,
+             fmt::format("send value=x mb=1 to={}\npost_validate", rank + 2));
     programs.push_back(parse_program(text, "p.txt"));
   }
-  place_validations(programs);
+  place_post_validations(programs);
   for (int32_t rank = 0; rank < 4; ++rank) assert_true(equal(programs[rank], expected[rank]));
-  place_validations(programs);
+  place_post_validations(programs);
   for (int32_t rank = 0; rank < 4; ++rank) assert_true(equal(programs[rank], expected[rank]));
   // A place that cannot take even the first message pulls the other to its begin.
-  const auto validate = programs[2].step.begin() + validate_position(programs[2]);
-  std::rotate(programs[2].step.begin(), validate, validate + 1);
-  place_validations(programs);
-  assert_int_equal(validate_position(programs[0]), 2);
-  assert_int_equal(validate_position(programs[1]), 5);
+  const auto post_validate = programs[2].step.begin() + post_validate_position(programs[2]);
+  std::rotate(programs[2].step.begin(), post_validate, post_validate + 1);
+  place_post_validations(programs);
+  assert_int_equal(post_validate_position(programs[0]), 2);
+  assert_int_equal(post_validate_position(programs[1]), 5);
 }
 
-// What is deferred is sent all the same.
-void deferred_numbers_are_counted_as_others(void**) {
+// What is optimistic is sent all the same.
+void optimistic_numbers_are_counted_as_others(void**) {
   for (std::string text : all_texts()) {
-    const Traffic deferred = step_traffic(parse_program(text, "p.txt"), 0);
-    change(text, "validate", 1, "");
-    change(text, "overflow axis=pipeline deferred\nnorm deferred", 1, "overflow axis=pipeline\nnorm");
+    const Traffic optimistic = step_traffic(parse_program(text, "p.txt"), 0);
+    change(text, "post_validate", 1, "");
+    change(text, "overflow axis=pipeline optimistic\nnorm optimistic", 1, "overflow axis=pipeline\nnorm");
     const Traffic awaited = step_traffic(parse_program(text, "p.txt"), 0);
-    assert_int_equal(deferred.size(), awaited.size());
+    assert_int_equal(optimistic.size(), awaited.size());
     for (const auto& [key, count] : awaited) {
-      assert_true(deferred.contains(key));
-      assert_int_equal(deferred.at(key).bytes_sent, count.bytes_sent);
-      assert_int_equal(deferred.at(key).calls, count.calls);
+      assert_true(optimistic.contains(key));
+      assert_int_equal(optimistic.at(key).bytes_sent, count.bytes_sent);
+      assert_int_equal(optimistic.at(key).calls, count.calls);
     }
   }
 }
@@ -194,8 +197,8 @@ int main() {
       cmocka_unit_test(each_way_of_getting_it_wrong_is_named),
       cmocka_unit_test(an_evaluation_validates_nothing),
       cmocka_unit_test(it_is_read_back_as_printed),
-      cmocka_unit_test(validate_moves_forward_until_no_message_crosses),
-      cmocka_unit_test(deferred_numbers_are_counted_as_others),
+      cmocka_unit_test(post_validate_moves_forward_until_no_message_crosses),
+      cmocka_unit_test(optimistic_numbers_are_counted_as_others),
   };
   return cmocka_run_group_tests_name("program_validation", tests, nullptr, nullptr);
 }

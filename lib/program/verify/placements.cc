@@ -1,7 +1,7 @@
-// program/verify/places.cc: see places.h. A sum over the tensor axis is made by a conversion, by a phase in the middle
-// of a layer, or, of gradients of whole parameters, by REDUCE_PARTIAL; what lies there in any other way is summed never
-// or too often.
-#include "program/verify/places.h"
+// program/verify/placements.cc: see placements.h. A sum over the tensor axis is made by a redistribution, by a phase in
+// the middle of a layer, or, of gradients of whole parameters, by REDUCE_PARTIAL; what lies there in any other way is
+// summed never or too often.
+#include "program/verify/placements.h"
 
 #include <algorithm>
 
@@ -34,7 +34,7 @@ class Outline {
   }
   const ProgramParam& param(int32_t id) const { return program_.params[id]; }
   const ProgramValue& value(int32_t id) const { return program_.values[id]; }
-  Form form(int32_t id) const { return value(id).form; }
+  Placement placement(int32_t id) const { return value(id).placement; }
 
   // ---- pieces ----
 
@@ -48,23 +48,23 @@ class Outline {
   }
 
   void check_value(const ProgramValue& v) const {
-    if ((v.form == Form::part) == v.part.is_whole())
-      refuse("value \"{}\" is {}, and what is here of it is {}", v.name, word_of(v.form),
+    if ((v.placement == Placement::shard) == v.part.is_whole())
+      refuse("value \"{}\" is {}, and what is here of it is {}", v.name, word_of(v.placement),
              v.part.is_whole() ? "all" : text_of(v.part));
     if (!is_sound(v.part) || (!v.part.is_whole() && v.sample_bytes % (v.part.size() * v.part.blocks)))
       refuse("value \"{}\" has {} bytes and is said to be {} of the whole", v.name, v.sample_bytes, text_of(v.part));
-    if (v.is_input && v.form != Form::whole)
+    if (v.is_input && v.placement != Placement::replicate)
       refuse("value \"{}\" is an input and {}; the embedder fills inputs whole, alike on every rank of the tensor axis",
-             v.name, word_of(v.form));
+             v.name, word_of(v.placement));
   }
 
-  static std::string_view word_of(Form form) { return kFormWords[static_cast<size_t>(form)]; }
+  static std::string_view word_of(Placement placement) { return kPlacementWords[static_cast<size_t>(placement)]; }
 
   // ---- layers ----
 
   void check_layer(const ProgramLayer& l) {
-    if (l.converts) return check_conversion(program_, l);
-    const bool has_parts = std::ranges::any_of(l.inputs, [&](int32_t v) { return form(v) == Form::part; }) ||
+    if (l.redistributes) return check_redistribution(program_, l);
+    const bool has_parts = std::ranges::any_of(l.inputs, [&](int32_t v) { return placement(v) == Placement::shard; }) ||
                            std::ranges::any_of(l.params, [&](int32_t p) { return !param(p).part.is_whole(); });
     if (has_parts && !l.divided)
       refuse("layer \"{}\" has a part of an input or parameter and is not said to be divided", l.name);
@@ -77,38 +77,40 @@ class Outline {
   }
 
   void check_whole(const ProgramLayer& l, int32_t v, const char* does) const {
-    if (form(v) != Form::whole)
+    if (placement(v) != Placement::replicate)
       refuse("layer \"{}\" is run alike by every rank of the tensor axis and {} value \"{}\", which is {}", l.name,
-             does, value(v).name, word_of(form(v)));
+             does, value(v).name, word_of(placement(v)));
   }
 
   void check_input_of_divided(const ProgramLayer& l, int32_t v) const {
-    if (form(v) == Form::partial)
-      refuse("layer \"{}\" reads partial sums of value \"{}\"; a conversion sums them first", l.name, value(v).name);
+    if (placement(v) == Placement::partial)
+      refuse("layer \"{}\" reads partial sums of value \"{}\"; a redistribution sums them first", l.name,
+             value(v).name);
     const bool contributes = value(v).needs_gradient && l.needs_backward_input;
-    if (form(v) == Form::spread && contributes && reduces(l.backward_phases))
+    if (placement(v) == Placement::copy && contributes && reduces(l.backward_phases))
       refuse(
-          "layer \"{}\" reduces in its backward over the tensor axis and reads value \"{}\" spread, whose gradient is "
+          "layer \"{}\" reduces in its backward over the tensor axis and reads value \"{}\" as a copy, whose gradient "
+          "is "
           "summed over it once more; it would read the whole one",
           l.name, value(v).name);
-    if (form(v) == Form::whole && contributes && !reduces(l.backward_phases))
+    if (placement(v) == Placement::replicate && contributes && !reduces(l.backward_phases))
       refuse(
           "layer \"{}\" has a part of its values, and what it contributes to the gradient of the whole value \"{}\" "
-          "is never summed over the tensor axis; it would read a spread one, or reduce in a phase of its backward",
+          "is never summed over the tensor axis; it would read a copy, or reduce in a phase of its backward",
           l.name, value(v).name);
   }
 
   void check_output_of_divided(const ProgramLayer& l, int32_t v) const {
-    switch (form(v)) {
-      case Form::whole:
+    switch (placement(v)) {
+      case Placement::replicate:
         if (reduces(l.forward_phases)) return;
         refuse(
             "layer \"{}\" has a part of its inputs or parameters and writes value \"{}\" whole, without a phase over "
             "the tensor axis that would make it so",
             l.name, value(v).name);
-      case Form::spread:
-        refuse("layer \"{}\" writes value \"{}\" spread; only a conversion does", l.name, value(v).name);
-      case Form::partial:
+      case Placement::copy:
+        refuse("layer \"{}\" writes value \"{}\" as a copy; only a redistribution does", l.name, value(v).name);
+      case Placement::partial:
         if (value(v).is_scalar) return;
         for (int32_t p : l.params)
           if (param(p).part.is_whole())
@@ -123,7 +125,7 @@ class Outline {
   }
 
   static bool reduces(const std::vector<ProgramPhase>& phases) {
-    return std::ranges::count(phases, GSEL_AXIS_TENSOR, &ProgramPhase::axis) > 0;
+    return std::ranges::any_of(phases, shares_layers, &ProgramPhase::axis);
   }
 
   // ---- what follows from all layers ----
@@ -159,9 +161,11 @@ class Outline {
   // Both are reduced together.
   void check_loss() const {
     for (const ProgramLayer& l : program_.layers)
-      if (l.is_loss && std::ranges::any_of(l.outputs, [&](int32_t v) { return form(v) != form(l.outputs.front()); }))
+      if (l.is_loss &&
+          std::ranges::any_of(l.outputs, [&](int32_t v) { return placement(v) != placement(l.outputs.front()); }))
         refuse(
-            "layer \"{}\" writes values \"{}\" and \"{}\" in two forms; sums of losses and of weights are both whole "
+            "layer \"{}\" writes values \"{}\" and \"{}\" with two placements; sums of losses and of weights are both "
+            "whole "
             "or both partial",
             l.name, value(l.outputs.front()).name, value(l.outputs.back()).name);
   }
@@ -245,30 +249,33 @@ void check_layers(const Program& a, const Program& b) {
 
 }  // namespace
 
-void check_conversion(const Program& program, const ProgramLayer& l) {
-  if (!l.converts) return;
+void check_redistribution(const Program& program, const ProgramLayer& l) {
+  if (!l.redistributes) return;
   auto refuse = [&](const std::string& why) {
-    fail(GSEL_ERR_PROGRAM, "rank {}: layer \"{}\" converts {}", program.rank, l.name, why);
+    fail(GSEL_ERR_PROGRAM, "rank {}: layer \"{}\" redistributes {}", program.rank, l.name, why);
   };
   if (l.inputs.size() != 1 || l.outputs.size() != 1 || !l.params.empty() || !l.forward_phases.empty() ||
       !l.backward_phases.empty() || l.is_loss || l.needs_backward_weight)
     refuse("and is more than that: it has one input and one output, no parameters, no phases and no loss");
   if (!l.divided) refuse("and is not said to be divided");
   const ProgramValue &in = program.values[l.inputs.front()], &out = program.values[l.outputs.front()];
-  const bool makes_sense = in.form != Form::spread && out.form != Form::partial && in.form != out.form;
-  const bool exchanges = in.form == Form::part && out.form == Form::part && in.part.dim != out.part.dim;
+  const bool makes_sense =
+      in.placement != Placement::copy && out.placement != Placement::partial && in.placement != out.placement;
+  const bool exchanges =
+      in.placement == Placement::shard && out.placement == Placement::shard && in.part.dim != out.part.dim;
   if (!makes_sense && !exchanges)
     refuse(fmt::format(
-        "value \"{}\", which is {}, to \"{}\", which is {}; from whole, part or partial to another form "
+        "value \"{}\", which is {}, to \"{}\", which is {}; from replicate, shard or partial to another placement "
         "than it, and not to partial, would do",
-        in.name, kFormWords[static_cast<size_t>(in.form)], out.name, kFormWords[static_cast<size_t>(out.form)]));
+        in.name, kPlacementWords[static_cast<size_t>(in.placement)], out.name,
+        kPlacementWords[static_cast<size_t>(out.placement)]));
   if (in.is_scalar || out.is_scalar || in.dtype != out.dtype ||
       per_piece(in.part, in.sample_bytes) * in.part.blocks * std::max<int64_t>(in.part.whole, 1) !=
           per_piece(out.part, out.sample_bytes) * out.part.blocks * std::max<int64_t>(out.part.whole, 1))
-    refuse(
-        fmt::format("value \"{}\" to \"{}\", which is not the same in another form: as a whole it has another size "
-                    "or element type",
-                    in.name, out.name));
+    refuse(fmt::format(
+        "value \"{}\" to \"{}\", which is not the same with another placement: as a whole it has another size "
+        "or element type",
+        in.name, out.name));
   if (out.needs_gradient && !(in.needs_gradient && l.needs_backward_input))
     refuse(fmt::format("value \"{}\" to \"{}\", whose gradient it does not bring back", in.name, out.name));
 }

@@ -1,10 +1,10 @@
-// program/text/places_table.cc: see places_table.h. A value stands below the one that it is converted from.
-#include "program/text/places_table.h"
+// program/text/placements_table.cc: see placements_table.h. A value stands below the one that it is redistributed from.
+#include "program/text/placements_table.h"
 
 #include <algorithm>
 
 #include "base/dtype.h"
-#include "program/conversion.h"
+#include "program/redistribution.h"
 #include "program/text/text_part.h"
 #include "program/text/text_words.h"
 #include "program/traffic.h"
@@ -32,9 +32,9 @@ std::string aligned(const std::vector<Row>& rows) {
   return text;
 }
 
-const char* name_of(Conversion conversion) {
+const char* name_of(Redistribution redistribution) {
   static const char* const names[] = {"-", "all-reduce", "all-gather", "reduce-scatter", "slice", "all-to-all"};
-  return names[static_cast<size_t>(conversion)];
+  return names[static_cast<size_t>(redistribution)];
 }
 
 class Table {
@@ -42,11 +42,12 @@ class Table {
   explicit Table(const Program& program) : program_(program), shown_(program.values.size()) {}
 
   std::string print() {
-    std::string text = fmt::format(
-        "rank {}: place {} of {} on the tensor axis; bytes sent are those of {}\n\n", program_.rank,
-        program_.mesh.coordinate(program_.rank, GSEL_AXIS_TENSOR), program_.mesh.size[GSEL_AXIS_TENSOR],
-        program_.microbatches.empty() ? std::string("no micro-batch")
-                                      : fmt::format("micro-batch 0, {} samples", program_.microbatches[0].count));
+    std::string text = fmt::format("rank {}: coordinate {} of {} on the {} axis; bytes sent are those of {}\n\n",
+                                   program_.rank, program_.mesh.sharing_index(program_.rank),
+                                   program_.mesh.sharing_size(), axis_name(program_.mesh.sharing_axis()),
+                                   program_.microbatches.empty()
+                                       ? std::string("no micro-batch")
+                                       : fmt::format("micro-batch 0, {} samples", program_.microbatches[0].count));
     if (!program_.params.empty()) text += params() + "\n";
     return text + values();
   }
@@ -66,17 +67,17 @@ class Table {
   }
 
   std::string values() {
-    rows_ = {{"value", "bytes", "lies", "here", "forward", "sent", "backward", "sent"}};
+    rows_ = {{"value", "bytes", "placement", "here", "forward", "sent", "backward", "sent"}};
     for (size_t v = 0; v < program_.values.size(); ++v)
-      if (!conversion_to(static_cast<int32_t>(v))) add(static_cast<int32_t>(v), 0);
-    // What a program that was not verified converts in a circle.
+      if (!redistribution_to(static_cast<int32_t>(v))) add(static_cast<int32_t>(v), 0);
+    // What a program that was not verified redistributes in a circle.
     for (size_t v = 0; v < program_.values.size(); ++v) add(static_cast<int32_t>(v), 0);
     return aligned(rows_);
   }
 
-  const ProgramLayer* conversion_to(int32_t v) const {
+  const ProgramLayer* redistribution_to(int32_t v) const {
     const auto found = std::ranges::find_if(
-        program_.layers, [&](const ProgramLayer& l) { return l.converts && l.outputs.front() == v; });
+        program_.layers, [&](const ProgramLayer& l) { return l.redistributes && l.outputs.front() == v; });
     return found == program_.layers.end() ? nullptr : &*found;
   }
 
@@ -86,19 +87,19 @@ class Table {
     shown_[v] = true;
     const ProgramValue& value = program_.values[v];
     Row row = {std::string(2 * depth, ' ') + value.name, fmt::to_string(value.sample_bytes),
-               std::string(kFormWords[static_cast<size_t>(value.form)]), here(value.part)};
-    if (const ProgramLayer* l = conversion_to(v)) {
-      say(*l, GSEL_INSTR_FORWARD, row);
-      if (l->needs_backward_input) say(*l, GSEL_INSTR_BACKWARD_INPUT, row);
+               std::string(kPlacementWords[static_cast<size_t>(value.placement)]), here(value.part)};
+    if (const ProgramLayer* l = redistribution_to(v)) {
+      say(*l, GSEL_FORWARD, row);
+      if (l->needs_backward_input) say(*l, GSEL_BACKWARD_INPUT, row);
     }
     rows_.push_back(std::move(row));
     for (const ProgramLayer& l : program_.layers)
-      if (l.converts && l.inputs.front() == v) add(l.outputs.front(), depth + 1);
+      if (l.redistributes && l.inputs.front() == v) add(l.outputs.front(), depth + 1);
   }
 
   void say(const ProgramLayer& l, gsel_instr_kind kind, Row& row) const {
-    const Conversion conversion = conversion_of(program_, l, kind);
-    row.emplace_back(name_of(conversion));
+    const Redistribution redistribution = redistribution_of(program_, l, kind);
+    row.emplace_back(name_of(redistribution));
     gsel_instr instr = make_instr(kind);
     instr.layer = static_cast<int32_t>(&l - program_.layers.data());
     instr.microbatch = 0;
@@ -115,7 +116,7 @@ class Table {
 
 }  // namespace
 
-std::string places_table(const Program& program) {
+std::string placements_table(const Program& program) {
   return Table(program).print();
 }
 

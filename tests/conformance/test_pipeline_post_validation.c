@@ -1,7 +1,7 @@
 /* Pipelines that step before the norm or the overflow of all ranks is known owe what those that wait owe: parameters,
  * losses, norms, loss scale and skipped steps, bit for bit, whether or not a step had to be undone; and no rank waits
  * for ever where one ends. */
-#include "support/validation_trial.h"
+#include "support/post_validation_trial.h"
 
 /* Messages of a large batch do not fit the communicator's buffers, so that receives are posted ahead. */
 enum { MICROBATCHES = 4, BATCH = 8, LARGE_BATCH = 128 * MICROBATCHES };
@@ -44,9 +44,9 @@ static const struct shape kShapes[] = {
 };
 enum { N_SHAPES = sizeof kShapes / sizeof *kShapes };
 
-static validation_trial trial_of(const struct shape* shape, const char* validation, const char* train,
-                                 validation_outcome* out) {
-  validation_trial t;
+static post_validation_trial trial_of(const struct shape* shape, const char* validation, const char* train,
+                                      post_validation_outcome* out) {
+  post_validation_trial t;
   memset(&t, 0, sizeof t);
   t.dies = -1;
   t.out = out;
@@ -59,12 +59,12 @@ static validation_trial trial_of(const struct shape* shape, const char* validati
   return t;
 }
 
-static void run_trial(const struct shape* shape, validation_trial* t, int processes) {
+static void run_trial(const struct shape* shape, post_validation_trial* t, int processes) {
   (processes ? as_processes : as_threads)(shape->places * shape->ranks, train_and_validate, t);
 }
 
 /* What may not differ. */
-static void expect_same(const validation_outcome* got, const validation_outcome* expected, int32_t world) {
+static void expect_same(const post_validation_outcome* got, const post_validation_outcome* expected, int32_t world) {
   for (int32_t r = 0; r < world; ++r) {
     assert_memory_equal(got[r].params, expected[r].params, sizeof got->params);
     assert_memory_equal(got[r].loss, expected[r].loss, sizeof got->loss);
@@ -79,14 +79,14 @@ static void expect_same(const validation_outcome* got, const validation_outcome*
 }
 
 /* Steps before the last whose number was not what had been assumed: each is a restart of the next. */
-static int32_t undone(const validation_outcome* o, double clip_norm) {
+static int32_t undone(const post_validation_outcome* o, double clip_norm) {
   int32_t n = 0;
   for (int i = 0; i + 1 < VALIDATION_STEPS; ++i)
     n += o->skipped[i] || (clip_norm > 0 && clip_norm / (o->norm[i] + 1e-6) < 1);
   return n;
 }
 
-static double median_norm(const validation_outcome* o) {
+static double median_norm(const post_validation_outcome* o) {
   double sorted[VALIDATION_STEPS];
   memcpy(sorted, o->norm, sizeof sorted);
   for (int i = 0; i < VALIDATION_STEPS; ++i)
@@ -106,9 +106,9 @@ struct variant {
 
 /* A norm between those of the steps: some are clipped and some are not. */
 static void write_clipping(char* train, size_t capacity, const char* rest, const struct shape* shape, int own_optimizer,
-                           validation_outcome* out, double* clip_norm) {
+                           post_validation_outcome* out, double* clip_norm) {
   snprintf(train, capacity, "%sclip_norm = 1e9\n", rest);
-  validation_trial t = trial_of(shape, "off", train, out);
+  post_validation_trial t = trial_of(shape, "off", train, out);
   t.own_optimizer = own_optimizer;
   run_trial(shape, &t, 0);
   *clip_norm = median_norm(&out[0]);
@@ -117,12 +117,12 @@ static void write_clipping(char* train, size_t capacity, const char* rest, const
 }
 
 static void try_variant(const struct shape* shape, const struct variant* v, const char* train, double clip_norm,
-                        validation_outcome* on, validation_outcome* off) {
+                        post_validation_outcome* on, post_validation_outcome* off) {
   const int32_t world = shape->places * shape->ranks;
   print_message("  %s, %d places, %.*s%s, %s\n", shape->schedule, shape->places,
                 shape->data[0] ? (int)strcspn(shape->data + 16, "\n") : 5, shape->data[0] ? shape->data + 16 : "alone",
                 shape->is_large ? ", large" : "", v->name);
-  validation_trial waits = trial_of(shape, "off", train, off), goes_on = trial_of(shape, "on", train, on);
+  post_validation_trial waits = trial_of(shape, "off", train, off), goes_on = trial_of(shape, "on", train, on);
   waits.own_optimizer = goes_on.own_optimizer = v->own_optimizer;
   goes_on.asks_between = v->asks_between;
   run_trial(shape, &waits, 0);
@@ -148,7 +148,7 @@ static void clipped_steps_are_those_of_ranks_that_wait(void** state) {
       {"adamw", ADAMW, 0, 0, 0},
       {"adamw, asked between steps", ADAMW, 1, 0, 0},
   };
-  validation_outcome *on = validation_outcomes(), *off = validation_outcomes();
+  post_validation_outcome *on = post_validation_outcomes(), *off = post_validation_outcomes();
   char train[256];
   for (size_t s = 0; s < N_SHAPES; ++s) {
     double clip_norm = 0;
@@ -175,7 +175,7 @@ static void every_kind_of_state_is_put_back(void** state) {
       {"processes", ADAMW, 0, 0, 1},
   };
   static const struct shape kFew[] = {{"zb-h2", ZERO_AT("1", ""), 2, 2, 0}, {"zb-v", ZERO_AT("2", ""), 2, 2, 0}};
-  validation_outcome *on = validation_outcomes(), *off = validation_outcomes();
+  post_validation_outcome *on = post_validation_outcomes(), *off = post_validation_outcomes();
   char train[256];
   for (size_t s = 0; s < 2; ++s)
     for (size_t v = 0; v < sizeof kVariants / sizeof *kVariants; ++v) {
@@ -195,7 +195,7 @@ static void skipped_steps_are_those_of_ranks_that_wait(void** state) {
       {"fp16 and a norm", ADAMW OVERFLOWING "clip_norm = 1e9\n", 0, 0, 0},
       {"fp16, asked between steps", ADAMW OVERFLOWING, 1, 0, 0},
   };
-  validation_outcome *on = validation_outcomes(), *off = validation_outcomes();
+  post_validation_outcome *on = post_validation_outcomes(), *off = post_validation_outcomes();
   char train[256];
   for (size_t s = 0; s < N_SHAPES; ++s)
     for (size_t v = 0; v < sizeof kVariants / sizeof *kVariants; ++v) {
@@ -209,14 +209,14 @@ static void skipped_steps_are_those_of_ranks_that_wait(void** state) {
 /* ---- when it is used ---- */
 
 static void tell_program(rank_run* run) {
-  validation_session s;
+  post_validation_session s;
   gsel_error* err = NULL;
   const gsel_status status = open_validation(run, &s, &err);
   if (!status) {
     const gsel_str text = gsel_program_text(gsel_trainer_program(s.trainer));
-    int32_t* found = &((validation_trial*)run->user)->out[run->rank].restarts;
-    *found = strstr(text.data, "\nvalidate\n") != NULL;
-    rank_check(run, (strstr(text.data, " deferred\n") != NULL) == *found);
+    int32_t* found = &((post_validation_trial*)run->user)->out[run->rank].restarts;
+    *found = strstr(text.data, "\npost_validate\n") != NULL;
+    rank_check(run, (strstr(text.data, " optimistic\n") != NULL) == *found);
   }
   close_validation(&s);
   rank_ok(run, status, err);
@@ -238,10 +238,10 @@ static void auto_is_for_zb_h2_where_something_is_looked_at(void** state) {
       {"zb-h2", "on", "clip_norm = 1.0\n", 1, 0},
       {"zb-v", "on", "precision = \"fp16\"\nclip_norm = 1.0\n", 2, 1},
   };
-  validation_outcome* out = validation_outcomes();
+  post_validation_outcome* out = post_validation_outcomes();
   for (size_t i = 0; i < sizeof kRows / sizeof *kRows; ++i) {
     const struct shape shape = {kRows[i].schedule, "", kRows[i].places, 1, 0};
-    validation_trial t = trial_of(&shape, kRows[i].validation, kRows[i].train, out);
+    post_validation_trial t = trial_of(&shape, kRows[i].validation, kRows[i].train, out);
     as_threads(shape.places, tell_program, &t);
     for (int r = 0; r < shape.places; ++r)
       if (out[r].restarts != kRows[i].expected)
@@ -252,7 +252,7 @@ static void auto_is_for_zb_h2_where_something_is_looked_at(void** state) {
 }
 
 static void expect_refused_option(rank_run* run) {
-  validation_session s;
+  post_validation_session s;
   gsel_error* err = NULL;
   const gsel_status status = open_validation(run, &s, &err);
   close_validation(&s);
@@ -263,7 +263,7 @@ static void expect_refused_option(rank_run* run) {
 static void another_word_is_refused(void** state) {
   (void)state;
   const struct shape shape = {"zb-h2", "", 2, 1, 0};
-  validation_trial t = trial_of(&shape, "maybe", "clip_norm = 1.0\n", NULL);
+  post_validation_trial t = trial_of(&shape, "maybe", "clip_norm = 1.0\n", NULL);
   as_threads(2, expect_refused_option, &t);
 }
 
@@ -271,10 +271,10 @@ static void another_word_is_refused(void** state) {
 
 static void whoever_leaves_with_an_open_step_leaves_nothing_behind(void** state) {
   (void)state;
-  validation_outcome* out = validation_outcomes();
+  post_validation_outcome* out = post_validation_outcomes();
   for (int processes = 0; processes < 2; ++processes)
     for (size_t s = 0; s < N_SHAPES; s += 4) {
-      validation_trial t = trial_of(&kShapes[s], "on", ADAMW "clip_norm = 1e-3\n", out);
+      post_validation_trial t = trial_of(&kShapes[s], "on", ADAMW "clip_norm = 1e-3\n", out);
       t.leaves = 1;
       run_trial(&kShapes[s], &t, processes);
     }
@@ -282,8 +282,8 @@ static void whoever_leaves_with_an_open_step_leaves_nothing_behind(void** state)
 }
 
 static void expect_death(rank_run* run) {
-  const validation_trial* t = (const validation_trial*)run->user;
-  validation_session s;
+  const post_validation_trial* t = (const post_validation_trial*)run->user;
+  post_validation_session s;
   gsel_error* err = NULL;
   rank_ok(run, open_validation(run, &s, &err), err);
   gsel_status status = GSEL_OK;
@@ -298,7 +298,7 @@ static void a_rank_killed_with_an_open_step_is_an_error_that_names_it(void** sta
   (void)state;
   for (size_t s = 0; s < N_SHAPES; s += 3) {
     const int world = kShapes[s].places * kShapes[s].ranks;
-    validation_trial t = trial_of(&kShapes[s], "on", ADAMW "clip_norm = 1e9\n", NULL);
+    post_validation_trial t = trial_of(&kShapes[s], "on", ADAMW "clip_norm = 1e9\n", NULL);
     t.dies = 0; /* it has inputs under every schedule */
     rank_run* runs = ranks_prepare(world, &t);
     pid_t pids[RANKS_MAX];

@@ -1,14 +1,15 @@
-/* support/validation_trial.h: the long model trained over a pipeline that steps before it knows whether it may, and all
- * that came of it, step by step; compared bit for bit with what came of the same pipeline that waits. */
+/* support/post_validation_trial.h: the long model trained over a pipeline that steps before it knows whether it may,
+ * and all that came of it, step by step; compared bit for bit with what came of the same pipeline that waits. */
 #ifndef GSEL_TESTS_VALIDATION_TRIAL_H
 #define GSEL_TESTS_VALIDATION_TRIAL_H
 
+#include "support/counts.h"
 #include "support/pipeline_trial.h"
 
 enum { VALIDATION_STEPS = 6 };
 
 /* Of each step, in f64 as reported. Norm and skipped stand with the step that they are of. */
-typedef struct validation_outcome {
+typedef struct post_validation_outcome {
   float params[LONG_ELEMS];
   double loss[VALIDATION_STEPS], weight[VALIDATION_STEPS], norm[VALIDATION_STEPS];
   double scale[VALIDATION_STEPS], rate[VALIDATION_STEPS], evaluated;
@@ -16,29 +17,29 @@ typedef struct validation_outcome {
   /* What the two may differ in. */
   int32_t known[VALIDATION_STEPS], restarts, inputs;
   gsel_comm_count norms, overflows;
-} validation_outcome;
+} post_validation_outcome;
 
-typedef struct validation_trial {
+typedef struct post_validation_trial {
   char config[1024];
-  int asks_between;        /* parameters are read and a batch is evaluated between steps */
-  int own_optimizer;       /* the embedder's, which poisons gradients */
-  int leaves;              /* frees the trainer while the last step is open */
-  int32_t dies;            /* this rank, when step 2 asks it for an input; -1: none */
-  validation_outcome* out; /* shared memory, [world_size] */
-} validation_trial;
+  int asks_between;             /* parameters are read and a batch is evaluated between steps */
+  int own_optimizer;            /* the embedder's, which poisons gradients */
+  int leaves;                   /* frees the trainer while the last step is open */
+  int32_t dies;                 /* this rank, when step 2 asks it for an input; -1: none */
+  post_validation_outcome* out; /* shared memory, [world_size] */
+} post_validation_trial;
 
-static inline validation_outcome* validation_outcomes(void) {
-  void* memory =
-      mmap(NULL, sizeof(validation_outcome) * RANKS_MAX, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+static inline post_validation_outcome* post_validation_outcomes(void) {
+  void* memory = mmap(NULL, sizeof(post_validation_outcome) * RANKS_MAX, PROT_READ | PROT_WRITE,
+                      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   assert_true(memory != MAP_FAILED);
-  return (validation_outcome*)memory;
+  return (post_validation_outcome*)memory;
 }
-static inline void free_validation_outcomes(validation_outcome* o) {
-  munmap(o, sizeof(validation_outcome) * RANKS_MAX);
+static inline void free_validation_outcomes(post_validation_outcome* o) {
+  munmap(o, sizeof(post_validation_outcome) * RANKS_MAX);
 }
 
 /* What a rank owns; released in reverse. */
-typedef struct validation_session {
+typedef struct post_validation_session {
   long_model m;
   gsel_comm* comm;
   gsel_config* config;
@@ -46,10 +47,10 @@ typedef struct validation_session {
   gsel_trainer* trainer;
   int64_t step; /* under way, as its driver counts */
   int32_t inputs, dies;
-} validation_session;
+} post_validation_session;
 
 static inline gsel_status validation_data(const gsel_data_request* request, void* user) {
-  validation_session* s = (validation_session*)user;
+  post_validation_session* s = (post_validation_session*)user;
   ++s->inputs;
   if (s->dies && s->step == 2) raise(SIGKILL);
   return exact_data(request, NULL);
@@ -66,8 +67,8 @@ static inline gsel_status spoiling_step(const gsel_optimizer_call* c, void* user
   return GSEL_OK;
 }
 
-static inline gsel_status open_validation(rank_run* run, validation_session* s, gsel_error** err) {
-  const validation_trial* t = (const validation_trial*)run->user;
+static inline gsel_status open_validation(rank_run* run, post_validation_session* s, gsel_error** err) {
+  const post_validation_trial* t = (const post_validation_trial*)run->user;
   gsel_trainer_options options = GSEL_TRAINER_OPTIONS_INIT;
   gsel_optimizer_options optimizer = GSEL_OPTIMIZER_OPTIONS_INIT;
   memset(s, 0, sizeof *s);
@@ -87,20 +88,20 @@ static inline gsel_status open_validation(rank_run* run, validation_session* s, 
   return status;
 }
 
-static inline void close_validation(validation_session* s) {
+static inline void close_validation(post_validation_session* s) {
   gsel_trainer_free(s->trainer);
   gsel_model_free(s->model);
   gsel_config_free(s->config);
   gsel_comm_free(s->comm);
 }
 
-static inline void read_validated(rank_run* run, validation_session* s, float* params) {
+static inline void read_validated(rank_run* run, post_validation_session* s, float* params) {
   gsel_error* err = NULL;
   for (int p = 0; p < LP_N; params += long_elems(p++))
     rank_ok(run, gsel_trainer_read_param(s->trainer, p, params, sizeof(float) * (size_t)long_elems(p), &err), err);
 }
 
-static inline void note_validated(rank_run* run, validation_outcome* out, const gsel_step_report* report) {
+static inline void note_validated(rank_run* run, post_validation_outcome* out, const gsel_step_report* report) {
   const int64_t step = report->validated_step;
   if (step < 0) return;
   rank_check(run, step <= report->step && step < VALIDATION_STEPS);
@@ -109,8 +110,8 @@ static inline void note_validated(rank_run* run, validation_outcome* out, const 
   out->known[step] = 1;
 }
 
-static inline void note_step(rank_run* run, validation_session* s, validation_outcome* out, int i) {
-  const validation_trial* t = (const validation_trial*)run->user;
+static inline void note_step(rank_run* run, post_validation_session* s, post_validation_outcome* out, int i) {
+  const post_validation_trial* t = (const post_validation_trial*)run->user;
   gsel_error* err = NULL;
   gsel_step_report report = GSEL_STEP_REPORT_INIT;
   rank_ok(run, gsel_trainer_report(s->trainer, &report, &err), err);
@@ -129,9 +130,9 @@ static inline void note_step(rank_run* run, validation_session* s, validation_ou
   rank_ok(run, gsel_trainer_evaluate(s->trainer, 1000 + i, NULL, NULL, NULL, &err), err);
 }
 
-static inline void train_and_validate_in(rank_run* run, validation_session* s) {
-  const validation_trial* t = (const validation_trial*)run->user;
-  validation_outcome* out = &t->out[run->rank];
+static inline void train_and_validate_in(rank_run* run, post_validation_session* s) {
+  const post_validation_trial* t = (const post_validation_trial*)run->user;
+  post_validation_outcome* out = &t->out[run->rank];
   gsel_error* err = NULL;
   gsel_step_report report = GSEL_STEP_REPORT_INIT;
   memset(out, 0, sizeof *out);
@@ -145,8 +146,8 @@ static inline void train_and_validate_in(rank_run* run, validation_session* s) {
   rank_check(run, report.validated_step == VALIDATION_STEPS - 1);
   note_validated(run, out, &report);
   out->inputs = s->inputs;
-  out->norms = gsel_trainer_counts(s->trainer, GSEL_INSTR_NORM, GSEL_AXIS_PIPELINE);
-  out->overflows = gsel_trainer_counts(s->trainer, GSEL_INSTR_OVERFLOW, GSEL_AXIS_PIPELINE);
+  out->norms = trainer_counts(s->trainer, GSEL_INSTR_NORM, GSEL_AXIS_PIPELINE);
+  out->overflows = trainer_counts(s->trainer, GSEL_INSTR_OVERFLOW, GSEL_AXIS_PIPELINE);
   rank_ok(run, gsel_trainer_evaluate(s->trainer, 100, NULL, NULL, &report, &err), err);
   out->evaluated = report.loss_sum;
   gsel_memory_part part = GSEL_MEMORY_PART_INIT;
@@ -155,7 +156,7 @@ static inline void train_and_validate_in(rank_run* run, validation_session* s) {
 }
 
 static inline void train_and_validate(rank_run* run) {
-  validation_session s;
+  post_validation_session s;
   gsel_error* err = NULL;
   const gsel_status status = open_validation(run, &s, &err);
   if (!status) train_and_validate_in(run, &s);

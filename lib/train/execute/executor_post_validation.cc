@@ -1,14 +1,14 @@
-// train/execute/executor_validation.cc: steps that are made before it is known whether they may be. A deferred NORM or
-// OVERFLOW gives this place's number away; STEP goes on as if nothing were clipped and nothing had overflowed, after
-// what it changes was kept. VALIDATE in the next step, or whoever asks between steps, takes the number, which is the
-// same on all ranks: so all go on, or all put back what was kept, step again as they should have, and begin the next
-// step again. Before VALIDATE no gradient is written and no loss told, and at it no message is under way:
+// train/execute/executor_post_validation.cc: steps that are made before it is known whether they may be. An optimistic
+// NORM or OVERFLOW gives this place's number away; STEP goes on as if nothing were clipped and nothing had overflowed,
+// after what it changes was kept. VALIDATE in the next step, or whoever asks between steps, takes the number, which is
+// the same on all ranks: so all go on, or all put back what was kept, step again as they should have, and begin the
+// next step again. Before VALIDATE no gradient is written and no loss told, and at it no message is under way:
 // docs/program.md has the rules. Source: Qi et al., "Zero Bubble Pipeline Parallelism", ICLR 2024, section 4.
 #include <cmath>
 
 #include "base/current_error.h"
 #include "base/os.h"
-#include "program/verify/validation.h"
+#include "program/verify/post_validation.h"
 #include "train/execute/executor.h"
 
 namespace gsel {
@@ -16,29 +16,29 @@ namespace gsel {
 // ---- the step that is to be validated -------------------------------------------------------------------------
 
 // Each at the end of the memory for numbers.
-void* Executor::place_of_deferred(bool is_norm) const {
+void* Executor::memory_of_optimistic(bool is_norm) const {
   return staging_.at(staging_.bytes() - (is_norm ? 1 : 2) * sizeof(double));
 }
 
 // A communicator that has no thread of its own makes the call where it stands, which costs what deferring gains.
-void Executor::defer(const gsel_instr& instr, double number) {
+void Executor::go_on_without(const gsel_instr& instr, double number) {
   const bool is_norm = instr.kind == GSEL_INSTR_NORM;
-  DeferredNumber& deferred = is_norm ? validation_.squares : validation_.overflow;
-  validation_.is_open = deferred.is_open = true;
+  OptimisticNumber& optimistic = is_norm ? validation_.squares : validation_.overflow;
+  validation_.is_open = optimistic.is_open = true;
   validation_.weight = weight_;
   validation_.origin = origin_;
-  deferred.value = number;
+  optimistic.value = number;
   if (axis_size(GSEL_AXIS_PIPELINE) == 1) return;
-  void* place = place_of_deferred(is_norm);
+  void* place = memory_of_optimistic(is_norm);
   backend_->run(&gsel_backend_v1::copy, place, static_cast<const void*>(&number), uint64_t{sizeof number},
                 int32_t{GSEL_COPY_TO_DEVICE}, static_cast<gsel_stream*>(nullptr));
-  deferred.under_way.emplace(comms_.validation(), make_collective(GSEL_COLLECTIVE_ALLREDUCE, place, place, 1, GSEL_F64,
-                                                                  is_norm ? GSEL_SUM : GSEL_MAX));
+  optimistic.under_way.emplace(comms_.validation(), make_collective(GSEL_COLLECTIVE_ALLREDUCE, place, place, 1,
+                                                                    GSEL_F64, is_norm ? GSEL_SUM : GSEL_MAX));
   try {
-    deferred.under_way->start();
+    optimistic.under_way->start();
   } catch (const Error& error) {
     if (error.code() != GSEL_ERR_UNSUPPORTED) throw;
-    deferred.under_way->run();
+    optimistic.under_way->run();
   }
 }
 
@@ -48,7 +48,7 @@ void Executor::keep_until_validated(int32_t bucket, const Stretch& stretch) {
 
 // Of a step that defers nothing, its own numbers.
 void Executor::report_validated(gsel_step_report& report) const {
-  if (run_plan_->last_deferred < 0) {
+  if (run_plan_->last_optimistic < 0) {
     report.skipped = overflowed_;
     report.validated_step = report.step;
     return;
@@ -61,7 +61,7 @@ void Executor::report_validated(gsel_step_report& report) const {
 // ---- what becomes of it ---------------------------------------------------------------------------------------
 
 // At its position. False: the step before was not what it should have been, and this one has begun again.
-bool Executor::validate() {
+bool Executor::post_validate() {
   const bool stands = settle_validation();
   now_.report.loss_scale = loss_scale_.value();
   now_.report.learning_rate = optimizer_.learning_rate(updates_);
@@ -92,9 +92,9 @@ bool Executor::settle_validation() {
   if (!validation_.is_open) return true;
   const double began = os::now_seconds();
   const int32_t n = validation_.squares.under_way.has_value() + validation_.overflow.under_way.has_value();
-  take_deferred(validation_.overflow);
-  take_deferred(validation_.squares);
-  if (n > 0) count_deferred(n);
+  take_optimistic(validation_.overflow);
+  take_optimistic(validation_.squares);
+  if (n > 0) count_optimistic(n);
   note_exposed(GSEL_AXIS_PIPELINE, os::now_seconds() - began);
 
   const bool has_norm = std::exchange(validation_.squares.is_open, false);
@@ -116,17 +116,17 @@ bool Executor::settle_validation() {
   return stands;
 }
 
-void Executor::take_deferred(DeferredNumber& number) {
+void Executor::take_optimistic(OptimisticNumber& number) {
   if (!number.under_way) return;
   number.under_way->wait();
   number.under_way.reset();
   const bool is_norm = &number == &validation_.squares;
-  backend_->run(&gsel_backend_v1::copy, static_cast<void*>(&number.value), place_of_deferred(is_norm),
+  backend_->run(&gsel_backend_v1::copy, static_cast<void*>(&number.value), memory_of_optimistic(is_norm),
                 uint64_t{sizeof number.value}, int32_t{GSEL_COPY_TO_HOST}, static_cast<gsel_stream*>(nullptr));
 }
 
 // Calls of one size each, made since the last ones were counted.
-void Executor::count_deferred(int32_t n) {
+void Executor::count_optimistic(int32_t n) {
   const gsel_comm_count all = comms_.validation().counts(GSEL_COLLECTIVE_ALLREDUCE);
   const gsel_comm_count seen = std::exchange(validation_.counted, all);
   for (const auto& [kind, number] :
@@ -149,7 +149,7 @@ void Executor::close_forward() {
   settle_messages();
 }
 
-// The instructions behind the deferred ones, with what they deferred. Gradients are complete since the first time.
+// The instructions behind the optimistic ones, with what they optimistic. Gradients are complete since the first time.
 void Executor::step_again(double clip, bool overflowed) {
   for (int32_t b = 0; b < static_cast<int32_t>(buckets_.size()); ++b) {
     if (!step_copy_->keeps(b)) continue;
@@ -162,7 +162,7 @@ void Executor::step_again(double clip, bool overflowed) {
   overflowed_ = overflowed;
   --step_;
   const std::vector<gsel_instr>& step = program().step;
-  for (position_ = static_cast<size_t>(run_plan_->last_deferred) + 1; position_ < step.size(); ++position_)
+  for (position_ = static_cast<size_t>(run_plan_->last_optimistic) + 1; position_ < step.size(); ++position_)
     if (const gsel_instr_kind kind = step[position_].kind;
         kind == GSEL_INSTR_STEP || kind == GSEL_INSTR_ALLGATHER || kind == GSEL_INSTR_WAIT)
       run_instr(step[position_]);

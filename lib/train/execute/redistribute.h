@@ -1,6 +1,6 @@
-// train/execute/convert.h: brings a value from one form on the tensor axis to another, as a conversion layer says
-// (program/conversion.h): one collective, and rows packed part behind part where the parts of a tensor lie scattered in
-// it. Does not know programs, and who counts what is sent.
+// train/execute/redistribute.h: brings a value from one form on the tensor axis to another, as a redistribution layer
+// says (program/redistribution.h): one collective, and rows packed part behind part where the parts of a tensor lie
+// scattered in it. Does not know programs, and who counts what is sent.
 #pragma once
 
 #include <functional>
@@ -11,7 +11,7 @@
 
 #include "comm/communicator.h"
 #include "model/model.h"
-#include "program/conversion.h"
+#include "program/redistribution.h"
 
 namespace gsel {
 
@@ -23,13 +23,13 @@ struct Packing {
   uint64_t bytes() const { return send_bytes + recv_bytes; }
 };
 // For n samples of a value that is brought from the form of `from` to that of `to`.
-Packing packing_of(Conversion conversion, const Value& from, const Value& to, int64_t n, int32_t ranks);
+Packing packing_of(Redistribution redistribution, const Value& from, const Value& to, int64_t n, int32_t ranks);
 
 // Whether source and result can be one memory: nothing is done, or a sum is made in place.
-bool stays_in_place(Conversion conversion, int32_t ranks);
+bool stays_in_place(Redistribution redistribution, int32_t ranks);
 
-struct ConversionJob {
-  Conversion conversion = Conversion::same;
+struct RedistributionJob {
+  Redistribution redistribution = Redistribution::none;
   int32_t from = 0, to = 0;  // values
   int64_t n_samples = 0;
   const void* src = nullptr;
@@ -37,16 +37,16 @@ struct ConversionJob {
   void* packing = nullptr;
 };
 
-class Converter {
+class Redistributor {
  public:
-  Converter(std::shared_ptr<Backend> backend, const Model& model, int32_t ranks);
+  Redistributor(std::shared_ptr<Backend> backend, const Model& model, int32_t ranks);
 
   // Learns what parts the other ranks of the axis have. A collective, once; only where there are several ranks.
   void connect(Communicator& axis);
 
   // The calls of the axis that it takes are made by `call`.
   using Call = std::function<void(const gsel_collective&)>;
-  void run(const ConversionJob& job, const Call& call);
+  void run(const RedistributionJob& job, const Call& call);
 
   // Rows of as many elements, at distances in elements.
   struct Rows {
@@ -69,10 +69,10 @@ class Converter {
   void join(const Parts& parts, const void* room, void* tensor) const;
 
   void copy(void* dst, const void* src, uint64_t bytes) const;
-  void gather(const ConversionJob& job, const Call& call);
-  void scatter(const ConversionJob& job, const Call& call);
-  void take_slice(const ConversionJob& job) const;
-  void exchange(const ConversionJob& job, const Call& call);
+  void gather(const RedistributionJob& job, const Call& call);
+  void scatter(const RedistributionJob& job, const Call& call);
+  void take_slice(const RedistributionJob& job) const;
+  void exchange(const RedistributionJob& job, const Call& call);
 
   const std::shared_ptr<Backend> backend_;
   const Model& model_;

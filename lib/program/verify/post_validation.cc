@@ -1,9 +1,11 @@
-// program/verify/validation.cc: see validation.h. Programs are compared by counting: messages of an ordered pair, and
-// calls of a group, come in the same order at both ends, so equally many of them before VALIDATE are the same ones.
-#include "program/verify/validation.h"
+// program/verify/post_validation.cc: see post_validation.h. Programs are compared by counting: messages of an ordered
+// pair, and calls of a group, come in the same order at both ends, so equally many of them before VALIDATE are the same
+// ones.
+#include "program/verify/post_validation.h"
 
 #include <algorithm>
 
+#include "base/axis.h"
 #include "base/dtype.h"
 
 namespace gsel {
@@ -63,11 +65,11 @@ std::vector<int32_t> crossing(std::span<const Program* const> programs, const st
 // stages, which need time to come to where it is read.
 bool goes_to_next_stage(const Program& program, int32_t position) {
   int32_t i = position;
-  while (i >= 0 && program.step[i].kind != GSEL_INSTR_FORWARD) --i;
+  while (i >= 0 && program.step[i].kind != GSEL_FORWARD) --i;
   if (i < 0) return true;
   const auto next = static_cast<size_t>(program.layers[program.step[i].layer].stage) + 1;
-  return next < program.place_of_stage.size() &&
-         program.place_of_stage[next] == program.mesh.coordinate(program.step[position].peer, GSEL_AXIS_PIPELINE);
+  return next < program.rank_of_stage.size() &&
+         program.rank_of_stage[next] == program.mesh.coordinate(program.step[position].peer, GSEL_AXIS_PIPELINE);
 }
 
 // Where the first of them all stands; -1: none. without_held: those do not count that can be sent behind VALIDATE.
@@ -85,12 +87,12 @@ int32_t first_crossing(std::span<const Program* const> programs, const std::vect
 }
 
 // Calls of each axis's group.
-std::array<int32_t, GSEL_AXES> calls_before(const Program& program, int32_t end) {
-  std::array<int32_t, GSEL_AXES> calls{};
+std::array<int32_t, kAxes> calls_before(const Program& program, int32_t end) {
+  std::array<int32_t, kAxes> calls{};
   for (int32_t i = 0; i < end; ++i) {
     const gsel_instr& instr = program.step[i];
     if (instr.axis >= 0) ++calls[instr.axis];
-    if (instr.kind == GSEL_INSTR_FORWARD)
+    if (instr.kind == GSEL_FORWARD)
       for (const ProgramPhase& phase : program.layers[instr.layer].forward_phases) ++calls[phase.axis];
   }
   return calls;
@@ -98,8 +100,8 @@ std::array<int32_t, GSEL_AXES> calls_before(const Program& program, int32_t end)
 
 bool may_come_before(const gsel_instr& instr) {
   switch (instr.kind) {
-    case GSEL_INSTR_INPUT:
-    case GSEL_INSTR_FORWARD:
+    case GSEL_INPUT:
+    case GSEL_FORWARD:
     case GSEL_INSTR_SEND:
     case GSEL_INSTR_RECV:
     case GSEL_INSTR_SCATTER:
@@ -120,20 +122,20 @@ void put_in_place(Program& program, int32_t end, std::vector<int32_t> held) {
   std::ranges::sort(held);
   for (int32_t i = 0; i < end; ++i)
     if (!std::ranges::binary_search(held, i)) step.push_back(program.step[i]);
-  step.push_back(make_instr(GSEL_INSTR_VALIDATE));
+  step.push_back(make_instr(GSEL_INSTR_POST_VALIDATE));
   for (int32_t i : held) step.push_back(program.step[i]);
   for (size_t i = static_cast<size_t>(end); i < program.step.size(); ++i)
-    if (program.step[i].kind != GSEL_INSTR_VALIDATE) step.push_back(program.step[i]);
+    if (program.step[i].kind != GSEL_INSTR_POST_VALIDATE) step.push_back(program.step[i]);
   program.step = std::move(step);
   program.lines.clear();
 }
 
 // What is done again with the true numbers.
-bool may_come_behind_deferred(const gsel_instr& instr) {
+bool may_come_behind_optimistic(const gsel_instr& instr) {
   switch (instr.kind) {
     case GSEL_INSTR_NORM:
     case GSEL_INSTR_OVERFLOW:
-      return is_deferred(instr);
+      return is_optimistic(instr);
     case GSEL_INSTR_STEP:
     case GSEL_INSTR_ALLGATHER:
     case GSEL_INSTR_WAIT:
@@ -147,46 +149,47 @@ bool may_come_behind_deferred(const gsel_instr& instr) {
 // ---- the rules ------------------------------------------------------------------------------------------------
 
 void check_alone(const Program& program) {
-  const int32_t validate = validate_position(program), deferred = first_where(program, is_deferred);
-  if (deferred >= 0 && validate < 0)
-    refuse(program, deferred, "its number is deferred, and no validate of the next step would take it");
-  if (validate >= 0 && deferred < 0)
-    refuse(program, validate, "no norm or overflow is deferred, so there is nothing to validate");
-  for (int32_t i = 0; i < validate; ++i)
+  const int32_t post_validate = post_validate_position(program), optimistic = first_where(program, is_optimistic);
+  if (optimistic >= 0 && post_validate < 0)
+    refuse(program, optimistic, "its number is optimistic, and no post_validate of the next step would take it");
+  if (post_validate >= 0 && optimistic < 0)
+    refuse(program, post_validate, "no norm or overflow is optimistic, so there is nothing to validate");
+  for (int32_t i = 0; i < post_validate; ++i)
     if (!may_come_before(program.step[i]))
-      refuse(program, validate,
+      refuse(program, post_validate,
              fmt::format("\"{}\" stands before it; it would work with what may still be undone",
                          to_text(program, program.step[i])));
-  for (size_t i = 0; deferred >= 0 && i < program.step.size(); ++i) {
+  for (size_t i = 0; optimistic >= 0 && i < program.step.size(); ++i) {
     const gsel_instr& instr = program.step[i];
     const auto at = static_cast<int32_t>(i);
-    if (is_deferred(instr) && instr.kind == GSEL_INSTR_OVERFLOW && instr.axis != GSEL_AXIS_PIPELINE)
-      refuse(program, at, "a look for overflow can be deferred over the pipeline axis alone, behind the other axes'");
-    if (at > deferred && !may_come_behind_deferred(instr))
+    if (is_optimistic(instr) && instr.kind == GSEL_INSTR_OVERFLOW && instr.axis != GSEL_AXIS_PIPELINE)
+      refuse(program, at, "a look for overflow can be optimistic over the pipeline axis alone, behind the other axes'");
+    if (at > optimistic && !may_come_behind_optimistic(instr))
       refuse(program, at,
              fmt::format("it comes behind \"{}\", whose number is not known yet",
-                         to_text(program, program.step[deferred])));
+                         to_text(program, program.step[optimistic])));
     const bool over_pipeline =
         instr.kind == GSEL_INSTR_NORM || (instr.kind == GSEL_INSTR_OVERFLOW && instr.axis == GSEL_AXIS_PIPELINE);
-    if (over_pipeline && !is_deferred(instr))
+    if (over_pipeline && !is_optimistic(instr))
       refuse(program, at,
-             fmt::format("\"{}\" is deferred; then it must be, too", to_text(program, program.step[deferred])));
+             fmt::format("\"{}\" is optimistic; then it must be, too", to_text(program, program.step[optimistic])));
   }
 }
 
 void check_messages(std::span<const Program* const> programs, const std::vector<int32_t>& ends) {
   for (const Program* program : programs)
     if (const int32_t at = first_crossing(programs, ends, program->rank, false); at >= 0)
-      refuse(*program, at,
-             fmt::format("it stands before this rank's validate, and the other end's behind that of rank {}; a step "
-                         "that is begun again would leave it under way",
-                         program->step[at].peer));
+      refuse(
+          *program, at,
+          fmt::format("it stands before this rank's post_validate, and the other end's behind that of rank {}; a step "
+                      "that is begun again would leave it under way",
+                      program->step[at].peer));
 }
 
 void check_groups(std::span<const Program* const> programs, const std::vector<int32_t>& ends) {
   for (const Program* program : programs) {
     const auto calls = calls_before(*program, ends[program->rank]);
-    for (gsel_axis axis = 0; axis < GSEL_AXES; ++axis) {
+    for (gsel_axis axis = 0; axis < kAxes; ++axis) {
       const int32_t first = program->mesh.group(program->rank, axis).front();
       const int32_t there = calls_before(*programs[first], ends[first])[axis];
       if (calls[axis] != there)
@@ -199,30 +202,30 @@ void check_groups(std::span<const Program* const> programs, const std::vector<in
 
 }  // namespace
 
-bool is_deferred(const gsel_instr& instr) {
-  return instr.flags & GSEL_INSTR_DEFERRED;
+bool is_optimistic(const gsel_instr& instr) {
+  return instr.flags & GSEL_INSTR_OPTIMISTIC;
 }
 
-bool defers(const Program& program) {
-  return std::ranges::any_of(program.step, is_deferred);
+bool has_optimistic_steps(const Program& program) {
+  return std::ranges::any_of(program.step, is_optimistic);
 }
 
-int32_t validate_position(const Program& program) {
-  return first_where(program, [](const gsel_instr& instr) { return instr.kind == GSEL_INSTR_VALIDATE; });
+int32_t post_validate_position(const Program& program) {
+  return first_where(program, [](const gsel_instr& instr) { return instr.kind == GSEL_INSTR_POST_VALIDATE; });
 }
 
-int32_t last_deferred(const Program& program) {
-  return last_where(program, is_deferred);
+int32_t last_optimistic(const Program& program) {
+  return last_where(program, is_optimistic);
 }
 
-void place_validations(std::span<Program> programs) {
+void place_post_validations(std::span<Program> programs) {
   std::vector<const Program*> pointers;
   std::vector<int32_t> ends;
   for (const Program& program : programs) {
     pointers.push_back(&program);
-    ends.push_back(validate_position(program));
+    ends.push_back(post_validate_position(program));
   }
-  if (std::ranges::count(ends, -1)) return;  // nothing is deferred, or the verifier will say what is missing
+  if (std::ranges::count(ends, -1)) return;  // nothing is optimistic, or the verifier will say what is missing
   for (bool moved = true; moved;) {
     moved = false;
     for (size_t rank = 0; rank < ends.size(); ++rank) {
@@ -240,11 +243,11 @@ void place_validations(std::span<Program> programs) {
   for (size_t rank = 0; rank < ends.size(); ++rank) put_in_place(programs[rank], ends[rank], std::move(held[rank]));
 }
 
-void check_validations(std::span<const Program* const> programs) {
+void check_post_validations(std::span<const Program* const> programs) {
   std::vector<int32_t> ends;
   for (const Program* program : programs) {
     check_alone(*program);
-    ends.push_back(validate_position(*program));
+    ends.push_back(post_validate_position(*program));
     if ((ends.back() < 0) != (ends.front() < 0))
       refuse_all_of(*program, fmt::format("it {} the step before, and rank 0 {}; all ranks do, or none",
                                           ends.back() < 0 ? "does not validate" : "validates",

@@ -1,0 +1,10 @@
+// common_headers.h: precompiled for all files of the command. The JSON classes are instantiated once, in json_classes.cc.
+#pragma once
+
+#include <gsel/gsel.h>
+
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+extern template class nlohmann::basic_json<>;
+extern template class nlohmann::basic_json<nlohmann::ordered_map>;

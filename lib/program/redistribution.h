@@ -1,0 +1,51 @@
+// program/redistribution.h: what it takes to bring a value from one placement to another. Forward goes from the
+// placement of the input to that of the output, backward from the dual of the output's to the dual of the input's.
+#pragma once
+
+#include "base/part.h"
+#include "program/program.h"
+
+namespace gsel {
+
+enum class Redistribution : uint8_t {
+  none,            // both are the same memory
+  allreduce,       // partial to replicate
+  allgather,       // shard to replicate
+  reduce_scatter,  // partial to shard
+  slice,           // replicate to shard: each keeps its own, nothing is sent
+  alltoall,        // shard to shard along another dimension
+};
+
+// Of the gradient of a value with this placement.
+constexpr Placement dual(Placement placement) {
+  return placement == Placement::copy      ? Placement::partial
+         : placement == Placement::partial ? Placement::replicate
+                                           : placement;
+}
+
+// A copy is replicated.
+constexpr Redistribution redistribution(Placement from, Placement to) {
+  const bool to_part = to == Placement::shard;
+  if (from == Placement::partial)
+    return to_part                    ? Redistribution::reduce_scatter
+           : to == Placement::partial ? Redistribution::none
+                                      : Redistribution::allreduce;
+  if (from == Placement::shard) return to_part ? Redistribution::alltoall : Redistribution::allgather;
+  return to_part ? Redistribution::slice : Redistribution::none;
+}
+
+constexpr Redistribution forward_redistribution(Placement from, Placement to) {
+  return redistribution(from, to);
+}
+constexpr Redistribution backward_redistribution(Placement from, Placement to) {
+  return redistribution(dual(to), dual(from));
+}
+
+constexpr bool communicates(Redistribution redistribution) {
+  return redistribution != Redistribution::none && redistribution != Redistribution::slice;
+}
+
+// What an instruction of a layer that redistributes does; `same` where it has nothing to do.
+Redistribution redistribution_of(const Program& program, const ProgramLayer& layer, gsel_instr_kind kind);
+
+}  // namespace gsel

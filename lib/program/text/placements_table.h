@@ -1,0 +1,13 @@
+// program/text/placements_table.h: how parameters and values lie on the tensor axis, and what brings them from one form
+// to another, as a table for people.
+#pragma once
+
+#include <string>
+
+#include "program/program.h"
+
+namespace gsel {
+
+std::string placements_table(const Program& program);
+
+}  // namespace gsel

@@ -1,0 +1,29 @@
+// program/verify/post_validation.h: steps that are made before all ranks have told whether they may be: an optimistic
+// NORM or OVERFLOW gives its number away and goes on, VALIDATE in the next step takes it. Where the answer is no, every
+// rank goes back to the begin of its step. So what ranks have done until then must be whole: no message, and no call of
+// a group, stands before the VALIDATE of one rank and behind that of another. Source: Qi et al., "Zero Bubble Pipeline
+// Parallelism", ICLR 2024, "post-validation"; theirs goes along the pipeline as messages.
+#pragma once
+
+#include <span>
+
+#include "program/program.h"
+
+namespace gsel {
+
+bool is_optimistic(const gsel_instr& instr);
+// Whether the program steps before it knows whether it may.
+bool has_optimistic_steps(const Program& program);
+// Position of the step's VALIDATE, or -1; of its last optimistic instruction, or -1.
+int32_t post_validate_position(const Program& program);
+int32_t last_optimistic(const Program& program);
+
+// Of all ranks' programs, in rank order: sees to it that no message stands before one rank's VALIDATE and behind
+// another's. VALIDATE is moved as far forward as it must be, and no further, so that what is awaited has had time to
+// come. Of values that skip stages the SEND is moved behind it instead: whoever reads them comes to it later.
+void place_post_validations(std::span<Program> programs);
+
+// The rules of docs/program.md about it, of programs that follow all others. GSEL_ERR_PROGRAM.
+void check_post_validations(std::span<const Program* const> programs);
+
+}  // namespace gsel
