@@ -234,6 +234,7 @@ void Engine::begin_messages(Work& work) {
     Transfer& transfer = *next++;
     transfer.call.grouped = work.calls.size() > 1;
     try {
+      link_.transfers_.reserve(link_.transfers_.size() + 1);
       link_.begin(transfer, *call);
     } catch (...) {
       const Error error = current_error();

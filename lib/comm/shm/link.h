@@ -171,6 +171,7 @@ class Link {
     if (arena_->header().broken.load(std::memory_order_acquire) != 0) throw_broken();
   }
   [[noreturn]] void throw_broken() const;
+  [[noreturn]] void throw_withdrawn(int32_t source) const;  // an offer was, before it was read
   std::string which() const;  // " (communicator ...)" to end a text with, where this process has several
   void mark_broken(gsel_status code, int32_t about, const std::string& text) const noexcept;
   [[noreturn]] void break_link(gsel_status code, int32_t about, const std::string& text) const;

@@ -114,7 +114,7 @@ void Link::keep(SetAside& kept, ChannelLine& line, const Transfer& asking) {
   }
   take_line(source, asking.number);
   if (!kept.offered) return fetch(source, kept.route, kept.stream, asking.call, asking.number);
-  if (!answer(arena_->channel(source, rank_).offer[kept.route.offer], kSeen)) throw_broken();  // withdrawn
+  if (!answer(arena_->channel(source, rank_).offer[kept.route.offer], kSeen)) throw_withdrawn(source);
   call_up(source);
   ++peer(source).set_aside;
 }

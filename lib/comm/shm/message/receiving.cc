@@ -89,11 +89,19 @@ void Link::accept(Transfer& transfer, const Envelope& envelope, const char* here
     fetch(envelope.source, *route, half.stream, transfer.call, transfer.number);
 }
 
+void Link::throw_withdrawn(int32_t source) const {
+  throw_if_broken();
+  throw Error(GSEL_ERR_PEER, fmt::format("rank {} took back what it sent to rank {}, since its call failed; make both "
+                                         "calls again once the cause is gone",
+                                         source, rank_))
+      .about_rank(source);
+}
+
 // What is on offer: read at once, or declined and then on its way in pieces.
 void Link::fetch(int32_t source, const Route& route, Stream& stream, const Call& call, uint64_t number) {
   ChannelOffer& offer = arena_->channel(source, rank_).offer[route.offer];
   const bool reads = route.way != Way::remote || reads_memory_of(source);
-  if (!answer(offer, reads ? kClaimed : kDeclined)) throw_broken();  // withdrawn
+  if (!answer(offer, reads ? kClaimed : kDeclined)) throw_withdrawn(source);
   if (!reads) {
     peer(source).stream = &stream;
     return call_up(source);
@@ -128,7 +136,7 @@ bool Link::suits(Transfer& transfer, const Envelope& envelope, const Route* rout
   if (!route || route->way == Way::slot) break_link(error.code(), error.rank(), error.what());
   ChannelOffer& offer = arena_->channel(envelope.source, rank_).offer[route->offer];
   offer.wanted = wanted;
-  if (!answer(offer, kRefused)) throw_broken();  // withdrawn
+  if (!answer(offer, kRefused)) throw_withdrawn(envelope.source);
   call_up(envelope.source);
   ++moves_;
   transfer.failure = std::make_unique<Error>(error);

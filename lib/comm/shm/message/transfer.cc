@@ -14,31 +14,33 @@ namespace gsel::shm {
 // A message with nothing else under way.
 void Link::message(const gsel_collective& given) {
   Transfer transfer;
+  transfers_.reserve(1);  // an offer that is made is taken back whatever fails, so that is made possible first
   begin(transfer, given);
-  if (advance(transfer))
-    finish(transfer);
-  else
-    wait_for(transfer);
+  try {
+    if (advance(transfer))
+      finish(transfer);
+    else
+      wait_for(transfer);
+  } catch (...) {
+    if (transfers_.empty()) transfers_.push_back(&transfer);
+    drop_transfers(nullptr);
+    throw;
+  }
   if (transfer.failure) throw Error(*transfer.failure);
 }
 
 void Link::wait_for(Transfer& transfer) {
   transfers_.push_back(&transfer);
-  try {
-    Idle idle;
-    while (!transfers_.empty()) {
-      if (progress()) {
-        idle = {};
-      } else if (looked_long(idle, spin_ns_)) {
-        if (const int32_t peer = crossed_peer(transfer); peer < 0)
-          rest();
-        else if (!progress())  // what came before the peer's collective counts
-          fail_crossed(transfer, peer);
-      }
+  Idle idle;
+  while (!transfers_.empty()) {
+    if (progress()) {
+      idle = {};
+    } else if (looked_long(idle, spin_ns_)) {
+      if (const int32_t peer = crossed_peer(transfer); peer < 0)
+        rest();
+      else if (!progress())  // what came before the peer's collective counts
+        fail_crossed(transfer, peer);
     }
-  } catch (...) {
-    drop_transfers(nullptr);
-    throw;
   }
   stop_awaiting();
 }
