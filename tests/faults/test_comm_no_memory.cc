@@ -29,6 +29,9 @@ void* operator new(size_t bytes) {
 void* operator new[](size_t bytes) {
   return allocated(bytes);
 }
+void* operator new(size_t bytes, const std::nothrow_t&) noexcept {
+  return allowed == 0 ? nullptr : std::malloc(bytes);
+}
 void operator delete(void* memory) noexcept {
   std::free(memory);
 }
