@@ -111,9 +111,10 @@ Command program_command(CLI::App& app) {
   what->add_option("--traffic", options->traffic,
                    "Read this program and print the calls it makes and the bytes it sends")
       ->type_name("FILE");
-  what->add_option(
-          "--placements", options->placements,
-          "Print how parameters and values lie on the tensor axis, and what brings them from one placement to another")
+  what->add_option("--placements", options->placements,
+                   "Print how parameters and values are placed where ranks share layers, and what brings them from one "
+                   "placement to "
+                   "another")
       ->type_name("FILE...")
       ->expected(1, 1 << 20);
   CLI::Option* schedule =

@@ -92,7 +92,7 @@ GSEL_API gsel_status gsel_comm_init(const gsel_comm_options *options, gsel_comm 
 /* Rank of the caller and number of ranks; -1 for NULL. Any thread. Since 0.1. */
 GSEL_API int32_t gsel_comm_rank(const gsel_comm *comm);
 GSEL_API int32_t gsel_comm_world_size(const gsel_comm *comm);
-/* Its name, see gsel_comm_options; the same on every rank. Borrowed until destroy, NUL-terminated; empty for NULL. Any
+/* Its name, see gsel_comm_options; the same on every rank. Borrowed until gsel_comm_free, NUL-terminated; empty for NULL. Any
  * thread. Since 0.1. */
 GSEL_API gsel_str gsel_comm_name(const gsel_comm *comm);
 
@@ -117,7 +117,7 @@ GSEL_API gsel_str gsel_comm_name(const gsel_comm *comm);
  *   GSEL_ERR_FORKED    called in a child of the process that joined; nothing happened
  * A message and a collective that cannot both end, since one rank waits in the message for a peer that waits in the
  * collective for this rank, are GSEL_ERR_MISMATCH at once where neither rank has a request or group under way; broken.
- * What is broken is destroyed, shrunk to those who live (gsel_comm_shrink) or put in step again (gsel_comm_resync).
+ * What is broken is freed, shrunk to those who live (gsel_comm_shrink) or put in step again (gsel_comm_resync).
  * Threads: one call at a time per communicator. Since 0.1. */
 
 /* recv[count] = op over ranks of send[count]. In place: send == recv. */
@@ -331,14 +331,14 @@ GSEL_API gsel_status gsel_request_wait(gsel_request *request, gsel_error **err);
 /* Waits until one of requests[n] has ended and writes its place to *index; the result is that of its call. Requests
  * that are NULL or already reported by a test or wait are passed over; none left: GSEL_ERR_ARG. Since 0.1. */
 GSEL_API gsel_status gsel_request_wait_any(gsel_request *const *requests, size_t n, size_t *index, gsel_error **err);
-/* Waits for the end if under way, and releases; NULL is fine. Before the communicator is destroyed. Since 0.1. */
+/* Waits for the end if under way, and releases; NULL is fine. Before the communicator is freed. Since 0.1. */
 GSEL_API void gsel_request_free(gsel_request *request);
 
 /* ---- memory ------------------------------------------------------------------------------------------------ */
 
 /* Memory that all ranks reach: calls on it copy nothing on the way. Pages stand near this rank; at least 64-byte
  * aligned; contents zero. Good for this communicator and for those split, duplicated or shrunk from it; lives until
- * freed or the last of these is destroyed here. Memory that is not there is an error now, never a signal later.
+ * freed or the last of these is freed here. Memory that is not there is an error now, never a signal later.
  * Errors: GSEL_ERR_ARG, GSEL_ERR_NOMEM. Any thread. Since 0.1. */
 GSEL_API gsel_status gsel_mem_alloc(gsel_comm *comm, size_t bytes, void **out, gsel_error **err);
 /* No call on it under way on any rank. NULL is fine; other pointers than alloc's: GSEL_ERR_ARG. Since 0.1. */
@@ -450,7 +450,7 @@ GSEL_API gsel_status gsel_comm_counts(const gsel_comm *comm, gsel_collective_kin
                                       gsel_error **err);
 
 /* Breaks the communicator on every rank: calls under way and later ones return GSEL_ERR_ABORTED with `reason`
- * (cut to 150 bytes; may be "not given"). Does not block. Any thread, any time before destroy. Since 0.1. */
+ * (cut to 150 bytes; may be "not given"). Does not block. Any thread, any time before gsel_comm_free. Since 0.1. */
 GSEL_API void gsel_comm_abort(gsel_comm *comm, gsel_str reason);
 
 /* Leaves and releases; NULL is fine. Waits for no other rank: ranks that still wait for this one get GSEL_ERR_PEER.

@@ -40,7 +40,7 @@
  *
  * Rules that hold everywhere:
  *   - 0 is success; errors come with the call, see gsel/error.h. Nothing is thrown, printed, or kept per thread.
- *   - Who allocates frees: each handle has its _free (or _destroy), and NULL is fine there.
+ *   - Who allocates frees: each handle has its _free, and NULL is fine there.
  *   - Structs carry their size and grow at the end; initialise them with GSEL_*_INIT or gsel_*_init.
  *   - No global state to set up; several communicators, models and trainers live side by side. */
 #ifndef GSEL_GSEL_H

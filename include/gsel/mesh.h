@@ -25,8 +25,8 @@ GSEL_API void gsel_mesh_init(gsel_mesh *mesh, size_t struct_size);
 
 /* The mesh that config asks for with so many ranks, "auto" resolved.
  *   config  NULL: defaults, all ranks on the data axis
- * Errors: GSEL_ERR_ARG; GSEL_ERR_CONFIG with file, line and key where sizes do not multiply to world_size. Any thread.
- * Since 0.1. */
+ * Errors: GSEL_ERR_ARG; GSEL_ERR_CONFIG with file, line and key where sizes do not multiply to world_size;
+ * GSEL_ERR_UNSUPPORTED where tensor and context both have several ranks. Any thread. Since 0.1. */
 GSEL_API gsel_status gsel_mesh_resolve(const gsel_config *config, int32_t world_size, gsel_mesh *out, gsel_error **err);
 
 /* Coordinate of a rank on an axis; -1 for a rank or axis that does not exist. Any thread. Since 0.1. */
