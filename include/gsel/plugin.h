@@ -26,7 +26,7 @@
 GSEL_EXTERN_C_BEGIN
 
 #define GSEL_PLUGIN_ABI_MAJOR 1
-#define GSEL_PLUGIN_ABI_MINOR 0
+#define GSEL_PLUGIN_ABI_MINOR 1
 
 #define GSEL_PLUGIN_STRATEGY 1
 #define GSEL_PLUGIN_BACKEND 2
@@ -258,6 +258,8 @@ typedef struct gsel_pass_api_v1 {
   gsel_status (*split_param)(gsel_pass *pass, int32_t param);
   gsel_status (*set_layer_placements)(gsel_pass *pass, int32_t layer, const gsel_placement *inputs,
                              const gsel_placement *outputs);
+  /* The rank at this rank's coordinates, but for that on one axis; -1 where there is none. Since plugin ABI 1.1. */
+  int32_t (*rank_along)(const gsel_pass *pass, gsel_axis axis, int32_t coordinate);
 } gsel_pass_api_v1;
 
 /* A strategy: rewrites the program of one rank for one axis of the mesh. It runs once per trainer, on every rank,

@@ -33,6 +33,10 @@ int32_t axis_size(const gsel_pass* pass, gsel_axis axis) {
 int32_t axis_coordinate(const gsel_pass* pass, gsel_axis axis) {
   return axis >= 0 && axis < kAxes ? pass->program.mesh.coordinate(pass->program.rank, axis) : 0;
 }
+int32_t rank_along(const gsel_pass* pass, gsel_axis axis, int32_t coordinate) {
+  if (!is_axis(axis) || coordinate < 0 || coordinate >= pass->program.mesh.size[axis]) return -1;
+  return pass->program.mesh.group(pass->program.rank, axis)[static_cast<size_t>(coordinate)];
+}
 int32_t param_count(const gsel_pass* pass) {
   return static_cast<int32_t>(model_of(pass).params().size());
 }
@@ -268,7 +272,8 @@ const gsel_pass_api_v1& pass_api() {
                                              note,
                                              axis_weight,
                                              split_param,
-                                             set_layer_placements};
+                                             set_layer_placements,
+                                             rank_along};
   return table;
 }
 

@@ -29,18 +29,10 @@ struct lower {
 
 /* ---- messages ---- */
 
-static int32_t world_rank(const struct pp* pp, int32_t pipeline_rank) {
-  const struct rewrite* w = &pp->w;
-  int32_t rank = pipeline_rank;
-  for (int32_t i = 0; i < 3; ++i) {
-    static const gsel_axis inner[] = {GSEL_AXIS_DATA, GSEL_AXIS_CONTEXT, GSEL_AXIS_TENSOR};
-    rank = rank * w->api->axis_size(w->pass, inner[i]) + w->api->axis_coordinate(w->pass, inner[i]);
-  }
-  return rank;
-}
-
 static void emit_message(struct lower* lo, gsel_instr_kind kind, struct message m, int32_t rank) {
-  emit(&lo->pp->w, (gsel_instr){kind, -1, m.value, m.microbatch, -1, -1, world_rank(lo->pp, rank), m.flags});
+  const struct rewrite* w = &lo->pp->w;
+  int32_t peer = w->api->rank_along(w->pass, GSEL_AXIS_PIPELINE, rank);
+  emit(&lo->pp->w, (gsel_instr){kind, -1, m.value, m.microbatch, -1, -1, peer, m.flags});
 }
 
 /* Whether a hop's value, or in backward its gradient, leaves its rank, and where to. */
