@@ -24,14 +24,14 @@ int64_t most_messages(std::span<const Program* const> programs) {
 
 }  // namespace
 
-int32_t enough_transfers(std::span<const Program* const> programs) {
-  check_outlines(programs);
-  const int64_t most = most_messages(programs);
+int32_t enough_transfers(const Job& job) {
+  check_outlines(job);
+  const int64_t most = most_messages(job.programs);
   if (most == 0) return kLeastTransfers;
   for (int32_t transfers = kLeastTransfers;; transfers *= 2) {
-    Exchange exchange;
+    Exchange exchange(job);
     std::deque<Walker> walkers;
-    for (const Program* p : programs) walkers.emplace_back(*p, exchange, Purpose::training, transfers);
+    for (const Program* p : job.programs) walkers.emplace_back(*p, exchange, Purpose::training, transfers);
     follow(walkers);
     if (all_finished(walkers)) return transfers;
     if (transfers >= most) check_finished(walkers);
@@ -39,9 +39,7 @@ int32_t enough_transfers(std::span<const Program* const> programs) {
 }
 
 void set_transfers(std::span<Program> programs) {
-  std::vector<const Program*> pointers;
-  for (const Program& p : programs) pointers.push_back(&p);
-  const int32_t transfers = enough_transfers(pointers);
+  const int32_t transfers = enough_transfers(whole_job(programs));
   for (Program& p : programs) p.transfers = transfers;
 }
 

@@ -5,14 +5,14 @@
 
 #include <span>
 
-#include "program/program.h"
+#include "program/job.h"
 
 namespace gsel {
 
-// The least of 2, 4, 8, ... for Program::transfers with which all ranks' programs, given in rank order, come to their
-// end. GSEL_ERR_PROGRAM where no number would do, naming a rank and what it waits for.
-int32_t enough_transfers(std::span<const Program* const> programs);
-// Gives it to all of them.
+// The least of 2, 4, 8, ... for Program::transfers with which the programs of a job come to their end. GSEL_ERR_PROGRAM
+// where no number would do, naming a rank and what it waits for.
+int32_t enough_transfers(const Job& job);
+// Gives it to the programs of all ranks.
 void set_transfers(std::span<Program> programs);
 
 }  // namespace gsel

@@ -13,13 +13,6 @@ std::string shape(const std::vector<int64_t>& dims) {
   return fmt::format("[{}]", fmt::join(dims, ", "));
 }
 
-// Every rank's n numbers, by rank.
-std::vector<uint64_t> gather(Communicator& comm, const std::vector<uint64_t>& mine) {
-  std::vector<uint64_t> all(mine.size() * comm.world_size());
-  comm.collective(make_collective(GSEL_COLLECTIVE_ALLGATHER, mine.data(), all.data(), mine.size(), GSEL_U64));
-  return all;
-}
-
 // The first rank whose number differs from ours, or -1.
 int32_t first_different(const std::vector<uint64_t>& all, size_t stride, size_t at, uint64_t mine) {
   for (size_t rank = 0; rank * stride < all.size(); ++rank)
@@ -70,14 +63,14 @@ Particulars particulars_of(const gsel_optimizer_options* optimizer) {
   return {{"the optimizer", reading}};
 }
 
-uint64_t agreement_key(std::span<const Program> programs) {
-  uint64_t key = programs.size();
-  for (const Program& p : programs) key = derive_key(key, to_text(p));
-  return key;
+std::vector<uint64_t> gather_numbers(Communicator& comm, const std::vector<uint64_t>& mine) {
+  std::vector<uint64_t> all(mine.size() * comm.world_size());
+  comm.collective(make_collective(GSEL_COLLECTIVE_ALLGATHER, mine.data(), all.data(), mine.size(), GSEL_U64));
+  return all;
 }
 
 void check_all_succeeded(Communicator& comm, const std::optional<Error>& failure, std::string_view made) {
-  const std::vector<uint64_t> failed = gather(comm, {failure ? uint64_t{1} : uint64_t{0}});
+  const std::vector<uint64_t> failed = gather_numbers(comm, {failure ? uint64_t{1} : uint64_t{0}});
   if (failure) throw *failure;
   const int32_t rank = first_different(failed, 1, 0, 0);
   if (rank >= 0)
@@ -91,13 +84,13 @@ void check_agreement(Communicator& comm, const Particulars& particulars) {
   uint64_t total = particulars.size();
   for (uint64_t h : hashes) total = derive_key(total, h);
 
-  const std::vector<uint64_t> heads = gather(comm, {total, hashes.size()});
+  const std::vector<uint64_t> heads = gather_numbers(comm, {total, hashes.size()});
   if (first_different(heads, 2, 0, total) < 0) return;
 
   uint64_t common = hashes.size();
   for (size_t rank = 0; rank < heads.size() / 2; ++rank) common = std::min(common, heads[rank * 2 + 1]);
   hashes.resize(common);
-  const std::vector<uint64_t> all = gather(comm, hashes);
+  const std::vector<uint64_t> all = gather_numbers(comm, hashes);
   // The first place where any two ranks differ, so that all ranks name the same one.
   for (size_t i = 0; i < common; ++i) {
     const int32_t other = first_different(all, common, i, all[i]);

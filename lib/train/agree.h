@@ -4,15 +4,14 @@
 #include <gsel/train.h>
 
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "base/current_error.h"
 #include "comm/communicator.h"
 #include "model/model.h"
-#include "program/program.h"
 
 namespace gsel {
 
@@ -21,8 +20,8 @@ using Particulars = std::vector<std::pair<std::string, std::string>>;
 Particulars particulars_of(const Model& model);
 Particulars particulars_of(const gsel_optimizer_options* optimizer);  // nullptr: train.optimizer
 
-// Of what all ranks are to run, as this one made it.
-uint64_t agreement_key(std::span<const Program> programs);
+// A collective: every rank's n numbers, by rank.
+std::vector<uint64_t> gather_numbers(Communicator& comm, const std::vector<uint64_t>& mine);
 
 // A collective. GSEL_ERR_MISMATCH names the first particular that differs, how it reads here, and a rank that differs.
 void check_agreement(Communicator& comm, const Particulars& particulars);
@@ -30,5 +29,17 @@ void check_agreement(Communicator& comm, const Particulars& particulars);
 // A collective: throws this rank's failure, or GSEL_ERR_PEER naming a rank that failed, on every rank. `made` is what
 // each was to make.
 void check_all_succeeded(Communicator& comm, const std::optional<Error>& failure, std::string_view made);
+
+// A collective around what needs no other rank: a rank that fails alone must not leave the others waiting.
+template <class Work>
+void on_all_ranks(Communicator& comm, std::string_view made, Work&& work) {
+  std::optional<Error> failure;
+  try {
+    work();
+  } catch (...) {
+    failure = current_error();
+  }
+  check_all_succeeded(comm, failure, made);
+}
 
 }  // namespace gsel

@@ -3,9 +3,7 @@
 
 #include <algorithm>
 
-#include "base/current_error.h"
-#include "program/verify/verify.h"
-#include "train/compile/pass.h"
+#include "train/compile/exchange_programs.h"
 
 namespace gsel {
 namespace {
@@ -46,30 +44,27 @@ std::vector<int32_t> stages_here(const Program& program) {
 
 Pipeline::Pipeline(std::shared_ptr<Model> model, Communicator& comm, PipelineSettings settings)
     : model_(std::move(model)), comm_(comm), settings_(std::move(settings)) {
-  std::optional<Error> failure;
-  try {
-    prepare();
-  } catch (...) {
-    failure = current_error();
-  }
-  check_all_succeeded(comm_, failure, "pipeline");
-  check_agreement(comm_, particulars());
+  Compiled own;
+  on_all_ranks(comm_, "pipeline", [&] { own = compile_own(); });
+  check_agreement(comm_, particulars(own.files_key));
+  const HeardPrograms heard = exchange_programs(comm_, own.program);
+  on_all_ranks(comm_, "pipeline", [&] { make_executor(own.model, verified(heard, own.program)); });
   executor_->run_setup();
 }
 
 // What needs no other rank.
-void Pipeline::prepare() {
+Compiled Pipeline::compile_own() {
   check_settings();
   model_->finish(Model::Loss::optional);
   check_model();
   config_ = to_config(settings_, *model_, comm_.world_size());
   optimizer_.emplace(config_, *model_, nullptr);
-  CompiledRanks ranks = Compiler(*model_, config_, Mesh{resolve_mesh(config_, comm_.world_size())}).compile_all();
-  std::vector<Program>& programs = ranks.programs;
-  verify(programs);
-  programs_key_ = agreement_key(programs);
-  program_ = std::move(programs[comm_.rank()]);
-  local_ = std::move(ranks.models[comm_.rank()]);
+  return Compiler(*model_, config_, Mesh{resolve_mesh(config_, comm_.world_size())}).compile(comm_.rank());
+}
+
+void Pipeline::make_executor(std::shared_ptr<const Model> local, std::vector<Program> programs) {
+  local_ = std::move(local);
+  program_ = std::move(*std::ranges::find(programs, comm_.rank(), &Program::rank));
   executor_ = std::make_unique<Executor>(*local_, program_, config_, *optimizer_, comm_);
   executor_->params().initialise(static_cast<uint64_t>(config_.train.seed));
 }
@@ -124,7 +119,7 @@ void Pipeline::check_backward_is_called(const Layer& layer) const {
 }
 
 // A schedule's file may lie elsewhere on another rank, and may say something else there.
-Particulars Pipeline::particulars() const {
+Particulars Pipeline::particulars(uint64_t files_key) const {
   Particulars all = particulars_of(*model_);
   all.emplace_back("gsel_pipeline_options.schedule", settings_.reads_file() ? "a file" : settings_.schedule);
   all.emplace_back("gsel_pipeline_options.chunks", std::to_string(settings_.chunks));
@@ -132,8 +127,7 @@ Particulars Pipeline::particulars() const {
   all.emplace_back("gsel_pipeline_options.microbatch_samples", std::to_string(settings_.microbatch_samples));
   all.emplace_back("gsel_pipeline_options.tensor_ranks", std::to_string(settings_.tensor_ranks));
   all.emplace_back("gsel_pipeline_options.first_layers", fmt::format("{}", fmt::join(settings_.first_layers, ", ")));
-  all.emplace_back(settings_.reads_file() ? "the schedule's file" : "what plugin \"pp\" makes of it",
-                   fmt::format("{:016x}", programs_key_));
+  if (files_key) all.emplace_back("the schedule's file", fmt::format("{:016x}", files_key));
   return all;
 }
 

@@ -11,6 +11,7 @@
 
 #include "base/os.h"
 #include "train/agree.h"
+#include "train/compile/pass.h"
 #include "train/execute/push.h"
 #include "train/optimize/optimizer.h"
 
@@ -49,13 +50,14 @@ class Pipeline {
   const Program& program() const { return program_; }
 
  private:
-  void prepare();
+  Compiled compile_own();
+  void make_executor(std::shared_ptr<const Model> local, std::vector<Program> programs);
   void check_settings() const;
   void check_model() const;
   void check_backward_is_called(const Layer& layer) const;
   void refuse_run(int32_t what) const;
   bool is_between_ranks(const gsel_instr& instr) const;
-  Particulars particulars() const;
+  Particulars particulars(uint64_t files_key) const;
   gsel_pipeline_report report() const;
 
   const uint64_t fork_generation_ = os::fork_generation();
@@ -64,7 +66,6 @@ class Pipeline {
   const PipelineSettings settings_;
   Config config_;
   std::optional<Optimizer> optimizer_;  // of no trained parameters
-  uint64_t programs_key_ = 0;
   Program program_;
   std::shared_ptr<const Model> local_;  // the model as this rank has it, which program_ is of
   std::unique_ptr<Executor> executor_;

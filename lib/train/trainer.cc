@@ -2,14 +2,14 @@
 // trainer_questions.cc.
 #include "train/trainer.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "base/axis.h"
-#include "base/current_error.h"
 #include "base/dtype.h"
 #include "base/log.h"
-#include "program/verify/verify.h"
 #include "train/check/model_check.h"
+#include "train/compile/exchange_programs.h"
 #include "train/compile/idle_settings.h"
 #include "train/memory/budget.h"
 #include "train/report/traffic_notes.h"
@@ -18,10 +18,9 @@ namespace gsel {
 namespace {
 
 // Shards then end between parameters.
-void keep_params_whole(std::vector<Program>& programs) {
-  for (Program& program : programs)
-    for (ProgramBucket& bucket : program.buckets)
-      if (bucket.shards_state()) bucket.flags |= GSEL_BUCKET_WHOLE_PARAMS;
+void keep_params_whole(Program& program) {
+  for (ProgramBucket& bucket : program.buckets)
+    if (bucket.shards_state()) bucket.flags |= GSEL_BUCKET_WHOLE_PARAMS;
 }
 
 // No strategy would reduce their gradients, and no optimizer step them.
@@ -55,15 +54,15 @@ bool must_agree(const std::string& key) {
 Trainer::Trainer(std::shared_ptr<Model> model, Communicator& comm, Config config, DataSource data,
                  const gsel_optimizer_options* optimizer)
     : model_(std::move(model)), comm_(comm), config_(std::move(config)), data_(data) {
-  std::optional<Error> failure;
-  try {
-    prepare(optimizer);
-  } catch (...) {
-    failure = current_error();
-  }
-  // A rank that fails alone must not leave the others waiting; the communicator stays usable.
-  check_all_succeeded(comm_, failure, "trainer");
-  check_agreement(comm_, particulars(optimizer));
+  Compiled own;
+  on_all_ranks(comm_, "trainer", [&] {
+    refuse_model();
+    own = compile_own(config_, optimizer);
+  });
+  check_agreement(comm_, particulars(optimizer, own.files_key));
+  std::vector<Program> programs = verified_together(own.program);
+  refuse_budget(own, programs, optimizer);
+  on_all_ranks(comm_, "trainer", [&] { make_executor(std::move(own), std::move(programs), optimizer); });
   executor_->run_setup();
 }
 
@@ -72,26 +71,41 @@ Trainer::~Trainer() {
     executor_->end_all("the trainer was freed in the middle of a step");
 }
 
-// What needs no other rank. Nothing large is taken before it is known to fit.
-void Trainer::prepare(const gsel_optimizer_options* optimizer) {
+// ---- what needs no other rank -------------------------------------------------------------------------------------
+
+void Trainer::refuse_model() const {
   model_->finish();
   refuse_own_params(*model_);
   check_kernels();
-  optimizer_.emplace(config_, *model_, optimizer);
-  CompiledRanks ranks = compile_all();
-  std::vector<Program>& programs = ranks.programs;
-  if (optimizer_->needs_whole_params()) {
-    refuse_split_params(*ranks.models[comm_.rank()], programs.front().mesh.sharing_size());
-    keep_params_whole(programs);
+}
+
+Compiled Trainer::compile_own(const Config& config, const gsel_optimizer_options* options) const {
+  const Mesh mesh{resolve_mesh(config, comm_.world_size())};
+  const Optimizer optimizer(config, *model_, options);
+  Compiled own = Compiler(*model_, config, mesh).compile(comm_.rank());
+  if (optimizer.needs_whole_params()) {
+    refuse_split_params(*own.model, mesh.sharing_size());
+    keep_params_whole(own.program);
   }
-  verify(programs);
-  if (programs.front().mesh.size[GSEL_AXIS_PIPELINE] > 1) programs_key_ = agreement_key(programs);
-  check_budget(*model_, config_, programs.front().mesh, *optimizer_, ranks);
-  program_ = std::move(programs[comm_.rank()]);
-  local_ = std::move(ranks.models[comm_.rank()]);
-  optimizer_.emplace(config_, *local_, optimizer);  // it is told of parameters as they are here
+  return own;
+}
+
+void Trainer::make_executor(Compiled own, std::vector<Program> programs, const gsel_optimizer_options* options) {
+  tell_notes(own, programs);
+  local_ = std::move(own.model);
+  program_ = std::move(*std::ranges::find(programs, comm_.rank(), &Program::rank));
+  optimizer_.emplace(config_, *local_, options);  // it is told of parameters as they are here
   executor_ = std::make_unique<Executor>(*local_, program_, config_, *optimizer_, comm_);
   executor_->params().initialise(static_cast<uint64_t>(config_.train.seed));
+}
+
+void Trainer::tell_notes(const Compiled& own, const std::vector<Program>& programs) const {
+  if (comm_.rank() != 0) return;
+  for (const auto& notes : {own.program.notes, traffic_notes(programs.front())})
+    for (const std::string& note : notes) log(GSEL_LOG_INFO, "strategy", "{}", note);
+  if (!log_wanted(GSEL_LOG_WARN)) return;
+  for (const std::string& line : idle_settings(*model_, config_, *own.model, programs))
+    log(GSEL_LOG_WARN, "config", "{}", line);
 }
 
 // train.check. Every rank does, since a fault may be in what one of them has loaded.
@@ -108,7 +122,7 @@ void Trainer::check_kernels() const {
   if (!findings.breaches().empty()) fail(GSEL_ERR_MODEL, "{}", findings.breaches().front().text);
 }
 
-Particulars Trainer::particulars(const gsel_optimizer_options* optimizer) const {
+Particulars Trainer::particulars(const gsel_optimizer_options* optimizer, uint64_t files_key) const {
   Particulars all = particulars_of(*model_);
   for (auto& particular : particulars_of(optimizer)) all.push_back(std::move(particular));
   for (const auto& [key, value] : config_.texts)
@@ -121,21 +135,50 @@ Particulars Trainer::particulars(const gsel_optimizer_options* optimizer) const 
     const std::string* weights = config_.get(fmt::format("strategy.{}.weights", axis_name(axis)));
     all.emplace_back(section + "weights", weights ? *weights : "all alike");
   }
-  if (programs_key_)
-    all.emplace_back("what the strategies made of the files they read, such as a schedule_file,",
-                     fmt::format("{:016x}", programs_key_));
+  if (files_key)
+    all.emplace_back("what the strategies read from files, such as a schedule_file,",
+                     fmt::format("{:016x}", files_key));
   return all;
 }
 
-CompiledRanks Trainer::compile_all() const {
-  const Mesh mesh{resolve_mesh(config_, comm_.world_size())};
-  CompiledRanks ranks = Compiler(*model_, config_, mesh).compile_all();
-  if (comm_.rank() == 0)
-    for (const auto& notes : {ranks.programs.front().notes, traffic_notes(ranks.programs.front())})
-      for (const std::string& note : notes) log(GSEL_LOG_INFO, "strategy", "{}", note);
-  if (comm_.rank() == 0 && log_wanted(GSEL_LOG_WARN))
-    for (const std::string& line : idle_settings(*model_, config_, ranks)) log(GSEL_LOG_WARN, "config", "{}", line);
-  return ranks;
+// ---- what ranks do together ---------------------------------------------------------------------------------------
+
+std::vector<Program> Trainer::verified_together(const Program& own) const {
+  const HeardPrograms heard = exchange_programs(comm_, own);
+  std::vector<Program> programs;
+  on_all_ranks(comm_, "trainer", [&] { programs = verified(heard, own); });
+  return programs;
+}
+
+RankNeed Trainer::greatest_need(const Compiled& own, const std::vector<Program>& programs,
+                                const Optimizer& optimizer) const {
+  const Program& mine = *std::ranges::find(programs, comm_.rank(), &Program::rank);
+  const PartBytes parts = forecast_memory(*own.model, mine, optimizer);
+  const std::vector<uint64_t> all = gather_numbers(comm_, {parts.begin(), parts.end()});
+  RankNeed most;
+  for (int32_t rank = 0; rank < comm_.world_size(); ++rank) {
+    RankNeed need{rank, {}};
+    std::copy_n(all.begin() + static_cast<ptrdiff_t>(rank * parts.size()), parts.size(), need.parts.begin());
+    if (rank == 0 || need.total() > most.total()) most = need;
+  }
+  return most;
+}
+
+// Nothing large is taken before it is known to fit.
+void Trainer::refuse_budget(const Compiled& own, const std::vector<Program>& programs,
+                            const gsel_optimizer_options* options) const {
+  if (config_.train.memory_bytes <= 0) return;
+  auto need_of = [&](const Config& config) -> std::optional<RankNeed> {
+    try {
+      Compiled other;
+      on_all_ranks(comm_, "trainer", [&] { other = compile_own(config, options); });
+      return greatest_need(other, verified_together(other.program), Optimizer(config, *other.model, options));
+    } catch (const Error&) {
+      return {};
+    }
+  };
+  const RankNeed need = greatest_need(own, programs, Optimizer(config_, *own.model, options));
+  check_budget(config_, programs.front(), need, need_of);
 }
 
 // ---- push -------------------------------------------------------------------------------------------------------

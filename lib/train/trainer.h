@@ -9,6 +9,7 @@
 #include "train/compile/pass.h"
 #include "train/execute/executor.h"
 #include "train/execute/push.h"
+#include "train/memory/budget.h"
 #include "train/query/inference.h"
 #include "train/query/whole_params.h"
 
@@ -48,15 +49,22 @@ class Trainer {
   void read_param(int32_t param, void* dst, size_t dst_bytes);
 
  private:
-  void prepare(const gsel_optimizer_options* optimizer);
+  void refuse_model() const;
+  Compiled compile_own(const Config& config, const gsel_optimizer_options* options) const;
+  void make_executor(Compiled own, std::vector<Program> programs, const gsel_optimizer_options* options);
+  void tell_notes(const Compiled& own, const std::vector<Program>& programs) const;
   bool in_child() const { return os::fork_generation() != fork_generation_; }
   void check_kernels() const;
   void refuse_in_child() const;
   void refuse_under_way(const char* what) const;
   void refuse_push(const DataSource& data) const;
   const Param& checked_param(int32_t param) const;
-  CompiledRanks compile_all() const;
-  Particulars particulars(const gsel_optimizer_options* optimizer) const;
+  Particulars particulars(const gsel_optimizer_options* optimizer, uint64_t files_key) const;
+  // Collectives.
+  std::vector<Program> verified_together(const Program& own) const;
+  RankNeed greatest_need(const Compiled& own, const std::vector<Program>& programs, const Optimizer& optimizer) const;
+  void refuse_budget(const Compiled& own, const std::vector<Program>& programs,
+                     const gsel_optimizer_options* options) const;
 
   const uint64_t fork_generation_ = os::fork_generation();
   std::shared_ptr<Model> model_;
@@ -64,7 +72,6 @@ class Trainer {
   Config config_;
   DataSource data_;
   std::optional<Optimizer> optimizer_;
-  uint64_t programs_key_ = 0;  // of a pipeline: of the programs of all ranks
   Program program_;
   std::shared_ptr<const Model> local_;  // the model as this rank has it, which program_ is of
   std::unique_ptr<Executor> executor_;

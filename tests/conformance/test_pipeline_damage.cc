@@ -30,7 +30,7 @@ std::vector<Program> compiled(uint32_t seed) {
       2 * mesh.size[GSEL_AXIS_DATA] * microbatches, microbatches);
   const Config config = parse_config(text, "trial.toml");
   try {
-    return Compiler(*model, config, mesh).compile_all().programs;
+    return made::programs(*model, config, mesh);
   } catch (const Error& e) {
     if (e.code() != GSEL_ERR_CONFIG) fail_msg("seed %u: %s\n%s", seed, e.what(), text.c_str());
     return {};

@@ -7,6 +7,7 @@
 #include "program/verify/post_validation.h"
 #include "program/verify/verify.h"
 #include "support/long_model.h"
+#include "support/made_model.h"
 #include "support/random_program.h"
 #include "support/scratch.h"
 
@@ -52,7 +53,7 @@ std::vector<Program> compile(const Model& model, const Wanted& w) {
       "[strategy.pipeline]\nplugin = \"pp\"\nschedule = \"{}\"\n{}{}[train]\nbatch = {}\nmicrobatches = {}\n{}",
       w.schedule, w.options, w.data_section, 2 * w.data * w.microbatches, w.microbatches, w.train);
   const Config config = parse_config(text, "trial.toml");
-  return Compiler(model, config, Mesh{{1, w.data, w.places, 1}}).compile_all().programs;
+  return made::programs(model, config, Mesh{{1, w.data, w.places, 1}});
 }
 
 // Empty when the programs are accepted, else the reason.

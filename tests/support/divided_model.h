@@ -37,7 +37,7 @@ struct LayerSpec {
   std::vector<std::string> inputs, outputs, params;
   uint32_t flags = 0;
   uint64_t saved = 0;
-  std::vector<gsel_phase> forward_phases, backward_phases;
+  std::vector<gsel_phase> forward_phases = {}, backward_phases = {};
 };
 
 constexpr gsel_phase kSum{sizeof(gsel_phase), 0, GSEL_AXIS_TENSOR, GSEL_SUM, GSEL_F32, 0, 4, 0};

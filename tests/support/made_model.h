@@ -11,6 +11,8 @@
 #include "base/config.h"
 #include "model/model.h"
 #include "program/program.h"
+#include "program/transfers.h"
+#include "program/verify/post_validation.h"
 #include "train/compile/pass.h"
 
 namespace made {
@@ -132,12 +134,18 @@ inline gsel::Mesh data_mesh(int32_t ranks) {
   return mesh;
 }
 
-// The programs of all ranks of a data axis.
-inline std::vector<gsel::Program> programs(const gsel::Model& model, const gsel::Config& config, int32_t ranks) {
-  const gsel::Compiler compiler(model, config, data_mesh(ranks));
+// The programs of all ranks, as they come to run.
+inline std::vector<gsel::Program> programs(const gsel::Model& model, const gsel::Config& config,
+                                           const gsel::Mesh& mesh) {
+  const gsel::Compiler compiler(model, config, mesh);
   std::vector<gsel::Program> result;
-  for (int32_t rank = 0; rank < ranks; ++rank) result.push_back(compiler.compile(rank).program);
+  for (int32_t rank = 0; rank < mesh.world_size(); ++rank) result.push_back(compiler.compile(rank).program);
+  gsel::place_post_validations(result);
+  gsel::set_transfers(result);
   return result;
+}
+inline std::vector<gsel::Program> programs(const gsel::Model& model, const gsel::Config& config, int32_t ranks) {
+  return programs(model, config, data_mesh(ranks));
 }
 
 }  // namespace made

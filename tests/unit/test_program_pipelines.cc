@@ -110,13 +110,13 @@ std::vector<Program> crossing(int32_t n, bool receive_first) {
 // A send leaves when its receive is posted, and the next waits for the one so many before it.
 void who_sends_much_before_it_receives_needs_as_many(void**) {
   for (const auto& [n, transfers] : std::vector<std::pair<int32_t, int32_t>>{{4, 2}, {5, 4}, {8, 4}, {9, 8}, {17, 16}})
-    assert_int_equal(enough_transfers(pointers_to(crossing(n, false))), transfers);
+    assert_int_equal(enough_transfers(whole_job(pointers_to(crossing(n, false)))), transfers);
 }
 
 void what_waits_for_ever_is_named(void**) {
   const std::vector<Program> programs = crossing(3, true);
   try {
-    enough_transfers(pointers_to(programs));
+    enough_transfers(whole_job(pointers_to(programs)));
     fail_msg("two ranks that both receive first were accepted");
   } catch (const Error& e) {
     check_verdict(e.what(), "rank 0, step instruction 0 (line 16): recv value=y mb=0 from=1: waits for ever for a send",

@@ -7,22 +7,22 @@
 
 namespace gsel {
 
-void Coverage::add_rank(const Program& program) {
-  ranks_.push_back(&program);
-  for (const Microbatch& m : program.microbatches) batch_ = std::max(batch_, m.first + m.count);
+void Coverage::add_rank(const Program& program, const Job::Replica& replica) {
+  ranks_.emplace_back(&program, replica);
+  for (const Microbatch& m : replica.microbatches) batch_ = std::max(batch_, m.first + m.count);
 }
 
-void Coverage::add_forward(const Program& program, int32_t layer, int32_t microbatch) {
-  const Microbatch& m = program.microbatches[microbatch];
-  if (m.count > 0) runs_[layer].push_back({m.first, m.first + m.count, &program, microbatch});
+void Coverage::add_forward(const Job::Replica& replica, int32_t layer, int32_t microbatch) {
+  const Microbatch& m = replica.microbatches[microbatch];
+  if (m.count > 0) runs_[layer].push_back({m.first, m.first + m.count, replica.rank, microbatch});
 }
 
 void Coverage::check() {
+  if (ranks_.empty()) return;
   for (size_t l = 0; l < runs_.size(); ++l) {
     std::vector<Run>& runs = runs_[l];
-    std::ranges::sort(runs, [](const Run& a, const Run& b) {
-      return a.first != b.first ? a.first < b.first : a.program->rank < b.program->rank;
-    });
+    std::ranges::sort(
+        runs, [](const Run& a, const Run& b) { return a.first != b.first ? a.first < b.first : a.rank < b.rank; });
     int64_t seen = 0;
     for (size_t i = 0; i < runs.size(); ++i) {
       const Run& run = runs[i];
@@ -31,9 +31,9 @@ void Coverage::check() {
         throw Error(GSEL_ERR_PROGRAM,
                     fmt::format("rank {}, end of step: layer \"{}\" runs forward on samples {} to {} in micro-batch "
                                 "{}; rank {} runs it on some of them in micro-batch {}; each is seen once",
-                                run.program->rank, outline_.layers[l].name, run.first, run.end - 1, run.microbatch,
-                                runs[i - 1].program->rank, runs[i - 1].microbatch))
-            .about_rank(run.program->rank);
+                                run.rank, outline_.layers[l].name, run.first, run.end - 1, run.microbatch,
+                                runs[i - 1].rank, runs[i - 1].microbatch))
+            .about_rank(run.rank);
       seen = run.end;
     }
     if (seen < batch_) refuse_missing(static_cast<int32_t>(l), seen, batch_);
@@ -42,15 +42,15 @@ void Coverage::check() {
 
 // A rank that has them in a micro-batch is told; where none has, the first.
 void Coverage::refuse_missing(int32_t layer, int64_t first, int64_t end) const {
-  int32_t rank = ranks_.front()->rank;
+  int32_t rank = ranks_.front().second.rank;
   std::string hint;
-  for (const Program* p : ranks_) {
-    if (!is_here(*p, layer)) continue;
+  for (const auto& [program, replica] : ranks_) {
+    if (!is_here(*program, layer)) continue;
     const auto found = std::ranges::find_if(
-        p->microbatches, [&](const Microbatch& m) { return m.first <= first && first < m.first + m.count; });
-    if (found == p->microbatches.end()) continue;
-    rank = p->rank;
-    hint = fmt::format("; its micro-batch {} has them", found - p->microbatches.begin());
+        replica.microbatches, [&](const Microbatch& m) { return m.first <= first && first < m.first + m.count; });
+    if (found == replica.microbatches.end()) continue;
+    rank = replica.rank;
+    hint = fmt::format("; its micro-batch {} has them", found - replica.microbatches.begin());
     break;
   }
   throw Error(GSEL_ERR_PROGRAM, fmt::format("rank {}, end of step: no rank runs the forward of layer \"{}\" on samples "

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "program/program.h"
+#include "program/job.h"
 
 namespace gsel {
 
@@ -14,9 +14,10 @@ class Coverage {
  public:
   explicit Coverage(const Program& outline) : outline_(outline), runs_(outline.layers.size()) {}
 
-  // A rank's micro-batches, which tell how large the batch is; then what it runs.
-  void add_rank(const Program& program);
-  void add_forward(const Program& program, int32_t layer, int32_t microbatch);
+  // A rank's micro-batches, which tell how large the batch is; then what it runs. A coordinate without a rank of its
+  // own here adds nothing, and is not looked at.
+  void add_rank(const Program& program, const Job::Replica& replica);
+  void add_forward(const Job::Replica& replica, int32_t layer, int32_t microbatch);
 
   // GSEL_ERR_PROGRAM naming layer and samples that are seen never or twice.
   void check();
@@ -24,13 +25,12 @@ class Coverage {
  private:
   struct Run {
     int64_t first, end;
-    const Program* program;
-    int32_t microbatch;
+    int32_t rank, microbatch;
   };
   [[noreturn]] void refuse_missing(int32_t layer, int64_t first, int64_t end) const;
 
   const Program& outline_;
-  std::vector<const Program*> ranks_;
+  std::vector<std::pair<const Program*, Job::Replica>> ranks_;
   std::vector<std::vector<Run>> runs_;  // by layer
   int64_t batch_ = 0;
 };

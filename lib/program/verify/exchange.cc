@@ -54,6 +54,7 @@ void Group::check_complete() const {
 
 Group& Exchange::group(const Program& program, gsel_axis axis) {
   std::vector<int32_t> ranks = program.mesh.group(program.rank, axis);
+  std::erase_if(ranks, [this](int32_t rank) { return !job_.find(rank); });
   const std::pair<gsel_axis, int32_t> key{axis, ranks.front()};
   return groups_.try_emplace(key, axis_name(axis), std::move(ranks), axis == GSEL_AXIS_DATA).first->second;
 }

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "program/program.h"
+#include "program/job.h"
 
 namespace gsel {
 
@@ -62,7 +62,9 @@ struct Channel {
 
 class Exchange {
  public:
-  // These stay where they are.
+  explicit Exchange(const Job& job) : job_(job) {}
+
+  // These stay where they are. A group has the ranks whose programs are followed; the others do as they do.
   Channel& channel(int32_t from, int32_t to) { return channels_[{from, to}]; }
   Group& group(const Program& program, gsel_axis axis);
   Group& tied_group(const Program& program, int32_t bucket);
@@ -71,6 +73,7 @@ class Exchange {
   void check_ended() const;
 
  private:
+  const Job& job_;
   std::map<std::pair<int32_t, int32_t>, Channel> channels_;  // by sender and receiver
   std::map<std::pair<gsel_axis, int32_t>, Group> groups_;    // by axis and first rank
   std::map<std::vector<int32_t>, Group> tied_groups_;        // by ranks

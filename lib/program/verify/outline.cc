@@ -40,35 +40,38 @@ void check_homes(const Program& program) {
 }
 
 // Ranks that differ on an axis other than data compute with the same samples.
-void check_same_microbatches(std::span<const Program* const> programs, const Program& p, gsel_axis axis) {
-  const Program& first = *programs[p.mesh.group(p.rank, axis).front()];
-  if (p.microbatches != first.microbatches)
+void check_same_microbatches(const Job& job, const Program& p, gsel_axis axis) {
+  const Program* first = job.find(p.mesh.group(p.rank, axis).front());
+  if (first && p.microbatches != first->microbatches)
     refuse(p, fmt::format("its micro-batches differ from those of rank {}, which stands on the same {} axis",
-                          first.rank, axis_name(axis)));
+                          first->rank, axis_name(axis)));
 }
 
 // Ranks of the data axis have equally many micro-batches; parts are those of the same whole, divided evenly.
-void check_parts(std::span<const Program* const> programs, const Program& p) {
-  const Program& first = *programs[p.mesh.group(p.rank, GSEL_AXIS_DATA).front()];
-  const int32_t ranks = p.mesh.size[GSEL_AXIS_DATA], place = p.mesh.coordinate(p.rank, GSEL_AXIS_DATA);
-  if (p.microbatches.size() != first.microbatches.size())
-    refuse(p, fmt::format("it has {} micro-batches and rank {} has {}; all ranks of the data axis have equally many, "
-                          "of no samples if need be",
-                          p.microbatches.size(), first.rank, first.microbatches.size()));
-  for (size_t m = 0; m < p.microbatches.size(); ++m) {
-    const Microbatch& mine = p.microbatches[m];
-    if (mine.whole != first.microbatches[m].whole)
-      refuse(p, fmt::format("micro-batch {} is a part of another one than on rank {}", m, first.rank));
-    if (mine.whole < 0) continue;
-    const Microbatch& whole = p.microbatches[mine.whole];
-    if (whole != first.microbatches[mine.whole])
-      refuse(p,
-             fmt::format("micro-batch {} is the whole of {} and is another one on rank {}", mine.whole, m, first.rank));
-    const gsel_range part = shard_range(whole.count, ranks, place);
-    if (mine.first != whole.first + part.begin || mine.count != part.end - part.begin)
-      refuse(p, fmt::format(
-                    "micro-batch {} is {} samples from {}; part {} of {} of micro-batch {} is {} samples from {}", m,
-                    mine.count, mine.first, place, ranks, mine.whole, part.end - part.begin, whole.first + part.begin));
+void check_parts(const Job& job, int32_t coordinate) {
+  const std::vector<Microbatch>&mine = job.microbatches[coordinate], &first = job.microbatches.front();
+  const auto ranks = static_cast<int32_t>(job.microbatches.size());
+  const int32_t rank = coordinate * job.mesh().stride(GSEL_AXIS_DATA);
+  auto refuse = [rank](const std::string& why) {
+    throw Error(GSEL_ERR_PROGRAM, fmt::format("rank {}: {}", rank, why)).about_rank(rank);
+  };
+  if (mine.size() != first.size())
+    refuse(
+        fmt::format("it has {} micro-batches and rank 0 has {}; all ranks of the data axis have equally many, of no "
+                    "samples if need be",
+                    mine.size(), first.size()));
+  for (size_t m = 0; m < mine.size(); ++m) {
+    if (mine[m].whole != first[m].whole)
+      refuse(fmt::format("micro-batch {} is a part of another one than on rank 0", m));
+    if (mine[m].whole < 0) continue;
+    const Microbatch& whole = mine[mine[m].whole];
+    if (whole != first[mine[m].whole])
+      refuse(fmt::format("micro-batch {} is the whole of {} and is another one on rank 0", mine[m].whole, m));
+    const gsel_range part = shard_range(whole.count, ranks, coordinate);
+    if (mine[m].first != whole.first + part.begin || mine[m].count != part.end - part.begin)
+      refuse(fmt::format("micro-batch {} is {} samples from {}; part {} of {} of micro-batch {} is {} samples from {}",
+                         m, mine[m].count, mine[m].first, coordinate, ranks, mine[m].whole, part.end - part.begin,
+                         whole.first + part.begin));
   }
 }
 
@@ -152,30 +155,26 @@ void check_microbatch(const Program& program, int32_t microbatch) {
     fail(GSEL_ERR_PROGRAM, "micro-batch {} is a part of {}, itself a part", microbatch, m.whole);
 }
 
-void check_outlines(std::span<const Program* const> programs) {
-  const Program& first = *programs.front();
-  if (static_cast<size_t>(first.mesh.world_size()) != programs.size())
-    fail(GSEL_ERR_PROGRAM, "the mesh has {} ranks and {} programs were given; give one per rank",
-         first.mesh.world_size(), programs.size());
-  for (size_t rank = 0; rank < programs.size(); ++rank) {
-    const Program& p = *programs[rank];
-    if (static_cast<size_t>(p.rank) != rank)
-      fail(GSEL_ERR_PROGRAM, "program {} in the list is of rank {}; give them in rank order", rank, p.rank);
+void check_outlines(const Job& job) {
+  const Program& first = *job.programs.front();
+  for (const Program* program : job.programs) {
+    const Program& p = *program;
+    if (p.mesh != first.mesh)
+      fail(GSEL_ERR_PROGRAM, "the programs of ranks {} and {} are of different meshes", first.rank, p.rank);
     if (p.rank_of_stage != first.rank_of_stage)
-      fail(GSEL_ERR_PROGRAM, "the programs of ranks 0 and {} have their stages on different pipeline ranks", rank);
+      fail(GSEL_ERR_PROGRAM, "the programs of ranks {} and {} have their stages on different pipeline ranks",
+           first.rank, p.rank);
     if (p.transfers != first.transfers)
-      fail(GSEL_ERR_PROGRAM, "the programs of ranks 0 and {} allow {} and {} transfers; all ranks allow as many", rank,
-           first.transfers, p.transfers);
-    if (p.mesh != first.mesh) fail(GSEL_ERR_PROGRAM, "the programs of ranks 0 and {} are of different meshes", rank);
-    check_same_model(*programs[static_cast<size_t>(p.mesh.sharing_index(p.rank))], p);
+      fail(GSEL_ERR_PROGRAM, "the programs of ranks {} and {} allow {} and {} transfers; all ranks allow as many",
+           first.rank, p.rank, first.transfers, p.transfers);
+    check_same_model(*job.sharing[static_cast<size_t>(p.mesh.sharing_index(p.rank))], p);
     check_own_outline(p);
   }
-  check_places(programs.first(static_cast<size_t>(first.mesh.sharing_size())));
-  for (const Program* p : programs) {
-    check_same_microbatches(programs, *p, p->mesh.sharing_axis());
-    check_same_microbatches(programs, *p, GSEL_AXIS_PIPELINE);
-    check_parts(programs, *p);
-  }
+  check_places(job.sharing);
+  for (const Program* p : job.programs)
+    for (gsel_axis axis : {p->mesh.sharing_axis(), gsel_axis{GSEL_AXIS_PIPELINE}})
+      check_same_microbatches(job, *p, axis);
+  for (int32_t i = 0; i < static_cast<int32_t>(job.microbatches.size()); ++i) check_parts(job, i);
 }
 
 }  // namespace gsel

@@ -4,7 +4,7 @@
 
 #include <span>
 
-#include "program/program.h"
+#include "program/job.h"
 
 namespace gsel {
 
@@ -12,8 +12,8 @@ namespace gsel {
 void check_bucket(const Program& program, int32_t bucket);
 void check_microbatch(const Program& program, int32_t microbatch);
 
-// The outlines of all ranks, in rank order: one model and mesh, good buckets, each parameter in one of them, as many
+// The outlines of a job: one model and mesh, good buckets, each parameter in one of them, as many
 // micro-batches along the data axis, the same ones along the others, parts that make up their wholes.
-void check_outlines(std::span<const Program* const> programs);
+void check_outlines(const Job& job);
 
 }  // namespace gsel

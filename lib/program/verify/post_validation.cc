@@ -49,14 +49,29 @@ std::vector<int32_t> peers_before(const Program& program, int32_t end) {
   return peers;
 }
 
-// Positions of the messages before this rank's VALIDATE that the other end has behind its own, of one kind and peer.
-std::vector<int32_t> crossing(std::span<const Program* const> programs, const std::vector<int32_t>& ends, int32_t rank,
-                              gsel_instr_kind kind, int32_t peer) {
+// Programs in ascending ranks, and where VALIDATE stands in each.
+struct Validated {
+  std::vector<const Program*> programs;
+  std::vector<int32_t> ends;
+
+  size_t index_of(int32_t rank) const {
+    return static_cast<size_t>(std::ranges::lower_bound(programs, rank, {}, &Program::rank) - programs.begin());
+  }
+  bool has(int32_t rank) const {
+    const size_t i = index_of(rank);
+    return i < programs.size() && programs[i]->rank == rank;
+  }
+};
+
+// Positions of the messages before a program's VALIDATE that the other end has behind its own, of one kind and peer.
+std::vector<int32_t> crossing(const Validated& all, size_t mine, gsel_instr_kind kind, int32_t peer) {
+  if (!all.has(peer)) return {};
   const gsel_instr_kind other = kind == GSEL_INSTR_SEND ? GSEL_INSTR_RECV : GSEL_INSTR_SEND;
-  int32_t on_both_sides = count_before(*programs[peer], ends[peer], other, rank);
+  const size_t theirs = all.index_of(peer);
+  int32_t on_both_sides = count_before(*all.programs[theirs], all.ends[theirs], other, all.programs[mine]->rank);
   std::vector<int32_t> positions;
-  for (int32_t i = 0; i < ends[rank]; ++i)
-    if (const gsel_instr& instr = programs[rank]->step[i]; instr.kind == kind && instr.peer == peer)
+  for (int32_t i = 0; i < all.ends[mine]; ++i)
+    if (const gsel_instr& instr = all.programs[mine]->step[i]; instr.kind == kind && instr.peer == peer)
       if (--on_both_sides < 0) positions.push_back(i);
   return positions;
 }
@@ -73,13 +88,12 @@ bool goes_to_next_stage(const Program& program, int32_t position) {
 }
 
 // Where the first of them all stands; -1: none. without_held: those do not count that can be sent behind VALIDATE.
-int32_t first_crossing(std::span<const Program* const> programs, const std::vector<int32_t>& ends, int32_t rank,
-                       bool without_held) {
-  const Program& mine = *programs[rank];
+int32_t first_crossing(const Validated& all, size_t i, bool without_held) {
+  const Program& mine = *all.programs[i];
   int32_t first = -1;
-  for (int32_t peer : peers_before(mine, ends[rank]))
+  for (int32_t peer : peers_before(mine, all.ends[i]))
     for (gsel_instr_kind kind : {GSEL_INSTR_SEND, GSEL_INSTR_RECV})
-      for (int32_t position : crossing(programs, ends, rank, kind, peer)) {
+      for (int32_t position : crossing(all, i, kind, peer)) {
         if (without_held && kind == GSEL_INSTR_SEND && !goes_to_next_stage(mine, position)) continue;
         if (first < 0 || position < first) first = position;
       }
@@ -176,24 +190,27 @@ void check_alone(const Program& program) {
   }
 }
 
-void check_messages(std::span<const Program* const> programs, const std::vector<int32_t>& ends) {
-  for (const Program* program : programs)
-    if (const int32_t at = first_crossing(programs, ends, program->rank, false); at >= 0)
+void check_messages(const Validated& all) {
+  for (size_t i = 0; i < all.programs.size(); ++i)
+    if (const int32_t at = first_crossing(all, i, false); at >= 0)
       refuse(
-          *program, at,
+          *all.programs[i], at,
           fmt::format("it stands before this rank's post_validate, and the other end's behind that of rank {}; a step "
                       "that is begun again would leave it under way",
-                      program->step[at].peer));
+                      all.programs[i]->step[at].peer));
 }
 
-void check_groups(std::span<const Program* const> programs, const std::vector<int32_t>& ends) {
-  for (const Program* program : programs) {
-    const auto calls = calls_before(*program, ends[program->rank]);
+void check_groups(const Validated& all) {
+  for (size_t i = 0; i < all.programs.size(); ++i) {
+    const Program& program = *all.programs[i];
+    const auto calls = calls_before(program, all.ends[i]);
     for (gsel_axis axis = 0; axis < kAxes; ++axis) {
-      const int32_t first = program->mesh.group(program->rank, axis).front();
-      const int32_t there = calls_before(*programs[first], ends[first])[axis];
+      const int32_t first = program.mesh.group(program.rank, axis).front();
+      if (!all.has(first)) continue;  // it does as this one does
+      const size_t other = all.index_of(first);
+      const int32_t there = calls_before(*all.programs[other], all.ends[other])[axis];
       if (calls[axis] != there)
-        refuse(*program, ends[program->rank],
+        refuse(program, all.ends[i],
                fmt::format("{} calls of the {} group stand before it, and {} before that of rank {}", calls[axis],
                            axis_name(axis), there, first));
     }
@@ -219,43 +236,42 @@ int32_t last_optimistic(const Program& program) {
 }
 
 void place_post_validations(std::span<Program> programs) {
-  std::vector<const Program*> pointers;
-  std::vector<int32_t> ends;
+  Validated all;
   for (const Program& program : programs) {
-    pointers.push_back(&program);
-    ends.push_back(post_validate_position(program));
+    all.programs.push_back(&program);
+    all.ends.push_back(post_validate_position(program));
   }
-  if (std::ranges::count(ends, -1)) return;  // nothing is optimistic, or the verifier will say what is missing
+  if (std::ranges::count(all.ends, -1)) return;  // nothing is optimistic, or the verifier will say what is missing
   for (bool moved = true; moved;) {
     moved = false;
-    for (size_t rank = 0; rank < ends.size(); ++rank) {
-      const int32_t at = first_crossing(pointers, ends, static_cast<int32_t>(rank), true);
+    for (size_t i = 0; i < programs.size(); ++i) {
+      const int32_t at = first_crossing(all, i, true);
       if (at < 0) continue;
-      ends[rank] = at;
+      all.ends[i] = at;
       moved = true;
     }
   }
-  std::vector<std::vector<int32_t>> held(ends.size());
-  for (size_t rank = 0; rank < ends.size(); ++rank)
-    for (int32_t peer : peers_before(programs[rank], ends[rank]))
-      for (int32_t at : crossing(pointers, ends, static_cast<int32_t>(rank), GSEL_INSTR_SEND, peer))
-        held[rank].push_back(at);
-  for (size_t rank = 0; rank < ends.size(); ++rank) put_in_place(programs[rank], ends[rank], std::move(held[rank]));
+  std::vector<std::vector<int32_t>> held(programs.size());
+  for (size_t i = 0; i < programs.size(); ++i)
+    for (int32_t peer : peers_before(programs[i], all.ends[i]))
+      for (int32_t at : crossing(all, i, GSEL_INSTR_SEND, peer)) held[i].push_back(at);
+  for (size_t i = 0; i < programs.size(); ++i) put_in_place(programs[i], all.ends[i], std::move(held[i]));
 }
 
-void check_post_validations(std::span<const Program* const> programs) {
-  std::vector<int32_t> ends;
-  for (const Program* program : programs) {
+void check_post_validations(const Job& job) {
+  Validated all{job.programs, {}};
+  const Program& first = *job.programs.front();
+  for (const Program* program : job.programs) {
     check_alone(*program);
-    ends.push_back(post_validate_position(*program));
-    if ((ends.back() < 0) != (ends.front() < 0))
-      refuse_all_of(*program, fmt::format("it {} the step before, and rank 0 {}; all ranks do, or none",
-                                          ends.back() < 0 ? "does not validate" : "validates",
-                                          ends.front() < 0 ? "does not" : "does"));
+    all.ends.push_back(post_validate_position(*program));
+    if ((all.ends.back() < 0) != (all.ends.front() < 0))
+      refuse_all_of(*program, fmt::format("it {} the step before, and rank {} {}; all ranks do, or none",
+                                          all.ends.back() < 0 ? "does not validate" : "validates", first.rank,
+                                          all.ends.front() < 0 ? "does not" : "does"));
   }
-  if (ends.front() < 0) return;
-  check_messages(programs, ends);
-  check_groups(programs, ends);
+  if (all.ends.front() < 0) return;
+  check_messages(all);
+  check_groups(all);
 }
 
 }  // namespace gsel

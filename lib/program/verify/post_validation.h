@@ -7,7 +7,7 @@
 
 #include <span>
 
-#include "program/program.h"
+#include "program/job.h"
 
 namespace gsel {
 
@@ -18,12 +18,12 @@ bool has_optimistic_steps(const Program& program);
 int32_t post_validate_position(const Program& program);
 int32_t last_optimistic(const Program& program);
 
-// Of all ranks' programs, in rank order: sees to it that no message stands before one rank's VALIDATE and behind
+// Of the programs of a job, in ascending ranks: sees to it that no message stands before one rank's VALIDATE and behind
 // another's. VALIDATE is moved as far forward as it must be, and no further, so that what is awaited has had time to
 // come. Of values that skip stages the SEND is moved behind it instead: whoever reads them comes to it later.
 void place_post_validations(std::span<Program> programs);
 
 // The rules of docs/program.md about it, of programs that follow all others. GSEL_ERR_PROGRAM.
-void check_post_validations(std::span<const Program* const> programs);
+void check_post_validations(const Job& job);
 
 }  // namespace gsel

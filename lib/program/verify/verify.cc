@@ -12,16 +12,18 @@
 namespace gsel {
 namespace {
 
-// Every sample by every layer, for each place on the tensor axis: ranks along it share the samples.
-void check_coverage(const std::deque<Walker>& walkers) {
+// Every sample by every layer, for each coordinate on the sharing axis: ranks along it share the samples.
+void check_coverage(const Job& job, const std::deque<Walker>& walkers) {
   const Program& first = walkers.front().program();
-  for (int32_t place = 0; place < first.mesh.sharing_size(); ++place) {
+  for (int32_t coordinate = 0; coordinate < first.mesh.sharing_size(); ++coordinate) {
     Coverage coverage(first);
     for (const Walker& w : walkers) {
       const Program& program = w.program();
-      if (program.mesh.sharing_index(program.rank) != place) continue;
-      coverage.add_rank(program);
-      w.each_forward([&](int32_t layer, int32_t mb) { coverage.add_forward(program, layer, mb); });
+      if (program.mesh.sharing_index(program.rank) != coordinate) continue;
+      for (const Job::Replica& replica : job.replicas(program)) {
+        coverage.add_rank(program, replica);
+        w.each_forward([&](int32_t layer, int32_t mb) { coverage.add_forward(replica, layer, mb); });
+      }
     }
     coverage.check();
   }
@@ -29,24 +31,25 @@ void check_coverage(const std::deque<Walker>& walkers) {
 
 }  // namespace
 
-void verify(std::span<const Program* const> programs, Purpose purpose) {
-  if (programs.empty()) fail(GSEL_ERR_ARG, "no programs were given");
-  check_outlines(programs);
-  Exchange exchange;
+void verify(const Job& job, Purpose purpose) {
+  check_outlines(job);
+  Exchange exchange(job);
   std::deque<Walker> walkers;
-  for (const Program* p : programs) walkers.emplace_back(*p, exchange, purpose);
+  for (const Program* p : job.programs) walkers.emplace_back(*p, exchange, purpose);
   follow(walkers);
   check_finished(walkers);
   for (const Walker& w : walkers) w.check_end();
-  check_coverage(walkers);
+  check_coverage(job, walkers);
   exchange.check_ended();
-  check_post_validations(programs);
+  check_post_validations(job);
+}
+
+void verify(std::span<const Program* const> programs, Purpose purpose) {
+  verify(whole_job(programs), purpose);
 }
 
 void verify(std::span<const Program> programs, Purpose purpose) {
-  std::vector<const Program*> pointers;
-  for (const Program& p : programs) pointers.push_back(&p);
-  verify(std::span<const Program* const>(pointers), purpose);
+  verify(whole_job(programs), purpose);
 }
 
 }  // namespace gsel

@@ -4,7 +4,7 @@
 
 #include <span>
 
-#include "program/program.h"
+#include "program/job.h"
 
 namespace gsel {
 
@@ -14,6 +14,7 @@ enum class Purpose : uint8_t {
 };
 
 // Throws GSEL_ERR_PROGRAM naming rank, instruction and, for programs read from text, line.
+void verify(const Job& job, Purpose purpose = Purpose::training);
 void verify(std::span<const Program* const> programs, Purpose purpose = Purpose::training);
 void verify(std::span<const Program> programs, Purpose purpose = Purpose::training);
 

@@ -7,10 +7,9 @@
 #include "base/dtype.h"
 #include "base/foreign.h"
 #include "base/host_services.h"
+#include "base/random.h"
 #include "base/weights.h"
 #include "plugin/registry.h"
-#include "program/transfers.h"
-#include "program/verify/post_validation.h"
 #include "train/compile/base_program.h"
 #include "train/compile/pass.h"
 #include "train/compile/tied_reductions.h"
@@ -188,12 +187,13 @@ std::shared_ptr<const Model> Compiler::divided(int32_t rank) const {
 
 // Strategies of the other axes decide alike for ranks that share a model, whose parts may differ in size: they see that
 // of the first place of the tensor axis.
-Program Compiler::compile_for(const Model& model, const Model& first, int32_t rank) const {
+Program Compiler::compile_for(const Model& model, const Model& first, int32_t rank, uint64_t& files_key) const {
   Program program = base_program(first, config_, mesh_, rank);
   for (gsel_axis axis : {GSEL_AXIS_PIPELINE, GSEL_AXIS_DATA}) {
     if (!strategies_[axis].strategy) continue;
     gsel_pass pass{*this, first, strategies_[axis], program};
     run_pass(axis, pass);
+    if (pass.files_key) files_key = derive_key(files_key, pass.files_key);
   }
   if (&model != &first) take_sizes(base_program(model, config_, mesh_, rank), program);
   for (const gsel_instr& instr : program.setup) check_instr(program, instr);
@@ -205,20 +205,9 @@ Program Compiler::compile_for(const Model& model, const Model& first, int32_t ra
 Compiled Compiler::compile(int32_t rank) const {
   const int32_t place = mesh_.sharing_index(rank);
   const std::shared_ptr<const Model> model = divided(rank), first = place == 0 ? model : divided(rank - place);
-  return {model, compile_for(*model, *first, rank)};
-}
-
-// The tensor axis is the innermost: its places are the first ranks.
-CompiledRanks Compiler::compile_all() const {
-  CompiledRanks all;
-  const int32_t places = mesh_.sharing_size();
-  for (int32_t rank = 0; rank < mesh_.world_size(); ++rank) {
-    all.models.push_back(rank < places ? divided(rank) : all.models[rank % places]);
-    all.programs.push_back(compile_for(*all.models.back(), *all.models.front(), rank));
-  }
-  place_post_validations(all.programs);
-  set_transfers(all.programs);
-  return all;
+  Compiled compiled{model, {}};
+  compiled.program = compile_for(*model, *first, rank, compiled.files_key);
+  return compiled;
 }
 
 }  // namespace gsel

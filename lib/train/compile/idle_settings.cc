@@ -10,8 +10,8 @@ namespace {
 
 class IdleSettings {
  public:
-  IdleSettings(const Model& described, const Config& config, const CompiledRanks& ranks)
-      : described_(described), config_(config), ranks_(ranks), program_(ranks.programs.front()) {}
+  IdleSettings(const Model& described, const Config& config, const Model& local, std::span<const Program> programs)
+      : described_(described), config_(config), local_(local), programs_(programs), program_(programs.front()) {}
 
   std::vector<std::string> find() {
     find_recompute();
@@ -62,7 +62,7 @@ class IdleSettings {
            axis_name(axis), section.plugin, program_.mesh.size[axis]);
     const ConfigValue* sequence = option(axis, "sequence_parallel");
     if (!sequence || sequence->text != "true") return;
-    if (std::ranges::none_of(ranks_.models.front()->layers(), &Layer::some_positions))
+    if (std::ranges::none_of(local_.layers(), &Layer::some_positions))
       note(sequence->place,
            "strategy.tensor.sequence_parallel = true changes nothing: no layer that it could divide is flagged "
            "GSEL_LAYER_POSITIONWISE and has a sequence_dim in all its values; such layers would do");
@@ -71,7 +71,7 @@ class IdleSettings {
   void find_stage_3() {
     const ConfigValue* stage = option(GSEL_AXIS_DATA, "stage");
     if (!uses(GSEL_AXIS_DATA, "zero") || !stage || stage->text != "3") return;
-    for (const Program& program : ranks_.programs)
+    for (const Program& program : programs_)
       if (std::ranges::any_of(program.buckets, &ProgramBucket::shards_param)) return;
     int64_t largest = 0;
     for (const Param& param : described_.params())
@@ -112,15 +112,17 @@ class IdleSettings {
 
   const Model& described_;
   const Config& config_;
-  const CompiledRanks& ranks_;
+  const Model& local_;
+  const std::span<const Program> programs_;
   const Program& program_;
   std::vector<std::string> lines_;
 };
 
 }  // namespace
 
-std::vector<std::string> idle_settings(const Model& described, const Config& config, const CompiledRanks& ranks) {
-  return IdleSettings(described, config, ranks).find();
+std::vector<std::string> idle_settings(const Model& described, const Config& config, const Model& local,
+                                       std::span<const Program> programs) {
+  return IdleSettings(described, config, local, programs).find();
 }
 
 }  // namespace gsel

@@ -2,6 +2,7 @@
 // know how they are told.
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -9,7 +10,9 @@
 
 namespace gsel {
 
-// A line for each: file, line and key, what was found, what would do.
-std::vector<std::string> idle_settings(const Model& described, const Config& config, const CompiledRanks& ranks);
+// local: of rank 0; programs: of its pipeline at least, the first is its own. A line for each: file, line and key, what
+// was found, what would do.
+std::vector<std::string> idle_settings(const Model& described, const Config& config, const Model& local,
+                                       std::span<const Program> programs);
 
 }  // namespace gsel

@@ -1,7 +1,6 @@
 // train/compile/pass.h: the compilation of one rank's program: a base program of the whole model on one rank, rewritten
 // by one strategy plugin per axis of the mesh; that of the tensor axis divides the model first. A pure function of
-// (model, mesh, config, rank), so any rank can compile the programs of all and verify them together. Does not know
-// memory and communication.
+// (model, mesh, config, rank) and of the files that the configuration names. Does not know memory and communication.
 #pragma once
 
 #include <gsel/plugin.h>
@@ -39,12 +38,7 @@ struct ChosenStrategy {
 struct Compiled {
   std::shared_ptr<const Model> model;
   Program program;
-};
-
-// Those of all ranks, in order; ranks with the same place on the tensor axis have one model.
-struct CompiledRanks {
-  std::vector<std::shared_ptr<const Model>> models;
-  std::vector<Program> programs;
+  uint64_t files_key = 0;  // of what the strategies read from files, which must be alike on all ranks; 0: nothing
 };
 
 class Compiler {
@@ -52,9 +46,8 @@ class Compiler {
   // Loads the plugins that config names and checks their options. GSEL_ERR_CONFIG, GSEL_ERR_PLUGIN.
   Compiler(const Model& model, const Config& config, const Mesh& mesh);
 
+  // The program of a rank, as far as it depends on no other's: exchange_programs.h has the rest.
   Compiled compile(int32_t rank) const;
-  // With as many transfers under way as none of the ranks can wait for ever with.
-  CompiledRanks compile_all() const;
 
   const Config& config() const { return config_; }
   const Mesh& mesh() const { return mesh_; }
@@ -64,7 +57,7 @@ class Compiler {
  private:
   ChosenStrategy choose(gsel_axis axis) const;
   std::shared_ptr<const Model> divided(int32_t rank) const;
-  Program compile_for(const Model& model, const Model& first, int32_t rank) const;
+  Program compile_for(const Model& model, const Model& first, int32_t rank, uint64_t& files_key) const;
   void run_pass(gsel_axis axis, gsel_pass& pass) const;
 
   const Model& model_;
@@ -92,6 +85,7 @@ struct gsel_pass {
   gsel::Division* division = nullptr;                          // of the tensor axis's pass
   std::deque<gsel::Schedule> schedules = {};                   // lent to the plugin
   mutable std::optional<gsel::ParamPlaces> param_places = {};  // since stages were set
+  uint64_t files_key = 0;                                      // of what was read from files so far
 };
 
 namespace gsel {

@@ -1,8 +1,10 @@
 // train/compile/pass_pipeline.cc: what a strategy plugin can ask and do about pipelines while it compiles: stages,
 // schedules, measured layers, notes.
 #include <algorithm>
+#include <bit>
 
 #include "base/guard.h"
+#include "base/random.h"
 #include "base/read_file.h"
 #include "program/stages.h"
 #include "train/compile/pass_calls.h"
@@ -108,6 +110,7 @@ gsel_status schedule_file(gsel_pass* pass, const char* path, const gsel_schedule
     const std::string absolute = absolute_path("schedule", path);
     Schedule schedule = parse_schedule(read_file("schedule", absolute, kMaxScheduleBytes), absolute);
     check_fits(pass, schedule, absolute);
+    pass->files_key = derive_key(pass->files_key, to_text(schedule));
     *out = keep(pass, std::move(schedule));
   });
 }
@@ -133,6 +136,8 @@ gsel_status measured(gsel_pass* pass, const char* path, double* seconds, gsel_er
     if (!path || !seconds) fail(GSEL_ERR_ARG, "measured layers were asked for without a file or a place for them");
     const std::vector<LayerSeconds> layers = measured_layers(pass->program, path);
     for (size_t l = 0; l < layers.size(); ++l) {
+      for (double number : {layers[l].forward, layers[l].backward_input, layers[l].backward_weight})
+        pass->files_key = derive_key(pass->files_key, std::bit_cast<uint64_t>(number));
       seconds[3 * l] = layers[l].forward;
       seconds[3 * l + 1] = layers[l].backward_input;
       seconds[3 * l + 2] = layers[l].backward_weight;

@@ -13,20 +13,14 @@ namespace {
 
 constexpr const char* kZero = "zero";
 
-// The rank that needs most of device memory, and what it needs.
-struct Need {
-  std::string who;
-  PartBytes parts{};
-  uint64_t total() const { return total_bytes(parts); }
-};
-
-// "rank 3 of 4", and in a pipeline its stages: " (stage 1: layers \"fc2\" to \"loss\")".
-std::string named(const Program& program) {
-  std::string text = fmt::format("rank {} of {}", program.rank, program.mesh.world_size());
+// "rank 3 of 4", and in a pipeline its stages: " (stage 1: layers \"fc2\" to \"loss\")". The program may be another
+// rank's.
+std::string named(int32_t rank, const Program& program) {
+  std::string text = fmt::format("rank {} of {}", rank, program.mesh.world_size());
   if (program.mesh.size[GSEL_AXIS_PIPELINE] == 1) return text;
   std::vector<std::string> stages;
   for (size_t s = 0; s < program.rank_of_stage.size(); ++s) {
-    if (program.rank_of_stage[s] != program.mesh.coordinate(program.rank, GSEL_AXIS_PIPELINE)) continue;
+    if (program.rank_of_stage[s] != program.mesh.coordinate(rank, GSEL_AXIS_PIPELINE)) continue;
     const auto stage = static_cast<int32_t>(s);  // Clang 14 does not compile equal_range of GCC 12's library
     const auto first = std::ranges::lower_bound(program.layers, stage, {}, &ProgramLayer::stage);
     const auto last = std::ranges::upper_bound(program.layers, stage, {}, &ProgramLayer::stage);
@@ -34,15 +28,6 @@ std::string named(const Program& program) {
     stages.push_back(fmt::format("stage {}: layers \"{}\" to \"{}\"", s, first->name, std::prev(last)->name));
   }
   return fmt::format("{} ({})", text, fmt::join(stages, ", "));
-}
-
-Need greatest_need(const Optimizer& optimizer, const CompiledRanks& ranks) {
-  Need most;
-  for (size_t i = 0; i < ranks.programs.size(); ++i) {
-    const PartBytes parts = forecast_memory(*ranks.models[i], ranks.programs[i], optimizer);
-    if (i == 0 || total_bytes(parts) > most.total()) most = {named(ranks.programs[i]), parts};
-  }
-  return most;
 }
 
 // A change of the configuration: what to call it, and how it is written in gsel.toml.
@@ -155,23 +140,12 @@ class Candidates {
   int32_t ranks_;
 };
 
-// What a candidate needs; nothing when its programs cannot be had.
-std::optional<Need> need_of(const Model& model, const Config& config, const Mesh& mesh, const Optimizer& optimizer) {
-  try {
-    const Compiler compiler(model, config, mesh);
-    return greatest_need(optimizer, compiler.compile_all());
-  } catch (const Error&) {
-    return {};
-  }
-}
-
 // "ZeRO stage 2 on 4 ranks needs 310.0 MiB of 512.0 MiB: [strategy.data] plugin = \"zero\", stage = 2".
-std::string advice(const Model& model, const Config& config, const Mesh& mesh, const Optimizer& optimizer,
-                   uint64_t budget) {
+std::string advice(const Config& config, const Mesh& mesh, uint64_t budget, const NeedOf& need_of) {
   std::string text, least_text;
   uint64_t least = ~uint64_t{0};
   Candidates(config, mesh).each([&](const Change& change) {
-    const std::optional<Need> need = need_of(model, change.config, mesh, optimizer);
+    const std::optional<RankNeed> need = need_of(change.config);
     if (!need) return false;
     const std::string what =
         fmt::format("{} needs {} of {}", joined(change.names, ", "), human_bytes(need->total()), human_bytes(budget));
@@ -216,17 +190,15 @@ std::string memory_table(const PartBytes& parts) {
   return text;
 }
 
-void check_budget(const Model& model, const Config& config, const Mesh& mesh, const Optimizer& optimizer,
-                  const CompiledRanks& ranks) {
+void check_budget(const Config& config, const Program& program, const RankNeed& need, const NeedOf& need_of) {
   if (config.train.memory_bytes <= 0) return;
   const auto budget = static_cast<uint64_t>(config.train.memory_bytes);
-  const Need need = greatest_need(optimizer, ranks);
   if (need.total() <= budget) return;
   const Place place = config.place_of("train.memory_bytes");
   throw Error(GSEL_ERR_NOMEM,
               fmt::format("{}train.memory_bytes = {} ({}) is not enough: {} needs {}{}\n{}", place_prefix(place),
-                          budget, human_bytes(budget), need.who, human_bytes(need.total()), memory_table(need.parts),
-                          advice(model, config, mesh, optimizer, budget)))
+                          budget, human_bytes(budget), named(need.rank, program), human_bytes(need.total()),
+                          memory_table(need.parts), advice(config, program.mesh, budget, need_of)))
       .at(place);
 }
 
