@@ -277,12 +277,12 @@ class ArenaPlanner {
     }
   }
 
-  // A place beside for what is passed on.
+  // Other memory for what is shifted round the ring.
   void visit_phases(const std::vector<gsel_phase>& buffers, const std::vector<gsel_phase>& phases, int32_t mb) {
     const bool any = std::ranges::any_of(phases, ring_shift);
     for (size_t i = 0; i < buffers.size(); ++i)
-      for (Kind kind : {Kind::phase, Kind::passed}) {
-        if (kind == Kind::passed && !(any && ring_shift(buffers[i]))) continue;
+      for (Kind kind : {Kind::phase, Kind::shifted}) {
+        if (kind == Kind::shifted && !(any && ring_shift(buffers[i]))) continue;
         touch(kind, static_cast<int32_t>(i), 0, phase_bytes(buffers[i], samples(mb)));
         forget(kind, static_cast<int32_t>(i), 0);
       }

@@ -34,8 +34,8 @@ class ArenaPlan {
   uint64_t packing(size_t position) const { return find(position, Kind::packing, 0, 0); }
   // Buffer of a layer's i-th phase, as described, in this direction; also without samples, for its neutral element.
   uint64_t phase(size_t position, int32_t i) const { return find(position, Kind::phase, i, 0); }
-  // Beside it: where one that is passed on comes to.
-  uint64_t passed(size_t position, int32_t i) const { return find(position, Kind::passed, i, 0); }
+  // Where one that is shifted round the ring comes to.
+  uint64_t shifted(size_t position, int32_t i) const { return find(position, Kind::shifted, i, 0); }
 
   // Windows that this instruction opens: a GATHER or BROADCAST, and a backward that is the first to write a bucket's
   // gradients; where no backward of a micro-batch with samples does, the reduction. Data that turns out to end changes
@@ -68,7 +68,7 @@ class ArenaPlan {
     saved,
     cast,
     phase,
-    passed,
+    shifted,
     param_window,
     gradient_window,
     reduced,

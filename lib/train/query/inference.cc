@@ -52,9 +52,9 @@ Inference::Inference(Executor& executor, const Model& model, const Model& descri
 // What needs no other rank.
 void Inference::prepare() {
   program_ = forward_to(training_, value_, n_samples_);
-  run_plan_ = executor_.make_run_plan(program_);
-  if (run_plan_->plan.bytes() > executor_.arena().bytes())
-    own_ = CountedMemory(executor_.backend(), executor_.ledger(), Part::staging, run_plan_->plan.bytes());
+  run_ = executor_.make_inference(program_);
+  if (run_->plan.bytes() > executor_.arena().bytes())
+    own_ = CountedMemory(executor_.backend(), executor_.ledger(), Part::staging, run_->plan.bytes());
   const uint64_t room = std::max(whole_->room_bytes(), is_alone() ? 0 : kTextBytes);
   room_ = CountedMemory(executor_.backend(), executor_.ledger(), Part::staging, room);
 }
@@ -65,10 +65,10 @@ bool Inference::is_alone() const {
 
 void Inference::run(const DataSource& data, uint64_t rng_key, void* dst) {
   const CountedMemory& memory = own_.bytes() ? own_ : executor_.arena();
-  executor_.begin_inference(*run_plan_, memory, rng_key);
+  executor_.begin_inference(*run_, memory, rng_key);
   push(executor_, described_, data);
-  tell_failure(executor_.end_inference());
-  void* local = executor_.left_by(*run_plan_, memory, value_);
+  tell_failure(executor_.end_inference(*run_));
+  void* local = run_->left(value_);
   if (local && model_.values()[value_].placement == Placement::partial) sum_up(local);
   whole_->tell(local, room_.data(), dst);
 }
@@ -106,7 +106,7 @@ std::string Inference::tell_text(const std::string& text, int32_t rank) {
                                                            kTextBytes, GSEL_U8, 0,
                                                            training_.mesh.coordinate(rank, axis)));
   };
-  if (executor_.axis_place(GSEL_AXIS_PIPELINE) == place) tell(executor_.sharing_axis());
+  if (executor_.axis_coordinate(GSEL_AXIS_PIPELINE) == place) tell(executor_.sharing_axis());
   tell(GSEL_AXIS_PIPELINE);
   executor_.backend()->run(&gsel_backend_v1::copy, static_cast<void*>(line.data()),
                            static_cast<const void*>(room_.data()), uint64_t{kTextBytes}, int32_t{GSEL_COPY_TO_HOST},

@@ -37,7 +37,7 @@ class Inference {
   const int32_t value_;
   const int64_t n_samples_;
   Program program_;
-  std::unique_ptr<Executor::RunPlan> run_plan_;
+  std::unique_ptr<execute::InferenceRun> run_;
   CountedMemory own_;   // where the arena of steps is too small
   CountedMemory room_;  // for telling
   std::optional<WholeTensor> whole_;

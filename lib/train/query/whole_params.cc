@@ -133,7 +133,7 @@ void WholeParams::read(int32_t p, float* dst) {
   const Param& param = model_.params()[p];
   const int32_t root = holders(program_, p).front();
   const WholeTensor whole(executor_, param.whole_dims, param.part, GSEL_F32, root);
-  float* local = executor_.axis_place(GSEL_AXIS_PIPELINE) == root ? exact(p) : nullptr;
+  float* local = executor_.axis_coordinate(GSEL_AXIS_PIPELINE) == root ? exact(p) : nullptr;
   whole.tell(local, take(whole.room_bytes()), dst);
   close();
 }

@@ -43,7 +43,7 @@ uint64_t WholeTensor::bytes_of(uint64_t elems) const {
 }
 
 bool WholeTensor::is_root() const {
-  return executor_.axis_place(GSEL_AXIS_PIPELINE) == root_;
+  return executor_.axis_coordinate(GSEL_AXIS_PIPELINE) == root_;
 }
 
 uint64_t WholeTensor::room_bytes() const {

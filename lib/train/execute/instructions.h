@@ -1,0 +1,118 @@
+// train/execute/instructions.h: what each kind of instruction does, one file in instructions/ for each kind or for a
+// few that belong together, and what they have in common.
+#pragma once
+
+#include <span>
+
+#include "train/execute/state.h"
+
+namespace gsel::execute {
+
+// The kinds that do all their work at once.
+void scatter_or_gather(State& s, const gsel_instr& instr);
+void send(State& s, const gsel_instr& instr);
+void receive(State& s, const gsel_instr& instr);
+void broadcast_params(State& s, const gsel_instr& instr);
+void allgather_params(State& s, const gsel_instr& instr);
+void release_params(State& s, const gsel_instr& instr);
+void allreduce_gradients(State& s, const gsel_instr& instr);
+void reduce_gradients(State& s, const gsel_instr& instr);
+void reduce_scatter_gradients(State& s, const gsel_instr& instr);
+void wait(State& s, const gsel_instr& instr);
+void allreduce_loss(State& s, const gsel_instr& instr);
+void find_overflow(State& s, const gsel_instr& instr);
+void norm(State& s, const gsel_instr& instr);
+void allreduce_partial(State& s, const gsel_instr& instr);
+void allreduce_tied(State& s, const gsel_instr& instr);
+void step_optimizer(State& s, const gsel_instr& instr);
+
+// Those that hand out work; true: they did. The work is done: take_back_*.
+bool hand_out_input(State& s, const gsel_instr& instr);
+void take_back_input(State& s, const gsel_instr& instr, bool no_samples);
+bool hand_out_layer(State& s, const gsel_instr& instr);
+void take_back_layer(State& s, const gsel_instr& instr);
+
+// POST_VALIDATE. False: the step before was not what it should have been, and this one has begun again.
+bool post_validate(State& s);
+
+// Any of them; true: work was handed out.
+bool run_instr(State& s, const gsel_instr& instr);
+// At the first one, of a run or of one that begins again.
+void begin_first_instr(State& s);
+
+// ---- layers: layer.cc, layer_phases.cc, layer_gradients.cc, layer_redistribution.cc ---------------------------------
+
+bool is_forward(gsel_instr_kind kind);
+gsel_tensor value_view(const State& s, int32_t v, int32_t mb, void* data);
+void hand_out(State& s, int32_t work_kind);
+void list_samples(State& s, const Microbatch& mb);
+
+const std::vector<gsel_phase>& phases_of(const State& s, const gsel_instr& instr);
+const std::vector<gsel_phase>& buffers_of(const State& s, const gsel_instr& instr);
+// Memory of the i-th buffer of a layer, after so many phases.
+void* phase_buffer(const State& s, const gsel_instr& instr, int32_t i, size_t done);
+void reduce_phase(State& s, const gsel_instr& instr, size_t k);
+// All phases of a micro-batch without samples, or those that a run without callbacks has left.
+void join_phases(State& s, const gsel_instr& instr);
+void finish_phases(State& s, const gsel_instr& instr);
+
+void begin_backward(State& s, const gsel_instr& instr, const Layer& layer);
+void lend_gradients(State& s, const gsel_instr& instr, const Layer& layer);
+void finish_backward(State& s, const gsel_instr& instr, const Layer& layer);
+// Where what adds to a value's gradient is written: the gradient itself for the first, scratch for others.
+void* contribution(const State& s, int32_t v, int32_t mb);
+void finish_contribution(State& s, int32_t v, int32_t mb);
+
+void redistribute_layer(State& s, const gsel_instr& instr);
+
+// ---- windows of buckets: windows.cc ---------------------------------------------------------------------------------
+
+void open_param_window(State& s, int32_t bucket);
+void close_param_window(State& s, int32_t bucket);
+void open_gradient_window(State& s, int32_t bucket);
+void close_gradient_window(State& s, int32_t bucket);
+void zero_gradient(State& s, int32_t param);
+void zero_missing_gradients(State& s, int32_t bucket);
+
+// ---- calls of the communicator: calls.cc ----------------------------------------------------------------------------
+
+// On the calling thread, along an axis; or in a group that is no axis of its own, and counted as of that axis.
+void call_now(State& s, gsel_instr_kind poster, gsel_axis axis, gsel_collective call);
+void call_in(State& s, Communicator& comm, gsel_instr_kind poster, gsel_axis axis, gsel_collective call);
+void allreduce_numbers(State& s, gsel_instr_kind poster, gsel_axis axis, std::span<double> numbers, gsel_op op);
+// Asynchronously, on the communication stream, after all that was computed so far: begin_async, calls of one kind, then
+// end_async; the bucket's WAIT ends it. post: all of that for one call.
+void begin_async(State& s, const gsel_instr& instr, gsel_collective_kind kind);
+void end_async(State& s, const gsel_instr& instr);
+void post(State& s, const gsel_instr& instr, gsel_collective call);
+void wait_bucket(State& s, int32_t bucket);
+// What a collective has brought, once it has ended, or at once along an axis of one rank.
+void finish_collective(State& s, int32_t bucket, gsel_instr_kind kind);
+// Communication that this rank waited for.
+void note_exposed(State& s, gsel_axis axis, double seconds);
+// The run's calls into its record.
+void record_counts(State& s);
+
+// ---- messages: send_recv.cc -----------------------------------------------------------------------------------------
+
+void begin_messages(State& s);
+void settle_messages(State& s);
+
+// ---- what the optimizer is told: loss.cc, norm.cc, non_finite.cc, post_validate.cc ----------------------------------
+
+[[noreturn]] void refuse_weight(const State& s);
+double clip_of(const State& s, double gradient_norm);
+bool shows_overflow(const State& s, double squares);
+// What a backward has just produced.
+void look_for_non_finite(State& s, const gsel_instr& instr, const Layer& layer);
+// The outcome of a step is known on all ranks, and where what is not finite came from will be.
+void end_update(State& s, bool overflowed, int64_t step, const NonFiniteOrigin& origin);
+void report_non_finite(const State& s, gsel_step_report& report);
+// An optimistic NORM or OVERFLOW gives its number away; what STEP changes is kept; the report has what is known.
+void defer(State& s, const gsel_instr& instr, double number);
+void keep_until_validated(State& s, int32_t bucket, const Stretch& stretch);
+void report_validated(const State& s, gsel_step_report& report);
+// Whether the open step, if there is one, stands as it was made; where it does not it is made again.
+bool settle_validation(State& s);
+
+}  // namespace gsel::execute

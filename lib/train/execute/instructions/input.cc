@@ -1,0 +1,47 @@
+// train/execute/instructions/input.cc: INPUT: the embedder fills a value.
+#include "train/execute/instructions.h"
+
+namespace gsel::execute {
+
+bool hand_out_input(State& s, const gsel_instr& instr) {
+  if (s.is_empty(instr.microbatch) || s.run->is_without_callbacks()) return false;
+  const Microbatch& mb = s.program().microbatches[instr.microbatch];
+  list_samples(s, mb);
+  const gsel_tensor dst = value_view(s, instr.value, instr.microbatch,
+                                     s.at(s.plan().value(s.run->position, instr.value, instr.microbatch)));
+  s.lent.request = {};
+  s.lent.request.struct_size = sizeof s.lent.request;
+  s.lent.request.value = instr.value;
+  s.lent.request.microbatch = instr.microbatch;
+  s.lent.request.n_samples = mb.count;
+  s.lent.request.sample_ids = s.lent.sample_ids.data();
+  s.lent.request.dst = s.lender.lend(dst, Lender::Access::write);
+  s.lent.request.message = s.lent.message.data();
+  s.lent.request.message_capacity = s.lent.message.size();
+  hand_out(s, GSEL_INPUT);
+  return true;
+}
+
+void take_back_input(State& s, const gsel_instr& instr, bool no_samples) {
+  s.lender.take_back();
+  if (!no_samples) return;
+  if (s.axis_size(GSEL_AXIS_PIPELINE) > 1)
+    throw Error(GSEL_ERR_CALLBACK,
+                fmt::format("input \"{}\" had no samples {}, micro-batch {}; other stages of this pipeline of {} ranks "
+                            "would wait for them, so every batch must be complete",
+                            s.model.values()[instr.value].name, s.where_in_step(), instr.microbatch,
+                            s.axis_size(GSEL_AXIS_PIPELINE)))
+        .about_rank(s.comms.world().rank());
+  for (const gsel_instr& other : s.program().step)
+    if (other.kind == GSEL_INSTR_SCATTER)
+      throw Error(GSEL_ERR_CALLBACK,
+                  fmt::format("input \"{}\" had no samples {}, micro-batch {}; this strategy divides the batch of one "
+                              "rank among all (\"{}\"), so every batch must be complete",
+                              s.model.values()[instr.value].name, s.where_in_step(), instr.microbatch,
+                              to_text(s.program(), other)))
+          .about_rank(s.comms.world().rank());
+  s.run->empty[instr.microbatch] = true;
+  s.run->losses[instr.microbatch] = {};
+}
+
+}  // namespace gsel::execute

@@ -1,0 +1,200 @@
+// train/execute/instructions/layer.cc: FORWARD, RECOMPUTE and the three of backward: a layer's callback. A layer with n
+// phases is n + 1 works in a row; its reductions come between. A micro-batch without samples hands out nothing and
+// joins the reductions with the element that changes no result.
+#include <numeric>
+
+#include "base/random.h"
+#include "train/execute/instructions.h"
+#include "train/memory/views.h"
+
+namespace gsel::execute {
+namespace {
+
+using Access = Lender::Access;
+
+int32_t work_kind(gsel_instr_kind kind) {
+  switch (kind) {
+    case GSEL_FORWARD:
+    case GSEL_INSTR_RECOMPUTE:
+      return GSEL_FORWARD;
+    case GSEL_BACKWARD_INPUT:
+      return GSEL_BACKWARD_INPUT;
+    case GSEL_BACKWARD_WEIGHT:
+      return GSEL_BACKWARD_WEIGHT;
+    default:
+      return GSEL_BACKWARD;
+  }
+}
+
+// ---- what is lent -------------------------------------------------------------------------------------------------
+
+gsel_tensor lend_param(State& s, int32_t p, bool reads) {
+  const Param& param = s.model.params()[p];
+  if (!reads) return param_tensor(param, nullptr);
+  void* kept = s.params.param(p);
+  if (!kept)
+    fail(GSEL_ERR_INTERNAL, "parameter \"{}\" is read at step instruction {} and not gathered", param.name,
+         s.run->position);
+  const gsel_dtype kept_as = s.params.layout(s.params.bucket_of(p)).dtype;
+  if (kept_as == param.dtype) return s.lender.lend(param_tensor(param, kept), Access::read);
+  void* cast = s.at(s.plan().cast(s.run->position, p));
+  s.backend->run(&gsel_backend_v1::cast, cast, param.dtype, static_cast<const void*>(kept), kept_as,
+                 static_cast<uint64_t>(param.n_elems), static_cast<gsel_stream*>(nullptr));
+  return s.lender.lend(param_tensor(param, cast), Access::read);
+}
+
+// What a forward writes is lent to be written at first, and to be changed in later phases.
+void lend_values(State& s, const gsel_instr& instr, const Layer& layer) {
+  const int32_t mb = instr.microbatch;
+  const Access written = !is_forward(instr.kind) ? Access::read : s.run->phase ? Access::update : Access::write;
+  s.lent.t_params.clear();
+  s.lent.t_inputs.clear();
+  s.lent.t_outputs.clear();
+  s.lent.t_reductions.clear();
+  for (size_t i = 0; i < layer.params.size(); ++i)
+    s.lent.t_params.push_back(lend_param(s, layer.params[i], layer.reads_param(instr.kind, i)));
+  for (size_t i = 0; i < layer.inputs.size(); ++i) {
+    const int32_t v = layer.inputs[i];
+    void* data = layer.reads_input(instr.kind, i) ? s.at(s.plan().value(s.run->position, v, mb)) : nullptr;
+    s.lent.t_inputs.push_back(s.lender.lend(value_view(s, v, mb, data), Access::read));
+  }
+  for (size_t i = 0; i < layer.outputs.size(); ++i) {
+    const int32_t v = layer.outputs[i];
+    void* data = layer.reads_output(instr.kind, i) ? s.at(s.plan().value(s.run->position, v, mb)) : nullptr;
+    s.lent.t_outputs.push_back(s.lender.lend(value_view(s, v, mb, data), written));
+  }
+  const uint64_t bytes = saved_bytes(layer, s.program().microbatches[mb].count);
+  if (bytes && layer.reads_saved(instr.kind)) {
+    s.lent.call.saved = s.lender.lend_bytes(s.at(s.plan().saved(s.run->position, instr.layer, mb)), bytes, written);
+    s.lent.call.saved_bytes = bytes;
+  }
+  const std::vector<gsel_phase>& buffers = buffers_of(s, instr);
+  for (size_t i = 0; i < buffers.size(); ++i) {
+    void* data = phase_buffer(s, instr, static_cast<int32_t>(i), s.run->phase);
+    s.lent.t_reductions.push_back(
+        s.lender.lend(phase_tensor(buffers[i], s.program().microbatches[mb].count, data), Access::update));
+  }
+}
+
+void lend_parts(State& s, const Layer& layer) {
+  Lent& lent = s.lent;
+  lent.param_parts.clear();
+  lent.input_parts.clear();
+  lent.output_parts.clear();
+  for (int32_t p : layer.params) lent.param_parts.push_back(s.model.params()[p].part.view());
+  for (int32_t v : layer.inputs) lent.input_parts.push_back(s.model.values()[v].part.view());
+  for (int32_t v : layer.outputs) lent.output_parts.push_back(s.model.values()[v].part.view());
+  lent.call.param_parts = lent.param_parts.data();
+  lent.call.input_parts = lent.input_parts.data();
+  lent.call.output_parts = lent.output_parts.data();
+  lent.call.shard_index = s.axis_coordinate(s.sharing_axis());
+  lent.call.shard_count = s.axis_size(s.sharing_axis());
+}
+
+void lend_call(State& s, const gsel_instr& instr, const Layer& layer) {
+  const Microbatch& mb = s.program().microbatches[instr.microbatch];
+  Lent& lent = s.lent;
+  gsel_call& call = lent.call;
+  const int32_t accumulate = call.accumulate;  // decided when the backward began
+  list_samples(s, mb);
+  call = {};
+  lend_values(s, instr, layer);
+  if (!is_forward(instr.kind)) {
+    call.accumulate = accumulate;
+    lend_gradients(s, instr, layer);
+  }
+  call.struct_size = sizeof call;
+  call.layer = layer.origin;
+  call.microbatch = instr.microbatch;
+  call.n_samples = mb.count;
+  call.sample_ids = lent.sample_ids.data();
+  call.params = lent.t_params.data();
+  call.inputs = lent.t_inputs.data();
+  call.outputs = lent.t_outputs.data();
+  call.d_outputs = lent.t_d_outputs.data();
+  call.d_inputs = lent.t_d_inputs.data();
+  call.d_params = lent.t_d_params.data();
+  call.n_params = static_cast<int32_t>(layer.params.size());
+  call.n_inputs = static_cast<int32_t>(layer.inputs.size());
+  call.n_outputs = static_cast<int32_t>(layer.outputs.size());
+  call.rng_key = derive_key(s.run->rng_key(s), layer.name);
+  call.message = lent.message.data();
+  call.message_capacity = lent.message.size();
+  call.user_data = layer.user_data;
+  call.step = s.step;
+  call.evaluating = s.run->evaluates();
+  call.phase = static_cast<int32_t>(s.run->phase);
+  call.reductions = lent.t_reductions.data();
+  call.n_reductions = static_cast<int32_t>(lent.t_reductions.size());
+  call.produced = lent.produced.data();
+  lend_parts(s, layer);
+}
+
+void collect_loss(State& s, const gsel_instr& instr) {
+  for (size_t i = 0; i < 2; ++i) {
+    const uint64_t offset = s.plan().value(s.run->position, s.layer_of(instr).outputs[i], instr.microbatch);
+    s.copy(&s.run->losses[instr.microbatch][i], s.at(offset), sizeof(double), GSEL_COPY_TO_HOST);
+  }
+}
+
+}  // namespace
+
+bool is_forward(gsel_instr_kind kind) {
+  return kind == GSEL_FORWARD || kind == GSEL_INSTR_RECOMPUTE;
+}
+
+gsel_tensor value_view(const State& s, int32_t v, int32_t mb, void* data) {
+  return value_tensor(s.model.values()[v], s.program().microbatches[mb].count, data);
+}
+
+void list_samples(State& s, const Microbatch& mb) {
+  s.lent.sample_ids.resize(mb.count);
+  std::iota(s.lent.sample_ids.begin(), s.lent.sample_ids.end(), s.run->first_sample + mb.first);
+}
+
+void hand_out(State& s, int32_t kind) {
+  s.lent.message[0] = '\0';
+  s.lent.work_kind = kind;
+  s.lent.handed_out = true;
+  ++s.lent.ticket;
+}
+
+// ---- the instruction ----------------------------------------------------------------------------------------------
+
+bool hand_out_layer(State& s, const gsel_instr& instr) {
+  const Layer& layer = s.layer_of(instr);
+  if (layer.redistributes) {
+    redistribute_layer(s, instr);
+    return false;
+  }
+  if (s.run->phase == 0) {
+    s.lent.produced.assign(layer.params.size(), 1);
+    if (!is_forward(instr.kind)) begin_backward(s, instr, layer);
+  }
+  if (s.is_empty(instr.microbatch)) {
+    join_phases(s, instr);
+    if (s.is_at_last_backward()) s.backward_done.record(nullptr);
+    return false;
+  }
+  if (s.run->is_without_callbacks()) {
+    finish_phases(s, instr);
+    return false;
+  }
+  if (s.run->phase > 0) reduce_phase(s, instr, s.run->phase - 1);
+  lend_call(s, instr, layer);
+  hand_out(s, work_kind(instr.kind));
+  return true;
+}
+
+void take_back_layer(State& s, const gsel_instr& instr) {
+  s.lender.take_back();
+  if (s.run->phase < phases_of(s, instr).size()) {
+    ++s.run->phase;
+    return;
+  }
+  s.run->phase = 0;
+  if (instr.kind == GSEL_FORWARD && s.layer_of(instr).is_loss() && s.run->collects_losses()) collect_loss(s, instr);
+  if (!is_forward(instr.kind)) finish_backward(s, instr, s.layer_of(instr));
+}
+
+}  // namespace gsel::execute

@@ -1,0 +1,117 @@
+// train/execute/instructions/layer_gradients.cc: where a backward writes. The first contribution to a gradient is
+// written in place, later ones are added: those of values by the library, from scratch, those of parameters by the
+// callback.
+#include <algorithm>
+
+#include "train/execute/instructions.h"
+#include "train/memory/views.h"
+
+namespace gsel::execute {
+namespace {
+
+using Access = Lender::Access;
+
+bool has_input_half(gsel_instr_kind kind) {
+  return kind != GSEL_BACKWARD_WEIGHT;
+}
+bool has_weight_half(gsel_instr_kind kind) {
+  return kind != GSEL_BACKWARD_INPUT;
+}
+
+// All parameters of a layer share one `accumulate`; where a tied one already has a gradient, or the layer always adds,
+// the others start at zero.
+void begin_weight_gradients(State& s, const Layer& layer) {
+  auto begun = [&](int32_t p) { return s.model.params()[p].trainable() && s.run->weight_begun[p]; };
+  s.lent.call.accumulate = layer.always_accumulates() || std::ranges::any_of(layer.params, begun);
+  if (!s.lent.call.accumulate) return;
+  for (int32_t p : layer.params)
+    if (s.model.params()[p].trainable() && !s.run->weight_begun[p]) zero_gradient(s, p);
+}
+
+// A gradient that was not produced stays without contribution; it is zeroed when somebody else reads it.
+void finish_weight_gradients(State& s, const Layer& layer) {
+  for (size_t i = 0; i < layer.params.size(); ++i) {
+    const int32_t p = layer.params[i];
+    if (!s.model.params()[p].trainable() || !s.lent.produced[i]) continue;
+    s.run->weight_begun[p] = s.run->used[p] = true;
+  }
+}
+
+// From here on all gradients of the step carry the loss scale.
+void scale_contribution(State& s, int32_t v, int32_t mb) {
+  if (s.loss_scale.value() == 1) return;
+  const Value& value = s.model.values()[v];
+  s.backend->run(&gsel_backend_v1::scale, contribution(s, v, mb), value.dtype, s.loss_scale.value(),
+                 static_cast<uint64_t>(value_elems(value, s.program().microbatches[mb].count)),
+                 static_cast<gsel_stream*>(nullptr));
+}
+
+}  // namespace
+
+// ---- before the callback ------------------------------------------------------------------------------------------
+
+// Before the first phase. Where there turned out to be no samples windows open all the same; where the program has none
+// they open later, at the first instruction that needs them.
+void begin_backward(State& s, const gsel_instr& instr, const Layer& layer) {
+  s.lent.call.accumulate = 0;
+  if (!has_weight_half(instr.kind)) return;
+  for (int32_t p : layer.params)
+    if (s.model.params()[p].trainable() && s.program().microbatches[instr.microbatch].count > 0)
+      open_gradient_window(s, s.params.bucket_of(p));
+  if (!s.is_empty(instr.microbatch)) begin_weight_gradients(s, layer);
+}
+
+void lend_gradients(State& s, const gsel_instr& instr, const Layer& layer) {
+  const int32_t mb = instr.microbatch;
+  const Access written = s.run->phase ? Access::update : Access::write;
+  s.lent.t_d_outputs.clear();
+  s.lent.t_d_inputs.clear();
+  s.lent.t_d_params.clear();
+  for (int32_t v : layer.outputs)
+    s.lent.t_d_outputs.push_back(
+        s.lender.lend(value_view(s, v, mb, s.at(s.plan().gradient(s.run->position, v, mb))), Access::read));
+  for (int32_t v : layer.inputs) {
+    void* place = nullptr;
+    if (has_input_half(instr.kind) && s.model.values()[v].needs_gradient) place = contribution(s, v, mb);
+    s.lent.t_d_inputs.push_back(s.lender.lend(value_view(s, v, mb, place), written));
+  }
+  if (!has_weight_half(instr.kind)) return;
+  for (int32_t p : layer.params)
+    s.lent.t_d_params.push_back(s.lender.lend(gradient_tensor(s.model.params()[p], s.params.gradient(p)),
+                                              s.lent.call.accumulate ? Access::update : written));
+}
+
+// ---- behind it ----------------------------------------------------------------------------------------------------
+
+void finish_backward(State& s, const gsel_instr& instr, const Layer& layer) {
+  const int32_t mb = instr.microbatch;
+  if (has_input_half(instr.kind))
+    for (int32_t v : layer.inputs) {
+      if (!s.model.values()[v].needs_gradient) continue;
+      if (layer.is_loss()) scale_contribution(s, v, mb);
+      finish_contribution(s, v, mb);
+    }
+  if (has_weight_half(instr.kind)) {
+    finish_weight_gradients(s, layer);
+    look_for_non_finite(s, instr, layer);
+  }
+  if (s.is_at_last_backward()) s.backward_done.record(nullptr);
+}
+
+// ---- contributions to a value's gradient --------------------------------------------------------------------------
+
+// In place for the first contribution; where the plan has scratch, others came before it.
+void* contribution(const State& s, int32_t v, int32_t mb) {
+  void* scratch = s.at(s.plan().scratch(s.run->position, v, mb));
+  return scratch ? scratch : s.at(s.plan().gradient(s.run->position, v, mb));
+}
+
+void finish_contribution(State& s, int32_t v, int32_t mb) {
+  const void* scratch = s.at(s.plan().scratch(s.run->position, v, mb));
+  if (!scratch) return;
+  const Value& value = s.model.values()[v];
+  s.add(s.at(s.plan().gradient(s.run->position, v, mb)), scratch, value.dtype,
+        static_cast<uint64_t>(value_elems(value, s.program().microbatches[mb].count)));
+}
+
+}  // namespace gsel::execute

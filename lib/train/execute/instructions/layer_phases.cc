@@ -1,0 +1,97 @@
+// train/execute/instructions/layer_phases.cc: what stands between the calls of one callback. A buffer is reduced in
+// place, or shifted round the ring of its axis: then it alternates between two pieces of memory. A micro-batch without
+// samples takes part with the element that changes no result.
+#include <algorithm>
+#include <limits>
+
+#include "base/dtype.h"
+#include "train/execute/instructions.h"
+#include "train/memory/views.h"
+
+namespace gsel::execute {
+namespace {
+
+const std::vector<gsel_phase> kNone;
+
+int32_t buffer_of(const State& s, const gsel_instr& instr, size_t k) {
+  return (is_forward(instr.kind) ? s.layer_of(instr).forward_buffer_of : s.layer_of(instr).backward_buffer_of)[k];
+}
+
+// In an inference the samples of a replica are all there are.
+int32_t ranks_of(const State& s, const gsel_phase& phase) {
+  return s.run->is_one_replica() && phase.axis != s.sharing_axis() ? 1 : s.axis_size(phase.axis);
+}
+
+// To the next rank of the axis, from the last to the first.
+void shift_ring(State& s, const gsel_instr& instr, size_t k) {
+  const gsel_phase& phase = phases_of(s, instr)[k];
+  const int32_t i = buffer_of(s, instr, k), n = ranks_of(s, phase), own = s.axis_coordinate(phase.axis);
+  const void* src = phase_buffer(s, instr, i, k);
+  void* dst = phase_buffer(s, instr, i, k + 1);
+  const auto elems = static_cast<uint64_t>(phase_elems(phase, s.program().microbatches[instr.microbatch].count));
+  if (n == 1) {
+    s.copy(dst, src, elems * dtype_bytes(phase.dtype), GSEL_COPY_ON_DEVICE);
+    return;
+  }
+  gsel_collective call = make_collective(GSEL_COLLECTIVE_SENDRECV, src, dst, elems, phase.dtype, 0, (own + 1) % n);
+  call.source = (own + n - 1) % n;
+  call.recv_count = elems;
+  call_now(s, is_forward(instr.kind) ? GSEL_FORWARD : GSEL_BACKWARD_INPUT, phase.axis, call);
+}
+
+}  // namespace
+
+const std::vector<gsel_phase>& phases_of(const State& s, const gsel_instr& instr) {
+  if (is_forward(instr.kind)) return s.layer_of(instr).forward_phases;
+  return instr.kind == GSEL_BACKWARD_WEIGHT ? kNone : s.layer_of(instr).backward_phases;
+}
+
+const std::vector<gsel_phase>& buffers_of(const State& s, const gsel_instr& instr) {
+  if (is_forward(instr.kind)) return s.layer_of(instr).forward_buffers;
+  return instr.kind == GSEL_BACKWARD_WEIGHT ? kNone : s.layer_of(instr).backward_buffers;
+}
+
+// Of the i-th buffer, after so many phases.
+void* phase_buffer(const State& s, const gsel_instr& instr, int32_t i, size_t done) {
+  const std::vector<gsel_phase>& phases = phases_of(s, instr);
+  size_t shifts = 0;
+  for (size_t k = 0; k < done; ++k) shifts += ring_shift(phases[k]) && buffer_of(s, instr, k) == i;
+  return s.at(shifts % 2 ? s.plan().shifted(s.run->position, i) : s.plan().phase(s.run->position, i));
+}
+
+void reduce_phase(State& s, const gsel_instr& instr, size_t k) {
+  const gsel_phase& phase = phases_of(s, instr)[k];
+  if (phase.axis < 0) return;
+  if (ring_shift(phase)) return shift_ring(s, instr, k);
+  if (ranks_of(s, phase) == 1) return;
+  const int64_t elems = phase_elems(phase, s.program().microbatches[instr.microbatch].count);
+  void* data = phase_buffer(s, instr, buffer_of(s, instr, k), k);
+  const gsel_instr_kind counted_under = is_forward(instr.kind) ? GSEL_FORWARD : GSEL_BACKWARD_INPUT;
+  call_now(s, counted_under, phase.axis,
+           make_collective(GSEL_COLLECTIVE_ALLREDUCE, data, data, static_cast<uint64_t>(elems), phase.dtype, phase.op));
+}
+
+void join_phases(State& s, const gsel_instr& instr) {
+  const std::vector<gsel_phase>& phases = phases_of(s, instr);
+  for (size_t k = 0; k < phases.size(); ++k) {
+    const auto elems = static_cast<size_t>(phase_elems(phases[k], s.program().microbatches[instr.microbatch].count));
+    constexpr double kInfinity = std::numeric_limits<double>::infinity();
+    const double neutral = phases[k].op == GSEL_MAX ? -kInfinity : phases[k].op == GSEL_MIN ? kInfinity : 0;
+    std::vector<char> bytes(elems * dtype_bytes(phases[k].dtype));
+    if (phases[k].dtype == GSEL_F32)
+      std::fill_n(reinterpret_cast<float*>(bytes.data()), elems, static_cast<float>(neutral));
+    else
+      std::fill_n(reinterpret_cast<double*>(bytes.data()), elems, neutral);
+    s.copy(phase_buffer(s, instr, buffer_of(s, instr, k), k), bytes.data(), bytes.size(), GSEL_COPY_TO_DEVICE);
+    reduce_phase(s, instr, k);
+  }
+}
+
+// Those that are left, so that others do not wait: what is in them no longer matters.
+void finish_phases(State& s, const gsel_instr& instr) {
+  for (size_t k = s.run->phase > 0 ? s.run->phase - 1 : 0; k < phases_of(s, instr).size(); ++k)
+    reduce_phase(s, instr, k);
+  s.run->phase = 0;
+}
+
+}  // namespace gsel::execute

@@ -1,0 +1,58 @@
+// train/execute/instructions/layer_redistribution.cc: the library's own layers: a value is brought from one placement
+// on the sharing axis to another, forward, and its gradient back. Where nothing has to be done, or a sum can be made in
+// place, the plan has both in the same memory (train/memory/arena_plan.h).
+#include <functional>
+
+#include "train/execute/instructions.h"
+#include "train/memory/views.h"
+
+namespace gsel::execute {
+namespace {
+
+void redistribute(State& s, gsel_instr_kind poster, const RedistributionJob& job) {
+  const Value& value = s.model.values()[job.from];
+  auto make = [&](gsel_collective call) {
+    call.label = {value.name.data(), value.name.size()};
+    call_now(s, poster, s.sharing_axis(), call);
+  };
+  s.redistributor.run(job, std::ref(make));  // which takes no memory
+}
+
+void redistribute_value(State& s, const gsel_instr& instr, const Layer& layer) {
+  const int32_t from = layer.inputs.front(), to = layer.outputs.front(), mb = instr.microbatch;
+  const auto& values = s.model.values();
+  redistribute(s, GSEL_FORWARD,
+               {forward_redistribution(values[from].placement, values[to].placement), from, to,
+                s.program().microbatches[mb].count, s.at(s.plan().value(s.run->position, from, mb)),
+                s.at(s.plan().value(s.run->position, to, mb)), s.at(s.plan().packing(s.run->position))});
+}
+
+// The gradient of the output goes no further than this. Where it is that of the input, or is summed to it, it becomes
+// the first contribution as it stands, or is added to those that came before.
+void redistribute_gradient(State& s, const gsel_instr& instr, const Layer& layer) {
+  const int32_t from = layer.outputs.front(), to = layer.inputs.front(), mb = instr.microbatch;
+  const auto& values = s.model.values();
+  const Redistribution redistribution = backward_redistribution(values[to].placement, values[from].placement);
+  void* src = s.at(s.plan().gradient(s.run->position, from, mb));
+  const bool in_place = stays_in_place(redistribution, s.axis_size(s.sharing_axis()));
+  void* dst = in_place ? src : contribution(s, to, mb);
+  redistribute(s, GSEL_BACKWARD_INPUT,
+               {redistribution, from, to, s.program().microbatches[mb].count, src, dst,
+                s.at(s.plan().packing(s.run->position))});
+  if (!in_place) return finish_contribution(s, to, mb);
+  void* sum = s.at(s.plan().gradient(s.run->position, to, mb));
+  if (sum == src) return;
+  s.add(sum, src, values[to].dtype, static_cast<uint64_t>(value_elems(values[to], s.program().microbatches[mb].count)));
+}
+
+}  // namespace
+
+void redistribute_layer(State& s, const gsel_instr& instr) {
+  const Layer& layer = s.layer_of(instr);
+  const bool backward = instr.kind == GSEL_BACKWARD_INPUT;
+  if (!s.is_empty(instr.microbatch))
+    backward ? redistribute_gradient(s, instr, layer) : redistribute_value(s, instr, layer);
+  if (s.is_at_last_backward()) s.backward_done.record(nullptr);
+}
+
+}  // namespace gsel::execute

@@ -1,0 +1,55 @@
+// train/execute/instructions/loss.cc: LOSS_ALLREDUCE: the loss of all ranks.
+#include <utility>
+
+#include "program/stages.h"
+#include "train/execute/instructions.h"
+
+namespace gsel::execute {
+namespace {
+
+// Over a pipeline one rank has them all. It sends them to the others and goes on: a rank that has ended its step begins
+// the next one while others are still at it, unless something else of all pipeline ranks is looked at.
+void send_losses(State& s, std::span<double, 2> parts) {
+  const int32_t own = s.axis_coordinate(GSEL_AXIS_PIPELINE);
+  const int32_t from = place_of_layer(s.program(), s.model.loss_layer());
+  auto call = [&](gsel_collective_kind kind, int32_t peer) {
+    const bool sends = kind == GSEL_COLLECTIVE_SEND;
+    call_in(s, s.comms.losses(), GSEL_INSTR_LOSS_ALLREDUCE, GSEL_AXIS_PIPELINE,
+            make_collective(kind, sends ? s.staging.data() : nullptr, sends ? nullptr : s.staging.data(), parts.size(),
+                            GSEL_F64, 0, peer));
+  };
+  if (s.axis_size(GSEL_AXIS_PIPELINE) == 1) return;
+  if (own != from) {
+    call(GSEL_COLLECTIVE_RECV, from);
+    s.copy(parts.data(), s.staging.data(), parts.size_bytes(), GSEL_COPY_TO_HOST);
+    return;
+  }
+  s.copy(s.staging.data(), parts.data(), parts.size_bytes(), GSEL_COPY_TO_DEVICE);
+  for (int32_t peer = 0; peer < s.axis_size(GSEL_AXIS_PIPELINE); ++peer)
+    if (peer != from) call(GSEL_COLLECTIVE_SEND, peer);
+}
+
+}  // namespace
+
+void refuse_weight(const State& s) {
+  fail(GSEL_ERR_MODEL, "the loss weights of {} {} sum to {}; the sum over all ranks must be positive",
+       s.run->evaluates() ? "the evaluation before step" : "step", s.step, s.run->weight);
+}
+
+// The one place where the loss is normalised: sums over all ranks, axis by axis, then one division.
+void allreduce_loss(State& s, const gsel_instr& instr) {
+  if (instr.axis == GSEL_AXIS_DATA) settle_messages(s);
+  double parts[2] = {s.run->loss_sum, s.run->weight};
+  for (std::array<double, 2>& loss : s.run->losses)
+    for (size_t i = 0; i < 2; ++i) parts[i] += std::exchange(loss[i], 0);
+  if (instr.axis == GSEL_AXIS_PIPELINE)
+    send_losses(s, parts);
+  else
+    allreduce_numbers(s, instr.kind, instr.axis, parts, GSEL_SUM);
+  s.run->loss_sum = parts[0];
+  s.run->weight = parts[1];
+  if (static_cast<int32_t>(s.run->position) == s.run->last_loss_reduce && !s.run->evaluates() && !(s.run->weight > 0))
+    refuse_weight(s);
+}
+
+}  // namespace gsel::execute

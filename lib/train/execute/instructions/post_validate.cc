@@ -1,0 +1,160 @@
+// train/execute/instructions/post_validate.cc: steps that are made before it is known whether they may be. An
+// optimistic NORM or OVERFLOW gives this rank's number away; STEP goes on as if nothing were clipped and nothing had
+// overflowed, after what it changes was kept. POST_VALIDATE in the next step, or whoever asks between steps, takes the
+// number, which is the same on all ranks: so all go on, or all put back what was kept, step again as they should have,
+// and begin the next step again. Before POST_VALIDATE no gradient is written and no loss told, and at it no message is
+// under way: docs/program.md has the rules. Source: Qi et al., "Zero Bubble Pipeline Parallelism", ICLR 2024,
+// section 4.
+#include <cmath>
+
+#include "base/os.h"
+#include "train/execute/instructions.h"
+
+namespace gsel::execute {
+namespace {
+
+// Each at the end of the memory for numbers.
+void* memory_of_optimistic(const State& s, bool is_norm) {
+  return s.staging.at(s.staging.bytes() - (is_norm ? 1 : 2) * sizeof(double));
+}
+
+void take_optimistic(State& s, OptimisticNumber& number) {
+  if (!number.under_way) return;
+  number.under_way->wait();
+  number.under_way.reset();
+  const bool is_norm = &number == &s.validation.squares;
+  s.copy(&number.value, memory_of_optimistic(s, is_norm), sizeof number.value, GSEL_COPY_TO_HOST);
+}
+
+// Calls of one size each, made since the last ones were counted.
+void count_optimistic(State& s, int32_t n) {
+  const gsel_comm_count all = s.comms.validation().counts(GSEL_COLLECTIVE_ALLREDUCE);
+  const gsel_comm_count seen = std::exchange(s.validation.counted, all);
+  for (const auto& [kind, number] :
+       {std::pair{GSEL_INSTR_NORM, &s.validation.squares}, std::pair{GSEL_INSTR_OVERFLOW, &s.validation.overflow}}) {
+    if (!number->is_open) continue;
+    gsel_comm_count each = difference(all, seen);
+    each.calls /= static_cast<uint64_t>(n);
+    each.bytes_sent /= static_cast<uint64_t>(n);
+    s.counts.add(GSEL_AXIS_PIPELINE, kind, each);
+  }
+}
+
+// What the forwards of a step that begins again have left: collectives under way, gathered parameters, and messages
+// that others take before their own POST_VALIDATE.
+void close_forward(State& s) {
+  if (!s.under_way) return;
+  for (int32_t b = 0; b < static_cast<int32_t>(s.buckets.size()); ++b) {
+    wait_bucket(s, b);
+    close_param_window(s, b);
+  }
+  settle_messages(s);
+}
+
+// The instructions behind the optimistic ones, with the true numbers. Gradients are complete since the first time.
+void step_again(State& s, double clip, bool overflowed) {
+  for (int32_t b = 0; b < static_cast<int32_t>(s.buckets.size()); ++b) {
+    if (!s.step_copy->keeps(b)) continue;
+    s.step_copy->put_back(b, s.params.stretch(b));
+    s.params.done_with(b, true);
+  }
+  s.run->weight_begun.assign(s.run->weight_begun.size(), true);
+  s.run->weight = s.validation.weight;
+  s.run->clip = clip;
+  s.run->overflowed = overflowed;
+  --s.step;
+  const std::vector<gsel_instr>& step = s.program().step;
+  for (s.run->position = static_cast<size_t>(s.run->last_optimistic) + 1; s.run->position < step.size();
+       ++s.run->position)
+    if (const gsel_instr_kind kind = step[s.run->position].kind;
+        kind == GSEL_INSTR_STEP || kind == GSEL_INSTR_ALLGATHER || kind == GSEL_INSTR_WAIT)
+      run_instr(s, step[s.run->position]);
+  ++s.step;
+}
+
+}  // namespace
+
+// ---- the step that is to be validated -------------------------------------------------------------------------
+
+// A communicator that has no thread of its own makes the call where it stands, which costs what deferring gains.
+void defer(State& s, const gsel_instr& instr, double number) {
+  const bool is_norm = instr.kind == GSEL_INSTR_NORM;
+  OptimisticNumber& optimistic = is_norm ? s.validation.squares : s.validation.overflow;
+  s.validation.is_open = optimistic.is_open = true;
+  s.validation.weight = s.run->weight;
+  s.validation.origin = s.run->origin;
+  optimistic.value = number;
+  if (s.axis_size(GSEL_AXIS_PIPELINE) == 1) return;
+  void* memory = memory_of_optimistic(s, is_norm);
+  s.copy(memory, &number, sizeof number, GSEL_COPY_TO_DEVICE);
+  optimistic.under_way.emplace(s.comms.validation(), make_collective(GSEL_COLLECTIVE_ALLREDUCE, memory, memory, 1,
+                                                                     GSEL_F64, is_norm ? GSEL_SUM : GSEL_MAX));
+  try {
+    optimistic.under_way->start();
+  } catch (const Error& error) {
+    if (error.code() != GSEL_ERR_UNSUPPORTED) throw;
+    optimistic.under_way->run();
+  }
+}
+
+void keep_until_validated(State& s, int32_t bucket, const Stretch& stretch) {
+  if (s.validation.is_open) s.step_copy->keep(bucket, stretch);
+}
+
+// Of a step in which nothing is optimistic, its own numbers.
+void report_validated(const State& s, gsel_step_report& report) {
+  if (s.run->last_optimistic < 0) {
+    report.skipped = s.run->overflowed;
+    report.validated_step = report.step;
+    return;
+  }
+  report.validated_step = s.validation.step;
+  report.gradient_norm = s.validation.gradient_norm;
+  report.skipped = s.validation.overflowed;
+}
+
+// ---- what becomes of it ---------------------------------------------------------------------------------------
+
+bool post_validate(State& s) {
+  const bool stands = settle_validation(s);
+  s.run->record.report.loss_scale = s.loss_scale.value();
+  s.run->record.report.learning_rate = s.optimizer.learning_rate(s.updates);
+  if (stands) {
+    s.messages.passed_validate();
+    return true;
+  }
+  ++s.run->record.report.restarts;
+  begin_first_instr(s);
+  return false;
+}
+
+// Whether the open step stands as it was made; where it does not it is made again.
+bool settle_validation(State& s) {
+  if (!s.validation.is_open) return true;
+  const double began = os::now_seconds();
+  const int32_t n = s.validation.squares.under_way.has_value() + s.validation.overflow.under_way.has_value();
+  take_optimistic(s, s.validation.overflow);
+  take_optimistic(s, s.validation.squares);
+  if (n > 0) count_optimistic(s, n);
+  note_exposed(s, GSEL_AXIS_PIPELINE, os::now_seconds() - began);
+
+  const bool has_norm = std::exchange(s.validation.squares.is_open, false);
+  const bool found = std::exchange(s.validation.overflow.is_open, false) && s.validation.overflow.value != 0;
+  const bool overflowed = found || (has_norm && shows_overflow(s, s.validation.squares.value));
+  s.validation.is_open = false;
+  s.validation.step = s.step - 1;
+  s.validation.overflowed = overflowed;
+  s.validation.gradient_norm =
+      has_norm ? std::sqrt(s.validation.squares.value) / (s.validation.weight * s.loss_scale.value()) : 0;
+  const double clip = has_norm ? clip_of(s, s.validation.gradient_norm) : 1;
+  const bool stands = clip == 1 && !overflowed;
+  if (!stands) {
+    close_forward(s);
+    step_again(s, clip, overflowed);
+  }
+  s.step_copy->drop();
+  end_update(s, overflowed, s.validation.step, s.validation.origin);
+  return stands;
+}
+
+}  // namespace gsel::execute

@@ -1,0 +1,57 @@
+// train/execute/instructions/scatter_gather.cc: SCATTER and GATHER: a value, or its gradient, of a whole micro-batch on
+// one rank, and its parts on all. Parts are consecutive, in order of coordinate on the axis, and as even as can be.
+#include "base/shard.h"
+#include "train/execute/instructions.h"
+#include "train/memory/views.h"
+
+namespace gsel::execute {
+namespace {
+
+// Elements of each rank's part of the whole micro-batch.
+std::vector<uint64_t> part_counts(const State& s, const gsel_instr& instr) {
+  const Microbatch& part = s.program().microbatches[instr.microbatch];
+  const Microbatch& whole = s.program().microbatches[part.whole];
+  const int32_t ranks = s.axis_size(instr.axis);
+  std::vector<uint64_t> counts;
+  for (int32_t coordinate = 0; coordinate < ranks; ++coordinate) {
+    const gsel_range range = shard_range(whole.count, ranks, coordinate);
+    counts.push_back(static_cast<uint64_t>((range.end - range.begin) * s.model.values()[instr.value].sample_elems));
+    if (coordinate == s.axis_coordinate(instr.axis) &&
+        (part.first != whole.first + range.begin || part.count != range.end - range.begin))
+      fail(GSEL_ERR_PROGRAM,
+           "\"{}\": this rank's part is samples {} to {} of the batch; of samples {} to {} in {} parts its own are {} "
+           "to {}",
+           to_text(s.program(), instr), part.first, part.first + part.count, whole.first, whole.first + whole.count,
+           ranks, whole.first + range.begin, whole.first + range.end);
+  }
+  return counts;
+}
+
+}  // namespace
+
+void scatter_or_gather(State& s, const gsel_instr& instr) {
+  const Microbatch& part = s.program().microbatches[instr.microbatch];
+  const int32_t v = instr.value, mb = instr.microbatch;
+  const bool gradient = instr.flags & GSEL_INSTR_GRADIENT, scatters = instr.kind == GSEL_INSTR_SCATTER;
+  const bool is_root = s.axis_coordinate(instr.axis) == instr.peer;
+  const std::vector<uint64_t> counts = part_counts(s, instr);
+  auto memory_of = [&](int32_t m) {
+    return s.at(gradient ? s.plan().gradient(s.run->position, v, m) : s.plan().value(s.run->position, v, m));
+  };
+  void* whole = is_root ? memory_of(part.whole) : nullptr;
+  void* own = gradient ? contribution(s, v, mb) : memory_of(mb);
+  void *src = scatters ? whole : own, *dst = scatters ? own : whole;
+
+  const Value& value = s.model.values()[v];
+  if (s.axis_size(instr.axis) == 1) {
+    s.copy(dst, src, value_bytes(value, part.count), GSEL_COPY_ON_DEVICE);
+  } else {
+    gsel_collective call = make_collective(scatters ? GSEL_COLLECTIVE_SCATTERV : GSEL_COLLECTIVE_GATHERV, src, dst, 0,
+                                           value.dtype, 0, instr.peer);
+    (scatters ? call.send_counts : call.recv_counts) = counts.data();
+    call_now(s, instr.kind, instr.axis, call);
+  }
+  if (gradient && !s.is_empty(mb)) finish_contribution(s, v, mb);
+}
+
+}  // namespace gsel::execute

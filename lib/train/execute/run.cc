@@ -1,0 +1,84 @@
+// train/execute/run.cc: see run.h.
+#include "train/execute/run.h"
+
+#include "base/foreign.h"
+#include "base/random.h"
+#include "program/verify/post_validation.h"
+#include "train/execute/instructions.h"
+#include "train/execute/state.h"
+
+namespace gsel::execute {
+namespace {
+
+bool is_backward(gsel_instr_kind kind) {
+  return kind == GSEL_BACKWARD || kind == GSEL_BACKWARD_INPUT || kind == GSEL_BACKWARD_WEIGHT;
+}
+
+}  // namespace
+
+std::vector<BucketLayout> bucket_layouts(const Program& program, const ParamStorage& params) {
+  std::vector<BucketLayout> layouts;
+  for (size_t b = 0; b < program.buckets.size(); ++b) layouts.push_back(params.layout(static_cast<int32_t>(b)));
+  return layouts;
+}
+
+Run::Run(const Model& model, const Program& p, const ParamStorage& params, const CountedMemory& m)
+    : program(p),
+      plan(model, p, bucket_layouts(p, params)),
+      message_plan(p),
+      memory(&m),
+      empty(p.microbatches.size()),
+      losses(p.microbatches.size()),
+      weight_begun(model.params().size()),
+      used(model.params().size()) {
+  for (size_t i = 0; i < p.step.size(); ++i) {
+    if (is_backward(p.step[i].kind)) last_backward = static_cast<int32_t>(i);
+    if (p.step[i].kind == GSEL_INSTR_LOSS_ALLREDUCE) last_loss_reduce = static_cast<int32_t>(i);
+  }
+  last_optimistic = gsel::last_optimistic(p);
+}
+
+uint64_t Run::rng_key(const State& s) const {
+  return derive_key(static_cast<uint64_t>(s.config.train.seed), static_cast<uint64_t>(s.step));
+}
+
+// ---- a training step --------------------------------------------------------------------------------------------
+
+void TrainingStep::end(State& s) {
+  if (!s.validation.is_open) end_update(s, overflowed, s.step, origin);
+  report_non_finite(s, record.report);
+  ++s.step;
+  std::swap(s.last_step, record);
+  s.has_step = true;
+}
+
+void TrainingStep::conclude(State& s) {
+  if (!s.config.train.timeline.empty()) write_timeline(s.config.train.timeline, program, s.last_step);
+}
+
+// ---- an evaluation ----------------------------------------------------------------------------------------------
+
+void Evaluation::end(State& s) {
+  if (weight > 0) s.last_evaluation = record.report;
+}
+
+void Evaluation::conclude(State& s) {
+  if (last_loss_reduce >= 0 && !(weight > 0)) refuse_weight(s);
+}
+
+// ---- an inference -----------------------------------------------------------------------------------------------
+
+// The first one counts.
+bool InferenceRun::keep_failure(const State& s, gsel_status status, std::string_view message) {
+  failure.emplace(GSEL_ERR_CALLBACK,
+                  fmt::format("{} failed in an inference: {}", s.piece_at_work(), reason_of(status, message)));
+  return true;
+}
+
+void* InferenceRun::left(int32_t value) const {
+  for (size_t i = program.step.size(); i-- > 0;)
+    if (const uint64_t offset = plan.value(i, value, 0); offset != ArenaPlan::kNone) return memory->at(offset);
+  return nullptr;
+}
+
+}  // namespace gsel::execute

@@ -1,0 +1,106 @@
+// train/execute/run.h: one way through a program, and what is known of it while it is under way. What a training step,
+// an evaluation and an inference do each in its own way stands here; the instructions are the same for all three.
+#pragma once
+
+#include <gsel/train.h>
+
+#include <array>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+#include "model/model.h"
+#include "program/program.h"
+#include "train/compile/message_plan.h"
+#include "train/execute/non_finite.h"
+#include "train/memory/arena_plan.h"
+#include "train/memory/ledger.h"
+#include "train/memory/storage.h"
+#include "train/report/step_record.h"
+
+namespace gsel::execute {
+
+struct State;
+
+std::vector<BucketLayout> bucket_layouts(const Program& program, const ParamStorage& params);
+
+struct Run {
+  // memory: what the plan's buffers are in; it stays where it is.
+  Run(const Model& model, const Program& program, const ParamStorage& params, const CountedMemory& memory);
+  virtual ~Run() = default;
+  Run(const Run&) = delete;
+  Run& operator=(const Run&) = delete;
+
+  virtual const char* name() const = 0;  // stands before a step's number
+  virtual bool evaluates() const { return true; }
+  virtual uint64_t rng_key(const State& s) const;
+  // Whether the samples of one replica are all there are.
+  virtual bool is_one_replica() const { return false; }
+  virtual bool collects_losses() const { return true; }
+  virtual bool may_lack_samples() const { return true; }
+  // A callback failed. False: that ends the run on all ranks. True: it goes on without callbacks.
+  virtual bool keep_failure(const State&, gsel_status, std::string_view) { return false; }
+  virtual bool is_without_callbacks() const { return false; }
+  // Its last instruction is done.
+  virtual void end(State&) {}
+  // It has ended as it should on every rank: what fails here breaks nothing.
+  virtual void conclude(State&) {}
+
+  // The program, and where its buffers are.
+  const Program& program;
+  const ArenaPlan plan;
+  const MessagePlan message_plan;
+  const CountedMemory* memory;
+  // Positions; -1: none.
+  int32_t last_backward = -1, last_loss_reduce = -1, last_optimistic = -1;
+
+  size_t position = 0;
+  size_t phase = 0;          // of the layer at position
+  int64_t first_sample = 0;  // global id of the batch's first sample
+  double loss_sum = 0, weight = 0, clip = 1;
+  bool overflowed = false;
+  NonFiniteOrigin origin;                     // as far as this rank knows
+  std::vector<bool> empty;                    // by micro-batch: without samples on this rank
+  std::vector<std::array<double, 2>> losses;  // by micro-batch: sum of losses, sum of weights
+  std::vector<bool> weight_begun;             // by parameter: its gradient has a first contribution
+  std::vector<bool> used;                     // by parameter: a backward produced its gradient
+  double began = 0, instr_began = 0;
+  uint64_t offload_in_before = 0, offload_out_before = 0;
+  StepRecord record;
+};
+
+struct TrainingStep : Run {
+  using Run::Run;
+  const char* name() const override { return "step"; }
+  bool evaluates() const override { return false; }
+  void end(State& s) override;
+  void conclude(State& s) override;
+};
+
+struct Evaluation : Run {
+  using Run::Run;
+  const char* name() const override { return "evaluation before step"; }
+  void end(State& s) override;
+  void conclude(State& s) override;
+};
+
+// Forward alone up to a value, of samples from 0 on. A callback that fails does not break it off, since other ranks
+// wait for what this one has to give: the rest is done without callbacks, and the failure is kept.
+struct InferenceRun : Run {
+  using Run::Run;
+  const char* name() const override { return "inference before step"; }
+  uint64_t rng_key(const State&) const override { return key; }
+  bool is_one_replica() const override { return true; }
+  bool collects_losses() const override { return false; }
+  bool may_lack_samples() const override { return false; }
+  bool keep_failure(const State& s, gsel_status status, std::string_view message) override;
+  bool is_without_callbacks() const override { return failure.has_value(); }
+  // Where the value is behind the last instruction; nullptr where this rank has none of it.
+  void* left(int32_t value) const;
+
+  uint64_t key = 0;
+  std::optional<Error> failure;
+};
+
+}  // namespace gsel::execute

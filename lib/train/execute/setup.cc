@@ -1,0 +1,56 @@
+// train/execute/setup.cc: what ranks do together before the first step, and the setup program.
+#include "base/current_error.h"
+#include "program/stages.h"
+#include "train/execute/executor.h"
+#include "train/execute/instructions.h"
+
+namespace gsel {
+namespace {
+
+using execute::State;
+
+// Pipeline ranks that hold the same parameters begin with the same values.
+void follow_first_holders(State& s) {
+  for (size_t i = 0; i < s.buckets.size(); ++i) {
+    const auto b = static_cast<int32_t>(i);
+    if (bucket_holders(s.program(), b).size() == 1) continue;
+    s.params.rewrite_params(b, [&](void* data, uint64_t bytes) {
+      s.comms.tie(b).collective(make_collective(GSEL_COLLECTIVE_BROADCAST, data, data, bytes, GSEL_U8, 0, 0));
+    });
+  }
+}
+
+// Parameters that all ranks of the sharing axis have whole begin alike there: what an initialiser of the embedder says
+// on the first of them.
+void follow_first_coordinate(State& s) {
+  Communicator& axis = s.axis_comm(s.sharing_axis());
+  const Memory room(s.backend, sizeof(float) * ParamStorage::kChunkElems);
+  s.params.initialise_alike(static_cast<uint64_t>(s.config.train.seed), axis.rank() == 0, [&](std::span<float> chunk) {
+    s.copy(room.data(), chunk.data(), chunk.size_bytes(), GSEL_COPY_TO_DEVICE);
+    axis.collective(make_collective(GSEL_COLLECTIVE_BROADCAST, room.data(), room.data(), chunk.size(), GSEL_F32, 0, 0));
+    s.copy(chunk.data(), room.data(), chunk.size_bytes(), GSEL_COPY_TO_HOST);
+  });
+}
+
+void meet_sharing_axis(State& s) {
+  if (s.axis_size(s.sharing_axis()) == 1) return;
+  s.redistributor.connect(s.axis_comm(s.sharing_axis()));
+  follow_first_coordinate(s);
+}
+
+}  // namespace
+
+void Executor::run_setup() {
+  s_.comms.connect();
+  try {
+    meet_sharing_axis(s_);
+    follow_first_holders(s_);
+    s_.counts.begin();
+    for (const gsel_instr& instr : s_.program().setup) execute::run_instr(s_, instr);
+    execute::record_counts(s_);
+  } catch (...) {  // perhaps here alone, as an initialiser does
+    break_off(current_error());
+  }
+}
+
+}  // namespace gsel

@@ -1,0 +1,124 @@
+// train/execute/state.h: what the instructions of a rank work on: memory, communicators, streams, what is lent, and the
+// run under way. Data alone; who changes what stands in instructions.h.
+#pragma once
+
+#include <gsel/train.h>
+
+#include <array>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/config.h"
+#include "comm/communicator.h"
+#include "train/axis_comms.h"
+#include "train/execute/call_counts.h"
+#include "train/execute/messages.h"
+#include "train/execute/post_validation.h"
+#include "train/execute/redistribute.h"
+#include "train/execute/run.h"
+#include "train/memory/lender.h"
+#include "train/memory/step_copy.h"
+#include "train/optimize/compress.h"
+#include "train/optimize/loss_scale.h"
+#include "train/optimize/optimizer.h"
+
+namespace gsel::execute {
+
+// What becomes of a bucket in the step under way.
+struct BucketState {
+  explicit BucketState(const std::shared_ptr<Backend>& backend) : began(backend), done(backend) {}
+  Event began, done;              // of the collective under way
+  gsel_instr_kind under_way = 0;  // its kind; 0: none
+  size_t posted_at = 0;           // its position
+  gsel_axis axis = 0;             // it is over
+  float* reduced = nullptr;       // result of a reduce-scatter that is still to be added to the shard
+  std::unique_ptr<Compressor> compressor;
+  std::vector<uint64_t> shard_counts;  // elements of each rank's shard; empty where all are alike
+  bool counts = true;                  // in norms: of the ranks that hold the same parameters one does
+};
+
+// What is lent with the work handed out.
+struct Lent {
+  bool handed_out = false;
+  uint64_t ticket = 0;
+  int32_t work_kind = 0;
+  double work_began = 0;
+  gsel_call call{};
+  gsel_data_request request{};
+  std::vector<gsel_tensor> t_params, t_inputs, t_outputs, t_d_outputs, t_d_inputs, t_d_params, t_reductions;
+  std::vector<gsel_part> param_parts, input_parts, output_parts;
+  std::vector<uint8_t> produced;
+  std::vector<int64_t> sample_ids;
+  std::array<char, 512> message{};
+};
+
+struct State {
+  State(const Model& model, const Program& program, const Config& config, const Optimizer& optimizer,
+        Communicator& comm);
+
+  const Program& program() const { return run->program; }
+  const ArenaPlan& plan() const { return run->plan; }
+  bool is_empty(int32_t mb) const { return run->empty[mb]; }
+  const Layer& layer_of(const gsel_instr& instr) const { return model.layers()[instr.layer]; }
+  void* at(uint64_t offset) const { return offset == ArenaPlan::kNone ? nullptr : run->memory->at(offset); }
+  // Whether the instruction under way is the last backward of the run.
+  bool is_at_last_backward() const { return static_cast<int32_t>(run->position) == run->last_backward; }
+
+  // An axis below 0 is one of a single rank.
+  int32_t axis_size(gsel_axis axis) const { return axis < 0 ? 1 : mesh().size[axis]; }
+  int32_t axis_coordinate(gsel_axis axis) const { return axis < 0 ? 0 : mesh().coordinate(program().rank, axis); }
+  gsel_axis sharing_axis() const { return mesh().sharing_axis(); }
+  Communicator& axis_comm(gsel_axis axis) { return comms.axis(axis); }
+  const Mesh& mesh() const { return training.program.mesh; }
+
+  // On the calling thread; direction: GSEL_COPY_*.
+  void copy(void* dst, const void* src, uint64_t bytes, int32_t direction) const;
+  // To the gradients, or values, at dst.
+  void add(void* dst, const void* src, gsel_dtype dtype, uint64_t elems) const;
+  double sum_squares(const float* data, uint64_t elems) const;
+
+  std::string piece_at_work() const;  // "layer "fc1""
+  std::string where_in_step() const;  // "on rank 1, step 7"
+
+  const Model& model;
+  const Config config;
+  const Optimizer& optimizer;
+  AxisComms comms;
+  std::shared_ptr<Backend> backend;
+  Ledger ledger;
+  ParamStorage params;
+  TrainingStep training;
+  std::unique_ptr<Program> forward_program;  // made by the first evaluation
+  std::unique_ptr<Evaluation> evaluation;
+  CountedMemory arena;
+  CountedMemory staging;  // numbers that ranks exchange
+  Event compute_done, backward_done, began_event;
+  std::optional<StepCopy> step_copy;
+  // After the memory they are in.
+  Messages messages;
+  Validation validation;
+  std::vector<BucketState> buckets;
+  // After all that its work uses: its end waits for that work.
+  std::unique_ptr<Stream> comm_stream;
+  std::array<int32_t, kAxes> last_async;  // by axis: bucket of its last call on that stream; -1: none yet
+  Lender lender;
+  Redistributor redistributor;
+  LossScale loss_scale;
+  const NonFinite non_finite;
+  const PartBytes forecast;
+
+  Run* run = &training;  // under way, or the last one
+  bool under_way = false, broken = false;
+  int64_t step = 0;                   // the next one, or the one under way
+  int64_t updates = 0;                // steps that were not skipped
+  NonFiniteOrigin non_finite_origin;  // of the last step that all ranks know the outcome of
+  StepRecord last_step;
+  bool has_step = false;
+  std::optional<gsel_step_report> last_evaluation;
+  CallCounts counts;
+  Lent lent;
+};
+
+}  // namespace gsel::execute
