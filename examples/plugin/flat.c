@@ -44,19 +44,4 @@ static gsel_status compile(const gsel_host_v1* host, const gsel_pass_api_v1* api
   return status;
 }
 
-static const gsel_strategy_v1 strategy = {
-    .struct_size = sizeof(gsel_strategy_v1),
-    .axes = 1u << GSEL_AXIS_DATA,
-    .compile = compile,
-};
-
-GSEL_PLUGIN_DEFINE = {
-    .struct_size = sizeof(struct gsel_plugin_v1),
-    .abi_major = GSEL_PLUGIN_ABI_MAJOR,
-    .abi_minor = GSEL_PLUGIN_ABI_MINOR,
-    .kind = GSEL_PLUGIN_STRATEGY,
-    .name = NAME,
-    .version = "1.0",
-    .build = "compiler " __VERSION__,
-    .table = &strategy,
-};
+GSEL_STRATEGY_DEFINE(NAME, "1.0", .axes = 1u << GSEL_AXIS_DATA, .compile = compile);

@@ -1,9 +1,7 @@
 /* gsel/plugin.h: for authors of strategies and backends. A plugin is a shared object that exports one data symbol,
  * `gsel_plugin_v1`, and does not link to libgsel: what it needs of the host arrives as tables.
  *
- *     static const gsel_strategy_v1 strategy = {.struct_size = sizeof(strategy), .axes = 1u << GSEL_AXIS_DATA,
- *                                               .compile = compile};
- *     GSEL_PLUGIN_DEFINE = {...};      see examples/plugin
+ *     GSEL_STRATEGY_DEFINE("mine", "1.0", .axes = 1u << GSEL_AXIS_DATA, .compile = compile);      see examples/plugin
  *
  * Rules: no work in constructors, no threads before open, no exception out, no change to locale, signal handlers or
  * environment. A plugin that was initialised stays loaded until the process ends. Text inside tables is NUL-terminated
@@ -273,6 +271,19 @@ typedef struct gsel_strategy_v1 {
   gsel_status (*compile)(const gsel_host_v1 *host, const gsel_pass_api_v1 *api, gsel_pass *pass, gsel_axis axis,
                          gsel_error **err);
 } gsel_strategy_v1;
+
+/* Defines a plugin that is one strategy: its name, its version, and initialisers of gsel_strategy_v1 but for
+ * struct_size. */
+#define GSEL_STRATEGY_DEFINE(plugin_name, plugin_version, ...)                                                        \
+  static const gsel_strategy_v1 gsel_defined_strategy = {.struct_size = sizeof(gsel_strategy_v1), __VA_ARGS__};       \
+  GSEL_PLUGIN_DEFINE = {.struct_size = sizeof(struct gsel_plugin_v1),                                                 \
+                        .abi_major = GSEL_PLUGIN_ABI_MAJOR,                                                           \
+                        .abi_minor = GSEL_PLUGIN_ABI_MINOR,                                                           \
+                        .kind = GSEL_PLUGIN_STRATEGY,                                                                 \
+                        .name = plugin_name,                                                                          \
+                        .version = plugin_version,                                                                    \
+                        .build = "compiler " __VERSION__,                                                             \
+                        .table = &gsel_defined_strategy}
 
 /* ---- backends ------------------------------------------------------------------------------------------ */
 

@@ -1,7 +1,7 @@
-// comm/vector_loops.h: how loops are compiled for several instruction sets: their text stands in a file .inc that is
-// included once per set, each time in a namespace of its own between GSEL_FOR_ISA and GSEL_FOR_ISA_END. Which of them
-// runs is decided by shm::best_isa(). Does not know the loops. They give the same bits in every set when elements do
-// not meet: each operation is one that IEEE 754 defines, and products are not contracted into fused additions.
+// comm/vector_loops.h: how loops are compiled for several instruction sets: their text stands in a file .inc that
+// each_isa.inc includes once per set, in a namespace of its own between GSEL_FOR_ISA and GSEL_FOR_ISA_END. Which of
+// them runs is decided by shm::best_isa(). Does not know the loops. They give the same bits in every set when elements
+// do not meet: each operation is one that IEEE 754 defines, and products are not contracted into fused additions.
 #pragma once
 
 #define GSEL_ONCE [[gnu::noinline]]  // unrolled vector code is long and shared by many callers
@@ -17,4 +17,14 @@
 #define GSEL_INDEPENDENT GSEL_PRAGMA(GCC ivdep)
 #define GSEL_FOR_ISA(set) GSEL_PRAGMA(GCC push_options) GSEL_PRAGMA(GCC target(set))
 #define GSEL_FOR_ISA_END GSEL_PRAGMA(GCC pop_options)
+#endif
+
+// The function of those namespaces for one set: GSEL_DISPATCH(isa, reduce)(work).
+#if defined(__x86_64__)
+#define GSEL_DISPATCH(isa, function)                    \
+  ((isa) == ::gsel::shm::Isa::avx512 ? avx512::function \
+   : (isa) == ::gsel::shm::Isa::avx2 ? avx2::function   \
+                                     : baseline::function)
+#else
+#define GSEL_DISPATCH(isa, function) (baseline::function)
 #endif

@@ -101,21 +101,8 @@ struct Factors {
         rest2(static_cast<float>(1 - s.beta2)) {}
 };
 
-namespace baseline {
-#include "comm/host/byte_state_loops.inc"
-}
-#if defined(__x86_64__)
-GSEL_FOR_ISA(GSEL_AVX2)
-namespace avx2 {
-#include "comm/host/byte_state_loops.inc"
-}
-GSEL_FOR_ISA_END
-GSEL_FOR_ISA(GSEL_AVX512)
-namespace avx512 {
-#include "comm/host/byte_state_loops.inc"
-}
-GSEL_FOR_ISA_END
-#endif
+#define GSEL_LOOPS "comm/host/byte_state_loops.inc"
+#include "comm/each_isa.inc"
 
 }  // namespace
 
@@ -127,11 +114,7 @@ float unsigned_value(uint8_t code) {
 }
 
 void byte_state_step(shm::Isa isa, const gsel_optimizer_step& step) {
-#if defined(__x86_64__)
-  if (isa == shm::Isa::avx512) return avx512::step_blocks(step);
-  if (isa == shm::Isa::avx2) return avx2::step_blocks(step);
-#endif
-  baseline::step_blocks(step);
+  GSEL_DISPATCH(isa, step_blocks)(step);
 }
 
 }  // namespace gsel::host

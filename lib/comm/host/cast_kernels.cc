@@ -6,40 +6,19 @@
 namespace gsel::host {
 namespace {
 
-namespace baseline {
-#include "comm/host/cast_loops.inc"
-}
-#if defined(__x86_64__)
-GSEL_FOR_ISA(GSEL_AVX2)
-namespace avx2 {
-#include "comm/host/cast_loops.inc"
-}
-GSEL_FOR_ISA_END
-GSEL_FOR_ISA(GSEL_AVX512)
-namespace avx512 {
-#include "comm/host/cast_loops.inc"
-}
-GSEL_FOR_ISA_END
-#endif
+#define GSEL_LOOPS "comm/host/cast_loops.inc"
+#include "comm/each_isa.inc"
 
 }  // namespace
 
 template <class T>
 void widen(shm::Isa isa, float* dst, const T* src, uint64_t count) {
-#if defined(__x86_64__)
-  if (isa == shm::Isa::avx512) return avx512::widen_all(dst, src, count);
-  if (isa == shm::Isa::avx2) return avx2::widen_all(dst, src, count);
-#endif
-  baseline::widen_all(dst, src, count);
+  GSEL_DISPATCH(isa, widen_all<T>)(dst, src, count);
 }
 
 template <class T>
 void narrow(shm::Isa isa, T* dst, const float* src, uint64_t count) {
-#if defined(__x86_64__)
-  if (isa == shm::Isa::avx512) return avx512::narrow_all(dst, src, count);
-  if (isa == shm::Isa::avx2) return avx2::narrow_all(dst, src, count);
-#endif
-  baseline::narrow_all(dst, src, count);
+  GSEL_DISPATCH(isa, narrow_all<T>)(dst, src, count);
 }
 
 template void widen(shm::Isa, float*, const F16*, uint64_t);

@@ -99,30 +99,13 @@ struct AdamInGradient : Adam {
   GSEL_INLINE void operator()(float& p, float g, float& m, float& v) const { move(p, g * scale + added * p, m, v); }
 };
 
-namespace baseline {
-#include "comm/host/optimizer_loops.inc"
-}
-#if defined(__x86_64__)
-GSEL_FOR_ISA(GSEL_AVX2)
-namespace avx2 {
-#include "comm/host/optimizer_loops.inc"
-}
-GSEL_FOR_ISA_END
-GSEL_FOR_ISA(GSEL_AVX512)
-namespace avx512 {
-#include "comm/host/optimizer_loops.inc"
-}
-GSEL_FOR_ISA_END
-#endif
+#define GSEL_LOOPS "comm/host/optimizer_loops.inc"
+#include "comm/each_isa.inc"
 
 }  // namespace
 
 void elementwise_step(shm::Isa isa, const gsel_optimizer_step& step) {
-#if defined(__x86_64__)
-  if (isa == shm::Isa::avx512) return avx512::step_kind(step);
-  if (isa == shm::Isa::avx2) return avx2::step_kind(step);
-#endif
-  baseline::step_kind(step);
+  GSEL_DISPATCH(isa, step_kind)(step);
 }
 
 }  // namespace gsel::host

@@ -44,6 +44,9 @@ struct System {
   Reading (*read)(const Case& asked, Trace& trace);
 };
 
+// What a driver shows, as the whole of a reading; `warning` where it shows nothing.
+Reading reading_of(Visible visible, const char* warning, Trace& trace);
+
 const std::vector<System>& systems();
 // nullptr when there is none of that name.
 const System* system_named(std::string_view name);

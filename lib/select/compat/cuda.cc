@@ -177,12 +177,8 @@ Visible cuda_driver(const Group& group, const Environment& environment, Trace& t
 }
 
 Reading read_cuda(const Case& asked, Trace& trace) {
-  Visible visible = cuda_driver(group_of(asked.inventory, asked.host, "nvidia"), asked.environment, trace);
-  if (visible.units.empty()) trace.warn("cuInit returns CUDA_ERROR_NO_DEVICE (100): no device is visible");
-  Reading out;
-  out.units = std::move(visible.units);
-  out.hidden_by = std::move(visible.hidden_by);
-  return out;
+  return reading_of(cuda_driver(group_of(asked.inventory, asked.host, "nvidia"), asked.environment, trace),
+                    "cuInit returns CUDA_ERROR_NO_DEVICE (100): no device is visible", trace);
 }
 
 }  // namespace gsel

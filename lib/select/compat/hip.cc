@@ -186,12 +186,8 @@ Visible hip_runtime(const Group& group, const Environment& environment, Trace& t
 }
 
 Reading read_hip(const Case& asked, Trace& trace) {
-  Visible visible = hip_runtime(group_of(asked.inventory, asked.host, "amd"), asked.environment, trace);
-  if (visible.units.empty()) trace.warn("hipGetDeviceCount returns hipErrorNoDevice (100): no device is visible");
-  Reading out;
-  out.units = std::move(visible.units);
-  out.hidden_by = std::move(visible.hidden_by);
-  return out;
+  return reading_of(hip_runtime(group_of(asked.inventory, asked.host, "amd"), asked.environment, trace),
+                    "hipGetDeviceCount returns hipErrorNoDevice (100): no device is visible", trace);
 }
 
 }  // namespace gsel

@@ -4,6 +4,14 @@
 
 namespace gsel {
 
+Reading reading_of(Visible visible, const char* warning, Trace& trace) {
+  if (visible.units.empty()) trace.warn(warning);
+  Reading out;
+  out.units = std::move(visible.units);
+  out.hidden_by = std::move(visible.hidden_by);
+  return out;
+}
+
 const std::vector<System>& systems() {
   static const std::vector<System> all = {
       {"cuda", "the CUDA driver: CUDA_VISIBLE_DEVICES, CUDA_DEVICE_ORDER", false, false, read_cuda},

@@ -148,12 +148,7 @@ Reading all_of(const Group& group, Trace& trace) {
 
 Reading defer(const Case& asked, const Group& group, const Input& input, const char* why, Trace& trace) {
   trace.add(kLayer, input, {input.value, 1, false}, "what the CUDA runtime says", why);
-  Visible visible = cuda_driver(group, asked.environment, trace);
-  if (visible.units.empty()) trace.warn("torch.cuda.device_count() returns 0");
-  Reading out;
-  out.units = std::move(visible.units);
-  out.hidden_by = std::move(visible.hidden_by);
-  return out;
+  return reading_of(cuda_driver(group, asked.environment, trace), "torch.cuda.device_count() returns 0", trace);
 }
 
 // NVML counts divided devices whole, and those that this user may not open.

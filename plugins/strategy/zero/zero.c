@@ -143,21 +143,5 @@ static gsel_status compile(const gsel_host_v1* host, const gsel_pass_api_v1* api
   return rewrite_end(w, err);
 }
 
-static const gsel_strategy_v1 strategy = {
-    .struct_size = sizeof strategy,
-    .axes = 1u << GSEL_AXIS_DATA,
-    .options = options,
-    .n_options = sizeof options / sizeof *options,
-    .compile = compile,
-};
-
-GSEL_PLUGIN_DEFINE = {
-    .struct_size = sizeof(struct gsel_plugin_v1),
-    .abi_major = GSEL_PLUGIN_ABI_MAJOR,
-    .abi_minor = GSEL_PLUGIN_ABI_MINOR,
-    .kind = GSEL_PLUGIN_STRATEGY,
-    .name = "zero",
-    .version = "0.1.0",
-    .build = "gcc " __VERSION__,
-    .table = &strategy,
-};
+GSEL_STRATEGY_DEFINE("zero", "0.1.0", .axes = 1u << GSEL_AXIS_DATA, .options = options,
+                     .n_options = sizeof options / sizeof *options, .compile = compile);

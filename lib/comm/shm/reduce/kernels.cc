@@ -214,16 +214,6 @@ bool has_f16c() {  // Clang's __builtin_cpu_supports does not know it
 }
 #endif
 
-using Reduce = void (*)(const Work&);
-
-Reduce loops_for(Isa isa) {
-#if defined(__x86_64__)
-  if (isa == Isa::avx512) return avx512::reduce;
-  if (isa == Isa::avx2) return avx2::reduce;
-#endif
-  return baseline::reduce;
-}
-
 void copy(const Fold& fold, void* out, const void* in, size_t count, size_t first) {
   const size_t element = dtype_bytes(fold.dtype);
   std::memmove(out, static_cast<const char*>(in) + first * element, count * element);
@@ -260,7 +250,7 @@ void reduce_with(Isa isa, const Fold& fold, void* out, const void* const* in, in
   else if (fold.op == GSEL_OP_USER)
     fold_by_user(fold, out, in, n, count, first);
   else
-    loops_for(isa)({fold, out, in, n, first, count});
+    GSEL_DISPATCH(isa, reduce)({fold, out, in, n, first, count});
 }
 
 void reduce(const Fold& fold, void* out, const void* const* in, int n, size_t count, size_t first) {
