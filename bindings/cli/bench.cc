@@ -155,16 +155,15 @@ int launch_own_ranks(int64_t ranks, const std::vector<std::string>& arguments, c
   return launch(what);
 }
 
-Command bench_command(CLI::App& app, std::vector<std::string> arguments) {
+Command bench_command(CommandLine& line, std::vector<std::string> arguments) {
   auto options = std::make_shared<Options>();
-  CLI::App* parser = app.add_subcommand(
+  Parser parser = line.subcommand(
       "bench",
       "Measure and check the calls of a communicator: gsel bench allreduce -n 4 -e 16M\n"
       "Columns are those of nccl-tests; docs/bench.md says what they mean. Exit status 1: results were wrong.");
-  parser->add_option("operation", options->operations, "all, allreduce, allgather, ...; default: allreduce")
-      ->type_name("");
+  parser.list("operation", options->operations, "", "all, allreduce, allgather, ...; default: allreduce");
   const auto text = [&](const char* name, std::string& value, const char* help, const char* type) {
-    parser->add_option(name, value, help)->type_name(type)->capture_default_str();
+    parser.option(name, value, type, help, Parser::Default::shown);
   };
   text("-n", options->ranks, "Ranks", "N");
   text("-b", options->least, "Least bytes", "BYTES");
@@ -177,14 +176,13 @@ Command bench_command(CLI::App& app, std::vector<std::string> arguments) {
   text("--time", options->time, "About so long for each row; at least 5 calls", "SECONDS");
   text("--warmup", options->warmup, "Calls before", "N");
   text("--check", options->check, "1: compare every element of a result; 0: do not", "0|1");
-  parser->add_flag("--threads", options->threads, "Ranks are threads of one process");
-  parser->add_flag("--in-place", options->in_place, "Send and receive in one buffer, where the operation can");
-  parser->add_flag("--out-of-place", options->out_of_place, "In two buffers, the default; both flags: one row each");
-  parser->add_flag("--registered", options->registered, "In memory of gsel_mem_alloc");
-  parser->add_flag("--json", options->json, "Print JSON");
-  parser->add_option("--save", options->save, "Write the JSON to this file, and print no table")->type_name("FILE");
-  parser->add_flag("--joined", options->joined,
-                   "Be one rank of a job that a launcher has started; -n is not looked at");
+  parser.flag("--threads", options->threads, "Ranks are threads of one process");
+  parser.flag("--in-place", options->in_place, "Send and receive in one buffer, where the operation can");
+  parser.flag("--out-of-place", options->out_of_place, "In two buffers, the default; both flags: one row each");
+  parser.flag("--registered", options->registered, "In memory of gsel_mem_alloc");
+  parser.flag("--json", options->json, "Print JSON");
+  parser.option("--save", options->save, "FILE", "Write the JSON to this file, and print no table");
+  parser.flag("--joined", options->joined, "Be one rank of a job that a launcher has started; -n is not looked at");
   return {parser, [options, arguments = std::move(arguments)] { return run(*options, arguments); },
           [options] { return options->json; }};
 }

@@ -27,12 +27,12 @@ int run(const Options& options) {
 
 }  // namespace
 
-Command devices_command(CLI::App& app) {
+Command devices_command(CommandLine& line) {
   auto options = std::make_shared<Options>();
-  CLI::App* parser = app.add_subcommand("devices", "List the devices of this machine, or of a recorded one");
-  parser->add_option("--inventory", options->inventory, "Read the machine from this file")->type_name("FILE");
-  parser->add_option("--save", options->save, "Write the inventory to this file as well")->type_name("FILE");
-  parser->add_flag("--json", options->json, "Print JSON, in the form --inventory reads");
+  Parser parser = line.subcommand("devices", "List the devices of this machine, or of a recorded one");
+  parser.option("--inventory", options->inventory, "FILE", "Read the machine from this file");
+  parser.option("--save", options->save, "FILE", "Write the inventory to this file as well");
+  parser.flag("--json", options->json, "Print JSON, in the form --inventory reads");
   return {parser, [options] { return run(*options); }, [options] { return options->json; }};
 }
 

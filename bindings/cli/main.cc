@@ -1,12 +1,12 @@
 // main.cc: the `gsel` command. Reads the command line, runs one subcommand, and says on standard error why it failed.
 // Exit status: 0; 2 when something was refused; `gsel run` passes on the status of its ranks.
+#include <algorithm>
 #include <cstdio>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
 #include "client.h"
 #include "commands.h"
-#include "usage.h"
 
 namespace {
 
@@ -51,42 +51,34 @@ std::vector<std::string> take_program(std::vector<std::string>& arguments) {
 }
 
 // Refuses a first word that is no command, naming those there are.
-void check_command(const CLI::App& app, const std::vector<std::string>& arguments) {
+void check_command(const CommandLine& line, const std::vector<std::string>& arguments) {
   if (arguments.empty() || arguments.front().empty() || arguments.front().front() == '-') return;
   std::string names;
-  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
-    if (command->get_name() == arguments.front()) return;
-    names += (names.empty() ? "" : ", ") + command->get_name();
+  for (const std::string& command : line.subcommands()) {
+    if (command == arguments.front()) return;
+    names += (names.empty() ? "" : ", ") + command;
   }
   refuse(GSEL_ERR_ARG, arguments.front() + " is no command; there are " + names);
 }
 
 int run(std::vector<std::string> arguments) {
-  CLI::App app("Selects accelerators, starts, measures and explains ranks, and looks into plugins and programs.",
-               "gsel");
-  app.set_version_flag("--version", versions(), "Versions of this command and of the library");
-  app.require_subcommand(1);
+  CommandLine line("Selects accelerators, starts, measures and explains ranks, and looks into plugins and programs.",
+                   "gsel", versions());
   const bool starts_ranks = !arguments.empty() && arguments.front() == "run";
   std::vector<std::string> program;
   if (starts_ranks) program = take_program(arguments);
-  const std::vector<Command> commands = {devices_command(app),          resolve_command(app),      plugins_command(app),
-                                         program_command(app),          run_command(app, program), trace_command(app),
-                                         bench_command(app, arguments), tune_command(app),         mesh_command(app)};
+  const std::vector<Command> commands = {
+      devices_command(line),          resolve_command(line),      plugins_command(line),
+      program_command(line),          run_command(line, program), trace_command(line),
+      bench_command(line, arguments), tune_command(line),         mesh_command(line)};
   try {
-    check_command(app, arguments);
-    std::reverse(arguments.begin(), arguments.end());  // the parser takes them from the end
-    app.parse(arguments);
-  } catch (const CLI::ParseError& e) {
-    if (e.get_exit_code() == 0) return app.exit(e);
-    const CLI::App* chosen = app.get_subcommands().empty() ? &app : app.get_subcommands().front();
-    std::cerr << "gsel: " << usage_text(e, *chosen) << "; see "
-              << (chosen == &app ? "gsel" : "gsel " + chosen->get_name()) << " --help" << std::endl;
-    return kRefused;
+    check_command(line, arguments);
   } catch (const Failure& failure) {
     return report(failure, false);
   }
+  if (const std::optional<int> status = line.parse(std::move(arguments))) return *status;
   for (const Command& command : commands) {
-    if (!command.parser->parsed()) continue;
+    if (!command.parser.is_chosen()) continue;
     try {
       return command.run();
     } catch (const Failure& failure) {

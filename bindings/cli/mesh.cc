@@ -123,16 +123,13 @@ int run(const Options& options) {
 
 }  // namespace
 
-Command mesh_command(CLI::App& app) {
+Command mesh_command(CommandLine& line) {
   auto options = std::make_shared<Options>();
-  CLI::App* parser =
-      app.add_subcommand("mesh", "Show the coordinates of a config's ranks, and the groups of each axis");
-  parser->add_option("file", options->file, "The config; without it the one that GSEL_CONFIG names, else the defaults")
-      ->type_name("FILE.toml");
-  parser->add_option("--ranks", options->ranks, "Number of ranks, where a size of the mesh is \"auto\"")
-      ->type_name("N")
-      ->check(CLI::Range(1, kMostRanks));
-  parser->add_flag("--json", options->json, "As JSON");
+  Parser parser = line.subcommand("mesh", "Show the coordinates of a config's ranks, and the groups of each axis");
+  parser.option("file", options->file, "FILE.toml",
+                "The config; without it the one that GSEL_CONFIG names, else the defaults");
+  parser.option("--ranks", options->ranks, 1, kMostRanks, "N", "Number of ranks, where a size of the mesh is \"auto\"");
+  parser.flag("--json", options->json, "As JSON");
   return {parser, [options] { return run(*options); }, [options] { return options->json; }};
 }
 

@@ -57,10 +57,10 @@ int run(bool json) {
 
 }  // namespace
 
-Command plugins_command(CLI::App& app) {
+Command plugins_command(CommandLine& line) {
   auto json = std::make_shared<bool>(false);
-  CLI::App* parser = app.add_subcommand("plugins", "List every plugin on the search path, and why any was refused");
-  parser->add_flag("--json", *json, "Print JSON");
+  Parser parser = line.subcommand("plugins", "List every plugin on the search path, and why any was refused");
+  parser.flag("--json", *json, "Print JSON");
   return {parser, [json] { return run(*json); }, [json] { return *json; }};
 }
 

@@ -12,6 +12,8 @@
 namespace gsel::cli {
 namespace {
 
+constexpr int kMostFiles = 1 << 20;
+
 struct Options {
   std::vector<std::string> verify;
   std::vector<std::string> placements;
@@ -97,35 +99,29 @@ int run(const Options& options) {
 
 }  // namespace
 
-Command program_command(CLI::App& app) {
+Command program_command(CommandLine& line) {
   auto options = std::make_shared<Options>();
-  CLI::App* parser =
-      app.add_subcommand("program",
-                         "Check the programs of all ranks together, print one, tell what one sends or how "
-                         "its values are placed, or show what a pipeline's schedule comes to");
-  CLI::Option_group* what = parser->add_option_group("what");
-  what->add_option("--verify", options->verify, "Check these programs, one file per rank, in rank order")
-      ->type_name("FILE...")
-      ->expected(1, 1 << 20);
-  what->add_option("--print", options->print, "Read this program and print its canonical text")->type_name("FILE");
-  what->add_option("--traffic", options->traffic,
-                   "Read this program and print the calls it makes and the bytes it sends")
-      ->type_name("FILE");
-  what->add_option("--placements", options->placements,
-                   "Print how parameters and values are placed where ranks share layers, and what brings them from one "
-                   "placement to "
-                   "another")
-      ->type_name("FILE...")
-      ->expected(1, 1 << 20);
-  CLI::Option* schedule =
-      what->add_option(
-              "--schedule", options->schedules.names,
-              "Simulate these schedules of a pipeline: by name, such as 1f1b or zb-v, or files of rows (with a / "
-              "or a . in their name)")
-          ->type_name("NAME|FILE...")
-          ->expected(1, kMostSchedules);
-  what->require_option(1);
-  add_schedule_options(*parser, *schedule, options->schedules);
+  Parser parser = line.subcommand("program",
+                                  "Check the programs of all ranks together, print one, tell what one sends or how "
+                                  "its values are placed, or show what a pipeline's schedule comes to");
+  Parser what = parser.group("what");
+  what.list("--verify", options->verify, "FILE...", "Check these programs, one file per rank, in rank order",
+            kMostFiles);
+  what.option("--print", options->print, "FILE", "Read this program and print its canonical text");
+  what.option("--traffic", options->traffic, "FILE",
+              "Read this program and print the calls it makes and the bytes it sends");
+  what.list("--placements", options->placements, "FILE...",
+            "Print how parameters and values are placed where ranks share layers, and what brings them from one "
+            "placement to another",
+            kMostFiles);
+  what.list("--schedule", options->schedules.names, "NAME|FILE...",
+            "Simulate these schedules of a pipeline: by name, such as 1f1b or zb-v, or files of rows (with a / "
+            "or a . in their name)",
+            kMostSchedules);
+  what.require_one_option();
+  Parser schedules = parser.group("schedules", "With --schedule:");
+  add_schedule_options(schedules, options->schedules);
+  schedules.need(what, "--schedule");
   return {parser, [options] { return run(*options); }, [options] { return options->schedules.json; }};
 }
 

@@ -9,8 +9,7 @@ struct Options {
   std::string inventory, devices, accelerator, compat, order, include, exclude, hostfile;
   std::vector<std::string> env;
   bool no_env = false, json = false;
-  CLI::App* parser = nullptr;
-  bool given(const char* option) const { return parser->count(option) > 0; }
+  Parser parser;
 };
 
 // NAME=VALUE as a variable; both parts are borrowed from the text.
@@ -29,7 +28,7 @@ int run(const Options& options) {
   request.env = env.empty() ? nullptr : env.data();
   request.n_env = env.size();
   const auto set = [&](const char* option, const std::string& value, gsel_str& field) {
-    if (options.given(option)) field = borrow(value);
+    if (options.parser.given(option)) field = borrow(value);
   };
   set("--devices", options.devices, request.devices);
   set("--accelerator", options.accelerator, request.accelerator);
@@ -61,33 +60,27 @@ std::string systems_text() {
 
 }  // namespace
 
-Command resolve_command(CLI::App& app) {
+Command resolve_command(CommandLine& line) {
   auto options = std::make_shared<Options>();
-  CLI::App* parser =
-      app.add_subcommand("resolve", "Say which devices a request gets, and why each was kept or dropped");
-  parser->add_option("--inventory", options->inventory, "Read the machine from this file")->type_name("FILE");
+  Parser parser = line.subcommand("resolve", "Say which devices a request gets, and why each was kept or dropped");
   options->parser = parser;
-  const auto add = [&](const char* name, std::string& value, const char* type, const char* help) {
-    parser->add_option(name, value, help)->type_name(type);
-  };
-  add("--compat", options->compat, "SYSTEM", "Read variables and options as this system does, bug for bug");
-  add("--devices", options->devices, "SPEC",
-      "count:N, index:a,b, pci:, cuda:, visible:, uuid:, mig:, name:GLOB, all, none, auto, cuda, cpu; filters joined "
-      "by &, fallbacks by |; with some systems of --compat their own option");
-  add("--accelerator", options->accelerator, "A", "cuda, hip, ze, habana, ascend, mps, cpu or auto");
-  add("--order", options->order, "O", "visible, pci, fastest, most_free or near");
-  add("--include", options->include, "F", "Hosts and slots to take: NAME[:SLOT[,SLOT]] joined by @");
-  add("--exclude", options->exclude, "F", "Hosts and slots to leave out, in the same form");
-  add("--hostfile", options->hostfile, "FILE", "Hosts to take: lines \"NAME slots=N\"");
-  CLI::Option* env =
-      parser
-          ->add_option("--env", options->env, "Honour this variable, and not those of the environment; may be repeated")
-          ->type_name("NAME=VALUE")
-          ->expected(1)
-          ->take_all();
-  parser->add_flag("--no-env", options->no_env, "Honour no variables")->excludes(env);
-  parser->add_flag("--json", options->json, "Print JSON");
-  parser->footer(systems_text);
+  parser.option("--inventory", options->inventory, "FILE", "Read the machine from this file");
+  parser.option("--compat", options->compat, "SYSTEM", "Read variables and options as this system does, bug for bug");
+  parser.option(
+      "--devices", options->devices, "SPEC",
+      "count:N, index:a,b, pci:, cuda:, visible:, uuid:, mig:, name:GLOB, all, none, auto, cuda, cpu; filters "
+      "joined by &, fallbacks by |; with some systems of --compat their own option");
+  parser.option("--accelerator", options->accelerator, "A", "cuda, hip, ze, habana, ascend, mps, cpu or auto");
+  parser.option("--order", options->order, "O", "visible, pci, fastest, most_free or near");
+  parser.option("--include", options->include, "F", "Hosts and slots to take: NAME[:SLOT[,SLOT]] joined by @");
+  parser.option("--exclude", options->exclude, "F", "Hosts and slots to leave out, in the same form");
+  parser.option("--hostfile", options->hostfile, "FILE", "Hosts to take: lines \"NAME slots=N\"");
+  parser.repeated("--env", options->env, "NAME=VALUE",
+                  "Honour this variable, and not those of the environment; may be repeated");
+  parser.flag("--no-env", options->no_env, "Honour no variables");
+  parser.exclude("--no-env", "--env");
+  parser.flag("--json", options->json, "Print JSON");
+  parser.footer(systems_text);
   return {parser, [options] { return run(*options); }, [options] { return options->json; }};
 }
 

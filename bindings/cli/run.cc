@@ -17,8 +17,8 @@ struct Options {
   std::string ranks, config, devices, inventory, wait, grace, timeout, pin = "core", on_failure = "end";
   bool tag_output = false, reserve = false, share_devices = false, verbose = false;
   std::vector<std::string> program;
-  CLI::App* parser = nullptr;
-  bool given(const char* option) const { return parser->count(option) > 0; }
+  Parser parser;
+  bool given(const char* option) const { return parser.given(option); }
 };
 
 Handle<gsel_config> load_config(const Options& options) {
@@ -199,48 +199,36 @@ int run(const Options& options) {
 
 }  // namespace
 
-Command run_command(CLI::App& app, std::vector<std::string> program) {
+Command run_command(CommandLine& line, std::vector<std::string> program) {
   auto options = std::make_shared<Options>();
-  CLI::App* parser = app.add_subcommand(
+  Parser parser = line.subcommand(
       "run",
       "Start the ranks of a job on this host: gsel run -n 4 -- program arguments\n"
       "Standard input goes to rank 0 unless it is a terminal. The exit status is that of the first rank that\n"
       "failed, 128 + signal when it was killed; the others are ended then, or go on (--on-failure continue).");
   options->parser = parser;
-  parser->add_option("-n", options->ranks, "Ranks; default: the product of [mesh] in the config, else 1")
-      ->type_name("N");
-  parser->add_option("--config", options->config, "gsel.toml for the ranks, as GSEL_CONFIG")->type_name("FILE");
-  parser->add_option("--devices", options->devices, "Give each rank one of these devices; see gsel resolve")
-      ->type_name("SPEC");
-  parser->add_option("--inventory", options->inventory, "Select on the machine of this file, and not on this one")
-      ->type_name("FILE");
-  parser->add_flag("--reserve", options->reserve,
-                   "Take only devices that nobody uses, and hold them while the job runs");
-  parser->add_flag("--share-devices", options->share_devices, "Let several ranks compute on one device");
-  parser
-      ->add_option("--pin", options->pin,
-                   "core: each rank has a core of its own, where there are enough; none: ranks run anywhere. Default:\n"
-                   "core for two ranks or more with OMP_NUM_THREADS=1, which gsel run sets where it is not set")
-      ->type_name("core|none");
-  parser->add_flag("--verbose", options->verbose, "Say where each rank runs");
-  parser->add_flag("--tag-output", options->tag_output, "Put \"[rank] \" before each line of output");
-  parser
-      ->add_option("--on-failure", options->on_failure,
-                   "What the others do when a rank fails. end: they are ended, the default; continue: they go on, as\n"
-                   "those need that shrink their communicator (docs/faults.md)")
-      ->type_name("end|continue");
-  parser
-      ->add_option("--wait", options->wait,
-                   "Seconds between a rank's failure and asking the others to end, so that they can tell what they\n"
-                   "met; default 1")
-      ->type_name("S");
-  parser->add_option("--grace", options->grace, "Seconds between asking ranks to end and killing them; default 2")
-      ->type_name("S");
-  parser->add_option("--timeout-kill", options->timeout, "End the job after this many seconds, with status 124")
-      ->type_name("S");
-  parser->prefix_command();
+  parser.option("-n", options->ranks, "N", "Ranks; default: the product of [mesh] in the config, else 1");
+  parser.option("--config", options->config, "FILE", "gsel.toml for the ranks, as GSEL_CONFIG");
+  parser.option("--devices", options->devices, "SPEC", "Give each rank one of these devices; see gsel resolve");
+  parser.option("--inventory", options->inventory, "FILE", "Select on the machine of this file, and not on this one");
+  parser.flag("--reserve", options->reserve, "Take only devices that nobody uses, and hold them while the job runs");
+  parser.flag("--share-devices", options->share_devices, "Let several ranks compute on one device");
+  parser.option("--pin", options->pin, "core|none",
+                "core: each rank has a core of its own, where there are enough; none: ranks run anywhere. Default:\n"
+                "core for two ranks or more with OMP_NUM_THREADS=1, which gsel run sets where it is not set");
+  parser.flag("--verbose", options->verbose, "Say where each rank runs");
+  parser.flag("--tag-output", options->tag_output, "Put \"[rank] \" before each line of output");
+  parser.option("--on-failure", options->on_failure, "end|continue",
+                "What the others do when a rank fails. end: they are ended, the default; continue: they go on, as\n"
+                "those need that shrink their communicator (docs/faults.md)");
+  parser.option("--wait", options->wait, "S",
+                "Seconds between a rank's failure and asking the others to end, so that they can tell what they\n"
+                "met; default 1");
+  parser.option("--grace", options->grace, "S", "Seconds between asking ranks to end and killing them; default 2");
+  parser.option("--timeout-kill", options->timeout, "S", "End the job after this many seconds, with status 124");
+  parser.keep_rest();
   return {parser, [options, program = std::move(program)] {
-            options->program = options->parser->remaining();
+            options->program = options->parser.rest();
             if (!options->program.empty() && options->program.front().compare(0, 1, "-") == 0)
               refuse(GSEL_ERR_ARG, options->program.front() + " is no option of run; see gsel run --help");
             if (!options->program.empty() && !program.empty()) options->program.push_back("--");

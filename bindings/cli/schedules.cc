@@ -186,25 +186,19 @@ std::string documents(const std::vector<Simulated>& all) {
 
 }  // namespace
 
-void add_schedule_options(CLI::App& parser, CLI::Option& schedule, ScheduleOptions& options) {
-  CLI::Option_group* group = parser.add_option_group("schedules", "With --schedule:");
-  group->add_option("--stages", options.stages, "Ranks of the pipeline")->type_name("P");
-  group->add_option("--microbatches", options.microbatches, "Micro-batches of a step")->type_name("M");
-  group->add_option("--chunks", options.chunks, "Stages of each rank; left out: what the schedule needs")
-      ->type_name("V");
-  group
-      ->add_option("--times", options.times,
-                   "What forward and the two halves of backward of a rank take for a micro-batch, in any one unit; "
-                   "left out: 1,1,1")
-      ->type_name("F,I,W");
-  group->add_option("--hop", options.hop, "What it takes to get from rank to rank, in that unit; left out: 0")
-      ->type_name("C");
-  group->add_flag("--json", options.json, "Print JSON, as docs/pipeline.md describes it");
-  group->add_flag("--text", options.text, "Draw the timeline in the terminal");
-  group->add_flag("--rows", options.rows, "Print the rows of the schedule, which --schedule FILE reads");
-  group->add_option("--svg", options.svg, "Write this file, a picture")->type_name("FILE");
-  group->add_option("--chrome", options.chrome, "Write this file for Perfetto or chrome://tracing")->type_name("FILE");
-  for (CLI::Option* option : group->get_options()) option->needs(&schedule);
+void add_schedule_options(Parser& group, ScheduleOptions& options) {
+  group.option("--stages", options.stages, "P", "Ranks of the pipeline");
+  group.option("--microbatches", options.microbatches, "M", "Micro-batches of a step");
+  group.option("--chunks", options.chunks, "V", "Stages of each rank; left out: what the schedule needs");
+  group.option("--times", options.times, "F,I,W",
+               "What forward and the two halves of backward of a rank take for a micro-batch, in any one unit; "
+               "left out: 1,1,1");
+  group.option("--hop", options.hop, "C", "What it takes to get from rank to rank, in that unit; left out: 0");
+  group.flag("--json", options.json, "Print JSON, as docs/pipeline.md describes it");
+  group.flag("--text", options.text, "Draw the timeline in the terminal");
+  group.flag("--rows", options.rows, "Print the rows of the schedule, which --schedule FILE reads");
+  group.option("--svg", options.svg, "FILE", "Write this file, a picture");
+  group.option("--chrome", options.chrome, "FILE", "Write this file for Perfetto or chrome://tracing");
 }
 
 int show_schedules(const ScheduleOptions& options) {

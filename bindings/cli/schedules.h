@@ -1,9 +1,10 @@
 // schedules.h: `gsel program --schedule`: schedules of a pipeline simulated: as a table, in the terminal, as pictures.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
 #include <vector>
+
+#include "parser.h"
 
 namespace gsel::cli {
 
@@ -16,8 +17,8 @@ struct ScheduleOptions {
   bool json = false, text = false, rows = false;
 };
 
-// All but the names, which option `schedule` takes and without which these are refused.
-void add_schedule_options(CLI::App& parser, CLI::Option& schedule, ScheduleOptions& options);
+// All but the names.
+void add_schedule_options(Parser& group, ScheduleOptions& options);
 int show_schedules(const ScheduleOptions& options);
 
 }  // namespace gsel::cli

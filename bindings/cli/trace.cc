@@ -126,21 +126,19 @@ int run(const Options& options) {
 
 }  // namespace
 
-Command trace_command(CLI::App& app) {
+Command trace_command(CommandLine& line) {
   auto options = std::make_shared<Options>();
-  CLI::App* parser = app.add_subcommand(
+  Parser parser = line.subcommand(
       "trace",
       "Say what the ranks of a job are in, and who holds them up: gsel trace PID, of any rank, or the files\n"
       "that GSEL_TRACE=folder made; or where the time of a training step went: gsel trace FOLDER, as of\n"
       "train.timeline");
-  parser->add_option("source", options->sources, "Pids, files and folders of one job, taken together")
-      ->type_name("PID|FILE|FOLDER...")
-      ->required();
-  parser->add_option("--last", options->last, "Calls to list of each rank")->type_name("N")->capture_default_str();
-  parser->add_flag("--json", options->json, "Print JSON, as docs/trace.md and docs/step.md describe it");
-  parser->add_option("--chrome", options->chrome, "Write this file for Perfetto or chrome://tracing")
-      ->type_name("FILE");
-  parser->add_option("--svg", options->svg, "Write this file, a picture")->type_name("FILE");
+  parser.list("source", options->sources, "PID|FILE|FOLDER...", "Pids, files and folders of one job, taken together");
+  parser.require("source");
+  parser.option("--last", options->last, "N", "Calls to list of each rank", Parser::Default::shown);
+  parser.flag("--json", options->json, "Print JSON, as docs/trace.md and docs/step.md describe it");
+  parser.option("--chrome", options->chrome, "FILE", "Write this file for Perfetto or chrome://tracing");
+  parser.option("--svg", options->svg, "FILE", "Write this file, a picture");
   return {parser, [options] { return run(*options); }, [options] { return options->json; }};
 }
 

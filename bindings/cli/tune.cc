@@ -257,18 +257,15 @@ int run(const Options& options) {
 
 }  // namespace
 
-Command tune_command(CLI::App& app) {
+Command tune_command(CommandLine& line) {
   auto options = std::make_shared<Options>();
-  CLI::App* parser = app.add_subcommand(
+  Parser parser = line.subcommand(
       "tune", "Measure this machine, half a minute for each number of ranks, and write what communicators then go by");
-  parser->add_option("--ranks", options->ranks, "Numbers of ranks; default: from 2 to the processors there are")
-      ->type_name("N...");
-  parser->add_option("--out", options->out, "File to write; default: gsel/tuning.toml in $XDG_CONFIG_HOME or ~/.config")
-      ->type_name("FILE");
-  parser->add_option("--largest", options->most, "Largest calls, bytes")->type_name("BYTES")->capture_default_str();
-  parser->add_option("--time", options->time, "About so long for each size of each call")
-      ->type_name("SECONDS")
-      ->capture_default_str();
+  parser.list("--ranks", options->ranks, "N...", "Numbers of ranks; default: from 2 to the processors there are");
+  parser.option("--out", options->out, "FILE",
+                "File to write; default: gsel/tuning.toml in $XDG_CONFIG_HOME or ~/.config");
+  parser.option("--largest", options->most, "BYTES", "Largest calls, bytes", Parser::Default::shown);
+  parser.option("--time", options->time, "SECONDS", "About so long for each size of each call", Parser::Default::shown);
   return {parser, [options] { return run(*options); }};
 }
 

@@ -9,39 +9,6 @@
 #include "client.h"
 
 namespace gsel::cli {
-namespace {
-
-// "a, b or c"
-std::string alternatives(const std::vector<std::string>& names) {
-  std::string out;
-  for (size_t i = 0; i < names.size(); ++i) out += (i == 0 ? "" : i + 1 == names.size() ? " or " : ", ") + names[i];
-  return out;
-}
-
-std::string required_text(const std::string& text, const CLI::App& chosen) {
-  std::vector<std::string> names;
-  for (const CLI::App* command : chosen.get_subcommands([](const CLI::App* app) { return !app->get_name().empty(); }))
-    names.push_back(command->get_name());
-  if (!names.empty()) return "a subcommand is needed: " + alternatives(names);
-  const size_t open = text.find('['), close = text.find(']');
-  if (open == text.npos || close == text.npos) return text;
-  return "one of " + text.substr(open + 1, close - open - 1) + " is needed";
-}
-
-}  // namespace
-
-std::string usage_text(const CLI::ParseError& refusal, const CLI::App& chosen) {
-  std::string text = refusal.what();
-  const size_t colon = text.find(": ");
-  if (dynamic_cast<const CLI::RequiredError*>(&refusal)) return required_text(text, chosen);
-  if (dynamic_cast<const CLI::ExtrasError*>(&refusal) && colon != text.npos)
-    return text.substr(colon + 2) + ": not expected here";
-  if (dynamic_cast<const CLI::ArgumentMismatch*>(&refusal) && colon != text.npos)
-    return text.substr(0, colon) + ": a value is needed";
-  if (!text.empty() && text[0] >= 'A' && text[0] <= 'Z') text[0] = static_cast<char>(text[0] - 'A' + 'a');
-  return text;
-}
-
 int64_t whole_number(const std::string& option, const std::string& text) {
   int64_t value = 0;
   const char* end = text.data() + text.size();

@@ -1,15 +1,11 @@
-// usage.h: what is said of a command line that cannot be used, and its numbers read with a text of our own. Refuses to
-// know: any one command.
+// usage.h: numbers of a command line, read with a text of our own where they cannot be used. Does not know any one
+// command.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <string>
 
 namespace gsel::cli {
-
-// One line about what the parser refused; `chosen` is the command it was reading.
-std::string usage_text(const CLI::ParseError& refusal, const CLI::App& chosen);
 
 // `text` as the value of `option`; a Failure naming both when it is none. Whole numbers too large to hold become the
 // largest or least there is, for the caller's limits to refuse.

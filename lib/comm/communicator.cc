@@ -73,7 +73,7 @@ void Communicator::group(std::span<const gsel_collective> checked) {
 
 Works::Works(Communicator& communicator, std::span<const gsel_collective> checked) : backend_(communicator.backend_) {
   if (!backend_->table().work_start)
-    fail(GSEL_ERR_UNSUPPORTED, "the backend runs no calls beside the caller; make the call itself");
+    fail(GSEL_ERR_UNSUPPORTED, "the backend runs no asynchronous calls; make the call itself");
   gsel_error* err = nullptr;
   const gsel_status status =
       backend_->table().work_start(communicator.link_, checked.data(), checked.size(), &work_, &err);

@@ -92,7 +92,7 @@ class Communicator {
   uint64_t fork_generation_ = os::fork_generation();
 };
 
-// Calls under way beside the caller; released once they have ended.
+// Asynchronous calls; released once they have ended.
 class Works {
  public:
   Works(Communicator& communicator, std::span<const gsel_collective> checked);

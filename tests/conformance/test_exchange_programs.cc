@@ -3,12 +3,12 @@
 #include <numeric>
 
 #include "api/comm_handle.h"
-#include "api/model_handle.h"
-#include "program/verify/verify.h"
+#include "support/described.h"
 #include "support/pipeline_damage.h"
 #include "support/random_program.h"
 #include "support/ranks.h"
 #include "support/small_transformer.h"
+#include "support/verdict.h"
 #include "train/compile/exchange_programs.h"
 
 namespace {
@@ -181,12 +181,7 @@ void where_ranks_differ_in_more_than_samples_each_hears_of_all(void**) {
 
 // Ranks that share layers have parts of different sizes.
 void ranks_that_share_layers_hear_of_each_other(void**) {
-  small_transformer m{};
-  gsel_model* model = nullptr;
-  gsel_error* err = nullptr;
-  check_ok(gsel_model_create(&model, &err), err);
-  check_ok(tm_describe(model, &m, &err), err);
-  check_ok(gsel_model_finish(model, &err), err);
+  const Model& model = described(tm_describe);
   for (const char* weights : {"", "weights = [1, 3]\n"}) {
     Mesh mesh;
     mesh.size[GSEL_AXIS_DATA] = mesh.size[GSEL_AXIS_PIPELINE] = mesh.size[GSEL_AXIS_TENSOR] = 2;
@@ -194,7 +189,7 @@ void ranks_that_share_layers_hear_of_each_other(void**) {
         "[strategy.tensor]\nplugin = \"tp\"\n{}[strategy.pipeline]\nplugin = \"pp\"\nschedule = \"1f1b\"\n"
         "[strategy.data]\nplugin = \"zero\"\nstage = 1\n[train]\nbatch = 8\nmicrobatches = 2\n",
         weights);
-    const std::vector<Program> own = compiled(*model->impl, text, mesh);
+    const std::vector<Program> own = compiled(model, text, mesh);
     assert_int_equal(expect_as_from_all(own), 2);
     std::vector<Program> other = own;  // a part that overlaps another rank's
     other[1].params = other[0].params;
@@ -202,7 +197,6 @@ void ranks_that_share_layers_hear_of_each_other(void**) {
     assert_false(all_accept(trial));
     assert_false(accepted(other));
   }
-  gsel_model_free(model);
 }
 
 // Each replica is right by itself, and none sees the last samples.

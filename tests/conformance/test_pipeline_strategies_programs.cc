@@ -3,13 +3,13 @@
 #include <fstream>
 #include <map>
 
-#include "api/model_handle.h"
 #include "program/verify/post_validation.h"
-#include "program/verify/verify.h"
+#include "support/described.h"
 #include "support/long_model.h"
 #include "support/made_model.h"
 #include "support/random_program.h"
 #include "support/scratch.h"
+#include "support/verdict.h"
 
 namespace {
 
@@ -23,16 +23,7 @@ const char* const kData[] = {"", "[strategy.data]\nplugin = \"ddp\"\nbucket_byte
                              "[strategy.data]\nplugin = \"zero\"\nstage = 3\npersist_elems = 50\n"};
 
 const Model& long_one() {
-  static long_model numbers;
-  static const gsel_model* model = nullptr;
-  if (model) return *model->impl;
-  gsel_model* made = nullptr;
-  gsel_error* err = nullptr;
-  check_ok(gsel_model_create(&made, &err), err);
-  check_ok(long_describe(made, &numbers, &err), err);
-  check_ok(gsel_model_finish(made, &err), err);
-  model = made;
-  return *made->impl;
+  return test::described(long_describe);
 }
 
 struct Folder {
@@ -54,18 +45,6 @@ std::vector<Program> compile(const Model& model, const Wanted& w) {
       w.schedule, w.options, w.data_section, 2 * w.data * w.microbatches, w.microbatches, w.train);
   const Config config = parse_config(text, "trial.toml");
   return made::programs(model, config, Mesh{{1, w.data, w.places, 1}});
-}
-
-// Empty when the programs are accepted, else the reason.
-std::string verdict(const std::vector<Program>& programs) {
-  std::vector<const Program*> pointers;
-  for (const Program& p : programs) pointers.push_back(&p);
-  try {
-    verify(pointers);
-    return {};
-  } catch (const Error& e) {
-    return e.what();
-  }
 }
 
 std::vector<int32_t> first_layers(const Program& program) {
@@ -100,7 +79,7 @@ void random_pipelines_are_accepted_by_the_verifier(void**) {
       if (e.code() != GSEL_ERR_CONFIG) fail_msg("seed %u: %s", seed, e.what());
       continue;  // too few layers, or micro-batches that the schedule cannot divide
     }
-    const std::string why = verdict(programs);
+    const std::string why = test::refusal(programs);
     if (!why.empty())
       fail_msg("seed %u, %s, %d places, %d micro-batches, %d data ranks\n%s%s: %s\n%s", seed, w.schedule.c_str(),
                w.places, w.microbatches, w.data, w.data_section.c_str(), w.train.c_str(), why.c_str(),

@@ -6,10 +6,10 @@
 #include <functional>
 #include <set>
 
-#include "api/model_handle.h"
 #include "program/traffic.h"
-#include "program/verify/verify.h"
 #include "support/closed_forms.h"
+#include "support/described.h"
+#include "support/verdict.h"
 #include "train/compile/pass.h"
 
 namespace {
@@ -17,16 +17,7 @@ namespace {
 using namespace gsel;
 
 const Model& exact() {
-  static exact_model numbers;
-  static const gsel_model* model = nullptr;
-  if (model) return *model->impl;
-  gsel_model* made = nullptr;
-  gsel_error* err = nullptr;
-  check_ok(gsel_model_create(&made, &err), err);
-  check_ok(exact_describe(made, &numbers, &err), err);
-  check_ok(gsel_model_finish(made, &err), err);
-  model = made;
-  return *made->impl;
+  return test::described(exact_describe);
 }
 
 std::vector<Program> compile(const std::string& config_text, int32_t n) {
@@ -35,18 +26,6 @@ std::vector<Program> compile(const std::string& config_text, int32_t n) {
   std::vector<Program> programs;
   for (int32_t r = 0; r < n; ++r) programs.push_back(compiler.compile(r).program);
   return programs;
-}
-
-// Empty when the programs are accepted, else the reason.
-std::string verdict(const std::vector<Program>& programs) {
-  std::vector<const Program*> pointers;
-  for (const Program& p : programs) pointers.push_back(&p);
-  try {
-    verify(pointers);
-    return {};
-  } catch (const Error& e) {
-    return e.what();
-  }
 }
 
 std::string train_text(const std::string& strategy, int batch, int microbatch, const std::string& more) {
@@ -62,7 +41,7 @@ void every_strategy_is_accepted_by_the_verifier(void**) {
         for (int microbatch : {1, 2, 100})
           for (const std::string& more : extras) {
             const std::vector<Program> programs = compile(train_text(row.section, batch, microbatch, more), n);
-            const std::string why = verdict(programs);
+            const std::string why = test::refusal(programs);
             if (!why.empty())
               fail_msg("%s on %d ranks, batch %d in %d, %s: %s\n%s", row.name, int(n), batch, microbatch, more.c_str(),
                        why.c_str(), to_text(programs[0]).c_str());
@@ -145,11 +124,11 @@ void damaged_programs_are_refused(void**) {
   for (const DamageRow& row : rows)
     for (const bool everywhere : {true, false}) {
       std::vector<Program> programs = compile(train_text(row.strategy, 9, 2, ""), 3);
-      assert_true(verdict(programs).empty());
+      assert_true(test::refusal(programs).empty());
       for (Program& program : programs)
         if (everywhere || program.rank == 0)
           if (!row.damage(program.step) && program.rank == 0) fail_msg("%s: nothing to damage", row.name);
-      if (verdict(programs).empty())
+      if (test::refusal(programs).empty())
         fail_msg("%s, on %s: it was accepted\n%s", row.name, everywhere ? "all ranks" : "rank 0",
                  to_text(programs[0]).c_str());
     }

@@ -5,8 +5,8 @@
 #include <random>
 
 #include "program/forward_only.h"
-#include "program/verify/verify.h"
 #include "support/trainer_trial.h"
+#include "support/verdict.h"
 #include "train/compile/pass.h"
 
 namespace {
@@ -125,17 +125,6 @@ class RandomModel {
   std::vector<int32_t> readable_;
 };
 
-std::string verdict(const std::vector<Program>& programs, Purpose purpose) {
-  std::vector<const Program*> pointers;
-  for (const Program& p : programs) pointers.push_back(&p);
-  try {
-    verify(pointers, purpose);
-    return {};
-  } catch (const Error& e) {
-    return e.what();
-  }
-}
-
 // How often callbacks run, by kind, layer and place of their samples: the same under every strategy.
 std::map<std::array<int32_t, 2>, int64_t> callbacks(const std::vector<Program>& programs) {
   std::map<std::array<int32_t, 2>, int64_t> samples;
@@ -155,8 +144,8 @@ void check_model(uint32_t seed, const std::string& settings) {
       std::vector<Program> programs, evaluations;
       for (int32_t r = 0; r < n; ++r) programs.push_back(compiler.compile(r).program);
       for (const Program& p : programs) evaluations.push_back(forward_only(p));
-      std::string why = verdict(programs, Purpose::training);
-      if (why.empty()) why = verdict(evaluations, Purpose::evaluation);
+      std::string why = test::refusal(programs, Purpose::training);
+      if (why.empty()) why = test::refusal(evaluations, Purpose::evaluation);
       static std::map<std::array<int32_t, 2>, int64_t> expected;
       if (n == 1 && s < 0) expected = callbacks(programs);
       if (why.empty() && callbacks(programs) != expected) why = "callbacks see other samples than on one rank";

@@ -6,6 +6,7 @@
 #include "support/counts.h"
 #include "support/long_model.h"
 #include "support/ranks.h"
+#include "support/same_params.h"
 
 enum { PIPELINE_STEPS = 3 };
 
@@ -61,12 +62,7 @@ static inline void close_pipeline(pipeline_session* s) {
 }
 
 static inline void compare_pipelines(rank_run* run, const pipeline_outcome* out, const pipeline_outcome* expected) {
-  for (int i = 0; i < LONG_ELEMS; ++i)
-    if (memcmp(&out->params[i], &expected->params[i], sizeof(float))) {
-      snprintf(run->failure, sizeof run->failure, "rank %d of %d: element %d of the parameters is %.9g, expected %.9g",
-               (int)run->rank, (int)run->world_size, i, out->params[i], expected->params[i]);
-      return;
-    }
+  if (!same_params(run, out->params, expected->params, LONG_ELEMS)) return;
   rank_check(run, memcmp(out->loss, expected->loss, sizeof out->loss) == 0);
   rank_check(run, memcmp(out->weight, expected->weight, sizeof out->weight) == 0);
   rank_check(run, out->evaluated == expected->evaluated);

@@ -6,9 +6,8 @@
 #include <vector>
 
 #include "program/forward_only.h"
-#include "program/verify/verify.h"
-#include "support/check.h"
 #include "support/program_maker.h"
+#include "support/verdict.h"
 
 namespace gsel::test {
 
@@ -20,15 +19,7 @@ inline std::string verdict(const Texts& texts, Purpose purpose = Purpose::traini
   for (const std::string& text : texts) programs.push_back(parse_program(text, "p.txt"));
   if (purpose == Purpose::evaluation)
     for (Program& p : programs) p = forward_only(p);
-  std::vector<const Program*> pointers;
-  for (const Program& p : programs) pointers.push_back(&p);
-  try {
-    verify(pointers, purpose);
-    return {};
-  } catch (const Error& e) {
-    assert_int_equal(e.code(), GSEL_ERR_PROGRAM);
-    return e.what();
-  }
+  return refusal(programs, purpose);
 }
 
 inline void check_verdict(const std::string& why, const char* expected, const std::string& of) {

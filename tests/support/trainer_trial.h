@@ -7,6 +7,7 @@
 #include "support/counts.h"
 #include "support/exact_model.h"
 #include "support/ranks.h"
+#include "support/same_params.h"
 
 enum { STEPS = 4, KINDS = GSEL_INSTR_OVERFLOW + 1 };
 
@@ -135,12 +136,7 @@ static inline void close_session(session* s) {
 }
 
 static inline void compare_outcomes(rank_run* run, const outcome* out, const outcome* expected) {
-  for (int i = 0; i < EXACT_ELEMS; ++i)
-    if (memcmp(&out->params[i], &expected->params[i], sizeof(float))) {
-      snprintf(run->failure, sizeof run->failure, "rank %d of %d: element %d of the parameters is %.9g, expected %.9g",
-               (int)run->rank, (int)run->world_size, i, out->params[i], expected->params[i]);
-      return;
-    }
+  if (!same_params(run, out->params, expected->params, EXACT_ELEMS)) return;
   rank_check(run, memcmp(out->loss, expected->loss, sizeof out->loss) == 0);
   rank_check(run, memcmp(out->weight, expected->weight, sizeof out->weight) == 0);
   rank_check(run, memcmp(out->skipped, expected->skipped, sizeof out->skipped) == 0);

@@ -5,10 +5,9 @@
 #include <gsel/model.h>
 
 #include "program/forward_only.h"
-#include "program/verify/verify.h"
-#include "support/check.h"
 #include "support/program_judge.h"
 #include "support/program_maker.h"
+#include "support/verdict.h"
 
 namespace {
 
@@ -17,19 +16,6 @@ using test::Footprint;
 using test::Judge;
 using test::Strategy;
 using test::Wanted;
-
-// Empty when the programs are accepted, else the reason.
-std::string verdict(const std::vector<Program>& programs, Purpose purpose = Purpose::training) {
-  std::vector<const Program*> pointers;
-  for (const Program& p : programs) pointers.push_back(&p);
-  try {
-    verify(pointers, purpose);
-    return {};
-  } catch (const Error& e) {
-    if (e.code() != GSEL_ERR_PROGRAM || !std::strstr(e.what(), "rank ")) fail_msg("no rank is named: %s", e.what());
-    return e.what();
-  }
-}
 
 std::vector<Wanted> all_kinds() {
   std::vector<Wanted> all;
@@ -50,7 +36,7 @@ std::string text_of(const Wanted& w) {
 
 void good_programs_are_accepted(void**) {
   for (const Wanted& wanted : all_kinds()) {
-    const std::string why = verdict(test::make_programs(wanted));
+    const std::string why = test::refusal_of_a_rank(test::make_programs(wanted));
     if (!why.empty()) fail_msg("%s: %s", text_of(wanted).c_str(), why.c_str());
   }
 }
@@ -59,7 +45,7 @@ void an_evaluation_is_left_of_each(void**) {
   for (const Wanted& wanted : all_kinds()) {
     std::vector<Program> programs = test::make_programs(wanted);
     for (Program& p : programs) p = forward_only(p);
-    const std::string why = verdict(programs, Purpose::evaluation);
+    const std::string why = test::refusal_of_a_rank(programs, Purpose::evaluation);
     if (!why.empty()) fail_msg("%s: %s", text_of(wanted).c_str(), why.c_str());
     for (const Program& p : programs)
       for (const gsel_instr& instr : p.step)
@@ -93,7 +79,7 @@ struct Trial {
     std::vector<Program> programs = good;
     for (Program& p : programs)
       if (rank < 0 || p.rank == rank) damage(p.step);
-    const std::string why = verdict(programs);
+    const std::string why = test::refusal_of_a_rank(programs);
     ++(expected ? n_accepted : n_refused);
     if (why.empty() == expected) return;
     const Program& p = good[std::max(rank, 0)];
@@ -183,7 +169,7 @@ void damage_of_setup_is_refused(void**) {
             programs[1].setup.insert(at, *at);
           else
             programs[1].setup.erase(at);
-          assert_false(verdict(programs).empty());
+          assert_false(test::refusal_of_a_rank(programs).empty());
         }
     }
 }
@@ -197,7 +183,7 @@ void damage_of_an_evaluation_is_refused(void**) {
       std::vector<Program> programs = good;
       programs[1].step.erase(programs[1].step.begin() + static_cast<std::ptrdiff_t>(i));
       const bool harmless = instr.kind == GSEL_INSTR_RELEASE && strategy == Strategy::dp;
-      if (verdict(programs, Purpose::evaluation).empty() != harmless)
+      if (test::refusal_of_a_rank(programs, Purpose::evaluation).empty() != harmless)
         fail_msg("%s without %s", name_of(strategy), where(good[1], false, i).c_str());
     }
   }

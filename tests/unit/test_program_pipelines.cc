@@ -53,18 +53,7 @@ void any_cuts_places_and_orders_are_accepted(void**) {
 // ---- damage ----
 
 void no_damage_is_accepted(void**) {
-  for (const auto& [name, damage] : all_damages()) {
-    int applied = 0;
-    for (uint32_t seed = 0; seed < kDamaged; ++seed) {
-      std::vector<Program> programs = drawn(seed);
-      Draw draw(seed + 1000);
-      if (!damage(programs, draw)) continue;
-      ++applied;
-      if (refusal(programs).empty())
-        fail_msg("%s, seed %u: accepted\n%s", name.c_str(), seed, all_text(programs).c_str());
-    }
-    if (applied < 10) fail_msg("%s: fits %d programs alone", name.c_str(), applied);
-  }
+  check_damage_is_refused(all_damages(), kDamaged, drawn);
 }
 
 // ---- transfers ----

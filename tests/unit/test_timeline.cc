@@ -6,13 +6,12 @@
 #include <set>
 
 #include "base/error.h"
-#include "program/timeline/timeline.h"
-#include "support/check.h"
-#include "support/xml.h"
+#include "support/timelines.h"
 
 namespace {
 
 using namespace gsel;
+using test::count, test::svg_of, test::timeline_of;
 using Json = nlohmann::json;
 
 std::string interval(const char* instruction, const char* text, double begin, double end, bool beside = false) {
@@ -45,25 +44,6 @@ constexpr const char* kRecording =
                                   {"number":2,"text":"allreduce(count 4, f32, sum) \"a<b\"","kind":"allreduce",
                                    "label":"a<b","entered_us":300,"left_us":null,"failed":false}]},
       {"rank":1,"pid":42,"calls":[]}]}]})x";
-
-Timeline timeline_of(const std::vector<std::string>& documents) {
-  Timeline timeline;
-  for (const std::string& document : documents) add_document(timeline, document, "test");
-  return timeline;
-}
-
-std::string svg_of(const Timeline& timeline) {
-  std::string svg = to_svg(timeline);
-  const char* fault = xml_fault(svg.data(), svg.size());
-  if (fault) fail_msg("not well-formed at: %.80s", fault);
-  return svg;
-}
-
-size_t count(const std::string& text, const std::string& part) {
-  size_t n = 0;
-  for (size_t at = 0; (at = text.find(part, at)) != text.npos; at += part.size()) ++n;
-  return n;
-}
 
 struct Box {
   double x, y, width;

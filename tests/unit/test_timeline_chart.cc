@@ -7,37 +7,17 @@
 
 #include "base/error.h"
 #include "program/schedule/simulate.h"
-#include "program/timeline/timeline.h"
-#include "support/check.h"
-#include "support/xml.h"
+#include "support/timelines.h"
 
 namespace {
 
 using namespace gsel;
+using test::count, test::svg_of, test::timeline_of;
 using Json = nlohmann::json;
 
 std::string simulation_of(const char* name, int32_t ranks, int32_t microbatches) {
   const Schedule schedule = make_schedule(name, ranks, microbatches, 0);
   return to_json(simulate(schedule, equal_parts(schedule, {1, 1, 1}), 0));
-}
-
-Timeline timeline_of(const std::vector<std::string>& documents) {
-  Timeline timeline;
-  for (const std::string& document : documents) add_document(timeline, document, "test");
-  return timeline;
-}
-
-std::string svg_of(const Timeline& timeline) {
-  std::string svg = to_svg(timeline);
-  const char* fault = xml_fault(svg.data(), svg.size());
-  if (fault) fail_msg("not well-formed at: %.80s", fault);
-  return svg;
-}
-
-size_t count(const std::string& text, const std::string& part) {
-  size_t n = 0;
-  for (size_t at = 0; (at = text.find(part, at)) != text.npos; at += part.size()) ++n;
-  return n;
 }
 
 Json interval(const char* instruction, int microbatch, double begin_ms, double end_ms, int stage = -1) {

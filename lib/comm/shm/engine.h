@@ -1,4 +1,4 @@
-// comm/shm/engine.h: calls of one rank that are under way beside its caller. Does not know what the calls do; the
+// comm/shm/engine.h: asynchronous calls of one rank, and groups. Does not know what the calls do; the
 // link runs them.
 //
 // One thread at a time drives the link: it starts what was given, runs the collectives in the order given, and lets the
@@ -67,7 +67,7 @@ class Engine {
   };
 
   void stop();             // once nothing is under way that does not end by itself
-  void start(Work& work);  // beside the caller
+  void start(Work& work);  // asynchronously
   void run(Work& work);    // start and wait; throws what failed
   void wait(Work& work);
   bool wait_for(Work& work, double seconds);  // whether it is done

@@ -124,7 +124,7 @@ Faults Faults::of_environment(int32_t rank, int32_t world_size) {
   return faults;
 }
 
-// Messages may be under way beside a collective, on another thread.
+// Messages may be under way during a collective, on another thread.
 bool Faults::due(One& one, Step step, uint64_t call) noexcept {
   return one.step == step && (one.call == 0 || one.call == call) &&
          std::atomic_ref(one.struck).exchange(1, std::memory_order_relaxed) == 0;

@@ -18,6 +18,10 @@
 //   explain.cc      which protocol a call would take, and why
 //   record.cc       the flight recorder, written and read back
 //
+// A small allreduce goes through: api/collective.cc, comm/communicator.cc and comm/check.cc (arguments), host/link.cc
+// (the backend's table); here link.cc, call.cc and plan.cc (what it comes to), headers.cc and wait.cc (the line), small.cc
+// and reduce/kernels.cc (the sum), record.cc (the flight recorder). All of them but small.cc serve every protocol.
+//
 // Every collective begins with one header line that all ranks post and read. It says which call this is, so ranks that
 // disagree find out before anything is written, and it carries small payloads, so those need no second wait. A rank
 // posts line n + 1 only after it has read line n of all, and all have then finished call n - 1; so nobody is more than
@@ -77,7 +81,7 @@ class Link {
 
   void collective(const gsel_collective& call);
   void group(const gsel_collective* calls, uint64_t n);                   // as gsel_group_run
-  std::unique_ptr<Work> start(const gsel_collective* calls, uint64_t n);  // the same beside the caller
+  std::unique_ptr<Work> start(const gsel_collective* calls, uint64_t n);  // the same asynchronously
   void abort(const char* reason) noexcept;
   gsel_comm_count counts(gsel_collective_kind kind) const;
   // record.cc: JSON of docs/trace.md; with the failure that is the reason to ask, if any.
