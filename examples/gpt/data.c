@@ -1,5 +1,5 @@
-/* data.c: the text stays in memory whole; a sample's place is a random number keyed by its id, so there is no list to
- * shuffle, no position to keep and nothing for ranks to agree on. */
+/* data.c: the text stays in memory whole; a sample begins at a random number keyed by its id, so there is no list
+ * to shuffle, no position to keep and nothing for ranks to agree on. */
 #include "data.h"
 
 #include <errno.h>
@@ -43,10 +43,10 @@ int text_load(struct text* text, const char* path, int64_t context, uint64_t key
 
 const uint8_t* text_sample(const struct text* text, int64_t id) {
   const uint64_t counter = 2 * (uint64_t)id;
-  const size_t n_places = text->n_bytes - (size_t)text->context;
+  const size_t n_positions = text->n_bytes - (size_t)text->context;
   /* Two draws of 24 bits, so that large texts are reached everywhere. */
   const double high = gsel_random_uniform(text->key, counter), low = gsel_random_uniform(text->key, counter + 1);
-  return text->bytes + (size_t)((high + low / (1 << 24)) * (double)n_places);
+  return text->bytes + (size_t)((high + low / (1 << 24)) * (double)n_positions);
 }
 
 void text_free(struct text* text) {

@@ -92,8 +92,8 @@ static void* rank_main(void* argument) {
   return NULL;
 }
 
-/* The failure that names its cause: others only tell that a rank has failed. */
-static void tell_failure(struct job_result* result, const struct rank* ranks, int32_t n) {
+/* The failure that names its cause: others only say that a rank has failed. */
+static void report_failure(struct job_result* result, const struct rank* ranks, int32_t n) {
   for (int32_t i = 0; i < n; ++i) {
     const struct rank* r = &ranks[i];
     const int echo = r->status == GSEL_ERR_ABORTED || r->status == GSEL_ERR_PEER;
@@ -121,7 +121,7 @@ void job_run(const struct job* job, struct job_result* result) {
     }
   }
   for (int32_t i = 0; i < job->ranks; ++i) pthread_join(threads[i], NULL);
-  tell_failure(result, ranks, job->ranks);
+  report_failure(result, ranks, job->ranks);
   if (!result->status) result->n_elems = gsel_model_element_count(ranks[0].gpt.model);
   for (int32_t i = 0; i < job->ranks; ++i) {
     if (!result->status && memcmp(ranks[i].params, ranks[0].params, (size_t)result->n_elems * sizeof(float)))

@@ -52,7 +52,7 @@ int attention_backward(float* dqkv, const float* dy, const float* qkv, const flo
  *   keys     k of row r at k + r * stride, its v a width behind
  * forward: `begins` on the first block, which has each query's own key; y[n][count][width] is complete behind the last.
  *   log_sums  [n][heads][count] logs of the sums of exponentials so far; kept for backward
- * backward, for each block: adds to dq, at the places of q in dq[n][count][3][width], and to dk, at the places of k in
+ * backward, for each block: adds to dq, where q lies in dq[n][count][3][width], and to dk, where k lies in
  * keys' layout, dv a width behind. Both need memory for one head and answer 0, or -1 when there is none. */
 struct attention_queries {
   const float* q;

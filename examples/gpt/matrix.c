@@ -1,4 +1,4 @@
-/* matrix.c: gpt-matrix TEXT [--short]: every combination of the strategies of the three axes, by configuration alone,
+/* matrix.c: gpt-matrix TEXT [--short]: every combination of the strategies of the four axes, by configuration alone,
  * as a Markdown table. Each is tried twice against one rank: with exact arithmetic (exact_layers.c), where the
  * parameters must be the same bit for bit, and as the GPT that it is, whose loss may differ by the rounding of sums in
  * another order. The exit status is 0 when all is as it should be.

@@ -60,13 +60,14 @@ static int32_t add_param(struct builder* b, const char* stem, const char* suffix
   return id;
 }
 
-/* How a tensor axis may split a weight [out][in]: by its columns `out`, or by its rows `in`, between units of so many
- * that stay together (a head). blocks: equal parts of `out` that are split each by itself; 3 for q, k, v in one matrix.
+/* How a tensor axis may split a weight [out][in]: by its columns `out`, or by its rows `in`, with a granularity of so
+ * many that stay together (a head). blocks: equal parts of `out` that are split each by itself; 3 for q, k, v in one
+ * matrix.
  */
 enum split_by { WHOLE, BY_COLUMNS, BY_ROWS };
 struct split {
   enum split_by by;
-  int32_t blocks, unit;
+  int32_t blocks, granularity;
 };
 static const struct split whole = {WHOLE, 1, 1}, columns = {BY_COLUMNS, 1, 1}, rows = {BY_ROWS, 1, 1};
 
@@ -82,7 +83,7 @@ static int32_t weight(struct builder* b, const char* stem, const char* suffix, i
     desc.shard = GSEL_SHARD_DIM;
     desc.shard_dim = split.by == BY_COLUMNS ? 0 : 1;
     desc.shard_blocks = split.blocks;
-    desc.shard_granularity = split.unit;
+    desc.shard_granularity = split.granularity;
   }
   return add_param(b, stem, suffix, desc);
 }
@@ -98,7 +99,7 @@ static int32_t vector(struct builder* b, const char* stem, const char* suffix, i
   if (split.by == BY_COLUMNS) {
     desc.shard = GSEL_SHARD_DIM;
     desc.shard_blocks = split.blocks;
-    desc.shard_granularity = split.unit;
+    desc.shard_granularity = split.granularity;
   }
   return add_param(b, stem, suffix, desc);
 }
@@ -133,7 +134,7 @@ static int32_t activation(struct builder* b, const char* stem, int64_t width, in
   desc.n_dims = split.blocks == 1 ? 2 : 3;
   desc.placement = placement;
   desc.shard_dim = placement == GSEL_PLACEMENT_SHARD ? desc.n_dims : 0;
-  desc.shard_granularity = split.unit;
+  desc.shard_granularity = split.granularity;
   desc.sequence_dim = 1;
   return add_value(b, stem, desc);
 }
@@ -250,7 +251,7 @@ static int32_t linear(struct builder* b, const char* stem, int32_t x, int64_t in
   return y;
 }
 
-static struct phases rotation(int64_t width_per_position, const struct gpt_sizes* sizes, uint32_t flags) {
+static struct phases ring_shift(int64_t width_per_position, const struct gpt_sizes* sizes, uint32_t flags) {
   const gsel_phase phase = {.struct_size = sizeof(gsel_phase),
                             .axis = GSEL_AXIS_TENSOR,
                             .dtype = GSEL_F32,
@@ -268,7 +269,7 @@ static int32_t attention(struct builder* b, const char* stem, int32_t qkv) {
   const int32_t y = activation(b, stem, width, GSEL_PLACEMENT_SHARD, by_head);
   if (sizes->ring)
     add_layer_with_phases(b, stem, b->kinds->ring, only(qkv), only(y), none(), sizes->heads * context, flop,
-                          rotation(2 * width, sizes, 0), rotation(4 * width, sizes, GSEL_PHASE_HOME));
+                          ring_shift(2 * width, sizes, 0), ring_shift(4 * width, sizes, GSEL_PHASE_HOME));
   else
     add_layer(b, stem, b->kinds->attention, only(qkv), only(y), none(), sizes->heads * context * context, flop);
   return y;

@@ -11,7 +11,7 @@ struct gpt_sizes {
   int64_t width;
   int64_t heads;   /* divides width */
   int64_t context; /* bytes the model looks at */
-  int ring;        /* attention passes blocks round the tensor axis where that has divided positions, see ring.c */
+  int ring;        /* attention shifts blocks round the ring of the context axis where positions are divided; ring.c */
 };
 #define GPT_DEFAULT_SIZES \
   { 4, 256, 4, 128, 0 }

@@ -1,12 +1,13 @@
 /* ring.c: attention where each rank has some of the positions (Liu et al., Ring Attention, arXiv 2310.01889). A rank
- * keeps its queries; keys and values go round the tensor axis in blocks, of which each rank takes the part in the
- * result that they have. In backward the gradients of a block travel with it, and it comes home in the end.
+ * keeps its queries; keys and values are shifted round the ring of the context axis in blocks, of which each rank takes
+ * the part in the result that they have. In backward the gradients of a block travel with it, and it comes home in the
+ * end.
  *
  * Positions lie in the order of the text. A block behind a rank's queries has no part in them, so the first rank has
  * one block to look at and the last one all: with n ranks the axis works (n+1)/2n of the time. Dealing positions out in
  * a zig-zag would even that out; it is not done here.
  *
- * A block tells which one it is: its head has the first position and how many follow. */
+ * A block says which one it is: its head has the first position and how many follow. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -64,8 +65,8 @@ static gsel_status no_memory(const gsel_call* call) {
   return GSEL_ERR_NOMEM;
 }
 
-/* In call k the block has come from k places away; call 0 has the rank's own. Where all positions are here there is
- * nothing to wait for, and what may go round says nothing. */
+/* In call k the block has come from k coordinates away; call 0 has the rank's own. Where all positions are here there
+ * is nothing to wait for, and what may be shifted round the ring is not read. */
 static gsel_status ring_run(const gsel_call* call, void* user_data) {
   const struct here h = here_of(call, user_data);
   const float* qkv = call->inputs[0].data;

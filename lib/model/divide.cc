@@ -1,5 +1,5 @@
-// model/divide.cc: see divide.h. Layers are taken in order; what one wants of a value in another form than it is left
-// in is redistributed before it, partial sums right behind the layer that leaves them.
+// model/divide.cc: see divide.h. Layers are taken in order. A value that a layer wants with another placement than it
+// is left with is redistributed before that layer, partial sums right behind the layer that leaves them.
 #include "model/divide.h"
 
 #include <algorithm>
@@ -24,8 +24,8 @@ const char* suffix_of(Placement placement) {
 
 class Divider {
  public:
-  Divider(const Model& model, const Division& division, int32_t place)
-      : from_(model), division_(division), place_(place), to_(model), left_(model.values().size()) {}
+  Divider(const Model& model, const Division& division, int32_t coordinate)
+      : from_(model), division_(division), coordinate_(coordinate), to_(model), left_(model.values().size()) {}
 
   Model run() {
     split_params();
@@ -48,7 +48,7 @@ class Divider {
 
   Share part_of(int64_t elems, int32_t dim, int32_t blocks, int32_t granularity) const {
     const std::vector<int64_t> bounds = share_bounds(elems / blocks / granularity, division_.weights);
-    return {dim, blocks, bounds[place_] * granularity, bounds[place_ + 1] * granularity, elems / blocks};
+    return {dim, blocks, bounds[coordinate_] * granularity, bounds[coordinate_ + 1] * granularity, elems / blocks};
   }
 
   bool has_few(int64_t elems, int32_t blocks, int32_t granularity) const {
@@ -98,7 +98,7 @@ class Divider {
   }
 
   // A value's dims do not have the batch dimension that its part counts.
-  void place(Value& v, const Spec& spec) const {
+  void set_placement(Value& v, const Spec& spec) const {
     v.placement = spec.placement;
     v.part = spec.part;
     v.dims = v.whole_dims;
@@ -109,20 +109,20 @@ class Divider {
 
   // ---- layers ----
 
-  void add(const Layer& described, const Division::OfLayer& places) {
+  void add(const Layer& described, const Division::OfLayer& placements) {
     Layer layer = described;
     std::vector<Spec> inputs(layer.inputs.size()), outputs(layer.outputs.size());
-    for (size_t i = 0; i < inputs.size() && !places.inputs.empty(); ++i)
-      inputs[i] = spec_of(from_.values()[layer.inputs[i]], places.inputs[i]);
-    for (size_t i = 0; i < outputs.size() && !places.outputs.empty(); ++i)
-      outputs[i] = spec_of(from_.values()[layer.outputs[i]], places.outputs[i]);
+    for (size_t i = 0; i < inputs.size() && !placements.inputs.empty(); ++i)
+      inputs[i] = spec_of(from_.values()[layer.inputs[i]], placements.inputs[i]);
+    for (size_t i = 0; i < outputs.size() && !placements.outputs.empty(); ++i)
+      outputs[i] = spec_of(from_.values()[layer.outputs[i]], placements.outputs[i]);
     settle_outputs(layer, inputs, outputs);
     describe_division(layer, inputs, outputs);
     if (layer.divided) check_division(layer, outputs);
     for (size_t i = 0; i < inputs.size(); ++i) layer.inputs[i] = wanted(layer, layer.inputs[i], inputs[i]);
     for (size_t i = 0; i < outputs.size(); ++i) {
       left_[layer.outputs[i]] = outputs[i];
-      place(to_.values_[layer.outputs[i]], outputs[i]);
+      set_placement(to_.values_[layer.outputs[i]], outputs[i]);
       if (outputs[i].placement == Placement::partial && !from_.values()[layer.outputs[i]].is_scalar())
         layer.flags |= GSEL_LAYER_NO_CUT_AFTER;
     }
@@ -174,7 +174,7 @@ class Divider {
     layer.saved_bytes_per_sample = static_cast<uint64_t>((saved + first.whole - 1) / first.whole);
   }
 
-  // Those over the tensor axis stand for as many as it has ranks, or for nothing.
+  // Those over the sharing axis stand for as many as it has ranks, or for nothing.
   void set_phases(const Layer& layer, std::vector<gsel_phase>& phases, std::vector<gsel_phase>& buffers,
                   std::vector<int32_t>& buffer_of) const {
     std::vector<gsel_phase> result;
@@ -195,7 +195,7 @@ class Divider {
     phases = std::move(result);
   }
 
-  // What goes round has room for the most positions that any rank has.
+  // What is shifted round the ring has room for the most positions that any rank has.
   int64_t of_most_positions(const Layer& layer, int64_t elems) const {
     for (int32_t v : layer.outputs) {
       const Value& value = from_.values()[v];
@@ -252,15 +252,15 @@ class Divider {
     return redistributions_[{v, spec.key()}] = insert_redistribution(v, v, spec);
   }
 
-  // Readers to come want partial sums in these forms; whole and spread cost one sum.
+  // Readers to come want partial sums with these placements; replicate and shard cost one sum.
   void sum_up(int32_t v) {
     if (left_[v].placement != Placement::partial || from_.values()[v].is_scalar()) return;
     std::vector<Spec> wants;
     for (int32_t reader : from_.values()[v].readers) {
       const Layer& layer = from_.layers()[reader];
-      const auto& places = division_.layers[reader].inputs;
+      const auto& placements = division_.layers[reader].inputs;
       const size_t i = std::ranges::find(layer.inputs, v) - layer.inputs.begin();
-      wants.push_back(places.empty() ? Spec{} : spec_of(from_.values()[v], places[i]));
+      wants.push_back(placements.empty() ? Spec{} : spec_of(from_.values()[v], placements[i]));
     }
     for (const Spec& spec : wants)
       if (spec.placement == Placement::shard) redistributed(v, spec);
@@ -274,7 +274,7 @@ class Divider {
     value.flags &= ~GSEL_VALUE_INPUT;
     value.producer = -1;
     value.readers.clear();
-    place(value, spec);
+    set_placement(value, spec);
     Layer layer;
     layer.name = value.name;
     layer.inputs = {v};
@@ -328,7 +328,7 @@ class Divider {
 
   const Model& from_;
   const Division& division_;
-  const int32_t place_;
+  const int32_t coordinate_;
   Model to_;
   std::vector<Spec> left_;  // by described value: as its layer leaves it
   std::map<std::pair<int32_t, std::tuple<Placement, int32_t>>, int32_t> redistributions_;
@@ -343,8 +343,8 @@ Division Division::none(const Model& model, std::vector<double> weights, gsel_ax
   return division;
 }
 
-Model divide(const Model& model, const Division& division, int32_t place) {
-  return Divider(model, division, place).run();
+Model divide(const Model& model, const Division& division, int32_t coordinate) {
+  return Divider(model, division, coordinate).run();
 }
 
 }  // namespace gsel

@@ -1,8 +1,8 @@
-// model/divide.h: the model of one rank of a tensor axis, made from the model as described: parameters and values have
-// the sizes of what is there, and between layers that leave and find a value with different placements stands a layer
-// of the library's own that redistributes it. All else, from gradients to memory, then follows as from any model. Ids
-// of parameters, and of values that were described, stay; Layer::origin tells those of layers. Does not know programs
-// and memory.
+// model/divide.h: the model of one rank of a sharing axis, made from the model as described. Parameters and values have
+// the sizes of what is there. Between layers that leave and find a value with different placements stands a layer of
+// the library's own that redistributes it. All else, from gradients to memory, then follows as from any model. Ids of
+// parameters, and of values that were described, stay; Layer::origin has those of layers. Does not know programs and
+// memory.
 #pragma once
 
 #include <vector>
@@ -18,7 +18,7 @@ struct PlacementInLayer {
   int32_t dim = 0;
 };
 
-// What a tensor strategy decides.
+// What the strategy of the sharing axis decides.
 struct Division {
   gsel_axis axis = GSEL_AXIS_TENSOR;  // along which ranks share layers
   std::vector<double> weights;        // of its ranks: shares are in proportion
@@ -34,6 +34,6 @@ struct Division {
 
 // model is finished, and so is the result. GSEL_ERR_MODEL and GSEL_ERR_CONFIG name the layer, value or parameter that
 // cannot be divided so.
-Model divide(const Model& model, const Division& division, int32_t place);
+Model divide(const Model& model, const Division& division, int32_t coordinate);
 
 }  // namespace gsel

@@ -210,8 +210,8 @@ int32_t Model::add_value(const gsel_value_options& desc) {
   v.shard_dim = desc.shard_dim;
   if (v.declared < GSEL_PLACEMENT_REPLICATE || v.declared > GSEL_PLACEMENT_PARTIAL ||
       (v.declared == GSEL_PLACEMENT_SHARD && (v.shard_dim < 0 || v.shard_dim > desc.n_dims)))
-    fail(GSEL_ERR_MODEL, "value \"{}\" has placement {} along dimension {} of {}; see GSEL_PLACE_*", v.name, v.declared,
-         v.shard_dim, desc.n_dims + 1);
+    fail(GSEL_ERR_MODEL, "value \"{}\" has placement {} along dimension {} of {}; see GSEL_PLACEMENT_*", v.name,
+         v.declared, v.shard_dim, desc.n_dims + 1);
   v.shard_granularity = desc.shard_granularity ? desc.shard_granularity : 1;
   v.shard_blocks = desc.shard_blocks ? desc.shard_blocks : 1;
   v.sequence_dim = desc.sequence_dim;

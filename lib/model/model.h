@@ -28,7 +28,7 @@ struct Param {
   int32_t shard = GSEL_SHARD_NONE, shard_dim = 0, shard_blocks = 1, shard_granularity = 1;
   double lr_factor = 1;
 
-  // In a model of one rank of a tensor axis (model/divide.h) dims and n_elems are of what is here.
+  // In a model of one rank of a sharing axis (model/divide.h) dims and n_elems are of what is here.
   Share part;
   std::vector<int64_t> whole_dims;  // as described
   bool partial_gradient = false;    // it is whole, and layers that have parts of values use it
@@ -44,7 +44,7 @@ struct Value {
   uint32_t flags = 0;
   int32_t declared = GSEL_PLACEMENT_REPLICATE, shard_dim = 0, shard_granularity = 1, shard_blocks = 1, sequence_dim = 0;
 
-  // In a model of one rank of a tensor axis dims and sample_elems are of what is here; part.dim counts the batch
+  // In a model of one rank of a sharing axis dims and sample_elems are of what is here; part.dim counts the batch
   // dimension as 0, dims do not have it.
   Placement placement = Placement::replicate;
   Share part;
@@ -68,18 +68,18 @@ struct Layer {
   void* user_data = nullptr;
   uint64_t backward_input_unread = 0, backward_weight_unread = 0;  // GSEL_UNREAD_*
   uint64_t backward_unread_params = 0;                             // bit i: params[i]
-  // Buffers that a call gets for its phases: one for each phase that was described. A rotation stands for several
-  // phases on one buffer, or for none; *_buffer_of tells the buffer of each phase.
+  // Buffers that a call gets for its phases: one for each phase that was described. A ring shift stands for
+  // several phases on one buffer, or for none; *_buffer_of has the buffer of each phase.
   std::vector<gsel_phase> forward_phases, backward_phases;
   std::vector<gsel_phase> forward_buffers, backward_buffers;
   std::vector<int32_t> forward_buffer_of, backward_buffer_of;
 
-  // In a model of one rank of a tensor axis: its place in the description, or -1: the library's own, which
-  // redistributes its input as its output is placed, and the gradient back (program/redistribution.h).
+  // In a model of one rank of a sharing axis: its id in the description, or -1: the library's own, which
+  // redistributes its input to the placement of its output, and the gradient back (program/redistribution.h).
   int32_t origin = -1;
   bool redistributes = false;
   bool divided = false;         // something of it is sharded or partial
-  bool some_positions = false;  // it has a part of the positions, and reduces nothing over the tensor axis
+  bool some_positions = false;  // it has a part of the positions, and reduces nothing over the sharing axis
 
   bool needs_backward_input = false;   // set by finish: some input needs a gradient
   bool needs_backward_weight = false;  // set by finish: some parameter, declared or its own, is trained through it

@@ -1,4 +1,4 @@
-// program/compression.h: what a REDUCE of a compressed bucket sends. A pure function of the program, so that
+// program/compression.h: what an ALLREDUCE of a compressed bucket sends. A pure function of the program, so that
 // compressor, forecast and counters agree.
 #pragma once
 
@@ -28,7 +28,8 @@ struct LowRankParts {
 };
 LowRankParts low_rank_parts(const Program& program, int32_t bucket);
 
-// The all-reduces that a REDUCE of the bucket makes, in order; `compressing`: from the bucket's compression_start on.
+// The all-reduces that an ALLREDUCE of the bucket makes, in order; `compressing`: from the bucket's compression_start
+// on.
 struct SentArray {
   int64_t elems = 0;
   gsel_dtype dtype = GSEL_F32;

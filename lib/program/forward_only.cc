@@ -7,7 +7,7 @@
 namespace gsel {
 namespace {
 
-// From GATHER (or BROADCAST by an owner) to RELEASE or the end, in positions of the step.
+// From ALLGATHER (or BROADCAST by an owner) to RELEASE or the end, in positions of the step.
 struct Window {
   size_t opened = 0;
   std::vector<size_t> waits;  // that end the opening

@@ -26,7 +26,7 @@ class Writer {
     write_inputs(value);
     for (int32_t l : layers_) {
       if (is_here(from_, l)) run(l);
-      for (int32_t v : from_.layers[l].outputs) pass_on(v, place_of_layer(from_, l));
+      for (int32_t v : from_.layers[l].outputs) send_to_readers(v, pipeline_rank_of_layer(from_, l));
     }
   }
 
@@ -34,7 +34,7 @@ class Writer {
 
  private:
   gsel_instr& emit(gsel_instr_kind kind) { return out_.step.emplace_back(make_instr(kind)); }
-  int32_t own_place() const { return from_.mesh.coordinate(from_.rank, GSEL_AXIS_PIPELINE); }
+  int32_t own_rank() const { return from_.mesh.coordinate(from_.rank, GSEL_AXIS_PIPELINE); }
 
   int32_t bucket_of(int32_t p) const {
     for (size_t b = 0; b < from_.buckets.size(); ++b)
@@ -61,11 +61,11 @@ class Writer {
     return buckets;
   }
 
-  // Of those that are asked for, each place asks for what its layers read.
+  // Of those that are asked for, each pipeline rank asks for what its layers read.
   void write_inputs(int32_t value) {
     for (size_t v = 0; v < from_.values.size(); ++v) {
       const auto id = static_cast<int32_t>(v);
-      const bool is_wanted = id == value && own_place() == place_of_value(from_, value);
+      const bool is_wanted = id == value && own_rank() == pipeline_rank_of_value(from_, value);
       const bool is_read = std::ranges::any_of(
           layers_, [&](int32_t l) { return is_here(from_, l) && std::ranges::count(from_.layers[l].inputs, id); });
       if (!from_.values[v].is_input || !(is_wanted || is_read)) continue;
@@ -93,19 +93,19 @@ class Writer {
       if (last_[b] == l) emit(GSEL_INSTR_RELEASE).bucket = b;
   }
 
-  // From the place that has it to the others that read it, in order of the places.
-  void pass_on(int32_t v, int32_t from) {
+  // From the pipeline rank that has it to the others that read it, in their order.
+  void send_to_readers(int32_t v, int32_t from) {
     const std::vector<int32_t> ranks = from_.mesh.group(from_.rank, GSEL_AXIS_PIPELINE);
     for (size_t to = 0; to < ranks.size(); ++to) {
-      const auto place = static_cast<int32_t>(to);
+      const auto reader = static_cast<int32_t>(to);
       const bool reads = std::ranges::any_of(layers_, [&](int32_t l) {
-        return place_of_layer(from_, l) == place && std::ranges::count(from_.layers[l].inputs, v);
+        return pipeline_rank_of_layer(from_, l) == reader && std::ranges::count(from_.layers[l].inputs, v);
       });
-      if (place == from || !reads || (own_place() != from && own_place() != place)) continue;
-      gsel_instr& message = emit(own_place() == from ? GSEL_INSTR_SEND : GSEL_INSTR_RECV);
+      if (reader == from || !reads || (own_rank() != from && own_rank() != reader)) continue;
+      gsel_instr& message = emit(own_rank() == from ? GSEL_INSTR_SEND : GSEL_INSTR_RECV);
       message.value = v;
       message.microbatch = 0;
-      message.peer = own_place() == from ? ranks[to] : ranks[from];
+      message.peer = own_rank() == from ? ranks[to] : ranks[from];
     }
   }
 
@@ -132,9 +132,10 @@ std::vector<int32_t> layers_up_to(const Program& program, int32_t value) {
   return layers;
 }
 
-int32_t place_of_value(const Program& program, int32_t value) {
+int32_t pipeline_rank_of_value(const Program& program, int32_t value) {
   for (size_t l = 0; l < program.layers.size(); ++l)
-    if (std::ranges::count(program.layers[l].outputs, value)) return place_of_layer(program, static_cast<int32_t>(l));
+    if (std::ranges::count(program.layers[l].outputs, value))
+      return pipeline_rank_of_layer(program, static_cast<int32_t>(l));
   return 0;
 }
 

@@ -1,5 +1,5 @@
 // program/forward_to.h: the program of a question: the forward of some samples up to one value and no further, through
-// the layers that it depends on, each on its place of the pipeline. What a layer writes is sent at once to the places
+// the layers that it depends on, each on its pipeline rank. What a layer writes is sent at once to the pipeline ranks
 // that read it. A pure function of a training program; does not know what the value is wanted for.
 #pragma once
 
@@ -10,8 +10,8 @@ namespace gsel {
 // Layers that have to run for a value, in order.
 std::vector<int32_t> layers_up_to(const Program& program, int32_t value);
 
-// Place of the pipeline on which the value is written; the first one of an input.
-int32_t place_of_value(const Program& program, int32_t value);
+// Pipeline rank on which the value is written; the first one of an input.
+int32_t pipeline_rank_of_value(const Program& program, int32_t value);
 
 // This rank's part of it: one micro-batch, of samples from 0 on. Parameters that a rank does not keep whole are
 // gathered where they are read, and released behind their last layer.

@@ -102,7 +102,7 @@ void check_instr(const Program& program, const gsel_instr& instr) {
   check(form->microbatch, "micro-batch", instr.microbatch, program.microbatches.size());
   check(form->bucket, "bucket", instr.bucket, program.buckets.size());
   check(form->axis, "axis", instr.axis, kAxes);
-  // A place on the axis, or a rank where there is none.
+  // A coordinate on the axis, or a rank where there is none.
   check(form->peer, "peer", instr.peer,
         static_cast<size_t>(form->axis ? program.mesh.size[instr.axis] : program.mesh.world_size()));
   const bool may_be_gradient =

@@ -23,9 +23,9 @@ struct ProgramParam {
   gsel_dtype dtype = GSEL_F32;  // as it is kept
   bool trainable = true;
   int64_t rows = 1;  // its first dimension: what low-rank compression takes for a matrix's
-  Share part = {};   // of it that this rank of the tensor axis has; n_elems and rows are of that
+  Share part = {};   // of it that this rank of the sharing axis has; n_elems and rows are of that
   bool partial_gradient =
-      false;  // whole, and each rank of the tensor axis has a part of every sum that is its gradient
+      false;  // whole, and each rank of the sharing axis has a part of every sum that is its gradient
   bool operator==(const ProgramParam&) const = default;
 };
 
@@ -47,7 +47,7 @@ struct ProgramPhase {
   int64_t bytes = 0;             // of its buffer
   int64_t bytes_per_sample = 0;  // and for each sample
   gsel_dtype dtype = GSEL_F32;   // of its elements
-  bool ring_shifts = false;      // not reduced but passed on to the next place of the axis
+  bool ring_shifts = false;      // not reduced but shifted to the next coordinate of the axis
   bool operator==(const ProgramPhase&) const = default;
 };
 
@@ -79,7 +79,7 @@ struct ProgramBucket {
   std::vector<int32_t> params;
   uint32_t flags = 0;   // GSEL_BUCKET_*
   gsel_axis axis = -1;  // of shards and owner
-  int32_t owner = -1;   // place on the axis of the one rank that steps, or -1
+  int32_t owner = -1;   // coordinate on the axis of the one rank that steps, or -1
   int32_t compression = GSEL_COMPRESS_NONE;
   int32_t compression_rank = 0;
   int64_t compression_start = 0;

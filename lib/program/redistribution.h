@@ -45,7 +45,7 @@ constexpr bool communicates(Redistribution redistribution) {
   return redistribution != Redistribution::none && redistribution != Redistribution::slice;
 }
 
-// What an instruction of a layer that redistributes does; `same` where it has nothing to do.
+// What an instruction of a layer that redistributes does; `none` where it has nothing to do.
 Redistribution redistribution_of(const Program& program, const ProgramLayer& layer, gsel_instr_kind kind);
 
 }  // namespace gsel

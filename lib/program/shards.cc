@@ -51,8 +51,8 @@ std::vector<int64_t> shard_bounds(const Program& program, int32_t bucket) {
 gsel_range own_shard(const Program& program, int32_t bucket) {
   const std::vector<int64_t> bounds = shard_bounds(program, bucket);
   const ProgramBucket& b = program.buckets[bucket];
-  const int32_t place = b.shards_state() ? program.mesh.coordinate(program.rank, b.axis) : 0;
-  return {bounds[place], bounds[place + 1]};
+  const int32_t coordinate = b.shards_state() ? program.mesh.coordinate(program.rank, b.axis) : 0;
+  return {bounds[coordinate], bounds[coordinate + 1]};
 }
 
 bool norm_meets(const Program& program, gsel_axis axis) {

@@ -16,7 +16,7 @@ std::vector<int64_t> shard_bounds(const Program& program, int32_t bucket);
 gsel_range own_shard(const Program& program, int32_t bucket);
 
 // Whether the squares that a norm is made of are summed over the axis: it divides gradients, or parameters among
-// places of a pipeline.
+// ranks of a pipeline.
 bool norm_meets(const Program& program, gsel_axis axis);
 
 // Whether this rank steps the bucket.

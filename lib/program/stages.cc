@@ -8,7 +8,7 @@
 namespace gsel {
 namespace {
 
-int32_t own_place(const Program& program) {
+int32_t own_pipeline_rank(const Program& program) {
   return program.mesh.coordinate(program.rank, GSEL_AXIS_PIPELINE);
 }
 
@@ -20,13 +20,13 @@ bool uses(const ProgramLayer& layer, int32_t value) {
 
 void check_stages(const Program& program) {
   const auto n_stages = std::ssize(program.rank_of_stage);
-  const int32_t n_places = program.mesh.size[GSEL_AXIS_PIPELINE];
-  std::vector<bool> seen(static_cast<size_t>(n_places));
+  const int32_t n_ranks = program.mesh.size[GSEL_AXIS_PIPELINE];
+  std::vector<bool> seen(static_cast<size_t>(n_ranks));
   for (ptrdiff_t s = 0; s < n_stages; ++s) {
-    const int32_t place = program.rank_of_stage[s];
-    if (place < 0 || place >= n_places)
-      fail(GSEL_ERR_PROGRAM, "stage {} is on pipeline rank {}; 0 to {} exist", s, place, n_places - 1);
-    seen[place] = true;
+    const int32_t rank = program.rank_of_stage[s];
+    if (rank < 0 || rank >= n_ranks)
+      fail(GSEL_ERR_PROGRAM, "stage {} is on pipeline rank {}; 0 to {} exist", s, rank, n_ranks - 1);
+    seen[rank] = true;
   }
   if (const auto idle = std::ranges::find(seen, false); idle != seen.end())
     fail(GSEL_ERR_PROGRAM, "pipeline rank {} has no stage; each has one or more", idle - seen.begin());
@@ -43,22 +43,22 @@ void check_stages(const Program& program) {
   if (last + 1 < n_stages && n_stages > 1) fail(GSEL_ERR_PROGRAM, "stage {} has no layer", last + 1);
 }
 
-int32_t place_of_layer(const Program& program, int32_t layer) {
+int32_t pipeline_rank_of_layer(const Program& program, int32_t layer) {
   return program.rank_of_stage[program.layers[layer].stage];
 }
 
 bool is_here(const Program& program, int32_t layer) {
-  return place_of_layer(program, layer) == own_place(program);
+  return pipeline_rank_of_layer(program, layer) == own_pipeline_rank(program);
 }
 
 std::vector<std::vector<int32_t>> all_holders(const Program& program) {
   std::vector<std::vector<int32_t>> result(program.params.size());
   for (const ProgramLayer& l : program.layers)
     for (int32_t p : l.params) result[p].push_back(program.rank_of_stage[l.stage]);
-  for (std::vector<int32_t>& places : result) {
-    if (places.empty()) places.push_back(0);
-    std::ranges::sort(places);
-    places.erase(std::unique(places.begin(), places.end()), places.end());
+  for (std::vector<int32_t>& ranks : result) {
+    if (ranks.empty()) ranks.push_back(0);
+    std::ranges::sort(ranks);
+    ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
   }
   return result;
 }
@@ -68,7 +68,7 @@ std::vector<int32_t> holders(const Program& program, int32_t param) {
 }
 
 bool holds(const Program& program, int32_t param) {
-  return std::ranges::count(holders(program, param), own_place(program)) > 0;
+  return std::ranges::count(holders(program, param), own_pipeline_rank(program)) > 0;
 }
 
 std::vector<std::vector<int32_t>> ties(const Program& program) {
@@ -111,13 +111,13 @@ std::vector<int32_t> bucket_holders(const Program& program, int32_t bucket) {
 }
 
 bool counts_for_tie(const Program& program, int32_t bucket) {
-  return bucket_holders(program, bucket).front() == own_place(program);
+  return bucket_holders(program, bucket).front() == own_pipeline_rank(program);
 }
 
 std::vector<int32_t> tied_ranks(const Program& program, int32_t bucket) {
   const std::vector<int32_t> along = program.mesh.group(program.rank, GSEL_AXIS_PIPELINE);
   std::vector<int32_t> ranks;
-  for (int32_t place : bucket_holders(program, bucket)) ranks.push_back(along[place]);
+  for (int32_t holder : bucket_holders(program, bucket)) ranks.push_back(along[holder]);
   return ranks;
 }
 
@@ -126,21 +126,21 @@ bool sums_tied(const Program& program, int32_t bucket) {
 }
 
 std::vector<int32_t> chain(const Program& program, int32_t value) {
-  std::vector<int32_t> places;
+  std::vector<int32_t> ranks;
   for (const ProgramLayer& l : program.layers)
-    if (uses(l, value) && !std::ranges::count(places, program.rank_of_stage[l.stage]))
-      places.push_back(program.rank_of_stage[l.stage]);
-  return places;
+    if (uses(l, value) && !std::ranges::count(ranks, program.rank_of_stage[l.stage]))
+      ranks.push_back(program.rank_of_stage[l.stage]);
+  return ranks;
 }
 
-bool gradient_returns(const Program& program, int32_t value, int32_t place) {
+bool gradient_returns(const Program& program, int32_t value, int32_t pipeline_rank) {
   if (!program.values[value].needs_gradient) return false;
-  const std::vector<int32_t> places = chain(program, value);
-  const auto from = std::ranges::find(places, place);
-  if (from == places.end()) return true;
+  const std::vector<int32_t> ranks = chain(program, value);
+  const auto from = std::ranges::find(ranks, pipeline_rank);
+  if (from == ranks.end()) return true;
   return std::ranges::any_of(program.layers, [&](const ProgramLayer& l) {
     return l.needs_backward_input && std::ranges::count(l.inputs, value) &&
-           std::find(from, places.end(), program.rank_of_stage[l.stage]) != places.end();
+           std::find(from, ranks.end(), program.rank_of_stage[l.stage]) != ranks.end();
   });
 }
 
@@ -161,7 +161,8 @@ std::vector<ProgramBucket> plain_buckets(const Program& program) {
       ProgramBucket bucket;
       for (size_t p = 0; p < program.params.size(); ++p) {
         const bool fits = program.params[p].trainable && program.params[p].dtype == dtype && class_of[p] == c;
-        if (fits && std::ranges::count(all[p], own_place(program))) bucket.params.push_back(static_cast<int32_t>(p));
+        if (fits && std::ranges::count(all[p], own_pipeline_rank(program)))
+          bucket.params.push_back(static_cast<int32_t>(p));
       }
       if (!bucket.params.empty()) buckets.push_back(std::move(bucket));
     }

@@ -59,7 +59,7 @@ class Counter {
   // ---- what several kinds share ----
 
   int32_t size(gsel_axis axis) const { return axis < 0 ? 1 : program_.mesh.size[axis]; }
-  int32_t place(gsel_axis axis) const { return program_.mesh.coordinate(program_.rank, axis); }
+  int32_t coordinate(gsel_axis axis) const { return program_.mesh.coordinate(program_.rank, axis); }
 
   void add(gsel_axis axis, gsel_instr_kind kind, int64_t bytes) {
     gsel_comm_count& count = traffic_[{axis, kind}];
@@ -69,7 +69,7 @@ class Counter {
 
   // The slice that this rank folds of an array.
   int64_t slice(gsel_axis axis, int64_t elems) const {
-    const gsel_range own = shard_range(elems, size(axis), place(axis));
+    const gsel_range own = shard_range(elems, size(axis), coordinate(axis));
     return own.end - own.begin;
   }
 
@@ -82,14 +82,14 @@ class Counter {
 
   // ---- kinds ----
 
-  // Two numbers from the place that has the loss to each other place.
+  // Two numbers from the pipeline rank that has the loss to each other one.
   void losses() {
     const int32_t n = size(GSEL_AXIS_PIPELINE);
     const auto loss = std::ranges::find_if(program_.layers, &ProgramLayer::is_loss);
     const auto layer = static_cast<int32_t>(loss - program_.layers.begin());
-    const bool tells = loss != program_.layers.end() && is_here(program_, layer);
-    for (int32_t i = 0; i < (n == 1 ? 0 : tells ? n - 1 : 1); ++i)
-      add(GSEL_AXIS_PIPELINE, GSEL_INSTR_LOSS_ALLREDUCE, tells ? 2 * int64_t{sizeof(double)} : 0);
+    const bool has_loss = loss != program_.layers.end() && is_here(program_, layer);
+    for (int32_t i = 0; i < (n == 1 ? 0 : has_loss ? n - 1 : 1); ++i)
+      add(GSEL_AXIS_PIPELINE, GSEL_INSTR_LOSS_ALLREDUCE, has_loss ? 2 * int64_t{sizeof(double)} : 0);
   }
 
   // Nothing goes of a micro-batch without samples.
@@ -168,7 +168,7 @@ class Counter {
     const auto param_bytes =
         static_cast<int64_t>(dtype_bytes(program_.params[program_.buckets[instr.bucket].params.front()].dtype));
     const gsel_range own = own_shard(program_, instr.bucket);
-    const bool is_root = place(instr.axis) == instr.peer;
+    const bool is_root = coordinate(instr.axis) == instr.peer;
     switch (instr.kind) {
       case GSEL_INSTR_BROADCAST:
         return is_root ? (n - 1) * elems * param_bytes : 0;
@@ -184,10 +184,10 @@ class Counter {
     }
   }
 
-  // SCATTER: all but its own part is read from the root. COLLECT: the root reads the others' parts.
+  // SCATTER: all but its own part is read from the root. GATHER: the root reads the others' parts.
   int64_t part_bytes(const gsel_instr& instr) const {
     const Microbatch& part = program_.microbatches[instr.microbatch];
-    const bool is_root = place(instr.axis) == instr.peer;
+    const bool is_root = coordinate(instr.axis) == instr.peer;
     if (is_root != (instr.kind == GSEL_INSTR_SCATTER) || part.whole < 0) return 0;
     return value_bytes(instr.value, is_root ? part.whole : instr.microbatch) -
            (is_root ? value_bytes(instr.value, instr.microbatch) : 0);

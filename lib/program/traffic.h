@@ -19,7 +19,7 @@ using Traffic = std::map<std::pair<gsel_axis, gsel_instr_kind>, gsel_comm_count>
 Traffic setup_traffic(const Program& program);
 // Of one instruction.
 Traffic traffic_of(const Program& program, const gsel_instr& instr);
-// Of step number `step`, from 0; not given: of one late enough for all compression to have begun.
+// Of step number `step`, from 0; not given: of one late enough for all compression to have started.
 Traffic step_traffic(const Program& program, int64_t step = std::numeric_limits<int64_t>::max());
 
 }  // namespace gsel

@@ -91,7 +91,7 @@ void check_agreement(Communicator& comm, const Particulars& particulars) {
   for (size_t rank = 0; rank < heads.size() / 2; ++rank) common = std::min(common, heads[rank * 2 + 1]);
   hashes.resize(common);
   const std::vector<uint64_t> all = gather_numbers(comm, hashes);
-  // The first place where any two ranks differ, so that all ranks name the same one.
+  // The first position where any two ranks differ, so that all ranks name the same one.
   for (size_t i = 0; i < common; ++i) {
     const int32_t other = first_different(all, common, i, all[i]);
     if (other < 0) continue;

@@ -19,16 +19,16 @@ AxisComms::AxisComms(Communicator& world, const Program& program) : world_(world
 void AxisComms::connect() {
   if (connected_) return;
   for (gsel_axis axis = 0; axis < kAxes; ++axis) split_axis(axis);
-  const int32_t place = program_.mesh.coordinate(program_.rank, GSEL_AXIS_PIPELINE);
+  const int32_t pipeline_rank = program_.mesh.coordinate(program_.rank, GSEL_AXIS_PIPELINE);
   for (const std::vector<int32_t>& tie : ties(program_)) {
     Own& own = ties_.emplace_back();
     tie_is_axis_.push_back(tie.size() == static_cast<size_t>(size(GSEL_AXIS_PIPELINE)));
     if (tie_is_axis_.back()) continue;
-    if (auto made = axis(GSEL_AXIS_PIPELINE).split(std::ranges::count(tie, place) ? 0 : -1, place))
+    if (auto made = axis(GSEL_AXIS_PIPELINE).split(std::ranges::count(tie, pipeline_rank) ? 0 : -1, pipeline_rank))
       own.emplace(std::move(*made));
   }
-  if (size(GSEL_AXIS_PIPELINE) > 1) losses_.emplace(*axis(GSEL_AXIS_PIPELINE).split(0, place));
-  if (losses_ && has_optimistic_steps(program_)) validation_.emplace(*axis(GSEL_AXIS_PIPELINE).split(0, place));
+  if (size(GSEL_AXIS_PIPELINE) > 1) losses_.emplace(*axis(GSEL_AXIS_PIPELINE).split(0, pipeline_rank));
+  if (losses_ && has_optimistic_steps(program_)) validation_.emplace(*axis(GSEL_AXIS_PIPELINE).split(0, pipeline_rank));
   connected_ = true;
 }
 
@@ -53,12 +53,12 @@ Communicator& AxisComms::tie(int32_t bucket) {
 }
 
 Communicator& AxisComms::losses() {
-  if (!losses_) fail(GSEL_ERR_INTERNAL, "a pipeline of one rank has nobody to tell of its loss");
+  if (!losses_) fail(GSEL_ERR_INTERNAL, "a pipeline of one rank has nobody to send its loss to");
   return *losses_;
 }
 
 Communicator& AxisComms::validation() {
-  if (!validation_) fail(GSEL_ERR_INTERNAL, "a number is optimistic over a pipeline that has nobody to tell it to");
+  if (!validation_) fail(GSEL_ERR_INTERNAL, "a number is optimistic over a pipeline that has nobody to send it to");
   return *validation_;
 }
 

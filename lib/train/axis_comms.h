@@ -1,5 +1,5 @@
 // train/axis_comms.h: communicators of the groups that a mesh has: the ranks that differ on one axis alone, and the
-// places of a pipeline that hold the same parameters. Does not know what they are used for.
+// ranks of a pipeline that hold the same parameters. Does not know what they are used for.
 #pragma once
 
 #include <optional>
@@ -20,12 +20,12 @@ class AxisComms {
 
   Communicator& world() const { return world_; }
   Communicator& axis(gsel_axis axis);
-  // Places that hold a bucket's parameters, of which there are several; and the first of them, as a rank of it.
+  // The pipeline ranks that hold a bucket's parameters, of which there are several.
   Communicator& tie(int32_t bucket);
 
-  // The pipeline's places, for nothing but what the one that has the loss tells the others of it.
+  // The ranks of the pipeline, for nothing but the losses that the one that has them sends to the others.
   Communicator& losses();
-  // The same for numbers that are optimistic, of programs that have some.
+  // The same ranks, for numbers that are optimistic; of programs that have some.
   Communicator& validation();
 
   // All of them, so that a rank that waits on any hears of a failure.
@@ -46,7 +46,7 @@ class AxisComms {
   std::vector<Own> ties_;
   Own losses_, validation_;
   std::vector<int32_t> tie_of_bucket_;
-  std::vector<bool> tie_is_axis_;  // held by every place
+  std::vector<bool> tie_is_axis_;  // held by every pipeline rank
 };
 
 }  // namespace gsel

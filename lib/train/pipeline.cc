@@ -10,7 +10,7 @@ namespace {
 
 constexpr int32_t kMostPerRun = 1 << 16;
 
-// What an instruction's time is told as; callbacks are timed apart.
+// What an instruction's time is reported as; callbacks are timed apart.
 double gsel_pipeline_report::*share_of(gsel_instr_kind kind) {
   if (kind == GSEL_INSTR_SEND) return &gsel_pipeline_report::comm_s;
   const bool waits = kind == GSEL_INSTR_RECV || kind == GSEL_INSTR_LOSS_ALLREDUCE;
@@ -106,7 +106,7 @@ void Pipeline::check_model() const {
            v.name);
 }
 
-// A backward that nothing calls belongs to parameters that the layer keeps and does not tell of: a run would learn
+// A backward that nothing calls belongs to parameters that the layer keeps and does not declare: a run would learn
 // nothing. Behind declared parameters, which are frozen, a fused one may be there for a trainer's sake.
 void Pipeline::check_backward_is_called(const Layer& layer) const {
   if (model_->loss_layer() < 0 || layer.is_loss() || !layer.params.empty() || layer.needs_backward_weight) return;

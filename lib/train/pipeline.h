@@ -31,7 +31,7 @@ struct PipelineSettings {
   bool reads_file() const;
 };
 
-// The same as a trainer's configuration: of all ranks, tensor_ranks share each place of the pipeline, the batch is one
+// The same as a trainer's configuration: of all ranks, tensor_ranks share each pipeline rank, the batch is one
 // run's. Names of layers stand for their ids.
 Config to_config(const PipelineSettings& settings, const Model& model, int32_t ranks);
 

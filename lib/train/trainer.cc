@@ -91,15 +91,15 @@ Compiled Trainer::compile_own(const Config& config, const gsel_optimizer_options
 }
 
 void Trainer::make_executor(Compiled own, std::vector<Program> programs, const gsel_optimizer_options* options) {
-  tell_notes(own, programs);
+  log_notes(own, programs);
   local_ = std::move(own.model);
   program_ = std::move(*std::ranges::find(programs, comm_.rank(), &Program::rank));
-  optimizer_.emplace(config_, *local_, options);  // it is told of parameters as they are here
+  optimizer_.emplace(config_, *local_, options);  // it is given parameters as they are here
   executor_ = std::make_unique<Executor>(*local_, program_, config_, *optimizer_, comm_);
   executor_->params().initialise(static_cast<uint64_t>(config_.train.seed));
 }
 
-void Trainer::tell_notes(const Compiled& own, const std::vector<Program>& programs) const {
+void Trainer::log_notes(const Compiled& own, const std::vector<Program>& programs) const {
   if (comm_.rank() != 0) return;
   for (const auto& notes : {own.program.notes, traffic_notes(programs.front())})
     for (const std::string& note : notes) log(GSEL_LOG_INFO, "strategy", "{}", note);

@@ -52,7 +52,7 @@ class Trainer {
   void refuse_model() const;
   Compiled compile_own(const Config& config, const gsel_optimizer_options* options) const;
   void make_executor(Compiled own, std::vector<Program> programs, const gsel_optimizer_options* options);
-  void tell_notes(const Compiled& own, const std::vector<Program>& programs) const;
+  void log_notes(const Compiled& own, const std::vector<Program>& programs) const;
   bool in_child() const { return os::fork_generation() != fork_generation_; }
   void check_kernels() const;
   void refuse_in_child() const;

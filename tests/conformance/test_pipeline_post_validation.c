@@ -8,7 +8,7 @@ enum { MICROBATCHES = 4, BATCH = 8, LARGE_BATCH = 128 * MICROBATCHES };
 
 struct shape {
   const char *schedule, *data;
-  int places, ranks, is_large;
+  int pipeline_ranks, ranks, is_large;
 };
 #define ZERO_AT(stage, more) "[strategy.data]\nplugin = \"zero\"\nstage = " stage "\n" more
 #define SMALL_BUCKETS "[strategy.data]\nplugin = \"ddp\"\nbucket_bytes = 1\nfirst_bucket_bytes = 1\n"
@@ -53,14 +53,14 @@ static post_validation_trial trial_of(const struct shape* shape, const char* val
   const int n = snprintf(t.config, sizeof t.config,
                          "[mesh]\npipeline = %d\n[strategy.pipeline]\nplugin = \"pp\"\nschedule = \"%s\"\n"
                          "post_validate = \"%s\"\n%s[train]\nseed = 5\nbatch = %d\nmicrobatches = %d\n%s",
-                         shape->places, shape->schedule, validation, shape->data,
+                         shape->pipeline_ranks, shape->schedule, validation, shape->data,
                          shape->is_large ? LARGE_BATCH * shape->ranks : BATCH, MICROBATCHES, train);
   assert_true(n > 0 && (size_t)n < sizeof t.config);
   return t;
 }
 
 static void run_trial(const struct shape* shape, post_validation_trial* t, int processes) {
-  (processes ? as_processes : as_threads)(shape->places * shape->ranks, train_and_validate, t);
+  (processes ? as_processes : as_threads)(shape->pipeline_ranks * shape->ranks, train_and_validate, t);
 }
 
 /* What may not differ. */
@@ -118,8 +118,8 @@ static void write_clipping(char* train, size_t capacity, const char* rest, const
 
 static void try_variant(const struct shape* shape, const struct variant* v, const char* train, double clip_norm,
                         post_validation_outcome* on, post_validation_outcome* off) {
-  const int32_t world = shape->places * shape->ranks;
-  print_message("  %s, %d places, %.*s%s, %s\n", shape->schedule, shape->places,
+  const int32_t world = shape->pipeline_ranks * shape->ranks;
+  print_message("  %s, %d pipeline ranks, %.*s%s, %s\n", shape->schedule, shape->pipeline_ranks,
                 shape->data[0] ? (int)strcspn(shape->data + 16, "\n") : 5, shape->data[0] ? shape->data + 16 : "alone",
                 shape->is_large ? ", large" : "", v->name);
   post_validation_trial waits = trial_of(shape, "off", train, off), goes_on = trial_of(shape, "on", train, on);
@@ -226,7 +226,7 @@ static void auto_is_for_zb_h2_where_something_is_looked_at(void** state) {
   (void)state;
   static const struct {
     const char *schedule, *validation, *train;
-    int places, expected;
+    int pipeline_ranks, expected;
   } kRows[] = {
       {"zb-h2", "auto", "clip_norm = 1.0\n", 2, 1},
       {"zb-h2", "auto", "precision = \"fp16\"\n", 3, 1},
@@ -240,13 +240,13 @@ static void auto_is_for_zb_h2_where_something_is_looked_at(void** state) {
   };
   post_validation_outcome* out = post_validation_outcomes();
   for (size_t i = 0; i < sizeof kRows / sizeof *kRows; ++i) {
-    const struct shape shape = {kRows[i].schedule, "", kRows[i].places, 1, 0};
+    const struct shape shape = {kRows[i].schedule, "", kRows[i].pipeline_ranks, 1, 0};
     post_validation_trial t = trial_of(&shape, kRows[i].validation, kRows[i].train, out);
-    as_threads(shape.places, tell_program, &t);
-    for (int r = 0; r < shape.places; ++r)
+    as_threads(shape.pipeline_ranks, tell_program, &t);
+    for (int r = 0; r < shape.pipeline_ranks; ++r)
       if (out[r].restarts != kRows[i].expected)
-        fail_msg("%s, %s, %d places, %s: rank %d %s", kRows[i].schedule, kRows[i].validation, shape.places,
-                 kRows[i].train, r, out[r].restarts ? "validates" : "does not validate");
+        fail_msg("%s, %s, %d pipeline ranks, %s: rank %d %s", kRows[i].schedule, kRows[i].validation,
+                 shape.pipeline_ranks, kRows[i].train, r, out[r].restarts ? "validates" : "does not validate");
   }
   free_validation_outcomes(out);
 }
@@ -297,7 +297,7 @@ static void expect_death(rank_run* run) {
 static void a_rank_killed_with_an_open_step_is_an_error_that_names_it(void** state) {
   (void)state;
   for (size_t s = 0; s < N_SHAPES; s += 3) {
-    const int world = kShapes[s].places * kShapes[s].ranks;
+    const int world = kShapes[s].pipeline_ranks * kShapes[s].ranks;
     post_validation_trial t = trial_of(&kShapes[s], "on", ADAMW "clip_norm = 1e9\n", NULL);
     t.dies = 0; /* it has inputs under every schedule */
     rank_run* runs = ranks_prepare(world, &t);

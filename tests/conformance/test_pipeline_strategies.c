@@ -16,20 +16,20 @@ struct data_row {
 static const struct data_row kAlone = {"alone", "", 1}, kDdp = {"ddp", "[strategy.data]\nplugin = \"ddp\"\n", 2},
                              kZero1 = {"zero 1", "[strategy.data]\nplugin = \"zero\"\nstage = 1\n", 2};
 
-static const char* pipeline_config(const char* schedule, int places, int m, const struct data_row* data, int batch,
-                                   const char* options, const char* more) {
+static const char* pipeline_config(const char* schedule, int pipeline_ranks, int m, const struct data_row* data,
+                                   int batch, const char* options, const char* more) {
   static char text[1024];
   snprintf(text, sizeof text,
            "[mesh]\npipeline = %d\n[strategy.pipeline]\nplugin = \"pp\"\nschedule = \"%s\"\n%s%s" PIPELINE_TRAIN "%s",
-           places, schedule, options, data->section, batch, m, more);
+           pipeline_ranks, schedule, options, data->section, batch, m, more);
   return text;
 }
 
 /* Whether gsel_schedule_create knows a way; what it says otherwise is test_schedule's. */
-static int can_divide(const char* schedule, int places, int m, int chunks) {
+static int can_divide(const char* schedule, int pipeline_ranks, int m, int chunks) {
   gsel_schedule* made = NULL;
   gsel_error* err = NULL;
-  const gsel_status status = gsel_schedule_create(gsel_str_from(schedule), places, m, chunks, &made, &err);
+  const gsel_status status = gsel_schedule_create(gsel_str_from(schedule), pipeline_ranks, m, chunks, &made, &err);
   gsel_schedule_free(made);
   gsel_error_free(err);
   return !status;
@@ -40,13 +40,14 @@ static int is_tried(const char* name) {
   return !only || strstr(name, only);
 }
 
-static void try_one(const char* schedule, int places, int m, const struct data_row* data, int batch,
+static void try_one(const char* schedule, int pipeline_ranks, int m, const struct data_row* data, int batch,
                     const pipeline_outcome* expected, pipeline_outcome* out, const char* options, const char* more,
                     int processes) {
-  pipeline_trial t = {pipeline_config(schedule, places, m, data, batch, options, more), NULL, -1, 1, expected, out};
-  print_message("  %s, %d places, %d micro-batches, %s %.*s %.*s\n", schedule, places, m, data->name,
+  pipeline_trial t = {
+      pipeline_config(schedule, pipeline_ranks, m, data, batch, options, more), NULL, -1, 1, expected, out};
+  print_message("  %s, %d pipeline ranks, %d micro-batches, %s %.*s %.*s\n", schedule, pipeline_ranks, m, data->name,
                 (int)strcspn(options, "\n"), options, (int)strcspn(more, "\n"), more);
-  (processes ? as_processes : as_threads)(places * data->ranks, train_pipeline, &t);
+  (processes ? as_processes : as_threads)(pipeline_ranks * data->ranks, train_pipeline, &t);
 }
 
 /* All schedules at all sizes. A schedule that cannot divide m is refused before anything runs. */
@@ -56,9 +57,9 @@ static void equals_one_rank(const struct data_row* data) {
     const int m = kMicrobatches[c], batch = 2 * m;
     pipeline_outcome* expected = pipeline_reference(batch, "");
     for (int s = 0; s < N_SCHEDULES; ++s)
-      for (int places = 2; places <= 4 && is_tried(kSchedules[s]); ++places)
-        if (can_divide(kSchedules[s], places, m, 0))
-          try_one(kSchedules[s], places, m, data, batch, expected, out, "", "", 0);
+      for (int pipeline_ranks = 2; pipeline_ranks <= 4 && is_tried(kSchedules[s]); ++pipeline_ranks)
+        if (can_divide(kSchedules[s], pipeline_ranks, m, 0))
+          try_one(kSchedules[s], pipeline_ranks, m, data, batch, expected, out, "", "", 0);
     free_pipeline_outcomes(expected);
   }
   free_pipeline_outcomes(out);
@@ -117,9 +118,9 @@ static void norms_equal_those_of_one_rank(void** state) {
   assert_true(expected->norm[0] > 0);
   for (int s = 0; s < N_SCHEDULES; ++s)
     for (size_t i = 0; i < sizeof rows / sizeof *rows && is_tried(kSchedules[s]); ++i)
-      for (int places = 2; places <= 4; places += 2)
-        if (can_divide(kSchedules[s], places, 4, 0))
-          try_one(kSchedules[s], places, 4, rows[i], 8, expected, out, "", clip, 0);
+      for (int pipeline_ranks = 2; pipeline_ranks <= 4; pipeline_ranks += 2)
+        if (can_divide(kSchedules[s], pipeline_ranks, 4, 0))
+          try_one(kSchedules[s], pipeline_ranks, 4, rows[i], 8, expected, out, "", clip, 0);
   free_pipeline_outcomes(expected);
   free_pipeline_outcomes(out);
 }
@@ -175,7 +176,7 @@ static void a_failing_stage_ends_the_step_everywhere(void** state) {
   (void)state;
   for (int s = 0; s < N_SCHEDULES; ++s)
     for (int processes = 0; processes < 2; ++processes) {
-      /* The head is on the last place, which in a V is the first; one of its ranks fails. */
+      /* The head is on the last pipeline rank, which in a V is the first; one of its ranks fails. */
       const int is_v = strstr(kSchedules[s], "-v") != NULL;
       pipeline_trial t = {pipeline_config(kSchedules[s], 2, 4, &kDdp, 8, "", ""), "head", is_v ? 1 : 3, 0, NULL, NULL};
       print_message("  %s\n", kSchedules[s]);
@@ -185,7 +186,7 @@ static void a_failing_stage_ends_the_step_everywhere(void** state) {
 
 struct refusal {
   const char *schedule, *options;
-  int places, m, batch;
+  int pipeline_ranks, m, batch;
   const struct data_row* data;
   gsel_status code;
   const char* part;
@@ -222,14 +223,14 @@ static void what_cannot_be_cut_is_refused_with_what_would_do(void** state) {
   };
   for (size_t i = 0; i < sizeof refusals / sizeof *refusals; ++i) {
     const struct refusal* r = &refusals[i];
-    pipeline_trial t = {pipeline_config(r->schedule, r->places, r->m, r->data, r->batch, r->options, ""),
+    pipeline_trial t = {pipeline_config(r->schedule, r->pipeline_ranks, r->m, r->data, r->batch, r->options, ""),
                         NULL,
                         -1,
                         0,
                         NULL,
                         (pipeline_outcome*)(uintptr_t)r};
     print_message("  %s\n", r->part);
-    as_threads(r->places * r->data->ranks, expect_refusal, &t);
+    as_threads(r->pipeline_ranks * r->data->ranks, expect_refusal, &t);
   }
 }
 

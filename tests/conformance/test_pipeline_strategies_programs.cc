@@ -92,7 +92,7 @@ void random_pipelines_are_accepted_by_the_verifier(void**) {
 
 // ---- optimistic steps ----
 
-// Micro-batches of which the first layer here has run forward before VALIDATE.
+// Micro-batches of which the first layer here has run forward before POST_VALIDATE.
 int32_t forwards_before_validate(const Program& p) {
   int32_t n = 0, layer = -1;
   const int32_t end = post_validate_position(p);

@@ -1,5 +1,5 @@
 // Programs that step before they know whether they may: what the verifier says to each way of getting it wrong, and how
-// far forward VALIDATE is moved so that no message crosses it.
+// far forward POST_VALIDATE is moved so that no message crosses it.
 #include "program/traffic.h"
 #include "program/verify/post_validation.h"
 #include "support/program_cases.h"

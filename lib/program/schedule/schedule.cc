@@ -19,19 +19,19 @@ struct Form {
   bool in_rounds;    // micro-batches go in rounds of equal size
   int32_t per_rank;  // micro-batches for each rank that it takes at least; 0: any number
   ScheduleRow (*row)(const PipelineShape&, int32_t rank);
-  int32_t (*place)(const PipelineShape&, int32_t stage);
+  int32_t (*rank_of)(const PipelineShape&, int32_t stage);
 };
 
 constexpr Form kForms[] = {
-    {"naive", "", 1, false, false, 0, naive_row, looping_place},
-    {"gpipe", "GPipe", 1, false, false, 0, gpipe_row, looping_place},
-    {"1f1b", "1F1B", 1, false, false, 0, one_f_one_b_row, looping_place},
-    {"interleaved-1f1b", "Interleaved1F1B", 2, true, true, 0, interleaved_row, looping_place},
-    {"zb-h1", "", 1, false, false, 0, zb_h1_row, looping_place},
-    {"interleaved-zb", "InterleavedZeroBubble", 2, true, true, 0, interleaved_zb_row, looping_place},
-    {"zb-h2", "", 1, false, false, 0, zb_h2_row, looping_place},
-    {"zb-v", "ZBVZeroBubble", 2, false, false, 0, zb_v_row, v_place},
-    {"dualpipe-v", "DualPipeV", 2, false, false, 2, dualpipe_v_row, v_place},
+    {"naive", "", 1, false, false, 0, naive_row, looping_rank},
+    {"gpipe", "GPipe", 1, false, false, 0, gpipe_row, looping_rank},
+    {"1f1b", "1F1B", 1, false, false, 0, one_f_one_b_row, looping_rank},
+    {"interleaved-1f1b", "Interleaved1F1B", 2, true, true, 0, interleaved_row, looping_rank},
+    {"zb-h1", "", 1, false, false, 0, zb_h1_row, looping_rank},
+    {"interleaved-zb", "InterleavedZeroBubble", 2, true, true, 0, interleaved_zb_row, looping_rank},
+    {"zb-h2", "", 1, false, false, 0, zb_h2_row, looping_rank},
+    {"zb-v", "ZBVZeroBubble", 2, false, false, 0, zb_v_row, v_rank},
+    {"dualpipe-v", "DualPipeV", 2, false, false, 2, dualpipe_v_row, v_rank},
 };
 
 bool same_letters(std::string_view a, std::string_view b) {
@@ -128,7 +128,7 @@ Schedule make_schedule(std::string_view name, int32_t ranks, int32_t microbatche
   Schedule schedule;
   schedule.name = form.name;
   schedule.n_microbatches = microbatches;
-  for (int32_t stage = 0; stage < ranks * shape.chunks; ++stage) schedule.rank_of.push_back(form.place(shape, stage));
+  for (int32_t stage = 0; stage < ranks * shape.chunks; ++stage) schedule.rank_of.push_back(form.rank_of(shape, stage));
   for (int32_t rank = 0; rank < ranks; ++rank) schedule.rows.push_back(form.row(shape, rank));
   return schedule;
 }

@@ -73,7 +73,7 @@ int32_t earlier_chunks(const PipelineShape& shape) {
 
 }  // namespace
 
-int32_t looping_place(const PipelineShape& shape, int32_t stage) {
+int32_t looping_rank(const PipelineShape& shape, int32_t stage) {
   return stage % shape.ranks;
 }
 

@@ -26,8 +26,8 @@ ScheduleRow zb_v_row(const PipelineShape& shape, int32_t rank);
 ScheduleRow dualpipe_v_row(const PipelineShape& shape, int32_t rank);
 
 // Rank of a stage where ranks take turns, 0 1 2 0 1 2, and where the second half goes back, 0 1 2 2 1 0.
-int32_t looping_place(const PipelineShape& shape, int32_t stage);
-int32_t v_place(const PipelineShape& shape, int32_t stage);
+int32_t looping_rank(const PipelineShape& shape, int32_t stage);
+int32_t v_rank(const PipelineShape& shape, int32_t stage);
 
 // Micro-batches go through the chunks of an interleaved schedule in rounds of equal size, of as many as there are ranks
 // or more; with fewer than that in one round. 0 where they cannot be divided so.

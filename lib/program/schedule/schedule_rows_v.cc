@@ -62,7 +62,7 @@ class VRow {
 
 }  // namespace
 
-int32_t v_place(const PipelineShape& shape, int32_t stage) {
+int32_t v_rank(const PipelineShape& shape, int32_t stage) {
   return stage < shape.ranks ? stage : 2 * shape.ranks - 1 - stage;
 }
 

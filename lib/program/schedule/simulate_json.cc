@@ -1,5 +1,5 @@
 // program/schedule/simulate_json.cc: a simulation as JSON. Written piece by piece: a schedule has many actions, and the
-// first key tells readers what the document is.
+// first key says what the document is.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// program/text/placements_table.h: how parameters and values lie on the tensor axis, and what brings them from one form
-// to another, as a table for people.
+// program/text/placements_table.h: how parameters and values lie on the sharing axis, and what redistributes them, as
+// a table for people.
 #pragma once
 
 #include <string>

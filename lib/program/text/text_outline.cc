@@ -223,7 +223,7 @@ void OutlineReader::read_layer() {
   program_.layers.push_back(std::move(layer));
 }
 
-// Behind the layers and the places that were read so far.
+// Checked against the layers and the stages line that were read so far.
 int32_t OutlineReader::read_stage(const Word& w) const {
   const int64_t last = program_.layers.empty() ? 0 : program_.layers.back().stage;
   const auto n_stages = static_cast<int64_t>(program_.rank_of_stage.size());
@@ -240,11 +240,11 @@ int32_t OutlineReader::read_stage(const Word& w) const {
 uint64_t OutlineReader::read_unread(const Word& w, const ProgramLayer& layer) const {
   uint64_t bits = 0;
   for (int32_t p : lines_.ids(w, params_, "param")) {
-    const auto place = std::ranges::find(layer.params, p) - layer.params.begin();
-    if (place >= std::min<ptrdiff_t>(64, std::ssize(layer.params)))
+    const auto position = std::ranges::find(layer.params, p) - layer.params.begin();
+    if (position >= std::min<ptrdiff_t>(64, std::ssize(layer.params)))
       lines_.refuse_at(w, fmt::format("param \"{}\" is not among the first 64 of params= before this word",
                                       program_.params[p].name));
-    bits |= uint64_t{1} << place;
+    bits |= uint64_t{1} << position;
   }
   return bits;
 }
@@ -254,12 +254,13 @@ ProgramPhase OutlineReader::read_phase(const Word& w, std::string_view item) {
   constexpr std::string_view kRingShift = ":ring_shift";
   ProgramPhase phase;
   phase.ring_shifts = item.ends_with(kRingShift);
-  const std::string_view told = item.substr(0, item.size() - (phase.ring_shifts ? kRingShift.size() : 0));
-  const size_t first = told.find(':'), second = first == told.npos ? told.npos : told.find(':', first + 1);
-  if (second == told.npos) lines_.refuse_at(w, fmt::format("\"{}\" is not axis:dtype:bytes", item));
-  phase.axis = lines_.axis(w, told.substr(0, first));
-  phase.dtype = read_dtype(w, told.substr(first + 1, second - first - 1), {GSEL_F32, GSEL_F64});
-  const std::string_view bytes = told.substr(second + 1);
+  const std::string_view phase_text = item.substr(0, item.size() - (phase.ring_shifts ? kRingShift.size() : 0));
+  const size_t first = phase_text.find(':'),
+               second = first == phase_text.npos ? phase_text.npos : phase_text.find(':', first + 1);
+  if (second == phase_text.npos) lines_.refuse_at(w, fmt::format("\"{}\" is not axis:dtype:bytes", item));
+  phase.axis = lines_.axis(w, phase_text.substr(0, first));
+  phase.dtype = read_dtype(w, phase_text.substr(first + 1, second - first - 1), {GSEL_F32, GSEL_F64});
+  const std::string_view bytes = phase_text.substr(second + 1);
   const size_t plus = bytes.find('+');
   phase.bytes = lines_.number(w, bytes.substr(0, plus), 0, kMaxAmount);
   if (plus != bytes.npos) phase.bytes_per_sample = lines_.number(w, bytes.substr(plus + 1), 1, kMaxAmount);

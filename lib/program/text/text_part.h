@@ -1,4 +1,4 @@
-// program/text/text_part.h: how the text form writes what a rank of the tensor axis has of a tensor:
+// program/text/text_part.h: how the text form writes what a rank of the sharing axis has of a tensor:
 // DIM:BEGIN-END/WHOLE, with xBLOCKS where it is split in several blocks. Printed and read side by side, so that they
 // agree.
 #pragma once

@@ -5,7 +5,7 @@ namespace gsel {
 namespace {
 
 constexpr int32_t kMaxCount = 1 << 20;  // bound on numbers that decide allocations
-constexpr size_t kMaxWords = 32;        // of a line that has no list of places
+constexpr size_t kMaxWords = 32;        // of a line that has no list of pipeline ranks
 
 class Reader {
  public:

@@ -36,7 +36,7 @@ constexpr const char* kNumbers[] = {"world_size",        "step",       "loss",
                                     "offload_bytes_out"};
 constexpr int32_t kCallingThread = 0, kCommunication = 1;
 
-// All that a document tells is added at once, or nothing.
+// All that a document has is added at once, or nothing.
 class Reader {
  public:
   Reader(const Timeline& timeline, const std::string& file) : source_{"timeline", one_line(file)} {
@@ -118,21 +118,21 @@ class Reader {
     const double zero =
         step.is_null("began_ns") ? 0 : static_cast<double>(step.number("began_ns", 0, kMaxNs, 0)) * 1e-3;
     const std::string name = fmt::format("rank {}", rank);
-    const MeshPlace where = place_in_mesh(step, rank);
-    Lane calling{rank, name, kCallingThread, "calling thread", zero, true, {}, where};
-    Lane beside{rank, name, kCommunication, "communication", zero, true, {}, where};
+    const Coordinates coordinates = coordinates_of(step, rank);
+    Lane calling{rank, name, kCallingThread, "calling thread", zero, true, {}, coordinates};
+    Lane communication{rank, name, kCommunication, "communication", zero, true, {}, coordinates};
     if (!step.is_null("intervals"))
       each(step, "intervals", [&](JsonObject interval) {
         count_span(interval);
         Span span = read_interval(interval);
-        (interval.flag("asynchronous", false) ? beside : calling).spans.push_back(std::move(span));
+        (interval.flag("asynchronous", false) ? communication : calling).spans.push_back(std::move(span));
       });
     read_.lanes.push_back(std::move(calling));
-    if (!beside.spans.empty()) read_.lanes.push_back(std::move(beside));
+    if (!communication.spans.empty()) read_.lanes.push_back(std::move(communication));
   }
 
   // The pipeline axis is the outermost.
-  static MeshPlace place_in_mesh(JsonObject& step, int32_t rank) {
+  static Coordinates coordinates_of(JsonObject& step, int32_t rank) {
     if (!step.has("mesh")) return {};
     JsonObject mesh = step.object("mesh");
     int64_t n_replicas = 1, n_stages = 1;

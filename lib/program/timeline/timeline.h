@@ -21,10 +21,10 @@ struct Span {
   int32_t stage = -1;               // of a pipeline; -1: unknown
 };
 
-// Where a step's rank stands.
-struct MeshPlace {
-  int32_t n_places = 1, n_replicas = 1;  // on the pipeline axis; of the pipeline, on the others
-  int32_t place = 0, replica = 0;
+// Of a step's rank in its mesh.
+struct Coordinates {
+  int32_t n_ranks = 1, n_replicas = 1;  // on the pipeline axis; of the pipeline, on the others
+  int32_t pipeline_rank = 0, replica = 0;
 };
 
 // One thread of events: spans may overlap where several were under way.
@@ -36,9 +36,9 @@ struct Lane {
   double zero_us = 0;    // on the clock of its host
   bool of_step = false;  // of a rank's step, whose host may be another one
   std::vector<Span> spans;
-  MeshPlace where{};
+  Coordinates coordinates{};
 
-  bool of_pipeline() const { return where.n_places > 1; }
+  bool of_pipeline() const { return coordinates.n_ranks > 1; }
 };
 
 struct Timeline {
@@ -46,7 +46,7 @@ struct Timeline {
   std::vector<Chart> schedules;  // simulated
 };
 
-// Adds what a document tells; nothing when it throws. GSEL_ERR_PARSE.
+// Adds what a document has; nothing when it throws. GSEL_ERR_PARSE.
 void add_document(Timeline& timeline, std::string_view json, const std::string& file);
 
 // Zero of each lane where they are drawn together: that of its clock, unless steps have no moment in common, which then

@@ -1,5 +1,5 @@
 // program/timeline/timeline_chart.cc: recorded steps as charts: the instructions of a rank, joined to the actions they
-// are part of. Which backward was a half of one is told by whether any rank has done the other half on its own.
+// are part of. Whether a backward was a half of one is seen by whether any rank has done the other half on its own.
 #include "program/timeline/timeline_chart.h"
 
 #include <fmt/format.h>
@@ -111,8 +111,8 @@ void add_actions(const Run& run, bool halves, std::vector<ChartAction>& actions)
 }
 
 std::string row_name(const Lane& lane, bool replicas) {
-  return replicas ? fmt::format("{}: pipeline rank {} of replica {}", lane.process_name, lane.where.place,
-                                lane.where.replica)
+  return replicas ? fmt::format("{}: pipeline rank {} of replica {}", lane.process_name, lane.coordinates.pipeline_rank,
+                                lane.coordinates.replica)
                   : lane.process_name;
 }
 
@@ -138,12 +138,12 @@ void name_it(Chart& chart, const std::vector<Recorded>& recorded) {
       microbatches.insert(action.microbatch);
     }
   }
-  const MeshPlace& where = recorded.front().lane->where;
+  const Coordinates& coordinates = recorded.front().lane->coordinates;
   const std::string chunks = chart.chunks > 1 ? fmt::format(", {} chunks each", chart.chunks) : "",
-                    replicas = where.n_replicas > 1 ? fmt::format(", {} times", where.n_replicas) : "";
+                    replicas = coordinates.n_replicas > 1 ? fmt::format(", {} times", coordinates.n_replicas) : "";
   const double makespan = std::max(end - begin, 0.0);
-  chart.process_name =
-      fmt::format("recorded: {} stages x {} micro-batches{}{}", where.n_places, microbatches.size(), chunks, replicas);
+  chart.process_name = fmt::format("recorded: {} stages x {} micro-batches{}{}", coordinates.n_ranks,
+                                   microbatches.size(), chunks, replicas);
   chart.title = fmt::format("{}: bubble {:.1f} % of makespan", chart.process_name,
                             makespan > 0 ? (makespan - busiest) / makespan * 100 : 0.0);
   chart.details = fmt::format("makespan {:.3f} ms, busiest rank {:.3f} ms, from the first forward to the last backward",
@@ -169,16 +169,21 @@ std::vector<Chart> recorded_charts(const Timeline& timeline) {
     if (const Lane& lane = timeline.lanes[i]; lane.of_pipeline() && lane.thread == 0 && !lane.spans.empty())
       recorded.push_back(read_lane(lane, zeros[i]));
   if (recorded.empty()) return {};
-  std::ranges::stable_sort(recorded, {},
-                           [](const Recorded& r) { return std::pair(r.lane->where.replica, r.lane->where.place); });
+  std::ranges::stable_sort(recorded, {}, [](const Recorded& r) {
+    return std::pair(r.lane->coordinates.replica, r.lane->coordinates.pipeline_rank);
+  });
   const bool halves = std::ranges::any_of(recorded, [](const Recorded& r) {
     return std::ranges::any_of(r.runs, [](const Run& run) { return run.kind == 'B' && weights_of(run) == 0; });
   });
   Chart chart;
   chart.measured = true;
   for (Recorded& r : recorded) {
-    ChartRow row{
-        row_name(*r.lane, r.lane->where.n_replicas > 1), {}, r.lane->process, kActionsThread, {}, std::move(r.marks)};
+    ChartRow row{row_name(*r.lane, r.lane->coordinates.n_replicas > 1),
+                 {},
+                 r.lane->process,
+                 kActionsThread,
+                 {},
+                 std::move(r.marks)};
     for (const Run& run : r.runs) add_actions(run, halves, row.actions);
     number_chunks(row.actions, chart.chunks);
     chart.rows.push_back(std::move(row));

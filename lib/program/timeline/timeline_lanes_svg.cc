@@ -22,7 +22,7 @@ struct Colour {
   const char* kind;
   const char* fill;
 };
-// Computing in blue, orange and green, waiting in red, what runs beside in violet and teal.
+// Computing in blue, orange and green, waiting in red, what runs asynchronously in violet and teal.
 constexpr std::array kColours{
     Colour{"input", "#8b949e"},          Colour{"forward", "#4c8df6"},        Colour{"recompute", "#7db1ff"},
     Colour{"backward", "#f0883e"},       Colour{"backward_input", "#f5a860"}, Colour{"backward_weight", "#d2691e"},

@@ -40,7 +40,7 @@ void Coverage::check() {
   }
 }
 
-// A rank that has them in a micro-batch is told; where none has, the first.
+// The error names a rank that has them in a micro-batch; where none has, the first.
 void Coverage::refuse_missing(int32_t layer, int64_t first, int64_t end) const {
   int32_t rank = ranks_.front().second.rank;
   std::string hint;

@@ -9,12 +9,12 @@
 
 namespace gsel {
 
-// Forwards of one tensor coordinate; all ranks of it together cover the batch.
+// Forwards of one coordinate on the sharing axis; all ranks of it together cover the batch.
 class Coverage {
  public:
   explicit Coverage(const Program& outline) : outline_(outline), runs_(outline.layers.size()) {}
 
-  // A rank's micro-batches, which tell how large the batch is; then what it runs. A coordinate without a rank of its
+  // A rank's micro-batches, which say how large the batch is; then what it runs. A coordinate without a rank of its
   // own here adds nothing, and is not looked at.
   void add_rank(const Program& program, const Job::Replica& replica);
   void add_forward(const Job::Replica& replica, int32_t layer, int32_t microbatch);

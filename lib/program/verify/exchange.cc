@@ -42,8 +42,8 @@ size_t Group::post(const Spot& spot, int32_t phase) {
 }
 
 int32_t Group::missing(size_t index) const {
-  for (size_t place = 0; place < ranks_.size(); ++place)
-    if (posted_[place] <= index) return ranks_[place];
+  for (size_t i = 0; i < ranks_.size(); ++i)
+    if (posted_[i] <= index) return ranks_[i];
   return -1;
 }
 

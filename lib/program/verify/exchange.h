@@ -26,16 +26,16 @@ struct Spot {
 // make together, in order.
 class Group {
  public:
-  // Ids of buckets differ between places of the pipeline, and of the tensor axis where parts differ in size: the same
+  // Ids of buckets differ between ranks of the pipeline, and of the sharing axis where parts differ in size: the same
   // bucket is the one that has the same parameters.
   Group(std::string name, std::vector<int32_t> ranks, bool same_bucket_ids)
       : name_(std::move(name)), ranks_(std::move(ranks)), same_bucket_ids_(same_bucket_ids), posted_(ranks_.size()) {}
 
-  // Adds a rank's next call; returns its place in the order. `phase`: of the layer the instruction runs, else 0.
-  // GSEL_ERR_PROGRAM when the group has another call in that place.
+  // Adds a rank's next call; returns its position in the order. `phase`: of the layer the instruction runs, else 0.
+  // GSEL_ERR_PROGRAM when the group has another call at that position.
   size_t post(const Spot& spot, int32_t phase);
   bool complete(size_t index) const { return calls_[index].joined == ranks_.size(); }
-  bool has_posted(int32_t place, size_t index) const { return posted_[place] > index; }
+  bool has_posted(int32_t position, size_t index) const { return posted_[position] > index; }
   // The rank that has not posted call `index` yet, or -1.
   int32_t missing(size_t index) const;
   // Throws when some rank never joined a call.
@@ -50,7 +50,7 @@ class Group {
   std::string name_;
   std::vector<int32_t> ranks_;
   bool same_bucket_ids_;
-  std::vector<size_t> posted_;  // by place
+  std::vector<size_t> posted_;  // by position in ranks_
   std::vector<Call> calls_;
 };
 

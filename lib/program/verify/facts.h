@@ -14,7 +14,7 @@ namespace gsel {
 struct ValueFacts {
   bool written = false;
   bool gradient_used = false;
-  int32_t expected = 0;  // gradient contributions owed: forward readers, sends and collects
+  int32_t expected = 0;  // gradient contributions owed: forward readers, sends and gathers
   int32_t arrived = 0;
 };
 
@@ -41,7 +41,7 @@ struct BucketFacts {
   int32_t uncovered = 0;             // contributions to its gradients that no reduction has taken yet
   bool reduced = false;              // over the axis that it has shards or an owner on
   std::array<bool, kAxes> summed{};  // over which axes its whole gradients are
-  bool partial_summed = false;       // over the ranks of the tensor axis
+  bool partial_summed = false;       // over the ranks of the sharing axis
   bool tied_summed = false;          // over the stages that hold its parameters
   bool closed = false;               // no contribution may come any more
   bool looked_at = false;            // by norm or overflow

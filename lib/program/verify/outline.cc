@@ -28,9 +28,9 @@ void check_homes(const Program& program) {
   for (const ProgramBucket& bucket : program.buckets)
     for (int32_t p : bucket.params) ++homes[p];
   const std::vector<std::vector<int32_t>> all = all_holders(program);
-  const int32_t place = program.mesh.coordinate(program.rank, GSEL_AXIS_PIPELINE);
+  const int32_t pipeline_rank = program.mesh.coordinate(program.rank, GSEL_AXIS_PIPELINE);
   for (size_t p = 0; p < homes.size(); ++p) {
-    const bool trainable = program.params[p].trainable, is_here = std::ranges::count(all[p], place) > 0;
+    const bool trainable = program.params[p].trainable, is_here = std::ranges::count(all[p], pipeline_rank) > 0;
     if (homes[p] == (trainable && is_here ? 1 : 0)) continue;
     refuse(program, fmt::format("parameter \"{}\" stands in {} buckets; {}", program.params[p].name, homes[p],
                                 !trainable ? "it is frozen and would stand in none"
@@ -170,7 +170,7 @@ void check_outlines(const Job& job) {
     check_same_model(*job.sharing[static_cast<size_t>(p.mesh.sharing_index(p.rank))], p);
     check_own_outline(p);
   }
-  check_places(job.sharing);
+  check_sharing_outlines(job.sharing);
   for (const Program* p : job.programs)
     for (gsel_axis axis : {p->mesh.sharing_axis(), gsel_axis{GSEL_AXIS_PIPELINE}})
       check_same_microbatches(job, *p, axis);

@@ -1,6 +1,6 @@
-// program/verify/placements.cc: see placements.h. A sum over the tensor axis is made by a redistribution, by a phase in
-// the middle of a layer, or, of gradients of whole parameters, by REDUCE_PARTIAL; what lies there in any other way is
-// summed never or too often.
+// program/verify/placements.cc: see placements.h. A sum over the sharing axis is made by a redistribution, by a phase
+// in the middle of a layer, or, of gradients of whole parameters, by ALLREDUCE_PARTIAL; what lies there in any other
+// way is summed never or too often.
 #include "program/verify/placements.h"
 
 #include <algorithm>
@@ -280,7 +280,7 @@ void check_redistribution(const Program& program, const ProgramLayer& l) {
     refuse(fmt::format("value \"{}\" to \"{}\", whose gradient it does not bring back", in.name, out.name));
 }
 
-void check_places(std::span<const Program* const> programs) {
+void check_sharing_outlines(std::span<const Program* const> programs) {
   for (const Program* p : programs) Outline(*p).check();
   check_pieces(programs, &Program::params, "parameter");
   check_pieces(programs, &Program::values, "value");

@@ -1,5 +1,5 @@
-// program/verify/placements.h: how parameters and values lie on the tensor axis, and whether the layers that touch them
-// are such that every sum is made, once. Of outlines alone: does not know the order of instructions.
+// program/verify/placements.h: how parameters and values lie on the sharing axis, and whether the layers that touch
+// them are such that every sum is made, once. Of outlines alone: does not know the order of instructions.
 #pragma once
 
 #include <span>
@@ -8,10 +8,11 @@
 
 namespace gsel {
 
-// What a layer that redistributes has; GSEL_ERR_PROGRAM where it is not one value in one form, and the same in another.
+// What a layer that redistributes has; GSEL_ERR_PROGRAM where it is not one value with one placement, and the same
+// with another.
 void check_redistribution(const Program& program, const ProgramLayer& layer);
 
-// The outlines of the ranks of a tensor axis, in order of their places.
-void check_places(std::span<const Program* const> programs);
+// The outlines of the ranks that share layers, in order of their coordinates on the sharing axis.
+void check_sharing_outlines(std::span<const Program* const> programs);
 
 }  // namespace gsel

@@ -1,6 +1,6 @@
 // program/verify/post_validation.cc: see post_validation.h. Programs are compared by counting: messages of an ordered
-// pair, and calls of a group, come in the same order at both ends, so equally many of them before VALIDATE are the same
-// ones.
+// pair, and calls of a group, come in the same order at both ends, so equally many of them before POST_VALIDATE are the
+// same ones.
 #include "program/verify/post_validation.h"
 
 #include <algorithm>
@@ -33,7 +33,7 @@ int32_t last_where(const Program& program, Pick&& pick) {
   return -1;
 }
 
-// ---- what stands before VALIDATE ------------------------------------------------------------------------------
+// ---- what stands before POST_VALIDATE -------------------------------------------------------------------------
 
 int32_t count_before(const Program& program, int32_t end, gsel_instr_kind kind, int32_t peer) {
   return static_cast<int32_t>(
@@ -49,7 +49,7 @@ std::vector<int32_t> peers_before(const Program& program, int32_t end) {
   return peers;
 }
 
-// Programs in ascending ranks, and where VALIDATE stands in each.
+// Programs in ascending ranks, and where POST_VALIDATE stands in each.
 struct Validated {
   std::vector<const Program*> programs;
   std::vector<int32_t> ends;
@@ -63,7 +63,8 @@ struct Validated {
   }
 };
 
-// Positions of the messages before a program's VALIDATE that the other end has behind its own, of one kind and peer.
+// Positions of the messages before a program's POST_VALIDATE that the other end has behind its own, of one kind and
+// peer.
 std::vector<int32_t> crossing(const Validated& all, size_t mine, gsel_instr_kind kind, int32_t peer) {
   if (!all.has(peer)) return {};
   const gsel_instr_kind other = kind == GSEL_INSTR_SEND ? GSEL_INSTR_RECV : GSEL_INSTR_SEND;
@@ -76,8 +77,8 @@ std::vector<int32_t> crossing(const Validated& all, size_t mine, gsel_instr_kind
   return positions;
 }
 
-// Whether a value goes to the stage behind the one that has just run: the other place waits for it. Else it goes over
-// stages, which need time to come to where it is read.
+// Whether a value goes to the stage behind the one that has just run: the other pipeline rank waits for it. Else it
+// goes over stages, which need time to come to where it is read.
 bool goes_to_next_stage(const Program& program, int32_t position) {
   int32_t i = position;
   while (i >= 0 && program.step[i].kind != GSEL_FORWARD) --i;
@@ -87,7 +88,7 @@ bool goes_to_next_stage(const Program& program, int32_t position) {
          program.rank_of_stage[next] == program.mesh.coordinate(program.step[position].peer, GSEL_AXIS_PIPELINE);
 }
 
-// Where the first of them all stands; -1: none. without_held: those do not count that can be sent behind VALIDATE.
+// Where the first of them all stands; -1: none. without_held: those do not count that can be sent behind POST_VALIDATE.
 int32_t first_crossing(const Validated& all, size_t i, bool without_held) {
   const Program& mine = *all.programs[i];
   int32_t first = -1;
@@ -130,7 +131,7 @@ bool may_come_before(const gsel_instr& instr) {
   }
 }
 
-// VALIDATE before the instruction at `end`, and behind it what is held back so far.
+// POST_VALIDATE before the instruction at `end`, and behind it what is held back so far.
 void put_in_place(Program& program, int32_t end, std::vector<int32_t> held) {
   std::vector<gsel_instr> step;
   std::ranges::sort(held);

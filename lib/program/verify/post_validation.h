@@ -1,8 +1,8 @@
-// program/verify/post_validation.h: steps that are made before all ranks have told whether they may be: an optimistic
-// NORM or OVERFLOW gives its number away and goes on, VALIDATE in the next step takes it. Where the answer is no, every
-// rank goes back to the begin of its step. So what ranks have done until then must be whole: no message, and no call of
-// a group, stands before the VALIDATE of one rank and behind that of another. Source: Qi et al., "Zero Bubble Pipeline
-// Parallelism", ICLR 2024, "post-validation"; theirs goes along the pipeline as messages.
+// program/verify/post_validation.h: steps that are made before all ranks have said whether they may be. An optimistic
+// NORM or OVERFLOW sends its number and goes on; POST_VALIDATE in the next step receives it. Where the answer is no,
+// every rank goes back to the begin of its step. So what ranks have done until then must be whole: no message, and no
+// call of a group, stands before the POST_VALIDATE of one rank and behind that of another. Source: Qi et al., "Zero
+// Bubble Pipeline Parallelism", ICLR 2024, "post-validation"; theirs goes along the pipeline as messages.
 #pragma once
 
 #include <span>
@@ -14,13 +14,14 @@ namespace gsel {
 bool is_optimistic(const gsel_instr& instr);
 // Whether the program steps before it knows whether it may.
 bool has_optimistic_steps(const Program& program);
-// Position of the step's VALIDATE, or -1; of its last optimistic instruction, or -1.
+// Position of the step's POST_VALIDATE, or -1; of its last optimistic instruction, or -1.
 int32_t post_validate_position(const Program& program);
 int32_t last_optimistic(const Program& program);
 
-// Of the programs of a job, in ascending ranks: sees to it that no message stands before one rank's VALIDATE and behind
-// another's. VALIDATE is moved as far forward as it must be, and no further, so that what is awaited has had time to
-// come. Of values that skip stages the SEND is moved behind it instead: whoever reads them comes to it later.
+// Of the programs of a job, in ascending ranks: sees to it that no message stands before one rank's POST_VALIDATE and
+// behind another's. POST_VALIDATE is moved as far forward as it must be, and no further, so that what is awaited has
+// had time to come. Of values that skip stages the SEND is moved behind it instead: whoever reads them comes to it
+// later.
 void place_post_validations(std::span<Program> programs);
 
 // The rules of docs/program.md about it, of programs that follow all others. GSEL_ERR_PROGRAM.

@@ -199,7 +199,7 @@ bool Walker::meet(const gsel_instr& instr) {
   if (instr.kind == GSEL_INSTR_WAIT) return wait(instr);
   if (instr.kind == GSEL_INSTR_RECV) return receive(instr);
   for (Group* group; (group = meeting(instr, met_)); ++met_) {
-    // A norm meets over as many axes as the place's own buckets want.
+    // A norm meets over as many axes as the rank's own buckets want.
     if (!posted_) meeting_index_ = group->post(spot(), instr.kind == GSEL_INSTR_NORM ? 0 : met_);
     posted_ = true;
     if (awaited(instr, *group) >= 0) return false;
@@ -208,16 +208,16 @@ bool Walker::meet(const gsel_instr& instr) {
   return true;
 }
 
-// The first rank that this one waits for at a meeting, or -1. Over the pipeline the losses are told by the place that
+// The first rank that this one waits for at a meeting, or -1. Over the pipeline the losses are sent by the rank that
 // has them, which itself waits for nobody.
 int32_t Walker::awaited(const gsel_instr& instr, const Group& group) const {
   if (group.complete(meeting_index_) || goes_on(instr, group)) return -1;
   const auto loss = std::ranges::find_if(program_.layers, &ProgramLayer::is_loss);
   if (instr.kind != GSEL_INSTR_LOSS_ALLREDUCE || instr.axis != GSEL_AXIS_PIPELINE || loss == program_.layers.end())
     return group.missing(meeting_index_);
-  const int32_t teller = place_of_layer(program_, static_cast<int32_t>(loss - program_.layers.begin()));
-  if (teller == place(GSEL_AXIS_PIPELINE) || group.has_posted(teller, meeting_index_)) return -1;
-  return program_.mesh.group(program_.rank, GSEL_AXIS_PIPELINE)[teller];
+  const int32_t sender = pipeline_rank_of_layer(program_, static_cast<int32_t>(loss - program_.layers.begin()));
+  if (sender == coordinate(GSEL_AXIS_PIPELINE) || group.has_posted(sender, meeting_index_)) return -1;
+  return program_.mesh.group(program_.rank, GSEL_AXIS_PIPELINE)[sender];
 }
 
 void Walker::leave(const gsel_instr& instr) {
@@ -263,19 +263,19 @@ bool all_finished(const std::deque<Walker>& walkers) {
   return std::ranges::all_of(walkers, &Walker::finished);
 }
 
-// Every rank that waits for ever is told, up to a few: the cause is often not with the first.
+// The error names every rank that waits for ever, up to a few: the cause is often not with the first.
 void check_finished(const std::deque<Walker>& walkers) {
-  constexpr int kTold = 4;
+  constexpr int kNamed = 4;
   int stuck = 0;
   int32_t first = -1;
   std::string text;
   for (const Walker& w : walkers) {
     if (w.finished()) continue;
     if (first < 0) first = w.program().rank;
-    if (stuck++ < kTold)
+    if (stuck++ < kNamed)
       text += fmt::format("{}{}: waits for ever for {}", text.empty() ? "" : "; ", w.where_now(), w.waits_for());
   }
-  if (stuck > kTold) text += fmt::format("; and {} more ranks", stuck - kTold);
+  if (stuck > kNamed) text += fmt::format("; and {} more ranks", stuck - kNamed);
   if (stuck) throw Error(GSEL_ERR_PROGRAM, text).about_rank(first);
 }
 

@@ -43,7 +43,7 @@ class Walker {
   LayerFacts& layer(int32_t l, int32_t mb) { return layers_[key(l, mb)]; }
   static uint64_t key(int32_t id, int32_t mb) { return uint64_t(uint32_t(id)) << 32 | uint32_t(mb); }
   const std::string& name(int32_t v) const { return program_.values[v].name; }
-  int32_t place(gsel_axis axis) const { return program_.mesh.coordinate(program_.rank, axis); }
+  int32_t coordinate(gsel_axis axis) const { return program_.mesh.coordinate(program_.rank, axis); }
 
   // An instruction is entered, then blocks until its group has met as often as it must, then is left.
   void enter(const gsel_instr& instr);
@@ -84,7 +84,7 @@ class Walker {
   void need_all_contributions(int32_t bucket) const;
   std::string lacks(int32_t bucket) const;  // what the gradients of a bucket still lack; empty: nothing
   std::string lacks_on_data_axis(int32_t bucket) const;
-  std::string lacks_on_tensor_axis(int32_t bucket) const;
+  std::string lacks_on_sharing_axis(int32_t bucket) const;
   // An axis of several ranks that a reduction still has to run over, or -1.
   gsel_axis missing_reduction(const std::array<bool, kAxes>& done, bool over_tensor) const;
   gsel_axis missing_loss_axis() const;
@@ -109,7 +109,7 @@ class Walker {
   const int32_t transfers_;
   const bool partial_loss_;
   std::vector<Group*> groups_;       // by axis
-  std::vector<Group*> tied_groups_;  // by bucket; nullptr: not summed with other places
+  std::vector<Group*> tied_groups_;  // by bucket; nullptr: not summed with other pipeline ranks
   std::vector<int32_t> bucket_of_;   // by parameter; -1: frozen
   std::vector<bool> contributed_;    // by bucket: some layer of this rank contributes to its gradients
 

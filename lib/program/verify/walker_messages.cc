@@ -86,8 +86,8 @@ bool Walker::receive(const gsel_instr& instr) {
   return true;
 }
 
-// SCATTER gives the root's whole and every rank takes its part; COLLECT the other way round. A gradient is scattered
-// back to the parts that were collected.
+// SCATTER gives the root's whole and every rank takes its part; GATHER the other way round. A gradient is scattered
+// back to the parts that were gathered.
 void Walker::enter_parts(const gsel_instr& instr) {
   const int32_t whole = program_.microbatches[instr.microbatch].whole;
   const bool gradient = instr.flags & GSEL_INSTR_GRADIENT, owes = program_.values[instr.value].needs_gradient;
@@ -97,13 +97,13 @@ void Walker::enter_parts(const gsel_instr& instr) {
     refuse("the value is one number per micro-batch, of which there are no parts");
   if (instr.kind == GSEL_INSTR_GATHER) return give(value(instr.value, instr.microbatch), false, owes);
   if (owes && !gradient) refuse("the value needs a gradient, which no instruction would bring back to the root");
-  if (place(instr.axis) == instr.peer) give(value(instr.value, whole), gradient, false);
+  if (coordinate(instr.axis) == instr.peer) give(value(instr.value, whole), gradient, false);
 }
 
 void Walker::leave_parts(const gsel_instr& instr) {
   if (instr.kind == GSEL_INSTR_SCATTER)
     take(value(instr.value, instr.microbatch), instr.flags & GSEL_INSTR_GRADIENT);
-  else if (place(instr.axis) == instr.peer)
+  else if (coordinate(instr.axis) == instr.peer)
     take(value(instr.value, program_.microbatches[instr.microbatch].whole), false);
 }
 

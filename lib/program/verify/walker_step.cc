@@ -17,7 +17,7 @@ void Walker::loss_allreduce(const gsel_instr& instr) {
   loss_reduced_[instr.axis] = true;
 }
 
-// A sum over the data axis is wanted even of one rank: it tells that nothing is added any more.
+// A sum over the data axis is wanted even of one rank: it says that nothing is added any more.
 gsel_axis Walker::missing_reduction(const std::array<bool, kAxes>& done, bool over_tensor) const {
   auto missing = [&](gsel_axis axis) { return program_.mesh.size[axis] > 1 && !done[axis]; };
   if (!done[GSEL_AXIS_DATA]) return GSEL_AXIS_DATA;
@@ -48,7 +48,7 @@ void Walker::need_all_contributions(int32_t bucket) const {
 
 std::string Walker::lacks(int32_t b) const {
   if (std::string why = lacks_on_data_axis(b); !why.empty()) return why;
-  if (std::string why = lacks_on_tensor_axis(b); !why.empty()) return why;
+  if (std::string why = lacks_on_sharing_axis(b); !why.empty()) return why;
   if (!tied_groups_[b] || buckets_[b].tied_summed) return {};
   return fmt::format("the gradients of bucket {} are not summed over the stages that hold its parameters yet", b);
 }
@@ -68,7 +68,7 @@ std::string Walker::lacks_on_data_axis(int32_t b) const {
   return {};
 }
 
-std::string Walker::lacks_on_tensor_axis(int32_t b) const {
+std::string Walker::lacks_on_sharing_axis(int32_t b) const {
   if (!sums_partial(program_, b) || buckets_[b].partial_summed) return {};
   return fmt::format(
       "the gradients of bucket {} are partial, and are not summed over the ranks of the tensor axis yet; "
@@ -118,7 +118,7 @@ void Walker::allreduce_tied(const gsel_instr& instr) {
   if (!tied_groups_[instr.bucket]) refuse("no other stage of the pipeline holds the bucket's parameters");
   if (bucket.tied_summed) refuse("the bucket's gradients are already summed over the stages that hold its parameters");
   need_reducible(instr);
-  if (const std::string why = lacks_on_tensor_axis(instr.bucket); !why.empty()) refuse(why);
+  if (const std::string why = lacks_on_sharing_axis(instr.bucket); !why.empty()) refuse(why);
   bucket.tied_summed = bucket.closed = true;
 }
 

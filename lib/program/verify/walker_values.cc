@@ -10,7 +10,7 @@ namespace gsel {
 void Walker::input(const gsel_instr& instr) {
   if (!program_.values[instr.value].is_input) refuse("the value is not an input");
   if (program_.mesh.size[GSEL_AXIS_PIPELINE] > 1 &&
-      !std::ranges::count(chain(program_, instr.value), place(GSEL_AXIS_PIPELINE)))
+      !std::ranges::count(chain(program_, instr.value), coordinate(GSEL_AXIS_PIPELINE)))
     refuse("no layer of this rank's stages reads the input");
   ValueFacts& v = value(instr.value, instr.microbatch);
   if (v.written) refuse("the value is already written");
@@ -20,8 +20,8 @@ void Walker::input(const gsel_instr& instr) {
 void Walker::need_here(const gsel_instr& instr) const {
   if (is_here(program_, instr.layer)) return;
   refuse(fmt::format("the layer is of stage {}, which is on pipeline rank {}; this is pipeline rank {}",
-                     program_.layers[instr.layer].stage, place_of_layer(program_, instr.layer),
-                     place(GSEL_AXIS_PIPELINE)));
+                     program_.layers[instr.layer].stage, pipeline_rank_of_layer(program_, instr.layer),
+                     coordinate(GSEL_AXIS_PIPELINE)));
 }
 
 void Walker::forward(const gsel_instr& instr) {

@@ -10,7 +10,7 @@
 
 namespace gsel::check {
 
-// What stands in one place of one list of gsel_call.
+// One entry of one list of gsel_call.
 struct Buffer {
   int32_t role = 0;        // GSEL_BUFFER_*
   int32_t index = 0;       // in its list

@@ -63,7 +63,7 @@ double rounding_of(const Member& m, const Buffer& output, double x) {
   return epsilon * x / std::sqrt(static_cast<double>(terms));
 }
 
-// The outputs at two places, x - h and x + h.
+// The outputs at two points, x - h and x + h.
 struct Steps {
   double at[2];
   std::vector<Buffer> outputs[2];
@@ -101,7 +101,7 @@ Measured measure(const Member& m, double x, const Steps& steps) {
 }  // namespace
 
 // Few are all looked at. Of many the first, the last and the largest gradient, and then half of them where the gradient
-// is not zero: a row of a table that no sample reaches tells little.
+// is not zero: a row of a table that no sample reaches shows little.
 std::vector<int64_t> LayerCheck::drawn_elements(const Buffer& gradient) const {
   const int64_t n = gradient.elems();
   const int64_t wanted = settings_.differences > 0 ? settings_.differences : n <= kFew ? n : kDrawn;
@@ -133,19 +133,19 @@ std::vector<Buffer> LayerCheck::outputs_at(int32_t role, size_t index, int64_t e
   return std::move(moved[GSEL_BUFFER_OUTPUT]);
 }
 
-// With steps of so many times the usual size; `twice`: also with steps of twice that, which tells more of the
+// With steps of so many times the usual size; `twice`: also with steps of twice that, which shows more of the
 // tolerance.
 std::optional<LayerCheck::Slope> LayerCheck::slope(int32_t role, size_t index, int64_t element, double times,
                                                    bool twice) {
-  Buffer place = a_[role][index];
-  const double x = place.number(element), scale = std::max(root_mean_square(place), std::fabs(x));
-  const double h = times * precision_of(place.view.dtype).step * (scale > 0 ? scale : 1);
+  Buffer buffer = a_[role][index];
+  const double x = buffer.number(element), scale = std::max(root_mean_square(buffer), std::fabs(x));
+  const double h = times * precision_of(buffer.view.dtype).step * (scale > 0 ? scale : 1);
   Measured by_steps[2];
   for (int k = 0; k < (twice ? 2 : 1); ++k) {
     Steps steps;
     for (int side = 0; side < 2; ++side) {
-      place.put(element, x + (k + 1) * (side ? h : -h));
-      steps.at[side] = place.number(element);  // as the type holds it
+      buffer.put(element, x + (k + 1) * (side ? h : -h));
+      steps.at[side] = buffer.number(element);  // as the type holds it
       if (steps.at[side] == x) return std::nullopt;
       steps.outputs[side] = outputs_at(role, index, element, steps.at[side]);
     }

@@ -1,4 +1,4 @@
-// train/check/divisions.h: how ranks of a tensor axis share a model: by what it declares, and by positions.
+// train/check/divisions.h: how ranks of a sharing axis share a model: by what it declares, and by positions.
 #pragma once
 
 #include "train/check/layer_check.h"

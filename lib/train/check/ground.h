@@ -1,4 +1,4 @@
-// train/check/ground.h: memory where buffers are lent to one call, with guards between them that tell what was written
+// train/check/ground.h: memory where buffers are lent to one call, with guards between them that show what was written
 // outside. Does not know what callbacks compute.
 #pragma once
 
@@ -19,7 +19,7 @@ struct Loan {
 
 class Ground {
  public:
-  // Puts the loans in place, with guards of this byte between them. The same loans come to the same places.
+  // Puts the loans in place, with guards of this byte between them. The same loans come to the same addresses.
   void lend(std::span<Loan> loans, unsigned char guard);
   // What was written outside of loans, or to those that are read, is a breach; false: there was one. What was written
   // to the others goes home.

@@ -2,7 +2,7 @@
 //   memory_checks.cc  what is written and read: guards, poison, moved buffers, a second call
 //   sum_checks.cc     what adds up: accumulate, halves of backward, halves of a batch; evaluation
 //   differences.cc    gradients against differences of forward
-//   parts_check.cc    parts on the tensor axis against the whole
+//   parts_check.cc    parts on the sharing axis against the whole
 #pragma once
 
 #include <optional>
@@ -18,7 +18,7 @@ struct Settings {
   bool looks_for(gsel_breach_kind kind) const { return !(skip >> kind & 1); }
 };
 
-// The layer as ranks of a tensor axis have it.
+// The layer as ranks of a sharing axis have it.
 struct Divided {
   const char* how;            // said of a breach
   std::vector<Model> models;  // by rank

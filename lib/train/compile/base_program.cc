@@ -40,14 +40,14 @@ void check_even(const Config& config, int32_t ranks) {
 }
 void check_even_shares(const Config& config, const std::vector<int64_t>& bounds) {
   const int64_t n = config.train.microbatches;
-  for (size_t place = 0; place + 1 < bounds.size(); ++place) {
-    const int64_t share = bounds[place + 1] - bounds[place];
+  for (size_t coordinate = 0; coordinate + 1 < bounds.size(); ++coordinate) {
+    const int64_t share = bounds[coordinate + 1] - bounds[coordinate];
     if (share > 0 && share % n == 0) continue;
     refuse_key(
         config, "strategy.data.weights",
         fmt::format("strategy.data.weights = {} give coordinate {} of the data axis {} of train.batch = {} samples, "
                     "which are not {} equal micro-batches (train.microbatches), as a pipeline needs them",
-                    *config.get("strategy.data.weights"), place, share, config.train.batch, n));
+                    *config.get("strategy.data.weights"), coordinate, share, config.train.batch, n));
   }
 }
 
@@ -74,8 +74,8 @@ std::vector<Microbatch> cut_by_size(const gsel_range& share, int64_t n, int64_t 
 std::vector<Microbatch> split_samples(const Config& config, const Mesh& mesh, int32_t rank) {
   const int32_t ranks = mesh.size[GSEL_AXIS_DATA];
   const std::vector<int64_t> bounds = sample_bounds(config, ranks);
-  const int32_t place = mesh.coordinate(rank, GSEL_AXIS_DATA);
-  const gsel_range share{bounds[place], bounds[place + 1]};
+  const int32_t coordinate = mesh.coordinate(rank, GSEL_AXIS_DATA);
+  const gsel_range share{bounds[coordinate], bounds[coordinate + 1]};
   const int64_t most = largest_share(config, ranks);
   if (config.train.microbatches > kMaxMicrobatches)
     refuse_key(
@@ -156,11 +156,11 @@ void emit_microbatch(const Model& model, const std::vector<int32_t>& recomputed,
   }
 }
 
-// Over each axis that what is summed is divided along: losses lie on the last place of a pipeline, and are whole on
-// each rank of the tensor axis unless these have different positions.
-void emit_over_axes(gsel_instr_kind kind, bool over_tensor, Program& program) {
+// Over each axis that what is summed is divided along: losses lie on the last rank of a pipeline, and are whole on
+// each rank of the sharing axis unless these have different positions.
+void emit_over_axes(gsel_instr_kind kind, bool over_sharing, Program& program) {
   for (gsel_axis axis : {program.mesh.sharing_axis(), GSEL_AXIS_PIPELINE, GSEL_AXIS_DATA}) {
-    if (shares_layers(axis) && !over_tensor) continue;
+    if (shares_layers(axis) && !over_sharing) continue;
     if (axis != GSEL_AXIS_DATA && program.mesh.size[axis] == 1) continue;
     gsel_instr instr = make_instr(kind);
     instr.axis = axis;
@@ -176,12 +176,12 @@ void emit_end(const Model& model, const Config& config, Program& program) {
 
 }  // namespace
 
-std::vector<int64_t> sample_bounds(const Config& config, int32_t places) {
-  return share_items(config.train.batch, axis_weights(config, GSEL_AXIS_DATA, places));
+std::vector<int64_t> sample_bounds(const Config& config, int32_t ranks) {
+  return share_items(config.train.batch, axis_weights(config, GSEL_AXIS_DATA, ranks));
 }
 
-int64_t largest_share(const Config& config, int32_t places) {
-  const std::vector<int64_t> bounds = sample_bounds(config, places);
+int64_t largest_share(const Config& config, int32_t ranks) {
+  const std::vector<int64_t> bounds = sample_bounds(config, ranks);
   int64_t most = 1;
   for (size_t i = 1; i < bounds.size(); ++i) most = std::max(most, bounds[i] - bounds[i - 1]);
   return most;

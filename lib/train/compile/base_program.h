@@ -1,6 +1,6 @@
-// train/compile/base_program.h: the program that passes start from: the whole model computed on each rank for its place
-// on the data axis, one micro-batch after the other, then the loss's sum and the optimizer's steps. Does not know
-// plugins.
+// train/compile/base_program.h: the program that passes start from: the whole model computed on each rank for its
+// coordinate on the data axis, one micro-batch after the other, then the loss's sum and the optimizer's steps. Does not
+// know plugins.
 #pragma once
 
 #include "base/config.h"
@@ -9,10 +9,10 @@
 
 namespace gsel {
 
-// Where the samples of each place of the data axis begin, and the end of the last: in proportion to the weights.
-std::vector<int64_t> sample_bounds(const Config& config, int32_t places);
-// Samples of the place that has most; 1 or more.
-int64_t largest_share(const Config& config, int32_t places);
+// Where the samples of each coordinate on the data axis begin, and the end of the last: in proportion to the weights.
+std::vector<int64_t> sample_bounds(const Config& config, int32_t ranks);
+// Samples of the coordinate that has most; 1 or more.
+int64_t largest_share(const Config& config, int32_t ranks);
 
 Program base_program(const Model& model, const Config& config, const Mesh& mesh, int32_t rank);
 

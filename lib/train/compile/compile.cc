@@ -1,5 +1,6 @@
-// train/compile/compile.cc: chooses the strategies, then runs their passes over the base program: tensor, pipeline,
-// data; what no strategy knows of, tied parameters and how far ahead messages are posted, is added behind them.
+// train/compile/compile.cc: chooses the strategies, then runs their passes over the base program: that of the
+// sharing axis, then pipeline, data; what no strategy knows of, tied parameters and how far ahead messages are posted,
+// is added behind them.
 #include <algorithm>
 #include <charconv>
 
@@ -87,7 +88,7 @@ std::map<std::string, OptionValue, std::less<>> check_options(const gsel_plugin_
   return result;
 }
 
-// What of a program's outline depends on the parts that a rank of the tensor axis has.
+// What of a program's outline depends on the parts that a rank of the sharing axis has.
 void take_sizes(const Program& from, Program& program) {
   program.params = from.params;
   program.values = from.values;
@@ -165,7 +166,7 @@ std::vector<double> Compiler::weights_of(gsel_axis axis) const {
   return axis_weights(config_, axis, mesh_.size[axis]);
 }
 
-// The model as this rank's place on the tensor axis has it: as its strategy divides it.
+// The model as this rank's coordinate on the sharing axis has it: as the strategy of that axis divides it.
 std::shared_ptr<const Model> Compiler::divided(int32_t rank) const {
   const bool ring_shift = std::ranges::any_of(model_.layers(), [](const Layer& layer) {
     auto ring_shifts = [](const gsel_phase& phase) { return (phase.flags & GSEL_PHASE_RING_SHIFT) != 0; };
@@ -186,7 +187,7 @@ std::shared_ptr<const Model> Compiler::divided(int32_t rank) const {
 }
 
 // Strategies of the other axes decide alike for ranks that share a model, whose parts may differ in size: they see that
-// of the first place of the tensor axis.
+// of the first coordinate on the sharing axis.
 Program Compiler::compile_for(const Model& model, const Model& first, int32_t rank, uint64_t& files_key) const {
   Program program = base_program(first, config_, mesh_, rank);
   for (gsel_axis axis : {GSEL_AXIS_PIPELINE, GSEL_AXIS_DATA}) {
@@ -203,8 +204,9 @@ Program Compiler::compile_for(const Model& model, const Model& first, int32_t ra
 }
 
 Compiled Compiler::compile(int32_t rank) const {
-  const int32_t place = mesh_.sharing_index(rank);
-  const std::shared_ptr<const Model> model = divided(rank), first = place == 0 ? model : divided(rank - place);
+  const int32_t coordinate = mesh_.sharing_index(rank);
+  const std::shared_ptr<const Model> model = divided(rank),
+                                     first = coordinate == 0 ? model : divided(rank - coordinate);
   Compiled compiled{model, {}};
   compiled.program = compile_for(*model, *first, rank, compiled.files_key);
   return compiled;

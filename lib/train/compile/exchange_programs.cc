@@ -53,7 +53,7 @@ uint64_t key_of(const Program& program) {
   return derive_key(0, to_text(program));
 }
 
-// What each rank tells all others.
+// What each rank sends to all others.
 struct Head {
   uint64_t shape, model, text_bytes, n_microbatches;
 };
@@ -73,7 +73,7 @@ bool alike_but_for_samples(const std::vector<Head>& heads, const Mesh& mesh) {
   return true;
 }
 
-// ---- what is told ---------------------------------------------------------------------------------------------
+// ---- what is sent ---------------------------------------------------------------------------------------------
 
 std::vector<Head> exchange_heads(Communicator& comm, const Program& own, const std::string& text) {
   const std::vector<uint64_t> all = gather_numbers(
@@ -100,7 +100,8 @@ std::vector<std::vector<Microbatch>> exchange_microbatches(Communicator& comm, c
   return by_coordinate;
 }
 
-// Texts of the others of some ranks, which all exchange theirs: in turn with the one so far before and behind.
+// All of `ranks` exchange their texts: in turn each sends to the rank at some distance behind it and receives from the
+// rank at that distance before it. Returns the texts of the others.
 std::vector<std::string> exchange_texts(Communicator& comm, const std::vector<int32_t>& ranks, const std::string& text,
                                         const std::vector<Head>& heads) {
   const auto n = ranks.size();

@@ -1,7 +1,8 @@
-// train/compile/exchange_programs.h: each rank compiles its own program, and tells the others what they need to know of
-// it. Where the programs of a pipeline coordinate are alike but for samples and the sizes of parts, which a key for
-// each rank shows, that is: its pipeline, the ranks it shares layers with, and everybody's micro-batches; so that the
-// work of a rank does not grow with the number of replicas. Otherwise it is every rank's program.
+// train/compile/exchange_programs.h: each rank compiles its own program, and sends the others what they need to know of
+// it. A key for each rank shows whether the programs of each pipeline coordinate are alike but for samples and the
+// sizes of parts. Where they are, a rank needs the programs of its pipeline and of the ranks it shares layers with, and
+// everybody's micro-batches, so that its work does not grow with the number of replicas. Otherwise it needs every
+// rank's program.
 #pragma once
 
 #include <string>
@@ -22,8 +23,8 @@ struct HeardPrograms {
 // A collective. Fails for the communicator's reasons alone.
 HeardPrograms exchange_programs(Communicator& comm, const Program& own);
 
-// This rank's program and those it has heard, in ascending ranks, with what depends on the others: where VALIDATE
-// stands and how many transfers are under way; verified together. GSEL_ERR_PROGRAM.
+// This rank's program and those it has heard, in ascending ranks, with what depends on the others: where
+// POST_VALIDATE stands and how many transfers are under way; verified together. GSEL_ERR_PROGRAM.
 std::vector<Program> verified(const HeardPrograms& heard, const Program& own);
 
 }  // namespace gsel

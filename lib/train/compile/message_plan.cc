@@ -40,15 +40,16 @@ int32_t MessagePlan::lane_to(int32_t peer, bool sends) {
   return static_cast<int32_t>(lanes_.size()) - 1;
 }
 
-// A send that goes out when the one `ahead` before it has left, which a receive that is posted when the one `ahead`
-// before it has been taken lets leave, goes out when the one twice as many before it has been taken. Buffers for so
-// many do the same.
+// A send goes out once the send `ahead` before it has left. That one leaves once its receive is posted, which is when
+// the receive `ahead` before it has been taken. So a send goes out once the message 2 * `ahead` before it has been
+// taken. Buffers for so many messages have the same effect.
 bool MessagePlan::is_buffered(int32_t lane) const {
   return lanes_[lane].most_bytes <= static_cast<int64_t>(kBufferedBytes) &&
          2 * static_cast<uint64_t>(ahead_) <= kBufferedMessages;
 }
 
-// A receive is posted once the one so many before it has been taken, and VALIDATE is passed if it stands behind it.
+// A receive is posted once the one so many before it has been taken, and POST_VALIDATE is passed if it stands behind
+// it.
 int32_t MessagePlan::first(size_t position) const {
   const auto [lane, number] = messages_[position];
   if (lanes_[lane].sends || is_buffered(lane)) return static_cast<int32_t>(position);

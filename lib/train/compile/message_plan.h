@@ -1,8 +1,8 @@
-// train/compile/message_plan.h: when each message of a step is begun and when it has ended at the latest, known before
-// the run. Receives from a rank are posted ahead of the instruction that takes them, sends end behind theirs; both keep
-// as many under way as Program::transfers says, and no more. What is small enough for the communicator's own buffers
-// lies there instead: its calls are made where they stand. Before VALIDATE no receive is posted that stands behind it,
-// so that a step can begin again with nothing under way. Does not know memory and communicators.
+// train/compile/message_plan.h: when each message of a step is started and when it has ended at the latest, known
+// before the run. Receives from a rank are posted ahead of the instruction that takes them, sends end behind theirs;
+// both keep as many under way as Program::transfers says, and no more. What is small enough for the communicator's own
+// buffers lies there instead: its calls are made where they stand. Before POST_VALIDATE no receive is posted that
+// stands behind it, so that a step can begin again with nothing under way. Does not know memory and communicators.
 #pragma once
 
 #include <vector>
@@ -34,9 +34,9 @@ class MessagePlan {
   // Of a SEND or RECV that has a lane: positions between which its buffer is lent to the communicator, both included.
   int32_t first(size_t position) const;
   int32_t last(size_t position) const;
-  // Where all sends have ended: at the data axis's LOSS_REDUCE, else at the end.
+  // Where all sends have ended: at the data axis's LOSS_ALLREDUCE, else at the end.
   int32_t settled_at() const { return settled_at_; }
-  // Of a lane's receives, those that may be posted before VALIDATE: all where there is none.
+  // Of a lane's receives, those that may be posted before POST_VALIDATE: all where there is none.
   size_t before_validate(int32_t lane) const { return before_validate_[lane]; }
 
  private:

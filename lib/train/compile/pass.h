@@ -1,5 +1,5 @@
 // train/compile/pass.h: the compilation of one rank's program: a base program of the whole model on one rank, rewritten
-// by one strategy plugin per axis of the mesh; that of the tensor axis divides the model first. A pure function of
+// by one strategy plugin per axis of the mesh; that of the sharing axis divides the model first. A pure function of
 // (model, mesh, config, rank) and of the files that the configuration names. Does not know memory and communication.
 #pragma once
 
@@ -34,7 +34,7 @@ struct ChosenStrategy {
   std::map<std::string, OptionValue, std::less<>> options;
 };
 
-// What a rank runs: its program, and the model as this rank of the tensor axis has it, which the program is of.
+// What a rank runs: its program, and the model as this rank of the sharing axis has it, which the program is of.
 struct Compiled {
   std::shared_ptr<const Model> model;
   Program program;
@@ -51,7 +51,7 @@ class Compiler {
 
   const Config& config() const { return config_; }
   const Mesh& mesh() const { return mesh_; }
-  // Shares of the places of an axis: [strategy.AXIS] weights.
+  // Shares of the coordinates of an axis: [strategy.AXIS] weights.
   std::vector<double> weights_of(gsel_axis axis) const;
 
  private:
@@ -70,7 +70,7 @@ class Compiler {
 
 namespace gsel {
 // By parameter: its tie, and whether this rank has it.
-struct ParamPlaces {
+struct ParamHolders {
   std::vector<int32_t> tie;
   std::vector<bool> here;
 };
@@ -79,13 +79,13 @@ struct ParamPlaces {
 // What a plugin holds during its pass.
 struct gsel_pass {
   const gsel::Compiler& compiler;
-  const gsel::Model& model;  // as described, for the tensor axis; as this rank has it, for the others
+  const gsel::Model& model;  // as described, for the sharing axis; as this rank has it, for the others
   const gsel::ChosenStrategy& chosen;
   gsel::Program& program;
-  gsel::Division* division = nullptr;                          // of the tensor axis's pass
-  std::deque<gsel::Schedule> schedules = {};                   // lent to the plugin
-  mutable std::optional<gsel::ParamPlaces> param_places = {};  // since stages were set
-  uint64_t files_key = 0;                                      // of what was read from files so far
+  gsel::Division* division = nullptr;                            // of the sharing axis's pass
+  std::deque<gsel::Schedule> schedules = {};                     // lent to the plugin
+  mutable std::optional<gsel::ParamHolders> param_holders = {};  // since stages were set
+  uint64_t files_key = 0;                                        // of what was read from files so far
 };
 
 namespace gsel {

@@ -49,11 +49,11 @@ gsel_status param(const gsel_pass* pass, int32_t id, gsel_param_info* out) {
   if (!within(params, id) || !out) return GSEL_ERR_ARG;
   const Param& p = params[id];
   return attempt([&] {
-    const ParamPlaces& places = param_places(pass);
-    const bool absent = !places.here[id];
+    const ParamHolders& holders = param_holders(pass);
+    const bool absent = !holders.here[id];
     fill(out,
          gsel_param_info{out->struct_size, p.flags, p.name.c_str(), p.n_elems, kept_dtype(p, pass->compiler.config()),
-                         absent, places.tie[id], p.shard, p.shard_dim, p.shard_blocks, p.shard_granularity,
+                         absent, holders.tie[id], p.shard, p.shard_dim, p.shard_blocks, p.shard_granularity,
                          static_cast<int32_t>(p.whole_dims.size()), p.whole_dims.data()});
   });
 }
@@ -192,11 +192,11 @@ void clear_buckets(gsel_pass* pass) {
 int32_t add_bucket(gsel_pass* pass, const int32_t* params, int32_t n_params) {
   if (!params || n_params < 1) return GSEL_ERR_ARG;
   const auto& known = pass->program.params;
-  if (const gsel_status status = attempt([&] { param_places(pass); })) return status;
-  const ParamPlaces& places = *pass->param_places;
+  if (const gsel_status status = attempt([&] { param_holders(pass); })) return status;
+  const ParamHolders& holders = *pass->param_holders;
   const bool good = std::all_of(params, params + n_params, [&](int32_t p) {
-    return within(known, p) && known[p].trainable && known[p].dtype == known[params[0]].dtype && places.here[p] &&
-           places.tie[p] == places.tie[params[0]];
+    return within(known, p) && known[p].trainable && known[p].dtype == known[params[0]].dtype && holders.here[p] &&
+           holders.tie[p] == holders.tie[params[0]];
   });
   if (!good) return GSEL_ERR_ARG;
   const gsel_status status = attempt([&] { pass->program.buckets.push_back({{params, params + n_params}}); });

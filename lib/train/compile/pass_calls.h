@@ -26,7 +26,7 @@ gsel_status attempt(Edit&& edit) noexcept {
   }
 }
 
-const ParamPlaces& param_places(const gsel_pass* pass);
+const ParamHolders& param_holders(const gsel_pass* pass);
 
 // As gsel_pass_api_v1.
 gsel_status set_stages(gsel_pass* pass, const int32_t* stage_of_layer, const int32_t* rank_of_stage, int32_t n_stages);
@@ -35,11 +35,11 @@ gsel_status schedule(gsel_pass* pass, const char* name, int32_t chunks, const gs
 gsel_status schedule_file(gsel_pass* pass, const char* path, const gsel_schedule** out, gsel_error** err);
 int32_t schedule_stages(const gsel_schedule* schedule);
 int32_t schedule_rank_of(const gsel_schedule* schedule, int32_t stage);
-int32_t schedule_length(const gsel_schedule* schedule, int32_t place);
+int32_t schedule_length(const gsel_schedule* schedule, int32_t rank);
 gsel_status schedule_action(const gsel_schedule* schedule, int32_t rank, int32_t i, gsel_action* out);
 gsel_status measured(gsel_pass* pass, const char* path, double* seconds, gsel_error** err);
 void note(gsel_pass* pass, const char* line);
-double axis_weight(const gsel_pass* pass, gsel_axis axis, int32_t place);
+double axis_weight(const gsel_pass* pass, gsel_axis axis, int32_t coordinate);
 gsel_status split_param(gsel_pass* pass, int32_t param);
 gsel_status set_layer_placements(gsel_pass* pass, int32_t layer, const gsel_placement* inputs,
                                  const gsel_placement* outputs);

@@ -27,7 +27,7 @@ const gsel_schedule* keep(gsel_pass* pass, Schedule&& schedule) {
   return handle_of(pass->schedules.emplace_back(std::move(schedule)));
 }
 
-int32_t places(const gsel_pass* pass) {
+int32_t pipeline_ranks(const gsel_pass* pass) {
   return pass->program.mesh.size[GSEL_AXIS_PIPELINE];
 }
 int32_t microbatches(const gsel_pass* pass) {
@@ -44,19 +44,19 @@ bool rises_by_one(const int32_t* stage_of_layer, size_t n_layers, int32_t n_stag
   return before + 1 == n_stages;
 }
 
-bool all_places_used(const int32_t* rank_of_stage, int32_t n_stages, int32_t n_places) {
-  std::vector<bool> used(n_places);
+bool all_ranks_used(const int32_t* rank_of_stage, int32_t n_stages, int32_t n_ranks) {
+  std::vector<bool> used(n_ranks);
   for (int32_t s = 0; s < n_stages; ++s) {
-    if (rank_of_stage[s] < 0 || rank_of_stage[s] >= n_places) return false;
+    if (rank_of_stage[s] < 0 || rank_of_stage[s] >= n_ranks) return false;
     used[rank_of_stage[s]] = true;
   }
   return std::ranges::all_of(used, std::identity());
 }
 
 void check_fits(const gsel_pass* pass, const Schedule& schedule, const std::string& path) {
-  if (schedule.n_ranks() != places(pass))
+  if (schedule.n_ranks() != pipeline_ranks(pass))
     fail(GSEL_ERR_CONFIG, "schedule {} has rows for {} ranks, and mesh.pipeline is {}; one of the two must change",
-         path, schedule.n_ranks(), places(pass));
+         path, schedule.n_ranks(), pipeline_ranks(pass));
   if (schedule.n_microbatches != microbatches(pass))
     fail(GSEL_ERR_CONFIG,
          "schedule {} has {} micro-batches, and a rank of the data axis has {}; train.microbatches = {} would do", path,
@@ -65,29 +65,29 @@ void check_fits(const gsel_pass* pass, const Schedule& schedule, const std::stri
 
 }  // namespace
 
-const ParamPlaces& param_places(const gsel_pass* pass) {
-  if (!pass->param_places) {
+const ParamHolders& param_holders(const gsel_pass* pass) {
+  if (!pass->param_holders) {
     const Program& program = pass->program;
     const int32_t own = program.mesh.coordinate(program.rank, GSEL_AXIS_PIPELINE);
-    ParamPlaces places{class_of_params(program), {}};
+    ParamHolders result{class_of_params(program), {}};
     for (const std::vector<int32_t>& holders : all_holders(program))
-      places.here.push_back(std::ranges::count(holders, own) > 0);
-    pass->param_places = std::move(places);
+      result.here.push_back(std::ranges::count(holders, own) > 0);
+    pass->param_holders = std::move(result);
   }
-  return *pass->param_places;
+  return *pass->param_holders;
 }
 
 gsel_status set_stages(gsel_pass* pass, const int32_t* stage_of_layer, const int32_t* rank_of_stage, int32_t n_stages) {
   Program& program = pass->program;
   if (!stage_of_layer || !rank_of_stage || n_stages < 1 ||
       !rises_by_one(stage_of_layer, program.layers.size(), n_stages) ||
-      !all_places_used(rank_of_stage, n_stages, places(pass)))
+      !all_ranks_used(rank_of_stage, n_stages, pipeline_ranks(pass)))
     return GSEL_ERR_ARG;
   return attempt([&] {
     program.rank_of_stage.assign(rank_of_stage, rank_of_stage + n_stages);
     for (size_t l = 0; l < program.layers.size(); ++l) program.layers[l].stage = stage_of_layer[l];
     program.buckets = plain_buckets(program);
-    pass->param_places.reset();
+    pass->param_holders.reset();
   });
 }
 
@@ -99,7 +99,7 @@ gsel_status schedule(gsel_pass* pass, const char* name, int32_t chunks, const gs
   return guard(err, [&] {
     if (!name || !out) fail(GSEL_ERR_ARG, "a schedule was asked for without a name or a place for it");
     *out = nullptr;
-    *out = keep(pass, make_schedule(name, places(pass), microbatches(pass), chunks));
+    *out = keep(pass, make_schedule(name, pipeline_ranks(pass), microbatches(pass), chunks));
   });
 }
 

@@ -1,4 +1,4 @@
-// train/compile/pass_tensor.cc: what a strategy plugin can ask and do about the tensor axis while it compiles: which
+// train/compile/pass_tensor.cc: what a strategy plugin can ask and do about the sharing axis while it compiles: which
 // parameters are split, and how layers find and leave their values.
 #include <algorithm>
 
@@ -6,12 +6,12 @@
 
 namespace gsel {
 
-double axis_weight(const gsel_pass* pass, gsel_axis axis, int32_t place) {
+double axis_weight(const gsel_pass* pass, gsel_axis axis, int32_t coordinate) {
   if (axis < 0 || axis >= kAxes) return 0;
   double weight = 0;
   attempt([&] {
     const std::vector<double> weights = pass->compiler.weights_of(axis);
-    if (within(weights, place)) weight = weights[place];
+    if (within(weights, coordinate)) weight = weights[coordinate];
   });
   return weight;
 }
@@ -29,15 +29,17 @@ gsel_status set_layer_placements(gsel_pass* pass, int32_t id, const gsel_placeme
   if (!pass->division) return GSEL_ERR_STATE;
   const auto& layers = pass->model.layers();
   if (!within(layers, id) || !inputs || !outputs) return GSEL_ERR_ARG;
-  Division::OfLayer places;
-  for (size_t i = 0; i < layers[id].inputs.size(); ++i) places.inputs.push_back({inputs[i].kind, inputs[i].dim});
-  for (size_t i = 0; i < layers[id].outputs.size(); ++i) places.outputs.push_back({outputs[i].kind, outputs[i].dim});
+  Division::OfLayer placements;
+  for (size_t i = 0; i < layers[id].inputs.size(); ++i) placements.inputs.push_back({inputs[i].kind, inputs[i].dim});
+  for (size_t i = 0; i < layers[id].outputs.size(); ++i)
+    placements.outputs.push_back({outputs[i].kind, outputs[i].dim});
   auto known = [](const PlacementInLayer& p) {
     return p.kind >= GSEL_PLACEMENT_REPLICATE && p.kind <= GSEL_PLACEMENT_PARTIAL;
   };
   auto readable = [&](const PlacementInLayer& p) { return known(p) && p.kind != GSEL_PLACEMENT_PARTIAL; };
-  if (!std::ranges::all_of(places.inputs, readable) || !std::ranges::all_of(places.outputs, known)) return GSEL_ERR_ARG;
-  pass->division->layers[id] = std::move(places);
+  if (!std::ranges::all_of(placements.inputs, readable) || !std::ranges::all_of(placements.outputs, known))
+    return GSEL_ERR_ARG;
+  pass->division->layers[id] = std::move(placements);
   return GSEL_OK;
 }
 

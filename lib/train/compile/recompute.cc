@@ -41,7 +41,7 @@ size_t find_layer(const Model& model, const Config& config, std::string_view nam
 }
 
 // The library's own layers between those that were chosen by name go with them, so that nothing is kept for their sake.
-void choose_conversions(const Model& model, std::vector<bool>& chosen) {
+void choose_redistributions(const Model& model, std::vector<bool>& chosen) {
   for (size_t l = 0; l < chosen.size(); ++l) {
     const Layer& layer = model.layers()[l];
     if (!layer.redistributes || !layer.recomputable()) continue;
@@ -65,7 +65,7 @@ std::vector<bool> chosen_layers(const Model& model, const Config& config) {
     chosen[find_layer(model, config, trimmed(rest.substr(0, comma)))] = true;
     rest.remove_prefix(more ? comma + 1 : rest.size());
   }
-  choose_conversions(model, chosen);
+  choose_redistributions(model, chosen);
   return chosen;
 }
 

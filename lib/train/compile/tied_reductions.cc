@@ -9,7 +9,7 @@
 namespace gsel {
 namespace {
 
-// In order of classes, then of parameters: ids of buckets differ between places.
+// In order of classes, then of parameters: ids of buckets differ between ranks of the pipeline.
 std::vector<int32_t> buckets_that(const Program& program, bool (*is_summed)(const Program&, int32_t)) {
   const std::vector<int32_t> class_of = class_of_params(program);
   std::vector<std::tuple<int32_t, int32_t, int32_t>> found;

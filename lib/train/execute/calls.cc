@@ -27,7 +27,7 @@ void note_exposed(State& s, gsel_axis axis, double seconds) {
   s.run->record.exposed_s[axis] += seconds;
 }
 
-// An evaluation's are told and not added up.
+// Those of an evaluation are reported and not added up.
 void record_counts(State& s) {
   StepRecord& record = s.run->record;
   const CallCounts::ByInstr& counts = s.counts.end();

@@ -196,8 +196,8 @@ double Executor::largest_of_replica(double mine) {
 
 // ---- failures ---------------------------------------------------------------------------------------------------
 
-// Other ranks would wait for this one until their timeout; abort tells them why at once, and ends this rank's own
-// calls.
+// Other ranks would wait for this one until their timeout; abort sends them the reason at once, and ends this rank's
+// own calls.
 void Executor::end_all(std::string_view reason) noexcept {
   s_.broken = true;
   s_.under_way = s_.lent.handed_out = false;
@@ -211,8 +211,8 @@ void Executor::end_all(std::string_view reason) noexcept {
   }
 }
 
-// No step can follow a failed one: ranks may differ in what they have applied. Who hears of it from a neighbour tells
-// the first reason.
+// No step can follow a failed one: ranks may differ in what they have applied. A rank that hears of it from a
+// neighbour reports the first reason.
 void Executor::break_off(const Error& error) {
   end_all(error.message());
   if (error.code() == GSEL_ERR_ABORTED)

@@ -1,6 +1,7 @@
 // train/execute/executor.h: runs a rank's program. It stops at each instruction that needs the embedder (an input, a
-// callback), hands it out as work, and goes on when told that the work is complete; everything else it does itself,
-// through the backend. Pull is this; push is a loop over it. Does not know strategies, nor what an instruction does:
+// callback), hands it out as work, and goes on when the caller says that the work is complete; everything else it does
+// itself, through the backend. Pull is this; push is a loop over it. Does not know strategies, nor what an instruction
+// does:
 //   run.h            what goes through a program: a training step, an evaluation, an inference
 //   state.h          what instructions work on
 //   instructions.h   what each of them does

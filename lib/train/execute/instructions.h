@@ -98,7 +98,7 @@ void record_counts(State& s);
 void begin_messages(State& s);
 void settle_messages(State& s);
 
-// ---- what the optimizer is told: loss.cc, norm.cc, non_finite.cc, post_validate.cc ----------------------------------
+// ---- what the optimizer is given: loss.cc, norm.cc, non_finite.cc, post_validate.cc ---------------------------------
 
 [[noreturn]] void refuse_weight(const State& s);
 double clip_of(const State& s, double gradient_norm);
@@ -108,8 +108,8 @@ void look_for_non_finite(State& s, const gsel_instr& instr, const Layer& layer);
 // The outcome of a step is known on all ranks, and where what is not finite came from will be.
 void end_update(State& s, bool overflowed, int64_t step, const NonFiniteOrigin& origin);
 void report_non_finite(const State& s, gsel_step_report& report);
-// An optimistic NORM or OVERFLOW gives its number away; what STEP changes is kept; the report has what is known.
-void defer(State& s, const gsel_instr& instr, double number);
+// An optimistic NORM or OVERFLOW starts to send its number; what STEP changes is kept; the report has what is known.
+void start_optimistic(State& s, const gsel_instr& instr, double number);
 void keep_until_validated(State& s, int32_t bucket, const Stretch& stretch);
 void report_validated(const State& s, gsel_step_report& report);
 // Whether the open step, if there is one, stands as it was made; where it does not it is made again.

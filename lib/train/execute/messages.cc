@@ -57,7 +57,7 @@ void Messages::finish(Request& request) {
 void Messages::send(size_t position) {
   const int32_t lane = plan_->lane_of(position), number = plan_->number_of(position);
   if (plan_->is_buffered(lane)) return comm_.collective(call_of_(position));
-  finish(slot(lane, number));  // of the one that had its place
+  finish(slot(lane, number));  // of the message that used it before
   start(lane, number);
 }
 

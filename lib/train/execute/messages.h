@@ -20,7 +20,7 @@ class Messages {
 
   // A step begins: the first receives are posted. Plan and memory stay until the next begin.
   void begin(const MessagePlan& plan, CallOf call_of);
-  // At VALIDATE: no message is under way but what has not left yet. The receives behind it are posted.
+  // At POST_VALIDATE: no message is under way but what has not left yet. The receives behind it are posted.
   void passed_validate();
   // At its position: sends, which may wait for an earlier one to leave.
   void send(size_t position);

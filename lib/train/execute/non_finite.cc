@@ -7,7 +7,7 @@
 namespace gsel {
 namespace {
 
-// Layers of the description; a model of one rank of a tensor axis has some of the library's own between them.
+// Layers of the description; a model of one rank of a sharing axis has some of the library's own between them.
 int64_t described_layers(const Model& model) {
   int32_t last = 0;
   for (const Layer& layer : model.layers()) last = std::max(last, layer.origin);

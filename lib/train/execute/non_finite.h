@@ -15,7 +15,7 @@ enum class NonFinite : uint8_t { off, skip, error };
 
 // GSEL_ERR_CONFIG where a dynamic loss scale needs to know of overflows and the key says "off".
 NonFinite non_finite_of(const Config& config);
-// Whether the step looks for overflow by itself: a norm of all gradients tells, too.
+// Whether the step looks for overflow by itself: a norm of all gradients shows it, too.
 bool looks_for_overflow(const Config& config, const Model& model);
 
 // Where it came from; layer is one of the description. Nowhere: no rank produced it, a sum over ranks did.
@@ -23,7 +23,7 @@ struct NonFiniteOrigin {
   int32_t rank = -1, layer = -1, param = -1, microbatch = -1;
 
   bool is_known() const { return rank >= 0; }
-  // As one number that is the smaller the earlier, so that ranks can tell each other the first; infinite: nowhere.
+  // As one number that is the smaller the earlier, so that ranks can agree on the first; infinite: nowhere.
   double order(const Model& model, int32_t n_ranks) const;
   static NonFiniteOrigin of_order(double order, const Model& model, int32_t n_ranks);
 };

@@ -1,4 +1,4 @@
-// train/execute/post_validation.h: an optimistic step: what it was made with, the numbers of all places of the
+// train/execute/post_validation.h: an optimistic step: what it was made with, the numbers of all ranks of the
 // pipeline that are under way, and what came of the one before. Does not know what is done when the answer is no.
 #pragma once
 
@@ -9,10 +9,10 @@
 
 namespace gsel {
 
-// A number that places of the pipeline bring together beside what follows.
+// A number that ranks of the pipeline bring together asynchronously, while they go on with what follows.
 struct OptimisticNumber {
   bool is_open = false;
-  double value = 0;                      // this place's; then that of all
+  double value = 0;                      // this rank's; then that of all
   std::optional<CallRequest> under_way;  // nothing where the pipeline has one rank
 };
 

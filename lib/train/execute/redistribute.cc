@@ -1,4 +1,4 @@
-// train/execute/redistribute.cc: see convert.h.
+// train/execute/redistribute.cc: see redistribute.h.
 #include "train/execute/redistribute.h"
 
 #include <algorithm>
@@ -79,10 +79,10 @@ void Redistributor::connect(Communicator& axis) {
                 bytes * static_cast<uint64_t>(ranks_), int32_t{GSEL_COPY_TO_HOST}, kNow);
   for (size_t v = 0; v < shares_.size(); ++v) {
     const Share& here = model_.values()[v].part;
-    for (size_t place = 0; place < static_cast<size_t>(ranks_) && !here.is_whole(); ++place) {
+    for (size_t coordinate = 0; coordinate < static_cast<size_t>(ranks_) && !here.is_whole(); ++coordinate) {
       Share part = here;
-      part.begin = all[place * n + 2 * v];
-      part.end = all[place * n + 2 * v + 1];
+      part.begin = all[coordinate * n + 2 * v];
+      part.end = all[coordinate * n + 2 * v + 1];
       shares_[v].push_back(part);
     }
   }
@@ -103,8 +103,7 @@ void Redistributor::copy_rows(void* dst, const void* src, const Rows& rows, gsel
     copy(static_cast<char*>(dst) + i * to, static_cast<const char*>(src) + i * from, row);
 }
 
-// ---- parts, one behind the other
-// --------------------------------------------------------------------------------
+// ---- parts, one behind the other --------------------------------------------------------------------------------
 
 const Redistributor::Parts& Redistributor::parts_of(int32_t v, int32_t tensor, bool whole, int64_t n) {
   const auto [it, is_new] = parts_.try_emplace({v, tensor, whole, n});
@@ -146,8 +145,7 @@ void Redistributor::join(const Parts& parts, const void* room, void* tensor) con
   }
 }
 
-// ---- redistributions
-// ------------------------------------------------------------------------------------------------
+// ---- redistributions --------------------------------------------------------------------------------------------
 
 void Redistributor::run(const RedistributionJob& job, const Call& call) {
   const Value& from = model_.values()[job.from];
@@ -201,7 +199,8 @@ void Redistributor::take_slice(const RedistributionJob& job) const {
             {rows.length, rows.stride, rows.length, rows.count}, to.dtype);
 }
 
-// To each place what it will have, of what is here; from each what it has, of what will be here.
+// Sends to each rank what it will have of the tensor here; receives from each what it has of the tensor that will be
+// here.
 void Redistributor::exchange(const RedistributionJob& job, const Call& call) {
   const Value &from = model_.values()[job.from], &to = model_.values()[job.to];
   const Parts &given = parts_of(job.to, job.from, false, job.n_samples),

@@ -1,5 +1,5 @@
-// train/execute/redistribute.h: brings a value from one form on the tensor axis to another, as a redistribution layer
-// says (program/redistribution.h): one collective, and rows packed part behind part where the parts of a tensor lie
+// train/execute/redistribute.h: redistributes a value on the sharing axis, as a redistribution layer says
+// (program/redistribution.h): by one collective, and with rows packed part behind part where the parts of a tensor lie
 // scattered in it. Does not know programs, and who counts what is sent.
 #pragma once
 
@@ -15,14 +15,14 @@
 
 namespace gsel {
 
-// Memory beside source and result: what is sent in the order of ranks, and behind it what comes so. None where parts
-// lie in that order already, as those of the outermost dimension do.
+// Memory beside source and result: what is sent, part behind part in the order of ranks, and behind it what is received
+// in that order. None where parts lie so already, as those of the outermost dimension do.
 struct Packing {
   uint64_t send_bytes = 0;  // rounded up
   uint64_t recv_bytes = 0;
   uint64_t bytes() const { return send_bytes + recv_bytes; }
 };
-// For n samples of a value that is brought from the form of `from` to that of `to`.
+// For n samples of a value that is brought from the placement of `from` to that of `to`.
 Packing packing_of(Redistribution redistribution, const Value& from, const Value& to, int64_t n, int32_t ranks);
 
 // Whether source and result can be one memory: nothing is done, or a sum is made in place.
@@ -33,7 +33,7 @@ struct RedistributionJob {
   int32_t from = 0, to = 0;  // values
   int64_t n_samples = 0;
   const void* src = nullptr;
-  void* dst = nullptr;  // may be src for `same` and `sum`
+  void* dst = nullptr;  // may be src for `none` and `allreduce`
   void* packing = nullptr;
 };
 
@@ -55,14 +55,14 @@ class Redistributor {
   void copy_rows(void* dst, const void* src, const Rows& rows, gsel_dtype dtype) const;
 
  private:
-  // What places have of a tensor, as they have parts of a value along one of its dimensions.
+  // What ranks have of a tensor, as they have parts of a value along one of its dimensions.
   struct Parts {
     int32_t value;
-    std::vector<PartRows> rows;    // by place
+    std::vector<PartRows> rows;    // by coordinate
     std::vector<uint64_t> counts;  // elements
     bool lie_so;                   // one behind the other
   };
-  // Of n samples of `tensor`, whole or as it is here. Made once.
+  // The parts of n samples of `tensor`, whole or as it is here. Computed once.
   const Parts& parts_of(int32_t v, int32_t tensor, bool whole, int64_t n);
   // A tensor as its parts one behind the other, in `room` where it does not lie so; and back.
   const void* cut(const Parts& parts, const void* tensor, void* room) const;
@@ -77,7 +77,7 @@ class Redistributor {
   const std::shared_ptr<Backend> backend_;
   const Model& model_;
   const int32_t ranks_;
-  std::vector<std::vector<Share>> shares_;  // by value, then place; none of one that is whole
+  std::vector<std::vector<Share>> shares_;  // by value, then coordinate; none of one that is whole
   std::map<std::tuple<int32_t, int32_t, bool, int64_t>, Parts> parts_;
 };
 

@@ -164,7 +164,7 @@ class ArenaPlanner {
   void visit_forward(const gsel_instr& instr) {
     const Layer& layer = model_.layers()[instr.layer];
     const int32_t mb = instr.microbatch;
-    if (layer.redistributes) return convert_value(instr, layer);
+    if (layer.redistributes) return redistribute_value(instr, layer);
     visit_phases(layer.forward_buffers, layer.forward_phases, mb);
     if (samples(mb) == 0) return;
     if (instr.kind == GSEL_INSTR_RECOMPUTE) {
@@ -203,10 +203,10 @@ class ArenaPlanner {
 
   // ---- redistributions ----
 
-  int32_t tensor_ranks() const { return program_.mesh.sharing_size(); }
+  int32_t sharing_ranks() const { return program_.mesh.sharing_size(); }
 
   // By layer: whether it may sum where its input lies: nobody else reads that, neither its producer in backward nor a
-  // recomputation that finds the sum in its place.
+  // recomputation that finds the sum where its input was.
   std::vector<bool> find_sums_in_place() const {
     std::vector<bool> recomputed(model_.layers().size()), result(model_.layers().size());
     for (const gsel_instr& instr : program_.step)
@@ -233,18 +233,18 @@ class ArenaPlanner {
   void touch_packing(Redistribution redistribution, int32_t from, int32_t to, int32_t mb) {
     const auto& values = model_.values();
     touch(Kind::packing, 0, 0,
-          packing_of(redistribution, values[from], values[to], samples(mb), tensor_ranks()).bytes());
+          packing_of(redistribution, values[from], values[to], samples(mb), sharing_ranks()).bytes());
     forget(Kind::packing, 0, 0);
   }
 
-  void convert_value(const gsel_instr& instr, const Layer& layer) {
+  void redistribute_value(const gsel_instr& instr, const Layer& layer) {
     const int32_t from = layer.inputs.front(), to = layer.outputs.front(), mb = instr.microbatch;
     if (samples(mb) == 0) return;
     const Redistribution redistribution =
         forward_redistribution(model_.values()[from].placement, model_.values()[to].placement);
     if (instr.kind == GSEL_INSTR_RECOMPUTE) forget(Kind::value, to, mb);
     touch_value(Kind::value, from, mb);
-    if (stays_in_place(redistribution, tensor_ranks()) &&
+    if (stays_in_place(redistribution, sharing_ranks()) &&
         (redistribution != Redistribution::allreduce || sums_in_place_[instr.layer]))
       share(Kind::value, from, to, mb);
     touch_value(Kind::value, to, mb);
@@ -258,7 +258,7 @@ class ArenaPlanner {
     const Redistribution redistribution =
         backward_redistribution(model_.values()[to].placement, model_.values()[from].placement);
     touch_value(Kind::gradient, from, mb);
-    if (stays_in_place(redistribution, tensor_ranks())) {
+    if (stays_in_place(redistribution, sharing_ranks())) {
       if (!lives(Kind::gradient, to, mb)) share(Kind::gradient, from, to, mb);
       return touch_value(Kind::gradient, to, mb);
     }
@@ -336,14 +336,14 @@ class ArenaPlanner {
     }
     ArenaPlan::Peak now;
     for (size_t i = 0; i < begins.size(); ++i) {
-      for (size_t b : begins[i]) place_of(now, kinds_[b]) += buffers_[b].bytes;
+      for (size_t b : begins[i]) bytes_of(now, kinds_[b]) += buffers_[b].bytes;
       now.position = i;
       if (now.total() > plan_.peak_.total()) plan_.peak_ = now;
-      for (size_t b : ends[i]) place_of(now, kinds_[b]) -= buffers_[b].bytes;
+      for (size_t b : ends[i]) bytes_of(now, kinds_[b]) -= buffers_[b].bytes;
     }
   }
 
-  static uint64_t& place_of(ArenaPlan::Peak& peak, Kind kind) {
+  static uint64_t& bytes_of(ArenaPlan::Peak& peak, Kind kind) {
     switch (kind) {
       case Kind::value:
         return peak.values;

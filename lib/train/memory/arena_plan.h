@@ -19,28 +19,29 @@ class ArenaPlan {
   uint64_t bytes() const { return bytes_; }
 
   // By instruction of the step (its position) and what it touches; kNone where it does not: also for what a backward
-  // says it does not read, and for anything of a micro-batch without samples. A value that is recomputed has another
-  // place in its second life, which is why the position counts. SCATTER and COLLECT touch the whole micro-batch on
+  // says it does not read, and for anything of a micro-batch without samples. A value that is recomputed has other
+  // memory in its second life, which is why the position counts. SCATTER and GATHER touch the whole micro-batch on
   // their root alone.
   uint64_t value(size_t position, int32_t v, int32_t mb) const { return find(position, Kind::value, v, mb); }
   uint64_t gradient(size_t position, int32_t v, int32_t mb) const { return find(position, Kind::gradient, v, mb); }
-  // Beside gradient(): of an instruction whose contribution is not the first, which is put here and then added.
+  // Memory beside gradient() for an instruction whose contribution is not the first: it is written here and then added.
   uint64_t scratch(size_t position, int32_t v, int32_t mb) const { return find(position, Kind::scratch, v, mb); }
   uint64_t saved(size_t position, int32_t layer, int32_t mb) const { return find(position, Kind::saved, layer, mb); }
   // Of a parameter that is kept in 16 bits and lent as f32, while a callback that reads it runs.
   uint64_t cast(size_t position, int32_t param) const { return find(position, Kind::cast, param, 0); }
-  // Beside the two sides of a redistribution, see train/execute/redistribute.h. These are one memory where nothing has
-  // to be done, or a sum can be made in place: value() and gradient() then tell the same place for both.
+  // Packing beside source and result of a redistribution, see train/execute/redistribute.h. Source and result are one
+  // memory where nothing has to be done, or a sum can be made in place: value() and gradient() then return the same for
+  // both.
   uint64_t packing(size_t position) const { return find(position, Kind::packing, 0, 0); }
   // Buffer of a layer's i-th phase, as described, in this direction; also without samples, for its neutral element.
   uint64_t phase(size_t position, int32_t i) const { return find(position, Kind::phase, i, 0); }
-  // Where one that is shifted round the ring comes to.
+  // Where the buffer of a ring shift is received.
   uint64_t shifted(size_t position, int32_t i) const { return find(position, Kind::shifted, i, 0); }
 
-  // Windows that this instruction opens: a GATHER or BROADCAST, and a backward that is the first to write a bucket's
-  // gradients; where no backward of a micro-batch with samples does, the reduction. Data that turns out to end changes
-  // nothing here: the window is planned, and opened. Closed by RELEASE, and by the WAIT of REDUCE_SCATTER or
-  // REDUCE_ROOT.
+  // Windows that this instruction opens: an ALLGATHER or BROADCAST, and a backward that is the first to write a
+  // bucket's gradients; where no backward of a micro-batch with samples does, the reduction. Data that turns out to end
+  // changes nothing here: the window is planned, and opened. Closed by RELEASE, and by the WAIT of REDUCE_SCATTER or
+  // REDUCE.
   uint64_t param_window(size_t position, int32_t bucket) const { return find(position, Kind::param_window, bucket, 0); }
   uint64_t gradient_window(size_t position, int32_t bucket) const {
     return find(position, Kind::gradient_window, bucket, 0);

@@ -91,12 +91,13 @@ gsel_dtype kept_dtype(const Param& param, const Config& config) {
 
 std::vector<ProgramBucket> stored_buckets(const Program& program) {
   std::vector<ProgramBucket> buckets = program.buckets;
-  const int32_t place = program.mesh.coordinate(program.rank, GSEL_AXIS_PIPELINE);
+  const int32_t pipeline_rank = program.mesh.coordinate(program.rank, GSEL_AXIS_PIPELINE);
   const std::vector<std::vector<int32_t>> holders = all_holders(program);
   for (gsel_dtype dtype : {GSEL_F32, GSEL_BF16, GSEL_F16}) {
     ProgramBucket frozen;
     for (size_t p = 0; p < program.params.size(); ++p)
-      if (!program.params[p].trainable && program.params[p].dtype == dtype && std::ranges::count(holders[p], place))
+      if (!program.params[p].trainable && program.params[p].dtype == dtype &&
+          std::ranges::count(holders[p], pipeline_rank))
         frozen.params.push_back(static_cast<int32_t>(p));
     if (!frozen.params.empty()) buckets.push_back(std::move(frozen));
   }

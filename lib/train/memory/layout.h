@@ -45,7 +45,7 @@ struct BucketLayout {
 // One for each of stored_buckets.
 std::vector<BucketLayout> layouts_of(const Program& program, const Optimizer& optimizer);
 
-// Numbers that ranks tell each other in a step: loss, norm, overflow, and the norms that an optimizer sums over owners.
+// Numbers that ranks exchange in a step: loss, norm, overflow, and the norms that an optimizer sums over owners.
 // The executor keeps them in one piece of Part::staging; at its end those that are under way from one step to the next.
 constexpr uint64_t kOptimisticNumbers = 2;
 uint64_t staging_bytes(const Program& program, const Optimizer& optimizer);

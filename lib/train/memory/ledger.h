@@ -1,5 +1,5 @@
 // train/memory/ledger.h: counts what a trainer holds of each kind of memory and refuses what a budget does not allow.
-// Every allocation of lib/train goes through it, so that what is told is what was taken.
+// Every allocation of lib/train goes through it, so that what is reported is what was taken.
 #pragma once
 
 #include <array>

@@ -11,7 +11,7 @@ namespace {
 
 constexpr uint64_t kSpoiltBlock = uint64_t{1} << 16;
 constexpr uint64_t kLeastGround = uint64_t{1} << 16;
-constexpr uint64_t kGroundsPerCall = 4;  // how many calls go by before a place is used again, about
+constexpr uint64_t kGroundsPerCall = 4;  // how many calls go by before memory is used again, about
 constexpr char kSpoilt = '\xff';         // in every floating-point type: NaN
 
 }  // namespace
@@ -27,7 +27,7 @@ void Lender::poison(void* memory, uint64_t bytes) const {
                   int32_t{GSEL_COPY_TO_DEVICE}, static_cast<gsel_stream*>(nullptr));
 }
 
-char* Lender::place_for(uint64_t bytes) {
+char* Lender::memory_for(uint64_t bytes) {
   const uint64_t size = round_up(std::max<uint64_t>(bytes, 1), kTensorAlign);
   const uint64_t ground = grounds_.empty() ? 0 : grounds_.back().bytes();
   const bool wraps = next_ + size > ground;
@@ -40,20 +40,20 @@ char* Lender::place_for(uint64_t bytes) {
     next_ = 0;
     on_loan_ += gap;
   }
-  char* place = grounds_.back().at(next_);
+  char* memory = grounds_.back().at(next_);
   next_ += size;
   on_loan_ += size;
-  return place;
+  return memory;
 }
 
 void* Lender::lend_bytes(void* data, uint64_t bytes, Access access) {
   if (!data || !moves_) return data;
-  char* place = place_for(bytes);
+  char* memory = memory_for(bytes);
   if (access != Access::write)
-    backend_->run(&gsel_backend_v1::copy, static_cast<void*>(place), static_cast<const void*>(data), bytes,
+    backend_->run(&gsel_backend_v1::copy, static_cast<void*>(memory), static_cast<const void*>(data), bytes,
                   int32_t{GSEL_COPY_ON_DEVICE}, static_cast<gsel_stream*>(nullptr));
-  loans_.push_back({data, place, bytes, access});
-  return place;
+  loans_.push_back({data, memory, bytes, access});
+  return memory;
 }
 
 gsel_tensor Lender::lend(gsel_tensor tensor, Access access) {

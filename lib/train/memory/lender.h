@@ -1,6 +1,6 @@
 // train/memory/lender.h: the tensors that one callback gets, and what becomes of them when it returns. Direct: views of
-// the library's memory. Moved: copies at a new place for each call, poisoned afterwards, so that a kernel that keeps a
-// pointer reads NaN. Does not know the order of calls.
+// the library's memory. Moved: copies at a new address for each call, poisoned afterwards, so that a kernel that keeps
+// a pointer reads NaN. Does not know the order of calls.
 #pragma once
 
 #include <gsel/model.h>
@@ -34,12 +34,12 @@ class Lender {
     uint64_t bytes;
     Access access;
   };
-  char* place_for(uint64_t bytes);
+  char* memory_for(uint64_t bytes);
 
   std::shared_ptr<Backend> backend_;
   bool moves_;
   std::vector<Loan> loans_;
-  // Loans go round in one stretch of memory, so that a place comes again only after all others have been used. Where it
+  // Loans go round in one stretch of memory, so that memory is lent again only after all the rest was. Where it
   // was too small a larger one follows; the earlier ones stay, poisoned, for those who still look there.
   std::vector<Memory> grounds_;
   uint64_t next_ = 0;         // in the last ground

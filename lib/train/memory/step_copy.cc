@@ -37,18 +37,18 @@ StepCopy::StepCopy(std::shared_ptr<Backend> backend, const std::vector<BucketLay
                    const std::string& offload_folder, Ledger& ledger)
     : backend_(std::move(backend)) {
   for (const BucketLayout& layout : layouts) {
-    Place& place = places_.emplace_back();
-    place.layout = layout;
+    Copy& entry = copies_.emplace_back();
+    entry.layout = layout;
     if (layout.offload_state && !offload_) offload_.emplace(*backend_, offload_folder);
     if (layout.offload_state)
-      place.far = OffloadedArray(*offload_, ledger, Part::offload_state, layout.copy_bytes);
+      entry.far = OffloadedArray(*offload_, ledger, Part::offload_state, layout.copy_bytes);
     else
-      place.near = CountedMemory(backend_, ledger, Part::step_copy, layout.copy_bytes);
+      entry.near = CountedMemory(backend_, ledger, Part::step_copy, layout.copy_bytes);
   }
 }
 
-void StepCopy::copy(const Place& place, const Stretch& stretch, char* kept, bool back) const {
-  for (const Array& array : arrays_of(place.layout, place.layout.copies_gradient, stretch)) {
+void StepCopy::copy(const Copy& entry, const Stretch& stretch, char* kept, bool back) const {
+  for (const Array& array : arrays_of(entry.layout, entry.layout.copies_gradient, stretch)) {
     void *to = back ? array.data : kept, *from = back ? kept : array.data;
     if (array.bytes)
       backend_->run(&gsel_backend_v1::copy, to, static_cast<const void*>(from), array.bytes,
@@ -58,23 +58,23 @@ void StepCopy::copy(const Place& place, const Stretch& stretch, char* kept, bool
 }
 
 void StepCopy::keep(int32_t bucket, const Stretch& stretch) {
-  Place& place = places_[bucket];
-  void* memory = place.near.data() ? place.near.data() : place.far.begin_use();
-  copy(place, stretch, static_cast<char*>(memory), false);
-  place.far.end_use(true);
-  place.kept = true;
+  Copy& entry = copies_[bucket];
+  void* memory = entry.near.data() ? entry.near.data() : entry.far.begin_use();
+  copy(entry, stretch, static_cast<char*>(memory), false);
+  entry.far.end_use(true);
+  entry.kept = true;
 }
 
 void StepCopy::put_back(int32_t bucket, const Stretch& stretch) {
-  Place& place = places_[bucket];
-  void* memory = place.near.data() ? place.near.data() : place.far.begin_use();
-  copy(place, stretch, static_cast<char*>(memory), true);
-  place.far.end_use(false);
-  place.kept = false;
+  Copy& entry = copies_[bucket];
+  void* memory = entry.near.data() ? entry.near.data() : entry.far.begin_use();
+  copy(entry, stretch, static_cast<char*>(memory), true);
+  entry.far.end_use(false);
+  entry.kept = false;
 }
 
 void StepCopy::drop() {
-  for (Place& place : places_) place.kept = false;
+  for (Copy& entry : copies_) entry.kept = false;
 }
 
 }  // namespace gsel

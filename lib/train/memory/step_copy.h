@@ -15,7 +15,7 @@ namespace gsel {
 
 class StepCopy {
  public:
-  // One place for each bucket that is stepped here. The ledger must live longer. GSEL_ERR_NOMEM, those of
+  // Memory for a copy of each bucket that is stepped here. The ledger must live longer. GSEL_ERR_NOMEM, those of
   // OffloadMemory.
   StepCopy(std::shared_ptr<Backend> backend, const std::vector<BucketLayout>& layouts,
            const std::string& offload_folder, Ledger& ledger);
@@ -25,7 +25,7 @@ class StepCopy {
   // Before a bucket is stepped.
   void keep(int32_t bucket, const Stretch& stretch);
   // Whether there is a copy of this bucket that was not put back or dropped; puts it back.
-  bool keeps(int32_t bucket) const { return places_[bucket].kept; }
+  bool keeps(int32_t bucket) const { return copies_[bucket].kept; }
   void put_back(int32_t bucket, const Stretch& stretch);
   void drop();
 
@@ -33,17 +33,17 @@ class StepCopy {
   uint64_t offload_bytes_out() const { return offload_ ? offload_->bytes_out : 0; }
 
  private:
-  struct Place {
+  struct Copy {
     CountedMemory near;
     OffloadedArray far;
     BucketLayout layout;
     bool kept = false;
   };
-  void copy(const Place& place, const Stretch& stretch, char* kept, bool back) const;
+  void copy(const Copy& entry, const Stretch& stretch, char* kept, bool back) const;
 
   std::shared_ptr<Backend> backend_;
   std::optional<OffloadMemory> offload_;  // before what lies in it
-  std::vector<Place> places_;             // by bucket
+  std::vector<Copy> copies_;              // by bucket
 };
 
 // Bytes of the copy of a bucket that is laid out so; 0 where it is not stepped.

@@ -89,20 +89,21 @@ void ParamStorage::initialise_block(Block& block, uint64_t seed) {
   end_initial(block);
 }
 
-void ParamStorage::initialise_alike(uint64_t seed, bool says, const std::function<void(std::span<float>)>& tell) {
-  auto is_told = [&](int32_t p) {
+void ParamStorage::initialise_alike(uint64_t seed, bool is_root,
+                                    const std::function<void(std::span<float>)>& broadcast) {
+  auto is_broadcast = [&](int32_t p) {
     return model_.params()[p].init == GSEL_INIT_CALLBACK && model_.params()[p].part.is_whole();
   };
   std::vector<float> chunk;
   for (Block& block : blocks_) {
-    if (std::ranges::none_of(block.params, is_told)) continue;
+    if (std::ranges::none_of(block.params, is_broadcast)) continue;
     const Beginning to = begin_initial(block);
     for (int32_t p : block.params) {
       const Param& param = model_.params()[p];
-      for (int64_t first = 0; is_told(p) && first < param.n_elems; first += kChunkElems) {
+      for (int64_t first = 0; is_broadcast(p) && first < param.n_elems; first += kChunkElems) {
         chunk.resize(std::min(kChunkElems, param.n_elems - first));
-        if (says) make_initial(param, first, chunk, seed);
-        tell(chunk);
+        if (is_root) make_initial(param, first, chunk, seed);
+        broadcast(chunk);
         write_initial(block, homes_[p].first + first, chunk, to);
       }
     }

@@ -29,13 +29,13 @@ class ParamStorage {
 
   // Writes the initial values, keyed by (seed, name, element): what this rank keeps of them, nothing else is ever made.
   void initialise(uint64_t seed);
-  // The same once more of whole parameters that callbacks of the embedder initialise, as one rank says for all: `tell`
-  // makes each chunk that one's. `says`: this is it.
-  void initialise_alike(uint64_t seed, bool says, const std::function<void(std::span<float>)>& tell);
+  // The same once more of whole parameters that callbacks of the embedder initialise, with the values of one rank for
+  // all: `broadcast` makes each chunk that rank's. is_root: this is it.
+  void initialise_alike(uint64_t seed, bool is_root, const std::function<void(std::span<float>)>& broadcast);
   static constexpr int64_t kChunkElems = 1 << 16;
 
   const BucketLayout& layout(int32_t bucket) const { return blocks_[bucket].layout; }
-  // Bucket of a parameter; behind the program's: of frozen ones. -1: another place of the pipeline has it.
+  // Bucket of a parameter; behind the program's: of frozen ones. -1: another pipeline rank has it.
   int32_t bucket_of(int32_t p) const { return homes_[p].block; }
   bool is_here(int32_t p) const { return homes_[p].block >= 0; }
   int64_t first_of(int32_t p) const { return homes_[p].first; }  // its first element in the bucket
@@ -56,8 +56,8 @@ class ParamStorage {
   void open_gradient(int32_t bucket, void* memory);
   void close_gradient(int32_t bucket);
 
-  // Before a gather in place: puts this rank's shard at its place in the open window. Nothing where parameters are kept
-  // whole. The copy is queued on the stream, and done before it returns where the shard lies in offload memory.
+  // Before a gather in place: puts this rank's shard where it belongs in the open window. Nothing where parameters are
+  // kept whole. The copy is queued on the stream, and done before it returns where the shard lies in offload memory.
   void place_shard(int32_t bucket, gsel_stream* stream);
   // This rank's own part of the gradient, [layout().own_elems()]: where a REDUCE_SCATTER puts its result, or inside
   // the whole gradient. nullptr where another rank owns the bucket.

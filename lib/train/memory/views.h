@@ -13,7 +13,7 @@ uint64_t saved_bytes(const Layer& layer, int64_t n_samples);
 // Elements and bytes of a phase's reduction buffer.
 int64_t phase_elems(const gsel_phase& phase, int64_t n_samples);
 uint64_t phase_bytes(const gsel_phase& phase, int64_t n_samples);
-// Whether a phase gives its buffer to the next place of an axis.
+// Whether a phase shifts its buffer round the ring of an axis.
 bool ring_shift(const gsel_phase& phase);
 gsel_tensor phase_tensor(const gsel_phase& phase, int64_t n_samples, void* data);
 

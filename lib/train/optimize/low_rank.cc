@@ -3,7 +3,7 @@
 // means.
 //
 //   M = gradient + error        P = M Q        sum P over ranks, make it orthonormal
-//   Q = M^T P                   sum Q over ranks              the sum's place takes P Q^T
+//   Q = M^T P                   sum Q over ranks              P Q^T replaces the sum
 //   error = M - P Q^T / ranks
 //
 // P is the same on all ranks, being made of the same sums in the same order, and so is what is done to the parameters.

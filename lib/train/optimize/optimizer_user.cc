@@ -11,19 +11,19 @@ namespace {
 
 auto* const kNow = static_cast<gsel_stream*>(nullptr);
 
-// Squares of a parameter and of its update, side by side, by place in `params`. What this rank owns nothing of is zero.
+// Squares of a parameter and of its update, side by side, by index in `params`. What this rank owns nothing of is zero.
 std::vector<double> sums_of_squares(const Backend& backend, const Stretch& stretch, std::span<const int32_t> params) {
   std::vector<double> sums(2 * params.size());
   for (const Piece& piece : stretch.pieces) {
-    const auto place = static_cast<size_t>(std::ranges::find(params, piece.param) - params.begin());
-    if (place == params.size())
+    const auto index = static_cast<size_t>(std::ranges::find(params, piece.param) - params.begin());
+    if (index == params.size())
       fail(GSEL_ERR_INTERNAL, "a piece of parameter {} stands in a bucket without it", piece.param);
     const float* of[2] = {stretch.values + piece.first, stretch.gradient + piece.first};
     for (size_t which = 0; which < 2; ++which) {
       double sum = 0;
       backend.run(&gsel_backend_v1::sum_squares, static_cast<const void*>(of[which]), gsel_dtype{GSEL_F32},
                   static_cast<uint64_t>(piece.count), &sum, kNow);
-      sums[2 * place + which] += sum;
+      sums[2 * index + which] += sum;
     }
   }
   return sums;
@@ -58,11 +58,11 @@ void Optimizer::step_user(const Backend& backend, const Stretch& stretch, const 
     std::vector<double> sums = sums_of_squares(backend, stretch, params);
     sum_over_owners(sums);
     for (const Piece& piece : stretch.pieces) {
-      const auto place = static_cast<size_t>(std::ranges::find(params, piece.param) - params.begin());
+      const auto index = static_cast<size_t>(std::ranges::find(params, piece.param) - params.begin());
       gsel_optimizer_call call{};
       call.phase = 1;
-      call.param_norm = std::sqrt(sums[2 * place]);
-      call.update_norm = std::sqrt(sums[2 * place + 1]);
+      call.param_norm = std::sqrt(sums[2 * index]);
+      call.update_norm = std::sqrt(sums[2 * index + 1]);
       call_user(stretch, piece, scale, call);
     }
   }

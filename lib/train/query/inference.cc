@@ -1,4 +1,5 @@
-// train/query/inference.cc: see inference.h. A rank that failed goes on to give the others its part; then all are told.
+// train/query/inference.cc: see inference.h. A rank that failed goes on to give the others its part; then all agree on
+// the failure.
 #include "train/query/inference.h"
 
 #include <algorithm>
@@ -11,7 +12,7 @@
 namespace gsel {
 namespace {
 
-constexpr uint64_t kTextBytes = 512;  // of a failure, as others are told it
+constexpr uint64_t kTextBytes = 512;  // of a failure, as it is broadcast
 
 std::vector<int64_t> dims_of(const Value& value, int64_t n_samples) {
   if (value.is_scalar()) return {};
@@ -34,7 +35,8 @@ Inference::Inference(Executor& executor, const Model& model, const Model& descri
     if (model.layers()[l].pull_only())
       fail(GSEL_ERR_STATE, "layer \"{}\" has no callbacks; inference pushes", model.layers()[l].name);
   const Value& wanted = model.values()[value];
-  whole_.emplace(executor, dims_of(wanted, n_samples), wanted.part, wanted.dtype, place_of_value(program, value));
+  whole_.emplace(executor, dims_of(wanted, n_samples), wanted.part, wanted.dtype,
+                 pipeline_rank_of_value(program, value));
   std::optional<Error> failure;
   try {
     prepare();
@@ -67,10 +69,10 @@ void Inference::run(const DataSource& data, uint64_t rng_key, void* dst) {
   const CountedMemory& memory = own_.bytes() ? own_ : executor_.arena();
   executor_.begin_inference(*run_, memory, rng_key);
   push(executor_, described_, data);
-  tell_failure(executor_.end_inference(*run_));
+  agree_on_failure(executor_.end_inference(*run_));
   void* local = run_->left(value_);
   if (local && model_.values()[value_].placement == Placement::partial) sum_up(local);
-  whole_->tell(local, room_.data(), dst);
+  whole_->gather(local, room_.data(), dst);
 }
 
 void Inference::sum_up(void* local) const {
@@ -81,33 +83,33 @@ void Inference::sum_up(void* local) const {
       .collective(make_collective(GSEL_COLLECTIVE_ALLREDUCE, local, local, elems, value.dtype, GSEL_SUM));
 }
 
-// Throws what failed here, or what a rank of the replica says that failed there.
-void Inference::tell_failure(const std::optional<Error>& failure) {
+// Throws what failed here, or what failed on another rank of the replica, by its own report.
+void Inference::agree_on_failure(const std::optional<Error>& failure) {
   if (!is_alone()) {
     const auto rank = static_cast<int32_t>(executor_.largest_of_replica(failure ? 1 + training_.rank : 0)) - 1;
     if (rank < 0) return;
-    const std::string text = tell_text(failure ? failure->message() : "", rank);
+    const std::string text = broadcast_text(failure ? failure->message() : "", rank);
     if (!failure) throw Error(GSEL_ERR_PEER, fmt::format("rank {}: {}", rank, text)).about_rank(rank);
   }
   if (failure) throw Error(*failure);
 }
 
-// The text of one rank, which all of the replica know to have failed: along its tensor axis, then along the pipeline.
-std::string Inference::tell_text(const std::string& text, int32_t rank) {
+// The text of one rank, which all of the replica know to have failed: along its sharing axis, then along the pipeline.
+std::string Inference::broadcast_text(const std::string& text, int32_t rank) {
   std::array<char, kTextBytes> line{};
   text.copy(line.data(), line.size() - 1);
   auto* none = static_cast<gsel_stream*>(nullptr);
   executor_.backend()->run(&gsel_backend_v1::copy, room_.data(), static_cast<const void*>(line.data()),
                            uint64_t{kTextBytes}, int32_t{GSEL_COPY_TO_DEVICE}, none);
-  const int32_t place = training_.mesh.coordinate(rank, GSEL_AXIS_PIPELINE);
-  auto tell = [&](gsel_axis axis) {
+  const int32_t pipeline_rank = training_.mesh.coordinate(rank, GSEL_AXIS_PIPELINE);
+  auto broadcast = [&](gsel_axis axis) {
     if (executor_.axis_size(axis) > 1)
       executor_.axis_comm(axis).collective(make_collective(GSEL_COLLECTIVE_BROADCAST, room_.data(), room_.data(),
                                                            kTextBytes, GSEL_U8, 0,
                                                            training_.mesh.coordinate(rank, axis)));
   };
-  if (executor_.axis_coordinate(GSEL_AXIS_PIPELINE) == place) tell(executor_.sharing_axis());
-  tell(GSEL_AXIS_PIPELINE);
+  if (executor_.axis_coordinate(GSEL_AXIS_PIPELINE) == pipeline_rank) broadcast(executor_.sharing_axis());
+  broadcast(GSEL_AXIS_PIPELINE);
   executor_.backend()->run(&gsel_backend_v1::copy, static_cast<void*>(line.data()),
                            static_cast<const void*>(room_.data()), uint64_t{kTextBytes}, int32_t{GSEL_COPY_TO_HOST},
                            none);

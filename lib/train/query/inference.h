@@ -1,5 +1,5 @@
 // train/query/inference.h: forward alone, between steps, up to one value, which every rank of the replica then has
-// whole: the ranks of the tensor and the pipeline axis work on the same samples together, each at what it has. Keeps
+// whole: the ranks of the sharing and the pipeline axis work on the same samples together, each at what it has. Keeps
 // its program and memory for the next call of the same size.
 #pragma once
 
@@ -14,7 +14,7 @@ namespace gsel {
 
 class Inference {
  public:
-  // model: as this rank of the tensor axis has it. described: whose layers are called. program: that of training. A
+  // model: as this rank of the sharing axis has it. described: whose layers are called. program: that of training. A
   // collective of the replica.
   Inference(Executor& executor, const Model& model, const Model& described, const Program& program, int32_t value,
             int64_t n_samples);
@@ -26,8 +26,8 @@ class Inference {
  private:
   void prepare();
   void sum_up(void* local) const;
-  void tell_failure(const std::optional<Error>& failure);
-  std::string tell_text(const std::string& text, int32_t rank);
+  void agree_on_failure(const std::optional<Error>& failure);
+  std::string broadcast_text(const std::string& text, int32_t rank);
   bool is_alone() const;
 
   Executor& executor_;
@@ -39,7 +39,7 @@ class Inference {
   Program program_;
   std::unique_ptr<execute::InferenceRun> run_;
   CountedMemory own_;   // where the arena of steps is too small
-  CountedMemory room_;  // for telling
+  CountedMemory room_;  // of whole_, and for the text of a failure
   std::optional<WholeTensor> whole_;
 };
 

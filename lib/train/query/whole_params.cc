@@ -37,7 +37,7 @@ bool WholeParams::kept_everywhere(const Program& program) {
          });
 }
 
-// Frozen parameters stand in buckets behind the program's; every rank of their places has them.
+// Frozen parameters stand in buckets behind the program's; every rank with a holder's pipeline rank has them.
 bool WholeParams::is_kept(int32_t b) const {
   if (static_cast<size_t>(b) >= program_.buckets.size()) return true;
   const ProgramBucket& bucket = program_.buckets[b];
@@ -48,9 +48,9 @@ void* WholeParams::take(uint64_t bytes) {
   const uint64_t size = round_up(bytes, kTensorAlign);
   CountedMemory& arena = executor_.arena();
   if (taken_ + size <= arena.bytes()) {
-    void* place = arena.at(taken_);
+    void* memory = arena.at(taken_);
     taken_ += size;
-    return place;
+    return memory;
   }
   beside_.emplace_back(executor_.backend(), executor_.ledger(), Part::staging, size);
   return beside_.back().data();
@@ -110,7 +110,8 @@ float* WholeParams::gather_master(int32_t b) {
   return whole;
 }
 
-// What this place of the pipeline and of the tensor axis has of it: as f32 in the backend's memory.
+// What the ranks with this one's coordinates on the pipeline and the sharing axis have of it: as f32 in the backend's
+// memory.
 float* WholeParams::exact(int32_t p) {
   const int32_t b = params_.bucket_of(p);
   const gsel_dtype dtype = params_.layout(b).dtype;
@@ -127,14 +128,14 @@ float* WholeParams::exact(int32_t p) {
   return static_cast<float*>(cast);
 }
 
-// Of the places that hold it the first one tells the others.
+// Of the pipeline ranks that hold it the first one sends it to the others.
 void WholeParams::read(int32_t p, float* dst) {
   close();
   const Param& param = model_.params()[p];
   const int32_t root = holders(program_, p).front();
   const WholeTensor whole(executor_, param.whole_dims, param.part, GSEL_F32, root);
   float* local = executor_.axis_coordinate(GSEL_AXIS_PIPELINE) == root ? exact(p) : nullptr;
-  whole.tell(local, take(whole.room_bytes()), dst);
+  whole.gather(local, take(whole.room_bytes()), dst);
   close();
 }
 

@@ -1,5 +1,5 @@
 // train/query/whole_params.h: a parameter between steps, whole and exact on every rank, where ranks keep parts of it,
-// one rank keeps it all, or a place of a pipeline has it alone: with a collective for each way it is divided, in the
+// one rank keeps it all, or a rank of a pipeline has it alone: with a collective for each way it is divided, in the
 // arena that steps use. Does not know what it is wanted for.
 #pragma once
 

@@ -1,5 +1,5 @@
-// train/query/whole_tensor.cc: see whole_tensor.h. Parts are told side by side as they came, and put in order on the
-// way to the host, so that nothing is copied twice.
+// train/query/whole_tensor.cc: see whole_tensor.h. Parts are gathered side by side as they come, and put in order on
+// the way to the host, so that nothing is copied twice.
 #include "train/query/whole_tensor.h"
 
 #include <algorithm>
@@ -11,7 +11,7 @@ namespace {
 
 auto* const kNow = static_cast<gsel_stream*>(nullptr);
 
-// What each place of the axis has.
+// What each rank of the axis has.
 std::vector<Share> shares_along(Communicator& comm, const Share& own) {
   const std::array<int64_t, 2> mine{own.begin, own.end};
   std::vector<int64_t> bounds(2 * static_cast<size_t>(comm.world_size()));
@@ -50,16 +50,16 @@ uint64_t WholeTensor::room_bytes() const {
   return is_in_parts() || !is_root() ? bytes() : 0;
 }
 
-void WholeTensor::tell(void* local, void* room, void* dst) const {
+void WholeTensor::gather(void* local, void* room, void* dst) const {
   void* data = is_in_parts() || !is_root() ? room : local;
-  if (is_root() && is_in_parts()) gather(local, room);
+  if (is_root() && is_in_parts()) gather_parts(local, room);
   if (executor_.axis_size(GSEL_AXIS_PIPELINE) > 1)
     executor_.axis_comm(GSEL_AXIS_PIPELINE)
         .collective(make_collective(GSEL_COLLECTIVE_BROADCAST, data, data, elems_, dtype_, 0, root_));
   unpack(data, dst);
 }
 
-void WholeTensor::gather(const void* local, void* room) const {
+void WholeTensor::gather_parts(const void* local, void* room) const {
   gsel_collective call = make_collective(GSEL_COLLECTIVE_ALLGATHERV, local, room, 0, dtype_);
   call.recv_counts = counts_.data();
   executor_.axis_comm(executor_.sharing_axis()).collective(call);

@@ -1,5 +1,6 @@
-// train/query/whole_tensor.h: a tensor that one place of the pipeline has, in parts on the ranks of the tensor axis or
-// alike on each, told to all ranks of the replica in host memory. Does not know whether it is a value or a parameter.
+// train/query/whole_tensor.h: a tensor that one rank of the pipeline has, in parts on the ranks of the sharing axis or
+// alike on each, brought whole to all ranks of the replica in host memory. Does not know whether it is a value or a
+// parameter.
 #pragma once
 
 #include <vector>
@@ -10,21 +11,22 @@ namespace gsel {
 
 class WholeTensor {
  public:
-  // dims: of the whole. own: this rank's part of it. root: the place of the pipeline that has it. A collective of the
-  // tensor axis where it lies in parts.
+  // dims: of the whole. own: this rank's part of it. root: the pipeline rank that has it. A collective of the
+  // sharing axis where it lies in parts.
   WholeTensor(Executor& executor, std::vector<int64_t> dims, const Share& own, gsel_dtype dtype, int32_t root);
 
   uint64_t bytes() const { return bytes_of(elems_); }
-  // What telling needs beside, in the backend's memory; 0 where this rank has all of it and nobody else needs it.
+  // Bytes that gather() needs beside, in the backend's memory; 0 where this rank has all of it and nobody else needs
+  // it.
   uint64_t room_bytes() const;
-  // A collective of the replica. local: this rank's part, on the root place. dst: [bytes()] of host memory.
-  void tell(void* local, void* room, void* dst) const;
+  // A collective of the replica. local: this rank's part, on the root. dst: [bytes()] of host memory.
+  void gather(void* local, void* room, void* dst) const;
 
  private:
   uint64_t bytes_of(uint64_t elems) const;
   bool is_in_parts() const { return shares_.size() > 1; }
   bool is_root() const;
-  void gather(const void* local, void* room) const;
+  void gather_parts(const void* local, void* room) const;
   void unpack(const void* gathered, void* dst) const;
 
   Executor& executor_;
@@ -32,7 +34,7 @@ class WholeTensor {
   const gsel_dtype dtype_;
   const int32_t root_;
   uint64_t elems_ = 1;
-  std::vector<Share> shares_;     // by place on the tensor axis; one where it is not in parts
+  std::vector<Share> shares_;     // by coordinate on the sharing axis; one where it is not in parts
   std::vector<uint64_t> counts_;  // elements of each, which stand side by side in the room
 };
 

@@ -56,7 +56,7 @@ Json counts_json(const std::vector<AxisCount>& counts) {
   return list;
 }
 
-// What this rank sent along each axis of several places, and how long it waited for it.
+// What this rank sent along each axis of several ranks, and how long it waited for it.
 Json axes_json(const Mesh& mesh, const StepRecord& record) {
   Json list = Json::array();
   for (gsel_axis axis = 0; axis < kAxes; ++axis) {

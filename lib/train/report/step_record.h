@@ -15,8 +15,8 @@
 
 namespace gsel {
 
-// An instruction's life: on the calling thread, or, for what runs beside it, from begun to done. Seconds from the
-// step's begin.
+// An instruction's life: on the calling thread, or, for what is asynchronous, from its start to its end. Seconds from
+// the step's begin.
 struct Interval {
   size_t position = 0;
   double begin = 0, end = 0;

@@ -1,4 +1,4 @@
-// train/report/traffic_notes.h: what a step will send, told to people before the first one.
+// train/report/traffic_notes.h: what a step will send, reported to people before the first one.
 #pragma once
 
 #include <string>

@@ -14,7 +14,7 @@ struct item {
 };
 
 /* The order in which backward completes gradients: later layers first. What is tied comes last, in an order that is the
- * same on every place, because layers are those of the whole model. */
+ * same on every pipeline rank, because layers are those of the whole model. */
 static int by_backward_order(const void* a, const void* b) {
   const struct item *x = a, *y = b;
   if (x->tie != y->tie) return x->tie < y->tie ? -1 : 1;

@@ -1,5 +1,5 @@
-/* placements.h: what strategies of the tensor axis share: asking how the model declares its values, and saying how a
- * layer finds and leaves them. After the first error nothing more is said. */
+/* placements.h: what strategies of the tensor and the context axis share: asking how the model declares its values, and
+ * saying how a layer finds and leaves them. After the first error nothing more is said. */
 #ifndef PLACEMENTS_H
 #define PLACEMENTS_H
 

@@ -7,11 +7,11 @@
 #include <gsel/plugin.h>
 
 struct bucket {
-  int32_t id; /* the host's; equal to its place in rewrite.buckets */
+  int32_t id; /* the host's; equal to its index in rewrite.buckets */
   int32_t n_params;
   int64_t elems;
   uint32_t flags;            /* GSEL_BUCKET_*, set by describe */
-  gsel_instr_kind in_flight; /* collective of it begun and not awaited, at this point of what is written; 0: none */
+  gsel_instr_kind in_flight; /* collective of it started and not awaited, at this point of what is written; 0: none */
 };
 
 /* Where backward has produced the last gradient of a bucket. */
@@ -30,8 +30,8 @@ struct rewrite {
   gsel_instr* base;    /* [n_base] the step as it came */
   gsel_instr* out;     /* [n_out] as it becomes */
   int32_t n_base, n_out, capacity;
-  int32_t end_of_backward; /* position in base of the first loss_allreduce over ranks of one place: what stands before
-                              it is computation */
+  int32_t end_of_backward; /* position in base of the first loss_allreduce over ranks of one pipeline rank: what
+                              stands before it is computation */
   gsel_layer_info* layers; /* [n_layers] */
   gsel_param_info* params; /* [n_params] */
   int32_t n_layers, n_params;
@@ -62,7 +62,7 @@ void* rewrite_alloc(struct rewrite* w, int64_t n, size_t bytes);
 
 /* Appends to the new step. */
 void emit(struct rewrite* w, gsel_instr instr);
-/* The same for a bucket's instruction: axis and, where there is one, the root (place 0) are filled in. */
+/* The same for a bucket's instruction: axis and, where there is one, the root (coordinate 0) are filled in. */
 void emit_bucket(struct rewrite* w, gsel_instr_kind kind, int32_t bucket);
 /* A wait, if the bucket has a collective under way. */
 void emit_settle(struct rewrite* w, int32_t bucket);
@@ -86,7 +86,7 @@ void find_completions(struct rewrite* w, int per_microbatch);
 int writes_gradients(const gsel_instr* instr);
 int reads_param(const struct rewrite* w, const gsel_instr* instr, int32_t i);
 
-/* Setup: the parameters of place 0 for all, of buckets that do not shard them. */
+/* Setup: the parameters of coordinate 0 for all, of buckets that do not shard them. */
 void broadcast_at_start(struct rewrite* w);
 /* Writes what follows end_of_backward: the loss's sum, then, where all gradients are looked at together (overflow,
  * norm), the waits for all, then step(bucket) for each bucket, awaited before it. */

@@ -1,7 +1,7 @@
 /* cp.c: context parallelism: every layer that computes each position by itself takes a part of the positions, with
  * whole parameters; layers that look across positions, such as attention, get their values as these are declared, which
  * is by heads, and the host exchanges one for the other (Jacobs et al., DeepSpeed-Ulysses, arXiv 2309.14509); or, where
- * they pass blocks on round the axis, keep their positions (Liu et al., Ring Attention, arXiv 2310.01889). */
+ * they shift blocks round the ring of the axis, keep their positions (Liu et al., Ring Attention, arXiv 2310.01889). */
 #include <gsel/plugin.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,7 +25,7 @@ static gsel_status refuse_matrix(const struct placements* p, const gsel_layer_in
   return GSEL_OK;
 }
 
-static void place(struct placements* p, int32_t id, gsel_error** err) {
+static void set_placements(struct placements* p, int32_t id, gsel_error** err) {
   gsel_layer_info layer = {.struct_size = sizeof layer};
   if (placements_layer(p, id, &layer)) return;
   const int by_position = layer.ring_shifts || (layer.flags & GSEL_LAYER_POSITIONWISE);
@@ -41,7 +41,7 @@ static gsel_status compile(const gsel_host_v1* host, const gsel_pass_api_v1* api
                            gsel_error** err) {
   struct placements p = {.host = host, .api = api, .pass = pass};
   (void)axis;
-  for (int32_t l = 0; l < api->layer_count(pass); ++l) place(&p, l, err);
+  for (int32_t l = 0; l < api->layer_count(pass); ++l) set_placements(&p, l, err);
   return placements_end(&p, "cp", err);
 }
 

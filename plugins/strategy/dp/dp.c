@@ -1,5 +1,5 @@
-/* dp: data parallelism with a master, as torch's DataParallel and for comparison with it: place 0 of the data axis
- * alone has the data, the optimizer and the loss. Each step it sends parameters and parts of the inputs out, collects
+/* dp: data parallelism with a master, as torch's DataParallel and for comparison with it: coordinate 0 of the data axis
+ * alone has the data, the optimizer and the loss. Each step it sends parameters and parts of the inputs out, gathers
  * what the loss reads, sends the parts of its gradient out, and sums the gradients of the parameters.
  * A micro-batch of the program as it came becomes this rank's part of a whole one, of which the master has memory. */
 #include <stdlib.h>
@@ -20,7 +20,7 @@ struct value {
   int is_input;
   int in_parts;    /* some layer computes with parts of it */
   int whole;       /* an input, or written by a layer that works on the whole */
-  int32_t arrived; /* last micro-batch whose parts were collected; -1: none */
+  int32_t arrived; /* last micro-batch whose parts were gathered; -1: none */
   int32_t owed;    /* last micro-batch whose gradient is still to be scattered; -1: none */
 };
 
@@ -52,7 +52,7 @@ static void read_values(struct dp* d) {
 }
 
 /* Scalars are the loss's alone, so whatever the master needs of others has parts. */
-static void find_places(struct dp* d) {
+static void find_master_layers(struct dp* d) {
   const struct rewrite* w = &d->w;
   for (int32_t l = 0; l < w->n_layers && !w->status; ++l) {
     const gsel_layer_info* layer = &w->layers[l];
@@ -77,8 +77,8 @@ static int64_t part_begin(int64_t n, int32_t parts, int32_t index) {
 
 static void refuse_weights(struct dp* d) {
   struct rewrite* w = &d->w;
-  for (int32_t place = 1; place < w->ranks; ++place)
-    if (w->api->axis_weight(w->pass, w->axis, place) != w->api->axis_weight(w->pass, w->axis, 0))
+  for (int32_t coordinate = 1; coordinate < w->ranks; ++coordinate)
+    if (w->api->axis_weight(w->pass, w->axis, coordinate) != w->api->axis_weight(w->pass, w->axis, 0))
       rewrite_fail(w, GSEL_ERR_UNSUPPORTED,
                    "strategy.data.weights differ, and the master deals parts as even as can be; \"ddp\" or \"zero\" "
                    "would do as strategy.data.plugin",
@@ -197,7 +197,7 @@ static gsel_status compile(const gsel_host_v1* host, const gsel_pass_api_v1* api
   describe_buckets(w, 0, (gsel_bucket_options){.axis = axis, .owner = MASTER});
   find_completions(w, 0);
   if (!w->status) {
-    find_places(&d);
+    find_master_layers(&d);
     make_parts(&d);
     write_step(&d);
   }

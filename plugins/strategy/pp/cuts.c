@@ -145,7 +145,7 @@ static void check_count(struct pp* pp, const struct partition* p) {
   rewrite_fail(&pp->w, GSEL_ERR_CONFIG, why, most < pp->w.n_layers ? ", since some allow no cut after them" : "");
 }
 
-/* Where ranks differ in weight, shares are told as if they did not. */
+/* Where ranks differ in weight, shares are reported as if they did not. */
 static void explain_weights(struct pp* pp, const struct partition* p) {
   char text[256] = "";
   int differ = 0;

@@ -17,7 +17,7 @@ struct finder {
   int32_t n_found;
 };
 
-static int32_t place_of(const struct pp* pp, int32_t stage) {
+static int32_t rank_of(const struct pp* pp, int32_t stage) {
   return pp->rank_of_stage[stage];
 }
 
@@ -25,13 +25,13 @@ static int32_t place_of(const struct pp* pp, int32_t stage) {
 static int32_t hop_on(struct finder* f, int32_t value, int32_t stage) {
   struct chain* chain = &f->chains[value];
   for (int32_t h = chain->first; h >= 0; h = f->following[h])
-    if (place_of(f->pp, f->found[h].stage) == place_of(f->pp, stage)) return h;
+    if (rank_of(f->pp, f->found[h].stage) == rank_of(f->pp, stage)) return h;
   const int32_t h = f->n_found++, before = chain->last;
   f->found[h] = (struct hop){value, stage, -1, -1, 0, 0};
   f->following[h] = -1;
   if (before >= 0) {
-    f->found[h].previous = place_of(f->pp, f->found[before].stage);
-    f->found[before].next = place_of(f->pp, stage);
+    f->found[h].previous = rank_of(f->pp, f->found[before].stage);
+    f->found[before].next = rank_of(f->pp, stage);
     f->following[before] = h;
   } else {
     chain->first = h;

@@ -185,15 +185,15 @@ static void find_input_stages(struct lower* lo) {
   }
 }
 
-static int is_told(const gsel_instr* instr) {
+static int is_pipeline_loss(const gsel_instr* instr) {
   return instr->kind == GSEL_INSTR_LOSS_ALLREDUCE && instr->axis == GSEL_AXIS_PIPELINE;
 }
 
-/* The losses of the whole pipeline, told by the rank that has them and heard by the others. */
+/* The losses of the whole pipeline, sent by the rank that has them and received by the others. */
 static void write_losses(struct pp* pp) {
   struct rewrite* w = &pp->w;
   for (int32_t i = 0; i < w->n_base; ++i)
-    if (is_told(&w->base[i])) emit(w, w->base[i]);
+    if (is_pipeline_loss(&w->base[i])) emit(w, w->base[i]);
 }
 
 /* The action of this rank's row after which all losses are known; -1 where the loss is another rank's. */
@@ -211,7 +211,7 @@ static int32_t last_loss(const struct pp* pp) {
 }
 
 /* Whether an instruction brings together what all ranks of the pipeline say of their gradients. */
-static int is_deferrable(const gsel_instr* instr) {
+static int can_be_optimistic(const gsel_instr* instr) {
   return instr->kind == GSEL_INSTR_NORM || (instr->kind == GSEL_INSTR_OVERFLOW && instr->axis == GSEL_AXIS_PIPELINE);
 }
 
@@ -221,8 +221,8 @@ static void write_end(struct pp* pp) {
   for (int optimistic = 0; optimistic <= pp->post_validates; ++optimistic)
     for (int32_t i = w->end_of_backward; i < w->n_base; ++i) {
       gsel_instr instr = w->base[i];
-      if (instr.kind == GSEL_INSTR_STEP || is_told(&instr)) continue;
-      if ((pp->post_validates && is_deferrable(&instr)) != optimistic) continue;
+      if (instr.kind == GSEL_INSTR_STEP || is_pipeline_loss(&instr)) continue;
+      if ((pp->post_validates && can_be_optimistic(&instr)) != optimistic) continue;
       if (optimistic) instr.flags |= GSEL_INSTR_OPTIMISTIC;
       emit(w, instr);
     }
@@ -230,7 +230,7 @@ static void write_end(struct pp* pp) {
     emit(w, (gsel_instr){GSEL_INSTR_STEP, -1, -1, -1, b, -1, -1, 0});
 }
 
-/* The step before is validated before the first backward and before anything of the loss is told. The host sees
+/* The step before is validated before the first backward and before anything of the loss is sent. The host sees
  * to it that no message crosses it. */
 static void write_validation(struct lower* lo, int* open) {
   if (*open) emit(&lo->pp->w, (gsel_instr){GSEL_INSTR_POST_VALIDATE, -1, -1, -1, -1, -1, -1, 0});

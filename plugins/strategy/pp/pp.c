@@ -97,7 +97,7 @@ static void read_schedule(struct pp* pp) {
     pp->rank_of_stage[s] = w->api->schedule_rank_of(pp->schedule, s);
 }
 
-static int has_deferrable(const struct rewrite* w) {
+static int has_optimistic(const struct rewrite* w) {
   for (int32_t i = 0; i < w->n_base; ++i)
     if (w->base[i].kind == GSEL_INSTR_NORM || w->base[i].kind == GSEL_INSTR_OVERFLOW) return 1;
   return 0;
@@ -113,7 +113,7 @@ static void choose_validation(struct pp* pp) {
   const char *schedule = w->api->option_text(w->pass, "schedule"),
              *file = w->api->option_text(w->pass, "schedule_file");
   if (word == AUTO && (file[0] || strcmp(schedule, "zb-h2") != 0)) return;
-  pp->post_validates = pp->n_ranks > 1 && has_deferrable(w);
+  pp->post_validates = pp->n_ranks > 1 && has_optimistic(w);
   if (pp->post_validates)
     note(pp,
          "pp: a rank steps before norm and overflow of all are known; the next step validates it, post_validate = "

@@ -22,7 +22,7 @@ static int takes_positions(const struct placements* p, const gsel_layer_info* la
          placements_all_have_positions(p, layer);
 }
 
-static void place(struct placements* p, int32_t id) {
+static void set_placements(struct placements* p, int32_t id) {
   gsel_layer_info layer = {.struct_size = sizeof layer};
   if (placements_layer(p, id, &layer)) return;
   if (placements_are_declared(p, &layer))
@@ -36,7 +36,7 @@ static gsel_status compile(const gsel_host_v1* host, const gsel_pass_api_v1* api
   struct placements p = {.host = host, .api = api, .pass = pass};
   (void)axis;
   for (int32_t i = 0; i < api->param_count(pass); ++i) placements_split(&p, i);
-  for (int32_t l = 0; l < api->layer_count(pass); ++l) place(&p, l);
+  for (int32_t l = 0; l < api->layer_count(pass); ++l) set_placements(&p, l);
   return placements_end(&p, "tp", err);
 }
 

@@ -1,4 +1,4 @@
-/* zero/gathers.c: see gathers.h. Gathers are begun in the order of first use, so that all ranks agree on it. */
+/* zero/gathers.c: see gathers.h. Gathers are started in the order of first use, so that all ranks agree on it. */
 #include "gathers.h"
 
 #include <stdlib.h>

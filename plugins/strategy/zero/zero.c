@@ -86,7 +86,7 @@ static void settle_before_backward(struct zero* z, const gsel_instr* instr) {
   }
 }
 
-/* Begins what completes at `position`. From stage 2 on, what was begun before is awaited first, which gives back the
+/* Starts what completes at `position`. From stage 2 on, what was started before is awaited first, which gives back the
  * memory of whole gradients: it is never more than one layer's that is reduced and what is being filled. */
 static void reduce(struct zero* z, int32_t position) {
   struct rewrite* w = &z->w;

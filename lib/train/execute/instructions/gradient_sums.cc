@@ -14,7 +14,7 @@ void allreduce_partial(State& s, const gsel_instr& instr) {
   call_now(s, instr.kind, instr.axis, make_collective(GSEL_COLLECTIVE_ALLREDUCE, own, own, elems, GSEL_F32, GSEL_SUM));
 }
 
-// Of what this rank steps of a bucket, over the places of the pipeline that hold its parameters.
+// Of what this rank steps of a bucket, over the ranks of the pipeline that hold its parameters.
 void allreduce_tied(State& s, const gsel_instr& instr) {
   const int32_t b = instr.bucket;
   if (s.axis_size(GSEL_AXIS_PIPELINE) == 1 || !s.params.layout(b).steps) return;

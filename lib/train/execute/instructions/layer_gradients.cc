@@ -71,9 +71,9 @@ void lend_gradients(State& s, const gsel_instr& instr, const Layer& layer) {
     s.lent.t_d_outputs.push_back(
         s.lender.lend(value_view(s, v, mb, s.at(s.plan().gradient(s.run->position, v, mb))), Access::read));
   for (int32_t v : layer.inputs) {
-    void* place = nullptr;
-    if (has_input_half(instr.kind) && s.model.values()[v].needs_gradient) place = contribution(s, v, mb);
-    s.lent.t_d_inputs.push_back(s.lender.lend(value_view(s, v, mb, place), written));
+    void* memory = nullptr;
+    if (has_input_half(instr.kind) && s.model.values()[v].needs_gradient) memory = contribution(s, v, mb);
+    s.lent.t_d_inputs.push_back(s.lender.lend(value_view(s, v, mb, memory), written));
   }
   if (!has_weight_half(instr.kind)) return;
   for (int32_t p : layer.params)

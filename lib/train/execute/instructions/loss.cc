@@ -11,7 +11,7 @@ namespace {
 // the next one while others are still at it, unless something else of all pipeline ranks is looked at.
 void send_losses(State& s, std::span<double, 2> parts) {
   const int32_t own = s.axis_coordinate(GSEL_AXIS_PIPELINE);
-  const int32_t from = place_of_layer(s.program(), s.model.loss_layer());
+  const int32_t from = pipeline_rank_of_layer(s.program(), s.model.loss_layer());
   auto call = [&](gsel_collective_kind kind, int32_t peer) {
     const bool sends = kind == GSEL_COLLECTIVE_SEND;
     call_in(s, s.comms.losses(), GSEL_INSTR_LOSS_ALLREDUCE, GSEL_AXIS_PIPELINE,

@@ -37,7 +37,7 @@ void find_overflow(State& s, const gsel_instr& instr) {
   for (size_t b = 0; b < s.buckets.size(); ++b)
     if (!std::isfinite(own_squares(s, static_cast<int32_t>(b), [](const Param&) { return true; }))) found = 1;
   if (is_optimistic(instr))
-    defer(s, instr, found);
+    start_optimistic(s, instr, found);
   else
     allreduce_numbers(s, instr.kind, instr.axis, {&found, 1}, GSEL_MAX);
   s.run->overflowed = found != 0;
@@ -70,7 +70,7 @@ void norm(State& s, const gsel_instr& instr) {
     sum += divided[axis];
   }
   allreduce_numbers(s, instr.kind, s.sharing_axis(), {&sum, 1}, GSEL_SUM);
-  if (is_optimistic(instr)) return defer(s, instr, sum);
+  if (is_optimistic(instr)) return start_optimistic(s, instr, sum);
   allreduce_numbers(s, instr.kind, GSEL_AXIS_PIPELINE, {&sum, 1}, GSEL_SUM);
   s.run->overflowed = s.run->overflowed || shows_overflow(s, sum);
   s.run->record.report.gradient_norm = std::sqrt(sum) / (s.run->weight * s.loss_scale.value());

@@ -1,8 +1,8 @@
 // train/execute/instructions/post_validate.cc: steps that are made before it is known whether they may be. An
-// optimistic NORM or OVERFLOW gives this rank's number away; STEP goes on as if nothing were clipped and nothing had
+// optimistic NORM or OVERFLOW sends this rank's number; STEP goes on as if nothing were clipped and nothing had
 // overflowed, after what it changes was kept. POST_VALIDATE in the next step, or whoever asks between steps, takes the
 // number, which is the same on all ranks: so all go on, or all put back what was kept, step again as they should have,
-// and begin the next step again. Before POST_VALIDATE no gradient is written and no loss told, and at it no message is
+// and begin the next step again. Before POST_VALIDATE no gradient is written and no loss sent, and at it no message is
 // under way: docs/program.md has the rules. Source: Qi et al., "Zero Bubble Pipeline Parallelism", ICLR 2024,
 // section 4.
 #include <cmath>
@@ -76,8 +76,9 @@ void step_again(State& s, double clip, bool overflowed) {
 
 // ---- the step that is to be validated -------------------------------------------------------------------------
 
-// A communicator that has no thread of its own makes the call where it stands, which costs what deferring gains.
-void defer(State& s, const gsel_instr& instr, double number) {
+// A communicator that has no thread of its own makes the call where it stands, which costs what an optimistic
+// step gains.
+void start_optimistic(State& s, const gsel_instr& instr, double number) {
   const bool is_norm = instr.kind == GSEL_INSTR_NORM;
   OptimisticNumber& optimistic = is_norm ? s.validation.squares : s.validation.overflow;
   s.validation.is_open = optimistic.is_open = true;
