@@ -219,8 +219,8 @@ class Divider {
       if (outputs[i].placement == Placement::replicate && !reduces(layer.forward_phases))
         fail(GSEL_ERR_MODEL,
              "layer \"{}\" has a part of its inputs or parameters and writes value \"{}\" whole; declare the value "
-             "GSEL_PLACEMENT_SHARD or GSEL_PLACEMENT_PARTIAL, or reduce in phases over the tensor axis",
-             layer.name, v.name);
+             "GSEL_PLACEMENT_SHARD or GSEL_PLACEMENT_PARTIAL, or reduce in phases over the {} axis",
+             layer.name, v.name, axis_name(division_.axis));
       if (outputs[i].placement != Placement::partial || v.is_scalar()) continue;
       for (int32_t p : layer.params)
         if (to_.params_[p].part.is_whole())
@@ -319,9 +319,9 @@ class Divider {
       if (!param.part.is_whole() || !divided || !param.trainable()) continue;
       if (whole)
         fail(GSEL_ERR_MODEL,
-             "parameter \"{}\" is used by layer \"{}\", of which each rank of the tensor axis has a part, and by layer "
+             "parameter \"{}\" is used by layer \"{}\", of which each rank of the {} axis has a part, and by layer "
              "\"{}\", which all run alike; their gradients cannot be summed as one",
-             param.name, divided->name, whole->name);
+             param.name, divided->name, axis_name(division_.axis), whole->name);
       param.partial_gradient = true;
     }
   }

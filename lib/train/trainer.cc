@@ -34,13 +34,13 @@ void refuse_own_params(const Model& model) {
 }
 
 // Muon and its like look at a matrix as one.
-void refuse_split_params(const Model& local, int32_t ranks) {
+void refuse_split_params(const Model& local, const Mesh& mesh) {
   for (const Param& p : local.params())
     if (p.trainable() && !p.part.is_whole())
       fail(GSEL_ERR_UNSUPPORTED,
-           "the optimizer works on whole parameters (GSEL_NEEDS_WHOLE_PARAM), and parameter \"{}\" is split over {} "
-           "ranks of the tensor axis; an optimizer of elements or of norms, or mesh.tensor = 1, would do",
-           p.name, ranks);
+           "the optimizer works on whole parameters (GSEL_NEEDS_WHOLE_PARAM), and parameter \"{0}\" is split over {1} "
+           "ranks of the {2} axis; an optimizer of elements or of norms, or mesh.{2} = 1, would do",
+           p.name, mesh.sharing_size(), axis_name(mesh.sharing_axis()));
 }
 
 // A folder may be another on each rank.
@@ -84,7 +84,7 @@ Compiled Trainer::compile_own(const Config& config, const gsel_optimizer_options
   const Optimizer optimizer(config, *model_, options);
   Compiled own = Compiler(*model_, config, mesh).compile(comm_.rank());
   if (optimizer.needs_whole_params()) {
-    refuse_split_params(*own.model, mesh.sharing_size());
+    refuse_split_params(*own.model, mesh);
     keep_params_whole(own.program);
   }
   return own;

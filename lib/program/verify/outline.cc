@@ -115,9 +115,9 @@ void check_bucket(const Program& program, int32_t bucket) {
   for (int32_t p : b.params)
     if (program.params[p].partial_gradient != program.params[b.params.front()].partial_gradient)
       refuse(fmt::format(
-          "its parameters \"{}\" and \"{}\" have gradients with two placements, of which one is partial on the "
-          "tensor axis; those of a bucket are summed alike",
-          program.params[b.params.front()].name, program.params[p].name));
+          "its parameters \"{}\" and \"{}\" have gradients with two placements, of which one is partial on the {} "
+          "axis; those of a bucket are summed alike",
+          program.params[b.params.front()].name, program.params[p].name, axis_name(program.mesh.sharing_axis())));
   const std::vector<std::vector<int32_t>> all = all_holders(program);
   for (int32_t p : b.params)
     if (all[p] != all[b.params.front()])

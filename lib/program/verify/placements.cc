@@ -35,6 +35,7 @@ class Outline {
   const ProgramParam& param(int32_t id) const { return program_.params[id]; }
   const ProgramValue& value(int32_t id) const { return program_.values[id]; }
   Placement placement(int32_t id) const { return value(id).placement; }
+  const char* axis() const { return axis_name(program_.mesh.sharing_axis()); }
 
   // ---- pieces ----
 
@@ -54,8 +55,8 @@ class Outline {
     if (!is_sound(v.part) || (!v.part.is_whole() && v.sample_bytes % (v.part.size() * v.part.blocks)))
       refuse("value \"{}\" has {} bytes and is said to be {} of the whole", v.name, v.sample_bytes, text_of(v.part));
     if (v.is_input && v.placement != Placement::replicate)
-      refuse("value \"{}\" is an input and {}; the embedder fills inputs whole, alike on every rank of the tensor axis",
-             v.name, word_of(v.placement));
+      refuse("value \"{}\" is an input and {}; the embedder fills inputs whole, alike on every rank of the {} axis",
+             v.name, word_of(v.placement), axis());
   }
 
   static std::string_view word_of(Placement placement) { return kPlacementWords[static_cast<size_t>(placement)]; }
@@ -78,7 +79,7 @@ class Outline {
 
   void check_whole(const ProgramLayer& l, int32_t v, const char* does) const {
     if (placement(v) != Placement::replicate)
-      refuse("layer \"{}\" is run alike by every rank of the tensor axis and {} value \"{}\", which is {}", l.name,
+      refuse("layer \"{}\" is run alike by every rank of the {} axis and {} value \"{}\", which is {}", l.name, axis(),
              does, value(v).name, word_of(placement(v)));
   }
 
@@ -89,15 +90,14 @@ class Outline {
     const bool contributes = value(v).needs_gradient && l.needs_backward_input;
     if (placement(v) == Placement::copy && contributes && reduces(l.backward_phases))
       refuse(
-          "layer \"{}\" reduces in its backward over the tensor axis and reads value \"{}\" as a copy, whose gradient "
-          "is "
+          "layer \"{}\" reduces in its backward over the {} axis and reads value \"{}\" as a copy, whose gradient is "
           "summed over it once more; it would read the whole one",
-          l.name, value(v).name);
+          l.name, axis(), value(v).name);
     if (placement(v) == Placement::replicate && contributes && !reduces(l.backward_phases))
       refuse(
           "layer \"{}\" has a part of its values, and what it contributes to the gradient of the whole value \"{}\" "
-          "is never summed over the tensor axis; it would read a copy, or reduce in a phase of its backward",
-          l.name, value(v).name);
+          "is never summed over the {} axis; it would read a copy, or reduce in a phase of its backward",
+          l.name, value(v).name, axis());
   }
 
   void check_output_of_divided(const ProgramLayer& l, int32_t v) const {
@@ -106,8 +106,8 @@ class Outline {
         if (reduces(l.forward_phases)) return;
         refuse(
             "layer \"{}\" has a part of its inputs or parameters and writes value \"{}\" whole, without a phase over "
-            "the tensor axis that would make it so",
-            l.name, value(v).name);
+            "the {} axis that would make it so",
+            l.name, value(v).name, axis());
       case Placement::copy:
         refuse("layer \"{}\" writes value \"{}\" as a copy; only a redistribution does", l.name, value(v).name);
       case Placement::partial:
@@ -116,8 +116,8 @@ class Outline {
           if (param(p).part.is_whole())
             refuse(
                 "layer \"{}\" writes partial sums of value \"{}\" and has all of parameter \"{}\", which would be "
-                "added on every rank of the tensor axis",
-                l.name, value(v).name, param(p).name);
+                "added on every rank of the {} axis",
+                l.name, value(v).name, param(p).name, axis());
         return;
       default:
         return;
@@ -137,14 +137,14 @@ class Outline {
       const bool is_partial = divided && param.trainable && param.part.is_whole();
       if (is_partial && !param.partial_gradient)
         refuse(
-            "parameter \"{}\" is whole and used by layer \"{}\", of which each rank of the tensor axis has a part; "
+            "parameter \"{}\" is whole and used by layer \"{}\", of which each rank of the {} axis has a part; "
             "its gradient is partial and not said to be",
-            param.name, divided->name);
+            param.name, divided->name, axis());
       if (!is_partial && param.partial_gradient)
         refuse("the gradient of parameter \"{}\" is said to be partial, and {}", param.name,
                !param.trainable         ? "it is frozen"
                : !param.part.is_whole() ? "each rank has another part of it"
-                                        : "only layers use it that every rank of the tensor axis runs alike");
+                                        : "only layers use it that all ranks run alike");
       if (is_partial) check_no_other_use(static_cast<int32_t>(p), *divided);
     }
   }
@@ -153,9 +153,9 @@ class Outline {
     for (const ProgramLayer& l : program_.layers)
       if (!l.divided && std::ranges::count(l.params, p))
         refuse(
-            "parameter \"{}\" is used by layer \"{}\", of which each rank of the tensor axis has a part, and by "
+            "parameter \"{}\" is used by layer \"{}\", of which each rank of the {} axis has a part, and by "
             "layer \"{}\", which all run alike; their gradients cannot be summed as one",
-            param(p).name, divided.name, l.name);
+            param(p).name, divided.name, axis(), l.name);
   }
 
   // Both are reduced together.
@@ -178,8 +178,9 @@ class Outline {
 
 template <class... Args>
 [[noreturn]] void refuse_pair(const Program& a, const Program& b, fmt::format_string<Args...> why, Args&&... args) {
-  throw Error(GSEL_ERR_PROGRAM, fmt::format("ranks {} and {}, which share the tensor axis: {}", a.rank, b.rank,
-                                            fmt::format(why, std::forward<Args>(args)...)))
+  throw Error(GSEL_ERR_PROGRAM,
+              fmt::format("ranks {} and {}, which share the {} axis: {}", a.rank, b.rank,
+                          axis_name(a.mesh.sharing_axis()), fmt::format(why, std::forward<Args>(args)...)))
       .about_rank(b.rank);
 }
 

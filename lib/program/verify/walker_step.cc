@@ -13,7 +13,8 @@ namespace gsel {
 void Walker::loss_allreduce(const gsel_instr& instr) {
   if (loss_reduced_[instr.axis]) refuse("the loss is already reduced");
   if (shares_layers(instr.axis) && program_.mesh.size[instr.axis] > 1 && !partial_loss_)
-    refuse("each rank of the tensor axis has the whole loss; it would be counted several times");
+    refuse(fmt::format("each rank of the {} axis has the whole loss; it would be counted several times",
+                       axis_name(instr.axis)));
   loss_reduced_[instr.axis] = true;
 }
 
@@ -71,9 +72,9 @@ std::string Walker::lacks_on_data_axis(int32_t b) const {
 std::string Walker::lacks_on_sharing_axis(int32_t b) const {
   if (!sums_partial(program_, b) || buckets_[b].partial_summed) return {};
   return fmt::format(
-      "the gradients of bucket {} are partial, and are not summed over the ranks of the tensor axis yet; "
+      "the gradients of bucket {} are partial, and are not summed over the ranks of the {} axis yet; "
       "allreduce_partial does that",
-      b);
+      b, axis_name(program_.mesh.sharing_axis()));
 }
 
 // What looks at all gradients; no contribution and no reduction may come behind it.
@@ -103,8 +104,9 @@ void Walker::allreduce_partial(const gsel_instr& instr) {
   if (!sums_partial(program_, instr.bucket))
     refuse(program_.mesh.sharing_size() == 1 ? "its axis has one rank"
                                              : "the gradients of the bucket's parameters are not partial: what "
-                                               "each rank of the tensor axis has is all of them");
-  if (bucket.partial_summed) refuse("the bucket's gradients are already summed over the tensor axis");
+                                               "each rank has is all of them");
+  if (bucket.partial_summed)
+    refuse(fmt::format("the bucket's gradients are already summed over the {} axis", axis_name(instr.axis)));
   if (bucket.tied_summed)
     refuse("allreduce_tied has summed the bucket's gradients before; allreduce_partial comes first");
   need_reducible(instr);
