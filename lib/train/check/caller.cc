@@ -1,5 +1,5 @@
-// train/check/caller.cc: calls of callbacks as the executor makes them (train/execute/executor_work.cc), on guarded
-// memory. See member.h.
+// train/check/caller.cc: calls of callbacks as the executor makes them (train/execute/instructions/layer.cc), on
+// guarded memory. See member.h.
 #include <algorithm>
 #include <cstring>
 
@@ -10,19 +10,6 @@
 
 namespace gsel::check {
 namespace {
-
-gsel_instr_kind instr_of(int32_t callback) {
-  switch (callback) {
-    case GSEL_FORWARD:
-      return GSEL_FORWARD;
-    case GSEL_BACKWARD_INPUT:
-      return GSEL_BACKWARD_INPUT;
-    case GSEL_BACKWARD_WEIGHT:
-      return GSEL_BACKWARD_WEIGHT;
-    default:
-      return GSEL_BACKWARD;
-  }
-}
 
 gsel_layer_fn function_of(const Layer& layer, int32_t callback) {
   switch (callback) {
@@ -84,7 +71,7 @@ bool has_list(int32_t callback, int32_t role) {
 
 void list_loans(Member& m, const Round& round, Arguments& to) {
   const std::vector<Buffer*> written = written_by(m, round.callback);
-  const gsel_instr_kind kind = instr_of(round.callback);
+  const gsel_instr_kind kind = round.callback;
   size_t most = 0;
   for (const auto& list : m.of) most += list.size();
   to.unread.reserve(most);  // loans point there

@@ -12,18 +12,9 @@ namespace {
 
 using Access = Lender::Access;
 
+// The callback that an instruction makes.
 int32_t work_kind(gsel_instr_kind kind) {
-  switch (kind) {
-    case GSEL_FORWARD:
-    case GSEL_INSTR_RECOMPUTE:
-      return GSEL_FORWARD;
-    case GSEL_BACKWARD_INPUT:
-      return GSEL_BACKWARD_INPUT;
-    case GSEL_BACKWARD_WEIGHT:
-      return GSEL_BACKWARD_WEIGHT;
-    default:
-      return GSEL_BACKWARD;
-  }
+  return kind == GSEL_INSTR_RECOMPUTE ? GSEL_FORWARD : kind;
 }
 
 // ---- what is lent -------------------------------------------------------------------------------------------------
