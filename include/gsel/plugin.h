@@ -260,8 +260,9 @@ typedef struct gsel_pass_api_v1 {
   int32_t (*rank_along)(const gsel_pass *pass, gsel_axis axis, int32_t coordinate);
 } gsel_pass_api_v1;
 
-/* A strategy: rewrites the program of one rank for one axis of the mesh. It runs once per trainer, on every rank,
- * and must decide alike everywhere: what differs between ranks may only follow from axis_coordinate. */
+/* A strategy: rewrites the program of one rank for one axis of the mesh. It runs on every rank when a trainer or pipeline
+ * is made, several times where it serves an axis whose ranks share layers or where memory is short, and must decide alike
+ * everywhere and every time: what differs between ranks may only follow from axis_coordinate. */
 typedef struct gsel_strategy_v1 {
   uint32_t struct_size;
   uint32_t axes;                   /* bit 1 << GSEL_AXIS_*: sections it may be named in */

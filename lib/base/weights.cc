@@ -23,16 +23,16 @@ std::vector<double> numbers_of(const std::string& list) {
 
 }  // namespace
 
-std::vector<double> axis_weights(const Config& config, gsel_axis axis, int32_t places) {
+std::vector<double> axis_weights(const Config& config, gsel_axis axis, int32_t ranks) {
   const std::string key = fmt::format("strategy.{}.weights", axis_name(axis));
   const std::string* list = config.get(key);
-  if (!list) return std::vector<double>(static_cast<size_t>(places), 1.0);
+  if (!list) return std::vector<double>(static_cast<size_t>(ranks), 1.0);
   std::vector<double> weights = numbers_of(*list);
-  if (weights.size() == static_cast<size_t>(places)) return weights;
+  if (weights.size() == static_cast<size_t>(ranks)) return weights;
   const Place place = config.place_of(key);
   throw Error(GSEL_ERR_CONFIG,
               fmt::format("{}{} = {} has {} numbers, and the {} axis has {} ranks; one for each would do",
-                          place_prefix(place), key, *list, weights.size(), axis_name(axis), places))
+                          place_prefix(place), key, *list, weights.size(), axis_name(axis), ranks))
       .at(place);
 }
 

@@ -1,4 +1,4 @@
-// base/weights.h: what an axis of the mesh divides goes to its places by weight.
+// base/weights.h: what an axis of the mesh divides goes to its ranks by weight.
 #pragma once
 
 #include <cstdint>
@@ -9,11 +9,11 @@
 
 namespace gsel {
 
-// Weights of an axis's places, [strategy.AXIS] weights, all 1 where the file has none; GSEL_ERR_CONFIG unless there is
-// one for each place.
-std::vector<double> axis_weights(const Config& config, gsel_axis axis, int32_t places);
+// Weights of an axis's ranks, [strategy.AXIS] weights, all 1 where the file has none; GSEL_ERR_CONFIG unless there is
+// one for each rank.
+std::vector<double> axis_weights(const Config& config, gsel_axis axis, int32_t ranks);
 
-// As share_bounds of base/part.h, of n items of which a place may have none.
+// As share_bounds of base/part.h, of n items of which a rank may have none.
 std::vector<int64_t> share_items(int64_t n, std::span<const double> weights);
 
 }  // namespace gsel

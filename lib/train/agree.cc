@@ -69,6 +69,11 @@ std::vector<uint64_t> gather_numbers(Communicator& comm, const std::vector<uint6
   return all;
 }
 
+bool all_succeed(Communicator& comm, bool mine) {
+  const std::vector<uint64_t> failed = gather_numbers(comm, {mine ? uint64_t{0} : uint64_t{1}});
+  return first_different(failed, 1, 0, 0) < 0;
+}
+
 void check_all_succeeded(Communicator& comm, const std::optional<Error>& failure, std::string_view made) {
   const std::vector<uint64_t> failed = gather_numbers(comm, {failure ? uint64_t{1} : uint64_t{0}});
   if (failure) throw *failure;

@@ -30,7 +30,19 @@ void check_agreement(Communicator& comm, const Particulars& particulars);
 // each was to make.
 void check_all_succeeded(Communicator& comm, const std::optional<Error>& failure, std::string_view made);
 
-// A collective around what needs no other rank: a rank that fails alone must not leave the others waiting.
+// Collectives around what needs no other rank, so that a rank that fails alone does not leave the others waiting. The
+// first says whether it succeeded on all of them; the second throws as check_all_succeeded does.
+bool all_succeed(Communicator& comm, bool mine);
+template <class Work>
+bool succeeds_on_all_ranks(Communicator& comm, Work&& work) {
+  bool mine = true;
+  try {
+    work();
+  } catch (...) {  // what failed is not told
+    mine = false;
+  }
+  return all_succeed(comm, mine);
+}
 template <class Work>
 void on_all_ranks(Communicator& comm, std::string_view made, Work&& work) {
   std::optional<Error> failure;

@@ -60,9 +60,9 @@ Trainer::Trainer(std::shared_ptr<Model> model, Communicator& comm, Config config
     own = compile_own(config_, optimizer);
   });
   check_agreement(comm_, particulars(optimizer, own.files_key));
-  std::vector<Program> programs = verified_together(own.program);
+  const std::vector<Program> programs = verified_together(own.program);
   refuse_budget(own, programs, optimizer);
-  on_all_ranks(comm_, "trainer", [&] { make_executor(std::move(own), std::move(programs), optimizer); });
+  on_all_ranks(comm_, "trainer", [&] { make_executor(std::move(own), programs, optimizer); });
   executor_->run_setup();
 }
 
@@ -90,13 +90,17 @@ Compiled Trainer::compile_own(const Config& config, const gsel_optimizer_options
   return own;
 }
 
-void Trainer::make_executor(Compiled own, std::vector<Program> programs, const gsel_optimizer_options* options) {
+void Trainer::make_executor(Compiled own, const std::vector<Program>& programs, const gsel_optimizer_options* options) {
   log_notes(own, programs);
   local_ = std::move(own.model);
-  program_ = std::move(*std::ranges::find(programs, comm_.rank(), &Program::rank));
+  program_ = own_of(programs);
   optimizer_.emplace(config_, *local_, options);  // it is given parameters as they are here
   executor_ = std::make_unique<Executor>(*local_, program_, config_, *optimizer_, comm_);
   executor_->params().initialise(static_cast<uint64_t>(config_.train.seed));
+}
+
+const Program& Trainer::own_of(const std::vector<Program>& programs) const {
+  return *std::ranges::find(programs, comm_.rank(), &Program::rank);
 }
 
 void Trainer::log_notes(const Compiled& own, const std::vector<Program>& programs) const {
@@ -150,35 +154,39 @@ std::vector<Program> Trainer::verified_together(const Program& own) const {
   return programs;
 }
 
-RankNeed Trainer::greatest_need(const Compiled& own, const std::vector<Program>& programs,
-                                const Optimizer& optimizer) const {
-  const Program& mine = *std::ranges::find(programs, comm_.rank(), &Program::rank);
-  const PartBytes parts = forecast_memory(*own.model, mine, optimizer);
-  const std::vector<uint64_t> all = gather_numbers(comm_, {parts.begin(), parts.end()});
+RankNeed Trainer::greatest_need(const PartBytes& mine) const {
+  const std::vector<uint64_t> all = gather_numbers(comm_, {mine.begin(), mine.end()});
   RankNeed most;
   for (int32_t rank = 0; rank < comm_.world_size(); ++rank) {
     RankNeed need{rank, {}};
-    std::copy_n(all.begin() + static_cast<ptrdiff_t>(rank * parts.size()), parts.size(), need.parts.begin());
+    std::copy_n(all.begin() + static_cast<ptrdiff_t>(rank * mine.size()), mine.size(), need.parts.begin());
     if (rank == 0 || need.total() > most.total()) most = need;
   }
   return most;
+}
+
+// Nothing where a rank cannot have its program; what the communicator fails with is thrown.
+std::optional<RankNeed> Trainer::need_of(const Config& config, const gsel_optimizer_options* options) const {
+  Compiled own;
+  if (!succeeds_on_all_ranks(comm_, [&] { own = compile_own(config, options); })) return {};
+  const HeardPrograms heard = exchange_programs(comm_, own.program);
+  PartBytes mine{};
+  const bool can = succeeds_on_all_ranks(comm_, [&] {
+    const std::vector<Program> programs = verified(heard, own.program);
+    mine = forecast_memory(*own.model, own_of(programs), Optimizer(config, *own.model, options));
+  });
+  return can ? std::optional(greatest_need(mine)) : std::nullopt;
 }
 
 // Nothing large is taken before it is known to fit.
 void Trainer::refuse_budget(const Compiled& own, const std::vector<Program>& programs,
                             const gsel_optimizer_options* options) const {
   if (config_.train.memory_bytes <= 0) return;
-  auto need_of = [&](const Config& config) -> std::optional<RankNeed> {
-    try {
-      Compiled other;
-      on_all_ranks(comm_, "trainer", [&] { other = compile_own(config, options); });
-      return greatest_need(other, verified_together(other.program), Optimizer(config, *other.model, options));
-    } catch (const Error&) {
-      return {};
-    }
-  };
-  const RankNeed need = greatest_need(own, programs, Optimizer(config_, *own.model, options));
-  check_budget(config_, programs.front(), need, need_of);
+  PartBytes mine{};
+  on_all_ranks(comm_, "trainer",
+               [&] { mine = forecast_memory(*own.model, own_of(programs), Optimizer(config_, *own.model, options)); });
+  check_budget(config_, programs.front(), greatest_need(mine),
+               [&](const Config& config) { return need_of(config, options); });
 }
 
 // ---- push -------------------------------------------------------------------------------------------------------

@@ -51,7 +51,7 @@ class Trainer {
  private:
   void refuse_model() const;
   Compiled compile_own(const Config& config, const gsel_optimizer_options* options) const;
-  void make_executor(Compiled own, std::vector<Program> programs, const gsel_optimizer_options* options);
+  void make_executor(Compiled own, const std::vector<Program>& programs, const gsel_optimizer_options* options);
   void log_notes(const Compiled& own, const std::vector<Program>& programs) const;
   bool in_child() const { return os::fork_generation() != fork_generation_; }
   void check_kernels() const;
@@ -60,9 +60,11 @@ class Trainer {
   void refuse_push(const DataSource& data) const;
   const Param& checked_param(int32_t param) const;
   Particulars particulars(const gsel_optimizer_options* optimizer, uint64_t files_key) const;
+  const Program& own_of(const std::vector<Program>& programs) const;
   // Collectives.
   std::vector<Program> verified_together(const Program& own) const;
-  RankNeed greatest_need(const Compiled& own, const std::vector<Program>& programs, const Optimizer& optimizer) const;
+  RankNeed greatest_need(const PartBytes& mine) const;
+  std::optional<RankNeed> need_of(const Config& config, const gsel_optimizer_options* options) const;
   void refuse_budget(const Compiled& own, const std::vector<Program>& programs,
                      const gsel_optimizer_options* options) const;
 

@@ -22,6 +22,7 @@ struct Trial {
   std::vector<HeardPrograms> heard;
   std::vector<std::string> verdicts;  // empty: accepted
   std::vector<Program> results;
+  std::vector<gsel_status> codes;
 };
 
 void one_rank(rank_run* run) {
@@ -36,13 +37,15 @@ void one_rank(rank_run* run) {
     trial->results[rank] = *std::ranges::find(programs, run->rank, &Program::rank);
   } catch (const Error& e) {
     trial->verdicts[rank] = e.what();
+    trial->codes[rank] = e.code();
   }
   gsel_comm_free(comm);
 }
 
 Trial together(std::vector<Program> own) {
   const size_t n = own.size();
-  Trial trial{std::move(own), std::vector<HeardPrograms>(n), std::vector<std::string>(n), std::vector<Program>(n)};
+  Trial trial{std::move(own), std::vector<HeardPrograms>(n), std::vector<std::string>(n), std::vector<Program>(n),
+              std::vector<gsel_status>(n)};
   rank_run* runs = ranks_prepare(static_cast<int32_t>(n), &trial);
   ranks_run_threads(runs, static_cast<int32_t>(n), one_rank);
   ranks_verdict(runs, static_cast<int32_t>(n));
@@ -196,6 +199,13 @@ void ranks_that_share_layers_hear_of_each_other(void**) {
     const Trial trial = together(other);
     assert_false(all_accept(trial));
     assert_false(accepted(other));
+    other = own;                               // other samples at the same micro-batch
+    for (Program* p : {&other[1], &other[5]})  // the pipeline of one tensor coordinate
+      std::swap(p->microbatches[0], p->microbatches[1]);
+    assert_false(all_accept(together(other)));
+    for (const std::string& verdict : together(other).verdicts)
+      if (!verdict.empty()) assert_non_null(std::strstr(verdict.c_str(), "which stands on the same tensor axis"));
+    assert_false(accepted(other));
   }
 }
 
@@ -212,6 +222,27 @@ void samples_that_no_replica_sees_are_missed(void**) {
   for (const std::string& verdict : trial.verdicts) assert_non_null(std::strstr(verdict.c_str(), "no rank runs"));
 }
 
+// What a pass notes for people is no part of it.
+void notes_make_no_difference(void**) {
+  const RandomJob job = random_job(5);
+  Mesh mesh;
+  mesh.size[GSEL_AXIS_DATA] = 2;
+  std::vector<Program> own = compiled(*job.model, "[strategy.data]\nplugin = \"ddp\"\n[train]\nbatch = 12\n", mesh);
+  own[1].notes.push_back("this is rank 1");
+  assert_int_equal(together(own).heard[0].programs.size(), 1);
+}
+
+// What is wrong with another rank's program is no parse error of the caller's.
+void a_program_that_cannot_be_read_is_refused_as_a_program(void**) {
+  std::vector<Program> own;
+  for (uint32_t seed = 0; own.empty() || own.front().mesh.size[GSEL_AXIS_PIPELINE] < 2; ++seed)
+    own = compiled(random_job(seed));
+  own.back().microbatches.front().whole = 1 << 20;
+  const Trial trial = together(own);
+  assert_non_null(std::strstr(trial.verdicts.front().c_str(), "is a part of"));
+  assert_int_equal(trial.codes.front(), GSEL_ERR_PROGRAM);
+}
+
 }  // namespace
 
 int main() {
@@ -221,6 +252,8 @@ int main() {
       cmocka_unit_test(where_ranks_differ_in_more_than_samples_each_hears_of_all),
       cmocka_unit_test(ranks_that_share_layers_hear_of_each_other),
       cmocka_unit_test(samples_that_no_replica_sees_are_missed),
+      cmocka_unit_test(notes_make_no_difference),
+      cmocka_unit_test(a_program_that_cannot_be_read_is_refused_as_a_program),
   };
   return cmocka_run_group_tests_name("exchange of programs", tests, nullptr, nullptr);
 }

@@ -40,11 +40,10 @@ void check_homes(const Program& program) {
 }
 
 // Ranks that differ on an axis other than data compute with the same samples.
-void check_same_microbatches(const Job& job, const Program& p, gsel_axis axis) {
-  const Program* first = job.find(p.mesh.group(p.rank, axis).front());
-  if (first && p.microbatches != first->microbatches)
+void check_same_microbatches(const Program& first, const Program& p, gsel_axis axis) {
+  if (p.microbatches != first.microbatches)
     refuse(p, fmt::format("its micro-batches differ from those of rank {}, which stands on the same {} axis",
-                          first->rank, axis_name(axis)));
+                          first.rank, axis_name(axis)));
 }
 
 // Ranks of the data axis have equally many micro-batches; parts are those of the same whole, divided evenly.
@@ -171,9 +170,11 @@ void check_outlines(const Job& job) {
     check_own_outline(p);
   }
   check_sharing_outlines(job.sharing);
+  for (const Program* p : job.sharing) check_same_microbatches(*job.sharing.front(), *p, p->mesh.sharing_axis());
   for (const Program* p : job.programs)
     for (gsel_axis axis : {p->mesh.sharing_axis(), gsel_axis{GSEL_AXIS_PIPELINE}})
-      check_same_microbatches(job, *p, axis);
+      if (const Program* other = job.find(p->mesh.group(p->rank, axis).front()))
+        check_same_microbatches(*other, *p, axis);
   for (int32_t i = 0; i < static_cast<int32_t>(job.microbatches.size()); ++i) check_parts(job, i);
 }
 

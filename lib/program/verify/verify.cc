@@ -1,4 +1,4 @@
-// program/verify/verify.cc: follows the programs of all ranks together; when no rank can go on and some have not ended,
+// program/verify/verify.cc: follows the programs of a job together; when no rank can go on and some have not ended,
 // that is a deadlock.
 #include "program/verify/verify.h"
 

@@ -1,5 +1,4 @@
-// program/verify/verify.h: whether the programs of all ranks, together, do what a training step must, before anything
-// runs.
+// program/verify/verify.h: whether the programs of a job, together, do what a training step must, before anything runs.
 #pragma once
 
 #include <span>

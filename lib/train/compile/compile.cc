@@ -167,7 +167,7 @@ std::vector<double> Compiler::weights_of(gsel_axis axis) const {
 }
 
 // The model as this rank's coordinate on the sharing axis has it: as the strategy of that axis divides it.
-std::shared_ptr<const Model> Compiler::divided(int32_t rank) const {
+std::shared_ptr<const Model> Compiler::divided(int32_t rank, uint64_t& files_key) const {
   const bool ring_shift = std::ranges::any_of(model_.layers(), [](const Layer& layer) {
     auto ring_shifts = [](const gsel_phase& phase) { return (phase.flags & GSEL_PHASE_RING_SHIFT) != 0; };
     return std::ranges::any_of(layer.forward_phases, ring_shifts) ||
@@ -182,6 +182,7 @@ std::shared_ptr<const Model> Compiler::divided(int32_t rank) const {
     outline.step.clear();
     gsel_pass pass{*this, model_, chosen, outline, &division};
     run_pass(axis, pass);
+    if (pass.files_key) files_key = derive_key(files_key, pass.files_key);
   }
   return std::make_shared<const Model>(divide(model_, division, mesh_.sharing_index(rank)));
 }
@@ -205,11 +206,11 @@ Program Compiler::compile_for(const Model& model, const Model& first, int32_t ra
 
 Compiled Compiler::compile(int32_t rank) const {
   const int32_t coordinate = mesh_.sharing_index(rank);
-  const std::shared_ptr<const Model> model = divided(rank),
-                                     first = coordinate == 0 ? model : divided(rank - coordinate);
-  Compiled compiled{model, {}};
-  compiled.program = compile_for(*model, *first, rank, compiled.files_key);
-  return compiled;
+  uint64_t files_key = 0, other_key = 0;
+  const std::shared_ptr<const Model> model = divided(rank, files_key);
+  const auto first = coordinate == 0 ? model : divided(rank - coordinate, other_key);
+  Program program = compile_for(*model, *first, rank, files_key);
+  return {model, std::move(program), files_key};
 }
 
 }  // namespace gsel

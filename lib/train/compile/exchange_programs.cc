@@ -24,6 +24,7 @@ Program shape_of(Program program) {
                          : program.mesh.world_size() + instr.peer;  // which the verifier refuses
     }
   program.rank = 0;
+  program.notes.clear();
   for (Microbatch& m : program.microbatches) m = {0, 1, m.whole};
   for (ProgramParam& p : program.params) {
     p.n_elems = p.rows = 1;
@@ -42,6 +43,7 @@ Program shape_of(Program program) {
 // What ranks of one coordinate on the sharing axis have in common.
 Program model_of(Program program) {
   program.rank = 0;
+  program.notes.clear();
   program.microbatches.clear();
   program.buckets.clear();
   program.setup.clear();
@@ -121,12 +123,21 @@ std::vector<std::string> exchange_texts(Communicator& comm, const std::vector<in
 
 // ---- what is made of it ---------------------------------------------------------------------------------------
 
+// What a rank has compiled may be wrong in a way that its text shows.
+Program parse_heard(const std::string& text) {
+  try {
+    Program program = parse_program(text, "a program that another rank compiled");
+    program.lines.clear();  // nobody sees its text
+    return program;
+  } catch (const Error& e) {
+    if (e.code() != GSEL_ERR_PARSE) throw;
+    throw Error(GSEL_ERR_PROGRAM, e.message());
+  }
+}
+
 std::vector<Program> parse_all(const std::vector<std::string>& texts, const Program& own) {
   std::vector<Program> programs;
-  for (const std::string& text : texts) {
-    programs.push_back(text.empty() ? own : parse_program(text, "a program that another rank compiled"));
-    programs.back().lines.clear();  // nobody sees its text
-  }
+  for (const std::string& text : texts) programs.push_back(text.empty() ? own : parse_heard(text));
   return programs;
 }
 

@@ -56,7 +56,7 @@ class Compiler {
 
  private:
   ChosenStrategy choose(gsel_axis axis) const;
-  std::shared_ptr<const Model> divided(int32_t rank) const;
+  std::shared_ptr<const Model> divided(int32_t rank, uint64_t& files_key) const;
   Program compile_for(const Model& model, const Model& first, int32_t rank, uint64_t& files_key) const;
   void run_pass(gsel_axis axis, gsel_pass& pass) const;
 

@@ -51,6 +51,8 @@ struct Lent {
   std::vector<gsel_part> param_parts, input_parts, output_parts;
   std::vector<uint8_t> produced;
   std::vector<int64_t> sample_ids;
+  std::vector<uint64_t> part_counts;
+  std::vector<char> neutral;
   std::array<char, 512> message{};
 };
 

@@ -77,7 +77,8 @@ void join_phases(State& s, const gsel_instr& instr) {
     const auto elems = static_cast<size_t>(phase_elems(phases[k], s.program().microbatches[instr.microbatch].count));
     constexpr double kInfinity = std::numeric_limits<double>::infinity();
     const double neutral = phases[k].op == GSEL_MAX ? -kInfinity : phases[k].op == GSEL_MIN ? kInfinity : 0;
-    std::vector<char> bytes(elems * dtype_bytes(phases[k].dtype));
+    std::vector<char>& bytes = s.lent.neutral;
+    bytes.resize(elems * dtype_bytes(phases[k].dtype));
     if (phases[k].dtype == GSEL_F32)
       std::fill_n(reinterpret_cast<float*>(bytes.data()), elems, static_cast<float>(neutral));
     else

@@ -8,11 +8,12 @@ namespace gsel::execute {
 namespace {
 
 // Elements of each rank's part of the whole micro-batch.
-std::vector<uint64_t> part_counts(const State& s, const gsel_instr& instr) {
+const std::vector<uint64_t>& count_parts(State& s, const gsel_instr& instr) {
   const Microbatch& part = s.program().microbatches[instr.microbatch];
   const Microbatch& whole = s.program().microbatches[part.whole];
   const int32_t ranks = s.axis_size(instr.axis);
-  std::vector<uint64_t> counts;
+  std::vector<uint64_t>& counts = s.lent.part_counts;
+  counts.clear();
   for (int32_t coordinate = 0; coordinate < ranks; ++coordinate) {
     const gsel_range range = shard_range(whole.count, ranks, coordinate);
     counts.push_back(static_cast<uint64_t>((range.end - range.begin) * s.model.values()[instr.value].sample_elems));
@@ -34,7 +35,7 @@ void scatter_or_gather(State& s, const gsel_instr& instr) {
   const int32_t v = instr.value, mb = instr.microbatch;
   const bool gradient = instr.flags & GSEL_INSTR_GRADIENT, scatters = instr.kind == GSEL_INSTR_SCATTER;
   const bool is_root = s.axis_coordinate(instr.axis) == instr.peer;
-  const std::vector<uint64_t> counts = part_counts(s, instr);
+  const std::vector<uint64_t>& counts = count_parts(s, instr);
   auto memory_of = [&](int32_t m) {
     return s.at(gradient ? s.plan().gradient(s.run->position, v, m) : s.plan().value(s.run->position, v, m));
   };
