@@ -38,9 +38,4 @@ int32_t enough_transfers(const Job& job) {
   }
 }
 
-void set_transfers(std::span<Program> programs) {
-  const int32_t transfers = enough_transfers(whole_job(programs));
-  for (Program& p : programs) p.transfers = transfers;
-}
-
 }  // namespace gsel

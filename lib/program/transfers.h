@@ -3,8 +3,6 @@
 // of their messages, too: each then waits for one that was sent earlier.
 #pragma once
 
-#include <span>
-
 #include "program/job.h"
 
 namespace gsel {
@@ -12,7 +10,5 @@ namespace gsel {
 // The least of 2, 4, 8, ... for Program::transfers with which the programs of a job come to their end. GSEL_ERR_PROGRAM
 // where no number would do, naming a rank and what it waits for.
 int32_t enough_transfers(const Job& job);
-// Gives it to the programs of all ranks.
-void set_transfers(std::span<Program> programs);
 
 }  // namespace gsel

@@ -8,6 +8,7 @@
 #include "support/random_program.h"
 #include "support/ranks.h"
 #include "support/small_transformer.h"
+#include "support/transfers.h"
 #include "support/verdict.h"
 #include "train/compile/exchange_programs.h"
 

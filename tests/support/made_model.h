@@ -11,8 +11,8 @@
 #include "base/config.h"
 #include "model/model.h"
 #include "program/program.h"
-#include "program/transfers.h"
 #include "program/verify/post_validation.h"
+#include "support/transfers.h"
 #include "train/compile/pass.h"
 
 namespace made {
@@ -141,7 +141,7 @@ inline std::vector<gsel::Program> programs(const gsel::Model& model, const gsel:
   std::vector<gsel::Program> result;
   for (int32_t rank = 0; rank < mesh.world_size(); ++rank) result.push_back(compiler.compile(rank).program);
   gsel::place_post_validations(result);
-  gsel::set_transfers(result);
+  gsel::test::set_transfers(result);
   return result;
 }
 inline std::vector<gsel::Program> programs(const gsel::Model& model, const gsel::Config& config, int32_t ranks) {

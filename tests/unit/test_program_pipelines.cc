@@ -3,12 +3,12 @@
 
 #include "program/stages.h"
 #include "program/traffic.h"
-#include "program/transfers.h"
 #include "program/verify/verify.h"
 #include "support/pipeline_damage.h"
 #include "support/pipeline_maker.h"
 #include "support/program_cases.h"
 #include "support/rendezvous.h"
+#include "support/transfers.h"
 #include "support/verdict.h"
 #include "train/compile/tied_reductions.h"
 

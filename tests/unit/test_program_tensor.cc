@@ -5,10 +5,10 @@
 #include "program/forward_only.h"
 #include "program/text/placements_table.h"
 #include "program/traffic.h"
-#include "program/transfers.h"
 #include "support/pipeline_maker.h"
 #include "support/tensor_damage.h"
 #include "support/tensor_maker.h"
+#include "support/transfers.h"
 #include "support/verdict.h"
 
 namespace {
