@@ -88,8 +88,9 @@ static void survivors_of_a_kill_all_name_the_dead_rank(void** state) {
   for (int32_t n = 2; n <= 4; ++n)
     for (int round = 0; round < 40; ++round) {
       const size_t counts[] = {2, 900, 300000};
-      const double took =
-          strike(n, make_stage(rand() % n, GSEL_ERR_PEER, ") ended without gsel_comm_free while rank ", counts[round % 3]), SIGKILL, 60);
+      const double took = strike(
+          n, make_stage(rand() % n, GSEL_ERR_PEER, ") ended without gsel_comm_free while rank ", counts[round % 3]),
+          SIGKILL, 60);
       if (took > longest) longest = took;
     }
   print_message("longest time from kill to the end of all survivors: %.1f ms\n", 1e3 * longest);
@@ -144,7 +145,9 @@ static void deaths_are_seen_without_pidfd(void** state) {
     const int refused = syscall(SYS_pidfd_open, getpid(), 0) < 0 && errno == ENOSYS;
     if (!refused) _exit(2);
     for (int round = 0; round < 10; ++round)
-      if (strike(3, make_stage(rand() % 3, GSEL_ERR_PEER, ") ended without gsel_comm_free while rank ", 900), SIGKILL, 60) > 5) _exit(3);
+      if (strike(3, make_stage(rand() % 3, GSEL_ERR_PEER, ") ended without gsel_comm_free while rank ", 900), SIGKILL,
+                 60) > 5)
+        _exit(3);
     _exit(0);
   }
   int status = 0;
@@ -199,18 +202,20 @@ static void joins_and_waits(rank_run* run) {
   rank_join(run, &comm, NULL);
 }
 
-/* Returns once a process sleeps or is gone; its state stands behind the last ')' of its stat. */
+/* Returns once a process has been asleep for a while, as in a wait and not only in a short one on the way there, or is
+ * gone; its state stands behind the last ')' of its stat. */
 static void wait_until_asleep(pid_t pid) {
-  char path[64], text[512], state = 'R';
+  enum { A_WHILE = 50 };
+  char path[64], text[512];
   snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-  for (int turn = 0; state == 'R' && turn < 60000; ++turn) {
+  for (int turn = 0, asleep = 0; asleep < A_WHILE && turn < 60000; ++turn) {
     FILE* file = fopen(path, "r");
     if (!file) return;
     text[fread(text, 1, sizeof text - 1, file)] = '\0';
     fclose(file);
     const char* end = strrchr(text, ')');
-    if (end && end[1] == ' ') state = end[2];
-    if (state == 'R') poll(NULL, 0, 1);
+    asleep = end && end[1] == ' ' && end[2] != 'R' ? asleep + 1 : 0;
+    poll(NULL, 0, 1);
   }
 }
 
