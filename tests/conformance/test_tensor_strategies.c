@@ -14,14 +14,14 @@ struct tensor_row {
 #define TP_SP TP "sequence_parallel = true\n"
 #define CP "[strategy.context]\nplugin = \"cp\"\n"
 static const struct tensor_row kTensor[] = {
-    {"no tensor axis", "", 1},
-    {"tp 1", TP, 1},
-    {"tp 2", TP, 2},
-    {"tp 3", TP, 3},
-    {"tp 4", TP, 4},
-    {"tp 2 sp", TP_SP, 2},
-    {"tp 3 sp", TP_SP, 3},
-    {"tp 4 sp", TP_SP, 4},
+    {"no tensor axis", "", 1, NULL},
+    {"tp 1", TP, 1, NULL},
+    {"tp 2", TP, 2, NULL},
+    {"tp 3", TP, 3, NULL},
+    {"tp 4", TP, 4, NULL},
+    {"tp 2 sp", TP_SP, 2, NULL},
+    {"tp 3 sp", TP_SP, 3, NULL},
+    {"tp 4 sp", TP_SP, 4, NULL},
     {"cp 1", CP, 1, "context"},
     {"cp 2", CP, 2, "context"},
     {"cp 3", CP, 3, "context"},

@@ -34,7 +34,7 @@ struct ValueSpec {
 };
 struct LayerSpec {
   std::string name;
-  std::vector<std::string> inputs, outputs, params;
+  std::vector<std::string> inputs, outputs, params = {};
   uint32_t flags = 0;
   uint64_t saved = 0;
   std::vector<gsel_phase> forward_phases = {}, backward_phases = {};
