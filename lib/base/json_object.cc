@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <set>
 
 #include "base/error.h"
@@ -91,13 +92,19 @@ std::string field_text(const std::string& name) {
   return plain ? name : in_quotes(name);
 }
 
+[[noreturn]] void refuse_at(const JsonSource& source, const std::string& path, const std::string& why) {
+  throw Error(GSEL_ERR_PARSE,
+              fmt::format("{} {}: {} {}", source.what, source.file, path.empty() ? "the document" : path, why))
+      .at({source.file, 0, 0, path});
+}
+
 }  // namespace
 
-json parse_json(std::string_view text, const JsonSource& source) {
+std::shared_ptr<const json> parse_json(std::string_view text, const JsonSource& source) {
   Watch watch(source);
   json::sax_parse(text, &watch);
   try {
-    return json::parse(text);
+    return std::make_shared<const json>(json::parse(text));
   } catch (const json::parse_error& e) {
     Place place = place_at(text, e.byte ? e.byte - 1 : 0, source.file);
     throw Error(GSEL_ERR_PARSE, fmt::format("{} {}: line {}, column {}: not JSON: {}", source.what, source.file,
@@ -120,10 +127,19 @@ std::string JsonObject::path_of(std::string_view field) const {
 }
 
 void JsonObject::refuse(std::string_view field, const std::string& why) const {
-  const std::string path = path_of(field);
-  throw Error(GSEL_ERR_PARSE,
-              fmt::format("{} {}: {} {}", source_->what, source_->file, path.empty() ? "the document" : path, why))
-      .at({source_->file, 0, 0, path});
+  refuse_at(*source_, path_of(field), why);
+}
+
+bool JsonObject::has(const char* name) const {
+  return value_.contains(name);
+}
+
+bool JsonObject::is_null(const char* name) const {
+  return has(name) && value_.at(name).is_null();
+}
+
+bool JsonObject::is_text(const char* name) const {
+  return has(name) && value_.at(name).is_string();
 }
 
 const json* JsonObject::find(const char* name) {
@@ -155,7 +171,8 @@ std::string JsonObject::any_text(const char* name) {
 
 std::vector<std::string> JsonObject::texts(const char* name) {
   std::vector<std::string> out;
-  for (const json& value : array(name)) out.push_back(plain_text(fmt::format("{}[{}]", name, out.size()), value));
+  for (const json& value : array(name).value_)
+    out.push_back(plain_text(fmt::format("{}[{}]", name, out.size()), value));
   return out;
 }
 
@@ -210,19 +227,16 @@ bool JsonObject::flag(const char* name, bool absent) {
   return field->get<bool>();
 }
 
-const json::array_t& JsonObject::array(const char* name) {
-  static const json::array_t none;
+JsonArray JsonObject::array(const char* name) {
+  static const json none = json::array();
   const json* field = find(name);
-  if (!field) return none;
-  if (!field->is_array())
-    refuse(name, fmt::format("is {} ({}), an array is needed", shown(*field), field->type_name()));
-  return field->get_ref<const json::array_t&>();
+  return {field ? *field : none, path_of(name), source_};
 }
 
 JsonObject JsonObject::object(const char* name) {
   static const json none = json::object();
   const json* field = find(name);
-  return inside(field ? *field : none, name);
+  return {field ? *field : none, path_of(name), source_};
 }
 
 void JsonObject::finish() const {
@@ -236,6 +250,33 @@ void JsonObject::finish() const {
            fmt::format("is not a known field; {}known are {}",
                        meant.empty() ? "" : fmt::format("did you mean {}? ", meant), fmt::join(known, ", ")));
   }
+}
+
+JsonArray::JsonArray(const json& value, std::string path, const JsonSource* source)
+    : value_(value), path_(std::move(path)), source_(source) {
+  if (!value.is_array())
+    refuse_at(*source, path_, fmt::format("is {} ({}), an array is needed", shown(value), value.type_name()));
+}
+
+size_t JsonArray::size() const {
+  return value_.size();
+}
+
+std::string JsonArray::path_of(size_t i) const {
+  return fmt::format("{}[{}]", path_, i);
+}
+
+JsonObject JsonArray::object(size_t i) const {
+  return {value_[i], path_of(i), source_};
+}
+
+JsonArray JsonArray::array(size_t i) const {
+  return {value_[i], path_of(i), source_};
+}
+
+std::optional<double> JsonArray::number(size_t i) const {
+  if (!value_[i].is_number()) return std::nullopt;
+  return value_[i].get<double>();
 }
 
 }  // namespace gsel

@@ -1,10 +1,12 @@
 // base/json_object.h: strict reading of one JSON object: each field is taken by name and type, what was not
 // taken is an error, and every error names the field by its path. Does not know what the fields mean. Tree and
-// source must outlive it.
+// source must outlive it. The JSON library stays behind it; json.h writes.
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json.hpp>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,16 +19,14 @@ struct JsonSource {
 };
 
 // JSON text to a tree. Syntax errors and repeated fields are GSEL_ERR_PARSE with line and column.
-nlohmann::json parse_json(std::string_view text, const JsonSource& source);
+std::shared_ptr<const nlohmann::json> parse_json(std::string_view text, const JsonSource& source);
+
+class JsonArray;
 
 class JsonObject {
  public:
   // The whole document.
   JsonObject(const nlohmann::json& value, const JsonSource& source) : JsonObject(value, {}, &source) {}
-  // An object inside this one, which errors call by this one's path and `field`.
-  JsonObject inside(const nlohmann::json& value, std::string_view field) const {
-    return JsonObject(value, path_of(field), source_);
-  }
 
   // A field's value: the default when it is absent, an error when its type or range is wrong.
   std::string text(const char* name, std::string absent = {});
@@ -35,13 +35,13 @@ class JsonObject {
   double amount(const char* name, double absent);                    // from 0, with or without a fraction
   double real(const char* name, double minimum, double maximum, double absent);
   bool flag(const char* name, bool absent);
-  const nlohmann::json::array_t& array(const char* name);
+  JsonArray array(const char* name);    // an empty one when it is absent
   JsonObject object(const char* name);  // an empty one when it is absent
   std::vector<std::string> texts(const char* name);
   std::string any_text(const char* name);  // control characters and all
-  bool is_null(const char* name) const { return has(name) && value_.at(name).is_null(); }
-  bool has(const char* name) const { return value_.contains(name); }
-  bool is_text(const char* name) const { return has(name) && value_.at(name).is_string(); }
+  bool has(const char* name) const;
+  bool is_null(const char* name) const;
+  bool is_text(const char* name) const;
 
   // Every field must have been taken.
   void finish() const;
@@ -51,6 +51,7 @@ class JsonObject {
   [[noreturn]] void refuse(std::string_view field, const std::string& why) const;
 
  private:
+  friend class JsonArray;
   JsonObject(const nlohmann::json& value, std::string path, const JsonSource* source);
   std::string plain_text(std::string_view field, const nlohmann::json& value) const;
   const nlohmann::json* find(const char* name);
@@ -59,6 +60,31 @@ class JsonObject {
   std::string path_;
   const JsonSource* source_;
   std::vector<std::string_view> known_;  // names of the fields that were asked for, which are literals
+};
+
+// An array inside an object. An item of the wrong type is an error where it is asked for.
+class JsonArray {
+ public:
+  size_t size() const;
+  bool empty() const { return size() == 0; }
+  JsonObject object(size_t i) const;
+  JsonArray array(size_t i) const;
+  std::optional<double> number(size_t i) const;  // nothing where something else stands
+
+  // read(JsonObject) for each item.
+  template <class Read>
+  void each(Read&& read) const {
+    for (size_t i = 0; i < size(); ++i) read(object(i));
+  }
+
+ private:
+  friend class JsonObject;
+  JsonArray(const nlohmann::json& value, std::string path, const JsonSource* source);
+  std::string path_of(size_t i) const;
+
+  const nlohmann::json& value_;
+  std::string path_;
+  const JsonSource* source_;
 };
 
 }  // namespace gsel

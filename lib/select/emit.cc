@@ -4,15 +4,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "select/table.h"
 
 namespace gsel {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 std::vector<Unit> units_on(const Selection& selection, int32_t host) {
   std::vector<Unit> out;
@@ -43,30 +41,30 @@ Json device_json(const Selection& selection, size_t position) {
            {"memory_bytes", device.memory_bytes}};
   if (unit.partition >= 0) {
     const Partition& partition = device.partitions[static_cast<size_t>(unit.partition)];
-    out["memory_bytes"] = partition.memory_bytes;
-    out["partition"] = partition.uuid;
-    out["gi"] = partition.gi;
-    out["ci"] = partition.ci;
+    out.set("memory_bytes", partition.memory_bytes);
+    out.set("partition", partition.uuid);
+    out.set("gi", partition.gi);
+    out.set("ci", partition.ci);
   }
-  if (unit.tile >= 0) out["tile"] = unit.tile;
+  if (unit.tile >= 0) out.set("tile", unit.tile);
   return out;
 }
 
 Json lines_json(const EnvLines& lines) {
   Json out = Json::object();
-  for (const auto& [name, value] : lines) out[name] = value;
+  for (const auto& [name, value] : lines) out.set(name, value);
   return out;
 }
 
 Json steps_json(const Selection& selection) {
   Json out = Json::array();
   for (const Step& step : selection.trace.steps)
-    out.push_back({{"layer", step.layer},
-                   {"input", step.input},
-                   {"token", step.token},
-                   {"column", step.column},
-                   {"became", step.became},
-                   {"rule", step.rule}});
+    out.push({{"layer", step.layer},
+              {"input", step.input},
+              {"token", step.token},
+              {"column", step.column},
+              {"became", step.became},
+              {"rule", step.rule}});
   return out;
 }
 
@@ -78,8 +76,8 @@ Json candidates_json(const Selection& selection) {
              {"host", selection.inventory->host_of(device).name},
              {"position", candidate.position},
              {"reason", candidate.reason}};
-    if (candidate.unit.partition >= 0) row["partition"] = uuid_of(*selection.inventory, candidate.unit);
-    out.push_back(std::move(row));
+    if (candidate.unit.partition >= 0) row.set("partition", uuid_of(*selection.inventory, candidate.unit));
+    out.push(std::move(row));
   }
   return out;
 }
@@ -154,21 +152,22 @@ Emission selection_env(const Selection& selection, int32_t host, int32_t local_r
 
 std::string selection_json(const Selection& selection) {
   const auto hosts = environments(selection);
-  Json root{{"status", "ok"}, {"devices", Json::array()}};
-  for (size_t i = 0; i < selection.units.size(); ++i) root["devices"].push_back(device_json(selection, i));
-  root["env"] = lines_json(hosts.front().emission.lines);
+  Json devices = Json::array();
+  for (size_t i = 0; i < selection.units.size(); ++i) devices.push(device_json(selection, i));
+  Json root{{"status", "ok"}, {"devices", std::move(devices)}};
+  root.set("env", lines_json(hosts.front().emission.lines));
   if (hosts.size() > 1) {
-    root["env_of_host"] = Json::object();
+    Json env_of_host = Json::object();
     for (const HostEnvironment& host : hosts)
-      root["env_of_host"][selection.inventory->hosts[static_cast<size_t>(host.host)].name] =
-          lines_json(host.emission.lines);
+      env_of_host.set(selection.inventory->hosts[static_cast<size_t>(host.host)].name, lines_json(host.emission.lines));
+    root.set("env_of_host", std::move(env_of_host));
   }
-  if (!selection.system.empty()) root["compat"] = selection.system;
-  if (selection.processes >= 0) root["processes"] = selection.processes;
-  root["warnings"] = all_warnings(selection, hosts);
-  root["trace"] = steps_json(selection);
-  root["candidates"] = candidates_json(selection);
-  return root.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  if (!selection.system.empty()) root.set("compat", selection.system);
+  if (selection.processes >= 0) root.set("processes", selection.processes);
+  root.set("warnings", all_warnings(selection, hosts));
+  root.set("trace", steps_json(selection));
+  root.set("candidates", candidates_json(selection));
+  return root.on_lines(2);
 }
 
 std::string selection_text(const Selection& selection) {

@@ -190,14 +190,15 @@ void bad_documents_are_refused_with_their_place(void**) {
   check_refused(changed("/gsel-simulation", 2), "gsel-simulation is 2");
   check_refused(R"({"gsel-simulation":1})", "schedule is missing");
   check_refused(changed("/rows", Json::array()), "rows has 0 ranks");
-  check_refused(changed("/rows/1", 3), "rows[1] is no array");
+  check_refused(changed("/rows/1", 3), "rows[1] is 3 (number), an array is needed");
   check_refused(changed("/rows/1/0/action", "1X0"), "rows[1][0].action is \"1X0\", an action such as 2F0 is needed");
   check_refused(changed("/rows/1/0/action", "-1F0"), "rows[1][0].action is");
   check_refused(changed("/rows/1/0/action", "1F"), "rows[1][0].action is");
   check_refused(changed("/rows/1/0/action", "1F0 "), "rows[1][0].action is");
   check_refused(changed("/rows/1/0/action", "99999999F0"), "rows[1][0].action is");
   check_refused(changed("/rows/0/1/end", -1), "rows[0][1].end is -1");
-  check_refused(changed("/times", {1, 1, 1}), "times has no three numbers for stage 0");
+  check_refused(changed("/times", {1, 1, 1}), "times[0] is 1 (number), an array is needed");
+  check_refused(changed("/times", Json::array({{1, 1}})), "times has no three numbers for stage 0");
   check_refused(changed("/bubble_of_makespan", 7), "bubble_of_makespan is 7");
   check_refused(R"({"steps":[{"rank":2,"mesh":{"pipeline":2}}]})", "steps[0].mesh has no rank 2");
   check_refused(R"({"steps":[{"rank":0,"mesh":{"pipeline":0}}]})", "steps[0].mesh.pipeline is 0");

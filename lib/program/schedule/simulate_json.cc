@@ -5,14 +5,12 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
-#include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "program/schedule/simulate.h"
 
 namespace gsel {
 namespace {
-
-using nlohmann::json;
 
 class Writer {
  public:
@@ -20,7 +18,7 @@ class Writer {
 
   std::string write() {
     print("{{\n  \"gsel-simulation\": 1");
-    field("schedule", json(s_.name).dump(-1, ' ', false, json::error_handler_t::replace));
+    field("schedule", Json(s_.name).on_one_line());
     field("ranks", s_.rows.size());
     field("stages", s_.times.size());
     field("microbatches", s_.n_microbatches);

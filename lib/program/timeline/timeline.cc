@@ -55,8 +55,8 @@ class Reader {
                   fmt::format("timeline {}: has {} bytes; at most {} are read: fewer ranks or micro-batches would do",
                               source_.file, text.size(), kMaxBytes))
           .at({source_.file, 0, 0, {}});
-    const nlohmann::json tree = parse_json(text, source_);
-    JsonObject root(tree, source_);
+    const auto tree = parse_json(text, source_);
+    JsonObject root(*tree, source_);
     if (root.has("gsel-simulation")) {
       read_simulation(root);
       return std::move(read_);
@@ -66,19 +66,12 @@ class Reader {
       root.refuse({},
                   "has neither steps nor communicators nor gsel-simulation; a file that train.timeline, GSEL_TRACE or "
                   "gsel program --schedule --json made would do");
-    if (root.has("steps")) each(root, "steps", [this](JsonObject step) { read_step(step); });
-    if (is_recording) each(root, "communicators", [this](JsonObject object) { read_communicator(object); });
+    if (root.has("steps")) root.array("steps").each([this](JsonObject step) { read_step(step); });
+    if (is_recording) root.array("communicators").each([this](JsonObject object) { read_communicator(object); });
     return std::move(read_);
   }
 
  private:
-  // An array that is not there is empty.
-  template <class Read>
-  static void each(JsonObject& object, const char* name, Read&& read) {
-    const auto& list = object.array(name);
-    for (size_t i = 0; i < list.size(); ++i) read(object.inside(list[i], fmt::format("{}[{}]", name, i)));
-  }
-
   void count_span(const JsonObject& object) {
     if (++n_spans_ > kMaxSpans) object.refuse({}, fmt::format("is one too many: {} can be drawn together", kMaxSpans));
   }
@@ -97,13 +90,13 @@ class Reader {
     for (const char* name : kNumbers)
       if (!step.is_null(name)) step.real(name, -kMost, kMost, 0);
     step.flag("skipped", false);
-    each(step, "counts", [](JsonObject count) {
+    step.array("counts").each([](JsonObject count) {
       count.require_text("axis");
       count.require_text("instruction");
       count.number("calls", 0, kMaxNs, 0);
       count.number("bytes_sent", 0, kMaxNs, 0);
     });
-    each(step, "memory", [](JsonObject part) {
+    step.array("memory").each([](JsonObject part) {
       part.require_text("part");
       part.whole("offloaded", 1, 0);
       part.number("forecast_bytes", 0, kMaxNs, 0);
@@ -122,7 +115,7 @@ class Reader {
     Lane calling{rank, name, kCallingThread, "calling thread", zero, true, {}, coordinates};
     Lane communication{rank, name, kCommunication, "communication", zero, true, {}, coordinates};
     if (!step.is_null("intervals"))
-      each(step, "intervals", [&](JsonObject interval) {
+      step.array("intervals").each([&](JsonObject interval) {
         count_span(interval);
         Span span = read_interval(interval);
         (interval.flag("asynchronous", false) ? communication : calling).spans.push_back(std::move(span));
@@ -170,7 +163,7 @@ class Reader {
       communicator.refuse({}, fmt::format("is one too many: {} can be drawn together", kMaxCommunicators));
     const int32_t c = communicators_++;
     if (!communicator.has("ranks")) communicator.refuse("ranks", "is missing");
-    each(communicator, "ranks", [&](JsonObject rank) {
+    communicator.array("ranks").each([&](JsonObject rank) {
       const auto r = static_cast<int32_t>(rank.number("rank", 0, kMaxRank, 0));
       const auto pid = rank.number("pid", 0, std::numeric_limits<int32_t>::max(), 0);
       Lane lane;
@@ -178,7 +171,7 @@ class Reader {
       lane.process_name = fmt::format("communicator {}, rank {} (pid {})", c, r, pid);
       lane.name = "calls";
       lane.zero_us = zero;
-      each(rank, "calls", [&](JsonObject call) {
+      rank.array("calls").each([&](JsonObject call) {
         count_span(call);
         lane.spans.push_back(read_call(call, taken));
       });

@@ -61,7 +61,7 @@ std::string percent(double share) {
 
 // What F, I and W of a rank's stages take together; empty where ranks differ.
 std::string times_text(JsonObject& root, const Chart& chart) {
-  const auto& times = root.array("times");
+  const JsonArray times = root.array("times");
   std::set<std::string> texts;
   for (const ChartRow& row : chart.rows) {
     std::set<size_t> stages;
@@ -69,25 +69,25 @@ std::string times_text(JsonObject& root, const Chart& chart) {
     for (const ChartAction& action : row.actions) stages.insert(static_cast<size_t>(action.stage));
     for (const size_t stage : stages)
       for (size_t i = 0; i < 3; ++i) {
-        const bool good =
-            stage < times.size() && times[stage].is_array() && times[stage].size() == 3 && times[stage][i].is_number();
-        if (!good) root.refuse("times", fmt::format("has no three numbers for stage {}", stage));
-        sums[i] += times[stage][i].get<double>();
+        std::optional<double> time;
+        if (stage < times.size() && times.array(stage).size() == 3) time = times.array(stage).number(i);
+        if (!time) root.refuse("times", fmt::format("has no three numbers for stage {}", stage));
+        sums[i] += *time;
       }
     texts.insert(fmt::format("{}, {}, {}", amount_text(sums[0]), amount_text(sums[1]), amount_text(sums[2])));
   }
   return texts.size() == 1 ? "; F, I, W of a rank take " + *texts.begin() : "";
 }
 
-void read_row(JsonObject& root, const nlohmann::json& list, size_t rank, size_t& n_left, Chart& chart) {
+void read_row(JsonObject& root, const JsonArray& list, size_t rank, size_t& n_left, Chart& chart) {
   ChartRow row;
   row.name = fmt::format("rank {}", rank);
   row.row = static_cast<int32_t>(rank);
-  if (!list.is_array()) root.refuse(fmt::format("rows[{}]", rank), "is no array");
   for (size_t i = 0; i < list.size(); ++i) {
-    const std::string field = fmt::format("rows[{}][{}]", rank, i);
-    if (n_left-- == 0) root.refuse(field, "is one action too many to be drawn together; fewer micro-batches would do");
-    row.actions.push_back(read_action(root.inside(list[i], field)));
+    if (n_left-- == 0)
+      root.refuse(fmt::format("rows[{}][{}]", rank, i),
+                  "is one action too many to be drawn together; fewer micro-batches would do");
+    row.actions.push_back(read_action(list.object(i)));
   }
   chart.chunks = std::max(chart.chunks, number_chunks(row.actions));
   chart.rows.push_back(std::move(row));
@@ -101,13 +101,13 @@ Chart simulated_chart(JsonObject& root, size_t n_actions) {
   root.number("gsel-simulation", 1, 1, 1);
   Chart chart;
   const std::string schedule = root.require_text("schedule");
-  const auto& rows = root.array("rows");
+  const JsonArray rows = root.array("rows");
   if (rows.empty() || rows.size() > kMaxRanks)
     root.refuse("rows", fmt::format("has {} ranks; 1 to {} can be drawn", rows.size(), kMaxRanks));
-  for (size_t rank = 0; rank < rows.size(); ++rank) read_row(root, rows[rank], rank, n_actions, chart);
-  const auto& peaks = root.array("peak_activations");
+  for (size_t rank = 0; rank < rows.size(); ++rank) read_row(root, rows.array(rank), rank, n_actions, chart);
+  const JsonArray peaks = root.array("peak_activations");
   for (size_t rank = 0; rank < std::min(rows.size(), peaks.size()); ++rank)
-    if (peaks[rank].is_number()) chart.rows[rank].peak = amount_text(peaks[rank].get<double>());
+    if (const auto peak = peaks.number(rank)) chart.rows[rank].peak = amount_text(*peak);
 
   const std::string chunks = chart.chunks > 1 ? fmt::format(", {} chunks each", chart.chunks) : "";
   chart.process_name = fmt::format("{}, {} stages x {} micro-batches{}", schedule, rows.size(),

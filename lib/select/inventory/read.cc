@@ -92,12 +92,10 @@ Partition read_partition(JsonObject object) {
 }
 
 void read_partitions(JsonObject& object, Device& device) {
-  const auto& list = object.array("partitions");
   device.divided = object.has("partitions");
   if (device.divided && device.vendor != "nvidia")
     object.refuse("partitions", "are MIG instances, which only an nvidia device has");
-  for (size_t i = 0; i < list.size(); ++i)
-    device.partitions.push_back(read_partition(object.inside(list[i], fmt::format("partitions[{}]", i))));
+  object.array("partitions").each([&](JsonObject one) { device.partitions.push_back(read_partition(std::move(one))); });
 }
 
 Device read_device(JsonObject object) {
@@ -195,16 +193,16 @@ Link read_link(JsonObject object, const DeviceNames& names, const std::vector<De
 }
 
 std::vector<Link> read_links(JsonObject& host, const std::vector<Device>& devices) {
-  const auto& list = host.array("links");
+  const JsonArray list = host.array("links");
   std::vector<Link> links;
   if (list.empty()) return links;
   const DeviceNames names(devices);
   std::unordered_set<uint64_t> seen;
   for (size_t i = 0; i < list.size(); ++i) {
-    const std::string field = fmt::format("links[{}]", i);
-    const Link link = read_link(host.inside(list[i], field), names, devices);
+    const Link link = read_link(list.object(i), names, devices);
     if (!seen.insert(uint64_t{static_cast<uint32_t>(link.a)} << 32 | static_cast<uint32_t>(link.b)).second)
-      host.refuse(field, fmt::format("joins devices {} and {}, as a link before it", link.a, link.b));
+      host.refuse(fmt::format("links[{}]", i),
+                  fmt::format("joins devices {} and {}, as a link before it", link.a, link.b));
     links.push_back(link);
   }
   return links;
@@ -212,10 +210,8 @@ std::vector<Link> read_links(JsonObject& host, const std::vector<Device>& device
 
 void read_host(JsonObject host, Inventory& inventory) {
   const std::string name = host.require_text("name");
-  const auto& list = host.array("devices");
   std::vector<Device> devices;
-  for (size_t i = 0; i < list.size(); ++i)
-    devices.push_back(read_device(host.inside(list[i], fmt::format("devices[{}]", i))));
+  host.array("devices").each([&](JsonObject device) { devices.push_back(read_device(std::move(device))); });
   check_order(host, devices);
   check_places(host, devices, "ordinal", &Device::ordinal);
   check_places(host, devices, "module", &Device::module);
@@ -264,16 +260,16 @@ void Inventory::add(Host host, std::vector<Device> devices_of_host) {
 
 Inventory parse_inventory(std::string_view text, const std::string& file) {
   const JsonSource source{"inventory", one_line(file)};
-  const nlohmann::json tree = parse_json(text, source);
-  JsonObject root(tree, source);
+  const auto tree = parse_json(text, source);
+  JsonObject root(*tree, source);
   if (!root.has("gsel_inventory")) root.refuse("gsel_inventory", "is missing; 1 is needed");
   root.number("gsel_inventory", 1, 1, 1);
   Inventory inventory;
-  const auto& hosts = root.array("hosts");
+  const JsonArray hosts = root.array("hosts");
   inventory.notes = root.texts("notes");
   root.finish();
   if (hosts.empty()) root.refuse("hosts", root.has("hosts") ? "is empty, a host is needed" : "is missing");
-  for (size_t i = 0; i < hosts.size(); ++i) read_host(root.inside(hosts[i], fmt::format("hosts[{}]", i)), inventory);
+  hosts.each([&](JsonObject host) { read_host(std::move(host), inventory); });
   check_host_names(inventory.hosts, file);
   check_identities(root, inventory);
   return inventory;

@@ -44,23 +44,19 @@ Spots spots_of(const Program& program) {
 
 void read_step(JsonObject step, const Spots& spots, std::vector<Samples>& samples) {
   if (step.is_null("intervals")) return;
-  size_t i = 0;
-  for (const auto& item : step.array("intervals")) {
-    JsonObject interval = step.inside(item, fmt::format("intervals[{}]", i++));
+  step.array("intervals").each([&](JsonObject interval) {
     const auto found = spots.find(without_microbatch(interval.any_text("text")));
-    if (found == spots.end()) continue;
+    if (found == spots.end()) return;
     const double seconds = interval.amount("end_s", 0) - interval.amount("begin_s", 0);
     samples[found->second.layer][found->second.column].push_back(std::max(seconds, 0.0));
-  }
+  });
 }
 
 void read_record(const std::string& path, const Spots& spots, std::vector<Samples>& samples) {
   const JsonSource source{"recorded step", path};
-  const nlohmann::json tree = parse_json(read_file(source.what, path, kMaxFileBytes), source);
-  JsonObject document(tree, source);
-  size_t i = 0;
-  for (const auto& step : document.array("steps"))
-    read_step(document.inside(step, fmt::format("steps[{}]", i++)), spots, samples);
+  const auto tree = parse_json(read_file(source.what, path, kMaxFileBytes), source);
+  JsonObject document(*tree, source);
+  document.array("steps").each([&](JsonObject step) { read_step(std::move(step), spots, samples); });
 }
 
 bool is_record(const fs::path& path) {

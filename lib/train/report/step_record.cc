@@ -1,57 +1,54 @@
 // train/report/step_record.cc: see step_record.h.
 #include "train/report/step_record.h"
 
-#include <nlohmann/json.hpp>
-
 #include "base/axis.h"
 #include "base/dtype.h"
+#include "base/json.h"
 #include "base/read_file.h"
 #include "base/write_file.h"
 
 namespace gsel {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 void add_report(const gsel_step_report& r, Json& step) {
-  step["step"] = r.step;
-  step["loss"] = r.loss;
-  step["loss_sum"] = r.loss_sum;
-  step["weight"] = r.weight;
-  step["gradient_norm"] = r.gradient_norm;
-  step["learning_rate"] = r.learning_rate;
-  step["loss_scale"] = r.loss_scale;
-  step["skipped"] = r.skipped != 0;
-  step["validated_step"] = r.validated_step;
-  step["restarts"] = r.restarts;
-  step["non_finite_rank"] = r.non_finite_rank;
-  step["non_finite_layer"] = r.non_finite_layer;
-  step["non_finite_param"] = r.non_finite_param;
-  step["non_finite_microbatch"] = r.non_finite_microbatch;
-  step["seconds"] = r.seconds;
-  step["tokens_per_second"] = r.seconds > 0 ? Json(r.weight / r.seconds) : Json();
-  step["compute_s"] = r.compute_s;
-  step["exposed_comm_s"] = r.exposed_comm_s;
-  step["optimizer_s"] = r.optimizer_s;
-  step["gather_s"] = r.gather_s;
-  step["exposed_gather_s"] = r.exposed_gather_s;
-  step["bytes_sent"] = r.bytes_sent;
-  step["n_reduces"] = r.n_reduces;
-  step["n_overlapped"] = r.n_overlapped;
-  step["n_gathers"] = r.n_gathers;
-  step["peak_bytes"] = r.peak_bytes;
-  step["offload_bytes_in"] = r.offload_bytes_in;
-  step["offload_bytes_out"] = r.offload_bytes_out;
+  step.set("step", r.step);
+  step.set("loss", r.loss);
+  step.set("loss_sum", r.loss_sum);
+  step.set("weight", r.weight);
+  step.set("gradient_norm", r.gradient_norm);
+  step.set("learning_rate", r.learning_rate);
+  step.set("loss_scale", r.loss_scale);
+  step.set("skipped", r.skipped != 0);
+  step.set("validated_step", r.validated_step);
+  step.set("restarts", r.restarts);
+  step.set("non_finite_rank", r.non_finite_rank);
+  step.set("non_finite_layer", r.non_finite_layer);
+  step.set("non_finite_param", r.non_finite_param);
+  step.set("non_finite_microbatch", r.non_finite_microbatch);
+  step.set("seconds", r.seconds);
+  step.set("tokens_per_second", r.seconds > 0 ? Json(r.weight / r.seconds) : Json());
+  step.set("compute_s", r.compute_s);
+  step.set("exposed_comm_s", r.exposed_comm_s);
+  step.set("optimizer_s", r.optimizer_s);
+  step.set("gather_s", r.gather_s);
+  step.set("exposed_gather_s", r.exposed_gather_s);
+  step.set("bytes_sent", r.bytes_sent);
+  step.set("n_reduces", r.n_reduces);
+  step.set("n_overlapped", r.n_overlapped);
+  step.set("n_gathers", r.n_gathers);
+  step.set("peak_bytes", r.peak_bytes);
+  step.set("offload_bytes_in", r.offload_bytes_in);
+  step.set("offload_bytes_out", r.offload_bytes_out);
 }
 
 Json counts_json(const std::vector<AxisCount>& counts) {
   Json list = Json::array();
   for (const AxisCount& c : counts) {
     const InstrForm* form = form_of(c.kind);
-    list.push_back({{"axis", axis_name(c.axis)},
-                    {"instruction", form ? form->word : "unknown"},
-                    {"calls", c.count.calls},
-                    {"bytes_sent", c.count.bytes_sent}});
+    list.push({{"axis", axis_name(c.axis)},
+               {"instruction", form ? form->word : "unknown"},
+               {"calls", c.count.calls},
+               {"bytes_sent", c.count.bytes_sent}});
   }
   return list;
 }
@@ -63,7 +60,7 @@ Json axes_json(const Mesh& mesh, const StepRecord& record) {
     if (mesh.size[axis] == 1) continue;
     uint64_t bytes = 0;
     for (const AxisCount& c : record.counts) bytes += c.axis == axis ? c.count.bytes_sent : 0;
-    list.push_back({{"axis", axis_name(axis)}, {"bytes_sent", bytes}, {"exposed_s", record.exposed_s[axis]}});
+    list.push({{"axis", axis_name(axis)}, {"bytes_sent", bytes}, {"exposed_s", record.exposed_s[axis]}});
   }
   return list;
 }
@@ -72,10 +69,10 @@ Json memory_json(const StepRecord& record) {
   Json list = Json::array();
   for (size_t i = 0; i < kParts; ++i) {
     const auto part = static_cast<Part>(i);
-    list.push_back({{"part", part_name(part)},
-                    {"offloaded", is_offloaded(part) ? 1 : 0},
-                    {"forecast_bytes", record.forecast[i]},
-                    {"peak_bytes", record.peak[i]}});
+    list.push({{"part", part_name(part)},
+               {"offloaded", is_offloaded(part) ? 1 : 0},
+               {"forecast_bytes", record.forecast[i]},
+               {"peak_bytes", record.peak[i]}});
   }
   return list;
 }
@@ -87,7 +84,7 @@ Json stages_json(const Program& program, const std::vector<Interval>& intervals)
     if (const gsel_instr& instr = program.step.at(interval.position); instr.layer >= 0 && !interval.asynchronous)
       busy[program.layers[instr.layer].stage] += interval.end - interval.begin;
   Json list = Json::array();
-  for (const auto& [stage, seconds] : busy) list.push_back({{"stage", stage}, {"busy_s", seconds}});
+  for (const auto& [stage, seconds] : busy) list.push({{"stage", stage}, {"busy_s", seconds}});
   return list;
 }
 
@@ -97,13 +94,11 @@ Json intervals_json(const Program& program, const std::vector<Interval>& interva
   for (const Interval& interval : intervals) {
     const gsel_instr& instr = program.step.at(interval.position);
     const InstrForm* form = form_of(instr.kind);
-    list.push_back({{"position", interval.position},
-                    {"instruction", form ? form->word : "unknown"},
-                    {"text", to_text(program, instr)},
-                    {"begin_s", interval.begin},
-                    {"end_s", interval.end},
-                    {"asynchronous", interval.asynchronous}});
-    if (in_stages && form && form->layer) list.back()["stage"] = program.layers.at(instr.layer).stage;
+    Json one{{"position", interval.position},   {"instruction", form ? form->word : "unknown"},
+             {"text", to_text(program, instr)}, {"begin_s", interval.begin},
+             {"end_s", interval.end},           {"asynchronous", interval.asynchronous}};
+    if (in_stages && form && form->layer) one.set("stage", program.layers.at(instr.layer).stage);
+    list.push(std::move(one));
   }
   return list;
 }
@@ -112,16 +107,20 @@ Json intervals_json(const Program& program, const std::vector<Interval>& interva
 
 std::string to_json(const Program& program, const StepRecord& record, bool with_intervals) {
   Json step{{"rank", program.rank}, {"world_size", program.mesh.world_size()}};
-  for (gsel_axis axis = 0; axis < kAxes; ++axis) step["mesh"][axis_name(axis)] = program.mesh.size[axis];
+  Json mesh;
+  for (gsel_axis axis = 0; axis < kAxes; ++axis) mesh.set(axis_name(axis), program.mesh.size[axis]);
+  step.set("mesh", std::move(mesh));
   add_report(record.report, step);
-  step["counts"] = counts_json(record.counts);
-  step["axes"] = axes_json(program.mesh, record);
-  step["memory"] = memory_json(record);
-  step["stages"] = stages_json(program, record.intervals);
-  step["began_ns"] = record.began_ns;
-  step["intervals"] = with_intervals ? intervals_json(program, record.intervals) : Json();
-  const Json document{{"gsel", gsel_version_text()}, {"steps", Json::array({std::move(step)})}};
-  return document.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  step.set("counts", counts_json(record.counts));
+  step.set("axes", axes_json(program.mesh, record));
+  step.set("memory", memory_json(record));
+  step.set("stages", stages_json(program, record.intervals));
+  step.set("began_ns", record.began_ns);
+  step.set("intervals", with_intervals ? intervals_json(program, record.intervals) : Json());
+  Json steps = Json::array();
+  steps.push(std::move(step));
+  const Json document{{"gsel", gsel_version_text()}, {"steps", std::move(steps)}};
+  return document.on_one_line() + "\n";
 }
 
 void write_timeline(const std::string& folder, const Program& program, const StepRecord& record) {

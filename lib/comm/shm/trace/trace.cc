@@ -6,12 +6,12 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <vector>
 
 #include "base/dtype.h"
 #include "base/error.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/os.h"
 #include "base/write_file.h"
@@ -21,8 +21,6 @@
 
 namespace gsel::shm {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr uint32_t kReadable = 2;
 
@@ -79,14 +77,14 @@ Json call_json(const Recorded& call, const Clock& clock) {
   if (call.label[0]) text += fmt::format(" \"{}\"", call.label);
   if (fields.grouped) text += " in a group";
   Json json{{"number", call.number}, {"text", text}, {"kind", collective_name(fields.kind)}};
-  json["count"] = call.count;
-  json["dtype"] = fields.kind == GSEL_COLLECTIVE_BARRIER ? Json() : Json(dtype_name(fields.dtype));
-  json["op"] = is_reduction(fields.kind) ? Json(name) : Json();
-  json["root"] = rooted ? Json(fields.root) : Json();
-  json["label"] = call.label;
-  json["entered_us"] = clock.us(call.entered);
-  json["left_us"] = call.left == 0 ? Json() : Json(clock.us(std::abs(call.left)));
-  json["failed"] = call.left < 0;
+  json.set("count", call.count);
+  json.set("dtype", fields.kind == GSEL_COLLECTIVE_BARRIER ? Json() : Json(dtype_name(fields.dtype)));
+  json.set("op", is_reduction(fields.kind) ? Json(name) : Json());
+  json.set("root", rooted ? Json(fields.root) : Json());
+  json.set("label", call.label);
+  json.set("entered_us", clock.us(call.entered));
+  json.set("left_us", call.left == 0 ? Json() : Json(clock.us(std::abs(call.left))));
+  json.set("failed", call.left < 0);
   return json;
 }
 
@@ -121,7 +119,7 @@ Seen look_at(const Arena& arena, int32_t rank) {
 
 // Who holds up the others: whoever is waited for and does not wait itself. A circle, as of two messages that wait for
 // each other, holds up itself.
-std::set<int32_t> late_ranks(const std::vector<Seen>& ranks) {
+std::vector<int32_t> late_ranks(const std::vector<Seen>& ranks) {
   std::set<int32_t> late;
   for (const Seen& first : ranks) {
     int32_t rank = first.awaited;
@@ -133,7 +131,7 @@ std::set<int32_t> late_ranks(const std::vector<Seen>& ranks) {
     }
     late.insert(rank);
   }
-  return late;
+  return {late.begin(), late.end()};
 }
 
 const char* state_of(const RankBlock& block, const std::optional<Recorded>& latest) {
@@ -144,17 +142,17 @@ const char* state_of(const RankBlock& block, const std::optional<Recorded>& late
 
 Json rank_json(const RankBlock& block, int32_t rank, const Seen& seen, const Clock& clock, const TraceReader& reader) {
   Json calls = Json::array();
-  for (const Recorded& call : seen.calls) calls.push_back(call_json(call, clock));
+  for (const Recorded& call : seen.calls) calls.push(call_json(call, clock));
   const auto alive = reader.alive ? reader.alive(rank) : std::nullopt;
   const auto& latest = seen.latest;
   Json json{{"rank", rank}, {"joined_as", block.family_rank}, {"pid", block.pid}};
-  json["alive"] = alive ? Json(*alive) : Json();
-  json["state"] = state_of(block, latest);
-  json["call"] = latest ? latest->number : 0;
+  json.set("alive", alive ? Json(*alive) : Json());
+  json.set("state", state_of(block, latest));
+  json.set("call", latest ? latest->number : 0);
   const int64_t since = latest ? (latest->left == 0 ? latest->entered : std::abs(latest->left)) : 0;
-  json["since_us"] = latest ? Json(clock.us(since)) : Json();
-  json["awaits"] = seen.awaited >= 0 ? Json(seen.awaited) : Json();
-  json["calls"] = std::move(calls);
+  json.set("since_us", latest ? Json(clock.us(since)) : Json());
+  json.set("awaits", seen.awaited >= 0 ? Json(seen.awaited) : Json());
+  json.set("calls", std::move(calls));
   return json;
 }
 
@@ -166,7 +164,8 @@ Json failure_json(const ArenaHeader& header) {
 
 Json reader_json(const TraceReader& reader) {
   Json json{{"pid", getpid()}, {"rank", reader.rank >= 0 ? Json(reader.rank) : Json()}};
-  json["error"] = reader.error.empty() ? Json() : Json{{"code", gsel_status_name(reader.code)}, {"text", reader.error}};
+  json.set("error",
+           reader.error.empty() ? Json() : Json{{"code", gsel_status_name(reader.code)}, {"text", reader.error}});
   return json;
 }
 
@@ -179,28 +178,29 @@ Json communicator_json(const Arena& arena, const TraceReader& reader) {
   std::vector<Seen> seen;
   for (int32_t q = 0; q < n; ++q) seen.push_back(look_at(arena, q));
   Json ranks = Json::array();
-  for (int32_t q = 0; q < n; ++q)
-    ranks.push_back(rank_json(arena.rank(q), q, seen[static_cast<size_t>(q)], clock, reader));
+  for (int32_t q = 0; q < n; ++q) ranks.push(rank_json(arena.rank(q), q, seen[static_cast<size_t>(q)], clock, reader));
   Json json{{"name", std::string(header.name, strnlen(header.name, kNameBytes))}};
-  json["world_size"] = n;
-  json["order"] = header.order == GSEL_ORDER_TREE ? "tree" : "ranks";
-  json["cores"] = header.cores;
-  json["made_ns"] = header.ns_zero;
-  json["taken_us"] = clock.now_us();
-  json["reader"] = reader_json(reader);
-  json["failure"] = failure_json(header);
-  json["late"] = late_ranks(seen);
-  json["ranks"] = std::move(ranks);
+  json.set("world_size", n);
+  json.set("order", header.order == GSEL_ORDER_TREE ? "tree" : "ranks");
+  json.set("cores", header.cores);
+  json.set("made_ns", header.ns_zero);
+  json.set("taken_us", clock.now_us());
+  json.set("reader", reader_json(reader));
+  json.set("failure", failure_json(header));
+  json.set("late", late_ranks(seen));
+  json.set("ranks", std::move(ranks));
   return json;
 }
 
 std::string trace_text(Json communicators) {
   const Json json{{"gsel", gsel_version_text()}, {"communicators", std::move(communicators)}};
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  return json.on_one_line() + "\n";
 }
 
 std::string trace_of(const Arena& arena, const TraceReader& reader) {
-  return trace_text(Json::array({communicator_json(arena, reader)}));
+  Json communicators = Json::array();
+  communicators.push(communicator_json(arena, reader));
+  return trace_text(std::move(communicators));
 }
 
 void save_trace(const std::string& folder, int32_t rank, const std::string& json) noexcept {

@@ -11,11 +11,11 @@
 
 #include <cerrno>
 #include <cstring>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <vector>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/os.h"
 #include "comm/shm/memory/shared_memory.h"
 #include "comm/shm/trace/trace_json.h"
@@ -155,7 +155,7 @@ bool somebody_in(const Arena& arena, bool known) {
 }
 
 // Of one family: the communicator that was joined, and those made from it that somebody is in.
-void add_family(int fd, int32_t asked, nlohmann::ordered_json& communicators) {
+void add_family(int fd, int32_t asked, Json& communicators) {
   bool known = false;
   for (const Source& source : arenas_in(fd)) {
     const std::shared_ptr<Arena> arena = copy_arena(source);
@@ -164,7 +164,7 @@ void add_family(int fd, int32_t asked, nlohmann::ordered_json& communicators) {
     if (joined) known = has_process(*arena, asked);
     if (!joined && !somebody_in(*arena, known)) continue;
     const auto alive = [&arena, known](int32_t q) { return is_alive(arena->rank(q).pid, known); };
-    communicators.push_back(communicator_json(*arena, {-1, GSEL_OK, {}, alive}));
+    communicators.push(communicator_json(*arena, {-1, GSEL_OK, {}, alive}));
   }
 }
 
@@ -172,7 +172,7 @@ void add_family(int fd, int32_t asked, nlohmann::ordered_json& communicators) {
 
 std::string trace_of_process(int32_t pid) {
   if (pid < 1) fail(GSEL_ERR_ARG, "pid {}: the pid of a rank would do", pid);
-  auto communicators = nlohmann::ordered_json::array();
+  auto communicators = Json::array();
   for (const os::Fd& memory : memories_of(pid)) add_family(memory.get(), pid, communicators);
   if (communicators.empty())
     fail(GSEL_ERR_NOT_FOUND, "process {} has no communicator of more than one rank; the pid of a rank would do", pid);

@@ -1,0 +1,63 @@
+// base/json.h: a JSON value made to be printed. The JSON library stays behind it, so that json.cc alone pays for its
+// headers. Reading is json_object.h.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace gsel {
+
+struct JsonField;
+
+class Json {
+ public:
+  Json() noexcept;  // null
+  Json(bool value);
+  Json(int32_t value) : Json(int64_t{value}) {}
+  Json(uint32_t value) : Json(uint64_t{value}) {}
+  Json(int64_t value);
+  Json(uint64_t value);
+  Json(double value);
+  Json(const char* text) : Json(std::string_view(text)) {}
+  Json(const std::string& text) : Json(std::string_view(text)) {}
+  Json(std::string_view text);  // what is not UTF-8 is printed as U+FFFD
+  Json(const void*) = delete;   // else a bool
+  Json(std::initializer_list<JsonField> fields);
+  template <class Item>
+  Json(const std::vector<Item>& items) : Json(array()) {
+    for (const Item& item : items) push(item);
+  }
+  Json(const Json& from);
+  Json(Json&& from) noexcept;
+  Json& operator=(Json from) noexcept;
+  ~Json();
+
+  static Json object();
+  static Json array();
+
+  // A field of an object; null becomes an object. Fields are printed in the order they were set in.
+  void set(std::string_view name, Json value);
+  void push(Json item);
+  bool empty() const;  // no fields, no items, or null
+
+  std::string on_one_line() const;
+  std::string on_lines(int indent) const;  // a line for each field and item, ends with a newline
+
+ private:
+  explicit Json(nlohmann::ordered_json value);
+
+  std::unique_ptr<nlohmann::ordered_json> value_;  // null if null
+};
+
+// As in Json{{"rank", 0}, {"name", text}}.
+struct JsonField {
+  std::string_view name;
+  mutable Json value;  // moved out by the object that is made of it
+};
+
+}  // namespace gsel
