@@ -42,9 +42,9 @@ static void compare(eq_setting setting, const char* sections) {
            "%s[train]\noptimizer = \"sgd\"\nlearning_rate = 0.25\nweight_decay = 0.0\nbatch = %d\nmicrobatches = %d\n",
            sections, setting.batch, setting.microbatches);
   eq_reference(&t.setting, STEPS, t.params, t.losses);
-  print_message("  %d ranks, %d micro-batches\n%s", setting.ranks * setting.tensor * setting.places,
+  print_message("  %d ranks, %d micro-batches\n%s", setting.ranks * setting.tensor * setting.pipeline,
                 setting.microbatches, sections);
-  as_threads(setting.ranks * setting.tensor * setting.places, expect_equal, &t);
+  as_threads(setting.ranks * setting.tensor * setting.pipeline, expect_equal, &t);
 }
 
 #define DATA(plugin) "[strategy.data]\nplugin = \"" plugin "\"\n"
@@ -71,11 +71,12 @@ static void data_strategies_equal_the_loop(void** state) {
       for (int m = 1; m <= 3; ++m) {
         if (kinds[k].way == EQ_MASTER && 11 % (ranks * m)) continue; /* dealt evenly below */
         compare(
-            (eq_setting){.way = kinds[k].way, .ranks = ranks, .tensor = 1, .batch = 11, .microbatches = m, .places = 1},
+            (eq_setting){
+                .way = kinds[k].way, .ranks = ranks, .tensor = 1, .batch = 11, .microbatches = m, .pipeline = 1},
             kinds[k].sections);
       }
   for (int m = 1; m <= 2; ++m)
-    compare((eq_setting){.way = EQ_MASTER, .ranks = 3, .tensor = 1, .batch = 12, .microbatches = m, .places = 1},
+    compare((eq_setting){.way = EQ_MASTER, .ranks = 3, .tensor = 1, .batch = 12, .microbatches = m, .pipeline = 1},
             DATA("dp"));
 }
 
@@ -84,16 +85,18 @@ static void tensor_ranks_equal_the_loop(void** state) {
   for (int tensor = 2; tensor <= 4; ++tensor) {
     char sections[128];
     snprintf(sections, sizeof sections, "[mesh]\ntensor = %d\n[strategy.tensor]\nplugin = \"tp\"\n", tensor);
-    compare((eq_setting){.way = EQ_PER_STEP, .ranks = 1, .tensor = tensor, .batch = 6, .microbatches = 2, .places = 1},
-            sections);
+    compare(
+        (eq_setting){.way = EQ_PER_STEP, .ranks = 1, .tensor = tensor, .batch = 6, .microbatches = 2, .pipeline = 1},
+        sections);
   }
-  compare((eq_setting){.way = EQ_PER_STEP, .ranks = 2, .tensor = 2, .batch = 7, .microbatches = 2, .places = 1},
+  compare((eq_setting){.way = EQ_PER_STEP, .ranks = 2, .tensor = 2, .batch = 7, .microbatches = 2, .pipeline = 1},
           "[mesh]\ntensor = 2\n[strategy.tensor]\nplugin = \"tp\"\n" ZERO("1"));
-  compare((eq_setting){.way = EQ_PER_MICROBATCH, .ranks = 2, .tensor = 2, .batch = 7, .microbatches = 2, .places = 1},
+  compare((eq_setting){.way = EQ_PER_MICROBATCH, .ranks = 2, .tensor = 2, .batch = 7, .microbatches = 2, .pipeline = 1},
           "[mesh]\ntensor = 2\n[strategy.tensor]\nplugin = \"tp\"\n" ZERO("2"));
 }
 
-/* Embedding and head on different places, but in a V, where the order is that of the row of place 0. */
+/* Embedding and head are on different pipeline ranks. In a V they are on one: the order is that of the row of pipeline
+ * rank 0. */
 static void pipelines_equal_the_loop(void** state) {
   (void)state;
   static const struct {
@@ -122,7 +125,7 @@ static void pipelines_equal_the_loop(void** state) {
                            .tensor = 1,
                            .batch = 8 * ranks,
                            .microbatches = 4,
-                           .places = 2,
+                           .pipeline = 2,
                            .schedule = kinds[k].schedule,
                            .chunks = kinds[k].chunks},
               sections);
@@ -143,7 +146,7 @@ static void pipelines_that_reduce_each_micro_batch_equal_the_loop(void** state) 
                          .tensor = 1,
                          .batch = 12,
                          .microbatches = 3,
-                         .places = 2,
+                         .pipeline = 2,
                          .schedule = schedules[k / 2],
                          .chunks = 1},
             sections);
@@ -157,7 +160,7 @@ static void all_axes_together_equal_the_loop(void** state) {
                        .tensor = 2,
                        .batch = 8,
                        .microbatches = 2,
-                       .places = 2,
+                       .pipeline = 2,
                        .schedule = "1f1b",
                        .chunks = 1},
           "[mesh]\ntensor = 2\npipeline = 2\n[strategy.tensor]\nplugin = \"tp\"\n[strategy.pipeline]\nplugin = \"pp\"\n"

@@ -120,12 +120,12 @@ static void parameters_in_16_bits_pass(void** state) {
 
 /* ---- a fault that only a division by positions shows ---- */
 
-static gsel_status places_from_the_first_row(const gsel_call* c, void* user) {
+static gsel_status positions_from_the_first_row(const gsel_call* c, void* user) {
   gsel_part part = c->output_parts[0];
   gsel_call wrong = *c;
   part.begin = 0;
   wrong.output_parts = &part;
-  return t_place_forward(&wrong, user);
+  return t_positions_forward(&wrong, user);
 }
 
 static void a_layer_that_ignores_which_positions_it_has_is_named(void** state) {
@@ -135,13 +135,13 @@ static void a_layer_that_ignores_which_positions_it_has_is_named(void** state) {
   gsel_model_check_options options = GSEL_MODEL_CHECK_OPTIONS_INIT;
   gsel_error* err = NULL;
   gsel_model* model = empty_model();
-  replaced_layer = "place";
-  replacement = places_from_the_first_row;
+  replaced_layer = "positions";
+  replacement = positions_from_the_first_row;
   check_ok(tensor_describe(model, &m, inits, &err), err);
   replaced_layer = NULL;
   options.data = tensor_data;
   check_fails(gsel_model_check(model, &options, NULL, &err), err, GSEL_ERR_MODEL,
-              "layer \"place\" forward: outputs[0] \"y\" element 12 [0][3][0]: is ");
+              "layer \"positions\" forward: outputs[0] \"y\" element 12 [0][3][0]: is ");
   options.skip = 1u << GSEL_BREACH_PARTS;
   check_ok(gsel_model_check(model, &options, NULL, &err), err);
   options.skip = 0;

@@ -97,7 +97,7 @@ static void expect_nan_in_parameters(rank_run* run) {
   step_close(&s);
 }
 
-/* dp's master alone runs backward of all samples of its part; in a pipeline the first place has the layer. */
+/* dp's master alone runs backward of all samples of its part; in a pipeline the first rank has the layer. */
 static void under_each_strategy(const char* train, int clips, void (*expect)(rank_run*)) {
   char config[640];
   for (size_t z = 0; z < N_STRATEGIES; ++z) {
@@ -138,18 +138,19 @@ static void switched_off_it_trains_on(void** state) {
   under_each_strategy(SGD "non_finite = \"off\"\nclip_norm = 1.0e9\n", 1, expect_nan_in_parameters);
 }
 
-/* ---- schedules and the tensor axis: a sample of micro-batch 2 of the second data place ---- */
+/* ---- schedules and the tensor axis: a sample of micro-batch 2 of data coordinate 1 ---- */
 
-enum { BATCH = 16, MICROBATCHES = 4, DATA_PLACES = 2, WITH_MICROBATCH = 2, DOWN_LAYER = 3 };
+enum { BATCH = 16, MICROBATCHES = 4, DATA_RANKS = 2, WITH_MICROBATCH = 2, DOWN_LAYER = 3 };
 
 typedef struct mesh_trial {
   char config[512];
-  int place, tensor; /* of layer "down" on the pipeline; ranks of the tensor axis */
+  int pipeline_rank; /* of layer "down" */
+  int tensor;        /* ranks of the tensor axis */
 } mesh_trial;
 
 static void expect_skip_in_mesh(rank_run* run) {
   const mesh_trial* t = (const mesh_trial*)run->user;
-  const int32_t origin = t->tensor * (1 + DATA_PLACES * t->place); /* the first of those that share the layer */
+  const int32_t origin = t->tensor * (1 + DATA_RANKS * t->pipeline_rank); /* the first of those that share the layer */
   eq_session s;
   gsel_error* err = NULL;
   float before[EQ_ELEMS], after[EQ_ELEMS];
@@ -172,7 +173,7 @@ static void expect_skip_in_mesh(rank_run* run) {
   eq_close(&s);
 }
 
-/* Without a look between steps, optimistic ones are begun again. */
+/* Without a look between steps, optimistic ones are run again. */
 static void expect_no_nan_after_a_run(rank_run* run) {
   const mesh_trial* t = (const mesh_trial*)run->user;
   eq_session s;
@@ -191,20 +192,20 @@ static void every_schedule_skips_with_and_without_a_tensor_axis(void** state) {
                                           "interleaved-zb", "zb-h2", "zb-v", "dualpipe-v"};
   static const char* const kinds[] = {"non_finite = \"skip\"", "clip_norm = 1.0e9",
                                       "precision = \"fp16\"\nloss_scale = 8.0"};
-  eq_poisoned = BAD_STEP * BATCH + BATCH / DATA_PLACES + WITH_MICROBATCH * BATCH / DATA_PLACES / MICROBATCHES;
+  eq_poisoned = BAD_STEP * BATCH + BATCH / DATA_RANKS + WITH_MICROBATCH * BATCH / DATA_RANKS / MICROBATCHES;
   for (int k = 0; k < 9 * 2 * 2 * 3; ++k) {
     const char* schedule = schedules[k / 12];
     const int is_v = strstr(schedule, "-v") != NULL, is_interleaved = !strncmp(schedule, "interleaved", 11);
     const int two_chunks = is_v || is_interleaved;
-    mesh_trial t = {.tensor = k % 2 + 1, .place = !is_interleaved}; /* of stage 2 of 4, or 1 of 2 */
+    mesh_trial t = {.tensor = k % 2 + 1, .pipeline_rank = !is_interleaved}; /* of stage 2 of 4, or 1 of 2 */
     snprintf(t.config, sizeof t.config,
              "[mesh]\ntensor = %d\npipeline = 2\ndata = %d\n[strategy.tensor]\nplugin = \"tp\"\n[strategy.pipeline]\n"
              "plugin = \"pp\"\nschedule = \"%s\"\npost_validate = \"%s\"\ncuts = \"%s\"\n[train]\nbatch = %d\n"
              "microbatches = %d\nlearning_rate = 0.01\n%s\n",
-             t.tensor, DATA_PLACES, schedule, k / 2 % 2 ? "on" : "off", two_chunks ? "up,down,head" : "down", BATCH,
+             t.tensor, DATA_RANKS, schedule, k / 2 % 2 ? "on" : "off", two_chunks ? "up,down,head" : "down", BATCH,
              MICROBATCHES, kinds[k / 4 % 3]);
-    as_threads(2 * DATA_PLACES * t.tensor, expect_skip_in_mesh, &t);
-    as_threads(2 * DATA_PLACES * t.tensor, expect_no_nan_after_a_run, &t);
+    as_threads(2 * DATA_RANKS * t.tensor, expect_skip_in_mesh, &t);
+    as_threads(2 * DATA_RANKS * t.tensor, expect_no_nan_after_a_run, &t);
   }
   eq_poisoned = -1;
 }

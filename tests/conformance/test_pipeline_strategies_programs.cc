@@ -35,7 +35,7 @@ struct Folder {
 
 struct Wanted {
   std::string schedule = "1f1b";
-  int32_t places = 2, microbatches = 4, data = 1;
+  int32_t pipeline = 2, microbatches = 4, data = 1;
   std::string options = {}, data_section = {}, train = {};
 };
 
@@ -44,7 +44,7 @@ std::vector<Program> compile(const Model& model, const Wanted& w) {
       "[strategy.pipeline]\nplugin = \"pp\"\nschedule = \"{}\"\n{}{}[train]\nbatch = {}\nmicrobatches = {}\n{}",
       w.schedule, w.options, w.data_section, 2 * w.data * w.microbatches, w.microbatches, w.train);
   const Config config = parse_config(text, "trial.toml");
-  return made::programs(model, config, Mesh{{1, w.data, w.places, 1}});
+  return made::programs(model, config, Mesh{{1, w.data, w.pipeline, 1}});
 }
 
 std::vector<int32_t> first_layers(const Program& program) {
@@ -65,7 +65,7 @@ void random_pipelines_are_accepted_by_the_verifier(void**) {
     const auto model = made::random_model(random);
     Wanted w;
     w.schedule = kSchedules[random.below(std::size(kSchedules))];
-    w.places = static_cast<int32_t>(random.between(1, 4));
+    w.pipeline = static_cast<int32_t>(random.between(1, 4));
     w.microbatches = static_cast<int32_t>(random.between(1, 9));
     w.data = static_cast<int32_t>(random.between(1, 3));
     w.data_section = kData[random.below(std::size(kData))];
@@ -81,9 +81,9 @@ void random_pipelines_are_accepted_by_the_verifier(void**) {
     }
     const std::string why = test::refusal(programs);
     if (!why.empty())
-      fail_msg("seed %u, %s, %d places, %d micro-batches, %d data ranks\n%s%s: %s\n%s", seed, w.schedule.c_str(),
-               w.places, w.microbatches, w.data, w.data_section.c_str(), w.train.c_str(), why.c_str(),
-               to_text(programs[0]).c_str());
+      fail_msg("seed %u, %s, %d pipeline ranks, %d micro-batches, %d data ranks\n%s%s: %s\n%s", seed,
+               w.schedule.c_str(), w.pipeline, w.microbatches, w.data, w.data_section.c_str(), w.train.c_str(),
+               why.c_str(), to_text(programs[0]).c_str());
     ++accepted;
   }
   print_message("  %d programs\n", accepted);
@@ -105,22 +105,22 @@ int32_t forwards_before_validate(const Program& p) {
   return n;
 }
 
-// As many as the last place, which begins last, leaves room for: one there, one more on each place before it. So all
-// places come to it at one time, a forward of the last place after the step before has ended there.
-void validation_comes_when_the_last_place_has_had_a_forward(void**) {
+// As many as the last pipeline rank, which begins last, leaves room for: one there, one more on each rank before it. So
+// all ranks come to it at one time, a forward of the last rank after the step before has ended there.
+void validation_comes_when_the_last_rank_has_had_a_forward(void**) {
   for (const char* schedule : {"1f1b", "zb-h1", "zb-h2"})
-    for (int32_t places = 2; places <= 4; ++places) {
+    for (int32_t pipeline = 2; pipeline <= 4; ++pipeline) {
       Wanted w;
       w.schedule = schedule;
-      w.places = places;
+      w.pipeline = pipeline;
       w.microbatches = 8;
       w.options = "post_validate = \"on\"\n";
       w.train = "clip_norm = 1.0\n";
       const std::vector<Program> programs = compile(long_one(), w);
       for (const Program& p : programs)
-        if (forwards_before_validate(p) != places - p.rank)
-          fail_msg("%s, %d places: rank %d has %d forwards before post_validate, expected %d\n%s", schedule, places,
-                   p.rank, forwards_before_validate(p), places - p.rank, to_text(p).c_str());
+        if (forwards_before_validate(p) != pipeline - p.rank)
+          fail_msg("%s, %d pipeline ranks: rank %d has %d forwards before post_validate, expected %d\n%s", schedule,
+                   pipeline, p.rank, forwards_before_validate(p), pipeline - p.rank, to_text(p).c_str());
     }
 }
 
@@ -131,8 +131,8 @@ struct Crossing {
   bool operator==(const Crossing&) const = default;
 };
 
-// What goes over each boundary between places, of one micro-batch: a message from place a to place b goes over all
-// those between them.
+// What goes over each boundary between pipeline ranks, of one micro-batch: a message from rank a to rank b goes over
+// all those between them.
 std::vector<Crossing> counted(const std::vector<Program>& programs) {
   std::vector<Crossing> result(programs.size() - 1);
   for (const Program& p : programs)
@@ -165,15 +165,15 @@ std::vector<Crossing> live_sets(const Program& p) {
 
 void what_crosses_a_cut_is_the_live_set(void**) {
   for (const char* schedule : {"naive", "gpipe", "1f1b", "zb-h1", "zb-h2"})
-    for (int32_t places = 2; places <= 6; ++places) {
+    for (int32_t pipeline = 2; pipeline <= 6; ++pipeline) {
       Wanted w;
       w.schedule = schedule;
-      w.places = places;
+      w.pipeline = pipeline;
       const std::vector<Program> programs = compile(long_one(), w);
       const std::vector<Crossing> expected = live_sets(programs[0]), got = counted(programs);
       for (size_t cut = 0; cut < got.size(); ++cut)
         if (!(got[cut] == expected[cut]))
-          fail_msg("%s on %d places, cut %zu: %lld bytes and %lld back, expected %lld and %lld", schedule, places, cut,
+          fail_msg("%s on %d ranks, cut %zu: %lld bytes and %lld back, expected %lld and %lld", schedule, pipeline, cut,
                    static_cast<long long>(got[cut].forward), static_cast<long long>(got[cut].backward),
                    static_cast<long long>(expected[cut].forward), static_cast<long long>(expected[cut].backward));
     }
@@ -182,7 +182,7 @@ void what_crosses_a_cut_is_the_live_set(void**) {
 // Tokens are read by embed, marks and mask: whoever has none of them is asked for none, and they are never sent.
 void inputs_are_filled_where_they_are_read(void**) {
   Wanted w;
-  w.places = 4;
+  w.pipeline = 4;
   w.options = "cuts = \"linear0, linear1, mask\"\n";
   const std::vector<Program> programs = compile(long_one(), w);
   for (const Program& p : programs) {
@@ -198,24 +198,15 @@ void inputs_are_filled_where_they_are_read(void**) {
 // ---- cuts ----
 
 void cuts_follow_hints_and_stay_where_they_are_allowed(void**) {
-  const Program p = compile(long_one(), {.places = 3})[0];
+  const Program p = compile(long_one(), {.pipeline = 3})[0];
   for (size_t l = 1; l < p.layers.size(); ++l) assert_in_range(p.layers[l].stage - p.layers[l - 1].stage, 0, 1);
   assert_int_equal(p.layers[LL_HEAD].stage, 2);  // head and loss alone are a third of the work
   assert_true(p.notes[0].starts_with("pp: 3 stages on 3 ranks, cut by flop_per_sample; the largest rank has "));
 }
 
 std::unique_ptr<Model> uneven(uint32_t flags_of_third) {
-  made::Maker make;
-  int32_t v = make.value(4, GSEL_VALUE_INPUT);
-  for (int l = 0; l < 6; ++l) {
-    made::LayerSpec layer;
-    layer.inputs = {v};
-    layer.params = {make.param(l == 0 ? 1000 : 10)};
-    layer.outputs = {v = make.value(4)};
-    layer.flags = l == 2 ? flags_of_third : 0;
-    make.layer(layer);
-  }
-  return make.finish({v});
+  return made::changed_chain({1000, 10, 10, 10, 10, 10}, 4,
+                             [&](size_t l, made::LayerSpec& layer) { layer.flags = l == 2 ? flags_of_third : 0; });
 }
 
 void cuts_are_uneven_where_memory_is(void**) {
@@ -271,7 +262,7 @@ void a_schedule_file_makes_the_program_of_the_named_one(void**) {
   for (const char* name : kSchedules) {
     Wanted w;
     w.schedule = name;
-    const Schedule schedule = make_schedule(name, w.places, w.microbatches, 0);
+    const Schedule schedule = make_schedule(name, w.pipeline, w.microbatches, 0);
     const std::string path = folder.path() + "/rows.csv";
     std::ofstream(path) << to_text(schedule);
     const std::vector<Program> named = compile(long_one(), w);
@@ -293,7 +284,7 @@ void a_schedule_file_makes_the_program_of_the_named_one(void**) {
 int main() {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(random_pipelines_are_accepted_by_the_verifier),
-      cmocka_unit_test(validation_comes_when_the_last_place_has_had_a_forward),
+      cmocka_unit_test(validation_comes_when_the_last_rank_has_had_a_forward),
       cmocka_unit_test(what_crosses_a_cut_is_the_live_set),
       cmocka_unit_test(inputs_are_filled_where_they_are_read),
       cmocka_unit_test(cuts_follow_hints_and_stay_where_they_are_allowed),

@@ -1,6 +1,6 @@
 /* What a strategy sends and keeps, to the byte, and when it sends: counters of the executor and of memory against the
  * closed forms of support/closed_forms.h and docs/strategies.md at numbers of ranks that divide nothing, and
- * communication begun while backward goes on. */
+ * communication that overlaps backward. */
 #include <sched.h>
 
 #include "support/closed_forms.h"
@@ -153,16 +153,16 @@ static void no_overlap(rank_run* run) {
 
 static void a_bucket_is_reduced_while_backward_goes_on(void** state) {
   (void)state;
-  static const char* const begun[] = {DP("bucket_bytes = 1\n"), DDP("bucket_bytes = 1\nfirst_bucket_bytes = 1\n"),
-                                      ZERO("1", "bucket_bytes = 1\n"), ZERO("2", "bucket_bytes = 1\n"),
-                                      ZERO("3", ALL_SHARDED)};
+  static const char* const overlapped[] = {DP("bucket_bytes = 1\n"), DDP("bucket_bytes = 1\nfirst_bucket_bytes = 1\n"),
+                                           ZERO("1", "bucket_bytes = 1\n"), ZERO("2", "bucket_bytes = 1\n"),
+                                           ZERO("3", ALL_SHARDED)};
   static const char* const held[] = {DP("bucket_bytes = 1\noverlap = false\n"),
                                      DDP("bucket_bytes = 1\nfirst_bucket_bytes = 1\noverlap = false\n"),
                                      ZERO("1", "bucket_bytes = 1\noverlap = false\n")};
   char config[512];
   trial t = plain(config, NULL);
-  for (size_t i = 0; i < sizeof begun / sizeof *begun; ++i) {
-    snprintf(config, sizeof config, "%s" TRAIN("6", ""), begun[i]);
+  for (size_t i = 0; i < sizeof overlapped / sizeof *overlapped; ++i) {
+    snprintf(config, sizeof config, "%s" TRAIN("6", ""), overlapped[i]);
     as_processes(2, overlap, &t);
   }
   for (size_t i = 0; i < sizeof held / sizeof *held; ++i) {

@@ -75,7 +75,7 @@ Damage twice(gsel_instr_kind kind) {
   };
 }
 
-// The first instruction of a kind changes places with the next of another.
+// The first instruction of a kind is swapped with the next of another.
 Damage behind(gsel_instr_kind kind, gsel_instr_kind other) {
   return [kind, other](std::vector<gsel_instr>& step) {
     const size_t at = position_of(step, kind), to = position_of(step, other, at);

@@ -125,7 +125,7 @@ class RandomModel {
   std::vector<int32_t> readable_;
 };
 
-// How often callbacks run, by kind, layer and place of their samples: the same under every strategy.
+// How often callbacks run, by kind and layer, weighted by their samples: the same under every strategy.
 std::map<std::array<int32_t, 2>, int64_t> callbacks(const std::vector<Program>& programs) {
   std::map<std::array<int32_t, 2>, int64_t> samples;
   for (const Program& program : programs)

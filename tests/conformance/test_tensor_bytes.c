@@ -10,8 +10,8 @@ static const char* const kWays[WAYS] = {"plugin = \"tp\"\n", "plugin = \"tp\"\ns
                                         "plugin = \"cp\"\n"};
 static const gsel_axis kAxes[WAYS] = {GSEL_AXIS_TENSOR, GSEL_AXIS_TENSOR, GSEL_AXIS_CONTEXT};
 
-static uint64_t part_of(uint64_t units, int n, int place) {
-  const gsel_range r = gsel_shard_range((int64_t)units, n, place);
+static uint64_t part_of(uint64_t units, int n, int coordinate) {
+  const gsel_range r = gsel_shard_range((int64_t)units, n, coordinate);
   return (uint64_t)(r.end - r.begin);
 }
 
@@ -109,14 +109,14 @@ static void bytes_sent_are_those_of_the_closed_forms(void** state) {
 
 /* ---- memory ---- */
 
-static uint64_t elems_here(enum way way, int n, int place) {
+static uint64_t elems_here(enum way way, int n, int coordinate) {
   uint64_t elems = 0;
   for (int p = 0; p < TM_PARAMS; ++p) {
     const struct tm_param* param = &kTmParams[p];
     uint64_t here = (uint64_t)tm_elems(p);
     if (way != BY_POSITIONS && param->shard_dim >= 0) {
       const uint64_t units = (uint64_t)(param->dims[param->shard_dim] / param->blocks / param->unit);
-      if (units >= (uint64_t)n) here = here / units * part_of(units, n, place);
+      if (units >= (uint64_t)n) here = here / units * part_of(units, n, coordinate);
     }
     elems += here;
   }

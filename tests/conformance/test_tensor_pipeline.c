@@ -58,7 +58,7 @@ static void close_shared(pipe_session* s) {
 static void look_at_stages(rank_run* run, const pipe_session* s, int tensor_ranks) {
   gsel_pipeline_stage stage = GSEL_PIPELINE_STAGE_INIT;
   gsel_error* err = NULL;
-  const int places = run->world_size / tensor_ranks, place = run->rank / tensor_ranks;
+  const int pipeline_ranks = run->world_size / tensor_ranks, pipeline_rank = run->rank / tensor_ranks;
   int layers = 0;
   for (int i = 0; gsel_pipeline_stage_get(s->pipeline, i, &stage, &err) == GSEL_OK; ++i) {
     rank_check(run, stage.n_layers >= 1 && stage.first_layer >= 0 && stage.first_layer + stage.n_layers <= T_LAYERS);
@@ -66,8 +66,8 @@ static void look_at_stages(rank_run* run, const pipe_session* s, int tensor_rank
     layers += stage.n_layers;
   }
   gsel_error_free(err);
-  rank_check(run, places > 1 || layers == T_LAYERS);
-  rank_check(run, place >= 0 && layers >= 1);
+  rank_check(run, pipeline_ranks > 1 || layers == T_LAYERS);
+  rank_check(run, pipeline_rank >= 0 && layers >= 1);
 }
 
 static void run_shared(rank_run* run) {

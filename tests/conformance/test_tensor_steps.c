@@ -147,7 +147,7 @@ static void run_trial(tensor_trial* t, tensor_outcome* out) {
   as_threads(t->ranks, train, t);
 }
 
-/* Each rank's parameters are the reference's at their places; together they have all of them. */
+/* Each rank's parameters are the reference's at their positions; together they have all of them. */
 static void compare(const tensor_outcome* out, int ranks, const tensor_outcome* expected, const char* what) {
   for (int p = 0; p < TP_PARAMS; ++p)
     for (int i = 0; i < T_MOST; ++i) {
@@ -283,7 +283,7 @@ static void with_micro_batches_and_a_norm(void** state) {
 static void recomputing_changes_nothing(void** state) {
   (void)state;
   EQUAL(kTensorAlone, "recompute = \"all\"\nmicrobatch = 4\n");
-  EQUAL(kTensorAlone, "recompute = \"embed, place, fc1, fc2\"\n");
+  EQUAL(kTensorAlone, "recompute = \"embed, positions, fc1, fc2\"\n");
   EQUAL(kTensorAlone, "recompute = \"fc1, gate, head\"\n");
 }
 static void moving_what_is_lent_changes_nothing(void** state) {

@@ -14,18 +14,10 @@ struct tensor_row {
 #define TP_SP TP "sequence_parallel = true\n"
 #define CP "[strategy.context]\nplugin = \"cp\"\n"
 static const struct tensor_row kTensor[] = {
-    {"no tensor axis", "", 1, NULL},
-    {"tp 1", TP, 1, NULL},
-    {"tp 2", TP, 2, NULL},
-    {"tp 3", TP, 3, NULL},
-    {"tp 4", TP, 4, NULL},
-    {"tp 2 sp", TP_SP, 2, NULL},
-    {"tp 3 sp", TP_SP, 3, NULL},
-    {"tp 4 sp", TP_SP, 4, NULL},
-    {"cp 1", CP, 1, "context"},
-    {"cp 2", CP, 2, "context"},
-    {"cp 3", CP, 3, "context"},
-    {"cp 4", CP, 4, "context"},
+    {"no tensor axis", "", 1, NULL}, {"tp 1", TP, 1, NULL},       {"tp 2", TP, 2, NULL},
+    {"tp 3", TP, 3, NULL},           {"tp 4", TP, 4, NULL},       {"tp 2 sp", TP_SP, 2, NULL},
+    {"tp 3 sp", TP_SP, 3, NULL},     {"tp 4 sp", TP_SP, 4, NULL}, {"cp 1", CP, 1, "context"},
+    {"cp 2", CP, 2, "context"},      {"cp 3", CP, 3, "context"},  {"cp 4", CP, 4, "context"},
 };
 enum { N_TENSOR = sizeof kTensor / sizeof *kTensor };
 
@@ -55,7 +47,7 @@ enum {
 
 struct pipeline_row {
   const char *name, *section;
-  int places;
+  int ranks;
 };
 #define PP(schedule) "[strategy.pipeline]\nplugin = \"pp\"\nschedule = \"" schedule "\"\n"
 static const struct pipeline_row kPipelines[] = {
@@ -68,7 +60,7 @@ static const char* config_of(const struct tensor_row* t, const struct pipeline_r
                              const char* train) {
   static char text[1536];
   snprintf(text, sizeof text, "[mesh]\n%s = %d\npipeline = %d\ndata = %d\n%s%s%s%s", t->axis ? t->axis : "tensor",
-           t->ranks, p->places, d->ranks, t->section, p->section, d->section, train);
+           t->ranks, p->ranks, d->ranks, t->section, p->section, d->section, train);
   return text;
 }
 
@@ -85,7 +77,7 @@ static int is_tried(const struct tensor_row* t) {
 }
 
 static int ranks_of(const struct tensor_row* t, const struct pipeline_row* p, const struct data_row* d) {
-  return t->ranks * p->places * d->ranks;
+  return t->ranks * p->ranks * d->ranks;
 }
 
 static void try_one(const struct tensor_row* t, const struct pipeline_row* p, const struct data_row* d,
@@ -105,7 +97,7 @@ static void equals_one_rank(const struct pipeline_row* p) {
   trial.expected = expected;
   for (int t = 0; t < N_TENSOR; ++t)
     for (int d = 0; d < N_DATA; ++d) {
-      const int over_pipeline = p->places > 1;
+      const int over_pipeline = p->ranks > 1;
       if (ranks_of(&kTensor[t], p, &kData[d]) > 8 || (d == DATA_DP && over_pipeline)) continue;
       try_one(&kTensor[t], p, &kData[d], trial, train_of(BATCH, MICROBATCHES, ""));
     }
@@ -228,7 +220,7 @@ static void processes_equal_one_rank(void** state) {
   for (size_t t = 0; t < sizeof tensor / sizeof *tensor; ++t)
     for (int p = 0; p < 2; ++p) {
       trial.config = config_of(&kTensor[tensor[t]], &kPipelines[p], &kData[DATA_ALONE], train_of(BATCH, 2, ""));
-      as_processes(kTensor[tensor[t]].ranks * kPipelines[p].places, train_tensor, &trial);
+      as_processes(kTensor[tensor[t]].ranks * kPipelines[p].ranks, train_tensor, &trial);
     }
   free_tensor_outcomes(expected);
   free_tensor_outcomes(out);
@@ -281,9 +273,9 @@ static void mistakes_of_the_description_are_refused(void** state) {
     const char* why;
   } rows[] = {
       {TM_LOSS_NOT_REDUCED, 2, "layer \"loss\" has a part of its inputs or parameters and writes value \"loss\" whole"},
-      {TM_PARTIAL_TAKEN_AS_WHOLE, 2,
+      {TM_PARTIAL_TAKEN_AS_REPLICATED, 2,
        "layer \"down\" has a part of its inputs or parameters and writes value \"y\" whole"},
-      {TM_PART_TAKEN_AS_WHOLE, 2,
+      {TM_SHARD_TAKEN_AS_REPLICATED, 2,
        "layer \"head\" has a part of its inputs or parameters and writes value \"logits\" whole"},
       {TM_BIAS_PER_RANK, 2, "layer \"project\" writes partial sums of value \"o\" and has all of parameter \"bo\""},
       {TM_LINEARS_NOT_BY_POSITION, 9, "cp: layer \"project\" reads values in parts and has all of parameter \"wo\""},

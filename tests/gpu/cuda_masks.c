@@ -101,27 +101,27 @@ static int ask_gsel(const gsel_inventory* inventory, const char* mask, const cha
   return guessed;
 }
 
-/* "1,0": places in the inventory, so that a row can be read; what is no list of uuids as it is. */
+/* "1,0": indices in the inventory, so that a row can be read; what is no list of uuids as it is. */
 static void shorten(const gsel_inventory* inventory, const char* lines, char* out, size_t capacity) {
   size_t length = 0;
   snprintf(out, capacity, "%s", *lines ? "" : "none");
   for (const char* line = lines; *line; line += strcspn(line, "\n"), line += *line == '\n') {
     const size_t n = strcspn(line, "\n");
-    char place[64];
-    snprintf(place, sizeof place, "%.*s", n < 60 ? (int)n : 60, line);
+    char label[64];
+    snprintf(label, sizeof label, "%.*s", n < 60 ? (int)n : 60, line);
     for (int32_t i = 0; i < gsel_inventory_device_count(inventory); ++i) {
       gsel_device_info info = GSEL_DEVICE_INFO_INIT;
       if (gsel_inventory_device(inventory, i, &info, NULL)) continue;
       if (info.uuid.len > 4 && strncmp(info.uuid.data + 4, line, n) == 0)
-        snprintf(place, sizeof place, "%d", info.index);
+        snprintf(label, sizeof label, "%d", info.index);
       for (int32_t p = 0; p < info.partition_count; ++p) {
         gsel_partition_info part = GSEL_PARTITION_INFO_INIT;
         if (gsel_inventory_partition(inventory, i, p, &part, NULL) || part.uuid.len <= 4) continue;
-        if (strncmp(part.uuid.data + 4, line, n) == 0) snprintf(place, sizeof place, "%d:%d", info.index, p);
+        if (strncmp(part.uuid.data + 4, line, n) == 0) snprintf(label, sizeof label, "%d:%d", info.index, p);
       }
     }
     if (length < capacity)
-      length += (size_t)snprintf(out + length, capacity - length, "%s%s", length ? "," : "", place);
+      length += (size_t)snprintf(out + length, capacity - length, "%s%s", length ? "," : "", label);
   }
 }
 

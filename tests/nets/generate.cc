@@ -120,7 +120,7 @@ class Headers {
     std::puts("const net_function net_functions[] = {");
     for (const Function& f : functions_)
       std::printf("    {\"%s\", %s, call_%s, %zu, %s},\n", f.name.c_str(), result_of(f).c_str(), f.name.c_str(),
-                  f.parameters.size(), f.parameters.empty() ? "0" : ("places_" + f.name).c_str());
+                  f.parameters.size(), f.parameters.empty() ? "0" : ("parameters_" + f.name).c_str());
     std::puts("};\nconst int net_n_functions = (int)(sizeof net_functions / sizeof *net_functions);");
   }
 
@@ -247,7 +247,7 @@ class Headers {
     return fields;
   }
 
-  void write_place(const Variable& v, const std::string& where) const {
+  void write_variable(const Variable& v, const std::string& where) const {
     const std::string kind = kind_of(v), base = plain(v.base);
     const bool is_signed = base[0] != 'u' && base != "size_t";
     const std::string bytes = base == "void" || v.stars > 1 || opaque_.count(base) ? "1" : "sizeof(" + v.base + ")";
@@ -260,9 +260,9 @@ class Headers {
 
   void write_record(const std::string& name) const {
     const std::vector<Variable> fields = flat(name);
-    std::printf("extern const net_record record_%s;\nstatic const net_place fields_%s[] = {\n", name.c_str(),
+    std::printf("extern const net_record record_%s;\nstatic const net_variable fields_%s[] = {\n", name.c_str(),
                 name.c_str());
-    for (const Variable& v : fields) write_place(v, name);
+    for (const Variable& v : fields) write_variable(v, name);
     std::printf("};\nconst net_record record_%s = {\"%s\", sizeof(%s), %zu, fields_%s};\n\n", name.c_str(),
                 name.c_str(), name.c_str(), fields.size(), name.c_str());
   }
@@ -277,8 +277,8 @@ class Headers {
 
   void write_function(const Function& f) const {
     if (!f.parameters.empty()) {
-      std::printf("static const net_place places_%s[] = {\n", f.name.c_str());
-      for (const Variable& v : f.parameters) write_place(v, "");
+      std::printf("static const net_variable parameters_%s[] = {\n", f.name.c_str());
+      for (const Variable& v : f.parameters) write_variable(v, "");
       std::puts("};");
     }
     static const std::map<std::string, std::string> stores = {{"NET_VOID", ""},

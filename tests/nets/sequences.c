@@ -24,8 +24,8 @@ static void play_sequences(net_trial* t, void* user) {
 #if defined(__SANITIZE_THREAD__)
   ++before.threads; /* the sanitizer's own begins with the first thread of this process */
 #endif
-  for (; net_seconds() < j->end; ++t->place) {
-    const long n = t->place * NET_WORKERS + j->worker;
+  for (; net_seconds() < j->end; ++t->index) {
+    const long n = t->index * NET_WORKERS + j->worker;
     snprintf(t->name, sizeof t->name, "sequence %ld of seed %ld", n, j->seed);
     if (!net_wanted(t->name)) continue;
     draw((uint64_t)j->seed * 1000003u + (uint64_t)n, data, sizeof data);

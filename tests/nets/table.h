@@ -22,7 +22,7 @@ typedef enum net_kind {
 struct net_record;
 
 /* A parameter, or a field of a struct. */
-typedef struct net_place {
+typedef struct net_variable {
   const char* name;
   const char* type; /* without const and stars */
   net_kind kind;
@@ -31,13 +31,13 @@ typedef struct net_place {
   int is_signed;
   const struct net_record* record; /* that a NET_RECORD or the pointers of a NET_LIST point to */
   void (*no_op)(void);             /* a callback that does nothing */
-} net_place;
+} net_variable;
 
 typedef struct net_record {
   const char* name;
   uint32_t bytes;
   int n_fields;
-  const net_place* fields;
+  const net_variable* fields;
 } net_record;
 
 typedef enum net_result { NET_VOID, NET_STATUS, NET_GSEL_STR, NET_C_TEXT, NET_ANSWER } net_result;
@@ -53,8 +53,8 @@ typedef struct net_function {
   const char* name;
   net_result result;
   void (*call)(void* const* arguments, net_answer* answer);
-  int n_places;
-  const net_place* places;
+  int n_parameters;
+  const net_variable* parameters;
 } net_function;
 
 extern const net_function net_functions[];

@@ -138,7 +138,7 @@ static void do_barrier(player* p, slot* s, const op* o) {
   CAME(s->broken, gsel_barrier(s->comm, &err));
 }
 
-/* Started, prepared and run, or started twice and waited for together. */
+/* Started, run as a persistent request, or started twice and waited for together. */
 static void do_request(player* p, slot* s, const op* o) {
   gsel_error* err;
   gsel_request *one = NULL, *two = NULL, *both[2];

@@ -11,16 +11,17 @@
 #include "support/scratch.h"
 #include "support/traces.h"
 
-enum { MOST_PLACES = 16, MOST_VALUES = 12, AREA_WRITABLE = 1 << 20, MOST_RANKS = 2 };
+enum { MOST_PARAMETERS = 16, MOST_VALUES = 12, AREA_WRITABLE = 1 << 20, MOST_RANKS = 2 };
 /* Behind what may be written stand zeros as far as a count of 2^31 numbers may have to be followed. */
 static const size_t area_bytes = (size_t)17 << 30;
 
 typedef enum { FRESH, ABORTED, FORKED } condition;
 
-/* A call with one thing changed: value k of a place, or of a field of the struct there; place -1: nothing. */
+/* A call with one thing changed: value k of a parameter, or of a field of the struct that it points to;
+ * parameter -1: nothing. */
 typedef struct change {
   const net_function* function;
-  int place, field, k, variant;
+  int parameter, field, k, variant;
   int32_t world_size;
   condition state;
 } change;
@@ -97,7 +98,7 @@ static int extreme_str(int k, void* at, char* label, size_t capacity) {
   return 1;
 }
 
-static int extreme_pointer(scene* s, const net_place* p, int k, void* at, char* label, size_t capacity) {
+static int extreme_pointer(scene* s, const net_variable* p, int k, void* at, char* label, size_t capacity) {
   void* good = NULL;
   if (k == 1 && p->kind == NET_HANDLE) good = scene_object(s, p->type);
   if (k == 1 && p->kind == NET_FUNCTION) memcpy(&good, &p->no_op, sizeof good);
@@ -108,7 +109,7 @@ static int extreme_pointer(scene* s, const net_place* p, int k, void* at, char* 
   return 1;
 }
 
-static int change_value(scene* s, const net_place* p, uint32_t record_bytes, int k, void* at, char* label,
+static int change_value(scene* s, const net_variable* p, uint32_t record_bytes, int k, void* at, char* label,
                         size_t capacity) {
   if (!strcmp(p->name, "struct_size"))
     return extreme_size(p->bytes, record_bytes ? record_bytes : 16, k, at, label, capacity);
@@ -120,13 +121,13 @@ static int change_value(scene* s, const net_place* p, uint32_t record_bytes, int
 
 /* ---- a good call ---- */
 
-static void good_buffer(const net_place* p, char* area) {
+static void good_buffer(const net_variable* p, char* area) {
   memset(area, 0, 4096);
   if (p->bytes == 8 || p->bytes == 4)
     for (uint32_t i = 0; i < 16 && strcmp(p->type, "float") && strcmp(p->type, "double"); ++i) area[i * p->bytes] = 1;
 }
 
-static int good_record(scene* s, const net_place* p, char* area) {
+static int good_record(scene* s, const net_variable* p, char* area) {
   const net_record* record = p->record;
   memset(area, 0, record->bytes + 4096);
   if (record->n_fields && !strcmp(record->fields[0].name, "struct_size")) memcpy(area, &record->bytes, 4);
@@ -134,7 +135,7 @@ static int good_record(scene* s, const net_place* p, char* area) {
 }
 
 /* 0: the struct has no such variant. */
-static int good_value(scene* s, const net_place* p, char* area, slot* at) {
+static int good_value(scene* s, const net_variable* p, char* area, slot* at) {
   int64_t number;
   void* object;
   switch (p->kind) {
@@ -176,19 +177,19 @@ static int good_value(scene* s, const net_place* p, char* area, slot* at) {
 
 static int is_release(const net_function* f) {
   const size_t n = strlen(f->name);
-  return f->n_places == 1 && f->places[0].kind == NET_HANDLE &&
+  return f->n_parameters == 1 && f->parameters[0].kind == NET_HANDLE &&
          (!strcmp(f->name + n - 5, "_free") || !strcmp(f->name + n - 8, "_destroy"));
 }
 
 /* Of those that promise GSEL_ERR_FORKED; queries of a pipeline and of programs are answered everywhere. */
 static int is_of_one_process(const net_function* f) {
-  const char* type = f->n_places ? f->places[0].type : "";
+  const char* type = f->n_parameters ? f->parameters[0].type : "";
   return !strcmp(type, "gsel_comm") || !strcmp(type, "gsel_request") || !strcmp(type, "gsel_trainer");
 }
 
 static int is_of_a_comm(const net_function* f) {
-  for (int i = 0; i < f->n_places; ++i)
-    if (f->places[i].kind == NET_HANDLE && scene_needs_comm(f->places[i].type)) return 1;
+  for (int i = 0; i < f->n_parameters; ++i)
+    if (f->parameters[i].kind == NET_HANDLE && scene_needs_comm(f->parameters[i].type)) return 1;
   return 0;
 }
 
@@ -220,7 +221,7 @@ static void judge_error(const attempt* a, gsel_status status, const gsel_error* 
   if (message.len == 0) net_find(a->trial->log, a->trial->name, "an error without text");
 }
 
-static void judge_out(const attempt* a, const net_place* p, const slot* at, const net_answer* answer) {
+static void judge_out(const attempt* a, const net_variable* p, const slot* at, const net_answer* answer) {
   void* object = NULL;
   if (!at->pointer) return;
   memcpy(&object, at->pointer, sizeof object);
@@ -236,19 +237,19 @@ static void judge_text(const net_answer* answer) {
 
 static void judge(attempt* a, scene* s, const slot* slots, const net_answer* answer) {
   const net_function* f = a->change.function;
-  for (int i = 0; i < f->n_places; ++i) {
-    if (f->places[i].kind == NET_OUT) judge_out(a, &f->places[i], &slots[i], answer);
-    if (f->places[i].kind == NET_ERROR && slots[i].pointer) {
+  for (int i = 0; i < f->n_parameters; ++i) {
+    if (f->parameters[i].kind == NET_OUT) judge_out(a, &f->parameters[i], &slots[i], answer);
+    if (f->parameters[i].kind == NET_ERROR && slots[i].pointer) {
       gsel_error* err;
       memcpy(&err, slots[i].pointer, sizeof err);
       judge_error(a, answer->status, err);
       gsel_error_free(err);
-    } else if (f->places[i].kind == NET_ERROR && !is_code(answer->status)) {
+    } else if (f->parameters[i].kind == NET_ERROR && !is_code(answer->status)) {
       net_find(a->trial->log, a->trial->name, "an internal error");
     }
   }
   judge_text(answer);
-  if (is_release(f) && slots[0].pointer) scene_forget(s, f->places[0].type);
+  if (is_release(f) && slots[0].pointer) scene_forget(s, f->parameters[0].type);
   if (a->change.state == FORKED && f->result == NET_STATUS && is_of_one_process(f) && answer->status != GSEL_ERR_FORKED)
     net_find(a->trial->log, a->trial->name, answer->status ? "another code than GSEL_ERR_FORKED" : "answers GSEL_OK");
   a->status = answer->status;
@@ -262,7 +263,7 @@ static const char* state_text(const change* c) {
 
 static void name_attempt(const attempt* a, const char* value) {
   const change* c = &a->change;
-  const net_place* p = c->place < 0 ? NULL : &c->function->places[c->place];
+  const net_variable* p = c->parameter < 0 ? NULL : &c->function->parameters[c->parameter];
   char variant[24] = "";
   if (a->rank > 0) return;
   if (c->variant > 0) snprintf(variant, sizeof variant, ", form %d", c->variant);
@@ -277,18 +278,18 @@ static int arrange(attempt* a, scene* s, slot* slots) {
   const net_function* f = c->function;
   char value[64] = "";
   int exists = c->variant == 0;
-  for (int i = 0; i < f->n_places; ++i) {
-    const int has = good_value(s, &f->places[i], a->arena + (size_t)i * area_bytes, &slots[i]);
-    exists = exists || (f->places[i].kind == NET_RECORD && has);
+  for (int i = 0; i < f->n_parameters; ++i) {
+    const int has = good_value(s, &f->parameters[i], a->arena + (size_t)i * area_bytes, &slots[i]);
+    exists = exists || (f->parameters[i].kind == NET_RECORD && has);
   }
   if (!exists) return 0;
-  if (c->place >= 0) {
-    const net_place* p = &f->places[c->place];
+  if (c->parameter >= 0) {
+    const net_variable* p = &f->parameters[c->parameter];
     if (c->field < 0) {
-      if (!change_value(s, p, 0, c->k, &slots[c->place], value, sizeof value)) return 0;
+      if (!change_value(s, p, 0, c->k, &slots[c->parameter], value, sizeof value)) return 0;
     } else {
-      char* record = (char*)slots[c->place].pointer;
-      const net_place* field = &p->record->fields[c->field];
+      char* record = (char*)slots[c->parameter].pointer;
+      const net_variable* field = &p->record->fields[c->field];
       if (!change_value(s, field, p->record->bytes, c->k, record + field->offset, value, sizeof value)) return 0;
     }
   }
@@ -298,9 +299,9 @@ static int arrange(attempt* a, scene* s, slot* slots) {
 }
 
 static void call_and_judge(attempt* a, scene* s, slot* slots) {
-  void* arguments[MOST_PLACES];
+  void* arguments[MOST_PARAMETERS];
   net_answer answer = {GSEL_OK, {NULL, 0}, NULL};
-  for (int i = 0; i < a->change.function->n_places; ++i) arguments[i] = &slots[i];
+  for (int i = 0; i < a->change.function->n_parameters; ++i) arguments[i] = &slots[i];
   a->change.function->call(arguments, &answer);
   judge(a, s, slots, &answer);
 }
@@ -322,7 +323,7 @@ static void* attempt_main(void* argument) {
   attempt* a = (attempt*)argument;
   const change* c = &a->change;
   scene s;
-  slot slots[MOST_PLACES];
+  slot slots[MOST_PARAMETERS];
   memset(slots, 0, sizeof slots);
   scene_open(&s, c->function->name, a->rank, c->world_size, a->id, c->variant);
   a->exists = arrange(a, &s, slots);
@@ -344,7 +345,7 @@ static void* attempt_main(void* argument) {
 
 typedef struct walk {
   net_trial* trial;
-  long place; /* of the next attempt */
+  long index; /* of the next attempt */
   long from;  /* the first that this process makes */
   char* arenas[MOST_RANKS];
   gsel_status status; /* of the last attempt */
@@ -356,10 +357,10 @@ static int try_change(walk* w, change c) {
   attempt attempts[MOST_RANKS];
   pthread_barrier_t arranged;
   gsel_unique_id id;
-  const long place = w->place++;
-  if (place < w->from) return 1;
+  const long index = w->index++;
+  if (index < w->from) return 1;
   gsel_unique_id_create(&id, NULL);
-  w->trial->place = place;
+  w->trial->index = index;
   ++w->trial->log->trials;
   alarm(20);
   pthread_barrier_init(&arranged, NULL, (unsigned)c.world_size);
@@ -373,16 +374,16 @@ static int try_change(walk* w, change c) {
   return attempts[0].exists;
 }
 
-/* What is past the last value of a place is tried and found not to exist. */
+/* What is past the last value of a parameter is tried and found not to exist. */
 static void try_values(walk* w, change c) {
-  const long end = w->place + MOST_VALUES;
+  const long end = w->index + MOST_VALUES;
   for (c.k = 0; c.k < MOST_VALUES && try_change(w, c);) ++c.k;
-  w->place = end;
+  w->index = end;
 }
 
-static void try_places(walk* w, change c) {
-  for (c.place = 0; c.place < c.function->n_places; ++c.place) {
-    const net_place* p = &c.function->places[c.place];
+static void try_parameters(walk* w, change c) {
+  for (c.parameter = 0; c.parameter < c.function->n_parameters; ++c.parameter) {
+    const net_variable* p = &c.function->parameters[c.parameter];
     c.field = -1;
     if (c.variant == 0) try_values(w, c);
     if (p->kind != NET_RECORD || !p->record) continue;
@@ -391,8 +392,8 @@ static void try_places(walk* w, change c) {
 }
 
 static int has_variants(const net_function* f) {
-  for (int i = 0; i < f->n_places; ++i)
-    if (f->places[i].kind == NET_RECORD && !strcmp(f->places[i].type, "gsel_collective")) return 1;
+  for (int i = 0; i < f->n_parameters; ++i)
+    if (f->parameters[i].kind == NET_RECORD && !strcmp(f->parameters[i].type, "gsel_collective")) return 1;
   return 0;
 }
 
@@ -403,7 +404,7 @@ static void try_forked(walk* w, change c) {
   w->status = GSEL_ERR_ARG;
   try_change(w, fresh);
   if (w->status)
-    ++w->place;
+    ++w->index;
   else
     try_change(w, c);
 }
@@ -420,18 +421,18 @@ static void try_function(walk* w, const net_function* f) {
       if (of_a_comm) try_change(w, c);
       c.state = FRESH;
       if (!of_a_comm || n > 1) try_change(w, c);
-      try_places(w, c);
+      try_parameters(w, c);
     }
 }
 
 static void walk_functions(net_trial* trial, void* user) {
   const int worker = *(const int*)user;
-  walk w = {trial, 0, trial->place, {NULL}, GSEL_OK};
+  walk w = {trial, 0, trial->index, {NULL}, GSEL_OK};
   for (int r = 0; r < MOST_RANKS; ++r) {
     w.arenas[r] =
-        (char*)mmap(NULL, area_bytes * MOST_PLACES, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        (char*)mmap(NULL, area_bytes * MOST_PARAMETERS, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     assert_true(w.arenas[r] != MAP_FAILED);
-    for (int i = 0; i < MOST_PLACES; ++i)
+    for (int i = 0; i < MOST_PARAMETERS; ++i)
       assert_int_equal(mprotect(w.arenas[r] + (size_t)i * area_bytes, AREA_WRITABLE, PROT_READ | PROT_WRITE), 0);
   }
   for (int i = worker; i < net_n_functions; i += NET_WORKERS) {

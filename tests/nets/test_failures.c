@@ -138,8 +138,8 @@ static void every_call(net_trial* t, void* user) {
   const job* j = (const job*)user;
   stage* s = (stage*)net_shared(sizeof *s);
   const shim_plan counting = {j->victim, SHIM_N_SITES, 0, 0, 0};
-  const long from = t->place;
-  long place = 0;
+  const long from = t->index;
+  long index = 0;
   play(j->w, s, &nothing, 30);
   play(j->w, s, &counting, 30);
   const counts counted = s->of_victim;
@@ -147,8 +147,8 @@ static void every_call(net_trial* t, void* user) {
     for (long n = 1; n <= counted.calls[site] && n <= 40 && !is_allocation((shim_site)site); ++n)
       for (const int* error = shim_errors((shim_site)site); *error; ++error) {
         const shim_plan plan = {j->victim, (shim_site)site, n, *error, 0};
-        if (place++ < from || place % j->workers != j->worker) continue;
-        t->place = place - 1;
+        if (index++ < from || index % j->workers != j->worker) continue;
+        t->index = index - 1;
         attempt(t, j->w, s, &plan);
       }
   alarm(0);
@@ -164,8 +164,8 @@ static void some_allocations(net_trial* t, void* user) {
   play(j->w, s, &nothing, 30);
   play(j->w, s, &counting, 30);
   const counts counted = s->of_victim;
-  for (; net_seconds() < j->end; ++t->place) {
-    uint64_t state = (uint64_t)j->seed * 1000003u + (uint64_t)t->place * (uint64_t)j->workers + (uint64_t)j->worker;
+  for (; net_seconds() < j->end; ++t->index) {
+    uint64_t state = (uint64_t)j->seed * 1000003u + (uint64_t)t->index * (uint64_t)j->workers + (uint64_t)j->worker;
     const shim_site site = sites[net_random(&state) % (sizeof sites / sizeof *sites)];
     if (!counted.calls[site]) continue;
     const long nth = 1 + (long)(net_random(&state) % (uint64_t)counted.calls[site]);

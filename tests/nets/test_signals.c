@@ -66,7 +66,7 @@ static void play_on(net_trial* t, void* user) {
   memset(&action, 0, sizeof action);
   action.sa_handler = handle;
   sigaction(SIGUSR1, &action, NULL);
-  for (; t->place == 0 || net_seconds() < j->end; ++t->place) {
+  for (; t->index == 0 || net_seconds() < j->end; ++t->index) {
     snprintf(t->name, sizeof t->name, "%s", j->w->name);
     ++t->log->trials;
     alarm(120);

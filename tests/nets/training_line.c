@@ -122,7 +122,7 @@ void batch_failed(training* t) {
   rest(t);
 }
 
-/* A rank without samples has no callbacks, and so cannot fail in one; places of a pipeline have a layer each. */
+/* A rank without samples has no callbacks, and so cannot fail in one; ranks of a pipeline have a layer each. */
 int faulty(const player* p, const training* t) {
   const gsel_range share = samples_asked(p, t, t->with);
   if (t->fault == NO_FAULT) return 0;

@@ -20,7 +20,7 @@ static gsel_status step_by_sign(const gsel_optimizer_call* c, void* user) {
   return GSEL_OK;
 }
 
-enum { NO_PLUGIN, NO_PLUGIN_HERE, OTHER_BATCH, OTHER_MODEL, NO_MEMORY, BAD_INIT, TOO_MANY_PLACES, UNFINISHED, FLAWS };
+enum { NO_PLUGIN, NO_PLUGIN_HERE, OTHER_BATCH, OTHER_MODEL, NO_MEMORY, BAD_INIT, TOO_MANY_STAGES, UNFINISHED, FLAWS };
 
 static void write_config(const player* p, const training* t, int flaw, int odd, int microbatch, char text[1000]) {
   static const char* const strategies[] = {"",
@@ -30,13 +30,13 @@ static void write_config(const player* p, const training* t, int flaw, int odd, 
                                            STEP_ZERO("3"),
                                            "[strategy.data]\nplugin = \"dp\"\n",
                                            "[strategy.pipeline]\nplugin = \"pp\"\n"};
-  const int places = flaw == TOO_MANY_PLACES ? 7 : t->strategy == BY_PP ? p->run.world_size : 1;
+  const int pipeline = flaw == TOO_MANY_STAGES ? 7 : t->strategy == BY_PP ? p->run.world_size : 1;
   const char* strategy = strategies[t->strategy];
   if (flaw == NO_PLUGIN || (flaw == NO_PLUGIN_HERE && odd)) strategy = "[strategy.data]\nplugin = \"nobody\"\n";
   snprintf(text, 1000,
            "[mesh]\npipeline = %d\n%s[train]\noptimizer = \"sign_sgd\"\nlearning_rate = 1.0\nweight_decay = 0.0\n"
            "batch = %d\nmicrobatch = %d\n%s%s",
-           places, strategy, t->batch + (flaw == OTHER_BATCH && odd), microbatch,
+           pipeline, strategy, t->batch + (flaw == OTHER_BATCH && odd), microbatch,
            flaw == NO_MEMORY ? "memory_bytes = 8\n" : "", t->unwritable ? "timeline = \"/dev/null/nowhere\"\n" : "");
 }
 
@@ -76,7 +76,7 @@ static gsel_status expected_of_create(const player* p, const training* t, int fl
       return GSEL_ERR_NOMEM;
     case BAD_INIT:
       return odd ? GSEL_ERR_CALLBACK : GSEL_ERR_PEER;
-    case TOO_MANY_PLACES:
+    case TOO_MANY_STAGES:
       return GSEL_ERR_CONFIG;
     case UNFINISHED:
       return GSEL_ERR_MODEL;
@@ -100,7 +100,7 @@ void training_create(player* p, training* t, const op* o) {
   t->own_optimizer = o->b / 16 % 4 == 1;
   t->unwritable = o->b / 16 % 8 == 2;
   if (flaw < FLAWS && t->strategy > BY_ZERO_2) t->strategy = BY_DDP; /* under which every rank has everything */
-  if (t->strategy == BY_PP || flaw == TOO_MANY_PLACES) t->batch = 4;
+  if (t->strategy == BY_PP || flaw == TOO_MANY_STAGES) t->batch = 4;
   char text[1000];
   gsel_config* config = NULL;
   gsel_error* err;

@@ -29,7 +29,7 @@ struct ParamSpec {
 struct ValueSpec {
   std::string name;
   std::vector<int64_t> dims;
-  int32_t place = GSEL_PLACEMENT_REPLICATE, shard_dim = 0, unit = 1, blocks = 1, sequence_dim = 0;
+  int32_t placement = GSEL_PLACEMENT_REPLICATE, shard_dim = 0, unit = 1, blocks = 1, sequence_dim = 0;
   uint32_t flags = 0;
 };
 struct LayerSpec {
@@ -64,7 +64,7 @@ class Description {
     desc.n_dims = static_cast<int32_t>(v.dims.size());
     desc.flags = v.flags;
     desc.dtype = v.flags & GSEL_VALUE_SCALAR ? GSEL_F64 : GSEL_F32;
-    desc.placement = v.place;
+    desc.placement = v.placement;
     desc.shard_dim = v.shard_dim;
     desc.shard_granularity = v.unit;
     desc.shard_blocks = v.blocks;
@@ -134,14 +134,14 @@ inline gsel::Division as_declared(const gsel::Model& model, std::vector<double> 
   for (size_t p = 0; p < division.split.size(); ++p) division.split[p] = model.params()[p].shard == GSEL_SHARD_DIM;
   for (size_t l = 0; l < model.layers().size(); ++l) {
     const gsel::Layer& layer = model.layers()[l];
-    auto& places = division.layers[l];
+    auto& placements = division.layers[l];
     bool declared = std::ranges::any_of(layer.params, [&](int32_t p) { return division.split[p]; });
     for (const auto* ids : {&layer.inputs, &layer.outputs})
       for (int32_t v : *ids) declared |= model.values()[v].declared == GSEL_PLACEMENT_SHARD;
     for (int32_t v : layer.outputs) declared |= model.values()[v].declared == GSEL_PLACEMENT_PARTIAL;
     const bool by_position = !declared && positions && layer.flags & GSEL_LAYER_POSITIONWISE;
     if (!by_position && (!declared || layer.is_loss())) continue;
-    auto place = [&](int32_t v, bool reads) -> gsel::PlacementInLayer {
+    auto placement_of = [&](int32_t v, bool reads) -> gsel::PlacementInLayer {
       const gsel::Value& value = model.values()[v];
       if (by_position && value.is_scalar()) return {GSEL_PLACEMENT_PARTIAL, 0};
       if (by_position) return {GSEL_PLACEMENT_SHARD, value.sequence_dim};
@@ -149,8 +149,8 @@ inline gsel::Division as_declared(const gsel::Model& model, std::vector<double> 
       return {value.declared == GSEL_PLACEMENT_PARTIAL && !reads ? GSEL_PLACEMENT_PARTIAL : GSEL_PLACEMENT_REPLICATE,
               0};
     };
-    for (int32_t v : layer.inputs) places.inputs.push_back(place(v, true));
-    for (int32_t v : layer.outputs) places.outputs.push_back(place(v, false));
+    for (int32_t v : layer.inputs) placements.inputs.push_back(placement_of(v, true));
+    for (int32_t v : layer.outputs) placements.outputs.push_back(placement_of(v, false));
   }
   return division;
 }

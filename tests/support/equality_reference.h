@@ -17,9 +17,9 @@ enum eq_way {
 typedef struct eq_setting {
   enum eq_way way;
   int ranks, tensor, batch, microbatches;
-  int places;           /* of the pipeline; 1: none */
+  int pipeline;         /* ranks of the pipeline axis; 1: no pipeline */
   const char* schedule; /* of the pipeline */
-  int chunks;           /* stages of a place */
+  int chunks;           /* stages of a pipeline rank */
   double rate;
 } eq_setting;
 
@@ -119,15 +119,15 @@ static inline void eq_deal(const eq_setting* e, int64_t step, int rank, int mb, 
   for (int64_t s = 0; s < m->n; ++s) m->ids[s] = step * e->batch + first + s;
 }
 
-/* ---- a pipeline's places ---- */
+/* ---- a pipeline's ranks ---- */
 
-/* Both uses of the table on place 0 of a V: as the weights' halves stand in its row. */
+/* Both uses of the table on pipeline rank 0 of a V: in the order of the weights' halves in its row. */
 static inline void eq_add_by_row(const eq_setting* e, const eq_micro* micros, float* table) {
   gsel_schedule* schedule = NULL;
   gsel_action action;
   int added = 0;
   assert_int_equal(
-      gsel_schedule_create(gsel_str_from(e->schedule), e->places, e->microbatches, e->chunks, &schedule, NULL),
+      gsel_schedule_create(gsel_str_from(e->schedule), e->pipeline, e->microbatches, e->chunks, &schedule, NULL),
       GSEL_OK);
   const int32_t last = gsel_schedule_stages(schedule) - 1;
   for (int32_t i = 0; i < gsel_schedule_length(schedule, 0); ++i) {
@@ -141,15 +141,15 @@ static inline void eq_add_by_row(const eq_setting* e, const eq_micro* micros, fl
 
 /* ---- the gradient of a step ---- */
 
-/* Places 0 and 1 have a use of the table each; in a V place 0 has both. */
+/* Pipeline ranks 0 and 1 have a use of the table each. In a V pipeline rank 0 has both. */
 static inline int eq_is_v(const eq_setting* e) {
-  return e->places > 1 && (!strcmp(e->schedule, "zb-v") || !strcmp(e->schedule, "dualpipe-v"));
+  return e->pipeline > 1 && (!strcmp(e->schedule, "zb-v") || !strcmp(e->schedule, "dualpipe-v"));
 }
 static inline int eq_is_tied(const eq_setting* e) {
-  return e->places > 1 && !eq_is_v(e);
+  return e->pipeline > 1 && !eq_is_v(e);
 }
 
-/* What one backward of a micro-batch contributes; to `second` what the other place has of the table. */
+/* What one backward of a micro-batch contributes; to `second` what the other pipeline rank has of the table. */
 static inline void eq_use_all(const eq_setting* e, const eq_micro* m, int add, float* g, float* second) {
   eq_use_matrices(e, m, add, g);
   if (eq_is_v(e)) return; /* by its row */

@@ -108,20 +108,27 @@ class Maker {
   std::unique_ptr<gsel::Model> model_ = std::make_unique<gsel::Model>();
 };
 
-// A chain of layers, one parameter each, of the sizes given; values of `width` f32 per sample.
-inline std::unique_ptr<gsel::Model> chain(const std::vector<int64_t>& param_sizes, int64_t width = 16,
-                                          uint32_t layer_flags = GSEL_LAYER_RECOMPUTABLE) {
+// A chain of layers, one parameter each, of the sizes given; values of `width` f32 per sample. change(l, layer) sets
+// what else layer l has.
+template <class Change>
+std::unique_ptr<gsel::Model> changed_chain(const std::vector<int64_t>& param_sizes, int64_t width,
+                                           const Change& change) {
   Maker make;
   int32_t v = make.value(width, GSEL_VALUE_INPUT);
-  for (int64_t size : param_sizes) {
+  for (size_t l = 0; l < param_sizes.size(); ++l) {
     LayerSpec layer;
     layer.inputs = {v};
-    layer.params = {make.param(size)};
-    layer.flags = layer_flags;
+    layer.params = {make.param(param_sizes[l])};
     layer.outputs = {v = make.value(width)};
+    change(l, layer);
     make.layer(layer);
   }
   return make.finish({v});
+}
+
+inline std::unique_ptr<gsel::Model> chain(const std::vector<int64_t>& param_sizes, int64_t width = 16,
+                                          uint32_t layer_flags = GSEL_LAYER_RECOMPUTABLE) {
+  return changed_chain(param_sizes, width, [&](size_t, LayerSpec& layer) { layer.flags = layer_flags; });
 }
 
 inline gsel::Config config(const std::string& text) {

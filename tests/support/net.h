@@ -22,7 +22,7 @@ enum { NET_FINDINGS = 400, NET_LINE = 1024 };
 
 /* Shared by all processes of a net. */
 typedef struct net_log {
-  long trials; /* begun */
+  long trials; /* started */
   int findings;
   char text[NET_FINDINGS][NET_LINE];
 } net_log;
@@ -36,7 +36,7 @@ typedef struct net_known {
 typedef struct net_trial {
   net_log* log;
   char name[NET_LINE / 2];
-  long place; /* of the trial within its set, from 0 */
+  long index; /* of the trial within its set, from 0 */
 } net_trial;
 
 static inline double net_seconds(void) {
@@ -139,7 +139,7 @@ static inline void net_trace_crashes(void) {
 }
 
 /* Runs body(trial, user) in children of this process until it returns with all trials done. The body numbers its trials
- * in trial->place and skips those below the place it was started with; where one ends the process, the next child
+ * in trial->index and skips those below the index it was started with; where one ends the process, the next child
  * starts behind it. */
 typedef void (*net_body)(net_trial* trial, void* user);
 static inline void net_contain(net_log* log, net_body body, void* user, double most_seconds) {
@@ -159,7 +159,7 @@ static inline void net_contain(net_log* log, net_body body, void* user, double m
     const char* wrong = net_reap(pid, most_seconds, text, sizeof text);
     if (!wrong) break;
     net_find(log, trial->name, wrong);
-    ++trial->place;
+    ++trial->index;
   }
   munmap(trial, sizeof *trial);
 }

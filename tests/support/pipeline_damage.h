@@ -20,7 +20,7 @@ inline Pick kind_is(gsel_instr_kind kind) {
   return [kind](const Program&, const gsel_instr& i) { return i.kind == kind; };
 }
 
-// A place that the damage fits, or nothing.
+// An instruction that the damage fits, or nothing.
 struct Spotted {
   size_t rank, at;
 };
@@ -115,7 +115,7 @@ inline bool sum_tied_nowhere(std::vector<Program>& programs, Draw&) {
   return n > 0;
 }
 
-// A layer's whole work, on one rank of another place.
+// A layer's whole work, on another pipeline rank.
 inline bool move_layer(std::vector<Program>& programs, Draw& draw) {
   const auto at = spot(programs, kind_is(GSEL_FORWARD), draw);
   const gsel_instr forward = programs[at->rank].step[at->at];
@@ -133,7 +133,7 @@ inline bool tell_other_stages(std::vector<Program>& programs, Draw& draw) {
   return true;
 }
 
-// Another place's parameters get a bucket here.
+// Another pipeline rank's parameters get a bucket here.
 inline bool take_absent_param(std::vector<Program>& programs, Draw& draw) {
   Program& p = programs[draw.from(0, static_cast<int32_t>(programs.size()) - 1)];
   for (int32_t param = 0; param < static_cast<int32_t>(p.params.size()); ++param) {
@@ -226,11 +226,11 @@ inline std::vector<std::pair<std::string, Damage>> all_damages() {
   const gsel_axis kBoth[] = {GSEL_AXIS_DATA, GSEL_AXIS_PIPELINE};
   std::vector<std::pair<std::string, Damage>> damages = {
       {"a message's both ends go", drop_pair},
-      {"two messages change places at one end", swap_messages},
+      {"two messages swapped at one end", swap_messages},
       {"no tied sum anywhere", sum_tied_nowhere},
-      {"a layer on another place", move_layer},
-      {"stages on other places", tell_other_stages},
-      {"a parameter of another place", take_absent_param},
+      {"a layer on another pipeline rank", move_layer},
+      {"stages on other pipeline ranks", tell_other_stages},
+      {"a parameter of another pipeline rank", take_absent_param},
       {"a parameter in no bucket", lose_own_param},
       {"a tied bucket in another order", reorder_tied_bucket},
       {"other transfers on one rank", allow_other_transfers},

@@ -1,6 +1,6 @@
 // support/pipeline_lowering.h: programs of a pipeline lowered by hand for tests of what runs them: one forward and one
-// backward order per place, the messages of the live values, sums over data axis and ties at the end. No plugin has a
-// part in it.
+// backward order per pipeline rank, the messages of the live values, sums over data axis and ties at the end. No plugin
+// has a part in it.
 #ifndef GSEL_TESTS_PIPELINE_LOWERING_H
 #define GSEL_TESTS_PIPELINE_LOWERING_H
 
@@ -33,24 +33,24 @@ inline Mesh pipeline_mesh(int32_t data, int32_t pipeline) {
   return mesh;
 }
 
-// One forward, one backward: place r of p starts p - r micro-batches before the first comes back.
-inline std::vector<StageAction> one_forward_one_backward(int32_t place, int32_t places, int32_t m) {
+// One forward, one backward: rank r of p starts p - r micro-batches before the first comes back.
+inline std::vector<StageAction> one_forward_one_backward(int32_t pipeline_rank, int32_t pipeline, int32_t m) {
   std::vector<StageAction> all;
-  const int32_t ahead = std::min(m, places - place);
-  for (int32_t f = 0; f < ahead; ++f) all.push_back({'F', place, f});
+  const int32_t ahead = std::min(m, pipeline - pipeline_rank);
+  for (int32_t f = 0; f < ahead; ++f) all.push_back({'F', pipeline_rank, f});
   for (int32_t b = 0; b < m; ++b) {
-    all.push_back({'B', place, b});
-    if (b + ahead < m) all.push_back({'F', place, b + ahead});
+    all.push_back({'B', pipeline_rank, b});
+    if (b + ahead < m) all.push_back({'F', pipeline_rank, b + ahead});
   }
   return all;
 }
 
-// All forwards, then all input halves, then all weight halves; any number of stages on a place.
-inline std::vector<StageAction> all_forward_all_backward(const Cut& cut, int32_t place, int32_t m) {
+// All forwards, then all input halves, then all weight halves; any number of stages on a rank.
+inline std::vector<StageAction> all_forward_all_backward(const Cut& cut, int32_t pipeline_rank, int32_t m) {
   std::vector<StageAction> all;
   const auto stages = static_cast<int32_t>(cut.rank_of_stage.size());
   auto add = [&](char kind, int32_t s) {
-    for (int32_t i = 0; cut.rank_of_stage[s] == place && i < m; ++i) all.push_back({kind, s, i});
+    for (int32_t i = 0; cut.rank_of_stage[s] == pipeline_rank && i < m; ++i) all.push_back({kind, s, i});
   };
   for (int32_t s = 0; s < stages; ++s) add('F', s);
   for (int32_t s = stages; s-- > 0;) add('I', s);
@@ -68,7 +68,7 @@ class PipelineLowering {
           std::ranges::count_if(cut.first_layers, [&](int32_t first) { return static_cast<size_t>(first) <= l; }));
     program_.buckets = plain_buckets(program_);
     program_.step.clear();
-    place_ = mesh.coordinate(rank, GSEL_AXIS_PIPELINE);
+    pipeline_rank_ = mesh.coordinate(rank, GSEL_AXIS_PIPELINE);
     along_ = mesh.group(rank, GSEL_AXIS_PIPELINE);
     for (size_t v = 0; v < program_.values.size(); ++v) chains_.push_back(chain(program_, static_cast<int32_t>(v)));
   }
@@ -92,8 +92,8 @@ class PipelineLowering {
     program_.step.push_back({kind, layer, value, mb, bucket, axis, peer, flags});
   }
   void layer(gsel_instr_kind kind, int32_t l, int32_t mb) { emit(kind, l, -1, mb, -1, -1); }
-  void message(gsel_instr_kind kind, int32_t v, int32_t mb, int32_t place, bool gradient) {
-    emit(kind, -1, v, mb, -1, -1, along_[place], gradient ? GSEL_INSTR_GRADIENT : 0);
+  void message(gsel_instr_kind kind, int32_t v, int32_t mb, int32_t pipeline_rank, bool gradient) {
+    emit(kind, -1, v, mb, -1, -1, along_[pipeline_rank], gradient ? GSEL_INSTR_GRADIENT : 0);
   }
 
   std::vector<int32_t> layers_of(int32_t stage) const {
@@ -102,17 +102,17 @@ class PipelineLowering {
       if (program_.layers[l].stage == stage) result.push_back(static_cast<int32_t>(l));
     return result;
   }
-  // Neighbour of this place in the chain of a value; -1: none.
+  // Neighbour of this pipeline rank in the chain of a value; -1: none.
   int32_t neighbour(int32_t v, int by) const {
-    const auto at = std::ranges::find(chains_[v], place_) - chains_[v].begin() + by;
+    const auto at = std::ranges::find(chains_[v], pipeline_rank_) - chains_[v].begin() + by;
     return at < 0 || at >= std::ssize(chains_[v]) ? -1 : chains_[v][at];
   }
-  // Stage of this place where a value is made, or else read first; -1: it is not here.
+  // Stage of this pipeline rank where a value is made, or else read first; -1: it is not here.
   int32_t home(int32_t v) const {
     int32_t first = -1;
     for (size_t l = 0; l < program_.layers.size(); ++l) {
       const ProgramLayer& layer = program_.layers[l];
-      if (program_.rank_of_stage[layer.stage] != place_) continue;
+      if (program_.rank_of_stage[layer.stage] != pipeline_rank_) continue;
       if (std::ranges::count(layer.outputs, v)) return layer.stage;
       if (first < 0 && std::ranges::count(layer.inputs, v)) first = layer.stage;
     }
@@ -137,13 +137,13 @@ class PipelineLowering {
       if (!program_.values[v].is_input && neighbour(v, 1) >= 0) message(GSEL_INSTR_SEND, v, mb, neighbour(v, 1), false);
   }
 
-  // Whether places from this one's neighbour on, or this one and those behind it, add to a value's gradient.
+  // Whether pipeline ranks from this one's neighbour on, or this one and those behind it, add to a value's gradient.
   bool gradient_comes(int32_t v, bool from_behind) const {
     if (program_.values[v].is_input || !program_.values[v].needs_gradient) return false;
-    const auto own = std::ranges::find(chains_[v], place_);
-    return std::any_of(from_behind ? own + 1 : own, chains_[v].end(), [&](int32_t place) {
+    const auto own = std::ranges::find(chains_[v], pipeline_rank_);
+    return std::any_of(from_behind ? own + 1 : own, chains_[v].end(), [&](int32_t pipeline_rank) {
       return std::ranges::any_of(program_.layers, [&](const ProgramLayer& layer) {
-        return program_.rank_of_stage[layer.stage] == place && layer.needs_backward_input &&
+        return program_.rank_of_stage[layer.stage] == pipeline_rank && layer.needs_backward_input &&
                std::ranges::count(layer.inputs, v);
       });
     });
@@ -194,7 +194,7 @@ class PipelineLowering {
   const Model& model_;
   const Config& config_;
   Program program_;
-  int32_t place_ = 0;
+  int32_t pipeline_rank_ = 0;
   bool recomputes_ = false;
   std::vector<int32_t> along_;
   std::vector<std::vector<int32_t>> chains_;

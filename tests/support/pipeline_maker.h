@@ -1,5 +1,5 @@
 // support/pipeline_maker.h: good programs of pipelines, made at random from the rules of docs/program.md and not by the
-// plugins: any model with skips, tied and frozen parameters, any cuts, any places of stages, any order of actions that
+// plugins: any model with skips, tied and frozen parameters, any cuts, any ranks of stages, any order of actions that
 // can run at all, with the data axis beside it.
 #pragma once
 
@@ -14,12 +14,12 @@
 
 namespace gsel::test {
 
-enum class Sharding { whole, state, gradient, param };
+enum class Sharding { none, state, gradient, param };
 
 // What a pipeline is drawn to be.
 struct PipelineShape {
-  int32_t places = 2, data = 1, chunks = 1, microbatches = 2;
-  Sharding sharding = Sharding::whole;
+  int32_t pipeline = 2, data = 1, chunks = 1, microbatches = 2;
+  Sharding sharding = Sharding::none;
   bool clip = false, overflow = false;
   bool halves = false;  // backward in two actions, where a layer has them
   bool empty = false;   // a micro-batch without samples
@@ -27,11 +27,11 @@ struct PipelineShape {
 
   static PipelineShape drawn(Draw& draw) {
     PipelineShape s;
-    s.places = draw.from(2, 4);
+    s.pipeline = draw.from(2, 4);
     s.data = draw.from(1, 3);
     s.chunks = draw.from(1, 3);
     s.microbatches = draw.from(1, 6);
-    s.sharding = s.data == 1 ? Sharding::whole : static_cast<Sharding>(draw.from(0, 3));
+    s.sharding = s.data == 1 ? Sharding::none : static_cast<Sharding>(draw.from(0, 3));
     s.clip = draw.chance(50);
     s.overflow = draw.chance(50);
     s.halves = draw.chance(50);
@@ -50,15 +50,15 @@ struct PipelineAction {
 class PipelineMaker {
  public:
   PipelineMaker(const PipelineShape& shape, Draw& draw) : shape_(shape), draw_(draw) {
-    place_stages();
+    assign_stages();
     make_model();
     order_actions();
-    for (int32_t place = 0; place < shape_.places; ++place) list_sent(place);
+    for (int32_t rank = 0; rank < shape_.pipeline; ++rank) list_sent(rank);
   }
 
   std::vector<Program> all() {
     std::vector<Program> programs;
-    for (int32_t rank = 0; rank < shape_.places * shape_.data; ++rank) programs.push_back(one(rank));
+    for (int32_t rank = 0; rank < shape_.pipeline * shape_.data; ++rank) programs.push_back(one(rank));
     if (shape_.defers) {
       for (Program& p : programs) post_validate_late(p);
       place_post_validations(programs);
@@ -68,19 +68,19 @@ class PipelineMaker {
 
  private:
   int32_t n_stages() const { return static_cast<int32_t>(outline_.rank_of_stage.size()); }
-  int32_t place_of(int32_t layer) const { return outline_.rank_of_stage[outline_.layers[layer].stage]; }
+  int32_t pipeline_rank_of(int32_t layer) const { return outline_.rank_of_stage[outline_.layers[layer].stage]; }
 
   // ---- the model ----
 
-  void place_stages() {
-    std::vector<int32_t>& places = outline_.rank_of_stage;
-    places.clear();
+  void assign_stages() {
+    std::vector<int32_t>& rank_of_stage = outline_.rank_of_stage;
+    rank_of_stage.clear();
     const bool any = draw_.chance(30), turns = draw_.chance(50);
     for (int32_t chunk = 0; chunk < shape_.chunks; ++chunk)
-      for (int32_t i = 0; i < shape_.places; ++i)
-        places.push_back(any && chunk         ? draw_.from(0, shape_.places - 1)
-                         : turns && chunk % 2 ? shape_.places - 1 - i
-                                              : i);
+      for (int32_t i = 0; i < shape_.pipeline; ++i)
+        rank_of_stage.push_back(any && chunk         ? draw_.from(0, shape_.pipeline - 1)
+                                : turns && chunk % 2 ? shape_.pipeline - 1 - i
+                                                     : i);
   }
 
   int32_t add_value(const std::string& name, int64_t bytes) {
@@ -164,9 +164,9 @@ class PipelineMaker {
 
   // ---- the order ----
 
-  // One order of all actions, drawn among those that can run; each place has those of its stages.
+  // One order of all actions, drawn among those that can run; each pipeline rank has those of its stages.
   void order_actions() {
-    rows_.resize(shape_.places);
+    rows_.resize(shape_.pipeline);
     std::vector<PipelineAction> ready;
     for (int32_t m = 0; m < shape_.microbatches; ++m) ready.push_back({'F', 0, m});
     const int32_t last = n_stages() - 1;
@@ -193,28 +193,28 @@ class PipelineMaker {
     const ProgramLayer& l = outline_.layers[layer];
     return std::ranges::count(l.inputs, v) || std::ranges::count(l.outputs, v);
   }
-  // Stages of a place that produce or read a value, ascending.
-  std::vector<int32_t> stages_with(int32_t v, int32_t place) const {
+  // Stages of a pipeline rank that produce or read a value, ascending.
+  std::vector<int32_t> stages_with(int32_t v, int32_t pipeline_rank) const {
     std::set<int32_t> stages;
     for (int32_t l = 0; l < static_cast<int32_t>(outline_.layers.size()); ++l)
-      if (touches(l, v) && place_of(l) == place) stages.insert(outline_.layers[l].stage);
+      if (touches(l, v) && pipeline_rank_of(l) == pipeline_rank) stages.insert(outline_.layers[l].stage);
     return {stages.begin(), stages.end()};
   }
-  // Places that a value comes to, in the order in which it does.
+  // Pipeline ranks that a value comes to, in the order in which it does.
   std::vector<int32_t> way_of(int32_t v) const {
     std::vector<std::pair<int32_t, int32_t>> firsts;
-    for (int32_t place = 0; place < shape_.places; ++place)
-      if (const auto stages = stages_with(v, place); !stages.empty()) firsts.emplace_back(stages.front(), place);
+    for (int32_t rank = 0; rank < shape_.pipeline; ++rank)
+      if (const auto stages = stages_with(v, rank); !stages.empty()) firsts.emplace_back(stages.front(), rank);
     std::ranges::sort(firsts);
     std::vector<int32_t> way;
-    for (const auto& [stage, place] : firsts) way.push_back(place);
+    for (const auto& [stage, rank] : firsts) way.push_back(rank);
     return way;
   }
-  std::set<int32_t> places_with(int32_t param) const {
-    std::set<int32_t> places;
+  std::set<int32_t> pipeline_ranks_with(int32_t param) const {
+    std::set<int32_t> ranks;
     for (int32_t l = 0; l < static_cast<int32_t>(outline_.layers.size()); ++l)
-      if (std::ranges::count(outline_.layers[l].params, param)) places.insert(place_of(l));
-    return places;
+      if (std::ranges::count(outline_.layers[l].params, param)) ranks.insert(pipeline_rank_of(l));
+    return ranks;
   }
 
   // ---- one rank ----
@@ -222,7 +222,7 @@ class PipelineMaker {
   void begin(int32_t rank) {
     p_ = outline_;
     p_.rank = rank;
-    p_.mesh.size = {1, shape_.data, shape_.places, 1};
+    p_.mesh.size = {1, shape_.data, shape_.pipeline, 1};
     here_ = rank / shape_.data;
     const int64_t count = 6 / shape_.data;
     for (int32_t m = 0; m < shape_.microbatches; ++m) {
@@ -232,23 +232,23 @@ class PipelineMaker {
     taken_.clear();
   }
 
-  // What a place sends to each other one, in order.
-  void list_sent(int32_t place) {
-    begin(place * shape_.data);
-    for (const PipelineAction& a : rows_[place]) emit(a);
+  // What a pipeline rank sends to each other one, in order.
+  void list_sent(int32_t pipeline_rank) {
+    begin(pipeline_rank * shape_.data);
+    for (const PipelineAction& a : rows_[pipeline_rank]) emit(a);
     for (const gsel_instr& instr : p_.step)
-      if (instr.kind == GSEL_INSTR_SEND) sent_[{place, instr.peer / shape_.data}].push_back(instr);
-    lists_sent_[place] = true;
+      if (instr.kind == GSEL_INSTR_SEND) sent_[{pipeline_rank, instr.peer / shape_.data}].push_back(instr);
+    lists_sent_[pipeline_rank] = true;
   }
 
-  // Messages of a place come in order: what was sent before is received with what is needed now.
-  void receive(int32_t v, int32_t m, int32_t place, uint32_t flags) {
+  // Messages of a pipeline rank come in order: what was sent before is received with what is needed now.
+  void receive(int32_t v, int32_t m, int32_t sender, uint32_t flags) {
     if (!lists_sent_[here_]) return;
-    const std::vector<gsel_instr>& sent = sent_[{place, here_}];
+    const std::vector<gsel_instr>& sent = sent_[{sender, here_}];
     auto is_wanted = [&](const gsel_instr& s) { return s.value == v && s.microbatch == m && s.flags == flags; };
     const auto last = std::ranges::find_if(sent, is_wanted) - sent.begin();
-    for (ptrdiff_t& at = taken_[place]; at <= last; ++at)
-      message(GSEL_INSTR_RECV, sent[at].value, sent[at].microbatch, place, sent[at].flags);
+    for (ptrdiff_t& at = taken_[sender]; at <= last; ++at)
+      message(GSEL_INSTR_RECV, sent[at].value, sent[at].microbatch, sender, sent[at].flags);
   }
 
   Program one(int32_t rank) {
@@ -261,12 +261,12 @@ class PipelineMaker {
     return std::move(p_);
   }
 
-  // Tied ones with those that the same places hold; alike on all of them.
+  // Tied ones with those that the same pipeline ranks hold; alike on all of them.
   void deal_buckets() {
     std::map<std::pair<std::set<int32_t>, int32_t>, std::vector<int32_t>> dealt;
     for (int32_t param = 0; param < static_cast<int32_t>(p_.params.size()); ++param) {
-      const std::set<int32_t> places = places_with(param);
-      if (p_.params[param].trainable && places.contains(here_)) dealt[{places, param % 2}].push_back(param);
+      const std::set<int32_t> ranks = pipeline_ranks_with(param);
+      if (p_.params[param].trainable && ranks.contains(here_)) dealt[{ranks, param % 2}].push_back(param);
     }
     constexpr uint32_t flags[] = {0, GSEL_BUCKET_SHARD_STATE, GSEL_BUCKET_SHARD_STATE | GSEL_BUCKET_SHARD_GRADIENT,
                                   GSEL_BUCKET_SHARD_STATE | GSEL_BUCKET_SHARD_GRADIENT | GSEL_BUCKET_SHARD_PARAM};
@@ -293,11 +293,11 @@ class PipelineMaker {
     instr.layer = l;
     instr.microbatch = m;
   }
-  void message(gsel_instr_kind kind, int32_t v, int32_t m, int32_t place, uint32_t flags) {
+  void message(gsel_instr_kind kind, int32_t v, int32_t m, int32_t pipeline_rank, uint32_t flags) {
     gsel_instr& instr = push(kind);
     instr.value = v;
     instr.microbatch = m;
-    instr.peer = p_.rank % shape_.data + shape_.data * place;
+    instr.peer = p_.rank % shape_.data + shape_.data * pipeline_rank;
     instr.flags = flags;
   }
 
@@ -330,7 +330,7 @@ class PipelineMaker {
     }
   }
 
-  // A place's first stage with a value is where its gradient comes together.
+  // A pipeline rank's first stage with a value is where its gradient comes together.
   void move_gradients(const PipelineAction& a, gsel_instr_kind kind) {
     for (int32_t v = 0; v < static_cast<int32_t>(p_.values.size()); ++v) {
       const std::vector<int32_t> stages = stages_with(v, here_), way = way_of(v);
@@ -353,16 +353,16 @@ class PipelineMaker {
   }
 
   void end_step() {
-    if (shape_.sharding == Sharding::whole ? shape_.data > 1 : true)
+    if (shape_.sharding == Sharding::none ? shape_.data > 1 : true)
       for (size_t b = 0; b < p_.buckets.size(); ++b)
-        bucket(shape_.sharding == Sharding::whole ? GSEL_INSTR_ALLREDUCE : GSEL_INSTR_REDUCE_SCATTER, b);
+        bucket(shape_.sharding == Sharding::none ? GSEL_INSTR_ALLREDUCE : GSEL_INSTR_REDUCE_SCATTER, b);
     for (gsel_axis axis : {GSEL_AXIS_PIPELINE, GSEL_AXIS_DATA}) push(GSEL_INSTR_LOSS_ALLREDUCE).axis = axis;
-    if (shape_.sharding != Sharding::whole || shape_.data > 1)
+    if (shape_.sharding != Sharding::none || shape_.data > 1)
       for (size_t b = 0; b < p_.buckets.size(); ++b) bucket(GSEL_INSTR_WAIT, b);
     for (size_t b = 0; b < p_.buckets.size(); ++b)
       if (p_.buckets[b].shards_param()) bucket(GSEL_INSTR_RELEASE, b);
     for (size_t b = 0; b < p_.buckets.size(); ++b)
-      if (places_with(p_.buckets[b].params.front()).size() > 1) bucket(GSEL_INSTR_ALLREDUCE_TIED, b);
+      if (pipeline_ranks_with(p_.buckets[b].params.front()).size() > 1) bucket(GSEL_INSTR_ALLREDUCE_TIED, b);
     if (shape_.overflow)
       for (gsel_axis axis : {GSEL_AXIS_DATA, GSEL_AXIS_PIPELINE}) push(GSEL_INSTR_OVERFLOW).axis = axis;
     if (shape_.clip) push(GSEL_INSTR_NORM);
@@ -393,10 +393,10 @@ class PipelineMaker {
   std::vector<int32_t> cuts_;  // first layers of stages 1, 2, ..., and the end
   std::vector<bool> fused_;    // by layer
   std::vector<std::vector<PipelineAction>> rows_;
-  std::map<std::pair<int32_t, int32_t>, std::vector<gsel_instr>> sent_;  // by the places
-  std::map<int32_t, bool> lists_sent_;                                   // by place: sent_ has what it sends
-  std::map<int32_t, ptrdiff_t> taken_;                                   // by place that sent it
-  int32_t here_ = 0;
+  std::map<std::pair<int32_t, int32_t>, std::vector<gsel_instr>> sent_;  // by sender and receiver
+  std::map<int32_t, bool> lists_sent_;                                   // by pipeline rank: sent_ has what it sends
+  std::map<int32_t, ptrdiff_t> taken_;                                   // by sender
+  int32_t here_ = 0;                                                     // the pipeline rank that is made
 };
 
 }  // namespace gsel::test

@@ -56,8 +56,8 @@ static inline gsel_status validation_data(const gsel_data_request* request, void
   return exact_data(request, NULL);
 }
 
-/* Momentum and a gradient that is gone afterwards. */
-static inline gsel_status spoiling_step(const gsel_optimizer_call* c, void* user) {
+/* Momentum; the gradient is overwritten. */
+static inline gsel_status step_that_overwrites_gradients(const gsel_optimizer_call* c, void* user) {
   (void)user;
   for (int64_t i = 0; i < c->count; ++i) {
     c->states[0][i] = 0.5f * c->states[0][i] + c->gradient[i];
@@ -74,7 +74,7 @@ static inline gsel_status open_validation(rank_run* run, post_validation_session
   memset(s, 0, sizeof *s);
   s->m.rank = run->rank;
   s->dies = t->dies == run->rank;
-  optimizer.step = spoiling_step;
+  optimizer.step = step_that_overwrites_gradients;
   optimizer.n_states = 1;
   gsel_status status = rank_join(run, &s->comm, err);
   if (!status) status = gsel_config_parse(gsel_str_from(t->config), gsel_str_from("trial.toml"), &s->config, err);

@@ -2,12 +2,12 @@
  * and any way to share it must give the single rank's parameters bit for bit. It has what a tensor axis trips over: a
  * table of rows that is embedding and head, columns and rows of linears, parameters and values in blocks that are each
  * split, heads that stay together and fewer of keys than of queries, whole parameters in layers that have parts, biases
- * that are added once, values read by several layers in several forms, reductions in the middle of layers forward and
- * backward, sizes that no number of ranks divides. Kernels take sizes from what they are lent. Where a layer does not
- * look across positions it says so. Gradients are those of a sum of absolute distances, which keeps them small.
+ * that are added once, values read by several layers in several placements, reductions in the middle of layers forward
+ * and backward, sizes that no number of ranks divides. Kernels take sizes from what they are lent. Where a layer does
+ * not look across positions it says so. Gradients are those of a sum of absolute distances, which keeps them small.
  *
  *   embed    e <- tokens            rows of the table, partial sums
- *   place    x = e + position
+ *   positions x = e + position
  *   norm     n = clip(scale * x + shift)
  *   queries  q = n wq               columns, in heads
  *   keys     kv = n wkv             columns, keys and values, in heads
@@ -46,7 +46,7 @@ static inline gsel_status tm_data(const gsel_data_request* r, void* user) {
 struct tm_value {
   const char* name;
   int64_t columns; /* 0: one number per position */
-  int32_t place, shard_dim, unit, blocks;
+  int32_t placement, shard_dim, unit, blocks;
   uint32_t flags;
 };
 /* clang-format off: a row per value, a row per layer */
@@ -106,13 +106,13 @@ static const struct tm_layer kTmLayers[] = {
      NULL,
      0,
      0},
-    {"place",
+    {"positions",
      {TM_E, -1},
      {TM_X, -1},
      {TM_POSITION, -1},
-     tm_place,
-     tm_place_input,
-     tm_place_weight,
+     tm_add_positions,
+     tm_add_positions_input,
+     tm_add_positions_weight,
      NULL,
      TM_ANY,
      0,
@@ -384,9 +384,9 @@ static inline gsel_status tm_add_values(gsel_model* model, const small_transform
     desc.n_dims = scalar ? 0 : value->columns ? 2 : 1;
     desc.dtype = scalar ? GSEL_F64 : v == TM_TOKENS ? GSEL_I32 : GSEL_F32;
     desc.flags = value->flags;
-    desc.placement = value->place;
-    if (m->mistake == TM_PARTIAL_TAKEN_AS_WHOLE && v == TM_Y) desc.placement = GSEL_PLACEMENT_REPLICATE;
-    if (m->mistake == TM_PART_TAKEN_AS_WHOLE && v == TM_LOGITS) desc.placement = GSEL_PLACEMENT_REPLICATE;
+    desc.placement = value->placement;
+    if (m->mistake == TM_PARTIAL_TAKEN_AS_REPLICATED && v == TM_Y) desc.placement = GSEL_PLACEMENT_REPLICATE;
+    if (m->mistake == TM_SHARD_TAKEN_AS_REPLICATED && v == TM_LOGITS) desc.placement = GSEL_PLACEMENT_REPLICATE;
     desc.shard_dim = desc.placement == GSEL_PLACEMENT_SHARD ? value->shard_dim : 0;
     desc.shard_granularity = value->unit;
     desc.shard_blocks = value->blocks;

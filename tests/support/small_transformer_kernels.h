@@ -62,15 +62,15 @@ static inline int64_t tm_elems(int p) {
 /* Mistakes, one at a time: each must be refused, or make a difference. */
 enum {
   TM_RIGHT,
-  TM_LOSS_NOT_REDUCED,        /* loss has parts of the logits and writes whole sums without a phase */
-  TM_PARTIAL_TAKEN_AS_WHOLE,  /* down declares its partial sums whole */
-  TM_PART_TAKEN_AS_WHOLE,     /* head declares its columns whole */
-  TM_BIAS_PER_RANK,           /* project adds bo to partial sums */
-  TM_SHARE_NOT_REDUCED,       /* share takes the sum of its columns for that of all */
-  TM_BACKWARD_NOT_REDUCED,    /* ... in backward alone */
-  TM_IGNORES_PARTS,           /* embed takes its first row for the table's first */
-  TM_NOT_BY_POSITION,         /* attend says it computes each position by itself */
-  TM_LINEARS_NOT_BY_POSITION, /* queries and project do not say it */
+  TM_LOSS_NOT_REDUCED,            /* loss has parts of the logits and writes replicated sums without a phase */
+  TM_PARTIAL_TAKEN_AS_REPLICATED, /* down declares its partial sums replicated */
+  TM_SHARD_TAKEN_AS_REPLICATED,   /* head declares its columns replicated */
+  TM_BIAS_PER_RANK,               /* project adds bo to partial sums */
+  TM_SHARE_NOT_REDUCED,           /* share takes the sum of its columns for that of all */
+  TM_BACKWARD_NOT_REDUCED,        /* ... in backward alone */
+  TM_IGNORES_PARTS,               /* embed takes its first row for the table's first */
+  TM_NOT_BY_POSITION,             /* attend says it computes each position by itself */
+  TM_LINEARS_NOT_BY_POSITION,     /* queries and project do not say it */
 };
 
 typedef struct small_transformer {
@@ -157,7 +157,7 @@ static inline void tm_add(small_transformer* m, const gsel_call* c, int p, int s
   if (m->magnitude[p][i] > m->largest) m->largest = m->magnitude[p][i];
 }
 
-/* ---- embed and place ---- */
+/* ---- embed and positions ---- */
 
 static inline int64_t tm_row(const gsel_call* c, const small_transformer* m, int32_t token) {
   const int64_t row = token - (m->mistake == TM_IGNORES_PARTS ? 0 : tm_first(&c->param_parts[0], 0));
@@ -185,7 +185,7 @@ static inline gsel_status tm_embed_weight(const gsel_call* c, void* user) {
   }
   return GSEL_OK;
 }
-static inline gsel_status tm_place(const gsel_call* c, void* user) {
+static inline gsel_status tm_add_positions(const gsel_call* c, void* user) {
   const int64_t n = tm_positions(&c->outputs[0]), first = tm_first(&c->output_parts[0], 1);
   for (int64_t t = 0; t < c->n_samples * n; ++t)
     for (int d = 0; d < TM_W; ++d)
@@ -194,12 +194,12 @@ static inline gsel_status tm_place(const gsel_call* c, void* user) {
   tm_note(c, (small_transformer*)user, (const int[]){TM_POSITION});
   return GSEL_OK;
 }
-static inline gsel_status tm_place_input(const gsel_call* c, void* user) {
+static inline gsel_status tm_add_positions_input(const gsel_call* c, void* user) {
   (void)user;
   memcpy(c->d_inputs[0].data, c->d_outputs[0].data, sizeof(float) * (size_t)c->d_outputs[0].n_elems);
   return GSEL_OK;
 }
-static inline gsel_status tm_place_weight(const gsel_call* c, void* user) {
+static inline gsel_status tm_add_positions_weight(const gsel_call* c, void* user) {
   const int64_t n = tm_positions(&c->d_outputs[0]), first = tm_first(&c->output_parts[0], 1);
   tm_clear(c);
   for (int64_t t = 0; t < c->n_samples * n; ++t)

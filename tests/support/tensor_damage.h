@@ -10,7 +10,7 @@ namespace gsel::test {
 
 // ---- instructions ----
 
-// At one place on all ranks of the tensor axis, whose programs are alike.
+// At one position on all ranks of the tensor axis, whose programs are alike.
 inline Damage by_group(const Pick& pick, const std::function<void(std::vector<gsel_instr>&, size_t)>& change) {
   return [pick, change](std::vector<Program>& programs, Draw& draw) {
     const auto at = spot(programs, pick, draw);
@@ -49,7 +49,7 @@ inline Pick over_tensor(gsel_instr_kind kind) {
 }
 
 // Two calls of redistributions that stand beside each other on one rank.
-inline bool swap_conversions(std::vector<Program>& programs, Draw& draw) {
+inline bool swap_redistributions(std::vector<Program>& programs, Draw& draw) {
   auto meets = [](const Program& p, const gsel_instr& i) {
     return i.kind == GSEL_FORWARD && communicates(redistribution_of(p, p.layers[i.layer], i.kind));
   };
@@ -64,8 +64,8 @@ inline bool swap_conversions(std::vector<Program>& programs, Draw& draw) {
   return true;
 }
 
-// Of a bucket whose gradients are whole on every rank.
-inline bool sum_whole_gradients(std::vector<Program>& programs, Draw& draw) {
+// Of a bucket whose gradients are replicated.
+inline bool sum_replicated_gradients(std::vector<Program>& programs, Draw& draw) {
   const auto at = spot(
       programs,
       [](const Program& p, const gsel_instr& i) {
@@ -91,7 +91,7 @@ inline bool sum_partial_loss_never(std::vector<Program>& programs, Draw&) {
   return n > 0;
 }
 
-inline bool sum_whole_loss(std::vector<Program>& programs, Draw&) {
+inline bool sum_replicated_loss(std::vector<Program>& programs, Draw&) {
   if (has_partial_loss(programs[0])) return false;
   for (Program& p : programs) {
     gsel_instr sum = make_instr(GSEL_INSTR_LOSS_ALLREDUCE);
@@ -118,8 +118,8 @@ Damage on_all(std::vector<Piece> Program::*pieces, const std::function<bool(cons
   };
 }
 
-// Where the layers around it leave no room for the other form: a phase may make anything whole, and a redistribution
-// starts from any form.
+// Where the layers around it leave no room for the other placement: a phase may replicate anything, and a
+// redistribution starts from any placement.
 inline bool is_settled(const Program& p, size_t v) {
   auto has = [&](const std::vector<int32_t>& ids) { return std::ranges::count(ids, static_cast<int32_t>(v)) > 0; };
   bool by_reader = false, by_writer = false;
@@ -131,7 +131,7 @@ inline bool is_settled(const Program& p, size_t v) {
   return p.values[v].placement == Placement::partial ? by_writer : by_reader;
 }
 
-inline Damage form_changed(Placement from, Placement to) {
+inline Damage placement_changed(Placement from, Placement to) {
   return on_all<ProgramValue>(
       &Program::values,
       [from](const Program& p, size_t v) {
@@ -196,7 +196,7 @@ inline bool sums(const Program& p, const ProgramLayer& redistribution) {
 }
 
 // A reader that takes the value as its layer left it: unsummed, or without a sum of what the ranks contribute.
-inline bool read_unconverted(std::vector<Program>& programs, Draw& draw) {
+inline bool read_unredistributed(std::vector<Program>& programs, Draw& draw) {
   std::vector<std::pair<size_t, size_t>> found;
   const Program& first = programs[0];
   for (size_t c = 0; c < first.layers.size(); ++c)
@@ -210,30 +210,30 @@ inline bool read_unconverted(std::vector<Program>& programs, Draw& draw) {
   return true;
 }
 
-inline bool writes_whole_in_parts(const Program& p, size_t l) {
-  auto is_whole = [&](int32_t v) { return p.values[v].placement == Placement::replicate; };
-  return p.layers[l].divided && !p.layers[l].redistributes && std::ranges::any_of(p.layers[l].outputs, is_whole);
+inline bool writes_replicated_when_divided(const Program& p, size_t l) {
+  auto is_replicated = [&](int32_t v) { return p.values[v].placement == Placement::replicate; };
+  return p.layers[l].divided && !p.layers[l].redistributes && std::ranges::any_of(p.layers[l].outputs, is_replicated);
 }
 
 inline std::vector<std::pair<std::string, Damage>> tensor_damages() {
   std::vector<std::pair<std::string, Damage>> damages = {
-      {"redistributions in another order on one rank", swap_conversions},
-      {"whole gradients summed", sum_whole_gradients},
+      {"redistributions in another order on one rank", swap_redistributions},
+      {"replicated gradients summed", sum_replicated_gradients},
       {"a partial loss never summed", sum_partial_loss_never},
-      {"a whole loss summed", sum_whole_loss},
+      {"a replicated loss summed", sum_replicated_loss},
       {"a parameter's part overlaps the next", param_end_moved(1)},
       {"a parameter's part leaves a gap", param_end_moved(-1)},
       {"a value's part overlaps the next", value_end_moved(1)},
       {"a value's part leaves a gap", value_end_moved(-1)},
       {"a bias added per rank", add_bias_per_rank},
-      {"a value read unconverted", read_unconverted},
-      {"spread said to be whole", form_changed(Placement::copy, Placement::replicate)},
-      {"whole said to be spread", form_changed(Placement::replicate, Placement::copy)},
-      {"whole said to be partial", form_changed(Placement::replicate, Placement::partial)},
-      {"partial said to be whole", form_changed(Placement::partial, Placement::replicate)},
-      {"partial said to be spread", form_changed(Placement::partial, Placement::copy)},
-      {"spread said to be partial", form_changed(Placement::copy, Placement::partial)},
-      {"a part said to be whole", form_changed(Placement::shard, Placement::replicate)},
+      {"a value read without its redistribution", read_unredistributed},
+      {"copy declared replicate", placement_changed(Placement::copy, Placement::replicate)},
+      {"replicate declared copy", placement_changed(Placement::replicate, Placement::copy)},
+      {"replicate declared partial", placement_changed(Placement::replicate, Placement::partial)},
+      {"partial declared replicate", placement_changed(Placement::partial, Placement::replicate)},
+      {"partial declared copy", placement_changed(Placement::partial, Placement::copy)},
+      {"copy declared partial", placement_changed(Placement::copy, Placement::partial)},
+      {"shard declared replicate", placement_changed(Placement::shard, Placement::replicate)},
       {"a gradient no longer partial",
        on_all<ProgramParam>(
            &Program::params, [](const Program& p, size_t i) { return p.params[i].partial_gradient; },
@@ -249,8 +249,8 @@ inline std::vector<std::pair<std::string, Damage>> tensor_damages() {
       {"a layer divided", on_all<ProgramLayer>(
                               &Program::layers, [](const Program& p, size_t l) { return !p.layers[l].divided; },
                               [](Program&, ProgramLayer& l) { l.divided = true; })},
-      {"a whole value of parts without a phase",
-       on_all<ProgramLayer>(&Program::layers, writes_whole_in_parts,
+      {"a replicated value of a divided layer without a phase",
+       on_all<ProgramLayer>(&Program::layers, writes_replicated_when_divided,
                             [](Program&, ProgramLayer& l) { l.forward_phases.clear(); })},
       {"phases of one rank",
        [](std::vector<Program>& programs, Draw&) {

@@ -18,22 +18,22 @@ namespace gsel::test {
 
 class TensorMaker {
  public:
-  // base: of all ranks, with one place on the tensor axis. Conversions stand in the stage of their readers, so that
+  // base: of all ranks, with a tensor axis of one rank. Redistributions stand in the stage of their readers, so that
   // what goes from rank to rank stays.
-  TensorMaker(std::vector<Program> base, int32_t places, Draw& draw)
-      : base_(std::move(base)), places_(places), draw_(draw), outline_(base_.front()) {
+  TensorMaker(std::vector<Program> base, int32_t tensor, Draw& draw)
+      : base_(std::move(base)), tensor_(tensor), draw_(draw), outline_(base_.front()) {
     choose_divided();
     for (size_t p = 0; p < outline_.params.size(); ++p) choose_param(p);
     for (ProgramValue& v : outline_.values) choose_extents(v);
     for (ProgramLayer& l : outline_.layers)
-      if (l.divided) choose_places(l);
-    convert();
+      if (l.divided) choose_placements(l);
+    redistribute();
   }
 
   std::vector<Program> all() {
     std::vector<Program> programs;
     for (const Program& of : base_)
-      for (int32_t place = 0; place < places_; ++place) programs.push_back(one(of, place));
+      for (int32_t coordinate = 0; coordinate < tensor_; ++coordinate) programs.push_back(one(of, coordinate));
     return programs;
   }
 
@@ -43,7 +43,7 @@ class TensorMaker {
   // Any tiling of so many units, one or more each.
   Bounds tiled(int64_t units) {
     std::set<int64_t> cuts = {0, units};
-    while (std::ssize(cuts) <= places_) cuts.insert(draw_.from(1, static_cast<int32_t>(units) - 1));
+    while (std::ssize(cuts) <= tensor_) cuts.insert(draw_.from(1, static_cast<int32_t>(units) - 1));
     return {cuts.begin(), cuts.end()};
   }
 
@@ -94,9 +94,9 @@ class TensorMaker {
     if (!found->second) return;
     param.part.dim = draw_.from(0, 2);
     param.part.blocks = draw_.from(1, 3);
-    param_bounds_[p] = tiled(draw_.from(places_, places_ + 5));
+    param_bounds_[p] = tiled(draw_.from(tensor_, tensor_ + 5));
     param.part.whole = param_bounds_[p].back();
-    param.n_elems = draw_.from(1, 4);  // of a piece, until a place is known
+    param.n_elems = draw_.from(1, 4);  // of a piece, until a coordinate is known
   }
 
   // ---- values ----
@@ -111,14 +111,14 @@ class TensorMaker {
     Extents e;
     if (!v.is_scalar) {
       e.blocks = draw_.from(1, 3);
-      for (Bounds& b : e.bounds) b = tiled(draw_.from(places_, places_ + 4));
+      for (Bounds& b : e.bounds) b = tiled(draw_.from(tensor_, tensor_ + 4));
       v.dtype = draw_.chance(70) ? GSEL_F32 : GSEL_BF16;
       v.sample_bytes = (v.dtype == GSEL_F32 ? 4 : 2) * e.blocks * e.bounds[0].back() * e.bounds[1].back();
     }
     extents_.push_back(std::move(e));
   }
 
-  // In parts along dimension 1 or 2; sizes follow once a place is known.
+  // In parts along dimension 1 or 2; sizes follow once a coordinate is known.
   Share part_of(int32_t v, int32_t dim) const {
     const Extents& e = extents_[described_[v]];
     return {dim, dim == 1 ? static_cast<int32_t>(e.blocks) : 1, 0, 0, e.bounds[dim - 1].back()};
@@ -135,7 +135,7 @@ class TensorMaker {
     outline_.values[v].part = want.placement == Placement::shard ? part_of(v, want.dim) : Share{};
   }
 
-  void choose_places(ProgramLayer& l) {
+  void choose_placements(ProgramLayer& l) {
     if (described_.empty())
       for (size_t v = 0; v < outline_.values.size(); ++v) described_.push_back(static_cast<int32_t>(v));
     std::vector<Want> wants(l.inputs.size());
@@ -168,7 +168,7 @@ class TensorMaker {
   void choose_outputs(ProgramLayer& l) {
     const bool adds_once =
         std::ranges::none_of(l.params, [&](int32_t p) { return outline_.params[p].part.is_whole(); });
-    bool writes_whole = false;
+    bool writes_replicated = false;
     const bool partial_loss = draw_.chance(50);
     for (int32_t v : l.outputs) {
       const int32_t choice = draw_.from(1, 4);
@@ -176,21 +176,21 @@ class TensorMaker {
         if (l.is_loss && partial_loss)
           outline_.values[v].placement = Placement::partial;
         else
-          writes_whole = true;
+          writes_replicated = true;
       } else if (choice <= 2) {
         give(v, {Placement::shard, choice});
       } else if (choice == 3 && adds_once) {
         give(v, {Placement::partial, -1});
       } else {
-        writes_whole = true;
+        writes_replicated = true;
       }
     }
-    if (writes_whole) l.forward_phases.push_back(phase());
+    if (writes_replicated) l.forward_phases.push_back(phase());
   }
 
   // ---- redistributions ----
 
-  void convert() {
+  void redistribute() {
     if (described_.empty())
       for (size_t v = 0; v < outline_.values.size(); ++v) described_.push_back(static_cast<int32_t>(v));
     std::vector<ProgramLayer> layers;
@@ -240,36 +240,36 @@ class TensorMaker {
 
   // ---- one rank ----
 
-  Program one(const Program& of, int32_t place) {
+  Program one(const Program& of, int32_t coordinate) {
     Program p = of;
-    p.rank = place + places_ * of.rank;
-    p.mesh.size[GSEL_AXIS_TENSOR] = places_;
+    p.rank = coordinate + tensor_ * of.rank;
+    p.mesh.size[GSEL_AXIS_TENSOR] = tensor_;
     p.params = outline_.params;
     p.values = outline_.values;
     p.layers = outline_.layers;
-    for (size_t i = 0; i < p.params.size(); ++i) take_place(p.params[i], i, place);
-    for (size_t v = 0; v < p.values.size(); ++v) take_place(p.values[v], v, place);
+    for (size_t i = 0; i < p.params.size(); ++i) take_part(p.params[i], i, coordinate);
+    for (size_t v = 0; v < p.values.size(); ++v) take_part(p.values[v], v, coordinate);
     p.step.clear();
     contributed_.clear();
-    for (const gsel_instr& instr : of.step) add(instr, place, p);
+    for (const gsel_instr& instr : of.step) add(instr, coordinate, p);
     return p;
   }
 
-  void take_place(ProgramParam& param, size_t id, int32_t place) const {
+  void take_part(ProgramParam& param, size_t id, int32_t coordinate) const {
     if (param.part.is_whole()) return;
     const Bounds& bounds = param_bounds_.at(id);
-    param.part.begin = bounds[place];
-    param.part.end = bounds[place + 1];
+    param.part.begin = bounds[coordinate];
+    param.part.end = bounds[coordinate + 1];
     const int64_t here = param.part.size() * param.part.blocks;
     param.rows = param.part.dim == 0 ? here : param.n_elems;
     param.n_elems *= here;
   }
 
-  void take_place(ProgramValue& value, size_t id, int32_t place) const {
+  void take_part(ProgramValue& value, size_t id, int32_t coordinate) const {
     if (value.part.is_whole()) return;
     const Bounds& bounds = extents_[described_[id]].bounds[value.part.dim - 1];
-    value.part.begin = bounds[place];
-    value.part.end = bounds[place + 1];
+    value.part.begin = bounds[coordinate];
+    value.part.end = bounds[coordinate + 1];
     value.sample_bytes = value.sample_bytes / value.part.whole * value.part.size();
   }
 
@@ -280,12 +280,12 @@ class TensorMaker {
     return instr;
   }
 
-  void add(gsel_instr instr, int32_t place, Program& p) {
+  void add(gsel_instr instr, int32_t coordinate, Program& p) {
     const int32_t described = instr.layer;
     if (instr.kind == GSEL_FORWARD)
       for (int32_t c : before_[described]) p.step.push_back(of_layer(instr.kind, c, instr.microbatch));
     if (described >= 0) instr.layer = new_id_[described];
-    if (instr.kind == GSEL_INSTR_SEND || instr.kind == GSEL_INSTR_RECV) instr.peer = place + places_ * instr.peer;
+    if (instr.kind == GSEL_INSTR_SEND || instr.kind == GSEL_INSTR_RECV) instr.peer = coordinate + tensor_ * instr.peer;
     begin_end(instr, p);
     p.step.push_back(instr);
     if (instr.kind == GSEL_BACKWARD || instr.kind == GSEL_BACKWARD_INPUT) bring_back(instr, p);
@@ -327,7 +327,7 @@ class TensorMaker {
   }
 
   const std::vector<Program> base_;
-  const int32_t places_;
+  const int32_t tensor_;  // ranks of the tensor axis
   Draw& draw_;
   Program outline_;  // parts without bounds
   std::map<int32_t, bool> split_;

@@ -2,7 +2,7 @@
  * table split by vocabulary and tied to the head, columns and rows, a fused parameter in blocks, units that stay
  * together, a layer across positions, whole parameters in layers that compute each position by itself, a loss that
  * reduces in the middle. Sizes leave remainders on two ranks and on three. What a rank sees of each parameter while it
- * runs is kept, at its place in the whole, so that it can be compared with one rank's, bit for bit. */
+ * runs is kept, at its position in the whole, so that it can be compared with one rank's, bit for bit. */
 #ifndef GSEL_TESTS_TENSOR_MODEL_H
 #define GSEL_TESTS_TENSOR_MODEL_H
 
@@ -125,8 +125,8 @@ static inline gsel_status t_embed_weight(const gsel_call* c, void* user) {
   return GSEL_OK;
 }
 
-/* ---- place: y = scale * x + position ---- */
-static inline gsel_status t_place_forward(const gsel_call* c, void* user) {
+/* ---- positions: y = scale * x + position ---- */
+static inline gsel_status t_positions_forward(const gsel_call* c, void* user) {
   const int64_t positions = c->outputs[0].dims[1], first = t_first(&c->output_parts[0]);
   t_see(c, (tensor_model*)user, 0, TP_SCALE);
   t_see(c, (tensor_model*)user, 1, TP_POSITION);
@@ -137,7 +137,7 @@ static inline gsel_status t_place_forward(const gsel_call* c, void* user) {
           tparam(c, 0)[d] * tin(c, 0)[t * T_WIDTH + d] + tparam(c, 1)[(first + t % positions) * T_WIDTH + d];
   return GSEL_OK;
 }
-static inline gsel_status t_place_backward(const gsel_call* c, void* user) {
+static inline gsel_status t_positions_backward(const gsel_call* c, void* user) {
   const int64_t positions = c->d_outputs[0].dims[1], first = t_first(&c->output_parts[0]);
   float *d_scale = tdparam(c, 0), *d_position = tdparam(c, 1);
   (void)user;
@@ -440,14 +440,14 @@ static const tensor_layer kTensorLayers[] = {
      NULL,
      T_EACH | T_AGAIN,
      0},
-    {"place",
+    {"positions",
      {TV_X, -1},
      {TV_Y, -1},
      {TP_SCALE, TP_POSITION},
-     t_place_forward,
+     t_positions_forward,
      NULL,
      NULL,
-     t_place_backward,
+     t_positions_backward,
      T_EACH | T_AGAIN,
      0},
     {"fc1",
@@ -500,7 +500,7 @@ enum { T_LAYERS = sizeof kTensorLayers / sizeof *kTensorLayers };
 typedef struct tensor_value {
   const char* name;
   int64_t channels; /* 0: none */
-  int place, shard_dim, unit, blocks;
+  int placement, shard_dim, unit, blocks;
 } tensor_value;
 static const tensor_value kTensorValues[TV_VALUES] = {
     {"tokens", 0, 0, 0, 0, 0},
@@ -551,7 +551,7 @@ static inline gsel_status tensor_describe(gsel_model* model, tensor_model* m, te
     desc.n_dims = v >= TV_LOSS ? 0 : value->channels ? 2 : 1;
     desc.dtype = v == TV_TOKENS ? GSEL_I32 : v >= TV_LOSS ? GSEL_F64 : GSEL_F32;
     desc.flags = v == TV_TOKENS ? GSEL_VALUE_INPUT : v >= TV_LOSS ? GSEL_VALUE_SCALAR : 0;
-    desc.placement = value->place;
+    desc.placement = value->placement;
     desc.shard_dim = value->shard_dim;
     desc.shard_granularity = value->unit;
     desc.shard_blocks = value->blocks;

@@ -1,5 +1,5 @@
-// unit/test_arena.cc: places of what lives for part of a step: nothing that lives is overwritten, in programs made at
-// random and in those of the strategies; no more memory than needed; and a few sizes worked out by hand.
+// unit/test_arena.cc: the memory of what lives for part of a step: nothing that lives is overwritten, in programs made
+// at random and in those of the strategies; no more memory than needed; and a few sizes worked out by hand.
 #include "base/error.h"
 #include "support/arena_check.h"
 #include "support/made_model.h"
@@ -41,7 +41,7 @@ void nothing_alive_is_overwritten_in_random_programs(void**) {
   }
 }
 
-// Stages cut anywhere, one or several on a place; gradients that come back to places which read the value, too.
+// Stages cut anywhere, one or several on a pipeline rank; gradients that come back to ranks which read the value, too.
 void nothing_lent_to_a_message_is_overwritten(void**) {
   for (uint32_t seed = 0; seed < 300; ++seed) {
     Random random(5000 + seed);
@@ -51,21 +51,21 @@ void nothing_lent_to_a_message_is_overwritten(void**) {
     for (int32_t l = 1; l < layers; ++l)
       if (random.chance(40)) cut.first_layers.push_back(l);
     const auto stages = static_cast<int32_t>(cut.first_layers.size()) + 1;
-    const auto places = static_cast<int32_t>(random.between(1, stages));
+    const auto pipeline = static_cast<int32_t>(random.between(1, stages));
     for (int32_t s = 1; s < stages; ++s)
-      cut.rank_of_stage.push_back(s < places ? s : static_cast<int32_t>(random.below(places)));
+      cut.rank_of_stage.push_back(s < pipeline ? s : static_cast<int32_t>(random.below(pipeline)));
     const Config config = made::config(fmt::format("[train]\nbatch = {}\nmicrobatch = 2\nprecision = \"{}\"\n",
                                                    random.between(1, 12), random.chance(50) ? "bf16" : "f32"));
     const Optimizer optimizer(config, *model, nullptr);
-    const Mesh mesh = made::pipeline_mesh(static_cast<int32_t>(random.between(1, 2)), places);
+    const Mesh mesh = made::pipeline_mesh(static_cast<int32_t>(random.between(1, 2)), pipeline);
     for (int32_t rank = 0; rank < mesh.world_size(); ++rank) {
       made::PipelineLowering lowering(*model, config, mesh, rank, cut);
       if (random.chance(50)) lowering.recompute();
-      const int32_t place = mesh.coordinate(rank, GSEL_AXIS_PIPELINE);
+      const int32_t pipeline_rank = mesh.coordinate(rank, GSEL_AXIS_PIPELINE);
       const auto m = static_cast<int32_t>(base_program(*model, config, mesh, rank).microbatches.size());
-      Program program =
-          lowering.lower(random.chance(50) && places == stages ? made::one_forward_one_backward(place, places, m)
-                                                               : made::all_forward_all_backward(cut, place, m));
+      Program program = lowering.lower(random.chance(50) && pipeline == stages
+                                           ? made::one_forward_one_backward(pipeline_rank, pipeline, m)
+                                           : made::all_forward_all_backward(cut, pipeline_rank, m));
       program.transfers = 1 << random.below(4);
       check(*model, program, optimizer, fmt::format("seed {}, rank {}", seed, rank));
     }
@@ -114,18 +114,10 @@ void a_chain_without_declarations_keeps_all_values(void**) {
 
 // With every layer recomputed each value lives twice: two at a time going forward, and again before its backward.
 void recomputed_values_live_twice_and_leave_their_memory_between(void**) {
-  made::Maker make;
-  int32_t v = make.value(16, GSEL_VALUE_INPUT);
-  for (int l = 0; l < 6; ++l) {
-    made::LayerSpec layer;
-    layer.inputs = {v};
-    layer.params = {make.param(1)};
-    layer.outputs = {v = make.value(16)};
+  const auto model = made::changed_chain({1, 1, 1, 1, 1, 1}, 16, [](size_t, made::LayerSpec& layer) {
     layer.saved = 64 * 10;  // 2560 bytes for 4 samples
     layer.flags = GSEL_LAYER_RECOMPUTABLE;
-    make.layer(layer);
-  }
-  const auto model = make.finish({v});
+  });
   const Config config = made::config("[train]\nbatch = 4\n");
   const Optimizer optimizer(config, *model, nullptr);
   Program program = base_program(*model, config, made::data_mesh(1), 0);
@@ -148,17 +140,9 @@ void recomputed_values_live_twice_and_leave_their_memory_between(void**) {
 }
 
 void what_backward_does_not_read_is_freed_after_forward(void**) {
-  made::Maker make;
-  int32_t v = make.value(16, GSEL_VALUE_INPUT);
-  for (int l = 0; l < 6; ++l) {
-    made::LayerSpec layer;
-    layer.inputs = {v};
-    layer.outputs = {v = make.value(16)};
-    layer.params = {make.param(1)};
+  const auto model = made::changed_chain({1, 1, 1, 1, 1, 1}, 16, [](size_t, made::LayerSpec& layer) {
     layer.input_unread = layer.weight_unread = GSEL_UNREAD_INPUT(0) | GSEL_UNREAD_OUTPUT(0);
-    make.layer(layer);
-  }
-  const auto model = make.finish({v});
+  });
   const Config config = made::config("[train]\nbatch = 4\n");
   const Optimizer optimizer(config, *model, nullptr);
   const Program program = base_program(*model, config, made::data_mesh(1), 0);

@@ -96,7 +96,7 @@ void what_needs_exactly_the_budget_fits(void**) {
   expect_part(message, fmt::format("{} bytes\n", bytes));
 }
 
-// The second place has the large layers, in two stages.
+// Pipeline rank 1 has the large layers, in two stages.
 void a_rank_of_a_pipeline_is_named_with_its_stages(void**) {
   const auto model = made::chain({10, 10, 5000, 10, 5000});
   const Config config = made::config("[train]\nmemory_bytes = 1000\nbatch = 4\nmicrobatch = 1\n");
@@ -141,18 +141,10 @@ void the_first_stage_that_fits_is_named_with_the_lines_to_write(void**) {
 
 void recomputing_then_smaller_microbatches_are_named_where_values_are_large(void**) {
   const auto recomputable = made::chain({3, 3, 3, 3, 3, 3}, 1 << 16, GSEL_LAYER_RECOMPUTABLE);
-  made::Maker make;
-  int32_t v = make.value(1 << 10, GSEL_VALUE_INPUT);
-  for (int l = 0; l < 6; ++l) {
-    made::LayerSpec layer;
-    layer.inputs = {v};
-    layer.outputs = {v = make.value(1 << 10)};
-    layer.params = {make.param(5)};
+  const auto saving = made::changed_chain({5, 5, 5, 5, 5, 5}, 1 << 10, [](size_t l, made::LayerSpec& layer) {
     layer.saved = 1 << 20;
     layer.flags = l % 2 ? 0 : GSEL_LAYER_RECOMPUTABLE;  // runs of one layer
-    make.layer(layer);
-  }
-  const auto saving = make.finish({v});
+  });
   const std::string text = "batch = 16\n";
   const uint64_t again = need(*saving, "[train]\nrecompute = \"all\"\n" + text, 1);
   const std::string message = refusal(*saving, text, 1, again);

@@ -7,7 +7,7 @@
 #define MESH \
   "[mesh]\ntensor = 2\npipeline = 2\n[strategy.tensor]\nplugin = \"tp\"\n[strategy.pipeline]\nplugin = \"pp\"\n"
 
-static void a_mesh_is_shown_with_groups_and_places(void** state) {
+static void a_mesh_is_shown_with_groups_and_coordinates(void** state) {
   (void)state;
   write_file("mesh.toml", MESH);
   check_gsel("mesh mesh.toml --ranks 8", 0);
@@ -50,7 +50,7 @@ static void a_mesh_is_told_as_json(void** state) {
   check_part(out, "does not divide 6 ranks");
 }
 
-static void places_of_values_are_a_table(void** state) {
+static void placements_of_values_are_a_table(void** state) {
   (void)state;
   char command[512];
   snprintf(command, sizeof command, "program --verify %s/programs/tensor.0 %s/programs/tensor.1",
@@ -79,10 +79,10 @@ static int tear_down(void** state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_mesh_is_shown_with_groups_and_places),
+      cmocka_unit_test(a_mesh_is_shown_with_groups_and_coordinates),
       cmocka_unit_test(the_number_of_ranks_follows_where_no_size_is_auto),
       cmocka_unit_test(a_mesh_is_told_as_json),
-      cmocka_unit_test(places_of_values_are_a_table),
+      cmocka_unit_test(placements_of_values_are_a_table),
   };
   return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -7,21 +7,21 @@
 #define FENCE 64 /* bytes around a buffer that must stay as they are */
 #define BLANK 0xa5
 
-/* What the ranks of one world go through. The reference of a reduction is that of the longest: an element depends on
- * its place alone. */
-typedef struct course {
+/* What the ranks of one world run. The reference of a reduction is that of the longest: an element depends on its
+ * position alone. */
+typedef struct trial {
   gsel_dtype dtype;
   gsel_op op;
   size_t shift; /* bytes that buffers stand off their alignment */
   const size_t* counts;
   size_t n_counts;
   char* reduced;
-} course;
+} trial;
 
 typedef struct context {
   rank_run* run;
   gsel_comm* comm;
-  const course* course;
+  const trial* trial;
   int32_t n, rank, root;
   size_t count, element;
   uint64_t counts[RANKS_MAX], packed[RANKS_MAX], scattered[RANKS_MAX], total, span;
@@ -36,14 +36,14 @@ static area blank(const context* c, size_t elements) {
   area a;
   a.bytes = elements * c->element;
   a.memory = malloc(a.bytes + 2 * FENCE + 64);
-  a.at = a.memory + FENCE + c->course->shift;
+  a.at = a.memory + FENCE + c->trial->shift;
   memset(a.memory, BLANK, a.bytes + 2 * FENCE + 64);
   return a;
 }
 
 static area filled(const context* c, size_t elements) {
   area a = blank(c, elements);
-  reference_fill(c->course->dtype, c->rank, a.at, 0, elements);
+  reference_fill(c->trial->dtype, c->rank, a.at, 0, elements);
   return a;
 }
 
@@ -56,7 +56,7 @@ static int is_blank(const char* at, size_t bytes) {
 /* Nothing was written outside; releases. */
 static void close_area(const context* c, area* a) {
   const int intact =
-      is_blank(a->memory, FENCE + c->course->shift) && is_blank(a->at + a->bytes, FENCE - c->course->shift);
+      is_blank(a->memory, FENCE + c->trial->shift) && is_blank(a->at + a->bytes, FENCE - c->trial->shift);
   free(a->memory);
   rank_check(c->run, intact);
 }
@@ -64,14 +64,14 @@ static void close_area(const context* c, area* a) {
 /* Whether a[elements] is what `rank` has from `first` on. */
 static int holds(const context* c, const char* at, int32_t rank, size_t first, size_t elements) {
   char* expected = malloc(elements * c->element + 1);
-  reference_fill(c->course->dtype, rank, expected, first, elements);
+  reference_fill(c->trial->dtype, rank, expected, first, elements);
   const int same = memcmp(at, expected, elements * c->element) == 0;
   free(expected);
   return same;
 }
 
 static int is_reduced(const context* c, const char* at, size_t first, size_t elements) {
-  return memcmp(at, c->course->reduced + first * c->element, elements * c->element) == 0;
+  return memcmp(at, c->trial->reduced + first * c->element, elements * c->element) == 0;
 }
 
 static int is_own(const context* c, const area* a) {
@@ -84,10 +84,10 @@ static int is_own(const context* c, const area* a) {
 static void allreduce(const context* c) {
   gsel_error* err;
   area send = filled(c, c->count), recv = blank(c, c->count);
-  OK(gsel_allreduce(c->comm, send.at, recv.at, c->count, c->course->dtype, c->course->op, &err));
+  OK(gsel_allreduce(c->comm, send.at, recv.at, c->count, c->trial->dtype, c->trial->op, &err));
   CHECK(is_own(c, &send));
   CHECK(is_reduced(c, recv.at, 0, c->count));
-  OK(gsel_allreduce(c->comm, send.at, send.at, c->count, c->course->dtype, c->course->op, &err));
+  OK(gsel_allreduce(c->comm, send.at, send.at, c->count, c->trial->dtype, c->trial->op, &err));
   CHECK(is_reduced(c, send.at, 0, c->count));
   close_area(c, &send), close_area(c, &recv);
 }
@@ -96,10 +96,10 @@ static void reduce(const context* c) {
   gsel_error* err;
   const int root = c->rank == c->root;
   area send = filled(c, c->count), recv = blank(c, c->count);
-  OK(gsel_reduce(c->comm, send.at, root ? recv.at : NULL, c->count, c->course->dtype, c->course->op, c->root, &err));
+  OK(gsel_reduce(c->comm, send.at, root ? recv.at : NULL, c->count, c->trial->dtype, c->trial->op, c->root, &err));
   CHECK(is_own(c, &send));
   CHECK(root ? is_reduced(c, recv.at, 0, c->count) : is_blank(recv.at, recv.bytes));
-  OK(gsel_reduce(c->comm, send.at, root ? send.at : recv.at, c->count, c->course->dtype, c->course->op, c->root, &err));
+  OK(gsel_reduce(c->comm, send.at, root ? send.at : recv.at, c->count, c->trial->dtype, c->trial->op, c->root, &err));
   CHECK(root ? is_reduced(c, send.at, 0, c->count) : is_own(c, &send) && is_blank(recv.at, recv.bytes));
   close_area(c, &send), close_area(c, &recv);
 }
@@ -108,11 +108,11 @@ static void reduce_scatter(const context* c) {
   gsel_error* err;
   const size_t own = (size_t)c->rank * c->count, all = (size_t)c->n * c->count;
   area send = filled(c, all), recv = blank(c, c->count);
-  OK(gsel_reduce_scatter(c->comm, send.at, recv.at, c->count, c->course->dtype, c->course->op, &err));
+  OK(gsel_reduce_scatter(c->comm, send.at, recv.at, c->count, c->trial->dtype, c->trial->op, &err));
   CHECK(is_own(c, &send));
   CHECK(is_reduced(c, recv.at, own, c->count));
   char* place = send.at + own * c->element;
-  OK(gsel_reduce_scatter(c->comm, send.at, place, c->count, c->course->dtype, c->course->op, &err));
+  OK(gsel_reduce_scatter(c->comm, send.at, place, c->count, c->trial->dtype, c->trial->op, &err));
   CHECK(is_reduced(c, place, own, c->count));
   CHECK(holds(c, send.at, c->rank, 0, own));
   CHECK(holds(c, place + c->count * c->element, c->rank, own + c->count, all - own - c->count));
@@ -123,11 +123,11 @@ static void reduce_scatterv(const context* c) {
   gsel_error* err;
   const size_t own = c->packed[c->rank], some = c->counts[c->rank];
   area send = filled(c, c->total), recv = blank(c, some);
-  OK(gsel_reduce_scatterv(c->comm, send.at, recv.at, c->counts, NULL, c->course->dtype, c->course->op, &err));
+  OK(gsel_reduce_scatterv(c->comm, send.at, recv.at, c->counts, NULL, c->trial->dtype, c->trial->op, &err));
   CHECK(is_own(c, &send));
   CHECK(is_reduced(c, recv.at, own, some));
   char* place = send.at + own * c->element;
-  OK(gsel_reduce_scatterv(c->comm, send.at, place, c->counts, NULL, c->course->dtype, c->course->op, &err));
+  OK(gsel_reduce_scatterv(c->comm, send.at, place, c->counts, NULL, c->trial->dtype, c->trial->op, &err));
   CHECK(is_reduced(c, place, own, some));
   CHECK(holds(c, send.at, c->rank, 0, own));
   CHECK(holds(c, place + some * c->element, c->rank, own + some, c->total - own - some));
@@ -157,11 +157,11 @@ static void allgather(const context* c) {
   even_parts(c, counts, offsets);
   const size_t all = (size_t)c->n * c->count;
   area send = filled(c, c->count), recv = blank(c, all), place = blank(c, all);
-  OK(gsel_allgather(c->comm, send.at, recv.at, c->count, c->course->dtype, &err));
+  OK(gsel_allgather(c->comm, send.at, recv.at, c->count, c->trial->dtype, &err));
   CHECK(parts_are_there(c, &recv, counts, offsets));
   char* own = place.at + offsets[c->rank] * c->element;
   memcpy(own, send.at, send.bytes);
-  OK(gsel_allgather(c->comm, own, place.at, c->count, c->course->dtype, &err));
+  OK(gsel_allgather(c->comm, own, place.at, c->count, c->trial->dtype, &err));
   CHECK(parts_are_there(c, &place, counts, offsets));
   close_area(c, &send), close_area(c, &recv), close_area(c, &place);
 }
@@ -170,13 +170,13 @@ static void allgatherv(const context* c) {
   gsel_error* err;
   area send = filled(c, c->counts[c->rank]), dense = blank(c, c->total), wide = blank(c, c->span),
        place = blank(c, c->span);
-  OK(gsel_allgatherv(c->comm, send.at, dense.at, c->counts, NULL, c->course->dtype, &err));
+  OK(gsel_allgatherv(c->comm, send.at, dense.at, c->counts, NULL, c->trial->dtype, &err));
   CHECK(parts_are_there(c, &dense, c->counts, c->packed));
-  OK(gsel_allgatherv(c->comm, send.at, wide.at, c->counts, c->scattered, c->course->dtype, &err));
+  OK(gsel_allgatherv(c->comm, send.at, wide.at, c->counts, c->scattered, c->trial->dtype, &err));
   CHECK(parts_are_there(c, &wide, c->counts, c->scattered));
   char* own = place.at + c->scattered[c->rank] * c->element;
   memcpy(own, send.at, send.bytes);
-  OK(gsel_allgatherv(c->comm, own, place.at, c->counts, c->scattered, c->course->dtype, &err));
+  OK(gsel_allgatherv(c->comm, own, place.at, c->counts, c->scattered, c->trial->dtype, &err));
   CHECK(parts_are_there(c, &place, c->counts, c->scattered));
   close_area(c, &send), close_area(c, &dense), close_area(c, &wide), close_area(c, &place);
 }
@@ -185,9 +185,9 @@ static void broadcast(const context* c) {
   gsel_error* err;
   const int root = c->rank == c->root;
   area send = filled(c, c->count), recv = blank(c, c->count);
-  OK(gsel_broadcast(c->comm, root ? send.at : NULL, recv.at, c->count, c->course->dtype, c->root, &err));
+  OK(gsel_broadcast(c->comm, root ? send.at : NULL, recv.at, c->count, c->trial->dtype, c->root, &err));
   CHECK(holds(c, recv.at, c->root, 0, c->count));
-  OK(gsel_broadcast(c->comm, send.at, send.at, c->count, c->course->dtype, c->root, &err));
+  OK(gsel_broadcast(c->comm, send.at, send.at, c->count, c->trial->dtype, c->root, &err));
   CHECK(holds(c, send.at, c->root, 0, c->count));
   close_area(c, &send), close_area(c, &recv);
 }
@@ -198,12 +198,12 @@ static void gather(const context* c) {
   even_parts(c, counts, offsets);
   const int root = c->rank == c->root;
   area send = filled(c, c->count), recv = blank(c, (size_t)c->n * c->count);
-  OK(gsel_gather(c->comm, send.at, root ? recv.at : NULL, c->count, c->course->dtype, c->root, &err));
+  OK(gsel_gather(c->comm, send.at, root ? recv.at : NULL, c->count, c->trial->dtype, c->root, &err));
   CHECK(root ? parts_are_there(c, &recv, counts, offsets) : is_blank(recv.at, recv.bytes));
   memset(recv.at, BLANK, recv.bytes);
   char* own = recv.at + offsets[c->rank] * c->element;
   if (root) memcpy(own, send.at, send.bytes);
-  OK(gsel_gather(c->comm, root ? own : send.at, recv.at, c->count, c->course->dtype, c->root, &err));
+  OK(gsel_gather(c->comm, root ? own : send.at, recv.at, c->count, c->trial->dtype, c->root, &err));
   CHECK(root ? parts_are_there(c, &recv, counts, offsets) : is_blank(recv.at, recv.bytes));
   close_area(c, &send), close_area(c, &recv);
 }
@@ -212,13 +212,13 @@ static void gatherv(const context* c) {
   gsel_error* err;
   const int root = c->rank == c->root;
   area send = filled(c, c->counts[c->rank]), recv = blank(c, c->span);
-  OK(gsel_gatherv(c->comm, send.at, recv.at, c->counts, NULL, c->course->dtype, c->root, &err));
+  OK(gsel_gatherv(c->comm, send.at, recv.at, c->counts, NULL, c->trial->dtype, c->root, &err));
   CHECK(root ? parts_are_there(c, &recv, c->counts, c->packed) : is_blank(recv.at, recv.bytes));
   memset(recv.at, BLANK, recv.bytes);
   char* own = recv.at + c->scattered[c->rank] * c->element;
   if (root) memcpy(own, send.at, send.bytes);
   OK(gsel_gatherv(c->comm, root ? own : send.at, root ? recv.at : NULL, c->counts, root ? c->scattered : NULL,
-                  c->course->dtype, c->root, &err));
+                  c->trial->dtype, c->root, &err));
   CHECK(root ? parts_are_there(c, &recv, c->counts, c->scattered) : is_blank(recv.at, recv.bytes));
   close_area(c, &send), close_area(c, &recv);
 }
@@ -228,11 +228,11 @@ static void scatter(const context* c) {
   const int root = c->rank == c->root;
   const size_t own = (size_t)c->rank * c->count;
   area send = filled(c, (size_t)c->n * c->count), recv = blank(c, c->count);
-  OK(gsel_scatter(c->comm, root ? send.at : NULL, recv.at, c->count, c->course->dtype, c->root, &err));
+  OK(gsel_scatter(c->comm, root ? send.at : NULL, recv.at, c->count, c->trial->dtype, c->root, &err));
   CHECK(holds(c, recv.at, c->root, own, c->count));
   char* place = root ? send.at + own * c->element : recv.at;
   if (!root) memset(recv.at, BLANK, recv.bytes);
-  OK(gsel_scatter(c->comm, send.at, place, c->count, c->course->dtype, c->root, &err));
+  OK(gsel_scatter(c->comm, send.at, place, c->count, c->trial->dtype, c->root, &err));
   CHECK(holds(c, place, c->root, own, c->count));
   CHECK(is_own(c, &send));
   close_area(c, &send), close_area(c, &recv);
@@ -243,10 +243,10 @@ static void scatterv(const context* c) {
   const int root = c->rank == c->root;
   const size_t some = c->counts[c->rank];
   area send = filled(c, c->span), recv = blank(c, some);
-  OK(gsel_scatterv(c->comm, root ? send.at : NULL, recv.at, c->counts, NULL, c->course->dtype, c->root, &err));
+  OK(gsel_scatterv(c->comm, root ? send.at : NULL, recv.at, c->counts, NULL, c->trial->dtype, c->root, &err));
   CHECK(holds(c, recv.at, c->root, c->packed[c->rank], some));
   char* place = root ? send.at + c->scattered[c->rank] * c->element : recv.at;
-  OK(gsel_scatterv(c->comm, send.at, place, c->counts, root ? c->scattered : NULL, c->course->dtype, c->root, &err));
+  OK(gsel_scatterv(c->comm, send.at, place, c->counts, root ? c->scattered : NULL, c->trial->dtype, c->root, &err));
   CHECK(holds(c, place, c->root, c->scattered[c->rank], some));
   CHECK(is_own(c, &send));
   close_area(c, &send), close_area(c, &recv);
@@ -256,7 +256,7 @@ static void alltoall(const context* c) {
   gsel_error* err;
   const size_t all = (size_t)c->n * c->count;
   area send = filled(c, all), recv = blank(c, all);
-  OK(gsel_alltoall(c->comm, send.at, recv.at, c->count, c->course->dtype, &err));
+  OK(gsel_alltoall(c->comm, send.at, recv.at, c->count, c->trial->dtype, &err));
   for (int32_t q = 0; q < c->n; ++q)
     CHECK(holds(c, recv.at + (size_t)q * c->count * c->element, q, (size_t)c->rank * c->count, c->count));
   CHECK(is_own(c, &send));
@@ -285,7 +285,7 @@ static void alltoallv(const context* c) {
   for (int32_t q = 0; q < c->n; ++q) out[q] = pair_count(c, c->rank, q), in[q] = pair_count(c, q, c->rank);
   for (int turned = 0; turned < 2; ++turned) {
     area send = filled(c, lay_out(c->n, out, turned, from)), recv = blank(c, lay_out(c->n, in, turned, to));
-    OK(gsel_alltoallv(c->comm, send.at, out, turned ? from : NULL, recv.at, in, turned ? to : NULL, c->course->dtype,
+    OK(gsel_alltoallv(c->comm, send.at, out, turned ? from : NULL, recv.at, in, turned ? to : NULL, c->trial->dtype,
                       &err));
     for (int32_t q = 0; q < c->n; ++q) {
       for (int32_t other = 0; other < c->n; ++other) theirs[other] = pair_count(c, q, other);
@@ -327,13 +327,13 @@ static void goes_through(rank_run* run) {
   context c = {0};
   gsel_error* err;
   c.run = run;
-  c.course = run->user;
+  c.trial = run->user;
   c.n = run->world_size;
   c.rank = run->rank;
-  c.element = gsel_dtype_bytes(c.course->dtype);
+  c.element = gsel_dtype_bytes(c.trial->dtype);
   rank_ok(run, rank_join(run, &c.comm, &err), err);
-  for (size_t i = 0; i < c.course->n_counts; ++i) {
-    c.count = c.course->counts[i];
+  for (size_t i = 0; i < c.trial->n_counts; ++i) {
+    c.count = c.trial->counts[i];
     c.root = (int32_t)((i * 7 + 3) % (size_t)c.n);
     for (int32_t q = 0; q < c.n; ++q) c.counts[q] = c.count * (uint64_t)((q * 2 + 1) % 3) / 2 + (uint64_t)(q % 2);
     c.total = lay_out(c.n, c.counts, 0, c.packed);
@@ -343,7 +343,7 @@ static void goes_through(rank_run* run) {
       if (!run->failure[0]) continue;
       const size_t length = strlen(run->failure);
       snprintf(run->failure + length, sizeof run->failure - length, " (%s, count %zu, %s, op %d, shift %zu, root %d)",
-               operations[k].name, c.count, gsel_dtype_name(c.course->dtype), (int)c.course->op, c.course->shift,
+               operations[k].name, c.count, gsel_dtype_name(c.trial->dtype), (int)c.trial->op, c.trial->shift,
                (int)c.root);
       return;
     }
@@ -353,15 +353,15 @@ static void goes_through(rank_run* run) {
 
 static void walk(int32_t n, gsel_dtype dtype, gsel_op op, size_t shift, const size_t* counts, size_t n_counts,
                  int threads) {
-  course way = {dtype, op, shift, counts, n_counts, NULL};
+  trial t = {dtype, op, shift, counts, n_counts, NULL};
   size_t most = 0;
   for (size_t i = 0; i < n_counts; ++i) most = counts[i] > most ? counts[i] : most;
   const size_t elements = (most + 1) * (size_t)n;
-  way.reduced = malloc(elements * gsel_dtype_bytes(dtype));
-  reference_reduce(dtype, op, n, way.reduced, elements);
-  if (threads) as_threads(n, goes_through, &way);
-  if (!threads) as_processes(n, goes_through, &way);
-  free(way.reduced);
+  t.reduced = malloc(elements * gsel_dtype_bytes(dtype));
+  reference_reduce(dtype, op, n, t.reduced, elements);
+  if (threads) as_threads(n, goes_through, &t);
+  if (!threads) as_processes(n, goes_through, &t);
+  free(t.reduced);
 }
 
 #define WALK(n, dtype, op, shift, threads, ...)                                                  \
@@ -376,7 +376,7 @@ enum { WORLD_STEP = 4 };
 enum { WORLD_STEP = 1 };
 #endif
 
-/* 12 f32 fill a line; 1,024 the place beside it, for all ranks together where parts differ. */
+/* 12 f32 fill a line; 1,024 the slot beside it, for all ranks together where parts differ. */
 static void test_small_calls_of_worlds_of_1_to_17_processes(void** state) {
   (void)state;
   for (int32_t n = 1; n <= 17; n += WORLD_STEP) {
@@ -412,9 +412,9 @@ static void test_threads_of_several_worlds(void** state) {
 static void test_threads_of_several_processes(void** state) {
   (void)state;
   const size_t counts[] = {0, 3, 300, 1025, 50000, 140000};
-  course way = {GSEL_F32, GSEL_SUM, 0, counts, sizeof counts / sizeof counts[0], malloc(4 * 6 * 140001)};
-  reference_reduce(GSEL_F32, GSEL_SUM, 6, way.reduced, 6 * 140001);
-  rank_run* runs = ranks_prepare(6, &way);
+  trial t = {GSEL_F32, GSEL_SUM, 0, counts, sizeof counts / sizeof counts[0], malloc(4 * 6 * 140001)};
+  reference_reduce(GSEL_F32, GSEL_SUM, 6, t.reduced, 6 * 140001);
+  rank_run* runs = ranks_prepare(6, &t);
   pid_t pids[3];
   int statuses[3];
   fflush(NULL);
@@ -429,7 +429,7 @@ static void test_threads_of_several_processes(void** state) {
   for (int i = 0; i < 3; ++i) waitpid(pids[i], &statuses[i], 0);
   ranks_verdict(runs, 6);
   for (int i = 0; i < 3; ++i) assert_int_equal(statuses[i], 0);
-  free(way.reduced);
+  free(t.reduced);
 }
 
 static void test_buffers_that_are_not_aligned(void** state) {

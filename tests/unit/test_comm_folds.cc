@@ -1,5 +1,5 @@
 // unit/test_comm_folds.cc: orders, factors and callers' functions in the reduction loops, and results that go to
-// several places, for every instruction set this processor has, against the definition, bit for bit.
+// several buffers, for every instruction set this processor has, against the definition, bit for bit.
 #include <cstdlib>
 #include <string>
 #include <vector>
@@ -39,10 +39,10 @@ void check_fold(Isa isa, const Fold& fold, const Buffers& inputs, size_t count, 
   gsel::shm::reduce_with(isa, fold, out.data() + element, pointers(later).data(), static_cast<int>(n), count, 3);
   compare("later", isa, fold, n, count, out.data() + element, expected);
 
-  for (const size_t place : {size_t{0}, n / 2, n - 1}) {
+  for (const size_t input : {size_t{0}, n / 2, n - 1}) {
     Buffers own = inputs;
-    gsel::shm::reduce_with(isa, fold, own[place].data(), pointers(own).data(), static_cast<int>(n), count);
-    compare("in place", isa, fold, n, count, own[place].data(), expected);
+    gsel::shm::reduce_with(isa, fold, own[input].data(), pointers(own).data(), static_cast<int>(n), count);
+    compare("in place", isa, fold, n, count, own[input].data(), expected);
   }
 }
 
@@ -149,8 +149,8 @@ void test_a_function_that_fails_ends_the_fold(void**) {
     }
 }
 
-// Each place gets the whole result and nothing beside it; one of the places is an input.
-void check_places(gsel_dtype dtype, size_t count, int n_outs, bool streaming, bool in_place, uint64_t& state) {
+// Each buffer gets the whole result and nothing beside it; one of the buffers is an input.
+void check_outputs(gsel_dtype dtype, size_t count, int n_outs, bool streaming, bool in_place, uint64_t& state) {
   const size_t element = gsel_dtype_bytes(dtype), bytes = count * element;
   Buffers inputs(3, Buffer(bytes)), outs(static_cast<size_t>(n_outs), Buffer(bytes + 256, 0x55));
   for (Buffer& b : inputs) fill(b, dtype, state);
@@ -163,20 +163,20 @@ void check_places(gsel_dtype dtype, size_t count, int n_outs, bool streaming, bo
   if (in_place) to.back() = inputs[1].data();
   gsel::shm::reduce_to(fold, to.data(), n_outs, in.data(), 3, count, streaming);
   for (size_t o = 0; o < outs.size(); ++o) {
-    compare("places", gsel::shm::best_isa(), fold, 3, count, static_cast<const char*>(to[o]), expected);
+    compare("outputs", gsel::shm::best_isa(), fold, 3, count, static_cast<const char*>(to[o]), expected);
     for (size_t i = 0; to[o] != inputs[1].data() && i < o * element; ++i) assert_int_equal(outs[o][i], 0x55);
     for (size_t i = o * element + bytes; to[o] != inputs[1].data() && i < outs[o].size(); ++i)
       assert_int_equal(outs[o][i], 0x55);
   }
 }
 
-void test_a_result_goes_to_several_places(void**) {
+void test_a_result_goes_to_several_buffers(void**) {
   uint64_t state = 5;
   for (const gsel_dtype dtype : {GSEL_I8, GSEL_BF16, GSEL_F32, GSEL_F64})
     for (const size_t count : {0, 1, 63, 1000, 8191, 20000})
       for (const int n_outs : {1, 2, 5})
         for (const bool streaming : {false, true})
-          for (const bool in_place : {false, true}) check_places(dtype, count, n_outs, streaming, in_place, state);
+          for (const bool in_place : {false, true}) check_outputs(dtype, count, n_outs, streaming, in_place, state);
 }
 
 void test_a_streaming_copy_of_any_size_and_alignment(void**) {
@@ -202,7 +202,7 @@ int main() {
       cmocka_unit_test(test_all_pairs_of_eight_bit_numbers),
       cmocka_unit_test(test_a_tree_of_two_to_the_power_of_anything_is_made_of_trees),
       cmocka_unit_test(test_a_function_that_fails_ends_the_fold),
-      cmocka_unit_test(test_a_result_goes_to_several_places),
+      cmocka_unit_test(test_a_result_goes_to_several_buffers),
       cmocka_unit_test(test_a_streaming_copy_of_any_size_and_alignment),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);

@@ -1,5 +1,5 @@
-/* unit/test_comm_join.c: joining: ranks that disagree, are missing or claim the same place; the environment's ways of
- * naming a rank, as children that are told through it. */
+/* unit/test_comm_join.c: joining: processes that disagree, are missing or claim the same rank; the environment's ways
+ * of naming a rank, as children that are told through it. */
 #include "support/ranks.h"
 
 static void joins(rank_run* run) {

@@ -105,8 +105,8 @@ struct Case {
   size_t count;
 };
 
-// `shift` elements off a cache line, and with `place` >= 0 into that input.
-void check_case(const Case& c, size_t shift, int place, uint64_t& state) {
+// `shift` elements off a cache line, and with `in_place` >= 0 into that input.
+void check_case(const Case& c, size_t shift, int in_place, uint64_t& state) {
   const size_t element = gsel_dtype_bytes(c.dtype), bytes = c.count * element, before = shift * element;
   std::vector<std::vector<char>> inputs(static_cast<size_t>(c.n), std::vector<char>(before + bytes));
   std::vector<char> out(before + bytes + 64, 0x55), expected(before + bytes);
@@ -116,15 +116,15 @@ void check_case(const Case& c, size_t shift, int place, uint64_t& state) {
     in.push_back(input.data() + before);
   }
   reference_fold(c.dtype, c.op, c.n, in.data(), expected.data() + before, c.count);
-  char* to = place < 0 ? out.data() + before : inputs[static_cast<size_t>(place)].data() + before;
+  char* to = in_place < 0 ? out.data() + before : inputs[static_cast<size_t>(in_place)].data() + before;
   gsel::shm::reduce_with(c.isa, {.dtype = c.dtype, .op = c.op}, to, in.data(), c.n, c.count);
   for (size_t i = 0; i < bytes; ++i)
     if (to[i] != expected[before + i]) {
-      print_error("set %d, %s, op %d, %d inputs, %zu elements, shift %zu, place %d: element %zu differs\n",
-                  static_cast<int>(c.isa), gsel_dtype_name(c.dtype), c.op, c.n, c.count, shift, place, i / element);
+      print_error("set %d, %s, op %d, %d inputs, %zu elements, shift %zu, in place %d: element %zu differs\n",
+                  static_cast<int>(c.isa), gsel_dtype_name(c.dtype), c.op, c.n, c.count, shift, in_place, i / element);
       fail();
     }
-  for (size_t i = before + bytes; place < 0 && i < out.size(); ++i) assert_int_equal(out[i], 0x55);
+  for (size_t i = before + bytes; in_place < 0 && i < out.size(); ++i) assert_int_equal(out[i], 0x55);
 }
 
 void test_every_instruction_set_gives_the_bits_of_the_reference(void**) {

@@ -131,7 +131,7 @@ static void persistent(rank_run* run) {
   free(x);
 }
 
-static void test_a_prepared_call_runs_any_number_of_times(void** state) {
+static void test_a_persistent_request_runs_any_number_of_times(void** state) {
   (void)state;
   as_threads(1, persistent, NULL);
   as_threads_and_processes(2, persistent, NULL);
@@ -315,7 +315,7 @@ static void test_two_communicators_go_on_at_once(void** state) {
   as_threads_and_processes(3, two_communicators, NULL);
 }
 
-/* A prepared call shows its label long after the text that it was given is gone. */
+/* A persistent request shows its label long after the text that it was given is gone. */
 static void labelled(rank_run* run) {
   gsel_error* err;
   gsel_comm* comm;
@@ -335,7 +335,7 @@ static void labelled(rank_run* run) {
   gsel_comm_free(comm);
 }
 
-static void test_a_prepared_call_keeps_its_label(void** state) {
+static void test_a_persistent_request_keeps_its_label(void** state) {
   (void)state;
   as_threads_and_processes(2, labelled, NULL);
 }
@@ -583,12 +583,12 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_a_call_goes_on_while_its_caller_looks_or_waits),
       cmocka_unit_test(test_what_was_started_ends_without_its_caller),
-      cmocka_unit_test(test_a_prepared_call_runs_any_number_of_times),
+      cmocka_unit_test(test_a_persistent_request_runs_any_number_of_times),
       cmocka_unit_test(test_collectives_run_in_the_order_started),
       cmocka_unit_test(test_messages_go_on_beside_collectives_and_each_other),
       cmocka_unit_test(test_the_first_of_several_to_end_is_told),
       cmocka_unit_test(test_two_communicators_go_on_at_once),
-      cmocka_unit_test(test_a_prepared_call_keeps_its_label),
+      cmocka_unit_test(test_a_persistent_request_keeps_its_label),
       cmocka_unit_test(test_errors_come_with_the_wait),
       cmocka_unit_test(test_the_time_of_a_message_counts_from_its_wait),
       cmocka_unit_test(test_free_waits_and_abort_ends),

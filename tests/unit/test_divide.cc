@@ -1,5 +1,6 @@
 // The model of one rank of a tensor axis: which redistributions stand between layers that leave and find a value in
-// different forms, what is refused and with which words, and what becomes of sizes, names, flags, phases and costs.
+// different placements, what is refused and with which words, and what becomes of sizes, names, flags, phases and
+// costs.
 #include <stdexcept>
 
 #include "support/divided_model.h"
@@ -21,10 +22,10 @@ using gsel::Value;
 namespace {
 
 constexpr uint32_t kInput = GSEL_VALUE_INPUT;
-const gsel::PlacementInLayer kWhole{GSEL_PLACEMENT_REPLICATE, 0}, kColumns{GSEL_PLACEMENT_SHARD, 2},
+const gsel::PlacementInLayer kReplicated{GSEL_PLACEMENT_REPLICATE, 0}, kColumns{GSEL_PLACEMENT_SHARD, 2},
     kRows{GSEL_PLACEMENT_SHARD, 1}, kPartial{GSEL_PLACEMENT_PARTIAL, 0};
 
-// Conversions of a divided model, in order.
+// Redistributions of a divided model, in order.
 std::vector<const Layer*> redistributions(const Model& model) {
   std::vector<const Layer*> result;
   for (const Layer& layer : model.layers())
@@ -50,7 +51,7 @@ std::string names_of(const Model& model) {
     if (said.find(part) == std::string::npos) fail_msg("expected \"%s\", got \"%s\"", part, said.c_str()); \
   } while (0)
 
-// ---- what stands between two forms ----
+// ---- what stands between two placements ----
 
 // x -> write -> v -> read -> w -> loss. Both have a parameter that is split or not.
 Description writer_and_reader() {
@@ -67,37 +68,53 @@ struct Pair {
   gsel::PlacementInLayer left;
   bool reader_split;
   gsel::PlacementInLayer found, then;  // w as read leaves it
-  std::vector<Placement> forms;        // of v and of what is made of it, up to what read reads
+  std::vector<Placement> placements;   // of v and of what is made of it, up to what read reads
   std::vector<Redistribution> forward, backward;
 };
 
 void between_each_two_placements_stands_a_redistribution(void**) {
   using enum Redistribution;
   using enum Placement;
-  // An undivided layer writes whole values; so does one whose phases sum.
+  // An undivided layer writes replicated values; so does one whose phases sum.
   const Pair pairs[] = {
-      {"whole, whole", false, kWhole, false, kWhole, kWhole, {replicate}, {}, {}},
-      {"whole, read by a divided layer", false, kWhole, true, kWhole, kPartial, {replicate, copy}, {none}, {allreduce}},
-      {"whole, columns", false, kWhole, true, kColumns, kPartial, {replicate, shard}, {slice}, {allgather}},
-      {"whole, rows", false, kWhole, true, kRows, kPartial, {replicate, shard}, {slice}, {allgather}},
-      {"columns, whole", true, kColumns, false, kWhole, kWhole, {shard, replicate}, {allgather}, {slice}},
-      {"columns, read whole by a divided layer",
+      {"replicate, replicate", false, kReplicated, false, kReplicated, kReplicated, {replicate}, {}, {}},
+      {"replicate, read by a divided layer",
+       false,
+       kReplicated,
+       true,
+       kReplicated,
+       kPartial,
+       {replicate, copy},
+       {none},
+       {allreduce}},
+      {"replicate, columns", false, kReplicated, true, kColumns, kPartial, {replicate, shard}, {slice}, {allgather}},
+      {"replicate, rows", false, kReplicated, true, kRows, kPartial, {replicate, shard}, {slice}, {allgather}},
+      {"columns, replicate", true, kColumns, false, kReplicated, kReplicated, {shard, replicate}, {allgather}, {slice}},
+      {"columns, read replicated by a divided layer",
        true,
        kColumns,
        true,
-       kWhole,
+       kReplicated,
        kPartial,
        {shard, copy},
        {allgather},
        {reduce_scatter}},
       {"columns, columns", true, kColumns, true, kColumns, kPartial, {shard}, {}, {}},
       {"columns, rows", true, kColumns, true, kRows, kPartial, {shard, shard}, {alltoall}, {alltoall}},
-      {"partial, whole", true, kPartial, false, kWhole, kWhole, {partial, replicate}, {allreduce}, {none}},
+      {"partial, replicate",
+       true,
+       kPartial,
+       false,
+       kReplicated,
+       kReplicated,
+       {partial, replicate},
+       {allreduce},
+       {none}},
       {"partial, read by a divided layer",
        true,
        kPartial,
        true,
-       kWhole,
+       kReplicated,
        kPartial,
        {partial, replicate, copy},
        {allreduce, none},
@@ -111,16 +128,16 @@ void between_each_two_placements_stands_a_redistribution(void**) {
       const Description d = writer_and_reader();
       Division division = Division::none(d.model, std::vector<double>(ranks, 1.0));
       division.split = {pair.writer_split, pair.reader_split};
-      division.layers[0] = {{kWhole}, {pair.left}};
+      division.layers[0] = {{kReplicated}, {pair.left}};
       division.layers[1] = {{pair.found}, {pair.then}};
       const Model m = gsel::divide(d.model, division, 0);
       // Back from the reader to what was described.
       const Layer& read = named(m.layers(), "read");
-      std::vector<Placement> forms;
+      std::vector<Placement> placements;
       std::vector<Redistribution> forward, backward;
       for (int32_t v = read.inputs[0];;) {
         const Value& value = m.values()[v];
-        forms.insert(forms.begin(), value.placement);
+        placements.insert(placements.begin(), value.placement);
         const Layer& producer = m.layers()[value.producer];
         if (!producer.redistributes) break;
         assert_int_equal(producer.origin, -1);
@@ -128,7 +145,7 @@ void between_each_two_placements_stands_a_redistribution(void**) {
         forward.insert(forward.begin(), gsel::forward_redistribution(m.values()[v].placement, value.placement));
         backward.insert(backward.begin(), gsel::backward_redistribution(m.values()[v].placement, value.placement));
       }
-      assert_true(forms == pair.forms);
+      assert_true(placements == pair.placements);
       assert_true(forward == pair.forward);
       assert_true(backward == pair.backward);
       // Behind w there is a sum where it is partial, and no other redistribution anywhere.
@@ -136,17 +153,17 @@ void between_each_two_placements_stands_a_redistribution(void**) {
     }
 }
 
-void an_input_that_needs_no_gradient_is_not_converted_for_a_divided_layer(void**) {
+void an_input_that_needs_no_gradient_is_not_redistributed_for_a_divided_layer(void**) {
   const Description d = writer_and_reader();
   Division division = Division::none(d.model, {1, 1});
   division.split = {true, false};
-  division.layers[0] = {{kWhole}, {kColumns}};
+  division.layers[0] = {{kReplicated}, {kColumns}};
   assert_string_equal(names_of(gsel::divide(d.model, division, 0)).c_str(), "write v@replicate read loss");
 }
 
 // Megatron's block: the sum of partial values is made once for all who read it, right behind who leaves it; what
 // divided layers read of it shares one reduction of the gradient.
-void readers_share_conversions(void**) {
+void readers_share_redistributions(void**) {
   Description d;
   d.param({"w0", {8, 8}, 0}).param({"wa", {8, 4}, 1}).param({"wb", {8, 4}, 1}).param({"g", {8}});
   d.value({"x", {8}, 0, 0, 1, 1, 0, kInput});
@@ -192,7 +209,7 @@ void a_split_that_is_too_fine_is_refused_with_what_would_do(void**) {
       "in 6 at most, with a granularity of 1; mesh.tensor = 6 or less would do");
 }
 
-void a_whole_output_of_a_divided_layer_is_refused_unless_it_reduces(void**) {
+void a_replicated_output_of_a_divided_layer_is_refused_unless_it_reduces(void**) {
   for (const bool reduces : {false, true}) {
     Description d;
     d.param({"w", {8, 6}, 1}).value({"x", {8}, 0, 0, 1, 1, 0, kInput}).value({"y", {6}});
@@ -251,7 +268,7 @@ void a_dimension_that_is_not_there_is_refused(void**) {
   Division division = Division::none(d.model, {1, 1});
   division.split = {true, false};
   for (int32_t dim : {0, 3, -1}) {
-    division.layers[0] = {{kWhole}, {{GSEL_PLACEMENT_SHARD, dim}}};
+    division.layers[0] = {{kReplicated}, {{GSEL_PLACEMENT_SHARD, dim}}};
     assert_refused(gsel::divide(d.model, division, 0), GSEL_ERR_MODEL, "value \"v\" is to be split along dimension");
   }
 }
@@ -266,8 +283,8 @@ void parts_tile_what_was_described(void**) {
   d.layer({"in", {"x"}, {"q"}, {"qkv"}}).layer({"out", {"q"}, {"y"}, {"out"}}).loss({"y"});
   for (const std::vector<double>& weights : {std::vector<double>{1, 1}, {1, 1, 1}, {2, 1}, {1}}) {
     int64_t at = 0;
-    for (size_t place = 0; place < weights.size(); ++place) {
-      const Model m = gsel::divide(d.model, as_declared(d.model, weights), static_cast<int32_t>(place));
+    for (size_t rank = 0; rank < weights.size(); ++rank) {
+      const Model m = gsel::divide(d.model, as_declared(d.model, weights), static_cast<int32_t>(rank));
       const gsel::Param &qkv = named(m.params(), "qkv"), &out = named(m.params(), "out");
       const Value& q = named(m.values(), "q");
       assert_true(qkv.part.dim == 1 && qkv.part.blocks == 3 && qkv.part.whole == 12);
@@ -371,7 +388,7 @@ void context_parallel_exchanges_positions_for_heads(void**) {
   for (const gsel::Param& p : m.params()) assert_true(p.part.is_whole() && p.partial_gradient);
 }
 
-void names_of_conversions_are_not_taken_from_anybody(void**) {
+void names_of_redistributions_are_not_taken_from_anybody(void**) {
   Description d;
   d.param({"w", {8, 6}, 0})
       .value({"x", {8}, 0, 0, 1, 1, 0, kInput})
@@ -382,7 +399,7 @@ void names_of_conversions_are_not_taken_from_anybody(void**) {
   assert_string_equal(names_of(m).c_str(), "l y@replicate++ y@replicate+ loss");
 }
 
-void cuts_and_recomputation_keep_conversions_with_their_layers(void**) {
+void cuts_and_recomputation_keep_redistributions_with_their_layers(void**) {
   const Description d = with_positions();
   const Model m = gsel::divide(d.model, as_declared(d.model, {1, 1}, true), 0);
   auto flags = [&](const char* name) { return named(m.layers(), name).flags; };
@@ -402,13 +419,13 @@ void cuts_and_recomputation_keep_conversions_with_their_layers(void**) {
 
 void costs_shrink_with_the_parts(void**) {
   const Description d = with_positions();
-  for (int32_t place : {0, 1}) {  // 8 of 12 columns, 4 of 6 positions; then the rest
-    const Model m = gsel::divide(d.model, as_declared(d.model, {2, 1}, true), place);
-    const double share = place ? 1.0 / 3 : 2.0 / 3;
+  for (int32_t rank : {0, 1}) {  // 8 of 12 columns, 4 of 6 positions; then the rest
+    const Model m = gsel::divide(d.model, as_declared(d.model, {2, 1}, true), rank);
+    const double share = rank ? 1.0 / 3 : 2.0 / 3;
     for (const char* name : {"norm", "up", "down", "residual"})
       assert_float_equal(named(m.layers(), name).flop_per_sample, 1200 * share, 1e-6);
-    assert_int_equal(named(m.layers(), "norm").saved_bytes_per_sample, place ? 4 : 7);
-    assert_int_equal(named(m.layers(), "up").saved_bytes_per_sample, place ? 34 : 67);
+    assert_int_equal(named(m.layers(), "norm").saved_bytes_per_sample, rank ? 4 : 7);
+    assert_int_equal(named(m.layers(), "up").saved_bytes_per_sample, rank ? 34 : 67);
     assert_int_equal(named(m.layers(), "down").saved_bytes_per_sample, 100);  // it saves whole
   }
 }
@@ -447,7 +464,7 @@ void phases_are_as_many_as_there_are_ranks_to_pass_on_to(void**) {
 }
 
 // A layer that reduces its gradient itself reads the value as it is.
-void a_layer_that_reduces_backward_gets_its_input_unconverted(void**) {
+void a_layer_that_reduces_backward_gets_its_input_without_redistribution(void**) {
   Description d = writer_and_reader();
   Description own;
   own.param({"wp", {8, 12}}).param({"rp", {12, 8}, 0}).value({"x", {8}, 0, 0, 1, 1, 0, kInput}).value({"v", {12}});
@@ -462,10 +479,10 @@ void a_layer_that_reduces_backward_gets_its_input_unconverted(void**) {
 int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(between_each_two_placements_stands_a_redistribution),
-      cmocka_unit_test(an_input_that_needs_no_gradient_is_not_converted_for_a_divided_layer),
-      cmocka_unit_test(readers_share_conversions),
+      cmocka_unit_test(an_input_that_needs_no_gradient_is_not_redistributed_for_a_divided_layer),
+      cmocka_unit_test(readers_share_redistributions),
       cmocka_unit_test(a_split_that_is_too_fine_is_refused_with_what_would_do),
-      cmocka_unit_test(a_whole_output_of_a_divided_layer_is_refused_unless_it_reduces),
+      cmocka_unit_test(a_replicated_output_of_a_divided_layer_is_refused_unless_it_reduces),
       cmocka_unit_test(a_bias_that_each_rank_would_add_is_refused),
       cmocka_unit_test(a_part_that_nothing_makes_is_refused),
       cmocka_unit_test(a_whole_parameter_of_divided_and_undivided_layers_is_refused),
@@ -474,11 +491,11 @@ int main() {
       cmocka_unit_test(fewer_heads_of_keys_than_ranks_stay_whole),
       cmocka_unit_test(sequence_parallel_layers_have_a_part_of_the_positions),
       cmocka_unit_test(context_parallel_exchanges_positions_for_heads),
-      cmocka_unit_test(names_of_conversions_are_not_taken_from_anybody),
-      cmocka_unit_test(cuts_and_recomputation_keep_conversions_with_their_layers),
+      cmocka_unit_test(names_of_redistributions_are_not_taken_from_anybody),
+      cmocka_unit_test(cuts_and_recomputation_keep_redistributions_with_their_layers),
       cmocka_unit_test(costs_shrink_with_the_parts),
       cmocka_unit_test(phases_are_as_many_as_there_are_ranks_to_pass_on_to),
-      cmocka_unit_test(a_layer_that_reduces_backward_gets_its_input_unconverted),
+      cmocka_unit_test(a_layer_that_reduces_backward_gets_its_input_without_redistribution),
   };
   return cmocka_run_group_tests_name("divide", tests, nullptr, nullptr);
 }

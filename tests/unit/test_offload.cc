@@ -150,7 +150,7 @@ void a_full_disk_is_told_before_anything_is_mapped(void**) {
 }
 
 // One step of a bucket whose state and shard are both offloaded reads and writes each once; a gather reads the shard.
-void storage_counts_what_a_step_moves_between_tiers(void**) {
+void storage_counts_what_a_step_moves_to_and_from_offload_memory(void**) {
   const Folder folder;
   const auto model = made::chain({1000, 13});
   const Config config =
@@ -195,7 +195,7 @@ int main() {
       cmocka_unit_test(the_file_has_no_name_while_it_is_used_and_afterwards),
       cmocka_unit_test(a_folder_that_cannot_be_written_is_named),
       cmocka_unit_test(a_full_disk_is_told_before_anything_is_mapped),
-      cmocka_unit_test(storage_counts_what_a_step_moves_between_tiers),
+      cmocka_unit_test(storage_counts_what_a_step_moves_to_and_from_offload_memory),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -73,7 +73,7 @@ void a_call_says_what_it_is_about(void**) {
   assert_int_equal(listener.heard.size(), 6);
   const struct {
     const char* name;
-    int64_t first, count, place;
+    int64_t first, count, at;
     double rate, decay;
     float scale;
     int32_t n_dims;
@@ -86,7 +86,7 @@ void a_call_says_what_it_is_about(void**) {
     assert_true(h.call.first == e.first && h.call.count == e.count && h.call.n_dims == e.n_dims);
     assert_true(h.call.t == static_cast<int64_t>(i / 3) + 1 && h.call.phase == 0 && h.call.n_states == 2);
     assert_true(h.call.learning_rate == e.rate && h.call.weight_decay == e.decay);
-    assert_true(h.gradient == gradient[e.place] * e.scale);
+    assert_true(h.gradient == gradient[e.at] * e.scale);
     assert_true(h.state == static_cast<float>(i / 3));
     assert_int_equal(h.call.flags, bucket.model.params()[h.call.param].flags);
     assert_true(h.call.dims[0] == bucket.model.params()[h.call.param].dims[0]);

@@ -1,4 +1,4 @@
-// Shares of units among places of an axis, and a part as rows in memory: exhaustive where sizes are small, drawn where
+// Shares of units among ranks of an axis, and a part as rows in memory: exhaustive where sizes are small, drawn where
 // they are not, against rules that are written out here a second time and more slowly.
 #include <algorithm>
 #include <cmath>
@@ -23,22 +23,22 @@ std::vector<int64_t> sizes_of(const std::vector<int64_t>& bounds) {
   return sizes;
 }
 
-void check_tiling(const std::vector<int64_t>& bounds, int64_t n, size_t places, int64_t least) {
-  assert_int_equal(bounds.size(), places + 1);
+void check_tiling(const std::vector<int64_t>& bounds, int64_t n, size_t ranks, int64_t least) {
+  assert_int_equal(bounds.size(), ranks + 1);
   assert_int_equal(bounds.front(), 0);
   assert_int_equal(bounds.back(), n);
   for (int64_t size : sizes_of(bounds)) assert_true(size >= least);
 }
 
-void places_that_weigh_alike_get_what_everything_in_gsel_gets(void**) {
-  for (int64_t places = 1; places <= 9; ++places)
+void ranks_that_weigh_alike_get_what_everything_in_gsel_gets(void**) {
+  for (int64_t ranks = 1; ranks <= 9; ++ranks)
     for (int64_t n = 0; n <= 40; ++n)
       for (double weight : {1.0, 0.1, 7.0, 1e9}) {
-        const std::vector<double> weights(static_cast<size_t>(places), weight);
+        const std::vector<double> weights(static_cast<size_t>(ranks), weight);
         const std::vector<int64_t> items = gsel::share_items(n, weights);
-        const std::vector<int64_t> units = n >= places ? gsel::share_bounds(n, weights) : items;
-        for (int64_t i = 0; i < places; ++i) {
-          const gsel_range expected = gsel::shard_range(n, places, i);
+        const std::vector<int64_t> units = n >= ranks ? gsel::share_bounds(n, weights) : items;
+        for (int64_t i = 0; i < ranks; ++i) {
+          const gsel_range expected = gsel::shard_range(n, ranks, i);
           assert_int_equal(items[i], expected.begin);
           assert_int_equal(units[i], expected.begin);
           assert_int_equal(items[i + 1], expected.end);
@@ -64,7 +64,7 @@ void shares_are_in_proportion_and_remainders_go_to_the_largest(void**) {
       {5, {1, 1e9, 1}, {1, 3, 1}, {0, 5, 0}},
       {2, {1}, {2}, {2}},
       {7, {0.5, 0.25}, {5, 2}, {5, 2}},
-      {5, {1, 1}, {3, 2}, {3, 2}},  // of equal remainders the lower place's
+      {5, {1, 1}, {3, 2}, {3, 2}},  // of equal remainders the lower rank's
   };
   for (const Example& e : examples) {
     assert_true(sizes_of(gsel::share_bounds(e.n, e.weights)) == e.units);
@@ -75,20 +75,20 @@ void shares_are_in_proportion_and_remainders_go_to_the_largest(void**) {
 void drawn_shares_tile_and_are_off_by_less_than_a_unit(void**) {
   Draw draw(11);
   for (int round = 0; round < 20000; ++round) {
-    const size_t places = static_cast<size_t>(draw.from(1, 9));
-    const int64_t n = static_cast<int64_t>(places) + draw.from(0, round % 7 ? 60 : 5000000);
-    std::vector<double> weights(places);
+    const size_t ranks = static_cast<size_t>(draw.from(1, 9));
+    const int64_t n = static_cast<int64_t>(ranks) + draw.from(0, round % 7 ? 60 : 5000000);
+    std::vector<double> weights(ranks);
     for (double& w : weights) w = 0.01 * draw.from(1, round % 5 ? 300 : 1000000);
     const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
     const std::vector<int64_t> units = gsel::share_bounds(n, weights), items = gsel::share_items(n, weights);
-    check_tiling(units, n, places, 1);
-    check_tiling(items, n, places, 0);
+    check_tiling(units, n, ranks, 1);
+    check_tiling(items, n, ranks, 0);
     bool all_have_a_right_to_one = true;
-    for (size_t i = 0; i < places; ++i) {
+    for (size_t i = 0; i < ranks; ++i) {
       const double exact = static_cast<double>(n) * weights[i] / sum;
       all_have_a_right_to_one &= exact >= 1;
       assert_true(std::abs(static_cast<double>(sizes_of(items)[i]) - exact) < 1 + 1e-6);
-      for (size_t j = 0; j < places; ++j)  // a heavier one never has less
+      for (size_t j = 0; j < ranks; ++j)  // a heavier one never has less
         if (weights[j] > weights[i]) {
           assert_true(sizes_of(items)[j] >= sizes_of(items)[i]);
           assert_true(sizes_of(units)[j] >= sizes_of(units)[i]);
@@ -132,8 +132,8 @@ void rows_are_the_elements_of_the_part_in_order(void**) {
     const std::vector<double> weights(static_cast<size_t>(draw.from(1, static_cast<int32_t>(n))), 1.0);
     const std::vector<int64_t> bounds = gsel::share_bounds(n, weights);
     std::vector<int64_t> all;
-    for (size_t place = 0; place < weights.size(); ++place) {
-      const Share part{dim, blocks, bounds[place] * unit, bounds[place + 1] * unit, n * unit};
+    for (size_t i = 0; i < weights.size(); ++i) {
+      const Share part{dim, blocks, bounds[i] * unit, bounds[i + 1] * unit, n * unit};
       assert_true(elements_of(gsel::rows_of(dims, part)) == elements_of(dims, part));
       const std::vector<int64_t> local = gsel::local_dims(dims, part), mine = elements_of(dims, part);
       assert_int_equal(std::accumulate(local.begin(), local.end(), int64_t{1}, std::multiplies<>()), mine.size());
@@ -163,7 +163,7 @@ void a_part_of_the_outermost_dimension_in_one_block_is_one_row(void**) {
 
 int main() {
   const CMUnitTest tests[] = {
-      cmocka_unit_test(places_that_weigh_alike_get_what_everything_in_gsel_gets),
+      cmocka_unit_test(ranks_that_weigh_alike_get_what_everything_in_gsel_gets),
       cmocka_unit_test(shares_are_in_proportion_and_remainders_go_to_the_largest),
       cmocka_unit_test(drawn_shares_tile_and_are_off_by_less_than_a_unit),
       cmocka_unit_test(rows_are_the_elements_of_the_part_in_order),

@@ -1,4 +1,4 @@
-/* The partition of layers into stages against all that there are: the least largest place where each has one stage,
+/* The partition of layers into stages against all that there are: the least largest load where each rank has one stage,
  * and never worse than a bound where it has several; cuts only where they are allowed. The plugin's file is compiled
  * in, for it links to nothing. */
 #include "../plugins/strategy/pp/partition.c"
@@ -19,11 +19,11 @@ static int32_t draw(int32_t below) {
   return (int32_t)((draw_state >> 8) % (uint32_t)below);
 }
 
-/* Several chunks are laid on the places in turn or as a V. */
+/* Several chunks are laid on the ranks in turn or as a V. */
 static void draw_problem(struct problem* q, int32_t n_ranks, int32_t chunks) {
   const int32_t n_stages = n_ranks * chunks, n_layers = n_stages + draw(MOST_LAYERS - n_stages + 1), v = draw(2);
   double weight[MOST_STAGES];
-  for (int32_t place = 0; place < n_ranks; ++place) weight[place] = 1 + draw(3);
+  for (int32_t rank = 0; rank < n_ranks; ++rank) weight[rank] = 1 + draw(3);
   const int weighs = draw(2);
   memset(q, 0, sizeof *q);
   for (int32_t l = 0; l < n_layers; ++l) {
@@ -47,7 +47,7 @@ static void draw_problem(struct problem* q, int32_t n_ranks, int32_t chunks) {
                             weighs ? q->weight : NULL};
 }
 
-static double largest_place(const struct partition* p, const struct measure* m, const int32_t* begin) {
+static double largest_load(const struct partition* p, const struct measure* m, const int32_t* begin) {
   double load[MOST_STAGES] = {0}, largest = 0;
   for (int32_t s = 0; s < p->n_stages; ++s) {
     double* mine = &load[p->rank_of_stage[s]];
@@ -57,10 +57,10 @@ static double largest_place(const struct partition* p, const struct measure* m, 
   return largest;
 }
 
-/* The best of all partitions: the least largest place, and of those with it the least of the second measure. */
+/* The best of all partitions: the least largest load, and of those with it the least of the second measure. */
 static void best_of_all(const struct partition* p, int32_t* begin, int32_t stage, double* first, double* second) {
   if (stage == p->n_stages) {
-    const double f = largest_place(p, &p->first, begin), s = largest_place(p, &p->second, begin);
+    const double f = largest_load(p, &p->first, begin), s = largest_load(p, &p->second, begin);
     if (f < *first || (f == *first && s < *second)) {
       *first = f;
       *second = s;
@@ -82,7 +82,7 @@ static void check_allowed(const struct partition* p, const int32_t* begin) {
   }
 }
 
-static void one_stage_for_each_place_is_cut_as_evenly_as_can_be(void** state) {
+static void one_stage_for_each_rank_is_cut_as_evenly_as_can_be(void** state) {
   (void)state;
   int solved = 0;
   for (int round = 0; round < 3000; ++round) {
@@ -95,14 +95,14 @@ static void one_stage_for_each_place_is_cut_as_evenly_as_can_be(void** state) {
     assert_int_equal(status, first == DBL_MAX ? PARTITION_IMPOSSIBLE : PARTITION_OK);
     if (status) continue;
     check_allowed(&q.p, begin);
-    assert_float_equal(largest_place(&q.p, &q.p.first, begin), first, 1e-6);
-    assert_float_equal(largest_place(&q.p, &q.p.second, begin), second, 1e-6);
+    assert_float_equal(largest_load(&q.p, &q.p.first, begin), first, 1e-6);
+    assert_float_equal(largest_load(&q.p, &q.p.second, begin), second, 1e-6);
     ++solved;
   }
   assert_true(solved > 2000);
 }
 
-static void several_stages_for_each_place_are_cut_so_that_places_are_even(void** state) {
+static void several_stages_for_each_rank_are_cut_so_that_ranks_are_even(void** state) {
   (void)state;
   int solved = 0;
   for (int round = 0; round < 3000; ++round) {
@@ -113,26 +113,26 @@ static void several_stages_for_each_place_are_cut_so_that_places_are_even(void**
     best_of_all(&q.p, other, 1, &first, &second);
     if (partition_layers(&q.p, begin)) continue;
     check_allowed(&q.p, begin);
-    assert_float_equal(largest_place(&q.p, &q.p.first, begin), first, 1e-6);
+    assert_float_equal(largest_load(&q.p, &q.p.first, begin), first, 1e-6);
     ++solved;
   }
   assert_true(solved > 2000);
 }
 
 /* Too many ways to look at all: what is found is near an even share all the same. */
-static void many_stages_for_each_place_come_near_to_it(void** state) {
+static void many_stages_for_each_rank_come_near_to_it(void** state) {
   (void)state;
-  enum { LAYERS = 300, PLACES = 8, STAGES = 32 };
+  enum { LAYERS = 300, RANKS = 8, STAGES = 32 };
   static double time[LAYERS], none[LAYERS];
   static unsigned char may_begin[LAYERS];
   int32_t rank_of_stage[STAGES], begin[STAGES];
   for (int l = 0; l < LAYERS; ++l) time[l] = 1 + draw(9), may_begin[l] = 1;
-  for (int s = 0; s < STAGES; ++s) rank_of_stage[s] = s % PLACES;
-  const struct partition p = {LAYERS, STAGES, PLACES, rank_of_stage, may_begin, {time, NULL, NULL}, {none, NULL, NULL},
+  for (int s = 0; s < STAGES; ++s) rank_of_stage[s] = s % RANKS;
+  const struct partition p = {LAYERS, STAGES, RANKS, rank_of_stage, may_begin, {time, NULL, NULL}, {none, NULL, NULL},
                               NULL};
   assert_int_equal(partition_layers(&p, begin), PARTITION_OK);
   check_allowed(&p, begin);
-  assert_true(largest_share(&p, &p.first, begin) < 1.03 / PLACES);
+  assert_true(largest_share(&p, &p.first, begin) < 1.03 / RANKS);
 }
 
 static void equal_layers_are_cut_in_equal_stages(void** state) {
@@ -152,7 +152,7 @@ static void equal_layers_are_cut_in_equal_stages(void** state) {
   }
 }
 
-static void a_place_that_weighs_more_gets_more_of_the_work(void** state) {
+static void a_rank_that_weighs_more_gets_more_of_the_work(void** state) {
   (void)state;
   enum { LAYERS = 12 };
   double ones[LAYERS];
@@ -185,11 +185,11 @@ static void more_stages_than_there_are_cuts_for_are_impossible(void** state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(one_stage_for_each_place_is_cut_as_evenly_as_can_be),
-      cmocka_unit_test(several_stages_for_each_place_are_cut_so_that_places_are_even),
-      cmocka_unit_test(many_stages_for_each_place_come_near_to_it),
+      cmocka_unit_test(one_stage_for_each_rank_is_cut_as_evenly_as_can_be),
+      cmocka_unit_test(several_stages_for_each_rank_are_cut_so_that_ranks_are_even),
+      cmocka_unit_test(many_stages_for_each_rank_come_near_to_it),
       cmocka_unit_test(equal_layers_are_cut_in_equal_stages),
-      cmocka_unit_test(a_place_that_weighs_more_gets_more_of_the_work),
+      cmocka_unit_test(a_rank_that_weighs_more_gets_more_of_the_work),
       cmocka_unit_test(more_stages_than_there_are_cuts_for_are_impossible),
   };
   return cmocka_run_group_tests_name("partition", tests, NULL, NULL);

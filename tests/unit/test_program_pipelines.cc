@@ -1,5 +1,5 @@
-// Programs of pipelines: random ones are accepted, whatever is cut, placed and ordered, and damaged ones are not; how
-// far ahead their messages must be posted; where sums of tied gradients go.
+// Programs of pipelines: random cuts, stages and orders are accepted, and damaged programs are refused; how far ahead
+// their messages must be posted; where sums of tied gradients go.
 
 #include "program/stages.h"
 #include "program/traffic.h"
@@ -35,7 +35,7 @@ const std::vector<Program>& drawn(uint32_t seed) {
   return all[seed];
 }
 
-void any_cuts_places_and_orders_are_accepted(void**) {
+void any_cuts_stages_and_orders_are_accepted(void**) {
   for (uint32_t seed = 0; seed < kPrograms; ++seed) {
     const std::vector<Program>& programs = drawn(seed);
     if (const std::string why = refusal(programs); !why.empty())
@@ -121,16 +121,16 @@ uint64_t sent(const Program& p, gsel_instr_kind kind) {
   return found == traffic.end() ? 0 : found->second.bytes_sent;
 }
 
-// A value comes to each place that touches it once, and its gradient goes back as often.
+// A value comes to each pipeline rank that touches it once, and its gradient goes back as often.
 uint64_t crossing_bytes(const std::vector<Program>& programs) {
   const Program& p = programs.front();
   uint64_t bytes = 0;
   for (size_t v = 0; v < p.values.size(); ++v) {
     if (p.values[v].is_input) continue;
-    std::set<int32_t> places;
+    std::set<int32_t> ranks;
     for (const ProgramLayer& l : p.layers)
-      if (std::ranges::count(l.inputs, v) || std::ranges::count(l.outputs, v)) places.insert(p.rank_of_stage[l.stage]);
-    const uint64_t ways = (places.size() - 1) * (p.values[v].needs_gradient ? 2 : 1);
+      if (std::ranges::count(l.inputs, v) || std::ranges::count(l.outputs, v)) ranks.insert(p.rank_of_stage[l.stage]);
+    const uint64_t ways = (ranks.size() - 1) * (p.values[v].needs_gradient ? 2 : 1);
     for (int32_t d = 0; d < p.mesh.size[GSEL_AXIS_DATA]; ++d)
       for (const Microbatch& mb : programs[d].microbatches)
         if (mb.count > 0)
@@ -149,7 +149,7 @@ void bytes_that_cross_are_those_of_live_values(void**) {
   }
 }
 
-// 10 f32 that each of n places holds: all of them, or the shard of 5.
+// 10 f32 that each of n pipeline ranks holds: all of them, or the shard of 5.
 Program tied_over(int32_t n, const char* how_kept) {
   std::string text = fmt::format("gsel-program 1\nrank 0\nmesh data=2 pipeline={}\nstages", n);
   for (int32_t s = 0; s < n; ++s) text += fmt::format(" {}", s);
@@ -174,8 +174,8 @@ void sums_over_the_pipeline_send_as_an_all_reduce_does(void**) {
   assert_int_equal(sent(tied_over(3, ""), GSEL_INSTR_OVERFLOW), 8 + 8);
 }
 
-// Rank 0 hears of the loss; the place that has it tells each other one.
-void the_place_of_the_loss_tells_the_others(void**) {
+// Rank 0 receives the loss; the pipeline rank that has it sends it to each other one.
+void the_rank_of_the_loss_tells_the_others(void**) {
   assert_int_equal(sent(tied_over(2, ""), GSEL_INSTR_LOSS_ALLREDUCE), 0);
   Program last = tied_over(3, "");
   last.rank = 2 * 2;
@@ -199,16 +199,16 @@ void check_inserted(const std::string& before, const std::string& after) {
 }
 
 void tied_sums_stand_behind_reductions_and_before_what_looks(void**) {
-  const std::string begun =
+  const std::string started =
       "allreduce bucket=0 axis=data\nallreduce bucket=1 axis=data\nallreduce bucket=2 axis=data\n"
       "loss_allreduce axis=pipeline\nloss_allreduce axis=data\n";
-  check_inserted(begun + "wait bucket=0\nwait bucket=1\nwait bucket=2\nnorm\nstep bucket=0\n",
-                 begun +
+  check_inserted(started + "wait bucket=0\nwait bucket=1\nwait bucket=2\nnorm\nstep bucket=0\n",
+                 started +
                      "wait bucket=0\nwait bucket=1\nwait bucket=2\nallreduce_tied bucket=2\nallreduce_tied bucket=0\n"
                      "norm\nstep bucket=0\n");
   // Each is stepped as soon as it is there: waits that stood later come before it.
-  check_inserted(begun + "wait bucket=1\nstep bucket=1\nwait bucket=0\nstep bucket=0\nwait bucket=2\nstep bucket=2\n",
-                 begun +
+  check_inserted(started + "wait bucket=1\nstep bucket=1\nwait bucket=0\nstep bucket=0\nwait bucket=2\nstep bucket=2\n",
+                 started +
                      "wait bucket=1\nstep bucket=1\nwait bucket=0\nwait bucket=2\nallreduce_tied bucket=2\n"
                      "allreduce_tied bucket=0\nstep bucket=0\nstep bucket=2\n");
   check_inserted("overflow axis=pipeline\nstep bucket=1\n",
@@ -235,14 +235,14 @@ void holders_ties_and_ways_follow_from_the_stages(void**) {
 
 int main() {
   const CMUnitTest tests[] = {
-      cmocka_unit_test(any_cuts_places_and_orders_are_accepted),
+      cmocka_unit_test(any_cuts_stages_and_orders_are_accepted),
       cmocka_unit_test(no_damage_is_accepted),
       cmocka_unit_test(transfers_are_enough_and_half_of_them_are_not),
       cmocka_unit_test(who_sends_much_before_it_receives_needs_as_many),
       cmocka_unit_test(what_waits_for_ever_is_named),
       cmocka_unit_test(bytes_that_cross_are_those_of_live_values),
       cmocka_unit_test(sums_over_the_pipeline_send_as_an_all_reduce_does),
-      cmocka_unit_test(the_place_of_the_loss_tells_the_others),
+      cmocka_unit_test(the_rank_of_the_loss_tells_the_others),
       cmocka_unit_test(tied_sums_stand_behind_reductions_and_before_what_looks),
       cmocka_unit_test(holders_ties_and_ways_follow_from_the_stages),
   };

@@ -9,7 +9,7 @@ namespace {
 using namespace gsel;
 using namespace gsel::test;
 
-// Two places, two data ranks: rank = data + 2 * place. The first place runs ahead by one forward.
+// Two pipeline ranks, two data ranks: rank = data + 2 * pipeline. Pipeline rank 0 runs ahead by one forward.
 std::string outline(int32_t rank) {
   return fmt::format(
       "gsel-program 1\nrank {}\nmesh data=2 pipeline=2\nstages 0 1\nparam u 8\nparam w 4\nvalue t input\n"
@@ -57,7 +57,7 @@ Texts all_texts() {
 }
 
 struct Wrong {
-  int32_t rank;  // -1: all; -2: those of place 0; -3: those of place 1
+  int32_t rank;  // -1: all; -2: those of pipeline rank 0; -3: of pipeline rank 1
   const char *lines, *replacement, *message;
 };
 
@@ -104,7 +104,7 @@ const Wrong kWrongs[] = {
     {2, "recv value=x mb=0 from=0\nforward layer=loss mb=0\npost_validate",
      "post_validate\nrecv value=x mb=0 from=0\nforward layer=loss mb=0",
      "rank 0, step instruction 2 (line 20): send value=x mb=0 to=2: it stands before"},
-    // Where nothing crosses, any place will do.
+    // Where nothing crosses, any position will do.
     {-2, "input value=t mb=1\nforward layer=a mb=1\npost_validate",
      "post_validate\ninput value=t mb=1\nforward layer=a mb=1", nullptr},
 };
@@ -166,7 +166,7 @@ void post_validate_moves_forward_until_no_message_crosses(void**) {
   for (int32_t rank = 0; rank < 4; ++rank) assert_true(equal(programs[rank], expected[rank]));
   place_post_validations(programs);
   for (int32_t rank = 0; rank < 4; ++rank) assert_true(equal(programs[rank], expected[rank]));
-  // A place that cannot take even the first message pulls the other to its begin.
+  // A pipeline rank that cannot take even the first message pulls the other to its begin.
   const auto post_validate = programs[2].step.begin() + post_validate_position(programs[2]);
   std::rotate(programs[2].step.begin(), post_validate, post_validate + 1);
   place_post_validations(programs);

@@ -23,9 +23,9 @@ const std::vector<Program>& drawn(uint32_t seed) {
   if (all[seed].empty()) {
     Draw draw(seed);
     PipelineShape shape = PipelineShape::drawn(draw);
-    shape.places = draw.from(1, 3);
+    shape.pipeline = draw.from(1, 3);
     shape.data = draw.from(1, 2);
-    if (shape.data == 1) shape.sharding = Sharding::whole;
+    if (shape.data == 1) shape.sharding = Sharding::none;
     all[seed] = TensorMaker(PipelineMaker(shape, draw).all(), draw.from(2, 4), draw).all();
   }
   return all[seed];
@@ -71,26 +71,26 @@ void messages_of_parts_end_with_enough_transfers(void**) {
 struct Step {
   std::string from, to;  // placements, of a shard with its dimension
 };
-std::string value_line(const std::string& name, const std::string& placement, int64_t bytes, int32_t place,
+std::string value_line(const std::string& name, const std::string& placement, int64_t bytes, int32_t rank,
                        int32_t ranks) {
   const bool is_part = placement.starts_with("shard");
   return fmt::format("value {} bytes={} gradient placement={}{}\n", name, is_part ? bytes / ranks : bytes,
                      is_part ? "shard" : placement,
-                     is_part ? fmt::format(" part={}:{}-{}/{}", placement.substr(5), place, place + 1, ranks) : "");
+                     is_part ? fmt::format(" part={}:{}-{}/{}", placement.substr(5), rank, rank + 1, ranks) : "");
 }
 
-Program redistributing(const std::vector<Step>& steps, int64_t bytes, int64_t samples, int32_t place = 0,
+Program redistributing(const std::vector<Step>& steps, int64_t bytes, int64_t samples, int32_t rank = 0,
                        int32_t ranks = 4) {
   std::string values, layers, forward, backward;
   for (size_t i = 0; i < steps.size(); ++i) {
-    values += value_line(fmt::format("a{}", i), steps[i].from, bytes, place, ranks) +
-              value_line(fmt::format("b{}", i), steps[i].to, bytes, place, ranks);
+    values += value_line(fmt::format("a{}", i), steps[i].from, bytes, rank, ranks) +
+              value_line(fmt::format("b{}", i), steps[i].to, bytes, rank, ranks);
     layers += fmt::format("layer c{0} reads=a{0} writes=b{0} backward_input redistributes\n", i);
     forward += fmt::format("forward layer=c{} mb=0\n", i);
     backward += fmt::format("backward_input layer=c{} mb=0\n", i);
   }
   return parse_program(
-      fmt::format("gsel-program 1\nrank {}\nmesh tensor={}\n{}{}microbatch 0 {}\nsetup\nstep\n{}{}end\n", place, ranks,
+      fmt::format("gsel-program 1\nrank {}\nmesh tensor={}\n{}{}microbatch 0 {}\nsetup\nstep\n{}{}end\n", rank, ranks,
                   values, layers, samples, forward, backward),
       "t.txt");
 }
@@ -168,8 +168,8 @@ void what_goes_round_is_sent_once_a_phase(void**) {
 
 // S + (n - 2) * slice, where 5 elements in 3 slices are 2, 2 and 1.
 void uneven_slices_and_parts_are_counted_as_they_are(void**) {
-  for (const auto& [place, slice] : {std::pair{0, 2}, {1, 2}, {2, 1}}) {
-    const Program p = redistributing({{"partial", "replicate"}}, 20, 1, place, 3);
+  for (const auto& [rank, slice] : {std::pair{0, 2}, {1, 2}, {2, 1}}) {
+    const Program p = redistributing({{"partial", "replicate"}}, 20, 1, rank, 3);
     assert_int_equal(sent(p, GSEL_FORWARD).bytes_sent, 20 + 4 * slice);
   }
   const Program p = parse_program(

@@ -76,13 +76,13 @@ void random_model(Dice& dice, Program& p) {
   }
   for (int64_t i = dice.roll(1, 6); i > 0; --i)
     p.values.push_back({fmt::format("v{}", i), dice.roll(0, 50), dice.coin(), dice.coin(), dice.coin()});
-  const int32_t n_places = p.mesh.size[GSEL_AXIS_PIPELINE];
-  const int64_t n_layers = dice.roll(n_places, n_places + 4);
+  const int32_t n_ranks = p.mesh.size[GSEL_AXIS_PIPELINE];
+  const int64_t n_layers = dice.roll(n_ranks, n_ranks + 4);
   int32_t stage = 0;
   for (int64_t i = n_layers; i > 0; --i) {
     ProgramLayer l;
-    // A stage begins by chance, and where as many layers are left as places without one.
-    if (i < n_layers && (i <= n_places - 1 - stage || dice.coin())) ++stage;
+    // A stage begins by chance, and where as many layers are left as pipeline ranks without one.
+    if (i < n_layers && (i <= n_ranks - 1 - stage || dice.coin())) ++stage;
     l.stage = stage;
     l.name = fmt::format("l{}", i);
     l.inputs = dice.some(p.values.size(), 3);
@@ -97,11 +97,11 @@ void random_model(Dice& dice, Program& p) {
     p.layers.push_back(std::move(l));
   }
   p.rank_of_stage.clear();
-  for (int32_t s = 0; s <= stage; ++s) p.rank_of_stage.push_back(s % n_places);
+  for (int32_t s = 0; s <= stage; ++s) p.rank_of_stage.push_back(s % n_ranks);
   p.transfers = static_cast<int32_t>(dice.roll(1, 9));
 }
 
-// Of the first of them alone where others are held by other places.
+// Of the first of them alone where others are held by other pipeline ranks.
 std::vector<int32_t> held_alike(const Program& p, const std::vector<int32_t>& params) {
   std::vector<int32_t> alike;
   for (int32_t param : params)
@@ -191,7 +191,7 @@ void each_attribute_stands_in_the_text(void**) {
       fail_msg("no line \"%s\" in\n%s", line, text.c_str());
 }
 
-// What ranks of a tensor axis share, at a place between others.
+// What ranks of a tensor axis share, of a rank between others.
 const char kTensor[] =
     "gsel-program 1\nrank 1\nmesh tensor=3 data=1 pipeline=1\nparam qkv 96 rows=24 part=0:2-4/6x3\n"
     "param o 32 rows=4 part=1:2-4/6\nparam b 8 partial_gradient\nvalue t bytes=4 dtype=i32 input\n"

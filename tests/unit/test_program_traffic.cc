@@ -96,9 +96,9 @@ std::vector<Call> calls_of(const Program& p, const gsel_instr& instr) {
     case GSEL_INSTR_GATHER: {
       const int64_t sample = p.values[instr.value].sample_bytes / 4;
       std::vector<int64_t> bounds;
-      for (int32_t place = 0; place <= p.mesh.size[GSEL_AXIS_DATA]; ++place) {
+      for (int32_t i = 0; i <= p.mesh.size[GSEL_AXIS_DATA]; ++i) {
         const int32_t n = p.mesh.size[GSEL_AXIS_DATA], count = static_cast<int32_t>(p.microbatches[mb.whole].count);
-        bounds.push_back(sample * (place < n ? shard_range(count, n, place).begin : count));
+        bounds.push_back(sample * (i < n ? shard_range(count, n, i).begin : count));
       }
       c.counts = counts_of(bounds);
       c.call.kind = instr.kind == GSEL_INSTR_SCATTER ? GSEL_COLLECTIVE_SCATTERV : GSEL_COLLECTIVE_GATHERV;

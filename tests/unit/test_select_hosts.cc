@@ -42,7 +42,7 @@ std::vector<Unit> accelerators(const Inventory& inventory, int32_t without = -1)
 struct Row {
   const char* why;
   const char *hostfile, *include, *exclude;  // nullptr: not given
-  const char* left;                          // places in the inventory; nullptr: refused
+  const char* left;                          // indices in the inventory; nullptr: refused
   gsel_status code = GSEL_OK;
   const char* token = "";
   int column = 0, line = 0;
@@ -129,11 +129,11 @@ bool is_as_expected(const Row& row) {
   bool good = false;
   try {
     Trace trace;
-    std::vector<int32_t> places;
+    std::vector<int32_t> indices;
     for (const Unit& unit :
          gsel::apply_host_filters(inventory, accelerators(inventory, row.hidden), request_of(row), trace))
-      places.push_back(unit.device);
-    got = fmt::format("{}", fmt::join(places, ","));
+      indices.push_back(unit.device);
+    got = fmt::format("{}", fmt::join(indices, ","));
     good = row.left && got == row.left;
   } catch (const Error& error) {
     const gsel::Place& place = error.place();

@@ -59,7 +59,7 @@ void check_note(const Inventory& inventory, const std::string& part) {
 }
 
 // The accelerators as one line each of "pci vendor ordinal", the CPU left out; bus order is part of the text.
-std::string places(const Inventory& inventory) {
+std::string ordinals(const Inventory& inventory) {
   std::string out;
   for (const Device& device : inventory.devices)
     if (!device.is_cpu()) out += fmt::format("{}:{} ", device.pci.substr(9, 2), device.ordinal);
@@ -80,7 +80,7 @@ void every_recorded_machine_ends_with_the_cpu(void**) {
 
 void amd_devices_are_those_of_kfd(void**) {
   const Inventory inventory = recorded("mi250x4");
-  assert_string_equal(places(inventory).c_str(), "c1:2 c6:3 c9:0 ce:1 ");  // KFD's order is not the bus's
+  assert_string_equal(ordinals(inventory).c_str(), "c1:2 c6:3 c9:0 ce:1 ");  // KFD's order is not the bus's
   const Device& d = inventory.devices[3];
   assert_string_equal(d.vendor.c_str(), "amd");
   assert_string_equal(d.name.c_str(), "AMD INSTINCT MI250 (MCM) OAM AC MBA");
@@ -111,7 +111,7 @@ void amd_links_are_xgmi(void**) {
 
 void intel_devices_are_those_of_drm(void**) {
   const Inventory inventory = recorded("pvc2");
-  assert_string_equal(places(inventory).c_str(), "00:2 29:0 9a:1 ");  // Level Zero lists discrete devices first
+  assert_string_equal(ordinals(inventory).c_str(), "00:2 29:0 9a:1 ");  // Level Zero lists discrete devices first
   assert_true(inventory.devices[0].integrated && inventory.devices[0].tiles == 0);  // its second gt is no tile
   for (int i = 1; i <= 2; ++i) {
     const Device& d = inventory.devices[static_cast<size_t>(i)];
@@ -168,7 +168,7 @@ void gaudi_devices_keep_their_module_ids(void**) {
 
 void ascend_devices_are_found_on_the_bus(void**) {
   const Inventory inventory = recorded("ascend8");
-  assert_string_equal(places(inventory).c_str(), "01:-1 02:-1 41:-1 42:-1 81:-1 82:-1 c1:-1 c2:-1 ");
+  assert_string_equal(ordinals(inventory).c_str(), "01:-1 02:-1 41:-1 42:-1 81:-1 82:-1 c1:-1 c2:-1 ");
   assert_string_equal(inventory.devices[0].name.c_str(), "Ascend 910B");
   assert_int_equal(inventory.devices[0].numa, 3);
   assert_true(inventory.devices[0].accessible);
@@ -185,7 +185,7 @@ void hlml_tells_uuids(void**) {
 void dcmi_tells_logical_ids_and_memory(void**) {
   const Inventory inventory =
       detect({{"GSEL_DCMI_LIBRARY", fixture("fake_dcmi.so")}, {"GSEL_SYSFS_ROOT", machine("ascend8")}});
-  assert_string_equal(places(inventory).c_str(), "01:1 02:3 41:5 42:7 81:4 82:6 c1:0 c2:2 ");
+  assert_string_equal(ordinals(inventory).c_str(), "01:1 02:3 41:5 42:7 81:4 82:6 c1:0 c2:2 ");
   const Device& d = inventory.devices[0];
   assert_string_equal(d.name.c_str(), "Ascend 910B3");
   assert_string_equal(d.architecture.c_str(), "910b");
@@ -198,7 +198,7 @@ void dcmi_tells_logical_ids_and_memory(void**) {
 
 void nvidia_devices_are_listed_without_nvml(void**) {
   const Inventory inventory = recorded("nvidia_files");
-  assert_string_equal(places(inventory).c_str(), "0a:-1 ab:-1 b1:-1 ");
+  assert_string_equal(ordinals(inventory).c_str(), "0a:-1 ab:-1 b1:-1 ");
   const Device& d = inventory.devices[0];
   assert_string_equal(d.name.c_str(), "NVIDIA A100-SXM4-40GB");
   assert_string_equal(d.uuid.c_str(), "GPU-11111111-0000-0000-0000-000000000000");
@@ -233,7 +233,7 @@ void nvml_tells_instances(void**) {
   const Inventory inventory = faked("mig");
   const Device &divided = inventory.devices[0], &other = inventory.devices[1];
   assert_true(divided.divided && !other.divided);
-  assert_int_equal(divided.partitions.size(), 2);  // the place between them stands empty
+  assert_int_equal(divided.partitions.size(), 2);  // the slot between them is empty
   assert_string_equal(divided.partitions[0].uuid.c_str(), "MIG-33333333-0000-0000-0000-000000000000");
   assert_int_equal(divided.partitions[0].gi, 1);
   assert_int_equal(divided.partitions[0].ci, 0);

@@ -173,15 +173,15 @@ static void load_small(const small_format* f, float* dst, const void* src, int64
 
 /* Calls an f32 callback with an f32 copy of one tensor, which it reads or writes. */
 enum { MOST_ELEMS = 8 * STEP_WIDTH };
-static gsel_status with_wide(gsel_layer_fn callback, const gsel_call* c, const gsel_tensor** place, int reads) {
+static gsel_status with_wide(gsel_layer_fn callback, const gsel_call* c, const gsel_tensor** slot, int reads) {
   const small_format* f = (const small_format*)((const step_model*)c->user_data)->user;
-  const gsel_tensor small = **place;
+  const gsel_tensor small = **slot;
   float wide[MOST_ELEMS];
   gsel_tensor copy = small;
   if (small.dtype != f->dtype || small.n_elems > MOST_ELEMS) return GSEL_ERR_INTERNAL;
   copy.data = wide;
   if (reads) load_small(f, wide, small.data, small.n_elems);
-  *place = &copy;
+  *slot = &copy;
   const gsel_status status = callback(c, c->user_data);
   if (!reads) store_small(f, small.data, wide, small.n_elems);
   return status;

@@ -1,4 +1,4 @@
-// unit/test_step_pipeline.cc: the executor on programs with messages: every place of a pipeline computes its stages,
+// unit/test_step_pipeline.cc: the executor on programs with messages: every rank of a pipeline computes its stages,
 // and parameters, losses and answers to questions are those of one rank, bit for bit.
 #include <atomic>
 #include <cmath>
@@ -44,11 +44,11 @@ std::string text(int32_t batch, int32_t microbatch, const char* more = "") {
 
 Program lowered(const Trial& t, const Model& model, const Config& config, int32_t rank) {
   const Mesh mesh = made::pipeline_mesh(t.data, t.pipeline);
-  const int32_t place = mesh.coordinate(rank, GSEL_AXIS_PIPELINE);
+  const int32_t pipeline_rank = mesh.coordinate(rank, GSEL_AXIS_PIPELINE);
   made::PipelineLowering lowering(model, config, mesh, rank, t.cut);
   const auto m = static_cast<int32_t>(base_program(model, config, mesh, rank).microbatches.size());
-  Program program = lowering.lower(t.halves ? made::all_forward_all_backward(t.cut, place, m)
-                                            : made::one_forward_one_backward(place, t.pipeline, m));
+  Program program = lowering.lower(t.halves ? made::all_forward_all_backward(t.cut, pipeline_rank, m)
+                                            : made::one_forward_one_backward(pipeline_rank, t.pipeline, m));
   program.transfers = t.transfers;
   return program;
 }
@@ -159,15 +159,15 @@ void expect_equal(const Outcome& got, const Outcome& expected, const std::string
 
 const made::Cut kCuts[] = {
     {{L_FC2}, {0, 1}},                        // x skips into the second stage, the table is tied
-    {{L_FC1, L_ADD}, {0, 1, 2}},              // x passes a place that reads it
+    {{L_FC1, L_ADD}, {0, 1, 2}},              // x passes a rank that reads it
     {{L_CLIP, L_FC2, L_HEAD}, {0, 1, 2, 3}},  // x is relayed to where it is read
     {{L_FC1, L_CLIP, L_FC2, L_ADD, L_HEAD, L_LOSS}, {0, 1, 2, 3, 4, 5, 6}},
-    {{L_FC1, L_FC2, L_ADD}, {0, 1, 0, 1}},  // two stages on a place
+    {{L_FC1, L_FC2, L_ADD}, {0, 1, 0, 1}},  // two stages on a rank
     {{L_FC1, L_FC2, L_ADD}, {0, 1, 1, 0}},  // a V: nothing is sent where it turns
     {{L_FC1, L_CLIP, L_FC2, L_ADD, L_HEAD}, {0, 1, 2, 2, 1, 0}},
 };
 
-int32_t places(const made::Cut& cut) {
+int32_t pipeline_size(const made::Cut& cut) {
   return 1 + std::ranges::max(cut.rank_of_stage);
 }
 
@@ -183,12 +183,12 @@ void pipelines_compute_what_one_rank_does(void**) {
     for (size_t c = 0; c < std::size(kCuts); ++c)
       for (bool halves : {false, true}) {
         const made::Cut& cut = kCuts[c];
-        if (!halves && static_cast<size_t>(places(cut)) != cut.rank_of_stage.size()) continue;
+        if (!halves && static_cast<size_t>(pipeline_size(cut)) != cut.rank_of_stage.size()) continue;
         for (int32_t transfers : {1, 2, 8}) {
-          // Places that send to each other and have two stages need room for what crosses.
-          if (transfers < 8 && static_cast<size_t>(places(cut)) != cut.rank_of_stage.size()) continue;
+          // Ranks that send to each other and have two stages need room for what crosses.
+          if (transfers < 8 && static_cast<size_t>(pipeline_size(cut)) != cut.rank_of_stage.size()) continue;
           const auto got = outcomes(
-              {.config = config, .pipeline = places(cut), .transfers = transfers, .cut = cut, .halves = halves});
+              {.config = config, .pipeline = pipeline_size(cut), .transfers = transfers, .cut = cut, .halves = halves});
           for (size_t r = 0; r < got.size(); ++r)
             expect_equal(got[r], expected,
                          fmt::format("{} micro-batches, cut {}, {}, {} transfers, rank {}", microbatches, c,
@@ -208,7 +208,7 @@ void large_messages_are_under_way_beside_the_computation(void**) {
       for (int32_t transfers : {1, 2, 8}) {
         if (c == 5 && transfers < 8) continue;
         const auto got = outcomes({.config = config,
-                                   .pipeline = places(kCuts[c]),
+                                   .pipeline = pipeline_size(kCuts[c]),
                                    .transfers = transfers,
                                    .cut = kCuts[c],
                                    .halves = c == 5});
@@ -218,12 +218,12 @@ void large_messages_are_under_way_beside_the_computation(void**) {
   }
 }
 
-// The second place has the tied table alone, and begins with another one.
+// Pipeline rank 1 has the tied table alone, and begins with another one.
 void tied_parameters_begin_alike_wherever_they_are(void**) {
   const std::string config = text(12, 3);
   const Outcome expected = alone(config);
   const auto got = outcomes({.config = config, .pipeline = 2, .cut = {{L_HEAD}, {0, 1}}, .other_values_on = 1});
-  for (const Outcome& out : got) expect_equal(out, expected, "another table on the second place");
+  for (const Outcome& out : got) expect_equal(out, expected, "another table on pipeline rank 1");
 }
 
 void pipelines_on_a_data_axis_compute_what_one_rank_does(void**) {
@@ -231,7 +231,7 @@ void pipelines_on_a_data_axis_compute_what_one_rank_does(void**) {
   const Outcome expected = alone(config);
   for (size_t c = 0; c < 3; ++c) {
     const auto got = outcomes(
-        {.config = text(24, 2, "clip_norm = 1e9\n"), .data = 2, .pipeline = places(kCuts[c]), .cut = kCuts[c]});
+        {.config = text(24, 2, "clip_norm = 1e9\n"), .data = 2, .pipeline = pipeline_size(kCuts[c]), .cut = kCuts[c]});
     for (size_t r = 0; r < got.size(); ++r) expect_equal(got[r], expected, fmt::format("cut {}, rank {}", c, r));
   }
 }
@@ -292,8 +292,8 @@ void a_failing_stage_ends_the_step_everywhere_with_its_reason(void**) {
   for (int32_t data : {1, 2, 3})
     for (size_t c : {size_t{0}, size_t{1}, size_t{5}})
       for (int step : {0, 1}) {
-        const int32_t pipeline = places(kCuts[c]);
-        const int32_t place = c == 5 ? 0 : pipeline - 1;  // of the head
+        const int32_t pipeline = pipeline_size(kCuts[c]);
+        const int32_t pipeline_rank = c == 5 ? 0 : pipeline - 1;  // of the head
         for (int32_t replica = 0; replica < data; ++replica) {
           FaultTrial fault{{.config = text(24, 2),
                             .data = data,
@@ -302,8 +302,8 @@ void a_failing_stage_ends_the_step_everywhere_with_its_reason(void**) {
                             .cut = kCuts[c],
                             .halves = c == 5,
                             .fail_at_step = step,
-                            .fail_on_rank = place * data + replica},
-                           place * data + replica};
+                            .fail_on_rank = pipeline_rank * data + replica},
+                           pipeline_rank * data + replica};
           as_threads(data * pipeline, fail_rank, &fault);
         }
       }

@@ -29,10 +29,10 @@ Json interval(const char* instruction, int microbatch, double begin_ms, double e
   return json;
 }
 
-std::string step_of(int rank, int places, int replicas, const Json& intervals) {
+std::string step_of(int rank, int pipeline, int replicas, const Json& intervals) {
   return Json{{"steps",
                {{{"rank", rank},
-                 {"mesh", {{"tensor", 1}, {"data", replicas}, {"pipeline", places}}},
+                 {"mesh", {{"tensor", 1}, {"data", replicas}, {"pipeline", pipeline}}},
                  {"began_ns", 1'000'000'000},
                  {"intervals", intervals}}}}}
       .dump();
@@ -66,8 +66,8 @@ void a_simulation_is_a_row_per_rank_with_a_box_per_action(void**) {
 void several_simulations_share_a_scale(void**) {
   const std::string svg = svg_of(timeline_of({simulation_of("1f1b", 2, 4), simulation_of("zb-h1", 2, 4)}));
   assert_int_equal(count(svg, "micro-batches: bubble"), 2);
-  const auto place = [&](size_t at) { return svg.substr(svg.rfind("<rect", at), at - svg.rfind("<rect", at)); };
-  const auto x = [&](size_t at) { return std::stod(place(at).substr(place(at).find(" x=\"") + 4)); };
+  const auto box = [&](size_t at) { return svg.substr(svg.rfind("<rect", at), at - svg.rfind("<rect", at)); };
+  const auto x = [&](size_t at) { return std::stod(box(at).substr(box(at).find(" x=\"") + 4)); };
   const size_t one = svg.find("<title>0F1 from 1 to 2"), other = svg.find("<title>0F1 from 1 to 2", one + 1);
   assert_true(other != svg.npos && x(one) == x(other));
 }
@@ -147,7 +147,7 @@ void both_halves_in_a_row_are_one_backward(void**) {
   check_text(rows({one_layer, fused}), "F0 B0; F0 B0");
 }
 
-void ranks_stand_in_order_of_replica_and_place(void**) {
+void ranks_stand_in_order_of_replica_and_pipeline_rank(void**) {
   std::vector<std::string> documents;
   for (int rank = 3; rank >= 0; --rank)
     documents.push_back(step_of(rank, 2, 2, Json::array({interval("forward", 0, rank, rank + 1)})));
@@ -216,7 +216,7 @@ int main() {
       cmocka_unit_test(instructions_join_to_actions),
       cmocka_unit_test(an_input_before_a_wait_is_in_no_box),
       cmocka_unit_test(both_halves_in_a_row_are_one_backward),
-      cmocka_unit_test(ranks_stand_in_order_of_replica_and_place),
+      cmocka_unit_test(ranks_stand_in_order_of_replica_and_pipeline_rank),
       cmocka_unit_test(steps_without_a_pipeline_have_no_chart),
       cmocka_unit_test(bad_documents_are_refused_with_their_place),
   };

@@ -8,7 +8,7 @@ namespace {
 
 using namespace gsel;
 
-// Two micro-batches of a bucket of 64 KiB, kept in halves; the other place of the pipeline is told the loss.
+// Two micro-batches of a bucket of 64 KiB, kept in halves; the other pipeline rank is told the loss.
 Program program_of(const std::string& mesh, const std::string& shard) {
   return parse_program("gsel-program 1\nrank 0\nmesh " + mesh +
                            "\nparam w 16384\nvalue x input\nvalue sum bytes=8 scalar\nvalue weight bytes=8 scalar\n"

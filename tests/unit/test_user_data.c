@@ -92,12 +92,17 @@ static gsel_layer_options layer_options(void) {
   return layer;
 }
 
-static gsel_model* described(void) {
+static gsel_model* model_of_values(void) {
   gsel_model* model;
   check_ok(gsel_model_create(&model, &err), err);
   add_value(model, "x", GSEL_F32, 1, GSEL_VALUE_INPUT);
   add_value(model, "loss", GSEL_F64, 0, GSEL_VALUE_SCALAR);
   add_value(model, "weight", GSEL_F64, 0, GSEL_VALUE_SCALAR);
+  return model;
+}
+
+static gsel_model* described(void) {
+  gsel_model* model = model_of_values();
   const gsel_param_options param = param_options();
   check_ok(gsel_model_add_param(model, &param, NULL, &err), err);
   const gsel_layer_options layer = layer_options();
@@ -141,11 +146,7 @@ static void a_pipeline_keeps_its_data(void** state) {
   (void)state;
   freed = 0;
   gsel_comm* comm = alone();
-  gsel_model* model;
-  check_ok(gsel_model_create(&model, &err), err);
-  add_value(model, "x", GSEL_F32, 1, GSEL_VALUE_INPUT);
-  add_value(model, "loss", GSEL_F64, 0, GSEL_VALUE_SCALAR);
-  add_value(model, "weight", GSEL_F64, 0, GSEL_VALUE_SCALAR);
+  gsel_model* model = model_of_values();
   gsel_layer_options layer = layer_options();
   layer.n_params = 0;
   layer.backward = NULL;
