@@ -6,6 +6,7 @@
 #   make bench-comm gsel's communicator beside Open MPI, MPICH, Gloo and memcpy; writes bench/results/comm.{md,svg}
 #   make bench-train  examples/gpt beside PyTorch and beside a loop by hand; writes bench/results/train.md
 #   make bench-build  what a build costs in time and size; writes bench/results/build.md
+#   make bench-fresh  make run, test, asan and tsan on a fresh Debian 12 (root, debootstrap); writes bench/results/fresh.md
 #   make bench-pipeline  pipelines as they run beside their simulation; writes bench/results/pipeline.md
 #   make bench-tensor  a model that two ranks share: decoding, training; writes bench/results/tensor.md
 #   make table      trains examples/gpt with every strategy; writes the table of its README
@@ -25,7 +26,7 @@ export GSEL_NO_INSTALL
 export NINJA_STATUS = gsel: step %f of %t: 
 
 .PHONY: all build packages packages-run packages-test packages-peers packages-train data run table matrix test asan \
-        tsan bench bench-build bench-comm bench-train bench-pipeline bench-tensor install install-debug clean soak
+        tsan bench bench-build bench-comm bench-train bench-pipeline bench-tensor bench-fresh install install-debug clean soak
 
 all: build
 
@@ -111,6 +112,9 @@ bench-train: data packages-train
 
 bench-build: packages-test
 	@bench/build.sh bench/results/build.md && echo "gsel: wrote bench/results/build.md"
+
+bench-fresh:
+	@bench/fresh.sh bench/results/fresh.md && echo "gsel: wrote bench/results/fresh.md"
 
 bench-pipeline: packages
 	$(call build,default,pipeline_parts)

@@ -117,10 +117,10 @@ def gathers(runs):
         used, disturbed = chosen(runs.of(name, 8))
         if not used:
             continue
-        ms = {key: statistics.median(1e3 * run[key] for run in used) for key in ("step_s", "gather_s", "exposed_gather_s")}
-        hidden = 100 * (1 - ms["exposed_gather_s"] / ms["gather_s"]) if ms["gather_s"] > 0 else 0
+        ms = {key: statistics.median(1e3 * run[key] for run in used) for key in ("step_s", "allgather_s", "exposed_allgather_s")}
+        hidden = 100 * (1 - ms["exposed_allgather_s"] / ms["allgather_s"]) if ms["allgather_s"] > 0 else 0
         mark = " *" if disturbed else ""
-        yield f"| {what} | {ms['step_s']:.1f} | {ms['gather_s']:.2f} | {ms['exposed_gather_s']:.2f} | {hidden:.0f} %{mark} |"
+        yield f"| {what} | {ms['step_s']:.1f} | {ms['allgather_s']:.2f} | {ms['exposed_allgather_s']:.2f} | {hidden:.0f} %{mark} |"
 
 
 def losses(runs):

@@ -177,8 +177,8 @@ static int one_step(struct session* s, struct totals* totals, gsel_step_report* 
                                    .compute_s = report->compute_s,
                                    .exposed_comm_s = report->exposed_comm_s,
                                    .optimizer_s = report->optimizer_s,
-                                   .gather_s = report->gather_s,
-                                   .exposed_gather_s = report->exposed_gather_s};
+                                   .allgather_s = report->allgather_s,
+                                   .exposed_allgather_s = report->exposed_allgather_s};
   add_step(totals, &step, report->weight);
   return record_add_step(&s->record, &step) ? failed(s, what, "out of memory") : 0;
 }

@@ -21,7 +21,7 @@ const char* const sent_names[SENT_KINDS] = {
 #define STEP_LINE                                                                                    \
   " {\"step\": %" PRId64                                                                             \
   ", \"loss\": %lf, \"seconds\": %lf, \"cpu_s\": %lf, \"compute_s\": %lf, \"exposed_comm_s\": %lf, " \
-  "\"optimizer_s\": %lf, \"gather_s\": %lf, \"exposed_gather_s\": %lf"
+  "\"optimizer_s\": %lf, \"allgather_s\": %lf, \"exposed_allgather_s\": %lf"
 #define RANK_LINE \
   " {\"rank\": %" PRId32 ", \"hash\": \"%" PRIx64 "\", \"peak_bytes\": %" PRIu64 ", \"peak_rss_bytes\": %" PRIu64 ","
 #define SENT_LINE "  \"sent_%31[a-z_]\": %" PRIu64
@@ -73,8 +73,8 @@ static const char* comma(int64_t i, int64_t n) {
 static void write_step(FILE* file, int64_t i, const struct step_record* s, const char* end) {
   fprintf(file, " {\"step\": %" PRId64 ", \"loss\": %.17g, \"seconds\": %.9f, \"cpu_s\": %.9f, \"compute_s\": %.9f, ",
           i, s->loss, s->seconds, s->cpu_s, s->compute_s);
-  fprintf(file, "\"exposed_comm_s\": %.9f, \"optimizer_s\": %.9f, \"gather_s\": %.9f, \"exposed_gather_s\": %.9f}%s\n",
-          s->exposed_comm_s, s->optimizer_s, s->gather_s, s->exposed_gather_s, end);
+  fprintf(file, "\"exposed_comm_s\": %.9f, \"optimizer_s\": %.9f, \"allgather_s\": %.9f, \"exposed_allgather_s\": %.9f}%s\n",
+          s->exposed_comm_s, s->optimizer_s, s->allgather_s, s->exposed_allgather_s, end);
 }
 
 static void write_rank(FILE* file, const struct record* record, int32_t r) {
@@ -133,7 +133,7 @@ static int32_t read_lines(FILE* file, struct record* record) {
   struct rank_record r = {0};
   while (fgets(line, sizeof line, file)) {
     if (sscanf(line, STEP_LINE, &at, &s.loss, &s.seconds, &s.cpu_s, &s.compute_s, &s.exposed_comm_s, &s.optimizer_s,
-               &s.gather_s, &s.exposed_gather_s) == 9 &&
+               &s.allgather_s, &s.exposed_allgather_s) == 9 &&
         at == record->steps) {
       if (record_add_step(record, &s)) return -1;
     } else if (sscanf(line, RANK_LINE, &rank, &r.hash, &r.peak_bytes, &r.peak_rss_bytes) == 4 && rank == ranks &&

@@ -33,7 +33,7 @@ struct step_record {
   double seconds; /* of the whole step */
   double cpu_s;   /* of it, the processor's, over all threads of the process */
   double compute_s, exposed_comm_s, optimizer_s;
-  double gather_s, exposed_gather_s; /* gathers of parameters: how long they took, and what of it was waited for */
+  double allgather_s, exposed_allgather_s; /* gathers of parameters: how long they took, and what of it was waited for */
 };
 
 /* A part of a rank's memory, as forecast and as taken at most. */

@@ -26,7 +26,7 @@ GSEL_EXTERN_C_BEGIN
 
 typedef struct gsel_comm gsel_comm;
 
-/* Names one communicator to be. Made by one rank, carried to the others by the caller. */
+/* Names one communicator to be. Made by one rank, carried to the others by the caller. Layout is frozen. */
 typedef struct gsel_unique_id {
   uint8_t bytes[128];
 } gsel_unique_id;

@@ -124,6 +124,7 @@ GSEL_API void gsel_inventory_free(gsel_inventory *inventory);
 
 /* ---- resolve ------------------------------------------------------------------------------------------ */
 
+/* A variable of the environment. Layout is frozen. */
 typedef struct gsel_env_var {
   gsel_str name;
   gsel_str value;

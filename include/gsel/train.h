@@ -138,10 +138,10 @@ typedef struct gsel_step_report {
   uint64_t bytes_sent;           /* by this rank in this step */
   int32_t n_reduces;             /* gradient buckets reduced */
   int32_t n_overlapped;          /* of them, begun before the last backward callback had ended */
-  int32_t n_gathers;             /* gathers of parameters */
+  int32_t n_allgathers;          /* allgathers of parameters */
   int32_t skipped;               /* 1: a gradient was not finite, on any rank; nothing was updated (train.non_finite) */
-  double gather_s;               /* duration of the gathers */
-  double exposed_gather_s;       /* of it, waited for; a part of exposed_comm_s */
+  double allgather_s;            /* duration of the allgathers */
+  double exposed_allgather_s;    /* of it, waited for; a part of exposed_comm_s */
   double learning_rate;          /* of this step */
   double loss_scale;             /* of this step; 1 unless train.precision is "fp16" */
   uint64_t peak_bytes;           /* of memory this rank's trainer has held at once */

@@ -64,10 +64,10 @@ GSEL_API gsel_str gsel_str_from(const char *text);
  *              thread that releases the last object that keeps it. A call that fails has kept nothing */
 typedef void (*gsel_free_fn)(void *user_data);
 
-/* Every transparent struct starts with `uint32_t struct_size` and `uint32_t reserved` (zero) and grows only at its
- * end. A smaller size is an older caller and its missing fields take defaults; a larger one is accepted when the
- * tail this library does not know is zero. Each such type has an initialiser, GSEL_<TYPE>_INIT, made of this,
- * and for foreign callers a function gsel_<type>_init(s, struct_size), which zeroes struct_size bytes and notes the
+/* Every transparent struct starts with `uint32_t struct_size` and grows only at its end. Fields named reserved are zero,
+ * and bits of `flags` that have no name are refused. A smaller size is an older caller and its missing fields take defaults; a larger one is accepted when the
+ * tail this library does not know is zero. Each such type that a program
+ * passes has an initialiser, GSEL_<TYPE>_INIT, made of this (a plugin states sizeof), and for foreign callers a function gsel_<type>_init(s, struct_size), which zeroes struct_size bytes and notes the
  * size; struct_size is the size the caller was compiled with, and the library writes no byte behind it (NULL, less than
  * the two first fields, 4 GiB or more: nothing is written). In C++ the initialiser is a value, because braces would warn about
  * each field left out. In an array of such structs each states the same size, and that is the distance between them.

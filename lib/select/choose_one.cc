@@ -292,7 +292,7 @@ class Chooser {
   void keep(const std::vector<Unit>& units, const std::string& why_not) {
     candidates_.keep(units, why_not);
     for (size_t i = 0; i < units.size(); ++i)
-      candidates_.note(units[i], fmt::format("place {} of {}", i, printable(input_.value)));
+      candidates_.note(units[i], fmt::format("position {} of {}", i, printable(input_.value)));
   }
 
   // CUDA lets a process see one instance of MIG and nothing beside it.

@@ -160,7 +160,7 @@ Selection resolve_as(const System& system, std::shared_ptr<const Inventory> inve
                : reading.hidden_by;
   });
   for (size_t i = 0; i < reading.units.size(); ++i)
-    candidates.note(reading.units[i], fmt::format("place {} of what {} sees", i, system.name));
+    candidates.note(reading.units[i], fmt::format("position {} of what {} sees", i, system.name));
   if (!system.reads_devices && (request.devices || request.order)) {
     Request over = request;
     if (over.accelerator && !rules_named(*over.accelerator)) over.accelerator.reset();

@@ -48,6 +48,18 @@ static void the_step_is_scaled_by_the_global_weight_exactly(void** state) {
   free_outcomes(out);
 }
 
+/* Its headers knew neither `rank_along` nor the macro that defines a strategy. */
+static void a_plugin_built_before_abi_1_1_trains(void** state) {
+  (void)state;
+  outcome *expected = expected_step(), *out = shared_outcomes();
+  trial t = plain("[strategy.data]\nplugin = \"flat_1_0\"\n" SGD("0.0625", "8", "microbatch = 2\n"), out);
+  t.steps = t.count_all = 1;
+  t.expected = expected;
+  as_threads(2, train, &t);
+  free_outcomes(expected);
+  free_outcomes(out);
+}
+
 /* Gradients that were summed where a mean was meant are too large by a factor. The oracle above must see it, and
  * equality with sign-SGD must not, or this file would prove nothing. */
 static void a_sum_instead_of_a_mean_is_seen(void** state) {
@@ -158,13 +170,15 @@ static void random_numbers_come_close_and_come_again(void** state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(the_step_is_scaled_by_the_global_weight_exactly),
+      cmocka_unit_test(a_plugin_built_before_abi_1_1_trains),
       cmocka_unit_test(a_sum_instead_of_a_mean_is_seen),
       cmocka_unit_test(a_plugin_that_divides_by_its_own_weight_is_refused),
       cmocka_unit_test(clipping_scales_by_the_norm_of_the_mean_gradient),
       cmocka_unit_test(random_numbers_come_close_and_come_again),
   };
-  const Folder folder = fresh_folder(); /* the mutant is found here, ours beside the library */
+  const Folder folder = fresh_folder(); /* these are found here, ours beside the library */
   copy_fixture(&folder, "local_mean");
+  copy_fixture(&folder, "flat_1_0");
   const int failures = cmocka_run_group_tests_name("strategies_scale", tests, NULL, NULL);
   remove_folder(&folder);
   return failures;

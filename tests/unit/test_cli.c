@@ -563,7 +563,7 @@ static void devices_are_listed_and_saved(void** state) {
 static void resolve_prints_a_selection_or_a_refusal(void** state) {
   (void)state;
   check_status(gsel_on("a100x8", "resolve", "--devices count:2 --env CUDA_VISIBLE_DEVICES=3,1,7"), 0, "", __LINE__);
-  check_part(out, "place 0 of count:2\n");
+  check_part(out, "position 0 of count:2\n");
   check_part(out, "env: CUDA_DEVICE_ORDER=PCI_BUS_ID\n");
   check_status(gsel_on("a100x8", "resolve", "--compat lightning --devices '\"1, 3\"' --no-env --json"), 0, "",
                __LINE__);

@@ -275,9 +275,9 @@ static void every_candidate_has_its_place_and_reason(void** state) {
     int32_t position;
     const char* reason;
   } expected[] = {{-1, "hidden by CUDA_VISIBLE_DEVICES=3,1,7"},
-                  {1, "place 1 of count:2"},
+                  {1, "position 1 of count:2"},
                   {-1, "hidden by"},
-                  {0, "place 0 of count:2"},
+                  {0, "position 0 of count:2"},
                   {-1, "hidden by"},
                   {-1, "hidden by"},
                   {-1, "hidden by"},

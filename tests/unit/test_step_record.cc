@@ -59,12 +59,12 @@ StepRecord record_of() {
   r.compute_s = 0.3;
   r.exposed_comm_s = 0.05;
   r.optimizer_s = 0.1;
-  r.gather_s = 0.25;
-  r.exposed_gather_s = 0.125;
+  r.allgather_s = 0.25;
+  r.exposed_allgather_s = 0.125;
   r.bytes_sent = (uint64_t{1} << 62) + 1;
   r.n_reduces = 1;
   r.n_overlapped = 1;
-  r.n_gathers = 3;
+  r.n_allgathers = 3;
   r.skipped = 1;
   r.peak_bytes = 4096;
   r.offload_bytes_in = 5;
@@ -94,9 +94,9 @@ void every_field_of_the_report_is_told(void**) {
   assert_true(step["learning_rate"] == 1e-3 && step["loss_scale"] == 1024 && step["skipped"] == true);
   assert_true(step["seconds"] == 0.5 && step["tokens_per_second"] == 16);
   assert_true(step["compute_s"] == 0.3 && step["exposed_comm_s"] == 0.05 && step["optimizer_s"] == 0.1);
-  assert_true(step["gather_s"] == 0.25 && step["exposed_gather_s"] == 0.125);
+  assert_true(step["allgather_s"] == 0.25 && step["exposed_allgather_s"] == 0.125);
   assert_true(step["bytes_sent"] == (uint64_t{1} << 62) + 1);
-  assert_true(step["n_reduces"] == 1 && step["n_overlapped"] == 1 && step["n_gathers"] == 3);
+  assert_true(step["n_reduces"] == 1 && step["n_overlapped"] == 1 && step["n_allgathers"] == 3);
   assert_true(step["peak_bytes"] == 4096 && step["offload_bytes_in"] == 5 && step["offload_bytes_out"] == 6);
   assert_true(step["validated_step"] == 11 && step["restarts"] == 1);
   assert_true(step["began_ns"] == 7'000'000'000 && step["intervals"].is_null());

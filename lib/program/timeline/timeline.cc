@@ -26,13 +26,13 @@ constexpr double kMaxSeconds = 1e9;
 constexpr uint64_t kMaxNs = uint64_t{1} << 62;
 constexpr double kMost = std::numeric_limits<double>::max();
 // Of a step: a number, or null for one that is not finite.
-constexpr const char* kNumbers[] = {"world_size",        "step",       "loss",
-                                    "loss_sum",          "weight",     "gradient_norm",
-                                    "learning_rate",     "loss_scale", "seconds",
-                                    "tokens_per_second", "compute_s",  "exposed_comm_s",
-                                    "optimizer_s",       "gather_s",   "exposed_gather_s",
-                                    "bytes_sent",        "n_reduces",  "n_overlapped",
-                                    "n_gathers",         "peak_bytes", "offload_bytes_in",
+constexpr const char* kNumbers[] = {"world_size",        "step",        "loss",
+                                    "loss_sum",          "weight",      "gradient_norm",
+                                    "learning_rate",     "loss_scale",  "seconds",
+                                    "tokens_per_second", "compute_s",   "exposed_comm_s",
+                                    "optimizer_s",       "allgather_s", "exposed_allgather_s",
+                                    "bytes_sent",        "n_reduces",   "n_overlapped",
+                                    "n_allgathers",      "peak_bytes",  "offload_bytes_in",
                                     "offload_bytes_out"};
 constexpr int32_t kCallingThread = 0, kCommunication = 1;
 

@@ -12,17 +12,27 @@ const Model& model_of(const gsel_pass* pass) {
   return pass->model;
 }
 
+template <class Info>
+bool states_its_size(const Info* info) {
+  return info && info->struct_size >= 2 * sizeof(uint32_t);
+}
+
 // Writes as much of info as the plugin's struct has room for.
 template <class Info>
 gsel_status fill(Info* out, const Info& info) {
+  if (!states_its_size(out)) return GSEL_ERR_ARG;
   std::memcpy(out, &info, std::min<size_t>(out->struct_size, sizeof info));
   return GSEL_OK;
 }
 
-// Reads as much as the plugin's struct has; false when it has none.
+// Reads as much as the plugin's struct has; false when it has none, or sets fields that this version does not know.
 template <class Info>
 bool take(const Info* given, Info& out) {
-  if (!given || given->struct_size < 2 * sizeof(uint32_t)) return false;
+  if (!states_its_size(given)) return false;
+  const auto* bytes = reinterpret_cast<const unsigned char*>(given);
+  if (given->struct_size > sizeof out &&
+      std::any_of(bytes + sizeof out, bytes + given->struct_size, [](unsigned char b) { return b != 0; }))
+    return false;
   std::memcpy(&out, given, std::min<size_t>(given->struct_size, sizeof out));
   return true;
 }
@@ -48,14 +58,18 @@ gsel_status param(const gsel_pass* pass, int32_t id, gsel_param_info* out) {
   const auto& params = model_of(pass).params();
   if (!within(params, id) || !out) return GSEL_ERR_ARG;
   const Param& p = params[id];
-  return attempt([&] {
+  bool absent = false;
+  int32_t tie = -1;
+  const gsel_status status = attempt([&] {
     const ParamHolders& holders = param_holders(pass);
-    const bool absent = !holders.here[id];
-    fill(out,
-         gsel_param_info{out->struct_size, p.flags, p.name.c_str(), p.n_elems, kept_dtype(p, pass->compiler.config()),
-                         absent, holders.tie[id], p.shard, p.shard_dim, p.shard_blocks, p.shard_granularity,
-                         static_cast<int32_t>(p.whole_dims.size()), p.whole_dims.data()});
+    absent = !holders.here[id];
+    tie = holders.tie[id];
   });
+  if (status) return status;
+  return fill(
+      out, gsel_param_info{out->struct_size, p.flags, p.name.c_str(), p.n_elems, kept_dtype(p, pass->compiler.config()),
+                           absent, tie, p.shard, p.shard_dim, p.shard_blocks, p.shard_granularity,
+                           static_cast<int32_t>(p.whole_dims.size()), p.whole_dims.data()});
 }
 
 // A half with nothing to produce may be missing.

@@ -30,12 +30,12 @@ void add_report(const gsel_step_report& r, Json& step) {
   step.set("compute_s", r.compute_s);
   step.set("exposed_comm_s", r.exposed_comm_s);
   step.set("optimizer_s", r.optimizer_s);
-  step.set("gather_s", r.gather_s);
-  step.set("exposed_gather_s", r.exposed_gather_s);
+  step.set("allgather_s", r.allgather_s);
+  step.set("exposed_allgather_s", r.exposed_allgather_s);
   step.set("bytes_sent", r.bytes_sent);
   step.set("n_reduces", r.n_reduces);
   step.set("n_overlapped", r.n_overlapped);
-  step.set("n_gathers", r.n_gathers);
+  step.set("n_allgathers", r.n_allgathers);
   step.set("peak_bytes", r.peak_bytes);
   step.set("offload_bytes_in", r.offload_bytes_in);
   step.set("offload_bytes_out", r.offload_bytes_out);

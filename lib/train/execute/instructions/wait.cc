@@ -65,9 +65,9 @@ void note_async(State& s, const BucketState& bucket, gsel_instr_kind kind, doubl
   s.run->record.intervals.push_back({bucket.posted_at, began, began + seconds, true});
   gsel_step_report& report = s.run->record.report;
   if (kind == GSEL_INSTR_ALLGATHER) {
-    ++report.n_gathers;
-    report.gather_s += seconds;
-    report.exposed_gather_s += waited;
+    ++report.n_allgathers;
+    report.allgather_s += seconds;
+    report.exposed_allgather_s += waited;
   } else if (kind != GSEL_INSTR_BROADCAST) {
     ++report.n_reduces;
     const bool backward_goes_on = static_cast<int32_t>(s.run->position) < s.run->last_backward;
