@@ -57,7 +57,7 @@ static inline gsel_status validation_data(const gsel_data_request* request, void
 }
 
 /* Momentum and a gradient that is gone afterwards. */
-static inline gsel_status spoiling_step(const gsel_optimizer_call* c, void* user) {
+static inline gsel_status poisoning_step(const gsel_optimizer_call* c, void* user) {
   (void)user;
   for (int64_t i = 0; i < c->count; ++i) {
     c->states[0][i] = 0.5f * c->states[0][i] + c->gradient[i];
@@ -74,7 +74,7 @@ static inline gsel_status open_validation(rank_run* run, post_validation_session
   memset(s, 0, sizeof *s);
   s->m.rank = run->rank;
   s->dies = t->dies == run->rank;
-  optimizer.step = spoiling_step;
+  optimizer.step = poisoning_step;
   optimizer.n_states = 1;
   gsel_status status = rank_join(run, &s->comm, err);
   if (!status) status = gsel_config_parse(gsel_str_from(t->config), gsel_str_from("trial.toml"), &s->config, err);
