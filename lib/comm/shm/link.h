@@ -263,7 +263,7 @@ class Link {
   void reserve_channels(int32_t rank, bool slots);
   void reserve_lines_with_all();
   // Makes progress on a channel known to the rank at its other end; see post.
-  void tell(int32_t rank, std::atomic<uint64_t>& flag, uint64_t value) {
+  void notify(int32_t rank, std::atomic<uint64_t>& flag, uint64_t value) {
     if (asymmetric_)
       flag.store(value, std::memory_order_release);
     else
@@ -295,7 +295,7 @@ class Link {
   bool advance_receive(Transfer& transfer);
   ChannelLine* next_message(int32_t source, uint64_t number);
   void take_line(int32_t source, uint64_t number) {
-    tell(source, arena_->channel(source, rank_).taken, ++peer(source).received);
+    notify(source, arena_->channel(source, rank_).taken, ++peer(source).received);
     hit(Step::taken, number);
     ++moves_;
   }
@@ -338,7 +338,7 @@ class Link {
   Awaited awaited_by(const Half& half, bool out) const;
   void attend_to_any(const Transfer& transfer, int64_t deadline_ns);
   int64_t attend();  // the next deadline
-  void tell_awaited();
+  void publish_awaited();
   void stop_awaiting();
   void rest();
   std::optional<Wakeup> prepare_sleep();
@@ -353,7 +353,7 @@ class Link {
   }
 
   // crossed.cc
-  void tell_alone() noexcept;
+  void publish_alone() noexcept;
   bool is_ahead(int32_t rank) const;
   int32_t crossed_peer(const Transfer& transfer) const;  // -1: none
   [[noreturn]] void fail_crossed(const Transfer& transfer, int32_t peer);
