@@ -49,7 +49,7 @@ inline Pick over_tensor(gsel_instr_kind kind) {
 }
 
 // Two calls of redistributions that stand beside each other on one rank.
-inline bool swap_conversions(std::vector<Program>& programs, Draw& draw) {
+inline bool swap_redistributions(std::vector<Program>& programs, Draw& draw) {
   auto meets = [](const Program& p, const gsel_instr& i) {
     return i.kind == GSEL_FORWARD && communicates(redistribution_of(p, p.layers[i.layer], i.kind));
   };
@@ -217,7 +217,7 @@ inline bool writes_whole_in_parts(const Program& p, size_t l) {
 
 inline std::vector<std::pair<std::string, Damage>> tensor_damages() {
   std::vector<std::pair<std::string, Damage>> damages = {
-      {"redistributions in another order on one rank", swap_conversions},
+      {"redistributions in another order on one rank", swap_redistributions},
       {"whole gradients summed", sum_whole_gradients},
       {"a partial loss never summed", sum_partial_loss_never},
       {"a whole loss summed", sum_whole_loss},

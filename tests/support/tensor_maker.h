@@ -18,7 +18,7 @@ namespace gsel::test {
 
 class TensorMaker {
  public:
-  // base: of all ranks, with one place on the tensor axis. Conversions stand in the stage of their readers, so that
+  // base: of all ranks, with one place on the tensor axis. Redistributions stand in the stage of their readers, so that
   // what goes from rank to rank stays.
   TensorMaker(std::vector<Program> base, int32_t places, Draw& draw)
       : base_(std::move(base)), places_(places), draw_(draw), outline_(base_.front()) {

@@ -24,7 +24,7 @@ constexpr uint32_t kInput = GSEL_VALUE_INPUT;
 const gsel::PlacementInLayer kWhole{GSEL_PLACEMENT_REPLICATE, 0}, kColumns{GSEL_PLACEMENT_SHARD, 2},
     kRows{GSEL_PLACEMENT_SHARD, 1}, kPartial{GSEL_PLACEMENT_PARTIAL, 0};
 
-// Conversions of a divided model, in order.
+// Redistributions of a divided model, in order.
 std::vector<const Layer*> redistributions(const Model& model) {
   std::vector<const Layer*> result;
   for (const Layer& layer : model.layers())
@@ -146,7 +146,7 @@ void an_input_that_needs_no_gradient_is_not_converted_for_a_divided_layer(void**
 
 // Megatron's block: the sum of partial values is made once for all who read it, right behind who leaves it; what
 // divided layers read of it shares one reduction of the gradient.
-void readers_share_conversions(void**) {
+void readers_share_redistributions(void**) {
   Description d;
   d.param({"w0", {8, 8}, 0}).param({"wa", {8, 4}, 1}).param({"wb", {8, 4}, 1}).param({"g", {8}});
   d.value({"x", {8}, 0, 0, 1, 1, 0, kInput});
@@ -371,7 +371,7 @@ void context_parallel_exchanges_positions_for_heads(void**) {
   for (const gsel::Param& p : m.params()) assert_true(p.part.is_whole() && p.partial_gradient);
 }
 
-void names_of_conversions_are_not_taken_from_anybody(void**) {
+void names_of_redistributions_are_not_taken_from_anybody(void**) {
   Description d;
   d.param({"w", {8, 6}, 0})
       .value({"x", {8}, 0, 0, 1, 1, 0, kInput})
@@ -382,7 +382,7 @@ void names_of_conversions_are_not_taken_from_anybody(void**) {
   assert_string_equal(names_of(m).c_str(), "l y@replicate++ y@replicate+ loss");
 }
 
-void cuts_and_recomputation_keep_conversions_with_their_layers(void**) {
+void cuts_and_recomputation_keep_redistributions_with_their_layers(void**) {
   const Description d = with_positions();
   const Model m = gsel::divide(d.model, as_declared(d.model, {1, 1}, true), 0);
   auto flags = [&](const char* name) { return named(m.layers(), name).flags; };
@@ -463,7 +463,7 @@ int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(between_each_two_placements_stands_a_redistribution),
       cmocka_unit_test(an_input_that_needs_no_gradient_is_not_converted_for_a_divided_layer),
-      cmocka_unit_test(readers_share_conversions),
+      cmocka_unit_test(readers_share_redistributions),
       cmocka_unit_test(a_split_that_is_too_fine_is_refused_with_what_would_do),
       cmocka_unit_test(a_whole_output_of_a_divided_layer_is_refused_unless_it_reduces),
       cmocka_unit_test(a_bias_that_each_rank_would_add_is_refused),
@@ -474,8 +474,8 @@ int main() {
       cmocka_unit_test(fewer_heads_of_keys_than_ranks_stay_whole),
       cmocka_unit_test(sequence_parallel_layers_have_a_part_of_the_positions),
       cmocka_unit_test(context_parallel_exchanges_positions_for_heads),
-      cmocka_unit_test(names_of_conversions_are_not_taken_from_anybody),
-      cmocka_unit_test(cuts_and_recomputation_keep_conversions_with_their_layers),
+      cmocka_unit_test(names_of_redistributions_are_not_taken_from_anybody),
+      cmocka_unit_test(cuts_and_recomputation_keep_redistributions_with_their_layers),
       cmocka_unit_test(costs_shrink_with_the_parts),
       cmocka_unit_test(phases_are_as_many_as_there_are_ranks_to_pass_on_to),
       cmocka_unit_test(a_layer_that_reduces_backward_gets_its_input_unconverted),
