@@ -19,8 +19,9 @@
 //   record.cc       the flight recorder, written and read back
 //
 // A small allreduce goes through: api/collective.cc, comm/communicator.cc and comm/check.cc (arguments), host/link.cc
-// (the backend's table); here link.cc, call.cc and plan.cc (what it comes to), headers.cc and wait.cc (the line), small.cc
-// and reduce/kernels.cc (the sum), record.cc (the flight recorder). All of them but small.cc serve every protocol.
+// (the backend's table); here link.cc, call.cc and plan.cc (what it comes to), headers.cc and wait.cc (the line),
+// small.cc and reduce/kernels.cc (the sum), record.cc (the flight recorder). All of them but small.cc serve every
+// protocol.
 //
 // Every collective begins with one header line that all ranks post and read. It says which call this is, so ranks that
 // disagree find out before anything is written, and it carries small payloads, so those need no second wait. A rank
@@ -61,8 +62,8 @@ enum class Protocol { alone, line, slots, direct, single_copy, staged };
 
 class Link {
  public:
-  // A rank's place in a communicator: where a link begins.
-  struct Place {
+  // Of a rank in a communicator: what a link begins with.
+  struct Membership {
     std::shared_ptr<Family> family;
     std::shared_ptr<Arena> arena;
     int32_t rank = 0;
@@ -71,7 +72,7 @@ class Link {
     Faults faults = {};  // of the communicator that was joined; those made from it have none
   };
   explicit Link(const gsel_join& join);
-  explicit Link(Place place);
+  explicit Link(Membership membership);
   ~Link();
   Link(const Link&) = delete;
   Link& operator=(const Link&) = delete;
@@ -89,10 +90,10 @@ class Link {
   // explain.cc
   gsel_comm_explanation explain(const gsel_collective& call);
   // split.cc, reform.cc
-  std::optional<Place> split(int32_t colour, int32_t key);
-  Place create_group(const std::vector<int32_t>& members);
-  Place dup();
-  Place shrink();
+  std::optional<Membership> split(int32_t colour, int32_t key);
+  Membership create_group(const std::vector<int32_t>& members);
+  Membership dup();
+  Membership shrink();
   void resync();
   // For memory; `asked` for it. GSEL_ERR_FORKED in a child.
   Family& family(const char* asked) const;
@@ -365,11 +366,11 @@ class Link {
   void require_own_process(const char* asked) const { gsel::require_own_process(fork_generation_, asked); }
   void exchange(Asked asked, const void* send, void* recv, uint64_t bytes);
   void pass_on(gsel_collective_kind kind, int32_t rank, uint64_t* words, uint64_t n);
-  std::optional<Place> regroup(Asked asked, Choice own);
+  std::optional<Membership> regroup(Asked asked, Choice own);
   std::string name_of_next(Asked asked, int32_t colour);
   uint64_t found(const std::vector<int32_t>& members, const std::string& name) const;
   void keep_while_used(uint64_t offset, int32_t ranks) const;
-  Place place_in(const std::vector<int32_t>& members, uint64_t offset, const std::string& name) const;
+  Membership membership_in(const std::vector<int32_t>& members, uint64_t offset, const std::string& name) const;
 
   // reform.cc
   using Word = std::atomic<uint32_t> RankBlock::*;
