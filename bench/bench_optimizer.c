@@ -166,7 +166,7 @@ static gsel_model* make_model(size_t* count) {
   return model;
 }
 
-static gsel_trainer* make_trainer(gsel_model* model, gsel_comm* comm, const char* settings) {
+static gsel_trainer* make_trainer(gsel_comm* comm, gsel_model* model, const char* settings) {
   gsel_error* err = NULL;
   gsel_config* config = NULL;
   gsel_trainer* trainer = NULL;
@@ -212,7 +212,7 @@ static void measure(gsel_comm* comm, const struct row* row, size_t mebibytes, in
   gsel_error* err = NULL;
   size_t count = (mebibytes << 20) / sizeof(float);
   gsel_model* model = make_model(&count);
-  gsel_trainer* trainer = make_trainer(model, comm, row->settings);
+  gsel_trainer* trainer = make_trainer(comm, model, row->settings);
   struct arrays x = make_arrays(count);
   for (int i = -1; i < repetitions; ++i) { /* the first one warms up */
     gsel_step_report report = GSEL_STEP_REPORT_INIT;

@@ -56,7 +56,7 @@ gsel_status gsel_pipeline_create(gsel_comm* comm, gsel_model* model, const gsel_
     gsel::required(out, "out") = nullptr;
     const gsel_pipeline_options given = gsel::read_struct(config, "gsel_pipeline_options");
     *out =
-        new gsel_pipeline(gsel::required(model, "model").impl, gsel::required(comm, "comm").impl, settings_of(given));
+        new gsel_pipeline(gsel::required(comm, "comm").impl, gsel::required(model, "model").impl, settings_of(given));
     (*out)->data.take(given.data_user_data, given.data_free_user_data);
   });
 }

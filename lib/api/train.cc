@@ -59,7 +59,7 @@ gsel_status gsel_trainer_create(gsel_comm* comm, gsel_model* model, const gsel_t
     if (options) given = gsel::read_struct(options, "gsel_trainer_options");
     gsel_optimizer_options optimizer{};
     if (given.optimizer) optimizer = gsel::read_struct(given.optimizer, "gsel_optimizer_options");
-    *out = new gsel_trainer(gsel::required(model, "model").impl, gsel::required(comm, "comm").impl,
+    *out = new gsel_trainer(gsel::required(comm, "comm").impl, gsel::required(model, "model").impl,
                             given.config ? given.config->impl : gsel::default_config(),
                             gsel::DataSource{given.data, given.data_user_data}, given.optimizer ? &optimizer : nullptr);
     (*out)->data.take(given.data_user_data, given.data_free_user_data);

@@ -176,7 +176,7 @@ type Kernels interface {
 // Trainer keeps its communicator busy until it is closed.
 type Trainer struct{ c *C.gsel_trainer }
 
-func NewTrainer(model *Model, comm *Comm, toml string) (*Trainer, error) {
+func NewTrainer(comm *Comm, model *Model, toml string) (*Trainer, error) {
 	var l lent
 	defer l.free()
 	var config *C.gsel_config

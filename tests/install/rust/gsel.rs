@@ -451,8 +451,8 @@ impl<'a> Trainer<'a> {
     /// # Safety
     /// `user_data` outlives the trainer.
     pub unsafe fn new(
-        model: &Model,
         comm: &'a mut Comm,
+        model: &Model,
         config: &Config,
         data: Option<DataFn>,
         data_user_data: *mut c_void,
