@@ -44,8 +44,8 @@ void gsel_work_init(gsel_work* work, size_t struct_size) {
   gsel::init_struct(work, struct_size);
 }
 
-void gsel_optimizer_options_init(gsel_optimizer_options* desc, size_t struct_size) {
-  gsel::init_struct(desc, struct_size);
+void gsel_optimizer_options_init(gsel_optimizer_options* options, size_t struct_size) {
+  gsel::init_struct(options, struct_size);
 }
 void gsel_memory_part_init(gsel_memory_part* part, size_t struct_size) {
   gsel::init_struct(part, struct_size);
