@@ -47,14 +47,14 @@ static void give_up(const char* what, const gsel_error* err) {
 }
 
 static gsel_comm* join(struct rank r, double timeout_s) {
-  gsel_comm_options config = GSEL_COMM_OPTIONS_INIT;
+  gsel_comm_options options = GSEL_COMM_OPTIONS_INIT;
   gsel_error* err = NULL;
   gsel_comm* comm = NULL;
-  config.rank = r.rank;
-  config.world_size = r.ranks;
-  config.id = &stage->id;
-  config.timeout_s = timeout_s;
-  if (gsel_comm_init(&config, &comm, &err)) give_up("join", err);
+  options.rank = r.rank;
+  options.world_size = r.ranks;
+  options.id = &stage->id;
+  options.timeout_s = timeout_s;
+  if (gsel_comm_init(&options, &comm, &err)) give_up("join", err);
   return comm;
 }
 

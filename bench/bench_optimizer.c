@@ -135,10 +135,10 @@ static int32_t add_value(gsel_model* model, const char* name, gsel_dtype dtype, 
   gsel_error* err = NULL;
   const int64_t one[] = {1};
   int32_t id;
-  gsel_value_options desc = GSEL_VALUE_OPTIONS_INIT;
-  desc.name = gsel_str_from(name), desc.dtype = dtype, desc.flags = flags;
-  desc.dims = one, desc.n_dims = flags & GSEL_VALUE_SCALAR ? 0 : 1;
-  check(gsel_model_add_value(model, &desc, &id, &err), &err);
+  gsel_value_options options = GSEL_VALUE_OPTIONS_INIT;
+  options.name = gsel_str_from(name), options.dtype = dtype, options.flags = flags;
+  options.dims = one, options.n_dims = flags & GSEL_VALUE_SCALAR ? 0 : 1;
+  check(gsel_model_add_value(model, &options, &id, &err), &err);
   return id;
 }
 
@@ -166,7 +166,7 @@ static gsel_model* make_model(size_t* count) {
   return model;
 }
 
-static gsel_trainer* make_trainer(gsel_model* model, gsel_comm* comm, const char* settings) {
+static gsel_trainer* make_trainer(gsel_comm* comm, gsel_model* model, const char* settings) {
   gsel_error* err = NULL;
   gsel_config* config = NULL;
   gsel_trainer* trainer = NULL;
@@ -212,7 +212,7 @@ static void measure(gsel_comm* comm, const struct row* row, size_t mebibytes, in
   gsel_error* err = NULL;
   size_t count = (mebibytes << 20) / sizeof(float);
   gsel_model* model = make_model(&count);
-  gsel_trainer* trainer = make_trainer(model, comm, row->settings);
+  gsel_trainer* trainer = make_trainer(comm, model, row->settings);
   struct arrays x = make_arrays(count);
   for (int i = -1; i < repetitions; ++i) { /* the first one warms up */
     gsel_step_report report = GSEL_STEP_REPORT_INIT;
@@ -244,11 +244,11 @@ int main(int argc, char** argv) {
   }
   gsel_error* err = NULL;
   gsel_comm* comm = NULL;
-  gsel_comm_options config = GSEL_COMM_OPTIONS_INIT;
+  gsel_comm_options options = GSEL_COMM_OPTIONS_INIT;
   gsel_unique_id id;
   check(gsel_unique_id_create(&id, &err), &err);
-  config.rank = 0, config.world_size = 1, config.id = &id;
-  check(gsel_comm_init(&config, &comm, &err), &err);
+  options.rank = 0, options.world_size = 1, options.id = &id;
+  check(gsel_comm_init(&options, &comm, &err), &err);
   printf("| step | bytes per element | f32 parameters | ms | step GB/s | memory GB/s | of memory (min-max) |\n");
   printf("|---|---|---|---|---|---|---|\n");
   for (size_t r = 0; r < sizeof kRows / sizeof *kRows; ++r)

@@ -142,17 +142,17 @@ struct question {
 static void measure_question(const gsel_inventory* inventory, const char* machine, const char* target,
                              const struct question* question) {
   const gsel_env_var env = {gsel_str_from(question->variable), gsel_str_from(question->value)};
-  gsel_resolve_options request = GSEL_RESOLVE_OPTIONS_INIT;
-  request.inventory = inventory;
-  request.devices = gsel_str_from(question->devices);
-  request.compat = gsel_str_from(question->compat);
-  request.order = gsel_str_from(question->order);
-  request.env = &env;
-  request.n_env = question->variable ? 1 : 0;
-  request.flags = GSEL_RESOLVE_PER_RANK | (question->variable ? 0 : GSEL_RESOLVE_NO_ENV);
+  gsel_resolve_options options = GSEL_RESOLVE_OPTIONS_INIT;
+  options.inventory = inventory;
+  options.devices = gsel_str_from(question->devices);
+  options.compat = gsel_str_from(question->compat);
+  options.order = gsel_str_from(question->order);
+  options.env = &env;
+  options.n_env = question->variable ? 1 : 0;
+  options.flags = GSEL_RESOLVE_PER_RANK | (question->variable ? 0 : GSEL_RESOLVE_NO_ENV);
   char name[128];
   snprintf(name, sizeof name, "%s: %s", machine, question->name);
-  measure(name, target, (struct work){resolve, &request});
+  measure(name, target, (struct work){resolve, &options});
 }
 
 static void read_inventory(void* what) {
@@ -172,7 +172,7 @@ static void detect(void* what) {
 }
 
 struct reserving {
-  gsel_resolve_options request;
+  gsel_resolve_options resolve;
   gsel_reserve_options options;
 };
 
@@ -180,7 +180,7 @@ static void reserve(void* what) {
   struct reserving* asked = what;
   gsel_reservation* held = NULL;
   gsel_error* err = NULL;
-  check(gsel_reserve(&asked->request, &asked->options, &held, &err), &err);
+  check(gsel_reserve(&asked->resolve, &asked->options, &held, &err), &err);
   gsel_reservation_free(held);
 }
 
@@ -188,9 +188,9 @@ static void measure_reserving(const gsel_inventory* inventory) {
   char folder[] = "/tmp/bench_select_XXXXXX";
   if (!mkdtemp(folder)) exit(1);
   struct reserving asked = {GSEL_RESOLVE_OPTIONS_INIT, GSEL_RESERVE_OPTIONS_INIT};
-  asked.request.inventory = inventory;
-  asked.request.flags = GSEL_RESOLVE_NO_ENV;
-  asked.request.devices = gsel_str_from("count:2");
+  asked.resolve.inventory = inventory;
+  asked.resolve.flags = GSEL_RESOLVE_NO_ENV;
+  asked.resolve.devices = gsel_str_from("count:2");
   asked.options.folder = gsel_str_from(folder);
   measure("8 devices: 2 reserved and freed", "", (struct work){reserve, &asked});
   char command[64];

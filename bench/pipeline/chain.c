@@ -130,16 +130,16 @@ static gsel_pipeline* open_pipeline(struct rank* r, gsel_comm* comm, gsel_model*
   int32_t first[CHAIN_MOST_STAGES];
   gsel_error* err = NULL;
   gsel_pipeline* pipeline = NULL;
-  gsel_pipeline_options config = GSEL_PIPELINE_OPTIONS_INIT;
+  gsel_pipeline_options options = GSEL_PIPELINE_OPTIONS_INIT;
   for (int32_t s = 1; s < r->chain->stages; ++s) first[s - 1] = s + 1;
-  config.schedule = gsel_str_from(r->chain->schedule);
-  config.microbatches = r->chain->microbatches;
-  config.microbatch_samples = 1;
-  if (r->chain->stages % r->chain->ranks == 0) config.chunks = r->chain->stages / r->chain->ranks;
-  config.first_layers = first;
-  config.n_first_layers = r->chain->stages - 1;
-  if (r->chain->ranks == 1) config.chunks = config.n_first_layers = 0; /* all layers are one stage */
-  check(gsel_pipeline_create(comm, model, &config, &pipeline, &err), &err);
+  options.schedule = gsel_str_from(r->chain->schedule);
+  options.microbatches = r->chain->microbatches;
+  options.microbatch_samples = 1;
+  if (r->chain->stages % r->chain->ranks == 0) options.chunks = r->chain->stages / r->chain->ranks;
+  options.first_layers = first;
+  options.n_first_layers = r->chain->stages - 1;
+  if (r->chain->ranks == 1) options.chunks = options.n_first_layers = 0; /* all layers are one stage */
+  check(gsel_pipeline_create(comm, model, &options, &pipeline, &err), &err);
   return pipeline;
 }
 
@@ -156,13 +156,13 @@ static void* run_rank(void* argument) {
   struct rank* r = argument;
   gsel_error* err = NULL;
   gsel_comm* comm = NULL;
-  gsel_comm_options config = GSEL_COMM_OPTIONS_INIT;
+  gsel_comm_options options = GSEL_COMM_OPTIONS_INIT;
   gsel_pipeline_report report = GSEL_PIPELINE_REPORT_INIT;
   prctl(PR_SET_TIMERSLACK, 1L);
-  config.rank = r->rank;
-  config.world_size = r->chain->ranks;
-  config.id = &r->id;
-  check(gsel_comm_init(&config, &comm, &err), &err);
+  options.rank = r->rank;
+  options.world_size = r->chain->ranks;
+  options.id = &r->id;
+  check(gsel_comm_init(&options, &comm, &err), &err);
   gsel_model* model = describe(r);
   gsel_pipeline* pipeline = open_pipeline(r, comm, model);
   const gsel_program* program = gsel_pipeline_program(pipeline);

@@ -74,7 +74,7 @@ static gsel_status end_backward(const gsel_call* call, void* user_data) {
   return GSEL_OK;
 }
 
-/* ---- the model: source, a layer for each place, loss ---- */
+/* ---- the model: source, a layer for each stage, loss ---- */
 
 static void add_value(gsel_model* model, const char* name, int scalar) {
   const int64_t width = WIDTH;

@@ -1,4 +1,4 @@
-/* trained.h: the chain of chain.h as a model that a trainer steps, a layer with a parameter for each place: what a step
+/* trained.h: the chain of chain.h as a model that a trainer steps, a layer with a parameter for each stage: what a step
  * takes where the norm of all gradients is looked at, by ranks that wait for it and by ranks that post_validate it
  * later. */
 #ifndef BENCH_TRAINED_H
@@ -9,7 +9,7 @@
 struct trained {
   const char* schedule;
   int ranks, microbatches;
-  double part_s;             /* sleep of forward and of each half of backward, of a place for one micro-batch */
+  double part_s;             /* sleep of forward and of each half of backward, of a stage for one micro-batch */
   double clip_norm;          /* 0: none */
   const char* post_validate; /* as of the plugin pp */
 };

@@ -199,59 +199,59 @@ enum { WHOLE = -1, ROWS, COLUMNS };
 static int32_t param(struct writer* w, const char* name, int layer, int64_t rows, int64_t columns, int shard,
                      int unit) {
   const int64_t dims[] = {rows, columns};
-  gsel_param_options desc = GSEL_PARAM_OPTIONS_INIT;
+  gsel_param_options options = GSEL_PARAM_OPTIONS_INIT;
   char text[64];
   int32_t id = -1;
   snprintf(text, sizeof text, "%s.%d", name, layer);
-  desc.name = gsel_str_from(text);
-  desc.dims = dims;
-  desc.n_dims = columns ? 2 : 1;
-  desc.flags = GSEL_PARAM_FROZEN;
-  desc.init = columns ? GSEL_INIT_NORMAL : GSEL_INIT_ONES;
-  desc.init_scale = 1 / sqrt((double)(columns ? columns : 1));
-  desc.shard = shard == WHOLE ? GSEL_SHARD_NONE : GSEL_SHARD_DIM;
-  desc.shard_dim = shard == COLUMNS;
-  desc.shard_granularity = unit;
-  if (!w->status) w->status = gsel_model_add_param(w->model, &desc, &id, w->err);
+  options.name = gsel_str_from(text);
+  options.dims = dims;
+  options.n_dims = columns ? 2 : 1;
+  options.flags = GSEL_PARAM_FROZEN;
+  options.init = columns ? GSEL_INIT_NORMAL : GSEL_INIT_ONES;
+  options.init_scale = 1 / sqrt((double)(columns ? columns : 1));
+  options.shard = shard == WHOLE ? GSEL_SHARD_NONE : GSEL_SHARD_DIM;
+  options.shard_dim = shard == COLUMNS;
+  options.shard_granularity = unit;
+  if (!w->status) w->status = gsel_model_add_param(w->model, &options, &id, w->err);
   return id;
 }
 
 static int32_t value(struct writer* w, const char* name, int layer, int64_t elems, gsel_dtype dtype, uint32_t flags,
                      int32_t placement) {
-  gsel_value_options desc = GSEL_VALUE_OPTIONS_INIT;
+  gsel_value_options options = GSEL_VALUE_OPTIONS_INIT;
   char text[64];
   int32_t id = -1;
   snprintf(text, sizeof text, "%s.%d", name, layer);
-  desc.name = gsel_str_from(text);
-  desc.dims = &elems;
-  desc.n_dims = 1;
-  desc.dtype = dtype;
-  desc.flags = flags;
-  desc.placement = placement;
-  if (!w->status) w->status = gsel_model_add_value(w->model, &desc, &id, w->err);
+  options.name = gsel_str_from(text);
+  options.dims = &elems;
+  options.n_dims = 1;
+  options.dtype = dtype;
+  options.flags = flags;
+  options.placement = placement;
+  if (!w->status) w->status = gsel_model_add_value(w->model, &options, &id, w->err);
   return id;
 }
 
 static gsel_layer_options layer(const char* name, gsel_layer_fn forward, void* user_data) {
-  gsel_layer_options desc = GSEL_LAYER_OPTIONS_INIT;
-  desc.name = gsel_str_from(name);
-  desc.forward = forward;
-  desc.user_data = user_data;
-  return desc;
+  gsel_layer_options options = GSEL_LAYER_OPTIONS_INIT;
+  options.name = gsel_str_from(name);
+  options.forward = forward;
+  options.user_data = user_data;
+  return options;
 }
 
-static void add(struct writer* w, gsel_layer_options* desc, int i, const int32_t* inputs, int n_inputs,
+static void add(struct writer* w, gsel_layer_options* options, int i, const int32_t* inputs, int n_inputs,
                 const int32_t* outputs, int n_outputs, const int32_t* params, int n_params) {
   char text[64];
-  snprintf(text, sizeof text, "%s.%d", desc->name.data, i);
-  desc->name = gsel_str_from(text);
-  desc->inputs = inputs;
-  desc->outputs = outputs;
-  desc->params = params;
-  desc->n_inputs = n_inputs;
-  desc->n_outputs = n_outputs;
-  desc->n_params = n_params;
-  if (!w->status) w->status = gsel_model_add_layer(w->model, desc, NULL, w->err);
+  snprintf(text, sizeof text, "%s.%d", options->name.data, i);
+  options->name = gsel_str_from(text);
+  options->inputs = inputs;
+  options->outputs = outputs;
+  options->params = params;
+  options->n_inputs = n_inputs;
+  options->n_outputs = n_outputs;
+  options->n_params = n_params;
+  if (!w->status) w->status = gsel_model_add_layer(w->model, options, NULL, w->err);
 }
 
 static int32_t plain(struct writer* w, const char* name, int i) {
@@ -263,12 +263,12 @@ static int32_t partial(struct writer* w, const char* name, int i) {
 
 /* x[0] = x[0] + added, x[1] its norm; without `added` the norm alone. */
 static void add_norm_layer(struct writer* w, int i, int32_t x[2], int32_t added) {
-  gsel_layer_options desc = layer(added < 0 ? "norm" : "add_norm", added < 0 ? norm : add_norm, w->decoder);
+  gsel_layer_options options = layer(added < 0 ? "norm" : "add_norm", added < 0 ? norm : add_norm, w->decoder);
   const int32_t inputs[] = {x[0], added}, gain = param(w, "gain", i, w->decoder->sizes.width, 0, WHOLE, 0);
   if (added >= 0) x[0] = plain(w, "x", i);
   x[1] = plain(w, "normed", i);
   const int32_t* outputs = added < 0 ? x + 1 : x;
-  add(w, &desc, i, inputs, added < 0 ? 1 : 2, outputs, added < 0 ? 1 : 2, &gain, 1);
+  add(w, &options, i, inputs, added < 0 ? 1 : 2, outputs, added < 0 ? 1 : 2, &gain, 1);
 }
 
 static void block(struct writer* w, int i, int32_t x[2], int32_t* added) {

@@ -89,10 +89,10 @@ int measure(gsel_comm* comm, const Options& options) {
   return kWrongResults;
 }
 
-Comm join(const gsel_comm_options* config) {
+Comm join(const gsel_comm_options* options) {
   gsel_comm* comm = nullptr;
   gsel_error* error = nullptr;
-  check(gsel_comm_init(config, &comm, &error), &error);
+  check(gsel_comm_init(options, &comm, &error), &error);
   return Comm(comm);
 }
 
@@ -106,12 +106,12 @@ int run_threads(const Options& options, int32_t ranks) {
   int status = 0;
   const auto body = [&](int32_t rank) {
     if (!places.empty()) PlaceMask(places[static_cast<size_t>(rank)]).apply();
-    gsel_comm_options config = GSEL_COMM_OPTIONS_INIT;
-    config.rank = rank;
-    config.world_size = ranks;
-    config.id = &id;
+    gsel_comm_options comm_options = GSEL_COMM_OPTIONS_INIT;
+    comm_options.rank = rank;
+    comm_options.world_size = ranks;
+    comm_options.id = &id;
     try {
-      const Comm comm = join(&config);
+      const Comm comm = join(&comm_options);
       const int own = measure(comm.get(), options);
       std::lock_guard lock(mutex);
       status = std::max(status, own);

@@ -23,25 +23,25 @@ int run(const Options& options) {
   const auto inventory = read_inventory(options.inventory);
   std::vector<gsel_env_var> env;
   for (const std::string& assignment : options.env) env.push_back(variable(assignment));
-  gsel_resolve_options request = GSEL_RESOLVE_OPTIONS_INIT;
-  request.inventory = inventory.get();
-  request.env = env.empty() ? nullptr : env.data();
-  request.n_env = env.size();
+  gsel_resolve_options resolve_options = GSEL_RESOLVE_OPTIONS_INIT;
+  resolve_options.inventory = inventory.get();
+  resolve_options.env = env.empty() ? nullptr : env.data();
+  resolve_options.n_env = env.size();
   const auto set = [&](const char* option, const std::string& value, gsel_str& field) {
     if (options.parser.given(option)) field = borrow(value);
   };
-  set("--devices", options.devices, request.devices);
-  set("--accelerator", options.accelerator, request.accelerator);
-  set("--compat", options.compat, request.compat);
-  set("--order", options.order, request.order);
-  set("--include", options.include, request.include);
-  set("--exclude", options.exclude, request.exclude);
-  set("--hostfile", options.hostfile, request.hostfile);
-  if (options.no_env) request.flags = GSEL_RESOLVE_NO_ENV;
+  set("--devices", options.devices, resolve_options.devices);
+  set("--accelerator", options.accelerator, resolve_options.accelerator);
+  set("--compat", options.compat, resolve_options.compat);
+  set("--order", options.order, resolve_options.order);
+  set("--include", options.include, resolve_options.include);
+  set("--exclude", options.exclude, resolve_options.exclude);
+  set("--hostfile", options.hostfile, resolve_options.hostfile);
+  if (options.no_env) resolve_options.flags = GSEL_RESOLVE_NO_ENV;
 
   gsel_selection* made = nullptr;
   gsel_error* error = nullptr;
-  check(gsel_resolve(&request, &made, &error), &error);
+  check(gsel_resolve(&resolve_options, &made, &error), &error);
   const Handle<gsel_selection> selection(made);
   print(text(options.json ? gsel_selection_json(made) : gsel_selection_text(made)));
   return 0;

@@ -70,13 +70,13 @@ class JobDevices {
     if (!asked) return;
     const std::string devices = options.given("--devices") ? options.devices : in_file;
     const auto inventory = read_inventory(options.inventory);
-    gsel_resolve_options request = GSEL_RESOLVE_OPTIONS_INIT;
-    request.inventory = inventory.get();
-    if (options.given("--devices") || !devices.empty()) request.devices = borrow(devices);
-    request.accelerator = borrow(accelerator);
-    if (order != "visible") request.order = borrow(order);
-    request.flags = GSEL_RESOLVE_PER_RANK;
-    options.reserve ? hold(request) : look(request);
+    gsel_resolve_options resolve_options = GSEL_RESOLVE_OPTIONS_INIT;
+    resolve_options.inventory = inventory.get();
+    if (options.given("--devices") || !devices.empty()) resolve_options.devices = borrow(devices);
+    resolve_options.accelerator = borrow(accelerator);
+    if (order != "visible") resolve_options.order = borrow(order);
+    resolve_options.flags = GSEL_RESOLVE_PER_RANK;
+    options.reserve ? hold(resolve_options) : look(resolve_options);
     for (int32_t i = 0; i < gsel_selection_warning_count(selection_); ++i)
       std::fprintf(stderr, "gsel: warning: %s\n", text(gsel_selection_warning(selection_, i)).c_str());
     check_one_host();
@@ -98,18 +98,18 @@ class JobDevices {
   }
 
  private:
-  void look(const gsel_resolve_options& request) {
+  void look(const gsel_resolve_options& options) {
     gsel_selection* made = nullptr;
     gsel_error* error = nullptr;
-    check(gsel_resolve(&request, &made, &error), &error);
+    check(gsel_resolve(&options, &made, &error), &error);
     owned_.reset(made);
     selection_ = made;
   }
 
-  void hold(const gsel_resolve_options& request) {
+  void hold(const gsel_resolve_options& options) {
     gsel_reservation* made = nullptr;
     gsel_error* error = nullptr;
-    check(gsel_reserve(&request, nullptr, &made, &error), &error);
+    check(gsel_reserve(&options, nullptr, &made, &error), &error);
     held_.reset(made);
     selection_ = gsel_reservation_selection(made);
   }

@@ -132,7 +132,7 @@ int64_t sum(const Json& values) {
   return sum;
 }
 
-std::string told(const Json& s) {
+std::string simulation_text(const Json& s) {
   std::string out = s.at("schedule").get<std::string>() + ", " + shape_of(s) + "\n";
   out += table({{"makespan", amount(s.at("makespan")), ""},
                 {"ideal", amount(s.at("ideal")), "work of the busiest rank"},
@@ -218,7 +218,7 @@ int show_schedules(const ScheduleOptions& options) {
   } else if (options.rows) {
     for (const Simulated& one : all) print(text(gsel_schedule_text(one.schedule.get())));
   } else if (options.svg.empty() && options.chrome.empty()) {
-    print(all.size() == 1 ? told(all.front().json) : compared(all));
+    print(all.size() == 1 ? simulation_text(all.front().json) : compared(all));
   }
   return 0;
 }

@@ -114,9 +114,9 @@ int run(const Options& options) {
     if (options.json) {
       print(text_of(all));
     } else if (options.chrome.empty() && options.svg.empty()) {
-      print(told_steps(steps));
+      print(steps_text(steps));
       for (size_t i = 0; i < communicators.size(); ++i)
-        print((i > 0 || !steps.empty() ? "\n" : "") + told(communicators[i], options.last));
+        print((i > 0 || !steps.empty() ? "\n" : "") + communicator_text(communicators[i], options.last));
     }
     return 0;
   } catch (const Json::exception& e) {

@@ -89,7 +89,7 @@ std::vector<Json> merge_recordings(const std::vector<Json>& documents) {
   return communicators;
 }
 
-std::string told(const Json& communicator, size_t last) {
+std::string communicator_text(const Json& communicator, size_t last) {
   const Json& ranks = communicator.at("ranks");
   const std::string name = communicator.value("name", "");
   std::string out = "communicator " + name + (name.empty() ? "of " : " of ") + communicator.at("world_size").dump() +

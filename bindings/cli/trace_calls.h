@@ -1,5 +1,5 @@
-// trace_calls.h: recordings of the calls of ranks (docs/trace.md): those of one communicator taken together, and told:
-// who waits for whom. Does not know: where they come from.
+// trace_calls.h: recordings of the calls of ranks (docs/trace.md): those of one communicator taken together, and as
+// text: who waits for whom. Does not know: where they come from.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -12,6 +12,6 @@ namespace gsel::cli {
 std::vector<nlohmann::ordered_json> merge_recordings(const std::vector<nlohmann::ordered_json>& documents);
 
 // As text, with the `last` calls of each rank.
-std::string told(const nlohmann::ordered_json& communicator, size_t last);
+std::string communicator_text(const nlohmann::ordered_json& communicator, size_t last);
 
 }  // namespace gsel::cli

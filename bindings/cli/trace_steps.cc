@@ -87,7 +87,7 @@ double common_length(const Stretches& a, const Stretches& b) {
   return sum;
 }
 
-// ---- telling ----
+// ---- text ----
 
 // Of the time in which something asynchronous ran, that in which the rank computed.
 std::string overlap(const Json& step) {
@@ -193,7 +193,7 @@ std::vector<Json> merge_steps(const std::vector<Json>& documents) {
   return steps;
 }
 
-std::string told_steps(const std::vector<Json>& steps) {
+std::string steps_text(const std::vector<Json>& steps) {
   if (steps.empty()) return {};
   std::vector<Row> rows{
       {"rank", "step", "time", "computing", "optimizer", "exposed", "overlap", "sent", "peak memory", ""}};

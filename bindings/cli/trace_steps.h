@@ -11,6 +11,6 @@ namespace gsel::cli {
 // The steps of all documents, by rank; one that stands in several is taken once.
 std::vector<nlohmann::ordered_json> merge_steps(const std::vector<nlohmann::ordered_json>& documents);
 
-std::string told_steps(const std::vector<nlohmann::ordered_json>& steps);
+std::string steps_text(const std::vector<nlohmann::ordered_json>& steps);
 
 }  // namespace gsel::cli

@@ -39,7 +39,7 @@ struct closed_form {
 static struct closed_form closed_form_of(const struct record* record, int32_t rank) {
   const double n = record->ranks, parts = (n - 1) / n;
   const uint64_t* sent = record->of_rank[rank].bytes_sent;
-  if (sent[SENT_REDUCE_ROOT])
+  if (sent[SENT_REDUCE])
     return rank ? (struct closed_form){"1", 1} : (struct closed_form){"1, on rank 0 (n-1)/n,", parts};
   if (sent[SENT_REDUCE_SCATTER]) return (struct closed_form){"(n-1)/n", parts};
   return (struct closed_form){"2(n-1)/n", 2 * parts};
@@ -47,7 +47,7 @@ static struct closed_form closed_form_of(const struct record* record, int32_t ra
 
 static uint64_t gradient_bytes(const struct record* record, int32_t rank) {
   const uint64_t* sent = record->of_rank[rank].bytes_sent;
-  return sent[SENT_REDUCE] + sent[SENT_REDUCE_SCATTER] + sent[SENT_REDUCE_ROOT];
+  return sent[SENT_ALLREDUCE] + sent[SENT_REDUCE_SCATTER] + sent[SENT_REDUCE];
 }
 
 /* 4, or 2 where gradients were rounded to 16 bits on their way. */

@@ -40,23 +40,23 @@ static struct name name_of(const struct builder* b, const char* stem, const char
 
 /* ---- parameters --------------------------------------------------------------------------------------- */
 
-static gsel_status keep_size(struct gpt_model* gpt, const gsel_param_options* desc) {
+static gsel_status keep_size(struct gpt_model* gpt, const gsel_param_options* options) {
   int64_t* longer = realloc(gpt->param_elems, (size_t)(gpt->n_params + 1) * sizeof *longer);
   if (!longer) return GSEL_ERR_NOMEM;
   gpt->param_elems = longer;
   longer[gpt->n_params] = 1;
-  for (int32_t i = 0; i < desc->n_dims; ++i) longer[gpt->n_params] *= desc->dims[i];
+  for (int32_t i = 0; i < options->n_dims; ++i) longer[gpt->n_params] *= options->dims[i];
   ++gpt->n_params;
   return GSEL_OK;
 }
 
-static int32_t add_param(struct builder* b, const char* stem, const char* suffix, gsel_param_options desc) {
+static int32_t add_param(struct builder* b, const char* stem, const char* suffix, gsel_param_options options) {
   const struct name name = name_of(b, stem, suffix);
   int32_t id = -1;
-  desc.name.data = name.text;
-  desc.name.len = GSEL_NUL;
-  if (b->status == GSEL_OK) b->status = gsel_model_add_param(b->gpt->model, &desc, &id, b->err);
-  if (b->status == GSEL_OK) b->status = keep_size(b->gpt, &desc);
+  options.name.data = name.text;
+  options.name.len = GSEL_NUL;
+  if (b->status == GSEL_OK) b->status = gsel_model_add_param(b->gpt->model, &options, &id, b->err);
+  if (b->status == GSEL_OK) b->status = keep_size(b->gpt, &options);
   return id;
 }
 
@@ -73,80 +73,80 @@ static const struct split whole = {WHOLE, 1, 1}, columns = {BY_COLUMNS, 1, 1}, r
 
 static int32_t weight(struct builder* b, const char* stem, const char* suffix, int64_t out, int64_t in,
                       double deviation, struct split split) {
-  gsel_param_options desc = GSEL_PARAM_OPTIONS_INIT;
+  gsel_param_options options = GSEL_PARAM_OPTIONS_INIT;
   const int64_t dims[] = {out, in};
-  desc.dims = dims;
-  desc.n_dims = 2;
-  desc.init = GSEL_INIT_NORMAL;
-  desc.init_scale = deviation;
+  options.dims = dims;
+  options.n_dims = 2;
+  options.init = GSEL_INIT_NORMAL;
+  options.init_scale = deviation;
   if (split.by != WHOLE) {
-    desc.shard = GSEL_SHARD_DIM;
-    desc.shard_dim = split.by == BY_COLUMNS ? 0 : 1;
-    desc.shard_blocks = split.blocks;
-    desc.shard_granularity = split.granularity;
+    options.shard = GSEL_SHARD_DIM;
+    options.shard_dim = split.by == BY_COLUMNS ? 0 : 1;
+    options.shard_blocks = split.blocks;
+    options.shard_granularity = split.granularity;
   }
-  return add_param(b, stem, suffix, desc);
+  return add_param(b, stem, suffix, options);
 }
 
 /* A bias or the gain of a norm: one number per column, not decayed. */
 static int32_t vector(struct builder* b, const char* stem, const char* suffix, int64_t out, int32_t init,
                       struct split split) {
-  gsel_param_options desc = GSEL_PARAM_OPTIONS_INIT;
-  desc.dims = &out;
-  desc.n_dims = 1;
-  desc.flags = GSEL_PARAM_NO_DECAY;
-  desc.init = init;
+  gsel_param_options options = GSEL_PARAM_OPTIONS_INIT;
+  options.dims = &out;
+  options.n_dims = 1;
+  options.flags = GSEL_PARAM_NO_DECAY;
+  options.init = init;
   if (split.by == BY_COLUMNS) {
-    desc.shard = GSEL_SHARD_DIM;
-    desc.shard_blocks = split.blocks;
-    desc.shard_granularity = split.granularity;
+    options.shard = GSEL_SHARD_DIM;
+    options.shard_blocks = split.blocks;
+    options.shard_granularity = split.granularity;
   }
-  return add_param(b, stem, suffix, desc);
+  return add_param(b, stem, suffix, options);
 }
 
 /* ---- values and layers -------------------------------------------------------------------------------- */
 
-static int32_t add_value(struct builder* b, const char* stem, gsel_value_options desc) {
+static int32_t add_value(struct builder* b, const char* stem, gsel_value_options options) {
   const struct name name = name_of(b, stem, "");
   int32_t id = -1;
-  desc.name.data = name.text;
-  desc.name.len = GSEL_NUL;
-  if (b->status == GSEL_OK) b->status = gsel_model_add_value(b->gpt->model, &desc, &id, b->err);
+  options.name.data = name.text;
+  options.name.len = GSEL_NUL;
+  if (b->status == GSEL_OK) b->status = gsel_model_add_value(b->gpt->model, &options, &id, b->err);
   return id;
 }
 
 /* [context] bytes that main supplies. */
 static int32_t input(struct builder* b, const char* stem) {
-  gsel_value_options desc = GSEL_VALUE_OPTIONS_INIT;
-  desc.dims = &b->sizes->context;
-  desc.n_dims = 1;
-  desc.dtype = GSEL_U8;
-  desc.flags = GSEL_VALUE_INPUT;
-  desc.sequence_dim = 1; /* the batch dimension comes first and counts */
-  return add_value(b, stem, desc);
+  gsel_value_options options = GSEL_VALUE_OPTIONS_INIT;
+  options.dims = &b->sizes->context;
+  options.n_dims = 1;
+  options.dtype = GSEL_U8;
+  options.flags = GSEL_VALUE_INPUT;
+  options.sequence_dim = 1; /* the batch dimension comes first and counts */
+  return add_value(b, stem, options);
 }
 
 /* [context][blocks][width] floats, or [context][width] of one block, split along the width where they lie in parts. */
 static int32_t activation(struct builder* b, const char* stem, int64_t width, int32_t placement, struct split split) {
-  gsel_value_options desc = GSEL_VALUE_OPTIONS_INIT;
+  gsel_value_options options = GSEL_VALUE_OPTIONS_INIT;
   const int64_t one[] = {b->sizes->context, width}, several[] = {b->sizes->context, split.blocks, width};
-  desc.dims = split.blocks == 1 ? one : several;
-  desc.n_dims = split.blocks == 1 ? 2 : 3;
-  desc.placement = placement;
-  desc.shard_dim = placement == GSEL_PLACEMENT_SHARD ? desc.n_dims : 0;
-  desc.shard_granularity = split.granularity;
-  desc.sequence_dim = 1;
-  return add_value(b, stem, desc);
+  options.dims = split.blocks == 1 ? one : several;
+  options.n_dims = split.blocks == 1 ? 2 : 3;
+  options.placement = placement;
+  options.shard_dim = placement == GSEL_PLACEMENT_SHARD ? options.n_dims : 0;
+  options.shard_granularity = split.granularity;
+  options.sequence_dim = 1;
+  return add_value(b, stem, options);
 }
 static int32_t stream(struct builder* b, const char* stem) {
   return activation(b, stem, b->sizes->width, GSEL_PLACEMENT_REPLICATE, whole);
 }
 
 static int32_t scalar(struct builder* b, const char* stem) {
-  gsel_value_options desc = GSEL_VALUE_OPTIONS_INIT;
-  desc.dtype = GSEL_F64;
-  desc.flags = GSEL_VALUE_SCALAR;
-  return add_value(b, stem, desc);
+  gsel_value_options options = GSEL_VALUE_OPTIONS_INIT;
+  options.dtype = GSEL_F64;
+  options.flags = GSEL_VALUE_SCALAR;
+  return add_value(b, stem, options);
 }
 
 /* Ids of up to two values or parameters; -1 stands for none. */
@@ -182,31 +182,32 @@ static void add_layer_with_phases(struct builder* b, const char* stem, const str
                                   struct ids outputs, struct ids params, int64_t saved_floats, double flop,
                                   struct phases forward, struct phases backward) {
   const struct name name = name_of(b, stem, "");
-  gsel_layer_options desc = GSEL_LAYER_OPTIONS_INIT;
-  desc.name.data = name.text;
-  desc.name.len = GSEL_NUL;
-  desc.inputs = inputs.id;
-  desc.n_inputs = count(&inputs);
-  desc.outputs = outputs.id;
-  desc.n_outputs = count(&outputs);
-  desc.params = params.id;
-  desc.n_params = count(&params);
-  desc.flags = kind->flags | (b->forgettable ? GSEL_LAYER_RECOMPUTABLE : 0u);
-  desc.saved_bytes_per_sample = (uint64_t)saved_floats * sizeof(float);
-  desc.flop_per_sample = flop;
-  desc.forward = kind->forward;
-  desc.backward_input = kind->backward_input;
-  desc.backward_weight = kind->backward_weight;
-  desc.backward_input_unread = kind->input_unread;
-  desc.backward_weight_unread = kind->weight_unread;
-  desc.backward_unread_params = kind->unread_params & ((UINT64_C(1) << desc.n_params) - 1); /* a bias may be missing */
-  desc.forward_phases = forward.phase;
-  desc.n_forward_phases = count_phases(&forward);
-  desc.backward_phases = backward.phase;
-  desc.n_backward_phases = count_phases(&backward);
-  desc.user_data = (void*)b->sizes;
+  gsel_layer_options options = GSEL_LAYER_OPTIONS_INIT;
+  options.name.data = name.text;
+  options.name.len = GSEL_NUL;
+  options.inputs = inputs.id;
+  options.n_inputs = count(&inputs);
+  options.outputs = outputs.id;
+  options.n_outputs = count(&outputs);
+  options.params = params.id;
+  options.n_params = count(&params);
+  options.flags = kind->flags | (b->forgettable ? GSEL_LAYER_RECOMPUTABLE : 0u);
+  options.saved_bytes_per_sample = (uint64_t)saved_floats * sizeof(float);
+  options.flop_per_sample = flop;
+  options.forward = kind->forward;
+  options.backward_input = kind->backward_input;
+  options.backward_weight = kind->backward_weight;
+  options.backward_input_unread = kind->input_unread;
+  options.backward_weight_unread = kind->weight_unread;
+  options.backward_unread_params =
+      kind->unread_params & ((UINT64_C(1) << options.n_params) - 1); /* a bias may be missing */
+  options.forward_phases = forward.phase;
+  options.n_forward_phases = count_phases(&forward);
+  options.backward_phases = backward.phase;
+  options.n_backward_phases = count_phases(&backward);
+  options.user_data = (void*)b->sizes;
   int32_t id;
-  if (b->status == GSEL_OK) b->status = gsel_model_add_layer(b->gpt->model, &desc, &id, b->err);
+  if (b->status == GSEL_OK) b->status = gsel_model_add_layer(b->gpt->model, &options, &id, b->err);
 }
 
 static void add_layer(struct builder* b, const char* stem, const struct layer_kind* kind, struct ids inputs,

@@ -8,21 +8,21 @@
 
 /* Kinds of instruction whose bytes are counted, in the order of their names in record.c. */
 enum sent {
-  SENT_REDUCE,
+  SENT_ALLREDUCE,
   SENT_REDUCE_SCATTER,
-  SENT_REDUCE_ROOT,
-  SENT_GATHER,
+  SENT_REDUCE,
+  SENT_ALLGATHER,
   SENT_BROADCAST,
   SENT_SCATTER,
-  SENT_COLLECT,
-  SENT_LOSS_REDUCE,
+  SENT_GATHER,
+  SENT_LOSS_ALLREDUCE,
   SENT_NORM,
   SENT_OVERFLOW,
   SENT_SEND,
-  SENT_REDUCE_TIED,
+  SENT_ALLREDUCE_TIED,
   SENT_FORWARD,
   SENT_BACKWARD,
-  SENT_REDUCE_PARTIAL,
+  SENT_ALLREDUCE_PARTIAL,
   SENT_KINDS
 };
 extern const char* const sent_names[SENT_KINDS];

@@ -35,8 +35,8 @@ int main(void) {
   gsel_model* model = NULL;
   gsel_pipeline* pipeline = NULL;
   gsel_pipeline_report r = GSEL_PIPELINE_REPORT_INIT;
-  gsel_pipeline_options config = {
-      .struct_size = sizeof config, .microbatches = 64, .microbatch_samples = 8, .data = fill};
+  gsel_pipeline_options options = {
+      .struct_size = sizeof options, .microbatches = 64, .microbatch_samples = 8, .data = fill};
   gsel_status status = gsel_comm_init(NULL, &comm, &err);
   if (!status) status = gsel_model_create(&model, &err);
   for (int32_t v = 0; v <= LAYERS && !status; ++v) {
@@ -56,7 +56,7 @@ int main(void) {
     for (uint64_t i = 0; i < WIDTH * WIDTH; ++i) weights[in][i] = gsel_random_normal((uint64_t)out, i) / 12;
     status = gsel_model_add_layer(model, &l, NULL, &err);
   }
-  if (!status) status = gsel_pipeline_create(comm, model, &config, &pipeline, &err);
+  if (!status) status = gsel_pipeline_create(comm, model, &options, &pipeline, &err);
   if (!status) status = gsel_pipeline_run(pipeline, GSEL_FORWARD, &r, &err);
   if (!status)
     printf("rank %d: %.1f ms, %.0f %% busy, %.0f %% idle, %llu messages of %llu bytes\n", (int)r.rank,

@@ -155,19 +155,19 @@ int main(int argc, char** argv) {
   gsel_comm* comm = NULL;
   gsel_model* model = NULL;
   gsel_pipeline* pipeline = NULL;
-  gsel_pipeline_options config = GSEL_PIPELINE_OPTIONS_INIT;
+  gsel_pipeline_options options = GSEL_PIPELINE_OPTIONS_INIT;
   gsel_pipeline_report report = GSEL_PIPELINE_REPORT_INIT;
   for (uint64_t i = 0; i < HIDDEN * WIDTH * WIDTH; ++i)
     layers[i / WIDTH / WIDTH].w[i / WIDTH % WIDTH][i % WIDTH] = gsel_random_normal(2, i) / 4;
-  config.schedule = gsel_str_from(argc > 1 ? argv[1] : NULL);
-  config.microbatches = MICROBATCHES;
-  config.microbatch_samples = SAMPLES;
-  config.data = fill;
+  options.schedule = gsel_str_from(argc > 1 ? argv[1] : NULL);
+  options.microbatches = MICROBATCHES;
+  options.microbatch_samples = SAMPLES;
+  options.data = fill;
   gsel_status status = gsel_comm_init(NULL, &comm, &err);
   if (!status) status = gsel_model_create(&model, &err);
   if (!status) status = describe(model, layers, &err);
   if (!status && gsel_comm_rank(comm) == 0) status = check_kernels(model, layers, &err);
-  if (!status) status = gsel_pipeline_create(comm, model, &config, &pipeline, &err);
+  if (!status) status = gsel_pipeline_create(comm, model, &options, &pipeline, &err);
   for (int run = 0; run < RUNS && !status; ++run) {
     status = gsel_pipeline_run(pipeline, GSEL_FORWARD_BACKWARD, &report, &err);
     for (int l = 0; l < HIDDEN && !status; ++l) step(&layers[l], report.loss_weight);

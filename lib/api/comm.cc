@@ -16,15 +16,15 @@ gsel_status gsel_unique_id_create(gsel_unique_id* out, gsel_error** err) {
   return gsel::guard(err, [&] { gsel::os::random_bytes(gsel::required(out, "out").bytes, sizeof out->bytes); });
 }
 
-void gsel_comm_options_init(gsel_comm_options* config, size_t struct_size) {
-  gsel::init_struct(config, struct_size);
+void gsel_comm_options_init(gsel_comm_options* options, size_t struct_size) {
+  gsel::init_struct(options, struct_size);
 }
 
-gsel_status gsel_comm_init(const gsel_comm_options* config, gsel_comm** out, gsel_error** err) {
+gsel_status gsel_comm_init(const gsel_comm_options* options, gsel_comm** out, gsel_error** err) {
   return gsel::guard(err, [&] {
     gsel::required(out, "out") = nullptr;
     gsel_comm_options given{};
-    if (config) given = gsel::read_struct(config, "gsel_comm_options");
+    if (options) given = gsel::read_struct(options, "gsel_comm_options");
     *out = new gsel_comm{{gsel::Backend::open_host(), gsel::join_of(given, gsel::settings_of(given))}};
   });
 }

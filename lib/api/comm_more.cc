@@ -42,11 +42,11 @@ gsel_status gsel_comm_resync(gsel_comm* comm, gsel_error** err) {
   return gsel::guard(err, [&] { gsel::required(comm, "comm").impl.resync(); });
 }
 
-gsel_status gsel_comm_grow(gsel_comm* comm, const gsel_comm_options* config, gsel_comm** out, gsel_error** err) {
+gsel_status gsel_comm_grow(gsel_comm* comm, const gsel_comm_options* options, gsel_comm** out, gsel_error** err) {
   return gsel::guard(err, [&] {
     gsel::required(out, "out") = nullptr;
     gsel::Communicator& old = gsel::required(comm, "comm").impl;
-    gsel_comm_options given = gsel::read_struct(config, "gsel_comm_options");
+    gsel_comm_options given = gsel::read_struct(options, "gsel_comm_options");
     if (!given.id || given.world_size == 0)
       gsel::fail(GSEL_ERR_ARG, "gsel_comm_grow: the config has no {}; it needs a fresh id and the new world_size",
                  given.id ? "world_size" : "id");

@@ -44,14 +44,14 @@ int32_t count(const gsel_model* model, const std::vector<Piece>& (gsel::Model::*
 
 extern "C" {
 
-void gsel_param_options_init(gsel_param_options* desc, size_t struct_size) {
-  gsel::init_struct(desc, struct_size);
+void gsel_param_options_init(gsel_param_options* options, size_t struct_size) {
+  gsel::init_struct(options, struct_size);
 }
-void gsel_value_options_init(gsel_value_options* desc, size_t struct_size) {
-  gsel::init_struct(desc, struct_size);
+void gsel_value_options_init(gsel_value_options* options, size_t struct_size) {
+  gsel::init_struct(options, struct_size);
 }
-void gsel_layer_options_init(gsel_layer_options* desc, size_t struct_size) {
-  gsel::init_struct(desc, struct_size);
+void gsel_layer_options_init(gsel_layer_options* options, size_t struct_size) {
+  gsel::init_struct(options, struct_size);
 }
 
 void gsel_phase_init(gsel_phase* phase, size_t struct_size) {
@@ -72,14 +72,17 @@ gsel_status gsel_model_create(gsel_model** out, gsel_error** err) {
   });
 }
 
-gsel_status gsel_model_add_param(gsel_model* model, const gsel_param_options* desc, int32_t* out_id, gsel_error** err) {
-  return add(model, desc, "gsel_param_options", &gsel::Model::add_param, out_id, err);
+gsel_status gsel_model_add_param(gsel_model* model, const gsel_param_options* options, int32_t* out_id,
+                                 gsel_error** err) {
+  return add(model, options, "gsel_param_options", &gsel::Model::add_param, out_id, err);
 }
-gsel_status gsel_model_add_value(gsel_model* model, const gsel_value_options* desc, int32_t* out_id, gsel_error** err) {
-  return add(model, desc, "gsel_value_options", &gsel::Model::add_value, out_id, err);
+gsel_status gsel_model_add_value(gsel_model* model, const gsel_value_options* options, int32_t* out_id,
+                                 gsel_error** err) {
+  return add(model, options, "gsel_value_options", &gsel::Model::add_value, out_id, err);
 }
-gsel_status gsel_model_add_layer(gsel_model* model, const gsel_layer_options* desc, int32_t* out_id, gsel_error** err) {
-  return add(model, desc, "gsel_layer_options", &gsel::Model::add_layer, out_id, err);
+gsel_status gsel_model_add_layer(gsel_model* model, const gsel_layer_options* options, int32_t* out_id,
+                                 gsel_error** err) {
+  return add(model, options, "gsel_layer_options", &gsel::Model::add_layer, out_id, err);
 }
 
 gsel_status gsel_model_finish(gsel_model* model, gsel_error** err) {

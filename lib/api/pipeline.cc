@@ -40,8 +40,8 @@ gsel::PipelineSettings settings_of(const gsel_pipeline_options& given) {
 
 extern "C" {
 
-void gsel_pipeline_options_init(gsel_pipeline_options* config, size_t struct_size) {
-  gsel::init_struct(config, struct_size);
+void gsel_pipeline_options_init(gsel_pipeline_options* options, size_t struct_size) {
+  gsel::init_struct(options, struct_size);
 }
 void gsel_pipeline_report_init(gsel_pipeline_report* report, size_t struct_size) {
   gsel::init_struct(report, struct_size);
@@ -50,13 +50,13 @@ void gsel_pipeline_stage_init(gsel_pipeline_stage* stage, size_t struct_size) {
   gsel::init_struct(stage, struct_size);
 }
 
-gsel_status gsel_pipeline_create(gsel_comm* comm, gsel_model* model, const gsel_pipeline_options* config,
+gsel_status gsel_pipeline_create(gsel_comm* comm, gsel_model* model, const gsel_pipeline_options* options,
                                  gsel_pipeline** out, gsel_error** err) {
   return gsel::guard(err, [&] {
     gsel::required(out, "out") = nullptr;
-    const gsel_pipeline_options given = gsel::read_struct(config, "gsel_pipeline_options");
+    const gsel_pipeline_options given = gsel::read_struct(options, "gsel_pipeline_options");
     *out =
-        new gsel_pipeline(gsel::required(model, "model").impl, gsel::required(comm, "comm").impl, settings_of(given));
+        new gsel_pipeline(gsel::required(comm, "comm").impl, gsel::required(model, "model").impl, settings_of(given));
     (*out)->data.take(given.data_user_data, given.data_free_user_data);
   });
 }

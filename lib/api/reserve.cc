@@ -43,13 +43,13 @@ void gsel_reserve_options_init(gsel_reserve_options* options, size_t struct_size
   gsel::init_struct(options, struct_size);
 }
 
-gsel_status gsel_reserve(const gsel_resolve_options* request, const gsel_reserve_options* options,
+gsel_status gsel_reserve(const gsel_resolve_options* resolve, const gsel_reserve_options* options,
                          gsel_reservation** out, gsel_error** err) {
   if (out) *out = nullptr;
   return gsel::guard(err, [&] {
     gsel::required(out, "out");
     const gsel::Reservation::Options how = gsel::read_options(options);
-    const gsel::FullRequest full(request);
+    const gsel::FullRequest full(resolve);
     auto made = std::make_unique<gsel_reservation>(full, how);
     full.check(made->selection.impl);
     *out = made.release();

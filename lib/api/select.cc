@@ -19,8 +19,8 @@ using gsel::required;
 
 extern "C" {
 
-void gsel_resolve_options_init(gsel_resolve_options* request, size_t struct_size) {
-  gsel::init_struct(request, struct_size);
+void gsel_resolve_options_init(gsel_resolve_options* options, size_t struct_size) {
+  gsel::init_struct(options, struct_size);
 }
 void gsel_candidate_init(gsel_candidate* candidate, size_t struct_size) {
   gsel::init_struct(candidate, struct_size);
@@ -41,11 +41,11 @@ gsel_str gsel_compat_summary(int32_t i) {
                                            : gsel_str_from(gsel::systems()[static_cast<size_t>(i)].summary);
 }
 
-gsel_status gsel_resolve(const gsel_resolve_options* request, gsel_selection** out, gsel_error** err) {
+gsel_status gsel_resolve(const gsel_resolve_options* options, gsel_selection** out, gsel_error** err) {
   if (out) *out = nullptr;
   return guard(err, [&] {
     required(out, "out");
-    const gsel::FullRequest full(request);
+    const gsel::FullRequest full(options);
     gsel::Selection selection = gsel::resolve(full.inventory, full.environment, full.request);
     full.check(selection);
     *out = new gsel_selection(std::move(selection));

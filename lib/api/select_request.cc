@@ -28,13 +28,13 @@ Environment own_environment() {
   return out;
 }
 
-Environment given_environment(const gsel_resolve_options& request) {
+Environment given_environment(const gsel_resolve_options& options) {
   Environment out;
-  if (!request.env && request.n_env) fail(GSEL_ERR_ARG, "env is NULL, n_env is {}", request.n_env);
-  for (size_t i = 0; i < request.n_env; ++i) {
-    const std::string name = text(request.env[i].name);
+  if (!options.env && options.n_env) fail(GSEL_ERR_ARG, "env is NULL, n_env is {}", options.n_env);
+  for (size_t i = 0; i < options.n_env; ++i) {
+    const std::string name = text(options.env[i].name);
     if (name.empty()) fail(GSEL_ERR_ARG, "env[{}] has no name", i);
-    if (!out.emplace(name, text(request.env[i].value)).second)
+    if (!out.emplace(name, text(options.env[i].value)).second)
       fail(GSEL_ERR_ARG, "env names {} twice", printable(name));
   }
   return out;

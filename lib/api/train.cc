@@ -44,8 +44,8 @@ void gsel_work_init(gsel_work* work, size_t struct_size) {
   gsel::init_struct(work, struct_size);
 }
 
-void gsel_optimizer_options_init(gsel_optimizer_options* desc, size_t struct_size) {
-  gsel::init_struct(desc, struct_size);
+void gsel_optimizer_options_init(gsel_optimizer_options* options, size_t struct_size) {
+  gsel::init_struct(options, struct_size);
 }
 void gsel_memory_part_init(gsel_memory_part* part, size_t struct_size) {
   gsel::init_struct(part, struct_size);
@@ -59,7 +59,7 @@ gsel_status gsel_trainer_create(gsel_comm* comm, gsel_model* model, const gsel_t
     if (options) given = gsel::read_struct(options, "gsel_trainer_options");
     gsel_optimizer_options optimizer{};
     if (given.optimizer) optimizer = gsel::read_struct(given.optimizer, "gsel_optimizer_options");
-    *out = new gsel_trainer(gsel::required(model, "model").impl, gsel::required(comm, "comm").impl,
+    *out = new gsel_trainer(gsel::required(comm, "comm").impl, gsel::required(model, "model").impl,
                             given.config ? given.config->impl : gsel::default_config(),
                             gsel::DataSource{given.data, given.data_user_data}, given.optimizer ? &optimizer : nullptr);
     (*out)->data.take(given.data_user_data, given.data_free_user_data);

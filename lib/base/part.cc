@@ -15,10 +15,10 @@ bool all_alike(std::span<const double> weights) {
   return std::ranges::all_of(weights, [&](double w) { return w == weights.front(); });
 }
 
-std::vector<int64_t> even_bounds(int64_t n, size_t places) {
+std::vector<int64_t> even_bounds(int64_t n, size_t parts) {
   std::vector<int64_t> bounds{0};
-  for (size_t i = 0; i < places; ++i)
-    bounds.push_back(shard_range(n, static_cast<int64_t>(places), static_cast<int64_t>(i)).end);
+  for (size_t i = 0; i < parts; ++i)
+    bounds.push_back(shard_range(n, static_cast<int64_t>(parts), static_cast<int64_t>(i)).end);
   return bounds;
 }
 

@@ -108,7 +108,7 @@ class Works {
 };
 
 // Fills what `config` leaves open from the environment and from defaults; see gsel_comm_init.
-gsel_join complete_join(const gsel_comm_options& config);
+gsel_join complete_join(const gsel_comm_options& options);
 // The token of the job that `gsel run` started, when those who join are its ranks; else empty.
 std::string job_of_launcher(const gsel_join& join);
 

@@ -196,31 +196,31 @@ std::string job_of_launcher(const gsel_join& join) {
   return variable(kTorch.rank) == std::to_string(join.rank) ? variable("GSEL_JOB") : std::string();
 }
 
-gsel_join complete_join(const gsel_comm_options& config) {
+gsel_join complete_join(const gsel_comm_options& options) {
   gsel_join join{};
   join.struct_size = sizeof join;
-  join.timeout_s = config.timeout_s;
-  join.join_timeout_s = config.join_timeout_s;
-  join.order = config.order;
-  check_flags(config.flags, GSEL_COMM_NO_THREAD, "gsel_comm_options.flags");
-  join.flags = config.flags;
-  join.name = checked_name(config.name);
-  World world{nullptr, config.rank, config.world_size};
-  if (config.world_size == 0) {
-    if (config.rank != 0)
+  join.timeout_s = options.timeout_s;
+  join.join_timeout_s = options.join_timeout_s;
+  join.order = options.order;
+  check_flags(options.flags, GSEL_COMM_NO_THREAD, "gsel_comm_options.flags");
+  join.flags = options.flags;
+  join.name = checked_name(options.name);
+  World world{nullptr, options.rank, options.world_size};
+  if (options.world_size == 0) {
+    if (options.rank != 0)
       fail(GSEL_ERR_ARG, "gsel_comm_options.rank is {} and world_size 0; give both, or none to use the environment",
-           config.rank);
-    world = world_of_environment(config.id == nullptr);
+           options.rank);
+    world = world_of_environment(options.id == nullptr);
   }
-  join.device = {view(config.device).data(), view(config.device).size()};
-  if (!given(config.device) && config.world_size == 0)
+  join.device = {view(options.device).data(), view(options.device).size()};
+  if (!given(options.device) && options.world_size == 0)
     if (const char* device = variable("GSEL_DEVICE")) join.device = {device, std::strlen(device)};
   join.rank = world.rank;
   join.world_size = world.size;
   if (const char* folder = variable("GSEL_TRACE")) join.trace = {folder, std::strlen(folder)};
   if (join.rank == 0) check_variables();
-  if (config.id)
-    join.id = *config.id;
+  if (options.id)
+    join.id = *options.id;
   else if (world.size > 1)
     join.id = id_of(fmt::format("user {}\n{}", geteuid(), job_text(world.convention)));
   return join;

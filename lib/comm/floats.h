@@ -1,4 +1,4 @@
-// comm/floats.h: the floating point types that C++ has no name for, and their exact way to f32 and back. Refuses to
+// comm/floats.h: the floating point types that C++ has no name for, and their exact way to f32 and back. Does not
 // know buffers and operations. Each format is a struct of its bits with widen() (exact) and narrow() (to nearest, ties
 // to even). A NaN comes out of narrow() as the format's one positive quiet NaN, whatever went in.
 //

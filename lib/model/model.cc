@@ -148,44 +148,44 @@ void Model::refuse_if_finished() const {
     fail(GSEL_ERR_STATE, "the model is finished; add parameters, values and layers before gsel_model_finish");
 }
 
-int32_t Model::add_param(const gsel_param_options& desc) {
+int32_t Model::add_param(const gsel_param_options& options) {
   refuse_if_finished();
   Param p;
-  p.name = checked_name(desc.name, "parameter", params_);
-  p.dims = checked_dims(desc.dims, desc.n_dims, "parameter", p.name, GSEL_MAX_DIMS);
+  p.name = checked_name(options.name, "parameter", params_);
+  p.dims = checked_dims(options.dims, options.n_dims, "parameter", p.name, GSEL_MAX_DIMS);
   p.n_elems = product(p.dims);
-  p.dtype = desc.dtype ? desc.dtype : GSEL_F32;
+  p.dtype = options.dtype ? options.dtype : GSEL_F32;
   if (p.dtype != GSEL_F32 && p.dtype != GSEL_BF16 && p.dtype != GSEL_F16)
     fail(GSEL_ERR_UNSUPPORTED, "parameter \"{}\" is {}; parameters are f32, bf16 or f16", p.name, dtype_name(p.dtype));
-  p.lr_factor = desc.lr_factor == 0 ? 1 : desc.lr_factor;
+  p.lr_factor = options.lr_factor == 0 ? 1 : options.lr_factor;
   if (!(p.lr_factor > 0 && p.lr_factor <= std::numeric_limits<float>::max()))
     fail(GSEL_ERR_MODEL, "parameter \"{}\" has lr_factor {}; it is a finite number above 0, or 0 for 1", p.name,
          p.lr_factor);
-  p.flags = checked_flags(desc.flags,
+  p.flags = checked_flags(options.flags,
                           GSEL_PARAM_NO_DECAY | GSEL_PARAM_FROZEN | GSEL_PARAM_NO_CLIP | GSEL_PARAM_REPLICATE_IF_FEW,
                           "parameter", p.name);
-  p.init = desc.init;
+  p.init = options.init;
   if (p.init < GSEL_INIT_ZEROS || p.init > GSEL_INIT_CALLBACK)
     fail(GSEL_ERR_MODEL, "parameter \"{}\" has initialiser {}; GSEL_INIT_ZEROS, _ONES, _NORMAL and _CALLBACK exist",
          p.name, p.init);
-  if (p.init == GSEL_INIT_CALLBACK && !desc.init_fn)
+  if (p.init == GSEL_INIT_CALLBACK && !options.init_fn)
     fail(GSEL_ERR_MODEL, "parameter \"{}\" asks for GSEL_INIT_CALLBACK and gives no init_fn", p.name);
-  p.init_scale = desc.init_scale;
-  p.init_fn = desc.init_fn;
-  p.init_user_data = desc.init_user_data;
-  p.shard = desc.shard;
-  p.shard_dim = desc.shard_dim;
-  p.shard_blocks = desc.shard_blocks ? desc.shard_blocks : 1;
-  p.shard_granularity = desc.shard_granularity ? desc.shard_granularity : 1;
+  p.init_scale = options.init_scale;
+  p.init_fn = options.init_fn;
+  p.init_user_data = options.init_user_data;
+  p.shard = options.shard;
+  p.shard_dim = options.shard_dim;
+  p.shard_blocks = options.shard_blocks ? options.shard_blocks : 1;
+  p.shard_granularity = options.shard_granularity ? options.shard_granularity : 1;
   p.whole_dims = p.dims;
   if (p.shard != GSEL_SHARD_NONE && p.shard != GSEL_SHARD_DIM)
     fail(GSEL_ERR_MODEL, "parameter \"{}\" has shard rule {}; GSEL_SHARD_NONE and GSEL_SHARD_DIM exist", p.name,
          p.shard);
-  if (p.shard == GSEL_SHARD_DIM && (p.shard_dim < 0 || p.shard_dim >= desc.n_dims || p.shard_blocks < 1 ||
+  if (p.shard == GSEL_SHARD_DIM && (p.shard_dim < 0 || p.shard_dim >= options.n_dims || p.shard_blocks < 1 ||
                                     p.dims[p.shard_dim] % p.shard_blocks != 0))
     fail(GSEL_ERR_MODEL,
          "parameter \"{}\" is sharded along dimension {} in {} blocks; it has {} dimensions and blocks must divide",
-         p.name, p.shard_dim, p.shard_blocks, desc.n_dims);
+         p.name, p.shard_dim, p.shard_blocks, options.n_dims);
   if (p.shard == GSEL_SHARD_DIM &&
       (p.shard_granularity < 1 || p.dims[p.shard_dim] / p.shard_blocks % p.shard_granularity != 0))
     fail(GSEL_ERR_MODEL,
@@ -195,60 +195,60 @@ int32_t Model::add_param(const gsel_param_options& desc) {
   return static_cast<int32_t>(params_.size()) - 1;
 }
 
-int32_t Model::add_value(const gsel_value_options& desc) {
+int32_t Model::add_value(const gsel_value_options& options) {
   refuse_if_finished();
   Value v;
-  v.name = checked_name(desc.name, "value", values_);
-  v.dims = checked_dims(desc.dims, desc.n_dims, "value", v.name, GSEL_MAX_DIMS - 1);
+  v.name = checked_name(options.name, "value", values_);
+  v.dims = checked_dims(options.dims, options.n_dims, "value", v.name, GSEL_MAX_DIMS - 1);
   v.sample_elems = product(v.dims);
-  v.dtype = desc.dtype ? desc.dtype : GSEL_F32;
+  v.dtype = options.dtype ? options.dtype : GSEL_F32;
   if (!dtype_bytes(v.dtype)) fail(GSEL_ERR_MODEL, "value \"{}\" has unknown element type {}", v.name, v.dtype);
   v.flags = checked_flags(
-      desc.flags, GSEL_VALUE_INPUT | GSEL_VALUE_NOT_DIFFERENTIABLE | GSEL_VALUE_SCALAR | GSEL_VALUE_REPLICATE_IF_FEW,
+      options.flags, GSEL_VALUE_INPUT | GSEL_VALUE_NOT_DIFFERENTIABLE | GSEL_VALUE_SCALAR | GSEL_VALUE_REPLICATE_IF_FEW,
       "value", v.name);
-  v.declared = desc.placement;
-  v.shard_dim = desc.shard_dim;
+  v.declared = options.placement;
+  v.shard_dim = options.shard_dim;
   if (v.declared < GSEL_PLACEMENT_REPLICATE || v.declared > GSEL_PLACEMENT_PARTIAL ||
-      (v.declared == GSEL_PLACEMENT_SHARD && (v.shard_dim < 0 || v.shard_dim > desc.n_dims)))
+      (v.declared == GSEL_PLACEMENT_SHARD && (v.shard_dim < 0 || v.shard_dim > options.n_dims)))
     fail(GSEL_ERR_MODEL, "value \"{}\" has placement {} along dimension {} of {}; see GSEL_PLACEMENT_*", v.name,
-         v.declared, v.shard_dim, desc.n_dims + 1);
-  v.shard_granularity = desc.shard_granularity ? desc.shard_granularity : 1;
-  v.shard_blocks = desc.shard_blocks ? desc.shard_blocks : 1;
-  v.sequence_dim = desc.sequence_dim;
+         v.declared, v.shard_dim, options.n_dims + 1);
+  v.shard_granularity = options.shard_granularity ? options.shard_granularity : 1;
+  v.shard_blocks = options.shard_blocks ? options.shard_blocks : 1;
+  v.sequence_dim = options.sequence_dim;
   v.whole_dims = v.dims;
   check_split(v);
   if (v.is_input()) v.flags |= GSEL_VALUE_NOT_DIFFERENTIABLE;
-  if (v.is_scalar() && (v.is_input() || desc.n_dims != 0))
+  if (v.is_scalar() && (v.is_input() || options.n_dims != 0))
     fail(GSEL_ERR_MODEL, "value \"{}\" is a scalar and also an input or shaped; a scalar is one number per micro-batch",
          v.name);
   values_.push_back(std::move(v));
   return static_cast<int32_t>(values_.size()) - 1;
 }
 
-int32_t Model::add_layer(const gsel_layer_options& desc) {
+int32_t Model::add_layer(const gsel_layer_options& options) {
   refuse_if_finished();
   Layer layer;
-  layer.name = checked_name(desc.name, "layer", layers_);
-  layer.inputs = checked_ids(desc.inputs, desc.n_inputs, "value", layer.name, values_);
-  layer.outputs = checked_ids(desc.outputs, desc.n_outputs, "value", layer.name, values_);
-  layer.params = checked_ids(desc.params, desc.n_params, "parameter", layer.name, params_);
+  layer.name = checked_name(options.name, "layer", layers_);
+  layer.inputs = checked_ids(options.inputs, options.n_inputs, "value", layer.name, values_);
+  layer.outputs = checked_ids(options.outputs, options.n_outputs, "value", layer.name, values_);
+  layer.params = checked_ids(options.params, options.n_params, "parameter", layer.name, params_);
   layer.flags =
-      checked_flags(desc.flags,
+      checked_flags(options.flags,
                     GSEL_LAYER_LOSS | GSEL_LAYER_NO_CUT_AFTER | GSEL_LAYER_RECOMPUTABLE | GSEL_LAYER_OWN_PARAMS |
                         GSEL_LAYER_POSITIONWISE | GSEL_LAYER_SAVES_WHOLE | GSEL_LAYER_ALWAYS_ACCUMULATES,
                     "layer", layer.name);
-  layer.saved_bytes_per_sample = desc.saved_bytes_per_sample;
-  layer.flop_per_sample = desc.flop_per_sample;
-  layer.forward = desc.forward;
-  layer.backward_input = desc.backward_input;
-  layer.backward_weight = desc.backward_weight;
-  layer.backward = desc.backward;
-  layer.user_data = desc.user_data;
-  layer.backward_input_unread = desc.backward_input_unread;
-  layer.backward_weight_unread = desc.backward_weight_unread;
-  layer.backward_unread_params = desc.backward_unread_params;
-  layer.forward_phases = checked_phases(desc.forward_phases, desc.n_forward_phases, "forward", layer.name);
-  layer.backward_phases = checked_phases(desc.backward_phases, desc.n_backward_phases, "backward", layer.name);
+  layer.saved_bytes_per_sample = options.saved_bytes_per_sample;
+  layer.flop_per_sample = options.flop_per_sample;
+  layer.forward = options.forward;
+  layer.backward_input = options.backward_input;
+  layer.backward_weight = options.backward_weight;
+  layer.backward = options.backward;
+  layer.user_data = options.user_data;
+  layer.backward_input_unread = options.backward_input_unread;
+  layer.backward_weight_unread = options.backward_weight_unread;
+  layer.backward_unread_params = options.backward_unread_params;
+  layer.forward_phases = checked_phases(options.forward_phases, options.n_forward_phases, "forward", layer.name);
+  layer.backward_phases = checked_phases(options.backward_phases, options.n_backward_phases, "backward", layer.name);
   layer.forward_buffers = layer.forward_phases;
   layer.backward_buffers = layer.backward_phases;
   layer.forward_buffer_of = each_its_own(layer.forward_phases);

@@ -102,9 +102,9 @@ struct Layer {
 
 class Model {
  public:
-  int32_t add_param(const gsel_param_options& desc);
-  int32_t add_value(const gsel_value_options& desc);
-  int32_t add_layer(const gsel_layer_options& desc);
+  int32_t add_param(const gsel_param_options& options);
+  int32_t add_value(const gsel_value_options& options);
+  int32_t add_layer(const gsel_layer_options& options);
 
   enum class Loss : uint8_t { required, optional };
   // Checks the whole and derives what needs a gradient; further adds are refused. A model without a loss is computed

@@ -1,4 +1,4 @@
-// plugin/registry.h: the plugins of this process. Search, permission checks and loading stand beside it; refuses to
+// plugin/registry.h: the plugins of this process. Search, permission checks and loading stand beside it; does not
 // know what a plugin does.
 #pragma once
 

@@ -42,8 +42,8 @@ std::vector<int32_t> stages_here(const Program& program) {
 
 }  // namespace
 
-Pipeline::Pipeline(std::shared_ptr<Model> model, Communicator& comm, PipelineSettings settings)
-    : model_(std::move(model)), comm_(comm), settings_(std::move(settings)) {
+Pipeline::Pipeline(Communicator& comm, std::shared_ptr<Model> model, PipelineSettings settings)
+    : comm_(comm), model_(std::move(model)), settings_(std::move(settings)) {
   Compiled own;
   on_all_ranks(comm_, "pipeline", [&] { own = compile_own(); });
   check_agreement(comm_, particulars(own.files_key));

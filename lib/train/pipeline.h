@@ -38,7 +38,7 @@ Config to_config(const PipelineSettings& settings, const Model& model, int32_t r
 class Pipeline {
  public:
   // A collective over comm.
-  Pipeline(std::shared_ptr<Model> model, Communicator& comm, PipelineSettings settings);
+  Pipeline(Communicator& comm, std::shared_ptr<Model> model, PipelineSettings settings);
   Pipeline(const Pipeline&) = delete;
   Pipeline& operator=(const Pipeline&) = delete;
 
@@ -61,8 +61,8 @@ class Pipeline {
   gsel_pipeline_report report() const;
 
   const uint64_t fork_generation_ = os::fork_generation();
-  std::shared_ptr<Model> model_;
   Communicator& comm_;
+  std::shared_ptr<Model> model_;
   const PipelineSettings settings_;
   Config config_;
   std::optional<Optimizer> optimizer_;  // of no trained parameters

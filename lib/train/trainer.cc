@@ -51,9 +51,9 @@ bool must_agree(const std::string& key) {
 
 }  // namespace
 
-Trainer::Trainer(std::shared_ptr<Model> model, Communicator& comm, Config config, DataSource data,
+Trainer::Trainer(Communicator& comm, std::shared_ptr<Model> model, Config config, DataSource data,
                  const gsel_optimizer_options* optimizer)
-    : model_(std::move(model)), comm_(comm), config_(std::move(config)), data_(data) {
+    : comm_(comm), model_(std::move(model)), config_(std::move(config)), data_(data) {
   Compiled own;
   on_all_ranks(comm_, "trainer", [&] {
     refuse_model();

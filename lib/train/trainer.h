@@ -18,7 +18,7 @@ namespace gsel {
 class Trainer {
  public:
   // A collective over comm. optimizer: the embedder's, copied; nullptr: train.optimizer.
-  Trainer(std::shared_ptr<Model> model, Communicator& comm, Config config, DataSource data,
+  Trainer(Communicator& comm, std::shared_ptr<Model> model, Config config, DataSource data,
           const gsel_optimizer_options* optimizer);
   ~Trainer();
   Trainer(const Trainer&) = delete;
@@ -69,8 +69,8 @@ class Trainer {
                      const gsel_optimizer_options* options) const;
 
   const uint64_t fork_generation_ = os::fork_generation();
-  std::shared_ptr<Model> model_;
   Communicator& comm_;
+  std::shared_ptr<Model> model_;
   Config config_;
   DataSource data_;
   std::optional<Optimizer> optimizer_;

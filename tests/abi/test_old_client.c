@@ -73,11 +73,11 @@ static void an_initialiser_stays_within_the_size_its_caller_knows(void** state) 
 static void a_struct_without_a_size_is_refused_by_name(void** state) {
   (void)state;
   gsel_comm* comm = NULL;
-  gsel_comm_options config = GSEL_COMM_OPTIONS_INIT;
-  config.struct_size = 0;
-  check_fails(gsel_comm_init(&config, &comm, &err), err, GSEL_ERR_VERSION, "gsel_comm_options.struct_size is 0");
-  config.struct_size = 7; /* less than the two words every struct begins with */
-  check_fails(gsel_comm_init(&config, &comm, &err), err, GSEL_ERR_VERSION, "gsel_comm_options.struct_size is 7");
+  gsel_comm_options options = GSEL_COMM_OPTIONS_INIT;
+  options.struct_size = 0;
+  check_fails(gsel_comm_init(&options, &comm, &err), err, GSEL_ERR_VERSION, "gsel_comm_options.struct_size is 0");
+  options.struct_size = 7; /* less than the two words every struct begins with */
+  check_fails(gsel_comm_init(&options, &comm, &err), err, GSEL_ERR_VERSION, "gsel_comm_options.struct_size is 7");
   assert_null(comm);
 }
 

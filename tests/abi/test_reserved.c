@@ -11,20 +11,20 @@
 typedef gsel_status (*passes)(void* given, gsel_error** err);
 
 static gsel_status to_comm_init(void* given, gsel_error** err) {
-  gsel_comm_options* config = (gsel_comm_options*)given;
+  gsel_comm_options* options = (gsel_comm_options*)given;
   gsel_comm* comm;
-  config->world_size = 1;
-  const gsel_status status = gsel_comm_init(config, &comm, err);
+  options->world_size = 1;
+  const gsel_status status = gsel_comm_init(options, &comm, err);
   gsel_comm_free(comm);
   return status;
 }
 
 static gsel_status to_mesh_split(void* given, gsel_error** err) {
   gsel_mesh* mesh = (gsel_mesh*)given;
-  gsel_comm_options config = GSEL_COMM_OPTIONS_INIT;
+  gsel_comm_options options = GSEL_COMM_OPTIONS_INIT;
   gsel_comm *world, *part;
-  config.world_size = 1;
-  check_ok(gsel_comm_init(&config, &world, err), *err);
+  options.world_size = 1;
+  check_ok(gsel_comm_init(&options, &world, err), *err);
   mesh->world_size = 1;
   const gsel_status status = gsel_mesh_split(world, mesh, 1, &part, err);
   gsel_comm_free(part);
@@ -60,8 +60,8 @@ static gsel_status to_resolve(void* given, gsel_error** err) {
 
 static gsel_status to_reserve(void* given, gsel_error** err) {
   gsel_reservation* held;
-  gsel_resolve_options request = GSEL_RESOLVE_OPTIONS_INIT;
-  const gsel_status status = gsel_reserve(&request, (gsel_reserve_options*)given, &held, err);
+  gsel_resolve_options options = GSEL_RESOLVE_OPTIONS_INIT;
+  const gsel_status status = gsel_reserve(&options, (gsel_reserve_options*)given, &held, err);
   gsel_reservation_free(held);
   return status;
 }

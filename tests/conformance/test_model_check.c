@@ -7,9 +7,9 @@ static const char* replaced_layer;
 static gsel_layer_fn replacement;
 static inline gsel_status add_layer_or_replacement(gsel_model* model, const gsel_layer_options* given, int32_t* out_id,
                                                    gsel_error** err) {
-  gsel_layer_options desc = *given;
-  if (replaced_layer && !strcmp(given->name.data, replaced_layer)) desc.forward = replacement;
-  return gsel_model_add_layer(model, &desc, out_id, err);
+  gsel_layer_options options = *given;
+  if (replaced_layer && !strcmp(given->name.data, replaced_layer)) options.forward = replacement;
+  return gsel_model_add_layer(model, &options, out_id, err);
 }
 #define gsel_model_add_layer add_layer_or_replacement
 

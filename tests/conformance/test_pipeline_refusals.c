@@ -10,7 +10,7 @@ static void expect_refusal(rank_run* run) {
   const int odd = run->rank == t->odd_rank;
   pipe_session s;
   gsel_error* err = NULL;
-  const gsel_status status = pipe_open(run, odd ? &t->odd : &t->m, odd ? &t->odd_config : &t->config, &s, &err);
+  const gsel_status status = pipe_open(run, odd ? &t->odd : &t->m, odd ? &t->odd_options : &t->options, &s, &err);
   char text[512] = "";
   gsel_error_format(err, text, sizeof text);
   rank_fails(run, status, err, t->code, strstr(text, t->text) && t->more ? t->more : t->text, -1);
@@ -37,7 +37,7 @@ static void a_schedule_that_does_not_exist_or_divide_is_refused(void** state) {
   (void)state;
   refuse(trial_of(5, "2f2b", 4, 1), 2, GSEL_ERR_CONFIG, "2f2b", "1f1b");
   pipe_trial t = trial_of(9, "1f1b", 4, 1);
-  t.config.chunks = 2;
+  t.options.chunks = 2;
   refuse(t, 2, GSEL_ERR_CONFIG, "1f1b", "one stage of each rank");
   refuse(trial_of(9, "interleaved-1f1b", 7, 1), 3, GSEL_ERR_CONFIG, "7", "micro-batches");
 }
@@ -94,13 +94,13 @@ static void ranks_that_describe_different_things_are_told_what(void** state) {
   t.odd_rank = 1;
   t.odd = t.m;
   t.odd.wide_layer = 2;
-  t.odd_config = t.config;
+  t.odd_options = t.options;
   refuse(t, 3, GSEL_ERR_MISMATCH, "value \"h2\" differs", NULL);
   t.odd = t.m;
-  t.odd_config.microbatch_samples = 3;
+  t.odd_options.microbatch_samples = 3;
   refuse(t, 3, GSEL_ERR_MISMATCH, "microbatch_samples differs", NULL);
-  t.odd_config = t.config;
-  t.odd_config.schedule = gsel_str_from("gpipe");
+  t.odd_options = t.options;
+  t.odd_options.schedule = gsel_str_from("gpipe");
   refuse(t, 3, GSEL_ERR_MISMATCH, "schedule differs", NULL);
 }
 
@@ -111,8 +111,8 @@ static void ranks_that_read_different_files_are_told(void** state) {
   pipe_trial t = trial_of_file("0F0,0F1,,0B0,0B1\n,1F0,1B0,1F1,1B1\n", 6, 2);
   t.odd_rank = 1;
   t.odd = t.m;
-  t.odd_config = t.config;
-  t.odd_config.schedule = gsel_str_from(other);
+  t.odd_options = t.options;
+  t.odd_options.schedule = gsel_str_from(other);
   write_file(other, "0F0,0F1,,0B0,0B1\n,1F0,1F1,1B0,1B1\n");
   refuse(t, 2, GSEL_ERR_MISMATCH, "the schedule's file differs", NULL);
 }
@@ -135,7 +135,7 @@ static void expect_break(rank_run* run) {
   pipe_session s;
   gsel_error* err = NULL;
   run->timeout_s = 20;
-  rank_ok(run, pipe_open(run, &t->m, &t->config, &s, &err), err);
+  rank_ok(run, pipe_open(run, &t->m, &t->options, &s, &err), err);
   gsel_status status = GSEL_OK;
   for (int i = 0; i < t->runs && !status; ++i) status = gsel_pipeline_run(s.pipeline, t->what, NULL, &err);
   if (t->m.at_failure)
@@ -206,7 +206,7 @@ static void expect_state_error(rank_run* run) {
   const pipe_trial* t = (const pipe_trial*)run->user;
   pipe_session s;
   gsel_error* err = NULL;
-  rank_ok(run, pipe_open(run, &t->m, &t->config, &s, &err), err);
+  rank_ok(run, pipe_open(run, &t->m, &t->options, &s, &err), err);
   rank_fails(run, gsel_pipeline_run(s.pipeline, GSEL_FORWARD_BACKWARD, NULL, &err), err, GSEL_ERR_STATE,
              "no loss layer", -1);
   rank_fails(run, gsel_pipeline_run(s.pipeline, 7, NULL, &err), err, GSEL_ERR_ARG, "what is 7", -1);

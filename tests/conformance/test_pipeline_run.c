@@ -61,7 +61,7 @@ static void expect_cuts(rank_run* run) {
   gsel_error* err = NULL;
   gsel_pipeline_stage stage = GSEL_PIPELINE_STAGE_INIT;
   gsel_pipeline_report report = GSEL_PIPELINE_REPORT_INIT;
-  rank_ok(run, pipe_open(run, &t->m, &t->config, &s, &err), err);
+  rank_ok(run, pipe_open(run, &t->m, &t->options, &s, &err), err);
   rank_ok(run, gsel_pipeline_stage_get(s.pipeline, 0, &stage, &err), err);
   rank_check(run, stage.stage == run->rank && stage.first_layer == first[run->rank] && stage.n_layers == n[run->rank]);
   rank_check(run, stage.forward_s == 0 && stage.backward_input_s == 0 && stage.backward_weight_s == 0);
@@ -84,8 +84,8 @@ static void stages_begin_where_the_caller_says(void** state) {
   (void)state;
   static const int32_t first[] = {2, 7};
   pipe_trial t = trial_of(9, "1f1b", 5, 2);
-  t.config.first_layers = first;
-  t.config.n_first_layers = 2;
+  t.options.first_layers = first;
+  t.options.n_first_layers = 2;
   as_threads(3, expect_cuts, &t);
   as_threads(3, expect_equal_to_by_hand, &t);
 }
@@ -95,7 +95,7 @@ static void a_run_leaves_a_timeline_where_it_was_told(void** state) {
   char folder[256], path[320], text[64];
   assert_true(make_scratch(folder, sizeof folder, "pipeline"));
   pipe_trial t = trial_of(5, "1f1b", 4, 1);
-  t.config.timeline = gsel_str_from(folder);
+  t.options.timeline = gsel_str_from(folder);
   as_threads(2, expect_equal_to_by_hand, &t);
   for (int rank = 0; rank < 2; ++rank) {
     snprintf(path, sizeof path, "%s/step-%d.json", folder, rank);
@@ -130,8 +130,8 @@ static void a_rank_that_has_ended_its_run_begins_the_next(void** state) {
   static const char* const schedules[] = {"zb-h1", "zb-h2"};
   for (int i = 0; i < 2; ++i) {
     pipe_trial t = trial_of(5, schedules[i], DRIFT_CALLS / 2, 2);
-    t.config.first_layers = first;
-    t.config.n_first_layers = 1;
+    t.options.first_layers = first;
+    t.options.n_first_layers = 1;
     t.runs = 2;
     t.m.watch = hold_the_last_half;
     next_run_began = 0;

@@ -93,7 +93,7 @@ void random_pipelines_are_accepted_by_the_verifier(void**) {
 // ---- optimistic steps ----
 
 // Micro-batches of which the first layer here has run forward before POST_VALIDATE.
-int32_t forwards_before_validate(const Program& p) {
+int32_t forwards_before_post_validate(const Program& p) {
   int32_t n = 0, layer = -1;
   const int32_t end = post_validate_position(p);
   assert_true(end >= 0);
@@ -118,9 +118,9 @@ void validation_comes_when_the_last_rank_has_had_a_forward(void**) {
       w.train = "clip_norm = 1.0\n";
       const std::vector<Program> programs = compile(long_one(), w);
       for (const Program& p : programs)
-        if (forwards_before_validate(p) != pipeline - p.rank)
+        if (forwards_before_post_validate(p) != pipeline - p.rank)
           fail_msg("%s, %d pipeline ranks: rank %d has %d forwards before post_validate, expected %d\n%s", schedule,
-                   pipeline, p.rank, forwards_before_validate(p), pipeline - p.rank, to_text(p).c_str());
+                   pipeline, p.rank, forwards_before_post_validate(p), pipeline - p.rank, to_text(p).c_str());
     }
 }
 

@@ -46,48 +46,48 @@ class RandomModel {
   void add_param(int p) {
     const std::string name = fmt::format("p{}", p);
     const int64_t n = below(60) + 1;
-    gsel_param_options desc = GSEL_PARAM_OPTIONS_INIT;
-    desc.name = {name.data(), name.size()};
-    desc.dims = &n;
-    desc.n_dims = 1;
-    desc.dtype = below(3) ? GSEL_F32 : GSEL_BF16;
-    desc.flags = p > 0 && below(5) == 0 ? GSEL_PARAM_FROZEN : 0;
-    model.add_param(desc);
+    gsel_param_options options = GSEL_PARAM_OPTIONS_INIT;
+    options.name = {name.data(), name.size()};
+    options.dims = &n;
+    options.n_dims = 1;
+    options.dtype = below(3) ? GSEL_F32 : GSEL_BF16;
+    options.flags = p > 0 && below(5) == 0 ? GSEL_PARAM_FROZEN : 0;
+    model.add_param(options);
   }
 
   int32_t add_value(uint32_t flags) {
     const std::string name = fmt::format("v{}", model.values().size());
     const int64_t n = 2;
-    gsel_value_options desc = GSEL_VALUE_OPTIONS_INIT;
-    desc.name = {name.data(), name.size()};
-    desc.dims = &n;
-    desc.n_dims = flags & GSEL_VALUE_SCALAR ? 0 : 1;
-    desc.dtype = flags & GSEL_VALUE_SCALAR ? GSEL_F64 : GSEL_F32;
-    desc.flags = flags;
-    return model.add_value(desc);
+    gsel_value_options options = GSEL_VALUE_OPTIONS_INIT;
+    options.name = {name.data(), name.size()};
+    options.dims = &n;
+    options.n_dims = flags & GSEL_VALUE_SCALAR ? 0 : 1;
+    options.dtype = flags & GSEL_VALUE_SCALAR ? GSEL_F64 : GSEL_F32;
+    options.flags = flags;
+    return model.add_value(options);
   }
 
   void add(const std::vector<int32_t>& in, const std::vector<int32_t>& out, const std::vector<int32_t>& params,
            uint32_t flags) {
     const std::string name = fmt::format("l{}", model.layers().size());
-    gsel_layer_options desc = GSEL_LAYER_OPTIONS_INIT;
-    desc.name = {name.data(), name.size()};
-    desc.inputs = in.data();
-    desc.outputs = out.data();
-    desc.params = params.data();
-    desc.n_inputs = static_cast<int32_t>(in.size());
-    desc.n_outputs = static_cast<int32_t>(out.size());
-    desc.n_params = static_cast<int32_t>(params.size());
-    desc.flags = flags;
-    desc.forward = nothing;
+    gsel_layer_options options = GSEL_LAYER_OPTIONS_INIT;
+    options.name = {name.data(), name.size()};
+    options.inputs = in.data();
+    options.outputs = out.data();
+    options.params = params.data();
+    options.n_inputs = static_cast<int32_t>(in.size());
+    options.n_outputs = static_cast<int32_t>(out.size());
+    options.n_params = static_cast<int32_t>(params.size());
+    options.flags = flags;
+    options.forward = nothing;
     if (below(2)) {
-      desc.backward = nothing;
+      options.backward = nothing;
     } else {
-      desc.backward_input = nothing;
-      desc.backward_weight = nothing;
+      options.backward_input = nothing;
+      options.backward_weight = nothing;
     }
-    desc.backward_unread_params = params.empty() ? 0 : random_() & ((UINT64_C(1) << params.size()) - 1);
-    model.add_layer(desc);
+    options.backward_unread_params = params.empty() ? 0 : random_() & ((UINT64_C(1) << params.size()) - 1);
+    model.add_layer(options);
   }
 
   // Layer l uses parameter l, so that all are used, and some others.

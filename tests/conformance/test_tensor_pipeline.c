@@ -32,21 +32,21 @@ typedef struct pipe_session {
 
 static gsel_status open_shared(rank_run* run, pipe_session* s, gsel_error** err) {
   const shared_pipe* t = (const shared_pipe*)run->user;
-  gsel_pipeline_options config = GSEL_PIPELINE_OPTIONS_INIT;
+  gsel_pipeline_options options = GSEL_PIPELINE_OPTIONS_INIT;
   run->timeout_s = 20;
   memset(s, 0, sizeof *s);
   s->m.frozen = 1;
   gsel_status status = rank_join(run, &s->comm, err);
   if (!status) status = gsel_model_create(&s->model, err);
   if (!status) status = tensor_describe(s->model, &s->m, s->inits, err);
-  config.schedule = gsel_str_from(t->schedule);
-  config.microbatches = t->microbatches;
-  config.microbatch_samples = 8 / t->microbatches;
-  config.first_layers = t->first_layers;
-  config.n_first_layers = t->n_first_layers;
-  config.data = tensor_data;
-  config.tensor_ranks = run->rank == 1 && t->odd_rank_shares ? t->odd_rank_shares : t->tensor_ranks;
-  return status ? status : gsel_pipeline_create(s->comm, s->model, &config, &s->pipeline, err);
+  options.schedule = gsel_str_from(t->schedule);
+  options.microbatches = t->microbatches;
+  options.microbatch_samples = 8 / t->microbatches;
+  options.first_layers = t->first_layers;
+  options.n_first_layers = t->n_first_layers;
+  options.data = tensor_data;
+  options.tensor_ranks = run->rank == 1 && t->odd_rank_shares ? t->odd_rank_shares : t->tensor_ranks;
+  return status ? status : gsel_pipeline_create(s->comm, s->model, &options, &s->pipeline, err);
 }
 static void close_shared(pipe_session* s) {
   gsel_pipeline_free(s->pipeline);

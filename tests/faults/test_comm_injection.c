@@ -77,11 +77,11 @@ static void words_that_mean_nothing_are_refused(void** state) {
   for (size_t i = 0; i < sizeof bad / sizeof bad[0]; ++i) {
     gsel_error* err;
     gsel_comm* comm;
-    gsel_comm_options config = GSEL_COMM_OPTIONS_INIT;
-    config.world_size = 1;
+    gsel_comm_options options = GSEL_COMM_OPTIONS_INIT;
+    options.world_size = 1;
     setenv("GSEL_FAULT", bad[i][0], 1);
-    check_fails(gsel_comm_init(&config, &comm, &err), err, GSEL_ERR_CONFIG, bad[i][1]);
-    check_fails(gsel_comm_init(&config, &comm, &err), err, GSEL_ERR_CONFIG, "GSEL_FAULT is \"");
+    check_fails(gsel_comm_init(&options, &comm, &err), err, GSEL_ERR_CONFIG, bad[i][1]);
+    check_fails(gsel_comm_init(&options, &comm, &err), err, GSEL_ERR_CONFIG, "GSEL_FAULT is \"");
   }
   unsetenv("GSEL_FAULT");
 }

@@ -446,13 +446,13 @@ static void waits_for_another(rank_run* run) {
   gsel_error* err = NULL;
   gsel_comm* comm;
   int32_t x = 5;
-  gsel_comm_options config;
-  gsel_comm_options_init(&config, sizeof config);
-  config.id = &run->id;
-  config.rank = run->rank;
-  config.world_size = run->world_size;
-  config.flags = s->kind ? GSEL_COMM_NO_THREAD : 0;
-  rank_ok(run, gsel_comm_init(&config, &comm, &err), err);
+  gsel_comm_options options;
+  gsel_comm_options_init(&options, sizeof options);
+  options.id = &run->id;
+  options.rank = run->rank;
+  options.world_size = run->world_size;
+  options.flags = s->kind ? GSEL_COMM_NO_THREAD : 0;
+  rank_ok(run, gsel_comm_init(&options, &comm, &err), err);
   rank_ok(run, gsel_barrier(comm, &err), err);
   if (run->rank == 1) {
     if (s->victim == 1) raise(SIGKILL);

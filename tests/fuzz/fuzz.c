@@ -81,19 +81,19 @@ static int is_line(gsel_str text) {
 }
 
 /* The text that an error's place is in, by the name it gives. */
-static gsel_str input_named(const gsel_resolve_options* request, gsel_str name) {
+static gsel_str input_named(const gsel_resolve_options* options, gsel_str name) {
   const struct {
     const char* name;
     gsel_str text;
-  } fields[] = {{"devices", request->devices},       {"accelerator", request->accelerator},
-                {"compat", request->compat},         {"order", request->order},
-                {"include", request->include},       {"exclude", request->exclude},
-                {"hostfile", request->hostfile_text}};
+  } fields[] = {{"devices", options->devices},       {"accelerator", options->accelerator},
+                {"compat", options->compat},         {"order", options->order},
+                {"include", options->include},       {"exclude", options->exclude},
+                {"hostfile", options->hostfile_text}};
   for (size_t i = 0; i < sizeof fields / sizeof *fields; ++i)
     if (is_text(name, fields[i].name)) return fields[i].text;
-  for (size_t i = 0; i < request->n_env; ++i)
-    if (request->env[i].name.len == name.len && !memcmp(request->env[i].name.data, name.data, name.len))
-      return request->env[i].value;
+  for (size_t i = 0; i < options->n_env; ++i)
+    if (options->env[i].name.len == name.len && !memcmp(options->env[i].name.data, name.data, name.len))
+      return options->env[i].value;
   return (gsel_str){NULL, 0};
 }
 
@@ -105,7 +105,7 @@ static gsel_str line_of(gsel_str text, int32_t number) {
   return line;
 }
 
-void check_error(gsel_status status, const gsel_error* err, const gsel_resolve_options* request) {
+void check_error(gsel_status status, const gsel_error* err, const gsel_resolve_options* options) {
   const gsel_str message = gsel_error_message(err), token = gsel_error_token(err), file = gsel_error_file(err);
   const int32_t column = gsel_error_column(err), line = gsel_error_line(err);
   CLAIM(err && gsel_error_code(err) == status, "status %d, code %d", status, gsel_error_code(err));
@@ -113,7 +113,7 @@ void check_error(gsel_status status, const gsel_error* err, const gsel_resolve_o
   CLAIM(is_line(message), "%.*s", (int)message.len, message.data);
   CLAIM(message.len <= 65536, "a message of %zu bytes", message.len);
   if (!column) return;
-  gsel_str text = input_named(request, file);
+  gsel_str text = input_named(options, file);
   if (line && text.data) text = line_of(text, line);
   const size_t from = (size_t)column - 1;
   if (!text.data) { /* a default that was not given is named as if it was: devices=auto */
@@ -185,11 +185,11 @@ static void check_selection(const gsel_selection* selection) {
   CLAIM(gsel_selection_json(selection).len > 0, "no json");
 }
 
-void check_resolve(const gsel_resolve_options* request) {
+void check_resolve(const gsel_resolve_options* options) {
   gsel_selection *selection = NULL, *again = NULL;
   gsel_error *err = NULL, *err_again = NULL;
-  const gsel_status status = gsel_resolve(request, &selection, &err);
-  const gsel_status status_again = gsel_resolve(request, &again, &err_again);
+  const gsel_status status = gsel_resolve(options, &selection, &err);
+  const gsel_status status_again = gsel_resolve(options, &again, &err_again);
   CLAIM(status == status_again, "%d, then %d", status, status_again);
   if (status == GSEL_OK) {
     check_selection(selection);
@@ -197,7 +197,7 @@ void check_resolve(const gsel_resolve_options* request) {
   } else {
     CLAIM(!selection && !again, "a selection with an error");
     CLAIM(!strcmp(gsel_error_message(err).data, gsel_error_message(err_again).data), "two answers");
-    check_error(status, err, request);
+    check_error(status, err, options);
   }
   gsel_error_free(err);
   gsel_error_free(err_again);

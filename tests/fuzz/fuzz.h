@@ -40,9 +40,9 @@ const gsel_inventory* machine_named(gsel_str name);
 
 /* Resolves, twice, and claims of the outcome: success with an answer that holds together and is the same both times, or
  * a code that gsel_resolve documents, a message of one line, and a place that is inside what was given. */
-void check_resolve(const gsel_resolve_options* request);
+void check_resolve(const gsel_resolve_options* options);
 
 /* The same of the error of another call. `text` is what the error's line and column count in. */
-void check_error(gsel_status status, const gsel_error* err, const gsel_resolve_options* request);
+void check_error(gsel_status status, const gsel_error* err, const gsel_resolve_options* options);
 
 #endif

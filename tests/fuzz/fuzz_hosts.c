@@ -6,14 +6,14 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   struct rest rest = {(const char*)data, size};
   gsel_str first = take(&rest, '\n');
   struct rest words = {first.data, first.len};
-  gsel_resolve_options request = GSEL_RESOLVE_OPTIONS_INIT;
-  request.flags = GSEL_RESOLVE_NO_ENV;
-  request.inventory = machine_named(take(&words, ' '));
-  request.compat = unless_empty(take(&words, ' '));
-  request.devices = unless_empty(take_all(&words));
-  request.include = unless_empty(take(&rest, '\n'));
-  request.exclude = unless_empty(take(&rest, '\n'));
-  request.hostfile_text = unless_empty(take_all(&rest));
-  check_resolve(&request);
+  gsel_resolve_options options = GSEL_RESOLVE_OPTIONS_INIT;
+  options.flags = GSEL_RESOLVE_NO_ENV;
+  options.inventory = machine_named(take(&words, ' '));
+  options.compat = unless_empty(take(&words, ' '));
+  options.devices = unless_empty(take_all(&words));
+  options.include = unless_empty(take(&rest, '\n'));
+  options.exclude = unless_empty(take(&rest, '\n'));
+  options.hostfile_text = unless_empty(take_all(&rest));
+  check_resolve(&options);
   return 0;
 }

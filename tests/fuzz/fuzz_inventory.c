@@ -61,22 +61,22 @@ static void check_uses(const gsel_inventory* inventory) {
   gsel_env_var env[] = {{TEXT("CUDA_VISIBLE_DEVICES"), TEXT("1,0")},
                         {TEXT("ROCR_VISIBLE_DEVICES"), TEXT("0,1")},
                         {TEXT("ZE_AFFINITY_MASK"), TEXT("0.0")}};
-  gsel_resolve_options request = GSEL_RESOLVE_OPTIONS_INIT;
-  request.inventory = inventory;
-  request.env = env;
+  gsel_resolve_options options = GSEL_RESOLVE_OPTIONS_INIT;
+  options.inventory = inventory;
+  options.env = env;
   for (size_t i = 0; i < sizeof specs / sizeof *specs; ++i) {
-    request.n_env = i % 2 ? sizeof env / sizeof *env : 0;
-    request.flags = i % 2 ? 0 : GSEL_RESOLVE_NO_ENV;
-    request.devices = gsel_str_from(specs[i]);
-    request.order = gsel_str_from(orders[i % 4]);
-    check_resolve(&request);
+    options.n_env = i % 2 ? sizeof env / sizeof *env : 0;
+    options.flags = i % 2 ? 0 : GSEL_RESOLVE_NO_ENV;
+    options.devices = gsel_str_from(specs[i]);
+    options.order = gsel_str_from(orders[i % 4]);
+    check_resolve(&options);
   }
-  request.devices = request.order = gsel_str_from(NULL);
+  options.devices = options.order = gsel_str_from(NULL);
   for (int32_t i = 0; i < gsel_compat_count(); ++i) {
-    request.n_env = i % 2 ? sizeof env / sizeof *env : 0;
-    request.flags = i % 2 ? 0 : GSEL_RESOLVE_NO_ENV;
-    request.compat = gsel_compat_name(i);
-    check_resolve(&request);
+    options.n_env = i % 2 ? sizeof env / sizeof *env : 0;
+    options.flags = i % 2 ? 0 : GSEL_RESOLVE_NO_ENV;
+    options.compat = gsel_compat_name(i);
+    check_resolve(&options);
   }
 }
 

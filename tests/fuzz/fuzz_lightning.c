@@ -6,12 +6,12 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   struct rest rest = {(const char*)data, size};
   gsel_str first = take(&rest, '\n');
   struct rest words = {first.data, first.len};
-  gsel_resolve_options request = GSEL_RESOLVE_OPTIONS_INIT;
-  request.flags = GSEL_RESOLVE_NO_ENV;
-  request.compat = gsel_str_from("lightning");
-  request.inventory = machine_named(take(&words, ' '));
-  request.accelerator = unless_empty(take_all(&words));
-  request.devices = take_all(&rest);
-  check_resolve(&request);
+  gsel_resolve_options options = GSEL_RESOLVE_OPTIONS_INIT;
+  options.flags = GSEL_RESOLVE_NO_ENV;
+  options.compat = gsel_str_from("lightning");
+  options.inventory = machine_named(take(&words, ' '));
+  options.accelerator = unless_empty(take_all(&words));
+  options.devices = take_all(&rest);
+  check_resolve(&options);
   return 0;
 }

@@ -75,17 +75,17 @@ static int ask_driver(const char* mask, const char* order, char* text) {
 /* Whether gsel guessed; its answer, or its error, into text[MAX_TEXT]. */
 static int ask_gsel(const gsel_inventory* inventory, const char* mask, const char* order, char* text) {
   gsel_env_var env[2];
-  gsel_resolve_options request = GSEL_RESOLVE_OPTIONS_INIT;
-  request.inventory = inventory;
-  request.compat = gsel_str_from("cuda");
-  request.env = env;
-  if (mask) env[request.n_env++] = (gsel_env_var){gsel_str_from("CUDA_VISIBLE_DEVICES"), gsel_str_from(mask)};
-  if (order) env[request.n_env++] = (gsel_env_var){gsel_str_from("CUDA_DEVICE_ORDER"), gsel_str_from(order)};
-  if (request.n_env == 0) request.flags = GSEL_RESOLVE_NO_ENV;
+  gsel_resolve_options options = GSEL_RESOLVE_OPTIONS_INIT;
+  options.inventory = inventory;
+  options.compat = gsel_str_from("cuda");
+  options.env = env;
+  if (mask) env[options.n_env++] = (gsel_env_var){gsel_str_from("CUDA_VISIBLE_DEVICES"), gsel_str_from(mask)};
+  if (order) env[options.n_env++] = (gsel_env_var){gsel_str_from("CUDA_DEVICE_ORDER"), gsel_str_from(order)};
+  if (options.n_env == 0) options.flags = GSEL_RESOLVE_NO_ENV;
   gsel_selection* selection = NULL;
   gsel_error* err = NULL;
   text[0] = '\0';
-  if (gsel_resolve(&request, &selection, &err)) gsel_error_format(err, text, MAX_TEXT);
+  if (gsel_resolve(&options, &selection, &err)) gsel_error_format(err, text, MAX_TEXT);
   gsel_error_free(err);
   size_t length = strlen(text);
   for (int32_t i = 0; i < gsel_selection_device_count(selection); ++i) {

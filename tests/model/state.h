@@ -1,5 +1,5 @@
-// model/state.h: everything the machine is in at one moment, as bytes, so that equal states are equal memory. Refuses
-// to know what instructions do to it.
+// model/state.h: everything the machine is in at one moment, as bytes, so that equal states are equal memory. Does not
+// know what instructions do to it.
 #pragma once
 
 #include <algorithm>

@@ -220,7 +220,7 @@ typedef struct file_things {
 
 static gsel_status use_files(part* p, file_things* t) {
   char path[600];
-  gsel_resolve_options request = GSEL_RESOLVE_OPTIONS_INIT;
+  gsel_resolve_options resolve_options = GSEL_RESOLVE_OPTIONS_INIT;
   gsel_reserve_options options = GSEL_RESERVE_OPTIONS_INIT;
   snprintf(path, sizeof path, "%s/gsel.toml", p->folder);
   FILE* file = fopen(path, "w");
@@ -231,13 +231,13 @@ static gsel_status use_files(part* p, file_things* t) {
   RIGHT(!strcmp(gsel_config_get(t->config, gsel_str_from("train.batch")).data, "8"));
   snprintf(path, sizeof path, "%s/inventory/a100x8.json", getenv("GSEL_TEST_DATA"));
   TREE_STEP(gsel_inventory_load(gsel_str_from(path), &t->inventory, &err));
-  request.inventory = t->inventory;
-  request.flags = GSEL_RESOLVE_NO_ENV;
-  request.devices = gsel_str_from("count:2");
-  STEP(gsel_resolve(&request, &t->selection, &err));
+  resolve_options.inventory = t->inventory;
+  resolve_options.flags = GSEL_RESOLVE_NO_ENV;
+  resolve_options.devices = gsel_str_from("count:2");
+  STEP(gsel_resolve(&resolve_options, &t->selection, &err));
   RIGHT(gsel_selection_device_count(t->selection) == 2);
   options.folder = gsel_str_from(p->folder);
-  STEP(gsel_reserve(&request, &options, &t->reservation, &err));
+  STEP(gsel_reserve(&resolve_options, &options, &t->reservation, &err));
   STEP(gsel_plugin_list_create(&t->plugins, &err));
   return GSEL_OK;
 }

@@ -44,14 +44,14 @@ static gsel_status make_inventory(scene* s, void** out, gsel_error** err) {
   return gsel_inventory_parse(gsel_str_from(scene_inventory), gsel_str_from("scene.json"), (gsel_inventory**)out, err);
 }
 static gsel_status make_selection(scene* s, void** out, gsel_error** err) {
-  gsel_resolve_options request = GSEL_RESOLVE_OPTIONS_INIT;
-  scene_fill(s, "gsel_resolve_options", &request);
-  return gsel_resolve(&request, (gsel_selection**)out, err);
+  gsel_resolve_options options = GSEL_RESOLVE_OPTIONS_INIT;
+  scene_fill(s, "gsel_resolve_options", &options);
+  return gsel_resolve(&options, (gsel_selection**)out, err);
 }
 static gsel_status make_reservation(scene* s, void** out, gsel_error** err) {
-  gsel_resolve_options request = GSEL_RESOLVE_OPTIONS_INIT;
-  scene_fill(s, "gsel_resolve_options", &request);
-  return gsel_reserve(&request, NULL, (gsel_reservation**)out, err);
+  gsel_resolve_options options = GSEL_RESOLVE_OPTIONS_INIT;
+  scene_fill(s, "gsel_resolve_options", &options);
+  return gsel_reserve(&options, NULL, (gsel_reservation**)out, err);
 }
 /* Complete, and open for more. */
 static gsel_status make_model(scene* s, void** out, gsel_error** err) {
@@ -71,10 +71,10 @@ static gsel_status make_trainer(scene* s, void** out, gsel_error** err) {
                              &options, (gsel_trainer**)out, err);
 }
 static gsel_status make_pipeline(scene* s, void** out, gsel_error** err) {
-  gsel_pipeline_options config = GSEL_PIPELINE_OPTIONS_INIT;
-  scene_fill(s, "gsel_pipeline_options", &config);
+  gsel_pipeline_options options = GSEL_PIPELINE_OPTIONS_INIT;
+  scene_fill(s, "gsel_pipeline_options", &options);
   return gsel_pipeline_create((gsel_comm*)scene_object(s, "gsel_comm"), (gsel_model*)scene_object(s, "gsel_model"),
-                              &config, (gsel_pipeline**)out, err);
+                              &options, (gsel_pipeline**)out, err);
 }
 static gsel_status make_program(scene* s, void** out, gsel_error** err) {
   const gsel_program* borrowed = gsel_trainer_program((gsel_trainer*)scene_object(s, "gsel_trainer"));

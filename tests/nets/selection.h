@@ -49,7 +49,7 @@ static inline holdings* mine(const player* p) {
 
 /* A request, with the text that it borrows. */
 typedef struct asked {
-  gsel_resolve_options request;
+  gsel_resolve_options resolve;
   gsel_env_var env[2];
   char devices[100], mask[60], include[100];
 } asked;

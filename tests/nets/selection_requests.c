@@ -92,8 +92,8 @@ static void mask_cards(asked* a, view* v, const op* o) {
   v->n_mask = n;
   a->env[0] = (gsel_env_var){gsel_str_from("CUDA_DEVICE_ORDER"), gsel_str_from("PCI_BUS_ID")};
   a->env[1] = (gsel_env_var){gsel_str_from("CUDA_VISIBLE_DEVICES"), gsel_str_from(a->mask)};
-  a->request.env = a->env;
-  a->request.n_env = 2;
+  a->resolve.env = a->env;
+  a->resolve.n_env = 2;
 }
 
 static void write_devices(asked* a, view* v, int form, const op* o) {
@@ -139,7 +139,7 @@ static void write_include(asked* a, view* v, const op* o) {
   const int h = o->b % v->k->hosts, other = o->b / 4 % (HOSTS + 1), slot = o->b / 16 % CARDS;
   a->devices[0] = '\0';
   snprintf(a->include, sizeof a->include, "host%d:%d@host%d", h, slot, other);
-  a->request.include = gsel_str_from(a->include);
+  a->resolve.include = gsel_str_from(a->include);
   if (slot >= v->k->cards[h]) refuse(v, GSEL_ERR_OUT_OF_RANGE);
   if (other >= v->k->hosts) refuse(v, GSEL_ERR_UNKNOWN_HOST);
   if (other == h) refuse(v, GSEL_ERR_DUPLICATE);
@@ -157,19 +157,19 @@ choice request_of(asked* a, const stock* k, const op* o, int held[HOSTS][CARDS])
   v.k = k;
   v.held = held;
   v.n_mask = -1;
-  gsel_resolve_options_init(&a->request, sizeof a->request);
-  a->request.inventory = k->inventory;
-  a->request.flags = GSEL_RESOLVE_PER_RANK;
+  gsel_resolve_options_init(&a->resolve, sizeof a->resolve);
+  a->resolve.inventory = k->inventory;
+  a->resolve.flags = GSEL_RESOLVE_PER_RANK;
   for (int h = 0; h < k->hosts; ++h) v.c.all += k->cards[h];
   const int form = o->a % FORMS;
   if (k->hosts == 1 && o->a >= 128 && form != SLOTS)
     mask_cards(a, &v, o);
   else
-    a->request.flags |= GSEL_RESOLVE_NO_ENV;
+    a->resolve.flags |= GSEL_RESOLVE_NO_ENV;
   if (form == SLOTS)
     write_include(a, &v, o);
   else
     write_devices(a, &v, form, o);
-  if (a->devices[0]) a->request.devices = gsel_str_from(a->devices);
+  if (a->devices[0]) a->resolve.devices = gsel_str_from(a->devices);
   return v.c;
 }

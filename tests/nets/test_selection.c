@@ -142,7 +142,7 @@ static void play_pick(player* p, pick* s, const op* o) {
   const stock* k = &mine(p)->stocks[o->slot / 4 % STOCKS];
   if (!k->inventory) return;
   const choice c = request_of(&a, k, o, NULL);
-  if (CAME(c.status, gsel_resolve(&a.request, &s->selection, &err))) {
+  if (CAME(c.status, gsel_resolve(&a.resolve, &s->selection, &err))) {
     s->chosen = c;
     ask_selection(p, s->selection, &c, o);
   }
@@ -168,9 +168,9 @@ static void play_hold(player* p, hold* s, const op* o) {
   if (!k->inventory) return;
   const choice c = request_of(&a, k, o, h->held);
   options.folder = gsel_str_from(h->folder);
-  CAME(GSEL_ERR_ARG, (options.wait_s = -1, gsel_reserve(&a.request, &options, &s->reservation, &err)));
+  CAME(GSEL_ERR_ARG, (options.wait_s = -1, gsel_reserve(&a.resolve, &options, &s->reservation, &err)));
   options.wait_s = o->b % 64 ? 0 : 0.01;
-  if (CAME(c.status, gsel_reserve(&a.request, &options, &s->reservation, &err))) {
+  if (CAME(c.status, gsel_reserve(&a.resolve, &options, &s->reservation, &err))) {
     s->chosen = c;
     for (int i = 0; i < c.n; ++i) h->held[c.host[i]][c.card[i]] = 1;
     ask_selection(p, gsel_reservation_selection(s->reservation), &c, o);

@@ -5,14 +5,14 @@
 enum { PIECE_X = 2, PIECE_LOSS = 4, PIECE_LAYER = 6 };
 
 static gsel_status add_param(player* p, gsel_model* model, int piece, int64_t width, gsel_error** err) {
-  gsel_param_options desc = GSEL_PARAM_OPTIONS_INIT;
+  gsel_param_options options = GSEL_PARAM_OPTIONS_INIT;
   int32_t id = -1;
-  desc.name = gsel_str_from(piece == STEP_A ? "a" : "b");
-  desc.dims = &width;
-  desc.n_dims = 1;
-  desc.init = GSEL_INIT_CALLBACK;
-  desc.init_fn = step_initial;
-  const gsel_status status = gsel_model_add_param(model, &desc, &id, err);
+  options.name = gsel_str_from(piece == STEP_A ? "a" : "b");
+  options.dims = &width;
+  options.n_dims = 1;
+  options.init = GSEL_INIT_CALLBACK;
+  options.init_fn = step_initial;
+  const gsel_status status = gsel_model_add_param(model, &options, &id, err);
   if (!status) right(p, id == piece, "id of a parameter");
   return status;
 }
@@ -20,37 +20,37 @@ static gsel_status add_param(player* p, gsel_model* model, int piece, int64_t wi
 static gsel_status add_value(player* p, gsel_model* model, int value, gsel_error** err) {
   static const char* const names[] = {"x", "y", "loss", "weight"};
   const int64_t width = STEP_WIDTH;
-  gsel_value_options desc = GSEL_VALUE_OPTIONS_INIT;
+  gsel_value_options options = GSEL_VALUE_OPTIONS_INIT;
   int32_t id = -1;
-  desc.name = gsel_str_from(names[value]);
-  desc.dims = &width;
-  desc.n_dims = value < STEP_LOSS;
-  desc.dtype = value >= STEP_LOSS ? GSEL_F64 : GSEL_F32;
-  desc.flags = value == STEP_X ? GSEL_VALUE_INPUT : value < STEP_LOSS ? 0 : GSEL_VALUE_SCALAR;
-  const gsel_status status = gsel_model_add_value(model, &desc, &id, err);
+  options.name = gsel_str_from(names[value]);
+  options.dims = &width;
+  options.n_dims = value < STEP_LOSS;
+  options.dtype = value >= STEP_LOSS ? GSEL_F64 : GSEL_F32;
+  options.flags = value == STEP_X ? GSEL_VALUE_INPUT : value < STEP_LOSS ? 0 : GSEL_VALUE_SCALAR;
+  const gsel_status status = gsel_model_add_value(model, &options, &id, err);
   if (!status) right(p, id == value, "id of a value");
   return status;
 }
 
 static gsel_status add_layer(player* p, gsel_model* model, int is_loss, gsel_error** err) {
   static const int32_t x = STEP_X, y = STEP_Y, losses[] = {STEP_LOSS, STEP_WEIGHT}, params[] = {STEP_A, STEP_B};
-  gsel_layer_options desc = GSEL_LAYER_OPTIONS_INIT;
+  gsel_layer_options options = GSEL_LAYER_OPTIONS_INIT;
   int32_t id = -1;
-  desc.name = gsel_str_from(is_loss ? "loss" : "line");
-  desc.inputs = is_loss ? &y : &x;
-  desc.outputs = is_loss ? losses : &y;
-  desc.n_inputs = 1;
-  desc.n_outputs = 1 + is_loss;
-  desc.params = is_loss ? NULL : params;
-  desc.n_params = is_loss ? 0 : STEP_PARAMS;
-  desc.flags = is_loss ? GSEL_LAYER_LOSS : 0;
-  desc.forward = is_loss ? loss_forward : line_forward;
+  options.name = gsel_str_from(is_loss ? "loss" : "line");
+  options.inputs = is_loss ? &y : &x;
+  options.outputs = is_loss ? losses : &y;
+  options.n_inputs = 1;
+  options.n_outputs = 1 + is_loss;
+  options.params = is_loss ? NULL : params;
+  options.n_params = is_loss ? 0 : STEP_PARAMS;
+  options.flags = is_loss ? GSEL_LAYER_LOSS : 0;
+  options.forward = is_loss ? loss_forward : line_forward;
   if (is_loss)
-    desc.backward_input = loss_backward;
+    options.backward_input = loss_backward;
   else
-    desc.backward = line_backward;
-  desc.user_data = &mine(p)->line;
-  const gsel_status status = gsel_model_add_layer(model, &desc, &id, err);
+    options.backward = line_backward;
+  options.user_data = &mine(p)->line;
+  const gsel_status status = gsel_model_add_layer(model, &options, &id, err);
   if (!status) right(p, id == is_loss, "id of a layer");
   return status;
 }
@@ -69,33 +69,33 @@ gsel_status describe(player* p, gsel_model* model, int first, int end, int other
 static void add_wrong_param(player* p, description* d, const op* o, gsel_status want) {
   static const int64_t none = 0, one = 1;
   static const gsel_dtype dtypes[] = {GSEL_I32, GSEL_F64, 77};
-  gsel_param_options desc = GSEL_PARAM_OPTIONS_INIT;
+  gsel_param_options options = GSEL_PARAM_OPTIONS_INIT;
   gsel_error* err;
   const int flaw = o->b % 6;
   int32_t id = -5;
-  desc.name = gsel_str_from(flaw == 0 ? "" : flaw == 1 ? "a b" : "wrong");
-  desc.dims = flaw == 2 ? &none : &one;
-  desc.n_dims = 1;
-  if (flaw == 3) desc.flags = 1u << 20;
-  if (flaw == 4) desc.init = GSEL_INIT_CALLBACK;
-  if (flaw == 5) desc.dtype = dtypes[o->b / 6 % 3];
+  options.name = gsel_str_from(flaw == 0 ? "" : flaw == 1 ? "a b" : "wrong");
+  options.dims = flaw == 2 ? &none : &one;
+  options.n_dims = 1;
+  if (flaw == 3) options.flags = 1u << 20;
+  if (flaw == 4) options.init = GSEL_INIT_CALLBACK;
+  if (flaw == 5) options.dtype = dtypes[o->b / 6 % 3];
   if (want == GSEL_ERR_MODEL && flaw == 5) want = GSEL_ERR_UNSUPPORTED;
-  CAME(want, gsel_model_add_param(d->model, &desc, &id, &err));
+  CAME(want, gsel_model_add_param(d->model, &options, &id, &err));
   right(p, id == -5, "an id of what was refused");
 }
 
 static void add_wrong_layer(player* p, description* d, const op* o, gsel_status want) {
   static const int32_t x = STEP_X, y = STEP_Y, unknown = 99, below = -1;
-  gsel_layer_options desc = GSEL_LAYER_OPTIONS_INIT;
+  gsel_layer_options options = GSEL_LAYER_OPTIONS_INIT;
   gsel_error* err;
   const int flaw = o->b % 5;
-  desc.name = gsel_str_from("wrong");
-  desc.n_inputs = desc.n_outputs = 1;
-  desc.inputs = flaw == 0 ? &unknown : flaw == 1 ? &below : flaw == 2 ? &y : &x;
-  desc.outputs = flaw == 3 ? &x : &y; /* 3: an input; 2: read before it is written, or written twice */
-  desc.forward = flaw == 4 ? NULL : line_forward;
-  desc.backward = line_backward;
-  CAME(want, gsel_model_add_layer(d->model, &desc, NULL, &err));
+  options.name = gsel_str_from("wrong");
+  options.n_inputs = options.n_outputs = 1;
+  options.inputs = flaw == 0 ? &unknown : flaw == 1 ? &below : flaw == 2 ? &y : &x;
+  options.outputs = flaw == 3 ? &x : &y; /* 3: an input; 2: read before it is written, or written twice */
+  options.forward = flaw == 4 ? NULL : line_forward;
+  options.backward = line_backward;
+  CAME(want, gsel_model_add_layer(d->model, &options, NULL, &err));
 }
 
 static void add_wrong(player* p, description* d, const op* o) {

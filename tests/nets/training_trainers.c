@@ -46,14 +46,14 @@ static gsel_model* flawed_model(player* p, int flaw, int odd) {
   CAME(GSEL_OK, gsel_model_create(&model, &err));
   const int end = flaw == UNFINISHED ? PIECES - 1 : PIECES;
   if (flaw == BAD_INIT && odd) {
-    gsel_param_options desc = GSEL_PARAM_OPTIONS_INIT;
+    gsel_param_options options = GSEL_PARAM_OPTIONS_INIT;
     const int64_t width = STEP_WIDTH;
-    desc.name = gsel_str_from("a");
-    desc.dims = &width;
-    desc.n_dims = 1;
-    desc.init = GSEL_INIT_CALLBACK;
-    desc.init_fn = refuse_init;
-    CAME(GSEL_OK, gsel_model_add_param(model, &desc, NULL, &err));
+    options.name = gsel_str_from("a");
+    options.dims = &width;
+    options.n_dims = 1;
+    options.init = GSEL_INIT_CALLBACK;
+    options.init_fn = refuse_init;
+    CAME(GSEL_OK, gsel_model_add_param(model, &options, NULL, &err));
     CAME(GSEL_OK, describe(p, model, 1, end, 0, &err));
   } else {
     CAME(GSEL_OK, describe(p, model, 0, end, flaw == OTHER_MODEL && odd, &err));

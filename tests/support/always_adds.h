@@ -39,19 +39,19 @@ static gsel_status adding_backward(const gsel_call* call, void* user) {
 
 static inline gsel_status add_adding_layer(gsel_model* model, const gsel_layer_options* given, int32_t* out_id,
                                            gsel_error** err) {
-  gsel_layer_options desc = *given;
+  gsel_layer_options options = *given;
   if (!kernels_always_add) return gsel_model_add_layer(model, given, out_id, err);
   const int i = atomic_fetch_add(&n_adding_kernels, 1);
   if (i >= MOST_ADDING_KERNELS) return GSEL_ERR_NOMEM;
   adding_kernels[i] =
       (adding_kernel){given->forward, given->backward_input, given->backward_weight, given->backward, given->user_data};
-  desc.user_data = &adding_kernels[i];
-  if (desc.forward) desc.forward = adding_forward;
-  if (desc.backward_input) desc.backward_input = adding_backward_input;
-  if (desc.backward_weight) desc.backward_weight = adding_backward_weight;
-  if (desc.backward) desc.backward = adding_backward;
-  if (layers_say_they_add) desc.flags |= GSEL_LAYER_ALWAYS_ACCUMULATES;
-  return gsel_model_add_layer(model, &desc, out_id, err);
+  options.user_data = &adding_kernels[i];
+  if (options.forward) options.forward = adding_forward;
+  if (options.backward_input) options.backward_input = adding_backward_input;
+  if (options.backward_weight) options.backward_weight = adding_backward_weight;
+  if (options.backward) options.backward = adding_backward;
+  if (layers_say_they_add) options.flags |= GSEL_LAYER_ALWAYS_ACCUMULATES;
+  return gsel_model_add_layer(model, &options, out_id, err);
 }
 #define gsel_model_add_layer add_adding_layer
 

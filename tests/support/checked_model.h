@@ -142,24 +142,24 @@ static inline gsel_status ck_add_pieces(gsel_model* model, gsel_error** err) {
   static const int64_t table[] = {CK_VOCAB, CK_WIDTH}, width = CK_WIDTH;
   gsel_status status = GSEL_OK;
   for (int p = 0; p < CK_PARAMS && !status; ++p) {
-    gsel_param_options desc = GSEL_PARAM_OPTIONS_INIT;
-    desc.name = gsel_str_from(params[p]);
-    desc.dims = p == CK_TABLE ? table : &width;
-    desc.n_dims = p == CK_TABLE ? 2 : 1;
-    desc.init = p == CK_A ? GSEL_INIT_ONES : p == CK_B ? GSEL_INIT_ZEROS : GSEL_INIT_NORMAL;
-    desc.init_scale = 1;
-    desc.shard = p == CK_TABLE ? GSEL_SHARD_DIM : GSEL_SHARD_NONE;
-    status = gsel_model_add_param(model, &desc, NULL, err);
+    gsel_param_options options = GSEL_PARAM_OPTIONS_INIT;
+    options.name = gsel_str_from(params[p]);
+    options.dims = p == CK_TABLE ? table : &width;
+    options.n_dims = p == CK_TABLE ? 2 : 1;
+    options.init = p == CK_A ? GSEL_INIT_ONES : p == CK_B ? GSEL_INIT_ZEROS : GSEL_INIT_NORMAL;
+    options.init_scale = 1;
+    options.shard = p == CK_TABLE ? GSEL_SHARD_DIM : GSEL_SHARD_NONE;
+    status = gsel_model_add_param(model, &options, NULL, err);
   }
   for (int v = 0; v < CK_VALUES && !status; ++v) {
-    gsel_value_options desc = GSEL_VALUE_OPTIONS_INIT;
-    desc.name = gsel_str_from(values[v]);
-    desc.dims = &width;
-    desc.n_dims = v == CK_X || v == CK_Y;
-    desc.dtype = v == CK_TOKENS ? GSEL_I32 : v >= CK_LOSS ? GSEL_F64 : GSEL_F32;
-    desc.flags = v == CK_TOKENS ? GSEL_VALUE_INPUT : v >= CK_LOSS ? GSEL_VALUE_SCALAR : 0;
-    desc.placement = v == CK_X ? GSEL_PLACEMENT_PARTIAL : GSEL_PLACEMENT_REPLICATE;
-    status = gsel_model_add_value(model, &desc, NULL, err);
+    gsel_value_options options = GSEL_VALUE_OPTIONS_INIT;
+    options.name = gsel_str_from(values[v]);
+    options.dims = &width;
+    options.n_dims = v == CK_X || v == CK_Y;
+    options.dtype = v == CK_TOKENS ? GSEL_I32 : v >= CK_LOSS ? GSEL_F64 : GSEL_F32;
+    options.flags = v == CK_TOKENS ? GSEL_VALUE_INPUT : v >= CK_LOSS ? GSEL_VALUE_SCALAR : 0;
+    options.placement = v == CK_X ? GSEL_PLACEMENT_PARTIAL : GSEL_PLACEMENT_REPLICATE;
+    status = gsel_model_add_value(model, &options, NULL, err);
   }
   return status;
 }
@@ -172,26 +172,26 @@ static inline gsel_status ck_describe(gsel_model* model, const checked_model* m,
                               *const params[] = {&table, line, NULL};
   gsel_status status = ck_add_pieces(model, err);
   for (int l = 0; l < CK_LAYERS && !status; ++l) {
-    gsel_layer_options desc = GSEL_LAYER_OPTIONS_INIT;
+    gsel_layer_options options = GSEL_LAYER_OPTIONS_INIT;
     gsel_layer_fn fn[GSEL_BACKWARD + 1];
     for (int k = 0; k <= GSEL_BACKWARD; ++k) fn[k] = m->callbacks[l][k] ? m->callbacks[l][k] : kRight[l][k];
-    desc.name = gsel_str_from(names[l]);
-    desc.inputs = inputs[l];
-    desc.outputs = outputs[l];
-    desc.params = params[l];
-    desc.n_inputs = 1;
-    desc.n_outputs = l == CK_LOSS_LAYER ? 2 : 1;
-    desc.n_params = l == CK_EMBED ? 1 : l == CK_LINE ? 2 : 0;
-    desc.flags = m->flags[l] | (l == CK_LOSS_LAYER ? GSEL_LAYER_LOSS : 0);
-    desc.forward = fn[GSEL_FORWARD];
-    desc.backward_input = fn[GSEL_BACKWARD_INPUT];
-    desc.backward_weight = fn[GSEL_BACKWARD_WEIGHT];
-    desc.backward = fn[GSEL_BACKWARD];
+    options.name = gsel_str_from(names[l]);
+    options.inputs = inputs[l];
+    options.outputs = outputs[l];
+    options.params = params[l];
+    options.n_inputs = 1;
+    options.n_outputs = l == CK_LOSS_LAYER ? 2 : 1;
+    options.n_params = l == CK_EMBED ? 1 : l == CK_LINE ? 2 : 0;
+    options.flags = m->flags[l] | (l == CK_LOSS_LAYER ? GSEL_LAYER_LOSS : 0);
+    options.forward = fn[GSEL_FORWARD];
+    options.backward_input = fn[GSEL_BACKWARD_INPUT];
+    options.backward_weight = fn[GSEL_BACKWARD_WEIGHT];
+    options.backward = fn[GSEL_BACKWARD];
     if (l == CK_LINE) {
-      desc.saved_bytes_per_sample = CK_WIDTH * sizeof(float);
-      desc.backward_input_unread = GSEL_UNREAD_INPUT(0) | GSEL_UNREAD_OUTPUT(0) | GSEL_UNREAD_SAVED;
-      desc.backward_weight_unread = GSEL_UNREAD_INPUT(0) | GSEL_UNREAD_OUTPUT(0);
-      desc.backward_unread_params = 2;
+      options.saved_bytes_per_sample = CK_WIDTH * sizeof(float);
+      options.backward_input_unread = GSEL_UNREAD_INPUT(0) | GSEL_UNREAD_OUTPUT(0) | GSEL_UNREAD_SAVED;
+      options.backward_weight_unread = GSEL_UNREAD_INPUT(0) | GSEL_UNREAD_OUTPUT(0);
+      options.backward_unread_params = 2;
     }
     if (l == CK_LINE && m->is_centred) {
       static const gsel_phase sums = {.struct_size = sizeof(gsel_phase),
@@ -199,13 +199,13 @@ static inline gsel_status ck_describe(gsel_model* model, const checked_model* m,
                                       .op = GSEL_SUM,
                                       .dtype = GSEL_F64,
                                       .elems = CK_WIDTH + 1};
-      desc.forward = ck_centred;
-      desc.backward = ck_centred_both;
-      desc.backward_input = desc.backward_weight = NULL;
-      desc.forward_phases = desc.backward_phases = &sums;
-      desc.n_forward_phases = desc.n_backward_phases = 1;
+      options.forward = ck_centred;
+      options.backward = ck_centred_both;
+      options.backward_input = options.backward_weight = NULL;
+      options.forward_phases = options.backward_phases = &sums;
+      options.n_forward_phases = options.n_backward_phases = 1;
     }
-    status = gsel_model_add_layer(model, &desc, NULL, err);
+    status = gsel_model_add_layer(model, &options, NULL, err);
   }
   return status;
 }

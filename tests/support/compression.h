@@ -55,11 +55,11 @@ struct Worker {
   }
 
   static gsel_join join(rank_run* run) {
-    gsel_comm_options config = GSEL_COMM_OPTIONS_INIT;
-    config.rank = run->rank;
-    config.world_size = run->world_size;
-    config.id = &run->id;
-    return complete_join(config);
+    gsel_comm_options options = GSEL_COMM_OPTIONS_INIT;
+    options.rank = run->rank;
+    options.world_size = run->world_size;
+    options.id = &run->id;
+    return complete_join(options);
   }
 
   void reduce(int64_t step, double scale = 1) {

@@ -45,53 +45,53 @@ constexpr gsel_phase kSum{sizeof(gsel_phase), 0, GSEL_AXIS_TENSOR, GSEL_SUM, GSE
 class Description {
  public:
   Description& param(const ParamSpec& p) {
-    gsel_param_options desc = GSEL_PARAM_OPTIONS_INIT;
-    desc.name = text(p.name);
-    desc.dims = p.dims.data();
-    desc.n_dims = static_cast<int32_t>(p.dims.size());
-    desc.flags = p.flags;
-    desc.shard = p.shard_dim < 0 ? GSEL_SHARD_NONE : GSEL_SHARD_DIM;
-    desc.shard_dim = std::max(p.shard_dim, 0);
-    desc.shard_blocks = p.blocks;
-    desc.shard_granularity = p.unit;
-    model.add_param(desc);
+    gsel_param_options options = GSEL_PARAM_OPTIONS_INIT;
+    options.name = text(p.name);
+    options.dims = p.dims.data();
+    options.n_dims = static_cast<int32_t>(p.dims.size());
+    options.flags = p.flags;
+    options.shard = p.shard_dim < 0 ? GSEL_SHARD_NONE : GSEL_SHARD_DIM;
+    options.shard_dim = std::max(p.shard_dim, 0);
+    options.shard_blocks = p.blocks;
+    options.shard_granularity = p.unit;
+    model.add_param(options);
     return *this;
   }
   Description& value(const ValueSpec& v) {
-    gsel_value_options desc = GSEL_VALUE_OPTIONS_INIT;
-    desc.name = text(v.name);
-    desc.dims = v.dims.data();
-    desc.n_dims = static_cast<int32_t>(v.dims.size());
-    desc.flags = v.flags;
-    desc.dtype = v.flags & GSEL_VALUE_SCALAR ? GSEL_F64 : GSEL_F32;
-    desc.placement = v.placement;
-    desc.shard_dim = v.shard_dim;
-    desc.shard_granularity = v.unit;
-    desc.shard_blocks = v.blocks;
-    desc.sequence_dim = v.sequence_dim;
-    model.add_value(desc);
+    gsel_value_options options = GSEL_VALUE_OPTIONS_INIT;
+    options.name = text(v.name);
+    options.dims = v.dims.data();
+    options.n_dims = static_cast<int32_t>(v.dims.size());
+    options.flags = v.flags;
+    options.dtype = v.flags & GSEL_VALUE_SCALAR ? GSEL_F64 : GSEL_F32;
+    options.placement = v.placement;
+    options.shard_dim = v.shard_dim;
+    options.shard_granularity = v.unit;
+    options.shard_blocks = v.blocks;
+    options.sequence_dim = v.sequence_dim;
+    model.add_value(options);
     return *this;
   }
   Description& layer(const LayerSpec& l) {
     const std::vector<int32_t> inputs = ids(l.inputs, model.values()), outputs = ids(l.outputs, model.values()),
                                params = ids(l.params, model.params());
-    gsel_layer_options desc = GSEL_LAYER_OPTIONS_INIT;
-    desc.name = text(l.name);
-    desc.inputs = inputs.data();
-    desc.n_inputs = static_cast<int32_t>(inputs.size());
-    desc.outputs = outputs.data();
-    desc.n_outputs = static_cast<int32_t>(outputs.size());
-    desc.params = params.data();
-    desc.n_params = static_cast<int32_t>(params.size());
-    desc.flags = l.flags;
-    desc.saved_bytes_per_sample = l.saved;
-    desc.flop_per_sample = 1200;
-    desc.forward = desc.backward = nothing;
-    desc.forward_phases = l.forward_phases.data();
-    desc.n_forward_phases = static_cast<int32_t>(l.forward_phases.size());
-    desc.backward_phases = l.backward_phases.data();
-    desc.n_backward_phases = static_cast<int32_t>(l.backward_phases.size());
-    model.add_layer(desc);
+    gsel_layer_options options = GSEL_LAYER_OPTIONS_INIT;
+    options.name = text(l.name);
+    options.inputs = inputs.data();
+    options.n_inputs = static_cast<int32_t>(inputs.size());
+    options.outputs = outputs.data();
+    options.n_outputs = static_cast<int32_t>(outputs.size());
+    options.params = params.data();
+    options.n_params = static_cast<int32_t>(params.size());
+    options.flags = l.flags;
+    options.saved_bytes_per_sample = l.saved;
+    options.flop_per_sample = 1200;
+    options.forward = options.backward = nothing;
+    options.forward_phases = l.forward_phases.data();
+    options.n_forward_phases = static_cast<int32_t>(l.forward_phases.size());
+    options.backward_phases = l.backward_phases.data();
+    options.n_backward_phases = static_cast<int32_t>(l.backward_phases.size());
+    model.add_layer(options);
     return *this;
   }
   // The loss over these values, which is described as whole unless its scalars are partial; finishes the model.

@@ -171,16 +171,16 @@ static inline gsel_status eq_add_params(gsel_model* model, gsel_error** err) {
   static const int64_t dims[][2] = {{EQ_WORDS, EQ_WIDTH}, {EQ_WIDTH, EQ_HIDDEN}, {EQ_HIDDEN, EQ_WIDTH}};
   gsel_status status = GSEL_OK;
   for (int p = 0; p < EQ_PARAMS && !status; ++p) {
-    gsel_param_options desc = GSEL_PARAM_OPTIONS_INIT;
-    desc.name = gsel_str_from(names[p]);
-    desc.dims = dims[p];
-    desc.n_dims = 2;
-    desc.init = GSEL_INIT_CALLBACK;
-    desc.init_fn = eq_initial;
-    desc.init_user_data = &ids[p];
-    desc.shard = p == EQ_TABLE ? GSEL_SHARD_NONE : GSEL_SHARD_DIM;
-    desc.shard_dim = p == EQ_UP;
-    status = gsel_model_add_param(model, &desc, NULL, err);
+    gsel_param_options options = GSEL_PARAM_OPTIONS_INIT;
+    options.name = gsel_str_from(names[p]);
+    options.dims = dims[p];
+    options.n_dims = 2;
+    options.init = GSEL_INIT_CALLBACK;
+    options.init_fn = eq_initial;
+    options.init_user_data = &ids[p];
+    options.shard = p == EQ_TABLE ? GSEL_SHARD_NONE : GSEL_SHARD_DIM;
+    options.shard_dim = p == EQ_UP;
+    status = gsel_model_add_param(model, &options, NULL, err);
   }
   return status;
 }
@@ -190,15 +190,15 @@ static inline gsel_status eq_add_values(gsel_model* model, gsel_error** err) {
   static const int64_t dims[EQ_VALUES] = {1, 1, EQ_WIDTH, EQ_HIDDEN, EQ_HIDDEN, EQ_WIDTH, EQ_WORDS, 0, 0};
   gsel_status status = GSEL_OK;
   for (int v = 0; v < EQ_VALUES && !status; ++v) {
-    gsel_value_options desc = GSEL_VALUE_OPTIONS_INIT;
-    desc.name = gsel_str_from(names[v]);
-    desc.dims = &dims[v];
-    desc.n_dims = v < EQ_LOSS;
-    desc.dtype = v <= EQ_LABELS ? GSEL_I32 : v < EQ_LOSS ? GSEL_F32 : GSEL_F64;
-    desc.flags = v <= EQ_LABELS ? GSEL_VALUE_INPUT : v < EQ_LOSS ? 0 : GSEL_VALUE_SCALAR;
-    if (v == EQ_H1 || v == EQ_H2) desc.placement = GSEL_PLACEMENT_SHARD, desc.shard_dim = 1;
-    if (v == EQ_H3) desc.placement = GSEL_PLACEMENT_PARTIAL;
-    status = gsel_model_add_value(model, &desc, NULL, err);
+    gsel_value_options options = GSEL_VALUE_OPTIONS_INIT;
+    options.name = gsel_str_from(names[v]);
+    options.dims = &dims[v];
+    options.n_dims = v < EQ_LOSS;
+    options.dtype = v <= EQ_LABELS ? GSEL_I32 : v < EQ_LOSS ? GSEL_F32 : GSEL_F64;
+    options.flags = v <= EQ_LABELS ? GSEL_VALUE_INPUT : v < EQ_LOSS ? 0 : GSEL_VALUE_SCALAR;
+    if (v == EQ_H1 || v == EQ_H2) options.placement = GSEL_PLACEMENT_SHARD, options.shard_dim = 1;
+    if (v == EQ_H3) options.placement = GSEL_PLACEMENT_PARTIAL;
+    status = gsel_model_add_value(model, &options, NULL, err);
   }
   return status;
 }
@@ -223,19 +223,19 @@ static inline gsel_status eq_describe(gsel_model* model, gsel_error** err) {
   for (size_t l = 0; l < sizeof layers / sizeof *layers && !status; ++l) {
     const int is_loss = layers[l].output == EQ_LOSS;
     const int32_t outputs[] = {layers[l].output, EQ_WEIGHT};
-    gsel_layer_options desc = GSEL_LAYER_OPTIONS_INIT;
-    desc.name = gsel_str_from(layers[l].name);
-    desc.inputs = layers[l].inputs;
-    desc.n_inputs = layers[l].n_inputs;
-    desc.outputs = outputs;
-    desc.n_outputs = 1 + is_loss;
-    desc.params = &layers[l].param;
-    desc.n_params = layers[l].param >= 0;
-    desc.flags = is_loss ? GSEL_LAYER_LOSS : 0;
-    desc.forward = layers[l].forward;
-    desc.backward_input = layers[l].backward_input;
-    desc.backward_weight = layers[l].backward_weight;
-    status = gsel_model_add_layer(model, &desc, NULL, err);
+    gsel_layer_options options = GSEL_LAYER_OPTIONS_INIT;
+    options.name = gsel_str_from(layers[l].name);
+    options.inputs = layers[l].inputs;
+    options.n_inputs = layers[l].n_inputs;
+    options.outputs = outputs;
+    options.n_outputs = 1 + is_loss;
+    options.params = &layers[l].param;
+    options.n_params = layers[l].param >= 0;
+    options.flags = is_loss ? GSEL_LAYER_LOSS : 0;
+    options.forward = layers[l].forward;
+    options.backward_input = layers[l].backward_input;
+    options.backward_weight = layers[l].backward_weight;
+    status = gsel_model_add_layer(model, &options, NULL, err);
   }
   return status;
 }

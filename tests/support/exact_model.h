@@ -351,46 +351,46 @@ static inline gsel_status exact_describe(gsel_model* model, exact_model* m, gsel
   gsel_status status = GSEL_OK;
   for (int p = 0; p < N_PARAMS && !status; ++p) {
     const int64_t width = WIDTH + (m->wide_b1 && p == P_B1), dims[] = {kExactElems[p] / WIDTH, width};
-    gsel_param_options desc = GSEL_PARAM_OPTIONS_INIT;
-    desc.name = gsel_str_from(params[p]);
-    desc.dims = p == P_B1 ? &width : dims;
-    desc.n_dims = p == P_B1 ? 1 : 2;
-    desc.init = GSEL_INIT_CALLBACK;
-    desc.init_fn = exact_initial;
-    desc.init_user_data = (void*)(uintptr_t)&keys[m->random][p];
-    status = gsel_model_add_param(model, &desc, NULL, err);
+    gsel_param_options options = GSEL_PARAM_OPTIONS_INIT;
+    options.name = gsel_str_from(params[p]);
+    options.dims = p == P_B1 ? &width : dims;
+    options.n_dims = p == P_B1 ? 1 : 2;
+    options.init = GSEL_INIT_CALLBACK;
+    options.init_fn = exact_initial;
+    options.init_user_data = (void*)(uintptr_t)&keys[m->random][p];
+    status = gsel_model_add_param(model, &options, NULL, err);
   }
   for (int v = 0; v < N_VALUES && !status; ++v) {
     const int64_t dims[] = {TOKENS, v == V_LOGITS ? VOCAB : WIDTH};
-    gsel_value_options desc = GSEL_VALUE_OPTIONS_INIT;
-    desc.name = gsel_str_from(values[v]);
-    desc.dims = dims;
-    desc.n_dims = v == V_TOKENS ? 1 : v >= V_LOSS ? 0 : 2;
-    desc.dtype = v == V_TOKENS ? GSEL_I32 : v >= V_LOSS ? GSEL_F64 : GSEL_F32;
-    desc.flags = v == V_TOKENS ? GSEL_VALUE_INPUT : v >= V_LOSS ? GSEL_VALUE_SCALAR : 0;
-    status = gsel_model_add_value(model, &desc, NULL, err);
+    gsel_value_options options = GSEL_VALUE_OPTIONS_INIT;
+    options.name = gsel_str_from(values[v]);
+    options.dims = dims;
+    options.n_dims = v == V_TOKENS ? 1 : v >= V_LOSS ? 0 : 2;
+    options.dtype = v == V_TOKENS ? GSEL_I32 : v >= V_LOSS ? GSEL_F64 : GSEL_F32;
+    options.flags = v == V_TOKENS ? GSEL_VALUE_INPUT : v >= V_LOSS ? GSEL_VALUE_SCALAR : 0;
+    status = gsel_model_add_value(model, &options, NULL, err);
   }
   for (int l = 0; l < N_LAYERS && !status; ++l) {
     const exact_layer* layer = &kExactLayers[l];
-    gsel_layer_options desc = GSEL_LAYER_OPTIONS_INIT;
-    desc.name = gsel_str_from(layer->name);
-    desc.inputs = layer->in;
-    desc.outputs = layer->out;
-    desc.params = layer->param;
-    desc.n_inputs = (layer->in[0] >= 0) + (layer->in[1] >= 0);
-    desc.n_outputs = (layer->out[0] >= 0) + (layer->out[1] >= 0);
-    desc.n_params = (layer->param[0] >= 0) + (layer->param[1] >= 0);
-    desc.flags = layer->flags;
-    desc.saved_bytes_per_sample = l == L_CLIP ? TOKENS * WIDTH : 0;
-    desc.backward_input_unread = layer->input_unread;
-    desc.backward_weight_unread = layer->weight_unread;
-    desc.backward_unread_params = layer->unread_params;
-    desc.forward = layer->forward;
-    desc.backward_input = layer->backward_input;
-    desc.backward_weight = layer->backward_weight;
-    desc.backward = layer->backward;
-    desc.user_data = m;
-    status = gsel_model_add_layer(model, &desc, NULL, err);
+    gsel_layer_options options = GSEL_LAYER_OPTIONS_INIT;
+    options.name = gsel_str_from(layer->name);
+    options.inputs = layer->in;
+    options.outputs = layer->out;
+    options.params = layer->param;
+    options.n_inputs = (layer->in[0] >= 0) + (layer->in[1] >= 0);
+    options.n_outputs = (layer->out[0] >= 0) + (layer->out[1] >= 0);
+    options.n_params = (layer->param[0] >= 0) + (layer->param[1] >= 0);
+    options.flags = layer->flags;
+    options.saved_bytes_per_sample = l == L_CLIP ? TOKENS * WIDTH : 0;
+    options.backward_input_unread = layer->input_unread;
+    options.backward_weight_unread = layer->weight_unread;
+    options.backward_unread_params = layer->unread_params;
+    options.forward = layer->forward;
+    options.backward_input = layer->backward_input;
+    options.backward_weight = layer->backward_weight;
+    options.backward = layer->backward;
+    options.user_data = m;
+    status = gsel_model_add_layer(model, &options, NULL, err);
   }
   return status;
 }

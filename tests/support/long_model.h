@@ -272,23 +272,23 @@ static inline int32_t long_count(const int32_t* ids, int most) {
 
 static inline gsel_status long_add_layer(gsel_model* model, long_model* m, int l, gsel_error** err) {
   const long_layer* layer = &kLongLayers[l];
-  gsel_layer_options desc = GSEL_LAYER_OPTIONS_INIT;
-  desc.name = gsel_str_from(layer->name);
-  desc.inputs = layer->in;
-  desc.outputs = layer->out;
-  desc.params = layer->param;
-  desc.n_inputs = long_count(layer->in, 3);
-  desc.n_outputs = long_count(layer->out, 2);
-  desc.n_params = long_count(layer->param, 2);
-  desc.flags = layer->flags;
-  desc.saved_bytes_per_sample = layer->forward == long_split_forward ? TOKENS * WIDTH : 0;
-  desc.flop_per_sample = layer->flop;
-  desc.forward = layer->forward;
-  desc.backward_input = layer->backward_input;
-  desc.backward_weight = layer->backward_weight;
-  desc.backward = layer->backward;
-  desc.user_data = m;
-  return gsel_model_add_layer(model, &desc, NULL, err);
+  gsel_layer_options options = GSEL_LAYER_OPTIONS_INIT;
+  options.name = gsel_str_from(layer->name);
+  options.inputs = layer->in;
+  options.outputs = layer->out;
+  options.params = layer->param;
+  options.n_inputs = long_count(layer->in, 3);
+  options.n_outputs = long_count(layer->out, 2);
+  options.n_params = long_count(layer->param, 2);
+  options.flags = layer->flags;
+  options.saved_bytes_per_sample = layer->forward == long_split_forward ? TOKENS * WIDTH : 0;
+  options.flop_per_sample = layer->flop;
+  options.forward = layer->forward;
+  options.backward_input = layer->backward_input;
+  options.backward_weight = layer->backward_weight;
+  options.backward = layer->backward;
+  options.user_data = m;
+  return gsel_model_add_layer(model, &options, NULL, err);
 }
 
 static inline gsel_status long_describe(gsel_model* model, long_model* m, gsel_error** err) {
@@ -297,27 +297,27 @@ static inline gsel_status long_describe(gsel_model* model, long_model* m, gsel_e
   char name[16];
   for (int p = 0; p < LP_N && !status; ++p) {
     const int64_t n = long_elems(p);
-    gsel_param_options desc = GSEL_PARAM_OPTIONS_INIT;
+    gsel_param_options options = GSEL_PARAM_OPTIONS_INIT;
     snprintf(name, sizeof name, p == LP_TABLE ? "table" : p == LP_POSITION ? "position" : "w%d", p - LP_W);
-    desc.name = gsel_str_from(name);
-    desc.dims = &n;
-    desc.n_dims = 1;
-    desc.init = GSEL_INIT_CALLBACK;
-    desc.init_fn = exact_initial;
-    desc.init_user_data = (void*)(uintptr_t)&keys[p];
-    status = gsel_model_add_param(model, &desc, NULL, err);
+    options.name = gsel_str_from(name);
+    options.dims = &n;
+    options.n_dims = 1;
+    options.init = GSEL_INIT_CALLBACK;
+    options.init_fn = exact_initial;
+    options.init_user_data = (void*)(uintptr_t)&keys[p];
+    status = gsel_model_add_param(model, &options, NULL, err);
   }
   for (int v = 0; v < LV_N && !status; ++v) {
     const int scalar = v >= LV_LOSS, integer = v == LV_TOKENS || v == LV_LABELS;
     const int64_t dims[] = {TOKENS, v == LV_LOGITS ? VOCAB : WIDTH};
-    gsel_value_options desc = GSEL_VALUE_OPTIONS_INIT;
+    gsel_value_options options = GSEL_VALUE_OPTIONS_INIT;
     snprintf(name, sizeof name, "v%d", v);
-    desc.name = gsel_str_from(name);
-    desc.dims = dims;
-    desc.n_dims = scalar ? 0 : integer ? 1 : 2;
-    desc.dtype = scalar ? GSEL_F64 : integer ? GSEL_I32 : GSEL_F32;
-    desc.flags = scalar ? GSEL_VALUE_SCALAR : v == LV_TOKENS ? GSEL_VALUE_INPUT : 0;
-    status = gsel_model_add_value(model, &desc, NULL, err);
+    options.name = gsel_str_from(name);
+    options.dims = dims;
+    options.n_dims = scalar ? 0 : integer ? 1 : 2;
+    options.dtype = scalar ? GSEL_F64 : integer ? GSEL_I32 : GSEL_F32;
+    options.flags = scalar ? GSEL_VALUE_SCALAR : v == LV_TOKENS ? GSEL_VALUE_INPUT : 0;
+    status = gsel_model_add_value(model, &options, NULL, err);
   }
   for (int l = 0; l < LL_N && !status; ++l) status = long_add_layer(model, m, l, err);
   return status;

@@ -38,59 +38,59 @@ class Maker {
  public:
   int32_t param(int64_t n, uint32_t flags = 0, gsel_dtype dtype = GSEL_F32) {
     const std::string name = "p" + std::to_string(model_->params().size());
-    gsel_param_options desc = GSEL_PARAM_OPTIONS_INIT;
-    desc.name = text(name);
-    desc.dims = &n;
-    desc.n_dims = 1;
-    desc.dtype = dtype;
-    desc.flags = flags;
-    desc.init = GSEL_INIT_NORMAL;
-    desc.init_scale = 0.5;
-    return model_->add_param(desc);
+    gsel_param_options options = GSEL_PARAM_OPTIONS_INIT;
+    options.name = text(name);
+    options.dims = &n;
+    options.n_dims = 1;
+    options.dtype = dtype;
+    options.flags = flags;
+    options.init = GSEL_INIT_NORMAL;
+    options.init_scale = 0.5;
+    return model_->add_param(options);
   }
 
   int32_t value(int64_t n, uint32_t flags = 0) {
     const std::string name = "v" + std::to_string(model_->values().size());
-    gsel_value_options desc = GSEL_VALUE_OPTIONS_INIT;
-    desc.name = text(name);
-    desc.dims = &n;
-    desc.n_dims = 1;
-    desc.flags = flags;
-    return model_->add_value(desc);
+    gsel_value_options options = GSEL_VALUE_OPTIONS_INIT;
+    options.name = text(name);
+    options.dims = &n;
+    options.n_dims = 1;
+    options.flags = flags;
+    return model_->add_value(options);
   }
 
   int32_t scalar() {
     const std::string name = "v" + std::to_string(model_->values().size());
-    gsel_value_options desc = GSEL_VALUE_OPTIONS_INIT;
-    desc.name = text(name);
-    desc.dtype = GSEL_F64;
-    desc.flags = GSEL_VALUE_SCALAR;
-    return model_->add_value(desc);
+    gsel_value_options options = GSEL_VALUE_OPTIONS_INIT;
+    options.name = text(name);
+    options.dtype = GSEL_F64;
+    options.flags = GSEL_VALUE_SCALAR;
+    return model_->add_value(options);
   }
 
   int32_t layer(const LayerSpec& spec) {
     const std::string name = "l" + std::to_string(model_->layers().size());
-    gsel_layer_options desc = GSEL_LAYER_OPTIONS_INIT;
-    desc.name = text(name);
-    desc.inputs = spec.inputs.data();
-    desc.n_inputs = static_cast<int32_t>(spec.inputs.size());
-    desc.outputs = spec.outputs.data();
-    desc.n_outputs = static_cast<int32_t>(spec.outputs.size());
-    desc.params = spec.params.data();
-    desc.n_params = static_cast<int32_t>(spec.params.size());
-    desc.flags = spec.flags;
-    desc.saved_bytes_per_sample = spec.saved;
-    desc.forward = nothing;
-    (spec.fused ? desc.backward : desc.backward_input) = nothing;
-    if (!spec.fused) desc.backward_weight = nothing;
-    desc.backward_input_unread = spec.input_unread;
-    desc.backward_weight_unread = spec.weight_unread;
-    desc.backward_unread_params = spec.unread_params;
-    desc.forward_phases = spec.forward_phases.data();
-    desc.n_forward_phases = static_cast<int32_t>(spec.forward_phases.size());
-    desc.backward_phases = spec.backward_phases.data();
-    desc.n_backward_phases = static_cast<int32_t>(spec.backward_phases.size());
-    return model_->add_layer(desc);
+    gsel_layer_options options = GSEL_LAYER_OPTIONS_INIT;
+    options.name = text(name);
+    options.inputs = spec.inputs.data();
+    options.n_inputs = static_cast<int32_t>(spec.inputs.size());
+    options.outputs = spec.outputs.data();
+    options.n_outputs = static_cast<int32_t>(spec.outputs.size());
+    options.params = spec.params.data();
+    options.n_params = static_cast<int32_t>(spec.params.size());
+    options.flags = spec.flags;
+    options.saved_bytes_per_sample = spec.saved;
+    options.forward = nothing;
+    (spec.fused ? options.backward : options.backward_input) = nothing;
+    if (!spec.fused) options.backward_weight = nothing;
+    options.backward_input_unread = spec.input_unread;
+    options.backward_weight_unread = spec.weight_unread;
+    options.backward_unread_params = spec.unread_params;
+    options.forward_phases = spec.forward_phases.data();
+    options.n_forward_phases = static_cast<int32_t>(spec.forward_phases.size());
+    options.backward_phases = spec.backward_phases.data();
+    options.n_backward_phases = static_cast<int32_t>(spec.backward_phases.size());
+    return model_->add_layer(options);
   }
 
   // The loss over these values; finishes the model.

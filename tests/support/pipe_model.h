@@ -209,13 +209,13 @@ enum { PIPE_TOKENS, PIPE_LABELS, PIPE_KIND, PIPE_H0 };
 
 static inline gsel_status pipe_add_value(gsel_model* model, const char* name, int64_t elems, gsel_dtype dtype,
                                          uint32_t flags, gsel_error** err) {
-  gsel_value_options desc = GSEL_VALUE_OPTIONS_INIT;
-  desc.name = gsel_str_from(name);
-  desc.dims = &elems;
-  desc.n_dims = elems > 0;
-  desc.dtype = dtype;
-  desc.flags = flags;
-  return gsel_model_add_value(model, &desc, NULL, err);
+  gsel_value_options options = GSEL_VALUE_OPTIONS_INIT;
+  options.name = gsel_str_from(name);
+  options.dims = &elems;
+  options.n_dims = elems > 0;
+  options.dtype = dtype;
+  options.flags = flags;
+  return gsel_model_add_value(model, &options, NULL, err);
 }
 
 static inline gsel_status pipe_add_values(gsel_model* model, const pipe_model* m, gsel_error** err) {
@@ -241,26 +241,26 @@ static inline gsel_status pipe_add_mix(gsel_model* model, pipe_model* m, int i, 
   int32_t in[3] = {PIPE_H0 + i - 1}, n_in = 1, out = PIPE_H0 + i;
   if (pipe_reads_skip(i)) in[n_in++] = PIPE_H0 + i - 3;
   if (pipe_reads_kind(i)) in[n_in++] = PIPE_KIND;
-  gsel_layer_options desc = GSEL_LAYER_OPTIONS_INIT;
+  gsel_layer_options options = GSEL_LAYER_OPTIONS_INIT;
   snprintf(name, sizeof name, "mix.%d", i);
-  desc.name = gsel_str_from(name);
-  desc.inputs = in;
-  desc.n_inputs = n_in;
-  desc.outputs = &out;
-  desc.n_outputs = 1;
-  desc.flags = pipe_flags(m, i);
-  desc.forward = pipe_mix;
+  options.name = gsel_str_from(name);
+  options.inputs = in;
+  options.n_inputs = n_in;
+  options.outputs = &out;
+  options.n_outputs = 1;
+  options.flags = pipe_flags(m, i);
+  options.forward = pipe_mix;
   if (i == 2) {
-    desc.backward = pipe_mix_backward;
-    desc.saved_bytes_per_sample = PIPE_WIDTH * sizeof(float);
-    desc.backward_input_unread = desc.backward_weight_unread = GSEL_UNREAD_INPUT(0) | GSEL_UNREAD_INPUT(1);
+    options.backward = pipe_mix_backward;
+    options.saved_bytes_per_sample = PIPE_WIDTH * sizeof(float);
+    options.backward_input_unread = options.backward_weight_unread = GSEL_UNREAD_INPUT(0) | GSEL_UNREAD_INPUT(1);
   } else {
-    desc.backward_input = pipe_mix_input;
-    desc.backward_weight = pipe_mix_weight;
-    if (i == 5) desc.backward = pipe_mix_backward;
+    options.backward_input = pipe_mix_input;
+    options.backward_weight = pipe_mix_weight;
+    if (i == 5) options.backward = pipe_mix_backward;
   }
-  desc.user_data = &m->layer[i];
-  return gsel_model_add_layer(model, &desc, NULL, err);
+  options.user_data = &m->layer[i];
+  return gsel_model_add_layer(model, &options, NULL, err);
 }
 
 static inline gsel_status pipe_describe(gsel_model* model, pipe_model* m, gsel_error** err) {
@@ -315,12 +315,12 @@ typedef struct pipe_session {
 } pipe_session;
 
 /* m->rank is told. Freed by pipe_close also where it failed. */
-static inline gsel_status pipe_open(const rank_run* run, const pipe_model* m, const gsel_pipeline_options* config,
+static inline gsel_status pipe_open(const rank_run* run, const pipe_model* m, const gsel_pipeline_options* options,
                                     pipe_session* s, gsel_error** err) {
   memset(s, 0, sizeof *s);
   s->m = *m;
   s->m.rank = run->rank;
-  gsel_pipeline_options given = *config;
+  gsel_pipeline_options given = *options;
   given.data = pipe_data;
   given.data_user_data = &s->m;
   gsel_status status = rank_join(run, &s->comm, err);

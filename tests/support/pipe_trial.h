@@ -7,7 +7,7 @@
 
 typedef struct pipe_trial {
   pipe_model m;
-  gsel_pipeline_options config;
+  gsel_pipeline_options options;
   int what;
   int runs;
   /* Of those that are refused. */
@@ -15,17 +15,17 @@ typedef struct pipe_trial {
   const char *text, *more; /* both stand in the message */
   int odd_rank;            /* this rank alone was given `odd`; -1 none */
   pipe_model odd;
-  gsel_pipeline_options odd_config;
+  gsel_pipeline_options odd_options;
 } pipe_trial;
 
 static inline pipe_trial trial_of(int layers, const char* schedule, int microbatches, int samples) {
   pipe_trial t;
   memset(&t, 0, sizeof t);
   t.m.layers = layers;
-  gsel_pipeline_options_init(&t.config, sizeof t.config);
-  t.config.schedule = gsel_str_from(schedule);
-  t.config.microbatches = microbatches;
-  t.config.microbatch_samples = samples;
+  gsel_pipeline_options_init(&t.options, sizeof t.options);
+  t.options.schedule = gsel_str_from(schedule);
+  t.options.microbatches = microbatches;
+  t.options.microbatch_samples = samples;
   t.what = GSEL_FORWARD_BACKWARD;
   t.runs = 1;
   t.odd_rank = -1;
@@ -42,7 +42,7 @@ static inline void expect_layers(rank_run* run, const pipe_trial* t, const pipe_
     for (int l = 0; l < stage.n_layers; ++l) here[stage.first_layer + l] = 1;
   rank_check(run, n_stages >= 1);
   const int backward = t->what == GSEL_FORWARD_BACKWARD;
-  const int calls = 2 * t->runs * t->config.microbatches;
+  const int calls = 2 * t->runs * t->options.microbatches;
   for (int l = 0; l < t->m.layers; ++l) {
     rank_check(run, s->m.forwards[l] == here[l] * calls);
     rank_check(run, s->m.backwards[l] == here[l] * backward * calls);
@@ -50,17 +50,17 @@ static inline void expect_layers(rank_run* run, const pipe_trial* t, const pipe_
   }
   rank_check(run, s->m.inputs[PIPE_TOKENS] == here[0] * calls / 2);
   rank_check(run, s->m.inputs[PIPE_LABELS] == here[t->m.layers - 1] * calls / 2);
-  for (int64_t id = 0; t->m.without_loss && here[t->m.layers - 1] && id < calls / 2 * t->config.microbatch_samples;
+  for (int64_t id = 0; t->m.without_loss && here[t->m.layers - 1] && id < calls / 2 * t->options.microbatch_samples;
        ++id)
     rank_check(run, !memcmp(s->m.out[id], by_hand->out[id], sizeof s->m.out[id]));
 }
 
 static inline void expect_equal_to_by_hand(rank_run* run) {
   const pipe_trial* t = (const pipe_trial*)run->user;
-  const int64_t samples = t->config.microbatches * t->config.microbatch_samples;
+  const int64_t samples = t->options.microbatches * t->options.microbatch_samples;
   pipe_session s;
   gsel_error* err = NULL;
-  rank_ok(run, pipe_open(run, &t->m, &t->config, &s, &err), err);
+  rank_ok(run, pipe_open(run, &t->m, &t->options, &s, &err), err);
   for (int i = 0; i < t->runs; ++i) {
     const pipe_result now = pipe_by_hand(t->m.layers, i * samples, (i + 1) * samples);
     gsel_pipeline_report report = GSEL_PIPELINE_REPORT_INIT;

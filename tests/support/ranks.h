@@ -68,14 +68,14 @@ typedef void (*rank_body)(rank_run *run);
   } while (0)
 
 static inline gsel_status rank_join(const rank_run *run, gsel_comm **out, gsel_error **err) {
-  gsel_comm_options config;
-  gsel_comm_options_init(&config, sizeof config);
-  config.rank = run->rank;
-  config.world_size = run->world_size;
-  config.id = &run->id;
-  config.timeout_s = run->timeout_s;
-  config.join_timeout_s = run->join_timeout_s;
-  return gsel_comm_init(&config, out, err);
+  gsel_comm_options options;
+  gsel_comm_options_init(&options, sizeof options);
+  options.rank = run->rank;
+  options.world_size = run->world_size;
+  options.id = &run->id;
+  options.timeout_s = run->timeout_s;
+  options.join_timeout_s = run->join_timeout_s;
+  return gsel_comm_init(&options, out, err);
 }
 
 /* world_size runs in memory that forked children share, with a fresh id. */

@@ -63,23 +63,23 @@ static inline gsel_inventory *machine(const char *name) {
 static inline gsel_status resolve_row(const struct selection_row *row, const gsel_inventory *inventory,
                                       gsel_selection **selection, gsel_error **err) {
   gsel_env_var env[16];
-  gsel_resolve_options request = GSEL_RESOLVE_OPTIONS_INIT;
-  request.inventory = inventory;
-  request.env = env;
+  gsel_resolve_options options = GSEL_RESOLVE_OPTIONS_INIT;
+  options.inventory = inventory;
+  options.env = env;
   for (const char *line = row->env; line && *line; line += strcspn(line, "\n"), line += *line == '\n') {
     const size_t name = strcspn(line, "="), all = strcspn(line, "\n");
-    assert_true(name < all && request.n_env < 16);
-    env[request.n_env++] = (gsel_env_var){{line, name}, {line + name + 1, all - name - 1}};
+    assert_true(name < all && options.n_env < 16);
+    env[options.n_env++] = (gsel_env_var){{line, name}, {line + name + 1, all - name - 1}};
   }
-  if (request.n_env == 0) request.flags = GSEL_RESOLVE_NO_ENV;
-  request.devices = gsel_str_from(row->devices);
-  request.accelerator = gsel_str_from(row->accelerator);
-  request.compat = gsel_str_from(row->compat);
-  request.order = gsel_str_from(row->order);
-  request.include = gsel_str_from(row->include);
-  request.exclude = gsel_str_from(row->exclude);
-  request.hostfile_text = gsel_str_from(row->hostfile);
-  return gsel_resolve(&request, selection, err);
+  if (options.n_env == 0) options.flags = GSEL_RESOLVE_NO_ENV;
+  options.devices = gsel_str_from(row->devices);
+  options.accelerator = gsel_str_from(row->accelerator);
+  options.compat = gsel_str_from(row->compat);
+  options.order = gsel_str_from(row->order);
+  options.include = gsel_str_from(row->include);
+  options.exclude = gsel_str_from(row->exclude);
+  options.hostfile_text = gsel_str_from(row->hostfile);
+  return gsel_resolve(&options, selection, err);
 }
 
 /* The selection in the form of `chosen`. */

@@ -110,24 +110,24 @@ static inline gsel_status step_describe(gsel_model* model, const step_model* m, 
   const int64_t width = STEP_WIDTH;
   gsel_status status = GSEL_OK;
   for (int p = 0; p < STEP_PARAMS && !status; ++p) {
-    gsel_param_options desc = GSEL_PARAM_OPTIONS_INIT;
-    desc.name = gsel_str_from(p == STEP_A ? "a" : "b");
-    desc.dims = &width;
-    desc.n_dims = 1;
-    desc.dtype = m->dtype;
-    desc.init = GSEL_INIT_CALLBACK;
-    desc.init_fn = m->init ? m->init : step_initial;
-    desc.init_user_data = (void*)(uintptr_t)m;
-    status = gsel_model_add_param(model, &desc, NULL, err);
+    gsel_param_options options = GSEL_PARAM_OPTIONS_INIT;
+    options.name = gsel_str_from(p == STEP_A ? "a" : "b");
+    options.dims = &width;
+    options.n_dims = 1;
+    options.dtype = m->dtype;
+    options.init = GSEL_INIT_CALLBACK;
+    options.init_fn = m->init ? m->init : step_initial;
+    options.init_user_data = (void*)(uintptr_t)m;
+    status = gsel_model_add_param(model, &options, NULL, err);
   }
   for (int v = 0; v < STEP_VALUES && !status; ++v) {
-    gsel_value_options desc = GSEL_VALUE_OPTIONS_INIT;
-    desc.name = gsel_str_from(values[v]);
-    desc.dims = &width;
-    desc.n_dims = v < STEP_LOSS;
-    desc.dtype = v >= STEP_LOSS ? GSEL_F64 : v == STEP_Y ? m->output : GSEL_F32;
-    desc.flags = v == STEP_X ? GSEL_VALUE_INPUT : v < STEP_LOSS ? 0 : GSEL_VALUE_SCALAR;
-    status = gsel_model_add_value(model, &desc, NULL, err);
+    gsel_value_options options = GSEL_VALUE_OPTIONS_INIT;
+    options.name = gsel_str_from(values[v]);
+    options.dims = &width;
+    options.n_dims = v < STEP_LOSS;
+    options.dtype = v >= STEP_LOSS ? GSEL_F64 : v == STEP_Y ? m->output : GSEL_F32;
+    options.flags = v == STEP_X ? GSEL_VALUE_INPUT : v < STEP_LOSS ? 0 : GSEL_VALUE_SCALAR;
+    status = gsel_model_add_value(model, &options, NULL, err);
   }
   gsel_layer_options layer = GSEL_LAYER_OPTIONS_INIT, loss = GSEL_LAYER_OPTIONS_INIT;
   layer.name = gsel_str_from("line");

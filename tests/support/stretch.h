@@ -25,13 +25,13 @@ struct Bucket {
   explicit Bucket(const std::vector<ParamOf>& all, uint64_t seed = 1) {
     size_t count = 0;
     for (const ParamOf& p : all) {
-      gsel_param_options desc = GSEL_PARAM_OPTIONS_INIT;
-      desc.name = gsel_str_from(p.name);
-      desc.dims = p.dims.data();
-      desc.n_dims = static_cast<int32_t>(p.dims.size());
-      desc.flags = p.flags;
-      desc.lr_factor = p.lr_factor;
-      params.push_back(model.add_param(desc));
+      gsel_param_options options = GSEL_PARAM_OPTIONS_INIT;
+      options.name = gsel_str_from(p.name);
+      options.dims = p.dims.data();
+      options.n_dims = static_cast<int32_t>(p.dims.size());
+      options.flags = p.flags;
+      options.lr_factor = p.lr_factor;
+      params.push_back(model.add_param(options));
       count += static_cast<size_t>(model.params().back().n_elems);
     }
     values.resize(count);

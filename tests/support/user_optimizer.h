@@ -7,12 +7,12 @@ namespace gsel_test {
 
 inline gsel_optimizer_options described(int32_t needs, int32_t n_states, gsel_optimizer_fn step,
                                         void* user_data = nullptr) {
-  gsel_optimizer_options desc = GSEL_OPTIMIZER_OPTIONS_INIT;
-  desc.needs = needs;
-  desc.n_states = n_states;
-  desc.step = step;
-  desc.user_data = user_data;
-  return desc;
+  gsel_optimizer_options options = GSEL_OPTIMIZER_OPTIONS_INIT;
+  options.needs = needs;
+  options.n_states = n_states;
+  options.step = step;
+  options.user_data = user_data;
+  return options;
 }
 
 inline gsel::Config config() {

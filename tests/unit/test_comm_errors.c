@@ -135,25 +135,25 @@ static void test_ranks_outside_the_world_and_odd_times_are_refused(void** state)
   gsel_comm* comm = (gsel_comm*)state;
   gsel_unique_id id;
   check_ok(gsel_unique_id_create(&id, &err), err);
-  gsel_comm_options config = GSEL_COMM_OPTIONS_INIT;
-  config.id = &id;
-  config.world_size = 2;
-  config.rank = 2;
-  check_fails(gsel_comm_init(&config, &comm, &err), err, GSEL_ERR_ARG, "rank 2 of a world of 2");
+  gsel_comm_options options = GSEL_COMM_OPTIONS_INIT;
+  options.id = &id;
+  options.world_size = 2;
+  options.rank = 2;
+  check_fails(gsel_comm_init(&options, &comm, &err), err, GSEL_ERR_ARG, "rank 2 of a world of 2");
   assert_null(comm);
-  config.rank = -1;
-  check_fails(gsel_comm_init(&config, &comm, &err), err, GSEL_ERR_ARG, "rank -1 of a world of 2");
-  config.world_size = -2;
-  check_fails(gsel_comm_init(&config, &comm, &err), err, GSEL_ERR_ARG, "world of -2");
-  config.world_size = 1;
-  config.rank = 0;
-  config.timeout_s = -1;
-  check_fails(gsel_comm_init(&config, &comm, &err), err, GSEL_ERR_ARG, "timeout_s is -1");
-  config.timeout_s = 0;
-  config.world_size = 100000;
-  check_fails(gsel_comm_init(&config, &comm, &err), err, GSEL_ERR_UNSUPPORTED, "at most 256");
-  config.struct_size = 4;
-  check_fails(gsel_comm_init(&config, &comm, &err), err, GSEL_ERR_VERSION, "gsel_comm_options");
+  options.rank = -1;
+  check_fails(gsel_comm_init(&options, &comm, &err), err, GSEL_ERR_ARG, "rank -1 of a world of 2");
+  options.world_size = -2;
+  check_fails(gsel_comm_init(&options, &comm, &err), err, GSEL_ERR_ARG, "world of -2");
+  options.world_size = 1;
+  options.rank = 0;
+  options.timeout_s = -1;
+  check_fails(gsel_comm_init(&options, &comm, &err), err, GSEL_ERR_ARG, "timeout_s is -1");
+  options.timeout_s = 0;
+  options.world_size = 100000;
+  check_fails(gsel_comm_init(&options, &comm, &err), err, GSEL_ERR_UNSUPPORTED, "at most 256");
+  options.struct_size = 4;
+  check_fails(gsel_comm_init(&options, &comm, &err), err, GSEL_ERR_VERSION, "gsel_comm_options");
 }
 
 static void* abort_later(void* comm) {

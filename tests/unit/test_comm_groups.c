@@ -81,9 +81,9 @@ static void test_no_call_depends_on_the_thread_that_makes_it(void** state) {
   gsel_comm* comm;
   call_group group = {0};
   int32_t x = 1, y = 0;
-  gsel_comm_options config = GSEL_COMM_OPTIONS_INIT;
-  config.world_size = 1;
-  check_ok(gsel_comm_init(&config, &comm, &err), err);
+  gsel_comm_options options = GSEL_COMM_OPTIONS_INIT;
+  options.world_size = 1;
+  check_ok(gsel_comm_init(&options, &comm, &err), err);
   group_add(&group, comm, call_of(GSEL_COLLECTIVE_ALLREDUCE, &x, &y, 1, -1));
   x = 5;
   check_ok(gsel_allreduce(comm, &x, &y, 1, GSEL_I32, GSEL_SUM, &err), err);

@@ -63,14 +63,14 @@ static void test_rank_0_claimed_twice_is_told_to_both_sides(void** state) {
 
 /* user: the device of each rank. */
 static gsel_status joins_on(const rank_run* run, const char* device, gsel_comm** comm, gsel_error** err) {
-  gsel_comm_options config = GSEL_COMM_OPTIONS_INIT;
-  config.rank = run->rank;
-  config.world_size = run->world_size;
-  config.id = &run->id;
-  config.timeout_s = run->timeout_s;
-  config.join_timeout_s = run->join_timeout_s;
-  config.device = gsel_str_from(device);
-  return gsel_comm_init(&config, comm, err);
+  gsel_comm_options options = GSEL_COMM_OPTIONS_INIT;
+  options.rank = run->rank;
+  options.world_size = run->world_size;
+  options.id = &run->id;
+  options.timeout_s = run->timeout_s;
+  options.join_timeout_s = run->join_timeout_s;
+  options.device = gsel_str_from(device);
+  return gsel_comm_init(&options, comm, err);
 }
 
 static void joins_on_its_device(rank_run* run) {
@@ -283,13 +283,13 @@ static void test_incomplete_and_garbled_environments_are_refused_by_name(void** 
 static void no_id(rank_run* run) {
   gsel_error* err;
   gsel_comm* comm;
-  gsel_comm_options config = GSEL_COMM_OPTIONS_INIT;
+  gsel_comm_options options = GSEL_COMM_OPTIONS_INIT;
   set_environment("", 0);
-  config.world_size = 2;
-  rank_fails(run, gsel_comm_init(&config, &comm, &err), err, GSEL_ERR_CONFIG, "pass one id", -1);
-  config.world_size = 0;
-  config.rank = 1;
-  rank_fails(run, gsel_comm_init(&config, &comm, &err), err, GSEL_ERR_ARG, "world_size 0", -1);
+  options.world_size = 2;
+  rank_fails(run, gsel_comm_init(&options, &comm, &err), err, GSEL_ERR_CONFIG, "pass one id", -1);
+  options.world_size = 0;
+  options.rank = 1;
+  rank_fails(run, gsel_comm_init(&options, &comm, &err), err, GSEL_ERR_ARG, "world_size 0", -1);
 }
 
 static void test_a_given_world_needs_an_id_or_a_launcher(void** state) {

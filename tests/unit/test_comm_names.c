@@ -4,12 +4,12 @@
 
 static gsel_status join_as(const rank_run* run, gsel_unique_id id, const char* name, gsel_comm** out,
                            gsel_error** err) {
-  gsel_comm_options config = GSEL_COMM_OPTIONS_INIT;
-  config.rank = run->rank;
-  config.world_size = run->world_size;
-  config.id = &id;
-  if (name) config.name = gsel_str_from(name);
-  return gsel_comm_init(&config, out, err);
+  gsel_comm_options options = GSEL_COMM_OPTIONS_INIT;
+  options.rank = run->rank;
+  options.world_size = run->world_size;
+  options.id = &id;
+  if (name) options.name = gsel_str_from(name);
+  return gsel_comm_init(&options, out, err);
 }
 
 static int is_named(const gsel_comm* comm, const char* name) {
@@ -89,15 +89,15 @@ static void test_a_name_that_would_not_print_is_refused(void** state) {
   (void)state;
   gsel_error* err;
   gsel_comm* comm;
-  gsel_comm_options config = GSEL_COMM_OPTIONS_INIT;
-  config.world_size = 1;
+  gsel_comm_options options = GSEL_COMM_OPTIONS_INIT;
+  options.world_size = 1;
   const char* const wrong[] = {"two words", "line\n", "\xc3\xa9", "this-name-has-thirty-two-bytes..."};
   for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; ++i) {
-    config.name = gsel_str_from(wrong[i]);
-    check_fails(gsel_comm_init(&config, &comm, &err), err, GSEL_ERR_ARG, "use at most 31 of printable ASCII");
+    options.name = gsel_str_from(wrong[i]);
+    check_fails(gsel_comm_init(&options, &comm, &err), err, GSEL_ERR_ARG, "use at most 31 of printable ASCII");
   }
-  config.name = gsel_str_from("this-name-has-thirty-one-bytes.");
-  check_ok(gsel_comm_init(&config, &comm, &err), err);
+  options.name = gsel_str_from("this-name-has-thirty-one-bytes.");
+  check_ok(gsel_comm_init(&options, &comm, &err), err);
   assert_string_equal(gsel_comm_name(comm).data, "this-name-has-thirty-one-bytes.");
   gsel_comm_free(comm);
   assert_int_equal(gsel_comm_name(NULL).len, 0);

@@ -480,12 +480,12 @@ static void no_thread(rank_run* run) {
   gsel_request* request;
   int32_t x = 1, y = 0;
   const int32_t other = 1 - run->rank;
-  gsel_comm_options config = GSEL_COMM_OPTIONS_INIT;
-  config.rank = run->rank;
-  config.world_size = run->world_size;
-  config.id = &run->id;
-  config.flags = GSEL_COMM_NO_THREAD;
-  rank_ok(run, gsel_comm_init(&config, &comm, &err), err);
+  gsel_comm_options options = GSEL_COMM_OPTIONS_INIT;
+  options.rank = run->rank;
+  options.world_size = run->world_size;
+  options.id = &run->id;
+  options.flags = GSEL_COMM_NO_THREAD;
+  rank_ok(run, gsel_comm_init(&options, &comm, &err), err);
   const gsel_collective call = sum_of(&x, 1);
   rank_fails(run, gsel_comm_start(comm, &call, &request, &err), err, GSEL_ERR_UNSUPPORTED, "GSEL_COMM_NO_THREAD", -1);
   rank_check(run, request == NULL);

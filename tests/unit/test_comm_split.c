@@ -171,19 +171,19 @@ static void grows(rank_run* run) {
   const gsel_unique_id* fresh = run->user;
   gsel_error* err = NULL;
   gsel_comm *small = NULL, *large;
-  gsel_comm_options config;
-  gsel_comm_options_init(&config, sizeof config);
-  config.id = fresh;
-  config.rank = run->rank;
-  config.world_size = run->world_size;
+  gsel_comm_options options;
+  gsel_comm_options_init(&options, sizeof options);
+  options.id = fresh;
+  options.rank = run->rank;
+  options.world_size = run->world_size;
   if (run->rank < 2) {
     rank_run part = *run;
     part.world_size = 2;
     rank_ok(run, rank_join(&part, &small, &err), err);
-    config.rank = 77; /* is ignored */
-    rank_ok(run, gsel_comm_grow(small, &config, &large, &err), err);
+    options.rank = 77; /* is ignored */
+    rank_ok(run, gsel_comm_grow(small, &options, &large, &err), err);
   } else {
-    rank_ok(run, gsel_comm_init(&config, &large, &err), err);
+    rank_ok(run, gsel_comm_init(&options, &large, &err), err);
   }
   rank_check(run, gsel_comm_rank(large) == run->rank && gsel_comm_world_size(large) == run->world_size);
   rank_check(run, works(large, run->rank, &err));
@@ -207,24 +207,24 @@ static void test_a_communicator_grows_by_newcomers(void** state) {
 static void grows_wrongly(rank_run* run) {
   gsel_error* err = NULL;
   gsel_comm *comm, *large;
-  gsel_comm_options config;
+  gsel_comm_options options;
   gsel_unique_id id = run->id;
   rank_ok(run, rank_join(run, &comm, &err), err);
-  gsel_comm_options_init(&config, sizeof config);
-  config.world_size = 4;
-  rank_fails(run, gsel_comm_grow(comm, &config, &large, &err), err, GSEL_ERR_ARG, "the config has no id", -1);
-  config.id = &id;
-  config.world_size = 1;
-  rank_fails(run, gsel_comm_grow(comm, &config, &large, &err), err, GSEL_ERR_ARG, "world_size is 1", -1);
-  config.world_size = 3 + run->rank;
-  rank_fails(run, gsel_comm_grow(comm, &config, &large, &err), err, GSEL_ERR_MISMATCH,
+  gsel_comm_options_init(&options, sizeof options);
+  options.world_size = 4;
+  rank_fails(run, gsel_comm_grow(comm, &options, &large, &err), err, GSEL_ERR_ARG, "the config has no id", -1);
+  options.id = &id;
+  options.world_size = 1;
+  rank_fails(run, gsel_comm_grow(comm, &options, &large, &err), err, GSEL_ERR_ARG, "world_size is 1", -1);
+  options.world_size = 3 + run->rank;
+  rank_fails(run, gsel_comm_grow(comm, &options, &large, &err), err, GSEL_ERR_MISMATCH,
              "rank 1 grows to 4 ranks, rank 0 to 3", 1);
-  config.world_size = 3;
+  options.world_size = 3;
   id.bytes[5] ^= (uint8_t)run->rank;
-  rank_fails(run, gsel_comm_grow(comm, &config, &large, &err), err, GSEL_ERR_MISMATCH, "by another id", 1);
+  rank_fails(run, gsel_comm_grow(comm, &options, &large, &err), err, GSEL_ERR_MISMATCH, "by another id", 1);
   id.bytes[5] ^= (uint8_t)run->rank;
-  config.join_timeout_s = run->rank == 0 ? 0.2 : 60; /* rank 0 tells the other */
-  rank_fails(run, gsel_comm_grow(comm, &config, &large, &err), err, GSEL_ERR_TIMEOUT, "", -1);
+  options.join_timeout_s = run->rank == 0 ? 0.2 : 60; /* rank 0 tells the other */
+  rank_fails(run, gsel_comm_grow(comm, &options, &large, &err), err, GSEL_ERR_TIMEOUT, "", -1);
   rank_check(run, large == NULL && works(comm, run->rank, &err));
   gsel_comm_free(comm);
 }
@@ -253,18 +253,18 @@ static void forks(rank_run* run) {
     /* a child of its own may join as any process, with a thread of its own */
     gsel_unique_id id = run->id;
     id.bytes[0] ^= (uint8_t)(1 + run->rank);
-    gsel_comm_options config;
-    gsel_comm_options_init(&config, sizeof config);
-    config.id = &id;
-    config.world_size = 2;
+    gsel_comm_options options;
+    gsel_comm_options_init(&options, sizeof options);
+    options.id = &id;
+    options.world_size = 2;
 #if defined(__SANITIZE_THREAD__)
-    config.flags = GSEL_COMM_NO_THREAD; /* the sanitizer takes no threads in such a child */
+    options.flags = GSEL_COMM_NO_THREAD; /* the sanitizer takes no threads in such a child */
 #endif
-    config.rank = fork() == 0;
-    if (gsel_comm_init(&config, &comm, NULL) != GSEL_OK || !works(comm, config.rank, NULL)) _exit(3);
-    refused = refused && entries_of("/proc/self/task") == 2 + 1 + (config.flags == 0); /* with . and .. */
+    options.rank = fork() == 0;
+    if (gsel_comm_init(&options, &comm, NULL) != GSEL_OK || !works(comm, options.rank, NULL)) _exit(3);
+    refused = refused && entries_of("/proc/self/task") == 2 + 1 + (options.flags == 0); /* with . and .. */
     gsel_comm_free(comm);
-    if (config.rank == 0) {
+    if (options.rank == 0) {
       int status = 1;
       wait(&status);
       refused = refused && status == 0;
@@ -287,14 +287,14 @@ static void test_a_forked_child_is_refused_and_may_join_anew(void** state) {
 static void joins_with_and_without_a_thread(rank_run* run) {
   gsel_error* err = NULL;
   gsel_comm *comm, *second;
-  gsel_comm_options config;
+  gsel_comm_options options;
   const int before = entries_of("/proc/self/task");
-  gsel_comm_options_init(&config, sizeof config);
-  config.id = &run->id;
-  config.world_size = run->world_size;
-  config.rank = run->rank;
-  config.flags = run->rank == 0 ? GSEL_COMM_NO_THREAD : 0;
-  rank_ok(run, gsel_comm_init(&config, &comm, &err), err);
+  gsel_comm_options_init(&options, sizeof options);
+  options.id = &run->id;
+  options.world_size = run->world_size;
+  options.rank = run->rank;
+  options.flags = run->rank == 0 ? GSEL_COMM_NO_THREAD : 0;
+  rank_ok(run, gsel_comm_init(&options, &comm, &err), err);
   rank_ok(run, gsel_comm_dup(comm, &second, &err), err);
   const int expected = before + (run->rank != 0 && run->world_size > 1);
   rank_check(run, entries_of("/proc/self/task") == expected);

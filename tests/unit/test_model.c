@@ -22,40 +22,40 @@ static int teardown(void** state) {
 }
 
 static gsel_status add_value(const char* name, uint32_t flags, gsel_dtype dtype) {
-  gsel_value_options desc = GSEL_VALUE_OPTIONS_INIT;
+  gsel_value_options options = GSEL_VALUE_OPTIONS_INIT;
   const int64_t dims[] = {4};
-  desc.name = gsel_str_from(name);
-  desc.flags = flags;
-  desc.dtype = dtype;
-  desc.dims = dims;
-  desc.n_dims = flags & GSEL_VALUE_SCALAR ? 0 : 1;
-  return gsel_model_add_value(model, &desc, NULL, &err);
+  options.name = gsel_str_from(name);
+  options.flags = flags;
+  options.dtype = dtype;
+  options.dims = dims;
+  options.n_dims = flags & GSEL_VALUE_SCALAR ? 0 : 1;
+  return gsel_model_add_value(model, &options, NULL, &err);
 }
 
 static gsel_status add_param(const char* name, int64_t n) {
-  gsel_param_options desc = GSEL_PARAM_OPTIONS_INIT;
-  desc.name = gsel_str_from(name);
-  desc.dims = &n;
-  desc.n_dims = 1;
-  return gsel_model_add_param(model, &desc, NULL, &err);
+  gsel_param_options options = GSEL_PARAM_OPTIONS_INIT;
+  options.name = gsel_str_from(name);
+  options.dims = &n;
+  options.n_dims = 1;
+  return gsel_model_add_param(model, &options, NULL, &err);
 }
 
 /* A layer with at most one input, output and parameter; -1 leaves it out. */
-static gsel_layer_options layer_desc(const char* name, const int32_t* in, const int32_t* out, const int32_t* param) {
-  gsel_layer_options desc = GSEL_LAYER_OPTIONS_INIT;
-  desc.name = gsel_str_from(name);
-  desc.inputs = in;
-  desc.n_inputs = in && *in >= 0;
-  desc.outputs = out;
-  desc.n_outputs = out && *out >= 0;
-  desc.params = param;
-  desc.n_params = param && *param >= 0;
-  desc.forward = desc.backward = never_called;
-  return desc;
+static gsel_layer_options layer_options(const char* name, const int32_t* in, const int32_t* out, const int32_t* param) {
+  gsel_layer_options options = GSEL_LAYER_OPTIONS_INIT;
+  options.name = gsel_str_from(name);
+  options.inputs = in;
+  options.n_inputs = in && *in >= 0;
+  options.outputs = out;
+  options.n_outputs = out && *out >= 0;
+  options.params = param;
+  options.n_params = param && *param >= 0;
+  options.forward = options.backward = never_called;
+  return options;
 }
 static gsel_status add_layer(const char* name, int32_t in, int32_t out, int32_t param) {
-  const gsel_layer_options desc = layer_desc(name, &in, &out, &param);
-  return gsel_model_add_layer(model, &desc, NULL, &err);
+  const gsel_layer_options options = layer_options(name, &in, &out, &param);
+  return gsel_model_add_layer(model, &options, NULL, &err);
 }
 
 /* Values 0 tokens (input), 1 x, 2 loss, 3 weight; parameter 0 w. */
@@ -69,11 +69,11 @@ static void add_pieces(void) {
 
 static gsel_status add_loss(const char* name, int32_t in) {
   const int32_t outputs[] = {2, 3};
-  gsel_layer_options desc = layer_desc(name, &in, NULL, NULL);
-  desc.outputs = outputs;
-  desc.n_outputs = 2;
-  desc.flags = GSEL_LAYER_LOSS;
-  return gsel_model_add_layer(model, &desc, NULL, &err);
+  gsel_layer_options options = layer_options(name, &in, NULL, NULL);
+  options.outputs = outputs;
+  options.n_outputs = 2;
+  options.flags = GSEL_LAYER_LOSS;
+  return gsel_model_add_layer(model, &options, NULL, &err);
 }
 
 static void a_small_model_is_accepted_and_counted(void** state) {
@@ -111,13 +111,13 @@ static void impossible_shapes_are_refused(void** state) {
   check_fails(add_param("w", 0), err, GSEL_ERR_MODEL, "dimension of 0 elements");
   check_fails(add_param("w", -3), err, GSEL_ERR_MODEL, "dimension of -3 elements");
   const int64_t huge[] = {INT64_C(1) << 40, INT64_C(1) << 40};
-  gsel_param_options desc = GSEL_PARAM_OPTIONS_INIT;
-  desc.name = gsel_str_from("w");
-  desc.dims = huge;
-  desc.n_dims = 2;
-  check_fails(gsel_model_add_param(model, &desc, NULL, &err), err, GSEL_ERR_MODEL, "more elements than memory");
-  desc.n_dims = GSEL_MAX_DIMS + 1;
-  check_fails(gsel_model_add_param(model, &desc, NULL, &err), err, GSEL_ERR_MODEL, "7 dimensions");
+  gsel_param_options options = GSEL_PARAM_OPTIONS_INIT;
+  options.name = gsel_str_from("w");
+  options.dims = huge;
+  options.n_dims = 2;
+  check_fails(gsel_model_add_param(model, &options, NULL, &err), err, GSEL_ERR_MODEL, "more elements than memory");
+  options.n_dims = GSEL_MAX_DIMS + 1;
+  check_fails(gsel_model_add_param(model, &options, NULL, &err), err, GSEL_ERR_MODEL, "7 dimensions");
 }
 
 static void unknown_flags_and_rules_are_refused(void** state) {
@@ -167,11 +167,11 @@ static void the_loss_is_one_layer_of_two_f64_scalars(void** state) {
   check_ok(add_layer("embed", 0, 1, 0), err);
   check_fails(gsel_model_finish(model, &err), err, GSEL_ERR_MODEL, "no loss layer");
   const int32_t one = 2;
-  gsel_layer_options desc = layer_desc("half", &x, &one, NULL);
-  desc.flags = GSEL_LAYER_LOSS;
-  check_fails(gsel_model_add_layer(model, &desc, NULL, &err), err, GSEL_ERR_MODEL, "two f64 scalars");
-  desc.flags = 0;
-  check_fails(gsel_model_add_layer(model, &desc, NULL, &err), err, GSEL_ERR_MODEL,
+  gsel_layer_options options = layer_options("half", &x, &one, NULL);
+  options.flags = GSEL_LAYER_LOSS;
+  check_fails(gsel_model_add_layer(model, &options, NULL, &err), err, GSEL_ERR_MODEL, "two f64 scalars");
+  options.flags = 0;
+  check_fails(gsel_model_add_layer(model, &options, NULL, &err), err, GSEL_ERR_MODEL,
               "only the loss layer writes scalars");
   check_ok(add_loss("loss", 1), err);
   check_ok(add_value("l2", GSEL_VALUE_SCALAR, GSEL_F64), err);
@@ -199,12 +199,12 @@ static void missing_callbacks_are_named(void** state) {
   (void)state;
   add_pieces();
   const int32_t in = 0, out = 1, param = 0;
-  gsel_layer_options desc = layer_desc("embed", &in, &out, &param);
-  desc.forward = NULL;
-  check_fails(gsel_model_add_layer(model, &desc, NULL, &err), err, GSEL_ERR_MODEL, "\"embed\" has no forward");
-  desc.forward = never_called;
-  desc.backward = NULL;
-  check_ok(gsel_model_add_layer(model, &desc, NULL, &err), err);
+  gsel_layer_options options = layer_options("embed", &in, &out, &param);
+  options.forward = NULL;
+  check_fails(gsel_model_add_layer(model, &options, NULL, &err), err, GSEL_ERR_MODEL, "\"embed\" has no forward");
+  options.forward = never_called;
+  options.backward = NULL;
+  check_ok(gsel_model_add_layer(model, &options, NULL, &err), err);
   check_ok(add_loss("loss", 1), err);
   check_fails(gsel_model_finish(model, &err), err, GSEL_ERR_MODEL, "trainable parameters and neither backward_weight");
 }

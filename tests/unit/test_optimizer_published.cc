@@ -87,8 +87,8 @@ std::vector<double> lamb_by_hand(const Bucket& bucket) {
 
 void lamb_sees_norms_of_whole_parameters_however_they_are_divided(void**) {
   const Bucket bucket(params());
-  const gsel_optimizer_options desc = described(GSEL_NEEDS_PARAM_NORM, 2, lamb);
-  const Optimizer optimizer(config(), bucket.model, &desc);
+  const gsel_optimizer_options options = described(GSEL_NEEDS_PARAM_NORM, 2, lamb);
+  const Optimizer optimizer(config(), bucket.model, &options);
   assert_true(optimizer.needs_param_norms());
   const std::vector<double> expected = lamb_by_hand(bucket);
   for (const int n : {1, 2, 3, 7, 60}) {  // the last ones own padding alone
@@ -148,8 +148,8 @@ gsel_status muon(const gsel_optimizer_call* call, void*) {
 
 void muon_gets_whole_parameters_and_steps_orthogonally(void**) {
   const Bucket bucket({{"w", {4, 6}}, {"u", {3, 5}}});
-  const gsel_optimizer_options desc = described(GSEL_NEEDS_WHOLE_PARAM, 1, muon);
-  const Optimizer optimizer(config(), bucket.model, &desc);
+  const gsel_optimizer_options options = described(GSEL_NEEDS_WHOLE_PARAM, 1, muon);
+  const Optimizer optimizer(config(), bucket.model, &options);
   assert_true(optimizer.needs_whole_params());
   Owner first(bucket, optimizer, 0, 24, GSEL_BF16), second(bucket, optimizer, 24, 39, GSEL_BF16);
   for (Owner* owner : {&first, &second}) {

@@ -19,8 +19,8 @@ gsel_status sgd(const gsel_optimizer_call* call, void*) {
 void a_rule_of_elements_gives_what_the_same_rule_of_the_library_gives(void**) {
   const Bucket bucket(params());
   const auto backend = gsel::Backend::open_host();
-  const gsel_optimizer_options desc = described(GSEL_NEEDS_ELEMENTS, 0, sgd);
-  const Optimizer ours(config(), bucket.model, nullptr), theirs(config(), bucket.model, &desc);
+  const gsel_optimizer_options options = described(GSEL_NEEDS_ELEMENTS, 0, sgd);
+  const Optimizer ours(config(), bucket.model, nullptr), theirs(config(), bucket.model, &options);
   for (const gsel_dtype dtype : {GSEL_F32, GSEL_BF16, GSEL_F16})
     for (const int n : {1, 2, 3, 7}) {
       const auto a = owners(bucket, ours, n, dtype), b = owners(bucket, theirs, n, dtype);
@@ -60,8 +60,8 @@ gsel_status listen(const gsel_optimizer_call* call, void* user_data) {
 void a_call_says_what_it_is_about(void**) {
   const Bucket bucket(params());
   Listener listener{&bucket, {}};
-  const gsel_optimizer_options desc = described(GSEL_NEEDS_ELEMENTS, 2, listen, &listener);
-  const Optimizer optimizer(config(), bucket.model, &desc);
+  const gsel_optimizer_options options = described(GSEL_NEEDS_ELEMENTS, 2, listen, &listener);
+  const Optimizer optimizer(config(), bucket.model, &options);
   assert_int_equal(optimizer.n_states(), 2);
   assert_false(optimizer.needs_whole_params() || optimizer.needs_param_norms());
   Owner part(bucket, optimizer, 20, 40);  // the end of w, b, the beginning of e
@@ -112,8 +112,8 @@ gsel_status fill_the_text(const gsel_optimizer_call* call, void*) {
 void a_failing_call_names_its_parameter_and_says_why(void**) {
   const Bucket bucket(params());
   const auto said = [&](int32_t needs, gsel_optimizer_fn step) {
-    const gsel_optimizer_options desc = described(needs, 1, step);
-    const Optimizer optimizer(config(), bucket.model, &desc);
+    const gsel_optimizer_options options = described(needs, 1, step);
+    const Optimizer optimizer(config(), bucket.model, &options);
     Owner part(bucket, optimizer, 20, 40);
     return failure(GSEL_ERR_CALLBACK, [&] {
       optimizer.step(*gsel::Backend::open_host(), part.stretch, {0, 1, 1}, bucket.params, no_sum);
@@ -131,8 +131,8 @@ void a_failing_call_names_its_parameter_and_says_why(void**) {
 
 void a_description_that_cannot_be_is_refused(void**) {
   const gsel::Model model;
-  const auto refused = [&](gsel_optimizer_options desc) {
-    return failure(GSEL_ERR_ARG, [&] { Optimizer(Config{}, model, &desc); });
+  const auto refused = [&](gsel_optimizer_options options) {
+    return failure(GSEL_ERR_ARG, [&] { Optimizer(Config{}, model, &options); });
   };
   assert_string_equal(refused(described(0, 0, nullptr)).c_str(),
                       "gsel_optimizer_options.step is NULL; an optimizer is its function");

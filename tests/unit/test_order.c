@@ -8,13 +8,13 @@
 #define SMALL 50
 
 static gsel_status join_in(const rank_run* run, int32_t order, gsel_comm** out, gsel_error** err) {
-  gsel_comm_options config;
-  gsel_comm_options_init(&config, sizeof config);
-  config.rank = run->rank;
-  config.world_size = run->world_size;
-  config.id = &run->id;
-  config.order = order;
-  return gsel_comm_init(&config, out, err);
+  gsel_comm_options options;
+  gsel_comm_options_init(&options, sizeof options);
+  options.rank = run->rank;
+  options.world_size = run->world_size;
+  options.id = &run->id;
+  options.order = order;
+  return gsel_comm_init(&options, out, err);
 }
 
 /* ---- trees */

@@ -4,7 +4,7 @@
 static gsel_comm* comm;
 static gsel_model* model;
 static gsel_pipeline* pipeline;
-static gsel_pipeline_options config;
+static gsel_pipeline_options pipeline_options;
 static pipe_model m;
 static gsel_error* err;
 
@@ -19,11 +19,11 @@ static int open_all(void** state) {
   check_ok(gsel_model_create(&model, &err), err);
   memset(&m, 0, sizeof m);
   m.layers = 4;
-  gsel_pipeline_options_init(&config, sizeof config);
-  config.microbatches = 2;
-  config.microbatch_samples = 3;
-  config.data = pipe_data;
-  config.data_user_data = &m;
+  gsel_pipeline_options_init(&pipeline_options, sizeof pipeline_options);
+  pipeline_options.microbatches = 2;
+  pipeline_options.microbatch_samples = 3;
+  pipeline_options.data = pipe_data;
+  pipeline_options.data_user_data = &m;
   pipeline = NULL;
   return 0;
 }
@@ -39,17 +39,17 @@ static void describe(void) {
   check_ok(pipe_describe(model, &m, &err), err);
 }
 static void refuse(gsel_status code, const char* text) {
-  check_fails(gsel_pipeline_create(comm, model, &config, &pipeline, &err), err, code, text);
+  check_fails(gsel_pipeline_create(comm, model, &pipeline_options, &pipeline, &err), err, code, text);
   assert_null(pipeline);
 }
 
 static void null_is_refused_by_name(void** state) {
   (void)state;
   gsel_pipeline_stage stage = GSEL_PIPELINE_STAGE_INIT;
-  check_fails(gsel_pipeline_create(NULL, model, &config, &pipeline, &err), err, GSEL_ERR_ARG, "comm is NULL");
-  check_fails(gsel_pipeline_create(comm, NULL, &config, &pipeline, &err), err, GSEL_ERR_ARG, "model is NULL");
+  check_fails(gsel_pipeline_create(NULL, model, &pipeline_options, &pipeline, &err), err, GSEL_ERR_ARG, "comm is NULL");
+  check_fails(gsel_pipeline_create(comm, NULL, &pipeline_options, &pipeline, &err), err, GSEL_ERR_ARG, "model is NULL");
   check_fails(gsel_pipeline_create(comm, model, NULL, &pipeline, &err), err, GSEL_ERR_ARG, "gsel_pipeline_options");
-  check_fails(gsel_pipeline_create(comm, model, &config, NULL, &err), err, GSEL_ERR_ARG, "out is NULL");
+  check_fails(gsel_pipeline_create(comm, model, &pipeline_options, NULL, &err), err, GSEL_ERR_ARG, "out is NULL");
   check_fails(gsel_pipeline_run(NULL, GSEL_FORWARD, NULL, &err), err, GSEL_ERR_ARG, "pipeline is NULL");
   check_fails(gsel_pipeline_stage_get(NULL, 0, &stage, &err), err, GSEL_ERR_ARG, "pipeline is NULL");
   check_fails(gsel_pipeline_stage_get(NULL, 0, NULL, &err), err, GSEL_ERR_ARG, "gsel_pipeline_stage");
@@ -60,25 +60,25 @@ static void null_is_refused_by_name(void** state) {
 static void numbers_out_of_range_are_refused(void** state) {
   (void)state;
   describe();
-  config.microbatches = 0;
+  pipeline_options.microbatches = 0;
   refuse(GSEL_ERR_ARG, "microbatches is 0; 1 to 65536 would do");
-  config.microbatches = 65537;
+  pipeline_options.microbatches = 65537;
   refuse(GSEL_ERR_ARG, "microbatches is 65537");
-  config.microbatches = 2;
-  config.microbatch_samples = 0;
+  pipeline_options.microbatches = 2;
+  pipeline_options.microbatch_samples = 0;
   refuse(GSEL_ERR_ARG, "microbatch_samples is 0");
-  config.microbatch_samples = 1;
-  config.chunks = -1;
+  pipeline_options.microbatch_samples = 1;
+  pipeline_options.chunks = -1;
   refuse(GSEL_ERR_ARG, "chunks is -1");
-  config.chunks = 0;
-  config.tensor_ranks = 2;
+  pipeline_options.chunks = 0;
+  pipeline_options.tensor_ranks = 2;
   refuse(GSEL_ERR_ARG, "tensor_ranks is 2, and the communicator has 1 rank; a number that divides them");
-  config.tensor_ranks = -1;
+  pipeline_options.tensor_ranks = -1;
   refuse(GSEL_ERR_ARG, "tensor_ranks is -1");
-  config.tensor_ranks = 0;
-  config.n_first_layers = 1;
+  pipeline_options.tensor_ranks = 0;
+  pipeline_options.n_first_layers = 1;
   refuse(GSEL_ERR_ARG, "n_first_layers = 1 and no list");
-  config.n_first_layers = -1;
+  pipeline_options.n_first_layers = -1;
   refuse(GSEL_ERR_ARG, "n_first_layers = -1");
 }
 
@@ -86,20 +86,20 @@ static void first_layers_rise_and_exist(void** state) {
   (void)state;
   static const int32_t falling[] = {2, 2}, beyond[] = {1, 4}, first[] = {0};
   describe();
-  config.n_first_layers = 2;
-  config.first_layers = falling;
+  pipeline_options.n_first_layers = 2;
+  pipeline_options.first_layers = falling;
   refuse(GSEL_ERR_ARG, "first_layers[1] is layer 2; stage 2 begins behind layer 2");
-  config.first_layers = beyond;
+  pipeline_options.first_layers = beyond;
   refuse(GSEL_ERR_ARG, "first_layers[1] is layer 4; stage 2 begins behind layer 1, and the model's last layer is 3");
-  config.n_first_layers = 1;
-  config.first_layers = first;
+  pipeline_options.n_first_layers = 1;
+  pipeline_options.first_layers = first;
   refuse(GSEL_ERR_ARG, "first_layers[0] is layer 0");
 }
 
 static void inputs_need_somebody_who_fills_them(void** state) {
   (void)state;
   describe();
-  config.data = NULL;
+  pipeline_options.data = NULL;
   refuse(GSEL_ERR_ARG, "data is NULL and value \"tokens\" is an input");
 }
 
@@ -108,11 +108,11 @@ static void layers_need_callbacks(void** state) {
   static const int32_t in = PIPE_H0 + 2;
   m.without_loss = 1;
   describe();
-  gsel_layer_options desc = GSEL_LAYER_OPTIONS_INIT;
-  desc.name = gsel_str_from("pulled");
-  desc.inputs = &in;
-  desc.n_inputs = 1;
-  check_ok(gsel_model_add_layer(model, &desc, NULL, &err), err);
+  gsel_layer_options options = GSEL_LAYER_OPTIONS_INIT;
+  options.name = gsel_str_from("pulled");
+  options.inputs = &in;
+  options.n_inputs = 1;
+  check_ok(gsel_model_add_layer(model, &options, NULL, &err), err);
   refuse(GSEL_ERR_MODEL, "layer \"pulled\" has no callbacks");
 }
 
@@ -123,15 +123,15 @@ static void describe_two(uint32_t flags, gsel_layer_fn backward) {
   check_ok(pipe_add_value(model, "y", 1, GSEL_F32, 0, &err), err);
   check_ok(pipe_add_value(model, "loss", 0, GSEL_F64, GSEL_VALUE_SCALAR, &err), err);
   check_ok(pipe_add_value(model, "weight", 0, GSEL_F64, GSEL_VALUE_SCALAR, &err), err);
-  gsel_layer_options desc = GSEL_LAYER_OPTIONS_INIT, end = GSEL_LAYER_OPTIONS_INIT;
-  desc.name = gsel_str_from("keeps");
-  desc.inputs = &x;
-  desc.outputs = &y;
-  desc.n_inputs = desc.n_outputs = 1;
-  desc.flags = flags;
-  desc.forward = end.forward = pipe_mix;
-  desc.backward = backward;
-  check_ok(gsel_model_add_layer(model, &desc, NULL, &err), err);
+  gsel_layer_options options = GSEL_LAYER_OPTIONS_INIT, end = GSEL_LAYER_OPTIONS_INIT;
+  options.name = gsel_str_from("keeps");
+  options.inputs = &x;
+  options.outputs = &y;
+  options.n_inputs = options.n_outputs = 1;
+  options.flags = flags;
+  options.forward = end.forward = pipe_mix;
+  options.backward = backward;
+  check_ok(gsel_model_add_layer(model, &options, NULL, &err), err);
   end.name = gsel_str_from("end");
   end.inputs = &y;
   end.outputs = sums;
@@ -170,15 +170,15 @@ static void a_fused_backward_that_others_need_learns_without_the_flag(void** sta
   (void)state;
   m.unflagged = 1u << 2;
   describe();
-  check_ok(gsel_pipeline_create(comm, model, &config, &pipeline, &err), err);
+  check_ok(gsel_pipeline_create(comm, model, &pipeline_options, &pipeline, &err), err);
   check_ok(gsel_pipeline_run(pipeline, GSEL_FORWARD_BACKWARD, NULL, &err), err);
-  assert_int_equal(m.backwards[2], 2 * config.microbatches);
+  assert_int_equal(m.backwards[2], 2 * pipeline_options.microbatches);
 }
 
 static void a_run_backward_that_nothing_learns_from_is_refused(void** state) {
   (void)state;
   describe_two(0, NULL);
-  check_ok(gsel_pipeline_create(comm, model, &config, &pipeline, &err), err);
+  check_ok(gsel_pipeline_create(comm, model, &pipeline_options, &pipeline, &err), err);
   check_fails(gsel_pipeline_run(pipeline, GSEL_FORWARD_BACKWARD, NULL, &err), err, GSEL_ERR_STATE,
               "no layer has parameters to learn; flag those that keep their own GSEL_LAYER_OWN_PARAMS");
 }
@@ -197,7 +197,7 @@ static void a_model_without_a_loss_is_for_pipelines_alone(void** state) {
   m.without_loss = 1;
   describe();
   check_fails(gsel_model_finish(model, &err), err, GSEL_ERR_MODEL, "no loss layer");
-  check_ok(gsel_pipeline_create(comm, model, &config, &pipeline, &err), err);
+  check_ok(gsel_pipeline_create(comm, model, &pipeline_options, &pipeline, &err), err);
   check_fails(gsel_trainer_create(comm, model, NULL, &trainer, &err), err, GSEL_ERR_MODEL, "no loss layer");
   check_ok(gsel_pipeline_run(pipeline, GSEL_FORWARD, NULL, &err), err);
 }
@@ -205,7 +205,7 @@ static void a_model_without_a_loss_is_for_pipelines_alone(void** state) {
 static void a_report_fits_an_older_caller(void** state) {
   (void)state;
   describe();
-  check_ok(gsel_pipeline_create(comm, model, &config, &pipeline, &err), err);
+  check_ok(gsel_pipeline_create(comm, model, &pipeline_options, &pipeline, &err), err);
   gsel_pipeline_report report;
   memset(&report, 0x5a, sizeof report);
   gsel_pipeline_report_init(&report, 16);
@@ -222,7 +222,7 @@ static void a_report_fits_an_older_caller(void** state) {
 static void the_program_says_what_runs(void** state) {
   (void)state;
   describe();
-  check_ok(gsel_pipeline_create(comm, model, &config, &pipeline, &err), err);
+  check_ok(gsel_pipeline_create(comm, model, &pipeline_options, &pipeline, &err), err);
   const gsel_program* program = gsel_pipeline_program(pipeline);
   assert_non_null(program);
   assert_non_null(strstr(gsel_program_text(program).data, "layer=mix.1 mb=1"));
@@ -232,7 +232,7 @@ static void the_program_says_what_runs(void** state) {
 static void a_forked_child_is_told(void** state) {
   (void)state;
   describe();
-  check_ok(gsel_pipeline_create(comm, model, &config, &pipeline, &err), err);
+  check_ok(gsel_pipeline_create(comm, model, &pipeline_options, &pipeline, &err), err);
   const pid_t pid = fork();
   assert_true(pid >= 0);
   if (pid == 0) _exit(gsel_pipeline_run(pipeline, GSEL_FORWARD, NULL, NULL) == GSEL_ERR_FORKED ? 0 : 1);

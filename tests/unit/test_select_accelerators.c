@@ -359,11 +359,11 @@ static void test_an_apple_device_is_chosen_without_a_variable(void** state) {
   gsel_selection* selection = NULL;
   gsel_error* err = NULL;
   check_ok(gsel_inventory_parse(gsel_str_from(apple), (gsel_str)GSEL_STR("apple"), &inventory, &err), err);
-  gsel_resolve_options request = GSEL_RESOLVE_OPTIONS_INIT;
-  request.inventory = inventory;
-  request.flags = GSEL_RESOLVE_NO_ENV;
-  request.accelerator = gsel_str_from("mps");
-  check_ok(gsel_resolve(&request, &selection, &err), err);
+  gsel_resolve_options options = GSEL_RESOLVE_OPTIONS_INIT;
+  options.inventory = inventory;
+  options.flags = GSEL_RESOLVE_NO_ENV;
+  options.accelerator = gsel_str_from("mps");
+  check_ok(gsel_resolve(&options, &selection, &err), err);
   assert_int_equal(gsel_selection_device_count(selection), 1);
   gsel_selection_free(selection);
   gsel_inventory_free(inventory);

@@ -58,13 +58,13 @@ static int as_expected(const struct row* row) {
   set("CUDA_VISIBLE_DEVICES", row->mask);
   set("CUDA_DEVICE_ORDER", row->order);
   set("GSEL_FAKE_NVML", row->nvml);
-  gsel_resolve_options request = GSEL_RESOLVE_OPTIONS_INIT;
-  request.devices = gsel_str_from("all");
-  request.flags = GSEL_RESOLVE_PER_RANK; /* MIG instances are not the question here */
+  gsel_resolve_options options = GSEL_RESOLVE_OPTIONS_INIT;
+  options.devices = gsel_str_from("all");
+  options.flags = GSEL_RESOLVE_PER_RANK; /* MIG instances are not the question here */
   gsel_selection* selection = NULL;
   gsel_error* err = NULL;
   char message[1024] = "";
-  const gsel_status status = gsel_resolve(&request, &selection, &err);
+  const gsel_status status = gsel_resolve(&options, &selection, &err);
   if (err) gsel_error_format(err, message, sizeof message);
   const int good = row->refused ? status == GSEL_ERR_ALREADY_INITIALIZED && strstr(message, row->refused) &&
                                       strcmp(gsel_error_file(err).data, "CUDA_VISIBLE_DEVICES") == 0
@@ -94,11 +94,11 @@ static void the_driver_is_asked_only_about_this_process(void** state) {
   set("GSEL_FAKE_NVML", "");
   gsel_error* err = NULL;
   gsel_selection* selection = NULL;
-  gsel_resolve_options request = GSEL_RESOLVE_OPTIONS_INIT;
+  gsel_resolve_options options = GSEL_RESOLVE_OPTIONS_INIT;
   const gsel_env_var env = {gsel_str_from("CUDA_VISIBLE_DEVICES"), gsel_str_from(H100)};
-  request.env = &env;
-  request.n_env = 1;
-  check_ok(gsel_resolve(&request, &selection, &err), err);
+  options.env = &env;
+  options.n_env = 1;
+  check_ok(gsel_resolve(&options, &selection, &err), err);
   assert_int_equal(gsel_selection_device_count(selection), 1);
   gsel_selection_free(selection);
 

@@ -15,14 +15,14 @@ static char folder[256];
 static gsel_status reserve(const char* machine_name, const char* devices, double wait_s, gsel_reservation** out,
                            gsel_error** err) {
   gsel_inventory* inventory = machine(machine_name);
-  gsel_resolve_options request = GSEL_RESOLVE_OPTIONS_INIT;
+  gsel_resolve_options resolve_options = GSEL_RESOLVE_OPTIONS_INIT;
   gsel_reserve_options options = GSEL_RESERVE_OPTIONS_INIT;
-  request.inventory = inventory;
-  request.flags = GSEL_RESOLVE_NO_ENV | GSEL_RESOLVE_PER_RANK;
-  request.devices = gsel_str_from(devices);
+  resolve_options.inventory = inventory;
+  resolve_options.flags = GSEL_RESOLVE_NO_ENV | GSEL_RESOLVE_PER_RANK;
+  resolve_options.devices = gsel_str_from(devices);
   options.folder = gsel_str_from(folder);
   options.wait_s = wait_s;
-  const gsel_status status = gsel_reserve(&request, &options, out, err);
+  const gsel_status status = gsel_reserve(&resolve_options, &options, out, err);
   gsel_inventory_free(inventory);
   return status;
 }
@@ -97,20 +97,20 @@ static void devices_that_processes_use_are_not_free(void** state) {
                     "{\"vendor\": \"nvidia\", \"name\": \"A\", \"uuid\": \"GPU-22\", \"process_count\": 0}]}]}"),
       gsel_str_from("two"), &inventory, &err);
   check_ok(status, err);
-  gsel_resolve_options request = GSEL_RESOLVE_OPTIONS_INIT;
+  gsel_resolve_options resolve_options = GSEL_RESOLVE_OPTIONS_INIT;
   gsel_reserve_options options = GSEL_RESERVE_OPTIONS_INIT;
   options.folder = gsel_str_from(folder);
-  request.inventory = inventory;
-  request.flags = GSEL_RESOLVE_NO_ENV;
-  request.devices = gsel_str_from("count:1");
-  status = gsel_reserve(&request, &options, &held, &err);
+  resolve_options.inventory = inventory;
+  resolve_options.flags = GSEL_RESOLVE_NO_ENV;
+  resolve_options.devices = gsel_str_from("count:1");
+  status = gsel_reserve(&resolve_options, &options, &held, &err);
   check_ok(status, err);
   gsel_device_info info = GSEL_DEVICE_INFO_INIT;
   assert_int_equal(gsel_selection_device(gsel_reservation_selection(held), 0, &info, NULL), GSEL_OK);
   assert_int_equal(info.index, 1);
   gsel_reservation_free(held);
-  request.devices = gsel_str_from("index:0");
-  check_fails(gsel_reserve(&request, &options, &held, &err), err, GSEL_ERR_BUSY, "used by 2 processes");
+  resolve_options.devices = gsel_str_from("index:0");
+  check_fails(gsel_reserve(&resolve_options, &options, &held, &err), err, GSEL_ERR_BUSY, "used by 2 processes");
   gsel_inventory_free(inventory);
 }
 
@@ -184,19 +184,20 @@ static void a_bad_folder_is_named(void** state) {
   gsel_reservation* held = NULL;
   gsel_error* err = NULL;
   gsel_inventory* inventory = machine("nvidia:4");
-  gsel_resolve_options request = GSEL_RESOLVE_OPTIONS_INIT;
+  gsel_resolve_options resolve_options = GSEL_RESOLVE_OPTIONS_INIT;
   gsel_reserve_options options = GSEL_RESERVE_OPTIONS_INIT;
-  request.inventory = inventory;
+  resolve_options.inventory = inventory;
   options.folder = gsel_str_from("relative");
-  check_fails(gsel_reserve(&request, &options, &held, &err), err, GSEL_ERR_ARG, "absolute path");
+  check_fails(gsel_reserve(&resolve_options, &options, &held, &err), err, GSEL_ERR_ARG, "absolute path");
   options.folder = gsel_str_from("/dev/null");
-  check_fails(gsel_reserve(&request, &options, &held, &err), err, GSEL_ERR_IO,
+  check_fails(gsel_reserve(&resolve_options, &options, &held, &err), err, GSEL_ERR_IO,
               "/dev/null cannot be opened as a folder");
   options.folder = gsel_str_from("/no/such/folder");
-  check_fails(gsel_reserve(&request, &options, &held, &err), err, GSEL_ERR_IO, "/no/such/folder cannot be made");
+  check_fails(gsel_reserve(&resolve_options, &options, &held, &err), err, GSEL_ERR_IO,
+              "/no/such/folder cannot be made");
   options.folder = gsel_str_from(folder);
   options.wait_s = -1;
-  check_fails(gsel_reserve(&request, &options, &held, &err), err, GSEL_ERR_ARG, "wait_s is -1");
+  check_fails(gsel_reserve(&resolve_options, &options, &held, &err), err, GSEL_ERR_ARG, "wait_s is -1");
   gsel_inventory_free(inventory);
 }
 
@@ -211,16 +212,16 @@ struct board {
 
 static void race(struct board* board, int rounds) {
   gsel_inventory* inventory = machine("nvidia:8");
-  gsel_resolve_options request = GSEL_RESOLVE_OPTIONS_INIT;
+  gsel_resolve_options resolve_options = GSEL_RESOLVE_OPTIONS_INIT;
   gsel_reserve_options options = GSEL_RESERVE_OPTIONS_INIT;
-  request.inventory = inventory;
-  request.flags = GSEL_RESOLVE_NO_ENV;
+  resolve_options.inventory = inventory;
+  resolve_options.flags = GSEL_RESOLVE_NO_ENV;
   options.folder = gsel_str_from(folder);
   const char* const asked[] = {"count:1", "count:2", "index:3", "count:3"};
   for (int round = 0; round < rounds; ++round) {
     gsel_reservation* held = NULL;
-    request.devices = gsel_str_from(asked[(round + getpid()) % 4]);
-    const gsel_status status = gsel_reserve(&request, &options, &held, NULL);
+    resolve_options.devices = gsel_str_from(asked[(round + getpid()) % 4]);
+    const gsel_status status = gsel_reserve(&resolve_options, &options, &held, NULL);
     if (status == GSEL_ERR_BUSY) ++board->refusals;
     if (status != GSEL_OK && status != GSEL_ERR_BUSY) ++board->failures;
     const gsel_selection* selection = gsel_reservation_selection(held);

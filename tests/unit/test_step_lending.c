@@ -162,17 +162,17 @@ static void what_a_backward_leaves_unread_is_null(void** state) {
   check_ok(rank_join(run, &comm, &err), err);
   check_ok(gsel_model_create(&model, &err), err);
   for (int p = 0; p < 2; ++p) {
-    gsel_param_options desc = GSEL_PARAM_OPTIONS_INIT;
-    desc.name = gsel_str_from(p ? "v" : "w");
-    check_ok(gsel_model_add_param(model, &desc, NULL, &err), err);
+    gsel_param_options param_options = GSEL_PARAM_OPTIONS_INIT;
+    param_options.name = gsel_str_from(p ? "v" : "w");
+    check_ok(gsel_model_add_param(model, &param_options, NULL, &err), err);
   }
   for (int v = 0; v < 4; ++v) {
     static const char* const names[] = {"x", "y", "loss", "weight"};
-    gsel_value_options desc = GSEL_VALUE_OPTIONS_INIT;
-    desc.name = gsel_str_from(names[v]);
-    desc.dtype = v < 2 ? GSEL_F32 : GSEL_F64;
-    desc.flags = v == 0 ? GSEL_VALUE_INPUT : v == 1 ? 0 : GSEL_VALUE_SCALAR;
-    check_ok(gsel_model_add_value(model, &desc, NULL, &err), err);
+    gsel_value_options value_options = GSEL_VALUE_OPTIONS_INIT;
+    value_options.name = gsel_str_from(names[v]);
+    value_options.dtype = v < 2 ? GSEL_F32 : GSEL_F64;
+    value_options.flags = v == 0 ? GSEL_VALUE_INPUT : v == 1 ? 0 : GSEL_VALUE_SCALAR;
+    check_ok(gsel_model_add_value(model, &value_options, NULL, &err), err);
   }
   gsel_layer_options one = GSEL_LAYER_OPTIONS_INIT, last = GSEL_LAYER_OPTIONS_INIT;
   one.name = gsel_str_from("one");

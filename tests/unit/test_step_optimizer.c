@@ -31,13 +31,13 @@ static gsel_status whole_rule(const gsel_optimizer_call* c, void* user) {
 
 static void the_embedders_optimizer_steps_every_element_once(void** state) {
   (void)state;
-  gsel_optimizer_options desc = GSEL_OPTIMIZER_OPTIONS_INIT, whole = GSEL_OPTIMIZER_OPTIONS_INIT;
-  desc.n_states = whole.n_states = 2;
-  desc.step = own_rule;
+  gsel_optimizer_options options = GSEL_OPTIMIZER_OPTIONS_INIT, whole = GSEL_OPTIMIZER_OPTIONS_INIT;
+  options.n_states = whole.n_states = 2;
+  options.step = own_rule;
   whole.step = whole_rule;
   whole.needs = GSEL_NEEDS_WHOLE_PARAM;
   step_model m = nothing(), other = nothing();
-  m.optimizer = &desc;
+  m.optimizer = &options;
   other.optimizer = &whole;
   equals(&m, STEP_SIGN("6", ""), &m, STEP_SIGN("6", "microbatch = 1\n"));
   equals(&m, STEP_SIGN("6", ""), &other, STEP_SIGN("6", ""));
@@ -47,15 +47,15 @@ static void the_embedders_optimizer_steps_every_element_once(void** state) {
 static void fail_in_optimizer(rank_run* run) {
   momentum rule = {2, 1};
   step_model m = nothing();
-  gsel_optimizer_options desc = GSEL_OPTIMIZER_OPTIONS_INIT;
+  gsel_optimizer_options options = GSEL_OPTIMIZER_OPTIONS_INIT;
   step_session s;
   gsel_error* err = NULL;
   if (run->rank != rule.rank) rule.fail_at = 0;
-  desc.n_states = 2;
-  desc.step = own_rule;
-  desc.user_data = &rule;
+  options.n_states = 2;
+  options.step = own_rule;
+  options.user_data = &rule;
   m.config = STEP_ZERO("1") STEP_SIGN("6", "");
-  m.optimizer = &desc;
+  m.optimizer = &options;
   rank_ok(run, step_open(run, &m, &s, &err), err);
   rank_ok(run, gsel_trainer_step(s.trainer, NULL, &err), err);
   rank_fails(run, gsel_trainer_step(s.trainer, NULL, &err), err,
@@ -71,14 +71,14 @@ static void a_failing_optimizer_ends_the_step_on_every_rank(void** state) {
 }
 
 static void disagree(rank_run* run) {
-  gsel_optimizer_options desc = GSEL_OPTIMIZER_OPTIONS_INIT;
+  gsel_optimizer_options options = GSEL_OPTIMIZER_OPTIONS_INIT;
   step_model m = nothing();
   step_session s;
   gsel_error* err = NULL;
-  desc.n_states = 1 + run->rank;
-  desc.step = own_rule;
+  options.n_states = 1 + run->rank;
+  options.step = own_rule;
   m.config = STEP_SIGN("6", "");
-  m.optimizer = &desc;
+  m.optimizer = &options;
   rank_fails(run, step_open(run, &m, &s, &err), err, GSEL_ERR_MISMATCH,
              "the optimizer differs between rank 0 and rank 1", -1);
   step_close(&s);

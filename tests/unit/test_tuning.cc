@@ -148,21 +148,21 @@ double predicted(size_t count) {
   check_ok(gsel_unique_id_create(&id, &err), err);
   struct Other {
     static void* join(void* given) {
-      gsel_comm_options config = GSEL_COMM_OPTIONS_INIT;
-      config.rank = 1;
-      config.world_size = 2;
-      config.id = static_cast<gsel_unique_id*>(given);
+      gsel_comm_options options = GSEL_COMM_OPTIONS_INIT;
+      options.rank = 1;
+      options.world_size = 2;
+      options.id = static_cast<gsel_unique_id*>(given);
       gsel_comm* other = nullptr;
-      gsel_comm_init(&config, &other, nullptr);
+      gsel_comm_init(&options, &other, nullptr);
       return other;
     }
   };
   pthread_t thread;
   assert_int_equal(pthread_create(&thread, nullptr, Other::join, &id), 0);
-  gsel_comm_options config = GSEL_COMM_OPTIONS_INIT;
-  config.world_size = 2;
-  config.id = &id;
-  check_ok(gsel_comm_init(&config, &comm, &err), err);
+  gsel_comm_options options = GSEL_COMM_OPTIONS_INIT;
+  options.world_size = 2;
+  options.id = &id;
+  check_ok(gsel_comm_init(&options, &comm, &err), err);
   void* other = nullptr;
   pthread_join(thread, &other);
   assert_non_null(other);

@@ -10,13 +10,13 @@
 static gsel_unique_id id;
 
 static void* join_as(void* rank) {
-  gsel_comm_options config = GSEL_COMM_OPTIONS_INIT;
-  config.rank = (int32_t)(intptr_t)rank;
-  config.world_size = 2;
-  config.id = &id;
+  gsel_comm_options options = GSEL_COMM_OPTIONS_INIT;
+  options.rank = (int32_t)(intptr_t)rank;
+  options.world_size = 2;
+  options.id = &id;
   gsel_comm* comm = NULL;
   gsel_error* error = NULL;
-  if (gsel_comm_init(&config, &comm, &error)) printf("%s\n", gsel_error_message(error).data);
+  if (gsel_comm_init(&options, &comm, &error)) printf("%s\n", gsel_error_message(error).data);
   gsel_error_free(error);
   gsel_comm_free(comm);
   return NULL;

@@ -17,7 +17,7 @@ namespace {
 constexpr int64_t kSpinOwnCoreNs = 50'000;
 constexpr int64_t kSpinSharedNs = 200;
 
-Link::Place join_family(const gsel_join& join) {
+Link::Membership join_family(const gsel_join& join) {
   Faults faults = Faults::of_environment(join.rank, join.world_size);
   Joined joined = rendezvous(join);
   if (join.trace.len > 0) joined.family->trace_folder = std::filesystem::absolute(text(join.trace)).string();
@@ -34,21 +34,21 @@ Link::Place join_family(const gsel_join& join) {
 
 Link::Link(const gsel_join& join) : Link(join_family(join)) {}
 
-Link::Link(Place place)
-    : rank_(place.rank),
-      world_size_(place.arena->layout().world_size),
-      faults_(std::move(place.faults)),
-      family_(std::move(place.family)),
-      arena_(std::move(place.arena)),
+Link::Link(Membership membership)
+    : rank_(membership.rank),
+      world_size_(membership.arena->layout().world_size),
+      faults_(std::move(membership.faults)),
+      family_(std::move(membership.family)),
+      arena_(std::move(membership.arena)),
       name_(arena_->header().name),
-      timeout_ns_(place.timeout_ns),
+      timeout_ns_(membership.timeout_ns),
       crowded_(arena_->header().cores < world_size_),
       spin_ns_(crowded_ ? kSpinSharedNs : kSpinOwnCoreNs),
       asymmetric_(arena_->header().asymmetric != 0),
       fork_generation_(os::fork_generation()),
       tuning_(arena_->header().tuning),
       peers_(ranks()),
-      threads_allowed_(place.threads_allowed),
+      threads_allowed_(membership.threads_allowed),
       engine_(std::make_unique<Engine>(*this)) {
   for (int32_t q = 0; q < world_size_; ++q)
     one_process_ = one_process_ && member(q).process == family_->member(family_->rank()).process;

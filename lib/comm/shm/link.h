@@ -19,8 +19,9 @@
 //   record.cc       the flight recorder, written and read back
 //
 // A small allreduce goes through: api/collective.cc, comm/communicator.cc and comm/check.cc (arguments), host/link.cc
-// (the backend's table); here link.cc, call.cc and plan.cc (what it comes to), headers.cc and wait.cc (the line), small.cc
-// and reduce/kernels.cc (the sum), record.cc (the flight recorder). All of them but small.cc serve every protocol.
+// (the backend's table); here link.cc, call.cc and plan.cc (what it comes to), headers.cc and wait.cc (the line),
+// small.cc and reduce/kernels.cc (the sum), record.cc (the flight recorder). All of them but small.cc serve every
+// protocol.
 //
 // Every collective begins with one header line that all ranks post and read. It says which call this is, so ranks that
 // disagree find out before anything is written, and it carries small payloads, so those need no second wait. A rank
@@ -61,8 +62,8 @@ enum class Protocol { alone, line, slots, direct, single_copy, staged };
 
 class Link {
  public:
-  // A rank's place in a communicator: where a link begins.
-  struct Place {
+  // Of a rank in a communicator: what a link begins with.
+  struct Membership {
     std::shared_ptr<Family> family;
     std::shared_ptr<Arena> arena;
     int32_t rank = 0;
@@ -71,7 +72,7 @@ class Link {
     Faults faults = {};  // of the communicator that was joined; those made from it have none
   };
   explicit Link(const gsel_join& join);
-  explicit Link(Place place);
+  explicit Link(Membership membership);
   ~Link();
   Link(const Link&) = delete;
   Link& operator=(const Link&) = delete;
@@ -89,10 +90,10 @@ class Link {
   // explain.cc
   gsel_comm_explanation explain(const gsel_collective& call);
   // split.cc, reform.cc
-  std::optional<Place> split(int32_t colour, int32_t key);
-  Place create_group(const std::vector<int32_t>& members);
-  Place dup();
-  Place shrink();
+  std::optional<Membership> split(int32_t colour, int32_t key);
+  Membership create_group(const std::vector<int32_t>& members);
+  Membership dup();
+  Membership shrink();
   void resync();
   // For memory; `asked` for it. GSEL_ERR_FORKED in a child.
   Family& family(const char* asked) const;
@@ -263,7 +264,7 @@ class Link {
   void reserve_channels(int32_t rank, bool slots);
   void reserve_lines_with_all();
   // Makes progress on a channel known to the rank at its other end; see post.
-  void tell(int32_t rank, std::atomic<uint64_t>& flag, uint64_t value) {
+  void notify(int32_t rank, std::atomic<uint64_t>& flag, uint64_t value) {
     if (asymmetric_)
       flag.store(value, std::memory_order_release);
     else
@@ -295,7 +296,7 @@ class Link {
   bool advance_receive(Transfer& transfer);
   ChannelLine* next_message(int32_t source, uint64_t number);
   void take_line(int32_t source, uint64_t number) {
-    tell(source, arena_->channel(source, rank_).taken, ++peer(source).received);
+    notify(source, arena_->channel(source, rank_).taken, ++peer(source).received);
     hit(Step::taken, number);
     ++moves_;
   }
@@ -338,7 +339,7 @@ class Link {
   Awaited awaited_by(const Half& half, bool out) const;
   void attend_to_any(const Transfer& transfer, int64_t deadline_ns);
   int64_t attend();  // the next deadline
-  void tell_awaited();
+  void publish_awaited();
   void stop_awaiting();
   void rest();
   std::optional<Wakeup> prepare_sleep();
@@ -353,7 +354,7 @@ class Link {
   }
 
   // crossed.cc
-  void tell_alone() noexcept;
+  void publish_alone() noexcept;
   bool is_ahead(int32_t rank) const;
   int32_t crossed_peer(const Transfer& transfer) const;  // -1: none
   [[noreturn]] void fail_crossed(const Transfer& transfer, int32_t peer);
@@ -365,11 +366,11 @@ class Link {
   void require_own_process(const char* asked) const { gsel::require_own_process(fork_generation_, asked); }
   void exchange(Asked asked, const void* send, void* recv, uint64_t bytes);
   void pass_on(gsel_collective_kind kind, int32_t rank, uint64_t* words, uint64_t n);
-  std::optional<Place> regroup(Asked asked, Choice own);
+  std::optional<Membership> regroup(Asked asked, Choice own);
   std::string name_of_next(Asked asked, int32_t colour);
   uint64_t found(const std::vector<int32_t>& members, const std::string& name) const;
   void keep_while_used(uint64_t offset, int32_t ranks) const;
-  Place place_in(const std::vector<int32_t>& members, uint64_t offset, const std::string& name) const;
+  Membership membership_in(const std::vector<int32_t>& members, uint64_t offset, const std::string& name) const;
 
   // reform.cc
   using Word = std::atomic<uint32_t> RankBlock::*;

@@ -197,7 +197,7 @@ bool Caller::call(Member& member, const Round& round, int32_t phase) {
          callback_name(round.callback), reason_of(status, thrown.empty() ? arguments.message.data() : thrown));
   }
   const bool good = ground.take_back(arguments.loans, round.poison, site, findings_);
-  if (!round.moved || grounds_[0].is_spoilt()) return good;
+  if (!round.moved || grounds_[0].is_poisoned()) return good;
   for (const Loan& loan : arguments.loans)
     if (loan.is_written) {
       findings_.breach(GSEL_BREACH_KEPT_POINTER, site, *loan.buffer, 0,

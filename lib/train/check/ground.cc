@@ -13,7 +13,7 @@ namespace {
 
 constexpr uint64_t kAlign = 64;    // what gsel_call promises of saved bytes; tensors lie so, too
 constexpr uint64_t kGuard = 4096;  // bytes between loans, at least
-constexpr unsigned char kSpoilt = 0xff;
+constexpr unsigned char kPoison = 0xff;
 
 uint64_t stride_of(const Loan& loan) {
   return round_up(loan.buffer->bytes.size() + kGuard, kAlign);
@@ -93,11 +93,11 @@ bool Ground::take_back(std::span<Loan> loans, unsigned char guard, const Site& s
 }
 
 void Ground::poison() {
-  std::memset(memory_.data(), kSpoilt, memory_.size());
+  std::memset(memory_.data(), kPoison, memory_.size());
 }
 
-bool Ground::is_spoilt() const {
-  return std::ranges::all_of(memory_, [](char c) { return static_cast<unsigned char>(c) == kSpoilt; });
+bool Ground::is_poisoned() const {
+  return std::ranges::all_of(memory_, [](char c) { return static_cast<unsigned char>(c) == kPoison; });
 }
 
 }  // namespace gsel::check

@@ -27,7 +27,7 @@ class Ground {
 
   // Overwritten, for those who still look here; and whether somebody has written since.
   void poison();
-  bool is_spoilt() const;
+  bool is_poisoned() const;
 
  private:
   void reserve(uint64_t bytes);

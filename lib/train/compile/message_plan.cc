@@ -12,7 +12,7 @@ MessagePlan::MessagePlan(const Program& program)
     : messages_(program.step.size()),
       ahead_(std::max(program.transfers, 1)),
       settled_at_(std::max<int32_t>(static_cast<int32_t>(program.step.size()) - 1, 0)),
-      validate_(post_validate_position(program)) {
+      post_validate_(post_validate_position(program)) {
   for (size_t i = 0; i < program.step.size(); ++i) {
     const gsel_instr& instr = program.step[i];
     const auto position = static_cast<int32_t>(i);
@@ -27,7 +27,7 @@ MessagePlan::MessagePlan(const Program& program)
     std::vector<int32_t>& positions = lanes_[lane].positions;
     messages_[i] = {lane, static_cast<int32_t>(positions.size())};
     positions.push_back(position);
-    before_validate_[lane] += position < validate_ || validate_ < 0;
+    before_post_validate_[lane] += position < post_validate_ || post_validate_ < 0;
   }
 }
 
@@ -36,7 +36,7 @@ int32_t MessagePlan::lane_to(int32_t peer, bool sends) {
       std::ranges::find_if(lanes_, [&](const MessageLane& l) { return l.peer == peer && l.sends == sends; });
   if (it != lanes_.end()) return static_cast<int32_t>(it - lanes_.begin());
   lanes_.push_back({peer, sends, {}, 0});
-  before_validate_.push_back(0);
+  before_post_validate_.push_back(0);
   return static_cast<int32_t>(lanes_.size()) - 1;
 }
 
@@ -53,7 +53,7 @@ bool MessagePlan::is_buffered(int32_t lane) const {
 int32_t MessagePlan::first(size_t position) const {
   const auto [lane, number] = messages_[position];
   if (lanes_[lane].sends || is_buffered(lane)) return static_cast<int32_t>(position);
-  const int32_t begin = static_cast<int32_t>(position) > validate_ ? std::max(validate_, 0) : 0;
+  const int32_t begin = static_cast<int32_t>(position) > post_validate_ ? std::max(post_validate_, 0) : 0;
   return number < ahead_ ? begin : std::max(begin, lanes_[lane].positions[number - ahead_]);
 }
 

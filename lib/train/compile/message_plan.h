@@ -37,7 +37,7 @@ class MessagePlan {
   // Where all sends have ended: at the data axis's LOSS_ALLREDUCE, else at the end.
   int32_t settled_at() const { return settled_at_; }
   // Of a lane's receives, those that may be posted before POST_VALIDATE: all where there is none.
-  size_t before_validate(int32_t lane) const { return before_validate_[lane]; }
+  size_t before_post_validate(int32_t lane) const { return before_post_validate_[lane]; }
 
  private:
   struct Message {
@@ -49,8 +49,8 @@ class MessagePlan {
   std::vector<Message> messages_;  // by position
   int32_t ahead_;
   int32_t settled_at_;
-  int32_t validate_;                     // its position, or -1
-  std::vector<size_t> before_validate_;  // by lane
+  int32_t post_validate_;                     // its position, or -1
+  std::vector<size_t> before_post_validate_;  // by lane
 };
 
 }  // namespace gsel

@@ -217,10 +217,10 @@ int32_t add_bucket(gsel_pass* pass, const int32_t* params, int32_t n_params) {
   return status ? status : static_cast<int32_t>(pass->program.buckets.size()) - 1;
 }
 
-gsel_status describe_bucket(gsel_pass* pass, int32_t id, const gsel_bucket_options* desc) {
+gsel_status describe_bucket(gsel_pass* pass, int32_t id, const gsel_bucket_options* options) {
   auto& buckets = pass->program.buckets;
   gsel_bucket_options d{0, 0, -1, -1, GSEL_COMPRESS_NONE, 0, 0};
-  if (!within(buckets, id) || !take(desc, d)) return GSEL_ERR_ARG;
+  if (!within(buckets, id) || !take(options, d)) return GSEL_ERR_ARG;
   constexpr uint32_t kState = GSEL_BUCKET_SHARD_STATE, kGradient = GSEL_BUCKET_SHARD_GRADIENT,
                      kParam = GSEL_BUCKET_SHARD_PARAM,
                      kOffloads = GSEL_BUCKET_OFFLOAD_STATE | GSEL_BUCKET_OFFLOAD_PARAM;

@@ -6,7 +6,7 @@
 namespace gsel {
 
 void Messages::begin(const MessagePlan& plan, CallOf call_of) {
-  behind_validate_ = false;
+  behind_post_validate_ = false;
   plan_ = &plan;
   call_of_ = std::move(call_of);
   make_slots();
@@ -18,15 +18,15 @@ void Messages::begin(const MessagePlan& plan, CallOf call_of) {
 }
 
 bool Messages::may_start(int32_t lane, size_t number) const {
-  return number < (behind_validate_ ? plan_->lanes()[lane].positions.size() : plan_->before_validate(lane));
+  return number < (behind_post_validate_ ? plan_->lanes()[lane].positions.size() : plan_->before_post_validate(lane));
 }
 
 // All that could be posted so far has been taken.
-void Messages::passed_validate() {
-  if (std::exchange(behind_validate_, true)) return;
+void Messages::passed_post_validate() {
+  if (std::exchange(behind_post_validate_, true)) return;
   for (int32_t lane = 0; lane < static_cast<int32_t>(requests_.size()); ++lane) {
     if (plan_->lanes()[lane].sends || plan_->is_buffered(lane)) continue;
-    const auto taken = static_cast<int32_t>(plan_->before_validate(lane));
+    const auto taken = static_cast<int32_t>(plan_->before_post_validate(lane));
     for (int32_t i = taken; i < taken + plan_->ahead() && may_start(lane, static_cast<size_t>(i)); ++i) start(lane, i);
   }
 }

@@ -21,7 +21,7 @@ class Messages {
   // A step begins: the first receives are posted. Plan and memory stay until the next begin.
   void begin(const MessagePlan& plan, CallOf call_of);
   // At POST_VALIDATE: no message is under way but what has not left yet. The receives behind it are posted.
-  void passed_validate();
+  void passed_post_validate();
   // At its position: sends, which may wait for an earlier one to leave.
   void send(size_t position);
   // At its position: until it is there; and, once it has been used, posts another.
@@ -43,7 +43,7 @@ class Messages {
   Communicator& comm_;
   const MessagePlan* plan_ = nullptr;
   CallOf call_of_;
-  bool behind_validate_ = false;
+  bool behind_post_validate_ = false;
   std::vector<std::vector<Request>> requests_;  // by lane, in turn
 };
 

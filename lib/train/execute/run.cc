@@ -33,7 +33,7 @@ Run::Run(const Model& model, const Program& p, const ParamStorage& params, const
       used(model.params().size()) {
   for (size_t i = 0; i < p.step.size(); ++i) {
     if (is_backward(p.step[i].kind)) last_backward = static_cast<int32_t>(i);
-    if (p.step[i].kind == GSEL_INSTR_LOSS_ALLREDUCE) last_loss_reduce = static_cast<int32_t>(i);
+    if (p.step[i].kind == GSEL_INSTR_LOSS_ALLREDUCE) last_loss_allreduce = static_cast<int32_t>(i);
   }
   last_optimistic = gsel::last_optimistic(p);
 }
@@ -63,7 +63,7 @@ void Evaluation::end(State& s) {
 }
 
 void Evaluation::conclude(State& s) {
-  if (last_loss_reduce >= 0 && !(weight > 0)) refuse_weight(s);
+  if (last_loss_allreduce >= 0 && !(weight > 0)) refuse_weight(s);
 }
 
 // ---- an inference -----------------------------------------------------------------------------------------------

@@ -53,7 +53,7 @@ struct Run {
   const MessagePlan message_plan;
   const CountedMemory* memory;
   // Positions; -1: none.
-  int32_t last_backward = -1, last_loss_reduce = -1, last_optimistic = -1;
+  int32_t last_backward = -1, last_loss_allreduce = -1, last_optimistic = -1;
 
   size_t position = 0;
   size_t phase = 0;          // of the layer at position

@@ -121,7 +121,7 @@ std::vector<BucketLayout> layouts_of(const Program& program, const Optimizer& op
                                                  : frozen_layout(program, buckets[b]));
   if (!has_optimistic_steps(program)) return layouts;
   for (BucketLayout& layout : layouts) {
-    layout.copies_gradient = optimizer.spoils_gradients();
+    layout.copies_gradient = optimizer.poisons_gradients();
     layout.copy_bytes = step_copy_bytes(layout, layout.copies_gradient);
   }
   return layouts;

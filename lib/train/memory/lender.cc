@@ -9,21 +9,21 @@
 namespace gsel {
 namespace {
 
-constexpr uint64_t kSpoiltBlock = uint64_t{1} << 16;
+constexpr uint64_t kPoisonBlock = uint64_t{1} << 16;
 constexpr uint64_t kLeastGround = uint64_t{1} << 16;
 constexpr uint64_t kGroundsPerCall = 4;  // how many calls go by before memory is used again, about
-constexpr char kSpoilt = '\xff';         // in every floating-point type: NaN
+constexpr char kPoison = '\xff';         // in every floating-point type: NaN
 
 }  // namespace
 
 Lender::Lender(std::shared_ptr<Backend> backend, bool moves) : backend_(std::move(backend)), moves_(moves) {
-  if (moves_) spoilt_.assign(kSpoiltBlock, kSpoilt);
+  if (moves_) poison_.assign(kPoisonBlock, kPoison);
 }
 
 void Lender::poison(void* memory, uint64_t bytes) const {
-  for (uint64_t done = 0; done < bytes; done += kSpoiltBlock)
+  for (uint64_t done = 0; done < bytes; done += kPoisonBlock)
     backend_->run(&gsel_backend_v1::copy, static_cast<void*>(static_cast<char*>(memory) + done),
-                  static_cast<const void*>(spoilt_.data()), std::min(kSpoiltBlock, bytes - done),
+                  static_cast<const void*>(poison_.data()), std::min(kPoisonBlock, bytes - done),
                   int32_t{GSEL_COPY_TO_DEVICE}, static_cast<gsel_stream*>(nullptr));
 }
 

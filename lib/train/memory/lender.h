@@ -44,7 +44,7 @@ class Lender {
   std::vector<Memory> grounds_;
   uint64_t next_ = 0;         // in the last ground
   uint64_t on_loan_ = 0;      // bytes of this call's loans, gaps included
-  std::vector<char> spoilt_;  // a block of bytes that read as NaN
+  std::vector<char> poison_;  // a block of bytes that read as NaN
 };
 
 }  // namespace gsel

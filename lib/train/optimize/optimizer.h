@@ -56,7 +56,7 @@ class Optimizer {
   // piece begins a block, so that state does not depend on how parameters were put in buckets.
   uint64_t state_bytes(int i, int64_t count, int64_t n_pieces) const;
   bool needs_whole_params() const { return user_ && user_->needs == GSEL_NEEDS_WHOLE_PARAM; }
-  bool spoils_gradients() const { return user_.has_value(); }
+  bool poisons_gradients() const { return user_.has_value(); }
   bool needs_param_norms() const { return user_ && user_->needs == GSEL_NEEDS_PARAM_NORM; }
   // Of schedule and warm-up, without lr_factor.
   double learning_rate(int64_t step) const;

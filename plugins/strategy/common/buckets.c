@@ -93,11 +93,11 @@ void make_buckets_by_readers(struct rewrite* w, wanted_fn wanted, void* user) {
   group(w, 1, INT64_MAX, INT64_MAX, wanted, user);
 }
 
-void describe_buckets(struct rewrite* w, int32_t from, gsel_bucket_options desc) {
-  desc.struct_size = sizeof desc;
+void describe_buckets(struct rewrite* w, int32_t from, gsel_bucket_options options) {
+  options.struct_size = sizeof options;
   for (int32_t b = from; b < w->n_buckets && !w->status; ++b) {
-    w->buckets[b].flags = desc.flags;
-    rewrite_fail(w, w->api->describe_bucket(w->pass, w->buckets[b].id, &desc), NULL, NULL);
+    w->buckets[b].flags = options.flags;
+    rewrite_fail(w, w->api->describe_bucket(w->pass, w->buckets[b].id, &options), NULL, NULL);
   }
 }
 

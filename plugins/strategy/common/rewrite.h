@@ -76,7 +76,7 @@ typedef int (*wanted_fn)(const gsel_param_info* param, void* user);
 void make_buckets(struct rewrite* w, int64_t first_cap, int64_t cap, wanted_fn wanted, void* user);
 /* A bucket for each set of layers that read the same parameters. */
 void make_buckets_by_readers(struct rewrite* w, wanted_fn wanted, void* user);
-void describe_buckets(struct rewrite* w, int32_t from, gsel_bucket_options desc);
+void describe_buckets(struct rewrite* w, int32_t from, gsel_bucket_options options);
 
 /* Fills completions: once per step, or once per micro-batch. A bucket that no backward of this rank touches completes
  * at the end of backward. */

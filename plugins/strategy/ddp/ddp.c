@@ -24,14 +24,14 @@ static const char* const compressions[] = {"none", "f16", "bf16", "low_rank"}; /
 enum { LOW_RANK_START = 10 };
 
 static gsel_bucket_options description(struct rewrite* w) {
-  gsel_bucket_options desc = {.axis = w->axis, .owner = -1};
-  desc.compression = rewrite_word(w, "compress", compressions, 4);
-  if (desc.compression == GSEL_COMPRESS_NONE) return desc;
+  gsel_bucket_options bucket_options = {.axis = w->axis, .owner = -1};
+  bucket_options.compression = rewrite_word(w, "compress", compressions, 4);
+  if (bucket_options.compression == GSEL_COMPRESS_NONE) return bucket_options;
   const int64_t start = w->api->option_integer(w->pass, "compress_start");
-  const int low_rank = desc.compression == GSEL_COMPRESS_LOW_RANK;
-  desc.compression_start = start >= 0 ? start : low_rank ? LOW_RANK_START : 0;
-  if (low_rank) desc.compression_rank = (int32_t)w->api->option_integer(w->pass, "compress_rank");
-  return desc;
+  const int low_rank = bucket_options.compression == GSEL_COMPRESS_LOW_RANK;
+  bucket_options.compression_start = start >= 0 ? start : low_rank ? LOW_RANK_START : 0;
+  if (low_rank) bucket_options.compression_rank = (int32_t)w->api->option_integer(w->pass, "compress_rank");
+  return bucket_options;
 }
 
 static void step(struct rewrite* w, int32_t bucket) {

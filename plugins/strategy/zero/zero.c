@@ -58,18 +58,18 @@ static void make_all_buckets(struct zero* z) {
     rewrite_fail(w, GSEL_ERR_CONFIG,
                  "offload = \"%s\" needs stage = 3, where parameters are in shards; \"state\" would do",
                  offloads[offload]);
-  gsel_bucket_options desc = {.axis = w->axis, .owner = -1, .flags = GSEL_BUCKET_SHARD_STATE};
-  if (z->stage > 1) desc.flags |= GSEL_BUCKET_SHARD_GRADIENT;
-  if (offload != OFFLOAD_NONE) desc.flags |= GSEL_BUCKET_OFFLOAD_STATE;
+  gsel_bucket_options bucket_options = {.axis = w->axis, .owner = -1, .flags = GSEL_BUCKET_SHARD_STATE};
+  if (z->stage > 1) bucket_options.flags |= GSEL_BUCKET_SHARD_GRADIENT;
+  if (offload != OFFLOAD_NONE) bucket_options.flags |= GSEL_BUCKET_OFFLOAD_STATE;
   make_buckets(w, first_cap, cap, z->stage == 3 ? is_resident : NULL, z);
-  describe_buckets(w, 0, desc);
+  describe_buckets(w, 0, bucket_options);
   if (z->stage < 3) return;
 
   const int32_t n_resident = w->n_buckets;
-  desc.flags |= GSEL_BUCKET_SHARD_PARAM;
-  if (offload == OFFLOAD_ALL) desc.flags |= GSEL_BUCKET_OFFLOAD_PARAM;
+  bucket_options.flags |= GSEL_BUCKET_SHARD_PARAM;
+  if (offload == OFFLOAD_ALL) bucket_options.flags |= GSEL_BUCKET_OFFLOAD_PARAM;
   make_buckets_by_readers(w, is_large, z);
-  describe_buckets(w, n_resident, desc);
+  describe_buckets(w, n_resident, bucket_options);
 }
 
 static int is_reduced(const struct zero* z, int32_t bucket) {

@@ -93,11 +93,11 @@ func JoinAs(rank, worldSize int, id *UniqueID) (*Comm, error) {
 	inC := (*C.gsel_unique_id)(C.malloc(C.sizeof_gsel_unique_id))
 	defer C.free(unsafe.Pointer(inC))
 	*inC = *id
-	config := C.gsel_comm_options{rank: C.int32_t(rank), world_size: C.int32_t(worldSize), id: inC}
-	config.struct_size = C.sizeof_gsel_comm_options
+	options := C.gsel_comm_options{rank: C.int32_t(rank), world_size: C.int32_t(worldSize), id: inC}
+	options.struct_size = C.sizeof_gsel_comm_options
 	comm := new(Comm)
 	var err *C.gsel_error
-	return comm, check(C.gsel_comm_init(&config, &comm.c, &err), &err)
+	return comm, check(C.gsel_comm_init(&options, &comm.c, &err), &err)
 }
 
 func (comm *Comm) Rank() int      { return int(C.gsel_comm_rank(comm.c)) }
@@ -125,27 +125,27 @@ func (model *Model) Close() { C.gsel_model_free(model.c) }
 func (model *Model) Param(name string, dims ...int64) (int32, error) {
 	var l lent
 	defer l.free()
-	var desc C.gsel_param_options
-	C.gsel_param_options_init(&desc, C.sizeof_gsel_param_options)
-	desc.name = l.text(name)
-	desc.dims, desc.n_dims = l.dims(dims)
+	var options C.gsel_param_options
+	C.gsel_param_options_init(&options, C.sizeof_gsel_param_options)
+	options.name = l.text(name)
+	options.dims, options.n_dims = l.dims(dims)
 	var id C.int32_t
 	var err *C.gsel_error
-	status := C.gsel_model_add_param(model.c, &desc, &id, &err)
+	status := C.gsel_model_add_param(model.c, &options, &id, &err)
 	return int32(id), check(status, &err)
 }
 
 func (model *Model) Value(name string, dtype C.gsel_dtype, flags uint32, dims ...int64) (int32, error) {
 	var l lent
 	defer l.free()
-	var desc C.gsel_value_options
-	C.gsel_value_options_init(&desc, C.sizeof_gsel_value_options)
-	desc.name = l.text(name)
-	desc.dims, desc.n_dims = l.dims(dims)
-	desc.dtype, desc.flags = dtype, C.uint32_t(flags)
+	var options C.gsel_value_options
+	C.gsel_value_options_init(&options, C.sizeof_gsel_value_options)
+	options.name = l.text(name)
+	options.dims, options.n_dims = l.dims(dims)
+	options.dtype, options.flags = dtype, C.uint32_t(flags)
 	var id C.int32_t
 	var err *C.gsel_error
-	status := C.gsel_model_add_value(model.c, &desc, &id, &err)
+	status := C.gsel_model_add_value(model.c, &options, &id, &err)
 	return int32(id), check(status, &err)
 }
 
@@ -153,16 +153,16 @@ func (model *Model) Value(name string, dtype C.gsel_dtype, flags uint32, dims ..
 func (model *Model) Loss(name string, inputs, outputs, params []int32) (int32, error) {
 	var l lent
 	defer l.free()
-	var desc C.gsel_layer_options
-	C.gsel_layer_options_init(&desc, C.sizeof_gsel_layer_options)
-	desc.name = l.text(name)
-	desc.inputs, desc.n_inputs = l.ids(inputs)
-	desc.outputs, desc.n_outputs = l.ids(outputs)
-	desc.params, desc.n_params = l.ids(params)
-	desc.flags = C.GSEL_LAYER_LOSS
+	var options C.gsel_layer_options
+	C.gsel_layer_options_init(&options, C.sizeof_gsel_layer_options)
+	options.name = l.text(name)
+	options.inputs, options.n_inputs = l.ids(inputs)
+	options.outputs, options.n_outputs = l.ids(outputs)
+	options.params, options.n_params = l.ids(params)
+	options.flags = C.GSEL_LAYER_LOSS
 	var id C.int32_t
 	var err *C.gsel_error
-	status := C.gsel_model_add_layer(model.c, &desc, &id, &err)
+	status := C.gsel_model_add_layer(model.c, &options, &id, &err)
 	return int32(id), check(status, &err)
 }
 
@@ -176,7 +176,7 @@ type Kernels interface {
 // Trainer keeps its communicator busy until it is closed.
 type Trainer struct{ c *C.gsel_trainer }
 
-func NewTrainer(model *Model, comm *Comm, toml string) (*Trainer, error) {
+func NewTrainer(comm *Comm, model *Model, toml string) (*Trainer, error) {
 	var l lent
 	defer l.free()
 	var config *C.gsel_config

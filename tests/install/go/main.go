@@ -90,7 +90,7 @@ func train(comm *Comm) (float32, error) {
 	}
 	defer model.Close()
 	toml := fmt.Sprintf("[train]\noptimizer = \"sgd\"\nlearning_rate = 0.25\nweight_decay = 0\nbatch = %d\n", n)
-	trainer, err := NewTrainer(model, comm, toml)
+	trainer, err := NewTrainer(comm, model, toml)
 	if err != nil {
 		return 0, err
 	}

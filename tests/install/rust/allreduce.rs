@@ -94,7 +94,7 @@ fn train(comm: &mut Comm) -> Outcome<[f32; 2]> {
 
     let text = format!("[train]\noptimizer = \"sgd\"\nlearning_rate = 0.25\nweight_decay = 0\nbatch = {}\n", n);
     let config = Config::parse(&text, "allreduce.rs")?;
-    let mut trainer = unsafe { Trainer::new(&model, comm, &config, Some(input), user_data)? };
+    let mut trainer = unsafe { Trainer::new(comm, &model, &config, Some(input), user_data)? };
     let report = trainer.pull(|task| {
         match task {
             Task::Input(request) => unsafe { (*kernels).input(request) },
@@ -113,7 +113,7 @@ fn train(comm: &mut Comm) -> Outcome<[f32; 2]> {
     expect("runs of input, forward and backward", [2, 2, 2], distance.runs)?;
 
     // A kernel that fails on one rank ends the step on all of them, with its own words. The communicator is done then.
-    let mut trainer = unsafe { Trainer::new(&model, comm, &config, None, std::ptr::null_mut())? };
+    let mut trainer = unsafe { Trainer::new(comm, &model, &config, None, std::ptr::null_mut())? };
     let failed = trainer.pull(|_| if rank == 0 { Err("no more samples".to_owned()) } else { Ok(()) });
     match failed {
         Ok(_) => return Err("expected the failed kernel to end the step".into()),

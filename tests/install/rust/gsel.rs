@@ -241,7 +241,7 @@ extern "C" {
     fn gsel_error_rank(error: *const RawError) -> i32;
     fn gsel_error_free(error: *mut RawError);
     fn gsel_unique_id_create(out: *mut UniqueId, err: *mut *mut RawError) -> i32;
-    fn gsel_comm_init(config: *const CommOptions, out: *mut *mut RawComm, err: *mut *mut RawError) -> i32;
+    fn gsel_comm_init(options: *const CommOptions, out: *mut *mut RawComm, err: *mut *mut RawError) -> i32;
     fn gsel_comm_rank(comm: *const RawComm) -> i32;
     fn gsel_comm_world_size(comm: *const RawComm) -> i32;
     fn gsel_allreduce(
@@ -257,11 +257,11 @@ extern "C" {
     fn gsel_config_parse(text: Str, name: Str, out: *mut *mut RawConfig, err: *mut *mut RawError) -> i32;
     fn gsel_config_free(config: *mut RawConfig);
     fn gsel_model_create(out: *mut *mut RawModel, err: *mut *mut RawError) -> i32;
-    fn gsel_model_add_param(model: *mut RawModel, desc: *const ParamOptions, id: *mut i32, err: *mut *mut RawError)
+    fn gsel_model_add_param(model: *mut RawModel, options: *const ParamOptions, id: *mut i32, err: *mut *mut RawError)
         -> i32;
-    fn gsel_model_add_value(model: *mut RawModel, desc: *const ValueOptions, id: *mut i32, err: *mut *mut RawError)
+    fn gsel_model_add_value(model: *mut RawModel, options: *const ValueOptions, id: *mut i32, err: *mut *mut RawError)
         -> i32;
-    fn gsel_model_add_layer(model: *mut RawModel, desc: *const LayerOptions, id: *mut i32, err: *mut *mut RawError)
+    fn gsel_model_add_layer(model: *mut RawModel, options: *const LayerOptions, id: *mut i32, err: *mut *mut RawError)
         -> i32;
     fn gsel_model_free(model: *mut RawModel);
     fn gsel_trainer_create(comm: *mut RawComm, model: *mut RawModel,
@@ -341,9 +341,9 @@ impl Comm {
     pub fn new(rank: i32, world_size: i32, id: &UniqueId) -> Result<Comm, Error> {
         Comm::join(&CommOptions { rank, world_size, id, ..CommOptions::init() })
     }
-    fn join(config: *const CommOptions) -> Result<Comm, Error> {
+    fn join(options: *const CommOptions) -> Result<Comm, Error> {
         let mut comm = ptr::null_mut();
-        check(|err| unsafe { gsel_comm_init(config, &mut comm, err) })?;
+        check(|err| unsafe { gsel_comm_init(options, &mut comm, err) })?;
         Ok(Comm(comm))
     }
     pub fn rank(&self) -> i32 {
@@ -389,14 +389,15 @@ impl Model {
     }
     pub fn add_param(&mut self, name: &str, dims: &[i64]) -> Result<i32, Error> {
         let (mut id, n_dims) = (0, dims.len() as i32);
-        let desc = ParamOptions { name: name.into(), dims: dims.as_ptr(), n_dims, ..ParamOptions::init() };
-        check(|err| unsafe { gsel_model_add_param(self.0, &desc, &mut id, err) })?;
+        let options = ParamOptions { name: name.into(), dims: dims.as_ptr(), n_dims, ..ParamOptions::init() };
+        check(|err| unsafe { gsel_model_add_param(self.0, &options, &mut id, err) })?;
         Ok(id)
     }
     pub fn add_value(&mut self, name: &str, dims: &[i64], dtype: i32, flags: u32) -> Result<i32, Error> {
         let (mut id, n_dims) = (0, dims.len() as i32);
-        let desc = ValueOptions { name: name.into(), dims: dims.as_ptr(), n_dims, dtype, flags, ..ValueOptions::init() };
-        check(|err| unsafe { gsel_model_add_value(self.0, &desc, &mut id, err) })?;
+        let options =
+            ValueOptions { name: name.into(), dims: dims.as_ptr(), n_dims, dtype, flags, ..ValueOptions::init() };
+        check(|err| unsafe { gsel_model_add_value(self.0, &options, &mut id, err) })?;
         Ok(id)
     }
     /// The loss, with callbacks that get `user_data`.
@@ -409,7 +410,7 @@ impl Model {
         (forward, backward): (LayerFn, LayerFn),
         user_data: *mut c_void,
     ) -> Result<i32, Error> {
-        let desc = LayerOptions {
+        let options = LayerOptions {
             name: name.into(),
             inputs: inputs.as_ptr(),
             outputs: outputs.as_ptr(),
@@ -424,7 +425,7 @@ impl Model {
             ..LayerOptions::init()
         };
         let mut id = 0;
-        check(|err| gsel_model_add_layer(self.0, &desc, &mut id, err))?;
+        check(|err| gsel_model_add_layer(self.0, &options, &mut id, err))?;
         Ok(id)
     }
 }
@@ -451,8 +452,8 @@ impl<'a> Trainer<'a> {
     /// # Safety
     /// `user_data` outlives the trainer.
     pub unsafe fn new(
-        model: &Model,
         comm: &'a mut Comm,
+        model: &Model,
         config: &Config,
         data: Option<DataFn>,
         data_user_data: *mut c_void,

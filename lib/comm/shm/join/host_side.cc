@@ -39,9 +39,9 @@ Joined HostSide::run() {
     Message go;
     go.say = Say::go;
     for (const Guest* guest : by_rank_)
-      if (guest) tell(*guest, go, nullptr, 0);
+      if (guest) send(*guest, go, nullptr, 0);
   } catch (const Error& e) {
-    tell_failure(e);
+    send_failure(e);
     throw;
   }
   life.watch.reset();
@@ -235,7 +235,7 @@ void HostSide::distribute(int own_life, int memory) {
   Message message;
   message.say = Say::arena;
   for (const Guest* guest : by_rank_)
-    if (guest) tell(*guest, message, &memory, 1);
+    if (guest) send(*guest, message, &memory, 1);
   for (const Guest* guest : by_rank_)
     if (guest) introduce_all_to(*guest, own_life);
 }
@@ -256,18 +256,18 @@ void HostSide::introduce_all_to(const Guest& guest, int own_life) {
     }
     message.first = static_cast<uint32_t>(first);
     message.count = static_cast<uint32_t>(count);
-    tell(guest, message, fds, n_fds);
+    send(guest, message, fds, n_fds);
   }
 }
 
-void HostSide::tell(const Guest& guest, const Message& message, const int* fds, size_t n_fds) {
+void HostSide::send(const Guest& guest, const Message& message, const int* fds, size_t n_fds) {
   if (guest.socket.write(&message, sizeof message, fds, n_fds, deadline_)) return;
   throw Error(GSEL_ERR_PEER,
               fmt::format("rank {} (pid {}) died or gave up while joining", guest.hello.rank, guest.hello.pid))
       .about_rank(guest.hello.rank);
 }
 
-void HostSide::tell_failure(const Error& error) noexcept {
+void HostSide::send_failure(const Error& error) noexcept {
   const Message message = failed_message(error);
   for (const auto& guest : guests_) try {
       if (guest->known) guest->socket.write(&message, sizeof message, nullptr, 0, 0);

@@ -40,8 +40,8 @@ class HostSide {
   void distribute(int own_life, int memory);
   void await_ready();
   void introduce_all_to(const Guest& guest, int own_life);
-  void tell(const Guest& guest, const Message& message, const int* fds, size_t n_fds);
-  void tell_failure(const Error& error) noexcept;
+  void send(const Guest& guest, const Message& message, const int* fds, size_t n_fds);
+  void send_failure(const Error& error) noexcept;
   std::vector<int32_t> missing(bool ready) const;
   int32_t count_cores() const;
   void check_order() const;

@@ -1,4 +1,4 @@
-// comm/shm/join/socket.h: whole messages with descriptors over a local socket, each step within a deadline. Refuses to
+// comm/shm/join/socket.h: whole messages with descriptors over a local socket, each step within a deadline. Does not
 // know what they say.
 #pragma once
 

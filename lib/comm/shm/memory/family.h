@@ -72,7 +72,7 @@ class Family {
   // Where a buffer stands in the shared memory, in the mapping itself or in a registered range; 0: not in one of them.
   uint64_t offset_of(const void* memory, uint64_t bytes) const {
     const uint64_t offset = memory_ ? memory_->offset_of(memory, bytes) : 0;
-    if ((offset != 0 || enrolled_.load(std::memory_order_acquire) == 0) &&
+    if ((offset != 0 || registered_count_.load(std::memory_order_acquire) == 0) &&
         isolated_count_.load(std::memory_order_acquire) == 0)
       return offset;
     return offset_of_region(memory, bytes, offset);
@@ -123,7 +123,7 @@ class Family {
   mutable std::shared_mutex regions_mutex_;
   Regions regions_;
   std::vector<SharedMemory::Extent> isolated_;  // in extents of this rank; never given to anybody again
-  std::atomic<uint32_t> enrolled_{0};
+  std::atomic<uint32_t> registered_count_{0};
   std::atomic<uint32_t> isolated_count_{0};
   std::atomic<bool> left_behind_{false};
 };

@@ -154,7 +154,7 @@ void Family::register_memory(void* memory, uint64_t bytes) {
     }
   std::lock_guard lock(regions_mutex_);
   regions_[address_of(memory)] = region;
-  enrolled_.fetch_add(1, std::memory_order_release);
+  registered_count_.fetch_add(1, std::memory_order_release);
 }
 
 void Family::unregister_memory(void* memory) {
@@ -167,7 +167,7 @@ void Family::unregister_memory(void* memory) {
   {
     std::lock_guard lock(regions_mutex_);
     regions_.erase(address_of(memory));
-    enrolled_.fetch_sub(1, std::memory_order_release);
+    registered_count_.fetch_sub(1, std::memory_order_release);
   }
   if (memory_) release(region.offset);
 }

@@ -1,4 +1,4 @@
-// comm/shm/memory/shared_memory.h: the memory that the ranks of a family share, as this process sees it. Refuses to
+// comm/shm/memory/shared_memory.h: the memory that the ranks of a family share, as this process sees it. Does not
 // know what stands in it and which pieces are taken.
 //
 // The memory is one memfd: without a name, gone with its last user, not bound by any file system's size. It begins

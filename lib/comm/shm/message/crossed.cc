@@ -15,7 +15,7 @@
 namespace gsel::shm {
 
 // Before this rank waits long in a collective. Who waits in a message looks whenever it wakes.
-void Link::tell_alone() noexcept {
+void Link::publish_alone() noexcept {
   if (!engine_->busy()) mine().alone_in.store(sequence_, std::memory_order_release);
 }
 

@@ -113,7 +113,7 @@ void Link::fetch(int32_t source, const Route& route, Stream& stream, const Call&
                 stream.bytes);
   if (route.way != Way::pointer) throw_if_taken_back();  // a sender that gave up may have changed it meanwhile
   stream.moved = stream.bytes;
-  tell(source, offer.state, kTaken);
+  notify(source, offer.state, kTaken);
   ++moves_;
 }
 

@@ -33,7 +33,7 @@ ChannelLine& Link::next_line(const Half& half, const Call& call) {
 }
 
 void Link::send_line(const Half& half, ChannelLine& line) {
-  tell(half.peer, line.sequence, ++peer(half.peer).sent);
+  notify(half.peer, line.sequence, ++peer(half.peer).sent);
   hit(Step::sent, half.number);
   ++moves_;
 }

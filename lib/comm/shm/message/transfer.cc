@@ -181,7 +181,7 @@ void Link::attend_to_any(const Transfer& transfer, int64_t deadline_ns) {
 }
 
 // For others that ask who holds us up: the first half that waits.
-void Link::tell_awaited() {
+void Link::publish_awaited() {
   if (transfers_.empty()) return;
   const Transfer& first = *transfers_.front();
   const bool out = first.out.stage != Half::Stage::done;
@@ -199,7 +199,7 @@ void Link::stop_awaiting() {
 }
 
 void Link::rest() {
-  tell_awaited();
+  publish_awaited();
   if (const auto wakeup = prepare_sleep()) wakeup->sleep();
 }
 

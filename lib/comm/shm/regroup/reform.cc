@@ -29,7 +29,7 @@ int32_t decided_by(uint32_t word) {
 
 }  // namespace
 
-Link::Place Link::shrink() {
+Link::Membership Link::shrink() {
   require_own_process("gsel_comm_shrink");
   if (std::exchange(shrunk_, true))
     fail(GSEL_ERR_STATE, "gsel_comm_shrink: this communicator has been shrunk already; go on with what came of it");
@@ -49,12 +49,12 @@ Link::Place Link::shrink() {
                 fmt::format("rank {} was left behind by a shrink: {}; join anew", rank_, why(own, rank_)))
         .about_rank(decided_by(own));
   const std::string name = derived_name(this->name(), "shrink");
-  return place_in(members, members.size() == 1 ? 0 : successor(members, name), name);
+  return membership_in(members, members.size() == 1 ? 0 : successor(members, name), name);
 }
 
 void Link::resync() {
   require_own_process("gsel_comm_resync");
-  if (world_size_ == 1) return adopt(place_in({rank_}, 0, name()).arena);
+  if (world_size_ == 1) return adopt(membership_in({rank_}, 0, name()).arena);
   if (shrunk_) fail(GSEL_ERR_STATE, "gsel_comm_resync: this communicator has been shrunk; go on with what came of it");
   break_for("asked for a resync", "gsel_comm_resync");
   const Engine::Turn turn(*engine_);
@@ -70,7 +70,7 @@ void Link::resync() {
           .about_rank(q);
     members.push_back(q);
   }
-  adopt(place_in(members, successor(members, name()), name()).arena);
+  adopt(membership_in(members, successor(members, name()), name()).arena);
 }
 
 void Link::break_for(const char* purpose, const char* remedy) const {

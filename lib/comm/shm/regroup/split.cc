@@ -56,17 +56,17 @@ void Link::exchange(Asked asked, const void* send, void* recv, uint64_t bytes) {
   leave(number_);
 }
 
-std::optional<Link::Place> Link::split(int32_t colour, int32_t key) {
+std::optional<Link::Membership> Link::split(int32_t colour, int32_t key) {
   require_own_process("gsel_comm_split");
   return regroup(Asked::split, {colour, key});
 }
 
-Link::Place Link::dup() {
+Link::Membership Link::dup() {
   require_own_process("gsel_comm_dup");
   return *regroup(Asked::dup, {0, 0});
 }
 
-std::optional<Link::Place> Link::regroup(Asked asked, Choice own) {
+std::optional<Link::Membership> Link::regroup(Asked asked, Choice own) {
   const Engine::Turn turn(*engine_);
   std::vector<Choice> choices(ranks());
   exchange(asked, &own, choices.data(), sizeof own);
@@ -84,7 +84,7 @@ std::optional<Link::Place> Link::regroup(Asked asked, Choice own) {
   exchange(asked, &offset, offsets.data(), sizeof offset);
   if (problem) throw *problem;
   if (members.empty()) return std::nullopt;
-  return place_in(members, offsets[static_cast<size_t>(members.front())], name);
+  return membership_in(members, offsets[static_cast<size_t>(members.front())], name);
 }
 
 std::string Link::name_of_next(Asked asked, int32_t colour) {
@@ -111,10 +111,10 @@ void Link::pass_on(gsel_collective_kind kind, int32_t rank, uint64_t* words, uin
 }
 
 // The first member hears of each which list it has, founds the arena, and tells all where it stands.
-Link::Place Link::create_group(const std::vector<int32_t>& members) {
+Link::Membership Link::create_group(const std::vector<int32_t>& members) {
   require_own_process("gsel_comm_create_group");
   const std::string name = derived_name(this->name(), fmt::format("group{}", ++made_));
-  if (members.size() == 1) return place_in(members, 0, name);
+  if (members.size() == 1) return membership_in(members, 0, name);
   const int32_t founder = members.front();
   uint64_t list = members.size();
   for (const int32_t q : members) list = (list ^ static_cast<uint64_t>(q)) * 0x100000001b3u;
@@ -138,7 +138,7 @@ Link::Place Link::create_group(const std::vector<int32_t>& members) {
     for (size_t i = 1; i < members.size(); ++i) pass_on(GSEL_COLLECTIVE_SEND, members[i], answer, 2);
     if (problem) throw *problem;
   }
-  if (answer[1] == 0) return place_in(members, answer[0], name);
+  if (answer[1] == 0) return membership_in(members, answer[0], name);
   const auto odd = static_cast<int32_t>(answer[1]) - 1;
   throw Error(GSEL_ERR_MISMATCH,
               fmt::format("gsel_comm_create_group: ranks {} and {} give other lists of ranks; give the same on each",
@@ -170,20 +170,21 @@ void Link::keep_while_used(uint64_t offset, int32_t ranks) const {
   });
 }
 
-Link::Place Link::place_in(const std::vector<int32_t>& members, uint64_t offset, const std::string& name) const {
-  Place place{family_, nullptr, 0, timeout_ns_.load(), threads_allowed_};
+Link::Membership Link::membership_in(const std::vector<int32_t>& members, uint64_t offset,
+                                     const std::string& name) const {
+  Membership membership{family_, nullptr, 0, timeout_ns_.load(), threads_allowed_};
   if (members.size() == 1) {
-    place.arena = Arena::alone(arena_->header().order, {mine().pid, mine().family_rank}, name);
-    return place;
+    membership.arena = Arena::alone(arena_->header().order, {mine().pid, mine().family_rank}, name);
+    return membership;
   }
   const int32_t founder = members.front();
   if (offset == 0)
     throw Error(GSEL_ERR_NOMEM, fmt::format("rank {} found no memory for the new communicator", founder))
         .about_rank(founder);
   const auto& memory = family_->memory();
-  place.arena = Arena::at(memory->at(offset), Layout(static_cast<int32_t>(members.size())), memory);
-  place.rank = static_cast<int32_t>(std::ranges::find(members, rank_) - members.begin());
-  return place;
+  membership.arena = Arena::at(memory->at(offset), Layout(static_cast<int32_t>(members.size())), memory);
+  membership.rank = static_cast<int32_t>(std::ranges::find(members, rank_) - members.begin());
+  return membership;
 }
 
 }  // namespace gsel::shm

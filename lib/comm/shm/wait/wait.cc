@@ -32,7 +32,7 @@ void Link::wait_long(int32_t rank, const std::atomic<uint64_t>& flag, uint64_t v
   me.awaited_flag.store(arena_->offset_of(flag), std::memory_order_relaxed);
   me.awaited_value.store(value, std::memory_order_relaxed);
   me.awaited_rank.store(rank + 1, std::memory_order_release);
-  tell_alone();
+  publish_alone();
   const int64_t started = os::now_ns();
   if (deadline_ns_ == 0) deadline_ns_ = started + current_.timeout_ns;
   int yields = crowded_ ? kCrowdedYields : INT32_MAX;

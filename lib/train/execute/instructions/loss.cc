@@ -48,7 +48,8 @@ void allreduce_loss(State& s, const gsel_instr& instr) {
     allreduce_numbers(s, instr.kind, instr.axis, parts, GSEL_SUM);
   s.run->loss_sum = parts[0];
   s.run->weight = parts[1];
-  if (static_cast<int32_t>(s.run->position) == s.run->last_loss_reduce && !s.run->evaluates() && !(s.run->weight > 0))
+  if (static_cast<int32_t>(s.run->position) == s.run->last_loss_allreduce && !s.run->evaluates() &&
+      !(s.run->weight > 0))
     refuse_weight(s);
 }
 
