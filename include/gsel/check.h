@@ -77,7 +77,8 @@ GSEL_API void gsel_breach_init(gsel_breach *breach, size_t struct_size);
  *   n_samples       0 means 3; 4096 at most
  *   index_limit     0 means 2
  *   seed            of initial values, noise and random numbers; 0 means 1
- *   tensor_ranks    ranks that share layers, whose shards are compared with the whole; 0 means 2, 1: not done; 64 at most
+ *   tensor_ranks    ranks that share layers, whose shards are compared with the whole; 0 means 2, 1: not done; 64 at
+ *                   most
  *   skip            bits 1 << GSEL_BREACH_BATCH to _PARTS: what is not looked for, such as gradients that are meant
  *                   to be others than forward's
  *   differences     elements of each gradient that are compared with differences of forward; 0 means 8 of buffers with
@@ -99,15 +100,15 @@ GSEL_API void gsel_model_check_options_init(gsel_model_check_options *options, s
 
 typedef struct gsel_model_check_report gsel_model_check_report;
 
-/* Runs every layer's callbacks, in host memory, on this thread and without a communicator: some tens of calls each, with
- * values that the layers before have written, random gradients of outputs, and initial parameters (zeros and ones with
- * noise added). Where a layer is found at fault its other checks are left out and the next one is checked.
+/* Runs every layer's callbacks, in host memory, on this thread and without a communicator: some tens of calls each,
+ * with values that the layers before have written, random gradients of outputs, and initial parameters (zeros and ones
+ * with noise added). Where a layer is found at fault its other checks are left out and the next one is checked.
  *   model    finished here if it is not; layers without callbacks are passed over. Layers with GSEL_LAYER_OWN_PARAMS
  *            add to gradients of their own: clear these afterwards
  *   options  NULL: defaults
  *   out      given to the caller also when a breach was found, free with gsel_model_check_free; may be NULL
- * Errors: GSEL_ERR_MODEL with the text of the first breach; also for a description that cannot be finished, *out is then
- * NULL, as for all other errors. GSEL_ERR_CALLBACK (a callback, an initialiser or the data failed), GSEL_ERR_ARG,
+ * Errors: GSEL_ERR_MODEL with the text of the first breach; also for a description that cannot be finished, *out is
+ * then NULL, as for all other errors. GSEL_ERR_CALLBACK (a callback, an initialiser or the data failed), GSEL_ERR_ARG,
  * GSEL_ERR_NOMEM. Since 0.1. */
 GSEL_API gsel_status gsel_model_check(gsel_model *model, const gsel_model_check_options *options,
                                       gsel_model_check_report **out, gsel_error **err);

@@ -30,8 +30,9 @@ typedef struct gsel_reserve_options {
 #define GSEL_RESERVE_OPTIONS_INIT GSEL_STRUCT_INIT(gsel_reserve_options)
 GSEL_API void gsel_reserve_options_init(gsel_reserve_options *options, size_t struct_size);
 
-/* Resolves as gsel_resolve does, among the devices that no process computes on and that no reservation holds, and holds the
- * result. The CPU is never held; tiles are held with their card; two reservations of one process exclude each other.
+/* Resolves as gsel_resolve does, among the devices that no process computes on and that no reservation holds, and holds
+ * the result. The CPU is never held; tiles are held with their card; two reservations of one process exclude each
+ * other.
  *   options  NULL: the defaults
  *   out      given to the caller, free with gsel_reservation_free; NULL on error
  * Errors: those of gsel_resolve; GSEL_ERR_BUSY when too few are free (the message names who holds them), or when

@@ -244,8 +244,8 @@ GSEL_API gsel_status gsel_selection_env(const gsel_selection *selection, int32_t
 GSEL_API gsel_status gsel_selection_host_env(const gsel_selection *selection, gsel_str host, int32_t local_rank,
                                              const gsel_env_var **out, size_t *n_out, gsel_error **err);
 
-/* The selection as JSON (status, devices, env, warnings, trace, candidates) and as text. Borrowed until gsel_selection_free.
- * Any thread. Since 0.1. */
+/* The selection as JSON (status, devices, env, warnings, trace, candidates) and as text. Borrowed until
+ * gsel_selection_free. Any thread. Since 0.1. */
 GSEL_API gsel_str gsel_selection_json(const gsel_selection *selection);
 GSEL_API gsel_str gsel_selection_text(const gsel_selection *selection);
 
