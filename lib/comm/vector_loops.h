@@ -1,7 +1,8 @@
-// comm/vector_loops.h: how loops are compiled for several instruction sets: their text stands in a file .inc that
-// each_isa.inc includes once per set, in a namespace of its own between GSEL_FOR_ISA and GSEL_FOR_ISA_END. Which of
-// them runs is decided by shm::best_isa(). Does not know the loops. They give the same bits in every set when elements
-// do not meet: each operation is one that IEEE 754 defines, and products are not contracted into fused additions.
+// comm/vector_loops.h: how loops are compiled for several instruction sets. Their text is in a file .inc, which
+// each_isa.inc includes once per set, each time in a namespace of its own between GSEL_FOR_ISA and GSEL_FOR_ISA_END.
+// shm::best_isa() decides which of them runs. The loops give the same bits in every set if elements are independent:
+// each operation is one that IEEE 754 defines, and products are not contracted into fused additions. Does not know the
+// loops.
 #pragma once
 
 #define GSEL_ONCE [[gnu::noinline]]  // unrolled vector code is long and shared by many callers
