@@ -4,8 +4,8 @@
  *     options.data = fill;                                  the callback that the trainer is given
  *     status = gsel_model_check(model, &options, NULL, &err);   err names layer, callback, buffer, element, and why
  *
- * The same is done by gsel_trainer_create under [train] check = "kernels". What is checked, and what each breach means:
- * docs/kernels.md. */
+ * gsel_trainer_create does the same under [train] check = "kernels". docs/kernels.md says what is checked and what each
+ * breach means. */
 #ifndef GSEL_CHECK_H
 #define GSEL_CHECK_H
 
@@ -18,24 +18,24 @@ GSEL_EXTERN_C_BEGIN
 /* What a callback did that the contract does not allow. */
 typedef int32_t gsel_breach_kind;
 #define GSEL_BREACH_OUTSIDE 1         /* wrote past the end of a buffer, or before its start */
-#define GSEL_BREACH_READ_ONLY 2       /* wrote to what it is lent to read */
-#define GSEL_BREACH_UNWRITTEN 3       /* left an element as it was that it has to write */
-#define GSEL_BREACH_STRAY_READ 4      /* its result depends on memory that nobody has written */
-#define GSEL_BREACH_UNREAD 5          /* its result depends on what its description says it leaves unread */
+#define GSEL_BREACH_READ_ONLY 2       /* wrote to a buffer that it may only read */
+#define GSEL_BREACH_UNWRITTEN 3       /* did not write an element that it has to write */
+#define GSEL_BREACH_STRAY_READ 4      /* its result depends on memory that nothing has written */
+#define GSEL_BREACH_UNREAD 5          /* its result depends on a buffer that its description says it does not read */
 #define GSEL_BREACH_KEPT_POINTER 6    /* used a pointer of an earlier call */
-#define GSEL_BREACH_NOT_REPEATABLE 7  /* a second call with the same bytes gave others */
+#define GSEL_BREACH_NOT_REPEATABLE 7  /* a second call with the same input bytes gave other output bytes */
 #define GSEL_BREACH_NOT_ACCUMULATED 8 /* overwrote a gradient though accumulate was 1 */
 #define GSEL_BREACH_ALWAYS_ADDED 9    /* added to a gradient though accumulate was 0 */
-#define GSEL_BREACH_WRONG_SUM 10      /* with accumulate 1: neither */
+#define GSEL_BREACH_WRONG_SUM 10      /* with accumulate 1: neither overwrote the gradient nor added to it correctly */
 #define GSEL_BREACH_PRODUCED 11       /* wrote a gradient that it says it did not produce */
-#define GSEL_BREACH_BATCH 12          /* a batch cut in two gave something else */
-#define GSEL_BREACH_HALVES 13         /* backward_input and backward_weight gave something else than backward */
-#define GSEL_BREACH_EVALUATION 14     /* evaluating gave something else than training, without noise */
+#define GSEL_BREACH_BATCH 12          /* a batch cut in two gave a different result */
+#define GSEL_BREACH_HALVES 13         /* backward_input and backward_weight gave a different result than backward */
+#define GSEL_BREACH_EVALUATION 14     /* evaluating gave a different result than training, in a layer without noise */
 #define GSEL_BREACH_GRADIENT 15       /* not the derivative of what forward computes */
 #define GSEL_BREACH_PARTS 16          /* the shards of several ranks, put together, are not the whole */
 #define GSEL_BREACH_KINDS 17
 
-/* Which list of gsel_call a buffer stands in. */
+/* The list of gsel_call that a buffer is in. */
 #define GSEL_BUFFER_PARAM 1
 #define GSEL_BUFFER_INPUT 2
 #define GSEL_BUFFER_OUTPUT 3
@@ -48,10 +48,11 @@ typedef int32_t gsel_breach_kind;
 /* One breach.
  *   layer        id
  *   callback     GSEL_FORWARD to GSEL_BACKWARD
- *   buffer       GSEL_BUFFER_*, number `index` of its list
- *   element      flat index, of saved bytes the byte; below 0 or behind the last where it lies outside
- *   coordinates  [n_dims] the same in the tensor; n_dims is 0 outside
- *   found, expected  numbers where there are two to compare, else 0
+ *   buffer       GSEL_BUFFER_*; the buffer is number `index` of this list
+ *   element      flat index in the buffer, in bytes for saved bytes; below 0 or past the end if it is outside the
+ *                buffer
+ *   coordinates  [n_dims] the element's coordinates in the tensor; n_dims is 0 if it is outside
+ *   found, expected  the two numbers that were compared, else 0
  *   text         one line with all of this; lives as long as the report */
 typedef struct gsel_breach {
   uint32_t struct_size;
@@ -71,17 +72,18 @@ typedef struct gsel_breach {
 #define GSEL_BREACH_INIT GSEL_STRUCT_INIT(gsel_breach)
 GSEL_API void gsel_breach_init(gsel_breach *breach, size_t struct_size);
 
-/* How a model is checked. Zeros are good.
- *   data            fills the inputs, as of a trainer, which asks for sample ids from first_sample on; NULL: random
- *                   numbers, of deviation 1, and whole numbers from 0 to index_limit - 1 where the type has no others
+/* How a model is checked. Zero fields take defaults.
+ *   data            fills the inputs, as in gsel_trainer_options, for sample ids from first_sample on; NULL: random
+ *                   numbers of deviation 1, for integer types whole numbers from 0 to index_limit - 1
  *   n_samples       0 means 3; 4096 at most
  *   index_limit     0 means 2
  *   seed            of initial values, noise and random numbers; 0 means 1
- *   tensor_ranks    ranks that share layers, whose shards are compared with the whole; 0 means 2, 1: not done; 64 at most
- *   skip            bits 1 << GSEL_BREACH_BATCH to _PARTS: what is not looked for, such as gradients that are meant
- *                   to be others than forward's
- *   differences     elements of each gradient that are compared with differences of forward; 0 means 8 of buffers with
- *                   more than 64, and all of smaller ones */
+ *   tensor_ranks    number of ranks that share layers in the check of shards against the whole; 0 means 2, 1: no such
+ *                   check; 64 at most
+ *   skip            bits 1 << GSEL_BREACH_BATCH to 1 << GSEL_BREACH_PARTS: checks to leave out, such as that of
+ *                   gradients that are intentionally not the derivative of forward
+ *   differences     number of elements of each gradient that are compared with finite differences of forward; 0 means 8
+ *                   for buffers with more than 64 elements, and all elements of smaller ones */
 typedef struct gsel_model_check_options {
   uint32_t struct_size;
   uint32_t skip;
@@ -99,16 +101,17 @@ GSEL_API void gsel_model_check_options_init(gsel_model_check_options *options, s
 
 typedef struct gsel_model_check_report gsel_model_check_report;
 
-/* Runs every layer's callbacks, in host memory, on this thread and without a communicator: some tens of calls each, with
- * values that the layers before have written, random gradients of outputs, and initial parameters (zeros and ones with
- * noise added). Where a layer is found at fault its other checks are left out and the next one is checked.
- *   model    finished here if it is not; layers without callbacks are passed over. Layers with GSEL_LAYER_OWN_PARAMS
- *            add to gradients of their own: clear these afterwards
+/* Runs every layer's callbacks in host memory, on this thread and without a communicator. Each callback is called some
+ * tens of times, with values that the layers before have written, random gradients of outputs, and initial parameters
+ * (zeros and ones with noise added). When a layer is found at fault, its other checks are left out and the next layer
+ * is checked.
+ *   model    finished here if it is not; layers without callbacks are skipped. Layers with GSEL_LAYER_OWN_PARAMS add to
+ *            gradients of their own: clear these afterwards
  *   options  NULL: defaults
- *   out      given to the caller also when a breach was found, free with gsel_model_check_free; may be NULL
- * Errors: GSEL_ERR_MODEL with the text of the first breach; also for a description that cannot be finished, *out is then
- * NULL, as for all other errors. GSEL_ERR_CALLBACK (a callback, an initialiser or the data failed), GSEL_ERR_ARG,
- * GSEL_ERR_NOMEM. Since 0.1. */
+ *   out      given to the caller, free with gsel_model_check_free; may be NULL. Also set if a breach was found; NULL
+ *            after any other error
+ * Errors: GSEL_ERR_MODEL with the text of the first breach, or for a description that cannot be finished;
+ * GSEL_ERR_CALLBACK (a callback, an initialiser or the data failed), GSEL_ERR_ARG, GSEL_ERR_NOMEM. Since 0.1. */
 GSEL_API gsel_status gsel_model_check(gsel_model *model, const gsel_model_check_options *options,
                                       gsel_model_check_report **out, gsel_error **err);
 
@@ -116,12 +119,12 @@ GSEL_API gsel_status gsel_model_check(gsel_model *model, const gsel_model_check_
  * Any thread. Since 0.1. */
 GSEL_API gsel_str gsel_model_check_summary(const gsel_model_check_report *report);
 
-/* How many lines there are on what was found and is no breach, or could not be checked; line i, from 0. Any thread.
- * Since 0.1. */
+/* Number of notes, one-line texts about what is no breach but worth knowing, or could not be checked; note i, from 0.
+ * Any thread. Since 0.1. */
 GSEL_API int32_t gsel_model_check_note_count(const gsel_model_check_report *report);
 GSEL_API gsel_str gsel_model_check_note(const gsel_model_check_report *report, int32_t i);
 
-/* Breaches found, one for each layer, callback, buffer and kind. Any thread. Since 0.1. */
+/* Number of breaches found, one for each layer, callback, buffer and kind. Any thread. Since 0.1. */
 GSEL_API int32_t gsel_model_check_breach_count(const gsel_model_check_report *report);
 
 /* Breach i, from 0, in the order found. Any thread. Since 0.1. */

@@ -1,15 +1,16 @@
-/* gsel/error.h: what went wrong, as an object the caller owns.
- * A fallible function returns gsel_status and takes `gsel_error **err` last. err may be NULL (the code alone
- * is returned); otherwise *err is set to NULL on success and to a new object on failure, which the caller
+/* gsel/error.h: errors, as objects that the caller owns.
+ * A function that can fail returns gsel_status and takes `gsel_error **err` as its last argument. If err is NULL, only
+ * the code is returned. Otherwise *err is set to NULL on success and to a new object on failure, which the caller
  * releases with gsel_error_free. There is no thread-local "last error": goroutines and async tasks move
- * between threads, and a message must come back with the call that failed.
+ * between threads, so a message comes back with the call that failed.
  *
  *     gsel_error *err;
  *     gsel_status status = gsel_barrier(comm, &err);
  *     if (status) ... gsel_error_message(err) ... gsel_error_free(err);
  *
- * Call first, then look at err. check(gsel_barrier(comm, &err), err) may read err before the call has written it: C does
- * not say in which order arguments are evaluated. A function that checks takes &err; a macro may do both in turn. */
+ * Call first, then look at err. check(gsel_barrier(comm, &err), err) may read err before the call has written it: C
+ * does not say in which order arguments are evaluated. A checking function must take &err; a checking macro can make
+ * the call first. */
 #ifndef GSEL_ERROR_H
 #define GSEL_ERROR_H
 
@@ -65,7 +66,7 @@ GSEL_API const char *gsel_status_text(gsel_status status);
 /* Name of a code, such as "GSEL_ERR_PEER"; "unknown" otherwise; static. Any thread. Since 0.1. */
 GSEL_API const char *gsel_status_name(gsel_status status);
 
-/* Parts of an error. Each accepts NULL and then answers GSEL_OK, empty text, -1 or 0. Text is borrowed from
+/* Parts of an error. Each function accepts NULL and then returns GSEL_OK, empty text, -1 or 0. Text is borrowed from
  * the object and lives until gsel_error_free; it is NUL-terminated as well. Any thread. Since 0.1. */
 GSEL_API gsel_status gsel_error_code(const gsel_error *error);
 GSEL_API gsel_str gsel_error_message(const gsel_error *error);
@@ -73,7 +74,7 @@ GSEL_API gsel_str gsel_error_message(const gsel_error *error);
 GSEL_API const gsel_error *gsel_error_cause(const gsel_error *error);
 /* The rank the error is about (the one that died, is late or disagrees), or -1. */
 GSEL_API int32_t gsel_error_rank(const gsel_error *error);
-/* Where in the input: file (may be empty), line and column (from 1, 0 unknown), and the key or token. */
+/* The place in the input: file (may be empty), line and column (from 1; 0: unknown), and the key or token. */
 GSEL_API gsel_str gsel_error_file(const gsel_error *error);
 GSEL_API int32_t gsel_error_line(const gsel_error *error);
 GSEL_API int32_t gsel_error_column(const gsel_error *error);

@@ -1,5 +1,6 @@
-/* gsel/log.h: where log lines go. The default is silence, or standard error with GSEL_LOG=error|warn|info|debug in the
- * environment. One exception: a variable of gsel that cannot be followed is told once there (docs/variables.md). */
+/* gsel/log.h: where log lines go. By default they are dropped, or written to standard error with
+ * GSEL_LOG=error|warn|info|debug in the environment. One exception: an environment variable of gsel with a wrong value
+ * is always reported on standard error, once (docs/variables.md). */
 #ifndef GSEL_LOG_H
 #define GSEL_LOG_H
 
@@ -13,8 +14,8 @@ typedef int32_t gsel_log_level;
 #define GSEL_LOG_INFO 3
 #define GSEL_LOG_DEBUG 4
 
-/* One line, without a newline. Both texts are borrowed for the call. Called on the thread that logs, never
- * concurrently; it may call no gsel function. */
+/* Receives one line, without a newline. Both texts are borrowed for the call. Called on the thread that logs, never by
+ * two threads at the same time; it may call no gsel function. */
 typedef void (*gsel_log_fn)(gsel_log_level level, gsel_str component, gsel_str line, void *user_data);
 
 /* Sets the sink of this process and the most detailed level it wants; sink NULL means silence.

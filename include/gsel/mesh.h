@@ -1,6 +1,6 @@
-/* gsel/mesh.h: the coordinates of ranks on the axes of a mesh. From inner to outer these are tensor, context, data and
- * pipeline: ranks 0 and 1 differ in the coordinate of the first of them that has two ranks or more. A mesh is plain data;
- * the trainer makes the same from its config. */
+/* gsel/mesh.h: the coordinates of ranks on the axes of a mesh. From inner to outer the axes are tensor, context, data
+ * and pipeline: ranks 0 and 1 differ on the innermost axis that has two or more ranks. A mesh is plain data; the
+ * trainer makes the same mesh from its config. */
 #ifndef GSEL_MESH_H
 #define GSEL_MESH_H
 
@@ -11,8 +11,8 @@
 GSEL_EXTERN_C_BEGIN
 
 /* With coordinates t, c, d and p on these axes: rank = t + size[tensor] * (c + size[context] * (d + size[data] * p)).
- *   n_axes  of size; axes from there on have one rank. 0 stands for all that the library has
- *   size    by GSEL_AXIS_*; they multiply to world_size. 0 stands for 1 */
+ *   n_axes  number of axes in size; axes beyond have one rank. 0 stands for all axes of the library
+ *   size    by GSEL_AXIS_*; the product of the sizes is world_size. 0 stands for 1 */
 typedef struct gsel_mesh {
   uint32_t struct_size;
   uint32_t reserved;
@@ -23,7 +23,7 @@ typedef struct gsel_mesh {
 #define GSEL_MESH_INIT GSEL_STRUCT_INIT(gsel_mesh)
 GSEL_API void gsel_mesh_init(gsel_mesh *mesh, size_t struct_size);
 
-/* The mesh that config asks for with so many ranks, "auto" resolved.
+/* The mesh that config asks for with world_size ranks, "auto" resolved.
  *   config  NULL: defaults, all ranks on the data axis
  * Errors: GSEL_ERR_ARG; GSEL_ERR_CONFIG with file, line and key where sizes do not multiply to world_size;
  * GSEL_ERR_UNSUPPORTED where tensor and context both have several ranks. Any thread. Since 0.1. */
@@ -33,11 +33,12 @@ GSEL_API gsel_status gsel_mesh_resolve(const gsel_config *config, int32_t world_
 GSEL_API int32_t gsel_mesh_coordinate(const gsel_mesh *mesh, int32_t rank, gsel_axis axis);
 
 /* The rank at these coordinates, or -1.
- *   coordinates  [n] by GSEL_AXIS_*; 0 on the axes from n on. Any thread. Since 0.1. */
+ *   coordinates  [n] by GSEL_AXIS_*; 0 on axes beyond n. Any thread. Since 0.1. */
 GSEL_API int32_t gsel_mesh_rank(const gsel_mesh *mesh, const int32_t *coordinates, int32_t n);
 
-/* The communicator of the ranks that differ from this one on these axes alone (bits 1 << GSEL_AXIS_*), in order of their
- * ranks. Collective over comm. Errors: GSEL_ERR_ARG (a mesh of another size than comm), those of gsel_comm_split.
+/* Makes the communicator of the ranks whose coordinates differ from this rank's only on these axes (bits 1 <<
+ * GSEL_AXIS_*), in order of their ranks. Collective over comm. Errors: GSEL_ERR_ARG (a mesh of another size than comm),
+ * those of gsel_comm_split.
  *   out  given to the caller, free with gsel_comm_free. Since 0.1. */
 GSEL_API gsel_status gsel_mesh_split(gsel_comm *comm, const gsel_mesh *mesh, uint32_t axes, gsel_comm **out,
                                      gsel_error **err);

@@ -1,15 +1,16 @@
 /* gsel/model.h: the model, described once and run unchanged by every strategy.
  *
- * A model is parameters, named values and an ordered list of layers; list order is execution order. A layer brings
- * the embedder's own kernels as callbacks. The description holds no data and is the same on every rank.
+ * A model consists of parameters, named values (the tensors between layers) and an ordered list of layers; list order
+ * is execution order. A layer has callbacks, which run the embedder's own kernels. The description holds no data and is
+ * the same on every rank.
  *
  *     gsel_param_options   w   = GSEL_PARAM_OPTIONS_INIT;    name, dims, initialiser
  *     gsel_value_options   x   = GSEL_VALUE_OPTIONS_INIT;    name, dims of one sample
  *     gsel_layer_options   fc  = GSEL_LAYER_OPTIONS_INIT;    name, inputs, outputs, parameters, callbacks
  *
- * Rules: every value is written by exactly one layer, or is an input the embedder supplies; a layer reads only
- * values written before it; exactly one layer is the loss. Two layers that name the same parameter are tied.
- * Errors of description are reported by the call that adds the offending piece, or by gsel_model_finish. */
+ * Rules: every value is written by exactly one layer, or is an input that the embedder supplies. A layer reads only
+ * values that layers before it have written, and inputs. Exactly one layer is the loss. Layers that use the same
+ * parameter are tied. The call that adds a wrong piece reports the error, or gsel_model_finish does. */
 #ifndef GSEL_MODEL_H
 #define GSEL_MODEL_H
 
@@ -21,27 +22,27 @@ typedef struct gsel_model gsel_model;
 
 /* ---- callbacks ---------------------------------------------------------------------------------------- */
 
-/* One call of a callback. Borrowed for the call, as is everything it points to: parameters, gradients and values
- * belong to the library and may be gathered, moved and released between calls; keeping a pointer is an error.
- * Shapes are local: what this rank holds of each tensor.
+/* One call of a callback. The struct and everything that it points to are borrowed for the call. Parameters, gradients
+ * and values belong to the library, which may gather, move and release them between calls; keeping a pointer is an
+ * error. Shapes are local: they are those of the part that this rank has of each tensor.
  *
  *   forward          reads params, inputs;                          writes outputs, saved
  *   backward_input   reads params, inputs, outputs, saved, d_outputs;        writes d_inputs
  *   backward_weight  reads inputs, outputs, saved, d_outputs;                writes d_params
  *   backward         both halves at once
  *
- * d_params are f32 whatever the parameter's dtype. A callback leaves unread what its description says it does not read
- * (gsel_layer_options); that pointer is then NULL.
- * d_inputs[i].data is NULL where input i needs no gradient. d_inputs are overwritten (the library sums the
- * gradients of a value with several readers). d_params are overwritten when accumulate is 0 and added to when it
- * is 1. The loss layer gets no d_outputs: the derivative of its loss sum is 1. */
+ * d_x is the gradient of x. d_params are f32 whatever the parameter's dtype. A callback does not read what the layer's
+ * description says is unread (gsel_layer_options): that pointer is NULL.
+ * d_inputs[i].data is NULL if input i needs no gradient. d_inputs are overwritten; the library sums the gradients of a
+ * value that several layers read. d_params are overwritten when accumulate is 0 and added to when it is 1. The loss
+ * layer gets no d_outputs: the derivative of its loss sum is 1. */
 typedef struct gsel_call {
   uint32_t struct_size;
   uint32_t reserved;
   int32_t layer;
   int32_t microbatch;
   int64_t n_samples;            /* samples of this micro-batch on this rank */
-  const int64_t *sample_ids;    /* [n_samples] global sample ids, the same under every layout */
+  const int64_t *sample_ids;    /* [n_samples] global sample ids, the same under every strategy */
   const gsel_tensor *params;    /* [n_params] in the order of the layer's description */
   const gsel_tensor *inputs;    /* [n_inputs] */
   const gsel_tensor *outputs;   /* [n_outputs] */
@@ -58,34 +59,35 @@ typedef struct gsel_call {
   void *stream;                 /* of the device backend; NULL for host memory */
   char *message;                /* [message_capacity] a failing callback may write its reason here, NUL-terminated */
   size_t message_capacity;
-  void *user_data;              /* the layer's, for those who pull */
-  int64_t step;                 /* from 0; of an evaluation: that of the next step */
-  int32_t evaluating;           /* 1: forward alone, nothing is trained on it */
-  int32_t phase;                /* see gsel_phase; 0 for a layer without */
-  const gsel_tensor *reductions; /* [n_reductions] of this direction's phases */
+  void *user_data;              /* the layer's, for pull mode */
+  int64_t step;                 /* from 0; in an evaluation, the number of the next step */
+  int32_t evaluating;           /* 1: forward alone, without training */
+  int32_t phase;                /* see gsel_phase; 0 for a layer without phases */
+  const gsel_tensor *reductions; /* [n_reductions] the buffers of the phases of this direction, see gsel_phase */
   int32_t n_reductions;
   int32_t reserved2;
-  uint8_t *produced;            /* [n_params] 1 when called; a backward that leaves d_params[i] unwritten sets 0: it is zero */
-  const gsel_part *param_parts; /* [n_params] what of each is here, see gsel_part: where ranks share the layer */
+  uint8_t *produced;            /* [n_params] 1 on entry; set [i] to 0 to leave d_params[i] unwritten: it counts as 0 */
+  const gsel_part *param_parts; /* [n_params] the part of each parameter that this rank has, if ranks share the layer */
   const gsel_part *input_parts; /* [n_inputs] */
   const gsel_part *output_parts; /* [n_outputs] */
-  int32_t shard_index;          /* of the ranks that share this layer, on the tensor or context axis: which, and how many */
-  int32_t shard_count;
+  int32_t shard_index;          /* coordinate of this rank on the tensor or context axis, whose ranks share the layer */
+  int32_t shard_count;          /* number of these ranks */
 } gsel_call;
 
-/* Returns GSEL_OK, or any other code to end the step on every rank with layer, rank and message: the step's error is
- * GSEL_ERR_CALLBACK, and its text has a code of GSEL_ERROR_LIST by name, any other as a number, the embedder's own.
- * Threads: the thread that drives the trainer, never a foreign one. It may call gsel_random_*, gsel_shard_range
- * and gsel_dtype_*; no other gsel function. `user_data` is the layer's. */
+/* A callback of a layer; `user_data` is the layer's. Returns GSEL_OK, or any other code to end the step on every rank
+ * with layer, rank and message. The error of the step is GSEL_ERR_CALLBACK; its text shows a code of GSEL_ERROR_LIST by
+ * name, and any other code, which is the embedder's own, as a number.
+ * Threads: called on the thread that drives the trainer. It may call gsel_random_*, gsel_shard_range and gsel_dtype_*,
+ * and no other gsel function. */
 typedef gsel_status (*gsel_layer_fn)(const gsel_call *call, void *user_data);
 
-/* Writes elements [first, first + count) of a parameter's initial value, f32, into dst[count].
- * Threads and rules as gsel_layer_fn. */
+/* Writes elements [first, first + count) of a parameter's initial value, f32, into dst[count]. Results and threads as
+ * for gsel_layer_fn. */
 typedef gsel_status (*gsel_init_fn)(float *dst, int64_t first, int64_t count, uint64_t seed, void *user_data);
 
-/* Random numbers that depend only on (key, counter), so that they can be replayed anywhere: Philox 4x32-10
- * (Salmon et al., SC 2011). Uniform in [0, 1) with 24 bits; normal with mean 0, deviation 1 (Box-Muller on one
- * block). Any thread. Since 0.1. */
+/* Random numbers that depend only on (key, counter), so that any rank can compute them again: Philox 4x32-10 (Salmon et
+ * al., SC 2011). Uniform in [0, 1) with 24 bits; normal with mean 0, deviation 1 (Box-Muller on one block). Any thread.
+ * Since 0.1. */
 GSEL_API float gsel_random_uniform(uint64_t key, uint64_t counter);
 GSEL_API float gsel_random_normal(uint64_t key, uint64_t counter);
 
@@ -101,17 +103,17 @@ GSEL_API float gsel_random_normal(uint64_t key, uint64_t counter);
 #define GSEL_PARAM_NO_DECAY 1u /* weight decay does not apply (norms, biases) */
 #define GSEL_PARAM_FROZEN 2u   /* no gradient, never updated */
 #define GSEL_PARAM_NO_CLIP 4u  /* not counted in the gradient norm, not scaled by clipping */
-#define GSEL_PARAM_REPLICATE_IF_FEW 8u /* replicated where it cannot be split into as many shards as the axis has ranks */
+#define GSEL_PARAM_REPLICATE_IF_FEW 8u /* replicated if it cannot be split into as many shards as the axis has ranks */
 
-/* How a parameter is split where ranks share layers; read by strategies of these axes alone. docs/tensor.md. */
+/* Shard rule: how a parameter is split over the ranks that share layers (tensor or context axis). docs/tensor.md. */
 #define GSEL_SHARD_NONE 0
-#define GSEL_SHARD_DIM 1    /* along shard_dim, in shard_blocks equal blocks each split by itself (fused QKV: 3), at
-                             * multiples of shard_granularity elements, which stay together (a head) */
+#define GSEL_SHARD_DIM 1    /* along shard_dim. The dimension has shard_blocks equal blocks (fused QKV: 3), each split
+                             * by itself at multiples of shard_granularity elements (those of a head, for example) */
 
 /* A parameter. Text and dims are copied.
  *   dims       [n_dims] global shape in elements, each >= 1
- *   dtype      what the callbacks get: GSEL_F32, GSEL_BF16 or GSEL_F16. 16-bit ones are kept with an f32 master copy.
- *              An f32 parameter is kept in 16 bits where train.precision says so, and cast when it is lent
+ *   dtype      what the callbacks get: GSEL_F32, GSEL_BF16 or GSEL_F16. A 16-bit parameter has an f32 master copy. An
+ *              f32 parameter is kept in 16 bits if train.precision says so, and cast to f32 for callbacks
  *   lr_factor  multiplies the learning rate; 0 means 1 */
 typedef struct gsel_param_options {
   uint32_t struct_size;
@@ -138,16 +140,17 @@ GSEL_API void gsel_param_options_init(gsel_param_options *options, size_t struct
 /* Flags of a value. */
 #define GSEL_VALUE_INPUT 1u             /* supplied by the embedder per micro-batch; never differentiable */
 #define GSEL_VALUE_NOT_DIFFERENTIABLE 2u
-#define GSEL_VALUE_SCALAR 4u            /* one number per micro-batch, no batch dimension: loss sum and weight */
+#define GSEL_VALUE_SCALAR 4u            /* one number per micro-batch, no batch dimension: loss sum and weight sum */
 #define GSEL_VALUE_REPLICATE_IF_FEW 8u      /* as GSEL_PARAM_REPLICATE_IF_FEW */
 
-/* Placement of a value where several ranks share layers: how the layer that writes it leaves it. Layers that read it get a
- * sharded value in parts, a partial one summed; the library redistributes it in between. docs/tensor.md. */
-#define GSEL_PLACEMENT_REPLICATE 0 /* whole and alike on every rank */
-#define GSEL_PLACEMENT_SHARD 1    /* a part each, along shard_dim, counted with the batch dimension as 0 */
-#define GSEL_PLACEMENT_PARTIAL 2    /* to be added up */
+/* Placement of a value when its layer has written it, if several ranks share the layer. Layers that read a sharded
+ * value get a part, those that read a partial value get the sum; the library redistributes it in between.
+ * docs/tensor.md. */
+#define GSEL_PLACEMENT_REPLICATE 0 /* the whole value, the same on every rank */
+#define GSEL_PLACEMENT_SHARD 1    /* each rank has a part along shard_dim, counted with the batch dimension as 0 */
+#define GSEL_PLACEMENT_PARTIAL 2    /* each rank has a term; the value is their sum */
 
-/* A value: what flows between layers. Text and dims are copied.
+/* A value: a tensor that flows between layers. Text and dims are copied.
  *   dims  [n_dims] shape of one sample in elements; the batch dimension comes first in every call */
 typedef struct gsel_value_options {
   uint32_t struct_size;
@@ -159,36 +162,39 @@ typedef struct gsel_value_options {
   uint32_t flags;
   int32_t placement;      /* GSEL_PLACEMENT_* */
   int32_t shard_dim;
-  int32_t shard_granularity;     /* as shard_granularity of parameters; 0 means 1 */
-  int32_t shard_blocks;   /* as shard_blocks; 0 means 1 */
-  int32_t sequence_dim;   /* the dimension of positions, counted likewise; 0: it has none */
+  int32_t shard_granularity;     /* as for parameters; 0 means 1 */
+  int32_t shard_blocks;   /* as for parameters; 0 means 1 */
+  int32_t sequence_dim;   /* the dimension of positions, counted with the batch dimension as 0; 0: it has none */
 } gsel_value_options;
 #define GSEL_VALUE_OPTIONS_INIT GSEL_STRUCT_INIT(gsel_value_options)
 GSEL_API void gsel_value_options_init(gsel_value_options *options, size_t struct_size);
 
 /* Flags of a layer. */
 #define GSEL_LAYER_LOSS 1u        /* outputs are two f64 scalars: sum of losses, sum of weights. Never a mean */
-#define GSEL_LAYER_NO_CUT_AFTER 2u
-#define GSEL_LAYER_RECOMPUTABLE 4u
-#define GSEL_LAYER_OWN_PARAMS 8u  /* keeps parameters that are not declared: its backward_weight is called all the
-                                   * same. For gsel_pipeline_create alone */
-#define GSEL_LAYER_POSITIONWISE 16u /* computes each position by itself (norm, residual, linear): given some of the
-                                     * positions (sequence_dim) of all its values it computes just these */
-#define GSEL_LAYER_SAVES_WHOLE 32u  /* what it saves does not shrink with the parts of its values, unless positions do */
-#define GSEL_LAYER_ALWAYS_ACCUMULATES 64u /* its backward adds to d_params whatever accumulate says: the library then
-                                           * clears them before the first call, and accumulate is always 1 */
+#define GSEL_LAYER_NO_CUT_AFTER 2u /* a pipeline does not cut behind this layer */
+#define GSEL_LAYER_RECOMPUTABLE 4u /* forward may run again before backward (train.recompute) */
+#define GSEL_LAYER_OWN_PARAMS 8u  /* the layer keeps parameters that are not declared; its backward_weight is called
+                                   * although it has no declared ones. For gsel_pipeline_create alone */
+#define GSEL_LAYER_POSITIONWISE 16u /* computes each position independently of the others (norm, residual, linear): with
+                                     * some of the positions (sequence_dim) of all its values it computes just these */
+#define GSEL_LAYER_SAVES_WHOLE 32u  /* the size of what it saves does not shrink when its values are split, unless they
+                                     * are split by positions */
+#define GSEL_LAYER_ALWAYS_ACCUMULATES 64u /* its backward always adds to d_params: the library clears them before the
+                                           * first call, and accumulate is always 1 */
 
 /* A collective in the middle of a callback (batch statistics, a softmax over split columns). A layer with n phases is
- * called n + 1 times, with call->phase from 0 to n: call k < n writes reductions[k]; before call k + 1 the library
- * reduces it over the axis.
- *   axis   GSEL_AXIS_TENSOR and GSEL_AXIS_CONTEXT both mean the one of them whose ranks share the layer
+ * called n + 1 times, with call->phase from 0 to n: call k < n writes reductions[k], and before call k + 1 the library
+ * reduces reductions[k] over the axis.
+ *   axis   GSEL_AXIS_TENSOR and GSEL_AXIS_CONTEXT both mean the axis whose ranks share the layer
  *   op     GSEL_SUM, GSEL_MAX or GSEL_MIN; dtype GSEL_F32 or GSEL_F64
- *   flags  GSEL_PHASE_*: not reduced but shifted round the ring of the axis, again and again (ring attention); op is 0
+ *   flags  GSEL_PHASE_*: the buffer is not reduced, but shifted round the ranks of the axis (ring attention); op is 0
  *   elems  elements of the buffer, plus elems_per_sample per sample; over the data axis elems_per_sample is 0
- * Where ranks share a layer by positions, only ring shifts are done, with buffers for the most that any rank has. */
-#define GSEL_PHASE_RING_SHIFT 1u /* stands for (ranks of the axis - 1) phases; each sends the buffer to the rank of the next
-                              * coordinate, from the last to the first, and receives that of the one before */
-#define GSEL_PHASE_HOME 2u   /* with RING_SHIFT: one phase more, which brings a rank's own buffer back */
+ * If ranks share a layer by positions, phases without RING_SHIFT reduce nothing; buffers of ring shifts have the size
+ * of the largest part that any rank has. */
+#define GSEL_PHASE_RING_SHIFT 1u /* stands for (ranks of the axis - 1) phases. Each sends the buffer to the next
+                              * coordinate of the axis (the last sends to the first) and receives that of the
+                              * coordinate before */
+#define GSEL_PHASE_HOME 2u   /* with RING_SHIFT: one phase more, which brings each rank's own buffer back */
 typedef struct gsel_phase {
   uint32_t struct_size;
   uint32_t reserved;
@@ -202,22 +208,22 @@ typedef struct gsel_phase {
 #define GSEL_PHASE_INIT GSEL_STRUCT_INIT(gsel_phase)
 GSEL_API void gsel_phase_init(gsel_phase *phase, size_t struct_size);
 
-/* What a backward does not read, so that it can be freed before: bits of backward_*_unread. */
+/* Bits of backward_*_unread: what a backward does not read, so that the library can free it earlier. */
 #define GSEL_UNREAD_INPUT(i) (UINT64_C(1) << (i))         /* i < 31 */
 #define GSEL_UNREAD_OUTPUT(i) (UINT64_C(1) << (32 + (i))) /* i < 31 */
 #define GSEL_UNREAD_SAVED (UINT64_C(1) << 63)
 
-/* A layer. Text and id lists are copied. A layer without any callback is driven by pull alone (gsel/train.h), its
- * backward in one piece. Otherwise give forward, and either both halves of backward or the fused one (all
- * three are fine). A half with nothing to compute may be left out: backward_weight of a layer without parameters,
- * backward_input of a layer none of whose inputs needs a gradient.
- *   saved_bytes_per_sample  bytes kept from forward to backward, times the samples of the micro-batch
+/* A layer. Text and id lists are copied. A layer without any callback can only be driven by pull (gsel/train.h); its
+ * backward is then one piece of work. Other layers have forward, and either both halves of backward or the fused
+ * backward, or all three. A half with nothing to compute may be left out: backward_weight of a layer without
+ * parameters, backward_input of a layer none of whose inputs needs a gradient.
+ *   saved_bytes_per_sample  bytes per sample of the micro-batch that are kept from forward to backward
  *   flop_per_sample         cost hint for one forward, 0 when unknown
  *   backward_input_unread, backward_weight_unread
- *                           GSEL_UNREAD_*; the fused backward leaves unread what both do
+ *                           GSEL_UNREAD_*; the fused backward does not read what both name
  *   backward_unread_params  bit i: neither backward_input nor the fused backward reads params[i]
  *   forward_phases, backward_phases
- *                           [n] borrowed for the call; backward's belong to backward, or to backward_input            */
+ *                           [n] borrowed for the call; backward_phases are those of backward, or of backward_input  */
 typedef struct gsel_layer_options {
   uint32_t struct_size;
   uint32_t reserved;
@@ -252,11 +258,12 @@ GSEL_API void gsel_layer_options_init(gsel_layer_options *options, size_t struct
  *   out  given to the caller, free with gsel_model_free. Any thread. Since 0.1. */
 GSEL_API gsel_status gsel_model_create(gsel_model **out, gsel_error **err);
 
-/* Adds a piece; *out_id is its id, counted from 0 per kind; out_id may be NULL. Text and arrays are borrowed for the
- * call.
- * Errors: GSEL_ERR_MODEL names the piece and the fault (duplicate name, unknown id, a value written twice or read
- * before it is written, which is how a cycle shows, a missing callback) and leaves the model unchanged;
- * GSEL_ERR_UNSUPPORTED (a parameter of another dtype than f32, bf16, f16); GSEL_ERR_STATE after gsel_model_finish. One thread at a time per model. Since 0.1. */
+/* Adds a parameter, value or layer. *out_id is its id, counted from 0 per kind; out_id may be NULL. Text and arrays are
+ * borrowed for the call.
+ * Errors: GSEL_ERR_MODEL names what was added and the fault, and leaves the model unchanged. Faults are a duplicate
+ * name, an unknown id, a missing callback, a value that is written twice or read before it is written (so is a cycle).
+ * GSEL_ERR_UNSUPPORTED (a parameter of another dtype than f32, bf16, f16); GSEL_ERR_STATE after gsel_model_finish. One
+ * thread at a time per model. Since 0.1. */
 GSEL_API gsel_status gsel_model_add_param(gsel_model *model, const gsel_param_options *options, int32_t *out_id,
                                           gsel_error **err);
 GSEL_API gsel_status gsel_model_add_value(gsel_model *model, const gsel_value_options *options, int32_t *out_id,
@@ -264,13 +271,12 @@ GSEL_API gsel_status gsel_model_add_value(gsel_model *model, const gsel_value_op
 GSEL_API gsel_status gsel_model_add_layer(gsel_model *model, const gsel_layer_options *options, int32_t *out_id,
                                           gsel_error **err);
 
-/* Checks the whole (one loss, every value written and every parameter used) and freezes it. Called by
- * gsel_trainer_create, gsel_pipeline_create and gsel_model_check when the caller did not; the last two take a model
- * without a loss, too.
- * GSEL_ERR_MODEL. One thread at a time per model. Since 0.1. */
+/* Checks the whole model (one loss, every value written, every parameter used) and freezes it. gsel_trainer_create,
+ * gsel_pipeline_create and gsel_model_check call it if the caller did not; the last two also accept a model without a
+ * loss. GSEL_ERR_MODEL. One thread at a time per model. Since 0.1. */
 GSEL_API gsel_status gsel_model_finish(gsel_model *model, gsel_error **err);
 
-/* Counts: parameters, values, layers, and elements over all parameters. 0 for NULL. Any thread. Since 0.1. */
+/* Numbers of parameters, values, layers, and of elements of all parameters. 0 for NULL. Any thread. Since 0.1. */
 GSEL_API int32_t gsel_model_param_count(const gsel_model *model);
 GSEL_API int32_t gsel_model_value_count(const gsel_model *model);
 GSEL_API int32_t gsel_model_layer_count(const gsel_model *model);

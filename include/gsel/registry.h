@@ -1,8 +1,9 @@
 /* gsel/registry.h: which plugins were found, and why any was refused.
- * Search order: GSEL_PLUGIN_PATH (absolute folders joined by ':'; ignored with elevated rights), then the folder
- * gsel/plugins-1 beside libgsel's own file, which is `pkg-config --variable=plugindir gsel` once installed. Never the current directory, never the system's library
- * search. A file, and every folder above it, must be owned by root or the effective user and not be writable by
- * others; the folder beside libgsel is held to the ownership of the library's own file. */
+ * Search order: GSEL_PLUGIN_PATH (absolute folders joined by ':'; ignored with elevated privileges), then the folder
+ * gsel/plugins-1 beside libgsel's own file, which is `pkg-config --variable=plugindir gsel` once installed. The current
+ * directory and the system's library path are never searched. A plugin's file and every folder above it must be owned
+ * by root or the effective user, and must not be writable by others. In the folder beside libgsel, the owner of
+ * libgsel's own file is accepted as well. */
 #ifndef GSEL_REGISTRY_H
 #define GSEL_REGISTRY_H
 

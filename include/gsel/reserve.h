@@ -1,6 +1,6 @@
-/* gsel/reserve.h: devices chosen and held in one step. To look for a free device and then to use it is a race: two
- * processes that look at the same moment take the same one. A reservation is a lock that every process of the machine
- * sees and that the kernel releases when its holder dies, so that nothing is ever left locked.
+/* gsel/reserve.h: devices chosen and locked in one step. To look for a free device and then to use it is a race: two
+ * processes that look at the same time take the same device. A reservation is a lock that every process of the machine
+ * sees. The operating system releases it when its holder dies, so nothing is left locked.
  *
  *     gsel_resolve_options options = GSEL_RESOLVE_OPTIONS_INIT;
  *     options.devices = gsel_str_from("count:2 & free>=20GiB");
@@ -18,9 +18,9 @@ GSEL_EXTERN_C_BEGIN
 typedef struct gsel_reservation gsel_reservation;
 
 /* How to reserve.
- *   folder  where the locks are: shared by all processes that reserve, such as one mounted into containers. Not given:
- *           the variable GSEL_RESERVE_FOLDER, else /run/lock/gsel, else /tmp/gsel-lock; made when it is not there
- *   wait_s  seconds to wait for devices to become free; 0: answer at once                                          */
+ *   folder  folder of the locks, shared by all processes that reserve, such as one mounted into containers. Not given:
+ *           the variable GSEL_RESERVE_FOLDER, else /run/lock/gsel, else /tmp/gsel-lock; created if it does not exist
+ *   wait_s  seconds to wait for devices to become free; 0: return at once                                          */
 typedef struct gsel_reserve_options {
   uint32_t struct_size;
   uint32_t reserved;
@@ -30,22 +30,23 @@ typedef struct gsel_reserve_options {
 #define GSEL_RESERVE_OPTIONS_INIT GSEL_STRUCT_INIT(gsel_reserve_options)
 GSEL_API void gsel_reserve_options_init(gsel_reserve_options *options, size_t struct_size);
 
-/* Resolves as gsel_resolve does, among the devices that no process computes on and that no reservation holds, and holds the
- * result. The CPU is never held; tiles are held with their card; two reservations of one process exclude each other.
+/* Selects as gsel_resolve does, among the devices that no process computes on and that no reservation holds, and locks
+ * the result. The CPU is never locked. Tiles are locked with their card. Two reservations of one process exclude each
+ * other.
  *   options  NULL: the defaults
  *   out      given to the caller, free with gsel_reservation_free; NULL on error
- * Errors: those of gsel_resolve; GSEL_ERR_BUSY when too few are free (the message names who holds them), or when
+ * Errors: those of gsel_resolve; GSEL_ERR_BUSY when too few are free (the message names the holders), or when
  * another process has kept the folder locked for 10 s; GSEL_ERR_PERMISSION, GSEL_ERR_IO (the folder); GSEL_ERR_ARG.
  * Any thread. Since 0.1. */
 GSEL_API gsel_status gsel_reserve(const gsel_resolve_options *resolve, const gsel_reserve_options *options,
                                   gsel_reservation **out, gsel_error **err);
 
-/* What is held. Borrowed until gsel_reservation_free. Any thread. Since 0.1. */
+/* The devices that are held. Borrowed until gsel_reservation_free. Any thread. Since 0.1. */
 GSEL_API const gsel_selection *gsel_reservation_selection(const gsel_reservation *reservation);
 
-/* Releases the devices; NULL is fine. In a forked child it leaves them to the parent. A child started by exec holds
- * nothing; one that only forked keeps the devices held until it ends too, unless the parent frees first. Any thread.
- * Since 0.1. */
+/* Releases the devices; NULL is fine. Called in a forked child, it leaves them to the parent. A child started by exec
+ * holds nothing. A child that only forked keeps the devices locked until it ends too, unless the parent frees them
+ * first. Any thread. Since 0.1. */
 GSEL_API void gsel_reservation_free(gsel_reservation *reservation);
 
 GSEL_EXTERN_C_END

@@ -71,8 +71,8 @@ GSEL_API gsel_status gsel_inventory_load(gsel_str path, gsel_inventory **out, gs
 /* The same from text; `name` stands for the file in messages. Any thread. Since 0.1. */
 GSEL_API gsel_status gsel_inventory_parse(gsel_str text, gsel_str name, gsel_inventory **out, gsel_error **err);
 
-/* Number of devices on all hosts, host after host; device `index` of these into *info (struct_size set by the
- * caller). GSEL_ERR_ARG when index is out of range. Any thread. Since 0.1. */
+/* Number of devices on all hosts, host after host. Writes device `index` of these to *info, whose struct_size the
+ * caller has set. GSEL_ERR_ARG when index is out of range. Any thread. Since 0.1. */
 GSEL_API int32_t gsel_inventory_device_count(const gsel_inventory *inventory);
 GSEL_API gsel_status gsel_inventory_device(const gsel_inventory *inventory, int32_t index, gsel_device_info *info,
                                            gsel_error **err);
@@ -130,7 +130,7 @@ typedef struct gsel_env_var {
   gsel_str value;
 } gsel_env_var;
 
-/* What is asked. All pointers and text are borrowed for the call.
+/* What to select. All pointers and text are borrowed for the call.
  *   inventory    NULL: gsel_inventory_detect is used
  *   env          [n_env] variables to honour; NULL with n_env 0 means the process's own environment,
  *                unless GSEL_RESOLVE_NO_ENV is set
@@ -140,7 +140,8 @@ typedef struct gsel_env_var {
  *                that has none, the CPU.
  *                In some compat systems it is that system's own option.
  *   accelerator  cuda | hip | ze | habana | ascend | mps | cpu | auto; not given means auto
- *   compat       a system whose reading is wanted bug for bug, such as lightning; not given means strict
+ *   compat       a system, such as lightning, that reads `devices` and variables in its own way, which gsel then
+ *                reproduces bug for bug; not given means strict
  *   order        visible | pci | fastest | most_free | near; not given means as the environment orders, else pci
  *   include, exclude  NAME[:SLOT[,SLOT]] joined by @; not given: every host
  *   hostfile     path of a file of lines "NAME slots=N"; hostfile_text, when given, is its content          */
@@ -163,7 +164,7 @@ typedef struct gsel_resolve_options {
 } gsel_resolve_options;
 
 #define GSEL_RESOLVE_NO_ENV 1u   /* honour no variables */
-#define GSEL_RESOLVE_PER_RANK 2u /* each device goes to a process of its own, as gsel_selection_env(r) gives them */
+#define GSEL_RESOLVE_PER_RANK 2u /* each device goes to a process of its own, see gsel_selection_env */
 
 #define GSEL_RESOLVE_OPTIONS_INIT GSEL_STRUCT_INIT(gsel_resolve_options)
 GSEL_API void gsel_resolve_options_init(gsel_resolve_options *options, size_t struct_size);
@@ -174,12 +175,13 @@ typedef struct gsel_selection gsel_selection;
  *   out  given to the caller, free with gsel_selection_free; NULL on error
  * Errors: one of the selection codes of gsel/error.h, with the offending token and its column in the input that
  * gsel_error_file names: "devices", "accelerator" or the variable, such as CUDA_VISIBLE_DEVICES; GSEL_ERR_ARG;
- * GSEL_ERR_IO (hostfile). GSEL_ERR_ALREADY_INITIALIZED: the process's own environment and devices are meant, and its
- * CUDA driver was started under another mask.
+ * GSEL_ERR_IO (hostfile). GSEL_ERR_ALREADY_INITIALIZED: options name neither inventory nor env, and the CUDA driver of
+ * this process was started with different variables.
  * Any thread. Since 0.1. */
 GSEL_API gsel_status gsel_resolve(const gsel_resolve_options *options, gsel_selection **out, gsel_error **err);
 
-/* The systems that `compat` knows, by position; NULL-less text, empty past the end. Any thread. Since 0.1. */
+/* Number of the systems that `compat` accepts; name and summary of system i. Text is never NULL, and empty past the
+ * end. Any thread. Since 0.1. */
 GSEL_API int32_t gsel_compat_count(void);
 GSEL_API gsel_str gsel_compat_name(int32_t i);
 GSEL_API gsel_str gsel_compat_summary(int32_t i);
@@ -206,8 +208,9 @@ GSEL_API int32_t gsel_selection_candidate_count(const gsel_selection *selection)
 GSEL_API gsel_status gsel_selection_candidate(const gsel_selection *selection, int32_t i, gsel_candidate *candidate,
                                               gsel_error **err);
 
-/* What one token of a variable or of the request became: by which rule, in which layer ("container", "cgroup", "ROCr",
- * "HIP", "CUDA", "request", or a framework). Text is borrowed until gsel_selection_free. Any thread. Since 0.1. */
+/* What one token of a variable or of the request became, and by which rule. `layer` is the layer of software that reads
+ * it: "container", "cgroup", "ROCr", "HIP", "CUDA", "request", or a framework. Text is borrowed until
+ * gsel_selection_free. Any thread. Since 0.1. */
 typedef struct gsel_decision {
   uint32_t struct_size;
   uint32_t reserved;
@@ -225,28 +228,28 @@ GSEL_API int32_t gsel_selection_decision_count(const gsel_selection *selection);
 GSEL_API gsel_status gsel_selection_decision(const gsel_selection *selection, int32_t i,
                                               gsel_decision *decision, gsel_error **err);
 
-/* What the caller should know; in a compat system, what strict reading would have said. Borrowed; empty past the end.
- * Any thread. Since 0.1. */
+/* Warnings; in a compat system also the errors that strict reading would have given. Borrowed; empty past the end. Any
+ * thread. Since 0.1. */
 GSEL_API int32_t gsel_selection_warning_count(const gsel_selection *selection);
 GSEL_API gsel_str gsel_selection_warning(const gsel_selection *selection, int32_t i);
 
-/* Processes that the compat system would start on this host, or -1. Any thread. Since 0.1. */
+/* Number of processes that the compat system would start on this host, or -1. Any thread. Since 0.1. */
 GSEL_API int32_t gsel_selection_process_count(const gsel_selection *selection);
 
-/* Variables that make a child process see exactly this selection, UUID form where accepted.
+/* Environment variables that make a child process see exactly this selection, with UUIDs where they are accepted.
  *   local_rank  -1: the whole selection; r >= 0: device r alone, as a launcher gives to local rank r
  *               (one selected device serves every rank; GSEL_ERR_RANK_OVERFLOW when there is none for r;
  *               a CPU serves every rank)
  *   out         borrowed until gsel_selection_free; *n_out entries
- * gsel_selection_env is of the first host selected; the other takes a host by name (GSEL_ERR_UNKNOWN_HOST) and its
- * local ranks. Any thread. Since 0.1. */
+ * gsel_selection_env is for the first host selected. gsel_selection_host_env takes the name of a host
+ * (GSEL_ERR_UNKNOWN_HOST) and a local rank on it. Any thread. Since 0.1. */
 GSEL_API gsel_status gsel_selection_env(const gsel_selection *selection, int32_t local_rank, const gsel_env_var **out,
                                         size_t *n_out, gsel_error **err);
 GSEL_API gsel_status gsel_selection_host_env(const gsel_selection *selection, gsel_str host, int32_t local_rank,
                                              const gsel_env_var **out, size_t *n_out, gsel_error **err);
 
-/* The selection as JSON (status, devices, env, warnings, trace, candidates) and as text. Borrowed until gsel_selection_free.
- * Any thread. Since 0.1. */
+/* The selection as JSON (status, devices, env, warnings, trace, candidates) and as text. Borrowed until
+ * gsel_selection_free. Any thread. Since 0.1. */
 GSEL_API gsel_str gsel_selection_json(const gsel_selection *selection);
 GSEL_API gsel_str gsel_selection_text(const gsel_selection *selection);
 

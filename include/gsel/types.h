@@ -1,5 +1,5 @@
-/* gsel/types.h: the plain words every other header uses: status, text, element types, tensors.
- * Does not know: devices, ranks, strategies. C99, freestanding headers only. */
+/* gsel/types.h: the plain types that every other header uses: status, text, element types, tensors.
+ * Does not know devices, ranks and strategies. C99, freestanding headers only. */
 #ifndef GSEL_TYPES_H
 #define GSEL_TYPES_H
 
@@ -22,7 +22,7 @@
 
 GSEL_EXTERN_C_BEGIN
 
-/* Version these headers were written for; gsel_version() tells the library's at run time. */
+/* Version of these headers; gsel_version() returns that of the loaded library. */
 #define GSEL_VERSION_MAJOR 0
 #define GSEL_VERSION_MINOR 1
 #define GSEL_VERSION_PATCH 0
@@ -31,15 +31,15 @@ GSEL_EXTERN_C_BEGIN
 /* Version of the loaded library as major * 10000 + minor * 100 + patch. Any thread. Since 0.1. */
 GSEL_API int32_t gsel_version(void);
 
-/* Text of that version, such as "0.1.0"; static. Any thread. Since 0.1. */
+/* Version of the loaded library as text, such as "0.1.0"; static. Any thread. Since 0.1. */
 GSEL_API const char *gsel_version_text(void);
 
 /* Result of a fallible call: 0 (GSEL_OK) or one of the negative GSEL_ERR_* codes of gsel/error.h. */
 typedef int32_t gsel_status;
 
 /* UTF-8 text as pointer and length in bytes. Layout is frozen. len == GSEL_NUL means NUL-terminated; data == NULL means
- * "not given". Text passed in is borrowed for the call unless said; text handed out states its lifetime, has its true
- * length and is NUL-terminated as well. */
+ * "not given". Text that the caller passes is borrowed for the call, unless stated otherwise. Text that the library
+ * returns has its true length and is NUL-terminated as well; each function states how long it lives. */
 typedef struct gsel_str {
   const char *data;
   size_t len;
@@ -52,26 +52,30 @@ typedef struct gsel_str {
 #define GSEL_STR(text) {(text), GSEL_NUL}
 GSEL_API gsel_str gsel_str_from(const char *text);
 
-/* What holds of every header.
- *   Objects    made by a _create, _load, _parse or _init call, released by the _free of their name, once; NULL is fine
- *              there. An object may be used from any thread and handed from one to another. Its header says which calls
- *              may overlap; where it says nothing, calls on one object must not, and calls on two objects may
- *   Lists      a _count function, and a function of the index i from 0. An index outside is GSEL_ERR_ARG; a function
- *              that returns text gives empty text
+/* Rules of all headers.
+ *   Objects    A _create, _load, _parse or _init call makes an object; the _free function of its name releases it,
+ *              once, and accepts NULL. An object may be used from any thread and passed from one thread to another. Its
+ *              header says which calls may overlap; by default calls on one object must not overlap, calls on two
+ *              objects may
+ *   Lists      have a _count function and a function of the index i from 0. An index outside is GSEL_ERR_ARG; a
+ *              function that returns text returns empty text
  *   Callbacks  must return: no C++ exception, longjmp or Rust panic may leave them
- *   user_data  is handed back to the callback as it was given. Where the library keeps it beyond the call there is a
- *              free_user_data (may be NULL): called once with it, when the library will not use it any more, on the
- *              thread that releases the last object that keeps it. A call that fails has kept nothing */
+ *   user_data  is passed to the callback unchanged. If the library keeps it beyond the call, there is a free_user_data
+ *              (may be NULL). The library calls it once with user_data when it no longer uses it, on the thread that
+ *              releases the last object that keeps it. A call that fails has kept nothing
+ *   Since 0.1  means that version 0.1 of the library is the first that has the function */
 typedef void (*gsel_free_fn)(void *user_data);
 
 /* Every transparent struct starts with `uint32_t struct_size` and grows only at its end. Fields named reserved are zero,
- * and bits of `flags` that have no name are refused. A smaller size is an older caller and its missing fields take defaults; a larger one is accepted when the
- * tail this library does not know is zero. Each such type that a program
- * passes has an initialiser, GSEL_<TYPE>_INIT, made of this (a plugin states sizeof), and for foreign callers a function gsel_<type>_init(s, struct_size), which zeroes struct_size bytes and notes the
- * size; struct_size is the size the caller was compiled with, and the library writes no byte behind it (NULL, less than
- * the two first fields, 4 GiB or more: nothing is written). In C++ the initialiser is a value, because braces would warn about
- * each field left out. In an array of such structs each states the same size, and that is the distance between them.
- * Structs whose layout is frozen say so: they have no struct_size. */
+ * and bits of `flags` that have no name are refused. A struct with a smaller size comes from an older caller, and its missing fields take defaults.
+ * One with a larger size is accepted if the tail that this library does not know is zero.
+ * Each such type that a program passes has an initialiser GSEL_<TYPE>_INIT, made with this macro, and for foreign callers a function
+ * gsel_<type>_init(s, struct_size). The function zeroes struct_size bytes and stores the size. struct_size is the size
+ * that the caller was compiled with, and the library writes no byte behind it. Nothing is written if s is NULL, or if
+ * struct_size is less than the two first fields or 4 GiB and more. In C++ the initialiser is a value, because braces
+ * would warn about each field left out.
+ * All structs of an array state the same size, which is the distance between them. Structs whose layout is frozen say
+ * so and have no struct_size. */
 #ifdef __cplusplus
 extern "C++" {
 template <class T>
@@ -86,7 +90,7 @@ constexpr T gsel_struct_init() noexcept {
 #define GSEL_STRUCT_INIT(type) {.struct_size = sizeof(type)}
 #endif
 
-/* Element types. Numbers never change; a value unknown to the caller must be harmless to it. */
+/* Element types. Numbers never change. The library may return a type that the caller does not know. */
 typedef int32_t gsel_dtype;
 #define GSEL_I8 1
 #define GSEL_U8 2
@@ -109,20 +113,21 @@ GSEL_API size_t gsel_dtype_bytes(gsel_dtype dtype);
 /* Name such as "f32"; "unknown" for an unknown type; static. Any thread. Since 0.1. */
 GSEL_API const char *gsel_dtype_name(gsel_dtype dtype);
 
-/* Reduction operations, element by element, inputs in rank order. The bits of a result depend on the inputs only, not on
- * sizes, buffers or processor. A reduction by one rank is a copy.
- *   integers           SUM and PROD wrap; AVG is the wrapped SUM divided by the number of ranks, towards zero; BAND, BOR
- *                      and BXOR work on bits
+/* Reduction operations, element by element, inputs in rank order. The bits of a result depend only on the inputs, not
+ * on sizes, buffers or processor. With one rank a reduction is a copy.
+ *   integers           SUM and PROD wrap; AVG is the wrapped SUM divided by the number of ranks, towards zero; BAND,
+ *                      BOR and BXOR work on bits
  *   f32, f64           computed in the type itself, to nearest, ties to even; AVG divides the SUM
- *   f16, bf16, 8 bit   computed in f32 and rounded once at the end, to nearest, ties to even. Too large a number becomes
- *                      infinity, or NaN in f8e4m3, which has no infinity (OCP E4M3: largest 448, NaN 0x7f)
- *   MIN, MAX           of equal numbers, such as zeros of either sign, the first; NaN if any input is NaN
+ *   f16, bf16, 8 bit   computed in f32 and rounded once at the end, to nearest, ties to even. A number that is too
+ *                      large becomes infinity, or NaN in f8e4m3, which has no infinity (OCP E4M3: largest 448, NaN
+ *                      0x7f)
+ *   MIN, MAX           the first of equal numbers, such as zeros of either sign; NaN if any input is NaN
  *   NaN                a result that is NaN is the positive quiet NaN without payload: f16 0x7e00, bf16 0x7fc0,
  *                      f32 0x7fc00000, f64 0x7ff8000000000000, f8e4m3 0x7f, f8e5m2 0x7e
- * BAND, BOR and BXOR are for integers only (GSEL_ERR_ARG).
- *   SCALED_SUM         the sum of each input times the factor its rank gives (gsel/comm.h), factors and products rounded
- *                      to the type they are computed in; floating point only (GSEL_ERR_ARG); by one rank too
- * Numbers from GSEL_OP_USER on are those of gsel_op_create. */
+ *   SCALED_SUM         the sum of the inputs, each times the factor of its rank (gsel/comm.h). Factors and products are
+ *                      rounded to the type of the computation. Floating point only (GSEL_ERR_ARG). With one rank the
+ *                      input is scaled, too
+ * BAND, BOR and BXOR are for integers only (GSEL_ERR_ARG). Numbers from GSEL_OP_USER on are those of gsel_op_create. */
 typedef int32_t gsel_op;
 #define GSEL_SUM 1
 #define GSEL_PROD 2
@@ -135,30 +140,31 @@ typedef int32_t gsel_op;
 #define GSEL_SCALED_SUM 9
 #define GSEL_OP_USER 4096
 
-/* Axes of the mesh. Numbers never change, and more will come: gsel_axis_count tells how many the loaded library has. Their
- * order from inner to outer is another: tensor, context, data, pipeline (gsel/mesh.h). */
+/* Axes of the mesh. Numbers never change, and more will come: gsel_axis_count returns how many the loaded library has.
+ * The order of the axes in the mesh is not that of their numbers: from inner to outer it is tensor, context, data,
+ * pipeline (gsel/mesh.h). */
 typedef int32_t gsel_axis;
 #define GSEL_AXIS_TENSOR 0
 #define GSEL_AXIS_DATA 1
 #define GSEL_AXIS_PIPELINE 2
 #define GSEL_AXIS_CONTEXT 3
-#define GSEL_MAX_AXES 8 /* that a mesh has room for */
+#define GSEL_MAX_AXES 8 /* room in a gsel_mesh */
 
-/* Number of axes that the library has; name of one as config files have it, "unknown" for no axis; static. Any thread.
- * Since 0.1. */
+/* Number of axes that the library has. Name of an axis as in config files, "unknown" for a number without one; static.
+ * Any thread. Since 0.1. */
 GSEL_API int32_t gsel_axis_count(void);
 GSEL_API const char *gsel_axis_name(gsel_axis axis);
 
-/* What is computed of a layer or of a stage: in work that is handed out, in schedules, in checks, and as instructions of
- * a program, whose list goes on from here (gsel/program.h). Numbers never change. */
+/* Which part of a layer or stage is computed: in work of pull mode, in schedules, in checks, and as instructions of a
+ * program. gsel/program.h continues this list. Numbers never change. */
 #define GSEL_INPUT 1
 #define GSEL_FORWARD 2
 #define GSEL_BACKWARD_INPUT 3
 #define GSEL_BACKWARD_WEIGHT 4
 #define GSEL_BACKWARD 5 /* both halves */
 
-/* A dense row-major view of library memory, lent for one call. Layout is frozen: arrays of it are passed.
- *   data    first element; valid during the call only, may differ in the next call
+/* A dense row-major view of library memory, valid during one call. Layout is frozen: arrays of it are passed.
+ *   data    first element; may be at another address in the next call
  *   dims    [n_dims] sizes in elements; dims[0] is the number of samples for values of a model
  *   n_elems product of dims (1 when n_dims is 0)                                                       */
 #define GSEL_MAX_DIMS 6
@@ -176,10 +182,10 @@ typedef struct gsel_range {
   int64_t end;
 } gsel_range;
 
-/* What a rank has of a tensor that is split along one dimension: elements [begin, end) of that dimension, counted in each
- * of `blocks` equal blocks of `whole` elements (q, k and v in one matrix are three). Layout is frozen: arrays of it are
- * passed.
- *   dim  -1: all of the tensor is here; blocks is then 1, the rest 0 */
+/* The part that a rank has of a tensor that is split along one dimension. The dimension consists of `blocks` equal
+ * blocks of `whole` elements each (q, k and v in one matrix are three blocks); the rank has elements [begin, end) of
+ * each block. Layout is frozen: arrays of it are passed.
+ *   dim  the dimension; -1: the rank has the whole tensor, blocks is 1, and the other fields are 0 */
 typedef struct gsel_part {
   int32_t dim;
   int32_t blocks;
@@ -188,12 +194,12 @@ typedef struct gsel_part {
   int64_t whole;
 } gsel_part;
 
-/* Which part of n items part `index` of `parts` owns: sizes differ by at most one, larger parts first.
- * A pure function, so that a loader can read only its bytes. Out-of-range arguments (n < 0, parts < 1,
+/* The range of part `index` when n items are divided in `parts` parts: sizes differ by at most one, larger parts first.
+ * A pure function, so that a loader can read only the bytes of its part. Out-of-range arguments (n < 0, parts < 1,
  * index outside 0..parts-1) give the empty range {0, 0}. Any thread. Since 0.1. */
 GSEL_API gsel_range gsel_shard_range(int64_t n, int64_t parts, int64_t index);
 
-/* Calls made and payload bytes sent. */
+/* Numbers of calls made and of payload bytes sent. */
 typedef struct gsel_comm_count {
   uint32_t struct_size;
   uint32_t reserved;

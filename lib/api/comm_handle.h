@@ -1,4 +1,4 @@
-// api/comm_handle.h: what stands behind gsel_comm.
+// api/comm_handle.h: the object that gsel_comm points to.
 #pragma once
 
 #include "comm/communicator.h"

@@ -1,4 +1,4 @@
-// api/comm_request.h: how a caller wants to join, complete.
+// api/comm_request.h: how a caller wants to join, with all defaults filled in.
 #pragma once
 
 #include "api/config_handle.h"

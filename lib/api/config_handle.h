@@ -1,4 +1,4 @@
-// api/config_handle.h: what stands behind gsel_config.
+// api/config_handle.h: the object that gsel_config points to.
 #pragma once
 
 #include "base/config.h"

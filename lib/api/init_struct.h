@@ -1,6 +1,6 @@
-// api/init_struct.h: the function twin of an initialiser macro. The size is the caller's: an older caller has less room
-// than today's type, a newer one expects its whole struct to be cleared. A size
-// that the struct cannot note is no size: nothing is written.
+// api/init_struct.h: the gsel_<type>_init functions. The size is the caller's: an older caller has less room than
+// today's type, a newer one expects its whole struct to be cleared. If the struct cannot store the size, nothing is
+// written.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// api/model_handle.h: what stands behind gsel_model. Trainers share the description.
+// api/model_handle.h: the object that gsel_model points to. Trainers share the description.
 #pragma once
 
 #include <memory>

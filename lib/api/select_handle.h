@@ -1,4 +1,4 @@
-// api/select_handle.h: the objects behind gsel/select.h. Texts are made when first asked for, once.
+// api/select_handle.h: the objects of gsel/select.h. Texts are made when first asked for, once.
 #pragma once
 
 #include <gsel/select.h>

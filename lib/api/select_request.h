@@ -1,4 +1,4 @@
-// api/select_request.h: a gsel_resolve_options unpacked: the machine, the environment and what is asked.
+// api/select_request.h: a gsel_resolve_options unpacked: the machine, the environment and the request.
 #pragma once
 
 #include <gsel/select.h>

@@ -1,5 +1,5 @@
-// base/available.cc: see available.h. The host's word is MemAvailable with free swap; each control group on the way up
-// has a limit, of which what it holds is gone, files it could drop aside.
+// base/available.cc: see available.h. The host has MemAvailable and free swap. Each control group on the way up has a
+// limit, less the memory that it holds, not counting file pages that it could drop.
 #include "base/available.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// base/available.h: how much memory there is to be had now. Does not know what for.
+// base/available.h: how much memory is available now. Does not know what it is for.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // base/common_headers.h: headers of other libraries that nearly every file of the library needs, compiled once. Each
-// file includes what it uses all the same.
+// file still includes what it uses.
 #pragma once
 
 #include <fmt/format.h>

@@ -1,6 +1,6 @@
-// base/config.h: gsel.toml as checked data. Every key the core knows stands in one table (config_keys.cc) with type,
-// default, bounds and help, from which parsing, gsel_config_get and docs/config.md follow. Keys of plugins are kept
-// with their place and checked when the plugin is known.
+// base/config.h: gsel.toml as checked data. Every key of the core is in one table (config_keys.cc) with type, default,
+// bounds and help; parsing, gsel_config_get and docs/config.md follow from this table. Keys of plugins are kept with
+// their place, and checked when the plugin is known.
 #pragma once
 
 #include <gsel/types.h>

@@ -1,4 +1,4 @@
-// base/config_rows.h: what the rows of config_keys*.cc are written with. Included by those files alone.
+// base/config_rows.h: the macros and helpers of the rows in config_keys*.cc. Included by those files alone.
 #pragma once
 
 #include <limits>

@@ -1,4 +1,5 @@
-// base/current_error.h: the exception now being handled, whatever it is, as one of ours: to keep, and throw elsewhere.
+// base/current_error.h: the exception that is being handled, of any class, as an Error of gsel, to be kept and thrown
+// elsewhere.
 #pragma once
 
 #include "base/error.h"

@@ -1,6 +1,6 @@
-// base/error.h: failure inside the library is an exception of one class; lib/api turns it into a status and an
-// object the caller owns. Does not know: who calls, and what was being done. Whoever knows most writes the text:
-// one line, lower case, no trailing stop: what was asked, what was found, what would work.
+// base/error.h: failure inside the library is an exception of one class; lib/api turns it into a status and an object
+// that the caller owns. The code that knows most writes the text: one line, lower case, without a full stop. It says
+// what was asked, what was found, and what would work. Does not know who calls.
 #pragma once
 
 #include <fmt/format.h>

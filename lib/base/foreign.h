@@ -1,5 +1,5 @@
-// base/foreign.h: calls into code that is not ours: callbacks and plugins. C code answers with a status; C++ code may
-// throw although it must not, and the exception ends here.
+// base/foreign.h: calls into foreign code: callbacks and plugins. C code returns a status. C++ code may throw although
+// it must not; the exception ends here.
 #pragma once
 
 #include <exception>

@@ -1,4 +1,4 @@
-// base/forked.h: refusal of what a forked child has of its parent.
+// base/forked.h: refuses, in a forked child, objects that the parent made.
 #pragma once
 
 #include "base/error.h"

@@ -1,4 +1,5 @@
-// base/host_services.h: what plugins and backends get of us, as a table: they link to nothing of ours.
+// base/host_services.h: the functions of the library that plugins and backends can call, as a table, since they do not
+// link to libgsel.
 #pragma once
 
 #include <gsel/plugin.h>

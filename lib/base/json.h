@@ -1,5 +1,5 @@
-// base/json.h: a JSON value made to be printed. The JSON library stays behind it, so that json.cc alone pays for its
-// headers. Reading is json_object.h.
+// base/json.h: a JSON value made to be printed. The JSON library stays behind it: only json.cc and json_object.cc
+// include its full headers. json_object.h reads JSON.
 #pragma once
 
 #include <cstdint>

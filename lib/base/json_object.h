@@ -1,6 +1,6 @@
-// base/json_object.h: strict reading of one JSON object: each field is taken by name and type, what was not
-// taken is an error, and every error names the field by its path. Does not know what the fields mean. Tree and
-// source must outlive it. The JSON library stays behind it; json.h writes.
+// base/json_object.h: strict reading of one JSON object. Each field is taken by name and type, a field that was not
+// taken is an error, and every error names the field by its path. The tree and the source text must outlive the object.
+// The JSON library is not visible here; json.h writes JSON. Does not know what the fields mean.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// base/log.cc: see log.h. One sink per process, lines one at a time.
+// base/log.cc: see log.h. There is one sink per process, and it gets one line at a time.
 #include "base/log.h"
 
 #include <atomic>

@@ -1,8 +1,8 @@
-// base/log.h: log lines to the sink the host set; silent by default. Does not know what is logged.
+// base/log.h: passes log lines to the sink that the embedder set; silent by default. Does not know what is logged.
 //
-// A variable of gsel in the environment that cannot be followed is told once for each value, even where nobody asked
-// for a log: who set it spoke to gsel and would otherwise believe that it works. All such variables go through
-// warn_about_variable; those that make a call impossible are that call's error instead.
+// An environment variable of gsel with a wrong value is reported once for each value, even without a log: the user who
+// set it would otherwise believe that it works. All such variables go through warn_about_variable, except those that
+// make a call impossible: these are an error of the call.
 #pragma once
 
 #include <fmt/format.h>

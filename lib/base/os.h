@@ -1,5 +1,6 @@
-// base/os.h: the few things asked of Linux directly: descriptors that close themselves, the clock, randomness, futexes,
-// a descriptor that tells when a process has ended, and what fork does to us. Does not know what they are used for.
+// base/os.h: what the library asks of Linux directly: descriptors that close themselves, the clock, randomness,
+// futexes, a descriptor that reports when a process has ended, and detection of fork. Does not know what they are used
+// for.
 #pragma once
 
 #include <atomic>

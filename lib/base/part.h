@@ -1,5 +1,5 @@
-// base/part.h: what a rank has of a tensor that ranks of an axis share: a range of one dimension, in equal blocks.
-// Pure arithmetic; does not know who shares and why.
+// base/part.h: the part that a rank has of a tensor that the ranks of an axis share: a range of one dimension, in equal
+// blocks. Pure arithmetic; does not know who shares and why.
 #pragma once
 
 #include <gsel/types.h>

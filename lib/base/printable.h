@@ -1,4 +1,4 @@
-// base/printable.h: foreign text for one-line messages. Does not know where the text came from.
+// base/printable.h: makes foreign text fit for one-line messages. Does not know where the text came from.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// base/random.h: Philox 4x32-10 (Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011):
-// a number is a function of (key, counter), so it can be had anywhere, in any order, again.
+// base/random.h: Philox 4x32-10 (Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011). A
+// number is a function of (key, counter), so any rank can compute it, in any order, again.
 #pragma once
 
 #include <array>

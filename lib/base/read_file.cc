@@ -1,5 +1,5 @@
-// base/read_file.cc: see read_file.h. The size is watched while reading: what the system says of it beforehand may be
-// zero, or out of date.
+// base/read_file.cc: see read_file.h. The size is checked while reading, since the size that the system reports
+// beforehand may be zero or out of date.
 #include "base/read_file.h"
 
 #include <fcntl.h>

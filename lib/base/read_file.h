@@ -1,5 +1,5 @@
-// base/read_file.h: a whole file as text. Does not know what stands in it. Regular files alone: a pipe could make the
-// caller wait for ever, a device never ends.
+// base/read_file.h: reads a whole file as text. Only regular files: a pipe could make the caller wait for ever, and a
+// device never ends. Does not know what is in the file.
 #pragma once
 
 #include <cstddef>

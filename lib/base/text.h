@@ -1,4 +1,4 @@
-// base/text.h: between gsel_str and C++ text.
+// base/text.h: conversion between gsel_str and C++ text.
 #pragma once
 
 #include <gsel/types.h>

@@ -1,5 +1,5 @@
-// base/threads.h: threads of the library that must not keep a process alive: one whose main thread left by pthread_exit
-// ends with the last of the program's own threads. Does not know what the threads do.
+// base/threads.h: threads of the library that must not keep a process alive: if the main thread has left by
+// pthread_exit, the process ends with the last of the program's own threads. Does not know what the threads do.
 #pragma once
 
 namespace gsel {

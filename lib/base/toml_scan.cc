@@ -1,6 +1,6 @@
-// base/toml_scan.cc: see toml_scan.h. It walks a text as the parser does, so that both agree on what a string and a
-// comment is for as long as the text is valid. Behind the first mistake it does not matter, since the parser stops
-// there, but for bare values, whose end it looks for before it looks at them.
+// base/toml_scan.cc: see toml_scan.h. It goes through a text as the parser does, so that both agree, as long as the
+// text is valid, on what is a string and what a comment. Behind the first mistake they need not agree, since the parser
+// stops there. The exception are bare values, whose end the parser looks for before it reads them.
 #include "base/toml_scan.h"
 
 #include <algorithm>

@@ -1,6 +1,6 @@
-// base/toml_scan.h: what a TOML text must be before the parser may see it. The parser's test for white space is
-// undefined for many characters beyond ASCII, and it makes a table in a table for every dot of a key, each of which
-// takes stack. Does not know what the text says.
+// base/toml_scan.h: checks a TOML text before the parser gets it. The parser's test for white space is undefined for
+// many characters beyond ASCII, and it makes a nested table for every dot of a key, each of which takes stack. Does not
+// know what the text means.
 #pragma once
 
 #include <string>

@@ -1,4 +1,5 @@
-// base/user_data.h: a pointer of the embedder's that is kept, and freed with the last copy where the embedder said how.
+// base/user_data.h: a pointer of the embedder's that is kept. The embedder's free function, if any, is called with the
+// last copy.
 #pragma once
 
 #include <gsel/types.h>

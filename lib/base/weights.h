@@ -1,4 +1,4 @@
-// base/weights.h: what an axis of the mesh divides goes to its ranks by weight.
+// base/weights.h: the shares of the ranks of an axis, by weight.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// comm/backend.h: an opened backend: the table of gsel/plugin.h with its context, and owners for what it hands out.
-// All memory, order and communication goes through here; does not know which device is behind it.
+// comm/backend.h: an opened backend: the table of gsel/plugin.h with its context, and RAII owners for the objects that
+// it returns. All memory, streams and communication go through here. Does not know which device is behind the table.
 #pragma once
 
 #include <gsel/plugin.h>

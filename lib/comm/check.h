@@ -1,5 +1,5 @@
-// comm/check.h: arguments of calls, checked once for every backend. Does not know how bytes travel; buffers are
-// compared as addresses only, they may be a device's.
+// comm/check.h: checks arguments of calls, once for every backend. Does not know how bytes travel; compares buffers
+// only as addresses, since they may be a device's.
 #pragma once
 
 #include <gsel/comm.h>

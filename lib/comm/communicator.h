@@ -1,5 +1,5 @@
-// comm/communicator.h: ranks joined over a backend. Checks arguments once, for every backend; does not know how
-// bytes travel and what they mean.
+// comm/communicator.h: ranks joined over a backend. Checks arguments once, for every backend. Does not know how bytes
+// travel and what they mean.
 #pragma once
 
 #include <gsel/comm.h>

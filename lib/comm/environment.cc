@@ -1,6 +1,6 @@
-// comm/environment.cc: what launchers tell a rank through its environment. Does not know how ranks then talk.
-// The first complete set of variables wins. A set that is begun but incomplete, or a value that is no number, is an
-// error and never a world of one: half a launch must not train half a model.
+// comm/environment.cc: what launchers tell a rank through its environment. The first complete set of variables counts.
+// A set that is begun but incomplete, or a value that is no number, is an error. It never means a communicator of one
+// rank, since half of a launched job must not train half a model. Does not know how ranks then communicate.
 #include <unistd.h>
 
 #include <algorithm>

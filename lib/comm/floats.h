@@ -1,9 +1,9 @@
-// comm/floats.h: the floating point types that C++ has no name for, and their exact way to f32 and back. Does not
-// know buffers and operations. Each format is a struct of its bits with widen() (exact) and narrow() (to nearest, ties
-// to even). A NaN comes out of narrow() as the format's one positive quiet NaN, whatever went in.
+// comm/floats.h: the floating point types that C++ has no name for, and their conversion to f32 and back. Each format
+// is a struct of its bits with widen() (exact) and narrow() (to nearest, ties to even). narrow() turns every NaN into
+// the format's one positive quiet NaN. Does not know buffers and operations.
 //
-// Without branches and tables, so that a loop over them becomes vector code; without subnormal f32 in between, so that
-// a thread which flushes those to zero gets the same.
+// There are no branches and tables, so that a loop over conversions becomes vector code. There are no subnormal f32
+// values in between, so that a thread which flushes those to zero gets the same result.
 #pragma once
 
 #include <cstdint>

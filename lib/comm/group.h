@@ -1,5 +1,5 @@
-// comm/group.h: calls that run together, those of one communicator beside those of the others. Does not know how a
-// communicator runs them.
+// comm/group.h: calls that run together: those of one communicator, and those of several communicators at the same
+// time. Does not know how a communicator runs them.
 #pragma once
 
 #include <gsel/comm.h>

@@ -1,4 +1,4 @@
-// comm/local.h: the fold of the collectives without ranks. Does not know communicators.
+// comm/local.h: the reduction of the collectives over buffers of one process. Does not know communicators.
 #pragma once
 
 #include <gsel/comm.h>

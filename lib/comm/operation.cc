@@ -1,6 +1,6 @@
-// comm/operation.cc: see operation.h. Operations stand in a table; a number tells the place and how often the place was
-// given away, so that a number of old is known as one. Looking one up takes no lock: a place is filled before its
-// number is published, and emptied when no call uses it.
+// comm/operation.cc: see operation.h. Operations are in a table. The number of an operation has its place in the table
+// and how many operations have had this place, so that an outdated number is recognised. A lookup takes no lock: a
+// place is filled before its number is published, and emptied when no call uses it.
 #include "comm/operation.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// comm/request.h: a call that is under way while its caller computes, any number of times. Does not know who runs it.
+// comm/request.h: a call that runs while its caller computes, any number of times. Does not know who runs it.
 #pragma once
 
 #include <gsel/comm.h>

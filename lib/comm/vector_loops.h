@@ -1,11 +1,12 @@
-// comm/vector_loops.h: how loops are compiled for several instruction sets: their text stands in a file .inc that
-// each_isa.inc includes once per set, in a namespace of its own between GSEL_FOR_ISA and GSEL_FOR_ISA_END. Which of
-// them runs is decided by shm::best_isa(). Does not know the loops. They give the same bits in every set when elements
-// do not meet: each operation is one that IEEE 754 defines, and products are not contracted into fused additions.
+// comm/vector_loops.h: how loops are compiled for several instruction sets. Their text is in a file .inc, which
+// each_isa.inc includes once per set, each time in a namespace of its own between GSEL_FOR_ISA and GSEL_FOR_ISA_END.
+// shm::best_isa() decides which of them runs. The loops give the same bits in every set if elements are independent:
+// each operation is one that IEEE 754 defines, and products are not contracted into fused additions. Does not know the
+// loops.
 //
-// Why not Highway: Debian 12's (1.0.3) sums f32 as fast (0.92 to 1.01 of the time here from 256 elements to 64 MiB, one
-// core of a Xeon with AVX-512), but it truncates f32 to bf16 where gsel rounds to nearest even, has no 8-bit floats, and
-// its headers take 1.2 s of compiler for one loop. The conversions would be ours all the same.
+// Why not Highway: Debian 12's version 1.0.3 sums f32 in 0.92 to 1.01 of the time of these loops (256 elements to 64 MiB,
+// one core of a Xeon with AVX-512). But it truncates f32 to bf16 where gsel rounds to nearest even, and it has no 8-bit
+// floats, so the conversions would remain; and its headers take 1.2 s of compiler for one loop.
 #pragma once
 
 #define GSEL_ONCE [[gnu::noinline]]  // unrolled vector code is long and shared by many callers

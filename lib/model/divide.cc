@@ -1,5 +1,5 @@
-// model/divide.cc: see divide.h. Layers are taken in order. A value that a layer wants with another placement than it
-// is left with is redistributed before that layer, partial sums right behind the layer that leaves them.
+// model/divide.cc: see divide.h. Layers are taken in order. A value is redistributed right before the layer that needs
+// another placement; partial sums are reduced right behind the layer that writes them.
 #include "model/divide.h"
 
 #include <algorithm>

@@ -1,8 +1,8 @@
-// model/divide.h: the model of one rank of a sharing axis, made from the model as described. Parameters and values have
-// the sizes of what is there. Between layers that leave and find a value with different placements stands a layer of
-// the library's own that redistributes it. All else, from gradients to memory, then follows as from any model. Ids of
-// parameters, and of values that were described, stay; Layer::origin has those of layers. Does not know programs and
-// memory.
+// model/divide.h: makes the model that one rank of the sharing axis runs from the model as described. Parameters and
+// values have the sizes of this rank's parts. If a layer writes a value with one placement and another layer reads it
+// with a different one, a layer of the library between them redistributes the value. Everything else, from gradients to
+// memory, then follows as for any model. Parameters and described values keep their ids; Layer::origin has the original
+// ids of layers. Does not know programs and memory.
 #pragma once
 
 #include <vector>

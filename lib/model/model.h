@@ -1,5 +1,5 @@
-// model/model.h: the description of a model: parameters, values, layers, and what follows from them (who writes and
-// reads a value, what needs a gradient). Does not know ranks, memory and data.
+// model/model.h: the description of a model: parameters, values, layers, and what follows from them (which layers write
+// and read a value, which values need a gradient). Does not know ranks, memory and data.
 #pragma once
 
 #include <gsel/model.h>

@@ -1,6 +1,6 @@
-// plugin/check.cc: what a module exports, checked field by field and copied. Sizes come first, so that nothing is read
-// that the plugin did not write; a plugin can still lie about its pointers, which is what the permission checks are
-// for.
+// plugin/check.cc: checks what a plugin exports field by field and copies it. Sizes are checked first, so that nothing
+// is read that the plugin did not write. A plugin can still have wrong pointers; only the permission checks protect
+// against those.
 #include <gsel/plugin.h>
 
 #include <algorithm>

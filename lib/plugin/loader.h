@@ -1,5 +1,5 @@
-// plugin/loader.h: opens one module, checks what it exports, field by field, and copies it, before anything of it is
-// called. Does not know where the file came from and whether it may be trusted.
+// plugin/loader.h: opens one plugin file, checks what it exports field by field, and copies it, before any function of
+// it is called. Does not know where the file came from and whether it may be trusted.
 #pragma once
 
 #include <gsel/plugin.h>

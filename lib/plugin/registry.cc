@@ -1,5 +1,5 @@
-// plugin/registry.cc: see registry.h. Accepted modules are remembered for the whole process, as the dynamic loader
-// does; refused ones are looked at anew each time, so that a mended file is found without a restart.
+// plugin/registry.cc: see registry.h. Accepted plugins are remembered for the whole process, as the dynamic loader
+// does. Refused ones are examined anew each time, so that a corrected file is found without a restart.
 #include "plugin/registry.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// plugin/registry.h: the plugins of this process. Search, permission checks and loading stand beside it; does not
-// know what a plugin does.
+// plugin/registry.h: the plugins of this process. search.h finds them, trust.h checks permissions, loader.h loads them.
+// Does not know what a plugin does.
 #pragma once
 
 #include <gsel/plugin.h>

@@ -1,4 +1,4 @@
-// plugin/search.h: which folders may hold plugins, and what stands in them. Does not know what is in the files.
+// plugin/search.h: which folders may hold plugins, and which files are in them. Does not know what is in the files.
 #pragma once
 
 #include <sys/types.h>

@@ -1,4 +1,5 @@
-// plugin/trust.cc: see trust.h. Walking up a resolved path sees every folder whose writer could swap the file.
+// plugin/trust.cc: see trust.h. Goes up the resolved path and checks every folder, since whoever can write to one of
+// them could replace the file.
 #include "plugin/trust.h"
 
 #include <errno.h>

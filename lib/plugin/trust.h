@@ -1,5 +1,5 @@
-// plugin/trust.h: may code from this file run in our process? Only when nobody but root, the effective user and one
-// further owner can have written it or put it there. Does not know what a plugin is.
+// plugin/trust.h: decides whether code from a file may run in this process. It may if only root, the effective user and
+// one further owner can have written the file or put it there. Does not know what a plugin is.
 #pragma once
 
 #include <sys/types.h>

@@ -1,5 +1,5 @@
-// program/forward_only.cc: see forward_only.h. What each instruction does to buckets is followed once, to know which
-// windows a forward reads and where it does so last; then the list is written.
+// program/forward_only.cc: see forward_only.h. A first pass follows what each instruction does to buckets, to find the
+// windows that a forward reads and the last forward that reads each. Then the list is written.
 #include "program/forward_only.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// program/forward_to.cc: see forward_to.h. All ranks write messages in the order of the layers that give rise to them,
-// so that those of each pair of ranks are in order, and nobody waits for what waits for it.
+// program/forward_to.cc: see forward_to.h. All ranks write messages in the order of the layers that cause them, so that
+// the messages of each pair of ranks are in order and there is no deadlock.
 #include "program/forward_to.h"
 
 #include <algorithm>

@@ -1,6 +1,6 @@
-// program/forward_to.h: the program of a question: the forward of some samples up to one value and no further, through
-// the layers that it depends on, each on its pipeline rank. What a layer writes is sent at once to the pipeline ranks
-// that read it. A pure function of a training program; does not know what the value is wanted for.
+// program/forward_to.h: the program of an inference, made from a training program: the forward of some samples up to
+// one value, through the layers that the value depends on, each on its pipeline rank. The output of a layer is sent at
+// once to the pipeline ranks that read it. A pure function; does not know what the value is wanted for.
 #pragma once
 
 #include "program/program.h"

@@ -1,6 +1,7 @@
-// program/job.h: the programs that are looked at together. Those of all ranks; or, on one rank of a large job, only
-// those it needs to know: where the programs of a pipeline coordinate are alike but for samples and the sizes of parts,
-// the ranks that are left out do at each instruction what the one that is here does.
+// program/job.h: the programs that are verified together. These are the programs of all ranks; or, on one rank of a
+// large job, only those that this rank needs. Ranks are left out if the programs of each pipeline coordinate are equal
+// except for samples and the sizes of parts: a rank that is left out does at each instruction what the rank at its
+// pipeline coordinate does.
 #pragma once
 
 #include <span>

@@ -1,6 +1,6 @@
-// program/program.h: the program of one rank as data: what it works on (an outline of the model, the mesh, the
-// buckets) and two lists of instructions, `setup` run once and `step` run every step. Self-contained, so that it can
-// be printed, read back and checked away from the model. Does not know memory, callbacks and plugins.
+// program/program.h: the program of one rank as data: an outline (mesh, model, micro-batches, buckets), which says what
+// it works on, and two lists of instructions, `setup` run once and `step` run every step. It is self-contained, so that
+// it can be printed, read back and checked without the model. Does not know memory, callbacks and plugins.
 #pragma once
 
 #include <gsel/program.h>

@@ -1,5 +1,6 @@
-// program/redistribution.h: what it takes to bring a value from one placement to another. Forward goes from the
-// placement of the input to that of the output, backward from the dual of the output's to the dual of the input's.
+// program/redistribution.h: which collective brings a value from one placement to another. Forward goes from the
+// placement of the input to that of the output. Backward goes from the dual of the output's placement to the dual of
+// the input's; the dual of a placement is the placement of the gradient.
 #pragma once
 
 #include "base/part.h"

@@ -1,5 +1,5 @@
-// program/stages.h: what of a model a rank of a pipeline has: its stages' layers and the parameters they use, some of
-// which other pipeline ranks have, too. Pure functions of a program's outline.
+// program/stages.h: what a pipeline rank has of a model: the layers of its stages and the parameters that these use.
+// Other pipeline ranks may have some of these parameters, too. Pure functions of a program's outline.
 #pragma once
 
 #include <vector>

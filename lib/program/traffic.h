@@ -1,6 +1,6 @@
-// program/traffic.h: the calls that a rank makes in setup and in one step and the bytes it sends, per axis and kind of
-// instruction, by the closed forms of the collectives (docs/program.md) as the communicator counts them. What an
-// executor counts must equal it. Does not know the optimizer: one that needs norms of parameters sums them in STEP.
+// program/traffic.h: the calls that a rank makes in setup and in one step, and the bytes that it sends, per axis and
+// kind of instruction, by the closed forms of the collectives (docs/program.md). The counts of an executor must equal
+// them. Does not know the optimizer: one that needs norms of parameters makes further sums in STEP.
 #pragma once
 
 #include <gsel/comm.h>

@@ -1,5 +1,5 @@
-// program/transfers.cc: see transfers.h. The programs are followed as the verifier does, but a SEND blocks while there
-// is no room for it.
+// program/transfers.cc: see transfers.h. Follows the programs as the verifier does, but a SEND blocks while as many
+// messages as allowed are under way.
 #include "program/transfers.h"
 
 #include <algorithm>

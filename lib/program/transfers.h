@@ -1,6 +1,7 @@
-// program/transfers.h: how far ahead messages are posted. With room for enough of them no schedule that verifies can
-// deadlock; this finds how much is enough. What is enough for programs is enough for what is left of them without some
-// of their messages, too: each then waits for one that was sent earlier.
+// program/transfers.h: the number of messages that may be under way from one rank to another (`transfers`). If it is
+// large enough, no schedule that verifies can deadlock; this file finds how large. A number that is enough for programs
+// is also enough for the same programs without some of their messages, since each message then waits for one that was
+// sent earlier.
 #pragma once
 
 #include "program/job.h"

@@ -1,5 +1,6 @@
-// select/candidates.h: the units still in question. Selecting is a row of layers; each drops units or puts them in
-// another order, and leaves a reason with every unit it drops. Does not know: which layers there are.
+// select/candidates.h: the units (devices or parts of devices) that may still be selected. Selecting is a sequence of
+// layers; each drops units or reorders them, and stores a reason with every unit that it drops. Does not know which
+// layers there are.
 #pragma once
 
 #include <functional>

@@ -1,5 +1,5 @@
-// select/choose.h: a spec applied to what is visible: the first of its choices that can be had. Does not know:
-// how visibility came about.
+// select/choose.h: applies a spec to the visible devices: takes the first of its choices that is possible. Does not
+// know why devices are visible.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// select/emit.h: a selection for others: variables for child processes, JSON for programs, a table for people. The
-// caller's own environment is never touched.
+// select/emit.h: outputs of a selection: variables for child processes, JSON for programs, a table for people. Never
+// changes the caller's own environment.
 #pragma once
 
 #include <string>

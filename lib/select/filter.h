@@ -1,5 +1,5 @@
-// select/filter.h: the clauses of a choice that say what a device must be: name, memory, architecture, and the like.
-// Does not know: how many are needed, and in which order.
+// select/filter.h: the clauses of a choice that say which devices are acceptable: name, memory, architecture, and the
+// like. Does not know how many are needed, and in which order.
 #pragma once
 
 #include <string>

@@ -1,6 +1,6 @@
-// select/hosts.h: hosts and their slots: a hostfile, and filters NAME[:SLOT[,SLOT]] joined by @, read strictly: the
-// order written is kept, and what a launcher would merge, sort or drop in silence is refused with its column or line.
-// Slot k of a host is its k-th accelerator in bus order. Does not know: masks, requests for devices.
+// select/hosts.h: hosts and their slots: a hostfile, and filters NAME[:SLOT[,SLOT]] joined by @, read strictly. The
+// order written is kept; what a launcher would merge, sort or drop silently is refused with its column or line. Slot k
+// of a host is its k-th accelerator in bus order. Does not know masks and requests for devices.
 #pragma once
 
 #include <cstdint>

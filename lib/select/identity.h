@@ -1,4 +1,5 @@
-// select/identity.h: devices and their parts by uuid: any unique prefix, in any case. Does not know: what is visible.
+// select/identity.h: finds devices and their parts by uuid: any unique prefix, in any case. Does not know what is
+// visible.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// select/lint.h: variables that are nearly spelt like one that decides about devices, and that nothing reads.
+// select/lint.h: finds variables whose names nearly equal that of a variable about devices, and that nothing reads.
 #pragma once
 
 #include "select/rules/rules.h"

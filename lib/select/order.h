@@ -1,5 +1,5 @@
-// select/order.h: the orders a request can ask for, each with its tie-break, so that the same machine always gives the
-// same answer. Does not know: what is visible.
+// select/order.h: the orders that a request can ask for, each with its tie-break, so that the same machine always gives
+// the same answer. Does not know what is visible.
 #pragma once
 
 #include <optional>

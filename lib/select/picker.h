@@ -1,5 +1,6 @@
-// select/picker.h: the entries of a list clause (index:, pci:, cuda:, visible:, uuid:, mig:) as units. Each space
-// counts its own way, so that a number is never taken for another. Does not know: what is done with the units.
+// select/picker.h: turns the entries of a list clause (index:, pci:, cuda:, visible:, uuid:, mig:) into units. Each
+// kind of list numbers devices in its own way, so that one number is never taken for another. Does not know how the
+// units are used.
 #pragma once
 
 #include <optional>

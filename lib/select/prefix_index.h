@@ -1,5 +1,4 @@
-// select/prefix_index.h: texts found by how they begin, for uuids that may be abbreviated. Does not know: what they
-// name.
+// select/prefix_index.h: finds texts by a prefix, for uuids that may be abbreviated. Does not know what the texts name.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// select/question.h: a request for devices, read. Does not know: what there is.
+// select/question.h: a request for devices after parsing. Does not know which devices there are.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// select/request.h: what was asked, as data.
+// select/request.h: a request for devices as data.
 #pragma once
 
 #include <optional>

@@ -1,6 +1,6 @@
 // select/resolve.h: (inventory, environment, request) -> selection, a pure function. Strict reading narrows the
-// candidates layer after layer: masks, hosts, the request; a compat system puts its own reading in place of these.
-// Does not know: where an inventory comes from, who asks.
+// candidates layer after layer: masks, hosts, the request. A compat system replaces these layers by its own reading.
+// Does not know where an inventory comes from and who asks.
 #pragma once
 
 #include <map>

@@ -1,4 +1,4 @@
-// select/shortage.h: why too few devices are left, in words. Does not know: what is done about it.
+// select/shortage.h: explains in words why too few devices are left. Does not know what follows from it.
 #pragma once
 
 #include <string>

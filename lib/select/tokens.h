@@ -1,5 +1,5 @@
 // select/tokens.h: the words of a request or of a mask, each with its column. Shared by requests and by the rules of
-// every vendor, so that all refuse alike. Does not know: what selecting means.
+// every vendor, so that all refuse in the same way. Does not know what selecting means.
 #pragma once
 
 #include <cstdint>

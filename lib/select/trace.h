@@ -1,5 +1,5 @@
 // select/trace.h: why a selection is what it is, written down while it is made: what each token became, by which rule,
-// in which layer, and what the caller should be warned of. Does not know: how it is shown.
+// in which layer of software, and the warnings for the caller. Does not know how it is shown.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// select/visible.h: what the environment leaves of the accelerators of all hosts, read strictly.
+// select/visible.h: the accelerators of all hosts that the environment leaves visible, read strictly.
 #pragma once
 
 #include <functional>

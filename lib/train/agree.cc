@@ -1,4 +1,5 @@
-// train/agree.cc: ranks compare hashes, one per particular, so that a disagreement can be named and little is sent.
+// train/agree.cc: see agree.h. Ranks compare one hash for each item that can differ, so that a message can name the
+// item, and little is sent.
 #include "train/agree.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// train/agree.h: whether all ranks were given the same model and settings, asked before anything runs.
+// train/agree.h: checks, before anything runs, that all ranks were given the same model and settings.
 #pragma once
 
 #include <gsel/train.h>

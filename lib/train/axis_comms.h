@@ -1,5 +1,5 @@
-// train/axis_comms.h: communicators of the groups that a mesh has: the ranks that differ on one axis alone, and the
-// ranks of a pipeline that hold the same parameters. Does not know what they are used for.
+// train/axis_comms.h: the communicators of the groups of a mesh: the ranks that differ on one axis only, and the
+// pipeline ranks that hold the same tied parameters. Does not know what they are used for.
 #pragma once
 
 #include <optional>

@@ -1,6 +1,6 @@
-// train/pipeline.h: a model's stages run as a pipeline over all ranks of a communicator, without a trainer: compiled by
-// the strategies of the pipeline and the tensor axis, verified and executed as a step is, but nothing is stepped.
-// Does not know schedules.
+// train/pipeline.h: runs a model's stages as a pipeline over all ranks of a communicator, without a trainer. The model
+// is compiled by the strategies of the pipeline and the tensor axis, verified, and executed as a step is, but without
+// optimizer steps. Does not know schedules.
 #pragma once
 
 #include <gsel/pipeline.h>

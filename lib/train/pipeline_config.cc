@@ -1,4 +1,4 @@
-// train/pipeline_config.cc: what a caller says of a pipeline, as the configuration that strategies read.
+// train/pipeline_config.cc: turns the options of gsel_pipeline_create into the configuration that strategies read.
 #include "program/program.h"
 #include "train/pipeline.h"
 

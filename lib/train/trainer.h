@@ -1,4 +1,4 @@
-// train/trainer.h: a model in training on a communicator: compiled, verified, initialised, then stepped.
+// train/trainer.h: a model in training on a communicator: it is compiled, verified and initialised, and then stepped.
 #pragma once
 
 #include <memory>

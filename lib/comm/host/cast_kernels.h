@@ -1,4 +1,4 @@
-// comm/host/cast_kernels.h: between f32 and the 16-bit floating point types, as floats.h defines it.
+// comm/host/cast_kernels.h: conversion between f32 and the 16-bit floating point types, as floats.h defines it.
 #pragma once
 
 #include <cstdint>

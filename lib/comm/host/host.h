@@ -1,5 +1,5 @@
-// comm/host/host.h: the parts of the built-in backend and the wall around them. Each part fills its functions into the
-// table; the table is all anybody else sees.
+// comm/host/host.h: the parts of the built-in backend. Each part fills its functions into the table, which is all that
+// other files see, and runs them inside guard() (base/guard.h), so that no exception leaves the table.
 #pragma once
 
 #include <gsel/plugin.h>

@@ -1,5 +1,5 @@
-// comm/host/kernels.h: plain loops over host memory. Does not know streams and errors: what a kernel cannot do its
-// question says beforehand.
+// comm/host/kernels.h: plain loops over host memory. Does not know streams and errors: for each kernel that does not
+// take every type, a function says beforehand which types it takes.
 #pragma once
 
 #include <gsel/plugin.h>

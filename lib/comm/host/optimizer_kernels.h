@@ -1,6 +1,6 @@
-// comm/host/optimizer_kernels.h: optimizer steps over host memory. Does not know streams and errors: what a step
-// needs has been checked. Elements do not meet, except in blocks of 8-bit state, so that a step gives the same bits
-// however its range is cut and whichever instruction set it runs on.
+// comm/host/optimizer_kernels.h: optimizer steps over host memory. Does not know streams and errors: the caller has
+// checked the arguments. Elements are independent of each other, except in blocks of 8-bit state. So a step gives the
+// same bits however its range is cut and whichever instruction set it runs on.
 #pragma once
 
 #include <gsel/plugin.h>

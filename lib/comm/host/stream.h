@@ -1,5 +1,5 @@
-// comm/host/stream.h: order on the host. A stream is a thread that works off a queue; the NULL stream is the caller.
-// A failure sticks to its stream: later work there is skipped, and every wait reports it.
+// comm/host/stream.h: streams of the host. A stream is a thread that works off a queue; the NULL stream is the caller.
+// A failure stays with its stream: later work there is skipped, and every wait reports the failure.
 #pragma once
 
 #include <gsel/plugin.h>

@@ -1,4 +1,5 @@
-// comm/shm/call.h: a call with what follows from it. Does not know where its bytes go (plan.h) and how (link.h).
+// comm/shm/call.h: a call, and numbers that follow from its arguments. Does not know where its bytes go (plan.h) and
+// how (link.h).
 #pragma once
 
 #include <gsel/plugin.h>

@@ -1,10 +1,9 @@
-// comm/shm/engine.h: asynchronous calls of one rank, and groups. Does not know what the calls do; the
-// link runs them.
+// comm/shm/engine.h: asynchronous calls of one rank, and groups. Does not know what the calls do; the link runs them.
 //
-// One thread at a time drives the link: it starts what was given, runs the collectives in the order given, and lets the
-// messages go on. That is whoever waits for a work, and the engine's own thread while nobody does; so a wait costs no
-// change of threads. The own thread starts with the first work that its giver does not wait for, and sleeps on a
-// condition variable while there is nothing to do.
+// One thread at a time drives the link: it starts the calls that were given, runs the collectives in the order given,
+// and advances the messages. A caller that waits for a call is this thread; the engine's own thread drives only while
+// no caller waits. So a wait costs no change of threads. The engine's thread starts with the first call that its caller
+// does not wait for at once, and sleeps on a condition variable while there is nothing to do.
 #pragma once
 
 #include <gsel/plugin.h>

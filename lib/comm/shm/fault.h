@@ -1,5 +1,6 @@
-// comm/shm/fault.h: faults on demand, so that recovery can be tested at every step of every protocol. Does not know
-// the protocols beyond the names of their steps. GSEL_FAULT says which, docs/faults.md in what words:
+// comm/shm/fault.h: faults on demand, so that recovery can be tested at every step of every protocol. The variable
+// GSEL_FAULT says which; docs/faults.md describes its form. Does not know the protocols beyond the names of their
+// steps.
 //
 //     GSEL_FAULT=kill@staged:rank=1:call=3
 #pragma once

@@ -1,5 +1,5 @@
-// comm/shm/headers.cc: the line every collective begins with: what it says, who reads it, what follows when ranks
-// disagree; and the choice of protocol that rests on it.
+// comm/shm/headers.cc: the header line that every collective begins with: what it says, who reads it, what follows if
+// ranks disagree, and the choice of protocol.
 #include <algorithm>
 #include <cstring>
 

@@ -1,33 +1,33 @@
-// comm/shm/link.h: one rank's end of a shared-memory communicator. Does not know who calls it: arguments have been
-// checked. Its parts, a file each:
+// comm/shm/link.h: one rank's end of a shared-memory communicator. Arguments have been checked. Does not know who calls
+// it. Its parts, a file each:
 //   link.cc         from joining to leaving; a call from its start to its end
-//   headers.cc      the line every collective begins with, and the choice of protocol that rests on it
+//   headers.cc      the header line that every collective begins with, and the choice of protocol
 //   wait.cc         waiting, and what ends it
-//   small.cc        payloads that ride with the header line
-//   direct.cc       large ones in memory every rank reaches
-//   single_copy.cc  large ones in private memory, read across processes
-//   staged.cc       large ones in private memory, through staging
-//   channel.cc      messages between two ranks: their lines
-//   sending.cc      one that is sent
-//   receiving.cc    one that is received
-//   matching.cc     which message a receive gets, and where others wait
-//   transfer.cc     messages under way, together
+//   small.cc        payloads that are sent with the header line
+//   direct.cc       large payloads in memory that every rank can access
+//   single_copy.cc  large payloads in private memory, read across processes
+//   staged.cc       large payloads in private memory, copied through staging memory
+//   channel.cc      the ring buffers of messages between two ranks
+//   sending.cc      a message that is sent
+//   receiving.cc    a message that is received
+//   matching.cc     which message a receive gets, and where other messages wait
+//   transfer.cc     all messages under way
 //   crossed.cc      a message and a collective that wait for each other
 //   split.cc        communicators made from this one
-//   reform.cc       what follows when it is broken
+//   reform.cc       communicators made from this one when it is broken
 //   explain.cc      which protocol a call would take, and why
-//   record.cc       the flight recorder, written and read back
+//   record.cc       writing and reading the flight recorder
 //
-// A small allreduce goes through: api/collective.cc, comm/communicator.cc and comm/check.cc (arguments), host/link.cc
-// (the backend's table); here link.cc, call.cc and plan.cc (what it comes to), headers.cc and wait.cc (the line),
-// small.cc and reduce/kernels.cc (the sum), record.cc (the flight recorder). All of them but small.cc serve every
-// protocol.
+// A small allreduce goes through api/collective.cc, comm/communicator.cc and comm/check.cc (arguments) and host/link.cc
+// (the backend's table); then through link.cc, call.cc and plan.cc (its parameters), headers.cc and wait.cc (the header
+// line), small.cc and reduce/kernels.cc (the sum), and record.cc (the flight recorder). All of these but small.cc serve
+// every protocol.
 //
-// Every collective begins with one header line that all ranks post and read. It says which call this is, so ranks that
-// disagree find out before anything is written, and it carries small payloads, so those need no second wait. A rank
-// posts line n + 1 only after it has read line n of all, and all have then finished call n - 1; so nobody is more than
-// one call ahead, two lines per rank in turn suffice, and what call n - 1 shared may be overwritten once all headers
-// of call n have been seen.
+// Every collective begins with one header line that each rank posts and all ranks read. The line says which call this
+// is, so ranks that disagree find out before anything is written. It also carries small payloads, which then need no
+// second wait. A rank posts line n + 1 only after it has read line n of all ranks, and then all ranks have finished
+// call n - 1. So no rank is more than one call ahead, two lines per rank are enough, and the shared data of call n - 1
+// may be overwritten once all headers of call n have been seen.
 #pragma once
 
 #include <gsel/plugin.h>

@@ -1,5 +1,5 @@
-// comm/shm/name.h: what communicators are called in texts. Does not know what a communicator is: one is told from
-// another by where its arena stands in this process.
+// comm/shm/name.h: names of communicators in texts. Does not know what a communicator is: it tells two of them apart by
+// the address of their arena in this process.
 #pragma once
 
 #include <string>

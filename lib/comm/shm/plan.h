@@ -1,5 +1,5 @@
 // comm/shm/plan.h: which bytes of whose buffer a call moves where. The same arithmetic serves every protocol. Does not
-// know how they get there.
+// know how the bytes get there.
 #pragma once
 
 #include <gsel/plugin.h>

@@ -1,6 +1,6 @@
-// program/schedule/schedule.h: a pipeline schedule as data: rows of actions, one row per rank, and which rank has which
-// stage. It knows neither layers nor messages: what crosses from stage to stage is found by who turns it into a
-// program.
+// program/schedule/schedule.h: a pipeline schedule as data: one row of actions per rank, and the rank of each stage.
+// Does not know layers and messages: the strategy that turns a schedule into a program finds what crosses from stage to
+// stage.
 #pragma once
 
 #include <gsel/schedule.h>

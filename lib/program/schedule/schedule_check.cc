@@ -1,5 +1,5 @@
-// program/schedule/schedule_check.cc: what makes a schedule complete. Counts come first: once each stage has as many
-// actions as there are micro-batches, tables of stages x micro-batches are no larger than the schedule itself.
+// program/schedule/schedule_check.cc: checks that a schedule is complete. Counts are checked first: when each stage has
+// as many actions as there are micro-batches, tables of stages x micro-batches are no larger than the schedule itself.
 #include <algorithm>
 
 #include "program/schedule/schedule.h"

@@ -1,5 +1,4 @@
-// program/schedule/schedule_handle.h: what stands behind gsel_schedule: a schedule and its text, made when first asked
-// for.
+// program/schedule/schedule_handle.h: what gsel_schedule points to: a schedule and its text, made when first asked for.
 #pragma once
 
 #include <mutex>

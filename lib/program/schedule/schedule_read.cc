@@ -1,6 +1,6 @@
-// program/schedule/schedule_read.cc: rows of actions as torch.distributed.pipelining writes them: comma-separated
-// cells, a row for each rank. What moves data or gathers parameters there is taken and left out: a program makes its
-// own.
+// program/schedule/schedule_read.cc: reads rows of actions as torch.distributed.pipelining writes them: comma-separated
+// cells, a row for each rank. Actions that move data or gather parameters are accepted and ignored, since a program has
+// its own.
 #include <algorithm>
 #include <charconv>
 

@@ -1,5 +1,5 @@
-// program/schedule/schedule_rows.cc: rows that alternate forward and backward; see schedule_rows.h. Every stage works
-// through its micro-batches in ascending order, in each kind of action, so that gradients add up in the same order
+// program/schedule/schedule_rows.cc: rows that alternate forward and backward; see schedule_rows.h. In each kind of
+// action, every stage takes its micro-batches in ascending order, so that gradients are summed in the same order
 // whatever the schedule.
 #include "program/schedule/schedule_rows.h"
 

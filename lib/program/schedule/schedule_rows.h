@@ -1,5 +1,5 @@
-// program/schedule/schedule_rows.h: one rank's row of each schedule that has a name: pure functions of the pipeline's
-// shape. They take for granted that the shape is one the schedule can have; schedule.cc asks that first.
+// program/schedule/schedule_rows.h: one rank's row of each named schedule, as pure functions of the pipeline's shape.
+// The caller, schedule.cc, has checked that the schedule can have this shape.
 #pragma once
 
 #include <gsel/schedule.h>

@@ -1,6 +1,6 @@
-// program/schedule/schedule_rows_v.cc: rows of schedules that go down the ranks and come back: each rank has a stage on
-// the way down (chunk 0) and one on the way back (chunk 1). Written as the phases of their papers; micro-batches count
-// up by themselves.
+// program/schedule/schedule_rows_v.cc: rows of V-shaped schedules, whose stages go down the ranks and come back: each
+// rank has a stage on the way down (chunk 0) and one on the way back (chunk 1). Rows are written as the phases of their
+// papers; micro-batches are numbered in order.
 #include <algorithm>
 #include <deque>
 

@@ -1,6 +1,6 @@
 // program/schedule/schedule_walk.h: goes through a schedule as its ranks would: each rank in the order of its row, each
-// action after the one of another stage that it reads. Does not know what is done at an action. Takes each action's
-// stage and micro-batch to be in range.
+// action after the action of another stage that it depends on. Each action's stage and micro-batch must be in range.
+// Does not know what is done at an action.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// program/schedule/simulate.h: when every action of a schedule begins and ends, given what actions take. One pass over
-// the rows; does not know who asks.
+// program/schedule/simulate.h: computes when every action of a schedule begins and ends, from the durations of actions,
+// in one pass over the rows. Does not know who asks.
 #pragma once
 
 #include <span>

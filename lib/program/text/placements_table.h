@@ -1,5 +1,6 @@
-// program/text/placements_table.h: how parameters and values lie on the sharing axis, and what redistributes them, as
-// a table for people.
+// program/text/placements_table.h: a table, for people, of the placements of parameters and values on the sharing axis
+// and of the redistributions between them. The sharing axis is the tensor or the context axis, whichever has several
+// ranks.
 #pragma once
 
 #include <string>

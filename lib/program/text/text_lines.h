@@ -1,5 +1,5 @@
-// program/text/text_lines.h: a text cut into lines and words, each with its place, and what is read from one word. '#'
-// begins a comment. Does not know what a program is.
+// program/text/text_lines.h: cuts a text into lines and words, each with its place, and reads values from single words.
+// '#' begins a comment. Does not know what a program is.
 #pragma once
 
 #include <cstdint>

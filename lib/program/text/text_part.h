@@ -1,6 +1,6 @@
-// program/text/text_part.h: how the text form writes what a rank of the sharing axis has of a tensor:
-// DIM:BEGIN-END/WHOLE, with xBLOCKS where it is split in several blocks. Printed and read side by side, so that they
-// agree.
+// program/text/text_part.h: the text form of the part that a rank of the sharing axis has of a tensor:
+// DIM:BEGIN-END/WHOLE, and xBLOCKS behind it if the dimension has several blocks. Printing and reading are side by
+// side, so that they agree.
 #pragma once
 
 #include <string>

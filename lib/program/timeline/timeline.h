@@ -1,6 +1,6 @@
-// program/timeline/timeline.h: what ranks did when: spans of time on lanes, read from steps (docs/step.md), recordings
-// of calls (docs/trace.md) and simulated schedules (docs/pipeline.md), drawn as SVG and as Chrome's trace events.
-// Does not know who measured, and what for.
+// program/timeline/timeline.h: what ranks did when, as spans of time on lanes. They are read from steps (docs/step.md),
+// recordings of calls (docs/trace.md) and simulated schedules (docs/pipeline.md), and drawn as SVG and as Chrome's
+// trace events. Does not know who measured, and what for.
 #pragma once
 
 #include <cstdint>

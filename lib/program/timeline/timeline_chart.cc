@@ -1,5 +1,5 @@
-// program/timeline/timeline_chart.cc: recorded steps as charts: the instructions of a rank, joined to the actions they
-// are part of. Whether a backward was a half of one is seen by whether any rank has done the other half on its own.
+// program/timeline/timeline_chart.cc: recorded steps as charts: the instructions of a rank, joined to actions. A
+// backward counts as a half if any rank ran the other half separately, and as the whole otherwise.
 #include "program/timeline/timeline_chart.h"
 
 #include <fmt/format.h>

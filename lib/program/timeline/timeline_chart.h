@@ -1,6 +1,5 @@
-// program/timeline/timeline_chart.h: a pipeline as a chart: a row for each rank, on it what the rank worked on: a
-// stage's forward or backward of a micro-batch. The same for a schedule that was simulated and for a step that was
-// measured.
+// program/timeline/timeline_chart.h: a pipeline as a chart: a row for each rank, with a box for each action, the
+// forward or backward of a stage for a micro-batch. Serves simulated schedules and measured steps.
 #pragma once
 
 #include <cstdint>

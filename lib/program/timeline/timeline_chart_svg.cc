@@ -1,7 +1,7 @@
 // program/timeline/timeline_chart_svg.cc: charts of pipelines as a picture, one below the other on a common scale. An
-// action is a box in the colour of its kind, paler for later chunks, with its micro-batch in it where that fits; what
-// is left of a row is idle time. Many actions are drawn as a path for each colour, without numbers. Colours are told
-// apart by eyes of all kinds and in grey. Source: M. Okabe, K. Ito, "Color Universal Design", for the hues.
+// action is a box in the colour of its kind, paler for later chunks, with its micro-batch in it where that fits. The
+// rest of a row is idle time. Many actions are drawn as a path for each colour, without numbers. The colours can be
+// told apart in grey and by colour-blind people. Source of the hues: M. Okabe, K. Ito, "Color Universal Design".
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// program/timeline/timeline_svg.h: what pictures of timelines are put together from: panels that stand below each other
-// on one page. Colours are for a white and a black page.
+// program/timeline/timeline_svg.h: the parts that pictures of timelines are made from: panels that stand below each
+// other on one page. Colours work on a white and on a black page.
 #pragma once
 
 #include <string>

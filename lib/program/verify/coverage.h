@@ -1,5 +1,5 @@
-// program/verify/coverage.h: whether every layer sees every sample of the batch once, whichever rank runs it on
-// whichever part.
+// program/verify/coverage.h: checks that every layer runs once on every sample of the batch, over all ranks, whether on
+// whole micro-batches or on parts.
 #pragma once
 
 #include <cstdint>

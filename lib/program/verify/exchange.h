@@ -1,5 +1,5 @@
-// program/verify/exchange.h: what ranks owe each other while their programs are followed: messages under way, and the
-// order of calls that each group has agreed on so far.
+// program/verify/exchange.h: the state between ranks while the verifier follows their programs: messages under way, and
+// the calls that each group has made so far, in order.
 #pragma once
 
 #include <deque>

@@ -1,5 +1,5 @@
-// program/verify/facts.h: what is known of the data of one rank while its program is followed, in place of the data
-// itself.
+// program/verify/facts.h: what the verifier knows of the data of one rank while it follows the rank's program, in place
+// of the data itself.
 #pragma once
 
 #include <array>

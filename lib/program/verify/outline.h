@@ -1,5 +1,5 @@
-// program/verify/outline.h: what the outline of a program must be before its instructions are looked at: buckets that
-// can be kept as they say, micro-batches that agree between ranks.
+// program/verify/outline.h: checks the outline of a program before its instructions: that buckets can be kept as
+// described, and that micro-batches agree between ranks.
 #pragma once
 
 #include <span>

@@ -1,6 +1,6 @@
 // program/verify/placements.cc: see placements.h. A sum over the sharing axis is made by a redistribution, by a phase
-// in the middle of a layer, or, of gradients of whole parameters, by ALLREDUCE_PARTIAL; what lies there in any other
-// way is summed never or too often.
+// in the middle of a layer, or, for gradients of whole parameters, by ALLREDUCE_PARTIAL. Any other combination would be
+// summed never or more than once.
 #include "program/verify/placements.h"
 
 #include <algorithm>

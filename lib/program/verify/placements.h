@@ -1,5 +1,5 @@
-// program/verify/placements.h: how parameters and values lie on the sharing axis, and whether the layers that touch
-// them are such that every sum is made, once. Of outlines alone: does not know the order of instructions.
+// program/verify/placements.h: checks the placements of parameters and values on the sharing axis: that the layers that
+// read and write them make every sum exactly once. Needs outlines only; does not know the order of instructions.
 #pragma once
 
 #include <span>

@@ -1,6 +1,6 @@
 // program/verify/post_validation.cc: see post_validation.h. Programs are compared by counting: messages of an ordered
-// pair, and calls of a group, come in the same order at both ends, so equally many of them before POST_VALIDATE are the
-// same ones.
+// pair, and calls of a group, are in the same order at both ends. So if there are equally many of them before
+// POST_VALIDATE, they are the same ones.
 #include "program/verify/post_validation.h"
 
 #include <algorithm>

@@ -1,8 +1,9 @@
-// program/verify/post_validation.h: steps that are made before all ranks have said whether they may be. An optimistic
-// NORM or OVERFLOW sends its number and goes on; POST_VALIDATE in the next step receives it. Where the answer is no,
-// every rank goes back to the begin of its step. So what ranks have done until then must be whole: no message, and no
-// call of a group, stands before the POST_VALIDATE of one rank and behind that of another. Source: Qi et al., "Zero
-// Bubble Pipeline Parallelism", ICLR 2024, "post-validation"; theirs goes along the pipeline as messages.
+// program/verify/post_validation.h: checks optimistic steps, which are made before the number of all ranks (norm,
+// overflow) is known. An optimistic NORM or OVERFLOW starts an all-reduce and goes on; POST_VALIDATE in the next step
+// takes the result. If the step was wrong, every rank begins the next step again. So the instructions before
+// POST_VALIDATE must be complete: no message, and no call of a group, stands before the POST_VALIDATE of one rank and
+// behind that of another. Source: Qi et al., "Zero Bubble Pipeline Parallelism", ICLR 2024, "post-validation"; in the
+// paper the number goes along the pipeline in messages.
 #pragma once
 
 #include <span>

@@ -1,4 +1,5 @@
-// program/verify/verify.h: whether the programs of a job, together, do what a training step must, before anything runs.
+// program/verify/verify.h: checks, before anything runs, that the programs of a job together do what a training step
+// must do.
 #pragma once
 
 #include <span>

@@ -1,5 +1,5 @@
-// program/verify/walker.h: one rank going through its program on facts instead of data: which value is written, which
-// gradient complete, which parameters can be read, which collective is under way. It stops where the executor would
+// program/verify/walker.h: follows the program of one rank with facts instead of data: which value is written, which
+// gradient is complete, which parameters can be read, which collective is under way. It stops where the executor would
 // block. The rules hold for any program, so it does not know strategies.
 #pragma once
 

@@ -1,6 +1,5 @@
-// program/verify/walker_post_validation.cc: rules of steps that are validated later, as one rank meets them:
-// POST_VALIDATE comes before all that the step before might change, and behind an optimistic number nothing looks at
-// it.
+// program/verify/walker_post_validation.cc: rules of optimistic steps within one rank: POST_VALIDATE comes before
+// everything that the previous step might still change, and nothing reads the number of an optimistic instruction.
 #include "program/verify/post_validation.h"
 #include "program/verify/walker.h"
 

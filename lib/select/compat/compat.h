@@ -1,6 +1,6 @@
-// select/compat/compat.h: how other systems read the same variables and options, bug for bug. One file and one row of
-// systems() per system. A system's own error is thrown with the nearest selection code, and its text begins with the
-// name of the system's exception. What strict reading would have said is added by resolve, not here.
+// select/compat/compat.h: how other systems read the same variables and options, bug for bug. There is one file and one
+// row of systems() per system. An error of a system is thrown with the nearest selection code, and its text begins with
+// the name of the system's exception. resolve, not this file, adds what strict reading would have said.
 #pragma once
 
 #include <map>

@@ -1,5 +1,5 @@
-// select/compat/deepspeed_text.h: the texts that deepspeed is given, as it takes them: hostfiles and filters of hosts
-// and slots. hosts.h reads the same forms strictly. Does not know: machines.
+// select/compat/deepspeed_text.h: reads hostfiles and filters of hosts and slots as DeepSpeed does. hosts.h reads the
+// same forms strictly. Does not know machines.
 #pragma once
 
 #include <map>

@@ -1,5 +1,5 @@
-// select/compat/lightning_devices.h: the values of Lightning's devices=, each accelerator's own reading of them.
-// Does not know: machines; a count of what is there is enough.
+// select/compat/lightning_devices.h: reads the values of Lightning's devices=, for each accelerator in its own way.
+// Does not know machines; it needs only the number of devices.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// select/compat/numbers.h: how lenient programs read the fields of a list: blanks kept until somebody strips them,
-// numbers that are whatever digits stand in front, lists that end in silence. Does not know: devices.
+// select/compat/numbers.h: how lenient programs read the fields of a list: blanks are kept until some code strips them,
+// a number is the digits at the front, a list may end silently. Does not know devices.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// select/compat/python_literal.h: values as Python writes them, because frameworks tell 2, "2" and [2] apart, and its
-// int() of a text. Does not know: what a framework makes of them.
+// select/compat/python_literal.h: values as Python writes them, because frameworks distinguish 2, "2" and [2]; and
+// Python's int() of a text. Does not know how a framework uses them.
 #pragma once
 
 #include <optional>

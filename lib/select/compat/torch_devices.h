@@ -1,5 +1,5 @@
-// select/compat/torch_devices.h: what PyTorch counts on a host: the launchers and Lightning stand on it. Does not
-// know their options.
+// select/compat/torch_devices.h: the devices that PyTorch counts on a host. The launchers and Lightning build on this
+// count. Does not know their options.
 #pragma once
 
 #include <optional>

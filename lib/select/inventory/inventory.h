@@ -1,6 +1,6 @@
-// select/inventory/inventory.h: what machines have, as data: found by the probes or read from a file, so that any
-// machine can be replayed. Does not know: visibility, requests, selections. Order is identity: within a host,
-// accelerators stand in PCI bus order, then the CPU.
+// select/inventory/inventory.h: the devices of machines as data, detected by the probes or read from a file, so that
+// any machine can be replayed. The order identifies devices: within a host, accelerators stand in PCI bus order, then
+// the CPU. Does not know visibility, requests and selections.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // select/inventory/known.h: figures of well-known accelerators and links, so that a list of devices written by hand
-// needs little more than their names. Does not know: what was found on a machine, which is never overruled by it.
+// needs little more than their names. Figures found on a machine always take precedence; this file does not know them.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// select/inventory/known_table.h: the rows that known.cc searches, apart so that the search and the figures can each be
-// read alone.
+// select/inventory/known_table.h: the rows that known.cc searches, in a file of their own so that the search and the
+// figures can be read separately.
 #pragma once
 
 #include <span>

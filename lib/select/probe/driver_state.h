@@ -1,5 +1,5 @@
-// select/probe/driver_state.h: whether this process's CUDA driver is up already, and with which devices. A mask that is
-// set after that is ignored in silence, so a selection by it would be wrong.
+// select/probe/driver_state.h: whether this process's CUDA driver has been started already, and with which devices. A
+// mask that is set after that is silently ignored, so a selection by it would be wrong.
 #pragma once
 
 #include "select/rules/rules.h"

@@ -1,5 +1,6 @@
 // select/probe/file_tree.h: /proc, /sys and /dev as a tree of small texts, under a folder that tests may replace by a
-// recorded one. Does not know: what the files mean. What cannot be read is absent: a probe never fails for a file.
+// recorded one. A file that cannot be read counts as absent: a probe never fails for a file. Does not know what the
+// files mean.
 #pragma once
 
 #include <cstdint>

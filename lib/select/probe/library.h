@@ -1,5 +1,5 @@
-// select/probe/library.h: a maker's library that may be missing, opened at run time. Does not know: which, and what
-// is called.
+// select/probe/library.h: opens a vendor's library, which may be missing, at run time. Does not know which library it
+// is and what is called.
 #pragma once
 
 #include <initializer_list>

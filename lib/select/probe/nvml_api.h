@@ -1,6 +1,6 @@
-// select/probe/nvml_api.h: NVML's functions as far as they are used, found at run time, so that no NVIDIA header is
-// needed. Does not know: what is asked of them. Source: NVML API reference; layouts are those of the names with _v2
-// and _v3, which do not change.
+// select/probe/nvml_api.h: the functions of NVML that are used, found at run time, so that no NVIDIA header is needed.
+// Does not know what is asked of them. Source: NVML API reference; layouts are those of the names with _v2 and _v3,
+// which do not change.
 #pragma once
 
 #include <dlfcn.h>

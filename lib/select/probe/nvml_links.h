@@ -1,4 +1,4 @@
-// select/probe/nvml_links.h: what joins NVIDIA devices of one host.
+// select/probe/nvml_links.h: the links between NVIDIA devices of one host.
 #pragma once
 
 #include <string>

@@ -1,6 +1,6 @@
-// select/probe/probes.h: where the inventory of this machine comes from. One file per source, each adding to what was
-// found; detect.cc sets them in order. Does not know: masks, requests. No probe starts a context or changes anything,
-// so looking is safe before fork.
+// select/probe/probes.h: the sources of this machine's inventory. There is one file per source, and each adds to what
+// the others found; detect.cc calls them in order. No probe starts a context or changes anything, so detection is safe
+// before fork. Does not know masks and requests.
 #pragma once
 
 #include <string>

@@ -1,6 +1,6 @@
-// select/reserve/lock_folder.h: locks by name that all processes of a machine see and the kernel releases when their
-// holder dies, on files of one shared folder. A file without a lock is stale and means nothing. Does not know:
-// what the names stand for.
+// select/reserve/lock_folder.h: named locks that all processes of a machine see and that the kernel releases when their
+// holder dies, on files of one shared folder. A file without a lock is stale and means nothing. Does not know what the
+// names stand for.
 #pragma once
 
 #include <optional>

@@ -1,5 +1,5 @@
-// select/reserve/reserve.h: devices chosen and held at once, so that two processes which choose at the same moment
-// never get the same one. Does not know: who asks.
+// select/reserve/reserve.h: devices selected and locked in one step, so that two processes that select at the same time
+// never get the same device. Does not know who asks.
 #pragma once
 
 #include <memory>

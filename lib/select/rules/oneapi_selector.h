@@ -1,6 +1,6 @@
-// select/rules/oneapi_selector.h: ONEAPI_DEVICE_SELECTOR, by which a SYCL program filters what Level Zero shows it:
-// terms "backend:devices" joined by semicolons, "!" before those that discard. It is a filter: order is not its to
-// give. Source: intel/llvm, sycl/doc/EnvironmentVariables.md and sycl/source/detail/device_filter.cpp.
+// select/rules/oneapi_selector.h: ONEAPI_DEVICE_SELECTOR, by which a SYCL program filters the devices of Level Zero:
+// terms "backend:devices" joined by semicolons, with "!" before terms that discard. It only filters and does not change
+// the order. Source: intel/llvm, sycl/doc/EnvironmentVariables.md and sycl/source/detail/device_filter.cpp.
 #pragma once
 
 #include <optional>

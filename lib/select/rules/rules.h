@@ -1,6 +1,6 @@
 // select/rules/rules.h: the variables by which a vendor's software hides and orders devices, read strictly: an entry
-// that the vendor would drop in silence is an error with its column. One file and one row of rules() per vendor.
-// compat/ holds what the vendors really do. Does not know: requests.
+// that the vendor would silently drop is an error with its column. There is one file and one row of rules() per vendor.
+// compat/ has what the vendors really do. Does not know requests.
 #pragma once
 
 #include <map>

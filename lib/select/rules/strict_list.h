@@ -1,5 +1,5 @@
-// select/rules/strict_list.h: a mask that lists numbers and, where the vendor takes them, uuids, read strictly: every
-// entry names one device, once. Shared by the vendors. Does not know: which variable and which vendor it is.
+// select/rules/strict_list.h: a mask that lists numbers and, if the vendor accepts them, uuids, read strictly: every
+// entry names one device, once. Shared by the vendors. Does not know which variable and which vendor it is.
 #pragma once
 
 #include <cstdint>

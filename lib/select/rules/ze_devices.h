@@ -1,5 +1,5 @@
 // select/rules/ze_devices.h: Intel cards as Level Zero enumerates them: in which order, and whether a card or each of
-// its tiles is a device. Shared by strict and compat readings. Does not know: the text of any variable.
+// its tiles is a device. Shared by strict and compat readings. Does not know the text of any variable.
 #pragma once
 
 #include <string_view>

@@ -1,4 +1,4 @@
-// train/check/buffer.h: a buffer of a call with its data, and numbers in it. Does not know what a breach is.
+// train/check/buffer.h: a buffer of a call with its data, and the numbers in it. Does not know what a breach is.
 #pragma once
 
 #include <gsel/check.h>

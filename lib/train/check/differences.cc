@@ -1,8 +1,8 @@
-// train/check/differences.cc: gradients against differences of forward, in f64 between what forward gives in its own
-// types. One element is moved by small steps to both sides; with the gradients of outputs as weights,
+// train/check/differences.cc: gradients against differences of forward, computed in f64 from outputs in forward's own
+// types. One element is moved by small steps to both sides. With the gradients of outputs as weights,
 //     slope = sum over outputs of d_output * (output(x + h) - output(x - h)) / 2h.
-// What the slope is worth is seen in itself: steps of twice the size, steps to one side (a kink as relu's lets any
-// number between the two slopes pass), and the rounding of outputs that moved. See layer_check.h.
+// The accuracy of the slope is estimated from steps of twice the size, from steps to one side (at a kink, as of relu,
+// any number between the two slopes passes), and from the rounding of outputs that changed. See layer_check.h.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// train/check/divisions.cc: see divisions.h. The same decisions as plugins tp and cp make (plugins/strategy/common),
-// but layers that compute each position by itself are looked at apart from all others.
+// train/check/divisions.cc: see divisions.h. Makes the same decisions as the plugins tp and cp
+// (plugins/strategy/common), but examines layers that compute each position independently apart from all others.
 #include "train/check/divisions.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,5 @@
-// train/check/divisions.h: how ranks of a sharing axis share a model: by what it declares, and by positions.
+// train/check/divisions.h: the ways in which ranks of the sharing axis (tensor or context) can divide a model: as the
+// model declares it, and by positions.
 #pragma once
 
 #include "train/check/layer_check.h"

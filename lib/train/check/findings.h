@@ -1,4 +1,4 @@
-// train/check/findings.h: what a check has found, said in one line each.
+// train/check/findings.h: the breaches and notes of a check, each as one line.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// train/check/ground.h: memory where buffers are lent to one call, with guards between them that show what was written
-// outside. Does not know what callbacks compute.
+// train/check/ground.h: memory for the buffers of one call, with guards between them that show writes outside. Does not
+// know what callbacks compute.
 #pragma once
 
 #include <memory>

@@ -1,6 +1,6 @@
-// train/check/layer_check.h: all that one layer's callbacks are asked, each question in a file of its own:
+// train/check/layer_check.h: the checks of one layer's callbacks, each kind in a file of its own:
 //   memory_checks.cc  what is written and read: guards, poison, moved buffers, a second call
-//   sum_checks.cc     what adds up: accumulate, halves of backward, halves of a batch; evaluation
+//   sum_checks.cc     sums: accumulate, halves of backward, halves of a batch; and evaluation
 //   differences.cc    gradients against differences of forward
 //   parts_check.cc    parts on the sharing axis against the whole
 #pragma once

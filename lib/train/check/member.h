@@ -1,5 +1,5 @@
-// train/check/member.h: a layer as one rank has it, with the data of its calls, and what it takes to call it: one rank
-// alone, or several side by side with the collectives of its phases between them. Does not know what is checked.
+// train/check/member.h: a layer as one rank has it, with the data and the arguments of its calls. Runs one rank alone,
+// or several side by side with the collectives of the layer's phases between them. Does not know what is checked.
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
-// train/check/memory_checks.cc: what a callback writes and reads. It is called with the same bytes again and again:
-// once more in place, with other poison, and elsewhere. Whatever comes out differently names the fault. See
+// train/check/memory_checks.cc: what a callback writes and reads. The callback is called several times with the same
+// bytes: again in place, with other poison, and at other addresses. A different result shows which fault it is. See
 // layer_check.h.
 #include <fmt/format.h>
 

@@ -1,5 +1,5 @@
-// train/check/model_check.h: a model's callbacks against the contract of gsel/model.h, layer by layer, each with what
-// the layers before it have written. Does not know ranks, strategies and who asked.
+// train/check/model_check.h: checks a model's callbacks against the contract of gsel/model.h, layer by layer. The
+// inputs of each layer are what the layers before it have written. Does not know ranks, strategies and who asked.
 #pragma once
 
 #include "train/check/layer_check.h"

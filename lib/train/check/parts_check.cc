@@ -1,6 +1,6 @@
-// train/check/parts_check.cc: the layer as each rank of a sharing axis has it, all of them side by side, against the
-// whole. Parts are cut from the whole and put together as the placements of values and gradients in the divided model
-// say (model/divide.h). See layer_check.h.
+// train/check/parts_check.cc: the layer as each rank of the sharing axis has it, all ranks side by side, against the
+// whole layer. Parts are cut from the whole and put together as the placements of values and gradients in the divided
+// model say (model/divide.h). See layer_check.h.
 #include <fmt/format.h>
 
 #include <algorithm>

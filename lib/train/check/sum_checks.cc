@@ -1,4 +1,4 @@
-// train/check/sum_checks.cc: what adds up. See layer_check.h.
+// train/check/sum_checks.cc: checks of sums: accumulate, halves of backward, halves of a batch. See layer_check.h.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,6 +1,6 @@
-// train/compile/base_program.h: the program that passes start from: the whole model computed on each rank for its
-// coordinate on the data axis, one micro-batch after the other, then the loss's sum and the optimizer's steps. Does not
-// know plugins.
+// train/compile/base_program.h: the program that passes start from. Each rank computes the whole model, for its
+// coordinate on the data axis, one micro-batch after the other; then follow the sum of the loss and the optimizer's
+// steps. Does not know plugins.
 #pragma once
 
 #include "base/config.h"

@@ -1,6 +1,6 @@
-// train/compile/compile.cc: chooses the strategies, then runs their passes over the base program: that of the
-// sharing axis, then pipeline, data; what no strategy knows of, tied parameters and how far ahead messages are posted,
-// is added behind them.
+// train/compile/compile.cc: chooses the strategies and runs their passes over the base program, in the order sharing
+// axis, pipeline, data. Then adds what no strategy does: the sums of tied parameters, and how far ahead messages are
+// posted.
 #include <algorithm>
 #include <charconv>
 

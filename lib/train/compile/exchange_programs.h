@@ -1,8 +1,8 @@
-// train/compile/exchange_programs.h: each rank compiles its own program, and sends the others what they need to know of
-// it. A key for each rank shows whether the programs of each pipeline coordinate are alike but for samples and the
-// sizes of parts. Where they are, a rank needs the programs of its pipeline and of the ranks it shares layers with, and
-// everybody's micro-batches, so that its work does not grow with the number of replicas. Otherwise it needs every
-// rank's program.
+// train/compile/exchange_programs.h: each rank compiles its own program and sends the others what they need of it.
+// First each rank sends a key of its program. The keys show whether the programs of each pipeline coordinate are equal
+// except for samples and the sizes of parts. If so, a rank needs only the programs of its pipeline, those of the ranks
+// that it shares layers with, and all micro-batches; its work then does not grow with the number of replicas. Otherwise
+// it needs the programs of all ranks.
 #pragma once
 
 #include <string>

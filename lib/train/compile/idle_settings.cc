@@ -1,5 +1,4 @@
-// train/compile/idle_settings.cc: see idle_settings.h. What a setting has changed is read off the programs that came of
-// it.
+// train/compile/idle_settings.cc: see idle_settings.h. The compiled programs show what a setting has changed.
 #include "train/compile/idle_settings.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// train/compile/idle_settings.h: settings of the file that change nothing for this model on these ranks. Does not know
-// how they are reported.
+// train/compile/idle_settings.h: finds settings of the file that change nothing for this model on these ranks. Does not
+// know how they are reported.
 #pragma once
 
 #include <span>

@@ -1,8 +1,8 @@
-// train/compile/message_plan.h: when each message of a step is started and when it has ended at the latest, known
-// before the run. Receives from a rank are posted ahead of the instruction that takes them, sends end behind theirs;
-// both keep as many under way as Program::transfers says, and no more. What is small enough for the communicator's own
-// buffers lies there instead: its calls are made where they stand. Before POST_VALIDATE no receive is posted that
-// stands behind it, so that a step can begin again with nothing under way. Does not know memory and communicators.
+// train/compile/message_plan.h: when each message of a step is started and when it must have ended, known before the
+// run. A receive is posted ahead of the instruction that takes it, a send ends after its instruction. At most
+// Program::transfers messages are under way from one rank to another. Messages that fit the communicator's own buffers
+// are instead sent and received where their instructions stand. A receive behind POST_VALIDATE is not posted before it,
+// so that no message is under way when a step begins again. Does not know memory and communicators.
 #pragma once
 
 #include <vector>

@@ -1,6 +1,7 @@
-// train/compile/pass.h: the compilation of one rank's program: a base program of the whole model on one rank, rewritten
-// by one strategy plugin per axis of the mesh; that of the sharing axis divides the model first. A pure function of
-// (model, mesh, config, rank) and of the files that the configuration names. Does not know memory and communication.
+// train/compile/pass.h: compiles one rank's program: a base program of the whole model on one rank, rewritten by one
+// strategy plugin for each axis of the mesh. The plugin of the sharing axis (tensor or context) comes first and divides
+// the model. A pure function of (model, mesh, config, rank) and of the files that the configuration names. Does not
+// know memory and communication.
 #pragma once
 
 #include <gsel/plugin.h>

@@ -1,5 +1,6 @@
-// train/compile/pass_api.cc: what a strategy plugin can ask and do while it compiles; what is about pipelines stands in
-// pass_pipeline.cc. Every call checks its arguments and answers with a code: a plugin's mistake must not become ours.
+// train/compile/pass_api.cc: the functions that a strategy plugin can call while it compiles; those about pipelines are
+// in pass_pipeline.cc. Every function checks its arguments and returns a code: a plugin's mistake must not become one
+// of the library.
 #include <algorithm>
 
 #include "train/compile/pass_calls.h"

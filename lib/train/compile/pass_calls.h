@@ -1,5 +1,5 @@
-// train/compile/pass_calls.h: what the two files of the pass API share: checks of what a plugin gives, and the calls
-// about pipelines.
+// train/compile/pass_calls.h: shared by the files of the pass API: checks of a plugin's arguments, and the calls about
+// pipelines.
 #pragma once
 
 #include <new>

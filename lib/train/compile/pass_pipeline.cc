@@ -1,5 +1,5 @@
-// train/compile/pass_pipeline.cc: what a strategy plugin can ask and do about pipelines while it compiles: stages,
-// schedules, measured layers, notes.
+// train/compile/pass_pipeline.cc: the functions about pipelines that a strategy plugin can call while it compiles:
+// stages, schedules, measured layers, notes.
 #include <algorithm>
 #include <bit>
 

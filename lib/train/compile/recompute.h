@@ -1,5 +1,5 @@
-// train/compile/recompute.h: which layers run forward again before their backward, as train.recompute says, so that
-// what they wrote need not be kept in between. Does not know instructions.
+// train/compile/recompute.h: which layers run forward again before their backward (train.recompute), so that their
+// outputs need not be kept in between. Does not know instructions.
 #pragma once
 
 #include <vector>

@@ -1,6 +1,7 @@
-// train/compile/tied_reductions.h: sums of gradients beside those over the data axis: over the sharing axis, of whole
-// parameters that layers use which have parts of values, and over the pipeline, of those that several ranks hold.
-// Strategies do not write them: which parameters these are is seen once all of them have had their pass.
+// train/compile/tied_reductions.h: inserts two kinds of sums of gradients: over the sharing axis, those of whole
+// parameters used by layers that have only parts of values; over the pipeline, those of parameters that several
+// pipeline ranks hold. Strategies do not insert them, since it is known only after all passes which parameters these
+// are.
 #pragma once
 
 #include "program/program.h"

@@ -1,5 +1,5 @@
-// train/execute/call_counts.h: calls of the communicators by the instructions that posted them. Between two looks at a
-// communicator's count of one kind of call, only one kind of instruction makes such calls.
+// train/execute/call_counts.h: counts the calls of the communicators by the instructions that made them. Between two
+// readings of a communicator's count of one kind of call, only one kind of instruction makes such calls.
 #pragma once
 
 #include <gsel/train.h>

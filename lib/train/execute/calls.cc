@@ -1,6 +1,6 @@
-// train/execute/calls.cc: calls of the communicator. What may run while backward goes on goes to the communication
-// stream, one call behind the other; what the program must wait for runs on the calling thread once the calls of its
-// own axis on that stream have ended, while those of other axes go on.
+// train/execute/calls.cc: calls of the communicator. Calls that may overlap backward go to the communication stream,
+// one behind the other. A call that the program must wait for runs on the calling thread, once the calls of the same
+// axis on that stream have ended; calls of other axes go on.
 #include "base/os.h"
 #include "train/execute/instructions.h"
 

@@ -1,5 +1,5 @@
-// train/execute/executor.cc: the engine: through the program of a run from instruction to instruction, out to the
-// embedder and back, and what a failure ends.
+// train/execute/executor.cc: the engine: goes through the program of a run from instruction to instruction, hands work
+// to the embedder and takes it back, and ends a run that failed.
 #include "train/execute/executor.h"
 
 #include "base/current_error.h"

@@ -1,11 +1,11 @@
 // train/execute/executor.h: runs a rank's program. It stops at each instruction that needs the embedder (an input, a
-// callback), hands it out as work, and goes on when the caller says that the work is complete; everything else it does
-// itself, through the backend. Pull is this; push is a loop over it. Does not know strategies, nor what an instruction
-// does:
-//   run.h            what goes through a program: a training step, an evaluation, an inference
+// callback), hands it out as work, and goes on when the caller says that the work is complete. It runs all other
+// instructions itself, through the backend. This is pull mode; push mode is a loop over it. Does not know strategies,
+// nor what an instruction does:
+//   run.h            the kinds of runs through a program: a training step, an evaluation, an inference
 //   state.h          what instructions work on
 //   instructions.h   what each of them does
-//   setup.cc         before the first step
+//   setup.cc         what runs before the first step
 #pragma once
 
 #include "train/execute/state.h"

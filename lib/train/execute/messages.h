@@ -1,5 +1,5 @@
-// train/execute/messages.h: the messages of a step, under way as train/compile/message_plan.h says. Does not know
-// what they carry.
+// train/execute/messages.h: the messages of a step while they are under way, as train/compile/message_plan.h plans
+// them. Does not know what they carry.
 #pragma once
 
 #include <functional>

@@ -1,6 +1,5 @@
-// train/execute/non_finite.h: what train.non_finite asks for, and where a gradient that is not finite came from: the
-// first of a step in the order of micro-batches and of backward, on whichever rank. Does not know how it is looked
-// for.
+// train/execute/non_finite.h: what train.non_finite asks for, and where the first gradient of a step that is not finite
+// came from, in the order of micro-batches and of backward, on any rank. Does not know how such gradients are found.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// train/execute/post_validation.h: an optimistic step: what it was made with, the numbers of all ranks of the
-// pipeline that are under way, and what came of the one before. Does not know what is done when the answer is no.
+// train/execute/post_validation.h: an optimistic step: what it was made with, the all-reduces over the pipeline ranks
+// that are under way, and the result of the step before. Does not know what follows if that step was wrong.
 #pragma once
 
 #include <optional>

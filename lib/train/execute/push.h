@@ -1,5 +1,5 @@
-// train/execute/push.h: drives an executor through what is under way by calling the model's callbacks, on the calling
-// thread. Does not know what is computed.
+// train/execute/push.h: runs what is under way in an executor by calling the model's callbacks on the calling thread.
+// Does not know what is computed.
 #pragma once
 
 #include "train/execute/executor.h"

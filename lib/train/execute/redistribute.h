@@ -1,6 +1,6 @@
-// train/execute/redistribute.h: redistributes a value on the sharing axis, as a redistribution layer says
-// (program/redistribution.h): by one collective, and with rows packed part behind part where the parts of a tensor lie
-// scattered in it. Does not know programs, and who counts what is sent.
+// train/execute/redistribute.h: redistributes a value on the sharing axis (program/redistribution.h) by one collective.
+// If the parts of a tensor are not contiguous in it, rows are packed part behind part. Does not know programs, and what
+// counts the bytes.
 #pragma once
 
 #include <functional>

@@ -1,5 +1,5 @@
-// train/execute/run.h: one way through a program, and what is known of it while it is under way. What a training step,
-// an evaluation and an inference do each in its own way stands here; the instructions are the same for all three.
+// train/execute/run.h: one run through a program, and its state. A training step, an evaluation and an inference differ
+// in what this file has; the instructions are the same for all three.
 #pragma once
 
 #include <gsel/train.h>

@@ -1,5 +1,5 @@
-// train/execute/state.h: what the instructions of a rank work on: memory, communicators, streams, what is lent, and the
-// run under way. Data alone; who changes what stands in instructions.h.
+// train/execute/state.h: what the instructions of a rank work on: memory, communicators, streams, the tensors of the
+// current callback, and the run under way. Data alone; the functions that change it are in instructions.h.
 #pragma once
 
 #include <gsel/train.h>

@@ -1,7 +1,7 @@
-// train/memory/arena_fit.cc: two ways, of which the smaller result counts. In order of time with a best-fit list of
-// holes: fast, and right for most programs. Where that leaves gaps: the largest buffers first, each at the lowest
-// offset that is free for its whole life (Pisarchyk and Lee, "Efficient memory management for deep neural net
-// inference", 2020).
+// train/memory/arena_fit.cc: two methods, of which the smaller result is used. The first places buffers in order of
+// time with a best-fit list of holes: fast, and right for most programs. If it leaves gaps, the second places the
+// largest buffers first, each at the lowest offset that is free for its whole life (Pisarchyk and Lee, "Efficient
+// memory management for deep neural net inference", 2020).
 #include "train/memory/arena_fit.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// train/memory/arena_fit.h: places buffers that live for part of a step in one arena, so that no two that live at once
-// overlap. Does not know what they hold.
+// train/memory/arena_fit.h: places buffers that live for a part of a step in one arena, so that buffers that live at
+// the same time do not overlap. Does not know what they hold.
 #pragma once
 
 #include <cstddef>

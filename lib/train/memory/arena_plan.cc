@@ -1,5 +1,5 @@
-// train/memory/arena_plan.cc: goes through the step once, in order, and notes what each instruction touches. See
-// arena_plan.h.
+// train/memory/arena_plan.cc: see arena_plan.h. Goes through the step once, in order, and notes which buffers each
+// instruction uses.
 #include "train/memory/arena_plan.h"
 
 #include <algorithm>

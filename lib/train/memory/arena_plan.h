@@ -1,6 +1,7 @@
-// train/memory/arena_plan.h: where in one arena everything lives that does not outlive a step: values, their gradients,
-// saved bytes, and the windows of sharded buckets. A buffer lives from the first instruction that uses it to the last,
-// as the program and the callbacks' declarations say. The arena's size is known before the run.
+// train/memory/arena_plan.h: the place in the arena of everything that lives within a step: values, their gradients,
+// saved bytes, and windows (memory of a sharded bucket while it is whole). A buffer lives from the first instruction
+// that uses it to the last, as the program and the callbacks' declarations say. The arena's size is known before the
+// run.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// train/memory/budget.cc: see budget.h. Candidates are compiled and forecast as the trainer would do it, in order of
-// what they cost the user: communication, then time, then slower memory.
+// train/memory/budget.cc: see budget.h. Candidate configurations are compiled and forecast as the trainer would do it,
+// in order of their price: more communication, then more time, then slower memory.
 #include "train/memory/budget.h"
 
 #include <algorithm>

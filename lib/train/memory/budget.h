@@ -1,5 +1,5 @@
-// train/memory/budget.h: refuses a model that does not fit train.memory_bytes before anything is allocated: says what
-// would be needed, part by part, and the smallest change of the configuration that fits.
+// train/memory/budget.h: refuses, before anything is allocated, a model that does not fit train.memory_bytes. The
+// message says what each part would need, and the smallest change of the configuration that fits.
 #pragma once
 
 #include <functional>

@@ -1,5 +1,5 @@
-// train/memory/initial.h: initial values of parameters, keyed by (seed, name, element), so that any part of any of them
-// can be made anywhere. Does not know where they are kept.
+// train/memory/initial.h: initial values of parameters, keyed by (seed, name, element), so that any rank can make any
+// part of any parameter. Does not know where they are kept.
 #pragma once
 
 #include <span>

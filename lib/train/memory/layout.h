@@ -1,5 +1,5 @@
-// train/memory/layout.h: how large everything is that a rank keeps, computed from the program alone. Storage allocates
-// by it, the forecast adds it up, so the two cannot disagree. Does not know memory.
+// train/memory/layout.h: the sizes of everything that a rank keeps, computed from the program alone. Storage allocates
+// these sizes and the forecast sums them, so the two cannot disagree. Does not know memory.
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
-// train/memory/ledger.h: counts what a trainer holds of each kind of memory and refuses what a budget does not allow.
-// Every allocation of lib/train goes through it, so that what is reported is what was taken.
+// train/memory/ledger.h: counts what a trainer holds of each kind of memory, and refuses what the budget does not
+// allow. Every allocation of lib/train goes through it, so the reported numbers are those allocated.
 #pragma once
 
 #include <array>

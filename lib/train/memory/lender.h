@@ -1,6 +1,6 @@
-// train/memory/lender.h: the tensors that one callback gets, and what becomes of them when it returns. Direct: views of
-// the library's memory. Moved: copies at a new address for each call, poisoned afterwards, so that a kernel that keeps
-// a pointer reads NaN. Does not know the order of calls.
+// train/memory/lender.h: makes the tensors that one callback gets, and takes them back when it returns. With lending
+// "direct" they are views of the library's memory. With "moved" they are copies at a new address for each call,
+// poisoned afterwards, so that a kernel that keeps a pointer reads NaN. Does not know the order of calls.
 #pragma once
 
 #include <gsel/model.h>

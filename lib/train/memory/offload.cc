@@ -1,5 +1,5 @@
-// train/memory/offload.cc: see offload.h. Room on the disk is reserved when an array is made: a page that finds none
-// later would end the process.
+// train/memory/offload.cc: see offload.h. Space on the disk is reserved when an array is made, since a page without
+// space would later end the process.
 #include "train/memory/offload.h"
 
 #include <fcntl.h>

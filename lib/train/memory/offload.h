@@ -1,7 +1,7 @@
-// train/memory/offload.h: offload memory: arrays that are needed for a moment of each step only. With the host
+// train/memory/offload.h: offload memory: arrays that are needed only for a short part of each step. With the host
 // backend they lie in one file without a name, mapped into memory; after each use changed pages are written back and
-// dropped, so that the system needs no memory for them. A device backend would keep them in host memory and copy:
-// begin_use says where they can be computed on, end_use when no longer.
+// dropped, so that they take no main memory. A device backend would keep them in host memory and copy: begin_use
+// returns where they can be computed on, and end_use ends this.
 #pragma once
 
 #include <memory>

@@ -1,6 +1,6 @@
-// train/memory/step_copy.h: what a rank steps, as it was before a step that is still to be validated: values, the
-// 16-bit parameters beside them and the optimizer's state, bit for bit; and gradients where the optimizer poisons them.
-// It lies where the optimizer's state lies. Does not know why a step is undone.
+// train/memory/step_copy.h: a copy of what a rank steps, as it was before an optimistic step: values, the 16-bit
+// parameters, and the optimizer's state, bit for bit; and gradients if the optimizer may overwrite them. The copy lies
+// in the same kind of memory as the optimizer's state. Does not know why a step is undone.
 #pragma once
 
 #include <memory>

@@ -1,6 +1,7 @@
-// train/memory/storage.h: where parameters live, with their gradients and optimizer state: side by side per bucket, so
-// that a collective or an optimizer step works on one stretch of memory and no gradient is ever copied. What is kept
-// follows train/memory/layout.h; what is whole for a while only is a window that somebody else has memory for.
+// train/memory/storage.h: memory of parameters with their gradients and optimizer state: side by side per bucket, so
+// that a collective or an optimizer step works on one contiguous range and no gradient is ever copied.
+// train/memory/layout.h gives the sizes of what is kept. What is whole only for a while is a window, whose memory the
+// arena provides.
 #pragma once
 
 #include <functional>

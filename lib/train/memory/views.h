@@ -1,4 +1,5 @@
-// train/memory/views.h: how large a value or what a layer keeps is for so many samples, and tensors over their memory.
+// train/memory/views.h: the sizes, for a number of samples, of a value and of what a layer saves, and tensors over
+// their memory.
 #pragma once
 
 #include "model/model.h"

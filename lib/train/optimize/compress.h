@@ -1,6 +1,6 @@
-// train/optimize/compress.h: reductions that send less than f32 gradients: rounded to 16 bits, or as two thin factors
-// of each matrix with error feedback (PowerSGD: Vogels et al., NeurIPS 2019, algorithms 1 and 2). One object per
-// bucket.
+// train/optimize/compress.h: reductions that send less than f32 gradients: gradients rounded to 16 bits, or two thin
+// factors of each matrix with error feedback (PowerSGD: Vogels et al., NeurIPS 2019, algorithms 1 and 2). One object
+// per bucket.
 #pragma once
 
 #include <memory>

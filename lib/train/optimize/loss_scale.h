@@ -1,6 +1,6 @@
-// train/optimize/loss_scale.h: the factor that keeps fp16 gradients of a small loss from vanishing: fixed, or raised
-// after a run of good steps and lowered after overflows. Source: Micikevicius et al., ICLR 2018; defaults as in
-// DeepSpeed.
+// train/optimize/loss_scale.h: the loss scale, a factor that keeps fp16 gradients of a small loss from vanishing. It is
+// fixed, or raised after a number of good steps and lowered after overflows. Source: Micikevicius et al., ICLR 2018;
+// defaults as in DeepSpeed.
 #pragma once
 
 #include "base/config.h"

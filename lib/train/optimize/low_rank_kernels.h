@@ -1,6 +1,6 @@
-// train/optimize/low_rank_kernels.h: the arithmetic of low-rank compression over host memory. Matrices are row by row,
-// factors column by column. Does not know ranks and steps. Nothing depends on the width of a processor's vectors, so
-// that equal input gives equal bits everywhere.
+// train/optimize/low_rank_kernels.h: the arithmetic of low-rank compression over host memory. Matrices are row-major,
+// factors column-major. Results do not depend on the width of a processor's vectors, so equal inputs give equal bits
+// everywhere. Does not know ranks and steps.
 #pragma once
 
 #include <cstdint>

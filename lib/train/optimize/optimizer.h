@@ -1,5 +1,5 @@
 // train/optimize/optimizer.h: the rule that turns gradients into new parameters: a built-in kernel of the backend, or
-// the embedder's. Works on the stretch of a bucket that this rank owns; does not know who owns the rest.
+// the embedder's. Works on the range of a bucket that this rank owns. Does not know who owns the rest.
 #pragma once
 
 #include <gsel/train.h>

@@ -1,4 +1,5 @@
-// train/optimize/optimizer_rates.h: the factors of one parameter in one step. Between the files of the optimizer alone.
+// train/optimize/optimizer_rates.h: the factors (learning rate and the like) of one parameter in one step. Used by the
+// files of the optimizer alone.
 #pragma once
 
 #include "train/optimize/optimizer.h"

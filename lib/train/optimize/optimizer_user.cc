@@ -1,5 +1,5 @@
-// train/optimize/optimizer_user.cc: the embedder's optimizer: called piece by piece with what gsel/train.h promises it.
-// Its values are the f32 ones; rounding them to what callbacks get is done here, behind it.
+// train/optimize/optimizer_user.cc: the embedder's optimizer, called piece by piece as gsel/train.h promises. It works
+// on f32 values; this file then rounds them to what callbacks get.
 #include <algorithm>
 #include <cmath>
 

@@ -1,6 +1,6 @@
-// train/query/inference.h: forward alone, between steps, up to one value, which every rank of the replica then has
-// whole: the ranks of the sharing and the pipeline axis work on the same samples together, each at what it has. Keeps
-// its program and memory for the next call of the same size.
+// train/query/inference.h: runs forward, between steps, up to one value. The ranks of the sharing and pipeline axes (a
+// replica) compute it together on the same samples, each with its part, and then each has the whole value. The program
+// and memory are kept for the next call of the same size.
 #pragma once
 
 #include <gsel/train.h>

@@ -1,6 +1,6 @@
-// train/query/whole_params.h: a parameter between steps, whole and exact on every rank, where ranks keep parts of it,
-// one rank keeps it all, or a rank of a pipeline has it alone: with a collective for each way it is divided, in the
-// arena that steps use. Does not know what it is wanted for.
+// train/query/whole_params.h: makes a parameter whole and exact on every rank, between steps. Ranks may have parts of
+// it, one rank may have all of it, or one pipeline rank may have it alone. Uses one collective for each way in which it
+// is divided, in the arena of steps. Does not know what it is wanted for.
 #pragma once
 
 #include <vector>

@@ -1,6 +1,5 @@
-// train/query/whole_tensor.h: a tensor that one rank of the pipeline has, in parts on the ranks of the sharing axis or
-// alike on each, brought whole to all ranks of the replica in host memory. Does not know whether it is a value or a
-// parameter.
+// train/query/whole_tensor.h: brings a tensor that one pipeline rank has, in parts or whole on the ranks of the sharing
+// axis, to all ranks of the replica, whole, in host memory. Does not know whether it is a value or a parameter.
 #pragma once
 
 #include <vector>

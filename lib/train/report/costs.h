@@ -1,4 +1,4 @@
-// train/report/costs.h: what layers take, read from steps that were recorded (docs/step.md). Does not know who asks.
+// train/report/costs.h: the times of layers, read from recorded steps (docs/step.md). Does not know who asks.
 #pragma once
 
 #include <string>

@@ -1,6 +1,5 @@
-// train/report/step_record.h: what a step did and when: begin and end of each instruction, bytes by axis and kind,
-// memory by part; as a struct, as JSON (docs/step.md) and as a file for `gsel trace`. Does not know how a step is
-// run.
+// train/report/step_record.h: the record of a step: begin and end of each instruction, bytes by axis and kind, memory
+// by part. It is a struct, JSON (docs/step.md), and a file for `gsel trace`. Does not know how a step is run.
 #pragma once
 
 #include <gsel/train.h>

@@ -1,4 +1,4 @@
-// train/report/traffic_notes.h: what a step will send, reported to people before the first one.
+// train/report/traffic_notes.h: reports to people, before the first step, what a step will send.
 #pragma once
 
 #include <string>

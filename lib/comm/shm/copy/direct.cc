@@ -1,10 +1,11 @@
-// comm/shm/copy/direct.cc: large payloads in memory that every rank reaches: of gsel_mem_alloc, registered, or any
-// memory where all ranks are threads of one process. Nothing is copied on the way. A reduction cuts the elements into
-// one slice per rank; the owner reads its slice of every input and writes the result wherever it is wanted. No rank
-// returns before the others are done with its buffers, unless the call fails. So a rank that has read buffers of others
-// looks once more whether the call has failed before it says that it is done: what it read may be anything then. And a
-// rank whose call has failed waits for those who still write to its buffer; where one of them does not come to an end,
-// it was stopped, and the buffer leaves the shared memory (isolate.cc).
+// comm/shm/copy/direct.cc: large payloads in memory that every rank can access: memory of gsel_mem_alloc, registered
+// memory, or any memory if all ranks are threads of one process. Nothing is copied on the way. A reduction cuts the
+// elements into one slice per rank; the owner of a slice reads it from every input and writes the result to every
+// output. No rank returns before the others are done with its buffers, unless the call fails.
+//
+// If the call fails, data that a rank has read from others may be anything. So a rank checks once more for a failure
+// before it says that it is done. A rank whose call has failed waits for those who still write to its buffer. If one of
+// them does not finish, it was stopped, and the buffer is taken out of shared memory (isolate.cc).
 #include <sched.h>
 
 #include <cstring>

@@ -1,7 +1,8 @@
-// comm/shm/copy/single_copy.cc: large payloads in private memory of other processes, read by the kernel on our behalf.
-// Copies go from the owner's buffer to their place at once. A reduction reads its slice of every input, tile by tile,
-// into this rank's own staging memory, folds it into recv, and where all want the result each reads the others' slices
-// from there. No rank returns before the others are done with its buffers.
+// comm/shm/copy/single_copy.cc: large payloads in private memory of other processes, which the kernel of the operating
+// system copies (process_vm_readv). Collectives that only copy do so directly from the owner's buffer to the
+// destination. In a reduction, a rank reads its slice of every input, tile by tile, into its own staging memory and
+// folds the tiles into recv; if all ranks want the result, each reads the slices of the others from their recv. No rank
+// returns before the others are done with its buffers.
 #include <sys/uio.h>
 
 #include <algorithm>

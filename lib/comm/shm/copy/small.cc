@@ -1,5 +1,5 @@
-// comm/shm/copy/small.cc: payloads that ride with the header line: in it, or in the slot beside it. Every rank does the
-// whole work on everybody's payload, in rank order.
+// comm/shm/copy/small.cc: payloads that are sent with the header line: in the line, or in the slot beside it. Every
+// rank does the whole work on all payloads, in rank order.
 #include <algorithm>
 #include <cstring>
 

@@ -1,11 +1,11 @@
 // comm/shm/copy/staged.cc: large payloads in private memory, copied through staging memory in chunks that stay in
-// cache; flags count chunks, two buffers per rank let a rank stage the next chunk while others still work on this one,
-// and there is no barrier between chunks.
+// cache. Flags count chunks. With two buffers per rank, a rank stages the next chunk while others still work on this
+// one. There is no barrier between chunks.
 //
-// A reduction cuts the elements into one slice per rank and each slice into chunks. In chunk k every rank stages its
-// elements of the other ranks' slices, each owner reduces its slice from all inputs in rank order, and where others
-// want the result it takes the place of the owner's own input, where they fetch it. An element is so reduced by one
-// rank only and comes out alike everywhere.
+// A reduction cuts the elements into one slice per rank, and each slice into chunks. In chunk k every rank stages its
+// elements of the other ranks' slices, and the owner of each slice reduces it from all inputs in rank order. If others
+// want the result, the owner writes it over its own staged input, where they read it. So each element is reduced by one
+// rank only, and is the same on all ranks.
 #include <algorithm>
 #include <cstring>
 

@@ -1,6 +1,6 @@
-// comm/shm/join/host_side.h: rank 0's side of a rendezvous. It gathers everybody's hello, hands out arena and life
-// descriptors, waits until all are ready, stops listening, and says go. Whatever goes wrong is told to everyone who has
-// come so far before it is thrown.
+// comm/shm/join/host_side.h: rank 0's side of a rendezvous. Rank 0 collects the hello of every rank, sends the
+// descriptors of the arena and of the processes, waits until all ranks are ready, stops listening, and sends go. An
+// error is first sent to all ranks that have come so far, and then thrown.
 #pragma once
 
 #include <memory>

@@ -1,6 +1,6 @@
 // comm/shm/join/launcher.h: what `gsel run` tells the ranks of its job while they join: which rank has ended, and how,
-// so that the others need not wait for it. It listens under a name made from GSEL_JOB, in no file system, and sends one
-// line for each rank that has ended, those from before included. Does not know how ranks join.
+// so that the others need not wait for it. `gsel run` listens under a name made from GSEL_JOB, in no file system. It
+// sends one line for each rank that has ended, also for those that ended before. Does not know how ranks join.
 #pragma once
 
 #include <gsel/plugin.h>

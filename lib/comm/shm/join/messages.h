@@ -1,5 +1,6 @@
-// comm/shm/join/messages.h: what ranks say to each other while joining. Rank r: hello, then ready; rank 0: arena, lives
-// in batches, go. Either side may answer "failed" at any point instead.
+// comm/shm/join/messages.h: the messages of ranks while they join. Rank r sends hello, then ready. Rank 0 sends the
+// arena, then the descriptors of all processes in batches ("lives"), then go. Either side may send "failed" at any
+// point instead.
 #pragma once
 
 #include <gsel/error.h>

@@ -1,7 +1,7 @@
-// comm/shm/join/rendezvous.h: how the ranks of one host find each other and come to share an arena. Does not know
-// what they do with it. Rank 0 listens under a name made from the id, in no file system and on no port; the kernel
-// vouches for one host and one user. Returns on every rank once all have joined, or fails on every rank, within the
-// deadline.
+// comm/shm/join/rendezvous.h: how the ranks of one host find each other and come to share an arena, the shared memory
+// of a communicator. Rank 0 listens under a name made from the id, in no file system and on no port; the kernel limits
+// the name to one host and one user. Returns on every rank once all have joined, or fails on every rank, within the
+// deadline. Does not know what the ranks do with the arena.
 #pragma once
 
 #include <gsel/plugin.h>

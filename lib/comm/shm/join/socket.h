@@ -1,5 +1,5 @@
-// comm/shm/join/socket.h: whole messages with descriptors over a local socket, each step within a deadline. Does not
-// know what they say.
+// comm/shm/join/socket.h: sends and receives whole messages with descriptors over a local socket, each step within a
+// deadline. Does not know what the messages say.
 #pragma once
 
 #include <sys/types.h>

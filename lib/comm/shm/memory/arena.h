@@ -1,7 +1,7 @@
-// comm/shm/memory/arena.h: the control memory of one communicator and where everything stands in it. Does not know
-// the protocols and where it comes from: a place in the memory its family shares (family.h), or the heap for a world of
-// one. Its first part is reserved before anybody sees it; staging and channels get their pages when first used, by
-// whoever writes them first.
+// comm/shm/memory/arena.h: the arena of a communicator: its control memory, and where everything is in it. The arena
+// lies in the memory that a family shares (family.h), or on the heap for a communicator of one rank. Its first part is
+// reserved before any rank sees it. Staging memory and channels get their pages when a rank first writes them. Does not
+// know the protocols.
 #pragma once
 
 #include <gsel/plugin.h>

@@ -1,9 +1,9 @@
-// comm/shm/memory/family.h: the ranks that joined together and the memory they share. Communicators split, duplicated
-// or shrunk from the first stay within its family, so they need no sockets and share its memory. Does not know what
-// stands in that memory.
+// comm/shm/memory/family.h: a family: the ranks that joined together, and the memory that they share. Communicators
+// split, duplicated or shrunk from the first one stay in its family, so they need no sockets and share its memory. Does
+// not know what is in that memory.
 //
-// Each rank takes extents of that memory (shared_memory.h) for itself and allocates from them, so allocating asks
-// nobody.
+// Each rank takes extents of that memory (shared_memory.h) and allocates from its own extents, so an allocation needs
+// no other rank.
 #pragma once
 
 #include <gsel/plugin.h>

@@ -1,7 +1,8 @@
-// comm/shm/memory/memory.cc: memory for the caller in the shared memory of a family, so that all its ranks reach it.
-// Pages are made before the caller sees them, near the calling thread, in steps with a look at what the host has left:
-// so a lack of memory is an error here and not the end of some process later. Memory the caller has already is copied
-// there, and its addresses are then mapped to the copy. A family of one has private memory only.
+// comm/shm/memory/memory.cc: memory for the caller in the shared memory of a family, so that all its ranks can access
+// it. Pages are created before the caller sees them, near the calling thread, in steps, with a check of the host's free
+// memory before each: so a lack of memory is an error here, and does not kill a process later. Memory that the caller
+// has already is copied to shared memory, and its addresses are then mapped to the copy. A family of one rank has
+// private memory only.
 #include <sys/mman.h>
 #include <unistd.h>
 

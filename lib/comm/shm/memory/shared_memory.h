@@ -1,12 +1,12 @@
-// comm/shm/memory/shared_memory.h: the memory that the ranks of a family share, as this process sees it. Does not
-// know what stands in it and which pieces are taken.
+// comm/shm/memory/shared_memory.h: the memory that the ranks of a family share, as this process sees it. Does not know
+// what is in it and which pieces are in use.
 //
-// The memory is one memfd: without a name, gone with its last user, not bound by any file system's size. It begins
-// with a directory and the control part, and grows by extents, each taken by one rank without asking the others: one
-// addition says where it begins in the file, one directory entry tells everybody. A process maps an extent when it
-// first needs it, wherever there are addresses, so a family takes no more addresses than it uses. A place in the memory
-// is told as an offset: the extent's number above kExtentShift, the byte within the extent below. Pages are reserved
-// before they are used, so that lack of memory is an error and never a signal.
+// The memory is one memfd: it has no name, disappears with its last user, and is not limited by the size of a file
+// system. It begins with a directory and the control part, and grows by extents. A rank takes an extent without asking
+// the others: one atomic addition gives the extent's place in the file, and one directory entry announces it. A process
+// maps an extent when it first needs it, at any address, so a family takes no more addresses than it uses. A place in
+// the memory is written as an offset: the extent's number in the bits above kExtentShift, the byte within the extent
+// below. Pages are reserved before they are used, so that a lack of memory is an error and never a signal.
 #pragma once
 
 #include <atomic>

@@ -1,10 +1,11 @@
-// comm/shm/message/channel.cc: messages between two ranks. Each ordered pair has a ring of lines with one writer and
-// one reader. A message of up to 48 bytes is one line; up to a slot, a line and the slot of its number; a longer one is
-// offered: its line says where the data stands, the receiver copies it from there and says so, and until then the
-// sender does not return. Where the receiver cannot reach it, it travels in as many slots as it needs.
+// comm/shm/message/channel.cc: messages between two ranks. Each ordered pair of ranks has a ring buffer of lines with
+// one writer and one reader. A message of up to 48 bytes is in one line. A message of up to the size of a slot is a
+// line and the slot of its number. A longer message is offered: its line says where the data is, the receiver copies it
+// from there and says so, and until then the sender does not return. If the receiver cannot access that memory, the
+// message is sent in as many slots as it needs.
 //
-// Lines are taken in the order written, messages by the receive they are for: what no receive has asked for is set
-// aside, so that what stands behind it can be taken.
+// Lines are taken in the order written, messages by the receive that asks for them. A message that no receive has asked
+// for is set aside, so that messages behind it can be taken.
 #include "comm/shm/message/channel.h"
 
 #include "comm/describe.h"

@@ -1,5 +1,6 @@
-// comm/shm/message/channel.h: what stands in the lines of a channel. A line's word is what a receive must know to take
-// the message: type, length of a message that stands in the line, tag. Does not know who sends and who receives.
+// comm/shm/message/channel.h: the contents of the lines of a channel, the ring buffer of messages from one rank to
+// another. A line's word has what a receive must know to take the message: type, tag, and the length of a message that
+// is in the line itself. Does not know who sends and who receives.
 #pragma once
 
 #include "base/dtype.h"

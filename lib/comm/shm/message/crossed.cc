@@ -1,14 +1,14 @@
-// comm/shm/message/crossed.cc: a message that waits for a rank which waits in a collective for the message's rank.
-// Neither can end, and that is certain where nothing else is under way on either side:
+// comm/shm/message/crossed.cc: finds a deadlock of two ranks: this rank waits in a message for a peer, and the peer
+// waits in a collective for this rank. The deadlock is certain if nothing else is under way on either side:
 //
-//   This rank is in a blocking message. It posts the header line of its next collective only behind the message.
-//   The peer is in a blocking collective and has posted a header line that this rank has not: it cannot pass the
-//   headers before this rank posts its own, and it sends and receives no message meanwhile.
-//   What the peer sent or took before it entered the collective has been seen by this rank.
+//   This rank is in a blocking message. It posts the header line of its next collective only after the message.
+//   The peer is in a blocking collective and has posted a header line that this rank has not posted. It cannot pass
+//   this header before this rank posts its own, and it sends and receives no message meanwhile.
+//   This rank has seen everything that the peer sent or took before it entered the collective.
 //
-// A rank says that it is in such a collective once it waits long there, in alone_in: the number of the header line.
-// That number never needs to be taken back: a rank behind whose own headers it stands knows that the peer is still
-// there. A request or a group on either side may let either of them go on, hence nothing is said then.
+// A rank that waits long in such a collective says so in alone_in, as the number of the header line. The number never
+// needs to be withdrawn: if it is larger than the number of this rank's own headers, the peer is still there. With a
+// request or a group on either side one of the ranks may go on, so nothing is reported.
 #include "comm/describe.h"
 #include "comm/shm/link.h"
 

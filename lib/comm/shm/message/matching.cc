@@ -1,7 +1,8 @@
-// comm/shm/message/matching.cc: which message a receive gets. A message goes to the receive posted first that its
-// sender and tag suit; messages of one pair are looked at in the order sent, so none that suits is overtaken. What
-// suits nobody is set aside when somebody asks for what may stand behind it: an offer stays with its sender, who learns
-// that it was seen; the rest is copied here, so much and no more. Does not know how bytes travel.
+// comm/shm/message/matching.cc: which message a receive gets. A message goes to the first posted receive that matches
+// its sender and tag. Messages of one pair are examined in the order sent, so no matching message is overtaken. A
+// message that matches no receive is set aside when a receive may match one behind it: an offer (a long message) stays
+// with its sender, which learns that it was seen; other messages are copied here, up to a limit. Does not know how
+// bytes travel.
 #include <algorithm>
 #include <cstring>
 #include <new>

@@ -1,6 +1,6 @@
-// comm/shm/message/receiving.cc: a message on its way in. What the sender says of it is compared with the receive
-// before anything is written. Where the sender still waits for the answer a disagreement ends these two calls; else the
-// sender may have returned, and the communicator breaks.
+// comm/shm/message/receiving.cc: a message that is received. The sender's description of the message is compared with
+// the receive before anything is written. If they disagree and the sender still waits for the answer, only these two
+// calls fail; otherwise the sender may have returned already, and the communicator breaks.
 #include <algorithm>
 #include <cstring>
 

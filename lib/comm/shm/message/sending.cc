@@ -1,6 +1,6 @@
-// comm/shm/message/sending.cc: a message on its way out. Those to one rank take turns: one goes into the channel behind
-// the other, and an offer that cannot be declined does not hold up what follows. A sender that gives up takes its offer
-// back first, so nobody copies from memory that is no longer lent.
+// comm/shm/message/sending.cc: a message that is sent. Messages to one rank enter the channel one behind the other. An
+// offer that the receiver cannot decline does not hold up later messages. A sender that gives up first withdraws its
+// offer, so that no rank copies from memory that belongs to the caller again.
 #include <sched.h>
 
 #include <algorithm>

@@ -1,7 +1,7 @@
-// comm/shm/message/transfer.cc: messages under way, together: how they go on, how a rank waits for any of several, and
-// what ends the wait. Whoever writes to one of a rank's channels, or takes from one, wakes it when it listens; so
-// a rank that sleeps for messages sleeps on one word, its own. Else as wait.cc: it spins, yields, then sleeps for at
-// most a millisecond at a turn.
+// comm/shm/message/transfer.cc: all messages under way: how they advance, how a rank waits for any of several, and what
+// ends the wait. A rank that writes to a channel of another rank, or takes from one, wakes that rank if it listens. So
+// a rank that sleeps for messages sleeps on one word of its own. It waits as in wait.cc: it polls, then yields, then
+// sleeps for at most a millisecond at a time.
 #include <sched.h>
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// comm/shm/message/transfer.h: a message under way. It goes on by Link::advance, which never waits, so any number of
-// them go on together. Does not know who started it.
+// comm/shm/message/transfer.h: a message under way. Link::advance moves it on and never waits, so any number of
+// messages can be under way together. Does not know who started it.
 #pragma once
 
 #include <cstdint>

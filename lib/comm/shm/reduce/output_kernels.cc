@@ -1,7 +1,7 @@
-// comm/shm/reduce/output_kernels.cc: where results go: to several places at once, and past the caches. Does not know
-// what is folded. A store that bypasses the caches spares reading the line it overwrites; it pays where results are
-// larger than the caches and go to several places, and costs where somebody reads them soon. Small tiles, so that reads
-// and such stores take turns often and neither waits for the other.
+// comm/shm/reduce/output_kernels.cc: writes results to several places at once, and past the caches. A store that
+// bypasses the caches saves reading the line that it overwrites. It is faster if results are larger than the caches and
+// go to several places, and slower if a rank reads them soon. Tiles are small, so that reads and such stores alternate
+// often and neither waits for the other. Does not know what is reduced.
 #include <algorithm>
 #include <cstdint>
 #include <cstring>

@@ -1,5 +1,5 @@
-// comm/shm/reduce/user_fold.cc: see user_fold.h. Tile by tile on copies, since out may be an input that is still to be
-// read and inputs are not ours to write.
+// comm/shm/reduce/user_fold.cc: see user_fold.h. Works tile by tile on copies, since out may be an input that is still
+// to be read, and inputs must not be written.
 #include "comm/shm/reduce/user_fold.h"
 
 #include <algorithm>

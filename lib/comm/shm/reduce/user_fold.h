@@ -1,4 +1,4 @@
-// comm/shm/reduce/user_fold.h: reduction by a caller's function. Does not know what it does.
+// comm/shm/reduce/user_fold.h: reduction by a caller's function. Does not know what the function does.
 #pragma once
 
 #include "comm/shm/reduce/kernels.h"

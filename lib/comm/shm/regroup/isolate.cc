@@ -1,8 +1,8 @@
-// comm/shm/regroup/isolate.cc: buffers that a rank of another process may still write to when a call has failed: it was
-// stopped in the middle of the call, and will go on some day. Nothing takes a mapping away from another process, so the
-// buffer leaves instead: its pages are mapped anew as private copies, at the same addresses. The kernel copies each
-// page at its first write, hence no write of a thread of this process is lost on the way, next to the buffer either.
-// The pages left behind are never given to anybody again.
+// comm/shm/regroup/isolate.cc: protects buffers of a failed call that a rank of another process may still write to:
+// that rank was stopped in the middle of the call, and may be continued at any time. A mapping cannot be taken away
+// from another process. Instead, this process maps the buffer's pages anew as private copies, at the same addresses.
+// The kernel copies each page at its first write, so no write of a thread of this process is lost meanwhile, also next
+// to the buffer. The old pages are never used again.
 #include <sys/mman.h>
 
 #include <algorithm>

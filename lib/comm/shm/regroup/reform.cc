@@ -1,12 +1,12 @@
-// comm/shm/regroup/reform.cc: communicators made from one that stands, and one put in step again. All stay in the
-// family, so a new one is an arena in its memory: one rank founds it with everybody's seat filled in and tells the
-// others where.
+// comm/shm/regroup/reform.cc: communicators made from a broken one (shrink), and a broken one made usable again
+// (resync). A new communicator stays in the family, so it is an arena in the family's memory: one rank, the founder,
+// makes the arena with all members filled in, and tells the others its place.
 //
-// From a whole communicator (split) that takes two exchanges. From a broken one (shrink, resync) there is nothing to
-// rely on but single words: each rank has one that says whether it is in what follows. A rank moves its own from open
-// to in; who waits for it moves it to out when the rank is dead, has left or is late. The first move counts, for all
-// alike; once all words have moved, all know the same members. The lowest founds the new arena and tells the place in
-// the old one's header; when it cannot, the next does, and again the first counts.
+// In a broken communicator, ranks can rely only on single words. Each rank has one word that says whether it is in the
+// new communicator. A rank moves its own word from open to in. A rank that waits for it moves the word to out if that
+// rank is dead, has left or is late. The first move counts for all. Once all words have moved, all ranks know the same
+// members. The lowest member makes the new arena and writes its place to the header of the old one. If it cannot, the
+// next member does, and again the first write counts.
 #include <algorithm>
 
 #include "comm/shm/link.h"

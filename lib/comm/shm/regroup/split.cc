@@ -1,6 +1,7 @@
-// comm/shm/regroup/split.cc: communicators made from a whole one. They stay in its family, so a new one is an arena in
-// the family's memory: one of its ranks founds it with everybody's seat filled in and tells the others where. Two
-// exchanges on the old communicator do that: who wants to be in which, and where each stands.
+// comm/shm/regroup/split.cc: communicators made from a working one. They stay in its family, so a new one is an arena
+// in the family's memory: one of its ranks, the founder, makes the arena with all members filled in, and tells the
+// others its place. This takes two exchanges on the old communicator: which rank wants to be in which communicator, and
+// where each arena is.
 #include <algorithm>
 #include <cstdint>
 

@@ -1,5 +1,5 @@
-// comm/shm/trace/explain.cc: what a call would do, told without making it. It asks what a call asks, but knows of this
-// rank's buffers only, and takes what holds for them to hold on every rank.
+// comm/shm/trace/explain.cc: explains what a call would do, without making it. It chooses as a call does, but knows
+// only this rank's buffers, and assumes that those of all ranks are of the same kind.
 #include <algorithm>
 
 #include "comm/describe.h"

@@ -1,5 +1,5 @@
-// comm/shm/trace/record.cc: the flight recorder: an entry per call, calls told in words, a trace, and a file when a
-// call fails. A call that failed has a negative time at its end.
+// comm/shm/trace/record.cc: the flight recorder: an entry for each call, the text of calls, a trace, and a file when a
+// call fails. The end time of a failed call is negative.
 #include <cstring>
 
 #include "base/log.h"

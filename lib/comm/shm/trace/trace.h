@@ -1,7 +1,7 @@
-// comm/shm/trace/trace.h: the flight recorder read back: the last calls of every rank of one arena as JSON
-// (docs/trace.md). Does not know how calls run. Reading stops nobody, so a place is believed only where its number is
-// the same before and after; another process's arena is read through its descriptor and never mapped, so that whatever
-// it does, or pretends to be, costs a wrong answer at most.
+// comm/shm/trace/trace.h: reads the flight recorder: the last calls of every rank of one arena as JSON (docs/trace.md).
+// Reading does not stop the ranks, so an entry counts only if its number is the same before and after it is read. The
+// arena of another process is read through its descriptor and never mapped; whatever that process does, it can cause at
+// most a wrong answer. Does not know how calls run.
 #pragma once
 
 #include <functional>

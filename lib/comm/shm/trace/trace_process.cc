@@ -1,7 +1,7 @@
-// comm/shm/trace/trace_process.cc: the communicators of another process: what it has open under the name of our memory,
-// read into memory of our own. Nothing there is trusted: sizes are those that follow from the number of ranks.
-// Communicators split, duplicated or shrunk from the one that was joined stand on pages of the same memory, wherever
-// their founder had room; the word that begins every arena tells them.
+// comm/shm/trace/trace_process.cc: reads the communicators of another process from the shared memory that it has open
+// under gsel's name, into memory of this process. Nothing in it is trusted: sizes are computed from the number of
+// ranks. Communicators split, duplicated or shrunk from the joined one are on pages of the same memory, wherever their
+// founder had room; the word that begins every arena identifies them.
 #include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>

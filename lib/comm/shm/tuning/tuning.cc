@@ -1,5 +1,5 @@
-// comm/shm/tuning/tuning.cc: see tuning.h. Which file is in force: that of GSEL_TUNING, else the user's; each is read
-// once. One that cannot be used is told and then as if it were not there: it could only have made calls faster.
+// comm/shm/tuning/tuning.cc: see tuning.h. The file of GSEL_TUNING is used, else the user's own; each is read once. A
+// file that cannot be used is reported and then ignored: it could only have made calls faster.
 #include "comm/shm/tuning/tuning.h"
 
 #include <unistd.h>

@@ -1,5 +1,5 @@
-// comm/shm/wait/patience.h: how long a rank looks before it yields its processor, then sleeps, and for how long at a
-// turn.
+// comm/shm/wait/patience.h: how long a waiting rank polls before it yields its processor, and then before it sleeps,
+// and how long one sleep is.
 #pragma once
 
 #include <cstdint>

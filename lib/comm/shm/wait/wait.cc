@@ -1,9 +1,9 @@
-// comm/shm/wait/wait.cc: how a rank waits for another, and what ends the wait. It spins for a short time, then yields
-// the processor, then sleeps on a futex of the awaited rank. Between turns it looks whether the communicator is broken,
-// the awaited rank has left or its process has ended, or time is up. A watcher's thread breaks the communicator when a
-// member dies; without one, ranks sleep shorter and look at all members themselves. Every failure is written into the
-// arena, first one wins, and all ranks report the same. Orders and fences are those that tests/model searches; change
-// both.
+// comm/shm/wait/wait.cc: how a rank waits for another, and what ends the wait. It polls for a short time, then yields
+// the processor, then sleeps on a futex of the awaited rank. In between it checks whether the communicator is broken,
+// the awaited rank has left, its process has ended, or time is up. A watcher's thread breaks the communicator when a
+// member dies; without one, ranks sleep for shorter times and check all members themselves. Every failure is written
+// into the arena, the first one counts, and all ranks report the same. The memory orders and fences are those that
+// tests/model checks; change both together.
 #include <sched.h>
 
 #include <algorithm>

@@ -1,7 +1,8 @@
-// comm/shm/wait/watcher.h: the one thread of a process that hears of the deaths of ranks in other processes, whatever
-// its own ranks wait for, and breaks the communicators they were in. Does not know how deaths are dealt with. It
-// sleeps in the kernel until a life descriptor becomes ready; it starts with the first family that has somebody to
-// watch and ends with the last. In a forked child there is no such thread: what the child has of it is left alone.
+// comm/shm/wait/watcher.h: the one thread of a process that notices the deaths of ranks in other processes, whatever
+// its own ranks wait for, and breaks the communicators that they were in. It sleeps until the descriptor of a process
+// (its "life descriptor") becomes ready. It starts with the first family of communicators that has other processes, and
+// ends with the last. In a forked child the thread does not exist, and its data is left alone. Does not know what
+// follows from a death.
 #pragma once
 
 #include <cstdint>

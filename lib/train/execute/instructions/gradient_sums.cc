@@ -1,5 +1,5 @@
-// train/execute/instructions/gradient_sums.cc: ALLREDUCE_PARTIAL and ALLREDUCE_TIED: what else belongs to the gradients
-// that this rank steps.
+// train/execute/instructions/gradient_sums.cc: ALLREDUCE_PARTIAL and ALLREDUCE_TIED: the sums of gradients over axes
+// other than the data axis, of what this rank steps.
 #include "train/execute/instructions.h"
 
 namespace gsel::execute {

@@ -1,6 +1,6 @@
-// train/execute/instructions/layer.cc: FORWARD, RECOMPUTE and the three of backward: a layer's callback. A layer with n
-// phases is n + 1 works in a row; its reductions come between. A micro-batch without samples hands out nothing and
-// joins the reductions with the element that changes no result.
+// train/execute/instructions/layer.cc: FORWARD, RECOMPUTE and the three kinds of backward: a layer's callback. A layer
+// with n phases is n + 1 pieces of work in a row, with a reduction between each two. A micro-batch without samples
+// calls no callback, and takes part in the reductions with the neutral element of the operation.
 #include <numeric>
 
 #include "base/random.h"

@@ -1,6 +1,6 @@
-// train/execute/instructions/layer_gradients.cc: where a backward writes. The first contribution to a gradient is
-// written in place, later ones are added: those of values by the library, from scratch, those of parameters by the
-// callback.
+// train/execute/instructions/layer_gradients.cc: where a backward writes gradients. The first contribution to a
+// gradient is written in place, later ones are added: gradients of values by the library, from scratch memory,
+// gradients of parameters by the callback.
 #include <algorithm>
 
 #include "train/execute/instructions.h"

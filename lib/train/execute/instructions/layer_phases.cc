@@ -1,6 +1,6 @@
-// train/execute/instructions/layer_phases.cc: what stands between the calls of one callback. A buffer is reduced in
-// place, or shifted round the ring of its axis: then it alternates between two pieces of memory. A micro-batch without
-// samples takes part with the element that changes no result.
+// train/execute/instructions/layer_phases.cc: the phases between the calls of one callback. A buffer is reduced in
+// place, or shifted round the ranks of its axis; then it alternates between two pieces of memory. A micro-batch without
+// samples takes part with the neutral element of the operation.
 #include <algorithm>
 #include <limits>
 

@@ -1,6 +1,6 @@
-// train/execute/instructions/layer_redistribution.cc: the library's own layers: a value is brought from one placement
-// on the sharing axis to another, forward, and its gradient back. Where nothing has to be done, or a sum can be made in
-// place, the plan has both in the same memory (train/memory/arena_plan.h).
+// train/execute/instructions/layer_redistribution.cc: the library's own layers: bring a value from one placement on the
+// sharing axis to another, forward, and its gradient back. If nothing has to be done, or a sum can be made in place,
+// both values have the same memory (train/memory/arena_plan.h).
 #include <functional>
 
 #include "train/execute/instructions.h"
