@@ -67,13 +67,13 @@ GSEL_API gsel_str gsel_str_from(const char *text);
 typedef void (*gsel_free_fn)(void *user_data);
 
 /* Every transparent struct starts with `uint32_t struct_size` and grows only at its end. Fields named reserved are zero,
- * and bits of `flags` that have no name are refused. A struct with a smaller size comes from an older caller, and its missing fields take defaults.
- * One with a larger size is accepted if the tail that this library does not know is zero.
- * Each such type that a program passes has an initialiser GSEL_<TYPE>_INIT, made with this macro, and for foreign callers a function
- * gsel_<type>_init(s, struct_size). The function zeroes struct_size bytes and stores the size. struct_size is the size
- * that the caller was compiled with, and the library writes no byte behind it. Nothing is written if s is NULL, or if
- * struct_size is less than the two first fields or 4 GiB and more. In C++ the initialiser is a value, because braces
- * would warn about each field left out.
+ * and bits of `flags` that have no name are refused. A struct with a smaller size comes from an older caller, and its
+ * missing fields take defaults. One with a larger size is accepted if the tail that this library does not know is zero.
+ * Each such type that a program passes has an initialiser GSEL_<TYPE>_INIT, made with this macro, and for foreign callers
+ * a function gsel_<type>_init(s, struct_size). The function zeroes struct_size bytes and stores the size. struct_size is
+ * the size that the caller was compiled with, and the library writes no byte behind it. Nothing is written if s is NULL,
+ * or if struct_size is less than the two first fields or 4 GiB and more. In C++ the initialiser is a value, because
+ * braces would warn about each field left out.
  * All structs of an array state the same size, which is the distance between them. Structs whose layout is frozen say
  * so and have no struct_size. */
 #ifdef __cplusplus

@@ -158,12 +158,13 @@ void one_rank_stays_away_from_a_split(rank_run* run) {
   gsel_comm_free(comm);
 }
 
-// What the communicators of rank 0's process are once rank 1 is known to wait in the one that it is in.
+// What the communicators of rank 0's process are once both halves are made and rank 1 is known to wait in its own.
 Json trace_when_rank_1_waits(pid_t pid) {
   for (;;) {
     gsel_trace* trace = nullptr;
     if (gsel_trace_process(pid, &trace, nullptr) != GSEL_OK) continue;
     const Json json = json_of(trace);
+    if (json["communicators"].size() < 3) continue;
     for (const Json& communicator : json["communicators"])
       for (const Json& rank : communicator["ranks"])
         if (rank["joined_as"] == 1 && communicator["world_size"] == 2 && !rank["awaits"].is_null()) return json;
