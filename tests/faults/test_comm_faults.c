@@ -27,8 +27,7 @@ struct stage {
 };
 
 static struct stage* make_stage(int32_t victim, gsel_status code, const char* part, size_t count) {
-  struct stage* s = mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  assert_true(s != MAP_FAILED);
+  struct stage* s = shared_memory(sizeof *s);
   s->victim = victim;
   s->code = code;
   s->part = part;

@@ -17,8 +17,7 @@ struct stage {
 };
 
 static struct stage* make_stage(struct stage of) {
-  struct stage* s = mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  assert_true(s != MAP_FAILED);
+  struct stage* s = shared_memory(sizeof *s);
   *s = of;
   return s;
 }

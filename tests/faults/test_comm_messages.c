@@ -88,8 +88,7 @@ static void survives(rank_run* run) {
 }
 
 static void strike(int32_t n, size_t bytes, enum way way) {
-  stage* s = mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  assert_true(s != MAP_FAILED);
+  stage* s = shared_memory(sizeof *s);
   s->bytes = bytes;
   s->way = way;
   rank_run* runs = ranks_prepare(n, s);

@@ -18,8 +18,7 @@ struct stage {
 };
 
 static struct stage* make_stage(void) {
-  struct stage* s = mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  assert_true(s != MAP_FAILED);
+  struct stage* s = shared_memory(sizeof *s);
   return s;
 }
 
@@ -458,13 +457,15 @@ static void waits_for_another(rank_run* run) {
     if (s->victim == 1) raise(SIGKILL);
   } else if (run->rank == 0) {
     if (s->victim == 1)
-      rank_fails(run, gsel_recv(comm, &x, 1, GSEL_I32, 2, &err), err, GSEL_ERR_PEER, ") ended without gsel_comm_free while rank ", 1);
+      rank_fails(run, gsel_recv(comm, &x, 1, GSEL_I32, 2, &err), err, GSEL_ERR_PEER,
+                 ") ended without gsel_comm_free while rank ", 1);
     else
       rank_ok(run, gsel_recv(comm, &x, 1, GSEL_I32, 2, &err), err);
     s->finished = 1;
   } else if (s->victim == 1) {
     wait_for(&s->finished, 1);
-    rank_fails(run, gsel_send(comm, &x, 1, GSEL_I32, 0, &err), err, GSEL_ERR_PEER, ") ended without gsel_comm_free while rank ", 1);
+    rank_fails(run, gsel_send(comm, &x, 1, GSEL_I32, 0, &err), err, GSEL_ERR_PEER,
+               ") ended without gsel_comm_free while rank ", 1);
   } else {
     wait_for(&s->at[1], 1); /* rank 1's process has ended */
     rank_ok(run, gsel_send(comm, &x, 1, GSEL_I32, 0, &err), err);

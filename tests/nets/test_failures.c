@@ -136,7 +136,7 @@ typedef struct job {
 /* Every call of every function but allocations. */
 static void every_call(net_trial* t, void* user) {
   const job* j = (const job*)user;
-  stage* s = (stage*)net_shared(sizeof *s);
+  stage* s = (stage*)shared_memory(sizeof *s);
   const shim_plan counting = {j->victim, SHIM_N_SITES, 0, 0, 0};
   const long from = t->index;
   long index = 0;
@@ -159,7 +159,7 @@ static void some_allocations(net_trial* t, void* user) {
   static const shim_site sites[] = {SHIM_malloc, SHIM_malloc,  SHIM_malloc,
                                     SHIM_calloc, SHIM_realloc, SHIM_aligned_alloc};
   const job* j = (const job*)user;
-  stage* s = (stage*)net_shared(sizeof *s);
+  stage* s = (stage*)shared_memory(sizeof *s);
   const shim_plan counting = {j->victim, SHIM_malloc, 0, 0, 0};
   play(j->w, s, &nothing, 30);
   play(j->w, s, &counting, 30);

@@ -60,7 +60,7 @@ typedef struct job {
 static void play_on(net_trial* t, void* user) {
   const shim_plan nothing = {-1, SHIM_N_SITES, 0, 0, 0};
   const job* j = (const job*)user;
-  stage* s = (stage*)net_shared(sizeof *s);
+  stage* s = (stage*)shared_memory(sizeof *s);
   struct sigaction action;
   char text[NET_LINE / 2];
   memset(&action, 0, sizeof action);
@@ -83,7 +83,7 @@ static void play_on(net_trial* t, void* user) {
 static void no_signal_harms(void** state) {
   (void)state;
   net_log* log = net_open();
-  signals = (long*)net_shared(sizeof *signals);
+  signals = (long*)shared_memory(sizeof *signals);
   const double each = (double)net_number("GSEL_NET_SECONDS", 10) / N_WORLDS;
   for (int i = 0; i < N_WORLDS; ++i) {
     if (!net_wanted(worlds[i].name)) continue;

@@ -62,14 +62,8 @@ static inline int net_wanted(const char* name) {
   return !only || strstr(name, only) != NULL;
 }
 
-static inline void* net_shared(size_t bytes) {
-  void* memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  assert_true(memory != MAP_FAILED);
-  return memory;
-}
-
 static inline net_log* net_open(void) {
-  return (net_log*)net_shared(sizeof(net_log));
+  return (net_log*)shared_memory(sizeof(net_log));
 }
 
 static inline void net_find(net_log* log, const char* trial, const char* what) {
@@ -143,7 +137,7 @@ static inline void net_trace_crashes(void) {
  * starts behind it. */
 typedef void (*net_body)(net_trial* trial, void* user);
 static inline void net_contain(net_log* log, net_body body, void* user, double most_seconds) {
-  net_trial* trial = (net_trial*)net_shared(sizeof *trial);
+  net_trial* trial = (net_trial*)shared_memory(sizeof *trial);
   char text[64];
   trial->log = log;
   for (;;) {

@@ -114,10 +114,7 @@ static inline void train_pipeline(rank_run* run) {
 }
 
 static inline pipeline_outcome* pipeline_outcomes(void) {
-  void* memory =
-      mmap(NULL, sizeof(pipeline_outcome) * RANKS_MAX, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  assert_true(memory != MAP_FAILED);
-  return (pipeline_outcome*)memory;
+  return (pipeline_outcome*)shared_memory(sizeof(pipeline_outcome) * RANKS_MAX);
 }
 static inline void free_pipeline_outcomes(pipeline_outcome* o) {
   munmap(o, sizeof(pipeline_outcome) * RANKS_MAX);

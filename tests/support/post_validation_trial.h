@@ -29,10 +29,7 @@ typedef struct post_validation_trial {
 } post_validation_trial;
 
 static inline post_validation_outcome* post_validation_outcomes(void) {
-  void* memory = mmap(NULL, sizeof(post_validation_outcome) * RANKS_MAX, PROT_READ | PROT_WRITE,
-                      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  assert_true(memory != MAP_FAILED);
-  return (post_validation_outcome*)memory;
+  return (post_validation_outcome*)shared_memory(sizeof(post_validation_outcome) * RANKS_MAX);
 }
 static inline void free_validation_outcomes(post_validation_outcome* o) {
   munmap(o, sizeof(post_validation_outcome) * RANKS_MAX);

@@ -78,12 +78,17 @@ static inline gsel_status rank_join(const rank_run *run, gsel_comm **out, gsel_e
   return gsel_comm_init(&options, out, err);
 }
 
+/* Zeroed memory that threads and forked children share; given back with munmap. */
+static inline void *shared_memory(size_t bytes) {
+  void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  assert_true(memory != MAP_FAILED);
+  return memory;
+}
+
 /* world_size runs in memory that forked children share, with a fresh id. */
 static inline rank_run *ranks_prepare(int32_t world_size, void *user) {
-  rank_run *runs = (rank_run *)mmap(NULL, sizeof(rank_run) * (size_t)world_size, PROT_READ | PROT_WRITE,
-                                    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  rank_run *runs = (rank_run *)shared_memory(sizeof(rank_run) * (size_t)world_size);
   gsel_unique_id id;
-  assert_true(runs != MAP_FAILED);
   assert_int_equal(gsel_unique_id_create(&id, NULL), GSEL_OK);
   for (int32_t r = 0; r < world_size; ++r) {
     runs[r].rank = r;

@@ -34,8 +34,8 @@ static inline void run_steps(rank_run* run) {
 /* On one rank; then 1 to 3 ranks under each strategy must give the same. */
 static inline void equals_after(int steps, const step_model* one, const char* one_config, const step_model* many,
                                 const char* many_config) {
-  float *expected = (float*)step_shared(sizeof(float) * N_ELEMS),
-        *out = (float*)step_shared(sizeof(float) * N_ELEMS * RANKS_MAX);
+  float *expected = (float*)shared_memory(sizeof(float) * N_ELEMS),
+        *out = (float*)shared_memory(sizeof(float) * N_ELEMS * RANKS_MAX);
   char config[640];
   trial t = {*one, steps, NULL, expected};
   t.m.config = one_config;

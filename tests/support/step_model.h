@@ -198,13 +198,6 @@ static inline gsel_status step_params(gsel_trainer* trainer, float* out, gsel_er
   return status ? status : gsel_trainer_read_param(trainer, STEP_B, out + STEP_WIDTH, sizeof(float) * STEP_WIDTH, err);
 }
 
-/* Memory that ranks as threads or processes share. */
-static inline void* step_shared(size_t bytes) {
-  void* memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  assert_true(memory != MAP_FAILED);
-  return memory;
-}
-
 #define STEP_SIGN(batch, more) \
   "[train]\noptimizer = \"sign_sgd\"\nlearning_rate = 1.0\nweight_decay = 0.0\nbatch = " batch "\n" more
 #define STEP_SGD(rate, batch, more) \

@@ -185,10 +185,7 @@ static inline void refuse_tensor(rank_run* run) {
 }
 
 static inline tensor_outcome* tensor_outcomes(void) {
-  void* memory =
-      mmap(NULL, sizeof(tensor_outcome) * RANKS_MAX, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  assert_true(memory != MAP_FAILED);
-  return (tensor_outcome*)memory;
+  return (tensor_outcome*)shared_memory(sizeof(tensor_outcome) * RANKS_MAX);
 }
 static inline void free_tensor_outcomes(tensor_outcome* o) {
   munmap(o, sizeof(tensor_outcome) * RANKS_MAX);

@@ -53,9 +53,7 @@ static inline trial plain(const char* config, outcome* out) {
 }
 
 static inline outcome* shared_outcomes(void) {
-  void* memory = mmap(NULL, sizeof(outcome) * RANKS_MAX, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  assert_true(memory != MAP_FAILED);
-  return (outcome*)memory;
+  return (outcome*)shared_memory(sizeof(outcome) * RANKS_MAX);
 }
 static inline void free_outcomes(outcome* o) {
   munmap(o, sizeof(outcome) * RANKS_MAX);

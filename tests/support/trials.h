@@ -171,11 +171,9 @@ static inline int run_all(const trial* trials, int n, int* struck) {
   int total = 0;
   for (int begin = 0; begin < n; begin += WORLDS_AT_ONCE) {
     const int some = n - begin < WORLDS_AT_ONCE ? n - begin : WORLDS_AT_ONCE;
-    world* worlds =
-        mmap(NULL, sizeof(world) * WORLDS_AT_ONCE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    world* worlds = shared_memory(sizeof(world) * WORLDS_AT_ONCE);
     rank_run* runs[WORLDS_AT_ONCE];
     const double started = seconds();
-    assert_true(worlds != MAP_FAILED);
     for (int i = 0; i < some; ++i) {
       worlds[i].trial = trials[begin + i];
       runs[i] = start(&worlds[i]);

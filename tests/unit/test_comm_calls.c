@@ -492,8 +492,7 @@ static void by_pieces(rank_run* run) {
 
 static void test_results_do_not_depend_on_pieces_runs_ranks_or_kind_of_rank(void** state) {
   (void)state;
-  uint64_t* hashes = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  assert_true(hashes != MAP_FAILED);
+  uint64_t* hashes = shared_memory(4096);
   for (int round = 0; round < 3; ++round) {
     if (round == 2) as_threads(4, by_pieces, hashes + 4 * round);
     if (round != 2) as_processes(4, by_pieces, hashes + 4 * round);

@@ -142,7 +142,7 @@ static void registers_what_cannot_be(rank_run* run) {
   gsel_error* err;
   gsel_comm* comm;
   rank_ok(run, rank_join(run, &comm, &err), err);
-  char *memory = pages(8 * page), *shared = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  char *memory = pages(8 * page), *shared = shared_memory(page);
   void* own;
   memory[0] = 7;
   rank_fails(run, gsel_mem_register(comm, memory + 64, page, &err), err, GSEL_ERR_ARG, "boundaries of 4096 bytes", -1);

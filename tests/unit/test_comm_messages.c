@@ -247,8 +247,7 @@ static void test_a_message_of_another_type_is_found_before_it_is_written(void** 
 
 /* What the ranks of a test share beside their communicator. */
 static int* shared_word(void) {
-  int* word = mmap(NULL, sizeof *word, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  assert_true(word != MAP_FAILED);
+  int* word = shared_memory(sizeof *word);
   return word;
 }
 

@@ -91,8 +91,7 @@ static void without_the_caller(rank_run* run) {
 }
 
 static int* shared_word(void) {
-  int* word = mmap(NULL, sizeof *word, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  assert_true(word != MAP_FAILED);
+  int* word = shared_memory(sizeof *word);
   return word;
 }
 

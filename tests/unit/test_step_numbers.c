@@ -15,8 +15,8 @@ static void parameters_become_those_of_rank_0(void** state) {
   (void)state;
   static const char* const trains[] = {STEP_SIGN("6", ""), STEP_SIGN("6", "precision = \"bf16\"\n")};
   static const char* const strategies[] = {"", STEP_ZERO("1"), STEP_ZERO("2")}; /* stage 3 has nobody to send them */
-  float *expected = (float*)step_shared(sizeof(float) * N_ELEMS),
-        *out = (float*)step_shared(sizeof(float) * N_ELEMS * RANKS_MAX);
+  float *expected = (float*)shared_memory(sizeof(float) * N_ELEMS),
+        *out = (float*)shared_memory(sizeof(float) * N_ELEMS * RANKS_MAX);
   char config[640];
   trial t = {nothing(), RUN_STEPS, NULL, expected};
   t.m.config = trains[0];
@@ -64,7 +64,7 @@ static void the_master_copy_keeps_what_16_bits_cannot(void** state) {
   (void)state;
   step_model rounded = nothing();
   rounded.forward = sees_integers;
-  float* expected = (float*)step_shared(sizeof(float) * N_ELEMS);
+  float* expected = (float*)shared_memory(sizeof(float) * N_ELEMS);
   trial t = {rounded, RUN_STEPS, NULL, expected};
 #define TINY(more) \
   "[train]\noptimizer = \"sign_sgd\"\nlearning_rate = 0.0001220703125\nweight_decay = 0.0\nbatch = 6\n" more

@@ -57,7 +57,7 @@ static void run_steps(rank_run* run) {
 
 /* On one rank, then the same numbers from 2 and 3 under each strategy, pushed and pulled. */
 static void equals_one_rank(step_model m, const char* train) {
-  result *expected = (result*)step_shared(sizeof *expected), *out = (result*)step_shared(RANKS_MAX * sizeof *out);
+  result *expected = (result*)shared_memory(sizeof *expected), *out = (result*)shared_memory(RANKS_MAX * sizeof *out);
   char config[512];
   m.config = train;
   trial t = {m, 0, NULL, expected, NULL};
@@ -243,7 +243,7 @@ static gsel_status produces_zeros(const gsel_call* c, void* user) {
 
 static void a_gradient_not_produced_is_zero(void** state) {
   (void)state;
-  result *expected = (result*)step_shared(sizeof *expected), *out = (result*)step_shared(RANKS_MAX * sizeof *out);
+  result *expected = (result*)shared_memory(sizeof *expected), *out = (result*)shared_memory(RANKS_MAX * sizeof *out);
   static const char* const trains[] = {STEP_SIGN("6", "microbatch = 1\n"), STEP_SIGN("6", "microbatch = 3\n"),
                                        STEP_SIGN("1", ""), STEP_SIGN("6", "microbatch = 1\nlending = \"moved\"\n")};
   char config[512];
@@ -270,7 +270,7 @@ static void a_gradient_not_produced_is_zero(void** state) {
 
 static void param_used_tells_what_a_rank_produced(void** state) {
   (void)state;
-  result* out = (result*)step_shared(RANKS_MAX * sizeof *out);
+  result* out = (result*)shared_memory(RANKS_MAX * sizeof *out);
   /* Two ranks, one sample each, steps of ids {0, 1}, {2, 3}, {4, 5}: rank 0 has even ids and produces b alone. */
   static const int32_t used[] = {0, 1, 1, 0};
   trial t;

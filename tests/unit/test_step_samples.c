@@ -88,8 +88,8 @@ static void train_to_the_end(rank_run* run) {
 
 static void micro_batches_without_samples_weigh_nothing(void** state) {
   (void)state;
-  float *expected = (float*)step_shared(sizeof(float) * ENDING_FLOATS),
-        *out = (float*)step_shared(sizeof(float) * ENDING_FLOATS * RANKS_MAX);
+  float *expected = (float*)shared_memory(sizeof(float) * ENDING_FLOATS),
+        *out = (float*)shared_memory(sizeof(float) * ENDING_FLOATS * RANKS_MAX);
   static const char train_section[] = STEP_SIGN("6", "microbatch = 1\n");
   char config[512];
   /* The third step, ids 12 to 17, has all of its samples, one (on rank 0 alone), or all but one. */
