@@ -8,6 +8,7 @@
 #   make bench-build  what a build costs in time and size; writes bench/results/build.md
 #   make bench-fresh  make run, test, asan and tsan on a fresh Debian 12 (root, debootstrap); writes bench/results/fresh.md
 #   make bench-pipeline  pipelines as they run beside their simulation; writes bench/results/pipeline.md
+#   make bench-device  kernels of the cuda device beside a copy; writes bench/results/device.md
 #   make bench-tensor  a model that two ranks share: decoding, training; writes bench/results/tensor.md
 #   make table      trains examples/gpt with every strategy; writes the table of its README
 #   make install-debug  the debug information of what is installed, beside it
@@ -26,7 +27,7 @@ export GSEL_NO_INSTALL
 export NINJA_STATUS = gsel: step %f of %t: 
 
 .PHONY: all build packages packages-run packages-test packages-peers packages-train data run table matrix test asan \
-        tsan bench bench-build bench-comm bench-train bench-pipeline bench-tensor bench-fresh install install-debug clean soak
+        tsan bench bench-build bench-comm bench-train bench-pipeline bench-tensor bench-device bench-fresh install install-debug clean soak
 
 all: build
 
@@ -112,6 +113,12 @@ bench-train: data packages-train
 
 bench-build: packages-test
 	@bench/build.sh bench/results/build.md && echo "gsel: wrote bench/results/build.md"
+
+# The page stays as it is where there is no GPU.
+bench-device: packages
+	$(call build,default)
+	@build/bin/bench_device build/lib/gsel/plugins-1/cuda.so > build/bench-device.md && \
+	  cp build/bench-device.md bench/results/device.md && echo "gsel: wrote bench/results/device.md"
 
 bench-fresh:
 	@bench/fresh.sh bench/results/fresh.md && echo "gsel: wrote bench/results/fresh.md"

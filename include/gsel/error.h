@@ -40,6 +40,7 @@ GSEL_EXTERN_C_BEGIN
   X(GSEL_ERR_MODEL, -17, "model description not accepted")                           \
   X(GSEL_ERR_PROGRAM, -18, "program not accepted")                                   \
   X(GSEL_ERR_STATE, -19, "call out of order")                                        \
+  X(GSEL_ERR_DEVICE, -20, "a device failed")                                         \
   X(GSEL_ERR_SYNTAX, -101, "selection: syntax")                                      \
   X(GSEL_ERR_TYPE, -102, "selection: wrong type")                                    \
   X(GSEL_ERR_OUT_OF_RANGE, -103, "selection: out of range")                          \

@@ -35,7 +35,7 @@
  *   gsel/pipeline.h  pipeline stages without a trainer          gsel/schedule.h  the orders in which stages can run
  *   gsel/mesh.h      the coordinates of ranks on the axes       gsel/timeline.h  steps and recordings as a picture
  *   gsel/registry.h  which plugins were found                   gsel/log.h       where log lines go
- *   gsel/plugin.h    for authors of strategies and backends; not included here
+ *   gsel/plugin.h, gsel/device.h, gsel/transport.h   for authors of plugins; not included here
  *
  * Rules that hold everywhere:
  *   - 0 is success; errors come with the call, see gsel/error.h. Nothing is thrown, printed, or kept per thread.

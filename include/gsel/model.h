@@ -56,7 +56,7 @@ typedef struct gsel_call {
   void *saved;                  /* [saved_bytes] kept from forward to backward, 64-byte aligned; NULL when 0 */
   uint64_t saved_bytes;
   uint64_t rng_key;             /* of (seed, step, layer): with gsel_random_*, noise does not depend on layout */
-  void *stream;                 /* of the device backend; NULL for host memory */
+  void *stream;                 /* of the device; NULL for host memory */
   char *message;                /* [message_capacity] a failing callback may write its reason here, NUL-terminated */
   size_t message_capacity;
   void *user_data;              /* the layer's, for pull mode */

@@ -1,5 +1,6 @@
-/* gsel/plugin.h: for authors of strategies and backends. A plugin is a shared object that exports one data symbol,
- * `gsel_plugin_v1`. It does not link to libgsel: the host (libgsel) passes its functions to the plugin in tables.
+/* gsel/plugin.h: for authors of plugins. A plugin is a shared object that exports one data symbol, `gsel_plugin_v1`. It
+ * does not link to libgsel: the host (libgsel) passes its functions to the plugin in tables. A plugin is a strategy
+ * (below), a device (gsel/device.h) or a transport (gsel/transport.h).
  *
  *     GSEL_STRATEGY_DEFINE("mine", "1.0", .axes = 1u << GSEL_AXIS_DATA, .compile = compile);      see examples/plugin
  *
@@ -25,10 +26,11 @@
 GSEL_EXTERN_C_BEGIN
 
 #define GSEL_PLUGIN_ABI_MAJOR 1
-#define GSEL_PLUGIN_ABI_MINOR 1
+#define GSEL_PLUGIN_ABI_MINOR 2
 
 #define GSEL_PLUGIN_STRATEGY 1
-#define GSEL_PLUGIN_BACKEND 2
+#define GSEL_PLUGIN_DEVICE 3
+#define GSEL_PLUGIN_TRANSPORT 4
 
 /* Opens the definition of the exported symbol; an initialiser of gsel_plugin_v1 follows. */
 #ifdef __cplusplus
@@ -56,12 +58,12 @@ struct gsel_plugin_v1 {
   uint32_t reserved;
   uint32_t abi_major;      /* GSEL_PLUGIN_ABI_MAJOR the plugin was built with */
   uint32_t abi_minor;
-  int32_t kind;            /* GSEL_PLUGIN_STRATEGY or GSEL_PLUGIN_BACKEND */
+  int32_t kind;            /* GSEL_PLUGIN_*; 2 was a table that is no more */
   int32_t reserved2;
   const char *name;        /* how a config file names it: lower case letters, digits, '_' */
   const char *version;
   const char *build;       /* compiler, date, anything; shown to people */
-  const void *table;       /* gsel_strategy_v1 or gsel_backend_v1, by kind */
+  const void *table;       /* gsel_strategy_v1, gsel_device_v1 or gsel_transport_v1, by kind */
   /* Optional. Returns 0 when the plugin cannot run here, and writes the reason to reason[capacity]; otherwise a score,
    * higher is better. It is cheap and has no side effects. */
   int32_t (*probe)(const gsel_host_v1 *host, char *reason, size_t capacity);
@@ -294,173 +296,6 @@ typedef struct gsel_strategy_v1 {
                         .version = plugin_version,                                                                    \
                         .build = "compiler " __VERSION__,                                                             \
                         .table = &gsel_defined_strategy}
-
-/* ---- backends ------------------------------------------------------------------------------------------ */
-
-/* A backend has the functions for memory, streams, kernels and communication on one kind of device. The trainer
- * accesses tensors only through them. `ctx` is what open returned. A stream is a queue of work that runs in order; with
- * stream NULL the work runs at once on the calling thread. The next wait on a stream, or on an event recorded behind
- * the work, reports the failure of work on this stream. */
-typedef struct gsel_stream gsel_stream;
-typedef struct gsel_event gsel_event;
-typedef struct gsel_link gsel_link; /* one rank's end of a communicator */
-typedef struct gsel_pending gsel_pending; /* asynchronous calls under way */
-
-/* How a rank joins: the fields of gsel_comm_options, with all defaults filled in. */
-typedef struct gsel_join {
-  uint32_t struct_size;
-  uint32_t reserved;
-  int32_t rank;
-  int32_t world_size;
-  gsel_unique_id id;
-  double timeout_s;
-  double join_timeout_s;
-  gsel_str device; /* identity of the device that this rank computes on; empty: unknown */
-  int32_t order;   /* GSEL_ORDER_* */
-  uint32_t flags;  /* GSEL_COMM_* */
-  gsel_str trace;  /* folder to write recordings to at a failure; empty: none */
-  gsel_str name;   /* of the communicator, as rank 0 gives it; empty: not given */
-} gsel_join;
-
-/* Rank and size of a communicator made from another. Layout is frozen. */
-typedef struct gsel_membership {
-  int32_t rank;
-  int32_t world_size;
-} gsel_membership;
-
-#define GSEL_OPTIMIZER_SGD 1       /* g += weight_decay * param; with momentum when momentum != 0 */
-#define GSEL_OPTIMIZER_SIGN_SGD 2  /* param -= learning_rate * (sign(g) + weight_decay * param) */
-#define GSEL_OPTIMIZER_ADAMW 3     /* Loshchilov & Hutter, ICLR 2019, algorithm 2 */
-#define GSEL_OPTIMIZER_ADAM 4      /* Kingma & Ba, ICLR 2015; g += weight_decay * param */
-#define GSEL_OPTIMIZER_LION 5      /* Chen et al., NeurIPS 2023, algorithm 2 */
-#define GSEL_OPTIMIZER_ADAMW_8BIT 6 /* moments in 8 bits, a scale per 256 elements: Dettmers et al., ICLR 2022 */
-
-/* One optimizer step on count elements, f32. g = gradient * gradient_scale.
- *   state0, state1  [count] momentum, or first and second moment; NULL if the kind has none. ADAMW_8BIT: [count] bytes,
- *                   see below
- *   scale0, scale1  ADAMW_8BIT: [ceil(count / 256)] the largest magnitude of each block of 256 elements; the call's
- *                   first element begins a block; zeros before the first step
- *   t               step number from 1, for bias correction
- *   param16         [count] where param is also written, rounded to param16_dtype; NULL: nowhere
- * The 8-bit code of ADAMW_8BIT: a moment is scale * value(code), and value(0) = 0. In state0 bit 7 is the sign, c are
- * the lower bits, and code 128 has the value 1. In state1 c is the whole code, and code 1 has the value 1. With n the
- * highest power of two in c, and i = 0..6 its exponent (state0: n = 2^i, state1: n = 2^(i+1)), the value of other codes
- * is 10^(i-6) * (0.1 + 0.9 * (c - n + 0.5) / n). A moment is stored as the code of the nearest value; a second moment
- * above 0 is never stored as 0. The step itself uses the moments before they are rounded. */
-typedef struct gsel_optimizer_step {
-  uint32_t struct_size;
-  int32_t kind;
-  float *param;
-  const float *gradient;
-  float *state0;
-  float *state1;
-  uint64_t count;
-  int64_t t;
-  double gradient_scale;
-  double learning_rate;
-  double weight_decay;
-  double momentum;
-  double beta1;
-  double beta2;
-  double epsilon;
-  void *param16;
-  gsel_dtype param16_dtype;
-  int32_t reserved;
-  float *scale0;
-  float *scale1;
-} gsel_optimizer_step;
-
-#define GSEL_COPY_TO_DEVICE 1
-#define GSEL_COPY_TO_HOST 2
-#define GSEL_COPY_ON_DEVICE 3
-
-typedef struct gsel_backend_v1 {
-  uint32_t struct_size;
-  uint32_t reserved;
-  /* device: index among the devices that the process sees. */
-  gsel_status (*open)(const gsel_host_v1 *host, int32_t device, void **out_ctx, gsel_error **err);
-  void (*close)(void *ctx);
-
-  /* Memory: at least 64-byte aligned; contents undefined. free(NULL) is fine. */
-  gsel_status (*alloc)(void *ctx, uint64_t bytes, void **out, gsel_error **err);
-  void (*free)(void *ctx, void *memory);
-  gsel_status (*copy)(void *ctx, void *dst, const void *src, uint64_t bytes, int32_t direction, gsel_stream *stream,
-                      gsel_error **err);
-  gsel_status (*zero)(void *ctx, void *dst, uint64_t bytes, gsel_stream *stream, gsel_error **err);
-
-  /* Streams and events. stream_wait and event_wait block the caller; stream_wait_event makes a stream wait, not the
-   * caller. event_seconds returns the time from event a to event b, both reached. */
-  gsel_status (*stream_create)(void *ctx, gsel_stream **out, gsel_error **err);
-  void (*stream_destroy)(void *ctx, gsel_stream *stream);
-  gsel_status (*stream_wait)(void *ctx, gsel_stream *stream, gsel_error **err);
-  gsel_status (*event_create)(void *ctx, gsel_event **out, gsel_error **err);
-  void (*event_destroy)(void *ctx, gsel_event *event);
-  gsel_status (*event_record)(void *ctx, gsel_event *event, gsel_stream *stream, gsel_error **err);
-  gsel_status (*event_wait)(void *ctx, gsel_event *event, gsel_error **err);
-  gsel_status (*stream_wait_event)(void *ctx, gsel_stream *stream, gsel_event *event, gsel_error **err);
-  double (*event_seconds)(void *ctx, gsel_event *a, gsel_event *b);
-
-  /* Kernels on count elements. cast rounds to nearest even. scale is dst *= factor and add is dst += src, of any
-   * floating-point type; 8 and 16 bits are computed in f32 and rounded once to nearest even. sum_squares (f32, f64)
-   * writes one f64 in host memory, which is complete at the next wait. */
-  gsel_status (*cast)(void *ctx, void *dst, gsel_dtype dst_dtype, const void *src, gsel_dtype src_dtype,
-                      uint64_t count, gsel_stream *stream, gsel_error **err);
-  gsel_status (*scale)(void *ctx, void *dst, gsel_dtype dtype, double factor, uint64_t count, gsel_stream *stream,
-                       gsel_error **err);
-  gsel_status (*add)(void *ctx, void *dst, const void *src, gsel_dtype dtype, uint64_t count, gsel_stream *stream,
-                     gsel_error **err);
-  gsel_status (*sum_squares)(void *ctx, const void *src, gsel_dtype dtype, uint64_t count, double *out,
-                             gsel_stream *stream, gsel_error **err);
-  gsel_status (*optimizer_step)(void *ctx, const gsel_optimizer_step *step, gsel_stream *stream, gsel_error **err);
-
-  /* Communication. link_abort: on any thread, any time before link_leave; does not block. link_leave: while no call is
-   * under way; never blocks. */
-  gsel_status (*link_join)(void *ctx, const gsel_join *join, gsel_link **out, gsel_error **err);
-  void (*link_leave)(gsel_link *link);
-  void (*link_abort)(gsel_link *link, const char *reason);
-  gsel_status (*collective)(gsel_link *link, const gsel_collective *call, gsel_stream *stream, gsel_error **err);
-  gsel_status (*link_counts)(const gsel_link *link, gsel_collective_kind kind, gsel_comm_count *out, gsel_error **err);
-
-  /* All functions below may be NULL: those of gsel/comm.h then return GSEL_ERR_UNSUPPORTED.
-   * group makes the calls as gsel_group_run makes those of one communicator. work_start does the same, asynchronously.
-   * work_wait waits at most `seconds` (0: does not wait; negative: until the end) and sets *done; its error is that of
-   * the first failed call. work_free: after the work is done. */
-  gsel_status (*group)(gsel_link *link, const gsel_collective *calls, uint64_t n, gsel_error **err);
-  gsel_status (*work_start)(gsel_link *link, const gsel_collective *calls, uint64_t n, gsel_pending **out,
-                            gsel_error **err);
-  gsel_status (*work_wait)(gsel_pending *work, double seconds, int32_t *done, gsel_error **err);
-  void (*work_free)(gsel_pending *work);
-
-  /* Links made from links, see gsel_comm_split and the functions after it; *out is NULL for a rank that gets none. */
-  gsel_status (*link_split)(gsel_link *link, int32_t colour, int32_t key, gsel_membership *membership, gsel_link **out,
-                            gsel_error **err);
-  gsel_status (*link_shrink)(gsel_link *link, gsel_membership *membership, gsel_link **out, gsel_error **err);
-  gsel_status (*link_resync)(gsel_link *link, gsel_error **err);
-  gsel_status (*link_set_timeout)(gsel_link *link, double timeout_s, gsel_error **err);
-
-  /* Memory that all ranks of a link can access; see gsel_mem_alloc and gsel_mem_register. */
-  gsel_status (*link_alloc)(gsel_link *link, uint64_t bytes, void **out, gsel_error **err);
-  gsel_status (*link_free)(gsel_link *link, void *memory, gsel_error **err);
-  gsel_status (*link_register)(gsel_link *link, void *memory, uint64_t bytes, gsel_error **err);
-  gsel_status (*link_unregister)(gsel_link *link, void *memory, gsel_error **err);
-
-  /* link_trace: the JSON of docs/trace.md, allocated with malloc. */
-  gsel_status (*link_explain)(gsel_link *link, const gsel_collective *call, gsel_comm_explanation *out,
-                              gsel_error **err);
-  gsel_status (*link_trace)(const gsel_link *link, char **out, gsel_error **err);
-
-  /* Copies rows of equal length with a stride, on the device: for a part of a tensor that is split. May be NULL: then
-   * the host calls `copy` for each row. */
-  gsel_status (*copy_rows)(void *ctx, void *dst, uint64_t dst_stride_bytes, const void *src, uint64_t src_stride_bytes,
-                           uint64_t row_bytes, uint64_t rows, gsel_stream *stream, gsel_error **err);
-
-  /* Makes a link of ranks[n] in that order; only these ranks call it, see gsel_comm_create_group. May be NULL. */
-  gsel_status (*link_create_group)(gsel_link *link, const int32_t *ranks, uint64_t n, gsel_membership *membership,
-                                   gsel_link **out, gsel_error **err);
-  /* link_dup: as link_split with all ranks in their order. link_name: see gsel_comm_name; valid as long as the link. */
-  gsel_status (*link_dup)(gsel_link *link, gsel_membership *membership, gsel_link **out, gsel_error **err);
-  const char *(*link_name)(const gsel_link *link);
-} gsel_backend_v1;
 
 GSEL_EXTERN_C_END
 

@@ -18,7 +18,7 @@ typedef struct gsel_plugin_info {
   uint32_t struct_size;
   uint32_t reserved;
   gsel_str path;     /* absolute */
-  gsel_str kind;     /* "strategy", "backend"; empty when unknown */
+  gsel_str kind;     /* "strategy", "device", "transport"; empty when unknown */
   gsel_str name;     /* "ddp"; empty when unknown */
   gsel_str version;
   gsel_str refusal;  /* why it was refused; empty when it is usable */

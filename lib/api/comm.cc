@@ -25,7 +25,7 @@ gsel_status gsel_comm_init(const gsel_comm_options* options, gsel_comm** out, gs
     gsel::required(out, "out") = nullptr;
     gsel_comm_options given{};
     if (options) given = gsel::read_struct(options, "gsel_comm_options");
-    *out = new gsel_comm{{gsel::Backend::open_host(), gsel::join_of(given, gsel::settings_of(given))}};
+    *out = new gsel_comm{{gsel::Transport::open_shm(), gsel::join_of(given, gsel::settings_of(given))}};
   });
 }
 

@@ -86,7 +86,7 @@ gsel_status code_of(const gsel_error* handle) noexcept;
 // Frees unless it is the static object.
 void free_handle(gsel_error* handle) noexcept;
 
-// Turns a status that a plugin or backend returned back into an exception; takes over *handle.
+// Turns a status that a plugin returned back into an exception; takes over *handle.
 void take_over(gsel_status status, gsel_error* handle);
 inline void throw_if_failed(gsel_status status, gsel_error* handle) {
   if (status != GSEL_OK || handle) take_over(status, handle);

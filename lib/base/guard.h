@@ -1,5 +1,5 @@
 // base/guard.h: the boundary between C++ and its callers. Every extern "C" body and every function of the built-in
-// backend's table runs inside guard(), which turns exceptions into a status and an error object.
+// devices and transports runs inside guard(), which turns exceptions into a status and an error object.
 #pragma once
 
 #include <utility>

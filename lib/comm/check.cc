@@ -285,9 +285,9 @@ void check_records(gsel_op op, gsel_dtype dtype, uint64_t count, const char* nam
   if (op < GSEL_OP_USER) return;
   const uint64_t record = operation_of(op).record;
   if (record == 1) return;
-  if (record * dtype_bytes(dtype) > kMostRecordBytes)
+  if (record * dtype_bytes(dtype) > host::kMostRecordBytes)
     fail(GSEL_ERR_ARG, "{}: a record of {} has {} elements of {}, {} bytes; the most is {}", name, operation_name(op),
-         record, dtype_name(dtype), record * dtype_bytes(dtype), kMostRecordBytes);
+         record, dtype_name(dtype), record * dtype_bytes(dtype), host::kMostRecordBytes);
   if (count % record != 0)
     fail(GSEL_ERR_ARG, "{}: count {} cuts a record of {}, which has {} elements; use a multiple of {}", name, count,
          operation_name(op), record, record);

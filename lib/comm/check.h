@@ -1,4 +1,4 @@
-// comm/check.h: checks arguments of calls, once for every backend. Does not know how bytes travel; compares buffers
+// comm/check.h: checks arguments of calls, once for every transport. Does not know how bytes travel; compares buffers
 // only as addresses, since they may be a device's.
 #pragma once
 

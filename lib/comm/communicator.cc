@@ -12,8 +12,8 @@
 
 namespace gsel {
 
-Communicator::Communicator(std::shared_ptr<Backend> backend, const gsel_join& join)
-    : backend_(std::move(backend)), rank_(join.rank), world_size_(join.world_size) {
+Communicator::Communicator(std::shared_ptr<Transport> transport, const gsel_join& join)
+    : transport_(std::move(transport)), rank_(join.rank), world_size_(join.world_size) {
   if (world_size_ < 1 || rank_ < 0 || rank_ >= world_size_)
     fail(GSEL_ERR_ARG, "rank {} of a world of {}: the rank must be 0 to world_size - 1", rank_, world_size_);
   gsel_join complete = join;
@@ -21,25 +21,25 @@ Communicator::Communicator(std::shared_ptr<Backend> backend, const gsel_join& jo
   complete.join_timeout_s = checked_seconds(join.join_timeout_s, "join_timeout_s");
   if (join.order != GSEL_ORDER_RANKS && join.order != GSEL_ORDER_TREE)
     fail(GSEL_ERR_ARG, "order {} is unknown; use GSEL_ORDER_RANKS or GSEL_ORDER_TREE", join.order);
-  backend_->run(&gsel_backend_v1::link_join, &complete, &link_);
+  link_ = transport_->join(complete);
 }
 
-Communicator::Communicator(std::shared_ptr<Backend> backend, gsel_link* link, const gsel_membership& membership)
-    : backend_(std::move(backend)), link_(link), rank_(membership.rank), world_size_(membership.world_size) {}
+Communicator::Communicator(std::shared_ptr<Transport> transport, gsel_link* link, const gsel_membership& membership)
+    : transport_(std::move(transport)), link_(link), rank_(membership.rank), world_size_(membership.world_size) {}
 
 Communicator::Communicator(Communicator&& other) noexcept
-    : backend_(std::move(other.backend_)),
+    : transport_(std::move(other.transport_)),
       link_(std::exchange(other.link_, nullptr)),
       rank_(other.rank_),
       world_size_(other.world_size_),
       fork_generation_(other.fork_generation_) {}
 
 Communicator::~Communicator() {
-  if (link_) backend_->table().link_leave(link_);
+  if (link_) transport_->table().link_leave(link_);
 }
 
 const char* Communicator::name() const noexcept {
-  return backend_->table().link_name ? backend_->table().link_name(link_) : "";
+  return transport_->table().link_name ? transport_->table().link_name(link_) : "";
 }
 
 void Communicator::collective(gsel_collective& call, gsel_stream* stream) {
@@ -53,7 +53,7 @@ void Communicator::check(gsel_collective& call) const {
 
 void Communicator::run_checked(const gsel_collective& call, gsel_stream* stream) {
   gsel_error* err = nullptr;
-  const gsel_status status = backend_->table().collective(link_, &call, stream, &err);
+  const gsel_status status = transport_->table().collective(link_, &call, stream, &err);
   throw_if_failed(status, err);
 }
 
@@ -61,33 +61,34 @@ void Communicator::abort(std::string_view reason) noexcept {
   char text[151] = "";
   std::ranges::transform(reason.substr(0, sizeof text - 1), text,
                          [](char c) { return static_cast<unsigned char>(c) < ' ' ? ' ' : c; });  // one line
-  backend_->table().link_abort(link_, text);
+  transport_->table().link_abort(link_, text);
 }
 
 void Communicator::group(std::span<const gsel_collective> checked) {
-  if (!backend_->table().group) fail(GSEL_ERR_UNSUPPORTED, "the backend has no groups; make the calls one by one");
+  if (!transport_->table().group) fail(GSEL_ERR_UNSUPPORTED, "the transport has no groups; make the calls one by one");
   gsel_error* err = nullptr;
-  const gsel_status status = backend_->table().group(link_, checked.data(), checked.size(), &err);
+  const gsel_status status = transport_->table().group(link_, checked.data(), checked.size(), &err);
   throw_if_failed(status, err);
 }
 
-Works::Works(Communicator& communicator, std::span<const gsel_collective> checked) : backend_(communicator.backend_) {
-  if (!backend_->table().work_start)
-    fail(GSEL_ERR_UNSUPPORTED, "the backend runs no asynchronous calls; make the call itself");
+Works::Works(Communicator& communicator, std::span<const gsel_collective> checked)
+    : transport_(communicator.transport_) {
+  if (!transport_->table().work_start)
+    fail(GSEL_ERR_UNSUPPORTED, "the transport runs no asynchronous calls; make the call itself");
   gsel_error* err = nullptr;
   const gsel_status status =
-      backend_->table().work_start(communicator.link_, checked.data(), checked.size(), &work_, &err);
+      transport_->table().work_start(communicator.link_, checked.data(), checked.size(), &work_, &err);
   throw_if_failed(status, err);
 }
 
 Works::~Works() {
-  backend_->table().work_free(work_);
+  transport_->table().work_free(work_);
 }
 
 bool Works::wait(double seconds) {
   int32_t done = 0;
   gsel_error* err = nullptr;
-  const gsel_status status = backend_->table().work_wait(work_, seconds, &done, &err);
+  const gsel_status status = transport_->table().work_wait(work_, seconds, &done, &err);
   throw_if_failed(status, err);
   return done != 0;
 }
@@ -95,26 +96,26 @@ bool Works::wait(double seconds) {
 gsel_comm_count Communicator::counts(gsel_collective_kind kind) const {
   gsel_comm_count count = GSEL_COMM_COUNT_INIT;
   gsel_error* err = nullptr;
-  const gsel_status status = backend_->table().link_counts(link_, kind, &count, &err);
+  const gsel_status status = transport_->table().link_counts(link_, kind, &count, &err);
   throw_if_failed(status, err);
   return count;
 }
 
 template <class... Declared, class... Given>
-void Communicator::run(const char* name, gsel_status (*gsel_backend_v1::*function)(gsel_link*, Declared...),
+void Communicator::run(const char* name, gsel_status (*gsel_transport_v1::*function)(gsel_link*, Declared...),
                        Given... args) {
-  if (!(backend_->table().*function)) fail(GSEL_ERR_UNSUPPORTED, "{} is not supported by this backend", name);
+  if (!(transport_->table().*function)) fail(GSEL_ERR_UNSUPPORTED, "{} is not supported by this transport", name);
   gsel_error* err = nullptr;
-  const gsel_status status = (backend_->table().*function)(link_, args..., &err);
+  const gsel_status status = (transport_->table().*function)(link_, args..., &err);
   throw_if_failed(status, err);
 }
 
 std::optional<Communicator> Communicator::split(int32_t colour, int32_t key) {
   gsel_membership membership{};
   gsel_link* link = nullptr;
-  run("gsel_comm_split", &gsel_backend_v1::link_split, colour, key, &membership, &link);
+  run("gsel_comm_split", &gsel_transport_v1::link_split, colour, key, &membership, &link);
   if (!link) return std::nullopt;
-  return Communicator(backend_, link, membership);
+  return Communicator(transport_, link, membership);
 }
 
 Communicator Communicator::create_group(std::span<const int32_t> ranks) {
@@ -133,30 +134,30 @@ Communicator Communicator::create_group(std::span<const int32_t> ranks) {
     fail(GSEL_ERR_ARG, "gsel_comm_create_group: the list does not name rank {}, which calls it", rank_);
   gsel_membership membership{};
   gsel_link* link = nullptr;
-  run("gsel_comm_create_group", &gsel_backend_v1::link_create_group, ranks.data(), uint64_t{ranks.size()}, &membership,
-      &link);
-  return Communicator(backend_, link, membership);
+  run("gsel_comm_create_group", &gsel_transport_v1::link_create_group, ranks.data(), uint64_t{ranks.size()},
+      &membership, &link);
+  return Communicator(transport_, link, membership);
 }
 
 Communicator Communicator::made_by(const char* name,
-                                   gsel_status (*gsel_backend_v1::*function)(gsel_link*, gsel_membership*, gsel_link**,
-                                                                             gsel_error**)) {
+                                   gsel_status (*gsel_transport_v1::*function)(gsel_link*, gsel_membership*,
+                                                                               gsel_link**, gsel_error**)) {
   gsel_membership membership{};
   gsel_link* link = nullptr;
   run(name, function, &membership, &link);
-  return Communicator(backend_, link, membership);
+  return Communicator(transport_, link, membership);
 }
 
 Communicator Communicator::dup() {
-  return made_by("gsel_comm_dup", &gsel_backend_v1::link_dup);
+  return made_by("gsel_comm_dup", &gsel_transport_v1::link_dup);
 }
 
 Communicator Communicator::shrink() {
-  return made_by("gsel_comm_shrink", &gsel_backend_v1::link_shrink);
+  return made_by("gsel_comm_shrink", &gsel_transport_v1::link_shrink);
 }
 
 void Communicator::resync() {
-  run("gsel_comm_resync", &gsel_backend_v1::link_resync);
+  run("gsel_comm_resync", &gsel_transport_v1::link_resync);
 }
 
 // Old ranks find out here whether they mean the same; newcomers by the rendezvous, as everybody.
@@ -184,37 +185,37 @@ Communicator Communicator::grow(const gsel_join& given) {
                               q, plans[q].world_size, plans[0].world_size,
                               plans[q].world_size == plans[0].world_size ? " by another id" : ""))
           .about_rank(static_cast<int32_t>(q));
-  return Communicator(backend_, join);
+  return Communicator(transport_, join);
 }
 
 void Communicator::set_timeout(double timeout_s) {
   if (!(timeout_s > 0)) fail(GSEL_ERR_ARG, "gsel_comm_set_timeout: {} seconds; use a positive time", timeout_s);
-  run("gsel_comm_set_timeout", &gsel_backend_v1::link_set_timeout, checked_seconds(timeout_s, "timeout_s"));
+  run("gsel_comm_set_timeout", &gsel_transport_v1::link_set_timeout, checked_seconds(timeout_s, "timeout_s"));
 }
 
 void* Communicator::alloc(uint64_t bytes) {
   void* memory = nullptr;
-  run("gsel_mem_alloc", &gsel_backend_v1::link_alloc, bytes, &memory);
+  run("gsel_mem_alloc", &gsel_transport_v1::link_alloc, bytes, &memory);
   return memory;
 }
 
 void Communicator::free(void* memory) {
-  run("gsel_mem_free", &gsel_backend_v1::link_free, memory);
+  run("gsel_mem_free", &gsel_transport_v1::link_free, memory);
 }
 
 void Communicator::register_memory(void* memory, uint64_t bytes) {
-  run("gsel_mem_register", &gsel_backend_v1::link_register, memory, bytes);
+  run("gsel_mem_register", &gsel_transport_v1::link_register, memory, bytes);
 }
 
 void Communicator::unregister_memory(void* memory) {
-  run("gsel_mem_unregister", &gsel_backend_v1::link_unregister, memory);
+  run("gsel_mem_unregister", &gsel_transport_v1::link_unregister, memory);
 }
 
 std::string Communicator::trace() const {
   char* json = nullptr;
   gsel_error* err = nullptr;
-  if (!backend_->table().link_trace) fail(GSEL_ERR_UNSUPPORTED, "gsel_comm_trace is not supported by this backend");
-  const gsel_status status = backend_->table().link_trace(link_, &json, &err);
+  if (!transport_->table().link_trace) fail(GSEL_ERR_UNSUPPORTED, "gsel_comm_trace is not supported by this transport");
+  const gsel_status status = transport_->table().link_trace(link_, &json, &err);
   throw_if_failed(status, err);
   const std::unique_ptr<char, void (*)(void*)> owned(json, std::free);
   return owned.get();
@@ -224,7 +225,7 @@ gsel_comm_explanation Communicator::explain(const gsel_collective& given) {
   gsel_collective call = given;
   check_call(call, rank_, world_size_);
   gsel_comm_explanation out = GSEL_COMM_EXPLANATION_INIT;
-  run("gsel_comm_explain", &gsel_backend_v1::link_explain, &call, &out);
+  run("gsel_comm_explain", &gsel_transport_v1::link_explain, &call, &out);
   return out;
 }
 

@@ -1,4 +1,4 @@
-// comm/communicator.h: ranks joined over a backend. Checks arguments once, for every backend. Does not know how bytes
+// comm/communicator.h: ranks joined over a transport. Checks arguments once, for every transport. Does not know how bytes
 // travel and what they mean.
 #pragma once
 
@@ -10,8 +10,9 @@
 #include <string>
 #include <string_view>
 
+#include "base/error.h"
 #include "base/os.h"
-#include "comm/backend.h"
+#include "comm/transport.h"
 
 namespace gsel {
 
@@ -36,7 +37,7 @@ constexpr size_t kMostNameBytes = 31;  // of a communicator's name that the call
 class Communicator {
  public:
   // Joins; see gsel_comm_init.
-  Communicator(std::shared_ptr<Backend> backend, const gsel_join& join);
+  Communicator(std::shared_ptr<Transport> transport, const gsel_join& join);
   Communicator(Communicator&& other) noexcept;
   ~Communicator();
   Communicator(const Communicator&) = delete;
@@ -45,7 +46,6 @@ class Communicator {
   int32_t rank() const { return rank_; }
   int32_t world_size() const { return world_size_; }
   const char* name() const noexcept;
-  const std::shared_ptr<Backend>& backend() const { return backend_; }
   uint64_t fork_generation() const { return fork_generation_; }
 
   // One call; a NULL stream means on the calling thread. Throws what gsel/comm.h lists.
@@ -78,14 +78,14 @@ class Communicator {
 
  private:
   friend class Works;
-  Communicator(std::shared_ptr<Backend> backend, gsel_link* link, const gsel_membership& membership);
-  Communicator made_by(const char* name, gsel_status (*gsel_backend_v1::*function)(gsel_link*, gsel_membership*,
-                                                                                   gsel_link**, gsel_error**));
+  Communicator(std::shared_ptr<Transport> transport, gsel_link* link, const gsel_membership& membership);
+  Communicator made_by(const char* name, gsel_status (*gsel_transport_v1::*function)(gsel_link*, gsel_membership*,
+                                                                                     gsel_link**, gsel_error**));
   // A function of the table that works on the link; `name` is that of the public function.
   template <class... Declared, class... Given>
-  void run(const char* name, gsel_status (*gsel_backend_v1::*function)(gsel_link*, Declared...), Given... args);
+  void run(const char* name, gsel_status (*gsel_transport_v1::*function)(gsel_link*, Declared...), Given... args);
 
-  std::shared_ptr<Backend> backend_;
+  std::shared_ptr<Transport> transport_;
   gsel_link* link_ = nullptr;
   int32_t rank_ = 0;
   int32_t world_size_ = 1;
@@ -103,7 +103,7 @@ class Works {
   bool wait(double seconds);
 
  private:
-  std::shared_ptr<Backend> backend_;
+  std::shared_ptr<Transport> transport_;
   gsel_pending* work_ = nullptr;
 };
 

@@ -1,7 +1,7 @@
 // comm/describe.h: calls as text, for errors that quote them: `allreduce(count 16, f32, sum)`.
 #pragma once
 
-#include <gsel/plugin.h>
+#include <gsel/comm.h>
 
 #include <cstdint>
 #include <string>

@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "comm/check.h"
 #include "comm/operation.h"
-#include "comm/shm/reduce/kernels.h"
+#include "device/host/reduce/kernels.h"
 
 namespace gsel {
 namespace {
@@ -48,14 +48,14 @@ void reduce_local(const void* const* inputs, size_t n, void* out, size_t count, 
   if (count == 0) return;
   if (!inputs) fail(GSEL_ERR_ARG, "reduce_local: inputs is NULL and {} are needed", n);
   check_buffers(inputs, n, out, count * dtype_bytes(dtype));
-  shm::Fold fold;
+  host::Fold fold;
   fold.dtype = dtype;
   fold.op = operation.op;
   fold.order = order;
   fold.record = operation.record;
   fold.function = operation.function;
   fold.user_data = operation.user_data;
-  shm::reduce(fold, out, inputs, static_cast<int>(n), count);
+  host::reduce(fold, out, inputs, static_cast<int>(n), count);
 }
 
 }  // namespace gsel

@@ -100,9 +100,9 @@ gsel_op create_operation(std::string_view name, uint64_t record, gsel_op_fn func
     fail(GSEL_ERR_ARG, "the name {} of an operation has {} bytes; use 1 to {} and no NUL among them", in_quotes(name),
          name.size(), kOperationNameBytes - 1);
   if (!function) fail(GSEL_ERR_ARG, "operation {} has no function; it is NULL", in_quotes(name));
-  if (record < 1 || record > kMostRecordBytes)
+  if (record < 1 || record > host::kMostRecordBytes)
     fail(GSEL_ERR_ARG, "operation {} has records of {} elements; use 1 where each stands alone, {} at most",
-         in_quotes(name), record, kMostRecordBytes);
+         in_quotes(name), record, host::kMostRecordBytes);
   Operation operation;
   operation.op = GSEL_OP_USER;
   operation.record = record;

@@ -7,10 +7,11 @@
 #include <string>
 #include <string_view>
 
+#include "device/host/reduce/kernels.h"
+
 namespace gsel {
 
 constexpr size_t kOperationNameBytes = 32;  // with the NUL behind it
-constexpr uint64_t kMostRecordBytes = 4096;
 
 // A reduction in full. op is one of gsel/types.h below GSEL_OP_USER, or GSEL_OP_USER itself for the caller's function.
 struct Operation {

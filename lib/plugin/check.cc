@@ -1,13 +1,16 @@
 // plugin/check.cc: checks what a plugin exports field by field and copies it. Sizes are checked first, so that nothing
 // is read that the plugin did not write. A plugin can still have wrong pointers; only the permission checks protect
 // against those.
+#include <gsel/device.h>
 #include <gsel/plugin.h>
+#include <gsel/transport.h>
 
 #include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <cstring>
 #include <set>
+#include <span>
 
 #include "base/axis.h"
 #include "base/options.h"
@@ -25,7 +28,8 @@ constexpr int32_t kMostOptions = 256;
 constexpr size_t kFirstPlugin = GSEL_SIZE_UP_TO(gsel_plugin_v1, probe);
 constexpr size_t kFirstStrategy = GSEL_SIZE_UP_TO(gsel_strategy_v1, compile);
 constexpr size_t kFirstOption = GSEL_SIZE_UP_TO(gsel_option_v1, default_text);
-constexpr size_t kFirstBackend = GSEL_SIZE_UP_TO(gsel_backend_v1, link_name);
+constexpr size_t kFirstDevice = GSEL_SIZE_UP_TO(gsel_device_v1, optimizer_step);
+constexpr size_t kFirstTransport = GSEL_SIZE_UP_TO(gsel_transport_v1, link_name);
 #undef GSEL_SIZE_UP_TO
 
 std::string abi_text() {
@@ -143,40 +147,61 @@ struct Function {
   const char* name;
   size_t offset;
 };
-#define GSEL_BACKEND_FUNCTION(name) \
-  { #name, offsetof(gsel_backend_v1, name) }
-constexpr Function kBackendFunctions[] = {
-    GSEL_BACKEND_FUNCTION(open),          GSEL_BACKEND_FUNCTION(close),
-    GSEL_BACKEND_FUNCTION(alloc),         GSEL_BACKEND_FUNCTION(free),
-    GSEL_BACKEND_FUNCTION(copy),          GSEL_BACKEND_FUNCTION(zero),
-    GSEL_BACKEND_FUNCTION(stream_create), GSEL_BACKEND_FUNCTION(stream_destroy),
-    GSEL_BACKEND_FUNCTION(stream_wait),   GSEL_BACKEND_FUNCTION(event_create),
-    GSEL_BACKEND_FUNCTION(event_destroy), GSEL_BACKEND_FUNCTION(event_record),
-    GSEL_BACKEND_FUNCTION(event_wait),    GSEL_BACKEND_FUNCTION(stream_wait_event),
-    GSEL_BACKEND_FUNCTION(event_seconds), GSEL_BACKEND_FUNCTION(cast),
-    GSEL_BACKEND_FUNCTION(scale),         GSEL_BACKEND_FUNCTION(add),
-    GSEL_BACKEND_FUNCTION(sum_squares),   GSEL_BACKEND_FUNCTION(optimizer_step),
-    GSEL_BACKEND_FUNCTION(link_join),     GSEL_BACKEND_FUNCTION(link_leave),
-    GSEL_BACKEND_FUNCTION(link_abort),    GSEL_BACKEND_FUNCTION(collective),
-    GSEL_BACKEND_FUNCTION(link_counts),
+#define GSEL_FUNCTION(name) \
+  { #name, offsetof(GSEL_TABLE, name) }
+#define GSEL_TABLE gsel_device_v1
+constexpr Function kDeviceFunctions[] = {
+    GSEL_FUNCTION(open),          GSEL_FUNCTION(close),
+    GSEL_FUNCTION(describe),      GSEL_FUNCTION(alloc),
+    GSEL_FUNCTION(free),          GSEL_FUNCTION(memory_of),
+    GSEL_FUNCTION(copy),          GSEL_FUNCTION(copy_rows),
+    GSEL_FUNCTION(zero),          GSEL_FUNCTION(stream_create),
+    GSEL_FUNCTION(stream_import), GSEL_FUNCTION(stream_native),
+    GSEL_FUNCTION(stream_free),   GSEL_FUNCTION(stream_wait),
+    GSEL_FUNCTION(event_create),  GSEL_FUNCTION(event_import),
+    GSEL_FUNCTION(event_native),  GSEL_FUNCTION(event_free),
+    GSEL_FUNCTION(event_record),  GSEL_FUNCTION(event_wait),
+    GSEL_FUNCTION(event_done),    GSEL_FUNCTION(stream_wait_event),
+    GSEL_FUNCTION(event_seconds), GSEL_FUNCTION(cast),
+    GSEL_FUNCTION(scale),         GSEL_FUNCTION(add),
+    GSEL_FUNCTION(sum_squares),   GSEL_FUNCTION(optimizer_step),
 };
-#undef GSEL_BACKEND_FUNCTION
+#undef GSEL_TABLE
+#define GSEL_TABLE gsel_transport_v1
+constexpr Function kTransportFunctions[] = {
+    GSEL_FUNCTION(open),       GSEL_FUNCTION(close),      GSEL_FUNCTION(link_join),   GSEL_FUNCTION(link_leave),
+    GSEL_FUNCTION(link_abort), GSEL_FUNCTION(collective), GSEL_FUNCTION(link_counts),
+};
+#undef GSEL_TABLE
+#undef GSEL_FUNCTION
 
-void take_backend(const gsel_backend_v1& given, Tables& out) {
-  check_size("backend table", given.struct_size, kFirstBackend);
-  const gsel_backend_v1& backend = out.backend = copied(given);
-  check_reserved(backend, "gsel_backend_v1", GSEL_ERR_PLUGIN);
-  for (const Function& function : kBackendFunctions) {
+// A table of functions; `first` is its size in plugin ABI 1.0, `needed` the functions that may not be NULL.
+template <class T>
+void take_functions(const T& given, T& out, const char* kind, const char* type, size_t first,
+                    std::span<const Function> needed) {
+  check_size(fmt::format("{} table", kind).c_str(), given.struct_size, first);
+  out = copied(given);
+  check_reserved(out, type, GSEL_ERR_PLUGIN);
+  for (const Function& function : needed) {
     void (*pointer)() = nullptr;
-    std::memcpy(&pointer, reinterpret_cast<const char*>(&backend) + function.offset, sizeof pointer);
-    if (!pointer) fail(GSEL_ERR_PLUGIN, "has no function {}, which a backend needs", function.name);
+    std::memcpy(&pointer, reinterpret_cast<const char*>(&out) + function.offset, sizeof pointer);
+    if (!pointer) fail(GSEL_ERR_PLUGIN, "has no function {}, which a {} needs", function.name, kind);
   }
 }
 
 }  // namespace
 
 const char* plugin_kind_name(int32_t kind) {
-  return kind == GSEL_PLUGIN_STRATEGY ? "strategy" : kind == GSEL_PLUGIN_BACKEND ? "backend" : "";
+  switch (kind) {
+    case GSEL_PLUGIN_STRATEGY:
+      return "strategy";
+    case GSEL_PLUGIN_DEVICE:
+      return "device";
+    case GSEL_PLUGIN_TRANSPORT:
+      return "transport";
+    default:
+      return "";
+  }
 }
 
 void take_tables(const gsel_plugin_v1& exported, uint64_t symbol_bytes, Module& out) {
@@ -192,8 +217,8 @@ void take_tables(const gsel_plugin_v1& exported, uint64_t symbol_bytes, Module& 
   check_reserved(plugin, "gsel_plugin_v1", GSEL_ERR_PLUGIN);
   out.kind = plugin_kind_name(plugin.kind);
   if (out.kind.empty())
-    fail(GSEL_ERR_PLUGIN, "is of kind {}; {} (strategy) or {} (backend) would do", plugin.kind, GSEL_PLUGIN_STRATEGY,
-         GSEL_PLUGIN_BACKEND);
+    fail(GSEL_ERR_PLUGIN, "is of kind {}; {} (strategy), {} (device) or {} (transport) would do", plugin.kind,
+         GSEL_PLUGIN_STRATEGY, GSEL_PLUGIN_DEVICE, GSEL_PLUGIN_TRANSPORT);
   if (!is_name(plugin.name))
     fail(GSEL_ERR_PLUGIN, "is named {}; lower case letters, digits and '_' would do", shown(plugin.name));
   out.name = plugin.name;
@@ -202,9 +227,14 @@ void take_tables(const gsel_plugin_v1& exported, uint64_t symbol_bytes, Module& 
   if (plugin.kind == GSEL_PLUGIN_STRATEGY) {
     take_strategy(*static_cast<const gsel_strategy_v1*>(plugin.table), *tables);
     plugin.table = &tables->strategy;
+  } else if (plugin.kind == GSEL_PLUGIN_DEVICE) {
+    take_functions(*static_cast<const gsel_device_v1*>(plugin.table), tables->device, "device", "gsel_device_v1",
+                   kFirstDevice, kDeviceFunctions);
+    plugin.table = &tables->device;
   } else {
-    take_backend(*static_cast<const gsel_backend_v1*>(plugin.table), *tables);
-    plugin.table = &tables->backend;
+    take_functions(*static_cast<const gsel_transport_v1*>(plugin.table), tables->transport, "transport",
+                   "gsel_transport_v1", kFirstTransport, kTransportFunctions);
+    plugin.table = &tables->transport;
   }
   out.tables = tables;
 }

@@ -2,7 +2,9 @@
 // it is called. Does not know where the file came from and whether it may be trusted.
 #pragma once
 
+#include <gsel/device.h>
 #include <gsel/plugin.h>
+#include <gsel/transport.h>
 
 #include <memory>
 #include <string>
@@ -13,10 +15,11 @@ namespace gsel {
 // What a module exports, in the form that this version has: tables of an earlier one are shorter, and what they lack is
 // zero here.
 struct Tables {
-  gsel_plugin_v1 plugin{};  // its table is one of the two below
+  gsel_plugin_v1 plugin{};  // its table is one of those below
   gsel_strategy_v1 strategy{};
   std::vector<gsel_option_v1> options;  // of the strategy
-  gsel_backend_v1 backend{};
+  gsel_device_v1 device{};
+  gsel_transport_v1 transport{};
 };
 
 struct Module {
@@ -28,7 +31,7 @@ struct Module {
 // `path` is resolved and absolute. A module that was refused before any of its functions ran is unloaded again.
 Module load_module(const std::string& path);
 
-// "strategy" or "backend"; empty when unknown.
+// "strategy", "device" or "transport"; empty when unknown.
 const char* plugin_kind_name(int32_t kind);
 
 // Checks the exported tables and copies them; throws GSEL_ERR_PLUGIN. Fills kind, name and version on the way.

@@ -14,7 +14,7 @@ trap 'rm -rf "$work"' EXIT
 # plugins are reached by. Types of libgsel itself are not needed, so neither is a build with full debug information.
 {
   echo '#include <gsel/gsel.h>'
-  echo '#include <gsel/plugin.h>'
+  printf '#include <gsel/%s.h>\n' plugin device transport
   awk '/^[ \t]*#/ { next }
        /^GSEL_API/ { open = 1 }
        open { sub(/;.*/, " { __builtin_trap(); }"); print; if (/trap/) open = 0 }' "$source"/include/gsel/*.h
@@ -22,7 +22,7 @@ trap 'rm -rf "$work"' EXIT
     "$source"/include/gsel/*.h
 } > "$work/headers.c"
 "$compiler" -std=gnu99 -g -O0 -fPIC -shared -Wpadded -Werror -I"$source/include" -o "$work/headers.so" "$work/headers.c"
-printf '#include <gsel/gsel.h>\n#include <gsel/plugin.h>\n' |
+printf '#include <gsel/%s.h>\n' gsel plugin device transport |
   "$compiler" -std=gnu99 -dM -E -I"$source/include" - |
   grep -E '^#define GSEL_' | grep -vE ' GSEL_(API|[A-Z]+_H|EXTERN_C_[A-Z]+)( |$)' | sort > "$work/constants.txt"
 

@@ -2,7 +2,8 @@
 # layers.sh SOURCE: who includes whom. An arrow only points down; each offence is a line "file:line: what, and why not".
 #   lib/FLOOR     its own floor and those the table names; public headers freely
 #   include/gsel  stdint.h, stddef.h and gsel/*.h
-#   plugins       of ours gsel/plugin.h, with gsel/types.h and gsel/error.h that it is made of; examples/plugin too
+#   plugins       of ours gsel/plugin.h, gsel/device.h, gsel/transport.h, with gsel/types.h and gsel/error.h that they are
+#                 made of; examples/plugin too. Kernels of devices also device/formulas, which needs nothing of lib
 #   bindings, examples, bench   of ours gsel/*.h
 # The last two may have files of their own, found beside the file or above it within the same top folder.
 set -eu
@@ -16,11 +17,12 @@ plugin      base
 select      base
 model       base
 program     base
-comm        base
-train       base plugin comm model program
-checkpoint  base plugin comm model program train
-plan        base plugin comm model program train select
-api         base plugin comm model program train select checkpoint plan'
+device      base
+comm        base device
+train       base plugin device comm model program
+checkpoint  base plugin device comm model program train
+plan        base plugin device comm model program train select
+api         base plugin device comm model program train select checkpoint plan'
 
 # includes FOLDER: every include line of its sources, as file:line:text. A tree may lack a folder, and a folder may
 # include nothing: neither is a fault; layers_test.sh shows that offences are found.
@@ -62,6 +64,13 @@ check_lib() {
     }'
 }
 
+check_formulas() {
+  includes lib/device/formulas | awk -F: '
+    $3 ~ /"/ && $3 !~ /"device\/formulas\// {
+      sub(/^[^"<]*/, "", $3)
+      print $1 ":" $2 ": includes " $3 "; lib/device/formulas may include itself and <gsel/...>: plugins are made of it" }'
+}
+
 check_public() {
   includes include | awk -F: '
     $3 !~ /<stdint\.h>|<stddef\.h>|<gsel\/[a-z_]+\.h>/ {
@@ -76,6 +85,7 @@ check_clients() {
       *'"'*)
         path=${text#*\"}
         path=${path%%\"*}
+        case $1/$path in plugins/device/formulas/*) continue ;; esac
         is_own "$path" "$file" || echo "$file:$line: includes \"$path\"; $1 sees $3 and its own files"
         ;;
       *'<gsel/'*) printf '%s\n' "$text" | grep -qE "$2" || echo "$file:$line: includes ${text#*include }; $1 sees $3" ;;
@@ -85,8 +95,9 @@ check_clients() {
 
 offences=$(
   check_lib
+  check_formulas
   check_public
-  check_clients plugins '<gsel/(plugin|types|error)\.h>' "<gsel/plugin.h>"
+  check_clients plugins '<gsel/(plugin|device|transport|types|error)\.h>' "<gsel/plugin.h>, <gsel/device.h>, <gsel/transport.h>"
   check_clients examples/plugin '<gsel/(plugin|types|error)\.h>' "<gsel/plugin.h>"
   for top in bindings examples bench; do
     check_clients $top '<gsel/[a-z_]+\.h>' "<gsel/...>"

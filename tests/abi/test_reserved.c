@@ -1,8 +1,10 @@
 /* test_reserved.c: fields without a meaning must be zero, and flags be known, in every struct that a caller passes; so
  * a field or a bit that gets a meaning some day does not wake what some program left there. The fields are those of the
  * headers, as fields.sh finds them: one of a new struct fails here until it is sorted. */
+#include <gsel/device.h>
 #include <gsel/gsel.h>
 #include <gsel/plugin.h>
+#include <gsel/transport.h>
 #include <stddef.h>
 #include <stdlib.h>
 
@@ -102,18 +104,38 @@ static const struct passed {
 
 /* The library writes these, or lends them to callbacks and plugins. */
 static const char* const given_out[] = {
-    "gsel_comm_explanation",  "gsel_comm_count",  "gsel_call",           "gsel_host_v1",
-    "gsel_pass_api_v1",       "gsel_join",        "gsel_optimizer_step", "gsel_plugin_info",
-    "gsel_simulation_report", "gsel_device_info", "gsel_partition_info", "gsel_interconnect_info",
-    "gsel_candidate",         "gsel_decision",    "gsel_step_report",    "gsel_work",
-    "gsel_data_request",      "gsel_param_info",  "gsel_layer_info",     "gsel_value_info",
-    "gsel_optimizer_call",    "gsel_breach",
+    "gsel_comm_explanation",
+    "gsel_comm_count",
+    "gsel_call",
+    "gsel_host_v1",
+    "gsel_pass_api_v1",
+    "gsel_join",
+    "gsel_optimizer_step",
+    "gsel_plugin_info",
+    "gsel_simulation_report",
+    "gsel_device_info",
+    "gsel_partition_info",
+    "gsel_interconnect_info",
+    "gsel_candidate",
+    "gsel_decision",
+    "gsel_step_report",
+    "gsel_work",
+    "gsel_data_request",
+    "gsel_param_info",
+    "gsel_layer_info",
+    "gsel_value_info",
+    "gsel_optimizer_call",
+    "gsel_breach",
+    "gsel_device_description",
+    "gsel_memory_info",
 };
 
-/* Parts of other structs and tables of plugins, whose refusals test_model.c, test_program.c and test_plugin.c compare.
+/* Parts of other structs and tables of plugins, whose refusals test_model.c, test_program.c, test_plugin.c and
+ * test_device.cc compare.
  */
 static const char* const checked_elsewhere[] = {
-    "gsel_phase", "gsel_instr", "gsel_bucket_options", "gsel_strategy_v1", "gsel_backend_v1", "struct gsel_plugin_v1",
+    "gsel_phase",       "gsel_instr",     "gsel_device_options", "gsel_bucket_options",
+    "gsel_strategy_v1", "gsel_device_v1", "gsel_transport_v1",   "struct gsel_plugin_v1",
 };
 
 static const struct field {

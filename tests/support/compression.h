@@ -41,16 +41,16 @@ Program program_of(std::vector<ParamShape> shapes, int32_t compression, int32_t 
 
 // One rank's compressor of bucket 0 with what it works on.
 struct Worker {
-  std::shared_ptr<Backend> backend = Backend::open_host();
+  std::shared_ptr<DeviceContext> device = DeviceContext::open_host();
   Ledger ledger{0};
   Program program;
   Communicator comm;
   std::unique_ptr<Compressor> compressor;
-  Stream stream{backend};
+  Stream stream{device};
   std::vector<float> gradients;
 
-  Worker(rank_run* run, Program p) : program(std::move(p)), comm(backend, join(run)) {
-    compressor = make_compressor(backend, ledger, program, 0, 42);
+  Worker(rank_run* run, Program p) : program(std::move(p)), comm(Transport::open_shm(), join(run)) {
+    compressor = make_compressor(device, ledger, program, 0, 42);
     gradients.resize(static_cast<size_t>(bucket_elems(program, 0)));
   }
 
@@ -64,7 +64,7 @@ struct Worker {
 
   void reduce(int64_t step, double scale = 1) {
     compressor->begin(comm, gradients.data(), step, scale, stream.get());
-    backend->run(&gsel_backend_v1::stream_wait, stream.get());
+    device->run(&gsel_device_v1::stream_wait, stream.get());
   }
 
   // Of any data: the sum over ranks, exactly.

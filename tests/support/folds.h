@@ -5,10 +5,10 @@
 
 #include <vector>
 
-#include "comm/shm/reduce/kernels.h"
+#include "device/host/reduce/kernels.h"
 #include "support/reference.h"
 
-using gsel::shm::Fold;
+using gsel::host::Fold;
 using Buffer = std::vector<char>;
 using Buffers = std::vector<Buffer>;
 

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "base/error.h"  // before cmocka, which takes the name fail
-#include "comm/floats.h"
-#include "comm/shm/reduce/kernels.h"
+#include "device/formulas/floats.h"
+#include "device/host/reduce/kernels.h"
 #include "support/check.h"
 
 namespace gsel_test {
@@ -24,10 +24,10 @@ inline float random_float(uint64_t& state) {
   return static_cast<float>(static_cast<int64_t>(next_random(state) >> 40) - (1 << 23)) * 0x1p-23f;
 }
 
-inline std::vector<gsel::shm::Isa> available() {
-  std::vector<gsel::shm::Isa> result;
-  for (const gsel::shm::Isa isa : gsel::shm::kIsas)
-    if (gsel::shm::has_isa(isa))
+inline std::vector<gsel::host::Isa> available() {
+  std::vector<gsel::host::Isa> result;
+  for (const gsel::host::Isa isa : gsel::host::kIsas)
+    if (gsel::host::has_isa(isa))
       result.push_back(isa);
     else
       print_message("instruction set %d is not there and was not tried\n", static_cast<int>(isa));

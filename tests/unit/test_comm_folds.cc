@@ -5,13 +5,13 @@
 #include <vector>
 
 #include "base/error.h"
-#include "comm/shm/reduce/kernels.h"
+#include "device/host/reduce/kernels.h"
 #include "support/check.h"
 #include "support/folds.h"
 
 namespace {
 
-using gsel::shm::Isa;
+using gsel::host::Isa;
 void compare(const char* what, Isa isa, const Fold& fold, size_t n, size_t count, const char* got,
              const Buffer& expected) {
   const size_t element = gsel_dtype_bytes(fold.dtype);
@@ -27,7 +27,7 @@ void compare(const char* what, Isa isa, const Fold& fold, size_t n, size_t count
 void check_fold(Isa isa, const Fold& fold, const Buffers& inputs, size_t count, const Buffer& expected) {
   const size_t element = gsel_dtype_bytes(fold.dtype), bytes = count * element, n = inputs.size();
   Buffer out(bytes + 3 * element + 64, 0x55);
-  gsel::shm::reduce_with(isa, fold, out.data(), pointers(inputs).data(), static_cast<int>(n), count);
+  gsel::host::reduce_with(isa, fold, out.data(), pointers(inputs).data(), static_cast<int>(n), count);
   compare("apart", isa, fold, n, count, out.data(), expected);
   for (size_t i = bytes; i < out.size(); ++i) assert_int_equal(out[i], 0x55);
 
@@ -36,12 +36,12 @@ void check_fold(Isa isa, const Fold& fold, const Buffers& inputs, size_t count, 
     later[q].assign(3 * element, 0x33);
     later[q].insert(later[q].end(), inputs[q].begin(), inputs[q].end());
   }
-  gsel::shm::reduce_with(isa, fold, out.data() + element, pointers(later).data(), static_cast<int>(n), count, 3);
+  gsel::host::reduce_with(isa, fold, out.data() + element, pointers(later).data(), static_cast<int>(n), count, 3);
   compare("later", isa, fold, n, count, out.data() + element, expected);
 
   for (const size_t input : {size_t{0}, n / 2, n - 1}) {
     Buffers own = inputs;
-    gsel::shm::reduce_with(isa, fold, own[input].data(), pointers(own).data(), static_cast<int>(n), count);
+    gsel::host::reduce_with(isa, fold, own[input].data(), pointers(own).data(), static_cast<int>(n), count);
     compare("in place", isa, fold, n, count, own[input].data(), expected);
   }
 }
@@ -76,8 +76,8 @@ void sweep(Isa isa) {
 }
 
 void test_every_order_type_and_operation_gives_the_bits_of_the_definition(void**) {
-  for (const Isa isa : gsel::shm::kIsas) {
-    if (gsel::shm::has_isa(isa))
+  for (const Isa isa : gsel::host::kIsas) {
+    if (gsel::host::has_isa(isa))
       sweep(isa);
     else
       print_message("instruction set %d is not there and was not tried\n", static_cast<int>(isa));
@@ -100,9 +100,9 @@ void test_all_pairs_of_eight_bit_numbers(void**) {
       for (const int n : {2, 3}) {
         reference_fold(dtype, op, n, in.data(), expected.data(), kPairs);
         const Fold fold{.dtype = dtype, .op = op};
-        for (const Isa isa : gsel::shm::kIsas) {
-          if (!gsel::shm::has_isa(isa)) continue;
-          gsel::shm::reduce_with(isa, fold, out.data(), in.data(), n, kPairs);
+        for (const Isa isa : gsel::host::kIsas) {
+          if (!gsel::host::has_isa(isa)) continue;
+          gsel::host::reduce_with(isa, fold, out.data(), in.data(), n, kPairs);
           compare("pairs", isa, fold, static_cast<size_t>(n), kPairs, out.data(), expected);
         }
       }
@@ -116,17 +116,17 @@ void test_a_tree_of_two_to_the_power_of_anything_is_made_of_trees(void**) {
   const Fold fold{.dtype = GSEL_F32, .op = GSEL_SUM, .order = GSEL_ORDER_TREE};
   const auto in = pointers(inputs);
   Buffer whole(kCount * sizeof(float)), out(whole.size());
-  gsel::shm::reduce(fold, whole.data(), in.data(), 16, kCount);
+  gsel::host::reduce(fold, whole.data(), in.data(), 16, kCount);
   for (const int part : {2, 4, 8}) {
     Buffers halves;
     for (int from = 0; from < 16; from += part) {
-      gsel::shm::reduce(fold, out.data(), in.data() + from, part, kCount);
+      gsel::host::reduce(fold, out.data(), in.data() + from, part, kCount);
       halves.push_back(out);
     }
-    gsel::shm::reduce(fold, out.data(), pointers(halves).data(), 16 / part, kCount);
+    gsel::host::reduce(fold, out.data(), pointers(halves).data(), 16 / part, kCount);
     assert_memory_equal(out.data(), whole.data(), whole.size());
   }
-  gsel::shm::reduce({.dtype = GSEL_F32, .op = GSEL_SUM}, out.data(), in.data(), 16, kCount);
+  gsel::host::reduce({.dtype = GSEL_F32, .op = GSEL_SUM}, out.data(), in.data(), 16, kCount);
   assert_memory_not_equal(out.data(), whole.data(), whole.size());  // the order does matter to these numbers
 }
 
@@ -141,7 +141,7 @@ void test_a_function_that_fails_ends_the_fold(void**) {
   int answer = -12;
   for (void* data : {static_cast<void*>(&answer), static_cast<void*>(nullptr)}) try {
       const Fold fold{.dtype = GSEL_I8, .op = GSEL_OP_USER, .function = refuse, .user_data = data};
-      gsel::shm::reduce(fold, out.data(), pointers(inputs).data(), 3, 100);
+      gsel::host::reduce(fold, out.data(), pointers(inputs).data(), 3, 100);
       fail();
     } catch (const gsel::Error& e) {
       assert_int_equal(e.code(), GSEL_ERR_CALLBACK);
@@ -157,13 +157,13 @@ void check_outputs(gsel_dtype dtype, size_t count, int n_outs, bool streaming, b
   const Fold fold{.dtype = dtype, .op = GSEL_SUM};
   const auto in = pointers(inputs);
   Buffer expected(bytes);
-  gsel::shm::reduce(fold, expected.data(), in.data(), 3, count);
+  gsel::host::reduce(fold, expected.data(), in.data(), 3, count);
   std::vector<void*> to;
   for (size_t o = 0; o < outs.size(); ++o) to.push_back(outs[o].data() + o * element);
   if (in_place) to.back() = inputs[1].data();
-  gsel::shm::reduce_to(fold, to.data(), n_outs, in.data(), 3, count, streaming);
+  gsel::host::reduce_to(fold, to.data(), n_outs, in.data(), 3, count, streaming);
   for (size_t o = 0; o < outs.size(); ++o) {
-    compare("outputs", gsel::shm::best_isa(), fold, 3, count, static_cast<const char*>(to[o]), expected);
+    compare("outputs", gsel::host::best_isa(), fold, 3, count, static_cast<const char*>(to[o]), expected);
     for (size_t i = 0; to[o] != inputs[1].data() && i < o * element; ++i) assert_int_equal(outs[o][i], 0x55);
     for (size_t i = o * element + bytes; to[o] != inputs[1].data() && i < outs[o].size(); ++i)
       assert_int_equal(outs[o][i], 0x55);
@@ -187,7 +187,7 @@ void test_a_streaming_copy_of_any_size_and_alignment(void**) {
     for (const size_t to_shift : {0, 1, 17, 63})
       for (const size_t from_shift : {0, 5}) {
         Buffer to(6000, 0x55);
-        gsel::shm::copy_streaming(to.data() + to_shift, from.data() + from_shift, bytes);
+        gsel::host::copy_streaming(to.data() + to_shift, from.data() + from_shift, bytes);
         assert_memory_equal(to.data() + to_shift, from.data() + from_shift, bytes);
         for (size_t i = 0; i < to_shift; ++i) assert_int_equal(to[i], 0x55);
         for (size_t i = to_shift + bytes; i < to.size(); ++i) assert_int_equal(to[i], 0x55);

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "comm/floats.h"
-#include "comm/shm/reduce/kernels.h"
+#include "device/formulas/floats.h"
+#include "device/host/reduce/kernels.h"
 #include "support/check.h"
 #include "support/reference.h"
 
@@ -98,7 +98,7 @@ void fill(std::vector<char>& bytes, gsel_dtype dtype, uint64_t& state) {
 }
 
 struct Case {
-  gsel::shm::Isa isa;
+  gsel::host::Isa isa;
   gsel_dtype dtype;
   gsel_op op;
   int n;
@@ -117,7 +117,7 @@ void check_case(const Case& c, size_t shift, int in_place, uint64_t& state) {
   }
   reference_fold(c.dtype, c.op, c.n, in.data(), expected.data() + before, c.count);
   char* to = in_place < 0 ? out.data() + before : inputs[static_cast<size_t>(in_place)].data() + before;
-  gsel::shm::reduce_with(c.isa, {.dtype = c.dtype, .op = c.op}, to, in.data(), c.n, c.count);
+  gsel::host::reduce_with(c.isa, {.dtype = c.dtype, .op = c.op}, to, in.data(), c.n, c.count);
   for (size_t i = 0; i < bytes; ++i)
     if (to[i] != expected[before + i]) {
       print_error("set %d, %s, op %d, %d inputs, %zu elements, shift %zu, in place %d: element %zu differs\n",
@@ -129,8 +129,8 @@ void check_case(const Case& c, size_t shift, int in_place, uint64_t& state) {
 
 void test_every_instruction_set_gives_the_bits_of_the_reference(void**) {
   uint64_t state = 1;
-  for (const gsel::shm::Isa isa : gsel::shm::kIsas) {
-    if (!gsel::shm::has_isa(isa)) {
+  for (const gsel::host::Isa isa : gsel::host::kIsas) {
+    if (!gsel::host::has_isa(isa)) {
       print_message("instruction set %d is not there and was not tried\n", static_cast<int>(isa));
       continue;
     }
@@ -152,13 +152,13 @@ void test_a_nan_wins_and_is_always_the_same_one(void**) {
       const uint32_t a = first ? odd : one, b = first ? one : odd;
       const void* in[] = {&a, &b};
       uint32_t out = 0;
-      gsel::shm::reduce({.dtype = GSEL_F32, .op = op}, &out, in, 2, 1);
+      gsel::host::reduce({.dtype = GSEL_F32, .op = op}, &out, in, 2, 1);
       assert_int_equal(out, 0x7fc00000);
     }
   const float inf = INFINITY, less = -INFINITY;
   const void* in[] = {&inf, &less};
   uint32_t out = 0;
-  gsel::shm::reduce({.dtype = GSEL_F32, .op = GSEL_SUM}, &out, in, 2, 1);
+  gsel::host::reduce({.dtype = GSEL_F32, .op = GSEL_SUM}, &out, in, 2, 1);
   assert_int_equal(out, 0x7fc00000);
 }
 
@@ -169,7 +169,7 @@ void test_of_two_zeros_the_first_stays(void**) {
       const void* in[] = {&a, &b};
       for (const gsel_dtype dtype : {GSEL_F16, GSEL_BF16}) {
         uint16_t out = 1;
-        gsel::shm::reduce({.dtype = dtype, .op = op}, &out, in, 2, 1);
+        gsel::host::reduce({.dtype = dtype, .op = op}, &out, in, 2, 1);
         assert_int_equal(out, first);
       }
     }
@@ -180,7 +180,7 @@ void test_narrow_types_are_rounded_once(void**) {
   const uint16_t one = 0x3f80, little = 0x3b80;  // 2^-8 is half a step of 1
   const void* in[] = {&one, &little, &little};
   uint16_t out = 0;
-  gsel::shm::reduce({.dtype = GSEL_BF16, .op = GSEL_SUM}, &out, in, 3, 1);
+  gsel::host::reduce({.dtype = GSEL_BF16, .op = GSEL_SUM}, &out, in, 3, 1);
   assert_int_equal(out, 0x3f81);
 }
 

@@ -1,6 +1,6 @@
 // unit/test_compress.cc: compressed reductions over ranks as threads: sums in 16 bits, steps before compression starts,
 // and which compressor there is where. Low rank has a file of its own.
-#include "comm/floats.h"
+#include "device/formulas/floats.h"
 #include "support/compression.h"
 
 namespace {
@@ -73,13 +73,13 @@ void steps_before_the_start_send_everything(void**) {
   as_threads(2, warm_up_body, nullptr);
 }
 
-const gsel_backend_v1& device_table() {
-  static const gsel_backend_v1 table = host_backend_table();
+const gsel_device_v1& device_table() {
+  static const gsel_device_v1 table = host_device_table();
   return table;
 }
 
 void low_rank_needs_host_memory(void**) {
-  const auto device = std::make_shared<Backend>(device_table(), 0);
+  const auto device = std::make_shared<DeviceContext>(device_table(), 0);
   Ledger ledger(0);
   try {
     make_compressor(device, ledger, program_of({{"w", 8, 8}}, GSEL_COMPRESS_LOW_RANK, 1), 0, 1);

@@ -19,7 +19,7 @@ gsel_tensor over(std::vector<float>& values) {
 // Sizes that end exactly where the memory for loans ends, and sizes that do not divide it.
 void loans_of_any_size_stay_apart_for_many_calls(void**) {
   for (const size_t elems : {16u, 48u, 100u, 1000u, 4096u, 5000u}) {
-    Lender lender(Backend::open_host(), true);
+    Lender lender(DeviceContext::open_host(), true);
     std::vector<std::vector<float>> homes(5, std::vector<float>(elems));
     std::vector<const float*> before;
     for (int call = 0; call < 200; ++call) {
@@ -43,7 +43,7 @@ void loans_of_any_size_stay_apart_for_many_calls(void**) {
 }
 
 void what_is_lent_to_be_read_does_not_come_back(void**) {
-  Lender lender(Backend::open_host(), true);
+  Lender lender(DeviceContext::open_host(), true);
   std::vector<float> home(10, 3.0f);
   auto* lent = static_cast<float*>(lender.lend(over(home), Lender::Access::read).data);
   assert_true(lent[9] == 3);
@@ -58,13 +58,13 @@ void what_is_lent_to_be_read_does_not_come_back(void**) {
 }
 
 void directly_lent_is_the_librarys_own_memory(void**) {
-  Lender lender(Backend::open_host(), false);
+  Lender lender(DeviceContext::open_host(), false);
   std::vector<float> home(10, 3.0f);
   assert_ptr_equal(lender.lend(over(home), Lender::Access::write).data, home.data());
   lender.take_back();
   assert_true(home[0] == 3);
   gsel_tensor none{};
-  assert_null(Lender(Backend::open_host(), true).lend(none, Lender::Access::read).data);
+  assert_null(Lender(DeviceContext::open_host(), true).lend(none, Lender::Access::read).data);
 }
 
 }  // namespace

@@ -131,7 +131,7 @@ void scale_body(rank_run* run) {
     Worker scaled(run, program_of({{"w", 16, 12}}, GSEL_COMPRESS_LOW_RANK, 1));
     std::vector<std::vector<float>> results;
     for (const double second : {1.0, 1024.0}) {
-      std::unique_ptr<Compressor> fresh = make_compressor(scaled.backend, scaled.ledger, scaled.program, 0, 42);
+      std::unique_ptr<Compressor> fresh = make_compressor(scaled.device, scaled.ledger, scaled.program, 0, 42);
       scaled.compressor.swap(fresh);
       for (const double scale : {1.0, second}) {
         for (size_t i = 0; i < scaled.gradients.size(); ++i)

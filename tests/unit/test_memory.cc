@@ -3,7 +3,7 @@
 #include <filesystem>
 
 #include "base/error.h"
-#include "comm/floats.h"
+#include "device/formulas/floats.h"
 #include "support/check.h"
 #include "support/made_model.h"
 #include "support/scratch.h"
@@ -52,7 +52,7 @@ void expect_storage_takes(const Model& model, const Program& program, const Conf
                           const PartBytes& forecast) {
   Ledger ledger(0);
   {
-    const ParamStorage storage(Backend::open_host(), model, program, config, optimizer, ledger);
+    const ParamStorage storage(DeviceContext::open_host(), model, program, config, optimizer, ledger);
     for (size_t i = 0; i < kParts; ++i) {
       const auto part = static_cast<Part>(i);
       if (part == Part::windows || part == Part::staging) continue;
@@ -81,14 +81,14 @@ void the_ledger_counts_each_part_and_refuses_beyond_the_budget(void**) {
 }
 
 void counted_memory_stands_in_the_ledger_while_it_lives(void**) {
-  const auto backend = Backend::open_host();
+  const auto device = DeviceContext::open_host();
   Ledger ledger(0);
   {
-    CountedMemory a(backend, ledger, Part::staging, 100), none(backend, ledger, Part::staging, 0);
+    CountedMemory a(device, ledger, Part::staging, 100), none(device, ledger, Part::staging, 0);
     assert_null(none.data());
     CountedMemory b = std::move(a);
     assert_int_equal(of(ledger.now(), Part::staging), 100);
-    b = CountedMemory(backend, ledger, Part::staging, 30);
+    b = CountedMemory(device, ledger, Part::staging, 30);
     assert_int_equal(of(ledger.now(), Part::staging), 30);
   }
   assert_int_equal(of(ledger.now(), Part::staging), 0);
@@ -185,7 +185,7 @@ void a_rank_that_does_not_own_a_bucket_keeps_nothing_of_it(void**) {
     assert_int_equal(layouts[0].param_window_bytes, owner ? 0 : 4 * 111);
     assert_int_equal(layouts[0].gradient_window_bytes, owner ? 0 : 4 * 111);
     Ledger ledger(0);
-    ParamStorage storage(Backend::open_host(), *model, program, config, optimizer, ledger);
+    ParamStorage storage(DeviceContext::open_host(), *model, program, config, optimizer, ledger);
     storage.initialise(7);
     assert_int_equal(storage.holds_whole_params(), owner);
     assert_int_equal(storage.param(0) != nullptr, owner);
@@ -212,14 +212,14 @@ void shards_are_initialised_as_the_whole_model_would_be(void**) {
     const Config plain = made::config("[train]\nbatch = 16\n");
     const Optimizer optimizer(config, *model, nullptr);
     Ledger ledger(0);
-    ParamStorage whole(Backend::open_host(), *model, kept_as(*model, plain, 1, 0, 0), plain, optimizer, ledger);
+    ParamStorage whole(DeviceContext::open_host(), *model, kept_as(*model, plain, 1, 0, 0), plain, optimizer, ledger);
     whole.initialise(seed);
     const auto* expected = static_cast<const float*>(whole.whole_params(0));
     for (int stage = 0; stage <= 3; ++stage)
       for (int32_t rank = 0; rank < 7; ++rank) {
         Program program = kept_as(*model, config, 7, rank, kSharded[stage]);
         if (stage == 2) program.buckets[0].flags |= GSEL_BUCKET_WHOLE_PARAMS;
-        ParamStorage storage(Backend::open_host(), *model, program, config, optimizer, ledger);
+        ParamStorage storage(DeviceContext::open_host(), *model, program, config, optimizer, ledger);
         storage.initialise(seed);
         const BucketLayout& layout = storage.layout(0);
         const Stretch stretch = storage.stretch(0);
@@ -261,8 +261,8 @@ void a_shard_is_placed_in_its_window_and_padding_of_gradients_is_zero(void**) {
   const Config config = made::config("[train]\nbatch = 4\n");
   const Optimizer optimizer(config, *model, nullptr);
   Ledger ledger(0);
-  ParamStorage storage(Backend::open_host(), *model, kept_as(*model, config, 3, 1, kSharded[3]), config, optimizer,
-                       ledger);
+  ParamStorage storage(DeviceContext::open_host(), *model, kept_as(*model, config, 3, 1, kSharded[3]), config,
+                       optimizer, ledger);
   storage.initialise(3);
   const Stretch stretch = storage.stretch(0);
   float window[21], gradient[21];

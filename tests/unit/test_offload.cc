@@ -56,10 +56,10 @@ int64_t resident_bytes(const void* memory) {
 
 void what_was_written_is_there_in_the_next_use_and_counted(void**) {
   const Folder folder;
-  const auto backend = Backend::open_host();
+  const auto device = DeviceContext::open_host();
   Ledger ledger(100);  // of device memory
   {
-    OffloadMemory offload(*backend, folder.path);
+    OffloadMemory offload(*device, folder.path);
     OffloadedArray a(offload, ledger, Part::offload_state, 100000), b(offload, ledger, Part::offload_params, 50001);
     assert_int_equal(ledger.now()[static_cast<size_t>(Part::offload_state)], 100000);
     assert_int_equal(ledger.now()[static_cast<size_t>(Part::offload_params)], 50001);
@@ -86,9 +86,9 @@ void what_was_written_is_there_in_the_next_use_and_counted(void**) {
 
 void after_a_use_the_process_holds_no_page_of_it(void**) {
   const Folder folder;
-  const auto backend = Backend::open_host();
+  const auto device = DeviceContext::open_host();
   Ledger ledger(0);
-  OffloadMemory offload(*backend, folder.path);
+  OffloadMemory offload(*device, folder.path);
   const uint64_t bytes = 4 << 20;
   OffloadedArray memory(offload, ledger, Part::offload_state, bytes);
   void* data = memory.begin_use();
@@ -103,10 +103,10 @@ void after_a_use_the_process_holds_no_page_of_it(void**) {
 
 void the_file_has_no_name_while_it_is_used_and_afterwards(void**) {
   const Folder folder;
-  const auto backend = Backend::open_host();
+  const auto device = DeviceContext::open_host();
   Ledger ledger(0);
   {
-    OffloadMemory offload(*backend, folder.path);
+    OffloadMemory offload(*device, folder.path);
     OffloadedArray memory(offload, ledger, Part::offload_state, 12345);
     assert_true(folder.is_empty());
     struct stat info {};
@@ -120,23 +120,23 @@ void the_file_has_no_name_while_it_is_used_and_afterwards(void**) {
 
 void a_folder_that_cannot_be_written_is_named(void**) {
   const Folder folder;
-  const auto backend = Backend::open_host();
+  const auto device = DeviceContext::open_host();
   const std::string missing = std::string(folder.path) + "/missing", file = std::string(folder.path) + "/file";
-  expect_failure([&] { OffloadMemory(*backend, missing); }, GSEL_ERR_CONFIG, missing + ": ENOENT");
+  expect_failure([&] { OffloadMemory(*device, missing); }, GSEL_ERR_CONFIG, missing + ": ENOENT");
   std::ofstream(file) << "not a folder";
-  expect_failure([&] { OffloadMemory(*backend, file); }, GSEL_ERR_CONFIG, "train.offload_folder");
+  expect_failure([&] { OffloadMemory(*device, file); }, GSEL_ERR_CONFIG, "train.offload_folder");
   if (geteuid() != 0) {
     assert_int_equal(chmod(folder.path, 0500), 0);
-    expect_failure([&] { OffloadMemory(*backend, folder.path); }, GSEL_ERR_CONFIG, "EACCES");
+    expect_failure([&] { OffloadMemory(*device, folder.path); }, GSEL_ERR_CONFIG, "EACCES");
     assert_int_equal(chmod(folder.path, 0700), 0);
   }
 }
 
 void a_full_disk_is_told_before_anything_is_mapped(void**) {
   const Folder folder;
-  const auto backend = Backend::open_host();
+  const auto device = DeviceContext::open_host();
   Ledger ledger(0);
-  OffloadMemory offload(*backend, folder.path);
+  OffloadMemory offload(*device, folder.path);
   const uint64_t too_much = uint64_t{1} << 55;
   expect_failure([&] { OffloadedArray(offload, ledger, Part::offload_state, too_much); }, GSEL_ERR_NOMEM,
                  "train.offload_folder");
@@ -161,7 +161,7 @@ void storage_counts_what_a_step_moves_to_and_from_offload_memory(void**) {
   program.buckets[0].flags = GSEL_BUCKET_SHARD_STATE | GSEL_BUCKET_SHARD_GRADIENT | GSEL_BUCKET_SHARD_PARAM |
                              GSEL_BUCKET_OFFLOAD_STATE | GSEL_BUCKET_OFFLOAD_PARAM;
   Ledger ledger(0);
-  ParamStorage storage(Backend::open_host(), *model, program, config, optimizer, ledger);
+  ParamStorage storage(DeviceContext::open_host(), *model, program, config, optimizer, ledger);
   storage.initialise(5);
   const uint64_t in = storage.offload_bytes_in(), out = storage.offload_bytes_out(), shard = 254;
 

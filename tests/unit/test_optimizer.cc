@@ -2,7 +2,7 @@
 // no division into shards matters, and the learning rate over time.
 #include <cmath>
 
-#include "comm/host/optimizer_kernels.h"
+#include "device/host/optimizer_kernels.h"
 #include "support/stretch.h"
 
 namespace {
@@ -45,16 +45,16 @@ std::vector<ParamOf> params() {
 int n_steps = 0;
 gsel_status counted_step(void* ctx, const gsel_optimizer_step* step, gsel_stream* stream, gsel_error** err) {
   ++n_steps;
-  return gsel::host_backend_table().optimizer_step(ctx, step, stream, err);
+  return gsel::host_device_table().optimizer_step(ctx, step, stream, err);
 }
-std::shared_ptr<gsel::Backend> counting_backend() {
-  static const gsel_backend_v1 table = [] {
-    gsel_backend_v1 t = gsel::host_backend_table();
+std::shared_ptr<gsel::DeviceContext> counting_device() {
+  static const gsel_device_v1 table = [] {
+    gsel_device_v1 t = gsel::host_device_table();
     t.optimizer_step = counted_step;
     return t;
   }();
   n_steps = 0;
-  return std::make_shared<gsel::Backend>(table, 0);
+  return std::make_shared<gsel::DeviceContext>(table, 0);
 }
 
 // The same by hand: each parameter alone, with the rates its description asks for.
@@ -74,21 +74,21 @@ void step_by_hand(const Bucket& bucket, int32_t kind, double momentum, const Ste
     s.learning_rate = 0.01 * param.lr_factor;
     s.weight_decay = param.flags & GSEL_PARAM_NO_DECAY ? 0 : 0.1;
     s.momentum = momentum, s.beta1 = 0.9, s.beta2 = 0.999, s.epsilon = 1e-8;
-    gsel::host::elementwise_step(gsel::shm::best_isa(), s);
+    gsel::host::elementwise_step(gsel::host::best_isa(), s);
     first += param.n_elems;
   }
 }
 
 void each_parameter_gets_the_rates_its_description_asks_for(void**) {
   const Bucket bucket(params());
-  const auto backend = gsel::Backend::open_host();
+  const auto device = gsel::DeviceContext::open_host();
   for (const Kind& kind : kElementwise)
     for (const double momentum : {0.0, 0.5}) {
       const Optimizer optimizer(config_of(kind.name, momentum), bucket.model, nullptr);
       Owner got(bucket, optimizer, 0, bucket.count(), GSEL_BF16), expected(bucket, optimizer, 0, bucket.count());
       for (int64_t step = 0; step < 3; ++step) {
         const StepScale scale{step, 0.125, 0.75};
-        optimizer.step(*backend, got.stretch, scale, bucket.params, no_sum);
+        optimizer.step(*device, got.stretch, scale, bucket.params, no_sum);
         step_by_hand(bucket, kind.kind, momentum, scale, expected);
       }
       if (!same(got.values, expected.values)) fail_msg("%s with momentum %g differs", kind.name, momentum);
@@ -100,15 +100,14 @@ void each_parameter_gets_the_rates_its_description_asks_for(void**) {
 
 void any_division_into_shards_gives_the_same_bits(void**) {
   Bucket bucket(params());
-  const auto backend = gsel::Backend::open_host();
+  const auto device = gsel::DeviceContext::open_host();
   for (const Kind& kind : kElementwise) {
     const Optimizer optimizer(config_of(kind.name, 0.5), bucket.model, nullptr);
     std::vector<float> whole;
     for (const int n : {1, 2, 3, 5, 8, 100}) {
       const auto all = owners(bucket, optimizer, n);
       for (int64_t step = 0; step < 3; ++step)
-        for (const auto& owner : all)
-          optimizer.step(*backend, owner->stretch, {step, 0.5, 0.25}, bucket.params, no_sum);
+        for (const auto& owner : all) optimizer.step(*device, owner->stretch, {step, 0.5, 0.25}, bucket.params, no_sum);
       if (n == 1) whole = values_of(bucket, all);
       if (!same(values_of(bucket, all), whole)) fail_msg("%s in %d shards differs", kind.name, n);
       for (const auto& owner : all) owner->check_rest();
@@ -120,7 +119,7 @@ void any_division_into_shards_gives_the_same_bits(void**) {
 // its moments are rounded in other blocks, and no others are.
 void eight_bit_state_depends_on_where_a_parameter_is_cut_alone(void**) {
   const Bucket bucket(params());
-  const auto backend = gsel::Backend::open_host();
+  const auto device = gsel::DeviceContext::open_host();
   const Optimizer optimizer(config_of("adamw_8bit"), bucket.model, nullptr);
   const auto stepped = [&](std::vector<int64_t> cuts) {
     std::vector<float> values;
@@ -129,7 +128,7 @@ void eight_bit_state_depends_on_where_a_parameter_is_cut_alone(void**) {
     for (const int64_t to : cuts) {
       Owner owner(bucket, optimizer, from, to);
       for (int64_t step = 0; step < 5; ++step)
-        optimizer.step(*backend, owner.stretch, {step, 0.5, 0.25}, bucket.params, no_sum);
+        optimizer.step(*device, owner.stretch, {step, 0.5, 0.25}, bucket.params, no_sum);
       owner.check_rest();
       values.insert(values.end(), owner.values.begin(), owner.values.end());
       from = to;
@@ -151,20 +150,20 @@ void touching_pieces_that_are_treated_alike_are_one_call(void**) {
                        {"d", {8}, GSEL_PARAM_NO_DECAY},
                        {"e", {8}, GSEL_PARAM_NO_DECAY, 0.5},
                        {"f", {8}}});
-  const auto backend = counting_backend();
+  const auto device = counting_device();
   const Optimizer sgd(config_of("sgd"), bucket.model, nullptr);
   Owner all(bucket, sgd, 0, bucket.count());
-  sgd.step(*backend, all.stretch, {}, bucket.params, no_sum);
+  sgd.step(*device, all.stretch, {}, bucket.params, no_sum);
   assert_int_equal(n_steps, 4);
   all.pieces[1].first = 12, all.pieces[1].count = 4;  // no longer beside the first
-  sgd.step(*backend, all.stretch, {}, bucket.params, no_sum);
+  sgd.step(*device, all.stretch, {}, bucket.params, no_sum);
   assert_int_equal(n_steps, 4 + 5);
   const Optimizer bytes(config_of("adamw_8bit"), bucket.model, nullptr);
   Owner blocks(bucket, bytes, 0, bucket.count());
-  bytes.step(*backend, blocks.stretch, {}, bucket.params, no_sum);
+  bytes.step(*device, blocks.stretch, {}, bucket.params, no_sum);
   assert_int_equal(n_steps, 4 + 5 + 6);
   Owner nothing(bucket, sgd, 48, 56);
-  sgd.step(*backend, nothing.stretch, {}, bucket.params, no_sum);
+  sgd.step(*device, nothing.stretch, {}, bucket.params, no_sum);
   assert_int_equal(n_steps, 4 + 5 + 6);
 }
 

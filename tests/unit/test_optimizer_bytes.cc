@@ -3,12 +3,12 @@
 #include <cmath>
 #include <set>
 
-#include "comm/host/optimizer_kernels.h"
+#include "device/host/optimizer_kernels.h"
 #include "support/vectors.h"
 
 namespace {
 
-using gsel::shm::Isa;
+using gsel::host::Isa;
 using namespace gsel_test;
 
 constexpr double kRate = 0.01, kBeta1 = 0.9, kBeta2 = 0.99;
@@ -92,7 +92,7 @@ struct WideArrays {
     s.count = param.size();
     s.t = t;
     s.gradient_scale = 1, s.learning_rate = kRate, s.beta1 = kBeta1, s.beta2 = kBeta2, s.epsilon = 1e-8;
-    gsel::host::elementwise_step(gsel::shm::best_isa(), s);
+    gsel::host::elementwise_step(gsel::host::best_isa(), s);
   }
 };
 
@@ -157,9 +157,9 @@ void small_moments_beside_large_ones_do_not_explode(void**) {
   std::ranges::fill(a.gradient, 1e-5f);
   a.gradient[0] = 1;
   const std::vector<float> before = a.param;
-  a.take_step(gsel::shm::best_isa(), 1, 0, 256, 0);
+  a.take_step(gsel::host::best_isa(), 1, 0, 256, 0);
   std::ranges::fill(a.gradient, 0.0f);
-  for (int64_t t = 2; t <= 20; ++t) a.take_step(gsel::shm::best_isa(), t, 0, 256, 0);
+  for (int64_t t = 2; t <= 20; ++t) a.take_step(gsel::host::best_isa(), t, 0, 256, 0);
   for (size_t i = 0; i < 256; ++i) assert_true(std::fabs(a.param[i] - before[i]) <= 20 * kRate);
 }
 
@@ -185,7 +185,7 @@ void eight_bits_stay_near_to_f32_over_200_steps(void**) {
       bytes.gradient[i] = curvature[i] * (bytes.param[i] - target[i]);
     }
     wide.take_step(t);
-    bytes.take_step(gsel::shm::best_isa(), t, 0, kCount, 0);
+    bytes.take_step(gsel::host::best_isa(), t, 0, kCount, 0);
   }
   for (size_t i = 0; i < kCount; ++i) {
     const double distance = std::fabs(static_cast<double>(wide.param[i]) - bytes.param[i]);

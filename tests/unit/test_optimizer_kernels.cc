@@ -2,13 +2,13 @@
 // cut and no instruction set changes a bit. 8-bit state has a test of its own.
 #include <cmath>
 
-#include "comm/host/cast_kernels.h"
-#include "comm/host/optimizer_kernels.h"
+#include "device/host/cast_kernels.h"
+#include "device/host/optimizer_kernels.h"
 #include "support/vectors.h"
 
 namespace {
 
-using gsel::shm::Isa;
+using gsel::host::Isa;
 using namespace gsel_test;
 
 struct Rule {

@@ -41,9 +41,9 @@ static const struct {
   const char* fixture;
   const char* reason;
 } kRefusals[] = {
-    {"wrong_major", "built for plugin ABI 2.1, this libgsel 0.1.0 accepts 1.0 to 1.1; rebuild against gsel 0.x"},
+    {"wrong_major", "built for plugin ABI 2.1, this libgsel 0.1.0 accepts 1.0 to 1.2; rebuild against gsel 0.x"},
     {"newer_minor",
-     "built for plugin ABI 1.9, this libgsel 0.1.0 accepts 1.0 to 1.1; update libgsel or rebuild against gsel 0.x"},
+     "built for plugin ABI 1.9, this libgsel 0.1.0 accepts 1.0 to 1.2; update libgsel or rebuild against gsel 0.x"},
     {"short_table", "its gsel_plugin_v1 has 16 bytes, plugin ABI 1.0 has 64 bytes; rebuild against gsel 0.x"},
     {"short_symbol",
      "its gsel_plugin_v1 in the file has 16 bytes, plugin ABI 1.0 has 64 bytes; rebuild against gsel 0.x"},
@@ -56,7 +56,7 @@ static const struct {
     {"probe_throws", "its probe threw an exception (thrown by a probe); plugins must not throw"},
     {"nameless", "is named NULL; lower case letters, digits and '_' would do"},
     {"bad_name", "is named \"Bad Name\"; lower case letters, digits and '_' would do"},
-    {"bad_kind", "is of kind 7; 1 (strategy) or 2 (backend) would do"},
+    {"bad_kind", "is of kind 7; 1 (strategy), 3 (device) or 4 (transport) would do"},
     {"no_table", "has no table; a gsel_strategy_v1 would do"},
     {"no_compile", "has no function compile, which a strategy needs"},
     {"reserved_set",
@@ -66,7 +66,8 @@ static const struct {
     {"twin_options", "two options are named \"stage\""},
     {"uneven_options", "option 1 has a struct_size of 56 and option 0 of 48; one for all would do"},
     {"overstated", "its gsel_plugin_v1 states 72 bytes and has 64 in the file; sizeof would do"},
-    {"half_backend", "has no function alloc, which a backend needs"},
+    {"half_device", "has no function describe, which a device needs"},
+    {"half_transport", "has no function link_join, which a transport needs"},
 };
 
 static void every_way_of_being_wrong_is_refused_in_its_words(void** state) {

@@ -34,7 +34,7 @@ void a_plugin_is_loaded_by_kind_and_name(void**) {
   const gsel_plugin_v1& plugin = gsel::load_plugin(GSEL_PLUGIN_STRATEGY, "good");
   assert_string_equal(plugin.name, "good");
   assert_ptr_equal(&plugin, &gsel::load_plugin(GSEL_PLUGIN_STRATEGY, "good"));
-  text_of_failure(GSEL_ERR_NOT_FOUND, [] { gsel::load_plugin(GSEL_PLUGIN_BACKEND, "good"); });
+  text_of_failure(GSEL_ERR_NOT_FOUND, [] { gsel::load_plugin(GSEL_PLUGIN_DEVICE, "good"); });
   remove_folder(&folder);
   assert_string_equal(plugin.version, "1.2.3");  // stays loaded though its file is gone
 }

@@ -2,7 +2,7 @@
 // how (link.h).
 #pragma once
 
-#include <gsel/plugin.h>
+#include <gsel/comm.h>
 
 #include <cstddef>
 #include <cstdint>

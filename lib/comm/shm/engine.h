@@ -6,7 +6,7 @@
 // does not wait for at once, and sleeps on a condition variable while there is nothing to do.
 #pragma once
 
-#include <gsel/plugin.h>
+#include <gsel/comm.h>
 
 #include <atomic>
 #include <condition_variable>

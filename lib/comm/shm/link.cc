@@ -162,11 +162,11 @@ void Link::run_alone(const Call& call, const Plan& plan) {
   if (!is_reduction(call.kind)) return copy_own_part(call, plan);
   const void* input = call.send + static_cast<size_t>(plan.slice(0).begin) * call.element;
   double factor = 1;
-  if (call.count > 0) reduce(fold_of(call, &factor), call.recv, &input, 1, call.count);
+  if (call.count > 0) host::reduce(fold_of(call, &factor), call.recv, &input, 1, call.count);
 }
 
-Fold Link::fold_of(const Call& call, double* factors) const {
-  Fold fold;
+host::Fold Link::fold_of(const Call& call, double* factors) const {
+  host::Fold fold;
   fold.dtype = call.dtype;
   fold.op = call.operation.op;
   fold.order = arena_->header().order;

@@ -18,8 +18,8 @@
 //   explain.cc      which protocol a call would take, and why
 //   record.cc       writing and reading the flight recorder
 //
-// A small allreduce goes through api/collective.cc, comm/communicator.cc and comm/check.cc (arguments) and host/link.cc
-// (the backend's table); then through link.cc, call.cc and plan.cc (its parameters), headers.cc and wait.cc (the header
+// A small allreduce goes through api/collective.cc, comm/communicator.cc and comm/check.cc (arguments) and shm/transport.cc
+// (the transport's table); then through link.cc, call.cc and plan.cc (its parameters), headers.cc and wait.cc (the header
 // line), small.cc and reduce/kernels.cc (the sum), and record.cc (the flight recorder). All of these but small.cc serve
 // every protocol.
 //
@@ -30,7 +30,7 @@
 // may be overwritten once all headers of call n have been seen.
 #pragma once
 
-#include <gsel/plugin.h>
+#include <gsel/transport.h>
 
 #include <algorithm>
 #include <array>
@@ -49,9 +49,9 @@
 #include "comm/shm/join/rendezvous.h"
 #include "comm/shm/message/transfer.h"
 #include "comm/shm/plan.h"
-#include "comm/shm/reduce/kernels.h"
 #include "comm/shm/tuning/tuning.h"
 #include "comm/shm/wait/patience.h"
+#include "device/host/reduce/kernels.h"
 
 namespace gsel::shm {
 
@@ -116,7 +116,7 @@ class Link {
   void require_room_for_records(const Call& call) const;
   void run_alone(const Call& call, const Plan& plan);
   void count_call(gsel_collective_kind kind, uint64_t bytes);
-  Fold fold_of(const Call& call, double* factors) const;  // factors: room for one per rank
+  host::Fold fold_of(const Call& call, double* factors) const;  // factors: room for one per rank
   void hit(Step step) { hit(step, number_); }
   void hit(Step step, uint64_t number) {
     if (faults_.armed()) faults_.strike(step, number);
@@ -246,7 +246,7 @@ class Link {
   void allreduce_staged_by_both(const Call& call);
   void copy_staged(const Call& call, const Plan& plan);
   void stage_slices(const Call& call, const Slices& slices, uint64_t chunk);
-  void reduce_slice(const Call& call, const Fold& fold, const Slices& slices, uint64_t chunk, char* out);
+  void reduce_slice(const Call& call, const host::Fold& fold, const Slices& slices, uint64_t chunk, char* out);
   void fetch_slices(const Call& call, const Slices& slices, uint64_t chunk);
   void copy_own_part(const Call& call, const Plan& plan);
   size_t block_bytes() const;

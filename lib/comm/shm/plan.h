@@ -2,7 +2,7 @@
 // know how the bytes get there.
 #pragma once
 
-#include <gsel/plugin.h>
+#include <gsel/comm.h>
 
 #include <cstddef>
 #include <cstdint>

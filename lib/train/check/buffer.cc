@@ -9,7 +9,7 @@
 
 #include "base/dtype.h"
 #include "base/random.h"
-#include "comm/floats.h"
+#include "device/formulas/floats.h"
 
 namespace gsel::check {
 namespace {

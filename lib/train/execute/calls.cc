@@ -82,7 +82,7 @@ void begin_async(State& s, const gsel_instr& instr, gsel_collective_kind kind) {
   count_under(s, instr.axis, kind, instr.kind);
   note_exposed(s, instr.axis, os::now_seconds() - began);
   s.compute_done.record(nullptr);
-  s.backend->run(&gsel_backend_v1::stream_wait_event, s.comm_stream->get(), s.compute_done.get());
+  s.device->run(&gsel_device_v1::stream_wait_event, s.comm_stream->get(), s.compute_done.get());
   bucket.began.record(s.comm_stream->get());
   bucket.under_way = instr.kind;
   bucket.posted_at = s.run->position;

@@ -152,7 +152,7 @@ void Executor::begin_evaluation(int64_t first_sample) {
   // Between steps nothing lives in the arena.
   if (s_.evaluation->plan.bytes() > s_.arena.bytes()) {
     s_.arena = {};
-    s_.arena = CountedMemory(s_.backend, s_.ledger, Part::windows, s_.evaluation->plan.bytes());
+    s_.arena = CountedMemory(s_.device, s_.ledger, Part::windows, s_.evaluation->plan.bytes());
   }
   begin(*s_.evaluation, first_sample);
 }
@@ -206,7 +206,7 @@ void Executor::end_all(std::string_view reason) noexcept {
   s_.validation.squares.under_way.reset();
   s_.validation.overflow.under_way.reset();
   try {
-    if (s_.comm_stream) s_.backend->run(&gsel_backend_v1::stream_wait, s_.comm_stream->get());
+    if (s_.comm_stream) s_.device->run(&gsel_device_v1::stream_wait, s_.comm_stream->get());
   } catch (...) {  // why its calls failed is known
   }
 }

@@ -1,6 +1,6 @@
 // train/execute/executor.h: runs a rank's program. It stops at each instruction that needs the embedder (an input, a
 // callback), hands it out as work, and goes on when the caller says that the work is complete. It runs all other
-// instructions itself, through the backend. This is pull mode; push mode is a loop over it. Does not know strategies,
+// instructions itself, through the device. This is pull mode; push mode is a loop over it. Does not know strategies,
 // nor what an instruction does:
 //   run.h            the kinds of runs through a program: a training step, an evaluation, an inference
 //   state.h          what instructions work on
@@ -60,7 +60,7 @@ class Executor {
   const Ledger& ledger() const { return s_.ledger; }
   // Memory that is free between steps.
   CountedMemory& arena() { return s_.arena; }
-  const std::shared_ptr<Backend>& backend() const { return s_.backend; }
+  const std::shared_ptr<DeviceContext>& device() const { return s_.device; }
   // The ranks that differ in their coordinate on one axis alone, how many they are, and which of them this rank is.
   Communicator& axis_comm(gsel_axis axis) { return s_.axis_comm(axis); }
   int32_t axis_size(gsel_axis axis) const { return s_.axis_size(axis); }

@@ -62,8 +62,8 @@ bool stays_in_place(Redistribution redistribution, int32_t ranks) {
   return ranks == 1 || redistribution == Redistribution::none || redistribution == Redistribution::allreduce;
 }
 
-Redistributor::Redistributor(std::shared_ptr<Backend> backend, const Model& model, int32_t ranks)
-    : backend_(std::move(backend)), model_(model), ranks_(ranks), shares_(model.values().size()) {}
+Redistributor::Redistributor(std::shared_ptr<DeviceContext> device, const Model& model, int32_t ranks)
+    : device_(std::move(device)), model_(model), ranks_(ranks), shares_(model.values().size()) {}
 
 // Ranks differ in the bounds of parts alone.
 void Redistributor::connect(Communicator& axis) {
@@ -71,12 +71,12 @@ void Redistributor::connect(Communicator& axis) {
   std::vector<int64_t> mine, all(n * static_cast<size_t>(ranks_));
   for (const Value& v : model_.values()) mine.insert(mine.end(), {v.part.begin, v.part.end});
   const uint64_t bytes = n * sizeof(int64_t);
-  Memory sent(backend_, bytes), came(backend_, bytes * static_cast<uint64_t>(ranks_));
-  backend_->run(&gsel_backend_v1::copy, sent.data(), static_cast<const void*>(mine.data()), bytes,
-                int32_t{GSEL_COPY_TO_DEVICE}, kNow);
+  Memory sent(device_, bytes), came(device_, bytes * static_cast<uint64_t>(ranks_));
+  device_->run(&gsel_device_v1::copy, sent.data(), static_cast<const void*>(mine.data()), bytes,
+               int32_t{GSEL_COPY_TO_DEVICE}, kNow);
   axis.collective(make_collective(GSEL_COLLECTIVE_ALLGATHER, sent.data(), came.data(), n, GSEL_I64));
-  backend_->run(&gsel_backend_v1::copy, static_cast<void*>(all.data()), static_cast<const void*>(came.data()),
-                bytes * static_cast<uint64_t>(ranks_), int32_t{GSEL_COPY_TO_HOST}, kNow);
+  device_->run(&gsel_device_v1::copy, static_cast<void*>(all.data()), static_cast<const void*>(came.data()),
+               bytes * static_cast<uint64_t>(ranks_), int32_t{GSEL_COPY_TO_HOST}, kNow);
   for (size_t v = 0; v < shares_.size(); ++v) {
     const Share& here = model_.values()[v].part;
     for (size_t coordinate = 0; coordinate < static_cast<size_t>(ranks_) && !here.is_whole(); ++coordinate) {
@@ -89,7 +89,7 @@ void Redistributor::connect(Communicator& axis) {
 }
 
 void Redistributor::copy(void* dst, const void* src, uint64_t bytes) const {
-  if (dst != src) backend_->run(&gsel_backend_v1::copy, dst, src, bytes, int32_t{GSEL_COPY_ON_DEVICE}, kNow);
+  if (dst != src) device_->run(&gsel_device_v1::copy, dst, src, bytes, int32_t{GSEL_COPY_ON_DEVICE}, kNow);
 }
 
 void Redistributor::copy_rows(void* dst, const void* src, const Rows& rows, gsel_dtype dtype) const {
@@ -97,10 +97,7 @@ void Redistributor::copy_rows(void* dst, const void* src, const Rows& rows, gsel
   const uint64_t to = static_cast<uint64_t>(rows.dst_stride) * size,
                  from = static_cast<uint64_t>(rows.src_stride) * size;
   if (to == row && from == row) return copy(dst, src, row * static_cast<uint64_t>(rows.count));
-  if (backend_->table().copy_rows)
-    return backend_->run(&gsel_backend_v1::copy_rows, dst, to, src, from, row, static_cast<uint64_t>(rows.count), kNow);
-  for (uint64_t i = 0; i < static_cast<uint64_t>(rows.count); ++i)
-    copy(static_cast<char*>(dst) + i * to, static_cast<const char*>(src) + i * from, row);
+  device_->run(&gsel_device_v1::copy_rows, dst, to, src, from, row, static_cast<uint64_t>(rows.count), kNow);
 }
 
 // ---- parts, one behind the other --------------------------------------------------------------------------------

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "comm/communicator.h"
+#include "device/device.h"
 #include "model/model.h"
 #include "program/redistribution.h"
 
@@ -39,7 +40,7 @@ struct RedistributionJob {
 
 class Redistributor {
  public:
-  Redistributor(std::shared_ptr<Backend> backend, const Model& model, int32_t ranks);
+  Redistributor(std::shared_ptr<DeviceContext> device, const Model& model, int32_t ranks);
 
   // Learns what parts the other ranks of the axis have. A collective, once; only where there are several ranks.
   void connect(Communicator& axis);
@@ -74,7 +75,7 @@ class Redistributor {
   void take_slice(const RedistributionJob& job) const;
   void exchange(const RedistributionJob& job, const Call& call);
 
-  const std::shared_ptr<Backend> backend_;
+  const std::shared_ptr<DeviceContext> device_;
   const Model& model_;
   const int32_t ranks_;
   std::vector<std::vector<Share>> shares_;  // by value, then coordinate; none of one that is whole

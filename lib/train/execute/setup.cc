@@ -24,7 +24,7 @@ void follow_first_holders(State& s) {
 // on the first of them.
 void follow_first_coordinate(State& s) {
   Communicator& axis = s.axis_comm(s.sharing_axis());
-  const Memory room(s.backend, sizeof(float) * ParamStorage::kChunkElems);
+  const Memory room(s.device, sizeof(float) * ParamStorage::kChunkElems);
   s.params.initialise_alike(static_cast<uint64_t>(s.config.train.seed), axis.rank() == 0, [&](std::span<float> chunk) {
     s.copy(room.data(), chunk.data(), chunk.size_bytes(), GSEL_COPY_TO_DEVICE);
     axis.collective(make_collective(GSEL_COLLECTIVE_BROADCAST, room.data(), room.data(), chunk.size(), GSEL_F32, 0, 0));

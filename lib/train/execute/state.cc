@@ -20,10 +20,10 @@ void refuse_precision(const Model& model, const Config& config) {
 
 BucketState make_bucket(State& s, int32_t b) {
   const ProgramBucket& bucket = s.program().buckets[b];
-  BucketState state(s.backend);
+  BucketState state(s.device);
   state.counts = counts_for_tie(s.program(), b);
   if (bucket.compression != GSEL_COMPRESS_NONE)
-    state.compressor = make_compressor(s.backend, s.ledger, s.program(), b, static_cast<uint64_t>(s.config.train.seed));
+    state.compressor = make_compressor(s.device, s.ledger, s.program(), b, static_cast<uint64_t>(s.config.train.seed));
   if (!bucket.shards_state() || !(bucket.flags & GSEL_BUCKET_WHOLE_PARAMS)) return state;
   const std::vector<int64_t> bounds = shard_bounds(s.program(), b);
   for (size_t i = 0; i + 1 < bounds.size(); ++i)
@@ -38,42 +38,42 @@ State::State(const Model& m, const Program& program, const Config& c, const Opti
       config(c),
       optimizer(o),
       comms(comm, program),
-      backend(comm.backend()),
+      device(DeviceContext::open_host()),
       ledger(static_cast<uint64_t>(c.train.memory_bytes)),
-      params(backend, m, program, c, o, ledger),
+      params(device, m, program, c, o, ledger),
       training(m, program, params, arena),
-      arena(backend, ledger, Part::windows, training.plan.bytes()),
-      staging(backend, ledger, Part::staging, staging_bytes(program, o)),
-      compute_done(backend),
-      backward_done(backend),
-      began_event(backend),
+      arena(device, ledger, Part::windows, training.plan.bytes()),
+      staging(device, ledger, Part::staging, staging_bytes(program, o)),
+      compute_done(device),
+      backward_done(device),
+      began_event(device),
       messages(comm),
-      lender(backend, c.train.lending == "moved"),
-      redistributor(backend, m, program.mesh.sharing_size()),
+      lender(device, c.train.lending == "moved"),
+      redistributor(device, m, program.mesh.sharing_size()),
       loss_scale(c),
       non_finite(non_finite_of(c)),
       forecast(forecast_memory(m, program, o)),
       counts(comms, training.program.mesh) {
   refuse_precision(m, c);
   last_async.fill(-1);
-  if (comm.world_size() > 1) comm_stream = std::make_unique<Stream>(backend);
+  if (comm.world_size() > 1) comm_stream = std::make_unique<Stream>(device);
   for (size_t b = 0; b < program.buckets.size(); ++b) buckets.push_back(make_bucket(*this, static_cast<int32_t>(b)));
   if (has_optimistic_steps(program))
-    step_copy.emplace(backend, bucket_layouts(program, params), c.train.offload_folder, ledger);
+    step_copy.emplace(device, bucket_layouts(program, params), c.train.offload_folder, ledger);
 }
 
 void State::copy(void* dst, const void* src, uint64_t bytes, int32_t direction) const {
-  backend->run(&gsel_backend_v1::copy, dst, src, bytes, direction, static_cast<gsel_stream*>(nullptr));
+  device->run(&gsel_device_v1::copy, dst, src, bytes, direction, static_cast<gsel_stream*>(nullptr));
 }
 
 void State::add(void* dst, const void* src, gsel_dtype dtype, uint64_t elems) const {
-  backend->run(&gsel_backend_v1::add, dst, src, dtype, elems, static_cast<gsel_stream*>(nullptr));
+  device->run(&gsel_device_v1::add, dst, src, dtype, elems, static_cast<gsel_stream*>(nullptr));
 }
 
 double State::sum_squares(const float* data, uint64_t elems) const {
   double sum = 0;
-  backend->run(&gsel_backend_v1::sum_squares, static_cast<const void*>(data), gsel_dtype{GSEL_F32}, elems, &sum,
-               static_cast<gsel_stream*>(nullptr));
+  device->run(&gsel_device_v1::sum_squares, static_cast<const void*>(data), gsel_dtype{GSEL_F32}, elems, &sum,
+              static_cast<gsel_stream*>(nullptr));
   return sum;
 }
 

@@ -28,7 +28,7 @@ namespace gsel::execute {
 
 // What becomes of a bucket in the step under way.
 struct BucketState {
-  explicit BucketState(const std::shared_ptr<Backend>& backend) : began(backend), done(backend) {}
+  explicit BucketState(const std::shared_ptr<DeviceContext>& device) : began(device), done(device) {}
   Event began, done;              // of the collective under way
   gsel_instr_kind under_way = 0;  // its kind; 0: none
   size_t posted_at = 0;           // its position
@@ -88,7 +88,7 @@ struct State {
   const Config config;
   const Optimizer& optimizer;
   AxisComms comms;
-  std::shared_ptr<Backend> backend;
+  std::shared_ptr<DeviceContext> device;
   Ledger ledger;
   ParamStorage params;
   TrainingStep training;

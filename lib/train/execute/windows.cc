@@ -50,9 +50,8 @@ void close_gradient_window(State& s, int32_t b) {
 }
 
 void zero_gradient(State& s, int32_t p) {
-  s.backend->run(&gsel_backend_v1::zero, static_cast<void*>(s.params.gradient(p)),
-                 sizeof(float) * static_cast<uint64_t>(s.model.params()[p].n_elems),
-                 static_cast<gsel_stream*>(nullptr));
+  s.device->run(&gsel_device_v1::zero, static_cast<void*>(s.params.gradient(p)),
+                sizeof(float) * static_cast<uint64_t>(s.model.params()[p].n_elems), static_cast<gsel_stream*>(nullptr));
   s.run->weight_begun[p] = true;
 }
 

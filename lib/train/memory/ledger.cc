@@ -41,12 +41,12 @@ void Ledger::give_back(Part part, uint64_t bytes) {
   now_[static_cast<size_t>(part)] -= bytes;
 }
 
-CountedMemory::CountedMemory(std::shared_ptr<Backend> backend, Ledger& ledger, Part part, uint64_t bytes)
+CountedMemory::CountedMemory(std::shared_ptr<DeviceContext> device, Ledger& ledger, Part part, uint64_t bytes)
     : part_(part) {
   if (bytes == 0) return;
   ledger.take(part, bytes);
   try {
-    memory_ = Memory(std::move(backend), bytes);
+    memory_ = Memory(std::move(device), bytes);
   } catch (...) {
     ledger.give_back(part, bytes);
     throw;

@@ -6,7 +6,7 @@
 #include <memory>
 #include <utility>
 
-#include "comm/backend.h"
+#include "device/device.h"
 
 namespace gsel {
 
@@ -48,11 +48,11 @@ class Ledger {
   uint64_t peak_total_ = 0;
 };
 
-// Memory of the backend that stands in a ledger, which must live longer. Of 0 bytes: nullptr.
+// Memory of the device that stands in a ledger, which must live longer. Of 0 bytes: nullptr.
 class CountedMemory {
  public:
   CountedMemory() = default;
-  CountedMemory(std::shared_ptr<Backend> backend, Ledger& ledger, Part part, uint64_t bytes);
+  CountedMemory(std::shared_ptr<DeviceContext> device, Ledger& ledger, Part part, uint64_t bytes);
   CountedMemory(CountedMemory&& other) noexcept { swap(other); }
   CountedMemory& operator=(CountedMemory&& other) noexcept {
     swap(other);

@@ -16,13 +16,13 @@ constexpr char kPoison = '\xff';         // in every floating-point type: NaN
 
 }  // namespace
 
-Lender::Lender(std::shared_ptr<Backend> backend, bool moves) : backend_(std::move(backend)), moves_(moves) {
+Lender::Lender(std::shared_ptr<DeviceContext> device, bool moves) : device_(std::move(device)), moves_(moves) {
   if (moves_) poison_.assign(kPoisonBlock, kPoison);
 }
 
 void Lender::poison(void* memory, uint64_t bytes) const {
   for (uint64_t done = 0; done < bytes; done += kPoisonBlock)
-    backend_->run(&gsel_backend_v1::copy, static_cast<void*>(static_cast<char*>(memory) + done),
+    device_->run(&gsel_device_v1::copy, static_cast<void*>(static_cast<char*>(memory) + done),
                   static_cast<const void*>(poison_.data()), std::min(kPoisonBlock, bytes - done),
                   int32_t{GSEL_COPY_TO_DEVICE}, static_cast<gsel_stream*>(nullptr));
 }
@@ -33,7 +33,7 @@ char* Lender::memory_for(uint64_t bytes) {
   const bool wraps = next_ + size > ground;
   const uint64_t gap = wraps ? ground - next_ : 0;
   if (on_loan_ + gap + size > ground) {
-    grounds_.emplace_back(backend_, std::max(kLeastGround, kGroundsPerCall * (on_loan_ + size)));
+    grounds_.emplace_back(device_, std::max(kLeastGround, kGroundsPerCall * (on_loan_ + size)));
     poison(grounds_.back().data(), grounds_.back().bytes());
     next_ = on_loan_ = 0;
   } else if (wraps) {
@@ -50,8 +50,8 @@ void* Lender::lend_bytes(void* data, uint64_t bytes, Access access) {
   if (!data || !moves_) return data;
   char* memory = memory_for(bytes);
   if (access != Access::write)
-    backend_->run(&gsel_backend_v1::copy, static_cast<void*>(memory), static_cast<const void*>(data), bytes,
-                  int32_t{GSEL_COPY_ON_DEVICE}, static_cast<gsel_stream*>(nullptr));
+    device_->run(&gsel_device_v1::copy, static_cast<void*>(memory), static_cast<const void*>(data), bytes,
+                 int32_t{GSEL_COPY_ON_DEVICE}, static_cast<gsel_stream*>(nullptr));
   loans_.push_back({data, memory, bytes, access});
   return memory;
 }
@@ -64,8 +64,8 @@ gsel_tensor Lender::lend(gsel_tensor tensor, Access access) {
 void Lender::take_back() {
   for (const Loan& loan : loans_) {
     if (loan.access != Access::read)
-      backend_->run(&gsel_backend_v1::copy, loan.home, static_cast<const void*>(loan.lent), loan.bytes,
-                    int32_t{GSEL_COPY_ON_DEVICE}, static_cast<gsel_stream*>(nullptr));
+      device_->run(&gsel_device_v1::copy, loan.home, static_cast<const void*>(loan.lent), loan.bytes,
+                   int32_t{GSEL_COPY_ON_DEVICE}, static_cast<gsel_stream*>(nullptr));
     poison(loan.lent, loan.bytes);
   }
   loans_.clear();

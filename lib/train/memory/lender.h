@@ -7,13 +7,13 @@
 
 #include <vector>
 
-#include "comm/backend.h"
+#include "device/device.h"
 
 namespace gsel {
 
 class Lender {
  public:
-  Lender(std::shared_ptr<Backend> backend, bool moves);
+  Lender(std::shared_ptr<DeviceContext> device, bool moves);
 
   enum class Access : uint8_t { read, write, update };
   // A view to put in a call; `tensor.data` may be nullptr, which stays so. Valid until take_back.
@@ -24,7 +24,7 @@ class Lender {
   void take_back();
 
   bool moves() const { return moves_; }
-  // Overwrites memory of the backend with bytes that read as NaN.
+  // Overwrites memory of the device with bytes that read as NaN.
   void poison(void* memory, uint64_t bytes) const;
 
  private:
@@ -36,7 +36,7 @@ class Lender {
   };
   char* memory_for(uint64_t bytes);
 
-  std::shared_ptr<Backend> backend_;
+  std::shared_ptr<DeviceContext> device_;
   bool moves_;
   std::vector<Loan> loans_;
   // Loans go round in one stretch of memory, so that memory is lent again only after all the rest was. Where it

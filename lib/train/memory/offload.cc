@@ -39,10 +39,10 @@ int open_unnamed(const std::string& folder) {
 
 }  // namespace
 
-OffloadMemory::OffloadMemory(const Backend& backend, const std::string& folder)
+OffloadMemory::OffloadMemory(const DeviceContext& device, const std::string& folder)
     : folder_(folder.empty() ? temporary_folder() : folder), file_() {
-  if (&backend.table() != &host_backend_table())
-    fail(GSEL_ERR_UNSUPPORTED, "offload was asked for; offload memory exists for the host backend alone");
+  if (&device.table() != &host_device_table())
+    fail(GSEL_ERR_UNSUPPORTED, "offload was asked for; offload memory exists for the host device alone");
   file_ = os::Fd(open_unnamed(folder_));
   if (!file_)
     fail(GSEL_ERR_CONFIG,

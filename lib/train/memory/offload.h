@@ -1,6 +1,6 @@
 // train/memory/offload.h: offload memory: arrays that are needed only for a short part of each step. With the host
-// backend they lie in one file without a name, mapped into memory; after each use changed pages are written back and
-// dropped, so that they take no main memory. A device backend would keep them in host memory and copy: begin_use
+// device they lie in one file without a name, mapped into memory; after each use changed pages are written back and
+// dropped, so that they take no main memory. Another device would keep them in host memory and copy: begin_use
 // returns where they can be computed on, and end_use ends this.
 #pragma once
 
@@ -15,8 +15,8 @@ namespace gsel {
 class OffloadMemory {
  public:
   // folder: of the file; empty: the system's for temporary files. GSEL_ERR_CONFIG when no file can be made there,
-  // GSEL_ERR_UNSUPPORTED for another backend than the host's.
-  OffloadMemory(const Backend& backend, const std::string& folder);
+  // GSEL_ERR_UNSUPPORTED for another device than the host's.
+  OffloadMemory(const DeviceContext& device, const std::string& folder);
 
   // Makes room for bytes more at the end of the file, zero; returns where. GSEL_ERR_NOMEM when the disk is full.
   uint64_t extend(uint64_t bytes);
@@ -43,7 +43,7 @@ class OffloadedArray {
   }
   ~OffloadedArray();
 
-  // Where it can be read and written until end_use, for collectives and kernels of the backend.
+  // Where it can be read and written until end_use, for collectives and kernels of the device.
   void* begin_use();
   void end_use(bool written);
   uint64_t bytes() const { return bytes_; }

@@ -33,17 +33,17 @@ uint64_t step_copy_bytes(const BucketLayout& layout, bool with_gradient) {
   return bytes;
 }
 
-StepCopy::StepCopy(std::shared_ptr<Backend> backend, const std::vector<BucketLayout>& layouts,
+StepCopy::StepCopy(std::shared_ptr<DeviceContext> device, const std::vector<BucketLayout>& layouts,
                    const std::string& offload_folder, Ledger& ledger)
-    : backend_(std::move(backend)) {
+    : device_(std::move(device)) {
   for (const BucketLayout& layout : layouts) {
     Copy& entry = copies_.emplace_back();
     entry.layout = layout;
-    if (layout.offload_state && !offload_) offload_.emplace(*backend_, offload_folder);
+    if (layout.offload_state && !offload_) offload_.emplace(*device_, offload_folder);
     if (layout.offload_state)
       entry.far = OffloadedArray(*offload_, ledger, Part::offload_state, layout.copy_bytes);
     else
-      entry.near = CountedMemory(backend_, ledger, Part::step_copy, layout.copy_bytes);
+      entry.near = CountedMemory(device_, ledger, Part::step_copy, layout.copy_bytes);
   }
 }
 
@@ -51,8 +51,8 @@ void StepCopy::copy(const Copy& entry, const Stretch& stretch, char* kept, bool 
   for (const Array& array : arrays_of(entry.layout, entry.layout.copies_gradient, stretch)) {
     void *to = back ? array.data : kept, *from = back ? kept : array.data;
     if (array.bytes)
-      backend_->run(&gsel_backend_v1::copy, to, static_cast<const void*>(from), array.bytes,
-                    int32_t{GSEL_COPY_ON_DEVICE}, static_cast<gsel_stream*>(nullptr));
+      device_->run(&gsel_device_v1::copy, to, static_cast<const void*>(from), array.bytes, int32_t{GSEL_COPY_ON_DEVICE},
+                   static_cast<gsel_stream*>(nullptr));
     kept += round_up(array.bytes, kTensorAlign);
   }
 }

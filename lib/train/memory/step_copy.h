@@ -17,7 +17,7 @@ class StepCopy {
  public:
   // Memory for a copy of each bucket that is stepped here. The ledger must live longer. GSEL_ERR_NOMEM, those of
   // OffloadMemory.
-  StepCopy(std::shared_ptr<Backend> backend, const std::vector<BucketLayout>& layouts,
+  StepCopy(std::shared_ptr<DeviceContext> device, const std::vector<BucketLayout>& layouts,
            const std::string& offload_folder, Ledger& ledger);
   StepCopy(const StepCopy&) = delete;
   StepCopy& operator=(const StepCopy&) = delete;
@@ -41,7 +41,7 @@ class StepCopy {
   };
   void copy(const Copy& entry, const Stretch& stretch, char* kept, bool back) const;
 
-  std::shared_ptr<Backend> backend_;
+  std::shared_ptr<DeviceContext> device_;
   std::optional<OffloadMemory> offload_;  // before what lies in it
   std::vector<Copy> copies_;              // by bucket
 };

@@ -4,13 +4,13 @@
 #include <algorithm>
 
 #include "base/dtype.h"
-#include "comm/floats.h"
+#include "device/formulas/floats.h"
 #include "train/memory/initial.h"
 
 namespace gsel {
 namespace {
 
-// To nearest, ties to even, as a cast of the backend does.
+// To nearest, ties to even, as a cast of the device does.
 std::vector<uint16_t> rounded(std::span<const float> values, gsel_dtype dtype) {
   std::vector<uint16_t> result(values.size());
   for (size_t i = 0; i < values.size(); ++i)
@@ -20,18 +20,18 @@ std::vector<uint16_t> rounded(std::span<const float> values, gsel_dtype dtype) {
 
 }  // namespace
 
-ParamStorage::ParamStorage(std::shared_ptr<Backend> backend, const Model& model, const Program& program,
+ParamStorage::ParamStorage(std::shared_ptr<DeviceContext> device, const Model& model, const Program& program,
                            const Config& config, const Optimizer& optimizer, Ledger& ledger)
-    : backend_(std::move(backend)), model_(model), homes_(model.params().size()) {
+    : device_(std::move(device)), model_(model), homes_(model.params().size()) {
   const std::vector<ProgramBucket> buckets = stored_buckets(program);
   const std::vector<BucketLayout> layouts = layouts_of(program, optimizer);
   if (std::ranges::any_of(layouts, [](const BucketLayout& l) { return l.offload_state || l.offload_params; }))
-    offload_.emplace(*backend_, config.train.offload_folder);
+    offload_.emplace(*device_, config.train.offload_folder);
   for (size_t b = 0; b < buckets.size(); ++b) make_block(layouts[b], buckets[b].params, ledger);
 }
 
 void ParamStorage::zero(void* data, uint64_t bytes) const {
-  if (bytes) backend_->run(&gsel_backend_v1::zero, data, bytes, static_cast<gsel_stream*>(nullptr));
+  if (bytes) device_->run(&gsel_device_v1::zero, data, bytes, static_cast<gsel_stream*>(nullptr));
 }
 
 // The file of offload memory is zero from the start.
@@ -40,7 +40,7 @@ ParamStorage::Kept ParamStorage::make(bool is_offloaded, Part near, Part far, ui
   if (is_offloaded) {
     kept.far = OffloadedArray(*offload_, ledger, far, bytes);
   } else {
-    kept.near = CountedMemory(backend_, ledger, near, bytes);
+    kept.near = CountedMemory(device_, ledger, near, bytes);
     zero(kept.near.data(), bytes);
   }
   return kept;
@@ -51,7 +51,7 @@ void ParamStorage::make_block(const BucketLayout& layout, const std::vector<int3
   block.layout = layout;
   block.params = params;
   block.kept_params = make(layout.offload_params, Part::params, Part::offload_params, layout.param_bytes, ledger);
-  block.kept_gradient = CountedMemory(backend_, ledger, Part::gradients, layout.gradient_bytes);
+  block.kept_gradient = CountedMemory(device_, ledger, Part::gradients, layout.gradient_bytes);
   zero(block.kept_gradient.data(), layout.gradient_bytes);
   block.master = make(layout.offload_state, Part::master, Part::offload_state, layout.master_bytes, ledger);
   for (int i = 0; i < kMostStates; ++i)
@@ -132,11 +132,10 @@ void ParamStorage::write_initial(const Block& block, int64_t first, std::span<co
     if (!memory || from >= until) return;
     const std::span<const float> written = values.subspan(from - first, until - from);
     const std::vector<uint16_t> narrow = dtype == GSEL_F32 ? std::vector<uint16_t>{} : rounded(written, dtype);
-    backend_->run(&gsel_backend_v1::copy,
-                  static_cast<void*>(memory + static_cast<uint64_t>(from - range.begin) * dtype_bytes(dtype)),
-                  dtype == GSEL_F32 ? static_cast<const void*>(written.data()) : narrow.data(),
-                  written.size() * dtype_bytes(dtype), int32_t{GSEL_COPY_TO_DEVICE},
-                  static_cast<gsel_stream*>(nullptr));
+    device_->run(&gsel_device_v1::copy,
+                 static_cast<void*>(memory + static_cast<uint64_t>(from - range.begin) * dtype_bytes(dtype)),
+                 dtype == GSEL_F32 ? static_cast<const void*>(written.data()) : narrow.data(),
+                 written.size() * dtype_bytes(dtype), int32_t{GSEL_COPY_TO_DEVICE}, static_cast<gsel_stream*>(nullptr));
   };
   put(to.params, to.kept, layout.dtype);
   put(to.master, layout.own, GSEL_F32);
@@ -183,11 +182,11 @@ void ParamStorage::place_shard(int32_t bucket, gsel_stream* stream) {
   Block& block = blocks_[bucket];
   if (block.layout.whole_params || !block.layout.param_bytes) return;
   const void* shard = block.kept_params.begin_use();
-  backend_->run(&gsel_backend_v1::copy,
-                static_cast<void*>(static_cast<char*>(block.whole_params) + kept_bytes(block, block.layout.own.begin)),
-                shard, block.layout.param_bytes, int32_t{GSEL_COPY_ON_DEVICE}, stream);
+  device_->run(&gsel_device_v1::copy,
+               static_cast<void*>(static_cast<char*>(block.whole_params) + kept_bytes(block, block.layout.own.begin)),
+               shard, block.layout.param_bytes, int32_t{GSEL_COPY_ON_DEVICE}, stream);
   if (!block.layout.offload_params) return;
-  if (stream) backend_->run(&gsel_backend_v1::stream_wait, stream);
+  if (stream) device_->run(&gsel_device_v1::stream_wait, stream);
   block.kept_params.end_use(false);
 }
 

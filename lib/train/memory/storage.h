@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/config.h"
-#include "comm/backend.h"
+#include "device/device.h"
 #include "model/model.h"
 #include "program/program.h"
 #include "train/memory/layout.h"
@@ -23,7 +23,7 @@ namespace gsel {
 class ParamStorage {
  public:
   // Everything kept, states zero. The ledger must live longer. GSEL_ERR_NOMEM, those of OffloadMemory.
-  ParamStorage(std::shared_ptr<Backend> backend, const Model& model, const Program& program, const Config& config,
+  ParamStorage(std::shared_ptr<DeviceContext> device, const Model& model, const Program& program, const Config& config,
                const Optimizer& optimizer, Ledger& ledger);
   ParamStorage(const ParamStorage&) = delete;
   ParamStorage& operator=(const ParamStorage&) = delete;
@@ -120,7 +120,7 @@ class ParamStorage {
   void zero(void* data, uint64_t bytes) const;
   uint64_t kept_bytes(const Block& block, int64_t elems) const;
 
-  std::shared_ptr<Backend> backend_;
+  std::shared_ptr<DeviceContext> device_;
   const Model& model_;
   std::optional<OffloadMemory> offload_;  // before what lies in it
   std::vector<Home> homes_;               // by parameter

@@ -15,11 +15,11 @@ gsel_dtype sent_dtype(int32_t compression) {
 
 class RoundingCompressor : public Compressor {
  public:
-  RoundingCompressor(std::shared_ptr<Backend> backend, Ledger& ledger, const Program& program, int32_t bucket)
+  RoundingCompressor(std::shared_ptr<DeviceContext> device, Ledger& ledger, const Program& program, int32_t bucket)
       : Compressor(program, bucket),
-        backend_(backend),
+        device_(device),
         dtype_(sent_dtype(program.buckets[bucket].compression)),
-        rounded_(std::move(backend), ledger, Part::compression, bytes(elems_)) {}
+        rounded_(std::move(device), ledger, Part::compression, bytes(elems_)) {}
 
   static uint64_t bytes(int64_t elems) { return static_cast<uint64_t>(elems) * 2; }
 
@@ -27,14 +27,14 @@ class RoundingCompressor : public Compressor {
   void compress(Communicator& comm, float* gradients, double, gsel_stream* stream) override {
     const auto count = static_cast<uint64_t>(elems_);
     void* rounded = rounded_.data();
-    backend_->run(&gsel_backend_v1::cast, rounded, dtype_, static_cast<const void*>(gradients), gsel_dtype{GSEL_F32},
-                  count, stream);
+    device_->run(&gsel_device_v1::cast, rounded, dtype_, static_cast<const void*>(gradients), gsel_dtype{GSEL_F32},
+                 count, stream);
     comm.collective(make_collective(GSEL_COLLECTIVE_ALLREDUCE, rounded, rounded, count, dtype_, GSEL_SUM), stream);
-    backend_->run(&gsel_backend_v1::cast, static_cast<void*>(gradients), gsel_dtype{GSEL_F32},
-                  static_cast<const void*>(rounded), dtype_, count, stream);
+    device_->run(&gsel_device_v1::cast, static_cast<void*>(gradients), gsel_dtype{GSEL_F32},
+                 static_cast<const void*>(rounded), dtype_, count, stream);
   }
 
-  std::shared_ptr<Backend> backend_;
+  std::shared_ptr<DeviceContext> device_;
   gsel_dtype dtype_;
   CountedMemory rounded_;
 };
@@ -68,21 +68,21 @@ void Compressor::begin(Communicator& comm, float* gradients, int64_t step, doubl
                   stream);
 }
 
-std::unique_ptr<Compressor> make_compressor(std::shared_ptr<Backend> backend, Ledger& ledger, const Program& program,
-                                            int32_t bucket, uint64_t seed) {
+std::unique_ptr<Compressor> make_compressor(std::shared_ptr<DeviceContext> device, Ledger& ledger,
+                                            const Program& program, int32_t bucket, uint64_t seed) {
   switch (program.buckets[bucket].compression) {
     case GSEL_COMPRESS_NONE:
       return nullptr;
     case GSEL_COMPRESS_F16:
     case GSEL_COMPRESS_BF16:
-      return std::make_unique<RoundingCompressor>(std::move(backend), ledger, program, bucket);
+      return std::make_unique<RoundingCompressor>(std::move(device), ledger, program, bucket);
     case GSEL_COMPRESS_LOW_RANK:
-      if (&backend->table() != &host_backend_table())
+      if (&device->table() != &host_device_table())
         fail(GSEL_ERR_UNSUPPORTED,
              "bucket {} is to be reduced in low rank, which works on host memory alone; on this device f16, bf16 or no "
              "compression would do",
              bucket);
-      return std::make_unique<LowRankCompressor>(std::move(backend), ledger, program, bucket, seed);
+      return std::make_unique<LowRankCompressor>(std::move(device), ledger, program, bucket, seed);
     default:
       fail(GSEL_ERR_PROGRAM, "bucket {} has compression {}, which does not exist", bucket,
            program.buckets[bucket].compression);

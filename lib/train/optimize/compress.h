@@ -33,9 +33,9 @@ class Compressor {
   int64_t start_ = 0;
 };
 
-// nullptr: the bucket is not compressed. GSEL_ERR_UNSUPPORTED for low rank on a backend other than the host's.
+// nullptr: the bucket is not compressed. GSEL_ERR_UNSUPPORTED for low rank on a device other than the host.
 //   seed  the training's: the same on all ranks
-std::unique_ptr<Compressor> make_compressor(std::shared_ptr<Backend> backend, Ledger& ledger, const Program& program,
-                                            int32_t bucket, uint64_t seed);
+std::unique_ptr<Compressor> make_compressor(std::shared_ptr<DeviceContext> device, Ledger& ledger,
+                                            const Program& program, int32_t bucket, uint64_t seed);
 
 }  // namespace gsel

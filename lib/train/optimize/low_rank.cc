@@ -16,7 +16,7 @@
 
 #include "base/align.h"
 #include "base/random.h"
-#include "comm/host/stream.h"
+#include "device/host/stream.h"
 
 namespace gsel {
 namespace {
@@ -44,12 +44,12 @@ uint64_t LowRankCompressor::bytes(const LowRankParts& parts, bool keeps_two) {
   return aligned(parts.left_elems + parts.plain_elems) + (keeps_two ? 2 : 1) * kept;
 }
 
-LowRankCompressor::LowRankCompressor(std::shared_ptr<Backend> backend, Ledger& ledger, const Program& program,
+LowRankCompressor::LowRankCompressor(std::shared_ptr<DeviceContext> device, Ledger& ledger, const Program& program,
                                      int32_t bucket, uint64_t seed)
     : Compressor(program, bucket),
       parts_(low_rank_parts(program, bucket)),
       keeps_two_(can_skip(program)),
-      memory_(std::move(backend), ledger, Part::compression, bytes(parts_, keeps_two_)) {
+      memory_(std::move(device), ledger, Part::compression, bytes(parts_, keeps_two_)) {
   if (parts_.matrices.empty()) return;
   uint64_t offset = 0;
   auto take = [&](int64_t elems) {

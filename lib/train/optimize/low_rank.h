@@ -12,10 +12,10 @@ namespace gsel {
 // Whether a step can end without an update: where it looks for gradients that are not finite, by itself or in a norm.
 bool can_skip(const Program& program);
 
-// Works on host memory, in the stream's thread: the host's backend alone.
+// Works on host memory, in the stream's thread: the host device alone.
 class LowRankCompressor : public Compressor {
  public:
-  LowRankCompressor(std::shared_ptr<Backend> backend, Ledger& ledger, const Program& program, int32_t bucket,
+  LowRankCompressor(std::shared_ptr<DeviceContext> device, Ledger& ledger, const Program& program, int32_t bucket,
                     uint64_t seed);
 
   // keeps_two: as a program needs that can skip a step.

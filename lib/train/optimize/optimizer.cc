@@ -1,4 +1,4 @@
-// train/optimize/optimizer.cc: see optimizer.h. The built-in rules, which are kernels of the backend; the embedder's
+// train/optimize/optimizer.cc: see optimizer.h. The built-in rules, which are kernels of the device; the embedder's
 // stands in optimizer_user.cc.
 #include "train/optimize/optimizer.h"
 
@@ -108,16 +108,16 @@ Optimizer::Rates Optimizer::rates_of(const Piece& piece, const StepScale& scale)
   return rates;
 }
 
-void Optimizer::step(const Backend& backend, const Stretch& stretch, const StepScale& scale,
+void Optimizer::step(const DeviceContext& device, const Stretch& stretch, const StepScale& scale,
                      std::span<const int32_t> params, const SumOverOwners& sum_over_owners) const {
   if (user_)
-    step_user(backend, stretch, scale, params, sum_over_owners);
+    step_user(device, stretch, scale, params, sum_over_owners);
   else
-    step_built_in(backend, stretch, scale);
+    step_built_in(device, stretch, scale);
 }
 
 // Pieces that touch and are treated alike are one call, except that each begins blocks of its own in 8-bit state.
-void Optimizer::step_built_in(const Backend& backend, const Stretch& stretch, const StepScale& scale) const {
+void Optimizer::step_built_in(const DeviceContext& device, const Stretch& stretch, const StepScale& scale) const {
   const bool bytes = kind_ == GSEL_OPTIMIZER_ADAMW_8BIT;
   gsel_optimizer_step step{};
   step.struct_size = sizeof step;
@@ -155,8 +155,8 @@ void Optimizer::step_built_in(const Backend& backend, const Stretch& stretch, co
     step.learning_rate = rates.learning;
     step.weight_decay = rates.decay;
     step.param16 = rounded_at(stretch, first);
-    backend.run(&gsel_backend_v1::optimizer_step, static_cast<const gsel_optimizer_step*>(&step),
-                static_cast<gsel_stream*>(nullptr));
+    device.run(&gsel_device_v1::optimizer_step, static_cast<const gsel_optimizer_step*>(&step),
+               static_cast<gsel_stream*>(nullptr));
     block += blocks_of(count);
   }
 }

@@ -1,4 +1,4 @@
-// train/optimize/optimizer.h: the rule that turns gradients into new parameters: a built-in kernel of the backend, or
+// train/optimize/optimizer.h: the rule that turns gradients into new parameters: a built-in kernel of the device, or
 // the embedder's. Works on the range of a bucket that this rank owns. Does not know who owns the rest.
 #pragma once
 
@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/config.h"
-#include "comm/backend.h"
+#include "device/device.h"
 #include "model/model.h"
 
 namespace gsel {
@@ -65,14 +65,14 @@ class Optimizer {
   // called equally often, with equally many numbers, on each (two per parameter of the bucket, for norms).
   // GSEL_ERR_CALLBACK with the parameter and the text that the embedder's function wrote.
   using SumOverOwners = std::function<void(std::span<double>)>;
-  void step(const Backend& backend, const Stretch& stretch, const StepScale& scale, std::span<const int32_t> params,
-            const SumOverOwners& sum_over_owners) const;
+  void step(const DeviceContext& device, const Stretch& stretch, const StepScale& scale,
+            std::span<const int32_t> params, const SumOverOwners& sum_over_owners) const;
 
  private:
   struct Rates;
   Rates rates_of(const Piece& piece, const StepScale& scale) const;
-  void step_built_in(const Backend& backend, const Stretch& stretch, const StepScale& scale) const;
-  void step_user(const Backend& backend, const Stretch& stretch, const StepScale& scale,
+  void step_built_in(const DeviceContext& device, const Stretch& stretch, const StepScale& scale) const;
+  void step_user(const DeviceContext& device, const Stretch& stretch, const StepScale& scale,
                  std::span<const int32_t> params, const SumOverOwners& sum_over_owners) const;
   void call_user(const Stretch& stretch, const Piece& piece, const StepScale& scale, gsel_optimizer_call call) const;
 

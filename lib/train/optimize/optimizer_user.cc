@@ -12,7 +12,8 @@ namespace {
 auto* const kNow = static_cast<gsel_stream*>(nullptr);
 
 // Squares of a parameter and of its update, side by side, by index in `params`. What this rank owns nothing of is zero.
-std::vector<double> sums_of_squares(const Backend& backend, const Stretch& stretch, std::span<const int32_t> params) {
+std::vector<double> sums_of_squares(const DeviceContext& device, const Stretch& stretch,
+                                    std::span<const int32_t> params) {
   std::vector<double> sums(2 * params.size());
   for (const Piece& piece : stretch.pieces) {
     const auto index = static_cast<size_t>(std::ranges::find(params, piece.param) - params.begin());
@@ -21,41 +22,41 @@ std::vector<double> sums_of_squares(const Backend& backend, const Stretch& stret
     const float* of[2] = {stretch.values + piece.first, stretch.gradient + piece.first};
     for (size_t which = 0; which < 2; ++which) {
       double sum = 0;
-      backend.run(&gsel_backend_v1::sum_squares, static_cast<const void*>(of[which]), gsel_dtype{GSEL_F32},
-                  static_cast<uint64_t>(piece.count), &sum, kNow);
+      device.run(&gsel_device_v1::sum_squares, static_cast<const void*>(of[which]), gsel_dtype{GSEL_F32},
+                 static_cast<uint64_t>(piece.count), &sum, kNow);
       sums[2 * index + which] += sum;
     }
   }
   return sums;
 }
 
-void scale_gradient(const Backend& backend, const Stretch& stretch, const Piece& piece, double factor) {
+void scale_gradient(const DeviceContext& device, const Stretch& stretch, const Piece& piece, double factor) {
   if (factor == 1) return;
-  backend.run(&gsel_backend_v1::scale, static_cast<void*>(stretch.gradient + piece.first), gsel_dtype{GSEL_F32}, factor,
-              static_cast<uint64_t>(piece.count), kNow);
+  device.run(&gsel_device_v1::scale, static_cast<void*>(stretch.gradient + piece.first), gsel_dtype{GSEL_F32}, factor,
+             static_cast<uint64_t>(piece.count), kNow);
 }
 
-void round_values(const Backend& backend, const Stretch& stretch, const Piece& piece) {
+void round_values(const DeviceContext& device, const Stretch& stretch, const Piece& piece) {
   if (!stretch.rounded) return;
-  backend.run(&gsel_backend_v1::cast, static_cast<void*>(static_cast<uint16_t*>(stretch.rounded) + piece.first),
-              stretch.rounded_dtype, static_cast<const void*>(stretch.values + piece.first), gsel_dtype{GSEL_F32},
-              static_cast<uint64_t>(piece.count), kNow);
+  device.run(&gsel_device_v1::cast, static_cast<void*>(static_cast<uint16_t*>(stretch.rounded) + piece.first),
+             stretch.rounded_dtype, static_cast<const void*>(stretch.values + piece.first), gsel_dtype{GSEL_F32},
+             static_cast<uint64_t>(piece.count), kNow);
 }
 
 }  // namespace
 
-void Optimizer::step_user(const Backend& backend, const Stretch& stretch, const StepScale& scale,
+void Optimizer::step_user(const DeviceContext& device, const Stretch& stretch, const StepScale& scale,
                           std::span<const int32_t> params, const SumOverOwners& sum_over_owners) const {
   for (const Piece& piece : stretch.pieces) {
     const int64_t whole = model_.params()[piece.param].n_elems;
     if (needs_whole_params() && (piece.param_first != 0 || piece.count != whole))
       fail(GSEL_ERR_INTERNAL, "elements [{}, {}) of {} of parameter \"{}\" came to an optimizer of whole parameters",
            piece.param_first, piece.param_first + piece.count, whole, model_.params()[piece.param].name);
-    scale_gradient(backend, stretch, piece, rates_of(piece, scale).gradient);
+    scale_gradient(device, stretch, piece, rates_of(piece, scale).gradient);
     call_user(stretch, piece, scale, {});
   }
   if (needs_param_norms()) {
-    std::vector<double> sums = sums_of_squares(backend, stretch, params);
+    std::vector<double> sums = sums_of_squares(device, stretch, params);
     sum_over_owners(sums);
     for (const Piece& piece : stretch.pieces) {
       const auto index = static_cast<size_t>(std::ranges::find(params, piece.param) - params.begin());
@@ -66,7 +67,7 @@ void Optimizer::step_user(const Backend& backend, const Stretch& stretch, const 
       call_user(stretch, piece, scale, call);
     }
   }
-  for (const Piece& piece : stretch.pieces) round_values(backend, stretch, piece);
+  for (const Piece& piece : stretch.pieces) round_values(device, stretch, piece);
 }
 
 // `call` has phase and norms.

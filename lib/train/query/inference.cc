@@ -56,9 +56,9 @@ void Inference::prepare() {
   program_ = forward_to(training_, value_, n_samples_);
   run_ = executor_.make_inference(program_);
   if (run_->plan.bytes() > executor_.arena().bytes())
-    own_ = CountedMemory(executor_.backend(), executor_.ledger(), Part::staging, run_->plan.bytes());
+    own_ = CountedMemory(executor_.device(), executor_.ledger(), Part::staging, run_->plan.bytes());
   const uint64_t room = std::max(whole_->room_bytes(), is_alone() ? 0 : kTextBytes);
-  room_ = CountedMemory(executor_.backend(), executor_.ledger(), Part::staging, room);
+  room_ = CountedMemory(executor_.device(), executor_.ledger(), Part::staging, room);
 }
 
 bool Inference::is_alone() const {
@@ -99,8 +99,8 @@ std::string Inference::broadcast_text(const std::string& text, int32_t rank) {
   std::array<char, kTextBytes> line{};
   text.copy(line.data(), line.size() - 1);
   auto* none = static_cast<gsel_stream*>(nullptr);
-  executor_.backend()->run(&gsel_backend_v1::copy, room_.data(), static_cast<const void*>(line.data()),
-                           uint64_t{kTextBytes}, int32_t{GSEL_COPY_TO_DEVICE}, none);
+  executor_.device()->run(&gsel_device_v1::copy, room_.data(), static_cast<const void*>(line.data()),
+                          uint64_t{kTextBytes}, int32_t{GSEL_COPY_TO_DEVICE}, none);
   const int32_t pipeline_rank = training_.mesh.coordinate(rank, GSEL_AXIS_PIPELINE);
   auto broadcast = [&](gsel_axis axis) {
     if (executor_.axis_size(axis) > 1)
@@ -110,9 +110,9 @@ std::string Inference::broadcast_text(const std::string& text, int32_t rank) {
   };
   if (executor_.axis_coordinate(GSEL_AXIS_PIPELINE) == pipeline_rank) broadcast(executor_.sharing_axis());
   broadcast(GSEL_AXIS_PIPELINE);
-  executor_.backend()->run(&gsel_backend_v1::copy, static_cast<void*>(line.data()),
-                           static_cast<const void*>(room_.data()), uint64_t{kTextBytes}, int32_t{GSEL_COPY_TO_HOST},
-                           none);
+  executor_.device()->run(&gsel_device_v1::copy, static_cast<void*>(line.data()),
+                          static_cast<const void*>(room_.data()), uint64_t{kTextBytes}, int32_t{GSEL_COPY_TO_HOST},
+                          none);
   line.back() = '\0';
   return line.data();
 }

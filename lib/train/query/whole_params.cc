@@ -52,7 +52,7 @@ void* WholeParams::take(uint64_t bytes) {
     taken_ += size;
     return memory;
   }
-  beside_.emplace_back(executor_.backend(), executor_.ledger(), Part::staging, size);
+  beside_.emplace_back(executor_.device(), executor_.ledger(), Part::staging, size);
   return beside_.back().data();
 }
 
@@ -101,16 +101,16 @@ float* WholeParams::gather_master(int32_t b) {
   auto* whole = static_cast<float*>(take(sizeof(float) * static_cast<uint64_t>(layout.padded)));
   if (layout.steps) {
     const Stretch stretch = params_.stretch(b);
-    executor_.backend()->run(&gsel_backend_v1::copy, static_cast<void*>(whole + layout.own.begin),
-                             static_cast<const void*>(stretch.values),
-                             sizeof(float) * static_cast<uint64_t>(stretch.count), int32_t{GSEL_COPY_ON_DEVICE}, kNow);
+    executor_.device()->run(&gsel_device_v1::copy, static_cast<void*>(whole + layout.own.begin),
+                            static_cast<const void*>(stretch.values),
+                            sizeof(float) * static_cast<uint64_t>(stretch.count), int32_t{GSEL_COPY_ON_DEVICE}, kNow);
     params_.done_with(b, false);
   }
   if (bucket.shards_state() || bucket.owner >= 0) gather(b, whole, GSEL_F32);
   return whole;
 }
 
-// What the ranks with this one's coordinates on the pipeline and the sharing axis have of it: as f32 in the backend's
+// What the ranks with this one's coordinates on the pipeline and the sharing axis have of it: as f32 in the device's
 // memory.
 float* WholeParams::exact(int32_t p) {
   const int32_t b = params_.bucket_of(p);
@@ -123,8 +123,8 @@ float* WholeParams::exact(int32_t p) {
   if (param.trainable()) return gather_master(b) + params_.first_of(p);
   const auto elems = static_cast<uint64_t>(param.n_elems);
   void* cast = take(sizeof(float) * elems);
-  executor_.backend()->run(&gsel_backend_v1::cast, cast, gsel_dtype{GSEL_F32},
-                           static_cast<const void*>(params_.param(p)), dtype, elems, kNow);
+  executor_.device()->run(&gsel_device_v1::cast, cast, gsel_dtype{GSEL_F32}, static_cast<const void*>(params_.param(p)),
+                          dtype, elems, kNow);
   return static_cast<float*>(cast);
 }
 

@@ -68,9 +68,9 @@ void WholeTensor::gather_parts(const void* local, void* room) const {
 // Row by row of each part; all at once where the parts in order are the whole.
 void WholeTensor::unpack(const void* gathered, void* dst) const {
   auto copy = [&](uint64_t to, uint64_t from, uint64_t elems) {
-    executor_.backend()->run(&gsel_backend_v1::copy, static_cast<void*>(static_cast<char*>(dst) + bytes_of(to)),
-                             static_cast<const void*>(static_cast<const char*>(gathered) + bytes_of(from)),
-                             bytes_of(elems), int32_t{GSEL_COPY_TO_HOST}, kNow);
+    executor_.device()->run(&gsel_device_v1::copy, static_cast<void*>(static_cast<char*>(dst) + bytes_of(to)),
+                            static_cast<const void*>(static_cast<const char*>(gathered) + bytes_of(from)),
+                            bytes_of(elems), int32_t{GSEL_COPY_TO_HOST}, kNow);
   };
   if (!is_in_parts() || rows_of(dims_, shares_.front()).count == 1) return copy(0, 0, elems_);
   uint64_t from = 0;

@@ -15,7 +15,7 @@ class WholeTensor {
   WholeTensor(Executor& executor, std::vector<int64_t> dims, const Share& own, gsel_dtype dtype, int32_t root);
 
   uint64_t bytes() const { return bytes_of(elems_); }
-  // Bytes that gather() needs beside, in the backend's memory; 0 where this rank has all of it and nobody else needs
+  // Bytes that gather() needs beside, in the device's memory; 0 where this rank has all of it and nobody else needs
   // it.
   uint64_t room_bytes() const;
   // A collective of the replica. local: this rank's part, on the root. dst: [bytes()] of host memory.

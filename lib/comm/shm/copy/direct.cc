@@ -133,7 +133,7 @@ void Link::copy_direct(const Call& call, const Plan& plan) {
     if (to.count == 0) continue;
     const char* from = send_of(q) + (needs_row(call) ? row_of(q)[rank_] : plan.packed(q, rank_)).begin;
     if (streaming)
-      copy_streaming(call.recv + to.begin, from, to.count);
+      host::copy_streaming(call.recv + to.begin, from, to.count);
     else
       std::memcpy(call.recv + to.begin, from, to.count);
   }
@@ -155,8 +155,8 @@ void Link::reduce_direct(const Call& call, const Plan& plan) {
   }
   double factors[kMaxRanks];
   if (count > 0)
-    reduce_to(fold_of(call, factors), outputs, n_outputs, inputs, world_size_, count,
-              call.payload_bytes >= tuning_.stream_from);
+    host::reduce_to(fold_of(call, factors), outputs, n_outputs, inputs, world_size_, count,
+                    call.payload_bytes >= tuning_.stream_from);
 }
 
 }  // namespace gsel::shm

@@ -92,7 +92,7 @@ void Link::reduce_single_copy(const Call& call, const Plan& plan) {
   const bool all = call.kind == GSEL_COLLECTIVE_ALLREDUCE;
   char* out = call.recv + (all ? own.begin : 0);
   double factors[kMaxRanks];
-  const Fold fold = fold_of(call, factors);
+  const host::Fold fold = fold_of(call, factors);
   const uint64_t tile = block_bytes() / call.unit * call.unit;
   for (uint64_t done = 0; done < own.count; done += tile) {
     const uint64_t some = std::min(tile, own.count - done);
@@ -102,7 +102,7 @@ void Link::reduce_single_copy(const Call& call, const Plan& plan) {
       inputs[q] = q == rank_ ? call.send + own.begin + done : scratch;
       if (q != rank_) read_from(q, addresses_of(q).send_address + own.begin + done, scratch, some);
     }
-    reduce(fold, out + done, inputs, world_size_, some / call.element);
+    host::reduce(fold, out + done, inputs, world_size_, some / call.element);
   }
   hit(Step::single_copy);
   throw_if_taken_back();

@@ -55,7 +55,7 @@ void Link::finish_small(const Call& call, const Plan& plan) {
   const size_t here = static_cast<size_t>(own.begin) * call.element;
   const size_t there = call.send_offsets ? plan.packed_begin(rank_) : here;
   for (int32_t q = 0; q < world_size_; ++q) inputs[q] = q == rank_ ? call.send + here : small_payload(q, call) + there;
-  reduce(fold_of(call, factors), call.recv, inputs, world_size_, static_cast<size_t>(own.end - own.begin));
+  host::reduce(fold_of(call, factors), call.recv, inputs, world_size_, static_cast<size_t>(own.end - own.begin));
   hit(Step::reduced);
 }
 

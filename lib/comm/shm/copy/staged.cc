@@ -82,14 +82,14 @@ void Link::stage_slices(const Call& call, const Slices& slices, uint64_t chunk) 
   hit(Step::staged);
 }
 
-void Link::reduce_slice(const Call& call, const Fold& fold, const Slices& slices, uint64_t chunk, char* out) {
+void Link::reduce_slice(const Call& call, const host::Fold& fold, const Slices& slices, uint64_t chunk, char* out) {
   wait_all(&RankBlock::staged, chunks_ + chunk + 1);
   const Bytes part = slices.part(rank_, chunk);
   const size_t block = static_cast<size_t>(rank_) * slices.block_bytes;
   const void* inputs[kMaxRanks];
   for (int32_t q = 0; q < world_size_; ++q) inputs[q] = arena_->staging(q, chunk) + block;
   inputs[rank_] = call.send + part.begin;
-  reduce(fold, out, inputs, world_size_, part.count / call.element);
+  host::reduce(fold, out, inputs, world_size_, part.count / call.element);
   hit(Step::reduced);
 }
 
@@ -112,7 +112,7 @@ void Link::allreduce_staged_by_both(const Call& call) {
   const int32_t other = 1 - rank_;
   RankBlock& peer = arena_->rank(other);
   double factors[2];
-  const Fold fold = fold_of(call, factors);
+  const host::Fold fold = fold_of(call, factors);
   const auto stage = [&](uint64_t k) {
     if (k >= 2) wait(other, peer.copied, chunks_ + k - 1);
     const Bytes part = chunk_of(whole, k, per_chunk);
@@ -127,7 +127,7 @@ void Link::allreduce_staged_by_both(const Call& call) {
     const Bytes part = chunk_of(whole, k, per_chunk);
     const char* own = call.send + part.begin;
     const void* inputs[] = {rank_ == 0 ? own : arena_->staging(0, k), rank_ == 0 ? arena_->staging(1, k) : own};
-    reduce(fold, call.recv + part.begin, inputs, 2, part.count / call.element);
+    host::reduce(fold, call.recv + part.begin, inputs, 2, part.count / call.element);
     hit(Step::reduced);
     post(mine().copied, chunks_ + k + 1);
     hit(Step::copied);
@@ -139,7 +139,7 @@ void Link::reduce_staged(const Call& call, const Plan& plan) {
   if (world_size_ == 2 && call.kind == GSEL_COLLECTIVE_ALLREDUCE) return allreduce_staged_by_both(call);
   const Slices slices(*this, call, plan);
   double factors[kMaxRanks];
-  const Fold fold = fold_of(call, factors);
+  const host::Fold fold = fold_of(call, factors);
   const bool fetched = call.kind == GSEL_COLLECTIVE_ALLREDUCE || call.kind == GSEL_COLLECTIVE_REDUCE;
   const bool fetches = call.kind == GSEL_COLLECTIVE_ALLREDUCE || (fetched && call.root == rank_);
   if (slices.chunks > 0) stage_slices(call, slices, 0);

@@ -3,7 +3,7 @@
 // sends one line for each rank that has ended, also for those that ended before. Does not know how ranks join.
 #pragma once
 
-#include <gsel/plugin.h>
+#include <gsel/transport.h>
 
 #include "comm/shm/join/socket.h"
 

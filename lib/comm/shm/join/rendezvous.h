@@ -4,7 +4,7 @@
 // deadline. Does not know what the ranks do with the arena.
 #pragma once
 
-#include <gsel/plugin.h>
+#include <gsel/transport.h>
 
 #include <memory>
 #include <string>
@@ -30,7 +30,7 @@ void require_own_user(const Socket& socket);
 // What makes ranks find each other; ends the errors of those that did not.
 inline constexpr const char* kHowToMeet =
     "start all ranks within the join timeout, with one id, on one host and in one network namespace; between hosts "
-    "another backend is needed";
+    "another transport is needed";
 
 // The memory of a family whose first communicator has this layout, and that communicator's arena in it.
 struct Mapped {

@@ -4,7 +4,7 @@
 // know the protocols.
 #pragma once
 
-#include <gsel/plugin.h>
+#include <gsel/comm.h>
 
 #include <atomic>
 #include <cstddef>

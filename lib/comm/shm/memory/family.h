@@ -6,7 +6,7 @@
 // no other rank.
 #pragma once
 
-#include <gsel/plugin.h>
+#include <gsel/comm.h>
 
 #include <atomic>
 #include <cstddef>

@@ -29,8 +29,8 @@ gsel_tensor lend_param(State& s, int32_t p, bool reads) {
   const gsel_dtype kept_as = s.params.layout(s.params.bucket_of(p)).dtype;
   if (kept_as == param.dtype) return s.lender.lend(param_tensor(param, kept), Access::read);
   void* cast = s.at(s.plan().cast(s.run->position, p));
-  s.backend->run(&gsel_backend_v1::cast, cast, param.dtype, static_cast<const void*>(kept), kept_as,
-                 static_cast<uint64_t>(param.n_elems), static_cast<gsel_stream*>(nullptr));
+  s.device->run(&gsel_device_v1::cast, cast, param.dtype, static_cast<const void*>(kept), kept_as,
+                static_cast<uint64_t>(param.n_elems), static_cast<gsel_stream*>(nullptr));
   return s.lender.lend(param_tensor(param, cast), Access::read);
 }
 

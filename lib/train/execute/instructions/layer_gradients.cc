@@ -41,9 +41,9 @@ void finish_weight_gradients(State& s, const Layer& layer) {
 void scale_contribution(State& s, int32_t v, int32_t mb) {
   if (s.loss_scale.value() == 1) return;
   const Value& value = s.model.values()[v];
-  s.backend->run(&gsel_backend_v1::scale, contribution(s, v, mb), value.dtype, s.loss_scale.value(),
-                 static_cast<uint64_t>(value_elems(value, s.program().microbatches[mb].count)),
-                 static_cast<gsel_stream*>(nullptr));
+  s.device->run(&gsel_device_v1::scale, contribution(s, v, mb), value.dtype, s.loss_scale.value(),
+                static_cast<uint64_t>(value_elems(value, s.program().microbatches[mb].count)),
+                static_cast<gsel_stream*>(nullptr));
 }
 
 }  // namespace

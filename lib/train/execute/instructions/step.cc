@@ -32,7 +32,7 @@ void step_optimizer(State& s, const gsel_instr& instr) {
   const Stretch stretch = s.params.stretch(b);
   keep_until_validated(s, b, stretch);
   try {
-    s.optimizer.step(*s.backend, stretch, scale, bucket.params, sum_over_owners);
+    s.optimizer.step(*s.device, stretch, scale, bucket.params, sum_over_owners);
   } catch (const Error& cause) {
     s.params.done_with(b, true);
     if (cause.code() != GSEL_ERR_CALLBACK) throw;

@@ -18,8 +18,8 @@ double own_params_differ(const State& s, const Stretch& own, uint64_t elems) {
   std::vector<uint16_t> here, there;
   for (uint64_t first = 0; first < elems; first += chunk) {
     const uint64_t n = std::min(chunk, elems - first), bytes = n * sizeof(uint16_t);
-    s.backend->run(&gsel_backend_v1::cast, room.data(), own.rounded_dtype, static_cast<const void*>(own.values + first),
-                   gsel_dtype{GSEL_F32}, n, static_cast<gsel_stream*>(nullptr));
+    s.device->run(&gsel_device_v1::cast, room.data(), own.rounded_dtype, static_cast<const void*>(own.values + first),
+                  gsel_dtype{GSEL_F32}, n, static_cast<gsel_stream*>(nullptr));
     auto to_host = [&](std::vector<uint16_t>& to, const void* from) {
       to.resize(n);
       s.copy(to.data(), from, bytes, GSEL_COPY_TO_HOST);
@@ -43,8 +43,8 @@ void follow_params(State& s, int32_t b) {
   const gsel_axis axis = s.program().buckets[b].axis;
   allreduce_numbers(s, 0, axis < 0 ? GSEL_AXIS_DATA : axis, {&differs, 1}, GSEL_MAX);
   if (differs != 0)
-    s.backend->run(&gsel_backend_v1::cast, static_cast<void*>(own.values), gsel_dtype{GSEL_F32},
-                   static_cast<const void*>(own.rounded), own.rounded_dtype, elems, static_cast<gsel_stream*>(nullptr));
+    s.device->run(&gsel_device_v1::cast, static_cast<void*>(own.values), gsel_dtype{GSEL_F32},
+                  static_cast<const void*>(own.rounded), own.rounded_dtype, elems, static_cast<gsel_stream*>(nullptr));
   s.params.done_with(b, differs != 0);
 }
 

@@ -1,0 +1,172 @@
+/* gsel/device.h: for authors of devices. A device has the functions for memory, streams, events and kernels of one kind
+ * of accelerator. The trainer accesses tensors only through them. How ranks exchange bytes is another table:
+ * gsel/transport.h.
+ *
+ * `ctx` is what open returned. A stream is a queue of work that runs in order; NULL is the device's default stream. The
+ * next wait on a stream, or on an event recorded behind the work, reports the failure of work on this stream. Where each
+ * thread has a current device (CUDA, HIP), every function sets it and restores it, also when it fails. */
+#ifndef GSEL_DEVICE_H
+#define GSEL_DEVICE_H
+
+#include <gsel/error.h>
+#include <gsel/plugin.h>
+#include <gsel/types.h>
+
+GSEL_EXTERN_C_BEGIN
+
+typedef struct gsel_stream gsel_stream;
+typedef struct gsel_event gsel_event;
+
+#define GSEL_OPTIMIZER_SGD 1       /* g += weight_decay * param; with momentum when momentum != 0 */
+#define GSEL_OPTIMIZER_SIGN_SGD 2  /* param -= learning_rate * (sign(g) + weight_decay * param) */
+#define GSEL_OPTIMIZER_ADAMW 3     /* Loshchilov & Hutter, ICLR 2019, algorithm 2 */
+#define GSEL_OPTIMIZER_ADAM 4      /* Kingma & Ba, ICLR 2015; g += weight_decay * param */
+#define GSEL_OPTIMIZER_LION 5      /* Chen et al., NeurIPS 2023, algorithm 2 */
+#define GSEL_OPTIMIZER_ADAMW_8BIT 6 /* moments in 8 bits, a scale per 256 elements: Dettmers et al., ICLR 2022 */
+
+/* One optimizer step on count elements, f32. g = gradient * gradient_scale.
+ *   state0, state1  [count] momentum, or first and second moment; NULL if the kind has none. ADAMW_8BIT: [count] bytes,
+ *                   see below
+ *   scale0, scale1  ADAMW_8BIT: [ceil(count / 256)] the largest magnitude of each block of 256 elements; the call's
+ *                   first element begins a block; zeros before the first step
+ *   t               step number from 1, for bias correction
+ *   param16         [count] where param is also written, rounded to param16_dtype; NULL: nowhere
+ * The 8-bit code of ADAMW_8BIT: a moment is scale * value(code), and value(0) = 0. In state0 bit 7 is the sign, c are
+ * the lower bits, and code 128 has the value 1. In state1 c is the whole code, and code 1 has the value 1. With n the
+ * highest power of two in c, and i = 0..6 its exponent (state0: n = 2^i, state1: n = 2^(i+1)), the value of other codes
+ * is 10^(i-6) * (0.1 + 0.9 * (c - n + 0.5) / n). A moment is stored as the code of the nearest value; a second moment
+ * above 0 is never stored as 0. The step itself uses the moments before they are rounded. */
+typedef struct gsel_optimizer_step {
+  uint32_t struct_size;
+  int32_t kind;
+  float *param;
+  const float *gradient;
+  float *state0;
+  float *state1;
+  uint64_t count;
+  int64_t t;
+  double gradient_scale;
+  double learning_rate;
+  double weight_decay;
+  double momentum;
+  double beta1;
+  double beta2;
+  double epsilon;
+  void *param16;
+  gsel_dtype param16_dtype;
+  int32_t reserved;
+  float *scale0;
+  float *scale1;
+} gsel_optimizer_step;
+
+#define GSEL_COPY_TO_DEVICE 1
+#define GSEL_COPY_TO_HOST 2
+#define GSEL_COPY_ON_DEVICE 3
+
+/* Kinds of memory. The host reaches the first only where the device says GSEL_DEVICE_HOST_MEMORY. */
+#define GSEL_MEMORY_DEVICE 1 /* of the device itself */
+#define GSEL_MEMORY_PINNED 2 /* of the host, page-locked: the device copies from and to it while the host goes on */
+#define GSEL_MEMORY_HOST 3   /* of the host, any other; alloc gives none of it */
+
+/* How a device is opened. Zeros: the first one. */
+typedef struct gsel_device_options {
+  uint32_t struct_size;
+  uint32_t flags;          /* 0 */
+  int32_t ordinal;         /* index among what the process sees, as its own masks leave it */
+  int32_t reserved;
+  gsel_str uuid;           /* what the device must be, as the inventory writes it; empty: any. Else GSEL_ERR_NO_DEVICES */
+} gsel_device_options;
+
+#define GSEL_DEVICE_HOST_MEMORY 1u /* the host reads and writes GSEL_MEMORY_DEVICE */
+#define GSEL_DEVICE_AT_ONCE 2u     /* work on the NULL stream has ended when the call returns */
+
+/* What was opened. Text lives as long as ctx. */
+typedef struct gsel_device_description {
+  uint32_t struct_size;
+  uint32_t flags;          /* GSEL_DEVICE_* */
+  int32_t dlpack_type;     /* as in dlpack.h: 1 CPU, 2 CUDA, 10 ROCm */
+  int32_t ordinal;
+  uint64_t memory_bytes;   /* of the device; 0: not known */
+  uint64_t free_bytes;     /* of it now */
+  gsel_str name;
+  gsel_str uuid;           /* empty: it has none */
+} gsel_device_description;
+
+/* Where an address points to. */
+typedef struct gsel_memory_info {
+  uint32_t struct_size;
+  int32_t kind;            /* GSEL_MEMORY_* */
+  int32_t ordinal;         /* of the device that owns it; -1: memory of the host */
+  int32_t reserved;
+  void *base;              /* of the allocation, where known; else the address asked for */
+  uint64_t bytes;          /* of the allocation; 0: not known */
+} gsel_memory_info;
+
+#define GSEL_STREAM_HIGH_PRIORITY 1u
+#define GSEL_EVENT_TIMING 1u /* event_seconds may ask for its time */
+
+/* Any thread may call any function; calls on one stream or event must not overlap. */
+typedef struct gsel_device_v1 {
+  uint32_t struct_size;
+  uint32_t reserved;
+  gsel_status (*open)(const gsel_host_v1 *host, const gsel_device_options *options, void **out_ctx, gsel_error **err);
+  void (*close)(void *ctx);
+  gsel_status (*describe)(void *ctx, gsel_device_description *out, gsel_error **err);
+
+  /* Memory. alloc: kind GSEL_MEMORY_DEVICE or _PINNED; at least 64-byte aligned; contents undefined; GSEL_ERR_NOMEM.
+   * free: no work that uses it is under way; NULL is fine. memory_of: of any address.
+   * copy: direction GSEL_COPY_*, of bytes that do not overlap. The host's side of a copy on a stream stays as it is until
+   * the stream has passed it. copy_rows: rows of equal length, each at its distance from the one before: a part of a
+   * tensor to or from memory of its own, on the device. */
+  gsel_status (*alloc)(void *ctx, int32_t kind, uint64_t bytes, void **out, gsel_error **err);
+  void (*free)(void *ctx, void *memory);
+  gsel_status (*memory_of)(void *ctx, const void *memory, gsel_memory_info *out, gsel_error **err);
+  gsel_status (*copy)(void *ctx, void *dst, const void *src, uint64_t bytes, int32_t direction, gsel_stream *stream,
+                      gsel_error **err);
+  gsel_status (*copy_rows)(void *ctx, void *dst, uint64_t dst_stride_bytes, const void *src, uint64_t src_stride_bytes,
+                           uint64_t row_bytes, uint64_t rows, gsel_stream *stream, gsel_error **err);
+  gsel_status (*zero)(void *ctx, void *dst, uint64_t bytes, gsel_stream *stream, gsel_error **err);
+
+  /* Streams and events. flags: GSEL_STREAM_*, GSEL_EVENT_*. The import functions make a handle of one that the program
+   * owns, a CUstream or CUevent of the same device, which must live longer; the free functions then release the handle
+   * alone. The native functions give it back, also of what create made; NULL where the device has no such thing.
+   *   stream_wait        blocks the caller until the stream is empty
+   *   event_wait         blocks the caller until what stood before the last record has ended; at once if never recorded
+   *   event_done         the same without blocking: *done is 1 or 0
+   *   stream_wait_event  makes the stream wait, not the caller
+   *   event_seconds      time from event a to event b, both of GSEL_EVENT_TIMING and reached */
+  gsel_status (*stream_create)(void *ctx, uint32_t flags, gsel_stream **out, gsel_error **err);
+  gsel_status (*stream_import)(void *ctx, void *native, gsel_stream **out, gsel_error **err);
+  void *(*stream_native)(void *ctx, gsel_stream *stream);
+  void (*stream_free)(void *ctx, gsel_stream *stream);
+  gsel_status (*stream_wait)(void *ctx, gsel_stream *stream, gsel_error **err);
+  gsel_status (*event_create)(void *ctx, uint32_t flags, gsel_event **out, gsel_error **err);
+  gsel_status (*event_import)(void *ctx, void *native, gsel_event **out, gsel_error **err);
+  void *(*event_native)(void *ctx, gsel_event *event);
+  void (*event_free)(void *ctx, gsel_event *event);
+  gsel_status (*event_record)(void *ctx, gsel_event *event, gsel_stream *stream, gsel_error **err);
+  gsel_status (*event_wait)(void *ctx, gsel_event *event, gsel_error **err);
+  gsel_status (*event_done)(void *ctx, gsel_event *event, int32_t *done, gsel_error **err);
+  gsel_status (*stream_wait_event)(void *ctx, gsel_stream *stream, gsel_event *event, gsel_error **err);
+  double (*event_seconds)(void *ctx, gsel_event *a, gsel_event *b);
+
+  /* Kernels, count elements of memory that the device reaches. cast converts with round to nearest even; scale is
+   * dst *= factor and add is dst += src, of any floating-point type: 8 and 16 bits are computed in f32 and rounded once to
+   * nearest even. sum_squares (f32, f64) writes one f64 to out, in an order that gives every device the same bits: in
+   * each chunk of 4096 elements lane t of 256 adds x * x of the elements t, t + 256, ... in f64, and lanes are added by
+   * halves (t and t + 128, then t and t + 64, down to 1). More than one chunk's sums are added in the same way, without
+   * the square, until one is left. Of f32 it is finite if and only if every element is. */
+  gsel_status (*cast)(void *ctx, void *dst, gsel_dtype dst_dtype, const void *src, gsel_dtype src_dtype,
+                      uint64_t count, gsel_stream *stream, gsel_error **err);
+  gsel_status (*scale)(void *ctx, void *dst, gsel_dtype dtype, double factor, uint64_t count, gsel_stream *stream,
+                       gsel_error **err);
+  gsel_status (*add)(void *ctx, void *dst, const void *src, gsel_dtype dtype, uint64_t count, gsel_stream *stream,
+                     gsel_error **err);
+  gsel_status (*sum_squares)(void *ctx, const void *src, gsel_dtype dtype, uint64_t count, double *out,
+                             gsel_stream *stream, gsel_error **err);
+  gsel_status (*optimizer_step)(void *ctx, const gsel_optimizer_step *step, gsel_stream *stream, gsel_error **err);
+} gsel_device_v1;
+
+GSEL_EXTERN_C_END
+
+#endif

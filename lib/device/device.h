@@ -1,0 +1,111 @@
+// device/device.h: an opened device: the table of gsel/device.h with its context, and RAII owners for the objects that
+// it returns. All memory, streams and kernels of a trainer go through here. Does not know which device is behind the
+// table.
+#pragma once
+
+#include <gsel/device.h>
+
+#include <memory>
+#include <string>
+
+#include "base/error.h"
+
+namespace gsel {
+
+// The built-in device: host memory, threads as streams.
+const gsel_device_v1& host_device_table();
+
+class DeviceContext {
+ public:
+  DeviceContext(const gsel_device_v1& table, int32_t ordinal);
+  ~DeviceContext();
+  DeviceContext(const DeviceContext&) = delete;
+  DeviceContext& operator=(const DeviceContext&) = delete;
+
+  static std::shared_ptr<DeviceContext> open_host();
+
+  const gsel_device_v1& table() const { return table_; }
+  void* ctx() const { return ctx_; }
+
+  // device.run(&gsel_device_v1::zero, ptr, bytes, stream): calls table.zero(ctx, ..., &err), throws on failure.
+  template <class... Declared, class... Given>
+  void run(gsel_status (*gsel_device_v1::*function)(void*, Declared...), Given... args) const {
+    gsel_error* err = nullptr;
+    const gsel_status status = (table_.*function)(ctx_, args..., &err);
+    throw_if_failed(status, err);
+  }
+
+ private:
+  const gsel_device_v1& table_;
+  void* ctx_ = nullptr;
+};
+
+// Memory of a device.
+class Memory {
+ public:
+  Memory() = default;
+  Memory(std::shared_ptr<DeviceContext> device, uint64_t bytes);
+  Memory(Memory&& other) noexcept { swap(other); }
+  Memory& operator=(Memory&& other) noexcept {
+    swap(other);
+    return *this;
+  }
+  ~Memory() {
+    if (data_) device_->table().free(device_->ctx(), data_);
+  }
+
+  void* data() const { return data_; }
+  char* at(uint64_t offset) const { return static_cast<char*>(data_) + offset; }
+  uint64_t bytes() const { return bytes_; }
+
+ private:
+  void swap(Memory& other) noexcept {
+    std::swap(device_, other.device_);
+    std::swap(data_, other.data_);
+    std::swap(bytes_, other.bytes_);
+  }
+  std::shared_ptr<DeviceContext> device_;
+  void* data_ = nullptr;
+  uint64_t bytes_ = 0;
+};
+
+class Stream {
+ public:
+  explicit Stream(std::shared_ptr<DeviceContext> device) : device_(std::move(device)) {
+    device_->run(&gsel_device_v1::stream_create, uint32_t{0}, &stream_);
+  }
+  ~Stream() { device_->table().stream_free(device_->ctx(), stream_); }
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+  gsel_stream* get() const { return stream_; }
+
+ private:
+  std::shared_ptr<DeviceContext> device_;
+  gsel_stream* stream_ = nullptr;
+};
+
+class Event {
+ public:
+  explicit Event(std::shared_ptr<DeviceContext> device) : device_(std::move(device)) {
+    device_->run(&gsel_device_v1::event_create, uint32_t{GSEL_EVENT_TIMING}, &event_);
+  }
+  ~Event() {
+    if (event_) device_->table().event_free(device_->ctx(), event_);
+  }
+  Event(Event&& other) noexcept : device_(other.device_), event_(std::exchange(other.event_, nullptr)) {}
+  Event& operator=(const Event&) = delete;
+
+  void record(gsel_stream* stream) { device_->run(&gsel_device_v1::event_record, event_, stream); }
+  void wait() { device_->run(&gsel_device_v1::event_wait, event_); }
+  gsel_event* get() const { return event_; }
+  // Seconds from this event to a later one.
+  double seconds_until(const Event& later) const {
+    return device_->table().event_seconds(device_->ctx(), event_, later.event_);
+  }
+
+ private:
+  std::shared_ptr<DeviceContext> device_;
+  gsel_event* event_ = nullptr;
+};
+
+}  // namespace gsel

@@ -1,0 +1,115 @@
+// device/formulas/byte_state.h: the codes of 8-bit optimizer state, and the numbers of a step that works on it; see
+// device/host/optimizer_kernels.h for the codes' values. Does not know memory and loops.
+#pragma once
+
+#include <gsel/device.h>
+
+#include <bit>
+#include <cmath>
+
+#include "device/formulas/floats.h"
+
+namespace gsel {
+
+constexpr int kDecades = 7;
+constexpr double kScales[kDecades] = {1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1};  // value of a decade's upper end
+
+// kFirst: parts of the lowest decade. The codes of decade i are [kFirst * 2^i, kFirst * 2^(i+1)).
+template <int kFirst, int kOne>
+struct Format {
+  static constexpr double value(int code) {
+    if (code == 0) return 0;
+    if (code == kOne) return 1;
+    const int parts = static_cast<int>(std::bit_floor(static_cast<unsigned>(code)));
+    const int decade = std::countr_zero(static_cast<unsigned>(parts / kFirst));
+    return kScales[decade] * (0.1 + 0.9 * (code - parts + 0.5) / parts);
+  }
+  static constexpr int lowest(int decade) { return kFirst << decade; }
+
+  // From where on a decade's lowest code is nearer than the code below it. Decade 7 is the 1.
+  static constexpr double threshold(int decade) {
+    const double above = decade == kDecades ? 1.0 : value(lowest(decade));
+    const double below = decade == 0 ? 0.0 : value(lowest(decade) - 1);
+    return (above + below) / 2;
+  }
+};
+
+// Of magnitudes: codes 1 to 127 and, for 1, 128; a sign makes it no code of its own, so minus 1 becomes the nearest.
+using Signed = Format<1, 128>;
+// Codes 2 to 255 and, for 1, 1.
+using Unsigned = Format<2, 1>;
+
+// The values of all codes, of scale 1.
+struct CodeValues {
+  float of[256];
+};
+template <class F, bool kSigned>
+constexpr CodeValues code_values() {
+  CodeValues values{};
+  for (int code = 0; code < 256; ++code) {
+    const bool minus = kSigned && code > 128;
+    values.of[code] = static_cast<float>(minus ? -F::value(code - 128) : F::value(code));
+  }
+  return values;
+}
+
+template <class F, int kDecade>
+GSEL_INLINE void reach_decade(float x, float& parts, float& per_part) {
+  constexpr float threshold = static_cast<float>(F::threshold(kDecade)),
+                  lowest = static_cast<float>(F::lowest(kDecade)),
+                  per_part_here = static_cast<float>(F::lowest(kDecade) / (0.9 * kScales[kDecade]));
+  const bool reached = x >= threshold;
+  parts = reached ? lowest : parts;
+  per_part = reached ? per_part_here : per_part;
+}
+
+// The code of the decade that x falls in: the highest one whose threshold x has reached, and the part of it. Written as
+// a chain of choices, which is vector code without look-ups.
+template <class F>
+GSEL_INLINE int32_t magnitude_code(float x) {
+  constexpr float first_parts = static_cast<float>(F::lowest(0)),
+                  first_per_part = static_cast<float>(F::lowest(0) / (0.9 * kScales[0]));
+  float parts = first_parts, per_part = first_per_part;
+  reach_decade<F, 1>(x, parts, per_part);
+  reach_decade<F, 2>(x, parts, per_part);
+  reach_decade<F, 3>(x, parts, per_part);
+  reach_decade<F, 4>(x, parts, per_part);
+  reach_decade<F, 5>(x, parts, per_part);
+  reach_decade<F, 6>(x, parts, per_part);
+  // parts + (x / scale - 0.1) / 0.9 * parts, and the decade's own codes only.
+  const float code = x * per_part + parts * static_cast<float>(8.0 / 9.0);
+  const float bounded = code < parts ? parts : code, most = parts + parts - 1;
+  return static_cast<int32_t>(bounded < most ? bounded : most);
+}
+
+GSEL_INLINE uint8_t signed_code(float x) {
+  constexpr float least = static_cast<float>(Signed::threshold(0)),
+                  one = static_cast<float>(Signed::threshold(kDecades));
+  const float magnitude = x < 0 ? -x : x;
+  int32_t code = magnitude_code<Signed>(magnitude);
+  code = magnitude < least ? 0 : x < 0 ? code + 128 : code;
+  return static_cast<uint8_t>(x >= one ? 128 : code);
+}
+
+GSEL_INLINE uint8_t unsigned_code(float x) {
+  constexpr float one = static_cast<float>(Unsigned::threshold(kDecades));
+  const int32_t code = magnitude_code<Unsigned>(x);
+  const int32_t below_one = x > 0 ? code : 0;
+  return static_cast<uint8_t>(x >= one ? 1 : below_one);
+}
+
+struct Factors {
+  float scale, step, root, kept, epsilon, beta1, rest1, beta2, rest2;
+  explicit Factors(const gsel_optimizer_step& s)
+      : scale(static_cast<float>(s.gradient_scale)),
+        step(static_cast<float>(s.learning_rate / (1 - std::pow(s.beta1, static_cast<double>(s.t))))),
+        root(static_cast<float>(1 / std::sqrt(1 - std::pow(s.beta2, static_cast<double>(s.t))))),
+        kept(static_cast<float>(1 - s.learning_rate * s.weight_decay)),
+        epsilon(static_cast<float>(s.epsilon)),
+        beta1(static_cast<float>(s.beta1)),
+        rest1(static_cast<float>(1 - s.beta1)),
+        beta2(static_cast<float>(s.beta2)),
+        rest2(static_cast<float>(1 - s.beta2)) {}
+};
+
+}  // namespace gsel

@@ -1,0 +1,66 @@
+// device/formulas/optimizer_needs.h: what each kind of optimizer step needs, checked before its kernel is enqueued. Does
+// not know devices.
+#pragma once
+
+#include <gsel/device.h>
+#include <gsel/error.h>
+
+#include <string>
+
+namespace gsel {
+
+struct StepNeeds {
+  const char* name;  // nullptr: of no kind that there is
+  int states;
+  bool scales;  // of 8-bit state
+  bool counts;  // corrects a bias by the number of the step
+};
+
+inline StepNeeds needs_of(const gsel_optimizer_step& step) {
+  switch (step.kind) {
+    case GSEL_OPTIMIZER_SGD:
+      return {"sgd", step.momentum != 0, false, false};
+    case GSEL_OPTIMIZER_SIGN_SGD:
+      return {"sign_sgd", 0, false, false};
+    case GSEL_OPTIMIZER_ADAMW:
+      return {"adamw", 2, false, true};
+    case GSEL_OPTIMIZER_ADAM:
+      return {"adam", 2, false, true};
+    case GSEL_OPTIMIZER_LION:
+      return {"lion", 1, false, false};
+    case GSEL_OPTIMIZER_ADAMW_8BIT:
+      return {"adamw_8bit", 2, true, true};
+    default:
+      return {nullptr, 0, false, false};
+  }
+}
+
+struct StepProblem {
+  gsel_status status;  // GSEL_OK: there is none
+  std::string text;
+};
+
+inline StepProblem problem_of(const gsel_optimizer_step& step) {
+  const StepNeeds needs = needs_of(step);
+  if (!needs.name) return {GSEL_ERR_UNSUPPORTED, "optimizer kind " + std::to_string(step.kind) + " is unknown"};
+  const struct {
+    const char* name;
+    bool missing;
+  } arrays[] = {{"state0", needs.states > 0 && !step.state0},
+                {"state1", needs.states > 1 && !step.state1},
+                {"scale0", needs.scales && !step.scale0},
+                {"scale1", needs.scales && !step.scale1}};
+  for (const auto& array : arrays)
+    if (array.missing && step.count > 0)
+      return {GSEL_ERR_ARG, std::string("optimizer step ") + needs.name + " on " + std::to_string(step.count) +
+                                " elements needs " + array.name + " and it is NULL"};
+  if (needs.counts && step.t < 1)
+    return {GSEL_ERR_ARG,
+            std::string(needs.name) + " step number is " + std::to_string(step.t) + "; it counts from 1"};
+  if (step.param16 && step.param16_dtype != GSEL_F16 && step.param16_dtype != GSEL_BF16)
+    return {GSEL_ERR_UNSUPPORTED, std::string(needs.name) + " rounds parameters to f16 (9) or bf16 (10); param16_dtype is " +
+                                      std::to_string(step.param16_dtype)};
+  return {GSEL_OK, ""};
+}
+
+}  // namespace gsel

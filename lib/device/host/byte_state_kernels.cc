@@ -1,0 +1,32 @@
+// device/host/byte_state_kernels.cc: AdamW with moments of one byte; see optimizer_kernels.h for what is stored. The
+// loops stand in byte_state_loops.inc, once per instruction set.
+#include <cmath>
+
+#include "device/formulas/byte_state.h"
+#include "device/formulas/floats.h"
+#include "device/host/optimizer_kernels.h"
+#include "device/host/vector_loops.h"
+
+namespace gsel::host {
+namespace {
+
+constexpr CodeValues kSignedValues = code_values<Signed, true>();
+constexpr CodeValues kUnsignedValues = code_values<Unsigned, false>();
+
+#define GSEL_LOOPS "device/host/byte_state_loops.inc"
+#include "device/host/each_isa.inc"
+
+}  // namespace
+
+float signed_value(uint8_t code) {
+  return kSignedValues.of[code];
+}
+float unsigned_value(uint8_t code) {
+  return kUnsignedValues.of[code];
+}
+
+void byte_state_step(Isa isa, const gsel_optimizer_step& step) {
+  GSEL_DISPATCH(isa, step_blocks)(step);
+}
+
+}  // namespace gsel::host

@@ -1,0 +1,260 @@
+// device/host/reduce/kernels.cc: see kernels.h. What is done to one element stands here once; the loops around it stand
+// in kernels_loops.inc and are compiled once per instruction set, by the compiler's own vectoriser.
+#include "device/host/reduce/kernels.h"
+
+#include <bit>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+// GCC 12 takes the undefined halves of its own AVX-512 functions for mistakes.
+#pragma GCC diagnostic push
+#if !defined(__clang__)
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#endif
+#include <immintrin.h>
+#pragma GCC diagnostic pop
+#endif
+
+#include "base/dtype.h"
+#include "device/formulas/floats.h"
+#include "device/host/reduce/user_fold.h"
+#include "device/host/vector_loops.h"
+
+namespace gsel::host {
+namespace {
+
+constexpr size_t kTileBytes = 4096;
+
+// A reduction as the loops see it. Behind the first three inputs a tree differs from the order of inputs.
+struct Work {
+  const Fold& fold;
+  void* out;
+  const void* const* in;
+  int n;
+  size_t first, count;  // elements of the inputs; the first one's result goes to the start of out
+
+  bool scaled() const { return fold.op == GSEL_SCALED_SUM; }
+  bool tree() const { return fold.order == GSEL_ORDER_TREE && n > 3; }
+  template <class T>
+  GSEL_INLINE const T* input(int q) const {
+    return static_cast<const T*>(in[q]) + first;
+  }
+  template <class T>
+  GSEL_INLINE T* output() const {
+    return static_cast<T*>(out);
+  }
+};
+
+// What an element is while it is folded.
+template <class T>
+using Partial = std::conditional_t<std::is_arithmetic_v<T>, T, float>;
+
+// Which of its bit patterns a NaN has depends on the processor and on the order of operands; one is as good.
+template <class T>
+GSEL_INLINE T one_nan(T x) {
+  if constexpr (std::is_same_v<T, float>)
+    return x == x ? x : __builtin_nanf("");
+  else if constexpr (std::is_same_v<T, double>)
+    return x == x ? x : __builtin_nan("");
+  else
+    return x;
+}
+
+// Integer arithmetic without overflow: in an unsigned type no narrower than int.
+template <class T>
+struct Wide {
+  using type = std::conditional_t<(sizeof(T) < sizeof(uint32_t)), uint32_t, std::make_unsigned_t<T>>;
+};
+template <class T>
+requires std::is_floating_point_v<T>
+struct Wide<T> {
+  using type = T;
+};
+template <class T>
+using wide = typename Wide<T>::type;
+
+// kRounds: of floating point numbers, so that the order matters.
+struct Sum {
+  static constexpr bool kRounds = true;
+  template <class T>
+  GSEL_INLINE static T apply(T a, T b) {
+    return static_cast<T>(static_cast<wide<T>>(a) + static_cast<wide<T>>(b));
+  }
+};
+struct Prod {
+  static constexpr bool kRounds = true;
+  template <class T>
+  GSEL_INLINE static T apply(T a, T b) {
+    return static_cast<T>(static_cast<wide<T>>(a) * static_cast<wide<T>>(b));
+  }
+};
+// Of equal numbers, such as zeros of either sign, the first stays; a NaN wins. Without short cuts, which are branches.
+struct Min {
+  static constexpr bool kRounds = false;
+  template <class T>
+  GSEL_INLINE static T apply(T a, T b) {
+    return ((b < a) | (b != b)) ? b : a;
+  }
+};
+struct Max {
+  static constexpr bool kRounds = false;
+  template <class T>
+  GSEL_INLINE static T apply(T a, T b) {
+    return ((a < b) | (b != b)) ? b : a;
+  }
+};
+struct And {
+  static constexpr bool kRounds = false;
+  GSEL_INLINE static uint8_t apply(uint8_t a, uint8_t b) { return a & b; }
+};
+struct Or {
+  static constexpr bool kRounds = false;
+  GSEL_INLINE static uint8_t apply(uint8_t a, uint8_t b) { return a | b; }
+};
+struct Xor {
+  static constexpr bool kRounds = false;
+  GSEL_INLINE static uint8_t apply(uint8_t a, uint8_t b) { return a ^ b; }
+};
+
+// What is done to a folded element before it is put back.
+struct Keep {
+  template <class T>
+  GSEL_INLINE static T apply(T x, int) {
+    return x;
+  }
+};
+struct Divide {
+  template <class T>
+  GSEL_INLINE static T apply(T x, int n) {
+    if constexpr (std::is_floating_point_v<T>)
+      return x / static_cast<T>(n);
+    else if constexpr (std::is_signed_v<T>)
+      return static_cast<T>(static_cast<int64_t>(x) / n);
+    else
+      return static_cast<T>(static_cast<uint64_t>(x) / static_cast<uint64_t>(n));
+  }
+};
+
+namespace baseline {
+#include "device/host/reduce/kernels_loops.inc"
+}
+
+#if defined(__x86_64__)
+#define GSEL_BLOCKS
+// What kernels_blocks.inc needs of a set, by names that differ in their prefix.
+#define GSEL_BINARY(name, intrinsic)             \
+  GSEL_INLINE static Bits name(Bits a, Bits b) { \
+    return intrinsic(a, b);                      \
+  }
+#define GSEL_SET_COMMON(prefix)                       \
+  GSEL_BINARY(unpack_low8, prefix##_unpacklo_epi8)    \
+  GSEL_BINARY(unpack_high8, prefix##_unpackhi_epi8)   \
+  GSEL_BINARY(unpack_low16, prefix##_unpacklo_epi16)  \
+  GSEL_BINARY(unpack_high16, prefix##_unpackhi_epi16) \
+  GSEL_BINARY(pack32, prefix##_packus_epi32)          \
+  GSEL_BINARY(pack16, prefix##_packus_epi16)          \
+  GSEL_BINARY(pack32_signed, prefix##_packs_epi32)    \
+  GSEL_BINARY(pack16_signed, prefix##_packs_epi16)    \
+  GSEL_BINARY(min32, prefix##_min_epu32)              \
+  GSEL_BINARY(max32, prefix##_max_epu32)
+
+GSEL_FOR_ISA(GSEL_AVX2)
+namespace avx2 {
+struct Set {
+  using Bits = __m256i;
+  using F32 = __m256;
+  GSEL_SET_COMMON(_mm256)
+  GSEL_INLINE static void widen_f16(F32& low, F32& high, Bits x) {
+    low = _mm256_cvtph_ps(_mm256_castsi256_si128(x));
+    high = _mm256_cvtph_ps(_mm256_extracti128_si256(x, 1));
+  }
+  GSEL_INLINE static Bits narrow_f16(F32 low, F32 high) {
+    return _mm256_set_m128i(_mm256_cvtps_ph(high, _MM_FROUND_TO_NEAREST_INT),
+                            _mm256_cvtps_ph(low, _MM_FROUND_TO_NEAREST_INT));
+  }
+  // After both packs: undoes them and what widen_f16 did to the halves.
+  GSEL_INLINE static Bits in_order(Bits x) {
+    return _mm256_permutevar8x32_epi32(x, _mm256_setr_epi32(0, 4, 2, 6, 1, 5, 3, 7));
+  }
+};
+#include "device/host/reduce/kernels_blocks.inc"
+#include "device/host/reduce/kernels_loops.inc"
+}  // namespace avx2
+GSEL_FOR_ISA_END
+GSEL_FOR_ISA(GSEL_AVX512)
+namespace avx512 {
+struct Set {
+  using Bits = __m512i;
+  using F32 = __m512;
+  GSEL_SET_COMMON(_mm512)
+  GSEL_INLINE static void widen_f16(F32& low, F32& high, Bits x) {
+    low = _mm512_cvtph_ps(_mm512_castsi512_si256(x));
+    high = _mm512_cvtph_ps(_mm512_extracti64x4_epi64(x, 1));
+  }
+  GSEL_INLINE static Bits narrow_f16(F32 low, F32 high) {
+    return _mm512_inserti64x4(_mm512_castsi256_si512(_mm512_cvtps_ph(low, _MM_FROUND_TO_NEAREST_INT)),
+                              _mm512_cvtps_ph(high, _MM_FROUND_TO_NEAREST_INT), 1);
+  }
+  GSEL_INLINE static Bits in_order(Bits x) {
+    return _mm512_permutexvar_epi32(_mm512_setr_epi32(0, 4, 2, 6, 8, 12, 10, 14, 1, 5, 3, 7, 9, 13, 11, 15), x);
+  }
+};
+#include "device/host/reduce/kernels_blocks.inc"
+#include "device/host/reduce/kernels_loops.inc"
+}  // namespace avx512
+GSEL_FOR_ISA_END
+
+bool has_f16c() {  // Clang's __builtin_cpu_supports does not know it
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
+}
+#endif
+
+void copy(const Fold& fold, void* out, const void* in, size_t count, size_t first) {
+  const size_t element = dtype_bytes(fold.dtype);
+  std::memmove(out, static_cast<const char*>(in) + first * element, count * element);
+}
+
+}  // namespace
+
+bool has_isa(Isa isa) {
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  const bool avx2 = __builtin_cpu_supports("avx2") && has_f16c();
+  if (isa == Isa::avx2) return avx2;
+  if (isa == Isa::avx512)
+    return avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+#endif
+  return isa == Isa::baseline;
+}
+
+Isa best_isa() {
+  static const Isa best = [] {
+    Isa last = Isa::baseline;
+    for (const Isa isa : kIsas)
+      if (has_isa(isa)) last = isa;
+    return last;
+  }();
+  return best;
+}
+
+void reduce_with(Isa isa, const Fold& fold, void* out, const void* const* in, int n, size_t count, size_t first) {
+  if (count == 0) return;
+  if (n == 1 && fold.op != GSEL_SCALED_SUM)
+    copy(fold, out, in[0], count, first);
+  else if (fold.op == GSEL_OP_USER)
+    fold_by_user(fold, out, in, n, count, first);
+  else
+    GSEL_DISPATCH(isa, reduce)({fold, out, in, n, first, count});
+}
+
+void reduce(const Fold& fold, void* out, const void* const* in, int n, size_t count, size_t first) {
+  reduce_with(best_isa(), fold, out, in, n, count, first);
+}
+
+}  // namespace gsel::host

@@ -1,0 +1,481 @@
+// conformance/test_device.cc: what any device must do, asked through its table only: memory, order, kernels. Without an
+// argument of the host; `cuda` tries that plugin on the driver of tests/fake/cuda, in each of its orders; `gpu` on a
+// GPU, if there is one.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "base/host_services.h"
+#include "device/device.h"
+#include "support/check.h"
+#include "support/fake_cuda.h"
+
+// Too much memory is asked for on purpose; sanitizers shall answer as the system does.
+extern "C" __attribute__((visibility("default"))) const char* __asan_default_options() {
+  return "allocator_may_return_null=1";
+}
+extern "C" __attribute__((visibility("default"))) const char* __tsan_default_options() {
+  return "allocator_may_return_null=1";
+}
+
+namespace {
+
+const gsel_device_v1* table;
+void* ctx;
+
+template <class T>
+T* on_device(const std::vector<T>& values) {
+  void* memory = nullptr;
+  gsel_error* err = nullptr;
+  check_ok(table->alloc(ctx, GSEL_MEMORY_DEVICE, values.size() * sizeof(T), &memory, &err), err);
+  check_ok(table->copy(ctx, memory, values.data(), values.size() * sizeof(T), GSEL_COPY_TO_DEVICE, nullptr, &err), err);
+  check_ok(table->stream_wait(ctx, nullptr, &err), err);
+  return static_cast<T*>(memory);
+}
+
+template <class T>
+std::vector<T> on_host(const T* memory, size_t count) {
+  std::vector<T> values(count);
+  gsel_error* err = nullptr;
+  check_ok(table->copy(ctx, values.data(), memory, count * sizeof(T), GSEL_COPY_TO_HOST, nullptr, &err), err);
+  check_ok(table->stream_wait(ctx, nullptr, &err), err);
+  return values;
+}
+
+gsel_device_options options_of(int32_t ordinal) {
+  gsel_device_options options{};
+  options.struct_size = sizeof options;
+  options.ordinal = ordinal;
+  return options;
+}
+
+int set_up(void**) {
+  gsel_error* err = nullptr;
+  const gsel_device_options options = options_of(0);
+  return table->open(&gsel::host_services(), &options, &ctx, &err);
+}
+
+int tear_down(void**) {
+  table->close(ctx);
+  return 0;
+}
+
+void test_the_table_is_complete(void**) {
+  assert_true(table->struct_size == sizeof *table);
+  const auto* entries = reinterpret_cast<void* const*>(&table->open);
+  const auto* end = reinterpret_cast<void* const*>(table + 1);
+  for (; entries != end; ++entries) assert_non_null(*entries);
+}
+
+void test_a_device_that_is_not_there_is_refused(void**) {
+  gsel_error* err = nullptr;
+  void* other = nullptr;
+  gsel_device_options options = options_of(4711);
+  check_fails(table->open(&gsel::host_services(), &options, &other, &err), err, GSEL_ERR_ARG, "4711");
+  options = options_of(0);
+  options.uuid = GSEL_STR("GPU-4711");
+  check_fails(table->open(&gsel::host_services(), &options, &other, &err), err, GSEL_ERR_NO_DEVICES, "GPU-4711");
+  options = options_of(0);
+  options.flags = 2;
+  check_fails(table->open(&gsel::host_services(), &options, &other, &err), err, GSEL_ERR_ARG, "flags");
+}
+
+void test_memory_is_aligned_and_too_much_is_an_error(void**) {
+  gsel_error* err = nullptr;
+  for (const uint64_t bytes : {uint64_t{0}, uint64_t{1}, uint64_t{63}, uint64_t{100000}}) {
+    void* memory = nullptr;
+    check_ok(table->alloc(ctx, GSEL_MEMORY_DEVICE, bytes, &memory, &err), err);
+    assert_int_equal(reinterpret_cast<uintptr_t>(memory) % 64, 0);
+    table->free(ctx, memory);
+  }
+  table->free(ctx, nullptr);
+  void* memory = &err;
+  check_fails(table->alloc(ctx, GSEL_MEMORY_DEVICE, uint64_t{1} << 62, &memory, &err), err, GSEL_ERR_NOMEM,
+              "4611686018427387904 bytes");
+  assert_null(memory);
+  check_fails(table->alloc(ctx, GSEL_MEMORY_DEVICE, UINT64_MAX, &memory, &err), err, GSEL_ERR_NOMEM,
+              "18446744073709551615 bytes");
+}
+
+void test_a_device_says_what_it_is_and_whose_memory_is_whose(void**) {
+  gsel_error* err = nullptr;
+  gsel_device_description device{};
+  device.struct_size = sizeof device;
+  check_ok(table->describe(ctx, &device, &err), err);
+  assert_true(device.name.data && *device.name.data);
+  assert_true(device.memory_bytes >= device.free_bytes && device.free_bytes > 0);
+  gsel_memory_info info{};
+  info.struct_size = sizeof info;
+  int on_stack = 0;
+  check_ok(table->memory_of(ctx, &on_stack, &info, &err), err);
+  assert_int_equal(info.kind, GSEL_MEMORY_HOST);
+  assert_int_equal(info.ordinal, -1);
+  void* memory = nullptr;
+  check_fails(table->alloc(ctx, GSEL_MEMORY_HOST, 1, &memory, &err), err, GSEL_ERR_ARG, "memory of kind 3");
+  check_ok(table->alloc(ctx, GSEL_MEMORY_PINNED, 100, &memory, &err), err);
+  std::memset(memory, 1, 100);  // the host reaches it
+  table->free(ctx, memory);
+}
+
+void test_copies_and_zeros_arrive(void**) {
+  gsel_error* err = nullptr;
+  std::vector<int32_t> values(1000);
+  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<int32_t>(i);
+  int32_t *a = on_device(values), *b = on_device(std::vector<int32_t>(1000));
+  check_ok(table->copy(ctx, b, a, 4000, GSEL_COPY_ON_DEVICE, nullptr, &err), err);
+  assert_true(on_host(b, 1000) == values);
+  check_ok(table->zero(ctx, b + 1, 3992, nullptr, &err), err);
+  const auto seen = on_host(b, 1000);
+  assert_int_equal(seen[0], 0);
+  assert_int_equal(seen[1], 0);
+  assert_int_equal(seen[999], 999);
+  table->free(ctx, a);
+  table->free(ctx, b);
+}
+
+void test_a_stream_keeps_order_and_events_tell_time_across_streams(void**) {
+  gsel_error* err = nullptr;
+  gsel_stream *first = nullptr, *second = nullptr;
+  gsel_event *start = nullptr, *middle = nullptr, *end = nullptr;
+  check_ok(table->stream_create(ctx, 0, &first, &err), err);
+  check_ok(table->stream_create(ctx, 0, &second, &err), err);
+  for (gsel_event** event : {&start, &middle, &end})
+    check_ok(table->event_create(ctx, GSEL_EVENT_TIMING, event, &err), err);
+  check_ok(table->event_wait(ctx, start, &err), err);  // never recorded: nothing to wait for
+  double* x = on_device(std::vector<double>(5000, 1.0));
+  double* y = on_device(std::vector<double>(5000, 0.0));
+  for (int round = 0; round < 20; ++round) {
+    check_ok(table->event_record(ctx, start, first, &err), err);
+    for (int i = 0; i < 10; ++i) check_ok(table->add(ctx, x, x, GSEL_F64, 5000, first, &err), err);
+    check_ok(table->scale(ctx, x, GSEL_F64, 0.0009765625, 5000, first, &err), err);
+    check_ok(table->event_record(ctx, middle, first, &err), err);
+    check_ok(table->stream_wait_event(ctx, second, middle, &err), err);
+    check_ok(table->add(ctx, y, x, GSEL_F64, 5000, second, &err), err);
+    check_ok(table->event_record(ctx, end, second, &err), err);
+    check_ok(table->stream_wait_event(ctx, first, end, &err), err);
+  }
+  check_ok(table->event_wait(ctx, end, &err), err);
+  check_ok(table->stream_wait(ctx, first, &err), err);
+  assert_true(table->event_seconds(ctx, start, middle) >= 0);
+  assert_true(table->event_seconds(ctx, middle, end) >= 0);
+  assert_true(on_host(x, 5000) == std::vector<double>(5000, 1.0));
+  assert_true(on_host(y, 5000) == std::vector<double>(5000, 20.0));
+  for (gsel_event* event : {start, middle, end}) table->event_free(ctx, event);
+  table->stream_free(ctx, first);
+  table->stream_free(ctx, second);
+  table->free(ctx, x);
+  table->free(ctx, y);
+}
+
+// Looked at without blocking; done once what stood before the record has ended.
+void test_an_event_tells_whether_it_was_reached(void**) {
+  gsel_error* err = nullptr;
+  gsel_stream* stream = nullptr;
+  gsel_event* event = nullptr;
+  check_ok(table->stream_create(ctx, GSEL_STREAM_HIGH_PRIORITY, &stream, &err), err);
+  check_ok(table->event_create(ctx, 0, &event, &err), err);
+  int32_t done = 0;
+  check_ok(table->event_done(ctx, event, &done, &err), err);
+  assert_int_equal(done, 1);  // never recorded
+  float* x = on_device(std::vector<float>(1 << 20, 1.0f));
+  for (int i = 0; i < 20; ++i) check_ok(table->add(ctx, x, x, GSEL_F32, 1 << 20, stream, &err), err);
+  check_ok(table->event_record(ctx, event, stream, &err), err);
+  do check_ok(table->event_done(ctx, event, &done, &err), err);
+  while (!done);
+  assert_true(on_host(x, 1)[0] == 0x1p20f);
+  gsel_stream* other = nullptr;
+  check_fails(table->stream_create(ctx, 2, &other, &err), err, GSEL_ERR_ARG, "0x2");
+  assert_null(other);
+  table->stream_free(ctx, stream);
+  table->event_free(ctx, event);
+  table->free(ctx, x);
+}
+
+// Handles of a device that has a native form come back as they were given; the host has none.
+void test_streams_are_imported_or_refused(void**) {
+  gsel_error* err = nullptr;
+  gsel_stream *own = nullptr, *imported = nullptr;
+  gsel_event* event = nullptr;
+  check_ok(table->stream_create(ctx, 0, &own, &err), err);
+  if (void* native = table->stream_native(ctx, own)) {
+    check_ok(table->stream_import(ctx, native, &imported, &err), err);
+    assert_ptr_equal(table->stream_native(ctx, imported), native);
+    table->stream_free(ctx, imported);
+  } else {
+    check_fails(table->stream_import(ctx, &native, &imported, &err), err, GSEL_ERR_UNSUPPORTED, "stream");
+    check_fails(table->event_import(ctx, &native, &event, &err), err, GSEL_ERR_UNSUPPORTED, "event");
+  }
+  table->stream_free(ctx, own);
+}
+
+void test_a_cast_rounds_to_nearest_even(void**) {
+  gsel_error* err = nullptr;
+  const float inf = INFINITY;
+  const std::vector<float> given{0,     -0.0f, 1,       1.00390625f, 1.01171875f, 65504,
+                                 65520, -inf,  3.4e38f, 6e-8f,       2e-8f,       0.1f};
+  const std::vector<uint16_t> brain{0,      0x8000, 0x3f80, 0x3f80, 0x3f82, 0x4780,
+                                    0x4780, 0xff80, 0x7f80, 0x3381, 0x32ac, 0x3dcd};
+  const std::vector<uint16_t> half{0, 0x8000, 0x3c00, 0x3c04, 0x3c0c, 0x7bff, 0x7c00, 0xfc00, 0x7c00, 1, 0, 0x2e66};
+  float* from = on_device(given);
+  uint16_t* to = on_device(std::vector<uint16_t>(given.size()));
+  check_ok(table->cast(ctx, to, GSEL_BF16, from, GSEL_F32, given.size(), nullptr, &err), err);
+  assert_true(on_host(to, given.size()) == brain);
+  check_ok(table->cast(ctx, to, GSEL_F16, from, GSEL_F32, given.size(), nullptr, &err), err);
+  assert_true(on_host(to, given.size()) == half);
+  check_ok(table->cast(ctx, from, GSEL_F32, to, GSEL_F16, given.size(), nullptr, &err), err);
+  const auto back = on_host(from, given.size());
+  assert_true(back[5] == 65504 && back[6] == inf && back[9] == 0x1p-24f && std::signbit(back[1]));
+  table->free(ctx, from);
+  table->free(ctx, to);
+}
+
+// Every bit pattern of the 16-bit types survives the way to f32 and back.
+void test_sixteen_bit_floats_survive_a_round_trip(void**) {
+  gsel_error* err = nullptr;
+  std::vector<uint16_t> bits(65536);
+  for (size_t i = 0; i < bits.size(); ++i) bits[i] = static_cast<uint16_t>(i);
+  uint16_t *from = on_device(bits), *to = on_device(bits);
+  float* wide = on_device(std::vector<float>(65536));
+  for (const gsel_dtype dtype : {GSEL_F16, GSEL_BF16}) {
+    check_ok(table->zero(ctx, to, 131072, nullptr, &err), err);
+    check_ok(table->cast(ctx, wide, GSEL_F32, from, dtype, 65536, nullptr, &err), err);
+    check_ok(table->cast(ctx, to, dtype, wide, GSEL_F32, 65536, nullptr, &err), err);
+    const auto back = on_host(to, 65536);
+    const auto values = on_host(wide, 65536);
+    for (size_t i = 0; i < bits.size(); ++i) assert_true(back[i] == bits[i] || std::isnan(values[i]));
+  }
+  table->free(ctx, from);
+  table->free(ctx, to);
+  table->free(ctx, wide);
+}
+
+void test_kernels_give_the_exact_numbers(void**) {
+  gsel_error* err = nullptr;
+  std::vector<float> values(1003);
+  double expected = 0;
+  for (size_t i = 0; i < values.size(); ++i) {
+    values[i] = static_cast<float>(i % 17) - 8;
+    expected += static_cast<double>(values[i]) * values[i];
+  }
+  float* x = on_device(values);
+  double sum = 0;
+  check_ok(table->sum_squares(ctx, x, GSEL_F32, values.size(), &sum, nullptr, &err), err);
+  check_ok(table->stream_wait(ctx, nullptr, &err), err);
+  assert_true(sum == expected);
+  check_ok(table->sum_squares(ctx, x, GSEL_F32, 0, &sum, nullptr, &err), err);
+  check_ok(table->stream_wait(ctx, nullptr, &err), err);
+  assert_true(sum == 0);
+  check_fails(table->add(ctx, x, x, GSEL_I8, 1, nullptr, &err), err, GSEL_ERR_UNSUPPORTED, "i8");
+  for (const gsel_dtype dtype : {GSEL_F16, GSEL_BF16}) {
+    uint16_t* narrow = on_device(std::vector<uint16_t>(9));
+    check_ok(table->cast(ctx, narrow, dtype, x, GSEL_F32, 9, nullptr, &err), err);
+    check_ok(table->add(ctx, narrow, narrow, dtype, 9, nullptr, &err), err);
+    check_ok(table->cast(ctx, x, GSEL_F32, narrow, dtype, 9, nullptr, &err), err);
+    const std::vector<float> got = on_host(x, 9);
+    for (size_t i = 0; i < got.size(); ++i) assert_true(got[i] == 2 * values[i]);
+    check_ok(table->scale(ctx, x, GSEL_F32, 0.5, 9, nullptr, &err), err);
+    table->free(ctx, narrow);
+  }
+  for (const gsel_dtype dtype : {GSEL_F8E4M3, GSEL_F8E5M2}) {
+    uint8_t* narrow = on_device(std::vector<uint8_t>{0x3c, 0xbc, 0x00, 0x40});
+    check_ok(table->add(ctx, narrow, narrow, dtype, 4, nullptr, &err), err);
+    check_ok(table->scale(ctx, narrow, dtype, 0.5, 4, nullptr, &err), err);
+    assert_true(on_host(narrow, 4) == std::vector<uint8_t>({0x3c, 0xbc, 0x00, 0x40}));
+    table->free(ctx, narrow);
+  }
+  check_fails(table->cast(ctx, x, GSEL_F32, x, GSEL_F8E4M3, 1, nullptr, &err), err, GSEL_ERR_UNSUPPORTED, "f8e4m3");
+  table->free(ctx, x);
+}
+
+// The order that gsel/device.h states, by hand.
+double added_in_order(std::vector<double> x) {
+  do {
+    std::vector<double> sums;
+    for (size_t begin = 0; begin < x.size(); begin += 4096) {
+      std::vector<double> lanes(256);
+      for (size_t i = begin; i < std::min(x.size(), begin + 4096); ++i) lanes[(i - begin) % 256] += x[i];
+      for (size_t half = 128; half > 0; half /= 2)
+        for (size_t t = 0; t < half; ++t) lanes[t] += lanes[t + half];
+      sums.push_back(lanes[0]);
+    }
+    x = sums;
+  } while (x.size() > 1);
+  return x[0];
+}
+
+double squares_in_order(const std::vector<float>& x) {
+  std::vector<double> squares;
+  for (const float v : x) squares.push_back(static_cast<double>(v) * static_cast<double>(v));
+  return added_in_order(squares);
+}
+
+void test_squares_are_added_in_one_order(void**) {
+  gsel_error* err = nullptr;
+  for (const size_t count :
+       {size_t{1}, size_t{255}, size_t{257}, size_t{4096}, size_t{4097}, size_t{100001}, size_t{4096 * 4096 + 4097}}) {
+    std::vector<float> values(count);
+    for (size_t i = 0; i < count; ++i)
+      values[i] = std::sin(static_cast<float>(i)) * std::exp2f(static_cast<float>(i % 40) - 20);
+    float* x = on_device(values);
+    double sum = 0;
+    check_ok(table->sum_squares(ctx, x, GSEL_F32, count, &sum, nullptr, &err), err);
+    check_ok(table->stream_wait(ctx, nullptr, &err), err);
+    assert_true(sum == squares_in_order(values));
+    values.back() = INFINITY;
+    check_ok(table->copy(ctx, x, values.data(), count * sizeof(float), GSEL_COPY_TO_DEVICE, nullptr, &err), err);
+    check_ok(table->sum_squares(ctx, x, GSEL_F32, count, &sum, nullptr, &err), err);
+    check_ok(table->stream_wait(ctx, nullptr, &err), err);
+    assert_false(std::isfinite(sum));
+    table->free(ctx, x);
+  }
+}
+
+gsel_optimizer_step step_on(int32_t kind, float* param, const float* gradient, float* s0, float* s1, uint64_t count) {
+  gsel_optimizer_step step{};
+  step.struct_size = sizeof step;
+  step.kind = kind;
+  step.param = param;
+  step.gradient = gradient;
+  step.state0 = s0;
+  step.state1 = s1;
+  step.count = count;
+  step.t = 1;
+  step.gradient_scale = 1;
+  step.learning_rate = 0.125;
+  return step;
+}
+
+// Of 16 bits in f32, rounded once more to nearest even; what is too large becomes infinite and stays so.
+void test_a_scale_of_16_bits_rounds_to_nearest_even(void**) {
+  gsel_error* err = nullptr;
+  const std::vector<float> given{1, -3, 0, 2049, 1027, 65504, 0x1p-24f, 3 * 0x1p-24f, 0x1p127f};
+  const std::vector<float> half{1.5f, -4.5f, 0, 3072, 1540, INFINITY, 2 * 0x1p-24f, 4 * 0x1p-24f, INFINITY};
+  const std::vector<float> brain{1.5f, -4.5f, 0, 3072, 1536, 98304, 1.5f * 0x1p-24f, 4.5f * 0x1p-24f, INFINITY};
+  for (const gsel_dtype dtype : {GSEL_F16, GSEL_BF16}) {
+    float* x = on_device(given);
+    uint16_t* narrow = on_device(std::vector<uint16_t>(given.size()));
+    check_ok(table->cast(ctx, narrow, dtype, x, GSEL_F32, given.size(), nullptr, &err), err);
+    check_ok(table->scale(ctx, narrow, dtype, 1.5, given.size(), nullptr, &err), err);
+    if (dtype == GSEL_BF16) check_ok(table->scale(ctx, narrow + 8, dtype, 2, 1, nullptr, &err), err);
+    check_ok(table->cast(ctx, x, GSEL_F32, narrow, dtype, given.size(), nullptr, &err), err);
+    assert_true(on_host(x, given.size()) == (dtype == GSEL_F16 ? half : brain));
+    table->free(ctx, narrow);
+    table->free(ctx, x);
+  }
+}
+
+void test_optimizer_steps_follow_their_formulas(void**) {
+  gsel_error* err = nullptr;
+  float* param = on_device(std::vector<float>{1, 1, 1});
+  float* gradient = on_device(std::vector<float>{4, 0, -2});
+  float* s0 = on_device(std::vector<float>{0, 0, 0});
+  float* s1 = on_device(std::vector<float>{0, 0, 0});
+  auto step = step_on(GSEL_OPTIMIZER_SIGN_SGD, param, gradient, nullptr, nullptr, 3);
+  check_ok(table->optimizer_step(ctx, &step, nullptr, &err), err);
+  assert_true(on_host(param, 3) == std::vector<float>({0.875f, 1, 1.125f}));
+  step = step_on(GSEL_OPTIMIZER_SGD, param, gradient, nullptr, nullptr, 3);
+  step.gradient_scale = 0.5;
+  check_ok(table->optimizer_step(ctx, &step, nullptr, &err), err);
+  assert_true(on_host(param, 3) == std::vector<float>({0.625f, 1, 1.25f}));
+  step.state0 = s0;
+  step.momentum = 0.5;
+  for (int i = 0; i < 2; ++i) check_ok(table->optimizer_step(ctx, &step, nullptr, &err), err);
+  assert_true(on_host(s0, 3) == std::vector<float>({3, 0, -1.5f}));
+  assert_true(on_host(param, 3) == std::vector<float>({0, 1, 1.5625f}));
+  step.state0 = nullptr;
+  check_fails(table->optimizer_step(ctx, &step, nullptr, &err), err, GSEL_ERR_ARG, "state0");
+  step.kind = 77;
+  check_fails(table->optimizer_step(ctx, &step, nullptr, &err), err, GSEL_ERR_UNSUPPORTED, "77");
+  check_ok(table->zero(ctx, s0, 12, nullptr, &err), err);
+  step = step_on(GSEL_OPTIMIZER_ADAMW, param, gradient, s0, s1, 3);
+  step.beta1 = 0.9, step.beta2 = 0.999, step.epsilon = 1e-8, step.weight_decay = 0.01;
+  double p = 0, m = 0, v = 0;
+  for (step.t = 1; step.t <= 5; ++step.t) {
+    check_ok(table->optimizer_step(ctx, &step, nullptr, &err), err);
+    m = 0.9 * m + 0.1 * 4, v = 0.999 * v + 0.001 * 16;
+    const double t = static_cast<double>(step.t);
+    p -= 0.125 * (m / (1 - std::pow(0.9, t)) / (std::sqrt(v / (1 - std::pow(0.999, t))) + 1e-8) + 0.01 * p);
+    assert_true(std::fabs(on_host(param, 1)[0] - p) < 1e-5);
+  }
+  step.t = 0;
+  check_fails(table->optimizer_step(ctx, &step, nullptr, &err), err, GSEL_ERR_ARG, "counts from 1");
+  for (float* memory : {param, gradient, s0, s1}) table->free(ctx, memory);
+}
+
+// Beside the parameter of f32 its value in 16 bits; and state of 8 bits, in which a block's largest moment is exact.
+void test_optimizer_steps_round_and_quantise(void**) {
+  gsel_error* err = nullptr;
+  float* param = on_device(std::vector<float>(300, 1.0f));
+  float* gradient = on_device(std::vector<float>(300, 0.5f));
+  uint8_t* codes = on_device(std::vector<uint8_t>(600));
+  float* scales = on_device(std::vector<float>(4));
+  uint16_t* rounded = on_device(std::vector<uint16_t>(300));
+  auto step = step_on(GSEL_OPTIMIZER_ADAMW_8BIT, param, gradient, reinterpret_cast<float*>(codes),
+                      reinterpret_cast<float*>(codes + 300), 300);
+  step.beta1 = 0.5, step.beta2 = 0.75, step.epsilon = 1e-8;
+  check_fails(table->optimizer_step(ctx, &step, nullptr, &err), err, GSEL_ERR_ARG, "scale0");
+  step.scale0 = scales, step.scale1 = scales + 2;
+  step.param16 = rounded, step.param16_dtype = GSEL_F32;
+  check_fails(table->optimizer_step(ctx, &step, nullptr, &err), err, GSEL_ERR_UNSUPPORTED, "param16_dtype is 11");
+  step.param16_dtype = GSEL_BF16;
+  check_ok(table->optimizer_step(ctx, &step, nullptr, &err), err);
+  for (const float p : on_host(param, 300)) assert_true(std::fabs(p - 0.875f) < 1e-6f);
+  for (const uint16_t bits : on_host(rounded, 300)) assert_int_equal(bits, 0x3f60);
+  assert_true(on_host(scales, 4) == std::vector<float>({0.25f, 0.25f, 0.0625f, 0.0625f}));
+  step.t = 2;
+  check_ok(table->optimizer_step(ctx, &step, nullptr, &err), err);
+  for (const float p : on_host(param, 300)) assert_true(std::fabs(p - 0.75f) < 1e-6f);
+  for (void* memory : {static_cast<void*>(param), static_cast<void*>(gradient), static_cast<void*>(codes),
+                       static_cast<void*>(scales), static_cast<void*>(rounded)})
+    table->free(ctx, memory);
+}
+
+const CMUnitTest tests[] = {
+    cmocka_unit_test(test_the_table_is_complete),
+    cmocka_unit_test(test_a_device_that_is_not_there_is_refused),
+    cmocka_unit_test(test_memory_is_aligned_and_too_much_is_an_error),
+    cmocka_unit_test(test_a_device_says_what_it_is_and_whose_memory_is_whose),
+    cmocka_unit_test(test_copies_and_zeros_arrive),
+    cmocka_unit_test(test_a_stream_keeps_order_and_events_tell_time_across_streams),
+    cmocka_unit_test(test_an_event_tells_whether_it_was_reached),
+    cmocka_unit_test(test_streams_are_imported_or_refused),
+    cmocka_unit_test(test_a_cast_rounds_to_nearest_even),
+    cmocka_unit_test(test_sixteen_bit_floats_survive_a_round_trip),
+    cmocka_unit_test(test_kernels_give_the_exact_numbers),
+    cmocka_unit_test(test_squares_are_added_in_one_order),
+    cmocka_unit_test(test_a_scale_of_16_bits_rounds_to_nearest_even),
+    cmocka_unit_test(test_optimizer_steps_follow_their_formulas),
+    cmocka_unit_test(test_optimizer_steps_round_and_quantise),
+};
+
+int run_on_cuda() {
+  const FakeCuda cuda;
+  table = cuda.table;
+  int failures = 0;
+  for (const char* order : {"least", "random", "others", "newest"}) {
+    setenv("GSEL_FAKE_CUDA_ORDER", order, 1);
+    failures += cmocka_run_group_tests_name(order, tests, set_up, tear_down);
+  }
+  return failures + cuda.report();
+}
+
+int run_on_gpu() {
+  const CudaPlugin cuda;
+  char reason[512] = "";
+  if (cuda.plugin->probe(&gsel::host_services(), reason, sizeof reason) == 0) {
+    fprintf(stderr, "%s\n", reason);
+    return 77;  // skipped
+  }
+  table = cuda.table;
+  return cmocka_run_group_tests_name("gpu", tests, set_up, tear_down);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc > 1 && !std::strcmp(argv[1], "gpu")) return run_on_gpu();
+  if (argc > 1 && !std::strcmp(argv[1], "cuda")) return run_on_cuda();
+  table = &gsel::host_device_table();
+  return cmocka_run_group_tests(tests, set_up, tear_down);
+}
