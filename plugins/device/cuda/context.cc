@@ -1,0 +1,98 @@
+// plugins/device/cuda/context.cc: see context.h.
+#include "context.h"
+
+#include <new>
+
+namespace gsel_cuda {
+namespace {
+
+// After these no call of CUDA in this process does any work (cuda.h, "the context cannot be used").
+bool ends_cuda(CUresult result) {
+  return result == CUDA_ERROR_ILLEGAL_ADDRESS || result == CUDA_ERROR_LAUNCH_TIMEOUT ||
+         (result >= CUDA_ERROR_HARDWARE_STACK_ERROR && result <= CUDA_ERROR_LAUNCH_FAILED);
+}
+
+gsel_status status_of(CUresult result) {
+  switch (result) {
+    case CUDA_ERROR_OUT_OF_MEMORY:
+      return GSEL_ERR_NOMEM;
+    case CUDA_ERROR_NO_DEVICE:
+    case CUDA_ERROR_INVALID_DEVICE:
+    case CUDA_ERROR_DEVICE_UNAVAILABLE:
+      return GSEL_ERR_NO_DEVICES;
+    case CUDA_ERROR_INVALID_VALUE:
+    case CUDA_ERROR_INVALID_HANDLE:
+      return GSEL_ERR_ARG;
+    default:
+      return GSEL_ERR_DEVICE;
+  }
+}
+
+// What would help, where that is known.
+const char* remedy_of(CUresult result) {
+  switch (result) {
+    case CUDA_ERROR_NO_BINARY_FOR_GPU:
+      return "; build gsel with a CUDA toolkit that knows this GPU";
+    case CUDA_ERROR_UNSUPPORTED_PTX_VERSION:
+      return "; a newer driver, or gsel built with an older CUDA toolkit, would do";
+    case CUDA_ERROR_SYSTEM_DRIVER_MISMATCH:
+      return "; the parts of the driver have several versions: reboot, or install it anew";
+    case CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE:
+      return "; the forward-compatibility package is for data centre GPUs: remove it from the library path";
+    case CUDA_ERROR_DEVICE_UNAVAILABLE:
+      return "; another process has the device for itself";
+    default:
+      return "";
+  }
+}
+
+}  // namespace
+
+void fail(gsel_status status, const std::string& text) {
+  throw Failure{status, text};
+}
+
+void check(Context& c, CUresult result, const std::string& what) {
+  if (result == CUDA_SUCCESS) return;
+  const char *name = nullptr, *text = nullptr;
+  c.driver->cuGetErrorName(result, &name);
+  c.driver->cuGetErrorString(result, &text);
+  std::string line = what + " on device " + std::to_string(c.ordinal) + ": " + (name ? name : "CUDA error") + " (" +
+                     std::to_string(result) + ")" + (text ? std::string(", ") + text : "") + remedy_of(result);
+  if (ends_cuda(result)) {
+    line += "; CUDA has ended in this process, only a new process can use the device";
+    const std::lock_guard lock(c.mutex);
+    if (c.poison.empty()) c.poison = line;
+  }
+  fail(status_of(result), line);
+}
+
+gsel_status failed(const gsel_host_v1* host, gsel_error** err) noexcept {
+  try {
+    throw;
+  } catch (const Failure& failure) {
+    if (err) *err = host->error_new(failure.status, failure.text.c_str());
+    return failure.status;
+  } catch (const std::bad_alloc&) {
+    if (err) *err = host->error_new(GSEL_ERR_NOMEM, "out of memory in the cuda device");
+    return GSEL_ERR_NOMEM;
+  } catch (...) {
+    if (err) *err = host->error_new(GSEL_ERR_INTERNAL, "unexpected exception in the cuda device");
+    return GSEL_ERR_INTERNAL;
+  }
+}
+
+Current::Current(Context& c) : c_(c) {
+  {
+    const std::lock_guard lock(c.mutex);
+    if (!c.poison.empty()) fail(GSEL_ERR_STATE, "an earlier call failed: " + c.poison);
+  }
+  check(c, c.driver->cuCtxPushCurrent(c.context), "making the device current");
+}
+
+Current::~Current() {
+  CUcontext popped;
+  c_.driver->cuCtxPopCurrent(&popped);
+}
+
+}  // namespace gsel_cuda

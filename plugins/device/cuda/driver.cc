@@ -1,0 +1,82 @@
+// plugins/device/cuda/driver.cc: see driver.h.
+#include "driver.h"
+
+#include <dlfcn.h>
+
+namespace gsel_cuda {
+namespace {
+
+// libcuda.so without a number is the toolkit's stub for linking.
+constexpr const char* kLibrary = "libcuda.so.1";
+
+struct Loaded {
+  Driver driver;
+  bool usable = false;
+  std::string why;
+};
+
+class Finder {
+ public:
+  explicit Finder(void* library)
+      : library_(library),
+        get_v2_(reinterpret_cast<PFN_cuGetProcAddress_v12000>(dlsym(library, "cuGetProcAddress_v2"))),
+        get_v1_(reinterpret_cast<PFN_cuGetProcAddress_v11030>(dlsym(library, "cuGetProcAddress"))) {}
+
+  // An unknown name is a success with a NULL address. Streams: NULL is the legacy default stream.
+  void* find(const char* name, int version, const char* symbol) const {
+    void* address = nullptr;
+    CUdriverProcAddressQueryResult result;
+    if (get_v2_)
+      get_v2_(name, &address, version, CU_GET_PROC_ADDRESS_LEGACY_STREAM, &result);
+    else if (get_v1_)
+      get_v1_(name, &address, version, CU_GET_PROC_ADDRESS_LEGACY_STREAM);
+    else
+      address = dlsym(library_, symbol);
+    return address;
+  }
+
+ private:
+  void* library_;
+  PFN_cuGetProcAddress_v12000 get_v2_;
+  PFN_cuGetProcAddress_v11030 get_v1_;
+};
+
+std::string text_of(const Driver& driver, CUresult result) {
+  const char* text = nullptr;
+  if (driver.cuGetErrorString(result, &text) != CUDA_SUCCESS || !text) text = "unknown error";
+  return std::to_string(result) + ": " + text;
+}
+
+Loaded load() {
+  Loaded loaded;
+  void* library = dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);
+  if (!library) {
+    loaded.why = std::string("no CUDA driver: ") + dlerror();
+    return loaded;
+  }
+  const Finder finder(library);
+#define GSEL_CUDA_FIND(name, version, symbol)                                                          \
+  loaded.driver.name = reinterpret_cast<PFN_##name##_v##version>(finder.find(#name, version, symbol)); \
+  if (!loaded.driver.name && loaded.why.empty())                                                       \
+    loaded.why = std::string(kLibrary) + " has no " #name "; a driver of version 525 or newer would do";
+  GSEL_CUDA_FUNCTIONS(GSEL_CUDA_FIND)
+#undef GSEL_CUDA_FIND
+  if (!loaded.why.empty()) return loaded;
+  loaded.driver.cuDriverGetVersion(&loaded.driver.version);
+  const CUresult result = loaded.driver.cuInit(0);
+  if (result != CUDA_SUCCESS)
+    loaded.why = "the CUDA driver does not start: error " + text_of(loaded.driver, result);
+  else
+    loaded.usable = true;
+  return loaded;
+}
+
+}  // namespace
+
+const Driver* driver(std::string* why) {
+  static const Loaded loaded = load();
+  if (why) *why = loaded.why;
+  return loaded.usable ? &loaded.driver : nullptr;
+}
+
+}  // namespace gsel_cuda

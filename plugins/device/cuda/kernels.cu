@@ -1,0 +1,318 @@
+// plugins/device/cuda/kernels.cu: what the device computes. nvcc compiles this file into a fatbin; tests/fake/cuda
+// compiles it for the host, where one thread of a block does the work of all. So every loop goes over the threads there
+// are, and nothing depends on how many those are. What is done to one element stands in lib/device/formulas.
+#include "device/formulas/byte_state.h"
+#include "device/formulas/floats.h"
+#include "device/formulas/optimizer_rules.h"
+#include "kernels.h"
+
+namespace {
+
+using namespace gsel;
+
+struct alignas(16) FourFloats {
+  float of[4];
+};
+struct alignas(8) FourHalves {
+  uint16_t of[4];
+};
+
+__device__ inline uint64_t first_item() {
+  return blockIdx.x * static_cast<uint64_t>(blockDim.x) + threadIdx.x;
+}
+__device__ inline uint64_t n_threads() {
+  return gridDim.x * static_cast<uint64_t>(blockDim.x);
+}
+
+template <class... Pointers>
+__device__ inline bool aligned_for_fours(const Pointers*... pointers) {
+  return ((reinterpret_cast<uintptr_t>(pointers) | ...) & (sizeof(FourFloats) - 1)) == 0;
+}
+
+// Four elements at a time where `fours`, one at a time for what is left.
+template <class Four, class One>
+__device__ inline void over(uint64_t count, bool fours, Four four, One one) {
+  const uint64_t n = fours ? count / 4 : 0;
+  for (uint64_t i = first_item(); i < n; i += n_threads()) four(4 * i);
+  for (uint64_t i = 4 * n + first_item(); i < count; i += n_threads()) one(i);
+}
+
+template <class Body>
+__device__ inline void over(uint64_t count, Body body) {
+  for (uint64_t i = first_item(); i < count; i += n_threads()) body(i);
+}
+
+template <class T>
+__device__ inline T load_as(const void* from) {
+  return *static_cast<const T*>(from);
+}
+
+// ---- scale, add, cast -------------------------------------------------------------------------------------------
+
+template <class T>
+__device__ void scale_narrow(T* dst, double factor, uint64_t count) {
+  const float f = static_cast<float>(factor);
+  over(count, [=](uint64_t i) { dst[i] = T::narrow(dst[i].widen() * f); });
+}
+
+template <class T>
+__device__ void add_narrow(T* dst, const T* src, uint64_t count) {
+  over(count, [=](uint64_t i) { dst[i] = T::narrow(dst[i].widen() + src[i].widen()); });
+}
+
+template <class T>
+__device__ void widen_all(float* dst, const T* src, uint64_t count) {
+  over(
+      count, aligned_for_fours(dst) && (reinterpret_cast<uintptr_t>(src) & (sizeof(FourHalves) - 1)) == 0,
+      [=](uint64_t i) {
+        const FourHalves halves = load_as<FourHalves>(src + i);
+        FourFloats wide;
+        for (int k = 0; k < 4; ++k) wide.of[k] = T{halves.of[k]}.widen();
+        *reinterpret_cast<FourFloats*>(dst + i) = wide;
+      },
+      [=](uint64_t i) { dst[i] = src[i].widen(); });
+}
+
+template <class T>
+__device__ inline FourHalves narrowed(const FourFloats& wide) {
+  FourHalves halves;
+  for (int k = 0; k < 4; ++k) halves.of[k] = T::narrow(wide.of[k]).bits;
+  return halves;
+}
+
+template <class T>
+__device__ void narrow_all(T* dst, const float* src, uint64_t count) {
+  over(
+      count, aligned_for_fours(src) && (reinterpret_cast<uintptr_t>(dst) & (sizeof(FourHalves) - 1)) == 0,
+      [=](uint64_t i) { *reinterpret_cast<FourHalves*>(dst + i) = narrowed<T>(load_as<FourFloats>(src + i)); },
+      [=](uint64_t i) { dst[i] = T::narrow(src[i]); });
+}
+
+// ---- sums ---------------------------------------------------------------------------------------------------------
+
+struct Squared {
+  __device__ double operator()(double x) const { return x * x; }
+};
+struct Plain {
+  __device__ double operator()(double x) const { return x; }
+};
+
+// The order of gsel_device_v1.sum_squares: a block takes one chunk after the other.
+template <class Term, class T>
+__device__ void sum_chunks(const T* src, uint64_t count, double* sums) {
+  __shared__ double lanes[gsel_cuda::kLanes];
+  for (uint64_t chunk = blockIdx.x; chunk * gsel_cuda::kChunk < count; chunk += gridDim.x) {
+    const uint64_t begin = chunk * gsel_cuda::kChunk;
+    const uint64_t end = count - begin < gsel_cuda::kChunk ? count : begin + gsel_cuda::kChunk;
+    for (uint64_t lane = threadIdx.x; lane < gsel_cuda::kLanes; lane += blockDim.x) {
+      double sum = 0;
+      for (uint64_t i = begin + lane; i < end; i += gsel_cuda::kLanes) sum += Term()(static_cast<double>(src[i]));
+      lanes[lane] = sum;
+    }
+    __syncthreads();
+    for (uint64_t half = gsel_cuda::kLanes / 2; half > 0; half /= 2) {
+      for (uint64_t lane = threadIdx.x; lane < half; lane += blockDim.x) lanes[lane] += lanes[lane + half];
+      __syncthreads();
+    }
+    if (threadIdx.x == 0) sums[chunk] = lanes[0];
+    __syncthreads();
+  }
+}
+
+// ---- optimizers -----------------------------------------------------------------------------------------------------
+
+__device__ inline uint16_t rounded_to(gsel_dtype dtype, float x) {
+  return dtype == GSEL_BF16 ? BF16::narrow(x).bits : F16::narrow(x).bits;
+}
+
+template <class Rule>
+__device__ void step(const Rule& rule, const gsel_cuda::StepMemory& s) {
+  const bool fours = aligned_for_fours(s.param, s.gradient, s.state0, s.state1) &&
+                     (reinterpret_cast<uintptr_t>(s.param16) & (sizeof(FourHalves) - 1)) == 0;
+  over(
+      s.count, fours,
+      [&](uint64_t i) {
+        FourFloats p = load_as<FourFloats>(s.param + i), m, v;
+        const FourFloats g = load_as<FourFloats>(s.gradient + i);
+        if constexpr (Rule::kStates > 0) m = load_as<FourFloats>(s.state0 + i);
+        if constexpr (Rule::kStates > 1) v = load_as<FourFloats>(s.state1 + i);
+        FourHalves halves;
+        for (int k = 0; k < 4; ++k) {
+          rule(p.of[k], g.of[k], m.of[k], v.of[k]);
+          halves.of[k] = rounded_to(s.param16_dtype, p.of[k]);
+        }
+        *reinterpret_cast<FourFloats*>(s.param + i) = p;
+        if constexpr (Rule::kStates > 0) *reinterpret_cast<FourFloats*>(s.state0 + i) = m;
+        if constexpr (Rule::kStates > 1) *reinterpret_cast<FourFloats*>(s.state1 + i) = v;
+        if (s.param16) *reinterpret_cast<FourHalves*>(s.param16 + i) = halves;
+      },
+      [&](uint64_t i) {
+        float p = s.param[i], m = 0, v = 0;
+        if constexpr (Rule::kStates > 0) m = s.state0[i];
+        if constexpr (Rule::kStates > 1) v = s.state1[i];
+        rule(p, s.gradient[i], m, v);
+        s.param[i] = p;
+        if constexpr (Rule::kStates > 0) s.state0[i] = m;
+        if constexpr (Rule::kStates > 1) s.state1[i] = v;
+        if (s.param16) s.param16[i] = rounded_to(s.param16_dtype, p);
+      });
+}
+
+__constant__ const CodeValues kSignedValues = code_values<Signed, true>();
+__constant__ const CodeValues kUnsignedValues = code_values<Unsigned, false>();
+
+// Of magnitudes, by their bits: a NaN is the largest.
+__device__ float largest(const float* x, uint64_t n, uint32_t* bits) {
+  for (uint64_t i = threadIdx.x; i < gsel_cuda::kStateBlock; i += blockDim.x)
+    bits[i] = i < n ? bits_of(x[i]) & 0x7fffffffu : 0;
+  __syncthreads();
+  for (uint64_t half = gsel_cuda::kStateBlock / 2; half > 0; half /= 2) {
+    for (uint64_t i = threadIdx.x; i < half; i += blockDim.x)
+      bits[i] = bits[i] > bits[i + half] ? bits[i] : bits[i + half];
+    __syncthreads();
+  }
+  const float result = float_of(bits[0]);
+  __syncthreads();
+  return result;
+}
+
+}  // namespace
+
+using gsel_cuda::ByteStateMemory;
+using gsel_cuda::StepMemory;
+
+#define GSEL_KERNEL extern "C" __global__ void __launch_bounds__(256)
+
+GSEL_KERNEL gsel_scale_f32(float* dst, double factor, uint64_t count) {
+  const float f = static_cast<float>(factor);
+  over(
+      count, aligned_for_fours(dst),
+      [=](uint64_t i) {
+        FourFloats x = load_as<FourFloats>(dst + i);
+        for (int k = 0; k < 4; ++k) x.of[k] *= f;
+        *reinterpret_cast<FourFloats*>(dst + i) = x;
+      },
+      [=](uint64_t i) { dst[i] *= f; });
+}
+GSEL_KERNEL gsel_scale_f64(double* dst, double factor, uint64_t count) {
+  over(count, [=](uint64_t i) { dst[i] *= factor; });
+}
+GSEL_KERNEL gsel_scale_f16(F16* dst, double factor, uint64_t count) {
+  scale_narrow(dst, factor, count);
+}
+GSEL_KERNEL gsel_scale_bf16(BF16* dst, double factor, uint64_t count) {
+  scale_narrow(dst, factor, count);
+}
+GSEL_KERNEL gsel_scale_f8e4m3(F8E4M3* dst, double factor, uint64_t count) {
+  scale_narrow(dst, factor, count);
+}
+GSEL_KERNEL gsel_scale_f8e5m2(F8E5M2* dst, double factor, uint64_t count) {
+  scale_narrow(dst, factor, count);
+}
+
+GSEL_KERNEL gsel_add_f32(float* dst, const float* src, uint64_t count) {
+  over(
+      count, aligned_for_fours(dst, src),
+      [=](uint64_t i) {
+        FourFloats x = load_as<FourFloats>(dst + i);
+        const FourFloats y = load_as<FourFloats>(src + i);
+        for (int k = 0; k < 4; ++k) x.of[k] += y.of[k];
+        *reinterpret_cast<FourFloats*>(dst + i) = x;
+      },
+      [=](uint64_t i) { dst[i] += src[i]; });
+}
+GSEL_KERNEL gsel_add_f64(double* dst, const double* src, uint64_t count) {
+  over(count, [=](uint64_t i) { dst[i] += src[i]; });
+}
+GSEL_KERNEL gsel_add_f16(F16* dst, const F16* src, uint64_t count) {
+  add_narrow(dst, src, count);
+}
+GSEL_KERNEL gsel_add_bf16(BF16* dst, const BF16* src, uint64_t count) {
+  add_narrow(dst, src, count);
+}
+GSEL_KERNEL gsel_add_f8e4m3(F8E4M3* dst, const F8E4M3* src, uint64_t count) {
+  add_narrow(dst, src, count);
+}
+GSEL_KERNEL gsel_add_f8e5m2(F8E5M2* dst, const F8E5M2* src, uint64_t count) {
+  add_narrow(dst, src, count);
+}
+
+GSEL_KERNEL gsel_cast_f32_f16(F16* dst, const float* src, uint64_t count) {
+  narrow_all(dst, src, count);
+}
+GSEL_KERNEL gsel_cast_f32_bf16(BF16* dst, const float* src, uint64_t count) {
+  narrow_all(dst, src, count);
+}
+GSEL_KERNEL gsel_cast_f16_f32(float* dst, const F16* src, uint64_t count) {
+  widen_all(dst, src, count);
+}
+GSEL_KERNEL gsel_cast_bf16_f32(float* dst, const BF16* src, uint64_t count) {
+  widen_all(dst, src, count);
+}
+GSEL_KERNEL gsel_cast_f32_f64(double* dst, const float* src, uint64_t count) {
+  over(count, [=](uint64_t i) { dst[i] = static_cast<double>(src[i]); });
+}
+GSEL_KERNEL gsel_cast_f64_f32(float* dst, const double* src, uint64_t count) {
+  over(count, [=](uint64_t i) { dst[i] = static_cast<float>(src[i]); });
+}
+
+GSEL_KERNEL gsel_square_sums_f32(const float* src, uint64_t count, double* sums) {
+  sum_chunks<Squared>(src, count, sums);
+}
+GSEL_KERNEL gsel_square_sums_f64(const double* src, uint64_t count, double* sums) {
+  sum_chunks<Squared>(src, count, sums);
+}
+GSEL_KERNEL gsel_sums_f64(const double* src, uint64_t count, double* sums) {
+  sum_chunks<Plain>(src, count, sums);
+}
+
+GSEL_KERNEL gsel_step_sgd(Sgd rule, StepMemory memory) {
+  step(rule, memory);
+}
+GSEL_KERNEL gsel_step_momentum(Momentum rule, StepMemory memory) {
+  step(rule, memory);
+}
+GSEL_KERNEL gsel_step_sign_sgd(SignSgd rule, StepMemory memory) {
+  step(rule, memory);
+}
+GSEL_KERNEL gsel_step_lion(Lion rule, StepMemory memory) {
+  step(rule, memory);
+}
+GSEL_KERNEL gsel_step_adamw(AdamDecoupled rule, StepMemory memory) {
+  step(rule, memory);
+}
+GSEL_KERNEL gsel_step_adam(AdamInGradient rule, StepMemory memory) {
+  step(rule, memory);
+}
+
+// A block of threads takes one block of state after the other.
+GSEL_KERNEL gsel_step_adamw_8bit(Factors f, ByteStateMemory s) {
+  __shared__ float first[gsel_cuda::kStateBlock], second[gsel_cuda::kStateBlock];
+  __shared__ uint32_t bits[gsel_cuda::kStateBlock];
+  for (uint64_t block = blockIdx.x; block * gsel_cuda::kStateBlock < s.count; block += gridDim.x) {
+    const uint64_t at = block * gsel_cuda::kStateBlock;
+    const uint64_t n = s.count - at < gsel_cuda::kStateBlock ? s.count - at : gsel_cuda::kStateBlock;
+    const float scale0 = s.scale0[block], scale1 = s.scale1[block];
+    for (uint64_t i = threadIdx.x; i < n; i += blockDim.x) {
+      const float g = s.gradient[at + i] * f.scale;
+      const float m = f.beta1 * (kSignedValues.of[s.codes0[at + i]] * scale0) + f.rest1 * g;
+      const float v = f.beta2 * (kUnsignedValues.of[s.codes1[at + i]] * scale1) + f.rest2 * (g * g);
+      first[i] = m;
+      second[i] = v;
+      const float p = s.param[at + i] * f.kept - f.step * (m / (std::sqrt(v) * f.root + f.epsilon));
+      s.param[at + i] = p;
+      if (s.param16) s.param16[at + i] = rounded_to(s.param16_dtype, p);
+    }
+    __syncthreads();
+    const float largest0 = largest(first, n, bits), largest1 = largest(second, n, bits);
+    for (uint64_t i = threadIdx.x; i < n; i += blockDim.x) {
+      s.codes0[at + i] = signed_code(first[i] / (largest0 == 0 ? 1 : largest0));
+      s.codes1[at + i] = unsigned_code(second[i] / (largest1 == 0 ? 1 : largest1));
+    }
+    if (threadIdx.x == 0) {
+      s.scale0[block] = largest0;
+      s.scale1[block] = largest1;
+    }
+    __syncthreads();
+  }
+}

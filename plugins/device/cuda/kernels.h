@@ -1,0 +1,33 @@
+// plugins/device/cuda/kernels.h: what kernels take, for those who launch them and for those who compile them.
+#pragma once
+
+#include <gsel/types.h>
+
+#include <cstdint>
+
+namespace gsel_cuda {
+
+constexpr uint64_t kChunk = 4096, kLanes = 256;  // of gsel_device_v1.sum_squares
+constexpr uint64_t kStateBlock = 256;            // elements of 8-bit state that share a scale
+
+// Of an optimizer step; see gsel_optimizer_step. param16 may be NULL.
+struct StepMemory {
+  float* param;
+  const float* gradient;
+  float *state0, *state1;
+  uint16_t* param16;
+  uint64_t count;
+  gsel_dtype param16_dtype;
+};
+
+struct ByteStateMemory {
+  float* param;
+  const float* gradient;
+  uint8_t *codes0, *codes1;
+  float *scale0, *scale1;
+  uint16_t* param16;
+  uint64_t count;
+  gsel_dtype param16_dtype;
+};
+
+}  // namespace gsel_cuda

@@ -1,0 +1,198 @@
+// plugins/device/cuda/launch.cc: kernels as work on streams. What a kernel cannot do is refused when it is asked.
+#include <algorithm>
+#include <utility>
+
+#include "context.h"
+#include "device/formulas/byte_state.h"
+#include "device/formulas/optimizer_needs.h"
+#include "device/formulas/optimizer_rules.h"
+#include "kernels.h"
+
+namespace gsel_cuda {
+namespace {
+
+constexpr unsigned kThreads = 256;
+constexpr unsigned kBlocksPerProcessor = 8;  // all that a multiprocessor holds of that many threads
+
+// Of the types that kernels have names for.
+const char* name_of(gsel_dtype dtype) {
+  switch (dtype) {
+    case GSEL_F16:
+      return "f16";
+    case GSEL_BF16:
+      return "bf16";
+    case GSEL_F32:
+      return "f32";
+    case GSEL_F64:
+      return "f64";
+    case GSEL_F8E4M3:
+      return "f8e4m3";
+    case GSEL_F8E5M2:
+      return "f8e5m2";
+    default:
+      return nullptr;
+  }
+}
+
+std::string shown(const Context&, gsel_dtype dtype) {
+  static const char* const names[] = {"",    "i8",  "u8",   "i16", "u16", "i32",    "u32",   "i64",
+                                      "u64", "f16", "bf16", "f32", "f64", "f8e4m3", "f8e5m2"};
+  return dtype >= GSEL_I8 && dtype <= GSEL_F8E5M2 ? names[dtype] : "type " + std::to_string(dtype);
+}
+
+CUfunction function(Context& c, const std::string& name) {
+  const std::lock_guard lock(c.mutex);
+  CUfunction& found = c.functions[name];
+  if (!found && c.driver->cuModuleGetFunction(&found, c.module, name.c_str()) != CUDA_SUCCESS) {
+    c.functions.erase(name);
+    return nullptr;
+  }
+  return found;
+}
+
+// items: what threads share out among themselves; a thread may take several.
+template <class... Args>
+void launch(Context& c, const std::string& name, uint64_t items, gsel_stream* stream, Args... args) {
+  const CUfunction kernel = function(c, name);
+  if (!kernel) fail(GSEL_ERR_INTERNAL, "the cuda device has no kernel " + name);
+  const uint64_t most = static_cast<uint64_t>(c.processors) * kBlocksPerProcessor;
+  const auto blocks = static_cast<unsigned>(std::clamp<uint64_t>((items + kThreads - 1) / kThreads, 1, most));
+  void* params[] = {&args...};
+  check(c,
+        c.driver->cuLaunchKernel(kernel, blocks, 1, 1, kThreads, 1, 1, 0, stream_of(c, stream).native, params, nullptr),
+        "kernel " + name);
+}
+
+gsel_status cast(void* ctx, void* dst, gsel_dtype dst_dtype, const void* src, gsel_dtype src_dtype, uint64_t count,
+                 gsel_stream* stream, gsel_error** err) {
+  return run(ctx, err, [&](Context& c) {
+    const bool is_float = dst_dtype == GSEL_F32 || src_dtype == GSEL_F32;
+    const gsel_dtype other = dst_dtype == GSEL_F32 ? src_dtype : dst_dtype;
+    if (!is_float || (other != GSEL_F16 && other != GSEL_BF16 && other != GSEL_F64))
+      fail(GSEL_ERR_UNSUPPORTED, "cast from " + shown(c, src_dtype) + " to " + shown(c, dst_dtype) +
+                                     " is not supported on cuda; it casts between f32 and f16, bf16 or f64");
+    if (count == 0) return;
+    launch(c, std::string("gsel_cast_") + name_of(src_dtype) + "_" + name_of(dst_dtype), (count + 3) / 4, stream, dst,
+           src, count);
+  });
+}
+
+void refuse_type(const Context& c, const char* kernel, gsel_dtype dtype) {
+  if (!name_of(dtype))
+    fail(GSEL_ERR_UNSUPPORTED,
+         std::string(kernel) + " of " + shown(c, dtype) + " is not supported on cuda; use a floating-point type");
+}
+
+gsel_status scale(void* ctx, void* dst, gsel_dtype dtype, double factor, uint64_t count, gsel_stream* stream,
+                  gsel_error** err) {
+  return run(ctx, err, [&](Context& c) {
+    refuse_type(c, "scale", dtype);
+    if (count > 0) launch(c, std::string("gsel_scale_") + name_of(dtype), (count + 3) / 4, stream, dst, factor, count);
+  });
+}
+
+gsel_status add(void* ctx, void* dst, const void* src, gsel_dtype dtype, uint64_t count, gsel_stream* stream,
+                gsel_error** err) {
+  return run(ctx, err, [&](Context& c) {
+    refuse_type(c, "add", dtype);
+    if (count > 0) launch(c, std::string("gsel_add_") + name_of(dtype), (count + 3) / 4, stream, dst, src, count);
+  });
+}
+
+// Room for so many doubles, on the stream's device memory.
+double* scratch_of(Context& c, gsel_stream* given, uint64_t doubles) {
+  gsel_stream& stream = stream_of(c, given);
+  const uint64_t bytes = doubles * sizeof(double);
+  if (stream.scratch.bytes < bytes) {
+    if (stream.scratch.memory) {
+      check(c, c.driver->cuStreamSynchronize(stream.native), "waiting for a stream");
+      check(c, c.driver->cuMemFree(std::exchange(stream.scratch.memory, 0)), "giving memory of sums back");
+    }
+    stream.scratch.bytes = 0;
+    check(c, c.driver->cuMemAlloc(&stream.scratch.memory, bytes), std::to_string(bytes) + " bytes for sums");
+    stream.scratch.bytes = bytes;
+  }
+  return reinterpret_cast<double*>(stream.scratch.memory);
+}
+
+uint64_t chunks_of(uint64_t count) {
+  return (count + kChunk - 1) / kChunk;
+}
+
+// Chunks' sums, then sums of those in chunks, and so on; two halves of the scratch memory take turns.
+gsel_status sum_squares(void* ctx, const void* src, gsel_dtype dtype, uint64_t count, double* out, gsel_stream* stream,
+                        gsel_error** err) {
+  return run(ctx, err, [&](Context& c) {
+    if (dtype != GSEL_F32 && dtype != GSEL_F64)
+      fail(GSEL_ERR_UNSUPPORTED, "sum_squares of " + shown(c, dtype) + " is not supported on cuda; use f32 or f64");
+    const uint64_t n = std::max<uint64_t>(chunks_of(count), 1);
+    double* from = scratch_of(c, stream, n + chunks_of(n));
+    const auto native = stream_of(c, stream).native;
+    if (count == 0) {
+      check(c, c.driver->cuMemsetD8Async(reinterpret_cast<CUdeviceptr>(from), 0, sizeof(double), native), "a zero sum");
+    } else {
+      launch(c, std::string("gsel_square_sums_") + name_of(dtype), n * kThreads, stream, src, count, from);
+      double* to = from + n;
+      for (uint64_t left = n; left > 1; left = chunks_of(left)) {
+        launch(c, "gsel_sums_f64", chunks_of(left) * kThreads, stream, static_cast<const double*>(from), left, to);
+        std::swap(from, to);
+      }
+    }
+    check(c,
+          c.driver->cuMemcpyAsync(reinterpret_cast<CUdeviceptr>(out), reinterpret_cast<CUdeviceptr>(from),
+                                  sizeof(double), native),
+          "a copy of a sum");
+  });
+}
+
+StepMemory memory_of(const gsel_optimizer_step& s) {
+  return {s.param, s.gradient, s.state0, s.state1, static_cast<uint16_t*>(s.param16), s.count, s.param16_dtype};
+}
+
+template <class Rule>
+void step(Context& c, const char* name, const gsel_optimizer_step& s, gsel_stream* stream) {
+  launch(c, name, (s.count + 3) / 4, stream, Rule(s), memory_of(s));
+}
+
+void step_8bit(Context& c, const gsel_optimizer_step& s, gsel_stream* stream) {
+  const ByteStateMemory memory{
+      s.param,        s.gradient, reinterpret_cast<uint8_t*>(s.state0), reinterpret_cast<uint8_t*>(s.state1),
+      s.scale0,       s.scale1,   static_cast<uint16_t*>(s.param16),    s.count,
+      s.param16_dtype};
+  launch(c, "gsel_step_adamw_8bit", s.count, stream, gsel::Factors(s), memory);
+}
+
+gsel_status optimizer_step(void* ctx, const gsel_optimizer_step* given, gsel_stream* stream, gsel_error** err) {
+  return run(ctx, err, [&](Context& c) {
+    const gsel_optimizer_step& s = *given;
+    if (const gsel::StepProblem problem = gsel::problem_of(s); problem.status) fail(problem.status, problem.text);
+    if (s.count == 0) return;
+    switch (s.kind) {
+      case GSEL_OPTIMIZER_SGD:
+        return s.momentum == 0 ? step<gsel::Sgd>(c, "gsel_step_sgd", s, stream)
+                               : step<gsel::Momentum>(c, "gsel_step_momentum", s, stream);
+      case GSEL_OPTIMIZER_SIGN_SGD:
+        return step<gsel::SignSgd>(c, "gsel_step_sign_sgd", s, stream);
+      case GSEL_OPTIMIZER_ADAMW:
+        return step<gsel::AdamDecoupled>(c, "gsel_step_adamw", s, stream);
+      case GSEL_OPTIMIZER_ADAM:
+        return step<gsel::AdamInGradient>(c, "gsel_step_adam", s, stream);
+      case GSEL_OPTIMIZER_LION:
+        return step<gsel::Lion>(c, "gsel_step_lion", s, stream);
+      default:
+        return step_8bit(c, s, stream);
+    }
+  });
+}
+
+}  // namespace
+
+void add_kernels(gsel_device_v1& table) {
+  table.cast = cast;
+  table.scale = scale;
+  table.add = add;
+  table.sum_squares = sum_squares;
+  table.optimizer_step = optimizer_step;
+}
+
+}  // namespace gsel_cuda

@@ -1,0 +1,157 @@
+// plugins/device/cuda/plugin.cc: the device "cuda", as gsel/device.h asks for it: NVIDIA's driver, found at run time.
+#include <gsel/plugin.h>
+
+#include <cstdio>
+#include <memory>
+#include <string_view>
+
+#include "context.h"
+
+// The compiled kernels, for the GPUs that the toolkit at hand knows, and as PTX for later ones.
+extern "C" const unsigned char gsel_cuda_kernels[];
+
+namespace gsel_cuda {
+namespace {
+
+// Of a whole GPU; an instance of MIG has the like of it, with another word in front.
+std::string uuid_text(const CUuuid& uuid) {
+  std::string text = "GPU-";
+  char two[3];
+  for (int i = 0; i < 16; ++i) {
+    if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
+    snprintf(two, sizeof two, "%02x", static_cast<unsigned char>(uuid.bytes[i]));
+    text += two;
+  }
+  return text;
+}
+
+bool is_same(std::string_view wanted, const std::string& uuid) {
+  const auto digits = [](std::string_view text) {
+    const size_t at = text.find('-');
+    return at == std::string_view::npos ? text : text.substr(at + 1);
+  };
+  return digits(wanted) == digits(uuid);
+}
+
+std::string_view text_of(gsel_str text) {
+  if (!text.data) return {};
+  return text.len == GSEL_NUL ? std::string_view(text.data) : std::string_view(text.data, text.len);
+}
+
+void open_context(const gsel_host_v1* host, const gsel_device_options& options, std::unique_ptr<Context>& c) {
+  std::string why;
+  const Driver* found = driver(&why);
+  if (!found) fail(GSEL_ERR_NO_DEVICES, why);
+  c.reset(new Context{});
+  c->host = host;
+  c->driver = found;
+  c->ordinal = options.ordinal;
+  int n = 0;
+  check(*c, found->cuDeviceGetCount(&n), "the number of devices");
+  if (options.ordinal < 0 || options.ordinal >= n)
+    fail(GSEL_ERR_ARG, "device " + std::to_string(options.ordinal) + " of cuda was asked for; the driver shows " +
+                           std::to_string(n) + " to this process");
+  check(*c, found->cuDeviceGet(&c->device, options.ordinal), "the device");
+  CUuuid uuid;
+  check(*c, found->cuDeviceGetUuid(&uuid, c->device), "its uuid");
+  c->uuid = uuid_text(uuid);
+  if (const std::string_view wanted = text_of(options.uuid); !wanted.empty() && !is_same(wanted, c->uuid))
+    fail(GSEL_ERR_NO_DEVICES, "device " + std::string(wanted) + " was asked for; device " +
+                                  std::to_string(options.ordinal) + " of this process is " + c->uuid +
+                                  ": compare CUDA_VISIBLE_DEVICES with what gsel resolve chose");
+  char name[256] = "";
+  check(*c, found->cuDeviceGetName(name, sizeof name, c->device), "its name");
+  c->name = name;
+  check(*c, found->cuDeviceGetAttribute(&c->processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, c->device),
+        "its multiprocessors");
+  check(*c, found->cuDevicePrimaryCtxRetain(&c->context, c->device), "its primary context");
+}
+
+gsel_status open_device(const gsel_host_v1* host, const gsel_device_options* options, void** out, gsel_error** err) {
+  *out = nullptr;
+  std::unique_ptr<Context> c;
+  try {
+    if (!options || options->struct_size < sizeof *options || options->flags || options->reserved)
+      fail(GSEL_ERR_ARG, "gsel_device_options has no size, or flags and reserved fields that are not 0");
+    open_context(host, *options, c);
+    const Current current(*c);
+    check(*c, c->driver->cuModuleLoadData(&c->module, gsel_cuda_kernels), "loading kernels");
+    *out = c.release();
+    return GSEL_OK;
+  } catch (...) {
+    const gsel_status status = failed(host, err);
+    if (c && c->context) c->driver->cuDevicePrimaryCtxRelease(c->device);
+    return status;
+  }
+}
+
+void close_device(void* ctx) {
+  if (!ctx) return;
+  run(ctx, nullptr, [](Context& c) {
+    if (c.default_stream.scratch.memory) {
+      c.driver->cuStreamSynchronize(c.default_stream.native);
+      c.driver->cuMemFree(c.default_stream.scratch.memory);
+    }
+    c.driver->cuModuleUnload(c.module);
+  });
+  Context& c = context_of(ctx);
+  c.driver->cuDevicePrimaryCtxRelease(c.device);
+  delete &c;
+}
+
+gsel_status describe(void* ctx, gsel_device_description* out, gsel_error** err) {
+  return run(ctx, err, [&](Context& c) {
+    if (!out || out->struct_size < sizeof *out) fail(GSEL_ERR_VERSION, "gsel_device_description states no size");
+    size_t free_bytes = 0, bytes = 0;
+    check(c, c.driver->cuMemGetInfo(&free_bytes, &bytes), "the device's memory");
+    const uint32_t size = out->struct_size;
+    *out = {};
+    out->struct_size = size;
+    out->dlpack_type = 2;
+    out->ordinal = c.ordinal;
+    out->memory_bytes = bytes;
+    out->free_bytes = free_bytes;
+    out->name = {c.name.data(), c.name.size()};
+    out->uuid = {c.uuid.data(), c.uuid.size()};
+  });
+}
+
+gsel_device_v1 make_table() {
+  gsel_device_v1 table{};
+  table.struct_size = sizeof table;
+  table.open = open_device;
+  table.close = close_device;
+  table.describe = describe;
+  add_memory(table);
+  add_streams(table);
+  add_kernels(table);
+  return table;
+}
+
+// No kernel for the GPU, no memory: open tells. Higher than the host's.
+int32_t probe(const gsel_host_v1*, char* reason, size_t capacity) {
+  std::string why;
+  const Driver* found = driver(&why);
+  int n = 0;
+  if (found && found->cuDeviceGetCount(&n) == CUDA_SUCCESS && n > 0) return 100;
+  if (found) why = "the CUDA driver shows no device to this process";
+  snprintf(reason, capacity, "%s", why.c_str());
+  return 0;
+}
+
+const gsel_device_v1 table = make_table();
+
+}  // namespace
+}  // namespace gsel_cuda
+
+GSEL_PLUGIN_DEFINE = {sizeof(struct gsel_plugin_v1),
+                      0,
+                      GSEL_PLUGIN_ABI_MAJOR,
+                      GSEL_PLUGIN_ABI_MINOR,
+                      GSEL_PLUGIN_DEVICE,
+                      0,
+                      "cuda",
+                      "1.0",
+                      "CUDA toolkit",
+                      &gsel_cuda::table,
+                      gsel_cuda::probe};

@@ -1,0 +1,117 @@
+// fake/cuda/kernels.cc: the kernels of plugins/device/cuda, compiled for the host, by name, with what each reads and
+// writes.
+#include "shim.h"
+// clang-format off: the shim comes first
+#include "../../../plugins/device/cuda/kernels.cu"
+// clang-format on
+
+#include <tuple>
+#include <utility>
+
+#include "machine.h"
+
+namespace fake_cuda {
+namespace {
+
+using Maker = std::function<Launch(unsigned blocks, void** params)>;
+
+Access reads(const void* from, uint64_t bytes) {
+  const auto begin = reinterpret_cast<uintptr_t>(from);
+  return {begin, from ? begin + bytes : begin, false};
+}
+Access writes(void* to, uint64_t bytes) {
+  const auto begin = reinterpret_cast<uintptr_t>(to);
+  return {begin, to ? begin + bytes : begin, true};
+}
+
+template <class... Args, size_t... I>
+std::tuple<Args...> unpacked(void** params, std::index_sequence<I...>) {
+  return {*static_cast<Args*>(params[I])...};
+}
+
+template <class... Args, class Touched>
+Maker maker(void (*kernel)(Args...), Touched touched) {
+  return [=](unsigned blocks, void** params) {
+    const auto args = unpacked<Args...>(params, std::index_sequence_for<Args...>());
+    Launch launch;
+    launch.accesses = std::apply(touched, args);
+    launch.work = [=] {
+      gridDim.x = blocks;
+      for (blockIdx.x = 0; blockIdx.x < blocks; ++blockIdx.x) std::apply(kernel, args);
+    };
+    return launch;
+  };
+}
+
+template <class T>
+Maker scales(void (*kernel)(T*, double, uint64_t)) {
+  return maker(kernel, [](T* dst, double, uint64_t n) { return std::vector{writes(dst, n * sizeof(T))}; });
+}
+template <class To, class From>
+Maker converts(void (*kernel)(To*, const From*, uint64_t)) {
+  return maker(kernel, [](To* dst, const From* src, uint64_t n) {
+    return std::vector{writes(dst, n * sizeof(To)), reads(src, n * sizeof(From))};
+  });
+}
+template <class T>
+Maker sums(void (*kernel)(const T*, uint64_t, double*)) {
+  return maker(kernel, [](const T* src, uint64_t n, double* out) {
+    return std::vector{reads(src, n * sizeof(T)), writes(out, (n + 4095) / 4096 * sizeof(double))};
+  });
+}
+template <class Rule>
+Maker steps(void (*kernel)(Rule, StepMemory)) {
+  return maker(kernel, [](Rule, StepMemory s) {
+    const uint64_t bytes = s.count * sizeof(float);
+    std::vector<Access> all{writes(s.param, bytes), reads(s.gradient, bytes), writes(s.param16, s.count * 2)};
+    if (Rule::kStates > 0) all.push_back(writes(s.state0, bytes));
+    if (Rule::kStates > 1) all.push_back(writes(s.state1, bytes));
+    return all;
+  });
+}
+Maker steps_8bit(void (*kernel)(gsel::Factors, ByteStateMemory)) {
+  return maker(kernel, [](gsel::Factors, ByteStateMemory s) {
+    const uint64_t scales = (s.count + 255) / 256 * sizeof(float);
+    return std::vector{writes(s.param, s.count * sizeof(float)),
+                       reads(s.gradient, s.count * sizeof(float)),
+                       writes(s.codes0, s.count),
+                       writes(s.codes1, s.count),
+                       writes(s.scale0, scales),
+                       writes(s.scale1, scales),
+                       writes(s.param16, s.count * 2)};
+  });
+}
+
+#define NAMED(make, kernel) \
+  { #kernel, make(kernel) }
+const std::map<std::string, Maker>& makers() {
+  static const std::map<std::string, Maker> all{
+      NAMED(scales, gsel_scale_f32),      NAMED(scales, gsel_scale_f64),
+      NAMED(scales, gsel_scale_f16),      NAMED(scales, gsel_scale_bf16),
+      NAMED(scales, gsel_scale_f8e4m3),   NAMED(scales, gsel_scale_f8e5m2),
+      NAMED(converts, gsel_add_f32),      NAMED(converts, gsel_add_f64),
+      NAMED(converts, gsel_add_f16),      NAMED(converts, gsel_add_bf16),
+      NAMED(converts, gsel_add_f8e4m3),   NAMED(converts, gsel_add_f8e5m2),
+      NAMED(converts, gsel_cast_f32_f16), NAMED(converts, gsel_cast_f32_bf16),
+      NAMED(converts, gsel_cast_f16_f32), NAMED(converts, gsel_cast_bf16_f32),
+      NAMED(converts, gsel_cast_f32_f64), NAMED(converts, gsel_cast_f64_f32),
+      NAMED(sums, gsel_square_sums_f32),  NAMED(sums, gsel_square_sums_f64),
+      NAMED(sums, gsel_sums_f64),         NAMED(steps, gsel_step_sgd),
+      NAMED(steps, gsel_step_momentum),   NAMED(steps, gsel_step_sign_sgd),
+      NAMED(steps, gsel_step_lion),       NAMED(steps, gsel_step_adamw),
+      NAMED(steps, gsel_step_adam),       NAMED(steps_8bit, gsel_step_adamw_8bit),
+  };
+  return all;
+}
+
+}  // namespace
+
+bool has_kernel(const std::string& name) {
+  return makers().count(name) > 0;
+}
+
+Launch make_launch(const std::string& name, unsigned blocks, void** params) {
+  return makers().at(name)(blocks, params);
+}
+
+}  // namespace fake_cuda

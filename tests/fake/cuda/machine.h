@@ -1,0 +1,132 @@
+// fake/cuda/machine.h: a test double of a GPU with its driver, for machines without one. Nothing that is enqueued runs
+// before somebody must wait for it, and then in an order that streams and events allow but nobody would expect. Device
+// memory cannot be touched by the host, new memory reads as NaN, and two accesses that no event orders are a violation
+// even where the result is right.
+//
+// The environment says what this machine is like, read when a device is opened and at each call:
+//   GSEL_FAKE_CUDA_ORDER   least (only what a wait needs; the default), random, others (everything else first), newest
+//   GSEL_FAKE_CUDA_SEED    of `random`
+//   GSEL_FAKE_CUDA_DRIVER  version, such as 12020
+//   GSEL_FAKE_CUDA_LACKS   names that the driver does not have, separated by commas
+//   GSEL_FAKE_CUDA_OOM     number of the allocation that finds no memory, from 1
+//   GSEL_FAKE_CUDA_STICKY  number of the kernel launch that ends CUDA in this process, from 1
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <random>
+#include <string>
+#include <vector>
+
+namespace fake_cuda {
+
+using Clock = std::map<int, uint64_t>;  // by stream, the last operation that comes before; kHost: the host
+
+struct Access {
+  uintptr_t begin, end;
+  bool writes;
+};
+
+struct Event {
+  Clock clock;                         // of the last record
+  uint64_t recorded = 0, reached = 0;  // number of records enqueued, and passed
+  int64_t time_ns = 0;
+};
+
+struct Operation {
+  std::string name;
+  std::function<void()> work;
+  std::vector<Access> accesses;
+  Event* records = nullptr;
+  Event* awaits = nullptr;
+  uint64_t record = 0;  // that is recorded or awaited
+};
+
+struct Stream {
+  int id = 0;
+  Clock clock;
+  uint64_t enqueued = 0;
+  std::deque<Operation> queue;
+};
+
+struct Allocation {
+  uintptr_t begin = 0, end = 0;
+  bool pinned = false, freed = false;
+  int number = 0;
+  struct Past {
+    Access access;
+    int stream;
+    uint64_t number;
+    std::string name;
+  };
+  std::vector<Past> past;  // accesses that nothing later covers
+};
+
+class Machine {
+ public:
+  static Machine& get();
+
+  std::recursive_mutex& mutex() { return mutex_; }
+
+  // Memory. 0: there is none left.
+  uintptr_t alloc(uint64_t bytes);
+  void* alloc_pinned(uint64_t bytes);
+  bool free(uintptr_t address);
+  const Allocation* find(uintptr_t address) const;
+  uint64_t free_bytes() const;
+
+  Stream* stream(void* handle);  // nullptr: of no stream
+  Stream* make_stream();
+  void drop_stream(Stream* stream);
+
+  void enqueue(Stream& stream, Operation operation);
+  void record(Stream& stream, Event& event);
+  void await(Stream& stream, Event& event);
+  // As far as the order of this machine goes until nothing is left in the stream, or the event is reached.
+  void finish(Stream& stream);
+  void finish(Event& event);
+  bool look(Event& event);
+
+  // What went wrong, a line each; since the start of the process.
+  const std::vector<std::string>& violations() const { return violations_; }
+  void violation(const std::string& text);
+  // Text of the first violation that no call has returned as an error yet; empty: none.
+  std::string take_violation();
+
+  int allocations = 0, launches = 0;
+
+ private:
+  Machine();
+  bool is_ready(const Stream& stream) const;
+  void run_head(Stream& stream);
+  bool step(const Stream* needed, const Event* wanted);
+  Stream* who_leads_to(const Event& event, uint64_t record, int depth);
+  Stream* pick(Stream* wanted);
+  void run_until(const std::function<bool()>& done, const std::function<Stream*()>& wanted);
+  void check_access(const Stream& stream, const Clock& clock, uint64_t number, const Operation& operation);
+
+  std::recursive_mutex mutex_;
+  uintptr_t arena_ = 0;
+  uint64_t used_ = 0;
+  std::map<uintptr_t, Allocation> allocations_;  // by begin
+  std::map<void*, Stream> streams_;
+  int next_stream_ = 1;
+  Clock host_;
+  std::mt19937_64 random_;
+  std::vector<std::string> violations_;
+  size_t reported_ = 0;
+};
+
+// A kernel by its name: what it does with a grid of so many blocks, and what it reads and writes.
+struct Launch {
+  std::function<void()> work;
+  std::vector<Access> accesses;
+};
+// False: there is no kernel of this name.
+bool has_kernel(const std::string& name);
+Launch make_launch(const std::string& name, unsigned blocks, void** params);
+
+}  // namespace fake_cuda

@@ -1,0 +1,262 @@
+// fake/cuda/test_double.cc: what the double reports, and what the plugin `cuda` makes of a driver that is old, lacks
+// names, runs out of memory or fails: each in a process of its own, since a driver is loaded once.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/host_services.h"
+#include "support/check.h"
+#include "support/fake_cuda.h"
+
+namespace {
+
+using Settings = std::map<std::string, std::string>;
+
+struct Ended {
+  int status;
+  std::string text;  // what it wrote to stderr
+};
+
+Ended in_child(const Settings& settings, const std::function<void()>& body) {
+  int ends[2];
+  assert_int_equal(pipe(ends), 0);
+  const pid_t pid = fork();
+  if (pid == 0) {
+    dup2(ends[1], STDERR_FILENO);
+    close(ends[0]);
+    for (const auto& [name, value] : settings) setenv(name.c_str(), value.c_str(), 1);
+    body();
+    _exit(0);
+  }
+  close(ends[1]);
+  Ended ended{0, ""};
+  char some[512];
+  for (ssize_t n; (n = read(ends[0], some, sizeof some)) > 0;) ended.text.append(some, static_cast<size_t>(n));
+  close(ends[0]);
+  waitpid(pid, &ended.status, 0);
+  return ended;
+}
+
+// The body writes what it has to say; the parent looks for it.
+void expect(const Settings& settings, const char* part, const std::function<void()>& body) {
+  const Ended ended = in_child(settings, body);
+  if (ended.status != 0 || ended.text.find(part) == std::string::npos)
+    fail_msg("status %#x, expected \"%s\" in: %s", ended.status, part, ended.text.c_str());
+}
+
+void say(gsel_error* err) {
+  fprintf(stderr, "%s\n", err ? gsel_error_message(err).data : "no error");
+}
+
+struct Opened {
+  FakeCuda cuda;
+  const gsel_device_v1& d = *cuda.table;
+  void* ctx = nullptr;
+  gsel_error* err = nullptr;
+  gsel_stream *first = nullptr, *second = nullptr;
+  void* memory = nullptr;
+
+  Opened() {
+    gsel_device_options options{};
+    options.struct_size = sizeof options;
+    if (d.open(&gsel::host_services(), &options, &ctx, &err)) {
+      say(err);
+      _exit(0);
+    }
+    d.stream_create(ctx, 0, &first, &err);
+    d.stream_create(ctx, 0, &second, &err);
+    d.alloc(ctx, GSEL_MEMORY_DEVICE, 4096, &memory, &err);
+  }
+  float* floats() const { return static_cast<float*>(memory); }
+};
+
+// ---- what the double reports
+// --------------------------------------------------------------------------------------------
+
+void test_two_streams_without_an_event_are_reported(void**) {
+  expect({}, "no event orders a fill of 4096 bytes", [] {
+    Opened o;
+    o.d.zero(o.ctx, o.memory, 4096, o.first, &o.err);
+    o.d.scale(o.ctx, o.memory, GSEL_F32, 2, 1024, o.second, &o.err);
+    say(o.err);
+  });
+  expect({}, "no error", [] {  // other bytes
+    Opened o;
+    o.d.zero(o.ctx, o.memory, 2048, o.first, &o.err);
+    o.d.scale(o.ctx, o.floats() + 512, GSEL_F32, 2, 512, o.second, &o.err);
+    say(o.err);
+  });
+  expect({}, "no error", [] {  // an event between them
+    Opened o;
+    gsel_event* event = nullptr;
+    o.d.event_create(o.ctx, 0, &event, &o.err);
+    o.d.zero(o.ctx, o.memory, 4096, o.first, &o.err);
+    o.d.event_record(o.ctx, event, o.first, &o.err);
+    o.d.stream_wait_event(o.ctx, o.second, event, &o.err);
+    o.d.scale(o.ctx, o.memory, GSEL_F32, 2, 1024, o.second, &o.err);
+    say(o.err);
+  });
+  expect({}, "no error", [] {  // the host between them
+    Opened o;
+    o.d.zero(o.ctx, o.memory, 4096, o.first, &o.err);
+    o.d.stream_wait(o.ctx, o.first, &o.err);
+    o.d.scale(o.ctx, o.memory, GSEL_F32, 2, 1024, o.second, &o.err);
+    say(o.err);
+  });
+}
+
+// Recorded before the work that it was to stand behind.
+void test_an_event_that_was_recorded_too_early_orders_nothing(void**) {
+  expect({}, "no event orders", [] {
+    Opened o;
+    gsel_event* event = nullptr;
+    o.d.event_create(o.ctx, 0, &event, &o.err);
+    o.d.event_record(o.ctx, event, o.first, &o.err);
+    o.d.zero(o.ctx, o.memory, 4096, o.first, &o.err);
+    o.d.stream_wait_event(o.ctx, o.second, event, &o.err);
+    o.d.scale(o.ctx, o.memory, GSEL_F32, 2, 1024, o.second, &o.err);
+    say(o.err);
+  });
+}
+
+void test_the_host_cannot_touch_device_memory(void**) {
+  const Ended ended = in_child({}, [] {
+    Opened o;
+    volatile float x = o.floats()[3];
+    (void)x;
+  });
+  assert_false(WIFEXITED(ended.status) && WEXITSTATUS(ended.status) == 0);
+  assert_non_null(strstr(ended.text.c_str(), "the host touched device memory"));
+}
+
+void test_nothing_has_run_before_somebody_waits(void**) {
+  expect({}, "before 7, after 0", [] {
+    Opened o;
+    int x = 7;
+    o.d.zero(o.ctx, o.memory, 4096, o.first, &o.err);
+    o.d.copy(o.ctx, &x, o.memory, sizeof x, GSEL_COPY_TO_HOST, o.first, &o.err);
+    const int before = x;
+    o.d.stream_wait(o.ctx, o.first, &o.err);
+    fprintf(stderr, "before %d, after %d\n", before, x);
+  });
+}
+
+void test_memory_is_used_within_its_bounds_and_its_life(void**) {
+  expect({}, "goes 4 bytes past the end of allocation", [] {
+    Opened o;
+    o.d.scale(o.ctx, o.memory, GSEL_F32, 2, 1025, o.first, &o.err);
+    say(o.err);
+  });
+  expect({}, "is freed while a fill of 4096 bytes", [] {
+    Opened o;
+    o.d.zero(o.ctx, o.memory, 4096, o.first, &o.err);
+    o.d.free(o.ctx, o.memory);
+    say(o.err);
+  });
+  expect({}, "touches freed memory", [] {
+    Opened o;
+    o.d.free(o.ctx, o.memory);
+    o.d.zero(o.ctx, o.memory, 4096, o.first, &o.err);
+    say(o.err);
+  });
+}
+
+// ---- what the plugin makes of a driver
+// ----------------------------------------------------------------------------------
+
+void test_a_driver_that_is_too_old_is_named(void**) {
+  for (const char* name : {"cuStreamGetCtx", "cuMemcpy2DAsync", "cuInit"})
+    expect({{"GSEL_FAKE_CUDA_LACKS", name}},
+           (std::string("libcuda.so.1 has no ") + name + "; a driver of version 525").c_str(), [] {
+             const FakeCuda cuda;
+             char reason[256] = "";
+             if (cuda.plugin->probe(&gsel::host_services(), reason, sizeof reason) == 0)
+               fprintf(stderr, "%s\n", reason);
+           });
+  expect({{"GSEL_FAKE_CUDA_DRIVER", "11000"}}, "libcuda.so.1 has no cuDeviceGetUuid; a driver of version 525",
+         [] { Opened o; });
+  expect({{"GSEL_FAKE_CUDA_DRIVER", "12020"}}, "opened", [] {
+    Opened o;
+    fprintf(stderr, "opened\n");
+  });
+}
+
+void test_no_memory_is_an_error_and_no_more(void**) {
+  expect({{"GSEL_FAKE_CUDA_OOM", "2"}}, "100 bytes of device memory on device 0: CUDA_ERROR_OUT_OF_MEMORY", [] {
+    Opened o;
+    void* more = nullptr;
+    const gsel_status status = o.d.alloc(o.ctx, GSEL_MEMORY_DEVICE, 100, &more, &o.err);
+    if (status == GSEL_ERR_NOMEM && !more) say(o.err);
+    if (o.d.alloc(o.ctx, GSEL_MEMORY_DEVICE, 100, &more, nullptr) != GSEL_OK) _exit(1);
+  });
+}
+
+// What comes after a failure that ends CUDA names that failure, and nothing hangs.
+void test_a_failure_that_ends_cuda_is_remembered(void**) {
+  expect({{"GSEL_FAKE_CUDA_STICKY", "2"}}, "an earlier call failed: waiting for a stream on device 0", [] {
+    Opened o;
+    o.d.zero(o.ctx, o.memory, 4096, o.first, &o.err);
+    o.d.scale(o.ctx, o.memory, GSEL_F32, 2, 1024, o.first, &o.err);
+    o.d.scale(o.ctx, o.memory, GSEL_F32, 2, 1024, o.first, &o.err);
+    if (o.d.stream_wait(o.ctx, o.first, &o.err) != GSEL_ERR_DEVICE) _exit(1);
+    say(o.err);
+    gsel_error* later = nullptr;
+    if (o.d.zero(o.ctx, o.memory, 4096, o.first, &later) != GSEL_ERR_STATE) _exit(2);
+    say(later);
+    o.d.free(o.ctx, o.memory);
+    o.d.stream_free(o.ctx, o.first);
+    o.d.close(o.ctx);
+  });
+}
+
+// Also by calls that fail: a program's own context is current again behind each.
+void test_what_was_current_is_current_again(void**) {
+  expect({}, "0 0 0", [] {
+    Opened o;
+    const int opened = o.cuda.current();
+    o.d.zero(o.ctx, o.memory, 4096, o.first, &o.err);
+    o.d.stream_wait(o.ctx, o.first, &o.err);
+    const int worked = o.cuda.current();
+    gsel_error* err = nullptr;
+    if (o.d.cast(o.ctx, o.memory, GSEL_I8, o.memory, GSEL_F32, 1, nullptr, &err) == GSEL_OK) _exit(1);
+    fprintf(stderr, "%d %d %d\n", opened, worked, o.cuda.current());
+  });
+}
+
+void test_a_uuid_is_compared(void**) {
+  expect({}, "is GPU-11111111-1111-1111-1111-111111111111: compare CUDA_VISIBLE_DEVICES", [] {
+    const FakeCuda cuda;
+    gsel_device_options options{};
+    options.struct_size = sizeof options;
+    options.uuid = GSEL_STR("GPU-22222222-1111-1111-1111-111111111111");
+    void* ctx = nullptr;
+    gsel_error* err = nullptr;
+    if (cuda.table->open(&gsel::host_services(), &options, &ctx, &err) != GSEL_ERR_NO_DEVICES) _exit(1);
+    say(err);
+    options.uuid = GSEL_STR("MIG-11111111-1111-1111-1111-111111111111");
+    if (cuda.table->open(&gsel::host_services(), &options, &ctx, &err) != GSEL_OK) _exit(2);
+  });
+}
+
+}  // namespace
+
+int main() {
+  const CMUnitTest tests[] = {
+      cmocka_unit_test(test_two_streams_without_an_event_are_reported),
+      cmocka_unit_test(test_an_event_that_was_recorded_too_early_orders_nothing),
+      cmocka_unit_test(test_the_host_cannot_touch_device_memory),
+      cmocka_unit_test(test_nothing_has_run_before_somebody_waits),
+      cmocka_unit_test(test_memory_is_used_within_its_bounds_and_its_life),
+      cmocka_unit_test(test_a_driver_that_is_too_old_is_named),
+      cmocka_unit_test(test_no_memory_is_an_error_and_no_more),
+      cmocka_unit_test(test_a_failure_that_ends_cuda_is_remembered),
+      cmocka_unit_test(test_what_was_current_is_current_again),
+      cmocka_unit_test(test_a_uuid_is_compared),
+  };
+  return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
