@@ -92,7 +92,7 @@ soak: packages-test
 
 asan tsan: packages-test
 	$(call build,$@)
-	@ctest --test-dir build-$@ --output-on-failure
+	@ctest --test-dir build-$@ --output-on-failure -j $(JOBS)
 
 bench: data packages-run
 	$(call build,default)
