@@ -71,7 +71,7 @@ void trace_names_the_laggard_of_a_hanging_job(void**) {
     if (gsel(line.c_str()) != 0) continue;        // has not joined yet
     told = Json::parse(out, nullptr, false);
     waiting = 0;
-    for (const Json& rank : told["communicators"][0]["ranks"]) waiting += rank["awaits"] == 1;
+    for (const Json& rank : told["communicators"][0]["ranks"]) waiting += rank["awaits"] == 1 && rank["call"] == 2;
   }
   const Json chrome = json_of_file("chrome.json");
   check_status(gsel(("trace --last 1 " + pid).c_str()), 0, "trace", __LINE__);

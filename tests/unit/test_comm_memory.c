@@ -137,6 +137,23 @@ static void test_registered_memory_keeps_its_place_and_contents(void** state) {
   as_threads(2, registers, NULL);
 }
 
+/* What registering four pages gives of which the third is not mapped. Tried again where another thread has mapped
+ * something there meanwhile. */
+static gsel_status register_with_hole(gsel_comm* comm, size_t page, gsel_error** err) {
+  for (;;) {
+    char* memory = pages(4 * page);
+    unsigned char seen;
+    munmap(memory + 2 * page, page);
+    const gsel_status status = gsel_mem_register(comm, memory, 4 * page, err);
+    const int is_hole = mincore(memory + 2 * page, page, &seen) != 0;
+    if (status == GSEL_OK) gsel_mem_unregister(comm, memory, NULL);
+    munmap(memory, 2 * page);
+    munmap(memory + 3 * page, page);
+    if (is_hole) return status;
+    if (status != GSEL_OK) gsel_error_free(*err);
+  }
+}
+
 static void registers_what_cannot_be(rank_run* run) {
   const size_t page = 4096;
   gsel_error* err;
@@ -162,9 +179,7 @@ static void registers_what_cannot_be(rank_run* run) {
              "at byte 8192 there is other memory, "
              "r--p without a name",
              -1);
-  munmap(memory + 5 * page, page);
-  rank_fails(run, gsel_mem_register(comm, memory + 3 * page, 4 * page, &err), err, GSEL_ERR_ARG,
-             "nothing is mapped at byte 8192", -1);
+  rank_fails(run, register_with_hole(comm, page, &err), err, GSEL_ERR_ARG, "nothing is mapped at byte 8192", -1);
   rank_fails(run, gsel_mem_unregister(comm, memory, &err), err, GSEL_ERR_ARG, "is not from gsel_mem_register", -1);
   rank_ok(run, gsel_mem_register(comm, memory, 2 * page, &err), err);
   rank_fails(run, gsel_mem_unregister(comm, memory + page, &err), err, GSEL_ERR_ARG, "is not from gsel_mem_register",
