@@ -14,13 +14,13 @@ work=$(mktemp -d)
 trap 'for m in "$work"/*/proc "$work"/*/dev "$work"/*/sys; do ! mountpoint -q "$m" || umount -l "$m"; done; rm -rf --one-file-system "$work"' EXIT
 trap 'exit 130' INT TERM
 
-# system NAME: a fresh system with a clone in /root/gsel; make is all that README.md takes for granted
+# system NAME: a fresh system with a clone in /srv/gsel; make is all that README.md takes for granted
 system() {
   echo "gsel: making the system for $1" >&2
   debootstrap --variant=minbase --include=make bookworm "$work/$1" > "$work/log" 2>&1 || { tail "$work/log" >&2; exit 1; }
   cp /etc/apt/apt.conf.d/* "$work/$1/etc/apt/apt.conf.d/"
   cp /etc/resolv.conf "$work/$1/etc/"
-  git clone --quiet "$here" "$work/$1/root/gsel"
+  git clone --quiet "$here" "$work/$1/srv/gsel"
   for folder in proc dev sys; do mount --rbind --make-rslave "/$folder" "$work/$1/$folder"; done
 }
 
@@ -28,7 +28,7 @@ system() {
 measure() {
   echo "gsel: $2" >&2
   began=$(date +%s.%N)
-  chroot "$work/$1" env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin sh -c "cd /root/gsel && $2" > "$work/log" 2>&1 ||
+  chroot "$work/$1" env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin sh -c "cd /srv/gsel && $2" > "$work/log" 2>&1 ||
     { tail -n 30 "$work/log" >&2; exit 1; }
   ended=$(date +%s.%N)
   awk -v c="$2" -v b="$began" -v e="$ended" 'BEGIN { printf "| `%s` | %d:%02d |", c, (e - b) / 60, int(e - b) % 60 }' >> "$work/table"
