@@ -6,7 +6,7 @@
 namespace gsel_cuda {
 namespace {
 
-// libcuda.so without a number is the toolkit's stub for linking.
+// libcuda.so without a number is no driver: the toolkit links programs against it.
 constexpr const char* kLibrary = "libcuda.so.1";
 
 struct Loaded {
