@@ -38,7 +38,8 @@
  *   gsel/plugin.h, gsel/device.h, gsel/transport.h   for authors of plugins; not included here
  *
  * Rules that hold everywhere:
- *   - 0 is success; errors come with the call, see gsel/error.h. Nothing is thrown, printed, or kept per thread.
+ *   - 0 is success; errors come with the call, see gsel/error.h. Nothing is thrown or kept per thread, and nothing is
+ *     printed but what gsel/log.h names.
  *   - The library frees what it allocates: each handle has its _free function, which accepts NULL.
  *   - Structs state their size and grow at the end; initialise them with GSEL_*_INIT or gsel_*_init.
  *   - No global state to set up; several communicators, models and trainers live side by side. */

@@ -202,6 +202,13 @@ void test_streams_are_imported_or_refused(void**) {
     check_ok(table->stream_import(ctx, native, &imported, &err), err);
     assert_ptr_equal(table->stream_native(ctx, imported), native);
     table->stream_free(ctx, imported);
+    gsel_event* recorded = nullptr;
+    check_ok(table->event_create(ctx, 0, &recorded, &err), err);
+    check_ok(table->event_import(ctx, table->event_native(ctx, recorded), &event, &err), err);
+    check_ok(table->event_record(ctx, recorded, own, &err), err);
+    check_ok(table->event_wait(ctx, event, &err), err);  // the same event by its other handle
+    table->event_free(ctx, event);
+    table->event_free(ctx, recorded);
   } else {
     check_fails(table->stream_import(ctx, &native, &imported, &err), err, GSEL_ERR_UNSUPPORTED, "stream");
     check_fails(table->event_import(ctx, &native, &event, &err), err, GSEL_ERR_UNSUPPORTED, "event");

@@ -62,7 +62,6 @@ Loaded load() {
   GSEL_CUDA_FUNCTIONS(GSEL_CUDA_FIND)
 #undef GSEL_CUDA_FIND
   if (!loaded.why.empty()) return loaded;
-  loaded.driver.cuDriverGetVersion(&loaded.driver.version);
   const CUresult result = loaded.driver.cuInit(0);
   if (result != CUDA_SUCCESS)
     loaded.why = "the CUDA driver does not start: error " + text_of(loaded.driver, result);

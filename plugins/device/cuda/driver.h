@@ -13,14 +13,12 @@ namespace gsel_cuda {
 // name in cudaTypedefs.h, version of the interface, symbol that libcuda exports it under. A driver of 525 has them all.
 #define GSEL_CUDA_FUNCTIONS(X)                                        \
   X(cuInit, 2000, "cuInit")                                           \
-  X(cuDriverGetVersion, 2020, "cuDriverGetVersion")                   \
   X(cuGetErrorName, 6000, "cuGetErrorName")                           \
   X(cuGetErrorString, 6000, "cuGetErrorString")                       \
   X(cuDeviceGetCount, 2000, "cuDeviceGetCount")                       \
   X(cuDeviceGet, 2000, "cuDeviceGet")                                 \
   X(cuDeviceGetName, 2000, "cuDeviceGetName")                         \
   X(cuDeviceGetUuid, 11040, "cuDeviceGetUuid_v2")                     \
-  X(cuDeviceTotalMem, 3020, "cuDeviceTotalMem_v2")                    \
   X(cuDeviceGetAttribute, 2000, "cuDeviceGetAttribute")               \
   X(cuDevicePrimaryCtxRetain, 7000, "cuDevicePrimaryCtxRetain")       \
   X(cuDevicePrimaryCtxRelease, 11000, "cuDevicePrimaryCtxRelease_v2") \
@@ -57,7 +55,6 @@ struct Driver {
 #define GSEL_CUDA_MEMBER(name, version, symbol) PFN_##name##_v##version name = nullptr;
   GSEL_CUDA_FUNCTIONS(GSEL_CUDA_MEMBER)
 #undef GSEL_CUDA_MEMBER
-  int version = 0;  // 12020: CUDA 12.2
 };
 
 // The driver of this process, loaded by the first call and never again; nullptr when there is none, and then *why says

@@ -34,7 +34,7 @@ const char* name_of(gsel_dtype dtype) {
   }
 }
 
-std::string shown(const Context&, gsel_dtype dtype) {
+std::string shown(gsel_dtype dtype) {
   static const char* const names[] = {"",    "i8",  "u8",   "i16", "u16", "i32",    "u32",   "i64",
                                       "u64", "f16", "bf16", "f32", "f64", "f8e4m3", "f8e5m2"};
   return dtype >= GSEL_I8 && dtype <= GSEL_F8E5M2 ? names[dtype] : "type " + std::to_string(dtype);
@@ -69,7 +69,7 @@ gsel_status cast(void* ctx, void* dst, gsel_dtype dst_dtype, const void* src, gs
     const bool is_float = dst_dtype == GSEL_F32 || src_dtype == GSEL_F32;
     const gsel_dtype other = dst_dtype == GSEL_F32 ? src_dtype : dst_dtype;
     if (!is_float || (other != GSEL_F16 && other != GSEL_BF16 && other != GSEL_F64))
-      fail(GSEL_ERR_UNSUPPORTED, "cast from " + shown(c, src_dtype) + " to " + shown(c, dst_dtype) +
+      fail(GSEL_ERR_UNSUPPORTED, "cast from " + shown(src_dtype) + " to " + shown(dst_dtype) +
                                      " is not supported on cuda; it casts between f32 and f16, bf16 or f64");
     if (count == 0) return;
     launch(c, std::string("gsel_cast_") + name_of(src_dtype) + "_" + name_of(dst_dtype), (count + 3) / 4, stream, dst,
@@ -77,16 +77,16 @@ gsel_status cast(void* ctx, void* dst, gsel_dtype dst_dtype, const void* src, gs
   });
 }
 
-void refuse_type(const Context& c, const char* kernel, gsel_dtype dtype) {
+void refuse_type(const char* kernel, gsel_dtype dtype) {
   if (!name_of(dtype))
     fail(GSEL_ERR_UNSUPPORTED,
-         std::string(kernel) + " of " + shown(c, dtype) + " is not supported on cuda; use a floating-point type");
+         std::string(kernel) + " of " + shown(dtype) + " is not supported on cuda; use a floating-point type");
 }
 
 gsel_status scale(void* ctx, void* dst, gsel_dtype dtype, double factor, uint64_t count, gsel_stream* stream,
                   gsel_error** err) {
   return run(ctx, err, [&](Context& c) {
-    refuse_type(c, "scale", dtype);
+    refuse_type("scale", dtype);
     if (count > 0) launch(c, std::string("gsel_scale_") + name_of(dtype), (count + 3) / 4, stream, dst, factor, count);
   });
 }
@@ -94,7 +94,7 @@ gsel_status scale(void* ctx, void* dst, gsel_dtype dtype, double factor, uint64_
 gsel_status add(void* ctx, void* dst, const void* src, gsel_dtype dtype, uint64_t count, gsel_stream* stream,
                 gsel_error** err) {
   return run(ctx, err, [&](Context& c) {
-    refuse_type(c, "add", dtype);
+    refuse_type("add", dtype);
     if (count > 0) launch(c, std::string("gsel_add_") + name_of(dtype), (count + 3) / 4, stream, dst, src, count);
   });
 }
@@ -124,7 +124,7 @@ gsel_status sum_squares(void* ctx, const void* src, gsel_dtype dtype, uint64_t c
                         gsel_error** err) {
   return run(ctx, err, [&](Context& c) {
     if (dtype != GSEL_F32 && dtype != GSEL_F64)
-      fail(GSEL_ERR_UNSUPPORTED, "sum_squares of " + shown(c, dtype) + " is not supported on cuda; use f32 or f64");
+      fail(GSEL_ERR_UNSUPPORTED, "sum_squares of " + shown(dtype) + " is not supported on cuda; use f32 or f64");
     const uint64_t n = std::max<uint64_t>(chunks_of(count), 1);
     double* from = scratch_of(c, stream, n + chunks_of(n));
     const auto native = stream_of(c, stream).native;

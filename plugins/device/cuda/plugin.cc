@@ -152,6 +152,6 @@ GSEL_PLUGIN_DEFINE = {sizeof(struct gsel_plugin_v1),
                       0,
                       "cuda",
                       "1.0",
-                      "CUDA toolkit",
+                      "compiler " __VERSION__,
                       &gsel_cuda::table,
                       gsel_cuda::probe};

@@ -86,11 +86,6 @@ EXPORT CUresult cuInit(unsigned) {
   return CUDA_SUCCESS;
 }
 
-EXPORT CUresult cuDriverGetVersion(int* version) {
-  *version = number_in("GSEL_FAKE_CUDA_DRIVER", 13000);
-  return CUDA_SUCCESS;
-}
-
 EXPORT CUresult cuGetErrorName(CUresult result, const char** text) {
   *text = result == CUDA_ERROR_OUT_OF_MEMORY     ? "CUDA_ERROR_OUT_OF_MEMORY"
           : result == CUDA_ERROR_ILLEGAL_ADDRESS ? "CUDA_ERROR_ILLEGAL_ADDRESS"
@@ -124,11 +119,6 @@ EXPORT CUresult cuDeviceGetName(char* name, int length, CUdevice device) {
 
 EXPORT CUresult cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice device) {
   memset(uuid, 0x11 * (device + 1), sizeof *uuid);
-  return CUDA_SUCCESS;
-}
-
-EXPORT CUresult cuDeviceTotalMem_v2(size_t* bytes, CUdevice) {
-  *bytes = Machine::get().free_bytes();
   return CUDA_SUCCESS;
 }
 
@@ -276,14 +266,14 @@ EXPORT CUresult cuMemsetD8Async(CUdeviceptr dst, unsigned char value, size_t byt
 
 EXPORT CUresult cuStreamCreateWithPriority(CUstream* out, unsigned, int) {
   return call([&](Machine& machine) {
-    *out = reinterpret_cast<CUstream>(machine.make_stream());
+    *out = reinterpret_cast<CUstream>(machine.make_stream(reinterpret_cast<uintptr_t>(current.back())));
     return CUDA_SUCCESS;
   });
 }
 
 EXPORT CUresult cuStreamGetCtx(CUstream handle, CUcontext* context) {
-  return on_stream(handle, [&](Machine&, Stream&) {
-    *context = current.back();
+  return on_stream(handle, [&](Machine&, Stream& stream) {
+    *context = stream.context ? reinterpret_cast<CUcontext>(stream.context) : current.back();
     return CUDA_SUCCESS;
   });
 }
@@ -402,14 +392,12 @@ struct Name {
   { #base, version, reinterpret_cast < void*>(function) }
 const Name kNames[] = {
     KNOWN(cuInit, 2000, cuInit),
-    KNOWN(cuDriverGetVersion, 2020, cuDriverGetVersion),
     KNOWN(cuGetErrorName, 6000, cuGetErrorName),
     KNOWN(cuGetErrorString, 6000, cuGetErrorString),
     KNOWN(cuDeviceGetCount, 2000, cuDeviceGetCount),
     KNOWN(cuDeviceGet, 2000, cuDeviceGet),
     KNOWN(cuDeviceGetName, 2000, cuDeviceGetName),
     KNOWN(cuDeviceGetUuid, 11040, cuDeviceGetUuid_v2),
-    KNOWN(cuDeviceTotalMem, 3020, cuDeviceTotalMem_v2),
     KNOWN(cuDeviceGetAttribute, 2000, cuDeviceGetAttribute),
     KNOWN(cuDevicePrimaryCtxRetain, 7000, cuDevicePrimaryCtxRetain),
     KNOWN(cuDevicePrimaryCtxRelease, 11000, cuDevicePrimaryCtxRelease_v2),
@@ -454,10 +442,8 @@ bool is_lacking(const char* name) {
 // A version above the driver's is an error, an unknown name is not: its address is NULL.
 EXPORT CUresult cuGetProcAddress_v2(const char* name, void** out, int version, cuuint64_t flags,
                                     CUdriverProcAddressQueryResult* result) {
-  int driver = 0;
-  cuDriverGetVersion(&driver);
   *out = nullptr;
-  if (version > driver) return CUDA_ERROR_INVALID_VALUE;
+  if (version > number_in("GSEL_FAKE_CUDA_DRIVER", 13000)) return CUDA_ERROR_INVALID_VALUE;
   if (flags != CU_GET_PROC_ADDRESS_LEGACY_STREAM)
     Machine::get().violation("a function is asked for without saying what stream NULL is");
   *result = CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;

@@ -37,7 +37,7 @@ uintptr_t the_arena;
 struct sigaction earlier;
 
 // Only what a handler may do.
-void tell_of_host_access(int number, siginfo_t* info, void* context) {
+void report_host_access(int number, siginfo_t* info, void* context) {
   const auto address = reinterpret_cast<uintptr_t>(info->si_addr);
   if (the_arena && address >= the_arena && address < the_arena + kArena) {
     static const char text[] = "fake cuda: the host touched device memory\n";
@@ -71,7 +71,7 @@ Machine::Machine() : random_(static_cast<uint64_t>(atoll(setting("GSEL_FAKE_CUDA
   if (arena == MAP_FAILED) abort();
   arena_ = the_arena = reinterpret_cast<uintptr_t>(arena);
   struct sigaction action {};
-  action.sa_sigaction = tell_of_host_access;
+  action.sa_sigaction = report_host_access;
   action.sa_flags = SA_SIGINFO;
   sigaction(SIGSEGV, &action, &earlier);
 }
@@ -143,10 +143,11 @@ uint64_t Machine::free_bytes() const {
 // ---- streams
 // ----------------------------------------------------------------------------------------------------------
 
-Stream* Machine::make_stream() {
+Stream* Machine::make_stream(uintptr_t context) {
   const int id = next_stream_++;
   Stream& made = streams_[reinterpret_cast<void*>(static_cast<uintptr_t>(0x1000 + id))];
   made.id = id;
+  made.context = context;
   return &made;
 }
 

@@ -47,6 +47,7 @@ struct Operation {
 
 struct Stream {
   int id = 0;
+  uintptr_t context = 0;  // of the device that it is of; 0: a default stream, of the current one
   Clock clock;
   uint64_t enqueued = 0;
   std::deque<Operation> queue;
@@ -79,7 +80,7 @@ class Machine {
   uint64_t free_bytes() const;
 
   Stream* stream(void* handle);  // nullptr: of no stream
-  Stream* make_stream();
+  Stream* make_stream(uintptr_t context);
   void drop_stream(Stream* stream);
 
   void enqueue(Stream& stream, Operation operation);
@@ -102,7 +103,6 @@ class Machine {
   Machine();
   bool is_ready(const Stream& stream) const;
   void run_head(Stream& stream);
-  bool step(const Stream* needed, const Event* wanted);
   Stream* who_leads_to(const Event& event, uint64_t record, int depth);
   Stream* pick(Stream* wanted);
   void run_until(const std::function<bool()>& done, const std::function<Stream*()>& wanted);

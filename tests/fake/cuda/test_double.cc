@@ -214,6 +214,23 @@ void test_a_failure_that_ends_cuda_is_remembered(void**) {
   });
 }
 
+void test_a_stream_of_another_device_is_refused(void**) {
+  expect({}, "belongs to another device than device 0", [] {
+    Opened o;
+    gsel_device_options options{};
+    options.struct_size = sizeof options;
+    options.ordinal = 1;
+    void* other = nullptr;
+    gsel_stream *theirs = nullptr, *imported = nullptr;
+    if (o.d.open(&gsel::host_services(), &options, &other, &o.err)) _exit(1);
+    if (o.d.stream_create(other, 0, &theirs, &o.err)) _exit(2);
+    void* native = o.d.stream_native(other, theirs);
+    if (o.d.stream_import(other, native, &imported, &o.err)) _exit(3);  // its own device takes it
+    if (o.d.stream_import(o.ctx, native, &imported, &o.err) != GSEL_ERR_ARG) _exit(4);
+    say(o.err);
+  });
+}
+
 // Also by calls that fail: a program's own context is current again behind each.
 void test_what_was_current_is_current_again(void**) {
   expect({}, "0 0 0", [] {
@@ -255,6 +272,7 @@ int main() {
       cmocka_unit_test(test_a_driver_that_is_too_old_is_named),
       cmocka_unit_test(test_no_memory_is_an_error_and_no_more),
       cmocka_unit_test(test_a_failure_that_ends_cuda_is_remembered),
+      cmocka_unit_test(test_a_stream_of_another_device_is_refused),
       cmocka_unit_test(test_what_was_current_is_current_again),
       cmocka_unit_test(test_a_uuid_is_compared),
   };
