@@ -1,5 +1,6 @@
 /* gsel/comm.h: communication between ranks. A communicator joins `world_size` ranks, which are processes or threads of
- * one host, through shared memory that has no name in any file system.
+ * one host, through shared memory that has no name in any file system. With an accelerator it works on that device's
+ * memory, see the section "devices".
  *
  *     gsel_comm *comm;
  *     if (gsel_comm_init(NULL, &comm, &err)) ...                  under `gsel run`, torchrun, mpirun or srun
@@ -53,7 +54,13 @@ GSEL_API gsel_status gsel_unique_id_create(gsel_unique_id *out, gsel_error **err
  *   name              shown in errors and recordings, at most 31 bytes of printable ASCII; that of rank 0 counts. Not
  *                     given: "world" for the first communicator that the process of rank 0 makes in this way, then
  *                     "world-2", ... A communicator made from another gets a name made from that one's, such as
- *                     "world.split1:0" (colour 0) or "world.dup2" */
+ *                     "world.split1:0" (colour 0) or "world.dup2"
+ *   accelerator       borrowed for the call: the device whose memory the calls take, as PyTorch writes it: "cuda" or
+ *                     "cuda:1", the index among those that this process sees. Empty or "cpu": memory of the host. If
+ *                     `device` is given, too, it must be the uuid of that device
+ *   transport         borrowed for the call: for an accelerator, how its memory travels: the name of a transport plugin
+ *                     such as "nccl"; "host": copied through host memory; "auto": the first of these that all ranks
+ *                     can use. Empty: [comm] transport of config, which is "auto" by default */
 #define GSEL_ORDER_RANKS 0 /* (((x0 + x1) + x2) + x3) */
 #define GSEL_ORDER_TREE 1  /* ((x0 + x1) + (x2 + x3)): pairs of neighbours, level by level; the last of an odd number
                             * goes to the next level unchanged. If each rank first reduces its own parts with
@@ -73,6 +80,8 @@ typedef struct gsel_comm_options {
   int32_t order;
   uint32_t flags;
   gsel_str name;
+  gsel_str accelerator;
+  gsel_str transport;
 } gsel_comm_options;
 
 #define GSEL_COMM_OPTIONS_INIT GSEL_STRUCT_INIT(gsel_comm_options)
@@ -86,9 +95,10 @@ GSEL_API void gsel_comm_options_init(gsel_comm_options *options, size_t struct_s
  *   out     given to the caller, free with gsel_comm_free; NULL on error
  * Errors: GSEL_ERR_ARG, GSEL_ERR_CONFIG (environment incomplete or ranks on two hosts; the variable is named),
  * GSEL_ERR_TIMEOUT (the missing ranks are named), GSEL_ERR_MISMATCH (ranks disagree on the world),
- * GSEL_ERR_DUPLICATE (two ranks name one device; both are named), GSEL_ERR_PEER (a rank died while joining),
- * GSEL_ERR_UNSUPPORTED (more than 256 ranks), GSEL_ERR_VERSION (struct_size), those of gsel_config_load,
- * GSEL_ERR_NOMEM, GSEL_ERR_IO.
+ * GSEL_ERR_DUPLICATE (two ranks name one device, or one that the transport wants for each rank alone; both are named),
+ * GSEL_ERR_PEER (a rank died while joining), GSEL_ERR_UNSUPPORTED (more than 256 ranks), GSEL_ERR_VERSION
+ * (struct_size), those of gsel_config_load, GSEL_ERR_NOMEM, GSEL_ERR_IO; with an accelerator also GSEL_ERR_NOT_FOUND
+ * and GSEL_ERR_PLUGIN (no plugin of that name, or one that was refused), GSEL_ERR_NO_DEVICES and GSEL_ERR_DEVICE.
  * Threads: any; ranks that are threads of one process call it concurrently, each with its rank. Since 0.1. */
 GSEL_API gsel_status gsel_comm_init(const gsel_comm_options *options, gsel_comm **out, gsel_error **err);
 
@@ -102,8 +112,8 @@ GSEL_API gsel_str gsel_comm_name(const gsel_comm *comm);
 /* ---- calls ------------------------------------------------------------------------------------------------
  *
  * Collectives. Every rank makes the same calls in the same order with the same operation, type, count, root.
- *   send, recv  host memory, borrowed for the call; may be the same pointer where "in place" is stated,
- *               otherwise must not overlap; may be NULL when the count is 0
+ *   send, recv  memory of the host, or of the accelerator, borrowed for the call; may be the same pointer where "in
+ *               place" is stated, otherwise must not overlap; may be NULL when the count is 0
  *   count       elements; 0 is allowed and still synchronises
  *   counts      [world_size] elements of each rank, the same on every rank
  *   offsets     [world_size] where each rank's part begins in the caller's buffer, elements; NULL: packed in rank order
@@ -364,6 +374,36 @@ GSEL_API gsel_status gsel_mem_free(gsel_comm *comm, void *memory, gsel_error **e
 GSEL_API gsel_status gsel_mem_register(gsel_comm *comm, void *memory, size_t bytes, gsel_error **err);
 GSEL_API gsel_status gsel_mem_unregister(gsel_comm *comm, void *memory, gsel_error **err);
 
+/* ---- devices -----------------------------------------------------------------------------------------------
+ *
+ * A communicator with an accelerator takes memory of that device, and page-locked memory of the host, wherever a buffer
+ * is named. Its calls are enqueued on its stream, and return then: they read and write the buffers when the work that
+ * was enqueued on the stream before has ended, and work enqueued behind them sees the results. Nothing else waits for
+ * them. Counts, offsets and the fields of gsel_message are of the host. A request is done when the stream has passed
+ * its call. Buffers of another kind or device are GSEL_ERR_ARG. A call that the transport cannot make, such as one with
+ * an operation of the caller's, goes through host memory, and then the caller waits for the stream and for the other
+ * ranks; gsel_comm_explain tells. Messages that go through a transport have tag 0 and are received from a named rank;
+ * others are GSEL_ERR_UNSUPPORTED unless the transport is "host". What happens after a call has returned is told by the
+ * next call, by gsel_comm_get_async_error and by gsel_comm_synchronize: GSEL_ERR_PEER, GSEL_ERR_TIMEOUT,
+ * GSEL_ERR_MISMATCH and GSEL_ERR_ABORTED as above, all of which break the communicator here, and GSEL_ERR_DEVICE. Work
+ * of other ranks' calls that still waits on this device is ended. The promise on results above holds through host
+ * memory; with a transport plugin results are those of its library. gsel_mem_alloc gives memory of the device,
+ * gsel_mem_register takes it. Communicators made from one with an accelerator have it, too, and begin on the default
+ * stream. */
+
+/* Sets the stream of all later calls: a CUstream or cudaStream_t of the accelerator's device, borrowed until another is
+ * set or comm is freed; NULL: the device's default stream, which a communicator begins with. Does not wait: work that
+ * was enqueued on the stream before is ordered with what follows by the caller, as for any two streams. Errors:
+ * GSEL_ERR_ARG (comm has no accelerator, a stream of another device), GSEL_ERR_DEVICE. Since 0.1. */
+GSEL_API gsel_status gsel_comm_set_stream(gsel_comm *comm, void *stream, gsel_error **err);
+
+/* Waits until all calls on the communicator's stream have ended, and returns what failed. Unlike a wait on the stream
+ * itself it ends within a second when another rank dies. Without an accelerator nothing is under way. Since 0.1. */
+GSEL_API gsel_status gsel_comm_synchronize(gsel_comm *comm, gsel_error **err);
+
+/* What failed so far, as ncclCommGetAsyncError tells; does not wait. Any thread. Since 0.1. */
+GSEL_API gsel_status gsel_comm_get_async_error(gsel_comm *comm, gsel_error **err);
+
 /* ---- operations -------------------------------------------------------------------------------------------- */
 
 /* Computes accumulated[count] = accumulated op next[count], elements of dtype. Called once per rank and piece of the
@@ -426,12 +466,14 @@ GSEL_API gsel_status gsel_comm_set_timeout(gsel_comm *comm, double timeout_s, gs
 /* ---- queries ------------------------------------------------------------------------------------------------ */
 
 /* How a call would run.
- *   protocol      "alone" (one rank), "line", "slots", "staged", "direct" or "single copy" (docs/communicator.md);
- *                 static
+ *   protocol      "alone" (one rank), "line", "slots", "staged", "direct" or "single copy" (docs/communicator.md), of
+ *                 the part of the call that the host does; "stream" if it does none; static
  *   reason        why this protocol, such as "send is not memory of gsel_mem_alloc"; static
  *   chunk_bytes   bytes that are processed at a time; 0: the whole
  *   seconds       predicted from the tuning file; 0: not known
- *   sent_bytes    what gsel_comm_counts will add */
+ *   sent_bytes    what gsel_comm_counts will add
+ *   transport     "shm"; with an accelerator the transport that the call takes, such as "nccl", or "host"
+ *   transport_reason  why this transport, and why the others were not taken; both live as long as comm */
 typedef struct gsel_comm_explanation {
   uint32_t struct_size;
   uint32_t reserved;
@@ -440,6 +482,8 @@ typedef struct gsel_comm_explanation {
   uint64_t chunk_bytes;
   double seconds;
   uint64_t sent_bytes;
+  const char *transport;
+  const char *transport_reason;
 } gsel_comm_explanation;
 #define GSEL_COMM_EXPLANATION_INIT GSEL_STRUCT_INIT(gsel_comm_explanation)
 GSEL_API void gsel_comm_explanation_init(gsel_comm_explanation *explanation, size_t struct_size);

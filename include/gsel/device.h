@@ -165,6 +165,11 @@ typedef struct gsel_device_v1 {
   gsel_status (*sum_squares)(void *ctx, const void *src, gsel_dtype dtype, uint64_t count, double *out,
                              gsel_stream *stream, gsel_error **err);
   gsel_status (*optimizer_step)(void *ctx, const gsel_optimizer_step *step, gsel_stream *stream, gsel_error **err);
+
+  /* For transports, whose libraries need the device to be current on the calling thread: enter makes it so, leave takes
+   * what enter wrote to *before and makes that current again. Since plugin ABI 1.3; NULL where no device is current. */
+  gsel_status (*enter)(void *ctx, void **before, gsel_error **err);
+  void (*leave)(void *ctx, void *before);
 } gsel_device_v1;
 
 GSEL_EXTERN_C_END

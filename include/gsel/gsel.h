@@ -35,6 +35,7 @@
  *   gsel/pipeline.h  pipeline stages without a trainer          gsel/schedule.h  the orders in which stages can run
  *   gsel/mesh.h      the coordinates of ranks on the axes       gsel/timeline.h  steps and recordings as a picture
  *   gsel/registry.h  which plugins were found                   gsel/log.h       where log lines go
+ *   gsel/dlpack.h    tensors of other libraries
  *   gsel/plugin.h, gsel/device.h, gsel/transport.h   for authors of plugins; not included here
  *
  * Rules that hold everywhere:
@@ -49,6 +50,7 @@
 #include <gsel/check.h>
 #include <gsel/comm.h>
 #include <gsel/config.h>
+#include <gsel/dlpack.h>
 #include <gsel/error.h>
 #include <gsel/log.h>
 #include <gsel/mesh.h>

@@ -28,7 +28,38 @@ typedef struct gsel_join {
   uint32_t flags;  /* GSEL_COMM_* */
   gsel_str trace;  /* folder to write recordings to at a failure; empty: none */
   gsel_str name;   /* of the communicator, as rank 0 gives it; empty: not given */
+
+  /* For a transport of devices, since plugin ABI 1.3: the opened device of this rank, and a way to exchange bytes with
+   * the ranks that join, which are known to one another through the host by then. exchange: all[world_size][bytes] is
+   * mine[bytes] of each rank; each rank calls it equally often, and only within link_join. look: fails once a rank has
+   * died or given up, so that link_join, wherever it waits for other ranks, can stop. */
+  const gsel_device_v1 *device_table;
+  void *device_ctx;
+  gsel_status (*exchange)(void *control, const void *mine, void *all, uint64_t bytes, gsel_error **err);
+  gsel_status (*look)(void *control, gsel_error **err);
+  void *control;
 } gsel_join;
+
+/* What a transport of devices can do. A call that it cannot make goes through host memory.
+ *   flags        GSEL_TRANSPORT_*
+ *   dlpack_type  of the devices whose memory it takes, as in dlpack.h
+ *   kinds        bits 1 << GSEL_COLLECTIVE_*
+ *   dtypes       bits 1 << GSEL_F32 and so on: what it reduces; other calls take every type
+ *   ops          bits 1 << GSEL_SUM and so on
+ *   version      of the library behind it; ranks with different ones do not join
+ *   library      the file it was found in, for people */
+#define GSEL_TRANSPORT_BITWISE 1u    /* all ranks get the same bits, the same ones in every run */
+#define GSEL_TRANSPORT_OWN_DEVICE 2u /* each rank has a device of its own */
+typedef struct gsel_transport_description {
+  uint32_t struct_size;
+  uint32_t flags;
+  int32_t dlpack_type;
+  int32_t version;
+  uint64_t kinds;
+  uint64_t dtypes;
+  uint64_t ops;
+  gsel_str library;
+} gsel_transport_description;
 
 /* Rank and size of a communicator made from another. Layout is frozen. */
 typedef struct gsel_membership {
@@ -87,6 +118,20 @@ typedef struct gsel_transport_v1 {
   /* link_dup: as link_split with all ranks in their order. link_name: see gsel_comm_name; valid as long as the link. */
   gsel_status (*link_dup)(gsel_link *link, gsel_membership *membership, gsel_link **out, gsel_error **err);
   const char *(*link_name)(const gsel_link *link);
+
+  /* A transport of devices, since plugin ABI 1.3, has describe, and needs of the above open, close, link_join,
+   * link_leave, link_abort and collective; link_alloc to link_unregister are of memory of the device. Its calls return
+   * when they are enqueued on their stream. Everything else is done for it through the host: whether ranks make the
+   * same calls, whether all of them live, timeouts, recordings, and links made from links, which join anew.
+   *   describe    text lives as long as ctx
+   *   enqueue     the calls together, each on its link and stream, as ncclGroupStart and ncclGroupEnd do; the links are
+   *               of this transport
+   *   link_error  what has failed since the calls were enqueued; does not wait. Any thread
+   * link_abort may wait here; calls that other threads are in return then. */
+  gsel_status (*describe)(void *ctx, gsel_transport_description *out, gsel_error **err);
+  gsel_status (*enqueue)(gsel_link *const *links, const gsel_collective *calls, gsel_stream *const *streams, uint64_t n,
+                         gsel_error **err);
+  gsel_status (*link_error)(gsel_link *link, gsel_error **err);
 } gsel_transport_v1;
 
 GSEL_EXTERN_C_END

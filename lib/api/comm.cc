@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "api/accelerator.h"
 #include "api/comm_handle.h"
 #include "api/comm_request.h"
 #include "api/init_struct.h"
@@ -25,7 +26,9 @@ gsel_status gsel_comm_init(const gsel_comm_options* options, gsel_comm** out, gs
     gsel::required(out, "out") = nullptr;
     gsel_comm_options given{};
     if (options) given = gsel::read_struct(options, "gsel_comm_options");
-    *out = new gsel_comm{{gsel::Transport::open_shm(), gsel::join_of(given, gsel::settings_of(given))}};
+    const gsel::Config settings = gsel::settings_of(given);
+    *out = new gsel_comm{
+        {gsel::Transport::open_shm(), gsel::join_of(given, settings), gsel::accelerator_of(given, settings)}};
   });
 }
 

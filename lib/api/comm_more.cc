@@ -3,6 +3,7 @@
 
 #include <span>
 
+#include "api/accelerator.h"
 #include "api/comm_handle.h"
 #include "api/comm_request.h"
 #include "base/guard.h"
@@ -51,8 +52,21 @@ gsel_status gsel_comm_grow(gsel_comm* comm, const gsel_comm_options* options, gs
       gsel::fail(GSEL_ERR_ARG, "gsel_comm_grow: the config has no {}; it needs a fresh id and the new world_size",
                  given.id ? "world_size" : "id");
     given.rank = old.rank();
-    *out = new gsel_comm{old.grow(gsel::join_of(given, gsel::settings_of(given)))};
+    const gsel::Config settings = gsel::settings_of(given);
+    *out = new gsel_comm{old.grow(gsel::join_of(given, settings), gsel::accelerator_of(given, settings))};
   });
+}
+
+gsel_status gsel_comm_set_stream(gsel_comm* comm, void* stream, gsel_error** err) {
+  return gsel::guard(err, [&] { gsel::required(comm, "comm").impl.set_stream(stream); });
+}
+
+gsel_status gsel_comm_synchronize(gsel_comm* comm, gsel_error** err) {
+  return gsel::guard(err, [&] { gsel::required(comm, "comm").impl.synchronize(); });
+}
+
+gsel_status gsel_comm_get_async_error(gsel_comm* comm, gsel_error** err) {
+  return gsel::guard(err, [&] { gsel::required(comm, "comm").impl.throw_async_error(); });
 }
 
 gsel_status gsel_comm_set_timeout(gsel_comm* comm, double timeout_s, gsel_error** err) {

@@ -41,7 +41,7 @@ struct Config {
   } select;
   struct {
     double timeout_s = 60;
-    std::string trace;
+    std::string trace, transport = "auto";
   } comm;
   std::array<int64_t, kAxes> mesh{1, 0, 1, 1};  // by gsel_axis; 0 means "auto"
   std::array<std::optional<StrategySection>, kAxes> strategy;

@@ -299,6 +299,11 @@ double checked_seconds(double value, const char* name) {
   return value == 0 ? 60 : std::min(value, 1e8);
 }
 
+BufferBytes buffer_bytes(const gsel_collective& checked, int32_t rank, int32_t world_size) {
+  const Buffers buffers = buffers_of(checked, rank, world_size);
+  return {buffers.send.bytes, buffers.recv.bytes};
+}
+
 void check_call(gsel_collective& call, int32_t rank, int32_t world_size) {
   if (call.kind < 0 || call.kind >= GSEL_COLLECTIVE_KINDS)
     fail(GSEL_ERR_ARG, "collective kind {} is unknown; known are 0 to {}", call.kind, GSEL_COLLECTIVE_KINDS - 1);

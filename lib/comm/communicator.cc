@@ -8,11 +8,17 @@
 #include <utility>
 #include <vector>
 
+#include "base/forked.h"
 #include "comm/check.h"
+#include "comm/describe.h"
+#include "comm/on_device/device_link.h"
+#include "comm/shm/link.h"
+#include "comm/shm/transport.h"
 
 namespace gsel {
 
-Communicator::Communicator(std::shared_ptr<Transport> transport, const gsel_join& join)
+Communicator::Communicator(std::shared_ptr<Transport> transport, const gsel_join& join,
+                           std::shared_ptr<const Accelerator> accelerator)
     : transport_(std::move(transport)), rank_(join.rank), world_size_(join.world_size) {
   if (world_size_ < 1 || rank_ < 0 || rank_ >= world_size_)
     fail(GSEL_ERR_ARG, "rank {} of a world of {}: the rank must be 0 to world_size - 1", rank_, world_size_);
@@ -21,25 +27,66 @@ Communicator::Communicator(std::shared_ptr<Transport> transport, const gsel_join
   complete.join_timeout_s = checked_seconds(join.join_timeout_s, "join_timeout_s");
   if (join.order != GSEL_ORDER_RANKS && join.order != GSEL_ORDER_TREE)
     fail(GSEL_ERR_ARG, "order {} is unknown; use GSEL_ORDER_RANKS or GSEL_ORDER_TREE", join.order);
+  joined_ = {complete.timeout_s, complete.join_timeout_s, complete.flags};
   link_ = transport_->join(complete);
+  try {
+    join_devices(std::move(accelerator));
+  } catch (...) {  // the destructor does not run
+    transport_->table().link_leave(link_);
+    throw;
+  }
 }
 
-Communicator::Communicator(std::shared_ptr<Transport> transport, gsel_link* link, const gsel_membership& membership)
-    : transport_(std::move(transport)), link_(link), rank_(membership.rank), world_size_(membership.world_size) {}
+Communicator::Communicator(const Communicator& made_from, gsel_link* link, const gsel_membership& membership)
+    : transport_(made_from.transport_),
+      link_(link),
+      rank_(membership.rank),
+      world_size_(membership.world_size),
+      joined_(made_from.joined_) {
+  try {
+    if (made_from.device_link_) join_devices(made_from.device_link_->accelerator());
+  } catch (...) {
+    transport_->table().link_leave(link_);
+    throw;
+  }
+}
+
+void Communicator::join_devices(std::shared_ptr<const Accelerator> accelerator) {
+  if (!accelerator) return;
+  gsel_join join{};
+  join.struct_size = sizeof join;
+  join.rank = rank_;
+  join.world_size = world_size_;
+  join.timeout_s = joined_.timeout_s;
+  join.join_timeout_s = joined_.join_timeout_s;
+  join.flags = joined_.flags;
+  device_link_ = std::make_unique<DeviceLink>(std::move(accelerator), shm::link_of(link_), join);
+}
 
 Communicator::Communicator(Communicator&& other) noexcept
     : transport_(std::move(other.transport_)),
       link_(std::exchange(other.link_, nullptr)),
       rank_(other.rank_),
       world_size_(other.world_size_),
+      joined_(other.joined_),
+      device_link_(std::move(other.device_link_)),
       fork_generation_(other.fork_generation_) {}
 
 Communicator::~Communicator() {
+  if (os::fork_generation() != fork_generation_)
+    static_cast<void>(device_link_.release());  // its thread is the parent's
+  device_link_.reset();
   if (link_) transport_->table().link_leave(link_);
 }
 
 const char* Communicator::name() const noexcept {
   return transport_->table().link_name ? transport_->table().link_name(link_) : "";
+}
+
+// A device's context does not cross a fork.
+DeviceLink& Communicator::device_link_of(const char* asked) const {
+  require_own_process(fork_generation_, asked);
+  return *device_link_;
 }
 
 void Communicator::collective(gsel_collective& call, gsel_stream* stream) {
@@ -52,6 +99,7 @@ void Communicator::check(gsel_collective& call) const {
 }
 
 void Communicator::run_checked(const gsel_collective& call, gsel_stream* stream) {
+  if (device_link_) return device_link_of(collective_name(call.kind)).collective(call);
   gsel_error* err = nullptr;
   const gsel_status status = transport_->table().collective(link_, &call, stream, &err);
   throw_if_failed(status, err);
@@ -69,6 +117,11 @@ void Communicator::group(std::span<const gsel_collective> checked) {
   gsel_error* err = nullptr;
   const gsel_status status = transport_->table().group(link_, checked.data(), checked.size(), &err);
   throw_if_failed(status, err);
+}
+
+std::unique_ptr<Pending> Communicator::start(const gsel_collective& checked) {
+  if (device_link_) return device_link_of(collective_name(checked.kind)).start(checked);
+  return std::make_unique<Works>(*this, std::span(&checked, 1));
 }
 
 Works::Works(Communicator& communicator, std::span<const gsel_collective> checked)
@@ -115,7 +168,7 @@ std::optional<Communicator> Communicator::split(int32_t colour, int32_t key) {
   gsel_link* link = nullptr;
   run("gsel_comm_split", &gsel_transport_v1::link_split, colour, key, &membership, &link);
   if (!link) return std::nullopt;
-  return Communicator(transport_, link, membership);
+  return Communicator(*this, link, membership);
 }
 
 Communicator Communicator::create_group(std::span<const int32_t> ranks) {
@@ -136,7 +189,7 @@ Communicator Communicator::create_group(std::span<const int32_t> ranks) {
   gsel_link* link = nullptr;
   run("gsel_comm_create_group", &gsel_transport_v1::link_create_group, ranks.data(), uint64_t{ranks.size()},
       &membership, &link);
-  return Communicator(transport_, link, membership);
+  return Communicator(*this, link, membership);
 }
 
 Communicator Communicator::made_by(const char* name,
@@ -145,7 +198,7 @@ Communicator Communicator::made_by(const char* name,
   gsel_membership membership{};
   gsel_link* link = nullptr;
   run(name, function, &membership, &link);
-  return Communicator(transport_, link, membership);
+  return Communicator(*this, link, membership);
 }
 
 Communicator Communicator::dup() {
@@ -157,11 +210,15 @@ Communicator Communicator::shrink() {
 }
 
 void Communicator::resync() {
+  std::shared_ptr<const Accelerator> accelerator;
+  if (device_link_) accelerator = device_link_->accelerator();
+  device_link_.reset();  // what it joined does not become whole again
   run("gsel_comm_resync", &gsel_transport_v1::link_resync);
+  join_devices(std::move(accelerator));
 }
 
 // Old ranks find out here whether they mean the same; newcomers by the rendezvous, as everybody.
-Communicator Communicator::grow(const gsel_join& given) {
+Communicator Communicator::grow(const gsel_join& given, std::shared_ptr<const Accelerator> accelerator) {
   gsel_join join = given;
   join.rank = rank_;
   if (join.world_size < world_size_)
@@ -176,7 +233,8 @@ Communicator Communicator::grow(const gsel_join& given) {
   std::vector<Plan> plans(static_cast<size_t>(world_size_));
   gsel_collective call = make_collective(GSEL_COLLECTIVE_ALLGATHER, &own, plans.data(), sizeof own, GSEL_U8);
   call.label = {"grow", 4};
-  collective(call);
+  check(call);
+  shm::link_of(link_).collective(call);
   for (size_t q = 0; q < plans.size(); ++q)
     if (std::memcmp(&plans[q], &plans[0], sizeof own) != 0)
       throw Error(GSEL_ERR_MISMATCH,
@@ -185,7 +243,7 @@ Communicator Communicator::grow(const gsel_join& given) {
                               q, plans[q].world_size, plans[0].world_size,
                               plans[q].world_size == plans[0].world_size ? " by another id" : ""))
           .about_rank(static_cast<int32_t>(q));
-  return Communicator(transport_, join);
+  return Communicator(transport_, join, std::move(accelerator));
 }
 
 void Communicator::set_timeout(double timeout_s) {
@@ -194,21 +252,44 @@ void Communicator::set_timeout(double timeout_s) {
 }
 
 void* Communicator::alloc(uint64_t bytes) {
+  if (device_link_) return device_link_of("gsel_mem_alloc").alloc(bytes);
   void* memory = nullptr;
   run("gsel_mem_alloc", &gsel_transport_v1::link_alloc, bytes, &memory);
   return memory;
 }
 
 void Communicator::free(void* memory) {
+  if (device_link_) return device_link_of("gsel_mem_free").free(memory);
   run("gsel_mem_free", &gsel_transport_v1::link_free, memory);
 }
 
 void Communicator::register_memory(void* memory, uint64_t bytes) {
+  if (device_link_) return device_link_of("gsel_mem_register").register_memory(memory, bytes);
   run("gsel_mem_register", &gsel_transport_v1::link_register, memory, bytes);
 }
 
 void Communicator::unregister_memory(void* memory) {
+  if (device_link_) return device_link_of("gsel_mem_unregister").unregister_memory(memory);
   run("gsel_mem_unregister", &gsel_transport_v1::link_unregister, memory);
+}
+
+void Communicator::set_stream(void* native) {
+  if (!device_link_)
+    fail(GSEL_ERR_ARG,
+         "gsel_comm_set_stream: communicator {} has no accelerator; name one in gsel_comm_options.accelerator", name());
+  device_link_of("gsel_comm_set_stream").set_stream(native);
+}
+
+void Communicator::synchronize() {
+  if (device_link_) return device_link_of("gsel_comm_synchronize").synchronize();
+  require_own_process(fork_generation_, "gsel_comm_synchronize");
+  shm::link_of(link_).throw_what_broke();
+}
+
+void Communicator::throw_async_error() {
+  if (device_link_) return device_link_of("gsel_comm_get_async_error").throw_async_error();
+  require_own_process(fork_generation_, "gsel_comm_get_async_error");
+  shm::link_of(link_).throw_what_broke();
 }
 
 std::string Communicator::trace() const {
@@ -224,6 +305,7 @@ std::string Communicator::trace() const {
 gsel_comm_explanation Communicator::explain(const gsel_collective& given) {
   gsel_collective call = given;
   check_call(call, rank_, world_size_);
+  if (device_link_) return device_link_of("gsel_comm_explain").explain(call);
   gsel_comm_explanation out = GSEL_COMM_EXPLANATION_INIT;
   run("gsel_comm_explain", &gsel_transport_v1::link_explain, &call, &out);
   return out;

@@ -1,5 +1,5 @@
-// comm/communicator.h: ranks joined over a transport. Checks arguments once, for every transport. Does not know how bytes
-// travel and what they mean.
+// comm/communicator.h: ranks joined over a transport. Checks arguments once, for every transport. Does not know how
+// bytes travel and what they mean.
 #pragma once
 
 #include <gsel/comm.h>
@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/os.h"
+#include "comm/on_device/accelerator.h"
 #include "comm/transport.h"
 
 namespace gsel {
@@ -34,10 +35,14 @@ inline gsel_collective make_collective(gsel_collective_kind kind, const void* se
 
 constexpr size_t kMostNameBytes = 31;  // of a communicator's name that the caller gives
 
+class DeviceLink;
+class Pending;
+
 class Communicator {
  public:
-  // Joins; see gsel_comm_init.
-  Communicator(std::shared_ptr<Transport> transport, const gsel_join& join);
+  // Joins; see gsel_comm_init. accelerator: nullptr for memory of the host.
+  Communicator(std::shared_ptr<Transport> transport, const gsel_join& join,
+               std::shared_ptr<const Accelerator> accelerator = nullptr);
   Communicator(Communicator&& other) noexcept;
   ~Communicator();
   Communicator(const Communicator&) = delete;
@@ -55,11 +60,18 @@ class Communicator {
   // The same in two steps; and several at once, as gsel_group_run makes those of one communicator.
   void check(gsel_collective& call) const;
   void run_checked(const gsel_collective& call, gsel_stream* stream = nullptr);
-  void group(std::span<const gsel_collective> checked);
+  void group(std::span<const gsel_collective> checked);  // over the control link
+  std::unique_ptr<Pending> start(const gsel_collective& checked);
   void abort(std::string_view reason) noexcept;
   gsel_comm_count counts(gsel_collective_kind kind) const;
   std::string trace() const;  // JSON of docs/trace.md
   gsel_comm_explanation explain(const gsel_collective& call);
+
+  // Of one with an accelerator; see gsel/comm.h.
+  DeviceLink* device_link() const { return device_link_.get(); }
+  void set_stream(void* native);
+  void synchronize();
+  void throw_async_error();
 
   // Communicators from this one; see gsel/comm.h. nullopt: none for this rank.
   std::optional<Communicator> split(int32_t colour, int32_t key);
@@ -67,7 +79,7 @@ class Communicator {
   Communicator dup();
   Communicator shrink();
   void resync();
-  Communicator grow(const gsel_join& join);
+  Communicator grow(const gsel_join& join, std::shared_ptr<const Accelerator> accelerator);
   void set_timeout(double timeout_s);
 
   // Memory that the ranks reach.
@@ -78,7 +90,9 @@ class Communicator {
 
  private:
   friend class Works;
-  Communicator(std::shared_ptr<Transport> transport, gsel_link* link, const gsel_membership& membership);
+  Communicator(const Communicator& made_from, gsel_link* link, const gsel_membership& membership);
+  void join_devices(std::shared_ptr<const Accelerator> accelerator);
+  DeviceLink& device_link_of(const char* asked) const;
   Communicator made_by(const char* name, gsel_status (*gsel_transport_v1::*function)(gsel_link*, gsel_membership*,
                                                                                      gsel_link**, gsel_error**));
   // A function of the table that works on the link; `name` is that of the public function.
@@ -89,18 +103,31 @@ class Communicator {
   gsel_link* link_ = nullptr;
   int32_t rank_ = 0;
   int32_t world_size_ = 1;
+  struct Joined {  // how, for the transport of devices
+    double timeout_s, join_timeout_s;
+    uint32_t flags;
+  } joined_{};
+  std::unique_ptr<DeviceLink> device_link_;
   uint64_t fork_generation_ = os::fork_generation();
 };
 
 // Asynchronous calls; released once they have ended.
-class Works {
+class Pending {
+ public:
+  Pending() = default;
+  virtual ~Pending() = default;
+  Pending(const Pending&) = delete;
+  Pending& operator=(const Pending&) = delete;
+  // Whether they have ended, after at most so long; negative: to the end. Throws what failed.
+  virtual bool wait(double seconds) = 0;
+};
+
+// Of the control link, which is the only one without an accelerator.
+class Works : public Pending {
  public:
   Works(Communicator& communicator, std::span<const gsel_collective> checked);
-  ~Works();
-  Works(const Works&) = delete;
-  Works& operator=(const Works&) = delete;
-  // Whether they have ended, after at most so long; negative: to the end. Throws what failed.
-  bool wait(double seconds);
+  ~Works() override;
+  bool wait(double seconds) override;
 
  private:
   std::shared_ptr<Transport> transport_;

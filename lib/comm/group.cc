@@ -8,6 +8,7 @@
 
 #include "base/current_error.h"
 #include "comm/communicator.h"
+#include "comm/on_device/device_link.h"
 
 namespace gsel {
 namespace {
@@ -17,21 +18,54 @@ struct Part {
   std::vector<gsel_collective> calls;
 };
 
-// Checked, by communicator, in the order these are first named.
-std::vector<Part> parts_of(std::span<GroupCall> calls) {
+// The calls of a group: what the control links make, by communicator, in the order these are first named; what
+// transports of devices enqueue; and the links whose calls go through host memory.
+struct Group {
   std::vector<Part> parts;
+  std::vector<DeviceLink::Enqueued> enqueued;
+  std::vector<DeviceLink*> staging;
+
+  void add(Communicator& communicator, const gsel_collective& call) {
+    auto found = std::ranges::find(parts, &communicator, &Part::communicator);
+    if (found == parts.end()) found = parts.insert(found, {&communicator, {}});
+    found->calls.push_back(call);
+  }
+};
+
+template <class Body>
+void for_each_call(std::span<GroupCall> calls, Body&& body) {
   for (size_t i = 0; i < calls.size(); ++i) {
-    auto& [communicator, call] = calls[i];
     try {
-      communicator->check(call);
+      body(*calls[i].communicator, calls[i].call);
     } catch (const Error& e) {
       throw Error(e.code(), fmt::format("call {} of a group of {}: {}", i, calls.size(), e.message()));
     }
-    auto found = std::ranges::find(parts, communicator, &Part::communicator);
-    if (found == parts.end()) found = parts.insert(found, {communicator, {}});
-    found->calls.push_back(call);
   }
-  return parts;
+}
+
+// Nothing has happened where a call is wrong.
+void check_all(std::span<GroupCall> calls) {
+  for_each_call(calls, [](Communicator& communicator, gsel_collective& call) {
+    communicator.check(call);
+    if (DeviceLink* link = communicator.device_link()) {
+      link->check_memory(call);
+      link->takes(call);
+    }
+  });
+}
+
+void sort(std::span<GroupCall> calls, Group& group) {
+  for (auto& [communicator, call] : calls) {
+    DeviceLink* link = communicator->device_link();
+    if (!link) {
+      group.add(*communicator, call);
+    } else if (link->takes(call)) {
+      group.enqueued.push_back({link, call});
+    } else {
+      if (std::ranges::find(group.staging, link) == group.staging.end()) group.staging.push_back(link);
+      group.add(*communicator, link->stage(call));
+    }
+  }
 }
 
 template <class Body>
@@ -66,8 +100,17 @@ void run_all(const std::vector<Part>& all) {
 }  // namespace
 
 void run_group(std::span<GroupCall> calls) {
-  const std::vector<Part> parts = parts_of(calls);
-  if (!parts.empty()) run_all(parts);
+  check_all(calls);
+  Group group;
+  try {
+    sort(calls, group);
+    if (!group.enqueued.empty()) DeviceLink::enqueue(group.enqueued);
+    if (!group.parts.empty()) run_all(group.parts);
+  } catch (...) {
+    for (DeviceLink* link : group.staging) link->drop();
+    throw;
+  }
+  for (DeviceLink* link : group.staging) link->fetch();
 }
 
 }  // namespace gsel

@@ -32,7 +32,7 @@ void CallRequest::require_ended() {
 void CallRequest::start() {
   require_ended();
   failure_.reset();
-  work_ = std::make_unique<Works>(communicator_, std::span(&call_, 1));
+  work_ = communicator_.start(call_);
   reported_ = false;
 }
 

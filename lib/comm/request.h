@@ -47,8 +47,8 @@ class CallRequest {
   Communicator& communicator_;
   const uint64_t fork_generation_ = communicator_.fork_generation();
   gsel_collective call_;
-  const std::string label_;      // the caller's may be gone by the time it is shown
-  std::unique_ptr<Works> work_;  // while under way
+  const std::string label_;        // the caller's may be gone by the time it is shown
+  std::unique_ptr<Pending> work_;  // while under way
   std::optional<Error> failure_;
   bool reported_ = true;
 };

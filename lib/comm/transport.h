@@ -19,6 +19,7 @@ class Transport {
   static std::shared_ptr<Transport> open_shm();
 
   const gsel_transport_v1& table() const { return table_; }
+  void* ctx() const { return ctx_; }
   // See gsel_transport_v1.link_join; throws what it returns.
   gsel_link* join(const gsel_join& join) const;
 

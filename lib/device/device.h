@@ -6,7 +6,8 @@
 #include <gsel/device.h>
 
 #include <memory>
-#include <string>
+#include <string_view>
+#include <utility>
 
 #include "base/error.h"
 
@@ -17,12 +18,15 @@ const gsel_device_v1& host_device_table();
 
 class DeviceContext {
  public:
-  DeviceContext(const gsel_device_v1& table, int32_t ordinal);
+  // uuid: what the device must be; empty: any.
+  DeviceContext(const gsel_device_v1& table, int32_t ordinal, std::string_view uuid = {});
   ~DeviceContext();
   DeviceContext(const DeviceContext&) = delete;
   DeviceContext& operator=(const DeviceContext&) = delete;
 
   static std::shared_ptr<DeviceContext> open_host();
+
+  gsel_device_description describe() const;
 
   const gsel_device_v1& table() const { return table_; }
   void* ctx() const { return ctx_; }
@@ -40,11 +44,11 @@ class DeviceContext {
   void* ctx_ = nullptr;
 };
 
-// Memory of a device.
+// Memory of a device, or, of another kind, what it copies from and to.
 class Memory {
  public:
   Memory() = default;
-  Memory(std::shared_ptr<DeviceContext> device, uint64_t bytes);
+  Memory(std::shared_ptr<DeviceContext> device, uint64_t bytes, int32_t kind = GSEL_MEMORY_DEVICE);
   Memory(Memory&& other) noexcept { swap(other); }
   Memory& operator=(Memory&& other) noexcept {
     swap(other);

@@ -169,8 +169,8 @@ constexpr Function kDeviceFunctions[] = {
 #undef GSEL_TABLE
 #define GSEL_TABLE gsel_transport_v1
 constexpr Function kTransportFunctions[] = {
-    GSEL_FUNCTION(open),       GSEL_FUNCTION(close),      GSEL_FUNCTION(link_join),   GSEL_FUNCTION(link_leave),
-    GSEL_FUNCTION(link_abort), GSEL_FUNCTION(collective), GSEL_FUNCTION(link_counts),
+    GSEL_FUNCTION(open),       GSEL_FUNCTION(close),      GSEL_FUNCTION(link_join),
+    GSEL_FUNCTION(link_leave), GSEL_FUNCTION(link_abort), GSEL_FUNCTION(collective),
 };
 #undef GSEL_TABLE
 #undef GSEL_FUNCTION

@@ -127,6 +127,7 @@ static const char* const given_out[] = {
     "gsel_optimizer_call",
     "gsel_breach",
     "gsel_device_description",
+    "gsel_transport_description",
     "gsel_memory_info",
 };
 

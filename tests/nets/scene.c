@@ -105,6 +105,45 @@ static gsel_status make_trace(scene* s, void** out, gsel_error** err) {
   return gsel_comm_trace((gsel_comm*)scene_object(s, "gsel_comm"), (gsel_trace**)out, err);
 }
 
+/* As dlpack.h has them, as far as they are needed here. */
+struct DLManagedTensor {
+  void* data;
+  int32_t device[2], n_dims;
+  uint8_t code, bits;
+  uint16_t lanes;
+  int64_t *shape, *strides;
+  uint64_t byte_offset;
+  void *context, *deleter;
+};
+struct DLManagedTensorVersioned {
+  uint32_t version[2];
+  void* context;
+  void (*deleter)(struct DLManagedTensorVersioned* self);
+};
+
+static gsel_status make_dlpack_tensor(scene* s, void** out, gsel_error** err) {
+  struct DLManagedTensor* made = (struct DLManagedTensor*)calloc(1, sizeof *made);
+  (void)err;
+  made->data = s->rest->send;
+  made->n_dims = 2;
+  made->code = 2, made->bits = 32, made->lanes = 1;
+  made->shape = s->rest->dims;
+  *out = made;
+  return GSEL_OK;
+}
+static gsel_status make_dlpack_versioned(scene* s, void** out, gsel_error** err) {
+  const gsel_dlpack_device host = {1, 0};
+  gsel_tensor tensor = {s->rest->send, 9, {3, 3}, 2, GSEL_F32};
+  return gsel_tensor_to_dlpack(&tensor, &host, NULL, NULL, (gsel_dlpack_versioned**)out, err);
+}
+static void release_dlpack_tensor(void* object) {
+  free(object);
+}
+static void release_dlpack_versioned(void* object) {
+  struct DLManagedTensorVersioned* tensor = (struct DLManagedTensorVersioned*)object;
+  if (tensor) tensor->deleter(tensor);
+}
+
 #define RELEASE(type, function)              \
   static void release_##type(void* object) { \
     function((gsel_##type*)object);          \
@@ -148,6 +187,8 @@ static const maker makers[] = {
     MAKER(simulation, 0),
     MAKER(timeline, 0),
     MAKER(model_check_report, 0),
+    MAKER(dlpack_tensor, 0),
+    MAKER(dlpack_versioned, 0),
 };
 enum { N_MAKERS = sizeof makers / sizeof *makers };
 

@@ -115,7 +115,7 @@ uint64_t pack(const Call& call) {
 }
 
 const char* asked_text(Asked asked) {
-  static const char* const texts[] = {"", "gsel_comm_split()", "gsel_comm_dup()"};
+  static const char* const texts[] = {"", "gsel_comm_split()", "gsel_comm_dup()", ""};
   return texts[static_cast<size_t>(asked) % std::size(texts)];
 }
 

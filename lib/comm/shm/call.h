@@ -12,8 +12,8 @@
 namespace gsel::shm {
 
 // What the caller made where it is no call of gsel_collective_kind: such calls exchange what they need by an allgather
-// that no allgather of the caller's agrees with.
-enum class Asked : uint8_t { call, split, dup };
+// that no allgather of the caller's agrees with. A call that is enqueued on a stream is made by a transport of devices.
+enum class Asked : uint8_t { call, split, dup, enqueued };
 
 struct Call {
   gsel_collective_kind kind = 0;

@@ -16,12 +16,13 @@
 //   split.cc        communicators made from this one
 //   reform.cc       communicators made from this one when it is broken
 //   explain.cc      which protocol a call would take, and why
+//   announce.cc     calls that another transport makes on the stream of a device
 //   record.cc       writing and reading the flight recorder
 //
-// A small allreduce goes through api/collective.cc, comm/communicator.cc and comm/check.cc (arguments) and shm/transport.cc
-// (the transport's table); then through link.cc, call.cc and plan.cc (its parameters), headers.cc and wait.cc (the header
-// line), small.cc and reduce/kernels.cc (the sum), and record.cc (the flight recorder). All of these but small.cc serve
-// every protocol.
+// A small allreduce goes through api/collective.cc, comm/communicator.cc and comm/check.cc (arguments) and
+// shm/transport.cc (the transport's table); then through link.cc, call.cc and plan.cc (its parameters), headers.cc and
+// wait.cc (the header line), small.cc and reduce/kernels.cc (the sum), and record.cc (the flight recorder). All of
+// these but small.cc serve every protocol.
 //
 // Every collective begins with one header line that each rank posts and all ranks read. The line says which call this
 // is, so ranks that disagree find out before anything is written. It also carries small payloads, which then need no
@@ -101,6 +102,17 @@ class Link {
   void hear_of_death(int32_t family_rank) const noexcept;
   void set_timeout(double seconds);
   const char* name() const noexcept { return name_.c_str(); }
+
+  // announce.cc, for calls on the stream of a device. announce: before the call is enqueued; throws what has broken the
+  // communicator, or that ranks disagree. look_after: whether somebody is late or gone, which breaks it; any thread.
+  void announce(const gsel_collective& given);
+  void look_after_announced() const;
+  void break_with(const Error& error) const noexcept;
+  void throw_what_broke() const { throw_if_broken(); }
+  bool is_broken() const { return arena_->header().broken.load(std::memory_order_acquire) != 0; }
+  // Waits until the communicator is broken, or somebody calls stop_awaiting_break, or for so long at most.
+  bool await_break(int64_t nanoseconds) const;
+  void stop_awaiting_break() const noexcept { wake(mine()); }
 
  private:
   friend class Engine;
@@ -353,6 +365,12 @@ class Link {
     return !transfers_.empty() && progress();
   }
 
+  // announce.cc
+  void announce_collective(const Call& call, uint64_t number);
+  void wait_until_near(uint64_t n, const Call& call, uint64_t number);
+  void compare_announced(uint64_t n, uint64_t print) const;
+  std::string late_text(int32_t rank, uint64_t n) const;
+
   // crossed.cc
   void publish_alone() noexcept;
   bool is_ahead(int32_t rank) const;
@@ -419,6 +437,8 @@ class Link {
   std::shared_ptr<const void> traced_;  // the broken arena whose recording is in a file
   enum class Probe { open, yes, no } reads_all_ = Probe::open;
   Call current_{};  // collective, for messages
+  Call announcing_{};
+  std::array<std::atomic<int64_t>, kDeviceCalls> announced_until_{};  // deadlines of announced calls
   std::vector<Peer> peers_;
   std::vector<Transfer*> transfers_;  // under way, in the order started
   std::list<SetAside> set_aside_;     // messages that no receive has asked for, of each pair in order

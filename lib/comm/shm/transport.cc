@@ -202,6 +202,10 @@ gsel_transport_v1 make_table() {
 
 }  // namespace
 
+Link& link_of(gsel_link* link) {
+  return link->impl;
+}
+
 const gsel_transport_v1& transport_table() {
   static const gsel_transport_v1 table = make_table();
   return table;

@@ -7,4 +7,8 @@ namespace gsel::shm {
 
 const gsel_transport_v1& transport_table();
 
+// The link behind a handle that this table made.
+class Link;
+Link& link_of(gsel_link* link);
+
 }  // namespace gsel::shm

@@ -82,7 +82,7 @@ gsel_status failed(const gsel_host_v1* host, gsel_error** err) noexcept {
   }
 }
 
-Current::Current(Context& c) : c_(c) {
+void enter(Context& c) {
   {
     const std::lock_guard lock(c.mutex);
     if (!c.poison.empty()) fail(GSEL_ERR_STATE, "an earlier call failed: " + c.poison);
@@ -90,9 +90,9 @@ Current::Current(Context& c) : c_(c) {
   check(c, c.driver->cuCtxPushCurrent(c.context), "making the device current");
 }
 
-Current::~Current() {
+void leave(Context& c) {
   CUcontext popped;
-  c_.driver->cuCtxPopCurrent(&popped);
+  c.driver->cuCtxPopCurrent(&popped);
 }
 
 }  // namespace gsel_cuda

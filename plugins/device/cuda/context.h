@@ -71,11 +71,15 @@ void check(Context& c, CUresult result, const std::string& what);
 // Status and error of a failure; takes what is being thrown.
 gsel_status failed(const gsel_host_v1* host, gsel_error** err) noexcept;
 
-// Makes the device current on this thread, and what was before again at the end.
+// Makes the device current on this thread, and what was before again.
+void enter(Context& c);
+void leave(Context& c);
+
+// The same for the time of its life.
 class Current {
  public:
-  explicit Current(Context& c);
-  ~Current();
+  explicit Current(Context& c) : c_(c) { enter(c); }
+  ~Current() { leave(c_); }
   Current(const Current&) = delete;
   Current& operator=(const Current&) = delete;
 

@@ -116,12 +116,30 @@ gsel_status describe(void* ctx, gsel_device_description* out, gsel_error** err) 
   });
 }
 
+// The driver keeps what was current before.
+gsel_status enter_device(void* ctx, void** before, gsel_error** err) {
+  *before = nullptr;
+  Context& c = context_of(ctx);
+  try {
+    enter(c);
+    return GSEL_OK;
+  } catch (...) {
+    return failed(c.host, err);
+  }
+}
+
+void leave_device(void* ctx, void*) {
+  leave(context_of(ctx));
+}
+
 gsel_device_v1 make_table() {
   gsel_device_v1 table{};
   table.struct_size = sizeof table;
   table.open = open_device;
   table.close = close_device;
   table.describe = describe;
+  table.enter = enter_device;
+  table.leave = leave_device;
   add_memory(table);
   add_streams(table);
   add_kernels(table);

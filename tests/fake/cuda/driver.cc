@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <set>
 #include <string>
 
 #include "machine.h"
@@ -19,8 +20,9 @@ using fake_cuda::Stream;
 
 namespace {
 
-constexpr int kDevices = 2;
+constexpr int kDevices = 4;
 bool is_ended;  // by a sticky error
+thread_local int waits;
 thread_local std::vector<CUcontext> current;
 
 CUcontext context_of(CUdevice device) {
@@ -50,7 +52,7 @@ CUresult call(Body&& body) {
 template <class Body>
 CUresult on_stream(CUstream handle, Body&& body) {
   return call([&](Machine& machine) {
-    Stream* stream = machine.stream(handle);
+    Stream* stream = machine.stream(handle, reinterpret_cast<uintptr_t>(current.back()));
     return stream ? body(machine, *stream) : CUDA_ERROR_INVALID_HANDLE;
   });
 }
@@ -72,6 +74,11 @@ EXPORT int fake_cuda_violations() {
 // Text of violation i.
 EXPORT const char* fake_cuda_violation(int i) {
   return Machine::get().violations().at(static_cast<size_t>(i)).c_str();
+}
+
+// How often this thread has waited for a stream or an event.
+EXPORT int fake_cuda_waits() {
+  return waits;
 }
 
 // Contexts that are current on this thread: none outside a call, unless the program has made one so.
@@ -167,7 +174,7 @@ EXPORT CUresult cuMemGetInfo_v2(size_t* free_bytes, size_t* bytes) {
 
 EXPORT CUresult cuMemAlloc_v2(CUdeviceptr* out, size_t bytes) {
   return call([&](Machine& machine) {
-    *out = machine.alloc(bytes);
+    *out = machine.alloc(bytes, reinterpret_cast<uintptr_t>(current.back()));
     return *out ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
   });
 }
@@ -202,7 +209,7 @@ EXPORT CUresult cuPointerGetAttributes(unsigned n, CUpointer_attribute* attribut
     const fake_cuda::Allocation* a = machine.find(memory);
     for (unsigned i = 0; i < n; ++i) {
       const int type = !a ? 0 : a->pinned ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
-      const int ordinal = a ? 0 : -2;
+      const int ordinal = !a ? -2 : a->context ? static_cast<int>(a->context) - 0x100 : 0;
       *static_cast<int*>(values[i]) = attributes[i] == CU_POINTER_ATTRIBUTE_MEMORY_TYPE ? type : ordinal;
     }
     return CUDA_SUCCESS;
@@ -273,7 +280,7 @@ EXPORT CUresult cuStreamCreateWithPriority(CUstream* out, unsigned, int) {
 
 EXPORT CUresult cuStreamGetCtx(CUstream handle, CUcontext* context) {
   return on_stream(handle, [&](Machine&, Stream& stream) {
-    *context = stream.context ? reinterpret_cast<CUcontext>(stream.context) : current.back();
+    *context = reinterpret_cast<CUcontext>(stream.context);
     return CUDA_SUCCESS;
   });
 }
@@ -287,6 +294,7 @@ EXPORT CUresult cuStreamDestroy_v2(CUstream handle) {
 
 EXPORT CUresult cuStreamSynchronize(CUstream handle) {
   return on_stream(handle, [&](Machine& machine, Stream& stream) {
+    ++waits;
     machine.finish(stream);
     return is_ended ? CUDA_ERROR_ILLEGAL_ADDRESS : CUDA_SUCCESS;
   });
@@ -320,6 +328,7 @@ EXPORT CUresult cuEventRecord(CUevent event, CUstream handle) {
 
 EXPORT CUresult cuEventSynchronize(CUevent event) {
   return call([&](Machine& machine) {
+    ++waits;
     machine.finish(*reinterpret_cast<Event*>(event));
     return is_ended ? CUDA_ERROR_ILLEGAL_ADDRESS : CUDA_SUCCESS;
   });
@@ -357,7 +366,8 @@ EXPORT CUresult cuModuleUnload(CUmodule) {
 EXPORT CUresult cuModuleGetFunction(CUfunction* function, CUmodule, const char* name) {
   return call([&](Machine&) {
     if (!fake_cuda::has_kernel(name)) return CUDA_ERROR_NOT_FOUND;
-    *function = reinterpret_cast<CUfunction>(strdup(name));
+    static std::set<std::string> names;  // as long-lived as functions
+    *function = reinterpret_cast<CUfunction>(const_cast<char*>(names.insert(name).first->c_str()));
     return CUDA_SUCCESS;
   });
 }

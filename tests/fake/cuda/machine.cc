@@ -78,7 +78,7 @@ Machine::Machine() : random_(static_cast<uint64_t>(atoll(setting("GSEL_FAKE_CUDA
 
 // ---- memory ---------------------------------------------------------------------------------------------------------
 
-uintptr_t Machine::alloc(uint64_t bytes) {
+uintptr_t Machine::alloc(uint64_t bytes, uintptr_t context) {
   ++allocations;
   if (allocations == atoi(setting("GSEL_FAKE_CUDA_OOM", "0").c_str())) return 0;
   if (bytes > free_bytes()) return 0;
@@ -90,6 +90,7 @@ uintptr_t Machine::alloc(uint64_t bytes) {
   made.begin = begin;
   made.end = begin + bytes;
   made.number = allocations;
+  made.context = context;
   return begin;
 }
 
@@ -145,16 +146,17 @@ uint64_t Machine::free_bytes() const {
 
 Stream* Machine::make_stream(uintptr_t context) {
   const int id = next_stream_++;
-  Stream& made = streams_[reinterpret_cast<void*>(static_cast<uintptr_t>(0x1000 + id))];
+  Stream& made = streams_[0x10000 + static_cast<uintptr_t>(id)];
   made.id = id;
   made.context = context;
   return &made;
 }
 
-Stream* Machine::stream(void* handle) {
-  if (reinterpret_cast<uintptr_t>(handle) <= 2) {  // default streams
-    Stream& made = streams_[reinterpret_cast<void*>(uintptr_t{1})];
+Stream* Machine::stream(void* handle, uintptr_t context) {
+  if (reinterpret_cast<uintptr_t>(handle) <= 2) {
+    Stream& made = streams_[context];
     if (made.id == 0) made.id = next_stream_++;
+    made.context = context;
     return &made;
   }
   for (auto& [known, stream] : streams_)
@@ -177,6 +179,11 @@ void Machine::enqueue(Stream& stream, Operation operation) {
   check_access(stream, stream.clock, number, operation);
   stream.clock[stream.id] = number;
   stream.queue.push_back(std::move(operation));
+}
+
+void Machine::end(const std::function<bool(const Joint&)>& which) {
+  for (auto& [key, stream] : streams_)
+    std::erase_if(stream.queue, [&](const Operation& operation) { return operation.joint && which(*operation.joint); });
 }
 
 void Machine::record(Stream& stream, Event& event) {
@@ -205,10 +212,15 @@ void Machine::await(Stream& stream, Event& event) {
 bool Machine::is_ready(const Stream& stream) const {
   if (stream.queue.empty()) return false;
   const Operation& head = stream.queue.front();
+  if (head.joint) return head.joint->can_go();
   return !head.awaits || head.awaits->reached >= head.record;
 }
 
 void Machine::run_head(Stream& stream) {
+  if (const std::shared_ptr<Joint> joint = stream.queue.front().joint) {
+    if (joint->go()) stream.queue.pop_front();
+    return;
+  }
   const Operation operation = std::move(stream.queue.front());
   stream.queue.pop_front();
   if (operation.work) operation.work();
@@ -220,15 +232,27 @@ void Machine::run_head(Stream& stream) {
 
 // The stream whose head must run next for the record to be reached; nullptr: there is none.
 Stream* Machine::who_leads_to(const Event& event, uint64_t record, int depth) {
-  if (depth > 1000) return nullptr;
-  for (auto& [handle, stream] : streams_)
+  for (auto& [key, stream] : streams_)
     for (const Operation& operation : stream.queue)
-      if (operation.records == &event && operation.record == record) {
-        const Operation& head = stream.queue.front();
-        if (is_ready(stream)) return &stream;
-        return who_leads_to(*head.awaits, head.record, depth + 1);
-      }
+      if (operation.records == &event && operation.record == record) return who_lets_go_on(stream, depth + 1);
   return nullptr;
+}
+
+// The same for the head of a stream.
+Stream* Machine::who_lets_go_on(Stream& stream, int depth) {
+  if (depth > 1000 || stream.queue.empty()) return nullptr;
+  if (is_ready(stream)) return &stream;
+  const Operation& head = stream.queue.front();
+  if (head.awaits) return who_leads_to(*head.awaits, head.record, depth);
+  for (Stream* other : head.joint->awaited())
+    if (Stream* found = who_lets_go_on(*other, depth + 1)) return found;
+  return nullptr;
+}
+
+// Whether some stream may go on once another thread or process has enqueued its part.
+bool Machine::waits_for_others() const {
+  return std::ranges::any_of(
+      streams_, [](const auto& entry) { return !entry.second.queue.empty() && entry.second.queue.front().joint; });
 }
 
 Stream* Machine::pick(Stream* wanted) {
@@ -248,25 +272,25 @@ Stream* Machine::pick(Stream* wanted) {
 }
 
 void Machine::run_until(const std::function<bool()>& done, const std::function<Stream*()>& wanted) {
-  if (done()) return;
-  const Opened opened(arena_);
+  std::unique_ptr<Opened> opened;
   while (!done()) {
-    Stream* stream = pick(wanted());
-    if (!stream) {
+    if (Stream* stream = pick(wanted())) {
+      if (!opened) opened = std::make_unique<Opened>(arena_);
+      run_head(*stream);
+    } else if (waits_for_others()) {
+      opened.reset();
+      mutex_.unlock();
+      usleep(50);
+      mutex_.lock();
+    } else {
       violation("a wait that nothing will end: an event waits for work that was never enqueued");
       return;
     }
-    run_head(*stream);
   }
 }
 
 void Machine::finish(Stream& stream) {
-  run_until([&] { return stream.queue.empty(); },
-            [&]() -> Stream* {
-              if (is_ready(stream)) return &stream;
-              const Operation& head = stream.queue.front();
-              return who_leads_to(*head.awaits, head.record, 0);
-            });
+  run_until([&] { return stream.queue.empty(); }, [&] { return who_lets_go_on(stream, 0); });
   merge(host_, stream.clock);
 }
 

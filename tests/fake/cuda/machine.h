@@ -16,6 +16,7 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <random>
 #include <string>
@@ -36,6 +37,17 @@ struct Event {
   int64_t time_ns = 0;
 };
 
+struct Stream;
+
+// Work that several streams do together, such as a collective. At the head of its stream it goes on as far as the
+// others let it.
+struct Joint {
+  virtual ~Joint() = default;
+  virtual bool can_go() const = 0;
+  virtual bool go() = 0;                             // whether it has ended
+  virtual std::vector<Stream*> awaited() const = 0;  // streams that have such work further back
+};
+
 struct Operation {
   std::string name;
   std::function<void()> work;
@@ -43,11 +55,12 @@ struct Operation {
   Event* records = nullptr;
   Event* awaits = nullptr;
   uint64_t record = 0;  // that is recorded or awaited
+  std::shared_ptr<Joint> joint;
 };
 
 struct Stream {
   int id = 0;
-  uintptr_t context = 0;  // of the device that it is of; 0: a default stream, of the current one
+  uintptr_t context = 0;  // of the device that it is of
   Clock clock;
   uint64_t enqueued = 0;
   std::deque<Operation> queue;
@@ -57,6 +70,7 @@ struct Allocation {
   uintptr_t begin = 0, end = 0;
   bool pinned = false, freed = false;
   int number = 0;
+  uintptr_t context = 0;  // of the device that it is on
   struct Past {
     Access access;
     int stream;
@@ -73,17 +87,18 @@ class Machine {
   std::recursive_mutex& mutex() { return mutex_; }
 
   // Memory. 0: there is none left.
-  uintptr_t alloc(uint64_t bytes);
+  uintptr_t alloc(uint64_t bytes, uintptr_t context);
   void* alloc_pinned(uint64_t bytes);
   bool free(uintptr_t address);
   const Allocation* find(uintptr_t address) const;
   uint64_t free_bytes() const;
 
-  Stream* stream(void* handle);  // nullptr: of no stream
+  Stream* stream(void* handle, uintptr_t context);  // default streams are the context's; nullptr: of no stream
   Stream* make_stream(uintptr_t context);
   void drop_stream(Stream* stream);
 
   void enqueue(Stream& stream, Operation operation);
+  void end(const std::function<bool(const Joint&)>& which);  // such work, wherever it stands
   void record(Stream& stream, Event& event);
   void await(Stream& stream, Event& event);
   // As far as the order of this machine goes until nothing is left in the stream, or the event is reached.
@@ -104,6 +119,8 @@ class Machine {
   bool is_ready(const Stream& stream) const;
   void run_head(Stream& stream);
   Stream* who_leads_to(const Event& event, uint64_t record, int depth);
+  Stream* who_lets_go_on(Stream& stream, int depth);
+  bool waits_for_others() const;
   Stream* pick(Stream* wanted);
   void run_until(const std::function<bool()>& done, const std::function<Stream*()>& wanted);
   void check_access(const Stream& stream, const Clock& clock, uint64_t number, const Operation& operation);
@@ -112,7 +129,7 @@ class Machine {
   uintptr_t arena_ = 0;
   uint64_t used_ = 0;
   std::map<uintptr_t, Allocation> allocations_;  // by begin
-  std::map<void*, Stream> streams_;
+  std::map<uintptr_t, Stream> streams_;          // by number; default streams by context
   int next_stream_ = 1;
   Clock host_;
   std::mt19937_64 random_;

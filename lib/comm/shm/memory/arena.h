@@ -25,6 +25,7 @@ constexpr uint64_t kRingCalls = 256;       // of the flight recorder
 constexpr uint64_t kChannelLines = 8;      // of a channel
 constexpr uint64_t kChannelSlots = 4;      // of a channel's data
 constexpr uint32_t kChannelOffers = 16;    // of a channel, at a time
+constexpr uint64_t kDeviceCalls = 64;      // announced ahead of the slowest rank, see announce.cc
 constexpr size_t kTextBytes = 480;
 constexpr size_t kLabelBytes = 16;
 constexpr size_t kNameBytes = 64;  // of a communicator's name, with the NUL behind it
@@ -80,6 +81,12 @@ inline PackedCall unpack(uint64_t packed) {
           static_cast<int16_t>(packed & 0xffff)};
 }
 
+// A collective on the stream of a device that a rank has announced.
+struct DeviceCall {
+  std::atomic<uint64_t> fingerprint;
+  std::atomic<uint64_t> number;  // of the rank's calls
+};
+
 struct alignas(128) RankBlock {
   HeaderLine line[2];  // by parity of the call's sequence
 
@@ -115,6 +122,9 @@ struct alignas(128) RankBlock {
   std::atomic<int32_t> processor;  // where it last waited, + 1
   alignas(128) std::atomic<uint32_t> listening;
   std::atomic<uint32_t> wakeups;
+
+  alignas(128) std::atomic<uint64_t> announced;  // collectives on the stream of a device
+  DeviceCall device_call[kDeviceCalls];          // by their number
 };
 
 // From one rank to another: a ring of lines, each a message or a piece of one; data of long ones stands elsewhere, and

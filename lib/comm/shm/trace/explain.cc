@@ -96,6 +96,8 @@ gsel_comm_explanation Link::explain(const gsel_collective& given) {
   gsel_comm_explanation out = GSEL_COMM_EXPLANATION_INIT;
   out.protocol = name_of(choice.protocol);
   out.reason = choice.reason;
+  out.transport = "shm";
+  out.transport_reason = "the ranks are of one host";
   if (choice.protocol == Protocol::staged) out.chunk_bytes = staged_chunk(call, plan);
   out.seconds = predicted_seconds(world_size_, call.kind, size_of(call, plan, world_size_));
   if (!is_point_to_point(call.kind))

@@ -48,6 +48,7 @@ std::string Link::text_of(const Call& call) const {
                     static_cast<int32_t>(call.detail));
   if (call.label[0] != 0) text += fmt::format(" \"{}\"", reinterpret_cast<const char*>(call.label));
   if (call.grouped) text += " in a group";
+  if (call.asked == Asked::enqueued) text += " on a stream";
   return text;
 }
 

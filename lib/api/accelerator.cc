@@ -1,0 +1,97 @@
+// api/accelerator.cc: see accelerator.h.
+#include "api/accelerator.h"
+
+#include <charconv>
+
+#include "base/log.h"
+#include "base/printable.h"
+#include "base/text.h"
+#include "plugin/loader.h"
+#include "plugin/registry.h"
+
+namespace gsel {
+namespace {
+
+struct Named {
+  std::string plugin;
+  int32_t ordinal = 0;
+};
+
+// "cuda" or "cuda:1".
+Named parse(std::string_view text) {
+  const size_t colon = text.find(':');
+  Named named{std::string(text.substr(0, colon))};
+  if (colon == std::string_view::npos) return named;
+  const std::string_view digits = text.substr(colon + 1);
+  const auto parsed = std::from_chars(digits.data(), digits.data() + digits.size(), named.ordinal);
+  if (parsed.ec != std::errc() || parsed.ptr != digits.data() + digits.size() || named.ordinal < 0)
+    fail(GSEL_ERR_ARG, "gsel_comm_options.accelerator is {}; expected a device such as \"cuda\" or \"cuda:1\"",
+         in_quotes(text));
+  return named;
+}
+
+gsel_transport_description description_of(const gsel_transport_v1& table, void* ctx) {
+  gsel_transport_description description{};
+  description.struct_size = sizeof description;
+  gsel_error* err = nullptr;
+  const gsel_status status = table.describe(ctx, &description, &err);
+  throw_if_failed(status, err);
+  return description;
+}
+
+void take(Accelerator& accelerator, const gsel_plugin_v1& plugin, int32_t dlpack_type) {
+  const auto& table = *static_cast<const gsel_transport_v1*>(plugin.table);
+  if (!table.describe || !table.enqueue) fail(GSEL_ERR_UNSUPPORTED, "it takes memory of the host only");
+  auto transport = std::make_shared<Transport>(table);
+  const gsel_transport_description can = description_of(table, transport->ctx());
+  if (can.dlpack_type != dlpack_type) fail(GSEL_ERR_UNSUPPORTED, "it takes memory of other devices");
+  accelerator.transport = std::move(transport);
+  accelerator.transport_name = plugin.name;
+  accelerator.can = can;
+}
+
+// The first that takes this device's memory; of the others, why not.
+void take_any(Accelerator& accelerator, int32_t dlpack_type) {
+  for (const Candidate& candidate : find_plugins()) {
+    if (candidate.kind != plugin_kind_name(GSEL_PLUGIN_TRANSPORT) || accelerator.transport) continue;
+    std::string why = candidate.refusal;
+    if (candidate.plugin) try {
+        take(accelerator, *candidate.plugin, dlpack_type);
+      } catch (const Error& e) {
+        why = e.message();
+      }
+    if (why.empty()) continue;
+    accelerator.others += fmt::format("{}{}: {}", accelerator.others.empty() ? "" : "; ", candidate.name, why);
+  }
+}
+
+}  // namespace
+
+std::shared_ptr<const Accelerator> accelerator_of(const gsel_comm_options& given, const Config& settings) {
+  const std::string_view name = view(given.accelerator);
+  std::string_view transport = view(given.transport);
+  if (name.empty() || name == "cpu") {
+    if (!transport.empty() && transport != "auto")
+      fail(GSEL_ERR_ARG,
+           "gsel_comm_options.transport is {} without an accelerator; memory of the host has one transport",
+           in_quotes(transport));
+    return nullptr;
+  }
+  if (transport.empty()) transport = settings.comm.transport;
+  const Named named = parse(name);
+  auto accelerator = std::make_shared<Accelerator>();
+  accelerator->name = fmt::format("{}:{}", named.plugin, named.ordinal);
+  const auto& table = *static_cast<const gsel_device_v1*>(load_plugin(GSEL_PLUGIN_DEVICE, named.plugin).table);
+  accelerator->device = std::make_shared<DeviceContext>(table, named.ordinal, view(given.device));
+  const gsel_device_description device = accelerator->device->describe();
+  accelerator->ordinal = device.ordinal;
+  accelerator->uuid = text(device.uuid);
+  accelerator->is_named = transport != "auto";
+  if (transport == "auto")
+    take_any(*accelerator, device.dlpack_type);
+  else if (transport != "host")
+    take(*accelerator, load_plugin(GSEL_PLUGIN_TRANSPORT, transport), device.dlpack_type);
+  return accelerator;
+}
+
+}  // namespace gsel

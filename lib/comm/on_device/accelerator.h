@@ -1,0 +1,28 @@
+// comm/on_device/accelerator.h: the device whose memory a communicator works on, and the transport that may carry it.
+// Made once; communicators that are made from one another share it. Does not know how a transport was found.
+#pragma once
+
+#include <gsel/transport.h>
+
+#include <memory>
+#include <string>
+
+#include "comm/transport.h"
+#include "device/device.h"
+
+namespace gsel {
+
+struct Accelerator {
+  std::string name;  // "cuda:0"
+  std::shared_ptr<DeviceContext> device;
+  int32_t ordinal = 0;
+  std::string uuid;
+
+  std::shared_ptr<Transport> transport;  // nullptr: through host memory
+  std::string transport_name = "host";
+  gsel_transport_description can{};  // of the transport
+  bool is_named = false;             // the caller named the transport: another one instead is an error
+  std::string others;                // why other transports were not taken: "nccl: no libnccl.so.2"; empty: no others
+};
+
+}  // namespace gsel

@@ -1,0 +1,394 @@
+// comm/on_device/device_link.cc: see device_link.h.
+#include "comm/on_device/device_link.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "base/current_error.h"
+#include "base/guard.h"
+#include "base/os.h"
+#include "base/quiet_thread.h"
+#include "comm/check.h"
+#include "comm/communicator.h"
+#include "comm/describe.h"
+#include "comm/shm/link.h"
+
+namespace gsel {
+namespace {
+
+constexpr int64_t kLookNs = 50'000'000;  // for what nobody is woken for: late ranks, errors of the transport
+constexpr const char* kHost = "host";
+constexpr int kYields = 200;
+constexpr useconds_t kSleepUs = 20;
+
+// The allgather of gsel_join.
+gsel_status exchange(void* control, const void* mine, void* all, uint64_t bytes, gsel_error** err) {
+  return guard(err, [&] {
+    auto& link = *static_cast<shm::Link*>(control);
+    gsel_collective call = make_collective(GSEL_COLLECTIVE_ALLGATHER, mine, all, bytes, GSEL_U8);
+    call.label = GSEL_STR("join transport");
+    check_call(call, link.rank(), link.world_size());
+    link.collective(call);
+  });
+}
+
+gsel_status look(void* control, gsel_error** err) {
+  return guard(err, [&] { static_cast<shm::Link*>(control)->throw_what_broke(); });
+}
+
+void copy_text(std::span<char> to, std::string_view text) {
+  to[text.copy(to.data(), to.size() - 1)] = '\0';
+}
+
+}  // namespace
+
+// What each rank says of itself before any transport is joined.
+struct DeviceLink::Choice {
+  char transport[32], uuid[64], why[160];
+  int32_t version, named;
+};
+
+DeviceLink::DeviceLink(std::shared_ptr<const Accelerator> accelerator, shm::Link& control, const gsel_join& join)
+    : accelerator_(std::move(accelerator)),
+      control_(control),
+      memory_(*accelerator_),
+      host_(accelerator_->device),
+      reached_(accelerator_->device) {
+  choose(join);
+  if (!table_) return;
+  join_transport(join);
+  if ((join.flags & GSEL_COMM_NO_THREAD) == 0) watching_ = quiet_thread([this] { watch(); });
+}
+
+// Work on a broken link is ended first, or it would wait for ever.
+DeviceLink::~DeviceLink() {
+  leaving_ = true;
+  if (watching_.joinable()) {
+    while (!watching_done_) control_.stop_awaiting_break(), sched_yield();
+    watching_.join();
+  }
+  if (link_ && control_.is_broken()) end_transport();
+  if (link_) table_->link_leave(link_);
+  accelerator_->device->table().stream_free(accelerator_->device->ctx(), stream_);
+}
+
+// ---- joining ----------------------------------------------------------------------------------------------------
+
+void DeviceLink::choose(const gsel_join& join) {
+  Choice own{};
+  copy_text(own.transport, accelerator_->transport_name);
+  copy_text(own.uuid, accelerator_->uuid);
+  copy_text(own.why, accelerator_->others);
+  own.version = accelerator_->can.version;
+  own.named = accelerator_->is_named;
+  std::vector<Choice> all(static_cast<size_t>(join.world_size));
+  gsel_error* err = nullptr;
+  const gsel_status status = exchange(&control_, &own, all.data(), sizeof own, &err);
+  throw_if_failed(status, err);
+  const auto named = std::ranges::find_if(all, [](const Choice& c) { return c.named != 0; });
+  const Choice& wanted = named == all.end() ? all[0] : *named;
+  std::optional<Error> problem = why_not(all, wanted);
+  if (problem && named != all.end()) throw Error(*problem);
+  if (problem)
+    reason_ = problem->message();
+  else if (std::strcmp(wanted.transport, kHost) == 0)
+    reason_ = wanted.named    ? "it was asked for"
+              : wanted.why[0] ? wanted.why
+                              : "no transport takes memory of this device";
+  else
+    table_ = &accelerator_->transport->table();
+}
+
+// Why the ranks cannot use a transport together, the same on every rank; nullopt: they can.
+std::optional<Error> DeviceLink::why_not(std::span<const Choice> all, const Choice& wanted) const {
+  const bool through_host = std::strcmp(wanted.transport, kHost) == 0;
+  for (size_t q = 0; q < all.size(); ++q) {
+    if (all[q].named && std::strcmp(all[q].transport, wanted.transport) != 0)
+      return Error(GSEL_ERR_MISMATCH,
+                   fmt::format("rank {} asks for the transport \"{}\", another rank for \"{}\"; name "
+                               "one on all ranks, or \"auto\"",
+                               q, all[q].transport, wanted.transport))
+          .about_rank(static_cast<int32_t>(q));
+    if (through_host) continue;
+    if (std::strcmp(all[q].transport, wanted.transport) != 0)
+      return Error(GSEL_ERR_UNSUPPORTED, fmt::format("rank {} cannot use {}: {}", q, wanted.transport,
+                                                     all[q].why[0] ? all[q].why : "it has another transport"))
+          .about_rank(static_cast<int32_t>(q));
+    if (all[q].version != all[0].version)
+      return Error(GSEL_ERR_VERSION, fmt::format("rank {} has {} {}, rank 0 has {}; one version on all ranks would do",
+                                                 q, wanted.transport, all[q].version, all[0].version))
+          .about_rank(static_cast<int32_t>(q));
+    if ((accelerator_->can.flags & GSEL_TRANSPORT_OWN_DEVICE) == 0) continue;
+    for (size_t before = 0; before < q; ++before)
+      if (std::strcmp(all[before].uuid, all[q].uuid) == 0)
+        return Error(GSEL_ERR_DUPLICATE,
+                     fmt::format("ranks {} and {} share the device {}, and {} needs one for each rank; give each rank "
+                                 "its own, or use the transport \"host\"",
+                                 before, q, all[q].uuid, wanted.transport))
+            .about_rank(static_cast<int32_t>(q));
+  }
+  return {};
+}
+
+void DeviceLink::join_transport(const gsel_join& given) {
+  gsel_join join = given;
+  join.device_table = &accelerator_->device->table();
+  join.device_ctx = accelerator_->device->ctx();
+  join.exchange = exchange;
+  join.look = look;
+  join.control = &control_;
+  try {
+    link_ = accelerator_->transport->join(join);
+  } catch (...) {  // the others wait for this rank inside of the transport
+    control_.abort(current_error().what());
+    throw;
+  }
+  reason_ = fmt::format("{}{}", accelerator_->is_named ? "it was asked for" : "all ranks have it",
+                        accelerator_->others.empty() ? "" : "; " + accelerator_->others);
+}
+
+// ---- what goes wrong later ----------------------------------------------------------------------------------------
+
+void DeviceLink::watch() {
+  while (!leaving_) {
+    try {
+      if (control_.await_break(kLookNs)) break;
+      control_.look_after_announced();
+      gsel_error* err = nullptr;
+      const gsel_status status = table_->link_error ? table_->link_error(link_, &err) : GSEL_OK;
+      throw_if_failed(status, err);
+    } catch (...) {
+      control_.break_with(current_error());
+    }
+  }
+  if (!leaving_) end_transport();
+  watching_done_ = true;
+}
+
+// Kernels of this device that wait for other ranks would wait for ever.
+void DeviceLink::end_transport() noexcept {
+  table_->link_abort(link_, "the communicator is broken");
+}
+
+void DeviceLink::throw_async_error() {
+  if (table_ && !watching_.joinable()) {
+    control_.look_after_announced();
+    if (control_.is_broken()) end_transport();
+  }
+  control_.throw_what_broke();
+}
+
+void DeviceLink::synchronize() {
+  throw_async_error();
+  reached_.record(stream_);
+  wait(reached_, -1);
+}
+
+bool DeviceLink::wait(Event& reached, double seconds) {
+  const int64_t end = seconds < 0 ? INT64_MAX : os::now_ns() + static_cast<int64_t>(seconds * 1e9);
+  for (int looks = 0;; ++looks) {
+    throw_async_error();
+    int32_t done = 0;
+    accelerator_->device->run(&gsel_device_v1::event_done, reached.get(), &done);
+    if (done) {
+      throw_async_error();  // what ended the stream's work
+      return true;
+    }
+    if (os::now_ns() >= end) return false;
+    looks < kYields ? static_cast<void>(sched_yield()) : static_cast<void>(usleep(kSleepUs));
+  }
+}
+
+// ---- calls --------------------------------------------------------------------------------------------------------
+
+void DeviceLink::set_stream(void* native) {
+  gsel_stream* stream = nullptr;
+  if (native) accelerator_->device->run(&gsel_device_v1::stream_import, native, &stream);
+  accelerator_->device->table().stream_free(accelerator_->device->ctx(), std::exchange(stream_, stream));
+}
+
+void DeviceLink::check_memory(const gsel_collective& call) {
+  const BufferBytes bytes = buffer_bytes(call, control_.rank(), control_.world_size());
+  const char* name = collective_name(call.kind);
+  memory_.check(name, call.send, bytes.send, "send");
+  memory_.check(name, call.recv, bytes.recv, "recv");
+}
+
+bool DeviceLink::takes(const gsel_collective& call) const {
+  if (!table_) return false;
+  const gsel_transport_description& can = accelerator_->can;
+  const auto has = [](uint64_t set, int32_t bit) { return bit >= 0 && bit < 64 && (set >> bit & 1) != 0; };
+  if (is_point_to_point(call.kind)) return refuse_untransported_message(call), true;
+  return has(can.kinds, call.kind) &&
+         (!is_reduction(call.kind) || (has(can.dtypes, call.dtype) && has(can.ops, call.op)));
+}
+
+// The other side cannot know which way a message goes, so all messages go one way.
+void DeviceLink::refuse_untransported_message(const gsel_collective& call) const {
+  const bool is_plain = !is_probe(call.kind) && call.tag == 0 && call.recv_tag == 0 && call.root >= 0 &&
+                        (call.kind != GSEL_COLLECTIVE_SENDRECV || call.source >= 0);
+  if (is_plain) return;
+  fail(GSEL_ERR_UNSUPPORTED,
+       "{}: the transport {} has no tags, no probes and no receive from any rank; name the rank and use tag 0, or join "
+       "with the transport \"host\"",
+       collective_name(call.kind), accelerator_->transport_name);
+}
+
+gsel_collective DeviceLink::stage(const gsel_collective& call) {
+  return host_.stage(call, control_.rank(), control_.world_size(), stream_);
+}
+
+void DeviceLink::collective(const gsel_collective& call) {
+  check_memory(call);
+  if (takes(call)) {
+    const Enqueued one{this, call};
+    return enqueue({&one, 1});
+  }
+  const gsel_collective staged = stage(call);
+  try {
+    control_.collective(staged);
+  } catch (...) {
+    host_.drop();
+    throw;
+  }
+  host_.fetch(stream_);
+}
+
+namespace {
+
+// A call that has been enqueued.
+class PassedBy : public Pending {
+ public:
+  PassedBy(DeviceLink& link, gsel_stream* stream) : link_(link), reached_(link.accelerator()->device) {
+    reached_.record(stream);
+  }
+  bool wait(double seconds) override { return link_.wait(reached_, seconds); }
+
+ private:
+  DeviceLink& link_;
+  Event reached_;
+};
+
+}  // namespace
+
+std::unique_ptr<Pending> DeviceLink::start(const gsel_collective& call) {
+  collective(call);
+  return std::make_unique<PassedBy>(*this, stream_);
+}
+
+// The first call of each link, then the second, ...: ranks that this thread holds do not wait for one another.
+void DeviceLink::announce(std::span<const Enqueued> calls) {
+  if (calls.size() == 1) return calls[0].link->control_.announce(calls[0].call);
+  std::map<const DeviceLink*, size_t> seen;
+  std::multimap<size_t, const Enqueued*> order;
+  for (const Enqueued& c : calls) order.emplace(seen[c.link]++, &c);
+  for (const auto& [turn, c] : order) c->link->control_.announce(c->call);
+}
+
+void DeviceLink::enqueue(std::span<const Enqueued> calls) {
+  announce(calls);
+  const gsel_transport_v1* table = calls[0].link->table_;
+  if (std::ranges::all_of(calls, [&](const Enqueued& c) { return c.link->table_ == table; }))
+    enqueue_together(calls);
+  else
+    for (const Enqueued& c : calls) enqueue_together({&c, 1});
+}
+
+// Over one transport.
+void DeviceLink::enqueue_together(std::span<const Enqueued> calls) {
+  const gsel_transport_v1& table = *calls[0].link->table_;
+  gsel_error* err = nullptr;
+  gsel_status status = GSEL_OK;
+  if (calls.size() == 1) {
+    status = table.collective(calls[0].link->link_, &calls[0].call, calls[0].link->stream_, &err);
+  } else {
+    std::vector<gsel_link*> links;
+    std::vector<gsel_stream*> streams;
+    std::vector<gsel_collective> all;
+    for (const Enqueued& c : calls) {
+      links.push_back(c.link->link_);
+      streams.push_back(c.link->stream_);
+      all.push_back(c.call);
+    }
+    status = table.enqueue(links.data(), all.data(), streams.data(), all.size(), &err);
+  }
+  try {
+    throw_if_failed(status, err);
+  } catch (...) {  // the other ranks have this call or wait for it
+    const Error error = current_error();
+    for (const Enqueued& c : calls) c.link->control_.throw_what_broke();
+    for (const Enqueued& c : calls) c.link->control_.break_with(error);
+    throw;
+  }
+  for (const Enqueued& c : calls) describe_received(c.call);
+}
+
+// As the call says, since the transport has no messages of another length.
+void DeviceLink::describe_received(const gsel_collective& call) {
+  if (!call.received) return;
+  const bool both = call.kind == GSEL_COLLECTIVE_SENDRECV;
+  gsel_message& message = *call.received;
+  message.source = both ? call.source : call.root;
+  message.tag = 0;
+  message.dtype = call.dtype;
+  message.count = both ? call.recv_count : call.count;
+}
+
+gsel_comm_explanation DeviceLink::explain(const gsel_collective& call) {
+  gsel_comm_explanation out = control_.explain(call);
+  out.transport = "host";
+  out.transport_reason = reason_.c_str();
+  if (!table_) return out;
+  if (takes(call)) {
+    out.transport = accelerator_->transport_name.c_str();
+    out.protocol = "stream";
+    out.reason = "the transport enqueues it";
+    out.chunk_bytes = 0;
+    out.seconds = 0;
+  } else {
+    out.transport_reason = "the transport has no such call, type or operation";
+  }
+  return out;
+}
+
+// ---- memory -------------------------------------------------------------------------------------------------------
+
+template <class... Declared, class... Given>
+void DeviceLink::run(gsel_status (*gsel_transport_v1::*function)(gsel_link*, Declared...), Given... args) {
+  gsel_error* err = nullptr;
+  const gsel_status status = (table_->*function)(link_, args..., &err);
+  throw_if_failed(status, err);
+}
+
+void* DeviceLink::alloc(uint64_t bytes) {
+  void* memory = nullptr;
+  if (table_ && table_->link_alloc)
+    run(&gsel_transport_v1::link_alloc, bytes, &memory);
+  else
+    accelerator_->device->run(&gsel_device_v1::alloc, int32_t{GSEL_MEMORY_DEVICE}, bytes, &memory);
+  return memory;
+}
+
+void DeviceLink::free(void* memory) {
+  if (table_ && table_->link_free)
+    run(&gsel_transport_v1::link_free, memory);
+  else
+    accelerator_->device->table().free(accelerator_->device->ctx(), memory);
+}
+
+void DeviceLink::register_memory(void* memory, uint64_t bytes) {
+  memory_.check("gsel_mem_register", memory, bytes, "memory");
+  if (table_ && table_->link_register) run(&gsel_transport_v1::link_register, memory, bytes);
+}
+
+void DeviceLink::unregister_memory(void* memory) {
+  if (table_ && table_->link_unregister) run(&gsel_transport_v1::link_unregister, memory);
+}
+
+}  // namespace gsel

@@ -1,0 +1,236 @@
+// plugins/transport/nccl/calls.cc: calls of gsel/comm.h as calls of NCCL. Those it does not have are several of its own
+// in one group.
+#include <mutex>
+#include <set>
+#include <vector>
+
+#include "link.h"
+
+namespace gsel_nccl {
+namespace {
+
+constexpr int kInt8 = 0, kInt32 = 2, kSum = 0;
+
+// By gsel_dtype and gsel_op; -1: NCCL does not reduce it.
+constexpr int kTypes[] = {-1, 0, 1, -1, -1, 2, 3, 4, 5, 6, 9, 7, 8};
+constexpr int kOps[] = {-1, 0, 1, 3, 2, 4};
+constexpr size_t kBytes[] = {0, 1, 1, 2, 2, 4, 4, 8, 8, 2, 2, 4, 8, 1, 1};
+
+// One call on one link, with its buffers in bytes.
+class Call {
+ public:
+  Call(const gsel_link& link, const gsel_collective& call, Stream stream)
+      : link_(link), nccl_(*link.nccl), call_(call), stream_(stream), element_(kBytes[call.dtype]) {}
+
+  // What NCCL has under the same name.
+  int make() const;
+
+ private:
+  size_t bytes(uint64_t elements) const { return elements * element_; }
+  const char* send(uint64_t element = 0) const { return static_cast<const char*>(call_.send) + bytes(element); }
+  char* recv(uint64_t element = 0) const { return static_cast<char*>(call_.recv) + bytes(element); }
+  int type() const { return kTypes[call_.dtype]; }
+  int op() const { return kOps[call_.op]; }
+  bool is_root() const { return link_.rank == call_.root; }
+  uint64_t start(const uint64_t* counts, const uint64_t* offsets, int32_t rank) const;
+
+  int give(const char* from, uint64_t count, int32_t to) const {
+    return count ? nccl_.ncclSend(from, bytes(count), kInt8, to, link_.comm, stream_) : kSuccess;
+  }
+  int take(char* to, uint64_t count, int32_t from) const {
+    return count ? nccl_.ncclRecv(to, bytes(count), kInt8, from, link_.comm, stream_) : kSuccess;
+  }
+  template <class One>
+  int for_all(One&& one) const;
+  int make_gather() const;
+  int make_scatter() const;
+  int make_all_to_all() const;
+  int make_of_parts() const;
+
+  const gsel_link& link_;
+  const Library& nccl_;
+  const gsel_collective& call_;
+  const Stream stream_;
+  const size_t element_;
+};
+
+uint64_t Call::start(const uint64_t* counts, const uint64_t* offsets, int32_t rank) const {
+  if (offsets) return offsets[rank];
+  uint64_t sum = 0;
+  for (int32_t q = 0; q < rank; ++q) sum += counts[q];
+  return sum;
+}
+
+// one(q) for each rank, in a group: they run at the same time.
+template <class One>
+int Call::for_all(One&& one) const {
+  int result = nccl_.ncclGroupStart();
+  for (int32_t q = 0; q < link_.world_size && (result == kSuccess || result == kInProgress); ++q) result = one(q);
+  const int ended = nccl_.ncclGroupEnd();
+  return result == kSuccess || result == kInProgress ? ended : result;
+}
+
+int Call::make_gather() const {
+  const bool is_v = call_.kind == GSEL_COLLECTIVE_GATHERV;
+  const uint64_t own = is_v ? call_.recv_counts[link_.rank] : call_.count;
+  return for_all([&](int32_t q) {
+    int result = q == call_.root ? give(send(), own, q) : kSuccess;
+    if (is_root() && (result == kSuccess || result == kInProgress))
+      result = is_v ? take(recv(start(call_.recv_counts, call_.recv_offsets, q)), call_.recv_counts[q], q)
+                    : take(recv(static_cast<uint64_t>(q) * call_.count), call_.count, q);
+    return result;
+  });
+}
+
+int Call::make_scatter() const {
+  const bool is_v = call_.kind == GSEL_COLLECTIVE_SCATTERV;
+  const uint64_t own = is_v ? call_.send_counts[link_.rank] : call_.count;
+  return for_all([&](int32_t q) {
+    int result = q == call_.root ? take(recv(), own, q) : kSuccess;
+    if (is_root() && (result == kSuccess || result == kInProgress))
+      result = is_v ? give(send(start(call_.send_counts, call_.send_offsets, q)), call_.send_counts[q], q)
+                    : give(send(static_cast<uint64_t>(q) * call_.count), call_.count, q);
+    return result;
+  });
+}
+
+int Call::make_all_to_all() const {
+  const bool is_v = call_.kind == GSEL_COLLECTIVE_ALLTOALLV;
+  return for_all([&](int32_t q) {
+    const auto row = static_cast<uint64_t>(q) * call_.count;
+    const int result = is_v ? give(send(start(call_.send_counts, call_.send_offsets, q)), call_.send_counts[q], q)
+                            : give(send(row), call_.count, q);
+    if (result != kSuccess && result != kInProgress) return result;
+    return is_v ? take(recv(start(call_.recv_counts, call_.recv_offsets, q)), call_.recv_counts[q], q)
+                : take(recv(row), call_.count, q);
+  });
+}
+
+// Parts of different length: a broadcast of each rank's, or a reduction to each.
+int Call::make_of_parts() const {
+  return for_all([&](int32_t q) {
+    const uint64_t count = call_.recv_counts[q];
+    if (count == 0) return kSuccess;
+    if (call_.kind == GSEL_COLLECTIVE_ALLGATHERV)
+      return nccl_.ncclBroadcast(send(), recv(start(call_.recv_counts, call_.recv_offsets, q)), bytes(count), kInt8, q,
+                                 link_.comm, stream_);
+    return nccl_.ncclReduce(send(start(call_.recv_counts, call_.send_offsets, q)), recv(), count, type(), op(), q,
+                            link_.comm, stream_);
+  });
+}
+
+int Call::make() const {
+  const Comm comm = link_.comm;
+  switch (call_.kind) {
+    case GSEL_COLLECTIVE_BARRIER:
+      return nccl_.ncclAllReduce(link_.token, link_.token, 1, kInt32, kSum, comm, stream_);
+    case GSEL_COLLECTIVE_ALLREDUCE:
+      return nccl_.ncclAllReduce(send(), recv(), call_.count, type(), op(), comm, stream_);
+    case GSEL_COLLECTIVE_REDUCE:
+      return nccl_.ncclReduce(send(), recv(), call_.count, type(), op(), call_.root, comm, stream_);
+    case GSEL_COLLECTIVE_REDUCE_SCATTER:
+      return nccl_.ncclReduceScatter(send(), recv(), call_.count, type(), op(), comm, stream_);
+    case GSEL_COLLECTIVE_ALLGATHER:
+      return nccl_.ncclAllGather(send(), recv(), bytes(call_.count), kInt8, comm, stream_);
+    case GSEL_COLLECTIVE_BROADCAST:
+      return nccl_.ncclBroadcast(send(), recv(), bytes(call_.count), kInt8, call_.root, comm, stream_);
+    case GSEL_COLLECTIVE_SEND:
+      return give(send(), call_.count, call_.root);
+    case GSEL_COLLECTIVE_RECV:
+      return take(recv(), call_.count, call_.root);
+    case GSEL_COLLECTIVE_SENDRECV: {
+      int result = nccl_.ncclGroupStart();
+      if (result == kSuccess) result = give(send(), call_.count, call_.root);
+      if (result == kSuccess || result == kInProgress) result = take(recv(), call_.recv_count, call_.source);
+      const int ended = nccl_.ncclGroupEnd();
+      return result == kSuccess || result == kInProgress ? ended : result;
+    }
+    case GSEL_COLLECTIVE_GATHER:
+    case GSEL_COLLECTIVE_GATHERV:
+      return make_gather();
+    case GSEL_COLLECTIVE_SCATTER:
+    case GSEL_COLLECTIVE_SCATTERV:
+      return make_scatter();
+    case GSEL_COLLECTIVE_ALLTOALL:
+    case GSEL_COLLECTIVE_ALLTOALLV:
+      return make_all_to_all();
+    default:
+      return make_of_parts();
+  }
+}
+
+Stream native(const gsel_link& link, gsel_stream* stream) {
+  return link.device->stream_native(link.device_ctx, stream);
+}
+
+// A link whose communicator has been aborted is of no use to NCCL any more.
+void require_usable(const gsel_link& link) {
+  if (link.aborting) fail(GSEL_ERR_ABORTED, "nccl: the communicator was ended");
+}
+
+gsel_status collective(gsel_link* link, const gsel_collective* call, gsel_stream* stream, gsel_error** err) {
+  try {
+    const Current current(link->device, link->device_ctx);
+    const std::lock_guard lock(*link->mutex);
+    require_usable(*link);
+    check(*link->nccl, Call(*link, *call, native(*link, stream)).make(), "a call", link->comm);
+    settle({&link, 1}, "a call");
+    return GSEL_OK;
+  } catch (...) {
+    return failed(link->host, err);
+  }
+}
+
+// The devices' locks in one order, so that two threads with the same links do not wait for each other.
+std::vector<std::unique_lock<std::mutex>> lock_all(gsel_link* const* links, uint64_t n) {
+  std::set<std::mutex*> mutexes;
+  for (uint64_t i = 0; i < n; ++i) mutexes.insert(links[i]->mutex);
+  std::vector<std::unique_lock<std::mutex>> locks;
+  for (std::mutex* mutex : mutexes) locks.emplace_back(*mutex);
+  return locks;
+}
+
+gsel_status enqueue(gsel_link* const* links, const gsel_collective* calls, gsel_stream* const* streams, uint64_t n,
+                    gsel_error** err) {
+  if (n == 0) return GSEL_OK;
+  const Library& nccl = *links[0]->nccl;
+  try {
+    const auto locks = lock_all(links, n);
+    for (uint64_t i = 0; i < n; ++i) require_usable(*links[i]);
+    check(nccl, nccl.ncclGroupStart(), "the start of a group");
+    int result = kSuccess;
+    for (uint64_t i = 0; i < n && (result == kSuccess || result == kInProgress); ++i) {
+      const Current current(links[i]->device, links[i]->device_ctx);
+      result = Call(*links[i], calls[i], native(*links[i], streams[i])).make();
+    }
+    const int ended = nccl.ncclGroupEnd();
+    check(nccl, result, "a call of a group", links[0]->comm);
+    check(nccl, ended, "the end of a group", links[0]->comm);
+    settle({links, n}, "a group");
+    return GSEL_OK;
+  } catch (...) {
+    return failed(links[0]->host, err);
+  }
+}
+
+gsel_status link_error(gsel_link* link, gsel_error** err) {
+  if (link->aborting) return GSEL_OK;
+  try {
+    int state = kSuccess;
+    check(*link->nccl, link->nccl->ncclCommGetAsyncError(link->comm, &state), "asking for errors", link->comm);
+    check(*link->nccl, state, "work on a stream", link->comm);
+    return GSEL_OK;
+  } catch (...) {
+    return failed(link->host, err);
+  }
+}
+
+}  // namespace
+
+void add_calls(gsel_transport_v1& table) {
+  table.collective = collective;
+  table.enqueue = enqueue;
+  table.link_error = link_error;
+}
+
+}  // namespace gsel_nccl

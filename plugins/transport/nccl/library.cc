@@ -1,0 +1,53 @@
+// plugins/transport/nccl/library.cc: see library.h.
+#include "library.h"
+
+#include <dlfcn.h>
+
+namespace gsel_nccl {
+namespace {
+
+constexpr const char* kFile = "libnccl.so.2";
+
+struct Loaded {
+  Library library;
+  bool usable = false;
+  std::string why;
+};
+
+Loaded load() {
+  Loaded loaded;
+  Library& nccl = loaded.library;
+  void* file = dlopen(kFile, RTLD_NOW | RTLD_LOCAL);
+  if (!file) {
+    loaded.why = std::string("no NCCL: ") + dlerror() + "; its folder in LD_LIBRARY_PATH would do";
+    return loaded;
+  }
+#define GSEL_NCCL_FIND(result, name, arguments) nccl.name = reinterpret_cast<result(*) arguments>(dlsym(file, #name));
+  GSEL_NCCL_FUNCTIONS(GSEL_NCCL_FIND)
+  GSEL_NCCL_LATER(GSEL_NCCL_FIND)
+#undef GSEL_NCCL_FIND
+#define GSEL_NCCL_NEED(result, name, arguments) \
+  if (!nccl.name && loaded.why.empty())         \
+    loaded.why = std::string(kFile) + " has no " #name "; NCCL 2.14 or newer would do";
+  GSEL_NCCL_FUNCTIONS(GSEL_NCCL_NEED)
+#undef GSEL_NCCL_NEED
+  if (!loaded.why.empty()) return loaded;
+  if (nccl.ncclGetVersion(&nccl.version) != kSuccess) {
+    loaded.why = std::string(kFile) + " does not tell its version";
+    return loaded;
+  }
+  Dl_info info{};
+  nccl.path = dladdr(reinterpret_cast<void*>(nccl.ncclGetVersion), &info) && info.dli_fname ? info.dli_fname : kFile;
+  loaded.usable = true;
+  return loaded;
+}
+
+}  // namespace
+
+const Library* library(std::string* why) {
+  static const Loaded loaded = load();
+  if (why) *why = loaded.why;
+  return loaded.usable ? &loaded.library : nullptr;
+}
+
+}  // namespace gsel_nccl

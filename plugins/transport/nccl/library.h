@@ -1,0 +1,69 @@
+// plugins/transport/nccl/library.h: the functions of NCCL, found at run time. Nothing of nccl.h is needed to build:
+// these are the declarations that have been the same since NCCL 2.14; what came later is optional.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace gsel_nccl {
+
+using Comm = void*;
+using Stream = void*;  // cudaStream_t
+struct UniqueId {
+  char bytes[128];
+};
+
+// Results. 8 is a timeout from 2.30 on.
+constexpr int kSuccess = 0, kUnhandledCudaError = 1, kSystemError = 2, kInvalidArgument = 4, kInvalidUsage = 5,
+              kRemoteError = 6, kInProgress = 7, kTimeout = 8;
+constexpr int kTimeoutSince = 23000;
+
+// How a communicator is made, in its first form. NCCL fills what later versions added with their defaults.
+struct Config {
+  size_t size = sizeof(Config);
+  unsigned magic = 0xcafebeef;
+  unsigned version = 21400;
+  int blocking = 0;
+};
+
+#define GSEL_NCCL_FUNCTIONS(X)                                                    \
+  X(int, ncclGetVersion, (int*))                                                  \
+  X(int, ncclGetUniqueId, (UniqueId*))                                            \
+  X(int, ncclCommInitRankConfig, (Comm*, int, UniqueId, int, Config*))            \
+  X(int, ncclCommGetAsyncError, (Comm, int*))                                     \
+  X(int, ncclCommFinalize, (Comm))                                                \
+  X(int, ncclCommDestroy, (Comm))                                                 \
+  X(int, ncclCommAbort, (Comm))                                                   \
+  X(const char*, ncclGetErrorString, (int))                                       \
+  X(const char*, ncclGetLastError, (Comm))                                        \
+  X(int, ncclGroupStart, ())                                                      \
+  X(int, ncclGroupEnd, ())                                                        \
+  X(int, ncclAllReduce, (const void*, void*, size_t, int, int, Comm, Stream))     \
+  X(int, ncclReduce, (const void*, void*, size_t, int, int, int, Comm, Stream))   \
+  X(int, ncclReduceScatter, (const void*, void*, size_t, int, int, Comm, Stream)) \
+  X(int, ncclBroadcast, (const void*, void*, size_t, int, int, Comm, Stream))     \
+  X(int, ncclAllGather, (const void*, void*, size_t, int, Comm, Stream))          \
+  X(int, ncclSend, (const void*, size_t, int, int, Comm, Stream))                 \
+  X(int, ncclRecv, (void*, size_t, int, int, Comm, Stream))
+// Since 2.19.
+#define GSEL_NCCL_LATER(X)                                \
+  X(int, ncclMemAlloc, (void**, size_t))                  \
+  X(int, ncclMemFree, (void*))                            \
+  X(int, ncclCommRegister, (Comm, void*, size_t, void**)) \
+  X(int, ncclCommDeregister, (Comm, void*))
+
+struct Library {
+#define GSEL_NCCL_MEMBER(result, name, arguments) result(*name) arguments = nullptr;
+  GSEL_NCCL_FUNCTIONS(GSEL_NCCL_MEMBER)
+  GSEL_NCCL_LATER(GSEL_NCCL_MEMBER)
+#undef GSEL_NCCL_MEMBER
+  int version = 0;   // such as 22809
+  std::string path;  // of the file
+};
+
+// NCCL of this process, loaded by the first call and never again; nullptr when there is none, and then *why says what
+// was tried. Any thread.
+const Library* library(std::string* why);
+
+}  // namespace gsel_nccl

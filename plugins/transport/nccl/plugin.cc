@@ -1,0 +1,110 @@
+// plugins/transport/nccl/plugin.cc: the transport "nccl", as gsel/transport.h asks for it: NVIDIA's collectives between
+// GPUs, found at run time.
+#include <gsel/plugin.h>
+#include <gsel/transport.h>
+
+#include <cstdio>
+
+#include "link.h"
+
+namespace gsel_nccl {
+namespace {
+
+struct Transport {
+  const gsel_host_v1* host;
+  const Library* nccl;
+};
+
+gsel_status open_transport(const gsel_host_v1* host, void** out, gsel_error** err) {
+  *out = nullptr;
+  try {
+    std::string why;
+    const Library* nccl = library(&why);
+    if (!nccl) fail(GSEL_ERR_NOT_FOUND, why);
+    *out = new Transport{host, nccl};
+    return GSEL_OK;
+  } catch (...) {
+    return failed(host, err);
+  }
+}
+
+void close_transport(void* ctx) {
+  delete static_cast<Transport*>(ctx);
+}
+
+template <class... Bits>
+constexpr uint64_t set_of(Bits... bits) {
+  return ((uint64_t{1} << bits) | ...);
+}
+
+gsel_status describe(void* ctx, gsel_transport_description* out, gsel_error** err) {
+  const auto& transport = *static_cast<Transport*>(ctx);
+  try {
+    if (!out || out->struct_size < sizeof *out) fail(GSEL_ERR_VERSION, "gsel_transport_description states no size");
+    const uint32_t size = out->struct_size;
+    *out = {};
+    out->struct_size = size;
+    out->flags = GSEL_TRANSPORT_OWN_DEVICE;
+    out->dlpack_type = 2;
+    out->version = transport.nccl->version;
+    out->kinds = set_of(GSEL_COLLECTIVE_PROBE) - 1;  // all before the probes
+    out->dtypes =
+        set_of(GSEL_I8, GSEL_U8, GSEL_I32, GSEL_U32, GSEL_I64, GSEL_U64, GSEL_F16, GSEL_BF16, GSEL_F32, GSEL_F64);
+    out->ops = set_of(GSEL_SUM, GSEL_PROD, GSEL_MIN, GSEL_MAX, GSEL_AVG);
+    out->library = {transport.nccl->path.data(), transport.nccl->path.size()};
+    return GSEL_OK;
+  } catch (...) {
+    return failed(transport.host, err);
+  }
+}
+
+gsel_status link_join(void* ctx, const gsel_join* given, gsel_link** out, gsel_error** err) {
+  *out = nullptr;
+  const auto& transport = *static_cast<Transport*>(ctx);
+  try {
+    if (!given || given->struct_size < sizeof *given || !given->device_table || !given->exchange || !given->look)
+      fail(GSEL_ERR_ARG, "nccl joins ranks that have a device; name one in gsel_comm_options.accelerator");
+    *out = join(transport.host, *given);
+    return GSEL_OK;
+  } catch (...) {
+    return failed(transport.host, err);
+  }
+}
+
+gsel_transport_v1 make_table() {
+  gsel_transport_v1 table{};
+  table.struct_size = sizeof table;
+  table.open = open_transport;
+  table.close = close_transport;
+  table.describe = describe;
+  table.link_join = link_join;
+  table.link_leave = leave;
+  table.link_abort = [](gsel_link* link, const char*) { abort(link); };
+  add_calls(table);
+  add_memory(table);
+  return table;
+}
+
+int32_t probe(const gsel_host_v1*, char* reason, size_t capacity) {
+  std::string why;
+  if (library(&why)) return 100;
+  snprintf(reason, capacity, "%s", why.c_str());
+  return 0;
+}
+
+const gsel_transport_v1 table = make_table();
+
+}  // namespace
+}  // namespace gsel_nccl
+
+GSEL_PLUGIN_DEFINE = {sizeof(struct gsel_plugin_v1),
+                      0,
+                      GSEL_PLUGIN_ABI_MAJOR,
+                      GSEL_PLUGIN_ABI_MINOR,
+                      GSEL_PLUGIN_TRANSPORT,
+                      0,
+                      "nccl",
+                      "1.0",
+                      "compiler " __VERSION__,
+                      &gsel_nccl::table,
+                      gsel_nccl::probe};
