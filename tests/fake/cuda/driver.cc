@@ -309,12 +309,12 @@ EXPORT CUresult cuStreamWaitEvent(CUstream handle, CUevent event, unsigned) {
 
 EXPORT CUresult cuEventCreate(CUevent* out, unsigned) {
   return call([&](Machine&) {
-    *out = reinterpret_cast<CUevent>(new Event);
+    static auto* const events = new std::deque<Event>;  // what is enqueued may use one that was destroyed
+    *out = reinterpret_cast<CUevent>(&events->emplace_back());
     return CUDA_SUCCESS;
   });
 }
 
-// What is enqueued keeps it alive, so it is never deleted here: a double of tests that end.
 EXPORT CUresult cuEventDestroy_v2(CUevent) {
   return call([](Machine&) { return CUDA_SUCCESS; });
 }

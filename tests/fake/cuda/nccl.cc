@@ -15,6 +15,7 @@
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <memory>
 #include <string>
 #include <utility>
@@ -348,11 +349,12 @@ EXPORT int ncclCommInitRankConfig(gsel_nccl::Comm* out, int n_ranks, UniqueId id
     clique->joined = static_cast<std::atomic<int>*>(memory);
   }
   if (clique->joined->fetch_add(1) + 1 == n_ranks) shm_unlink(name.c_str());
-  auto* comm = new Comm;
-  comm->clique = clique;
-  comm->rank = rank;
-  comm->context = reinterpret_cast<uintptr_t>(context);
-  *out = comm;
+  static auto* const comms = new std::deque<Comm>;  // streams may still hold what a destroyed one enqueued
+  Comm& comm = comms->emplace_back();
+  comm.clique = clique;
+  comm.rank = rank;
+  comm.context = reinterpret_cast<uintptr_t>(context);
+  *out = &comm;
   return kInProgress;
 }
 
@@ -370,7 +372,6 @@ EXPORT int ncclCommFinalize(gsel_nccl::Comm handle) {
   return kInProgress;
 }
 
-// Never deleted: streams may still hold what it enqueued.
 EXPORT int ncclCommDestroy(gsel_nccl::Comm) {
   return kSuccess;
 }
