@@ -2,17 +2,13 @@
  * refuses, little address space, ranks in two network namespaces. What can work works; what cannot is an error with its
  * cause, in bounded time. Each runs in a child of its own; where a namespace is not allowed the test says so and is
  * skipped. */
-#include <errno.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <sched.h>
 #include <sys/mount.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
 #include <time.h>
 
 #include "support/every_call.h"
+#include "support/refuse.h"
 
 enum { RANKS = 4, SKIPPED = 77 };
 
@@ -114,24 +110,8 @@ static void a_read_only_shared_memory_mount_does_not_matter(void** state) {
 
 /* ---- system calls refused ---- */
 
-/* From here on these calls fail with `number`; 0 ends the list. */
-static int refuse(const int* calls, int number) {
-  struct sock_filter code[32];
-  size_t n = 0;
-  code[n++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr));
-  for (; *calls; ++calls) {
-    code[n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)*calls, 0, 1);
-    code[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | (unsigned)number);
-  }
-  code[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
-  const struct sock_fprog program = {(unsigned short)n, code};
-  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return 0;
-  return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
-}
-
 static int without_reading_others(void) {
-  const int calls[] = {SYS_process_vm_readv, SYS_process_vm_writev, SYS_ptrace, SYS_kcmp, 0};
-  if (!refuse(calls, EPERM)) return SKIPPED;
+  if (!refuse_reading_others()) return SKIPPED;
   if (syscall(SYS_process_vm_readv, getpid(), NULL, 0, NULL, 0, 0) != -1 || errno != EPERM) return 2;
   return everything_works();
 }

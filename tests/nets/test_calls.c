@@ -1,6 +1,7 @@
 /* nets/test_calls.c: communicators in every state: calls that are good, refused, or break them. A communicator is held
  * in a slot; after a split, ranks of different colours hold different ones in the same slot. */
 #include "nets/machine.h"
+#include "nets/messages.h"
 
 enum { RANKS = 3, SLOTS = 4, MOST_ELEMENTS = 70000 };
 
@@ -130,6 +131,12 @@ static void do_ring(player* p, slot* s, const op* o) {
     return;
   for (size_t i = 0; i < n; ++i)
     if (mine(p)->recv[i] != number(rank_at(s, from), i)) return report(p, "sendrecv", "a wrong element");
+}
+
+static void do_messages(player* p, slot* s, const op* o) {
+  char text[MESSAGES_TEXT];
+  if (s->broken || size_of(s) == 1) return;
+  if (messages_play(s->comm, (uint64_t)o->a << 8 | o->b, 2, text)) report(p, "messages", text);
 }
 
 static void do_barrier(player* p, slot* s, const op* o) {
@@ -370,7 +377,7 @@ static const doing doings[] = {
     do_allreduce, do_allgather, do_broadcast, do_reduce,  do_reduce_scatter, do_alltoall, do_ring,
     do_barrier,   do_request,   do_memory,    do_refused, do_mismatch,       do_split,    do_dup,
     do_shrink,    do_resync,    do_abort,     do_destroy, do_leave,          do_late,     do_questions,
-    do_fork,      do_allreduce, do_memory,    do_split,   do_shrink,         do_refused,
+    do_fork,      do_allreduce, do_memory,    do_split,   do_shrink,         do_refused,  do_messages,
 };
 enum { N_DOINGS = sizeof doings / sizeof *doings };
 

@@ -16,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "support/check.h"
+#include "support/ranks.h"
 
 enum { NET_FINDINGS = 400, NET_LINE = 1024 };
 

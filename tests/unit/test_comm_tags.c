@@ -1,5 +1,7 @@
 /* unit/test_comm_tags.c: messages with tags, receives from any rank and of any tag, probes, receives longer and shorter
  * than the message; ranks as threads and as processes. */
+#include <sched.h>
+
 #include "support/counts.h"
 #include "support/ranks.h"
 
@@ -119,6 +121,98 @@ static void not_overtaken(rank_run* run) {
 static void test_messages_of_a_pair_and_tag_keep_their_order(void** state) {
   (void)state;
   as_both(2, not_overtaken, NULL);
+}
+
+/* What the ranks of `overtaken` share. */
+typedef struct halted {
+  pid_t sender; /* stops itself behind the first piece of its message */
+  int six_sent;
+} halted;
+
+static void until_stopped(pid_t pid) {
+  char path[64], line[256];
+  snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+  for (;;) {
+    FILE* file = fopen(path, "r");
+    const char* state = file && fgets(line, sizeof line, file) ? strrchr(line, ')') : NULL;
+    const int stopped = state && state[2] == 'T';
+    if (file) fclose(file);
+    if (stopped) return;
+    sched_yield();
+  }
+}
+
+/* Rank 1's message is set aside when half of it is there, a 5 of rank 2 behind it; a 6 is on its way. */
+static void receive_in_order(rank_run* run, gsel_comm* comm, halted* shared) {
+  enum { N = 3 };
+  gsel_error* err;
+  gsel_request* requests[N];
+  gsel_message seen = GSEL_MESSAGE_INIT;
+  uint32_t *y[N], five[2] = {0};
+  int32_t found = 0;
+  size_t index = 0;
+  rank_ok(run, gsel_probe(comm, 1, 1, &seen, &err), err);
+  until_stopped(shared->sender);
+  rank_ok(run, gsel_probe(comm, 2, 2, &seen, &err), err);
+  rank_ok(run, gsel_iprobe(comm, GSEL_ANY_RANK, 9, &found, &seen, &err), err);
+  rank_check(run, found == 0);
+  rank_ok(run, gsel_send(comm, five, 1, GSEL_U32, 2, &err), err);
+  while (!__atomic_load_n(&shared->six_sent, __ATOMIC_ACQUIRE)) sched_yield();
+  rank_ok(run, gsel_iprobe(comm, 1, GSEL_ANY_TAG, &found, &seen, &err), err);
+  rank_check(run, found == 1 && seen.tag == 1 && seen.count == 20000); /* though half of it is missing */
+  for (int i = 0; i < N; ++i) {
+    y[i] = filled(20000, 0);
+    gsel_collective call = message(GSEL_COLLECTIVE_RECV, y[i], 20000, GSEL_ANY_RANK, GSEL_ANY_TAG);
+    rank_ok(run, gsel_comm_start(comm, &call, &requests[i], &err), err);
+  }
+  rank_ok(run, gsel_request_wait_any(requests, N, &index, &err), err);
+  rank_check(run, index == 1 && y[1][0] == 5);
+  rank_ok(run, gsel_request_wait_any(requests, N, &index, &err), err);
+  rank_check(run, index == 2 && y[2][0] == 6);
+  rank_ok(run, gsel_iprobe(comm, 1, GSEL_ANY_TAG, &found, &seen, &err), err);
+  rank_check(run, found == 0); /* it has its receive */
+  kill(shared->sender, SIGCONT);
+  rank_ok(run, gsel_request_wait(requests[0], &err), err);
+  rank_check(run, is_filled(y[0], 20000, 1));
+  for (int i = 0; i < N; ++i) gsel_request_free(requests[i]), free(y[i]);
+}
+
+static void overtaken(rank_run* run) {
+  halted* shared = run->user;
+  gsel_error* err;
+  gsel_comm* comm;
+  if (run->rank == 1) {
+    shared->sender = getpid();
+    setenv("GSEL_FAULT", "stop@sent:rank=1:call=1", 1);
+  }
+  join(run, &comm);
+  if (run->rank == 0) {
+    receive_in_order(run, comm, shared);
+    if (run->failure[0]) kill(shared->sender, SIGCONT);
+  } else if (run->rank == 1) {
+    uint32_t* x = filled(20000, 1);
+    rank_ok(run, gsel_send_tag(comm, x, 20000, GSEL_U32, 0, 1, &err), err); /* two pieces */
+    free(x);
+  } else {
+    uint32_t go, x = 5;
+    rank_ok(run, gsel_send_tag(comm, &x, 1, GSEL_U32, 0, 2, &err), err);
+    rank_ok(run, gsel_recv(comm, &go, 1, GSEL_U32, 0, &err), err);
+    x = 6;
+    rank_ok(run, gsel_send_tag(comm, &x, 1, GSEL_U32, 0, 2, &err), err);
+    __atomic_store_n(&shared->six_sent, 1, __ATOMIC_RELEASE);
+  }
+  if (!run->failure[0]) rank_ok(run, gsel_barrier(comm, &err), err);
+  gsel_comm_free(comm);
+}
+
+static void test_a_message_set_aside_while_it_arrives_is_not_overtaken(void** state) {
+  (void)state;
+  halted* shared = shared_memory(sizeof *shared);
+  rank_run* runs = ranks_prepare(3, shared);
+  for (int r = 0; r < 3; ++r) runs[r].timeout_s = 10;
+  ranks_run_processes(runs, 3, overtaken);
+  ranks_verdict(runs, 3);
+  munmap(shared, sizeof *shared);
 }
 
 /* Rank 0 hears everybody, whoever comes first. */
@@ -416,6 +510,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_a_message_nobody_asks_for_lets_others_pass),
       cmocka_unit_test(test_messages_of_a_pair_and_tag_keep_their_order),
+      cmocka_unit_test(test_a_message_set_aside_while_it_arrives_is_not_overtaken),
       cmocka_unit_test(test_a_receive_from_any_rank_hears_all),
       cmocka_unit_test(test_receives_match_in_the_order_posted),
       cmocka_unit_test(test_a_probe_tells_of_a_message_and_leaves_it),

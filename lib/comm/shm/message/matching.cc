@@ -1,8 +1,9 @@
 // comm/shm/message/matching.cc: which message a receive gets. A message goes to the first posted receive that matches
 // its sender and tag. Messages of one pair are examined in the order sent, so no matching message is overtaken. A
 // message that matches no receive is set aside when a receive may match one behind it: an offer (a long message) stays
-// with its sender, which learns that it was seen; other messages are copied here, up to a limit. Does not know how
-// bytes travel.
+// with its sender, which learns that it was seen; other messages are copied here, up to a limit. A receive takes what
+// was set aside at once, also while its pieces still arrive; the rest goes to the receive's own buffer. Does not know
+// how bytes travel.
 #include <algorithm>
 #include <cstring>
 #include <new>
@@ -131,18 +132,29 @@ bool Link::match_kept(Transfer& transfer) {
     accept(transfer, found->envelope, nullptr, nullptr);
     return true;
   }
-  if (!found->offered && !found->stream.whole()) next_message(found->envelope.source, transfer.number);
-  if (!found->offered && !found->stream.whole()) return false;
   take_kept(transfer, found);
   return true;
 }
 
 void Link::take_kept(Transfer& transfer, std::list<SetAside>::iterator place) {
-  const SetAside kept = std::move(*place);
-  set_aside_.erase(place);
+  const int32_t source = place->envelope.source;
+  if (place->offered) {
+    const SetAside kept = std::move(*place);
+    set_aside_.erase(place);
+    --peer(source).set_aside;
+    return accept(transfer, kept.envelope, nullptr, &kept.route);
+  }
+  const SetAside& kept = *place;  // stays until the receive has it: pieces are still written here
+  if (kept.stream.whole()) {
+    accept(transfer, kept.envelope, kept.data.get(), nullptr);
+  } else {
+    constexpr Route in_pieces{Way::slot, 0, 0, 0};
+    accept(transfer, kept.envelope, nullptr, &in_pieces);
+    std::memcpy(transfer.call.recv, kept.data.get(), kept.stream.moved);
+    transfer.in.stream.moved = kept.stream.moved;
+  }
   kept_bytes_ -= kept_bytes(kept);
-  if (kept.offered) --peer(kept.envelope.source).set_aside;
-  accept(transfer, kept.envelope, kept.data.get(), kept.offered ? &kept.route : nullptr);
+  set_aside_.erase(place);
 }
 
 // With the arena they stand in.
