@@ -24,6 +24,12 @@ static gsel_status describe_step(gsel_model* model, gsel_error** err) {
   return step_describe(model, &plain, err);
 }
 
+static void has_positions_but_in_y(gsel_param_options* p, gsel_value_options* v, gsel_layer_options* l, const void* m) {
+  (void)p, (void)m;
+  if (v && v->flags & GSEL_VALUE_INPUT) v->sequence_dim = 1;
+  if (l) l->flags |= GSEL_LAYER_POSITIONWISE;
+}
+
 static void make_trainer(rank_run* run) {
   const trial* t = (const trial*)run->user;
   gsel_error* err = NULL;
@@ -108,12 +114,40 @@ static void bucket_bytes_that_the_first_bucket_leaves_nothing_to_are_told(void**
   expect_one("idle.toml:5: strategy.data.bucket_bytes = 64 changes nothing: in stage 3", "prefetch_elems");
 }
 
+static void micro_batches_without_samples_are_told(void** state) {
+  (void)state;
+  tell(1, describe_step, "[train]\nbatch = 4\nmicrobatches = 16\n");
+  expect_one("idle.toml:3: train.microbatches = 16 cut a share of 4 samples: 12 micro-batches are empty on every rank",
+             "4 or fewer");
+  tell(3, describe_step, "[train]\nbatch = 4\nmicrobatches = 3\n");
+  expect_one("idle.toml:3: train.microbatches = 3 cut a share of 2 samples: 1 micro-batch is empty", "2 or fewer");
+  tell(3, describe_step, "[train]\nbatch = 4\nmicrobatches = 2\n");
+  assert_int_equal(n_lines, 0);
+}
+
+static gsel_status describe_positions(gsel_model* model, gsel_error** err) {
+  step_model m;
+  memset(&m, 0, sizeof m);
+  m.vary = has_positions_but_in_y;
+  return step_describe(model, &m, err);
+}
+
+static void a_forgotten_sequence_dim_is_told_with_its_value(void** state) {
+  (void)state;
+  tell(2, describe_positions, "[mesh]\ncontext = 2\n[strategy.context]\nplugin = \"cp\"\n");
+  assert_int_equal(n_lines, 2); /* the other one says that cp divides nothing */
+  assert_non_null(strstr(lines[1], "idle.toml:4: layer \"line\" is not divided by positions"));
+  assert_non_null(strstr(lines[1], "its value \"x\" has sequence_dim 1, but its value \"y\" has none"));
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(tp_on_a_model_without_shard_rules_is_told),
       cmocka_unit_test(sequence_parallel_without_layers_for_it_is_told),
       cmocka_unit_test(recompute_without_a_layer_that_may_is_told),
       cmocka_unit_test(stage_3_that_keeps_everything_is_told),
+      cmocka_unit_test(micro_batches_without_samples_are_told),
+      cmocka_unit_test(a_forgotten_sequence_dim_is_told_with_its_value),
       cmocka_unit_test(bucket_bytes_that_the_first_bucket_leaves_nothing_to_are_told),
   };
   return cmocka_run_group_tests_name("idle settings", tests, NULL, NULL);

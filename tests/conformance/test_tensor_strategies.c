@@ -278,7 +278,11 @@ static void mistakes_of_the_description_are_refused(void** state) {
       {TM_SHARD_TAKEN_AS_REPLICATED, 2,
        "layer \"head\" has a part of its inputs or parameters and writes value \"logits\" whole"},
       {TM_BIAS_PER_RANK, 2, "layer \"project\" writes partial sums of value \"o\" and has all of parameter \"bo\""},
-      {TM_LINEARS_NOT_BY_POSITION, 9, "cp: layer \"project\" reads values in parts and has all of parameter \"wo\""},
+      {TM_LINEARS_NOT_BY_POSITION, 9,
+       "cp: layer \"project\" reads values in parts and has all of parameter \"wo\"; flag it GSEL_LAYER_POSITIONWISE"},
+      {TM_NO_SEQUENCE_DIM, 9,
+       "cp: layer \"project\" reads values in parts and has all of parameter \"wo\"; its value \"o\" has no "
+       "sequence_dim: give it the dimension of its positions"},
   };
   tensor_trial trial = tensor_trial_of(NULL, NULL);
   for (size_t i = 0; i < sizeof rows / sizeof *rows; ++i) {

@@ -391,7 +391,7 @@ static inline gsel_status tm_add_values(gsel_model* model, const small_transform
     options.shard_granularity = value->unit;
     options.shard_blocks = value->blocks;
     if (m->group_units && (v == TM_Q || v == TM_A)) options.shard_granularity *= TM_HEADS / TM_KV;
-    options.sequence_dim = !scalar;
+    options.sequence_dim = !scalar && !(m->mistake == TM_NO_SEQUENCE_DIM && v == TM_O);
     status = gsel_model_add_value(model, &options, NULL, err);
   }
   return status;

@@ -71,6 +71,7 @@ enum {
   TM_IGNORES_PARTS,               /* embed takes its first row for the table's first */
   TM_NOT_BY_POSITION,             /* attend says it computes each position by itself */
   TM_LINEARS_NOT_BY_POSITION,     /* queries and project do not say it */
+  TM_NO_SEQUENCE_DIM,             /* o, which project writes, does not say which dimension is that of positions */
 };
 
 typedef struct small_transformer {

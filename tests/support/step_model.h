@@ -24,6 +24,8 @@ typedef struct step_model {
   gsel_init_fn init; /* NULL: step_initial; gets the model */
   gsel_data_fn data; /* NULL: step_data */
   const gsel_optimizer_options* optimizer;
+  /* Changes what is described before it is added: one of the three is not NULL. NULL: nothing. */
+  void (*vary)(gsel_param_options* param, gsel_value_options* value, gsel_layer_options* layer, const void* model);
   void* user; /* the test's */
   int rank, world_size;
 } step_model;
@@ -118,6 +120,7 @@ static inline gsel_status step_describe(gsel_model* model, const step_model* m, 
     options.init = GSEL_INIT_CALLBACK;
     options.init_fn = m->init ? m->init : step_initial;
     options.init_user_data = (void*)(uintptr_t)m;
+    if (m->vary) m->vary(&options, NULL, NULL, m);
     status = gsel_model_add_param(model, &options, NULL, err);
   }
   for (int v = 0; v < STEP_VALUES && !status; ++v) {
@@ -127,6 +130,7 @@ static inline gsel_status step_describe(gsel_model* model, const step_model* m, 
     options.n_dims = v < STEP_LOSS;
     options.dtype = v >= STEP_LOSS ? GSEL_F64 : v == STEP_Y ? m->output : GSEL_F32;
     options.flags = v == STEP_X ? GSEL_VALUE_INPUT : v < STEP_LOSS ? 0 : GSEL_VALUE_SCALAR;
+    if (m->vary) m->vary(NULL, &options, NULL, m);
     status = gsel_model_add_value(model, &options, NULL, err);
   }
   gsel_layer_options layer = GSEL_LAYER_OPTIONS_INIT, loss = GSEL_LAYER_OPTIONS_INIT;
@@ -144,6 +148,7 @@ static inline gsel_status step_describe(gsel_model* model, const step_model* m, 
   layer.n_forward_phases = m->n_forward_phases;
   layer.n_backward_phases = m->n_backward_phases;
   layer.user_data = (void*)(uintptr_t)m;
+  if (m->vary) m->vary(NULL, NULL, &layer, m);
   if (!status) status = gsel_model_add_layer(model, &layer, NULL, err);
   loss.name = gsel_str_from("loss");
   loss.inputs = &y;

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <charconv>
 
+#include "train/compile/base_program.h"
+
 namespace gsel {
 namespace {
 
@@ -13,8 +15,10 @@ class IdleSettings {
       : described_(described), config_(config), local_(local), programs_(programs), program_(programs.front()) {}
 
   std::vector<std::string> find() {
+    find_microbatches();
     find_recompute();
     find_tensor();
+    find_positions();
     find_stage_3();
     find_bucket_bytes();
     return std::move(lines_);
@@ -35,6 +39,18 @@ class IdleSettings {
 
   bool uses(gsel_axis axis, const char* plugin) const {
     return config_.strategy[axis] && config_.strategy[axis]->plugin == plugin;
+  }
+
+  // One file may serve any number of ranks, so that this is no error.
+  void find_microbatches() {
+    const int64_t n = config_.train.microbatches;
+    const int64_t most = largest_share(config_, program_.mesh.size[GSEL_AXIS_DATA]);
+    if (n > most)
+      note(
+          config_.place_of("train.microbatches"),
+          "train.microbatches = {} cut a share of {} sample{}: {} micro-batch{} empty on every rank; {} or fewer would "
+          "do",
+          n, most, most == 1 ? "" : "s", n - most, n - most == 1 ? " is" : "es are", most);
   }
 
   void find_recompute() {
@@ -65,6 +81,29 @@ class IdleSettings {
       note(sequence->place,
            "strategy.tensor.sequence_parallel = true changes nothing: no layer that it could divide is flagged "
            "GSEL_LAYER_POSITIONWISE and has a sequence_dim in all its values; such layers would do");
+  }
+
+  // A layer that says it could, and is computed whole on every rank.
+  void find_positions() {
+    const gsel_axis axis = program_.mesh.sharing_axis();
+    const ConfigValue* sequence = option(axis, "sequence_parallel");
+    const bool divides = uses(axis, "cp") || (sequence && sequence->text == "true");
+    if (program_.mesh.size[axis] == 1 || !divides) return;
+    for (const Layer& layer : described_.layers()) {
+      if (!(layer.flags & GSEL_LAYER_POSITIONWISE)) continue;
+      const Value* with = nullptr;
+      const Value* without = nullptr;
+      for (const std::vector<int32_t>* ids : {&layer.inputs, &layer.outputs})
+        for (int32_t v : *ids) {
+          const Value& value = described_.values()[v];
+          if (!value.is_scalar()) (value.sequence_dim > 0 ? with : without) = &value;
+        }
+      if (with && without)
+        note(sequence ? sequence->place : config_.strategy[axis]->place,
+             "layer \"{}\" is not divided by positions: it is flagged GSEL_LAYER_POSITIONWISE and its value \"{}\" has "
+             "sequence_dim {}, but its value \"{}\" has none; give it the dimension of its positions",
+             layer.name, with->name, with->sequence_dim, without->name);
+    }
   }
 
   void find_stage_3() {

@@ -43,14 +43,23 @@ static int is_scalar(const gsel_value_info* value) {
   return (value->flags & GSEL_VALUE_SCALAR) != 0;
 }
 
-int placements_all_have_positions(const struct placements* p, const gsel_layer_info* layer) {
-  int found = 0;
+static gsel_value_info value_of_layer(const struct placements* p, const gsel_layer_info* layer, int32_t i) {
+  return value_of(p, i < layer->n_inputs ? layer->inputs[i] : layer->outputs[i - layer->n_inputs]);
+}
+
+const char* placements_value_without_positions(const struct placements* p, const gsel_layer_info* layer) {
   for (int32_t i = 0; i < layer->n_inputs + layer->n_outputs; ++i) {
-    const gsel_value_info v = value_of(p, i < layer->n_inputs ? layer->inputs[i] : layer->outputs[i - layer->n_inputs]);
-    if (!is_scalar(&v) && v.sequence_dim == 0) return 0;
-    found |= v.sequence_dim > 0;
+    const gsel_value_info v = value_of_layer(p, layer, i);
+    if (!is_scalar(&v) && v.sequence_dim == 0) return v.name;
   }
-  return found;
+  return NULL;
+}
+
+int placements_all_have_positions(const struct placements* p, const gsel_layer_info* layer) {
+  if (placements_value_without_positions(p, layer)) return 0;
+  for (int32_t i = 0; i < layer->n_inputs + layer->n_outputs; ++i)
+    if (value_of_layer(p, layer, i).sequence_dim > 0) return 1;
+  return 0;
 }
 
 static gsel_placement by_position(const gsel_value_info* v) {

@@ -22,6 +22,8 @@ int placements_layer(struct placements* p, int32_t layer, gsel_layer_info* info)
  * a value it reads. */
 int placements_are_declared(const struct placements* p, const gsel_layer_info* layer);
 int placements_reads_sharded(const struct placements* p, const gsel_layer_info* layer);
+/* The first value, scalars apart, without a sequence_dim; NULL: there is none. */
+const char* placements_value_without_positions(const struct placements* p, const gsel_layer_info* layer);
 /* Whether all values but scalars, of which there is one, have positions. */
 int placements_all_have_positions(const struct placements* p, const gsel_layer_info* layer);
 

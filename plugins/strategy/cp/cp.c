@@ -9,16 +9,27 @@
 
 #include "common/placements.h"
 
+/* What the layer lacks to take a part of the positions. */
+static void remedy(const struct placements* p, const gsel_layer_info* layer, char* text, size_t bytes) {
+  const char* value = placements_value_without_positions(p, layer);
+  if (!(layer->flags & GSEL_LAYER_POSITIONWISE))
+    snprintf(text, bytes, "flag it GSEL_LAYER_POSITIONWISE and give each of its values a sequence_dim");
+  else
+    snprintf(text, bytes, "its value \"%.100s\" has no sequence_dim: give it the dimension of its positions",
+             value ? value : "");
+}
+
 /* Parts of columns would meet all rows of a matrix. */
 static gsel_status refuse_matrix(const struct placements* p, const gsel_layer_info* layer, gsel_error** err) {
   for (int32_t i = 0; i < layer->n_params; ++i) {
     gsel_param_info param = {.struct_size = sizeof param};
-    char text[512];
+    char text[640], what[256];
     if (p->api->param(p->pass, layer->params[i], &param) || param.shard != GSEL_SHARD_DIM) continue;
+    remedy(p, layer, what, sizeof what);
     snprintf(text, sizeof text,
-             "cp: layer \"%.100s\" reads values in parts and has all of parameter \"%.100s\"; flag it "
-             "GSEL_LAYER_POSITIONWISE and give each of its values a sequence_dim, or take plugin = \"tp\"",
-             layer->name, param.name);
+             "cp: layer \"%.100s\" reads values in parts and has all of parameter \"%.100s\"; %s, or take plugin = "
+             "\"tp\"",
+             layer->name, param.name, what);
     *err = p->host->error_new(GSEL_ERR_MODEL, text);
     return GSEL_ERR_MODEL;
   }
