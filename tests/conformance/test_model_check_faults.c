@@ -328,6 +328,46 @@ static void kernels_that_say_they_always_add_pass(void** state) {
   assert_int_equal(status_of(&m, &options, NULL), GSEL_OK);
 }
 
+/* b is one element longer than these kernels take it to be. */
+static gsel_status shorter_line(const gsel_call* c, void* user) {
+  ck_line(c, user);
+  for (int64_t s = 0; s < c->n_samples; ++s) ck_data(&c->outputs[0])[s * CK_WIDTH + 2] -= ck_data(&c->params[1])[2];
+  return GSEL_OK;
+}
+static gsel_status shorter_line_weight(const gsel_call* c, void* user) {
+  (void)user;
+  for (int64_t i = 0; i < c->n_samples * CK_WIDTH; ++i) {
+    ck_data(&c->d_params[0])[i % CK_WIDTH] += ck_data(&c->d_outputs[0])[i] * ((const float*)c->saved)[i];
+    if (i % CK_WIDTH < 2) ck_data(&c->d_params[1])[i % CK_WIDTH] += ck_data(&c->d_outputs[0])[i];
+  }
+  return GSEL_OK;
+}
+static gsel_status shorter_line_both(const gsel_call* c, void* user) {
+  ck_line_input(c, user);
+  return shorter_line_weight(c, user);
+}
+
+static void a_parameter_that_is_too_long_for_kernels_that_always_add_is_noted(void** state) {
+  (void)state;
+  checked_model m = {0};
+  const gsel_model_check_options options = usual();
+  gsel_model_check_report* report = NULL;
+  m.flags[CK_LINE] = GSEL_LAYER_ALWAYS_ACCUMULATES;
+  m.callbacks[CK_LINE][FWD] = shorter_line;
+  m.callbacks[CK_LINE][BWT] = shorter_line_weight;
+  m.callbacks[CK_LINE][BOTH] = shorter_line_both;
+  assert_int_equal(status_of(&m, &options, &report), GSEL_OK);
+  assert_int_equal(gsel_model_check_note_count(report), 2);
+  assert_non_null(strstr(gsel_model_check_note(report, 0).data,
+                         "layer \"line\" backward_weight: d_params[1] \"b\": 1 of 3 elements were not added to, the "
+                         "first is element 2"));
+  gsel_model_check_free(report);
+  memset(m.callbacks, 0, sizeof m.callbacks); /* right ones leave nothing */
+  assert_int_equal(status_of(&m, &options, &report), GSEL_OK);
+  assert_int_equal(gsel_model_check_note_count(report), 0);
+  gsel_model_check_free(report);
+}
+
 static void noise_by_key_passes_and_is_noted(void** state) {
   (void)state;
   checked_model m = {0};
@@ -452,6 +492,7 @@ int main(void) {
       cmocka_unit_test(the_model_without_a_fault_passes),
       cmocka_unit_test(each_fault_is_found_and_named),
       cmocka_unit_test(kernels_that_say_they_always_add_pass),
+      cmocka_unit_test(a_parameter_that_is_too_long_for_kernels_that_always_add_is_noted),
       cmocka_unit_test(noise_by_key_passes_and_is_noted),
       cmocka_unit_test(what_is_skipped_is_not_looked_for),
       cmocka_unit_test(every_layer_at_fault_is_listed),

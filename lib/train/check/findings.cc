@@ -61,6 +61,11 @@ void Findings::breach(gsel_breach_kind kind, const Site& site, const Buffer& buf
   breaches_.push_back(std::move(breach));
 }
 
+void Findings::note(const Site& site, const Buffer& buffer, const std::string& what) {
+  note(
+      fmt::format("layer \"{}\" {}: {}: {}", site.layer.name, callback_name(site.callback), buffer_name(buffer), what));
+}
+
 std::string Findings::summary() const {
   const size_t n = breaches_.size();
   return fmt::format("kernels: {} layer{} checked, {}", layers_, layers_ == 1 ? "" : "s",

@@ -32,6 +32,7 @@ class Findings {
   void breach(gsel_breach_kind kind, const Site& site, const Buffer& buffer, int64_t element, const std::string& what,
               double found = 0, double expected = 0);
   void note(std::string line) { notes_.push_back(std::move(line)); }
+  void note(const Site& site, const Buffer& buffer, const std::string& what);
   void layer_checked() { ++layers_; }
 
   const std::vector<Breach>& breaches() const { return breaches_; }

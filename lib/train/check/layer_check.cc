@@ -67,7 +67,9 @@ void LayerCheck::check_backward() {
   for (int32_t callback : backward_callbacks()) {
     Member a = a_, b = b_;
     if (!check_memory(round(callback), a, b)) continue;
-    if (callback != GSEL_BACKWARD_INPUT) check_accumulation(callback);
+    if (callback == GSEL_BACKWARD_INPUT) continue;
+    check_accumulation(callback);
+    if (a_.layer->always_accumulates()) note_untouched(callback);
   }
   if (!backward_is_sound()) return;
   gradients_ = a_;

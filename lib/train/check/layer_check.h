@@ -61,6 +61,7 @@ class LayerCheck {
 
   // sum_checks.cc
   void check_accumulation(int32_t callback);
+  void note_untouched(int32_t callback);
   void check_halves();
   void check_batch();
   void check_evaluation();

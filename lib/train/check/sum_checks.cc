@@ -52,6 +52,28 @@ void LayerCheck::check_accumulation(int32_t callback) {
   }
 }
 
+// An element that a kernel adds to does not stay -0. What is cleared for kernels that always add may be left alone, as
+// by an embedding whose rows no sample reads, so that it is no breach.
+void LayerCheck::note_untouched(int32_t callback) {
+  Member member = a_;
+  for (Buffer& buffer : member[GSEL_BUFFER_D_PARAM])
+    for (int64_t i = 0; i < buffer.elems(); ++i) buffer.put(i, -0.0);
+  caller_.run(member, round(callback));
+  for (const Buffer& buffer : member[GSEL_BUFFER_D_PARAM]) {
+    if (buffer.is_absent || !member.produced[static_cast<size_t>(buffer.index)]) continue;
+    auto is_untouched = [&](int64_t i) { return buffer.number(i) == 0 && std::signbit(buffer.number(i)); };
+    int64_t n = 0, first = -1;
+    for (int64_t i = 0; i < buffer.elems(); ++i)
+      if (is_untouched(i) && n++ == 0) first = i;
+    if (n > 0)
+      findings().note(site(callback), buffer,
+                      fmt::format("{} of {} elements were not added to, the first is element {}; samples that do not "
+                                  "reach them explain it, as in an embedding, or else the parameter is longer than the "
+                                  "kernel takes it to be",
+                                  n, buffer.elems(), first));
+  }
+}
+
 // ---- halves of backward ----
 
 void LayerCheck::check_halves() {
