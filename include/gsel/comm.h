@@ -515,7 +515,7 @@ GSEL_API gsel_status gsel_comm_counts(const gsel_comm *comm, gsel_collective_kin
                                       gsel_error **err);
 
 /* Breaks the communicator on every rank: calls under way and later calls return GSEL_ERR_ABORTED with `reason`
- * (cut to 150 bytes; may be not given). Does not block. Any thread, any time before gsel_comm_free. Since 0.1. */
+ * (cut to 1900 bytes; may be not given). Does not block. Any thread, any time before gsel_comm_free. Since 0.1. */
 GSEL_API void gsel_comm_abort(gsel_comm *comm, gsel_str reason);
 
 /* Leaves and releases the communicator; NULL is fine. Does not wait for other ranks: ranks that still wait for this one

@@ -121,9 +121,10 @@ GSEL_API void gsel_trainer_options_init(gsel_trainer_options *options, size_t st
  * Errors: GSEL_ERR_ARG, GSEL_ERR_MODEL (also for a kernel that breaks its contract, under [train] check = "kernels";
  * see gsel/check.h), GSEL_ERR_CONFIG (with file, line, key), GSEL_ERR_NOT_FOUND (no such plugin),
  * GSEL_ERR_PLUGIN (refused or failed), GSEL_ERR_PROGRAM, GSEL_ERR_UNSUPPORTED (the text says which combination),
- * GSEL_ERR_CALLBACK (an initialiser), GSEL_ERR_MISMATCH (names the parameter or setting), GSEL_ERR_PEER (names a rank
- * that could not make its trainer), GSEL_ERR_NOMEM (also when train.memory_bytes is not enough: with a table of what is
- * needed and a change that would fit), those of gsel_broadcast. Since 0.1. */
+ * GSEL_ERR_CALLBACK (an initialiser), GSEL_ERR_MISMATCH (names the setting by its key, or the parameter, value or layer
+ * with its field, two ranks, and what it is on each of them), GSEL_ERR_PEER (names a rank that could not make its
+ * trainer), GSEL_ERR_NOMEM (also when train.memory_bytes is not enough: with a table of what is needed and a change that
+ * would fit), those of gsel_broadcast. Since 0.1. */
 GSEL_API gsel_status gsel_trainer_create(gsel_comm *comm, gsel_model *model, const gsel_trainer_options *options,
                                          gsel_trainer **out, gsel_error **err);
 
@@ -166,11 +167,13 @@ typedef struct gsel_step_report {
 GSEL_API void gsel_step_report_init(gsel_step_report *report, size_t struct_size);
 
 /* Runs one step, push. report may be NULL.
- * Errors: GSEL_ERR_CALLBACK (layer, rank, message; the other ranks get GSEL_ERR_ABORTED with the same text), those of
- * the collectives; GSEL_ERR_STATE for a layer without callbacks (nothing happened); GSEL_ERR_IO if train.timeline
- * cannot be written (the step was taken, gsel_trainer_report has it, and the next one can follow). After any other
- * error, trainer and communicator are broken on every rank: free them. In a pipeline, a rank may return while others
- * still work on the step; their failure is then an error of this rank's next step. docs/pipeline.md. Since 0.1. */
+ * Errors: GSEL_ERR_CALLBACK (layer, rank, message; the other ranks get GSEL_ERR_ABORTED with the same text, cut to 1900
+ * bytes), GSEL_ERR_MISMATCH if another rank makes another call of the trainer, such as gsel_trainer_evaluate (names both
+ * calls and ranks, on every rank), those of the collectives; GSEL_ERR_STATE for a layer without callbacks (nothing
+ * happened); GSEL_ERR_IO if train.timeline cannot be written (the step was taken, gsel_trainer_report has it, and the
+ * next one can follow). After any other error, trainer and communicator are broken on every rank: free them. In a
+ * pipeline, a rank may return while others still work on the step; their failure is then an error of this rank's next
+ * step. docs/pipeline.md. Since 0.1. */
 GSEL_API gsel_status gsel_trainer_step(gsel_trainer *trainer, gsel_step_report *report, gsel_error **err);
 
 /* A piece of work of pull mode. Borrowed until gsel_trainer_complete.

@@ -105,11 +105,20 @@ void Communicator::run_checked(const gsel_collective& call, gsel_stream* stream)
   throw_if_failed(status, err);
 }
 
+// Without an allocation, which may be what has failed.
 void Communicator::abort(std::string_view reason) noexcept {
-  char text[151] = "";
+  char text[kMostReasonBytes + 1] = "";
   std::ranges::transform(reason.substr(0, sizeof text - 1), text,
                          [](char c) { return static_cast<unsigned char>(c) < ' ' ? ' ' : c; });  // one line
   transport_->table().link_abort(link_, text);
+}
+
+std::optional<OtherJointCall> Communicator::begin_joint_call(int32_t kind, uint64_t argument) noexcept {
+  return shm::link_of(link_).begin_joint_call(kind, argument);
+}
+
+void Communicator::break_with(const Error& error) noexcept {
+  shm::link_of(link_).break_with(error);
 }
 
 void Communicator::group(std::span<const gsel_collective> checked) {

@@ -33,7 +33,8 @@ inline gsel_collective make_collective(gsel_collective_kind kind, const void* se
   return call;
 }
 
-constexpr size_t kMostNameBytes = 31;  // of a communicator's name that the caller gives
+constexpr size_t kMostNameBytes = 31;      // of a communicator's name that the caller gives
+constexpr size_t kMostReasonBytes = 1900;  // of why it is aborted; what says who did has room beside it
 
 class DeviceLink;
 class Pending;
@@ -63,6 +64,11 @@ class Communicator {
   void group(std::span<const gsel_collective> checked);  // over the control link
   std::unique_ptr<Pending> start(const gsel_collective& checked);
   void abort(std::string_view reason) noexcept;
+  // Notes what this rank's program begins with all ranks, such as a step of a trainer; kind: 1 to 255, of the caller's.
+  // Nobody waits. The first rank that began another one as its n-th, if one is known. break_with: then every call on
+  // every rank fails with the error.
+  std::optional<OtherJointCall> begin_joint_call(int32_t kind, uint64_t argument) noexcept;
+  void break_with(const Error& error) noexcept;
   gsel_comm_count counts(gsel_collective_kind kind) const;
   std::string trace() const;  // JSON of docs/trace.md
   gsel_comm_explanation explain(const gsel_collective& call);

@@ -8,6 +8,12 @@
 
 namespace gsel {
 
+// What another rank began while this one began something else, see Communicator::begin_joint_call.
+struct OtherJointCall {
+  int32_t rank, kind;
+  uint64_t argument;
+};
+
 class Transport {
  public:
   explicit Transport(const gsel_transport_v1& table);

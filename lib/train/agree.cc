@@ -1,67 +1,171 @@
-// train/agree.cc: see agree.h. Ranks compare one hash for each item that can differ, so that a message can name the
-// item, and little is sent.
+// train/agree.cc: see agree.h. Ranks compare one hash of everything. Only if hashes differ, each rank sends all that it
+// was given to all others, so that every rank finds the same difference and can tell the values on both sides.
 #include "train/agree.h"
 
 #include <algorithm>
 
-#include "base/dtype.h"
 #include "base/random.h"
+#include "train/describe_model.h"
 
 namespace gsel {
 namespace {
 
-std::string shape(const std::vector<int64_t>& dims) {
-  return fmt::format("[{}]", fmt::join(dims, ", "));
+// The first rank whose number is another, or -1.
+int32_t first_different(const std::vector<uint64_t>& all, uint64_t number) {
+  const auto found = std::ranges::find_if(all, [&](uint64_t n) { return n != number; });
+  return found == all.end() ? -1 : static_cast<int32_t>(found - all.begin());
 }
 
-// The first rank whose number differs from ours, or -1.
-int32_t first_different(const std::vector<uint64_t>& all, size_t stride, size_t at, uint64_t mine) {
-  for (size_t rank = 0; rank * stride < all.size(); ++rank)
-    if (all[rank * stride + at] != mine) return static_cast<int32_t>(rank);
-  return -1;
+// ---- particulars as bytes -----------------------------------------------------------------------------------------
+
+void put(std::string& bytes, std::string_view text) {
+  bytes += fmt::format("{}:{}", text.size(), text);
 }
 
-std::string phases(const std::vector<gsel_phase>& all) {
-  std::string result = "[";
-  for (const gsel_phase& p : all)
-    result += fmt::format("{}axis {} op {} flags {} {} {}+{} per sample", result.size() > 1 ? "; " : "", p.axis, p.op,
-                          p.flags, dtype_name(p.dtype), p.elems, p.elems_per_sample);
-  return result + "]";
+std::string packed(const Particulars& particulars) {
+  std::string bytes;
+  for (const Particular& p : particulars) {
+    put(bytes, p.name);
+    put(bytes, std::to_string(p.fields.size()));
+    for (const Particular::Field& field : p.fields) {
+      put(bytes, field.name);
+      put(bytes, field.value);
+    }
+  }
+  return bytes;
 }
 
-std::string reading_of(const Layer& l) {
-  return fmt::format(
-      "inputs {}, outputs {}, parameters {}, flags {}, backward {}{}{}, {} saved bytes, unread {:#x} {:#x} {:#x}, "
-      "phases {} {}",
-      shape({l.inputs.begin(), l.inputs.end()}), shape({l.outputs.begin(), l.outputs.end()}),
-      shape({l.params.begin(), l.params.end()}), l.flags, l.backward ? "fused " : "", l.backward_input ? "input " : "",
-      l.backward_weight ? "weight" : "", l.saved_bytes_per_sample, l.backward_input_unread, l.backward_weight_unread,
-      l.backward_unread_params, phases(l.forward_phases), phases(l.backward_phases));
+std::string take(std::string_view& bytes) {
+  const size_t colon = bytes.find(':');
+  const auto size = static_cast<size_t>(std::stoull(std::string(bytes.substr(0, colon))));
+  std::string text(bytes.substr(colon + 1, size));
+  bytes.remove_prefix(colon + 1 + size);
+  return text;
 }
+
+Particulars unpacked(std::string_view bytes) {
+  Particulars result;
+  while (!bytes.empty()) {
+    Particular& p = result.emplace_back();
+    p.name = take(bytes);
+    p.fields.resize(static_cast<size_t>(std::stoull(take(bytes))));
+    for (Particular::Field& field : p.fields) {
+      field.name = take(bytes);
+      field.value = take(bytes);
+    }
+  }
+  return result;
+}
+
+std::vector<Particulars> gather_particulars(Communicator& comm, const std::string& mine) {
+  const std::vector<uint64_t> sizes = gather_numbers(comm, {mine.size()});
+  uint64_t total = 0;
+  for (uint64_t size : sizes) total += size;
+  std::string all(total, '\0');
+  gsel_collective call = make_collective(GSEL_COLLECTIVE_ALLGATHERV, mine.data(), all.data(), 0, GSEL_U8);
+  call.recv_counts = sizes.data();
+  comm.collective(call);
+  std::vector<Particulars> result;
+  uint64_t at = 0;
+  for (uint64_t size : sizes) {
+    result.push_back(unpacked(std::string_view(all).substr(at, size)));
+    at += size;
+  }
+  return result;
+}
+
+// ---- the first difference -----------------------------------------------------------------------------------------
+
+const Particular* find(const Particulars& in, const std::string& name) {
+  const auto found = std::ranges::find(in, name, &Particular::name);
+  return found == in.end() ? nullptr : &*found;
+}
+
+const std::string* find(const Particular& in, const std::string& name) {
+  const auto found = std::ranges::find(in.fields, name, &Particular::Field::name);
+  return found == in.fields.end() ? nullptr : &found->value;
+}
+
+// Between rank 0 and another; empty: there is none.
+class Difference {
+ public:
+  Difference(const Particulars& zero, const Particulars& other, int32_t rank)
+      : zero_(zero), other_(other), rank_(rank) {}
+
+  // What one rank has described and the other has not comes first: fields of what follows differ because of it.
+  std::string text() const {
+    std::string found = missing_part(zero_, other_, 0, rank_);
+    if (found.empty()) found = missing_part(other_, zero_, rank_, 0);
+    if (found.empty()) found = other_value();
+    if (found.empty()) found = missing_value(other_, zero_, rank_, 0);
+    return found.empty() ? other_order() : found;
+  }
+
+ private:
+  static bool is_value(const Particular& p) { return p.fields.size() == 1 && p.fields[0].name.empty(); }
+
+  std::string between(const Particular& p) const {
+    return fmt::format("{} differs between rank 0 and rank {}: ", p.name, rank_);
+  }
+
+  std::string missing_part(const Particulars& has, const Particulars& lacks, int32_t has_it, int32_t lacks_it) const {
+    for (const Particular& p : has)
+      if (!is_value(p) && !find(lacks, p.name))
+        return between(p) + fmt::format("rank {} described it, rank {} did not", has_it, lacks_it);
+    return {};
+  }
+
+  std::string missing_value(const Particulars& has, const Particulars& lacks, int32_t has_it, int32_t lacks_it) const {
+    for (const Particular& p : has)
+      if (is_value(p) && !find(lacks, p.name))
+        return between(p) + fmt::format("{} on rank {}, not set on rank {}", p.fields[0].value, has_it, lacks_it);
+    return {};
+  }
+
+  std::string other_value() const {
+    for (const Particular& p : zero_) {
+      const Particular* q = find(other_, p.name);
+      if (!q) return missing_value({p}, other_, 0, rank_);
+      for (const Particular::Field& field : p.fields) {
+        const std::string* value = find(*q, field.name);
+        if (value && *value == field.value) continue;
+        return between(p) + fmt::format("{}{} on rank 0, {} on rank {}", field.name.empty() ? "" : field.name + " ",
+                                        field.value, value ? *value : "not there", rank_);
+      }
+    }
+    return {};
+  }
+
+  std::string other_order() const {
+    for (size_t i = 0; i < zero_.size(); ++i)
+      if (zero_[i].name != other_[i].name)
+        return between(zero_[i]) +
+               fmt::format("it comes before {} on rank 0, behind it on rank {}", other_[i].name, rank_);
+    return {};
+  }
+
+  const Particulars& zero_;
+  const Particulars& other_;
+  const int32_t rank_;
+};
 
 }  // namespace
 
 Particulars particulars_of(const Model& model) {
   Particulars result;
-  for (const Param& p : model.params())
-    result.emplace_back(
-        "parameter \"" + p.name + "\"",
-        fmt::format("{} {} flags {}, learning rate times {}, shard rule {} {} {} {}", dtype_name(p.dtype),
-                    shape(p.dims), p.flags, p.lr_factor, p.shard, p.shard_dim, p.shard_blocks, p.shard_granularity));
-  for (const Value& v : model.values())
-    result.emplace_back(
-        "value \"" + v.name + "\"",
-        fmt::format("{} {} flags {}, placed {} {} {} {}, positions {}", dtype_name(v.dtype), shape(v.dims), v.flags,
-                    v.declared, v.shard_dim, v.shard_granularity, v.shard_blocks, v.sequence_dim));
-  for (const Layer& l : model.layers()) result.emplace_back("layer \"" + l.name + "\"", reading_of(l));
+  for (const Param& p : model.params()) result.emplace_back("parameter \"" + p.name + "\"", fields_of(p));
+  for (const Value& v : model.values()) result.emplace_back("value \"" + v.name + "\"", fields_of(v));
+  for (const Layer& l : model.layers()) result.emplace_back("layer \"" + l.name + "\"", fields_of(model, l));
   return result;
 }
 
 Particulars particulars_of(const gsel_optimizer_options* optimizer) {
-  const std::string reading =
-      optimizer ? fmt::format("the embedder's, with {} states, needs {}", optimizer->n_states, optimizer->needs)
-                : "train.optimizer";
-  return {{"the optimizer", reading}};
+  std::vector<Particular::Field> fields{{"kind", optimizer ? "the embedder's" : "train.optimizer"}};
+  if (optimizer) {
+    fields.push_back({"n_states", std::to_string(optimizer->n_states)});
+    fields.push_back({"needs", needs_text(optimizer->needs)});
+  }
+  return {Particular("the optimizer", std::move(fields))};
 }
 
 std::vector<uint64_t> gather_numbers(Communicator& comm, const std::vector<uint64_t>& mine) {
@@ -71,49 +175,29 @@ std::vector<uint64_t> gather_numbers(Communicator& comm, const std::vector<uint6
 }
 
 bool all_succeed(Communicator& comm, bool mine) {
-  const std::vector<uint64_t> failed = gather_numbers(comm, {mine ? uint64_t{0} : uint64_t{1}});
-  return first_different(failed, 1, 0, 0) < 0;
+  return first_different(gather_numbers(comm, {mine ? uint64_t{0} : uint64_t{1}}), 0) < 0;
 }
 
 void check_all_succeeded(Communicator& comm, const std::optional<Error>& failure, std::string_view made) {
   const std::vector<uint64_t> failed = gather_numbers(comm, {failure ? uint64_t{1} : uint64_t{0}});
   if (failure) throw *failure;
-  const int32_t rank = first_different(failed, 1, 0, 0);
+  const int32_t rank = first_different(failed, 0);
   if (rank >= 0)
     throw Error(GSEL_ERR_PEER, fmt::format("rank {} could not make its {}; its own error says why", rank, made))
         .about_rank(rank);
 }
 
 void check_agreement(Communicator& comm, const Particulars& particulars) {
-  std::vector<uint64_t> hashes;
-  for (const auto& [name, reading] : particulars) hashes.push_back(derive_key(derive_key(0, name), reading));
-  uint64_t total = particulars.size();
-  for (uint64_t h : hashes) total = derive_key(total, h);
-
-  const std::vector<uint64_t> heads = gather_numbers(comm, {total, hashes.size()});
-  if (first_different(heads, 2, 0, total) < 0) return;
-
-  uint64_t common = hashes.size();
-  for (size_t rank = 0; rank < heads.size() / 2; ++rank) common = std::min(common, heads[rank * 2 + 1]);
-  hashes.resize(common);
-  const std::vector<uint64_t> all = gather_numbers(comm, hashes);
-  // The first position where any two ranks differ, so that all ranks name the same one.
-  for (size_t i = 0; i < common; ++i) {
-    const int32_t other = first_different(all, common, i, all[i]);
-    if (other < 0) continue;
-    const int32_t named = comm.rank() == other ? 0 : other;
-    throw Error(
-        GSEL_ERR_MISMATCH,
-        fmt::format(
-            "{} differs between rank 0 and rank {}: on rank {} it reads \"{}\"; describe it alike on every rank",
-            particulars[i].first, other, comm.rank(), particulars[i].second))
-        .about_rank(named);
+  const std::string mine = packed(particulars);
+  const uint64_t key = derive_key(0, mine);
+  if (first_different(gather_numbers(comm, {key}), key) < 0) return;
+  const std::vector<Particulars> all = gather_particulars(comm, mine);
+  for (int32_t other = 1; other < comm.world_size(); ++other) {
+    const std::string text = Difference(all.front(), all[static_cast<size_t>(other)], other).text();
+    if (text.empty()) continue;
+    throw Error(GSEL_ERR_MISMATCH, text + "; make it alike on every rank").about_rank(comm.rank() == other ? 0 : other);
   }
-  const int32_t other = first_different(heads, 2, 1, heads[1]);
-  throw Error(GSEL_ERR_MISMATCH,
-              fmt::format("rank 0 and rank {} described models of different length: {} pieces on rank {}", other,
-                          particulars.size(), comm.rank()))
-      .about_rank(other);
+  fail(GSEL_ERR_INTERNAL, "ranks describe the same model and settings, and the keys of what they describe differ");
 }
 
 }  // namespace gsel

@@ -6,7 +6,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "base/current_error.h"
@@ -15,15 +14,29 @@
 
 namespace gsel {
 
-// Things that must be alike on all ranks: what to call it, and how it reads here.
-using Particulars = std::vector<std::pair<std::string, std::string>>;
+// A thing that must be alike on all ranks: what to call it, and its fields, each with its name and its value as text. A
+// thing with one value has one field without a name.
+struct Particular {
+  struct Field {
+    std::string name, value;
+    bool operator==(const Field&) const = default;
+  };
+  std::string name;
+  std::vector<Field> fields;
+
+  Particular() = default;
+  Particular(std::string n, std::vector<Field> f) : name(std::move(n)), fields(std::move(f)) {}
+  Particular(std::string n, std::string value) : name(std::move(n)), fields{{"", std::move(value)}} {}
+};
+using Particulars = std::vector<Particular>;
 Particulars particulars_of(const Model& model);
 Particulars particulars_of(const gsel_optimizer_options* optimizer);  // nullptr: train.optimizer
 
 // A collective: every rank's n numbers, by rank.
 std::vector<uint64_t> gather_numbers(Communicator& comm, const std::vector<uint64_t>& mine);
 
-// A collective. GSEL_ERR_MISMATCH names the first particular that differs, how it reads here, and a rank that differs.
+// A collective. Things are compared by their names. GSEL_ERR_MISMATCH names the first that differs, two ranks, and the
+// value on each of them; all ranks name the same thing.
 void check_agreement(Communicator& comm, const Particulars& particulars);
 
 // A collective: throws this rank's failure, or GSEL_ERR_PEER naming a rank that failed, on every rank. `made` is what

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "train/compile/exchange_programs.h"
+#include "train/joint_calls.h"
 
 namespace gsel {
 namespace {
@@ -152,6 +153,7 @@ void Pipeline::refuse_run(int32_t what) const {
 gsel_pipeline_report Pipeline::run(int32_t what) {
   refuse_run(what);
   has_run_ = false;
+  begin_joint_call(comm_, *executor_, JointCall::run_pipeline, what);
   if (what == GSEL_FORWARD) executor_->begin_evaluation(forward_runs_ * config_.train.batch);
   push(*executor_, *model_, settings_.data);
   forward_runs_ += what == GSEL_FORWARD;

@@ -11,6 +11,7 @@
 #include "train/check/model_check.h"
 #include "train/compile/exchange_programs.h"
 #include "train/compile/idle_settings.h"
+#include "train/joint_calls.h"
 #include "train/memory/budget.h"
 #include "train/report/traffic_notes.h"
 
@@ -45,7 +46,7 @@ void refuse_split_params(const Model& local, const Mesh& mesh) {
 
 // A folder may be another on each rank.
 bool must_agree(const std::string& key) {
-  const bool shared = key.starts_with("train.") || key.starts_with("mesh.");
+  const bool shared = key.starts_with("train.") || key.starts_with("mesh.") || key == "comm.timeout_s";
   return shared && key != "train.timeline" && key != "train.offload_folder";
 }
 
@@ -202,6 +203,7 @@ void Trainer::step() {
   if (executor_->under_way()) fail(GSEL_ERR_STATE, "a step is under way in pull mode; finish it first");
   refuse_push(data_);
   pulled_evaluation_.reset();
+  begin_joint_call(comm_, *executor_, JointCall::step);
   push(*executor_, *model_, data_);
 }
 
@@ -210,6 +212,8 @@ gsel_step_report Trainer::evaluate(int64_t first_sample, DataSource data) {
   refuse_under_way("evaluate");
   if (!data.fill) data = data_;
   refuse_push(data);
+  refuse_sample(first_sample);
+  begin_joint_call(comm_, *executor_, JointCall::evaluate, first_sample);
   executor_->begin_evaluation(first_sample);
   push(*executor_, *model_, data);
   return *executor_->last_evaluation();
@@ -222,6 +226,7 @@ gsel_work Trainer::next_work() {
   if (!executor_->under_way()) {  // a step begins
     pulls_evaluation_ = false;
     pulled_evaluation_.reset();
+    begin_joint_call(comm_, *executor_, JointCall::step);
   }
   const gsel_work work = executor_->next();
   if (work.kind == GSEL_WORK_DONE && std::exchange(pulls_evaluation_, false))
@@ -237,6 +242,8 @@ void Trainer::complete(uint64_t ticket, gsel_status status, std::string_view mes
 void Trainer::begin_evaluation(int64_t first_sample) {
   refuse_in_child();
   refuse_under_way("evaluate");
+  refuse_sample(first_sample);
+  begin_joint_call(comm_, *executor_, JointCall::evaluate, first_sample);
   executor_->begin_evaluation(first_sample);
   pulls_evaluation_ = true;
 }
@@ -246,6 +253,10 @@ void Trainer::begin_evaluation(int64_t first_sample) {
 // Threads do not cross a fork: what was queued on a stream would never run in the child.
 void Trainer::refuse_in_child() const {
   if (in_child()) fail(GSEL_ERR_FORKED, "the trainer belongs to the parent process; join and create one after fork");
+}
+
+void Trainer::refuse_sample(int64_t first_sample) {
+  if (first_sample < 0) fail(GSEL_ERR_ARG, "first_sample is {}; samples count from 0", first_sample);
 }
 
 void Trainer::refuse_under_way(const char* what) const {

@@ -57,6 +57,7 @@ class Trainer {
   void check_kernels() const;
   void refuse_in_child() const;
   void refuse_under_way(const char* what) const;
+  static void refuse_sample(int64_t first_sample);
   void refuse_push(const DataSource& data) const;
   const Param& checked_param(int32_t param) const;
   Particulars particulars(const gsel_optimizer_options* optimizer, uint64_t files_key) const;

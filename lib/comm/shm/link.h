@@ -52,6 +52,7 @@
 #include "comm/shm/plan.h"
 #include "comm/shm/tuning/tuning.h"
 #include "comm/shm/wait/patience.h"
+#include "comm/transport.h"
 #include "device/host/reduce/kernels.h"
 
 namespace gsel::shm {
@@ -102,6 +103,10 @@ class Link {
   void hear_of_death(int32_t family_rank) const noexcept;
   void set_timeout(double seconds);
   const char* name() const noexcept { return name_.c_str(); }
+
+  // joint.cc: this rank begins its next joint call. The first rank that began another one under the same number, if
+  // any.
+  std::optional<OtherJointCall> begin_joint_call(int32_t kind, uint64_t argument) noexcept;
 
   // announce.cc, for calls on the stream of a device. announce: before the call is enqueued; throws what has broken the
   // communicator, or that ranks disagree. look_after: whether somebody is late or gone, which breaks it; any thread.

@@ -143,7 +143,6 @@ void Executor::end() {
 
 void Executor::begin_evaluation(int64_t first_sample) {
   refuse_broken();
-  if (first_sample < 0) fail(GSEL_ERR_ARG, "first_sample is {}; samples count from 0", first_sample);
   settle_last_step();
   if (!s_.evaluation) {
     s_.forward_program = std::make_unique<Program>(forward_only(s_.training.program));

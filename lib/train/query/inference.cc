@@ -12,7 +12,7 @@
 namespace gsel {
 namespace {
 
-constexpr uint64_t kTextBytes = 512;  // of a failure, as it is broadcast
+constexpr uint64_t kTextBytes = 2048;  // of a failure, as it is broadcast
 
 std::vector<int64_t> dims_of(const Value& value, int64_t n_samples) {
   if (value.is_scalar()) return {};

@@ -1,6 +1,7 @@
 // train/query/trainer_questions.cc: what a trainer is asked between steps: values, parameters, reports, memory.
 #include "base/options.h"
 #include "base/random.h"
+#include "train/joint_calls.h"
 #include "train/trainer.h"
 
 namespace gsel {
@@ -58,6 +59,7 @@ void Trainer::infer(int32_t value, int64_t n_samples, DataSource data, void* dst
     fail(GSEL_ERR_ARG, "dst has {} bytes; value \"{}\" of {} samples has {} bytes", dst_bytes, wanted.name, n_samples,
          bytes);
   if (executor_->broken()) fail(GSEL_ERR_STATE, "an earlier step failed; free the trainer");
+  if (!holds_params()) begin_joint_call(comm_, *executor_, JointCall::infer, value);
   executor_->settle_last_step();
   if (!inference_ || !inference_->fits(value, n_samples)) {
     inference_.reset();
@@ -73,6 +75,7 @@ void Trainer::read_param(int32_t param, void* dst, size_t dst_bytes) {
   if (!dst || bytes != dst_bytes)
     fail(GSEL_ERR_ARG, "dst has {} bytes; parameter \"{}\" has {} bytes", dst ? dst_bytes : 0, p.name, bytes);
   refuse_under_way("read parameters");
+  if (!holds_params()) begin_joint_call(comm_, *executor_, JointCall::read_param, param);
   executor_->settle_last_step();
   WholeParams(*executor_, *local_, program_).read(param, static_cast<float*>(dst));
 }

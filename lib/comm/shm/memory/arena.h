@@ -26,7 +26,8 @@ constexpr uint64_t kChannelLines = 8;      // of a channel
 constexpr uint64_t kChannelSlots = 4;      // of a channel's data
 constexpr uint32_t kChannelOffers = 16;    // of a channel, at a time
 constexpr uint64_t kDeviceCalls = 64;      // announced ahead of the slowest rank, see announce.cc
-constexpr size_t kTextBytes = 480;
+constexpr size_t kTextBytes = 2048;        // of why a communicator broke, with the NUL behind it
+constexpr uint64_t kJointCalls = 16;       // remembered of each rank, see joint.cc
 constexpr size_t kLabelBytes = 16;
 constexpr size_t kNameBytes = 64;  // of a communicator's name, with the NUL behind it
 
@@ -87,6 +88,13 @@ struct DeviceCall {
   std::atomic<uint64_t> number;  // of the rank's calls
 };
 
+// What a rank's program does with all ranks on a higher level than calls, such as a step of a trainer. Valid while
+// `key` is the same before and after.
+struct JointCall {
+  std::atomic<uint64_t> key;  // number of the rank's joint calls, from 1, and kind
+  std::atomic<uint64_t> argument;
+};
+
 struct alignas(128) RankBlock {
   HeaderLine line[2];  // by parity of the call's sequence
 
@@ -125,6 +133,9 @@ struct alignas(128) RankBlock {
 
   alignas(128) std::atomic<uint64_t> announced;  // collectives on the stream of a device
   DeviceCall device_call[kDeviceCalls];          // by their number
+
+  alignas(128) std::atomic<uint64_t> joint_calls;
+  JointCall joint_call[kJointCalls];  // by their number
 };
 
 // From one rank to another: a ring of lines, each a message or a piece of one; data of long ones stands elsewhere, and
