@@ -1,6 +1,7 @@
 # gsel: a thin front on CMake that also installs the Debian packages that are missing.
 #
 #   make            build into build/                 make test     build, and run every test
+#   make dev        build into build-dev/, each file by itself: what is changed is compiled and linked soonest
 #   make run        build, and train a small GPT      make install  PREFIX=/usr/local, DESTDIR=
 #   make bench      what is claimed about speed       make clean    remove what was built
 #   make bench-comm gsel's communicator beside Open MPI, MPICH, Gloo and memcpy; writes bench/results/comm.{md,svg}
@@ -26,7 +27,7 @@ DATA ?= build/data/kjv.txt
 export GSEL_NO_INSTALL
 export NINJA_STATUS = gsel: step %f of %t: 
 
-.PHONY: all build packages packages-run packages-test packages-peers packages-train data run table matrix test asan \
+.PHONY: all build dev packages packages-run packages-test packages-peers packages-train data run table matrix test asan \
         tsan bench bench-build bench-comm bench-train bench-pipeline bench-tensor bench-device bench-fresh install install-debug clean soak
 
 all: build
@@ -55,6 +56,9 @@ endef
 
 build: packages
 	$(call build,default)
+
+dev: packages
+	$(call build,dev)
 
 run: data packages-run
 	@echo "gsel: building what the run needs"
@@ -141,4 +145,4 @@ install-debug:
 	@cmake -D BUILD=build -D INSTALLED=build/install_manifest.txt -D OBJCOPY=objcopy -P lib/install_debug.cmake
 
 clean:
-	@rm -rf build build-asan build-tsan
+	@rm -rf build build-dev build-asan build-tsan

@@ -29,17 +29,24 @@ measure cmake --build build -j "$jobs"
 row "the rest: tests, benches, examples"
 echo "// touched" >> lib/train/compile/compile.cc
 measure cmake --build build -j "$jobs" --target gsel
-row "one file of \`lib/\` changed: compiled and linked"
+row "one file of \`lib/\` changed: its folder compiled, the library linked"
 echo "/* touched */" >> lib/base/error.h
 measure cmake --build build -j "$jobs" --target gsel
 row "\`lib/base/error.h\` changed, which nearly every file includes"
+cmake --preset dev > "$work/log"
+measure cmake --build build-dev -j "$jobs" --target gsel
+row "preset \`dev\`, each file by itself: the library"
+echo "// touched" >> lib/train/compile/compile.cc
+measure cmake --build build-dev -j "$jobs" --target gsel
+row "preset \`dev\`: one file of \`lib/\` changed, the library linked"
 measure cmake --install build --strip --prefix "$work/installed"
 
 # seconds by folder of the tree, of the newest entry of each object
 awk 'NR > 1 { spent[$4] = ($2 - $1) / 1000 }
   END { for (object in spent) {
       folder = object
-      if (sub(/.*gsel_(fast|small)\.dir\//, "lib/", folder)) { if (split(folder, part, "/") < 4) folder = part[1] "/" part[2]; else folder = part[1] "/" part[2] "/" part[3] }
+      if (sub(/.*gsel_(fast|small)\.dir\/Unity\/unity_/, "lib/", folder)) { sub(/_cxx\.cxx\.o/, "", folder); gsub(/_/, "/", folder) }
+      else if (sub(/.*gsel_(fast|small)\.dir\//, "lib/", folder)) { if (split(folder, part, "/") < 4) folder = part[1] "/" part[2]; else folder = part[1] "/" part[2] "/" part[3] }
       else if (folder ~ /\.o$/) { split(folder, part, "/"); folder = part[1] }
       else folder = "linking and the rest"
       sum[folder] += spent[object]; n[folder]++ }
@@ -63,7 +70,7 @@ awk 'NR > 1 { spent[$4] = ($2 - $1) / 1000 }
   echo
   echo "Seconds by folder, of compilers that ran side by side:"
   echo
-  echo "| folder | files | seconds |"
+  echo "| folder | translation units | seconds |"
   echo "|---|---|---|"
   cat "$work/folders"
 } > "$work/page"

@@ -1,4 +1,4 @@
-// bench.cc: `gsel bench`: what a call costs on this machine. Options, and ranks as processes or threads; see
+// bench.cc: `gsel bench`: what a call costs on this machine. BenchOptions, and ranks as processes or threads; see
 // docs/bench.md.
 #include "bench.h"
 
@@ -22,7 +22,7 @@ namespace {
 
 constexpr int kWrongResults = 1;
 
-struct Options {
+struct BenchOptions {
   std::vector<std::string> operations = {"allreduce"};
   std::string ranks = "2", least = "8", most = "64M", factor = "2", type = "f32", op = "sum", root = "0";
   std::string iterations = "0", warmup = "5", check = "1", time = "0.25", save;
@@ -44,7 +44,7 @@ std::vector<const BenchKind*> kinds_of(const std::vector<std::string>& names, in
   return kinds;
 }
 
-BenchPlan plan_of(const Options& options, int64_t ranks) {
+BenchPlan plan_of(const BenchOptions& options, int64_t ranks) {
   BenchPlan plan;
   plan.kinds = kinds_of(options.operations, ranks);
   plan.least = byte_count("-b", options.least);
@@ -73,7 +73,7 @@ struct LeaveComm {
 using Comm = std::unique_ptr<gsel_comm, LeaveComm>;
 
 // Rank 0 speaks for all.
-int measure(gsel_comm* comm, const Options& options) {
+int measure(gsel_comm* comm, const BenchOptions& options) {
   const BenchPlan plan = plan_of(options, gsel_comm_world_size(comm));
   const bool first = gsel_comm_rank(comm) == 0, quiet = options.json || !options.save.empty();
   BenchTable table(plan);
@@ -96,7 +96,7 @@ Comm join(const gsel_comm_options* options) {
   return Comm(comm);
 }
 
-int run_threads(const Options& options, int32_t ranks) {
+int run_threads(const BenchOptions& options, int32_t ranks) {
   gsel_unique_id id;
   gsel_error* error = nullptr;
   check(gsel_unique_id_create(&id, &error), &error);
@@ -127,7 +127,7 @@ int run_threads(const Options& options, int32_t ranks) {
   return status;
 }
 
-int run(const Options& options, const std::vector<std::string>& arguments) {
+int run_bench(const BenchOptions& options, const std::vector<std::string>& arguments) {
   if (options.joined) return measure(join(nullptr).get(), options);
   const int64_t ranks = number_from("-n", options.ranks, 1, kMaxRanks);
   plan_of(options, ranks);  // refused once, not by every rank
@@ -156,7 +156,7 @@ int launch_own_ranks(int64_t ranks, const std::vector<std::string>& arguments, c
 }
 
 Command bench_command(CommandLine& line, std::vector<std::string> arguments) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<BenchOptions>();
   Parser parser = line.subcommand(
       "bench",
       "Measure and check the calls of a communicator: gsel bench allreduce -n 4 -e 16M\n"
@@ -183,7 +183,7 @@ Command bench_command(CommandLine& line, std::vector<std::string> arguments) {
   parser.flag("--json", options->json, "Print JSON");
   parser.option("--save", options->save, "FILE", "Write the JSON to this file, and print no table");
   parser.flag("--joined", options->joined, "Be one rank of a job that a launcher has started; -n is not looked at");
-  return {parser, [options, arguments = std::move(arguments)] { return run(*options, arguments); },
+  return {parser, [options, arguments = std::move(arguments)] { return run_bench(*options, arguments); },
           [options] { return options->json; }};
 }
 

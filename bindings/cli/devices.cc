@@ -5,7 +5,7 @@
 namespace gsel::cli {
 namespace {
 
-struct Options {
+struct DevicesOptions {
   std::string inventory, save;
   bool json = false;
 };
@@ -17,7 +17,7 @@ Handle<gsel_inventory> detect() {
   return Handle<gsel_inventory>(inventory);
 }
 
-int run(const Options& options) {
+int list_devices(const DevicesOptions& options) {
   const auto inventory = options.inventory.empty() ? detect() : read_inventory(options.inventory);
   const std::string json = text(gsel_inventory_json(inventory.get()));
   if (!options.save.empty()) write_file(options.save, json);
@@ -28,12 +28,12 @@ int run(const Options& options) {
 }  // namespace
 
 Command devices_command(CommandLine& line) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<DevicesOptions>();
   Parser parser = line.subcommand("devices", "List the devices of this machine, or of a recorded one");
   parser.option("--inventory", options->inventory, "FILE", "Read the machine from this file");
   parser.option("--save", options->save, "FILE", "Write the inventory to this file as well");
   parser.flag("--json", options->json, "Print JSON, in the form --inventory reads");
-  return {parser, [options] { return run(*options); }, [options] { return options->json; }};
+  return {parser, [options] { return list_devices(*options); }, [options] { return options->json; }};
 }
 
 }  // namespace gsel::cli

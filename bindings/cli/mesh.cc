@@ -12,7 +12,7 @@ namespace {
 
 constexpr int32_t kMostRanks = 1 << 16;
 
-struct Options {
+struct MeshOptions {
   std::string file;
   int32_t ranks = 0;  // 0: as many as the sizes multiply to
   bool json = false;
@@ -114,7 +114,7 @@ std::string as_text(const gsel_config* config, const gsel_mesh& mesh) {
   return std::to_string(mesh.world_size) + " ranks, axes from inner to outer\n\n" + table(axes) + "\n" + table(ranks);
 }
 
-int run(const Options& options) {
+int print_mesh(const MeshOptions& options) {
   const Handle<gsel_config> config = read_config(options.file);
   const gsel_mesh mesh = resolved(config.get(), options.ranks ? options.ranks : ranks_of(config.get()));
   print(options.json ? as_json(config.get(), mesh) : as_text(config.get(), mesh));
@@ -124,13 +124,13 @@ int run(const Options& options) {
 }  // namespace
 
 Command mesh_command(CommandLine& line) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<MeshOptions>();
   Parser parser = line.subcommand("mesh", "Show the coordinates of a config's ranks, and the groups of each axis");
   parser.option("file", options->file, "FILE.toml",
                 "The config; without it the one that GSEL_CONFIG names, else the defaults");
   parser.option("--ranks", options->ranks, 1, kMostRanks, "N", "Number of ranks, where a size of the mesh is \"auto\"");
   parser.flag("--json", options->json, "As JSON");
-  return {parser, [options] { return run(*options); }, [options] { return options->json; }};
+  return {parser, [options] { return print_mesh(*options); }, [options] { return options->json; }};
 }
 
 }  // namespace gsel::cli

@@ -45,7 +45,7 @@ std::string as_text(const std::vector<gsel_plugin_info>& list) {
   return out;
 }
 
-int run(bool json) {
+int list_plugins(bool json) {
   gsel_plugin_list* made = nullptr;
   gsel_error* error = nullptr;
   check(gsel_plugin_list_create(&made, &error), &error);
@@ -61,7 +61,7 @@ Command plugins_command(CommandLine& line) {
   auto json = std::make_shared<bool>(false);
   Parser parser = line.subcommand("plugins", "List every plugin on the search path, and why any was refused");
   parser.flag("--json", *json, "Print JSON");
-  return {parser, [json] { return run(*json); }, [json] { return *json; }};
+  return {parser, [json] { return list_plugins(*json); }, [json] { return *json; }};
 }
 
 }  // namespace gsel::cli

@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kMostFiles = 1 << 20;
 
-struct Options {
+struct ProgramOptions {
   std::vector<std::string> verify;
   std::vector<std::string> placements;
   std::string print, traffic;
@@ -88,7 +88,7 @@ int placements(const std::vector<std::string>& files) {
   return 0;
 }
 
-int run(const Options& options) {
+int print_program(const ProgramOptions& options) {
   if (!options.verify.empty()) return verify(options.verify);
   if (!options.traffic.empty()) return traffic(options.traffic);
   if (!options.placements.empty()) return placements(options.placements);
@@ -100,7 +100,7 @@ int run(const Options& options) {
 }  // namespace
 
 Command program_command(CommandLine& line) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ProgramOptions>();
   Parser parser = line.subcommand("program",
                                   "Check the programs of all ranks together, print one, tell what one sends or how "
                                   "its values are placed, or show what a pipeline's schedule comes to");
@@ -122,7 +122,7 @@ Command program_command(CommandLine& line) {
   Parser schedules = parser.group("schedules", "With --schedule:");
   add_schedule_options(schedules, options->schedules);
   schedules.need(what, "--schedule");
-  return {parser, [options] { return run(*options); }, [options] { return options->schedules.json; }};
+  return {parser, [options] { return print_program(*options); }, [options] { return options->schedules.json; }};
 }
 
 }  // namespace gsel::cli

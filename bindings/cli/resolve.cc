@@ -5,7 +5,7 @@
 namespace gsel::cli {
 namespace {
 
-struct Options {
+struct ResolveOptions {
   std::string inventory, devices, accelerator, compat, order, include, exclude, hostfile;
   std::vector<std::string> env;
   bool no_env = false, json = false;
@@ -19,7 +19,7 @@ gsel_env_var variable(const std::string& assignment) {
   return {{assignment.data(), equals}, {assignment.data() + equals + 1, assignment.size() - equals - 1}};
 }
 
-int run(const Options& options) {
+int print_selection(const ResolveOptions& options) {
   const auto inventory = read_inventory(options.inventory);
   std::vector<gsel_env_var> env;
   for (const std::string& assignment : options.env) env.push_back(variable(assignment));
@@ -61,7 +61,7 @@ std::string systems_text() {
 }  // namespace
 
 Command resolve_command(CommandLine& line) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ResolveOptions>();
   Parser parser = line.subcommand("resolve", "Say which devices a request gets, and why each was kept or dropped");
   options->parser = parser;
   parser.option("--inventory", options->inventory, "FILE", "Read the machine from this file");
@@ -81,7 +81,7 @@ Command resolve_command(CommandLine& line) {
   parser.exclude("--no-env", "--env");
   parser.flag("--json", options->json, "Print JSON");
   parser.footer(systems_text);
-  return {parser, [options] { return run(*options); }, [options] { return options->json; }};
+  return {parser, [options] { return print_selection(*options); }, [options] { return options->json; }};
 }
 
 }  // namespace gsel::cli

@@ -13,7 +13,7 @@
 namespace gsel::cli {
 namespace {
 
-struct Options {
+struct RunOptions {
   std::string ranks, config, devices, inventory, wait, grace, timeout, pin = "core", on_failure = "end";
   bool tag_output = false, reserve = false, share_devices = false, verbose = false;
   std::vector<std::string> program;
@@ -21,7 +21,7 @@ struct Options {
   bool given(const char* option) const { return parser.given(option); }
 };
 
-Handle<gsel_config> load_config(const Options& options) {
+Handle<gsel_config> load_config(const RunOptions& options) {
   gsel_config* config = nullptr;
   gsel_error* error = nullptr;
   const gsel_str path = options.given("--config") ? borrow(options.config) : gsel_str{nullptr, 0};
@@ -62,7 +62,7 @@ void check_limits(int64_t ranks, const std::string& from, bool tag_output) {
 // The devices of the job: nothing when none were asked for, and the ranks see what we see.
 class JobDevices {
  public:
-  JobDevices(const Options& options, const gsel_config* config, int64_t ranks) {
+  JobDevices(const RunOptions& options, const gsel_config* config, int64_t ranks) {
     const std::string accelerator = text(gsel_config_get(config, gsel_str_from("select.accelerator")));
     const std::string in_file = text(gsel_config_get(config, gsel_str_from("select.devices")));
     const std::string order = text(gsel_config_get(config, gsel_str_from("select.order")));
@@ -150,7 +150,7 @@ class JobDevices {
 };
 
 // Where the ranks run; anywhere when they bring more threads than one.
-std::vector<Place> places(const Options& options, const Environment& shared, int64_t ranks) {
+std::vector<Place> places(const RunOptions& options, const Environment& shared, int64_t ranks) {
   if (options.pin != "core" && options.pin != "none")
     refuse(GSEL_ERR_ARG, "--pin " + options.pin + ": core or none is needed");
   if (options.pin == "none") return {};
@@ -164,7 +164,7 @@ std::vector<Place> places(const Options& options, const Environment& shared, int
   return found;
 }
 
-int run(const Options& options) {
+int run_ranks(const RunOptions& options) {
   const auto config = load_config(options);
   const bool counted = options.given("-n");
   const int64_t ranks = counted ? whole_number("-n", options.ranks) : ranks_of_mesh(config.get());
@@ -200,7 +200,7 @@ int run(const Options& options) {
 }  // namespace
 
 Command run_command(CommandLine& line, std::vector<std::string> program) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<RunOptions>();
   Parser parser = line.subcommand(
       "run",
       "Start the ranks of a job on this host: gsel run -n 4 -- program arguments\n"
@@ -233,7 +233,7 @@ Command run_command(CommandLine& line, std::vector<std::string> program) {
               refuse(GSEL_ERR_ARG, options->program.front() + " is no option of run; see gsel run --help");
             if (!options->program.empty() && !program.empty()) options->program.push_back("--");
             options->program.insert(options->program.end(), program.begin(), program.end());
-            return run(*options);
+            return run_ranks(*options);
           }};
 }
 

@@ -18,7 +18,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-struct Options {
+struct TraceOptions {
   std::vector<std::string> sources;
   std::string chrome, svg;
   bool json = false;
@@ -97,7 +97,7 @@ std::string text_of(const Json& json) {
   return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-int run(const Options& options) {
+int print_trace(const TraceOptions& options) {
   try {
     const Documents documents = read(options.sources);
     const std::vector<Json> communicators = merge_recordings(documents.recordings);
@@ -127,7 +127,7 @@ int run(const Options& options) {
 }  // namespace
 
 Command trace_command(CommandLine& line) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<TraceOptions>();
   Parser parser = line.subcommand(
       "trace",
       "Say what the ranks of a job are in, and who holds them up: gsel trace PID, of any rank, or the files\n"
@@ -139,7 +139,7 @@ Command trace_command(CommandLine& line) {
   parser.flag("--json", options->json, "Print JSON, as docs/trace.md and docs/step.md describe it");
   parser.option("--chrome", options->chrome, "FILE", "Write this file for Perfetto or chrome://tracing");
   parser.option("--svg", options->svg, "FILE", "Write this file, a picture");
-  return {parser, [options] { return run(*options); }, [options] { return options->json; }};
+  return {parser, [options] { return print_trace(*options); }, [options] { return options->json; }};
 }
 
 }  // namespace gsel::cli

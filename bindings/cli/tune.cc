@@ -30,7 +30,7 @@ using Json = nlohmann::ordered_json;
 constexpr uint64_t kNever = uint64_t{1} << 62, kAlways = 4096;
 constexpr double kWorthIt = 0.97;  // of the time with the library's own value; less gain may be noise
 
-struct Options {
+struct TuneOptions {
   std::vector<std::string> ranks;
   std::string out, most = "16M", time = "0.02";
 };
@@ -238,7 +238,7 @@ fs::path default_path() {
   return fs::path(home) / ".config/gsel/tuning.toml";
 }
 
-int run(const Options& options) {
+int run_tune(const TuneOptions& options) {
   const fs::path path = options.out.empty() ? default_path() : fs::path(options.out);
   const uint64_t most = byte_count("--largest", options.most);
   seconds("--time", options.time, 1e-6, 100);
@@ -258,7 +258,7 @@ int run(const Options& options) {
 }  // namespace
 
 Command tune_command(CommandLine& line) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<TuneOptions>();
   Parser parser = line.subcommand(
       "tune", "Measure this machine, half a minute for each number of ranks, and write what communicators then go by");
   parser.list("--ranks", options->ranks, "N...", "Numbers of ranks; default: from 2 to the processors there are");
@@ -266,7 +266,7 @@ Command tune_command(CommandLine& line) {
                 "File to write; default: gsel/tuning.toml in $XDG_CONFIG_HOME or ~/.config");
   parser.option("--largest", options->most, "BYTES", "Largest calls, bytes", Parser::Default::shown);
   parser.option("--time", options->time, "SECONDS", "About so long for each size of each call", Parser::Default::shown);
-  return {parser, [options] { return run(*options); }};
+  return {parser, [options] { return run_tune(*options); }};
 }
 
 }  // namespace gsel::cli

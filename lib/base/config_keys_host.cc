@@ -12,7 +12,7 @@ void store_size(Config& config, const Scalar& value) {
   config.mesh[axis] = value.type == ConfigValue::Type::text ? 0 : value.integer;
 }
 
-constexpr ConfigKey keys[] = {
+constexpr ConfigKey kHostKeys[] = {
     {"select.accelerator", KeyType::word, "auto", kAny, accelerators,
      "kind of device; auto takes the accelerators there are, else the CPU",
      [](Config& c, const Scalar& v) { c.select.accelerator = v.text; }},
@@ -81,7 +81,7 @@ constexpr ConfigKey keys[] = {
 }  // namespace
 
 std::span<const ConfigKey> host_keys() {
-  return keys;
+  return kHostKeys;
 }
 
 }  // namespace gsel

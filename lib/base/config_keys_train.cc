@@ -11,7 +11,7 @@ constexpr std::string_view non_finites[] = {"auto", "skip", "error", "off"};
 constexpr std::string_view lendings[] = {"direct", "moved"};
 constexpr std::string_view checks[] = {"none", "kernels"};
 
-constexpr ConfigKey keys[] = {
+constexpr ConfigKey kTrainKeys[] = {
     {"train.optimizer", KeyType::word, "adamw", kAny, optimizers, "rule of the optimizer step",
      [](Config& c, const Scalar& v) { c.train.optimizer = v.text; }},
     {"train.learning_rate",
@@ -196,7 +196,7 @@ constexpr ConfigKey keys[] = {
 }  // namespace
 
 std::span<const ConfigKey> train_keys() {
-  return keys;
+  return kTrainKeys;
 }
 
 }  // namespace gsel

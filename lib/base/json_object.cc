@@ -80,7 +80,7 @@ class Watch : public nlohmann::json_sax<json> {
   std::vector<std::set<std::string>> names_;  // of the objects that are open
 };
 
-std::string shown(const json& value) {
+std::string json_text(const json& value) {
   std::string text = value.dump(-1, ' ', true, json::error_handler_t::replace);
   return text.size() > 60 ? text.substr(0, 60) + "..." : text;
 }
@@ -118,7 +118,7 @@ std::shared_ptr<const json> parse_json(std::string_view text, const JsonSource& 
 
 JsonObject::JsonObject(const json& value, std::string path, const JsonSource* source)
     : value_(value), path_(std::move(path)), source_(source) {
-  if (!value.is_object()) refuse({}, fmt::format("is {} ({}), an object is needed", shown(value), value.type_name()));
+  if (!value.is_object()) refuse({}, fmt::format("is {} ({}), an object is needed", json_text(value), value.type_name()));
 }
 
 std::string JsonObject::path_of(std::string_view field) const {
@@ -155,17 +155,17 @@ std::string JsonObject::text(const char* name, std::string absent) {
 }
 
 std::string JsonObject::plain_text(std::string_view field, const json& value) const {
-  if (!value.is_string()) refuse(field, fmt::format("is {} ({}), text is needed", shown(value), value.type_name()));
+  if (!value.is_string()) refuse(field, fmt::format("is {} ({}), text is needed", json_text(value), value.type_name()));
   const auto& text = value.get_ref<const std::string&>();
   if (std::any_of(text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }))
-    refuse(field, fmt::format("is {}, which holds a control character", shown(value)));
+    refuse(field, fmt::format("is {}, which holds a control character", json_text(value)));
   return text;
 }
 
 std::string JsonObject::any_text(const char* name) {
   const json* field = find(name);
   if (!field) return {};
-  if (!field->is_string()) refuse(name, fmt::format("is {} ({}), text is needed", shown(*field), field->type_name()));
+  if (!field->is_string()) refuse(name, fmt::format("is {} ({}), text is needed", json_text(*field), field->type_name()));
   return field->get<std::string>();
 }
 
@@ -187,7 +187,7 @@ uint64_t JsonObject::number(const char* name, uint64_t minimum, uint64_t maximum
   if (!field) return absent;
   const bool whole = field->is_number_unsigned() || (field->is_number_integer() && field->get<int64_t>() >= 0);
   if (!whole)
-    refuse(name, fmt::format("is {} ({}), a whole number from {} to {} is needed", shown(*field), field->type_name(),
+    refuse(name, fmt::format("is {} ({}), a whole number from {} to {} is needed", json_text(*field), field->type_name(),
                              minimum, maximum));
   const uint64_t value = field->get<uint64_t>();
   if (value < minimum || value > maximum)
@@ -205,7 +205,7 @@ double JsonObject::amount(const char* name, double absent) {
   if (!field) return absent;
   const double value = field->is_number() ? field->get<double>() : -1;
   if (!(value >= 0))
-    refuse(name, fmt::format("is {} ({}), a number from 0 is needed", shown(*field), field->type_name()));
+    refuse(name, fmt::format("is {} ({}), a number from 0 is needed", json_text(*field), field->type_name()));
   return value;
 }
 
@@ -214,7 +214,7 @@ double JsonObject::real(const char* name, double minimum, double maximum, double
   if (!field) return absent;
   const double value = field->is_number() ? field->get<double>() : std::numeric_limits<double>::quiet_NaN();
   if (!(value >= minimum && value <= maximum))
-    refuse(name, fmt::format("is {} ({}), a number from {:g} to {:g} is needed", shown(*field), field->type_name(),
+    refuse(name, fmt::format("is {} ({}), a number from {:g} to {:g} is needed", json_text(*field), field->type_name(),
                              minimum, maximum));
   return value;
 }
@@ -223,7 +223,7 @@ bool JsonObject::flag(const char* name, bool absent) {
   const json* field = find(name);
   if (!field) return absent;
   if (!field->is_boolean())
-    refuse(name, fmt::format("is {} ({}), true or false is needed", shown(*field), field->type_name()));
+    refuse(name, fmt::format("is {} ({}), true or false is needed", json_text(*field), field->type_name()));
   return field->get<bool>();
 }
 
@@ -255,7 +255,7 @@ void JsonObject::finish() const {
 JsonArray::JsonArray(const json& value, std::string path, const JsonSource* source)
     : value_(value), path_(std::move(path)), source_(source) {
   if (!value.is_array())
-    refuse_at(*source, path_, fmt::format("is {} ({}), an array is needed", shown(value), value.type_name()));
+    refuse_at(*source, path_, fmt::format("is {} ({}), an array is needed", json_text(value), value.type_name()));
 }
 
 size_t JsonArray::size() const {

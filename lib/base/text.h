@@ -1,4 +1,4 @@
-// base/text.h: conversion between gsel_str and C++ text.
+// base/text.h: conversion between gsel_str and C++ text, and what text is made of.
 #pragma once
 
 #include <gsel/types.h>
@@ -26,5 +26,15 @@ inline gsel_str borrow(const std::string& s) {
   return {s.c_str(), s.size()};
 }
 gsel_str borrow(std::string&&) = delete;
+
+constexpr bool is_digit(char c) {
+  return c >= '0' && c <= '9';
+}
+
+// Without the blanks at both ends.
+inline std::string_view trimmed(std::string_view text, std::string_view blanks = " \t") {
+  const size_t first = text.find_first_not_of(blanks);
+  return first == text.npos ? std::string_view() : text.substr(first, text.find_last_not_of(blanks) - first + 1);
+}
 
 }  // namespace gsel

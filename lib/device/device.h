@@ -13,6 +13,9 @@
 
 namespace gsel {
 
+// No stream: the host device works before it returns.
+inline constexpr gsel_stream* kNow = nullptr;
+
 // The built-in device: host memory, threads as streams.
 const gsel_device_v1& host_device_table();
 

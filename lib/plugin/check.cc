@@ -36,7 +36,7 @@ std::string abi_text() {
   return fmt::format("{}.{}", GSEL_PLUGIN_ABI_MAJOR, GSEL_PLUGIN_ABI_MINOR);
 }
 
-std::string accepted() {
+std::string accepted_abi() {
   return GSEL_PLUGIN_ABI_MINOR == 0 ? abi_text() : fmt::format("{}.0 to {}", GSEL_PLUGIN_ABI_MAJOR, abi_text());
 }
 
@@ -48,7 +48,7 @@ void check_abi(const gsel_plugin_v1& plugin) {
   if (plugin.abi_major == GSEL_PLUGIN_ABI_MAJOR && plugin.abi_minor <= GSEL_PLUGIN_ABI_MINOR) return;
   const bool newer_minor = plugin.abi_major == GSEL_PLUGIN_ABI_MAJOR;
   fail(GSEL_ERR_PLUGIN, "built for plugin ABI {}.{}, this libgsel {} accepts {}; {}{}", plugin.abi_major,
-       plugin.abi_minor, gsel_version_text(), accepted(), newer_minor ? "update libgsel or " : "", major_line());
+       plugin.abi_minor, gsel_version_text(), accepted_abi(), newer_minor ? "update libgsel or " : "", major_line());
 }
 
 void check_size(const char* what, uint64_t has, uint64_t needs) {

@@ -11,10 +11,6 @@ namespace {
 
 constexpr size_t kMaxName = 255;  // of a host
 
-const Device& device_of(const Inventory& inventory, const Unit& unit) {
-  return inventory.devices[static_cast<size_t>(unit.device)];
-}
-
 // The CPU stands last, so that accelerators count from 0.
 int64_t accelerators_of(const Inventory& inventory, const Host& host) {
   if (host.count == 0) return 0;

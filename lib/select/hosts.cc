@@ -4,15 +4,12 @@
 #include <algorithm>
 #include <set>
 
+#include "base/text.h"
+
 namespace gsel {
 namespace {
 
-constexpr std::string_view kBlanks = " \t\r";
-
-std::string_view stripped(std::string_view text) {
-  const size_t first = text.find_first_not_of(kBlanks);
-  return first == text.npos ? std::string_view() : text.substr(first, text.find_last_not_of(kBlanks) - first + 1);
-}
+constexpr std::string_view kHostBlanks = " \t\r";
 
 // One line of a hostfile, for its messages.
 struct Line {
@@ -22,15 +19,15 @@ struct Line {
 
   [[noreturn]] void refuse(gsel_status code, size_t from, std::string_view token, const std::string& what) const {
     const Place place{file, number, static_cast<int32_t>(from) + 1, std::string(token)};
-    throw Error(code, fmt::format("{}: {}", printable(stripped(text)), what)).at(place);
+    throw Error(code, fmt::format("{}: {}", printable(trimmed(text, kHostBlanks)), what)).at(place);
   }
 };
 
 // The word that begins at or after `from`; `from` moves behind it.
 std::string_view next_word(std::string_view text, size_t& from) {
-  from = std::min(text.find_first_not_of(kBlanks, from), text.size());
+  from = std::min(text.find_first_not_of(kHostBlanks, from), text.size());
   const size_t first = from;
-  from = std::min(text.find_first_of(kBlanks, first), text.size());
+  from = std::min(text.find_first_of(kHostBlanks, first), text.size());
   return text.substr(first, from - first);
 }
 
@@ -56,7 +53,7 @@ HostSlots parse_line(const Line& line, std::string_view text) {
 
 Token token_at(const Input& input, size_t from, size_t to) {
   const std::string_view part = std::string_view(input.value).substr(from, to - from);
-  const std::string_view word = stripped(part);
+  const std::string_view word = trimmed(part, kHostBlanks);
   const size_t before = word.empty() ? 0 : static_cast<size_t>(word.data() - part.data());
   return {std::string(word), static_cast<int32_t>(from + before) + 1, before > 0};
 }
@@ -94,7 +91,7 @@ std::vector<HostSlots> parse_hostfile(std::string_view text, const std::string& 
     const Line line{file, text.substr(from, end - from), ++number};
     from = end + 1;
     const std::string_view code = line.text.substr(0, line.text.find('#'));
-    if (stripped(code).empty()) continue;
+    if (trimmed(code, kHostBlanks).empty()) continue;
     HostSlots host = parse_line(line, code);
     if (!seen.insert(host.name).second)
       line.refuse(GSEL_ERR_DUPLICATE, code.find(host.name), host.name, "this host stands in a line before");

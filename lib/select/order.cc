@@ -16,10 +16,6 @@ constexpr std::pair<std::string_view, Order> kOrders[] = {{"visible", Order::vis
                                                           {"near", Order::near}};
 constexpr size_t kExactUnits = 16, kSeeds = 64, kMostNear = 1024;
 
-const Device& device_of(const Inventory& inventory, const Unit& unit) {
-  return inventory.devices[static_cast<size_t>(unit.device)];
-}
-
 double speed_of(const Device& device) {
   return static_cast<double>(device.compute_units) * static_cast<double>(device.clock_khz ? device.clock_khz : 1);
 }

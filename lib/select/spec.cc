@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "base/nearest.h"
+#include "base/text.h"
 #include "select/rules/rules.h"
 
 namespace gsel {

@@ -5,6 +5,8 @@
 #include <cctype>
 #include <limits>
 
+#include "base/text.h"
+
 namespace gsel {
 namespace {
 
@@ -69,12 +71,6 @@ std::string lower_case(std::string_view text) {
   std::string out(text);
   for (char& c : out) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   return out;
-}
-
-std::string_view trimmed(std::string_view text) {
-  const size_t first = std::min(text.find_first_not_of(kBlanks), text.size());
-  const size_t last = text.find_last_not_of(kBlanks);
-  return first == text.size() ? std::string_view() : text.substr(first, last - first + 1);
 }
 
 void refuse(gsel_status code, const Input& input, const Token& token, const std::string& what) {

@@ -37,7 +37,6 @@ int64_t number_of(std::string_view text);
 bool is_uuid_form(std::string_view text);
 
 std::string lower_case(std::string_view text);
-std::string_view trimmed(std::string_view text);
 
 // Text for a message: unprintable bytes escaped, cut when long.
 std::string printable(std::string_view text);

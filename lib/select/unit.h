@@ -16,6 +16,10 @@ struct Unit {
   friend auto operator<=>(const Unit&, const Unit&) = default;
 };
 
+inline const Device& device_of(const Inventory& inventory, const Unit& unit) {
+  return inventory.devices[static_cast<size_t>(unit.device)];
+}
+
 // The devices of one vendor on one host, in bus order.
 struct Group {
   const Inventory& inventory;

@@ -124,3 +124,4 @@ uint64_t fingerprint(const Call& call) {
 }
 
 }  // namespace gsel::shm
+// x

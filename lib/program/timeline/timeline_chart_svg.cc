@@ -17,7 +17,7 @@ namespace {
 
 constexpr double kTitle = 50, kRow = 22, kStrip = 5, kRowGap = 4, kAxis = 34, kLegend = 30, kMargin = 14;
 constexpr double kLetter = 6.4;  // width of one, about
-constexpr double kLeast = 620, kMost = 1800;
+constexpr double kNarrowest = 620, kWidest = 1800;
 constexpr size_t kManyActions = 12'000;
 constexpr double kThin = 0.35;  // pixels that an eye does not miss
 
@@ -78,7 +78,7 @@ class Charts {
     right_ = kMargin + (peak_letters > 0 ? 36 : 0);
     // As wide as the numbers in the boxes need.
     const double box = kLetter * static_cast<double>(std::to_string(microbatches).size()) + 7;
-    width_ = charts.front().measured ? kMost * 0.8 : std::clamp(length_ / shortest * box, kLeast, kMost);
+    width_ = charts.front().measured ? kWidest * 0.8 : std::clamp(length_ / shortest * box, kNarrowest, kWidest);
   }
 
   Panel drawn() {

@@ -13,8 +13,8 @@
 namespace gsel {
 namespace {
 
-constexpr double kLeft = 190, kWidth = 1000, kTop = 64, kRow = 18, kGap = 4, kLaneGap = 6, kRightMargin = 20;
-constexpr double kLetter = 6.2;  // width of one, about
+constexpr double kLeft = 190, kWidth = 1000, kTop = 64, kLaneRow = 18, kGap = 4, kLaneGap = 6, kRightMargin = 20;
+constexpr double kLaneLetter = 6.2;  // width of one, about
 constexpr double kLegendItem = 130;
 constexpr size_t kMaxRows = 64;  // of a lane; what would need more shares the last one
 
@@ -118,17 +118,17 @@ class Picture {
     const size_t n_rows = rows.empty() ? 1 : *std::ranges::max_element(rows) + 1;
     const bool first = index == 0 || timeline_.lanes[index - 1].process != lane.process;
     if (first && index > 0) y_ += kLaneGap;
-    const double height = static_cast<double>(n_rows) * (kRow + kGap) + kGap;
+    const double height = static_cast<double>(n_rows) * (kLaneRow + kGap) + kGap;
     body_ += fmt::format("<rect class=\"lane\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" fill-opacity=\"0.6\"/>\n",
                          kLeft, y_, kWidth, height);
-    const double middle = y_ + kGap + kRow * 0.7;
+    const double middle = y_ + kGap + kLaneRow * 0.7;
     if (first)
       body_ += fmt::format("<text class=\"text\" x=\"12\" y=\"{:.2f}\">{}</text>\n", middle, xml(lane.process_name));
     if (!first || lane.of_step)
       body_ += fmt::format("<text class=\"faint\" x=\"{}\" y=\"{:.2f}\" text-anchor=\"end\">{}</text>\n", kLeft - 8,
                            middle, xml(lane.name));
     for (const size_t i : order)
-      draw_span(lane.spans[i], zeros_[index], y_ + kGap + static_cast<double>(rows[i]) * (kRow + kGap));
+      draw_span(lane.spans[i], zeros_[index], y_ + kGap + static_cast<double>(rows[i]) * (kLaneRow + kGap));
     y_ += height + 1;
   }
 
@@ -137,19 +137,19 @@ class Picture {
     body_ += fmt::format(
         "<rect class=\"k{}\" x=\"{:.2f}\" y=\"{:.2f}\" width=\"{:.2f}\" height=\"{}\" rx=\"2\"{}>"
         "<title>{}{}\nfrom {} for {}</title></rect>\n",
-        colours_[span.kind].first, left, top, width, kRow,
+        colours_[span.kind].first, left, top, width, kLaneRow,
         span.note == "failed" ? " stroke=\"#e5484d\" stroke-width=\"2\"" : "",
         xml(span.text.empty() ? span.name : span.text), span.note.empty() ? "" : " (" + xml(span.note) + ")",
         milliseconds(zero + span.begin_us - begin_), milliseconds(span.end_us - span.begin_us));
-    if (width > kLetter * static_cast<double>(span.name.size()) + 8)
-      body_ += fmt::format("<text class=\"on\" x=\"{:.2f}\" y=\"{:.2f}\">{}</text>\n", left + 4, top + kRow * 0.7,
+    if (width > kLaneLetter * static_cast<double>(span.name.size()) + 8)
+      body_ += fmt::format("<text class=\"on\" x=\"{:.2f}\" y=\"{:.2f}\">{}</text>\n", left + 4, top + kLaneRow * 0.7,
                            xml(span.name));
   }
 
   double draw_legend(double top) {
     double at = kLeft;
     for (const auto& [kind, colour] : colours_) {
-      const double width = std::max(kLegendItem, kLetter * static_cast<double>(kind.size()) + 30);
+      const double width = std::max(kLegendItem, kLaneLetter * static_cast<double>(kind.size()) + 30);
       if (at > kLeft && at + width > kLeft + kWidth) {
         at = kLeft;
         top += 18;

@@ -16,7 +16,7 @@ namespace {
 
 constexpr int32_t kMaxNumber = 9'999'999;
 constexpr size_t kMaxRanks = 10'000;
-constexpr double kMost = 1e15;
+constexpr double kLongestTime = 1e15;
 
 // "2F0"
 ChartAction parsed(JsonObject& object, const std::string& text) {
@@ -40,8 +40,8 @@ ChartAction read_action(JsonObject object) {
   ChartAction action = parsed(object, object.require_text("action"));
   for (const char* name : {"begin", "end"})
     if (!object.has(name)) object.refuse(name, "is missing");
-  action.begin = object.real("begin", 0, kMost, 0);
-  action.end = object.real("end", action.begin, kMost, 0);
+  action.begin = object.real("begin", 0, kLongestTime, 0);
+  action.end = object.real("end", action.begin, kLongestTime, 0);
   return action;
 }
 
@@ -114,11 +114,11 @@ Chart simulated_chart(JsonObject& root, size_t n_actions) {
                                    root.number("microbatches", 1, kMaxNumber, 1), chunks);
   chart.title =
       fmt::format("{}: bubble {} of makespan", chart.process_name, percent(root.real("bubble_of_makespan", 0, 1, 0)));
-  chart.details =
-      fmt::format("makespan {}, busiest rank {}, longest rank span {}{}; a hop takes {}",
-                  amount_text(root.real("makespan", 0, kMost, 0)), amount_text(root.real("ideal", 0, kMost, 0)),
-                  amount_text(root.real("longest_rank_span", 0, kMost, 0)), times_text(root, chart),
-                  amount_text(root.real("hop", 0, kMost, 0)));
+  chart.details = fmt::format("makespan {}, busiest rank {}, longest rank span {}{}; a hop takes {}",
+                              amount_text(root.real("makespan", 0, kLongestTime, 0)),
+                              amount_text(root.real("ideal", 0, kLongestTime, 0)),
+                              amount_text(root.real("longest_rank_span", 0, kLongestTime, 0)), times_text(root, chart),
+                              amount_text(root.real("hop", 0, kLongestTime, 0)));
   return chart;
 }
 

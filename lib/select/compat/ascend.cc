@@ -3,11 +3,10 @@
 // environment variable reference, ASCEND_RT_VISIBLE_DEVICES.
 #include "select/compat/compat.h"
 #include "select/compat/numbers.h"
+#include "select/variables.h"
 
 namespace gsel {
 namespace {
-
-constexpr const char* kMask = "ASCEND_RT_VISIBLE_DEVICES";
 
 std::vector<Unit> read_mask(const Inventory& inventory, const std::vector<int32_t>& devices, const Input& input,
                             Trace& trace) {
@@ -38,14 +37,14 @@ std::vector<Unit> read_mask(const Inventory& inventory, const std::vector<int32_
 Reading read_ascend(const Case& asked, Trace& trace) {
   const Group group = accessible_part(group_of(asked.inventory, asked.host, "ascend"), trace);
   const std::vector<int32_t> devices = driver_order(group);
-  const std::string* mask = find_variable(asked.environment, kMask);
+  const std::string* mask = find_variable(asked.environment, kAscendMask);
   Reading out;
   if (!mask) {
     for (const int32_t device : devices) out.units.push_back({device, -1, -1});
   } else {
-    const Input input{kMask, *mask};
+    const Input input{kAscendMask, *mask};
     out.units = read_mask(asked.inventory, devices, input, trace);
-    out.hidden_by = mask->empty() ? fmt::format("hidden: {} is empty", kMask) : "hidden by " + input.shown();
+    out.hidden_by = mask->empty() ? fmt::format("hidden: {} is empty", kAscendMask) : "hidden by " + input.shown();
   }
   if (out.units.empty()) trace.warn("aclrtGetDeviceCount finds no device");
   return out;

@@ -9,13 +9,12 @@
 #include "select/compat/compat.h"
 #include "select/compat/numbers.h"
 #include "select/prefix_index.h"
+#include "select/variables.h"
 
 namespace gsel {
 namespace {
 
-constexpr const char* kMask = "CUDA_VISIBLE_DEVICES";
-constexpr const char* kOrder = "CUDA_DEVICE_ORDER";
-constexpr const char* kLayer = "CUDA";
+constexpr const char* kCudaLayer = "CUDA";
 
 class Mask {
  public:
@@ -26,7 +25,7 @@ class Mask {
 
   std::vector<Unit> read() {
     const bool uuids = by_uuid();
-    const bool valid = read_fields(kLayer, input_, split_fields(input_.value, ','), trace_,
+    const bool valid = read_fields(kCudaLayer, input_, split_fields(input_.value, ','), trace_,
                                    [&](const Token& field) { return uuids ? identity(field) : position(field); });
     if (!valid) units_.clear();
     return units_;
@@ -133,18 +132,18 @@ std::vector<Unit> one_instance(const Inventory& inventory, const std::vector<Uni
 }
 
 void warn_of_order(const Group& group, const Environment& environment, bool guessed, bool by_uuid, Trace& trace) {
-  const std::string* order = find_variable(environment, kOrder);
+  const std::string* order = find_variable(environment, kCudaOrder);
   if (order && *order != "PCI_BUS_ID" && *order != "FASTEST_FIRST")
     trace.warn(
         fmt::format("{}={}: the driver knows PCI_BUS_ID and FASTEST_FIRST and takes anything else for the latter",
-                    kOrder, printable(*order)));
+                    kCudaOrder, printable(*order)));
   if (!guessed || by_uuid) return;
   trace.warn(
       fmt::format("the order of these unlike devices is a guess: the driver numbers them by speed (FASTEST_FIRST, its "
                   "default) by a "
                   "rule that is not published; {}=PCI_BUS_ID or uuids are certain",
-                  kOrder));
-  trace.add(kLayer, {kOrder, order ? *order : ""}, {order ? *order : "", 1, false},
+                  kCudaOrder));
+  trace.add(kCudaLayer, {kCudaOrder, order ? *order : ""}, {order ? *order : "", 1, false},
             fmt::format("{} first", unit_text(group.inventory, {group.devices.front(), -1, -1})),
             "guessed: units times clock, then bus order");
 }
@@ -156,8 +155,8 @@ Visible cuda_driver(const Group& group, const Environment& environment, Trace& t
   Group here = accessible_part(group, trace);
   bool guessed = false;
   here.devices = cuda_order(here, environment, &guessed);
-  const std::string* value = find_variable(environment, kMask);
-  const Input input{kMask, value ? *value : ""};
+  const std::string* value = find_variable(environment, kCudaMask);
+  const Input input{kCudaMask, value ? *value : ""};
   Mask mask(here, here.devices, input, trace);
   warn_of_order(here, environment, guessed, mask.by_uuid(), trace);
 
@@ -166,8 +165,8 @@ Visible cuda_driver(const Group& group, const Environment& environment, Trace& t
     for (const int32_t device : here.devices) out.units.push_back({device, -1, -1});
     out.hidden_by = "not among what CUDA gives to one process";
   } else if (value->empty()) {
-    trace.add(kLayer, input, {"", 1, false}, "no device", "an empty value hides all (programming guide)");
-    out.hidden_by = fmt::format("hidden: {} is empty", kMask);
+    trace.add(kCudaLayer, input, {"", 1, false}, "no device", "an empty value hides all (programming guide)");
+    out.hidden_by = fmt::format("hidden: {} is empty", kCudaMask);
   } else {
     out.units = mask.read();
     out.hidden_by = fmt::format("hidden by {}", input.shown());

@@ -7,21 +7,20 @@
 
 #include "select/compat/compat.h"
 #include "select/compat/numbers.h"
+#include "select/variables.h"
 
 namespace gsel {
 namespace {
 
-constexpr const char* kDevices = "HABANA_VISIBLE_DEVICES";
-constexpr const char* kModules = "HABANA_VISIBLE_MODULES";
 constexpr const char* kRank = "LOCAL_RANK";
-constexpr const char* kLayer = "Gaudi";
+constexpr const char* kGaudiLayer = "Gaudi";
 
 // The devices that the container runtime mounted.
 std::vector<int32_t> mounted(std::vector<int32_t> devices, const Inventory& inventory, const Environment& environment,
                              Trace& trace) {
-  const std::string* value = find_variable(environment, kDevices);
+  const std::string* value = find_variable(environment, kHabanaDevices);
   if (!value) return devices;
-  const Input input{kDevices, *value};
+  const Input input{kHabanaDevices, *value};
   const Token whole{*value, 1, false};
   const std::string word = lower_case(stripped(*value));
   if (word.empty() || word == "all") {
@@ -77,7 +76,7 @@ class Process {
       if (static_cast<int64_t>(i) == *rank)
         taken = by_module(modules, fields[i], "the module of the entry numbered LOCAL_RANK");
       else
-        trace_.add(kLayer, modules, fields[i], "nothing", "the entry of another local rank");
+        trace_.add(kGaudiLayer, modules, fields[i], "nothing", "the entry of another local rank");
     }
     return taken;
   }
@@ -109,7 +108,7 @@ class Process {
 
   std::vector<Unit> by_module(const Input& input, const Token& field, const char* rule) {
     const int32_t device = device_of(field.text);
-    trace_.add(kLayer, input, field, device < 0 ? "nothing" : unit_text(inventory_, {device, -1, -1}),
+    trace_.add(kGaudiLayer, input, field, device < 0 ? "nothing" : unit_text(inventory_, {device, -1, -1}),
                device < 0 ? "no device has this module id" : rule);
     return device < 0 ? std::vector<Unit>{} : std::vector<Unit>{{device, -1, -1}};
   }
@@ -124,7 +123,7 @@ class Process {
                                            : "a process computes on it";
       if (device >= 0 && taken.empty() && is_idle(device)) taken.push_back({device, -1, -1});
       const bool this_one = !taken.empty() && taken.front().device == device;
-      trace_.add(kLayer, modules, field, this_one ? unit_text(inventory_, taken.front()) : "nothing", rule);
+      trace_.add(kGaudiLayer, modules, field, this_one ? unit_text(inventory_, taken.front()) : "nothing", rule);
     }
     return taken;
   }
@@ -140,10 +139,10 @@ Reading read_habana(const Case& asked, Trace& trace) {
   const Group group = accessible_part(group_of(asked.inventory, asked.host, "habana"), trace);
   Process process(asked.inventory, mounted(driver_order(group), asked.inventory, asked.environment, trace), trace);
   const std::optional<int64_t> rank = local_rank(asked.environment);
-  const std::string* modules = find_variable(asked.environment, kModules);
+  const std::string* modules = find_variable(asked.environment, kHabanaModules);
   Reading out;
   if (modules && !modules->empty())
-    out.units = process.by_entry({kModules, *modules}, rank);
+    out.units = process.by_entry({kHabanaModules, *modules}, rank);
   else
     out.units = rank ? process.by_rank(*rank) : process.any_idle();
   out.hidden_by = "not taken: a Gaudi process takes one device";

@@ -10,11 +10,11 @@
 #include "select/compat/compat.h"
 #include "select/compat/numbers.h"
 #include "select/prefix_index.h"
+#include "select/variables.h"
 
 namespace gsel {
 namespace {
 
-constexpr const char* kRocr = "ROCR_VISIBLE_DEVICES";
 constexpr size_t kShortestUuid = 5, kLongestUuid = 20;  // "GPU-" and 1 to 16 hexadecimal digits
 
 std::string upper_case(std::string_view text) {
@@ -159,9 +159,9 @@ void note_opencl(const Environment& environment, Trace& trace) {
 Visible hip_runtime(const Group& group, const Environment& environment, Trace& trace) {
   std::vector<int32_t> devices = driver_order(accessible_part(group, trace));
   std::vector<std::string> hiding;
-  const std::string* rocr = find_variable(environment, kRocr);
+  const std::string* rocr = find_variable(environment, kRocrMask);
   if (rocr) {
-    const Input input{kRocr, *rocr};
+    const Input input{kRocrMask, *rocr};
     if (rocr->empty()) trace.add("ROCr", input, {"", 1, false}, "no device", "an empty value surfaces no device");
     devices = Rocr(group.inventory, devices, input, trace).read();
     hiding.push_back(input.shown());
@@ -174,7 +174,7 @@ Visible hip_runtime(const Group& group, const Environment& environment, Trace& t
     hiding.push_back(input.shown());
     if (rocr && surfaced > 0 && devices.empty())
       trace.warn(fmt::format("{} leaves nothing of the {} device{} that {} left: its indexes count from 0 among those",
-                             input.shown(), surfaced, surfaced == 1 ? "" : "s", kRocr));
+                             input.shown(), surfaced, surfaced == 1 ? "" : "s", kRocrMask));
   }
   note_opencl(environment, trace);
 

@@ -3,14 +3,12 @@
 
 #include <algorithm>
 
+#include "base/text.h"
+
 namespace gsel {
 namespace {
 
 constexpr std::string_view kWhite = " \t\n\v\f\r\x1c\x1d\x1e\x1f";
-
-bool is_digit(char c) {
-  return c >= '0' && c <= '9';
-}
 
 }  // namespace
 

@@ -6,17 +6,15 @@
 #include <cctype>
 #include <limits>
 
+#include "base/text.h"
+
 namespace gsel {
 namespace {
 
-constexpr std::string_view kBlanks = " \t\n\r\f\v";
+constexpr std::string_view kPythonBlanks = " \t\n\r\f\v";
 constexpr int kMaxDepth = 32;
 constexpr size_t kMaxValues = 65536;
 constexpr size_t kMaxListed = 16;
-
-bool is_digit(char c) {
-  return c >= '0' && c <= '9';
-}
 
 // Digits of a base with single _ between them; saturates.
 std::optional<int64_t> digits_value(std::string_view text, int base) {
@@ -60,9 +58,9 @@ bool is_real(std::string_view text) {
          (part.empty() || digits_value(part, 10));
 }
 
-class Parser {
+class LiteralParser {
  public:
-  Parser(const Input& input, size_t from, size_t to)
+  LiteralParser(const Input& input, size_t from, size_t to)
       : input_(input), text_(std::string_view(input.value).substr(0, to)), at_(from) {}
 
   PythonValue whole() {
@@ -185,7 +183,7 @@ class Parser {
            (is_digit(text_[digits]) || text_[digits] == '.');
   }
 
-  void skip_blanks() { at_ = std::min(text_.find_first_not_of(kBlanks, at_), text_.size()); }
+  void skip_blanks() { at_ = std::min(text_.find_first_not_of(kPythonBlanks, at_), text_.size()); }
 
   PythonValue finish(PythonValue out, size_t from) const {
     out.token = {std::string(text_.substr(from, at_ - from)), static_cast<int32_t>(from) + 1, false};
@@ -248,12 +246,11 @@ std::string PythonValue::repr() const {
 }
 
 PythonValue parse_python(const Input& input, size_t from, size_t to) {
-  return Parser(input, from, to).whole();
+  return LiteralParser(input, from, to).whole();
 }
 
 std::string_view python_strip(std::string_view text) {
-  const size_t first = text.find_first_not_of(kBlanks);
-  return first == text.npos ? std::string_view() : text.substr(first, text.find_last_not_of(kBlanks) - first + 1);
+  return trimmed(text, kPythonBlanks);
 }
 
 std::optional<int64_t> python_int(std::string_view text) {

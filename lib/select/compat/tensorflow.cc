@@ -17,7 +17,7 @@
 namespace gsel {
 namespace {
 
-constexpr const char* kLayer = "TensorFlow";
+constexpr const char* kTensorFlowLayer = "TensorFlow";
 constexpr const char* kForce = "TF_FORCE_GPU_ALLOW_GROWTH";
 
 // The calls of a request over so many physical GPUs.
@@ -118,7 +118,7 @@ class Calls {
   }
 
   void tell(const Index& index, const char* rule) {
-    trace_.add(kLayer, input_, index.token, unit_text(inventory_, gpus_[index.gpu]), rule);
+    trace_.add(kTensorFlowLayer, input_, index.token, unit_text(inventory_, gpus_[index.gpu]), rule);
   }
 
   void set_visible(const std::vector<Index>& list) {
@@ -178,7 +178,7 @@ void note_forced_growth(const Environment& environment, Trace& trace) {
   const std::string* value = find_variable(environment, kForce);
   if (!value) return;
   const bool known = *value == "true" || *value == "false";
-  trace.add(kLayer, {kForce, *value}, {*value, 1, false},
+  trace.add(kTensorFlowLayer, {kForce, *value}, {*value, 1, false},
             !known             ? "nothing"
             : *value == "true" ? "memory growth on every GPU"
                                : "no memory growth on any GPU",

@@ -10,14 +10,12 @@
 #include "select/compat/compat.h"
 #include "select/compat/numbers.h"
 #include "select/prefix_index.h"
+#include "select/variables.h"
 
 namespace gsel {
 namespace {
 
-constexpr const char* kLayer = "torch";
-constexpr const char* kCuda = "CUDA_VISIBLE_DEVICES";
-constexpr const char* kHip = "HIP_VISIBLE_DEVICES";
-constexpr const char* kRocr = "ROCR_VISIBLE_DEVICES";
+constexpr const char* kTorchLayer = "torch";
 constexpr size_t kCandidates = 64;  // where no mask is set
 
 size_t field_count(const std::string& list) {
@@ -25,10 +23,10 @@ size_t field_count(const std::string& list) {
 }
 
 // One mask, as _parse_visible_devices and the two counting functions read it together.
-class Parser {
+class TorchMask {
  public:
   // `uuids` are those of NVML or AMD SMI, by index.
-  Parser(std::vector<std::string> uuids, Input input, bool rocm, Trace& trace)
+  TorchMask(std::vector<std::string> uuids, Input input, bool rocm, Trace& trace)
       : uuids_(std::move(uuids)), input_(std::move(input)), rocm_(rocm), trace_(trace) {}
 
   enum class Form : int8_t { ordinals, gpu, mig };
@@ -40,7 +38,7 @@ class Parser {
   // Places among the devices.
   std::vector<size_t> ordinals() {
     std::vector<Leading> numbers;
-    read_fields(kLayer, input_, split_fields(input_.value, ','), trace_, [&](const Token& field) {
+    read_fields(kTorchLayer, input_, split_fields(input_.value, ','), trace_, [&](const Token& field) {
       Fate fate = ordinal(field, numbers);
       if (fate.what == Fate::What::voids) numbers.clear();
       return fate;
@@ -48,7 +46,7 @@ class Parser {
     std::vector<size_t> places;
     for (const Leading& number : numbers) {
       if (number.value >= static_cast<int64_t>(uuids_.size())) {
-        trace_.add(kLayer, input_, {number.digits, 1, false}, "the end of the list",
+        trace_.add(kTorchLayer, input_, {number.digits, 1, false}, "the end of the list",
                    "an ordinal past the last device cuts the list there, once it has been read as a whole");
         break;
       }
@@ -63,11 +61,11 @@ class Parser {
     std::unordered_set<std::string> seen;
     for (Token& field : split_fields(input_.value, ',')) {
       if (seen.contains(field.text)) {
-        trace_.add(kLayer, input_, field, "no device at all", "a repeated uuid makes the list empty");
+        trace_.add(kTorchLayer, input_, field, "no device at all", "a repeated uuid makes the list empty");
         return {};
       }
       if (!field.text.starts_with(prefix)) {
-        trace_.add(kLayer, input_, field, "the end of the list",
+        trace_.add(kTorchLayer, input_, field, "the end of the list",
                    fmt::format("does not begin with {}, with no blank before it", prefix));
         break;
       }
@@ -80,7 +78,7 @@ class Parser {
   std::vector<size_t> places_of(const std::vector<Token>& entries) {
     std::vector<size_t> places;
     const bool valid =
-        read_fields(kLayer, input_, entries, trace_, [&](const Token& entry) { return place(entry, places); });
+        read_fields(kTorchLayer, input_, entries, trace_, [&](const Token& entry) { return place(entry, places); });
     if (!valid) places.clear();
     return places;
   }
@@ -147,7 +145,7 @@ Reading all_of(const Group& group, Trace& trace) {
 }
 
 Reading defer(const Case& asked, const Group& group, const Input& input, const char* why, Trace& trace) {
-  trace.add(kLayer, input, {input.value, 1, false}, "what the CUDA runtime says", why);
+  trace.add(kTorchLayer, input, {input.value, 1, false}, "what the CUDA runtime says", why);
   return reading_of(cuda_driver(group, asked.environment, trace), "torch.cuda.device_count() returns 0", trace);
 }
 
@@ -173,21 +171,21 @@ void warn_of_identities(const Case& asked, const Group& group, Trace& trace) {
 }
 
 Reading read_nvml(const Case& asked, const Group& group, Trace& trace) {
-  const std::string* value = find_variable(asked.environment, kCuda);
+  const std::string* value = find_variable(asked.environment, kCudaMask);
   if (!value) {
     warn_of_identities(asked, group, trace);
     return all_of(group, trace);
   }
   std::vector<std::string> uuids;
   for (size_t i = 0; i < group.size(); ++i) uuids.push_back(group.at(i).uuid);
-  const Input input{kCuda, *value};
-  Parser parser(std::move(uuids), input, false, trace);
+  const Input input{kCudaMask, *value};
+  TorchMask parser(std::move(uuids), input, false, trace);
   const std::string hidden = fmt::format("hidden by {}", input.shown());
-  if (parser.form() == Parser::Form::ordinals) {
+  if (parser.form() == TorchMask::Form::ordinals) {
     warn_of_identities(asked, group, trace);
     return reading_of(group, parser.ordinals(), hidden, trace);
   }
-  const bool mig = parser.form() == Parser::Form::mig;
+  const bool mig = parser.form() == TorchMask::Form::mig;
   const std::vector<Token> entries = parser.identities(mig ? "MIG-" : "GPU-");
   if (entries.empty()) return reading_of(group, {}, hidden, trace);
   if (mig) return defer(asked, group, input, "MIG- is not looked up in NVML, the count falls to the runtime", trace);
@@ -199,18 +197,18 @@ Reading read_nvml(const Case& asked, const Group& group, Trace& trace) {
 
 // The mask that a ROCm build reads; nullptr: none. *count: ROCR_VISIBLE_DEVICES alone is only counted.
 const char* rocm_mask(const Environment& environment, size_t* count) {
-  const std::string *rocr = find_variable(environment, kRocr), *hip = find_variable(environment, kHip);
+  const std::string *rocr = find_variable(environment, kRocrMask), *hip = find_variable(environment, kHipMask);
   if (rocr && hip && field_count(*hip) > field_count(*rocr))
-    refuse(GSEL_ERR_CONFLICT, {kHip, *hip}, {*hip, 1, false},
+    refuse(GSEL_ERR_CONFLICT, {kHipMask, *hip}, {*hip, 1, false},
            fmt::format("RuntimeError: HIP_VISIBLE_DEVICES contains more devices than ROCR_VISIBLE_DEVICES: {} against "
                        "{} of {}={}",
-                       field_count(*hip), field_count(*rocr), kRocr, printable(*rocr)));
-  if (hip) return kHip;
+                       field_count(*hip), field_count(*rocr), kRocrMask, printable(*rocr)));
+  if (hip) return kHipMask;
   if (rocr) {
     *count = field_count(*rocr);
     return nullptr;
   }
-  return find_variable(environment, kCuda) ? kCuda : nullptr;
+  return find_variable(environment, kCudaMask) ? kCudaMask : nullptr;
 }
 
 // AMD SMI tells serials: the uuid without GPU-, in lower case.
@@ -227,8 +225,8 @@ Reading read_amdsmi(const Case& asked, const Group& group, Trace& trace) {
   size_t count = 0;
   const char* name = rocm_mask(asked.environment, &count);
   if (!name && count > 0) {
-    const Input input{kRocr, *find_variable(asked.environment, kRocr)};
-    trace.add(kLayer, input, {input.value, 1, false}, fmt::format("the first {} devices", count),
+    const Input input{kRocrMask, *find_variable(asked.environment, kRocrMask)};
+    trace.add(kTorchLayer, input, {input.value, 1, false}, fmt::format("the first {} devices", count),
               "ROCR_VISIBLE_DEVICES alone is counted by its commas, its values are not looked at");
     trace.warn(
         fmt::format("{}: torch answers with as many devices as there are fields, whichever they are; the ROCm "
@@ -238,13 +236,13 @@ Reading read_amdsmi(const Case& asked, const Group& group, Trace& trace) {
   }
   if (!name) return all_of(group, trace);
   const Input input{name, *find_variable(asked.environment, name)};
-  if (find_variable(asked.environment, kRocr))
+  if (find_variable(asked.environment, kRocrMask))
     trace.warn(
-        fmt::format("{} is read as if {} were not set, though it indexes what that leaves", input.shown(), kRocr));
-  Parser parser(serials(group), input, true, trace);
+        fmt::format("{} is read as if {} were not set, though it indexes what that leaves", input.shown(), kRocrMask));
+  TorchMask parser(serials(group), input, true, trace);
   const std::string hidden = fmt::format("hidden by {}", input.shown());
-  if (parser.form() == Parser::Form::ordinals) return reading_of(group, parser.ordinals(), hidden, trace);
-  const std::vector<Token> entries = parser.identities(parser.form() == Parser::Form::mig ? "MIG-" : "GPU-");
+  if (parser.form() == TorchMask::Form::ordinals) return reading_of(group, parser.ordinals(), hidden, trace);
+  const std::vector<Token> entries = parser.identities(parser.form() == TorchMask::Form::mig ? "MIG-" : "GPU-");
   return reading_of(group, parser.places_of(entries), hidden, trace);
 }
 

@@ -8,15 +8,12 @@
 #include "select/compat/compat.h"
 #include "select/compat/numbers.h"
 #include "select/rules/oneapi_selector.h"
+#include "select/variables.h"
 
 namespace gsel {
 namespace {
 
-constexpr const char* kMask = "ZE_AFFINITY_MASK";
-constexpr const char* kHierarchy = "ZE_FLAT_DEVICE_HIERARCHY";
-constexpr const char* kOrder = "ZE_ENABLE_PCI_ID_DEVICE_ORDER";
-constexpr const char* kSelector = "ONEAPI_DEVICE_SELECTOR";
-constexpr const char* kLayer = "Level Zero";
+constexpr const char* kZeLayer = "Level Zero";
 
 // std::stoul with base 0, cut to 32 bits.
 uint32_t number(const Input& input, const Token& field, const std::string& text) {
@@ -54,22 +51,22 @@ Fate read_entry(const Inventory& inventory, const Input& input, const Token& fie
 
 ZeHierarchy hierarchy_of(const Environment& environment, const Inventory& inventory, const std::vector<int32_t>& cards,
                          Trace& trace) {
-  const std::string* value = find_variable(environment, kHierarchy);
-  const Input input{kHierarchy, value ? *value : ""};
+  const std::string* value = find_variable(environment, kZeHierarchy);
+  const Input input{kZeHierarchy, value ? *value : ""};
   for (const ZeHierarchy known : {ZeHierarchy::composite, ZeHierarchy::flat, ZeHierarchy::combined})
     if (value && *value == hierarchy_name(known)) {
-      trace.add(kLayer, input, {*value, 1, false}, hierarchy_name(known),
+      trace.add(kZeLayer, input, {*value, 1, false}, hierarchy_name(known),
                 known == ZeHierarchy::composite ? "cards are devices" : "tiles are devices");
       return known;
     }
   const ZeHierarchy by_default = ze_default_hierarchy(inventory, cards);
-  trace.add(kLayer, input, {input.value, 1, false}, hierarchy_name(by_default),
+  trace.add(kZeLayer, input, {input.value, 1, false}, hierarchy_name(by_default),
             "the driver's default for these cards: FLAT on Xe-HPC, COMPOSITE elsewhere");
   return by_default;
 }
 
 ZeCards cards_of(const Group& group, const Environment& environment, Trace& trace) {
-  const std::string* by_pci = find_variable(environment, kOrder);
+  const std::string* by_pci = find_variable(environment, kZeOrder);
   const std::vector<int32_t> order =
       ze_order(accessible_part(group, trace), by_pci && leading_number(stripped(*by_pci)).value != 0);
   return ZeCards(group.inventory, order, hierarchy_of(environment, group.inventory, order, trace));
@@ -77,14 +74,14 @@ ZeCards cards_of(const Group& group, const Environment& environment, Trace& trac
 
 std::vector<ZeRoot> roots_of(const Group& group, const Environment& environment, Trace& trace) {
   ZeCards cards = cards_of(group, environment, trace);
-  const std::string* mask = find_variable(environment, kMask);
+  const std::string* mask = find_variable(environment, kZeMask);
   if (!mask || mask->empty() || *mask == "default") {
     if (mask)
-      trace.add(kLayer, {kMask, *mask}, {*mask, 1, false}, "every device", "as if unset (the opposite of CUDA)");
+      trace.add(kZeLayer, {kZeMask, *mask}, {*mask, 1, false}, "every device", "as if unset (the opposite of CUDA)");
     cards.enable_all();
   } else {
-    const Input input{kMask, *mask};
-    read_fields(kLayer, input, split_lines(*mask, ','), trace,
+    const Input input{kZeMask, *mask};
+    read_fields(kZeLayer, input, split_lines(*mask, ','), trace,
                 [&](const Token& field) { return read_entry(group.inventory, input, field, cards); });
   }
   return cards.roots();
@@ -102,10 +99,11 @@ std::vector<Unit> listed(const std::vector<ZeRoot>& roots, const Inventory& inve
 }
 
 std::string hidden_by(const Environment& environment) {
-  const std::string *mask = find_variable(environment, kMask), *selector = find_variable(environment, kSelector);
+  const std::string *mask = find_variable(environment, kZeMask),
+                    *selector = find_variable(environment, kOneapiSelector);
   std::string text;
-  if (mask && !mask->empty()) text = Input{kMask, *mask}.shown();
-  if (selector && !selector->empty()) text += (text.empty() ? "" : " and ") + Input{kSelector, *selector}.shown();
+  if (mask && !mask->empty()) text = Input{kZeMask, *mask}.shown();
+  if (selector && !selector->empty()) text += (text.empty() ? "" : " and ") + Input{kOneapiSelector, *selector}.shown();
   return text.empty() ? "" : "hidden by " + text;
 }
 
@@ -121,11 +119,11 @@ Reading read_ze(const Case& asked, Trace& trace) {
   const std::vector<ZeRoot> roots = roots_of(group, asked.environment, trace);
   Reading out;
   out.hidden_by = hidden_by(asked.environment);
-  const std::string* selector = find_variable(asked.environment, kSelector);
+  const std::string* selector = find_variable(asked.environment, kOneapiSelector);
   if (!selector || selector->empty()) {
     out.units = listed(roots, asked.inventory, trace);
   } else {
-    const Input input{kSelector, *selector};
+    const Input input{kOneapiSelector, *selector};
     out.units = select_by(parse_selector(input), roots, input, asked.inventory, trace);
   }
   if (roots.empty())

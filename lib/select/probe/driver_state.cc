@@ -18,7 +18,7 @@ constexpr int kSuccess = 0;
 constexpr size_t kUuidBytes = 16;
 constexpr size_t kPrefix = 4;  // "GPU-" or "MIG-"
 
-std::string uuid_text(const unsigned char (&bytes)[kUuidBytes]) {
+std::string gpu_uuid_text(const unsigned char (&bytes)[kUuidBytes]) {
   std::string out = "GPU-";
   for (size_t i = 0; i < kUuidBytes; ++i) {
     if (i == 4 || i == 6 || i == 8 || i == 10) out += '-';
@@ -44,7 +44,7 @@ std::optional<std::vector<std::string>> driver_uuids() {
     int device = 0;
     unsigned char bytes[kUuidBytes] = {};
     if (device_at(&device, i) != kSuccess || uuid_at(bytes, device) != kSuccess) return {};
-    out.push_back(uuid_text(bytes));
+    out.push_back(gpu_uuid_text(bytes));
   }
   return out;
 }

@@ -15,7 +15,7 @@ constexpr int64_t kDisplay = 0x03;
 constexpr struct {
   int64_t id;
   const char* name;
-} kNames[] = {
+} kIntelNames[] = {
     {0x0bd5, "Intel Data Center GPU Max 1550"}, {0x0bd6, "Intel Data Center GPU Max 1550"},
     {0x0bd9, "Intel Data Center GPU Max 1100"}, {0x0bda, "Intel Data Center GPU Max 1100"},
     {0x0bdb, "Intel Data Center GPU Max 1100"}, {0x56c0, "Intel Data Center GPU Flex 170"},
@@ -29,7 +29,7 @@ constexpr struct {
 };
 
 std::string name_of(int64_t id) {
-  for (const auto& row : kNames)
+  for (const auto& row : kIntelNames)
     if (row.id == id) return row.name;
   return fmt::format("Intel graphics device {:04x}", id);
 }
@@ -57,7 +57,7 @@ bool may_use(const FileTree& files, const std::string& card) {
                      [&](const std::string& render) { return files.usable("/dev/dri/" + render); });
 }
 
-Device describe(const FileTree& files, const std::string& card, const std::string& pci) {
+Device describe_card(const FileTree& files, const std::string& card, const std::string& pci) {
   Device device;
   device.vendor = "intel";
   device.pci = pci;
@@ -91,7 +91,7 @@ void probe_drm(const FileTree& files, Found& found) {
     const auto fields = files.fields(card + "/device/uevent", '=');
     const auto slot = fields.find("PCI_SLOT_NAME");
     const std::string pci = slot == fields.end() ? "" : normalise_pci(slot->second);
-    if (!pci.empty()) found.devices.push_back(describe(files, card, pci));
+    if (!pci.empty()) found.devices.push_back(describe_card(files, card, pci));
   }
   number(found.devices);
   for (const Device& device : found.devices)

@@ -13,20 +13,15 @@
 
 #include "base/error.h"
 #include "base/os.h"
+#include "base/text.h"
 #include "base/uninterrupted.h"
 #include "select/inventory/inventory.h"
 
 namespace gsel {
 namespace {
 
+constexpr std::string_view kBlanks = " \t\r\n";
 constexpr size_t kMaxBytes = 64 << 10;  // files of the kernel are a page, or a few
-
-std::string_view trimmed(std::string_view text) {
-  constexpr std::string_view kBlanks = " \t\r\n";
-  const size_t first = std::min(text.find_first_not_of(kBlanks), text.size());
-  const size_t last = text.find_last_not_of(kBlanks);
-  return last == text.npos ? std::string_view() : text.substr(first, last - first + 1);
-}
 
 }  // namespace
 
@@ -86,7 +81,7 @@ std::optional<std::string> FileTree::text(const std::string& path) const {
     if (n == 0) break;
     out.append(buffer, static_cast<size_t>(n));
   }
-  return std::string(trimmed(out));
+  return std::string(trimmed(out, kBlanks));
 }
 
 std::optional<int64_t> FileTree::number(const std::string& path) const {
@@ -110,7 +105,7 @@ std::map<std::string, std::string> FileTree::fields(const std::string& path, cha
     const std::string_view line = rest.substr(0, rest.find('\n'));
     rest.remove_prefix(std::min(rest.size(), line.size() + 1));
     const size_t cut = line.find(separator);
-    if (cut != line.npos) out.emplace(trimmed(line.substr(0, cut)), trimmed(line.substr(cut + 1)));
+    if (cut != line.npos) out.emplace(trimmed(line.substr(0, cut), kBlanks), trimmed(line.substr(cut + 1), kBlanks));
   }
   return out;
 }

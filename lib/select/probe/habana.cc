@@ -26,13 +26,13 @@ bool operational(const FileTree& files, const std::string& folder) {
   return status == "operational" || status == "Operational";
 }
 
-struct Node {
+struct HabanaNode {
   std::string folder;  // with the driver's files
   std::string device;  // in /dev
 };
 
-std::vector<Node> nodes_of(const FileTree& files) {
-  std::vector<Node> out;
+std::vector<HabanaNode> nodes_of(const FileTree& files) {
+  std::vector<HabanaNode> out;
   for (const std::string& name : files.numbered("/sys/class/accel", "accel"))
     out.push_back({fmt::format("/sys/class/accel/{}/device", name), "/dev/accel/" + name});
   for (const std::string& name : files.numbered("/sys/class/habanalabs", "hl"))
@@ -43,7 +43,7 @@ std::vector<Node> nodes_of(const FileTree& files) {
 }  // namespace
 
 void probe_habana(const FileTree& files, Found& found) {
-  for (const Node& node : nodes_of(files)) {
+  for (const HabanaNode& node : nodes_of(files)) {
     const std::string pci = normalise_pci(files.text(node.folder + "/pci_addr").value_or(""));
     const auto type = files.text(node.folder + "/device_type");
     if (pci.empty() || !type) continue;  // an accelerator of another driver

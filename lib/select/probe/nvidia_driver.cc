@@ -10,7 +10,7 @@ namespace {
 constexpr int64_t kNvidia = 0x10de;
 constexpr const char* kFolder = "/proc/driver/nvidia/gpus";
 
-Device describe(const FileTree& files, const std::string& folder, const std::string& pci) {
+Device describe_gpu(const FileTree& files, const std::string& folder, const std::string& pci) {
   const auto fields = files.fields(folder + "/information", ':');
   const auto field = [&](const char* name) {
     const auto it = fields.find(name);
@@ -39,7 +39,7 @@ std::vector<Device> nvidia_driver_devices(const FileTree& files) {
   std::vector<Device> out;
   for (const std::string& name : files.names(kFolder)) {
     const std::string pci = normalise_pci(name);
-    if (!pci.empty()) out.push_back(describe(files, fmt::format("{}/{}", kFolder, name), pci));
+    if (!pci.empty()) out.push_back(describe_gpu(files, fmt::format("{}/{}", kFolder, name), pci));
   }
   return out;
 }

@@ -80,7 +80,7 @@ std::vector<Handle*> list(Ask ask) {
   return out;
 }
 
-std::string uuid_text(const uint8_t* bytes) {
+std::string sysman_uuid_text(const uint8_t* bytes) {
   std::string out;
   for (int i = 0; i < 16; ++i) {
     if (i == 4 || i == 6 || i == 8 || i == 10) out += '-';
@@ -92,7 +92,7 @@ std::string uuid_text(const uint8_t* bytes) {
 void learn(const Sysman& sysman, Handle* handle, Device& device) {
   const auto properties = std::make_unique<DeviceProperties>();
   if (sysman.properties(handle, properties.get()) == 0) {
-    device.uuid = uuid_text(properties->core.uuid);
+    device.uuid = sysman_uuid_text(properties->core.uuid);
     properties->core.name[sizeof properties->core.name - 1] = '\0';
     if (properties->core.name[0]) device.name = properties->core.name;
     if (properties->core.clock_mhz) device.clock_khz = int64_t{properties->core.clock_mhz} * 1000;

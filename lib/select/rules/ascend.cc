@@ -6,22 +6,19 @@
 
 #include "select/rules/rules.h"
 #include "select/rules/strict_list.h"
+#include "select/variables.h"
 
 namespace gsel {
-namespace {
-
-constexpr const char* kMask = "ASCEND_RT_VISIBLE_DEVICES";
-
-}  // namespace
+namespace {}  // namespace
 
 Visible visible_ascend(const Group& group, const Environment& environment, Trace& trace) {
-  const std::string* value = find_variable(environment, kMask);
+  const std::string* value = find_variable(environment, kAscendMask);
   if (!value) return {units_of(group), {}};
-  const Input input{kMask, *value};
+  const Input input{kAscendMask, *value};
   if (value->empty()) {
     trace.add("Ascend", input, {"", 1, false}, "no device", "no entry stands before the end of the list");
-    trace.warn(fmt::format("{} is empty, which hides every Ascend device", kMask));
-    return {{}, fmt::format("hidden: {} is empty", kMask)};
+    trace.warn(fmt::format("{} is empty, which hides every Ascend device", kAscendMask));
+    return {{}, fmt::format("hidden: {} is empty", kAscendMask)};
   }
   StrictList list{"Ascend", "Ascend", group, driver_order(accessible_part(group, trace))};
   list.number_is = "a logical id";
@@ -47,10 +44,10 @@ Emission emit_ascend(const Group& group, const std::vector<Unit>& units) {
   for (const Unit& unit : units) ids.push_back(in_order.of(unit.device));
   Emission out;
   if (!std::is_sorted(ids.begin(), ids.end()))
-    out.warnings.push_back(
-        fmt::format("{} takes ascending ids: the child numbers these devices in that order, not as selected", kMask));
+    out.warnings.push_back(fmt::format(
+        "{} takes ascending ids: the child numbers these devices in that order, not as selected", kAscendMask));
   std::sort(ids.begin(), ids.end());
-  out.lines.emplace_back(kMask, fmt::format("{}", fmt::join(ids, ",")));
+  out.lines.emplace_back(kAscendMask, fmt::format("{}", fmt::join(ids, ",")));
   return out;
 }
 

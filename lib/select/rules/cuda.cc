@@ -8,13 +8,12 @@
 
 #include "select/identity.h"
 #include "select/rules/rules.h"
+#include "select/variables.h"
 
 namespace gsel {
 namespace {
 
-constexpr const char* kMask = "CUDA_VISIBLE_DEVICES";
-constexpr const char* kOrder = "CUDA_DEVICE_ORDER";
-constexpr const char* kLayer = "CUDA";
+constexpr const char* kCudaLayer = "CUDA";
 
 // Reads the entries of one mask.
 class MaskReader {
@@ -40,7 +39,7 @@ class MaskReader {
       if (again)
         refuse(GSEL_ERR_DUPLICATE, input_, token, "this device stands in the list before, for which CUDA hides all");
       seen[static_cast<size_t>(unit.device)] = true;
-      trace_.add(kLayer, input_, token, unit_text(inventory_, unit), rule_of(by_uuid));
+      trace_.add(kCudaLayer, input_, token, unit_text(inventory_, unit), rule_of(by_uuid));
       order.push_back(unit);
     }
     return order;
@@ -96,10 +95,10 @@ class MaskReader {
 };
 
 bool pci_order(const Environment& environment) {
-  const std::string* order = find_variable(environment, kOrder);
+  const std::string* order = find_variable(environment, kCudaOrder);
   if (!order || *order == "FASTEST_FIRST") return false;
   if (*order != "PCI_BUS_ID")
-    refuse(GSEL_ERR_SYNTAX, {kOrder, *order}, {*order, 1, false}, "PCI_BUS_ID or FASTEST_FIRST is needed");
+    refuse(GSEL_ERR_SYNTAX, {kCudaOrder, *order}, {*order, 1, false}, "PCI_BUS_ID or FASTEST_FIRST is needed");
   return true;
 }
 
@@ -122,23 +121,23 @@ CudaOrder cuda_order_strict(const Group& group, const Environment& environment) 
       other == group.devices.end()
           ? ""
           : fmt::format(" ({} and {})", group.at(0).name, group.inventory.devices[static_cast<size_t>(*other)].name),
-      kOrder);
+      kCudaOrder);
   return out;
 }
 
 Visible visible_cuda(const Group& all, const Environment& environment, Trace& trace) {
   note_container(environment, trace);
   const Group group = accessible_part(all, trace);
-  const std::string* mask = find_variable(environment, kMask);
+  const std::string* mask = find_variable(environment, kCudaMask);
   if (!mask) {
     pci_order(environment);  // a misspelt order is refused even where it does not matter
     return {units_of(all), {}};
   }
   if (mask->empty()) {
-    trace.add(kLayer, {kMask, ""}, {"", 1, false}, "no device", "an empty value hides all");
-    return {{}, fmt::format("hidden: {} is empty", kMask)};
+    trace.add(kCudaLayer, {kCudaMask, ""}, {"", 1, false}, "no device", "an empty value hides all");
+    return {{}, fmt::format("hidden: {} is empty", kCudaMask)};
   }
-  const Input input{kMask, *mask};
+  const Input input{kCudaMask, *mask};
   return {MaskReader(group, environment, input, trace).read(), fmt::format("hidden by {}", input.shown())};
 }
 
@@ -153,8 +152,8 @@ Emission emit_cuda(const Group& group, const std::vector<Unit>& units) {
       uuids.push_back(std::to_string(place));
     }
   }
-  out.lines.emplace_back(kMask, fmt::format("{}", fmt::join(uuids, ",")));
-  if (!units.empty()) out.lines.emplace_back(kOrder, "PCI_BUS_ID");
+  out.lines.emplace_back(kCudaMask, fmt::format("{}", fmt::join(uuids, ",")));
+  if (!units.empty()) out.lines.emplace_back(kCudaOrder, "PCI_BUS_ID");
   return out;
 }
 

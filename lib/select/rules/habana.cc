@@ -7,12 +7,10 @@
 
 #include "select/rules/rules.h"
 #include "select/rules/strict_list.h"
+#include "select/variables.h"
 
 namespace gsel {
 namespace {
-
-constexpr const char* kModules = "HABANA_VISIBLE_MODULES";
-constexpr const char* kDevices = "HABANA_VISIBLE_DEVICES";
 
 // Modules by device; as the driver numbers where the inventory does not tell.
 std::vector<int64_t> modules_of(const Inventory& inventory, const std::vector<int32_t>& devices) {
@@ -25,12 +23,12 @@ std::vector<int64_t> modules_of(const Inventory& inventory, const std::vector<in
 }
 
 void note_container_runtime(const Environment& environment, Trace& trace) {
-  const std::string* value = find_variable(environment, kDevices);
+  const std::string* value = find_variable(environment, kHabanaDevices);
   if (!value) return;
-  trace.add("container", {kDevices, *value}, {*value, 1, false}, "nothing",
+  trace.add("container", {kHabanaDevices, *value}, {*value, 1, false}, "nothing",
             "acts when the container is created and never inside it (Gaudi documentation)");
   trace.warn(fmt::format("{} acts when a container is created and hides nothing from a process; {} does",
-                         Input{kDevices, *value}.shown(), kModules));
+                         Input{kHabanaDevices, *value}.shown(), kHabanaModules));
 }
 
 // Pairs and fours that share the links of one half, and all of a server.
@@ -46,17 +44,17 @@ bool is_supported(std::vector<int64_t> modules, size_t all) {
 
 Visible visible_habana(const Group& group, const Environment& environment, Trace& trace) {
   note_container_runtime(environment, trace);
-  const std::string* value = find_variable(environment, kModules);
+  const std::string* value = find_variable(environment, kHabanaModules);
   if (!value) return {units_of(group), {}};
   if (value->empty()) {
-    trace.add("Gaudi", {kModules, ""}, {"", 1, false}, "every device", "an empty value is taken as unset");
-    trace.warn(fmt::format("{} is empty, which Gaudi does not document; taken as unset", kModules));
+    trace.add("Gaudi", {kHabanaModules, ""}, {"", 1, false}, "every device", "an empty value is taken as unset");
+    trace.warn(fmt::format("{} is empty, which Gaudi does not document; taken as unset", kHabanaModules));
     return {units_of(group), {}};
   }
   StrictList list{"Gaudi", "Gaudi", group, driver_order(accessible_part(group, trace))};
   list.numbers = modules_of(group.inventory, list.devices);
   list.number_is = "a module id";
-  const Input input{kModules, *value};
+  const Input input{kHabanaModules, *value};
   Visible out;
   for (const int32_t device : read_strictly(list, input, trace)) out.units.push_back({device, -1, -1});
   out.hidden_by = "hidden by " + input.shown();
@@ -75,12 +73,12 @@ Emission emit_habana(const Group& group, const std::vector<Unit>& units) {
       out.warnings.push_back(
           fmt::format("the module id of {} is not told; its place stands in for it", unit_text(group.inventory, unit)));
   }
-  out.lines.emplace_back(kModules, fmt::format("{}", fmt::join(modules, ",")));
+  out.lines.emplace_back(kHabanaModules, fmt::format("{}", fmt::join(modules, ",")));
   if (units.empty() && !group.devices.empty())
-    out.warnings.push_back(fmt::format("Gaudi documents no value of {} that hides every device", kModules));
+    out.warnings.push_back(fmt::format("Gaudi documents no value of {} that hides every device", kHabanaModules));
   if (!is_supported(modules, group.size()))
     out.warnings.push_back(fmt::format("{}={} is no supported set: one device, a pair 0,1 2,3 4,5 6,7, or 0-3 or 4-7",
-                                       kModules, fmt::join(modules, ",")));
+                                       kHabanaModules, fmt::join(modules, ",")));
   return out;
 }
 

@@ -5,19 +5,17 @@
 
 #include "select/rules/rules.h"
 #include "select/rules/strict_list.h"
+#include "select/variables.h"
 
 namespace gsel {
 namespace {
 
-constexpr const char* kRocr = "ROCR_VISIBLE_DEVICES";
-constexpr const char* kHip = "HIP_VISIBLE_DEVICES";
-constexpr const char* kCuda = "CUDA_VISIBLE_DEVICES";
 constexpr const char* kLabel = "AMD";
 
 std::vector<int32_t> rocr_layer(const Group& group, std::vector<int32_t> devices, const Input& input, Trace& trace) {
   if (input.value.empty()) {
     trace.add("ROCr", input, {"", 1, false}, "no device", "an empty value surfaces no device");
-    trace.warn(fmt::format("{} is empty, which hides every AMD device", kRocr));
+    trace.warn(fmt::format("{} is empty, which hides every AMD device", kRocrMask));
     return {};
   }
   StrictList list{"ROCr", kLabel, group, std::move(devices)};
@@ -28,18 +26,18 @@ std::vector<int32_t> rocr_layer(const Group& group, std::vector<int32_t> devices
 // The mask that the HIP runtime reads; nullptr: none. An empty one is as if unset.
 const char* hip_mask(const Environment& environment, Trace& trace) {
   const char* mask = nullptr;
-  for (const char* name : {kHip, kCuda}) {
+  for (const char* name : {kHipMask, kCudaMask}) {
     const std::string* value = find_variable(environment, name);
     if (!value) continue;
     if (value->empty()) {
       trace.add("HIP", {name, ""}, {"", 1, false}, "as if unset", "an empty value is no mask to the HIP runtime");
-      trace.warn(fmt::format("{} is empty, which hides no AMD device: {} would", name, kRocr));
+      trace.warn(fmt::format("{} is empty, which hides no AMD device: {} would", name, kRocrMask));
     } else if (!mask) {
       mask = name;
     } else {
       trace.add("HIP", {name, *value}, {*value, 1, false}, "nothing", "HIP_VISIBLE_DEVICES is read in its place");
       if (*value != *find_variable(environment, mask))
-        trace.warn(fmt::format("{} is not read: {} stands in its place", Input{name, *value}.shown(), kHip));
+        trace.warn(fmt::format("{} is not read: {} stands in its place", Input{name, *value}.shown(), kHipMask));
     }
   }
   return mask;
@@ -60,8 +58,8 @@ std::vector<int32_t> foreign_mask(const StrictList& list, const Input& input, Tr
   try {
     return read_strictly(list, input, trace);
   } catch (const Error& error) {
-    trace.warn(
-        fmt::format("{} is read by the HIP runtime too, to which it means no AMD device: {}", kCuda, error.message()));
+    trace.warn(fmt::format("{} is read by the HIP runtime too, to which it means no AMD device: {}", kCudaMask,
+                           error.message()));
     return {};
   }
 }
@@ -83,14 +81,14 @@ bool has_rocr_uuid(const Device& device) {
 }  // namespace
 
 Visible visible_hip(const Group& group, const Environment& environment, Trace& trace) {
-  const std::string* rocr = find_variable(environment, kRocr);
+  const std::string* rocr = find_variable(environment, kRocrMask);
   const char* mask = hip_mask(environment, trace);
   note_opencl(environment, trace);
   if (!rocr && !mask) return {units_of(group), {}};
 
   std::vector<int32_t> devices = driver_order(accessible_part(group, trace));
   std::vector<std::string> hiding;
-  const Input below{kRocr, rocr ? *rocr : ""};
+  const Input below{kRocrMask, rocr ? *rocr : ""};
   if (rocr) {
     devices = rocr_layer(group, std::move(devices), below, trace);
     hiding.push_back(below.shown());
@@ -98,7 +96,7 @@ Visible visible_hip(const Group& group, const Environment& environment, Trace& t
   if (mask) {
     const Input input{mask, *find_variable(environment, mask)};
     const StrictList list = hip_list(group, devices, rocr ? &below : nullptr);
-    const bool foreign = mask == kCuda && group_of(group.inventory, group.host, "nvidia").size() > 0;
+    const bool foreign = mask == kCudaMask && group_of(group.inventory, group.host, "nvidia").size() > 0;
     devices = foreign ? foreign_mask(list, input, trace) : read_strictly(list, input, trace);
     hiding.push_back(input.shown());
   }
@@ -122,10 +120,10 @@ Emission emit_hip(const Group& group, const std::vector<Unit>& units) {
       out.warnings.push_back(
           fmt::format("{} has no uuid that ROCr reads: {} names it by its place in bus order, from "
                       "which the order of the kernel driver may differ",
-                      unit_text(group.inventory, unit), kRocr));
+                      unit_text(group.inventory, unit), kRocrMask));
   }
-  out.lines.emplace_back(kRocr, fmt::format("{}", fmt::join(entries, ",")));
-  if (!units.empty()) out.lines.emplace_back(kHip, fmt::format("{}", fmt::join(places, ",")));
+  out.lines.emplace_back(kRocrMask, fmt::format("{}", fmt::join(entries, ",")));
+  if (!units.empty()) out.lines.emplace_back(kHipMask, fmt::format("{}", fmt::join(places, ",")));
   return out;
 }
 

@@ -8,28 +8,25 @@
 
 #include "select/rules/oneapi_selector.h"
 #include "select/rules/rules.h"
+#include "select/variables.h"
 
 namespace gsel {
 namespace {
 
-constexpr const char* kMask = "ZE_AFFINITY_MASK";
-constexpr const char* kHierarchy = "ZE_FLAT_DEVICE_HIERARCHY";
-constexpr const char* kOrder = "ZE_ENABLE_PCI_ID_DEVICE_ORDER";
-constexpr const char* kSelector = "ONEAPI_DEVICE_SELECTOR";
-constexpr const char* kLayer = "Level Zero";
+constexpr const char* kZeLayer = "Level Zero";
 
 std::optional<ZeHierarchy> hierarchy_of(const Environment& environment) {
-  const std::string* value = find_variable(environment, kHierarchy);
+  const std::string* value = find_variable(environment, kZeHierarchy);
   if (!value) return std::nullopt;
   for (const ZeHierarchy known : {ZeHierarchy::composite, ZeHierarchy::flat, ZeHierarchy::combined})
     if (*value == hierarchy_name(known)) return known;
-  refuse(GSEL_ERR_SYNTAX, {kHierarchy, *value}, {*value, 1, false}, "COMPOSITE, FLAT or COMBINED is needed");
+  refuse(GSEL_ERR_SYNTAX, {kZeHierarchy, *value}, {*value, 1, false}, "COMPOSITE, FLAT or COMBINED is needed");
 }
 
 bool by_pci(const Environment& environment) {
-  const std::string* value = find_variable(environment, kOrder);
+  const std::string* value = find_variable(environment, kZeOrder);
   if (!value || *value == "0") return false;
-  if (*value != "1") refuse(GSEL_ERR_SYNTAX, {kOrder, *value}, {*value, 1, false}, "0 or 1 is needed");
+  if (*value != "1") refuse(GSEL_ERR_SYNTAX, {kZeOrder, *value}, {*value, 1, false}, "0 or 1 is needed");
   return true;
 }
 
@@ -47,7 +44,7 @@ class Mask {
       const Unit unit = read_entry(token);
       ascending = ascending && before < unit;
       before = unit;
-      trace_.add(kLayer, input_, token, unit_text(inventory_, unit),
+      trace_.add(kZeLayer, input_, token, unit_text(inventory_, unit),
                  fmt::format("{} in the {} hierarchy", unit.tile < 0 ? "a card" : "a tile",
                              hierarchy_name(cards_.hierarchy())));
     }
@@ -80,7 +77,7 @@ class Mask {
       refuse(GSEL_ERR_TYPE, input_, token,
              fmt::format("device.tile is not read in the {} hierarchy, where tiles are devices: give a tile's index or "
                          "set {}=COMPOSITE",
-                         hierarchy_name(cards_.hierarchy()), kHierarchy));
+                         hierarchy_name(cards_.hierarchy()), kZeHierarchy));
     if (tile >= cards_.tiles_at(index))
       refuse(GSEL_ERR_OUT_OF_RANGE, input_, token,
              fmt::format("{} has {} tile{}", unit_text(inventory_, cards_.at(index)), cards_.tiles_at(index),
@@ -110,10 +107,10 @@ class Mask {
 };
 
 void apply_mask(const Inventory& inventory, ZeCards& cards, const std::string* mask, Trace& trace) {
-  if (mask && !mask->empty()) return Mask(inventory, cards, {kMask, *mask}, trace).read();
+  if (mask && !mask->empty()) return Mask(inventory, cards, {kZeMask, *mask}, trace).read();
   if (mask) {
-    trace.add(kLayer, {kMask, ""}, {"", 1, false}, "every device", "an empty value is as if unset");
-    trace.warn(fmt::format("{} is empty, which hides no device, the opposite of CUDA", kMask));
+    trace.add(kZeLayer, {kZeMask, ""}, {"", 1, false}, "every device", "an empty value is as if unset");
+    trace.warn(fmt::format("{} is empty, which hides no device, the opposite of CUDA", kZeMask));
   }
   cards.enable_all();
 }
@@ -124,8 +121,9 @@ std::vector<Unit> apply_selector(const Inventory& inventory, const std::vector<Z
                                  const std::string* mask, Trace& trace) {
   const std::vector<SelectorTarget> targets = parse_selector(input);
   const bool masked = mask && !mask->empty();
-  const std::string left = fmt::format("{}{} device{}", masked ? Input{kMask, *mask}.shown() + " left " : "there are ",
-                                       roots.size(), roots.size() == 1 ? "" : "s");
+  const std::string left =
+      fmt::format("{}{} device{}", masked ? Input{kZeMask, *mask}.shown() + " left " : "there are ", roots.size(),
+                  roots.size() == 1 ? "" : "s");
   for (const SelectorTarget& target : targets) {
     for (const std::string& number : target.as_written)
       if (!is_number(number)) refuse(GSEL_ERR_SYNTAX, input, target.token, "decimal digits are needed for a number");
@@ -176,7 +174,8 @@ std::vector<std::string> entries_of(const Group& cards, const std::vector<Unit>&
 Visible visible_ze(const Group& group, const Environment& environment, Trace& trace) {
   const std::optional<ZeHierarchy> hierarchy = hierarchy_of(environment);
   const bool pci = by_pci(environment);
-  const std::string *mask = find_variable(environment, kMask), *selector = find_variable(environment, kSelector);
+  const std::string *mask = find_variable(environment, kZeMask),
+                    *selector = find_variable(environment, kOneapiSelector);
   const bool selects = selector && !selector->empty();
   if (!hierarchy && !mask && !selects) return {units_of(group), {}};
 
@@ -186,9 +185,9 @@ Visible visible_ze(const Group& group, const Environment& environment, Trace& tr
   const std::vector<ZeRoot> roots = cards.roots();
   Visible out;
   std::vector<std::string> hiding;
-  if (mask && !mask->empty()) hiding.push_back(Input{kMask, *mask}.shown());
+  if (mask && !mask->empty()) hiding.push_back(Input{kZeMask, *mask}.shown());
   if (selects) {
-    const Input input{kSelector, *selector};
+    const Input input{kOneapiSelector, *selector};
     out.units = apply_selector(group.inventory, roots, input, mask, trace);
     hiding.push_back(input.shown());
   } else {
@@ -213,13 +212,13 @@ Emission emit_ze(const Group& group, const std::vector<Unit>& units) {
   std::vector<std::string> entries = entries_of(cards, set, flat);
   if (entries.empty())
     entries.push_back(std::to_string(group.size()));  // no such card; an empty mask would hide nothing
-  out.lines.emplace_back(kOrder, "1");
-  out.lines.emplace_back(kHierarchy, flat ? "FLAT" : "COMPOSITE");
-  out.lines.emplace_back(kMask, fmt::format("{}", fmt::join(entries, ",")));
-  if (!set.empty()) out.lines.emplace_back(kSelector, "level_zero:gpu");
+  out.lines.emplace_back(kZeOrder, "1");
+  out.lines.emplace_back(kZeHierarchy, flat ? "FLAT" : "COMPOSITE");
+  out.lines.emplace_back(kZeMask, fmt::format("{}", fmt::join(entries, ",")));
+  if (!set.empty()) out.lines.emplace_back(kOneapiSelector, "level_zero:gpu");
   if (set != units)
     out.warnings.push_back(
-        fmt::format("{} is a set: the child numbers these devices in bus order, not as selected", kMask));
+        fmt::format("{} is a set: the child numbers these devices in bus order, not as selected", kZeMask));
   if (splits_a_card(set) && whole_cards)
     out.warnings.push_back(
         "whole cards and single tiles of another card cannot be told apart by Level Zero: tiles of "

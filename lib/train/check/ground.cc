@@ -13,7 +13,6 @@ namespace {
 
 constexpr uint64_t kAlign = 64;    // what gsel_call promises of saved bytes; tensors lie so, too
 constexpr uint64_t kGuard = 4096;  // bytes between loans, at least
-constexpr unsigned char kPoison = 0xff;
 
 uint64_t stride_of(const Loan& loan) {
   return round_up(loan.buffer->bytes.size() + kGuard, kAlign);

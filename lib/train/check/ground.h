@@ -10,6 +10,8 @@
 
 namespace gsel::check {
 
+constexpr unsigned char kPoison = 0xff;  // NaN in every floating-point type; a large index
+
 // A buffer as it is lent: to be read, or to be written as well.
 struct Loan {
   Buffer* buffer;

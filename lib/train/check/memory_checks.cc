@@ -11,7 +11,7 @@
 namespace gsel::check {
 namespace {
 
-constexpr unsigned char kPoison = 0xff, kOtherPoison = 0x3f;  // NaN, and numbers below 1; both are large indices
+constexpr unsigned char kOtherPoison = 0x3f;  // numbers below 1; large indices
 
 const Buffer& at(const Member& member, const Buffer& like) {
   return member[like.role][static_cast<size_t>(like.index)];

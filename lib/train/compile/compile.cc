@@ -214,3 +214,4 @@ Compiled Compiler::compile(int32_t rank) const {
 }
 
 }  // namespace gsel
+// touched

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "base/text.h"
+
 namespace gsel {
 namespace {
 
@@ -11,12 +13,6 @@ namespace {
   throw Error(GSEL_ERR_CONFIG,
               fmt::format("{}train.recompute = \"{}\": {}", place_prefix(place), config.train.recompute, why))
       .at(place);
-}
-
-std::string_view trimmed(std::string_view text) {
-  const size_t first = text.find_first_not_of(' ');
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(' ') + 1 - first);
 }
 
 std::string recomputable_names(const Model& model) {

@@ -10,8 +10,6 @@
 namespace gsel {
 namespace {
 
-auto* const kNow = static_cast<gsel_stream*>(nullptr);
-
 std::vector<int64_t> with_batch(int64_t n, const std::vector<int64_t>& dims) {
   std::vector<int64_t> result{n};
   result.insert(result.end(), dims.begin(), dims.end());

@@ -9,8 +9,6 @@
 namespace gsel {
 namespace {
 
-auto* const kNow = static_cast<gsel_stream*>(nullptr);
-
 // Squares of a parameter and of its update, side by side, by index in `params`. What this rank owns nothing of is zero.
 std::vector<double> sums_of_squares(const DeviceContext& device, const Stretch& stretch,
                                     std::span<const int32_t> params) {

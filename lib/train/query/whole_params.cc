@@ -12,8 +12,6 @@
 namespace gsel {
 namespace {
 
-auto* const kNow = static_cast<gsel_stream*>(nullptr);
-
 bool is_divided(const Program& program, const ProgramBucket& bucket) {
   return bucket.axis >= 0 && program.mesh.size[bucket.axis] > 1;
 }

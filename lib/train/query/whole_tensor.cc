@@ -9,8 +9,6 @@
 namespace gsel {
 namespace {
 
-auto* const kNow = static_cast<gsel_stream*>(nullptr);
-
 // What each rank of the axis has.
 std::vector<Share> shares_along(Communicator& comm, const Share& own) {
   const std::array<int64_t, 2> mine{own.begin, own.end};

@@ -14,7 +14,7 @@
 namespace gsel::shm {
 namespace {
 
-constexpr size_t kLineBytes = 128;
+constexpr size_t kWordBytes = 128;
 constexpr int64_t kWordNs = 1'000'000'000;
 
 }  // namespace
@@ -28,9 +28,9 @@ Launcher::Launcher(const gsel_join& join) : join_(join) {
 
 void Launcher::check() {
   while (socket_.fd() >= 0) {
-    char line[kLineBytes + 1] = {};
+    char line[kWordBytes + 1] = {};
     std::vector<os::Fd> fds;
-    const Read result = socket_.read(line, kLineBytes, fds);
+    const Read result = socket_.read(line, kWordBytes, fds);
     if (result == Read::nothing) return;
     if (result == Read::end) return socket_.close();
     int32_t rank = -1, world_size = 0;

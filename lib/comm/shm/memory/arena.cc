@@ -10,13 +10,13 @@
 #include "base/align.h"
 #include "base/error.h"
 #include "base/os.h"
+#include "comm/shm/memory/shared_memory.h"
 
 namespace gsel::shm {
 namespace {
 
 constexpr uint64_t kMagic = 0x616e657261734c67;
 constexpr uint32_t kVersion = 7;
-constexpr size_t kPage = 4096;
 constexpr size_t kStagingOfAll = size_t{48} << 20;
 constexpr size_t kStagingOfOne = size_t{512} << 10;
 
