@@ -9,6 +9,7 @@
 #include "base/axis.h"
 #include "base/guard.h"
 #include "base/options.h"
+#include "base/text.h"
 #include "program/program.h"
 
 namespace {
@@ -35,9 +36,9 @@ gsel::Mesh mesh_of(const gsel_mesh* given) {
   }
   if (ranks < 1 || ranks != mesh.world_size)
     gsel::fail(GSEL_ERR_ARG,
-               "gsel_mesh has sizes {} for {} ranks; sizes from 1 that multiply to it would do, as gsel_mesh_resolve "
+               "gsel_mesh has sizes {} for {}; sizes from 1 that multiply to it would do, as gsel_mesh_resolve "
                "gives them",
-               fmt::join(mesh.size, mesh.size + kAxes, ", "), mesh.world_size);
+               fmt::join(mesh.size, mesh.size + kAxes, ", "), gsel::with_noun(mesh.world_size, "rank"));
   return result;
 }
 
@@ -89,8 +90,8 @@ gsel_status gsel_mesh_split(gsel_comm* comm, const gsel_mesh* mesh, uint32_t axe
     const gsel::Mesh of = mesh_of(mesh);
     auto& world = gsel::required(comm, "comm").impl;
     if (of.world_size() != world.world_size())
-      gsel::fail(GSEL_ERR_ARG, "a mesh of {} ranks for a communicator of {}; they must have as many", of.world_size(),
-                 world.world_size());
+      gsel::fail(GSEL_ERR_ARG, "a mesh of {} for a communicator of {}; they must have as many",
+                 gsel::with_noun(of.world_size(), "rank"), world.world_size());
     if (axes & ~kAllAxes)
       gsel::fail(GSEL_ERR_ARG, "axes are {:#x}; bits 1 << GSEL_AXIS_*, which are {:#x}, would do", axes, kAllAxes);
     int32_t first = world.rank();

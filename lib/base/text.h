@@ -1,4 +1,4 @@
-// base/text.h: conversion between gsel_str and C++ text, and what text is made of.
+// base/text.h: conversion between gsel_str and C++ text, what text is made of, numbers with their nouns and units.
 #pragma once
 
 #include <gsel/types.h>
@@ -36,5 +36,11 @@ inline std::string_view trimmed(std::string_view text, std::string_view blanks =
   const size_t first = text.find_first_not_of(blanks);
   return first == text.npos ? std::string_view() : text.substr(first, text.find_last_not_of(blanks) - first + 1);
 }
+
+// "1 rank", "2 ranks", "8 processes", "0 entries".
+std::string with_noun(int64_t n, std::string_view noun);
+
+// "0.3 s": as many digits as somebody would have typed.
+std::string seconds_text(double seconds);
 
 }  // namespace gsel

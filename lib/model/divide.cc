@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <map>
 
+#include "base/text.h"
+
 namespace gsel {
 namespace {
 
@@ -59,9 +61,9 @@ class Divider {
                                int32_t granularity) const {
     const int64_t n = elems / blocks / granularity;
     fail(GSEL_ERR_CONFIG,
-         "{} cannot be split over {} ranks of the {} axis: its dimension {} of {} elements can be cut in {} at most{}, "
+         "{} cannot be split over {} ranks of the {} axis: its dimension {} of {} can be cut in {} at most{}, "
          "with a granularity of {}; mesh.{} = {} or less would do",
-         what, ranks(), axis_name(division_.axis), dim, elems, n,
+         what, ranks(), axis_name(division_.axis), dim, with_noun(elems, "element"), n,
          blocks > 1 ? fmt::format(" in each of {} blocks", blocks) : "", granularity, axis_name(division_.axis), n);
   }
 

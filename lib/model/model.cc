@@ -51,7 +51,8 @@ int64_t product(const std::vector<int64_t>& dims) {
 template <class Piece>
 std::vector<int32_t> checked_ids(const int32_t* ids, int32_t n, const char* what, const std::string& layer,
                                  const std::vector<Piece>& pieces) {
-  if (n < 0 || (n > 0 && !ids)) fail(GSEL_ERR_MODEL, "layer \"{}\" has {} {} ids and no list of them", layer, n, what);
+  if (n < 0 || (n > 0 && !ids))
+    fail(GSEL_ERR_MODEL, "layer \"{}\" has {} and no list of them", layer, with_noun(n, fmt::format("{} id", what)));
   std::vector<int32_t> result(ids, ids + n);
   for (int32_t id : result) {
     if (id < 0 || static_cast<size_t>(id) >= pieces.size())
@@ -120,9 +121,9 @@ void check_split(const Value& v) {
   if (v.shard_blocks < 1 || elems % v.shard_blocks || v.shard_granularity < 1 ||
       elems / v.shard_blocks % v.shard_granularity)
     fail(GSEL_ERR_MODEL,
-         "value \"{}\" is sharded along dimension {} of {} elements in {} blocks with a granularity of {}; they must "
+         "value \"{}\" is sharded along dimension {} of {} in {} with a granularity of {}; they must "
          "divide it",
-         v.name, v.shard_dim, elems, v.shard_blocks, v.shard_granularity);
+         v.name, v.shard_dim, with_noun(elems, "element"), with_noun(v.shard_blocks, "block"), v.shard_granularity);
 }
 
 bool is_float(gsel_dtype dtype) {
@@ -183,9 +184,8 @@ int32_t Model::add_param(const gsel_param_options& options) {
          p.shard);
   if (p.shard == GSEL_SHARD_DIM && (p.shard_dim < 0 || p.shard_dim >= options.n_dims || p.shard_blocks < 1 ||
                                     p.dims[p.shard_dim] % p.shard_blocks != 0))
-    fail(GSEL_ERR_MODEL,
-         "parameter \"{}\" is sharded along dimension {} in {} blocks; it has {} dimensions and blocks must divide",
-         p.name, p.shard_dim, p.shard_blocks, options.n_dims);
+    fail(GSEL_ERR_MODEL, "parameter \"{}\" is sharded along dimension {} in {}; it has {} and blocks must divide",
+         p.name, p.shard_dim, with_noun(p.shard_blocks, "block"), with_noun(options.n_dims, "dimension"));
   if (p.shard == GSEL_SHARD_DIM &&
       (p.shard_granularity < 1 || p.dims[p.shard_dim] / p.shard_blocks % p.shard_granularity != 0))
     fail(GSEL_ERR_MODEL,
@@ -303,7 +303,8 @@ void Model::check_loss(const Layer& layer) const {
 
 void Model::finish(Loss loss) {
   if (loss_layer_ < 0 && loss == Loss::required)
-    fail(GSEL_ERR_MODEL, "the model of {} layers has no loss layer; flag one with GSEL_LAYER_LOSS", layers_.size());
+    fail(GSEL_ERR_MODEL, "the model of {} has no loss layer; flag one with GSEL_LAYER_LOSS",
+         with_noun(static_cast<int64_t>(layers_.size()), "layer"));
   if (finished_) return;
   for (const Value& v : values_)
     if (v.producer < 0 && !v.is_input())

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "base/text.h"
+
 namespace gsel {
 
 const Program* Job::find(int32_t rank) const {
@@ -22,8 +24,8 @@ Job whole_job(std::span<const Program* const> programs) {
   if (programs.empty()) fail(GSEL_ERR_ARG, "no programs were given");
   const Mesh& mesh = programs.front()->mesh;
   if (static_cast<size_t>(mesh.world_size()) != programs.size())
-    fail(GSEL_ERR_PROGRAM, "the mesh has {} ranks and {} programs were given; give one per rank", mesh.world_size(),
-         programs.size());
+    fail(GSEL_ERR_PROGRAM, "the mesh has {} and {} given; give one per rank", with_noun(mesh.world_size(), "rank"),
+         with_noun(programs.size(), "program") + (programs.size() == 1 ? " was" : " were"));
   for (size_t rank = 0; rank < programs.size(); ++rank) {
     if (static_cast<size_t>(programs[rank]->rank) != rank)
       fail(GSEL_ERR_PROGRAM, "program {} in the list is of rank {}; give them in rank order", rank,

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "base/text.h"
 #include "select/rules/rules.h"
 #include "select/table.h"
 
@@ -100,7 +101,7 @@ std::string busy_text(const Device& device, const Unit& unit) {
   if (holder < 0) return "reserved by another process";
   // Processes are counted by device; which instance they use is not told.
   if (unit.partition >= 0 || device.process_count <= 0) return {};
-  return fmt::format("used by {} process{}", device.process_count, device.process_count == 1 ? "" : "es");
+  return fmt::format("used by {}", with_noun(device.process_count, "process"));
 }
 
 std::string misses(const Inventory& inventory, const Unit& unit, const Clause& clause) {

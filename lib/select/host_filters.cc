@@ -4,6 +4,7 @@
 #include <set>
 
 #include "base/nearest.h"
+#include "base/text.h"
 #include "select/hosts.h"
 
 namespace gsel {
@@ -18,7 +19,7 @@ int64_t accelerators_of(const Inventory& inventory, const Host& host) {
 }
 
 std::string accelerators_text(int64_t count) {
-  return count == 0 ? "no accelerator" : fmt::format("{} accelerator{}", count, count == 1 ? "" : "s");
+  return count == 0 ? "no accelerator" : with_noun(count, "accelerator");
 }
 
 // What a filter names: whole hosts, and devices by host and slot, each with its token.

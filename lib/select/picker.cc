@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <set>
 
+#include "base/text.h"
+
 namespace gsel {
 namespace {
 
@@ -103,8 +105,7 @@ void Picker::refuse_range(int32_t host, const Token& token, const std::string& w
                           const char* form) const {
   if (count == 0) refuse(GSEL_ERR_OUT_OF_RANGE, input_, token, fmt::format("{} has no {}", on_host(host), what));
   refuse(GSEL_ERR_OUT_OF_RANGE, input_, token,
-         fmt::format("{0} has {1} {2}{3}, {4}:0 to {4}:{5}", on_host(host), count, what, count == 1 ? "" : "s", form,
-                     count - 1));
+         fmt::format("{0} has {1}, {2}:0 to {2}:{3}", on_host(host), with_noun(count, what), form, count - 1));
 }
 
 // Indexes count all accelerators of the host in bus order, whatever is visible or asked for.

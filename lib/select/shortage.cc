@@ -3,6 +3,7 @@
 
 #include <fmt/ranges.h>
 
+#include "base/text.h"
 #include "select/rules/rules.h"
 
 namespace gsel {
@@ -45,7 +46,7 @@ std::string Shortage::hidden() const {
 }
 
 std::string Shortage::count(size_t found) const {
-  return fmt::format("{} of {} accelerators {} visible and fitting{}", found, scene_.accelerators.size(),
+  return fmt::format("{} of {} {} visible and fitting{}", found, with_noun(scene_.accelerators.size(), "accelerator"),
                      found == 1 ? "is" : "are", hidden());
 }
 

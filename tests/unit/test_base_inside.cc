@@ -1,10 +1,12 @@
-// test_base_inside.cc: errors with causes, exceptions at the wall, the growth rule of structs, log lines.
+// test_base_inside.cc: errors with causes, exceptions at the wall, the growth rule of structs, log lines, numbers in
+// messages.
 #include <new>
 #include <stdexcept>
 
 #include "base/guard.h"
 #include "base/log.h"
 #include "base/options.h"
+#include "base/text.h"
 #include "support/check.h"
 
 namespace {
@@ -153,6 +155,29 @@ void log_lines_reach_the_sink_up_to_its_level(void**) {
   assert_int_equal(seen.lines, 1);
 }
 
+void a_number_and_its_noun_agree(void**) {
+  const struct {
+    int64_t n;
+    const char *noun, *expected;
+  } rows[] = {{1, "rank", "1 rank"},         {2, "rank", "2 ranks"},
+              {0, "rank", "0 ranks"},        {1, "process", "1 process"},
+              {8, "process", "8 processes"}, {3, "batch", "3 batches"},
+              {2, "entry", "2 entries"},     {2, "key", "2 keys"},
+              {-1, "byte", "-1 bytes"},      {2, "micro-batch", "2 micro-batches"},
+              {2, "box", "2 boxes"}};
+  for (const auto& row : rows) assert_string_equal(gsel::with_noun(row.n, row.noun).c_str(), row.expected);
+}
+
+void seconds_are_told_as_they_were_given(void**) {
+  const struct {
+    double seconds;
+    const char* expected;
+  } rows[] = {{0.1 + 0.2, "0.3 s"},  {60, "60 s"},      {0.25, "0.25 s"},
+              {1e9, "1000000000 s"}, {3600, "3600 s"},  {1.0 / 3, "0.333333 s"},
+              {123456, "123456 s"},  {1e-6, "1e-06 s"}, {0, "0 s"}};
+  for (const auto& row : rows) assert_string_equal(gsel::seconds_text(row.seconds).c_str(), row.expected);
+}
+
 }  // namespace
 
 int main() {
@@ -165,6 +190,8 @@ int main() {
       cmocka_unit_test(a_shorter_struct_is_read_with_zeros_for_what_it_lacks),
       cmocka_unit_test(a_longer_struct_is_read_when_its_unknown_tail_is_zero),
       cmocka_unit_test(a_struct_without_its_size_is_refused),
+      cmocka_unit_test(a_number_and_its_noun_agree),
+      cmocka_unit_test(seconds_are_told_as_they_were_given),
       cmocka_unit_test(log_lines_reach_the_sink_up_to_its_level),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);

@@ -6,6 +6,7 @@
 
 #include "base/nearest.h"
 #include "base/printable.h"
+#include "base/text.h"
 #include "program/schedule/schedule_rows.h"
 
 namespace gsel {
@@ -54,7 +55,7 @@ const Form& form_of(std::string_view name) {
 int32_t chunks_of(const Form& form, int32_t asked) {
   if (asked == 0 || form.any_chunks || asked == form.chunks) return asked == 0 ? form.chunks : asked;
   fail(GSEL_ERR_CONFIG, "schedule {} has {} of each rank, not {}; {}", form.name,
-       form.chunks == 1 ? "one stage" : fmt::format("{} stages", form.chunks), asked,
+       form.chunks == 1 ? "one stage" : with_noun(form.chunks, "stage"), asked,
        form.chunks == 1 ? "interleaved-1f1b and interleaved-zb have any number" : "leave chunks out");
 }
 
@@ -65,16 +66,17 @@ void check_rounds(const Form& form, const PipelineShape& shape) {
   while (microbatches_of_round(shape.ranks, fewer) == 0) --fewer;
   while (microbatches_of_round(shape.ranks, more) == 0) ++more;
   fail(GSEL_ERR_CONFIG,
-       "schedule {} cannot divide {} micro-batches over {} ranks: they do not go into {} rounds of equal size; {} or "
+       "schedule {} cannot divide {} over {}: they do not go into {} of equal size; {} or "
        "{} do",
-       form.name, m, shape.ranks, m / shape.ranks, fewer, more);
+       form.name, with_noun(m, "micro-batch"), with_noun(shape.ranks, "rank"), with_noun(m / shape.ranks, "round"),
+       fewer, more);
 }
 
 void check_enough(const Form& form, const PipelineShape& shape) {
   const int64_t least = static_cast<int64_t>(form.per_rank) * shape.ranks;
   if (shape.microbatches < least)
-    fail(GSEL_ERR_CONFIG, "schedule {} takes {} micro-batches or more over {} ranks, not {}; zb-v takes any number",
-         form.name, least, shape.ranks, shape.microbatches);
+    fail(GSEL_ERR_CONFIG, "schedule {} takes {} or more over {}, not {}; zb-v takes any number", form.name,
+         with_noun(least, "micro-batch"), with_noun(shape.ranks, "rank"), shape.microbatches);
 }
 
 void check_numbers(int32_t ranks, int32_t microbatches, int32_t chunks) {
@@ -87,12 +89,11 @@ void check_numbers(int32_t ranks, int32_t microbatches, int32_t chunks) {
 void check_size(const PipelineShape& shape) {
   const int64_t stages = static_cast<int64_t>(shape.ranks) * shape.chunks;
   if (stages > kMostStages)
-    fail(GSEL_ERR_CONFIG, "{} ranks with {} stages each were asked for; a schedule has at most {} stages", shape.ranks,
-         shape.chunks, kMostStages);
+    fail(GSEL_ERR_CONFIG, "{} with {} each were asked for; a schedule has at most {} stages",
+         with_noun(shape.ranks, "rank"), with_noun(shape.chunks, "stage"), kMostStages);
   if (stages * shape.microbatches > kMostCells)
-    fail(GSEL_ERR_CONFIG,
-         "{} stages with {} micro-batches were asked for; a schedule has at most {} micro-batches of {} stages", stages,
-         shape.microbatches, kMostCells / stages, stages);
+    fail(GSEL_ERR_CONFIG, "{0} with {1} were asked for; a schedule of {0} has at most {2}", with_noun(stages, "stage"),
+         with_noun(shape.microbatches, "micro-batch"), with_noun(kMostCells / stages, "micro-batch"));
 }
 
 char letter_of(int32_t kind) {

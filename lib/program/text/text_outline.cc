@@ -5,6 +5,7 @@
 
 #include "base/axis.h"
 #include "base/dtype.h"
+#include "base/text.h"
 #include "program/stages.h"
 #include "program/text/text_part.h"
 #include "program/verify/outline.h"
@@ -118,10 +119,11 @@ void OutlineReader::read_param() {
       p.partial_gradient = true;
     } else if (w.key() == "part") {
       p.part = read_part(lines_, w, 0);
-      check_part(lines_, w, p.part, p.n_elems, "elements");
+      check_part(lines_, w, p.part, p.n_elems, "element");
     } else if (w.key() == "rows") {
       p.rows = lines_.number(w, w.after_equals(), 1, p.n_elems);
-      if (p.n_elems % p.rows) lines_.refuse(i, fmt::format("{} elements are not {} equal rows", p.n_elems, p.rows));
+      if (p.n_elems % p.rows)
+        lines_.refuse(i, fmt::format("{} cannot be cut into {} equal rows", with_noun(p.n_elems, "element"), p.rows));
     } else if (w.key() == "dtype") {
       p.dtype = read_dtype(w, w.after_equals(), {GSEL_F32, GSEL_BF16, GSEL_F16});
     } else {
@@ -157,7 +159,7 @@ void OutlineReader::read_value() {
   }
   if ((v.placement == Placement::shard) == v.part.is_whole())
     lines_.refuse_at(v.part.is_whole() ? placement : part, "placement=shard and part= go together");
-  if (!v.part.is_whole()) check_part(lines_, part, v.part, v.sample_bytes, "bytes of a sample");
+  if (!v.part.is_whole()) check_part(lines_, part, v.part, v.sample_bytes, "byte", " of a sample");
   bound_bytes(v.is_scalar ? 0 : v.sample_bytes, 0);
   program_.values.push_back(std::move(v));
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/text.h"
 
 namespace gsel {
 namespace {
@@ -43,10 +44,11 @@ Share read_part(const TextLines& lines, const Word& word, int32_t first_dim) {
   return part;
 }
 
-void check_part(const TextLines& lines, const Word& word, const Share& part, int64_t amount, const char* unit) {
+void check_part(const TextLines& lines, const Word& word, const Share& part, int64_t amount, const char* noun,
+                const char* of) {
   if (const int64_t pieces = part.size() * part.blocks; amount % pieces)
-    lines.refuse_at(word, fmt::format("{} {} are not {} equal pieces, which \"{}\" says are here", amount, unit, pieces,
-                                      word.text));
+    lines.refuse_at(word, fmt::format("{}{} cannot be cut into the {} equal pieces that \"{}\" says are here",
+                                      with_noun(amount, noun), of, pieces, word.text));
 }
 
 }  // namespace gsel

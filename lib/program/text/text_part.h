@@ -14,6 +14,7 @@ std::string text_of(const Share& part);
 // `word` is part=...; first_dim: the least that can be split.
 Share read_part(const TextLines& lines, const Word& word, int32_t first_dim);
 // Refused at the word unless `amount`, of elements or bytes, is made of as many equal pieces as the part.
-void check_part(const TextLines& lines, const Word& word, const Share& part, int64_t amount, const char* unit);
+void check_part(const TextLines& lines, const Word& word, const Share& part, int64_t amount, const char* noun,
+                const char* of = "");
 
 }  // namespace gsel

@@ -10,6 +10,7 @@
 #include <map>
 #include <set>
 
+#include "base/text.h"
 #include "program/timeline/timeline.h"
 
 namespace gsel {
@@ -142,8 +143,8 @@ void name_it(Chart& chart, const std::vector<Recorded>& recorded) {
   const std::string chunks = chart.chunks > 1 ? fmt::format(", {} chunks each", chart.chunks) : "",
                     replicas = coordinates.n_replicas > 1 ? fmt::format(", {} times", coordinates.n_replicas) : "";
   const double makespan = std::max(end - begin, 0.0);
-  chart.process_name = fmt::format("recorded: {} stages x {} micro-batches{}{}", coordinates.n_ranks,
-                                   microbatches.size(), chunks, replicas);
+  chart.process_name = fmt::format("recorded: {} x {}{}{}", with_noun(coordinates.n_ranks, "stage"),
+                                   with_noun(microbatches.size(), "micro-batch"), chunks, replicas);
   chart.title = fmt::format("{}: bubble {:.1f} % of makespan", chart.process_name,
                             makespan > 0 ? (makespan - busiest) / makespan * 100 : 0.0);
   chart.details = fmt::format("makespan {:.3f} ms, busiest rank {:.3f} ms, from the first forward to the last backward",

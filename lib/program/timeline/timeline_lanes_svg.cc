@@ -8,6 +8,7 @@
 #include <map>
 #include <set>
 
+#include "base/text.h"
 #include "program/timeline/timeline_svg.h"
 
 namespace gsel {
@@ -78,8 +79,8 @@ class Picture {
   std::string heading() const {
     std::set<int32_t> processes;
     for (const Lane& lane : timeline_.lanes) processes.insert(lane.process);
-    return fmt::format("<text class=\"text\" x=\"12\" y=\"24\" font-size=\"14\">{} rank{}, {}</text>\n",
-                       processes.size(), processes.size() == 1 ? "" : "s", milliseconds(length_));
+    return fmt::format("<text class=\"text\" x=\"12\" y=\"24\" font-size=\"14\">{}, {}</text>\n",
+                       with_noun(processes.size(), "rank"), milliseconds(length_));
   }
 
   std::string axis(double bottom) const {

@@ -10,6 +10,7 @@
 #include <set>
 
 #include "base/json_object.h"
+#include "base/text.h"
 
 namespace gsel {
 namespace {
@@ -110,8 +111,8 @@ Chart simulated_chart(JsonObject& root, size_t n_actions) {
     if (const auto peak = peaks.number(rank)) chart.rows[rank].peak = amount_text(*peak);
 
   const std::string chunks = chart.chunks > 1 ? fmt::format(", {} chunks each", chart.chunks) : "";
-  chart.process_name = fmt::format("{}, {} stages x {} micro-batches{}", schedule, rows.size(),
-                                   root.number("microbatches", 1, kMaxNumber, 1), chunks);
+  chart.process_name = fmt::format("{}, {} x {}{}", schedule, with_noun(rows.size(), "stage"),
+                                   with_noun(root.number("microbatches", 1, kMaxNumber, 1), "micro-batch"), chunks);
   chart.title =
       fmt::format("{}: bubble {} of makespan", chart.process_name, percent(root.real("bubble_of_makespan", 0, 1, 0)));
   chart.details = fmt::format("makespan {}, busiest rank {}, longest rank span {}{}; a hop takes {}",

@@ -6,6 +6,7 @@
 #include "base/axis.h"
 #include "base/dtype.h"
 #include "base/shard.h"
+#include "base/text.h"
 #include "program/stages.h"
 #include "program/verify/placements.h"
 
@@ -56,9 +57,9 @@ void check_parts(const Job& job, int32_t coordinate) {
   };
   if (mine.size() != first.size())
     refuse(
-        fmt::format("it has {} micro-batches and rank 0 has {}; all ranks of the data axis have equally many, of no "
+        fmt::format("it has {} and rank 0 has {}; all ranks of the data axis have equally many, of no "
                     "samples if need be",
-                    mine.size(), first.size()));
+                    with_noun(mine.size(), "micro-batch"), first.size()));
   for (size_t m = 0; m < mine.size(); ++m) {
     if (mine[m].whole != first[m].whole)
       refuse(fmt::format("micro-batch {} is a part of another one than on rank 0", m));

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/dtype.h"
+#include "base/text.h"
 #include "program/text/text_part.h"
 #include "program/text/text_words.h"
 
@@ -45,7 +46,8 @@ class Outline {
 
   void check_param(const ProgramParam& p) const {
     if (!is_sound(p.part) || (!p.part.is_whole() && p.n_elems % (p.part.size() * p.part.blocks)))
-      refuse("parameter \"{}\" has {} elements and is said to be {} of the whole", p.name, p.n_elems, text_of(p.part));
+      refuse("parameter \"{}\" has {} and is said to be {} of the whole", p.name, with_noun(p.n_elems, "element"),
+             text_of(p.part));
   }
 
   void check_value(const ProgramValue& v) const {
@@ -226,7 +228,7 @@ void check_pieces(std::span<const Program* const> programs, std::vector<Piece> P
   for (size_t i = 0; i + 1 < programs.size(); ++i) {
     const Program &a = *programs[i], &b = *programs[i + 1];
     if ((a.*pieces).size() != (b.*pieces).size())
-      refuse_pair(a, b, "their models have {} and {} {}s", (a.*pieces).size(), (b.*pieces).size(), kind);
+      refuse_pair(a, b, "their models have {} and {}", (a.*pieces).size(), with_noun((b.*pieces).size(), kind));
     for (size_t k = 0; k < (a.*pieces).size(); ++k) {
       const Piece &here = (a.*pieces)[k], &there = (b.*pieces)[k];
       const std::string what = fmt::format("{} \"{}\"", kind, here.name);
@@ -243,7 +245,7 @@ void check_pieces(std::span<const Program* const> programs, std::vector<Piece> P
 
 void check_layers(const Program& a, const Program& b) {
   if (a.layers.size() != b.layers.size())
-    refuse_pair(a, b, "their models have {} and {} layers", a.layers.size(), b.layers.size());
+    refuse_pair(a, b, "their models have {} and {}", a.layers.size(), with_noun(b.layers.size(), "layer"));
   for (size_t l = 0; l < a.layers.size(); ++l)
     if (a.layers[l] != b.layers[l]) refuse_pair(a, b, "layer \"{}\" differs", a.layers[l].name);
 }

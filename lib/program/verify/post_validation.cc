@@ -7,6 +7,7 @@
 
 #include "base/axis.h"
 #include "base/dtype.h"
+#include "base/text.h"
 
 namespace gsel {
 namespace {
@@ -212,8 +213,8 @@ void check_groups(const Validated& all) {
       const int32_t there = calls_before(*all.programs[other], all.ends[other])[axis];
       if (calls[axis] != there)
         refuse(program, all.ends[i],
-               fmt::format("{} calls of the {} group stand before it, and {} before that of rank {}", calls[axis],
-                           axis_name(axis), there, first));
+               fmt::format("{} of the {} group before it, and {} before that of rank {}",
+                           with_noun(calls[axis], "call"), axis_name(axis), there, first));
     }
   }
 }

@@ -6,6 +6,7 @@
 
 #include "base/axis.h"
 #include "base/dtype.h"
+#include "base/text.h"
 #include "program/redistribution.h"
 #include "program/shards.h"
 #include "program/stages.h"
@@ -275,7 +276,7 @@ void check_finished(const std::deque<Walker>& walkers) {
     if (stuck++ < kNamed)
       text += fmt::format("{}{}: waits for ever for {}", text.empty() ? "" : "; ", w.where_now(), w.waits_for());
   }
-  if (stuck > kNamed) text += fmt::format("; and {} more ranks", stuck - kNamed);
+  if (stuck > kNamed) text += fmt::format("; and {}", with_noun(stuck - kNamed, "more rank"));
   if (stuck) throw Error(GSEL_ERR_PROGRAM, text).about_rank(first);
 }
 

@@ -4,6 +4,7 @@
 
 #include "base/axis.h"
 #include "base/dtype.h"
+#include "base/text.h"
 #include "program/shards.h"
 #include "program/stages.h"
 #include "program/verify/walker.h"
@@ -43,8 +44,8 @@ void Walker::need_loss_reduced() const {
 void Walker::need_all_contributions(int32_t bucket) const {
   for (int32_t p : program_.buckets[bucket].params)
     if (pending_[p])
-      refuse(fmt::format("the gradient of parameter \"{}\" still lacks {} contributions", program_.params[p].name,
-                         pending_[p]));
+      refuse(fmt::format("the gradient of parameter \"{}\" still lacks {}", program_.params[p].name,
+                         with_noun(pending_[p], "contribution")));
 }
 
 std::string Walker::lacks(int32_t b) const {
@@ -61,8 +62,8 @@ std::string Walker::lacks_on_data_axis(int32_t b) const {
   if (shape.shards_state() || shape.owner >= 0) {
     if (!bucket.reduced) return fmt::format("the gradients of bucket {} are not reduced yet", b);
     if (bucket.uncovered)
-      return fmt::format("the gradients of bucket {} have {} contributions that no reduction has taken", b,
-                         bucket.uncovered);
+      return fmt::format("the gradients of bucket {} have {} that no reduction has taken", b,
+                         with_noun(bucket.uncovered, "contribution"));
   } else if (program_.mesh.size[GSEL_AXIS_DATA] > 1 && !bucket.summed[GSEL_AXIS_DATA]) {
     return fmt::format("the gradients of bucket {} are not reduced yet", b);
   }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "base/text.h"
 #include "select/compat/compat.h"
 #include "select/compat/numbers.h"
 #include "select/variables.h"
@@ -69,8 +70,7 @@ class Process {
     if (!rank) return first_idle(modules, fields);
     if (*rank >= static_cast<int64_t>(fields.size()))
       refuse(GSEL_ERR_RANK_OVERFLOW, {kRank, std::to_string(*rank)}, {std::to_string(*rank), 1, false},
-             fmt::format("IndexError: {} has {} entr{}", modules.shown(), fields.size(),
-                         fields.size() == 1 ? "y" : "ies"));
+             fmt::format("IndexError: {} has {}", modules.shown(), with_noun(fields.size(), "entry")));
     std::vector<Unit> taken;
     for (size_t i = 0; i < fields.size(); ++i) {
       if (static_cast<int64_t>(i) == *rank)

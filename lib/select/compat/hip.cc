@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <optional>
 
+#include "base/text.h"
 #include "select/compat/compat.h"
 #include "select/compat/numbers.h"
 #include "select/prefix_index.h"
@@ -173,8 +174,8 @@ Visible hip_runtime(const Group& group, const Environment& environment, Trace& t
     devices = Hip(group.inventory, devices, input, trace).read();
     hiding.push_back(input.shown());
     if (rocr && surfaced > 0 && devices.empty())
-      trace.warn(fmt::format("{} leaves nothing of the {} device{} that {} left: its indexes count from 0 among those",
-                             input.shown(), surfaced, surfaced == 1 ? "" : "s", kRocrMask));
+      trace.warn(fmt::format("{} leaves nothing of the {} that {} left: its indexes count from 0 among those",
+                             input.shown(), with_noun(surfaced, "device"), kRocrMask));
   }
   note_opencl(environment, trace);
 

@@ -5,6 +5,7 @@
 // src/lightning/fabric/utilities/device_parser.py and src/lightning/fabric/accelerators/{cpu,cuda,mps,xla}.py.
 #include <limits>
 
+#include "base/text.h"
 #include "select/compat/lightning_devices.h"
 #include "select/compat/torch_devices.h"
 
@@ -189,7 +190,7 @@ class Lightning {
     reading.processes = static_cast<int32_t>(processes);
     reading.hidden_by = "not the CPU";
     trace_.add("Lightning", devices_, {devices_.value, 1, false},
-               fmt::format("{} process{} on the CPU", processes, processes == 1 ? "" : "es"),
+               fmt::format("{} on the CPU", with_noun(processes, "process")),
                "devices= of the CPU accelerator counts processes");
     return reading;
   }

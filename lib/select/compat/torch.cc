@@ -7,6 +7,7 @@
 #include <optional>
 #include <unordered_set>
 
+#include "base/text.h"
 #include "select/compat/compat.h"
 #include "select/compat/numbers.h"
 #include "select/prefix_index.h"
@@ -157,8 +158,8 @@ void warn_of_identities(const Case& asked, const Group& group, Trace& trace) {
   for (size_t i = 0; i < group.size(); ++i)
     if (group.at(i).divided || !group.at(i).accessible) {
       trace.warn(fmt::format(
-          "torch counts {} through NVML, which knows neither MIG nor permissions; the CUDA runtime shows {} device{}",
-          unit_text(group.inventory, {group.devices[i], -1, -1}), runtime.size(), runtime.size() == 1 ? "" : "s"));
+          "torch counts {} through NVML, which knows neither MIG nor permissions; the CUDA runtime shows {}",
+          unit_text(group.inventory, {group.devices[i], -1, -1}), with_noun(runtime.size(), "device")));
       return;
     }
   bool guessed = false;
@@ -226,7 +227,7 @@ Reading read_amdsmi(const Case& asked, const Group& group, Trace& trace) {
   const char* name = rocm_mask(asked.environment, &count);
   if (!name && count > 0) {
     const Input input{kRocrMask, *find_variable(asked.environment, kRocrMask)};
-    trace.add(kTorchLayer, input, {input.value, 1, false}, fmt::format("the first {} devices", count),
+    trace.add(kTorchLayer, input, {input.value, 1, false}, fmt::format("the first {}", with_noun(count, "device")),
               "ROCR_VISIBLE_DEVICES alone is counted by its commas, its values are not looked at");
     trace.warn(
         fmt::format("{}: torch answers with as many devices as there are fields, whichever they are; the ROCm "

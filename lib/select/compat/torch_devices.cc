@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <array>
 
+#include "base/text.h"
+
 namespace gsel {
 
 const TorchBackend* torch_backend(const Inventory& inventory, int32_t host) {
@@ -34,12 +36,12 @@ std::vector<Unit> units_of_ranks(const std::vector<Unit>& visible, int64_t proce
                                  Trace& trace) {
   const int64_t there = static_cast<int64_t>(visible.size());
   if (processes > there)
-    trace.warn(
-        fmt::format("RANK_OVERFLOW: {} starts {} processes and they see {} device{}: local rank{} {} fail{} "
-                    "with \"CUDA error: invalid device ordinal\"",
-                    whose, processes, there, there == 1 ? "" : "s", processes - there == 1 ? "" : "s",
-                    processes - there == 1 ? fmt::format("{}", there) : fmt::format("{} to {}", there, processes - 1),
-                    processes - there == 1 ? "s" : ""));
+    trace.warn(fmt::format(
+        "RANK_OVERFLOW: {} starts {} and they see {}: local rank{} {} fail{} "
+        "with \"CUDA error: invalid device ordinal\"",
+        whose, with_noun(processes, "process"), with_noun(there, "device"), processes - there == 1 ? "" : "s",
+        processes - there == 1 ? fmt::format("{}", there) : fmt::format("{} to {}", there, processes - 1),
+        processes - there == 1 ? "s" : ""));
   return {visible.begin(), visible.begin() + static_cast<ptrdiff_t>(std::clamp<int64_t>(processes, 0, there))};
 }
 

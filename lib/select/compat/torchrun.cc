@@ -4,6 +4,7 @@
 // torch/distributed/elastic/agent/server/local_elastic_agent.py.
 #include <limits>
 
+#include "base/text.h"
 #include "select/compat/python_literal.h"
 #include "select/compat/torch_devices.h"
 
@@ -102,7 +103,7 @@ class Torchrun {
   }
 
   void note(int64_t count, const char* rule) {
-    trace_.add("torchrun", input_, whole(), fmt::format("{} process{}", count, count == 1 ? "" : "es"), rule);
+    trace_.add("torchrun", input_, whole(), with_noun(count, "process"), rule);
     trace_.add("torchrun", input_, whole(), "no change of visibility",
                "torchrun leaves the variables that hide devices as they are; each process takes device LOCAL_RANK");
   }

@@ -12,6 +12,7 @@
 #include "base/json_object.h"
 #include "base/printable.h"
 #include "base/read_file.h"
+#include "base/text.h"
 #include "select/inventory/inventory.h"
 #include "select/inventory/known.h"
 #include "select/inventory/names.h"
@@ -163,7 +164,7 @@ class DeviceNames {
     if (!link.is_text(field)) {
       const int32_t index = link.whole(field, kMaxInt, 0);
       if (static_cast<size_t>(index) >= count_)
-        link.refuse(field, fmt::format("is {}; the host has {} devices, counted from 0", index, count_));
+        link.refuse(field, fmt::format("is {}; the host has {}, counted from 0", index, with_noun(count_, "device")));
       return index;
     }
     const std::string text = link.text(field), pci = normalise_pci(text);

@@ -3,6 +3,7 @@
 // Source: Huawei's list of Ascend PCI device ids.
 #include <fmt/format.h>
 
+#include "base/text.h"
 #include "select/probe/probes.h"
 
 namespace gsel {
@@ -38,9 +39,8 @@ void probe_ascend(const FileTree& files, Found& found) {
   if (found.devices.size() == 1) found.devices[0].ordinal = 0;
   if (nodes >= found.devices.size()) return;
   for (Device& device : found.devices) device.accessible = nodes > 0;
-  found.notes.push_back(
-      fmt::format("Ascend: {} devices on the bus, {} in /dev; which of them may be used is not told by files",
-                  found.devices.size(), nodes));
+  found.notes.push_back(fmt::format("Ascend: {} on the bus, {} in /dev; which of them may be used is not told by files",
+                                    with_noun(found.devices.size(), "device"), nodes));
 }
 
 }  // namespace gsel

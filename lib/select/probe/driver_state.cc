@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "select/compat/compat.h"
 
 namespace gsel {
@@ -75,11 +76,11 @@ void check_driver_state(const Inventory& inventory, const Environment& environme
   std::sort(named.begin(), named.end());
   std::sort(visible.begin(), visible.end());
   if (named == visible) return;
-  throw Error(
-      GSEL_ERR_ALREADY_INITIALIZED,
-      fmt::format("CUDA_VISIBLE_DEVICES{}: names {} devices, and the CUDA driver of this process is up already "
-                  "with {} ({}); set the variable before the first CUDA call, or in a child process",
-                  mask ? "=" + printable(*mask) : " is unset", named.size(), seen->size(), fmt::join(*seen, ", ")))
+  throw Error(GSEL_ERR_ALREADY_INITIALIZED,
+              fmt::format("CUDA_VISIBLE_DEVICES{}: names {}, and the CUDA driver of this process is up already "
+                          "with {} ({}); set the variable before the first CUDA call, or in a child process",
+                          mask ? "=" + printable(*mask) : " is unset", with_noun(named.size(), "device"), seen->size(),
+                          fmt::join(*seen, ", ")))
       .at({"CUDA_VISIBLE_DEVICES", 0, mask ? 1 : 0, mask ? *mask : ""});
 }
 

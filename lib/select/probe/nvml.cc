@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "select/inventory/known.h"
 #include "select/probe/nvml_api.h"
 #include "select/probe/nvml_links.h"
@@ -115,7 +116,7 @@ void describe_partitions(const Api& api, Handle* handle, Device& device, Found& 
   }
   if (hidden)
     found.notes.push_back(
-        fmt::format("NVML: {} MIG instances of {} may not be used by this user", hidden, device.uuid));
+        fmt::format("NVML: {} of {} may not be used by this user", with_noun(hidden, "MIG instance"), device.uuid));
   else if (device.partitions.empty())
     found.notes.push_back(fmt::format("NVML: {} is in MIG mode and has no instances: it cannot be used", device.uuid));
 }

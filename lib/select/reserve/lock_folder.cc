@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/printable.h"
+#include "base/text.h"
 #include "base/uninterrupted.h"
 
 namespace gsel {
@@ -118,7 +119,8 @@ os::Fd LockFolder::hold_all(double seconds) const {
   const double deadline = os::now_seconds() + seconds;
   for (long wait_ns = kShortestWait_ns; !try_lock(file.get()); wait_ns = std::min(2 * wait_ns, kLongestWait_ns)) {
     if (os::now_seconds() >= deadline)
-      fail(GSEL_ERR_BUSY, "reservations: another process has kept {}/{} locked for {} s", path_, kAll, seconds);
+      fail(GSEL_ERR_BUSY, "reservations: another process has kept {}/{} locked for {}", path_, kAll,
+           seconds_text(seconds));
     const timespec wait{0, wait_ns};
     nanosleep(&wait, nullptr);
   }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "base/text.h"
 #include "select/identity.h"
 #include "select/rules/rules.h"
 #include "select/variables.h"
@@ -67,7 +68,7 @@ class MaskReader {
     if (count == 0) refuse(GSEL_ERR_OUT_OF_RANGE, input_, token, "this machine has no NVIDIA device");
     if (position >= static_cast<int64_t>(count))
       refuse(GSEL_ERR_OUT_OF_RANGE, input_, token,
-             fmt::format("this machine has {} NVIDIA device{}, 0 to {}", count, count == 1 ? "" : "s", count - 1));
+             fmt::format("this machine has {}, 0 to {}", with_noun(count, "NVIDIA device"), count - 1));
     if (numbered_.order.empty()) refuse(GSEL_ERR_AMBIGUOUS, input_, token, numbered_.why_not);
     return {numbered_.order[static_cast<size_t>(position)], -1, -1};
   }

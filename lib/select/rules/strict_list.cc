@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "base/text.h"
 #include "select/prefix_index.h"
 #include "select/rules/rules.h"
 
@@ -76,7 +77,7 @@ class Reader {
     if (count == 0) return fmt::format("no {} device", list_.label);
     const std::string named = list_.numbers.empty() ? (count == 1 ? "0 alone" : fmt::format("0 to {}", count - 1))
                                                     : fmt::format("{}", fmt::join(list_.numbers, ","));
-    return fmt::format("{} {} device{}, {}", count, list_.label, count == 1 ? "" : "s", named);
+    return fmt::format("{}, {}", with_noun(count, fmt::format("{} device", list_.label)), named);
   }
 
   int32_t by_uuid(const Token& token) {

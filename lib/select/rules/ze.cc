@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "base/text.h"
 #include "select/rules/oneapi_selector.h"
 #include "select/rules/rules.h"
 #include "select/variables.h"
@@ -79,9 +80,9 @@ class Mask {
                          "set {}=COMPOSITE",
                          hierarchy_name(cards_.hierarchy()), kZeHierarchy));
     if (tile >= cards_.tiles_at(index))
-      refuse(GSEL_ERR_OUT_OF_RANGE, input_, token,
-             fmt::format("{} has {} tile{}", unit_text(inventory_, cards_.at(index)), cards_.tiles_at(index),
-                         cards_.tiles_at(index) == 1 ? "" : "s"));
+      refuse(
+          GSEL_ERR_OUT_OF_RANGE, input_, token,
+          fmt::format("{} has {}", unit_text(inventory_, cards_.at(index)), with_noun(cards_.tiles_at(index), "tile")));
     const Unit unit{cards_.at(index).device, -1, static_cast<int32_t>(tile)};
     if (cards_.is_enabled(index, unit.tile)) refuse_again(unit, token);
     cards_.enable_tile(index, unit.tile);
@@ -95,8 +96,8 @@ class Mask {
 
   std::string count_text() const {
     if (cards_.size() == 0) return "this machine has no Intel device";
-    return fmt::format("this machine has {} Intel device{} in the {} hierarchy, {}", cards_.size(),
-                       cards_.size() == 1 ? "" : "s", hierarchy_name(cards_.hierarchy()),
+    return fmt::format("this machine has {} in the {} hierarchy, {}", with_noun(cards_.size(), "Intel device"),
+                       hierarchy_name(cards_.hierarchy()),
                        cards_.size() == 1 ? "0 alone" : fmt::format("0 to {}", cards_.size() - 1));
   }
 
@@ -121,9 +122,11 @@ std::vector<Unit> apply_selector(const Inventory& inventory, const std::vector<Z
                                  const std::string* mask, Trace& trace) {
   const std::vector<SelectorTarget> targets = parse_selector(input);
   const bool masked = mask && !mask->empty();
-  const std::string left =
-      fmt::format("{}{} device{}", masked ? Input{kZeMask, *mask}.shown() + " left " : "there are ", roots.size(),
-                  roots.size() == 1 ? "" : "s");
+  const std::string left = fmt::format("{}{}",
+                                       masked              ? Input{kZeMask, *mask}.shown() + " left "
+                                       : roots.size() == 1 ? "there is "
+                                                           : "there are ",
+                                       with_noun(roots.size(), "device"));
   for (const SelectorTarget& target : targets) {
     for (const std::string& number : target.as_written)
       if (!is_number(number)) refuse(GSEL_ERR_SYNTAX, input, target.token, "decimal digits are needed for a number");
@@ -132,7 +135,7 @@ std::vector<Unit> apply_selector(const Inventory& inventory, const std::vector<Z
     if (index >= roots.size()) refuse(masked ? GSEL_ERR_CONFLICT : GSEL_ERR_OUT_OF_RANGE, input, target.token, left);
     if (target.part && static_cast<size_t>(*target.part) >= roots[index].parts.size())
       refuse(GSEL_ERR_OUT_OF_RANGE, input, target.token,
-             fmt::format("device {} can be parted into {} sub-devices", index, roots[index].parts.size()));
+             fmt::format("device {} can be parted into {}", index, with_noun(roots[index].parts.size(), "sub-device")));
   }
   std::vector<Unit> out = select_by(targets, roots, input, inventory, trace);
   if (out.empty() && !roots.empty()) trace.warn(fmt::format("{} leaves SYCL no Level Zero device", input.shown()));
