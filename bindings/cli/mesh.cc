@@ -33,17 +33,14 @@ std::string value_of(const gsel_config* config, const std::string& key) {
 }
 
 int32_t ranks_of(const gsel_config* config) {
-  int64_t ranks = 1;
-  for (gsel_axis axis = 0; axis < gsel_axis_count(); ++axis) {
-    const std::string key = std::string("mesh.") + gsel_axis_name(axis), size = value_of(config, key);
-    if (size == "auto")
-      refuse(GSEL_ERR_ARG, key + " is \"auto\", which follows from the number of ranks; give it with --ranks");
-    ranks = std::min<int64_t>(ranks * std::stoll(size), int64_t{kMostRanks} + 1);
-  }
-  if (ranks > kMostRanks)
+  const MeshRanks ranks = ranks_of_mesh(config, kMostRanks);
+  if (!ranks.automatic.empty())
+    refuse(GSEL_ERR_ARG,
+           ranks.automatic + " is \"auto\", which follows from the number of ranks; give it with --ranks");
+  if (ranks.product > kMostRanks)
     refuse(GSEL_ERR_ARG, "the sizes of the mesh multiply to more than " + std::to_string(kMostRanks) +
                              " ranks, the most that can be shown");
-  return static_cast<int32_t>(ranks);
+  return static_cast<int32_t>(ranks.product);
 }
 
 gsel_mesh resolved(const gsel_config* config, int32_t ranks) {

@@ -1,9 +1,9 @@
 // run.cc: `gsel run`: how many ranks, and what stands in the environment of each.
 #include <sys/resource.h>
 
-#include <cstdlib>
 #include <filesystem>
 
+#include "axes.h"
 #include "client.h"
 #include "commands.h"
 #include "job.h"
@@ -27,17 +27,6 @@ Handle<gsel_config> load_config(const RunOptions& options) {
   const gsel_str path = options.given("--config") ? borrow(options.config) : gsel_str{nullptr, 0};
   check(gsel_config_load(path, &config, &error), &error);
   return Handle<gsel_config>(config);
-}
-
-// The product of the mesh when no axis is "auto", else 1.
-int64_t ranks_of_mesh(const gsel_config* config) {
-  int64_t product = 1;
-  for (const char* key : {"mesh.tensor", "mesh.data", "mesh.pipeline"}) {
-    const int64_t size = std::atoll(text(gsel_config_get(config, gsel_str_from(key))).c_str());
-    if (size < 1) return 1;
-    product = std::min(product * size, kMaxRanks + 1);
-  }
-  return product;
 }
 
 // `from` is what asked for so many.
@@ -167,7 +156,7 @@ std::vector<Place> places(const RunOptions& options, const Environment& shared, 
 int run_ranks(const RunOptions& options) {
   const auto config = load_config(options);
   const bool counted = options.given("-n");
-  const int64_t ranks = counted ? whole_number("-n", options.ranks) : ranks_of_mesh(config.get());
+  const int64_t ranks = counted ? whole_number("-n", options.ranks) : ranks_of_mesh(config.get(), kMaxRanks).product;
   check_limits(ranks, counted ? "-n " + options.ranks : "the sizes of [mesh] in the config", options.tag_output);
   if (options.on_failure != "end" && options.on_failure != "continue")
     refuse(GSEL_ERR_ARG, "--on-failure " + options.on_failure + ": end or continue is needed");
@@ -207,7 +196,8 @@ Command run_command(CommandLine& line, std::vector<std::string> program) {
       "Standard input goes to rank 0 unless it is a terminal. The exit status is that of the first rank that\n"
       "failed, 128 + signal when it was killed; the others are ended then, or go on (--on-failure continue).");
   options->parser = parser;
-  parser.option("-n", options->ranks, "N", "Ranks; default: the product of [mesh] in the config, else 1");
+  parser.option("-n", options->ranks, "N",
+                "Ranks; default: the product of the sizes of [mesh] in the config, where \"auto\" counts as 1");
   parser.option("--config", options->config, "FILE", "gsel.toml for the ranks, as GSEL_CONFIG");
   parser.option("--devices", options->devices, "SPEC", "Give each rank one of these devices; see gsel resolve");
   parser.option("--inventory", options->inventory, "FILE", "Select on the machine of this file, and not on this one");

@@ -9,8 +9,13 @@ const char* axis_name(gsel_axis axis) {
   return is_axis(axis) ? names[axis] : "unknown";
 }
 
-const char* axis_names() {
-  return "tensor, context, data, pipeline";
+const std::string& axis_names() {
+  static const std::string names = [] {
+    std::string all;
+    for (gsel_axis axis : kInnerToOuter) all += std::string(all.empty() ? "" : ", ") + axis_name(axis);
+    return all;
+  }();
+  return names;
 }
 
 }  // namespace gsel

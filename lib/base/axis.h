@@ -4,6 +4,7 @@
 #include <gsel/types.h>
 
 #include <array>
+#include <string>
 
 namespace gsel {
 
@@ -27,6 +28,6 @@ constexpr bool shares_layers(gsel_axis axis) {
 const char* axis_name(gsel_axis axis);
 
 // "tensor, context, data, pipeline": for messages.
-const char* axis_names();
+const std::string& axis_names();
 
 }  // namespace gsel

@@ -1,11 +1,13 @@
 // base/config.cc: see config.h. Defaults, files and the mesh; the text of a file is read in config_parse.cc.
 #include "base/config.h"
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "base/config_keys.h"
 #include "base/printable.h"
 #include "base/read_file.h"
+#include "base/text.h"
 
 namespace gsel {
 namespace {
@@ -13,7 +15,10 @@ namespace {
 // Above what the parser takes, which says more of a text that is too long.
 constexpr size_t kMaxFileBytes = 1024 * 1024;
 
-constexpr const char* kSizes[kAxes] = {"mesh.tensor", "mesh.data", "mesh.pipeline", "mesh.context"};
+// "mesh.tensor"
+std::string size_key(gsel_axis axis) {
+  return fmt::format("mesh.{}", axis_name(axis));
+}
 
 // a * b, or -1 when that is more than any number of ranks.
 int64_t times(int64_t a, int64_t b) {
@@ -34,7 +39,7 @@ Product product_of(const Config& config, gsel_axis left_out) {
   Product product;
   for (gsel_axis axis : kInnerToOuter) {
     if (axis == left_out || (axis == GSEL_AXIS_CONTEXT && config.mesh[axis] == 1)) continue;
-    names += fmt::format("{}{}", names.empty() ? "" : " * ", kSizes[axis]);
+    names += fmt::format("{}{}", names.empty() ? "" : " * ", size_key(axis));
     numbers += fmt::format("{}{}", numbers.empty() ? "" : " * ", config.mesh[axis]);
     product.value = times(product.value, config.mesh[axis]);
   }
@@ -46,7 +51,7 @@ Product product_of(const Config& config, gsel_axis left_out) {
 // Where to point when sizes do not fit: the first size above 1 that stood in the file.
 Place place_of_mesh(const Config& config) {
   for (gsel_axis axis = 0; axis < kAxes; ++axis)
-    if (config.mesh[axis] > 1 && config.place_of(kSizes[axis]).line > 0) return config.place_of(kSizes[axis]);
+    if (const Place place = config.place_of(size_key(axis)); config.mesh[axis] > 1 && place.line > 0) return place;
   return config.place_of("mesh.data");
 }
 
@@ -57,10 +62,12 @@ Place place_of_mesh(const Config& config) {
 
 // " or mesh.data = 4" when changing one size alone would fit, the data axis preferred.
 std::string one_change(const Config& config, int32_t world_size) {
-  for (gsel_axis axis : {GSEL_AXIS_DATA, GSEL_AXIS_TENSOR, GSEL_AXIS_CONTEXT, GSEL_AXIS_PIPELINE}) {
+  auto axes = kInnerToOuter;
+  std::stable_partition(axes.begin(), axes.end(), [](gsel_axis axis) { return axis == GSEL_AXIS_DATA; });
+  for (gsel_axis axis : axes) {
     if (axis == GSEL_AXIS_CONTEXT && config.mesh[axis] == 1) continue;
     const int64_t others = product_of(config, axis).value;
-    if (others > 0 && world_size % others == 0) return fmt::format(" or {} = {}", kSizes[axis], world_size / others);
+    if (others > 0 && world_size % others == 0) return fmt::format(" or {} = {}", size_key(axis), world_size / others);
   }
   return {};
 }
@@ -104,12 +111,13 @@ std::array<int32_t, kAxes> resolve_mesh(const Config& config, int32_t world_size
     if (config.mesh[axis] == 0) automatic = axis;
   const Product product = product_of(config, automatic);
   if (automatic >= 0 && (product.value < 1 || world_size % product.value != 0))
-    reject_mesh(config, fmt::format("{} does not divide {} ranks; sizes that do, or another number of ranks, would do",
-                                    product.text, world_size));
+    reject_mesh(config, fmt::format("{} does not divide {}; sizes that do, or another number of ranks, would do",
+                                    product.text, with_noun(world_size, "rank")));
   if (automatic < 0 && product.value != world_size) {
     const bool possible = product.value > 0 && product.value <= INT32_MAX;
-    reject_mesh(config, fmt::format("{}, but there are {} ranks; {}{} would do", product.text, world_size,
-                                    possible ? fmt::format("{} ranks", product.value) : "smaller sizes",
+    reject_mesh(config, fmt::format("{}, but there {} {}; {}{} would do", product.text, world_size == 1 ? "is" : "are",
+                                    with_noun(world_size, "rank"),
+                                    possible ? with_noun(product.value, "rank") : "smaller sizes",
                                     one_change(config, world_size)));
   }
   std::array<int32_t, kAxes> sizes{};

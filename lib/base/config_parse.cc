@@ -182,8 +182,9 @@ class Reader {
       config_.strategy[axis] = read_plugin(*table, place);
       return;
     }
-    reject_unknown(table ? "section" : "key", place,
-                   {"strategy.tensor", "strategy.context", "strategy.data", "strategy.pipeline"});
+    std::vector<std::string> names;
+    for (gsel_axis axis : kInnerToOuter) names.push_back(fmt::format("strategy.{}", axis_name(axis)));
+    reject_unknown(table ? "section" : "key", place, {names.begin(), names.end()});
   }
 
   // Shares of the coordinates of an axis: [2, 1].
@@ -246,7 +247,10 @@ class Reader {
   // At most one size is "auto"; the data axis is it unless the file names another.
   void check_auto() {
     const ConfigKey* found = nullptr;
-    for (const char* name : {"mesh.tensor", "mesh.context", "mesh.pipeline", "mesh.data"}) {
+    auto axes = kInnerToOuter;
+    std::stable_partition(axes.begin(), axes.end(), [](gsel_axis axis) { return axis != GSEL_AXIS_DATA; });
+    for (gsel_axis axis : axes) {
+      const std::string name = fmt::format("mesh.{}", axis_name(axis));
       if (config_.texts.find(name)->second != "auto") continue;
       const ConfigKey* key = find_config_key(name);
       const Place place = config_.place_of(name);

@@ -478,9 +478,19 @@ static void the_config_gives_the_number_of_ranks_and_its_path(void** state) {
   char line[512];
   snprintf(line, sizeof line, "4 %s/gsel.toml\n", dir);
   check_part(out, line);
-  write_file("gsel.toml", "[mesh]\ntensor = 2\n");
+  /* each axis that the library has counts; the size that is "auto" counts as 1 */
+  for (gsel_axis axis = 0; axis < gsel_axis_count(); ++axis) {
+    snprintf(line, sizeof line, "[mesh]\n%s = 3\n", gsel_axis_name(axis));
+    write_file("gsel.toml", line);
+    check_gsel("run --config gsel.toml -- sh -c 'test $RANK != 2 || echo $WORLD_SIZE'", 0);
+    if (strcmp(out, "3\n") != 0) fail_msg("%s = 3: expected 3 ranks, got: %s", gsel_axis_name(axis), out);
+  }
+  write_file("gsel.toml", "[mesh]\n");
   check_gsel("run --config gsel.toml -- sh -c 'echo $WORLD_SIZE'", 0);
   assert_string_equal(out, "1\n");
+  write_file("gsel.toml", "[mesh]\ntensor = 9223372036854775807\npipeline = 9223372036854775807\n");
+  check_gsel("run --config gsel.toml -- true", 2);
+  check_part(err, "the sizes of [mesh] in the config: ranks of one host join through shared memory, at most 256 ranks");
   write_file("gsel.toml", "[select]\ndevices = \"cpu\"\n");
   check_gsel("run --config gsel.toml -- sh -c 'echo ${CUDA_VISIBLE_DEVICES-unset}'", 0);
   assert_string_equal(out, "\n");

@@ -34,6 +34,17 @@ static void the_number_of_ranks_follows_where_no_size_is_auto(void** state) {
   check_gsel("mesh four.toml", 0);
   check_part(out, "4 ranks,");
   check_part(out, "data      1     -       each rank by itself\n");
+  write_file("context.toml", "[mesh]\ncontext = 2\ndata = 2\n");
+  check_gsel("mesh context.toml", 0);
+  check_part(out,
+             "axis      size  plugin  groups of ranks\n"
+             "tensor    1     -       each rank by itself\n"
+             "context   2     -       0 1 | 2 3\n"
+             "data      2     -       0 2 | 1 3\n"
+             "pipeline  1     -       each rank by itself\n");
+  write_file("many.toml", "[mesh]\ntensor = 9223372036854775807\ndata = 3\npipeline = 9223372036854775807\n");
+  check_gsel("mesh many.toml", 2);
+  check_part(err, "the sizes of the mesh multiply to more than 65536 ranks");
   check_gsel("mesh", 2);
   check_part(err, "mesh.data is \"auto\", which follows from the number of ranks; give it with --ranks");
 }
