@@ -34,8 +34,7 @@ GSEL_EXTERN_C_BEGIN
 
 /* Opens the definition of the exported symbol; an initialiser of gsel_plugin_v1 follows. */
 #ifdef __cplusplus
-#define GSEL_PLUGIN_DEFINE \
-  extern "C" __attribute__((visibility("default"))) const struct gsel_plugin_v1 gsel_plugin_v1
+#define GSEL_PLUGIN_DEFINE extern "C" __attribute__((visibility("default"))) const struct gsel_plugin_v1 gsel_plugin_v1
 #else
 #define GSEL_PLUGIN_DEFINE __attribute__((visibility("default"))) const struct gsel_plugin_v1 gsel_plugin_v1
 #endif
@@ -45,10 +44,10 @@ typedef struct gsel_host_v1 {
   uint32_t struct_size;
   uint32_t abi_minor;
   /* Writes a line to the host's log sink. */
-  void (*log)(int32_t level, const char *component, const char *line);
+  void (*log)(int32_t level, const char* component, const char* line);
   /* Makes an error object to return through a `gsel_error **err`. It is NULL when memory is out; the status is still
    * that of an error. */
-  gsel_error *(*error_new)(gsel_status code, const char *message);
+  gsel_error* (*error_new)(gsel_status code, const char* message);
 } gsel_host_v1;
 
 /* What the plugin exports under the name "gsel_plugin_v1". It is only a struct tag, because in C a type name and a
@@ -56,17 +55,17 @@ typedef struct gsel_host_v1 {
 struct gsel_plugin_v1 {
   uint32_t struct_size;
   uint32_t reserved;
-  uint32_t abi_major;      /* GSEL_PLUGIN_ABI_MAJOR the plugin was built with */
+  uint32_t abi_major; /* GSEL_PLUGIN_ABI_MAJOR the plugin was built with */
   uint32_t abi_minor;
-  int32_t kind;            /* GSEL_PLUGIN_*; 2 was a table that is no more */
+  int32_t kind; /* GSEL_PLUGIN_*; 2 was a table that is no more */
   int32_t reserved2;
-  const char *name;        /* how a config file names it: lower case letters, digits, '_' */
-  const char *version;
-  const char *build;       /* compiler, date, anything; shown to people */
-  const void *table;       /* gsel_strategy_v1, gsel_device_v1 or gsel_transport_v1, by kind */
+  const char* name; /* how a config file names it: lower case letters, digits, '_' */
+  const char* version;
+  const char* build; /* compiler, date, anything; shown to people */
+  const void* table; /* gsel_strategy_v1, gsel_device_v1 or gsel_transport_v1, by kind */
   /* Optional. Returns 0 when the plugin cannot run here, and writes the reason to reason[capacity]; otherwise a score,
-   * higher is better. It is cheap and has no side effects. */
-  int32_t (*probe)(const gsel_host_v1 *host, char *reason, size_t capacity);
+   * higher is better. Cheap; runs only when the plugin is asked for, and may load and start what the plugin needs. */
+  int32_t (*probe)(const gsel_host_v1* host, char* reason, size_t capacity);
 };
 
 /* ---- strategies ---------------------------------------------------------------------------------------- */
@@ -78,13 +77,13 @@ struct gsel_plugin_v1 {
 #define GSEL_OPTION_BOOLEAN 3
 #define GSEL_OPTION_TEXT 4
 typedef struct gsel_option_v1 {
-  uint32_t struct_size;        /* the same in each option of a list: the distance between them */
-  int32_t type;                /* GSEL_OPTION_* */
-  const char *name;
-  const char *help;            /* with the unit */
+  uint32_t struct_size; /* the same in each option of a list: the distance between them */
+  int32_t type;         /* GSEL_OPTION_* */
+  const char* name;
+  const char* help; /* with the unit */
   double minimum;
   double maximum;
-  const char *default_text;    /* as it would stand in the file */
+  const char* default_text; /* as it would stand in the file */
 } gsel_option_v1;
 
 /* A pass: the call of one plugin's `compile`, which rewrites a program for one axis. Owned by the host and valid during
@@ -110,18 +109,18 @@ typedef struct gsel_bucket_options {
 
 typedef struct gsel_value_info {
   uint32_t struct_size;
-  uint32_t flags;              /* GSEL_VALUE_* of gsel/model.h */
-  const char *name;
-  int64_t sample_bytes;        /* of one sample; of a scalar, its bytes */
-  int32_t producer;            /* layer, -1 for an input */
+  uint32_t flags; /* GSEL_VALUE_* of gsel/model.h */
+  const char* name;
+  int64_t sample_bytes; /* of one sample; of a scalar, its bytes */
+  int32_t producer;     /* layer, -1 for an input */
   int32_t needs_gradient;
-  int32_t placement;           /* this and the fields below as the model declares them, see gsel_value_options */
+  int32_t placement; /* this and the fields below as the model declares them, see gsel_value_options */
   int32_t shard_dim;
   int32_t shard_granularity;
   int32_t shard_blocks;
   int32_t sequence_dim;
   int32_t n_dims;
-  const int64_t *dims;         /* [n_dims] of one sample, whole */
+  const int64_t* dims; /* [n_dims] of one sample, whole */
 } gsel_value_info;
 
 /* A micro-batch: samples [first, first + count) of the step's batch. Every rank of the data axis has equally many
@@ -136,47 +135,47 @@ typedef struct gsel_microbatch_info {
 
 typedef struct gsel_param_info {
   uint32_t struct_size;
-  uint32_t flags;              /* GSEL_PARAM_* of gsel/model.h */
-  const char *name;
+  uint32_t flags; /* GSEL_PARAM_* of gsel/model.h */
+  const char* name;
   int64_t n_elems;
-  int32_t dtype;               /* as it is kept; gradients are f32 */
-  int32_t absent;              /* 1: no layer of this rank's stages uses it; no bucket of this rank may hold it */
-  int32_t tie;                 /* all parameters of a bucket have the same tie. -1 for most parameters. Parameters that
-                                * the same two or more pipeline ranks hold have a number in common; so do parameters
-                                * whose gradients are partial on the ranks that share layers */
-  int32_t shard;               /* this and the fields below as the model declares them, see gsel_param_options */
+  int32_t dtype;  /* as it is kept; gradients are f32 */
+  int32_t absent; /* 1: no layer of this rank's stages uses it; no bucket of this rank may hold it */
+  int32_t tie;    /* all parameters of a bucket have the same tie. -1 for most parameters. Parameters that
+                   * the same two or more pipeline ranks hold have a number in common; so do parameters
+                   * whose gradients are partial on the ranks that share layers */
+  int32_t shard;  /* this and the fields below as the model declares them, see gsel_param_options */
   int32_t shard_dim;
   int32_t shard_blocks;
   int32_t shard_granularity;
   int32_t n_dims;
-  const int64_t *dims;         /* [n_dims] whole */
+  const int64_t* dims; /* [n_dims] whole */
 } gsel_param_info;
 
 /* What a layer's backward has to produce, and how it may run; see gsel_layer_options. */
 #define GSEL_BACKWARD_PRODUCES_INPUT 1u  /* gradients of inputs */
 #define GSEL_BACKWARD_PRODUCES_WEIGHT 2u /* gradients of parameters */
-#define GSEL_BACKWARD_IN_HALVES 4u /* it has backward_input and backward_weight */
-#define GSEL_BACKWARD_IN_ONE 8u    /* it has the fused backward */
+#define GSEL_BACKWARD_IN_HALVES 4u       /* it has backward_input and backward_weight */
+#define GSEL_BACKWARD_IN_ONE 8u          /* it has the fused backward */
 
 typedef struct gsel_layer_info {
   uint32_t struct_size;
-  uint32_t flags;              /* GSEL_LAYER_* of gsel/model.h */
-  const char *name;
-  const int32_t *inputs;       /* value ids */
-  const int32_t *outputs;
-  const int32_t *params;       /* parameter ids */
+  uint32_t flags; /* GSEL_LAYER_* of gsel/model.h */
+  const char* name;
+  const int32_t* inputs; /* value ids */
+  const int32_t* outputs;
+  const int32_t* params; /* parameter ids */
   int32_t n_inputs;
   int32_t n_outputs;
   int32_t n_params;
-  int32_t redistributes;       /* 1: a layer of the host, which brings a value to another placement */
+  int32_t redistributes;           /* 1: a layer of the host, which brings a value to another placement */
   uint64_t backward_unread_params; /* bit i: neither backward_input nor backward reads params[i]; backward_weight reads
                                     * none */
-  uint32_t backward;           /* GSEL_BACKWARD_* */
-  int32_t stage;               /* of the pipeline, see set_stages; 0 before set_stages */
+  uint32_t backward;               /* GSEL_BACKWARD_* */
+  int32_t stage;                   /* of the pipeline, see set_stages; 0 before set_stages */
   int64_t saved_bytes_per_sample;
-  double flop_per_sample;      /* 0: unknown */
-  int32_t n_tensor_phases;     /* of either direction, over the axis whose ranks share layers */
-  int32_t ring_shifts;         /* 1: some of them are ring shifts */
+  double flop_per_sample;  /* 0: unknown */
+  int32_t n_tensor_phases; /* of either direction, over the axis whose ranks share layers */
+  int32_t ring_shifts;     /* 1: some of them are ring shifts */
 } gsel_layer_info;
 
 /* How a layer reads or writes a value on the axis whose ranks share it; see set_layer_placements. Layout is frozen. */
@@ -191,66 +190,66 @@ typedef struct gsel_pass_api_v1 {
   uint32_t struct_size;
   uint32_t reserved;
   /* The mesh: size of an axis, 0 for an axis that the host does not have, and this rank's coordinate on it. */
-  int32_t (*axis_size)(const gsel_pass *pass, gsel_axis axis);
-  int32_t (*axis_coordinate)(const gsel_pass *pass, gsel_axis axis);
+  int32_t (*axis_size)(const gsel_pass* pass, gsel_axis axis);
+  int32_t (*axis_coordinate)(const gsel_pass* pass, gsel_axis axis);
   /* The model. */
-  int32_t (*param_count)(const gsel_pass *pass);
-  int32_t (*layer_count)(const gsel_pass *pass);
-  gsel_status (*param)(const gsel_pass *pass, int32_t id, gsel_param_info *out);
-  gsel_status (*layer)(const gsel_pass *pass, int32_t id, gsel_layer_info *out);
+  int32_t (*param_count)(const gsel_pass* pass);
+  int32_t (*layer_count)(const gsel_pass* pass);
+  gsel_status (*param)(const gsel_pass* pass, int32_t id, gsel_param_info* out);
+  gsel_status (*layer)(const gsel_pass* pass, int32_t id, gsel_layer_info* out);
   /* Values of this plugin's options, checked; 0 or NULL for a name that the plugin did not declare. */
-  int64_t (*option_integer)(const gsel_pass *pass, const char *name);
-  double (*option_number)(const gsel_pass *pass, const char *name);
-  const char *(*option_text)(const gsel_pass *pass, const char *name);
+  int64_t (*option_integer)(const gsel_pass* pass, const char* name);
+  double (*option_number)(const gsel_pass* pass, const char* name);
+  const char* (*option_text)(const gsel_pass* pass, const char* name);
   /* The step's program so far: read, insert before `position` (length appends), remove. */
-  int32_t (*length)(const gsel_pass *pass);
-  gsel_status (*get)(const gsel_pass *pass, int32_t position, gsel_instr *out);
-  gsel_status (*insert)(gsel_pass *pass, int32_t position, const gsel_instr *instr);
-  gsel_status (*remove)(gsel_pass *pass, int32_t position);
+  int32_t (*length)(const gsel_pass* pass);
+  gsel_status (*get)(const gsel_pass* pass, int32_t position, gsel_instr* out);
+  gsel_status (*insert)(gsel_pass* pass, int32_t position, const gsel_instr* instr);
+  gsel_status (*remove)(gsel_pass* pass, int32_t position);
   /* Appends to the program that runs once, before the first step. */
-  gsel_status (*setup)(gsel_pass *pass, const gsel_instr *instr);
+  gsel_status (*setup)(gsel_pass* pass, const gsel_instr* instr);
   /* Buckets: parameters stored side by side, in this order, with their gradients and optimizer state. One collective or
    * one optimizer step works on one bucket. At first there is one bucket per dtype, of all trainable parameters.
    * clear_buckets removes all buckets. At the end each trainable parameter must be in exactly one bucket, and the
    * parameters of a bucket have the same dtype. add_bucket returns the bucket's id or GSEL_ERR_ARG. */
-  void (*clear_buckets)(gsel_pass *pass);
-  int32_t (*add_bucket)(gsel_pass *pass, const int32_t *params, int32_t n_params);
+  void (*clear_buckets)(gsel_pass* pass);
+  int32_t (*add_bucket)(gsel_pass* pass, const int32_t* params, int32_t n_params);
   /* Sets how a bucket is kept. GSEL_ERR_ARG also for an impossible combination: gradients in shards without state in
    * shards, parameters in shards without gradients in shards. */
-  gsel_status (*describe_bucket)(gsel_pass *pass, int32_t bucket, const gsel_bucket_options *options);
+  gsel_status (*describe_bucket)(gsel_pass* pass, int32_t bucket, const gsel_bucket_options* options);
   /* Values and micro-batches. set_microbatch changes micro-batch id, or appends one if id is their number. */
-  int32_t (*value_count)(const gsel_pass *pass);
-  gsel_status (*value)(const gsel_pass *pass, int32_t id, gsel_value_info *out);
-  int32_t (*microbatch_count)(const gsel_pass *pass);
-  gsel_status (*microbatch)(const gsel_pass *pass, int32_t id, gsel_microbatch_info *out);
-  gsel_status (*set_microbatch)(gsel_pass *pass, int32_t id, const gsel_microbatch_info *info);
-  int64_t (*batch)(const gsel_pass *pass); /* samples of one step over all ranks */
+  int32_t (*value_count)(const gsel_pass* pass);
+  gsel_status (*value)(const gsel_pass* pass, int32_t id, gsel_value_info* out);
+  int32_t (*microbatch_count)(const gsel_pass* pass);
+  gsel_status (*microbatch)(const gsel_pass* pass, int32_t id, gsel_microbatch_info* out);
+  gsel_status (*set_microbatch)(gsel_pass* pass, int32_t id, const gsel_microbatch_info* info);
+  int64_t (*batch)(const gsel_pass* pass); /* samples of one step over all ranks */
   /* Pipelines. set_stages takes stage_of_layer[layer_count], which never decreases, and rank_of_stage[n_stages], the
    * pipeline rank (coordinate on the pipeline axis) of each stage. After it, parameters that only other pipeline ranks
    * use are absent, and the buckets are made anew: one per dtype and tie of the other parameters. GSEL_ERR_ARG also if
    * a stage is empty or a pipeline rank has no stage. */
-  gsel_status (*set_stages)(gsel_pass *pass, const int32_t *stage_of_layer, const int32_t *rank_of_stage,
+  gsel_status (*set_stages)(gsel_pass* pass, const int32_t* stage_of_layer, const int32_t* rank_of_stage,
                             int32_t n_stages);
-  int32_t (*bucket_count)(const gsel_pass *pass);
+  int32_t (*bucket_count)(const gsel_pass* pass);
   /* Makes a schedule for the ranks of the pipeline axis and the micro-batches of this rank, by name (gsel/schedule.h;
    * chunks 0: what the schedule needs) or from a file. Borrowed until compile returns. The error says what is wrong,
    * and where in the file. */
-  gsel_status (*schedule)(gsel_pass *pass, const char *name, int32_t chunks, const gsel_schedule **out,
-                          gsel_error **err);
-  gsel_status (*schedule_file)(gsel_pass *pass, const char *path, const gsel_schedule **out, gsel_error **err);
-  int32_t (*schedule_stages)(const gsel_schedule *schedule);
-  int32_t (*schedule_rank_of)(const gsel_schedule *schedule, int32_t stage); /* pipeline ranks, here and below */
-  int32_t (*schedule_length)(const gsel_schedule *schedule, int32_t rank);
-  gsel_status (*schedule_action)(const gsel_schedule *schedule, int32_t rank, int32_t i, gsel_action *out);
+  gsel_status (*schedule)(gsel_pass* pass, const char* name, int32_t chunks, const gsel_schedule** out,
+                          gsel_error** err);
+  gsel_status (*schedule_file)(gsel_pass* pass, const char* path, const gsel_schedule** out, gsel_error** err);
+  int32_t (*schedule_stages)(const gsel_schedule* schedule);
+  int32_t (*schedule_rank_of)(const gsel_schedule* schedule, int32_t stage); /* pipeline ranks, here and below */
+  int32_t (*schedule_length)(const gsel_schedule* schedule, int32_t rank);
+  gsel_status (*schedule_action)(const gsel_schedule* schedule, int32_t rank, int32_t i, gsel_action* out);
   /* Measured seconds of layers, from recorded steps (train.timeline, gsel_trainer_step_json). Writes seconds[3 *
    * layer_count]: forward, backward_input and backward_weight for one micro-batch; a fused backward counts as
    * backward_input. GSEL_ERR_CONFIG if the file lacks a layer. */
-  gsel_status (*measured)(gsel_pass *pass, const char *path, double *seconds, gsel_error **err);
+  gsel_status (*measured)(gsel_pass* pass, const char* path, double* seconds, gsel_error** err);
   /* Adds a line that explains a decision: a comment in the program's text, which is also logged once. */
-  void (*note)(gsel_pass *pass, const char *line);
+  void (*note)(gsel_pass* pass, const char* line);
   /* Weight of a coordinate in what an axis divides, relative to the other coordinates ([strategy.AXIS] weights);
    * default 1. */
-  double (*axis_weight)(const gsel_pass *pass, gsel_axis axis, int32_t coordinate);
+  double (*axis_weight)(const gsel_pass* pass, gsel_axis axis, int32_t coordinate);
   /* For the pass of the tensor or context axis, whose ranks share layers. This pass comes first, before there are any
    * instructions. It says which parameters are split, and with which placement each layer reads and writes its values.
    * Other layers run whole on every rank. From this the host derives sizes, the collectives between layers, and how
@@ -262,12 +261,12 @@ typedef struct gsel_pass_api_v1 {
    *                writes them. Along its shard_dim a value is split at multiples of its shard_granularity, along other
    *                dimensions between any elements
    * GSEL_ERR_STATE in the pass of another axis. */
-  gsel_status (*split_param)(gsel_pass *pass, int32_t param);
-  gsel_status (*set_layer_placements)(gsel_pass *pass, int32_t layer, const gsel_placement *inputs,
-                             const gsel_placement *outputs);
+  gsel_status (*split_param)(gsel_pass* pass, int32_t param);
+  gsel_status (*set_layer_placements)(gsel_pass* pass, int32_t layer, const gsel_placement* inputs,
+                                      const gsel_placement* outputs);
   /* The rank whose coordinates are those of this rank, with `coordinate` on `axis`; -1 if there is none. Since plugin
    * ABI 1.1. */
-  int32_t (*rank_along)(const gsel_pass *pass, gsel_axis axis, int32_t coordinate);
+  int32_t (*rank_along)(const gsel_pass* pass, gsel_axis axis, int32_t coordinate);
 } gsel_pass_api_v1;
 
 /* A strategy rewrites the program of one rank for one axis of the mesh. compile runs on every rank when a trainer or
@@ -276,25 +275,25 @@ typedef struct gsel_pass_api_v1 {
  * */
 typedef struct gsel_strategy_v1 {
   uint32_t struct_size;
-  uint32_t axes;                   /* bits 1 << GSEL_AXIS_*: the axes that it serves ([strategy.AXIS] sections) */
-  const gsel_option_v1 *options;   /* [n_options] */
+  uint32_t axes;                 /* bits 1 << GSEL_AXIS_*: the axes that it serves ([strategy.AXIS] sections) */
+  const gsel_option_v1* options; /* [n_options] */
   int32_t n_options;
   int32_t reserved;
-  gsel_status (*compile)(const gsel_host_v1 *host, const gsel_pass_api_v1 *api, gsel_pass *pass, gsel_axis axis,
-                         gsel_error **err);
+  gsel_status (*compile)(const gsel_host_v1* host, const gsel_pass_api_v1* api, gsel_pass* pass, gsel_axis axis,
+                         gsel_error** err);
 } gsel_strategy_v1;
 
 /* Defines a plugin that is one strategy: its name, its version, and initialisers of the fields of gsel_strategy_v1
  * (without struct_size). */
-#define GSEL_STRATEGY_DEFINE(plugin_name, plugin_version, ...)                                                        \
-  static const gsel_strategy_v1 gsel_defined_strategy = {.struct_size = sizeof(gsel_strategy_v1), __VA_ARGS__};       \
-  GSEL_PLUGIN_DEFINE = {.struct_size = sizeof(struct gsel_plugin_v1),                                                 \
-                        .abi_major = GSEL_PLUGIN_ABI_MAJOR,                                                           \
-                        .abi_minor = GSEL_PLUGIN_ABI_MINOR,                                                           \
-                        .kind = GSEL_PLUGIN_STRATEGY,                                                                 \
-                        .name = plugin_name,                                                                          \
-                        .version = plugin_version,                                                                    \
-                        .build = "compiler " __VERSION__,                                                             \
+#define GSEL_STRATEGY_DEFINE(plugin_name, plugin_version, ...)                                                  \
+  static const gsel_strategy_v1 gsel_defined_strategy = {.struct_size = sizeof(gsel_strategy_v1), __VA_ARGS__}; \
+  GSEL_PLUGIN_DEFINE = {.struct_size = sizeof(struct gsel_plugin_v1),                                           \
+                        .abi_major = GSEL_PLUGIN_ABI_MAJOR,                                                     \
+                        .abi_minor = GSEL_PLUGIN_ABI_MINOR,                                                     \
+                        .kind = GSEL_PLUGIN_STRATEGY,                                                           \
+                        .name = plugin_name,                                                                    \
+                        .version = plugin_version,                                                              \
+                        .build = "compiler " __VERSION__,                                                       \
                         .table = &gsel_defined_strategy}
 
 GSEL_EXTERN_C_END

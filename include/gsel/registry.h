@@ -3,7 +3,9 @@
  * gsel/plugins-1 beside libgsel's own file, which is `pkg-config --variable=plugindir gsel` once installed. The current
  * directory and the system's library path are never searched. A plugin's file and every folder above it must be owned
  * by root or the effective user, and must not be writable by others. In the folder beside libgsel, the owner of
- * libgsel's own file is accepted as well. */
+ * libgsel's own file is accepted as well.
+ * A plugin that is used is searched for folder by folder, in each first in the file NAME.so. Only this plugin's probe
+ * runs, so a program that trains on the CPU loads no driver of an accelerator. */
 #ifndef GSEL_REGISTRY_H
 #define GSEL_REGISTRY_H
 
@@ -27,7 +29,9 @@ typedef struct gsel_plugin_info {
 GSEL_API void gsel_plugin_info_init(gsel_plugin_info *info, size_t struct_size);
 
 /* Looks at every candidate on the search path, in order, each folder sorted by name. Folders that cannot be used
- * (relative, missing, writable by others) are listed as refused candidates.
+ * (relative, missing, writable by others) are listed as refused candidates. Runs the probe of every plugin: the probes
+ * of "cuda" and "nccl" load NVIDIA's libraries and start the driver, which stay until the process ends. A program that
+ * forks later, or sets CUDA_VISIBLE_DEVICES later, makes this call in a child process.
  *   out  given to the caller, free with gsel_plugin_list_free. Any thread. Since 0.1. */
 GSEL_API gsel_status gsel_plugin_list_create(gsel_plugin_list **out, gsel_error **err);
 

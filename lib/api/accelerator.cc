@@ -52,7 +52,7 @@ void take(Accelerator& accelerator, const gsel_plugin_v1& plugin, int32_t dlpack
 
 // The first that takes this device's memory; of the others, why not.
 void take_any(Accelerator& accelerator, int32_t dlpack_type) {
-  for (const Candidate& candidate : find_plugins()) {
+  for (const Candidate& candidate : find_plugins(GSEL_PLUGIN_TRANSPORT)) {
     if (candidate.kind != plugin_kind_name(GSEL_PLUGIN_TRANSPORT) || accelerator.transport) continue;
     std::string why = candidate.refusal;
     if (candidate.plugin) try {

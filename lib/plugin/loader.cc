@@ -71,13 +71,17 @@ void probe(const gsel_plugin_v1& plugin) {
 
 }  // namespace
 
-Module load_module(const std::string& path) {
+Module load_module(const std::string& path, const Asked& asked) {
   Module module;
   try {
     Opened opened(path);
     uint64_t bytes = 0;
     const gsel_plugin_v1& exported = opened.plugin(bytes);
     take_tables(exported, bytes, module);
+    if (!asked.is(module)) {
+      module.tables = nullptr;
+      return module;
+    }
     opened.keep();
     probe(module.tables->plugin);
   } catch (const Error& e) {

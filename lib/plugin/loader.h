@@ -7,7 +7,9 @@
 #include <gsel/transport.h>
 
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace gsel {
@@ -24,12 +26,23 @@ struct Tables {
 
 struct Module {
   std::string kind, name, version;       // as far as they could be read
-  std::string refusal;                   // empty when usable
+  std::string refusal;                   // empty when usable, or not asked for
   std::shared_ptr<const Tables> tables;  // set when usable
 };
 
-// `path` is resolved and absolute. A module that was refused before any of its functions ran is unloaded again.
-Module load_module(const std::string& path);
+// What a search is for. Only a plugin of that kind and name may load what it depends on at run time: a probe can start
+// a driver, and the process then has that driver until it ends.
+struct Asked {
+  std::string_view kind;                 // as plugin_kind_name gives it; empty: any
+  std::optional<std::string_view> name;  // none: any
+  bool is(const Module& module) const {
+    return (kind.empty() || kind == module.kind) && (!name || *name == module.name);
+  }
+};
+
+// `path` is resolved and absolute. A module that is not asked for, or was refused before any of its functions ran, is
+// unloaded again.
+Module load_module(const std::string& path, const Asked& asked);
 
 // "strategy", "device" or "transport"; empty when unknown.
 const char* plugin_kind_name(int32_t kind);

@@ -1,9 +1,9 @@
 // plugin/registry.cc: see registry.h. Accepted plugins are remembered for the whole process, as the dynamic loader
-// does. Refused ones are examined anew each time, so that a corrected file is found without a restart.
+// does. Refused ones are examined anew each time, so that a corrected file is found without a restart. Files whose name
+// is another plugin's are opened only when the file of the plugin's own name does not serve, and are not kept.
 #include "plugin/registry.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <functional>
 #include <map>
 #include <mutex>
@@ -38,27 +38,33 @@ Candidate refused(std::string path, std::string refusal) {
 }
 
 // One file; `owner` as in PluginFolder. The lock is held.
-Candidate examine(const std::string& path, uid_t owner, std::map<std::string, Module>& modules) {
+Candidate examine(const std::string& path, uid_t owner, const Asked& asked, std::map<std::string, Module>& modules) {
   if (const std::string reason = distrust_of_file(path, owner); !reason.empty())
     return refused(path, fmt::format("plugin {}: {}", path, reason));
   auto known = modules.find(path);
-  Module module = known != modules.end() ? known->second : load_module(path);
+  Module module = known != modules.end() ? known->second : load_module(path, asked);
   if (module.tables && known == modules.end()) {
     modules[path] = module;
     log(GSEL_LOG_DEBUG, "plugin", "loaded {} \"{}\" {} from {}", module.kind, module.name, module.version, path);
   }
   return {path,           module.kind,    module.name,
-          module.version, module.refusal, module.tables ? &module.tables->plugin : nullptr};
+          module.version, module.refusal, module.tables && asked.is(module) ? &module.tables->plugin : nullptr};
 }
 
-// Hands out candidates in search order until `visit` answers true.
-void each_candidate(const std::function<bool(Candidate)>& visit) {
+bool is_named(const std::string& path, std::string_view name) {
+  return path.ends_with(fmt::format("/{}.so", name));
+}
+
+// Hands out candidates with their files, as listed, in search order until `visit` answers true: folder by folder, in
+// each the file that has the name asked for, then the others by name.
+using Visit = std::function<bool(const std::string& file, Candidate candidate)>;
+void each_candidate(const Asked& asked, const Visit& visit) {
   Accepted& state = accepted();
   std::lock_guard lock(state.mutex);
   std::set<std::string> seen;
   for (const PluginFolder& folder : plugin_folders()) {
     const auto refuse_folder = [&](const std::string& reason) {
-      return visit(refused(folder.path, fmt::format("plugin folder {}: {}", folder.path, reason)));
+      return visit(folder.path, refused(folder.path, fmt::format("plugin folder {}: {}", folder.path, reason)));
     };
     std::vector<std::string> files;
     try {
@@ -67,16 +73,18 @@ void each_candidate(const std::function<bool(Candidate)>& visit) {
     } catch (const Error& e) {
       if (refuse_folder(e.message())) return;
     }
+    if (asked.name)
+      std::stable_partition(files.begin(), files.end(), [&](const auto& file) { return is_named(file, *asked.name); });
     for (const std::string& file : files) {
       Candidate candidate;
       try {
         const std::string path = resolved(file);
         if (!seen.insert(path).second) continue;
-        candidate = examine(path, folder.owner, state.modules);
+        candidate = examine(path, folder.owner, asked, state.modules);
       } catch (const Error& e) {
         candidate = refused(file, fmt::format("plugin {}: {}", file, e.message()));
       }
-      if (visit(std::move(candidate))) return;
+      if (visit(file, std::move(candidate))) return;
     }
   }
 }
@@ -87,40 +95,46 @@ std::string joined(const std::vector<std::string>& parts, const char* between) {
 
 }  // namespace
 
-std::vector<Candidate> find_plugins() {
+std::vector<Candidate> find_plugins(int32_t kind) {
   std::vector<Candidate> all;
-  std::map<std::pair<std::string, std::string>, std::string> first;  // kind and name to path
-  each_candidate([&](Candidate candidate) {
-    if (candidate.plugin) {
-      const auto [winner, inserted] = first.try_emplace({candidate.kind, candidate.name}, candidate.path);
-      if (!inserted) {
-        candidate.plugin = nullptr;
-        candidate.refusal = fmt::format("plugin {}: shadowed by {}, which comes first and is a {} named \"{}\" too",
-                                        candidate.path, winner->second, candidate.kind, candidate.name);
-      }
-    }
+  std::vector<std::string> files;
+  std::map<std::pair<std::string, std::string>, size_t> first;  // kind and name to the one that load_plugin takes
+  each_candidate({plugin_kind_name(kind), {}}, [&](const std::string& file, Candidate candidate) {
     all.push_back(std::move(candidate));
+    files.push_back(file);
+    const Candidate& added = all.back();
+    if (!added.plugin) return false;
+    size_t& taken = first.try_emplace({added.kind, added.name}, all.size() - 1).first->second;
+    if (folder_of(files[taken]) == folder_of(file) && is_named(file, added.name)) taken = all.size() - 1;
     return false;
   });
+  for (size_t i = 0; i < all.size(); ++i) {
+    Candidate& candidate = all[i];
+    if (!candidate.plugin) continue;
+    const size_t taken = first.at({candidate.kind, candidate.name});
+    if (taken == i) continue;
+    candidate.plugin = nullptr;
+    candidate.refusal = fmt::format("plugin {}: shadowed by {}, which comes first and is a {} named \"{}\" too",
+                                    candidate.path, all[taken].path, candidate.kind, candidate.name);
+  }
   return all;
 }
 
 const gsel_plugin_v1& load_plugin(int32_t kind, std::string_view name) {
   const gsel_plugin_v1* found = nullptr;
   std::vector<std::string> refusals, others, folders;
-  each_candidate([&](Candidate candidate) {
-    const bool of_kind = candidate.kind == plugin_kind_name(kind);
-    const std::filesystem::path path(candidate.path);
-    const bool of_name =
-        candidate.name.empty() ? path.filename() == fmt::format("{}.so", name) : candidate.name == name;
+  const Asked asked{plugin_kind_name(kind), name};
+  each_candidate(asked, [&](const std::string& file, Candidate candidate) {
+    const bool of_kind = candidate.kind == asked.kind;
+    const bool of_name = candidate.name.empty() ? is_named(file, name) : candidate.name == name;
     if (candidate.plugin && of_kind && of_name) {
       found = candidate.plugin;
-    } else if (candidate.plugin && of_kind) {
-      others.push_back(in_quotes(candidate.name));
-    } else if (!candidate.plugin && of_name && (of_kind || candidate.kind.empty())) {
-      refusals.push_back(candidate.refusal);
     } else if (candidate.refusal.starts_with("plugin folder ")) {
       folders.push_back(candidate.refusal);
+    } else if (candidate.refusal.empty() && of_kind) {
+      others.push_back(in_quotes(candidate.name));
+    } else if (of_name && (of_kind || candidate.kind.empty())) {
+      refusals.push_back(candidate.refusal);
     }
     return found != nullptr;
   });

@@ -12,15 +12,18 @@ namespace gsel {
 
 struct Candidate {
   std::string path, kind, name, version;
-  std::string refusal;                     // empty when usable
+  std::string refusal;                     // empty when usable, or of a kind that was not asked for
   const gsel_plugin_v1* plugin = nullptr;  // set when usable; valid until the process ends
 };
 
 // Every candidate on the search path, loaded or refused, in search order.
-std::vector<Candidate> find_plugins();
+//   kind  0: all are loaded; else those of this kind
+std::vector<Candidate> find_plugins(int32_t kind = 0);
 
-// The first usable plugin of that kind and name. GSEL_ERR_PLUGIN when the ones of that name were refused (with the
-// reasons), GSEL_ERR_NOT_FOUND when there is none (with the names there are and the folders searched).
+// The first usable plugin of that kind and name: folder by folder, in each NAME.so before files of other names. Other
+// plugins are at most opened and read, none of their functions is called. GSEL_ERR_PLUGIN when the ones of that name
+// were refused (with the reasons), GSEL_ERR_NOT_FOUND when there is none (with the names there are and the folders
+// searched).
 const gsel_plugin_v1& load_plugin(int32_t kind, std::string_view name);
 
 }  // namespace gsel

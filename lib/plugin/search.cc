@@ -30,10 +30,6 @@ DIR* open_folder(const std::string& path) {
     if (DIR* folder = opendir(path.c_str()); folder || errno != EINTR) return folder;
 }
 
-std::string folder_of(const std::string& path) {
-  return path.substr(0, path.rfind('/'));
-}
-
 // The folder and file that the plugins beside us belong to.
 struct Home {
   std::string file;
@@ -95,6 +91,10 @@ void examine(PluginFolder& folder) {
 }
 
 }  // namespace
+
+std::string folder_of(const std::string& path) {
+  return path.substr(0, path.rfind('/'));
+}
 
 std::string resolved(const std::string& path) {
   const std::unique_ptr<char, decltype(&std::free)> real(realpath(path.c_str(), nullptr), std::free);

@@ -20,6 +20,9 @@ std::vector<PluginFolder> plugin_folders();
 // Paths of the files *.so in a folder, sorted by name. Throws GSEL_ERR_IO.
 std::vector<std::string> modules_in(const std::string& folder);
 
+// The path up to its last '/'.
+std::string folder_of(const std::string& path);
+
 // The path without links; throws GSEL_ERR_IO.
 std::string resolved(const std::string& path);
 

@@ -1,4 +1,6 @@
 // test_plugin_inside.cc: loading by name, what plugins get of the host, and trust in files of other users.
+#include <fstream>
+
 #include "base/error.h"
 #include "base/host_services.h"
 #include "base/log.h"
@@ -61,6 +63,88 @@ void a_later_usable_plugin_serves_when_the_first_is_refused(void**) {
   copy_fixture_as(&folder, "good_too", "b.so");
   chmod(path_in(&folder, "a.so"), 0666);
   assert_string_equal(gsel::load_plugin(GSEL_PLUGIN_STRATEGY, "good").version, "9");
+  remove_folder(&folder);
+}
+
+// Lines that plugins log while `body` runs. The probe of the fixture "good" logs one.
+template <class Body>
+std::string logged_during(Body&& body) {
+  std::string lines;
+  const auto add = [](gsel_log_level, gsel_str, gsel_str line, void* to) {
+    *static_cast<std::string*>(to) += std::string(line.data, line.len) + "\n";
+  };
+  gsel::set_log_sink(add, GSEL_LOG_WARN, &lines, nullptr);
+  body();
+  gsel::set_log_sink(nullptr, 0, nullptr, nullptr);
+  return lines;
+}
+
+bool is_mapped(const std::string& path) {
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);)
+    if (line.ends_with(path)) return true;
+  return false;
+}
+
+void a_plugin_that_is_not_asked_for_is_not_probed(void**) {
+  const Folder folder = fresh_folder();
+  copy_fixture_as(&folder, "good", "a.so");
+  copy_fixture(&folder, "local_mean");
+  const std::string lines = logged_during(
+      [] { assert_string_equal(gsel::load_plugin(GSEL_PLUGIN_STRATEGY, "local_mean").name, "local_mean"); });
+  assert_string_equal(lines.c_str(), "");
+  assert_false(is_mapped(path_in(&folder, "a.so")));
+  assert_true(is_mapped(path_in(&folder, "local_mean.so")));
+  remove_folder(&folder);
+}
+
+void a_plugin_in_a_file_of_another_name_is_found_without_asking_others(void**) {
+  const Folder folder = fresh_folder();
+  copy_fixture_as(&folder, "good", "a.so");
+  copy_fixture_as(&folder, "local_mean", "b.so");
+  copy_fixture_as(&folder, "bad_kind", "local_mean.so");  // no local mean, though its file is called so
+  const std::string lines = logged_during(
+      [] { assert_string_equal(gsel::load_plugin(GSEL_PLUGIN_STRATEGY, "local_mean").name, "local_mean"); });
+  assert_string_equal(lines.c_str(), "");
+  assert_false(is_mapped(path_in(&folder, "a.so")));
+  assert_true(is_mapped(path_in(&folder, "b.so")));
+  const std::string text = text_of_failure(GSEL_ERR_NOT_FOUND, [] { gsel::load_plugin(GSEL_PLUGIN_STRATEGY, "x"); });
+  assert_true(contains(text, "; there are \"good\", \"local_mean\""));
+  assert_false(is_mapped(path_in(&folder, "a.so")));
+  const std::string asked = logged_during([] { gsel::load_plugin(GSEL_PLUGIN_STRATEGY, "good"); });
+  assert_true(contains(asked, "the good plugin was asked"));
+  remove_folder(&folder);
+}
+
+void the_file_of_the_plugins_own_name_comes_first_in_its_folder(void**) {
+  const Folder folder = fresh_folder();
+  copy_fixture_as(&folder, "good", "a.so");
+  copy_fixture_as(&folder, "good_too", "good.so");
+  assert_string_equal(gsel::load_plugin(GSEL_PLUGIN_STRATEGY, "good").version, "9");
+  // The list agrees.
+  for (const gsel::Candidate& candidate : gsel::find_plugins()) {
+    if (candidate.path == path_in(&folder, "good.so")) assert_string_equal(candidate.refusal.c_str(), "");
+    if (candidate.path == path_in(&folder, "a.so"))
+      assert_true(contains(candidate.refusal, "shadowed by " + std::string(path_in(&folder, "good.so"))));
+  }
+  // An earlier folder has precedence whatever its files are called.
+  Folder earlier;
+  assert_true(make_scratch(earlier.path, sizeof earlier.path, "plugins"));
+  copy_fixture_as(&earlier, "good", "z.so");
+  setenv("GSEL_PLUGIN_PATH", (std::string(earlier.path) + ":" + folder.path).c_str(), 1);
+  assert_string_equal(gsel::load_plugin(GSEL_PLUGIN_STRATEGY, "good").version, "1.2.3");
+  remove_folder(&earlier);
+  remove_folder(&folder);
+}
+
+void of_one_kind_alone_others_are_not_asked(void**) {
+  const Folder folder = fresh_folder();
+  copy_fixture(&folder, "good");
+  const std::string lines = logged_during([&] {
+    for (const gsel::Candidate& candidate : gsel::find_plugins(GSEL_PLUGIN_TRANSPORT))
+      if (candidate.kind != "transport") assert_null(candidate.plugin);
+  });
+  assert_string_equal(lines.c_str(), "");
   remove_folder(&folder);
 }
 
@@ -213,6 +297,10 @@ int main() {
       cmocka_unit_test(a_plugin_is_loaded_by_kind_and_name),
       cmocka_unit_test(a_refused_plugin_keeps_its_reason),
       cmocka_unit_test(a_later_usable_plugin_serves_when_the_first_is_refused),
+      cmocka_unit_test(a_plugin_that_is_not_asked_for_is_not_probed),
+      cmocka_unit_test(a_plugin_in_a_file_of_another_name_is_found_without_asking_others),
+      cmocka_unit_test(the_file_of_the_plugins_own_name_comes_first_in_its_folder),
+      cmocka_unit_test(of_one_kind_alone_others_are_not_asked),
       cmocka_unit_test(an_unknown_name_tells_what_there_is_and_where_it_looked),
       cmocka_unit_test(errors_made_by_plugins_are_the_librarys),
       cmocka_unit_test(log_levels_of_plugins_are_kept_in_range),
