@@ -22,6 +22,9 @@ constexpr size_t kMostBytes = 64 * 1024;
 // Stands for the file where a key was set by a call.
 constexpr const char* kSet = "gsel_config_set";
 
+// Of a key that a call sets: above "strategy.pipeline." and the longest name of an option.
+constexpr size_t kMostKeyBytes = 512;
+
 struct Entry {
   const toml::key* key;
   const toml::node* node;
@@ -327,6 +330,17 @@ void set_value(toml::table& table, std::string_view key, std::string_view name, 
   table.insert(name, value);
 }
 
+// Before it becomes tables: one for each part, and each takes stack.
+void check_key(std::string_view key) {
+  const auto refuse = [&](const std::string& why) {
+    throw Error(GSEL_ERR_CONFIG, fmt::format("{}: key {} {} would do", kSet, in_quotes(key), why))
+        .at({kSet, 0, 0, std::string(key)});
+  };
+  if (key.size() > kMostKeyBytes) refuse(fmt::format("has {} bytes; at most {}", key.size(), kMostKeyBytes));
+  const auto parts = 1 + std::ranges::count(key, '.');
+  if (parts > kMostKeyParts) refuse(fmt::format("has {} parts; at most {}", parts, kMostKeyParts));
+}
+
 void set_key(toml::table& root, const std::string& key, const std::string& value) {
   toml::table* table = &root;
   size_t begin = 0;
@@ -351,6 +365,7 @@ Config parse_config(std::string_view text, const std::string& file) {
 }
 
 Config with_setting(const Config& config, std::string_view key, const std::optional<std::string>& value) {
+  check_key(key);
   auto settings = config.settings;
   if (value)
     settings[std::string(key)] = *value;

@@ -11,7 +11,6 @@
 namespace gsel {
 namespace {
 
-constexpr int kMostDots = 8;
 constexpr size_t kMostBrackets = 16;
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
@@ -58,8 +57,8 @@ class Scan {
       follow(c);
     else if (in_value_)
       in_word_ = true;
-    if (c == '.' && !in_value_ && ++dots_ > kMostDots)
-      refuse(fmt::format("makes a key of more than {} parts; fewer would do", kMostDots + 1));
+    if (c == '.' && !in_value_ && ++dots_ >= kMostKeyParts)
+      refuse(fmt::format("makes a key of more than {} parts; fewer would do", kMostKeyParts));
     ++at_;
   }
 

@@ -8,6 +8,9 @@
 
 namespace gsel {
 
+// A dotted key has at most so many parts. Each is a table in the one before.
+constexpr int kMostKeyParts = 9;
+
 // GSEL_ERR_PARSE with line, column and token for
 //   a character beyond ASCII that stands neither in a string nor in a comment, or in a multi-line string where the
 //   parser looks for white space: behind a backslash and at the beginning of a line that one has joined;

@@ -102,6 +102,36 @@ static void what_is_wrong_is_told_as_of_a_file_and_changes_nothing(void** state)
   gsel_config_free(config);
 }
 
+/* A key of `parts` parts, "a.a.a"; static, until the next call. */
+static const char* key_of(size_t parts) {
+  static char key[1 << 20];
+  for (size_t i = 0; i < 2 * parts; ++i) key[i] = i % 2 ? '.' : 'a';
+  key[2 * parts - 1] = '\0';
+  return key;
+}
+
+static void a_key_that_is_too_long_or_deep_is_refused(void** state) {
+  (void)state;
+  gsel_error* err = NULL;
+  gsel_config* config = parsed("[train]\nbatch = 8\n");
+  check_refused(config, key_of(9), "1", "gsel_config_set: unknown");
+  check_refused(config, key_of(10), "1",
+                "gsel_config_set: key \"a.a.a.a.a.a.a.a.a.a\" has 10 parts; at most 9 would do");
+  check_refused(config, key_of(256), "1", " has 256 parts; at most 9 would do");
+  check_refused(config, key_of(257), "1", " has 513 bytes; at most 512 would do");
+  assert_int_equal(set(config, key_of(100000), "1", &err), GSEL_ERR_CONFIG);
+  assert_string_equal(gsel_error_message(err).data,
+                      "gsel_config_set: key \"a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a....\" has "
+                      "199999 bytes; at most 512 would do");
+  assert_string_equal(gsel_error_file(err).data, "gsel_config_set");
+  assert_string_equal(gsel_error_token(err).data, key_of(100000));
+  gsel_error_free(err);
+  check_fails(gsel_config_set(config, gsel_str_from(key_of(100000)), gsel_str_from(NULL), &err), err, GSEL_ERR_CONFIG,
+              "at most 512");
+  check_value(config, "train.batch", "8");
+  gsel_config_free(config);
+}
+
 static void the_mesh_follows(void** state) {
   (void)state;
   gsel_error* err = NULL;
@@ -130,6 +160,7 @@ int main(void) {
       cmocka_unit_test(a_strategy_and_its_options_are_set_one_by_one),
       cmocka_unit_test(the_file_counts_again_once_a_key_is_taken_out),
       cmocka_unit_test(what_is_wrong_is_told_as_of_a_file_and_changes_nothing),
+      cmocka_unit_test(a_key_that_is_too_long_or_deep_is_refused),
       cmocka_unit_test(the_mesh_follows),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
