@@ -1,5 +1,6 @@
 // Programs with a tensor axis: random ones are accepted, wherever parts lie and whatever is redistributed, and damaged
 // ones are not; their text; what they send, by closed form.
+#include <algorithm>
 #include <cstring>
 
 #include "program/forward_only.h"
@@ -217,6 +218,20 @@ void a_table_of_nonsense_ends(void**) {
   assert_non_null(std::strstr(table.c_str(), "y "));
 }
 
+// Nor is this one, whose values are made of one another in a long row.
+void a_table_of_a_deep_chain_is_no_larger_than_its_program(void**) {
+  constexpr int kValues = 20000;
+  std::string values, layers;
+  for (int v = 0; v < kValues; ++v) {
+    values += fmt::format("value v{} bytes={}\n", v, v % 2 ? "4 placement=shard part=1:0-1/2" : "8");
+    if (v > 0) layers += fmt::format("layer l{} reads=v{} writes=v{} redistributes\n", v, v - 1, v);
+  }
+  const std::string table = placements_table(
+      parse_program("gsel-program 1\nrank 0\nmesh tensor=2\n" + values + layers + "setup\nstep\nend\n", "t.txt"));
+  assert_int_equal(std::count(table.begin(), table.end(), '\n'), kValues + 3);
+  if (table.size() > 120 * kValues) fail_msg("the table has %zu bytes", table.size());
+}
+
 }  // namespace
 
 int main() {
@@ -233,6 +248,7 @@ int main() {
       cmocka_unit_test(uneven_slices_and_parts_are_counted_as_they_are),
       cmocka_unit_test(the_table_has_placements_collectives_and_bytes),
       cmocka_unit_test(a_table_of_nonsense_ends),
+      cmocka_unit_test(a_table_of_a_deep_chain_is_no_larger_than_its_program),
   };
   return cmocka_run_group_tests_name("programs with a tensor axis", tests, nullptr, nullptr);
 }

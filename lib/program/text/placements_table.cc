@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/dtype.h"
+#include "base/text.h"
 #include "program/redistribution.h"
 #include "program/text/text_part.h"
 #include "program/text/text_words.h"
@@ -13,6 +14,9 @@ namespace gsel {
 namespace {
 
 using Row = std::vector<std::string>;
+
+// Rows that are further below others stand no further to the right.
+constexpr size_t kMostIndents = 8;
 
 // Columns two blanks apart; numbers stand to the right.
 std::string aligned(const std::vector<Row>& rows) {
@@ -39,15 +43,26 @@ const char* name_of(Redistribution redistribution) {
 
 class Table {
  public:
-  explicit Table(const Program& program) : program_(program), shown_(program.values.size()) {}
+  explicit Table(const Program& program)
+      : program_(program),
+        shown_(program.values.size()),
+        made_by_(program.values.size()),
+        taken_by_(program.values.size()) {
+    for (const ProgramLayer& l : program.layers) {
+      if (!l.redistributes) continue;
+      if (!made_by_[l.outputs.front()]) made_by_[l.outputs.front()] = &l;
+      taken_by_[l.inputs.front()].push_back(&l);
+    }
+  }
 
   std::string print() {
-    std::string text = fmt::format("rank {}: coordinate {} of {} on the {} axis; bytes sent are those of {}\n\n",
-                                   program_.rank, program_.mesh.sharing_index(program_.rank),
-                                   program_.mesh.sharing_size(), axis_name(program_.mesh.sharing_axis()),
-                                   program_.microbatches.empty()
-                                       ? std::string("no micro-batch")
-                                       : fmt::format("micro-batch 0, {} samples", program_.microbatches[0].count));
+    std::string text =
+        fmt::format("rank {}: coordinate {} of {} on the {} axis; bytes sent are those of {}\n\n", program_.rank,
+                    program_.mesh.sharing_index(program_.rank), program_.mesh.sharing_size(),
+                    axis_name(program_.mesh.sharing_axis()),
+                    program_.microbatches.empty()
+                        ? std::string("no micro-batch")
+                        : fmt::format("micro-batch 0, {}", with_noun(program_.microbatches[0].count, "sample")));
     if (!program_.params.empty()) text += params() + "\n";
     return text + values();
   }
@@ -69,32 +84,36 @@ class Table {
   std::string values() {
     rows_ = {{"value", "bytes", "placement", "here", "forward", "sent", "backward", "sent"}};
     for (size_t v = 0; v < program_.values.size(); ++v)
-      if (!redistribution_to(static_cast<int32_t>(v))) add(static_cast<int32_t>(v), 0);
+      if (!made_by_[v]) add(static_cast<int32_t>(v));
     // What a program that was not verified redistributes in a circle.
-    for (size_t v = 0; v < program_.values.size(); ++v) add(static_cast<int32_t>(v), 0);
+    for (size_t v = 0; v < program_.values.size(); ++v) add(static_cast<int32_t>(v));
     return aligned(rows_);
   }
 
-  const ProgramLayer* redistribution_to(int32_t v) const {
-    const auto found = std::ranges::find_if(
-        program_.layers, [&](const ProgramLayer& l) { return l.redistributes && l.outputs.front() == v; });
-    return found == program_.layers.end() ? nullptr : &*found;
+  // Each once, with those below it. A list and not recursion: a program that was not verified may have any number of
+  // redistributions one behind the other.
+  void add(int32_t root) {
+    std::vector<std::pair<int32_t, size_t>> open{{root, 0}};
+    while (!open.empty()) {
+      const auto [v, depth] = open.back();
+      open.pop_back();
+      if (shown_[v]) continue;
+      shown_[v] = true;
+      add_row(v, depth);
+      const auto& below = taken_by_[v];
+      for (auto l = below.rbegin(); l != below.rend(); ++l) open.emplace_back((*l)->outputs.front(), depth + 1);
+    }
   }
 
-  // Each once.
-  void add(int32_t v, size_t depth) {
-    if (shown_[v]) return;
-    shown_[v] = true;
+  void add_row(int32_t v, size_t depth) {
     const ProgramValue& value = program_.values[v];
-    Row row = {std::string(2 * depth, ' ') + value.name, fmt::to_string(value.sample_bytes),
+    Row row = {std::string(2 * std::min(depth, kMostIndents), ' ') + value.name, fmt::to_string(value.sample_bytes),
                std::string(kPlacementWords[static_cast<size_t>(value.placement)]), here(value.part)};
-    if (const ProgramLayer* l = redistribution_to(v)) {
+    if (const ProgramLayer* l = made_by_[v]) {
       say(*l, GSEL_FORWARD, row);
       if (l->needs_backward_input) say(*l, GSEL_BACKWARD_INPUT, row);
     }
     rows_.push_back(std::move(row));
-    for (const ProgramLayer& l : program_.layers)
-      if (l.redistributes && l.inputs.front() == v) add(l.outputs.front(), depth + 1);
   }
 
   void say(const ProgramLayer& l, gsel_instr_kind kind, Row& row) const {
@@ -111,6 +130,8 @@ class Table {
 
   const Program& program_;
   std::vector<bool> shown_;
+  std::vector<const ProgramLayer*> made_by_;                // the redistribution that writes a value
+  std::vector<std::vector<const ProgramLayer*>> taken_by_;  // those that read it
   std::vector<Row> rows_;
 };
 
