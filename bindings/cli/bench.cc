@@ -85,7 +85,7 @@ int measure(gsel_comm* comm, const BenchOptions& options) {
   uint64_t wrong = 0;
   for (const BenchRow& row : result.rows) wrong += row.wrong;
   if (wrong == 0) return 0;
-  std::fprintf(stderr, "gsel: %llu elements are wrong\n", static_cast<unsigned long long>(wrong));
+  std::fprintf(stderr, "gsel: wrong elements: %llu\n", static_cast<unsigned long long>(wrong));
   return kWrongResults;
 }
 

@@ -80,7 +80,7 @@ void BenchTable::row(const BenchRow& row) {
 void BenchTable::progress(const BenchKind& kind, uint64_t bytes) {
   if (!isatty(2) || Clock::now() - started_ < std::chrono::seconds(1)) return;
   shown_ = true;
-  std::fprintf(stderr, "\r\033[K%zu rows done, now %s of %llu bytes", done_, kind.name,
+  std::fprintf(stderr, "\r\033[K%s done, now %s of %llu bytes", with_noun(done_, "row").c_str(), kind.name,
                static_cast<unsigned long long>(bytes));
 }
 

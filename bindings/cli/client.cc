@@ -58,6 +58,11 @@ void draw(gsel_timeline* timeline, int32_t format, const std::string& file) {
   write_file(file, text(drawn));
 }
 
+std::string with_noun(int64_t n, const std::string& noun) {
+  const auto ends = [&](std::string_view end) { return noun.size() > end.size() && noun.ends_with(end); };
+  return std::to_string(n) + " " + noun + (n == 1 ? "" : ends("s") || ends("x") || ends("ch") ? "es" : "s");
+}
+
 std::string read_file(const std::string& path) {
   constexpr size_t kMaxBytes = 256 << 20;
   // A pipe without a writer would be waited for.

@@ -44,6 +44,9 @@ inline gsel_str borrow(const std::string& s) {
   return {s.c_str(), s.size()};
 }
 
+// "1 rank", "2 ranks", "8 processes", "2 micro-batches".
+std::string with_noun(int64_t n, const std::string& noun);
+
 // The inventory in `file`, or nothing when no file is named, which means this machine.
 Handle<gsel_inventory> read_inventory(const std::string& file);
 

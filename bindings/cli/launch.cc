@@ -46,10 +46,6 @@ std::string signal_name(int number) {
   return std::to_string(number) + (name ? " (SIG" + std::string(name) + ")" : "");
 }
 
-std::string count_text(size_t n, const char* noun) {
-  return std::to_string(n) + " " + noun + (n == 1 ? "" : "s");
-}
-
 std::string seconds_text(double seconds) {
   char text[32];
   std::snprintf(text, sizeof text, "%g s", seconds);
@@ -78,7 +74,7 @@ class Launcher {
     for (size_t rank = 0; rank < what_.environments.size() && status_ == 0; ++rank) start(static_cast<int>(rank));
     while (running() > 0) turn();
     const int left = descendants_.end_all();
-    if (left) say("ended " + count_text(static_cast<size_t>(left), "process") + " that the ranks left behind");
+    if (left) say("ended " + with_noun(left, "process") + " that the ranks left behind");
     interrupted_ = false;
     while (!output_.finished() && !interrupted_) turn();
     return status_;
@@ -170,7 +166,7 @@ class Launcher {
     reap();
     if (Clock::now() >= timeout_) time_out();
     if (Clock::now() >= ask_) end_ranks();
-    if (Clock::now() >= kill_) kill_ranks();
+    if (Clock::now() >= kill_) grace_over();
   }
 
   int wait_ms() const {
@@ -187,7 +183,22 @@ class Launcher {
       const int number = static_cast<int>(info.ssi_signo);
       interrupted_ = interrupted_ || asks_to_end(number);
       send(number);
+      if (number == SIGINT) interrupt();
       if (number == SIGTSTP) raise(SIGSTOP);  // the ranks first; the SIGCONT that wakes us is passed on like the rest
+    }
+  }
+
+  // The first Ctrl-C is the ranks' own business. Who repeats it wants the job to end.
+  void interrupt() {
+    if (++interrupts_ == 1 || !running()) return;
+    if (status_ == 0) status_ = 128 + SIGINT;
+    if (interrupts_ == 2) {
+      say("interrupted again; ending " + with_noun(running(), "rank") + ", killing what is left after " +
+          seconds_text(what_.grace_s));
+      end_ranks();
+    } else {
+      say("interrupted " + std::to_string(interrupts_) + " times; killing " + ranks_text());
+      kill_ranks();
     }
   }
 
@@ -218,9 +229,9 @@ class Launcher {
     if (ending_ || (status_ != 0 && !what_.keep_going)) return;
     if (status_ == 0) status_ = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
     if (running() && what_.keep_going)
-      text += "; going on with " + count_text(running(), "rank");
+      text += "; going on with " + with_noun(running(), "rank");
     else if (running())
-      text += "; ending the other " + count_text(running(), "rank") +
+      text += "; ending the other " + (running() == 1 ? "rank" : with_noun(running(), "rank")) +
               (what_.wait_s > 0 ? " in " + seconds_text(what_.wait_s) : "");
     say(text);
     if (!what_.keep_going) ask_ = after(what_.wait_s);
@@ -241,22 +252,29 @@ class Launcher {
     kill_ = std::min(kill_, after(what_.grace_s));
   }
 
+  void grace_over() {
+    if (running()) say(ranks_text() + " did not end within " + seconds_text(what_.grace_s) + ": killed");
+    kill_ranks();
+  }
+
   void kill_ranks() {
     kill_ = Clock::time_point::max();
-    if (!running()) return;
+    send(SIGKILL);
+  }
+
+  // Those that run: "rank 0", "ranks 0, 2".
+  std::string ranks_text() const {
     std::string list;
     for (size_t i = 0; i < ranks_.size(); ++i)
       if (ranks_[i].running) list += (list.empty() ? "" : ", ") + std::to_string(i);
-    say((running() == 1 ? "rank " : "ranks ") + list + " did not end within " + seconds_text(what_.grace_s) +
-        ": killed");
-    send(SIGKILL);
+    return (running() == 1 ? "rank " : "ranks ") + list;
   }
 
   void time_out() {
     timeout_ = Clock::time_point::max();
     if (!running() || ending_) return;
     if (status_ == 0) status_ = kTimedOut;
-    say("not finished after " + seconds_text(what_.timeout_s) + "; ending " + count_text(running(), "rank"));
+    say("not finished after " + seconds_text(what_.timeout_s) + "; ending " + with_noun(running(), "rank"));
     end_ranks();
   }
 
@@ -269,6 +287,7 @@ class Launcher {
   int signals_ = -1;
   int status_ = 0;
   bool interrupted_ = false;
+  int interrupts_ = 0;   // by Ctrl-C
   bool ending_ = false;  // the ranks were asked to end
   Clock::time_point timeout_ = Clock::time_point::max();
   Clock::time_point ask_ = Clock::time_point::max();  // the ranks to end, then

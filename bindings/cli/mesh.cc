@@ -108,7 +108,7 @@ std::string as_text(const gsel_config* config, const gsel_mesh& mesh) {
     Row& row = ranks.emplace_back(Row{std::to_string(rank)});
     for (const gsel_axis axis : axes_of(mesh)) row.push_back(std::to_string(gsel_mesh_coordinate(&mesh, rank, axis)));
   }
-  return std::to_string(mesh.world_size) + " ranks, axes from inner to outer\n\n" + table(axes) + "\n" + table(ranks);
+  return with_noun(mesh.world_size, "rank") + ", axes from inner to outer\n\n" + table(axes) + "\n" + table(ranks);
 }
 
 int print_mesh(const MeshOptions& options) {

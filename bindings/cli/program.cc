@@ -47,7 +47,7 @@ int verify(const std::vector<std::string>& files) {
   }
   gsel_error* error = nullptr;
   check(gsel_program_verify(borrowed.data(), static_cast<int32_t>(borrowed.size()), &error), &error);
-  print("ok: " + std::to_string(files.size()) + " ranks, " + std::to_string(instructions) + " instructions\n");
+  print("ok: " + with_noun(files.size(), "rank") + ", " + with_noun(instructions, "instruction") + "\n");
   return 0;
 }
 

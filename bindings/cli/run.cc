@@ -194,7 +194,8 @@ Command run_command(CommandLine& line, std::vector<std::string> program) {
       "run",
       "Start the ranks of a job on this host: gsel run -n 4 -- program arguments\n"
       "Standard input goes to rank 0 unless it is a terminal. The exit status is that of the first rank that\n"
-      "failed, 128 + signal when it was killed; the others are ended then, or go on (--on-failure continue).");
+      "failed, 128 + signal when it was killed; the others are ended then, or go on (--on-failure continue).\n"
+      "Signals go to every rank; a second Ctrl-C ends the ranks, a third one kills them.");
   options->parser = parser;
   parser.option("-n", options->ranks, "N",
                 "Ranks; default: the product of the sizes of [mesh] in the config, where \"auto\" counts as 1");

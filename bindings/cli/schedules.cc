@@ -115,7 +115,7 @@ std::string percent(const Json& value) {
 
 // "4 stages x 8 micro-batches, 2 chunks each"
 std::string shape_of(const Json& s) {
-  std::string text = s.at("ranks").dump() + " stages x " + s.at("microbatches").dump() + " micro-batches";
+  std::string text = with_noun(s.at("ranks"), "stage") + " x " + with_noun(s.at("microbatches"), "micro-batch");
   if (s.at("chunks") != 1) text += ", " + s.at("chunks").dump() + " chunks each";
   return text;
 }

@@ -92,8 +92,9 @@ std::vector<Json> merge_recordings(const std::vector<Json>& documents) {
 std::string communicator_text(const Json& communicator, size_t last) {
   const Json& ranks = communicator.at("ranks");
   const std::string name = communicator.value("name", "");
-  std::string out = "communicator " + name + (name.empty() ? "of " : " of ") + communicator.at("world_size").dump() +
-                    " ranks, " + duration(communicator.at("taken_us")) + " old\n";
+  std::string out = "communicator " + name + (name.empty() ? "of " : " of ") +
+                    with_noun(communicator.at("world_size"), "rank") + ", " + duration(communicator.at("taken_us")) +
+                    " old\n";
   if (!communicator.at("failure").is_null())
     out += "broken: " + communicator["failure"].at("text").get<std::string>() + "\n";
   for (const Json& reader : communicator.at("readers"))

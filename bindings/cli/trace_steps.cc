@@ -177,7 +177,7 @@ std::string title(const std::vector<Json>& steps) {
   const double rate = number(steps.front(), "weight") / seconds;
   std::string text =
       first == last ? formatted("step %.0f", first) : formatted("steps %.0f", first) + formatted(" to %.0f", last);
-  text += ", " + std::to_string(steps.size()) + (steps.size() == 1 ? " rank, " : " ranks, ") + time_of(seconds);
+  text += ", " + with_noun(steps.size(), "rank") + ", " + time_of(seconds);
   if (seconds > 0 && first == last && !std::isnan(rate)) text += formatted(", %.0f tokens/s", rate);
   return text + "\n";
 }

@@ -120,7 +120,7 @@ class Tuner {
 
  private:
   static void say(int64_t ranks, const char* what) {
-    if (isatty(2)) std::fprintf(stderr, "gsel: measuring %s, %lld ranks\n", what, static_cast<long long>(ranks));
+    if (isatty(2)) std::fprintf(stderr, "gsel: measuring %s, %s\n", what, with_noun(ranks, "rank").c_str());
   }
 
   Json bench(int64_t ranks, const Run& run, const Thresholds& thresholds) const {

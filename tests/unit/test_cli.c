@@ -225,7 +225,7 @@ static void the_status_of_a_failing_rank_is_passed_on_and_the_others_are_ended(v
 static void a_rank_killed_by_a_signal_gives_128_and_its_number(void** state) {
   (void)state;
   check_gsel("run -n 2 --wait 0 --grace 1000 -- sh -c '[ $RANK = 1 ] && kill -9 $$; exec sleep 1000'", 137);
-  check_part(err, "was killed by signal 9 (SIGKILL); ending the other 1 rank\n");
+  check_part(err, "was killed by signal 9 (SIGKILL); ending the other rank\n");
   assert_true(nobody_left(0));
 }
 
@@ -320,6 +320,36 @@ static void signals_are_forwarded_to_every_rank(void** state) {
       check_part(out, part);
     }
     assert_true(nobody_left(0));
+  }
+}
+
+/* The first SIGINT is the ranks' own business, the second asks them to end, the third kills them. */
+static void a_repeated_ctrl_c_ends_what_ignores_it(void** state) {
+  (void)state;
+  for (int ignores_term = 0; ignores_term < 2; ++ignores_term) {
+    char command[512], path[512];
+    make_pipe("ready");
+    snprintf(path, sizeof path, "%s/ready", dir);
+    const int held = open(path, O_RDWR); /* so that no rank waits for a reader */
+    assert_true(held >= 0);
+    snprintf(command, sizeof command,
+             "exec gsel run -n 2 --grace 1000 -- sh -c 'trap \"echo > ready\" INT; trap \"%s\" TERM; echo > ready;"
+             " sleep 1000 & while :; do wait; done' >out 2>err",
+             ignores_term ? "echo > ready" : "exit 5");
+    const pid_t pid = start(command);
+    await_lines("ready", 2);
+    kill(pid, SIGINT);
+    await_lines("ready", 2);
+    kill(pid, SIGINT);
+    if (ignores_term) {
+      await_lines("ready", 2);
+      kill(pid, SIGINT);
+    }
+    check_status(finish(pid), 128 + SIGINT, command, __LINE__);
+    check_part(err, "gsel: interrupted again; ending 2 ranks, killing what is left after 1000 s\n");
+    if (ignores_term) check_part(err, "gsel: interrupted 3 times; killing ranks 0, 1\n");
+    assert_true(nobody_left(0));
+    close(held);
   }
 }
 
@@ -703,6 +733,7 @@ int main(void) {
       cmocka_unit_test(a_rank_that_ignores_being_asked_is_killed_after_the_grace),
       cmocka_unit_test(a_stopped_rank_does_not_hold_up_the_end),
       cmocka_unit_test(signals_are_forwarded_to_every_rank),
+      cmocka_unit_test(a_repeated_ctrl_c_ends_what_ignores_it),
       cmocka_unit_test(a_job_is_stopped_and_continued_as_a_whole),
       cmocka_unit_test(nothing_that_ranks_started_is_left),
       cmocka_unit_test(a_launcher_that_is_killed_leaves_no_rank_and_no_file),

@@ -119,7 +119,7 @@ void steps_and_recordings_are_told_apart_by_content(void**) {
                  "entered_us":100,"left_us":null,"failed":false}]}]}]})x");
   check_gsel("trace recording steps", 0);
   check_part(out, "step 7, 2 ranks");
-  check_part(out, "\ncommunicator of 1 ranks, 500.0 us old\n");
+  check_part(out, "\ncommunicator of 1 rank, 500.0 us old\n");
   check_part(out, "still in it  barrier()");
   check_gsel("trace recording --svg recording.svg", 0);
   const std::string svg = text_of_file("recording.svg");

@@ -111,7 +111,7 @@ void sizes_that_do_not_fit_say_what_would(void**) {
                      "f:2: mesh.tensor * mesh.data * mesh.pipeline = 2 * 2 * 1 = 4, but there are 8 ranks; 4 ranks or "
                      "mesh.data = 4 would do");
   check_mesh_refused("[mesh]\ndata = 1\n", 8, GSEL_ERR_CONFIG,
-                     "f:2: mesh.tensor * mesh.data * mesh.pipeline = 1 * 1 * 1 = 1, but there are 8 ranks; 1 ranks or "
+                     "f:2: mesh.tensor * mesh.data * mesh.pipeline = 1 * 1 * 1 = 1, but there are 8 ranks; 1 rank or "
                      "mesh.data = 8 would do");
   check_mesh_refused("[mesh]\ntensor = 4611686018427387904\npipeline = 4\n", 8, GSEL_ERR_CONFIG,
                      "f:2: mesh.tensor * mesh.pipeline = 4611686018427387904 * 4 = more than 2^63 does not divide 8 "

@@ -140,7 +140,7 @@ static void each_broken_pair_is_refused_with_its_place(void** state) {
       {-1, 22, "forward layer=embed mb=0", "this forward has run already"},
       {-1, 23, "backward_weight layer=loss mb=0",
        "step instruction 5 (line 25): backward_weight layer=embed mb=0: the gradient of value \"x\" has 0 of 1"},
-      {-1, 23, NULL, "the gradient of parameter \"b\" still lacks 1 contributions"},
+      {-1, 23, NULL, "the gradient of parameter \"b\" still lacks 1 contribution"},
       {-1, 24, NULL, "no collective of this bucket is under way"},
       {-1, 25, NULL, "the gradient of parameter \"w\" still lacks 1"},
       {-1, 25, "allreduce bucket=0 axis=data", "last collective was not waited for"},
@@ -188,7 +188,7 @@ static void one_program_per_rank_is_wanted(void** state) {
   (void)state;
   gsel_program* program = parse(text_of(0, 0, NULL));
   const gsel_program* list[] = {program, NULL};
-  check_fails(gsel_program_verify(list, 1, &err), err, GSEL_ERR_PROGRAM, "the mesh has 2 ranks and 1 programs");
+  check_fails(gsel_program_verify(list, 1, &err), err, GSEL_ERR_PROGRAM, "the mesh has 2 ranks and 1 program was given");
   check_fails(gsel_program_verify(list, 2, &err), err, GSEL_ERR_ARG, "programs[i] is NULL");
   check_fails(gsel_program_verify(NULL, 2, &err), err, GSEL_ERR_ARG, "programs is NULL");
   gsel_program_free(program);

@@ -16,7 +16,7 @@ void values_are_written_once_and_read_after(void**) {
       {kDdp, 0, 1, "input value=targets mb=0", "input value=x0 mb=0", "the value is not an input"},
       {kDdp, 0, 1, "forward layer=fc1 mb=0", "forward layer=embed mb=0", "this forward has run already"},
       {kDdp, 0, 1, "backward_input layer=mix mb=0", "", "the gradient of value \"x1\" has 0 of 1 contributions"},
-      {kDdp, 0, 1, "backward layer=fc1 mb=0", "", "the gradient of parameter \"w1\" still lacks 1 contributions"},
+      {kDdp, 0, 1, "backward layer=fc1 mb=0", "", "the gradient of parameter \"w1\" still lacks 1 contribution"},
       {kDdp, 0, 1, "backward layer=head mb=0", "backward_weight layer=embed mb=0", "of value \"x0\" has 0 of 2"},
       {kDdp, 0, 1, "backward_input layer=mix mb=0", "backward_weight layer=mix mb=0", "no such gradient to produce"},
       {kDdp, 0, 1, "backward_input layer=mix mb=0", "backward layer=head mb=0", "its inputs is already produced"},
@@ -33,8 +33,8 @@ void each_layer_sees_each_sample_once(void**) {
        "rank 0, end of step: no rank runs the forward of layer \"embed\" on samples 4 to 4 of the batch"},
       {kDdp, 0, 1, "microbatch 0 4", "microbatch 1 3", "on samples 0 to 0 of the batch"},
       {kDdp, 1, 1, "microbatch 4 3", "microbatch 4 0", nullptr},  // a batch of 4 samples
-      {kDdp, 0, 1, "microbatch 0 4", "microbatch 0 4\nmicrobatch 7 0", "it has 1 micro-batches and rank 0 has 2"},
-      {kDdp, 0, 1, "microbatch 0 4", "microbatch 0 4\nmicrobatch 0 7", "it has 1 micro-batches"},
+      {kDdp, 0, 1, "microbatch 0 4", "microbatch 0 4\nmicrobatch 7 0", "it has 1 micro-batch and rank 0 has 2"},
+      {kDdp, 0, 1, "microbatch 0 4", "microbatch 0 4\nmicrobatch 0 7", "it has 1 micro-batch"},
       {kDp, 0, 1, "forward layer=loss mb=1", "", "backward layer=loss mb=1: its forward has not run"},
   };
   check_cases(cases);

@@ -220,7 +220,7 @@ void a_table_of_nonsense_ends(void**) {
 
 // Nor is this one, whose values are made of one another in a long row.
 void a_table_of_a_deep_chain_is_no_larger_than_its_program(void**) {
-  constexpr int kValues = 20000;
+  constexpr int kValues = 4000;
   std::string values, layers;
   for (int v = 0; v < kValues; ++v) {
     values += fmt::format("value v{} bytes={}\n", v, v % 2 ? "4 placement=shard part=1:0-1/2" : "8");

@@ -92,7 +92,7 @@ void check_size(const PipelineShape& shape) {
     fail(GSEL_ERR_CONFIG, "{} with {} each were asked for; a schedule has at most {} stages",
          with_noun(shape.ranks, "rank"), with_noun(shape.chunks, "stage"), kMostStages);
   if (stages * shape.microbatches > kMostCells)
-    fail(GSEL_ERR_CONFIG, "{0} with {1} were asked for; a schedule of {0} has at most {2}", with_noun(stages, "stage"),
+    fail(GSEL_ERR_CONFIG, "{0} with {1} were asked for; a schedule has at most {2} of {0}", with_noun(stages, "stage"),
          with_noun(shape.microbatches, "micro-batch"), with_noun(kMostCells / stages, "micro-batch"));
 }
 

@@ -2,7 +2,6 @@
 // micro-batch.
 #include <algorithm>
 
-#include "base/text.h"
 #include "program/stages.h"
 #include "program/verify/walker.h"
 
@@ -17,7 +16,7 @@ void Walker::give(ValueFacts& v, bool gradient, bool owes) {
     return;
   }
   if (v.expected == 0 || v.arrived < v.expected)
-    refuse(fmt::format("the gradient has {} of {}", v.arrived, with_noun(v.expected, "contribution")));
+    refuse(fmt::format("the gradient has {} of {} contributions", v.arrived, v.expected));
   if (v.gradient_used) refuse("the gradient was used before");
   v.gradient_used = true;
 }

@@ -2,7 +2,6 @@
 // used before all its contributions have arrived.
 #include <algorithm>
 
-#include "base/text.h"
 #include "program/stages.h"
 #include "program/verify/walker.h"
 
@@ -73,8 +72,8 @@ void Walker::need_output_gradients(const ProgramLayer& l, int32_t mb) {
     if (!program_.values[v].needs_gradient) continue;
     ValueFacts& out = value(v, mb);
     if (out.expected == 0 || out.arrived < out.expected)
-      refuse(fmt::format("the gradient of value \"{}\" has {} of {}", name(v), out.arrived,
-                         with_noun(out.expected, "contribution")));
+      refuse(
+          fmt::format("the gradient of value \"{}\" has {} of {} contributions", name(v), out.arrived, out.expected));
     out.gradient_used = true;
   }
 }
