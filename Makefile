@@ -13,6 +13,7 @@
 #   make bench-tensor  a model that two ranks share: decoding, training; writes bench/results/tensor.md
 #   make table      trains examples/gpt with every strategy; writes the table of its README
 #   make install-debug  the debug information of what is installed, beside it
+#   make picture    one step of examples/gpt as it ran; writes docs/pictures/step.svg, the picture of README.md
 #   make matrix     every combination of strategies against one rank, as a table
 #   make soak       the nets of tests/nets for SOAK_MINUTES=60, with seeds of their own
 #   make asan       the tests under the address and undefined-behaviour sanitizers
@@ -27,7 +28,7 @@ DATA ?= build/data/kjv.txt
 export GSEL_NO_INSTALL
 export NINJA_STATUS = gsel: step %f of %t: 
 
-.PHONY: all build dev packages packages-run packages-test packages-peers packages-train data run table matrix test asan \
+.PHONY: all build dev packages packages-run packages-test packages-peers packages-train data run table picture matrix test asan \
         tsan bench bench-build bench-comm bench-train bench-pipeline bench-tensor bench-device bench-fresh install install-debug clean soak
 
 all: build
@@ -71,6 +72,11 @@ table: data packages-run
 	$(call build,default,run_parts)
 	@$(MAKE) -s --no-print-directory $(DATA)
 	@examples/gpt/strategies/run.sh build/bin $(DATA) examples/gpt/README.md
+
+picture: data packages-run
+	$(call build,default,run_parts)
+	@$(MAKE) -s --no-print-directory $(DATA)
+	@examples/gpt/picture.sh build/bin $(DATA) docs/pictures/step.svg
 
 # All combinations of the three axes' strategies, up to eight ranks: about three minutes on two free cores.
 matrix: data packages-run

@@ -205,9 +205,8 @@ static int train(struct session* s) {
            speaks && isatty(STDOUT_FILENO) ? "\n" : "", s->record.steps, totals.tokens, seconds, s->record.ranks,
            s->record.ranks == 1 ? "" : "s", s->record.tokens_per_s, report.loss);
   if (s->rank == 0 && report.n_reduces > 0)
-    printf("gradients in %" PRId32 " buckets; in the last step %" PRId32
-           " of them were reduced while backward went on\n",
-           report.n_reduces, report.n_overlapped);
+    printf("gradients in %" PRId32 " bucket%s; reduced while backward went on, in the last step: %" PRId32 "\n",
+           report.n_reduces, report.n_reduces == 1 ? "" : "s", report.n_overlapped);
   return 0;
 }
 
