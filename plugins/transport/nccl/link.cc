@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdio>
 #include <memory>
 #include <vector>
 
@@ -52,10 +53,11 @@ void wait_for_all(const gsel_link& link, const gsel_join& join) {
   for (int state; (state = state_of(link)) != kSuccess; usleep(kPollUs)) {
     check(*link.nccl, state, "joining as rank " + std::to_string(join.rank), link.comm);
     must([&](gsel_error** err) { return join.look(join.control, err); });
-    if (Clock::now() > deadline)
-      fail(GSEL_ERR_TIMEOUT, "nccl: rank " + std::to_string(join.rank) + " waited " +
-                                 std::to_string(join.join_timeout_s) +
-                                 " s for the others to join; NCCL_DEBUG=INFO shows what it waits for");
+    if (Clock::now() <= deadline) continue;
+    char seconds[32];
+    std::snprintf(seconds, sizeof seconds, "%g s", join.join_timeout_s);
+    fail(GSEL_ERR_TIMEOUT, "nccl: rank " + std::to_string(join.rank) + " waited " + seconds +
+                               " for the others to join; NCCL_DEBUG=INFO shows what it waits for");
   }
 }
 
