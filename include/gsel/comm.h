@@ -344,7 +344,7 @@ GSEL_API gsel_status gsel_request_run(gsel_request *request, gsel_error **err);
  * blocks. A request that was never started is done. Since 0.1. */
 GSEL_API gsel_status gsel_request_test(gsel_request *request, int32_t *done, gsel_error **err);
 /* Waits for the end and returns the result of the call. Bounded by the call's own timeout. For a message this timeout
- * begins with the first test or wait, since a receive may be posted long before its send. Since 0.1. */
+ * begins with the first wait, since a receive may be posted long before its send. A test does not begin it. Since 0.1. */
 GSEL_API gsel_status gsel_request_wait(gsel_request *request, gsel_error **err);
 /* Waits until one of requests[n] has ended, writes its position to *index, and returns the result of its call. Requests
  * that are NULL, or whose end a test or wait has already reported, are ignored; GSEL_ERR_ARG if none is left.

@@ -86,8 +86,8 @@ typedef struct gsel_transport_v1 {
 
   /* All functions below may be NULL: those of gsel/comm.h then return GSEL_ERR_UNSUPPORTED.
    * group makes the calls as gsel_group_run makes those of one communicator. work_start does the same, asynchronously.
-   * work_wait waits at most `seconds` (0: does not wait; negative: until the end) and sets *done; its error is that of
-   * the first failed call. work_free: after the work is done. */
+   * work_wait waits at most `seconds` (0: does not wait, and does not begin the timeout of a message; negative: until the
+   * end) and sets *done; its error is that of the first failed call. work_free: after the work is done. */
   gsel_status (*group)(gsel_link *link, const gsel_collective *calls, uint64_t n, gsel_error **err);
   gsel_status (*work_start)(gsel_link *link, const gsel_collective *calls, uint64_t n, gsel_pending **out,
                             gsel_error **err);

@@ -4,6 +4,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "base/os.h"
 #include "comm/describe.h"
@@ -12,7 +13,7 @@ namespace gsel {
 namespace {
 
 constexpr int64_t kYieldNs = 50'000;
-constexpr double kFirstSleep = 50e-6, kLongestSleep = 1e-3;
+constexpr double kFirstSleep = 50e-6, kLongestSleep = 1e-3, kMoment = 1e-9;
 
 }  // namespace
 
@@ -78,13 +79,15 @@ void CallRequest::wait() {
   report();
 }
 
-// Looks at all in turn, then sleeps on one after the other, for longer the longer nothing ends.
+// Looks at all in turn, then sleeps on one after the other, for longer the longer nothing ends. Before it sleeps it
+// waits for a moment on each, so that the time of each runs.
 void CallRequest::wait_any(std::span<CallRequest* const> requests, size_t* index) {
   const auto is_open = [](const CallRequest* r) { return r && !r->reported_; };
   if (std::ranges::none_of(requests, is_open))
     fail(GSEL_ERR_ARG, "wait_any: none of {} requests is under way or ended without being reported", requests.size());
   const int64_t started = os::now_ns();
   double sleep = kFirstSleep;
+  bool waited = false;
   for (size_t turn = 0;; ++turn) {
     for (size_t i = 0; i < requests.size(); ++i) {
       if (!is_open(requests[i]) || !requests[i]->look(0)) continue;
@@ -93,6 +96,11 @@ void CallRequest::wait_any(std::span<CallRequest* const> requests, size_t* index
     }
     if (os::now_ns() - started < kYieldNs) {
       sched_yield();
+      continue;
+    }
+    if (!std::exchange(waited, true)) {
+      for (CallRequest* request : requests)
+        if (is_open(request)) request->look(kMoment);
       continue;
     }
     size_t one = turn % requests.size();

@@ -384,17 +384,19 @@ static void test_errors_come_with_the_wait(void** state) {
   as_threads_and_processes(2, errors, NULL);
 }
 
-/* A receive may be posted long before its message: its time counts from the wait for it. */
+/* A receive may be posted long before its message: its time counts from the wait for it, and looks are no wait. */
 static void posted_ahead(rank_run* run) {
   gsel_error* err;
   gsel_comm* comm;
   gsel_request* request = NULL;
-  int32_t x = 7, y = 0;
+  int32_t x = 7, y = 0, done = 0;
   rank_ok(run, rank_join(run, &comm, &err), err);
   if (run->rank == 0) {
     gsel_collective call = call_of(GSEL_COLLECTIVE_RECV, NULL, &y, 1, 1);
     call.timeout_s = 0.1;
     rank_ok(run, gsel_comm_start(comm, &call, &request, &err), err);
+    rank_ok(run, gsel_request_test(request, &done, &err), err);
+    rank_check(run, done == 0);
   } else {
     usleep(300000); /* rank 0 has no other work meanwhile */
   }
@@ -411,6 +413,39 @@ static void posted_ahead(rank_run* run) {
 static void test_the_time_of_a_message_counts_from_its_wait(void** state) {
   (void)state;
   as_threads_and_processes(2, posted_ahead, NULL);
+}
+
+/* A wait for any is a wait for each: the time of the last one, which is the shortest, runs. */
+static void any_waits_for_each(rank_run* run) {
+  enum { N = 30 };
+  gsel_error* err;
+  gsel_comm* comm;
+  gsel_request* requests[N];
+  int32_t y[N];
+  size_t index = 99;
+  rank_ok(run, rank_join(run, &comm, &err), err);
+  if (run->rank == 0) {
+    for (int i = 0; i < N; ++i) {
+      gsel_collective call = call_of(GSEL_COLLECTIVE_RECV, NULL, &y[i], 1, 1);
+      call.timeout_s = i == N - 1 ? 0.1 : 50;
+      rank_ok(run, gsel_comm_start(comm, &call, &requests[i], &err), err);
+    }
+    rank_fails(run, gsel_request_wait_any(requests, N, &index, &err), err, GSEL_ERR_TIMEOUT, "rank 0 waited 0.1 s", 1);
+    rank_check(run, index < N);
+    for (int i = 0; i < N; ++i) gsel_request_free(requests[i]);
+  } else {
+    gsel_request* barrier;
+    const gsel_collective call = call_of(GSEL_COLLECTIVE_BARRIER, NULL, NULL, 0, -1);
+    rank_ok(run, gsel_comm_start(comm, &call, &barrier, &err), err);
+    rank_fails(run, gsel_request_wait(barrier, &err), err, GSEL_ERR_TIMEOUT, "rank 0 waited 0.1 s", 1);
+    gsel_request_free(barrier);
+  }
+  gsel_comm_free(comm);
+}
+
+static void test_a_wait_for_any_starts_the_time_of_each(void** state) {
+  (void)state;
+  as_threads_and_processes(2, any_waits_for_each, NULL);
 }
 
 /* A message that never comes: free waits for its end, here that of its time; abort ends another at once. */
@@ -590,6 +625,7 @@ int main(void) {
       cmocka_unit_test(test_a_persistent_request_keeps_its_label),
       cmocka_unit_test(test_errors_come_with_the_wait),
       cmocka_unit_test(test_the_time_of_a_message_counts_from_its_wait),
+      cmocka_unit_test(test_a_wait_for_any_starts_the_time_of_each),
       cmocka_unit_test(test_free_waits_and_abort_ends),
       cmocka_unit_test(test_a_communicator_is_destroyed_with_requests_under_way),
       cmocka_unit_test(test_without_a_thread_requests_are_refused_and_groups_are_not),

@@ -138,8 +138,8 @@ void Engine::wait(Work& work) {
 
 bool Engine::wait_for(Work& work, double seconds) {
   const auto done = [&] { return work.done.load(std::memory_order_acquire); };
-  if (!done()) work.awaited.store(true, std::memory_order_relaxed);
-  if (done() || seconds == 0) return done();
+  if (done() || seconds == 0) return done();  // a look is no wait
+  work.awaited.store(true, std::memory_order_relaxed);
   std::unique_lock lock(mutex_);
   return changed_.wait_for(lock, std::chrono::duration<double>(seconds), done);
 }

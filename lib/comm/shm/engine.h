@@ -38,7 +38,7 @@ struct Work {
   uint64_t collectives;             // of them
   std::optional<Error> failure;     // the first
   std::atomic<bool> done{false};
-  // Somebody has asked for its end: the time of its messages runs from here on, so that one may be posted long before.
+  // Somebody waits for its end: the time of its messages runs from here on, so that one may be posted long before.
   std::atomic<bool> awaited{false};
 };
 

@@ -66,7 +66,7 @@ struct Transfer {
   Half out, in;
   gsel_message* received = nullptr;
   uint64_t number = 0;             // of the call, in the recorder
-  int64_t deadline_ns = 0;         // 0 until it waits long and its end is asked for
+  int64_t deadline_ns = 0;         // 0 until it waits long and somebody waits for its end
   Work* work = nullptr;            // to be told of the end
   std::unique_ptr<Error> failure;  // of this call alone
 };
