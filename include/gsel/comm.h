@@ -15,9 +15,10 @@
  *              timeout. The death of a member is noticed whatever the others wait for. If a process has more than one
  *              communicator, the error ends with the name of the one that failed.
  *   Clean end  Nothing has a name in a file system, so nothing is left behind, however a rank ends.
- * Threads: one call at a time per communicator. Starting a request is such a call; running it and waiting for it are
- * not. gsel_comm_abort and the queries may be called from any thread at any time. Nothing is kept per thread. Handles
- * cannot be used in a forked child: calls return GSEL_ERR_FORKED there. */
+ * Threads: one call at a time per communicator. To make or to start a request is such a call. To run, test or wait for
+ * a request is none: other threads may do so while a call is made, each with requests of its own.
+ * gsel_comm_abort and the queries may be called from any thread at any time. Nothing is kept per thread. Handles cannot
+ * be used in a forked child: calls return GSEL_ERR_FORKED there. */
 #ifndef GSEL_COMM_H
 #define GSEL_COMM_H
 
@@ -130,7 +131,8 @@ GSEL_API gsel_str gsel_comm_name(const gsel_comm *comm);
  *                      their next call
  *   GSEL_ERR_FORKED    called in a child of the process that joined; nothing happened
  * If one rank waits in a send or receive for a peer, and the peer waits in a collective for this rank, both get
- * GSEL_ERR_MISMATCH at once, provided that neither has a request or group under way; broken.
+ * GSEL_ERR_MISMATCH at once, provided that neither has a request or group under way or has made a persistent request
+ * on the communicator; broken.
  * A broken communicator is freed, shrunk to the ranks that are alive (gsel_comm_shrink), or made usable again
  * (gsel_comm_resync).
  * Threads: one call at a time per communicator. Since 0.1. */
@@ -323,7 +325,8 @@ GSEL_API gsel_status gsel_group_run(gsel_comm *const *comms, const gsel_collecti
  * A request is a call that runs while the caller computes. The library runs the requests of a communicator on one
  * thread, which starts with the first request. Collectives of a communicator run in the order in which they were
  * started; messages run at the same time as these collectives and as other messages. A blocking call on the same
- * communicator waits for the collectives started before it.
+ * communicator waits for the collectives started before it. Of collectives that two threads run or start at the same
+ * time, the order is not determined.
  * Buffers, counts and offsets are borrowed until the request is done. Those of a persistent request are borrowed until
  * it is freed, and counts and offsets must not change; the struct and its label are copied. Calls on one request must
  * not overlap. A request may be waited for on another thread than the one that started it. */
@@ -338,7 +341,9 @@ GSEL_API gsel_status gsel_request_create(gsel_comm *comm, const gsel_collective 
                                          gsel_error **err);
 /* Starts a persistent request. GSEL_ERR_STATE if it is under way. Since 0.1. */
 GSEL_API gsel_status gsel_request_start(gsel_request *request, gsel_error **err);
-/* Runs a persistent request on the calling thread: start and wait without a second thread. Since 0.1. */
+/* Runs a persistent request on the calling thread: start and wait without a second thread. Other threads may make calls
+ * on the communicator and run other requests meanwhile. GSEL_ERR_STATE if the request is under way or was made by
+ * gsel_comm_start. Since 0.1. */
 GSEL_API gsel_status gsel_request_run(gsel_request *request, gsel_error **err);
 /* Sets *done to 1 if the call has ended, else to 0. Returns the result of the call if it has ended, else GSEL_OK. Never
  * blocks. A request that was never started is done. Since 0.1. */
@@ -377,7 +382,8 @@ GSEL_API gsel_status gsel_mem_unregister(gsel_comm *comm, void *memory, gsel_err
 /* ---- devices -----------------------------------------------------------------------------------------------
  *
  * A communicator with an accelerator takes memory of that device, and page-locked memory of the host, wherever a buffer
- * is named. Its calls are enqueued on its stream, and return then: they read and write the buffers when the work that
+ * is named. One thread at a time makes calls, and to run a request is a call here; GSEL_ERR_STATE otherwise. Calls are
+ * enqueued on the communicator's stream, and return then: they read and write the buffers when the work that
  * was enqueued on the stream before has ended, and work enqueued behind them sees the results. Nothing else waits for
  * them. Counts, offsets and the fields of gsel_message are of the host. A request is done when the stream has passed
  * its call. Buffers of another kind or device are GSEL_ERR_ARG. A call that the transport cannot make, such as one with

@@ -13,9 +13,10 @@ struct gsel_request {
 
 namespace {
 
-std::unique_ptr<gsel_request> make_request(gsel_comm* comm, const gsel_collective* call) {
+std::unique_ptr<gsel_request> make_request(gsel_comm* comm, const gsel_collective* call, gsel::CallRequest::Use use) {
   gsel::Communicator& communicator = gsel::required(comm, "comm").impl;
-  return std::unique_ptr<gsel_request>(new gsel_request{{communicator, gsel::read_struct(call, "gsel_collective")}});
+  return std::unique_ptr<gsel_request>(
+      new gsel_request{{communicator, gsel::read_struct(call, "gsel_collective"), use}});
 }
 
 gsel::CallRequest& checked(gsel_request* request) {
@@ -29,7 +30,7 @@ extern "C" {
 gsel_status gsel_comm_start(gsel_comm* comm, const gsel_collective* call, gsel_request** out, gsel_error** err) {
   return gsel::guard(err, [&] {
     gsel::required(out, "out") = nullptr;
-    auto request = make_request(comm, call);
+    auto request = make_request(comm, call, gsel::CallRequest::Use::started);
     request->impl.start();
     *out = request.release();
   });
@@ -38,7 +39,7 @@ gsel_status gsel_comm_start(gsel_comm* comm, const gsel_collective* call, gsel_r
 gsel_status gsel_request_create(gsel_comm* comm, const gsel_collective* call, gsel_request** out, gsel_error** err) {
   return gsel::guard(err, [&] {
     gsel::required(out, "out") = nullptr;
-    *out = make_request(comm, call).release();
+    *out = make_request(comm, call, gsel::CallRequest::Use::persistent).release();
   });
 }
 

@@ -133,6 +133,10 @@ std::unique_ptr<Pending> Communicator::start(const gsel_collective& checked) {
   return std::make_unique<Works>(*this, std::span(&checked, 1));
 }
 
+void Communicator::allow_overlap() {
+  if (!device_link_) shm::link_of(link_).allow_overlap();
+}
+
 Works::Works(Communicator& communicator, std::span<const gsel_collective> checked)
     : transport_(communicator.transport_) {
   if (!transport_->table().work_start)

@@ -63,6 +63,8 @@ class Communicator {
   void run_checked(const gsel_collective& call, gsel_stream* stream = nullptr);
   void group(std::span<const gsel_collective> checked);  // over the control link
   std::unique_ptr<Pending> start(const gsel_collective& checked);
+  // From now on, other threads may run requests while a call is made.
+  void allow_overlap();
   void abort(std::string_view reason) noexcept;
   // Notes what this rank's program begins with all ranks, such as a step of a trainer; kind: 1 to 255, of the caller's.
   // Nobody waits. The first rank that began another one as its n-th, if one is known. break_with: then every call on

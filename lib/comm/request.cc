@@ -39,6 +39,9 @@ void CallRequest::start() {
 
 void CallRequest::run() {
   require_ended();
+  if (use_ == Use::started)
+    fail(GSEL_ERR_STATE, "{} was started by gsel_comm_start; gsel_request_run takes a request of gsel_request_create",
+         collective_name(call_.kind));
   failure_.reset();
   reported_ = true;
   try {

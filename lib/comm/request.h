@@ -20,12 +20,15 @@ constexpr uint64_t kBufferedMessages = 4, kBufferedBytes = 4096;
 
 class CallRequest {
  public:
+  // Of a persistent one: other threads run it while calls are made.
+  enum class Use { started, persistent };
   // Checks the call.
-  CallRequest(Communicator& communicator, const gsel_collective& call)
-      : communicator_(communicator), call_(call), label_(view(call.label)) {
+  CallRequest(Communicator& communicator, const gsel_collective& call, Use use = Use::started)
+      : communicator_(communicator), call_(call), use_(use), label_(view(call.label)) {
     require_own_process(fork_generation_, "request");
     communicator.check(call_);
     if (given(call.label)) call_.label = borrow(label_);
+    if (use == Use::persistent) communicator.allow_overlap();
   }
   ~CallRequest();  // waits
   CallRequest(const CallRequest&) = delete;
@@ -47,6 +50,7 @@ class CallRequest {
   Communicator& communicator_;
   const uint64_t fork_generation_ = communicator_.fork_generation();
   gsel_collective call_;
+  const Use use_;
   const std::string label_;        // the caller's may be gone by the time it is shown
   std::unique_ptr<Pending> work_;  // while under way
   std::optional<Error> failure_;

@@ -244,7 +244,29 @@ gsel_collective DeviceLink::stage(const gsel_collective& call) {
   return host_.stage(call, control_.rank(), control_.world_size(), stream_);
 }
 
+namespace {
+
+// One thread at a time, also where it runs a request: what is enqueued has one order.
+class InCall {
+ public:
+  InCall(std::atomic_flag& flag, const gsel_collective& call) : flag_(flag) {
+    if (flag.test_and_set(std::memory_order_acquire))
+      fail(GSEL_ERR_STATE,
+           "{}: another thread is in a call; with an accelerator, one thread at a time makes calls and runs requests",
+           collective_name(call.kind));
+  }
+  ~InCall() { flag_.clear(std::memory_order_release); }
+  InCall(const InCall&) = delete;
+  InCall& operator=(const InCall&) = delete;
+
+ private:
+  std::atomic_flag& flag_;
+};
+
+}  // namespace
+
 void DeviceLink::collective(const gsel_collective& call) {
+  const InCall in_call(in_call_, call);
   check_memory(call);
   if (takes(call)) {
     const Enqueued one{this, call};

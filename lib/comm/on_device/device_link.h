@@ -88,6 +88,7 @@ class DeviceLink {
   MemoryCheck memory_;
   ThroughHost host_;
   Event reached_;
+  std::atomic_flag in_call_;
   std::atomic<bool> leaving_{false}, watching_done_{false};
   std::thread watching_;
 };

@@ -58,15 +58,27 @@ void Engine::stop() {
   thread_.join();
 }
 
-Engine::Turn::Turn(Engine& engine) : engine_(engine) {
+void Engine::allow_overlap() {
+  std::lock_guard lock(mutex_);
+  overlap_ = true;
+  busy_.store(true, std::memory_order_release);
+}
+
+Engine::Turn::Turn(Engine& engine, Thread thread) : engine_(engine) {
   std::unique_lock lock(engine.mutex_);
-  ++engine.turns_;
-  engine.waiting_.fetch_add(1, std::memory_order_relaxed);
-  if (engine.driven_ || engine.asleep_) engine.link_.nudge();
-  engine.changed_.wait(lock, [&] { return !engine.driven_ && !engine.asleep_ && engine.queued_ == 0; });
+  const auto is_free = [&] {
+    return !engine.driven_ && engine.queued_ == 0 && (thread == Thread::may_sleep || !engine.asleep_);
+  };
+  if (!is_free()) {
+    engine.turns_.fetch_add(1, std::memory_order_relaxed);
+    engine.waiting_.fetch_add(1, std::memory_order_relaxed);
+    engine.changed_.notify_all();
+    engine.link_.nudge();
+    engine.changed_.wait(lock, is_free);
+    engine.turns_.fetch_sub(1, std::memory_order_relaxed);
+    engine.waiting_.fetch_sub(1, std::memory_order_relaxed);
+  }
   engine.driven_ = true;
-  --engine.turns_;
-  engine.waiting_.fetch_sub(1, std::memory_order_relaxed);
   lock.unlock();
   engine.admit();
 }
@@ -147,13 +159,13 @@ bool Engine::wait_for(Work& work, double seconds) {
 // Under the lock: the link is nobody's.
 void Engine::release() noexcept {
   driven_ = false;
-  if (works_ == 0) busy_.store(false, std::memory_order_release);
+  if (works_ == 0 && !overlap_) busy_.store(false, std::memory_order_release);
   changed_.notify_all();
 }
 
 // Under the lock. A waiter drives rather than the thread, where it may.
 bool Engine::thread_drives() const {
-  return !driven_ && works_ > 0 && (queued_ > 0 || turns_ == 0) &&
+  return !driven_ && works_ > 0 && (queued_ > 0 || turns_.load(std::memory_order_relaxed) == 0) &&
          std::ranges::none_of(waiters_, [&](const Work* work) { return may_drive(*work); });
 }
 
@@ -193,6 +205,7 @@ std::optional<Wakeup> Engine::drive(Work* own) {
       idle = {};
       continue;
     }
+    if (own && turns_.load(std::memory_order_relaxed) > 0) return {};
     if (link_.transfers_.empty() || (!own && waiting_.load(std::memory_order_relaxed) > 0)) return {};
     try {
       if (link_.progress()) {

@@ -4,6 +4,10 @@
 // and advances the messages. A caller that waits for a call is this thread; the engine's own thread drives only while
 // no caller waits. So a wait costs no change of threads. The engine's thread starts with the first call that its caller
 // does not wait for at once, and sleeps on a condition variable while there is nothing to do.
+//
+// A blocking call with nothing else under way does not come here: its caller drives without saying so. Such a call
+// would not notice a call of another thread. So it asks busy() first, which is also true once calls of this rank may
+// overlap.
 #pragma once
 
 #include <gsel/comm.h>
@@ -48,15 +52,18 @@ class Engine {
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  // Whether anything is under way, or a driver still at work.
+  // Whether anything is under way, a driver still at work, or may come at any time.
   bool busy() const { return busy_.load(std::memory_order_acquire); }
   bool under_way();
+  // From now on other threads may come while a call is made.
+  void allow_overlap();
 
-  // To have the link to oneself, for what is no call: the collectives started before are done then, and no other thread
-  // touches the link; messages go on where this one waits.
+  // To have the link to oneself: the collectives started before are done then, and no other thread touches the link;
+  // messages go on where this one waits. The engine's thread may sleep in the arena unless that is to change.
+  enum class Thread { may_sleep, awake };
   class Turn {
    public:
-    explicit Turn(Engine& engine);
+    explicit Turn(Engine& engine, Thread thread = Thread::awake);
     ~Turn();
     Turn(const Turn&) = delete;
     Turn& operator=(const Turn&) = delete;
@@ -84,7 +91,9 @@ class Engine {
   void submit(Work& work);
   void start_thread();
   void run_thread();
-  bool may_drive(const Work& work) const { return work.collectives > 0 || queued_ == 0; }
+  bool may_drive(const Work& work) const {
+    return work.collectives > 0 || (queued_ == 0 && turns_.load(std::memory_order_relaxed) == 0);
+  }
   bool thread_drives() const;
   std::optional<Wakeup> drive(Work* own);
   void begin_messages(Work& work);
@@ -93,7 +102,8 @@ class Engine {
 
   Link& link_;
   std::atomic<bool> busy_{false}, news_{false};
-  std::atomic<int> waiting_{0};  // size of waiters_, for the driver
+  std::atomic<int> waiting_{0};  // size of waiters_ and turns_, for the driver
+  std::atomic<int> turns_{0};    // waited for; changed under the lock
 
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -101,7 +111,7 @@ class Engine {
   std::vector<Work*> waiters_;  // what others wait for and would drive
   uint64_t works_ = 0;          // not done
   uint64_t queued_ = 0;         // collectives not begun
-  int turns_ = 0;               // waited for
+  bool overlap_ = false;
   bool driven_ = false;
   bool asleep_ = false;  // the thread, with messages under way
   bool closing_ = false;

@@ -85,7 +85,14 @@ gsel_comm_count Link::counts(gsel_collective_kind kind) const {
 
 void Link::collective(const gsel_collective& given) {
   require_own_process(collective_name(given.kind));
-  if (engine_->busy()) return group(&given, 1);
+  if (engine_->busy()) return execute_beside_others(given);
+  execute(given);
+}
+
+// A message lets go of the link while collectives wait for it, so it is the engine's.
+void Link::execute_beside_others(const gsel_collective& given) {
+  if (is_point_to_point(given.kind)) return group(&given, 1);
+  const Engine::Turn turn(*engine_, Engine::Thread::may_sleep);
   execute(given);
 }
 

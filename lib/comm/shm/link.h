@@ -83,6 +83,8 @@ class Link {
   int32_t world_size() const { return world_size_; }
 
   void collective(const gsel_collective& call);
+  // From now on, other threads may run requests while a call is made.
+  void allow_overlap() { engine_->allow_overlap(); }
   void group(const gsel_collective* calls, uint64_t n);                   // as gsel_group_run
   std::unique_ptr<Work> start(const gsel_collective* calls, uint64_t n);  // the same asynchronously
   void abort(const char* reason) noexcept;
@@ -128,6 +130,7 @@ class Link {
 
   // link.cc
   void execute(const gsel_collective& given, bool grouped = false);  // by whoever drives, see engine.h
+  void execute_beside_others(const gsel_collective& given);
   void run(const Call& call);
   void run_callbacks_too(const Call& call);
   void require_room_for_records(const Call& call) const;

@@ -88,13 +88,14 @@ void start_optimistic(State& s, const gsel_instr& instr, double number) {
   if (s.axis_size(GSEL_AXIS_PIPELINE) == 1) return;
   void* memory = memory_of_optimistic(s, is_norm);
   s.copy(memory, &number, sizeof number, GSEL_COPY_TO_DEVICE);
-  optimistic.under_way.emplace(s.comms.validation(), make_collective(GSEL_COLLECTIVE_ALLREDUCE, memory, memory, 1,
-                                                                     GSEL_F64, is_norm ? GSEL_SUM : GSEL_MAX));
+  gsel_collective call =
+      make_collective(GSEL_COLLECTIVE_ALLREDUCE, memory, memory, 1, GSEL_F64, is_norm ? GSEL_SUM : GSEL_MAX);
+  optimistic.under_way.emplace(s.comms.validation(), call);
   try {
     optimistic.under_way->start();
   } catch (const Error& error) {
     if (error.code() != GSEL_ERR_UNSUPPORTED) throw;
-    optimistic.under_way->run();
+    s.comms.validation().collective(call);
   }
 }
 
