@@ -15,8 +15,8 @@
  *              timeout. The death of a member is noticed whatever the others wait for. If a process has more than one
  *              communicator, the error ends with the name of the one that failed.
  *   Clean end  Nothing has a name in a file system, so nothing is left behind, however a rank ends.
- * Threads: one call at a time per communicator. To make or to start a request is such a call. To run, test or wait for
- * a request is none: other threads may do so while a call is made, each with requests of its own.
+ * Threads: one call at a time per communicator. To make or to start a request is such a call. To run, test, wait for or
+ * cancel a request is none: other threads may do so while a call is made, each with requests of its own.
  * gsel_comm_abort and the queries may be called from any thread at any time. Nothing is kept per thread. Handles cannot
  * be used in a forked child: calls return GSEL_ERR_FORKED there. */
 #ifndef GSEL_COMM_H
@@ -355,8 +355,23 @@ GSEL_API gsel_status gsel_request_wait(gsel_request *request, gsel_error **err);
  * that are NULL, or whose end a test or wait has already reported, are ignored; GSEL_ERR_ARG if none is left.
  * Since 0.1. */
 GSEL_API gsel_status gsel_request_wait_any(gsel_request *const *requests, size_t n, size_t *index, gsel_error **err);
-/* Waits for the end if the request is under way, and releases it; NULL is fine. Call it before the communicator is
- * freed. Since 0.1. */
+/* Takes back a call that is under way, as MPI_Cancel does, if nobody has met it yet; *cancelled tells whether. Does not
+ * wait for other ranks.
+ *   receive, probe  cancelled if no message has been found for it; the first message that suits it goes to another
+ *   send            cancelled if no receive has been found for its message, and some of the message is still with its
+ *                   sender: short messages are not for long. Nobody receives the message; a probe may have seen it
+ *   sendrecv        cancelled if both of this holds
+ *   collective      cancelled if no rank has begun it. Later collectives move up, so each rank must cancel it
+ *   1  the request has ended without a result, and its buffers are the caller's again. recv and *received are not
+ *      written. The request is then as one that was never started: a test says that it is done, a wait returns GSEL_OK,
+ *      and a persistent request can be started again
+ *   0  nothing happened: the call goes on and ends as usual, or has ended
+ * A call on the stream of a device cannot be cancelled. Errors: GSEL_ERR_ARG, GSEL_ERR_FORKED, GSEL_ERR_NOMEM; nothing
+ * happened. Since 0.1. */
+GSEL_API gsel_status gsel_request_cancel(gsel_request *request, int32_t *cancelled, gsel_error **err);
+/* Waits for the end if the request is under way, and releases it; NULL is fine. A message that nobody has met when its
+ * timeout has passed is cancelled, so that the communicator stays usable; a send is lost then, so a program that may
+ * leave one behind calls gsel_request_cancel and looks. Call it before the communicator is freed. Since 0.1. */
 GSEL_API void gsel_request_free(gsel_request *request);
 
 /* ---- memory ------------------------------------------------------------------------------------------------ */

@@ -73,6 +73,13 @@ gsel_status gsel_request_wait_any(gsel_request* const* requests, size_t n, size_
   });
 }
 
+gsel_status gsel_request_cancel(gsel_request* request, int32_t* cancelled, gsel_error** err) {
+  return gsel::guard(err, [&] {
+    gsel::required(cancelled, "cancelled") = 0;
+    *cancelled = checked(request).cancel();
+  });
+}
+
 void gsel_request_free(gsel_request* request) {
   delete request;
 }

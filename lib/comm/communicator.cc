@@ -159,6 +159,14 @@ bool Works::wait(double seconds) {
   return done != 0;
 }
 
+bool Works::cancel() {
+  return shm::cancel(work_);
+}
+
+void Works::wait_or_cancel() {
+  shm::wait_or_cancel(work_);
+}
+
 gsel_comm_count Communicator::counts(gsel_collective_kind kind) const {
   gsel_comm_count count = GSEL_COMM_COUNT_INIT;
   gsel_error* err = nullptr;

@@ -128,6 +128,10 @@ class Pending {
   Pending& operator=(const Pending&) = delete;
   // Whether they have ended, after at most so long; negative: to the end. Throws what failed.
   virtual bool wait(double seconds) = 0;
+  // Whether nobody had met the call; it has ended then. false where it goes on.
+  virtual bool cancel() { return false; }
+  // To the end, without its result; a message that nobody has met in its time is cancelled.
+  virtual void wait_or_cancel() { wait(-1); }
 };
 
 // Of the control link, which is the only one without an accelerator.
@@ -136,6 +140,8 @@ class Works : public Pending {
   Works(Communicator& communicator, std::span<const gsel_collective> checked);
   ~Works() override;
   bool wait(double seconds) override;
+  bool cancel() override;
+  void wait_or_cancel() override;
 
  private:
   std::shared_ptr<Transport> transport_;

@@ -19,7 +19,7 @@ constexpr double kFirstSleep = 50e-6, kLongestSleep = 1e-3, kMoment = 1e-9;
 
 CallRequest::~CallRequest() {
   try {
-    if (work_) look(-1);
+    if (work_) work_->wait_or_cancel();
   } catch (...) {  // in a forked child: nothing to wait for
   }
 }
@@ -80,6 +80,14 @@ void CallRequest::wait() {
   require_own_process(fork_generation_, "request");
   look(-1);
   report();
+}
+
+bool CallRequest::cancel() {
+  require_own_process(fork_generation_, "request");
+  if (!work_ || !work_->cancel()) return false;
+  work_.reset();
+  reported_ = true;
+  return true;
 }
 
 // Looks at all in turn, then sleeps on one after the other, for longer the longer nothing ends. Before it sleeps it

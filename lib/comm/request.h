@@ -30,7 +30,7 @@ class CallRequest {
     if (given(call.label)) call_.label = borrow(label_);
     if (use == Use::persistent) communicator.allow_overlap();
   }
-  ~CallRequest();  // waits
+  ~CallRequest();  // waits; a message that nobody has met in its time is cancelled
   CallRequest(const CallRequest&) = delete;
   CallRequest& operator=(const CallRequest&) = delete;
 
@@ -39,6 +39,8 @@ class CallRequest {
   // *done: whether the call has ended; if so, throws what it failed with.
   void test(int32_t* done);
   void wait();
+  // Whether nobody had met the call; it is then as one that was never started.
+  bool cancel();
   // Of several: the place of one that has ended, as *index; throws what it failed with.
   static void wait_any(std::span<CallRequest* const> requests, size_t* index);
 

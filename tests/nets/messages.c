@@ -1,7 +1,8 @@
 /* nets/messages.c: see messages.h. Sends are requests, which go on while their rank does something else, so a receive
- * that suits a message of this phase or an earlier one always ends. Long messages that a receiver may not read from the
- * sender's memory arrive in pieces, and receivers look for a tag that nobody sends, so that messages are set aside
- * before all their pieces are there. */
+ * that suits a message of this phase or an earlier one always ends. Some sends are doomed: their rank cancels them, and
+ * whether somebody got them before shows when all are counted in the end. Long messages that a receiver may not read
+ * from the sender's memory arrive in pieces, and receivers look for a tag that nobody sends, so that messages are set
+ * aside before all their pieces are there. */
 #include "nets/messages.h"
 
 #include <stdarg.h>
@@ -22,7 +23,8 @@ typedef struct sent {
   int32_t to, tag;
   size_t count;
   int phase;
-  int taken;
+  int doomed;
+  int taken; /* or lost: a later one was received in its place */
 } sent;
 
 typedef struct posted {
@@ -41,6 +43,8 @@ typedef struct play {
   gsel_request* requests[MOST_SENT];
   uint32_t* data[MOST_SENT];
   posted posted[MOST_POSTED];
+  int32_t doomed_sent, doomed_received; /* sent: and not cancelled */
+  gsel_status status; /* of the last call */
   char* text;
 } play;
 
@@ -65,7 +69,7 @@ static int came_well(play* p, const char* call, gsel_status status, gsel_error* 
   gsel_error_free(err);
   return wrong(p, "%.60s: %s: %s", call, gsel_status_name(status), text);
 }
-#define WELL(call) (err = NULL, came_well(p, #call, (call), err))
+#define WELL(call) (err = NULL, p->status = (call), came_well(p, #call, p->status, err))
 
 /* ---- the model ---- */
 
@@ -77,7 +81,9 @@ static void draw_messages(play* p, uint64_t seed, int phases) {
         sent* m = &p->sent[from][p->n_sent[from]++];
         m->to = (from + 1 + (int32_t)(net_random(&state) % (uint64_t)(p->ranks - 1))) % p->ranks;
         m->tag = (int32_t)(net_random(&state) % TAGS);
+        m->doomed = net_random(&state) % 5 == 0;
         m->count = lengths[net_random(&state) % N_LENGTHS];
+        if (m->doomed && m->count == 0) m->count = LONGEST; /* so that contents tell which one it is */
         m->phase = phase;
       }
   }
@@ -91,10 +97,10 @@ static int suits(const play* p, const sent* m, int32_t tag) {
   return m->to == p->rank && !m->taken && (tag == GSEL_ANY_TAG || tag == m->tag);
 }
 
-/* Number of the message that a receive gets if it gets one of this sender; -1: none. */
+/* Number of the message that a receive gets if it gets one of this sender, and no doomed one; -1: none. */
 static int first_from(const play* p, int32_t from, int32_t tag) {
   for (int i = 0; i < p->n_sent[from]; ++i)
-    if (suits(p, &p->sent[from][i], tag)) return i;
+    if (suits(p, &p->sent[from][i], tag) && !p->sent[from][i].doomed) return i;
   return -1;
 }
 
@@ -104,7 +110,7 @@ static int certain(const play* p, int32_t source, int32_t tag) {
   for (int32_t from = 0; from < p->ranks; ++from)
     for (int i = 0; i < p->n_sent[from]; ++i)
       n += (source == from || source == GSEL_ANY_RANK) && p->sent[from][i].phase <= p->phase &&
-           suits(p, &p->sent[from][i], tag);
+           !p->sent[from][i].doomed && suits(p, &p->sent[from][i], tag);
   return n;
 }
 
@@ -113,24 +119,29 @@ static void pick_certain(play* p, int32_t* source, int32_t* tag) {
   for (*source = 0;; ++*source)
     for (int i = 0; i < p->n_sent[*source]; ++i) {
       const sent* m = &p->sent[*source][i];
-      if (m->phase > p->phase || !suits(p, m, GSEL_ANY_TAG) || which-- > 0) continue;
+      if (m->phase > p->phase || m->doomed || !suits(p, m, GSEL_ANY_TAG) || which-- > 0) continue;
       *tag = m->tag;
       return;
     }
 }
 
-/* Whether a receive or a probe may have answered so; the message. */
-static sent* may_be(play* p, const char* call, const posted* r, const gsel_message* got) {
-  const int named = got->source >= 0 && got->source < p->ranks && got->source != p->rank;
-  const int i = named ? first_from(p, got->source, r->tag) : -1;
-  sent* m = i < 0 ? NULL : &p->sent[got->source][i];
-  if (m && (r->source == got->source || r->source == GSEL_ANY_RANK) && got->tag == m->tag && got->count == m->count &&
-      got->dtype == GSEL_U32)
-    return m;
-  wrong(p,
-        "%s(source %d, tag %d): rank %d, tag %d, count %llu; message %d of that rank, tag %d, count %zu, comes first",
-        call, (int)r->source, (int)r->tag, (int)got->source, (int)got->tag, (unsigned long long)got->count, i,
-        m ? (int)m->tag : -1, m ? m->count : 0);
+/* Whether a receive or a probe may have answered so; the message. Of a receive with what is in `room`: doomed messages
+ * before it are lost. */
+static sent* may_be(play* p, const char* call, const posted* r, const gsel_message* got, const uint32_t* room) {
+  const int named = got->source >= 0 && got->source < p->ranks && got->source != p->rank &&
+                    (r->source == got->source || r->source == GSEL_ANY_RANK) && got->dtype == GSEL_U32;
+  int i = 0;
+  for (; named && i < p->n_sent[got->source]; ++i) {
+    sent* m = &p->sent[got->source][i];
+    if (!suits(p, m, r->tag)) continue;
+    const int is_it = m->tag == got->tag && m->count == got->count &&
+                      (!room || m->count == 0 || room[0] == content(got->source, i, 0));
+    if (is_it) return m;
+    if (!m->doomed) break;
+    if (room) m->taken = 1;
+  }
+  wrong(p, "%s(source %d, tag %d): rank %d, tag %d, count %llu; message %d of that rank comes first", call,
+        (int)r->source, (int)r->tag, (int)got->source, (int)got->tag, (unsigned long long)got->count, i);
   return NULL;
 }
 
@@ -140,8 +151,9 @@ static void empty_room(posted* r) {
 }
 
 static void check_received(play* p, posted* r) {
-  sent* m = may_be(p, "receive", r, &r->got);
+  sent* m = may_be(p, "receive", r, &r->got, r->room);
   if (!m) return;
+  p->doomed_received += m->doomed;
   const int number = (int)(m - p->sent[r->got.source]);
   m->taken = 1;
   for (size_t i = 0; i < m->count; ++i)
@@ -155,6 +167,19 @@ static void check_received(play* p, posted* r) {
 
 /* ---- calls ---- */
 
+static void doom(play* p, int i) {
+  gsel_error* err;
+  int32_t cancelled = 7, done = 0;
+  if (!p->requests[i] || !WELL(gsel_request_cancel(p->requests[i], &cancelled, &err))) return;
+  if (cancelled != 0 && cancelled != 1) wrong(p, "cancel: %d", (int)cancelled);
+  if (!cancelled) return;
+  memset(p->data[i], 0xee, p->sent[p->rank][i].count * sizeof(uint32_t)); /* it is the caller's again */
+  if (WELL(gsel_request_test(p->requests[i], &done, &err)) && !done) wrong(p, "cancel: not done");
+  gsel_request_free(p->requests[i]);
+  p->requests[i] = NULL;
+  --p->doomed_sent;
+}
+
 static void start_sends(play* p) {
   gsel_error* err;
   gsel_collective call = GSEL_COLLECTIVE_INIT;
@@ -163,6 +188,7 @@ static void start_sends(play* p) {
   for (int i = 0; i < p->n_sent[p->rank]; ++i) {
     const sent* m = &p->sent[p->rank][i];
     if (m->phase != p->phase) continue;
+    p->doomed_sent += m->doomed;
     void* data = NULL;
     if (i % 7 == 6) {
       if (!WELL(gsel_mem_alloc(p->comm, (m->count + 1) * sizeof(uint32_t), &data, &err))) return;
@@ -176,12 +202,17 @@ static void start_sends(play* p) {
     call.root = m->to;
     call.tag = m->tag;
     if (!WELL(gsel_comm_start(p->comm, &call, &p->requests[i], &err))) return;
+    if (m->doomed && drawn(p, 2)) doom(p, i);
   }
 }
 
-static void end_sends(play* p) {
+static void end_sends(play* p, int doomed_too) {
   gsel_error* err;
   for (int i = 0; i < p->n_sent[p->rank]; ++i) {
+    if (p->sent[p->rank][i].doomed && !doomed_too) {
+      doom(p, i); /* one that somebody has met ends by itself */
+      continue;
+    }
     if (p->requests[i]) WELL(gsel_request_wait(p->requests[i], &err));
     gsel_request_free(p->requests[i]);
     p->requests[i] = NULL;
@@ -203,14 +234,43 @@ static void look(play* p, posted* r) {
         wrong(p, "iprobe: found what nobody sent");
       break;
     case 1:
-      if (WELL(gsel_iprobe(p->comm, r->source, r->tag, &found, &seen, &err)) && found) may_be(p, "iprobe", r, &seen);
+      if (WELL(gsel_iprobe(p->comm, r->source, r->tag, &found, &seen, &err)) && found)
+        may_be(p, "iprobe", r, &seen, NULL);
       break;
     case 2:
-      if (!WELL(gsel_probe(p->comm, r->source, r->tag, &seen, &err)) || !may_be(p, "probe", r, &seen)) return;
+      if (!WELL(gsel_probe(p->comm, r->source, r->tag, &seen, &err)) || !may_be(p, "probe", r, &seen, NULL)) return;
+      if (first_from(p, seen.source, seen.tag) < 0 ||
+          p->sent[seen.source][first_from(p, seen.source, seen.tag)].phase > p->phase)
+        return; /* it saw a doomed one, which may be gone */
       r->source = seen.source;
       r->tag = seen.tag;
       break;
   }
+}
+
+/* A receive that is cancelled, unless it has met a message. */
+static void receive_perhaps(play* p) {
+  gsel_error* err;
+  gsel_request* request;
+  posted* r = &p->posted[0];
+  int32_t cancelled = 0;
+  gsel_collective call = GSEL_COLLECTIVE_INIT;
+  empty_room(r);
+  r->source = GSEL_ANY_RANK;
+  r->tag = drawn(p, 2) ? GSEL_ANY_TAG : NO_TAG;
+  call.kind = GSEL_COLLECTIVE_RECV;
+  call.dtype = GSEL_U32;
+  call.recv = r->room;
+  call.count = LONGEST;
+  call.root = r->source;
+  call.tag = r->tag;
+  call.received = &r->got;
+  if (!WELL(gsel_comm_start(p->comm, &call, &request, &err))) return;
+  WELL(gsel_request_cancel(request, &cancelled, &err));
+  WELL(gsel_request_wait(request, &err));
+  gsel_request_free(request);
+  if (!cancelled && !p->text[0]) check_received(p, r);
+  if (cancelled && (r->room[0] != 0x5a5a5a5au || r->got.source != 0)) wrong(p, "cancel: a message was received");
 }
 
 static void receive_one(play* p) {
@@ -283,10 +343,23 @@ static void receive_several(play* p) {
   for (int i = 0; i < n && !p->text[0]; ++i) check_received(p, &p->posted[i]);
 }
 
-const char* messages_play(gsel_comm* comm, uint64_t seed, int phases, char text[MESSAGES_TEXT]) {
+/* What was doomed and is there nevertheless. All ranks have cancelled what they could. */
+static void receive_the_doomed(play* p) {
   gsel_error* err;
   gsel_message seen = GSEL_MESSAGE_INIT;
-  int32_t found = 0;
+  int32_t found = 1;
+  posted* r = &p->posted[0];
+  while (!p->text[0] && WELL(gsel_iprobe(p->comm, GSEL_ANY_RANK, GSEL_ANY_TAG, &found, &seen, &err)) && found) {
+    r->source = seen.source;
+    r->tag = seen.tag;
+    empty_room(r);
+    if (WELL(gsel_recv_tag(p->comm, r->room, LONGEST, GSEL_U32, r->source, r->tag, &r->got, &err)))
+      check_received(p, r);
+  }
+}
+
+const char* messages_play(gsel_comm* comm, uint64_t seed, int phases, char text[MESSAGES_TEXT]) {
+  gsel_error* err;
   play* p = (play*)calloc(1, sizeof *p);
   text[0] = '\0';
   p->text = text;
@@ -298,16 +371,24 @@ const char* messages_play(gsel_comm* comm, uint64_t seed, int phases, char text[
   draw_messages(p, seed, phases);
   for (p->phase = 0; p->phase < phases && !text[0]; ++p->phase) {
     start_sends(p);
-    while (!text[0] && certain(p, GSEL_ANY_RANK, GSEL_ANY_TAG) > 0)
-      if (drawn(p, 2))
-        receive_one(p);
-      else
-        receive_several(p);
-    end_sends(p);
+    while (!text[0] && certain(p, GSEL_ANY_RANK, GSEL_ANY_TAG) > 0) switch (drawn(p, 5)) {
+        case 0:
+          receive_perhaps(p);
+          break;
+        case 1:
+        case 2:
+          receive_one(p);
+          break;
+        default:
+          receive_several(p);
+      }
+    end_sends(p, 0);
   }
-  if (!text[0] && WELL(gsel_barrier(comm, &err)) &&
-      WELL(gsel_iprobe(comm, GSEL_ANY_RANK, GSEL_ANY_TAG, &found, &seen, &err)) && found)
-    wrong(p, "iprobe: a message is left behind the last one");
+  if (!text[0] && WELL(gsel_barrier(comm, &err))) receive_the_doomed(p);
+  end_sends(p, 1);
+  int32_t difference = p->doomed_sent - p->doomed_received;
+  if (!text[0] && WELL(gsel_allreduce(comm, &difference, &difference, 1, GSEL_I32, GSEL_SUM, &err)) && difference != 0)
+    wrong(p, "%d messages were neither cancelled nor received, or both", (int)difference);
   for (int i = 0; i < MOST_POSTED; ++i) free(p->posted[i].room);
   free(p);
   return text[0] ? text : NULL;

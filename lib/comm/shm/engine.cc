@@ -149,11 +149,46 @@ void Engine::wait(Work& work) {
 }
 
 bool Engine::wait_for(Work& work, double seconds) {
-  const auto done = [&] { return work.done.load(std::memory_order_acquire); };
-  if (done() || seconds == 0) return done();  // a look is no wait
+  const bool done = work.done.load(std::memory_order_acquire);
+  if (done || seconds == 0) return done;  // a look is no wait
   work.awaited.store(true, std::memory_order_relaxed);
+  return look_for(work, seconds);
+}
+
+bool Engine::look_for(Work& work, double seconds) {
+  const auto done = [&] { return work.done.load(std::memory_order_acquire); };
   std::unique_lock lock(mutex_);
   return changed_.wait_for(lock, std::chrono::duration<double>(seconds), done);
+}
+
+// The driver does it, which is this thread where there is no other.
+bool Engine::cancel(Work& work) {
+  if (work.done.load(std::memory_order_acquire)) return false;
+  Cancel own{&work};
+  std::unique_lock lock(mutex_);
+  cancels_.push_back(&own);
+  news_.store(true, std::memory_order_seq_cst);
+  if (driven_ || asleep_) link_.nudge();
+  changed_.wait(lock, [&] { return own.answered || !driven_; });
+  if (!own.answered) {
+    driven_ = true;
+    lock.unlock();
+    admit();
+    lock.lock();
+    release();
+  }
+  return own.cancelled;
+}
+
+// A wait for its end would begin the time after which a message breaks the communicator.
+void Engine::wait_or_cancel(Work& work) {
+  if (work.done.load(std::memory_order_acquire)) return;
+  if (!work.transfers.empty() && work.calls.size() == 1) {
+    const double own = work.calls.front().timeout_s;
+    work.awaited.store(false, std::memory_order_relaxed);
+    if (look_for(work, own > 0 ? own : static_cast<double>(link_.timeout_ns_.load()) * 1e-9) || cancel(work)) return;
+  }
+  wait(work);
 }
 
 // Under the lock: the link is nobody's.
@@ -226,9 +261,11 @@ std::optional<Wakeup> Engine::drive(Work* own) {
 void Engine::admit() {
   if (!has_news()) return;
   std::vector<Work*> fresh;
+  std::vector<Cancel*> cancels;
   {
     std::lock_guard lock(mutex_);
     fresh.swap(inbox_);
+    cancels.swap(cancels_);
     news_.store(false, std::memory_order_relaxed);
   }
   for (Work* work : fresh) {
@@ -236,6 +273,31 @@ void Engine::admit() {
       if (!is_point_to_point(call.kind)) collectives_.push_back({work, &call});
     begin_messages(*work);  // last: it may be done by then
   }
+  for (Cancel* cancel : cancels) {
+    const bool cancelled = try_cancel(*cancel->work);
+    std::lock_guard lock(mutex_);
+    cancel->cancelled = cancelled;
+    cancel->answered = true;
+    changed_.notify_all();
+  }
+}
+
+bool Engine::try_cancel(Work& work) {
+  if (work.done.load(std::memory_order_relaxed)) return false;
+  if (!(work.transfers.empty() ? cancel_collective(work) : link_.cancel(work.transfers.front()))) return false;
+  end_call(work, nullptr);
+  return true;
+}
+
+// What this rank has not begun another one may have, if it is the next.
+bool Engine::cancel_collective(Work& work) {
+  const auto place = std::ranges::find(collectives_, &work, &Collective::work);
+  if (place == collectives_.end() || (place == collectives_.begin() && link_.next_is_posted())) return false;
+  collectives_.erase(place);
+  std::lock_guard lock(mutex_);
+  --queued_;
+  --work.collectives;
+  return true;
 }
 
 void Engine::begin_messages(Work& work) {

@@ -77,6 +77,9 @@ class Engine {
   void run(Work& work);    // start and wait; throws what failed
   void wait(Work& work);
   bool wait_for(Work& work, double seconds);  // whether it is done
+  bool cancel(Work& work);                    // whether nobody had met it; it is done then
+  // To the end, though nobody will ask for the result: a message that nobody has met in its time is cancelled.
+  void wait_or_cancel(Work& work);
 
   // For the driver, at any point where it waits.
   bool has_news() const { return news_.load(std::memory_order_seq_cst); }
@@ -88,7 +91,14 @@ class Engine {
     Work* work;
     const gsel_collective* call;
   };
+  struct Cancel {
+    Work* work;
+    bool answered = false, cancelled = false;
+  };
   void submit(Work& work);
+  bool look_for(Work& work, double seconds);
+  bool try_cancel(Work& work);
+  bool cancel_collective(Work& work);
   void start_thread();
   void run_thread();
   bool may_drive(const Work& work) const {
@@ -107,10 +117,11 @@ class Engine {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::vector<Work*> inbox_;    // given, not looked at by the driver
-  std::vector<Work*> waiters_;  // what others wait for and would drive
-  uint64_t works_ = 0;          // not done
-  uint64_t queued_ = 0;         // collectives not begun
+  std::vector<Work*> inbox_;      // given, not looked at by the driver
+  std::vector<Cancel*> cancels_;  // the same
+  std::vector<Work*> waiters_;    // what others wait for and would drive
+  uint64_t works_ = 0;            // not done
+  uint64_t queued_ = 0;           // collectives not begun
   bool overlap_ = false;
   bool driven_ = false;
   bool asleep_ = false;  // the thread, with messages under way

@@ -43,6 +43,13 @@ void Link::exchange_headers(const Call& call, const Plan& plan) {
   if (!alike) fail_mismatch(parity);
 }
 
+bool Link::next_is_posted() const {
+  const uint64_t next = sequence_ + 1;
+  for (int32_t q = 0; q < world_size_; ++q)
+    if (arena_->rank(q).line[next & 1].sequence.load(std::memory_order_acquire) == next) return true;
+  return false;
+}
+
 void Link::post_operation(const Operation& operation, uint64_t parity) {
   uint64_t name[kOperationNameBytes / sizeof(uint64_t)];
   std::memcpy(name, operation.name, sizeof name);

@@ -60,6 +60,8 @@ namespace gsel::shm {
 // What is known of a rank whose process is no more: not whether it exited or was killed, which its parent alone learns.
 inline constexpr const char* kEnded = "ended without gsel_comm_free";
 
+enum Offer : uint64_t;  // channel.h
+
 enum class Protocol { alone, line, slots, direct, single_copy, staged };
 
 class Link {
@@ -144,6 +146,7 @@ class Link {
 
   // headers.cc
   void exchange_headers(const Call& call, const Plan& plan);
+  bool next_is_posted() const;  // the header of the collective behind the last, by another rank
   void post_operation(const Operation& operation, uint64_t parity);
   [[noreturn]] void fail_mismatch(uint64_t parity);
   // Which way a call goes. The choice among large ones falls after the headers, alike on every rank.
@@ -308,9 +311,11 @@ class Link {
   ChannelLine& next_line(const Half& half, const Call& call);
   void send_line(const Half& half, ChannelLine& line);
   bool send_pieces(Transfer& transfer);
+  bool take_place(Half& half);
   bool offer(Transfer& transfer);
   bool settle_offer(Transfer& transfer);
   void withdraw(Half& half) noexcept;
+  bool cancel_send(Half& half);
 
   // receiving.cc
   bool advance_receive(Transfer& transfer);
@@ -327,21 +332,28 @@ class Link {
     return line.sequence.load(std::memory_order_acquire) > received ? &line : nullptr;
   }
   bool take_plain(Transfer& transfer, ChannelLine& line);
-  void accept(Transfer& transfer, const Envelope& envelope, const char* here, const Route* route);
+  void take_piece(int32_t source, uint64_t number);
+  bool settle(int32_t source, uint32_t place, Offer what);
+  bool is_cancelled(int32_t source, uint32_t place);
+  bool accept(Transfer& transfer, const Envelope& envelope, const char* here, const Route* route);
   void fetch(int32_t source, const Route& route, Stream& stream, const Call& call, uint64_t number);
+  bool reads(int32_t source, const Route& route) { return route.way != Way::remote || reads_memory_of(source); }
   bool reads_memory_of(int32_t rank);
-  bool suits(Transfer& transfer, const Envelope& envelope, const Route* route);
+  bool refuse(Transfer& transfer, const Envelope& envelope, const Route* route);
   Error disagreement(const Envelope& sent, int32_t reader, uint64_t wanted) const;
 
   // matching.cc
   bool match(Transfer& transfer);
   bool match_from(int32_t source, Transfer& transfer);
-  void take(Transfer& transfer, const Envelope& envelope, ChannelLine& line);
+  bool take(Transfer& transfer, const Envelope& envelope, ChannelLine& line);
   const Transfer* owner_of(const Envelope& envelope, const Transfer& asking) const;
   bool set_aside(const Envelope& envelope, ChannelLine& line, const Transfer& asking);
-  void keep(SetAside& kept, ChannelLine& line, const Transfer& asking);
+  bool keep(SetAside& kept, ChannelLine& line, const Transfer& asking);
   bool match_kept(Transfer& transfer);
-  void take_kept(Transfer& transfer, std::list<SetAside>::iterator place);
+  bool take_kept(Transfer& transfer, std::list<SetAside>::iterator place);
+  bool is_cancelled(const SetAside& kept);
+  void drop(std::list<SetAside>::iterator place);
+  void drop_cancelled(int32_t source);
   void forget_messages() noexcept;
 
   // transfer.cc
@@ -353,6 +365,7 @@ class Link {
   void wait_for(Transfer& transfer);
   bool progress();  // of all that are under way; whether anything moved
   void finish(Transfer& transfer);
+  bool cancel(Transfer& transfer);
   void drop_transfers(const Error* failure) noexcept;
   bool looked_long(Idle& idle, int64_t spin_ns);
   bool beside_a_peer();

@@ -206,6 +206,18 @@ Link& link_of(gsel_link* link) {
   return link->impl;
 }
 
+bool cancel(gsel_pending* handle) {
+  Work& work = work_of(handle);
+  require_own_process(work.fork_generation, "request");
+  return !work.done.load(std::memory_order_acquire) && work.engine.cancel(work);
+}
+
+void wait_or_cancel(gsel_pending* handle) {
+  Work& work = work_of(handle);
+  require_own_process(work.fork_generation, "request");
+  if (!work.done.load(std::memory_order_acquire)) work.engine.wait_or_cancel(work);
+}
+
 const gsel_transport_v1& transport_table() {
   static const gsel_transport_v1 table = make_table();
   return table;

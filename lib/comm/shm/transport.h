@@ -11,4 +11,8 @@ const gsel_transport_v1& transport_table();
 class Link;
 Link& link_of(gsel_link* link);
 
+// Of calls under way, whose end still has to be waited for unless they were cancelled; see Engine.
+bool cancel(gsel_pending* work);
+void wait_or_cancel(gsel_pending* work);
+
 }  // namespace gsel::shm

@@ -11,16 +11,19 @@ namespace gsel::shm {
 
 static_assert(sizeof(Route) <= kLineBytes);
 
-// What has become of an offer; those from kTaken on are final. The sender opens and withdraws it, the receiver does the
-// rest.
+// What has become of a message that is offered, or sent in several pieces. The sender opens, withdraws and cancels it,
+// the receiver does the rest. From kTaken on it is over; of one that was cancelled or sent in pieces the place is free
+// when it is taken, which then says that the receiver has heard of its end.
 enum Offer : uint64_t {
   kOpen = 1,
-  kSeen,     // set aside; the receiver can read it
-  kClaimed,  // is being read
+  kSeen,      // set aside; the receiver can read it, or has a part of its pieces
+  kPieces,    // set aside; the receiver cannot read it, and waits for pieces
+  kClaimed,   // has its receive: is being read, or in pieces
+  kDeclined,  // has its receive; the receiver cannot read it, and waits for pieces
   kTaken,
-  kDeclined,  // the receiver cannot read it, and waits for pieces
-  kRefused,   // the receive is of another type, or too short
-  kWithdrawn
+  kRefused,    // the receive is of another type, or too short
+  kWithdrawn,  // the sender's call failed
+  kCancelled
 };
 
 constexpr uint64_t kElsewhere = 255;  // in place of the length
@@ -47,10 +50,10 @@ inline Envelope envelope_of(int32_t source, ChannelLine& line) {
 constexpr uint64_t kWantedAnyRank = uint64_t{1} << 55, kWantedAnyTag = uint64_t{1} << 54;
 constexpr uint64_t kWantedCount = kWantedAnyTag - 1;
 
-// Whether the offer was still to be had.
+// Whether it had no receive yet, and is now what is said.
 inline bool answer(ChannelOffer& offer, Offer what) {
   uint64_t now = offer.state.load(std::memory_order_relaxed);
-  while (now == kOpen || now == kSeen)
+  while (now == kOpen || now == kSeen || now == kPieces)
     if (offer.state.compare_exchange_strong(now, what, std::memory_order_seq_cst)) return true;
   return false;
 }

@@ -2,10 +2,11 @@
 // its sender and tag. Messages of one pair are examined in the order sent, so no matching message is overtaken. A
 // message that matches no receive is set aside when a receive may match one behind it: an offer (a long message) stays
 // with its sender, which learns that it was seen; other messages are copied here, up to a limit. A receive takes what
-// was set aside at once, also while its pieces still arrive; the rest goes to the receive's own buffer. Does not know
-// how bytes travel.
+// was set aside at once, also while its pieces still arrive; the rest goes to the receive's own buffer. A message that
+// its sender has cancelled is dropped where it is found. Does not know how bytes travel.
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <new>
 
 #include "comm/describe.h"
@@ -46,27 +47,38 @@ bool Link::match(Transfer& transfer) {
 
 bool Link::match_from(int32_t source, Transfer& transfer) {
   while (ChannelLine* line = next_message(source, transfer.number)) {
+    if (!in_line(line->word) && is_cancelled(source, route_of(*line).offer)) {
+      take_line(source, transfer.number);
+      continue;
+    }
     const Envelope envelope = envelope_of(source, *line);
     const Transfer* owner = owner_of(envelope, transfer);
-    if (owner == &transfer) {
-      take(transfer, envelope, *line);
-      return true;
-    }
+    if (owner == &transfer && take(transfer, envelope, *line)) return true;
+    if (owner == &transfer) continue;
     if (owner || !set_aside(envelope, *line, transfer)) return false;
   }
   return false;
 }
 
-// A probe leaves the message where it is.
-void Link::take(Transfer& transfer, const Envelope& envelope, ChannelLine& line) {
+// A probe leaves the message where it is. False: it was cancelled meanwhile.
+bool Link::take(Transfer& transfer, const Envelope& envelope, ChannelLine& line) {
   if (is_probe(transfer.call.kind)) return accept(transfer, envelope, nullptr, nullptr);
   if (in_line(line.word)) {
     accept(transfer, envelope, reinterpret_cast<const char*>(line.payload), nullptr);
-    return take_line(envelope.source, transfer.number);
+    take_line(envelope.source, transfer.number);
+    return true;
   }
   const Route route = route_of(line);
-  if (route.way != Way::slot) take_line(envelope.source, transfer.number);
-  accept(transfer, envelope, nullptr, &route);
+  if (route.way != Way::slot) {
+    take_line(envelope.source, transfer.number);
+    return accept(transfer, envelope, nullptr, &route);
+  }
+  const bool accepted = accept(transfer, envelope, nullptr, &route);
+  if (accepted)
+    take_piece(envelope.source, transfer.number);
+  else
+    take_line(envelope.source, transfer.number);
+  return accepted;
 }
 
 // The receive posted first; where none wants it, a probe. The asking one may stand alone, not among the others yet.
@@ -81,12 +93,13 @@ const Transfer* Link::owner_of(const Envelope& envelope, const Transfer& asking)
   return probe;
 }
 
-// Whether there was room for it.
+// Whether there was room for it, or need.
 bool Link::set_aside(const Envelope& envelope, ChannelLine& line, const Transfer& asking) {
+  const int32_t source = envelope.source;
+  if (peer(source).set_aside == kMostSeen) drop_cancelled(source);
   SetAside kept;
   kept.envelope = envelope;
   if (!in_line(line.word)) kept.route = route_of(line);
-  const int32_t source = envelope.source;
   const bool on_offer = !in_line(line.word) && kept.route.way != Way::slot;
   kept.offered =
       on_offer && peer(source).set_aside < kMostSeen && (kept.route.way != Way::remote || reads_memory_of(source));
@@ -98,63 +111,100 @@ bool Link::set_aside(const Envelope& envelope, ChannelLine& line, const Transfer
     return false;
   }
   kept_bytes_ += kept_bytes(set_aside_.back());
-  keep(set_aside_.back(), line, asking);
+  const auto place = std::prev(set_aside_.end());
+  try {
+    if (!keep(*place, line, asking)) drop(place);
+  } catch (...) {
+    drop(place);
+    throw;
+  }
   return true;
 }
 
-void Link::keep(SetAside& kept, ChannelLine& line, const Transfer& asking) {
+// False: it was cancelled meanwhile.
+bool Link::keep(SetAside& kept, ChannelLine& line, const Transfer& asking) {
   const int32_t source = kept.envelope.source;
-  kept.stream = {kept.data.get(), kept.envelope.bytes, 0};
+  kept.stream = {kept.data.get(), kept.envelope.bytes, 0, kept.route.offer};
   if (in_line(line.word)) {
     std::memcpy(kept.stream.to, line.payload, kept.stream.bytes);
     kept.stream.moved = kept.stream.bytes;
-    return take_line(source, asking.number);
-  }
-  if (kept.route.way == Way::slot) {
-    peer(source).stream = &kept.stream;
-    return;
-  }
-  take_line(source, asking.number);
-  if (!kept.offered) return fetch(source, kept.route, kept.stream, asking.call, asking.number);
-  if (!answer(arena_->channel(source, rank_).offer[kept.route.offer], kSeen)) throw_withdrawn(source);
-  call_up(source);
-  ++peer(source).set_aside;
-}
-
-bool Link::match_kept(Transfer& transfer) {
-  const auto found =
-      std::ranges::find_if(set_aside_, [&](const SetAside& kept) { return wants(transfer, kept.envelope); });
-  if (found == set_aside_.end()) {
-    transfer.in.looked = true;
-    return false;
-  }
-  if (is_probe(transfer.call.kind)) {
-    accept(transfer, found->envelope, nullptr, nullptr);
+    take_line(source, asking.number);
     return true;
   }
-  take_kept(transfer, found);
+  if (kept.route.way == Way::slot) {
+    const bool settled = settle(source, kept.route.offer, kSeen);
+    if (settled) peer(source).stream = &kept.stream;
+    if (settled)
+      take_piece(source, asking.number);
+    else
+      take_line(source, asking.number);
+    return settled;
+  }
+  take_line(source, asking.number);
+  if (kept.offered) ++peer(source).set_aside;
+  const bool in_pieces = !reads(source, kept.route);
+  if (!settle(source, kept.route.offer, kept.offered ? kSeen : in_pieces ? kPieces : kClaimed)) return false;
+  if (!kept.offered && !in_pieces) {
+    fetch(source, kept.route, kept.stream, asking.call, asking.number);
+  } else {
+    if (in_pieces) peer(source).stream = &kept.stream;
+    call_up(source);
+  }
   return true;
 }
 
-void Link::take_kept(Transfer& transfer, std::list<SetAside>::iterator place) {
-  const int32_t source = place->envelope.source;
-  if (place->offered) {
-    const SetAside kept = std::move(*place);
-    set_aside_.erase(place);
-    --peer(source).set_aside;
-    return accept(transfer, kept.envelope, nullptr, &kept.route);
+bool Link::match_kept(Transfer& transfer) {
+  for (auto next = set_aside_.begin(); next != set_aside_.end();) {
+    const auto place = next++;
+    if (!wants(transfer, place->envelope)) continue;
+    if (is_cancelled(*place))
+      drop(place);
+    else if (is_probe(transfer.call.kind))
+      return accept(transfer, place->envelope, nullptr, nullptr);
+    else if (take_kept(transfer, place))
+      return true;
   }
+  transfer.in.looked = true;
+  return false;
+}
+
+// False: it was cancelled meanwhile.
+bool Link::take_kept(Transfer& transfer, std::list<SetAside>::iterator place) {
   const SetAside& kept = *place;  // stays until the receive has it: pieces are still written here
-  if (kept.stream.whole()) {
-    accept(transfer, kept.envelope, kept.data.get(), nullptr);
-  } else {
-    constexpr Route in_pieces{Way::slot, 0, 0, 0};
-    accept(transfer, kept.envelope, nullptr, &in_pieces);
+  const bool whole = !kept.offered && kept.stream.whole();
+  bool accepted = false;
+  try {
+    accepted = accept(transfer, kept.envelope, whole ? kept.data.get() : nullptr, whole ? nullptr : &kept.route);
+  } catch (...) {
+    if (kept.offered) drop(place);
+    throw;
+  }
+  if (accepted && !whole && !kept.offered) {
     std::memcpy(transfer.call.recv, kept.data.get(), kept.stream.moved);
     transfer.in.stream.moved = kept.stream.moved;
   }
-  kept_bytes_ -= kept_bytes(kept);
+  drop(place);
+  return accepted;
+}
+
+bool Link::is_cancelled(const SetAside& kept) {
+  const bool is_over = !kept.offered && kept.stream.whole();
+  return !is_over && is_cancelled(kept.envelope.source, kept.route.offer);
+}
+
+void Link::drop(std::list<SetAside>::iterator place) {
+  Peer& source = peer(place->envelope.source);
+  if (source.stream == &place->stream) source.stream = nullptr;
+  if (place->offered) --source.set_aside;
+  kept_bytes_ -= kept_bytes(*place);
   set_aside_.erase(place);
+}
+
+void Link::drop_cancelled(int32_t source) {
+  for (auto next = set_aside_.begin(); next != set_aside_.end();) {
+    const auto place = next++;
+    if (place->envelope.source == source && is_cancelled(*place)) drop(place);
+  }
 }
 
 // With the arena they stand in.

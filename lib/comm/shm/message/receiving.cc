@@ -50,43 +50,88 @@ bool Link::take_plain(Transfer& transfer, ChannelLine& line) {
 }
 
 // The line with which the next message from a rank begins; nullptr: none yet. Pieces before it go where they belong.
+// Those of a message that was cancelled belong nowhere, and when it ends in the middle, it was one that is set aside.
 ChannelLine* Link::next_message(int32_t source, uint64_t number) {
   Peer& other = peer(source);
   for (;;) {
     ChannelLine* const line = next_line_from(source);
-    if (!line || !other.stream) return line;
-    Stream& stream = *other.stream;
-    const uint64_t some = std::min<uint64_t>(arena_->layout().slot_bytes, stream.bytes - stream.moved);
-    std::memcpy(stream.to + stream.moved, arena_->slot(source, rank_, other.received), some);
-    stream.moved += some;
-    if (stream.whole()) other.stream = nullptr;
-    take_line(source, number);
+    const bool goes_on = line && !in_line(line->word) && route_of(*line).way == Way::piece;
+    if (!goes_on) {
+      if (line && other.stream) drop_cancelled(source);
+      return line;
+    }
+    if (other.stream)
+      take_piece(source, number);
+    else
+      take_line(source, number);
   }
 }
 
-// A message that is `here`, or by a route.
-void Link::accept(Transfer& transfer, const Envelope& envelope, const char* here, const Route* route) {
+// The next line, of the message that is arriving.
+void Link::take_piece(int32_t source, uint64_t number) {
+  Peer& other = peer(source);
+  Stream& stream = *other.stream;
+  const uint64_t some = std::min<uint64_t>(arena_->layout().slot_bytes, stream.bytes - stream.moved);
+  std::memcpy(stream.to + stream.moved, arena_->slot(source, rank_, other.received), some);
+  stream.moved += some;
+  if (stream.whole()) {
+    other.stream = nullptr;
+    if (stream.offer != kNoOffer)
+      arena_->channel(source, rank_).offer[stream.offer].state.store(kTaken, std::memory_order_release);
+  }
+  take_line(source, number);
+}
+
+// Whether its sender has cancelled the message; then it hears that we know.
+bool Link::is_cancelled(int32_t source, uint32_t place) {
+  if (place == kNoOffer) return false;
+  ChannelOffer& offer = arena_->channel(source, rank_).offer[place];
+  if (offer.state.load(std::memory_order_acquire) != kCancelled) return false;
+  notify(source, offer.state, kTaken);
+  return true;
+}
+
+// Tells the sender what becomes of the message; false: it was cancelled before.
+bool Link::settle(int32_t source, uint32_t place, Offer what) {
+  if (place == kNoOffer || answer(arena_->channel(source, rank_).offer[place], what)) return true;
+  if (!is_cancelled(source, place)) throw_withdrawn(source);
+  return false;
+}
+
+// A message that is `here`, or by a route; false: it was cancelled before.
+bool Link::accept(Transfer& transfer, const Envelope& envelope, const char* here, const Route* route) {
   Half& half = transfer.in;
+  const bool probe = is_probe(transfer.call.kind);
+  const bool in_pieces = route && (route->way == Way::slot || !reads(envelope.source, *route));
+  if (!probe && (envelope.dtype != transfer.call.dtype || envelope.bytes > half.bytes)) {
+    if (!refuse(transfer, envelope, route)) return false;
+    half.stage = Half::Stage::done;
+    return true;
+  }
+  if (!probe && route &&
+      !settle(envelope.source, route->offer, in_pieces && route->way != Way::slot ? kDeclined : kClaimed))
+    return false;
   half.peer = envelope.source;
   half.stage = Half::Stage::done;
-  const bool probe = is_probe(transfer.call.kind);
-  if (!probe && !suits(transfer, envelope, route)) return;
   if (transfer.received)
     write_struct(
         transfer.received,
         gsel_message{0, envelope.source, envelope.tag, envelope.dtype, envelope.bytes / dtype_bytes(envelope.dtype)},
         "gsel_message");
-  if (probe) return;
+  if (probe) return true;
   if (here) {
     std::memcpy(transfer.call.recv, here, envelope.bytes);
-    return;
+    return true;
   }
   half.stage = Half::Stage::arriving;
-  half.stream = {transfer.call.recv, envelope.bytes, 0};
-  if (route->way == Way::slot)
-    peer(envelope.source).stream = &half.stream;
-  else
+  half.stream = {transfer.call.recv, envelope.bytes, 0, route->offer};
+  if (!in_pieces) {
     fetch(envelope.source, *route, half.stream, transfer.call, transfer.number);
+  } else {
+    peer(envelope.source).stream = &half.stream;
+    if (route->way != Way::slot) call_up(envelope.source);
+  }
+  return true;
 }
 
 void Link::throw_withdrawn(int32_t source) const {
@@ -97,15 +142,9 @@ void Link::throw_withdrawn(int32_t source) const {
       .about_rank(source);
 }
 
-// What is on offer: read at once, or declined and then on its way in pieces.
+// What is on offer and claimed.
 void Link::fetch(int32_t source, const Route& route, Stream& stream, const Call& call, uint64_t number) {
   ChannelOffer& offer = arena_->channel(source, rank_).offer[route.offer];
-  const bool reads = route.way != Way::remote || reads_memory_of(source);
-  if (!answer(offer, reads ? kClaimed : kDeclined)) throw_withdrawn(source);
-  if (!reads) {
-    peer(source).stream = &stream;
-    return call_up(source);
-  }
   if (route.way == Way::remote)
     read_from(source, route.place, stream.to, stream.bytes, call, number);
   else
@@ -123,24 +162,25 @@ bool Link::reads_memory_of(int32_t rank) {
   return reading == Peer::Reading::yes;
 }
 
-// Whether the receive is for a message of this type and length; where it is not and the sender waits, both calls fail.
-bool Link::suits(Transfer& transfer, const Envelope& envelope, const Route* route) {
+// The receive is for another type, or too short. Where the sender waits, both calls fail; false: it has cancelled its.
+bool Link::refuse(Transfer& transfer, const Envelope& envelope, const Route* route) {
   const Half& half = transfer.in;
   const Call& call = transfer.call;
-  if (envelope.dtype == call.dtype && envelope.bytes <= half.bytes) return true;
   const bool both = call.kind == GSEL_COLLECTIVE_SENDRECV;
   const uint64_t wanted = static_cast<uint64_t>(call.dtype) << 56 | half.bytes / call.element |
                           ((both ? call.source : call.root) == GSEL_ANY_RANK ? kWantedAnyRank : 0) |
                           (half.tag == GSEL_ANY_TAG ? kWantedAnyTag : 0);
   const Error error = disagreement(envelope, rank_, wanted).about_rank(envelope.source);
-  if (!route || route->way == Way::slot) break_link(error.code(), error.rank(), error.what());
+  const bool is_sent = !route || route->way == Way::slot;  // or a part of it may be
+  if (is_sent) break_link(error.code(), error.rank(), error.what());
   ChannelOffer& offer = arena_->channel(envelope.source, rank_).offer[route->offer];
+  if (offer.state.load(std::memory_order_relaxed) == kPieces) break_link(error.code(), error.rank(), error.what());
   offer.wanted = wanted;
-  if (!answer(offer, kRefused)) throw_withdrawn(envelope.source);
+  if (!settle(envelope.source, route->offer, kRefused)) return false;
   call_up(envelope.source);
   ++moves_;
   transfer.failure = std::make_unique<Error>(error);
-  return false;
+  return true;
 }
 
 Error Link::disagreement(const Envelope& sent, int32_t reader, uint64_t wanted) const {

@@ -1,6 +1,8 @@
 // comm/shm/message/sending.cc: a message that is sent. Messages to one rank enter the channel one behind the other. An
 // offer that the receiver cannot decline does not hold up later messages. A sender that gives up first withdraws its
-// offer, so that no rank copies from memory that belongs to the caller again.
+// offer, so that no rank copies from memory that belongs to the caller again. A message that no receive has been found
+// for can be cancelled while some of it is not sent; the receiver then finds the word in its place, and drops what it
+// has of it.
 #include <sched.h>
 
 #include <algorithm>
@@ -49,7 +51,7 @@ bool Link::advance_send(Transfer& transfer) {
     ChannelLine& line = next_line(half, transfer.call);
     std::memcpy(line.payload, transfer.call.send, half.bytes);
     send_line(half, line);
-  } else if (half.bytes > arena_->layout().slot_bytes && offer(transfer)) {
+  } else if (half.bytes > arena_->layout().slot_bytes && !half.announced && offer(transfer)) {
     return false;
   } else if (!send_pieces(transfer)) {
     return false;
@@ -59,18 +61,41 @@ bool Link::advance_send(Transfer& transfer) {
   return true;
 }
 
+// A message of one piece needs no place: it is over when it is sent.
 bool Link::send_pieces(Transfer& transfer) {
   Half& half = transfer.out;
   Stream& stream = half.stream;
+  const bool several = half.bytes > arena_->layout().slot_bytes;
   while (!stream.whole()) {
     if (!has_room(half.peer, kChannelSlots)) return false;
+    if (several && !half.announced && !take_place(half)) return false;
     const uint64_t some = std::min<uint64_t>(arena_->layout().slot_bytes, stream.bytes - stream.moved);
     ChannelLine& line = next_line(half, transfer.call);
-    route_of(line) = {Way::slot, 0, half.bytes, 0};
+    route_of(line) = {half.announced ? Way::piece : Way::slot, half.offer, half.bytes, 0};
     std::memcpy(arena_->slot(rank_, half.peer, peer(half.peer).sent), transfer.call.send + stream.moved, some);
     stream.moved += some;
+    half.announced = true;
     send_line(half, line);
   }
+  if (several) peer(half.peer).left_behind |= 1u << half.offer;
+  return true;
+}
+
+// Whether there was one. Those left behind are free once the receiver has done with them.
+bool Link::take_place(Half& half) {
+  Peer& other = peer(half.peer);
+  Channel& channel = arena_->channel(rank_, half.peer);
+  for (uint32_t left = other.left_behind; left != 0; left &= left - 1) {
+    const int place = std::countr_zero(left);
+    if (channel.offer[place].state.load(std::memory_order_acquire) != kTaken) continue;
+    other.left_behind &= ~(1u << place);
+    other.offers &= ~(1u << place);
+  }
+  const auto place = static_cast<uint32_t>(std::countr_one(other.offers));
+  if (place >= kChannelOffers) return false;
+  half.offer = place;
+  other.offers |= 1u << place;
+  channel.offer[place].state.store(kOpen, std::memory_order_relaxed);
   return true;
 }
 
@@ -79,7 +104,7 @@ bool Link::offer(Transfer& transfer) {
   Half& half = transfer.out;
   Peer& other = peer(half.peer);
   const char* data = transfer.call.send;
-  Route route{Way::remote, 0, half.bytes, reinterpret_cast<uintptr_t>(data)};
+  Route route{Way::remote, kNoOffer, half.bytes, reinterpret_cast<uintptr_t>(data)};
   if (member(half.peer).process == member(rank_).process) {
     route.way = Way::pointer;
   } else if (const uint64_t offset = family_->offset_of(data, half.bytes)) {
@@ -88,12 +113,10 @@ bool Link::offer(Transfer& transfer) {
   } else if (other.reads_us == Peer::Reading::no || half.bytes < tuning_.single_copy_from) {
     return false;
   }
-  route.offer = static_cast<uint32_t>(std::countr_one(other.offers));
-  if (route.offer >= kChannelOffers || !has_room(half.peer, kChannelLines)) return true;
-  half.offer = route.offer;
+  if (!has_room(half.peer, kChannelLines) || !take_place(half)) return true;
+  route.offer = half.offer;
   half.stage = Half::Stage::offered;
-  other.offers |= 1u << route.offer;
-  arena_->channel(rank_, half.peer).offer[route.offer].state.store(kOpen, std::memory_order_relaxed);
+  half.announced = true;
   ChannelLine& line = next_line(half, transfer.call);
   route_of(line) = route;
   send_line(half, line);
@@ -108,16 +131,21 @@ bool Link::settle_offer(Transfer& transfer) {
   ChannelOffer& offer = arena_->channel(rank_, half.peer).offer[half.offer];
   const uint64_t state = offer.state.load(std::memory_order_acquire);
   const bool holds_up = other.send_turn == half.turn;
-  if (holds_up && state == kDeclined) other.reads_us = Peer::Reading::no;
+  if (state == kDeclined || state == kPieces) {
+    if (holds_up) other.reads_us = Peer::Reading::no;
+    ++moves_;
+    half.stage = Half::Stage::moving;
+    return true;
+  }
   if (holds_up && (state == kSeen || state == kClaimed || state == kTaken)) other.reads_us = Peer::Reading::yes;
-  if (holds_up && state > kOpen && state != kDeclined) {
+  if (holds_up && state > kOpen) {
     ++other.send_turn;
     ++moves_;
   }
   if (state < kTaken) return false;
   ++moves_;
   other.offers &= ~(1u << half.offer);
-  half.stage = state == kDeclined ? Half::Stage::moving : Half::Stage::done;
+  half.stage = Half::Stage::done;
   if (state == kRefused) {
     const Envelope own{rank_, half.tag, transfer.call.dtype, half.bytes};
     transfer.failure = std::make_unique<Error>(disagreement(own, half.peer, offer.wanted).about_rank(half.peer));
@@ -132,6 +160,24 @@ void Link::withdraw(Half& half) noexcept {
   ChannelOffer& offer = arena_->channel(rank_, half.peer).offer[half.offer];
   if (answer(offer, kWithdrawn) || member(half.peer).process != member(rank_).process) return;
   while (offer.state.load(std::memory_order_acquire) < kTaken) sched_yield();
+}
+
+// Whether no receive had been found for it, and nobody gets it now. Sends behind it move up.
+bool Link::cancel_send(Half& half) {
+  if (half.stage == Half::Stage::done) return false;
+  Peer& other = peer(half.peer);
+  if (half.announced) {
+    if (!answer(arena_->channel(rank_, half.peer).offer[half.offer], kCancelled)) return false;
+    other.left_behind |= 1u << half.offer;
+    if (other.send_turn == half.turn) ++other.send_turn;
+  } else {
+    --other.send_turns;
+    for (Transfer* behind : transfers_)
+      if (behind->out.stage != Half::Stage::done && behind->out.peer == half.peer && behind->out.turn > half.turn)
+        --behind->out.turn;
+  }
+  half.stage = Half::Stage::done;
+  return true;
 }
 
 }  // namespace gsel::shm

@@ -66,6 +66,19 @@ void Link::finish(Transfer& transfer) {
   if (transfer.work) engine_->end_call(*transfer.work, transfer.failure.get());
 }
 
+// Whether nobody had met the message, and it is under way no more. By the driver.
+bool Link::cancel(Transfer& transfer) {
+  const bool receives = receives_message(transfer.call.kind);
+  const bool sends = !receives || transfer.call.kind == GSEL_COLLECTIVE_SENDRECV;
+  if (receives && transfer.in.stage != Half::Stage::moving) return false;
+  if (sends && !cancel_send(transfer.out)) return false;
+  transfer.in.stage = Half::Stage::done;
+  std::erase(transfers_, &transfer);
+  if (transfer.number != 0) leave(transfer.number);
+  ++moves_;
+  return true;
+}
+
 // The communicator is broken: none of them will end by itself.
 void Link::drop_transfers(const Error* failure) noexcept {
   if (failure && !transfers_.empty()) note_failure(*failure);
@@ -73,10 +86,10 @@ void Link::drop_transfers(const Error* failure) noexcept {
   dropped.swap(transfers_);
   for (Transfer* transfer : dropped) {
     withdraw(transfer->out);
+    if (transfer->in.stage == Half::Stage::arriving && peer(transfer->in.peer).stream == &transfer->in.stream)
+      peer(transfer->in.peer).stream = nullptr;
     if (transfer->work) engine_->end_call(*transfer->work, failure);
   }
-  if (!dropped.empty())
-    for (Peer& other : peers_) other.stream = nullptr;
 }
 
 // Before the link leaves its arena, which is broken.
@@ -144,7 +157,7 @@ int64_t Link::attend() {
   for (Transfer* transfer : transfers_) {
     const bool awaited = !transfer->work || transfer->work->awaited.load(std::memory_order_relaxed);
     if (transfer->deadline_ns == 0 && awaited) transfer->deadline_ns = now + transfer->call.timeout_ns;
-    const int64_t deadline = transfer->deadline_ns ? transfer->deadline_ns : INT64_MAX;
+    const int64_t deadline = awaited ? transfer->deadline_ns : INT64_MAX;
     next = std::min(next, deadline);
     for (const Half* half : {&transfer->out, &transfer->in}) {
       if (half->stage == Half::Stage::done) continue;

@@ -20,27 +20,31 @@ struct Envelope {
   uint64_t bytes = 0;
 };
 
+constexpr uint32_t kNoOffer = UINT32_MAX;
+
 // A message that arrives in pieces: where it goes, and how far it is.
 struct Stream {
   char* to = nullptr;
   uint64_t bytes = 0, moved = 0;
+  uint32_t offer = kNoOffer;
   bool whole() const { return moved == bytes; }
 };
 
-// How the data of a longer message travels: through the slot of the line's number, or read by the receiver.
-enum class Way : uint32_t { slot, pointer, offset, remote };
+// How the data of a longer message travels: through the slot of the line's number, or read by the receiver. A line of
+// way `piece` goes on with the message before it, through its slot.
+enum class Way : uint32_t { slot, pointer, offset, remote, piece };
 
 // In the payload of a line whose message stands elsewhere.
 struct Route {
-  Way way;
-  uint32_t offer;  // its place in the channel
-  uint64_t bytes;  // of the whole message
-  uint64_t place;  // address in the sender's process, or offset in the family's memory
+  Way way = Way::slot;
+  uint32_t offer = kNoOffer;  // its place in the channel, where the message does not fit one slot
+  uint64_t bytes = 0;         // of the whole message
+  uint64_t place = 0;         // address in the sender's process, or offset in the family's memory
 };
 // A message that no receive has asked for yet: here whole or on its way, or still with its sender.
 struct SetAside {
   Envelope envelope;
-  Route route{};
+  Route route;
   bool offered = false;
   Stream stream;  // what is here
   std::unique_ptr<char[]> data;
@@ -51,10 +55,11 @@ struct SetAside {
 struct Half {
   enum class Stage : uint32_t { done, moving, offered, arriving };
   Stage stage = Stage::done;
-  int32_t peer = -1;    // GSEL_ANY_RANK: of a receive from any
-  int32_t tag = 0;      // GSEL_ANY_TAG: of a receive of any
-  bool looked = false;  // in: at the messages that were set aside before it came
-  uint32_t offer = 0;   // offered: its place in the channel
+  int32_t peer = -1;          // GSEL_ANY_RANK: of a receive from any
+  int32_t tag = 0;            // GSEL_ANY_TAG: of a receive of any
+  bool looked = false;        // in: at the messages that were set aside before it came
+  bool announced = false;     // out: its first line is sent
+  uint32_t offer = kNoOffer;  // out: its place in the channel
   uint64_t turn = 0;
   uint64_t number = 0;  // of the call, in the recorder
   uint64_t bytes = 0;   // out: of the message; in: room for it
@@ -78,7 +83,8 @@ struct alignas(64) Peer {
   uint64_t received = 0;  // lines
   uint64_t send_turns = 0, send_turn = 0;
   Stream* stream = nullptr;  // whose pieces the next lines are
-  uint32_t offers = 0;       // ours that have not ended, a bit for each place
+  uint32_t offers = 0;       // places of ours that are in use, a bit for each
+  uint32_t left_behind = 0;  // of them, those that only the receiver has not done with
   uint32_t set_aside = 0;    // of the other's offers, by us
   bool lines_reserved = false, slots_reserved = false;
   enum class Reading : uint8_t { open, yes, no };
