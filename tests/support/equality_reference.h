@@ -107,7 +107,7 @@ static inline void eq_deal(const eq_setting* e, int64_t step, int rank, int mb, 
   int64_t first, end;
   if (e->way == EQ_MASTER) {
     const int64_t largest = eq_begin(eq_begin(e->batch, e->ranks, 1), e->microbatches, 1) * e->ranks;
-    const int64_t whole = mb * largest, n = whole + largest < e->batch ? largest : e->batch - whole;
+    const int64_t begin = mb * largest, whole = begin < e->batch ? begin : e->batch, n = whole + largest < e->batch ? largest : e->batch - whole;
     first = whole + eq_begin(n, e->ranks, rank);
     end = whole + eq_begin(n, e->ranks, rank + 1);
   } else {

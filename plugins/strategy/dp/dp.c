@@ -85,11 +85,13 @@ static void refuse_weights(struct dp* d) {
                    NULL);
 }
 
-/* Samples of the largest micro-batch on any rank. Where there are several the first of each rank has that size. */
+/* Samples of the largest micro-batch on any rank, which is the first of rank 0. The first one here is as large where
+ * micro-batches have a size; where a share is cut in a number of them, that of a smaller share may be smaller. */
 static int64_t largest_part(const struct dp* d, int64_t batch) {
   gsel_microbatch_info first = {.struct_size = sizeof first};
-  if (d->n_parts == 1) return part_begin(batch, d->w.ranks, 1);
-  return d->w.api->microbatch(d->w.pass, 0, &first) ? 0 : first.count;
+  const int64_t of_rank_0 = part_begin(part_begin(batch, d->w.ranks, 1), d->n_parts, 1);
+  if (d->n_parts == 1 || d->w.api->microbatch(d->w.pass, 0, &first)) return of_rank_0;
+  return first.count > of_rank_0 ? first.count : of_rank_0;
 }
 
 static void make_parts(struct dp* d) {
@@ -99,7 +101,7 @@ static void make_parts(struct dp* d) {
   const int64_t size = largest_part(d, batch) * w->ranks;
   for (int pass = 0; pass < 2; ++pass) /* the parts, then the wholes behind them */
     for (int32_t j = 0; j < d->n_parts; ++j) {
-      const int64_t first = j * size, n = first + size < batch ? size : batch - first;
+      const int64_t first = j * size < batch ? j * size : batch, n = first + size < batch ? size : batch - first;
       gsel_microbatch_info whole = {sizeof whole, -1, first, n};
       const int64_t begin = part_begin(n, w->ranks, w->rank), end = part_begin(n, w->ranks, w->rank + 1);
       const gsel_microbatch_info part = {sizeof part, d->n_parts + j, first + begin, end - begin};
