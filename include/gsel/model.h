@@ -40,7 +40,7 @@ typedef struct gsel_call {
   uint32_t struct_size;
   uint32_t reserved;
   int32_t layer;
-  int32_t microbatch;
+  int32_t microbatch;           /* from 0; under `dp`, a whole micro-batch and its parts have one number */
   int64_t n_samples;            /* samples of this micro-batch on this rank */
   const int64_t *sample_ids;    /* [n_samples] global sample ids, the same under every strategy */
   const gsel_tensor *params;    /* [n_params] in the order of the layer's description */

@@ -157,9 +157,9 @@ typedef struct gsel_step_report {
                                   * optimistic steps of a pipeline (post_validate) the previous one; -1: none yet */
   int32_t restarts;              /* 1: the previous step should have clipped or been skipped, so it was undone and
                                   * repeated, and this step was begun a second time. Times and bytes include both */
-  int32_t non_finite_rank;       /* where the first gradient that was not finite came from, in the order of */
-  int32_t non_finite_layer;      /* micro-batches, then of backward: rank, ids of layer and parameter, micro-batch of */
-  int32_t non_finite_param;      /* that rank. -1: all were finite, or only a sum over ranks was not */
+  int32_t non_finite_rank;       /* where the first number that was not finite came from, in the order of */
+  int32_t non_finite_layer;      /* micro-batches, of forward, and of backward: rank, ids of layer and parameter, */
+  int32_t non_finite_param;      /* micro-batch of that rank. -1: all were finite, or only a sum over ranks was not */
   int32_t non_finite_microbatch;
   int32_t reserved2;
 } gsel_step_report;

@@ -68,6 +68,19 @@ std::vector<int32_t> Mesh::group(int32_t rank, gsel_axis axis) const {
   return ranks;
 }
 
+std::vector<int32_t> microbatch_numbers(const Program& program) {
+  std::vector<int32_t> numbers(program.microbatches.size());
+  int32_t next = 0;
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    const int32_t whole = program.microbatches[i].whole;
+    if (whole < 0) continue;
+    numbers[static_cast<size_t>(whole)] = numbers[i] = next++;
+  }
+  if (next == 0)
+    for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<int32_t>(i);
+  return numbers;
+}
+
 bool equal(const Program& a, const Program& b) {
   return std::tie(a.rank, a.mesh, a.params, a.values, a.layers, a.microbatches, a.buckets, a.rank_of_stage,
                   a.transfers) == std::tie(b.rank, b.mesh, b.params, b.values, b.layers, b.microbatches, b.buckets,

@@ -130,6 +130,10 @@ struct Program {
 
 bool equal(const Program& a, const Program& b);
 
+// By micro-batch, its number among those of a step as people count them: a whole one, of which each rank has a part,
+// has the number of its parts.
+std::vector<int32_t> microbatch_numbers(const Program& program);
+
 // Which operands a kind of instruction has, and its word in the text form.
 struct InstrForm {
   gsel_instr_kind kind;

@@ -16,18 +16,46 @@ static const char* const kStrategies[] = {
 };
 enum { N_STRATEGIES = sizeof kStrategies / sizeof *kStrategies, FIRST_PIPELINE = 5 };
 
+enum { IN_BACKWARD, IN_FORWARD, IN_LOSS, IN_DATA }; /* what makes it */
+
 typedef struct trial {
   step_model m;
   int bad_rank;
   int clips; /* the norm tells */
+  int made;
 } trial;
 
 /* In the second micro-batch of the bad step, in the second parameter. */
+static int is_bad(const step_model* m, int made, int64_t step, int32_t microbatch) {
+  const trial* t = (const trial*)m->user;
+  return t->made == made && step == BAD_STEP && microbatch == 1 && m->rank == t->bad_rank;
+}
 static gsel_status backward_with_nan(const gsel_call* c, void* user) {
-  const step_model* m = (const step_model*)user;
   const gsel_status status = step_backward(c, user);
-  if (c->step == BAD_STEP && c->microbatch == 1 && m->rank == ((const trial*)m->user)->bad_rank)
-    ((float*)c->d_params[STEP_B].data)[2] = NAN;
+  if (is_bad((const step_model*)user, IN_BACKWARD, c->step, c->microbatch)) ((float*)c->d_params[STEP_B].data)[2] = NAN;
+  return status;
+}
+static gsel_status forward_with_nan(const gsel_call* c, void* user) {
+  const gsel_status status = step_forward(c, user);
+  if (is_bad((const step_model*)user, IN_FORWARD, c->step, c->microbatch) && !c->evaluating)
+    ((float*)c->outputs[0].data)[1] = NAN;
+  return status;
+}
+static gsel_status loss_with_nan(const gsel_call* c, void* user) {
+  const gsel_status status = step_loss_forward(c, user);
+  if (is_bad((const step_model*)user, IN_LOSS, c->step, c->microbatch)) *(double*)c->outputs[0].data = INFINITY;
+  return status;
+}
+static gsel_status loss_backward_with_nan(const gsel_call* c, void* user) {
+  const gsel_status status = step_loss_backward(c, user);
+  if (is_bad((const step_model*)user, IN_LOSS, c->step, c->microbatch)) ((float*)c->d_inputs[0].data)[0] = NAN;
+  return status;
+}
+/* A step has 8 samples. */
+static gsel_status data_with_nan(const gsel_data_request* r, void* user) {
+  const gsel_status status = step_data(r, user);
+  if (is_bad((const step_model*)user, IN_DATA, r->sample_ids[0] / 8, r->microbatch))
+    ((float*)r->dst.data)[STEP_WIDTH - 1] = NAN;
   return status;
 }
 
@@ -36,9 +64,16 @@ static void open_trial(rank_run* run, step_session* s) {
   step_model m = t->m;
   gsel_error* err = NULL;
   m.backward = backward_with_nan;
+  m.forward = forward_with_nan;
+  m.loss_forward = loss_with_nan;
+  m.loss_backward = loss_backward_with_nan;
+  m.data = data_with_nan;
   m.user = (void*)(uintptr_t)t;
   rank_ok(run, step_open(run, &m, s, &err), err);
 }
+
+/* Ids of layer, parameter and value that each case has to tell. */
+static const int32_t kOrigins[][3] = {{0, STEP_B, -1}, {0, -1, STEP_Y}, {1, -1, STEP_LOSS}, {-1, -1, STEP_X}};
 
 /* Reading parameters between steps settles an optimistic step. */
 static void expect_skip(rank_run* run) {
@@ -58,8 +93,9 @@ static void expect_skip(rank_run* run) {
     rank_check(run, report.skipped == bad);
     rank_check(run, (memcmp(before, after, sizeof before) == 0) == bad);
     rank_check(run, report.non_finite_rank == (bad ? t->bad_rank : -1));
-    rank_check(run, report.non_finite_layer == (bad ? 0 : -1));
-    rank_check(run, report.non_finite_param == (bad ? STEP_B : -1));
+    rank_check(run, report.non_finite_layer == (bad ? kOrigins[t->made][0] : -1));
+    rank_check(run, report.non_finite_param == (bad ? kOrigins[t->made][1] : -1));
+    rank_check(run, report.non_finite_value == (bad ? kOrigins[t->made][2] : -1));
     rank_check(run, report.non_finite_microbatch == bad - !bad);
     if (!bad && t->clips) rank_check(run, isfinite(report.gradient_norm) && report.gradient_norm > 0);
   }
@@ -70,15 +106,20 @@ static void expect_error(rank_run* run) {
   const trial* t = (const trial*)run->user;
   step_session s;
   gsel_error* err = NULL;
+  static const char* const texts[] = {
+      "the gradient of parameter \"b\" is not finite in step 1, first on rank %d, in the backward of layer \"line\", "
+      "micro-batch 1",
+      "value \"y\" is not finite in step 1, made by the forward of layer \"line\" on rank %d, micro-batch 1, and so "
+      "are "
+      "gradients",
+      "value \"loss\" is not finite in step 1, made by the forward of layer \"loss\" on rank %d, micro-batch 1",
+      "input \"x\" is not finite in step 1, on rank %d, micro-batch 1, and so are gradients",
+  };
   char text[160];
   gsel_status status = GSEL_OK;
   open_trial(run, &s);
   for (int i = 0; i <= BAD_STEP + 1 && !status; ++i) status = gsel_trainer_step(s.trainer, NULL, &err);
-  snprintf(
-      text, sizeof text,
-      "the gradient of parameter \"b\" is not finite in step %d, first on rank %d, in the backward of layer \"line\", "
-      "micro-batch 1",
-      BAD_STEP, t->bad_rank);
+  snprintf(text, sizeof text, texts[t->made], t->bad_rank);
   rank_fails(run, status, err, status == GSEL_ERR_CALLBACK ? status : GSEL_ERR_ABORTED, text, -1);
   rank_fails(run, gsel_trainer_step(s.trainer, NULL, &err), err, GSEL_ERR_STATE, "an earlier step failed", -1);
   step_close(&s);
@@ -97,18 +138,22 @@ static void expect_nan_in_parameters(rank_run* run) {
   step_close(&s);
 }
 
-/* dp's master alone runs backward of all samples of its part; in a pipeline the first rank has the layer. */
-static void under_each_strategy(const char* train, int clips, void (*expect)(rank_run*)) {
+/* In a pipeline the first rank has the layer, the second the loss. */
+static void made_under_each_strategy(int made, const char* train, int clips, void (*expect)(rank_run*)) {
   char config[640];
   for (size_t z = 0; z < N_STRATEGIES; ++z) {
     const int ranks = 2;
     snprintf(config, sizeof config, "%s[train]\nbatch = 8\nmicrobatches = 2\nweight_decay = 0.0\n%s", kStrategies[z],
              train);
-    trial t = {.bad_rank = z >= FIRST_PIPELINE ? 0 : 1, .clips = clips};
+    trial t = {.bad_rank = z >= FIRST_PIPELINE ? made == IN_LOSS : 1, .clips = clips, .made = made};
+    if (made >= IN_LOSS && z == 0) t.bad_rank = 0; /* dp's master has the data and the loss of all */
     t.m.config = config;
     print_message("  %s", kStrategies[z]);
     as_threads(ranks, expect, &t);
   }
+}
+static void under_each_strategy(const char* train, int clips, void (*expect)(rank_run*)) {
+  made_under_each_strategy(IN_BACKWARD, train, clips, expect);
 }
 
 #define SGD "optimizer = \"sgd\"\nlearning_rate = 0.00390625\n"
@@ -136,6 +181,52 @@ static void switched_off_it_trains_on(void** state) {
   (void)state;
   under_each_strategy(SGD "non_finite = \"off\"\n", 0, expect_nan_in_parameters);
   under_each_strategy(SGD "non_finite = \"off\"\nclip_norm = 1.0e9\n", 1, expect_nan_in_parameters);
+}
+
+static void what_a_forward_made_is_told_as_such(void** state) {
+  (void)state;
+  for (int made = IN_FORWARD; made <= IN_DATA; ++made) {
+    made_under_each_strategy(made, SGD "non_finite = \"skip\"\n", 0, expect_skip);
+    made_under_each_strategy(made, SGD "clip_norm = 1.0e9\n", 1, expect_skip);
+    made_under_each_strategy(made, SGD "non_finite = \"error\"\n", 0, expect_error);
+  }
+}
+
+/* ---- weights ---- */
+
+static gsel_status loss_with_odd_weight(const gsel_call* c, void* user) {
+  const step_model* m = (const step_model*)user;
+  const double* odd = (const double*)m->user;
+  const gsel_status status = step_loss_forward(c, user);
+  if (c->microbatch == 1 && m->rank == 1 && c->step == BAD_STEP) *(double*)c->outputs[1].data = *odd;
+  return status;
+}
+
+static const char* weights_config;
+
+static void expect_odd_weight(rank_run* run) {
+  step_model m = {.config = weights_config, .loss_forward = loss_with_odd_weight, .user = run->user};
+  step_session s;
+  gsel_error* err = NULL;
+  static const char text[] = "that of layer \"loss\" on rank 1, micro-batch 1, is negative or not finite";
+  rank_ok(run, step_open(run, &m, &s, &err), err);
+  rank_ok(run, gsel_trainer_step(s.trainer, NULL, &err), err);
+  rank_fails(run, gsel_trainer_evaluate(s.trainer, 0, NULL, NULL, NULL, &err), err, GSEL_ERR_MODEL, text, 1);
+  const gsel_status status = gsel_trainer_step(s.trainer, NULL, &err);
+  rank_fails(run, status, err, status == GSEL_ERR_MODEL ? status : GSEL_ERR_ABORTED, text, -1);
+  step_close(&s);
+}
+
+static void a_weight_that_is_not_finite_is_told_with_rank_and_layer(void** state) {
+  (void)state;
+  double odd[] = {NAN, INFINITY, -100};
+  char config[640];
+  for (size_t z = 1; z < N_STRATEGIES; ++z) /* dp's master has the loss of all */
+    for (size_t i = 0; i < 3; ++i) {
+      snprintf(config, sizeof config, "%s[train]\nbatch = 8\nmicrobatches = 2\n", kStrategies[z]);
+      weights_config = config;
+      as_threads(2, expect_odd_weight, &odd[i]);
+    }
 }
 
 /* ---- schedules and the tensor axis: a sample of micro-batch 2 of data coordinate 1 ---- */
@@ -260,6 +351,8 @@ int main(void) {
       cmocka_unit_test(in_fp16_it_is_skipped_and_its_origin_told),
       cmocka_unit_test(an_error_ends_training_on_all_ranks_and_names_rank_layer_and_parameter),
       cmocka_unit_test(switched_off_it_trains_on),
+      cmocka_unit_test(what_a_forward_made_is_told_as_such),
+      cmocka_unit_test(a_weight_that_is_not_finite_is_told_with_rank_and_layer),
       cmocka_unit_test(every_schedule_skips_with_and_without_a_tensor_axis),
       cmocka_unit_test(a_sum_that_overflows_is_skipped_and_is_no_ranks_own),
       cmocka_unit_test(a_dynamic_loss_scale_must_know),

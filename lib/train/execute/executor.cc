@@ -129,7 +129,7 @@ void Executor::end() {
   gsel_step_report& report = run.record.report;
   report.loss_sum = run.loss_sum;
   report.weight = run.weight;
-  report.loss = run.weight > 0 ? run.loss_sum / run.weight : 0;
+  report.loss = run.has_weight() ? run.loss_sum / run.weight : 0;
   execute::report_validated(s_, report);
   report.peak_bytes = s_.ledger.peak_total();
   report.offload_bytes_in = offload_bytes_in(s_) - run.offload_in_before;
@@ -226,9 +226,10 @@ void Executor::write_message(std::string_view text) {
 
 void Executor::fail_callback(gsel_status status, std::string_view message) {
   const std::string phase = s_.run->phase ? fmt::format(" phase {}", s_.run->phase) : "";
-  const std::string text = fmt::format("{} failed in {}{} {}, micro-batch {}: {}", s_.piece_at_work(),
-                                       callback_word(s_.lent.work_kind), phase, s_.where_in_step(),
-                                       s_.program().step[s_.run->position].microbatch, reason_of(status, message));
+  const std::string text =
+      fmt::format("{} failed in {}{} {}, micro-batch {}: {}", s_.piece_at_work(), callback_word(s_.lent.work_kind),
+                  phase, s_.where_in_step(), s_.run->microbatch_number[s_.program().step[s_.run->position].microbatch],
+                  reason_of(status, message));
   break_off(Error(GSEL_ERR_CALLBACK, text).about_rank(s_.comms.world().rank()));
 }
 

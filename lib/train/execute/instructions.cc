@@ -64,6 +64,7 @@ void begin_first_instr(State& s) {
   run.clip = 1;
   run.overflowed = false;
   run.origin = {};
+  run.odd_weight_microbatch = run.odd_weight_rank = -1;
   for (size_t m = 0; m < run.empty.size(); ++m) run.empty[m] = run.program.microbatches[m].count == 0;
   std::ranges::fill(run.losses, std::array<double, 2>{});
   run.weight_begun.assign(run.weight_begun.size(), false);

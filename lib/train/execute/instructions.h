@@ -103,8 +103,9 @@ void settle_messages(State& s);
 [[noreturn]] void refuse_weight(const State& s);
 double clip_of(const State& s, double gradient_norm);
 bool shows_overflow(const State& s, double squares);
-// What a backward has just produced.
+// What a backward has just produced; the loss of a micro-batch.
 void look_for_non_finite(State& s, const gsel_instr& instr, const Layer& layer);
+void look_at_loss(State& s, const gsel_instr& instr);
 // The outcome of a step is known on all ranks, and where what is not finite came from will be.
 void end_update(State& s, bool overflowed, int64_t step, const NonFiniteOrigin& origin);
 void report_non_finite(const State& s, gsel_step_report& report);

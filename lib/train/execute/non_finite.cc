@@ -7,12 +7,18 @@
 namespace gsel {
 namespace {
 
-// Layers of the description; a model of one rank of a sharing axis has some of the library's own between them.
-int64_t described_layers(const Model& model) {
-  int32_t last = 0;
-  for (const Layer& layer : model.layers()) last = std::max(last, layer.origin);
-  return last + 1;
-}
+// Sizes of the description. A model of one rank of a sharing axis has some of the library's own layers between the
+// described ones, and their values behind the described ones.
+struct Sizes {
+  int64_t layers = 0, values = 0, params = 0;
+  explicit Sizes(const Model& model) : params(std::ssize(model.params())) {
+    for (const Layer& layer : model.layers()) layers = std::max<int64_t>(layers, layer.origin + 1);
+    for (const Value& v : model.values())
+      values += v.producer < 0 || !model.layers()[static_cast<size_t>(v.producer)].redistributes;
+  }
+  int64_t of_forward() const { return (layers + 1) * values; }  // inputs first
+  int64_t of_microbatch() const { return of_forward() + layers * params; }
+};
 
 }  // namespace
 
@@ -42,24 +48,29 @@ bool looks_for_overflow(const Config& config, const Model& model) {
 
 double NonFiniteOrigin::order(const Model& model, int32_t n_ranks) const {
   if (!is_known()) return std::numeric_limits<double>::infinity();
-  const auto layers = described_layers(model), params = std::ssize(model.params());
-  return static_cast<double>(((microbatch * layers + (layers - 1 - layer)) * params + param) * n_ranks + rank);
+  const Sizes n(model);
+  const int64_t place =
+      value >= 0 ? (layer + 1) * n.values + value : n.of_forward() + (n.layers - 1 - layer) * n.params + param;
+  return static_cast<double>((microbatch * n.of_microbatch() + place) * n_ranks + rank);
 }
 
 NonFiniteOrigin NonFiniteOrigin::of_order(double order, const Model& model, int32_t n_ranks) {
   if (!std::isfinite(order)) return {};
-  const auto layers = described_layers(model), params = std::ssize(model.params());
-  auto left = static_cast<int64_t>(order);
-  auto take = [&left](int64_t n) {
-    const int64_t part = left % n;
-    left /= n;
-    return static_cast<int32_t>(part);
-  };
+  const Sizes n(model);
+  auto number = static_cast<int64_t>(order);
   NonFiniteOrigin origin;
-  origin.rank = take(n_ranks);
-  origin.param = take(params);
-  origin.layer = static_cast<int32_t>(layers) - 1 - take(layers);
-  origin.microbatch = static_cast<int32_t>(left);
+  origin.rank = static_cast<int32_t>(number % n_ranks);
+  number /= n_ranks;
+  origin.microbatch = static_cast<int32_t>(number / n.of_microbatch());
+  int64_t place = number % n.of_microbatch();
+  if (place < n.of_forward()) {
+    origin.value = static_cast<int32_t>(place % n.values);
+    origin.layer = static_cast<int32_t>(place / n.values) - 1;
+    return origin;
+  }
+  place -= n.of_forward();
+  origin.param = static_cast<int32_t>(place % n.params);
+  origin.layer = static_cast<int32_t>(n.layers - 1 - place / n.params);
   return origin;
 }
 

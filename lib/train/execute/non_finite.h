@@ -1,5 +1,6 @@
-// train/execute/non_finite.h: what train.non_finite asks for, and where the first gradient of a step that is not finite
-// came from, in the order of micro-batches and of backward, on any rank. Does not know how such gradients are found.
+// train/execute/non_finite.h: what train.non_finite asks for, and where the first number of a step that is not finite
+// came from, in the order of micro-batches, of forward and of backward, on any rank. Does not know how such numbers are
+// found.
 #pragma once
 
 #include <cstdint>
@@ -17,9 +18,11 @@ NonFinite non_finite_of(const Config& config);
 // Whether the step looks for overflow by itself: a norm of all gradients shows it, too.
 bool looks_for_overflow(const Config& config, const Model& model);
 
-// Where it came from; layer is one of the description. Nowhere: no rank produced it, a sum over ranks did.
+// Where it came from; layer and value are of the description. A value that is not finite comes before the gradients
+// that follow from it: then value is its id, layer the one whose forward made it, or -1 for an input, and param is -1.
+// Else value is -1, and a backward made a gradient. Nowhere: no rank made it, a sum over ranks did.
 struct NonFiniteOrigin {
-  int32_t rank = -1, layer = -1, param = -1, microbatch = -1;
+  int32_t rank = -1, layer = -1, param = -1, microbatch = -1, value = -1;
 
   bool is_known() const { return rank >= 0; }
   // As one number that is the smaller the earlier, so that ranks can agree on the first; infinite: nowhere.

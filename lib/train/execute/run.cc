@@ -27,6 +27,7 @@ Run::Run(const Model& model, const Program& p, const ParamStorage& params, const
       plan(model, p, bucket_layouts(p, params)),
       message_plan(p),
       memory(&m),
+      microbatch_number(microbatch_numbers(p)),
       empty(p.microbatches.size()),
       losses(p.microbatches.size()),
       weight_begun(model.params().size()),
@@ -59,11 +60,11 @@ void TrainingStep::conclude(State& s) {
 // ---- an evaluation ----------------------------------------------------------------------------------------------
 
 void Evaluation::end(State& s) {
-  if (weight > 0) s.last_evaluation = record.report;
+  if (has_weight()) s.last_evaluation = record.report;
 }
 
 void Evaluation::conclude(State& s) {
-  if (last_loss_allreduce >= 0 && !(weight > 0)) refuse_weight(s);
+  if (last_loss_allreduce >= 0 && !has_weight()) refuse_weight(s);
 }
 
 // ---- an inference -----------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@
 #include <gsel/train.h>
 
 #include <array>
+#include <cmath>
 #include <optional>
 #include <string_view>
 #include <vector>
@@ -42,6 +43,8 @@ struct Run {
   // A callback failed. False: that ends the run on all ranks. True: it goes on without callbacks.
   virtual bool keep_failure(const State&, gsel_status, std::string_view) { return false; }
   virtual bool is_without_callbacks() const { return false; }
+  // Whether the weights of all ranks are what losses can be divided by.
+  bool has_weight() const { return weight > 0 && std::isfinite(weight); }
   // Its last instruction is done.
   virtual void end(State&) {}
   // It has ended as it should on every rank: what fails here breaks nothing.
@@ -52,6 +55,7 @@ struct Run {
   const ArenaPlan plan;
   const MessagePlan message_plan;
   const CountedMemory* memory;
+  const std::vector<int32_t> microbatch_number;  // by micro-batch, see microbatch_numbers
   // Positions; -1: none.
   int32_t last_backward = -1, last_loss_allreduce = -1, last_optimistic = -1;
 
@@ -63,8 +67,10 @@ struct Run {
   NonFiniteOrigin origin;                     // as far as this rank knows
   std::vector<bool> empty;                    // by micro-batch: without samples on this rank
   std::vector<std::array<double, 2>> losses;  // by micro-batch: sum of losses, sum of weights
-  std::vector<bool> weight_begun;             // by parameter: its gradient has a first contribution
-  std::vector<bool> used;                     // by parameter: a backward produced its gradient
+  // Of the first loss weight that is negative or not finite: on this rank, and once ranks have agreed on any. -1: none.
+  int32_t odd_weight_microbatch = -1, odd_weight_rank = -1;
+  std::vector<bool> weight_begun;  // by parameter: its gradient has a first contribution
+  std::vector<bool> used;          // by parameter: a backward produced its gradient
   double began = 0, instr_began = 0;
   uint64_t offload_in_before = 0, offload_out_before = 0;
   StepRecord record;

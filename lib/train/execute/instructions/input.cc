@@ -12,7 +12,7 @@ bool hand_out_input(State& s, const gsel_instr& instr) {
   s.lent.request = {};
   s.lent.request.struct_size = sizeof s.lent.request;
   s.lent.request.value = instr.value;
-  s.lent.request.microbatch = instr.microbatch;
+  s.lent.request.microbatch = s.run->microbatch_number[instr.microbatch];
   s.lent.request.n_samples = mb.count;
   s.lent.request.sample_ids = s.lent.sample_ids.data();
   s.lent.request.dst = s.lender.lend(dst, Lender::Access::write);
@@ -29,16 +29,16 @@ void take_back_input(State& s, const gsel_instr& instr, bool no_samples) {
     throw Error(GSEL_ERR_CALLBACK,
                 fmt::format("input \"{}\" had no samples {}, micro-batch {}; other stages of this pipeline of {} ranks "
                             "would wait for them, so every batch must be complete",
-                            s.model.values()[instr.value].name, s.where_in_step(), instr.microbatch,
-                            s.axis_size(GSEL_AXIS_PIPELINE)))
+                            s.model.values()[instr.value].name, s.where_in_step(),
+                            s.run->microbatch_number[instr.microbatch], s.axis_size(GSEL_AXIS_PIPELINE)))
         .about_rank(s.comms.world().rank());
   for (const gsel_instr& other : s.program().step)
     if (other.kind == GSEL_INSTR_SCATTER)
       throw Error(GSEL_ERR_CALLBACK,
                   fmt::format("input \"{}\" had no samples {}, micro-batch {}; this strategy divides the batch of one "
                               "rank among all (\"{}\"), so every batch must be complete",
-                              s.model.values()[instr.value].name, s.where_in_step(), instr.microbatch,
-                              to_text(s.program(), other)))
+                              s.model.values()[instr.value].name, s.where_in_step(),
+                              s.run->microbatch_number[instr.microbatch], to_text(s.program(), other)))
           .about_rank(s.comms.world().rank());
   s.run->empty[instr.microbatch] = true;
   s.run->losses[instr.microbatch] = {};

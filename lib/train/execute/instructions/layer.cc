@@ -96,7 +96,7 @@ void lend_call(State& s, const gsel_instr& instr, const Layer& layer) {
   }
   call.struct_size = sizeof call;
   call.layer = layer.origin;
-  call.microbatch = instr.microbatch;
+  call.microbatch = s.run->microbatch_number[instr.microbatch];
   call.n_samples = mb.count;
   call.sample_ids = lent.sample_ids.data();
   call.params = lent.t_params.data();
@@ -126,6 +126,7 @@ void collect_loss(State& s, const gsel_instr& instr) {
     const uint64_t offset = s.plan().value(s.run->position, s.layer_of(instr).outputs[i], instr.microbatch);
     s.copy(&s.run->losses[instr.microbatch][i], s.at(offset), sizeof(double), GSEL_COPY_TO_HOST);
   }
+  look_at_loss(s, instr);
 }
 
 }  // namespace

@@ -91,10 +91,8 @@ void finish_backward(State& s, const gsel_instr& instr, const Layer& layer) {
       if (layer.is_loss()) scale_contribution(s, v, mb);
       finish_contribution(s, v, mb);
     }
-  if (has_weight_half(instr.kind)) {
-    finish_weight_gradients(s, layer);
-    look_for_non_finite(s, instr, layer);
-  }
+  if (has_weight_half(instr.kind)) finish_weight_gradients(s, layer);
+  look_for_non_finite(s, instr, layer);
   if (s.is_at_last_backward()) s.backward_done.record(nullptr);
 }
 

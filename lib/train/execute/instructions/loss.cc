@@ -1,4 +1,6 @@
 // train/execute/instructions/loss.cc: LOSS_ALLREDUCE: the loss of all ranks.
+#include <cmath>
+#include <limits>
 #include <utility>
 
 #include "program/stages.h"
@@ -29,11 +31,33 @@ void send_losses(State& s, std::span<double, 2> parts) {
     if (peer != from) call(GSEL_COLLECTIVE_SEND, peer);
 }
 
+// Which all ranks know to have none that losses can be divided by.
+void agree_on_odd_weight(State& s) {
+  const int32_t n = s.comms.world().world_size();
+  double first = s.run->odd_weight_microbatch < 0
+                     ? std::numeric_limits<double>::infinity()
+                     : static_cast<double>(int64_t{s.run->odd_weight_microbatch} * n + s.comms.world().rank());
+  for (gsel_axis axis : {s.sharing_axis(), GSEL_AXIS_PIPELINE, GSEL_AXIS_DATA})
+    allreduce_numbers(s, 0, axis, {&first, 1}, GSEL_MIN);
+  if (!std::isfinite(first)) return;
+  s.run->odd_weight_rank = static_cast<int32_t>(static_cast<int64_t>(first) % n);
+  s.run->odd_weight_microbatch = static_cast<int32_t>(static_cast<int64_t>(first) / n);
+}
+
 }  // namespace
 
 void refuse_weight(const State& s) {
-  fail(GSEL_ERR_MODEL, "the loss weights of {} {} sum to {}; the sum over all ranks must be positive",
-       s.run->evaluates() ? "the evaluation before step" : "step", s.step, s.run->weight);
+  const Run& run = *s.run;
+  const std::string odd =
+      run.odd_weight_rank < 0
+          ? ""
+          : fmt::format("that of layer \"{}\" on rank {}, micro-batch {}, is negative or not finite; ",
+                        s.model.layers()[static_cast<size_t>(s.model.loss_layer())].name, run.odd_weight_rank,
+                        run.odd_weight_microbatch);
+  throw Error(GSEL_ERR_MODEL,
+              fmt::format("the loss weights of {} {} sum to {}; {}the sum over all ranks must be positive and finite",
+                          run.evaluates() ? "the evaluation before step" : "step", s.step, run.weight, odd))
+      .about_rank(run.odd_weight_rank);
 }
 
 // The one place where the loss is normalised: sums over all ranks, axis by axis, then one division.
@@ -48,9 +72,9 @@ void allreduce_loss(State& s, const gsel_instr& instr) {
     allreduce_numbers(s, instr.kind, instr.axis, parts, GSEL_SUM);
   s.run->loss_sum = parts[0];
   s.run->weight = parts[1];
-  if (static_cast<int32_t>(s.run->position) == s.run->last_loss_allreduce && !s.run->evaluates() &&
-      !(s.run->weight > 0))
-    refuse_weight(s);
+  if (static_cast<int32_t>(s.run->position) != s.run->last_loss_allreduce || s.run->has_weight()) return;
+  agree_on_odd_weight(s);
+  if (!s.run->evaluates()) refuse_weight(s);
 }
 
 }  // namespace gsel::execute

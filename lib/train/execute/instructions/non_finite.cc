@@ -1,10 +1,15 @@
-// train/execute/instructions/non_finite.cc: gradients that are not finite. Each rank looks at what its backwards
-// produce, because a reduction spreads it over all ranks; that a step has one all ranks know from OVERFLOW or NORM, and
-// then they agree on where it came from first.
+// train/execute/instructions/non_finite.cc: numbers that are not finite. Each rank looks at the gradients that its
+// backwards produce, because a reduction spreads them over all ranks. Only when it has seen one, or a loss that is not
+// finite, it looks at the values of that micro-batch that its backwards read, to tell whether forward made it. That a
+// step has one all ranks know from OVERFLOW or NORM; then they agree on where it came from first.
+#include <algorithm>
 #include <cmath>
 
+#include "base/dtype.h"
 #include "base/log.h"
+#include "program/stages.h"
 #include "train/execute/instructions.h"
+#include "train/memory/views.h"
 
 namespace gsel::execute {
 namespace {
@@ -17,42 +22,129 @@ void agree_on_non_finite(State& s, NonFiniteOrigin origin) {
   s.non_finite_origin = NonFiniteOrigin::of_order(first, s.model, s.comms.world().world_size());
 }
 
+std::string text_of(const State& s, const NonFiniteOrigin& origin, int64_t step) {
+  if (!origin.is_known())
+    return fmt::format("a sum of gradients is not finite in step {}, though what each rank has produced is", step);
+  std::string layer;
+  for (const Layer& candidate : s.model.layers())
+    if (candidate.origin == origin.layer) layer = candidate.name;
+  const std::string where = fmt::format("on rank {}, micro-batch {}", origin.rank, origin.microbatch);
+  if (origin.value < 0)
+    return fmt::format(
+        "the gradient of parameter \"{}\" is not finite in step {}, first on rank {}, in the backward of layer \"{}\", "
+        "micro-batch {}",
+        s.model.params()[origin.param].name, step, origin.rank, layer, origin.microbatch);
+  const std::string& value = s.model.values()[origin.value].name;
+  if (origin.layer < 0)
+    return fmt::format("input \"{}\" is not finite in step {}, {}, and so are gradients", value, step, where);
+  return fmt::format(
+      "value \"{}\" is not finite in step {}, made by the forward of layer \"{}\" {}, and so are gradients", value,
+      step, layer, where);
+}
+
 // Of a dynamic loss scale that may still fall, an overflow is what it looks for and no error.
 void judge_non_finite(const State& s, int64_t step) {
-  const NonFiniteOrigin& origin = s.non_finite_origin;
-  auto name_of = [&s](int32_t layer) {
-    for (const Layer& candidate : s.model.layers())
-      if (candidate.origin == layer) return candidate.name;
-    return std::string();
-  };
-  const std::string what =
-      origin.is_known()
-          ? fmt::format(
-                "the gradient of parameter \"{}\" is not finite in step {}, first on rank {}, in the backward of "
-                "layer \"{}\", micro-batch {}",
-                s.model.params()[origin.param].name, step, origin.rank, name_of(origin.layer), origin.microbatch)
-          : fmt::format("a sum of gradients is not finite in step {}, though what each rank has produced is", step);
+  const std::string what = text_of(s, s.non_finite_origin, step);
   const bool searches = s.loss_scale.may_fall();
   if (s.non_finite == NonFinite::error && !searches)
     throw Error(GSEL_ERR_CALLBACK, what + "; train.non_finite = \"skip\" would go on without this step")
-        .about_rank(origin.rank);
+        .about_rank(s.non_finite_origin.rank);
   if (s.comms.world().rank() == 0)
     log(searches ? GSEL_LOG_INFO : GSEL_LOG_WARN, "train", "{}; the step is skipped on all ranks", what);
 }
 
-}  // namespace
+// ---- what this rank has seen --------------------------------------------------------------------------------------
 
-// What a backward has just produced, unless there was one before in this step.
-void look_for_non_finite(State& s, const gsel_instr& instr, const Layer& layer) {
-  if (s.non_finite == NonFinite::off || s.run->origin.is_known()) return;
+// The earlier of two counts.
+void note_origin(State& s, const NonFiniteOrigin& origin) {
+  const int32_t n = s.comms.world().world_size();
+  if (origin.order(s.model, n) < s.run->origin.order(s.model, n)) s.run->origin = origin;
+}
+
+void look_at_gradients(State& s, const gsel_instr& instr, const Layer& layer) {
   for (size_t i = 0; i < layer.params.size(); ++i) {
     const int32_t p = layer.params[i];
     if (!s.model.params()[p].trainable() || !s.lent.produced[i]) continue;
     const double sum = s.sum_squares(s.params.gradient(p), static_cast<uint64_t>(s.model.params()[p].n_elems));
     if (std::isfinite(sum)) continue;
-    s.run->origin = {s.comms.world().rank(), layer.origin, p, instr.microbatch};
+    s.run->origin = {s.comms.world().rank(), layer.origin, p, s.run->microbatch_number[instr.microbatch], -1};
     return;
   }
+}
+
+bool is_finite(const State& s, const void* data, gsel_dtype dtype, uint64_t elems) {
+  auto* const now = static_cast<gsel_stream*>(nullptr);
+  constexpr uint64_t kChunk = 16384;
+  auto sum_squares = [&](const void* numbers, gsel_dtype type, uint64_t count) {
+    double sum = 0;
+    s.device->run(&gsel_device_v1::sum_squares, numbers, type, count, &sum, now);
+    return sum;
+  };
+  if (dtype == GSEL_F32 || dtype == GSEL_F64) return std::isfinite(sum_squares(data, dtype, elems));
+  const Memory room(s.device, kChunk * sizeof(float));
+  for (uint64_t done = 0; done < elems; done += kChunk) {
+    const uint64_t count = std::min(kChunk, elems - done);
+    s.device->run(&gsel_device_v1::cast, room.data(), gsel_dtype{GSEL_F32},
+                  static_cast<const void*>(static_cast<const char*>(data) + done * dtype_bytes(dtype)), dtype, count,
+                  now);
+    if (!std::isfinite(sum_squares(room.data(), GSEL_F32, count))) return false;
+  }
+  return true;
+}
+
+// Of a value that the library has redistributed, the one it was made of.
+int32_t described_value(const Model& model, int32_t v) {
+  for (;;) {
+    const int32_t producer = model.values()[v].producer;
+    if (producer < 0 || !model.layers()[static_cast<size_t>(producer)].redistributes) return v;
+    v = model.layers()[static_cast<size_t>(producer)].inputs.front();
+  }
+}
+
+// A value of a whole micro-batch was made in parts, and gathered: the ranks that made them tell.
+bool was_gathered(const State& s, const Value& value, int32_t mb) {
+  auto is_part = [mb](const Microbatch& part) { return part.whole == mb; };
+  return value.producer >= 0 && std::ranges::any_of(s.program().microbatches, is_part);
+}
+
+void look_at_value(State& s, int32_t v, int32_t mb) {
+  const Value& value = s.model.values()[v];
+  if (was_gathered(s, value, mb)) return;
+  const void* data = s.at(s.plan().value(s.run->position, v, mb));
+  if (!data || value.is_scalar() || value.dtype < GSEL_F16) return;
+  if (is_finite(s, data, value.dtype, static_cast<uint64_t>(value_elems(value, s.program().microbatches[mb].count))))
+    return;
+  const int32_t id = described_value(s.model, v), producer = s.model.values()[id].producer;
+  NonFiniteOrigin origin{s.comms.world().rank(), -1, -1, s.run->microbatch_number[mb], id};
+  if (producer >= 0) {
+    origin.layer = s.model.layers()[static_cast<size_t>(producer)].origin;
+    const int32_t away = pipeline_rank_of_layer(s.program(), producer) - s.axis_coordinate(GSEL_AXIS_PIPELINE);
+    origin.rank += away * s.mesh().stride(GSEL_AXIS_PIPELINE);
+  }
+  note_origin(s, origin);
+}
+
+}  // namespace
+
+// Behind a backward. Gradients are looked at until one was found in this step; values of its micro-batch from then on.
+void look_for_non_finite(State& s, const gsel_instr& instr, const Layer& layer) {
+  if (s.non_finite == NonFinite::off) return;
+  if (!s.run->origin.is_known() && instr.kind != GSEL_BACKWARD_INPUT) look_at_gradients(s, instr, layer);
+  if (!s.run->origin.is_known() || s.run->origin.microbatch != s.run->microbatch_number[instr.microbatch]) return;
+  for (const std::vector<int32_t>* values : {&layer.inputs, &layer.outputs})
+    for (int32_t v : *values) look_at_value(s, v, instr.microbatch);
+}
+
+// Behind the loss layer's forward.
+void look_at_loss(State& s, const gsel_instr& instr) {
+  const Layer& layer = s.layer_of(instr);
+  const int32_t number = s.run->microbatch_number[instr.microbatch];
+  for (size_t i = 0; i < 2; ++i)
+    if (!std::isfinite(s.run->losses[instr.microbatch][i]))
+      note_origin(s, {s.comms.world().rank(), layer.origin, -1, number, layer.outputs[i]});
+  const double weight = s.run->losses[instr.microbatch][1];
+  if (s.run->odd_weight_microbatch < 0 && !(weight >= 0 && std::isfinite(weight)))
+    s.run->odd_weight_microbatch = number;
 }
 
 void report_non_finite(const State& s, gsel_step_report& report) {
@@ -60,6 +152,7 @@ void report_non_finite(const State& s, gsel_step_report& report) {
   report.non_finite_layer = s.non_finite_origin.layer;
   report.non_finite_param = s.non_finite_origin.param;
   report.non_finite_microbatch = s.non_finite_origin.microbatch;
+  report.non_finite_value = s.non_finite_origin.value;
 }
 
 void end_update(State& s, bool overflowed, int64_t step, const NonFiniteOrigin& origin) {
