@@ -6,7 +6,7 @@ enum { STEPS = 3 };
 
 typedef struct trial {
   eq_setting setting;
-  char config[768];
+  char config[1024];
   float params[EQ_ELEMS];
   double losses[STEPS];
 } trial;
@@ -37,10 +37,14 @@ static void expect_equal(rank_run* run) {
 
 static void compare(eq_setting setting, const char* sections) {
   trial t = {.setting = setting};
-  t.setting.rate = 0.25;
+  eq_optimizer* o = &t.setting.optimizer;
+  if (!o->name)
+    *o = (eq_optimizer){.name = "sgd", .learning_rate = 0.25, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8};
   snprintf(t.config, sizeof t.config,
-           "%s[train]\noptimizer = \"sgd\"\nlearning_rate = 0.25\nweight_decay = 0.0\nbatch = %d\nmicrobatches = %d\n",
-           sections, setting.batch, setting.microbatches);
+           "%s[train]\noptimizer = \"%s\"\nlearning_rate = %.17g\nweight_decay = %.17g\nmomentum = %.17g\n"
+           "beta1 = %.17g\nbeta2 = %.17g\nepsilon = %.17g\nwarmup_steps = %d\nbatch = %d\nmicrobatches = %d\n",
+           sections, o->name, o->learning_rate, o->weight_decay, o->momentum, o->beta1, o->beta2, o->epsilon,
+           o->warmup_steps, setting.batch, setting.microbatches);
   eq_reference(&t.setting, STEPS, t.params, t.losses);
   print_message("  %d ranks, %d micro-batches\n%s", setting.ranks * setting.tensor * setting.pipeline,
                 setting.microbatches, sections);
@@ -77,6 +81,51 @@ static void data_strategies_equal_the_loop(void** state) {
   for (int m = 1; m <= 2; ++m)
     compare((eq_setting){.way = EQ_MASTER, .ranks = 3, .tensor = 1, .batch = 12, .microbatches = m, .pipeline = 1},
             DATA("dp"));
+}
+
+/* The rules alone in plain C, from the page. */
+static void every_built_in_optimizer_equals_the_loop(void** state) {
+  (void)state;
+  static const eq_optimizer optimizers[] = {
+      {.name = "adamw", .learning_rate = 0.01, .weight_decay = 0.1, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8},
+      {.name = "adamw",
+       .learning_rate = 3e-3,
+       .weight_decay = 0.01,
+       .beta1 = 0.8,
+       .beta2 = 0.95,
+       .epsilon = 1e-6,
+       .warmup_steps = 2},
+      {.name = "adam", .learning_rate = 0.01, .weight_decay = 0.1, .beta1 = 0.9, .beta2 = 0.99, .epsilon = 1e-8},
+      {.name = "lion", .learning_rate = 0.003, .weight_decay = 0.3, .beta1 = 0.9, .beta2 = 0.99, .epsilon = 1e-8},
+      {.name = "sgd", .learning_rate = 0.1, .weight_decay = 0.1, .beta1 = 0.9, .beta2 = 0.99, .epsilon = 1e-8},
+      {.name = "sgd",
+       .learning_rate = 0.1,
+       .weight_decay = 0.03,
+       .momentum = 0.9,
+       .beta1 = 0.9,
+       .beta2 = 0.99,
+       .epsilon = 1e-8},
+      {.name = "sign_sgd", .learning_rate = 0.01, .weight_decay = 0.1, .beta1 = 0.9, .beta2 = 0.99, .epsilon = 1e-8},
+  };
+  static const struct {
+    enum eq_way way;
+    const char* sections;
+  } kinds[] = {{EQ_PER_STEP, DATA("ddp")},
+               {EQ_PER_STEP, ZERO("1") "bucket_bytes = 64\n"},
+               {EQ_PER_MICROBATCH, ZERO("3") "persist_elems = 0\n"}};
+  for (size_t i = 0; i < sizeof optimizers / sizeof *optimizers; ++i)
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; ++k)
+      for (int ranks = 1; ranks <= 3; ranks += 2) {
+        print_message("  %s\n", optimizers[i].name);
+        compare((eq_setting){.way = kinds[k].way,
+                             .ranks = ranks,
+                             .tensor = 1,
+                             .batch = 11,
+                             .microbatches = 2,
+                             .pipeline = 1,
+                             .optimizer = optimizers[i]},
+                kinds[k].sections);
+      }
 }
 
 static void tensor_ranks_equal_the_loop(void** state) {
@@ -169,6 +218,7 @@ static void all_axes_together_equal_the_loop(void** state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(data_strategies_equal_the_loop),
+      cmocka_unit_test(every_built_in_optimizer_equals_the_loop),
       cmocka_unit_test(tensor_ranks_equal_the_loop),
       cmocka_unit_test(pipelines_equal_the_loop),
       cmocka_unit_test(pipelines_that_reduce_each_micro_batch_equal_the_loop),

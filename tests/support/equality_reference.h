@@ -4,6 +4,7 @@
 #define GSEL_TESTS_EQUALITY_REFERENCE_H
 
 #include "support/equality_model.h"
+#include "support/equality_optimizers.h"
 
 enum { EQ_MOST_MICROBATCHES = 8, EQ_MOST_RANKS = 4 };
 
@@ -20,7 +21,7 @@ typedef struct eq_setting {
   int pipeline;         /* ranks of the pipeline axis; 1: no pipeline */
   const char* schedule; /* of the pipeline */
   int chunks;           /* stages of a pipeline rank */
-  double rate;
+  eq_optimizer optimizer;
 } eq_setting;
 
 /* ---- one micro-batch of one rank of the data axis ---- */
@@ -220,11 +221,12 @@ static inline void eq_losses(const eq_setting* e, eq_micro micros[][EQ_MOST_MICR
   }
 }
 
-/* sgd: p -= rate * (g * factor), in f32; the factor is 1 / weight, rounded from f64. */
+/* The factor is 1 / weight, rounded from f64. */
 static inline void eq_reference(const eq_setting* e, int steps, float* params, double* losses) {
   static eq_micro micros[EQ_MOST_RANKS][EQ_MOST_MICROBATCHES];
-  float sum[EQ_ELEMS];
-  const float rate = (float)e->rate;
+  float sum[EQ_ELEMS], m[EQ_ELEMS], v[EQ_ELEMS];
+  memset(m, 0, sizeof m);
+  memset(v, 0, sizeof v);
   for (int p = 0, first = 0; p < EQ_PARAMS; first += (int)kEqElems[p++])
     eq_initial(params + first, 0, kEqElems[p], 0, &p);
   for (int step = 0; step < steps; ++step) {
@@ -237,7 +239,8 @@ static inline void eq_reference(const eq_setting* e, int steps, float* params, d
     eq_losses(e, micros, &loss, &weight);
     eq_gradient(e, micros, sum);
     const float factor = (float)(1 / weight);
-    for (int k = 0; k < EQ_ELEMS; ++k) params[k] -= rate * (sum[k] * factor + 0.0f * params[k]);
+    for (int k = 0; k < EQ_ELEMS; ++k)
+      eq_optimize(&e->optimizer, step + 1, eq_product(sum[k], factor), &params[k], &m[k], &v[k]);
     losses[step] = loss / weight;
   }
 }
