@@ -1,7 +1,9 @@
-/* gsel/check.h: runs the callbacks of a model against the contract of gsel/model.h, before a rank trains with them.
+/* gsel/check.h: runs the callbacks of a model, the data and an optimizer against the contracts of gsel/model.h and
+ * gsel/train.h, before a rank trains with them.
  *
  *     gsel_model_check_options options = GSEL_MODEL_CHECK_OPTIONS_INIT;
  *     options.data = fill;                                  the callback that the trainer is given
+ *     options.optimizer = &rule;                            the embedder's, if it has one
  *     status = gsel_model_check(model, &options, NULL, &err);   err names layer, callback, buffer, element, and why
  *
  * gsel_trainer_create does the same under [train] check = "kernels". docs/kernels.md says what is checked and what each
@@ -33,7 +35,8 @@ typedef int32_t gsel_breach_kind;
 #define GSEL_BREACH_EVALUATION 14     /* evaluating gave a different result than training, in a layer without noise */
 #define GSEL_BREACH_GRADIENT 15       /* not the derivative of what forward computes */
 #define GSEL_BREACH_PARTS 16          /* the shards of several ranks, put together, are not the whole */
-#define GSEL_BREACH_KINDS 17
+#define GSEL_BREACH_PIECES 17         /* the optimizer stepped a parameter in pieces to other bits than in one piece */
+#define GSEL_BREACH_KINDS 18
 
 /* The list of gsel_call that a buffer is in. */
 #define GSEL_BUFFER_PARAM 1
@@ -44,10 +47,16 @@ typedef int32_t gsel_breach_kind;
 #define GSEL_BUFFER_D_PARAM 6
 #define GSEL_BUFFER_SAVED 7
 #define GSEL_BUFFER_REDUCTION 8
+/* And of other structs: dst of gsel_data_request (index: the value's id); values and gradient (index: the parameter's id)
+ * and states of gsel_optimizer_call. */
+#define GSEL_BUFFER_DATA 9
+#define GSEL_BUFFER_VALUES 10
+#define GSEL_BUFFER_GRADIENT 11
+#define GSEL_BUFFER_STATES 12
 
 /* One breach.
- *   layer        id
- *   callback     GSEL_FORWARD to GSEL_BACKWARD
+ *   layer        id; -1: the data or the optimizer
+ *   callback     GSEL_FORWARD to GSEL_BACKWARD; GSEL_INPUT: the data; 0: the optimizer
  *   buffer       GSEL_BUFFER_*; the buffer is number `index` of this list
  *   element      flat index in the buffer, in bytes for saved bytes; below 0 or past the end if it is outside the
  *                buffer
@@ -73,17 +82,20 @@ typedef struct gsel_breach {
 GSEL_API void gsel_breach_init(gsel_breach *breach, size_t struct_size);
 
 /* How a model is checked. Zero fields take defaults.
- *   data            fills the inputs, as in gsel_trainer_options, for sample ids from first_sample on; NULL: random
- *                   numbers of deviation 1, for integer types whole numbers from 0 to index_limit - 1
+ *   data            fills the inputs, as in gsel_trainer_options, for sample ids from first_sample on, and is checked
+ *                   as well: called three times for each input. NULL: random numbers of deviation 1, for integer types
+ *                   whole numbers from 0 to index_limit - 1
  *   n_samples       0 means 3; 4096 at most
  *   index_limit     0 means 2
  *   seed            of initial values, noise and random numbers; 0 means 1
  *   tensor_ranks    number of ranks that share layers in the check of shards against the whole; 0 means 2, 1: no such
  *                   check; 64 at most
- *   skip            bits 1 << GSEL_BREACH_BATCH to 1 << GSEL_BREACH_PARTS: checks to leave out, such as that of
+ *   skip            bits 1 << GSEL_BREACH_BATCH to 1 << GSEL_BREACH_PIECES: checks to leave out, such as that of
  *                   gradients that are intentionally not the derivative of forward
  *   differences     number of elements of each gradient that are compared with finite differences of forward; 0 means 8
- *                   for buffers with more than 64 elements, and all elements of smaller ones */
+ *                   for buffers with more than 64 elements, and all elements of smaller ones
+ *   optimizer       borrowed for the call: the embedder's, as in gsel_trainer_options, to be checked: the same bits for
+ *                   the same call, and for a parameter in pieces as for the whole; NULL: none */
 typedef struct gsel_model_check_options {
   uint32_t struct_size;
   uint32_t skip;
@@ -95,6 +107,7 @@ typedef struct gsel_model_check_options {
   uint64_t seed;
   int32_t tensor_ranks;
   int32_t differences;
+  const gsel_optimizer_options *optimizer;
 } gsel_model_check_options;
 #define GSEL_MODEL_CHECK_OPTIONS_INIT GSEL_STRUCT_INIT(gsel_model_check_options)
 GSEL_API void gsel_model_check_options_init(gsel_model_check_options *options, size_t struct_size);
@@ -111,7 +124,7 @@ typedef struct gsel_model_check_report gsel_model_check_report;
  *   out      given to the caller, free with gsel_model_check_free; may be NULL. Also set if a breach was found; NULL
  *            after any other error
  * Errors: GSEL_ERR_MODEL with the text of the first breach, or for a description that cannot be finished;
- * GSEL_ERR_CALLBACK (a callback, an initialiser or the data failed), GSEL_ERR_ARG, GSEL_ERR_NOMEM. Since 0.1. */
+ * GSEL_ERR_CALLBACK (a callback, an initialiser, the data or the optimizer failed), GSEL_ERR_ARG, GSEL_ERR_NOMEM. Since 0.1. */
 GSEL_API gsel_status gsel_model_check(gsel_model *model, const gsel_model_check_options *options,
                                       gsel_model_check_report **out, gsel_error **err);
 

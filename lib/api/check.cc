@@ -38,9 +38,15 @@ void check_bound(const char* name, int64_t number, int64_t most) {
     gsel::fail(GSEL_ERR_ARG, "gsel_model_check_options.{} is {}; 0 to {} would do", name, number, most);
 }
 
-gsel_model_check_options read_options(const gsel_model_check_options* options) {
+// optimizer: where the struct that the options point to is read to.
+gsel_model_check_options read_options(const gsel_model_check_options* options, gsel_optimizer_options& optimizer) {
   gsel_model_check_options given{};
   if (options) given = gsel::read_struct(options, "gsel_model_check_options");
+  if (given.optimizer) {
+    optimizer = gsel::read_struct(given.optimizer, "gsel_optimizer_options");
+    gsel::check_optimizer_options(optimizer);
+    given.optimizer = &optimizer;
+  }
   constexpr int64_t kMostSamples = 4096, kMostRanks = 64, kMost = int64_t{1} << 31;
   check_bound("n_samples", given.n_samples, kMostSamples);
   check_bound("first_sample", given.first_sample, std::numeric_limits<int64_t>::max() - kMostSamples);
@@ -49,9 +55,10 @@ gsel_model_check_options read_options(const gsel_model_check_options* options) {
   check_bound("differences", given.differences, kMost);
   constexpr uint32_t kSkippable = (1u << GSEL_BREACH_KINDS) - (1u << GSEL_BREACH_BATCH);
   if (given.skip & ~kSkippable)
-    gsel::fail(GSEL_ERR_ARG,
-               "gsel_model_check_options.skip is {:#x}; bits 1 << GSEL_BREACH_BATCH to 1 << GSEL_BREACH_PARTS would do",
-               given.skip);
+    gsel::fail(
+        GSEL_ERR_ARG,
+        "gsel_model_check_options.skip is {:#x}; bits 1 << GSEL_BREACH_BATCH to 1 << GSEL_BREACH_PIECES would do",
+        given.skip);
   return given;
 }
 
@@ -71,7 +78,8 @@ gsel_status gsel_model_check(gsel_model* model, const gsel_model_check_options* 
   return gsel::guard(err, [&] {
     if (out) *out = nullptr;
     gsel::Model& checked = *gsel::required(model, "model").impl;
-    const gsel_model_check_options given = read_options(options);
+    gsel_optimizer_options optimizer{};
+    const gsel_model_check_options given = read_options(options, optimizer);
     checked.finish(gsel::Model::Loss::optional);
     auto report = std::make_unique<gsel_model_check_report>(gsel::check::check_model(checked, given));
     const auto& breaches = report->findings.breaches();

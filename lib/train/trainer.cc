@@ -57,7 +57,7 @@ Trainer::Trainer(Communicator& comm, std::shared_ptr<Model> model, Config config
     : comm_(comm), model_(std::move(model)), config_(std::move(config)), data_(data) {
   Compiled own;
   on_all_ranks(comm_, "trainer", [&] {
-    refuse_model();
+    refuse_model(optimizer);
     own = compile_own(config_, optimizer);
   });
   check_agreement(comm_, particulars(optimizer, own.files_key));
@@ -74,10 +74,10 @@ Trainer::~Trainer() {
 
 // ---- what needs no other rank -------------------------------------------------------------------------------------
 
-void Trainer::refuse_model() const {
+void Trainer::refuse_model(const gsel_optimizer_options* optimizer) const {
   model_->finish();
   refuse_own_params(*model_);
-  check_kernels();
+  check_kernels(optimizer);
 }
 
 Compiled Trainer::compile_own(const Config& config, const gsel_optimizer_options* options) const {
@@ -114,12 +114,14 @@ void Trainer::log_notes(const Compiled& own, const std::vector<Program>& program
 }
 
 // train.check. Every rank does, since a fault may be in what one of them has loaded.
-void Trainer::check_kernels() const {
+void Trainer::check_kernels(const gsel_optimizer_options* optimizer) const {
   if (config_.train.check != "kernels") return;
   gsel_model_check_options options{};
   options.data = data_.fill;
   options.data_user_data = data_.user_data;
   options.seed = static_cast<uint64_t>(config_.train.seed);
+  if (optimizer) check_optimizer_options(*optimizer);
+  options.optimizer = optimizer;
   const check::Findings findings = check::check_model(*model_, options);
   for (const std::string& note : findings.notes()) log(GSEL_LOG_INFO, "check", "{}", note);
   for (const check::Breach& breach : findings.breaches()) log(GSEL_LOG_ERROR, "check", "{}", breach.text);

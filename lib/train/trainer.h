@@ -49,12 +49,13 @@ class Trainer {
   void read_param(int32_t param, void* dst, size_t dst_bytes);
 
  private:
-  void refuse_model() const;
+  void refuse_model(const gsel_optimizer_options* optimizer) const;
   Compiled compile_own(const Config& config, const gsel_optimizer_options* options) const;
   void make_executor(Compiled own, const std::vector<Program>& programs, const gsel_optimizer_options* options);
   void log_notes(const Compiled& own, const std::vector<Program>& programs) const;
   bool in_child() const { return os::fork_generation() != fork_generation_; }
-  void check_kernels() const;
+  void check_kernels(const gsel_optimizer_options* optimizer) const;
+  void tell_default_decay() const;
   void refuse_in_child() const;
   void refuse_under_way(const char* what) const;
   static void refuse_sample(int64_t first_sample);

@@ -487,6 +487,212 @@ static void a_trainer_checks_first_where_the_configuration_says_so(void** state)
   for (int ranks = 1; ranks <= 2; ++ranks) as_threads(ranks, create_trainer, &m);
 }
 
+/* ---- the data ---- */
+
+static gsel_status one_sample_too_many(const gsel_data_request* r, void* user) {
+  gsel_data_request more = *r;
+  int64_t ids[8] = {0};
+  memcpy(ids, r->sample_ids, sizeof *ids * (size_t)r->n_samples);
+  more.sample_ids = ids;
+  more.n_samples = r->n_samples + 1;
+  return ck_samples(&more, user);
+}
+static gsel_status the_last_sample_unfilled(const gsel_data_request* r, void* user) {
+  gsel_data_request fewer = *r;
+  fewer.n_samples = r->n_samples - 1;
+  return ck_samples(&fewer, user);
+}
+static void* kept_dst;
+static gsel_status to_the_first_dst(const gsel_data_request* r, void* user) {
+  gsel_data_request kept = *r;
+  if (!kept_dst) kept_dst = r->dst.data;
+  kept.dst.data = kept_dst;
+  return ck_samples(&kept, user);
+}
+static gsel_status adds_to_dst(const gsel_data_request* r, void* user) {
+  (void)user;
+  for (int64_t i = 0; i < r->n_samples; ++i) ((int32_t*)r->dst.data)[i] &= 0x70;
+  return GSEL_OK;
+}
+static gsel_status the_next_ones(const gsel_data_request* r, void* user) {
+  static int32_t next;
+  (void)user;
+  for (int64_t i = 0; i < r->n_samples; ++i) ((int32_t*)r->dst.data)[i] = next++ % CK_VOCAB;
+  return GSEL_OK;
+}
+
+static void faults_of_the_data_are_found_and_named(void** state) {
+  (void)state;
+  static const struct {
+    gsel_data_fn data;
+    gsel_breach_kind kind;
+    int64_t element;
+    const char* text;
+  } rows[] = {
+      {one_sample_too_many, GSEL_BREACH_OUTSIDE, 3,
+       "data: dst of input \"tokens\" element 3: 4 bytes were written past the end of 3 elements"},
+      {the_last_sample_unfilled, GSEL_BREACH_UNWRITTEN, 2,
+       "data: dst of input \"tokens\" element 2: was left unwritten, of sample 2; all 3 samples"},
+      {to_the_first_dst, GSEL_BREACH_KEPT_POINTER, 0, "data: dst of input \"tokens\" element 0: memory of an earlier"},
+      {adds_to_dst, GSEL_BREACH_STRAY_READ, 0, "data: dst of input \"tokens\" element 0: is 112 or 48"},
+  };
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; ++i) {
+    const checked_model m = {0};
+    gsel_model_check_options options = usual();
+    gsel_model_check_report* report = NULL;
+    gsel_breach breach = GSEL_BREACH_INIT;
+    gsel_error* err = NULL;
+    options.data = rows[i].data;
+    assert_int_equal(status_of(&m, &options, &report), GSEL_ERR_MODEL);
+    check_ok(gsel_model_check_breach(report, 0, &breach, &err), err);
+    print_message("  %s\n", breach.text.data);
+    assert_int_equal(breach.kind, rows[i].kind);
+    assert_int_equal(breach.layer, -1);
+    assert_int_equal(breach.callback, GSEL_INPUT);
+    assert_int_equal(breach.buffer, GSEL_BUFFER_DATA);
+    assert_int_equal(breach.index, CK_TOKENS);
+    if (i != 3) assert_int_equal(breach.element, rows[i].element);
+    assert_int_equal(strncmp(breach.text.data, rows[i].text, strlen(rows[i].text)), 0);
+    assert_int_equal(gsel_model_check_breach_count(report), 1); /* layers get random numbers instead */
+    gsel_model_check_free(report);
+  }
+}
+
+static void right_data_passes_and_a_reader_that_goes_on_is_noted(void** state) {
+  (void)state;
+  const checked_model m = {0};
+  gsel_model_check_options options = usual();
+  gsel_model_check_report* report = NULL;
+  options.data = ck_samples;
+  assert_int_equal(status_of(&m, &options, &report), GSEL_OK);
+  assert_int_equal(gsel_model_check_note_count(report), 0);
+  gsel_model_check_free(report);
+  options.data = the_next_ones;
+  assert_int_equal(status_of(&m, &options, &report), GSEL_OK);
+  assert_non_null(strstr(gsel_model_check_note(report, 0).data, "data: input \"tokens\" was not the same"));
+  gsel_model_check_free(report);
+}
+
+/* ---- an optimizer ---- */
+
+static float stepped(float p, float g, float* m) {
+  *m = 0.5f * *m + g;
+  return p - 0.01f * *m;
+}
+static gsel_status rule(const gsel_optimizer_call* c, void* user) {
+  (void)user;
+  if (c->phase == 1)
+    for (int64_t i = 0; i < c->count; ++i)
+      c->values[i] -= c->gradient[i] * (float)(0.01 * c->param_norm / (c->update_norm + 1e-3));
+  else if (c->param_norm != 0)
+    return GSEL_ERR_INTERNAL;
+  else
+    for (int64_t i = 0; i < c->count; ++i) c->values[i] = stepped(c->values[i], c->gradient[i], &c->states[0][i]);
+  return GSEL_OK;
+}
+/* As vector code whose last elements are computed in another way. */
+static gsel_status rounds_the_remainder_otherwise(const gsel_optimizer_call* c, void* user) {
+  const int64_t whole = c->count / 4 * 4;
+  gsel_optimizer_call vector = *c;
+  vector.count = whole;
+  rule(&vector, user);
+  for (int64_t i = whole; i < c->count; ++i) {
+    c->values[i] = stepped(c->values[i], c->gradient[i], &c->states[0][i]);
+    c->values[i] *= 1.0000002f;
+  }
+  return GSEL_OK;
+}
+static gsel_status steps_one_too_many(const gsel_optimizer_call* c, void* user) {
+  rule(c, user);
+  ((volatile float*)c->states[0])[c->count] = 1;
+  return GSEL_OK;
+}
+static gsel_status keeps_its_states(const gsel_optimizer_call* c, void* user) {
+  static float* kept;
+  if (!kept) kept = c->states[0];
+  (void)user;
+  for (int64_t i = 0; i < c->count; ++i) c->values[i] = stepped(c->values[i], c->gradient[i], &kept[i]);
+  return GSEL_OK;
+}
+static gsel_status counts_its_steps(const gsel_optimizer_call* c, void* user) {
+  static int calls;
+  rule(c, user);
+  c->values[0] += 1e-3f * (float)++calls;
+  return GSEL_OK;
+}
+static gsel_status refuses(const gsel_optimizer_call* c, void* user) {
+  (void)user;
+  snprintf(c->message, c->message_capacity, "no patience left");
+  return GSEL_ERR_INTERNAL;
+}
+
+static gsel_optimizer_options stepping(gsel_optimizer_fn step, int32_t needs) {
+  gsel_optimizer_options options = GSEL_OPTIMIZER_OPTIONS_INIT;
+  options.step = step;
+  options.needs = needs;
+  options.n_states = 1;
+  return options;
+}
+
+static void faults_of_an_optimizer_are_found_and_named(void** state) {
+  (void)state;
+  static const struct {
+    gsel_optimizer_fn step;
+    gsel_breach_kind kind;
+    int32_t buffer;
+    const char* text;
+  } rows[] = {
+      {rounds_the_remainder_otherwise, GSEL_BREACH_PIECES, GSEL_BUFFER_VALUES, "stepped in pieces, as zero and tp"},
+      {steps_one_too_many, GSEL_BREACH_OUTSIDE, GSEL_BUFFER_STATES, "4 bytes were written past the end"},
+      {keeps_its_states, GSEL_BREACH_KEPT_POINTER, GSEL_BUFFER_VALUES, "is NaN once the buffers have moved"},
+      {counts_its_steps, GSEL_BREACH_NOT_REPEATABLE, GSEL_BUFFER_VALUES, "in a second run with the same bytes"},
+  };
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; ++i) {
+    const checked_model m = {0};
+    gsel_model_check_options options = usual();
+    const gsel_optimizer_options optimizer = stepping(rows[i].step, GSEL_NEEDS_ELEMENTS);
+    gsel_model_check_report* report = NULL;
+    gsel_breach breach = GSEL_BREACH_INIT;
+    gsel_error* err = NULL;
+    options.optimizer = &optimizer;
+    assert_int_equal(status_of(&m, &options, &report), GSEL_ERR_MODEL);
+    check_ok(gsel_model_check_breach(report, 0, &breach, &err), err);
+    print_message("  %s\n", breach.text.data);
+    assert_int_equal(breach.kind, rows[i].kind);
+    assert_int_equal(breach.buffer, rows[i].buffer);
+    assert_true(breach.layer == -1 && breach.callback == 0);
+    assert_int_equal(strncmp(breach.text.data, "optimizer on parameter \"", 24), 0);
+    assert_non_null(strstr(breach.text.data, rows[i].text));
+    gsel_model_check_free(report);
+    if (rows[i].kind != GSEL_BREACH_PIECES) continue;
+    options.skip = 1u << GSEL_BREACH_PIECES;
+    assert_int_equal(status_of(&m, &options, NULL), GSEL_OK);
+  }
+}
+
+static void a_right_optimizer_passes_whatever_it_needs(void** state) {
+  (void)state;
+  const checked_model m = {0};
+  for (int32_t needs = GSEL_NEEDS_ELEMENTS; needs <= GSEL_NEEDS_WHOLE_PARAM; ++needs) {
+    gsel_model_check_options options = usual();
+    const gsel_optimizer_options optimizer = stepping(rule, needs);
+    options.optimizer = &optimizer;
+    assert_int_equal(status_of(&m, &options, NULL), GSEL_OK);
+  }
+  gsel_model_check_options options = usual();
+  gsel_optimizer_options optimizer = stepping(rounds_the_remainder_otherwise, GSEL_NEEDS_WHOLE_PARAM);
+  gsel_error* err = NULL;
+  gsel_model* model = model_with(&m);
+  options.optimizer = &optimizer; /* whole parameters alone are what it gets */
+  check_ok(gsel_model_check(model, &options, NULL, &err), err);
+  optimizer.step = refuses;
+  check_fails(gsel_model_check(model, &options, NULL, &err), err, GSEL_ERR_CALLBACK,
+              "the optimizer failed on parameter \"table\" while it was checked: no patience left");
+  optimizer.n_states = 5;
+  check_fails(gsel_model_check(model, &options, NULL, &err), err, GSEL_ERR_ARG, "n_states is 5");
+  gsel_model_free(model);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(the_model_without_a_fault_passes),
@@ -498,6 +704,10 @@ int main(void) {
       cmocka_unit_test(every_layer_at_fault_is_listed),
       cmocka_unit_test(batch_statistics_in_phases_pass),
       cmocka_unit_test(a_callback_that_fails_is_named),
+      cmocka_unit_test(faults_of_the_data_are_found_and_named),
+      cmocka_unit_test(right_data_passes_and_a_reader_that_goes_on_is_noted),
+      cmocka_unit_test(faults_of_an_optimizer_are_found_and_named),
+      cmocka_unit_test(a_right_optimizer_passes_whatever_it_needs),
       cmocka_unit_test(a_trainer_checks_first_where_the_configuration_says_so),
   };
   return cmocka_run_group_tests_name("model check, faults", tests, NULL, NULL);

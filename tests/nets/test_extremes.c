@@ -225,8 +225,10 @@ static void judge_out(const attempt* a, const net_variable* p, const slot* at, c
   void* object = NULL;
   if (!at->pointer) return;
   memcpy(&object, at->pointer, sizeof object);
-  if (answer->status && object) net_find(a->trial->log, a->trial->name, "an object beside an error");
-  if (!answer->status && object) scene_release(p->type, object);
+  /* Breaches are an error with a report: the data that a scene gives fills nothing. */
+  const int is_report = answer->status == GSEL_ERR_MODEL && !strcmp(p->type, "gsel_model_check_report");
+  if (answer->status && object && !is_report) net_find(a->trial->log, a->trial->name, "an object beside an error");
+  if ((!answer->status || is_report) && object) scene_release(p->type, object);
 }
 
 static void judge_text(const net_answer* answer) {

@@ -179,7 +179,7 @@ void reduce(std::span<Member> ranks, gsel_axis axis, int32_t callback, size_t k)
 
 bool Caller::call(Member& member, const Round& round, int32_t phase) {
   const Layer& layer = *member.layer;
-  const Site site{layer, round.callback};
+  const Site site(layer, round.callback);
   Arguments arguments;
   list_loans(member, round, arguments);
   Ground& ground = grounds_[round.moved];

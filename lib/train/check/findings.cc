@@ -9,13 +9,15 @@ namespace gsel::check {
 namespace {
 
 const char* list_name(int32_t role) {
-  static const char* const names[] = {"",         "params",   "inputs", "outputs",   "d_outputs",
-                                      "d_inputs", "d_params", "saved",  "reductions"};
+  static const char* const names[] = {"",      "params",     "inputs", "outputs", "d_outputs", "d_inputs", "d_params",
+                                      "saved", "reductions", "dst",    "values",  "gradient",  "states"};
   return names[role];
 }
 
 std::string buffer_name(const Buffer& buffer) {
   if (buffer.role == GSEL_BUFFER_SAVED) return "saved";
+  if (buffer.role == GSEL_BUFFER_VALUES || buffer.role == GSEL_BUFFER_GRADIENT) return list_name(buffer.role);
+  if (buffer.role == GSEL_BUFFER_DATA) return fmt::format("dst of input \"{}\"", buffer.name);
   std::string name = fmt::format("{}[{}]", list_name(buffer.role), buffer.index);
   return buffer.name.empty() ? name : fmt::format("{} \"{}\"", name, buffer.name);
 }
@@ -47,23 +49,23 @@ const char* callback_name(int32_t callback) {
   }
 }
 
+Site::Site(const Layer& l, int32_t c) : Site(fmt::format("layer \"{}\" {}", l.name, callback_name(c)), l.origin, c) {}
+
 void Findings::breach(gsel_breach_kind kind, const Site& site, const Buffer& buffer, int64_t element,
                       const std::string& what, double found, double expected) {
   auto is_known = [&](const Breach& b) {
-    return b.kind == kind && b.layer == site.layer.origin && b.callback == site.callback && b.buffer == buffer.role &&
-           b.index == buffer.index;
+    return b.kind == kind && b.layer == site.layer && b.callback == site.callback && b.buffer == buffer.role &&
+           b.index == buffer.index && b.text.starts_with(site.subject);
   };
   if (std::ranges::any_of(breaches_, is_known)) return;
-  Breach breach{kind, site.layer.origin, site.callback, buffer.role, buffer.index, element, {}, found, expected, {}};
+  Breach breach{kind, site.layer, site.callback, buffer.role, buffer.index, element, {}, found, expected, {}};
   if (is_inside(buffer, element)) breach.coordinates = coordinates_of(buffer.view, element);
-  breach.text = fmt::format("layer \"{}\" {}: {} {}: {}", site.layer.name, callback_name(site.callback),
-                            buffer_name(buffer), element_name(buffer, element), what);
+  breach.text = fmt::format("{}: {} {}: {}", site.subject, buffer_name(buffer), element_name(buffer, element), what);
   breaches_.push_back(std::move(breach));
 }
 
 void Findings::note(const Site& site, const Buffer& buffer, const std::string& what) {
-  note(
-      fmt::format("layer \"{}\" {}: {}: {}", site.layer.name, callback_name(site.callback), buffer_name(buffer), what));
+  note(fmt::format("{}: {}: {}", site.subject, buffer_name(buffer), what));
 }
 
 std::string Findings::summary() const {

@@ -20,10 +20,12 @@ struct Breach {
 
 const char* callback_name(int32_t callback);  // GSEL_WORK_*
 
-// Whose callback is looked at.
+// Whose function is looked at: a layer's callback, the data, or the optimizer; these have layer -1.
 struct Site {
-  const Layer& layer;
-  int32_t callback;
+  Site(std::string s, int32_t l, int32_t c) : subject(std::move(s)), layer(l), callback(c) {}
+  Site(const Layer& l, int32_t c);
+  std::string subject;  // "layer "fc1" forward"
+  int32_t layer, callback;
 };
 
 class Findings {

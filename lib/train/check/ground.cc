@@ -11,11 +11,10 @@
 namespace gsel::check {
 namespace {
 
-constexpr uint64_t kAlign = 64;    // what gsel_call promises of saved bytes; tensors lie so, too
-constexpr uint64_t kGuard = 4096;  // bytes between loans, at least
+constexpr uint64_t kAlign = 64;  // what gsel_call promises of saved bytes; tensors lie so, too
 
 uint64_t stride_of(const Loan& loan) {
-  return round_up(loan.buffer->bytes.size() + kGuard, kAlign);
+  return round_up(loan.shift + loan.buffer->bytes.size() + loan.guard_bytes, kAlign);
 }
 
 const char* end_of(const Loan& loan) {
@@ -34,14 +33,15 @@ void Ground::reserve(uint64_t bytes) {
 }
 
 void Ground::lend(std::span<Loan> loans, unsigned char guard) {
-  uint64_t bytes = kGuard;
+  const uint64_t before = loans.empty() ? 0 : round_up(loans.front().guard_bytes, kAlign);
+  uint64_t bytes = before;
   for (const Loan& loan : loans) bytes += stride_of(loan);
   reserve(bytes);
   std::memset(begin_, guard, bytes_);
-  char* next = begin_ + kGuard;
+  char* next = begin_ + before;
   for (Loan& loan : loans) {
-    loan.lent = next;
-    std::memcpy(next, loan.buffer->bytes.data(), loan.buffer->bytes.size());
+    loan.lent = next + loan.shift;
+    std::memcpy(loan.lent, loan.buffer->bytes.data(), loan.buffer->bytes.size());
     next += stride_of(loan);
   }
 }

@@ -10,13 +10,17 @@
 
 namespace gsel::check {
 
-constexpr unsigned char kPoison = 0xff;  // NaN in every floating-point type; a large index
+constexpr unsigned char kPoison = 0xff;       // NaN in every floating-point type; a large index
+constexpr unsigned char kOtherPoison = 0x3f;  // a number below 1; a large index
 
 // A buffer as it is lent: to be read, or to be written as well.
 struct Loan {
+  static constexpr uint64_t kGuard = 4096;
   Buffer* buffer;
   bool is_written;
   void* lent = nullptr;
+  uint64_t guard_bytes = kGuard;  // behind it, at least; before the first one, too
+  uint64_t shift = 0;             // bytes from what tensors are aligned to
 };
 
 class Ground {

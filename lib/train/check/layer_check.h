@@ -40,7 +40,7 @@ class LayerCheck {
 
  private:
   Findings& findings() { return caller_.findings(); }
-  Site site(int32_t callback) const { return {*a_.layer, callback}; }
+  Site site(int32_t callback) const { return Site(*a_.layer, callback); }
   Round round(int32_t callback) const;
   double tolerance() const { return tolerance_; }
   std::vector<int32_t> backward_callbacks() const;

@@ -11,8 +11,6 @@
 namespace gsel::check {
 namespace {
 
-constexpr unsigned char kOtherPoison = 0x3f;  // numbers below 1; large indices
-
 const Buffer& at(const Member& member, const Buffer& like) {
   return member[like.role][static_cast<size_t>(like.index)];
 }
@@ -46,7 +44,8 @@ bool LayerCheck::check_unread(const Round& round, const Member& state) {
     if (i < 0) continue;
     findings().breach(GSEL_BREACH_UNREAD, site(round.callback), *buffer, i,
                       fmt::format("is {}, depending on what the layer's description calls unread; take the bit out of "
-                                  "backward_*_unread (backward_weight reads no parameters)",
+                                  "backward_*_unread (backward_weight reads no parameters, unless the layer is flagged "
+                                  "GSEL_LAYER_WEIGHT_READS_PARAMS)",
                                   two_results(*buffer, other, i)),
                       buffer->number(i), other.number(i));
     return false;

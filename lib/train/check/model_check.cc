@@ -5,10 +5,11 @@
 
 #include <cmath>
 
-#include "base/foreign.h"
 #include "base/random.h"
 #include "model/divide.h"
+#include "train/check/data_check.h"
 #include "train/check/divisions.h"
+#include "train/check/optimizer_check.h"
 #include "train/memory/initial.h"
 #include "train/memory/views.h"
 
@@ -32,6 +33,8 @@ class ModelCheck {
   Findings run() {
     for (const Value& v : model_.values()) values_.push_back(make_value(v));
     for (const Layer& layer : model_.layers()) check(layer);
+    if (options_.optimizer)
+      check_optimizer(model_, *options_.optimizer, settings_.seed, settings_.looks_for(GSEL_BREACH_PIECES), findings_);
     return std::move(findings_);
   }
 
@@ -39,10 +42,8 @@ class ModelCheck {
   Buffer make_value(const Value& v) {
     const auto id = static_cast<int32_t>(values_.size());
     Buffer value = make_buffer(GSEL_BUFFER_OUTPUT, id, v.name, value_tensor(v, n_samples(), nullptr));
-    if (v.is_input() && options_.data)
-      ask_for(value, id);
-    else
-      draw(value);
+    const DataSource data{options_.data, options_.data_user_data};
+    if (!v.is_input() || !data.fill || !ask_for_data(data, ids_, id, value, findings_)) draw(value);
     return value;
   }
 
@@ -50,29 +51,6 @@ class ModelCheck {
   void draw(Buffer& value) const {
     fill_random(value, derive_key(derive_key(settings_.seed, "values"), value.name), 1,
                 options_.index_limit ? options_.index_limit : 2);
-  }
-
-  void ask_for(Buffer& value, int32_t id) {
-    std::array<char, 512> message{};
-    gsel_data_request request{};
-    request.struct_size = sizeof request;
-    request.value = id;
-    request.n_samples = n_samples();
-    request.sample_ids = ids_.data();
-    request.dst = value.view;
-    request.dst.data = value.bytes.data();
-    request.message = message.data();
-    request.message_capacity = message.size();
-    std::string thrown;
-    const gsel_status status =
-        call_foreign([&] { return options_.data(&request, options_.data_user_data); }, GSEL_ERR_CALLBACK, thrown);
-    message.back() = '\0';
-    if (status == GSEL_NO_SAMPLES)
-      fail(GSEL_ERR_CALLBACK, "input \"{}\" had no samples {} to {} to check kernels with; fewer n_samples would do",
-           value.name, ids_.front(), ids_.back());
-    if (status)
-      fail(GSEL_ERR_CALLBACK, "the data for input \"{}\" failed: {}", value.name,
-           reason_of(status, thrown.empty() ? message.data() : thrown));
   }
 
   void fill_param(const Param& p, Buffer& to) const {

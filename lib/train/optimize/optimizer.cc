@@ -29,15 +29,7 @@ const Kind& kind_named(std::string_view name) {
   fail(GSEL_ERR_CONFIG, "train.optimizer = \"{}\" is not known", name);
 }
 
-void check_user(const gsel_optimizer_options& user) {
-  if (!user.step) fail(GSEL_ERR_ARG, "gsel_optimizer_options.step is NULL; an optimizer is its function");
-  if (user.needs < GSEL_NEEDS_ELEMENTS || user.needs > GSEL_NEEDS_WHOLE_PARAM)
-    fail(GSEL_ERR_ARG, "gsel_optimizer_options.needs is {}; one of GSEL_NEEDS_*, 0 to 2, would do", user.needs);
-  if (user.n_states < 0 || user.n_states > kMostStates)
-    fail(GSEL_ERR_ARG, "gsel_optimizer_options.n_states is {}; 0 to {} would do", user.n_states, kMostStates);
-}
-
-// A falling schedule has to know where it ends.
+// A falling schedule has to know where it ends, and wsd where it begins to fall.
 void check_schedule(const Config& config) {
   const auto& train = config.train;
   if (train.schedule == "constant" || train.total_steps > train.warmup_steps) return;
@@ -66,11 +58,19 @@ void* rounded_at(const Stretch& stretch, int64_t first) {
 
 }  // namespace
 
+void check_optimizer_options(const gsel_optimizer_options& user) {
+  if (!user.step) fail(GSEL_ERR_ARG, "gsel_optimizer_options.step is NULL; an optimizer is its function");
+  if (user.needs < GSEL_NEEDS_ELEMENTS || user.needs > GSEL_NEEDS_WHOLE_PARAM)
+    fail(GSEL_ERR_ARG, "gsel_optimizer_options.needs is {}; one of GSEL_NEEDS_*, 0 to 2, would do", user.needs);
+  if (user.n_states < 0 || user.n_states > kMostStates)
+    fail(GSEL_ERR_ARG, "gsel_optimizer_options.n_states is {}; 0 to {} would do", user.n_states, kMostStates);
+}
+
 Optimizer::Optimizer(const Config& config, const Model& model, const gsel_optimizer_options* user)
     : model_(model), config_(config) {
   check_schedule(config_);
   if (user) {
-    check_user(*user);
+    check_optimizer_options(*user);
     user_ = *user;
     n_states_ = user->n_states;
     return;

@@ -44,6 +44,9 @@ struct StepScale {
   double clip = 1;      // factor of clipping, for parameters that take part in it
 };
 
+// GSEL_ERR_ARG: no function, or numbers that there are not.
+void check_optimizer_options(const gsel_optimizer_options& user);
+
 class Optimizer {
  public:
   // user: the embedder's, or nullptr for train.optimizer. Copied. GSEL_ERR_ARG, GSEL_ERR_CONFIG (a falling schedule
