@@ -29,6 +29,7 @@ typedef struct gsel_model gsel_model;
  *   forward          reads params, inputs;                          writes outputs, saved
  *   backward_input   reads params, inputs, outputs, saved, d_outputs;        writes d_inputs
  *   backward_weight  reads inputs, outputs, saved, d_outputs;                writes d_params
+ *                    (and params with GSEL_LAYER_WEIGHT_READS_PARAMS)
  *   backward         both halves at once
  *
  * d_x is the gradient of x. d_params are f32 whatever the parameter's dtype. A callback does not read what the layer's
@@ -67,9 +68,11 @@ typedef struct gsel_call {
   int32_t n_reductions;
   int32_t reserved2;
   uint8_t *produced;            /* [n_params] 1 on entry; set [i] to 0 to leave d_params[i] unwritten: it counts as 0 */
-  const gsel_part *param_parts; /* [n_params] the part of each parameter that this rank has, if ranks share the layer */
-  const gsel_part *input_parts; /* [n_inputs] */
-  const gsel_part *output_parts; /* [n_outputs] */
+  const gsel_part *param_parts; /* [n_params] which rows, columns or blocks of parameter i the tensor params[i] holds, as
+                                 * a range of its dimension; the whole (dim is -1) unless ranks share the layer on a
+                                 * tensor or context axis */
+  const gsel_part *input_parts; /* [n_inputs] the same of inputs */
+  const gsel_part *output_parts; /* [n_outputs] the same of outputs */
   int32_t shard_index;          /* coordinate of this rank on the tensor or context axis, whose ranks share the layer */
   int32_t shard_count;          /* number of these ranks */
 } gsel_call;
@@ -100,7 +103,8 @@ GSEL_API float gsel_random_normal(uint64_t key, uint64_t counter);
 #define GSEL_INIT_CALLBACK 3
 
 /* Flags of a parameter. */
-#define GSEL_PARAM_NO_DECAY 1u /* weight decay does not apply (norms, biases) */
+#define GSEL_PARAM_NO_DECAY 1u /* weight decay does not apply (norms, biases). Without the flag it does, also by the
+                                * default of train.weight_decay */
 #define GSEL_PARAM_FROZEN 2u   /* no gradient, never updated */
 #define GSEL_PARAM_NO_CLIP 4u  /* not counted in the gradient norm, not scaled by clipping */
 #define GSEL_PARAM_REPLICATE_IF_FEW 8u /* replicated if it cannot be split into as many shards as the axis has ranks */
@@ -179,8 +183,12 @@ GSEL_API void gsel_value_options_init(gsel_value_options *options, size_t struct
                                      * some of the positions (sequence_dim) of all its values it computes just these */
 #define GSEL_LAYER_SAVES_WHOLE 32u  /* the size of what it saves does not shrink when its values are split, unless they
                                      * are split by positions */
-#define GSEL_LAYER_ALWAYS_ACCUMULATES 64u /* its backward always adds to d_params: the library clears them before the
-                                           * first call, and accumulate is always 1 */
+#define GSEL_LAYER_ALWAYS_ACCUMULATES 64u /* its backward always adds to d_params and d_inputs, or overwrites d_inputs:
+                                           * the library clears d_params before the first call and d_inputs before each,
+                                           * and accumulate is always 1 */
+#define GSEL_LAYER_WEIGHT_READS_PARAMS 128u /* its backward_weight reads parameters as its backward_input does, for
+                                             * halves that are made of one fused kernel: params[i] is not NULL there.
+                                             * Costs memory and, where parameters are in shards, communication */
 
 /* A collective in the middle of a callback (batch statistics, a softmax over split columns). A layer with n phases is
  * called n + 1 times, with call->phase from 0 to n: call k < n writes reductions[k], and before call k + 1 the library
@@ -221,7 +229,7 @@ GSEL_API void gsel_phase_init(gsel_phase *phase, size_t struct_size);
  *   flop_per_sample         cost hint for one forward, 0 when unknown
  *   backward_input_unread, backward_weight_unread
  *                           GSEL_UNREAD_*; the fused backward does not read what both name
- *   backward_unread_params  bit i: neither backward_input nor the fused backward reads params[i]
+ *   backward_unread_params  bit i: no backward reads params[i]
  *   forward_phases, backward_phases
  *                           [n] borrowed for the call; backward_phases are those of backward, or of backward_input  */
 typedef struct gsel_layer_options {

@@ -51,7 +51,8 @@ GSEL_API void gsel_pipeline_options_init(gsel_pipeline_options *options, size_t 
  *          (else GSEL_ERR_UNSUPPORTED); their initialisers fill the part that each rank has. A layer that keeps its own
  *          parameters is flagged GSEL_LAYER_OWN_PARAMS; a backward that would never be called is refused. A model
  *          without a loss layer runs forward alone
- *   comm   must live longer, and must not be used for anything else while a run is under way
+ *   comm   must live longer. Between runs the caller may use it as well; from the beginning of gsel_pipeline_run on any
+ *          rank until it has returned on this one, this rank makes no other call with it
  *   out    given to the caller, free with gsel_pipeline_free
  * Errors: GSEL_ERR_ARG, GSEL_ERR_CONFIG (a schedule that is not known, more stages than layers), GSEL_ERR_MODEL,
  * GSEL_ERR_PARSE and GSEL_ERR_PROGRAM (a schedule that cannot run: file, line, action), GSEL_ERR_MISMATCH (names what

@@ -114,7 +114,8 @@ GSEL_API void gsel_trainer_options_init(gsel_trainer_options *options, size_t st
 
 /* Loads the strategies' plugins, checks that all ranks described the same model, compiles it to programs, and
  * initialises the parameters. A collective: every rank of comm calls it.
- *   comm     borrowed until gsel_trainer_free; while a step runs, only the trainer may use it
+ *   comm     borrowed until gsel_trainer_free. Between the calls of the trainer the caller may use it as well; from the
+ *            first gsel_trainer_next_work of a step until GSEL_WORK_DONE it may not
  *   model    finished here if it is not; the trainer keeps a reference to it
  *   options  NULL: defaults
  *   out      given to the caller, free with gsel_trainer_free
@@ -136,7 +137,8 @@ typedef struct gsel_step_report {
   double loss;                   /* sum of losses over all ranks / sum of weights */
   double loss_sum;
   double weight;
-  double gradient_norm;          /* of the mean gradient; 0 unless train.clip_norm is set or a strategy computes it */
+  double gradient_norm;          /* of the mean gradient, before clipping; 0 unless train.clip_norm is set, or
+                                  * train.gradient_norm is "always", or a strategy computes it */
   double seconds;
   double compute_s;              /* inside callbacks */
   double exposed_comm_s;         /* waiting for communication */
@@ -161,7 +163,8 @@ typedef struct gsel_step_report {
   int32_t non_finite_layer;      /* micro-batches, of forward, and of backward: rank, ids of layer and parameter, */
   int32_t non_finite_param;      /* micro-batch of that rank. -1: all were finite, or only a sum over ranks was not */
   int32_t non_finite_microbatch;
-  int32_t reserved2;
+  int32_t non_finite_value;      /* id of the value that was not finite already, made by the forward of non_finite_layer
+                                  * (-1: an input); non_finite_param is then -1. -1: a backward made the gradient */
 } gsel_step_report;
 #define GSEL_STEP_REPORT_INIT GSEL_STRUCT_INIT(gsel_step_report)
 GSEL_API void gsel_step_report_init(gsel_step_report *report, size_t struct_size);
@@ -250,6 +253,24 @@ GSEL_API gsel_status gsel_trainer_infer(gsel_trainer *trainer, int32_t value, in
  * way. Since 0.1. */
 GSEL_API gsel_status gsel_trainer_read_param(gsel_trainer *trainer, int32_t param, void *dst, size_t dst_bytes,
                                              gsel_error **err);
+
+/* Copies the gradient of the whole parameter in the last step to dst as f32: of the mean loss, so the sum over all samples
+ * divided by the sum of weights, before clipping. dst_bytes is exactly 4 bytes per element. A collective, which all ranks
+ * call alike.
+ * Errors: GSEL_ERR_ARG (also for a frozen parameter, which has none); GSEL_ERR_STATE when no step is finished yet or one
+ * is under way; GSEL_ERR_UNSUPPORTED with an optimizer of the embedder's, which may overwrite gradients and is given them
+ * in its call. Since 0.1. */
+GSEL_API gsel_status gsel_trainer_read_gradient(gsel_trainer *trainer, int32_t param, void *dst, size_t dst_bytes,
+                                                gsel_error **err);
+
+/* Sets the learning rate of the next step and of those that follow, in place of what train.learning_rate, its warm-up and
+ * train.schedule give; lr_factor of parameters still multiplies it. For a schedule of the caller's: call it before each
+ * step. A step that has begun is not changed. All ranks make this call with the same number, between the same steps;
+ * they do not wait for each other.
+ *   learning_rate  finite, 0 or more
+ * Errors: GSEL_ERR_ARG; GSEL_ERR_STATE while a step is under way; GSEL_ERR_MISMATCH if another rank sets another number or
+ * makes another call (on this rank, or on the other one in a later call). Since 0.1. */
+GSEL_API gsel_status gsel_trainer_set_learning_rate(gsel_trainer *trainer, double learning_rate, gsel_error **err);
 
 /* This rank's program; borrowed until gsel_trainer_free. Any thread. Since 0.1. */
 GSEL_API const gsel_program *gsel_trainer_program(const gsel_trainer *trainer);

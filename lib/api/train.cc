@@ -122,6 +122,15 @@ gsel_status gsel_trainer_read_param(gsel_trainer* trainer, int32_t param, void* 
   return gsel::guard(err, [&] { checked(trainer).impl.read_param(param, dst, dst_bytes); });
 }
 
+gsel_status gsel_trainer_read_gradient(gsel_trainer* trainer, int32_t param, void* dst, size_t dst_bytes,
+                                       gsel_error** err) {
+  return gsel::guard(err, [&] { checked(trainer).impl.read_gradient(param, dst, dst_bytes); });
+}
+
+gsel_status gsel_trainer_set_learning_rate(gsel_trainer* trainer, double learning_rate, gsel_error** err) {
+  return gsel::guard(err, [&] { checked(trainer).impl.set_learning_rate(learning_rate); });
+}
+
 const gsel_program* gsel_trainer_program(const gsel_trainer* trainer) {
   return trainer ? &trainer->program : nullptr;
 }

@@ -48,14 +48,15 @@ struct Config {
   struct {
     std::string optimizer = "adamw";  // adamw | adam | adamw_8bit | lion | sgd | sign_sgd
     double learning_rate = 1e-3, weight_decay = 0.01, momentum = 0, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
-    double clip_norm = 0;             // 0: no clipping
+    double clip_norm = 0;                // 0: no clipping
+    std::string gradient_norm = "auto";  // auto | always: when the norm of the mean gradient is computed
     std::string non_finite = "auto";  // auto | skip | error | off: what a gradient that is not finite does to its step
     int64_t batch = 8;                // samples per step over all ranks
     int64_t microbatch = 0;           // samples per micro-batch of one rank; 0: the rank's whole share
     int64_t microbatches = 0;         // micro-batches of one rank's share; 0: as microbatch says
     int64_t seed = 1;
-    std::string schedule = "constant";  // constant | linear | cosine
-    int64_t warmup_steps = 0, total_steps = 0;
+    std::string schedule = "constant";  // constant | linear | cosine | wsd
+    int64_t warmup_steps = 0, total_steps = 0, decay_steps = 0;
     double final_learning_rate = 0;
     std::string precision = "f32";  // f32 | bf16 | fp16: how f32 parameters are kept
     double loss_scale = 0;          // 0: dynamic
@@ -66,6 +67,7 @@ struct Config {
     std::string offload_folder;      // of offload memory's file; empty: the system's for temporary files
     std::string lending = "direct";  // direct | moved: see docs/step.md
     std::string check = "none";      // none | kernels: see docs/kernels.md
+    int64_t progress_steps = 0;      // steps from one line of the log to the next; 0: none
     std::string timeline;            // folder for the timeline of each rank's last step; empty: none
   } train;
 

@@ -5,9 +5,10 @@ namespace gsel {
 namespace {
 
 constexpr std::string_view optimizers[] = {"adamw", "adam", "adamw_8bit", "lion", "sgd", "sign_sgd"};
-constexpr std::string_view schedules[] = {"constant", "linear", "cosine"};
+constexpr std::string_view schedules[] = {"constant", "linear", "cosine", "wsd"};
 constexpr std::string_view precisions[] = {"f32", "bf16", "fp16"};
 constexpr std::string_view non_finites[] = {"auto", "skip", "error", "off"};
+constexpr std::string_view norms[] = {"auto", "always"};
 constexpr std::string_view lendings[] = {"direct", "moved"};
 constexpr std::string_view checks[] = {"none", "kernels"};
 
@@ -26,7 +27,8 @@ constexpr ConfigKey kTrainKeys[] = {
      "0.01",
      at_least(0),
      {},
-     "decay of parameters that are not marked otherwise; decoupled, but sgd and adam add it to the gradient",
+     "decay of every parameter that is not flagged GSEL_PARAM_NO_DECAY, also by this default; 0 means none; decoupled, "
+     "but sgd and adam add it to the gradient",
      [](Config& c, const Scalar& v) { c.train.weight_decay = v.number; }},
     {"train.momentum",
      KeyType::number,
@@ -63,6 +65,10 @@ constexpr ConfigKey kTrainKeys[] = {
      {},
      "largest norm of the whole mean gradient; 0 means no clipping",
      [](Config& c, const Scalar& v) { c.train.clip_norm = v.number; }},
+    {"train.gradient_norm", KeyType::word, "auto", kAny, norms,
+     "always: every step reports the norm of the mean gradient, at the cost of a pass over gradients; auto: where "
+     "clip_norm needs it",
+     [](Config& c, const Scalar& v) { c.train.gradient_norm = v.text; }},
     {"train.batch",
      KeyType::integer,
      "8",
@@ -92,7 +98,9 @@ constexpr ConfigKey kTrainKeys[] = {
      "seed of initial parameters and of noise",
      [](Config& c, const Scalar& v) { c.train.seed = v.integer; }},
     {"train.schedule", KeyType::word, "constant", kAny, schedules,
-     "how the learning rate falls behind the warm-up: not at all, in a line or a half cosine, to final_learning_rate",
+     "how the learning rate falls behind the warm-up: not at all, in a line or a half cosine, to final_learning_rate; "
+     "wsd "
+     "stays constant and falls in a line in the last decay_steps",
      [](Config& c, const Scalar& v) { c.train.schedule = v.text; }},
     {"train.warmup_steps",
      KeyType::integer,
@@ -106,8 +114,15 @@ constexpr ConfigKey kTrainKeys[] = {
      "0",
      at_least(0),
      {},
-     "step at which a falling schedule has arrived; needed by linear and cosine",
+     "step at which a falling schedule has arrived; needed by linear, cosine and wsd",
      [](Config& c, const Scalar& v) { c.train.total_steps = v.integer; }},
+    {"train.decay_steps",
+     KeyType::integer,
+     "0",
+     at_least(0),
+     {},
+     "steps before total_steps in which wsd falls; needed by wsd",
+     [](Config& c, const Scalar& v) { c.train.decay_steps = v.integer; }},
     {"train.final_learning_rate",
      KeyType::number,
      "0.0",
@@ -184,6 +199,13 @@ constexpr ConfigKey kTrainKeys[] = {
     {"train.check", KeyType::word, "none", kAny, checks,
      "kernels: runs every layer's callbacks against their contract when the trainer is made, as gsel_model_check does",
      [](Config& c, const Scalar& v) { c.train.check = v.text; }},
+    {"train.progress_steps",
+     KeyType::integer,
+     "0",
+     at_least(0),
+     {},
+     "steps from one line of progress to the next, which rank 0 gives to the log at level info; 0 means none",
+     [](Config& c, const Scalar& v) { c.train.progress_steps = v.integer; }},
     {"train.timeline",
      KeyType::text,
      "",

@@ -139,8 +139,8 @@ uint64_t Layer::unread(gsel_instr_kind kind) const {
 }
 
 bool Layer::reads_param(gsel_instr_kind kind, size_t i) const {
-  if (kind == GSEL_BACKWARD_WEIGHT) return false;
-  const bool backward_half = kind == GSEL_BACKWARD || kind == GSEL_BACKWARD_INPUT;
+  if (kind == GSEL_BACKWARD_WEIGHT && !(flags & GSEL_LAYER_WEIGHT_READS_PARAMS)) return false;
+  const bool backward_half = kind == GSEL_BACKWARD || kind == GSEL_BACKWARD_INPUT || kind == GSEL_BACKWARD_WEIGHT;
   return !(backward_half && i < 64 && (backward_unread_params >> i & 1));
 }
 
@@ -232,11 +232,11 @@ int32_t Model::add_layer(const gsel_layer_options& options) {
   layer.inputs = checked_ids(options.inputs, options.n_inputs, "value", layer.name, values_);
   layer.outputs = checked_ids(options.outputs, options.n_outputs, "value", layer.name, values_);
   layer.params = checked_ids(options.params, options.n_params, "parameter", layer.name, params_);
-  layer.flags =
-      checked_flags(options.flags,
-                    GSEL_LAYER_LOSS | GSEL_LAYER_NO_CUT_AFTER | GSEL_LAYER_RECOMPUTABLE | GSEL_LAYER_OWN_PARAMS |
-                        GSEL_LAYER_POSITIONWISE | GSEL_LAYER_SAVES_WHOLE | GSEL_LAYER_ALWAYS_ACCUMULATES,
-                    "layer", layer.name);
+  layer.flags = checked_flags(options.flags,
+                              GSEL_LAYER_LOSS | GSEL_LAYER_NO_CUT_AFTER | GSEL_LAYER_RECOMPUTABLE |
+                                  GSEL_LAYER_OWN_PARAMS | GSEL_LAYER_POSITIONWISE | GSEL_LAYER_SAVES_WHOLE |
+                                  GSEL_LAYER_ALWAYS_ACCUMULATES | GSEL_LAYER_WEIGHT_READS_PARAMS,
+                              "layer", layer.name);
   layer.saved_bytes_per_sample = options.saved_bytes_per_sample;
   layer.flop_per_sample = options.flop_per_sample;
   layer.forward = options.forward;

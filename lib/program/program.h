@@ -57,12 +57,13 @@ struct ProgramLayer {
   bool is_loss = false;
   bool needs_backward_input = false;
   bool needs_backward_weight = false;
-  uint64_t backward_unread_params = 0;  // bit i: backward_input and backward do not read params[i]
+  uint64_t backward_unread_params = 0;  // bit i: no backward reads params[i]
   std::vector<ProgramPhase> forward_phases, backward_phases;
   int32_t stage = 0;  // of the pipeline
   bool redistributes =
       false;  // the library's: from the placement of its one input to that of its one output (program/redistribution.h)
   bool divided = false;  // has parts of values or parameters, and contributes parts of gradients to whole ones
+  bool weight_reads_params = false;  // backward_weight reads those that are not unread, as backward_input does
   bool operator==(const ProgramLayer&) const = default;
 };
 

@@ -25,7 +25,8 @@ constexpr Name kLayerFlags[] = {GSEL_NAMED(GSEL_LAYER_LOSS),
                                 GSEL_NAMED(GSEL_LAYER_OWN_PARAMS),
                                 GSEL_NAMED(GSEL_LAYER_POSITIONWISE),
                                 GSEL_NAMED(GSEL_LAYER_SAVES_WHOLE),
-                                GSEL_NAMED(GSEL_LAYER_ALWAYS_ACCUMULATES)};
+                                GSEL_NAMED(GSEL_LAYER_ALWAYS_ACCUMULATES),
+                                GSEL_NAMED(GSEL_LAYER_WEIGHT_READS_PARAMS)};
 constexpr Name kPhaseFlags[] = {GSEL_NAMED(GSEL_PHASE_RING_SHIFT), GSEL_NAMED(GSEL_PHASE_HOME)};
 constexpr Name kShards[] = {GSEL_NAMED(GSEL_SHARD_NONE), GSEL_NAMED(GSEL_SHARD_DIM)};
 constexpr Name kPlacements[] = {GSEL_NAMED(GSEL_PLACEMENT_REPLICATE), GSEL_NAMED(GSEL_PLACEMENT_SHARD),

@@ -1,6 +1,8 @@
 // train/joint_calls.cc: see joint_calls.h. The communicator compares them (comm/shm/joint.cc).
 #include "train/joint_calls.h"
 
+#include <bit>
+
 namespace gsel {
 namespace {
 
@@ -14,6 +16,10 @@ std::string text_of(JointCall call, int64_t argument) {
       return fmt::format("gsel_trainer_infer(value {})", argument);
     case JointCall::read_param:
       return fmt::format("gsel_trainer_read_param(param {})", argument);
+    case JointCall::read_gradient:
+      return fmt::format("gsel_trainer_read_gradient(param {})", argument);
+    case JointCall::set_learning_rate:
+      return fmt::format("gsel_trainer_set_learning_rate({})", std::bit_cast<double>(argument));
     case JointCall::run_pipeline:
       return fmt::format("gsel_pipeline_run({})", argument == GSEL_FORWARD ? "GSEL_FORWARD" : "GSEL_FORWARD_BACKWARD");
   }

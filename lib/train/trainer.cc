@@ -108,9 +108,23 @@ void Trainer::log_notes(const Compiled& own, const std::vector<Program>& program
   if (comm_.rank() != 0) return;
   for (const auto& notes : {own.program.notes, traffic_notes(programs.front())})
     for (const std::string& note : notes) log(GSEL_LOG_INFO, "strategy", "{}", note);
+  tell_default_decay();
   if (!log_wanted(GSEL_LOG_WARN)) return;
   for (const std::string& line : idle_settings(*model_, config_, *own.model, programs))
     log(GSEL_LOG_WARN, "config", "{}", line);
+}
+
+// A default that changes what is trained is said when it does.
+void Trainer::tell_default_decay() const {
+  if (config_.places.contains("train.weight_decay") || config_.settings.contains("train.weight_decay")) return;
+  if (config_.train.weight_decay == 0) return;
+  const auto decays = [](const Param& p) { return p.trainable() && !(p.flags & GSEL_PARAM_NO_DECAY); };
+  const auto n = std::ranges::count_if(model_->params(), decays);
+  if (n == 0) return;
+  log(GSEL_LOG_INFO, "config",
+      "train.weight_decay is not set and is {} by default: it applies to {} of {} parameters, which are not flagged "
+      "GSEL_PARAM_NO_DECAY; train.weight_decay = 0 turns it off",
+      config_.train.weight_decay, n, model_->params().size());
 }
 
 // train.check. Every rank does, since a fault may be in what one of them has loaded.

@@ -47,6 +47,8 @@ class Trainer {
 
   void infer(int32_t value, int64_t n_samples, DataSource data, void* dst, size_t dst_bytes);
   void read_param(int32_t param, void* dst, size_t dst_bytes);
+  void read_gradient(int32_t param, void* dst, size_t dst_bytes);
+  void set_learning_rate(double rate);
 
  private:
   void refuse_model(const gsel_optimizer_options* optimizer) const;
@@ -61,6 +63,7 @@ class Trainer {
   static void refuse_sample(int64_t first_sample);
   void refuse_push(const DataSource& data) const;
   const Param& checked_param(int32_t param) const;
+  const Param& checked_read(int32_t param, const void* dst, size_t dst_bytes) const;
   Particulars particulars(const gsel_optimizer_options* optimizer, uint64_t files_key) const;
   const Program& own_of(const std::vector<Program>& programs) const;
   // Collectives.

@@ -1,9 +1,11 @@
-/* support/always_adds.h: makes the kernels of any model add to gradients whatever `accumulate` says, as common C
- * kernels do, and says so of their layers. Included before a model, whose layers then go through here. */
+/* support/always_adds.h: makes the kernels of any model add to gradients, of parameters and of inputs, whatever
+ * `accumulate` says, as common C kernels do, and says so of their layers. Included before a model, whose layers then go
+ * through here. */
 #ifndef GSEL_TESTS_ALWAYS_ADDS_H
 #define GSEL_TESTS_ALWAYS_ADDS_H
 
 #include <stdatomic.h>
+#include <stdlib.h>
 
 #include "support/check.h"
 
@@ -18,17 +20,34 @@ static atomic_int n_adding_kernels;
 static int kernels_always_add;  /* layers added from here on */
 static int layers_say_they_add; /* ... and are flagged */
 
-/* A kernel that is told to add does not clear. */
+/* A kernel that is told to add does not clear. To gradients of inputs, which it overwrites, what was there is added
+ * behind it, where the layer says that it adds and has no phases. */
 static gsel_status run_adding(gsel_layer_fn kernel, const gsel_call* call, void* user_data) {
   gsel_call adding = *call;
+  float* before[8] = {NULL};
   adding.accumulate = 1;
-  return kernel(&adding, user_data);
+  const int n =
+      layers_say_they_add && call->n_reductions == 0 && call->n_inputs <= 8 && call->d_inputs ? call->n_inputs : 0;
+  for (int i = 0; i < n; ++i) {
+    const gsel_tensor* d = &call->d_inputs[i];
+    if (!d->data || d->dtype != GSEL_F32) continue;
+    before[i] = (float*)malloc(sizeof(float) * (size_t)d->n_elems);
+    if (!before[i]) return GSEL_ERR_NOMEM;
+    memcpy(before[i], d->data, sizeof(float) * (size_t)d->n_elems);
+  }
+  const gsel_status status = kernel(&adding, user_data);
+  for (int i = 0; i < n; ++i) {
+    for (int64_t e = 0; before[i] && e < call->d_inputs[i].n_elems; ++e)
+      ((float*)call->d_inputs[i].data)[e] += before[i][e];
+    free(before[i]);
+  }
+  return status;
 }
 static gsel_status adding_forward(const gsel_call* call, void* user) {
   return ((adding_kernel*)user)->forward(call, ((adding_kernel*)user)->user_data);
 }
 static gsel_status adding_backward_input(const gsel_call* call, void* user) {
-  return ((adding_kernel*)user)->backward_input(call, ((adding_kernel*)user)->user_data);
+  return run_adding(((adding_kernel*)user)->backward_input, call, ((adding_kernel*)user)->user_data);
 }
 static gsel_status adding_backward_weight(const gsel_call* call, void* user) {
   return run_adding(((adding_kernel*)user)->backward_weight, call, ((adding_kernel*)user)->user_data);

@@ -108,7 +108,8 @@ static const Mistake kMistakes[] = {
      1},
     {"[train]\nxyzzy = 4\n", GSEL_ERR_CONFIG,
      "gsel.toml:2: unknown key \"train.xyzzy\"; there are train.optimizer, train.learning_rate, train.weight_decay, "
-     "train.momentum, train.beta1, train.beta2, train.epsilon, train.clip_norm, train.batch, train.microbatch, "
+     "train.momentum, train.beta1, train.beta2, train.epsilon, train.clip_norm, train.gradient_norm, "
+     "train.batch, train.microbatch, "
      "train.microbatches, train.seed",
      "train.xyzzy", 2, 1},
     {"[train]\nmicrobatches = 4\nmicrobatch = 2\n", GSEL_ERR_CONFIG,

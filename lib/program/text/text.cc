@@ -76,13 +76,14 @@ std::string line_of(const Program& program, const ProgramLayer& l) {
   std::vector<int32_t> unread;
   for (size_t i = 0; i < l.params.size() && i < 64; ++i)
     if (l.backward_unread_params >> i & 1) unread.push_back(l.params[i]);
-  return fmt::format("layer {}{}{}{}{}{}{}{}{}{}{}{}{}\n", l.name, names("reads", l.inputs, program.values),
+  return fmt::format("layer {}{}{}{}{}{}{}{}{}{}{}{}{}{}\n", l.name, names("reads", l.inputs, program.values),
                      names("writes", l.outputs, program.values), names("params", l.params, program.params),
                      word(l.is_loss, "loss"), word(l.needs_backward_input, "backward_input"),
                      word(l.needs_backward_weight, "backward_weight"), names("unread", unread, program.params),
                      list("forward_phases", l.forward_phases, text_of_phase),
                      list("backward_phases", l.backward_phases, text_of_phase), option("stage", l.stage, 0),
-                     word(l.redistributes, "redistributes"), word(l.divided && !l.redistributes, "divided"));
+                     word(l.redistributes, "redistributes"), word(l.divided && !l.redistributes, "divided"),
+                     word(l.weight_reads_params, "weight_reads_params"));
 }
 
 std::string compression_of(const ProgramBucket& b) {

@@ -215,10 +215,12 @@ void OutlineReader::read_layer() {
       layer.redistributes = layer.divided = true;
     else if (w.text == "divided")
       layer.divided = true;
+    else if (w.text == "weight_reads_params")
+      layer.weight_reads_params = true;
     else
       lines_.refuse(i, fmt::format("\"{}\" is none of reads=, writes=, params=, loss, backward_input, "
                                    "backward_weight, unread=, forward_phases=, backward_phases=, stage=, "
-                                   "redistributes, divided",
+                                   "redistributes, divided, weight_reads_params",
                                    w.text));
   }
   checked(words()[1], [&] { check_redistribution(program_, layer); });

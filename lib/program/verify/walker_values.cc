@@ -88,7 +88,7 @@ void Walker::backward(const gsel_instr& instr) {
   if (!input_half && !weight_half) refuse("the layer has no such gradient to produce");
   if (!facts.forward) refuse("its forward has not run");
   need_output_gradients(l, mb);
-  if (instr.kind != GSEL_BACKWARD_WEIGHT) need_params(l, l.backward_unread_params);
+  if (instr.kind != GSEL_BACKWARD_WEIGHT || l.weight_reads_params) need_params(l, l.backward_unread_params);
   if (input_half) {
     if (facts.backward_input) refuse("the gradient of its inputs is already produced");
     facts.backward_input = true;

@@ -144,7 +144,9 @@ void prepare(Member& m, const Round& round) {
   const PhasesOf phases = phases_of(*m.layer, round.callback);
   m.produced.assign(m.layer->params.size(), 1);
   for (Buffer* buffer : written_by(m, round.callback))
-    if (buffer->role != GSEL_BUFFER_D_PARAM || (!round.accumulate && round.poisons_gradients))
+    if (buffer->role == GSEL_BUFFER_D_INPUT && m.layer->always_accumulates())
+      buffer->fill(0);
+    else if (buffer->role != GSEL_BUFFER_D_PARAM || (!round.accumulate && round.poisons_gradients))
       buffer->fill(round.poison);
   m[GSEL_BUFFER_REDUCTION].clear();
   for (size_t i = 0; i < phases.buffers.size(); ++i) {

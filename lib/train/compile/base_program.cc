@@ -123,7 +123,8 @@ void outline_model(const Model& model, const Config& config, Program& program) {
   for (const Layer& l : model.layers())
     program.layers.push_back({l.name, l.inputs, l.outputs, l.params, l.is_loss(), l.needs_backward_input,
                               l.needs_backward_weight, unread_params(l), outline_phases(l.forward_phases),
-                              outline_phases(l.backward_phases), 0, l.redistributes, l.divided});
+                              outline_phases(l.backward_phases), 0, l.redistributes, l.divided,
+                              (l.flags & GSEL_LAYER_WEIGHT_READS_PARAMS) != 0});
 }
 
 void emit_backward(const Model& model, int32_t l, int32_t microbatch, std::vector<gsel_instr>& step) {
@@ -171,7 +172,8 @@ void emit_over_axes(gsel_instr_kind kind, bool over_sharing, Program& program) {
 void emit_end(const Model& model, const Config& config, Program& program) {
   if (model.loss_layer() >= 0) emit_over_axes(GSEL_INSTR_LOSS_ALLREDUCE, has_partial_loss(program), program);
   if (looks_for_overflow(config, model)) emit_over_axes(GSEL_INSTR_OVERFLOW, true, program);
-  if (config.train.clip_norm > 0) program.step.push_back(make_instr(GSEL_INSTR_NORM));
+  if (config.train.clip_norm > 0 || config.train.gradient_norm == "always")
+    program.step.push_back(make_instr(GSEL_INSTR_NORM));
 }
 
 }  // namespace

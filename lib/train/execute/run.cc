@@ -1,7 +1,10 @@
 // train/execute/run.cc: see run.h.
 #include "train/execute/run.h"
 
+#include <algorithm>
+
 #include "base/foreign.h"
+#include "base/log.h"
 #include "base/random.h"
 #include "program/verify/post_validation.h"
 #include "train/execute/instructions.h"
@@ -53,7 +56,18 @@ void TrainingStep::end(State& s) {
   s.has_step = true;
 }
 
+// With optimistic steps of a pipeline the norm is the step before's.
+void TrainingStep::tell_progress(const State& s) const {
+  const gsel_step_report& report = s.last_step.report;
+  const std::string norm = report.gradient_norm > 0 ? fmt::format(", gradient norm {:.6g}", report.gradient_norm) : "";
+  log(GSEL_LOG_INFO, "train", "step {}: loss {:.6g}{}, learning rate {:.6g}, {:.4g} s, {:.6g} samples/s{}", report.step,
+      report.loss, norm, report.learning_rate, report.seconds,
+      static_cast<double>(s.config.train.batch) / std::max(report.seconds, 1e-9), report.skipped ? ", skipped" : "");
+}
+
 void TrainingStep::conclude(State& s) {
+  const int64_t every = s.config.train.progress_steps;
+  if (every > 0 && s.step % every == 0 && s.comms.world().rank() == 0) tell_progress(s);
   if (!s.config.train.timeline.empty()) write_timeline(s.config.train.timeline, program, s.last_step);
 }
 

@@ -82,6 +82,9 @@ struct TrainingStep : Run {
   bool evaluates() const override { return false; }
   void end(State& s) override;
   void conclude(State& s) override;
+
+ private:
+  void tell_progress(const State& s) const;
 };
 
 struct Evaluation : Run {

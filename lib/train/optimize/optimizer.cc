@@ -32,14 +32,22 @@ const Kind& kind_named(std::string_view name) {
 // A falling schedule has to know where it ends, and wsd where it begins to fall.
 void check_schedule(const Config& config) {
   const auto& train = config.train;
-  if (train.schedule == "constant" || train.total_steps > train.warmup_steps) return;
-  Place place = config.place_of("train.total_steps");
-  if (place.line == 0) place = config.place_of("train.schedule");
-  throw Error(GSEL_ERR_CONFIG,
-              fmt::format("{}train.schedule = \"{}\" ends at train.total_steps, which is {}; more than "
-                          "train.warmup_steps = {} would do",
-                          place_prefix(place), train.schedule, train.total_steps, train.warmup_steps))
-      .at(place);
+  auto refuse = [&](const char* key, const std::string& why) {
+    Place place = config.place_of(key);
+    if (place.line == 0) place = config.place_of("train.schedule");
+    throw Error(GSEL_ERR_CONFIG, fmt::format("{}train.schedule = \"{}\" {}", place_prefix(place), train.schedule, why))
+        .at(place);
+  };
+  if (train.schedule == "constant") return;
+  if (train.total_steps <= train.warmup_steps)
+    refuse("train.total_steps", fmt::format("ends at train.total_steps, which is {}; more than train.warmup_steps = {} "
+                                            "would do",
+                                            train.total_steps, train.warmup_steps));
+  const int64_t most = train.total_steps - train.warmup_steps;
+  if (train.schedule == "wsd" && (train.decay_steps < 1 || train.decay_steps > most))
+    refuse("train.decay_steps", fmt::format("falls in the last train.decay_steps, which is {}; 1 to {} would do, the "
+                                            "steps from train.warmup_steps to train.total_steps",
+                                            train.decay_steps, most));
 }
 
 uint64_t codes_bytes(int64_t count) {
@@ -88,14 +96,16 @@ uint64_t Optimizer::state_bytes(int i, int64_t count, int64_t n_pieces) const {
 }
 
 double Optimizer::learning_rate(int64_t step) const {
+  if (set_rate_) return *set_rate_;
   const auto& train = config_.train;
   if (step < train.warmup_steps)
     return train.learning_rate * static_cast<double>(step + 1) / static_cast<double>(train.warmup_steps);
   if (train.schedule == "constant") return train.learning_rate;
   if (step >= train.total_steps) return train.final_learning_rate;
-  const double done =
-      static_cast<double>(step - train.warmup_steps) / static_cast<double>(train.total_steps - train.warmup_steps);
-  const double left = train.schedule == "linear" ? 1 - done : (1 + std::cos(std::numbers::pi * done)) / 2;
+  const int64_t falls_from = train.schedule == "wsd" ? train.total_steps - train.decay_steps : train.warmup_steps;
+  if (step < falls_from) return train.learning_rate;
+  const double done = static_cast<double>(step - falls_from) / static_cast<double>(train.total_steps - falls_from);
+  const double left = train.schedule == "cosine" ? (1 + std::cos(std::numbers::pi * done)) / 2 : 1 - done;
   return train.final_learning_rate + left * (train.learning_rate - train.final_learning_rate);
 }
 

@@ -61,8 +61,10 @@ class Optimizer {
   bool needs_whole_params() const { return user_ && user_->needs == GSEL_NEEDS_WHOLE_PARAM; }
   bool poisons_gradients() const { return user_.has_value(); }
   bool needs_param_norms() const { return user_ && user_->needs == GSEL_NEEDS_PARAM_NORM; }
-  // Of schedule and warm-up, without lr_factor.
+  // Of schedule and warm-up, or as it was set; without lr_factor.
   double learning_rate(int64_t step) const;
+  // From now on, in place of what the configuration gives.
+  void set_learning_rate(double rate) { set_rate_ = rate; }
 
   // Steps the stretch. sum_over_owners: adds numbers over all ranks that own parts of the same parameters, in place;
   // called equally often, with equally many numbers, on each (two per parameter of the bucket, for norms).
@@ -82,6 +84,7 @@ class Optimizer {
   const Model& model_;
   const Config config_;
   std::optional<gsel_optimizer_options> user_;
+  std::optional<double> set_rate_;
   int32_t kind_ = 0;  // GSEL_OPTIMIZER_*
   int n_states_ = 0;
 };

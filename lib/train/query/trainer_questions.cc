@@ -1,4 +1,8 @@
 // train/query/trainer_questions.cc: what a trainer is asked between steps: values, parameters, reports, memory.
+#include <bit>
+#include <cmath>
+#include <span>
+
 #include "base/options.h"
 #include "base/random.h"
 #include "train/joint_calls.h"
@@ -68,16 +72,49 @@ void Trainer::infer(int32_t value, int64_t n_samples, DataSource data, void* dst
   inference_->run(data, derive_key(static_cast<uint64_t>(config_.train.seed), "inference"), dst);
 }
 
-void Trainer::read_param(int32_t param, void* dst, size_t dst_bytes) {
-  refuse_in_child();
+const Param& Trainer::checked_read(int32_t param, const void* dst, size_t dst_bytes) const {
   const Param& p = checked_param(param);
   const uint64_t bytes = static_cast<uint64_t>(p.n_elems) * sizeof(float);
   if (!dst || bytes != dst_bytes)
     fail(GSEL_ERR_ARG, "dst has {} bytes; parameter \"{}\" has {} bytes", dst ? dst_bytes : 0, p.name, bytes);
+  return p;
+}
+
+void Trainer::read_param(int32_t param, void* dst, size_t dst_bytes) {
+  refuse_in_child();
+  checked_read(param, dst, dst_bytes);
   refuse_under_way("read parameters");
   if (!holds_params()) begin_joint_call(comm_, *executor_, JointCall::read_param, param);
   executor_->settle_last_step();
   WholeParams(*executor_, *local_, program_).read(param, static_cast<float*>(dst));
+}
+
+void Trainer::read_gradient(int32_t param, void* dst, size_t dst_bytes) {
+  refuse_in_child();
+  const Param& p = checked_read(param, dst, dst_bytes);
+  if (!p.trainable()) fail(GSEL_ERR_ARG, "parameter \"{}\" is frozen and has no gradient", p.name);
+  if (optimizer_->poisons_gradients())
+    fail(GSEL_ERR_UNSUPPORTED,
+         "the optimizer of the embedder may have overwritten gradients; it is given them in its call");
+  refuse_under_way("read gradients");
+  if (!executor_->last_step()) fail(GSEL_ERR_STATE, "no step is finished yet; gradients are those of the last step");
+  begin_joint_call(comm_, *executor_, JointCall::read_gradient, param);
+  executor_->settle_last_step();
+  const gsel_step_report& step = executor_->last_step()->report;
+  const auto factor = static_cast<float>(1 / (step.weight * step.loss_scale));
+  const std::span<float> gradient(static_cast<float*>(dst), static_cast<size_t>(p.n_elems));
+  WholeParams(*executor_, *local_, program_).read_gradient(param, gradient.data());
+  for (float& g : gradient) g *= factor;
+}
+
+void Trainer::set_learning_rate(double rate) {
+  refuse_in_child();
+  if (!(rate >= 0) || !std::isfinite(rate))
+    fail(GSEL_ERR_ARG, "learning_rate is {}; a finite number of at least 0 would do", rate);
+  refuse_under_way("set the learning rate");
+  begin_joint_call(comm_, *executor_, JointCall::set_learning_rate, std::bit_cast<int64_t>(rate));
+  executor_->settle_last_step();  // a step that is made again has the rate that it had
+  optimizer_->set_learning_rate(rate);
 }
 
 }  // namespace gsel

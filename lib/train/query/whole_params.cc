@@ -92,19 +92,23 @@ void WholeParams::make_whole(int32_t b) {
   gather(b, params_.whole_params(b), layout.dtype);
 }
 
-// The whole master copy of a bucket; of one that another rank owns, that rank's.
-float* WholeParams::gather_master(int32_t b) {
+// A whole bucket in f32 of what each rank owns; of one that another rank owns, that rank's. own: nullptr there.
+float* WholeParams::gather_own(int32_t b, const float* own) {
   const BucketLayout& layout = params_.layout(b);
   const ProgramBucket& bucket = program_.buckets[b];
   auto* whole = static_cast<float*>(take(sizeof(float) * static_cast<uint64_t>(layout.padded)));
-  if (layout.steps) {
-    const Stretch stretch = params_.stretch(b);
+  if (own)
     executor_.device()->run(&gsel_device_v1::copy, static_cast<void*>(whole + layout.own.begin),
-                            static_cast<const void*>(stretch.values),
-                            sizeof(float) * static_cast<uint64_t>(stretch.count), int32_t{GSEL_COPY_ON_DEVICE}, kNow);
-    params_.done_with(b, false);
-  }
+                            static_cast<const void*>(own), sizeof(float) * static_cast<uint64_t>(layout.own_elems()),
+                            int32_t{GSEL_COPY_ON_DEVICE}, kNow);
   if (bucket.shards_state() || bucket.owner >= 0) gather(b, whole, GSEL_F32);
+  return whole;
+}
+
+float* WholeParams::gather_master(int32_t b) {
+  if (!params_.layout(b).steps) return gather_own(b, nullptr);
+  float* whole = gather_own(b, params_.stretch(b).values);
+  params_.done_with(b, false);
   return whole;
 }
 
@@ -133,6 +137,21 @@ void WholeParams::read(int32_t p, float* dst) {
   const int32_t root = holders(program_, p).front();
   const WholeTensor whole(executor_, param.whole_dims, param.part, GSEL_F32, root);
   float* local = executor_.axis_coordinate(GSEL_AXIS_PIPELINE) == root ? exact(p) : nullptr;
+  whole.gather(local, take(whole.room_bytes()), dst);
+  close();
+}
+
+// A bucket that this rank steps has its gradient in memory that is kept between steps.
+void WholeParams::read_gradient(int32_t p, float* dst) {
+  close();
+  const Param& param = model_.params()[p];
+  const int32_t root = holders(program_, p).front();
+  const WholeTensor whole(executor_, param.whole_dims, param.part, GSEL_F32, root);
+  float* local = nullptr;
+  if (executor_.axis_coordinate(GSEL_AXIS_PIPELINE) == root) {
+    const int32_t b = params_.bucket_of(p);
+    local = gather_own(b, params_.layout(b).steps ? params_.own_gradient(b) : nullptr) + params_.first_of(p);
+  }
   whole.gather(local, take(whole.room_bytes()), dst);
   close();
 }

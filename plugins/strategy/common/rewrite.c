@@ -152,7 +152,11 @@ int writes_gradients(const gsel_instr* instr) {
 
 int reads_param(const struct rewrite* w, const gsel_instr* instr, int32_t i) {
   if (instr->kind == GSEL_FORWARD || instr->kind == GSEL_INSTR_RECOMPUTE) return 1;
-  if (instr->kind != GSEL_BACKWARD && instr->kind != GSEL_BACKWARD_INPUT) return 0;
+  const int weight_reads = (w->layers[instr->layer].flags & GSEL_LAYER_WEIGHT_READS_PARAMS) != 0;
+  const int reads = instr->kind == GSEL_BACKWARD_WEIGHT
+                        ? weight_reads
+                        : instr->kind == GSEL_BACKWARD || instr->kind == GSEL_BACKWARD_INPUT;
+  if (!reads) return 0;
   return i > 63 || !(w->layers[instr->layer].backward_unread_params >> i & 1);
 }
 

@@ -37,6 +37,17 @@ void finish_weight_gradients(State& s, const Layer& layer) {
   }
 }
 
+// For kernels that add to what is there.
+void zero_contributions(State& s, const Layer& layer, int32_t mb) {
+  for (int32_t v : layer.inputs) {
+    const Value& value = s.model.values()[v];
+    if (value.needs_gradient)
+      s.device->run(&gsel_device_v1::zero, contribution(s, v, mb),
+                    static_cast<uint64_t>(value_bytes(value, s.program().microbatches[mb].count)),
+                    static_cast<gsel_stream*>(nullptr));
+  }
+}
+
 // From here on all gradients of the step carry the loss scale.
 void scale_contribution(State& s, int32_t v, int32_t mb) {
   if (s.loss_scale.value() == 1) return;
@@ -54,6 +65,8 @@ void scale_contribution(State& s, int32_t v, int32_t mb) {
 // they open later, at the first instruction that needs them.
 void begin_backward(State& s, const gsel_instr& instr, const Layer& layer) {
   s.lent.call.accumulate = 0;
+  if (layer.always_accumulates() && has_input_half(instr.kind) && !s.is_empty(instr.microbatch))
+    zero_contributions(s, layer, instr.microbatch);
   if (!has_weight_half(instr.kind)) return;
   for (int32_t p : layer.params)
     if (s.model.params()[p].trainable() && s.program().microbatches[instr.microbatch].count > 0)
@@ -73,7 +86,8 @@ void lend_gradients(State& s, const gsel_instr& instr, const Layer& layer) {
   for (int32_t v : layer.inputs) {
     void* memory = nullptr;
     if (has_input_half(instr.kind) && s.model.values()[v].needs_gradient) memory = contribution(s, v, mb);
-    s.lent.t_d_inputs.push_back(s.lender.lend(value_view(s, v, mb, memory), written));
+    s.lent.t_d_inputs.push_back(
+        s.lender.lend(value_view(s, v, mb, memory), layer.always_accumulates() ? Access::update : written));
   }
   if (!has_weight_half(instr.kind)) return;
   for (int32_t p : layer.params)
