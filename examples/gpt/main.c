@@ -43,14 +43,13 @@ static int failed(const struct session* s, const char* what, const char* why) {
   return -1;
 }
 
-/* The same for a gsel call that was given &s->err: 0 when it went well. */
-static int check(struct session* s, const char* what, gsel_status status) {
+/* The same of a gsel call, whose error is in s->err. Always behind the call, never around it, so that the error is read
+ * when it is there:
+ *
+ *     if (gsel_call(..., &s->err)) return call_failed(s, "what it was for"); */
+static int call_failed(struct session* s, const char* what) {
   char why[1024];
-  if (status == GSEL_OK) return 0;
-  if (s->err)
-    gsel_error_format(s->err, why, sizeof why);
-  else
-    snprintf(why, sizeof why, "%s", gsel_status_text(status));
+  gsel_error_format(s->err, why, sizeof why);
   gsel_error_free(s->err);
   s->err = NULL;
   return failed(s, what, why);
@@ -96,30 +95,30 @@ static int check_kernels(struct session* s) {
   if (!s->options.check || s->rank != 0) return 0;
   options.data = fill;
   options.data_user_data = s;
-  const int result = check(s, "kernels", gsel_model_check(s->gpt.model, &options, &report, &s->err));
-  if (result == 0) printf("%s\n", gsel_model_check_summary(report).data);
+  const gsel_status status = gsel_model_check(s->gpt.model, &options, &report, &s->err);
+  if (!status) printf("%s\n", gsel_model_check_summary(report).data);
   gsel_model_check_free(report);
-  return result;
+  return status ? call_failed(s, "kernels") : 0;
 }
 
 static int start(struct session* s) {
   char why[512];
   const gsel_str path = GSEL_STR(s->options.config);
-  if (check(s, "", gsel_config_load(path, &s->config, &s->err))) return -1;
+  if (gsel_config_load(path, &s->config, &s->err)) return call_failed(s, "");
   gsel_comm_options joining = GSEL_COMM_OPTIONS_INIT; /* rank and world size come from the environment */
   joining.config = s->config;
-  if (check(s, "", gsel_comm_init(&joining, &s->comm, &s->err))) return -1;
+  if (gsel_comm_init(&joining, &s->comm, &s->err)) return call_failed(s, "");
   s->rank = gsel_comm_rank(s->comm);
   if (text_load(&s->text, s->options.data, s->options.sizes.context, seed_of(s->config), why, sizeof why))
     return failed(s, "", why);
-  if (check(s, "", gpt_model_create(&s->options.sizes, &gpt_layers, &s->gpt, &s->err))) return -1;
+  if (gpt_model_create(&s->options.sizes, &gpt_layers, &s->gpt, &s->err)) return call_failed(s, "");
   if (check_kernels(s)) return -1;
 
   gsel_trainer_options options = GSEL_TRAINER_OPTIONS_INIT;
   options.config = s->config;
   options.data = fill;
   options.data_user_data = s;
-  if (check(s, "", gsel_trainer_create(s->comm, s->gpt.model, &options, &s->trainer, &s->err))) return -1;
+  if (gsel_trainer_create(s->comm, s->gpt.model, &options, &s->trainer, &s->err)) return call_failed(s, "");
   if (record_init(&s->record, gsel_comm_world_size(s->comm))) return failed(s, "", "out of memory");
   count_sent(s, s->sent_before);
   return 0;
@@ -161,16 +160,16 @@ static int another_step(struct session* s, double passed, int* more) {
     return 0;
   }
   int32_t flag = s->record.steps == 0 || passed < s->options.seconds;
-  const int result = check(s, "", gsel_broadcast(s->comm, &flag, &flag, 1, GSEL_I32, 0, &s->err));
+  if (gsel_broadcast(s->comm, &flag, &flag, 1, GSEL_I32, 0, &s->err)) return call_failed(s, "");
   *more = flag;
-  return result;
+  return 0;
 }
 
 static int one_step(struct session* s, struct totals* totals, gsel_step_report* report) {
   char what[32];
   snprintf(what, sizeof what, "step %" PRId64, s->record.steps + 1);
   const double begin = now(), cpu_begin = cpu_time();
-  if (check(s, what, gsel_trainer_step(s->trainer, report, &s->err))) return -1;
+  if (gsel_trainer_step(s->trainer, report, &s->err)) return call_failed(s, what);
   const struct step_record step = {.loss = report->loss,
                                    .seconds = now() - begin,
                                    .cpu_s = cpu_time() - cpu_begin,
@@ -231,7 +230,7 @@ static int write_sample(struct session* s) {
   const gsel_status status = sample_text(s->trainer, &s->gpt, s->options.sizes.context, "\n", s->options.sample, 0.8,
                                          seed_of(s->config), s->rank == 0 ? stdout : NULL, &s->err);
   if (s->rank == 0) printf("\n---\n");
-  return check(s, "sampling", status);
+  return status ? call_failed(s, "sampling") : 0;
 }
 
 /* Over all parameters as this rank reads them. */
@@ -241,10 +240,10 @@ static int hash_params(struct session* s, uint64_t* out) {
     const size_t n_bytes = (size_t)s->gpt.param_elems[p] * sizeof(float);
     void* bytes = malloc(n_bytes);
     if (!bytes) return failed(s, "hash", "out of memory");
-    const int result = check(s, "hash", gsel_trainer_read_param(s->trainer, p, bytes, n_bytes, &s->err));
-    if (result == 0) *out = record_hash(*out, bytes, n_bytes);
+    const gsel_status status = gsel_trainer_read_param(s->trainer, p, bytes, n_bytes, &s->err);
+    if (!status) *out = record_hash(*out, bytes, n_bytes);
     free(bytes);
-    if (result) return -1;
+    if (status) return call_failed(s, "hash");
   }
   return 0;
 }
@@ -276,12 +275,12 @@ static int write_record(struct session* s) {
   struct rank_record own = {.peak_rss_bytes = record_peak_rss()};
   gsel_step_report report = GSEL_STEP_REPORT_INIT;
   if (!s->options.json) return 0;
-  if (check(s, "", gsel_trainer_report(s->trainer, &report, &s->err))) return -1;
+  if (gsel_trainer_report(s->trainer, &report, &s->err)) return call_failed(s, "");
   own.peak_bytes = report.peak_bytes;
   count_sent(s, own.bytes_sent);
   for (int i = 0; i < SENT_KINDS; ++i) own.bytes_sent[i] -= s->sent_before[i];
   if (read_memory(s, &own) || hash_params(s, &own.hash)) return -1;
-  if (check(s, "", gsel_allgather(s->comm, &own, s->record.of_rank, sizeof own, GSEL_U8, &s->err))) return -1;
+  if (gsel_allgather(s->comm, &own, s->record.of_rank, sizeof own, GSEL_U8, &s->err)) return call_failed(s, "");
   s->record.elements = gsel_model_element_count(s->gpt.model);
   name_run(s);
   if (s->rank == 0 && record_write(&s->record, s->options.json, why, sizeof why)) return failed(s, "", why);

@@ -8,9 +8,9 @@
  *     gsel_status status = gsel_barrier(comm, &err);
  *     if (status) ... gsel_error_message(err) ... gsel_error_free(err);
  *
- * Call first, then look at err. check(gsel_barrier(comm, &err), err) may read err before the call has written it: C
- * does not say in which order arguments are evaluated. A checking function must take &err; a checking macro can make
- * the call first. */
+ * Write the call in an if, or store its status, and look at err behind it, as here and in all examples: that cannot be
+ * written wrongly. Around the call, as in check(gsel_barrier(comm, &err), err), err may be read before the call has
+ * written it: C does not say in which order arguments are evaluated, and a checking function must take &err. */
 #ifndef GSEL_ERROR_H
 #define GSEL_ERROR_H
 
