@@ -29,8 +29,9 @@ typedef struct gsel_dlpack_device {
  *   device  may be NULL; where the elements are
  * Whether the work that writes the elements has ended is for the caller to know, as with any two streams.
  * GSEL_ERR_ARG, and nothing written: more than GSEL_MAX_DIMS dimensions, strides of another order or with gaps, a type
- * that gsel does not have, vectors (lanes above 1); the message says which. GSEL_ERR_VERSION: another major version
- * than 1. Any thread. Since 0.1. */
+ * that gsel does not have, vectors (lanes above 1), a first element that is not aligned to its size, dimensions that
+ * are negative or do not fit in memory, data that is NULL; the message says which. GSEL_ERR_VERSION: another major
+ * version than 1. Any thread. Since 0.1. */
 GSEL_API gsel_status gsel_tensor_from_dlpack(const gsel_dlpack_tensor *given, gsel_tensor *out,
                                              gsel_dlpack_device *device, gsel_error **err);
 GSEL_API gsel_status gsel_tensor_from_dlpack_versioned(const gsel_dlpack_versioned *given, gsel_tensor *out,
@@ -42,7 +43,8 @@ GSEL_API gsel_status gsel_tensor_from_dlpack_versioned(const gsel_dlpack_version
  *   free_user_data  called with user_data by the deleter, on the thread that calls it; may be NULL
  *   out             given to the caller, who calls (*out)->deleter(*out), or passes it on; NULL on error, and then
  *                   free_user_data is not called
- * GSEL_ERR_ARG, GSEL_ERR_NOMEM. Any thread. Since 0.1. */
+ * GSEL_ERR_ARG: dimensions that are negative or do not fit in memory, n_elems that is not their product, data that is
+ * NULL, an unknown dtype. GSEL_ERR_NOMEM. Any thread. Since 0.1. */
 GSEL_API gsel_status gsel_tensor_to_dlpack(const gsel_tensor *tensor, const gsel_dlpack_device *device,
                                            gsel_free_fn free_user_data, void *user_data,
                                            gsel_dlpack_versioned **out, gsel_error **err);

@@ -81,14 +81,38 @@ void check_dims(int32_t n_dims, const char* what) {
     gsel::fail(GSEL_ERR_ARG, "the {} has {} dimensions; 0 to {} would do", what, n_dims, GSEL_MAX_DIMS);
 }
 
-// Elements; an empty tensor or one of size 1 along a dimension may have any stride there.
-int64_t check_shape(const DLTensor& given) {
+// Elements of dimensions that are checked.
+int64_t elements_of(const int64_t* dims, int32_t n_dims, gsel_dtype dtype, const char* what) {
   int64_t n_elems = 1;
-  for (int32_t d = 0; d < given.ndim; ++d) {
-    if (given.shape[d] < 0 || __builtin_mul_overflow(n_elems, given.shape[d], &n_elems))
-      gsel::fail(GSEL_ERR_ARG, "dimension {} of the DLPack tensor has {} elements, which does not fit", d,
-                 given.shape[d]);
-  }
+  for (int32_t d = 0; d < n_dims; ++d)
+    if (dims[d] < 0 || __builtin_mul_overflow(n_elems, dims[d], &n_elems))
+      gsel::fail(GSEL_ERR_ARG, "dimension {} of the {} has {} elements, which does not fit", d, what, dims[d]);
+  const auto bytes = static_cast<int64_t>(gsel::dtype_bytes(dtype));
+  if (n_elems > PTRDIFF_MAX / bytes)
+    gsel::fail(GSEL_ERR_ARG, "the {} has {} elements, and so many elements of {} bytes do not fit in memory", what,
+               n_elems, bytes);
+  return n_elems;
+}
+
+void check_data(const void* data, int64_t n_elems, const char* what) {
+  if (n_elems > 0 && !data) gsel::fail(GSEL_ERR_ARG, "data of the {} is NULL and it has {} elements", what, n_elems);
+}
+
+// The first element.
+void* start_of(const DLTensor& given, gsel_dtype dtype) {
+  if (!given.data) return nullptr;
+  uintptr_t start = 0;
+  if (__builtin_add_overflow(reinterpret_cast<uintptr_t>(given.data), given.byte_offset, &start))
+    gsel::fail(GSEL_ERR_ARG, "the DLPack tensor has byte_offset {}, which does not fit in memory", given.byte_offset);
+  if (start % gsel::dtype_bytes(dtype) != 0)
+    gsel::fail(GSEL_ERR_ARG, "data of the DLPack tensor with byte_offset {} is not aligned to elements of {} bytes",
+               given.byte_offset, gsel::dtype_bytes(dtype));
+  return static_cast<char*>(given.data) + given.byte_offset;
+}
+
+// Elements; an empty tensor or one of size 1 along a dimension may have any stride there.
+int64_t check_shape(const DLTensor& given, gsel_dtype dtype) {
+  const int64_t n_elems = elements_of(given.shape, given.ndim, dtype, "DLPack tensor");
   int64_t dense = 1;
   for (int32_t d = given.ndim; given.strides && n_elems > 0 && d-- > 0; dense *= given.shape[d])
     if (given.shape[d] > 1 && given.strides[d] != dense)
@@ -105,10 +129,9 @@ void take(const DLTensor& tensor, gsel_tensor* out, gsel_dlpack_device* device) 
   if (tensor.ndim > 0) gsel::required(tensor.shape, "shape of the DLPack tensor");
   gsel_tensor made{};
   made.dtype = dtype_of(tensor.dtype);
-  made.n_elems = check_shape(tensor);
-  if (made.n_elems > 0 && !tensor.data)
-    gsel::fail(GSEL_ERR_ARG, "data of the DLPack tensor is NULL and it has {} elements", made.n_elems);
-  made.data = tensor.data ? static_cast<char*>(tensor.data) + tensor.byte_offset : nullptr;
+  made.n_elems = check_shape(tensor, made.dtype);
+  check_data(tensor.data, made.n_elems, "DLPack tensor");
+  made.data = start_of(tensor, made.dtype);
   made.n_dims = tensor.ndim;
   std::copy_n(tensor.shape, tensor.ndim, made.dims);
   *out = made;
@@ -156,16 +179,25 @@ gsel_status gsel_tensor_to_dlpack(const gsel_tensor* tensor, const gsel_dlpack_d
     gsel::required(out, "out") = nullptr;
     const gsel_tensor& given = gsel::required(tensor, "tensor");
     check_dims(given.n_dims, "tensor");
+    const DLDataType type = dlpack_of(given.dtype);
+    const int64_t n_elems = elements_of(given.dims, given.n_dims, given.dtype, "tensor");
+    if (given.n_elems != n_elems)
+      gsel::fail(GSEL_ERR_ARG, "n_elems of the tensor is {}, and its dimensions have {} elements", given.n_elems,
+                 n_elems);
+    check_data(given.data, n_elems, "tensor");
     auto owned = std::make_unique<Owned>();
     DLTensor& made = owned->managed.dl_tensor;
     made.data = given.data;
     const gsel_dlpack_device& where = gsel::required(device, "device");
     made.device = {where.type, where.id};
     made.ndim = given.n_dims;
-    made.dtype = dlpack_of(given.dtype);
+    made.dtype = type;
     std::copy_n(given.dims, given.n_dims, owned->shape);
     int64_t dense = 1;
-    for (int32_t d = given.n_dims; d-- > 0; dense *= given.dims[d]) owned->strides[d] = dense;
+    for (int32_t d = given.n_dims; d-- > 0;) {
+      owned->strides[d] = dense;
+      if (__builtin_mul_overflow(dense, given.dims[d], &dense)) dense = 0;  // of an empty tensor
+    }
     made.shape = owned->shape;
     made.strides = owned->strides;
     owned->managed.version = {kMajor, 0};

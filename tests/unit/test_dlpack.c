@@ -106,6 +106,14 @@ static void test_what_gsel_cannot_take_is_said(void** state) {
   check_fails(take(&given, &out, NULL), err, GSEL_ERR_ARG, "code 5");
   given = tensor_of(NULL, 2, shape, NULL);
   check_fails(take(&given, &out, NULL), err, GSEL_ERR_ARG, "data of the DLPack tensor is NULL");
+  given = tensor_of(data, 2, shape, NULL);
+  given.byte_offset = 2;
+  check_fails(take(&given, &out, NULL), err, GSEL_ERR_ARG, "with byte_offset 2 is not aligned to elements of 4 bytes");
+  given.byte_offset = UINT64_MAX - 3;
+  check_fails(take(&given, &out, NULL), err, GSEL_ERR_ARG, "byte_offset 18446744073709551612");
+  int64_t many_bytes[] = {INT64_MAX / 2, 1};
+  given = tensor_of(data, 2, many_bytes, NULL);
+  check_fails(take(&given, &out, NULL), err, GSEL_ERR_ARG, "of 4 bytes do not fit in memory");
   given = tensor_of(data, 2, NULL, NULL);
   check_fails(take(&given, &out, NULL), err, GSEL_ERR_ARG, "shape of the DLPack tensor");
   check_fails(gsel_tensor_from_dlpack(NULL, &out, NULL, &err), err, GSEL_ERR_ARG, "given");
@@ -119,7 +127,7 @@ static void count(void* user_data) {
 static void test_a_tensor_goes_out_and_comes_back(void** state) {
   (void)state;
   int freed = 0;
-  char data[256];
+  double data[32];
   const gsel_dlpack_device device = {10, 1};
   for (gsel_dtype dtype = GSEL_I8; dtype <= GSEL_F8E5M2; ++dtype) {
     gsel_tensor given = {.data = data, .n_elems = 6, .dims = {2, 3}, .n_dims = 2, .dtype = dtype}, back;
@@ -145,6 +153,24 @@ static void test_a_tensor_goes_out_and_comes_back(void** state) {
   DLManagedTensorVersioned* managed;
   check_fails(gsel_tensor_to_dlpack(&wrong, &device, count, &freed, &managed, &err), err, GSEL_ERR_ARG, "dtype 99");
   assert_null(managed);
+  const struct {
+    gsel_tensor tensor;
+    const char* says;
+  } refused[] = {
+      {{data, 6, {-2, -3}, 2, GSEL_F32}, "dimension 0 of the tensor has -2 elements"},
+      {{data, 6, {INT64_MAX, 6}, 2, GSEL_F32}, "dimension 1 of the tensor"},
+      {{data, INT64_MAX / 2, {INT64_MAX / 2}, 1, GSEL_F32}, "elements of 4 bytes do not fit in memory"},
+      {{NULL, 6, {2, 3}, 2, GSEL_F32}, "data of the tensor is NULL and it has 6 elements"},
+      {{data, 5, {2, 3}, 2, GSEL_F32}, "n_elems of the tensor is 5, and its dimensions have 6"},
+  };
+  for (size_t i = 0; i < sizeof refused / sizeof refused[0]; ++i) {
+    check_fails(gsel_tensor_to_dlpack(&refused[i].tensor, &device, count, &freed, &managed, &err), err, GSEL_ERR_ARG,
+                refused[i].says);
+    assert_null(managed);
+  }
+  const gsel_tensor empty = {NULL, 0, {0, INT64_MAX, INT64_MAX}, 3, GSEL_F32}; /* no stride matters */
+  check_ok(gsel_tensor_to_dlpack(&empty, &device, NULL, NULL, &managed, &err), err);
+  managed->deleter(managed);
   wrong.n_dims = 7;
   check_fails(gsel_tensor_to_dlpack(&wrong, &device, NULL, NULL, &managed, &err), err, GSEL_ERR_ARG, "7 dimensions");
 }
