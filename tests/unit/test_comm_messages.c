@@ -5,6 +5,7 @@
 #include "support/counts.h"
 #include "support/groups.h"
 #include "support/ranks.h"
+#include "support/refuse.h"
 
 /* Around the borders of a line, of a slot of up to 4 ranks (64 KiB) and of up to 16 (16 KiB), and past all of them. */
 static const size_t sizes[] = {0,     1,     8,     47,    48,    49,      4096,    16383,
@@ -245,6 +246,65 @@ static void test_a_message_of_another_type_is_found_before_it_is_written(void** 
   }
 }
 
+/* How ranks are to each other. */
+enum kinship { THREADS, READABLE, BLIND };
+
+static void explained(rank_run* run) {
+  const enum kinship kinship = *(enum kinship*)run->user;
+  static const struct {
+    size_t bytes;
+    enum kind memory;
+    const char* protocol[3]; /* by kinship */
+  } messages[] = {
+      {48, HEAP, {"line", "line", "line"}},
+      {65536, HEAP, {"slots", "slots", "slots"}},
+      {80000, HEAP, {"direct", "staged", "staged"}},
+      {1 << 20, HEAP, {"direct", "single copy", "staged"}},
+      {80000, SHARED, {"direct", "direct", "direct"}},
+      {1 << 20, REGISTERED, {"direct", "direct", "direct"}},
+  };
+  gsel_error* err;
+  gsel_comm* comm;
+  if (kinship == BLIND) refuse_reading_others();
+  rank_ok(run, rank_join(run, &comm, &err), err);
+  for (size_t i = 0; i < sizeof messages / sizeof messages[0]; ++i) {
+    void *x = take(comm, messages[i].memory), *y = take(comm, messages[i].memory);
+    const int32_t other = 1 - run->rank;
+    gsel_collective calls[] = {message_of(GSEL_COLLECTIVE_SEND, x, NULL, messages[i].bytes, other),
+                               message_of(GSEL_COLLECTIVE_RECV, NULL, y, messages[i].bytes, other),
+                               message_of(GSEL_COLLECTIVE_RECV, NULL, y, messages[i].bytes, GSEL_ANY_RANK),
+                               message_of(GSEL_COLLECTIVE_SENDRECV, x, y, messages[i].bytes, other)};
+    calls[3].source = other;
+    calls[3].recv_count = messages[i].bytes;
+    for (int before = 0; before < 2; ++before) { /* nothing has been sent, and a message has */
+      for (int k = 0; k < 4; ++k) {
+        gsel_comm_explanation how = GSEL_COMM_EXPLANATION_INIT;
+        rank_ok(run, gsel_comm_explain(comm, &calls[k], &how, &err), err);
+        if (strcmp(how.protocol, messages[i].protocol[kinship]))
+          snprintf(run->failure, sizeof run->failure, "message %zu, call %d: expected %s, got %s: %s", i, k,
+                   messages[i].protocol[kinship], how.protocol, how.reason);
+        if (run->failure[0]) return;
+        rank_check(run, how.chunk_bytes == (strcmp(how.protocol, "staged") ? 0 : 65536));
+      }
+      rank_ok(run, gsel_comm_run(comm, &calls[3], &err), err);
+    }
+    rank_ok(run, gsel_barrier(comm, &err), err);
+    put_back(comm, messages[i].memory, x);
+    put_back(comm, messages[i].memory, y);
+  }
+  gsel_comm_free(comm);
+}
+
+static void test_a_message_travels_as_explained(void** state) {
+  (void)state;
+  enum kinship kinship = THREADS;
+  as_threads(2, explained, &kinship);
+  kinship = READABLE;
+  as_processes(2, explained, &kinship);
+  kinship = BLIND;
+  as_processes(2, explained, &kinship);
+}
+
 /* What the ranks of a test share beside their communicator. */
 static int* shared_word(void) {
   int* word = shared_memory(sizeof *word);
@@ -293,6 +353,7 @@ int main(void) {
       cmocka_unit_test(test_many_messages_are_under_way_together),
       cmocka_unit_test(test_a_message_of_another_type_is_found_before_it_is_written),
       cmocka_unit_test(test_a_message_nobody_receives_is_taken_back),
+      cmocka_unit_test(test_a_message_travels_as_explained),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -211,6 +211,7 @@ class Link {
   };
   Expectation expect(const Call& call, const Plan& plan);
   Expectation expect_message(const Call& call);
+  Way expected_way(const Call& call, bool sends, uint64_t bytes);
   uint64_t staged_chunk(const Call& call, const Plan& plan) const;
 
   // small.cc
@@ -312,6 +313,7 @@ class Link {
   void send_line(const Half& half, ChannelLine& line);
   bool send_pieces(Transfer& transfer);
   bool take_place(Half& half);
+  Way way_to(int32_t rank, const char* data, uint64_t bytes) const;
   bool offer(Transfer& transfer);
   bool settle_offer(Transfer& transfer);
   void withdraw(Half& half) noexcept;

@@ -99,20 +99,21 @@ bool Link::take_place(Half& half) {
   return true;
 }
 
+// How a message that is longer than a slot travels, as far as its sender knows; Way::slot: in pieces.
+Way Link::way_to(int32_t rank, const char* data, uint64_t bytes) const {
+  if (member(rank).process == member(rank_).process) return Way::pointer;
+  if (family_->offset_of(data, bytes) != 0) return Way::offset;
+  return peer(rank).reads_us == Peer::Reading::no || bytes < tuning_.single_copy_from ? Way::slot : Way::remote;
+}
+
 // Whether the data is on offer, or will be once there is room.
 bool Link::offer(Transfer& transfer) {
   Half& half = transfer.out;
   Peer& other = peer(half.peer);
   const char* data = transfer.call.send;
-  Route route{Way::remote, kNoOffer, half.bytes, reinterpret_cast<uintptr_t>(data)};
-  if (member(half.peer).process == member(rank_).process) {
-    route.way = Way::pointer;
-  } else if (const uint64_t offset = family_->offset_of(data, half.bytes)) {
-    route.way = Way::offset;
-    route.place = offset;
-  } else if (other.reads_us == Peer::Reading::no || half.bytes < tuning_.single_copy_from) {
-    return false;
-  }
+  Route route{way_to(half.peer, data, half.bytes), kNoOffer, half.bytes, reinterpret_cast<uintptr_t>(data)};
+  if (route.way == Way::slot) return false;
+  if (route.way == Way::offset) route.place = family_->offset_of(data, half.bytes);
   if (!has_room(half.peer, kChannelLines) || !take_place(half)) return true;
   route.offer = half.offer;
   half.stage = Half::Stage::offered;

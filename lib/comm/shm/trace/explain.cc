@@ -70,12 +70,40 @@ Link::Expectation Link::expect(const Call& call, const Plan& plan) {
   return {Protocol::single_copy, "not memory of gsel_mem_alloc, and large enough to be read across processes"};
 }
 
+// Of the longer one, where a call sends and receives.
 Link::Expectation Link::expect_message(const Call& call) {
-  const uint64_t bytes = std::max(call.count, call.recv_count) * call.element;
+  const bool both = call.kind == GSEL_COLLECTIVE_SENDRECV;
+  const bool sends = both ? call.count >= call.recv_count : !receives_message(call.kind);
+  const uint64_t bytes = (both ? std::max(call.count, call.recv_count) : call.count) * call.element;
   if (bytes <= kLineBytes) return {Protocol::line, "the message fits a line"};
   if (bytes <= arena_->layout().slot_bytes) return {Protocol::slots, "the message fits a slot"};
-  if (one_process_ || reads_all()) return {Protocol::single_copy, "the receiver reads a message larger than a slot"};
-  return {Protocol::staged, "larger than a slot, and ranks may not read each other's memory"};
+  switch (expected_way(call, sends, bytes)) {
+    case Way::pointer:
+      return {Protocol::direct, "larger than a slot, and the ranks are threads of one process"};
+    case Way::offset:
+      return {Protocol::direct, "larger than a slot, and in memory of gsel_mem_alloc"};
+    case Way::remote:
+      return {Protocol::single_copy, "not memory of gsel_mem_alloc, and large enough to be read across processes"};
+    default:
+      return {Protocol::staged, bytes < tuning_.single_copy_from
+                                    ? "larger than a slot, and pieces suit this size"
+                                    : "larger than a slot, and the receiver may not read the sender's memory"};
+  }
+}
+
+// The sender's memory is taken to be of the kind of the receiver's, and ranks to read each other or not.
+Way Link::expected_way(const Call& call, bool sends, uint64_t bytes) {
+  const int32_t rank = sends || call.kind != GSEL_COLLECTIVE_SENDRECV ? call.root : call.source;
+  const char* data = sends ? call.send : call.recv;
+  if (rank >= 0) {
+    const Way way = way_to(rank, data, bytes);
+    const bool is_known = sends && peer(rank).reads_us != Peer::Reading::open;
+    const bool reads = is_known || reads_memory_of(rank);
+    return way == Way::remote && !reads ? Way::slot : way;
+  }
+  if (one_process_) return Way::pointer;
+  if (family_->offset_of(data, bytes) != 0) return Way::offset;
+  return bytes >= tuning_.single_copy_from && reads_all() ? Way::remote : Way::slot;
 }
 
 // Of what is staged.
