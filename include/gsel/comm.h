@@ -117,7 +117,8 @@ GSEL_API gsel_str gsel_comm_name(const gsel_comm *comm);
  *               place" is stated, otherwise must not overlap; may be NULL when the count is 0
  *   count       elements; 0 is allowed and still synchronises
  *   counts      [world_size] elements of each rank, the same on every rank
- *   offsets     [world_size] where each rank's part begins in the caller's buffer, elements; NULL: packed in rank order
+ *   offsets     [world_size] where each rank's part begins in the caller's buffer, elements; NULL: packed in rank order.
+ *               Parts of send may lie between parts of recv, as rows of one matrix do
  *   dtype, op   any; BAND, BOR and BXOR take integers only. gsel/types.h says what each op computes
  * Memory of gsel_mem_alloc is read and written by the other ranks in place; other memory is copied on the way.
  * Errors, with the state of the communicator afterwards:

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <vector>
 
 #include "base/dtype.h"
 #include "base/error.h"
@@ -33,12 +34,51 @@ void check_not_null(const Span& span, const gsel_collective& call) {
          span.bytes);
 }
 
-void check_overlap(const Buffers& buffers, const gsel_collective& call) {
+bool takes_send_counts(gsel_collective_kind kind) {
+  return kind == GSEL_COLLECTIVE_SCATTERV || kind == GSEL_COLLECTIVE_ALLTOALLV;
+}
+
+bool takes_recv_counts(gsel_collective_kind kind) {
+  return takes_counts(kind) && kind != GSEL_COLLECTIVE_SCATTERV;
+}
+
+// Of a v call, where one buffer has parts: whether any part of send overlaps one of recv. Those of one buffer may stand
+// between those of the other.
+bool parts_overlap(const Buffers& buffers, const gsel_collective& call, int32_t n) {
+  struct Part {
+    uintptr_t begin, end;
+    bool is_sent;
+  };
+  const uint64_t element = dtype_bytes(call.dtype);
+  std::vector<Part> parts;
+  const auto add = [&](const Span& span, const uint64_t* counts, const uint64_t* offsets, bool is_sent) {
+    const auto base = reinterpret_cast<uintptr_t>(span.data);
+    if (!counts) return parts.push_back({base, base + span.bytes, is_sent});
+    uint64_t next = 0;
+    for (int32_t q = 0; q < n; next += counts[q++]) {
+      const uintptr_t begin = base + (offsets ? offsets[q] : next) * element;
+      if (counts[q] > 0) parts.push_back({begin, begin + counts[q] * element, is_sent});
+    }
+  };
+  const bool scatters = call.kind == GSEL_COLLECTIVE_REDUCE_SCATTERV;
+  add(buffers.send, scatters ? call.recv_counts : call.send_counts, call.send_offsets, true);
+  add(buffers.recv, scatters ? nullptr : call.recv_counts, call.recv_offsets, false);
+  std::ranges::sort(parts, {}, &Part::begin);
+  uintptr_t end[2] = {0, 0};  // of the parts of recv and of send so far
+  for (const Part& part : parts) {
+    if (part.begin < end[!part.is_sent]) return true;
+    end[part.is_sent] = std::max(end[part.is_sent], part.end);
+  }
+  return false;
+}
+
+void check_overlap(const Buffers& buffers, const gsel_collective& call, int32_t world_size) {
   const auto& [send, recv, in_place] = buffers;
   const auto from = reinterpret_cast<uintptr_t>(send.data), to = reinterpret_cast<uintptr_t>(recv.data);
   if (send.bytes == 0 || recv.bytes == 0 || (in_place != kNowhere && from == to + static_cast<uint64_t>(in_place)))
     return;
   if (from >= to + recv.bytes || to >= from + send.bytes) return;
+  if (takes_counts(call.kind) && !parts_overlap(buffers, call, world_size)) return;
   if (in_place == kNowhere)
     fail(GSEL_ERR_ARG, "{}: send [{} bytes] and recv [{} bytes] overlap; it does not work in place",
          collective_name(call.kind), send.bytes, recv.bytes);
@@ -89,14 +129,6 @@ uint64_t start_of(const uint64_t* counts, const uint64_t* offsets, int32_t rank)
   uint64_t sum = 0;
   for (int32_t q = 0; q < rank; ++q) sum += counts[q];
   return sum;
-}
-
-bool takes_send_counts(gsel_collective_kind kind) {
-  return kind == GSEL_COLLECTIVE_SCATTERV || kind == GSEL_COLLECTIVE_ALLTOALLV;
-}
-
-bool takes_recv_counts(gsel_collective_kind kind) {
-  return takes_counts(kind) && kind != GSEL_COLLECTIVE_SCATTERV;
 }
 
 void clear_unused_of_message(gsel_collective& call) {
@@ -315,7 +347,7 @@ void check_call(gsel_collective& call, int32_t rank, int32_t world_size) {
   buffers.recv.data = call.recv;
   check_not_null(buffers.send, call);
   check_not_null(buffers.recv, call);
-  check_overlap(buffers, call);
+  check_overlap(buffers, call, world_size);
 }
 
 }  // namespace gsel

@@ -69,13 +69,14 @@ void Link::compare_announced(uint64_t n, uint64_t print) const {
     if (q == rank_ || other.announced.load(std::memory_order_seq_cst) < n) continue;
     const DeviceCall& posted = other.device_call[n % kDeviceCalls];
     if (posted.fingerprint.load(std::memory_order_relaxed) == print) continue;
-    const auto text = [&](int32_t r) {
-      return text_of(r, arena_->rank(r).device_call[n % kDeviceCalls].number.load(std::memory_order_relaxed));
+    const auto number = [&](int32_t r) {
+      return arena_->rank(r).device_call[n % kDeviceCalls].number.load(std::memory_order_relaxed);
     };
     const auto [low, high] = std::minmax(q, rank_);
     break_link(GSEL_ERR_MISMATCH, q,
-               fmt::format("rank {} called {}, rank {} called {}{}; make the calls alike on every rank", low, text(low),
-                           high, text(high), text(low) == text(high) ? " with other counts or another operation" : ""));
+               fmt::format("rank {} called {}, rank {} called {}{}; make the calls alike on every rank", low,
+                           text_of(low, number(low)), high, text_of(high, number(high)),
+                           difference(low, number(low), high, number(high))));
   }
 }
 

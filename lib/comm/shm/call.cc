@@ -79,11 +79,13 @@ void complete(const gsel_collective& given, int32_t world_size, int64_t timeout_
       call.count = sum_of(counts, n);
       call.payload_bytes = call.count * call.element;
       call.detail = hash_of(counts, n);
-      if (call.kind == GSEL_COLLECTIVE_SCATTERV || !call.send_offsets) break;
+      if (call.kind == GSEL_COLLECTIVE_SCATTERV) break;
+      call.detail &= ~offsets_in_detail(UINT64_MAX);
+      if (!call.send_offsets) break;
       if (packed(counts, call.send_offsets, n))
         call.send_offsets = nullptr;
       else
-        call.detail ^= mix(hash_of(call.send_offsets, n) + 1);
+        call.detail ^= offsets_in_detail(mix(hash_of(call.send_offsets, n) + 1));
       break;
     }
     case GSEL_COLLECTIVE_ALLTOALLV:

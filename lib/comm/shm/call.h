@@ -44,6 +44,11 @@ struct Call {
 // name may be left as it is. timeout_ns: where the call gives none.
 void complete(const gsel_collective& given, int32_t world_size, int64_t timeout_ns, Call& call);
 
+// The half of a reduce_scatterv's detail that says where the parts stand; the other half says how long they are.
+constexpr uint64_t offsets_in_detail(uint64_t detail) {
+  return detail & UINT32_MAX;
+}
+
 // Kind, type, operation and roots in one word, as recorded; see unpack in arena.h.
 constexpr uint64_t kGrouped = uint64_t{1} << 39;
 uint64_t pack(const Call& call);

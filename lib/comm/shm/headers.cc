@@ -69,13 +69,11 @@ void Link::fail_mismatch(uint64_t parity) {
   int32_t odd = 0;
   while (print(odd) == print(usual)) ++odd;
   const auto [low, high] = std::minmax(odd, usual);
-  const auto text = [&](int32_t q) {
-    return text_of(q, arena_->rank(q).posted[parity].load(std::memory_order_relaxed));
-  };
-  throw Error(
-      GSEL_ERR_MISMATCH,
-      fmt::format("rank {} called {}, rank {} called {}{}; make the calls alike on every rank{}", low, text(low), high,
-                  text(high), text(low) == text(high) ? " with other counts or another operation" : "", which()))
+  const auto number = [&](int32_t q) { return arena_->rank(q).posted[parity].load(std::memory_order_relaxed); };
+  throw Error(GSEL_ERR_MISMATCH,
+              fmt::format("rank {} called {}, rank {} called {}{}; make the calls alike on every rank{}", low,
+                          text_of(low, number(low)), high, text_of(high, number(high)),
+                          difference(low, number(low), high, number(high)), which()))
       .about_rank(odd);
 }
 

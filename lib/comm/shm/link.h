@@ -163,6 +163,7 @@ class Link {
   void leave(uint64_t number, bool failed = false);
   std::string text_of(int32_t rank, uint64_t number) const;
   std::string text_of(const Call& call) const;
+  const char* difference(int32_t rank, uint64_t number, int32_t other, uint64_t other_number) const;
   Operation posted_operation(int32_t rank, uint64_t number) const;
   // Marks the call as failed, writes the recording to a file where that is wanted.
   void note_failure(const Error& error) noexcept;

@@ -70,6 +70,17 @@ std::string Link::text_of(int32_t rank, uint64_t number) const {
   return text_of(call);
 }
 
+// Behind two calls that ranks do not make alike, where their texts are the same: what the texts do not show.
+const char* Link::difference(int32_t rank, uint64_t number, int32_t other, uint64_t other_number) const {
+  if (text_of(rank, number) != text_of(other, other_number)) return "";
+  const CallEntry &one = arena_->call(rank, number), &two = arena_->call(other, other_number);
+  const uint64_t differ = one.detail.load(std::memory_order_relaxed) ^ two.detail.load(std::memory_order_relaxed);
+  if (unpack(one.packed.load(std::memory_order_relaxed)).kind != GSEL_COLLECTIVE_REDUCE_SCATTERV || differ == 0)
+    return " with other counts or another operation";
+  if (differ == offsets_in_detail(differ)) return " with other offsets";
+  return offsets_in_detail(differ) == 0 ? " with other counts" : " with other counts and offsets";
+}
+
 // A caller's operation as far as others see it: its name, while the call's line stands.
 Operation Link::posted_operation(int32_t rank, uint64_t number) const {
   const RankBlock& block = arena_->rank(rank);
