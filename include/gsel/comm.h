@@ -14,6 +14,12 @@
  *   Failures   A dead, stopped, late or disagreeing rank is an error that names the rank; nothing hangs past the
  *              timeout. The death of a member is noticed whatever the others wait for. If a process has more than one
  *              communicator, the error ends with the name of the one that failed.
+ *   Ranks      Errors name the ranks of the communicator that was called, in the text and by gsel_error_rank. If a rank
+ *              has another number in the communicator that was joined by gsel_comm_init, the text tells both: "rank 1
+ *              (rank 3 of world)". The late rank is the one at the end of the chain of waits, through all communicators
+ *              made from one that was joined. If it is not a member of the communicator that was called, the text names
+ *              it ("rank 3 of world"), and gsel_error_rank is the member that waits for it. Communicators that a
+ *              trainer makes for itself show the ranks of the communicator that it was given.
  *   Clean end  Nothing has a name in a file system, so nothing is left behind, however a rank ends.
  * Threads: one call at a time per communicator. To make or to start a request is such a call. To run, test, wait for or
  * cancel a request is none: other threads may do so while a call is made, each with requests of its own.

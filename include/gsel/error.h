@@ -73,7 +73,8 @@ GSEL_API gsel_status gsel_error_code(const gsel_error *error);
 GSEL_API gsel_str gsel_error_message(const gsel_error *error);
 /* The error beneath this one, or NULL; borrowed, never freed by itself. */
 GSEL_API const gsel_error *gsel_error_cause(const gsel_error *error);
-/* The rank the error is about (the one that died, is late or disagrees), or -1. */
+/* The rank the error is about (the one that died, is late or disagrees), or -1: its number in the communicator that was
+ * called or that the trainer was given, see gsel/comm.h. */
 GSEL_API int32_t gsel_error_rank(const gsel_error *error);
 /* The place in the input: file (may be empty), line and column (from 1; 0: unknown), and the key or token. */
 GSEL_API gsel_str gsel_error_file(const gsel_error *error);

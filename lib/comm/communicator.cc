@@ -106,11 +106,11 @@ void Communicator::run_checked(const gsel_collective& call, gsel_stream* stream)
 }
 
 // Without an allocation, which may be what has failed.
-void Communicator::abort(std::string_view reason) noexcept {
+void Communicator::abort(std::string_view reason, int32_t about) noexcept {
   char text[kMostReasonBytes + 1] = "";
   std::ranges::transform(reason.substr(0, sizeof text - 1), text,
                          [](char c) { return static_cast<unsigned char>(c) < ' ' ? ' ' : c; });  // one line
-  transport_->table().link_abort(link_, text);
+  shm::link_of(link_).abort(text, about);
 }
 
 std::optional<OtherJointCall> Communicator::begin_joint_call(int32_t kind, uint64_t argument) noexcept {
@@ -188,6 +188,16 @@ std::optional<Communicator> Communicator::split(int32_t colour, int32_t key) {
   gsel_membership membership{};
   gsel_link* link = nullptr;
   run("gsel_comm_split", &gsel_transport_v1::link_split, colour, key, &membership, &link);
+  if (!link) return std::nullopt;
+  return Communicator(*this, link, membership);
+}
+
+std::optional<Communicator> Communicator::split_inside(int32_t colour, int32_t key, const char* label) {
+  gsel_membership membership{};
+  gsel_link* link = nullptr;
+  gsel_error* err = nullptr;
+  const gsel_status status = shm::split_inside(link_, colour, key, label, &membership, &link, &err);
+  throw_if_failed(status, err);
   if (!link) return std::nullopt;
   return Communicator(*this, link, membership);
 }

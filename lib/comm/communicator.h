@@ -65,7 +65,8 @@ class Communicator {
   std::unique_ptr<Pending> start(const gsel_collective& checked);
   // From now on, other threads may run requests while a call is made.
   void allow_overlap();
-  void abort(std::string_view reason) noexcept;
+  // about: the rank that the error is about; -1: this one.
+  void abort(std::string_view reason, int32_t about = -1) noexcept;
   // Notes what this rank's program begins with all ranks, such as a step of a trainer; kind: 1 to 255, of the caller's.
   // Nobody waits. The first rank that began another one as its n-th, if one is known. break_with: then every call on
   // every rank fails with the error.
@@ -83,6 +84,9 @@ class Communicator {
 
   // Communicators from this one; see gsel/comm.h. nullopt: none for this rank.
   std::optional<Communicator> split(int32_t colour, int32_t key);
+  // For the library's own use: its errors show the ranks of this communicator, or of the one that this one shows.
+  // label: what its name says.
+  std::optional<Communicator> split_inside(int32_t colour, int32_t key, const char* label);
   Communicator create_group(std::span<const int32_t> ranks);
   Communicator dup();
   Communicator shrink();

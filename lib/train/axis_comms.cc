@@ -24,11 +24,12 @@ void AxisComms::connect() {
     Own& own = ties_.emplace_back();
     tie_is_axis_.push_back(tie.size() == static_cast<size_t>(size(GSEL_AXIS_PIPELINE)));
     if (tie_is_axis_.back()) continue;
-    if (auto made = axis(GSEL_AXIS_PIPELINE).split(std::ranges::count(tie, pipeline_rank) ? 0 : -1, pipeline_rank))
-      own.emplace(std::move(*made));
+    const int32_t colour = std::ranges::count(tie, pipeline_rank) ? 0 : -1;
+    if (auto made = axis(GSEL_AXIS_PIPELINE).split_inside(colour, pipeline_rank, "tie")) own.emplace(std::move(*made));
   }
-  if (size(GSEL_AXIS_PIPELINE) > 1) losses_.emplace(*axis(GSEL_AXIS_PIPELINE).split(0, pipeline_rank));
-  if (losses_ && has_optimistic_steps(program_)) validation_.emplace(*axis(GSEL_AXIS_PIPELINE).split(0, pipeline_rank));
+  if (size(GSEL_AXIS_PIPELINE) > 1) losses_.emplace(*axis(GSEL_AXIS_PIPELINE).split_inside(0, pipeline_rank, "loss"));
+  if (losses_ && has_optimistic_steps(program_))
+    validation_.emplace(*axis(GSEL_AXIS_PIPELINE).split_inside(0, pipeline_rank, "validation"));
   connected_ = true;
 }
 
@@ -36,7 +37,8 @@ void AxisComms::connect() {
 void AxisComms::split_axis(gsel_axis axis) {
   if (size(axis) == 1 || size(axis) == world_.world_size()) return;
   const std::vector<int32_t> group = program_.mesh.group(program_.rank, axis);
-  axes_[axis].emplace(*world_.split(group.front(), program_.mesh.coordinate(program_.rank, axis)));
+  axes_[axis].emplace(
+      *world_.split_inside(group.front(), program_.mesh.coordinate(program_.rank, axis), axis_name(axis)));
 }
 
 Communicator& AxisComms::axis(gsel_axis axis) {
@@ -63,14 +65,14 @@ Communicator& AxisComms::validation() {
 }
 
 // The world first: who hears of it in a group finds the reason there.
-void AxisComms::abort(std::string_view reason) noexcept {
-  world_.abort(reason);
+void AxisComms::abort(std::string_view reason, int32_t about) noexcept {
+  world_.abort(reason, about);
   for (Own& own : axes_)
-    if (own) own->abort(reason);
+    if (own) own->abort(reason, about);
   for (Own& own : ties_)
-    if (own) own->abort(reason);
+    if (own) own->abort(reason, about);
   for (Own* own : {&losses_, &validation_})
-    if (*own) (*own)->abort(reason);
+    if (*own) (*own)->abort(reason, about);
 }
 
 std::optional<Error> AxisComms::what_ended_all() noexcept {

@@ -28,8 +28,9 @@ class AxisComms {
   // The same ranks, for numbers that are optimistic; of programs that have some.
   Communicator& validation();
 
-  // All of them, so that a rank that waits on any hears of a failure.
-  void abort(std::string_view reason) noexcept;
+  // All of them, so that a rank that waits on any hears of a failure. about: the rank of the world that the failure is
+  // about; -1: this one.
+  void abort(std::string_view reason, int32_t about = -1) noexcept;
   // What ended the world, for whoever heard of it from a neighbour; nothing where only the group is broken.
   std::optional<Error> what_ended_all() noexcept;
 

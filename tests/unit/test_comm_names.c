@@ -1,5 +1,8 @@
 /* unit/test_comm_names.c: a communicator has a name that every rank knows; errors and recordings tell it where a
- * process has several. */
+ * process has several. Errors of a communicator show its own ranks, and beside them the ranks of the communicator that
+ * was joined; they name the rank that holds all up, wherever it is waited for. */
+#include <poll.h>
+
 #include "support/ranks.h"
 
 static gsel_status join_as(const rank_run* run, gsel_unique_id id, const char* name, gsel_comm** out,
@@ -85,6 +88,165 @@ static void test_errors_and_recordings_tell_which_of_several(void** state) {
   as_processes(2, tells, NULL);
 }
 
+/* Ranks 2 and 3 of world, turned round: 3 is rank 0, 2 is rank 1. Ranks 0 and 1 as well, where rank 0 is rank 1. */
+static void shows_ranks(rank_run* run) {
+  gsel_error* err;
+  gsel_comm *comm, *turned, *copy;
+  char part[160];
+  float x[2] = {0};
+  rank_ok(run, rank_join(run, &comm, &err), err);
+  int32_t pids[4], mine = getpid();
+  rank_ok(run, gsel_allgather(comm, &mine, pids, 1, GSEL_I32, &err), err);
+  rank_ok(run, gsel_comm_split(comm, run->rank / 2, -run->rank, &turned, &err), err);
+  const int32_t lower = run->rank / 2 * 2, own = gsel_comm_rank(turned);
+  rank_check(run, own == 1 - run->rank % 2);
+  const char* world = gsel_comm_name(comm).data;
+  snprintf(part, sizeof part,
+           "rank 0 (rank %d of %s) called allreduce(count 1, f32, sum), rank 1 (rank %d of %s) called", (int)lower + 1,
+           world, (int)lower, world);
+  if (lower == 2)
+    rank_fails(run, gsel_allreduce(turned, x, x, 1 + (size_t)own, GSEL_F32, GSEL_SUM, &err), err, GSEL_ERR_MISMATCH,
+               part, 1);
+  rank_ok(run, gsel_comm_dup(comm, &copy, &err), err); /* the ranks are the same: one number each */
+  rank_fails(run, gsel_allreduce(copy, x, x, 1 + (run->rank == 2), GSEL_F32, GSEL_SUM, &err), err, GSEL_ERR_MISMATCH,
+             "rank 0 called allreduce(count 1, f32, sum), rank 2 called allreduce(count 2, f32, sum);", 2);
+  if (own == 0) {
+    snprintf(part, sizeof part,
+             "rank 1 (pid %d, rank %d of world) left while rank 0 (rank %d of world) waited for it in ",
+             (int)pids[lower], (int)lower, (int)lower + 1);
+    rank_fails(run, gsel_recv(turned, x, 1, GSEL_F32, 1, &err), err, GSEL_ERR_PEER, part, 1);
+  }
+  gsel_comm_free(turned);
+  gsel_comm_free(copy);
+  gsel_comm_free(comm);
+}
+
+static void test_a_split_shows_its_own_ranks_and_those_of_the_world(void** state) {
+  (void)state;
+  as_processes(4, shows_ranks, NULL);
+  as_threads(4, shows_ranks, NULL);
+}
+
+/* ---- who holds all up ------------------------------------------------------------------------------------- */
+
+struct grid {
+  double timeout_s[4]; /* by rank */
+  int by_message;      /* rank 0 waits for 2 in a receive */
+  volatile int32_t told;
+};
+
+/* A grid of rows {0, 1} and {2, 3} and columns {0, 2} and {1, 3}. Rank 3 sleeps until the others have their errors.
+ * Rank 2 waits for it in their row, 0 for 2 in the column, 1 for 0 in the row. */
+static void waits_in_a_chain(rank_run* run) {
+  struct grid* grid = run->user;
+  gsel_error* err;
+  gsel_comm *comm, *row, *column, *in;
+  char part[256];
+  float x;
+  rank_ok(run, rank_join(run, &comm, &err), err);
+  int32_t pids[4], mine = getpid();
+  rank_ok(run, gsel_allgather(comm, &mine, pids, 1, GSEL_I32, &err), err);
+  rank_ok(run, gsel_comm_split(comm, run->rank / 2, 0, &row, &err), err);
+  rank_ok(run, gsel_comm_split(comm, run->rank % 2, 0, &column, &err), err);
+  if (run->rank == 3) {
+    for (int turn = 0; grid->told < 3 && turn < 60000; ++turn) poll(NULL, 0, 1);
+  } else {
+    in = run->rank == 0 ? column : row;
+    rank_ok(run, gsel_comm_set_timeout(in, grid->timeout_s[run->rank], &err), err);
+    const gsel_status status =
+        run->rank == 0 && grid->by_message ? gsel_recv(in, &x, 1, GSEL_F32, 1, &err) : gsel_barrier(in, &err);
+    __atomic_add_fetch(&grid->told, 1, __ATOMIC_SEQ_CST);
+    /* Rank 2 has rank 3 in its row; in the others' communicators it has no number of its own. */
+    const char* world = gsel_comm_name(comm).data;
+    if (run->rank == 2)
+      snprintf(part, sizeof part, "rank 1 (pid %d, rank 3 of %s) is late: rank 0 (rank 2 of %s) waited", (int)pids[3],
+               world, world);
+    else
+      snprintf(part, sizeof part, "rank 3 of %s (pid %d) is late: rank %d waited", world, (int)pids[3],
+               gsel_comm_rank(in));
+    rank_fails(run, status, err, GSEL_ERR_TIMEOUT, part, run->rank == 1 ? 0 : 1);
+    for (int turn = 0; grid->told < 3 && turn < 60000; ++turn) poll(NULL, 0, 1);
+  }
+  gsel_comm_free(row);
+  gsel_comm_free(column);
+  gsel_comm_free(comm);
+}
+
+static void run_grid(double of_0, double of_1, double of_2, int by_message) {
+  struct grid* grid = shared_memory(sizeof *grid);
+  *grid = (struct grid){{of_0, of_1, of_2, 0}, by_message, 0};
+  as_processes(4, waits_in_a_chain, grid);
+  grid->told = 0;
+  as_threads(4, waits_in_a_chain, grid);
+  munmap(grid, sizeof *grid);
+}
+
+static void test_the_rank_that_holds_all_up_is_named_across_communicators(void** state) {
+  (void)state;
+  run_grid(0.3, 0.6, 0.9, 0); /* each while those behind it wait */
+  run_grid(0.9, 0.6, 0.3, 0); /* each when those behind it have given up */
+  run_grid(0.3, 0.9, 0.6, 1);
+}
+
+/* Rank 0 waits for 1 in one communicator, and 1 for 0 in another. */
+static void waits_in_a_circle(rank_run* run) {
+  volatile int32_t* told = run->user;
+  gsel_error* err;
+  gsel_comm *comm, *copy;
+  rank_ok(run, rank_join(run, &comm, &err), err);
+  rank_ok(run, gsel_comm_dup(comm, &copy, &err), err);
+  gsel_comm* in = run->rank == 0 ? comm : copy;
+  rank_ok(run, gsel_comm_set_timeout(in, run->rank == 0 ? 0.3 : 0.6, &err), err);
+  const gsel_status status = gsel_barrier(in, &err);
+  __atomic_add_fetch(told, 1, __ATOMIC_SEQ_CST);
+  rank_fails(run, status, err, GSEL_ERR_TIMEOUT, "is late", 1 - run->rank);
+  for (int turn = 0; *told < 2 && turn < 60000; ++turn) poll(NULL, 0, 1);
+  gsel_comm_free(copy);
+  gsel_comm_free(comm);
+}
+
+static void test_ranks_that_wait_for_each_other_name_each_other(void** state) {
+  (void)state;
+  volatile int32_t* told = shared_memory(sizeof *told);
+  as_processes(2, waits_in_a_circle, (void*)told);
+  munmap((void*)told, sizeof *told);
+}
+
+/* A request that nobody waits for is not what its rank is late for. */
+static void has_a_request_under_way(rank_run* run) {
+  volatile int32_t* told = run->user;
+  gsel_error* err;
+  gsel_comm *comm, *copy;
+  gsel_request* request = NULL;
+  gsel_collective call = GSEL_COLLECTIVE_INIT;
+  rank_ok(run, rank_join(run, &comm, &err), err);
+  rank_ok(run, gsel_comm_dup(comm, &copy, &err), err);
+  call.kind = GSEL_COLLECTIVE_BARRIER;
+  call.dtype = GSEL_U8;
+  if (run->rank == 1) { /* waits for 2 on a thread of the library, while rank 0 waits for it */
+    rank_ok(run, gsel_comm_start(copy, &call, &request, &err), err);
+    for (int turn = 0; *told < 1 && turn < 60000; ++turn) poll(NULL, 0, 1);
+    gsel_comm_abort(copy, gsel_str_from("done"));
+    gsel_request_free(request);
+  } else if (run->rank == 0) {
+    float x;
+    rank_ok(run, gsel_comm_set_timeout(comm, 0.4, &err), err);
+    const gsel_status status = gsel_recv(comm, &x, 1, GSEL_F32, 1, &err);
+    __atomic_add_fetch(told, 1, __ATOMIC_SEQ_CST);
+    rank_fails(run, status, err, GSEL_ERR_TIMEOUT, "is late", 1);
+  }
+  for (int turn = 0; *told < 1 && turn < 60000; ++turn) poll(NULL, 0, 1);
+  gsel_comm_free(copy);
+  gsel_comm_free(comm);
+}
+
+static void test_a_request_that_nobody_waits_for_excuses_nobody(void** state) {
+  (void)state;
+  volatile int32_t* told = shared_memory(sizeof *told);
+  as_processes(3, has_a_request_under_way, (void*)told);
+  munmap((void*)told, sizeof *told);
+}
+
 static void test_a_name_that_would_not_print_is_refused(void** state) {
   (void)state;
   gsel_error* err;
@@ -107,6 +269,10 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_errors_and_recordings_tell_which_of_several),
       cmocka_unit_test(test_a_name_is_that_of_rank_0_and_made_longer_by_every_split),
+      cmocka_unit_test(test_a_split_shows_its_own_ranks_and_those_of_the_world),
+      cmocka_unit_test(test_the_rank_that_holds_all_up_is_named_across_communicators),
+      cmocka_unit_test(test_ranks_that_wait_for_each_other_name_each_other),
+      cmocka_unit_test(test_a_request_that_nobody_waits_for_excuses_nobody),
       cmocka_unit_test(test_a_name_that_would_not_print_is_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

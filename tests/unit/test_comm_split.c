@@ -333,10 +333,10 @@ static void members_only(rank_run* run) {
     const int32_t own[] = {3, 1, 0}; /* one of them says so */
     if (run->rank == 3)
       rank_fails(run, gsel_comm_create_group(comm, ranks, 2, &few, &err), err, GSEL_ERR_MISMATCH,
-                 "ranks 3 and 1 give other lists", 1);
+                 "rank 3 and rank 1 give other lists", 1);
     else
       rank_fails(run, gsel_comm_create_group(comm, own, 3, &few, &err), err, GSEL_ERR_MISMATCH,
-                 "ranks 3 and 1 give other lists", 1);
+                 "rank 3 and rank 1 give other lists", 1);
     rank_check(run, few == NULL);
   }
   rank_ok(run, gsel_comm_create_group(comm, &run->rank, 1, &few, &err), err);

@@ -108,30 +108,31 @@ void DeviceLink::choose(const gsel_join& join) {
 // Why the ranks cannot use a transport together, the same on every rank; nullopt: they can.
 std::optional<Error> DeviceLink::why_not(std::span<const Choice> all, const Choice& wanted) const {
   const bool through_host = std::strcmp(wanted.transport, kHost) == 0;
+  const auto named = [&](size_t q) { return control_.named(static_cast<int32_t>(q)); };
   for (size_t q = 0; q < all.size(); ++q) {
     if (all[q].named && std::strcmp(all[q].transport, wanted.transport) != 0)
       return Error(GSEL_ERR_MISMATCH,
-                   fmt::format("rank {} asks for the transport \"{}\", another rank for \"{}\"; name "
-                               "one on all ranks, or \"auto\"",
-                               q, all[q].transport, wanted.transport))
-          .about_rank(static_cast<int32_t>(q));
+                   fmt::format("{} asks for the transport \"{}\", another rank for \"{}\"; name one on all ranks, or "
+                               "\"auto\"",
+                               named(q), all[q].transport, wanted.transport))
+          .about_rank(control_.shown(static_cast<int32_t>(q)));
     if (through_host) continue;
     if (std::strcmp(all[q].transport, wanted.transport) != 0)
-      return Error(GSEL_ERR_UNSUPPORTED, fmt::format("rank {} cannot use {}: {}", q, wanted.transport,
+      return Error(GSEL_ERR_UNSUPPORTED, fmt::format("{} cannot use {}: {}", named(q), wanted.transport,
                                                      all[q].why[0] ? all[q].why : "it has another transport"))
-          .about_rank(static_cast<int32_t>(q));
+          .about_rank(control_.shown(static_cast<int32_t>(q)));
     if (all[q].version != all[0].version)
-      return Error(GSEL_ERR_VERSION, fmt::format("rank {} has {} {}, rank 0 has {}; one version on all ranks would do",
-                                                 q, wanted.transport, all[q].version, all[0].version))
-          .about_rank(static_cast<int32_t>(q));
+      return Error(GSEL_ERR_VERSION, fmt::format("{} has {} {}, {} has {}; one version on all ranks would do", named(q),
+                                                 wanted.transport, all[q].version, named(0), all[0].version))
+          .about_rank(control_.shown(static_cast<int32_t>(q)));
     if ((accelerator_->can.flags & GSEL_TRANSPORT_OWN_DEVICE) == 0) continue;
     for (size_t before = 0; before < q; ++before)
       if (std::strcmp(all[before].uuid, all[q].uuid) == 0)
         return Error(GSEL_ERR_DUPLICATE,
-                     fmt::format("ranks {} and {} share the device {}, and {} needs one for each rank; give each rank "
-                                 "its own, or use the transport \"host\"",
-                                 before, q, all[q].uuid, wanted.transport))
-            .about_rank(static_cast<int32_t>(q));
+                     fmt::format("{} and {} share the device {}, and {} needs one for each rank; give each rank its "
+                                 "own, or use the transport \"host\"",
+                                 named(before), named(q), all[q].uuid, wanted.transport))
+            .about_rank(control_.shown(static_cast<int32_t>(q)));
   }
   return {};
 }

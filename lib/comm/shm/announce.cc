@@ -74,8 +74,8 @@ void Link::compare_announced(uint64_t n, uint64_t print) const {
     };
     const auto [low, high] = std::minmax(q, rank_);
     break_link(GSEL_ERR_MISMATCH, q,
-               fmt::format("rank {} called {}, rank {} called {}{}; make the calls alike on every rank", low,
-                           text_of(low, number(low)), high, text_of(high, number(high)),
+               fmt::format("{} called {}, {} called {}{}; make the calls alike on every rank", named(low),
+                           text_of(low, number(low)), named(high), text_of(high, number(high)),
                            difference(low, number(low), high, number(high))));
   }
 }
@@ -83,8 +83,8 @@ void Link::compare_announced(uint64_t n, uint64_t print) const {
 // " while rank 0 waited for it in gsel_allreduce(...) (call 3)", for collective n of this rank.
 std::string Link::late_text(int32_t rank, uint64_t n) const {
   const uint64_t number = mine().device_call[n % kDeviceCalls].number.load(std::memory_order_relaxed);
-  return fmt::format("rank {} waited for it in {} (call {}), rank {} {}", rank_, text_of(rank_, number), number, rank,
-                     activity_of(rank));
+  return fmt::format("{} waited for it in {} (call {}), rank {} {}", named(rank_), text_of(rank_, number), number,
+                     shown(rank), activity_of(rank));
 }
 
 void Link::look_after_announced() const {
@@ -96,11 +96,9 @@ void Link::look_after_announced() const {
     const uint64_t next = other.announced.load(std::memory_order_acquire) + 1;
     if (next > made) continue;
     if (left)
-      mark_broken(GSEL_ERR_PEER, q,
-                  fmt::format("rank {} (pid {}) left while {}", q, member(q).pid, late_text(q, next)));
+      mark_broken(GSEL_ERR_PEER, q, fmt::format("{} left while {}", who(q), late_text(q, next)));
     else if (os::now_ns() > announced_until_[next % kDeviceCalls].load(std::memory_order_relaxed))
-      mark_broken(GSEL_ERR_TIMEOUT, q,
-                  fmt::format("rank {} (pid {}) is late: {}", q, member(q).pid, late_text(q, next)));
+      mark_broken(GSEL_ERR_TIMEOUT, q, fmt::format("{} is late: {}", who(q), late_text(q, next)));
   }
 }
 

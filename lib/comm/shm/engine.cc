@@ -214,7 +214,9 @@ void Engine::run_thread() {
     if (!thread_drives()) return;
     driven_ = true;
     lock.unlock();
+    on_thread_ = true;
     const auto wakeup = drive(nullptr);
+    on_thread_ = false;
     lock.lock();
     release();
     if (!wakeup) continue;
@@ -329,11 +331,13 @@ void Engine::run_collective() {
     --queued_;
   }
   std::optional<Error> failure;
+  running_ = work;
   try {
     link_.execute(*call, work->calls.size() > 1);
   } catch (...) {
     failure = current_error();
   }
+  running_ = nullptr;
   {
     std::lock_guard lock(mutex_);
     --work->collectives;

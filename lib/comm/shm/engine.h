@@ -54,6 +54,11 @@ class Engine {
 
   // Whether anything is under way, a driver still at work, or may come at any time.
   bool busy() const { return busy_.load(std::memory_order_acquire); }
+  // For the driver: whether a thread of the caller is blocked until what it does has ended.
+  bool blocks_caller() const {
+    return !on_thread_ || waiting_.load(std::memory_order_relaxed) > 0 ||
+           (running_ && running_->awaited.load(std::memory_order_relaxed));
+  }
   bool under_way();
   // From now on other threads may come while a call is made.
   void allow_overlap();
@@ -130,6 +135,8 @@ class Engine {
 
   // The driver's.
   std::deque<Collective> collectives_;
+  const Work* running_ = nullptr;  // whose collective it is in
+  bool on_thread_ = false;         // the driver is the engine's thread
 };
 
 }  // namespace gsel::shm

@@ -71,10 +71,10 @@ void Link::fail_mismatch(uint64_t parity) {
   const auto [low, high] = std::minmax(odd, usual);
   const auto number = [&](int32_t q) { return arena_->rank(q).posted[parity].load(std::memory_order_relaxed); };
   throw Error(GSEL_ERR_MISMATCH,
-              fmt::format("rank {} called {}, rank {} called {}{}; make the calls alike on every rank{}", low,
-                          text_of(low, number(low)), high, text_of(high, number(high)),
+              fmt::format("{} called {}, {} called {}{}; make the calls alike on every rank{}", named(low),
+                          text_of(low, number(low)), named(high), text_of(high, number(high)),
                           difference(low, number(low), high, number(high)), which()))
-      .about_rank(odd);
+      .about_rank(shown(odd));
 }
 
 Protocol Link::choose(const Call& call, const Plan& plan) const {

@@ -20,6 +20,7 @@ constexpr int64_t kSpinSharedNs = 200;
 Link::Membership join_family(const gsel_join& join) {
   Faults faults = Faults::of_environment(join.rank, join.world_size);
   Joined joined = rendezvous(join);
+  joined.family->name = joined.arena->header().name;
   if (join.trace.len > 0) joined.family->trace_folder = std::filesystem::absolute(text(join.trace)).string();
   if ((join.flags & GSEL_COMM_NO_THREAD) == 0) joined.family->watch();
   return {std::move(joined.family),
@@ -41,6 +42,7 @@ Link::Link(Membership membership)
       family_(std::move(membership.family)),
       arena_(std::move(membership.arena)),
       name_(arena_->header().name),
+      numbering_(std::move(membership.numbering)),
       timeout_ns_(membership.timeout_ns),
       crowded_(arena_->header().cores < world_size_),
       spin_ns_(crowded_ ? kSpinSharedNs : kSpinOwnCoreNs),
@@ -64,6 +66,7 @@ Link::~Link() {
   if (engine_->under_way()) abort("destroyed with requests under way");
   engine_->stop();
   if (family_->watcher()) family_->watcher()->remove(*family_, *this);
+  retract_wait();
   leave(*arena_);
   leave_communicator(*arena_);
 }
@@ -128,7 +131,7 @@ void Link::run_callbacks_too(const Call& call) {
   } catch (const Error& e) {
     if (e.code() != GSEL_ERR_CALLBACK) throw;
     break_link(GSEL_ERR_CALLBACK, rank_,
-               fmt::format("rank {}: {} in {} (call {})", rank_, e.what(), text_of(call), number_));
+               fmt::format("{}: {} in {} (call {})", named(rank_), e.what(), text_of(call), number_));
   }
 }
 

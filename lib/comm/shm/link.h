@@ -3,6 +3,7 @@
 //   link.cc         from joining to leaving; a call from its start to its end
 //   headers.cc      the header line that every collective begins with, and the choice of protocol
 //   wait.cc         waiting, and what ends it
+//   chain.cc        who holds up the rank that is waited for
 //   small.cc        payloads that are sent with the header line
 //   direct.cc       large payloads in memory that every rank can access
 //   single_copy.cc  large payloads in private memory, read across processes
@@ -42,6 +43,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/forked.h"
@@ -49,8 +51,10 @@
 #include "comm/shm/fault.h"
 #include "comm/shm/join/rendezvous.h"
 #include "comm/shm/message/transfer.h"
+#include "comm/shm/numbering.h"
 #include "comm/shm/plan.h"
 #include "comm/shm/tuning/tuning.h"
+#include "comm/shm/wait/chain.h"
 #include "comm/shm/wait/patience.h"
 #include "comm/transport.h"
 #include "device/host/reduce/kernels.h"
@@ -74,6 +78,7 @@ class Link {
     int64_t timeout_ns = 0;
     bool threads_allowed = true;
     Faults faults = {};  // of the communicator that was joined; those made from it have none
+    std::shared_ptr<const Numbering> numbering = {};  // of the ranks in errors; nullptr: its own
   };
   explicit Link(const gsel_join& join);
   explicit Link(Membership membership);
@@ -89,7 +94,8 @@ class Link {
   void allow_overlap() { engine_->allow_overlap(); }
   void group(const gsel_collective* calls, uint64_t n);                   // as gsel_group_run
   std::unique_ptr<Work> start(const gsel_collective* calls, uint64_t n);  // the same asynchronously
-  void abort(const char* reason) noexcept;
+  // about: the rank in the error, as errors of this communicator show it; -1: this one.
+  void abort(const char* reason, int32_t about = -1) noexcept;
   gsel_comm_count counts(gsel_collective_kind kind) const;
   // record.cc: JSON of docs/trace.md; with the failure that is the reason to ask, if any.
   std::string trace(gsel_status code = GSEL_OK, const std::string& error = {}) const;
@@ -97,6 +103,8 @@ class Link {
   gsel_comm_explanation explain(const gsel_collective& call);
   // split.cc, reform.cc
   std::optional<Membership> split(int32_t colour, int32_t key);
+  // For the library's own use: its errors show the ranks of the caller's communicator. label: what its name says.
+  std::optional<Membership> split_inside(int32_t colour, int32_t key, std::string_view label);
   Membership create_group(const std::vector<int32_t>& members);
   Membership dup();
   Membership shrink();
@@ -107,6 +115,9 @@ class Link {
   void hear_of_death(int32_t family_rank) const noexcept;
   void set_timeout(double seconds);
   const char* name() const noexcept { return name_.c_str(); }
+  // A rank as errors show it, and where that is not its rank in the communicator that was joined, that too.
+  int32_t shown(int32_t rank) const { return arena_->rank(rank).shown_rank; }
+  std::string named(int32_t rank) const;  // "rank 0 (rank 2 of world)"
 
   // joint.cc: this rank begins its next joint call. The first rank that began another one under the same number, if
   // any.
@@ -161,10 +172,11 @@ class Link {
   // record.cc
   uint64_t enter(const Call& call);  // its number
   void leave(uint64_t number, bool failed = false);
-  std::string text_of(int32_t rank, uint64_t number) const;
-  std::string text_of(const Call& call) const;
+  static std::string text_of(const Arena& arena, int32_t rank, uint64_t number);
+  static std::string text_of(const Arena& arena, const Call& call);
+  std::string text_of(int32_t rank, uint64_t number) const { return text_of(*arena_, rank, number); }
+  std::string text_of(const Call& call) const { return text_of(*arena_, call); }
   const char* difference(int32_t rank, uint64_t number, int32_t other, uint64_t other_number) const;
-  Operation posted_operation(int32_t rank, uint64_t number) const;
   // Marks the call as failed, writes the recording to a file where that is wanted.
   void note_failure(const Error& error) noexcept;
 
@@ -181,8 +193,12 @@ class Link {
   void check_peer(int32_t rank, const std::atomic<uint64_t>& flag, uint64_t value, const Call& call, uint64_t number);
   void look_at_all() const;
   void check_deadline(int32_t rank, int64_t deadline_ns, const Call& call, uint64_t number);
-  int32_t laggard(int32_t rank) const;
   std::string activity_of(int32_t rank) const;
+  std::string who(int32_t rank) const;  // named, with its process: "rank 0 (pid 17, rank 2 of world)"
+  // Of a rank of the family, which need not be a member.
+  std::string name_in_family(int32_t family_rank, bool with_pid = false) const;
+  int32_t shown_of_family(int32_t family_rank) const;  // -1: errors have no number for it
+  int32_t family_of_shown(int32_t in_text) const;
   // Makes progress of this rank known; wakes who sleeps for it. One side always sees the other: either both pass a
   // barrier, or whoever goes to sleep makes everybody pass one. Orders as in tests/model; change both.
   void post(std::atomic<uint64_t>& flag, uint64_t value) {
@@ -203,7 +219,24 @@ class Link {
   [[noreturn]] void throw_withdrawn(int32_t source) const;  // an offer was, before it was read
   std::string which() const;  // " (communicator ...)" to end a text with, where this process has several
   void mark_broken(gsel_status code, int32_t about, const std::string& text) const noexcept;
+  void write_broken(gsel_status code, int32_t shown, int32_t family_rank, const std::string& text) const noexcept;
   [[noreturn]] void break_link(gsel_status code, int32_t about, const std::string& text) const;
+
+  // chain.cc
+  struct EndOfWait {
+    explicit EndOfWait(Link& waiting) : link(waiting) {}
+    ~EndOfWait() { link.end_wait(); }
+    EndOfWait(const EndOfWait&) = delete;
+    EndOfWait& operator=(const EndOfWait&) = delete;
+    Link& link;
+  };
+  RankBlock& joined_block(int32_t family_rank) const;
+  void publish_wait() noexcept;
+  void end_wait() noexcept;
+  void retract_wait() noexcept;
+  std::optional<ChainEnd> next_in_chain(const ChainEnd& at, int64_t since_ns) const;
+  ChainEnd end_of_chain(int32_t rank, int64_t since_ns) const;
+  [[noreturn]] void fail_late(int32_t rank, int64_t since_ns, const Call& call, uint64_t number);
 
   // explain.cc
   struct Expectation {
@@ -408,11 +441,13 @@ class Link {
   void require_own_process(const char* asked) const { gsel::require_own_process(fork_generation_, asked); }
   void exchange(Asked asked, const void* send, void* recv, uint64_t bytes);
   void pass_on(gsel_collective_kind kind, int32_t rank, uint64_t* words, uint64_t n);
-  std::optional<Membership> regroup(Asked asked, Choice own);
-  std::string name_of_next(Asked asked, int32_t colour);
-  uint64_t found(const std::vector<int32_t>& members, const std::string& name) const;
+  std::optional<Membership> regroup(Asked asked, Choice own, std::string_view label);
+  std::string name_of_next(Asked asked, std::string_view label, int32_t colour);
+  uint64_t found(const std::vector<int32_t>& members, const std::string& name, const Numbering* numbering) const;
   void keep_while_used(uint64_t offset, int32_t ranks) const;
-  Membership membership_in(const std::vector<int32_t>& members, uint64_t offset, const std::string& name) const;
+  Membership membership_in(const std::vector<int32_t>& members, uint64_t offset, const std::string& name,
+                           std::shared_ptr<const Numbering> numbering) const;
+  std::shared_ptr<const Numbering> own_numbering() const;
 
   // reform.cc
   using Word = std::atomic<uint32_t> RankBlock::*;
@@ -440,7 +475,9 @@ class Link {
   std::shared_ptr<Arena> arena_;
   mutable std::mutex arena_mutex_;  // for who looks at arena_ from another thread than the one that makes the calls
   const std::string name_;
-  int made_ = 0;  // communicators, by splits and dups
+  const std::shared_ptr<const Numbering> numbering_;
+  int32_t wait_slot_ = -1;  // of this rank's waits, see chain.h
+  int made_ = 0;            // communicators, by splits and dups
   bool shrunk_ = false;
   std::atomic<int64_t> timeout_ns_;
   bool crowded_;  // more ranks than cores

@@ -218,6 +218,17 @@ void wait_or_cancel(gsel_pending* handle) {
   if (!work.done.load(std::memory_order_acquire)) work.engine.wait_or_cancel(work);
 }
 
+gsel_status split_inside(gsel_link* link, int32_t colour, int32_t key, const char* label, gsel_membership* membership,
+                         gsel_link** out, gsel_error** err) {
+  return guard(err, [&] {
+    *out = nullptr;
+    if (auto made = link->impl.split_inside(colour, key, label)) {
+      *out = new gsel_link{Link(std::move(*made))};
+      *membership = membership_of((*out)->impl);
+    }
+  });
+}
+
 const gsel_transport_v1& transport_table() {
   static const gsel_transport_v1 table = make_table();
   return table;

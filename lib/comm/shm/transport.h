@@ -15,4 +15,8 @@ Link& link_of(gsel_link* link);
 bool cancel(gsel_pending* work);
 void wait_or_cancel(gsel_pending* work);
 
+// As the table's link_split, for the library's own use: errors show the ranks of the caller's communicator.
+gsel_status split_inside(gsel_link* link, int32_t colour, int32_t key, const char* label, gsel_membership* membership,
+                         gsel_link** out, gsel_error** err);
+
 }  // namespace gsel::shm

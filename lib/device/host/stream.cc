@@ -9,6 +9,35 @@
 #include "device/host/host.h"
 
 namespace gsel::host {
+namespace {
+
+thread_local const std::atomic<int>* the_waiters = nullptr;
+
+class Waiting {
+ public:
+  explicit Waiting(std::shared_ptr<std::atomic<int>> waiters) : waiters_(std::move(waiters)) {
+    if (waiters_) waiters_->fetch_add(1);
+  }
+  ~Waiting() {
+    if (waiters_) waiters_->fetch_sub(1);
+  }
+  Waiting(const Waiting&) = delete;
+  Waiting& operator=(const Waiting&) = delete;
+
+ private:
+  std::shared_ptr<std::atomic<int>> waiters_;
+};
+
+}  // namespace
+
+const std::atomic<int>* waiters_of_this_stream() {
+  return the_waiters;
+}
+
+void EventState::follow(std::shared_ptr<std::atomic<int>> waiters) {
+  std::lock_guard lock(mutex_);
+  waiters_ = std::move(waiters);
+}
 
 uint64_t EventState::start_record() {
   std::lock_guard lock(mutex_);
@@ -38,6 +67,7 @@ bool EventState::is_done() const {
 
 void EventState::wait(uint64_t record) const {
   std::unique_lock lock(mutex_);
+  const Waiting waiting(reached_ >= record ? nullptr : waiters_);
   changed_.wait(lock, [&] { return reached_ >= record; });
   if (failure_) throw Error(*failure_);
 }
@@ -180,17 +210,20 @@ void gsel_stream::enqueue(std::function<void()> work) {
 void gsel_stream::record(std::shared_ptr<gsel::host::EventState> event) {
   std::lock_guard lock(mutex_);
   queue_.push_back({{}, std::move(event), 0});  // first what may fail: a record that is counted is always reached
+  queue_.back().event->follow(waiters_);
   queue_.back().record = queue_.back().event->start_record();
   changed_.notify_all();
 }
 
 void gsel_stream::wait() {
+  const gsel::host::Waiting waiting(waiters_);
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return queue_.empty() && !busy_; });
   if (failure_) throw gsel::Error(*failure_);
 }
 
 void gsel_stream::run_queue() {
+  gsel::host::the_waiters = waiters_.get();
   std::unique_lock lock(mutex_);
   for (;;) {
     {

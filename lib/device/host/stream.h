@@ -1,9 +1,10 @@
-// device/host/stream.h: streams of the host. A stream is a thread that works off a queue; the NULL stream is the caller.
-// A failure stays with its stream: later work there is skipped, and every wait reports the failure.
+// device/host/stream.h: streams of the host. A stream is a thread that works off a queue; the NULL stream is the
+// caller. A failure stays with its stream: later work there is skipped, and every wait reports the failure.
 #pragma once
 
 #include <gsel/device.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -27,15 +28,21 @@ class EventState {
   bool is_done() const;              // what stood before the last record; throws its failure
   void wait(uint64_t record) const;  // throws the failure of the work before it
   int64_t time_ns() const;
+  // The stream that it was last recorded on, by its count of waiters; nullptr: none.
+  void follow(std::shared_ptr<std::atomic<int>> waiters);
 
  private:
   mutable std::mutex mutex_;
   mutable std::condition_variable changed_;
+  std::shared_ptr<std::atomic<int>> waiters_;
   uint64_t recorded_ = 0;
   uint64_t reached_ = 0;
   int64_t time_ns_ = 0;
   std::optional<Error> failure_;
 };
+
+// Threads that wait for the stream whose thread this is, or for an event on it; nullptr on other threads.
+const std::atomic<int>* waiters_of_this_stream();
 
 }  // namespace gsel::host
 
@@ -72,6 +79,7 @@ struct gsel_stream {
   std::deque<Item> queue_;
   bool busy_ = false;
   bool closing_ = false;
+  const std::shared_ptr<std::atomic<int>> waiters_ = std::make_shared<std::atomic<int>>(0);
   std::optional<gsel::Error> failure_;
   std::thread thread_;
 };

@@ -197,10 +197,10 @@ double Executor::largest_of_replica(double mine) {
 
 // Other ranks would wait for this one until their timeout; abort sends them the reason at once, and ends this rank's
 // own calls.
-void Executor::end_all(std::string_view reason) noexcept {
+void Executor::end_all(std::string_view reason, int32_t about) noexcept {
   s_.broken = true;
   s_.under_way = s_.lent.handed_out = false;
-  s_.comms.abort(reason);
+  s_.comms.abort(reason, about);
   s_.messages.drop();
   s_.validation.squares.under_way.reset();
   s_.validation.overflow.under_way.reset();
@@ -213,7 +213,7 @@ void Executor::end_all(std::string_view reason) noexcept {
 // No step can follow a failed one: ranks may differ in what they have applied. A rank that hears of it from a
 // neighbour reports the first reason.
 void Executor::break_off(const Error& error) {
-  end_all(error.message());
+  end_all(error.message(), error.rank());
   if (error.code() == GSEL_ERR_ABORTED)
     if (const std::optional<Error> first = s_.comms.what_ended_all()) throw Error(*first);
   throw Error(error);

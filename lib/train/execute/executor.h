@@ -35,7 +35,8 @@ class Executor {
   std::unique_ptr<execute::InferenceRun> make_inference(const Program& program) const;
   // For ever: nothing can follow what is under way, so it ends on all ranks, and no call of this rank's is left under
   // way.
-  void end_all(std::string_view reason) noexcept;
+  // about: the rank that the failure is about; -1: this one.
+  void end_all(std::string_view reason, int32_t about = -1) noexcept;
   // Between steps: the last one is as it stays. A collective of the pipeline where its norm or overflow was optimistic.
   void settle_last_step();
 

@@ -294,7 +294,8 @@ static void test_requests_groups_and_communicators_made_from_one(void** state) {
 static void two_ranks_on_one_device(rank_run* run) {
   gsel_error* err = NULL;
   gsel_comm* comm = NULL;
-  rank_fails(run, join_on(run, "nccl", 0, &comm, &err), err, GSEL_ERR_DUPLICATE, "ranks 0 and 1 share the device", 1);
+  rank_fails(run, join_on(run, "nccl", 0, &comm, &err), err, GSEL_ERR_DUPLICATE, "rank 0 and rank 1 share the device",
+             1);
   rank_check(run, comm == NULL);
 }
 
@@ -305,7 +306,7 @@ static void auto_on_one_device(rank_run* run) {
   gsel_collective call = GSEL_COLLECTIVE_INIT;
   gsel_comm_explanation how = GSEL_COMM_EXPLANATION_INIT;
   rank_ok(run, gsel_comm_explain(comm, &call, &how, &err), err);
-  rank_check(run, !strcmp(how.transport, "host") && strstr(how.transport_reason, "ranks 0 and 1 share the device"));
+  rank_check(run, !strcmp(how.transport, "host") && strstr(how.transport_reason, "rank 0 and rank 1 share the device"));
   gsel_comm_free(comm);
 }
 

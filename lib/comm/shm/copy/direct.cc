@@ -49,7 +49,7 @@ char* Link::shared(uint64_t offset) const {
   try {
     return family_->memory()->at(offset);
   } catch (const Error& e) {
-    break_link(e.code(), rank_, fmt::format("rank {}: {}", rank_, e.what()));
+    break_link(e.code(), rank_, fmt::format("{}: {}", named(rank_), e.what()));
   }
 }
 

@@ -36,8 +36,8 @@ void Link::fail_reading(int32_t rank, int failure, const Call& call, uint64_t nu
   const bool gone = failure == ESRCH || (member(rank).life && os::life_ended(member(rank).life.get()));
   break_link(
       gone ? GSEL_ERR_PEER : GSEL_ERR_IO, rank,
-      fmt::format("rank {} (pid {}) {} while rank {} read its memory in {} (call {}): {}", rank, member(rank).pid,
-                  gone ? kEnded : "could not be read", rank_, text_of(call), number, errno_text(failure)));
+      fmt::format("{} {} while {} read its memory in {} (call {}): {}", who(rank), gone ? kEnded : "could not be read",
+                  named(rank_), text_of(call), number, errno_text(failure)));
 }
 
 // Asked once. A process is known by the random number that stands at an address it told when joining, so that another

@@ -65,7 +65,7 @@ void Link::reserve_staging() {
   try {
     memory.reserve(memory.position(arena_->staging(rank_, 0)), 2 * arena_->layout().staging_bytes, "staging");
   } catch (const Error& e) {
-    break_link(e.code(), rank_, fmt::format("rank {}: {}", rank_, e.what()));
+    break_link(e.code(), rank_, fmt::format("{}: {}", named(rank_), e.what()));
   }
   staging_reserved_ = true;
 }

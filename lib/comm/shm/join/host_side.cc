@@ -66,8 +66,10 @@ Mapped HostSide::make_family(os::Fd& fd) const {
   facts.asymmetric = all_pass_barriers();
   facts.tuning = tuning_for(join_.world_size);
   std::vector<Seat> seats;
-  for (const Guest* guest : by_rank_)
-    seats.push_back({guest ? guest->hello.pid : own_.pid, static_cast<int32_t>(seats.size())});
+  for (const Guest* guest : by_rank_) {
+    const auto rank = static_cast<int32_t>(seats.size());
+    seats.push_back({guest ? guest->hello.pid : own_.pid, rank, rank});
+  }
   Arena::found(memory->control(), layout, facts, seats, founded_name(view(join_.name)));
   return map_family(fd.get(), layout);
 }

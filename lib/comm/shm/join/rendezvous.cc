@@ -167,7 +167,7 @@ Joined join_alone(const gsel_join& join) {
   std::vector<Member> members(1);
   members[0].pid = getpid();
   members[0].process = os::process_token();
-  const Seat seat{members[0].pid, 0};
+  const Seat seat{members[0].pid, 0, 0};
   return {std::make_shared<Family>(nullptr, std::move(members), 0, os::Life()),
           Arena::alone(join.order, seat, founded_name(view(join.name)))};
 }
@@ -176,7 +176,7 @@ Joined join_alone(const gsel_join& join) {
 
 Mapped map_family(int fd, const Layout& layout) {
   auto memory = SharedMemory::map(fd, layout.total_bytes);
-  auto arena = Arena::at(memory->control(), layout, memory);
+  auto arena = Arena::at(memory->control(), layout, memory, SharedMemory::kControlAt);
   return {std::move(memory), std::move(arena)};
 }
 

@@ -51,7 +51,7 @@ std::shared_ptr<Arena> Arena::alone(int32_t order, const Seat& seat, std::string
   facts.order = order;
   facts.asymmetric = 1;  // nobody else sleeps
   found(base, layout, facts, {seat}, name);
-  return std::shared_ptr<Arena>(new Arena(layout, base, nullptr));
+  return std::shared_ptr<Arena>(new Arena(layout, base, nullptr, 0));
 }
 
 void Arena::found(char* base, const Layout& layout, const ArenaHeader& facts, const std::vector<Seat>& seats,
@@ -71,17 +71,18 @@ void Arena::found(char* base, const Layout& layout, const ArenaHeader& facts, co
   for (size_t r = 0; r < seats.size(); ++r) {
     blocks[r].pid = seats[r].pid;
     blocks[r].family_rank = seats[r].family_rank;
+    blocks[r].shown_rank = seats[r].shown_rank;
   }
   header.magic.store(kMagic, std::memory_order_release);
 }
 
-std::shared_ptr<Arena> Arena::at(char* base, const Layout& layout, std::shared_ptr<const void> keep) {
+std::shared_ptr<Arena> Arena::at(char* base, const Layout& layout, std::shared_ptr<const void> keep, uint64_t place) {
   const auto& header = *reinterpret_cast<const ArenaHeader*>(base);
   if (header.magic.load(std::memory_order_acquire) != kMagic || header.version != kVersion ||
       header.world_size != layout.world_size || header.total_bytes != layout.total_bytes)
     fail(GSEL_ERR_VERSION, "shared memory has layout {}, this libgsel knows {}; all ranks must use one libgsel",
          header.version, kVersion);
-  return std::shared_ptr<Arena>(new Arena(layout, base, std::move(keep)));
+  return std::shared_ptr<Arena>(new Arena(layout, base, std::move(keep), place));
 }
 
 Arena::~Arena() {

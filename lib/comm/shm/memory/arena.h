@@ -30,6 +30,7 @@ constexpr size_t kTextBytes = 2048;        // of why a communicator broke, with 
 constexpr uint64_t kJointCalls = 16;       // remembered of each rank, see joint.cc
 constexpr size_t kLabelBytes = 16;
 constexpr size_t kNameBytes = 64;  // of a communicator's name, with the NUL behind it
+constexpr size_t kWaits = 8;       // of a rank at a time, that others can follow
 
 // What every rank posts first in every collective: payload before sequence, so that who sees the sequence sees all.
 struct alignas(64) HeaderLine {
@@ -117,8 +118,9 @@ struct alignas(128) RankBlock {
   std::atomic<uint32_t> touching;  // 1 while it works in buffers of the others; see direct.cc
   std::atomic<uint32_t> reform;    // whether it is in what follows, by a shrink and by a resync; see reform.cc
   std::atomic<uint32_t> resync;
-  int32_t pid;  // these two from the start
+  int32_t pid;  // these three from the start
   int32_t family_rank;
+  int32_t shown_rank;  // in texts; see numbering.h
 
   // By parity: name of a caller's operation, for who quotes the call.
   alignas(128) std::atomic<uint64_t> operation[2][4];
@@ -130,6 +132,10 @@ struct alignas(128) RankBlock {
   std::atomic<int32_t> processor;  // where it last waited, + 1
   alignas(128) std::atomic<uint32_t> listening;
   std::atomic<uint32_t> wakeups;
+
+  // Of the communicator that was joined only: where the rank waits now, in all communicators of the family; see
+  // chain.h.
+  alignas(128) std::atomic<uint64_t> waits[kWaits];
 
   alignas(128) std::atomic<uint64_t> announced;  // collectives on the stream of a device
   DeviceCall device_call[kDeviceCalls];          // by their number
@@ -172,17 +178,20 @@ struct ArenaHeader {
   // The failure that broke the communicator, first one wins: 0 none, 1 being written, 2 readable.
   alignas(128) std::atomic<uint32_t> broken;
   int32_t broken_code;
-  int32_t broken_rank;
+  int32_t broken_rank;    // as texts show it
+  int32_t broken_family;  // the same as rank of the family; -1: of nobody in particular
+  int64_t broken_ns;      // when
   char broken_text[kTextBytes];
 
   // Where the communicator that follows this one stands in the family's memory; 0: none yet. See reform.cc.
   alignas(128) std::atomic<uint64_t> successor;
 };
 
-// Who has a rank: its process, as far as texts say, and its rank in the family.
+// Who has a rank: its process, as far as texts say, its rank in the family, and its rank in texts.
 struct Seat {
   int32_t pid;
   int32_t family_rank;
+  int32_t shown_rank;
 };
 
 // Where things stand for so many ranks; the same on every rank.
@@ -203,14 +212,17 @@ class Arena {
   // Where a new arena begins: its header, for memory that is zero. magic last.
   static void found(char* base, const Layout& layout, const ArenaHeader& facts, const std::vector<Seat>& seats,
                     std::string_view name);
-  // One that was founded at base; `keep` keeps the memory. Throws GSEL_ERR_VERSION when it is another's.
-  static std::shared_ptr<Arena> at(char* base, const Layout& layout, std::shared_ptr<const void> keep);
+  // One that was founded at base; `keep` keeps the memory, in which it stands at `place`. Throws GSEL_ERR_VERSION when
+  // it is another's.
+  static std::shared_ptr<Arena> at(char* base, const Layout& layout, std::shared_ptr<const void> keep,
+                                   uint64_t place = 0);
   ~Arena();
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
   const Layout& layout() const { return layout_; }
   char* base() const { return base_; }
+  uint64_t place() const { return place_; }  // as offset in the family's memory; 0: not there
   ArenaHeader& header() const { return *reinterpret_cast<ArenaHeader*>(base_); }
   RankBlock& rank(int32_t r) const {
     return *reinterpret_cast<RankBlock*>(base_ + layout_.ranks_at + static_cast<size_t>(r) * sizeof(RankBlock));
@@ -238,8 +250,8 @@ class Arena {
   const std::atomic<uint64_t>* flag_at(uint64_t offset) const;
 
  private:
-  Arena(const Layout& layout, char* base, std::shared_ptr<const void> keep)
-      : layout_(layout), base_(base), keep_(std::move(keep)) {}
+  Arena(const Layout& layout, char* base, std::shared_ptr<const void> keep, uint64_t place)
+      : layout_(layout), base_(base), keep_(std::move(keep)), place_(place) {}
   size_t pair(int32_t from, int32_t to) const {
     return static_cast<size_t>(from) * static_cast<size_t>(layout_.world_size) + static_cast<size_t>(to);
   }
@@ -247,6 +259,7 @@ class Arena {
   Layout layout_;
   char* base_;
   std::shared_ptr<const void> keep_;  // nullptr: base_ is the heap's
+  uint64_t place_;
 };
 
 }  // namespace gsel::shm

@@ -52,6 +52,7 @@ class Family {
     return m.life && os::life_ended(m.life.get());
   }
   const std::shared_ptr<SharedMemory>& memory() const { return memory_; }
+  std::string name;          // of the communicator that was joined
   std::string trace_folder;  // where this rank writes its recording at a failure; empty: nowhere
 
   // From now on a thread hears of deaths, if there is anybody to watch and a thread to be had.

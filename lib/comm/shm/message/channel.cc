@@ -27,7 +27,7 @@ void Link::reserve_channels(int32_t rank, bool slots) {
     if (slots) reserve(arena_->slot(rank_, rank, 0), kChannelSlots * arena_->layout().slot_bytes);
     other.slots_reserved = slots;
   } catch (const Error& e) {
-    break_link(e.code(), rank_, fmt::format("rank {}: {}", rank_, e.what()));
+    break_link(e.code(), rank_, fmt::format("{}: {}", named(rank_), e.what()));
   }
 }
 

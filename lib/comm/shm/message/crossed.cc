@@ -41,9 +41,9 @@ void Link::fail_crossed(const Transfer& transfer, int32_t peer) {
   const uint64_t number = arena_->rank(peer).latest_number.load(std::memory_order_acquire) / 2;
   break_link(
       GSEL_ERR_MISMATCH, rank_,
-      fmt::format("rank {} called {}, rank {} called {}: each waits for the other; match the message, or make the "
-                  "collective on rank {} too",
-                  rank_, text_of(transfer.call), peer, text_of(peer, number), rank_));
+      fmt::format("{} called {}, {} called {}: each waits for the other; match the message, or make the collective on "
+                  "rank {} too",
+                  named(rank_), text_of(transfer.call), named(peer), text_of(peer, number), shown(rank_)));
 }
 
 }  // namespace gsel::shm

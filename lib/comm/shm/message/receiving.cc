@@ -136,10 +136,12 @@ bool Link::accept(Transfer& transfer, const Envelope& envelope, const char* here
 
 void Link::throw_withdrawn(int32_t source) const {
   throw_if_broken();
-  throw Error(GSEL_ERR_PEER, fmt::format("rank {} took back what it sent to rank {}, since its call failed; make both "
-                                         "calls again once the cause is gone",
-                                         source, rank_))
-      .about_rank(source);
+  throw Error(
+      GSEL_ERR_PEER,
+      fmt::format("{} took back what it sent to {}, since its call failed; make both calls again once the cause "
+                  "is gone",
+                  named(source), named(rank_)))
+      .about_rank(shown(source));
 }
 
 // What is on offer and claimed.
@@ -170,11 +172,11 @@ bool Link::refuse(Transfer& transfer, const Envelope& envelope, const Route* rou
   const uint64_t wanted = static_cast<uint64_t>(call.dtype) << 56 | half.bytes / call.element |
                           ((both ? call.source : call.root) == GSEL_ANY_RANK ? kWantedAnyRank : 0) |
                           (half.tag == GSEL_ANY_TAG ? kWantedAnyTag : 0);
-  const Error error = disagreement(envelope, rank_, wanted).about_rank(envelope.source);
+  const Error error = disagreement(envelope, rank_, wanted).about_rank(shown(envelope.source));
   const bool is_sent = !route || route->way == Way::slot;  // or a part of it may be
-  if (is_sent) break_link(error.code(), error.rank(), error.what());
+  if (is_sent) break_link(error.code(), envelope.source, error.what());
   ChannelOffer& offer = arena_->channel(envelope.source, rank_).offer[route->offer];
-  if (offer.state.load(std::memory_order_relaxed) == kPieces) break_link(error.code(), error.rank(), error.what());
+  if (offer.state.load(std::memory_order_relaxed) == kPieces) break_link(error.code(), envelope.source, error.what());
   offer.wanted = wanted;
   if (!settle(envelope.source, route->offer, kRefused)) return false;
   call_up(envelope.source);
@@ -187,13 +189,13 @@ Error Link::disagreement(const Envelope& sent, int32_t reader, uint64_t wanted) 
   const auto type = static_cast<gsel_dtype>(wanted >> 56);
   return Error(
       GSEL_ERR_MISMATCH,
-      fmt::format(
-          "rank {} called {}, rank {} called {}; use one type, and a receive as long as the message or longer",
-          sent.source,
-          describe(GSEL_COLLECTIVE_SEND, sent.dtype, 0, reader, sent.bytes / dtype_bytes(sent.dtype), {}, sent.tag),
-          reader,
-          describe(GSEL_COLLECTIVE_RECV, type, 0, wanted & kWantedAnyRank ? GSEL_ANY_RANK : sent.source,
-                   wanted & kWantedCount, {}, wanted & kWantedAnyTag ? GSEL_ANY_TAG : sent.tag)));
+      fmt::format("{} called {}, {} called {}; use one type, and a receive as long as the message or longer",
+                  named(sent.source),
+                  describe(GSEL_COLLECTIVE_SEND, sent.dtype, 0, shown(reader), sent.bytes / dtype_bytes(sent.dtype), {},
+                           sent.tag),
+                  named(reader),
+                  describe(GSEL_COLLECTIVE_RECV, type, 0, wanted & kWantedAnyRank ? GSEL_ANY_RANK : shown(sent.source),
+                           wanted & kWantedCount, {}, wanted & kWantedAnyTag ? GSEL_ANY_TAG : sent.tag)));
 }
 
 }  // namespace gsel::shm

@@ -149,7 +149,7 @@ bool Link::settle_offer(Transfer& transfer) {
   half.stage = Half::Stage::done;
   if (state == kRefused) {
     const Envelope own{rank_, half.tag, transfer.call.dtype, half.bytes};
-    transfer.failure = std::make_unique<Error>(disagreement(own, half.peer, offer.wanted).about_rank(half.peer));
+    transfer.failure = std::make_unique<Error>(disagreement(own, half.peer, offer.wanted).about_rank(shown(half.peer)));
   }
   return true;
 }

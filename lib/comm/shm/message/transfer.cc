@@ -184,12 +184,12 @@ void Link::attend_to_any(const Transfer& transfer, int64_t deadline_ns) {
   while (sender < world_size_ && (sender == rank_ || !may_send(sender))) ++sender;
   if (sender == world_size_)
     break_link(GSEL_ERR_PEER, rank_ == 0 ? 1 : 0,
-               fmt::format("every other rank left while rank {} waited in {} (call {})", rank_, text_of(transfer.call),
-                           transfer.number));
+               fmt::format("every other rank left while {} waited in {} (call {})", named(rank_),
+                           text_of(transfer.call), transfer.number));
   if (os::now_ns() >= deadline_ns)
     break_link(
         GSEL_ERR_TIMEOUT, -1,
-        fmt::format("no rank sent what rank {} waited for: {} s in {} (call {})", rank_,
+        fmt::format("no rank sent what {} waited for: {} s in {} (call {})", named(rank_),
                     static_cast<double>(transfer.call.timeout_ns) * 1e-9, text_of(transfer.call), transfer.number));
 }
 
@@ -205,10 +205,13 @@ void Link::publish_awaited() {
   me.awaited_flag.store(arena_->offset_of(*awaited.flag), std::memory_order_relaxed);
   me.awaited_value.store(awaited.value, std::memory_order_relaxed);
   me.awaited_rank.store(half.peer + 1, std::memory_order_release);
+  publish_wait();
 }
 
 void Link::stop_awaiting() {
-  if (mine().awaited_rank.load(std::memory_order_relaxed) != 0) mine().awaited_rank.store(0, std::memory_order_release);
+  if (mine().awaited_rank.load(std::memory_order_relaxed) == 0) return;
+  mine().awaited_rank.store(0, std::memory_order_release);
+  end_wait();
 }
 
 void Link::rest() {

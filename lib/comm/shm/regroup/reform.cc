@@ -46,15 +46,15 @@ Link::Membership Link::shrink() {
   const uint32_t own = roll[static_cast<size_t>(rank_)];
   if (decision_of(own) != kIn)
     throw Error(GSEL_ERR_PEER,
-                fmt::format("rank {} was left behind by a shrink: {}; join anew", rank_, why(own, rank_)))
-        .about_rank(decided_by(own));
+                fmt::format("{} was left behind by a shrink: {}; join anew", named(rank_), why(own, rank_)))
+        .about_rank(shown(decided_by(own)));
   const std::string name = derived_name(this->name(), "shrink");
-  return membership_in(members, members.size() == 1 ? 0 : successor(members, name), name);
+  return membership_in(members, members.size() == 1 ? 0 : successor(members, name), name, numbering_);
 }
 
 void Link::resync() {
   require_own_process("gsel_comm_resync");
-  if (world_size_ == 1) return adopt(membership_in({rank_}, 0, name()).arena);
+  if (world_size_ == 1) return adopt(membership_in({rank_}, 0, name(), numbering_).arena);
   if (shrunk_) fail(GSEL_ERR_STATE, "gsel_comm_resync: this communicator has been shrunk; go on with what came of it");
   break_for("asked for a resync", "gsel_comm_resync");
   const Engine::Turn turn(*engine_);
@@ -65,19 +65,18 @@ void Link::resync() {
     const uint32_t word = roll[static_cast<size_t>(q)];
     if (decision_of(word) != kIn)
       throw Error(decision_of(word) == kLate ? GSEL_ERR_TIMEOUT : GSEL_ERR_PEER,
-                  fmt::format("gsel_comm_resync without rank {} (pid {}): {}; use gsel_comm_shrink", q, member(q).pid,
-                              why(word, q)))
-          .about_rank(q);
+                  fmt::format("gsel_comm_resync without {}: {}; use gsel_comm_shrink", who(q), why(word, q)))
+          .about_rank(shown(q));
     members.push_back(q);
   }
-  adopt(membership_in(members, successor(members, name()), name()).arena);
+  adopt(membership_in(members, successor(members, name()), name(), numbering_).arena);
 }
 
 void Link::break_for(const char* purpose, const char* remedy) const {
-  std::string text = fmt::format("rank {} {}", rank_, purpose);
+  std::string text = fmt::format("{} {}", named(rank_), purpose);
   for (int32_t q = 0; q < world_size_; ++q)
     if (q != rank_ && arena_->rank(q).latest_number.load(std::memory_order_relaxed) % 2 == 0) {
-      text += fmt::format(" while rank {} {}", q, activity_of(q));
+      text += fmt::format(" while {} {}", named(q), activity_of(q));
       break;
     }
   mark_broken(GSEL_ERR_STATE, rank_, fmt::format("{}; call {} on every rank", text, remedy));
@@ -121,21 +120,21 @@ uint32_t Link::decide(Word word, int32_t rank, int64_t deadline_ns) const {
 std::string Link::why(uint32_t word, int32_t rank) const {
   switch (decision_of(word)) {
     case kDied:
-      return fmt::format("rank {} found it dead", decided_by(word));
+      return fmt::format("{} found it dead", named(decided_by(word)));
     case kLeft:
-      return fmt::format("rank {} found that it had left", decided_by(word));
+      return fmt::format("{} found that it had left", named(decided_by(word)));
     default:
-      return fmt::format("rank {} (pid {}) waited for it until the timeout; it {}", decided_by(word),
-                         member(decided_by(word)).pid, activity_of(rank));
+      return fmt::format("{} waited for it until the timeout; it {}", who(decided_by(word)), activity_of(rank));
   }
 }
 
 void Link::refuse_if_shrinking() const {
   for (int32_t q = 0; q < world_size_; ++q)
     if (decision_of(arena_->rank(q).reform.load(std::memory_order_acquire)) == kIn)
-      throw Error(GSEL_ERR_STATE,
-                  fmt::format("gsel_comm_resync: rank {} shrinks the communicator; call gsel_comm_shrink here too", q))
-          .about_rank(q);
+      throw Error(
+          GSEL_ERR_STATE,
+          fmt::format("gsel_comm_resync: {} shrinks the communicator; call gsel_comm_shrink here too", named(q)))
+          .about_rank(shown(q));
 }
 
 // Where the communicator of these ranks stands, which are in; founds it when it is this rank's turn.
@@ -158,7 +157,7 @@ uint64_t Link::successor(const std::vector<int32_t>& members, const std::string&
 }
 
 uint64_t Link::publish_successor(const std::vector<int32_t>& members, const std::string& name) const {
-  const uint64_t offset = found(members, name);
+  const uint64_t offset = found(members, name, numbering_.get());
   uint64_t other = 0;
   if (!arena_->header().successor.compare_exchange_strong(other, offset, std::memory_order_acq_rel)) {
     family_->release(offset);
@@ -173,6 +172,7 @@ uint64_t Link::publish_successor(const std::vector<int32_t>& members, const std:
 // those who are still reading in it.
 void Link::adopt(std::shared_ptr<Arena> next) {
   if (family_->watcher()) family_->watcher()->remove(*family_, *this);
+  retract_wait();
   enter_communicator(*next);
   {
     std::lock_guard lock(arena_mutex_);

@@ -59,24 +59,31 @@ void Link::exchange(Asked asked, const void* send, void* recv, uint64_t bytes) {
 
 std::optional<Link::Membership> Link::split(int32_t colour, int32_t key) {
   require_own_process("gsel_comm_split");
-  return regroup(Asked::split, {colour, key});
+  return regroup(Asked::split, {colour, key}, {});
+}
+
+std::optional<Link::Membership> Link::split_inside(int32_t colour, int32_t key, std::string_view label) {
+  require_own_process("gsel_comm_split");
+  return regroup(Asked::split, {colour, key}, label);
 }
 
 Link::Membership Link::dup() {
   require_own_process("gsel_comm_dup");
-  return *regroup(Asked::dup, {0, 0});
+  return *regroup(Asked::dup, {0, 0}, {});
 }
 
-std::optional<Link::Membership> Link::regroup(Asked asked, Choice own) {
+// label: empty for a communicator that the caller gets.
+std::optional<Link::Membership> Link::regroup(Asked asked, Choice own, std::string_view label) {
   const Engine::Turn turn(*engine_);
   std::vector<Choice> choices(ranks());
   exchange(asked, &own, choices.data(), sizeof own);
   const std::vector<int32_t> members = ranks_of(choices, own.colour);
-  const std::string name = name_of_next(asked, own.colour);
+  const std::string name = name_of_next(asked, label, own.colour);
+  const auto numbering = label.empty() ? numbering_ : own_numbering();
   std::optional<Error> problem;
   uint64_t offset = 0;
   if (members.size() > 1 && members.front() == rank_) try {
-      offset = found(members, name);
+      offset = found(members, name, numbering.get());
       keep_while_used(offset, static_cast<int32_t>(members.size()));
     } catch (const Error& e) {
       problem = e;
@@ -85,13 +92,23 @@ std::optional<Link::Membership> Link::regroup(Asked asked, Choice own) {
   exchange(asked, &offset, offsets.data(), sizeof offset);
   if (problem) throw *problem;
   if (members.empty()) return std::nullopt;
-  return membership_in(members, offsets[static_cast<size_t>(members.front())], name);
+  return membership_in(members, offsets[static_cast<size_t>(members.front())], name, numbering);
 }
 
-std::string Link::name_of_next(Asked asked, int32_t colour) {
+std::string Link::name_of_next(Asked asked, std::string_view label, int32_t colour) {
   ++made_;
-  return derived_name(name(),
-                      asked == Asked::dup ? fmt::format("dup{}", made_) : fmt::format("split{}:{}", made_, colour));
+  if (asked == Asked::dup) return derived_name(name(), fmt::format("dup{}", made_));
+  return derived_name(name(), fmt::format("{}{}:{}", label.empty() ? "split" : label, made_, colour));
+}
+
+// The numbers by which errors of this communicator go.
+std::shared_ptr<const Numbering> Link::own_numbering() const {
+  if (numbering_) return numbering_;
+  auto numbering = std::make_shared<Numbering>();
+  numbering->name = name_;
+  numbering->of_family.assign(static_cast<size_t>(family_->size()), -1);
+  for (int32_t q = 0; q < world_size_; ++q) numbering->of_family[static_cast<size_t>(arena_->rank(q).family_rank)] = q;
+  return numbering;
 }
 
 // Between members of a group to be, which alone know of it.
@@ -115,7 +132,7 @@ void Link::pass_on(gsel_collective_kind kind, int32_t rank, uint64_t* words, uin
 Link::Membership Link::create_group(const std::vector<int32_t>& members) {
   require_own_process("gsel_comm_create_group");
   const std::string name = derived_name(this->name(), fmt::format("group{}", ++made_));
-  if (members.size() == 1) return membership_in(members, 0, name);
+  if (members.size() == 1) return membership_in(members, 0, name, numbering_);
   const int32_t founder = members.front();
   uint64_t list = members.size();
   for (const int32_t q : members) list = (list ^ static_cast<uint64_t>(q)) * 0x100000001b3u;
@@ -131,7 +148,7 @@ Link::Membership Link::create_group(const std::vector<int32_t>& members) {
       if (theirs != list && answer[1] == 0) answer[1] = static_cast<uint64_t>(members[i]) + 1;
     }
     if (answer[1] == 0) try {
-        answer[0] = found(members, name);
+        answer[0] = found(members, name, numbering_.get());
         keep_while_used(answer[0], static_cast<int32_t>(members.size()));
       } catch (const Error& e) {
         problem = e;
@@ -139,19 +156,24 @@ Link::Membership Link::create_group(const std::vector<int32_t>& members) {
     for (size_t i = 1; i < members.size(); ++i) pass_on(GSEL_COLLECTIVE_SEND, members[i], answer, 2);
     if (problem) throw *problem;
   }
-  if (answer[1] == 0) return membership_in(members, answer[0], name);
+  if (answer[1] == 0) return membership_in(members, answer[0], name, numbering_);
   const auto odd = static_cast<int32_t>(answer[1]) - 1;
   throw Error(GSEL_ERR_MISMATCH,
-              fmt::format("gsel_comm_create_group: ranks {} and {} give other lists of ranks; give the same on each",
-                          founder, odd))
-      .about_rank(odd);
+              fmt::format("gsel_comm_create_group: {} and {} give other lists of ranks; give the same on each",
+                          named(founder), named(odd)))
+      .about_rank(shown(odd));
 }
 
 // The arena of a communicator of these ranks, in memory of this one; where it stands.
-uint64_t Link::found(const std::vector<int32_t>& members, const std::string& name) const {
+uint64_t Link::found(const std::vector<int32_t>& members, const std::string& name, const Numbering* numbering) const {
   const Layout layout(static_cast<int32_t>(members.size()));
   std::vector<Seat> seats;
-  for (const int32_t q : members) seats.push_back({arena_->rank(q).pid, arena_->rank(q).family_rank});
+  for (const int32_t q : members) {
+    const RankBlock& block = arena_->rank(q);
+    seats.push_back({block.pid, block.family_rank,
+                     numbering ? numbering->of_family[static_cast<size_t>(block.family_rank)]
+                               : static_cast<int32_t>(seats.size())});
+  }
   const SharedMemory& memory = *family_->memory();
   const uint64_t offset = family_->allocate(layout.total_bytes);
   try {
@@ -171,19 +193,21 @@ void Link::keep_while_used(uint64_t offset, int32_t ranks) const {
   });
 }
 
-Link::Membership Link::membership_in(const std::vector<int32_t>& members, uint64_t offset,
-                                     const std::string& name) const {
-  Membership membership{family_, nullptr, 0, timeout_ns_.load(), threads_allowed_};
+Link::Membership Link::membership_in(const std::vector<int32_t>& members, uint64_t offset, const std::string& name,
+                                     std::shared_ptr<const Numbering> numbering) const {
+  Membership membership{family_, nullptr, 0, timeout_ns_.load(), threads_allowed_, {}, std::move(numbering)};
   if (members.size() == 1) {
-    membership.arena = Arena::alone(arena_->header().order, {mine().pid, mine().family_rank}, name);
+    const int32_t joined = mine().family_rank;
+    const int32_t in_text = membership.numbering ? membership.numbering->of_family[static_cast<size_t>(joined)] : 0;
+    membership.arena = Arena::alone(arena_->header().order, {mine().pid, joined, in_text}, name);
     return membership;
   }
   const int32_t founder = members.front();
   if (offset == 0)
-    throw Error(GSEL_ERR_NOMEM, fmt::format("rank {} found no memory for the new communicator", founder))
-        .about_rank(founder);
+    throw Error(GSEL_ERR_NOMEM, fmt::format("{} found no memory for the new communicator", named(founder)))
+        .about_rank(shown(founder));
   const auto& memory = family_->memory();
-  membership.arena = Arena::at(memory->at(offset), Layout(static_cast<int32_t>(members.size())), memory);
+  membership.arena = Arena::at(memory->at(offset), Layout(static_cast<int32_t>(members.size())), memory, offset);
   membership.rank = static_cast<int32_t>(std::ranges::find(members, rank_) - members.begin());
   return membership;
 }

@@ -41,35 +41,6 @@ void Link::count_call(gsel_collective_kind kind, uint64_t bytes) {
   p.bytes.store(p.bytes.load(std::memory_order_relaxed) + bytes, std::memory_order_relaxed);
 }
 
-std::string Link::text_of(const Call& call) const {
-  std::string text = asked_text(call.asked);
-  if (text.empty())
-    text = describe(call.kind, call.dtype, call.operation.op, call.root, call.count, operation_name(call.operation),
-                    static_cast<int32_t>(call.detail));
-  if (call.label[0] != 0) text += fmt::format(" \"{}\"", reinterpret_cast<const char*>(call.label));
-  if (call.grouped) text += " in a group";
-  if (call.asked == Asked::enqueued) text += " on a stream";
-  return text;
-}
-
-std::string Link::text_of(int32_t rank, uint64_t number) const {
-  const CallEntry& entry = arena_->call(rank, number);
-  if (entry.number.load(std::memory_order_acquire) != number) return "a call it has gone on from";
-  const PackedCall fields = unpack(entry.packed.load(std::memory_order_relaxed));
-  Call call;
-  call.kind = fields.kind;
-  call.asked = fields.asked;
-  call.grouped = fields.grouped;
-  call.dtype = fields.dtype;
-  call.operation.op = fields.op;
-  if (fields.op == GSEL_OP_USER) call.operation = posted_operation(rank, number);
-  call.root = fields.root;
-  call.count = entry.count.load(std::memory_order_relaxed);
-  call.detail = entry.detail.load(std::memory_order_relaxed);
-  for (size_t i = 0; i < 2; ++i) call.label[i] = entry.label[i].load(std::memory_order_relaxed);
-  return text_of(call);
-}
-
 // Behind two calls that ranks do not make alike, where their texts are the same: what the texts do not show.
 const char* Link::difference(int32_t rank, uint64_t number, int32_t other, uint64_t other_number) const {
   if (text_of(rank, number) != text_of(other, other_number)) return "";
@@ -81,9 +52,10 @@ const char* Link::difference(int32_t rank, uint64_t number, int32_t other, uint6
   return offsets_in_detail(differ) == 0 ? " with other counts" : " with other counts and offsets";
 }
 
+namespace {
+
 // A caller's operation as far as others see it: its name, while the call's line stands.
-Operation Link::posted_operation(int32_t rank, uint64_t number) const {
-  const RankBlock& block = arena_->rank(rank);
+Operation posted_operation(const RankBlock& block, uint64_t number) {
   Operation operation;
   operation.op = GSEL_OP_USER;
   for (const size_t parity : {0, 1})
@@ -94,6 +66,38 @@ Operation Link::posted_operation(int32_t rank, uint64_t number) const {
       operation.name[sizeof name - 1] = '\0';
     }
   return operation;
+}
+
+}  // namespace
+
+std::string Link::text_of(const Arena& arena, const Call& call) {
+  std::string text = asked_text(call.asked);
+  const bool is_member = call.root >= 0 && call.root < arena.layout().world_size;
+  if (text.empty())
+    text = describe(call.kind, call.dtype, call.operation.op, is_member ? arena.rank(call.root).shown_rank : call.root,
+                    call.count, operation_name(call.operation), static_cast<int32_t>(call.detail));
+  if (call.label[0] != 0) text += fmt::format(" \"{}\"", reinterpret_cast<const char*>(call.label));
+  if (call.grouped) text += " in a group";
+  if (call.asked == Asked::enqueued) text += " on a stream";
+  return text;
+}
+
+std::string Link::text_of(const Arena& arena, int32_t rank, uint64_t number) {
+  const CallEntry& entry = arena.call(rank, number);
+  if (entry.number.load(std::memory_order_acquire) != number) return "a call it has gone on from";
+  const PackedCall fields = unpack(entry.packed.load(std::memory_order_relaxed));
+  Call call;
+  call.kind = fields.kind;
+  call.asked = fields.asked;
+  call.grouped = fields.grouped;
+  call.dtype = fields.dtype;
+  call.operation.op = fields.op;
+  if (fields.op == GSEL_OP_USER) call.operation = posted_operation(arena.rank(rank), number);
+  call.root = fields.root;
+  call.count = entry.count.load(std::memory_order_relaxed);
+  call.detail = entry.detail.load(std::memory_order_relaxed);
+  for (size_t i = 0; i < 2; ++i) call.label[i] = entry.label[i].load(std::memory_order_relaxed);
+  return text_of(arena, call);
 }
 
 std::string Link::trace(gsel_status code, const std::string& error) const {

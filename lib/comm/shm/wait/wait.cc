@@ -33,6 +33,7 @@ void Link::wait_long(int32_t rank, const std::atomic<uint64_t>& flag, uint64_t v
   me.awaited_value.store(value, std::memory_order_relaxed);
   me.awaited_rank.store(rank + 1, std::memory_order_release);
   publish_alone();
+  const EndOfWait end(*this);
   const int64_t started = os::now_ns();
   if (deadline_ns_ == 0) deadline_ns_ = started + current_.timeout_ns;
   int yields = crowded_ ? kCrowdedYields : INT32_MAX;
@@ -43,6 +44,7 @@ void Link::wait_long(int32_t rank, const std::atomic<uint64_t>& flag, uint64_t v
       sched_yield();
       continue;
     }
+    publish_wait();
     check_peer(rank, flag, value, current_, number_);
     check_deadline(rank, deadline_ns_, current_, number_);
     attend();
@@ -100,8 +102,8 @@ void Link::check_peer(int32_t rank, const std::atomic<uint64_t>& flag, uint64_t 
   const bool left_before = died && arena_->rank(rank).left.load(std::memory_order_acquire) != 0;
   if ((!left && !died) || reached(flag, value)) return;
   break_link(GSEL_ERR_PEER, rank,
-             fmt::format("rank {} (pid {}) {} while rank {} waited for it in {} (call {})", rank, peer.pid,
-                         left || left_before ? "left" : kEnded, rank_, text_of(call), number));
+             fmt::format("{} {} while {} waited for it in {} (call {})", who(rank),
+                         left || left_before ? "left" : kEnded, named(rank_), text_of(call), number));
 }
 
 void Link::look_at_all() const {
@@ -117,9 +119,7 @@ void Link::hear_of_death(int32_t family_rank) const noexcept {
     const RankBlock& block = arena_->rank(q);
     if (block.family_rank != family_rank || block.left.load(std::memory_order_acquire) != 0) continue;
     try {
-      mark_broken(GSEL_ERR_PEER, q,
-                  fmt::format("rank {} (pid {}) {} while rank {} {}", q, family_->member(family_rank).pid, kEnded,
-                              rank_, activity_of(rank_)));
+      mark_broken(GSEL_ERR_PEER, q, fmt::format("{} {} while {} {}", who(q), kEnded, named(rank_), activity_of(rank_)));
     } catch (...) {
       mark_broken(GSEL_ERR_PEER, q, {});  // no memory for the text
     }
@@ -127,25 +127,7 @@ void Link::hear_of_death(int32_t family_rank) const noexcept {
 }
 
 void Link::check_deadline(int32_t rank, int64_t deadline_ns, const Call& call, uint64_t number) {
-  if (os::now_ns() < deadline_ns) return;
-  const int32_t late = laggard(rank);
-  break_link(
-      GSEL_ERR_TIMEOUT, late,
-      fmt::format("rank {} (pid {}) is late: rank {} waited {} s in {} (call {}), rank {} {}", late, member(late).pid,
-                  rank_, static_cast<double>(call.timeout_ns) * 1e-9, text_of(call), number, late, activity_of(late)));
-}
-
-// Who holds up the rank that holds us up, and so on. A rank whose own wait is over but which does not go on is the one.
-int32_t Link::laggard(int32_t rank) const {
-  for (int32_t steps = 0; steps < world_size_; ++steps) {
-    const RankBlock& block = arena_->rank(rank);
-    const int32_t next = block.awaited_rank.load(std::memory_order_acquire) - 1;
-    const auto* flag = arena_->flag_at(block.awaited_flag.load(std::memory_order_relaxed));
-    if (next < 0 || next >= world_size_ || next == rank_ || !flag) return rank;
-    if (reached(*flag, block.awaited_value.load(std::memory_order_relaxed))) return rank;
-    rank = next;
-  }
-  return rank;
+  if (os::now_ns() >= deadline_ns) fail_late(rank, deadline_ns - call.timeout_ns, call, number);
 }
 
 std::string Link::activity_of(int32_t rank) const {
@@ -155,24 +137,35 @@ std::string Link::activity_of(int32_t rank) const {
   return fmt::format("{} {} (call {})", number % 2 ? "last finished" : "is in", text_of(rank, number / 2), number / 2);
 }
 
-void Link::abort(const char* reason) noexcept {
+void Link::abort(const char* reason, int32_t about) noexcept {
   if (os::fork_generation() != fork_generation_) return;
   std::lock_guard lock(arena_mutex_);
   try {
     const char* given = reason && *reason ? reason : "no reason given";
-    mark_broken(GSEL_ERR_ABORTED, rank_, fmt::format("rank {} aborted the communicator: {}", rank_, given));
+    const std::string text = fmt::format("{} aborted the communicator: {}", named(rank_), given);
+    if (about < 0)
+      mark_broken(GSEL_ERR_ABORTED, rank_, text);
+    else
+      write_broken(GSEL_ERR_ABORTED, about, family_of_shown(about), text);
   } catch (...) {
     mark_broken(GSEL_ERR_ABORTED, rank_, {});  // no memory for the text
   }
 }
 
 void Link::mark_broken(gsel_status code, int32_t about, const std::string& text) const noexcept {
+  const bool somebody = about >= 0 && about < world_size_;
+  write_broken(code, somebody ? shown(about) : about, somebody ? arena_->rank(about).family_rank : -1, text);
+}
+
+void Link::write_broken(gsel_status code, int32_t shown, int32_t family_rank, const std::string& text) const noexcept {
   if (os::fork_generation() != fork_generation_) return;
   ArenaHeader& header = arena_->header();
   uint32_t none = 0;
   if (!header.broken.compare_exchange_strong(none, kWriting, std::memory_order_seq_cst)) return;
   header.broken_code = code;
-  header.broken_rank = about;
+  header.broken_rank = shown;
+  header.broken_family = family_rank;
+  header.broken_ns = os::now_ns();
   const size_t length = std::min(text.size(), kTextBytes - 1);
   std::memcpy(header.broken_text, text.data(), length);
   header.broken_text[length] = '\0';
@@ -193,7 +186,41 @@ void Link::break_link(gsel_status code, int32_t about, const std::string& text) 
 }
 
 std::string Link::which() const {
-  return several_communicators() ? fmt::format(" (communicator {})", name_) : std::string();
+  if (!several_communicators()) return {};
+  if (numbering_) return fmt::format(" (communicator {}, by the ranks of {})", name_, numbering_->name);
+  return fmt::format(" (communicator {})", name_);
+}
+
+std::string Link::named(int32_t rank) const {
+  const int32_t joined = arena_->rank(rank).family_rank, in_text = shown(rank);
+  if (joined == in_text) return fmt::format("rank {}", in_text);
+  return fmt::format("rank {} (rank {} of {})", in_text, joined, family_->name);
+}
+
+std::string Link::who(int32_t rank) const {
+  const int32_t joined = arena_->rank(rank).family_rank, in_text = shown(rank);
+  if (joined == in_text) return fmt::format("rank {} (pid {})", in_text, member(rank).pid);
+  return fmt::format("rank {} (pid {}, rank {} of {})", in_text, member(rank).pid, joined, family_->name);
+}
+
+std::string Link::name_in_family(int32_t family_rank, bool with_pid) const {
+  for (int32_t q = 0; q < world_size_; ++q)
+    if (arena_->rank(q).family_rank == family_rank) return with_pid ? who(q) : named(q);
+  const int32_t in_text = shown_of_family(family_rank);
+  std::string name =
+      in_text >= 0 ? fmt::format("rank {}", in_text) : fmt::format("rank {} of {}", family_rank, family_->name);
+  if (with_pid) name += fmt::format(" (pid {})", family_->member(family_rank).pid);
+  return name;
+}
+
+int32_t Link::shown_of_family(int32_t family_rank) const {
+  return numbering_ ? numbering_->of_family[static_cast<size_t>(family_rank)] : -1;
+}
+
+int32_t Link::family_of_shown(int32_t in_text) const {
+  for (int32_t f = 0; numbering_ && f < family_->size(); ++f)
+    if (shown_of_family(f) == in_text) return f;
+  return !numbering_ && in_text < world_size_ ? arena_->rank(in_text).family_rank : -1;
 }
 
 void Link::throw_broken() const {

@@ -1,0 +1,134 @@
+// comm/shm/wait/chain.cc: see chain.h. What is read here belongs to other ranks and may change meanwhile: every place
+// and rank is checked before it is used.
+#include "comm/shm/wait/chain.h"
+
+#include "comm/shm/link.h"
+#include "device/host/stream.h"
+
+namespace gsel::shm {
+namespace {
+
+constexpr uint32_t kTold = 2;  // of ArenaHeader::broken: why stands there
+
+int32_t rank_in(const Arena& arena, int32_t family_rank) {
+  int32_t q = 0;
+  while (q < arena.layout().world_size && arena.rank(q).family_rank != family_rank) ++q;
+  return q < arena.layout().world_size ? q : -1;
+}
+
+// For whom a rank waits that is not there yet, or -1.
+int32_t awaited_in(const Arena& arena, int32_t rank) {
+  const RankBlock& block = arena.rank(rank);
+  const int32_t next = block.awaited_rank.load(std::memory_order_acquire) - 1;
+  const auto* flag = arena.flag_at(block.awaited_flag.load(std::memory_order_relaxed));
+  if (next < 0 || next >= arena.layout().world_size || !flag) return -1;
+  return flag->load(std::memory_order_acquire) >= block.awaited_value.load(std::memory_order_relaxed) ? -1 : next;
+}
+
+// nullptr where there is none any more.
+std::shared_ptr<Arena> arena_at(const Family& family, uint64_t place) {
+  const auto& memory = family.memory();
+  try {
+    char* base = memory->at(place);
+    const int32_t ranks = reinterpret_cast<const ArenaHeader*>(base)->world_size;
+    if (ranks < 2 || ranks > family.size()) return nullptr;
+    return Arena::at(base, Layout(ranks), memory, place);
+  } catch (const Error&) {
+    return nullptr;
+  }
+}
+
+// Where the rank `waiter` of an arena is held up, and since when it counts.
+std::optional<ChainEnd> held_up_in(const std::shared_ptr<Arena>& arena, int32_t waiter, int64_t since_ns) {
+  const ArenaHeader& header = arena->header();
+  if (header.broken.load(std::memory_order_acquire) == 0) {
+    const int32_t next = awaited_in(*arena, waiter);
+    if (next < 0) return {};
+    return ChainEnd{arena->rank(next).family_rank, -1, arena, waiter, next, false};
+  }
+  if (header.broken.load(std::memory_order_acquire) != kTold || header.broken_ns < since_ns) return {};
+  const int32_t blamed = header.broken_family;
+  if (blamed < 0 || blamed == arena->rank(waiter).family_rank) return {};
+  return ChainEnd{blamed, -1, arena, waiter, rank_in(*arena, blamed), true};
+}
+
+}  // namespace
+
+RankBlock& Link::joined_block(int32_t family_rank) const {
+  char* joined = family_->memory()->control();
+  return reinterpret_cast<RankBlock*>(joined + Layout(family_->size()).ranks_at)[family_rank];
+}
+
+void Link::publish_wait() noexcept {
+  if (arena_->place() == 0) return;
+  const auto* stream_waiters = host::waiters_of_this_stream();
+  const bool blocks = engine_->blocks_caller() && (!stream_waiters || stream_waiters->load() > 0);
+  const uint64_t word = arena_->place() | (blocks ? kBlocksCaller : 0);
+  auto& waits = joined_block(family_->rank()).waits;
+  for (size_t i = 0; i < kWaits && wait_slot_ < 0; ++i) {
+    uint64_t none = 0;
+    if (waits[i].compare_exchange_strong(none, word, std::memory_order_acq_rel)) wait_slot_ = static_cast<int32_t>(i);
+  }
+  if (wait_slot_ >= 0 && waits[wait_slot_].load(std::memory_order_relaxed) != word)
+    waits[wait_slot_].store(word, std::memory_order_release);
+}
+
+// One that failed is for others to find, until the communicator is left.
+void Link::end_wait() noexcept {
+  if (wait_slot_ >= 0 && arena_->header().broken.load(std::memory_order_relaxed) == 0) retract_wait();
+}
+
+void Link::retract_wait() noexcept {
+  if (wait_slot_ < 0) return;
+  joined_block(family_->rank()).waits[wait_slot_].store(0, std::memory_order_release);
+  wait_slot_ = -1;
+}
+
+// What holds up a rank of the family that is waited for in `arena`: there, else where it waits otherwise.
+std::optional<ChainEnd> Link::next_in_chain(const ChainEnd& at, int64_t since_ns) const {
+  if (at.rank >= 0)
+    if (auto next = held_up_in(at.arena, at.rank, since_ns)) return next;
+  for (const auto& word : joined_block(at.family_rank).waits) {
+    const uint64_t found = word.load(std::memory_order_acquire), place = found & ~kBlocksCaller;
+    if ((found & kBlocksCaller) == 0 || place == at.arena->place()) continue;
+    const auto arena = arena_at(*family_, place);
+    const int32_t waiter = arena ? rank_in(*arena, at.family_rank) : -1;
+    if (waiter < 0) continue;
+    if (auto next = held_up_in(arena, waiter, since_ns)) return next;
+  }
+  return {};
+}
+
+// A chain that comes back to this rank ends before it: these ranks wait for each other.
+ChainEnd Link::end_of_chain(int32_t rank, int64_t since_ns) const {
+  ChainEnd end{arena_->rank(rank).family_rank, rank, arena_, rank_, rank, false};
+  for (int32_t steps = 0; steps < family_->size() && !end.gave_up; ++steps) {
+    auto next = next_in_chain(end, since_ns);
+    if (!next || next->family_rank == family_->rank()) break;
+    const int32_t here = rank_in(*arena_, next->family_rank);
+    next->member = here >= 0 ? here : end.member;
+    end = std::move(*next);
+  }
+  return end;
+}
+
+void Link::fail_late(int32_t rank, int64_t since_ns, const Call& call, uint64_t number) {
+  const ChainEnd end = end_of_chain(rank, since_ns);
+  const std::string waited = fmt::format("{} waited {} s", named(rank_), static_cast<double>(call.timeout_ns) / 1e9);
+  const int32_t here = rank_in(*arena_, end.family_rank);
+  if (end.arena == arena_)
+    break_link(GSEL_ERR_TIMEOUT, here,
+               fmt::format("{} is late: {} in {} (call {}), rank {} {}", who(here), waited, text_of(call), number,
+                           shown(here), activity_of(here)));
+  const auto waiter_name = [&](int32_t q) { return name_in_family(end.arena->rank(q).family_rank); };
+  const uint64_t at = end.arena->rank(end.waiter).latest_number.load(std::memory_order_relaxed) / 2;
+  const int32_t about = here >= 0 ? shown(here) : shown_of_family(end.family_rank);
+  write_broken(GSEL_ERR_TIMEOUT, about >= 0 ? about : shown(end.member), end.family_rank,
+               fmt::format("{} is late: {} for {} in {} (call {}), and {} {} for it in {} of communicator {} (call {})",
+                           name_in_family(end.family_rank, true), waited, named(rank), text_of(call), number,
+                           waiter_name(end.waiter), end.gave_up ? "waited in vain" : "waits",
+                           text_of(*end.arena, end.waiter, at), end.arena->header().name, at));
+  throw_broken();
+}
+
+}  // namespace gsel::shm
