@@ -46,6 +46,12 @@ const char* variable(const char* name) {
   return value && *value ? value : nullptr;
 }
 
+// Whoever starts a program that has more rights than he has must not say where it writes.
+const char* trace_folder() {
+  const char* folder = secure_getenv("GSEL_TRACE");
+  return folder && *folder ? folder : nullptr;
+}
+
 Error about(const char* name, std::string message) {
   return Error(GSEL_ERR_CONFIG, std::move(message)).at(Place{.file = "", .token = name});
 }
@@ -174,7 +180,7 @@ gsel_unique_id id_of(const std::string& text) {
 // Those that make nothing fail; by one rank, since all have the same.
 void check_variables() {
   check_log_variable();
-  const char* folder = variable("GSEL_TRACE");
+  const char* folder = trace_folder();
   if (folder && access((std::string(folder) + "/.").c_str(), W_OK | X_OK) != 0)
     warn_about_variable("GSEL_TRACE", folder,
                         fmt::format("failures cannot be recorded there: {}; a folder that can be written to would do",
@@ -217,7 +223,7 @@ gsel_join complete_join(const gsel_comm_options& options) {
     if (const char* device = variable("GSEL_DEVICE")) join.device = {device, std::strlen(device)};
   join.rank = world.rank;
   join.world_size = world.size;
-  if (const char* folder = variable("GSEL_TRACE")) join.trace = {folder, std::strlen(folder)};
+  if (const char* folder = trace_folder()) join.trace = {folder, std::strlen(folder)};
   if (join.rank == 0) check_variables();
   if (options.id)
     join.id = *options.id;

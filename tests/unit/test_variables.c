@@ -1,13 +1,21 @@
 /* unit/test_variables.c: variables of gsel in the environment that cannot be followed: each is told once by a process,
- * on standard error where nobody asked for a log, else where the log goes. What is followed is not told. Programs are
- * this one itself, started with a part to play. */
+ * on standard error where nobody asked for a log, else where the log goes. What is followed is not told. A program with
+ * more rights than its user follows none that names a file or a fault. Programs are this one itself, started with a
+ * part to play. */
+#include <dirent.h>
+#include <fcntl.h>
+#include <grp.h>
 #include <pthread.h>
+#include <sys/auxv.h>
+#include <sys/sendfile.h>
+#include <sys/stat.h>
 
 #include "support/command.h"
 
 /* ---- the programs ---- */
 
 static gsel_unique_id id;
+static int aborts; /* the communicator, which is recorded where that is asked for */
 
 static void* join_as(void* rank) {
   gsel_comm_options options = GSEL_COMM_OPTIONS_INIT;
@@ -18,6 +26,11 @@ static void* join_as(void* rank) {
   gsel_error* error = NULL;
   if (gsel_comm_init(&options, &comm, &error)) printf("%s\n", gsel_error_message(error).data);
   gsel_error_free(error);
+  if (aborts && comm) {
+    gsel_barrier(comm, NULL);
+    gsel_comm_abort(comm, gsel_str_from("by intent"));
+    gsel_barrier(comm, NULL);
+  }
   gsel_comm_free(comm);
   return NULL;
 }
@@ -36,7 +49,11 @@ static void to_stdout(gsel_log_level level, gsel_str component, gsel_str line, v
   printf("%d [%.*s] %.*s\n", level, (int)component.len, component.data, (int)line.len, line.data);
 }
 
+enum { NOT_ELEVATED = 9 };
+
 static int play(const char* part) {
+  aborts = !strcmp(part, "aborts") || !strcmp(part, "elevated");
+  if (!strcmp(part, "elevated") && (geteuid() == getuid() || !getauxval(AT_SECURE))) return NOT_ELEVATED;
   if (!strcmp(part, "silent")) gsel_log_set(NULL, 0, NULL, NULL);
   if (!strcmp(part, "sink")) gsel_log_set(to_stdout, GSEL_LOG_WARN, NULL, NULL);
   for (int i = 0; i < 2; ++i) {
@@ -107,6 +124,101 @@ static void only_rank_0_of_a_job_tells(void** state) {
   assert_true(told && !strstr(told + 1, "GSEL_TRACE"));
 }
 
+/* ---- more rights than the user ---- */
+
+enum { NOBODY = 65534 };
+
+/* Starts a copy of this program as a user, and gives its wait status. What it writes to standard error goes to `err`.
+ */
+static int run_as(uid_t user, char* copy, const char* part, const char* folder, const char* fault) {
+  int ends[2];
+  assert_int_equal(pipe(ends), 0);
+  const pid_t pid = fork();
+  assert_true(pid >= 0);
+  if (pid == 0) {
+    char trace[300], faults[100];
+    snprintf(trace, sizeof trace, "GSEL_TRACE=%s", folder);
+    snprintf(faults, sizeof faults, "GSEL_FAULT=%s", fault);
+    char* const arguments[] = {copy, "program", (char*)part, NULL};
+    char* const variables[] = {trace, faults, "GSEL_LOG=warn", NULL};
+    char* const more[] = {trace,
+                          faults,
+                          "GSEL_LOG=warn",
+                          "GSEL_TUNING=/nonexistent",
+                          "GSEL_PLUGIN_PATH=/nonexistent",
+                          "GSEL_CONFIG=/nonexistent",
+                          NULL};
+    dup2(ends[1], 1);
+    dup2(ends[1], 2);
+    if (user != geteuid() && (setgroups(0, NULL) || setgid(user) || setuid(user))) _exit(1);
+    execve(copy, arguments, user == 0 ? variables : more);
+    _exit(2);
+  }
+  close(ends[1]);
+  size_t n = 0;
+  for (ssize_t got; n < sizeof err - 1 && (got = read(ends[0], err + n, sizeof err - 1 - n)) > 0;) n += (size_t)got;
+  err[n] = '\0';
+  close(ends[0]);
+  int status = 0;
+  waitpid(pid, &status, 0);
+  return status;
+}
+
+/* Files in a folder, which are removed. */
+static int take_files(const char* folder) {
+  int n = 0;
+  DIR* open = opendir(folder);
+  assert_non_null(open);
+  for (struct dirent* entry; (entry = readdir(open));)
+    if (entry->d_name[0] != '.' && unlinkat(dirfd(open), entry->d_name, 0) == 0) ++n;
+  closedir(open);
+  return n;
+}
+
+/* A copy that belongs to root, has the set-user-ID bit, and may be run by everybody. */
+static void make_copy(const char* path) {
+  const int from = open("/proc/self/exe", O_RDONLY), to = open(path, O_WRONLY | O_CREAT | O_EXCL, 0700);
+  struct stat file;
+  assert_true(from >= 0 && to >= 0 && fstat(from, &file) == 0);
+  for (off_t at = 0; at < file.st_size;) assert_true(sendfile(to, from, &at, (size_t)(file.st_size - at)) > 0);
+  assert_int_equal(fchmod(to, 04755), 0);
+  close(from);
+  close(to);
+}
+
+static void a_set_user_id_program_follows_nothing_that_names_a_file_or_a_fault(void** state) {
+  (void)state;
+  if (geteuid() != 0) {
+    print_message("skipped: only root can make a set-user-ID program\n");
+    skip();
+  }
+  char folder[] = "/tmp/gsel-variables-XXXXXX", copy[64], secret[64];
+  assert_non_null(mkdtemp(folder));
+  snprintf(copy, sizeof copy, "%s/program", folder);
+  snprintf(secret, sizeof secret, "%s/secret", folder);
+  assert_true(chmod(folder, 0755) == 0 && mkdir(secret, 0700) == 0);
+  make_copy(copy);
+  /* Without more rights than its user: it records its failures, and dies by the fault. */
+  const int recorded = run_as(0, copy, "aborts", secret, "") == 0 ? take_files(secret) : -1;
+  const int killed = run_as(0, copy, "aborts", secret, "kill@enter");
+  int status = run_as(NOBODY, copy, "elevated", secret, "");
+  const int written = take_files(secret);
+  char told[512];
+  snprintf(told, sizeof told, "%.500s", err);
+  if (status == 0) status = run_as(NOBODY, copy, "elevated", secret, "kill@enter");
+  unlink(copy);
+  rmdir(secret);
+  rmdir(folder);
+  assert_int_equal(recorded, 2);
+  assert_true(WIFSIGNALED(killed) && WTERMSIG(killed) == SIGKILL);
+  if (WIFEXITED(status) && WEXITSTATUS(status) == NOT_ELEVATED) {
+    print_message("skipped: the set-user-ID bit does nothing in /tmp\n");
+    skip();
+  }
+  if (status != 0 || written != 0 || told[0])
+    fail_msg("wait status 0x%x, %d files in a folder of root's, told: %s", (unsigned)status, written, told);
+}
+
 static int set_up(void** state) {
   (void)state;
   static const char* const ours[] = {"GSEL_CONFIG", "GSEL_PLUGIN_PATH", "GSEL_LOG", "GSEL_TRACE", "GSEL_TUNING"};
@@ -133,6 +245,7 @@ int main(int argc, char** argv) {
       cmocka_unit_test(what_cannot_be_followed_is_told_once),
       cmocka_unit_test(a_log_that_was_asked_for_decides),
       cmocka_unit_test(only_rank_0_of_a_job_tells),
+      cmocka_unit_test(a_set_user_id_program_follows_nothing_that_names_a_file_or_a_fault),
   };
   return cmocka_run_group_tests(tests, set_up, tear_down);
 }

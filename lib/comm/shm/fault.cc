@@ -111,7 +111,7 @@ struct FaultText {
 
 Faults Faults::of_environment(int32_t rank, int32_t world_size) {
   Faults faults;
-  const char* variable = std::getenv(kVariable);
+  const char* variable = secure_getenv(kVariable);  // whoever may start a program may not kill it by that
   if (!variable || !*variable) return faults;
   const FaultText text{variable, world_size};
   const std::vector<std::string_view> all = split(text.whole, ',');
