@@ -48,7 +48,8 @@ GSEL_API gsel_status gsel_unique_id_create(gsel_unique_id *out, gsel_error **err
  *   rank, world_size  0 <= rank < world_size; world_size 0: both from the environment
  *   id                borrowed; NULL: from the environment
  *   timeout_s         bound on each later call, seconds; 0 means that of config
- *   join_timeout_s    bound on joining, seconds; 0 means 60
+ *   join_timeout_s    bound on joining, seconds; 0 means 60. Whichever rank's time is up first, the ranks that are
+ *                     missing are named on every rank that has come; for that a rank gives rank 0 one second more
  *   config            borrowed for the call: its [comm] timeout_s is used if timeout_s is 0 here; NULL: the file that
  *                     GSEL_CONFIG names in the environment, as `gsel run --config` sets it, if any
  *   device            borrowed for the call: identity of the device that this rank computes on, such as the uuid of its

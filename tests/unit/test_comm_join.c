@@ -142,19 +142,33 @@ static void test_without_rank_0_the_others_say_what_they_waited_for(void** state
   ranks_verdict(runs, 1);
 }
 
-static void gives_up_early(rank_run* run) {
-  static struct refusal early = {GSEL_ERR_TIMEOUT, "for the other ranks to join", 0};
-  static struct refusal other = {GSEL_ERR_PEER, "rank 1 (pid ", 1};
-  run->user = run->rank == 1 ? &early : &other;
-  is_refused(run);
-}
-
-static void test_a_rank_that_gives_up_joining_is_named(void** state) {
+/* Rank 0 knows who is missing, whoever's time is up first. */
+static void test_the_missing_rank_is_named_where_another_runs_out_of_time_before_rank_0(void** state) {
   (void)state;
-  rank_run* runs = ranks_prepare(2, NULL);
+  struct refusal expected = {GSEL_ERR_TIMEOUT, "after 0.1 s 2 of 3 ranks had joined: rank 1 waited for rank 2;", 2};
+  rank_run* runs = ranks_prepare(2, &expected);
   runs[0].world_size = runs[1].world_size = 3;
   runs[1].join_timeout_s = 0.1;
-  ranks_run_threads(runs, 2, gives_up_early);
+  ranks_run_threads(runs, 2, is_refused);
+  ranks_verdict(runs, 2);
+}
+
+/* A process that ends while it joins. */
+static void test_a_rank_that_ends_while_it_joins_is_named(void** state) {
+  (void)state;
+  struct refusal expected = {GSEL_ERR_PEER, "rank 1 (pid ", 1};
+  rank_run* runs = ranks_prepare(2, &expected);
+  runs[0].world_size = runs[1].world_size = 3;
+  const pid_t pid = fork();
+  assert_true(pid >= 0);
+  if (pid == 0) {
+    gsel_comm* comm;
+    alarm(1);
+    rank_join(&runs[1], &comm, NULL);
+    _exit(0);
+  }
+  ranks_run_threads(runs, 1, is_refused);
+  waitpid(pid, NULL, 0);
   ranks_verdict(runs, 2);
 }
 
@@ -306,7 +320,8 @@ int main(void) {
       cmocka_unit_test(test_a_device_name_has_a_bound),
       cmocka_unit_test(test_missing_ranks_are_named_by_rank_0),
       cmocka_unit_test(test_without_rank_0_the_others_say_what_they_waited_for),
-      cmocka_unit_test(test_a_rank_that_gives_up_joining_is_named),
+      cmocka_unit_test(test_the_missing_rank_is_named_where_another_runs_out_of_time_before_rank_0),
+      cmocka_unit_test(test_a_rank_that_ends_while_it_joins_is_named),
       cmocka_unit_test(test_one_id_serves_several_communicators_in_a_row),
       cmocka_unit_test(test_each_launchers_variables_join_its_ranks),
       cmocka_unit_test(test_an_empty_environment_is_a_world_of_one),

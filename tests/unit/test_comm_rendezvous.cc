@@ -1,10 +1,12 @@
 // unit/test_comm_rendezvous.cc: somebody else is where ranks meet: another user, or a program that speaks otherwise.
 // Whoever joins gets an error that says so, and never half a communicator.
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <functional>
+#include <thread>
 
 #include "base/error.h"
 #include "comm/shm/join/messages.h"
@@ -37,8 +39,10 @@ gsel_join join_of(const gsel_unique_id& id, int32_t rank, int32_t world_size, do
 }
 
 // In a child, of this user or of another: `host` with a socket that listens where ranks of this id meet. Returns when
-// it listens; the child ends by itself.
-pid_t listens(const gsel_unique_id& id, uid_t user, const std::function<void(const Socket&)>& host) {
+// it listens and `before` has returned; the child ends by itself.
+pid_t listens(
+    const gsel_unique_id& id, uid_t user, const std::function<void(const Socket&)>& host,
+    const std::function<void(const Socket&)>& before = [](const Socket&) {}) {
   int ready[2];
   assert_int_equal(pipe(ready), 0);
   const pid_t pid = fork();
@@ -47,7 +51,9 @@ pid_t listens(const gsel_unique_id& id, uid_t user, const std::function<void(con
     alarm(60);
     if (user != geteuid() && setuid(user) != 0) _exit(1);
     const auto listener = Socket::listen(meeting_name(id));
-    if (!listener || ::write(ready[1], "", 1) != 1) _exit(2);
+    if (!listener) _exit(2);
+    before(*listener);
+    if (::write(ready[1], "", 1) != 1) _exit(2);
     host(*listener);
     _exit(0);
   }
@@ -102,6 +108,73 @@ void test_a_name_that_another_user_holds_is_refused_by_every_rank(void**) {
   end(stranger);
 }
 
+// The stranger listens, and as many wait there as may: whoever comes is not even connected.
+void test_another_user_behind_a_full_queue_is_named_by_every_rank(void**) {
+  if (geteuid() != 0) skip();  // nobody else may take another user's place
+  const gsel_unique_id id = fresh_id();
+  const pid_t stranger = listens(
+      id, kStranger, [](const Socket&) { pause(); },
+      [&](const Socket& listener) {
+        static std::vector<Socket> waiting;
+        if (::listen(listener.fd(), 0) != 0) _exit(3);
+        while (auto socket = Socket::connect(meeting_name(id))) waiting.push_back(std::move(*socket));
+      });
+  bool is_full = false;
+  assert_false(Socket::connect(meeting_name(id), &is_full).has_value());
+  assert_true(is_full);
+  for (int32_t rank = 0; rank < 2; ++rank)
+    fails(join_of(id, rank, 2, 2), GSEL_ERR_PERMISSION, "is held by user 65534, this is user 0");
+  end(stranger);
+}
+
+// Some program of this user that connects to rank 0 by mistake, with more descriptors than any rank sends.
+void sends_descriptors(const gsel_unique_id& id, const void* bytes, size_t n_bytes, size_t n_fds) {
+  std::optional<Socket> socket;
+  while (!(socket = Socket::connect(meeting_name(id)))) usleep(100);
+  alignas(cmsghdr) char control[CMSG_SPACE(250 * sizeof(int))] = {};
+  iovec part{const_cast<void*>(bytes), n_bytes};
+  msghdr header{};
+  header.msg_iov = &part;
+  header.msg_iovlen = 1;
+  header.msg_control = control;
+  header.msg_controllen = CMSG_SPACE(n_fds * sizeof(int));
+  cmsghdr* rights = CMSG_FIRSTHDR(&header);
+  rights->cmsg_level = SOL_SOCKET;
+  rights->cmsg_type = SCM_RIGHTS;
+  rights->cmsg_len = CMSG_LEN(n_fds * sizeof(int));
+  for (size_t i = 0; i < n_fds; ++i) reinterpret_cast<int*>(CMSG_DATA(rights))[i] = socket->fd();
+  assert_true(sendmsg(socket->fd(), &header, MSG_NOSIGNAL) == static_cast<ssize_t>(n_bytes));
+}
+
+void test_a_stray_message_with_many_descriptors_fails_no_join(void**) {
+  Hello hello;
+  hello.rank = 1;
+  hello.world_size = 2;
+  const struct { size_t bytes, fds; } strays[] = {{1, 200}, {sizeof hello, 200}, {sizeof hello, 2}};
+  for (const auto& [bytes, fds] : strays) {
+    const gsel_unique_id id = fresh_id();
+    std::string failure;
+    std::thread host([&] {
+      try {
+        rendezvous(join_of(id, 0, 2, 20));
+      } catch (const Error& e) {
+        failure = e.what();
+      }
+    });
+    sends_descriptors(id, &hello, bytes, fds);
+    std::string guest;
+    try {
+      rendezvous(join_of(id, 1, 2, 20));
+    } catch (const Error& e) {
+      guest = e.what();
+    }
+    host.join();
+    if (!failure.empty() || !guest.empty())
+      fail_msg("behind %zu bytes with %zu descriptors: rank 0: %s; rank 1: %s", bytes, fds, failure.c_str(),
+               guest.c_str());
+  }
+}
+
 void test_another_user_is_turned_away_by_rank_0(void**) {
   if (geteuid() != 0) skip();  // the foreign process of this test needs setuid
   const gsel_unique_id id = fresh_id();
@@ -133,7 +206,7 @@ void test_an_answer_that_is_none_is_an_error(void**) {
       {silent, -1, GSEL_ERR_VERSION, "failed without saying why"},
       {wrong, -1, GSEL_ERR_VERSION, "speaks another protocol"},
       {empty, -1, GSEL_ERR_VERSION, "speaks another protocol"},
-      {empty, small.get(), GSEL_ERR_TIMEOUT, "to learn of the other ranks"},
+      {empty, small.get(), GSEL_ERR_TIMEOUT, "to learn of the other ranks, and rank 0 does not answer"},
   };
   for (const auto& one : cases) {
     const gsel_unique_id id = fresh_id();
@@ -159,6 +232,8 @@ void test_memory_of_another_make_is_refused(void**) {
 int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(test_a_name_that_another_user_holds_is_refused_by_every_rank),
+      cmocka_unit_test(test_another_user_behind_a_full_queue_is_named_by_every_rank),
+      cmocka_unit_test(test_a_stray_message_with_many_descriptors_fails_no_join),
       cmocka_unit_test(test_another_user_is_turned_away_by_rank_0),
       cmocka_unit_test(test_an_answer_that_is_none_is_an_error),
       cmocka_unit_test(test_memory_of_another_make_is_refused),

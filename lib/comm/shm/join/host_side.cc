@@ -90,8 +90,10 @@ void HostSide::open() {
 
 // Somebody else is rank 0 under this id: both sides shall hear of it.
 void HostSide::claim_as_second() {
-  const auto socket = Socket::connect(name_);
+  bool is_full = false;
+  const auto socket = Socket::connect(name_, &is_full);
   if (socket) require_own_user(*socket);
+  if (is_full) require_own_holder(name_);
   if (!socket || !socket->write(&own_, sizeof own_, nullptr, 0, deadline_)) return;
   Message answer;
   std::vector<os::Fd> fds;
@@ -114,16 +116,26 @@ void HostSide::await_ready() {
 }
 
 void HostSide::require_in_time(bool ready) const {
-  if (os::now_ns() < deadline_) return;
-  const std::vector<int32_t> late = missing(ready);
+  if (os::now_ns() >= deadline_) fail_late(missing(ready), ready, 0, join_.join_timeout_s);
+}
+
+// One that waits for nobody but rank 0 gets no answer.
+void HostSide::answer_late(const Guest& guest, uint32_t milliseconds) const {
+  const bool all_joined = missing(false).empty();
+  std::vector<int32_t> late = missing(all_joined);
+  std::erase(late, guest.hello.rank);
+  if (!late.empty()) fail_late(late, all_joined, guest.hello.rank, static_cast<double>(milliseconds) / 1e3);
+}
+
+void HostSide::fail_late(const std::vector<int32_t>& late, bool ready, int32_t waiter, double seconds) const {
   std::string names;
   for (size_t i = 0; i < late.size() && i < 16; ++i) names += (i ? ", " : "") + std::to_string(late[i]);
   const std::string stranger =
       stranger_ ? fmt::format(" and turned a process of user {} away, being user {}", *stranger_, geteuid()) : "";
   if (late.size() > 16) names += fmt::format(" and {} more", late.size() - 16);
   throw Error(GSEL_ERR_TIMEOUT,
-              fmt::format("after {} s {} of {} ranks {}: rank 0 waited for rank{} {}{}; {}", join_.join_timeout_s,
-                          by_rank_.size() - late.size(), join_.world_size, ready ? "were ready" : "had joined",
+              fmt::format("after {} s {} of {} ranks {}: rank {} waited for rank{} {}{}; {}", seconds,
+                          by_rank_.size() - late.size(), join_.world_size, ready ? "were ready" : "had joined", waiter,
                           late.size() == 1 ? "" : "s", names, stranger, kHowToMeet))
       .about_rank(late.empty() ? -1 : late.front());
 }
@@ -158,7 +170,9 @@ void HostSide::hear(Guest& guest) {
   if (!guest.known) {
     const Read result = guest.socket.read(&guest.hello, sizeof guest.hello, fds);
     if (result == Read::nothing) return;
-    if (result == Read::end || guest.hello.magic != kHelloMagic) return guest.socket.close();  // not one of us
+    const bool is_rank = result != Read::end && guest.hello.magic == kHelloMagic && fds.size() <= 1;
+    if (!is_rank) return guest.socket.close();  // not one of us
+    if (result == Read::cut) fail_cut();
     guest.known = true;
     if (!fds.empty()) guest.life = std::move(fds.front());
     return greet(guest);
@@ -170,7 +184,9 @@ void HostSide::hear(Guest& guest) {
     throw Error(GSEL_ERR_PEER,
                 fmt::format("rank {} (pid {}) died or gave up while joining", guest.hello.rank, guest.hello.pid))
         .about_rank(guest.hello.rank);
+  if (result == Read::cut) fail_cut();
   if (message.say == Say::failed) throw error_of(message);
+  if (message.say == Say::late) return answer_late(guest, message.first);
   guest.ready = message.say == Say::ready;
 }
 

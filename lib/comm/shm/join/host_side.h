@@ -1,6 +1,7 @@
 // comm/shm/join/host_side.h: rank 0's side of a rendezvous. Rank 0 collects the hello of every rank, sends the
 // descriptors of the arena and of the processes, waits until all ranks are ready, stops listening, and sends go. An
-// error is first sent to all ranks that have come so far, and then thrown.
+// error is first sent to all ranks that have come so far, and then thrown. A rank whose time is up before that of rank
+// 0 asks, and the answer is the same error.
 #pragma once
 
 #include <memory>
@@ -47,6 +48,8 @@ class HostSide {
   void check_order() const;
   bool all_pass_barriers() const;
   void require_in_time(bool ready) const;
+  void answer_late(const Guest& guest, uint32_t milliseconds) const;
+  [[noreturn]] void fail_late(const std::vector<int32_t>& late, bool ready, int32_t waiter, double seconds) const;
 
   const gsel_join& join_;
   Hello own_;

@@ -32,7 +32,7 @@ void Launcher::check() {
     std::vector<os::Fd> fds;
     const Read result = socket_.read(line, kWordBytes, fds);
     if (result == Read::nothing) return;
-    if (result == Read::end) return socket_.close();
+    if (result != Read::message) return socket_.close();
     int32_t rank = -1, world_size = 0;
     if (std::sscanf(line, "rank %d of %d ", &rank, &world_size) != 2 || world_size != join_.world_size) continue;
     told_ = true;

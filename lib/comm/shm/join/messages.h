@@ -1,6 +1,6 @@
 // comm/shm/join/messages.h: the messages of ranks while they join. Rank r sends hello, then ready. Rank 0 sends the
 // arena, then the descriptors of all processes in batches ("lives"), then go. Either side may send "failed" at any
-// point instead.
+// point instead, and rank r "late" once its time is up, so that rank 0 says whom it waits for.
 #pragma once
 
 #include <gsel/error.h>
@@ -16,7 +16,7 @@
 namespace gsel::shm {
 
 constexpr uint64_t kHelloMagic = 0x6c656c6c6f487367;
-constexpr uint32_t kProtocol = 4;
+constexpr uint32_t kProtocol = 5;
 constexpr size_t kDeviceBytes = 96;
 
 struct Hello {
@@ -33,13 +33,13 @@ struct Hello {
   char device[kDeviceBytes] = {};  // identity of the device the rank computes on; empty: not told
 };
 
-enum class Say : uint32_t { failed = 1, arena, lives, go, ready };
+enum class Say : uint32_t { failed = 1, arena, lives, go, ready, late };
 
 struct Message {
   Say say = Say::failed;
   gsel_status code = GSEL_OK;  // of failed
   int32_t about = -1;
-  uint32_t first = 0;  // of lives: first rank and number
+  uint32_t first = 0;  // of lives: first rank and number; of late: milliseconds waited
   uint32_t count = 0;
   struct Life {
     int32_t pid;

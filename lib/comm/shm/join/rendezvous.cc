@@ -10,6 +10,7 @@
 
 #include "base/log.h"
 #include "base/text.h"
+#include "comm/shm/join/holder.h"
 #include "comm/shm/join/host_side.h"
 #include "comm/shm/join/launcher.h"
 #include "comm/shm/join/messages.h"
@@ -27,18 +28,33 @@ std::string meeting_name(const gsel_unique_id& id) {
   return name + fmt::format("{:016x}{:016x}", folded[0], folded[1]);
 }
 
+namespace {
+
 // An abstract name belongs to whoever binds it first.
-void require_own_user(const Socket& socket) {
-  if (socket.peer_user() != geteuid())
+void require_own(uid_t user) {
+  if (user != geteuid())
     throw Error(
         GSEL_ERR_PERMISSION,
         fmt::format("the name under which these ranks meet is held by user {}, this is user {}; use a fresh id, "
                     "or another MASTER_PORT where the id comes from it",
-                    socket.peer_user(), geteuid()))
+                    user, geteuid()))
         .about_rank(0);
 }
 
+}  // namespace
+
+void require_own_user(const Socket& socket) {
+  require_own(socket.peer_user());
+}
+
+void require_own_holder(const std::string& name) {
+  if (const auto user = user_of_listener(name)) require_own(*user);
+}
+
 namespace {
+
+constexpr int64_t kAnswerNs = 1'000'000'000;
+constexpr int kTriesPerLook = 64;  // at who holds the name
 
 Hello make_hello(const gsel_join& join) {
   Hello hello;
@@ -79,23 +95,38 @@ Hello make_hello(const gsel_join& join) {
 }
 
 Socket connect_to_rank_0(const gsel_join& join, const std::string& name, Launcher& launcher, int64_t deadline) {
-  for (;;) {
-    if (auto socket = Socket::connect(name)) {
+  for (int tries = 0;; ++tries) {
+    bool is_full = false;
+    if (auto socket = Socket::connect(name, &is_full)) {
       require_own_user(*socket);
       return std::move(*socket);
     }
-    if (os::now_ns() >= deadline) fail_late(join, "for rank 0 to appear");
+    if (is_full && tries % kTriesPerLook == 0) require_own_holder(name);
+    if (os::now_ns() >= deadline)
+      fail_late(join, is_full ? "for rank 0 to take its connection, and too many wait there" : "for rank 0 to appear");
     launcher.check();
     poll(nullptr, 0, std::min(2, milliseconds_until(deadline)));
   }
+}
+
+// Asks rank 0, which knows who is missing.
+void say_late(const gsel_join& join, const Socket& socket) {
+  Message late;
+  late.say = Say::late;
+  late.first = static_cast<uint32_t>(std::min(join.join_timeout_s * 1e3, 1e9));
+  socket.write(&late, sizeof late, nullptr, 0, os::now_ns() + kAnswerNs);
 }
 
 // The next word of rank 0, which must be `expected`.
 Message listen_to_rank_0(const gsel_join& join, const Socket& socket, Say expected, std::vector<os::Fd>& fds,
                          int64_t deadline, const char* step) {
   Message message;
-  const Read result = socket.read_until(&message, sizeof message, fds, deadline);
-  if (result == Read::nothing) fail_late(join, step);
+  Read result = socket.read_until(&message, sizeof message, fds, deadline);
+  if (result == Read::nothing) {
+    say_late(join, socket);
+    result = socket.read_until(&message, sizeof message, fds, os::now_ns() + kAnswerNs);
+  }
+  if (result == Read::nothing) fail_late(join, fmt::format("{}, and rank 0 does not answer", step).c_str());
   if (result == Read::end) fail_gone(join, step);
   if (message.say == Say::failed) throw error_of(message);
   if (message.say != expected) fail_protocol();

@@ -24,8 +24,9 @@ Joined rendezvous(const gsel_join& join);
 
 // The abstract socket where ranks with this id meet.
 std::string meeting_name(const gsel_unique_id& id);
-// GSEL_ERR_PERMISSION where another user is at the other end.
+// GSEL_ERR_PERMISSION where another user is at the other end, or holds a name that takes no connection.
 void require_own_user(const Socket& socket);
+void require_own_holder(const std::string& name);
 
 // What makes ranks find each other; ends the errors of those that did not.
 inline constexpr const char* kHowToMeet =

@@ -58,6 +58,10 @@ union Control {
 
 }  // namespace
 
+void fail_cut() {
+  fail(GSEL_ERR_IO, "descriptors of a joining rank did not arrive; raise the limit of open files (ulimit -n)");
+}
+
 int milliseconds_until(int64_t deadline_ns) noexcept {
   const int64_t left = std::clamp<int64_t>(deadline_ns - os::now_ns(), 0, int64_t{1'000'000'000'000});
   return static_cast<int>((left + 999'999) / 1'000'000);
@@ -75,11 +79,12 @@ std::optional<Socket> Socket::listen(const std::string& name) {
   return Socket(std::move(fd));
 }
 
-std::optional<Socket> Socket::connect(const std::string& name) {
+std::optional<Socket> Socket::connect(const std::string& name, bool* is_full) {
   os::Fd fd = open_socket();
   sockaddr_un address;
   const socklen_t length = fill_address(address, name);
   if (::connect(fd.get(), reinterpret_cast<sockaddr*>(&address), length) == 0) return Socket(std::move(fd));
+  if (is_full) *is_full = errno == EAGAIN;
   if (errno == ECONNREFUSED || errno == EAGAIN || errno == EINTR) return {};
   fail(GSEL_ERR_IO, "connect to abstract socket {} failed: {}", name, errno_text(errno));
 }
@@ -146,9 +151,8 @@ Read Socket::read(void* message, size_t bytes, std::vector<os::Fd>& fds) const {
     if (got < 0) fail(GSEL_ERR_IO, "recvmsg failed: {}", errno_text(errno));
     if (got == 0 && ends++ == 0) continue;
     take_fds(header, fds);
-    if (header.msg_flags & MSG_CTRUNC)
-      fail(GSEL_ERR_IO, "descriptors of a joining rank did not arrive; raise the limit of open files (ulimit -n)");
-    return static_cast<size_t>(got) == bytes && !(header.msg_flags & MSG_TRUNC) ? Read::message : Read::end;
+    if (static_cast<size_t>(got) != bytes || (header.msg_flags & MSG_TRUNC)) return Read::end;
+    return header.msg_flags & MSG_CTRUNC ? Read::cut : Read::message;
   }
   return Read::end;
 }
@@ -156,6 +160,7 @@ Read Socket::read(void* message, size_t bytes, std::vector<os::Fd>& fds) const {
 Read Socket::read_until(void* message, size_t bytes, std::vector<os::Fd>& fds, int64_t deadline_ns) const {
   for (;;) {
     const Read result = read(message, bytes, fds);
+    if (result == Read::cut) fail_cut();
     if (result != Read::nothing) return result;
     if (!wait_until(fd_.get(), POLLIN, deadline_ns)) return Read::nothing;
   }

@@ -16,8 +16,11 @@ namespace gsel::shm {
 
 constexpr size_t kMostFds = 128;  // in one message; the kernel takes 253
 
-// Results of reading: a message, the end of the other side, or nothing yet.
-enum class Read { message, end, nothing };
+// Results of reading: a message, a message some descriptors of which did not arrive, the end of the other side, or
+// nothing yet.
+enum class Read { message, cut, end, nothing };
+// For one that was cut, from a side that is known to send few.
+[[noreturn]] void fail_cut();
 
 class Socket {
  public:
@@ -26,8 +29,8 @@ class Socket {
 
   // A name in the abstract space, which no file system knows. nullopt: taken.
   static std::optional<Socket> listen(const std::string& name);
-  // nullopt: nobody listens there now.
-  static std::optional<Socket> connect(const std::string& name);
+  // nullopt: nobody listens there now, or (*is_full) too many wait there.
+  static std::optional<Socket> connect(const std::string& name, bool* is_full = nullptr);
   std::optional<Socket> accept() const;  // nullopt: nobody is waiting
 
   int fd() const { return fd_.get(); }
@@ -38,7 +41,7 @@ class Socket {
   bool write(const void* message, size_t bytes, const int* fds, size_t n_fds, int64_t deadline_ns) const;
   // Reads one message of exactly `bytes` at most once; shorter or longer ones count as the end.
   Read read(void* message, size_t bytes, std::vector<os::Fd>& fds) const;
-  // Waits for a message; nothing means the deadline has passed.
+  // Waits for a message, which must not be cut; nothing means the deadline has passed.
   Read read_until(void* message, size_t bytes, std::vector<os::Fd>& fds, int64_t deadline_ns) const;
 
  private:
