@@ -106,7 +106,8 @@ GSEL_API void gsel_comm_options_init(gsel_comm_options *options, size_t struct_s
  * GSEL_ERR_DUPLICATE (two ranks name one device, or one that the transport wants for each rank alone; both are named),
  * GSEL_ERR_PEER (a rank died while joining), GSEL_ERR_UNSUPPORTED (more than 256 ranks), GSEL_ERR_VERSION
  * (struct_size), those of gsel_config_load, GSEL_ERR_NOMEM, GSEL_ERR_IO; with an accelerator also GSEL_ERR_NOT_FOUND
- * and GSEL_ERR_PLUGIN (no plugin of that name, or one that was refused), GSEL_ERR_NO_DEVICES and GSEL_ERR_DEVICE.
+ * and GSEL_ERR_PLUGIN (no plugin of that name, or one that was refused), GSEL_ERR_NO_DEVICES and GSEL_ERR_DEVICE; a rank
+ * that cannot open its accelerator tells the others, which get the same code about that rank.
  * Threads: any; ranks that are threads of one process call it concurrently, each with its rank. Since 0.1. */
 GSEL_API gsel_status gsel_comm_init(const gsel_comm_options *options, gsel_comm **out, gsel_error **err);
 
@@ -142,7 +143,7 @@ GSEL_API gsel_str gsel_comm_name(const gsel_comm *comm);
  * GSEL_ERR_MISMATCH at once, provided that neither has a request or group under way or has made a persistent request
  * on the communicator; broken.
  * A broken communicator is freed, shrunk to the ranks that are alive (gsel_comm_shrink), or made usable again
- * (gsel_comm_resync).
+ * (gsel_comm_resync); some of its ranks can make one of their own (gsel_comm_create_group).
  * Threads: one call at a time per communicator. Since 0.1. */
 
 /* recv[count] = op over ranks of send[count]. In place: send == recv. */
@@ -469,16 +470,26 @@ GSEL_API gsel_status gsel_reduce_local(const void *const *inputs, size_t n, void
 GSEL_API gsel_status gsel_comm_split(gsel_comm *comm, int32_t colour, int32_t key, gsel_comm **out, gsel_error **err);
 /* Makes a communicator of ranks[n] of comm, in that order. Only these ranks call it, each with the same list; the other
  * ranks need not know. Errors as those of a message; GSEL_ERR_ARG also if the list names a rank twice or does not name
- * the caller; GSEL_ERR_MISMATCH if two of the ranks give different lists (comm stays usable). Since 0.1. */
+ * the caller; GSEL_ERR_MISMATCH if two of the ranks give different lists (comm stays usable). comm may be broken; then
+ * different lists are GSEL_ERR_TIMEOUT, and after an error all ranks of the list may call again. Since 0.1. */
 GSEL_API gsel_status gsel_comm_create_group(gsel_comm *comm, const int32_t *ranks, size_t n, gsel_comm **out,
                                             gsel_error **err);
 /* Makes another communicator of the same ranks. Since 0.1. */
 GSEL_API gsel_status gsel_comm_dup(gsel_comm *comm, gsel_comm **out, gsel_error **err);
 
 /* After a failure, makes a communicator of the ranks that still answer, in their old order. Every survivor calls this
- * function, once per communicator. It breaks comm if comm is not broken yet. Ranks that are dead, have left or do not
- * call within the timeout are left out; a rank that calls too late gets GSEL_ERR_PEER. Since 0.1. */
+ * function, once per communicator. It breaks comm if comm is not broken yet: with GSEL_ERR_PEER about a rank that is
+ * dead, otherwise with GSEL_ERR_STATE. Ranks that are dead, have left or do not call within the timeout are left out; a
+ * rank that calls too late gets GSEL_ERR_PEER. Since 0.1. */
 GSEL_API gsel_status gsel_comm_shrink(gsel_comm *comm, gsel_comm **out, gsel_error **err);
+/* The same without ranks[n] of comm, as the list of ncclCommShrink: nobody waits for these ranks, whether they live or
+ * not. A rank that is left out must not call; if it has called gsel_comm_shrink already, whoever names it gets
+ * GSEL_ERR_MISMATCH, and the others go on without the caller. If it calls later, it gets GSEL_ERR_PEER. It is enough
+ * that one rank names it; ranks may name different ones.
+ *   ranks  [n] without the caller's, each once; n may be 0
+ * Errors: GSEL_ERR_ARG (nothing happened), and those of gsel_comm_shrink. Threads: as a call. Since 0.1. */
+GSEL_API gsel_status gsel_comm_shrink_without(gsel_comm *comm, const int32_t *ranks, size_t n, gsel_comm **out,
+                                              gsel_error **err);
 /* Makes comm usable again for all its ranks after a mismatch, timeout or abort. Every rank calls this function. It ends
  * the calls that other ranks are in (they return GSEL_ERR_STATE, which names the rank that called first), and waits
  * until all ranks have called it. A rank that is dead or does not call in time is GSEL_ERR_PEER or GSEL_ERR_TIMEOUT.

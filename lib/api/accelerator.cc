@@ -65,20 +65,10 @@ void take_any(Accelerator& accelerator, int32_t dlpack_type) {
   }
 }
 
-}  // namespace
-
-std::shared_ptr<const Accelerator> accelerator_of(const gsel_comm_options& given, const Config& settings) {
-  const std::string_view name = view(given.accelerator);
+std::shared_ptr<const Accelerator> open_accelerator(const gsel_comm_options& given, const Config& settings) {
   std::string_view transport = view(given.transport);
-  if (name.empty() || name == "cpu") {
-    if (!transport.empty() && transport != "auto")
-      fail(GSEL_ERR_ARG,
-           "gsel_comm_options.transport is {} without an accelerator; memory of the host has one transport",
-           in_quotes(transport));
-    return nullptr;
-  }
   if (transport.empty()) transport = settings.comm.transport;
-  const Named named = parse(name);
+  const Named named = parse(view(given.accelerator));
   auto accelerator = std::make_shared<Accelerator>();
   accelerator->name = fmt::format("{}:{}", named.plugin, named.ordinal);
   const auto& table = *static_cast<const gsel_device_v1*>(load_plugin(GSEL_PLUGIN_DEVICE, named.plugin).table);
@@ -92,6 +82,17 @@ std::shared_ptr<const Accelerator> accelerator_of(const gsel_comm_options& given
   else if (transport != "host")
     take(*accelerator, load_plugin(GSEL_PLUGIN_TRANSPORT, transport), device.dlpack_type);
   return accelerator;
+}
+
+}  // namespace
+
+Communicator::FindAccelerator accelerator_of(const gsel_comm_options& given, const Config& settings) {
+  const std::string_view name = view(given.accelerator), transport = view(given.transport);
+  if (!name.empty() && name != "cpu") return [&] { return open_accelerator(given, settings); };
+  if (!transport.empty() && transport != "auto")
+    fail(GSEL_ERR_ARG, "gsel_comm_options.transport is {} without an accelerator; memory of the host has one transport",
+         in_quotes(transport));
+  return {};
 }
 
 }  // namespace gsel

@@ -3,14 +3,13 @@
 
 #include <gsel/comm.h>
 
-#include <memory>
-
 #include "base/config.h"
+#include "comm/communicator.h"
 #include "comm/on_device/accelerator.h"
 
 namespace gsel {
 
-// nullptr: the caller wants memory of the host.
-std::shared_ptr<const Accelerator> accelerator_of(const gsel_comm_options& given, const Config& settings);
+// What opens the accelerator; empty: the caller wants memory of the host. given and settings must outlive it.
+Communicator::FindAccelerator accelerator_of(const gsel_comm_options& given, const Config& settings);
 
 }  // namespace gsel

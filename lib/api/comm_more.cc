@@ -39,6 +39,16 @@ gsel_status gsel_comm_shrink(gsel_comm* comm, gsel_comm** out, gsel_error** err)
   });
 }
 
+gsel_status gsel_comm_shrink_without(gsel_comm* comm, const int32_t* ranks, size_t n, gsel_comm** out,
+                                     gsel_error** err) {
+  return gsel::guard(err, [&] {
+    gsel::required(out, "out") = nullptr;
+    gsel::Communicator& all = gsel::required(comm, "comm").impl;
+    if (n > 0) gsel::required(ranks, "ranks");
+    *out = new gsel_comm{all.shrink_without(std::span(ranks, n))};
+  });
+}
+
 gsel_status gsel_comm_resync(gsel_comm* comm, gsel_error** err) {
   return gsel::guard(err, [&] { gsel::required(comm, "comm").impl.resync(); });
 }

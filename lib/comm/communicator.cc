@@ -8,7 +8,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/current_error.h"
 #include "base/forked.h"
+#include "base/printable.h"
 #include "comm/check.h"
 #include "comm/describe.h"
 #include "comm/on_device/device_link.h"
@@ -17,8 +19,7 @@
 
 namespace gsel {
 
-Communicator::Communicator(std::shared_ptr<Transport> transport, const gsel_join& join,
-                           std::shared_ptr<const Accelerator> accelerator)
+Communicator::Communicator(std::shared_ptr<Transport> transport, const gsel_join& join, const FindAccelerator& find)
     : transport_(std::move(transport)), rank_(join.rank), world_size_(join.world_size) {
   if (world_size_ < 1 || rank_ < 0 || rank_ >= world_size_)
     fail(GSEL_ERR_ARG, "rank {} of a world of {}: the rank must be 0 to world_size - 1", rank_, world_size_);
@@ -30,7 +31,7 @@ Communicator::Communicator(std::shared_ptr<Transport> transport, const gsel_join
   joined_ = {complete.timeout_s, complete.join_timeout_s, complete.flags};
   link_ = transport_->join(complete);
   try {
-    join_devices(std::move(accelerator));
+    if (find) join_devices(find_together(find));
   } catch (...) {  // the destructor does not run
     transport_->table().link_leave(link_);
     throw;
@@ -49,6 +50,41 @@ Communicator::Communicator(const Communicator& made_from, gsel_link* link, const
     transport_->table().link_leave(link_);
     throw;
   }
+}
+
+// Why a rank has no accelerator, told to all before any waits for it inside of a transport. What a driver takes to
+// start counts as joining.
+std::shared_ptr<const Accelerator> Communicator::find_together(const FindAccelerator& find) {
+  struct Outcome {
+    gsel_status code;
+    char text[380];
+  } own{};
+  std::shared_ptr<const Accelerator> found;
+  std::optional<Error> failure;
+  try {
+    found = find();
+  } catch (...) {
+    failure = current_error();
+    own.code = failure->code();
+    failure->message().copy(own.text, sizeof own.text - 1);
+  }
+  std::vector<Outcome> all(static_cast<size_t>(world_size_));
+  gsel_collective call = make_collective(GSEL_COLLECTIVE_ALLGATHER, &own, all.data(), sizeof own, GSEL_U8);
+  call.label = {"accelerator", 11};
+  call.timeout_s = joined_.join_timeout_s;
+  check(call);
+  try {
+    shm::link_of(link_).collective(call);
+  } catch (const Error&) {
+    if (!failure) throw;
+  }
+  if (failure) throw Error(*failure);
+  for (size_t q = 0; q < all.size(); ++q)
+    if (all[q].code != GSEL_OK)
+      throw Error(all[q].code,
+                  fmt::format("rank {}: {}", q, one_line({all[q].text, strnlen(all[q].text, sizeof own.text)})))
+          .about_rank(static_cast<int32_t>(q));
+  return found;
 }
 
 void Communicator::join_devices(std::shared_ptr<const Accelerator> accelerator) {
@@ -202,19 +238,21 @@ std::optional<Communicator> Communicator::split_inside(int32_t colour, int32_t k
   return Communicator(*this, link, membership);
 }
 
+void Communicator::check_listed(std::span<const int32_t> ranks, const char* asked) const {
+  std::vector<bool> named(static_cast<size_t>(world_size_));
+  for (const int32_t q : ranks) {
+    if (q < 0 || q >= world_size_) fail(GSEL_ERR_ARG, "{}: {} is not a rank of a world of {}", asked, q, world_size_);
+    if (named[static_cast<size_t>(q)]) fail(GSEL_ERR_ARG, "{}: rank {} is named twice; name each rank once", asked, q);
+    named[static_cast<size_t>(q)] = true;
+  }
+}
+
 Communicator Communicator::create_group(std::span<const int32_t> ranks) {
   const auto all = static_cast<size_t>(world_size_);
   if (ranks.empty() || ranks.size() > all)
     fail(GSEL_ERR_ARG, "gsel_comm_create_group: n is {}; use 1 to {} ranks", ranks.size(), all);
-  std::vector<bool> named(all);
-  for (const int32_t q : ranks) {
-    if (q < 0 || q >= world_size_)
-      fail(GSEL_ERR_ARG, "gsel_comm_create_group: {} is not a rank of a world of {}", q, world_size_);
-    if (named[static_cast<size_t>(q)])
-      fail(GSEL_ERR_ARG, "gsel_comm_create_group: rank {} is named twice; name each rank once", q);
-    named[static_cast<size_t>(q)] = true;
-  }
-  if (!named[static_cast<size_t>(rank_)])
+  check_listed(ranks, "gsel_comm_create_group");
+  if (std::ranges::find(ranks, rank_) == ranks.end())
     fail(GSEL_ERR_ARG, "gsel_comm_create_group: the list does not name rank {}, which calls it", rank_);
   gsel_membership membership{};
   gsel_link* link = nullptr;
@@ -240,6 +278,20 @@ Communicator Communicator::shrink() {
   return made_by("gsel_comm_shrink", &gsel_transport_v1::link_shrink);
 }
 
+Communicator Communicator::shrink_without(std::span<const int32_t> ranks) {
+  check_listed(ranks, "gsel_comm_shrink_without");
+  if (std::ranges::find(ranks, rank_) != ranks.end())
+    fail(GSEL_ERR_ARG,
+         "gsel_comm_shrink_without: the list names rank {}, which calls it; a rank that is left out does not call",
+         rank_);
+  gsel_membership membership{};
+  gsel_link* link = nullptr;
+  gsel_error* err = nullptr;
+  const gsel_status status = shm::shrink_without(link_, ranks.data(), ranks.size(), &membership, &link, &err);
+  throw_if_failed(status, err);
+  return Communicator(*this, link, membership);
+}
+
 void Communicator::resync() {
   std::shared_ptr<const Accelerator> accelerator;
   if (device_link_) accelerator = device_link_->accelerator();
@@ -249,7 +301,7 @@ void Communicator::resync() {
 }
 
 // Old ranks find out here whether they mean the same; newcomers by the rendezvous, as everybody.
-Communicator Communicator::grow(const gsel_join& given, std::shared_ptr<const Accelerator> accelerator) {
+Communicator Communicator::grow(const gsel_join& given, const FindAccelerator& find) {
   gsel_join join = given;
   join.rank = rank_;
   if (join.world_size < world_size_)
@@ -274,7 +326,7 @@ Communicator Communicator::grow(const gsel_join& given, std::shared_ptr<const Ac
                               q, plans[q].world_size, plans[0].world_size,
                               plans[q].world_size == plans[0].world_size ? " by another id" : ""))
           .about_rank(static_cast<int32_t>(q));
-  return Communicator(transport_, join, std::move(accelerator));
+  return Communicator(transport_, join, find);
 }
 
 void Communicator::set_timeout(double timeout_s) {

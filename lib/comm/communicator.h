@@ -4,6 +4,7 @@
 
 #include <gsel/comm.h>
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -41,9 +42,10 @@ class Pending;
 
 class Communicator {
  public:
-  // Joins; see gsel_comm_init. accelerator: nullptr for memory of the host.
-  Communicator(std::shared_ptr<Transport> transport, const gsel_join& join,
-               std::shared_ptr<const Accelerator> accelerator = nullptr);
+  // Joins; see gsel_comm_init. find: opens the accelerator once all ranks have joined, so that a rank that cannot tells
+  // the others; empty for memory of the host.
+  using FindAccelerator = std::function<std::shared_ptr<const Accelerator>()>;
+  Communicator(std::shared_ptr<Transport> transport, const gsel_join& join, const FindAccelerator& find = {});
   Communicator(Communicator&& other) noexcept;
   ~Communicator();
   Communicator(const Communicator&) = delete;
@@ -90,8 +92,9 @@ class Communicator {
   Communicator create_group(std::span<const int32_t> ranks);
   Communicator dup();
   Communicator shrink();
+  Communicator shrink_without(std::span<const int32_t> ranks);
   void resync();
-  Communicator grow(const gsel_join& join, std::shared_ptr<const Accelerator> accelerator);
+  Communicator grow(const gsel_join& join, const FindAccelerator& find);
   void set_timeout(double timeout_s);
 
   // Memory that the ranks reach.
@@ -104,6 +107,8 @@ class Communicator {
   friend class Works;
   Communicator(const Communicator& made_from, gsel_link* link, const gsel_membership& membership);
   void join_devices(std::shared_ptr<const Accelerator> accelerator);
+  std::shared_ptr<const Accelerator> find_together(const FindAccelerator& find);
+  void check_listed(std::span<const int32_t> ranks, const char* asked) const;
   DeviceLink& device_link_of(const char* asked) const;
   Communicator made_by(const char* name, gsel_status (*gsel_transport_v1::*function)(gsel_link*, gsel_membership*,
                                                                                      gsel_link**, gsel_error**));

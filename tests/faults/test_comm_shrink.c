@@ -1,6 +1,7 @@
 /* faults/test_comm_shrink.c: what comes after a failure: those who live go on without the dead, the stopped and the
  * late; all come back in step after a timeout, an abort or a mismatch; however often, nothing is left behind. */
 #include <poll.h>
+#include <sys/syscall.h>
 #include <time.h>
 
 #include "support/ranks.h"
@@ -283,6 +284,148 @@ static void a_whole_communicator_can_be_shrunk_by_those_who_stay(void** state) {
   }
 }
 
+/* ---- a death that one rank knows of first ----------------------------------------------------------------- */
+
+/* Rank 1 sees rank 2 die and shrinks at once; rank 0 is in a barrier, and is told of the death and not of the shrink.
+ */
+static void knows_of_a_death(rank_run* run) {
+  struct stage* s = run->user;
+  gsel_error* err = NULL;
+  gsel_comm *comm, *smaller;
+  int32_t x[8], pids[3], mine = getpid();
+  rank_ok(run, rank_join(run, &comm, &err), err);
+  rank_ok(run, gsel_allgather(comm, &mine, pids, 1, GSEL_I32, &err), err);
+  if (run->rank == 2)
+    for (;;) pause();
+  s->at[run->rank] = 1;
+  if (run->rank == 1) {
+    struct pollfd dead = {(int)syscall(SYS_pidfd_open, pids[2], 0), POLLIN, 0};
+    rank_check(run, dead.fd >= 0);
+    wait_for(&s->at[0], 1);
+    kill(pids[2], SIGKILL);
+    rank_check(run, !s->kind || poll(&dead, 1, 60000) == 1);
+  } else {
+    rank_fails(run, gsel_barrier(comm, &err), err, GSEL_ERR_PEER, "rank 2 (pid ", 2);
+  }
+  rank_ok(run, gsel_comm_shrink(comm, &smaller, &err), err);
+  rank_check(run, gsel_comm_world_size(smaller) == 2 && gsel_comm_rank(smaller) == run->rank);
+  rank_ok(run, gsel_allgather(smaller, &mine, x, 1, GSEL_I32, &err), err);
+  gsel_comm_free(smaller);
+  gsel_comm_free(comm);
+}
+
+static void a_shrink_tells_of_a_death_and_not_of_itself(void** state) {
+  (void)state;
+  for (int round = 0; round < 20; ++round) {
+    struct stage* s = make_stage();
+    s->kind = round % 2; /* waits until it is dead */
+    rank_run* runs = ranks_prepare(3, s);
+    pid_t pids[3];
+    for (int32_t r = 0; r < 3; ++r) pids[r] = rank_fork(&runs[r], knows_of_a_death);
+    for (int32_t r = 0; r < 3; ++r) await(pids[r], &runs[r], r == 2);
+    ranks_verdict(runs, 3);
+    munmap(s, sizeof *s);
+  }
+}
+
+/* ---- ranks that are left out by name, and groups of a broken communicator -------------------------------------- */
+
+/* Rank 1 lives and does not call: nobody waits for it, though the timeout is long. Rank 0 alone names it. */
+static void leaves_rank_1_out(rank_run* run) {
+  struct stage* s = run->user;
+  gsel_error* err = NULL;
+  gsel_comm *comm, *smaller;
+  const int32_t one = 1, twice[] = {1, 1}, itself = run->rank, beyond = 3;
+  int32_t* x = calloc(MOST, sizeof *x);
+  run->timeout_s = 90;
+  rank_ok(run, rank_join(run, &comm, &err), err);
+  if (run->rank == 1) {
+    wait_for(&s->at[0], 1);
+    wait_for(&s->at[2], 1);
+    rank_fails(run, gsel_comm_shrink(comm, &smaller, &err), err, GSEL_ERR_PEER,
+               "rank 1 was left behind by a shrink: rank 0 left it out", 0);
+  } else {
+    rank_fails(run, gsel_comm_shrink_without(comm, twice, 2, &smaller, &err), err, GSEL_ERR_ARG, "named twice", -1);
+    rank_fails(run, gsel_comm_shrink_without(comm, &beyond, 1, &smaller, &err), err, GSEL_ERR_ARG, "3 is not a rank",
+               -1);
+    rank_fails(run, gsel_comm_shrink_without(comm, &itself, 1, &smaller, &err), err, GSEL_ERR_ARG, "which calls it",
+               -1);
+    rank_fails(run, gsel_comm_shrink_without(comm, NULL, 1, &smaller, &err), err, GSEL_ERR_ARG, "ranks is NULL", -1);
+    rank_ok(run, gsel_comm_shrink_without(comm, &one, run->rank == 0, &smaller, &err), err);
+    rank_check(run, is_of(smaller, run->rank, 1 << 0 | 1 << 2, x, &err));
+    s->at[run->rank] = 1;
+    gsel_comm_free(smaller);
+  }
+  free(x);
+  gsel_comm_free(comm);
+}
+
+static void ranks_that_do_not_call_are_left_out_by_name(void** state) {
+  (void)state;
+  for (int threads = 0; threads < 2; ++threads) {
+    struct stage* s = make_stage();
+    if (threads)
+      as_threads(3, leaves_rank_1_out, s);
+    else
+      as_processes(3, leaves_rank_1_out, s);
+    munmap(s, sizeof *s);
+  }
+}
+
+/* Of a broken communicator of 5: ranks 3 and 0 make groups, and 0, 2 and 3 one; rank 1 is dead, and rank 4 does not
+ * call, until it is called for again. */
+static void makes_groups_of_a_broken_one(rank_run* run) {
+  struct stage* s = run->user;
+  gsel_error* err = NULL;
+  gsel_comm *comm, *few;
+  const int32_t pair[] = {3, 0}, three[] = {0, 2, 3}, with_dead[] = {0, 1}, with_late[] = {4, 0};
+  int32_t* x = calloc(MOST, sizeof *x);
+  run->timeout_s = 20;
+  rank_ok(run, rank_join(run, &comm, &err), err);
+  if (run->rank == 1) raise(SIGKILL);
+  rank_fails(run, gsel_barrier(comm, &err), err, GSEL_ERR_PEER, "rank 1 (pid ", 1);
+  for (int round = 0; round < 3 && run->rank % 3 == 0; ++round) {
+    rank_ok(run, gsel_comm_create_group(comm, pair, 2, &few, &err), err);
+    rank_check(run, gsel_comm_rank(few) == (run->rank == 0) && gsel_comm_world_size(few) == 2);
+    int32_t sum = 0, me = run->rank;
+    rank_ok(run, gsel_allreduce(few, &me, &sum, 1, GSEL_I32, GSEL_SUM, &err), err);
+    rank_check(run, sum == 3);
+    gsel_comm_free(few);
+  }
+  if (run->rank != 4) {
+    rank_ok(run, gsel_comm_create_group(comm, three, 3, &few, &err), err);
+    rank_check(run, is_of(few, run->rank, 1 << 0 | 1 << 2 | 1 << 3, x, &err));
+    gsel_comm_free(few);
+  }
+  if (run->rank == 0) {
+    rank_fails(run, gsel_comm_create_group(comm, with_dead, 2, &few, &err), err, GSEL_ERR_PEER, "rank 1 (pid ", 1);
+    rank_ok(run, gsel_comm_set_timeout(comm, 0.2, &err), err);
+    rank_fails(run, gsel_comm_create_group(comm, with_late, 2, &few, &err), err, GSEL_ERR_TIMEOUT, "rank 4 (pid ", 4);
+    rank_ok(run, gsel_comm_set_timeout(comm, 20, &err), err);
+    s->at[0] = 1;
+  }
+  if (run->rank == 4) wait_for(&s->at[0], 1);
+  if (run->rank % 4 == 0) {
+    rank_ok(run, gsel_comm_create_group(comm, with_late, 2, &few, &err), err);
+    rank_check(run, gsel_comm_rank(few) == (run->rank == 0));
+    rank_ok(run, gsel_barrier(few, &err), err);
+    gsel_comm_free(few);
+  }
+  free(x);
+  gsel_comm_free(comm);
+}
+
+static void ranks_of_a_broken_communicator_make_groups(void** state) {
+  (void)state;
+  struct stage* s = make_stage();
+  rank_run* runs = ranks_prepare(5, s);
+  pid_t pids[5];
+  for (int32_t r = 0; r < 5; ++r) pids[r] = rank_fork(&runs[r], makes_groups_of_a_broken_one);
+  for (int32_t r = 0; r < 5; ++r) await(pids[r], &runs[r], r == 1);
+  ranks_verdict(runs, 5);
+  munmap(s, sizeof *s);
+}
+
 /* Ways to get out of step; each leaves the communicator broken. Rank 1 is the one who strays. */
 static void strays(rank_run* run, gsel_comm* comm, int way, int32_t* x) {
   gsel_error* err = NULL;
@@ -542,6 +685,9 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(survivors_of_a_kill_go_on_whatever_they_called),
       cmocka_unit_test(kills_during_a_shrink_are_survived),
+      cmocka_unit_test(a_shrink_tells_of_a_death_and_not_of_itself),
+      cmocka_unit_test(ranks_that_do_not_call_are_left_out_by_name),
+      cmocka_unit_test(ranks_of_a_broken_communicator_make_groups),
       cmocka_unit_test(a_stopped_rank_is_left_behind_and_told_so),
       cmocka_unit_test(a_whole_communicator_can_be_shrunk_by_those_who_stay),
       cmocka_unit_test(all_come_back_in_step_after_any_failure_but_a_death),

@@ -39,6 +39,7 @@
 #include <atomic>
 #include <cstdint>
 #include <list>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -107,7 +108,7 @@ class Link {
   std::optional<Membership> split_inside(int32_t colour, int32_t key, std::string_view label);
   Membership create_group(const std::vector<int32_t>& members);
   Membership dup();
-  Membership shrink();
+  Membership shrink(const std::vector<int32_t>& without = {});
   void resync();
   // For memory; `asked` for it. GSEL_ERR_FORKED in a child.
   Family& family(const char* asked) const;
@@ -451,7 +452,10 @@ class Link {
 
   // reform.cc
   using Word = std::atomic<uint32_t> RankBlock::*;
-  void break_for(const char* purpose, const char* remedy) const;
+  void break_for(const std::string& purpose, const char* remedy) const;
+  void leave_out(const std::vector<int32_t>& without);
+  Membership create_group_in_broken(const std::vector<int32_t>& members, const std::string& name);
+  void await_for_group(int32_t rank, int64_t deadline_ns, std::atomic<uint64_t> RankBlock::*word, uint64_t value) const;
   std::vector<uint32_t> call_the_roll(Word word);
   uint32_t decide(Word word, int32_t rank, int64_t deadline_ns) const;
   std::string why(uint32_t word, int32_t rank) const;
@@ -479,6 +483,7 @@ class Link {
   int32_t wait_slot_ = -1;  // of this rank's waits, see chain.h
   int made_ = 0;            // communicators, by splits and dups
   bool shrunk_ = false;
+  std::map<std::vector<int32_t>, uint64_t> groups_made_;  // in a broken communicator, by their ranks
   std::atomic<int64_t> timeout_ns_;
   bool crowded_;  // more ranks than cores
   int64_t spin_ns_;

@@ -218,6 +218,15 @@ void wait_or_cancel(gsel_pending* handle) {
   if (!work.done.load(std::memory_order_acquire)) work.engine.wait_or_cancel(work);
 }
 
+gsel_status shrink_without(gsel_link* link, const int32_t* ranks, uint64_t n, gsel_membership* membership,
+                           gsel_link** out, gsel_error** err) {
+  return guard(err, [&] {
+    *out = nullptr;
+    *out = new gsel_link{Link(link->impl.shrink({ranks, ranks + n}))};
+    *membership = membership_of((*out)->impl);
+  });
+}
+
 gsel_status split_inside(gsel_link* link, int32_t colour, int32_t key, const char* label, gsel_membership* membership,
                          gsel_link** out, gsel_error** err) {
   return guard(err, [&] {

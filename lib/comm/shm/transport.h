@@ -15,7 +15,10 @@ Link& link_of(gsel_link* link);
 bool cancel(gsel_pending* work);
 void wait_or_cancel(gsel_pending* work);
 
-// As the table's link_split, for the library's own use: errors show the ranks of the caller's communicator.
+// As the table's link_shrink, without these ranks, for which nobody waits; and as its link_split, for the library's own
+// use: errors show the ranks of the caller's communicator.
+gsel_status shrink_without(gsel_link* link, const int32_t* ranks, uint64_t n, gsel_membership* membership,
+                           gsel_link** out, gsel_error** err);
 gsel_status split_inside(gsel_link* link, int32_t colour, int32_t key, const char* label, gsel_membership* membership,
                          gsel_link** out, gsel_error** err);
 

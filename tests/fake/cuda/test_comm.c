@@ -299,6 +299,24 @@ static void two_ranks_on_one_device(rank_run* run) {
   rank_check(run, comm == NULL);
 }
 
+/* Rank 1 names a device that this machine does not have; the others do not wait for it. */
+static void without_its_device(rank_run* run) {
+  gsel_error* err = NULL;
+  gsel_comm* comm = NULL;
+  const char* part = run->rank == 1 ? "device 77 of cuda was asked for" : "rank 1: device 77 of cuda was asked for";
+  rank_fails(run, join_on(run, run->user, run->rank == 1 ? 77 : run->rank, &comm, &err), err, GSEL_ERR_ARG, part,
+             run->rank == 1 ? -1 : 1);
+  rank_check(run, comm == NULL);
+}
+
+static void test_a_rank_that_cannot_open_its_device_tells_the_others(void** state) {
+  (void)state;
+  load_doubles("fake_libnccl.so");
+  as_threads(3, without_its_device, (void*)"nccl");
+  as_threads(2, without_its_device, (void*)"host");
+  no_violations();
+}
+
 static void auto_on_one_device(rank_run* run) {
   gsel_error* err = NULL;
   gsel_comm* comm;
@@ -560,6 +578,7 @@ int main(void) {
       cmocka_unit_test(test_calls_are_enqueued_and_nothing_waits),
       cmocka_unit_test(test_requests_groups_and_communicators_made_from_one),
       cmocka_unit_test(test_two_ranks_on_one_device_go_through_host),
+      cmocka_unit_test(test_a_rank_that_cannot_open_its_device_tells_the_others),
       cmocka_unit_test(test_wrong_names_are_refused),
       cmocka_unit_test(test_memory_and_streams_of_others_are_refused),
       cmocka_unit_test(test_tags_are_refused_where_the_transport_has_none),

@@ -118,6 +118,9 @@ struct alignas(128) RankBlock {
   std::atomic<uint32_t> touching;  // 1 while it works in buffers of the others; see direct.cc
   std::atomic<uint32_t> reform;    // whether it is in what follows, by a shrink and by a resync; see reform.cc
   std::atomic<uint32_t> resync;
+  // Of a group that is made in a broken communicator, see reform.cc: the one the rank waits for, the one it has founded
+  // and where, the one it has found.
+  std::atomic<uint64_t> group_wanted, group_founded, group_place, group_found;
   int32_t pid;  // these three from the start
   int32_t family_rank;
   int32_t shown_rank;  // in texts; see numbering.h

@@ -11,7 +11,7 @@
 namespace gsel::shm {
 namespace {
 
-constexpr int32_t kGroupTag = INT32_MIN;
+constexpr int32_t kGroupTag = INT32_MIN;  // of messages of create_group
 
 template <class Choice>
 std::vector<int32_t> ranks_of(const std::vector<Choice>& choices, int32_t colour) {
@@ -133,6 +133,7 @@ Link::Membership Link::create_group(const std::vector<int32_t>& members) {
   require_own_process("gsel_comm_create_group");
   const std::string name = derived_name(this->name(), fmt::format("group{}", ++made_));
   if (members.size() == 1) return membership_in(members, 0, name, numbering_);
+  if (is_broken()) return create_group_in_broken(members, name);
   const int32_t founder = members.front();
   uint64_t list = members.size();
   for (const int32_t q : members) list = (list ^ static_cast<uint64_t>(q)) * 0x100000001b3u;
