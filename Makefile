@@ -92,7 +92,7 @@ build/data/kjv.txt:
 
 test: packages-test
 	$(call build,default)
-	@ctest --test-dir build --output-on-failure
+	@ctest --test-dir build --output-on-failure -j $(JOBS)
 
 # Each net has its share of the time; what it found stands in build/soak.log, with the seed to try it again.
 SOAK_MINUTES ?= 60
