@@ -1,6 +1,6 @@
 #!/bin/sh
-# demo.sh BIN TEXT: what `make run` shows. Lists the devices, trains the GPT on TEXT on two ranks (about 35 seconds on two
-# free cores), lets it write, then trains the first 20 steps on one rank too and compares them. The last lines say what
+# demo.sh BIN TEXT: what `make run` shows. Lists the devices, trains the GPT on TEXT on two ranks (12 to 25 seconds on two
+# free cores), lets it write, then trains the first 10 steps on one rank too and compares them. The last lines say what
 # that was, and what to try next. STEPS changes how long.
 set -eu
 bin=$1
@@ -21,13 +21,13 @@ echo "training a GPT on $text: 2 ranks, strategy \"ddp\", $config"
 mkdir "$work/steps"
 { cat "$config" && echo "timeline = \"$work/steps\""; } > "$work/gpt.toml"
 "$bin/gsel" run -n 2 --config "$work/gpt.toml" -- \
-  "$bin/gpt" --data "$text" --check --steps "${STEPS:-120}" --sample 400 --json "$work/2.json"
+  "$bin/gpt" --data "$text" --check --steps "${STEPS:-60}" --sample 400 --json "$work/2.json"
 "$bin/gsel" trace "$work/steps" --svg "$picture"
 
 echo
-echo "the first 20 steps on 1 rank, beside those on 2"
+echo "the first 10 steps on 1 rank, beside those on 2"
 OPENBLAS_NUM_THREADS=1 "$bin/gsel" run -n 1 --config "$config" -- \
-  "$bin/gpt" --data "$text" --steps 20 --quiet --json "$work/1.json"
+  "$bin/gpt" --data "$text" --steps 10 --quiet --json "$work/1.json"
 "$bin/gpt-compare" "$work/1.json" "$work/2.json"
 
 # Ten lines. The commands work as they stand here.

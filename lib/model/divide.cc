@@ -10,13 +10,6 @@
 namespace gsel {
 namespace {
 
-// How a value lies between layers.
-struct Spec {
-  Placement placement = Placement::replicate;
-  Share part;
-  auto key() const { return std::tuple(placement, part.dim); }
-};
-
 const char* suffix_of(Placement placement) {
   static const char* const suffixes[] = {"@replicate", "@copy", "@shard", "@partial"};
   return suffixes[static_cast<size_t>(placement)];
@@ -44,6 +37,13 @@ class Divider {
   }
 
  private:
+  // How a value lies between layers.
+  struct Spec {
+    Placement placement = Placement::replicate;
+    Share part;
+    auto key() const { return std::tuple(placement, part.dim); }
+  };
+
   size_t ranks() const { return division_.weights.size(); }
 
   // ---- parts ----
