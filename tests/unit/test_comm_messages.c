@@ -327,7 +327,7 @@ static void taken_back(rank_run* run) {
     __atomic_store_n(given_up, 1, __ATOMIC_RELEASE);
   } else {
     while (!__atomic_load_n(given_up, __ATOMIC_ACQUIRE)) sched_yield();
-    rank_fails(run, gsel_recv(comm, y, 1 << 20, GSEL_U8, 0, &err), err, GSEL_ERR_TIMEOUT, "rank 0 waited 0.2 s", 1);
+    rank_fails(run, gsel_recv(comm, y, 1 << 20, GSEL_U8, 0, &err), err, GSEL_ERR_TIMEOUT, "rank 0 waited 0.3 s", 1);
   }
   free(x), free(y);
   gsel_comm_free(comm);
@@ -338,7 +338,7 @@ static void test_a_message_nobody_receives_is_taken_back(void** state) {
   for (int processes = 0; processes < 2; ++processes) {
     int* given_up = shared_word();
     rank_run* runs = ranks_prepare(2, given_up);
-    for (int r = 0; r < 2; ++r) runs[r].timeout_s = 0.2;
+    for (int r = 0; r < 2; ++r) runs[r].timeout_s = 0.3; /* times 1e9 and back it would be 0.30000000000000004 */
     (processes ? ranks_run_processes : ranks_run_threads)(runs, 2, taken_back);
     ranks_verdict(runs, 2);
     munmap(given_up, sizeof *given_up);

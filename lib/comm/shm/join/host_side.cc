@@ -82,8 +82,8 @@ void HostSide::open() {
     }
     claim_as_second();
     if (os::now_ns() >= deadline_)
-      fail(GSEL_ERR_TIMEOUT, "rank 0 waited {} s for another rank 0 with the same id to end; use a fresh id",
-           join_.join_timeout_s);
+      fail(GSEL_ERR_TIMEOUT, "rank 0 waited {} for another rank 0 with the same id to end; use a fresh id",
+           seconds_text(join_.join_timeout_s));
     poll(nullptr, 0, 1);
   }
 }
@@ -134,7 +134,7 @@ void HostSide::fail_late(const std::vector<int32_t>& late, bool ready, int32_t w
       stranger_ ? fmt::format(" and turned a process of user {} away, being user {}", *stranger_, geteuid()) : "";
   if (late.size() > 16) names += fmt::format(" and {} more", late.size() - 16);
   throw Error(GSEL_ERR_TIMEOUT,
-              fmt::format("after {} s {} of {} ranks {}: rank {} waited for rank{} {}{}; {}", seconds,
+              fmt::format("after {} {} of {} ranks {}: rank {} waited for rank{} {}{}; {}", seconds_text(seconds),
                           by_rank_.size() - late.size(), join_.world_size, ready ? "were ready" : "had joined", waiter,
                           late.size() == 1 ? "" : "s", names, stranger, kHowToMeet))
       .about_rank(late.empty() ? -1 : late.front());

@@ -85,8 +85,8 @@ Hello make_hello(const gsel_join& join) {
 }
 
 [[noreturn]] void fail_late(const gsel_join& join, const char* step) {
-  throw Error(GSEL_ERR_TIMEOUT, fmt::format("rank {} of {} waited {} s {}; {}", join.rank, join.world_size,
-                                            join.join_timeout_s, step, kHowToMeet))
+  throw Error(GSEL_ERR_TIMEOUT, fmt::format("rank {} of {} waited {} {}; {}", join.rank, join.world_size,
+                                            seconds_text(join.join_timeout_s), step, kHowToMeet))
       .about_rank(0);
 }
 

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "base/text.h"
 #include "comm/shm/link.h"
 #include "comm/shm/message/channel.h"
 
@@ -187,10 +188,10 @@ void Link::attend_to_any(const Transfer& transfer, int64_t deadline_ns) {
                fmt::format("every other rank left while {} waited in {} (call {})", named(rank_),
                            text_of(transfer.call), transfer.number));
   if (os::now_ns() >= deadline_ns)
-    break_link(
-        GSEL_ERR_TIMEOUT, -1,
-        fmt::format("no rank sent what {} waited for: {} s in {} (call {})", named(rank_),
-                    static_cast<double>(transfer.call.timeout_ns) * 1e-9, text_of(transfer.call), transfer.number));
+    break_link(GSEL_ERR_TIMEOUT, -1,
+               fmt::format("no rank sent what {} waited for: {} in {} (call {})", named(rank_),
+                           seconds_text(static_cast<double>(transfer.call.timeout_ns) * 1e-9), text_of(transfer.call),
+                           transfer.number));
 }
 
 // For others that ask who holds us up: the first half that waits.

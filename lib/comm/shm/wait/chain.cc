@@ -2,6 +2,7 @@
 // and rank is checked before it is used.
 #include "comm/shm/wait/chain.h"
 
+#include "base/text.h"
 #include "comm/shm/link.h"
 #include "device/host/stream.h"
 
@@ -114,7 +115,8 @@ ChainEnd Link::end_of_chain(int32_t rank, int64_t since_ns) const {
 
 void Link::fail_late(int32_t rank, int64_t since_ns, const Call& call, uint64_t number) {
   const ChainEnd end = end_of_chain(rank, since_ns);
-  const std::string waited = fmt::format("{} waited {} s", named(rank_), static_cast<double>(call.timeout_ns) / 1e9);
+  const std::string waited =
+      fmt::format("{} waited {}", named(rank_), seconds_text(static_cast<double>(call.timeout_ns) / 1e9));
   const int32_t here = rank_in(*arena_, end.family_rank);
   if (end.arena == arena_)
     break_link(GSEL_ERR_TIMEOUT, here,
