@@ -18,6 +18,7 @@
 #   make soak       the nets of tests/nets for SOAK_MINUTES=60, with seeds of their own
 #   make asan       the tests under the address and undefined-behaviour sanitizers
 #   make tsan       the tests under the thread sanitizer
+#   make tidy       clang-tidy over lib/, plugins/ and bindings/, with the checks of .clang-tidy
 #
 # GSEL_NO_INSTALL=1 names missing packages and stops. DATA=file gives `make run` another text to train on.
 # COMM=options goes to the driver of bench-comm, such as COMM=--short; build/bin/bench_comm --help lists them. The same
@@ -28,8 +29,8 @@ DATA ?= build/data/kjv.txt
 export GSEL_NO_INSTALL
 export NINJA_STATUS = gsel: step %f of %t: 
 
-.PHONY: all build dev packages packages-run packages-test packages-peers packages-train data run table picture matrix test asan \
-        tsan bench bench-build bench-comm bench-train bench-pipeline bench-tensor bench-device bench-fresh install install-debug clean soak
+.PHONY: all build dev packages packages-run packages-test packages-peers packages-train packages-tidy data run table picture matrix test asan \
+        tsan tidy bench bench-build bench-comm bench-train bench-pipeline bench-tensor bench-device bench-fresh install install-debug clean soak
 
 all: build
 
@@ -44,6 +45,8 @@ packages-peers: packages
 
 packages-train:
 	@.ci/packages build run train
+packages-tidy:
+	@.ci/packages build tidy
 
 # Before the build: a text that is not there would be noticed only after it.
 data:
@@ -104,6 +107,11 @@ asan tsan: packages-test
 	$(call build,$@)
 	@ctest --test-dir build-$@ --output-on-failure -j $(JOBS)
 
+# Clang compiles nothing here: it reads what it would compile, the files of a folder as one.
+tidy: packages-tidy
+	@output=$$(cmake --preset tidy 2>&1) || { echo "$$output"; exit 1; }
+	@.ci/tidy build-tidy $(JOBS)
+
 bench: data packages-run
 	$(call build,default)
 	@$(MAKE) -s --no-print-directory $(DATA)
@@ -151,4 +159,4 @@ install-debug:
 	@cmake -D BUILD=build -D INSTALLED=build/install_manifest.txt -D OBJCOPY=objcopy -P lib/install_debug.cmake
 
 clean:
-	@rm -rf build build-dev build-asan build-tsan
+	@rm -rf build build-dev build-asan build-tsan build-tidy

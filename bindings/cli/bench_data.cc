@@ -58,7 +58,7 @@ int64_t input(bool reduces, gsel_op op, uint64_t rank, uint64_t i, uint64_t rank
     case GSEL_SUM:
       return first + 2 * second;
     case GSEL_PROD:
-      return (first ? 2 : 1) * (second && i % 2 ? 2 : 1);
+      return int64_t{first ? 2 : 1} * (second && i % 2 ? 2 : 1);
     case GSEL_AVG:  // what one rank has too much another lacks
       return 2 + static_cast<int64_t>(i % 2) + (first ? 1 : 0) - (next ? 1 : 0);
     default:

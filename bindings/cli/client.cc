@@ -58,7 +58,7 @@ void draw(gsel_timeline* timeline, int32_t format, const std::string& file) {
   write_file(file, text(drawn));
 }
 
-std::string with_noun(int64_t n, const std::string& noun) {
+std::string noun_text(int64_t n, const std::string& noun) {
   const auto ends = [&](std::string_view end) { return noun.size() > end.size() && noun.ends_with(end); };
   return std::to_string(n) + " " + noun + (n == 1 ? "" : ends("s") || ends("x") || ends("ch") ? "es" : "s");
 }

@@ -45,7 +45,11 @@ inline gsel_str borrow(const std::string& s) {
 }
 
 // "1 rank", "2 ranks", "8 processes", "2 micro-batches".
-std::string with_noun(int64_t n, const std::string& noun);
+std::string noun_text(int64_t n, const std::string& noun);
+template <class Number>
+std::string with_noun(const Number& n, const std::string& noun) {
+  return noun_text(static_cast<int64_t>(n), noun);
+}
 
 // The inventory in `file`, or nothing when no file is named, which means this machine.
 Handle<gsel_inventory> read_inventory(const std::string& file);

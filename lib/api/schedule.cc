@@ -28,10 +28,9 @@ std::vector<gsel::StageTimes> times_of_stages(const gsel::Schedule& schedule, co
     return gsel::equal_parts(schedule, {times.forward, times.backward_input, times.backward_weight});
   }
   std::vector<gsel::StageTimes> stages;
-  for (int32_t i = 0; i < 3 * schedule.n_stages(); ++i)
-    check_time(times.stage_times[i], fmt::format("stage_times[{}]", i));
-  for (int32_t i = 0; i < schedule.n_stages(); ++i)
-    stages.push_back({times.stage_times[3 * i], times.stage_times[3 * i + 1], times.stage_times[3 * i + 2]});
+  const double* of = times.stage_times;
+  for (int32_t i = 0; i < 3 * schedule.n_stages(); ++i) check_time(of[i], fmt::format("stage_times[{}]", i));
+  for (int32_t i = 0; i < schedule.n_stages(); ++i, of += 3) stages.push_back({of[0], of[1], of[2]});
   return stages;
 }
 

@@ -13,7 +13,7 @@ namespace gsel {
 namespace {
 
 // Above what the parser takes, which says more of a text that is too long.
-constexpr size_t kMaxFileBytes = 1024 * 1024;
+constexpr size_t kMaxFileBytes = size_t{1} << 20;
 
 // "mesh.tensor"
 std::string size_key(gsel_axis axis) {

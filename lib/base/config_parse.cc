@@ -17,7 +17,7 @@ namespace gsel {
 namespace {
 
 // Bounds what a hostile text can make the parser nest; a real file has a few hundred bytes.
-constexpr size_t kMostBytes = 64 * 1024;
+constexpr size_t kMostBytes = size_t{64} << 10;
 
 // Stands for the file where a key was set by a call.
 constexpr const char* kSet = "gsel_config_set";

@@ -6,6 +6,7 @@
 #include "base/current_error.h"
 #include "base/printable.h"
 
+// NOLINTNEXTLINE(misc-no-recursion): as deep as the chain of causes
 gsel_error::gsel_error(gsel::Error e) : error(std::move(e)) {
   if (error.cause()) cause = std::make_unique<gsel_error>(*error.cause());
 }

@@ -32,7 +32,12 @@ std::vector<int64_t> deal(int64_t n, std::span<const double> weights, int64_t le
     found = false;
     double sum = 0;
     int64_t rest = n;
-    for (size_t i = 0; i < weights.size(); ++i) has_least[i] ? rest -= least : sum += weights[i];
+    for (size_t i = 0; i < weights.size(); ++i) {
+      if (has_least[i])
+        rest -= least;
+      else
+        sum += weights[i];
+    }
     for (size_t i = 0; i < weights.size(); ++i) {
       exact[i] = has_least[i] ? 0 : static_cast<double>(rest) * weights[i] / sum;
       if (has_least[i] || exact[i] >= static_cast<double>(least)) continue;

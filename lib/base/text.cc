@@ -7,7 +7,7 @@
 
 namespace gsel {
 
-std::string with_noun(int64_t n, std::string_view noun) {
+std::string noun_text(int64_t n, std::string_view noun) {
   std::string text = fmt::format("{} {}", n, noun);
   if (n == 1 || noun.empty()) return text;
   const auto ends = [&](std::string_view end) { return noun.ends_with(end); };

@@ -3,6 +3,7 @@
 
 #include <gsel/types.h>
 
+#include <concepts>
 #include <cstring>
 #include <string>
 #include <string_view>
@@ -38,7 +39,10 @@ inline std::string_view trimmed(std::string_view text, std::string_view blanks =
 }
 
 // "1 rank", "2 ranks", "8 processes", "0 entries".
-std::string with_noun(int64_t n, std::string_view noun);
+std::string noun_text(int64_t n, std::string_view noun);
+inline std::string with_noun(std::integral auto n, std::string_view noun) {
+  return noun_text(static_cast<int64_t>(n), noun);
+}
 
 // "0.3 s": as many digits as somebody would have typed.
 std::string seconds_text(double seconds);

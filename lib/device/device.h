@@ -99,7 +99,7 @@ class Event {
   ~Event() {
     if (event_) device_->table().event_free(device_->ctx(), event_);
   }
-  Event(Event&& other) noexcept : device_(other.device_), event_(std::exchange(other.event_, nullptr)) {}
+  Event(Event&& other) noexcept : device_(std::move(other.device_)), event_(std::exchange(other.event_, nullptr)) {}
   Event& operator=(const Event&) = delete;
 
   void record(gsel_stream* stream) { device_->run(&gsel_device_v1::event_record, event_, stream); }

@@ -124,7 +124,7 @@ const gsel_plugin_v1& load_plugin(int32_t kind, std::string_view name) {
   const gsel_plugin_v1* found = nullptr;
   std::vector<std::string> refusals, others, folders;
   const Asked asked{plugin_kind_name(kind), name};
-  each_candidate(asked, [&](const std::string& file, Candidate candidate) {
+  each_candidate(asked, [&](const std::string& file, const Candidate& candidate) {
     const bool of_kind = candidate.kind == asked.kind;
     const bool of_name = candidate.name.empty() ? is_named(file, name) : candidate.name == name;
     if (candidate.plugin && of_kind && of_name) {

@@ -82,6 +82,7 @@ std::vector<size_t> grow(const Distances& distances, size_t seed, size_t count, 
 }
 
 // All subsets of `count`, first in lexicographic order wins among equals.
+// NOLINTNEXTLINE(misc-no-recursion): at most kExactUnits deep
 void search(const Distances& distances, size_t count, size_t from, double total, std::vector<size_t>& members,
             double& best_total, std::vector<size_t>& best) {
   if (total >= best_total - kEqual) return;

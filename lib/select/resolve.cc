@@ -116,7 +116,7 @@ std::optional<std::string> accelerator_of(const System& system, const Inventory&
 }
 
 // What strict reading says of the same variables and request, where it says something else.
-void warn_as_strict(std::shared_ptr<const Inventory> inventory, const Environment& environment, Request request,
+void warn_as_strict(const std::shared_ptr<const Inventory>& inventory, const Environment& environment, Request request,
                     const System& system, const std::vector<Unit>& units, Trace& trace) {
   request.compat.reset();
   request.accelerator = accelerator_of(system, *inventory, request, units);

@@ -7,7 +7,7 @@ namespace gsel {
 namespace {
 
 // The units of several vendors on one host: in bus order, unless a mask put them in another.
-void append_host(std::vector<std::vector<Unit>> groups, std::vector<Unit>& out) {
+void append_host(const std::vector<std::vector<Unit>>& groups, std::vector<Unit>& out) {
   const size_t from = out.size();
   bool sorted = true;
   for (const auto& units : groups) {
@@ -51,7 +51,7 @@ void keep_visible(Candidates& candidates, const Environment& environment,
       reasons.push_back(std::move(visible.hidden_by));
       groups.push_back(std::move(visible.units));
     }
-    append_host(std::move(groups), kept);
+    append_host(groups, kept);
     const Host& of = inventory.hosts[h];
     for (int32_t i = of.first; i < of.first + of.count; ++i) {
       const Device& device = inventory.devices[static_cast<size_t>(i)];

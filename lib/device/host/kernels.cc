@@ -196,6 +196,7 @@ double squares_of_chunk(const T* src, uint64_t count) {
 // Sums of chunks as they come, each level in chunks of its own.
 class ChunkSums {
  public:
+  // NOLINTNEXTLINE(misc-no-recursion): a level for each power of kChunk
   void add(double sum, int level = 0) {
     Level& l = levels_[level];
     l.lanes[l.count++ % kLanes] += sum;

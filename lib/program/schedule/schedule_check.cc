@@ -51,7 +51,7 @@ class Checker {
     if (!s_.places.empty()) place.file = s_.name;
     if (!s_.places.empty() && rank >= 0 && !s_.places[static_cast<size_t>(rank)].empty())
       place.line = s_.places[static_cast<size_t>(rank)].front().line;
-    throw Error(GSEL_ERR_PROGRAM, cell_prefix(place) + why).about_rank(rank).at(std::move(place));
+    throw Error(GSEL_ERR_PROGRAM, cell_prefix(place) + why).about_rank(rank).at(place);
   }
 
   void check_stages() const {

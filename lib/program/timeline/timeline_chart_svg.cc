@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <limits>
 #include <map>
 #include <set>
@@ -40,7 +41,7 @@ constexpr const char* kOtherMark = "#6e7681";
 
 std::string fill_of(const Kind& kind, int32_t chunk, int32_t chunks) {
   const double pale = chunks > 1 ? 0.62 * chunk / (chunks - 1) : 0;
-  const auto mixed = [&](int part) { return static_cast<int>(part + (255 - part) * pale + 0.5); };
+  const auto mixed = [&](int part) { return std::lround(part + (255 - part) * pale); };
   return fmt::format("#{:02x}{:02x}{:02x}", mixed(kind.red), mixed(kind.green), mixed(kind.blue));
 }
 

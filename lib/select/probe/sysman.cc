@@ -13,7 +13,7 @@
 namespace gsel {
 namespace {
 
-struct Handle;
+struct ZesHandle;
 
 struct CoreProperties {
   int32_t type = 0x3;
@@ -51,12 +51,12 @@ struct MemoryState {
 
 struct Sysman {
   int (*init)(uint32_t) = nullptr;
-  int (*drivers)(uint32_t*, Handle**) = nullptr;
-  int (*devices)(Handle*, uint32_t*, Handle**) = nullptr;
-  int (*properties)(Handle*, DeviceProperties*) = nullptr;
-  int (*pci)(Handle*, PciProperties*) = nullptr;
-  int (*memory_modules)(Handle*, uint32_t*, Handle**) = nullptr;
-  int (*memory_state)(Handle*, MemoryState*) = nullptr;
+  int (*drivers)(uint32_t*, ZesHandle**) = nullptr;
+  int (*devices)(ZesHandle*, uint32_t*, ZesHandle**) = nullptr;
+  int (*properties)(ZesHandle*, DeviceProperties*) = nullptr;
+  int (*pci)(ZesHandle*, PciProperties*) = nullptr;
+  int (*memory_modules)(ZesHandle*, uint32_t*, ZesHandle**) = nullptr;
+  int (*memory_state)(ZesHandle*, MemoryState*) = nullptr;
 };
 
 bool open_sysman(const FileTree& files, Sysman& sysman) {
@@ -70,11 +70,11 @@ bool open_sysman(const FileTree& files, Sysman& sysman) {
 
 // A list that is asked twice: how many, then which.
 template <class Ask>
-std::vector<Handle*> list(Ask ask) {
+std::vector<ZesHandle*> list(Ask ask) {
   constexpr uint32_t kMost = 4096;
   uint32_t count = 0;
   if (ask(&count, nullptr) != 0 || count == 0 || count > kMost) return {};
-  std::vector<Handle*> out(count);
+  std::vector<ZesHandle*> out(count);
   if (ask(&count, out.data()) != 0) return {};
   out.resize(std::min<size_t>(count, out.size()));
   return out;
@@ -89,7 +89,7 @@ std::string sysman_uuid_text(const uint8_t* bytes) {
   return out;
 }
 
-void learn(const Sysman& sysman, Handle* handle, Device& device) {
+void learn(const Sysman& sysman, ZesHandle* handle, Device& device) {
   const auto properties = std::make_unique<DeviceProperties>();
   if (sysman.properties(handle, properties.get()) == 0) {
     device.uuid = sysman_uuid_text(properties->core.uuid);
@@ -98,7 +98,7 @@ void learn(const Sysman& sysman, Handle* handle, Device& device) {
     if (properties->core.clock_mhz) device.clock_khz = int64_t{properties->core.clock_mhz} * 1000;
   }
   uint64_t size = 0, free = 0;
-  for (Handle* module : list([&](uint32_t*n, Handle**out) { return sysman.memory_modules(handle, n, out); })) {
+  for (ZesHandle* module : list([&](uint32_t*n, ZesHandle**out) { return sysman.memory_modules(handle, n, out); })) {
     MemoryState state;
     if (sysman.memory_state(module, &state) != 0) continue;
     size += state.size;
@@ -118,8 +118,8 @@ void ask_sysman(const FileTree& files, Found& found) {
     found.notes.push_back("Level Zero: Sysman is not available: Intel devices have no uuid, their memory is nominal");
     return;
   }
-  for (Handle* driver : list([&](uint32_t*n, Handle**out) { return sysman.drivers(n, out); }))
-    for (Handle* handle : list([&](uint32_t*n, Handle**out) { return sysman.devices(driver, n, out); })) {
+  for (ZesHandle* driver : list([&](uint32_t*n, ZesHandle**out) { return sysman.drivers(n, out); }))
+    for (ZesHandle* handle : list([&](uint32_t*n, ZesHandle**out) { return sysman.devices(driver, n, out); })) {
       PciProperties at;
       if (sysman.pci(handle, &at) != 0) continue;
       const std::string pci =

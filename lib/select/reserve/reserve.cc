@@ -40,8 +40,8 @@ Inventory detect_with_reservations() {
   return inventory;
 }
 
-Reservation::Reservation(std::shared_ptr<const Inventory> inventory, const Environment& environment, Request request,
-                         const Options& options)
+Reservation::Reservation(const std::shared_ptr<const Inventory>& inventory, const Environment& environment,
+                         Request request, const Options& options)
     : folder_(options.folder.empty() ? LockFolder::default_path() : options.folder),
       generation_(os::fork_generation()) {
   request.free_only = true;

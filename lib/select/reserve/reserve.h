@@ -22,7 +22,7 @@ class Reservation {
   // Resolves among the devices that no process uses and no reservation holds, and holds the result. The CPU is shared
   // and never held. Tiles of a card are held with their card. GSEL_ERR_BUSY when too few are free, and what resolve
   // throws.
-  Reservation(std::shared_ptr<const Inventory> inventory, const Environment& environment, Request request,
+  Reservation(const std::shared_ptr<const Inventory>& inventory, const Environment& environment, Request request,
               const Options& options);
   ~Reservation();
   Reservation(const Reservation&) = delete;

@@ -80,7 +80,7 @@ class OptimizerCheck {
   std::vector<Run> pieces() const {
     std::vector<int64_t> cuts{0, 1, n_ / 3, n_ / 2 + 1, n_ - 1, n_};
     std::ranges::sort(cuts);
-    cuts.erase(std::ranges::unique(cuts).begin(), cuts.end());
+    cuts.erase(std::unique(cuts.begin(), cuts.end()), cuts.end());
     std::vector<Run> result;
     for (size_t i = 0; i + 1 < cuts.size(); ++i) result.push_back({cuts[i], cuts[i + 1] - cuts[i]});
     return result;

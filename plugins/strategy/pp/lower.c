@@ -147,7 +147,7 @@ static void write_backward(struct lower* lo, const gsel_action* action) {
   receive_all(lo, action);
   for (int32_t l = end_of_stage(pp, action->stage) - 1; l >= pp->begin[action->stage]; --l) {
     const int32_t run = pp->run_of_layer[l];
-    const int runs = pp->w.layers[l].backward & (GSEL_BACKWARD_PRODUCES_INPUT | GSEL_BACKWARD_PRODUCES_WEIGHT);
+    const int runs = (pp->w.layers[l].backward & (GSEL_BACKWARD_PRODUCES_INPUT | GSEL_BACKWARD_PRODUCES_WEIGHT)) != 0;
     if (run >= 0 && run != last_run && runs) {
       emit_recomputation(lo, l, action);
       last_run = run;

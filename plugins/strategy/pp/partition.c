@@ -233,6 +233,7 @@ struct walk {
   int32_t visits;
 };
 
+// NOLINTNEXTLINE(misc-no-recursion): as deep as there are stages
 static void visit(struct walk* walk, int32_t stage) {
   const struct partition* p = walk->q->p;
   const int32_t last = stage + 1 == p->n_stages, first = walk->begin[stage];

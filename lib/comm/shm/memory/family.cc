@@ -29,7 +29,8 @@ Family::Family(std::shared_ptr<SharedMemory> memory, std::vector<Member> members
 Family::~Family() {
   if (os::fork_generation() != fork_generation_) {
     // The thread stayed with the parent: there is nothing to end, and nothing of it may be touched.
-    if (watcher_) new std::shared_ptr<Watcher>(std::move(watcher_));
+    alignas(std::shared_ptr<Watcher>) std::byte kept[sizeof watcher_];
+    new (kept) std::shared_ptr<Watcher>(std::move(watcher_));
     return;
   }
   if (watcher_) watcher_->remove(*this);

@@ -21,7 +21,7 @@ namespace {
 using Worlds = std::vector<TunedWorld>;
 
 constexpr const char* kVariable = "GSEL_TUNING";
-constexpr size_t kMostFileBytes = 128 * 1024;  // above what the parser takes, which says more
+constexpr size_t kMostFileBytes = size_t{128} << 10;  // above what the parser takes, which says more
 
 const char* variable(const char* name) {
   const char* value = secure_getenv(name);

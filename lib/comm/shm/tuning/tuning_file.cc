@@ -18,7 +18,7 @@
 namespace gsel::shm {
 namespace {
 
-constexpr size_t kMostBytes = 64 * 1024;
+constexpr size_t kMostBytes = size_t{64} << 10;
 constexpr size_t kMostOfLine = 4096;  // a key of many dots is a table in a table in a table, and each takes stack
 constexpr size_t kMostTimings = 64;
 constexpr int64_t kMostSeconds = 1000;

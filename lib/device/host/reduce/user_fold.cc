@@ -1,5 +1,5 @@
-// device/host/reduce/user_fold.cc: see user_fold.h. Works tile by tile on copies, since out may be an input that is still
-// to be read, and inputs must not be written.
+// device/host/reduce/user_fold.cc: see user_fold.h. Works tile by tile on copies, since out may be an input that is
+// still to be read, and inputs must not be written.
 #include "device/host/reduce/user_fold.h"
 
 #include <algorithm>
@@ -21,6 +21,7 @@ class Tile {
       : fold_(fold), in_(in), element_(dtype_bytes(fold.dtype)), offset_(first * element_), count_(count) {}
 
   // accumulated = the fold of inputs from, from + 1 ... of which there are n.
+  // NOLINTNEXTLINE(misc-no-recursion): half of n at each level
   void fold(void* accumulated, int from, int n) const {
     int done = tree() ? half_of(n) : 1;
     if (done == 1)
@@ -37,6 +38,7 @@ class Tile {
   static int half_of(int n) { return n < 2 ? 1 : static_cast<int>(std::bit_floor(static_cast<unsigned>(n - 1))); }
   const char* input(int q) const { return static_cast<const char*>(in_[q]) + offset_; }
 
+  // NOLINTNEXTLINE(misc-no-recursion): as fold
   void fold_right(void* accumulated, int from, int n) const {
     if (n == 1) return call(accumulated, input(from));
     alignas(64) char next[kTileBytes];
