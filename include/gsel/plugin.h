@@ -57,7 +57,7 @@ struct gsel_plugin_v1 {
   uint32_t reserved;
   uint32_t abi_major; /* GSEL_PLUGIN_ABI_MAJOR the plugin was built with */
   uint32_t abi_minor;
-  int32_t kind; /* GSEL_PLUGIN_*; 2 was a table that is no more */
+  int32_t kind; /* GSEL_PLUGIN_*; 2 is reserved: a table of before 1.0 */
   int32_t reserved2;
   const char* name; /* how a config file names it: lower case letters, digits, '_' */
   const char* version;

@@ -3,7 +3,7 @@
 //   link.cc         from joining to leaving; a call from its start to its end
 //   headers.cc      the header line that every collective begins with, and the choice of protocol
 //   wait.cc         waiting, and what ends it
-//   chain.cc        who holds up the rank that is waited for
+//   chain.cc        follows the chain of waits to its last rank
 //   small.cc        payloads that are sent with the header line
 //   direct.cc       large payloads in memory that every rank can access
 //   single_copy.cc  large payloads in private memory, read across processes
@@ -158,7 +158,7 @@ class Link {
 
   // headers.cc
   void exchange_headers(const Call& call, const Plan& plan);
-  bool next_is_posted() const;  // the header of the collective behind the last, by another rank
+  bool next_is_posted() const;  // another rank has posted the header of the next collective
   void post_operation(const Operation& operation, uint64_t parity);
   [[noreturn]] void fail_mismatch(uint64_t parity);
   // Which way a call goes. The choice among large ones falls after the headers, alike on every rank.
