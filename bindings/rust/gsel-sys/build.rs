@@ -31,7 +31,8 @@ fn variable(name: &str) -> Option<String> {
 /// What pkg-config prints about gsel for these options.
 fn ask(options: &[&str]) -> String {
     let program = variable("PKG_CONFIG").unwrap_or_else(|| "pkg-config".to_owned());
-    let hint = "install libgsel, set PKG_CONFIG_PATH to the folder of gsel.pc, or set GSEL_LIB_DIR to that of libgsel.so";
+    let hint =
+        "install libgsel, set PKG_CONFIG_PATH to the folder of gsel.pc, or set GSEL_LIB_DIR to that of libgsel.so";
     match Command::new(&program).args(options).arg("gsel").output() {
         Ok(output) if output.status.success() => String::from_utf8_lossy(&output.stdout).trim().to_owned(),
         Ok(output) => fail(&format!(
@@ -70,7 +71,10 @@ fn main() {
     if let Some(folder) = variable("GSEL_LIB_DIR") {
         link(&format!("-L{}", folder), is_static);
         link("-lgsel", is_static);
-        PRIVATE.iter().filter(|_| is_static).for_each(|name| link(&format!("-l{}", name), true));
+        PRIVATE
+            .iter()
+            .filter(|_| is_static)
+            .for_each(|name| link(&format!("-l{}", name), true));
         println!("cargo:lib={}", folder);
         println!("cargo:version={}", DECLARED);
         if let Some(include) = include {
@@ -80,11 +84,21 @@ fn main() {
     }
     let version = ask(&["--modversion"]);
     if version != DECLARED && !version.starts_with(&format!("{}.", DECLARED)) {
-        fail(&format!("libgsel {} was found, {} is declared here; use the gsel-sys of that version", version, DECLARED));
+        fail(&format!(
+            "libgsel {} was found, {} is declared here; use the gsel-sys of that version",
+            version, DECLARED
+        ));
     }
-    let flags = if is_static { ask(&["--libs", "--static"]) } else { ask(&["--libs"]) };
+    let flags = if is_static {
+        ask(&["--libs", "--static"])
+    } else {
+        ask(&["--libs"])
+    };
     flags.split_whitespace().for_each(|flag| link(flag, is_static));
     println!("cargo:lib={}", ask(&["--variable=libdir"]));
     println!("cargo:version={}", version);
-    println!("cargo:include={}", include.unwrap_or_else(|| ask(&["--variable=includedir"])));
+    println!(
+        "cargo:include={}",
+        include.unwrap_or_else(|| ask(&["--variable=includedir"]))
+    );
 }

@@ -27,7 +27,14 @@ fn lines() -> Vec<String> {
     }
     macro_rules! indexed {
         ($name:ident) => {
-            [0, 5, 30].iter().for_each(|&i| lines.push(format!("{}({}) {}", stringify!($name), i, gsel_sys::$name(i) as i64)))
+            [0, 5, 30].iter().for_each(|&i| {
+                lines.push(format!(
+                    "{}({}) {}",
+                    stringify!($name),
+                    i,
+                    gsel_sys::$name(i) as i64
+                ))
+            })
         };
     }
     include!("fields.rs");
@@ -41,8 +48,16 @@ fn structs_and_constants_are_those_of_c() {
     let said = std::fs::read_to_string(&file).unwrap();
     let c: Vec<&str> = said.lines().collect();
     let rust = lines();
-    let only_c: Vec<_> = c.iter().filter(|line| !rust.iter().any(|other| other == *line)).collect();
+    let only_c: Vec<_> = c
+        .iter()
+        .filter(|line| !rust.iter().any(|other| other == *line))
+        .collect();
     let only_rust: Vec<_> = rust.iter().filter(|line| !c.contains(&line.as_str())).collect();
-    assert!(only_c.is_empty() && only_rust.is_empty(), "only C says {:#?}, only Rust says {:#?}", only_c, only_rust);
+    assert!(
+        only_c.is_empty() && only_rust.is_empty(),
+        "only C says {:#?}, only Rust says {:#?}",
+        only_c,
+        only_rust
+    );
     assert!(c.len() > 900, "only {} lines in {}", c.len(), file);
 }

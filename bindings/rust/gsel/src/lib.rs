@@ -1,0 +1,44 @@
+//! gsel selects accelerators, connects the ranks of a host, and trains models in parallel. This crate is the safe interface
+//! to libgsel; names are those of C without the prefix, and `gsel/gsel.h` is the manual.
+//!
+//! ```no_run
+//! use gsel::{Comm, Op};
+//!
+//! fn main() -> gsel::Result<()> {
+//!     let comm = Comm::from_env()?; // under `gsel run -n 4 -- program`
+//!     let mut x = [comm.rank() as f32];
+//!     comm.allreduce(&mut x, Op::SUM)?;
+//!     println!("sum of ranks: {}", x[0]);
+//!     Ok(())
+//! }
+//! ```
+//!
+//! Rules that hold everywhere:
+//!  * A handle is released when it is dropped, which neither panics nor waits for ever. Handles are `Send`, and `Sync` only
+//!    where C lets any thread use them.
+//!  * An [`Error`] has the code, the message, the rank or place that it is about, and its causes as `source()`.
+//!  * A closure that panics ends the call on every rank with an error; on the rank where it panicked, the panic continues
+//!    when C has returned. Nothing unwinds through C, and nothing leaks.
+//!  * Slices are borrowed for the call. What runs after the call owns its buffers, see [`Request`].
+#![warn(missing_docs)]
+
+mod calls;
+mod collective;
+mod comm;
+mod config;
+mod element;
+mod error;
+mod guard;
+mod op;
+mod request;
+mod text;
+
+pub use calls::{group, DeviceMemory, SharedMemory};
+pub use collective::{Collective, Message, Parts, Source, Target, ANY_RANK, ANY_TAG};
+pub use comm::{trace_process, Aborter, Comm, CommBuilder, Counts, Explanation, UniqueId};
+pub use config::{Config, ConfigBuilder};
+pub use element::{DType, DevicePtr, Element, BF16, F16, F8E4M3, F8E5M2};
+pub use error::{Code, Error, Result};
+pub use guard::Outcome;
+pub use op::{reduce_local, Op, Order, UserOp};
+pub use request::{wait_any, Persistent, Request, Scope, Scoped};

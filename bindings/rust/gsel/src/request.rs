@@ -1,0 +1,309 @@
+//! Calls that run while the program computes.
+//!
+//! The library reads and writes the buffers of a request until it has ended, and a value in Rust can be forgotten without
+//! being dropped. So a request never holds a plain borrow. A [`Request`] owns its buffers and gives them back with `wait`;
+//! forgotten, it leaks them and the communicator. [`Comm::scope`] lends slices for a closure, behind which all its requests
+//! have ended. A [`Persistent`] request owns its buffers, too, and can be started any number of times.
+use crate::comm::Shared;
+use crate::error::{check, made, Code, Error};
+use crate::{guard, Collective, Comm, Result};
+use gsel_sys as sys;
+use std::cell::RefCell;
+use std::marker::PhantomData;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+
+/// A request's handle: ended or not, it is released once, and counted while it is under way.
+struct Handle {
+    request: *mut sys::gsel_request,
+    is_message: bool,
+    under_way: AtomicBool,
+    comm: Arc<Shared>,
+}
+// A request may be waited for on another thread than the one that started it.
+unsafe impl Send for Handle {}
+
+impl Handle {
+    fn new(request: *mut sys::gsel_request, is_message: bool, comm: &Comm) -> Handle {
+        Handle {
+            request,
+            is_message,
+            under_way: AtomicBool::new(false),
+            comm: comm.shared.clone(),
+        }
+    }
+    fn begun(&self) {
+        if !self.under_way.swap(true, Ordering::AcqRel) {
+            self.comm.under_way.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+    fn ended(&self) {
+        if self.under_way.swap(false, Ordering::AcqRel) {
+            self.comm.under_way.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+    fn test(&self) -> Result<bool> {
+        let mut done = 0;
+        let result = check(|error| unsafe { sys::gsel_request_test(self.request, &mut done, error) });
+        if done == 1 {
+            self.ended();
+        }
+        result.map(|()| done == 1)
+    }
+    fn wait(&self) -> Result<()> {
+        let result = check(|error| unsafe { sys::gsel_request_wait(self.request, error) });
+        self.ended();
+        result
+    }
+    fn cancel(&self) -> Result<bool> {
+        let mut cancelled = 0;
+        check(|error| unsafe { sys::gsel_request_cancel(self.request, &mut cancelled, error) })?;
+        if cancelled == 1 {
+            self.ended();
+        }
+        Ok(cancelled == 1)
+    }
+}
+
+impl Drop for Handle {
+    /// A message that nobody has met is taken back; a collective is waited for, at most as long as its timeout.
+    fn drop(&mut self) {
+        if self.is_message && self.under_way.load(Ordering::Acquire) {
+            let _ = self.cancel();
+        }
+        unsafe { sys::gsel_request_free(self.request) }
+        self.ended();
+    }
+}
+
+/// Buffers that a request uses, on the heap, where they stay while the value moves.
+struct Buffers<B>(*mut B);
+unsafe impl<B: Send> Send for Buffers<B> {}
+
+impl<B> Drop for Buffers<B> {
+    fn drop(&mut self) {
+        drop(unsafe { Box::from_raw(self.0) });
+    }
+}
+
+/// A call under way, with the buffers that it uses: a vector, an array, a tuple of them with counts, or any value of the
+/// program's. Dropped before its end, it takes a message back, or waits for a collective, at most as long as its timeout.
+pub struct Request<B> {
+    handle: Handle, // dropped first: its buffers are used until then
+    buffers: Buffers<B>,
+}
+
+impl<B> Request<B> {
+    /// Whether the call has ended; its error, if it has ended with one. Never blocks.
+    pub fn test(&mut self) -> Result<bool> {
+        self.handle.test()
+    }
+    /// Waits for the end and gives the buffers back. Any thread.
+    pub fn wait(self) -> Result<B> {
+        self.handle.wait()?;
+        let Request { handle, buffers } = self;
+        drop(handle);
+        let pointer = buffers.0;
+        std::mem::forget(buffers);
+        Ok(*unsafe { Box::from_raw(pointer) })
+    }
+    /// Takes the call back if nobody has met it yet, and gives the buffers back; else the request, which goes on.
+    pub fn cancel(self) -> Result<std::result::Result<B, Request<B>>> {
+        if self.handle.cancel()? {
+            return self.wait().map(Ok);
+        }
+        Ok(Err(self))
+    }
+}
+
+/// Waits until one of the requests has ended: its position, and how it ended.
+/// [`Code::ARG`] if there is none whose end has not been reported.
+pub fn wait_any<B>(requests: &mut [Request<B>]) -> Result<(usize, Result<()>)> {
+    let raw: Vec<_> = requests.iter().map(|request| request.handle.request).collect();
+    let mut index = usize::MAX;
+    let result = check(|error| unsafe { sys::gsel_request_wait_any(raw.as_ptr(), raw.len(), &mut index, error) });
+    if index >= raw.len() {
+        return Err(result
+            .err()
+            .unwrap_or_else(|| Error::new(Code::ARG, "no request is left".to_owned())));
+    }
+    requests[index].handle.ended();
+    Ok((index, result))
+}
+
+/// A call that can be started any number of times; its arguments are checked once. It borrows the communicator, since to
+/// start it is a call.
+pub struct Persistent<'c, B> {
+    handle: Handle,
+    buffers: Buffers<B>,
+    comm: PhantomData<&'c Comm>,
+}
+
+impl<B> Persistent<'_, B> {
+    /// Starts the call. [`Code::STATE`] if it is under way.
+    pub fn start(&mut self) -> Result<()> {
+        check(|error| unsafe { sys::gsel_request_start(self.handle.request, error) })?;
+        self.handle.begun();
+        Ok(())
+    }
+    /// Runs the call on this thread: start and wait without a second thread.
+    pub fn run(&mut self) -> Result<()> {
+        guard::resume(check(|error| unsafe {
+            sys::gsel_request_run(self.handle.request, error)
+        }))
+    }
+    /// Whether the call has ended, or was never started. Never blocks.
+    pub fn test(&mut self) -> Result<bool> {
+        self.handle.test()
+    }
+    /// Waits for the end.
+    pub fn wait(&mut self) -> Result<()> {
+        self.handle.wait()
+    }
+    /// Takes the call back if nobody has met it yet; it can be started again.
+    pub fn cancel(&mut self) -> Result<bool> {
+        self.handle.cancel()
+    }
+    /// The buffers, between calls. [`Code::STATE`] while one is under way: a test or wait has to report its end first.
+    pub fn buffers(&mut self) -> Result<&mut B> {
+        if self.handle.under_way.load(Ordering::Acquire) {
+            return Err(Error::new(
+                Code::STATE,
+                "the request is under way; wait for it first".to_owned(),
+            ));
+        }
+        Ok(unsafe { &mut *self.buffers.0 })
+    }
+}
+
+/// Where requests on borrowed slices are started, see [`Comm::scope`].
+pub struct Scope<'scope, 'env: 'scope> {
+    comm: &'scope Comm,
+    handles: RefCell<Vec<Arc<Handle>>>,
+    env: PhantomData<&'env mut &'env ()>,
+}
+
+/// A request of a scope. Dropped or forgotten, it goes on, and the scope waits for it.
+pub struct Scoped<'scope> {
+    handle: Arc<Handle>,
+    scope: PhantomData<&'scope ()>,
+}
+
+impl<'scope, 'env> Scope<'scope, 'env> {
+    /// Starts a call on slices that live longer than the scope.
+    pub fn start(&'scope self, call: Collective<'env>) -> Result<Scoped<'scope>> {
+        let is_message = call.is_message();
+        let call = call.finish(self.comm.rank(), self.comm.world_size())?;
+        let request = made(|out, error| unsafe { sys::gsel_comm_start(self.comm.raw(), &call, out, error) })?;
+        let handle = Arc::new(Handle::new(request, is_message, self.comm));
+        handle.begun();
+        self.handles.borrow_mut().push(handle.clone());
+        Ok(Scoped {
+            handle,
+            scope: PhantomData,
+        })
+    }
+}
+
+impl Scoped<'_> {
+    /// Whether the call has ended; its error, if it has ended with one. Never blocks.
+    pub fn test(&mut self) -> Result<bool> {
+        self.handle.test()
+    }
+    /// Waits for the end.
+    pub fn wait(self) -> Result<()> {
+        self.handle.wait()
+    }
+    /// Takes the call back if nobody has met it yet.
+    pub fn cancel(&mut self) -> Result<bool> {
+        self.handle.cancel()
+    }
+}
+
+/// Ends every request of a scope, also when its closure panics.
+struct End<'a>(&'a RefCell<Vec<Arc<Handle>>>);
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        for handle in self.0.borrow_mut().drain(..) {
+            if handle.under_way.load(Ordering::Acquire) {
+                if handle.is_message && std::thread::panicking() {
+                    let _ = handle.cancel();
+                }
+                let _ = handle.wait();
+            }
+        }
+    }
+}
+
+impl Comm {
+    /// Starts a call on buffers that the request owns until its end:
+    ///
+    /// ```
+    /// # fn main() -> gsel::Result<()> {
+    /// # let comm = gsel::Comm::builder().ranks(0, 1, gsel::UniqueId::create()?).join()?;
+    /// let gradients = vec![1f32; 1000];
+    /// let request = comm.start(gradients, |g| gsel::Collective::allreduce_in_place(g, gsel::Op::SUM))?;
+    /// // ... compute ...
+    /// let gradients = request.wait()?;
+    /// # assert_eq!(gradients[0], 1.0);
+    /// # Ok(()) }
+    /// ```
+    pub fn start<B: Send + 'static>(
+        &self,
+        buffers: B,
+        call: impl for<'a> FnOnce(&'a mut B) -> Collective<'a>,
+    ) -> Result<Request<B>> {
+        let buffers = Buffers(Box::into_raw(Box::new(buffers)));
+        let call = call(unsafe { &mut *buffers.0 });
+        let is_message = call.is_message();
+        let call = call.finish(self.rank(), self.world_size())?;
+        let request = made(|out, error| unsafe { sys::gsel_comm_start(self.raw(), &call, out, error) })?;
+        let handle = Handle::new(request, is_message, self);
+        handle.begun();
+        Ok(Request { handle, buffers })
+    }
+
+    /// Makes a call that can be started any number of times, on buffers that it owns.
+    pub fn persistent<B: Send + 'static>(
+        &self,
+        buffers: B,
+        call: impl for<'a> FnOnce(&'a mut B) -> Collective<'a>,
+    ) -> Result<Persistent<'_, B>> {
+        let buffers = Buffers(Box::into_raw(Box::new(buffers)));
+        let call = call(unsafe { &mut *buffers.0 });
+        let is_message = call.is_message();
+        let call = call.finish(self.rank(), self.world_size())?;
+        let request = made(|out, error| unsafe { sys::gsel_request_create(self.raw(), &call, out, error) })?;
+        Ok(Persistent {
+            handle: Handle::new(request, is_message, self),
+            buffers,
+            comm: PhantomData,
+        })
+    }
+
+    /// Runs a closure that starts requests on slices of its surroundings; returns when all of them have ended. The errors
+    /// of requests that the closure did not wait for are lost; a blocking call on the communicator tells them again if they
+    /// broke it.
+    ///
+    /// ```
+    /// # fn main() -> gsel::Result<()> {
+    /// # let comm = gsel::Comm::builder().ranks(0, 1, gsel::UniqueId::create()?).join()?;
+    /// let (mut a, mut b) = ([1f32; 4], [2f32; 4]);
+    /// comm.scope(|scope| {
+    ///     let first = scope.start(gsel::Collective::allreduce_in_place(&mut a, gsel::Op::SUM))?;
+    ///     let second = scope.start(gsel::Collective::allreduce_in_place(&mut b, gsel::Op::SUM))?;
+    ///     first.wait()?;
+    ///     second.wait()
+    /// })?;
+    /// # Ok(()) }
+    /// ```
+    pub fn scope<'env, R>(&self, body: impl for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> R) -> R {
+        let scope = Scope {
+            comm: self,
+            handles: RefCell::new(Vec::new()),
+            env: PhantomData,
+        };
+        let _end = End(unsafe { &*(&scope.handles as *const _) });
+        body(unsafe { &*(&scope as *const Scope<'_, 'env>) })
+    }
+}
