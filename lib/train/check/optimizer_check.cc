@@ -10,6 +10,7 @@
 
 #include "base/foreign.h"
 #include "base/random.h"
+#include "base/text.h"
 #include "train/check/ground.h"
 #include "train/memory/initial.h"
 #include "train/memory/views.h"
@@ -42,35 +43,36 @@ class OptimizerCheck {
         seed_(derive_key(derive_key(seed, "optimizer"), param_.name)),
         n_(takes_pieces() ? std::min(param_.n_elems, kMostElems) : param_.n_elems) {}
 
-  void run(bool checks_pieces) {
+  // False: it kept a pointer, which nothing that it is called for again may stand on.
+  bool run(bool checks_pieces) {
     if (n_ > kMostWhole) {
-      findings_.note(fmt::format("optimizer: parameter \"{}\" of {} elements was not checked; more than {} are not",
-                                 param_.name, n_, kMostWhole));
-      return;
+      findings_.note(fmt::format("optimizer: parameter \"{}\" of {} was not checked; more than {} are not", param_.name,
+                                 with_noun(n_, "element"), kMostWhole));
+      return true;
     }
     Ground ground, elsewhere;
     const std::vector<Run> whole{{0, n_}};
     const Work first = steps(whole, ground);
-    if (!good_) return;
+    if (!good_) return true;
     if (differs(GSEL_BREACH_NOT_REPEATABLE, steps(whole, ground), first,
                 "in a second run with the same bytes, and in the first"))
-      return;
+      return true;
     ground.poison();
     const Work moved = steps(whole, elsewhere);
-    if (!good_) return;
+    if (!good_) return true;
     if (!ground.is_poisoned()) {
       findings_.breach(GSEL_BREACH_KEPT_POINTER, site(), moved.values, 0,
                        "memory of an earlier call was written; pointers are lent for one call, take them from it");
-      return;
+      return false;
     }
     if (differs(GSEL_BREACH_KEPT_POINTER, moved, first,
                 "once the buffers have moved and their old places are poisoned, and before"))
-      return;
-    if (!checks_pieces || !takes_pieces() || n_ < 2) return;
-    differs(
-        GSEL_BREACH_PIECES, steps(pieces(), elsewhere), first,
-        "stepped in pieces, as zero and tp divide a parameter, and",
-        " in one piece; compute each element alike wherever it lies, for instance without -ffast-math");
+      return false;
+    if (!checks_pieces || !takes_pieces() || n_ < 2) return true;
+    differs(GSEL_BREACH_PIECES, steps(pieces(), elsewhere), first,
+            "stepped in pieces, as zero and tp divide a parameter, and",
+            " in one piece; compute each element alike wherever it lies, for instance without -ffast-math");
+    return true;
   }
 
  private:
@@ -214,8 +216,9 @@ class OptimizerCheck {
 void check_optimizer(const Model& model, const gsel_optimizer_options& optimizer, uint64_t seed, bool checks_pieces,
                      Findings& findings) {
   for (size_t p = 0; p < model.params().size(); ++p)
-    if (model.params()[p].trainable())
-      OptimizerCheck(model, static_cast<int32_t>(p), optimizer, seed, findings).run(checks_pieces);
+    if (model.params()[p].trainable() &&
+        !OptimizerCheck(model, static_cast<int32_t>(p), optimizer, seed, findings).run(checks_pieces))
+      return;
 }
 
 }  // namespace gsel::check
