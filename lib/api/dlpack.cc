@@ -8,6 +8,7 @@
 #include "base/dtype.h"
 #include "base/guard.h"
 #include "base/options.h"
+#include "base/text.h"
 
 // The layouts of dlpack.h 1.0, which never change.
 struct DLDataType {
@@ -78,7 +79,8 @@ DLDataType dlpack_of(gsel_dtype dtype) {
 
 void check_dims(int32_t n_dims, const char* what) {
   if (n_dims < 0 || n_dims > GSEL_MAX_DIMS)
-    gsel::fail(GSEL_ERR_ARG, "the {} has {} dimensions; 0 to {} would do", what, n_dims, GSEL_MAX_DIMS);
+    gsel::fail(GSEL_ERR_ARG, "the {} has {}; 0 to {} would do", what, gsel::with_noun(n_dims, "dimension"),
+               GSEL_MAX_DIMS);
 }
 
 // Elements of dimensions that are checked.
@@ -86,16 +88,18 @@ int64_t elements_of(const int64_t* dims, int32_t n_dims, gsel_dtype dtype, const
   int64_t n_elems = 1;
   for (int32_t d = 0; d < n_dims; ++d)
     if (dims[d] < 0 || __builtin_mul_overflow(n_elems, dims[d], &n_elems))
-      gsel::fail(GSEL_ERR_ARG, "dimension {} of the {} has {} elements, which does not fit", d, what, dims[d]);
+      gsel::fail(GSEL_ERR_ARG, "dimension {} of the {} has {}, which does not fit", d, what,
+                 gsel::with_noun(dims[d], "element"));
   const auto bytes = static_cast<int64_t>(gsel::dtype_bytes(dtype));
   if (n_elems > PTRDIFF_MAX / bytes)
-    gsel::fail(GSEL_ERR_ARG, "the {} has {} elements, and so many elements of {} bytes do not fit in memory", what,
-               n_elems, bytes);
+    gsel::fail(GSEL_ERR_ARG, "the {} has {}, and so many elements of {} bytes do not fit in memory", what,
+               gsel::with_noun(n_elems, "element"), bytes);
   return n_elems;
 }
 
 void check_data(const void* data, int64_t n_elems, const char* what) {
-  if (n_elems > 0 && !data) gsel::fail(GSEL_ERR_ARG, "data of the {} is NULL and it has {} elements", what, n_elems);
+  if (n_elems > 0 && !data)
+    gsel::fail(GSEL_ERR_ARG, "data of the {} is NULL and it has {}", what, gsel::with_noun(n_elems, "element"));
 }
 
 // The first element.
@@ -182,8 +186,8 @@ gsel_status gsel_tensor_to_dlpack(const gsel_tensor* tensor, const gsel_dlpack_d
     const DLDataType type = dlpack_of(given.dtype);
     const int64_t n_elems = elements_of(given.dims, given.n_dims, given.dtype, "tensor");
     if (given.n_elems != n_elems)
-      gsel::fail(GSEL_ERR_ARG, "n_elems of the tensor is {}, and its dimensions have {} elements", given.n_elems,
-                 n_elems);
+      gsel::fail(GSEL_ERR_ARG, "n_elems of the tensor is {}, and its dimensions have {}", given.n_elems,
+                 gsel::with_noun(n_elems, "element"));
     check_data(given.data, n_elems, "tensor");
     auto owned = std::make_unique<Owned>();
     DLTensor& made = owned->managed.dl_tensor;

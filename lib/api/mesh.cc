@@ -22,14 +22,14 @@ constexpr uint32_t kAllAxes = (1u << kAxes) - 1;
 gsel::Mesh mesh_of(const gsel_mesh* given) {
   const gsel_mesh mesh = gsel::read_struct(given, "gsel_mesh");
   if (mesh.n_axes < 0 || mesh.n_axes > GSEL_MAX_AXES)
-    gsel::fail(GSEL_ERR_ARG, "gsel_mesh has {} axes; 0 to {} would do", mesh.n_axes, GSEL_MAX_AXES);
+    gsel::fail(GSEL_ERR_ARG, "gsel_mesh has {}; 0 to {} would do", gsel::with_noun(mesh.n_axes, "axis"), GSEL_MAX_AXES);
   gsel::Mesh result;
   int64_t ranks = 1;
   for (gsel_axis axis = 0; axis < (mesh.n_axes > 0 ? mesh.n_axes : kAxes); ++axis) {
     const int32_t size = mesh.size[axis] == 0 ? 1 : mesh.size[axis];
     if (!gsel::is_axis(axis) && size != 1)
-      gsel::fail(GSEL_ERR_ARG, "gsel_mesh has {} ranks on axis {}, which this libgsel does not have; it has {}", size,
-                 axis, kAxes);
+      gsel::fail(GSEL_ERR_ARG, "gsel_mesh has {} on axis {}, which this libgsel does not have; it has {}",
+                 gsel::with_noun(size, "rank"), axis, kAxes);
     ranks = size > 0 && ranks <= mesh.world_size ? ranks * size : -1;
     if (ranks < 0) break;
     if (gsel::is_axis(axis)) result.size[axis] = size;

@@ -97,7 +97,8 @@ gsel_status gsel_schedule_action(const gsel_schedule* schedule, int32_t rank, in
     gsel::required(schedule, "schedule");
     const auto* row = row_of(schedule, rank);
     if (!row)
-      gsel::fail(GSEL_ERR_ARG, "rank {} was asked for; the schedule has {} ranks", rank, schedule->impl.n_ranks());
+      gsel::fail(GSEL_ERR_ARG, "rank {} was asked for; the schedule has {}", rank,
+                 gsel::with_noun(schedule->impl.n_ranks(), "rank"));
     if (i < 0 || static_cast<size_t>(i) >= row->size())
       gsel::fail(GSEL_ERR_ARG, "action {} was asked for; rank {} has {}", i, rank, row->size());
     gsel::required(out, "out") = (*row)[static_cast<size_t>(i)];

@@ -11,6 +11,7 @@
 #include "base/dtype.h"
 #include "base/nearest.h"
 #include "base/printable.h"
+#include "base/text.h"
 #include "base/toml_scan.h"
 
 namespace gsel {
@@ -338,7 +339,7 @@ void check_key(std::string_view key) {
   };
   if (key.size() > kMostKeyBytes) refuse(fmt::format("has {} bytes; at most {}", key.size(), kMostKeyBytes));
   const auto parts = 1 + std::ranges::count(key, '.');
-  if (parts > kMostKeyParts) refuse(fmt::format("has {} parts; at most {}", parts, kMostKeyParts));
+  if (parts > kMostKeyParts) refuse(fmt::format("has {}; at most {}", with_noun(parts, "part"), kMostKeyParts));
 }
 
 void set_key(toml::table& root, const std::string& key, const std::string& value) {

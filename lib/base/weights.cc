@@ -5,6 +5,7 @@
 
 #include "base/axis.h"
 #include "base/dtype.h"
+#include "base/text.h"
 
 namespace gsel {
 namespace {
@@ -31,8 +32,8 @@ std::vector<double> axis_weights(const Config& config, gsel_axis axis, int32_t r
   if (weights.size() == static_cast<size_t>(ranks)) return weights;
   const Place place = config.place_of(key);
   throw Error(GSEL_ERR_CONFIG,
-              fmt::format("{}{} = {} has {} numbers, and the {} axis has {} ranks; one for each would do",
-                          place_prefix(place), key, *list, weights.size(), axis_name(axis), ranks))
+              fmt::format("{}{} = {} has {}, and the {} axis has {}; one for each would do", place_prefix(place), key,
+                          *list, with_noun(weights.size(), "number"), axis_name(axis), with_noun(ranks, "rank")))
       .at(place);
 }
 

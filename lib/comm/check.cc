@@ -8,6 +8,7 @@
 #include "base/dtype.h"
 #include "base/error.h"
 #include "base/options.h"
+#include "base/text.h"
 #include "comm/describe.h"
 #include "comm/operation.h"
 
@@ -101,8 +102,8 @@ void check_large_count(uint64_t count, const char* role, const gsel_collective& 
   const uint64_t limit =
       static_cast<uint64_t>(PTRDIFF_MAX) / dtype_bytes(call.dtype) / static_cast<uint64_t>(world_size);
   if (count > limit)
-    fail(GSEL_ERR_ARG, "{}: {} {} of {} over {} ranks does not fit in memory; the most is {}",
-         collective_name(call.kind), role, count, dtype_name(call.dtype), world_size, limit);
+    fail(GSEL_ERR_ARG, "{}: {} {} of {} over {} does not fit in memory; the most is {}", collective_name(call.kind),
+         role, count, dtype_name(call.dtype), with_noun(world_size, "rank"), limit);
 }
 
 void check_count(uint64_t count, const char* role, const gsel_collective& call, int32_t world_size) {
@@ -318,11 +319,11 @@ void check_records(gsel_op op, gsel_dtype dtype, uint64_t count, const char* nam
   const uint64_t record = operation_of(op).record;
   if (record == 1) return;
   if (record * dtype_bytes(dtype) > host::kMostRecordBytes)
-    fail(GSEL_ERR_ARG, "{}: a record of {} has {} elements of {}, {} bytes; the most is {}", name, operation_name(op),
-         record, dtype_name(dtype), record * dtype_bytes(dtype), host::kMostRecordBytes);
+    fail(GSEL_ERR_ARG, "{}: a record of {} has {} of {}, {} bytes; the most is {}", name, operation_name(op),
+         with_noun(record, "element"), dtype_name(dtype), record * dtype_bytes(dtype), host::kMostRecordBytes);
   if (count % record != 0)
-    fail(GSEL_ERR_ARG, "{}: count {} cuts a record of {}, which has {} elements; use a multiple of {}", name, count,
-         operation_name(op), record, record);
+    fail(GSEL_ERR_ARG, "{}: count {} cuts a record of {}, which has {}; use a multiple of {}", name, count,
+         operation_name(op), with_noun(record, "element"), record);
 }
 
 double checked_seconds(double value, const char* name) {

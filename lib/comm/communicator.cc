@@ -11,6 +11,7 @@
 #include "base/current_error.h"
 #include "base/forked.h"
 #include "base/printable.h"
+#include "base/text.h"
 #include "comm/check.h"
 #include "comm/describe.h"
 #include "comm/on_device/device_link.h"
@@ -250,7 +251,7 @@ void Communicator::check_listed(std::span<const int32_t> ranks, const char* aske
 Communicator Communicator::create_group(std::span<const int32_t> ranks) {
   const auto all = static_cast<size_t>(world_size_);
   if (ranks.empty() || ranks.size() > all)
-    fail(GSEL_ERR_ARG, "gsel_comm_create_group: n is {}; use 1 to {} ranks", ranks.size(), all);
+    fail(GSEL_ERR_ARG, "gsel_comm_create_group: n is {}; use 1 to {}", ranks.size(), with_noun(all, "rank"));
   check_listed(ranks, "gsel_comm_create_group");
   if (std::ranges::find(ranks, rank_) == ranks.end())
     fail(GSEL_ERR_ARG, "gsel_comm_create_group: the list does not name rank {}, which calls it", rank_);
@@ -305,9 +306,8 @@ Communicator Communicator::grow(const gsel_join& given, const FindAccelerator& f
   gsel_join join = given;
   join.rank = rank_;
   if (join.world_size < world_size_)
-    fail(GSEL_ERR_ARG,
-         "gsel_comm_grow: world_size is {} and the communicator has {} ranks already; it takes a larger one",
-         join.world_size, world_size_);
+    fail(GSEL_ERR_ARG, "gsel_comm_grow: world_size is {} and the communicator has {} already; it takes a larger one",
+         join.world_size, with_noun(world_size_, "rank"));
   struct Plan {
     gsel_unique_id id;
     int32_t world_size;
@@ -320,11 +320,10 @@ Communicator Communicator::grow(const gsel_join& given, const FindAccelerator& f
   shm::link_of(link_).collective(call);
   for (size_t q = 0; q < plans.size(); ++q)
     if (std::memcmp(&plans[q], &plans[0], sizeof own) != 0)
-      throw Error(GSEL_ERR_MISMATCH,
-                  fmt::format("gsel_comm_grow: rank {} grows to {} ranks, rank 0 to {}{}; give every "
-                              "rank the same id and world_size",
-                              q, plans[q].world_size, plans[0].world_size,
-                              plans[q].world_size == plans[0].world_size ? " by another id" : ""))
+      throw Error(GSEL_ERR_MISMATCH, fmt::format("gsel_comm_grow: rank {} grows to {}, rank 0 to {}{}; give every "
+                                                 "rank the same id and world_size",
+                                                 q, with_noun(plans[q].world_size, "rank"), plans[0].world_size,
+                                                 plans[q].world_size == plans[0].world_size ? " by another id" : ""))
           .about_rank(static_cast<int32_t>(q));
   return Communicator(transport_, join, find);
 }

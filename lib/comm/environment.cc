@@ -98,8 +98,8 @@ void check_one_host(const World& world) {
     if (!name || !variable(name)) continue;
     const int32_t here = number(name, 1);
     if (here < world.size)
-      throw about(name, fmt::format("{}={} of {}={} ranks are on this host; shared memory joins ranks of one host only",
-                                    name, here, world.convention->size, world.size));
+      throw about(name, fmt::format("{}={} of {}={} are on this host; shared memory joins ranks of one host only", name,
+                                    here, world.convention->size, with_noun(world.size, "rank")));
   }
   if (std::string_view(world.convention->rank) != "SLURM_PROCID") return;
   const char* name = variable("SLURM_STEP_NUM_NODES") ? "SLURM_STEP_NUM_NODES" : "SLURM_NNODES";

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/os.h"
+#include "base/text.h"
 #include "comm/describe.h"
 
 namespace gsel {
@@ -95,7 +96,8 @@ bool CallRequest::cancel() {
 void CallRequest::wait_any(std::span<CallRequest* const> requests, size_t* index) {
   const auto is_open = [](const CallRequest* r) { return r && !r->reported_; };
   if (std::ranges::none_of(requests, is_open))
-    fail(GSEL_ERR_ARG, "wait_any: none of {} requests is under way or ended without being reported", requests.size());
+    fail(GSEL_ERR_ARG, "wait_any: none of {} is under way or ended without being reported",
+         with_noun(requests.size(), "request"));
   const int64_t started = os::now_ns();
   double sleep = kFirstSleep;
   bool waited = false;

@@ -61,10 +61,11 @@ class Divider {
                                int32_t granularity) const {
     const int64_t n = elems / blocks / granularity;
     fail(GSEL_ERR_CONFIG,
-         "{} cannot be split over {} ranks of the {} axis: its dimension {} of {} can be cut in {} at most{}, "
+         "{} cannot be split over {} of the {} axis: its dimension {} of {} can be cut in {} at most{}, "
          "with a granularity of {}; mesh.{} = {} or less would do",
-         what, ranks(), axis_name(division_.axis), dim, with_noun(elems, "element"), n,
-         blocks > 1 ? fmt::format(" in each of {} blocks", blocks) : "", granularity, axis_name(division_.axis), n);
+         what, with_noun(ranks(), "rank"), axis_name(division_.axis), dim, with_noun(elems, "element"), n,
+         blocks > 1 ? fmt::format(" in each of {}", with_noun(blocks, "block")) : "", granularity,
+         axis_name(division_.axis), n);
   }
 
   void split_params() {
@@ -228,8 +229,8 @@ class Divider {
         if (to_.params_[p].part.is_whole())
           fail(GSEL_ERR_MODEL,
                "layer \"{}\" writes partial sums of value \"{}\" and has all of parameter \"{}\": it would be added on "
-               "each of {} ranks; use it in a layer that reads the sum",
-               layer.name, v.name, to_.params_[p].name, ranks());
+               "each of {}; use it in a layer that reads the sum",
+               layer.name, v.name, to_.params_[p].name, with_noun(ranks(), "rank"));
     }
   }
 

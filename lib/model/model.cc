@@ -30,11 +30,12 @@ std::string checked_name(gsel_str given_name, const char* kind, const std::vecto
 
 std::vector<int64_t> checked_dims(const int64_t* dims, int32_t n, const char* kind, const std::string& name, int max) {
   if (n < 0 || n > max || (n > 0 && !dims))
-    fail(GSEL_ERR_MODEL, "{} \"{}\" has {} dimensions; 0 to {} are possible", kind, name, n, max);
+    fail(GSEL_ERR_MODEL, "{} \"{}\" has {}; 0 to {} are possible", kind, name, with_noun(n, "dimension"), max);
   std::vector<int64_t> result(dims, dims + n);
   int64_t elems = 1;
   for (int64_t d : result) {
-    if (d < 1) fail(GSEL_ERR_MODEL, "{} \"{}\" has a dimension of {} elements; each is at least 1", kind, name, d);
+    if (d < 1)
+      fail(GSEL_ERR_MODEL, "{} \"{}\" has a dimension of {}; each is at least 1", kind, name, with_noun(d, "element"));
     if (elems > std::numeric_limits<int64_t>::max() / 64 / d)
       fail(GSEL_ERR_MODEL, "{} \"{}\" has more elements than memory can address", kind, name);
     elems *= d;
@@ -86,7 +87,9 @@ void check_phase(const gsel_phase& phase, const std::string& what) {
   constexpr int64_t kMost = int64_t{1} << 40;
   const bool sized = phase.elems >= 0 && phase.elems_per_sample >= 0 && phase.elems <= kMost &&
                      phase.elems_per_sample <= kMost && phase.elems + phase.elems_per_sample > 0;
-  if (!sized) fail(GSEL_ERR_MODEL, "{} has {} elements and {} per sample", what, phase.elems, phase.elems_per_sample);
+  if (!sized)
+    fail(GSEL_ERR_MODEL, "{} has {} and {} per sample", what, with_noun(phase.elems, "element"),
+         phase.elems_per_sample);
   if (phase.axis == GSEL_AXIS_DATA && phase.elems_per_sample)
     fail(GSEL_ERR_MODEL, "{} is over the data axis, where ranks have different samples; elems_per_sample must be 0",
          what);
@@ -188,9 +191,8 @@ int32_t Model::add_param(const gsel_param_options& options) {
          p.name, p.shard_dim, with_noun(p.shard_blocks, "block"), with_noun(options.n_dims, "dimension"));
   if (p.shard == GSEL_SHARD_DIM &&
       (p.shard_granularity < 1 || p.dims[p.shard_dim] / p.shard_blocks % p.shard_granularity != 0))
-    fail(GSEL_ERR_MODEL,
-         "parameter \"{}\" is sharded with a granularity of {} elements, and a block of dimension {} has {}", p.name,
-         p.shard_granularity, p.shard_dim, p.dims[p.shard_dim] / p.shard_blocks);
+    fail(GSEL_ERR_MODEL, "parameter \"{}\" is sharded with a granularity of {}, and a block of dimension {} has {}",
+         p.name, with_noun(p.shard_granularity, "element"), p.shard_dim, p.dims[p.shard_dim] / p.shard_blocks);
   params_.push_back(std::move(p));
   return static_cast<int32_t>(params_.size()) - 1;
 }

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "base/text.h"
+
 namespace gsel {
 namespace {
 
@@ -36,7 +38,7 @@ Unit Identities::only(const std::string& prefix, const Input& input, const Token
   // A whole uuid may be the beginning of a longer one.
   if (last - first > 1 && first->first != prefix)
     refuse(GSEL_ERR_AMBIGUOUS, input, token,
-           fmt::format("{} devices have such a uuid, {} and {} among them; give more digits", last - first,
+           fmt::format("{} have such a uuid, {} and {} among them; give more digits", with_noun(last - first, "device"),
                        uuid_of(inventory_, first->second), uuid_of(inventory_, std::next(first)->second)));
   return first->second;
 }

@@ -135,7 +135,7 @@ Unit Picker::by_address(const Token& token) {
   if (first == last) refuse(GSEL_ERR_UNKNOWN_DEVICE, input_, token, "no device of this machine has such an address");
   if (last - first > 1)
     refuse(GSEL_ERR_AMBIGUOUS, input_, token,
-           fmt::format("{} hosts have a device of such an address; give a uuid", last - first));
+           fmt::format("{} have a device of such an address; give a uuid", with_noun(last - first, "host")));
   return {first->second, -1, -1};
 }
 

@@ -6,6 +6,7 @@
 #include "base/axis.h"
 #include "base/current_error.h"
 #include "base/dtype.h"
+#include "base/text.h"
 #include "program/stages.h"
 #include "program/verify/post_validation.h"
 
@@ -43,7 +44,8 @@ void AxisComms::split_axis(gsel_axis axis) {
 
 Communicator& AxisComms::axis(gsel_axis axis) {
   if (size(axis) == world_.world_size()) return world_;
-  if (!axes_[axis]) fail(GSEL_ERR_INTERNAL, "the {} axis of {} ranks has no communicator", axis_name(axis), size(axis));
+  if (!axes_[axis])
+    fail(GSEL_ERR_INTERNAL, "the {} axis of {} has no communicator", axis_name(axis), with_noun(size(axis), "rank"));
   return *axes_[axis];
 }
 

@@ -5,6 +5,7 @@
 
 #include "base/axis.h"
 #include "base/dtype.h"
+#include "base/text.h"
 
 namespace gsel {
 namespace {
@@ -67,8 +68,9 @@ std::string names(const std::vector<int32_t>& ids, const std::vector<Named>& all
 std::string phases(const std::vector<gsel_phase>& all) {
   std::vector<std::string> texts;
   for (const gsel_phase& p : all)
-    texts.push_back(fmt::format("{}, op {}, {}, {} elements and {} per sample, flags {}", axis_name(p.axis), p.op,
-                                dtype_name(p.dtype), p.elems, p.elems_per_sample, flags(p.flags, kPhaseFlags)));
+    texts.push_back(fmt::format("{}, op {}, {}, {} and {} per sample, flags {}", axis_name(p.axis), p.op,
+                                dtype_name(p.dtype), with_noun(p.elems, "element"), p.elems_per_sample,
+                                flags(p.flags, kPhaseFlags)));
   return fmt::format("[{}]", fmt::join(texts, "; "));
 }
 

@@ -5,17 +5,6 @@
 
 enum { N_ELEMS = STEP_PARAMS * STEP_WIDTH, STEPS = 4, BAD_STEP = 1 };
 
-static const char* const kStrategies[] = {
-    "[strategy.data]\nplugin = \"dp\"\n",
-    STEP_DDP,
-    STEP_ZERO("1"),
-    STEP_ZERO("2"),
-    STEP_ZERO("3"),
-    "[mesh]\npipeline = 2\n[strategy.pipeline]\nplugin = \"pp\"\n",
-    "[mesh]\npipeline = 2\n[strategy.pipeline]\nplugin = \"pp\"\npost_validate = \"on\"\n",
-};
-enum { N_STRATEGIES = sizeof kStrategies / sizeof *kStrategies, FIRST_PIPELINE = 5 };
-
 enum { IN_BACKWARD, IN_FORWARD, IN_LOSS, IN_DATA }; /* what makes it */
 
 typedef struct trial {
@@ -141,14 +130,14 @@ static void expect_nan_in_parameters(rank_run* run) {
 /* In a pipeline the first rank has the layer, the second the loss. */
 static void made_under_each_strategy(int made, const char* train, int clips, void (*expect)(rank_run*)) {
   char config[640];
-  for (size_t z = 0; z < N_STRATEGIES; ++z) {
+  for (size_t z = STEP_DP; z < N_STEP_EACH_STRATEGY; ++z) {
     const int ranks = 2;
-    snprintf(config, sizeof config, "%s[train]\nbatch = 8\nmicrobatches = 2\nweight_decay = 0.0\n%s", kStrategies[z],
-             train);
-    trial t = {.bad_rank = z >= FIRST_PIPELINE ? made == IN_LOSS : 1, .clips = clips, .made = made};
-    if (made >= IN_LOSS && z == 0) t.bad_rank = 0; /* dp's master has the data and the loss of all */
+    snprintf(config, sizeof config, "%s[train]\nbatch = 8\nmicrobatches = 2\nweight_decay = 0.0\n%s",
+             kStepEachStrategy[z], train);
+    trial t = {.bad_rank = z >= STEP_FIRST_PIPELINE ? made == IN_LOSS : 1, .clips = clips, .made = made};
+    if (made >= IN_LOSS && z == STEP_DP) t.bad_rank = 0; /* dp's master has the data and the loss of all */
     t.m.config = config;
-    print_message("  %s", kStrategies[z]);
+    print_message("  %s", kStepEachStrategy[z]);
     as_threads(ranks, expect, &t);
   }
 }
@@ -221,9 +210,9 @@ static void a_weight_that_is_not_finite_is_told_with_rank_and_layer(void** state
   (void)state;
   double odd[] = {NAN, INFINITY, -100};
   char config[640];
-  for (size_t z = 1; z < N_STRATEGIES; ++z) /* dp's master has the loss of all */
+  for (size_t z = STEP_DP + 1; z < N_STEP_EACH_STRATEGY; ++z) /* dp's master has the loss of all */
     for (size_t i = 0; i < 3; ++i) {
-      snprintf(config, sizeof config, "%s[train]\nbatch = 8\nmicrobatches = 2\n", kStrategies[z]);
+      snprintf(config, sizeof config, "%s[train]\nbatch = 8\nmicrobatches = 2\n", kStepEachStrategy[z]);
       weights_config = config;
       as_threads(2, expect_odd_weight, &odd[i]);
     }

@@ -214,4 +214,21 @@ static inline gsel_status step_params(gsel_trainer* trainer, float* out, gsel_er
 static const char* const kStepStrategies[] = {STEP_DDP, STEP_ZERO("1"), STEP_ZERO("2"), STEP_ZERO("3")};
 enum { N_STEP_STRATEGIES = sizeof kStepStrategies / sizeof *kStepStrategies };
 
+/* None, and each of the data axis, and from STEP_FIRST_PIPELINE on those of a pipeline of two ranks. */
+static const char* const kStepEachStrategy[] = {
+    "",
+    "[strategy.data]\nplugin = \"dp\"\n",
+    STEP_DDP,
+    STEP_ZERO("1"),
+    STEP_ZERO("2"),
+    STEP_ZERO("3"),
+    "[mesh]\npipeline = 2\n[strategy.pipeline]\nplugin = \"pp\"\n",
+    "[mesh]\npipeline = 2\n[strategy.pipeline]\nplugin = \"pp\"\npost_validate = \"on\"\n",
+};
+enum {
+  N_STEP_EACH_STRATEGY = sizeof kStepEachStrategy / sizeof *kStepEachStrategy,
+  STEP_DP = 1,
+  STEP_FIRST_PIPELINE = 6
+};
+
 #endif

@@ -77,7 +77,7 @@ void a_pipeline_wants_micro_batches_of_one_size(void**) {
   check_refused(
       "batch = 10\nmicrobatches = 4\n", 1,
       "test.toml:3: train.batch = 10 samples are not 4 equal micro-batches, train.microbatches = 4 for each of "
-      "1 ranks of the data axis, as a pipeline needs them; train.batch = 8 or 12 would do");
+      "1 rank of the data axis, as a pipeline needs them; train.batch = 8 or 12 would do");
   check_refused(
       "batch = 5\nmicrobatches = 4\n", 2,
       "test.toml:3: train.batch = 5 samples are not 8 equal micro-batches, train.microbatches = 4 for each of "

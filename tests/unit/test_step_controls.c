@@ -2,18 +2,6 @@
  * their norm; lines of progress in the log; and what is said of a default that changes what is trained. */
 #include "support/step_equals.h"
 
-static const char* const kEachStrategy[] = {
-    "",
-    "[strategy.data]\nplugin = \"dp\"\n",
-    STEP_DDP,
-    STEP_ZERO("1"),
-    STEP_ZERO("2"),
-    STEP_ZERO("3"),
-    "[mesh]\npipeline = 2\n[strategy.pipeline]\nplugin = \"pp\"\n",
-    "[mesh]\npipeline = 2\n[strategy.pipeline]\nplugin = \"pp\"\npost_validate = \"on\"\n",
-};
-enum { N_EACH_STRATEGY = sizeof kEachStrategy / sizeof *kEachStrategy, FIRST_PIPELINE = 6 };
-
 /* ---- the learning rate ---- */
 
 static void expect_wsd(rank_run* run) {
@@ -86,9 +74,9 @@ static void set_rates(rank_run* run) {
 static void a_learning_rate_that_is_set_holds_from_the_next_step_on(void** state) {
   (void)state;
   char config[640];
-  for (size_t z = 0; z < N_EACH_STRATEGY; ++z) {
+  for (size_t z = 0; z < N_STEP_EACH_STRATEGY; ++z) {
     trial t = {.m = nothing()};
-    snprintf(config, sizeof config, "%s%s", kEachStrategy[z],
+    snprintf(config, sizeof config, "%s%s", kStepEachStrategy[z],
              STEP_SIGN("6", "microbatches = 2\nschedule = \"linear\"\nwarmup_steps = 1\ntotal_steps = 1000000000\n"));
     t.m.config = config;
     as_threads(2, set_rates, &t);
@@ -182,10 +170,10 @@ static void gradients_and_their_norm_are_alike_under_each_strategy(void** state)
     as_threads(1, read_gradients, &t);
     t.m.config = config;
     t.out = out;
-    for (size_t z = 0; z < N_EACH_STRATEGY; ++z)
-      for (int n = 2; n <= (z < FIRST_PIPELINE ? 3 : 2); ++n) {
-        snprintf(config, sizeof config, "%s%s", kEachStrategy[z], trains[k]);
-        print_message("  %d ranks %s\n", n, kEachStrategy[z]);
+    for (size_t z = 0; z < N_STEP_EACH_STRATEGY; ++z)
+      for (int n = 2; n <= (z < STEP_FIRST_PIPELINE ? 3 : 2); ++n) {
+        snprintf(config, sizeof config, "%s%s", kStepEachStrategy[z], trains[k]);
+        print_message("  %d ranks %s\n", n, kStepEachStrategy[z]);
         as_threads(n, read_gradients, &t);
         for (int r = 0; r < n; ++r)
           for (int i = 0; i < N_ELEMS * RUN_STEPS; ++i) {

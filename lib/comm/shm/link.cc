@@ -164,8 +164,8 @@ void Link::run(const Call& call) {
 // Alike on every rank, before anything is posted.
 void Link::require_room_for_records(const Call& call) const {
   if (call.operation.record == 1 || world_size_ == 1 || call.unit <= block_bytes()) return;
-  fail(GSEL_ERR_UNSUPPORTED, "{} with records of {} bytes on {} ranks; the most there is {} bytes",
-       collective_name(call.kind), call.unit, world_size_, block_bytes());
+  fail(GSEL_ERR_UNSUPPORTED, "{} with records of {} bytes on {}; the most there is {} bytes",
+       collective_name(call.kind), call.unit, with_noun(world_size_, "rank"), block_bytes());
 }
 
 void Link::run_alone(const Call& call, const Plan& plan) {

@@ -80,10 +80,12 @@ void check_enough(const Form& form, const PipelineShape& shape) {
 }
 
 void check_numbers(int32_t ranks, int32_t microbatches, int32_t chunks) {
-  if (ranks < 1) fail(GSEL_ERR_ARG, "a pipeline of {} ranks was asked for; it has 1 or more", ranks);
-  if (microbatches < 1) fail(GSEL_ERR_ARG, "{} micro-batches were asked for; a step has 1 or more", microbatches);
+  if (ranks < 1) fail(GSEL_ERR_ARG, "a pipeline of {} was asked for; it has 1 or more", with_noun(ranks, "rank"));
+  if (microbatches < 1)
+    fail(GSEL_ERR_ARG, "{} were asked for; a step has 1 or more", with_noun(microbatches, "micro-batch"));
   if (chunks < 0)
-    fail(GSEL_ERR_ARG, "{} chunks were asked for; a rank has 1 stage or more, 0 is as many as needed", chunks);
+    fail(GSEL_ERR_ARG, "{} were asked for; a rank has 1 stage or more, 0 is as many as needed",
+         with_noun(chunks, "chunk"));
 }
 
 void check_size(const PipelineShape& shape) {

@@ -2,6 +2,7 @@
 // as many actions as there are micro-batches, tables of stages x micro-batches are no larger than the schedule itself.
 #include <algorithm>
 
+#include "base/text.h"
 #include "program/schedule/schedule.h"
 #include "program/schedule/schedule_walk.h"
 
@@ -57,10 +58,11 @@ class Checker {
   void check_stages() const {
     if (s_.rows.empty()) refuse_whole(-1, "the schedule has no rows; it has one for each rank");
     if (s_.n_stages() < 1 || s_.n_stages() > kMostStages)
-      refuse_whole(-1, fmt::format("the schedule has {} stages; from 1 to {} would do", s_.n_stages(), kMostStages));
+      refuse_whole(-1, fmt::format("the schedule has {}; from 1 to {} would do", with_noun(s_.n_stages(), "stage"),
+                                   kMostStages));
     if (s_.n_microbatches < 1 || s_.n_microbatches > kMostMicrobatches)
-      refuse_whole(-1, fmt::format("the schedule has {} micro-batches; from 1 to {} would do", s_.n_microbatches,
-                                   kMostMicrobatches));
+      refuse_whole(-1, fmt::format("the schedule has {}; from 1 to {} would do",
+                                   with_noun(s_.n_microbatches, "micro-batch"), kMostMicrobatches));
     for (int32_t stage = 0; stage < s_.n_stages(); ++stage) {
       const int32_t rank = s_.rank_of[static_cast<size_t>(stage)];
       if (rank < 0 || rank >= s_.n_ranks())
@@ -112,8 +114,8 @@ class Checker {
     const auto missing = std::find(there.begin(), there.end(), false) - there.begin();
     const std::string what = kind == 'F' ? fmt::format("{}F{}", stage, missing)
                                          : fmt::format("{0}B{1} (or {0}I{1} and {0}W{1})", stage, missing);
-    refuse_whole(rank, fmt::format("rank {}: {} is missing; each stage sees each of the {} micro-batches once", rank,
-                                   what, s_.n_microbatches));
+    refuse_whole(rank, fmt::format("rank {}: {} is missing; each stage sees each of the {} once", rank, what,
+                                   with_noun(s_.n_microbatches, "micro-batch")));
   }
 
   void meet(int32_t rank, size_t i) {

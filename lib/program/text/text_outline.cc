@@ -48,7 +48,7 @@ bool OutlineReader::read_line() {
 void OutlineReader::check() const {
   if (program_.rank >= program_.mesh.world_size())
     lines_.refuse_text(
-        fmt::format("rank {} does not fit a mesh of {} ranks", program_.rank, program_.mesh.world_size()));
+        fmt::format("rank {} does not fit a mesh of {}", program_.rank, with_noun(program_.mesh.world_size(), "rank")));
   checked(seen_stages_ ? stages_head_ : mesh_head_, [&] { check_stages(program_); });
   for (size_t b = 0; b < bucket_heads_.size(); ++b)
     checked(bucket_heads_[b], [&] { check_bucket(program_, static_cast<int32_t>(b)); });
@@ -110,7 +110,8 @@ void OutlineReader::read_param() {
   p.n_elems = lines_.number(2, 1, kMaxAmount);
   all_elems_ += p.n_elems;
   if (all_elems_ > kMaxAmount)
-    lines_.refuse(2, fmt::format("the parameters have {} elements so far; {} can be told of", all_elems_, kMaxAmount));
+    lines_.refuse(2, fmt::format("the parameters have {} so far; {} can be told of", with_noun(all_elems_, "element"),
+                                 kMaxAmount));
   for (size_t i = 3; i < words().size(); ++i) {
     const Word& w = words()[i];
     if (w.text == "frozen") {
@@ -182,8 +183,8 @@ void OutlineReader::bound_bytes(int64_t sample_bytes, int64_t n_samples) {
   sample_bytes_ = std::max(sample_bytes_, sample_bytes);
   n_samples_ = std::max(n_samples_, n_samples);
   if (n_samples_ > 0 && sample_bytes_ > kMaxAmount / n_samples_)
-    lines_.refuse(words().size() - 1, fmt::format("{} bytes for each of {} samples; {} bytes can be told of",
-                                                  sample_bytes_, n_samples_, kMaxAmount));
+    lines_.refuse(words().size() - 1, fmt::format("{} bytes for each of {}; {} bytes can be told of", sample_bytes_,
+                                                  with_noun(n_samples_, "sample"), kMaxAmount));
 }
 
 void OutlineReader::read_layer() {

@@ -140,7 +140,7 @@ void name_it(Chart& chart, const std::vector<Recorded>& recorded) {
     }
   }
   const Coordinates& coordinates = recorded.front().lane->coordinates;
-  const std::string chunks = chart.chunks > 1 ? fmt::format(", {} chunks each", chart.chunks) : "",
+  const std::string chunks = chart.chunks > 1 ? fmt::format(", {} each", with_noun(chart.chunks, "chunk")) : "",
                     replicas = coordinates.n_replicas > 1 ? fmt::format(", {} times", coordinates.n_replicas) : "";
   const double makespan = std::max(end - begin, 0.0);
   chart.process_name = fmt::format("recorded: {} x {}{}{}", with_noun(coordinates.n_ranks, "stage"),

@@ -104,13 +104,13 @@ Chart simulated_chart(JsonObject& root, size_t n_actions) {
   const std::string schedule = root.require_text("schedule");
   const JsonArray rows = root.array("rows");
   if (rows.empty() || rows.size() > kMaxRanks)
-    root.refuse("rows", fmt::format("has {} ranks; 1 to {} can be drawn", rows.size(), kMaxRanks));
+    root.refuse("rows", fmt::format("has {}; 1 to {} can be drawn", with_noun(rows.size(), "rank"), kMaxRanks));
   for (size_t rank = 0; rank < rows.size(); ++rank) read_row(root, rows.array(rank), rank, n_actions, chart);
   const JsonArray peaks = root.array("peak_activations");
   for (size_t rank = 0; rank < std::min(rows.size(), peaks.size()); ++rank)
     if (const auto peak = peaks.number(rank)) chart.rows[rank].peak = amount_text(*peak);
 
-  const std::string chunks = chart.chunks > 1 ? fmt::format(", {} chunks each", chart.chunks) : "";
+  const std::string chunks = chart.chunks > 1 ? fmt::format(", {} each", with_noun(chart.chunks, "chunk")) : "";
   chart.process_name = fmt::format("{}, {} x {}{}", schedule, with_noun(rows.size(), "stage"),
                                    with_noun(root.number("microbatches", 1, kMaxNumber, 1), "micro-batch"), chunks);
   chart.title =

@@ -69,9 +69,9 @@ void check_parts(const Job& job, int32_t coordinate) {
       refuse(fmt::format("micro-batch {} is the whole of {} and is another one on rank 0", mine[m].whole, m));
     const gsel_range part = shard_range(whole.count, ranks, coordinate);
     if (mine[m].first != whole.first + part.begin || mine[m].count != part.end - part.begin)
-      refuse(fmt::format("micro-batch {} is {} samples from {}; part {} of {} of micro-batch {} is {} samples from {}",
-                         m, mine[m].count, mine[m].first, coordinate, ranks, mine[m].whole, part.end - part.begin,
-                         whole.first + part.begin));
+      refuse(fmt::format("micro-batch {} is {} from {}; part {} of {} of micro-batch {} is {} from {}", m,
+                         with_noun(mine[m].count, "sample"), mine[m].first, coordinate, ranks, mine[m].whole,
+                         with_noun(part.end - part.begin, "sample"), whole.first + part.begin));
   }
 }
 
@@ -146,7 +146,7 @@ void check_bucket(const Program& program, int32_t bucket) {
 void check_microbatch(const Program& program, int32_t microbatch) {
   const Microbatch& m = program.microbatches[microbatch];
   if (m.first < 0 || m.count < 0)
-    fail(GSEL_ERR_PROGRAM, "micro-batch {} has {} samples from {}", microbatch, m.count, m.first);
+    fail(GSEL_ERR_PROGRAM, "micro-batch {} has {} from {}", microbatch, with_noun(m.count, "sample"), m.first);
   if (m.whole < 0) return;
   const auto n = static_cast<int64_t>(program.microbatches.size());
   if (m.whole >= n || m.whole == microbatch)

@@ -91,8 +91,8 @@ class Reader {
              fmt::format("no {} device of this machine has such a uuid", list_.label));
     if (last - first > 1)
       refuse(GSEL_ERR_AMBIGUOUS, input_, token,
-             fmt::format("{} devices have such a uuid, {} and {} among them; give more digits", last - first,
-                         uuid(first->second), uuid((first + 1)->second)));
+             fmt::format("{} have such a uuid, {} and {} among them; give more digits",
+                         with_noun(last - first, "device"), uuid(first->second), uuid((first + 1)->second)));
     const int32_t device = first->second;
     check_reachable(device, token);
     if (!list_.any_case && !uuid(device).starts_with(token.text))

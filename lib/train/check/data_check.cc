@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/foreign.h"
+#include "base/text.h"
 #include "train/check/ground.h"
 
 namespace gsel::check {
@@ -79,8 +80,9 @@ class DataCheck {
     for (int64_t i = 0; i < first.elems(); ++i) {
       if (!first.is_filled(i, kPoison) || !other.is_filled(i, kOtherPoison)) continue;
       breach(GSEL_BREACH_UNWRITTEN, first, i,
-             fmt::format("was left unwritten, of sample {}; all {} samples of the request are to be filled",
-                         ids_[static_cast<size_t>(i / std::max<int64_t>(1, sample_elems_))], ids_.size()));
+             fmt::format("was left unwritten, of sample {}; all {} of the request are to be filled",
+                         ids_[static_cast<size_t>(i / std::max<int64_t>(1, sample_elems_))],
+                         with_noun(ids_.size(), "sample")));
       return false;
     }
     return true;

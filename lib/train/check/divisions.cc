@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "base/text.h"
 #include "model/divide.h"
 
 namespace gsel::check {
@@ -61,7 +62,8 @@ void add(const Model& model, int32_t ranks, const char* how, const Division& div
   try {
     for (int32_t rank = 0; rank < ranks; ++rank) divided.models.push_back(divide(model, division, rank));
   } catch (const Error& e) {
-    findings.note(fmt::format("parts {} on {} ranks of the tensor axis were not checked: {}", how, ranks, e.message()));
+    findings.note(fmt::format("parts {} on {} of the tensor axis were not checked: {}", how, with_noun(ranks, "rank"),
+                              e.message()));
     return;
   }
   to.push_back(std::move(divided));

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "base/align.h"
+#include "base/text.h"
 
 namespace gsel::check {
 namespace {
@@ -57,10 +58,9 @@ bool Ground::check_gap(const Loan* before, const Loan* behind, const char* begin
   const Buffer& buffer = is_past_end ? *before->buffer : *behind->buffer;
   const auto size = static_cast<int64_t>(buffer.elem_bytes());
   const int64_t element = is_past_end ? buffer.elems() + (first - begin) / size : -((end - first + size - 1) / size);
-  findings.breach(
-      GSEL_BREACH_OUTSIDE, site, buffer, element,
-      fmt::format("{} bytes were written {} of {} elements; sizes are in the tensor's dims, and saved_bytes", n,
-                  is_past_end ? "past the end" : "before the start", buffer.elems()));
+  findings.breach(GSEL_BREACH_OUTSIDE, site, buffer, element,
+                  fmt::format("{} bytes were written {} of {}; sizes are in the tensor's dims, and saved_bytes", n,
+                              is_past_end ? "past the end" : "before the start", with_noun(buffer.elems(), "element")));
   return false;
 }
 

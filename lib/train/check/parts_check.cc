@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "base/text.h"
 #include "train/check/layer_check.h"
 
 namespace gsel::check {
@@ -68,8 +69,8 @@ void LayerCheck::check_parts(const Divided& divided) {
     ranks.back().shard_index = static_cast<int32_t>(ranks.size()) - 1;
     ranks.back().shard_count = static_cast<int32_t>(divided.models.size());
   }
-  const std::string what = fmt::format("put together from {} ranks of the tensor axis {}, and on one rank",
-                                       divided.models.size(), divided.how);
+  const std::string what = fmt::format("put together from {} of the tensor axis {}, and on one rank",
+                                       with_noun(divided.models.size(), "rank"), divided.how);
   auto compare_all = [&](int32_t role, const std::vector<Buffer>& wholes, int32_t callback) {
     for (const Buffer& whole : wholes)
       if (!whole.is_absent)

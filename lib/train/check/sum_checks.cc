@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/text.h"
 #include "train/check/layer_check.h"
 
 namespace gsel::check {
@@ -67,10 +68,10 @@ void LayerCheck::note_untouched(int32_t callback) {
       if (is_untouched(i) && n++ == 0) first = i;
     if (n > 0)
       findings().note(site(callback), buffer,
-                      fmt::format("{} of {} elements were not added to, the first is element {}; samples that do not "
+                      fmt::format("{} of {} were not added to, the first is element {}; samples that do not "
                                   "reach them explain it, as in an embedding, or else the parameter is longer than the "
                                   "kernel takes it to be",
-                                  n, buffer.elems(), first));
+                                  n, with_noun(buffer.elems(), "element"), first));
   }
 }
 
@@ -142,7 +143,7 @@ void LayerCheck::check_batch() {
   }
   const Together rows{Together::in_parts, {parts[0], parts[1]}}, sum{Together::as_sum, {}};
   const std::string what =
-      fmt::format("from {} and {} samples in calls of their own, and from all {} in one", cut, n - cut, n);
+      fmt::format("from {} and {} in calls of their own, and from all {} in one", cut, with_noun(n - cut, "sample"), n);
   caller_.run(halves, GSEL_AXIS_DATA, round(GSEL_FORWARD));
   for (const Buffer& whole : a_[GSEL_BUFFER_OUTPUT])
     compare(GSEL_BREACH_BATCH, GSEL_FORWARD, halves, whole, whole.view.n_dims ? rows : sum, what);

@@ -5,6 +5,7 @@
 
 #include "base/dtype.h"
 #include "base/shard.h"
+#include "base/text.h"
 #include "base/weights.h"
 #include "program/stages.h"
 #include "train/compile/recompute.h"
@@ -34,20 +35,21 @@ void check_even(const Config& config, int32_t ranks) {
   if (batch % whole == 0) return;
   const std::string smaller = batch > whole ? fmt::format("{} or ", batch / whole * whole) : "";
   refuse_key(config, "train.microbatches",
-             fmt::format("train.batch = {} samples are not {} equal micro-batches, train.microbatches = {} for each of "
-                         "{} ranks of the data axis, as a pipeline needs them; train.batch = {}{} would do",
-                         batch, whole, n, ranks, smaller, (batch / whole + 1) * whole));
+             fmt::format("train.batch = {} are not {} equal micro-batches, train.microbatches = {} for each of "
+                         "{} of the data axis, as a pipeline needs them; train.batch = {}{} would do",
+                         with_noun(batch, "sample"), whole, n, with_noun(ranks, "rank"), smaller,
+                         (batch / whole + 1) * whole));
 }
 void check_even_shares(const Config& config, const std::vector<int64_t>& bounds) {
   const int64_t n = config.train.microbatches;
   for (size_t coordinate = 0; coordinate + 1 < bounds.size(); ++coordinate) {
     const int64_t share = bounds[coordinate + 1] - bounds[coordinate];
     if (share > 0 && share % n == 0) continue;
-    refuse_key(
-        config, "strategy.data.weights",
-        fmt::format("strategy.data.weights = {} give coordinate {} of the data axis {} of train.batch = {} samples, "
-                    "which are not {} equal micro-batches (train.microbatches), as a pipeline needs them",
-                    *config.get("strategy.data.weights"), coordinate, share, config.train.batch, n));
+    refuse_key(config, "strategy.data.weights",
+               fmt::format("strategy.data.weights = {} give coordinate {} of the data axis {} of train.batch = {}, "
+                           "which are not {} equal micro-batches (train.microbatches), as a pipeline needs them",
+                           *config.get("strategy.data.weights"), coordinate, share,
+                           with_noun(config.train.batch, "sample"), n));
   }
 }
 
@@ -90,9 +92,9 @@ std::vector<Microbatch> split_samples(const Config& config, const Mesh& mesh, in
   const int64_t n = most / size + (most % size != 0);
   if (n > kMaxMicrobatches)
     refuse_key(config, "train.microbatch",
-               fmt::format("train.batch = {} in micro-batches of train.microbatch = {} samples gives more than {} per "
+               fmt::format("train.batch = {} in micro-batches of train.microbatch = {} gives more than {} per "
                            "rank; use larger ones",
-                           config.train.batch, size, kMaxMicrobatches));
+                           config.train.batch, with_noun(size, "sample"), kMaxMicrobatches));
   return cut_by_size(share, n, size);
 }
 

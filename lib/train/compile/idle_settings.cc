@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "base/text.h"
 #include "train/compile/base_program.h"
 
 namespace gsel {
@@ -71,10 +72,10 @@ class IdleSettings {
       note(section.place,
            "strategy.{0}.plugin = \"{1}\" divides nothing: no parameter of the model has a shard rule that it takes, "
            "and "
-           "no layer positions to share, so each of {2} ranks computes everything; GSEL_SHARD_DIM in "
+           "no layer positions to share, so each of {2} computes everything; GSEL_SHARD_DIM in "
            "gsel_param_options, "
            "or mesh.{0} = 1, would do",
-           axis_name(axis), section.plugin, program_.mesh.size[axis]);
+           axis_name(axis), section.plugin, with_noun(program_.mesh.size[axis], "rank"));
     const ConfigValue* sequence = option(axis, "sequence_parallel");
     if (!sequence || sequence->text != "true") return;
     if (std::ranges::none_of(local_.layers(), &Layer::some_positions))
@@ -118,8 +119,8 @@ class IdleSettings {
     note(stage->place,
          "strategy.data.stage = 3 is stage 2 here: persist_elems{} keeps every parameter whole on each rank, the "
          "largest "
-         "has {} elements; persist_elems = {} or less, or stage = 2, would do",
-         persist ? " = " + persist->text : ", by its default,", largest, largest);
+         "has {}; persist_elems = {} or less, or stage = 2, would do",
+         persist ? " = " + persist->text : ", by its default,", with_noun(largest, "element"), largest);
   }
 
   // The first bucket has a size of its own, and took what several buckets were asked for.

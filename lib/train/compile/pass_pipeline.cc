@@ -6,6 +6,7 @@
 #include "base/guard.h"
 #include "base/random.h"
 #include "base/read_file.h"
+#include "base/text.h"
 #include "program/stages.h"
 #include "train/compile/pass_calls.h"
 #include "train/report/costs.h"
@@ -55,12 +56,11 @@ bool all_ranks_used(const int32_t* rank_of_stage, int32_t n_stages, int32_t n_ra
 
 void check_fits(const gsel_pass* pass, const Schedule& schedule, const std::string& path) {
   if (schedule.n_ranks() != pipeline_ranks(pass))
-    fail(GSEL_ERR_CONFIG, "schedule {} has rows for {} ranks, and mesh.pipeline is {}; one of the two must change",
-         path, schedule.n_ranks(), pipeline_ranks(pass));
+    fail(GSEL_ERR_CONFIG, "schedule {} has rows for {}, and mesh.pipeline is {}; one of the two must change", path,
+         with_noun(schedule.n_ranks(), "rank"), pipeline_ranks(pass));
   if (schedule.n_microbatches != microbatches(pass))
-    fail(GSEL_ERR_CONFIG,
-         "schedule {} has {} micro-batches, and a rank of the data axis has {}; train.microbatches = {} would do", path,
-         schedule.n_microbatches, microbatches(pass), schedule.n_microbatches);
+    fail(GSEL_ERR_CONFIG, "schedule {} has {}, and a rank of the data axis has {}; train.microbatches = {} would do",
+         path, with_noun(schedule.n_microbatches, "micro-batch"), microbatches(pass), schedule.n_microbatches);
 }
 
 }  // namespace

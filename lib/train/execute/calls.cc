@@ -2,6 +2,7 @@
 // one behind the other. A call that the program must wait for runs on the calling thread, once the calls of the same
 // axis on that stream have ended; calls of other axes go on.
 #include "base/os.h"
+#include "base/text.h"
 #include "train/execute/instructions.h"
 
 namespace gsel::execute {
@@ -65,7 +66,7 @@ void call_in(State& s, Communicator& comm, gsel_instr_kind poster, gsel_axis axi
 void allreduce_numbers(State& s, gsel_instr_kind poster, gsel_axis axis, std::span<double> numbers, gsel_op op) {
   if (s.axis_size(axis) == 1) return;
   if (numbers.size_bytes() > s.staging.bytes())
-    fail(GSEL_ERR_INTERNAL, "{} numbers are to be reduced and there is room for {}", numbers.size(),
+    fail(GSEL_ERR_INTERNAL, "{} are to be reduced and there is room for {}", with_noun(numbers.size(), "number"),
          s.staging.bytes() / sizeof(double));
   s.copy(s.staging.data(), numbers.data(), numbers.size_bytes(), GSEL_COPY_TO_DEVICE);
   call_now(

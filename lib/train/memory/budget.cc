@@ -6,6 +6,7 @@
 #include <functional>
 #include <optional>
 
+#include "base/text.h"
 #include "train/compile/base_program.h"
 
 namespace gsel {
@@ -92,13 +93,13 @@ class Candidates {
       const int64_t more = n * (microbatch() / samples);
       change.config.train.microbatches = more;
       change.config.texts["train.microbatches"] = std::to_string(more);
-      change.names.push_back(fmt::format("{} micro-batches", more));
+      change.names.push_back(with_noun(more, "micro-batch"));
       change.lines.push_back(fmt::format("[train] microbatches = {}", more));
       return change;
     }
     change.config.train.microbatch = samples;
     change.config.texts["train.microbatch"] = std::to_string(samples);
-    change.names.push_back(fmt::format("micro-batches of {} sample{}", samples, samples == 1 ? "" : "s"));
+    change.names.push_back(fmt::format("micro-batches of {}", with_noun(samples, "sample")));
     change.lines.push_back(fmt::format("[train] microbatch = {}", samples));
     return change;
   }

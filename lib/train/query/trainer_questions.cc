@@ -5,6 +5,7 @@
 
 #include "base/options.h"
 #include "base/random.h"
+#include "base/text.h"
 #include "train/joint_calls.h"
 #include "train/trainer.h"
 
@@ -56,12 +57,12 @@ void Trainer::infer(int32_t value, int64_t n_samples, DataSource data, void* dst
   if (value < 0 || static_cast<size_t>(value) >= model_->values().size())
     fail(GSEL_ERR_ARG, "value {} was asked for; values 0 to {} exist", value,
          static_cast<int64_t>(model_->values().size()) - 1);
-  if (n_samples < 1) fail(GSEL_ERR_ARG, "{} samples were asked for; at least 1 is possible", n_samples);
+  if (n_samples < 1) fail(GSEL_ERR_ARG, "{} were asked for; at least 1 is possible", with_noun(n_samples, "sample"));
   if (!data.fill || !dst) fail(GSEL_ERR_ARG, "{} is NULL", data.fill ? "dst" : "data");
   const Value& wanted = model_->values()[value];
   if (const uint64_t bytes = value_bytes(wanted, n_samples); bytes != dst_bytes)
-    fail(GSEL_ERR_ARG, "dst has {} bytes; value \"{}\" of {} samples has {} bytes", dst_bytes, wanted.name, n_samples,
-         bytes);
+    fail(GSEL_ERR_ARG, "dst has {} bytes; value \"{}\" of {} has {} bytes", dst_bytes, wanted.name,
+         with_noun(n_samples, "sample"), bytes);
   if (executor_->broken()) fail(GSEL_ERR_STATE, "an earlier step failed; free the trainer");
   if (!holds_params()) begin_joint_call(comm_, *executor_, JointCall::infer, value);
   executor_->settle_last_step();

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/dtype.h"
+#include "base/text.h"
 #include "comm/describe.h"
 #include "comm/shm/link.h"
 
@@ -73,9 +74,9 @@ void Link::read_rows(const Call& call, const Plan& plan) {
     for (int32_t reader = 0; reader < world_size_; ++reader) largest_part_ = std::max(largest_part_, row[reader].count);
     if (row[rank_].count != plan.target(q).count)
       break_link(GSEL_ERR_MISMATCH, q,
-                 fmt::format("alltoallv: rank {} has {} elements of {} for rank {}, which expects {}; make send_counts "
+                 fmt::format("alltoallv: rank {} has {} of {} for rank {}, which expects {}; make send_counts "
                              "and recv_counts agree",
-                             q, row[rank_].count / call.element, dtype_name(call.dtype), rank_,
+                             q, with_noun(row[rank_].count / call.element, "element"), dtype_name(call.dtype), rank_,
                              plan.target(q).count / call.element));
   }
 }

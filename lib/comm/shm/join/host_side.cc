@@ -133,10 +133,10 @@ void HostSide::fail_late(const std::vector<int32_t>& late, bool ready, int32_t w
   const std::string stranger =
       stranger_ ? fmt::format(" and turned a process of user {} away, being user {}", *stranger_, geteuid()) : "";
   if (late.size() > 16) names += fmt::format(" and {} more", late.size() - 16);
-  throw Error(GSEL_ERR_TIMEOUT,
-              fmt::format("after {} {} of {} ranks {}: rank {} waited for rank{} {}{}; {}", seconds_text(seconds),
-                          by_rank_.size() - late.size(), join_.world_size, ready ? "were ready" : "had joined", waiter,
-                          late.size() == 1 ? "" : "s", names, stranger, kHowToMeet))
+  throw Error(GSEL_ERR_TIMEOUT, fmt::format("after {} {} of {} {}: rank {} waited for rank{} {}{}; {}",
+                                            seconds_text(seconds), by_rank_.size() - late.size(),
+                                            with_noun(join_.world_size, "rank"), ready ? "were ready" : "had joined",
+                                            waiter, late.size() == 1 ? "" : "s", names, stranger, kHowToMeet))
       .about_rank(late.empty() ? -1 : late.front());
 }
 
@@ -198,12 +198,13 @@ void HostSide::greet(Guest& guest) {
                                               hello.rank, hello.pid, hello.protocol, kProtocol))
         .about_rank(hello.rank);
   if (hello.world_size != join_.world_size)
-    throw Error(GSEL_ERR_MISMATCH, fmt::format("rank {} (pid {}) joins a world of {} ranks, rank 0 (pid {}) one of {}; "
-                                               "give every rank the same world_size",
-                                               hello.rank, hello.pid, hello.world_size, own_.pid, join_.world_size))
+    throw Error(GSEL_ERR_MISMATCH,
+                fmt::format("rank {} (pid {}) joins a world of {}, rank 0 (pid {}) one of {}; "
+                            "give every rank the same world_size",
+                            hello.rank, hello.pid, with_noun(hello.world_size, "rank"), own_.pid, join_.world_size))
         .about_rank(hello.rank);
   if (hello.rank < 0 || hello.rank >= join_.world_size)
-    fail(GSEL_ERR_MISMATCH, "rank {} joins a world of {} ranks", hello.rank, join_.world_size);
+    fail(GSEL_ERR_MISMATCH, "rank {} joins a world of {}", hello.rank, with_noun(join_.world_size, "rank"));
   Guest*& place = by_rank_[static_cast<size_t>(hello.rank)];
   if (place || hello.rank == 0)
     throw Error(GSEL_ERR_MISMATCH,

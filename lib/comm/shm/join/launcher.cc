@@ -9,6 +9,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "comm/communicator.h"
 
 namespace gsel::shm {
@@ -36,7 +37,8 @@ void Launcher::check() {
     int32_t rank = -1, world_size = 0;
     if (std::sscanf(line, "rank %d of %d ", &rank, &world_size) != 2 || world_size != join_.world_size) continue;
     told_ = true;
-    throw Error(GSEL_ERR_PEER, fmt::format("{} before it joined; all {} ranks are needed", line, world_size))
+    throw Error(GSEL_ERR_PEER,
+                fmt::format("{} before it joined; all {} are needed", line, with_noun(world_size, "rank")))
         .about_rank(rank);
   }
 }

@@ -213,8 +213,8 @@ Mapped map_family(int fd, const Layout& layout) {
 
 Joined rendezvous(const gsel_join& join) {
   if (join.world_size > kMaxRanks)
-    fail(GSEL_ERR_UNSUPPORTED, "a world of {} ranks was asked for; shared memory joins at most {}", join.world_size,
-         kMaxRanks);
+    fail(GSEL_ERR_UNSUPPORTED, "a world of {} was asked for; shared memory joins at most {}",
+         with_noun(join.world_size, "rank"), kMaxRanks);
   if (join.world_size == 1) return join_alone(join);
   const int64_t deadline = os::now_ns() + static_cast<int64_t>(join.join_timeout_s * 1e9);
   const std::string name = meeting_name(join.id);

@@ -15,6 +15,7 @@
 
 #include "base/align.h"
 #include "base/error.h"
+#include "base/text.h"
 #include "base/uninterrupted.h"
 
 namespace gsel::shm {
@@ -73,14 +74,14 @@ int reserve_pages(int fd, uint64_t begin, uint64_t bytes) {
 os::Fd SharedMemory::create(uint64_t reserved_bytes, uint64_t control_bytes, int32_t ranks) {
   os::Fd fd(memfd_create("gsel", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd)
-    fail(GSEL_ERR_IO, "no shared memory for {} ranks: memfd_create failed: {}; a sandbox around ranks must allow it",
-         ranks, errno_text(errno));
+    fail(GSEL_ERR_IO, "no shared memory for {}: memfd_create failed: {}; a sandbox around ranks must allow it",
+         with_noun(ranks, "rank"), errno_text(errno));
   grow_file(fd.get(), kControlAt + control_bytes);
   if (fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_SEAL) != 0)
     fail(GSEL_ERR_IO, "shared memory could not be sealed: {}", errno_text(errno));
   if (const int failure = reserve_pages(fd.get(), 0, kControlAt + reserved_bytes))
-    fail(GSEL_ERR_NOMEM, "no {} bytes of shared memory for {} ranks: {}", kControlAt + reserved_bytes, ranks,
-         errno_text(failure));
+    fail(GSEL_ERR_NOMEM, "no {} bytes of shared memory for {}: {}", kControlAt + reserved_bytes,
+         with_noun(ranks, "rank"), errno_text(failure));
   return fd;
 }
 

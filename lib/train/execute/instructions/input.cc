@@ -1,4 +1,5 @@
 // train/execute/instructions/input.cc: INPUT: the embedder fills a value.
+#include "base/text.h"
 #include "train/execute/instructions.h"
 
 namespace gsel::execute {
@@ -26,11 +27,12 @@ void take_back_input(State& s, const gsel_instr& instr, bool no_samples) {
   s.lender.take_back();
   if (!no_samples) return;
   if (s.axis_size(GSEL_AXIS_PIPELINE) > 1)
-    throw Error(GSEL_ERR_CALLBACK,
-                fmt::format("input \"{}\" had no samples {}, micro-batch {}; other stages of this pipeline of {} ranks "
-                            "would wait for them, so every batch must be complete",
-                            s.model.values()[instr.value].name, s.where_in_step(),
-                            s.run->microbatch_number[instr.microbatch], s.axis_size(GSEL_AXIS_PIPELINE)))
+    throw Error(
+        GSEL_ERR_CALLBACK,
+        fmt::format("input \"{}\" had no samples {}, micro-batch {}; other stages of this pipeline of {} "
+                    "would wait for them, so every batch must be complete",
+                    s.model.values()[instr.value].name, s.where_in_step(), s.run->microbatch_number[instr.microbatch],
+                    with_noun(s.axis_size(GSEL_AXIS_PIPELINE), "rank")))
         .about_rank(s.comms.world().rank());
   for (const gsel_instr& other : s.program().step)
     if (other.kind == GSEL_INSTR_SCATTER)

@@ -1,6 +1,7 @@
 // train/execute/instructions/scatter_gather.cc: SCATTER and GATHER: a value, or its gradient, of a whole micro-batch on
 // one rank, and its parts on all. Parts are consecutive, in order of coordinate on the axis, and as even as can be.
 #include "base/shard.h"
+#include "base/text.h"
 #include "train/execute/instructions.h"
 #include "train/memory/views.h"
 
@@ -20,10 +21,10 @@ const std::vector<uint64_t>& count_parts(State& s, const gsel_instr& instr) {
     if (coordinate == s.axis_coordinate(instr.axis) &&
         (part.first != whole.first + range.begin || part.count != range.end - range.begin))
       fail(GSEL_ERR_PROGRAM,
-           "\"{}\": this rank's part is samples {} to {} of the batch; of samples {} to {} in {} parts its own are {} "
+           "\"{}\": this rank's part is samples {} to {} of the batch; of samples {} to {} in {} its own are {} "
            "to {}",
            to_text(s.program(), instr), part.first, part.first + part.count, whole.first, whole.first + whole.count,
-           ranks, whole.first + range.begin, whole.first + range.end);
+           with_noun(ranks, "part"), whole.first + range.begin, whole.first + range.end);
   }
   return counts;
 }
