@@ -22,6 +22,7 @@
 //!  * Slices are borrowed for the call. What runs after the call owns its buffers, see [`Request`].
 #![warn(missing_docs)]
 
+mod call;
 mod calls;
 mod collective;
 mod comm;
@@ -29,10 +30,19 @@ mod config;
 mod element;
 mod error;
 mod guard;
+mod mesh;
+mod model;
 mod op;
+mod optimizer;
+mod program;
+mod pull;
 mod request;
 mod text;
+mod train;
 
+use gsel_sys as sys;
+
+pub use call::{Backward, Call, DataRequest, Forward, Part};
 pub use calls::{group, DeviceMemory, SharedMemory};
 pub use collective::{Collective, Message, Parts, Source, Target, ANY_RANK, ANY_TAG};
 pub use comm::{trace_process, Aborter, Comm, CommBuilder, Counts, Explanation, UniqueId};
@@ -40,5 +50,23 @@ pub use config::{Config, ConfigBuilder};
 pub use element::{DType, DevicePtr, Element, BF16, F16, F8E4M3, F8E5M2};
 pub use error::{Code, Error, Result};
 pub use guard::Outcome;
+pub use mesh::{Axis, Mesh};
+pub use model::{random_normal, random_uniform, Layer, LayerId, Model, Param, ParamId, Phase, Value, ValueId};
 pub use op::{reduce_local, Op, Order, UserOp};
+pub use optimizer::{Needs, Optimizer, OptimizerCall};
+pub use program::{verify, Program};
+pub use pull::{Task, Work};
 pub use request::{wait_any, Persistent, Request, Scope, Scoped};
+pub use train::{Data, DataOutcome, MemoryPart, StepReport, Trainer, TrainerOptions};
+
+/// Version of the loaded library as major * 10000 + minor * 100 + patch, and as text.
+pub fn version() -> (i32, &'static str) {
+    unsafe { (sys::gsel_version(), text::fixed(sys::gsel_version_text())) }
+}
+
+/// The range of part `index` when n items are divided in `parts` parts: sizes differ by at most one, larger parts first.
+/// Arguments out of range give an empty range.
+pub fn shard_range(n: usize, parts: usize, index: usize) -> std::ops::Range<usize> {
+    let range = unsafe { sys::gsel_shard_range(n as i64, parts as i64, index as i64) };
+    range.begin as usize..range.end as usize
+}

@@ -1,0 +1,254 @@
+//! Trainers, driven by push and by pull: the same parameter by both, on 1 to 3 ranks, and failures that reach every rank.
+//!
+//! The model is the smallest there is: loss = (w - x)^2 over samples x = 1, 3, 5, ...; with n ranks and n samples per step the
+//! mean of x is n, and plain SGD with rate 1/4 halves the distance to it: w = n/2, then 3n/4.
+mod support;
+use gsel::*;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Arc;
+use support::ranks;
+
+fn forward(call: &Forward<'_>) -> Outcome {
+    let (w, x) = (call.param::<f32>(0)[0], call.input::<f32>(0));
+    call.output::<f64>(0)[0] = x.iter().map(|x| f64::from((w - x) * (w - x))).sum();
+    call.output::<f64>(1)[0] = x.len() as f64;
+    Ok(())
+}
+
+fn backward(call: &Backward<'_>) -> Outcome {
+    let (w, x) = (call.param::<f32>(0)[0], call.input::<f32>(0));
+    let gradient: f32 = x.iter().map(|x| 2.0 * (w - x)).sum();
+    let sum = &mut call.d_param(0)[0];
+    *sum = if call.accumulate() { *sum + gradient } else { gradient };
+    Ok(())
+}
+
+fn fill(request: &DataRequest<'_>, n: usize) -> DataOutcome {
+    for (x, id) in request.elements::<f32>().iter_mut().zip(request.sample_ids()) {
+        *x = (2 * (id % n as i64) + 1) as f32;
+    }
+    Ok(Data::Filled)
+}
+
+/// The model with these kernels; parameter w and value x.
+fn described(forward: impl Fn(&Forward<'_>) -> Outcome + Send + Sync + 'static) -> Result<(Model, ParamId, ValueId)> {
+    let mut model = Model::new()?;
+    let w = model.add_param(Param::new("w", &[1]))?;
+    let x = model.add_value(Value::input("x", &[1]))?;
+    let outputs = [
+        model.add_value(Value::scalar("loss"))?,
+        model.add_value(Value::scalar("weight"))?,
+    ];
+    model.add_layer(
+        Layer::loss("distance", &[x], outputs, &[w])
+            .forward(forward)
+            .backward(backward),
+    )?;
+    Ok((model, w, x))
+}
+
+fn config(n: usize) -> Config {
+    let sgd = Config::builder()
+        .set("train.optimizer", "sgd")
+        .set("train.learning_rate", 0.25)
+        .set("train.weight_decay", 0);
+    sgd.set("train.batch", n).build().unwrap()
+}
+
+/// Drops are counted: what a closure holds is released once.
+struct Counted(Arc<AtomicUsize>);
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn push_and_pull_train_the_same() {
+    for n in 1..=3 {
+        let dropped = Arc::new(AtomicUsize::new(0));
+        let count = dropped.clone();
+        ranks(n, move |comm| {
+            let held = Counted(count.clone());
+            let (model, w, _) = described(move |call| {
+                let _keep = &held;
+                forward(call)
+            })
+            .unwrap();
+            let also = Counted(count.clone());
+            let config = config(n);
+            let options = TrainerOptions::new().config(&config).data(move |request| {
+                let _keep = &also;
+                fill(request, n)
+            });
+            let mut trainer = Trainer::new(comm, &model, options).unwrap();
+            drop(model);
+            let report = trainer
+                .pull(|task| match task {
+                    Task::Input(request) => fill(&request, n).map(|_| ()),
+                    Task::Forward(call) => forward(&call),
+                    Task::Backward(call) => backward(&call),
+                    _ => Err("unexpected".into()),
+                })
+                .unwrap();
+            let squares: i32 = (0..n as i32).map(|i| (2 * i + 1) * (2 * i + 1)).sum();
+            assert_eq!(report.loss, f64::from(squares) / n as f64);
+            let mut value = [0f32];
+            trainer.read_param(w, &mut value).unwrap();
+            assert_eq!(value[0], n as f32 / 2.0);
+            trainer.step().unwrap();
+            trainer.read_param(w, &mut value).unwrap();
+            assert_eq!(value[0], n as f32 * 0.75);
+            let mut gradient = [0f32];
+            trainer.read_gradient(w, &mut gradient).unwrap();
+            assert_eq!(gradient[0], -(n as f32));
+            assert!(trainer.param_used(w) && trainer.holds_params());
+            assert_eq!(trainer.comm().allreduce_scalar(1i32, Op::SUM).unwrap(), n as i32);
+            assert!(trainer.evaluate(0).unwrap().loss >= 0.0);
+            assert!(trainer.evaluate_with(0, |request| fill(request, n)).unwrap().weight == n as f64);
+            trainer.set_learning_rate(0.0).unwrap();
+            trainer.step().unwrap();
+            trainer.read_param(w, &mut value).unwrap();
+            assert_eq!(value[0], n as f32 * 0.75);
+            assert!(trainer.program().text().contains("forward") && trainer.program().len() > 3);
+            assert!(trainer.step_json().unwrap().contains("\"loss\""));
+            assert!(trainer
+                .memory()
+                .unwrap()
+                .iter()
+                .any(|part| part.name == "parameters" && part.peak_bytes > 0));
+        });
+        assert_eq!(dropped.load(Ordering::SeqCst), 2 * n, "closures dropped on {} ranks", n);
+    }
+}
+
+#[test]
+fn failures_of_kernels_reach_every_rank() {
+    let errors = ranks(2, |comm| {
+        let rank = comm.rank();
+        let (model, ..) = described(move |call| {
+            if rank == 0 {
+                Err("no more memory".into())
+            } else {
+                forward(call)
+            }
+        })
+        .unwrap();
+        let config = config(2);
+        let options = TrainerOptions::new().config(&config).data(|request| fill(request, 2));
+        Trainer::new(comm, &model, options).unwrap().step().unwrap_err()
+    });
+    assert_eq!(errors[0].code, Code::CALLBACK);
+    for error in &errors {
+        assert!(
+            error.message.contains("no more memory") && error.message.contains("distance"),
+            "{:?}",
+            error
+        );
+    }
+}
+
+#[test]
+fn a_panic_of_a_kernel_continues_where_it_was_and_is_an_error_elsewhere() {
+    let ended = ranks(2, |comm| {
+        let rank = comm.rank();
+        let (model, ..) = described(move |call| {
+            if rank == 1 {
+                panic!("division by zero")
+            } else {
+                forward(call)
+            }
+        })
+        .unwrap();
+        let config = config(2);
+        let options = TrainerOptions::new().config(&config).data(|request| fill(request, 2));
+        let mut trainer = Trainer::new(comm, &model, options).unwrap();
+        match std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| trainer.step().map(|_| ()))) {
+            Ok(result) => result.unwrap_err().to_string(),
+            Err(payload) => format!("panicked: {}", payload.downcast_ref::<&str>().unwrap()),
+        }
+    });
+    assert!(
+        ended[0].contains("panic: division by zero") && ended[0].contains("rank 1"),
+        "{:?}",
+        ended
+    );
+    assert_eq!(ended[1], "panicked: division by zero");
+}
+
+#[test]
+fn work_that_is_dropped_ends_the_step_on_every_rank() {
+    let errors = ranks(2, |comm| {
+        let (model, ..) = described(forward).unwrap();
+        let mut trainer = Trainer::new(&comm, &model, TrainerOptions::new().config(&config(2))).unwrap();
+        if comm.rank() == 0 {
+            drop(trainer.next_work().unwrap().unwrap());
+            return trainer.next_work().map(|_| ()).unwrap_err();
+        }
+        trainer
+            .pull(|task| match task {
+                Task::Input(request) => fill(&request, 2).map(|_| ()),
+                Task::Forward(call) => forward(&call),
+                Task::Backward(call) => backward(&call),
+                _ => Err("unexpected".into()),
+            })
+            .unwrap_err()
+    });
+    assert!(
+        errors[1].message.contains("dropped before it was completed"),
+        "{:?}",
+        errors
+    );
+}
+
+#[test]
+fn optimizers_are_closures() {
+    ranks(2, |comm| {
+        let (model, w, _) = described(forward).unwrap();
+        let momentum = Optimizer::new(Needs::Elements, 1, |call| {
+            let rate = call.raw().learning_rate as f32;
+            for ((value, gradient), state) in call.values().iter_mut().zip(call.gradient()).zip(call.state(0)) {
+                *state = *state * 0.5 + *gradient;
+                *value -= rate * *state;
+            }
+            Ok(())
+        });
+        let config = config(2);
+        let options = TrainerOptions::new()
+            .config(&config)
+            .data(|request| fill(request, 2))
+            .optimizer(momentum);
+        let mut trainer = Trainer::new(comm, &model, options).unwrap();
+        trainer.step().unwrap();
+        trainer.step().unwrap();
+        let mut value = [0f32];
+        trainer.read_param(w, &mut value).unwrap();
+        // Gradients -4 and 2 * (1 - 2) = -2; states -4 and -4; so 0 -> 1 -> 2.
+        assert_eq!(value[0], 2.0);
+    });
+}
+
+#[test]
+fn wrong_descriptions_and_keys_are_refused() {
+    let (mut model, ..) = described(forward).unwrap();
+    let error = model
+        .add_param(Param::new("w", &[1]).init(|_, _, _| Ok(())))
+        .unwrap_err();
+    assert_eq!(error.code, Code::MODEL);
+    model.finish().unwrap();
+    assert_eq!(
+        (
+            model.param_count(),
+            model.value_count(),
+            model.layer_count(),
+            model.element_count()
+        ),
+        (1, 3, 1, 1)
+    );
+    let error = Config::parse("[train]\nbatchh = 3\n", "gsel.toml").unwrap_err();
+    assert_eq!(
+        (error.code, error.file.as_deref(), error.line),
+        (Code::CONFIG, Some("gsel.toml"), Some(2))
+    );
+    assert!(config(3).get("train.batch") == Some("3") && config(3).get("train.none").is_none());
+}
