@@ -1,0 +1,3 @@
+module gsel
+
+go 1.19

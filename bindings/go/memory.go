@@ -1,0 +1,188 @@
+package gsel
+
+/*
+#include "shim.h"
+*/
+import "C"
+
+import (
+	"context"
+	"unsafe"
+)
+
+// memory.go: memory of C for requests, and the requests themselves. Go's memory may not be kept by C after a call, so
+// what runs while the caller computes takes memory of Alloc or of a device.
+
+// allocate makes zeroed memory of C: shared by the ranks of comm, or this process's own if comm is nil.
+func allocate(comm *Comm, bytes int) (unsafe.Pointer, func(unsafe.Pointer), error) {
+	if comm == nil {
+		return C.calloc(1, C.size_t(bytes)+1), func(p unsafe.Pointer) { C.free(p) }, nil
+	}
+	var p unsafe.Pointer
+	err := comm.query(func(c *C.gsel_comm, err **C.gsel_error) C.gsel_status {
+		return C.gsel_mem_alloc(c, C.size_t(bytes), &p, err)
+	})
+	at := commPointer(comm.p)
+	return p, func(p unsafe.Pointer) { C.gsel_mem_free(at, p, nil) }, err
+}
+
+// Register makes memory of C accessible to all ranks in place: whole pages of private anonymous memory. Unregister makes
+// it private again.
+func (c *Comm) Register(memory unsafe.Pointer, bytes int) error {
+	return c.query(func(p *C.gsel_comm, err **C.gsel_error) C.gsel_status {
+		return C.gsel_mem_register(p, memory, C.size_t(bytes), err)
+	})
+}
+
+// Unregister ends Register.
+func (c *Comm) Unregister(memory unsafe.Pointer) error {
+	return c.query(func(p *C.gsel_comm, err **C.gsel_error) C.gsel_status { return C.gsel_mem_unregister(p, memory, err) })
+}
+
+// Request is a call that runs while the caller computes. Calls on one request must not overlap; Wait may be called by
+// another goroutine than the one that started it. Close it.
+type Request struct {
+	object
+	comm *Comm
+	call Collective
+	lent lent
+	got  *C.gsel_message
+}
+
+// Start starts a call. Buffers are of C or of a device and borrowed until the request is done; keep names what must live
+// as long, such as the Memory of the buffers.
+func (c *Comm) Start(call Collective, keep ...Keeper) (*Request, error) {
+	return c.request(call, keep, func(p *C.gsel_comm, call *C.gsel_collective, out **C.gsel_request, err **C.gsel_error) C.gsel_status {
+		return C.gsel_comm_start(p, call, out, err)
+	})
+}
+
+// NewRequest makes a persistent request: a call that Start or Run can start any number of times. Buffers are borrowed
+// until it is closed.
+func (c *Comm) NewRequest(call Collective, keep ...Keeper) (*Request, error) {
+	return c.request(call, keep, func(p *C.gsel_comm, call *C.gsel_collective, out **C.gsel_request, err **C.gsel_error) C.gsel_status {
+		return C.gsel_request_create(p, call, out, err)
+	})
+}
+
+func (c *Comm) request(call Collective, keep []Keeper, make func(*C.gsel_comm, *C.gsel_collective, **C.gsel_request, **C.gsel_error) C.gsel_status) (*Request, error) {
+	p, err := c.enter()
+	if err != nil {
+		return nil, err
+	}
+	defer c.leave()
+	r := &Request{comm: c, call: call}
+	inC := call.toC(&r.lent)
+	r.got = inC.received
+	var request *C.gsel_request
+	var cerr *C.gsel_error
+	status := make(commPointer(p), inC, &request, &cerr)
+	if err := check(status, &cerr); err != nil {
+		r.lent.free()
+		return nil, err
+	}
+	needs := []*object{&c.object}
+	for _, k := range keep {
+		needs = append(needs, k.kept())
+	}
+	own(r, &r.object, "request", unsafe.Pointer(request), func(p unsafe.Pointer) {
+		C.gsel_request_free((*C.gsel_request)(p))
+		r.lent.free()
+	}, needs...)
+	return r, nil
+}
+
+// with makes a call on the request.
+func (r *Request) with(f func(p *C.gsel_request, err **C.gsel_error) C.gsel_status) error {
+	p, err := r.enter()
+	if err != nil {
+		return err
+	}
+	defer r.leave()
+	var cerr *C.gsel_error
+	status := f((*C.gsel_request)(p), &cerr)
+	err = withOpFault(check(status, &cerr), r.call.Op)
+	if err == nil && r.call.Received != nil {
+		r.call.messageFromC(r.got)
+	}
+	return err
+}
+
+// Start starts a persistent request.
+func (r *Request) Start() error {
+	return r.with(func(p *C.gsel_request, err **C.gsel_error) C.gsel_status { return C.gsel_request_start(p, err) })
+}
+
+// Run runs a persistent request on this goroutine's thread: Start and Wait in one.
+func (r *Request) Run(ctx context.Context) error {
+	w, err := r.comm.watch(ctx, false)
+	if err != nil {
+		return err
+	}
+	return w.stop(r.with(func(p *C.gsel_request, err **C.gsel_error) C.gsel_status { return C.gsel_request_run(p, err) }))
+}
+
+// Test tells whether the call has ended, and its result if so. It never blocks.
+func (r *Request) Test() (done bool, err error) {
+	var d C.int32_t
+	err = r.with(func(p *C.gsel_request, err **C.gsel_error) C.gsel_status { return C.gsel_request_test(p, &d, err) })
+	return d != 0, err
+}
+
+// Wait waits for the end and returns the result of the call. A context that ends aborts the communicator.
+func (r *Request) Wait(ctx context.Context) error {
+	w, err := r.comm.watch(ctx, false)
+	if err != nil {
+		return err
+	}
+	return w.stop(r.with(func(p *C.gsel_request, err **C.gsel_error) C.gsel_status { return C.gsel_request_wait(p, err) }))
+}
+
+// WaitAny waits until one of the requests has ended, and returns its position and the result of its call. nil requests,
+// and those whose end was reported before, are ignored. A context that ends aborts the communicator of the first.
+func WaitAny(ctx context.Context, requests ...*Request) (index int, err error) {
+	var l lent
+	defer l.free()
+	in := make([]*C.gsel_request, len(requests))
+	var w *watch
+	for i, r := range requests {
+		if r == nil {
+			continue
+		}
+		p, err := r.enter()
+		if err != nil {
+			return -1, err
+		}
+		defer r.leave()
+		in[i] = (*C.gsel_request)(p)
+		if w == nil {
+			if w, err = r.comm.watch(ctx, false); err != nil {
+				return -1, err
+			}
+		}
+	}
+	var at C.size_t
+	var cerr *C.gsel_error
+	status := C.gsel_request_wait_any(list[*C.gsel_request](&l, in), C.size_t(len(in)), &at, &cerr)
+	err = w.stop(check(status, &cerr))
+	if int(at) >= len(requests) || requests[at] == nil {
+		return -1, err
+	}
+	if r := requests[at]; err == nil && r.call.Received != nil {
+		r.call.messageFromC(r.got)
+	}
+	return int(at), withOpFault(err, requests[at].call.Op)
+}
+
+// Cancel takes back a call under way if nobody has met it yet, and tells whether; see gsel_request_cancel.
+func (r *Request) Cancel() (cancelled bool, err error) {
+	var c C.int32_t
+	err = r.with(func(p *C.gsel_request, err **C.gsel_error) C.gsel_status { return C.gsel_request_cancel(p, &c, err) })
+	return c != 0, err
+}
+
+// Close waits for the end if the request is under way, and releases it.
+func (r *Request) Close() error {
+	r.close()
+	return nil
+}

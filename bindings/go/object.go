@@ -1,0 +1,139 @@
+package gsel
+
+import (
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"unsafe"
+)
+
+// object.go: what all handles have in common: closing, calls that must not overlap, and lifetimes that depend on each
+// other. This file needs no cgo.
+
+// object is an object of C. It is released when it is closed and the last object that uses it is released.
+type object struct {
+	calls  sync.Mutex // held while a call that must not overlap others runs
+	life   sync.Mutex // guards the fields below
+	shut   atomic.Bool
+	p      unsafe.Pointer // nil when released
+	users  int            // objects that need this one
+	needs  []*object
+	free   func(p unsafe.Pointer)
+	what   string
+	onUser func() // called by a close while users are open
+}
+
+// own fills an object just made, and watches for its loss: owner holds o.
+func own[T any](owner *T, o *object, what string, p unsafe.Pointer, free func(unsafe.Pointer), needs ...*object) {
+	o.p, o.free, o.what = p, free, what
+	for _, need := range needs {
+		if need != nil {
+			need.life.Lock()
+			need.users++
+			need.life.Unlock()
+			o.needs = append(o.needs, need)
+		}
+	}
+	runtime.SetFinalizer(owner, func(*T) {
+		if !o.shut.Load() {
+			reportLeak(what)
+		}
+	})
+}
+
+// enter begins a call that must not overlap others; leave ends it.
+func (o *object) enter() (unsafe.Pointer, error) {
+	if !o.calls.TryLock() {
+		return nil, failed(ErrState, "another goroutine is in a call on this %s", o.what)
+	}
+	if o.shut.Load() || o.p == nil {
+		o.calls.Unlock()
+		return nil, ErrClosed
+	}
+	return o.p, nil
+}
+
+func (o *object) leave() { o.calls.Unlock() }
+
+// enterWaiting is enter for objects whose calls are short: overlapping calls take turns.
+func (o *object) enterWaiting() (unsafe.Pointer, error) {
+	o.calls.Lock()
+	if o.shut.Load() || o.p == nil {
+		o.calls.Unlock()
+		return nil, ErrClosed
+	}
+	return o.p, nil
+}
+
+// look runs f, a query that may overlap calls, unless the object is closed.
+func (o *object) look(f func(p unsafe.Pointer)) error {
+	o.life.Lock()
+	defer o.life.Unlock()
+	if o.shut.Load() || o.p == nil {
+		return ErrClosed
+	}
+	f(o.p)
+	return nil
+}
+
+// close refuses later calls, waits for the one under way, and releases the object if nobody needs it any more.
+func (o *object) close() {
+	o.life.Lock()
+	if o.shut.Load() || o.p == nil {
+		o.life.Unlock()
+		return
+	}
+	busy := o.users > 0
+	if !busy {
+		if o.calls.TryLock() {
+			o.calls.Unlock()
+		} else {
+			busy = true
+		}
+	}
+	if busy && o.onUser != nil {
+		o.onUser()
+	}
+	o.shut.Store(true)
+	o.life.Unlock()
+	o.calls.Lock() // the call under way has ended then
+	o.calls.Unlock()
+	o.releaseIfUnused()
+}
+
+func (o *object) releaseIfUnused() {
+	o.life.Lock()
+	if o.p == nil || o.users > 0 || !o.shut.Load() {
+		o.life.Unlock()
+		return
+	}
+	p := o.p
+	o.p = nil
+	o.life.Unlock()
+	o.free(p)
+	for _, need := range o.needs {
+		need.life.Lock()
+		need.users--
+		need.life.Unlock()
+		need.releaseIfUnused()
+	}
+}
+
+// keepOpen runs f with the object, which is not released meanwhile. Calls of f may overlap.
+func (o *object) keepOpen(f func(p unsafe.Pointer) error) error {
+	o.life.Lock()
+	if o.shut.Load() || o.p == nil {
+		o.life.Unlock()
+		return ErrClosed
+	}
+	o.users++
+	p := o.p
+	o.life.Unlock()
+	defer func() {
+		o.life.Lock()
+		o.users--
+		o.life.Unlock()
+		o.releaseIfUnused()
+	}()
+	return f(p)
+}

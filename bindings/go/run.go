@@ -1,0 +1,109 @@
+package gsel
+
+/*
+#include "shim.h"
+*/
+import "C"
+
+import (
+	"unsafe"
+)
+
+// run.go: collectives handed to C: flat for a call that may use memory of Go, as a struct in C memory for the others.
+
+func runCollective(p unsafe.Pointer, call *Collective, timeoutS float64) error {
+	var result C.go_result
+	if call.Kind <= KindScatter && call.Tag == 0 && call.Label == "" && call.Factor == 0 && call.Received == nil {
+		result = C.go_run_plain(C.uintptr_t(uintptr(p)), C.gsel_collective_kind(call.Kind), C.gsel_dtype(call.DType), C.gsel_op(call.Op),
+			C.int32_t(call.Root), call.Send, call.Recv, C.uint64_t(call.Count), C.double(timeoutS))
+	} else {
+		result = runWhole(p, call, timeoutS)
+	}
+	if result.status == C.GSEL_OK {
+		return nil
+	}
+	return withOpFault(checkResult(result), call.Op)
+}
+
+func runWhole(p unsafe.Pointer, call *Collective, timeoutS float64) C.go_result {
+	var l lent
+	defer l.free()
+	label := l.given(call.Label)
+	message := call.messageToC(&l)
+	result := C.go_run(commPointer(p), C.gsel_collective_kind(call.Kind), C.gsel_dtype(call.DType), C.gsel_op(call.Op),
+		C.int32_t(call.Root), C.int32_t(call.Source), call.Send, call.Recv, C.uint64_t(call.Count), C.uint64_t(call.RecvCount),
+		(*C.uint64_t)(first(call.SendCounts)), (*C.uint64_t)(first(call.SendOffsets)),
+		(*C.uint64_t)(first(call.RecvCounts)), (*C.uint64_t)(first(call.RecvOffsets)),
+		C.double(call.Factor), C.double(timeoutS), label.data, label.len,
+		C.int32_t(call.Tag), C.int32_t(call.RecvTag), message)
+	if result.status == C.GSEL_OK {
+		call.messageFromC(message)
+	}
+	return result
+}
+
+func (call *Collective) messageToC(l *lent) *C.gsel_message {
+	if call.Received == nil {
+		return nil
+	}
+	message := zeroed[C.gsel_message](l)
+	message.struct_size = C.sizeof_gsel_message
+	return message
+}
+
+func (call *Collective) messageFromC(m *C.gsel_message) {
+	if m != nil {
+		*call.Received = Message{int(m.source), int(m.tag), DType(m.dtype), int(m.count)}
+	}
+}
+
+// toC makes the struct of a call whose buffers are not of Go. Counts are copied: C keeps them until the call has ended.
+func (call *Collective) toC(l *lent) *C.gsel_collective {
+	c := zeroed[C.gsel_collective](l)
+	*c = C.go_collective(C.gsel_collective_kind(call.Kind), C.gsel_dtype(call.DType), C.gsel_op(call.Op),
+		C.int32_t(call.Root), C.int32_t(call.Source), call.Send, call.Recv, C.uint64_t(call.Count), C.uint64_t(call.RecvCount),
+		list[C.uint64_t](l, call.SendCounts), list[C.uint64_t](l, call.SendOffsets),
+		list[C.uint64_t](l, call.RecvCounts), list[C.uint64_t](l, call.RecvOffsets),
+		C.double(call.Factor), C.double(call.Timeout.Seconds()), nil, 0,
+		C.int32_t(call.Tag), C.int32_t(call.RecvTag), call.messageToC(l))
+	c.label = l.given(call.Label)
+	return c
+}
+
+// RunGroup makes several calls together and returns when all have ended, as ncclGroupStart and ncclGroupEnd do: calls[i]
+// on comms[i]. Several communicators run at the same time, so that one goroutine can hold several ranks. Buffers are of C
+// or of a device.
+func RunGroup(comms []*Comm, calls []*Collective) error {
+	if len(comms) != len(calls) {
+		return failed(ErrArg, "%d communicators for %d calls", len(comms), len(calls))
+	}
+	if len(comms) == 0 {
+		return nil
+	}
+	var l lent
+	defer l.free()
+	entered := map[*Comm]bool{}
+	defer func() {
+		for c := range entered {
+			c.leave()
+		}
+	}()
+	toComms, toCalls := make([]*C.gsel_comm, len(comms)), make([]*C.gsel_collective, len(comms))
+	for i, c := range comms {
+		if !entered[c] {
+			if _, err := c.enter(); err != nil {
+				return err
+			}
+			entered[c] = true
+		}
+		toComms[i], toCalls[i] = commPointer(c.p), calls[i].toC(&l)
+	}
+	var err *C.gsel_error
+	status := C.gsel_group_run(list[*C.gsel_comm](&l, toComms), list[*C.gsel_collective](&l, toCalls), C.size_t(len(comms)), &err)
+	if status == C.GSEL_OK {
+		for i, call := range calls {
+			call.messageFromC(toCalls[i].received)
+		}
+	}
+	return check(status, &err)
+}
