@@ -24,19 +24,26 @@
 
 mod call;
 mod calls;
+mod checks;
 mod collective;
 mod comm;
 mod config;
+pub mod dlpack;
 mod element;
 mod error;
 mod guard;
+mod inventory;
+pub mod log;
 mod mesh;
 mod model;
 mod op;
 mod optimizer;
+mod pipeline;
 mod program;
 mod pull;
 mod request;
+mod schedule;
+mod select;
 mod text;
 mod train;
 
@@ -44,19 +51,24 @@ use gsel_sys as sys;
 
 pub use call::{Backward, Call, DataRequest, Forward, Part};
 pub use calls::{group, DeviceMemory, SharedMemory};
+pub use checks::{Breach, CheckOptions, CheckReport};
 pub use collective::{Collective, Message, Parts, Source, Target, ANY_RANK, ANY_TAG};
 pub use comm::{trace_process, Aborter, Comm, CommBuilder, Counts, Explanation, UniqueId};
 pub use config::{Config, ConfigBuilder};
 pub use element::{DType, DevicePtr, Element, BF16, F16, F8E4M3, F8E5M2};
 pub use error::{Code, Error, Result};
 pub use guard::Outcome;
+pub use inventory::{plugins, DeviceInfo, Interconnect, Inventory, Partition, PluginInfo};
 pub use mesh::{Axis, Mesh};
 pub use model::{random_normal, random_uniform, Layer, LayerId, Model, Param, ParamId, Phase, Value, ValueId};
 pub use op::{reduce_local, Op, Order, UserOp};
 pub use optimizer::{Needs, Optimizer, OptimizerCall};
+pub use pipeline::{Pipeline, PipelineOptions};
 pub use program::{verify, Program};
 pub use pull::{Task, Work};
 pub use request::{wait_any, Persistent, Request, Scope, Scoped};
+pub use schedule::{Schedule, Simulation, Times, Timeline};
+pub use select::{compat_systems, Candidate, Decision, Reservation, Resolve, Selection};
 pub use train::{Data, DataOutcome, MemoryPart, StepReport, Trainer, TrainerOptions};
 
 /// Version of the loaded library as major * 10000 + minor * 100 + patch, and as text.
