@@ -11,10 +11,43 @@ done
 diff "$rust/gsel-sys/src/generated.rs" "$WORK/bindings" > "$WORK/diff" && diff "$rust/gsel-sys/tests/layout/fields.rs" "$WORK/layout" > "$WORK/diff" ||
   fault "gsel-sys is not what generate.sh makes of $include (<: checked in):" "$(head -n 40 "$WORK/diff")"
 "$SOURCE/tests/bindings/layout.sh" "$include" "$CC" > "$WORK/c.layout"
-export CARGO_TARGET_DIR GSEL_C_LAYOUT="$WORK/c.layout" RUSTFLAGS="-D warnings" CARGO_NET_OFFLINE=true GSEL_SOURCE="$SOURCE"
-# Cargo may want to write a lock file, and the source may be read only.
+"$SOURCE/tests/bindings/complete.sh" "$SOURCE/lib/api/libgsel.map" "$rust/gsel/src" "$rust/omitted.txt"
+export CARGO_TARGET_DIR GSEL_C_LAYOUT="$WORK/c.layout" RUSTFLAGS="-D warnings" CARGO_NET_OFFLINE=true
+# The crates are copied, since cargo writes beside them and the source may be read only.
 cp -r "$rust" "$WORK/rust"
 cd "$WORK/rust"
-cargo test --offline --workspace > "$WORK/tests.log" 2>&1 || { cat "$WORK/tests.log"; exit 1; }
-expect "lines of tests that passed" 0 "$(grep -c 'test result: FAILED' "$WORK/tests.log" || true)"
-grep -c '^test .* ok$' "$WORK/tests.log"
+quietly() { # COMMAND...: shows what it says if it fails
+  "$@" > "$WORK/said" 2>&1 || { cat "$WORK/said"; exit 1; }
+}
+quietly cargo test --offline --workspace
+passed=$(grep -c '^test .* ok$' "$WORK/said")
+DOCS_RS=1 PKG_CONFIG=/nonexistent CARGO_TARGET_DIR="$WORK/docs" RUSTDOCFLAGS="-D warnings" quietly cargo doc --offline --no-deps
+
+# The examples, on this text: on two ranks what they are on one.
+cat "$SOURCE"/docs/*.md > "$WORK/text"
+examples=$CARGO_TARGET_DIR/debug/examples
+expect_run "3 ranks of allreduce" "sum of ranks: 3
+sum of ranks: 3
+sum of ranks: 3" gsel run -n 3 -- "$examples/allreduce"
+case $("$examples/devices" cpu) in "cpu "*"asked for"*) ;; *) fault "devices cpu: $("$examples/devices" cpu)" ;; esac
+# same_on_two EXAMPLE STEPS: the same losses on one rank and on two, and the last is below the first
+same_on_two() {
+  config=$WORK/rust/gsel/examples/train_mlp.toml
+  one=$(gsel run -n 1 --config "$config" -- "$examples/$1" "$WORK/text" "$2") || fault "$1 failed on one rank: $one"
+  expect_run "$1 on 2 ranks" "$one" gsel run -n 2 --config "$config" -- "$examples/$1" "$WORK/text" "$2"
+  printf '%s\n' "$one" | awk '{ if (NR == 1) first = $NF; last = $NF } END { exit !(NR > 1 && last > 0 && last < 0.9 * first) }' ||
+    fault "$1 did not learn: $one"
+}
+same_on_two train_mlp 40
+same_on_two data_parallel 100
+
+# Ranks as threads, failures included, under valgrind: no error, nothing lost.
+if command -v valgrind > /dev/null; then
+  for test in training failures; do
+    program=$(ls -t "$CARGO_TARGET_DIR"/debug/deps/$test-* | grep -v '\.d$' | head -n 1)
+    quietly valgrind --error-exitcode=9 --leak-check=full --errors-for-leak-kinds=definite "$program" --test-threads=1
+  done
+else
+  echo "left out: no valgrind found"
+fi
+echo "$passed tests passed"

@@ -62,11 +62,19 @@ impl Model {
         self.check_all::<fn(&DataRequest<'_>) -> DataOutcome>(options, None)
     }
     /// The same with inputs that `data` fills, and is checked for.
-    pub fn check_with<F: FnMut(&DataRequest<'_>) -> DataOutcome>(&mut self, options: CheckOptions, data: F) -> Result<CheckReport> {
+    pub fn check_with<F: FnMut(&DataRequest<'_>) -> DataOutcome>(
+        &mut self,
+        options: CheckOptions,
+        data: F,
+    ) -> Result<CheckReport> {
         self.check_all(options, Some(data))
     }
 
-    fn check_all<F: FnMut(&DataRequest<'_>) -> DataOutcome>(&mut self, options: CheckOptions, mut data: Option<F>) -> Result<CheckReport> {
+    fn check_all<F: FnMut(&DataRequest<'_>) -> DataOutcome>(
+        &mut self,
+        options: CheckOptions,
+        mut data: Option<F>,
+    ) -> Result<CheckReport> {
         let mut raw = sys::sized::<sys::gsel_model_check_options>();
         raw.skip = options.skip;
         raw.n_samples = options.samples as i64;
@@ -92,7 +100,9 @@ impl Model {
             options.free_user_data = None;
             (lent, options)
         });
-        raw.optimizer = optimizer.as_ref().map_or(std::ptr::null(), |(_, options)| options as *const _);
+        raw.optimizer = optimizer
+            .as_ref()
+            .map_or(std::ptr::null(), |(_, options)| options as *const _);
         struct Report(*mut sys::gsel_model_check_report);
         impl Drop for Report {
             fn drop(&mut self) {
@@ -100,7 +110,9 @@ impl Model {
             }
         }
         let mut report = Report(std::ptr::null_mut());
-        let result = guard::resume(check(|error| unsafe { sys::gsel_model_check(self.raw(), &raw, &mut report.0, error) }));
+        let result = guard::resume(check(|error| unsafe {
+            sys::gsel_model_check(self.raw(), &raw, &mut report.0, error)
+        }));
         match result {
             Err(error) if error.code != Code::MODEL || report.0.is_null() => return Err(error),
             _ => {}
@@ -109,7 +121,9 @@ impl Model {
         let breaches = unsafe { sys::gsel_model_check_breach_count(report.0) };
         Ok(CheckReport {
             summary: text::owned(unsafe { sys::gsel_model_check_summary(report.0) }),
-            notes: (0..notes).map(|i| text::owned(unsafe { sys::gsel_model_check_note(report.0, i) })).collect(),
+            notes: (0..notes)
+                .map(|i| text::owned(unsafe { sys::gsel_model_check_note(report.0, i) }))
+                .collect(),
             breaches: (0..breaches)
                 .map(|i| {
                     let out: sys::gsel_breach =

@@ -253,6 +253,10 @@ impl Comm {
         CommBuilder::default()
     }
 
+    /// The handle of C, for calls that this crate does not have; it stays owned by this communicator.
+    pub fn as_raw(&self) -> *mut sys::gsel_comm {
+        self.raw()
+    }
     #[inline]
     pub(crate) fn raw(&self) -> *mut sys::gsel_comm {
         self.shared.comm.as_ptr()

@@ -27,15 +27,26 @@ pub struct View {
 }
 
 impl View {
-    fn of(call: impl FnOnce(*mut sys::gsel_tensor, *mut sys::gsel_dlpack_device, *mut *mut sys::gsel_error) -> i32) -> Result<View> {
-        let mut tensor = sys::gsel_tensor { data: std::ptr::null_mut(), n_elems: 0, dims: [0; 6], n_dims: 0, dtype: 0 };
+    fn of(
+        call: impl FnOnce(*mut sys::gsel_tensor, *mut sys::gsel_dlpack_device, *mut *mut sys::gsel_error) -> i32,
+    ) -> Result<View> {
+        let mut tensor = sys::gsel_tensor {
+            data: std::ptr::null_mut(),
+            n_elems: 0,
+            dims: [0; 6],
+            n_dims: 0,
+            dtype: 0,
+        };
         let mut device = sys::gsel_dlpack_device { r#type: 0, id: 0 };
         check(|error| call(&mut tensor, &mut device, error))?;
         Ok(View {
             data: tensor.data,
             dtype: DType(tensor.dtype),
             dims: tensor.dims[..tensor.n_dims as usize].to_vec(),
-            device: Device { kind: device.r#type, id: device.id },
+            device: Device {
+                kind: device.r#type,
+                id: device.id,
+            },
         })
     }
     /// Describes a tensor without a version. [`Code::ARG`](crate::Code::ARG) says what gsel cannot take, such as strides.
@@ -84,7 +95,9 @@ pub fn to_dlpack<T: Element>(elements: Vec<T>, dims: &[i64]) -> Result<*mut sys:
     let device = sys::gsel_dlpack_device { r#type: 1, id: 0 };
     let user = Box::into_raw(elements);
     let free = Some(guard::free::<Vec<T>> as unsafe extern "C" fn(*mut c_void));
-    let result = made(|out, error| unsafe { sys::gsel_tensor_to_dlpack(&tensor, &device, free, user as *mut c_void, out, error) });
+    let result = made(|out, error| unsafe {
+        sys::gsel_tensor_to_dlpack(&tensor, &device, free, user as *mut c_void, out, error)
+    });
     if result.is_err() {
         drop(unsafe { Box::from_raw(user) });
     }

@@ -35,9 +35,9 @@ codes! {
     NOT_FOUND = GSEL_ERR_NOT_FOUND;
     /// Plugin refused.
     PLUGIN = GSEL_ERR_PLUGIN;
-    /// A peer rank died or left; [`Error::rank`] names it.
+    /// A peer rank died or left; [`Detail::rank`] names it.
     PEER = GSEL_ERR_PEER;
-    /// Timed out; [`Error::rank`] names the rank that is late.
+    /// Timed out; [`Detail::rank`] names the rank that is late.
     TIMEOUT = GSEL_ERR_TIMEOUT;
     /// Ranks made different calls; both are quoted.
     MISMATCH = GSEL_ERR_MISMATCH;
@@ -101,10 +101,14 @@ impl fmt::Debug for Code {
 }
 
 /// An error of a call: the message of the layer that knows most, what it is about, and its causes as
-/// [`source`](std::error::Error::source). `Display` is the message alone.
+/// [`source`](std::error::Error::source). `Display` is the message alone. Its parts are the fields of [`Detail`].
+#[derive(Clone)]
+pub struct Error(Box<Detail>); // boxed, so that success costs the calls nothing
+
+/// The parts of an [`Error`].
 #[derive(Debug, Clone)]
 #[non_exhaustive]
-pub struct Error {
+pub struct Detail {
     /// What kind of error it is.
     pub code: Code,
     /// One line: what was asked, what was found, what would work.
@@ -119,7 +123,20 @@ pub struct Error {
     pub column: Option<u32>,
     /// The key or token.
     pub token: Option<String>,
-    cause: Option<Box<Error>>,
+    cause: Option<Error>,
+}
+
+impl std::ops::Deref for Error {
+    type Target = Detail;
+    fn deref(&self) -> &Detail {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
 }
 
 /// Result of a fallible call.
@@ -133,14 +150,14 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        self.cause.as_ref().map(|cause| &**cause as _)
+        self.cause.as_ref().map(|cause| cause as _)
     }
 }
 
 impl Error {
     /// An error of this crate, where C cannot tell it.
     pub(crate) fn new(code: Code, message: String) -> Error {
-        Error {
+        Error(Box::new(Detail {
             code,
             message,
             rank: None,
@@ -149,7 +166,7 @@ impl Error {
             column: None,
             token: None,
             cause: None,
-        }
+        }))
     }
 
     /// Copies an error and its causes.
@@ -157,7 +174,7 @@ impl Error {
         let some = |text: sys::gsel_str| Some(text::owned(text)).filter(|text| !text.is_empty());
         let number = |n: i32| u32::try_from(n).ok().filter(|&n| n > 0);
         let cause = sys::gsel_error_cause(error);
-        Error {
+        Error(Box::new(Detail {
             code: Code(sys::gsel_error_code(error)),
             message: text::owned(sys::gsel_error_message(error)),
             rank: usize::try_from(sys::gsel_error_rank(error)).ok(),
@@ -168,9 +185,9 @@ impl Error {
             cause: if cause.is_null() {
                 None
             } else {
-                Some(Box::new(Error::copied(cause)))
+                Some(Error::copied(cause))
             },
-        }
+        }))
     }
 
     /// Takes an error object. It is NULL where memory was out.

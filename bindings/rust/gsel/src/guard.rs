@@ -51,13 +51,19 @@ pub(crate) fn status(
 }
 
 /// Continues the panic of a closure that ran on this thread during the call, if the call failed.
+#[inline]
 pub(crate) fn resume<T>(result: Result<T>) -> Result<T> {
     if result.is_err() {
-        if let Some(payload) = PANIC.with(|kept| kept.borrow_mut().take()) {
-            resume_unwind(payload);
-        }
+        resume_kept();
     }
     result
+}
+
+#[cold]
+fn resume_kept() {
+    if let Some(payload) = PANIC.with(|kept| kept.borrow_mut().take()) {
+        resume_unwind(payload);
+    }
 }
 
 /// Runs a function that must not panic, such as the drop of a closure's state, between two frames of C.

@@ -139,7 +139,8 @@ impl Inventory {
     }
     /// The same from text; `name` stands for the file in messages.
     pub fn parse(json: &str, name: &str) -> Result<Inventory> {
-        made(|out, error| unsafe { sys::gsel_inventory_parse(text::given(json), text::given(name), out, error) }).map(Inventory::owned)
+        made(|out, error| unsafe { sys::gsel_inventory_parse(text::given(json), text::given(name), out, error) })
+            .map(Inventory::owned)
     }
     pub(crate) fn raw(&self) -> *const sys::gsel_inventory {
         self.0.as_ptr()
@@ -147,7 +148,10 @@ impl Inventory {
     /// Devices of all hosts, host after host.
     pub fn devices(&self) -> Result<Vec<DeviceInfo>> {
         (0..unsafe { sys::gsel_inventory_device_count(self.raw()) })
-            .map(|i| filled(|out, error| unsafe { sys::gsel_inventory_device(self.raw(), i, out, error) }).map(DeviceInfo::of))
+            .map(|i| {
+                filled(|out, error| unsafe { sys::gsel_inventory_device(self.raw(), i, out, error) })
+                    .map(DeviceInfo::of)
+            })
             .collect()
     }
     /// MIG instance `partition` of device `device`, as counted by [`devices`](Inventory::devices).
@@ -165,7 +169,9 @@ impl Inventory {
     /// Names of the hosts.
     pub fn hosts(&self) -> Vec<String> {
         let count = unsafe { sys::gsel_inventory_host_count(self.raw()) };
-        (0..count).map(|i| text::owned(unsafe { sys::gsel_inventory_host_name(self.raw(), i) })).collect()
+        (0..count)
+            .map(|i| text::owned(unsafe { sys::gsel_inventory_host_name(self.raw(), i) }))
+            .collect()
     }
     /// What connects the devices of a host.
     pub fn interconnects(&self, host: usize) -> Result<Vec<Interconnect>> {
@@ -229,7 +235,8 @@ pub fn plugins() -> Result<Vec<PluginInfo>> {
     let list = List(made(|out, error| unsafe { sys::gsel_plugin_list_create(out, error) })?);
     (0..unsafe { sys::gsel_plugin_list_count(list.0) })
         .map(|i| {
-            let out: sys::gsel_plugin_info = filled(|out, error| unsafe { sys::gsel_plugin_list_get(list.0, i, out, error) })?;
+            let out: sys::gsel_plugin_info =
+                filled(|out, error| unsafe { sys::gsel_plugin_list_get(list.0, i, out, error) })?;
             Ok(PluginInfo {
                 path: text::owned(out.path),
                 kind: text::owned(out.kind),

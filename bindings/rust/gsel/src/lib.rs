@@ -56,7 +56,7 @@ pub use collective::{Collective, Message, Parts, Source, Target, ANY_RANK, ANY_T
 pub use comm::{trace_process, Aborter, Comm, CommBuilder, Counts, Explanation, UniqueId};
 pub use config::{Config, ConfigBuilder};
 pub use element::{DType, DevicePtr, Element, BF16, F16, F8E4M3, F8E5M2};
-pub use error::{Code, Error, Result};
+pub use error::{Code, Detail, Error, Result};
 pub use guard::Outcome;
 pub use inventory::{plugins, DeviceInfo, Interconnect, Inventory, Partition, PluginInfo};
 pub use mesh::{Axis, Mesh};
@@ -67,7 +67,7 @@ pub use pipeline::{Pipeline, PipelineOptions};
 pub use program::{verify, Program};
 pub use pull::{Task, Work};
 pub use request::{wait_any, Persistent, Request, Scope, Scoped};
-pub use schedule::{Schedule, Simulation, Times, Timeline};
+pub use schedule::{Schedule, Simulation, Timeline, Times};
 pub use select::{compat_systems, Candidate, Decision, Reservation, Resolve, Selection};
 pub use train::{Data, DataOutcome, MemoryPart, StepReport, Trainer, TrainerOptions};
 

@@ -25,7 +25,13 @@ unsafe extern "C" fn line(level: i32, component: sys::gsel_str, line: sys::gsel_
         sys::GSEL_LOG_INFO => Level::Info,
         _ => Level::Debug,
     };
-    guard::quiet(|| (*(user as *const Box<Sink>))(level, text::borrowed(&component, component), text::borrowed(&line, line)));
+    guard::quiet(|| {
+        (*(user as *const Box<Sink>))(
+            level,
+            text::borrowed(&component, component),
+            text::borrowed(&line, line),
+        )
+    });
 }
 
 /// Sends lines up to `level` to a closure: level, component, line. It is called on the thread that logs, never by two at the

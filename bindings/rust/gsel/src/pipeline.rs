@@ -28,7 +28,11 @@ pub struct PipelineOptions {
 impl PipelineOptions {
     /// Schedule 1f1b, `microbatches` of `samples` each in one run.
     pub fn new(microbatches: usize, samples: usize) -> PipelineOptions {
-        PipelineOptions { microbatches, samples, ..Default::default() }
+        PipelineOptions {
+            microbatches,
+            samples,
+            ..Default::default()
+        }
     }
     /// A schedule by name or file, and how many stages each rank has; 0: what it needs.
     pub fn schedule(mut self, schedule: &str, chunks: usize) -> Self {
@@ -89,12 +93,18 @@ impl<C: Borrow<Comm>> Pipeline<C> {
             raw.data_free_user_data = Some(guard::free::<Box<DataFn>>);
         }
         let alive = comm.borrow().shared.clone();
-        let result = made(|out, error| unsafe { sys::gsel_pipeline_create(alive.comm.as_ptr(), model.raw(), &raw, out, error) });
+        let result =
+            made(|out, error| unsafe { sys::gsel_pipeline_create(alive.comm.as_ptr(), model.raw(), &raw, out, error) });
         if let (Err(_), Some(data)) = (&result, data) {
             drop(unsafe { Box::from_raw(data) }); // a call that fails has kept nothing
         }
         let pipeline = NonNull::new(guard::resume(result)?).expect("a call that succeeds gives an object");
-        Ok(Pipeline { pipeline, comm, _alive: alive, not_sync: PhantomData })
+        Ok(Pipeline {
+            pipeline,
+            comm,
+            _alive: alive,
+            not_sync: PhantomData,
+        })
     }
     fn raw(&self) -> *mut sys::gsel_pipeline {
         self.pipeline.as_ptr()
@@ -104,7 +114,9 @@ impl<C: Borrow<Comm>> Pipeline<C> {
         self.comm.borrow()
     }
     fn run(&mut self, what: i32) -> Result<sys::gsel_pipeline_report> {
-        guard::resume(filled(|out, error| unsafe { sys::gsel_pipeline_run(self.raw(), what, out, error) }))
+        guard::resume(filled(|out, error| unsafe {
+            sys::gsel_pipeline_run(self.raw(), what, out, error)
+        }))
     }
     /// Runs forward of all micro-batches. Collective. The report's times are this rank's, in seconds.
     pub fn forward(&mut self) -> Result<sys::gsel_pipeline_report> {

@@ -29,7 +29,13 @@ pub struct Times {
 
 impl Default for Times {
     fn default() -> Times {
-        Times { forward: 1.0, backward_input: 1.0, backward_weight: 1.0, hop: 0.0, stages: Vec::new() }
+        Times {
+            forward: 1.0,
+            backward_input: 1.0,
+            backward_weight: 1.0,
+            hop: 0.0,
+            stages: Vec::new(),
+        }
     }
 }
 
@@ -44,12 +50,15 @@ impl Schedule {
     /// A schedule by name, such as "1f1b" or "zb-v"; chunks 0: as many stages per rank as it needs.
     pub fn new(name: &str, ranks: usize, microbatches: usize, chunks: usize) -> Result<Schedule> {
         let (ranks, microbatches, chunks) = (number(ranks), number(microbatches), number(chunks));
-        made(|out, error| unsafe { sys::gsel_schedule_create(text::given(name), ranks, microbatches, chunks, out, error) })
-            .map(Schedule::owned)
+        made(|out, error| unsafe {
+            sys::gsel_schedule_create(text::given(name), ranks, microbatches, chunks, out, error)
+        })
+        .map(Schedule::owned)
     }
     /// Reads a schedule: a row for each rank, actions such as 2F0 separated by commas.
     pub fn parse(rows: &str, name: &str) -> Result<Schedule> {
-        made(|out, error| unsafe { sys::gsel_schedule_parse(text::given(rows), text::given(name), out, error) }).map(Schedule::owned)
+        made(|out, error| unsafe { sys::gsel_schedule_parse(text::given(rows), text::given(name), out, error) })
+            .map(Schedule::owned)
     }
     fn raw(&self) -> *const sys::gsel_schedule {
         self.0.as_ptr()
@@ -74,7 +83,11 @@ impl Schedule {
     pub fn actions(&self, rank: usize) -> Result<Vec<sys::gsel_action>> {
         (0..unsafe { sys::gsel_schedule_length(self.raw(), number(rank)) })
             .map(|i| {
-                let mut out = sys::gsel_action { kind: 0, stage: 0, microbatch: 0 };
+                let mut out = sys::gsel_action {
+                    kind: 0,
+                    stage: 0,
+                    microbatch: 0,
+                };
                 check(|error| unsafe { sys::gsel_schedule_action(self.raw(), number(rank), i, &mut out, error) })?;
                 Ok(out)
             })
@@ -83,7 +96,11 @@ impl Schedule {
     /// Simulates. [`Code::ARG`](crate::Code::ARG) for times that are negative or infinite, or not 3 for each stage.
     pub fn simulate(&self, times: &Times) -> Result<Simulation> {
         if !times.stages.is_empty() && times.stages.len() != 3 * self.stages() {
-            let message = format!("{} times of stages, expected 3 for each of {}", times.stages.len(), self.stages());
+            let message = format!(
+                "{} times of stages, expected 3 for each of {}",
+                times.stages.len(),
+                self.stages()
+            );
             return Err(crate::Error::new(crate::Code::ARG, message));
         }
         let mut raw = sys::sized::<sys::gsel_schedule_times>();
@@ -95,7 +112,9 @@ impl Schedule {
             raw.stage_times = times.stages.as_ptr();
         }
         let out = made(|out, error| unsafe { sys::gsel_schedule_simulate(self.raw(), &raw, out, error) })?;
-        Ok(Simulation(NonNull::new(out).expect("a call that succeeds gives an object")))
+        Ok(Simulation(
+            NonNull::new(out).expect("a call that succeeds gives an object"),
+        ))
     }
 }
 
@@ -143,7 +162,9 @@ impl Timeline {
     /// An empty timeline.
     pub fn new() -> Result<Timeline> {
         let timeline = made(|out, error| unsafe { sys::gsel_timeline_create(out, error) })?;
-        Ok(Timeline(NonNull::new(timeline).expect("a call that succeeds gives an object")))
+        Ok(Timeline(
+            NonNull::new(timeline).expect("a call that succeeds gives an object"),
+        ))
     }
     /// Adds a document: JSON of a step, a recording or a simulation; `name` stands for it in messages.
     pub fn add(&mut self, json: &str, name: &str) -> Result<()> {

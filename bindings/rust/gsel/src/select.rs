@@ -67,7 +67,12 @@ impl<'a> Resolve<'a> {
     }
     /// Variables to honour in place of the process's own.
     pub fn env<K: Into<String>, V: Into<String>>(mut self, variables: impl IntoIterator<Item = (K, V)>) -> Self {
-        self.env = Some(variables.into_iter().map(|(name, value)| (name.into(), value.into())).collect());
+        self.env = Some(
+            variables
+                .into_iter()
+                .map(|(name, value)| (name.into(), value.into()))
+                .collect(),
+        );
         self
     }
     /// Honour no variables.
@@ -85,7 +90,10 @@ impl<'a> Resolve<'a> {
         let given = self.env.as_deref().unwrap_or(&[]);
         let env: Vec<_> = given
             .iter()
-            .map(|(name, value)| sys::gsel_env_var { name: text::given(name), value: text::given(value) })
+            .map(|(name, value)| sys::gsel_env_var {
+                name: text::given(name),
+                value: text::given(value),
+            })
             .collect();
         let mut options = sys::sized::<sys::gsel_resolve_options>();
         options.inventory = self.inventory.map_or(std::ptr::null(), |inventory| inventory.raw());
@@ -107,10 +115,12 @@ impl<'a> Resolve<'a> {
         call(&options)
     }
 
-    /// Selects. Errors have the offending token, its column, and the input that has it ([`Error::file`](crate::Error)).
+    /// Selects. Errors have the offending token, its column, and the input that has it ([`Detail::file`](crate::Detail)).
     pub fn select(&self) -> Result<Selection> {
         let out = self.with(|options| made(|out, error| unsafe { sys::gsel_resolve(options, out, error) }))?;
-        Ok(Selection(NonNull::new(out).expect("a call that succeeds gives an object")))
+        Ok(Selection(
+            NonNull::new(out).expect("a call that succeeds gives an object"),
+        ))
     }
 
     /// Selects among the devices that nobody uses, and locks them. Waits at most `wait` for devices to become free.
@@ -126,13 +136,21 @@ impl<'a> Resolve<'a> {
         let reservation = NonNull::new(out).expect("a call that succeeds gives an object");
         let selection = unsafe { sys::gsel_reservation_selection(out) } as *mut sys::gsel_selection;
         let selection = Selection(NonNull::new(selection).expect("a reservation has a selection"));
-        Ok(Reservation { reservation, selection: ManuallyDrop::new(selection) })
+        Ok(Reservation {
+            reservation,
+            selection: ManuallyDrop::new(selection),
+        })
     }
 }
 
 /// Systems that [`Resolve::compat`] accepts: name and summary.
 pub fn compat_systems() -> Vec<(String, String)> {
-    let name = |i| unsafe { (text::owned(sys::gsel_compat_name(i)), text::owned(sys::gsel_compat_summary(i))) };
+    let name = |i| unsafe {
+        (
+            text::owned(sys::gsel_compat_name(i)),
+            text::owned(sys::gsel_compat_summary(i)),
+        )
+    };
     (0..unsafe { sys::gsel_compat_count() }).map(name).collect()
 }
 
@@ -182,14 +200,18 @@ impl Selection {
     /// Selected devices, in the order selected.
     pub fn devices(&self) -> Result<Vec<DeviceInfo>> {
         (0..unsafe { sys::gsel_selection_device_count(self.raw()) })
-            .map(|i| filled(|out, error| unsafe { sys::gsel_selection_device(self.raw(), i, out, error) }).map(DeviceInfo::of))
+            .map(|i| {
+                filled(|out, error| unsafe { sys::gsel_selection_device(self.raw(), i, out, error) })
+                    .map(DeviceInfo::of)
+            })
             .collect()
     }
     /// Every device and MIG instance, with the reason it was kept or dropped.
     pub fn candidates(&self) -> Result<Vec<Candidate>> {
         (0..unsafe { sys::gsel_selection_candidate_count(self.raw()) })
             .map(|i| {
-                let out: sys::gsel_candidate = filled(|out, error| unsafe { sys::gsel_selection_candidate(self.raw(), i, out, error) })?;
+                let out: sys::gsel_candidate =
+                    filled(|out, error| unsafe { sys::gsel_selection_candidate(self.raw(), i, out, error) })?;
                 Ok(Candidate {
                     index: out.index as usize,
                     position: usize::try_from(out.position).ok(),
@@ -203,7 +225,8 @@ impl Selection {
     pub fn decisions(&self) -> Result<Vec<Decision>> {
         (0..unsafe { sys::gsel_selection_decision_count(self.raw()) })
             .map(|i| {
-                let out: sys::gsel_decision = filled(|out, error| unsafe { sys::gsel_selection_decision(self.raw(), i, out, error) })?;
+                let out: sys::gsel_decision =
+                    filled(|out, error| unsafe { sys::gsel_selection_decision(self.raw(), i, out, error) })?;
                 Ok(Decision {
                     layer: text::owned(out.layer),
                     input: text::owned(out.input),
@@ -218,7 +241,9 @@ impl Selection {
     /// Warnings.
     pub fn warnings(&self) -> Vec<String> {
         let count = unsafe { sys::gsel_selection_warning_count(self.raw()) };
-        (0..count).map(|i| text::owned(unsafe { sys::gsel_selection_warning(self.raw(), i) })).collect()
+        (0..count)
+            .map(|i| text::owned(unsafe { sys::gsel_selection_warning(self.raw(), i) }))
+            .collect()
     }
     /// Number of processes that the compat system would start on this host.
     pub fn process_count(&self) -> Option<usize> {
@@ -241,7 +266,9 @@ impl Selection {
         let (mut first, mut n) = (std::ptr::null(), 0);
         check(|error| call(&mut first, &mut n, error))?;
         let variable = |i: usize| unsafe { &*(first as *const sys::gsel_env_var).add(i) };
-        Ok((0..n).map(|i| (text::owned(variable(i).name), text::owned(variable(i).value))).collect())
+        Ok((0..n)
+            .map(|i| (text::owned(variable(i).name), text::owned(variable(i).value)))
+            .collect())
     }
     /// The selection as JSON.
     pub fn json(&self) -> &str {

@@ -1,0 +1,130 @@
+//! Data parallelism for a training loop of one's own, over plain slices: `gsel run -n 2 -- data_parallel TEXT [STEPS]`
+//!
+//! The loop is what users of candle and burn write: tensors, gradients that backward returns, a step of the optimizer. It is
+//! for one process; three places make it parallel, marked (1) to (3). The model guesses the next letter from the three before.
+mod text;
+use gsel::{Collective, Comm, Op};
+use text::LETTERS;
+
+const WINDOW: usize = 3;
+const BATCH: usize = 64;
+
+/// A tensor of the program's: its elements are one slice.
+struct Tensor {
+    data: Vec<f32>,
+}
+
+/// Softmax regression: a row of scores for each letter at each place, and a bias.
+struct Linear {
+    weight: Tensor,
+    bias: Tensor,
+}
+
+impl Linear {
+    fn new() -> Linear {
+        Linear {
+            weight: Tensor {
+                data: vec![0.0; WINDOW * LETTERS * LETTERS],
+            },
+            bias: Tensor {
+                data: vec![0.0; LETTERS],
+            },
+        }
+    }
+    fn parameters(&mut self) -> [&mut Tensor; 2] {
+        [&mut self.weight, &mut self.bias]
+    }
+    /// Mean loss of the samples, and the gradients of the parameters.
+    fn backward(&self, samples: &[&[u8]]) -> (f32, [Tensor; 2]) {
+        let mut gradients = [
+            Tensor {
+                data: vec![0.0; self.weight.data.len()],
+            },
+            Tensor {
+                data: vec![0.0; self.bias.data.len()],
+            },
+        ];
+        let mut loss = 0.0;
+        for sample in samples {
+            let rows = (0..WINDOW).map(|place| (place * LETTERS + sample[place] as usize) * LETTERS);
+            let mut scores = self.bias.data.clone();
+            for row in rows.clone() {
+                scores
+                    .iter_mut()
+                    .zip(&self.weight.data[row..])
+                    .for_each(|(score, weight)| *score += weight);
+            }
+            let next = sample[WINDOW] as usize;
+            loss += text::softmax(&mut scores, next) / samples.len() as f32;
+            scores[next] -= 1.0;
+            for row in rows {
+                let gradient = gradients[0].data[row..].iter_mut().zip(&scores);
+                gradient.for_each(|(gradient, d)| *gradient += d / samples.len() as f32);
+            }
+            gradients[1]
+                .data
+                .iter_mut()
+                .zip(&scores)
+                .for_each(|(gradient, d)| *gradient += d / samples.len() as f32);
+        }
+        (loss, gradients)
+    }
+}
+
+/// Averages all gradients over the ranks: each begins to travel while the ones before are still under way.
+fn average(comm: &Comm, gradients: &mut [Tensor]) -> gsel::Result<()> {
+    comm.scope(|scope| {
+        let started: gsel::Result<Vec<_>> = gradients
+            .iter_mut()
+            .map(|gradient| scope.start(Collective::allreduce_in_place(&mut gradient.data, Op::AVG)))
+            .collect();
+        started?.into_iter().try_for_each(|request| request.wait())
+    })
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let path = std::env::args().nth(1).ok_or("data_parallel TEXT [STEPS]")?;
+    let steps = std::env::args()
+        .nth(2)
+        .map_or(Ok(200), |steps| steps.parse::<usize>())?;
+    let letters = text::read(&path)?;
+    let windows = letters
+        .len()
+        .checked_sub(WINDOW)
+        .filter(|&n| n > 0)
+        .ok_or("the text is too short")?;
+    let mut model = Linear::new();
+
+    // (1) Join, and begin everywhere with the parameters of rank 0.
+    let comm = Comm::from_env()?;
+    for parameter in model.parameters() {
+        comm.broadcast(&mut parameter.data, 0)?;
+    }
+    // (2) This rank's part of each batch.
+    let part = gsel::shard_range(BATCH, comm.world_size(), comm.rank());
+    assert_eq!(
+        BATCH % comm.world_size(),
+        0,
+        "the mean of means is the mean if all ranks have equally many samples"
+    );
+
+    for step in 0..steps {
+        let ids = part.clone().map(|i| (step * BATCH + i) as i64);
+        let samples: Vec<&[u8]> = ids.map(|id| &letters[text::begin(id, windows)..][..=WINDOW]).collect();
+        let (loss, mut gradients) = model.backward(&samples);
+        // (3) Gradients, and the loss that is shown, are those of the whole batch.
+        average(&comm, &mut gradients)?;
+        let loss = comm.allreduce_scalar(loss, Op::AVG)?;
+        for (parameter, gradient) in model.parameters().into_iter().zip(&gradients) {
+            parameter
+                .data
+                .iter_mut()
+                .zip(&gradient.data)
+                .for_each(|(x, g)| *x -= 1.0 * g);
+        }
+        if comm.rank() == 0 && (step == 0 || (step + 1) % 50 == 0) {
+            println!("step {}: loss {:.4}", step + 1, loss);
+        }
+    }
+    Ok(())
+}

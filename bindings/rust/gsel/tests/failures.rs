@@ -1,0 +1,190 @@
+//! What goes wrong ends in an error value on every rank: aborts, dropped communicators, ranks that leave, panics in closures.
+mod support;
+use gsel::{wait_any, Code, Collective, Comm, Op, UniqueId, UserOp};
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::time::Duration;
+use support::ranks;
+
+#[test]
+fn an_aborter_ends_a_call_from_another_thread() {
+    let errors = ranks(2, |comm| {
+        if comm.rank() == 1 {
+            // Waits in a barrier that rank 0 never joins: its own thread aborts it.
+            let aborter = comm.aborter();
+            let thread = std::thread::spawn(move || aborter.abort("enough"));
+            let error = comm.barrier().unwrap_err();
+            assert!(thread.join().unwrap());
+            let aborter = comm.aborter();
+            drop(comm);
+            assert!(!aborter.abort("too late"));
+            return error;
+        }
+        comm.recv(&mut [0f32], 1).unwrap_err()
+    });
+    for error in errors {
+        assert!(
+            error.code == Code::ABORTED && error.message.contains("enough"),
+            "{:?}",
+            error
+        );
+    }
+}
+
+#[test]
+fn a_communicator_dropped_in_mid_flight_is_an_error_of_its_requests_and_of_the_other_ranks() {
+    let errors = ranks(2, |comm| {
+        if comm.rank() == 0 {
+            let request = comm
+                .start(vec![1f32; 5000], |x| Collective::allreduce_in_place(x, Op::SUM))
+                .unwrap();
+            drop(comm);
+            return request.wait().unwrap_err();
+        }
+        comm.recv(&mut [0u8], 0).unwrap_err()
+    });
+    assert_eq!(errors[0].code, Code::ABORTED);
+    assert!(
+        errors[0].message.contains("dropped while a request was under way"),
+        "{:?}",
+        errors[0]
+    );
+    assert!(
+        errors[1].code == Code::ABORTED || errors[1].code == Code::PEER,
+        "{:?}",
+        errors[1]
+    );
+}
+
+#[test]
+fn a_rank_that_leaves_is_named_and_the_others_go_on() {
+    ranks(3, |comm| {
+        if comm.rank() == 1 {
+            return;
+        }
+        let error = comm.barrier().unwrap_err();
+        assert_eq!((error.code, error.rank), (Code::PEER, Some(1)), "{:?}", error);
+        let smaller = comm.shrink().unwrap();
+        assert_eq!(smaller.world_size(), 2);
+        assert_eq!(smaller.allreduce_scalar(1i32, Op::SUM).unwrap(), 2);
+    });
+}
+
+#[test]
+fn a_communicator_is_usable_again_after_a_timeout() {
+    let seen = std::sync::Arc::new(std::sync::Barrier::new(2));
+    ranks(2, move |comm| {
+        if comm.rank() == 0 {
+            let late = comm.run(Collective::recv(&mut [0i32], 1).timeout(Duration::from_millis(20)));
+            let error = late.unwrap_err();
+            assert_eq!((error.code, error.rank), (Code::TIMEOUT, Some(1)), "{:?}", error);
+        }
+        seen.wait();
+        comm.resync().unwrap();
+        comm.barrier().unwrap();
+    });
+}
+
+#[test]
+fn a_panic_of_an_operation_is_an_error_or_continues() {
+    let ended = ranks(2, |comm| {
+        let rank = comm.rank();
+        let op = UserOp::new("picky", 1, move |_: &mut [i32], _: &[i32]| {
+            panic!("cannot fold on {}", rank)
+        })
+        .unwrap();
+        match catch_unwind(AssertUnwindSafe(|| comm.allreduce(&mut [1, 2], op.op()))) {
+            Ok(result) => format!("{:?}", result.unwrap_err().code),
+            Err(payload) => payload.downcast_ref::<String>().unwrap().clone(),
+        }
+    });
+    for (rank, end) in ended.iter().enumerate() {
+        assert!(
+            end.contains("GSEL_ERR_CALLBACK") || *end == format!("cannot fold on {}", rank),
+            "{:?}",
+            ended
+        );
+    }
+    assert!(ended.iter().any(|end| end.contains("cannot fold")), "{:?}", ended);
+}
+
+#[test]
+fn requests_own_buffers_are_polled_and_started_again() {
+    ranks(2, |comm| {
+        let peer = 1 - comm.rank();
+        let mut request = comm
+            .start([comm.rank() as f64; 8], |x| Collective::allreduce_in_place(x, Op::SUM))
+            .unwrap();
+        while !request.test().unwrap() {
+            std::thread::yield_now();
+        }
+        assert_eq!(request.wait().unwrap(), [1.0; 8]);
+        // On another thread, with two buffers.
+        let both = (vec![comm.rank() as i32; 3], vec![0i32; 6]);
+        let request = comm
+            .start(both, |(send, recv)| Collective::allgather(&*send, recv))
+            .unwrap();
+        let (_, rows) = std::thread::spawn(move || request.wait().unwrap()).join().unwrap();
+        assert_eq!(rows, [0, 0, 0, 1, 1, 1]);
+        let mut again = comm
+            .persistent(vec![1i64], |x| Collective::allreduce_in_place(x, Op::SUM))
+            .unwrap();
+        again.run().unwrap();
+        again.start().unwrap();
+        assert_eq!(again.buffers().unwrap_err().code, Code::STATE);
+        again.wait().unwrap();
+        assert_eq!(again.buffers().unwrap(), &[4]);
+        drop(again);
+        let mut pair = vec![
+            comm.start(vec![7u8], |x| Collective::send(&*x, peer)).unwrap(),
+            comm.start(vec![0u8], |x| Collective::recv(x, peer as i32)).unwrap(),
+        ];
+        let (first, result) = wait_any(&mut pair).unwrap();
+        result.unwrap();
+        let (second, result) = wait_any(&mut pair).unwrap();
+        result.unwrap();
+        assert_eq!(first + second, 1);
+        assert_eq!(wait_any(&mut pair).unwrap_err().code, Code::ARG);
+        assert_eq!(pair.pop().unwrap().wait().unwrap(), [7]);
+        comm.barrier().unwrap();
+        let receive = comm.start([0u8], |x| Collective::recv(x, peer as i32).tag(5)).unwrap();
+        assert!(receive.cancel().unwrap().is_ok());
+        comm.barrier().unwrap();
+    });
+}
+
+#[test]
+fn scopes_lend_slices_and_end_what_a_panic_leaves() {
+    ranks(2, |comm| {
+        let (mut a, mut b) = ([1f32; 100], vec![2i32; 5]);
+        comm.scope(|scope| {
+            let first = scope.start(Collective::allreduce_in_place(&mut a, Op::SUM)).unwrap();
+            scope.start(Collective::allreduce_in_place(&mut b, Op::MAX)).unwrap(); // waited for by the scope
+            first.wait().unwrap();
+        });
+        assert_eq!((a[99], b[4]), (2.0, 2));
+        let panicked = catch_unwind(AssertUnwindSafe(|| {
+            comm.scope(|scope| {
+                let _ = scope.start(Collective::allreduce_in_place(&mut a, Op::SUM)).unwrap();
+                panic!("between start and wait");
+            })
+        }));
+        assert!(panicked.is_err());
+        assert_eq!(a[0], 4.0);
+    });
+}
+
+#[test]
+fn a_missing_rank_is_named_when_joining() {
+    let id = UniqueId::from_bytes(UniqueId::create().unwrap().to_bytes());
+    let error = Comm::builder()
+        .ranks(0, 2, id)
+        .join_timeout(Duration::from_millis(50))
+        .join()
+        .unwrap_err();
+    assert!(
+        error.code == Code::TIMEOUT && error.message.contains("rank 1"),
+        "{:?}",
+        error
+    );
+    assert!(std::error::Error::source(&error).map_or(true, |cause| !cause.to_string().is_empty()));
+}
