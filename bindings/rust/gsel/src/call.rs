@@ -96,6 +96,8 @@ impl<'a> Call<'a> {
         );
         self.taken[list].set(self.taken[list].get() | 1 << i);
     }
+    /// A buffer that the library lends for the call; `take` hands it out once, so it is no second reference.
+    #[allow(clippy::mut_from_ref)]
     fn taken<T: Element>(&self, list: usize, tensor: &'a sys::gsel_tensor, what: &str, i: usize) -> &'a mut [T] {
         let data = typed::<T>(tensor, what, i);
         self.take(list, what, i);
@@ -317,6 +319,9 @@ impl<'a> DataRequest<'a> {
     }
     /// Global ids of the samples; step k has the same ids under every strategy, over all ranks.
     pub fn sample_ids(&self) -> &'a [i64] {
+        if self.request.sample_ids.is_null() {
+            return &[];
+        }
         unsafe { std::slice::from_raw_parts(self.request.sample_ids, self.request.n_samples as usize) }
     }
     /// `[samples][dims of the value]`, all to be written. Once per request.

@@ -286,7 +286,7 @@ impl Comm {
         self.allocate(n).map(DeviceMemory)
     }
     fn allocate<T: Element>(&self, n: usize) -> Result<Allocation<T>> {
-        let bytes = n.checked_mul(std::mem::size_of::<T>()).unwrap_or(usize::MAX);
+        let bytes = n.saturating_mul(std::mem::size_of::<T>());
         let data = made(|out, error| unsafe { sys::gsel_mem_alloc(self.raw(), bytes.max(1), out, error) })?;
         Ok(Allocation {
             data: data as *mut T,

@@ -462,11 +462,7 @@ impl<'a> Collective<'a> {
                     expect("recv", send * n, recv)?;
                 }
             }
-            sys::GSEL_COLLECTIVE_SCATTER => {
-                if is_root {
-                    expect("send", recv * n, send)?;
-                }
-            }
+            sys::GSEL_COLLECTIVE_SCATTER if is_root => expect("send", recv * n, send)?,
             sys::GSEL_COLLECTIVE_SEND => count = send,
             sys::GSEL_COLLECTIVE_RECV => {}
             sys::GSEL_COLLECTIVE_SENDRECV => {

@@ -10,6 +10,7 @@ use crate::{guard, Collective, Comm, Result};
 use gsel_sys as sys;
 use std::cell::RefCell;
 use std::marker::PhantomData;
+use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
@@ -179,13 +180,13 @@ impl<B> Persistent<'_, B> {
 /// Where requests on borrowed slices are started, see [`Comm::scope`].
 pub struct Scope<'scope, 'env: 'scope> {
     comm: &'scope Comm,
-    handles: RefCell<Vec<Arc<Handle>>>,
+    handles: RefCell<Vec<Rc<Handle>>>,
     env: PhantomData<&'env mut &'env ()>,
 }
 
 /// A request of a scope. Dropped or forgotten, it goes on, and the scope waits for it.
 pub struct Scoped<'scope> {
-    handle: Arc<Handle>,
+    handle: Rc<Handle>,
     scope: PhantomData<&'scope ()>,
 }
 
@@ -195,7 +196,7 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         let is_message = call.is_message();
         let call = call.finish(self.comm.rank(), self.comm.world_size())?;
         let request = made(|out, error| unsafe { sys::gsel_comm_start(self.comm.raw(), &call, out, error) })?;
-        let handle = Arc::new(Handle::new(request, is_message, self.comm));
+        let handle = Rc::new(Handle::new(request, is_message, self.comm));
         handle.begun();
         self.handles.borrow_mut().push(handle.clone());
         Ok(Scoped {
@@ -221,7 +222,7 @@ impl Scoped<'_> {
 }
 
 /// Ends every request of a scope, also when its closure panics.
-struct End<'a>(&'a RefCell<Vec<Arc<Handle>>>);
+struct End<'a>(&'a RefCell<Vec<Rc<Handle>>>);
 impl Drop for End<'_> {
     fn drop(&mut self) {
         for handle in self.0.borrow_mut().drain(..) {

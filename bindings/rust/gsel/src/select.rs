@@ -263,9 +263,9 @@ impl Selection {
         &self,
         call: impl FnOnce(*mut *const sys::gsel_env_var, *mut usize, *mut *mut sys::gsel_error) -> i32,
     ) -> Result<Vec<(String, String)>> {
-        let (mut first, mut n) = (std::ptr::null(), 0);
+        let (mut first, mut n) = (std::ptr::null::<sys::gsel_env_var>(), 0);
         check(|error| call(&mut first, &mut n, error))?;
-        let variable = |i: usize| unsafe { &*(first as *const sys::gsel_env_var).add(i) };
+        let variable = |i: usize| unsafe { &*first.add(i) };
         Ok((0..n)
             .map(|i| (text::owned(variable(i).name), text::owned(variable(i).value)))
             .collect())

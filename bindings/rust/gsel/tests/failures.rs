@@ -2,24 +2,28 @@
 mod support;
 use gsel::{wait_any, Code, Collective, Comm, Op, UniqueId, UserOp};
 use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::sync::{Arc, Barrier};
 use std::time::Duration;
 use support::ranks;
 
 #[test]
 fn an_aborter_ends_a_call_from_another_thread() {
-    let errors = ranks(2, |comm| {
-        if comm.rank() == 1 {
-            // Waits in a barrier that rank 0 never joins: its own thread aborts it.
-            let aborter = comm.aborter();
-            let thread = std::thread::spawn(move || aborter.abort("enough"));
-            let error = comm.barrier().unwrap_err();
-            assert!(thread.join().unwrap());
-            let aborter = comm.aborter();
-            drop(comm);
-            assert!(!aborter.abort("too late"));
-            return error;
+    let aborted = Arc::new(Barrier::new(2));
+    let errors = ranks(2, move |comm| {
+        if comm.rank() == 0 {
+            aborted.wait();
+            return comm.barrier().unwrap_err();
         }
-        comm.recv(&mut [0f32], 1).unwrap_err()
+        // Waits for rank 0, which does not come before the call has ended.
+        let aborter = comm.aborter();
+        let thread = std::thread::spawn(move || aborter.abort("enough"));
+        let error = comm.barrier().unwrap_err();
+        aborted.wait();
+        assert!(thread.join().unwrap());
+        let aborter = comm.aborter();
+        drop(comm);
+        assert!(!aborter.abort("too late"));
+        error
     });
     for error in errors {
         assert!(
@@ -71,7 +75,7 @@ fn a_rank_that_leaves_is_named_and_the_others_go_on() {
 
 #[test]
 fn a_communicator_is_usable_again_after_a_timeout() {
-    let seen = std::sync::Arc::new(std::sync::Barrier::new(2));
+    let seen = Arc::new(Barrier::new(2));
     ranks(2, move |comm| {
         if comm.rank() == 0 {
             let late = comm.run(Collective::recv(&mut [0i32], 1).timeout(Duration::from_millis(20)));
