@@ -20,7 +20,8 @@ put plugins/strategy/dp/dp.c '#include <gsel/plugin.h>' '#include "dp.h"' '#incl
 put plugins/strategy/dp/dp.h ''
 put examples/app/main.c '#include <gsel/gsel.h>' '#include "parts/part.h"'
 put examples/app/parts/part.h '#include <math.h>'
-mkdir -p "$work/tree/bindings" "$work/tree/bench"
+put bindings/go/callbacks.c '#include "_cgo_export.h"'
+mkdir -p "$work/tree/bench"
 "$layers" "$work/tree" || { echo "expected no offence in a lawful tree"; exit 1; }
 
 put include/gsel/bad.h '#include <stdint.h>' '#include <stdio.h>'
