@@ -27,6 +27,7 @@ func Alloc[T Element](c *Comm, n int) (*Memory[T], error) {
 		return nil, err
 	}
 	m := &Memory[T]{}
+	m.waitsForNothing = true
 	if n > 0 {
 		m.elems = unsafe.Slice((*T)(p), n)
 	}

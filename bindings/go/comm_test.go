@@ -263,7 +263,7 @@ func TestCloseDuringACallEndsItOnEveryRank(t *testing.T) {
 	ranks(t, 2, func(c *Comm) error {
 		if c.Rank() == 0 {
 			waits := make(chan error)
-			go func() { waits <- c.Barrier(background) }()
+			go func() { waits <- late(c, background, nil) }()
 			for c.calls.TryLock() { // until the call is under way
 				c.calls.Unlock()
 				runtime.Gosched()
@@ -272,8 +272,7 @@ func TestCloseDuringACallEndsItOnEveryRank(t *testing.T) {
 			c.Close()
 			return firstError(refused(ErrAborted, "", <-waits), expect("a call after Close", ErrClosed, c.Barrier(background)))
 		}
-		m := make([]int8, 1)
-		_, err := Recv(background, c, m, 0, 0)
+		err := late(c, background, nil)
 		if !errors.Is(err, ErrAborted) && !errors.Is(err, ErrPeer) {
 			return fmt.Errorf("expected aborted or a lost peer, got %v", err)
 		}

@@ -45,7 +45,6 @@ type Request struct {
 	object
 	comm *Comm
 	call Collective
-	lent lent
 	got  *C.gsel_message
 }
 
@@ -71,14 +70,15 @@ func (c *Comm) request(call Collective, keep []Keeper, make func(*C.gsel_comm, *
 		return nil, err
 	}
 	defer c.leave()
+	kept := &lent{}
 	r := &Request{comm: c, call: call}
-	inC := call.toC(&r.lent)
+	inC := call.toC(kept)
 	r.got = inC.received
 	var request *C.gsel_request
 	var cerr *C.gsel_error
 	status := make(commPointer(p), inC, &request, &cerr)
 	if err := check(status, &cerr); err != nil {
-		r.lent.free()
+		kept.free()
 		return nil, err
 	}
 	needs := []*object{&c.object}
@@ -87,7 +87,7 @@ func (c *Comm) request(call Collective, keep []Keeper, make func(*C.gsel_comm, *
 	}
 	own(r, &r.object, "request", unsafe.Pointer(request), func(p unsafe.Pointer) {
 		C.gsel_request_free((*C.gsel_request)(p))
-		r.lent.free()
+		kept.free()
 	}, needs...)
 	return r, nil
 }

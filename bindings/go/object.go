@@ -12,15 +12,18 @@ import (
 
 // object is an object of C. It is released when it is closed and the last object that uses it is released.
 type object struct {
-	calls  sync.Mutex // held while a call that must not overlap others runs
-	life   sync.Mutex // guards the fields below
-	shut   atomic.Bool
-	p      unsafe.Pointer // nil when released
-	users  int            // objects that need this one
-	needs  []*object
-	free   func(p unsafe.Pointer)
-	what   string
-	onUser func() // called by a close while users are open
+	calls           sync.Mutex // held while a call that must not overlap others runs
+	life            sync.Mutex // guards the fields below
+	shut            atomic.Bool
+	p               unsafe.Pointer // nil when released
+	users           int            // objects that need this one
+	quiet           int            // those of them that wait for nothing
+	needs           []*object
+	waitsForNothing bool // to be set before own: memory, which no other rank waits for
+	free            func(p unsafe.Pointer)
+	what            string
+	onUser          func()  // called by a close while users are open
+	owner           *object // whose part this is: it is open as long as the owner is
 }
 
 // own fills an object just made, and watches for its loss: owner holds o.
@@ -30,13 +33,17 @@ func own[T any](owner *T, o *object, what string, p unsafe.Pointer, free func(un
 		if need != nil {
 			need.life.Lock()
 			need.users++
+			if o.waitsForNothing {
+				need.quiet++
+			}
 			need.life.Unlock()
 			o.needs = append(o.needs, need)
 		}
 	}
-	runtime.SetFinalizer(owner, func(*T) {
-		if !o.shut.Load() {
-			reportLeak(what)
+	// Nothing that C or o keeps may refer to the owner, which is not collected otherwise.
+	runtime.SetFinalizer(owner, func(lost *T) {
+		if o := any(lost).(Keeper).kept(); !o.shut.Load() {
+			reportLeak(o.what)
 		}
 	})
 }
@@ -83,7 +90,7 @@ func (o *object) close() {
 		o.life.Unlock()
 		return
 	}
-	busy := o.users > 0
+	busy := o.users > o.quiet
 	if !busy {
 		if o.calls.TryLock() {
 			o.calls.Unlock()
@@ -114,6 +121,9 @@ func (o *object) releaseIfUnused() {
 	for _, need := range o.needs {
 		need.life.Lock()
 		need.users--
+		if o.waitsForNothing {
+			need.quiet--
+		}
 		need.life.Unlock()
 		need.releaseIfUnused()
 	}
@@ -121,6 +131,9 @@ func (o *object) releaseIfUnused() {
 
 // keepOpen runs f with the object, which is not released meanwhile. Calls of f may overlap.
 func (o *object) keepOpen(f func(p unsafe.Pointer) error) error {
+	if o.owner != nil {
+		return o.owner.keepOpen(func(unsafe.Pointer) error { return f(o.p) })
+	}
 	o.life.Lock()
 	if o.shut.Load() || o.p == nil {
 		o.life.Unlock()

@@ -84,3 +84,11 @@ func settled(t *testing.T, before int) {
 		runtime.Gosched()
 	}
 }
+
+// collect runs the garbage collector until done, or long enough.
+func collect(done func() bool) {
+	for i := 0; i < 1000 && !done(); i++ {
+		runtime.GC()
+		runtime.Gosched()
+	}
+}

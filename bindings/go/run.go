@@ -15,7 +15,7 @@ func runCollective(p unsafe.Pointer, call *Collective, timeoutS float64) error {
 	var result C.go_result
 	if call.Kind <= KindScatter && call.Tag == 0 && call.Label == "" && call.Factor == 0 && call.Received == nil {
 		result = C.go_run_plain(C.uintptr_t(uintptr(p)), C.gsel_collective_kind(call.Kind), C.gsel_dtype(call.DType), C.gsel_op(call.Op),
-			C.int32_t(call.Root), call.Send, call.Recv, C.uint64_t(call.Count), C.double(timeoutS))
+			C.int32_t(call.Root), (*C.uchar)(call.Send), (*C.uchar)(call.Recv), C.uint64_t(call.Count), C.double(timeoutS))
 	} else {
 		result = runWhole(p, call, timeoutS)
 	}

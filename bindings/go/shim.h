@@ -31,10 +31,11 @@ static inline gsel_collective go_collective(gsel_collective_kind kind, gsel_dtyp
   return call;
 }
 
-/* A call whose remaining arguments are zero. The communicator is a number here: cgo would check it as a pointer, and
- * allocate for that. */
+/* A call whose remaining arguments are zero. The types of the pointers keep cgo from checking them at each call: the
+ * communicator is a number, and the elements of slices are bytes, which hold no pointers. */
 static inline go_result go_run_plain(uintptr_t comm, gsel_collective_kind kind, gsel_dtype dtype, gsel_op op,
-                                     int32_t root, const void *send, void *recv, uint64_t count, double timeout_s) {
+                                     int32_t root, const unsigned char *send, unsigned char *recv, uint64_t count,
+                                     double timeout_s) {
   go_result result = {NULL, GSEL_OK};
   gsel_collective call = GSEL_COLLECTIVE_INIT;
   call.kind = kind, call.dtype = dtype, call.op = op, call.root = root;

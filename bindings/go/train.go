@@ -132,7 +132,7 @@ type Trainer struct {
 	object
 	comm   *Comm
 	model  *Model
-	faults faults
+	faults *faults
 	work   Work
 }
 
@@ -141,7 +141,7 @@ func NewTrainer(ctx context.Context, comm *Comm, model *Model, options *TrainerO
 	if options == nil {
 		options = &TrainerOptions{}
 	}
-	t := &Trainer{comm: comm, model: model}
+	t := &Trainer{comm: comm, model: model, faults: &faults{}}
 	var l lent
 	defer l.free()
 	o := zeroed[C.gsel_trainer_options](&l)
@@ -156,12 +156,12 @@ func NewTrainer(ctx context.Context, comm *Comm, model *Model, options *TrainerO
 	}
 	data, optimizer := cgo.Handle(0), cgo.Handle(0)
 	if options.Data != nil {
-		data = cgo.NewHandle(&dataCallback{&t.faults, options.Data})
+		data = cgo.NewHandle(&dataCallback{t.faults, options.Data})
 		C.go_set_data(o, C.uintptr_t(data))
 	}
 	if options.Optimizer != nil {
 		c := zeroed[C.gsel_optimizer_options](&l)
-		optimizer = options.Optimizer.toC(c, &t.faults)
+		optimizer = options.Optimizer.toC(c, t.faults)
 		o.optimizer = c
 	}
 	var p *C.gsel_trainer
@@ -369,7 +369,7 @@ func (t *Trainer) withData(data func(*DataRequest) error, f func(handle C.uintpt
 		f(0)
 		return
 	}
-	handle := cgo.NewHandle(&dataCallback{&t.faults, data})
+	handle := cgo.NewHandle(&dataCallback{t.faults, data})
 	defer handle.Delete()
 	f(C.uintptr_t(handle))
 }

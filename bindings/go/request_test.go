@@ -1,0 +1,237 @@
+package gsel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// request_test.go: calls that run while Go computes, operations of Go's, and objects that are lost.
+
+func TestRequestsRunOnMemoryOfC(t *testing.T) {
+	ranks(t, 2, func(c *Comm) error {
+		for _, of := range []*Comm{nil, c} {
+			m, err := Alloc[float32](of, 1000)
+			if err != nil {
+				return err
+			}
+			m.Slice()[999] = float32(c.Rank() + 1)
+			r, err := StartAllReduce(c, m, m, Sum)
+			if err != nil {
+				return err
+			}
+			m.Close() // the request keeps it
+			err = firstError(r.Wait(background), expect("sum", 3, m.Slice()[999]))
+			done, tested := r.Test()
+			if err = firstError(err, tested, expect("done", true, done), r.Close(), r.Close()); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func TestPersistentRequestsAndWaitAny(t *testing.T) {
+	ranks(t, 2, func(c *Comm) error {
+		m, err := Alloc[int64](c, 2)
+		if err != nil {
+			return err
+		}
+		defer m.Close()
+		call := Collective{Kind: KindAllGather, DType: I64, Send: first(m.Slice()[c.Rank() : c.Rank()+1]), Recv: m.Pointer(), Count: 1}
+		r, err := c.NewRequest(call, m)
+		if err != nil {
+			return err
+		}
+		defer r.Close()
+		for i := 0; i < 3; i++ {
+			m.Slice()[c.Rank()] = int64(10*i + c.Rank())
+			if i == 0 {
+				err = r.Run(background)
+			} else {
+				err = r.Start()
+				at, waited := WaitAny(background, nil, r)
+				err = firstError(err, waited, expect("position", 1, at))
+			}
+			if err = firstError(err, expect("gathered", []int{10 * i, 10*i + 1}, m.Slice())); err != nil {
+				return err
+			}
+		}
+		if c.Rank() == 0 { // nobody sends this
+			lost, err := c.Start(Collective{Kind: KindRecv, DType: I64, Root: 1, Tag: 9, Recv: m.Pointer(), Count: 1, Received: &Message{}}, m)
+			if err != nil {
+				return err
+			}
+			cancelled, err := lost.Cancel()
+			if err = firstError(err, expect("cancelled", true, cancelled), lost.Close()); err != nil {
+				return err
+			}
+		}
+		return c.Barrier(background)
+	})
+}
+
+func TestGroupsRunSeveralRanksOnOneGoroutine(t *testing.T) {
+	ranks(t, 2, func(c *Comm) error {
+		m, err := Alloc[int32](nil, 2)
+		if err != nil {
+			return err
+		}
+		defer m.Close()
+		m.Slice()[0] = int32(c.Rank() + 5)
+		peer := 1 - c.Rank()
+		err = RunGroup([]*Comm{c, c}, []*Collective{
+			{Kind: KindSend, DType: I32, Root: peer, Send: m.Pointer(), Count: 1},
+			{Kind: KindRecv, DType: I32, Root: peer, Recv: first(m.Slice()[1:]), Count: 1}})
+		return firstError(err, expect("received", peer+5, m.Slice()[1]), RunGroup(nil, nil))
+	})
+}
+
+func TestContextEndsAWait(t *testing.T) {
+	ranks(t, 2, func(c *Comm) error {
+		if c.Rank() == 1 {
+			return refused(ErrAborted, "deadline", late(c, background, nil))
+		}
+		m, err := Alloc[int8](nil, 1)
+		if err != nil {
+			return err
+		}
+		defer m.Close()
+		r, err := c.Start(Collective{Kind: KindRecv, DType: I8, Root: 1, Recv: m.Pointer(), Count: 1}, m)
+		if err != nil {
+			return err
+		}
+		defer r.Close()
+		ctx, cancel := context.WithTimeout(background, 20*time.Millisecond)
+		defer cancel()
+		if err := r.Wait(ctx); !errors.Is(err, ErrAborted) || !errors.Is(err, context.DeadlineExceeded) {
+			return fmt.Errorf("expected aborted by the deadline, got %v", err)
+		}
+		return nil
+	})
+}
+
+func TestCloseWithARequestUnderWay(t *testing.T) {
+	ranks(t, 2, func(c *Comm) error {
+		if c.Rank() == 1 {
+			return refused(ErrAborted, "", late(c, background, nil))
+		}
+		m, err := Alloc[int8](c, 1)
+		if err != nil {
+			return err
+		}
+		r, err := c.Start(Collective{Kind: KindRecv, DType: I8, Root: 1, Recv: m.Pointer(), Count: 1}, m)
+		if err != nil {
+			return err
+		}
+		c.Close()
+		m.Close()
+		if c.p == nil || m.p == nil {
+			return errors.New("released under a request")
+		}
+		if err = refused(ErrAborted, "", r.Wait(background)); err != nil {
+			return err
+		}
+		r.Close()
+		if c.p != nil || m.p != nil {
+			return errors.New("not released with the last request")
+		}
+		return nil
+	})
+}
+
+func TestOperationsOfGo(t *testing.T) {
+	ranks(t, 2, func(c *Comm) error {
+		op, err := NewOp("max_abs", 1, func(accumulated, next []float32) error {
+			for i, x := range next {
+				if x < 0 {
+					x = -x
+				}
+				if x > accumulated[i] {
+					accumulated[i] = x
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		defer op.Close()
+		x := []float32{1, float32(-5 * c.Rank())}
+		if err := firstError(AllReduce(background, c, x, x, op.Op), expect("largest", []float32{1, 5}, x)); err != nil {
+			return err
+		}
+		scaled, err := NewScaledSum(float64(c.Rank() + 1))
+		if err != nil {
+			return err
+		}
+		defer scaled.Close()
+		return firstError(AllReduce(background, c, x, x, scaled.Op), expect("scaled", []float32{3, 15}, x))
+	})
+}
+
+func TestPanicInAnOperationIsAnErrorOfTheCall(t *testing.T) {
+	ranks(t, 2, func(c *Comm) error {
+		op, err := NewOp("fails", 1, func(accumulated, next []float32) error { panic("no such sum") })
+		if err != nil {
+			return err
+		}
+		defer op.Close()
+		x := []float32{1}
+		err = AllReduce(background, c, x, x, op.Op)
+		var p *PanicError
+		if !errors.Is(err, ErrCallback) || !errors.As(err, &p) || p.Value != "no such sum" || !strings.Contains(string(p.Stack), "request_test.go") {
+			return fmt.Errorf("expected the panic beneath %v, got %+v", err, p)
+		}
+		return nil
+	})
+}
+
+func TestLostObjectsAreReportedAndNotReleased(t *testing.T) {
+	var lines atomic.Int32
+	SetLog(LogWarn, func(level LogLevel, component, line string) {
+		if level == LogWarn && component == "go" && strings.Contains(line, "was lost without Close") {
+			lines.Add(1)
+		}
+	})
+	defer SetLog(LogError, nil)
+	func() {
+		if _, err := ParseConfig("", "lost"); err != nil {
+			t.Fatal(err)
+		}
+		closed, err := ParseConfig("", "closed")
+		if err != nil {
+			t.Fatal(err)
+		}
+		closed.Close()
+		// A model and a trainer whose callbacks C keeps, and a request.
+		id, _ := NewUniqueID()
+		c, err := Join(background, &CommOptions{WorldSize: 1, ID: &id})
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := &distance{batch: 1}
+		m, _, err := d.model(true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err = NewTrainer(background, c, m, &TrainerOptions{Data: d.input}); err != nil {
+			t.Fatal(err)
+		}
+		memory, err := Alloc[int8](nil, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err = StartAllReduce(c, memory, memory, Sum); err != nil {
+			t.Fatal(err)
+		}
+	}()
+	collect(func() bool { return lines.Load() >= 6 })
+	if n := lines.Load(); n != 6 { // config, communicator, model, trainer, memory, request
+		t.Errorf("expected six reports, got %d", n)
+	}
+}

@@ -1,3 +1,0 @@
-module guest
-
-go 1.19
