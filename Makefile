@@ -10,6 +10,7 @@
 #   make bench-fresh  make run, test, asan and tsan on a fresh Debian 12 (root, debootstrap); writes bench/results/fresh.md
 #   make bench-pipeline  pipelines as they run beside their simulation; writes bench/results/pipeline.md
 #   make bench-rust  what a call from Rust costs over C; writes bench/results/rust.md
+#   make bench-go   what a call from Go costs over C; writes bench/results/go.md
 #   make bench-device  kernels of the cuda device beside a copy; writes bench/results/device.md
 #   make bench-tensor  a model that two ranks share: decoding, training; writes bench/results/tensor.md
 #   make table      trains examples/gpt with every strategy; writes the table of its README
@@ -31,7 +32,7 @@ export GSEL_NO_INSTALL
 export NINJA_STATUS = gsel: step %f of %t: 
 
 .PHONY: all build dev packages packages-run packages-test packages-peers packages-train packages-tidy data run table picture matrix test asan \
-        tsan tidy bench bench-build bench-comm bench-train bench-pipeline bench-tensor bench-rust bench-device bench-fresh install install-debug clean soak
+        tsan tidy bench bench-build bench-comm bench-train bench-pipeline bench-tensor bench-rust bench-go bench-device bench-fresh install install-debug clean soak
 
 all: build
 
@@ -146,10 +147,14 @@ bench-pipeline: packages
 	$(call build,default,pipeline_parts)
 	@bench/pipeline/run.sh build/bin bench/results/pipeline.md && echo "gsel: wrote bench/results/pipeline.md"
 
-# Cargo and rustc are among the packages of the tests.
+# Cargo, rustc and Go are among the packages of the tests.
 bench-rust: packages-test
 	$(call build,default)
 	@bench/rust/run.sh build bench/results/rust.md && echo "gsel: wrote bench/results/rust.md"
+
+bench-go: packages-test
+	$(call build,default)
+	@bench/go/run.sh build bench/results/go.md && echo "gsel: wrote bench/results/go.md"
 
 bench-tensor: data packages-run
 	$(call build,default,tensor_parts)

@@ -26,10 +26,27 @@ func newComm(p *C.gsel_comm, err error) (*Comm, error) {
 	return c, nil
 }
 
-func (o *CommOptions) toC(l *lent, ctx context.Context) (*C.gsel_comm_options, error) {
-	c := zeroed[C.gsel_comm_options](l)
+// toC makes the options in C, with a config that is kept open until done is called.
+func (o *CommOptions) toC(ctx context.Context) (c *C.gsel_comm_options, done func(), err error) {
+	if o == nil {
+		o = &CommOptions{}
+	}
+	var config unsafe.Pointer
+	if o.Config != nil {
+		if config, err = o.Config.acquire(); err != nil {
+			return nil, nil, err
+		}
+	}
+	l, of := &lent{}, o.Config
+	done = func() {
+		l.free()
+		if of != nil {
+			of.release()
+		}
+	}
+	c = zeroed[C.gsel_comm_options](l)
 	c.struct_size = C.sizeof_gsel_comm_options
-	c.rank, c.world_size = C.int32_t(o.Rank), C.int32_t(o.WorldSize)
+	c.rank, c.world_size, c.config = C.int32_t(o.Rank), C.int32_t(o.WorldSize), (*C.gsel_config)(config)
 	if o.ID != nil {
 		c.id = list[C.gsel_unique_id](l, o.ID[:])
 	}
@@ -45,108 +62,81 @@ func (o *CommOptions) toC(l *lent, ctx context.Context) (*C.gsel_comm_options, e
 		c.flags |= C.GSEL_COMM_NO_THREAD
 	}
 	c.name, c.accelerator, c.transport = l.given(o.Name), l.given(o.Accelerator), l.given(o.Transport)
-	if o.Config != nil {
-		p, err := o.Config.enterWaiting()
-		if err != nil {
-			return nil, err
-		}
-		c.config = (*C.gsel_config)(p)
-	}
-	return c, nil
-}
-
-// leaveConfig ends the use of a config by toC.
-func (o *CommOptions) leaveConfig() {
-	if o.Config != nil {
-		o.Config.leave()
-	}
+	return c, done, nil
 }
 
 // Join joins a communicator and returns once all ranks have joined. Ranks are processes, or goroutines of one process
 // that share a UniqueID. options nil: as the launcher's environment says. The deadline of ctx shortens JoinTimeout; if
 // ctx is cancelled, Join returns at once, and this rank leaves again should the others still come.
 func Join(ctx context.Context, options *CommOptions) (*Comm, error) {
-	if options == nil {
-		options = &CommOptions{}
+	if err := before(ctx); err != nil {
+		return nil, err
+	}
+	o, done, err := options.toC(ctx)
+	if err != nil {
+		return nil, err
 	}
 	return await(ctx, func() (*Comm, error) {
-		var l lent
-		defer l.free()
-		o, err := options.toC(&l, ctx)
-		if err != nil {
-			return nil, err
-		}
-		defer options.leaveConfig()
-		var comm *C.gsel_comm
-		var cerr *C.gsel_error
-		status := C.gsel_comm_init(o, &comm, &cerr)
-		return newComm(comm, check(status, &cerr))
+		defer done()
+		return newComm(made(func(out **C.gsel_comm, err **C.gsel_error) C.gsel_status { return C.gsel_comm_init(o, out, err) }))
 	}, func(c *Comm) { c.Close() })
 }
 
 // Grow makes a larger communicator of c's ranks and new ones, which Join with the same id. Collective over c.
 func (c *Comm) Grow(ctx context.Context, options *CommOptions) (*Comm, error) {
-	return c.made(ctx, func(p *C.gsel_comm, out **C.gsel_comm, cerr **C.gsel_error) (C.gsel_status, error) {
-		var l lent
-		defer l.free()
-		o, err := options.toC(&l, ctx)
-		if err != nil {
-			return 0, err
-		}
-		defer options.leaveConfig()
-		return C.gsel_comm_grow(p, o, out, cerr), nil
+	o, done, err := options.toC(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	return c.made(ctx, func(p *C.gsel_comm, out **C.gsel_comm, err **C.gsel_error) C.gsel_status {
+		return C.gsel_comm_grow(p, o, out, err)
 	})
 }
 
 // made makes a communicator from this one.
-func (c *Comm) made(ctx context.Context, f func(p *C.gsel_comm, out **C.gsel_comm, err **C.gsel_error) (C.gsel_status, error)) (made *Comm, err error) {
-	err = c.blocking(ctx, func(p unsafe.Pointer) error {
-		var out *C.gsel_comm
-		var cerr *C.gsel_error
-		status, err := f(commPointer(p), &out, &cerr)
-		if err != nil {
-			return err
-		}
-		made, err = newComm(out, check(status, &cerr))
+func (c *Comm) made(ctx context.Context, f func(p *C.gsel_comm, out **C.gsel_comm, err **C.gsel_error) C.gsel_status) (other *Comm, err error) {
+	err = c.blocking(ctx, func(p unsafe.Pointer) (err error) {
+		other, err = newComm(made(func(out **C.gsel_comm, err **C.gsel_error) C.gsel_status { return f(commPointer(p), out, err) }))
 		return err
 	})
-	return made, err
+	return other, err
 }
 
 // Split makes a communicator of the ranks with the same colour, in order of key and then rank. nil, without an error, for
 // a colour below 0. Collective.
 func (c *Comm) Split(ctx context.Context, colour, key int) (*Comm, error) {
-	return c.made(ctx, func(p *C.gsel_comm, out **C.gsel_comm, err **C.gsel_error) (C.gsel_status, error) {
-		return C.gsel_comm_split(p, C.int32_t(colour), C.int32_t(key), out, err), nil
+	return c.made(ctx, func(p *C.gsel_comm, out **C.gsel_comm, err **C.gsel_error) C.gsel_status {
+		return C.gsel_comm_split(p, C.int32_t(colour), C.int32_t(key), out, err)
 	})
 }
 
 // Dup makes another communicator of the same ranks. Collective.
 func (c *Comm) Dup(ctx context.Context) (*Comm, error) {
-	return c.made(ctx, func(p *C.gsel_comm, out **C.gsel_comm, err **C.gsel_error) (C.gsel_status, error) {
-		return C.gsel_comm_dup(p, out, err), nil
+	return c.made(ctx, func(p *C.gsel_comm, out **C.gsel_comm, err **C.gsel_error) C.gsel_status {
+		return C.gsel_comm_dup(p, out, err)
 	})
 }
 
 // CreateGroup makes a communicator of these ranks, in that order. Only these ranks call it, each with the same list.
 func (c *Comm) CreateGroup(ctx context.Context, ranks []int32) (*Comm, error) {
-	return c.made(ctx, func(p *C.gsel_comm, out **C.gsel_comm, err **C.gsel_error) (C.gsel_status, error) {
-		return C.gsel_comm_create_group(p, (*C.int32_t)(first(ranks)), C.size_t(len(ranks)), out, err), nil
+	return c.made(ctx, func(p *C.gsel_comm, out **C.gsel_comm, err **C.gsel_error) C.gsel_status {
+		return C.gsel_comm_create_group(p, (*C.int32_t)(first(ranks)), C.size_t(len(ranks)), out, err)
 	})
 }
 
 // Shrink makes a communicator of the ranks that still answer, in their old order, after a failure. Every survivor calls
 // it once. A context that ends leaves out this rank.
 func (c *Comm) Shrink(ctx context.Context) (*Comm, error) {
-	return c.made(ctx, func(p *C.gsel_comm, out **C.gsel_comm, err **C.gsel_error) (C.gsel_status, error) {
-		return C.gsel_comm_shrink(p, out, err), nil
+	return c.made(ctx, func(p *C.gsel_comm, out **C.gsel_comm, err **C.gsel_error) C.gsel_status {
+		return C.gsel_comm_shrink(p, out, err)
 	})
 }
 
 // ShrinkWithout is Shrink without these ranks, whether they live or not; they must not call.
 func (c *Comm) ShrinkWithout(ctx context.Context, ranks []int32) (*Comm, error) {
-	return c.made(ctx, func(p *C.gsel_comm, out **C.gsel_comm, err **C.gsel_error) (C.gsel_status, error) {
-		return C.gsel_comm_shrink_without(p, (*C.int32_t)(first(ranks)), C.size_t(len(ranks)), out, err), nil
+	return c.made(ctx, func(p *C.gsel_comm, out **C.gsel_comm, err **C.gsel_error) C.gsel_status {
+		return C.gsel_comm_shrink_without(p, (*C.int32_t)(first(ranks)), C.size_t(len(ranks)), out, err)
 	})
 }
 

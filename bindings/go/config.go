@@ -9,7 +9,8 @@ import "unsafe"
 
 // config.go: gsel.toml, and the mesh that it asks for.
 
-// Config is a configuration. Calls on it may overlap. Close it; what was made from it keeps what it needs.
+// Config is a configuration. Calls on it may overlap, but Set is refused while another call uses it, such as Join. Close
+// it; what was made from it keeps what it needs.
 type Config struct{ object }
 
 func newConfig(p *C.gsel_config, err error) (*Config, error) {
@@ -45,13 +46,12 @@ func ParseConfig(toml, name string) (*Config, error) {
 func (c *Config) Get(key string) (value string, ok bool) {
 	var l lent
 	defer l.free()
-	p, err := c.enterWaiting()
-	if err != nil {
-		return "", false
-	}
-	defer c.leave()
-	got := C.gsel_config_get((*C.gsel_config)(p), l.text(key))
-	return text(got), got.data != nil
+	c.keepOpen(func(p unsafe.Pointer) error {
+		got := C.gsel_config_get((*C.gsel_config)(p), l.text(key))
+		value, ok = text(got), got.data != nil
+		return nil
+	})
+	return
 }
 
 // Set sets a key, as if the file set it.
@@ -67,14 +67,11 @@ func (c *Config) Unset(key string) error {
 func (c *Config) set(key string, value func(*lent) C.gsel_str) error {
 	var l lent
 	defer l.free()
-	p, err := c.enterWaiting()
-	if err != nil {
-		return err
-	}
-	defer c.leave()
-	var cerr *C.gsel_error
-	status := C.gsel_config_set((*C.gsel_config)(p), l.text(key), value(&l), &cerr)
-	return check(status, &cerr)
+	return c.alone(func(p unsafe.Pointer) error {
+		var err *C.gsel_error
+		status := C.gsel_config_set((*C.gsel_config)(p), l.text(key), value(&l), &err)
+		return check(status, &err)
+	})
 }
 
 // Close releases the config.

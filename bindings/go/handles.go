@@ -98,9 +98,9 @@ func (c *Comm) watch(ctx context.Context, timed bool) (*watch, error) {
 	if ctx.Done() == nil {
 		return nil, nil
 	}
-	if err := ctx.Err(); err != nil {
-		c.Abort(err.Error())
-		return nil, beneath(failed(ErrAborted, "%s before the call", err), err)
+	if err := before(ctx); err != nil {
+		c.Abort(ctx.Err().Error())
+		return nil, err
 	}
 	w := &watch{ctx, make(chan struct{}), make(chan struct{})}
 	go func() {
@@ -173,15 +173,21 @@ type outcome[T any] struct {
 	err  error
 }
 
-// await runs f, which ends by itself but cannot be told to; if ctx ends first, undo releases what f still makes.
+// before refuses a call whose context has ended.
+func before(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return beneath(failed(ErrAborted, "%s before the call", err), err)
+	}
+	return nil
+}
+
+// await runs f, which ends by itself but cannot be told to; if ctx ends first, undo releases what f still makes. So f uses
+// nothing of the caller's, who goes on then.
 func await[T any](ctx context.Context, f func() (T, error), undo func(T)) (T, error) {
 	if ctx.Done() == nil {
 		return f()
 	}
 	var nothing T
-	if err := ctx.Err(); err != nil {
-		return nothing, beneath(failed(ErrAborted, "%s before the call", err), err)
-	}
 	ended := make(chan outcome[T], 1)
 	go func() {
 		made, err := f()

@@ -35,10 +35,10 @@ func ResolveMesh(config *Config, worldSize int) (Mesh, error) {
 	var p unsafe.Pointer
 	if config != nil {
 		var err error
-		if p, err = config.enterWaiting(); err != nil {
+		if p, err = config.acquire(); err != nil {
 			return Mesh{}, err
 		}
-		defer config.leave()
+		defer config.release()
 	}
 	var err *C.gsel_error
 	status := C.gsel_mesh_resolve((*C.gsel_config)(p), C.int32_t(worldSize), c, &err)
@@ -68,7 +68,7 @@ func (m *Mesh) Split(ctx context.Context, c *Comm, axes ...Axis) (*Comm, error) 
 	for _, axis := range axes {
 		bits |= 1 << axis
 	}
-	return c.made(ctx, func(p *C.gsel_comm, out **C.gsel_comm, err **C.gsel_error) (C.gsel_status, error) {
-		return C.gsel_mesh_split(p, &mesh, bits, out, err), nil
+	return c.made(ctx, func(p *C.gsel_comm, out **C.gsel_comm, err **C.gsel_error) C.gsel_status {
+		return C.gsel_mesh_split(p, &mesh, bits, out, err)
 	})
 }

@@ -134,19 +134,41 @@ func (o *object) keepOpen(f func(p unsafe.Pointer) error) error {
 	if o.owner != nil {
 		return o.owner.keepOpen(func(unsafe.Pointer) error { return f(o.p) })
 	}
+	p, err := o.acquire()
+	if err != nil {
+		return err
+	}
+	defer o.release()
+	return f(p)
+}
+
+// acquire keeps the object from being released until release.
+func (o *object) acquire() (unsafe.Pointer, error) {
 	o.life.Lock()
+	defer o.life.Unlock()
 	if o.shut.Load() || o.p == nil {
-		o.life.Unlock()
-		return ErrClosed
+		return nil, ErrClosed
 	}
 	o.users++
-	p := o.p
+	return o.p, nil
+}
+
+func (o *object) release() {
+	o.life.Lock()
+	o.users--
 	o.life.Unlock()
-	defer func() {
-		o.life.Lock()
-		o.users--
-		o.life.Unlock()
-		o.releaseIfUnused()
-	}()
-	return f(p)
+	o.releaseIfUnused()
+}
+
+// alone runs f, which must not overlap other uses of the object: it is refused while there is one.
+func (o *object) alone(f func(p unsafe.Pointer) error) error {
+	o.life.Lock()
+	defer o.life.Unlock()
+	switch {
+	case o.shut.Load() || o.p == nil:
+		return ErrClosed
+	case o.users > 0:
+		return failed(ErrState, "the %s is in use by a call", o.what)
+	}
+	return f(o.p)
 }

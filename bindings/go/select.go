@@ -33,6 +33,9 @@ func newInventory(p *C.gsel_inventory, err error) (*Inventory, error) {
 // DetectInventory looks at this machine. It creates no context of a driver. A driver that does not answer is left
 // behind when ctx ends.
 func DetectInventory(ctx context.Context) (*Inventory, error) {
+	if err := before(ctx); err != nil {
+		return nil, err
+	}
 	return await(ctx, func() (*Inventory, error) {
 		return newInventory(made(func(out **C.gsel_inventory, err **C.gsel_error) C.gsel_status {
 			return C.gsel_inventory_detect(out, err)
@@ -149,20 +152,32 @@ func (i *Inventory) String() (table string) {
 	return
 }
 
-// with makes the options in C and calls f with them.
-func (o *ResolveOptions) with(f func(c *C.gsel_resolve_options) error) error {
+// toC makes the options in C, with an inventory that is kept open until done is called.
+func (o *ResolveOptions) toC() (c *C.gsel_resolve_options, done func(), err error) {
 	if o == nil {
 		o = &ResolveOptions{}
 	}
-	var l lent
-	defer l.free()
-	c := zeroed[C.gsel_resolve_options](&l)
+	var inventory unsafe.Pointer
+	if o.Inventory != nil {
+		if inventory, err = o.Inventory.acquire(); err != nil {
+			return nil, nil, err
+		}
+	}
+	l, of := &lent{}, o.Inventory
+	done = func() {
+		l.free()
+		if of != nil {
+			of.release()
+		}
+	}
+	c = zeroed[C.gsel_resolve_options](l)
 	c.struct_size = C.sizeof_gsel_resolve_options
+	c.inventory = (*C.gsel_inventory)(inventory)
 	env := make([]C.gsel_env_var, len(o.Env))
 	for i, v := range o.Env {
 		env[i] = C.gsel_env_var{l.text(v.Name), l.text(v.Value)}
 	}
-	c.env, c.n_env = list[C.gsel_env_var](&l, env), C.size_t(len(env))
+	c.env, c.n_env = list[C.gsel_env_var](l, env), C.size_t(len(env))
 	c.devices, c.accelerator, c.compat, c.order = l.given(o.Devices), l.given(o.Accelerator), l.given(o.Compat), l.given(o.Order)
 	c.include, c.exclude = l.given(o.Include), l.given(o.Exclude)
 	c.hostfile, c.hostfile_text = l.given(o.Hostfile), l.given(o.HostfileText)
@@ -172,30 +187,29 @@ func (o *ResolveOptions) with(f func(c *C.gsel_resolve_options) error) error {
 	if o.PerRank {
 		c.flags |= C.GSEL_RESOLVE_PER_RANK
 	}
-	if o.Inventory == nil {
-		return f(c)
-	}
-	return o.Inventory.keepOpen(func(p unsafe.Pointer) error {
-		c.inventory = (*C.gsel_inventory)(p)
-		return f(c)
-	})
+	return c, done, nil
 }
 
 // Resolve selects devices, and says why; see gsel_resolve. options nil: every visible accelerator of one vendor, or the
 // CPU. Errors are selection codes with the token and its column. It starts no driver context; a driver that does not
 // answer is left behind when ctx ends.
 func Resolve(ctx context.Context, options *ResolveOptions) (*Selection, error) {
-	return await(ctx, func() (s *Selection, err error) {
-		err = options.with(func(c *C.gsel_resolve_options) error {
-			p, err := made(func(out **C.gsel_selection, err **C.gsel_error) C.gsel_status { return C.gsel_resolve(c, out, err) })
-			if err != nil {
-				return err
-			}
-			s = &Selection{}
-			own(s, &s.object, "selection", unsafe.Pointer(p), func(p unsafe.Pointer) { C.gsel_selection_free((*C.gsel_selection)(p)) })
-			return s.fill(p)
-		})
-		return s, err
+	if err := before(ctx); err != nil {
+		return nil, err
+	}
+	c, done, err := options.toC()
+	if err != nil {
+		return nil, err
+	}
+	return await(ctx, func() (*Selection, error) {
+		defer done()
+		p, err := made(func(out **C.gsel_selection, err **C.gsel_error) C.gsel_status { return C.gsel_resolve(c, out, err) })
+		if err != nil {
+			return nil, err
+		}
+		s := &Selection{}
+		own(s, &s.object, "selection", unsafe.Pointer(p), func(p unsafe.Pointer) { C.gsel_selection_free((*C.gsel_selection)(p)) })
+		return s, s.fill(p)
 	}, func(s *Selection) { s.Close() })
 }
 
@@ -272,30 +286,35 @@ func Reserve(ctx context.Context, resolve *ResolveOptions, options *ReserveOptio
 	if options == nil {
 		options = &ReserveOptions{}
 	}
-	return await(ctx, func() (r *Reservation, err error) {
+	if err := before(ctx); err != nil {
+		return nil, err
+	}
+	c, done, err := resolve.toC()
+	if err != nil {
+		return nil, err
+	}
+	wait, folder := options.Wait, options.Folder
+	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < wait {
+		wait = time.Until(deadline)
+	}
+	return await(ctx, func() (*Reservation, error) {
+		defer done()
 		var l lent
 		defer l.free()
 		o := zeroed[C.gsel_reserve_options](&l)
 		o.struct_size = C.sizeof_gsel_reserve_options
-		wait := options.Wait
-		if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < wait {
-			wait = time.Until(deadline)
-		}
-		o.folder, o.wait_s = l.given(options.Folder), C.double(wait.Seconds())
-		err = resolve.with(func(c *C.gsel_resolve_options) error {
-			p, err := made(func(out **C.gsel_reservation, err **C.gsel_error) C.gsel_status {
-				return C.gsel_reserve(c, o, out, err)
-			})
-			if err != nil {
-				return err
-			}
-			r = &Reservation{selection: &Selection{}}
-			own(r, &r.object, "reservation", unsafe.Pointer(p), func(p unsafe.Pointer) { C.gsel_reservation_free((*C.gsel_reservation)(p)) })
-			held := C.gsel_reservation_selection(p)
-			own(r.selection, &r.selection.object, "selection of a reservation", unsafe.Pointer(held), func(unsafe.Pointer) {}, &r.object)
-			return r.selection.fill((*C.gsel_selection)(unsafe.Pointer(held)))
+		o.folder, o.wait_s = l.given(folder), C.double(wait.Seconds())
+		p, err := made(func(out **C.gsel_reservation, err **C.gsel_error) C.gsel_status {
+			return C.gsel_reserve(c, o, out, err)
 		})
-		return r, err
+		if err != nil {
+			return nil, err
+		}
+		r := &Reservation{selection: &Selection{}}
+		own(r, &r.object, "reservation", unsafe.Pointer(p), func(p unsafe.Pointer) { C.gsel_reservation_free((*C.gsel_reservation)(p)) })
+		held := C.gsel_reservation_selection(p)
+		own(r.selection, &r.selection.object, "selection of a reservation", unsafe.Pointer(held), func(unsafe.Pointer) {}, &r.object)
+		return r, r.selection.fill((*C.gsel_selection)(unsafe.Pointer(held)))
 	}, func(r *Reservation) { r.Close() })
 }
 

@@ -147,11 +147,11 @@ func NewTrainer(ctx context.Context, comm *Comm, model *Model, options *TrainerO
 	o := zeroed[C.gsel_trainer_options](&l)
 	o.struct_size = C.sizeof_gsel_trainer_options
 	if options.Config != nil {
-		config, err := options.Config.enterWaiting()
+		config, err := options.Config.acquire()
 		if err != nil {
 			return nil, err
 		}
-		defer options.Config.leave()
+		defer options.Config.release()
 		o.config = (*C.gsel_config)(config)
 	}
 	data, optimizer := cgo.Handle(0), cgo.Handle(0)

@@ -8,13 +8,13 @@ export GOCACHE GOPROXY=off GOFLAGS=-mod=readonly GO111MODULE=on GOTOOLCHAIN=loca
 export GSEL_C_LAYOUT="$WORK/c.layout"
 go=$SOURCE/bindings/go
 cd "$go"
-expect "files that gofmt would change" "" "$(gofmt -l . "$SOURCE/bench/bindings/go")"
+expect "files that gofmt would change" "" "$(gofmt -l . "$SOURCE/bench/go")"
 "$SOURCE/tests/bindings/complete.sh" "$SOURCE/lib/api/libgsel.map" . omitted.txt
 "$SOURCE/tests/bindings/layout.sh" "$(pkg-config --variable=includedir gsel)" "$CC" > "$GSEL_C_LAYOUT"
 go run ./internal/nocgo | diff nocgo.go - > "$WORK/diff" ||
   fault "nocgo.go is not what internal/nocgo writes (>: what it writes):" "$(head -n 40 "$WORK/diff")"
 go vet ./...
-(cd "$SOURCE/bench/bindings/go" && go vet .)
+(cd "$SOURCE/bench/go" && go vet .)
 
 tests() { # WHAT ARGUMENTS...: all tests pass, and none is skipped
   what=$1

@@ -1,5 +1,5 @@
 // Command overhead measures what a call costs over C: an allreduce of 8 B from a loop in Go and from a loop in C, in one
-// process on one rank, in turns. Printed are medians over the pairs, and their quartiles. bench/bindings/go.sh runs it.
+// process on one rank, in turns. Printed are medians over the pairs, and their quartiles. run.sh runs it.
 package main
 
 /*
@@ -32,7 +32,6 @@ import (
 	"context"
 	"fmt"
 	"log"
-	"runtime"
 	"sort"
 	"time"
 
@@ -53,7 +52,7 @@ func per(f func()) float64 {
 
 func quartiles(x []float64) string {
 	sort.Float64s(x)
-	return fmt.Sprintf("%.1f (%.1f to %.1f)", x[len(x)/2], x[len(x)/4], x[3*len(x)/4])
+	return fmt.Sprintf("%.1f | %.1f to %.1f", x[len(x)/2], x[len(x)/4], x[3*len(x)/4])
 }
 
 func main() {
@@ -87,16 +86,23 @@ func main() {
 			log.Fatal("a call failed")
 		}
 	}
-	var c, g, over, watched []float64
+	var c, g, over, watched, nothing []float64
 	for i := 0; i < pairs; i++ {
 		ofC := per(inC)
 		ofGo := per(func() { inGo(context.Background(), calls) })
 		c, g, over = append(c, ofC), append(g, ofGo), append(over, ofGo-ofC)
+		nothing = append(nothing, per(func() {
+			for i := 0; i < calls; i++ {
+				gsel.VersionNumber()
+			}
+		}))
 		watched = append(watched, per(func() { inGo(cancellable, calls/100) })*100)
 	}
-	fmt.Printf("%s, %d pairs of %d calls, 8 B, one rank; median (quartiles), ns per call\n", runtime.Version(), pairs, calls)
-	fmt.Printf("C                        %s\n", quartiles(c))
-	fmt.Printf("Go                       %s\n", quartiles(g))
-	fmt.Printf("Go over C, paired        %s\n", quartiles(over))
-	fmt.Printf("Go, cancellable context  %s\n", quartiles(watched))
+	fmt.Println("| ns per call | median | quartiles |")
+	fmt.Println("|---|---|---|")
+	fmt.Printf("| C | %s |\n", quartiles(c))
+	fmt.Printf("| Go | %s |\n", quartiles(g))
+	fmt.Printf("| Go adds, paired | %s |\n", quartiles(over))
+	fmt.Printf("| a call of C that does nothing, from Go | %s |\n", quartiles(nothing))
+	fmt.Printf("| Go with a context that can be cancelled | %s |\n", quartiles(watched))
 }
