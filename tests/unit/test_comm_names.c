@@ -149,7 +149,7 @@ static void waits_in_a_chain(rank_run* run) {
   rank_ok(run, gsel_comm_split(comm, run->rank / 2, 0, &row, &err), err);
   rank_ok(run, gsel_comm_split(comm, run->rank % 2, 0, &column, &err), err);
   if (run->rank == 3) {
-    for (int turn = 0; grid->told < 3 && turn < 60000; ++turn) poll(NULL, 0, 1);
+    for (int turn = 0; __atomic_load_n(&grid->told, __ATOMIC_SEQ_CST) < 3 && turn < 60000; ++turn) poll(NULL, 0, 1);
   } else {
     in = run->rank == 0 ? column : row;
     rank_ok(run, gsel_comm_set_timeout(in, grid->timeout_s[run->rank], &err), err);
