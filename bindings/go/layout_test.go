@@ -20,6 +20,7 @@ import (
 func cLayout(t *testing.T) map[string]string {
 	path := os.Getenv("GSEL_C_LAYOUT")
 	if path == "" {
+		// A plain `go test` has no C layout to compare with; tests/bindings/go.sh, which ctest runs, always sets it.
 		t.Skip("GSEL_C_LAYOUT is not set: tests/bindings/go.sh sets it")
 	}
 	file, err := os.Open(path)

@@ -79,7 +79,7 @@ DLDataType dlpack_of(gsel_dtype dtype) {
 
 void check_dims(int32_t n_dims, const char* what) {
   if (n_dims < 0 || n_dims > GSEL_MAX_DIMS)
-    gsel::fail(GSEL_ERR_ARG, "the {} has {}; 0 to {} would do", what, gsel::with_noun(n_dims, "dimension"),
+    gsel::fail(GSEL_ERR_ARG, "the {} has {}; gsel takes 0 to {}", what, gsel::with_noun(n_dims, "dimension"),
                GSEL_MAX_DIMS);
 }
 

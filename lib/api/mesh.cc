@@ -22,7 +22,8 @@ constexpr uint32_t kAllAxes = (1u << kAxes) - 1;
 gsel::Mesh mesh_of(const gsel_mesh* given) {
   const gsel_mesh mesh = gsel::read_struct(given, "gsel_mesh");
   if (mesh.n_axes < 0 || mesh.n_axes > GSEL_MAX_AXES)
-    gsel::fail(GSEL_ERR_ARG, "gsel_mesh has {}; 0 to {} would do", gsel::with_noun(mesh.n_axes, "axis"), GSEL_MAX_AXES);
+    gsel::fail(GSEL_ERR_ARG, "gsel_mesh has {}; set n_axes from 0 to {}", gsel::with_noun(mesh.n_axes, "axis"),
+               GSEL_MAX_AXES);
   gsel::Mesh result;
   int64_t ranks = 1;
   for (gsel_axis axis = 0; axis < (mesh.n_axes > 0 ? mesh.n_axes : kAxes); ++axis) {

@@ -105,7 +105,7 @@ Config environment_config() {
 }
 
 std::array<int32_t, kAxes> resolve_mesh(const Config& config, int32_t world_size) {
-  if (world_size < 1) fail(GSEL_ERR_ARG, "a mesh for {}; 1 rank or more would do", with_noun(world_size, "rank"));
+  if (world_size < 1) fail(GSEL_ERR_ARG, "a mesh for {}; a mesh needs 1 rank or more", with_noun(world_size, "rank"));
   gsel_axis automatic = -1;
   for (gsel_axis axis = 0; axis < kAxes; ++axis)
     if (config.mesh[axis] == 0) automatic = axis;

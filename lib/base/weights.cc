@@ -31,9 +31,9 @@ std::vector<double> axis_weights(const Config& config, gsel_axis axis, int32_t r
   std::vector<double> weights = numbers_of(*list);
   if (weights.size() == static_cast<size_t>(ranks)) return weights;
   const Place place = config.place_of(key);
-  throw Error(GSEL_ERR_CONFIG,
-              fmt::format("{}{} = {} has {}, and the {} axis has {}; one for each would do", place_prefix(place), key,
-                          *list, with_noun(weights.size(), "number"), axis_name(axis), with_noun(ranks, "rank")))
+  throw Error(GSEL_ERR_CONFIG, fmt::format("{}{} = {} has {}, and the {} axis has {}; give one number for each rank",
+                                           place_prefix(place), key, *list, with_noun(weights.size(), "number"),
+                                           axis_name(axis), with_noun(ranks, "rank")))
       .at(place);
 }
 

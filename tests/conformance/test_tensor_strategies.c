@@ -338,9 +338,8 @@ static void what_cannot_be_divided_is_refused_with_what_would_do(void** state) {
       {"[mesh]\ntensor = 2\n" TP "sequence = true\n", 2, GSEL_ERR_CONFIG,
        "trial.toml:5: unknown key \"strategy.tensor.sequence\"; plugin \"tp\" has sequence_parallel"},
       {"[mesh]\ntensor = 2\n" TP "weights = [1, 2, 3]\n", 2, GSEL_ERR_CONFIG,
-       "trial.toml:5: strategy.tensor.weights = [1, 2, 3] has 3 numbers, and the tensor axis has 2 ranks; one for "
-       "each "
-       "would do"},
+       "trial.toml:5: strategy.tensor.weights = [1, 2, 3] has 3 numbers, and the tensor axis has 2 ranks; give "
+       "one number for each rank"},
       {"[mesh]\ndata = 2\n[strategy.data]\nplugin = \"dp\"\nweights = [1, 2]\n", 2, GSEL_ERR_UNSUPPORTED,
        "dp: strategy.data.weights differ, and the master deals parts as even as can be"},
       {"[mesh]\npipeline = 2\ndata = 2\n" PP("1f1b") "[strategy.data]\nplugin = \"ddp\"\nweights = [2, 1]\n", 4,

@@ -116,7 +116,7 @@ void sizes_that_do_not_fit_say_what_would(void**) {
   check_mesh_refused("[mesh]\ntensor = 4611686018427387904\npipeline = 4\n", 8, GSEL_ERR_CONFIG,
                      "f:2: mesh.tensor * mesh.pipeline = 4611686018427387904 * 4 = more than 2^63 does not divide 8 "
                      "ranks; sizes that do, or another number of ranks, would do");
-  check_mesh_refused("", 0, GSEL_ERR_ARG, "a mesh for 0 ranks; 1 rank or more would do");
+  check_mesh_refused("", 0, GSEL_ERR_ARG, "a mesh for 0 ranks; a mesh needs 1 rank or more");
 }
 
 void the_nearest_word_is_near(void**) {

@@ -93,7 +93,7 @@ static void test_what_gsel_cannot_take_is_said(void** state) {
   check_fails(take(&given, &out, NULL), err, GSEL_ERR_ARG,
               "stride 2 in dimension 1, and row-major without gaps is 1; make it contiguous");
   given = tensor_of(data, 7, many, NULL);
-  check_fails(take(&given, &out, NULL), err, GSEL_ERR_ARG, "7 dimensions; 0 to 6");
+  check_fails(take(&given, &out, NULL), err, GSEL_ERR_ARG, "7 dimensions; gsel takes 0 to 6");
   given = tensor_of(data, 2, huge, NULL);
   check_fails(take(&given, &out, NULL), err, GSEL_ERR_ARG, "dimension 1");
   given = tensor_of(data, 2, negative, NULL);

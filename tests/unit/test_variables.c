@@ -192,7 +192,7 @@ static void a_set_user_id_program_follows_nothing_that_names_a_file_or_a_fault(v
     print_message("skipped: only root can make a set-user-ID program\n");
     skip();
   }
-  char folder[] = "/tmp/gsel-variables-XXXXXX", copy[64], secret[64];
+  char folder[] = "/tmp/gsel-variables-XXXXXX" /* the pattern of mkdtemp */, copy[64], secret[64];
   assert_non_null(mkdtemp(folder));
   snprintf(copy, sizeof copy, "%s/program", folder);
   snprintf(secret, sizeof secret, "%s/secret", folder);

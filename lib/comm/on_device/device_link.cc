@@ -122,7 +122,7 @@ std::optional<Error> DeviceLink::why_not(std::span<const Choice> all, const Choi
                                                      all[q].why[0] ? all[q].why : "it has another transport"))
           .about_rank(control_.shown(static_cast<int32_t>(q)));
     if (all[q].version != all[0].version)
-      return Error(GSEL_ERR_VERSION, fmt::format("{} has {} {}, {} has {}; one version on all ranks would do", named(q),
+      return Error(GSEL_ERR_VERSION, fmt::format("{} has {} {}, {} has {}; use one version on all ranks", named(q),
                                                  wanted.transport, all[q].version, named(0), all[0].version))
           .about_rank(control_.shown(static_cast<int32_t>(q)));
     if ((accelerator_->can.flags & GSEL_TRANSPORT_OWN_DEVICE) == 0) continue;

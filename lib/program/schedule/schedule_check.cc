@@ -58,10 +58,10 @@ class Checker {
   void check_stages() const {
     if (s_.rows.empty()) refuse_whole(-1, "the schedule has no rows; it has one for each rank");
     if (s_.n_stages() < 1 || s_.n_stages() > kMostStages)
-      refuse_whole(-1, fmt::format("the schedule has {}; from 1 to {} would do", with_noun(s_.n_stages(), "stage"),
-                                   kMostStages));
+      refuse_whole(-1, fmt::format("the schedule has {}; a schedule has from 1 to {}",
+                                   with_noun(s_.n_stages(), "stage"), kMostStages));
     if (s_.n_microbatches < 1 || s_.n_microbatches > kMostMicrobatches)
-      refuse_whole(-1, fmt::format("the schedule has {}; from 1 to {} would do",
+      refuse_whole(-1, fmt::format("the schedule has {}; a schedule has from 1 to {}",
                                    with_noun(s_.n_microbatches, "micro-batch"), kMostMicrobatches));
     for (int32_t stage = 0; stage < s_.n_stages(); ++stage) {
       const int32_t rank = s_.rank_of[static_cast<size_t>(stage)];

@@ -79,7 +79,7 @@ class LiteralParser {
   }
 
  private:
-  // NOLINTNEXTLINE(misc-no-recursion): kMaxDepth
+  // NOLINTNEXTLINE(misc-no-recursion): kMaxDepth bounds the nesting
   PythonValue value(int depth) {
     skip_blanks();
     if (depth > kMaxDepth) refuse_here("lists are nested too deeply");
@@ -92,7 +92,7 @@ class LiteralParser {
     return finish(word(), from);
   }
 
-  // NOLINTNEXTLINE(misc-no-recursion): kMaxDepth
+  // NOLINTNEXTLINE(misc-no-recursion): kMaxDepth bounds the nesting
   PythonValue bracketed(int depth) {
     const bool list = text_[at_++] == '[';
     PythonValue out;
@@ -103,7 +103,7 @@ class LiteralParser {
   }
 
   // Up to `close`, or to the end for '\0'. Tells whether a comma stands behind the last.
-  // NOLINTNEXTLINE(misc-no-recursion): kMaxDepth
+  // NOLINTNEXTLINE(misc-no-recursion): kMaxDepth bounds the nesting
   bool read_items(PythonValue& out, char close, int depth) {
     for (bool comma = true;;) {
       skip_blanks();
@@ -232,7 +232,7 @@ const char* PythonValue::type_name() const {
   return "object";
 }
 
-// NOLINTNEXTLINE(misc-no-recursion): kMaxDepth
+// NOLINTNEXTLINE(misc-no-recursion): kMaxDepth bounds the nesting
 std::string PythonValue::repr() const {
   if (kind == Kind::text) return quoted(text);
   if (!is_sequence()) return printable(text);

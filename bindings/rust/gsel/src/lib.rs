@@ -14,8 +14,8 @@
 //! ```
 //!
 //! Rules that hold everywhere:
-//!  * A handle is released when it is dropped, which neither panics nor waits for ever. Handles are `Send`, and `Sync` only
-//!    where C lets any thread use them.
+//!  * Dropping a handle releases it. `drop` does not panic, and it waits for a bounded time. Every handle is `Send`. A
+//!    handle is `Sync` only if the C header allows calls from any thread.
 //!  * An [`Error`] has the code, the message, the rank or place that it is about, and its causes as `source()`.
 //!  * A closure that panics ends the call on every rank with an error; on the rank where it panicked, the panic continues
 //!    when C has returned. Nothing unwinds through C, and nothing leaks.

@@ -1,5 +1,5 @@
-// comm/shm/wait/chain.h: the end of a chain of waits: who holds up the rank that holds this one up, through all
-// communicators of a family. Does not know what follows from it.
+// comm/shm/wait/chain.h: follows the chain of waits to its last rank, through all communicators of a family. The
+// caller decides what to report.
 //
 // A rank that waits long says in its block of the communicator that was joined in which communicator it waits ("waits",
 // the arena's place in the family's memory); for whom, it says in its block there. A wait for which no thread of the
