@@ -23,10 +23,6 @@ static struct stage* make_stage(void) {
   return s;
 }
 
-static void wait_for(const volatile int* word, int value) {
-  for (int turn = 0; *word < value && turn < 60000; ++turn) poll(NULL, 0, 1);
-}
-
 static double seconds(void) {
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
@@ -120,7 +116,7 @@ static void goes_on(rank_run* run, uint32_t rest) {
   rank_ok(run, rank_join(run, &comm, &err), err);
   while (gsel_comm_world_size(comm) > __builtin_popcount(rest)) {
     const gsel_status status = call_of(s->kind, comm, x, y, &err);
-    s->at[run->rank] = 1;
+    reach_step(&s->at[run->rank], 1);
     if (status == GSEL_OK) continue;
     rank_check(run, status == GSEL_ERR_PEER || status == GSEL_ERR_STATE); /* STATE: somebody shrinks already */
     gsel_error_free(err);
@@ -147,7 +143,7 @@ static void loses_the_victim(rank_run* run) {
 }
 
 static void wait_until_all_work(const struct stage* s, int32_t n) {
-  for (int32_t r = 0; r < n; ++r) wait_for(&s->at[r], 1);
+  for (int32_t r = 0; r < n; ++r) await_step(&s->at[r], 1);
 }
 
 static void await(pid_t pid, rank_run* run, int killed) {
@@ -216,7 +212,7 @@ static void is_stopped_or_shrinks(rank_run* run) {
   gsel_status status = GSEL_OK;
   while (status == GSEL_OK) {
     status = gsel_allreduce(comm, x, x, 100, GSEL_I32, GSEL_SUM, &err);
-    s->at[run->rank] = 1;
+    reach_step(&s->at[run->rank], 1);
   }
   rank_check(run, status == GSEL_ERR_TIMEOUT || status == GSEL_ERR_STATE);
   gsel_error_free(err);
@@ -297,11 +293,11 @@ static void knows_of_a_death(rank_run* run) {
   rank_ok(run, gsel_allgather(comm, &mine, pids, 1, GSEL_I32, &err), err);
   if (run->rank == 2)
     for (;;) pause();
-  s->at[run->rank] = 1;
+  reach_step(&s->at[run->rank], 1);
   if (run->rank == 1) {
     struct pollfd dead = {(int)syscall(SYS_pidfd_open, pids[2], 0), POLLIN, 0};
     rank_check(run, dead.fd >= 0);
-    wait_for(&s->at[0], 1);
+    await_step(&s->at[0], 1);
     kill(pids[2], SIGKILL);
     rank_check(run, !s->kind || poll(&dead, 1, 60000) == 1);
   } else {
@@ -340,8 +336,8 @@ static void leaves_rank_1_out(rank_run* run) {
   run->timeout_s = 90;
   rank_ok(run, rank_join(run, &comm, &err), err);
   if (run->rank == 1) {
-    wait_for(&s->at[0], 1);
-    wait_for(&s->at[2], 1);
+    await_step(&s->at[0], 1);
+    await_step(&s->at[2], 1);
     rank_fails(run, gsel_comm_shrink(comm, &smaller, &err), err, GSEL_ERR_PEER,
                "rank 1 was left behind by a shrink: rank 0 left it out", 0);
   } else {
@@ -353,7 +349,7 @@ static void leaves_rank_1_out(rank_run* run) {
     rank_fails(run, gsel_comm_shrink_without(comm, NULL, 1, &smaller, &err), err, GSEL_ERR_ARG, "ranks is NULL", -1);
     rank_ok(run, gsel_comm_shrink_without(comm, &one, run->rank == 0, &smaller, &err), err);
     rank_check(run, is_of(smaller, run->rank, 1 << 0 | 1 << 2, x, &err));
-    s->at[run->rank] = 1;
+    reach_step(&s->at[run->rank], 1);
     gsel_comm_free(smaller);
   }
   free(x);
@@ -402,9 +398,9 @@ static void makes_groups_of_a_broken_one(rank_run* run) {
     rank_ok(run, gsel_comm_set_timeout(comm, 0.2, &err), err);
     rank_fails(run, gsel_comm_create_group(comm, with_late, 2, &few, &err), err, GSEL_ERR_TIMEOUT, "rank 4 (pid ", 4);
     rank_ok(run, gsel_comm_set_timeout(comm, 20, &err), err);
-    s->at[0] = 1;
+    reach_step(&s->at[0], 1);
   }
-  if (run->rank == 4) wait_for(&s->at[0], 1);
+  if (run->rank == 4) await_step(&s->at[0], 1);
   if (run->rank % 4 == 0) {
     rank_ok(run, gsel_comm_create_group(comm, with_late, 2, &few, &err), err);
     rank_check(run, gsel_comm_rank(few) == (run->rank == 0));
@@ -548,7 +544,7 @@ static void resyncs_without_the_victim(rank_run* run) {
       s->kind ? "until the timeout; it last finished barrier() (call 1)" : "gsel_comm_resync without rank ";
   if (run->rank == s->victim) {
     if (!s->kind) raise(SIGKILL);
-    wait_for(&s->finished, 2);
+    await_step(&s->finished, 2);
     rank_fails(run, gsel_comm_resync(comm, &err), err, code, part, s->victim);
     rank_fails(run, gsel_comm_shrink(comm, &smaller, &err), err, GSEL_ERR_PEER, "left behind", -1);
   } else {
@@ -558,7 +554,7 @@ static void resyncs_without_the_victim(rank_run* run) {
     rank_check(run, is_of(smaller, run->rank, 7u & ~(1u << s->victim), x, &err));
     gsel_comm_free(smaller);
     __atomic_fetch_add(&s->finished, 1, __ATOMIC_SEQ_CST);
-    if (s->kind) wait_for(&s->finished, 2);
+    if (s->kind) await_step(&s->finished, 2);
   }
   gsel_comm_free(comm);
   free(x);
@@ -604,13 +600,13 @@ static void waits_for_another(rank_run* run) {
                  ") ended without gsel_comm_free while rank ", 1);
     else
       rank_ok(run, gsel_recv(comm, &x, 1, GSEL_I32, 2, &err), err);
-    s->finished = 1;
+    reach_step(&s->finished, 1);
   } else if (s->victim == 1) {
-    wait_for(&s->finished, 1);
+    await_step(&s->finished, 1);
     rank_fails(run, gsel_send(comm, &x, 1, GSEL_I32, 0, &err), err, GSEL_ERR_PEER,
                ") ended without gsel_comm_free while rank ", 1);
   } else {
-    wait_for(&s->at[1], 1); /* rank 1's process has ended */
+    await_step(&s->at[1], 1); /* rank 1's process has ended */
     rank_ok(run, gsel_send(comm, &x, 1, GSEL_I32, 0, &err), err);
   }
   gsel_comm_free(comm);
@@ -626,7 +622,7 @@ static void a_death_is_noticed_whatever_the_others_wait_for(void** state) {
     pid_t pids[3];
     for (int32_t r = 0; r < 3; ++r) pids[r] = rank_fork(&runs[r], waits_for_another);
     await(pids[1], &runs[1], s->victim == 1);
-    s->at[1] = 1;
+    reach_step(&s->at[1], 1);
     await(pids[0], &runs[0], 0);
     await(pids[2], &runs[2], 0);
     ranks_verdict(runs, 3);

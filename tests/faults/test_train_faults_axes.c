@@ -114,7 +114,7 @@ static gsel_status step_until_absent(tensor_session* s, absence* a, int step, gs
     if (step == STRUCK_STEP && s->m->rank == a->rank && number == a->number) {
       if (a->dies) raise(SIGKILL);
       const int others = gsel_comm_world_size(s->comm) - 1;
-      for (int turn = 0; a->told < others && turn < 60000; ++turn) poll(NULL, 0, 1);
+      await_step(&a->told, others);
       _exit(0);
     }
     status = tensor_work(&work, s->m);

@@ -85,6 +85,12 @@ static inline void *shared_memory(size_t bytes) {
   return memory;
 }
 
+/* A word of shared memory by which ranks say how far they are. await_step gives up after a minute. */
+static inline void reach_step(volatile int32_t *word, int32_t step) { __atomic_store_n(word, step, __ATOMIC_SEQ_CST); }
+static inline void await_step(const volatile int32_t *word, int32_t step) {
+  for (int turn = 0; __atomic_load_n(word, __ATOMIC_SEQ_CST) < step && turn < 60000; ++turn) usleep(1000);
+}
+
 /* world_size runs in memory that forked children share, with a fresh id. */
 static inline rank_run *ranks_prepare(int32_t world_size, void *user) {
   rank_run *runs = (rank_run *)shared_memory(sizeof(rank_run) * (size_t)world_size);

@@ -149,7 +149,7 @@ static void waits_in_a_chain(rank_run* run) {
   rank_ok(run, gsel_comm_split(comm, run->rank / 2, 0, &row, &err), err);
   rank_ok(run, gsel_comm_split(comm, run->rank % 2, 0, &column, &err), err);
   if (run->rank == 3) {
-    for (int turn = 0; __atomic_load_n(&grid->told, __ATOMIC_SEQ_CST) < 3 && turn < 60000; ++turn) poll(NULL, 0, 1);
+    await_step(&grid->told, 3);
   } else {
     in = run->rank == 0 ? column : row;
     rank_ok(run, gsel_comm_set_timeout(in, grid->timeout_s[run->rank], &err), err);
@@ -165,7 +165,7 @@ static void waits_in_a_chain(rank_run* run) {
       snprintf(part, sizeof part, "rank 3 of %s (pid %d) is late: rank %d waited", world, (int)pids[3],
                gsel_comm_rank(in));
     rank_fails(run, status, err, GSEL_ERR_TIMEOUT, part, run->rank == 1 ? 0 : 1);
-    for (int turn = 0; grid->told < 3 && turn < 60000; ++turn) poll(NULL, 0, 1);
+    await_step(&grid->told, 3);
   }
   gsel_comm_free(row);
   gsel_comm_free(column);
@@ -200,7 +200,7 @@ static void waits_in_a_circle(rank_run* run) {
   const gsel_status status = gsel_barrier(in, &err);
   __atomic_add_fetch(told, 1, __ATOMIC_SEQ_CST);
   rank_fails(run, status, err, GSEL_ERR_TIMEOUT, "is late", 1 - run->rank);
-  for (int turn = 0; *told < 2 && turn < 60000; ++turn) poll(NULL, 0, 1);
+  await_step(told, 2);
   gsel_comm_free(copy);
   gsel_comm_free(comm);
 }
@@ -225,7 +225,7 @@ static void has_a_request_under_way(rank_run* run) {
   call.dtype = GSEL_U8;
   if (run->rank == 1) { /* waits for 2 on a thread of the library, while rank 0 waits for it */
     rank_ok(run, gsel_comm_start(copy, &call, &request, &err), err);
-    for (int turn = 0; *told < 1 && turn < 60000; ++turn) poll(NULL, 0, 1);
+    await_step(told, 1);
     gsel_comm_abort(copy, gsel_str_from("done"));
     gsel_request_free(request);
   } else if (run->rank == 0) {
@@ -235,7 +235,7 @@ static void has_a_request_under_way(rank_run* run) {
     __atomic_add_fetch(told, 1, __ATOMIC_SEQ_CST);
     rank_fails(run, status, err, GSEL_ERR_TIMEOUT, "is late", 1);
   }
-  for (int turn = 0; *told < 1 && turn < 60000; ++turn) poll(NULL, 0, 1);
+  await_step(told, 1);
   gsel_comm_free(copy);
   gsel_comm_free(comm);
 }
