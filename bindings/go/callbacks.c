@@ -2,6 +2,18 @@
  * cgo.Handle that it is. A handle is a small number, which no pointer of Go may be, so it becomes a pointer only here. */
 #include "_cgo_export.h"
 #include "shim.h"
+#ifdef GSEL_GO_STATIC
+#include <gsel/strategies.h>
+#endif
+
+gsel_status go_register_strategies(gsel_error **err) {
+  gsel_status status = GSEL_OK;
+  *err = NULL;
+#ifdef GSEL_GO_STATIC
+  for (int i = 0; !status && gsel_strategies_v1[i]; ++i) status = gsel_plugin_register(gsel_strategies_v1[i], err);
+#endif
+  return status;
+}
 
 static void released(void *user_data) {
   goReleased((uintptr_t)user_data);

@@ -1,7 +1,9 @@
 package gsel
 
 /*
-#cgo pkg-config: gsel
+#cgo !gsel_static pkg-config: gsel
+#cgo gsel_static pkg-config: gsel-static
+#cgo gsel_static CFLAGS: -DGSEL_GO_STATIC
 #include "shim.h"
 */
 import "C"

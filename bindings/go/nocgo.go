@@ -432,6 +432,8 @@ func NewTimeline() (*Timeline, error)                          { return *new(*Ti
 func (t *Timeline) Add(json, name string) error                { return ErrNoCgo }
 func (t *Timeline) Draw(format TimelineFormat) (string, error) { return *new(string), ErrNoCgo }
 func (t *Timeline) Close() error                               { return ErrNoCgo }
+func RegisterPlugin(plugin unsafe.Pointer) error               { return ErrNoCgo }
+func RegisterStrategies() error                                { return ErrNoCgo }
 
 type PluginInfo struct {
 	Path    string `json:"path"`

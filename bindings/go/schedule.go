@@ -192,7 +192,22 @@ func (t *Timeline) Close() error {
 	return nil
 }
 
-// PluginInfo is a plugin that was found. Refusal says why it cannot be used; "" when it can.
+// RegisterPlugin registers a plugin that is linked into the program, before all files of its kind and name: the address
+// of its gsel_plugin_v1 in C. One that is registered already is left as it is.
+func RegisterPlugin(plugin unsafe.Pointer) error {
+	var err *C.gsel_error
+	return check(C.go_plugin_register(plugin, &err), &err)
+}
+
+// RegisterStrategies registers the strategies that are linked into the program: all of them in a build with the tag
+// gsel_static, which then needs no plugin file. Else there are none, and libgsel finds the files of those that are used.
+func RegisterStrategies() error {
+	var err *C.gsel_error
+	return check(C.go_register_strategies(&err), &err)
+}
+
+// PluginInfo is a plugin that was found. Path is "" for one that the program registered; Refusal says why it cannot be
+// used, "" when it can.
 type PluginInfo struct {
 	Path    string `json:"path"`
 	Kind    string `json:"kind"`

@@ -12,6 +12,12 @@ typedef struct go_result {
   gsel_status status;
 } go_result;
 
+/* Registers the strategies of libgsel_plugins.a in a build with the tag gsel_static; else there are none. */
+gsel_status go_register_strategies(gsel_error **err);
+static inline gsel_status go_plugin_register(const void *plugin, gsel_error **err) {
+  return gsel_plugin_register(plugin, err);
+}
+
 /* Arguments of a collective, flat. A pointer is checked by cgo where it is an argument of its own. */
 static inline gsel_collective go_collective(gsel_collective_kind kind, gsel_dtype dtype, gsel_op op, int32_t root,
                                             int32_t source, const void *send, void *recv, uint64_t count,

@@ -32,11 +32,25 @@ GSEL_EXTERN_C_BEGIN
 #define GSEL_PLUGIN_DEVICE 3
 #define GSEL_PLUGIN_TRANSPORT 4
 
-/* Opens the definition of the exported symbol; an initialiser of gsel_plugin_v1 follows. */
-#ifdef __cplusplus
-#define GSEL_PLUGIN_DEFINE extern "C" __attribute__((visibility("default"))) const struct gsel_plugin_v1 gsel_plugin_v1
+/* The symbol. A plugin that is compiled with -DGSEL_PLUGIN_STATIC=NAME is linked into a program, which gives
+ * gsel_plugin_v1_NAME to gsel_plugin_register (gsel/registry.h). */
+#ifdef GSEL_PLUGIN_STATIC
+#define GSEL_PLUGIN_JOIN(name) gsel_plugin_v1_##name
+#define GSEL_PLUGIN_SYMBOL_OF(name) GSEL_PLUGIN_JOIN(name)
+#define GSEL_PLUGIN_SYMBOL GSEL_PLUGIN_SYMBOL_OF(GSEL_PLUGIN_STATIC)
+#define GSEL_PLUGIN_VISIBILITY "hidden"
 #else
-#define GSEL_PLUGIN_DEFINE __attribute__((visibility("default"))) const struct gsel_plugin_v1 gsel_plugin_v1
+#define GSEL_PLUGIN_SYMBOL gsel_plugin_v1
+#define GSEL_PLUGIN_VISIBILITY "default"
+#endif
+
+/* Opens the definition of the symbol; an initialiser of gsel_plugin_v1 follows. */
+#ifdef __cplusplus
+#define GSEL_PLUGIN_DEFINE \
+  extern "C" __attribute__((visibility(GSEL_PLUGIN_VISIBILITY))) const struct gsel_plugin_v1 GSEL_PLUGIN_SYMBOL
+#else
+#define GSEL_PLUGIN_DEFINE \
+  __attribute__((visibility(GSEL_PLUGIN_VISIBILITY))) const struct gsel_plugin_v1 GSEL_PLUGIN_SYMBOL
 #endif
 
 /* Services of the host; the table lives as long as the process. Any thread. */

@@ -5,7 +5,8 @@
  * by root or the effective user, and must not be writable by others. In the folder beside libgsel, the owner of
  * libgsel's own file is accepted as well.
  * A plugin that is used is searched for folder by folder, in each first in the file NAME.so. Only this plugin's probe
- * runs, so a program that trains on the CPU loads no driver of an accelerator. */
+ * runs, so a program that trains on the CPU loads no driver of an accelerator.
+ * Plugins that the program registers (gsel_plugin_register) come before all folders. */
 #ifndef GSEL_REGISTRY_H
 #define GSEL_REGISTRY_H
 
@@ -13,13 +14,23 @@
 
 GSEL_EXTERN_C_BEGIN
 
+struct gsel_plugin_v1; /* gsel/plugin.h */
+
+/* Registers a plugin that is linked into the program, so that no file of it is needed. From then on it is the one of
+ * its kind and name in this process. gsel/strategies.h names the plugins of libgsel_plugins.a.
+ *   plugin  kept until the process ends, as all that it points to
+ * A plugin that is registered already is left as it is. GSEL_ERR_ARG: plugin is NULL. GSEL_ERR_PLUGIN: its tables are
+ * not accepted; the message says why. GSEL_ERR_STATE: another one of this kind and name is registered. Errors change
+ * nothing. Its probe runs when the plugin is used. Any thread. Since 0.1. */
+GSEL_API gsel_status gsel_plugin_register(const struct gsel_plugin_v1 *plugin, gsel_error **err);
+
 typedef struct gsel_plugin_list gsel_plugin_list;
 
 /* One candidate. Text is borrowed until gsel_plugin_list_free. */
 typedef struct gsel_plugin_info {
   uint32_t struct_size;
   uint32_t reserved;
-  gsel_str path;     /* absolute */
+  gsel_str path;     /* absolute; empty for a plugin that the program registered */
   gsel_str kind;     /* "strategy", "device", "transport"; empty when unknown */
   gsel_str name;     /* "ddp"; empty when unknown */
   gsel_str version;
@@ -28,7 +39,8 @@ typedef struct gsel_plugin_info {
 #define GSEL_PLUGIN_INFO_INIT GSEL_STRUCT_INIT(gsel_plugin_info)
 GSEL_API void gsel_plugin_info_init(gsel_plugin_info *info, size_t struct_size);
 
-/* Looks at every candidate on the search path, in order, each folder sorted by name. Folders that cannot be used
+/* Looks at every registered plugin, in the order of registration, and at every candidate on the search path, in
+ * order, each folder sorted by name. Folders that cannot be used
  * (relative, missing, writable by others) are listed as refused candidates. Runs the probe of every plugin: the probes
  * of "cuda" and "nccl" load NVIDIA's libraries and start the driver, which stay until the process ends. A program that
  * forks later, or sets CUDA_VISIBLE_DEVICES later, makes this call in a child process.

@@ -18,6 +18,10 @@ void gsel_plugin_info_init(gsel_plugin_info* info, size_t struct_size) {
   gsel::init_struct(info, struct_size);
 }
 
+gsel_status gsel_plugin_register(const struct gsel_plugin_v1* plugin, gsel_error** err) {
+  return gsel::guard(err, [&] { gsel::register_plugin(gsel::required(plugin, "plugin")); });
+}
+
 gsel_status gsel_plugin_list_create(gsel_plugin_list** out, gsel_error** err) {
   return gsel::guard(err, [&] {
     gsel::required(out, "out") = nullptr;

@@ -53,6 +53,8 @@ class Opened {
   void* handle_;
 };
 
+}  // namespace
+
 void probe(const gsel_plugin_v1& plugin) {
   if (!plugin.probe) return;
   char reason[512] = "";
@@ -68,8 +70,6 @@ void probe(const gsel_plugin_v1& plugin) {
   if (score <= 0)
     fail(GSEL_ERR_PLUGIN, "cannot run here: {}", reason[0] ? one_line(reason) : "its probe gave no reason");
 }
-
-}  // namespace
 
 Module load_module(const std::string& path, const Asked& asked) {
   Module module;

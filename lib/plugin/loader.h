@@ -44,6 +44,9 @@ struct Asked {
 // unloaded again.
 Module load_module(const std::string& path, const Asked& asked);
 
+// Runs the probe, if there is one; throws GSEL_ERR_PLUGIN when the plugin cannot run here.
+void probe(const gsel_plugin_v1& plugin);
+
 // "strategy", "device" or "transport"; empty when unknown.
 const char* plugin_kind_name(int32_t kind);
 

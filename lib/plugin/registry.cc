@@ -20,8 +20,15 @@
 namespace gsel {
 namespace {
 
+struct Registered {
+  const gsel_plugin_v1* given;
+  Module module;
+  bool probed = false;  // successfully
+};
+
 struct Accepted {
   std::mutex mutex;
+  std::vector<Registered> registered;
   std::map<std::string, Module> modules;  // by resolved path
 };
 
@@ -51,16 +58,33 @@ Candidate examine(const std::string& path, uid_t owner, const Asked& asked, std:
           module.version, module.refusal, module.tables && asked.is(module) ? &module.tables->plugin : nullptr};
 }
 
+// A plugin of the program. The lock is held.
+Candidate examine(Registered& registered, const Asked& asked) {
+  const Module& module = registered.module;
+  Candidate candidate{{}, module.kind, module.name, module.version, {}, nullptr};
+  if (!asked.is(module)) return candidate;
+  try {
+    if (!registered.probed) probe(module.tables->plugin);
+    registered.probed = true;
+    candidate.plugin = &module.tables->plugin;
+  } catch (const Error& e) {
+    candidate.refusal = fmt::format("plugin {} of the program: {}", in_quotes(module.name), e.message());
+  }
+  return candidate;
+}
+
 bool is_named(const std::string& path, std::string_view name) {
   return path.ends_with(fmt::format("/{}.so", name));
 }
 
-// Hands out candidates with their files, as listed, in search order until `visit` answers true: folder by folder, in
-// each the file that has the name asked for, then the others by name.
+// Hands out candidates with their files, as listed, in search order until `visit` answers true: what is registered,
+// then folder by folder, in each the file that has the name asked for, then the others by name.
 using Visit = std::function<bool(const std::string& file, Candidate candidate)>;
 void each_candidate(const Asked& asked, const Visit& visit) {
   Accepted& state = accepted();
   std::lock_guard lock(state.mutex);
+  for (Registered& registered : state.registered)
+    if (visit({}, examine(registered, asked))) return;
   std::set<std::string> seen;
   for (const PluginFolder& folder : plugin_folders()) {
     const auto refuse_folder = [&](const std::string& reason) {
@@ -95,6 +119,26 @@ std::string joined(const std::vector<std::string>& parts, const char* between) {
 
 }  // namespace
 
+void register_plugin(const gsel_plugin_v1& plugin) {
+  Module module;
+  try {
+    take_tables(plugin, plugin.struct_size, module);
+  } catch (const Error& e) {
+    fail(GSEL_ERR_PLUGIN, "plugin {} of the program: {}",
+         module.name.empty() ? "without a name" : in_quotes(module.name), e.message());
+  }
+  Accepted& state = accepted();
+  std::lock_guard lock(state.mutex);
+  for (const Registered& other : state.registered) {
+    if (other.given == &plugin) return;
+    if (other.module.kind == module.kind && other.module.name == module.name)
+      fail(GSEL_ERR_STATE, "another {} named {} is registered, version {}; register one of them", module.kind,
+           in_quotes(module.name), in_quotes(other.module.version));
+  }
+  state.registered.push_back({&plugin, module});
+  log(GSEL_LOG_DEBUG, "plugin", "registered {} \"{}\" {}", module.kind, module.name, module.version);
+}
+
 std::vector<Candidate> find_plugins(int32_t kind) {
   std::vector<Candidate> all;
   std::vector<std::string> files;
@@ -114,8 +158,9 @@ std::vector<Candidate> find_plugins(int32_t kind) {
     const size_t taken = first.at({candidate.kind, candidate.name});
     if (taken == i) continue;
     candidate.plugin = nullptr;
-    candidate.refusal = fmt::format("plugin {}: shadowed by {}, which comes first and is a {} named \"{}\" too",
-                                    candidate.path, all[taken].path, candidate.kind, candidate.name);
+    candidate.refusal =
+        fmt::format("plugin {}: shadowed by {}, which comes first and is a {} named \"{}\" too", candidate.path,
+                    all[taken].path.empty() ? "one of the program" : all[taken].path, candidate.kind, candidate.name);
   }
   return all;
 }

@@ -39,9 +39,8 @@ struct Home {
 Home home() {
   Dl_info info{};
   link_map* map = nullptr;
-  if (!dladdr1(&kOurs, &info, reinterpret_cast<void**>(&map), RTLD_DL_LINKMAP) || !map)
-    fail(GSEL_ERR_IO, "the file libgsel was loaded from is not known");
-  if (map->l_name && map->l_name[0]) {
+  const bool known = dladdr1(&kOurs, &info, reinterpret_cast<void**>(&map), RTLD_DL_LINKMAP) != 0;
+  if (known && map && map->l_name && map->l_name[0]) {
     const std::string file = resolved(map->l_name);
     return {file, folder_of(file) + kSubfolder};
   }

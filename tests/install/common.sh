@@ -27,6 +27,10 @@ expect_run() {
   got=$("$@") || fault "$what: exit status $? of $*, after \"$got\""
   expect "$what" "$expected" "$got"
 }
+# expect_alone FILE: the program needs no libgsel.so
+expect_alone() {
+  case $(readelf -dW "$1") in *libgsel*) fault "$1 needs libgsel.so" ;; esac
+}
 # expect_plugin FOLDER NAME: the installed gsel finds FOLDER/NAME.so by GSEL_PLUGIN_PATH and accepts it
 expect_plugin() {
   listed=$(GSEL_PLUGIN_PATH=$1 gsel plugins)

@@ -135,6 +135,7 @@ class Headers {
     size_t i = 0;
     while (i < d.size() && d[i] == "extern" && i + 1 < d.size() && d[i + 1][0] == '"') i += 2;
     if (i < d.size() && d[i] == "typedef") return read_typedef(d, i + 1);
+    if (i + 2 == d.size() && d[i] == "struct") opaque_.insert(d[i + 1]);
     if (i + 1 < d.size() && d[i] == "__attribute__" && is_exported(d)) return read_function(d, i);
   }
 

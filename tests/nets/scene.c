@@ -1,6 +1,8 @@
 /* nets/scene.c: see scene.h. */
 #include "nets/scene.h"
 
+#include <gsel/plugin.h>
+
 #include "support/pipe_model.h"
 #include "support/step_model.h"
 
@@ -105,6 +107,29 @@ static gsel_status make_trace(scene* s, void** out, gsel_error** err) {
   return gsel_comm_trace((gsel_comm*)scene_object(s, "gsel_comm"), (gsel_trace**)out, err);
 }
 
+/* A plugin of the program: a strategy that changes nothing, which nobody asks for. */
+static gsel_status change_nothing(const gsel_host_v1* host, const gsel_pass_api_v1* api, gsel_pass* pass,
+                                  gsel_axis axis, gsel_error** err) {
+  (void)host, (void)api, (void)pass, (void)axis, (void)err;
+  return GSEL_OK;
+}
+static gsel_status make_plugin_v1(scene* s, void** out, gsel_error** err) {
+  static gsel_strategy_v1 strategy = {
+      .struct_size = sizeof strategy, .axes = 1u << GSEL_AXIS_DATA, .compile = change_nothing};
+  static struct gsel_plugin_v1 plugin = {.struct_size = sizeof plugin,
+                                         .abi_major = GSEL_PLUGIN_ABI_MAJOR,
+                                         .abi_minor = GSEL_PLUGIN_ABI_MINOR,
+                                         .kind = GSEL_PLUGIN_STRATEGY,
+                                         .name = "of_the_scene",
+                                         .table = &strategy};
+  (void)s, (void)err;
+  *out = &plugin;
+  return GSEL_OK;
+}
+static void release_plugin_v1(void* object) {
+  (void)object; /* kept by the library */
+}
+
 /* As dlpack.h has them, as far as they are needed here. */
 struct DLManagedTensor {
   void* data;
@@ -182,6 +207,7 @@ static const maker makers[] = {
     MAKER(trainer, 1),
     MAKER(pipeline, 1),
     MAKER(program, 1),
+    MAKER(plugin_v1, 0),
     MAKER(plugin_list, 0),
     MAKER(schedule, 0),
     MAKER(simulation, 0),

@@ -4,12 +4,15 @@
 //! |------------------|---------------------------------------------------------------------------------------------|
 //! | GSEL_LIB_DIR     | folder of libgsel; pkg-config is not asked, as in cross builds                              |
 //! | GSEL_INCLUDE_DIR | folder that has gsel/gsel.h, passed on to dependants                                        |
-//! | GSEL_STATIC      | 1: link libgsel.a and what it needs; with GSEL_LIB_DIR that is hwloc, stdc++, dl, pthread, m |
+//! | GSEL_STATIC      | 1: link libgsel.a, libgsel_plugins.a and what they need; with GSEL_LIB_DIR that is hwloc,    |
+//! |                  | stdc++, dl, pthread and m                                                                   |
 //! | DOCS_RS          | set: nothing is looked for, since documentation links nothing                               |
 //! | PKG_CONFIG       | the program to ask; default pkg-config                                                      |
 //!
 //! Dependants read DEP_GSEL_INCLUDE, DEP_GSEL_LIB and DEP_GSEL_VERSION in their build scripts.
 use std::env;
+use std::fs;
+use std::path::Path;
 use std::process::{exit, Command};
 
 /// The version of the interface that src/generated.rs declares.
@@ -51,11 +54,27 @@ fn link(flag: &str, is_static: bool) {
     if let Some(folder) = flag.strip_prefix("-L") {
         println!("cargo:rustc-link-search=native={}", folder);
     } else if let Some(name) = flag.strip_prefix("-l") {
-        let kind = if is_static && name == "gsel" { "static" } else { "dylib" };
-        println!("cargo:rustc-link-lib={}={}", kind, name);
+        let ours = is_static && name == "gsel";
+        if ours {
+            println!("cargo:rustc-link-lib=static=gsel_plugins");
+        }
+        println!("cargo:rustc-link-lib={}={}", if ours { "static" } else { "dylib" }, name);
     } else if flag == "-pthread" {
         println!("cargo:rustc-link-lib=dylib=pthread");
     }
+}
+
+/// Writes linked.rs, which src/lib.rs includes: where the list of strategies in libgsel_plugins.a begins.
+fn write_linked(is_static: bool) {
+    let body = if is_static {
+        "    extern \"C\" {\n        static gsel_strategies_v1: *const gsel_plugin_v1;\n    }\n    \
+         unsafe { &gsel_strategies_v1 }\n"
+    } else {
+        "    std::ptr::null()\n"
+    };
+    let path = Path::new(&env::var_os("OUT_DIR").expect("cargo sets OUT_DIR")).join("linked.rs");
+    let text = format!("fn linked() -> *const *const gsel_plugin_v1 {{\n{}}}\n", body);
+    fs::write(&path, text).unwrap_or_else(|error| fail(&format!("{} cannot be written: {}", path.display(), error)));
 }
 
 fn main() {
@@ -63,10 +82,12 @@ fn main() {
     for name in ["PKG_CONFIG_PATH", "PKG_CONFIG_LIBDIR", "PKG_CONFIG_SYSROOT_DIR"] {
         println!("cargo:rerun-if-env-changed={}", name);
     }
-    if variable("DOCS_RS").is_some() {
+    let documented = variable("DOCS_RS").is_some();
+    let is_static = variable("GSEL_STATIC").map_or(false, |value| value != "0");
+    write_linked(is_static && !documented);
+    if documented {
         return;
     }
-    let is_static = variable("GSEL_STATIC").map_or(false, |value| value != "0");
     let include = variable("GSEL_INCLUDE_DIR");
     if let Some(folder) = variable("GSEL_LIB_DIR") {
         link(&format!("-L{}", folder), is_static);

@@ -120,6 +120,7 @@ awk -v part="$part" '
     text = trim($0)
     sub(/^.*\} /, "", text)
     if (text ~ /^typedef struct DLManagedTensor(Versioned)? /) { sub(/.* /, "", text); opaque(text); next }
+    if (text ~ /^struct [a-z0-9_]+$/) next
     if (text ~ /^typedef struct [a-z0-9_]+ [a-z0-9_]+$/) { sub(/.* /, "", text); opaque(text); next }
     if (part != "bindings") next
     if (text ~ /^typedef .*\( *\*/) { sub(/^typedef /, "", text); type = pointer(text); printf "pub type %s = %s;\n", pointed, type; next }

@@ -120,6 +120,9 @@ func main() {
 	if flag.NArg() != 1 {
 		log.Fatal("usage: train_mlp [-config FILE] [-steps N] TEXT")
 	}
+	if err := gsel.RegisterStrategies(); err != nil { // those that are linked in, with the tag gsel_static
+		log.Fatal(err)
+	}
 	if err := train(context.Background(), *config, flag.Arg(0), *steps); err != nil {
 		log.Fatal(err)
 	}

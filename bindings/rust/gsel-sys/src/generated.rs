@@ -1249,6 +1249,7 @@ extern "C" {
     pub fn gsel_pipeline_stage_get(pipeline: *const gsel_pipeline, i: i32, out: *mut gsel_pipeline_stage, err: *mut *mut gsel_error) -> gsel_status;
     pub fn gsel_pipeline_program(pipeline: *const gsel_pipeline) -> *const gsel_program;
     pub fn gsel_pipeline_free(pipeline: *mut gsel_pipeline);
+    pub fn gsel_plugin_register(plugin: *const gsel_plugin_v1, err: *mut *mut gsel_error) -> gsel_status;
     pub fn gsel_plugin_info_init(info: *mut gsel_plugin_info, struct_size: usize);
     pub fn gsel_plugin_list_create(out: *mut *mut gsel_plugin_list, err: *mut *mut gsel_error) -> gsel_status;
     pub fn gsel_plugin_list_count(list: *const gsel_plugin_list) -> i32;

@@ -34,6 +34,22 @@ pub fn sized<T: Sized32>() -> T {
     }
 }
 
+include!(concat!(env!("OUT_DIR"), "/linked.rs"));
+
+/// The strategies that are linked into the program: with `GSEL_STATIC=1` all of libgsel_plugins.a, for
+/// [`gsel_plugin_register`]; else none, since libgsel finds their files.
+pub fn linked_strategies() -> &'static [&'static gsel_plugin_v1] {
+    let first = linked();
+    if first.is_null() {
+        return &[];
+    }
+    // The list of gsel/strategies.h: pointers to constants, of which the last is NULL.
+    unsafe {
+        let count = (0..).take_while(|&i| !(*first.add(i)).is_null()).count();
+        std::slice::from_raw_parts(first as *const &'static gsel_plugin_v1, count)
+    }
+}
+
 /// Bit of an input in `backward_*_unread` of a layer; i < 31.
 #[inline]
 pub const fn GSEL_UNREAD_INPUT(i: u32) -> u64 {

@@ -113,6 +113,8 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
         .map_or(Ok(100), |steps| steps.parse::<usize>())?;
     let letters = Arc::new(text::read(&path)?);
 
+    gsel::register_strategies()?; // those that are linked in, in a program that brings libgsel along
+
     let mut model = Model::new()?;
     let w1 = model.add_param(Param::new("w1", &[(WINDOW * LETTERS) as i64, HIDDEN as i64]).normal(0.2))?;
     let b1 = model.add_param(Param::new("b1", &[HIDDEN as i64]).flags(gsel_sys::GSEL_PARAM_NO_DECAY))?;

@@ -1,5 +1,5 @@
 //! What a machine has: devices, MIG instances, what connects them, and which plugins were found.
-use crate::error::{filled, made};
+use crate::error::{check, filled, made};
 use crate::{text, Result};
 use gsel_sys as sys;
 use std::fmt;
@@ -207,11 +207,28 @@ impl Drop for Inventory {
     }
 }
 
+/// Registers a plugin that is linked into the program, before all files of its kind and name. One that is registered
+/// already is left as it is; another of its kind and name is an error.
+///
+/// # Safety
+/// The tables are those of a plugin, as `gsel/plugin.h` describes them.
+pub unsafe fn register_plugin(plugin: &'static sys::gsel_plugin_v1) -> Result<()> {
+    check(|error| sys::gsel_plugin_register(plugin, error))
+}
+
+/// Registers the strategies that are linked into the program: all of them where gsel-sys was built with `GSEL_STATIC=1`,
+/// so that no plugin file is needed. Else there are none, and libgsel finds the files of those that are used.
+pub fn register_strategies() -> Result<()> {
+    sys::linked_strategies()
+        .iter()
+        .try_for_each(|plugin| unsafe { register_plugin(plugin) })
+}
+
 /// A candidate on the search path of plugins.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct PluginInfo {
-    /// Absolute.
+    /// Absolute; empty for a plugin that the program registered.
     pub path: String,
     /// "strategy", "device", "transport"; empty when not known.
     pub kind: String,

@@ -58,7 +58,9 @@ pub use config::{Config, ConfigBuilder};
 pub use element::{DType, DevicePtr, Element, BF16, F16, F8E4M3, F8E5M2};
 pub use error::{Code, Detail, Error, Result};
 pub use guard::Outcome;
-pub use inventory::{plugins, DeviceInfo, Interconnect, Inventory, Partition, PluginInfo};
+pub use inventory::{
+    plugins, register_plugin, register_strategies, DeviceInfo, Interconnect, Inventory, Partition, PluginInfo,
+};
 pub use mesh::{Axis, Mesh};
 pub use model::{random_normal, random_uniform, Layer, LayerId, Model, Param, ParamId, Phase, Value, ValueId};
 pub use op::{reduce_local, Op, Order, UserOp};

@@ -1,0 +1,29 @@
+/* gsel/strategies.h: what libgsel_plugins.a holds, for programs that link it. Each plugin that is named comes into the
+ * program, and no other; none is found before it is registered (gsel/registry.h). libgsel.so has none of these names.
+ *
+ *     for (int i = 0; gsel_strategies_v1[i]; ++i)
+ *       if (gsel_plugin_register(gsel_strategies_v1[i], &err)) ... */
+#ifndef GSEL_STRATEGIES_H
+#define GSEL_STRATEGIES_H
+
+#include <gsel/plugin.h>
+
+GSEL_EXTERN_C_BEGIN
+
+extern const struct gsel_plugin_v1 gsel_plugin_v1_cp;
+extern const struct gsel_plugin_v1 gsel_plugin_v1_ddp;
+extern const struct gsel_plugin_v1 gsel_plugin_v1_dp;
+extern const struct gsel_plugin_v1 gsel_plugin_v1_pp;
+extern const struct gsel_plugin_v1 gsel_plugin_v1_tp;
+extern const struct gsel_plugin_v1 gsel_plugin_v1_zero;
+
+/* All of the above; NULL ends the list. */
+extern const struct gsel_plugin_v1* const gsel_strategies_v1[];
+
+/* A transport, which opens NVIDIA's NCCL at run time; and a device, in builds with a CUDA toolkit. */
+extern const struct gsel_plugin_v1 gsel_plugin_v1_nccl;
+extern const struct gsel_plugin_v1 gsel_plugin_v1_cuda;
+
+GSEL_EXTERN_C_END
+
+#endif
