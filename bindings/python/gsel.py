@@ -358,10 +358,10 @@ class _Helper(_threading.Thread):
 _os.register_at_fork(after_in_child=_Helper.idle.clear)
 
 
-def _wait(call, abort):
+def _wait(call, comm=None):
     """Makes a call that may take long. In the main thread it runs on a helper: Python runs signal handlers in the main
-    thread alone, between two steps of the interpreter or while it waits for a queue. If a handler raises, abort() ends
-    the call; without abort it is left to end by itself."""
+    thread alone, between two steps of the interpreter or while it waits for a queue. If a handler raises, the call is
+    ended by an abort of comm, a handle; without one it goes on behind, until it ends by itself."""
     if _threading.current_thread() is not _threading.main_thread():
         return call()
     try:
@@ -373,8 +373,8 @@ def _wait(call, abort):
         helper.todo.put(call)
         result, error = helper.done.get()
     except BaseException:
-        if abort is not None:
-            abort()
+        if comm is not None:
+            _lib.gsel_comm_abort(comm, _text("interrupted"))
             helper.todo.put(lambda: end)  # answered once the call has ended, and also if it was never put
             while True:
                 try:
@@ -574,7 +574,8 @@ def resolve(devices=None, *, inventory=None, env=None, per_rank=False, **options
                             n_env=len(variables), devices=_text(devices), flags=flags,
                             **{name: _text(value) for name, value in options.items()})
     selection = Selection()
-    selection._handle = _wait(lambda: _Handle("gsel_resolve", _lib.gsel_selection_free, _c.byref(given)), None)
+    given.borrows = recorded, variables
+    selection._handle = _wait(lambda: _Handle("gsel_resolve", _lib.gsel_selection_free, _c.byref(given)))
     return selection
 
 
@@ -660,15 +661,16 @@ class Communicator(_Closable):
         kind, _, index = (accelerator or "").partition(":")
         self._where = (2, int(index or 0)) if kind == "cuda" else (1, 0)  # as DLPack counts devices
         self._interruptible, self._stream = interruptible, None
+        options.borrows = id, config
         self._handle = self._waiting(lambda: _Handle("gsel_comm_init", _lib.gsel_comm_free, _c.byref(options)), None)
 
-    def _waiting(self, call, abort):
-        return _wait(call, abort) if self._interruptible else call()
+    def _waiting(self, call, comm):
+        return _wait(call, comm) if self._interruptible else call()
 
     def _derived(self, create, *args):
         made = Communicator.__new__(Communicator)
         made._interruptible, made._where, made._stream, handle = self._interruptible, self._where, None, self._open
-        made._handle = self._waiting(lambda: _Handle(create, _lib.gsel_comm_free, handle, *args), self.abort)
+        made._handle = self._waiting(lambda: _Handle(create, _lib.gsel_comm_free, handle, *args), handle)
         return made if made._handle else None
 
     @property
@@ -701,7 +703,7 @@ class Communicator(_Closable):
     def resync(self):
         """Makes the communicator usable again after a mismatch, timeout or abort. Every rank calls it."""
         handle = self._open
-        self._waiting(lambda: _call("gsel_comm_resync", handle), self.abort)
+        self._waiting(lambda: _call("gsel_comm_resync", handle), handle)
 
     def set_timeout(self, seconds):
         _call("gsel_comm_set_timeout", self._open, seconds)
@@ -713,7 +715,7 @@ class Communicator(_Closable):
 
     def synchronize(self):
         handle = self._open
-        self._waiting(lambda: _call("gsel_comm_synchronize", handle), self.abort)
+        self._waiting(lambda: _call("gsel_comm_synchronize", handle), handle)
 
     def alloc(self, shape, dtype="f32"):
         """A tensor of zeros in memory that all ranks map, or of the accelerator: calls copy nothing on the way."""
@@ -730,7 +732,7 @@ class Communicator(_Closable):
         call = _Collective(kind=kind, send=send, recv=recv, count=count, op=number, timeout_s=timeout or 0, **fields)
         handle = self._open
         try:
-            self._waiting(lambda: _call("gsel_comm_run", handle, _c.byref(call)), self.abort)
+            self._waiting(lambda: _call("gsel_comm_run", handle, _c.byref(call)), handle)
         except Error as error:
             error.operation = operation
             if isinstance(op, Op) and op.failure is not None:
@@ -907,13 +909,16 @@ class Trainer(_Closable):
         self._comm, self._model = comm, model
         needs = comm._open, model._open
         self._handle = comm._waiting(lambda: _Handle(
-            "gsel_trainer_create", _lib.gsel_trainer_free, *needs, _c.byref(options), needs=needs), comm.abort)
+            "gsel_trainer_create", _lib.gsel_trainer_free, *needs, _c.byref(options), needs=needs), needs[0])
+
+    def _waiting(self, call):
+        return self._comm._waiting(call, self._handle._needs[0])
 
     def step(self):
         """Iterates over the work of one step."""
         handle, raw = self._open, _Work()
         while True:
-            self._comm._waiting(lambda: _call("gsel_trainer_next_work", handle, _c.byref(raw)), self._comm.abort)
+            self._waiting(lambda: _call("gsel_trainer_next_work", handle, _c.byref(raw)))
             if raw.kind == 0:
                 return
             work = Work(self, raw)
@@ -941,7 +946,7 @@ class Trainer(_Closable):
         if into.dtype != F32 or not into.writable:
             raise _refuse(function, "the array for the result is not f32, or read only")
         address, n_bytes = into.address, 4 * into.count
-        self._comm._waiting(lambda: _call(function, handle, param, address, n_bytes), self._comm.abort)
+        self._waiting(lambda: _call(function, handle, param, address, n_bytes))
         return out
 
     def read_param(self, param, out):
