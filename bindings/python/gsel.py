@@ -514,11 +514,12 @@ def _view(value, operation, stream=None):
         return _View(interface["data"][0], count, dtype, value, not interface["data"][1])
     if hasattr(value, "__dlpack__"):
         on_host = value.__dlpack_device__()[0] == 1
-        capsule = value.__dlpack__() if on_host else value.__dlpack__(stream=1 if stream is None else stream)
-        raw, name = _Tensor(), _PLAIN if _capsule_valid(id(capsule), _PLAIN) else _VERSIONED
-        read = "gsel_tensor_from_dlpack" if name is _PLAIN else "gsel_tensor_from_dlpack_versioned"
-        _call(read, _capsule_pointer(id(capsule), name), _c.byref(raw), None)
-        return _View(raw.data, raw.n_elems, raw.dtype, capsule)
+        capsule = value.__dlpack__() if on_host else value.__dlpack__(stream=stream or 1)
+        plain, raw = _capsule_valid(id(capsule), _PLAIN), _Tensor()
+        address = _capsule_pointer(id(capsule), _PLAIN if plain else _VERSIONED)
+        _call("gsel_tensor_from_dlpack" + ("" if plain else "_versioned"), address, _c.byref(raw), None)
+        writable = plain or not _DLVersioned.from_address(address).flags & 1
+        return _View(raw.data, raw.n_elems, raw.dtype, capsule, writable)
     try:
         memory = memoryview(value)
     except _builtins.TypeError:
@@ -608,8 +609,9 @@ class Op(_Closable):
     """An operation of the program's: function(accumulated, following) gets two tensors of one dimension and writes the
     result to the first. Every rank makes its own under the same name. record: elements that are never separated."""
 
+    number, failure = 0, None  # what the function raised last
+
     def __init__(self, name, function, record=1):
-        self.failure = None  # what the function raised last
 
         def run(accumulated, following, count, dtype, _):
             try:
@@ -625,6 +627,8 @@ class Op(_Closable):
     def close(self):
         number, self.number = self.number, 0
         _lib.gsel_op_free(number)
+
+    __del__ = close
 
 
 def unique_id():
@@ -869,7 +873,7 @@ class Work:
     call, input the structs of gsel/model.h and gsel/train.h with everything else"""
 
     def __init__(self, trainer, raw):
-        self._trainer, self.kind, self._status, self._why = trainer, raw.kind, 0, None
+        self.kind, self._status = raw.kind, 0
         self.call = _Call.from_address(raw.call) if raw.call else None
         self.input = _DataRequest.from_address(raw.input) if raw.input else None
         of = self.call or self.input
@@ -911,14 +915,11 @@ class Trainer(_Closable):
         self._handle = comm._waiting(lambda: _Handle(
             "gsel_trainer_create", _lib.gsel_trainer_free, *needs, _c.byref(options), needs=needs), needs[0])
 
-    def _waiting(self, call):
-        return self._comm._waiting(call, self._handle._needs[0])
-
     def step(self):
         """Iterates over the work of one step."""
         handle, raw = self._open, _Work()
         while True:
-            self._waiting(lambda: _call("gsel_trainer_next_work", handle, _c.byref(raw)))
+            self._comm._waiting(lambda: _call("gsel_trainer_next_work", handle, _c.byref(raw)), handle._needs[0])
             if raw.kind == 0:
                 return
             work = Work(self, raw)
@@ -946,7 +947,7 @@ class Trainer(_Closable):
         if into.dtype != F32 or not into.writable:
             raise _refuse(function, "the array for the result is not f32, or read only")
         address, n_bytes = into.address, 4 * into.count
-        self._waiting(lambda: _call(function, handle, param, address, n_bytes))
+        self._comm._waiting(lambda: _call(function, handle, param, address, n_bytes), handle._needs[0])
         return out
 
     def read_param(self, param, out):

@@ -64,8 +64,8 @@ int main(int argc, char** argv) {
   const ReduceFunction add_function = add;
   Reduction add_bins = {add, sizeof(Bin)}, choose_split = {choose, sizeof(Split)};
   FILE* file = argc > 1 ? fopen(argv[1], "rb") : NULL;
-  if (!file) return fprintf(stderr, "usage: tree TEXT [lightgbm]\n"), 2;
-  const int64_t read = (int64_t)fread(text, 1, sizeof text, file), n = read > FEATURES ? read - FEATURES : 0;
+  const int64_t n = file ? (int64_t)fread(text, 1, sizeof text, file) - FEATURES : 0;
+  if (n < 10000) return fprintf(stderr, "usage: tree TEXT [lightgbm]; TEXT is a file of 10,012 bytes or more\n"), 2;
   uint64_t bytes[256];
   comm_size_t start[257], len[256];
   Bin* bins; /* [feature][node][bin] */

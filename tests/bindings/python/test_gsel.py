@@ -236,6 +236,13 @@ class Memory(unittest.TestCase):
 
                 def __dlpack__(self):
                     return tensor.__dlpack__(max_version=(1, 0))
+
+            class ReadOnly(Newer):
+                def __dlpack__(self):
+                    capsule = super().__dlpack__()
+                    gsel._DLVersioned.from_address(gsel._capsule_pointer(id(capsule), gsel._VERSIONED)).flags |= 1
+                    return capsule
+            self.assertIn("read only", str(caught(gsel.ArgError, comm.allreduce, ReadOnly())))
             np.asarray(tensor)[:] = 2
             comm.allreduce(Newer(), op=gsel.PROD)
             self.assertEqual([2 ** comm.size] * 4, list(np.asarray(tensor)))
