@@ -340,19 +340,19 @@ class _Helper(_threading.Thread):
 
     def __init__(self):
         super().__init__(name="gsel", daemon=True)
-        self.todo, self.done = _queue.SimpleQueue(), _queue.SimpleQueue()
+        self.calls, self.results = _queue.SimpleQueue(), _queue.SimpleQueue()
         self.start()
 
     def run(self):
         while True:
-            call = self.todo.get()
+            call = self.calls.get()
             if call is None:
                 return
             try:
-                self.done.put((call(), None))
+                self.results.put((call(), None))
             except BaseException as error:
-                self.done.put((None, error))
-            call = error = None
+                self.results.put((None, error))
+            call = None
 
 
 _os.register_at_fork(after_in_child=_Helper.idle.clear)
@@ -370,21 +370,21 @@ def _wait(call, comm=None):
         helper = _Helper()
     end = object()
     try:
-        helper.todo.put(call)
-        result, error = helper.done.get()
+        helper.calls.put(call)
+        result, error = helper.results.get()
     except BaseException:
         if comm is not None:
             _lib.gsel_comm_abort(comm, _text("interrupted"))
-            helper.todo.put(lambda: end)  # answered once the call has ended, and also if it was never put
+            helper.calls.put(lambda: end)  # answered once the call has ended, and also if it was never put
             while True:
                 try:
-                    if helper.done.get()[0] is end:
+                    if helper.results.get()[0] is end:
                         break
                 except BaseException:
                     continue  # the next Ctrl-C: the call is about to end
             _Helper.idle.append(helper)
         else:
-            helper.todo.put(None)
+            helper.calls.put(None)
         raise
     _Helper.idle.append(helper)
     if error is not None:

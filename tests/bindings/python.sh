@@ -18,12 +18,13 @@ $CC -std=c99 -E -P -I"$include" all.c > declared
 "$SOURCE/tests/bindings/layout.sh" "$include" "$CC" > layout
 "$python" "$tests/declarations.py" "$SOURCE/lib/api/libgsel.map" layout declared
 
-# Where the library is found: by the file's own prefix, by pkg-config, and by GSEL_LIB_DIR, each alone.
+# Where the library is found: by the file's own prefix, by pkg-config, by GSEL_LIB_DIR, and by the loader, each alone.
 version=$(pkg-config --modversion gsel)
 mkdir alone
 cp "$pythondir/gsel.py" alone
 for way in "PYTHONPATH=$pythondir PKG_CONFIG_PATH=" "PYTHONPATH=$WORK/alone" \
-  "PYTHONPATH=$WORK/alone PKG_CONFIG_PATH= GSEL_LIB_DIR=$STAGE_LIB"; do
+  "PYTHONPATH=$WORK/alone PKG_CONFIG_PATH= GSEL_LIB_DIR=$STAGE_LIB" \
+  "PYTHONPATH=$WORK/alone PKG_CONFIG_PATH= LD_LIBRARY_PATH=$STAGE_LIB"; do
   expect_run "version, $way" "$version" env LD_LIBRARY_PATH= $way "$python" -c 'import gsel; print(gsel.version())'
 done
 
