@@ -13,8 +13,10 @@
 
 #include "bench_report.h"
 #include "client.h"
+#include "colour.h"
 #include "commands.h"
 #include "launch.h"
+#include "scratch.h"
 #include "usage.h"
 
 namespace gsel::cli {
@@ -22,11 +24,33 @@ namespace {
 
 constexpr int kWrongResults = 1;
 
+const CommandText kBenchText{
+    .name = "bench",
+    .summary = "Measure and check the calls of a communicator",
+    .description =
+        "Starts ranks and makes each call many times, at sizes that grow; every result is compared with what it must "
+        "be "
+        "before it is timed. Columns are those of nccl-tests.",
+    .examples = {{"gsel bench allreduce -n 4 -e 16M", "One call, up to 16 MiB, on 4 ranks."},
+                 {"gsel bench all -n 8 --threads --json -o all.json", "All calls, with ranks as threads."},
+                 {"mpirun -n 4 gsel bench --joined", "As ranks of a job that another launcher starts."}},
+    .sections =
+        {{"JSON",
+          "",
+          {{"gsel, ranks, threads, registered", "What was measured."},
+           {"memory_bandwidth", "Bytes per second that all ranks read and write together, or null."},
+           {"rows",
+            "Each with operation, in_place, bytes, count, type, op, root, iterations, seconds, p99_seconds, algbw "
+            "and busbw (bytes per second), efficiency and wrong. docs/bench.md explains them."}}}},
+    .statuses = {{"1", "Results were wrong."}},
+    .related = {"gsel-tune(1)", "gsel_comm_run(3)", "docs/bench.md"}};
+
 struct BenchOptions {
   std::vector<std::string> operations = {"allreduce"};
   std::string ranks = "2", least = "8", most = "64M", factor = "2", type = "f32", op = "sum", root = "0";
-  std::string iterations = "0", warmup = "5", check = "1", time = "0.25", save;
-  bool threads = false, in_place = false, out_of_place = false, registered = false, json = false, joined = false;
+  std::string iterations = "0", warmup = "5", check = "1", time = "0.25";
+  std::string result;  // file for another process of this command, which prints what it finds there
+  bool threads = false, in_place = false, out_of_place = false, registered = false, joined = false;
 };
 
 std::vector<const BenchKind*> kinds_of(const std::vector<std::string>& names, int64_t ranks) {
@@ -54,10 +78,9 @@ BenchPlan plan_of(const BenchOptions& options, int64_t ranks) {
   plan.dtype = bench_dtype(options.type);
   if (!plan.dtype) refuse(GSEL_ERR_ARG, "-t " + options.type + " is no type; f32, bf16, i8 or another would do");
   plan.op = bench_op(options.op);
-  if (!plan.op) refuse(GSEL_ERR_ARG, "-o " + options.op + " is no operation; sum, prod, min, max or avg would do");
+  if (!plan.op) refuse(GSEL_ERR_ARG, "--op " + options.op + " is no operation; sum, prod, min, max or avg would do");
   plan.root = static_cast<int32_t>(number_from("--root", options.root, 0, ranks - 1));
   plan.iterations = number_from("--iterations", options.iterations, 0, 1'000'000);
-  plan.seconds_per_row = seconds("--time", options.time, 1e-6, 1e6);
   plan.seconds_per_row = seconds("--time", options.time, 1e-6, 1e6);
   plan.warmup = number_from("--warmup", options.warmup, 1, 1'000'000);
   plan.check = number_from("--check", options.check, 0, 1) == 1;
@@ -73,19 +96,21 @@ struct LeaveComm {
 using Comm = std::unique_ptr<gsel_comm, LeaveComm>;
 
 // Rank 0 speaks for all.
-int measure(gsel_comm* comm, const BenchOptions& options) {
+int measure(gsel_comm* comm, const BenchOptions& options, bool as_json) {
   const BenchPlan plan = plan_of(options, gsel_comm_world_size(comm));
-  const bool first = gsel_comm_rank(comm) == 0, quiet = options.json || !options.save.empty();
+  const bool first = gsel_comm_rank(comm) == 0, quiet = as_json || !options.result.empty();
   BenchTable table(plan);
   const BenchResult result = run_bench(comm, plan, first && !quiet ? table.listener() : BenchListener{});
   if (!first) return 0;
-  const std::string json = bench_json(plan, result, gsel_comm_world_size(comm), options.threads).dump(1) + "\n";
-  if (options.json) print(json);
-  if (!options.save.empty()) write_file(options.save, json);
+  const std::string json = json_text(bench_json(plan, result, gsel_comm_world_size(comm), options.threads));
+  if (!options.result.empty())
+    write_file(options.result, json);
+  else if (as_json)
+    print(json);
   uint64_t wrong = 0;
   for (const BenchRow& row : result.rows) wrong += row.wrong;
   if (wrong == 0) return 0;
-  std::fprintf(stderr, "gsel: wrong elements: %llu\n", static_cast<unsigned long long>(wrong));
+  std::fprintf(stderr, "%swrong elements: %llu\n", error_prefix().c_str(), static_cast<unsigned long long>(wrong));
   return kWrongResults;
 }
 
@@ -96,7 +121,7 @@ Comm join(const gsel_comm_options* options) {
   return Comm(comm);
 }
 
-int run_threads(const BenchOptions& options, int32_t ranks) {
+int run_threads(const BenchOptions& options, int32_t ranks, bool as_json) {
   gsel_unique_id id;
   gsel_error* error = nullptr;
   check(gsel_unique_id_create(&id, &error), &error);
@@ -112,7 +137,7 @@ int run_threads(const BenchOptions& options, int32_t ranks) {
     comm_options.id = &id;
     try {
       const Comm comm = join(&comm_options);
-      const int own = measure(comm.get(), options);
+      const int own = measure(comm.get(), options, as_json);
       std::lock_guard lock(mutex);
       status = std::max(status, own);
     } catch (const Failure& caught) {  // the others notice that this rank has left
@@ -127,11 +152,38 @@ int run_threads(const BenchOptions& options, int32_t ranks) {
   return status;
 }
 
-int run_bench(const BenchOptions& options, const std::vector<std::string>& arguments) {
-  if (options.joined) return measure(join(nullptr).get(), options);
+// One rank of several prints; the others tell on standard error why they fail.
+int run_joined(const BenchOptions& options, bool as_json) {
+  int32_t rank = 0;
+  try {
+    const Comm comm = join(nullptr);
+    rank = gsel_comm_rank(comm.get());
+    return measure(comm.get(), options, as_json);
+  } catch (const Failure& failure) {
+    if (rank == 0 && options.result.empty()) throw;
+    std::fprintf(stderr, "%s%s\n", error_prefix().c_str(), failure.message.c_str());
+    return kRefused;
+  }
+}
+
+// As JSON, so that one document is printed however the ranks end.
+int run_processes_json(int64_t ranks, std::vector<std::string> arguments) {
+  const Scratch scratch;
+  const std::string result = scratch.file("result.json");
+  arguments.insert(arguments.end(), {"--result", result});
+  const int status = launch_own_ranks(ranks, arguments);
+  if (status != 0 && status != kWrongResults)
+    refuse(GSEL_ERR_PEER, "the ranks that measure ended with status " + std::to_string(status));
+  print(read_file(result));
+  return status;
+}
+
+int run_bench(const BenchOptions& options, const std::vector<std::string>& arguments, bool as_json) {
+  if (options.joined) return run_joined(options, as_json);
   const int64_t ranks = number_from("-n", options.ranks, 1, kMaxRanks);
   plan_of(options, ranks);  // refused once, not by every rank
-  if (options.threads) return run_threads(options, static_cast<int32_t>(ranks));
+  if (options.threads) return run_threads(options, static_cast<int32_t>(ranks), as_json);
+  if (as_json) return run_processes_json(ranks, arguments);
   return launch_own_ranks(ranks, arguments);
 }
 
@@ -152,39 +204,43 @@ int launch_own_ranks(int64_t ranks, const std::vector<std::string>& arguments, c
     add_rank(environment, rank);
     what.environments.push_back(lines(environment));
   }
-  return launch(what);
+  return launch(what).status;
 }
 
 Command bench_command(CommandLine& line, std::vector<std::string> arguments) {
   auto options = std::make_shared<BenchOptions>();
-  Parser parser = line.subcommand(
-      "bench",
-      "Measure and check the calls of a communicator: gsel bench allreduce -n 4 -e 16M\n"
-      "Columns are those of nccl-tests; docs/bench.md says what they mean. Exit status 1: results were wrong.");
-  parser.list("operation", options->operations, "", "all, allreduce, allgather, ...; default: allreduce");
+  Parser parser = line.subcommand(kBenchText);
+  parser.list("operation", options->operations, "OPERATION...", "all, allreduce, allgather, ...; default: allreduce.");
   const auto text = [&](const char* name, std::string& value, const char* help, const char* type) {
     parser.option(name, value, type, help, Parser::Default::shown);
   };
-  text("-n", options->ranks, "Ranks", "N");
-  text("-b", options->least, "Least bytes", "BYTES");
-  text("-e", options->most, "Most bytes", "BYTES");
-  text("-f", options->factor, "From one size to the next", "FACTOR");
-  text("-t", options->type, "Type of the elements", "TYPE");
-  text("-o", options->op, "What reductions do", "OP");
-  text("--root", options->root, "Root of rooted operations", "RANK");
-  text("--iterations", options->iterations, "Timed calls; 0: as --time says", "N");
-  text("--time", options->time, "About so long for each row; at least 5 calls", "SECONDS");
-  text("--warmup", options->warmup, "Calls before", "N");
-  text("--check", options->check, "1: compare every element of a result; 0: do not", "0|1");
-  parser.flag("--threads", options->threads, "Ranks are threads of one process");
-  parser.flag("--in-place", options->in_place, "Send and receive in one buffer, where the operation can");
-  parser.flag("--out-of-place", options->out_of_place, "In two buffers, the default; both flags: one row each");
-  parser.flag("--registered", options->registered, "In memory of gsel_mem_alloc");
-  parser.flag("--json", options->json, "Print JSON");
-  parser.option("--save", options->save, "FILE", "Write the JSON to this file, and print no table");
-  parser.flag("--joined", options->joined, "Be one rank of a job that a launcher has started; -n is not looked at");
-  return {parser, [options, arguments = std::move(arguments)] { return run_bench(*options, arguments); },
-          [options] { return options->json; }};
+  text("-n,--ranks", options->ranks, "Ranks to start.", "N");
+  text("-b,--least", options->least, "Least bytes.", "BYTES");
+  text("-e,--most", options->most, "Most bytes.", "BYTES");
+  text("-f,--factor", options->factor, "From one size to the next.", "FACTOR");
+  text("-t,--type", options->type, "Type of the elements.", "TYPE");
+  text("--op", options->op, "What reductions do.", "OP");
+  text("--root", options->root, "Root of rooted operations.", "RANK");
+  text("--iterations", options->iterations, "Timed calls; 0: as --time says.", "N");
+  text("--time", options->time, "About so long for each row; at least 5 calls.", "SECONDS");
+  text("--warmup", options->warmup, "Calls before.", "N");
+  text("--check", options->check, "1: compare every element of a result; 0: do not.", "0|1");
+  parser.flag("--threads", options->threads, "Ranks are threads of one process.");
+  parser.flag("--in-place", options->in_place, "Send and receive in one buffer, where the operation can.");
+  parser.flag("--out-of-place", options->out_of_place, "In two buffers, the default; both flags: one row each.");
+  parser.flag("--registered", options->registered, "In memory of gsel_mem_alloc.");
+  parser.flag("--joined", options->joined, "Be one rank of a job that a launcher has started; -n is not looked at.");
+  parser.hidden("--result", options->result);
+  std::vector<std::string> operations{"all"}, types;
+  for (const BenchKind& kind : bench_kinds()) operations.emplace_back(kind.name);
+  for (gsel_dtype dtype = 1; gsel_dtype_bytes(dtype) > 0; ++dtype) types.emplace_back(gsel_dtype_name(dtype));
+  parser.words("operation", operations);
+  parser.words("--type", types);
+  parser.words("--op", {"sum", "prod", "min", "max", "avg", "band", "bor", "bxor"});
+  parser.words("--check", {"0", "1"});
+  return {parser, [options, arguments = std::move(arguments), &common = line.common()] {
+            return run_bench(*options, arguments, common.json);
+          }};
 }
 
 }  // namespace gsel::cli

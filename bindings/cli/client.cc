@@ -9,6 +9,7 @@
 #include <cstring>
 #include <fstream>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <vector>
 
 namespace gsel::cli {
@@ -90,9 +91,40 @@ void write_file(const std::string& path, const std::string& content) {
   if (!file) refuse(GSEL_ERR_IO, path + ": cannot be written: " + std::strerror(errno));
 }
 
+void replace_file(const std::string& path, const std::string& content) {
+  struct stat info {};
+  if (stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) return write_file(path, content);
+  const std::string fresh = path + ".new";
+  write_file(fresh, content);
+  if (std::rename(fresh.c_str(), path.c_str()) == 0) return;
+  const int error = errno;
+  std::remove(fresh.c_str());
+  refuse(GSEL_ERR_IO, path + ": cannot be written: " + std::strerror(error));
+}
+
+namespace {
+std::string g_output;           // of --output
+FILE* g_output_file = nullptr;  // once something was printed
+}  // namespace
+
+void print_to(const std::string& file) {
+  g_output = file;
+}
+
+bool prints_to_standard_output() {
+  return g_output.empty();
+}
+
 void print(const std::string& text) {
-  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0)
-    refuse(GSEL_ERR_IO, std::string("standard output cannot be written: ") + std::strerror(errno));
+  const std::string name = g_output.empty() ? "standard output" : g_output + ":";
+  if (!g_output_file) g_output_file = g_output.empty() ? stdout : std::fopen(g_output.c_str(), "we");
+  if (!g_output_file || std::fwrite(text.data(), 1, text.size(), g_output_file) != text.size() ||
+      std::fflush(g_output_file) != 0)
+    refuse(GSEL_ERR_IO, name + " cannot be written: " + std::strerror(errno));
+}
+
+std::string json_text(const nlohmann::ordered_json& json) {
+  return json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace gsel::cli

@@ -5,11 +5,14 @@
 #include <gsel/gsel.h>
 
 #include <memory>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 namespace gsel::cli {
 
-// A refusal: ends the command with exit status 2.
+constexpr int kRefused = 2;  // exit status
+
+// A refusal: ends the command with that status.
 struct Failure {
   gsel_status code = GSEL_ERR_ARG;
   std::string message;  // with the chain of causes
@@ -61,7 +64,15 @@ void draw(gsel_timeline* timeline, int32_t format, const std::string& file);
 
 std::string read_file(const std::string& path);
 void write_file(const std::string& path, const std::string& content);
-// Writes to standard output; a failure, such as a full disk, is a Failure.
+// Puts `content` in place of the file at once. A reader sees the old or the new one; a failure leaves the old one. What
+// is no regular file, such as /dev/fd/3, is written to.
+void replace_file(const std::string& path, const std::string& content);
+// Writes to standard output, or to the file of --output, which the first call makes; a failure, such as a full disk, is
+// a Failure.
 void print(const std::string& text);
+void print_to(const std::string& file);  // empty: to standard output
+bool prints_to_standard_output();
+// As JSON documents of the command are printed.
+std::string json_text(const nlohmann::ordered_json& json);
 
 }  // namespace gsel::cli

@@ -1,4 +1,4 @@
-// commands.h: one function per subcommand, each in the file of its name. A command declares its options on the parser
+// commands.h: one function per subcommand, each in the file of its name. A command declares its text and its options
 // and returns what to do when it was chosen; the result is the exit status.
 #pragma once
 
@@ -13,7 +13,6 @@ namespace gsel::cli {
 struct Command {
   Parser parser;
   std::function<int()> run;
-  std::function<bool()> wants_json = [] { return false; };  // refusals too are printed as JSON
 };
 
 Command devices_command(CommandLine& line);
@@ -27,5 +26,7 @@ Command run_command(CommandLine& line, std::vector<std::string> program);
 Command bench_command(CommandLine& line, std::vector<std::string> arguments);
 Command tune_command(CommandLine& line);
 Command trace_command(CommandLine& line);
+Command completion_command(CommandLine& line);
+Command manual_command(CommandLine& line);
 
 }  // namespace gsel::cli

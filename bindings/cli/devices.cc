@@ -5,10 +5,19 @@
 namespace gsel::cli {
 namespace {
 
-struct DevicesOptions {
-  std::string inventory, save;
-  bool json = false;
-};
+const CommandText kDevicesText{
+    .name = "devices",
+    .summary = "List the devices of this machine, or of a recorded one",
+    .description =
+        "Accelerators are found through the management libraries of their drivers and through sysfs, CPUs through "
+        "hwloc. "
+        "No driver context is created.",
+    .examples = {{"gsel devices --json -o machine.json", "Records this machine for --inventory."},
+                 {"gsel devices --inventory machine.json", "Lists the devices of a recorded machine."}},
+    .sections = {{"JSON",
+                  "The document is an inventory, in the form that --inventory and gsel_inventory_load(3) read. "
+                  "docs/inventory.md lists its fields, docs/inventory.schema.json is their schema."}},
+    .related = {"gsel-resolve(1)", "gsel_inventory_detect(3)", "docs/inventory.md"}};
 
 Handle<gsel_inventory> detect() {
   gsel_inventory* inventory = nullptr;
@@ -17,23 +26,19 @@ Handle<gsel_inventory> detect() {
   return Handle<gsel_inventory>(inventory);
 }
 
-int list_devices(const DevicesOptions& options) {
-  const auto inventory = options.inventory.empty() ? detect() : read_inventory(options.inventory);
-  const std::string json = text(gsel_inventory_json(inventory.get()));
-  if (!options.save.empty()) write_file(options.save, json);
-  print(options.json ? json : text(gsel_inventory_text(inventory.get())));
+int list_devices(const std::string& file, bool json) {
+  const auto inventory = file.empty() ? detect() : read_inventory(file);
+  print(text(json ? gsel_inventory_json(inventory.get()) : gsel_inventory_text(inventory.get())));
   return 0;
 }
 
 }  // namespace
 
 Command devices_command(CommandLine& line) {
-  auto options = std::make_shared<DevicesOptions>();
-  Parser parser = line.subcommand("devices", "List the devices of this machine, or of a recorded one");
-  parser.option("--inventory", options->inventory, "FILE", "Read the machine from this file");
-  parser.option("--save", options->save, "FILE", "Write the inventory to this file as well");
-  parser.flag("--json", options->json, "Print JSON, in the form --inventory reads");
-  return {parser, [options] { return list_devices(*options); }, [options] { return options->json; }};
+  auto inventory = std::make_shared<std::string>();
+  Parser parser = line.subcommand(kDevicesText);
+  parser.option("--inventory", *inventory, "FILE", "Read the machine from this file.");
+  return {parser, [inventory, &common = line.common()] { return list_devices(*inventory, common.json); }};
 }
 
 }  // namespace gsel::cli

@@ -16,6 +16,7 @@
 #include <limits>
 
 #include "client.h"
+#include "colour.h"
 #include "descendants.h"
 #include "endings.h"
 #include "output.h"
@@ -34,7 +35,7 @@ bool asks_to_end(int number) {
 }
 
 void say(const std::string& line) {
-  std::fprintf(stderr, "gsel: %s\n", line.c_str());
+  std::fprintf(stderr, "%s%s\n", error_prefix().c_str(), line.c_str());
 }
 
 Clock::time_point after(double seconds) {
@@ -69,7 +70,7 @@ class Launcher {
   Launcher(const Launcher&) = delete;
   Launcher& operator=(const Launcher&) = delete;
 
-  int run() {
+  JobEnd run() {
     if (what_.timeout_s > 0) timeout_ = after(what_.timeout_s);
     for (size_t rank = 0; rank < what_.environments.size() && status_ == 0; ++rank) start(static_cast<int>(rank));
     while (running() > 0) turn();
@@ -77,14 +78,17 @@ class Launcher {
     if (left) say("ended " + with_noun(left, "process") + " that the ranks left behind");
     interrupted_ = false;
     while (!output_.finished() && !interrupted_) turn();
-    return status_;
+    end_.status = status_;
+    end_.seconds = seconds_since_start();
+    for (const Rank& rank : ranks_) end_.ranks.push_back(rank.end);
+    return std::move(end_);
   }
 
  private:
   struct Rank {
     pid_t pid = -1;
     bool running = false;
-    int status = 0;  // as waitpid tells it
+    RankEnd end;
   };
 
   // ---- start ----
@@ -130,7 +134,7 @@ class Launcher {
     if (spawned.error)
       start_failed(rank, spawned);
     else
-      ranks_.push_back({spawned.pid, true, 0});
+      ranks_.push_back({spawned.pid, true, {.pid = spawned.pid}});
   }
 
   void start_failed(int rank, const Spawned& spawned) {
@@ -140,6 +144,8 @@ class Launcher {
     if (spawned.error == ENOENT && what_.program.front().find('/') != std::string::npos && is_file)
       text += ", the interpreter its first line names";
     say(text);
+    end_.reason = "not started";
+    end_.message = text;
     if (spawned.pid < 0)
       status_ = kFailed;
     else
@@ -148,6 +154,8 @@ class Launcher {
   }
 
   // ---- life ----
+
+  double seconds_since_start() const { return std::chrono::duration<double>(Clock::now() - started_).count(); }
 
   size_t running() const {
     return static_cast<size_t>(std::count_if(ranks_.begin(), ranks_.end(), [](const Rank& r) { return r.running; }));
@@ -191,7 +199,7 @@ class Launcher {
   // The first Ctrl-C is the ranks' own business. Who repeats it wants the job to end.
   void interrupt() {
     if (++interrupts_ == 1 || !running()) return;
-    if (status_ == 0) status_ = 128 + SIGINT;
+    if (status_ == 0) status_ = 128 + SIGINT, end_.reason = "interrupted";
     if (interrupts_ == 2) {
       say("interrupted again; ending " + with_noun(running(), "rank") + ", killing what is left after " +
           seconds_text(what_.grace_s));
@@ -210,24 +218,31 @@ class Launcher {
       const auto rank = std::find_if(ranks_.begin(), ranks_.end(), [&](const Rank& r) { return r.pid == pid; });
       if (rank == ranks_.end()) continue;  // an orphan of a rank
       rank->running = false;
-      rank->status = status;
+      rank->end = {rank->pid, status, seconds_since_start(), ended_++, ending_};
       ended.push_back(static_cast<size_t>(rank - ranks_.begin()));
     }
-    std::stable_partition(ended.begin(), ended.end(), [&](size_t r) { return WIFSIGNALED(ranks_[r].status); });
+    std::stable_partition(ended.begin(), ended.end(), [&](size_t r) { return WIFSIGNALED(ranks_[r].end.status); });
     for (const size_t rank : ended) tell_of(rank);
   }
 
   void tell_of(size_t rank) {
-    const std::string ending = ending_text(ranks_[rank].pid, ranks_[rank].status);
+    const int status = ranks_[rank].end.status;
+    const std::string ending = ending_text(ranks_[rank].pid, status);
     const std::string name = "rank " + std::to_string(rank);
     endings_.tell(name + " of " + std::to_string(what_.environments.size()) + ending);
-    if (ranks_[rank].status != 0) failed(name + ending, ranks_[rank].status);
+    if (status == 0) return;
+    if (end_.first_failed < 0 && !ending_) end_.first_failed = static_cast<int32_t>(rank);
+    failed(name + ending, status);
   }
 
   // The first failure decides what becomes of the others, and the status; what comes of it is told by the others.
   void failed(std::string text, int status) {
     if (ending_ || (status_ != 0 && !what_.keep_going)) return;
-    if (status_ == 0) status_ = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+    if (status_ == 0) {
+      status_ = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+      end_.reason = "rank failed";
+      end_.message = text;
+    }
     if (running() && what_.keep_going)
       text += "; going on with " + with_noun(running(), "rank");
     else if (running())
@@ -273,7 +288,7 @@ class Launcher {
   void time_out() {
     timeout_ = Clock::time_point::max();
     if (!running() || ending_) return;
-    if (status_ == 0) status_ = kTimedOut;
+    if (status_ == 0) status_ = kTimedOut, end_.reason = "timed out";
     say("not finished after " + seconds_text(what_.timeout_s) + "; ending " + with_noun(running(), "rank"));
     end_ranks();
   }
@@ -283,6 +298,9 @@ class Launcher {
   Endings endings_;
   TaggedOutput output_;
   std::vector<Rank> ranks_;
+  JobEnd end_;
+  int ended_ = 0;
+  const Clock::time_point started_ = Clock::now();
   sigset_t before_{};
   int signals_ = -1;
   int status_ = 0;
@@ -296,7 +314,7 @@ class Launcher {
 
 }  // namespace
 
-int launch(const Launch& what) {
+JobEnd launch(const Launch& what) {
   // Were one of these closed, the next descriptor opened would be taken for it.
   for (int fd = 0; fd <= 2; ++fd)
     if (fcntl(fd, F_GETFD) < 0) (void)!open("/dev/null", O_RDWR);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "job.h"
+#include "job_end.h"
 
 namespace gsel::cli {
 
@@ -21,8 +22,8 @@ struct Launch {
   double timeout_s = 0;     // 0: none
 };
 
-// Exit status: 0, or that of the first rank that failed (128 + signal when it was killed), 124 after the timeout,
+// The status in it: 0, or that of the first rank that failed (128 + signal when it was killed), 124 after the timeout,
 // 126 or 127 when the program cannot be started.
-int launch(const Launch& what);
+JobEnd launch(const Launch& what);
 
 }  // namespace gsel::cli

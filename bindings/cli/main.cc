@@ -6,13 +6,12 @@
 #include <nlohmann/json.hpp>
 
 #include "client.h"
+#include "colour.h"
 #include "commands.h"
 
 namespace {
 
 using namespace gsel::cli;
-
-constexpr int kRefused = 2;
 
 std::string versions() {
   const auto number = [](int n) { return std::to_string(n); };
@@ -21,22 +20,24 @@ std::string versions() {
 }
 
 // "GSEL_ERR_OUT_OF_RANGE" is the kind OUT_OF_RANGE.
-std::string kind_of(gsel_status code) {
-  const std::string name = gsel_status_name(code);
+std::string kind_of(const std::string& name) {
   const std::string prefix = "GSEL_ERR_";
   return name.compare(0, prefix.size(), prefix) == 0 ? name.substr(prefix.size()) : name;
 }
 
-int report(const Failure& failure, bool json) {
-  if (json) {
-    const nlohmann::ordered_json out{{"status", "error"},
-                                     {"kind", kind_of(failure.code)},
-                                     {"message", failure.message},
-                                     {"token", failure.token},
-                                     {"column", failure.column}};
-    std::cout << out.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << std::endl;
-  } else {
-    std::cerr << "gsel: " << failure.message << std::endl;
+// Says why the command ends; returns its exit status.
+int report(const Failure& failure, const Common& common) {
+  const std::string name = gsel_status_name(failure.code);
+  const nlohmann::ordered_json json{{"status", "error"},          {"kind", kind_of(name)},  {"code", name},
+                                    {"message", failure.message}, {"token", failure.token}, {"column", failure.column}};
+  if (!common.json) std::cerr << error_prefix() << failure.message << std::endl;
+  if (common.json) std::cout << json_text(json) << std::flush;
+  if (!common.json_file.empty()) {
+    try {
+      replace_file(common.json_file, json_text(json));
+    } catch (const Failure& other) {
+      std::cerr << error_prefix() << other.message << std::endl;
+    }
   }
   return kRefused;
 }
@@ -50,40 +51,46 @@ std::vector<std::string> take_program(std::vector<std::string>& arguments) {
   return program;
 }
 
-// Refuses a first word that is no command, naming those there are.
-void check_command(const CommandLine& line, const std::vector<std::string>& arguments) {
-  if (arguments.empty() || arguments.front().empty() || arguments.front().front() == '-') return;
-  std::string names;
-  for (const std::string& command : line.subcommands()) {
-    if (command == arguments.front()) return;
-    names += (names.empty() ? "" : ", ") + command;
-  }
-  refuse(GSEL_ERR_ARG, arguments.front() + " is no command; there are " + names);
-}
+const CommandText kText{
+    .name = "gsel",
+    .summary = "Selects accelerators, starts, measures and explains ranks, and looks into plugins and programs",
+    .description = "",
+    .examples = {{"gsel run -n 4 -- ./app", "Starts four ranks of a program."},
+                 {"gsel resolve --devices 'count:2'", "Says which two devices a program would get, and why."},
+                 {"gsel trace PID", "Says what the ranks of a job wait for."}},
+    .sections = {{"FILES",
+                  "",
+                  {{"gsel.toml", "The configuration that --config or GSEL_CONFIG names."},
+                   {"$XDG_CONFIG_HOME/gsel/tuning.toml, ~/.config/gsel/tuning.toml", "What gsel tune measured."}}},
+                 {"ENVIRONMENT",
+                  "",
+                  {{"NO_COLOR", "If it is set and not empty, --color auto prints no colours."},
+                   {"GSEL_CONFIG", "The configuration of programs that name none."},
+                   {"GSEL_PLUGIN_PATH", "Folders in which plugins are looked for first."},
+                   {"GSEL_LOG", "Which log lines go to standard error: error, warn, info or debug."}}}},
+    .usage = "[OPTIONS] SUBCOMMAND ..."};
 
 int run(std::vector<std::string> arguments) {
-  CommandLine line("Selects accelerators, starts, measures and explains ranks, and looks into plugins and programs.",
-                   "gsel", versions());
+  CommandLine line(kText, versions());
   const bool starts_ranks = !arguments.empty() && arguments.front() == "run";
   std::vector<std::string> program;
   if (starts_ranks) program = take_program(arguments);
   const std::vector<Command> commands = {
       devices_command(line),          resolve_command(line),      plugins_command(line),
       program_command(line),          run_command(line, program), trace_command(line),
-      bench_command(line, arguments), tune_command(line),         mesh_command(line)};
+      bench_command(line, arguments), tune_command(line),         mesh_command(line),
+      completion_command(line),       manual_command(line)};
   try {
-    check_command(line, arguments);
+    if (!line.parse(arguments)) return 0;
+    set_colours(line.common().color);
+    print_to(line.common().output);
+    for (const Command& command : commands)
+      if (command.parser.is_chosen()) return command.run();
   } catch (const Failure& failure) {
-    return report(failure, false);
-  }
-  if (const std::optional<int> status = line.parse(std::move(arguments))) return *status;
-  for (const Command& command : commands) {
-    if (!command.parser.is_chosen()) continue;
-    try {
-      return command.run();
-    } catch (const Failure& failure) {
-      return report(failure, command.wants_json());
-    }
+    set_colours(line.common().color);
+    return report(failure, line.common());
+  } catch (const std::exception& e) {
+    return report({GSEL_ERR_INTERNAL, e.what(), {}, 0}, line.common());
   }
   return kRefused;
 }

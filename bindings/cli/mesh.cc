@@ -12,10 +12,22 @@ namespace {
 
 constexpr int32_t kMostRanks = 1 << 16;
 
+const CommandText kMeshText{
+    .name = "mesh",
+    .summary = "Show the coordinates of a config's ranks, and the groups of each axis",
+    .description = "Axes stand from inner to outer. The ranks of a group differ on that axis alone.",
+    .examples = {{"gsel mesh gsel.toml --ranks 8", "The mesh of 8 ranks, where one of its sizes is \"auto\"."}},
+    .sections = {{"JSON",
+                  "",
+                  {{"ranks", "Their number."},
+                   {"axes", "Each with axis (its name), size, plugin and groups, lists of ranks."},
+                   {"coordinates",
+                    "For each rank its number, rank, and its coordinate under the name of each axis."}}}},
+    .related = {"gsel-run(1)", "gsel_mesh_resolve(3)", "docs/mesh.md"}};
+
 struct MeshOptions {
   std::string file;
   int32_t ranks = 0;  // 0: as many as the sizes multiply to
-  bool json = false;
 };
 
 using Group = std::vector<int32_t>;
@@ -84,7 +96,7 @@ std::string as_json(const gsel_config* config, const gsel_mesh& mesh) {
       coordinates[gsel_axis_name(axis)] = gsel_mesh_coordinate(&mesh, rank, axis);
     out["coordinates"].push_back(coordinates);
   }
-  return out.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  return json_text(out);
 }
 
 std::string joined(const std::vector<Group>& groups) {
@@ -111,10 +123,10 @@ std::string as_text(const gsel_config* config, const gsel_mesh& mesh) {
   return with_noun(mesh.world_size, "rank") + ", axes from inner to outer\n\n" + table(axes) + "\n" + table(ranks);
 }
 
-int print_mesh(const MeshOptions& options) {
+int print_mesh(const MeshOptions& options, bool json) {
   const Handle<gsel_config> config = read_config(options.file);
   const gsel_mesh mesh = resolved(config.get(), options.ranks ? options.ranks : ranks_of(config.get()));
-  print(options.json ? as_json(config.get(), mesh) : as_text(config.get(), mesh));
+  print(json ? as_json(config.get(), mesh) : as_text(config.get(), mesh));
   return 0;
 }
 
@@ -122,12 +134,12 @@ int print_mesh(const MeshOptions& options) {
 
 Command mesh_command(CommandLine& line) {
   auto options = std::make_shared<MeshOptions>();
-  Parser parser = line.subcommand("mesh", "Show the coordinates of a config's ranks, and the groups of each axis");
+  Parser parser = line.subcommand(kMeshText);
   parser.option("file", options->file, "FILE.toml",
-                "The config; without it the one that GSEL_CONFIG names, else the defaults");
-  parser.option("--ranks", options->ranks, 1, kMostRanks, "N", "Number of ranks, where a size of the mesh is \"auto\"");
-  parser.flag("--json", options->json, "As JSON");
-  return {parser, [options] { return print_mesh(*options); }, [options] { return options->json; }};
+                "The config; without it the one that GSEL_CONFIG names, else the defaults.");
+  parser.option("-n,--ranks", options->ranks, 1, kMostRanks, "N",
+                "Number of ranks, where a size of the mesh is \"auto\".");
+  return {parser, [options, &common = line.common()] { return print_mesh(*options, common.json); }};
 }
 
 }  // namespace gsel::cli

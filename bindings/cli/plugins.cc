@@ -2,10 +2,27 @@
 #include <nlohmann/json.hpp>
 
 #include "client.h"
+#include "colour.h"
 #include "commands.h"
 
 namespace gsel::cli {
 namespace {
+
+const CommandText kPluginsText{
+    .name = "plugins",
+    .summary = "List every plugin on the search path, and why any was refused",
+    .description =
+        "Plugins are strategies, devices and transports. They are looked for in the folders of GSEL_PLUGIN_PATH, then "
+        "in "
+        "the folder that stands beside the library.",
+    .examples = {{"GSEL_PLUGIN_PATH=$PWD gsel plugins", "Says whether a plugin in this folder is usable."}},
+    .sections = {{"JSON",
+                  "An object with the list plugins. Each entry has",
+                  {{"path", "The file."},
+                   {"kind, name, version", "What it says of itself; empty where it could not be read."},
+                   {"usable", "true or false."},
+                   {"refusal", "Why it is not usable; else empty."}}}},
+    .related = {"gsel_plugin_list_create(3)", "docs/README.md"}};
 
 std::vector<gsel_plugin_info> candidates(const gsel_plugin_list* list) {
   std::vector<gsel_plugin_info> out;
@@ -27,7 +44,7 @@ std::string as_json(const std::vector<gsel_plugin_info>& list) {
                               {"version", text(info.version)},
                               {"usable", info.refusal.len == 0},
                               {"refusal", text(info.refusal)}});
-  return out.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  return json_text(out);
 }
 
 // A line per candidate; the reason of a refusal stands beneath it.
@@ -36,8 +53,8 @@ std::string as_text(const std::vector<gsel_plugin_info>& list) {
   std::string out;
   for (const gsel_plugin_info& info : list) {
     const std::string name = text(info.name), kind = text(info.kind);
-    out += (info.refusal.len ? "refused  " : "usable   ") + (kind.empty() ? "?" : kind) + " " +
-           (name.empty() ? "?" : name);
+    out += (info.refusal.len ? coloured(Colour::bad, "refused") : coloured(Colour::good, "usable")) +
+           (info.refusal.len ? "  " : "   ") + (kind.empty() ? "?" : kind) + " " + (name.empty() ? "?" : name);
     if (info.version.len) out += " " + text(info.version);
     out += "  " + text(info.path) + "\n";
     if (info.refusal.len) out += "         " + text(info.refusal) + "\n";
@@ -58,10 +75,7 @@ int list_plugins(bool json) {
 }  // namespace
 
 Command plugins_command(CommandLine& line) {
-  auto json = std::make_shared<bool>(false);
-  Parser parser = line.subcommand("plugins", "List every plugin on the search path, and why any was refused");
-  parser.flag("--json", *json, "Print JSON");
-  return {parser, [json] { return list_plugins(*json); }, [json] { return *json; }};
+  return {line.subcommand(kPluginsText), [&common = line.common()] { return list_plugins(common.json); }};
 }
 
 }  // namespace gsel::cli

@@ -1,16 +1,18 @@
 // program.cc: `gsel program`: reads programs from files, checks those of all ranks together, prints one, or tells what
 // one sends; and shows what a schedule of a pipeline comes to before there is a program (schedules.h).
-#include <array>
 #include <cstdint>
 #include <cstdio>
 
 #include "axes.h"
 #include "client.h"
 #include "commands.h"
+#include "program_json.h"
 #include "schedules.h"
 
 namespace gsel::cli {
 namespace {
+
+using Json = nlohmann::ordered_json;
 
 constexpr int kMostFiles = 1 << 20;
 
@@ -21,13 +23,6 @@ struct ProgramOptions {
   ScheduleOptions schedules;
 };
 
-// By GSEL_INSTR_*, as programs name them; those that send nothing are never shown.
-constexpr std::array<const char*, 24> kKinds{
-    "",          "input",          "forward",          "backward_input", "backward_weight", "backward", "send",
-    "recv",      "broadcast",      "allreduce",        "wait",           "loss_allreduce",  "norm",     "step",
-    "allgather", "release",        "reduce_scatter",   "reduce",         "recompute",       "scatter",  "gather",
-    "overflow",  "allreduce_tied", "allreduce_partial"};
-
 Handle<gsel_program> read_program(const std::string& path) {
   const std::string content = read_file(path);
   gsel_program* program = nullptr;
@@ -36,7 +31,7 @@ Handle<gsel_program> read_program(const std::string& path) {
   return Handle<gsel_program>(program);
 }
 
-int verify(const std::vector<std::string>& files) {
+int verify(const std::vector<std::string>& files, bool json) {
   std::vector<Handle<gsel_program>> programs;
   std::vector<const gsel_program*> borrowed;
   int64_t instructions = 0;
@@ -47,82 +42,140 @@ int verify(const std::vector<std::string>& files) {
   }
   gsel_error* error = nullptr;
   check(gsel_program_verify(borrowed.data(), static_cast<int32_t>(borrowed.size()), &error), &error);
-  print("ok: " + with_noun(files.size(), "rank") + ", " + with_noun(instructions, "instruction") + "\n");
+  if (json)
+    print(json_text({{"verified", files}, {"ranks", files.size()}, {"instructions", instructions}}));
+  else
+    print("ok: " + with_noun(files.size(), "rank") + ", " + with_noun(instructions, "instruction") + "\n");
   return 0;
 }
 
-// Rows of setup (step -1) or of a step; adds to the sum of bytes.
-std::string traffic_rows(const gsel_program* program, int64_t step, const char* when, uint64_t& bytes) {
-  std::string rows;
+int print_canonical(const std::string& file, bool json) {
+  const Handle<gsel_program> program = read_program(file);
+  print(json ? json_text(instructions_json(program.get(), file)) : text(gsel_program_text(program.get())));
+  return 0;
+}
+
+struct TrafficRow {
+  const char* when;
+  gsel_axis axis;
+  gsel_instr_kind kind;
+  uint64_t calls, bytes;
+};
+
+// Of setup (step -1) or of a step.
+void add_traffic(const gsel_program* program, int64_t step, const char* when, std::vector<TrafficRow>& rows) {
   for (const gsel_axis axis : shown_axes(gsel_axis_count()))
-    for (gsel_instr_kind kind = 1; kind < static_cast<gsel_instr_kind>(kKinds.size()); ++kind) {
+    for (gsel_instr_kind kind = 1; !instruction_name(kind).empty(); ++kind) {
       gsel_comm_count count = GSEL_COMM_COUNT_INIT;
       gsel_error* error = nullptr;
       check(gsel_program_traffic(program, step, kind, axis, &count, &error), &error);
-      if (!count.calls) continue;
-      char row[128];
-      std::snprintf(row, sizeof row, "%-7s%-10s%-19s%8llu%15llu\n", when, gsel_axis_name(axis), kKinds[kind],
-                    static_cast<unsigned long long>(count.calls), static_cast<unsigned long long>(count.bytes_sent));
-      rows += row;
-      bytes += count.bytes_sent;
+      if (count.calls) rows.push_back({when, axis, kind, count.calls, count.bytes_sent});
     }
-  return rows;
 }
 
-int traffic(const std::string& file) {
+std::string traffic_json(const std::vector<TrafficRow>& rows, const std::string& file, uint64_t bytes) {
+  Json list = Json::array();
+  for (const TrafficRow& row : rows)
+    list.push_back({{"when", row.when},
+                    {"axis", gsel_axis_name(row.axis)},
+                    {"instruction", instruction_name(row.kind)},
+                    {"calls", row.calls},
+                    {"bytes_sent", row.bytes}});
+  return json_text({{"file", file}, {"rows", std::move(list)}, {"bytes_of_step", bytes}});
+}
+
+std::string traffic_text(const std::vector<TrafficRow>& rows, uint64_t bytes) {
+  char line[128];
+  std::snprintf(line, sizeof line, "%-7s%-10s%-19s%8s%15s\n", "when", "axis", "instruction", "calls", "bytes sent");
+  std::string out = line;
+  for (const TrafficRow& row : rows) {
+    std::snprintf(line, sizeof line, "%-7s%-10s%-19s%8llu%15llu\n", row.when, gsel_axis_name(row.axis),
+                  instruction_name(row.kind).c_str(), static_cast<unsigned long long>(row.calls),
+                  static_cast<unsigned long long>(row.bytes));
+    out += line;
+  }
+  std::snprintf(line, sizeof line, "%-7s%-10s%-19s%8s%15llu\n", "step", "all", "", "",
+                static_cast<unsigned long long>(bytes));
+  return out + line;
+}
+
+int traffic(const std::string& file, bool json) {
   const Handle<gsel_program> program = read_program(file);
-  char head[128], foot[128];
-  std::snprintf(head, sizeof head, "%-7s%-10s%-19s%8s%15s\n", "when", "axis", "instruction", "calls", "bytes sent");
-  uint64_t in_setup = 0, in_step = 0;
-  std::string rows = traffic_rows(program.get(), -1, "setup", in_setup);
-  rows += traffic_rows(program.get(), INT64_MAX, "step", in_step);
-  std::snprintf(foot, sizeof foot, "%-7s%-10s%-19s%8s%15llu\n", "step", "all", "", "",
-                static_cast<unsigned long long>(in_step));
-  print(head + rows + foot);
+  std::vector<TrafficRow> rows;
+  add_traffic(program.get(), -1, "setup", rows);
+  const size_t in_setup = rows.size();
+  add_traffic(program.get(), INT64_MAX, "step", rows);
+  uint64_t bytes = 0;
+  for (size_t i = in_setup; i < rows.size(); ++i) bytes += rows[i].bytes;
+  print(json ? traffic_json(rows, file, bytes) : traffic_text(rows, bytes));
   return 0;
 }
 
-int placements(const std::vector<std::string>& files) {
-  for (size_t i = 0; i < files.size(); ++i)
-    print((i ? "\n" : "") + text(gsel_program_placements(read_program(files[i]).get())));
+int placements(const std::vector<std::string>& files, bool json) {
+  Json list = Json::array();
+  std::string tables;
+  for (const std::string& file : files) {
+    const Handle<gsel_program> program = read_program(file);
+    if (json)
+      list.push_back(placements_json(program.get(), file));
+    else
+      tables += (tables.empty() ? "" : "\n") + text(gsel_program_placements(program.get()));
+  }
+  print(json ? json_text({{"programs", std::move(list)}}) : tables);
   return 0;
 }
 
-int print_program(const ProgramOptions& options) {
-  if (!options.verify.empty()) return verify(options.verify);
-  if (!options.traffic.empty()) return traffic(options.traffic);
-  if (!options.placements.empty()) return placements(options.placements);
-  if (!options.schedules.names.empty()) return show_schedules(options.schedules);
-  print(text(gsel_program_text(read_program(options.print).get())));
-  return 0;
+int print_program(const ProgramOptions& options, bool json) {
+  if (!options.verify.empty()) return verify(options.verify, json);
+  if (!options.traffic.empty()) return traffic(options.traffic, json);
+  if (!options.placements.empty()) return placements(options.placements, json);
+  if (!options.schedules.names.empty()) return show_schedules(options.schedules, json);
+  return print_canonical(options.print, json);
 }
+
+const CommandText kProgramText{
+    .name = "program",
+    .summary = "Check and explain the programs of ranks, or show what a pipeline's schedule costs",
+    .description =
+        "A program is what a strategy compiles a model to, for one rank. It is text; examples/gpt --programs PREFIX "
+        "and "
+        "gsel_program_text write it. One of the first five options is needed.",
+    .examples = {{"gsel program --verify rank0.txt rank1.txt", "Checks the programs of two ranks together."},
+                 {"gsel program --schedule 1f1b zb-v --stages 4 --microbatches 8", "Compares two schedules."}},
+    .sections = {{"JSON",
+                  "An object that depends on what is asked for. docs/program.md and docs/pipeline.md list all keys.",
+                  {{"--verify", "verified (the files), ranks, instructions."},
+                   {"--print", "file, instructions, step (a list of instructions with their operands) and text."},
+                   {"--traffic", "file, rows (each with when, axis, instruction, calls, bytes_sent), bytes_of_step."},
+                   {"--placements", "programs: of each file, about, parameters and values."},
+                   {"--schedule", "schedules: of each schedule its simulation."}}}},
+    .related = {"gsel_program_verify(3)", "gsel_schedule_simulate(3)", "docs/program.md", "docs/pipeline.md"}};
 
 }  // namespace
 
 Command program_command(CommandLine& line) {
   auto options = std::make_shared<ProgramOptions>();
-  Parser parser = line.subcommand("program",
-                                  "Check the programs of all ranks together, print one, tell what one sends or how "
-                                  "its values are placed, or show what a pipeline's schedule comes to");
-  Parser what = parser.group("what");
-  what.list("--verify", options->verify, "FILE...", "Check these programs, one file per rank, in rank order",
+  Parser parser = line.subcommand(kProgramText);
+  Parser what = parser.group("What to do, one of");
+  what.list("--verify", options->verify, "FILE...", "Check these programs, one file per rank, in rank order.",
             kMostFiles);
-  what.option("--print", options->print, "FILE", "Read this program and print its canonical text");
-  what.option("--traffic", options->traffic, "FILE",
-              "Read this program and print the calls it makes and the bytes it sends");
+  what.option("--print", options->print, "FILE", "Print the canonical text of this program.");
+  what.option("--traffic", options->traffic, "FILE", "Print the calls that this program makes and the bytes it sends.");
   what.list("--placements", options->placements, "FILE...",
             "Print how parameters and values are placed where ranks share layers, and what brings them from one "
-            "placement to another",
+            "placement to another.",
             kMostFiles);
   what.list("--schedule", options->schedules.names, "NAME|FILE...",
             "Simulate these schedules of a pipeline: by name, such as 1f1b or zb-v, or files of rows (with a / "
-            "or a . in their name)",
+            "or a . in their name).",
             kMostSchedules);
   what.require_one_option();
-  Parser schedules = parser.group("schedules", "With --schedule:");
+  what.words("--schedule",
+             {"naive", "gpipe", "1f1b", "interleaved-1f1b", "zb-h1", "interleaved-zb", "zb-h2", "zb-v", "dualpipe-v"});
+  Parser schedules = parser.group("With --schedule");
   add_schedule_options(schedules, options->schedules);
   schedules.need(what, "--schedule");
-  return {parser, [options] { return print_program(*options); }, [options] { return options->schedules.json; }};
+  return {parser, [options, &common = line.common()] { return print_program(*options, common.json); }};
 }
 
 }  // namespace gsel::cli

@@ -2,9 +2,11 @@
 #include <sys/resource.h>
 
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "axes.h"
 #include "client.h"
+#include "colour.h"
 #include "commands.h"
 #include "job.h"
 #include "launch.h"
@@ -12,6 +14,45 @@
 
 namespace gsel::cli {
 namespace {
+
+const CommandText kRunText{
+    .name = "run",
+    .summary = "Start the ranks of a job on this host",
+    .description =
+        "Starts the program once for each rank, with RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT and the "
+        "like "
+        "in its environment. Standard input goes to rank 0 unless it is a terminal; standard output and standard error "
+        "of the ranks are those of this command.\n\n"
+        "When a rank fails, the others are ended, or go on (--on-failure continue). Signals go to every rank; a second "
+        "Ctrl-C ends the ranks, a third one kills them. No process that a rank started is left behind.",
+    .examples = {{"gsel run -n 4 -- ./app --its-options", "Four ranks."},
+                 {"gsel run --config gsel.toml -n 2 --devices count:2 -- ./trainer", "Two ranks, a device for each."},
+                 {"gsel run -n 4 --json end.json -- ./app", "Writes how each rank ended, as JSON."}},
+    .sections =
+        {{"JSON",
+          "--json FILE writes an object when the job has ended, and one with status \"running\" when it starts, "
+          "so that an older file is never taken for this job's. The output of the ranks goes on as without it. "
+          "FILE may be /dev/stderr or /dev/fd/3, which get the object of the end alone. What is not known or not "
+          "the case is null.",
+          {{"status",
+            "\"ok\", \"failed\" or \"running\"; \"error\" with kind, code and message, as of every "
+            "subcommand, when the job was refused."},
+           {"exit_status", "That of gsel run."},
+           {"reason", "completed, rank failed, timed out, interrupted or not started."},
+           {"message", "What was said of the first failure."},
+           {"first_failed", "The rank that failed first, for which the others were ended."},
+           {"seconds", "From the start of the job to its end."},
+           {"program, world_size", "What was asked for."},
+           {"ranks",
+            "Each with rank, pid, exit_code or signal and signal_name, ended (its place in the order in "
+            "which ranks ended, from 0), seconds (from the start of the job) and asked_to_end."}}}},
+    .statuses = {{"status of a rank", "That of the first rank that failed; 128 + signal when it was killed."},
+                 {"124", "The job was ended by --timeout-kill."},
+                 {"126, 127", "The program cannot be run, or is not found."},
+                 {"130", "The job was ended by Ctrl-C."}},
+    .related = {"gsel-resolve(1)", "gsel-trace(1)", "gsel_comm_init(3)", "docs/faults.md"},
+    .usage = "[OPTIONS] [--] PROGRAM [ARGUMENTS...]",
+    .starts_program = true};
 
 struct RunOptions {
   std::string ranks, config, devices, inventory, wait, grace, timeout, pin = "core", on_failure = "end";
@@ -67,7 +108,7 @@ class JobDevices {
     resolve_options.flags = GSEL_RESOLVE_PER_RANK;
     options.reserve ? hold(resolve_options) : look(resolve_options);
     for (int32_t i = 0; i < gsel_selection_warning_count(selection_); ++i)
-      std::fprintf(stderr, "gsel: warning: %s\n", text(gsel_selection_warning(selection_, i)).c_str());
+      std::fprintf(stderr, "%s%s\n", warning_prefix().c_str(), text(gsel_selection_warning(selection_, i)).c_str());
     check_one_host();
     shared_ = options.share_devices;
     if (!shared_) check_sharing(ranks);
@@ -153,7 +194,15 @@ std::vector<Place> places(const RunOptions& options, const Environment& shared, 
   return found;
 }
 
-int run_ranks(const RunOptions& options) {
+// Says that the job runs, where that does not stay beside what is said of its end; a file that cannot be written is
+// noticed now.
+void announce(const std::string& file, const nlohmann::ordered_json& json) {
+  std::error_code ignored;
+  if (std::filesystem::exists(file, ignored) && !std::filesystem::is_regular_file(file, ignored)) return;
+  replace_file(file, json_text(json));
+}
+
+int run_ranks(const RunOptions& options, const std::string& json_file) {
   const auto config = load_config(options);
   const bool counted = options.given("-n");
   const int64_t ranks = counted ? whole_number("-n", options.ranks) : ranks_of_mesh(config.get(), kMaxRanks).product;
@@ -183,48 +232,48 @@ int run_ranks(const RunOptions& options) {
     devices.add(rank, environment);
     launch_what.environments.push_back(lines(environment));
   }
-  return launch(launch_what);
+  if (!json_file.empty()) announce(json_file, job_json(options.program, ranks, nullptr));
+  const JobEnd end = launch(launch_what);
+  if (!json_file.empty()) replace_file(json_file, json_text(job_json(options.program, ranks, &end)));
+  return end.status;
 }
 
 }  // namespace
 
 Command run_command(CommandLine& line, std::vector<std::string> program) {
   auto options = std::make_shared<RunOptions>();
-  Parser parser = line.subcommand(
-      "run",
-      "Start the ranks of a job on this host: gsel run -n 4 -- program arguments\n"
-      "Standard input goes to rank 0 unless it is a terminal. The exit status is that of the first rank that\n"
-      "failed, 128 + signal when it was killed; the others are ended then, or go on (--on-failure continue).\n"
-      "Signals go to every rank; a second Ctrl-C ends the ranks, a third one kills them.");
+  Parser parser = line.subcommand(kRunText);
   options->parser = parser;
-  parser.option("-n", options->ranks, "N",
-                "Ranks; default: the product of the sizes of [mesh] in the config, where \"auto\" counts as 1");
-  parser.option("--config", options->config, "FILE", "gsel.toml for the ranks, as GSEL_CONFIG");
-  parser.option("--devices", options->devices, "SPEC", "Give each rank one of these devices; see gsel resolve");
-  parser.option("--inventory", options->inventory, "FILE", "Select on the machine of this file, and not on this one");
-  parser.flag("--reserve", options->reserve, "Take only devices that nobody uses, and hold them while the job runs");
-  parser.flag("--share-devices", options->share_devices, "Let several ranks compute on one device");
+  parser.option("-n,--ranks", options->ranks, "N",
+                "Ranks; default: the product of the sizes of [mesh] in the config, where \"auto\" counts as 1.");
+  parser.option("--config", options->config, "FILE", "gsel.toml for the ranks, as GSEL_CONFIG.");
+  parser.option("--devices", options->devices, "SPEC", "Give each rank one of these devices; see gsel-resolve(1).");
+  parser.option("--inventory", options->inventory, "FILE", "Select on the machine of this file, and not on this one.");
+  parser.flag("--reserve", options->reserve, "Take only devices that nobody uses, and hold them while the job runs.");
+  parser.flag("--share-devices", options->share_devices, "Let several ranks compute on one device.");
   parser.option("--pin", options->pin, "core|none",
-                "core: each rank has a core of its own, where there are enough; none: ranks run anywhere. Default:\n"
-                "core for two ranks or more with OMP_NUM_THREADS=1, which gsel run sets where it is not set");
-  parser.flag("--verbose", options->verbose, "Say where each rank runs");
-  parser.flag("--tag-output", options->tag_output, "Put \"[rank] \" before each line of output");
+                "core: each rank has a core of its own, where there are enough; none: ranks run anywhere. Default: "
+                "core for two ranks or more with OMP_NUM_THREADS=1, which gsel run sets where it is not set.");
+  parser.flag("--verbose", options->verbose, "Say where each rank runs.");
+  parser.flag("--tag-output", options->tag_output, "Put \"[rank] \" before each line of output.");
   parser.option("--on-failure", options->on_failure, "end|continue",
-                "What the others do when a rank fails. end: they are ended, the default; continue: they go on, as\n"
-                "those need that shrink their communicator (docs/faults.md)");
-  parser.option("--wait", options->wait, "S",
-                "Seconds between a rank's failure and asking the others to end, so that they can tell what they\n"
-                "met; default 1");
-  parser.option("--grace", options->grace, "S", "Seconds between asking ranks to end and killing them; default 2");
-  parser.option("--timeout-kill", options->timeout, "S", "End the job after this many seconds, with status 124");
+                "What the others do when a rank fails. end, the default: they are ended; continue: they go on, as "
+                "those need that shrink their communicator (docs/faults.md).");
+  parser.option("--wait", options->wait, "SECONDS",
+                "Between a rank's failure and asking the others to end, so that they can tell what they met; "
+                "default: 1.");
+  parser.option("--grace", options->grace, "SECONDS", "Between asking ranks to end and killing them; default: 2.");
+  parser.option("--timeout-kill", options->timeout, "SECONDS", "End the job after this time, with status 124.");
+  parser.words("--pin", {"core", "none"});
+  parser.words("--on-failure", {"end", "continue"});
   parser.keep_rest();
-  return {parser, [options, program = std::move(program)] {
+  return {parser, [options, program = std::move(program), &common = line.common()] {
             options->program = options->parser.rest();
             if (!options->program.empty() && options->program.front().compare(0, 1, "-") == 0)
               refuse(GSEL_ERR_ARG, options->program.front() + " is no option of run; see gsel run --help");
             if (!options->program.empty() && !program.empty()) options->program.push_back("--");
             options->program.insert(options->program.end(), program.begin(), program.end());
-            return run_ranks(*options);
+            return run_ranks(*options, common.json_file);
           }};
 }
 

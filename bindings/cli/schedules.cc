@@ -176,39 +176,37 @@ void draw_all(const std::vector<Simulated>& all, const ScheduleOptions& options)
   draw(timeline.get(), GSEL_TIMELINE_CHROME, options.chrome);
 }
 
-// One document, or a list of them.
 std::string documents(const std::vector<Simulated>& all) {
-  if (all.size() == 1) return all.front().document;
-  std::string out;
-  for (const Simulated& one : all) out += (out.empty() ? "[\n" : ",\n") + one.document;
-  return out + "]\n";
+  Json list = Json::array();
+  for (const Simulated& one : all) list.push_back(one.json);
+  return json_text({{"schedules", std::move(list)}});
 }
 
 }  // namespace
 
 void add_schedule_options(Parser& group, ScheduleOptions& options) {
-  group.option("--stages", options.stages, "P", "Ranks of the pipeline");
-  group.option("--microbatches", options.microbatches, "M", "Micro-batches of a step");
-  group.option("--chunks", options.chunks, "V", "Stages of each rank; left out: what the schedule needs");
+  group.option("--stages", options.stages, "P", "Ranks of the pipeline.");
+  group.option("--microbatches", options.microbatches, "M", "Micro-batches of a step.");
+  group.option("--chunks", options.chunks, "V", "Stages of each rank; left out: what the schedule needs.");
   group.option("--times", options.times, "F,I,W",
                "What forward and the two halves of backward of a rank take for a micro-batch, in any one unit; "
-               "left out: 1,1,1");
-  group.option("--hop", options.hop, "C", "What it takes to get from rank to rank, in that unit; left out: 0");
-  group.flag("--json", options.json, "Print JSON, as docs/pipeline.md describes it");
-  group.flag("--text", options.text, "Draw the timeline in the terminal");
-  group.flag("--rows", options.rows, "Print the rows of the schedule, which --schedule FILE reads");
-  group.option("--svg", options.svg, "FILE", "Write this file, a picture");
-  group.option("--chrome", options.chrome, "FILE", "Write this file for Perfetto or chrome://tracing");
+               "left out: 1,1,1.");
+  group.option("--hop", options.hop, "C", "What it takes to get from rank to rank, in that unit; left out: 0.");
+  group.flag("--text", options.text, "Draw the timeline in the terminal.");
+  group.flag("--rows", options.rows, "Print the rows of the schedule, which --schedule FILE reads.");
+  group.option("--svg", options.svg, "FILE", "Write a picture to this file, and no table.");
+  group.option("--chrome", options.chrome, "FILE",
+               "Write a timeline for Perfetto or chrome://tracing to this file, and no table.");
 }
 
-int show_schedules(const ScheduleOptions& options) {
-  if (options.json + options.text + options.rows > 1)
+int show_schedules(const ScheduleOptions& options, bool json) {
+  if (json + options.text + options.rows > 1)
     refuse(GSEL_ERR_ARG, "--json, --text and --rows are three ways to print; one of them is possible");
   const gsel_schedule_times times = times_of(options);
   std::vector<Simulated> all;
   for (const std::string& name : options.names) all.push_back(simulated(name, options, times));
   draw_all(all, options);
-  if (options.json) {
+  if (json) {
     print(documents(all));
   } else if (options.text) {
     for (size_t i = 0; i < all.size(); ++i)

@@ -14,11 +14,11 @@ struct ScheduleOptions {
   std::vector<std::string> names;
   std::string stages, microbatches, chunks, times, hop;
   std::string svg, chrome;
-  bool json = false, text = false, rows = false;
+  bool text = false, rows = false;
 };
 
 // All but the names.
 void add_schedule_options(Parser& group, ScheduleOptions& options);
-int show_schedules(const ScheduleOptions& options);
+int show_schedules(const ScheduleOptions& options, bool json);
 
 }  // namespace gsel::cli

@@ -18,10 +18,25 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+const CommandText kTraceText{
+    .name = "trace",
+    .summary = "Say what the ranks of a job wait for, or where the time of a training step went",
+    .description =
+        "Given the pid of any rank, or the files that GSEL_TRACE=folder made when a call failed, says for each "
+        "communicator what its ranks are in and who holds them up.\n\n"
+        "Given the folder of train.timeline, says for each rank where the time of a step went, and how much of the "
+        "communication ran beside computing. All sources must belong to one job; they are taken together.",
+    .examples = {{"gsel trace $(pgrep -n -f ./app)", "Who waits for whom."},
+                 {"gsel trace steps --svg step.svg", "A picture of a training step."}},
+    .sections = {{"JSON",
+                  "An object with what the sources have, the first, the second or both:",
+                  {{"communicators", "Recordings of calls, as docs/trace.md lists them."},
+                   {"steps", "Steps of ranks, as docs/step.md lists them."}}}},
+    .related = {"gsel-run(1)", "gsel_trace_process(3)", "gsel_trainer_step_json(3)", "docs/trace.md", "docs/step.md"}};
+
 struct TraceOptions {
   std::vector<std::string> sources;
   std::string chrome, svg;
-  bool json = false;
   size_t last = 5;
 };
 
@@ -93,11 +108,7 @@ Documents read(const std::vector<std::string>& sources) {
 
 // ---- what is asked for ----
 
-std::string text_of(const Json& json) {
-  return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
-}
-
-int print_trace(const TraceOptions& options) {
+int print_trace(const TraceOptions& options, bool as_json) {
   try {
     const Documents documents = read(options.sources);
     const std::vector<Json> communicators = merge_recordings(documents.recordings);
@@ -111,8 +122,8 @@ int print_trace(const TraceOptions& options) {
       draw(timeline.get(), GSEL_TIMELINE_SVG, options.svg);
       draw(timeline.get(), GSEL_TIMELINE_CHROME, options.chrome);
     }
-    if (options.json) {
-      print(text_of(all));
+    if (as_json) {
+      print(json_text(all));
     } else if (options.chrome.empty() && options.svg.empty()) {
       print(steps_text(steps));
       for (size_t i = 0; i < communicators.size(); ++i)
@@ -128,18 +139,14 @@ int print_trace(const TraceOptions& options) {
 
 Command trace_command(CommandLine& line) {
   auto options = std::make_shared<TraceOptions>();
-  Parser parser = line.subcommand(
-      "trace",
-      "Say what the ranks of a job are in, and who holds them up: gsel trace PID, of any rank, or the files\n"
-      "that GSEL_TRACE=folder made; or where the time of a training step went: gsel trace FOLDER, as of\n"
-      "train.timeline");
-  parser.list("source", options->sources, "PID|FILE|FOLDER...", "Pids, files and folders of one job, taken together");
+  Parser parser = line.subcommand(kTraceText);
+  parser.list("source", options->sources, "PID|FILE|FOLDER...", "Pids, files and folders of one job.");
   parser.require("source");
-  parser.option("--last", options->last, "N", "Calls to list of each rank", Parser::Default::shown);
-  parser.flag("--json", options->json, "Print JSON, as docs/trace.md and docs/step.md describe it");
-  parser.option("--chrome", options->chrome, "FILE", "Write this file for Perfetto or chrome://tracing");
-  parser.option("--svg", options->svg, "FILE", "Write this file, a picture");
-  return {parser, [options] { return print_trace(*options); }, [options] { return options->json; }};
+  parser.option("--last", options->last, "N", "Calls to list of each rank.", Parser::Default::shown);
+  parser.option("--svg", options->svg, "FILE", "Write a picture to this file, and no text.");
+  parser.option("--chrome", options->chrome, "FILE",
+                "Write a timeline for Perfetto or chrome://tracing to this file, and no text.");
+  return {parser, [options, &common = line.common()] { return print_trace(*options, common.json); }};
 }
 
 }  // namespace gsel::cli

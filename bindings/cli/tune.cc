@@ -19,6 +19,8 @@
 #include "bench_call.h"
 #include "client.h"
 #include "commands.h"
+#include "scratch.h"
+#include "table.h"
 #include "usage.h"
 
 namespace gsel::cli {
@@ -30,9 +32,26 @@ using Json = nlohmann::ordered_json;
 constexpr uint64_t kNever = uint64_t{1} << 62, kAlways = 4096;
 constexpr double kWorthIt = 0.97;  // of the time with the library's own value; less gain may be noise
 
+const CommandText kTuneText{
+    .name = "tune",
+    .summary = "Measure this machine, and write the sizes that communicators then go by",
+    .description =
+        "Takes about half a minute for each number of ranks. Communicators read the file when they are joined; results "
+        "of calls do not depend on it, only times do. The path of the file is printed.",
+    .examples = {{"gsel tune", "Measures 2 ranks to as many as there are processors."},
+                 {"gsel tune --ranks 8 -o tuning.toml", "8 ranks only, to another file, which GSEL_TUNING can name."}},
+    .sections = {{"JSON",
+                  "",
+                  {{"path", "The file that was written."},
+                   {"gsel, cpu", "The version and the model of processor that it holds for."},
+                   {"worlds",
+                    "For each number of ranks: ranks, thresholds (keys of the file that differ from the library's own "
+                    "values, in bytes) and microseconds (for each operation a list of pairs: bytes, time)."}}}},
+    .related = {"gsel-bench(1)", "gsel_comm_explain(3)", "docs/tuning.md"}};
+
 struct TuneOptions {
   std::vector<std::string> ranks;
-  std::string out, most = "16M", time = "0.02";
+  std::string most = "16M", time = "0.02";
 };
 
 // Keys of the file that are set; for others the library's own values hold.
@@ -58,32 +77,17 @@ std::string head() {
   return "gsel = " + quoted(gsel_version_text()) + "\ncpu = " + quoted(cpu_model()) + "\n";
 }
 
+// What was measured with one number of ranks.
+struct World {
+  std::string toml;
+  Json json;
+};
+
 std::string world_text(int64_t ranks, const Thresholds& thresholds) {
   std::string text = "\n[[world]]\nranks = " + std::to_string(ranks) + "\n";
   for (const auto& [key, bytes] : thresholds) text += key + " = " + std::to_string(bytes) + "\n";
   return text;
 }
-
-// A folder of our own, gone with us.
-class Scratch {
- public:
-  Scratch() {
-    // mkdtemp puts a name of its own in place of the six letters.
-    std::string pattern = (fs::temp_directory_path() / "gsel-tune-XXXXXX").string();
-    if (!mkdtemp(pattern.data())) refuse(GSEL_ERR_IO, pattern + " cannot be made: " + std::strerror(errno));
-    path_ = pattern;
-  }
-  ~Scratch() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  Scratch(const Scratch&) = delete;
-  Scratch& operator=(const Scratch&) = delete;
-  std::string file(const char* name) const { return (path_ / name).string(); }
-
- private:
-  fs::path path_;
-};
 
 struct Run {
   std::vector<std::string> operations;
@@ -99,7 +103,7 @@ class Tuner {
  public:
   Tuner(uint64_t most, const std::string& time) : most_(most), time_(time) {}
 
-  std::string measure(int64_t ranks) const {
+  World measure(int64_t ranks) const {
     Thresholds best;
     say(ranks, "chunks");
     const Run chunked{{"allgather", "broadcast"}, most_ / 4, most_, 4, false};
@@ -115,7 +119,9 @@ class Tuner {
     say(ranks, "shared memory");
     choose_size(ranks, {{"allreduce", "allgather"}, 256 << 10, 4 * most_, 2, true}, "stream_from", best);
     say(ranks, "all calls");
-    return world_text(ranks, best) + predictions(ranks, best);
+    const Json times = predictions(ranks, best);
+    return {world_text(ranks, best) + predictions_text(times),
+            {{"ranks", ranks}, {"thresholds", best}, {"microseconds", times}}};
   }
 
  private:
@@ -131,7 +137,7 @@ class Tuner {
     const std::string least = std::to_string(std::min(run.least, run.most));
     for (const std::string& word : {std::string("-b"), least, std::string("-e"), std::to_string(run.most),
                                     std::string("-f"), std::to_string(run.factor), std::string("--check"),
-                                    std::string("0"), std::string("--time"), time_, std::string("--save"), result})
+                                    std::string("0"), std::string("--time"), time_, std::string("--result"), result})
       arguments.push_back(word);
     if (run.registered) arguments.push_back("--registered");
     const int status = launch_own_ranks(ranks, arguments, {{"GSEL_TUNING", tuning}});
@@ -190,19 +196,24 @@ class Tuner {
     consider(kNever);
   }
 
-  std::string predictions(int64_t ranks, const Thresholds& thresholds) const {
+  // Of each operation, pairs of bytes and microseconds.
+  Json predictions(int64_t ranks, const Thresholds& thresholds) const {
     std::map<std::string, Times> by_operation;
     for (const Json& row : bench(ranks, {{"all"}, 8, most_, 4, false}, thresholds))
       by_operation[row.at("operation")][row.at("bytes")] = row.at("seconds");
+    Json all;
+    for (const auto& [operation, times] : by_operation)
+      for (const auto& [bytes, seconds] : times)
+        all[operation].push_back({bytes, std::stod(formatted("%.4g", std::max(seconds * 1e6, 1e-3)))});
+    return all;
+  }
+
+  static std::string predictions_text(const Json& all) {
     std::string text = "[world.microseconds]\n";
-    for (const auto& [operation, times] : by_operation) {
+    for (const auto& [operation, times] : all.items()) {
       std::string pairs;
-      for (const auto& [bytes, seconds] : times) {
-        char pair[64];
-        std::snprintf(pair, sizeof pair, "%s[%llu, %.4g]", pairs.empty() ? "" : ", ",
-                      static_cast<unsigned long long>(bytes), std::max(seconds * 1e6, 1e-3));
-        pairs += pair;
-      }
+      for (const Json& pair : times)
+        pairs += (pairs.empty() ? "[" : ", [") + pair[0].dump() + ", " + formatted("%.4g", pair[1].get<double>()) + "]";
       text += operation + " = [" + pairs + "]\n";
     }
     return text;
@@ -234,24 +245,30 @@ fs::path default_path() {
   const char* folder = std::getenv("XDG_CONFIG_HOME");
   if (folder && *folder) return fs::path(folder) / "gsel/tuning.toml";
   const char* home = std::getenv("HOME");
-  if (!home || !*home) refuse(GSEL_ERR_ARG, "neither XDG_CONFIG_HOME nor HOME is set; --out FILE would do");
+  if (!home || !*home) refuse(GSEL_ERR_ARG, "neither XDG_CONFIG_HOME nor HOME is set; give -o FILE");
   return fs::path(home) / ".config/gsel/tuning.toml";
 }
 
-int run_tune(const TuneOptions& options) {
-  const fs::path path = options.out.empty() ? default_path() : fs::path(options.out);
+int run_tune(const TuneOptions& options, const std::string& output, bool json) {
+  const fs::path path = output.empty() ? default_path() : fs::path(output);
   const uint64_t most = byte_count("--largest", options.most);
   seconds("--time", options.time, 1e-6, 100);
   std::error_code failed;
-  if (options.out.empty()) fs::create_directories(path.parent_path(), failed);
+  if (output.empty()) fs::create_directories(path.parent_path(), failed);
   std::string text = "# measured by gsel tune; see docs/tuning.md\n" + head();
   const Tuner tuner(most, options.time);
-  for (const int64_t ranks : worlds(options.ranks)) text += tuner.measure(ranks);
-  const std::string fresh = path.string() + ".new";
-  write_file(fresh, text);
-  fs::rename(fresh, path, failed);
-  if (failed) refuse(GSEL_ERR_IO, path.string() + ": cannot be written: " + failed.message());
-  print(path.string() + "\n");
+  Json all = Json::array();
+  for (const int64_t ranks : worlds(options.ranks)) {
+    World world = tuner.measure(ranks);
+    text += world.toml;
+    all.push_back(std::move(world.json));
+  }
+  replace_file(path.string(), text);
+  print_to("");  // --output names the file of sizes
+  if (json)
+    print(json_text({{"path", path.string()}, {"gsel", gsel_version_text()}, {"cpu", cpu_model()}, {"worlds", all}}));
+  else
+    print(path.string() + "\n");
   return 0;
 }
 
@@ -259,14 +276,12 @@ int run_tune(const TuneOptions& options) {
 
 Command tune_command(CommandLine& line) {
   auto options = std::make_shared<TuneOptions>();
-  Parser parser = line.subcommand(
-      "tune", "Measure this machine, half a minute for each number of ranks, and write what communicators then go by");
-  parser.list("--ranks", options->ranks, "N...", "Numbers of ranks; default: from 2 to the processors there are");
-  parser.option("--out", options->out, "FILE",
-                "File to write; default: gsel/tuning.toml in $XDG_CONFIG_HOME or ~/.config");
-  parser.option("--largest", options->most, "BYTES", "Largest calls, bytes", Parser::Default::shown);
-  parser.option("--time", options->time, "SECONDS", "About so long for each size of each call", Parser::Default::shown);
-  return {parser, [options] { return run_tune(*options); }};
+  Parser parser = line.subcommand(kTuneText);
+  parser.list("-n,--ranks", options->ranks, "N...", "Numbers of ranks; default: from 2 to the processors there are.");
+  parser.option("--largest", options->most, "BYTES", "Largest calls.", Parser::Default::shown);
+  parser.option("--time", options->time, "SECONDS", "About so long for each size of each call.",
+                Parser::Default::shown);
+  return {parser, [options, &common = line.common()] { return run_tune(*options, common.output, common.json); }};
 }
 
 }  // namespace gsel::cli

@@ -12,7 +12,7 @@ if command -v nvidia-smi > /dev/null; then
   # A divided card stands there as its instances, so cards are looked for anywhere in the inventory.
   saved=$(mktemp)
   trap 'rm -f "$saved"' EXIT
-  "$gsel" devices --save "$saved" > /dev/null
+  "$gsel" devices --json -o "$saved"
   found=$(grep -o '"uuid": *"\(GPU\|MIG\)-[^"]*"' "$saved" | sed 's/.*"\([^"]*\)"$/\1/' | sort)
   if [ "$listed" = "$found" ]; then
     echo "gsel devices: the $(echo "$listed" | wc -l) uuids of nvidia-smi -L"

@@ -481,7 +481,7 @@ static void impossible_jobs_are_refused(void** state) {
               {"run -n 2x -- true", "-n 2x: a whole number is needed"},
               {"run -n 99999999999999999999 -- true", "-n 99999999999999999999: ranks of one host"},
               {"run -n -99999999999999999999 -- true", "-n -99999999999999999999: at least 1 rank"},
-              {"run -n", "-n: a value is needed"},
+              {"run -n", "--ranks: a value is needed"},
               {"run -n 2", "no program to run"},
               {"run -n 2 --", "no program to run"},
               {"run --grace -1 -- true", "--grace -1: seconds from 0 to"},
@@ -588,15 +588,17 @@ static int gsel_on(const char* machine, const char* command, const char* argumen
 
 static void devices_are_listed_and_saved(void** state) {
   (void)state;
-  check_status(gsel_on("mixed4", "devices", "--save saved.json"), 0, "devices", __LINE__);
-  check_part(out, "NVIDIA RTX A6000");
+  check_status(gsel_on("mixed4", "devices", "--json -o saved.json"), 0, "devices", __LINE__);
+  assert_string_equal(out, "");
   check_gsel("devices --json --inventory saved.json", 0);
   static char saved[MAX_TEXT];
   read_back("saved.json", saved);
   assert_string_equal(out, saved);
+  check_gsel("devices --inventory saved.json", 0);
+  check_part(out, "NVIDIA RTX A6000");
   check_gsel("devices", 0);
   check_part(out, "cpu");
-  check_gsel("devices --save /nonexistent/x", 2);
+  check_gsel("devices --output /nonexistent/x", 2);
   check_part(err, "gsel: /nonexistent/x: cannot be written");
 }
 
@@ -689,11 +691,13 @@ static void usage_is_helpful(void** state) {
   check_part(out, "gsel 0.");
   check_part(out, "(libgsel 0.");
   check_gsel("--help", 0);
-  static const char* const commands[] = {"devices", "resolve", "plugins", "program", "run",
-                                         "trace",   "bench",   "tune",    "mesh"};
+  static const char* const commands[] = {"devices", "resolve", "plugins", "program",    "run",   "trace",
+                                         "bench",   "tune",    "mesh",    "completion", "manual"};
   for (size_t i = 0; i < sizeof commands / sizeof *commands; ++i) check_part(out, commands[i]);
   check_gsel("", 2);
-  check_part(err, "gsel: a subcommand is needed: devices, resolve, plugins, program, run, trace, bench, tune or mesh");
+  check_part(err,
+             "gsel: a subcommand is needed: devices, resolve, plugins, program, run, trace, bench, tune, mesh, "
+             "completion or manual");
   check_gsel("bogus", 2);
   check_part(err, "gsel: bogus is no command; there are devices");
   check_gsel("devices extra", 2);

@@ -39,9 +39,9 @@ void bench_checks_every_operation(void**) {
 }
 
 void bench_knows_every_type_and_operation(void**) {
-  static const char* const rows[] = {"-t i8 -o prod",    "-t u8 -o avg",    "-t i16 -o bxor", "-t u16 -o band",
-                                     "-t i64 -o bor",    "-t f16 -o max",   "-t bf16 -o avg", "-t f64 -o min",
-                                     "-t f8e4m3 -o sum", "-t f8e5m2 -o sum"};
+  static const char* const rows[] = {"-t i8 --op prod",    "-t u8 --op avg",    "-t i16 --op bxor", "-t u16 --op band",
+                                     "-t i64 --op bor",    "-t f16 --op max",   "-t bf16 --op avg", "-t f64 --op min",
+                                     "-t f8e4m3 --op sum", "-t f8e5m2 --op sum"};
   for (const char* row : rows)
     check_rows(bench(std::string("allreduce reduce_scatterv allgather -n 3 --threads ") + row + kQuick), 3);
 }
@@ -76,11 +76,11 @@ void bench_refuses_what_it_cannot_do(void**) {
               {"bench -b 8 -e 4", "-b 8 is more than -e 4"},
               {"bench -e 3X", "-e 3X: a whole number is needed"},
               {"bench -t f31", "-t f31 is no type"},
-              {"bench -o mean", "-o mean is no operation"},
+              {"bench --op mean", "--op mean is no operation"},
               {"bench -n 2 --root 2", "--root 2: 0 to 1 are allowed"},
               {"bench -f 1", "-f 1"},
               {"bench --check 2", "--check 2: 0 to 1 are allowed"},
-              {"bench -n 2 -t f32 -o band -e 8", "band"}};
+              {"bench -n 2 -t f32 --op band -e 8", "band"}};
   for (const auto& row : rows) {
     check_gsel(row.arguments, 2);
     check_part(err, row.words);
@@ -101,10 +101,8 @@ int tear_down(void**) {
 
 int main() {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(bench_checks_every_operation),
-      cmocka_unit_test(bench_knows_every_type_and_operation),
-      cmocka_unit_test(bench_works_in_memory_of_all_ranks),
-      cmocka_unit_test(bench_counts_bandwidth_as_nccl_tests_do),
+      cmocka_unit_test(bench_checks_every_operation),       cmocka_unit_test(bench_knows_every_type_and_operation),
+      cmocka_unit_test(bench_works_in_memory_of_all_ranks), cmocka_unit_test(bench_counts_bandwidth_as_nccl_tests_do),
       cmocka_unit_test(bench_refuses_what_it_cannot_do),
   };
   return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -6,8 +6,8 @@
 #include <vector>
 
 // clang-format off: names of command.h would be hidden by parameters of ranks.h
-#include "support/ranks.h"
 #include "support/command.h"
+#include "support/ranks.h"
 // clang-format on
 
 namespace {
@@ -22,17 +22,17 @@ Json json_of_file(const std::string& name) {
 // ---- tune ----
 
 void tune_writes_a_file_that_is_then_used(void**) {
-  check_gsel("tune --ranks 2 --largest 64K --time 0.00001 --out tuned.toml", 0);
+  check_gsel("tune --ranks 2 --largest 64K --time 0.00001 -o tuned.toml", 0);
   assert_string_equal(out, "tuned.toml\n");
   assert_int_equal(finish(start("GSEL_LOG=warn GSEL_TUNING=tuned.toml gsel bench -e 8 --iterations 2 >out 2>err")), 0);
   assert_string_equal(err, "");
   read_back("tuned.toml", out);
   check_part(out, "[[world]]\nranks = 2\n");
   check_part(out, "\nalltoallv = [[0, ");
-  assert_int_equal(
-      finish(start("sed -i \"s/^ranks.*/&\\\\nchunk_bytes=1/; /^chunk_bytes = /d\" tuned.toml; GSEL_LOG=warn GSEL_TUNING=tuned.toml "
-                   "gsel bench -e 8 --iterations 2 >out 2>err")),
-      0);
+  assert_int_equal(finish(start("sed -i \"s/^ranks.*/&\\\\nchunk_bytes=1/; /^chunk_bytes = /d\" tuned.toml; "
+                                "GSEL_LOG=warn GSEL_TUNING=tuned.toml "
+                                "gsel bench -e 8 --iterations 2 >out 2>err")),
+                   0);
   check_part(err, "tuning is not used: tuned.toml:");
   check_part(err, "world.chunk_bytes must be");
   check_gsel("tune --ranks 1", 2);

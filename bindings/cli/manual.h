@@ -1,0 +1,20 @@
+// manual.h: manual pages in the language of man(7), from the table of spec.h, and the table as JSON.
+#pragma once
+
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "spec.h"
+
+namespace gsel::cli {
+
+using Commands = std::vector<std::unique_ptr<CommandSpec>>;
+
+// gsel-NAME(1); of `gsel` itself gsel(1), with the list of `commands`.
+std::string manual_page(const CommandSpec& command, const Commands& commands);
+
+nlohmann::ordered_json table_json(const CommandSpec& whole, const Commands& commands);
+
+}  // namespace gsel::cli
