@@ -14,6 +14,8 @@
 #   make bench-device  kernels of the cuda device beside a copy; writes bench/results/device.md
 #   make bench-tensor  a model that two ranks share: decoding, training; writes bench/results/tensor.md
 #   make table      trains examples/gpt with every strategy; writes the table of its README
+#   make deb        Debian packages, in build-deb/packages
+#   make reproducible  builds everything twice, in other folders and surroundings, and compares the bytes
 #   make install-debug  the debug information of what is installed, beside it
 #   make picture    one step of examples/gpt as it ran; writes docs/pictures/step.svg, the picture of README.md
 #   make matrix     every combination of strategies against one rank, as a table
@@ -32,7 +34,7 @@ export GSEL_NO_INSTALL
 export NINJA_STATUS = gsel: step %f of %t: 
 
 .PHONY: all build dev packages packages-run packages-test packages-peers packages-train packages-tidy data run table picture matrix test asan \
-        tsan tidy bench bench-build bench-comm bench-train bench-pipeline bench-tensor bench-rust bench-go bench-device bench-fresh install install-debug clean soak
+        tsan tidy bench bench-build bench-comm bench-train bench-pipeline bench-tensor bench-rust bench-go bench-device bench-fresh install install-debug deb reproducible packages-deb clean soak
 
 all: build
 
@@ -47,6 +49,8 @@ packages-peers: packages
 
 packages-train:
 	@.ci/packages build run train
+packages-deb:
+	@.ci/packages build deb
 packages-tidy:
 	@.ci/packages build tidy
 
@@ -162,12 +166,23 @@ bench-tensor: data packages-run
 	@bench/tensor/run.sh build/bin bench/results/tensor.md $(DATA) && echo "gsel: wrote bench/results/tensor.md"
 
 install: build
-	@cmake --install build --strip --prefix $(PREFIX) > build/install.log && echo "gsel: installed to $(DESTDIR)$(PREFIX)"
+	@cmake --install build --strip --prefix "$(PREFIX)" > build/install.log && echo "gsel: installed to $(DESTDIR)$(PREFIX)"
 	@if [ -z "$(DESTDIR)" ] && [ "$$(id -u)" = 0 ]; then ldconfig; fi
 
 # After `make install`; gdb and perf find it there.
 install-debug:
 	@cmake -D BUILD=build -D INSTALLED=build/install_manifest.txt -D OBJCOPY=objcopy -P lib/install_debug.cmake
 
+# In a build tree of its own, with the folders of Debian: lib/x86_64-linux-gnu.
+deb: packages-deb
+	$(call build,deb)
+	@rm -rf build-deb/packages
+	@packaging/deb.sh build-deb build-deb/packages
+	@if command -v lintian > /dev/null; then lintian --fail-on error build-deb/packages/*.deb; \
+	  else echo "gsel: no lintian here, so nobody has looked at the packages"; fi
+
+reproducible: packages-deb
+	@packaging/reproducible.sh
+
 clean:
-	@rm -rf build build-dev build-asan build-tsan build-tidy
+	@rm -rf build build-deb build-dev build-asan build-tsan build-tidy

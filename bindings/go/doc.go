@@ -35,6 +35,10 @@
 // that depend on each other may be closed in any order. An object that is lost without Close is reported to SetLog and
 // not released. No goroutine has to stay on its thread.
 //
+// # One file
+//
+// With the tag gsel_static a program has libgsel and the strategies in it; it calls RegisterStrategies first.
+//
 // # Without cgo
 //
 // With CGO_ENABLED=0 the package and programs that use it build, and every call that returns an error returns ErrNoCgo.

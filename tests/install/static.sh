@@ -17,6 +17,9 @@ expect "names of libgsel.a" "$(cat "$SOURCE/tests/abi/symbols.txt")" "$(shown gs
 expect "names of libgsel_plugins.a that strategies.h lacks" "" \
   "$(shown gsel_plugins | while read -r name; do grep -qw "$name" "$SOURCE/include/gsel/strategies.h" || echo "$name"; done)"
 
+$CXX -std=c++17 -Wall -Wextra -Werror "$SOURCE/tests/install/c/clash.cc" $(pkg-config --cflags --libs gsel-static) -o clash
+expect_run "a program with names of libgsel's inside" "libgsel GSEL_OK, find_plugins(1) of the program" ./clash
+
 for file in kernels blocks; do
   $CC -O3 -ffast-math -c "$gpt/$file.c" -o "$file.o" $(pkg-config --cflags gsel openblas)
 done
