@@ -24,7 +24,7 @@ one() {
   (cd "$folder" && find installed packages -type f -exec sha256sum {} + 2> /dev/null | sort -k 2) > "$work/$1.sums"
 }
 (umask 022 && LC_ALL=C TZ=UTC one a "$(nproc)")
-(umask 027 && LC_ALL=C.UTF-8 LANG=de_DE.UTF-8 TZ=Asia/Tokyo one "another folder of a longer name" 1)
+(umask 027 && LC_ALL=C.UTF-8 LANG=de_DE.UTF-8 TZ=Asia/Tokyo one "another folder of a longer name" $(($(nproc) + 1)))
 if ! diff "$work/a.sums" "$work/another folder of a longer name.sums"; then
   echo "gsel: these files depend on where, when or how they are built" >&2
   exit 1

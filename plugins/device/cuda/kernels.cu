@@ -6,7 +6,9 @@
 #include "device/formulas/optimizer_rules.h"
 #include "kernels.h"
 
-namespace {
+// Nothing here has internal linkage: nvcc names what has it after the folder of the source, so a build elsewhere gives
+// other bytes.
+namespace gsel_cuda_kernels {
 
 using namespace gsel;
 
@@ -158,8 +160,8 @@ __device__ void step(const Rule& rule, const gsel_cuda::StepMemory& s) {
       });
 }
 
-__constant__ const CodeValues kSignedValues = code_values<Signed, true>();
-__constant__ const CodeValues kUnsignedValues = code_values<Unsigned, false>();
+__constant__ CodeValues kSignedValues = code_values<Signed, true>();
+__constant__ CodeValues kUnsignedValues = code_values<Unsigned, false>();
 
 // Of magnitudes, by their bits: a NaN is the largest.
 __device__ float largest(const float* x, uint64_t n, uint32_t* bits) {
@@ -176,7 +178,9 @@ __device__ float largest(const float* x, uint64_t n, uint32_t* bits) {
   return result;
 }
 
-}  // namespace
+}  // namespace gsel_cuda_kernels
+
+using namespace gsel_cuda_kernels;
 
 using gsel_cuda::ByteStateMemory;
 using gsel_cuda::StepMemory;
