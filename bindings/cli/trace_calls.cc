@@ -3,6 +3,8 @@
 
 #include <map>
 
+#include "client.h"
+#include "colour.h"
 #include "table.h"
 
 namespace gsel::cli {
@@ -96,11 +98,12 @@ std::string communicator_text(const Json& communicator, size_t last) {
                     with_noun(communicator.at("world_size"), "rank") + ", " + duration(communicator.at("taken_us")) +
                     " old\n";
   if (!communicator.at("failure").is_null())
-    out += "broken: " + communicator["failure"].at("text").get<std::string>() + "\n";
+    out += coloured(Colour::bad, "broken:") + " " + communicator["failure"].at("text").get<std::string>() + "\n";
   for (const Json& reader : communicator.at("readers"))
     if (!reader.at("error").is_null() && communicator.at("failure").is_null())
       out += "rank " + reader.at("rank").dump() + " got: " + reader["error"].at("text").get<std::string>() + "\n";
-  for (const Json& late : communicator.at("late")) out += blame(communicator, ranks.at(late.get<size_t>())) + "\n";
+  for (const Json& late : communicator.at("late"))
+    out += coloured(Colour::bad, blame(communicator, ranks.at(late.get<size_t>()))) + "\n";
   std::vector<Row> rows{{"rank", "pid", "state", "call", "for", "waits for", "in"}};
   for (const Json& rank : ranks) rows.push_back(row_of(communicator, rank));
   if (has_other_ranks(communicator)) {

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "client.h"
 #include "table.h"
 
 namespace gsel::cli {

@@ -1,0 +1,214 @@
+#!/usr/bin/python3
+"""json_output.py GSEL SOURCE: with --json every subcommand prints one JSON document, of the shape that is documented, whose
+values are those of its text form; and what is refused is told as JSON."""
+import glob
+import json
+import os
+import re
+import subprocess
+
+from support import SOURCE, expect, fault, gsel, machine
+
+
+def both(*arguments, **options):
+    return gsel(*arguments, **options).out, gsel(*arguments, "--json", **options).json()
+
+
+def keys(what, expected, got):
+    expect(f"keys of {what}", expected.split(), list(got))
+
+
+def rows(text, head):
+    """Rows of the table whose first line begins so, as lists of cells."""
+    lines = text.split("\n")
+    at = next(i for i, line in enumerate(lines) if line.startswith(head))
+    table = []
+    for line in lines[at + 1:]:
+        if not line.strip():
+            break
+        table.append(re.split(r"  +", line.strip()))
+    return table
+
+
+# ---- devices, resolve, plugins, mesh ----
+text, told = both("devices", "--inventory", machine("l4x4"))
+expect("a recorded inventory", json.load(open(machine("l4x4")))["hosts"][0]["name"], told["hosts"][0]["name"])
+names = [device["name"] for host in told["hosts"] for device in host["devices"]]
+for name in names:
+    if name not in text:
+        fault("gsel devices", f"{name} in it", text)
+expect("devices in text and JSON", len(names), len(rows(text, "index")))
+gsel("devices", "--json", "-o", "here.json")
+expect("this machine, recorded and read", json.load(open("here.json")), gsel("devices", "--inventory", "here.json", "--json").json())
+
+environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "2,0"}
+text, told = both("resolve", "--inventory", machine("l4x4"), "--devices", "count:1", env=environment)
+keys("resolve", "status devices env warnings trace candidates", told)
+expect("positions and reasons", [[str(c["position"]) if c["position"] >= 0 else "-", str(c["index"]), c["reason"]] for c in told["candidates"]],
+       [[row[0], row[1], row[-1]] for row in rows(text.split("CUDA:")[0].split("env:")[0], "position")])
+expect("env", [f"env: {n}={v}" for n, v in told["env"].items()], [l for l in text.split("\n") if l.startswith("env: ")])
+
+os.mkdir("plugins", 0o755)
+open("plugins/broken.so", "w").write("no plugin")
+text, told = both("plugins", env={**os.environ, "GSEL_PLUGIN_PATH": os.getcwd() + "/plugins:relative"})
+keys("plugins", "plugins", told)
+expect("plugins", ["usable" if p["usable"] else "refused" for p in told["plugins"]],
+       [line.split()[0] for line in text.split("\n") if line and line[0] != " "])
+broken = [p for p in told["plugins"] if p["path"].endswith("/broken.so")]
+if len(broken) != 1 or broken[0]["usable"] or broken[0]["refusal"] not in text:
+    fault("a broken plugin", "its refusal in text and JSON", broken)
+
+open("mesh.toml", "w").write('[mesh]\ntensor = 2\npipeline = 2\ndata = "auto"\n[strategy.tensor]\nplugin = "tp"\n[strategy.pipeline]\nplugin = "pp"\n')
+text, told = both("mesh", "mesh.toml", "-n", "8")
+keys("mesh", "ranks axes coordinates", told)
+expect("groups", [" | ".join(" ".join(map(str, g)) for g in axis["groups"]) for axis in told["axes"]], [row[3] for row in rows(text, "axis")])
+expect("coordinates", [[str(v) for v in rank.values()] for rank in told["coordinates"]], rows(text, "rank  "))
+
+# ---- program ----
+programs = [f"{SOURCE}/tests/data/programs/tp.{rank}" for rank in range(2)]
+text, told = both("program", "--verify", *programs)
+keys("program --verify", "verified ranks instructions", told)
+expect("verified", f"ok: {told['ranks']} ranks, {told['instructions']} instructions\n", text)
+expect("files", programs, told["verified"])
+text, told = both("program", "--print", programs[0])
+keys("program --print", "file instructions step text", told)
+expect("canonical text", text, told["text"])
+lines = text[text.index("\nstep\n") + 6:text.index("\nend")].split("\n")
+expect("instructions", [line.split()[0] for line in lines], [i["instruction"] for i in told["step"]])
+expect("micro-batches", [re.search(r"mb=(\d+)", line) and int(re.search(r"mb=(\d+)", line)[1]) for line in lines],
+       [i.get("microbatch") for i in told["step"]])
+text, told = both("program", "--traffic", programs[0])
+keys("program --traffic", "file rows bytes_of_step", told)
+expect("traffic", rows(text, "when")[:-1], [[str(v) for v in row.values()] for row in told["rows"]])
+expect("sum of the step", told["bytes_of_step"], int(rows(text, "when")[-1][-1]))
+text, told = both("program", "--placements", *programs)
+keys("program --placements", "programs", told)
+for number, (part, program) in enumerate(zip(text.split("\n\nrank "), told["programs"])):
+    keys("a program's placements", "file about parameters values", program)
+    expect("parameters", rows(part, "parameter"), [[str(v) for v in p.values()] for p in program["parameters"]])
+    expect("values", rows(part, "value"), [[str(v) for v in p.values() if v is not None] for p in program["values"]])
+    keys("a value", "value bytes placement here forward forward_sent backward backward_sent", program["values"][0])
+    expect("rank", number, int(re.match(r"rank (\d+):", program["about"])[1]))
+    if sum(v["backward_sent"] or 0 for v in program["values"]) == 0:
+        fault("placements", "bytes sent backward", program["values"])
+shape = ["--stages", "4", "--microbatches", "8"]
+text, told = both("program", "--schedule", "1f1b", "zb-v", *shape)
+keys("program --schedule", "schedules", told)
+expect("makespans", [[s["schedule"], f"{s['makespan']:g}"] for s in told["schedules"]], [[row[0], row[2]] for row in rows(text, "schedule")])
+expect("one schedule", told["schedules"][:1], gsel("program", "--schedule", "1f1b", *shape, "--json").json()["schedules"])
+
+# ---- run ----
+def run(*arguments, status=0):
+    done = gsel("run", "--json", "end.json", *arguments, status=status)
+    return done, json.load(open("end.json"))
+
+
+# Rank 1 ends once the others have printed.
+script = ("echo out $RANK; : > here.$RANK; case $RANK in 0) exec sleep 60 ;; "
+          "1) while [ ! -e here.0 ] || [ ! -e here.2 ]; do sleep 0.01; done; kill -KILL $$ ;; esac")
+done, end = run("-n", "3", "--wait", "0", "--", "sh", "-c", script, status=137)
+expect("output of the ranks", ["out 0", "out 1", "out 2"], sorted(done.out.split("\n")[:-1]))
+keys("run", "status exit_status reason message first_failed seconds program world_size ranks", end)
+expect("a job of which a rank was killed", ["failed", 137, "rank failed", 1, ["sh", "-c", script], 3],
+       [end[key] for key in ("status", "exit_status", "reason", "first_failed", "program", "world_size")])
+expect("what was said", f"gsel: {end['message']}", done.err.split("; ending")[0])
+ranks = end["ranks"]
+keys("a rank", "rank pid exit_code signal signal_name ended seconds asked_to_end", ranks[0])
+expect("how the ranks ended", [[None, 15, "SIGTERM", True], [None, 9, "SIGKILL", False]],
+       [[r["exit_code"], r["signal"], r["signal_name"], r["asked_to_end"]] for r in ranks[:2]])
+expect("rank 0 ended after rank 1", True, ranks[0]["ended"] > ranks[1]["ended"])
+expect("order of ends", [0, 1, 2], sorted(r["ended"] for r in ranks))
+expect("times of ends", sorted(ranks, key=lambda r: r["ended"]), sorted(ranks, key=lambda r: (r["seconds"], r["ended"])))
+if f"(pid {ranks[1]['pid']})" not in end["message"] or end["seconds"] < ranks[0]["seconds"]:
+    fault("a job's end", "pid of the rank that failed, and the longest time", end)
+
+_, end = run("-n", "2", "--", "true")
+expect("a job that completed", ["ok", 0, "completed", None, None, [0, 0]],
+       [end[k] for k in ("status", "exit_status", "reason", "message", "first_failed")] + [[r["exit_code"] for r in end["ranks"]]])
+_, end = run("-n", "2", "--timeout-kill", "0.2", "--", "sleep", "60", status=124)
+expect("a job that took too long", ["failed", 124, "timed out", None, [15, 15]],
+       [end[k] for k in ("status", "exit_status", "reason", "first_failed")] + [[r["signal"] for r in end["ranks"]]])
+_, end = run("-n", "2", "--", "./nosuch", status=127)
+expect("a job that did not start", ["failed", 127, "not started", []], [end[k] for k in ("status", "exit_status", "reason", "ranks")])
+_, end = run("-n", "2", "--on-failure", "continue", "--", "sh", "-c", "[ $RANK = 0 ] || exit 3", status=3)
+expect("a job that went on", ["rank failed", 1, [0, 3], [False, False]],
+       [end["reason"], end["first_failed"], [r["exit_code"] for r in end["ranks"]], [r["asked_to_end"] for r in end["ranks"]]])
+done, end = run("-n", "0", "--", "true", status=2)
+expect("a job that was refused", ["error", "ARG", "GSEL_ERR_ARG", done.err], [end["status"], end["kind"], end["code"], f"gsel: {end['message']}\n"])
+# The file says that the job runs while it does, and no other process finds half of it.
+done, end = run("--", "sh", "-c", "cat end.json")
+keys("a job that runs", " ".join(end), json.loads(done.out))
+expect("a job that runs", ["running", None, []], [json.loads(done.out)[k] for k in ("status", "exit_status", "ranks")])
+# Another descriptor gets the end alone.
+read, write = os.pipe()
+gsel("run", "--json", f"/dev/fd/{write}", "--", "true", pass_fds=[write])
+os.close(write)
+expect("what a descriptor gets", "ok", json.loads(os.fdopen(read).read())["status"])
+gsel("run", "--json", "/nonexistent/end.json", "--", "sh", "-c", "touch started", status=2)
+expect("a job whose end cannot be written", False, os.path.exists("started"))
+
+# ---- bench, tune, trace ----
+quick = ["-b", "8", "-e", "64", "-f", "8", "--iterations", "2", "--warmup", "1"]
+text, told = both("bench", "allreduce", "broadcast", *quick)
+keys("bench", "gsel ranks threads registered memory_bandwidth rows", told)
+expect("operations, bytes, wrong", [[row[0], row[2], row[-1]] for row in rows(text, "operation")],
+       [[row["operation"], str(row["bytes"]), str(row["wrong"])] for row in told["rows"]])
+expect("rows as threads", [row["operation"] for row in told["rows"]],
+       [row["operation"] for row in gsel("bench", "allreduce", "broadcast", *quick, "--threads", "--json").json()["rows"]])
+joined = gsel("run", "-n", "2", "--", "gsel", "bench", *quick, "--joined", "--json").json()
+expect("one of two ranks prints", 2, joined["ranks"])
+dies = {**os.environ, "GSEL_FAULT": "kill@enter:rank=1:call=3"}
+error = gsel("bench", *quick, "--json", status=2, env=dies).json()
+expect("ranks that die", ["error", "PEER", "GSEL_ERR_PEER"], [error[k] for k in ("status", "kind", "code")])
+
+told = gsel("tune", "-n", "2", "--largest", "16K", "--time", "0.00001", "-o", "tuned.toml", "--json").json()
+keys("tune", "path gsel cpu worlds", told)
+written = open("tuned.toml").read()
+for line in [f'gsel = "{told["gsel"]}"', f'cpu = "{told["cpu"]}"', "ranks = 2"]:
+    if line not in written:
+        fault("tuned.toml", f"{line} in it", written)
+for name, bytes_ in told["worlds"][0]["thresholds"].items():
+    expect(name, str(bytes_), re.search(rf"^{name} = (\d+)$", written, re.M)[1])
+for name, pairs in told["worlds"][0]["microseconds"].items():
+    expect(f"times of {name}", pairs, json.loads(re.search(rf"^{name} = (.*)$", written, re.M)[1]))
+
+# Ranks that make different calls leave a recording each.
+os.mkdir("recorded")
+types = "exec gsel bench allreduce --joined -b 64 -e 64 -t $([ $RANK = 0 ] && echo f32 || echo f64)"
+subprocess.run(["gsel", "run", "-n", "2", "--", "sh", "-c", types], env={**os.environ, "GSEL_TRACE": os.getcwd() + "/recorded"},
+               capture_output=True)
+files = glob.glob("recorded/gsel-*.json")
+text, told = both("trace", *files)
+keys("trace", "communicators", told)
+communicator = told["communicators"][0]
+expect("ranks", [[str(r["rank"]), str(r["pid"])] for r in communicator["ranks"]], [row[:2] for row in rows(text, "rank  ")][:2])
+if communicator["failure"] is None and not any(r["error"] for r in communicator["readers"]):
+    fault("a recording", "the failure that made it", communicator)
+
+# ---- completion, manual, refusals ----
+for shell in ("bash", "zsh", "fish"):
+    text, told = both("completion", shell)
+    expect(f"completion {shell}", {"shell": shell, "script": text}, told)
+keys("manual", "commands", gsel("manual", "tune", "--json").json())
+
+refusals = [
+    (["devices", "--inventory", "nosuch"], "IO"),
+    (["resolve", "--inventory", machine("l4x4"), "--no-env", "--devices", "index:9"], "OUT_OF_RANGE"),
+    (["program", "--print", "mesh.toml"], "PARSE"),
+    (["program", "--verify", programs[0], programs[0]], "PROGRAM"),
+    (["program", "--schedule", "1f1b"], "ARG"),
+    (["mesh", "nosuch.toml"], "IO"),
+    (["trace", "nosuch"], "IO"),
+    (["bench", "dance"], "ARG"),
+    (["tune", "-n", "1"], "ARG"),
+    (["completion", "csh"], "ARG"),
+    (["manual", "nosuch"], "ARG"),
+]
+for arguments, kind in refusals:
+    text, error = gsel(*arguments, status=2), gsel(*arguments, "--json", status=2)
+    told = error.json()
+    expect(f"{error.line}: kind and code", [kind, f"GSEL_ERR_{kind}"], [told["kind"], told["code"]])
+    expect(f"{error.line}: message", text.err, f"gsel: {told['message']}\n")
+    expect(f"{error.line}: standard error", "", error.err)
+    if kind == "OUT_OF_RANGE":
+        expect(f"{error.line}: place", ["9", 7], [told["token"], told["column"]])
