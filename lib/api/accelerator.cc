@@ -39,7 +39,7 @@ gsel_transport_description description_of(const gsel_transport_v1& table, void* 
   return description;
 }
 
-void take(Accelerator& accelerator, const gsel_plugin_v1& plugin, int32_t dlpack_type) {
+void add_plugin(Accelerator& accelerator, const gsel_plugin_v1& plugin, int32_t dlpack_type) {
   const auto& table = *static_cast<const gsel_transport_v1*>(plugin.table);
   if (!table.describe || !table.enqueue) fail(GSEL_ERR_UNSUPPORTED, "it takes memory of the host only");
   auto transport = std::make_shared<Transport>(table);
@@ -56,7 +56,7 @@ void take_any(Accelerator& accelerator, int32_t dlpack_type) {
     if (candidate.kind != plugin_kind_name(GSEL_PLUGIN_TRANSPORT) || accelerator.transport) continue;
     std::string why = candidate.refusal;
     if (candidate.plugin) try {
-        take(accelerator, *candidate.plugin, dlpack_type);
+        add_plugin(accelerator, *candidate.plugin, dlpack_type);
       } catch (const Error& e) {
         why = e.message();
       }
@@ -80,7 +80,7 @@ std::shared_ptr<const Accelerator> open_accelerator(const gsel_comm_options& giv
   if (transport == "auto")
     take_any(*accelerator, device.dlpack_type);
   else if (transport != "host")
-    take(*accelerator, load_plugin(GSEL_PLUGIN_TRANSPORT, transport), device.dlpack_type);
+    add_plugin(*accelerator, load_plugin(GSEL_PLUGIN_TRANSPORT, transport), device.dlpack_type);
   return accelerator;
 }
 

@@ -39,7 +39,7 @@ void check_bound(const char* name, int64_t number, int64_t most) {
 }
 
 // optimizer: where the struct that the options point to is read to.
-gsel_model_check_options read_options(const gsel_model_check_options* options, gsel_optimizer_options& optimizer) {
+gsel_model_check_options read_check_options(const gsel_model_check_options* options, gsel_optimizer_options& optimizer) {
   gsel_model_check_options given{};
   if (options) given = gsel::read_struct(options, "gsel_model_check_options");
   if (given.optimizer) {
@@ -79,7 +79,7 @@ gsel_status gsel_model_check(gsel_model* model, const gsel_model_check_options* 
     if (out) *out = nullptr;
     gsel::Model& checked = *gsel::required(model, "model").impl;
     gsel_optimizer_options optimizer{};
-    const gsel_model_check_options given = read_options(options, optimizer);
+    const gsel_model_check_options given = read_check_options(options, optimizer);
     checked.finish(gsel::Model::Loss::optional);
     auto report = std::make_unique<gsel_model_check_report>(gsel::check::check_model(checked, given));
     const auto& breaches = report->findings.breaches();

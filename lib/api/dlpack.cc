@@ -127,7 +127,7 @@ int64_t check_shape(const DLTensor& given, gsel_dtype dtype) {
   return n_elems;
 }
 
-void take(const DLTensor& tensor, gsel_tensor* out, gsel_dlpack_device* device) {
+void import_tensor(const DLTensor& tensor, gsel_tensor* out, gsel_dlpack_device* device) {
   gsel::required(out, "out");
   check_dims(tensor.ndim, "DLPack tensor");
   if (tensor.ndim > 0) gsel::required(tensor.shape, "shape of the DLPack tensor");
@@ -162,7 +162,7 @@ extern "C" {
 
 gsel_status gsel_tensor_from_dlpack(const DLManagedTensor* given, gsel_tensor* out, gsel_dlpack_device* device,
                                     gsel_error** err) {
-  return gsel::guard(err, [&] { take(gsel::required(given, "given").dl_tensor, out, device); });
+  return gsel::guard(err, [&] { import_tensor(gsel::required(given, "given").dl_tensor, out, device); });
 }
 
 gsel_status gsel_tensor_from_dlpack_versioned(const DLManagedTensorVersioned* given, gsel_tensor* out,
@@ -172,7 +172,7 @@ gsel_status gsel_tensor_from_dlpack_versioned(const DLManagedTensorVersioned* gi
     if (version.major != kMajor)
       gsel::fail(GSEL_ERR_VERSION, "the DLPack tensor is of version {}.{}; {}.x would do", version.major, version.minor,
                  kMajor);
-    take(given->dl_tensor, out, device);
+    import_tensor(given->dl_tensor, out, device);
   });
 }
 

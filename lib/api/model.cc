@@ -7,11 +7,11 @@
 
 namespace {
 
-void take(const gsel_param_options& given, gsel::UserData& kept) {
+void keep_user_data(const gsel_param_options& given, gsel::UserData& kept) {
   kept.take(given.init_user_data, given.init_free_user_data);
 }
-void take(const gsel_value_options&, gsel::UserData&) {}
-void take(const gsel_layer_options& given, gsel::UserData& kept) {
+void keep_user_data(const gsel_value_options&, gsel::UserData&) {}
+void keep_user_data(const gsel_layer_options& given, gsel::UserData& kept) {
   kept.take(given.user_data, given.free_user_data);
 }
 
@@ -30,7 +30,7 @@ gsel_status add(gsel_model* model, const Options* options, const char* type,
       target.user_data().pop_back();
       throw;
     }
-    take(given, target.user_data().back());
+    keep_user_data(given, target.user_data().back());
     if (out_id) *out_id = id;
   });
 }

@@ -19,7 +19,7 @@ std::unique_ptr<gsel_request> make_request(gsel_comm* comm, const gsel_collectiv
       new gsel_request{{communicator, gsel::read_struct(call, "gsel_collective"), use}});
 }
 
-gsel::CallRequest& checked(gsel_request* request) {
+gsel::CallRequest& live(gsel_request* request) {
   return gsel::required(request, "request").impl;
 }
 
@@ -44,22 +44,22 @@ gsel_status gsel_request_create(gsel_comm* comm, const gsel_collective* call, gs
 }
 
 gsel_status gsel_request_start(gsel_request* request, gsel_error** err) {
-  return gsel::guard(err, [&] { checked(request).start(); });
+  return gsel::guard(err, [&] { live(request).start(); });
 }
 
 gsel_status gsel_request_run(gsel_request* request, gsel_error** err) {
-  return gsel::guard(err, [&] { checked(request).run(); });
+  return gsel::guard(err, [&] { live(request).run(); });
 }
 
 gsel_status gsel_request_test(gsel_request* request, int32_t* done, gsel_error** err) {
   return gsel::guard(err, [&] {
     gsel::required(done, "done") = 0;
-    checked(request).test(done);
+    live(request).test(done);
   });
 }
 
 gsel_status gsel_request_wait(gsel_request* request, gsel_error** err) {
-  return gsel::guard(err, [&] { checked(request).wait(); });
+  return gsel::guard(err, [&] { live(request).wait(); });
 }
 
 gsel_status gsel_request_wait_any(gsel_request* const* requests, size_t n, size_t* index, gsel_error** err) {
@@ -76,7 +76,7 @@ gsel_status gsel_request_wait_any(gsel_request* const* requests, size_t n, size_
 gsel_status gsel_request_cancel(gsel_request* request, int32_t* cancelled, gsel_error** err) {
   return gsel::guard(err, [&] {
     gsel::required(cancelled, "cancelled") = 0;
-    *cancelled = checked(request).cancel();
+    *cancelled = live(request).cancel();
   });
 }
 

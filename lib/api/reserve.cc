@@ -22,7 +22,7 @@ struct gsel_reservation {
 namespace gsel {
 namespace {
 
-Reservation::Options read_options(const gsel_reserve_options* given_options) {
+Reservation::Options read_reserve_options(const gsel_reserve_options* given_options) {
   Reservation::Options out;
   if (!given_options) return out;
   const gsel_reserve_options full = read_struct(given_options, "gsel_reserve_options");
@@ -48,7 +48,7 @@ gsel_status gsel_reserve(const gsel_resolve_options* resolve, const gsel_reserve
   if (out) *out = nullptr;
   return gsel::guard(err, [&] {
     gsel::required(out, "out");
-    const gsel::Reservation::Options how = gsel::read_options(options);
+    const gsel::Reservation::Options how = gsel::read_reserve_options(options);
     const gsel::FullRequest full(resolve);
     auto made = std::make_unique<gsel_reservation>(full, how);
     full.check(made->selection.impl);

@@ -78,7 +78,7 @@ std::vector<PluginFolder> listed_folders() {
 }
 
 // Resolves the folder and looks whether it can be trusted.
-void examine(PluginFolder& folder) {
+void look_at(PluginFolder& folder) {
   if (!folder.refusal.empty()) return;
   try {
     const std::string path = resolved(folder.path);
@@ -106,7 +106,7 @@ std::vector<PluginFolder> plugin_folders() {
   all.push_back(own_folder());
   std::set<std::string> seen;
   for (PluginFolder& folder : all) {
-    examine(folder);
+    look_at(folder);
     if (!folder.refusal.empty() && &folder != &all.back())
       warn_about_variable("GSEL_PLUGIN_PATH", folder.path, folder.refusal);
     if (seen.insert(folder.path).second) once.push_back(std::move(folder));

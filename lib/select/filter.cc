@@ -24,7 +24,7 @@ std::string capability_text(const Device& device) {
   return fmt::format("{}.{}", device.capability_major, device.capability_minor);
 }
 
-bool is_accelerator(const Device& device, const std::string& accelerator) {
+bool is_of_accelerator(const Device& device, const std::string& accelerator) {
   if (device.is_cpu() || accelerator == "cpu") return device.is_cpu() && accelerator == "cpu";
   const Rules* row = rules_named(accelerator);
   return row && device.vendor == row->vendor;
@@ -33,7 +33,7 @@ bool is_accelerator(const Device& device, const std::string& accelerator) {
 bool holds(const Device& device, const Unit& unit, const std::string& host, const Clause& clause) {
   switch (clause.kind) {
     case Kind::accelerator:
-      return is_accelerator(device, clause.name);
+      return is_of_accelerator(device, clause.name);
     case Kind::name:
       return any_glob(clause, device.name);
     case Kind::host:

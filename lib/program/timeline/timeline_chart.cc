@@ -117,16 +117,6 @@ std::string row_name(const Lane& lane, bool replicas) {
                   : lane.process_name;
 }
 
-void number_chunks(std::vector<ChartAction>& actions, int32_t& most) {
-  std::map<int32_t, int32_t> chunks;
-  for (const ChartAction& action : actions)
-    if (action.kind != 'S') chunks[action.stage] = 0;
-  int32_t n = 0;
-  for (auto& [stage, chunk] : chunks) chunk = n++;
-  for (ChartAction& action : actions) action.chunk = action.kind == 'S' ? 0 : chunks[action.stage];
-  most = std::max(most, n);
-}
-
 void name_it(Chart& chart, const std::vector<Recorded>& recorded) {
   double begin = std::numeric_limits<double>::max(), end = 0, busiest = 0;
   std::set<int32_t> microbatches;
@@ -152,6 +142,16 @@ void name_it(Chart& chart, const std::vector<Recorded>& recorded) {
 }
 
 }  // namespace
+
+void number_chunks(std::vector<ChartAction>& actions, int32_t& most) {
+  std::map<int32_t, int32_t> chunks;
+  for (const ChartAction& action : actions)
+    if (action.kind != 'S') chunks[action.stage] = 0;
+  int32_t n = 0;
+  for (auto& [stage, chunk] : chunks) chunk = n++;
+  for (ChartAction& action : actions) action.chunk = action.kind == 'S' ? 0 : chunks[action.stage];
+  most = std::max(most, n);
+}
 
 std::string to_text(const ChartAction& action) {
   const std::string stage = action.stage >= 0 ? std::to_string(action.stage) : "",

@@ -36,6 +36,8 @@ struct Chart {
   std::vector<ChartRow> rows;
 };
 
+// A rank's stages in order are its chunks 0, 1, ...; the end of a step is of chunk 0. `most` becomes at least their number.
+void number_chunks(std::vector<ChartAction>& actions, int32_t& most);
 // "2F0", as schedules are written; "F0" where the stage is unknown.
 std::string to_text(const ChartAction& action);
 // "33", "25.5", "0.333"

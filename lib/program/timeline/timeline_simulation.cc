@@ -3,10 +3,7 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <charconv>
 #include <limits>
-#include <map>
 #include <set>
 
 #include "base/json_object.h"
@@ -46,16 +43,6 @@ ChartAction read_action(JsonObject object) {
   return action;
 }
 
-// A rank's stages in order are its chunks 0, 1, ...
-int32_t number_chunks(std::vector<ChartAction>& actions) {
-  std::map<int32_t, int32_t> chunks;
-  for (const ChartAction& action : actions) chunks[action.stage] = 0;
-  int32_t n = 0;
-  for (auto& [stage, chunk] : chunks) chunk = n++;
-  for (ChartAction& action : actions) action.chunk = chunks[action.stage];
-  return n;
-}
-
 std::string percent(double share) {
   return fmt::format("{:.1f} %", share * 100 + 0.0);
 }
@@ -90,7 +77,7 @@ void read_row(JsonObject& root, const JsonArray& list, size_t rank, size_t& n_le
                   "is one action too many to be drawn together; fewer micro-batches would do");
     row.actions.push_back(read_action(list.object(i)));
   }
-  chart.chunks = std::max(chart.chunks, number_chunks(row.actions));
+  number_chunks(row.actions, chart.chunks);
   chart.rows.push_back(std::move(row));
 }
 

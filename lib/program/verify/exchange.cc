@@ -17,7 +17,7 @@ namespace {
 
 }  // namespace
 
-size_t Group::post(const Spot& spot, int32_t phase) {
+size_t RankGroup::post(const Spot& spot, int32_t phase) {
   const size_t index = posted_[std::ranges::lower_bound(ranks_, spot.program->rank) - ranks_.begin()]++;
   if (index == calls_.size()) {
     calls_.push_back({spot, phase, 1});
@@ -41,25 +41,25 @@ size_t Group::post(const Spot& spot, int32_t phase) {
   return index;
 }
 
-int32_t Group::missing(size_t index) const {
+int32_t RankGroup::missing(size_t index) const {
   for (size_t i = 0; i < ranks_.size(); ++i)
     if (posted_[i] <= index) return ranks_[i];
   return -1;
 }
 
-void Group::check_complete() const {
+void RankGroup::check_complete() const {
   for (size_t index = 0; index < calls_.size(); ++index)
     if (!complete(index)) refuse(calls_[index].first, fmt::format("rank {} never joins it", missing(index)));
 }
 
-Group& Exchange::group(const Program& program, gsel_axis axis) {
+RankGroup& Exchange::group(const Program& program, gsel_axis axis) {
   std::vector<int32_t> ranks = program.mesh.group(program.rank, axis);
   std::erase_if(ranks, [this](int32_t rank) { return !job_.find(rank); });
   const std::pair<gsel_axis, int32_t> key{axis, ranks.front()};
   return groups_.try_emplace(key, axis_name(axis), std::move(ranks), axis == GSEL_AXIS_DATA).first->second;
 }
 
-Group& Exchange::tied_group(const Program& program, int32_t bucket) {
+RankGroup& Exchange::tied_group(const Program& program, int32_t bucket) {
   const std::vector<int32_t> ranks = tied_ranks(program, bucket);
   const std::string name = fmt::format("ranks {}: tied parameters'", fmt::join(ranks, ", "));
   return tied_groups_.try_emplace(ranks, name, ranks, false).first->second;

@@ -24,11 +24,11 @@ struct Spot {
 
 // Ranks that differ on one axis alone, or those of a pipeline that hold the same tied parameters, and the calls they
 // make together, in order.
-class Group {
+class RankGroup {
  public:
   // Ids of buckets differ between ranks of the pipeline, and of the sharing axis where parts differ in size: the same
   // bucket is the one that has the same parameters.
-  Group(std::string name, std::vector<int32_t> ranks, bool same_bucket_ids)
+  RankGroup(std::string name, std::vector<int32_t> ranks, bool same_bucket_ids)
       : name_(std::move(name)), ranks_(std::move(ranks)), same_bucket_ids_(same_bucket_ids), posted_(ranks_.size()) {}
 
   // Adds a rank's next call; returns its position in the order. `phase`: of the layer the instruction runs, else 0.
@@ -66,8 +66,8 @@ class Exchange {
 
   // These stay where they are. A group has the ranks whose programs are followed; the others do as they do.
   Channel& channel(int32_t from, int32_t to) { return channels_[{from, to}]; }
-  Group& group(const Program& program, gsel_axis axis);
-  Group& tied_group(const Program& program, int32_t bucket);
+  RankGroup& group(const Program& program, gsel_axis axis);
+  RankGroup& tied_group(const Program& program, int32_t bucket);
 
   // Throws when a message was sent that nobody received, or a call was made that not all ranks joined.
   void check_ended() const;
@@ -75,8 +75,8 @@ class Exchange {
  private:
   const Job& job_;
   std::map<std::pair<int32_t, int32_t>, Channel> channels_;  // by sender and receiver
-  std::map<std::pair<gsel_axis, int32_t>, Group> groups_;    // by axis and first rank
-  std::map<std::vector<int32_t>, Group> tied_groups_;        // by ranks
+  std::map<std::pair<gsel_axis, int32_t>, RankGroup> groups_;    // by axis and first rank
+  std::map<std::vector<int32_t>, RankGroup> tied_groups_;        // by ranks
 };
 
 }  // namespace gsel

@@ -165,7 +165,7 @@ void Walker::enter(const gsel_instr& instr) {
   }
 }
 
-Group* Walker::meeting(const gsel_instr& instr, int32_t i) const {
+RankGroup* Walker::meeting(const gsel_instr& instr, int32_t i) const {
   switch (instr.kind) {
     case GSEL_INSTR_LOSS_ALLREDUCE:
     case GSEL_INSTR_OVERFLOW:
@@ -199,7 +199,7 @@ Group* Walker::meeting(const gsel_instr& instr, int32_t i) const {
 bool Walker::meet(const gsel_instr& instr) {
   if (instr.kind == GSEL_INSTR_WAIT) return wait(instr);
   if (instr.kind == GSEL_INSTR_RECV) return receive(instr);
-  for (Group* group; (group = meeting(instr, met_)); ++met_) {
+  for (RankGroup* group; (group = meeting(instr, met_)); ++met_) {
     // A norm meets over as many axes as the rank's own buckets want.
     if (!posted_) meeting_index_ = group->post(spot(), instr.kind == GSEL_INSTR_NORM ? 0 : met_);
     posted_ = true;
@@ -211,7 +211,7 @@ bool Walker::meet(const gsel_instr& instr) {
 
 // The first rank that this one waits for at a meeting, or -1. Over the pipeline the losses are sent by the rank that
 // has them, which itself waits for nobody.
-int32_t Walker::awaited(const gsel_instr& instr, const Group& group) const {
+int32_t Walker::awaited(const gsel_instr& instr, const RankGroup& group) const {
   if (group.complete(meeting_index_) || goes_on(instr, group)) return -1;
   const auto loss = std::ranges::find_if(program_.layers, &ProgramLayer::is_loss);
   if (instr.kind != GSEL_INSTR_LOSS_ALLREDUCE || instr.axis != GSEL_AXIS_PIPELINE || loss == program_.layers.end())

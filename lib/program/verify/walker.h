@@ -48,9 +48,9 @@ class Walker {
   // An instruction is entered, then blocks until its group has met as often as it must, then is left.
   void enter(const gsel_instr& instr);
   bool meet(const gsel_instr& instr);
-  int32_t awaited(const gsel_instr& instr, const Group& group) const;
+  int32_t awaited(const gsel_instr& instr, const RankGroup& group) const;
   void leave(const gsel_instr& instr);
-  Group* meeting(const gsel_instr& instr, int32_t i) const;  // the i-th, or nullptr
+  RankGroup* meeting(const gsel_instr& instr, int32_t i) const;  // the i-th, or nullptr
   bool has_room(const gsel_instr& instr) const;              // to be entered
   int32_t full_channel() const;                              // a rank that has not taken what was sent, or -1
   void check_purpose(const gsel_instr& instr) const;
@@ -101,15 +101,15 @@ class Walker {
   void check_bucket_end(int32_t bucket) const;
   // walker_post_validation.cc
   void post_validate();
-  bool goes_on(const gsel_instr& instr, const Group& group) const;
+  bool goes_on(const gsel_instr& instr, const RankGroup& group) const;
 
   const Program& program_;
   Exchange& all_;
   const Purpose purpose_;
   const int32_t transfers_;
   const bool partial_loss_;
-  std::vector<Group*> groups_;       // by axis
-  std::vector<Group*> tied_groups_;  // by bucket; nullptr: not summed with other pipeline ranks
+  std::vector<RankGroup*> groups_;       // by axis
+  std::vector<RankGroup*> tied_groups_;  // by bucket; nullptr: not summed with other pipeline ranks
   std::vector<int32_t> bucket_of_;   // by parameter; -1: frozen
   std::vector<bool> contributed_;    // by bucket: some layer of this rank contributes to its gradients
 

@@ -11,7 +11,7 @@ void Walker::post_validate() {
 }
 
 // Pipeline ranks exchange the numbers asynchronously, while they go on with what follows.
-bool Walker::goes_on(const gsel_instr& instr, const Group& group) const {
+bool Walker::goes_on(const gsel_instr& instr, const RankGroup& group) const {
   return is_optimistic(instr) && &group == groups_[GSEL_AXIS_PIPELINE];
 }
 

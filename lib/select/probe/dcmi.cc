@@ -52,7 +52,7 @@ bool open_dcmi(const FileTree& files, Dcmi& dcmi) {
 }
 
 // "910B3" is "Ascend 910B3", as npu-smi and the maker call it.
-void learn(const Dcmi& dcmi, int card, int chip, Device& device) {
+void learn_by_dcmi(const Dcmi& dcmi, int card, int chip, Device& device) {
   int logical = -1;
   if (dcmi.logical_id(&logical, card, chip) == 0 && logical >= 0) device.ordinal = logical;
   ChipInfo info{};
@@ -78,7 +78,7 @@ void learn_card(const Dcmi& dcmi, int card, Found& found) {
     const std::string pci = fmt::format("{:08x}:{:02x}:{:02x}.{:x}", static_cast<unsigned>(at.domain), at.bus & 0xff,
                                         at.device & 0x1f, at.function & 0x7);
     for (Device& device : found.devices)
-      if (device.pci == pci) learn(dcmi, card, chip, device);
+      if (device.pci == pci) learn_by_dcmi(dcmi, card, chip, device);
   }
 }
 

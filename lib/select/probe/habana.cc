@@ -14,7 +14,7 @@ constexpr struct {
   const char* name;
 } kTypes[] = {{"GAUDI3", "Intel Gaudi 3"}, {"GAUDI2", "Intel Gaudi 2"}, {"GAUDI", "Intel Gaudi"}};
 
-std::string name_of(const std::string& type) {
+std::string product_of(const std::string& type) {
   for (const auto& row : kTypes)
     if (type.starts_with(row.type)) return row.name;  // followed by B, C, D or SEC
   return "Habana " + type;
@@ -50,7 +50,7 @@ void probe_habana(const FileTree& files, Found& found) {
     Device device;
     device.vendor = "habana";
     device.pci = pci;
-    device.name = name_of(*type);
+    device.name = product_of(*type);
     const int64_t module = files.number(node.folder + "/module_id").value_or(-1);
     if (module >= 0 && module <= INT32_MAX) device.module = static_cast<int32_t>(module);
     device.ordinal = static_cast<int32_t>(found.devices.size());

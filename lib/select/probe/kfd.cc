@@ -74,7 +74,7 @@ std::string product_name(const FileTree& files, const std::string& node, const s
   return chip.empty() ? "AMD device" : "AMD " + chip;
 }
 
-Device describe(const FileTree& files, const std::string& node, const Properties& properties) {
+Device describe_node(const FileTree& files, const std::string& node, const Properties& properties) {
   Device device;
   const Address address = address_of(properties);
   device.vendor = "amd";
@@ -151,7 +151,7 @@ void probe_kfd(const FileTree& files, Found& found) {
     const std::string folder = fmt::format("{}/{}", kNodes, name);
     const Properties properties(files, folder + "/properties");
     if (properties["simd_count"] == 0) continue;  // a processor, or a device that this container may not see
-    Node node{name, files.text(folder + "/gpu_id").value_or(""), describe(files, folder, properties)};
+    Node node{name, files.text(folder + "/gpu_id").value_or(""), describe_node(files, folder, properties)};
     node.device.ordinal = static_cast<int32_t>(nodes.size());
     nodes.push_back(std::move(node));
   }

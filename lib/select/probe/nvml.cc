@@ -53,7 +53,7 @@ std::string uuid_of(const Api& api, Handle* handle) {
 }
 
 // Zeros where it is not told: the device shares the host's memory, or is divided and seen from within a container.
-nvml::Memory memory_of(const Api& api, Handle* handle) {
+nvml::Memory device_memory(const Api& api, Handle* handle) {
   nvml::Memory memory{};
   const int status = api.device_memory(handle, &memory);
   if (status == nvml::kNotSupported || status == nvml::kNoPermission) return {};
@@ -72,7 +72,7 @@ Device describe(const Api& api, Handle* handle, const FileTree& files) {
   api.check(api.device_pci(handle, &pci), "nvmlDeviceGetPciInfo_v3");
   device.pci = normalise_pci(pci.id);
   if (device.pci.empty()) fail(GSEL_ERR_IO, "NVML: nvmlDeviceGetPciInfo_v3 gave \"{}\", no PCI address", pci.id);
-  const nvml::Memory memory = memory_of(api, handle);
+  const nvml::Memory memory = device_memory(api, handle);
   device.memory_bytes = memory.total;
   device.free_bytes = std::min(memory.free, memory.total);
   api.check(api.device_capability(handle, &device.capability_major, &device.capability_minor),
@@ -94,7 +94,7 @@ Partition describe_partition(const Api& api, Handle* handle) {
   unsigned id = 0;
   if (api.mig_gi && api.mig_gi(handle, &id) == nvml::kSuccess) partition.gi = static_cast<int32_t>(id);
   if (api.mig_ci && api.mig_ci(handle, &id) == nvml::kSuccess) partition.ci = static_cast<int32_t>(id);
-  partition.memory_bytes = memory_of(api, handle).total;
+  partition.memory_bytes = device_memory(api, handle).total;
   return partition;
 }
 

@@ -89,7 +89,7 @@ std::string sysman_uuid_text(const uint8_t* bytes) {
   return out;
 }
 
-void learn(const Sysman& sysman, ZesHandle* handle, Device& device) {
+void learn_by_sysman(const Sysman& sysman, ZesHandle* handle, Device& device) {
   const auto properties = std::make_unique<DeviceProperties>();
   if (sysman.properties(handle, properties.get()) == 0) {
     device.uuid = sysman_uuid_text(properties->core.uuid);
@@ -125,7 +125,7 @@ void ask_sysman(const FileTree& files, Found& found) {
       const std::string pci =
           fmt::format("{:08x}:{:02x}:{:02x}.{:x}", at.domain, at.bus & 0xff, at.device & 0x1f, at.function & 0x7);
       for (Device& device : found.devices)
-        if (device.pci == pci) learn(sysman, handle, device);
+        if (device.pci == pci) learn_by_sysman(sysman, handle, device);
     }
 }
 

@@ -41,7 +41,7 @@ Program shape_of(Program program) {
 }
 
 // What ranks of one coordinate on the sharing axis have in common.
-Program model_of(Program program) {
+Program with_model_alone(Program program) {
   program.rank = 0;
   program.notes.clear();
   program.microbatches.clear();
@@ -79,7 +79,7 @@ bool alike_but_for_samples(const std::vector<Head>& heads, const Mesh& mesh) {
 
 std::vector<Head> exchange_heads(Communicator& comm, const Program& own, const std::string& text) {
   const std::vector<uint64_t> all = gather_numbers(
-      comm, {key_of(shape_of(own)), key_of(model_of(own)), uint64_t{text.size()}, uint64_t{own.microbatches.size()}});
+      comm, {key_of(shape_of(own)), key_of(with_model_alone(own)), uint64_t{text.size()}, uint64_t{own.microbatches.size()}});
   std::vector<Head> heads;
   for (size_t i = 0; i < all.size(); i += kHeadNumbers) heads.push_back({all[i], all[i + 1], all[i + 2], all[i + 3]});
   return heads;

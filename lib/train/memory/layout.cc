@@ -15,7 +15,7 @@ namespace {
 constexpr uint64_t kGradientBytes = sizeof(float);
 constexpr uint64_t kMasterBytes = sizeof(float);
 
-uint64_t times(int64_t elems, uint64_t bytes) {
+uint64_t bytes_of(int64_t elems, uint64_t bytes) {
   return static_cast<uint64_t>(elems) * bytes;
 }
 
@@ -43,7 +43,7 @@ BucketLayout frozen_layout(const Program& program, const ProgramBucket& bucket) 
   layout.dtype = program.params[bucket.params.front()].dtype;
   layout.elems = layout.padded = elems_of(program, bucket.params);
   layout.steps = layout.whole_gradient = false;
-  layout.param_bytes = times(layout.elems, dtype_bytes(layout.dtype));
+  layout.param_bytes = bytes_of(layout.elems, dtype_bytes(layout.dtype));
   return layout;
 }
 
@@ -53,7 +53,7 @@ void add_state(const Optimizer& optimizer, BucketLayout& layout) {
         optimizer.state_bytes(i, layout.own_elems(), static_cast<int64_t>(layout.pieces.size()));
     layout.state_bytes += layout.each_state_bytes[i];
   }
-  if (layout.dtype != GSEL_F32) layout.master_bytes = times(layout.own_elems(), kMasterBytes);
+  if (layout.dtype != GSEL_F32) layout.master_bytes = bytes_of(layout.own_elems(), kMasterBytes);
 }
 
 BucketLayout layout_of(const Program& program, const Optimizer& optimizer, int32_t b) {
@@ -72,10 +72,10 @@ BucketLayout layout_of(const Program& program, const Optimizer& optimizer, int32
   layout.offload_state = bucket.flags & GSEL_BUCKET_OFFLOAD_STATE;
   layout.offload_params = bucket.flags & GSEL_BUCKET_OFFLOAD_PARAM && bucket.shards_param();
 
-  const uint64_t whole_params = times(layout.padded, dtype_bytes(layout.dtype));
-  const uint64_t whole_gradient = times(layout.padded, kGradientBytes);
-  layout.param_bytes = layout.whole_params ? whole_params : times(layout.own_elems(), dtype_bytes(layout.dtype));
-  layout.gradient_bytes = layout.whole_gradient ? whole_gradient : times(layout.own_elems(), kGradientBytes);
+  const uint64_t whole_params = bytes_of(layout.padded, dtype_bytes(layout.dtype));
+  const uint64_t whole_gradient = bytes_of(layout.padded, kGradientBytes);
+  layout.param_bytes = layout.whole_params ? whole_params : bytes_of(layout.own_elems(), dtype_bytes(layout.dtype));
+  layout.gradient_bytes = layout.whole_gradient ? whole_gradient : bytes_of(layout.own_elems(), kGradientBytes);
   layout.param_window_bytes = layout.whole_params ? 0 : whole_params;
   layout.gradient_window_bytes = layout.whole_gradient ? 0 : whole_gradient;
   if (layout.steps) add_state(optimizer, layout);

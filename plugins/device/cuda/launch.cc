@@ -145,13 +145,13 @@ gsel_status sum_squares(void* ctx, const void* src, gsel_dtype dtype, uint64_t c
   });
 }
 
-StepMemory memory_of(const gsel_optimizer_step& s) {
+StepMemory step_memory(const gsel_optimizer_step& s) {
   return {s.param, s.gradient, s.state0, s.state1, static_cast<uint16_t*>(s.param16), s.count, s.param16_dtype};
 }
 
 template <class Rule>
 void step(Context& c, const char* name, const gsel_optimizer_step& s, gsel_stream* stream) {
-  launch(c, name, (s.count + 3) / 4, stream, Rule(s), memory_of(s));
+  launch(c, name, (s.count + 3) / 4, stream, Rule(s), step_memory(s));
 }
 
 void step_8bit(Context& c, const gsel_optimizer_step& s, gsel_stream* stream) {

@@ -33,7 +33,7 @@ bool is_same(std::string_view wanted, const std::string& uuid) {
   return digits(wanted) == digits(uuid);
 }
 
-std::string_view text_of(gsel_str text) {
+std::string_view view(gsel_str text) {
   if (!text.data) return {};
   return text.len == GSEL_NUL ? std::string_view(text.data) : std::string_view(text.data, text.len);
 }
@@ -55,7 +55,7 @@ void open_context(const gsel_host_v1* host, const gsel_device_options& options, 
   CUuuid uuid;
   check(*c, found->cuDeviceGetUuid(&uuid, c->device), "its uuid");
   c->uuid = uuid_text(uuid);
-  if (const std::string_view wanted = text_of(options.uuid); !wanted.empty() && !is_same(wanted, c->uuid))
+  if (const std::string_view wanted = view(options.uuid); !wanted.empty() && !is_same(wanted, c->uuid))
     fail(GSEL_ERR_NO_DEVICES, "device " + std::string(wanted) + " was asked for; device " +
                                   std::to_string(options.ordinal) + " of this process is " + c->uuid +
                                   ": compare CUDA_VISIBLE_DEVICES with what gsel resolve chose");
