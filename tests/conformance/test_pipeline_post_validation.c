@@ -2,6 +2,7 @@
  * losses, norms, loss scale and skipped steps, bit for bit, whether or not a step had to be undone; and no rank waits
  * for ever where one ends. */
 #include "support/post_validation_trial.h"
+#include "support/share.h"
 
 /* Messages of a large batch do not fit the communicator's buffers, so that receives are posted ahead. */
 enum { MICROBATCHES = 4, BATCH = 8, LARGE_BATCH = 128 * MICROBATCHES };
@@ -118,6 +119,7 @@ static void write_clipping(char* train, size_t capacity, const char* rest, const
 
 static void try_variant(const struct shape* shape, const struct variant* v, const char* train, double clip_norm,
                         post_validation_outcome* on, post_validation_outcome* off) {
+  if (!in_share()) return;
   const int32_t world = shape->pipeline_ranks * shape->ranks;
   print_message("  %s, %d pipeline ranks, %.*s%s, %s\n", shape->schedule, shape->pipeline_ranks,
                 shape->data[0] ? (int)strcspn(shape->data + 16, "\n") : 5, shape->data[0] ? shape->data + 16 : "alone",

@@ -2,6 +2,7 @@
  * the data axis's strategies. The model's cuts are crossed by several values, by one that skips stages and by one that
  * is integer, and its first and last layers share a table. */
 #include "support/pipeline_trial.h"
+#include "support/share.h"
 
 static const char* const kSchedules[] = {"naive",          "gpipe", "1f1b", "interleaved-1f1b", "zb-h1",
                                          "interleaved-zb", "zb-h2", "zb-v", "dualpipe-v"};
@@ -43,6 +44,7 @@ static int is_tried(const char* name) {
 static void try_one(const char* schedule, int pipeline_ranks, int m, const struct data_row* data, int batch,
                     const pipeline_outcome* expected, pipeline_outcome* out, const char* options, const char* more,
                     int processes) {
+  if (!in_share()) return;
   pipeline_trial t = {
       pipeline_config(schedule, pipeline_ranks, m, data, batch, options, more), NULL, -1, 1, expected, out};
   print_message("  %s, %d pipeline ranks, %d micro-batches, %s %.*s %.*s\n", schedule, pipeline_ranks, m, data->name,

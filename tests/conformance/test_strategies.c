@@ -2,6 +2,7 @@
  * (support/trainer_trial.h); a third party's plugin is tested by adding one. Numbers are integers and the optimizer is
  * sign-SGD, so that no order of summation can hide a difference; scale is checked in test_strategies_scale.c. */
 #include "support/plugin_folder.h"
+#include "support/share.h"
 #include "support/trainer_trial.h"
 
 static const char* config_text(const struct strategy_row* strategy, int batch, int microbatch, const char* more) {
@@ -30,6 +31,7 @@ static void equals_one_rank(const struct way* way) {
   outcome *expected = exact_reference(&like, train_section), *out = shared_outcomes();
   for (int s = 0; s < N_STRATEGIES; ++s)
     for (int n = way->from_ranks; n <= way->to_ranks && is_tried(s); ++n) {
+      if (!in_share()) continue;
       const int microbatch = microbatch_for(way->batch, n, way->accumulation);
       trial t = plain(config_text(&kStrategies[s], way->batch, microbatch, way->more), out);
       t.expected = expected;

@@ -3,6 +3,7 @@
  * optimizer is sign-SGD, so that no order of summation can hide a difference. Scale is checked by one plain step whose
  * numbers are powers of two, and by the norm. In every trial what was counted must be what the program's closed forms
  * say, and memory what was forecast. */
+#include "support/share.h"
 #include "support/tensor_trial.h"
 
 struct tensor_row {
@@ -82,7 +83,7 @@ static int ranks_of(const struct tensor_row* t, const struct pipeline_row* p, co
 
 static void try_one(const struct tensor_row* t, const struct pipeline_row* p, const struct data_row* d,
                     tensor_trial trial, const char* train) {
-  if (!is_tried(t)) return;
+  if (!is_tried(t) || (!trial.differs && !in_share())) return;
   trial.config = config_of(t, p, d, train);
   print_message("  %s, %s%s%s\n", t->name, p->name, *p->name ? ", " : "", d->name);
   try_tensor(&trial, ranks_of(t, p, d));

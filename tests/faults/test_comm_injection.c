@@ -1,9 +1,10 @@
 /* faults/test_comm_injection.c: every rank of three is killed, stopped, delayed or made to disagree at every step of
  * every kind of call, small and large, by GSEL_FAULT; every survivor gets the error that names the rank, in bounded
  * time, and nothing stays behind. */
+#include "support/share.h"
 #include "support/trials.h"
 
-/* Trials of one action at each step for every kind and size; on every rank, or on one in turn. */
+/* Trials of one action at each step for every kind and size; on every rank, or on one in turn; with a sanitizer a share. */
 static int plan_trials(action what, int every_rank, trial* trials) {
   int n = 0, turn = 0;
   gsel_collective_kind kind;
@@ -14,7 +15,7 @@ static int plan_trials(action what, int every_rank, trial* trials) {
         ++turn;
         for (int32_t r = 0; r < RANKS; ++r)
           for (int call = FAULTY_CALL; call <= (kind == EVERY_CALL_MESSAGES ? 4 : FAULTY_CALL); ++call)
-            if (every_rank || r == turn % RANKS) trials[n++] = (trial){what, step, call, r, kind, sizes[size], 0};
+            if ((every_rank || r == turn % RANKS) && in_share()) trials[n++] = (trial){what, step, call, r, kind, sizes[size], 0};
       }
   return n;
 }

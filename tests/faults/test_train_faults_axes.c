@@ -4,6 +4,7 @@
  * of the trainer, on every other rank, whichever group of the mesh notices it, and nobody who waits for it is. */
 #include <poll.h>
 
+#include "support/share.h"
 #include "support/tensor_trial.h"
 
 enum { STRUCK_STEP = 1, MOST_STEPS = 4 };
@@ -147,6 +148,7 @@ static void run_absent(const char* name, const char* section, int32_t world, int
   absence* a = shared_memory(sizeof *a);
   for (int32_t victim = 0; victim < world; ++victim)
     for (int number = 1; number <= (dies ? 9 : 1); number += 4) {
+      if (!in_share()) continue;
       print_message("  %s: rank %d %s at callback %d\n", name, (int)victim, dies ? "dies" : "sleeps", number);
       memset(a, 0, sizeof *a);
       a->t = tensor_trial_of(config, NULL);

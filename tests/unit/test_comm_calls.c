@@ -3,6 +3,7 @@
  * are not aligned, in place and not, every root. What is not to be written is looked at too. */
 #include "support/ranks.h"
 #include "support/reference.h"
+#include "support/share.h"
 
 #define FENCE 64 /* bytes around a buffer that must stay as they are */
 #define BLANK 0xa5
@@ -370,11 +371,7 @@ static void walk(int32_t n, gsel_dtype dtype, gsel_op op, size_t shift, const si
     walk(n, dtype, op, shift, walk_counts, sizeof walk_counts / sizeof walk_counts[0], threads); \
   } while (0)
 
-#ifdef __SANITIZE_THREAD__ /* ten times slower */
-enum { WORLD_STEP = 4 };
-#else
-enum { WORLD_STEP = 1 };
-#endif
+enum { WORLD_STEP = SANITIZED ? 4 : 1 };
 
 /* 12 f32 fill a line; 1,024 the slot beside it, for all ranks together where parts differ. */
 static void test_small_calls_of_worlds_of_1_to_17_processes(void** state) {

@@ -1,6 +1,7 @@
 /* unit/test_comm_memory.c: memory that all ranks reach: allocated, registered, given back; what cannot be registered is
  * refused with what was found; nothing is lost and nothing left. */
 #include "support/ranks.h"
+#include "support/share.h"
 #include "support/traces.h"
 
 #define MEBIBYTE ((size_t)1 << 20)
@@ -27,7 +28,7 @@ static int sums_come_out(rank_run* run, gsel_comm* comm, int32_t* x, size_t coun
 }
 
 static void allocates(rank_run* run) {
-  static const size_t sizes[] = {0, 1, 4096, 100000, 5 * MEBIBYTE + 8, 70 * MEBIBYTE};
+  static const size_t sizes[] = {0, 1, 4096, 100000, 5 * MEBIBYTE + 8, (SANITIZED ? 12 : 70) * MEBIBYTE};
   gsel_error* err;
   gsel_comm* comm;
   rank_ok(run, rank_join(run, &comm, &err), err);

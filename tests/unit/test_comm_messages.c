@@ -13,10 +13,11 @@ static const size_t sizes[] = {0,     1,     8,     47,    48,    49,      4096,
 enum { N_SIZES = sizeof sizes / sizeof sizes[0], MOST = (5 << 20) + 3 };
 
 static void fill(unsigned char* at, size_t bytes, uint32_t seed) {
-  uint32_t x = seed * 2654435761u + 12345;
-  for (size_t i = 0; i < bytes; ++i) {
-    x = x * 1664525u + 1013904223u;
-    at[i] = (unsigned char)(x >> 24);
+  uint64_t x = seed * 2654435761u + 12345;
+  for (size_t i = 0; i < bytes; i += sizeof x) {
+    x = x * 6364136223846793005u + 1442695040888963407u;
+    const uint64_t word = x ^ x >> 32;
+    memcpy(at + i, &word, bytes - i < sizeof word ? bytes - i : sizeof word);
   }
 }
 

@@ -7,6 +7,7 @@
 #include "program/forward_only.h"
 #include "support/program_judge.h"
 #include "support/program_maker.h"
+#include "support/share.h"
 #include "support/verdict.h"
 
 namespace {
@@ -22,9 +23,11 @@ std::vector<Wanted> all_kinds() {
   for (Strategy strategy : test::kStrategies)
     for (int32_t ranks = 1; ranks <= 4; ++ranks)
       for (int32_t microbatches = 1; microbatches <= 3; ++microbatches)
-        for (int bits = 0; bits < 32; ++bits)
+        for (int bits = 0; bits < 32; ++bits) {
+          if (!in_share()) continue;
           all.push_back({strategy, ranks, microbatches, bool(bits & 1), bool(bits & 2), bool(bits & 4), bool(bits & 8),
                          bool(bits & 16), bits & 1 ? 2 : 7});
+        }
   return all;
 }
 

@@ -8,6 +8,7 @@
 #include "support/pipeline_maker.h"
 #include "support/program_cases.h"
 #include "support/rendezvous.h"
+#include "support/share.h"
 #include "support/transfers.h"
 #include "support/verdict.h"
 #include "train/compile/tied_reductions.h"
@@ -17,7 +18,7 @@ namespace {
 using namespace gsel;
 using namespace gsel::test;
 
-constexpr uint32_t kPrograms = 300, kDamaged = 180;
+constexpr uint32_t kPrograms = SANITIZED ? 60 : 300, kDamaged = SANITIZED ? 36 : 180;
 
 std::vector<const Program*> pointers_to(const std::vector<Program>& programs) {
   std::vector<const Program*> pointers;

@@ -7,6 +7,7 @@
 #include "program/text/placements_table.h"
 #include "program/traffic.h"
 #include "support/pipeline_maker.h"
+#include "support/share.h"
 #include "support/tensor_damage.h"
 #include "support/tensor_maker.h"
 #include "support/transfers.h"
@@ -17,7 +18,7 @@ namespace {
 using namespace gsel;
 using namespace gsel::test;
 
-constexpr uint32_t kPrograms = 300, kDamaged = 180;
+constexpr uint32_t kPrograms = SANITIZED ? 60 : 300, kDamaged = SANITIZED ? 36 : 180;
 
 const std::vector<Program>& drawn(uint32_t seed) {
   static std::vector<std::vector<Program>> all(kPrograms);

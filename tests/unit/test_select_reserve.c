@@ -9,6 +9,7 @@
 
 #include "support/scratch.h"
 #include "support/selection.h"
+#include "support/share.h"
 
 static char folder[256];
 
@@ -241,14 +242,14 @@ static void race(struct board* board, int rounds) {
   gsel_inventory_free(inventory);
 }
 
-/* 64 processes, 1,000 rounds each; GSEL_TEST_RACE_ROUNDS sets another number. */
+/* 64 processes, 300 rounds each, a tenth of it under a sanitizer; GSEL_TEST_RACE_ROUNDS sets another number. */
 static void racing_processes_never_get_the_same_device(void** state) {
   (void)state;
   struct board* board =
       (struct board*)mmap(NULL, sizeof *board, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   assert_true(board != MAP_FAILED);
   const char* given = getenv("GSEL_TEST_RACE_ROUNDS");
-  const int rounds = given ? atoi(given) : 1000;
+  const int rounds = given ? atoi(given) : SANITIZED ? 30 : 300;
   for (int i = 0; i < RACERS; ++i) {
     const pid_t child = fork();
     assert_true(child >= 0);
