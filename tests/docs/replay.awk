@@ -1,5 +1,6 @@
 # replay.awk: copies a document, with the output of every command in it written anew.
 #   ```console         lines "$ COMMAND" are run; the lines below one, up to the next or the fence, are its output
+#   <!-- block: ... -->   the block below is left alone: blocks.py has it
 #   <!-- rows: COMMAND -->   in the table below, the first cell of a row holds in `...` what is added to COMMAND; the
 #                      second cell becomes the indexes chosen, or the kind and message of the refusal
 # Does not know: what the output should be.
@@ -46,6 +47,9 @@ function cell(command,    lines, n, i, listing, several, entry, host, kind, mess
   return out == "" ? "none" : "`" out "`"
 }
 
+/^<!-- block: / { marked = 1; print; next }
+marked && /^```/ { if (marked++ == 2) marked = 0; print; next }
+marked { print; next }
 /^```console$/ { console = 1; print; next }
 console && /^```$/ { console = 0; print; next }
 console && /^\$ / { print; printf "%s", run(substr($0, 3)); next }

@@ -28,7 +28,7 @@ for file in model layers ring data options sample record main; do
 done
 $CC -O2 -D_DEFAULT_SOURCE -Dmain=gpt_main -c "$gpt/main.c" -o gpt_main.o $(pkg-config --cflags gsel openblas)
 $CC -Wall -Wextra -Werror -c "$SOURCE/tests/install/c/linked.c" $(pkg-config --cflags gsel)
-sed -n '/^```c no_udev.c/,/^```$/p' "$SOURCE/docs/packaging.md" | grep -v '^```' > no_udev.c
+sed -n '/^<!-- block: file no_udev.c/,/^```$/p' "$SOURCE/docs/packaging.md" | grep -v -e '^```' -e '^<!--' > no_udev.c
 $CC -Wall -Wextra -Werror -c no_udev.c
 parts="model.o layers.o ring.o data.o options.o sample.o record.o kernels.o blocks.o"
 blas="$(pkg-config --libs-only-L openblas) -lopenblas -lm"
