@@ -22,6 +22,7 @@
 #   make soak       the nets of tests/nets for SOAK_MINUTES=60, with seeds of their own
 #   make asan       the tests under the address and undefined-behaviour sanitizers
 #   make tsan       the tests under the thread sanitizer
+#   make docs       the pages of docs/ and the interface as HTML, by Doxygen, into build/docs/html
 #   make tidy       clang-tidy over lib/, plugins/ and bindings/, with the checks of .clang-tidy
 #
 # GSEL_NO_INSTALL=1 names missing packages and stops. DATA=file gives `make run` another text to train on.
@@ -33,7 +34,7 @@ DATA ?= build/data/kjv.txt
 export GSEL_NO_INSTALL
 export NINJA_STATUS = gsel: step %f of %t: 
 
-.PHONY: all build dev packages packages-run packages-test packages-peers packages-train packages-tidy data run table picture matrix test asan \
+.PHONY: all build dev packages packages-run packages-test packages-peers packages-train packages-tidy packages-docs docs data run table picture matrix test asan \
         tsan tidy bench bench-build bench-comm bench-train bench-pipeline bench-tensor bench-rust bench-go bench-device bench-fresh install install-debug deb reproducible packages-deb clean soak
 
 all: build
@@ -51,6 +52,8 @@ packages-train:
 	@.ci/packages build run train
 packages-deb:
 	@.ci/packages build deb
+packages-docs:
+	@.ci/packages docs
 packages-tidy:
 	@.ci/packages build tidy
 
@@ -114,6 +117,9 @@ asan tsan: packages-test
 	@ctest --test-dir build-$@ --output-on-failure -j $(JOBS)
 
 # Clang compiles nothing here: it reads what it would compile, the files of a folder as one.
+docs: packages-docs
+	@docs/doxygen/run.sh build/docs && echo "gsel: wrote build/docs/html/index.html"
+
 tidy: packages-tidy
 	@output=$$(cmake --preset tidy 2>&1) || { echo "$$output"; exit 1; }
 	@.ci/tidy build-tidy $(JOBS)

@@ -254,6 +254,7 @@ GSEL_API gsel_status gsel_probe(gsel_comm *comm, int32_t source, int32_t tag, gs
 GSEL_API gsel_status gsel_iprobe(gsel_comm *comm, int32_t source, int32_t tag, int32_t *found, gsel_message *message,
                                  gsel_error **err);
 
+/* Kinds of calls: of requests and of gsel_comm_explain. Numbers never change. */
 typedef int32_t gsel_collective_kind;
 #define GSEL_COLLECTIVE_BARRIER 0
 #define GSEL_COLLECTIVE_ALLREDUCE 1

@@ -59,6 +59,7 @@ typedef struct gsel_optimizer_step {
   float *scale1;
 } gsel_optimizer_step;
 
+/* Directions of a copy. */
 #define GSEL_COPY_TO_DEVICE 1
 #define GSEL_COPY_TO_HOST 2
 #define GSEL_COPY_ON_DEVICE 3
@@ -102,6 +103,7 @@ typedef struct gsel_memory_info {
   uint64_t bytes;          /* of the allocation; 0: not known */
 } gsel_memory_info;
 
+/* Flags of a stream. */
 #define GSEL_STREAM_HIGH_PRIORITY 1u
 #define GSEL_EVENT_TIMING 1u /* event_seconds may ask for its time */
 

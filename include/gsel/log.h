@@ -8,6 +8,7 @@
 
 GSEL_EXTERN_C_BEGIN
 
+/* Levels of log lines; a line of a lower number is more serious. */
 typedef int32_t gsel_log_level;
 #define GSEL_LOG_ERROR 1
 #define GSEL_LOG_WARN 2

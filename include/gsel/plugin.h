@@ -25,9 +25,12 @@
 
 GSEL_EXTERN_C_BEGIN
 
+/* Version of the interface that these headers describe. A host accepts its own major version, and minor versions up to
+ * its own. */
 #define GSEL_PLUGIN_ABI_MAJOR 1
 #define GSEL_PLUGIN_ABI_MINOR 3
 
+/* Kinds of plugins. */
 #define GSEL_PLUGIN_STRATEGY 1
 #define GSEL_PLUGIN_DEVICE 3
 #define GSEL_PLUGIN_TRANSPORT 4
@@ -121,6 +124,7 @@ typedef struct gsel_bucket_options {
   int64_t compression_start;
 } gsel_bucket_options;
 
+/* A value of the model, as it is on this rank. */
 typedef struct gsel_value_info {
   uint32_t struct_size;
   uint32_t flags; /* GSEL_VALUE_* of gsel/model.h */
@@ -147,6 +151,7 @@ typedef struct gsel_microbatch_info {
   int64_t count;
 } gsel_microbatch_info;
 
+/* A parameter of the model, as it is on this rank. */
 typedef struct gsel_param_info {
   uint32_t struct_size;
   uint32_t flags; /* GSEL_PARAM_* of gsel/model.h */
@@ -171,6 +176,7 @@ typedef struct gsel_param_info {
 #define GSEL_BACKWARD_IN_HALVES 4u       /* it has backward_input and backward_weight */
 #define GSEL_BACKWARD_IN_ONE 8u          /* it has the fused backward */
 
+/* A layer of the model. */
 typedef struct gsel_layer_info {
   uint32_t struct_size;
   uint32_t flags; /* GSEL_LAYER_* of gsel/model.h */

@@ -49,6 +49,7 @@ typedef struct gsel_device_info {
   int32_t reserved_by;        /* process that holds a reservation of gsel/reserve.h on it, or 0 */
 } gsel_device_info;
 
+/* How many processes may compute on an NVIDIA device: any, one, none. */
 #define GSEL_COMPUTE_MODE_DEFAULT 0
 #define GSEL_COMPUTE_MODE_EXCLUSIVE_PROCESS 1
 #define GSEL_COMPUTE_MODE_PROHIBITED 2
@@ -204,6 +205,7 @@ typedef struct gsel_candidate {
 } gsel_candidate;
 #define GSEL_CANDIDATE_INIT GSEL_STRUCT_INIT(gsel_candidate)
 GSEL_API void gsel_candidate_init(gsel_candidate *candidate, size_t struct_size);
+/* Number of candidates, and candidate i. Since 0.1. */
 GSEL_API int32_t gsel_selection_candidate_count(const gsel_selection *selection);
 GSEL_API gsel_status gsel_selection_candidate(const gsel_selection *selection, int32_t i, gsel_candidate *candidate,
                                               gsel_error **err);
@@ -224,6 +226,7 @@ typedef struct gsel_decision {
 } gsel_decision;
 #define GSEL_DECISION_INIT GSEL_STRUCT_INIT(gsel_decision)
 GSEL_API void gsel_decision_init(gsel_decision *decision, size_t struct_size);
+/* Number of decisions, and decision i. Since 0.1. */
 GSEL_API int32_t gsel_selection_decision_count(const gsel_selection *selection);
 GSEL_API gsel_status gsel_selection_decision(const gsel_selection *selection, int32_t i,
                                               gsel_decision *decision, gsel_error **err);

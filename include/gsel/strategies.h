@@ -10,6 +10,7 @@
 
 GSEL_EXTERN_C_BEGIN
 
+/* The strategies of docs/strategies.md. */
 extern const struct gsel_plugin_v1 gsel_plugin_v1_cp;
 extern const struct gsel_plugin_v1 gsel_plugin_v1_ddp;
 extern const struct gsel_plugin_v1 gsel_plugin_v1_dp;

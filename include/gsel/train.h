@@ -82,6 +82,7 @@ typedef gsel_status (*gsel_optimizer_fn)(const gsel_optimizer_call *call, void *
 #define GSEL_NEEDS_PARAM_NORM 1  /* norms of the parameter and of its update (LAMB) */
 #define GSEL_NEEDS_WHOLE_PARAM 2 /* the whole parameter in one call (Muon): shards end between parameters */
 
+/* An optimizer of the embedder, in place of train.optimizer. */
 typedef struct gsel_optimizer_options {
   uint32_t struct_size;
   int32_t needs;                /* GSEL_NEEDS_* */

@@ -45,6 +45,7 @@ typedef struct gsel_str {
   size_t len;
 } gsel_str;
 
+/* Length of a gsel_str that ends with NUL. */
 #define GSEL_NUL ((size_t)-1)
 
 /* A C string or literal as gsel_str: macro for initialisers, function for foreign callers.
