@@ -22,7 +22,7 @@ const CommandText kCompletionText{
     .sections = {{"JSON", "", {{"shell", "As it was asked for."}, {"script", "The text."}}}},
     .related = {"gsel-manual(1)"}};
 
-std::string joined(const std::vector<std::string>& words, const char* between) {
+std::string words_of(const std::vector<std::string>& words, const char* between) {
   std::string out;
   for (const std::string& word : words) out += (out.empty() ? "" : between) + word;
   return out;
@@ -40,7 +40,7 @@ std::string names_of(const CommandSpec& command, const char* between, bool with_
   for (const OptionSpec* option : command.all_options())
     if (!with_value_only || !option->value.empty())
       for (const std::string& name : option->spellings()) names.push_back(name);
-  return joined(names, between);
+  return words_of(names, between);
 }
 
 const OptionSpec* positional_of(const CommandSpec& command) {
@@ -53,7 +53,7 @@ const OptionSpec* positional_of(const CommandSpec& command) {
 
 // What completes a value: words, files, or nothing.
 std::string bash_value(const OptionSpec& option) {
-  return "words='" + joined(option.words, " ") + "'" + (option.takes_path() ? " files=1" : "");
+  return "words='" + words_of(option.words, " ") + "'" + (option.takes_path() ? " files=1" : "");
 }
 
 // The values of options, then what no option precedes.
@@ -62,7 +62,7 @@ std::string bash_cases(const CommandSpec& command) {
   for (const OptionSpec* option : command.all_options()) {
     if (option->value.empty()) continue;
     out += "    '" + std::string(command.text.name) + " " +
-           joined(option->spellings(), ("' | '" + std::string(command.text.name) + " ").c_str()) + "') " +
+           words_of(option->spellings(), ("' | '" + std::string(command.text.name) + " ").c_str()) + "') " +
            bash_value(*option) + " ;;\n";
   }
   const OptionSpec* positional = positional_of(command);
@@ -155,7 +155,7 @@ std::string zsh_action(const OptionSpec& option) {
   std::string words;
   for (const std::string& word : option.words) words += (words.empty() ? "" : " ") + zsh_text(word);
   if (option.takes_path() && option.words.empty()) return "_files";
-  if (option.takes_path()) return "{ compadd " + joined(option.words, " ") + "; _files }";
+  if (option.takes_path()) return "{ compadd " + words_of(option.words, " ") + "; _files }";
   return option.words.empty() ? "" : "(" + words + ")";
 }
 
@@ -165,7 +165,7 @@ std::string zsh_option(const OptionSpec& option) {
   for (const std::string& name : names) {
     const bool is_long = name.starts_with("--");
     out += "        " +
-           quoted_for_shell("(" + joined(names, " ") + ")" + name +
+           quoted_for_shell("(" + words_of(names, " ") + ")" + name +
                             (option.value.empty() ? ""
                              : is_long            ? "="
                                                   : "+") +
@@ -221,7 +221,7 @@ std::string fish_option(const OptionSpec& option, const std::string& condition) 
   for (const std::string& name : option.spellings())
     out += name.starts_with("--") ? " -l " + name.substr(2) : " -s " + name.substr(1);
   if (!option.value.empty()) out += option.takes_path() ? " -rF" : " -x";
-  if (!option.words.empty()) out += " -a " + fish_quoted(joined(option.words, " "));
+  if (!option.words.empty()) out += " -a " + fish_quoted(words_of(option.words, " "));
   return out + " -d " + fish_quoted(option.help) + "\n";
 }
 
@@ -240,7 +240,7 @@ std::string fish_completion(const CommandSpec& whole, const Commands& commands) 
       out += "complete -c gsel -n " + fish_quoted(inside) + " -a '(__fish_complete_subcommand --fcs-skip=2)'\n";
     else if (positional)
       out += "complete -c gsel -n " + fish_quoted(inside) + (positional->takes_path() ? " -F" : "") +
-             (positional->words.empty() ? "" : " -a " + fish_quoted(joined(positional->words, " "))) + "\n";
+             (positional->words.empty() ? "" : " -a " + fish_quoted(words_of(positional->words, " "))) + "\n";
   }
   return out;
 }

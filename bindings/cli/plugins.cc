@@ -35,7 +35,7 @@ std::vector<gsel_plugin_info> candidates(const gsel_plugin_list* list) {
   return out;
 }
 
-std::string as_json(const std::vector<gsel_plugin_info>& list) {
+std::string plugins_json(const std::vector<gsel_plugin_info>& list) {
   nlohmann::ordered_json out{{"plugins", nlohmann::ordered_json::array()}};
   for (const gsel_plugin_info& info : list)
     out["plugins"].push_back({{"path", text(info.path)},
@@ -48,7 +48,7 @@ std::string as_json(const std::vector<gsel_plugin_info>& list) {
 }
 
 // A line per candidate; the reason of a refusal stands beneath it.
-std::string as_text(const std::vector<gsel_plugin_info>& list) {
+std::string plugins_text(const std::vector<gsel_plugin_info>& list) {
   if (list.empty()) return "no plugins on the search path\n";
   std::string out;
   for (const gsel_plugin_info& info : list) {
@@ -68,7 +68,7 @@ int list_plugins(bool json) {
   check(gsel_plugin_list_create(&made, &error), &error);
   const Handle<gsel_plugin_list> list(made);
   const auto all = candidates(made);
-  print(json ? as_json(all) : as_text(all));
+  print(json ? plugins_json(all) : plugins_text(all));
   return 0;
 }
 

@@ -33,7 +33,7 @@ std::string size_of(double bytes) {
   return std::isnan(bytes) ? "-" : megabytes(bytes);
 }
 
-std::string percent(double part, double whole) {
+std::string share_text(double part, double whole) {
   return whole > 0 && !std::isnan(part) ? formatted("%.1f%%", part / whole * 100) : "-";
 }
 
@@ -95,7 +95,7 @@ std::string overlap(const Json& step) {
   const Stretches asynchronous = stretches_of(step, is_asynchronous);
   const Stretches computing =
       stretches_of(step, [](const Json& interval) { return !is_asynchronous(interval) && is_computing(interval); });
-  return percent(common_length(asynchronous, computing), length(asynchronous));
+  return share_text(common_length(asynchronous, computing), length(asynchronous));
 }
 
 Row summary(const Json& step) {
@@ -120,7 +120,7 @@ struct Kind {
   double seconds = 0;
 };
 
-std::vector<Kind> kinds_of(const Json& step) {
+std::vector<Kind> kinds_in(const Json& step) {
   std::vector<Kind> kinds;
   for (const Json& interval : intervals_of(step)) {
     const auto& name = interval.at("instruction").get_ref<const std::string&>();
@@ -136,7 +136,7 @@ std::vector<Kind> kinds_of(const Json& step) {
 
 std::string kinds_text(const Json& step) {
   const double seconds = number(step, "seconds");
-  std::vector<Kind> kinds = kinds_of(step);
+  std::vector<Kind> kinds = kinds_in(step);
   std::vector<Row> rows{{"  instruction", "where", "times", "time", "of the step", "sent"}};
   // A kind that ran in both ways sent what it sent asynchronously.
   const auto sends = [&](const std::string& name, bool asynchronous) {
@@ -152,7 +152,7 @@ std::string kinds_text(const Json& step) {
   for (const Kind& kind : kinds) {
     const double bytes = sends(kind.name, kind.asynchronous) ? sent_by(kind.name) : 0;
     rows.push_back({"  " + kind.name, kind.asynchronous ? "asynchronous" : "calling thread", std::to_string(kind.times),
-                    time_of(kind.seconds), percent(kind.seconds, seconds), bytes > 0 ? megabytes(bytes) : "-"});
+                    time_of(kind.seconds), share_text(kind.seconds, seconds), bytes > 0 ? megabytes(bytes) : "-"});
   }
   for (const Json& count : step.value("counts", Json::array())) {
     const auto& name = count.at("instruction").get_ref<const std::string&>();
@@ -163,7 +163,7 @@ std::string kinds_text(const Json& step) {
   if (!kinds.empty()) {
     const Stretches calling = stretches_of(step, [](const Json& interval) { return !is_asynchronous(interval); });
     const double between = std::max(0.0, seconds - length(calling));
-    rows.push_back({"  between them", "calling thread", "-", time_of(between), percent(between, seconds), "-"});
+    rows.push_back({"  between them", "calling thread", "-", time_of(between), share_text(between, seconds), "-"});
   }
   return rows.size() == 1 ? std::string() : "rank " + step.at("rank").dump() + "\n" + table(rows);
 }

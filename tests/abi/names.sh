@@ -7,7 +7,7 @@ set -eu
 export LC_ALL=C
 cd "$1"
 
-twice=$(find lib plugins -type f \( -name '*.cc' -o -name '*.h' \) | sort | xargs awk '
+twice=$(find lib plugins bindings -type f \( -name '*.cc' -o -name '*.h' \) | sort | xargs awk '
   function tell(kind, where, name,   key) {
     key = kind " " where " " name
     if (!(key in file)) { file[key] = FILENAME; line[key] = FNR }

@@ -18,6 +18,7 @@ put lib/comm/shm/group.h 'namespace gsel::shm {' 'struct Group {' '};' '}  // na
 put lib/comm/own.cc 'namespace gsel {' 'namespace {' 'struct Group {' '};' 'int size_of(int x) {' '}' '}  // namespace' '}  // namespace gsel'
 put lib/comm/shm/own.cc 'namespace gsel {' 'namespace {' 'int size_of(long x) {' '}' '}  // namespace' '}  // namespace gsel'
 put plugins/strategy/dp/own.cc 'namespace gsel {' 'struct Group {' '};' '}  // namespace gsel'
+mkdir -p "$work/tree/bindings"
 "$names" "$work/tree" || { echo "expected no offence in a lawful tree"; exit 1; }
 
 put lib/select/group.h 'namespace gsel {' 'class Group final : public Set {' '};' '}  // namespace gsel'

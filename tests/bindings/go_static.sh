@@ -12,7 +12,7 @@ build() { # NAME ARGUMENTS...
 }
 build shared
 build static -tags gsel_static
-sed -n '/^```c no_udev.c/,/^```$/p' "$SOURCE/docs/packaging.md" | grep -v '^```' > "$WORK/no_udev.c"
+sed -n '/^<!-- block: file no_udev.c/,/^```$/p' "$SOURCE/docs/packaging.md" | grep -v -e '^```' -e '^<!--' > "$WORK/no_udev.c"
 $CC -c "$WORK/no_udev.c" -o "$WORK/no_udev.o"
 build alone -tags gsel_static,netgo,osusergo -ldflags "-linkmode external -extldflags '-static $WORK/no_udev.o'"
 expect_alone "$WORK/static"

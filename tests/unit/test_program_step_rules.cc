@@ -179,8 +179,8 @@ std::string read_document() {
 
 void the_example_of_the_document_is_a_good_program(void**) {
   const std::string document = read_document();
-  const size_t begin = document.find("```\ngsel-program 1") + 4, end = document.find("```", begin);
-  assert_true(begin > 4 && end != std::string::npos);
+  const size_t begin = document.find("```text\ngsel-program 1") + 8, end = document.find("```", begin);
+  assert_true(begin > 8 && end != std::string::npos);
   Texts texts(2, document.substr(begin, end - begin));
   change(texts[1], "rank 0", 1, "rank 1");
   change(texts[1], "microbatch 0 4", 1, "microbatch 4 3");
@@ -190,11 +190,11 @@ void the_example_of_the_document_is_a_good_program(void**) {
   uint64_t sum = 0;
   for (const auto& [key, count] : step_traffic(parse_program(texts[0], "p.txt"))) {
     sum += count.bytes_sent;
-    const std::string row = fmt::format("    step   {:10}{:19}{:8}{:15}\n", "data", form_of(key.second)->word,
+    const std::string row = fmt::format("\nstep   {:10}{:19}{:8}{:15}\n", "data", form_of(key.second)->word,
                                         count.calls, count.bytes_sent);
     if (document.find(row) == std::string::npos) fail_msg("docs/program.md has no row \"%s\"", row.c_str());
   }
-  assert_true(document.find(fmt::format("    step   {:10}{:19}{:8}{:15}\n", "all", "", "", sum)) != std::string::npos);
+  assert_true(document.find(fmt::format("\nstep   {:10}{:19}{:8}{:15}\n", "all", "", "", sum)) != std::string::npos);
   // Every instruction has its row.
   for (gsel_instr_kind kind = GSEL_INPUT; kind <= GSEL_INSTR_OVERFLOW; ++kind)
     if (document.find(fmt::format("`{}`", form_of(kind)->word)) == std::string::npos)

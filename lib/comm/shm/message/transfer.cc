@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "base/text.h"
+#include "comm/describe.h"
 #include "comm/shm/link.h"
 #include "comm/shm/message/channel.h"
 
