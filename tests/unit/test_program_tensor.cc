@@ -51,7 +51,7 @@ void any_parts_and_redistributions_are_accepted(void**) {
     if (const std::string why = refusal(forwards, Purpose::evaluation); !why.empty())
       fail_msg("seed %u, evaluation: %s\n%s", seed, why.c_str(), all_text(forwards).c_str());
   }
-  assert_true(partial > 100 && redistributions > 1000);
+  assert_true(partial > kPrograms / 3 && redistributions > kPrograms * 10 / 3);
 }
 
 void no_damage_is_accepted(void**) {
