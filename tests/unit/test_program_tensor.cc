@@ -34,7 +34,7 @@ const std::vector<Program>& drawn(uint32_t seed) {
 }
 
 void any_parts_and_redistributions_are_accepted(void**) {
-  int partial = 0, redistributions = 0;
+  uint32_t partial = 0, redistributions = 0;
   for (uint32_t seed = 0; seed < kPrograms; ++seed) {
     const std::vector<Program>& programs = drawn(seed);
     if (const std::string why = refusal(programs); !why.empty())
