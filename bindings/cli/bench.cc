@@ -29,8 +29,7 @@ const CommandText kBenchText{
     .summary = "Measure and check the calls of a communicator",
     .description =
         "Starts ranks and makes each call many times, at sizes that grow; every result is compared with what it must "
-        "be "
-        "before it is timed. Columns are those of nccl-tests.",
+        "be before it is timed. Columns are those of nccl-tests.",
     .examples = {{"gsel bench allreduce -n 4 -e 16M", "One call, up to 16 MiB, on 4 ranks."},
                  {"gsel bench all -n 8 --threads --json -o all.json", "All calls, with ranks as threads."},
                  {"mpirun -n 4 gsel bench --joined", "As ranks of a job that another launcher starts."}},
@@ -63,7 +62,7 @@ std::vector<const BenchKind*> kinds_of(const std::vector<std::string>& names, in
     else if (const BenchKind* kind = find_bench_kind(name))
       kinds.push_back(kind);
     else
-      refuse(GSEL_ERR_ARG, name + " is no operation; all, allreduce, allgather or another of gsel/comm.h would do");
+      refuse(GSEL_ERR_ARG, name + " is no operation; use all, allreduce, allgather or another of gsel/comm.h");
   }
   return kinds;
 }
@@ -76,9 +75,9 @@ BenchPlan plan_of(const BenchOptions& options, int64_t ranks) {
   if (plan.least > plan.most) refuse(GSEL_ERR_ARG, "-b " + options.least + " is more than -e " + options.most);
   plan.factor = seconds("-f", options.factor, 1.01, 1e6);
   plan.dtype = bench_dtype(options.type);
-  if (!plan.dtype) refuse(GSEL_ERR_ARG, "-t " + options.type + " is no type; f32, bf16, i8 or another would do");
+  if (!plan.dtype) refuse(GSEL_ERR_ARG, "-t " + options.type + " is no type; use f32, bf16, i8 or another");
   plan.op = bench_op(options.op);
-  if (!plan.op) refuse(GSEL_ERR_ARG, "--op " + options.op + " is no operation; sum, prod, min, max or avg would do");
+  if (!plan.op) refuse(GSEL_ERR_ARG, "--op " + options.op + " is no operation; use sum, prod, min, max or avg");
   plan.root = static_cast<int32_t>(number_from("--root", options.root, 0, ranks - 1));
   plan.iterations = number_from("--iterations", options.iterations, 0, 1'000'000);
   plan.seconds_per_row = seconds("--time", options.time, 1e-6, 1e6);

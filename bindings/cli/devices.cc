@@ -10,8 +10,7 @@ const CommandText kDevicesText{
     .summary = "List the devices of this machine, or of a recorded one",
     .description =
         "Accelerators are found through the management libraries of their drivers and through sysfs, CPUs through "
-        "hwloc. "
-        "No driver context is created.",
+        "hwloc. No driver context is created.",
     .examples = {{"gsel devices --json -o machine.json", "Records this machine for --inventory."},
                  {"gsel devices --inventory machine.json", "Lists the devices of a recorded machine."}},
     .sections = {{"JSON",

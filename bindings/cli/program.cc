@@ -138,8 +138,7 @@ const CommandText kProgramText{
     .summary = "Check and explain the programs of ranks, or show what a pipeline's schedule costs",
     .description =
         "A program is what a strategy compiles a model to, for one rank. It is text; examples/gpt --programs PREFIX "
-        "and "
-        "gsel_program_text write it. One of the first five options is needed.",
+        "and gsel_program_text write it. One of the first five options is needed.",
     .examples = {{"gsel program --verify rank0.txt rank1.txt", "Checks the programs of two ranks together."},
                  {"gsel program --schedule 1f1b zb-v --stages 4 --microbatches 8", "Compares two schedules."}},
     .sections = {{"JSON",

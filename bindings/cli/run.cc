@@ -20,9 +20,8 @@ const CommandText kRunText{
     .summary = "Start the ranks of a job on this host",
     .description =
         "Starts the program once for each rank, with RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT and the "
-        "like "
-        "in its environment. Standard input goes to rank 0 unless it is a terminal; standard output and standard error "
-        "of the ranks are those of this command.\n\n"
+        "like in its environment. Standard input goes to rank 0 unless it is a terminal; standard output and standard "
+        "error of the ranks are those of this command.\n\n"
         "When a rank fails, the others are ended, or go on (--on-failure continue). Signals go to every rank; a second "
         "Ctrl-C ends the ranks, a third one kills them. No process that a rank started is left behind.",
     .examples = {{"gsel run -n 4 -- ./app --its-options", "Four ranks."},

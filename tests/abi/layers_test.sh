@@ -3,16 +3,7 @@
 # exactly these offences, and the same tree without them must pass.
 set -eu
 layers=$(dirname "$0")/layers.sh
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-
-# put FILE LINE...: a file of the tree
-put() {
-  mkdir -p "$work/tree/$(dirname "$1")"
-  file=$1
-  shift
-  printf '%s\n' "$@" > "$work/tree/$file"
-}
+. "$(dirname "$0")/tree.sh"
 put include/gsel/good.h '#include <stdint.h>' '#include <gsel/other.h>' '/* #include "base/os.h" in a comment */'
 put lib/base/os.h '#include <vector>' '#include <gsel/good.h>'
 put lib/train/step.cc '#include "base/os.h"' '#include "comm/ring.h"' '#include "train/step.h"'

@@ -3,16 +3,7 @@
 # these offences, and the same tree without them must pass.
 set -eu
 names=$(dirname "$0")/names.sh
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-
-# put FILE LINE...: a file of the tree
-put() {
-  mkdir -p "$work/tree/$(dirname "$1")"
-  file=$1
-  shift
-  printf '%s\n' "$@" > "$work/tree/$file"
-}
+. "$(dirname "$0")/tree.sh"
 put lib/comm/group.h 'namespace gsel {' 'class Group;' 'struct Group {' '};' '}  // namespace gsel'
 put lib/comm/shm/group.h 'namespace gsel::shm {' 'struct Group {' '};' '}  // namespace gsel::shm'
 put lib/comm/own.cc 'namespace gsel {' 'namespace {' 'struct Group {' '};' 'int size_of(int x) {' '}' '}  // namespace' '}  // namespace gsel'
