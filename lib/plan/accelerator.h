@@ -1,0 +1,33 @@
+// plan/accelerator.h: figures of accelerators as their makers publish them, for machines that are not at hand. Does not
+// know the machine that it runs on: select/ has what drivers report.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace gsel::plan {
+
+struct Accelerator {
+  const char* name;         // as people write it: "H100-SXM"
+  const char* device_class; // measurements of one class share their constants: "h100"
+  double memory_bytes;      // nominal; a driver reports less
+  double memory_bytes_per_second;
+  double flop_16, flop_tf32, flop_32, flop_8;  // per second, dense; 0: it has no such units
+  double matmul_share;  // of flop_16 that the best known matrix product reaches
+  double link_bytes_per_second;  // to its neighbours in the node, in one direction; 0: over PCIe
+  double pcie_bytes_per_second;  // of its slot, in one direction
+  double network_bytes_per_second;  // its usual share of the network of a node, in one direction
+  int32_t per_node;              // usual
+  const char* source;
+};
+
+std::span<const Accelerator> accelerators();
+
+// By name as people and drivers write it: "H100", "NVIDIA H100 80GB HBM3", "a100-sxm-40gb". nullptr where none fits.
+const Accelerator* find_accelerator(std::string_view name);
+// GSEL_ERR_ARG names the nearest ones.
+const Accelerator& accelerator(std::string_view name);
+
+}  // namespace gsel::plan

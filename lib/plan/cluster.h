@@ -1,0 +1,64 @@
+// plan/cluster.h: the devices to plan for: kinds, nodes and links. Read from "8xH100", from an inventory, or made of this
+// machine. Does not know models.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "plan/accelerator.h"
+#include "select/inventory/inventory.h"
+
+namespace gsel::plan {
+
+// The time of a message of n bytes is latency_s + n / bytes_per_second.
+struct Link {
+  std::string name;  // "NVLink", "PCIe", "network"
+  double bytes_per_second = 0, latency_s = 0;
+};
+
+struct DeviceKind {
+  std::string name, device_class;
+  double memory_bytes = 0;  // that a plan may use
+  double memory_bytes_per_second = 0;
+  double flop_16 = 0, flop_tf32 = 0, flop_32 = 0, flop_8 = 0;
+  double matmul_share = 0.8;
+  double host_bytes_per_second = 0;  // to and from the memory of the host
+  double flop(double element_bytes, bool tf32) const;  // of matrix products; 1 byte: 8-bit
+};
+
+struct Cluster {
+  std::string name;
+  std::vector<DeviceKind> kinds;
+  std::vector<int32_t> devices;  // kind of each, node by node
+  int32_t per_node = 1;
+  Link inside;                   // between two devices of a node, one direction
+  Link network;                  // of a node to the others, all its adapters together, one direction
+  double host_memory_bytes = 0;  // of a node; 0: not told
+  int32_t cores_per_node = 0;    // of devices that are processors, whose ranks share them; 0: devices share nothing
+
+  int32_t size() const { return static_cast<int32_t>(devices.size()); }
+  int32_t nodes() const { return (size() + per_node - 1) / per_node; }
+  bool uniform() const { return kinds.size() == 1; }
+  const DeviceKind& kind(int32_t device) const { return kinds[devices[device]]; }
+  bool shares_links() const { return inside.name != "NVLink"; }
+};
+
+DeviceKind kind_of(const Accelerator& accelerator);
+
+struct ClusterOptions {
+  int32_t nodes = 1;
+  std::string link;     // "": of the device; a class of nvidia-smi topo -m ("NV4", "PIX", "SYS"), "p2p-off", or "300GB/s"
+  std::string network;  // "": usual; "8x400Gb/s" for each node
+  double memory_bytes = 0;  // of each device, in place of the catalogue's
+};
+
+// "8xH100", or unequal devices of one node: "2xA100-80GB+1xRTX4090". GSEL_ERR_ARG with the token.
+Cluster cluster_of(std::string_view text, const ClusterOptions& options);
+// The accelerators of an inventory; its processors where it has none.
+Cluster cluster_of(const Inventory& inventory, const ClusterOptions& options);
+// Bandwidth of a class of link between two devices of this kind. GSEL_ERR_ARG names the classes.
+Link link_of(std::string_view link, const Accelerator* accelerator);
+
+}  // namespace gsel::plan

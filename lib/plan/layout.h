@@ -1,0 +1,39 @@
+// plan/layout.h: one candidate: how ranks are laid out, and how a step runs on them. Plain data.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace gsel::plan {
+
+enum class Recompute : uint8_t { none, selective, full };  // selective: the core of attention alone
+enum class Offload : uint8_t { none, state, all };         // to the memory of the host: optimizer state; and parameters
+enum class ScheduleKind : uint8_t { gpipe, one_f_one_b, interleaved, zb_h1 };
+
+struct Layout {
+  int32_t tensor = 1, context = 1, data = 1, pipeline = 1;
+  int32_t zero_stage = 0;
+  ScheduleKind schedule = ScheduleKind::one_f_one_b;
+  int32_t chunks = 1;  // stages of a rank; above 1 for interleaved
+  Recompute recompute = Recompute::none;
+  Offload offload = Offload::none;
+  bool sequence_parallel = false;
+  int64_t microbatch = 1;    // samples
+  int64_t microbatches = 1;  // of one replica and step
+
+  int32_t ranks() const { return tensor * context * data * pipeline; }
+  int64_t batch() const { return microbatch * microbatches * data; }  // samples of a step
+  bool operator==(const Layout&) const = default;
+};
+
+// What a layout adds on unequal devices: parts by the speed of who computes them. Empty: equal.
+struct Shares {
+  std::vector<int64_t> stage_layers;
+  std::vector<double> data_weights, tensor_weights;
+};
+
+const char* name_of(Recompute recompute);
+const char* name_of(Offload offload);
+const char* name_of(ScheduleKind schedule);  // as [strategy.pipeline] schedule has it
+
+}  // namespace gsel::plan

@@ -1,0 +1,321 @@
+// plan/workload.cc: see workload.h. The activations are those of arXiv:2205.05198 section 4.1, counted operation by
+// operation, so that other shapes than GPT's follow.
+#include "plan/workload.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/error.h"
+#include "base/json_object.h"
+
+namespace gsel::plan {
+
+Saved& Saved::operator+=(const Saved& other) {
+  elems += other.elems;
+  mask_bytes += other.mask_bytes;
+  return *this;
+}
+
+Costs& Costs::operator+=(const Costs& o) {
+  layers += o.layers;
+  params_divided += o.params_divided, params_whole += o.params_whole;
+  largest_params = std::max(largest_params, o.largest_params);
+  flop_dense += o.flop_dense, flop_core += o.flop_core, flop_whole += o.flop_whole;
+  touched_divided += o.touched_divided, touched_sequence += o.touched_sequence;
+  saved_divided += o.saved_divided, saved_sequence += o.saved_sequence, saved_core += o.saved_core;
+  reduced += o.reduced, reductions += o.reductions, shifted += o.shifted, logits += o.logits;
+  return *this;
+}
+
+Costs Costs::operator*(double n) const {
+  Costs c = *this;
+  c.layers *= n;
+  c.params_divided *= n, c.params_whole *= n;
+  c.flop_dense *= n, c.flop_core *= n, c.flop_whole *= n;
+  c.touched_divided *= n, c.touched_sequence *= n;
+  for (Saved* saved : {&c.saved_divided, &c.saved_sequence, &c.saved_core}) saved->elems *= n, saved->mask_bytes *= n;
+  c.reduced *= n, c.reductions *= n, c.shifted *= n, c.logits *= n;
+  return c;
+}
+
+double Workload::params() const {
+  double n = 0;
+  for (const Block& block : blocks) n += static_cast<double>(block.count) * block.costs.params();
+  return n;
+}
+
+double Workload::flop_forward() const {
+  double n = 0;
+  for (const Block& block : blocks) n += static_cast<double>(block.count) * block.costs.flop();
+  return n;
+}
+
+int64_t Workload::layers() const {
+  int64_t n = 0;
+  for (const Block& block : blocks)
+    if (block.kind == BlockKind::layer) n += block.count;
+  return n;
+}
+
+namespace {
+
+Costs layer_costs(const Transformer& t, bool moe, double s) {
+  const auto h = static_cast<double>(t.hidden), d = static_cast<double>(t.head_dim);
+  const auto a = static_cast<double>(t.heads), g = static_cast<double>(t.kv_heads);
+  const double query = a * (d + static_cast<double>(t.kv_rank > 0 ? t.rope_dim : 0));
+  const double value = t.kv_rank > 0 ? a * static_cast<double>(t.value_dim) : a * d;
+  const double kv = t.kv_rank > 0 ? static_cast<double>(t.kv_rank + t.rope_dim) : 2 * g * d;
+  const double f = moe ? static_cast<double>(t.experts_per_token * t.expert_ffn + t.shared_ffn)
+                       : static_cast<double>(t.ffn);
+  const double vectors = static_cast<double>(t.layer_divided_vectors(moe));
+  const double mask = t.dropout ? 1 : 0;
+  const bool gated = t.mlp_matrices == 3;
+  Costs c;
+  c.layers = 1;
+  c.params_whole = static_cast<double>(t.layer_whole_vectors() + (moe ? t.experts * t.hidden : 0));
+  c.params_divided = static_cast<double>(t.layer_params(moe)) - c.params_whole;
+  c.largest_params = c.params();
+  const double active = static_cast<double>(t.attention_matrices()) + static_cast<double>(t.mlp_matrices) * h * f;
+  c.flop_dense = 2 * s * active;
+  c.flop_core = 2 * s * s * (query + value);
+  if (moe) c.flop_whole = 2 * s * h * static_cast<double>(t.experts);
+  // Norms read and write, residuals add two, a gate multiplies.
+  c.touched_sequence = s * h * (2 * static_cast<double>(t.norms_per_layer) + 6);
+  c.touched_divided = s * ((gated ? 3 : 2) * f + query + kv + vectors / std::max(h, 1.0));
+  // Kept: inputs of norms, of the products, of attention; masks of one byte.
+  c.saved_sequence = {s * h * 4, 2 * mask * s * h};
+  c.saved_divided.elems = s * (query + kv + value + (gated ? 3 : 2) * f);
+  c.saved_core = {s * s * a * (t.dropout ? 2 : 1), mask * s * s * a};
+  c.reduced = 2 * s * h;
+  c.reductions = 2;
+  c.shifted = s * kv;
+  return c;
+}
+
+}  // namespace
+
+Workload workload_of(const Transformer& t, int64_t sequence) {
+  if (sequence < 1) fail(GSEL_ERR_ARG, "a sequence of {} tokens was asked for; from 1 is needed", sequence);
+  if (t.positions > 0 && sequence > t.positions)
+    fail(GSEL_ERR_ARG, "a sequence of {} tokens was asked for; {} has learned positions for {}", sequence, t.name,
+         t.positions);
+  Workload w;
+  w.name = t.name;
+  w.sequence = sequence;
+  w.heads = t.heads, w.kv_heads = t.kv_heads, w.hidden = t.hidden, w.ffn = t.ffn, w.vocab = t.vocab;
+  w.causal = t.causal;
+  const auto s = static_cast<double>(sequence), h = static_cast<double>(t.hidden), v = static_cast<double>(t.vocab);
+
+  Block embedding{"embedding", BlockKind::embedding, 1, true, {}, s * h};
+  embedding.costs.params_divided = v * h;
+  embedding.costs.params_whole = static_cast<double>(t.positions) * h;
+  embedding.costs.largest_params = embedding.costs.params();
+  embedding.costs.touched_sequence = 2 * s * h;
+  embedding.costs.saved_sequence.mask_bytes = t.dropout ? s * h : 0;
+  embedding.costs.reduced = s * h;
+  embedding.costs.reductions = 1;
+  w.blocks.push_back(embedding);
+  const int64_t moe = t.moe_layers();
+  if (t.layers > moe) w.blocks.push_back({"layer", BlockKind::layer, t.layers - moe, true, layer_costs(t, false, s), s * h});
+  if (moe > 0) w.blocks.push_back({"expert layer", BlockKind::layer, moe, true, layer_costs(t, true, s), s * h});
+
+  Block head{"head", BlockKind::head, 1, true, {}, 1};
+  head.costs.params_divided = t.tied ? 0 : v * h;
+  head.costs.params_whole = static_cast<double>(t.norm_vectors) * h;
+  head.costs.largest_params = v * h;
+  head.costs.flop_dense = 2 * s * h * v;
+  head.costs.touched_sequence = 2 * s * h;
+  head.costs.touched_divided = 4 * s * v;
+  head.costs.saved_sequence.elems = 2 * s * h;
+  head.costs.logits = s * v;
+  w.blocks.push_back(head);
+  w.tied_params = t.tied ? v * h : 0;
+  return w;
+}
+
+Workload workload_of(const Model& model, const std::string& name) {
+  Workload w;
+  w.name = name;
+  w.causal = false;
+  for (const Layer& layer : model.layers()) {
+    Block block;
+    block.name = layer.name;
+    block.divisible = false;
+    Costs& c = block.costs;
+    c.layers = 1;
+    for (const int32_t p : layer.params) {
+      const Param& param = model.params()[p];
+      const bool divided = param.shard != GSEL_SHARD_NONE;
+      block.divisible |= divided;
+      // A parameter that several layers use is counted where it is used first.
+      bool seen = false;
+      for (const Block& before : w.blocks) {
+        const Layer& other = model.layers()[&before - w.blocks.data()];
+        seen |= std::ranges::find(other.params, p) != other.params.end();
+      }
+      if (!seen) (divided ? c.params_divided : c.params_whole) += static_cast<double>(param.n_elems);
+    }
+    c.largest_params = c.params();
+    for (const int32_t v : layer.outputs) {
+      const Value& value = model.values()[v];
+      if (value.is_scalar()) continue;
+      block.output += static_cast<double>(value.sample_elems);
+      const bool divided = value.declared == GSEL_PLACEMENT_SHARD;
+      block.divisible |= divided;
+      (divided ? c.saved_divided : c.saved_sequence).elems += static_cast<double>(value.sample_elems);
+      if (value.declared == GSEL_PLACEMENT_PARTIAL) {
+        c.reduced += static_cast<double>(value.sample_elems);
+        c.reductions += 1;
+      }
+    }
+    (block.divisible ? c.saved_divided : c.saved_sequence).mask_bytes += static_cast<double>(layer.saved_bytes_per_sample);
+    const double flop = layer.flop_per_sample > 0 ? layer.flop_per_sample : 2 * c.params();
+    (block.divisible ? c.flop_dense : c.flop_whole) = flop;
+    c.touched_sequence = 2 * block.output;
+    w.blocks.push_back(block);
+  }
+  return w;
+}
+
+namespace {
+
+Block read_block(JsonObject layer) {
+  Block block;
+  block.name = layer.require_text("name");
+  block.count = static_cast<int64_t>(layer.number("count", 1, 1'000'000, 1));
+  const std::string kind = layer.text("kind", "layer");
+  if (kind != "embedding" && kind != "layer" && kind != "head")
+    layer.refuse("kind", fmt::format("is \"{}\"; accepted are \"embedding\", \"layer\" and \"head\"", kind));
+  block.kind = kind == "embedding" ? BlockKind::embedding : kind == "head" ? BlockKind::head : BlockKind::layer;
+  block.divisible = layer.flag("tensor", true);
+  Costs& c = block.costs;
+  const double params = layer.amount("params", 0);
+  (block.divisible ? c.params_divided : c.params_whole) = params;
+  c.params_whole += layer.amount("params_whole", 0);
+  c.largest_params = c.params();
+  (block.divisible ? c.flop_dense : c.flop_whole) = layer.amount("forward_flop", 2 * params);
+  c.flop_core = layer.amount("attention_flop", 0);
+  block.output = layer.amount("output_elems", 0);
+  (block.divisible ? c.saved_divided : c.saved_sequence).elems = layer.amount("saved_elems", block.output);
+  c.saved_sequence.elems += layer.amount("saved_elems_whole", 0);
+  c.touched_sequence = layer.amount("touched_elems", 2 * block.output);
+  c.reductions = block.divisible ? layer.amount("tensor_reductions", 1) : 0;
+  c.reduced = c.reductions * block.output;
+  c.shifted = layer.amount("shifted_elems", 0);
+  c.layers = block.kind == BlockKind::layer ? 1 : 0;
+  layer.finish();
+  return block;
+}
+
+}  // namespace
+
+Workload read_workload(std::string_view text, const std::string& file, int64_t sequence) {
+  const JsonSource source{"model", file};
+  const auto tree = parse_json(text, source);
+  JsonObject whole(*tree, source);
+  if (!whole.has("layers")) return workload_of(read_transformer(text, file), sequence);
+  Workload w;
+  w.name = whole.text("name", file);
+  w.sequence = static_cast<int64_t>(whole.number("sequence", 1, 1'000'000'000, static_cast<uint64_t>(sequence)));
+  w.causal = false;
+  const JsonArray layers = whole.array("layers");
+  if (layers.empty()) whole.refuse("layers", "is empty; one layer at least is needed");
+  for (size_t i = 0; i < layers.size(); ++i) w.blocks.push_back(read_block(layers.object(i)));
+  whole.finish();
+  return w;
+}
+
+namespace {
+
+// The end of stage i when `total` is dealt by the sums of weights; equal where there are none.
+std::vector<int64_t> dealt(int64_t total, int32_t stages, const std::vector<double>& weights) {
+  std::vector<int64_t> counts(static_cast<size_t>(stages));
+  if (weights.empty()) {
+    // The remainder goes to stages in the middle: the first and the last have embedding and head beside.
+    const int64_t each = total / stages, more = total % stages;
+    const int64_t first = (stages - more) / 2;
+    for (int32_t i = 0; i < stages; ++i) counts[i] = each + (i >= first && i < first + more ? 1 : 0);
+    return counts;
+  }
+  const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
+  int64_t left = total;
+  for (int32_t i = 0; i < stages; ++i) {
+    counts[i] = std::max<int64_t>(1, static_cast<int64_t>(static_cast<double>(total) * weights[i] / sum));
+    left -= counts[i];
+  }
+  while (left != 0) {  // what rounding left goes to, or comes from, who is farthest from its share
+    int32_t best = -1;
+    double farthest = 0;
+    for (int32_t i = 0; i < stages; ++i) {
+      if (left < 0 && counts[i] == 1) continue;
+      const double off = static_cast<double>(total) * weights[i] / sum - static_cast<double>(counts[i]);
+      const double by = left > 0 ? off : -off;
+      if (best < 0 || by > farthest) best = i, farthest = by;
+    }
+    counts[best] += left > 0 ? 1 : -1;
+    left += left > 0 ? -1 : 1;
+  }
+  return counts;
+}
+
+// Walks through the layers of a workload in order, taking some at a time.
+class LayerWalk {
+ public:
+  explicit LayerWalk(const Workload& w) : w_(w) {}
+
+  // Adds blocks of other kinds as well that stand before the next layer; `rest`: all that are left.
+  void take(int64_t n, bool rest, StageRun& into) {
+    while (at_ < w_.blocks.size()) {
+      const Block& block = w_.blocks[at_];
+      const bool layer = block.kind == BlockKind::layer;
+      if (layer && n == 0 && !rest) return;
+      if (!layer && n == 0 && !rest && block.kind == BlockKind::head) return;
+      const int64_t some = layer && !rest ? std::min(n, block.count - used_) : block.count - used_;
+      into.costs += block.costs * static_cast<double>(some);
+      into.blocks += static_cast<double>(some);
+      into.kept_outputs += static_cast<double>(some) * block.output;
+      if (layer) n -= std::min(n, some);
+      used_ += some;
+      if (used_ == block.count) ++at_, used_ = 0;
+    }
+  }
+
+ private:
+  const Workload& w_;
+  size_t at_ = 0;
+  int64_t used_ = 0;
+};
+
+}  // namespace
+
+Split split_as(const Workload& w, const std::vector<int64_t>& layers) {
+  Split out;
+  out.stages = static_cast<int32_t>(layers.size());
+  out.layers = layers;
+  for (const Block& block : w.blocks)
+    if (block.kind != BlockKind::head) out.boundary = std::max(out.boundary, block.output);
+  LayerWalk walk(w);
+  for (int32_t i = 0; i < out.stages; ++i) {
+    StageRun run{i, 1, {}, 0, 0};
+    walk.take(layers[i], i + 1 == out.stages, run);
+    if (i + 1 == out.stages && out.stages > 1) run.costs.params_divided += w.tied_params;
+    // Stages in the middle that have equally many layers of the same kind are alike.
+    StageRun* last = out.runs.empty() ? nullptr : &out.runs.back();
+    if (last && i + 1 < out.stages && i > 1 && layers[i] == layers[i - 1] &&
+        last->costs.params_divided == run.costs.params_divided && last->costs.flop_dense == run.costs.flop_dense)
+      ++last->count;
+    else
+      out.runs.push_back(run);
+  }
+  return out;
+}
+
+Split split(const Workload& w, int32_t stages, const std::vector<double>& weights) {
+  const int64_t layers = w.layers();
+  if (stages < 1 || (stages > 1 && layers < stages))
+    fail(GSEL_ERR_ARG, "{} has {} layers, and a pipeline of {} stages was asked for; at most {} stages fit", w.name,
+         layers, stages, layers);
+  return split_as(w, stages == 1 ? std::vector<int64_t>{layers} : dealt(layers, stages, weights));
+}
+
+}  // namespace gsel::plan

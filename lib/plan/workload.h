@@ -1,0 +1,98 @@
+// plan/workload.h: what a model costs, block by block, for one sample: parameters, floating point operations, elements
+// kept for backward, elements exchanged. Made from the shape of a transformer, from a list of layers, or from a model
+// that a program described. Does not know devices, layouts and bytes of a type.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "model/model.h"
+#include "plan/transformer.h"
+
+namespace gsel::plan {
+
+// Kept from forward to backward: elements of the compute type, and bytes of masks.
+struct Saved {
+  double elems = 0, mask_bytes = 0;
+  double bytes(double element_bytes) const { return elems * element_bytes + mask_bytes; }
+  Saved& operator+=(const Saved& other);
+};
+
+// Of one sample. "divided": each rank of the tensor axis has its part. "whole": each has all of it. "sequence": each has
+// all of it, or its part of the positions under sequence parallelism. The context axis divides everything but parameters.
+struct Costs {
+  double layers = 0;  // of the repeated kind
+  double params_divided = 0, params_whole = 0;
+  double largest_params = 0;             // of the largest block that ZeRO-3 gathers at once
+  double flop_dense = 0;                 // forward: products with parameters, divided
+  double flop_core = 0;                  // forward: scores and weighted values of attention, all pairs, divided
+  double flop_whole = 0;                 // forward: not divided
+  double touched_divided = 0, touched_sequence = 0;  // forward: elements that element-wise operations read and write
+  Saved saved_divided, saved_sequence;
+  Saved saved_core;                      // of attention's scores: not kept by fused attention, nor when recomputed
+  double reduced = 0;                    // forward: elements of all-reduces over the tensor axis; backward has as many
+  double reductions = 0;                 // and how many calls
+  double shifted = 0;                    // forward: elements of keys and values that go around the context axis
+  double logits = 0;                     // elements
+  Costs& operator+=(const Costs& other);
+  Costs operator*(double n) const;
+  double params() const { return params_divided + params_whole; }
+  double flop() const { return flop_dense + flop_core + flop_whole; }
+};
+
+enum class BlockKind : uint8_t { embedding, layer, head };
+
+// Equal layers one behind the other.
+struct Block {
+  std::string name;
+  BlockKind kind = BlockKind::layer;
+  int64_t count = 1;
+  bool divisible = true;  // by the tensor axis
+  Costs costs;            // of one of them
+  double output = 0;      // elements that go to the next layer: what a cut sends, and recomputation starts from
+};
+
+struct Workload {
+  std::string name;
+  int64_t sequence = 1;  // positions of a sample; 1 where a sample has none
+  std::vector<Block> blocks;
+  double tied_params = 0;  // of the embedding, which the head reads as well: again on the last stage of a pipeline
+  int64_t heads = 0, kv_heads = 0, hidden = 0, ffn = 0, vocab = 0;  // bounds and shapes of the tensor axis; 0: not told
+  bool causal = true;
+  double params() const;         // elements, tied ones once
+  double flop_forward() const;   // of one sample
+  int64_t layers() const;        // of kind layer
+};
+
+// sequence: tokens of a sample.
+Workload workload_of(const Transformer& shape, int64_t sequence);
+// As a program described it: flop_per_sample and saved bytes are its hints. GSEL_ERR_ARG where it gives none.
+Workload workload_of(const Model& model, const std::string& name);
+// JSON with "layers": docs/plan.md. GSEL_ERR_CONFIG with file and key.
+Workload read_workload(std::string_view text, const std::string& file, int64_t sequence);
+
+// Stages that have the same blocks, one behind the other.
+struct StageRun {
+  int32_t first = 0, count = 1;  // stages
+  Costs costs;                   // of one of them
+  double blocks = 0;             // how many outputs recomputation keeps
+  double kept_outputs = 0;       // and their elements
+};
+
+// The blocks of a workload on the stages of a pipeline.
+struct Split {
+  int32_t stages = 1;
+  double boundary = 0;  // elements of what goes from stage to stage, of one sample
+  std::vector<StageRun> runs;
+  std::vector<int64_t> layers;  // of each stage
+};
+
+// weights: speeds of the stages; empty: equal. Layers are dealt as evenly as the weights allow; the embedding is on the
+// first stage, the head on the last. GSEL_ERR_ARG: fewer layers than stages.
+Split split(const Workload& workload, int32_t stages, const std::vector<double>& weights = {});
+// The given number of layers on each stage.
+Split split_as(const Workload& workload, const std::vector<int64_t>& layers);
+
+}  // namespace gsel::plan
