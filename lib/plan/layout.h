@@ -1,6 +1,7 @@
 // plan/layout.h: one candidate: how ranks are laid out, and how a step runs on them. Plain data.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 

@@ -39,12 +39,11 @@ struct StageMemory {
 // Micro-batches whose activations a stage holds at most; in parts of a rank's layers where it has several chunks.
 double in_flight(const Layout& layout, int32_t stage);
 
-// run: of the split of workload. stage: one of it; the first needs most.
-StageMemory forecast_memory(const Workload& workload, const Split& split, const StageRun& run, int32_t stage,
-                            const Layout& layout, const Recipe& recipe);
+// run: of the split. stage: one of the run; the first needs most.
+StageMemory forecast_memory(const Split& split, const StageRun& run, int32_t stage, const Layout& layout,
+                            const Recipe& recipe);
 // The stage that needs most, and what it needs.
-StageMemory worst_memory(const Workload& workload, const Split& split, const Layout& layout, const Recipe& recipe,
-                         int32_t* stage = nullptr);
+StageMemory worst_memory(const Split& split, const Layout& layout, const Recipe& recipe, int32_t* stage = nullptr);
 
 // Closed forms of activations of one layer and micro-batch, bytes: the six rows of arXiv:2205.05198 table 2 and their
 // relatives for other shapes.

@@ -23,6 +23,7 @@ Costs& Costs::operator+=(const Costs& o) {
   flop_dense += o.flop_dense, flop_core += o.flop_core, flop_whole += o.flop_whole;
   touched_divided += o.touched_divided, touched_sequence += o.touched_sequence;
   saved_divided += o.saved_divided, saved_sequence += o.saved_sequence, saved_core += o.saved_core;
+  saved_head += o.saved_head;
   reduced += o.reduced, reductions += o.reductions, shifted += o.shifted, logits += o.logits;
   return *this;
 }
@@ -33,7 +34,8 @@ Costs Costs::operator*(double n) const {
   c.params_divided *= n, c.params_whole *= n;
   c.flop_dense *= n, c.flop_core *= n, c.flop_whole *= n;
   c.touched_divided *= n, c.touched_sequence *= n;
-  for (Saved* saved : {&c.saved_divided, &c.saved_sequence, &c.saved_core}) saved->elems *= n, saved->mask_bytes *= n;
+  for (Saved* saved : {&c.saved_divided, &c.saved_sequence, &c.saved_core, &c.saved_head})
+    saved->elems *= n, saved->mask_bytes *= n;
   c.reduced *= n, c.reductions *= n, c.shifted *= n, c.logits *= n;
   return c;
 }
@@ -119,14 +121,14 @@ Workload workload_of(const Transformer& t, int64_t sequence) {
   if (t.layers > moe) w.blocks.push_back({"layer", BlockKind::layer, t.layers - moe, true, layer_costs(t, false, s), s * h});
   if (moe > 0) w.blocks.push_back({"expert layer", BlockKind::layer, moe, true, layer_costs(t, true, s), s * h});
 
-  Block head{"head", BlockKind::head, 1, true, {}, 1};
+  Block head{"head", BlockKind::head, 1, true, {}, 0};
   head.costs.params_divided = t.tied ? 0 : v * h;
   head.costs.params_whole = static_cast<double>(t.norm_vectors) * h;
   head.costs.largest_params = v * h;
   head.costs.flop_dense = 2 * s * h * v;
   head.costs.touched_sequence = 2 * s * h;
   head.costs.touched_divided = 4 * s * v;
-  head.costs.saved_sequence.elems = 2 * s * h;
+  head.costs.saved_head.elems = 2 * s * h;
   head.costs.logits = s * v;
   w.blocks.push_back(head);
   w.tied_params = t.tied ? v * h : 0;

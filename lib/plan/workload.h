@@ -36,6 +36,7 @@ struct Costs {
   double reductions = 0;                 // and how many calls
   double shifted = 0;                    // forward: elements of keys and values that go around the context axis
   double logits = 0;                     // elements
+  Saved saved_head;                      // of the head, which is never recomputed; as saved_sequence
   Costs& operator+=(const Costs& other);
   Costs operator*(double n) const;
   double params() const { return params_divided + params_whole; }

@@ -1,0 +1,221 @@
+// plan/cluster.cc: see cluster.h. What is not told about links is taken from the kind of device; docs/plan.md has the
+// figures.
+#include "plan/cluster.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <optional>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace gsel::plan {
+namespace {
+
+constexpr int64_t kMostDevices = 1'000'000;
+constexpr double kNvlinkLatency = 5e-6, kPcieLatency = 8e-6, kNetworkLatency = 15e-6;
+constexpr double kP2pOff = 0.25;  // of PCIe: through the memory of the host
+
+std::optional<double> leading_number(std::string_view& text) {
+  double value = 0;
+  const auto result = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (result.ec != std::errc() || !std::isfinite(value)) return std::nullopt;
+  text.remove_prefix(static_cast<size_t>(result.ptr - text.data()));
+  return value;
+}
+
+// "300GB/s", "400Gb/s": bytes per second.
+std::optional<double> rate(std::string_view text) {
+  const auto value = leading_number(text);
+  if (!value) return std::nullopt;
+  text = trimmed(text);
+  if (text == "GB/s") return *value * 1e9;
+  if (text == "MB/s") return *value * 1e6;
+  if (text == "Gb/s" || text == "Gbit/s") return *value * 1e9 / 8;
+  return std::nullopt;
+}
+
+[[noreturn]] void refuse_rate(const char* what, std::string_view text) {
+  fail(GSEL_ERR_ARG, "{} \"{}\" is not understood; a positive rate such as 300GB/s or 400Gb/s is needed", what, text);
+}
+
+// Bytes of memory in a name: "A100-SXM-40GB", "H100 96GB"; 0: it tells none.
+double named_memory(std::string_view name) {
+  for (size_t i = 0; i < name.size(); ++i) {
+    if (!is_digit(name[i]) || (i > 0 && is_digit(name[i - 1]))) continue;
+    std::string_view rest = name.substr(i);
+    const auto value = leading_number(rest);
+    rest = trimmed(rest);
+    if (value && (rest.starts_with("GB") || rest.starts_with("GiB") || rest.starts_with("gb"))) return *value * 1e9;
+  }
+  return 0;
+}
+
+struct Group {
+  int64_t count = 1;
+  std::string name;
+};
+
+// "2xA100-80GB+1xRTX4090".
+std::vector<Group> groups(std::string_view text) {
+  std::vector<Group> out;
+  while (true) {
+    const size_t plus = std::min(text.find('+'), text.size());
+    const std::string_view part = trimmed(text.substr(0, plus));
+    Group group{1, std::string(part)};
+    const size_t x = part.find_first_not_of("0123456789");
+    if (x != part.npos && x > 0 && (part[x] == 'x' || part[x] == 'X' || part[x] == '*')) {
+      const auto result = std::from_chars(part.data(), part.data() + x, group.count);
+      if (result.ec != std::errc() || group.count < 1 || group.count > kMostDevices)
+        fail(GSEL_ERR_ARG, "cluster: \"{}\" names {} devices; from 1 to {} are needed", part, part.substr(0, x), kMostDevices);
+      group.name = std::string(trimmed(part.substr(x + 1)));
+    }
+    if (group.name.empty())
+      fail(GSEL_ERR_ARG, "cluster: \"{}\" names no device; COUNTxNAME is needed, such as 8xH100", part);
+    out.push_back(group);
+    if (plus == text.size()) return out;
+    text.remove_prefix(plus + 1);
+  }
+}
+
+Link network_of(const std::string& text, double usual) {
+  if (text.empty()) return {"network", usual, kNetworkLatency};
+  double adapters = 1;
+  std::string_view rest = text;
+  if (const size_t x = rest.find('x'); x != rest.npos) {
+    std::string_view count = rest.substr(0, x);
+    const auto value = leading_number(count);
+    if (!value || !count.empty() || !(*value >= 1)) refuse_rate("network", text);
+    adapters = *value;
+    rest.remove_prefix(x + 1);
+  }
+  const auto one = rate(rest);
+  if (!one || !(*one > 0)) refuse_rate("network", text);
+  return {"network", adapters * *one, kNetworkLatency};
+}
+
+Link usual_link(const Accelerator& a) {
+  if (a.link_bytes_per_second > 0) return {"NVLink", a.link_bytes_per_second, kNvlinkLatency};
+  return {"PCIe", a.pcie_bytes_per_second, kPcieLatency};
+}
+
+int32_t kind_index(Cluster& cluster, const DeviceKind& kind) {
+  for (size_t i = 0; i < cluster.kinds.size(); ++i)
+    if (cluster.kinds[i].name == kind.name && cluster.kinds[i].memory_bytes == kind.memory_bytes)
+      return static_cast<int32_t>(i);
+  cluster.kinds.push_back(kind);
+  return static_cast<int32_t>(cluster.kinds.size()) - 1;
+}
+
+void check_options(const ClusterOptions& options) {
+  if (options.nodes < 1 || options.nodes > kMostDevices)
+    fail(GSEL_ERR_ARG, "{} nodes were asked for; from 1 to {} are accepted", options.nodes, kMostDevices);
+  if (!(options.memory_bytes >= 0)) fail(GSEL_ERR_ARG, "memory of {} bytes was given; a positive number is needed", options.memory_bytes);
+}
+
+void repeat_nodes(Cluster& cluster, int32_t nodes) {
+  const std::vector<int32_t> one = cluster.devices;
+  cluster.per_node = static_cast<int32_t>(one.size());
+  if (static_cast<int64_t>(one.size()) * nodes > kMostDevices)
+    fail(GSEL_ERR_ARG, "{} nodes of {} devices were asked for; {} devices in all are accepted", nodes, one.size(), kMostDevices);
+  for (int32_t i = 1; i < nodes; ++i) cluster.devices.insert(cluster.devices.end(), one.begin(), one.end());
+}
+
+}  // namespace
+
+double DeviceKind::flop(double element_bytes, bool tf32) const {
+  if (element_bytes <= 1 && flop_8 > 0) return flop_8;
+  if (element_bytes <= 2 && flop_16 > 0) return flop_16;
+  return tf32 && flop_tf32 > 0 ? flop_tf32 : flop_32 > 0 ? flop_32 : flop_16 / 8;
+}
+
+DeviceKind kind_of(const Accelerator& a) {
+  return {a.name, a.device_class, a.memory_bytes, a.memory_bytes_per_second, a.flop_16, a.flop_tf32, a.flop_32,
+          a.flop_8, a.matmul_share, a.pcie_bytes_per_second};
+}
+
+Link link_of(std::string_view text, const Accelerator* a) {
+  const double pcie = a ? a->pcie_bytes_per_second : 24e9;
+  if (text == "PIX" || text == "PXB" || text == "PCIe") return {"PCIe", pcie, kPcieLatency};
+  if (text == "PHB") return {"PCIe", 0.85 * pcie, kPcieLatency};
+  if (text == "NODE") return {"PCIe", 0.8 * pcie, kPcieLatency};
+  if (text == "SYS") return {"PCIe", std::min(0.8 * pcie, 22e9), 1.5 * kPcieLatency};
+  if (text == "p2p-off") return {"host memory", kP2pOff * pcie, 2 * kPcieLatency};
+  if (text.starts_with("NV") && text.size() > 2 && is_digit(text[2])) {
+    std::string_view count = text.substr(2);
+    const auto n = leading_number(count);
+    if (n && *n >= 1 && count.empty())
+      return {"NVLink", *n * (a && a->one_link_bytes_per_second > 0 ? a->one_link_bytes_per_second : 20e9), kNvlinkLatency};
+  }
+  const auto given = rate(text);
+  if (given && *given > 0) return {*given > 60e9 ? "NVLink" : "PCIe", *given, kPcieLatency};
+  fail(GSEL_ERR_ARG, "link \"{}\" is not understood; accepted are NV1 to NV18, PIX, PXB, PHB, NODE, SYS, p2p-off, and a positive rate such as 300GB/s", text);
+}
+
+Cluster cluster_of(std::string_view text, const ClusterOptions& options) {
+  check_options(options);
+  Cluster cluster;
+  cluster.name = std::string(text);
+  const Accelerator* slowest = nullptr;
+  double network = 0;
+  for (const Group& group : groups(text)) {
+    const Accelerator& a = accelerator(group.name);
+    DeviceKind kind = kind_of(a);
+    if (const double told = named_memory(group.name); told > 0) kind.memory_bytes = told;
+    if (options.memory_bytes > 0) kind.memory_bytes = options.memory_bytes;
+    const int32_t index = kind_index(cluster, kind);
+    if (static_cast<int64_t>(cluster.devices.size()) + group.count > kMostDevices)
+      fail(GSEL_ERR_ARG, "cluster \"{}\": more than {} devices", text, kMostDevices);
+    cluster.devices.insert(cluster.devices.end(), static_cast<size_t>(group.count), index);
+    network += static_cast<double>(group.count) * a.network_bytes_per_second;
+    if (!slowest || usual_link(a).bytes_per_second < usual_link(*slowest).bytes_per_second) slowest = &a;
+  }
+  const bool mixed = cluster.kinds.size() > 1;
+  cluster.inside = !options.link.empty() ? link_of(options.link, slowest)
+                   : mixed               ? link_of("PIX", slowest)
+                                         : usual_link(*slowest);
+  repeat_nodes(cluster, options.nodes);
+  cluster.network = network_of(options.network, network);
+  return cluster;
+}
+
+Cluster cluster_of(const Inventory& inventory, const ClusterOptions& options) {
+  check_options(options);
+  Cluster cluster;
+  cluster.name = inventory.hosts.size() == 1 ? inventory.hosts[0].name : with_noun(inventory.hosts.size(), "host");
+  const Accelerator* first = nullptr;
+  double network = 0;
+  for (const Device& device : inventory.devices) {
+    if (device.is_cpu()) continue;
+    const Accelerator* a = find_accelerator(device.name);
+    DeviceKind kind = a ? kind_of(*a) : DeviceKind{};
+    if (!a)
+      fail(GSEL_ERR_ARG, "device {} of {} is a \"{}\", of which no speed is known; name a known one with --cluster", device.index,
+           inventory.host_of(device).name, device.name);
+    if (device.memory_bytes > 0) kind.memory_bytes = static_cast<double>(device.memory_bytes);
+    if (options.memory_bytes > 0) kind.memory_bytes = options.memory_bytes;
+    cluster.devices.push_back(kind_index(cluster, kind));
+    if (!first) first = a;
+    if (device.host == 0) network += a->network_bytes_per_second;
+  }
+  if (cluster.devices.empty())
+    fail(GSEL_ERR_ARG, "{} has no accelerator; name one with --cluster, such as --cluster 8xH100", cluster.name);
+  cluster.inside = usual_link(*first);
+  double slowest = 0;
+  for (const gsel::Link& link : inventory.hosts[0].links) {
+    if (!(link.bytes_per_second > 0) || (slowest > 0 && link.bytes_per_second >= slowest)) continue;
+    slowest = link.bytes_per_second;
+    cluster.inside = {link.kind.starts_with("NV") || link.kind == "XGMI" ? "NVLink" : "PCIe", link.bytes_per_second,
+                      link.latency_s > 0 ? link.latency_s : kPcieLatency};
+  }
+  if (!options.link.empty()) cluster.inside = link_of(options.link, first);
+  if (inventory.hosts.size() > 1)
+    cluster.per_node = static_cast<int32_t>(cluster.devices.size() / inventory.hosts.size());
+  else
+    repeat_nodes(cluster, options.nodes);
+  cluster.network = network_of(options.network, network);
+  return cluster;
+}
+
+}  // namespace gsel::plan

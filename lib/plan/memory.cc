@@ -1,0 +1,127 @@
+// plan/memory.cc: see memory.h. Each line is one term of docs/plan.md; nothing here depends on anything but its
+// arguments, and sums are made in the order of the lines.
+#include "plan/memory.h"
+
+#include <algorithm>
+
+namespace gsel::plan {
+namespace {
+
+constexpr double kContextBytes = 0.9e9;  // of a GPU's driver with one communicator: 0.5 to 1.5 GiB are reported
+constexpr double kSlack = 0.02;          // what an allocator cannot use
+
+struct Divided {
+  double tensor, sequence, samples;  // samples: of a micro-batch, for one rank of the context axis
+  explicit Divided(const Layout& layout)
+      : tensor(layout.tensor),
+        sequence(layout.sequence_parallel ? layout.tensor : 1),
+        samples(static_cast<double>(layout.microbatch) / layout.context) {}
+};
+
+// Of one micro-batch on one rank; `core`: whether scores of attention are kept.
+double kept_bytes(const Costs& c, const Divided& by, const Recipe& recipe, bool core) {
+  double bytes = c.saved_sequence.bytes(recipe.element_bytes) / by.sequence +
+                 c.saved_divided.bytes(recipe.element_bytes) / by.tensor;
+  if (core) bytes += c.saved_core.bytes(recipe.element_bytes) / by.tensor;
+  return bytes * by.samples;
+}
+
+bool keeps_core(const Layout& layout, const Recipe& recipe) {
+  return layout.recompute == Recompute::none && !recipe.fused_attention;
+}
+
+}  // namespace
+
+const char* name_of(MemoryPart part) {
+  static constexpr const char* kNames[kMemoryParts] = {"params", "gradients", "optimizer state", "activations",
+                                                       "live layer", "logits", "gathered", "staging",
+                                                       "device context", "allocator slack"};
+  return kNames[static_cast<size_t>(part)];
+}
+
+double StageMemory::total() const {
+  double sum = 0;
+  for (const double part : parts) sum += part;
+  return sum;
+}
+
+double in_flight(const Layout& layout, int32_t stage) {
+  const auto m = static_cast<double>(layout.microbatches);
+  const double p = layout.pipeline, i = stage, v = layout.chunks;
+  switch (layout.schedule) {
+    case ScheduleKind::gpipe:
+      return m;
+    case ScheduleKind::interleaved:
+      return std::min(m * v, (v - 1) * p + 2 * (p - i - 1) + 1) / v;
+    default:
+      return std::min(m, p - i);
+  }
+}
+
+double layer_activation_bytes(const Costs& layer, double output, const Layout& layout, const Recipe& recipe) {
+  const Divided by(layout);
+  if (layout.recompute == Recompute::full) return output * recipe.element_bytes / by.sequence * by.samples;
+  return kept_bytes(layer, by, recipe, keeps_core(layout, recipe));
+}
+
+StageMemory forecast_memory(const Split& split, const StageRun& run, int32_t stage, const Layout& layout,
+                            const Recipe& recipe) {
+  const Divided by(layout);
+  const Costs& c = run.costs;
+  const double shards = layout.data * (recipe.context_divides ? layout.context : 1.0);
+  const double params = c.params_divided / by.tensor + c.params_whole;
+  const double largest = c.largest_params / by.tensor;
+  const int32_t zero = layout.zero_stage;
+  StageMemory out;
+  out[MemoryPart::params] = params * recipe.param_state(zero, shards);
+  out[MemoryPart::gradients] = params * recipe.gradient_state(zero, shards);
+  out[MemoryPart::state] = params * recipe.optimizer_state(zero, shards);
+  if (layout.offload != Offload::none) {
+    out.host_bytes += out[MemoryPart::state];
+    out[MemoryPart::state] = 0;
+  }
+  if (layout.offload == Offload::all) {
+    out.host_bytes += out[MemoryPart::params];
+    out[MemoryPart::params] = 0;
+  }
+
+  const double flying = in_flight(layout, stage);
+  const bool core = keeps_core(layout, recipe);
+  const double head = c.saved_head.bytes(recipe.element_bytes) / by.sequence * by.samples;
+  if (layout.recompute == Recompute::full) {
+    out[MemoryPart::activations] = run.kept_outputs * recipe.element_bytes / by.sequence * by.samples * flying + head;
+    const double layers = std::max(c.layers, 1.0);
+    out[MemoryPart::live] = kept_bytes(c, by, recipe, !recipe.fused_attention) / layers;
+  } else {
+    out[MemoryPart::activations] = kept_bytes(c, by, recipe, core) * flying + head;
+    if (!core && !recipe.fused_attention && c.layers > 0)
+      out[MemoryPart::live] = c.saved_core.bytes(recipe.element_bytes) / c.layers / by.tensor * by.samples;
+  }
+  out[MemoryPart::logits] = c.logits * recipe.logits_bytes / by.tensor * by.samples;
+  if (zero == 3 && shards > 1) {
+    const double gathered = std::min(recipe.gathered_blocks * largest, params);
+    out[MemoryPart::gathered] = gathered * recipe.gathered_bytes + largest * recipe.reduced_bytes;
+  } else if (recipe.bucket_elems > 0 && layout.data > 1) {
+    out[MemoryPart::gathered] = std::min(recipe.bucket_elems, params) * recipe.reduced_bytes;
+  }
+  if (layout.pipeline > 1)
+    out[MemoryPart::staging] = 4 * split.boundary * recipe.element_bytes / by.sequence * by.samples;
+  out[MemoryPart::context] = kContextBytes;
+  out[MemoryPart::slack] = kSlack * (out.total() - kContextBytes);
+  return out;
+}
+
+StageMemory worst_memory(const Split& split, const Layout& layout, const Recipe& recipe, int32_t* stage) {
+  StageMemory worst;
+  double most = -1;
+  for (const StageRun& run : split.runs) {
+    const StageMemory here = forecast_memory(split, run, run.first, layout, recipe);
+    if (here.total() <= most) continue;
+    most = here.total();
+    worst = here;
+    if (stage) *stage = run.first;
+  }
+  return worst;
+}
+
+}  // namespace gsel::plan
