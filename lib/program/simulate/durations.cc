@@ -1,0 +1,57 @@
+// program/simulate/durations.cc: see durations.h.
+#include "program/simulate/durations.h"
+
+#include "program/shards.h"
+
+namespace gsel {
+
+int32_t rounds_of(gsel_instr_kind kind, int32_t ranks) {
+  switch (kind) {
+    case GSEL_INSTR_ALLGATHER:
+    case GSEL_INSTR_REDUCE_SCATTER:
+    case GSEL_INSTR_BROADCAST:
+    case GSEL_INSTR_REDUCE:
+    case GSEL_INSTR_SCATTER:
+    case GSEL_INSTR_GATHER:
+      return ranks - 1;
+    default:
+      return 2 * (ranks - 1);
+  }
+}
+
+double ring_seconds(const LinkTime& link, gsel_instr_kind kind, int32_t ranks, uint64_t calls, uint64_t bytes) {
+  // The root of a broadcast counts what each other rank reads; a ring passes it on once.
+  const double sent = static_cast<double>(bytes) / (kind == GSEL_INSTR_BROADCAST && ranks > 1 ? ranks - 1 : 1);
+  return link.latency_s * rounds_of(kind, ranks) * static_cast<double>(calls) + link.seconds_per_byte * sent;
+}
+
+double GivenDurations::compute(const Program& program, const gsel_instr& instr) const {
+  if (instr.kind == GSEL_INSTR_STEP) {
+    const gsel_range own = own_shard(program, instr.bucket);
+    return step_seconds_per_element * static_cast<double>(own.end - own.begin);
+  }
+  if (instr.layer < 0 || static_cast<size_t>(instr.layer) >= layers.size()) return 0;
+  const OfLayer& layer = layers[static_cast<size_t>(instr.layer)];
+  switch (instr.kind) {
+    case GSEL_BACKWARD_INPUT:
+      return layer.backward_input;
+    case GSEL_BACKWARD_WEIGHT:
+      return layer.backward_weight;
+    case GSEL_BACKWARD:
+      return layer.backward_input + layer.backward_weight;
+    default:
+      return layer.forward;
+  }
+}
+
+ExchangeTime GivenDurations::exchange(const Program& program, const gsel_instr& instr, gsel_axis axis, uint64_t calls,
+                                      uint64_t bytes) const {
+  return {ring_seconds(links[static_cast<size_t>(axis)], instr.kind, program.mesh.size[axis], calls, bytes), 0};
+}
+
+ExchangeTime GivenDurations::message(const Program&, int32_t, int64_t bytes) const {
+  const LinkTime& link = links[GSEL_AXIS_PIPELINE];
+  return {link.latency_s + link.seconds_per_byte * static_cast<double>(bytes), 0};
+}
+
+}  // namespace gsel

@@ -1,0 +1,258 @@
+// program/simulate/operations.cc: see operations.h.
+#include "program/simulate/operations.h"
+
+#include <algorithm>
+#include <limits>
+#include <tuple>
+#include <unordered_map>
+
+#include "program/redistribution.h"
+#include "program/stages.h"
+#include "program/traffic.h"
+#include "program/verify/post_validation.h"
+
+namespace gsel {
+namespace {
+
+using Kind = Operation::Kind;
+
+// Losses go to a rank that may not have asked for them yet.
+constexpr int32_t kUnbounded = std::numeric_limits<int32_t>::max();
+
+bool is_forward_call(gsel_instr_kind kind) {
+  return kind == GSEL_FORWARD || kind == GSEL_INSTR_RECOMPUTE;
+}
+
+bool is_layer_call(gsel_instr_kind kind) {
+  return is_forward_call(kind) || kind == GSEL_BACKWARD || kind == GSEL_BACKWARD_INPUT || kind == GSEL_BACKWARD_WEIGHT;
+}
+
+class Lowering {
+ public:
+  Lowering(const Job& job, const Durations& durations) : job_(job), durations_(durations) {}
+
+  Operations run() {
+    for (size_t i = 0; i < job_.programs.size(); ++i) place_of_[job_.programs[i]->rank] = static_cast<int32_t>(i);
+    for (const Program* program : job_.programs) {
+      program_ = program;
+      known_.clear();
+      group_of_axis_.fill(-1);
+      operations_ = &out_.of_rank.emplace_back();
+      operations_->reserve(program->step.size());
+      for (size_t i = 0; i < program->step.size(); ++i) {
+        position_ = static_cast<int32_t>(i);
+        lower(program->step[i]);
+      }
+    }
+    return std::move(out_);
+  }
+
+ private:
+  // What an instruction takes: alike for all with the same layer or bucket and as many samples.
+  struct Known {
+    double seconds = 0;
+    struct Along {
+      gsel_axis axis;
+      ExchangeTime time;
+    };
+    std::vector<Along> along;
+  };
+
+  void lower(const gsel_instr& instr) {
+    switch (instr.kind) {
+      case GSEL_INSTR_SEND:
+      case GSEL_INSTR_RECV:
+        return message(instr);
+      case GSEL_INSTR_WAIT:
+        return wait(instr);
+      case GSEL_INSTR_RELEASE:
+      case GSEL_INSTR_POST_VALIDATE:
+        return;
+      case GSEL_INSTR_BROADCAST:
+      case GSEL_INSTR_ALLGATHER:
+      case GSEL_INSTR_ALLREDUCE:
+      case GSEL_INSTR_REDUCE:
+      case GSEL_INSTR_REDUCE_SCATTER:
+        return bucket_call(instr);
+      case GSEL_INSTR_ALLREDUCE_TIED:
+        return tied(instr);
+      case GSEL_INSTR_LOSS_ALLREDUCE:
+        if (instr.axis == GSEL_AXIS_PIPELINE) return losses();
+        break;
+      default:
+        break;
+    }
+    if (is_layer_call(instr.kind)) return layer_call(instr);
+    const Known& known = known_of(instr);
+    compute(known.seconds, instr.kind == GSEL_INSTR_STEP);
+    for (const Known::Along& a : known.along)
+      if (!(is_optimistic(instr) && a.axis == GSEL_AXIS_PIPELINE)) exchange(a.axis, a.time);
+  }
+
+  // ---- what it takes ----
+
+  static uint64_t key_of(const Program& program, const gsel_instr& instr) {
+    const int64_t samples =
+        instr.microbatch < 0 ? 0 : program.microbatches[static_cast<size_t>(instr.microbatch)].count;
+    const int32_t what = instr.layer >= 0 ? instr.layer : instr.bucket >= 0 ? instr.bucket : instr.value;
+    return (static_cast<uint64_t>(samples) & 0xffffff) << 40 | static_cast<uint64_t>(what + 1) << 16 |
+           static_cast<uint64_t>(instr.kind) << 8 | static_cast<uint64_t>(instr.axis + 1);
+  }
+
+  const Known& known_of(const gsel_instr& instr) {
+    const auto [found, is_new] = known_.try_emplace(key_of(*program_, instr));
+    Known& known = found->second;
+    if (!is_new) return known;
+    const bool empty =
+        is_layer_call(instr.kind) && program_->microbatches[static_cast<size_t>(instr.microbatch)].count == 0;
+    if (!empty) known.seconds = durations_.compute(*program_, instr);
+    for (const auto& [by, count] : traffic_of(*program_, instr))
+      known.along.push_back({by.first, durations_.exchange(*program_, instr, by.first, count.calls, count.bytes_sent)});
+    return known;
+  }
+
+  // ---- operations ----
+
+  Operation& add(Kind kind) {
+    Operation& operation = operations_->emplace_back();
+    operation.kind = kind;
+    operation.position = position_;
+    return operation;
+  }
+
+  void compute(double seconds, bool is_step = false) {
+    Operation& operation = add(Kind::compute);
+    operation.seconds = seconds;
+    operation.is_step = is_step;
+  }
+
+  void exchange(gsel_axis axis, ExchangeTime time) { exchange_in(group_of(axis), axis, time); }
+  void exchange_in(int32_t group, gsel_axis axis, ExchangeTime time) {
+    Operation& operation = add(Kind::exchange);
+    operation.axis = axis;
+    operation.with = group;
+    operation.time = time;
+  }
+
+  // A layer with n exchanges is n + 1 pieces of work with one between each two.
+  void layer_call(const gsel_instr& instr) {
+    const Known& known = known_of(instr);
+    const ProgramLayer& layer = program_->layers[static_cast<size_t>(instr.layer)];
+    if (layer.redistributes) {
+      for (const Known::Along& a : known.along) exchange(a.axis, a.time);
+      if (known.along.empty()) compute(known.seconds);
+      return;
+    }
+    const auto& phases = is_forward_call(instr.kind) ? layer.forward_phases : layer.backward_phases;
+    const bool meets = instr.kind != GSEL_BACKWARD_WEIGHT && !known.along.empty();
+    std::vector<gsel_axis> axes;
+    if (meets)
+      for (const ProgramPhase& phase : phases)
+        if (program_->mesh.size[phase.axis] > 1) axes.push_back(phase.axis);
+    const double piece = known.seconds / static_cast<double>(axes.size() + 1);
+    compute(piece);
+    for (gsel_axis axis : axes) {
+      const auto a = std::ranges::find(known.along, axis, &Known::Along::axis);
+      const auto n = static_cast<double>(std::ranges::count(axes, axis));
+      exchange(axis, {a->time.wire / n, a->time.work / n});
+      compute(piece);
+    }
+  }
+
+  void bucket_call(const gsel_instr& instr) {
+    const Known& known = known_of(instr);
+    compute(known.seconds);
+    if (known.along.empty()) return;
+    Operation& operation = add(Kind::post);
+    operation.axis = instr.axis;
+    operation.bucket = instr.bucket;
+    operation.with = group_of(instr.axis);
+    operation.time = known.along.front().time;
+  }
+
+  void wait(const gsel_instr& instr) {
+    Operation& operation = add(Kind::wait);
+    operation.axis = program_->buckets[static_cast<size_t>(instr.bucket)].axis;
+    operation.bucket = instr.bucket;
+  }
+
+  void message(const gsel_instr& instr) {
+    const int64_t samples = program_->microbatches[static_cast<size_t>(instr.microbatch)].count;
+    if (samples == 0 || !place_of_.contains(instr.peer)) return;
+    const ProgramValue& value = program_->values[static_cast<size_t>(instr.value)];
+    const int64_t bytes = value.sample_bytes * (value.is_scalar ? 1 : samples);
+    const bool sends = instr.kind == GSEL_INSTR_SEND;
+    Operation& operation = add(sends ? Kind::send : Kind::receive);
+    operation.axis = GSEL_AXIS_PIPELINE;
+    operation.with = lane_of(sends ? program_->rank : instr.peer, sends ? instr.peer : program_->rank,
+                             std::max(program_->transfers, 1), false);
+    if (sends) operation.time = durations_.message(*program_, instr.peer, bytes);
+  }
+
+  // From the pipeline rank that has the loss to each other one.
+  void losses() {
+    const auto loss = std::ranges::find_if(program_->layers, &ProgramLayer::is_loss);
+    if (loss == program_->layers.end()) return;
+    const std::vector<int32_t> along = program_->mesh.group(program_->rank, GSEL_AXIS_PIPELINE);
+    const int32_t from = along[static_cast<size_t>(
+        pipeline_rank_of_layer(*program_, static_cast<int32_t>(loss - program_->layers.begin())))];
+    for (int32_t rank : along) {
+      if (rank == from || !place_of_.contains(rank) || !place_of_.contains(from)) continue;
+      if (program_->rank != from && program_->rank != rank) continue;
+      Operation& operation = add(program_->rank == from ? Kind::send : Kind::receive);
+      operation.axis = GSEL_AXIS_PIPELINE;
+      operation.with = lane_of(from, rank, kUnbounded, true);
+      operation.time = durations_.message(*program_, rank, 2 * int64_t{sizeof(double)});
+    }
+  }
+
+  void tied(const gsel_instr& instr) {
+    const Known& known = known_of(instr);
+    for (const Known::Along& a : known.along)
+      exchange_in(group_with(tied_ranks(*program_, instr.bucket)), a.axis, a.time);
+  }
+
+  // ---- who takes part ----
+
+  int32_t group_of(gsel_axis axis) {
+    int32_t& group = group_of_axis_[static_cast<size_t>(axis)];
+    if (group < 0) group = group_with(program_->mesh.group(program_->rank, axis));
+    return group;
+  }
+
+  // Of the ranks that are in the job.
+  int32_t group_with(std::vector<int32_t> ranks) {
+    std::erase_if(ranks, [&](int32_t rank) { return !place_of_.contains(rank); });
+    const auto [found, is_new] = groups_.try_emplace(ranks, static_cast<int32_t>(out_.group_size.size()));
+    if (is_new) out_.group_size.push_back(static_cast<int32_t>(ranks.size()));
+    return found->second;
+  }
+
+  int32_t lane_of(int32_t from, int32_t to, int32_t ahead, bool of_losses) {
+    const auto [found, is_new] = lanes_.try_emplace({from, to, of_losses}, static_cast<int32_t>(out_.lanes.size()));
+    if (is_new) out_.lanes.push_back({place_of_.at(from), place_of_.at(to), ahead});
+    return found->second;
+  }
+
+  const Job& job_;
+  const Durations& durations_;
+  Operations out_;
+  std::unordered_map<int32_t, int32_t> place_of_;  // by rank
+  std::map<std::vector<int32_t>, int32_t> groups_;
+  std::map<std::tuple<int32_t, int32_t, bool>, int32_t> lanes_;
+
+  // Of the rank at hand.
+  const Program* program_ = nullptr;
+  std::vector<Operation>* operations_ = nullptr;
+  std::unordered_map<uint64_t, Known> known_;
+  std::array<int32_t, kAxes> group_of_axis_{};
+  int32_t position_ = 0;
+};
+
+}  // namespace
+
+Operations operations_of(const Job& job, const Durations& durations) {
+  return Lowering(job, durations).run();
+}
+
+}  // namespace gsel
