@@ -1,4 +1,4 @@
-// program/simulate/simulate_job.cc: an event simulation; see simulate_job.h. A rank goes through its operations until
+// program/simulate/simulate_job.cc: an event simulation; see simulate_job.h. A rank goes through its activities until
 // it waits for something; whoever makes that happen lets it go on.
 #include "program/simulate/simulate_job.h"
 
@@ -6,7 +6,7 @@
 #include <deque>
 
 #include "base/error.h"
-#include "program/simulate/operations.h"
+#include "program/simulate/activities.h"
 #include "program/simulate/processors.h"
 
 namespace gsel {
@@ -34,15 +34,15 @@ struct Message {
 
 // A collective on a rank's communication stream.
 struct Post {
-  int32_t operation = 0, meeting = -1;
+  int32_t activity = 0, meeting = -1;
   InstrTimes times{kNotYet, kNotYet};
   int32_t step = 0;
 };
 
 struct Rank {
   int32_t step = 0;
-  size_t next = 0;       // operation
-  bool entered = false;  // it is at the next operation already, since `since`
+  size_t next = 0;       // activity
+  bool entered = false;  // it is at the next activity already, since `since`
   double since = 0;
   bool computing = false, computed = false;
   int32_t meeting = -1;  // that it is in
@@ -72,23 +72,23 @@ struct Task {
 class JobSimulator {
  public:
   JobSimulator(const Job& job, const Durations& durations, const Hosts& hosts, int32_t steps)
-      : job_(job), operations_(operations_of(job, durations)), hosts_(hosts), n_steps_(steps), delays_({}) {
+      : job_(job), activities_(activities_of(job, durations)), hosts_(hosts), n_steps_(steps), delays_({}) {
     const size_t n = job.programs.size();
     int32_t n_hosts = 1;
     for (int32_t host : hosts.of_program) n_hosts = std::max(n_hosts, host + 1);
     for (int32_t i = 0; i < n_hosts; ++i)
       processors_.emplace_back(hosts.of_program.empty() ? std::vector<double>{} : hosts.throughput);
     ranks_.resize(n);
-    lanes_.resize(operations_.lanes.size());
-    meetings_of_.resize(operations_.group_size.size());
+    lanes_.resize(activities_.lanes.size());
+    meetings_of_.resize(activities_.group_size.size());
     out_.ranks.resize(n);
     for (size_t i = 0; i < n; ++i) {
       ranks_[i].under_way.assign(job.programs[i]->buckets.size(), -1);
       ranks_[i].last_post.fill(-1);
-      ranks_[i].n_met.assign(operations_.group_size.size(), 0);
+      ranks_[i].n_met.assign(activities_.group_size.size(), 0);
       out_.ranks[i].rank = job.programs[i]->rank;
-      for (const Operation& o : operations_.of_rank[i])
-        if (o.kind == Operation::Kind::receive) ++lanes_[static_cast<size_t>(o.with)].per_step;
+      for (const Activity& o : activities_.of_rank[i])
+        if (o.kind == Activity::Kind::receive) ++lanes_[static_cast<size_t>(o.with)].per_step;
     }
   }
 
@@ -159,13 +159,13 @@ class JobSimulator {
       case Task::Kind::message: {
         const Message& m = message(task.a, task.b);
         const Task after{Task::Kind::message_work, task.a, task.b};
-        if (m.time.work > 0) return work(operations_.lanes[static_cast<size_t>(task.a)].to, m.time.work, after);
+        if (m.time.work > 0) return work(activities_.lanes[static_cast<size_t>(task.a)].to, m.time.work, after);
         return end_task(after);
       }
       case Task::Kind::message_work:
         message(task.a, task.b).arrived = now_;
-        wake(operations_.lanes[static_cast<size_t>(task.a)].to);
-        wake(operations_.lanes[static_cast<size_t>(task.a)].from);
+        wake(activities_.lanes[static_cast<size_t>(task.a)].to);
+        wake(activities_.lanes[static_cast<size_t>(task.a)].from);
         return;
     }
   }
@@ -175,9 +175,7 @@ class JobSimulator {
   // ---- a rank ----
 
   RankTimes& times(int32_t rank) { return out_.ranks[static_cast<size_t>(rank)]; }
-  const std::vector<Operation>& operations(int32_t rank) const {
-    return operations_.of_rank[static_cast<size_t>(rank)];
-  }
+  const std::vector<Activity>& activities(int32_t rank) const { return activities_.of_rank[static_cast<size_t>(rank)]; }
 
   void begin_step(int32_t rank) {
     Rank& r = ranks_[static_cast<size_t>(rank)];
@@ -192,9 +190,9 @@ class JobSimulator {
     t.instrs.assign(job_.programs[static_cast<size_t>(rank)]->step.size(), {kNotYet, kNotYet});
     // The first receives are asked for.
     for (size_t lane = 0; lane < lanes_.size(); ++lane) {
-      if (operations_.lanes[lane].to != rank) continue;
+      if (activities_.lanes[lane].to != rank) continue;
       LaneState& l = lanes_[lane];
-      const int64_t most = std::min<int64_t>(operations_.lanes[lane].ahead, l.per_step);
+      const int64_t most = std::min<int64_t>(activities_.lanes[lane].ahead, l.per_step);
       while (l.n_asked < l.n_received + most) ask(static_cast<int32_t>(lane));
     }
     wake(rank);
@@ -202,7 +200,7 @@ class JobSimulator {
 
   void proceed(int32_t rank) {
     Rank& r = ranks_[static_cast<size_t>(rank)];
-    const std::vector<Operation>& all = operations(rank);
+    const std::vector<Activity>& all = activities(rank);
     while (r.step < n_steps_ && r.next < all.size()) {
       if (!r.entered) {
         r.entered = true;
@@ -220,7 +218,7 @@ class JobSimulator {
 
   bool settle(int32_t rank) {
     for (size_t lane = 0; lane < lanes_.size(); ++lane) {
-      if (operations_.lanes[lane].from != rank || operations_.lanes[lane].ahead == std::numeric_limits<int32_t>::max())
+      if (activities_.lanes[lane].from != rank || activities_.lanes[lane].ahead == std::numeric_limits<int32_t>::max())
         continue;
       for (const Message& m : lanes_[lane].messages)
         if (m.sent >= 0 && m.arrived < 0) return false;
@@ -237,25 +235,25 @@ class JobSimulator {
   }
 
   // True: it is done.
-  bool perform(int32_t rank, Rank& r, const Operation& o) {
+  bool perform(int32_t rank, Rank& r, const Activity& o) {
     switch (o.kind) {
-      case Operation::Kind::compute:
+      case Activity::Kind::compute:
         return compute(rank, r, o);
-      case Operation::Kind::exchange:
+      case Activity::Kind::exchange:
         return exchange(rank, r, o);
-      case Operation::Kind::post:
+      case Activity::Kind::post:
         return post(rank, r, o);
-      case Operation::Kind::wait:
+      case Activity::Kind::wait:
         return wait(rank, r, o);
-      case Operation::Kind::send:
+      case Activity::Kind::send:
         return send(rank, o);
-      case Operation::Kind::receive:
+      case Activity::Kind::receive:
         return receive(rank, r, o);
     }
     return true;
   }
 
-  bool compute(int32_t rank, Rank& r, const Operation& o) {
+  bool compute(int32_t rank, Rank& r, const Activity& o) {
     if (o.seconds <= 0) return true;
     if (r.computed) {
       r.computed = false;
@@ -287,7 +285,7 @@ class JobSimulator {
 
   double began(const Post& post) const { return meetings_[static_cast<size_t>(post.meeting)].began; }
 
-  bool exchange(int32_t rank, Rank& r, const Operation& o) {
+  bool exchange(int32_t rank, Rank& r, const Activity& o) {
     if (r.meeting < 0) {
       if (!is_drained(r, o.axis)) return false;
       if (const int32_t last = r.last_post[static_cast<size_t>(o.axis)]; now_ > r.since && last >= 0) {
@@ -303,14 +301,14 @@ class JobSimulator {
     return true;
   }
 
-  int32_t come(int32_t rank, Rank& r, const Operation& o, int32_t post) {
+  int32_t come(int32_t rank, Rank& r, const Activity& o, int32_t post) {
     const auto group = static_cast<size_t>(o.with);
     const auto number = static_cast<size_t>(r.n_met[group]++);
     std::vector<int32_t>& of_group = meetings_of_[group];
     while (of_group.size() <= number) {
       of_group.push_back(static_cast<int32_t>(meetings_.size()));
       Meeting& fresh = meetings_.emplace_back();
-      fresh.missing = operations_.group_size[group];
+      fresh.missing = activities_.group_size[group];
       fresh.group = o.with;
     }
     const int32_t id = of_group[number];
@@ -345,7 +343,7 @@ class JobSimulator {
     m.members = {};
   }
 
-  bool post(int32_t rank, Rank& r, const Operation& o) {
+  bool post(int32_t rank, Rank& r, const Activity& o) {
     r.posts.push_back({static_cast<int32_t>(r.next), -1, {kNotYet, kNotYet}, r.step});
     const auto id = static_cast<int32_t>(r.posts.size()) - 1;
     r.under_way[static_cast<size_t>(o.bucket)] = id;
@@ -359,7 +357,7 @@ class JobSimulator {
     if (r.n_begun == r.posts.size()) return;
     if (r.n_begun > 0 && r.posts[r.n_begun - 1].times.end < 0) return;
     const auto id = static_cast<int32_t>(r.n_begun++);
-    const Operation& o = operations(rank)[static_cast<size_t>(r.posts[static_cast<size_t>(id)].operation)];
+    const Activity& o = activities(rank)[static_cast<size_t>(r.posts[static_cast<size_t>(id)].activity)];
     r.posts[static_cast<size_t>(id)].times.begin = now_;
     const int32_t meeting = come(rank, r, o, id);
     r.posts[static_cast<size_t>(id)].meeting = meeting;
@@ -370,13 +368,13 @@ class JobSimulator {
     Post& p = r.posts[static_cast<size_t>(id)];
     p.times.end = now_;
     if (p.step == r.step) {
-      const int32_t position = operations(rank)[static_cast<size_t>(p.operation)].position;
+      const int32_t position = activities(rank)[static_cast<size_t>(p.activity)].position;
       times(rank).asynchronous.push_back({position, {began, now_}});
     }
     begin_posts(rank, r);
   }
 
-  bool wait(int32_t rank, Rank& r, const Operation& o) {
+  bool wait(int32_t rank, Rank& r, const Activity& o) {
     int32_t& id = r.under_way[static_cast<size_t>(o.bucket)];
     if (id < 0) return true;
     const Post& p = r.posts[static_cast<size_t>(id)];
@@ -413,9 +411,9 @@ class JobSimulator {
   }
 
   // Once the one so many before it has left.
-  bool send(int32_t rank, const Operation& o) {
+  bool send(int32_t rank, const Activity& o) {
     LaneState& l = lanes_[static_cast<size_t>(o.with)];
-    const int64_t before = l.n_sent - operations_.lanes[static_cast<size_t>(o.with)].ahead;
+    const int64_t before = l.n_sent - activities_.lanes[static_cast<size_t>(o.with)].ahead;
     Rank& r = ranks_[static_cast<size_t>(rank)];
     if (before >= l.first && message(o.with, before).arrived < 0) return false;
     if (now_ > r.since) note_wait(rank, o.axis, r.since, now_);
@@ -427,7 +425,7 @@ class JobSimulator {
     return true;
   }
 
-  bool receive(int32_t rank, Rank& r, const Operation& o) {
+  bool receive(int32_t rank, Rank& r, const Activity& o) {
     LaneState& l = lanes_[static_cast<size_t>(o.with)];
     const Message& m = message(o.with, l.n_received);
     if (m.arrived < 0) return false;
@@ -447,7 +445,7 @@ class JobSimulator {
   void check_ended(size_t i) const {
     if (ranks_[i].step == n_steps_) return;
     const Program& program = *job_.programs[i];
-    const std::vector<Operation>& all = operations_.of_rank[i];
+    const std::vector<Activity>& all = activities_.of_rank[i];
     const size_t at = ranks_[i].next;
     fail(GSEL_ERR_PROGRAM, "{}: the rank waits for ever",
          at < all.size() ? where(program, false, static_cast<size_t>(all[at].position))
@@ -476,7 +474,7 @@ class JobSimulator {
   }
 
   const Job& job_;
-  const Operations operations_;
+  const Activities activities_;
   const Hosts& hosts_;
   const int32_t n_steps_;
   double now_ = 0;

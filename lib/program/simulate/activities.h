@@ -1,4 +1,4 @@
-// program/simulate/operations.h: a job's programs as what takes time in them: computing, exchanges among ranks,
+// program/simulate/activities.h: a job's programs as what takes time in them: computing, exchanges among ranks,
 // messages and waits, with their durations. What the executor does at an instruction is said here once, for
 // simulations. Does not know when anything happens.
 #pragma once
@@ -11,7 +11,7 @@
 
 namespace gsel {
 
-struct Operation {
+struct Activity {
   enum class Kind : uint8_t {
     compute,   // on the rank's processor
     exchange,  // a collective on the calling thread
@@ -31,17 +31,17 @@ struct Operation {
 };
 
 // Messages of an ordered pair of ranks, by their places in the job.
-struct OperationLane {
+struct ActivityLane {
   int32_t from = 0, to = 0;
   int32_t ahead = 1;  // under way at most
 };
 
-struct Operations {
-  std::vector<std::vector<Operation>> of_rank;  // by place in the job's programs
-  std::vector<int32_t> group_size;              // ranks of the job that take part
-  std::vector<OperationLane> lanes;
+struct Activities {
+  std::vector<std::vector<Activity>> of_rank;  // by place in the job's programs
+  std::vector<int32_t> group_size;             // ranks of the job that take part
+  std::vector<ActivityLane> lanes;
 };
 
-Operations operations_of(const Job& job, const Durations& durations);
+Activities activities_of(const Job& job, const Durations& durations);
 
 }  // namespace gsel

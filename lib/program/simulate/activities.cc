@@ -1,5 +1,5 @@
-// program/simulate/operations.cc: see operations.h.
-#include "program/simulate/operations.h"
+// program/simulate/activities.cc: see activities.h.
+#include "program/simulate/activities.h"
 
 #include <algorithm>
 #include <limits>
@@ -14,7 +14,7 @@
 namespace gsel {
 namespace {
 
-using Kind = Operation::Kind;
+using Kind = Activity::Kind;
 
 // Losses go to a rank that may not have asked for them yet.
 constexpr int32_t kUnbounded = std::numeric_limits<int32_t>::max();
@@ -31,14 +31,14 @@ class Lowering {
  public:
   Lowering(const Job& job, const Durations& durations) : job_(job), durations_(durations) {}
 
-  Operations run() {
+  Activities run() {
     for (size_t i = 0; i < job_.programs.size(); ++i) place_of_[job_.programs[i]->rank] = static_cast<int32_t>(i);
     for (const Program* program : job_.programs) {
       program_ = program;
       known_.clear();
       group_of_axis_.fill(-1);
-      operations_ = &out_.of_rank.emplace_back();
-      operations_->reserve(program->step.size());
+      activities_ = &out_.of_rank.emplace_back();
+      activities_->reserve(program->step.size());
       for (size_t i = 0; i < program->step.size(); ++i) {
         position_ = static_cast<int32_t>(i);
         lower(program->step[i]);
@@ -111,27 +111,27 @@ class Lowering {
     return known;
   }
 
-  // ---- operations ----
+  // ---- activities ----
 
-  Operation& add(Kind kind) {
-    Operation& operation = operations_->emplace_back();
-    operation.kind = kind;
-    operation.position = position_;
-    return operation;
+  Activity& add(Kind kind) {
+    Activity& activity = activities_->emplace_back();
+    activity.kind = kind;
+    activity.position = position_;
+    return activity;
   }
 
   void compute(double seconds, bool is_step = false) {
-    Operation& operation = add(Kind::compute);
-    operation.seconds = seconds;
-    operation.is_step = is_step;
+    Activity& activity = add(Kind::compute);
+    activity.seconds = seconds;
+    activity.is_step = is_step;
   }
 
   void exchange(gsel_axis axis, ExchangeTime time) { exchange_in(group_of(axis), axis, time); }
   void exchange_in(int32_t group, gsel_axis axis, ExchangeTime time) {
-    Operation& operation = add(Kind::exchange);
-    operation.axis = axis;
-    operation.with = group;
-    operation.time = time;
+    Activity& activity = add(Kind::exchange);
+    activity.axis = axis;
+    activity.with = group;
+    activity.time = time;
   }
 
   // A layer with n exchanges is n + 1 pieces of work with one between each two.
@@ -163,17 +163,17 @@ class Lowering {
     const Known& known = known_of(instr);
     compute(known.seconds);
     if (known.along.empty()) return;
-    Operation& operation = add(Kind::post);
-    operation.axis = instr.axis;
-    operation.bucket = instr.bucket;
-    operation.with = group_of(instr.axis);
-    operation.time = known.along.front().time;
+    Activity& activity = add(Kind::post);
+    activity.axis = instr.axis;
+    activity.bucket = instr.bucket;
+    activity.with = group_of(instr.axis);
+    activity.time = known.along.front().time;
   }
 
   void wait(const gsel_instr& instr) {
-    Operation& operation = add(Kind::wait);
-    operation.axis = program_->buckets[static_cast<size_t>(instr.bucket)].axis;
-    operation.bucket = instr.bucket;
+    Activity& activity = add(Kind::wait);
+    activity.axis = program_->buckets[static_cast<size_t>(instr.bucket)].axis;
+    activity.bucket = instr.bucket;
   }
 
   void message(const gsel_instr& instr) {
@@ -182,11 +182,11 @@ class Lowering {
     const ProgramValue& value = program_->values[static_cast<size_t>(instr.value)];
     const int64_t bytes = value.sample_bytes * (value.is_scalar ? 1 : samples);
     const bool sends = instr.kind == GSEL_INSTR_SEND;
-    Operation& operation = add(sends ? Kind::send : Kind::receive);
-    operation.axis = GSEL_AXIS_PIPELINE;
-    operation.with = lane_of(sends ? program_->rank : instr.peer, sends ? instr.peer : program_->rank,
-                             std::max(program_->transfers, 1), false);
-    if (sends) operation.time = durations_.message(*program_, instr.peer, bytes);
+    Activity& activity = add(sends ? Kind::send : Kind::receive);
+    activity.axis = GSEL_AXIS_PIPELINE;
+    activity.with = lane_of(sends ? program_->rank : instr.peer, sends ? instr.peer : program_->rank,
+                            std::max(program_->transfers, 1), false);
+    if (sends) activity.time = durations_.message(*program_, instr.peer, bytes);
   }
 
   // From the pipeline rank that has the loss to each other one.
@@ -199,10 +199,10 @@ class Lowering {
     for (int32_t rank : along) {
       if (rank == from || !place_of_.contains(rank) || !place_of_.contains(from)) continue;
       if (program_->rank != from && program_->rank != rank) continue;
-      Operation& operation = add(program_->rank == from ? Kind::send : Kind::receive);
-      operation.axis = GSEL_AXIS_PIPELINE;
-      operation.with = lane_of(from, rank, kUnbounded, true);
-      operation.time = durations_.message(*program_, rank, 2 * int64_t{sizeof(double)});
+      Activity& activity = add(program_->rank == from ? Kind::send : Kind::receive);
+      activity.axis = GSEL_AXIS_PIPELINE;
+      activity.with = lane_of(from, rank, kUnbounded, true);
+      activity.time = durations_.message(*program_, rank, 2 * int64_t{sizeof(double)});
     }
   }
 
@@ -236,14 +236,14 @@ class Lowering {
 
   const Job& job_;
   const Durations& durations_;
-  Operations out_;
+  Activities out_;
   std::unordered_map<int32_t, int32_t> place_of_;  // by rank
   std::map<std::vector<int32_t>, int32_t> groups_;
   std::map<std::tuple<int32_t, int32_t, bool>, int32_t> lanes_;
 
   // Of the rank at hand.
   const Program* program_ = nullptr;
-  std::vector<Operation>* operations_ = nullptr;
+  std::vector<Activity>* activities_ = nullptr;
   std::unordered_map<uint64_t, Known> known_;
   std::array<int32_t, kAxes> group_of_axis_{};
   int32_t position_ = 0;
@@ -251,7 +251,7 @@ class Lowering {
 
 }  // namespace
 
-Operations operations_of(const Job& job, const Durations& durations) {
+Activities activities_of(const Job& job, const Durations& durations) {
   return Lowering(job, durations).run();
 }
 
