@@ -6,13 +6,16 @@ Each page has a folder, a shell and the order of its blocks. What becomes of a b
   json          an inventory that gsel reads
   text          output, formulas: nothing
 Marks, in a comment before the block:
-  file NAME     saved under that name for sessions behind it; C is compiled with every warning as an error
+  file NAME     saved under that name for sessions behind it; C is compiled with every warning as an error,
+                Go is as gofmt writes it
   given DECLARATIONS     lines of C, compiled as the body of a function with these parameters
   session [fails] [sorted] [numbers] [needs TOOL]   console or sh: commands are run in the page's folder, and what they
                 print is what is shown: sorted, in any order of lines; numbers, whatever digits stand there. Of a line
                 "..." nothing is asked. fails: the exit status is not 0
   tuning        TOML: a tuning file, which gsel reads
+  printed [sorted] [numbers] by COMMAND   text: what this command, which the page does not show, prints in the page's folder
   shown, because REASON  sh or console, read by the shell (sh -n) and not run
+GSEL_DOCS_UPDATE=1 ctest -R docs_blocks writes what commands print into the pages, and fails once more.
 """
 import os
 import re
@@ -26,10 +29,15 @@ from pathlib import Path
 from document import Block, Fault, blocks
 
 SOURCE, WORK, BUILD = (Path(os.environ[name]) for name in ("SOURCE", "WORK", "BUILD"))
+UPDATE = os.environ.get("GSEL_DOCS_UPDATE") == "1"
 MARKER = "blocks.py: end of command"
 WARNINGS = ["-Wall", "-Wextra", "-Werror"]
 done = Counter()
 left_out = []
+
+
+class Stale(Fault):
+    """What is shown is not what was printed."""
 
 
 def call(*command, text="", **how):
@@ -51,7 +59,8 @@ def flags():
 
 class Page:
     def __init__(self, name):
-        self.name, self.folder = name, WORK / Path(name).stem
+        self.name, self.file = name, SOURCE / name
+        self.folder = WORK / (Path(name).stem if name != "README.md" else "TOP")
         self.script, self.sessions = [], []  # what the page's shell is given, and the (block, command, shown) of each command
         self.folder.mkdir()
         os.symlink(SOURCE / "tests", self.folder / "tests")
@@ -64,13 +73,22 @@ class Page:
         self.script.append(f"mkdir -p '{os.path.dirname(name) or '.'}' && cp '{kept}' '{name}'\n")
         if name.endswith(".c"):
             compile_c(block, block.text)
+        if name.endswith(".go") and shutil.which("gofmt") and call("gofmt", text=block.text) != (0, block.text):
+            raise Fault(f"{block.place}: gofmt writes this otherwise:\n{call('gofmt', '-d', text=block.text)[1]}")
         done["saved, for sessions to build and run"] += 1
 
     def session(self, block):
         for command, shown in commands(block):
-            self.script.append(f"{command}\nprintf '%s %s\\n' '\n{MARKER}' $?\n")
-            self.sessions.append((block, command, shown))
+            self.command(block, command, shown)
         done["run"] += 1
+
+    def printed(self, block):
+        self.command(block, block.mark.split(" by ", 1)[1], block.lines)
+        done["of text, compared with what a command prints"] += 1
+
+    def command(self, block, command, shown):
+        self.script.append(f"{command}\nprintf '%s %s\\n' '\n{MARKER}' $?\n")
+        self.sessions.append((block, command, shown))
 
     def run(self):
         if not self.sessions:
@@ -80,8 +98,31 @@ class Page:
         parts = re.split(rf"\n{MARKER} (\d+)\n", output)
         if len(parts) != 2 * len(self.sessions) + 1:
             raise Fault(f"{self.name}: the shell ended before the page did:\n{output}")
+        faults, stale = [], {}
         for at, (block, command, shown) in enumerate(self.sessions):
-            compare(block, command, shown, parts[2 * at], parts[2 * at + 1] != "0")
+            try:
+                compare(block, command, shown, parts[2 * at], parts[2 * at + 1] != "0")
+            except Stale as fault:
+                faults.append(str(fault))
+                stale.setdefault(block.line, block)
+            except Fault as fault:
+                faults.append(str(fault))
+        for line in sorted(stale, reverse=True) if UPDATE else []:
+            self.update(stale[line], [parts[2 * at] for at, session in enumerate(self.sessions) if session[0] is stale[line]])
+        if faults:
+            raise Fault("\n".join(faults))
+
+    def update(self, block, outputs):
+        """Writes what the commands of a block have printed into the page."""
+        page = self.file.read_text().split("\n")
+        shown = [[line] for line in block.lines if line.startswith("$ ")] or [[]]
+        page[block.line - 1:block.line - 1 + len(block.lines)] = [
+            line for command, output in zip(shown, outputs) for line in command + printed(output)]
+        self.file.write_text("\n".join(page))
+
+
+def printed(got):
+    return [line.rstrip() for line in got.rstrip("\n").split("\n")] if got.strip() else []
 
 
 def commands(block):
@@ -100,12 +141,12 @@ def commands(block):
 
 
 def compare(block, command, shown, got, failed):
-    words = block.mark.split()
+    words = block.mark.split(" by ")[0].split()
     if failed != ("fails" in words):
         raise Fault(f"{block.place}: {command}: {'failed' if failed else 'did not fail'}:\n{got}")
     if shown is None:
         return
-    got = [line.rstrip() for line in got.rstrip("\n").split("\n")] if got.strip() else []
+    got = printed(got)
     want = [line.rstrip() for line in shown]
     if "numbers" in words:
         got, want = ([re.sub(r"\s+", " ", re.sub(r"\d+(\.\d+)?", "N", line)) for line in lines] for lines in (got, want))
@@ -113,7 +154,7 @@ def compare(block, command, shown, got, failed):
         got, want = sorted(got), sorted(want)
     pattern = "".join("(?:.*\n)*" if line == "..." else re.escape(line) + "\n" for line in want)
     if not re.fullmatch(pattern, "".join(line + "\n" for line in got)):
-        raise Fault(f"{block.place}: {command}: shown is\n" + "\n".join(want) + "\nand printed was\n" + "\n".join(got))
+        raise Stale(f"{block.place}: {command}: shown is\n" + "\n".join(want) + "\nand printed was\n" + "\n".join(got))
 
 
 def compile_c(block, text):
@@ -194,6 +235,8 @@ def take(block: Block, page, replayed):
         fragment(block)
     elif mark.startswith("session") and language in ("console", "sh"):
         page.session(block)
+    elif re.match(r"printed( sorted| numbers)* by ", mark) and language == "text":
+        page.printed(block)
     elif mark == "tuning":
         tuning(block, page)
     elif mark.startswith("shown, because "):
@@ -218,7 +261,7 @@ def main():
     faults = 0
     os.symlink(SOURCE, WORK / "gsel")
     for name in pages:
-        page = Page(name if name != "README.md" else "TOP.md")
+        page = Page(name)
         try:
             for block in blocks(name, (SOURCE / name).read_text()):
                 try:

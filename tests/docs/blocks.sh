@@ -11,6 +11,8 @@ printf '#!/bin/sh\nexec %s -Wall -Wextra -Werror "$@"\n' "$CXX" > "$WORK/bin/c++
 chmod +x "$WORK/bin/cc" "$WORK/bin/c++"
 export HOME_OF_READER="$WORK/home" PATH="$WORK/bin:$PATH" BUILD="$1" TARGET="$CARGO_TARGET_DIR/pages"
 export CARGO_NET_OFFLINE=true RUSTFLAGS="-D warnings" GOPROXY=off GO111MODULE=on GOTOOLCHAIN=local GOPATH="$WORK/gopath"
+export RUSTUP_HOME="${RUSTUP_HOME:-$HOME/.rustup}" # cargo may be rustup's, which looks for its toolchains at home
+export GOFLAGS="-mod=readonly -buildvcs=false"
 export PYTHONDONTWRITEBYTECODE=1 OPENBLAS_NUM_THREADS=1
-unset CARGO_TARGET_DIR PYTHONPATH GSEL_TUNING
+unset CARGO_TARGET_DIR PYTHONPATH GSEL_TUNING CUDA_VISIBLE_DEVICES CUDA_DEVICE_ORDER
 exec $python "$SOURCE/tests/docs/blocks.py"
