@@ -14,6 +14,7 @@ Marks, in a comment before the block:
                 "..." nothing is asked. fails: the exit status is not 0
   tuning        TOML: a tuning file, which gsel reads
   printed [sorted] [numbers] by COMMAND   text: what this command, which the page does not show, prints in the page's folder
+  messages      text: each line is a message whose words are in the source, see messages.py
   shown, because REASON  sh or console, read by the shell (sh -n) and not run
 GSEL_DOCS_UPDATE=1 ctest -R docs_blocks writes what commands print into the pages, and fails once more.
 """
@@ -27,11 +28,13 @@ from collections import Counter
 from pathlib import Path
 
 from document import Block, Fault, blocks
+from messages import Messages
 
 SOURCE, WORK, BUILD = (Path(os.environ[name]) for name in ("SOURCE", "WORK", "BUILD"))
 UPDATE = os.environ.get("GSEL_DOCS_UPDATE") == "1"
 MARKER = "blocks.py: end of command"
 WARNINGS = ["-Wall", "-Wextra", "-Werror"]
+known = Messages(SOURCE / folder for folder in ("lib", "plugins", "bindings/cli"))
 done = Counter()
 left_out = []
 
@@ -224,6 +227,14 @@ def shown(block):
     print(f"not run: {block.place}: {block.mark.removeprefix('shown, because ')}")
 
 
+def messages(block):
+    for line in block.lines:
+        unknown = known.unknown(line)
+        if unknown:
+            raise Fault(f"{block.place}: no message of the source has the words \"{unknown}\" of\n{line}")
+    done["of text, in the words of the source"] += 1
+
+
 def take(block: Block, page, replayed):
     mark, language = block.mark, block.language
     needs = re.search(r"needs (\S+)$", mark)
@@ -237,6 +248,8 @@ def take(block: Block, page, replayed):
         page.session(block)
     elif re.match(r"printed( sorted| numbers)* by ", mark) and language == "text":
         page.printed(block)
+    elif mark == "messages" and language == "text":
+        messages(block)
     elif mark == "tuning":
         tuning(block, page)
     elif mark.startswith("shown, because "):
