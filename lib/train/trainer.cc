@@ -11,18 +11,13 @@
 #include "train/check/model_check.h"
 #include "train/compile/exchange_programs.h"
 #include "train/compile/idle_settings.h"
+#include "train/compile_rank.h"
 #include "train/joint_calls.h"
 #include "train/memory/budget.h"
 #include "train/report/traffic_notes.h"
 
 namespace gsel {
 namespace {
-
-// Shards then end between parameters.
-void keep_params_whole(Program& program) {
-  for (ProgramBucket& bucket : program.buckets)
-    if (bucket.shards_state()) bucket.flags |= GSEL_BUCKET_WHOLE_PARAMS;
-}
 
 // No strategy would reduce their gradients, and no optimizer step them.
 void refuse_own_params(const Model& model) {
@@ -32,16 +27,6 @@ void refuse_own_params(const Model& model) {
            "layer \"{}\" keeps parameters of its own, which a trainer would not step; declare them with "
            "gsel_model_add_param, or run the model with gsel_pipeline_create",
            layer.name);
-}
-
-// Muon and its like look at a matrix as one.
-void refuse_split_params(const Model& local, const Mesh& mesh) {
-  for (const Param& p : local.params())
-    if (p.trainable() && !p.part.is_whole())
-      fail(GSEL_ERR_UNSUPPORTED,
-           "the optimizer works on whole parameters (GSEL_NEEDS_WHOLE_PARAM), and parameter \"{0}\" is split over {1} "
-           "ranks of the {2} axis; an optimizer of elements or of norms, or mesh.{2} = 1, would do",
-           p.name, mesh.sharing_size(), axis_name(mesh.sharing_axis()));
 }
 
 // A folder may be another on each rank.
@@ -83,12 +68,7 @@ void Trainer::refuse_model(const gsel_optimizer_options* optimizer) const {
 Compiled Trainer::compile_own(const Config& config, const gsel_optimizer_options* options) const {
   const Mesh mesh{resolve_mesh(config, comm_.world_size())};
   const Optimizer optimizer(config, *model_, options);
-  Compiled own = Compiler(*model_, config, mesh).compile(comm_.rank());
-  if (optimizer.needs_whole_params()) {
-    refuse_split_params(*own.model, mesh);
-    keep_params_whole(own.program);
-  }
-  return own;
+  return compile_rank(Compiler(*model_, config, mesh), comm_.rank(), optimizer);
 }
 
 void Trainer::make_executor(Compiled own, const std::vector<Program>& programs, const gsel_optimizer_options* options) {

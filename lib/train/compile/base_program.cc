@@ -71,33 +71,6 @@ std::vector<Microbatch> cut_by_size(const gsel_range& share, int64_t n, int64_t 
   return result;
 }
 
-// The part of the global batch that one data-parallel rank computes, cut in micro-batches: as many as the rank with the
-// largest share has, the last ones perhaps without samples, because all ranks join every collective.
-std::vector<Microbatch> split_samples(const Config& config, const Mesh& mesh, int32_t rank) {
-  const int32_t ranks = mesh.size[GSEL_AXIS_DATA];
-  const std::vector<int64_t> bounds = sample_bounds(config, ranks);
-  const int32_t coordinate = mesh.coordinate(rank, GSEL_AXIS_DATA);
-  const gsel_range share{bounds[coordinate], bounds[coordinate + 1]};
-  const int64_t most = largest_share(config, ranks);
-  if (config.train.microbatches > kMaxMicrobatches)
-    refuse_key(
-        config, "train.microbatches",
-        fmt::format("train.microbatches = {} is more than {}; use fewer", config.train.microbatches, kMaxMicrobatches));
-  if (config.train.microbatches > 0) {
-    if (mesh.size[GSEL_AXIS_PIPELINE] > 1)
-      config.get("strategy.data.weights") ? check_even_shares(config, bounds) : check_even(config, ranks);
-    return cut_in(share, config.train.microbatches);
-  }
-  const int64_t size = config.train.microbatch ? std::min(config.train.microbatch, most) : most;
-  const int64_t n = most / size + (most % size != 0);
-  if (n > kMaxMicrobatches)
-    refuse_key(config, "train.microbatch",
-               fmt::format("train.batch = {} in micro-batches of train.microbatch = {} gives more than {} per "
-                           "rank; use larger ones",
-                           config.train.batch, with_noun(size, "sample"), kMaxMicrobatches));
-  return cut_by_size(share, n, size);
-}
-
 std::vector<ProgramPhase> outline_phases(const std::vector<gsel_phase>& phases) {
   std::vector<ProgramPhase> result;
   for (const gsel_phase& p : phases) {
@@ -191,13 +164,38 @@ int64_t largest_share(const Config& config, int32_t ranks) {
   return most;
 }
 
+std::vector<Microbatch> microbatches_of(const Config& config, const Mesh& mesh, int32_t rank) {
+  const int32_t ranks = mesh.size[GSEL_AXIS_DATA];
+  const std::vector<int64_t> bounds = sample_bounds(config, ranks);
+  const int32_t coordinate = mesh.coordinate(rank, GSEL_AXIS_DATA);
+  const gsel_range share{bounds[coordinate], bounds[coordinate + 1]};
+  const int64_t most = largest_share(config, ranks);
+  if (config.train.microbatches > kMaxMicrobatches)
+    refuse_key(
+        config, "train.microbatches",
+        fmt::format("train.microbatches = {} is more than {}; use fewer", config.train.microbatches, kMaxMicrobatches));
+  if (config.train.microbatches > 0) {
+    if (mesh.size[GSEL_AXIS_PIPELINE] > 1)
+      config.get("strategy.data.weights") ? check_even_shares(config, bounds) : check_even(config, ranks);
+    return cut_in(share, config.train.microbatches);
+  }
+  const int64_t size = config.train.microbatch ? std::min(config.train.microbatch, most) : most;
+  const int64_t n = most / size + (most % size != 0);
+  if (n > kMaxMicrobatches)
+    refuse_key(config, "train.microbatch",
+               fmt::format("train.batch = {} in micro-batches of train.microbatch = {} gives more than {} per "
+                           "rank; use larger ones",
+                           config.train.batch, with_noun(size, "sample"), kMaxMicrobatches));
+  return cut_by_size(share, n, size);
+}
+
 Program base_program(const Model& model, const Config& config, const Mesh& mesh, int32_t rank) {
   Program program;
   program.rank = rank;
   program.mesh = mesh;
   program.rank_of_stage = {mesh.coordinate(rank, GSEL_AXIS_PIPELINE)};
   outline_model(model, config, program);
-  program.microbatches = split_samples(config, mesh, rank);
+  program.microbatches = microbatches_of(config, mesh, rank);
   const std::vector<int32_t> recomputed = recomputed_before(model, config);
   for (size_t m = 0; m < program.microbatches.size(); ++m)
     emit_microbatch(model, recomputed, static_cast<int32_t>(m), program.step);

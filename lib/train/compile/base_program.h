@@ -14,6 +14,10 @@ std::vector<int64_t> sample_bounds(const Config& config, int32_t ranks);
 // Samples of the coordinate that has most; 1 or more.
 int64_t largest_share(const Config& config, int32_t ranks);
 
+// The samples of a rank's coordinate on the data axis, cut in micro-batches: as many as the coordinate with the largest
+// share has, the last ones perhaps without samples, because all ranks join every collective.
+std::vector<Microbatch> microbatches_of(const Config& config, const Mesh& mesh, int32_t rank);
+
 Program base_program(const Model& model, const Config& config, const Mesh& mesh, int32_t rank);
 
 // Buckets anew, one per dtype and tie of the parameters that are here, and a STEP for each at the end of the step in

@@ -78,8 +78,8 @@ bool alike_but_for_samples(const std::vector<Head>& heads, const Mesh& mesh) {
 // ---- what is sent ---------------------------------------------------------------------------------------------
 
 std::vector<Head> exchange_heads(Communicator& comm, const Program& own, const std::string& text) {
-  const std::vector<uint64_t> all = gather_numbers(
-      comm, {key_of(shape_of(own)), key_of(with_model_alone(own)), uint64_t{text.size()}, uint64_t{own.microbatches.size()}});
+  const std::vector<uint64_t> all = gather_numbers(comm, {key_of(shape_of(own)), key_of(with_model_alone(own)),
+                                                          uint64_t{text.size()}, uint64_t{own.microbatches.size()}});
   std::vector<Head> heads;
   for (size_t i = 0; i < all.size(); i += kHeadNumbers) heads.push_back({all[i], all[i + 1], all[i + 2], all[i + 3]});
   return heads;
@@ -166,14 +166,18 @@ HeardPrograms exchange_programs(Communicator& comm, const Program& own) {
           exchange_microbatches(comm, own)};
 }
 
-std::vector<Program> verified(const HeardPrograms& heard, const Program& own) {
-  std::vector<Program> programs = parse_all(heard.programs, own);
-  const std::vector<Program> sharing = parse_all(heard.sharing, own);
+void verify_together(std::vector<Program>& programs, const std::vector<Program>& sharing,
+                     const std::vector<std::vector<Microbatch>>& microbatches) {
   place_post_validations(programs);
-  const Job job = job_of(programs, sharing, heard.microbatches);
+  const Job job = job_of(programs, sharing, microbatches);
   const int32_t transfers = enough_transfers(job);
   for (Program& p : programs) p.transfers = transfers;
   verify(job);
+}
+
+std::vector<Program> verified(const HeardPrograms& heard, const Program& own) {
+  std::vector<Program> programs = parse_all(heard.programs, own);
+  verify_together(programs, parse_all(heard.sharing, own), heard.microbatches);
   return programs;
 }
 

@@ -23,8 +23,13 @@ struct HeardPrograms {
 // A collective. Fails for the communicator's reasons alone.
 HeardPrograms exchange_programs(Communicator& comm, const Program& own);
 
-// This rank's program and those it has heard, in ascending ranks, with what depends on the others: where
-// POST_VALIDATE stands and how many transfers are under way; verified together. GSEL_ERR_PROGRAM.
+// Puts into compiled programs what depends on the others, where POST_VALIDATE stands and how many transfers are under
+// way, and verifies them together. sharing, microbatches: empty where the programs are those of all ranks, else as
+// Job has them. GSEL_ERR_PROGRAM.
+void verify_together(std::vector<Program>& programs, const std::vector<Program>& sharing,
+                     const std::vector<std::vector<Microbatch>>& microbatches);
+
+// This rank's program and those it has heard, in ascending ranks, verified together. GSEL_ERR_PROGRAM.
 std::vector<Program> verified(const HeardPrograms& heard, const Program& own);
 
 }  // namespace gsel

@@ -1,0 +1,191 @@
+// plan/finalist.cc: see finalist.h.
+#include "plan/finalist.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "plan/toml.h"
+#include "train/compile/base_program.h"
+#include "train/compile/exchange_programs.h"
+#include "train/compile_rank.h"
+#include "train/memory/budget.h"
+#include "train/report/step_record.h"
+
+namespace gsel::plan {
+namespace {
+
+bool is_even(const Compiler& compiler) {
+  const auto alike = [&](gsel_axis axis) {
+    const std::vector<double> weights = compiler.weights_of(axis);
+    return std::ranges::adjacent_find(weights, std::not_equal_to<>{}) == weights.end();
+  };
+  return alike(GSEL_AXIS_DATA) && alike(compiler.mesh().sharing_axis()) &&
+         compiler.config().train.batch % compiler.mesh().size[GSEL_AXIS_DATA] == 0;
+}
+
+// One rank of a data axis is asked for all its collectives; `dp` has a master, and its programs are unlike.
+bool replicas_are_alike(const Config& config) {
+  const auto& section = config.strategy[GSEL_AXIS_DATA];
+  return !section || section->plugin != "dp";
+}
+
+std::string need_text(const RankForecast& rank, const Program& program, uint64_t bound) {
+  return fmt::format("rank {} of {} needs {} of {}{}", rank.rank, program.mesh.world_size(),
+                     human_bytes(total_bytes(rank.memory)), human_bytes(bound), memory_table(rank.memory));
+}
+
+// Of the ranks that are compiled.
+Hosts hosts_of(const Hosts& hosts, const std::vector<Program>& programs) {
+  if (hosts.of_program.empty()) return hosts;
+  Hosts result{{}, hosts.throughput};
+  for (const Program& p : programs)
+    result.of_program.push_back(hosts.of_program[static_cast<size_t>(p.rank) % hosts.of_program.size()]);
+  return result;
+}
+
+StepRecord record_of(const Program& program, const RankForecast& forecast, const RankTimes& times) {
+  StepRecord record;
+  record.report.struct_size = sizeof record.report;
+  record.report.seconds = times.end - times.begin;
+  record.report.compute_s = times.busy_s - times.optimizer_s;
+  record.report.optimizer_s = times.optimizer_s;
+  record.report.bytes_sent = forecast.bytes_sent;
+  record.report.peak_bytes = total_bytes(forecast.memory);
+  record.report.validated_step = record.report.non_finite_rank = record.report.non_finite_layer = -1;
+  record.report.non_finite_param = record.report.non_finite_microbatch = -1;
+  record.forecast = record.peak = forecast.memory;
+  record.began_ns = static_cast<int64_t>(times.begin * 1e9);
+  for (gsel_axis axis = 0; axis < kAxes; ++axis) {
+    const auto a = static_cast<size_t>(axis);
+    record.exposed_s[a] = times.exposed_s[a] + times.idle_s[a];
+    record.report.exposed_comm_s += record.exposed_s[a];
+  }
+  for (const auto& [by, count] : forecast.traffic) record.counts.push_back({by.first, by.second, count});
+  for (size_t i = 0; i < program.step.size(); ++i)
+    record.intervals.push_back({i, times.instrs[i].begin - times.begin, times.instrs[i].end - times.begin, false});
+  for (const RankTimes::Asynchronous& a : times.asynchronous)
+    record.intervals.push_back(
+        {static_cast<size_t>(a.position), a.times.begin - times.begin, a.times.end - times.begin, true});
+  return record;
+}
+
+}  // namespace
+
+// ---- programs -------------------------------------------------------------------------------------------------------
+
+CompiledJob::CompiledJob(const Model& model, const Config& config, int32_t ranks,
+                         const gsel_optimizer_options* optimizer, int32_t whole_up_to)
+    : model_(model), config_(config), optimizer_(optimizer) {
+  const Mesh mesh{resolve_mesh(config, ranks)};
+  const Compiler compiler(model, config, mesh);
+  const Optimizer steps(config, model, optimizer);
+  const bool whole = ranks <= whole_up_to || !is_even(compiler) || !replicas_are_alike(config);
+  std::vector<int32_t> wanted = mesh.group(0, GSEL_AXIS_PIPELINE);
+  if (whole) {
+    wanted.resize(static_cast<size_t>(ranks));
+    std::iota(wanted.begin(), wanted.end(), 0);
+  }
+  for (int32_t rank : wanted) {
+    Compiled compiled = compile_rank(compiler, rank, steps);
+    programs_.push_back(std::move(compiled.program));
+    models_.push_back(std::move(compiled.model));
+  }
+  if (!whole) {
+    for (int32_t rank : mesh.group(0, mesh.sharing_axis()))
+      sharing_.push_back(rank == 0 ? programs_.front() : compile_rank(compiler, rank, steps).program);
+    for (int32_t rank : mesh.group(0, GSEL_AXIS_DATA)) microbatches_.push_back(microbatches_of(config, mesh, rank));
+  }
+  verify_together(programs_, sharing_, microbatches_);
+}
+
+Job CompiledJob::job() const {
+  if (is_whole()) return whole_job(programs_);
+  Job job{{}, {}, microbatches_};
+  for (const Program& p : programs_) job.programs.push_back(&p);
+  for (const Program& p : sharing_) job.sharing.push_back(&p);
+  return job;
+}
+
+PartBytes CompiledJob::memory_of(size_t i) const {
+  return forecast_memory(*models_[i], programs_[i], Optimizer(config_, *models_[i], optimizer_));
+}
+
+// ---- price
+// ------------------------------------------------------------------------------------------------------------
+
+uint64_t Finalist::most_bytes() const {
+  uint64_t most = 0;
+  for (const RankForecast& rank : ranks) most = std::max(most, total_bytes(rank.memory));
+  return most;
+}
+
+Finalist price(const CompiledJob& job, const Pricing& pricing) {
+  Finalist result;
+  result.mesh = job.programs().front().mesh;
+  result.whole = job.is_whole();
+  for (size_t i = 0; i < job.programs().size(); ++i) {
+    const Program& program = job.programs()[i];
+    RankForecast& rank = result.ranks.emplace_back();
+    rank.rank = program.rank;
+    rank.memory = job.memory_of(i);
+    rank.traffic = step_traffic(program);
+    for (const auto& [by, count] : rank.traffic) rank.bytes_sent += count.bytes_sent;
+    if (pricing.memory_bytes > 0 && total_bytes(rank.memory) > pricing.memory_bytes)
+      throw Error(GSEL_ERR_NOMEM, need_text(rank, program, pricing.memory_bytes)).about_rank(program.rank);
+  }
+  result.times = simulate(job.job(), pricing.durations, hosts_of(pricing.hosts, job.programs()), pricing.steps);
+  result.step_s = result.times.period;
+  result.bubble = result.times.bubble();
+  result.exposed = result.times.exposed();
+  return result;
+}
+
+Finalist price(const Model& model, const Config& config, int32_t ranks, const Pricing& pricing) {
+  return price(CompiledJob(model, config, ranks), pricing);
+}
+
+// ---- pictures
+// ---------------------------------------------------------------------------------------------------------
+
+std::vector<std::string> step_documents(const CompiledJob& job, const Finalist& finalist) {
+  std::vector<std::string> documents;
+  for (size_t i = 0; i < finalist.ranks.size(); ++i)
+    documents.push_back(
+        to_json(job.programs()[i], record_of(job.programs()[i], finalist.ranks[i], finalist.times.ranks[i]), true));
+  return documents;
+}
+
+Timeline timeline_of(const CompiledJob& job, const Finalist& finalist) {
+  Timeline timeline;
+  const std::vector<std::string> documents = step_documents(job, finalist);
+  for (size_t i = 0; i < documents.size(); ++i)
+    add_document(timeline, documents[i], fmt::format("simulated rank {}", finalist.ranks[i].rank));
+  return timeline;
+}
+
+// ---- by schedule
+// ------------------------------------------------------------------------------------------------------
+
+Simulation simulate_schedule(const Layout& layout, std::span<const StageTimes> of_stage, double hop) {
+  if (layout.microbatches > kMostMicrobatches)
+    fail(GSEL_ERR_ARG, "{} were asked for; a schedule has at most {}", with_noun(layout.microbatches, "micro-batch"),
+         kMostMicrobatches);
+  const Schedule schedule =
+      make_schedule(schedule_of(layout), layout.pipeline, static_cast<int32_t>(layout.microbatches),
+                    layout.schedule == ScheduleKind::interleaved ? layout.chunks : 0);
+  if (of_stage.size() != static_cast<size_t>(schedule.n_stages()))
+    fail(GSEL_ERR_ARG, "times of {} were given; {} on {} has {}", with_noun(of_stage.size(), "stage"), schedule.name,
+         with_noun(layout.pipeline, "rank"), schedule.n_stages());
+  return simulate(schedule, of_stage, hop);
+}
+
+std::vector<std::string> selective_layers(const Model& model) {
+  std::vector<std::string> names;
+  for (const Layer& layer : model.layers())
+    if (layer.recomputable() && layer.params.empty() && layer.saved_bytes_per_sample > 0) names.push_back(layer.name);
+  return names;
+}
+
+}  // namespace gsel::plan
