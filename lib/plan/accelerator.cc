@@ -14,53 +14,56 @@ namespace gsel::plan {
 namespace {
 
 constexpr double G = 1e9, T = 1e12;
+constexpr double GB = 0.985 * (1 << 30);  // what a driver shows of a gigabyte of a data sheet
 constexpr double kPcie3 = 12 * G, kPcie4 = 24 * G, kPcie5 = 48 * G;
 constexpr double k100Gb = 12.5 * G;
 
 // name, class, memory, its rate, 16-bit, tf32, f32, 8-bit, best share, link, one link, PCIe, network, per node, source
+// clang-format off
 constexpr Accelerator kTable[] = {
-    {"V100-SXM2-32GB", "v100", 32 * G, 900 * G, 125 * T, 0, 15.7 * T, 0, 0.75, 150 * G, 20 * G, kPcie3, k100Gb / 2, 8, "V100 data sheet"},
-    {"V100-SXM2-16GB", "v100", 16 * G, 900 * G, 125 * T, 0, 15.7 * T, 0, 0.75, 150 * G, 20 * G, kPcie3, k100Gb / 2, 8, "V100 data sheet"},
-    {"V100-PCIe", "v100", 16 * G, 900 * G, 112 * T, 0, 14 * T, 0, 0.75, 0, 20 * G, kPcie3, k100Gb / 4, 4, "V100 data sheet"},
-    {"T4", "t4", 16 * G, 320 * G, 65 * T, 0, 8.1 * T, 0, 0.5, 0, 0, kPcie3, k100Gb / 8, 4, "T4 data sheet"},
-    {"TITAN-RTX", "titan-rtx", 24 * G, 672 * G, 130 * T, 0, 16.3 * T, 0, 0.7, 50 * G, 25 * G, kPcie3, k100Gb / 4, 2, "TITAN RTX announcement"},
-    {"RTX-2080-Ti", "rtx2080", 11 * G, 616 * G, 108 * T, 0, 13.4 * T, 0, 0.6, 0, 25 * G, kPcie3, k100Gb / 8, 4, "Turing white paper"},
-    {"RTX-3060", "rtx30", 12 * G, 360 * G, 51 * T, 25.5 * T, 12.7 * T, 0, 0.7, 0, 0, kPcie4, k100Gb / 8, 1, "GA102 white paper, derived"},
-    {"RTX-3080", "rtx30", 10 * G, 760 * G, 59.5 * T, 29.8 * T, 29.8 * T, 0, 0.7, 0, 0, kPcie4, k100Gb / 8, 2, "GA102 white paper"},
-    {"RTX-3090", "rtx30", 24 * G, 936 * G, 71 * T, 35.6 * T, 35.6 * T, 0, 0.7, 0, 12 * G, kPcie4, k100Gb / 8, 2, "GA102 white paper"},
-    {"A10", "a10", 24 * G, 600 * G, 125 * T, 62.5 * T, 31.2 * T, 0, 0.6, 0, 0, kPcie4, k100Gb / 8, 4, "A10 data sheet"},
-    {"A30", "a30", 24 * G, 933 * G, 165 * T, 82 * T, 10.3 * T, 0, 0.75, 0, 20 * G, kPcie4, k100Gb / 4, 4, "A30 data sheet"},
-    {"A40", "a40", 48 * G, 696 * G, 149.7 * T, 74.8 * T, 37.4 * T, 0, 0.65, 0, 12 * G, kPcie4, k100Gb / 4, 8, "A40 data sheet"},
-    {"RTX-A6000", "a40", 48 * G, 768 * G, 154.8 * T, 77.4 * T, 38.7 * T, 0, 0.65, 0, 12 * G, kPcie4, k100Gb / 4, 4, "RTX A6000 data sheet"},
-    {"A100-SXM-80GB", "a100", 80 * G, 2039 * G, 312 * T, 156 * T, 19.5 * T, 0, 0.87, 300 * G, 20 * G, kPcie4, 2 * k100Gb, 8, "A100 data sheet"},
-    {"A100-SXM-40GB", "a100", 40 * G, 1555 * G, 312 * T, 156 * T, 19.5 * T, 0, 0.87, 300 * G, 20 * G, kPcie4, 2 * k100Gb, 8, "A100 data sheet"},
-    {"A100-PCIe-80GB", "a100", 80 * G, 1935 * G, 312 * T, 156 * T, 19.5 * T, 0, 0.81, 0, 20 * G, kPcie4, k100Gb, 8, "A100 data sheet"},
-    {"A100-PCIe-40GB", "a100", 40 * G, 1555 * G, 312 * T, 156 * T, 19.5 * T, 0, 0.81, 0, 20 * G, kPcie4, k100Gb, 8, "A100 data sheet"},
-    {"L4", "l4", 24 * G, 300 * G, 121 * T, 60 * T, 30.3 * T, 242 * T, 0.6, 0, 0, kPcie4, k100Gb / 8, 8, "L4 data sheet, dense"},
-    {"L40S", "l40s", 48 * G, 864 * G, 362 * T, 183 * T, 91.6 * T, 733 * T, 0.65, 0, 0, kPcie4, k100Gb / 2, 8, "L40S data sheet"},
-    {"L40", "l40s", 48 * G, 864 * G, 181 * T, 90.5 * T, 90.5 * T, 362 * T, 0.65, 0, 0, kPcie4, k100Gb / 2, 8, "L40 data sheet"},
-    {"RTX-4070-Ti", "rtx40", 12 * G, 504 * G, 80 * T, 40 * T, 40 * T, 160 * T, 0.8, 0, 0, kPcie4, k100Gb / 8, 2, "AD102 white paper, derived"},
-    {"RTX-4080", "rtx40", 16 * G, 717 * G, 97.5 * T, 48.7 * T, 48.7 * T, 195 * T, 0.8, 0, 0, kPcie4, k100Gb / 8, 2, "AD102 white paper, derived"},
-    {"RTX-4090", "rtx40", 24 * G, 1008 * G, 165 * T, 82.6 * T, 82.6 * T, 330 * T, 0.8, 0, 0, kPcie4, k100Gb / 8, 2, "AD102 white paper, f32 sums"},
-    {"RTX-6000-Ada", "rtx6000-ada", 48 * G, 960 * G, 364 * T, 182 * T, 91.1 * T, 728 * T, 0.65, 0, 0, kPcie4, k100Gb / 4, 4, "AD102 white paper"},
-    {"RTX-5090", "rtx50", 32 * G, 1792 * G, 209.5 * T, 104.8 * T, 104.8 * T, 419 * T, 0.8, 0, 0, kPcie5, k100Gb / 8, 2, "RTX Blackwell white paper, f32 sums"},
-    {"H100-SXM", "h100", 80 * G, 3350 * G, 989 * T, 494.5 * T, 67 * T, 1979 * T, 0.80, 450 * G, 20.6 * G, kPcie5, 4 * k100Gb, 8, "H100 data sheet"},
-    {"H100-PCIe", "h100-pcie", 80 * G, 2000 * G, 756 * T, 378 * T, 51 * T, 1513 * T, 0.75, 0, 20.6 * G, kPcie5, 2 * k100Gb, 8, "H100 data sheet"},
-    {"H100-NVL", "h100-pcie", 94 * G, 3900 * G, 835 * T, 417 * T, 60 * T, 1671 * T, 0.75, 300 * G, 20.6 * G, kPcie5, 2 * k100Gb, 8, "H100 NVL data sheet"},
-    {"H200", "h200", 141 * G, 4800 * G, 989 * T, 494.5 * T, 67 * T, 1979 * T, 0.80, 450 * G, 20.6 * G, kPcie5, 4 * k100Gb, 8, "H200 data sheet"},
-    {"GH200", "h200", 96 * G, 4000 * G, 989 * T, 494.5 * T, 67 * T, 1979 * T, 0.80, 450 * G, 20.6 * G, kPcie5, 4 * k100Gb, 1, "GH200 data sheet"},
-    {"B200", "b200", 180 * G, 8000 * G, 2250 * T, 1125 * T, 80 * T, 4500 * T, 0.78, 900 * G, 40.1 * G, kPcie5, 4 * k100Gb, 8, "HGX B200 data sheet"},
-    {"B300", "b300", 270 * G, 8000 * G, 2250 * T, 1125 * T, 75 * T, 4500 * T, 0.78, 900 * G, 40.1 * G, kPcie5, 8 * k100Gb, 8, "HGX B300 data sheet"},
-    {"GB200", "gb200", 186 * G, 8000 * G, 2500 * T, 1250 * T, 80 * T, 5000 * T, 0.73, 900 * G, 40.1 * G, kPcie5, 4 * k100Gb, 72, "GB200 NVL72 data sheet"},
-    {"GB300", "gb300", 279 * G, 8000 * G, 2500 * T, 1250 * T, 80 * T, 5000 * T, 0.73, 900 * G, 40.1 * G, kPcie5, 8 * k100Gb, 72, "GB300 NVL72 data sheet"},
-    {"MI250X", "mi250", 128 * G, 3277 * G, 383 * T, 0, 47.9 * T, 0, 0.6, 350 * G, 50 * G, kPcie4, 2 * k100Gb, 4, "MI250X data sheet"},
-    {"MI300X", "mi300", 192 * G, 5300 * G, 1307 * T, 653.7 * T, 163.4 * T, 2614 * T, 0.51, 448 * G, 64 * G, kPcie5, 4 * k100Gb, 8, "MI300X data sheet"},
-    {"MI325X", "mi300", 256 * G, 6000 * G, 1307 * T, 653.7 * T, 163.4 * T, 2614 * T, 0.60, 448 * G, 64 * G, kPcie5, 4 * k100Gb, 8, "MI325X data sheet"},
-    {"Gaudi2", "gaudi2", 96 * G, 2460 * G, 432 * T, 0, 0, 865 * T, 0.97, 300 * G, 0, kPcie4, 3 * k100Gb, 8, "Gaudi2 white paper"},
-    {"Gaudi3", "gaudi3", 128 * G, 3700 * G, 1677 * T, 459 * T, 229 * T, 1677 * T, 0.74, 600 * G, 0, kPcie5, 6 * k100Gb, 8, "Gaudi3 white paper"},
-    {"Max-1550", "max1550", 128 * G, 3277 * G, 832 * T, 419 * T, 52 * T, 0, 0.33, 150 * G, 0, kPcie5, 2 * k100Gb, 6, "Data Center GPU Max, and ALCF's measurements"},
-    {"M2-Ultra", "m2-ultra", 192 * G, 800 * G, 27.2 * T, 0, 27.2 * T, 0, 0.8, 0, 0, kPcie4, k100Gb / 10, 1, "M2 Ultra announcement"},
+    {"V100-SXM2-32GB", "v100", 32 * GB, 900 * G, 125 * T, 0, 15.7 * T, 0, 0.75, 150 * G, 20 * G, kPcie3, k100Gb / 2, 8, "V100 data sheet"},
+    {"V100-SXM2-16GB", "v100", 16 * GB, 900 * G, 125 * T, 0, 15.7 * T, 0, 0.75, 150 * G, 20 * G, kPcie3, k100Gb / 2, 8, "V100 data sheet"},
+    {"V100-PCIe", "v100", 16 * GB, 900 * G, 112 * T, 0, 14 * T, 0, 0.75, 0, 20 * G, kPcie3, k100Gb / 4, 4, "V100 data sheet"},
+    {"T4", "t4", 16 * GB, 320 * G, 65 * T, 0, 8.1 * T, 0, 0.5, 0, 0, kPcie3, k100Gb / 8, 4, "T4 data sheet"},
+    {"TITAN-RTX", "titan-rtx", 24 * GB, 672 * G, 130 * T, 0, 16.3 * T, 0, 0.7, 50 * G, 25 * G, kPcie3, k100Gb / 4, 2, "TITAN RTX announcement"},
+    {"RTX-2080-Ti", "rtx2080", 11 * GB, 616 * G, 108 * T, 0, 13.4 * T, 0, 0.6, 0, 25 * G, kPcie3, k100Gb / 8, 4, "Turing white paper"},
+    {"RTX-3060", "rtx30", 12 * GB, 360 * G, 51 * T, 25.5 * T, 12.7 * T, 0, 0.7, 0, 0, kPcie4, k100Gb / 8, 1, "GA102 white paper, derived"},
+    {"RTX-3080", "rtx30", 10 * GB, 760 * G, 59.5 * T, 29.8 * T, 29.8 * T, 0, 0.7, 0, 0, kPcie4, k100Gb / 8, 2, "GA102 white paper"},
+    {"RTX-3090", "rtx30", 24 * GB, 936 * G, 71 * T, 35.6 * T, 35.6 * T, 0, 0.7, 0, 12 * G, kPcie4, k100Gb / 8, 2, "GA102 white paper"},
+    {"A10", "a10", 24 * GB, 600 * G, 125 * T, 62.5 * T, 31.2 * T, 0, 0.6, 0, 0, kPcie4, k100Gb / 8, 4, "A10 data sheet"},
+    {"A30", "a30", 24 * GB, 933 * G, 165 * T, 82 * T, 10.3 * T, 0, 0.75, 0, 20 * G, kPcie4, k100Gb / 4, 4, "A30 data sheet"},
+    {"A40", "a40", 48 * GB, 696 * G, 149.7 * T, 74.8 * T, 37.4 * T, 0, 0.65, 0, 12 * G, kPcie4, k100Gb / 4, 8, "A40 data sheet"},
+    {"RTX-A6000", "a40", 48 * GB, 768 * G, 154.8 * T, 77.4 * T, 38.7 * T, 0, 0.65, 0, 12 * G, kPcie4, k100Gb / 4, 4, "RTX A6000 data sheet"},
+    {"A100-SXM-80GB", "a100", 80 * GB, 2039 * G, 312 * T, 156 * T, 19.5 * T, 0, 0.87, 300 * G, 20 * G, kPcie4, 2 * k100Gb, 8, "A100 data sheet"},
+    {"A100-SXM-40GB", "a100", 40 * GB, 1555 * G, 312 * T, 156 * T, 19.5 * T, 0, 0.87, 300 * G, 20 * G, kPcie4, 2 * k100Gb, 8, "A100 data sheet"},
+    {"A100-PCIe-80GB", "a100", 80 * GB, 1935 * G, 312 * T, 156 * T, 19.5 * T, 0, 0.81, 0, 20 * G, kPcie4, k100Gb, 8, "A100 data sheet"},
+    {"A100-PCIe-40GB", "a100", 40 * GB, 1555 * G, 312 * T, 156 * T, 19.5 * T, 0, 0.81, 0, 20 * G, kPcie4, k100Gb, 8, "A100 data sheet"},
+    {"L4", "l4", 24 * GB, 300 * G, 121 * T, 60 * T, 30.3 * T, 242 * T, 0.6, 0, 0, kPcie4, k100Gb / 8, 8, "L4 data sheet, dense"},
+    {"L40S", "l40s", 48 * GB, 864 * G, 362 * T, 183 * T, 91.6 * T, 733 * T, 0.65, 0, 0, kPcie4, k100Gb / 2, 8, "L40S data sheet"},
+    {"L40", "l40s", 48 * GB, 864 * G, 181 * T, 90.5 * T, 90.5 * T, 362 * T, 0.65, 0, 0, kPcie4, k100Gb / 2, 8, "L40 data sheet"},
+    {"RTX-4070-Ti", "rtx40", 12 * GB, 504 * G, 80 * T, 40 * T, 40 * T, 160 * T, 0.8, 0, 0, kPcie4, k100Gb / 8, 2, "AD102 white paper, derived"},
+    {"RTX-4080", "rtx40", 16 * GB, 717 * G, 97.5 * T, 48.7 * T, 48.7 * T, 195 * T, 0.8, 0, 0, kPcie4, k100Gb / 8, 2, "AD102 white paper, derived"},
+    {"RTX-4090", "rtx40", 24 * GB, 1008 * G, 165 * T, 82.6 * T, 82.6 * T, 330 * T, 0.8, 0, 0, kPcie4, k100Gb / 8, 2, "AD102 white paper, f32 sums"},
+    {"RTX-6000-Ada", "rtx6000-ada", 48 * GB, 960 * G, 364 * T, 182 * T, 91.1 * T, 728 * T, 0.65, 0, 0, kPcie4, k100Gb / 4, 4, "AD102 white paper"},
+    {"RTX-5090", "rtx50", 32 * GB, 1792 * G, 209.5 * T, 104.8 * T, 104.8 * T, 419 * T, 0.8, 0, 0, kPcie5, k100Gb / 8, 2, "RTX Blackwell white paper, f32 sums"},
+    {"H100-SXM", "h100", 80 * GB, 3350 * G, 989 * T, 494.5 * T, 67 * T, 1979 * T, 0.80, 450 * G, 20.6 * G, kPcie5, 4 * k100Gb, 8, "H100 data sheet"},
+    {"H100-PCIe", "h100-pcie", 80 * GB, 2000 * G, 756 * T, 378 * T, 51 * T, 1513 * T, 0.75, 0, 20.6 * G, kPcie5, 2 * k100Gb, 8, "H100 data sheet"},
+    {"H100-NVL", "h100-pcie", 94 * GB, 3900 * G, 835 * T, 417 * T, 60 * T, 1671 * T, 0.75, 300 * G, 20.6 * G, kPcie5, 2 * k100Gb, 8, "H100 NVL data sheet"},
+    {"H200", "h200", 141 * GB, 4800 * G, 989 * T, 494.5 * T, 67 * T, 1979 * T, 0.80, 450 * G, 20.6 * G, kPcie5, 4 * k100Gb, 8, "H200 data sheet"},
+    {"GH200", "h200", 96 * GB, 4000 * G, 989 * T, 494.5 * T, 67 * T, 1979 * T, 0.80, 450 * G, 20.6 * G, kPcie5, 4 * k100Gb, 1, "GH200 data sheet"},
+    {"B200", "b200", 180 * GB, 8000 * G, 2250 * T, 1125 * T, 80 * T, 4500 * T, 0.78, 900 * G, 40.1 * G, kPcie5, 4 * k100Gb, 8, "HGX B200 data sheet"},
+    {"B300", "b300", 270 * GB, 8000 * G, 2250 * T, 1125 * T, 75 * T, 4500 * T, 0.78, 900 * G, 40.1 * G, kPcie5, 8 * k100Gb, 8, "HGX B300 data sheet"},
+    {"GB200", "gb200", 186 * GB, 8000 * G, 2500 * T, 1250 * T, 80 * T, 5000 * T, 0.73, 900 * G, 40.1 * G, kPcie5, 4 * k100Gb, 72, "GB200 NVL72 data sheet"},
+    {"GB300", "gb300", 279 * GB, 8000 * G, 2500 * T, 1250 * T, 80 * T, 5000 * T, 0.73, 900 * G, 40.1 * G, kPcie5, 8 * k100Gb, 72, "GB300 NVL72 data sheet"},
+    {"MI250X", "mi250", 128 * GB, 3277 * G, 383 * T, 0, 47.9 * T, 0, 0.6, 350 * G, 50 * G, kPcie4, 2 * k100Gb, 4, "MI250X data sheet"},
+    {"MI300X", "mi300", 192 * GB, 5300 * G, 1307 * T, 653.7 * T, 163.4 * T, 2614 * T, 0.51, 448 * G, 64 * G, kPcie5, 4 * k100Gb, 8, "MI300X data sheet"},
+    {"MI325X", "mi300", 256 * GB, 6000 * G, 1307 * T, 653.7 * T, 163.4 * T, 2614 * T, 0.60, 448 * G, 64 * G, kPcie5, 4 * k100Gb, 8, "MI325X data sheet"},
+    {"Gaudi2", "gaudi2", 96 * GB, 2460 * G, 432 * T, 0, 0, 865 * T, 0.97, 300 * G, 0, kPcie4, 3 * k100Gb, 8, "Gaudi2 white paper"},
+    {"Gaudi3", "gaudi3", 128 * GB, 3700 * G, 1677 * T, 459 * T, 229 * T, 1677 * T, 0.74, 600 * G, 0, kPcie5, 6 * k100Gb, 8, "Gaudi3 white paper"},
+    {"Max-1550", "max1550", 128 * GB, 3277 * G, 832 * T, 419 * T, 52 * T, 0, 0.33, 150 * G, 0, kPcie5, 2 * k100Gb, 6, "Data Center GPU Max, and ALCF's measurements"},
+    {"M2-Ultra", "m2-ultra", 192 * GB, 800 * G, 27.2 * T, 0, 27.2 * T, 0, 0.8, 0, 0, kPcie4, k100Gb / 10, 1, "M2 Ultra announcement"},
 };
+// clang-format on
 
 // A name without what stands between its words, in lower case. A word may begin or end at cut[i] before character i.
 struct Letters {
@@ -130,7 +133,8 @@ const Accelerator& accelerator(std::string_view name) {
   for (const Accelerator& row : kTable)
     by_distance.emplace_back(edit_distance(Letters(name).text, Letters(row.name).text), row.name);
   std::ranges::stable_sort(by_distance, {}, [](const auto& pair) { return pair.first; });
-  fail(GSEL_ERR_ARG, "accelerator \"{}\" is not known; the nearest names are {}, {} and {}; an inventory file can describe any other",
+  fail(GSEL_ERR_ARG,
+       "accelerator \"{}\" is not known; the nearest names are {}, {} and {}; an inventory file can describe any other",
        name, by_distance[0].second, by_distance[1].second, by_distance[2].second);
 }
 

@@ -10,17 +10,17 @@
 namespace gsel::plan {
 
 struct Accelerator {
-  const char* name;         // as people write it: "H100-SXM"
+  const char* name;          // as people write it: "H100-SXM"
   const char* device_class;  // measurements of one class share their constants: "h100"
-  double memory_bytes;      // nominal; a driver reports less
+  double memory_bytes;       // nominal; a driver reports less
   double memory_bytes_per_second;
   double flop_16, flop_tf32, flop_32, flop_8;  // per second, dense; 0: it has no such units
-  double matmul_share;  // of flop_16 that the best known matrix product reaches
-  double link_bytes_per_second;   // to its neighbours in the node, in one direction; 0: over PCIe
-  double one_link_bytes_per_second;  // of one of these links: NV# of nvidia-smi topo -m
-  double pcie_bytes_per_second;  // of its slot, in one direction
-  double network_bytes_per_second;  // its usual share of the network of a node, in one direction
-  int32_t per_node;              // usual
+  double matmul_share;                         // of flop_16 that the best known matrix product reaches
+  double link_bytes_per_second;                // to its neighbours in the node, in one direction; 0: over PCIe
+  double one_link_bytes_per_second;            // of one of these links: NV# of nvidia-smi topo -m
+  double pcie_bytes_per_second;                // of its slot, in one direction
+  double network_bytes_per_second;             // its usual share of the network of a node, in one direction
+  int32_t per_node;                            // usual
   const char* source;
 };
 

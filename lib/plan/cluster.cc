@@ -15,6 +15,7 @@ namespace {
 
 constexpr int64_t kMostDevices = 1'000'000;
 constexpr double kNvlinkLatency = 5e-6, kPcieLatency = 8e-6, kNetworkLatency = 15e-6;
+constexpr double kShown = 0.985;  // what a driver shows of a GiB for each gigabyte of a data sheet
 constexpr double kP2pOff = 0.25;  // of PCIe: through the memory of the host
 
 std::optional<double> leading_number(std::string_view& text) {
@@ -47,28 +48,31 @@ double named_memory(std::string_view name) {
     std::string_view rest = name.substr(i);
     const auto value = leading_number(rest);
     rest = trimmed(rest);
-    if (value && (rest.starts_with("GB") || rest.starts_with("GiB") || rest.starts_with("gb"))) return *value * 1e9;
+    if (!value) continue;
+    if (rest.starts_with("GiB")) return *value * kGiB;
+    if (rest.starts_with("GB") || rest.starts_with("gb")) return *value * kShown * kGiB;
   }
   return 0;
 }
 
-struct Group {
+struct DeviceGroup {
   int64_t count = 1;
   std::string name;
 };
 
 // "2xA100-80GB+1xRTX4090".
-std::vector<Group> groups(std::string_view text) {
-  std::vector<Group> out;
+std::vector<DeviceGroup> groups(std::string_view text) {
+  std::vector<DeviceGroup> out;
   while (true) {
     const size_t plus = std::min(text.find('+'), text.size());
     const std::string_view part = trimmed(text.substr(0, plus));
-    Group group{1, std::string(part)};
+    DeviceGroup group{1, std::string(part)};
     const size_t x = part.find_first_not_of("0123456789");
     if (x != part.npos && x > 0 && (part[x] == 'x' || part[x] == 'X' || part[x] == '*')) {
       const auto result = std::from_chars(part.data(), part.data() + x, group.count);
       if (result.ec != std::errc() || group.count < 1 || group.count > kMostDevices)
-        fail(GSEL_ERR_ARG, "cluster: \"{}\" names {} devices; from 1 to {} are needed", part, part.substr(0, x), kMostDevices);
+        fail(GSEL_ERR_ARG, "cluster: \"{}\" names {} devices; from 1 to {} are needed", part, part.substr(0, x),
+             kMostDevices);
       group.name = std::string(trimmed(part.substr(x + 1)));
     }
     if (group.name.empty())
@@ -111,14 +115,16 @@ int32_t kind_index(Cluster& cluster, const DeviceKind& kind) {
 void check_options(const ClusterOptions& options) {
   if (options.nodes < 1 || options.nodes > kMostDevices)
     fail(GSEL_ERR_ARG, "{} nodes were asked for; from 1 to {} are accepted", options.nodes, kMostDevices);
-  if (!(options.memory_bytes >= 0)) fail(GSEL_ERR_ARG, "memory of {} bytes was given; a positive number is needed", options.memory_bytes);
+  if (!(options.memory_bytes >= 0))
+    fail(GSEL_ERR_ARG, "memory of {} bytes was given; a positive number is needed", options.memory_bytes);
 }
 
 void repeat_nodes(Cluster& cluster, int32_t nodes) {
   const std::vector<int32_t> one = cluster.devices;
   cluster.per_node = static_cast<int32_t>(one.size());
   if (static_cast<int64_t>(one.size()) * nodes > kMostDevices)
-    fail(GSEL_ERR_ARG, "{} nodes of {} devices were asked for; {} devices in all are accepted", nodes, one.size(), kMostDevices);
+    fail(GSEL_ERR_ARG, "{} nodes of {} devices were asked for; {} devices in all are accepted", nodes, one.size(),
+         kMostDevices);
   for (int32_t i = 1; i < nodes; ++i) cluster.devices.insert(cluster.devices.end(), one.begin(), one.end());
 }
 
@@ -131,8 +137,8 @@ double DeviceKind::flop(double element_bytes, bool tf32) const {
 }
 
 DeviceKind kind_of(const Accelerator& a) {
-  return {a.name, a.device_class, a.memory_bytes, a.memory_bytes_per_second, a.flop_16, a.flop_tf32, a.flop_32,
-          a.flop_8, a.matmul_share, a.pcie_bytes_per_second};
+  return {a.name,    a.device_class, a.memory_bytes, a.memory_bytes_per_second, a.flop_16, a.flop_tf32,
+          a.flop_32, a.flop_8,       a.matmul_share, a.pcie_bytes_per_second};
 }
 
 Link link_of(std::string_view text, const Accelerator* a) {
@@ -146,11 +152,15 @@ Link link_of(std::string_view text, const Accelerator* a) {
     std::string_view count = text.substr(2);
     const auto n = leading_number(count);
     if (n && *n >= 1 && count.empty())
-      return {"NVLink", *n * (a && a->one_link_bytes_per_second > 0 ? a->one_link_bytes_per_second : 20e9), kNvlinkLatency};
+      return {"NVLink", *n * (a && a->one_link_bytes_per_second > 0 ? a->one_link_bytes_per_second : 20e9),
+              kNvlinkLatency};
   }
   const auto given = rate(text);
   if (given && *given > 0) return {*given > 60e9 ? "NVLink" : "PCIe", *given, kPcieLatency};
-  fail(GSEL_ERR_ARG, "link \"{}\" is not understood; accepted are NV1 to NV18, PIX, PXB, PHB, NODE, SYS, p2p-off, and a positive rate such as 300GB/s", text);
+  fail(GSEL_ERR_ARG,
+       "link \"{}\" is not understood; accepted are NV1 to NV18, PIX, PXB, PHB, NODE, SYS, p2p-off, and a positive "
+       "rate such as 300GB/s",
+       text);
 }
 
 Cluster cluster_of(std::string_view text, const ClusterOptions& options) {
@@ -159,7 +169,7 @@ Cluster cluster_of(std::string_view text, const ClusterOptions& options) {
   cluster.name = std::string(text);
   const Accelerator* slowest = nullptr;
   double network = 0;
-  for (const Group& group : groups(text)) {
+  for (const DeviceGroup& group : groups(text)) {
     const Accelerator& a = accelerator(group.name);
     DeviceKind kind = kind_of(a);
     if (const double told = named_memory(group.name); told > 0) kind.memory_bytes = told;
@@ -191,8 +201,8 @@ Cluster cluster_of(const Inventory& inventory, const ClusterOptions& options) {
     const Accelerator* a = find_accelerator(device.name);
     DeviceKind kind = a ? kind_of(*a) : DeviceKind{};
     if (!a)
-      fail(GSEL_ERR_ARG, "device {} of {} is a \"{}\", of which no speed is known; name a known one with --cluster", device.index,
-           inventory.host_of(device).name, device.name);
+      fail(GSEL_ERR_ARG, "device {} of {} is a \"{}\", of which no speed is known; name a known one with --cluster",
+           device.index, inventory.host_of(device).name, device.name);
     if (device.memory_bytes > 0) kind.memory_bytes = static_cast<double>(device.memory_bytes);
     if (options.memory_bytes > 0) kind.memory_bytes = options.memory_bytes;
     cluster.devices.push_back(kind_index(cluster, kind));

@@ -1,5 +1,5 @@
-// plan/cluster.h: the devices to plan for: kinds, nodes and links. Read from "8xH100", from an inventory, or made of this
-// machine. Does not know models.
+// plan/cluster.h: the devices to plan for: kinds, nodes and links. Read from "8xH100", from an inventory, or made of
+// this machine. Does not know models.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +11,8 @@
 #include "select/inventory/inventory.h"
 
 namespace gsel::plan {
+
+inline constexpr double kGiB = 1 << 30;
 
 // The time of a message of n bytes is latency_s + n / bytes_per_second.
 struct Link {
@@ -24,7 +26,7 @@ struct DeviceKind {
   double memory_bytes_per_second = 0;
   double flop_16 = 0, flop_tf32 = 0, flop_32 = 0, flop_8 = 0;
   double matmul_share = 0.8;
-  double host_bytes_per_second = 0;  // to and from the memory of the host
+  double host_bytes_per_second = 0;                    // to and from the memory of the host
   double flop(double element_bytes, bool tf32) const;  // of matrix products; 1 byte: 8-bit
 };
 
@@ -49,9 +51,10 @@ DeviceKind kind_of(const Accelerator& accelerator);
 
 struct ClusterOptions {
   int32_t nodes = 1;
-  std::string link;     // "": of the device; a class of nvidia-smi topo -m ("NV4", "PIX", "SYS"), "p2p-off", or "300GB/s"
-  std::string network;  // "": usual; "8x400Gb/s" for each node
-  double memory_bytes = 0;  // of each device, in place of the catalogue's
+  std::string link =
+      {};  // "": of the device; a class of nvidia-smi topo -m ("NV4", "PIX", "SYS"), "p2p-off", or "300GB/s"
+  std::string network = {};  // "": usual; "8x400Gb/s" for each node
+  double memory_bytes = 0;   // of each device, in place of the catalogue's
 };
 
 // "8xH100", or unequal devices of one node: "2xA100-80GB+1xRTX4090". GSEL_ERR_ARG with the token.

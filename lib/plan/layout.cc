@@ -14,7 +14,7 @@ const char* name_of(Offload offload) {
 }
 
 const char* name_of(ScheduleKind schedule) {
-  static constexpr const char* kNames[] = {"gpipe", "1f1b", "interleaved", "zb-h1"};
+  static constexpr const char* kNames[] = {"gpipe", "1f1b", "interleaved-1f1b", "zb-h1"};
   return kNames[static_cast<size_t>(schedule)];
 }
 

@@ -33,9 +33,9 @@ bool keeps_core(const Layout& layout, const Recipe& recipe) {
 }  // namespace
 
 const char* name_of(MemoryPart part) {
-  static constexpr const char* kNames[kMemoryParts] = {"params", "gradients", "optimizer state", "activations",
-                                                       "live layer", "logits", "gathered", "staging",
-                                                       "device context", "allocator slack"};
+  static constexpr const char* kNames[kMemoryParts] = {
+      "params", "gradients", "optimizer state", "activations",    "live layer",
+      "logits", "gathered",  "staging",         "device context", "allocator slack"};
   return kNames[static_cast<size_t>(part)];
 }
 

@@ -20,10 +20,10 @@ enum class MemoryPart : uint8_t {
   activations,  // kept for backward, of all micro-batches in flight
   live,         // one layer's while it is recomputed or runs
   logits,
-  gathered,     // parameters that are whole for a while, and buckets of gradients
-  staging,      // buffers of messages and collectives
-  context,      // of the device's driver and libraries
-  slack,        // of an allocator
+  gathered,  // parameters that are whole for a while, and buckets of gradients
+  staging,   // buffers of messages and collectives
+  context,   // of the device's driver and libraries
+  slack,     // of an allocator
 };
 constexpr size_t kMemoryParts = 10;
 const char* name_of(MemoryPart part);

@@ -6,20 +6,62 @@ namespace gsel::plan {
 namespace {
 
 constexpr Recipe kRecipes[] = {
-    {.name = "gsel-bf16", .param_bytes = 2, .gradient_bytes = 4, .master_bytes = 4, .state_bytes = 8,
-     .reduced_bytes = 4, .logits_bytes = 8},
-    {.name = "gsel-f32", .param_bytes = 4, .gradient_bytes = 4, .master_bytes = 0, .state_bytes = 8,
-     .element_bytes = 4, .reduced_bytes = 4, .gathered_bytes = 4, .logits_bytes = 8},
-    {.name = "paper-fp16", .param_bytes = 2, .gradient_bytes = 2, .master_bytes = 4, .state_bytes = 8,
+    {.name = "gsel-bf16",
+     .param_bytes = 2,
+     .gradient_bytes = 4,
+     .master_bytes = 4,
+     .state_bytes = 8,
+     .reduced_bytes = 4,
+     .logits_bytes = 8},
+    {.name = "gsel-f32",
+     .param_bytes = 4,
+     .gradient_bytes = 4,
+     .master_bytes = 0,
+     .state_bytes = 8,
+     .element_bytes = 4,
+     .reduced_bytes = 4,
+     .gathered_bytes = 4,
+     .logits_bytes = 8},
+    {.name = "paper-fp16",
+     .param_bytes = 2,
+     .gradient_bytes = 2,
+     .master_bytes = 4,
+     .state_bytes = 8,
      .fused_attention = false},
-    {.name = "megatron-bf16", .param_bytes = 2, .gradient_bytes = 4, .master_bytes = 4, .state_bytes = 8,
-     .reduced_bytes = 4, .padded_vocab = true, .context_divides = true},
-    {.name = "deepspeed-fp16", .param_bytes = 2, .gradient_bytes = 4, .master_bytes = 4, .state_bytes = 8,
-     .copy_bytes = 2, .bucket_elems = 5e8},
-    {.name = "fsdp2-bf16", .param_bytes = 4, .gradient_bytes = 4, .master_bytes = 0, .state_bytes = 8,
-     .copy_bytes = 2, .params_divided_at = 2, .reduced_bytes = 4, .context_divides = true},
-    {.name = "ddp-f32", .param_bytes = 4, .gradient_bytes = 4, .master_bytes = 0, .state_bytes = 8,
-     .element_bytes = 4, .reduced_bytes = 4, .gathered_bytes = 4, .logits_bytes = 12, .fused_attention = false},
+    {.name = "megatron-bf16",
+     .param_bytes = 2,
+     .gradient_bytes = 4,
+     .master_bytes = 4,
+     .state_bytes = 8,
+     .reduced_bytes = 4,
+     .padded_vocab = true,
+     .context_divides = true},
+    {.name = "deepspeed-fp16",
+     .param_bytes = 2,
+     .gradient_bytes = 4,
+     .master_bytes = 4,
+     .state_bytes = 8,
+     .copy_bytes = 2,
+     .bucket_elems = 5e8},
+    {.name = "fsdp2-bf16",
+     .param_bytes = 4,
+     .gradient_bytes = 4,
+     .master_bytes = 0,
+     .state_bytes = 8,
+     .copy_bytes = 2,
+     .params_divided_at = 2,
+     .reduced_bytes = 4,
+     .context_divides = true},
+    {.name = "ddp-f32",
+     .param_bytes = 4,
+     .gradient_bytes = 4,
+     .master_bytes = 0,
+     .state_bytes = 8,
+     .element_bytes = 4,
+     .reduced_bytes = 4,
+     .gathered_bytes = 4,
+     .logits_bytes = 12,
+     .fused_attention = false},
     {.name = "adam-bf16", .param_bytes = 2, .gradient_bytes = 2, .master_bytes = 0, .state_bytes = 4},
 };
 
@@ -43,6 +85,12 @@ const Recipe* find_recipe(std::string_view name) {
   for (const Recipe& recipe : kRecipes)
     if (name == recipe.name) return &recipe;
   return nullptr;
+}
+
+std::string recipe_names() {
+  std::string all;
+  for (const Recipe& recipe : kRecipes) all += (all.empty() ? "" : ", ") + std::string(recipe.name);
+  return all;
 }
 
 }  // namespace gsel::plan

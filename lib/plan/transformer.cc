@@ -112,11 +112,11 @@ void read_experts(const ShapeReader& reader, Transformer& shape) {
   if (shape.experts == 0) return;
   shape.experts_per_token = reader.number({"num_experts_per_tok", "num_experts_per_token", "moe_top_k", "top_k"}, 2);
   if (shape.experts_per_token < 1 || shape.experts_per_token > shape.experts)
-    reader.refuse("num_experts_per_tok", fmt::format("is {}; from 1 to the {} experts is needed",
-                                                     shape.experts_per_token, shape.experts));
+    reader.refuse("num_experts_per_tok",
+                  fmt::format("is {}; from 1 to the {} experts is needed", shape.experts_per_token, shape.experts));
   shape.expert_ffn = reader.number({"moe_intermediate_size"}, shape.ffn);
-  shape.shared_ffn = reader.number({"shared_expert_intermediate_size"},
-                                   reader.number({"n_shared_experts"}, 0) * shape.expert_ffn);
+  shape.shared_ffn =
+      reader.number({"shared_expert_intermediate_size"}, reader.number({"n_shared_experts"}, 0) * shape.expert_ffn);
   shape.dense_layers = std::min(reader.number({"first_k_dense_replace"}, 0), shape.layers);
 }
 
@@ -131,8 +131,8 @@ void read_low_rank(const ShapeReader& reader, Transformer& shape) {
 
 void read_attention(const ShapeReader& reader, const std::string& type, Transformer& shape) {
   shape.heads = reader.required({"num_attention_heads", "n_head", "n_heads", "num_heads"});
-  shape.kv_heads = reader.number({"num_key_value_heads", "num_kv_heads", "n_head_kv", "multi_query_group_num"},
-                                 shape.heads);
+  shape.kv_heads =
+      reader.number({"num_key_value_heads", "num_kv_heads", "n_head_kv", "multi_query_group_num"}, shape.heads);
   if (type == "falcon" && !reader.present({"num_kv_heads"}) && reader.flag({"multi_query"}, false)) shape.kv_heads = 1;
   if (type == "gpt_bigcode" && reader.flag({"multi_query"}, true)) shape.kv_heads = 1;
   if (shape.kv_heads < 1 || shape.heads % shape.kv_heads != 0)
@@ -157,23 +157,27 @@ Transformer read_shape(JsonObject& object, const std::string& file) {
   shape.hidden = reader.required({"hidden_size", "n_embd", "d_model", "hidden_dim"});
   shape.layers = reader.required({"num_hidden_layers", "n_layer", "n_layers", "num_layers"});
   shape.vocab = reader.required({"vocab_size", "padded_vocab_size"});
-  shape.ffn = reader.number({"intermediate_size", "n_inner", "ffn_dim", "ffn_hidden_size", "feed_forward_size"},
-                            static_cast<int64_t>(reader.real({"expansion_ratio"}, 4) * static_cast<double>(shape.hidden)));
+  shape.ffn =
+      reader.number({"intermediate_size", "n_inner", "ffn_dim", "ffn_hidden_size", "feed_forward_size"},
+                    static_cast<int64_t>(reader.real({"expansion_ratio"}, 4) * static_cast<double>(shape.hidden)));
   read_attention(reader, type, shape);
   const std::string activation = reader.text({"hidden_act", "activation_function", "hidden_activation"});
   shape.mlp_matrices = family.gated || activation == "silu" || activation == "swish" || activation == "swiglu" ? 3 : 2;
   shape.norm_vectors = family.rms_norm || reader.present({"rms_norm_eps"}) ? 1 : 2;
   if (type == "gemma2" || type.starts_with("gemma3")) shape.norms_per_layer = 4;
+  if (type == "falcon" || type == "phi" || type == "gptj" || type == "cohere") shape.norms_per_layer = 1;
   if (type.starts_with("qwen3") || type.starts_with("gemma3")) shape.qk_norms = 2;
   shape.qkv_bias = reader.flag({"attention_bias", "qkv_bias", "bias", "use_bias"}, family.qkv_bias);
   shape.output_bias = reader.flag({"attention_bias", "bias", "use_bias"}, family.output_bias);
   if (type == "qwen2" || type == "qwen2_moe") shape.output_bias = false;
   shape.mlp_bias = reader.flag({"mlp_bias", "bias", "use_bias"}, family.mlp_bias);
-  shape.max_positions = reader.number({"max_position_embeddings", "n_positions", "n_ctx", "max_seq_len", "seq_length"}, 0);
+  shape.max_positions =
+      reader.number({"max_position_embeddings", "n_positions", "n_ctx", "max_seq_len", "seq_length"}, 0);
   if (family.learned_positions) shape.positions = shape.max_positions + (type == "opt" ? 2 : 0);
   shape.tied = reader.flag({"tie_word_embeddings"}, family.tied);
-  const double dropout = std::max({reader.real({"hidden_dropout", "resid_pdrop", "dropout", "hidden_dropout_prob"}, 0),
-                                   reader.real({"attention_dropout", "attn_pdrop", "attention_probs_dropout_prob"}, 0)});
+  const double dropout =
+      std::max({reader.real({"hidden_dropout", "resid_pdrop", "dropout", "hidden_dropout_prob"}, 0),
+                reader.real({"attention_dropout", "attn_pdrop", "attention_probs_dropout_prob"}, 0)});
   shape.dropout = dropout > 0;
   shape.causal = type != "bert";
   read_experts(reader, shape);
@@ -187,7 +191,8 @@ int64_t Transformer::attention_matrices() const {
   if (kv_rank > 0) {  // queries and keys have a part without and a part with positions
     const int64_t query = heads * (head_dim + rope_dim);
     const int64_t queries = q_rank > 0 ? q_rank * (hidden + query) : hidden * query;
-    return queries + hidden * (kv_rank + rope_dim) + kv_rank * heads * (head_dim + value_dim) + heads * value_dim * hidden;
+    return queries + hidden * (kv_rank + rope_dim) + kv_rank * heads * (head_dim + value_dim) +
+           heads * value_dim * hidden;
   }
   return hidden * head_dim * (2 * heads + 2 * kv_heads);
 }

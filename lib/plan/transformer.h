@@ -1,6 +1,6 @@
-// plan/transformer.h: the shape of a transformer, as the config.json of a model on the Hugging Face hub gives it, and its
-// parameters by closed form. Does not know devices, parallel layouts and bytes.
-// Source of the counts: arXiv:2104.04473 section 5.1 and its appendix; docs/plan.md has them written out.
+// plan/transformer.h: the shape of a transformer, as the config.json of a model on the Hugging Face hub gives it, and
+// its parameters by closed form. Does not know devices, parallel layouts and bytes. Source of the counts:
+// arXiv:2104.04473 section 5.1 and its appendix; docs/plan.md has them written out.
 #pragma once
 
 #include <cstdint>
@@ -13,15 +13,15 @@ struct Transformer {
   std::string name;
   int64_t layers = 0, hidden = 0, ffn = 0, vocab = 0;
   int64_t heads = 0, kv_heads = 0, head_dim = 0;
-  int64_t positions = 0;            // rows of a learned position embedding; 0: rotary or none
-  int64_t max_positions = 0;        // the longest sequence that the model was made for; 0: not told
-  int32_t mlp_matrices = 2;         // 3: gated
-  int32_t norm_vectors = 2;         // 1: RMSNorm, 2: LayerNorm
+  int64_t positions = 0;      // rows of a learned position embedding; 0: rotary or none
+  int64_t max_positions = 0;  // the longest sequence that the model was made for; 0: not told
+  int32_t mlp_matrices = 2;   // 3: gated
+  int32_t norm_vectors = 2;   // 1: RMSNorm, 2: LayerNorm
   int32_t norms_per_layer = 2;
-  int32_t qk_norms = 0;             // vectors of head_dim for norms of queries and keys
+  int32_t qk_norms = 0;  // vectors of head_dim for norms of queries and keys
   bool qkv_bias = true, output_bias = true, mlp_bias = true;
-  bool tied = true;                 // the head reads the embedding's matrix
-  bool dropout = false;             // masks are kept for backward
+  bool tied = true;      // the head reads the embedding's matrix
+  bool dropout = false;  // masks are kept for backward
   bool causal = true;
 
   // Mixture of experts; experts 0: every layer is dense.
@@ -43,8 +43,8 @@ struct Transformer {
   int64_t active_params() const;  // that one token uses
 };
 
-// text: of a config.json, or gsel's own shorthand with the same keys; file: its name for messages. GSEL_ERR_CONFIG names
-// file, key, what was found and what is accepted.
+// text: of a config.json, or gsel's own shorthand with the same keys; file: its name for messages. GSEL_ERR_CONFIG
+// names file, key, what was found and what is accepted.
 Transformer read_transformer(std::string_view text, const std::string& file);
 
 // Of published sizes: all that a table of measurements usually prints. GELU, LayerNorm, learned positions.

@@ -67,8 +67,8 @@ Costs layer_costs(const Transformer& t, bool moe, double s) {
   const double query = a * (d + static_cast<double>(t.kv_rank > 0 ? t.rope_dim : 0));
   const double value = t.kv_rank > 0 ? a * static_cast<double>(t.value_dim) : a * d;
   const double kv = t.kv_rank > 0 ? static_cast<double>(t.kv_rank + t.rope_dim) : 2 * g * d;
-  const double f = moe ? static_cast<double>(t.experts_per_token * t.expert_ffn + t.shared_ffn)
-                       : static_cast<double>(t.ffn);
+  const double f =
+      moe ? static_cast<double>(t.experts_per_token * t.expert_ffn + t.shared_ffn) : static_cast<double>(t.ffn);
   const double vectors = static_cast<double>(t.layer_divided_vectors(moe));
   const double mask = t.dropout ? 1 : 0;
   const bool gated = t.mlp_matrices == 3;
@@ -97,7 +97,10 @@ Costs layer_costs(const Transformer& t, bool moe, double s) {
 }  // namespace
 
 Workload workload_of(const Transformer& t, int64_t sequence) {
-  if (sequence < 1) fail(GSEL_ERR_ARG, "a sequence of {} tokens was asked for; from 1 is needed", sequence);
+  if (sequence == 0) sequence = t.max_positions;
+  if (sequence < 1)
+    fail(GSEL_ERR_ARG, "a sequence of {} tokens was asked for; {} tells no longest one, so a number from 1 is needed",
+         sequence, t.name);
   if (t.positions > 0 && sequence > t.positions)
     fail(GSEL_ERR_ARG, "a sequence of {} tokens was asked for; {} has learned positions for {}", sequence, t.name,
          t.positions);
@@ -118,7 +121,8 @@ Workload workload_of(const Transformer& t, int64_t sequence) {
   embedding.costs.reductions = 1;
   w.blocks.push_back(embedding);
   const int64_t moe = t.moe_layers();
-  if (t.layers > moe) w.blocks.push_back({"layer", BlockKind::layer, t.layers - moe, true, layer_costs(t, false, s), s * h});
+  if (t.layers > moe)
+    w.blocks.push_back({"layer", BlockKind::layer, t.layers - moe, true, layer_costs(t, false, s), s * h});
   if (moe > 0) w.blocks.push_back({"expert layer", BlockKind::layer, moe, true, layer_costs(t, true, s), s * h});
 
   Block head{"head", BlockKind::head, 1, true, {}, 0};
@@ -170,7 +174,8 @@ Workload workload_of(const Model& model, const std::string& name) {
         c.reductions += 1;
       }
     }
-    (block.divisible ? c.saved_divided : c.saved_sequence).mask_bytes += static_cast<double>(layer.saved_bytes_per_sample);
+    (block.divisible ? c.saved_divided : c.saved_sequence).mask_bytes +=
+        static_cast<double>(layer.saved_bytes_per_sample);
     const double flop = layer.flop_per_sample > 0 ? layer.flop_per_sample : 2 * c.params();
     (block.divisible ? c.flop_dense : c.flop_whole) = flop;
     c.touched_sequence = 2 * block.output;
@@ -218,7 +223,8 @@ Workload read_workload(std::string_view text, const std::string& file, int64_t s
   if (!whole.has("layers")) return workload_of(read_transformer(text, file), sequence);
   Workload w;
   w.name = whole.text("name", file);
-  w.sequence = static_cast<int64_t>(whole.number("sequence", 1, 1'000'000'000, static_cast<uint64_t>(sequence)));
+  w.sequence = static_cast<int64_t>(
+      whole.number("sequence", 1, 1'000'000'000, static_cast<uint64_t>(std::max<int64_t>(sequence, 1))));
   w.causal = false;
   const JsonArray layers = whole.array("layers");
   if (layers.empty()) whole.refuse("layers", "is empty; one layer at least is needed");

@@ -20,23 +20,24 @@ struct Saved {
   Saved& operator+=(const Saved& other);
 };
 
-// Of one sample. "divided": each rank of the tensor axis has its part. "whole": each has all of it. "sequence": each has
-// all of it, or its part of the positions under sequence parallelism. The context axis divides everything but parameters.
+// Of one sample. "divided": each rank of the tensor axis has its part. "whole": each has all of it. "sequence": each
+// has all of it, or its part of the positions under sequence parallelism. The context axis divides everything but
+// parameters.
 struct Costs {
   double layers = 0;  // of the repeated kind
   double params_divided = 0, params_whole = 0;
-  double largest_params = 0;             // of the largest block that ZeRO-3 gathers at once
-  double flop_dense = 0;                 // forward: products with parameters, divided
-  double flop_core = 0;                  // forward: scores and weighted values of attention, all pairs, divided
-  double flop_whole = 0;                 // forward: not divided
+  double largest_params = 0;  // of the largest block that ZeRO-3 gathers at once
+  double flop_dense = 0;      // forward: products with parameters, divided
+  double flop_core = 0;       // forward: scores and weighted values of attention, all pairs, divided
+  double flop_whole = 0;      // forward: not divided
   double touched_divided = 0, touched_sequence = 0;  // forward: elements that element-wise operations read and write
   Saved saved_divided, saved_sequence;
-  Saved saved_core;                      // of attention's scores: not kept by fused attention, nor when recomputed
-  double reduced = 0;                    // forward: elements of all-reduces over the tensor axis; backward has as many
-  double reductions = 0;                 // and how many calls
-  double shifted = 0;                    // forward: elements of keys and values that go around the context axis
-  double logits = 0;                     // elements
-  Saved saved_head;                      // of the head, which is never recomputed; as saved_sequence
+  Saved saved_core;       // of attention's scores: not kept by fused attention, nor when recomputed
+  double reduced = 0;     // forward: elements of all-reduces over the tensor axis; backward has as many
+  double reductions = 0;  // and how many calls
+  double shifted = 0;     // forward: elements of keys and values that go around the context axis
+  double logits = 0;      // elements
+  Saved saved_head;       // of the head, which is never recomputed; as saved_sequence
   Costs& operator+=(const Costs& other);
   Costs operator*(double n) const;
   double params() const { return params_divided + params_whole; }
@@ -62,12 +63,12 @@ struct Workload {
   double tied_params = 0;  // of the embedding, which the head reads as well: again on the last stage of a pipeline
   int64_t heads = 0, kv_heads = 0, hidden = 0, ffn = 0, vocab = 0;  // bounds and shapes of the tensor axis; 0: not told
   bool causal = true;
-  double params() const;         // elements, tied ones once
-  double flop_forward() const;   // of one sample
-  int64_t layers() const;        // of kind layer
+  double params() const;        // elements, tied ones once
+  double flop_forward() const;  // of one sample
+  int64_t layers() const;       // of kind layer
 };
 
-// sequence: tokens of a sample.
+// sequence: tokens of a sample; 0: the longest that the model was made for.
 Workload workload_of(const Transformer& shape, int64_t sequence);
 // As a program described it: flop_per_sample and saved bytes are its hints. GSEL_ERR_ARG where it gives none.
 Workload workload_of(const Model& model, const std::string& name);

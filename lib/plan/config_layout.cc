@@ -1,0 +1,131 @@
+// plan/config_layout.cc: see config_layout.h.
+#include "plan/config_layout.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "plan/plan.h"
+
+namespace gsel::plan {
+namespace {
+
+// "[2, 1, 1]": with few digits, since only their ratios count.
+std::string list_of(const std::vector<double>& weights) {
+  const double least = *std::ranges::min_element(weights);
+  std::string text;
+  for (const double w : weights) text += fmt::format("{}{:.4g}", text.empty() ? "" : ", ", w / least);
+  return "[" + text + "]";
+}
+
+std::string mesh_text(const Layout& l) {
+  std::string text = "[mesh]\n";
+  if (l.tensor > 1) text += fmt::format("tensor = {}\n", l.tensor);
+  if (l.context > 1) text += fmt::format("context = {}\n", l.context);
+  if (l.pipeline > 1) text += fmt::format("pipeline = {}\n", l.pipeline);
+  return text + fmt::format("data = {}\n", l.data);
+}
+
+std::string data_text(const Layout& l, const Shares& shares) {
+  std::string text = fmt::format("\n[strategy.data]\nplugin = \"{}\"\n", l.zero_stage > 0 ? "zero" : "ddp");
+  if (l.zero_stage > 0) text += fmt::format("stage = {}\n", l.zero_stage);
+  if (l.offload != Offload::none) text += fmt::format("offload = \"{}\"\n", name_of(l.offload));
+  if (!shares.data_weights.empty()) text += fmt::format("weights = {}\n", list_of(shares.data_weights));
+  return text;
+}
+
+std::string pipeline_text(const Layout& l, const Shares& shares) {
+  std::string text = fmt::format("\n[strategy.pipeline]\nplugin = \"pp\"\nschedule = \"{}\"\n", name_of(l.schedule));
+  if (l.chunks > 1) text += fmt::format("chunks = {}\n", l.chunks);
+  if (!shares.stage_layers.empty()) text += fmt::format("weights = [{}]\n", fmt::join(shares.stage_layers, ", "));
+  return text;
+}
+
+[[noreturn]] void refuse_key(const Config& config, const std::string& key, const std::string& why) {
+  const Place place = config.place_of(key);
+  throw Error(GSEL_ERR_CONFIG, fmt::format("{}{} {}", place_prefix(place), key, why)).at(place);
+}
+
+std::string option_of(const Config& config, gsel_axis axis, const char* name, const char* absent) {
+  const auto& section = config.strategy[axis];
+  if (!section) return absent;
+  const auto found = section->options.find(name);
+  return found == section->options.end() ? absent : found->second.text;
+}
+
+int32_t number_of(const std::string& text) {
+  int32_t value = 0;
+  std::from_chars(text.data(), text.data() + text.size(), value);
+  return value;
+}
+
+void read_data(const Config& config, Layout& l) {
+  const auto& section = config.strategy[GSEL_AXIS_DATA];
+  if (!section || section->plugin != "zero") return;
+  l.zero_stage = number_of(option_of(config, GSEL_AXIS_DATA, "stage", "1"));
+  const std::string offload = option_of(config, GSEL_AXIS_DATA, "offload", "none");
+  for (const Offload one : {Offload::none, Offload::state, Offload::all})
+    if (offload == name_of(one)) l.offload = one;
+}
+
+void read_pipeline(const Config& config, Layout& l) {
+  if (l.pipeline == 1) return;
+  const std::string schedule = option_of(config, GSEL_AXIS_PIPELINE, "schedule", "1f1b");
+  bool known = false;
+  for (const ScheduleKind one :
+       {ScheduleKind::gpipe, ScheduleKind::one_f_one_b, ScheduleKind::interleaved, ScheduleKind::zb_h1})
+    if (schedule == name_of(one)) l.schedule = one, known = true;
+  if (!known)
+    refuse_key(
+        config, "strategy.pipeline.schedule",
+        fmt::format("is \"{}\", which the planner does not price; it prices gpipe, 1f1b, interleaved-1f1b and zb-h1",
+                    schedule));
+  l.chunks = std::max(1, number_of(option_of(config, GSEL_AXIS_PIPELINE, "chunks", "0")));
+  if (l.schedule == ScheduleKind::interleaved && l.chunks == 1) l.chunks = 2;
+}
+
+}  // namespace
+
+std::string toml_of(const Request& request, const Candidate& candidate) {
+  const Layout& l = candidate.layout;
+  std::string text = fmt::format("# {} on {}: {}.\n# Forecast: {:.4g} s a step, {} GiB on the rank that needs most.\n",
+                                 request.workload.name, request.cluster.name, name_of(l), candidate.step_s(),
+                                 gib(candidate.memory.total()));
+  text += mesh_text(l);
+  if (l.tensor > 1) {
+    text += "\n[strategy.tensor]\nplugin = \"tp\"\n";
+    if (l.sequence_parallel) text += "sequence_parallel = true\n";
+    if (!candidate.shares.tensor_weights.empty())
+      text += fmt::format("weights = {}\n", list_of(candidate.shares.tensor_weights));
+  }
+  if (l.context > 1) text += "\n[strategy.context]\nplugin = \"cp\"\n";
+  if (l.pipeline > 1) text += pipeline_text(l, candidate.shares);
+  text += data_text(l, candidate.shares);
+  text += fmt::format("\n[train]\nbatch = {}\n", request.batch);
+  text += candidate.shares.data_weights.empty() ? fmt::format("microbatch = {}\n", l.microbatch)
+                                                : fmt::format("microbatches = {}\n", l.microbatches);
+  text += fmt::format("precision = \"{}\"\n", request.recipe.element_bytes <= 2 ? "bf16" : "f32");
+  if (l.recompute != Recompute::none) text += "recompute = \"all\"\n";
+  return text;
+}
+
+Layout layout_of(const Config& config, int32_t world_size) {
+  const auto mesh = resolve_mesh(config, world_size);
+  Layout l;
+  l.tensor = mesh[GSEL_AXIS_TENSOR], l.context = mesh[GSEL_AXIS_CONTEXT];
+  l.data = mesh[GSEL_AXIS_DATA], l.pipeline = mesh[GSEL_AXIS_PIPELINE];
+  read_data(config, l);
+  read_pipeline(config, l);
+  l.sequence_parallel = option_of(config, GSEL_AXIS_TENSOR, "sequence_parallel", "false") == "true";
+  if (config.train.recompute != "none") l.recompute = Recompute::full;
+  if (config.train.batch % l.data != 0)
+    refuse_key(config, "train.batch",
+               fmt::format("is {}, which {} replicas do not divide", config.train.batch, l.data));
+  const int64_t share = config.train.batch / l.data;
+  l.microbatches = config.train.microbatches > 0 ? config.train.microbatches
+                   : config.train.microbatch > 0 ? (share + config.train.microbatch - 1) / config.train.microbatch
+                                                 : 1;
+  l.microbatch = std::max<int64_t>(1, share / l.microbatches);
+  return l;
+}
+
+}  // namespace gsel::plan

@@ -1,0 +1,17 @@
+// plan/config_layout.h: a layout as gsel.toml, and gsel.toml as a layout. What one writes the other reads.
+#pragma once
+
+#include <string>
+
+#include "base/config.h"
+#include "plan/plan.h"
+
+namespace gsel::plan {
+
+// Mesh, strategies and the settings of [train] that the layout decides; `gsel run --config` takes the text as it is.
+std::string toml_of(const Request& request, const Candidate& candidate);
+
+// GSEL_ERR_CONFIG where the file asks for what no layout has, such as another schedule, with its place.
+Layout layout_of(const Config& config, int32_t world_size);
+
+}  // namespace gsel::plan

@@ -1,0 +1,65 @@
+// plan/constants.h: the constants of the time model: what share of published peaks a class of devices reaches, and how a
+// training program uses them. They are fitted to published measurements; docs/plan.md and bench/results/plan.md name
+// those. Does not know models and layouts. The model itself is in time.cc.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace gsel::plan {
+
+// How a program runs a step, as far as its time shows it.
+enum class Runtime : uint8_t {
+  plain,         // kernels and collectives one after the other: Megatron-LM and DeepSpeed of 2021
+  sharded,       // FSDP: layers are gathered ahead, kernels are those of eager PyTorch
+  compiled,      // the same, and a compiler fuses element-wise kernels
+  overlapped,    // fused kernels; collectives of all axes run beside products: Megatron Core
+  by_parameter,  // ZeRO-3 that gathers parameter by parameter and hides nothing: DeepSpeed of 2021
+};
+constexpr size_t kRuntimes = 5;
+const char* name_of(Runtime runtime);
+
+struct Constants {
+  const char* device_class = "";  // whose measurements they were fitted to; "": none
+  int32_t rows = 0;               // how many; 0: uncalibrated
+  double spread = 0.3;            // mean relative error on rows that were left out of the fit
+
+  // Shares of a peak, and multiples of the least traffic.
+  double products = 0.85;         // of matmul_share of the peak, for large matrices
+  double eight_bit = 0.97;        // the same for 8-bit products, of their own peak
+  double product_traffic = 1.7;   // memory traffic of a product, of reading and writing each matrix once
+  double product_s = 5e-6;        // to start a product
+  double flash = 0.35;            // fused attention, of matmul_share of the peak
+  double score_passes = 7.5;      // reads and writes of each score when attention is not fused, forward
+  double element_passes = 1.5;    // traffic of element-wise operations, of what they must read and write
+  double logit_passes = 10;       // reads and writes of each logit in 4 bytes, forward and backward
+  double optimizer_passes = 1.4;  // traffic of the optimizer, of what it must read and write
+  double selective_share = 0;     // of a layer's products that selective recomputation repeats as well
+
+  // Time of the host to launch a layer's forward; the kernels wait for it where it is longer than they are.
+  double host_layer_s = 0.4e-3, host_tensor_s = 16e-6, host_rank_s = 20e-6, host_backward = 1.45;
+
+  // Collectives. A share of a link, and seconds or multiples of its latency.
+  double inside = 0.75, network = 0.75, message = 0.55;
+  double call_s = 30e-6, inside_hops = 1.5, network_hops = 1.9, ring_hops = 0.45, message_s = 40e-6;
+  double tensor_hidden = 0;       // share of the tensor axis's collectives that runs beside products
+  double message_exposed = 1;
+  double data_exposed = 0.9;      // least share of the data axis's collectives that is seen
+  double data_hidden_by = 0.1;    // share of the computation beside it that can hide the rest
+  double gather_exposed = 0.65;   // the same two for parameters gathered under ZeRO-3
+  double gather_hidden_by = 0.8;
+  double gather_calls = 1;        // for each layer
+  bool chunks_overlap = false;    // gradients of all chunks but the last are reduced during the pipeline's end
+
+  double step_s = 3.6e-3;         // outside of layers
+
+  // Of this machine, by calibration: all times on devices, and all on links.
+  double compute_scale = 1, link_scale = 1;
+
+  bool calibrated() const { return rows > 0; }
+};
+
+// Classes without measurements have those of the nearest one, with rows = 0.
+Constants constants_for(std::string_view device_class, Runtime runtime);
+
+}  // namespace gsel::plan

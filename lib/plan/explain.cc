@@ -1,0 +1,200 @@
+// plan/explain.cc: why the plan is as it is, in the words of the Hugging Face guide to training on several GPUs: does
+// the model fit one device, does its largest layer, one node or several, fast or slow links.
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "plan/plan.h"
+
+namespace gsel::plan {
+namespace {
+
+constexpr int32_t kMostNodes = 4096;
+
+Layout alone() {
+  return {};
+}
+
+// The whole model on one device, one sample at a time.
+StageMemory on_one(const Request& request) {
+  return worst_memory(split(request.workload, 1), alone(), request.recipe);
+}
+
+std::string parts_of(const StageMemory& memory) {
+  std::string text;
+  for (size_t i = 0; i < kMemoryParts; ++i) {
+    const auto part = static_cast<MemoryPart>(i);
+    if (memory[part] < 0.05 * kGiB) continue;
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name_of(part), gib(memory[part]));
+  }
+  return text;
+}
+
+Answer fits_one(const Request& request) {
+  const StageMemory memory = on_one(request);
+  const double room = request.cluster.kinds.front().memory_bytes;
+  return {"Does the model fit one device?",
+          fmt::format("{}: {} GiB of {} GiB with one sample at a time ({})", memory.total() <= room ? "yes" : "no",
+                      gib(memory.total()), gib(room), parts_of(memory))};
+}
+
+Answer largest_fits(const Request& request) {
+  const Block* largest = nullptr;
+  for (const Block& block : request.workload.blocks)
+    if (!largest || block.costs.largest_params > largest->costs.largest_params) largest = &block;
+  const double bytes = largest->costs.largest_params * (request.recipe.gathered_bytes + request.recipe.gradient_bytes);
+  const double room = request.cluster.kinds.front().memory_bytes;
+  return {"Does its largest layer?", fmt::format("{}: {} needs {} GiB while it is whole, parameters and gradient",
+                                                 bytes <= room ? "yes" : "no, it must be divided over the tensor axis",
+                                                 largest->name, gib(bytes))};
+}
+
+Answer nodes(const Request& request) {
+  const Cluster& c = request.cluster;
+  return {"One node or several?", c.nodes() == 1
+                                      ? fmt::format("one, with {}", with_noun(c.size(), "device"))
+                                      : fmt::format("{} nodes of {}", c.nodes(), with_noun(c.per_node, "device"))};
+}
+
+Answer links(const Request& request) {
+  const Cluster& c = request.cluster;
+  std::string text = fmt::format("{}: {} at {:.0f} GB/s", c.shares_links() ? "slow" : "fast", c.inside.name,
+                                 c.inside.bytes_per_second / 1e9);
+  if (c.nodes() > 1) text += fmt::format(" inside a node, {:.0f} GB/s between nodes", c.network.bytes_per_second / 1e9);
+  return {"Fast or slow links?", text};
+}
+
+std::string advice(const Request& request, const SearchResult& result) {
+  if (result.best.empty()) return "nothing that was tried fits";
+  const Candidate& first = result.best.front();
+  const bool fits = on_one(request).total() <= request.cluster.kinds.front().memory_bytes;
+  std::string text = name_of(first.layout);
+  if (first.layout.ranks() < request.cluster.size())
+    text += fmt::format(": more than {} of the {} devices make a step slower over these links", first.layout.ranks(),
+                        request.cluster.size());
+  else if (fits && first.layout.data == first.layout.ranks())
+    text += ": replicas of a model that fits one device; only gradients travel";
+  else if (!fits && first.layout.pipeline == 1 && first.layout.tensor == 1)
+    text += ": each rank keeps its part of what does not fit one device, and gathers layers when they run";
+  else if (first.layout.tensor > 1)
+    text += ": the tensor axis inside a node, where its collectives are cheap";
+  return text;
+}
+
+// One thing less that the caller has decided, and what it is called.
+struct Looser {
+  std::string change;
+  Fixed fixed;
+};
+
+std::vector<Looser> loosened(const Fixed& fixed) {
+  std::vector<Looser> out;
+  const auto add = [&](bool set, const char* name, auto clear) {
+    if (!set) return;
+    Looser looser{name, fixed};
+    clear(looser.fixed);
+    out.push_back(std::move(looser));
+  };
+  add(fixed.microbatch.has_value(), "microbatch", [](Fixed& f) { f.microbatch.reset(); });
+  add(fixed.recompute.has_value(), "recompute", [](Fixed& f) { f.recompute.reset(); });
+  add(fixed.sequence_parallel.has_value(), "sequence_parallel", [](Fixed& f) { f.sequence_parallel.reset(); });
+  add(fixed.zero_stage.has_value(), "zero", [](Fixed& f) { f.zero_stage.reset(); });
+  add(fixed.tensor.has_value(), "tensor", [](Fixed& f) { f.tensor.reset(), f.data.reset(), f.pipeline.reset(); });
+  add(fixed.pipeline.has_value(), "pipeline", [](Fixed& f) { f.pipeline.reset(), f.data.reset(), f.tensor.reset(); });
+  add(fixed.offload.has_value(), "offload", [](Fixed& f) { f.offload.reset(); });
+  add(fixed.devices.has_value(), "devices", [](Fixed& f) { f.devices.reset(); });
+  return out;
+}
+
+SearchInput with(const Request& r, const Cluster& cluster, const Fixed& fixed) {
+  return {r.workload, cluster, r.recipe, r.constants, r.batch, fixed, 1, {}};
+}
+
+// The first number of nodes, doubling, on which something fits; the batch grows with them where it must.
+std::string more_nodes(const Request& request) {
+  Cluster cluster = request.cluster;
+  for (int32_t nodes = 2 * cluster.nodes(); nodes <= kMostNodes; nodes *= 2) {
+    cluster.devices.insert(cluster.devices.end(), cluster.devices.begin(), cluster.devices.end());
+    const SearchResult found = search(with(request, cluster, request.fixed));
+    if (!found.best.empty())
+      return fmt::format("{} nodes of {} fit, as {}", nodes, with_noun(cluster.per_node, "device"),
+                         name_of(found.best.front().layout));
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string gib(double bytes) {
+  const double value = bytes / kGiB;
+  return fmt::format("{:.{}f}", value, value < 10 ? 2 : 1);
+}
+
+std::string name_of(const Layout& l) {
+  std::vector<std::string> words;
+  if (l.tensor > 1)
+    words.push_back(fmt::format("tensor {}{}", l.tensor, l.sequence_parallel ? " with sequence parallelism" : ""));
+  if (l.context > 1) words.push_back(fmt::format("context {}", l.context));
+  if (l.pipeline > 1) {
+    std::string chunks = l.chunks > 1 ? fmt::format(", {} chunks", l.chunks) : "";
+    words.push_back(fmt::format("pipeline {} ({}{})", l.pipeline, name_of(l.schedule), chunks));
+  }
+  if (l.data > 1) words.push_back(fmt::format("data {}", l.data));
+  if (words.empty()) words.emplace_back("one device");
+  if (l.zero_stage > 0) words.push_back(fmt::format("ZeRO-{}", l.zero_stage));
+  if (l.offload != Offload::none)
+    words.emplace_back(l.offload == Offload::all ? "state and parameters in host memory" : "state in host memory");
+  if (l.recompute == Recompute::full) words.emplace_back("recomputation");
+  if (l.recompute == Recompute::selective) words.emplace_back("recomputed attention");
+  words.push_back(fmt::format("{} of {}", with_noun(l.microbatches, "micro-batch"), with_noun(l.microbatch, "sample")));
+  return fmt::format("{}", fmt::join(words, ", "));
+}
+
+std::string lost_by(const Candidate& first, const Candidate& other) {
+  size_t worst = 0;
+  double most = -1;
+  for (size_t i = 0; i < kTimeParts; ++i) {
+    const double more = other.time.parts[i] - first.time.parts[i];
+    if (more > most) most = more, worst = i;
+  }
+  const std::string more = most < 1 ? fmt::format("{:.3g} ms", most * 1e3) : fmt::format("{:.3g} s", most);
+  return fmt::format("{} +{}", name_of(static_cast<TimePart>(worst)), more);
+}
+
+Runtime runtime_of(const Recipe& recipe) {
+  const std::string_view name = recipe.name;
+  if (name.starts_with("megatron")) return Runtime::overlapped;
+  if (name.starts_with("fsdp2") || name.starts_with("gsel")) return Runtime::compiled;
+  return Runtime::plain;
+}
+
+std::string confidence(const Constants& constants) {
+  if (!constants.calibrated())
+    return fmt::format("uncalibrated: nobody's measurements of this class of device are known; those of {} are used",
+                       constants.device_class);
+  return fmt::format("within {:.0f} % on average of the measurements of {} that were left out of the fit of {}",
+                     constants.spread * 100, constants.device_class, with_noun(constants.rows, "row"));
+}
+
+std::vector<Answer> decision(const Request& request, const SearchResult& result) {
+  return {fits_one(request), largest_fits(request), nodes(request), links(request), {"So:", advice(request, result)}};
+}
+
+std::string smallest_change(const Request& request, const SearchResult& result) {
+  std::string text;
+  if (result.least) {
+    const Candidate& c = *result.least;
+    text =
+        fmt::format("the nearest, {}, is {} GiB short on stage {}", name_of(c.layout), gib(c.short_bytes()), c.stage);
+  }
+  const auto join = [&](const std::string& more) { return text.empty() ? more : text + "; " + more; };
+  for (const Looser& looser : loosened(request.fixed)) {
+    const SearchResult found = search(with(request, request.cluster, looser.fixed));
+    if (!found.best.empty())
+      return join(fmt::format("without a fixed {}, {} fits", looser.change, name_of(found.best.front().layout)));
+  }
+  return join(more_nodes(request));
+}
+
+}  // namespace gsel::plan

@@ -1,0 +1,96 @@
+// plan/plan.h: the answer to "which strategy, will it fit, how fast, and why": a search with the request it was made
+// for, as text, JSON and gsel.toml. Does not know the C API and the command.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "plan/search.h"
+
+namespace gsel::plan {
+
+// What is to be planned, owned by the plan.
+struct Request {
+  Workload workload;
+  Cluster cluster;
+  Recipe recipe{};
+  int64_t batch = 0;  // samples of a step
+  Fixed fixed;
+  Constants constants;
+  size_t shown = 10;  // candidates in text
+};
+
+class Plan {
+ public:
+  Plan(Request request, const std::function<bool(int64_t)>& progress);
+
+  const Request& request() const { return request_; }
+  const std::vector<Candidate>& candidates() const { return result_.best; }
+  const SearchResult& result() const { return result_; }
+  std::string text() const;  // decision, ranked table, the first choice in parts
+  std::string json() const;
+  // The schedule of a candidate, simulated: a document that gsel_timeline_add draws. GSEL_ERR_ARG without a pipeline.
+  std::string simulation_json(size_t i) const;
+
+  SearchInput input() const {
+    return {request_.workload,
+            request_.cluster,
+            request_.recipe,
+            request_.constants,
+            request_.batch,
+            request_.fixed,
+            32,
+            {}};
+  }
+
+ private:
+  Request request_;
+  SearchResult result_;
+};
+
+// Memory of a rank under each strategy, fits or not, without a search.
+struct EstimateRow {
+  std::string strategy;
+  Layout layout;
+  StageMemory memory;
+  bool fits = false;
+};
+std::vector<EstimateRow> estimate(const Request& request);
+std::string estimate_text(const Request& request);
+std::string estimate_json(const Request& request);
+
+// explain.cc
+// How a program that keeps its states like this runs a step.
+Runtime runtime_of(const Recipe& recipe);
+// What the times of a plan rest on: "within 8 % ..." or "uncalibrated ...".
+std::string confidence(const Constants& constants);
+// The questions of the Hugging Face guide, each with its answer for this model on this cluster.
+struct Answer {
+  std::string question, answer;
+};
+std::vector<Answer> decision(const Request& request, const SearchResult& result);
+// The term by which a candidate lost to the first: "tensor +12.3 ms".
+std::string lost_by(const Candidate& first, const Candidate& other);
+// "tensor 2, data 4, ZeRO-1": without what is 1 or none.
+std::string name_of(const Layout& layout);
+// The smallest change of the request under which something fits; empty: none was found.
+std::string smallest_change(const Request& request, const SearchResult& result);
+
+// Numbers of a candidate that people compare.
+struct Rates {
+  double step_s, tokens_per_s, samples_per_s, mfu, hfu, bubble, exposed;
+};
+Rates rates_of(const Request& request, const Candidate& candidate);
+
+std::string gib(double bytes);  // "12.3"
+
+// Config files beside each other: the forecast of each, whether it fits or not, by part.
+struct Compared {
+  std::string name;
+  Candidate candidate;
+};
+std::string compared_text(const Request& request, const std::vector<Compared>& all);
+std::string compared_json(const Request& request, const std::vector<Compared>& all);
+
+}  // namespace gsel::plan

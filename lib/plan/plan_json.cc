@@ -1,0 +1,150 @@
+// plan/plan_json.cc: a plan and an estimate as JSON; docs/plan.md lists the fields.
+#include "base/json.h"
+#include "plan/plan.h"
+
+namespace gsel::plan {
+namespace {
+
+Json layout_json(const Layout& l) {
+  return {{"tensor", l.tensor},
+          {"context", l.context},
+          {"data", l.data},
+          {"pipeline", l.pipeline},
+          {"zero_stage", l.zero_stage},
+          {"offload", name_of(l.offload)},
+          {"schedule", l.pipeline > 1 ? Json(name_of(l.schedule)) : Json()},
+          {"chunks", l.chunks},
+          {"microbatch", l.microbatch},
+          {"microbatches", l.microbatches},
+          {"recompute", name_of(l.recompute)},
+          {"sequence_parallel", l.sequence_parallel}};
+}
+
+Json memory_json(const StageMemory& memory) {
+  Json out = Json::object();
+  for (size_t i = 0; i < kMemoryParts; ++i) out.set(name_of(static_cast<MemoryPart>(i)), memory.parts[i]);
+  return {{"bytes", memory.total()}, {"host_bytes", memory.host_bytes}, {"parts", std::move(out)}};
+}
+
+Json time_json(const TimeForecast& time) {
+  Json out = Json::object();
+  for (size_t i = 0; i < kTimeParts; ++i) out.set(name_of(static_cast<TimePart>(i)), time.parts[i]);
+  return out;
+}
+
+Json shares_json(const Shares& shares) {
+  return {{"stage_layers", shares.stage_layers},
+          {"data_weights", shares.data_weights},
+          {"tensor_weights", shares.tensor_weights}};
+}
+
+Json stages_json(const Request& request, const Candidate& c) {
+  const Split stages = c.shares.stage_layers.empty() ? split(request.workload, c.layout.pipeline)
+                                                     : split_as(request.workload, c.shares.stage_layers);
+  Json out = Json::array();
+  for (const StageRun& run : stages.runs) {
+    Json one = memory_json(forecast_memory(stages, run, run.first, c.layout, request.recipe));
+    one.set("first_stage", run.first);
+    one.set("stages", run.count);
+    one.set("layers", stages.layers[static_cast<size_t>(run.first)]);
+    out.push(std::move(one));
+  }
+  return out;
+}
+
+Json candidate_json(const Request& request, const Candidate& first, const Candidate& c) {
+  const Rates r = rates_of(request, c);
+  Json out{{"name", name_of(c.layout)},
+           {"layout", layout_json(c.layout)},
+           {"step_s", r.step_s},
+           {"tokens_per_s", r.tokens_per_s},
+           {"samples_per_s", r.samples_per_s},
+           {"mfu", r.mfu},
+           {"hfu", r.hfu},
+           {"bubble", r.bubble},
+           {"exposed", r.exposed},
+           {"simulated_s", c.simulated_s > 0 ? Json(c.simulated_s) : Json()},
+           {"time_s", time_json(c.time)},
+           {"hidden_data_s", c.time.data_in_all - c.time[TimePart::data]},
+           {"memory", memory_json(c.memory)},
+           {"stage", c.stage},
+           {"device_bytes", c.capacity},
+           {"stages", stages_json(request, c)}};
+  if (&first != &c) out.set("lost_by", lost_by(first, c));
+  if (!request.cluster.uniform()) out.set("shares", shares_json(c.shares));
+  return out;
+}
+
+Json request_json(const Request& r) {
+  Json kinds = Json::array();
+  for (const DeviceKind& kind : r.cluster.kinds)
+    kinds.push({{"name", kind.name}, {"memory_bytes", kind.memory_bytes}, {"flop_16", kind.flop_16}});
+  const Cluster& c = r.cluster;
+  return {
+      {"model",
+       {{"name", r.workload.name},
+        {"params", r.workload.params()},
+        {"layers", r.workload.layers()},
+        {"forward_flop_per_sample", r.workload.flop_forward()}}},
+      {"cluster",
+       {{"name", c.name},
+        {"devices", c.size()},
+        {"nodes", c.nodes()},
+        {"kinds", std::move(kinds)},
+        {"link",
+         {{"name", c.inside.name}, {"bytes_per_second", c.inside.bytes_per_second}, {"latency_s", c.inside.latency_s}}},
+        {"network", {{"bytes_per_second", c.network.bytes_per_second}, {"latency_s", c.network.latency_s}}}}},
+      {"batch", r.batch},
+      {"sequence", r.workload.sequence},
+      {"precision", r.recipe.name}};
+}
+
+}  // namespace
+
+std::string Plan::json() const {
+  Json out = request_json(request_);
+  Json answers = Json::array();
+  for (const Answer& a : decision(request_, result_)) answers.push({{"question", a.question}, {"answer", a.answer}});
+  const Dropped& d = result_.dropped;
+  out.set("decision", std::move(answers));
+  out.set("tried", d.tried);
+  out.set(
+      "dropped",
+      {{"memory", d.memory}, {"host_memory", d.host}, {"heads", d.heads}, {"batch", d.batch}, {"layers", d.layers}});
+  out.set("times", confidence(request_.constants));
+  Json list = Json::array();
+  for (const Candidate& c : candidates()) list.push(candidate_json(request_, candidates().front(), c));
+  if (candidates().empty()) out.set("would_fit", smallest_change(request_, result_));
+  out.set("candidates", std::move(list));
+  return out.on_lines(1);
+}
+
+std::string compared_json(const Request& request, const std::vector<Compared>& all) {
+  Json out = request_json(request);
+  out.set("times", confidence(request.constants));
+  Json list = Json::array();
+  for (const Compared& one : all) {
+    Json json = candidate_json(request, all.front().candidate, one.candidate);
+    json.set("file", one.name);
+    json.set("fits", one.candidate.short_bytes() <= 0);
+    list.push(std::move(json));
+  }
+  out.set("compared", std::move(list));
+  return out.on_lines(1);
+}
+
+std::string estimate_json(const Request& request) {
+  Json out = request_json(request);
+  Json rows = Json::array();
+  for (const EstimateRow& row : estimate(request)) {
+    Json one = memory_json(row.memory);
+    one.set("strategy", row.strategy);
+    one.set("fits", row.fits);
+    one.set("layout", layout_json(row.layout));
+    rows.push(std::move(one));
+  }
+  out.set("rows", std::move(rows));
+  return out.on_lines(1);
+}
+
+}  // namespace gsel::plan

@@ -1,0 +1,165 @@
+// plan/plan_text.cc: a plan as people read it: the decision, the ranked table, the first choice in parts.
+#include "base/error.h"
+#include "base/text.h"
+#include "plan/plan.h"
+
+namespace gsel::plan {
+namespace {
+
+using Row = std::vector<std::string>;
+
+// Columns two blanks apart, numbers to the right.
+std::string columns(const std::vector<Row>& rows) {
+  std::vector<size_t> width(rows.front().size());
+  for (const Row& row : rows)
+    for (size_t i = 0; i < row.size(); ++i) width[i] = std::max(width[i], row[i].size());
+  std::string text;
+  for (const Row& row : rows) {
+    std::string line;
+    for (size_t i = 0; i < row.size(); ++i) {
+      const bool last = i + 1 == row.size();
+      line += last ? row[i] : fmt::format("{:>{}}  ", row[i], width[i]);
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    text += line + "\n";
+  }
+  return text;
+}
+
+std::string header(const Request& r) {
+  const Cluster& c = r.cluster;
+  return fmt::format("{}: {:.4g} billion parameters, batch {} of {} tokens, {}\n{}: {} of {}\n\n", r.workload.name,
+                     r.workload.params() / 1e9, r.batch, r.workload.sequence, r.recipe.name, c.name,
+                     with_noun(c.nodes(), "node"), with_noun(c.per_node, "device"));
+}
+
+// "912 ms", "11.43 s".
+std::string duration_text(double seconds) {
+  return seconds < 1 ? fmt::format("{:.4g} ms", seconds * 1e3) : fmt::format("{:.4g} s", seconds);
+}
+
+std::string percent(double share) {
+  return fmt::format("{:.1f} %", share * 100);
+}
+
+std::string per_second(double n) {
+  return n >= 1e6   ? fmt::format("{:.3g} M", n / 1e6)
+         : n >= 1e3 ? fmt::format("{:.4g} k", n / 1e3)
+                    : fmt::format("{:.4g}", n);
+}
+
+std::string ranked(const Request& request, const std::vector<Candidate>& candidates) {
+  std::vector<Row> rows{{"#", "step", "tokens/s", "MFU", "HFU", "GiB", "bubble", "exposed", "lost by", "layout"}};
+  for (size_t i = 0; i < candidates.size() && i < request.shown; ++i) {
+    const Candidate& c = candidates[i];
+    const Rates r = rates_of(request, c);
+    rows.push_back({std::to_string(i + 1), duration_text(r.step_s), per_second(r.tokens_per_s), percent(r.mfu),
+                    percent(r.hfu), gib(c.memory.total()), percent(r.bubble), percent(r.exposed),
+                    i == 0 ? "" : lost_by(candidates[0], c), name_of(c.layout)});
+  }
+  return columns(rows);
+}
+
+std::string time_parts(const Candidate& c) {
+  std::string text = "\nStep of the first choice:\n";
+  std::vector<Row> rows{{"", ""}};
+  rows.clear();
+  for (size_t i = 0; i < kTimeParts; ++i)
+    if (c.time.parts[i] > 0) rows.push_back({duration_text(c.time.parts[i]), name_of(static_cast<TimePart>(i))});
+  if (c.time.data_in_all > c.time[TimePart::data])
+    rows.push_back({duration_text(c.time.data_in_all - c.time[TimePart::data]),
+                    "data, hidden behind backward and not part of the sum"});
+  return text + columns(rows);
+}
+
+std::string memory_parts(const Request& request, const Candidate& c) {
+  const Split stages = c.shares.stage_layers.empty() ? split(request.workload, c.layout.pipeline)
+                                                     : split_as(request.workload, c.shares.stage_layers);
+  std::vector<Row> rows{{"stage", "layers", "all"}};
+  for (size_t i = 0; i < kMemoryParts; ++i) rows[0].emplace_back(name_of(static_cast<MemoryPart>(i)));
+  for (const StageRun& run : stages.runs) {
+    const StageMemory m = forecast_memory(stages, run, run.first, c.layout, request.recipe);
+    Row row{run.count > 1 ? fmt::format("{}-{}", run.first, run.first + run.count - 1) : std::to_string(run.first),
+            std::to_string(stages.layers[static_cast<size_t>(run.first)]), gib(m.total())};
+    for (const double part : m.parts) row.push_back(gib(part));
+    rows.push_back(row);
+  }
+  std::string text =
+      "\nMemory of a rank of the first choice, GiB, for the first stage of each range:\n" + columns(rows);
+  if (c.memory.host_bytes > 0) text += fmt::format("host memory of a rank: {} GiB\n", gib(c.memory.host_bytes));
+  return text;
+}
+
+std::string shares_text(const Candidate& c) {
+  std::string text;
+  if (!c.shares.stage_layers.empty())
+    text += fmt::format("layers of the stages: {}\n", fmt::join(c.shares.stage_layers, ", "));
+  const auto weights = [&](const char* axis, const std::vector<double>& all) {
+    if (all.empty()) return;
+    double least = all[0];
+    for (const double w : all) least = std::min(least, w);
+    text += fmt::format("weights of the {} axis:", axis);
+    for (const double w : all) text += fmt::format(" {:.3g}", w / least);
+    text += "\n";
+  };
+  weights("data", c.shares.data_weights);
+  weights("tensor", c.shares.tensor_weights);
+  return text.empty() ? text : "\nUnequal devices get unequal parts:\n" + text;
+}
+
+std::string dropped_text(const Dropped& d) {
+  std::string text = fmt::format("\n{} tried", with_noun(d.tried, "layout"));
+  const auto add = [&](int64_t n, const char* why) {
+    if (n > 0) text += fmt::format(", {} {}", n, why);
+  };
+  add(d.memory, "do not fit the memory of a device");
+  add(d.host, "do not fit the memory of a host");
+  add(d.heads, "meshes would cut a head or leave the node with the tensor axis");
+  add(d.batch, "meshes have replicas that do not divide the batch");
+  add(d.layers, "meshes have more stages than layers");
+  return text + "\n";
+}
+
+}  // namespace
+
+std::string compared_text(const Request& request, const std::vector<Compared>& all) {
+  std::vector<Row> rows{{""}};
+  for (const Compared& one : all) rows[0].push_back(one.name);
+  const auto add = [&](const std::string& name, auto of) {
+    Row row{name};
+    for (const Compared& one : all) row.push_back(of(one.candidate));
+    rows.push_back(row);
+  };
+  add("step", [](const Candidate& c) { return duration_text(c.step_s()); });
+  for (size_t i = 0; i < kTimeParts; ++i)
+    add(name_of(static_cast<TimePart>(i)), [&](const Candidate& c) { return duration_text(c.time.parts[i]); });
+  add("tokens/s", [&](const Candidate& c) { return per_second(rates_of(request, c).tokens_per_s); });
+  add("MFU", [&](const Candidate& c) { return percent(rates_of(request, c).mfu); });
+  add("memory GiB", [](const Candidate& c) { return gib(c.memory.total()); });
+  for (size_t i = 0; i < kMemoryParts; ++i)
+    add(name_of(static_cast<MemoryPart>(i)), [&](const Candidate& c) { return gib(c.memory.parts[i]); });
+  add("fits", [](const Candidate& c) { return std::string(c.short_bytes() <= 0 ? "yes" : "no"); });
+  std::string text = header(request);
+  for (const Compared& one : all) text += fmt::format("{}: {}\n", one.name, name_of(one.candidate.layout));
+  return text + "\n" + columns(rows) + fmt::format("\nTimes are {}.\n", confidence(request.constants));
+}
+
+std::string Plan::text() const {
+  std::string text = header(request_);
+  for (const Answer& a : decision(request_, result_)) text += fmt::format("{:34}{}\n", a.question, a.answer);
+  if (candidates().empty()) {
+    const std::string change = smallest_change(request_, result_);
+    return text + dropped_text(result_.dropped) + (change.empty() ? "" : "\n" + change + "\n");
+  }
+  const Candidate& first = candidates().front();
+  text +=
+      "\n" + ranked(request_, candidates()) + time_parts(first) + memory_parts(request_, first) + shares_text(first);
+  text += dropped_text(result_.dropped);
+  text += fmt::format(
+      "Times are {}. MFU: 3 x forward FLOPs of all attention pairs / (step x devices x dense 16-bit peak); "
+      "HFU counts recomputation.\n",
+      confidence(request_.constants));
+  return text;
+}
+
+}  // namespace gsel::plan

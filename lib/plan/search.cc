@@ -1,0 +1,300 @@
+// plan/search.cc: see search.h. Layouts are dropped in the order of what a check costs: divisibility, memory, time.
+// Only the fastest of each group (mesh, stage of ZeRO, offload) is kept, so that the list is of choices that differ.
+#include "plan/search.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <tuple>
+
+#include "base/error.h"
+#include "program/schedule/simulate.h"
+
+namespace gsel::plan {
+namespace {
+
+constexpr double kUsable = 0.98;          // of a device's memory
+constexpr int64_t kProgressEvery = 1024;  // layouts
+constexpr int64_t kMostMicrobatch = 512;  // samples; larger ones change nothing any more
+constexpr int64_t kMostChunks = 12;
+constexpr int64_t kLongSequence = 8192;        // tokens from which the context axis is tried unasked
+constexpr int64_t kMostSimulated = 1'000'000;  // actions of a schedule
+constexpr int64_t kFewDevices = 16;            // up to which fewer ones than there are, are tried as well
+
+std::vector<int64_t> divisors(int64_t n, int64_t most) {
+  std::vector<int64_t> out;
+  for (int64_t i = 1; i * i <= n; ++i) {
+    if (n % i != 0) continue;
+    if (i <= most) out.push_back(i);
+    if (i * i != n && n / i <= most) out.push_back(n / i);
+  }
+  std::ranges::sort(out);
+  return out;
+}
+
+bool allowed(const std::optional<int64_t>& fixed, int64_t value) {
+  return !fixed || *fixed == value;
+}
+
+// Of two equally fast ones, that which asks for less.
+auto plainness(const Layout& l) {
+  return std::tuple(l.offload, l.zero_stage, l.recompute, l.tensor * l.context, l.pipeline, l.chunks,
+                    l.sequence_parallel, l.schedule, -l.microbatch, l.data);
+}
+
+bool before(const Candidate& a, const Candidate& b) {
+  const double sa = a.step_s(), sb = b.step_s();
+  return sa != sb ? sa < sb : plainness(a.layout) < plainness(b.layout);
+}
+
+using Group = std::tuple<int32_t, int32_t, int32_t, int32_t, int32_t, Offload>;
+Group group_of(const Layout& l) {
+  return {l.tensor, l.context, l.data, l.pipeline, l.zero_stage, l.offload};
+}
+
+class Search {
+ public:
+  explicit Search(const SearchInput& input) : in_(input) {}
+
+  // One layout, timed whether it fits or not.
+  Candidate only(const Layout& l) {
+    divide(l);
+    Candidate c = weighed(l);
+    c.time = forecast_time(in_.workload, split_, in_.cluster, l, shares_, in_.recipe, in_.constants);
+    return c;
+  }
+
+  SearchResult run() {
+    for (const int64_t world : worlds()) meshes(world);
+    for (auto& [group, candidate] : groups_) out_.best.push_back(std::move(candidate));
+    std::ranges::sort(out_.best, before);
+    if (out_.best.size() > in_.finalists) out_.best.resize(in_.finalists);
+    return std::move(out_);
+  }
+
+ private:
+  std::vector<int64_t> worlds() const {
+    const int64_t all = in_.cluster.size();
+    if (in_.fixed.devices) return {*in_.fixed.devices};
+    if (all <= kFewDevices && in_.cluster.nodes() == 1) return divisors(all, all);
+    return {all};
+  }
+
+  bool divides_heads(int64_t tensor) const {
+    const Workload& w = in_.workload;
+    if (w.heads == 0) return std::ranges::any_of(w.blocks, &Block::divisible);
+    return w.heads % tensor == 0 && w.kv_heads % tensor == 0;
+  }
+
+  void meshes(int64_t world) {
+    for (const int64_t tensor : divisors(world, world)) {
+      if (!allowed(in_.fixed.tensor, tensor)) continue;
+      if (tensor > 1 && (!divides_heads(tensor) || (!in_.fixed.tensor && tensor > in_.cluster.per_node))) {
+        ++out_.dropped.heads;
+        continue;
+      }
+      for (const int64_t context : divisors(world / tensor, world)) {
+        if (!allowed(in_.fixed.context, context) || (context > 1 && tensor > 1)) continue;
+        if (context > 1 && !in_.fixed.context &&
+            (in_.workload.sequence < kLongSequence || context > in_.cluster.per_node))
+          continue;
+        for (const int64_t pipeline : divisors(world / tensor / context, world)) {
+          if (!allowed(in_.fixed.pipeline, pipeline)) continue;
+          const int64_t data = world / tensor / context / pipeline;
+          if (allowed(in_.fixed.data, data)) mesh(tensor, context, data, pipeline);
+        }
+      }
+    }
+  }
+
+  void mesh(int64_t tensor, int64_t context, int64_t data, int64_t pipeline) {
+    if (in_.batch % data != 0) {
+      ++out_.dropped.batch;
+      return;
+    }
+    if (pipeline > 1 && pipeline > in_.workload.layers()) {
+      ++out_.dropped.layers;
+      return;
+    }
+    Layout l;
+    l.tensor = static_cast<int32_t>(tensor), l.context = static_cast<int32_t>(context);
+    l.data = static_cast<int32_t>(data), l.pipeline = static_cast<int32_t>(pipeline);
+    divide(l);
+    const int64_t share = in_.batch / data;
+    for (const int64_t microbatch : divisors(share, std::min(share, in_.fixed.microbatch.value_or(kMostMicrobatch)))) {
+      if (!allowed(in_.fixed.microbatch, microbatch)) continue;
+      l.microbatch = microbatch;
+      l.microbatches = share / microbatch;
+      schedules(l);
+    }
+  }
+
+  void divide(const Layout& l) {
+    shares_ = shares_of(in_.workload, in_.cluster, l);
+    split_ =
+        shares_.stage_layers.empty() ? split(in_.workload, l.pipeline) : split_as(in_.workload, shares_.stage_layers);
+  }
+
+  void schedules(Layout l) {
+    const auto fixed = in_.fixed.schedule;
+    if (l.pipeline == 1) return settings(l);
+    if ((!fixed || *fixed == ScheduleKind::one_f_one_b) && allowed(in_.fixed.chunks, 1)) settings(l);
+    for (const ScheduleKind kind : {ScheduleKind::gpipe, ScheduleKind::zb_h1}) {
+      if (!fixed || *fixed != kind) continue;  // never better by these forms; only where asked for
+      l.schedule = kind;
+      settings(l);
+    }
+    if ((fixed && *fixed != ScheduleKind::interleaved) || l.microbatches % l.pipeline != 0) return;
+    l.schedule = ScheduleKind::interleaved;
+    const int64_t layers = in_.workload.layers();
+    for (int64_t chunks = 2; chunks <= kMostChunks && chunks * l.pipeline <= layers; ++chunks) {
+      if (layers % (chunks * l.pipeline) != 0 || !allowed(in_.fixed.chunks, chunks)) continue;
+      l.chunks = static_cast<int32_t>(chunks);
+      settings(l);
+    }
+  }
+
+  void settings(Layout l) {
+    for (const bool sequence : {false, true}) {
+      if (sequence && l.tensor == 1) continue;
+      if (in_.fixed.sequence_parallel && l.tensor > 1 && *in_.fixed.sequence_parallel != sequence) continue;
+      l.sequence_parallel = sequence;
+      for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
+        if (recompute == Recompute::selective && in_.recipe.fused_attention) continue;
+        if (in_.fixed.recompute && *in_.fixed.recompute != recompute) continue;
+        l.recompute = recompute;
+        for (int32_t zero = 0; zero <= 3; ++zero) {
+          if (!allowed(in_.fixed.zero_stage, zero)) continue;
+          l.zero_stage = zero;
+          for (const Offload offload : {Offload::none, Offload::state, Offload::all}) {
+            if (zero == 0 && offload != Offload::none) continue;
+            if (zero > 0 && l.data == 1 && offload == Offload::none && !in_.fixed.zero_stage) continue;
+            if (offload == Offload::all && zero < 3) continue;
+            if (in_.fixed.offload && *in_.fixed.offload != offload) continue;
+            l.offload = offload;
+            one(l);
+          }
+        }
+      }
+    }
+  }
+
+  void one(const Layout& l) {
+    if (++out_.dropped.tried % kProgressEvery == 0 && in_.progress && !in_.progress(out_.dropped.tried))
+      fail(GSEL_ERR_ABORTED, "the search was ended behind {} layouts, as its caller asked", out_.dropped.tried);
+    Candidate c = weighed(l);
+    if (c.short_bytes() > 0) {
+      ++out_.dropped.memory;
+      if (!out_.least || c.short_bytes() < out_.least->short_bytes()) out_.least = std::move(c);
+      return;
+    }
+    const double host = c.memory.host_bytes * in_.cluster.per_node;
+    if (in_.cluster.host_memory_bytes > 0 && host > in_.cluster.host_memory_bytes) {
+      ++out_.dropped.host;
+      return;
+    }
+    c.time = forecast_time(in_.workload, split_, in_.cluster, l, shares_, in_.recipe, in_.constants);
+    const auto [at, first] = groups_.try_emplace(group_of(l), c);
+    if (!first && before(c, at->second)) at->second = std::move(c);
+  }
+
+  // With its memory, not yet timed.
+  Candidate weighed(const Layout& l) const {
+    Candidate c{.layout = l, .shares = {}, .memory = {}, .time = {}};
+    if (in_.cluster.uniform()) {
+      c.memory = worst_memory(split_, l, in_.recipe, &c.stage);
+      c.capacity = kUsable * in_.cluster.kinds.front().memory_bytes;
+      return c;
+    }
+    c.shares = shares_;
+    unequal(l, c);
+    return c;
+  }
+
+  // Each stage beside the smallest device of it. More samples or a larger part of a layer need more memory.
+  void unequal(const Layout& l, Candidate& c) const {
+    const int32_t replicas = l.tensor * l.context * l.data;
+    bool first = true;
+    for (const StageRun& run : split_.runs) {
+      for (int32_t stage = run.first; stage < run.first + run.count; ++stage) {
+        const StageMemory usual = forecast_memory(split_, run, stage, l, in_.recipe);
+        for (int32_t r = stage * replicas; r < (stage + 1) * replicas; ++r) {
+          StageMemory here = usual;
+          scale(here, l, r);
+          const double capacity = kUsable * in_.cluster.kind(r).memory_bytes;
+          if (!first && here.total() - capacity <= c.short_bytes()) continue;
+          first = false;
+          c.memory = here, c.capacity = capacity, c.stage = stage;
+        }
+      }
+    }
+  }
+
+  void scale(StageMemory& memory, const Layout& l, int32_t rank) const {
+    const auto share = [](const std::vector<double>& weights, int32_t i) {
+      if (weights.empty()) return 1.0;
+      return weights[i] * static_cast<double>(weights.size()) / std::accumulate(weights.begin(), weights.end(), 0.0);
+    };
+    const double samples = share(shares_.data_weights, rank / (l.tensor * l.context) % l.data);
+    const double part = share(shares_.tensor_weights, rank % l.tensor);
+    for (const MemoryPart p : {MemoryPart::activations, MemoryPart::live, MemoryPart::logits, MemoryPart::staging})
+      memory[p] *= samples;
+    for (const MemoryPart p : {MemoryPart::params, MemoryPart::gradients, MemoryPart::state, MemoryPart::activations,
+                               MemoryPart::live, MemoryPart::logits})
+      memory[p] *= part;
+  }
+
+  const SearchInput& in_;
+  SearchResult out_;
+  std::map<Group, Candidate> groups_;
+  Shares shares_;
+  Split split_;
+};
+
+// The bubble of the schedule as it runs, in place of that of the closed form.
+void simulate_schedule(const SearchInput& in, Candidate& c) {
+  const Layout& l = c.layout;
+  if (l.pipeline == 1 || l.microbatches * l.pipeline * l.chunks > kMostSimulated) return;
+  const Split stages =
+      c.shares.stage_layers.empty() ? split(in.workload, l.pipeline) : split_as(in.workload, c.shares.stage_layers);
+  const gsel::Schedule schedule =
+      make_schedule(name_of(l.schedule), l.pipeline, static_cast<int32_t>(l.microbatches), l.chunks);
+  const Simulation simulation = gsel::simulate(schedule, stage_times(in, c, stages, schedule.rank_of), 0);
+  c.simulated_s = simulation.makespan;
+  c.time[TimePart::bubble] = simulation.makespan - *std::ranges::max_element(simulation.busy);
+}
+
+}  // namespace
+
+std::vector<StageTimes> stage_times(const SearchInput& in, const Candidate& c, const Split& stages,
+                                    const std::vector<int32_t>& rank_of) {
+  std::vector<StageTimes> times(rank_of.size());
+  for (const StageRun& run : stages.runs) {
+    const StageTime t =
+        stage_time(in.workload, stages, run, run.first, in.cluster, c.layout, c.shares, in.recipe, in.constants);
+    const double chunks = c.layout.chunks;
+    for (size_t s = 0; s < rank_of.size(); ++s)
+      if (rank_of[s] >= run.first && rank_of[s] < run.first + run.count)
+        times[s] = {t.forward / chunks, t.backward / chunks / 2, t.backward / chunks / 2};
+  }
+  return times;
+}
+
+SearchResult search(const SearchInput& input) {
+  if (input.batch < 1) fail(GSEL_ERR_ARG, "a batch of {} samples was asked for; from 1 is needed", input.batch);
+  if (input.fixed.devices && *input.fixed.devices > input.cluster.size())
+    fail(GSEL_ERR_ARG, "{} devices were asked for; {} has {}", *input.fixed.devices, input.cluster.name,
+         input.cluster.size());
+  SearchResult result = Search(input).run();
+  for (Candidate& candidate : result.best) simulate_schedule(input, candidate);
+  std::ranges::stable_sort(result.best, before);
+  return result;
+}
+
+Candidate evaluate(const SearchInput& input, const Layout& layout) {
+  Candidate c = Search(input).only(layout);
+  simulate_schedule(input, c);
+  return c;
+}
+
+}  // namespace gsel::plan

@@ -1,0 +1,89 @@
+// plan/search.h: tries every layout of a cluster, drops those that cannot run, and ranks the others by the time of a
+// step. Closed forms rank all; the schedule of each finalist is then simulated. The same result on every run and
+// machine. Does not know text, files and programs.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "plan/cluster.h"
+#include "plan/constants.h"
+#include "plan/layout.h"
+#include "plan/memory.h"
+#include "plan/recipe.h"
+#include "plan/time.h"
+#include "plan/workload.h"
+#include "program/schedule/simulate.h"
+
+namespace gsel::plan {
+
+// What the caller has decided; the rest is searched.
+struct Fixed {
+  std::optional<int64_t> tensor, context, data, pipeline, zero_stage, microbatch, chunks, devices;
+  std::optional<Recompute> recompute;
+  std::optional<Offload> offload;
+  std::optional<ScheduleKind> schedule;
+  std::optional<bool> sequence_parallel;
+};
+
+// "tensor=2, zero=1, recompute=all". GSEL_ERR_ARG with the token and what is accepted.
+Fixed parse_fixed(std::string_view text);
+
+struct Candidate {
+  Layout layout;
+  Shares shares;
+  StageMemory memory;  // of the stage that is nearest to its device's memory
+  int32_t stage = 0;
+  double capacity = 0;  // bytes of that device
+  TimeForecast time;
+  double simulated_s = 0;  // of the schedule, for finalists in a pipeline; 0: not simulated
+
+  double step_s() const { return time.step(); }
+  double short_bytes() const { return memory.total() - capacity; }  // above 0: it does not fit
+};
+
+// How many layouts each rule dropped.
+struct Dropped {
+  int64_t tried = 0;
+  int64_t batch = 0;   // the batch does not divide by its replicas
+  int64_t heads = 0;   // the tensor axis would cut a head or leave the node
+  int64_t layers = 0;  // more stages than layers
+  int64_t memory = 0;  // a rank does not fit
+  int64_t host = 0;    // offloaded state does not fit the host
+};
+
+struct SearchResult {
+  std::vector<Candidate> best;     // fastest first: the fastest of each mesh, stage of ZeRO and offload
+  std::optional<Candidate> least;  // of those that do not fit: the one that is short of fewest bytes
+  Dropped dropped;
+};
+
+struct SearchInput {
+  const Workload& workload;
+  const Cluster& cluster;
+  const Recipe& recipe;
+  const Constants& constants;
+  int64_t batch = 0;  // samples of a step
+  Fixed fixed;
+  size_t finalists = 32;
+  // Called now and then with how many layouts were tried; false ends the search with GSEL_ERR_ABORTED.
+  std::function<bool(int64_t)> progress;
+};
+
+SearchResult search(const SearchInput& input);
+
+// One layout, whether it fits or not: for comparisons, and for what a config file says.
+Candidate evaluate(const SearchInput& input, const Layout& layout);
+
+// Of each stage of a schedule for one micro-batch; rank_of: by stage.
+std::vector<StageTimes> stage_times(const SearchInput& input, const Candidate& candidate, const Split& stages,
+                                    const std::vector<int32_t>& rank_of);
+
+// The devices of a stage, and their shares where they are unequal.
+Shares shares_of(const Workload& workload, const Cluster& cluster, const Layout& layout);
+
+}  // namespace gsel::plan

@@ -1,0 +1,52 @@
+// plan/shares.cc: how unequal devices divide the work: layers of stages by the speed of the slowest device of each,
+// samples of replicas and parts of layers by the speed of each, and none of it where all are alike.
+#include <algorithm>
+
+#include "plan/search.h"
+
+namespace gsel::plan {
+namespace {
+
+double speed(const DeviceKind& kind) {
+  return kind.flop(2, false) * kind.matmul_share;
+}
+
+bool differ(const std::vector<double>& values) {
+  return std::ranges::any_of(values, [&](double value) { return value != values.front(); });
+}
+
+// For each coordinate of an axis: the slowest device that has it.
+template <class CoordinateOf>
+std::vector<double> slowest(const Cluster& cluster, int32_t ranks, int32_t size, CoordinateOf&& coordinate_of) {
+  std::vector<double> speeds(static_cast<size_t>(size), 0);
+  for (int32_t rank = 0; rank < ranks; ++rank) {
+    double& at = speeds[static_cast<size_t>(coordinate_of(rank))];
+    const double here = speed(cluster.kind(rank));
+    if (at == 0 || here < at) at = here;
+  }
+  return speeds;
+}
+
+}  // namespace
+
+Shares shares_of(const Workload& workload, const Cluster& cluster, const Layout& layout) {
+  Shares out;
+  if (cluster.uniform()) return out;
+  const int32_t inner = layout.tensor * layout.context, replicas = inner * layout.data;
+  if (layout.pipeline > 1) {
+    const auto speeds = slowest(cluster, layout.ranks(), layout.pipeline, [&](int32_t r) { return r / replicas; });
+    if (differ(speeds)) out.stage_layers = split(workload, layout.pipeline, speeds).layers;
+  }
+  if (layout.data > 1) {
+    const auto speeds =
+        slowest(cluster, layout.ranks(), layout.data, [&](int32_t r) { return r / inner % layout.data; });
+    if (differ(speeds)) out.data_weights = speeds;
+  }
+  if (layout.tensor > 1) {
+    const auto speeds = slowest(cluster, layout.ranks(), layout.tensor, [&](int32_t r) { return r % layout.tensor; });
+    if (differ(speeds)) out.tensor_weights = speeds;
+  }
+  return out;
+}
+
+}  // namespace gsel::plan

@@ -1,0 +1,369 @@
+// plan/time.cc: see time.h. Each term is what a data sheet promises times a constant that was fitted (constants.h); the
+// formulas are those of docs/plan.md, in the same order. Sums have a fixed order and square roots are exact, so that
+// every machine finds the same bytes.
+#include "plan/time.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "plan/constants.h"
+
+namespace gsel::plan {
+namespace {
+
+// Two things that run beside each other, of which the longer counts, smoothly.
+double beside(double a, double b) { return std::sqrt(a * a + b * b); }
+double mostly_longer(double a, double b) { return std::sqrt(beside(a * a, b * b)); }
+
+constexpr Costs kNoCosts{};
+
+struct Speeds {
+  double products, attention, memory, head;  // operations and bytes per second
+  Speeds(const DeviceKind& kind, const Recipe& recipe, const Constants& k) {
+    const double peak = kind.flop(recipe.element_bytes, recipe.tf32) * kind.matmul_share / k.compute_scale;
+    const bool eight = recipe.eight_bit && kind.flop_8 > 0;
+    head = peak * k.products;
+    products = eight ? kind.flop_8 * kind.matmul_share / k.compute_scale * k.products * k.eight_bit : head;
+    attention = peak * k.flash;
+    memory = kind.memory_bytes_per_second / k.compute_scale;
+  }
+};
+
+// A group of ranks that are `stride` apart: how many of it are in a node, and what each gets of the links.
+struct Ring {
+  double ranks, nodes, bytes_per_second, latency_s;
+  Ring(double n, double stride, const Cluster& cluster, const Constants& k) : ranks(n) {
+    const double per_node = cluster.per_node;
+    const double near = std::clamp(std::floor(per_node / stride), 1.0, n);
+    nodes = n > 1 ? std::ceil(n / near) : 1;
+    bytes_per_second = cluster.inside.bytes_per_second * k.inside;
+    // The adapters of a node are shared by as many rings as leave it.
+    if (nodes > 1)
+      bytes_per_second = std::min(bytes_per_second, cluster.network.bytes_per_second * k.network * near / per_node);
+    bytes_per_second /= k.link_scale;
+    latency_s = (k.call_s + (nodes > 1 ? k.network_hops * cluster.network.latency_s : 0)) * k.link_scale;
+  }
+};
+
+// An all-reduce of the tensor axis.
+struct TensorCollective {
+  double call_s = 0, byte_s = 0;
+  TensorCollective(const Layout& layout, const Cluster& cluster, const Constants& k) {
+    if (layout.tensor < 2) return;
+    const double n = layout.tensor, inside = std::min<double>(n, cluster.per_node);
+    call_s = k.call_s + k.inside_hops * cluster.inside.latency_s * (inside - 1);
+    if (n <= inside) {
+      byte_s = 2 * (n - 1) / n / (cluster.inside.bytes_per_second * k.inside);
+    } else {
+      // A group that fills its nodes has all their adapters.
+      const double nodes = n / inside;
+      double hops = 1;
+      for (double reach = 2; reach < nodes; reach *= 2) hops += 1;
+      call_s += k.network_hops * cluster.network.latency_s * hops;
+      byte_s = 2 * (n - 1) / n / (cluster.network.bytes_per_second * k.network * inside / cluster.per_node);
+    }
+    call_s *= k.link_scale;
+    byte_s *= k.link_scale;
+  }
+};
+
+// One micro-batch on one rank of a stage.
+struct StageParts {
+  double forward = 0, backward = 0;     // both with recomputation, without messages
+  double products = 0, attention = 0, elements = 0, tensor = 0;
+  double weight_backward = 0;           // of backward: gradients of parameters alone
+  double params = 0;                    // on a rank
+  double layers = 0;
+  double layers_backward = 0;           // that collectives of gradients can hide behind
+};
+
+const Costs* costs_of(const Workload& workload, BlockKind kind) {
+  for (const Block& block : workload.blocks)
+    if (block.kind == kind) return &block.costs;
+  return nullptr;
+}
+
+struct Model {
+  const Workload& workload;
+  const Split& split;
+  const Cluster& cluster;
+  const Layout& layout;
+  const Recipe& recipe;
+  const Constants& k;
+  const Costs* const embedding = costs_of(workload, BlockKind::embedding);
+  const Costs* const head = costs_of(workload, BlockKind::head);
+  const TensorCollective tensor{layout, cluster, k};
+
+  // samples and divisor: of this rank; equal ones are microbatch / context and tensor.
+  StageParts stage(const StageRun& run, bool first, bool last, const Speeds& speed, double samples, double t) const {
+    const double el = recipe.element_bytes, b = samples;
+    const bool sharded_sequence = layout.sequence_parallel;
+    const double seq = sharded_sequence ? t : 1;
+    const Costs& c = run.costs;
+    const Costs& e = first && embedding ? *embedding : kNoCosts;
+    const Costs& h = last && head ? *head : kNoCosts;
+    StageParts out;
+    out.params = c.params_divided / t + c.params_whole;
+    out.layers = c.layers;
+
+    // The layers.
+    const double tied = last && !first ? workload.tied_params : 0;
+    const double weights = (c.params_divided - e.params_divided - h.params_divided - tied) / t +
+                           (c.params_whole - e.params_whole - h.params_whole);
+    const double flop = b * ((c.flop_dense - h.flop_dense) / t + c.flop_whole);
+    const double moved = b * (c.saved_sequence.elems - e.saved_sequence.elems + c.saved_divided.elems / t);
+    const double start = 4 * c.layers * k.product_s;
+    const double traffic_s = k.product_traffic * el / speed.memory;
+    const double products_f = beside(flop / speed.products, traffic_s * (moved + weights)) + start;
+    const double products_b = beside(2 * flop / speed.products, traffic_s * (2 * moved + 3 * weights)) + 2 * start;
+
+    double core_f, core_b;
+    const double core_flop = b * c.flop_core / t;
+    if (recipe.fused_attention) {
+      core_f = core_flop * (workload.causal ? 0.5 : 1) / speed.attention;
+      core_b = 2.5 * core_f;
+    } else {
+      const double scores = c.saved_core.elems / (c.saved_core.mask_bytes > 0 ? 2 : 1);
+      core_f = core_flop / speed.head + k.score_passes * el * b * scores / t / speed.memory;
+      core_b = 2 * core_f;
+    }
+    const double touched = (c.touched_sequence - e.touched_sequence - h.touched_sequence) / seq +
+                           (c.touched_divided - h.touched_divided) / t;
+    const double elements_f = k.element_passes * el * b * touched / speed.memory;
+
+    const double reductions = c.reductions - e.reductions - h.reductions;
+    const double all_tensor = reductions * tensor.call_s + b * (c.reduced - e.reduced - h.reduced) * el * tensor.byte_s;
+    const double tensor_f = all_tensor * (1 - k.tensor_hidden);
+    const double ring_f = context_ring(c, b, t, core_f);
+    const double host_f = c.layers * (k.host_layer_s + (t > 1 ? k.host_tensor_s + k.host_rank_s * (t - 1) : 0)) * k.compute_scale;
+
+    const double forward = mostly_longer(products_f + core_f + elements_f + tensor_f + ring_f, host_f);
+    const double backward =
+        mostly_longer(products_b + core_b + 2 * elements_f + tensor_f + 2 * ring_f, k.host_backward * host_f);
+    double again = 0, repeats = 0;
+    if (layout.recompute == Recompute::full) {
+      again = forward, repeats = 1;
+    } else if (layout.recompute == Recompute::selective) {
+      if (k.selective_share > 0) again = k.selective_share * mostly_longer(products_f + core_f + elements_f, host_f);
+      else if (!recipe.fused_attention) again = core_f;
+    }
+    out.products = products_f * (1 + repeats) + products_b;
+    out.attention = core_f * (1 + repeats) + core_b;
+    out.elements = elements_f * (3 + repeats);
+    out.tensor = (tensor_f + ring_f) * (1 + repeats) + tensor_f + 2 * ring_f;
+    if (layout.recompute == Recompute::selective) {
+      if (k.selective_share > 0) {
+        out.products += k.selective_share * products_f;
+        out.attention += k.selective_share * core_f;
+        out.elements += k.selective_share * elements_f;
+      } else if (!recipe.fused_attention) {
+        out.attention += core_f;
+      }
+    }
+    out.forward = forward;
+    out.backward = backward + again;
+    out.layers_backward = out.backward - again;
+    out.weight_backward = 0.5 * products_b;
+
+    // The head: its logits are wide, and their gradient is formed at once. The embedding: one read and one write.
+    const double whole_reduce = t > 1 ? tensor.call_s + b * split.boundary * el * tensor.byte_s : 0;
+    if (h.logits > 0) {
+      const double moved_h = b * (h.logits / t + split.boundary) + h.flop_dense / (2 * static_cast<double>(workload.sequence)) / t;
+      const double products = beside(3 * b * h.flop_dense / t / speed.head, 3 * traffic_s * moved_h);
+      const double elements = k.logit_passes * 4 * b * h.logits / t / speed.memory;
+      out.products += products, out.elements += elements, out.tensor += 2 * whole_reduce;
+      out.forward += products / 3 + elements / 2 + whole_reduce;
+      out.backward += products * 2 / 3 + elements / 2 + whole_reduce;
+      out.weight_backward += products / 3;
+    }
+    if (e.params_divided > 0) {
+      const double elements = k.element_passes * el * b * e.touched_sequence / speed.memory;
+      out.elements += 3 * elements, out.tensor += whole_reduce;
+      out.forward += elements + whole_reduce, out.backward += 2 * elements;
+    }
+    return out;
+  }
+
+  // Keys and values go around the ranks of the context axis while attention computes.
+  double context_ring(const Costs& c, double b, double t, double core_s) const {
+    if (layout.context < 2) return 0;
+    const bool inside = layout.tensor * layout.context <= cluster.per_node;
+    const double rate = inside ? cluster.inside.bytes_per_second * k.inside
+                               : cluster.network.bytes_per_second * k.network / cluster.per_node;
+    const double ring = (layout.context - 1) * (c.layers * k.message_s + b * c.shifted / t * recipe.element_bytes / rate) * k.link_scale;
+    return std::max(0.2 * ring, ring - core_s);
+  }
+
+  // Of one boundary, in one direction.
+  double message_s() const {
+    if (layout.pipeline < 2) return 0;
+    const double per_node = cluster.per_node;
+    const double stride = static_cast<double>(layout.tensor) * layout.context * layout.data;
+    const double far = std::min(1.0, stride / per_node);
+    const double bytes = static_cast<double>(layout.microbatch) / layout.context * split.boundary * recipe.element_bytes / layout.tensor;
+    return k.message_exposed * k.link_scale *
+           (k.message_s + (1 - far) * bytes / (cluster.inside.bytes_per_second * k.inside) +
+            far * bytes * per_node / (cluster.network.bytes_per_second * k.message));
+  }
+
+  struct Data {
+    double in_all = 0, exposed = 0;
+  };
+  // Of a stage: its collectives over the data axis (and the context axis, which holds the same parameters).
+  Data data(const StageParts& stage) const {
+    const double n = static_cast<double>(layout.data) * layout.context;
+    if (n < 2) return {};
+    const Ring ring(n, layout.tensor, cluster, k);
+    const double share = (n - 1) / n / ring.bytes_per_second;
+    const double hops = k.ring_hops * cluster.network.latency_s * (n - 1) * k.link_scale;
+    const bool gathers = layout.zero_stage == 3 || (layout.zero_stage == 2 && recipe.params_divided_at == 2);
+    Data out;
+    if (!gathers) {
+      const double one = share * stage.params * recipe.reduced_bytes + ring.latency_s + hops;
+      out.in_all = 2 * one;
+      const double behind = k.data_hidden_by * stage.layers_backward;
+      const double parts = k.chunks_overlap ? layout.chunks : 1;
+      out.exposed = std::max(k.data_exposed * out.in_all, (out.in_all - behind) / parts);
+      return out;
+    }
+    // Parameters of a pipeline's stages stay gathered for the step.
+    const double times = layout.pipeline > 1 ? 1 : static_cast<double>(layout.microbatches);
+    const double latency = stage.layers * k.gather_calls * (ring.latency_s + hops);
+    const double gather = share * stage.params * recipe.gathered_bytes + latency;
+    const double reduce = share * stage.params * recipe.gathered_bytes + latency;
+    out.in_all = layout.zero_stage == 3 ? times * (2 * gather + reduce) : gather + times * reduce;
+    const double behind = k.gather_hidden_by * static_cast<double>(layout.microbatches) * (stage.forward + stage.backward);
+    out.exposed = std::max(k.gather_exposed * out.in_all, out.in_all - behind);
+    return out;
+  }
+
+  // The optimizer, and what it and offloaded parameters move between device and host.
+  double optimizer_s(const StageParts& stage, double memory) const {
+    const double shards = layout.zero_stage >= 1 ? layout.data : 1;
+    const double bytes = 2 * (recipe.master_bytes + recipe.state_bytes) + recipe.gradient_bytes + recipe.param_bytes;
+    const double rate = layout.offload == Offload::none ? memory : kHostOptimizer;
+    return k.optimizer_passes * stage.params / shards * bytes / rate;
+  }
+  double offload_s(const StageParts& stage, double host_rate) const {
+    if (layout.offload == Offload::none || !(host_rate > 0)) return 0;
+    const double shards = layout.zero_stage >= 1 ? layout.data : 1;
+    double moved = stage.params / shards * (recipe.reduced_bytes + recipe.gathered_bytes) / host_rate;
+    if (layout.offload == Offload::all) {
+      const double params = stage.params / (layout.zero_stage == 3 ? layout.data : 1);
+      const double fetched = 2 * static_cast<double>(layout.microbatches) * params * recipe.gathered_bytes / host_rate;
+      const double behind = 0.8 * static_cast<double>(layout.microbatches) * (stage.forward + stage.backward);
+      moved += std::max(0.2 * fetched, fetched - behind);
+    }
+    return moved;
+  }
+  static constexpr double kHostOptimizer = 20e9;  // bytes per second of a rank's share of the host's memory
+
+  // The slowest rank of a stage.
+  StageParts slowest(const StageRun& run, int32_t index, const Shares& shares, const DeviceKind** device) const {
+    const bool first = index == 0, last = index + 1 == split.stages;
+    const double samples = static_cast<double>(layout.microbatch) / layout.context, t = layout.tensor;
+    const int32_t stride = layout.tensor * layout.context * layout.data;
+    if (cluster.uniform() && shares.data_weights.empty() && shares.tensor_weights.empty()) {
+      *device = cluster.kinds.data();
+      return stage(run, first, last, Speeds(cluster.kinds[0], recipe, k), samples, t);
+    }
+    const auto sum = [](const std::vector<double>& weights) {
+      double total = 0;
+      for (const double weight : weights) total += weight;
+      return total;
+    };
+    const double data_sum = sum(shares.data_weights), tensor_sum = sum(shares.tensor_weights);
+    StageParts worst;
+    *device = cluster.kinds.data();
+    for (int32_t i = 0; i < stride; ++i) {
+      const int32_t at = index * stride + i;
+      const DeviceKind& kind = cluster.kind(std::min(at, cluster.size() - 1));
+      const int32_t replica = i / (layout.tensor * layout.context), part = i % layout.tensor;
+      const double mine = data_sum > 0 ? shares.data_weights[replica] / data_sum * layout.data : 1;
+      const double divisor = tensor_sum > 0 && shares.tensor_weights[part] > 0 ? tensor_sum / shares.tensor_weights[part] : t;
+      const StageParts here = stage(run, first, last, Speeds(kind, recipe, k), samples * mine, divisor);
+      if (here.forward + here.backward <= worst.forward + worst.backward) continue;
+      worst = here;
+      *device = &kind;
+    }
+    return worst;
+  }
+};
+
+}  // namespace
+
+const char* name_of(TimePart part) {
+  static constexpr const char* kNames[kTimeParts] = {"products", "attention", "element-wise", "tensor collectives", "bubble",
+                                                     "messages", "data collectives", "optimizer", "offload", "overhead"};
+  return kNames[static_cast<size_t>(part)];
+}
+
+double TimeForecast::step() const {
+  double sum = 0;
+  for (const double part : parts) sum += part;
+  return sum;
+}
+
+StageTime stage_time(const Workload& workload, const Split& split, const StageRun& run, int32_t stage,
+                     const Cluster& cluster, const Layout& layout, const Shares& shares, const Recipe& recipe,
+                     const Constants& constants) {
+  const Model model{workload, split, cluster, layout, recipe, constants};
+  const DeviceKind* device = nullptr;
+  const StageParts parts = model.slowest(run, stage, shares, &device);
+  return {parts.forward, parts.backward};
+}
+
+TimeForecast forecast_time(const Workload& workload, const Split& split, const Cluster& cluster, const Layout& layout,
+                           const Shares& shares, const Recipe& recipe, const Constants& constants) {
+  const Model model{workload, split, cluster, layout, recipe, constants};
+  const auto m = static_cast<double>(layout.microbatches);
+  const double chunks = layout.chunks, message = 2 * model.message_s() * chunks;
+  TimeForecast out;
+  StageParts slow;
+  double sum = 0, longest = -1, data = 0, data_all = 0, optimizer = 0, offload = 0;
+  for (const StageRun& run : split.runs) {
+    // Alike stages are alike to a uniform cluster; otherwise each has devices of its own.
+    const int32_t each = cluster.uniform() ? run.count : 1;
+    for (int32_t i = 0; i < run.count; i += each) {
+      const DeviceKind* device = nullptr;
+      const StageParts parts = model.slowest(run, run.first + i, shares, &device);
+      const double busy = parts.forward + parts.backward;
+      // A schedule that splits backward fills the bubble with gradients of parameters.
+      sum += each * (busy + message - (layout.schedule == ScheduleKind::zb_h1 ? 2 * parts.weight_backward : 0));
+      if (busy > longest) longest = busy, slow = parts;
+      const Model::Data moved = model.data(parts);
+      if (moved.exposed > data) data = moved.exposed;
+      if (moved.in_all > data_all) data_all = moved.in_all;
+      optimizer = std::max(optimizer, model.optimizer_s(parts, device->memory_bytes_per_second / constants.compute_scale));
+      offload = std::max(offload, model.offload_s(parts, device->host_bytes_per_second));
+    }
+  }
+  const double busy = slow.forward + slow.backward;
+  const double kernels = slow.products + slow.attention + slow.elements + slow.tensor;
+  out[TimePart::products] = m * slow.products;
+  out[TimePart::attention] = m * slow.attention;
+  out[TimePart::elements] = m * slow.elements;
+  out[TimePart::tensor] = m * slow.tensor;
+  out[TimePart::messages] = m * message;
+  if (layout.pipeline > 1) {
+    const double own = busy + message - (layout.schedule == ScheduleKind::zb_h1 ? 2 * slow.weight_backward : 0);
+    out[TimePart::bubble] = std::max(0.0, sum - own) / chunks;
+    // An embedding that the last stage holds as well.
+    if (workload.tied_params > 0) {
+      const double stride = static_cast<double>(layout.tensor) * layout.context * layout.data;
+      const bool far = stride * layout.pipeline > cluster.per_node;
+      const double rate = far ? cluster.network.bytes_per_second * constants.network / cluster.per_node
+                              : cluster.inside.bytes_per_second * constants.inside;
+      const double tied = workload.tied_params / layout.tensor * recipe.reduced_bytes / rate * constants.link_scale;
+      data += tied, data_all += tied;
+    }
+  }
+  out[TimePart::data] = data;
+  out[TimePart::optimizer] = optimizer;
+  out[TimePart::offload] = offload;
+  out[TimePart::overhead] = m * std::max(0.0, busy - kernels) + constants.step_s * constants.compute_scale;
+  out.data_in_all = data_all;
+  return out;
+}
+
+}  // namespace gsel::plan

@@ -1,0 +1,123 @@
+// Accelerators by the names that people and drivers use, clusters from text, and what is refused.
+#include "base/error.h"
+#include "plan/cluster.h"
+#include "support/check.h"
+
+namespace {
+
+using namespace gsel;
+using namespace gsel::plan;
+
+void names_find_their_accelerator(void**) {
+  const char* const names[][2] = {
+      {"H100", "H100-SXM"},
+      {"NVIDIA H100 80GB HBM3", "H100-SXM"},
+      {"NVIDIA H100 PCIe", "H100-PCIe"},
+      {"NVIDIA H100 NVL", "H100-NVL"},
+      {"A100-SXM", "A100-SXM-80GB"},
+      {"NVIDIA A100-SXM4-40GB", "A100-SXM-40GB"},
+      {"NVIDIA A100 80GB PCIe", "A100-PCIe-80GB"},
+      {"T4 16GB (4x g4dn.12xlarge)", "T4"},
+      {"TITAN RTX 24GB", "TITAN-RTX"},
+      {"NVIDIA GeForce RTX 4090", "RTX-4090"},
+      {"rtx4090", "RTX-4090"},
+      {"GB200", "GB200"},
+      {"NVIDIA B200", "B200"},
+      {"L4", "L4"},
+      {"NVIDIA L40S", "L40S"},
+      {"AMD Instinct MI300X", "MI300X"},
+      {"Tesla V100-SXM2-32GB", "V100-SXM2-32GB"},
+  };
+  for (const auto& [name, expected] : names) assert_string_equal(accelerator(name).name, expected);
+  for (const char* name : {"", "H1000", "A1", "GTX 480", "XB200Y"}) assert_null(find_accelerator(name));
+}
+
+void every_row_is_found_by_its_own_name(void**) {
+  for (const Accelerator& row : accelerators()) {
+    assert_string_equal(accelerator(row.name).name, row.name);
+    assert_true(row.memory_bytes > 1e9 && row.flop_16 > 1e13 && row.matmul_share > 0.2 && row.matmul_share <= 1);
+    assert_true(row.pcie_bytes_per_second > 0 && row.per_node > 0);
+  }
+}
+
+void clusters_are_read(void**) {
+  const Cluster one = cluster_of("8xH100", {.nodes = 4});
+  assert_int_equal(one.size(), 32);
+  assert_int_equal(one.nodes(), 4);
+  assert_true(one.uniform());
+  assert_string_equal(one.inside.name.c_str(), "NVLink");
+  assert_true(one.network.bytes_per_second == 8 * 50e9);
+  const Cluster mixed = cluster_of("1xA40+2xRTX-3090", {});
+  assert_int_equal(mixed.size(), 3);
+  assert_false(mixed.uniform());
+  assert_string_equal(mixed.kind(0).name.c_str(), "A40");
+  assert_string_equal(mixed.kind(2).name.c_str(), "RTX-3090");
+  assert_string_equal(mixed.inside.name.c_str(), "PCIe");
+  assert_true(cluster_of("H100 96GB", {}).kinds[0].memory_bytes > cluster_of("H100", {}).kinds[0].memory_bytes);
+  assert_true(cluster_of("2xTITAN-RTX", {.link = "NV2"}).inside.bytes_per_second == 50e9);
+  assert_true(cluster_of("2xTITAN-RTX", {.link = "p2p-off"}).inside.bytes_per_second == 3e9);
+  assert_true(cluster_of("8xA100", {.network = "4x100Gb/s"}).network.bytes_per_second == 50e9);
+}
+
+struct Refused {
+  const char *cluster, *link, *network;
+  int32_t nodes;
+  const char* says;
+};
+
+void what_is_no_cluster_is_refused(void**) {
+  const Refused all[] = {
+      {"8xH1000", "", "", 1, "accelerator \"H1000\" is not known; the nearest names are "},
+      {"0xH100", "", "", 1, "names 0 devices; from 1 to 1000000 are needed"},
+      {"8x", "", "", 1, "names no device; COUNTxNAME is needed, such as 8xH100"},
+      {"", "", "", 1, "names no device"},
+      {"8xH100+", "", "", 1, "names no device"},
+      {"99999999999xH100", "", "", 1, "devices; from 1 to 1000000 are needed"},
+      {"8xH100", "NV0", "", 1, "link \"NV0\" is not understood; accepted are NV1 to NV18"},
+      {"8xH100", "-5GB/s", "", 1, "link \"-5GB/s\" is not understood"},
+      {"8xH100", "", "8x-400Gb/s", 1, "network \"8x-400Gb/s\" is not understood; a positive rate"},
+      {"8xH100", "", "fast", 1, "network \"fast\" is not understood"},
+      {"8xH100", "", "", 0, "0 nodes were asked for"},
+      {"8xH100", "", "", 1000000, "devices in all are accepted"},
+  };
+  for (const Refused& one : all) {
+    try {
+      cluster_of(one.cluster, {.nodes = one.nodes, .link = one.link, .network = one.network});
+      fail_msg("%s %s %s was accepted", one.cluster, one.link, one.network);
+    } catch (const Error& error) {
+      if (!strstr(error.what(), one.says)) fail_msg("expected \"%s\" in \"%s\"", one.says, error.what());
+      assert_int_equal(error.code(), GSEL_ERR_ARG);
+    }
+  }
+}
+
+void an_inventory_is_a_cluster(void**) {
+  const Inventory inventory = parse_inventory(
+      R"({"gsel_inventory":1,"hosts":[{"name":"box","devices":[
+          {"vendor":"nvidia","name":"NVIDIA GeForce RTX 3090"},{"vendor":"nvidia","name":"NVIDIA GeForce RTX 3090"}],
+          "links":[{"a":0,"b":1,"class":"NV4"}]}]})",
+      "box.json");
+  const Cluster cluster = cluster_of(inventory, {});
+  assert_int_equal(cluster.size(), 2);
+  assert_string_equal(cluster.inside.name.c_str(), "NVLink");
+  const Inventory none = parse_inventory(R"({"gsel_inventory":1,"hosts":[{"name":"box","devices":[]}]})", "box.json");
+  try {
+    cluster_of(none, {});
+    fail_msg("a machine without accelerators was accepted");
+  } catch (const Error& error) {
+    assert_string_equal(error.what(), "box has no accelerator; name one with --cluster, such as --cluster 8xH100");
+  }
+}
+
+}  // namespace
+
+int main() {
+  const CMUnitTest tests[] = {
+      cmocka_unit_test(names_find_their_accelerator),
+      cmocka_unit_test(every_row_is_found_by_its_own_name),
+      cmocka_unit_test(clusters_are_read),
+      cmocka_unit_test(what_is_no_cluster_is_refused),
+      cmocka_unit_test(an_inventory_is_a_cluster),
+  };
+  return cmocka_run_group_tests(tests, nullptr, nullptr);
+}

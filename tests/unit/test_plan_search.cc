@@ -1,0 +1,192 @@
+// The search: every layout that it ranks obeys the request, fits, and is no slower than its successor; the same result
+// again; a cluster of 10,240 devices; unequal devices; what is decided already; what does not fit.
+#include <set>
+
+#include "base/error.h"
+#include "plan/config_layout.h"
+#include "plan/plan.h"
+#include "support/check.h"
+
+namespace {
+
+using namespace gsel;
+using namespace gsel::plan;
+
+Request request(const char* cluster, int32_t nodes, int64_t batch, const char* fixed = "",
+                const char* recipe = "gsel-bf16") {
+  Transformer shape = gpt("GPT 7B", 32, 4096, 32, 51200, 4096);
+  Request r{workload_of(shape, 4096),
+            cluster_of(cluster, {.nodes = nodes}),
+            *find_recipe(recipe),
+            batch,
+            parse_fixed(fixed),
+            {},
+            10};
+  r.constants = constants_for(r.cluster.kinds.front().device_class, Runtime::sharded);
+  return r;
+}
+
+void check_candidates(const Plan& plan) {
+  const Request& r = plan.request();
+  double before = 0;
+  for (const Candidate& c : plan.candidates()) {
+    const Layout& l = c.layout;
+    assert_true(l.ranks() <= r.cluster.size());
+    assert_int_equal(l.batch(), r.batch);
+    assert_true(l.tensor == 1 || l.context == 1);
+    assert_true(r.workload.heads % l.tensor == 0);
+    assert_true(c.short_bytes() <= 0);
+    assert_true(c.step_s() >= before);
+    before = c.step_s();
+    double parts = 0;
+    for (const double part : c.time.parts) {
+      assert_true(part >= 0);
+      parts += part;
+    }
+    assert_true(parts == c.step_s());
+  }
+}
+
+void candidates_obey_and_are_in_order(void**) {
+  for (const char* cluster : {"8xH100", "8xA100-40GB", "4xRTX4090", "16xV100-SXM2-32GB", "8xMI300X"})
+    for (const int32_t nodes : {1, 2, 3}) {
+      const Plan plan(request(cluster, nodes, 384), {});
+      assert_true(!plan.candidates().empty());
+      check_candidates(plan);
+      assert_true(plan.result().dropped.tried > 0);
+    }
+}
+
+void the_same_request_has_the_same_text(void**) {
+  const Plan one(request("8xH100", 2, 256), {}), other(request("8xH100", 2, 256), {});
+  assert_string_equal(one.text().c_str(), other.text().c_str());
+  assert_string_equal(one.json().c_str(), other.json().c_str());
+}
+
+void ten_thousand_devices_are_searched(void**) {
+  Transformer shape = gpt("GPT-1T", 128, 25600, 160, 51200, 2048);
+  Request r{workload_of(shape, 2048),
+            cluster_of("8xH100", {.nodes = 1280}),
+            *find_recipe("megatron-bf16"),
+            10240,
+            {},
+            {},
+            10};
+  r.constants = constants_for("h100", Runtime::overlapped);
+  const Plan plan(std::move(r), {});
+  assert_true(plan.candidates().size() == 32);
+  check_candidates(plan);
+}
+
+void what_is_fixed_stays(void**) {
+  const Plan plan(
+      request("8xH100", 2, 256, "tensor=4, pipeline=2, zero=1, microbatch=2, recompute=all, sequence_parallel=true"),
+      {});
+  assert_true(!plan.candidates().empty());
+  for (const Candidate& c : plan.candidates()) {
+    const Layout& l = c.layout;
+    assert_true(l.tensor == 4 && l.pipeline == 2 && l.data == 2 && l.zero_stage == 1 && l.microbatch == 2);
+    assert_true(l.recompute == Recompute::full && l.sequence_parallel);
+  }
+}
+
+void what_cannot_be_fixed_is_refused(void**) {
+  const char* const all[][2] = {
+      {"tensr=2", "\"tensr\" cannot be fixed; did you mean tensor?; accepted: tensor, "},
+      {"tensor", "\"tensor\" has no value; KEY=VALUE is needed, such as tensor=2"},
+      {"tensor=x", "tensor=x is not accepted; accepted: a whole number from 1 to 1000000"},
+      {"zero=4", "zero=4 is not accepted; accepted: a whole number from 0 to 3"},
+      {"recompute=some", "recompute=some is not accepted; accepted: none, selective, all"},
+      {"sequence_parallel=1", "sequence_parallel=1 is not accepted; accepted: true, false"},
+  };
+  for (const auto& [text, says] : all) {
+    try {
+      parse_fixed(text);
+      fail_msg("%s was accepted", text);
+    } catch (const Error& error) {
+      if (!strstr(error.what(), says)) fail_msg("expected \"%s\" in \"%s\"", says, error.what());
+    }
+  }
+}
+
+void unequal_devices_get_unequal_parts(void**) {
+  const Plan plan(request("2xA40+2xRTX3090", 1, 64), {});
+  assert_true(!plan.candidates().empty());
+  check_candidates(plan);
+  bool stages = false;
+  for (const Candidate& c : plan.candidates()) {
+    if (!c.shares.stage_layers.empty()) {
+      stages = true;
+      assert_true(c.shares.stage_layers.front() > c.shares.stage_layers.back());  // the A40s are faster
+    }
+  }
+  assert_true(stages);
+}
+
+void what_does_not_fit_names_a_change(void**) {
+  const Plan plan(request("1xRTX3090", 1, 8, "offload=none"), {});
+  assert_true(plan.candidates().empty());
+  const std::string text = plan.text();
+  assert_non_null(strstr(text.c_str(), "GiB short on stage 0"));
+  assert_non_null(strstr(text.c_str(), "fit"));
+  assert_true(plan.result().least.has_value());
+}
+
+void a_search_can_be_ended(void**) {
+  Request r = request("8xH100", 1280, 10240 * 64);
+  try {
+    const Plan plan(std::move(r), [](int64_t) { return false; });
+    fail_msg("the search went on");
+  } catch (const Error& error) {
+    assert_int_equal(error.code(), GSEL_ERR_ABORTED);
+  }
+}
+
+// What a plan writes is read back as the same layout.
+void toml_is_read_back(void**) {
+  std::set<std::string> seen;
+  for (const char* fixed :
+       {"", "tensor=2", "pipeline=4", "zero=3", "zero=1, offload=state", "tensor=2, pipeline=2, recompute=all",
+        "pipeline=2, schedule=zb-h1", "pipeline=2, schedule=interleaved-1f1b"}) {
+    const Plan plan(request("8xH100", 2, 256, fixed), {});
+    assert_true(!plan.candidates().empty());
+    for (const Candidate& c : plan.candidates()) {
+      const std::string toml = toml_of(plan.request(), c);
+      const Config config = parse_config(toml, "plan.toml");
+      assert_true(layout_of(config, c.layout.ranks()) == c.layout);
+      seen.insert(toml);
+    }
+  }
+  assert_true(seen.size() > 50);
+}
+
+void every_estimate_has_its_strategy(void**) {
+  const auto rows = estimate(request("8xH100", 1, 8));
+  assert_true(rows.size() >= 12);
+  assert_string_equal(rows[0].strategy.c_str(), "one device");
+  double ddp = 0, zero3 = 0;
+  for (const EstimateRow& row : rows) {
+    if (row.strategy == "DDP") ddp = row.memory.total();
+    if (row.strategy == "ZeRO-3") zero3 = row.memory.total();
+  }
+  assert_true(ddp == rows[0].memory.total());
+  assert_true(zero3 > 0 && zero3 < ddp / 2);
+}
+
+}  // namespace
+
+int main() {
+  const CMUnitTest tests[] = {
+      cmocka_unit_test(candidates_obey_and_are_in_order),
+      cmocka_unit_test(the_same_request_has_the_same_text),
+      cmocka_unit_test(ten_thousand_devices_are_searched),
+      cmocka_unit_test(what_is_fixed_stays),
+      cmocka_unit_test(what_cannot_be_fixed_is_refused),
+      cmocka_unit_test(unequal_devices_get_unequal_parts),
+      cmocka_unit_test(what_does_not_fit_names_a_change),
+      cmocka_unit_test(a_search_can_be_ended),
+      cmocka_unit_test(toml_is_read_back),
+      cmocka_unit_test(every_estimate_has_its_strategy),
+  };
+  return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
