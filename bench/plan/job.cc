@@ -1,0 +1,173 @@
+// job.cc: see job.h.
+#include "plan/job.h"
+
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <functional>
+
+#include "api/comm_handle.h"
+#include "api/model_handle.h"
+#include "base/os.h"
+
+extern "C" {
+#include <cblas.h>
+
+#include "layers.h"
+}
+
+namespace bench {
+
+using namespace gsel;
+
+namespace {
+
+const gpt_sizes kSizes = GPT_DEFAULT_SIZES;
+constexpr size_t kTextBytes = 1 << 20;
+
+gsel_status fill(const gsel_data_request* request, void*) {
+  auto* to = static_cast<uint8_t*>(request->dst.data);
+  const int64_t n = request->dst.n_elems / std::max<int64_t>(request->n_samples, 1);
+  for (int64_t i = 0; i < request->n_samples; ++i)
+    for (int64_t k = 0; k < n; ++k)
+      to[i * n + k] = static_cast<uint8_t>((request->sample_ids[i] * 131 + k * k * 7) % 97);
+  return GSEL_OK;
+}
+
+template <class T>
+T* shared(size_t n) {
+  void* memory = mmap(nullptr, n * sizeof(T), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) fail(GSEL_ERR_NOMEM, "no memory to share with ranks");
+  return static_cast<T*>(memory);
+}
+
+void check(gsel_status status, gsel_error* err) {
+  throw_if_failed(status, err);
+}
+
+// As `gsel run` does: a core for each rank where there are enough.
+void pin(int32_t rank, int32_t ranks) {
+  const auto cores = static_cast<int32_t>(sysconf(_SC_NPROCESSORS_ONLN));
+  if (ranks > cores) return;
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(static_cast<size_t>(rank), &set);
+  sched_setaffinity(0, sizeof set, &set);
+}
+
+// Each rank in a process of its own; what fails is the rank's failure.
+void fork_ranks(int32_t ranks, bool pinned, char* failures, size_t stride,
+                const std::function<void(int32_t, gsel_comm*)>& body) {
+  gsel_unique_id id;
+  check(gsel_unique_id_create(&id, nullptr), nullptr);
+  fflush(nullptr);
+  std::vector<pid_t> children;
+  for (int32_t rank = 0; rank < ranks; ++rank) {
+    const pid_t child = fork();
+    if (child < 0) fail(GSEL_ERR_IO, "no process for rank {}", rank);
+    if (child > 0) {
+      children.push_back(child);
+      continue;
+    }
+    try {
+      if (pinned) pin(rank, ranks);
+      openblas_set_num_threads(1);
+      gsel_comm_options options = GSEL_COMM_OPTIONS_INIT;
+      options.rank = rank;
+      options.world_size = ranks;
+      options.id = &id;
+      gsel_comm* comm = nullptr;
+      gsel_error* err = nullptr;
+      check(gsel_comm_init(&options, &comm, &err), err);
+      body(rank, comm);
+      gsel_comm_free(comm);
+      _exit(0);
+    } catch (const Error& e) {
+      snprintf(failures + static_cast<size_t>(rank) * stride, 512, "%s", e.message().c_str());
+      _exit(1);
+    }
+  }
+  for (pid_t child : children) waitpid(child, nullptr, 0);
+  for (int32_t rank = 0; rank < ranks; ++rank)
+    if (const char* failure = failures + static_cast<size_t>(rank) * stride; *failure)
+      fail(GSEL_ERR_INTERNAL, "rank {}: {}", rank, failure);
+}
+
+gpt_model describe_gpt() {
+  gpt_model gpt{};
+  gsel_error* err = nullptr;
+  check(gpt_model_create(&kSizes, &gpt_layers, &gpt, &err), err);
+  return gpt;
+}
+
+}  // namespace
+
+Described::Described() : gpt_(describe_gpt()) {}
+Described::~Described() {
+  gpt_model_free(&gpt_);
+}
+const Model& Described::model() const {
+  return *gpt_.model->impl;
+}
+
+std::vector<RankSteps> run_steps(const std::string& toml, int32_t ranks, int steps) {
+  auto* results = shared<RankSteps>(static_cast<size_t>(ranks));
+  fork_ranks(ranks, true, results[0].failure, sizeof(RankSteps), [&](int32_t rank, gsel_comm* comm) {
+    RankSteps& result = results[rank];
+    gpt_model gpt = describe_gpt();
+    gsel_error* err = nullptr;
+    gsel_config* config = nullptr;
+    check(gsel_config_parse({toml.c_str(), GSEL_NUL}, {"bench", 5}, &config, &err), err);
+    gsel_trainer_options options = GSEL_TRAINER_OPTIONS_INIT;
+    options.config = config;
+    options.data = fill;
+    gsel_trainer* trainer = nullptr;
+    check(gsel_trainer_create(comm, gpt.model, &options, &trainer, &err), err);
+    double before = os::now_seconds();
+    for (int i = 0; i < steps; ++i) {
+      gsel_step_report report = GSEL_STEP_REPORT_INIT;
+      check(gsel_trainer_step(trainer, &report, &err), err);
+      const double now = os::now_seconds();
+      result.seconds[i] = now - before;
+      before = now;
+      result.exposed_s += report.exposed_comm_s;
+      result.peak_bytes = report.peak_bytes;
+      result.bytes_sent = report.bytes_sent;
+    }
+    gsel_trainer_free(trainer);
+    gpt_model_free(&gpt);
+    gsel_config_free(config);
+  });
+  std::vector<RankSteps> all(results, results + ranks);
+  munmap(results, sizeof(RankSteps) * static_cast<size_t>(ranks));
+  return all;
+}
+
+plan::Measured measure_machine(int32_t ranks, const std::vector<int64_t>& samples, double& took) {
+  struct Result {
+    double took;
+    char text[kTextBytes];
+    char failures[8][512];
+  };
+  auto* result = shared<Result>(1);
+  fork_ranks(ranks, false, result->failures[0], sizeof result->failures[0], [&](int32_t rank, gsel_comm* comm) {
+    gpt_model gpt = describe_gpt();
+    const Config config = parse_config("[train]\nbatch = 8\nclip_norm = 1.0\nnon_finite = \"off\"\n", "bench");
+    const double began = os::now_seconds();
+    const plan::Measured measured = plan::measure(comm->impl, gpt.model->impl, {fill, nullptr}, config, {samples, 2});
+    if (rank == 0) {
+      result->took = os::now_seconds() - began;
+      snprintf(result->text, kTextBytes, "%s", plan::to_json(measured).c_str());
+    }
+    gpt_model_free(&gpt);
+  });
+  plan::Measured measured = plan::read_measured(result->text, "measured");
+  took = result->took;
+  munmap(result, sizeof(Result));
+  return measured;
+}
+
+}  // namespace bench

@@ -1,0 +1,251 @@
+// plan/measure.cc: see measure.h. First one rank trains while the others wait, then the first two, and so on, which
+// shows what the processors get done together; then groups of ranks exchange bytes of a few sizes.
+#include "plan/measure.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/os.h"
+#include "program/shards.h"
+
+namespace gsel::plan {
+namespace {
+
+double median_of(std::vector<double> numbers) {
+  const auto middle = numbers.begin() + static_cast<std::ptrdiff_t>(numbers.size() / 2);
+  std::ranges::nth_element(numbers, middle);
+  return *middle;
+}
+
+Curve curve_of(const std::map<double, std::vector<double>>& by_size) {
+  Curve curve;
+  for (const auto& [size, seconds] : by_size) {
+    double s = median_of(seconds);
+    if (!curve.points.empty()) s = std::max(s, curve.points.back().second);  // more never takes less
+    curve.points.emplace_back(size, s);
+  }
+  return curve;
+}
+
+int call_of(gsel_instr_kind kind) {
+  switch (kind) {
+    case GSEL_FORWARD:
+      return Measured::forward;
+    case GSEL_BACKWARD_INPUT:
+      return Measured::backward_input;
+    case GSEL_BACKWARD_WEIGHT:
+      return Measured::backward_weight;
+    case GSEL_BACKWARD:
+      return Measured::backward;
+    default:
+      return -1;
+  }
+}
+
+// Of one rank, whose whole batch is one micro-batch.
+Config alone_with(const Config& config, int64_t samples) {
+  Config result = config;
+  result.mesh.fill(1);
+  result.strategy = {};
+  result.train.batch = samples;
+  result.train.microbatch = result.train.microbatches = 0;
+  result.train.recompute = "none";
+  result.train.memory_bytes = 0;
+  result.train.timeline.clear();
+  result.train.check = "none";
+  return result;
+}
+
+// Steps of one rank alone for so many seconds, at least one behind the first, which touches its memory.
+void time_steps(Communicator& own, const std::shared_ptr<Model>& model, const DataSource& data, const Config& config,
+                double seconds, StepTimes& times) {
+  Trainer trainer(own, model, config, data, nullptr);
+  trainer.step();
+  const double begin = os::now_seconds();
+  do {
+    trainer.step();
+    times.add(trainer.executor().last_program(), *trainer.executor().last_step());
+  } while (os::now_seconds() - begin < seconds);
+}
+
+// ---- links
+// --------------------------------------------------------------------------------------------------------------
+
+constexpr gsel_collective_kind kLinkKinds[] = {
+    GSEL_COLLECTIVE_ALLREDUCE, GSEL_COLLECTIVE_REDUCE_SCATTER, GSEL_COLLECTIVE_ALLGATHER, GSEL_COLLECTIVE_BROADCAST,
+    GSEL_COLLECTIVE_REDUCE,    GSEL_COLLECTIVE_ALLTOALL,       GSEL_COLLECTIVE_SENDRECV,  GSEL_COLLECTIVE_SEND};
+constexpr uint64_t kLinkBytes[] = {64, 4096, 65536, 524288, 4194304};  // that a rank sends, about
+
+struct LinkCall {
+  gsel_collective call{};
+  double bytes_sent = 0;
+};
+
+// Between the ranks 0 and 1.
+gsel_collective message_call(bool sends, int32_t rank, float* a, float* b, uint64_t elems) {
+  return make_collective(sends ? GSEL_COLLECTIVE_SEND : GSEL_COLLECTIVE_RECV, sends ? a : nullptr, sends ? nullptr : b,
+                         elems, GSEL_F32, 0, 1 - rank);
+}
+
+// elems: of the caller's whole array, a multiple of the ranks.
+LinkCall link_call(gsel_collective_kind kind, int32_t rank, int32_t n, float* a, float* b, uint64_t elems) {
+  const double bytes = static_cast<double>(elems) * sizeof(float), others = n - 1, part = bytes / n;
+  switch (kind) {
+    case GSEL_COLLECTIVE_ALLREDUCE:
+      return {make_collective(kind, a, a, elems, GSEL_F32, GSEL_SUM), bytes + (n - 2) * part};
+    case GSEL_COLLECTIVE_REDUCE_SCATTER:
+      return {make_collective(kind, a, b, elems / static_cast<uint64_t>(n), GSEL_F32, GSEL_SUM), bytes - part};
+    case GSEL_COLLECTIVE_ALLGATHER:
+      return {make_collective(kind, a, b, elems / static_cast<uint64_t>(n), GSEL_F32), others * part};
+    case GSEL_COLLECTIVE_BROADCAST:
+      return {make_collective(kind, a, a, elems, GSEL_F32, 0, 0), bytes};
+    case GSEL_COLLECTIVE_REDUCE:
+      return {make_collective(kind, a, a, elems, GSEL_F32, GSEL_SUM, 0), bytes - part};
+    case GSEL_COLLECTIVE_ALLTOALL:
+      return {make_collective(kind, a, b, elems / static_cast<uint64_t>(n), GSEL_F32), others * part};
+    case GSEL_COLLECTIVE_SENDRECV: {
+      gsel_collective call = make_collective(kind, a, b, elems, GSEL_F32, 0, (rank + 1) % n);
+      call.source = (rank + n - 1) % n;
+      call.recv_count = elems;
+      return {call, bytes};
+    }
+    default:
+      return {message_call(rank == 0, rank, a, b, elems), bytes};
+  }
+}
+
+// On the ranks of a group, until the time is over on its first one.
+Curve time_link(Communicator& group, gsel_collective_kind kind, double seconds, std::vector<float>& a,
+                std::vector<float>& b) {
+  const int32_t n = group.world_size(), rank = group.rank();
+  Curve curve;
+  for (uint64_t bytes : kLinkBytes) {
+    const auto ranks = static_cast<uint64_t>(n);
+    const uint64_t elems = std::max<uint64_t>(bytes / sizeof(float) / ranks, 1) * ranks;
+    const LinkCall call = link_call(kind, rank, n, a.data(), b.data(), elems);
+    std::vector<double> took;
+    const double begin = os::now_seconds();
+    for (int32_t goes_on = 1; goes_on;) {
+      group.collective(make_collective(GSEL_COLLECTIVE_BARRIER, nullptr, nullptr, 0, GSEL_U8));
+      const double at = os::now_seconds();
+      gsel_collective copy = call.call;
+      group.collective(copy);
+      if (kind == GSEL_COLLECTIVE_SEND)  // there and back
+        group.collective(message_call(rank == 1, rank, a.data(), b.data(), elems));
+      took.push_back((os::now_seconds() - at) / (kind == GSEL_COLLECTIVE_SEND ? 2 : 1));
+      goes_on = took.size() < 3 || os::now_seconds() - begin < seconds / std::size(kLinkBytes);
+      if (took.size() % 4 == 3 || took.size() < 4)
+        group.collective(make_collective(GSEL_COLLECTIVE_BROADCAST, &goes_on, &goes_on, 1, GSEL_I32, 0, 0));
+      else
+        goes_on = 1;
+    }
+    const double s = median_of(std::move(took));
+    curve.points.emplace_back(call.bytes_sent, curve.points.empty() ? s : std::max(s, curve.points.back().second));
+  }
+  return curve;
+}
+
+void time_links(Communicator& comm, double seconds, Measured& measured) {
+  const int32_t n = comm.world_size();
+  std::vector<float> a(kLinkBytes[std::size(kLinkBytes) - 1] / sizeof(float) + 64), b(a.size());
+  std::vector<int32_t> sizes;
+  for (int32_t k = 2; k < n; k *= 2) sizes.push_back(k);
+  if (n > 1) sizes.push_back(n);
+  for (int32_t k : sizes) {
+    std::optional<Communicator> group = comm.split_inside(comm.rank() < k ? 0 : 1, comm.rank(), "measured links");
+    if (comm.rank() < k)
+      for (gsel_collective_kind kind : kLinkKinds) {
+        if (kind == GSEL_COLLECTIVE_SEND && k > 2) continue;
+        measured.links[{k, kind}] =
+            time_link(*group, kind, seconds / static_cast<double>(sizes.size() * std::size(kLinkKinds)), a, b);
+      }
+    comm.collective(make_collective(GSEL_COLLECTIVE_BARRIER, nullptr, nullptr, 0, GSEL_U8));
+  }
+}
+
+// ---- together
+// -----------------------------------------------------------------------------------------------------------
+
+Measured from_first_rank(Communicator& comm, const Measured& measured) {
+  std::string text = comm.rank() == 0 ? to_json(measured) : "";
+  uint64_t bytes = text.size();
+  comm.collective(make_collective(GSEL_COLLECTIVE_BROADCAST, &bytes, &bytes, 1, GSEL_U64, 0, 0));
+  text.resize(bytes);
+  comm.collective(make_collective(GSEL_COLLECTIVE_BROADCAST, text.data(), text.data(), bytes, GSEL_U8, 0, 0));
+  return read_measured(text, "measured");
+}
+
+}  // namespace
+
+void StepTimes::add(const Program& program, const StepRecord& record) {
+  double instrs = 0;
+  for (const Interval& interval : record.intervals) {
+    if (interval.asynchronous) continue;
+    const gsel_instr& instr = program.step[interval.position];
+    const double seconds = interval.end - interval.begin;
+    instrs += seconds;
+    const auto samples = static_cast<double>(
+        instr.microbatch < 0 ? 0 : program.microbatches[static_cast<size_t>(instr.microbatch)].count);
+    if (const int call = call_of(instr.kind); call >= 0)
+      layers_[program.layers[static_cast<size_t>(instr.layer)].name][static_cast<size_t>(call)][samples].push_back(
+          seconds);
+    if (instr.kind == GSEL_INPUT)
+      inputs_[program.values[static_cast<size_t>(instr.value)].name][samples].push_back(seconds);
+    if (instr.kind == GSEL_INSTR_STEP)
+      optimizer_[static_cast<double>(bucket_elems(program, instr.bucket))].push_back(seconds);
+    if (instr.kind == GSEL_INSTR_NORM || instr.kind == GSEL_INSTR_OVERFLOW) {
+      int64_t elems = 0;
+      for (size_t b = 0; b < program.buckets.size(); ++b) elems += bucket_elems(program, static_cast<int32_t>(b));
+      norm_[static_cast<double>(elems)].push_back(seconds);
+    }
+  }
+  beside_.push_back(std::max(record.report.seconds - instrs, 0.0));
+}
+
+void StepTimes::take(Measured& measured) const {
+  for (const auto& [name, calls] : layers_)
+    for (size_t call = 0; call < Measured::kCalls; ++call) measured.layers[name][call] = curve_of(calls[call]);
+  for (const auto& [name, by_samples] : inputs_) measured.inputs[name] = curve_of(by_samples);
+  measured.optimizer = curve_of(optimizer_);
+  measured.norm = curve_of(norm_);
+  if (!beside_.empty()) measured.step_s = median_of(beside_);
+}
+
+double StepTimes::layers_s() const {
+  double sum = 0;
+  for (const auto& [name, calls] : layers_)
+    for (const auto& by_samples : calls)
+      if (!by_samples.empty()) sum += median_of(by_samples.rbegin()->second);
+  return sum;
+}
+
+Measured measure(Communicator& comm, const std::shared_ptr<Model>& model, const DataSource& data, const Config& config,
+                 const MeasureOptions& options) {
+  if (options.samples.empty()) fail(GSEL_ERR_ARG, "no number of samples was given to measure layers with");
+  const auto barrier = [&] { comm.collective(make_collective(GSEL_COLLECTIVE_BARRIER, nullptr, nullptr, 0, GSEL_U8)); };
+  std::optional<Communicator> own = comm.split_inside(comm.rank(), 0, "measured steps");
+  const int32_t crowds = std::min(comm.world_size(), static_cast<int32_t>(sysconf(_SC_NPROCESSORS_ONLN)));
+  // Half of the time for one rank, a quarter for several, a quarter for links.
+  const double alone_s = options.seconds / 2 / static_cast<double>(options.samples.size());
+  Measured measured;
+  StepTimes alone;
+  if (comm.rank() == 0)
+    for (int64_t samples : options.samples) time_steps(*own, model, data, alone_with(config, samples), alone_s, alone);
+  alone.take(measured);
+  for (int32_t k = 2; k <= crowds; ++k) {
+    barrier();
+    StepTimes crowded;
+    if (comm.rank() < k)
+      time_steps(*own, model, data, alone_with(config, options.samples.back()), options.seconds / 4 / (crowds - 1),
+                 crowded);
+    if (comm.rank() == 0)
+      measured.throughput.push_back(std::max(k * alone.layers_s() / crowded.layers_s(), measured.throughput.back()));
+  }
+  barrier();
+  time_links(comm, options.seconds / 4, measured);
+  return from_first_rank(comm, measured);
+}
+
+}  // namespace gsel::plan
