@@ -110,7 +110,7 @@ int main(void) {
       cmocka_unit_test(sixteen_bits_with_a_master_copy_change_nothing),
       cmocka_unit_test(the_example_plugin_equals_one_rank),
   };
-  const Folder folder = fresh_folder(); /* the example plugin is found here, ours beside the library */
+  const Folder folder = fresh_folder_before_others(); /* the example plugin is found here, ours beside the library */
   copy_fixture(&folder, "flat");
   const int failures = cmocka_run_group_tests_name("strategies", tests, NULL, NULL);
   remove_folder(&folder);

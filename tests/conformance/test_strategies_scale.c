@@ -176,7 +176,7 @@ int main(void) {
       cmocka_unit_test(clipping_scales_by_the_norm_of_the_mean_gradient),
       cmocka_unit_test(random_numbers_come_close_and_come_again),
   };
-  const Folder folder = fresh_folder(); /* these are found here, ours beside the library */
+  const Folder folder = fresh_folder_before_others(); /* these are found here, ours beside the library */
   copy_fixture(&folder, "local_mean");
   copy_fixture(&folder, "flat_1_0");
   const int failures = cmocka_run_group_tests_name("strategies_scale", tests, NULL, NULL);

@@ -21,6 +21,17 @@ static inline Folder fresh_folder(void) {
   return folder;
 }
 
+/* The same, searched before what GSEL_PLUGIN_PATH names already. */
+static inline Folder fresh_folder_before_others(void) {
+  char others[1024] = "", all[2048];
+  const char* path = getenv("GSEL_PLUGIN_PATH");
+  if (path) snprintf(others, sizeof others, "%s", path);
+  const Folder folder = fresh_folder();
+  snprintf(all, sizeof all, "%s:%s", folder.path, others);
+  if (path) assert_int_equal(setenv("GSEL_PLUGIN_PATH", all, 1), 0);
+  return folder;
+}
+
 /* Path of a file in the folder; static, until the next call. */
 static inline const char* path_in(const Folder* folder, const char* name) {
   static char path[512];
