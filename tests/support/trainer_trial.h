@@ -227,8 +227,8 @@ static struct strategy_row kStrategies[] = {
 };
 enum { N_STRATEGIES = sizeof kStrategies / sizeof *kStrategies };
 
-/* A strategy of somebody else's: the file that GSEL_TEST_SECTION names, such as [strategy.data] plugin = "mine", takes the
- * place of the first row, and is the only one that is tried. GSEL_PLUGIN_PATH says where its plugin is. */
+/* A strategy of somebody else's: the file that GSEL_TEST_SECTION names, such as [strategy.data] plugin = "mine", takes
+ * the place of the first row, and is the only one that is tried. GSEL_PLUGIN_PATH says where its plugin is. */
 __attribute__((constructor)) static void take_section_of_the_environment(void) {
   static char section[512];
   const char* path = getenv("GSEL_TEST_SECTION");
