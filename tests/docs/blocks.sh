@@ -14,6 +14,7 @@ export CARGO_NET_OFFLINE=true RUSTFLAGS="-D warnings" GOPROXY=off GO111MODULE=on
 export RUSTUP_HOME="${RUSTUP_HOME:-$HOME/.rustup}" # cargo may be rustup's, which looks for its toolchains at home
 export GOCACHE="$GOCACHE-pages" # Go keeps the folders of pkg-config, here that of the reader, with what it has compiled
 export GOFLAGS="-mod=readonly -buildvcs=false"
+export PATH="$PATH:$1/bin" # gpt and its tools, which are not installed; gsel is that of the stage
 export PYTHONDONTWRITEBYTECODE=1 OPENBLAS_NUM_THREADS=1
 unset CARGO_TARGET_DIR PYTHONPATH GSEL_TUNING CUDA_VISIBLE_DEVICES CUDA_DEVICE_ORDER
 exec $python "$SOURCE/tests/docs/blocks.py"
