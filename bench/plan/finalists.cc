@@ -57,7 +57,7 @@ int time_finalists() {
       if (n == 32) break;
       began = os::now_seconds();
       const Config config = parse_config(toml_of(layout, {}, recipe), "finalist");
-      const CompiledJob job(*model, config, 8);
+      const CompiledJob job(*model, config, 8, nullptr, 1);
       const double compiled = os::now_seconds();
       durations.layers.assign(job.programs().front().layers.size(), {1e-3, 1e-3, 1e-3});
       price(job, {durations, {}, 0, 1});

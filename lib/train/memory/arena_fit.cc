@@ -76,10 +76,9 @@ uint64_t fit_by_time(std::vector<Buffer>& buffers, size_t length) {
 }
 
 // The smallest gap between the buffers placed so far that live at the same time.
-uint64_t tightest_gap(const std::vector<Buffer>& buffers, const std::vector<size_t>& placed, const Buffer& wanted) {
+uint64_t tightest_gap(const std::vector<Buffer>& placed, const Buffer& wanted) {
   uint64_t best = ~uint64_t{0}, best_size = best, end = 0;
-  for (size_t p : placed) {  // in order of offset
-    const Buffer& other = buffers[p];
+  for (const Buffer& other : placed) {  // in order of offset
     if (other.last < wanted.first || other.first > wanted.last) continue;
     if (other.offset >= end + wanted.bytes && other.offset - end < best_size) {
       best = end;
@@ -91,16 +90,16 @@ uint64_t tightest_gap(const std::vector<Buffer>& buffers, const std::vector<size
 }
 
 uint64_t fit_by_size(std::vector<Buffer>& buffers) {
-  std::vector<size_t> order(buffers.size()), placed;
+  std::vector<size_t> order(buffers.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::ranges::stable_sort(order, [&](size_t a, size_t b) { return buffers[a].bytes > buffers[b].bytes; });
+  std::vector<Buffer> placed;  // side by side, since each of them is looked at for each one more
+  placed.reserve(buffers.size());
   uint64_t end = 0;
   for (size_t b : order) {
-    buffers[b].offset = tightest_gap(buffers, placed, buffers[b]);
+    buffers[b].offset = tightest_gap(placed, buffers[b]);
     end = std::max(end, buffers[b].offset + buffers[b].bytes);
-    placed.insert(
-        std::ranges::upper_bound(placed, buffers[b].offset, {}, [&](size_t other) { return buffers[other].offset; }),
-        b);
+    placed.insert(std::ranges::upper_bound(placed, buffers[b].offset, {}, &Buffer::offset), buffers[b]);
   }
   return end;
 }

@@ -209,25 +209,30 @@ class ArenaPlanner {
   // recomputation that finds the sum where its input was.
   std::vector<bool> find_sums_in_place() const {
     std::vector<bool> recomputed(model_.layers().size()), result(model_.layers().size());
-    for (const gsel_instr& instr : program_.step)
+    std::vector<std::array<bool, std::size(kBackwards)>> runs(model_.layers().size());
+    for (const gsel_instr& instr : program_.step) {
       if (instr.kind == GSEL_INSTR_RECOMPUTE) recomputed[instr.layer] = true;
+      if (const auto* kind = std::ranges::find(kBackwards, instr.kind); kind != std::end(kBackwards))
+        runs[instr.layer][kind - kBackwards] = true;
+    }
     for (size_t l = 0; l < result.size(); ++l) {
       if (!model_.layers()[l].redistributes) continue;
       const int32_t v = model_.layers()[l].inputs.front(), producer = model_.values()[v].producer;
-      result[l] = producer >= 0 && model_.values()[v].readers.size() == 1 && !is_read_again(producer, v) &&
-                  (!recomputed[l] || recomputed[producer]);
+      result[l] = producer >= 0 && model_.values()[v].readers.size() == 1 &&
+                  !is_read_again(producer, v, runs[producer]) && (!recomputed[l] || recomputed[producer]);
     }
     return result;
   }
 
-  bool is_read_again(int32_t producer, int32_t v) const {
+  static constexpr gsel_instr_kind kBackwards[] = {GSEL_BACKWARD, GSEL_BACKWARD_INPUT, GSEL_BACKWARD_WEIGHT};
+
+  // runs: which of kBackwards the producer has in the step.
+  bool is_read_again(int32_t producer, int32_t v, const std::array<bool, std::size(kBackwards)>& runs) const {
     const Layer& layer = model_.layers()[producer];
     const size_t i = std::ranges::find(layer.outputs, v) - layer.outputs.begin();
-    return layer.redistributes || std::ranges::any_of(program_.step, [&](const gsel_instr& instr) {
-             const bool backward =
-                 instr.kind == GSEL_BACKWARD || instr.kind == GSEL_BACKWARD_INPUT || instr.kind == GSEL_BACKWARD_WEIGHT;
-             return instr.layer == producer && backward && layer.reads_output(instr.kind, i);
-           });
+    bool read = layer.redistributes;
+    for (size_t k = 0; k < runs.size(); ++k) read = read || (runs[k] && layer.reads_output(kBackwards[k], i));
+    return read;
   }
 
   void touch_packing(Redistribution redistribution, int32_t from, int32_t to, int32_t mb) {
