@@ -4,9 +4,10 @@
 #include <cstdio>
 
 #include "base/os.h"
+#include "plan/config_layout.h"
 #include "plan/describe.h"
 #include "plan/job.h"
-#include "plan/toml.h"
+#include "program/schedule/simulate.h"
 
 namespace bench {
 
@@ -42,7 +43,9 @@ std::vector<Layout> layouts_of(int32_t ranks, int64_t batch) {
 }  // namespace
 
 int time_finalists() {
-  const Recipe& recipe = *find_recipe("gsel-bf16");
+  Request request;
+  request.workload.name = "llama";
+  request.recipe = *find_recipe("gsel-bf16");
   const Transformer shape = llama_7b();
   GivenDurations durations;
   durations.links.fill({1e-5, 1e-11});
@@ -56,7 +59,10 @@ int time_finalists() {
     for (const Layout& layout : layouts) {
       if (n == 32) break;
       began = os::now_seconds();
-      const Config config = parse_config(toml_of(layout, {}, recipe), "finalist");
+      Candidate candidate;
+      candidate.layout = layout;
+      request.batch = layout.batch();
+      const Config config = parse_config(toml_of(request, candidate), "finalist");
       const CompiledJob job(*model, config, 8, nullptr, 1);
       const double compiled = os::now_seconds();
       durations.layers.assign(job.programs().front().layers.size(), {1e-3, 1e-3, 1e-3});
@@ -72,11 +78,9 @@ int time_finalists() {
         "%.0f ms, the longest %.0f ms; %zu instructions\n",
         n, static_cast<int>(batch), 1e3 * described, 1e3 * compiled_s, 1e3 * priced_s, 1e3 * worst, instrs);
   }
-  Layout layout;
-  layout.pipeline = 64, layout.tensor = 8, layout.data = 20, layout.microbatches = 256;
   const std::vector<StageTimes> stages(64, {1e-3, 1e-3, 1e-3});
   const double began = os::now_seconds();
-  for (int i = 0; i < 32; ++i) simulate_schedule(layout, stages, 1e-5);
+  for (int i = 0; i < 32; ++i) gsel::simulate(make_schedule("1f1b", 64, 256, 0), stages, 1e-5);
   printf("32 finalists of 10,240 ranks in 64 stages of 256 micro-batches, by schedule: %.0f ms\n",
          1e3 * (os::now_seconds() - began));
   return 0;

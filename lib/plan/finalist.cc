@@ -6,7 +6,6 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "plan/toml.h"
 #include "train/compile/base_program.h"
 #include "train/compile/exchange_programs.h"
 #include "train/compile_rank.h"
@@ -163,22 +162,6 @@ Timeline timeline_of(const CompiledJob& job, const Finalist& finalist) {
   for (size_t i = 0; i < documents.size(); ++i)
     add_document(timeline, documents[i], fmt::format("simulated rank {}", finalist.ranks[i].rank));
   return timeline;
-}
-
-// ---- by schedule
-// ------------------------------------------------------------------------------------------------------
-
-Simulation simulate_schedule(const Layout& layout, std::span<const StageTimes> of_stage, double hop) {
-  if (layout.microbatches > kMostMicrobatches)
-    fail(GSEL_ERR_ARG, "{} were asked for; a schedule has at most {}", with_noun(layout.microbatches, "micro-batch"),
-         kMostMicrobatches);
-  const Schedule schedule =
-      make_schedule(schedule_of(layout), layout.pipeline, static_cast<int32_t>(layout.microbatches),
-                    layout.schedule == ScheduleKind::interleaved ? layout.chunks : 0);
-  if (of_stage.size() != static_cast<size_t>(schedule.n_stages()))
-    fail(GSEL_ERR_ARG, "times of {} were given; {} on {} has {}", with_noun(of_stage.size(), "stage"), schedule.name,
-         with_noun(layout.pipeline, "rank"), schedule.n_stages());
-  return simulate(schedule, of_stage, hop);
 }
 
 std::vector<std::string> selective_layers(const Model& model) {

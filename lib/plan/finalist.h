@@ -8,8 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "plan/layout.h"
-#include "program/schedule/simulate.h"
 #include "program/simulate/simulate_job.h"
 #include "program/timeline/timeline.h"
 #include "program/traffic.h"
@@ -73,10 +71,6 @@ Finalist price(const CompiledJob& job, const Pricing& pricing);
 // The simulated step as records of one (docs/step.md): for `gsel trace` and for pictures.
 std::vector<std::string> step_documents(const CompiledJob& job, const Finalist& finalist);
 Timeline timeline_of(const CompiledJob& job, const Finalist& finalist);
-
-// A pipeline whose programs are too large to be compiled is simulated by its schedule alone: the time of each stage for
-// a micro-batch, and of a message. of_stage: by stage, chunks x pipeline of them.
-Simulation simulate_schedule(const Layout& layout, std::span<const StageTimes> of_stage, double hop);
 
 // Layers that selective recomputation runs again: recomputable ones without parameters that keep bytes for backward,
 // which are the cores of attention.

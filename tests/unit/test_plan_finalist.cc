@@ -2,9 +2,10 @@
 // described transformer has those of the program that it describes; what a run would refuse is refused.
 #include "api/model_handle.h"
 #include "base/config.h"
+#include "plan/candidate_durations.h"
+#include "plan/config_layout.h"
 #include "plan/describe.h"
 #include "plan/finalist.h"
-#include "plan/toml.h"
 #include "support/ranks.h"
 
 extern "C" {
@@ -234,44 +235,25 @@ void test_what_does_not_fit_or_compile_is_refused(void**) {
   refusal([&] { price(*model, stages, 64, {durations}); });
 }
 
-void test_layouts_are_files_that_compile_to_them(void**) {
-  const Transformer shape = shape_of_gpt();
-  const auto model = describe(shape, {.sequence = 16});
-  const GivenDurations durations;
-  const Recipe& recipe = *find_recipe("gsel-bf16");
-  TomlNames names;
-  names.selective = selective_layers(*model);
-  assert_int_equal(names.selective.size(), shape.layers);
-  int32_t n = 0;
-  for (int32_t tensor : {1, 2})
-    for (int32_t context : {1, 2})
-      for (int32_t pipeline : {1, 2})
-        for (int32_t zero : {0, 1, 2, 3})
-          for (Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full})
-            for (ScheduleKind schedule :
-                 {ScheduleKind::gpipe, ScheduleKind::one_f_one_b, ScheduleKind::interleaved, ScheduleKind::zb_h1}) {
-              if ((tensor > 1 && context > 1) || (pipeline == 1 && schedule != ScheduleKind::gpipe)) continue;
-              Layout layout;
-              layout.tensor = tensor, layout.context = context, layout.pipeline = pipeline, layout.data = 2;
-              layout.zero_stage = zero, layout.recompute = recompute, layout.schedule = schedule;
-              layout.chunks = schedule == ScheduleKind::interleaved ? 2 : 1;
-              layout.microbatch = 2, layout.microbatches = 4;
-              layout.offload = zero > 0 && recompute == Recompute::full ? Offload::state : Offload::none;
-              const std::string toml = toml_of(layout, {}, recipe, names);
-              const Config config = parse_config(toml, "layout");
-              assert_int_equal(config.train.batch, 16);
-              assert_string_equal(config.train.precision.c_str(), "bf16");
-              const CompiledJob job(*model, config, layout.ranks());
-              const Program& program = job.programs().front();
-              assert_true((program.mesh.size == std::array<int32_t, kAxes>{tensor, 2, pipeline, context}));
-              assert_int_equal(program.microbatches.size(), 4);
-              assert_int_equal(program.microbatches.front().count, 2);
-              ++n;
-            }
-  assert_int_equal(n, 3 * 4 * 3 * (1 + 4));
-  Layout both;
-  both.tensor = both.context = 2;
-  assert_int_equal(refusal([&] { toml_of(both, {}, recipe); }).code(), GSEL_ERR_ARG);
+// Everything that the search finds for a small transformer on a few devices.
+void test_candidates_of_a_search_compile_fit_and_take_what_was_forecast(void**) {
+  const Transformer shape = gpt("small", 8, 256, 8, 512, 128);
+  const auto model = describe(shape, {.sequence = 128, .dtype = GSEL_BF16});
+  Request request;
+  request.workload = workload_of(shape, 128);
+  request.cluster = cluster_of("8xA100", {});
+  request.recipe = *find_recipe("gsel-bf16");
+  request.batch = 32;
+  request.constants = constants_for(request.cluster.kinds.front().device_class, runtime_of(request.recipe));
+  const Plan plan(request, {});
+  assert_true(plan.candidates().size() > 8);
+  for (const Candidate& candidate : plan.candidates()) {
+    const Finalist f = price(plan.input(), candidate, toml_of(request, candidate), *model);
+    assert_int_equal(f.mesh.world_size(), candidate.layout.ranks());
+    assert_int_equal(f.mesh.size[GSEL_AXIS_PIPELINE], candidate.layout.pipeline);
+    assert_int_equal(f.mesh.size[GSEL_AXIS_TENSOR], candidate.layout.tensor);
+    assert_true(f.step_s > 0 && f.bubble > -1e-9 && f.exposed > -1e-9 && f.bubble + f.exposed < 1);
+  }
 }
 
 void test_a_simulated_step_is_drawn_as_a_recorded_one(void**) {
@@ -295,15 +277,6 @@ void test_a_simulated_step_is_drawn_as_a_recorded_one(void**) {
   assert_true(std::abs(last * 1e-6 - f.times.makespan) < 1e-6 * last);
 }
 
-void test_a_schedule_alone_takes_its_closed_form(void**) {
-  Layout layout;
-  layout.pipeline = 64, layout.microbatches = 256, layout.schedule = ScheduleKind::interleaved, layout.chunks = 2;
-  const std::vector<StageTimes> stages(128, {1, 1, 1});
-  const Simulation s = simulate_schedule(layout, stages, 0);
-  assert_true(s.makespan == 256 * 6.0 + 63 * 6.0 / 2);
-  refusal([&] { simulate_schedule(layout, std::span(stages).first(64), 0); });
-}
-
 }  // namespace
 
 int main() {
@@ -312,9 +285,8 @@ int main() {
       cmocka_unit_test(test_a_described_transformer_is_forecast_as_the_program_that_it_describes),
       cmocka_unit_test(test_one_pipeline_is_priced_as_the_whole_job),
       cmocka_unit_test(test_what_does_not_fit_or_compile_is_refused),
-      cmocka_unit_test(test_layouts_are_files_that_compile_to_them),
+      cmocka_unit_test(test_candidates_of_a_search_compile_fit_and_take_what_was_forecast),
       cmocka_unit_test(test_a_simulated_step_is_drawn_as_a_recorded_one),
-      cmocka_unit_test(test_a_schedule_alone_takes_its_closed_form),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

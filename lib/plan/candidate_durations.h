@@ -1,0 +1,38 @@
+// plan/candidate_durations.h: what instructions of a candidate's programs take by the analytic model, so that a
+// simulation of the programs and the forecast of the search rest on the same times. Does not know how they were found.
+#pragma once
+
+#include "plan/finalist.h"
+#include "plan/search.h"
+
+namespace gsel::plan {
+
+// A stage's time is divided among its layers by their operations; collectives of the sharing axis are part of it, as in
+// the forecast. Those of the data axis and the optimizer take what the forecast says of all of them, by bytes and
+// elements.
+class CandidateDurations : public Durations {
+ public:
+  CandidateDurations(const SearchInput& input, const Candidate& candidate, const CompiledJob& job);
+
+  double compute(const Program& program, const gsel_instr& instr) const override;
+  ExchangeTime exchange(const Program& program, const gsel_instr& instr, gsel_axis axis, uint64_t calls,
+                        uint64_t bytes) const override;
+  ExchangeTime message(const Program& sender, int32_t to, int64_t bytes) const override;
+
+ private:
+  struct OfLayer {
+    double forward = 0, backward = 0;
+  };
+  std::vector<OfLayer> layers_;  // by layer of the programs
+  double data_byte_s_ = 0, step_s_ = 0;
+};
+
+// The candidate's gsel.toml compiled, verified, checked against the memory of its devices, and simulated. model: of the
+// request's workload, such as describe makes. Refused: as CompiledJob, and GSEL_ERR_NOMEM where a rank does not fit.
+// Of layouts whose devices are unequal, each rank is taken to be as slow as the slowest.
+Finalist price(const SearchInput& input, const Candidate& candidate, const std::string& toml, const Model& model);
+
+// Instructions that pricing goes through, about: what a caller goes by who prices many.
+double instructions_of(const Model& model, const Layout& layout);
+
+}  // namespace gsel::plan
