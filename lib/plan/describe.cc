@@ -9,6 +9,7 @@
 
 #include "base/dtype.h"
 #include "base/error.h"
+#include "base/text.h"
 
 namespace gsel::plan {
 namespace {
