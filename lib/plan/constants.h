@@ -1,5 +1,5 @@
-// plan/constants.h: the constants of the time model: what share of published peaks a class of devices reaches, and how a
-// training program uses them. They are fitted to published measurements; docs/plan.md and bench/results/plan.md name
+// plan/constants.h: the constants of the time model: what share of published peaks a class of devices reaches, and how
+// a training program uses them. They are fitted to published measurements; docs/plan.md and bench/results/plan.md name
 // those. Does not know models and layouts. The model itself is in time.cc.
 #pragma once
 
@@ -42,16 +42,18 @@ struct Constants {
   // Collectives. A share of a link, and seconds or multiples of its latency.
   double inside = 0.75, network = 0.75, message = 0.55;
   double call_s = 30e-6, inside_hops = 1.5, network_hops = 1.9, ring_hops = 0.45, message_s = 40e-6;
-  double tensor_hidden = 0;       // share of the tensor axis's collectives that runs beside products
+  double tensor_hidden = 0;  // share of the tensor axis's collectives that runs beside products
   double message_exposed = 1;
-  double data_exposed = 0.9;      // least share of the data axis's collectives that is seen
-  double data_hidden_by = 0.1;    // share of the computation beside it that can hide the rest
-  double gather_exposed = 0.65;   // the same two for parameters gathered under ZeRO-3
+  double data_exposed = 0.9;     // least share of the data axis's collectives that is seen
+  double data_hidden_by = 0.1;   // share of the computation beside it that can hide the rest
+  double gather_exposed = 0.65;  // the same two for parameters gathered under ZeRO-3
   double gather_hidden_by = 0.8;
-  double gather_calls = 1;        // for each layer
-  bool chunks_overlap = false;    // gradients of all chunks but the last are reduced during the pipeline's end
+  double gather_calls = 1;  // for each layer
+  double gather_network =
+      1;  // share of the network's rate that gathers across nodes reach, of that of other collectives
+  bool chunks_overlap = false;  // gradients of all chunks but the last are reduced during the pipeline's end
 
-  double step_s = 3.6e-3;         // outside of layers
+  double step_s = 3.6e-3;  // outside of layers
 
   // Of this machine, by calibration: all times on devices, and all on links.
   double compute_scale = 1, link_scale = 1;
@@ -59,7 +61,22 @@ struct Constants {
   bool calibrated() const { return rows > 0; }
 };
 
+// What was fitted for a class of devices: its constants, and what the ways to run a step change of them.
+struct ClassConstants {
+  Constants base;
+  double compiled_elements = 0.45;    // traffic of fused element-wise kernels, of that of single ones
+  double overlapped_flash = 1.7;      // the vendor's fused attention, of the public one
+  double tensor_hidden = 0.47;        // of the tensor axis's collectives, where products run beside them
+  double by_parameter_calls = 14;     // gathers of a layer, parameter by parameter
+  double by_parameter_network = 0.4;  // and what they reach of the network
+  double host_share = 0.4;            // time to launch a layer, of that of programs of 2021
+};
+
 // Classes without measurements have those of the nearest one, with rows = 0.
-Constants constants_for(std::string_view device_class, Runtime runtime);
+ClassConstants class_constants(std::string_view device_class);
+Constants constants_of(const ClassConstants& fitted, Runtime runtime);
+inline Constants constants_for(std::string_view device_class, Runtime runtime) {
+  return constants_of(class_constants(device_class), runtime);
+}
 
 }  // namespace gsel::plan

@@ -104,8 +104,9 @@ StageMemory forecast_memory(const Split& split, const StageRun& run, int32_t sta
   } else if (recipe.bucket_elems > 0 && layout.data > 1) {
     out[MemoryPart::gathered] = std::min(recipe.bucket_elems, params) * recipe.reduced_bytes;
   }
+  // Two messages each way are under way; each chunk of an interleaved schedule has its own pair.
   if (layout.pipeline > 1)
-    out[MemoryPart::staging] = 4 * split.boundary * recipe.element_bytes / by.sequence * by.samples;
+    out[MemoryPart::staging] = std::max(4.0, 2.0 * layout.chunks) * split.boundary * recipe.element_bytes / by.sequence * by.samples;
   out[MemoryPart::context] = kContextBytes;
   out[MemoryPart::slack] = kSlack * (out.total() - kContextBytes);
   return out;

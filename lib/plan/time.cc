@@ -12,8 +12,12 @@ namespace gsel::plan {
 namespace {
 
 // Two things that run beside each other, of which the longer counts, smoothly.
-double beside(double a, double b) { return std::sqrt(a * a + b * b); }
-double mostly_longer(double a, double b) { return std::sqrt(beside(a * a, b * b)); }
+double beside(double a, double b) {
+  return std::sqrt(a * a + b * b);
+}
+double mostly_longer(double a, double b) {
+  return std::sqrt(beside(a * a, b * b));
+}
 
 constexpr Costs kNoCosts{};
 
@@ -32,14 +36,15 @@ struct Speeds {
 // A group of ranks that are `stride` apart: how many of it are in a node, and what each gets of the links.
 struct Ring {
   double ranks, nodes, bytes_per_second, latency_s;
-  Ring(double n, double stride, const Cluster& cluster, const Constants& k) : ranks(n) {
+  Ring(double n, double stride, const Cluster& cluster, const Constants& k, double reached) : ranks(n) {
     const double per_node = cluster.per_node;
     const double near = std::clamp(std::floor(per_node / stride), 1.0, n);
     nodes = n > 1 ? std::ceil(n / near) : 1;
     bytes_per_second = cluster.inside.bytes_per_second * k.inside;
     // The adapters of a node are shared by as many rings as leave it.
     if (nodes > 1)
-      bytes_per_second = std::min(bytes_per_second, cluster.network.bytes_per_second * k.network * near / per_node);
+      bytes_per_second =
+          std::min(bytes_per_second, cluster.network.bytes_per_second * k.network * reached * near / per_node);
     bytes_per_second /= k.link_scale;
     latency_s = (k.call_s + (nodes > 1 ? k.network_hops * cluster.network.latency_s : 0)) * k.link_scale;
   }
@@ -69,12 +74,12 @@ struct TensorCollective {
 
 // One micro-batch on one rank of a stage.
 struct StageParts {
-  double forward = 0, backward = 0;     // both with recomputation, without messages
+  double forward = 0, backward = 0;  // both with recomputation, without messages
   double products = 0, attention = 0, elements = 0, tensor = 0;
-  double weight_backward = 0;           // of backward: gradients of parameters alone
-  double params = 0;                    // on a rank
+  double weight_backward = 0;  // of backward: gradients of parameters alone
+  double params = 0;           // on a rank
   double layers = 0;
-  double layers_backward = 0;           // that collectives of gradients can hide behind
+  double layers_backward = 0;  // that collectives of gradients can hide behind
 };
 
 const Costs* costs_of(const Workload& workload, BlockKind kind) {
@@ -83,7 +88,7 @@ const Costs* costs_of(const Workload& workload, BlockKind kind) {
   return nullptr;
 }
 
-struct Model {
+struct Pricing {
   const Workload& workload;
   const Split& split;
   const Cluster& cluster;
@@ -135,7 +140,8 @@ struct Model {
     const double all_tensor = reductions * tensor.call_s + b * (c.reduced - e.reduced - h.reduced) * el * tensor.byte_s;
     const double tensor_f = all_tensor * (1 - k.tensor_hidden);
     const double ring_f = context_ring(c, b, t, core_f);
-    const double host_f = c.layers * (k.host_layer_s + (t > 1 ? k.host_tensor_s + k.host_rank_s * (t - 1) : 0)) * k.compute_scale;
+    const double host_f =
+        c.layers * (k.host_layer_s + (t > 1 ? k.host_tensor_s + k.host_rank_s * (t - 1) : 0)) * k.compute_scale;
 
     const double forward = mostly_longer(products_f + core_f + elements_f + tensor_f + ring_f, host_f);
     const double backward =
@@ -144,8 +150,10 @@ struct Model {
     if (layout.recompute == Recompute::full) {
       again = forward, repeats = 1;
     } else if (layout.recompute == Recompute::selective) {
-      if (k.selective_share > 0) again = k.selective_share * mostly_longer(products_f + core_f + elements_f, host_f);
-      else if (!recipe.fused_attention) again = core_f;
+      if (k.selective_share > 0)
+        again = k.selective_share * mostly_longer(products_f + core_f + elements_f, host_f);
+      else if (!recipe.fused_attention)
+        again = core_f;
     }
     out.products = products_f * (1 + repeats) + products_b;
     out.attention = core_f * (1 + repeats) + core_b;
@@ -168,7 +176,8 @@ struct Model {
     // The head: its logits are wide, and their gradient is formed at once. The embedding: one read and one write.
     const double whole_reduce = t > 1 ? tensor.call_s + b * split.boundary * el * tensor.byte_s : 0;
     if (h.logits > 0) {
-      const double moved_h = b * (h.logits / t + split.boundary) + h.flop_dense / (2 * static_cast<double>(workload.sequence)) / t;
+      const double moved_h =
+          b * (h.logits / t + split.boundary) + h.flop_dense / (2 * static_cast<double>(workload.sequence)) / t;
       const double products = beside(3 * b * h.flop_dense / t / speed.head, 3 * traffic_s * moved_h);
       const double elements = k.logit_passes * 4 * b * h.logits / t / speed.memory;
       out.products += products, out.elements += elements, out.tensor += 2 * whole_reduce;
@@ -190,7 +199,8 @@ struct Model {
     const bool inside = layout.tensor * layout.context <= cluster.per_node;
     const double rate = inside ? cluster.inside.bytes_per_second * k.inside
                                : cluster.network.bytes_per_second * k.network / cluster.per_node;
-    const double ring = (layout.context - 1) * (c.layers * k.message_s + b * c.shifted / t * recipe.element_bytes / rate) * k.link_scale;
+    const double ring = (layout.context - 1) *
+                        (c.layers * k.message_s + b * c.shifted / t * recipe.element_bytes / rate) * k.link_scale;
     return std::max(0.2 * ring, ring - core_s);
   }
 
@@ -200,7 +210,8 @@ struct Model {
     const double per_node = cluster.per_node;
     const double stride = static_cast<double>(layout.tensor) * layout.context * layout.data;
     const double far = std::min(1.0, stride / per_node);
-    const double bytes = static_cast<double>(layout.microbatch) / layout.context * split.boundary * recipe.element_bytes / layout.tensor;
+    const double bytes =
+        static_cast<double>(layout.microbatch) / layout.context * split.boundary * recipe.element_bytes / layout.tensor;
     return k.message_exposed * k.link_scale *
            (k.message_s + (1 - far) * bytes / (cluster.inside.bytes_per_second * k.inside) +
             far * bytes * per_node / (cluster.network.bytes_per_second * k.message));
@@ -213,15 +224,16 @@ struct Model {
   Data data(const StageParts& stage) const {
     const double n = static_cast<double>(layout.data) * layout.context;
     if (n < 2) return {};
-    const Ring ring(n, layout.tensor, cluster, k);
+    const Ring ring(n, layout.tensor, cluster, k, layout.zero_stage == 3 ? k.gather_network : 1);
     const double share = (n - 1) / n / ring.bytes_per_second;
     const double hops = k.ring_hops * cluster.network.latency_s * (n - 1) * k.link_scale;
     const bool gathers = layout.zero_stage == 3 || (layout.zero_stage == 2 && recipe.params_divided_at == 2);
     Data out;
     if (!gathers) {
-      const double one = share * stage.params * recipe.reduced_bytes + ring.latency_s + hops;
-      out.in_all = 2 * one;
-      const double behind = k.data_hidden_by * stage.layers_backward;
+      // ZeRO gathers parameters where the others share out sums.
+      const double gathered = layout.zero_stage >= 1 ? recipe.gathered_bytes : recipe.reduced_bytes;
+      out.in_all = share * stage.params * (recipe.reduced_bytes + gathered) + 2 * (ring.latency_s + hops);
+      const double behind = k.data_hidden_by * (stage.layers_backward + (layout.zero_stage >= 1 ? stage.forward : 0));
       const double parts = k.chunks_overlap ? layout.chunks : 1;
       out.exposed = std::max(k.data_exposed * out.in_all, (out.in_all - behind) / parts);
       return out;
@@ -232,7 +244,8 @@ struct Model {
     const double gather = share * stage.params * recipe.gathered_bytes + latency;
     const double reduce = share * stage.params * recipe.gathered_bytes + latency;
     out.in_all = layout.zero_stage == 3 ? times * (2 * gather + reduce) : gather + times * reduce;
-    const double behind = k.gather_hidden_by * static_cast<double>(layout.microbatches) * (stage.forward + stage.backward);
+    const double behind =
+        k.gather_hidden_by * static_cast<double>(layout.microbatches) * (stage.forward + stage.backward);
     out.exposed = std::max(k.gather_exposed * out.in_all, out.in_all - behind);
     return out;
   }
@@ -280,7 +293,8 @@ struct Model {
       const DeviceKind& kind = cluster.kind(std::min(at, cluster.size() - 1));
       const int32_t replica = i / (layout.tensor * layout.context), part = i % layout.tensor;
       const double mine = data_sum > 0 ? shares.data_weights[replica] / data_sum * layout.data : 1;
-      const double divisor = tensor_sum > 0 && shares.tensor_weights[part] > 0 ? tensor_sum / shares.tensor_weights[part] : t;
+      const double divisor =
+          tensor_sum > 0 && shares.tensor_weights[part] > 0 ? tensor_sum / shares.tensor_weights[part] : t;
       const StageParts here = stage(run, first, last, Speeds(kind, recipe, k), samples * mine, divisor);
       if (here.forward + here.backward <= worst.forward + worst.backward) continue;
       worst = here;
@@ -293,8 +307,9 @@ struct Model {
 }  // namespace
 
 const char* name_of(TimePart part) {
-  static constexpr const char* kNames[kTimeParts] = {"products", "attention", "element-wise", "tensor collectives", "bubble",
-                                                     "messages", "data collectives", "optimizer", "offload", "overhead"};
+  static constexpr const char* kNames[kTimeParts] = {"products", "attention", "element-wise",     "tensor collectives",
+                                                     "bubble",   "messages",  "data collectives", "optimizer",
+                                                     "offload",  "overhead"};
   return kNames[static_cast<size_t>(part)];
 }
 
@@ -307,17 +322,17 @@ double TimeForecast::step() const {
 StageTime stage_time(const Workload& workload, const Split& split, const StageRun& run, int32_t stage,
                      const Cluster& cluster, const Layout& layout, const Shares& shares, const Recipe& recipe,
                      const Constants& constants) {
-  const Model model{workload, split, cluster, layout, recipe, constants};
+  const Pricing pricing{workload, split, cluster, layout, recipe, constants};
   const DeviceKind* device = nullptr;
-  const StageParts parts = model.slowest(run, stage, shares, &device);
+  const StageParts parts = pricing.slowest(run, stage, shares, &device);
   return {parts.forward, parts.backward};
 }
 
 TimeForecast forecast_time(const Workload& workload, const Split& split, const Cluster& cluster, const Layout& layout,
                            const Shares& shares, const Recipe& recipe, const Constants& constants) {
-  const Model model{workload, split, cluster, layout, recipe, constants};
+  const Pricing pricing{workload, split, cluster, layout, recipe, constants};
   const auto m = static_cast<double>(layout.microbatches);
-  const double chunks = layout.chunks, message = 2 * model.message_s() * chunks;
+  const double chunks = layout.chunks, message = 2 * pricing.message_s() * chunks;
   TimeForecast out;
   StageParts slow;
   double sum = 0, longest = -1, data = 0, data_all = 0, optimizer = 0, offload = 0;
@@ -326,16 +341,17 @@ TimeForecast forecast_time(const Workload& workload, const Split& split, const C
     const int32_t each = cluster.uniform() ? run.count : 1;
     for (int32_t i = 0; i < run.count; i += each) {
       const DeviceKind* device = nullptr;
-      const StageParts parts = model.slowest(run, run.first + i, shares, &device);
+      const StageParts parts = pricing.slowest(run, run.first + i, shares, &device);
       const double busy = parts.forward + parts.backward;
       // A schedule that splits backward fills the bubble with gradients of parameters.
       sum += each * (busy + message - (layout.schedule == ScheduleKind::zb_h1 ? 2 * parts.weight_backward : 0));
       if (busy > longest) longest = busy, slow = parts;
-      const Model::Data moved = model.data(parts);
+      const Pricing::Data moved = pricing.data(parts);
       if (moved.exposed > data) data = moved.exposed;
       if (moved.in_all > data_all) data_all = moved.in_all;
-      optimizer = std::max(optimizer, model.optimizer_s(parts, device->memory_bytes_per_second / constants.compute_scale));
-      offload = std::max(offload, model.offload_s(parts, device->host_bytes_per_second));
+      optimizer =
+          std::max(optimizer, pricing.optimizer_s(parts, device->memory_bytes_per_second / constants.compute_scale));
+      offload = std::max(offload, pricing.offload_s(parts, device->host_bytes_per_second));
     }
   }
   const double busy = slow.forward + slow.backward;
