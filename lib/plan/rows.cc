@@ -1,0 +1,306 @@
+// plan/rows.cc: forecasts for a table of measurements, in the unit of each, and how far they are off: alone, after one
+// scalar for each class of devices that the other rows tell, and by source. Sums go in the order of the rows.
+#include "plan/rows.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/text.h"
+#include "plan/memory.h"
+#include "plan/rows_text.h"
+
+namespace gsel::plan {
+namespace {
+
+constexpr size_t kRowsForScalar = 3;
+
+struct Unit {
+  const char* name;
+  double bytes;
+};
+constexpr Unit kUnits[] = {{"TiB", 1099511627776.0},
+                           {"GiB", 1073741824},
+                           {"MiB", 1048576},
+                           {"TB", 1e12},
+                           {"GB", 1e9},
+                           {"MB", 1e6},
+                           {"bytes", 1},
+                           {"percent", 1}};
+
+// Operations of a step as the metric counts them: with what is recomputed where a note or full recomputation says so.
+double counted_flop(const PublishedRow& row, const RowCase& run, double batch) {
+  const std::string& note = row.text("note");
+  // All pairs of positions are counted, but for Llama 3, whose two lines agree with each other for the causal half
+  // alone.
+  const double core = mentions(row.text("source"), "Llama 3") ? 0.5 : 1;
+  double layers = 0, head = 0;
+  for (const Block& block : run.workload.blocks)
+    (block.kind == BlockKind::head ? head : layers) +=
+        static_cast<double>(block.count) *
+        (block.costs.flop_dense + block.costs.flop_whole + core * block.costs.flop_core);
+  const bool again =
+      row.text("metric").starts_with("hfu") || mentions(note, "hardware FLOP") ||
+      (row.text("recompute") == "full" && !mentions(note, "model FLOP") && !row.text("metric").starts_with("mfu"));
+  return batch * ((again ? 4 : 3) * layers + 3 * head);
+}
+
+// "train_200_steps_s": 200.
+std::optional<double> steps_of(std::string_view name) {
+  if (!name.starts_with("train_")) return std::nullopt;
+  name.remove_prefix(6);
+  double n = 0;
+  while (!name.empty() && is_digit(name.front())) n = 10 * n + (name.front() - '0'), name.remove_prefix(1);
+  return n > 0 && (name == "_steps_s" || name == "_iterations_s") ? std::optional(n) : std::nullopt;
+}
+
+bool is_memory(const std::string& name) {
+  for (const char* word :
+       {"model_state", "params_grads_opt", "activation", "static_", "peak_", "after_initialize", "memory"})
+    if (mentions(name, word)) return true;
+  return false;
+}
+
+double unit_bytes(const PublishedRow& row) {
+  for (const std::string* text : {&row.text("metric"), &row.text("unit")})
+    for (const Unit& unit : kUnits)
+      if (mentions(*text, unit.name)) return unit.bytes;
+  return 1;
+}
+
+}  // namespace
+
+Metric metric_of(const PublishedRow& row, const RowCase& run) {
+  const std::string& name = row.text("metric");
+  const double batch = run.layouts.empty() ? 1 : static_cast<double>(run.layouts[0].batch());
+  const auto gpus = static_cast<double>(run.gpus), tokens = batch * static_cast<double>(run.workload.sequence);
+  const bool each = name.ends_with("_per_gpu") || name.ends_with("_per_device");
+  if (name == "fits") return {Quantity::fits, 1, false};
+  if (name == "iteration_s" || name == "step_time_s" || name == "step_s" || name == "iteration_time_s")
+    return {Quantity::step, 1, false};
+  if (name == "iteration_ms" || name == "step_time_ms" || name == "step_ms") return {Quantity::step, 1e3, false};
+  if (const auto steps = steps_of(name)) return {Quantity::step, *steps, false};
+  if (name.starts_with("tokens_per_s")) return {Quantity::step, tokens / (each ? gpus : 1), true};
+  if (name.starts_with("samples_per_s")) return {Quantity::step, batch / (each ? gpus : 1), true};
+  if (name.starts_with("tflops"))
+    return {Quantity::step, counted_flop(row, run, batch) / 1e12 / (each ? gpus : 1), true};
+  if (name.starts_with("pflops"))
+    return {Quantity::step, counted_flop(row, run, batch) / 1e15 / (each ? gpus : 1), true};
+  if (name.starts_with("mfu") || name.starts_with("hfu")) {
+    const double peak =
+        run.cluster.kinds.empty() ? 1 : run.cluster.kinds[0].flop(run.recipe.element_bytes, run.recipe.tf32);
+    const double percent = row.text("unit") == "%" || row.number("value", 0, 0) > 1 ? 100 : 1;
+    return {Quantity::step, percent * counted_flop(row, run, batch) / (gpus * peak), true};
+  }
+  if (is_memory(name)) return {Quantity::memory, 1 / unit_bytes(row), false};
+  row.refuse(
+      "metric",
+      fmt::format(
+          "\"{}\" is not known; accepted are iteration_s, step_time_s, train_N_steps_s, tokens_per_s, samples_per_s, "
+          "tflops, mfu and hfu, each alone or with _per_gpu, model_state, params_grads_opt, activation, static, peak "
+          "and "
+          "after_initialize with a unit of bytes, and fits",
+          name));
+}
+
+namespace {
+
+struct Forecast {
+  const PublishedRow* row;
+  RowCase run;
+  Metric metric;
+  double value = 0, forecast = 0;
+  double ratio = 0;  // seconds forecast over seconds measured; 0: not a time
+  bool known = false;
+  double error() const {
+    if (metric.quantity == Quantity::fits) return forecast == value ? 0 : 1;
+    return forecast / value - 1;
+  }
+  double seconds() const { return metric.inverse ? metric.scale / value : value / metric.scale; }
+  const std::string& device() const {
+    static const std::string kNone;
+    return run.cluster.kinds.empty() ? kNone : run.cluster.kinds[0].device_class;
+  }
+};
+
+// A class of devices that programs measure alike.
+std::string class_of(const Forecast& f) {
+  std::string name = f.device();
+  for (size_t i = 1; i < f.run.cluster.kinds.size(); ++i) name += "+" + f.run.cluster.kinds[i].device_class;
+  return name;
+}
+
+Forecast forecast_row(const PublishedRow& row) {
+  Forecast out{&row, case_of(row), {}, row.number("value", 0, 0)};
+  out.metric = metric_of(row, out.run);
+  if (out.metric.quantity == Quantity::step) {
+    if (!out.run.why.empty()) return out;
+    const double seconds = step_of(out.run, out.run.constants);
+    out.forecast = out.metric.inverse ? out.metric.scale / seconds : out.metric.scale * seconds;
+    if (out.value > 0) out.ratio = seconds / out.seconds();
+  } else {
+    out.forecast = out.metric.scale * memory_of(row, out.run);
+    if (!out.run.why.empty()) return out;
+  }
+  out.known = true;
+  return out;
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const size_t n = values.size();
+  return n % 2 == 1 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
+}
+
+// The scalar that the other rows of a class tell: how much longer their steps took than forecast.
+std::optional<double> scalar_of_others(const std::vector<Forecast>& all, const std::vector<size_t>& members,
+                                       size_t self) {
+  if (members.size() < kRowsForScalar) return std::nullopt;
+  std::vector<double> ratios;
+  for (const size_t other : members)
+    if (other != self) ratios.push_back(1 / all[other].ratio);
+  return median(std::move(ratios));
+}
+
+// The place of each value, from 1; equal values share the mean of theirs.
+std::vector<double> ranks(const std::vector<double>& values) {
+  std::vector<size_t> order(values.size());
+  for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return values[a] < values[b]; });
+  std::vector<double> out(values.size());
+  for (size_t i = 0; i < order.size();) {
+    size_t end = i + 1;
+    while (end < order.size() && values[order[end]] == values[order[i]]) ++end;
+    for (size_t j = i; j < end; ++j) out[order[j]] = (static_cast<double>(i + end) + 1) / 2;
+    i = end;
+  }
+  return out;
+}
+
+std::optional<double> spearman(const std::vector<double>& a, const std::vector<double>& b) {
+  const size_t n = a.size();
+  if (n < 3) return std::nullopt;
+  const auto ra = ranks(a), rb = ranks(b);
+  const double mean = (static_cast<double>(n) + 1) / 2;
+  double ab = 0, aa = 0, bb = 0;
+  for (size_t i = 0; i < n; ++i) {
+    ab += (ra[i] - mean) * (rb[i] - mean);
+    aa += (ra[i] - mean) * (ra[i] - mean);
+    bb += (rb[i] - mean) * (rb[i] - mean);
+  }
+  if (!(aa > 0 && bb > 0)) return std::nullopt;
+  return ab / std::sqrt(aa * bb);
+}
+
+// Runs of the same work on the same devices: what choosing the fastest forecast costs over the fastest measured.
+std::string work_of(const Forecast& f) {
+  std::string key;
+  for (const char* column : {"source", "model", "layers", "hidden", "seq", "gbs", "gpus", "gpu", "precision", "metric"})
+    key += f.row->text(column) + "\t";
+  return key;
+}
+
+struct Regret {
+  double sum = 0, most = 0;
+  int64_t groups = 0;
+};
+
+Regret regret_of(const std::vector<Forecast>& all, const std::vector<size_t>& members) {
+  std::map<std::string, std::vector<size_t>> groups;
+  for (const size_t i : members) groups[work_of(all[i])].push_back(i);
+  Regret out;
+  for (const auto& [key, rows] : groups) {
+    if (rows.size() < 2) continue;
+    size_t chosen = rows[0], best = rows[0];
+    const auto forecast_s = [&](size_t i) { return all[i].ratio * all[i].seconds(); };
+    for (const size_t i : rows) {
+      if (forecast_s(i) < forecast_s(chosen)) chosen = i;
+      if (all[i].seconds() < all[best].seconds()) best = i;
+    }
+    const double regret = all[chosen].seconds() / all[best].seconds() - 1;
+    out.sum += regret, out.most = std::max(out.most, regret), ++out.groups;
+  }
+  return out;
+}
+
+Json source_json(const std::string& source, const std::vector<Forecast>& all,
+                 const std::vector<std::optional<double>>& fitted) {
+  int64_t n = 0, n_fitted = 0;
+  double sum = 0, sum_fitted = 0, most = 0;
+  std::vector<double> measured, forecast;
+  std::vector<size_t> times;
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (!all[i].known || all[i].row->text("source") != source) continue;
+    const double error = std::abs(all[i].error());
+    ++n, sum += error, most = std::max(most, error);
+    if (fitted[i]) ++n_fitted, sum_fitted += std::abs(*fitted[i]);
+    if (!(all[i].ratio > 0)) continue;
+    times.push_back(i);
+    measured.push_back(all[i].seconds());
+    forecast.push_back(all[i].ratio * all[i].seconds());
+  }
+  Json out{{"source", source}, {"rows", n}};
+  if (n > 0) out.set("mape", sum / static_cast<double>(n)), out.set("worst", most);
+  if (n_fitted > 0) out.set("fitted_mape", sum_fitted / static_cast<double>(n_fitted));
+  if (const auto rho = spearman(measured, forecast)) out.set("spearman", *rho);
+  if (const Regret regret = regret_of(all, times); regret.groups > 0) {
+    out.set("regret", regret.sum / static_cast<double>(regret.groups));
+    out.set("worst_regret", regret.most);
+    out.set("groups", regret.groups);
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string rows_json(std::string_view text, const std::string& file) {
+  const std::vector<PublishedRow> rows = read_rows(text, file);
+  std::vector<Forecast> all;
+  all.reserve(rows.size());
+  for (const PublishedRow& row : rows) all.push_back(forecast_row(row));
+  std::map<std::string, std::vector<size_t>> classes;
+  for (size_t i = 0; i < all.size(); ++i)
+    if (all[i].ratio > 0) classes[class_of(all[i])].push_back(i);
+
+  Json list = Json::array();
+  std::vector<std::optional<double>> fitted(all.size());
+  std::vector<std::string> sources;
+  for (size_t i = 0; i < all.size(); ++i) {
+    const Forecast& f = all[i];
+    Json object = Json::object();
+    double number = 0;
+    const std::string& id = f.row->text("row");
+    if (id.empty())
+      object.set("row", f.row->line);
+    else if (id.find_first_not_of("0123456789") == id.npos && id.size() < 16)
+      number = f.row->number("row", 0, 0), object.set("row", static_cast<int64_t>(number));
+    else
+      object.set("row", id);
+    object.set("metric", f.row->text("metric"));
+    object.set("value", f.value);
+    if (f.known) {
+      object.set("forecast", f.forecast);
+      if (f.value > 0 || f.metric.quantity == Quantity::fits) object.set("error", f.error());
+      if (f.ratio > 0) {
+        if (const auto scalar = scalar_of_others(all, classes[class_of(f)], i)) {
+          fitted[i] = f.metric.inverse ? f.forecast / *scalar / f.value - 1 : f.forecast * *scalar / f.value - 1;
+          object.set("fitted_error", *fitted[i]);
+        }
+        object.set("calibrated", f.run.constants.calibrated());
+      }
+    } else {
+      object.set("why", f.run.why);
+    }
+    list.push(std::move(object));
+    const std::string& source = f.row->text("source");
+    if (std::find(sources.begin(), sources.end(), source) == sources.end()) sources.push_back(source);
+  }
+  Json by_source = Json::array();
+  for (const std::string& source : sources) by_source.push(source_json(source, all, fitted));
+  Json out{{"rows", std::move(list)}, {"sources", std::move(by_source)}};
+  return out.on_lines(2);
+}
+
+}  // namespace gsel::plan

@@ -1,0 +1,146 @@
+// plan/rows_memory.cc: forecasts of the bytes that a table of measurements tells: whole states of a model, activations
+// of a stage, what an allocator counted. Formulas are those of memory.h; here is which of its parts a metric means.
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+
+#include "base/error.h"
+#include "plan/memory.h"
+#include "plan/rows.h"
+#include "plan/rows_text.h"
+
+namespace gsel::plan {
+namespace {
+
+constexpr double kGathered = 4;  // bytes of a parameter that DeepSpeed's estimator counts for the largest layer
+constexpr double kBucket = 1e9;  // bytes of DeepSpeed's bucket of gradients
+constexpr double kContext = 0.9e9;
+
+std::string why_not(const PublishedRow& row, const char* column, std::string_view need) {
+  return fmt::format("row {}: column {}: {}", row.has("row") ? row.text("row") : fmt::format("on line {}", row.line),
+                     column, need);
+}
+
+// "largest layer 32M": elements.
+double largest_layer(const std::string& note, double absent) {
+  const size_t at = note.find("largest layer ");
+  if (at == note.npos) return absent;
+  double value = 0;
+  const char* begin = note.data() + at + 14;
+  const auto result = std::from_chars(begin, note.data() + note.size(), value);
+  if (result.ec != std::errc()) return absent;
+  const double unit = *result.ptr == 'B' ? 1e9 : *result.ptr == 'M' ? 1e6 : *result.ptr == 'K' ? 1e3 : 1;
+  return value * unit;
+}
+
+Layout layout_of(const PublishedRow& row) {
+  Layout l;
+  l.tensor = static_cast<int32_t>(row.whole("tp", 1, 1, kMostRowRanks));
+  l.pipeline = static_cast<int32_t>(row.whole("pp", 1, 1, kMostRowRanks));
+  const int64_t model_ranks = static_cast<int64_t>(l.tensor) * l.pipeline;
+  const int64_t replicas = std::max<int64_t>(1, row.whole("gpus", 1, 1, kMostRowRanks) / model_ranks);
+  l.data = static_cast<int32_t>(row.whole("dp", 1, replicas, kMostRowRanks));
+  l.context = static_cast<int32_t>(row.whole("cp", 1, 1, kMostRowRanks));
+  l.zero_stage = static_cast<int32_t>(row.whole("zero", 0, 0, 3));
+  l.sequence_parallel = row.whole("seqpar", 0, 0) != 0;
+  l.microbatch = row.whole("mbs", 1, 1);
+  l.chunks = row.text("vpp") == "interleaved" ? 2 : static_cast<int32_t>(row.whole("vpp", 1, 1, 1000));
+  if (l.chunks > 1) l.schedule = ScheduleKind::interleaved;
+  const int64_t batch = row.whole("gbs", 1, 0);
+  // A batch that is not told keeps every stage busy.
+  l.microbatches =
+      batch > 0 ? std::max<int64_t>(1, batch / (l.microbatch * l.data)) : int64_t{2} * l.pipeline * l.chunks;
+  const std::string& again = row.text("recompute");
+  l.recompute = again == "full"                ? Recompute::full
+                : mentions(again, "selective") ? Recompute::selective
+                                               : Recompute::none;
+  return l;
+}
+
+double params_of(const PublishedRow& row, const RowCase& run) {
+  const double told = row.number("params_b", 0, 0) * 1e9;
+  return told > 0 ? told : run.workload.params();
+}
+
+// As DeepSpeed's estimators count: ZeRO-2 divides what stays on the device by all of them, ZeRO-3 everything but the
+// largest layer.
+double model_state(const PublishedRow& row, const RowCase& run, const Layout& layout) {
+  const std::string& note = row.text("note");
+  const double params = params_of(row, run);
+  const double ranks = layout.data;
+  if (!mentions(note, "offload"))
+    return params / (static_cast<double>(layout.tensor) * layout.pipeline) *
+           find_recipe("paper-fp16")->model_state(layout.zero_stage, ranks);
+  const Recipe& recipe = *find_recipe("deepspeed-fp16");
+  const double largest = layout.zero_stage == 3 ? kGathered * largest_layer(note, 0) : 0;
+  if (mentions(note, "opt+param->cpu")) return largest;
+  if (mentions(note, "opt->cpu")) return params * recipe.param_bytes / (layout.zero_stage == 3 ? ranks : 1) + largest;
+  return params * recipe.model_state(layout.zero_stage, ranks) + largest;
+}
+
+// Activations of the first stage, without what embedding and head keep.
+double layer_activations(const RowCase& run, Layout layout, bool fused) {
+  Recipe recipe = *find_recipe("paper-fp16");
+  recipe.fused_attention = fused;
+  for (const Block& block : run.workload.blocks)
+    if (block.kind == BlockKind::layer)
+      return layer_activation_bytes(block.costs, block.output, layout, recipe) *
+             static_cast<double>(run.workload.layers()) / layout.pipeline * in_flight(layout, 0);
+  return 0;
+}
+
+}  // namespace
+
+double memory_of(const PublishedRow& row, RowCase& run) {
+  const std::string& name = row.text("metric");
+  const std::string& note = row.text("note");
+  const Layout layout = layout_of(row);
+  const double params = params_of(row, run);
+  const bool shaped = row.has("layers") && row.has("hidden");
+  run.why.clear();
+  const auto needs_shape = [&] {
+    run.why = why_not(row, row.has("layers") ? "hidden" : "layers", "is empty; activations need the shape of a layer");
+    return 0.0;
+  };
+  if (name.starts_with("model_state") && (params > 0 || shaped)) return model_state(row, run, layout);
+  if (name.starts_with("after_initialize")) return params * 2 + kBucket + kContext;  // not divided yet
+  if (name.starts_with("params_grads_opt")) {
+    if (!shaped) return needs_shape();
+    const double matrices = static_cast<double>(run.shape.layers) *
+                            static_cast<double>(run.shape.attention_matrices() + run.shape.dense_mlp_matrices());
+    const Recipe& recipe = *find_recipe("megatron-bf16");
+    return matrices / (static_cast<double>(layout.tensor) * layout.pipeline) *
+           recipe.model_state(layout.zero_stage, layout.data);
+  }
+  if (name.starts_with("activation")) {
+    if (!shaped) return needs_shape();
+    const bool fused = mentions(note, "flash");
+    const double bytes = layer_activations(run, layout, fused);
+    if (!mentions(name, "percent")) return bytes;
+    Layout plain = layout;
+    plain.recompute = Recompute::none;
+    plain.sequence_parallel = false;
+    return 100 * bytes / layer_activations(run, plain, fused);
+  }
+  if (run.layouts.empty()) {
+    // Weights alone where nothing tells activations: whole ones while a program gathers them, as its users find.
+    if (!shaped && params > 0 && layout.zero_stage == 3 && !row.has("mbs") && !mentions(row.text("model"), "mb"))
+      return params * 2 + kContext;
+    return shaped ? (run.why = why_not(row, "gpu", "is empty or not known"), 0.0) : needs_shape();
+  }
+  Layout chosen = run.layouts[0];
+  step_of(run, run.constants, &chosen);
+  const Split stages = split(run.workload, chosen.pipeline);
+  if (name == "fits")
+    return worst_memory(stages, chosen, run.recipe).total() <= run.cluster.kinds[0].memory_bytes ? 1 : 0;
+  // Those who log one rank log the first.
+  StageMemory here = forecast_memory(stages, stages.runs[0], 0, chosen, run.recipe);
+  // Buffers of messages stay from step to step where each chunk has its own.
+  if (name.starts_with("static"))
+    return here[MemoryPart::params] + here[MemoryPart::gradients] + here[MemoryPart::state] +
+           (chosen.chunks > 1 ? here[MemoryPart::staging] : 0);
+  const double context = here[MemoryPart::context], slack = here[MemoryPart::slack];
+  return here.total() - context - (mentions(name, "allocated") ? slack : 0);
+}
+
+}  // namespace gsel::plan
