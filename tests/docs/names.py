@@ -1,6 +1,6 @@
 """names.py: every name of gsel in the tables of docs/coming-from.md, and every test in those of docs/guarantees.md, exists.
 
-  names.py PLUGINS GSEL SOURCE BUILD     PLUGINS: the folder of plugins, whose tables of options are read
+  names.py PLUGINS GSEL SOURCE BUILD CTEST     PLUGINS: the folder of plugins, whose tables of options are read
   names.py ... --broken                  the same on pages with a wrong name of each kind, each of which must be found
 A name is what stands in code in the second column of coming-from.md: a call or constant of the headers, a key of gsel.toml
 with a value, a command with its options, a variable of the environment, a file. What is no name stands there as plain text.
@@ -14,7 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-PLUGINS, GSEL, SOURCE, BUILD = sys.argv[1:5]
+PLUGINS, GSEL, SOURCE, BUILD, CTEST = sys.argv[1:6]
 SOURCE = Path(SOURCE)
 
 
@@ -177,7 +177,7 @@ def name(text):
 # ---- tests ----
 def registered_tests():
     """Names of ctest; of tests that need a tool that is not here, those that a CMakeLists.txt has."""
-    _, listed = output("ctest", "--test-dir", BUILD, "-N")
+    _, listed = output(CTEST, "--test-dir", BUILD, "-N")
     return set(re.findall(r"Test +#\d+: (\S+)", listed))
 
 
