@@ -6,7 +6,7 @@
 //     bench_plan_fit --class a100 --free products,flash FILE.tsv...   what a fit changes; --all: of every row
 //
 // The fit is least squares of the logarithm of forecast over measured, each weighed down when it is far off (soft L1),
-// with each constant drawn to its present value: a factor of e^0.3 counts as much as an error of 4 %.
+// with each constant drawn to its default in lib/plan/constants.h: a factor of e^0.3 counts as much as an error of 4 %.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -96,7 +96,10 @@ void solve(std::vector<std::vector<double>>& a, std::vector<double>& b) {
 class Fit {
  public:
   Fit(std::vector<Sample>& samples, ClassConstants from, std::vector<Named> free)
-      : samples_(samples), from_(from), free_(std::move(free)) {}
+      : samples_(samples), from_(from), free_(std::move(free)) {
+    ClassConstants usual;
+    for (const Named& named : free_) offset_.push_back(std::log(value_of(from_, named) / value_of(usual, named)));
+  }
 
   ClassConstants run() {
     std::vector<double> at(free_.size());
@@ -120,7 +123,7 @@ class Fit {
             for (size_t i = 0; i < here.size(); ++i) a[j][k] += jacobian[j][i] * jacobian[k][i] * robust(here[i]);
           for (size_t i = 0; i < here.size(); ++i) b[j] -= jacobian[j][i] * here[i] * robust(here[i]);
           a[j][j] += kPrior + damping * (1 + a[j][j]);
-          b[j] -= kPrior * at[j];
+          b[j] -= kPrior * (at[j] + offset_[j]);
         }
         solve(a, b);
         auto next = at;
@@ -155,13 +158,14 @@ class Fit {
   double cost(const std::vector<double>& at) const {
     double sum = 0;
     for (const double r : residuals(at)) sum += 2 * kSoft * kSoft * (std::sqrt(1 + r * r / (kSoft * kSoft)) - 1);
-    for (const double a : at) sum += kPrior * a * a;
+    for (size_t j = 0; j < at.size(); ++j) sum += kPrior * (at[j] + offset_[j]) * (at[j] + offset_[j]);
     return sum;
   }
 
   std::vector<Sample>& samples_;
   ClassConstants from_;
   std::vector<Named> free_;
+  std::vector<double> offset_;  // logarithm of where the fit starts over the default
 };
 
 struct Options {

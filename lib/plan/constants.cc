@@ -9,42 +9,24 @@ namespace {
 
 ClassConstants a100() {
   ClassConstants f;
-  f.base = {.device_class = "a100",
-            .rows = 62,
-            .spread = 0.08,
-            .products = 0.871,
-            .product_traffic = 1.76,
-            .product_s = 5e-6,
-            .flash = 0.369,
-            .score_passes = 7.54,
-            .element_passes = 1.28,
-            .logit_passes = 15.6,
-            .optimizer_passes = 1.08,
-            .host_layer_s = 0.974e-3,
-            .host_tensor_s = 37e-6,
-            .host_rank_s = 39e-6,
-            .host_backward = 1.16,
-            .inside = 0.771,
-            .network = 0.754,
-            .message = 0.558,
-            .call_s = 32e-6,
-            .inside_hops = 1.47,
-            .network_hops = 1.83,
-            .ring_hops = 0.404,
-            .message_s = 40e-6,
-            .gather_exposed = 0.685,
-            .step_s = 3.6e-3};
-  f.by_parameter_calls = 12, f.by_parameter_network = 0.32;
+  Constants& k = f.base;
+  k.device_class = "a100", k.rows = 773, k.spread = 0.08;
+  k.products = 0.876, k.product_traffic = 1.82, k.flash = 0.353;
+  k.score_passes = 7.68, k.element_passes = 1.29, k.logit_passes = 14.7, k.optimizer_passes = 0.98;
+  k.host_layer_s = 0.983e-3, k.host_tensor_s = 37e-6, k.host_rank_s = 38e-6, k.host_backward = 1.15;
+  k.inside = 0.763, k.network = 0.755, k.message = 0.547, k.gather_exposed = 0.695;
+  k.call_s = 31e-6, k.inside_hops = 1.47, k.network_hops = 1.83, k.ring_hops = 0.422;
+  f.by_parameter_calls = 11.2, f.by_parameter_network = 0.315;
   return f;
 }
 
 ClassConstants h100() {
   ClassConstants f = a100();
   Constants& k = f.base;
-  k.device_class = "h100", k.rows = 42, k.spread = 0.07;
-  k.products = 0.822, k.eight_bit = 0.98, k.flash = 0.255, k.element_passes = 2.2, k.logit_passes = 10.7;
-  k.inside = 0.639, k.network = 0.85, k.gather_exposed = 0.63, k.ring_hops = 0.39;
-  f.compiled_elements = 0.404, f.overlapped_flash = 2.15, f.tensor_hidden = 0.3;
+  k.device_class = "h100", k.rows = 49, k.spread = 0.07;
+  k.products = 0.811, k.eight_bit = 1.03, k.flash = 0.255, k.element_passes = 1.9, k.logit_passes = 15.7;
+  k.inside = 0.598, k.network = 0.85, k.gather_exposed = 0.611, k.ring_hops = 0.398;
+  f.compiled_elements = 0.436, f.overlapped_flash = 2.18, f.tensor_hidden = 0.245;
   return f;
 }
 
@@ -52,7 +34,7 @@ ClassConstants b200() {
   ClassConstants f = h100();
   Constants& k = f.base;
   k.device_class = "b200", k.rows = 10, k.spread = 0.1;
-  k.products = 0.73, k.flash = 0.18, k.element_passes = 2.25, k.inside = 0.9;
+  k.products = 0.678, k.flash = 0.198, k.element_passes = 1.65, k.inside = 0.9;
   return f;
 }
 
@@ -60,29 +42,31 @@ ClassConstants b200() {
 ClassConstants gb300() {
   ClassConstants f = b200();
   f.base.device_class = "gb300", f.base.rows = 4;
-  f.base.products = 0.945, f.base.flash = 0.2;
+  f.base.products = 0.854, f.base.flash = 0.236;
   return f;
 }
 
 ClassConstants titan() {
   ClassConstants f = a100();
-  f.base.device_class = "titan-rtx", f.base.rows = 2, f.base.spread = 0.1;
-  f.base.products = 0.844, f.base.inside = 0.872;
+  Constants& k = f.base;
+  k.device_class = "titan-rtx", k.rows = 2, k.spread = 0.1;
+  k.products = 0.841, k.inside = 0.872;
   return f;
 }
 
 ClassConstants t4() {
   ClassConstants f = a100();
-  f.base.device_class = "t4", f.base.rows = 6, f.base.spread = 0.1;
-  f.base.products = 0.405, f.base.element_passes = 1.72, f.base.logit_passes = 18.5, f.base.network = 0.73,
-  f.base.inside = 0.3;
+  Constants& k = f.base;
+  k.device_class = "t4", k.rows = 6, k.spread = 0.1;
+  k.products = 0.404, k.element_passes = 1.84, k.logit_passes = 16.7, k.network = 0.736, k.inside = 0.303;
   return f;
 }
 
 ClassConstants v100() {
   ClassConstants f = a100();
-  f.base.device_class = "v100", f.base.rows = 1;
-  f.base.products = 0.6, f.base.element_passes = 2, f.base.host_layer_s = 2e-3;
+  Constants& k = f.base;
+  k.device_class = "v100", k.rows = 2;
+  k.products = 0.41, k.element_passes = 1.8;
   return f;
 }
 

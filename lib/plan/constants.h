@@ -32,12 +32,12 @@ struct Constants {
   double flash = 0.35;            // fused attention, of matmul_share of the peak
   double score_passes = 7.5;      // reads and writes of each score when attention is not fused, forward
   double element_passes = 1.5;    // traffic of element-wise operations, of what they must read and write
-  double logit_passes = 10;       // reads and writes of each logit in 4 bytes, forward and backward
-  double optimizer_passes = 1.4;  // traffic of the optimizer, of what it must read and write
+  double logit_passes = 15;       // reads and writes of each logit in 4 bytes, forward and backward
+  double optimizer_passes = 1.2;  // traffic of the optimizer, of what it must read and write
   double selective_share = 0;     // of a layer's products that selective recomputation repeats as well
 
   // Time of the host to launch a layer's forward; the kernels wait for it where it is longer than they are.
-  double host_layer_s = 0.4e-3, host_tensor_s = 16e-6, host_rank_s = 20e-6, host_backward = 1.45;
+  double host_layer_s = 0.9e-3, host_tensor_s = 40e-6, host_rank_s = 45e-6, host_backward = 1.4;
 
   // Collectives. A share of a link, and seconds or multiples of its latency.
   double inside = 0.75, network = 0.75, message = 0.55;
@@ -66,8 +66,8 @@ struct ClassConstants {
   Constants base;
   double compiled_elements = 0.45;    // traffic of fused element-wise kernels, of that of single ones
   double overlapped_flash = 1.7;      // the vendor's fused attention, of the public one
-  double tensor_hidden = 0.47;        // of the tensor axis's collectives, where products run beside them
-  double by_parameter_calls = 14;     // gathers of a layer, parameter by parameter
+  double tensor_hidden = 0.4;        // of the tensor axis's collectives, where products run beside them
+  double by_parameter_calls = 12;     // gathers of a layer, parameter by parameter
   double by_parameter_network = 0.4;  // and what they reach of the network
   double host_share = 0.4;            // time to launch a layer, of that of programs of 2021
 };

@@ -106,7 +106,8 @@ StageMemory forecast_memory(const Split& split, const StageRun& run, int32_t sta
   }
   // Two messages each way are under way; each chunk of an interleaved schedule has its own pair.
   if (layout.pipeline > 1)
-    out[MemoryPart::staging] = std::max(4.0, 2.0 * layout.chunks) * split.boundary * recipe.element_bytes / by.sequence * by.samples;
+    out[MemoryPart::staging] =
+        std::max(4.0, 2.0 * layout.chunks) * split.boundary * recipe.element_bytes / by.sequence * by.samples;
   out[MemoryPart::context] = kContextBytes;
   out[MemoryPart::slack] = kSlack * (out.total() - kContextBytes);
   return out;

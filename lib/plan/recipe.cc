@@ -51,6 +51,7 @@ constexpr Recipe kRecipes[] = {
      .copy_bytes = 2,
      .params_divided_at = 2,
      .reduced_bytes = 4,
+     .logits_bytes = 12,
      .context_divides = true},
     {.name = "ddp-f32",
      .param_bytes = 4,

@@ -27,8 +27,7 @@ constexpr Unit kUnits[] = {{"TiB", 1099511627776.0},
                            {"TB", 1e12},
                            {"GB", 1e9},
                            {"MB", 1e6},
-                           {"bytes", 1},
-                           {"percent", 1}};
+                           {"byte", 1}};
 
 // Operations of a step as the metric counts them: with what is recomputed where a note or full recomputation says so.
 double counted_flop(const PublishedRow& row, const RowCase& run, double batch) {
@@ -57,10 +56,8 @@ std::optional<double> steps_of(std::string_view name) {
 }
 
 bool is_memory(const std::string& name) {
-  for (const char* word :
-       {"model_state", "params_grads_opt", "activation", "static_", "peak_", "after_initialize", "memory"})
-    if (mentions(name, word)) return true;
-  return false;
+  return name.starts_with("activation_percent") ||
+         std::any_of(std::begin(kUnits), std::end(kUnits), [&](const Unit& unit) { return mentions(name, unit.name); });
 }
 
 double unit_bytes(const PublishedRow& row) {
@@ -95,14 +92,7 @@ Metric metric_of(const PublishedRow& row, const RowCase& run) {
     return {Quantity::step, percent * counted_flop(row, run, batch) / (gpus * peak), true};
   }
   if (is_memory(name)) return {Quantity::memory, 1 / unit_bytes(row), false};
-  row.refuse(
-      "metric",
-      fmt::format(
-          "\"{}\" is not known; accepted are iteration_s, step_time_s, train_N_steps_s, tokens_per_s, samples_per_s, "
-          "tflops, mfu and hfu, each alone or with _per_gpu, model_state, params_grads_opt, activation, static, peak "
-          "and "
-          "after_initialize with a unit of bytes, and fits",
-          name));
+  return {};
 }
 
 namespace {
@@ -135,6 +125,15 @@ std::string class_of(const Forecast& f) {
 Forecast forecast_row(const PublishedRow& row) {
   Forecast out{&row, case_of(row), {}, row.number("value", 0, 0)};
   out.metric = metric_of(row, out.run);
+  if (out.metric.quantity == Quantity::unknown) {
+    out.run.why = fmt::format(
+        "row {}: column metric: \"{}\" is not known; accepted are iteration_s, step_time_s, train_N_steps_s, "
+        "tokens_per_s, "
+        "samples_per_s, tflops, mfu and hfu, alone or with _per_gpu, fits, and bytes of model_state, params_grads_opt, "
+        "activation, static, peak or after_initialize with their unit",
+        row.has("row") ? row.text("row") : fmt::format("on line {}", row.line), row.text("metric"));
+    return out;
+  }
   if (out.metric.quantity == Quantity::step) {
     if (!out.run.why.empty()) return out;
     const double seconds = step_of(out.run, out.run.constants);
@@ -255,14 +254,46 @@ Json source_json(const std::string& source, const std::vector<Forecast>& all,
 
 }  // namespace
 
-std::string rows_json(std::string_view text, const std::string& file) {
-  const std::vector<PublishedRow> rows = read_rows(text, file);
+namespace {
+
+std::vector<Forecast> forecasts(const std::vector<PublishedRow>& rows) {
   std::vector<Forecast> all;
   all.reserve(rows.size());
   for (const PublishedRow& row : rows) all.push_back(forecast_row(row));
-  std::map<std::string, std::vector<size_t>> classes;
+  return all;
+}
+
+// Rows of a class of devices that tell a time.
+std::map<std::string, std::vector<size_t>> by_class(const std::vector<Forecast>& all) {
+  std::map<std::string, std::vector<size_t>> out;
   for (size_t i = 0; i < all.size(); ++i)
-    if (all[i].ratio > 0) classes[class_of(all[i])].push_back(i);
+    if (all[i].ratio > 0) out[class_of(all[i])].push_back(i);
+  return out;
+}
+
+}  // namespace
+
+std::vector<Calibration> calibrations(std::string_view text, const std::string& file) {
+  const std::vector<PublishedRow> rows = read_rows(text, file);
+  const std::vector<Forecast> all = forecasts(rows);
+  std::vector<Calibration> out;
+  for (const auto& [device_class, members] : by_class(all)) {
+    std::vector<double> ratios;
+    for (const size_t i : members) ratios.push_back(1 / all[i].ratio);
+    Calibration one{device_class, static_cast<int64_t>(members.size()), median(std::move(ratios))};
+    for (const size_t i : members) {
+      one.error_before += std::abs(all[i].ratio - 1) / static_cast<double>(one.rows);
+      one.error_after += std::abs(all[i].ratio * one.scale - 1) / static_cast<double>(one.rows);
+    }
+    out.push_back(std::move(one));
+  }
+  return out;
+}
+
+std::string rows_json(std::string_view text, const std::string& file) {
+  const std::vector<PublishedRow> rows = read_rows(text, file);
+  const std::vector<Forecast> all = forecasts(rows);
+  const auto classes = by_class(all);
 
   Json list = Json::array();
   std::vector<std::optional<double>> fitted(all.size());
@@ -284,7 +315,7 @@ std::string rows_json(std::string_view text, const std::string& file) {
       object.set("forecast", f.forecast);
       if (f.value > 0 || f.metric.quantity == Quantity::fits) object.set("error", f.error());
       if (f.ratio > 0) {
-        if (const auto scalar = scalar_of_others(all, classes[class_of(f)], i)) {
+        if (const auto scalar = scalar_of_others(all, classes.at(class_of(f)), i)) {
           fitted[i] = f.metric.inverse ? f.forecast / *scalar / f.value - 1 : f.forecast * *scalar / f.value - 1;
           object.set("fitted_error", *fitted[i]);
         }

@@ -34,17 +34,19 @@ struct PublishedRow {
   // GSEL_ERR_PARSE with file, line and column where it is no number from `least` on; `absent` where it is empty.
   double number(std::string_view column, double least, double absent) const;
   int64_t whole(std::string_view column, int64_t least, int64_t absent, int64_t most = 1'000'000'000) const;
+  // "4+1": what several kinds of device have together; 0 where it is empty.
+  int64_t sum(std::string_view column, int64_t most) const;
   [[noreturn]] void refuse(std::string_view column, const std::string& why) const;
 };
 
 // Tab-separated text whose first line names the columns. GSEL_ERR_PARSE with file, line and column.
 std::vector<PublishedRow> read_rows(std::string_view text, const std::string& file);
 
-enum class Quantity : uint8_t { step, memory, fits };
+enum class Quantity : uint8_t { unknown, step, memory, fits };
 
 // What a metric is and how it follows from seconds of a step or bytes of a rank.
 struct Metric {
-  Quantity quantity = Quantity::step;
+  Quantity quantity = Quantity::unknown;
   double scale = 1;  // value = scale * quantity, or scale / quantity
   bool inverse = false;
 };
@@ -73,10 +75,19 @@ Constants constants_of(const ClassConstants& fitted, const RowCase& run);
 // Seconds of a step of the fastest of the layouts that fit; of all where none does.
 double step_of(const RowCase& run, const Constants& constants, Layout* chosen = nullptr);
 
-// A line's metric. GSEL_ERR_PARSE with its place where the planner does not know it.
+// What a line's metric measures; unknown where the planner has no word for it.
 Metric metric_of(const PublishedRow& row, const RowCase& run);
 // Bytes, or 1 and 0 for `fits`; says in run.why what a line lacks.
 double memory_of(const PublishedRow& row, RowCase& run);
+
+// What the measurements of a class of devices say of its constants: one scalar.
+struct Calibration {
+  std::string device_class;
+  int64_t rows = 0;
+  double scale = 1;                          // measured over forecast, in the middle: for compute_scale and link_scale
+  double error_before = 0, error_after = 0;  // mean relative errors of the same rows
+};
+std::vector<Calibration> calibrations(std::string_view text, const std::string& file);
 
 // JSON: rows, each with row, metric, value, forecast, error and fitted_error; sources with MAPE, Spearman's rank
 // correlation and regret.

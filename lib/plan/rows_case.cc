@@ -15,7 +15,7 @@ namespace gsel::plan {
 namespace {
 
 constexpr int64_t kMicrobatches[] = {1, 2, 4, 8, 16};
-constexpr int64_t kMostChunks = 8;
+constexpr int64_t kMostChunks = 32;
 constexpr int64_t kNodesAssumed = 32;  // of a run that tells no number of devices
 
 struct Reader {
@@ -87,8 +87,9 @@ struct Reader {
     Cluster one = cluster_of(named_device(names[0]).name, options);
     const Accelerator* accelerator = find_accelerator(named_device(names[0]).name);
     const int64_t usual = accelerator->per_node;
-    int64_t per_node = row.whole("gpus_per_node", 1, usual, kMostRowRanks);
-    run.gpus = row.whole("gpus", 1, 0, kMostRowRanks);
+    int64_t per_node = row.sum("gpus_per_node", kMostRowRanks);
+    if (per_node == 0) per_node = usual;
+    run.gpus = row.sum("gpus", kMostRowRanks);
     if (run.gpus == 0)
       run.gpus = std::max<int64_t>(1, tensor) * std::max<int64_t>(1, pipeline) * std::max<int64_t>(1, data) * context;
     if (run.gpus == 1 && !row.has("gpus") && tensor == 0 && data == 0 && batch > 1)
@@ -179,7 +180,11 @@ struct Reader {
     run.recipe.eight_bit = mentions(precision, "fp8");
     run.hides_tensor = mentions(note, "async tp");
     if (recompute == "selective-op") run.selective_share = 0.5;  // every second product, and what is not a product
-    run.constants = constants_of(class_constants(run.cluster.kinds[0].device_class), run);
+    const ClassConstants first = class_constants(run.cluster.kinds[0].device_class);
+    run.constants = constants_of(first, run);
+    // One set of constants serves all kinds: what another kind reaches of its peak is told with the peak.
+    for (DeviceKind& kind : run.cluster.kinds)
+      kind.matmul_share *= class_constants(kind.device_class).base.products / first.base.products;
     run.one_process = mentions(model, "(dp");
   }
 
@@ -253,12 +258,8 @@ struct Reader {
 
 RowCase case_of(const PublishedRow& row) {
   Reader reader{row, {}};
-  const Metric metric = metric_of(row, reader.run);
   // Shapes and devices matter to times; closed forms of memory need less.
-  if (!reader.read_shape() || !reader.read_cluster()) {
-    if (metric.quantity == Quantity::memory && reader.run.shape.layers == 0) reader.run.shape.name = row.text("model");
-    return reader.run;
-  }
+  if (!reader.read_shape() || !reader.read_cluster()) return std::move(reader.run);
   reader.choose_program();
   reader.choose_sizes();
   return std::move(reader.run);

@@ -78,6 +78,17 @@ double model_state(const PublishedRow& row, const RowCase& run, const Layout& la
   return params * recipe.model_state(layout.zero_stage, ranks) + largest;
 }
 
+// A layer under the selective recomputation of single operations that PyTorch programs use: the layer's input, the
+// output of attention, and every second product (queries, values, the MLP's first, its last) stay; the rest is made
+// again.
+double kept_by_operation(const Transformer& t, const Layout& layout, double sequence, double element_bytes) {
+  const double query = static_cast<double>(t.heads * t.head_dim), value = static_cast<double>(t.kv_heads * t.head_dim);
+  const double divided = 2 * query + value + static_cast<double>(t.ffn);
+  const double whole = 2 * static_cast<double>(t.hidden) / (layout.sequence_parallel ? layout.tensor : 1);
+  return element_bytes * sequence * static_cast<double>(layout.microbatch) / layout.context *
+         (whole + divided / layout.tensor);
+}
+
 // Activations of the first stage, without what embedding and head keep.
 double layer_activations(const RowCase& run, Layout layout, bool fused) {
   Recipe recipe = *find_recipe("paper-fp16");
@@ -139,6 +150,13 @@ double memory_of(const PublishedRow& row, RowCase& run) {
   if (name.starts_with("static"))
     return here[MemoryPart::params] + here[MemoryPart::gradients] + here[MemoryPart::state] +
            (chosen.chunks > 1 ? here[MemoryPart::staging] : 0);
+  if (row.text("recompute") == "selective-op" && here[MemoryPart::activations] > 0) {
+    const auto sequence = static_cast<double>(run.workload.sequence);
+    const auto layers = static_cast<double>(stages.layers[0]);
+    const double all = here[MemoryPart::activations] / layers;
+    here[MemoryPart::activations] = layers * kept_by_operation(run.shape, chosen, sequence, run.recipe.element_bytes);
+    here[MemoryPart::live] = all;
+  }
   const double context = here[MemoryPart::context], slack = here[MemoryPart::slack];
   return here.total() - context - (mentions(name, "allocated") ? slack : 0);
 }

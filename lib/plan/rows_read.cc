@@ -62,6 +62,21 @@ int64_t PublishedRow::whole(std::string_view column, int64_t least, int64_t abse
   return static_cast<int64_t>(value);
 }
 
+int64_t PublishedRow::sum(std::string_view column, int64_t most) const {
+  std::string_view rest = text(column);
+  double total = 0;
+  while (!rest.empty()) {
+    const size_t plus = std::min(rest.find('+'), rest.size());
+    double value = 0;
+    if (!parsed(trimmed(rest.substr(0, plus)), value) || value < 1 || value != std::floor(value) ||
+        (total += value) > static_cast<double>(most))
+      refuse(column, fmt::format("is \"{}\"; a whole number from 1 to {} is needed, or several joined by +",
+                                 text(column), most));
+    rest.remove_prefix(std::min(plus + 1, rest.size()));
+  }
+  return static_cast<int64_t>(total);
+}
+
 std::vector<PublishedRow> read_rows(std::string_view text, const std::string& file) {
   if (text.size() > kMostBytes)
     fail(GSEL_ERR_PARSE, "{}: {} bytes; at most {} are read", file, text.size(), kMostBytes);

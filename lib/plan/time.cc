@@ -288,13 +288,19 @@ struct Pricing {
     const double data_sum = sum(shares.data_weights), tensor_sum = sum(shares.tensor_weights);
     StageParts worst;
     *device = cluster.kinds.data();
+    int32_t kind_before = -1;
+    double mine_before = 0, divisor_before = 0;
     for (int32_t i = 0; i < stride; ++i) {
       const int32_t at = index * stride + i;
-      const DeviceKind& kind = cluster.kind(std::min(at, cluster.size() - 1));
+      const int32_t index_of_kind = cluster.devices[std::min(at, cluster.size() - 1)];
       const int32_t replica = i / (layout.tensor * layout.context), part = i % layout.tensor;
       const double mine = data_sum > 0 ? shares.data_weights[replica] / data_sum * layout.data : 1;
       const double divisor =
           tensor_sum > 0 && shares.tensor_weights[part] > 0 ? tensor_sum / shares.tensor_weights[part] : t;
+      // Ranks with the same device and the same part take the same time; most stand side by side.
+      if (i > 0 && index_of_kind == kind_before && mine == mine_before && divisor == divisor_before) continue;
+      kind_before = index_of_kind, mine_before = mine, divisor_before = divisor;
+      const DeviceKind& kind = cluster.kinds[index_of_kind];
       const StageParts here = stage(run, first, last, Speeds(kind, recipe, k), samples * mine, divisor);
       if (here.forward + here.backward <= worst.forward + worst.backward) continue;
       worst = here;
