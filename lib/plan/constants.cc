@@ -10,7 +10,7 @@ namespace {
 ClassConstants a100() {
   ClassConstants f;
   Constants& k = f.base;
-  k.device_class = "a100", k.rows = 773, k.spread = 0.08;
+  k.device_class = "a100", k.rows = 773, k.spread = 0.07;
   k.products = 0.876, k.product_traffic = 1.82, k.flash = 0.353;
   k.score_passes = 7.68, k.element_passes = 1.29, k.logit_passes = 14.7, k.optimizer_passes = 0.98;
   k.host_layer_s = 0.983e-3, k.host_tensor_s = 37e-6, k.host_rank_s = 38e-6, k.host_backward = 1.15;
@@ -33,7 +33,7 @@ ClassConstants h100() {
 ClassConstants b200() {
   ClassConstants f = h100();
   Constants& k = f.base;
-  k.device_class = "b200", k.rows = 10, k.spread = 0.1;
+  k.device_class = "b200", k.rows = 10, k.spread = 0.06;
   k.products = 0.678, k.flash = 0.198, k.element_passes = 1.65, k.inside = 0.9;
   return f;
 }
@@ -115,9 +115,11 @@ Constants constants_of(const ClassConstants& f, Runtime runtime) {
       k.gather_calls = f.by_parameter_calls, k.gather_network = f.by_parameter_network;
       break;
     case Runtime::sharded:
+      k.messages_divided = false;
       host(f.host_share);
       break;
     case Runtime::compiled:
+      k.messages_divided = false;
       host(0.7 * f.host_share);
       k.element_passes *= f.compiled_elements;
       k.logit_passes *= 0.5;

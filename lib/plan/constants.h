@@ -44,6 +44,8 @@ struct Constants {
   double call_s = 30e-6, inside_hops = 1.5, network_hops = 1.9, ring_hops = 0.45, message_s = 40e-6;
   double tensor_hidden = 0;  // share of the tensor axis's collectives that runs beside products
   double message_exposed = 1;
+  bool messages_divided =
+      true;  // tensor ranks send a part each, and gather; otherwise a copy each, but for sequence parallelism
   double data_exposed = 0.9;     // least share of the data axis's collectives that is seen
   double data_hidden_by = 0.1;   // share of the computation beside it that can hide the rest
   double gather_exposed = 0.65;  // the same two for parameters gathered under ZeRO-3
@@ -66,7 +68,7 @@ struct ClassConstants {
   Constants base;
   double compiled_elements = 0.45;    // traffic of fused element-wise kernels, of that of single ones
   double overlapped_flash = 1.7;      // the vendor's fused attention, of the public one
-  double tensor_hidden = 0.4;        // of the tensor axis's collectives, where products run beside them
+  double tensor_hidden = 0.4;         // of the tensor axis's collectives, where products run beside them
   double by_parameter_calls = 12;     // gathers of a layer, parameter by parameter
   double by_parameter_network = 0.4;  // and what they reach of the network
   double host_share = 0.4;            // time to launch a layer, of that of programs of 2021

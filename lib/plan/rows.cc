@@ -108,6 +108,7 @@ struct Forecast {
     if (metric.quantity == Quantity::fits) return forecast == value ? 0 : 1;
     return forecast / value - 1;
   }
+  bool has_error() const { return known && (value > 0 || metric.quantity == Quantity::fits); }
   double seconds() const { return metric.inverse ? metric.scale / value : value / metric.scale; }
   const std::string& device() const {
     static const std::string kNone;
@@ -231,7 +232,7 @@ Json source_json(const std::string& source, const std::vector<Forecast>& all,
   std::vector<double> measured, forecast;
   std::vector<size_t> times;
   for (size_t i = 0; i < all.size(); ++i) {
-    if (!all[i].known || all[i].row->text("source") != source) continue;
+    if (!all[i].has_error() || all[i].row->text("source") != source) continue;
     const double error = std::abs(all[i].error());
     ++n, sum += error, most = std::max(most, error);
     if (fitted[i]) ++n_fitted, sum_fitted += std::abs(*fitted[i]);
@@ -313,7 +314,7 @@ std::string rows_json(std::string_view text, const std::string& file) {
     object.set("value", f.value);
     if (f.known) {
       object.set("forecast", f.forecast);
-      if (f.value > 0 || f.metric.quantity == Quantity::fits) object.set("error", f.error());
+      if (f.has_error()) object.set("error", f.error());
       if (f.ratio > 0) {
         if (const auto scalar = scalar_of_others(all, classes.at(class_of(f)), i)) {
           fitted[i] = f.metric.inverse ? f.forecast / *scalar / f.value - 1 : f.forecast * *scalar / f.value - 1;

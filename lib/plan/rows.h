@@ -1,6 +1,6 @@
 // plan/rows.h: published measurements as a table with one line for each run, and what the planner forecasts for each. A
-// column that a line leaves empty gets what a practitioner takes, or what the forecast finds best; docs/plan.md has the
-// rules. Does not search layouts beyond that, and does not know the printed plan.
+// column that a line leaves empty gets what a practitioner takes, or what the forecast finds best;
+// bench/results/plan.md has the rules. Does not search layouts beyond that, and does not know the printed plan.
 #pragma once
 
 #include <cstdint>
@@ -65,6 +65,7 @@ struct RowCase {
   std::vector<Layout> layouts;
   int64_t gpus = 1;
   bool one_process = false;  // torch.nn.DataParallel: one process drives all devices
+  double busy = 1;           // share of the time that steps take
   std::string why;           // it cannot be forecast; with the column that lacks
 };
 

@@ -1,7 +1,8 @@
 // plan/rows_case.cc: what a line of a table of measurements says of a run, and what it leaves to a reader who knows the
-// field. Each rule stands here alone and is listed in docs/plan.md.
+// field. Each rule stands here alone and is listed in bench/results/plan.md.
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -47,13 +48,13 @@ struct Reader {
     if (t.layers == 0 || t.hidden == 0) {
       // The shape that models of a size have: a layer is about a hundred times as wide as the model is deep.
       const double params = row.number("params_b", 0, 0) * 1e9;
-      if (!(params > 0)) return !lacks(t.layers == 0 ? "layers" : "hidden", "is empty, and params_b tells no size");
+      if (!(params > 0 && params < 1e15))
+        return !lacks(t.layers == 0 ? "layers" : "hidden", "is empty, and params_b tells no size below a million");
       double width = 1024;
       for (int i = 0; i < 60; ++i) width = (2 * width + 100 * params / 12 / (width * width)) / 3;  // cube root
-      t.hidden = std::max<int64_t>(128, 128 * static_cast<int64_t>(width / 128 + 0.5));
-      t.layers = std::max<int64_t>(
-          1,
-          static_cast<int64_t>(params / (12.0 * static_cast<double>(t.hidden) * static_cast<double>(t.hidden)) + 0.5));
+      t.hidden = std::max<int64_t>(128, 128 * std::llround(width / 128));
+      const auto hidden = static_cast<double>(t.hidden);
+      t.layers = std::max<int64_t>(1, std::llround(params / (12 * hidden * hidden)));
     }
     if (t.heads == 0) t.heads = std::max<int64_t>(1, t.hidden / 128);
     t.kv_heads = row.whole("kv_heads", 1, t.heads, 100'000);
@@ -186,6 +187,8 @@ struct Reader {
     for (DeviceKind& kind : run.cluster.kinds)
       kind.matmul_share *= class_constants(kind.device_class).base.products / first.base.products;
     run.one_process = mentions(model, "(dp");
+    // Devices that are paid for months train for four fifths of them.
+    if (mentions(note, "restarts")) run.busy = 0.8;
   }
 
   void choose_sizes() {
@@ -290,7 +293,7 @@ double step_of(const RowCase& run, const Constants& constants, Layout* chosen) {
               (run.cluster.inside.bytes_per_second * constants.inside);
     }
     // A batch that is not told is a choice, too: the same samples are compared.
-    step *= static_cast<double>(run.layouts[0].batch()) / static_cast<double>(layout.batch());
+    step *= 1 / run.busy * static_cast<double>(run.layouts[0].batch()) / static_cast<double>(layout.batch());
     if (best == 0 || (fits && !best_fits) || step < best) {
       best = step, best_fits = fits;
       if (chosen) *chosen = layout;

@@ -11,22 +11,26 @@
 namespace gsel::plan {
 
 std::optional<double> network_rate(const std::string& text, double devices) {
-  for (const std::string_view unit : {" gb/s", "gb/s", " gbps", "gbps", " gbit/s"}) {
-    const size_t at = text.find(unit);
-    if (at == text.npos || at == 0) continue;
-    size_t begin = at;
-    while (begin > 0 && (is_digit(text[begin - 1]) || text[begin - 1] == '.' || text[begin - 1] == 'x')) --begin;
-    std::string_view number = std::string_view(text).substr(begin, at - begin);
-    double adapters = 1, rate = 0;
-    if (const size_t x = number.find('x'); x != number.npos) {
-      std::from_chars(number.data(), number.data() + x, adapters);
-      number.remove_prefix(x + 1);
+  std::optional<double> slowest;
+  for (const std::string_view unit : {"gb/s", "gbps", "gbit/s"})
+    for (size_t at = text.find(unit); at != text.npos; at = text.find(unit, at + 1)) {
+      size_t end = at;
+      while (end > 0 && text[end - 1] == ' ') --end;
+      size_t begin = end;
+      while (begin > 0 && (is_digit(text[begin - 1]) || text[begin - 1] == '.' || text[begin - 1] == 'x')) --begin;
+      std::string_view number = std::string_view(text).substr(begin, end - begin);
+      double adapters = 1, rate = 0;
+      if (const size_t x = number.find('x'); x != number.npos) {
+        std::from_chars(number.data(), number.data() + x, adapters);
+        number.remove_prefix(x + 1);
+      }
+      if (std::from_chars(number.data(), number.data() + number.size(), rate).ec != std::errc() || !(rate > 0))
+        continue;
+      const bool each = std::string_view(text).substr(at + unit.size()).starts_with(" per gpu");
+      const double bytes = adapters * rate * 1e9 / 8 * (each ? devices : 1);
+      if (!slowest || bytes < *slowest) slowest = bytes;
     }
-    if (std::from_chars(number.data(), number.data() + number.size(), rate).ec != std::errc() || !(rate > 0)) continue;
-    const bool each = std::string_view(text).substr(at + unit.size()).starts_with(" per gpu");
-    return adapters * rate * 1e9 / 8 * (each ? devices : 1);
-  }
-  return std::nullopt;
+  return slowest;
 }
 
 NamedDevice named_device(std::string_view text) {

@@ -11,7 +11,8 @@
 
 namespace gsel::plan {
 
-// "8x400 Gb/s", "1600 Gbps": bytes per second of a node. "400 Gb/s per GPU" counts for each of its devices.
+// "8x400 Gb/s", "1600 Gbps": bytes per second of a node, in lower case; the slowest of several. "400 Gb/s per GPU"
+// counts for each of its devices.
 std::optional<double> network_rate(const std::string& text, double devices);
 
 // What stands behind a device's name is told apart: memory of another make, a cap of its power.

@@ -1,5 +1,6 @@
 // plan/rows_read.cc: the table of rows.h from text. Quotation marks have no meaning in it, as in the files that gave
 // rise to it: a field ends at a tab, a line at its end.
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 
@@ -15,7 +16,8 @@ constexpr size_t kMostBytes = size_t{64} << 20;
 [[noreturn]] void refuse_at(const std::string& file, int32_t line, int32_t column, std::string_view token,
                             const std::string& why) {
   Place place{file, line, column, std::string(token)};
-  throw Error(GSEL_ERR_PARSE, fmt::format("{}column {}: {}", place_prefix(place), column, why)).at(std::move(place));
+  const std::string message = fmt::format("{}column {}: {}", place_prefix(place), column, why);
+  throw Error(GSEL_ERR_PARSE, message).at(std::move(place));
 }
 
 std::vector<std::string_view> cells(std::string_view line) {

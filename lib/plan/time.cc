@@ -210,8 +210,9 @@ struct Pricing {
     const double per_node = cluster.per_node;
     const double stride = static_cast<double>(layout.tensor) * layout.context * layout.data;
     const double far = std::min(1.0, stride / per_node);
+    const double senders = k.messages_divided || layout.sequence_parallel ? layout.tensor : 1;
     const double bytes =
-        static_cast<double>(layout.microbatch) / layout.context * split.boundary * recipe.element_bytes / layout.tensor;
+        static_cast<double>(layout.microbatch) / layout.context * split.boundary * recipe.element_bytes / senders;
     return k.message_exposed * k.link_scale *
            (k.message_s + (1 - far) * bytes / (cluster.inside.bytes_per_second * k.inside) +
             far * bytes * per_node / (cluster.network.bytes_per_second * k.message));

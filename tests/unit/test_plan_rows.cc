@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/read_file.h"
 #include "plan/rows.h"
+#include "plan/rows_device.h"
 #include "support/check.h"
 
 namespace {
@@ -170,6 +171,33 @@ void unequal_devices_stand_where_the_note_says(void**) {
   assert_true(step("A100+T4", "[[\"A100\", \"T4\"], [\"T4\", \"A100\"]]") > one_slow);
 }
 
+void links_are_read_from_notes(void**) {
+  const struct {
+    const char* text;
+    double bytes;  // 0: none
+  } kNotes[] = {
+      {"800 gb/s per node", 100e9},
+      {"4x100 gb/s omni-path", 50e9},
+      {"1600 gbps node-node", 200e9},
+      {"400 gb/s per gpu; max", 400e9},
+      {"nvlink, 10 gb/s and 50 gb/s ethernet", 1.25e9},
+      {"fast gb/s", 0},
+      {"2400 gb", 0},
+      {"0 gb/s", 0},
+  };
+  for (const auto& note : kNotes) {
+    const auto rate = network_rate(note.text, 8);
+    if (rate.value_or(0) != note.bytes)
+      fail_msg("\"%s\": expected %g, got %g", note.text, note.bytes, rate.value_or(0));
+  }
+  assert_true(device_of("H100-SXM-96GB-HBM2e (500W)").memory_bytes_per_second <
+              device_of("H100").memory_bytes_per_second);
+  assert_true(device_of("H100-SXM-96GB-HBM2e (500W)").matmul_share < device_of("H100").matmul_share);
+  assert_true(list_of_lists("first [[A, 'B'], [0,1 ]] last").size() == 2 &&
+              list_of_lists("first [[A, 'B'], [0,1 ]] last")[1][1] == "1");
+  assert_true(list_of_lists("no [list]").empty() && list_of_lists("[[").size() <= 1);
+}
+
 void correlation_and_regret_are_counted(void**) {
   // Three layouts of one work; the measured order is the opposite of the forecast.
   const std::string head =
@@ -254,6 +282,7 @@ int main() {
       cmocka_unit_test(the_scalar_does_not_know_its_row),
       cmocka_unit_test(one_scalar_calibrates_a_class),
       cmocka_unit_test(unequal_devices_stand_where_the_note_says),
+      cmocka_unit_test(links_are_read_from_notes),
       cmocka_unit_test(correlation_and_regret_are_counted),
       cmocka_unit_test(forecasts_are_near_what_was_measured),
       cmocka_unit_test(many_layouts_of_one_node_keep_their_order),
