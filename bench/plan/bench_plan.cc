@@ -2,7 +2,7 @@
 // and bytes sent, under many configurations on 1 to 4 ranks. Each round measures the machine for two seconds, prices
 // all configurations from that, and runs them. Looks inside the library, since it compares its parts.
 //
-//     bench_plan [ROUNDS]           markdown on standard output
+//     bench_plan [SECONDS [RUNS]]   markdown on standard output; runs that others disturb are made again
 //     bench_plan --finalists        how long pricing takes
 #include <sched.h>
 #include <sys/resource.h>
@@ -75,28 +75,46 @@ double machine_busy() {
   stat >> word >> user >> nice >> system >> idle >> wait >> irq >> soft >> steal;
   return (user + nice + system + irq + soft + steal) / static_cast<double>(sysconf(_SC_CLK_TCK));
 }
-double children_busy() {
-  rusage usage{};
-  getrusage(RUSAGE_CHILDREN, &usage);
-  return static_cast<double>(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
-         1e-6 * static_cast<double>(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
+double own_busy() {
+  double sum = 0;
+  for (const int who : {RUSAGE_SELF, RUSAGE_CHILDREN}) {
+    rusage usage{};
+    getrusage(who, &usage);
+    sum += static_cast<double>(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+           1e-6 * static_cast<double>(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
+  }
+  return sum;
 }
 
-// Until others use less than a tenth of a core for half a second, or for so many seconds.
-void wait_for_quiet(double most) {
-  const double begin = os::now_seconds();
-  while (os::now_seconds() - begin < most) {
-    const double busy = machine_busy(), at = os::now_seconds();
-    usleep(500'000);
-    if (machine_busy() - busy < 0.1 * (os::now_seconds() - at)) return;
+// Cores that others used since it was made.
+class Others {
+ public:
+  double cores() const {
+    const double all = machine_busy() - machine_, own = own_busy() - own_;
+    return std::max(all - own, 0.0) / (os::now_seconds() - began_);
   }
+
+ private:
+  const double machine_ = machine_busy(), own_ = own_busy(), began_ = os::now_seconds();
+};
+
+constexpr double kQuiet = 0.06;  // cores of others, at most, while something is measured
+
+// False when the time is over.
+bool wait_for_quiet(double until) {
+  while (os::now_seconds() < until) {
+    const Others others;
+    usleep(300'000);
+    if (others.cores() < kQuiet) return true;
+  }
+  return false;
 }
 
 // ---- figures --------------------------------------------------------------------------------------------------------
 
 struct Figures {
-  std::vector<double> forecast, measured, bubble, exposed, waited;
-  double memory_error = 0;
+  std::vector<double> forecast, measured, exposed, waited;
+  double memory_error = 0, failed = 0;
   bool bytes_exact = true;
   uint64_t bytes = 0, memory = 0;
 };
@@ -106,20 +124,13 @@ double median(std::vector<double> numbers) {
   return numbers.empty() ? 0 : numbers[numbers.size() / 2];
 }
 
-void compare(const Configuration& c, const plan::Measured& machine, const Model& model, Figures& figures) {
+// One run beside its forecast; false where others disturbed it.
+bool compare(const Configuration& c, const plan::Measured& machine, const Model& model, Figures& figures) {
   const Config config = parse_config(toml_of(c), "bench");
   const plan::MeasuredDurations durations(machine);
   const plan::Finalist f = plan::price(model, config, c.ranks, {durations, durations.hosts(c.ranks)});
+  const Others others;
   const std::vector<RankSteps> ranks = run_steps(toml_of(c), c.ranks, kSteps);
-  std::vector<double> seconds(ranks[0].seconds, ranks[0].seconds + kSteps), waited;
-  seconds.erase(seconds.begin(), seconds.begin() + kSkipped);
-  figures.forecast.push_back(f.step_s + machine.step_s);
-  figures.measured.push_back(median(seconds));
-  figures.bubble.push_back(f.bubble);
-  figures.exposed.push_back(f.exposed + f.bubble);
-  double exposed = 0;
-  for (const RankSteps& r : ranks) exposed += r.exposed_s / static_cast<double>(kSteps * c.ranks);
-  figures.waited.push_back(exposed / median(seconds));
   for (size_t i = 0; i < ranks.size(); ++i) {
     const auto needed = static_cast<double>(total_bytes(f.ranks[i].memory)),
                taken = static_cast<double>(ranks[i].peak_bytes);
@@ -128,16 +139,27 @@ void compare(const Configuration& c, const plan::Measured& machine, const Model&
   }
   figures.memory = f.most_bytes();
   figures.bytes = f.ranks[0].bytes_sent;
+  if (others.cores() >= kQuiet) return false;
+  std::vector<double> seconds(ranks[0].seconds, ranks[0].seconds + kSteps);
+  seconds.erase(seconds.begin(), seconds.begin() + kSkipped);
+  double exposed = 0;
+  for (const RankSteps& r : ranks) exposed += r.exposed_s / static_cast<double>(kSteps * c.ranks);
+  figures.forecast.push_back(f.step_s + machine.step_s);
+  figures.measured.push_back(median(seconds));
+  figures.exposed.push_back(f.exposed + f.bubble);
+  figures.waited.push_back(exposed / median(seconds));
+  return true;
 }
 
 void print_row(const Configuration& c, const Figures& f) {
   std::vector<double> errors;
   for (size_t i = 0; i < f.forecast.size(); ++i) errors.push_back(f.forecast[i] / f.measured[i] - 1);
   const auto [least, most] = std::ranges::minmax(errors);
-  printf("| %s | %d | %.1f | %.1f | %+.1f %% (%+.1f to %+.1f) | %.0f %% / %.0f %% | %.2f | %+.2f %% | %llu | %s |\n",
-         c.name, c.ranks, 1e3 * median(f.forecast), 1e3 * median(f.measured), 100 * median(errors), 100 * least,
-         100 * most, 100 * median(f.exposed), 100 * median(f.waited), static_cast<double>(f.memory) * 1e-6,
-         100 * f.memory_error, static_cast<unsigned long long>(f.bytes), f.bytes_exact ? "exact" : "WRONG");
+  printf(
+      "| %s | %d | %zu | %.1f | %.1f | %+.1f %% (%+.1f to %+.1f) | %.0f %% / %.0f %% | %.2f | %+.2f %% | %llu | %s |\n",
+      c.name, c.ranks, f.measured.size(), 1e3 * median(f.forecast), 1e3 * median(f.measured), 100 * median(errors),
+      100 * least, 100 * most, 100 * median(f.exposed), 100 * median(f.waited), static_cast<double>(f.memory) * 1e-6,
+      100 * f.memory_error, static_cast<unsigned long long>(f.bytes), f.bytes_exact ? "exact" : "WRONG");
   fflush(stdout);
 }
 
@@ -157,7 +179,12 @@ double rank_correlation(const std::vector<double>& a, const std::vector<double>&
   return ab / std::sqrt(aa * bb);
 }
 
-void print_summary(const std::vector<Figures>& all, double others) {
+void print_summary(const std::vector<Figures>& found) {
+  std::vector<Figures> all;
+  std::vector<const Configuration*> of;
+  for (size_t i = 0; i < found.size(); ++i)
+    if (!found[i].measured.empty()) all.push_back(found[i]), of.push_back(&kAll[i]);
+  if (all.empty()) return;
   std::vector<double> forecast, measured, errors;
   size_t within = 0, exact = 0;
   double memory = 0;
@@ -181,35 +208,56 @@ void print_summary(const std::vector<Figures>& all, double others) {
   printf("| time of a step | within 10 %% | %zu of %zu; mean %.1f %%, largest %.1f %% |\n", within, all.size(),
          100 * mean, 100 * *std::ranges::max_element(errors));
   printf("| the first choice | the best, or within 3 %% of it | %s on %d; the best was %s on %d: %.1f %% slower |\n",
-         kAll[best_forecast].name, kAll[best_forecast].ranks, kAll[best_measured].name, kAll[best_measured].ranks,
+         of[best_forecast]->name, of[best_forecast]->ranks, of[best_measured]->name, of[best_measured]->ranks,
          100 * (measured[best_forecast] / measured[best_measured] - 1));
   printf("| order | | Spearman %.3f |\n", rank_correlation(forecast, measured));
-  printf("\nOthers used %.2f cores meanwhile.\n", others);
 }
 
-int run_rounds(int rounds) {
+// As many runs of each configuration, while others leave the machine alone, as the time allows; measured anew every
+// half minute.
+int run_for(double seconds, size_t wanted) {
   const Described described;
   std::vector<Figures> all(std::size(kAll));
-  double others = 0;
-  std::vector<std::string> machines;
-  for (int round = 0; round < rounds; ++round) {
-    wait_for_quiet(20);
-    const double busy = machine_busy(), own = children_busy(), began = os::now_seconds();
-    double took = 0;
-    const plan::Measured machine = measure_machine(4, {1, 2, 8}, took);
-    machines.push_back(fmt::format("measured in {:.2f} s; {} ranks at once get done {:.2f} times what one does", took,
-                                   machine.throughput.size(), machine.throughput.back()));
-    for (size_t i = 0; i < std::size(kAll); ++i) compare(kAll[i], machine, described.model(), all[i]);
-    others += (machine_busy() - busy - (children_busy() - own)) / (os::now_seconds() - began) / rounds;
-    fprintf(stderr, "round %d: %s\n", round + 1, machines.back().c_str());
+  const double until = os::now_seconds() + seconds;
+  plan::Measured machine;
+  double measured_at = -1e9, took = 0;
+  size_t disturbed = 0, n_measured = 0;
+  while (wait_for_quiet(until)) {
+    if (os::now_seconds() - measured_at > 30) {
+      const Others others;
+      plan::Measured fresh = measure_machine(4, {1, 3, 8}, took);
+      if (others.cores() >= kQuiet) {
+        ++disturbed;
+        continue;
+      }
+      machine = std::move(fresh);
+      measured_at = os::now_seconds();
+      ++n_measured;
+      fprintf(stderr, "measured in %.2f s; %zu at once get done %.2f\n", took, machine.throughput.size(),
+              machine.throughput.back());
+    }
+    const auto next = std::ranges::min_element(all, {}, [](const Figures& f) { return f.measured.size() + f.failed; });
+    if (next->measured.size() >= wanted) break;
+    const Configuration& c = kAll[next - all.begin()];
+    if (compare(c, machine, described.model(), *next)) {
+      fprintf(stderr, "%s on %d: forecast %.1f ms, measured %.1f ms\n", c.name, c.ranks, 1e3 * next->forecast.back(),
+              1e3 * next->measured.back());
+    } else {
+      ++disturbed;
+      next->failed += 0.25;
+    }
   }
-  printf("Rounds: %d. %s.\n\n", rounds, machines.back().c_str());
   printf(
-      "| configuration | ranks | forecast ms | measured ms | error (least to most) | waiting: forecast / measured | "
-      "memory MB "
-      "| error | bytes sent by rank 0 | |\n|---|---|---|---|---|---|---|---|---|---|\n");
-  for (size_t i = 0; i < all.size(); ++i) print_row(kAll[i], all[i]);
-  print_summary(all, std::max(others, 0.0));
+      "Machine measured %zu times, the last in %.2f s: %zu ranks at once get done %.2f times what one does. Runs that "
+      "others disturbed and that do not count: %zu.\n\n",
+      n_measured, took, machine.throughput.size(), machine.throughput.back(), disturbed);
+  printf(
+      "| configuration | ranks | runs | forecast ms | measured ms | error (least to most) | waiting: forecast / "
+      "measured | "
+      "memory MB | error | bytes sent by rank 0 | |\n|---|---|---|---|---|---|---|---|---|---|---|\n");
+  for (size_t i = 0; i < all.size(); ++i)
+    if (!all[i].measured.empty()) print_row(kAll[i], all[i]);
+  print_summary(all);
   return 0;
 }
 
@@ -218,7 +266,8 @@ int run_rounds(int rounds) {
 int main(int argc, char** argv) {
   try {
     if (argc > 1 && std::string_view(argv[1]) == "--finalists") return time_finalists();
-    return run_rounds(argc > 1 ? std::max(atoi(argv[1]), 1) : 5);
+    const double seconds = argc > 1 ? atof(argv[1]) : 300;
+    return run_for(seconds, argc > 2 ? static_cast<size_t>(std::max(atoi(argv[2]), 1)) : 5);
   } catch (const Error& e) {
     for (const Error* at = &e; at; at = at->cause().get()) fprintf(stderr, "bench_plan: %s\n", at->message().c_str());
     return 1;

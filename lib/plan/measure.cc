@@ -58,12 +58,13 @@ Config alone_with(const Config& config, int64_t samples) {
   return result;
 }
 
-// Steps of one rank alone for so many seconds, at least one behind the first, which touches its memory.
+// Steps of one rank alone for so many seconds, the first of which touches its memory and does not count; at least one
+// does.
 void time_steps(Communicator& own, const std::shared_ptr<Model>& model, const DataSource& data, const Config& config,
                 double seconds, StepTimes& times) {
+  const double begin = os::now_seconds();
   Trainer trainer(own, model, config, data, nullptr);
   trainer.step();
-  const double begin = os::now_seconds();
   do {
     trainer.step();
     times.add(trainer.executor().last_program(), *trainer.executor().last_step());
@@ -241,7 +242,8 @@ Measured measure(Communicator& comm, const std::shared_ptr<Model>& model, const 
       time_steps(*own, model, data, alone_with(config, options.samples.back()), options.seconds / 4 / (crowds - 1),
                  crowded);
     if (comm.rank() == 0)
-      measured.throughput.push_back(std::max(k * alone.layers_s() / crowded.layers_s(), measured.throughput.back()));
+      measured.throughput.push_back(
+          std::clamp(k * alone.layers_s() / crowded.layers_s(), measured.throughput.back(), static_cast<double>(k)));
   }
   barrier();
   time_links(comm, options.seconds / 4, measured);
