@@ -98,17 +98,7 @@ class Others {
   const double machine_ = machine_busy(), own_ = own_busy(), began_ = os::now_seconds();
 };
 
-constexpr double kQuiet = 0.06;  // cores of others, at most, while something is measured
-
-// False when the time is over.
-bool wait_for_quiet(double until) {
-  while (os::now_seconds() < until) {
-    const Others others;
-    usleep(300'000);
-    if (others.cores() < kQuiet) return true;
-  }
-  return false;
-}
+constexpr double kQuiet = 0.25;  // cores of others, at most, while something is measured
 
 // ---- figures --------------------------------------------------------------------------------------------------------
 
@@ -124,13 +114,34 @@ double median(std::vector<double> numbers) {
   return numbers.empty() ? 0 : numbers[numbers.size() / 2];
 }
 
-// One run beside its forecast; false where others disturbed it.
-bool compare(const Configuration& c, const plan::Measured& machine, const Model& model, Figures& figures) {
+// Something measured on processors that nobody else has, and that are as fast before as behind; false where they were
+// not.
+template <class Measure>
+bool undisturbed(int32_t ranks, Speed& speed, Measure&& measure) {
+  usleep(700'000);  // others get on
+  const Others others;
+  bool steady = false;
+  {
+    const Speed before = probe_speed();
+    {
+      const Cores cores(ranks);
+      measure();
+    }
+    speed = probe_speed();
+    steady = speed.is_like(before);
+  }
+  const double used = others.cores();
+  if (used >= kQuiet || !steady)
+    fprintf(stderr, "disturbed: others %.2f cores, %s\n", used, steady ? "steady" : "not steady");
+  return used < kQuiet && steady;
+}
+
+// What one run shows beside its forecast. Times only where they count.
+void compare(const Configuration& c, const plan::Measured& machine, const Model& model,
+             const std::vector<RankSteps>& ranks, bool with_times, Figures& figures) {
   const Config config = parse_config(toml_of(c), "bench");
   const plan::MeasuredDurations durations(machine);
   const plan::Finalist f = plan::price(model, config, c.ranks, {durations, durations.hosts(c.ranks)});
-  const Others others;
-  const std::vector<RankSteps> ranks = run_steps(toml_of(c), c.ranks, kSteps);
   for (size_t i = 0; i < ranks.size(); ++i) {
     const auto needed = static_cast<double>(total_bytes(f.ranks[i].memory)),
                taken = static_cast<double>(ranks[i].peak_bytes);
@@ -139,16 +150,16 @@ bool compare(const Configuration& c, const plan::Measured& machine, const Model&
   }
   figures.memory = f.most_bytes();
   figures.bytes = f.ranks[0].bytes_sent;
-  if (others.cores() >= kQuiet) return false;
-  std::vector<double> seconds(ranks[0].seconds, ranks[0].seconds + kSteps);
-  seconds.erase(seconds.begin(), seconds.begin() + kSkipped);
+  if (!with_times) return;
+  std::vector<double> seconds(ranks[0].seconds + kSkipped, ranks[0].seconds + kSteps);
   double exposed = 0;
   for (const RankSteps& r : ranks) exposed += r.exposed_s / static_cast<double>(kSteps * c.ranks);
   figures.forecast.push_back(f.step_s + machine.step_s);
   figures.measured.push_back(median(seconds));
   figures.exposed.push_back(f.exposed + f.bubble);
   figures.waited.push_back(exposed / median(seconds));
-  return true;
+  fprintf(stderr, "%s on %d: forecast %.1f ms, measured %.1f ms\n", c.name, c.ranks, 1e3 * f.step_s,
+          1e3 * median(seconds));
 }
 
 void print_row(const Configuration& c, const Figures& f) {
@@ -213,44 +224,47 @@ void print_summary(const std::vector<Figures>& found) {
   printf("| order | | Spearman %.3f |\n", rank_correlation(forecast, measured));
 }
 
-// As many runs of each configuration, while others leave the machine alone, as the time allows; measured anew every
-// half minute.
+// As many runs of each configuration as the time allows. The machine is measured anew when its processors have become
+// faster or slower, and every minute.
 int run_for(double seconds, size_t wanted) {
   const Described described;
   std::vector<Figures> all(std::size(kAll));
   const double until = os::now_seconds() + seconds;
   plan::Measured machine;
+  Speed of_machine;
   double measured_at = -1e9, took = 0;
-  size_t disturbed = 0, n_measured = 0;
-  while (wait_for_quiet(until)) {
-    if (os::now_seconds() - measured_at > 30) {
-      const Others others;
-      plan::Measured fresh = measure_machine(4, {1, 3, 8}, took);
-      if (others.cores() >= kQuiet) {
-        ++disturbed;
+  size_t rejected = 0, n_measured = 0;
+  while (os::now_seconds() < until) {
+    Speed speed;
+    if (os::now_seconds() - measured_at > 60) {
+      plan::Measured fresh;
+      if (!undisturbed(2, speed, [&] { fresh = measure_machine(4, {1, 3, 8}, took); })) {
+        ++rejected;
         continue;
       }
       machine = std::move(fresh);
+      of_machine = speed;
       measured_at = os::now_seconds();
       ++n_measured;
-      fprintf(stderr, "measured in %.2f s; %zu at once get done %.2f\n", took, machine.throughput.size(),
-              machine.throughput.back());
+      fprintf(stderr, "measured in %.2f s; %zu at once get done %.2f; products %.0f, %.0f of two\n", took,
+              machine.throughput.size(), machine.throughput.back(), speed.one, speed.each_of_two);
     }
-    const auto next = std::ranges::min_element(all, {}, [](const Figures& f) { return f.measured.size() + f.failed; });
+    const auto next = std::ranges::min_element(
+        all, {}, [](const Figures& f) { return static_cast<double>(f.measured.size()) + f.failed; });
     if (next->measured.size() >= wanted) break;
     const Configuration& c = kAll[next - all.begin()];
-    if (compare(c, machine, described.model(), *next)) {
-      fprintf(stderr, "%s on %d: forecast %.1f ms, measured %.1f ms\n", c.name, c.ranks, 1e3 * next->forecast.back(),
-              1e3 * next->measured.back());
-    } else {
-      ++disturbed;
-      next->failed += 0.25;
-    }
+    std::vector<RankSteps> ranks;
+    const bool quiet = undisturbed(c.ranks, speed, [&] { ranks = run_steps(toml_of(c), c.ranks, kSteps); });
+    const bool counts = quiet && speed.is_like(of_machine);
+    if (!speed.is_like(of_machine)) measured_at = -1e9;  // it is another machine by now
+    compare(c, machine, described.model(), ranks, counts, *next);
+    rejected += !counts;
+    next->failed += counts ? 0 : 0.25;
   }
   printf(
       "Machine measured %zu times, the last in %.2f s: %zu ranks at once get done %.2f times what one does. Runs that "
       "others disturbed and that do not count: %zu.\n\n",
-      n_measured, took, machine.throughput.size(), machine.throughput.back(), disturbed);
+      n_measured, took, machine.throughput.size(), machine.throughput.back(), rejected);
   printf(
       "| configuration | ranks | runs | forecast ms | measured ms | error (least to most) | waiting: forecast / "
       "measured | "

@@ -2,6 +2,7 @@
 #include "plan/job.h"
 
 #include <sched.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -48,18 +49,20 @@ void check(gsel_status status, gsel_error* err) {
   throw_if_failed(status, err);
 }
 
-// As `gsel run` does: a core for each rank where there are enough.
-void pin(int32_t rank, int32_t ranks) {
+enum class Pin { where_there_are_enough, in_turn };
+
+// A core for each rank: as `gsel run` does, where there are enough; or the cores in turn.
+void pin(int32_t rank, int32_t ranks, Pin how) {
   const auto cores = static_cast<int32_t>(sysconf(_SC_NPROCESSORS_ONLN));
-  if (ranks > cores) return;
+  if (ranks > cores && how == Pin::where_there_are_enough) return;
   cpu_set_t set;
   CPU_ZERO(&set);
-  CPU_SET(static_cast<size_t>(rank), &set);
+  CPU_SET(static_cast<size_t>(rank % cores), &set);
   sched_setaffinity(0, sizeof set, &set);
 }
 
 // Each rank in a process of its own; what fails is the rank's failure.
-void fork_ranks(int32_t ranks, bool pinned, char* failures, size_t stride,
+void fork_ranks(int32_t ranks, Pin how, char* failures, size_t stride,
                 const std::function<void(int32_t, gsel_comm*)>& body) {
   gsel_unique_id id;
   check(gsel_unique_id_create(&id, nullptr), nullptr);
@@ -73,7 +76,7 @@ void fork_ranks(int32_t ranks, bool pinned, char* failures, size_t stride,
       continue;
     }
     try {
-      if (pinned) pin(rank, ranks);
+      pin(rank, ranks, how);
       openblas_set_num_threads(1);
       gsel_comm_options options = GSEL_COMM_OPTIONS_INIT;
       options.rank = rank;
@@ -115,32 +118,33 @@ const Model& Described::model() const {
 
 std::vector<RankSteps> run_steps(const std::string& toml, int32_t ranks, int steps) {
   auto* results = shared<RankSteps>(static_cast<size_t>(ranks));
-  fork_ranks(ranks, true, results[0].failure, sizeof(RankSteps), [&](int32_t rank, gsel_comm* comm) {
-    RankSteps& result = results[rank];
-    gpt_model gpt = describe_gpt();
-    gsel_error* err = nullptr;
-    gsel_config* config = nullptr;
-    check(gsel_config_parse({toml.c_str(), GSEL_NUL}, {"bench", 5}, &config, &err), err);
-    gsel_trainer_options options = GSEL_TRAINER_OPTIONS_INIT;
-    options.config = config;
-    options.data = fill;
-    gsel_trainer* trainer = nullptr;
-    check(gsel_trainer_create(comm, gpt.model, &options, &trainer, &err), err);
-    double before = os::now_seconds();
-    for (int i = 0; i < steps; ++i) {
-      gsel_step_report report = GSEL_STEP_REPORT_INIT;
-      check(gsel_trainer_step(trainer, &report, &err), err);
-      const double now = os::now_seconds();
-      result.seconds[i] = now - before;
-      before = now;
-      result.exposed_s += report.exposed_comm_s;
-      result.peak_bytes = report.peak_bytes;
-      result.bytes_sent = report.bytes_sent;
-    }
-    gsel_trainer_free(trainer);
-    gpt_model_free(&gpt);
-    gsel_config_free(config);
-  });
+  fork_ranks(ranks, Pin::where_there_are_enough, results[0].failure, sizeof(RankSteps),
+             [&](int32_t rank, gsel_comm* comm) {
+               RankSteps& result = results[rank];
+               gpt_model gpt = describe_gpt();
+               gsel_error* err = nullptr;
+               gsel_config* config = nullptr;
+               check(gsel_config_parse({toml.c_str(), GSEL_NUL}, {"bench", 5}, &config, &err), err);
+               gsel_trainer_options options = GSEL_TRAINER_OPTIONS_INIT;
+               options.config = config;
+               options.data = fill;
+               gsel_trainer* trainer = nullptr;
+               check(gsel_trainer_create(comm, gpt.model, &options, &trainer, &err), err);
+               double before = os::now_seconds();
+               for (int i = 0; i < steps; ++i) {
+                 gsel_step_report report = GSEL_STEP_REPORT_INIT;
+                 check(gsel_trainer_step(trainer, &report, &err), err);
+                 const double now = os::now_seconds();
+                 result.seconds[i] = now - before;
+                 before = now;
+                 result.exposed_s += report.exposed_comm_s;
+                 result.peak_bytes = report.peak_bytes;
+                 result.bytes_sent = report.bytes_sent;
+               }
+               gsel_trainer_free(trainer);
+               gpt_model_free(&gpt);
+               gsel_config_free(config);
+             });
   std::vector<RankSteps> all(results, results + ranks);
   munmap(results, sizeof(RankSteps) * static_cast<size_t>(ranks));
   return all;
@@ -153,7 +157,7 @@ plan::Measured measure_machine(int32_t ranks, const std::vector<int64_t>& sample
     char failures[8][512];
   };
   auto* result = shared<Result>(1);
-  fork_ranks(ranks, false, result->failures[0], sizeof result->failures[0], [&](int32_t rank, gsel_comm* comm) {
+  fork_ranks(ranks, Pin::in_turn, result->failures[0], sizeof result->failures[0], [&](int32_t rank, gsel_comm* comm) {
     gpt_model gpt = describe_gpt();
     const Config config = parse_config("[train]\nbatch = 8\nclip_norm = 1.0\nnon_finite = \"off\"\n", "bench");
     const double began = os::now_seconds();
@@ -168,6 +172,78 @@ plan::Measured measure_machine(int32_t ranks, const std::vector<int64_t>& sample
   took = result->took;
   munmap(result, sizeof(Result));
   return measured;
+}
+
+namespace {
+
+constexpr double kProbeSeconds = 0.06;
+
+// Products in a second, on a core of its own; both begin at `begin`.
+void probe(int32_t core, double begin, double* out) {
+  pin(core, 2, Pin::in_turn);
+  openblas_set_num_threads(1);
+  constexpr int kSize = 256;
+  std::vector<float> a(kSize * kSize, 1), b(a), c(a);
+  const auto product = [&] {
+    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, kSize, kSize, kSize, 1, a.data(), kSize, b.data(), kSize, 0,
+                c.data(), kSize);
+  };
+  product();
+  while (os::now_seconds() < begin) continue;
+  int n = 0;
+  const double at = os::now_seconds();
+  while (os::now_seconds() - at < kProbeSeconds) {
+    product();
+    ++n;
+  }
+  *out = n / (os::now_seconds() - at);
+}
+
+double probe_on(int32_t processes) {
+  auto* rates = shared<double>(2);
+  const double begin = os::now_seconds() + 0.02;
+  std::vector<pid_t> children;
+  for (int32_t i = 0; i < processes; ++i) {
+    const pid_t child = fork();
+    if (child == 0) {
+      probe(i, begin, rates + i);
+      _exit(0);
+    }
+    children.push_back(child);
+  }
+  for (pid_t child : children) waitpid(child, nullptr, 0);
+  const double rate = processes == 1 ? rates[0] : (rates[0] + rates[1]) / 2;
+  munmap(rates, 2 * sizeof(double));
+  return rate;
+}
+
+}  // namespace
+
+Cores::Cores(int32_t ranks) {
+  const auto cores = static_cast<int32_t>(sysconf(_SC_NPROCESSORS_ONLN));
+  for (int32_t core = 0; core < cores; ++core) {
+    const pid_t child = fork();
+    if (child > 0) keepers_.push_back(child);
+    if (child != 0) continue;
+    pin(core, cores, Pin::in_turn);
+    const sched_param none{};
+    if (core < ranks) sched_setscheduler(0, SCHED_IDLE, &none);
+    for (;;) core < ranks ? static_cast<void>(sched_yield()) : __builtin_ia32_pause();  // a rank has it back at once
+  }
+}
+
+Cores::~Cores() {
+  for (pid_t keeper : keepers_) kill(keeper, SIGKILL);
+  for (pid_t keeper : keepers_) waitpid(keeper, nullptr, 0);
+}
+
+bool Speed::is_like(const Speed& other) const {
+  const auto close = [](double a, double b) { return a < 1.06 * b && b < 1.06 * a; };
+  return close(one, other.one) && close(each_of_two, other.each_of_two);
+}
+
+Speed probe_speed() {
+  return {probe_on(1), probe_on(2)};
 }
 
 }  // namespace bench
