@@ -65,7 +65,7 @@ std::string toml_of(const Configuration& c) {
   return std::string(c.toml) + "[train]\nbatch = 8\nclip_norm = 1.0\nnon_finite = \"off\"\n" + c.train;
 }
 
-// ---- the machine ----------------------------------------------------------------------------------------------------
+// ---- the machine -------------------------------------------------------------------------------------------------
 
 // Core-seconds that all have been busy, and of them this program's ranks.
 double machine_busy() {
@@ -100,7 +100,7 @@ class Others {
 
 constexpr double kQuiet = 0.25;  // cores of others, at most, while something is measured
 
-// ---- figures --------------------------------------------------------------------------------------------------------
+// ---- figures -----------------------------------------------------------------------------------------------------
 
 struct Figures {
   std::vector<double> forecast, measured, exposed, waited;

@@ -72,7 +72,7 @@ StepRecord record_of(const Program& program, const RankForecast& forecast, const
 
 }  // namespace
 
-// ---- programs -------------------------------------------------------------------------------------------------------
+// ---- programs ----------------------------------------------------------------------------------------------------
 
 CompiledJob::CompiledJob(const Model& model, const Config& config, int32_t ranks,
                          const gsel_optimizer_options* optimizer, int32_t whole_up_to)
@@ -111,8 +111,7 @@ PartBytes CompiledJob::memory_of(size_t i) const {
   return forecast_memory(*models_[i], programs_[i], Optimizer(config_, *models_[i], optimizer_));
 }
 
-// ---- price
-// ------------------------------------------------------------------------------------------------------------
+// ---- price -------------------------------------------------------------------------------------------------------
 
 uint64_t Finalist::most_bytes() const {
   uint64_t most = 0;
@@ -145,8 +144,7 @@ Finalist price(const Model& model, const Config& config, int32_t ranks, const Pr
   return price(CompiledJob(model, config, ranks), pricing);
 }
 
-// ---- pictures
-// ---------------------------------------------------------------------------------------------------------
+// ---- pictures ----------------------------------------------------------------------------------------------------
 
 std::vector<std::string> step_documents(const CompiledJob& job, const Finalist& finalist) {
   std::vector<std::string> documents;

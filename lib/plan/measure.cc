@@ -71,8 +71,7 @@ void time_steps(Communicator& own, const std::shared_ptr<Model>& model, const Da
   } while (os::now_seconds() - begin < seconds);
 }
 
-// ---- links
-// --------------------------------------------------------------------------------------------------------------
+// ---- links -------------------------------------------------------------------------------------------------------
 
 constexpr gsel_collective_kind kLinkKinds[] = {
     GSEL_COLLECTIVE_ALLREDUCE, GSEL_COLLECTIVE_REDUCE_SCATTER, GSEL_COLLECTIVE_ALLGATHER, GSEL_COLLECTIVE_BROADCAST,
@@ -148,6 +147,27 @@ Curve time_link(Communicator& group, gsel_collective_kind kind, double seconds, 
   return curve;
 }
 
+// The receiver sleeps until the message comes, which tells when it was sent: all ranks of a host have one clock.
+double time_wake(Communicator& comm, double seconds) {
+  constexpr double kLong = 1e-3;
+  std::vector<double> took;
+  const auto n = std::max<int32_t>(static_cast<int32_t>(seconds / kLong), 5);
+  for (int32_t i = 0; i < n; ++i) {
+    double sent = 0;
+    if (comm.rank() == 0) {
+      for (const double at = os::now_seconds(); os::now_seconds() - at < kLong;) continue;
+      sent = os::now_seconds();
+      comm.collective(make_collective(GSEL_COLLECTIVE_SEND, &sent, nullptr, 1, GSEL_F64, 0, 1));
+    } else {
+      comm.collective(make_collective(GSEL_COLLECTIVE_RECV, nullptr, &sent, 1, GSEL_F64, 0, 0));
+      took.push_back(os::now_seconds() - sent);
+    }
+  }
+  double median = took.empty() ? 0 : median_of(std::move(took));
+  comm.collective(make_collective(GSEL_COLLECTIVE_BROADCAST, &median, &median, 1, GSEL_F64, 0, 1));
+  return std::max(median, 0.0);
+}
+
 void time_links(Communicator& comm, double seconds, Measured& measured) {
   const int32_t n = comm.world_size();
   std::vector<float> a(kLinkBytes[std::size(kLinkBytes) - 1] / sizeof(float) + 64), b(a.size());
@@ -156,6 +176,7 @@ void time_links(Communicator& comm, double seconds, Measured& measured) {
   if (n > 1) sizes.push_back(n);
   for (int32_t k : sizes) {
     std::optional<Communicator> group = comm.split_inside(comm.rank() < k ? 0 : 1, comm.rank(), "measured links");
+    if (comm.rank() < k && k == sizes.front() && k == 2) measured.wake_s = time_wake(*group, seconds / 10);
     if (comm.rank() < k)
       for (gsel_collective_kind kind : kLinkKinds) {
         if (kind == GSEL_COLLECTIVE_SEND && k > 2) continue;
@@ -166,8 +187,7 @@ void time_links(Communicator& comm, double seconds, Measured& measured) {
   }
 }
 
-// ---- together
-// -----------------------------------------------------------------------------------------------------------
+// ---- together ----------------------------------------------------------------------------------------------------
 
 Measured from_first_rank(Communicator& comm, const Measured& measured) {
   std::string text = comm.rank() == 0 ? to_json(measured) : "";

@@ -90,7 +90,7 @@ double Curve::at(double size) const {
   return below->second + (above->second - below->second) * (size - below->first) / (above->first - below->first);
 }
 
-// ---- JSON -----------------------------------------------------------------------------------------------------------
+// ---- JSON --------------------------------------------------------------------------------------------------------
 
 std::string to_json(const Measured& m) {
   Json layers = Json::array(), inputs = Json::array(), links = Json::array();
@@ -108,6 +108,7 @@ std::string to_json(const Measured& m) {
   document.set("inputs", std::move(inputs));
   document.set("optimizer", json_of(m.optimizer));
   document.set("norm", json_of(m.norm));
+  document.set("wake_s", m.wake_s);
   document.set("step_s", m.step_s);
   document.set("throughput", Json(m.throughput));
   document.set("links", std::move(links));
@@ -128,6 +129,7 @@ Measured read_measured(std::string_view json, const std::string& file) {
       [&](JsonObject input) { m.inputs[input.require_text("name")] = read_curve(input, "seconds"); });
   m.optimizer = read_curve(document, "optimizer");
   m.norm = read_curve(document, "norm");
+  m.wake_s = document.real("wake_s", 0, kMostSeconds, 0);
   m.step_s = document.real("step_s", 0, kMostSeconds, 0);
   const JsonArray throughput = document.array("throughput");
   m.throughput.clear();
@@ -145,7 +147,7 @@ Measured read_measured(std::string_view json, const std::string& file) {
   return m;
 }
 
-// ---- durations ------------------------------------------------------------------------------------------------------
+// ---- durations ---------------------------------------------------------------------------------------------------
 
 double part_of_work(const Program& program, const ProgramLayer& layer) {
   double part = 1;

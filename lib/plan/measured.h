@@ -30,6 +30,7 @@ struct Measured {
   std::map<std::string, std::array<Curve, kCalls>> layers;  // by name; of samples
   std::map<std::string, Curve> inputs;                      // by name of the value; of samples
   Curve optimizer, norm;                                    // of elements
+  double wake_s = 0;                                        // from a message to who slept until it came
   double step_s = 0;                                        // of a step beside its instructions
   std::vector<double> throughput{1};                        // of processors, see program/simulate/processors.h
   // Of a call among so many ranks, that do nothing else; by bytes that a rank sends. Messages are among 2.
@@ -50,10 +51,13 @@ class MeasuredDurations : public Durations {
   ExchangeTime exchange(const Program& program, const gsel_instr& instr, gsel_axis axis, uint64_t calls,
                         uint64_t bytes) const override;
   ExchangeTime message(const Program& sender, int32_t to, int64_t bytes) const override;
+  Wake wake() const override { return {kPolls, measured_.wake_s}; }
 
   Hosts hosts(int32_t ranks) const;
 
  private:
+  static constexpr double kPolls = 100e-6;  // a rank that waits no longer than this does not sleep
+
   // Work of each rank in a call that takes so long while nobody does anything else.
   ExchangeTime work_of(double seconds, int32_t ranks) const;
   const Curve* link(int32_t ranks, gsel_collective_kind kind) const;

@@ -60,7 +60,7 @@ struct Live {
   const Model& model() const { return *gpt.model->impl; }
 };
 
-// ---- what ranks do ------------------------------------------------------------------------------------------------
+// ---- what ranks do -----------------------------------------------------------------------------------------------
 
 constexpr int kKinds = GSEL_INSTR_POST_VALIDATE + 1;
 struct Seen {
@@ -125,7 +125,7 @@ void train(rank_run* run) {
   gsel_comm_free(comm);
 }
 
-// ---- tests --------------------------------------------------------------------------------------------------------
+// ---- tests -------------------------------------------------------------------------------------------------------
 
 void test_memory_and_bytes_are_those_that_ranks_take_and_count(void**) {
   const Live live;

@@ -39,6 +39,7 @@ Measured made_up() {
   m.optimizer = {{{1000, 1e-3}}};
   m.norm = {{{1000, 1e-4}}};
   m.step_s = 1.0 / 3;
+  m.wake_s = 7e-5;
   m.throughput = {1, 1.9};
   m.links[{2, GSEL_COLLECTIVE_ALLREDUCE}] = {{{64, 1e-6}, {4096, 2e-6}}};
   m.links[{4, GSEL_COLLECTIVE_ALLREDUCE}] = {{{64, 3e-6}}};
@@ -124,13 +125,13 @@ void test_calls_take_the_work_of_their_ranks(void**) {
   p.mesh.size = {1, 8, 1, 1};
   expect("more ranks than were measured", durations.exchange(p, reduce, GSEL_AXIS_DATA, 1, 64).work, 3e-6 * 1.9 / 8);
   expect("message", durations.message(p, 1, 200).work, 1e-5);
+  expect("wake", durations.wake().takes, 7e-5);
   const Hosts hosts = durations.hosts(3);
   assert_int_equal(hosts.of_program.size(), 3);
   assert_true(hosts.throughput == m.throughput);
 }
 
-// ---- measuring
-// ----------------------------------------------------------------------------------------------------------
+// ---- measuring ---------------------------------------------------------------------------------------------------
 
 struct Job {
   Measured of_rank[3];
@@ -157,7 +158,7 @@ void test_every_layer_and_link_is_measured_and_all_ranks_have_the_same(void**) {
   as_threads(3, measure_here, &job);
   const Measured& m = job.of_rank[0];
   assert_true(m == job.of_rank[1] && m == job.of_rank[2]);
-  assert_true(!m.layers.empty() && !m.inputs.empty() && m.step_s >= 0);
+  assert_true(!m.layers.empty() && !m.inputs.empty() && m.step_s >= 0 && m.wake_s > 0);
   for (const auto& [name, calls] : m.layers) {
     assert_int_equal(calls[Measured::forward].points.size(), 3);
     for (const Curve& curve : calls)

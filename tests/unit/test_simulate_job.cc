@@ -113,7 +113,7 @@ InstrTimes span_of(const Program& p, const RankTimes& times, const gsel_action& 
   return span;
 }
 
-// ---- pipelines ------------------------------------------------------------------------------------------------------
+// ---- pipelines ---------------------------------------------------------------------------------------------------
 
 void test_programs_of_pipelines_take_what_their_schedules_take(void**) {
   struct Row {
@@ -188,8 +188,7 @@ void test_steps_in_a_row_take_their_longest_span(void**) {
   expect("bubble", times.bubble(), (p - 1.0) / (m + p - 1));
 }
 
-// ---- collectives
-// ------------------------------------------------------------------------------------------------------
+// ---- collectives -------------------------------------------------------------------------------------------------
 
 void test_a_reduction_is_hidden_behind_backward_as_far_as_it_goes(void**) {
   const Chain chain(4, 1 << 10, false);
@@ -233,8 +232,27 @@ void test_an_exchange_begins_when_the_last_rank_comes(void**) {
   expect("step", times.makespan, 12);
 }
 
-// ---- processors
-// -------------------------------------------------------------------------------------------------------
+void test_who_has_waited_long_wakes_up_first(void**) {
+  const Chain chain(4);
+  const std::vector<Program> programs =
+      compiled(chain.model,
+               "[mesh]\npipeline = 2\ndata = 1\n[strategy.pipeline]\nplugin = \"pp\"\nschedule = \"gpipe\"\n[train]\n"
+               "batch = 1\nmicrobatches = 1\n",
+               2);
+  struct Sleepy : GivenDurations {
+    Wake wake() const override { return {after, 0.25}; }
+    double after = 0;
+  } durations;
+  static_cast<GivenDurations&>(durations) = equal_layers(programs.front(), 1, 1, 1);
+  // The second rank waits for its input, the first for its gradient: each is woken once.
+  expect("both sleep", simulate(whole_job(programs), durations).makespan, 4 * 3 + 2 * 0.25);
+  durations.after = 4;  // the first waits for forward and backward of two layers, the second for two forwards
+  expect("one sleeps", simulate(whole_job(programs), durations).makespan, 4 * 3 + 0.25);
+  durations.after = 100;
+  expect("none sleeps", simulate(whole_job(programs), durations).makespan, 4 * 3);
+}
+
+// ---- processors --------------------------------------------------------------------------------------------------
 
 void test_ranks_beyond_the_processors_share_them(void**) {
   const Chain chain(2, 8, false);
@@ -267,6 +285,7 @@ int main() {
       cmocka_unit_test(test_steps_in_a_row_take_their_longest_span),
       cmocka_unit_test(test_a_reduction_is_hidden_behind_backward_as_far_as_it_goes),
       cmocka_unit_test(test_an_exchange_begins_when_the_last_rank_comes),
+      cmocka_unit_test(test_who_has_waited_long_wakes_up_first),
       cmocka_unit_test(test_ranks_beyond_the_processors_share_them),
       cmocka_unit_test(test_tasks_under_way_go_on_at_the_same_pace),
   };

@@ -25,6 +25,11 @@ class Durations {
                                 uint64_t bytes) const = 0;
   // To another rank of the pipeline.
   virtual ExchangeTime message(const Program& sender, int32_t to, int64_t bytes) const = 0;
+  // A rank that has waited longer than `after` goes on so much later than what it waited for: it slept.
+  struct Wake {
+    double after = 0, takes = 0;
+  };
+  virtual Wake wake() const { return {}; }
 };
 
 // The time of n bytes is latency_s + n * seconds_per_byte.

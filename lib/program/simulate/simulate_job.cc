@@ -39,6 +39,8 @@ struct Post {
   int32_t step = 0;
 };
 
+enum class Sleep : uint8_t { none, wakes, over };
+
 struct Rank {
   int32_t step = 0;
   size_t next = 0;       // activity
@@ -52,7 +54,7 @@ struct Rank {
   std::array<int32_t, kAxes> last_post{};
   std::vector<int64_t> n_met;  // by group: meetings so far
   double step_begin = 0;
-  bool settled = false;  // all it has sent has left
+  Sleep sleep = Sleep::none;
 };
 
 struct LaneState {
@@ -64,7 +66,7 @@ struct LaneState {
 
 // What a task or a delay is of.
 struct Task {
-  enum class Kind : uint8_t { compute, meeting, meeting_work, message, message_work } kind;
+  enum class Kind : uint8_t { compute, meeting, meeting_work, message, message_work, wake } kind;
   int32_t a = 0;
   int64_t b = 0;
 };
@@ -72,7 +74,12 @@ struct Task {
 class JobSimulator {
  public:
   JobSimulator(const Job& job, const Durations& durations, const Hosts& hosts, int32_t steps)
-      : job_(job), activities_(activities_of(job, durations)), hosts_(hosts), n_steps_(steps), delays_({}) {
+      : job_(job),
+        activities_(activities_of(job, durations)),
+        hosts_(hosts),
+        wake_(durations.wake()),
+        n_steps_(steps),
+        delays_({}) {
     const size_t n = job.programs.size();
     int32_t n_hosts = 1;
     for (int32_t host : hosts.of_program) n_hosts = std::max(n_hosts, host + 1);
@@ -107,7 +114,7 @@ class JobSimulator {
   }
 
  private:
-  // ---- time ----
+  // ---- time ------------------------------------------------------------------------------------------------------------
 
   // The next thing that ends; false when nothing is under way.
   bool happen() {
@@ -151,6 +158,9 @@ class JobSimulator {
         ranks_[static_cast<size_t>(task.a)].computing = false;
         ranks_[static_cast<size_t>(task.a)].computed = true;
         return wake(task.a);
+      case Task::Kind::wake:
+        ranks_[static_cast<size_t>(task.a)].sleep = Sleep::over;
+        return wake(task.a);
       case Task::Kind::meeting:
         return begin_work(task.a);
       case Task::Kind::meeting_work:
@@ -172,7 +182,7 @@ class JobSimulator {
 
   void wake(int32_t rank) { awake_.push_back(rank); }
 
-  // ---- a rank ----
+  // ---- a rank ----------------------------------------------------------------------------------------------------------
 
   RankTimes& times(int32_t rank) { return out_.ranks[static_cast<size_t>(rank)]; }
   const std::vector<Activity>& activities(int32_t rank) const { return activities_.of_rank[static_cast<size_t>(rank)]; }
@@ -180,7 +190,7 @@ class JobSimulator {
   void begin_step(int32_t rank) {
     Rank& r = ranks_[static_cast<size_t>(rank)];
     r.next = 0;
-    r.entered = r.computed = r.settled = false;
+    r.entered = r.computed = false;
     r.step_begin = now_;
     RankTimes& t = times(rank);
     const int32_t number = t.rank;
@@ -208,12 +218,27 @@ class JobSimulator {
         InstrTimes& instr = times(rank).instrs[static_cast<size_t>(all[r.next].position)];
         if (instr.begin < 0) instr.begin = now_;
       }
-      if (!perform(rank, r, all[r.next])) return;
+      if (r.sleep == Sleep::wakes) return;
+      if (r.sleep == Sleep::none) {
+        const double since = r.since;
+        if (!perform(rank, r, all[r.next])) return;
+        if (sleeps(rank, r, all[r.next], since)) return;
+      }
+      r.sleep = Sleep::none;
       times(rank).instrs[static_cast<size_t>(all[r.next].position)].end = now_;
       ++r.next;
       r.entered = false;
     }
     if (r.step < n_steps_ && settle(rank)) end_step(rank);
+  }
+
+  // What was waited for has come; the rank hears of it once it is awake.
+  bool sleeps(int32_t rank, Rank& r, const Activity& a, double since) {
+    if (a.kind == Activity::Kind::compute || wake_.takes <= 0 || now_ - since <= wake_.after) return false;
+    r.sleep = Sleep::wakes;
+    times(rank).exposed_s[static_cast<size_t>(a.axis)] += wake_.takes;
+    delay(wake_.takes, {Task::Kind::wake, rank, 0});
+    return true;
   }
 
   bool settle(int32_t rank) {
@@ -275,7 +300,7 @@ class JobSimulator {
     times(rank).exposed_s[static_cast<size_t>(axis)] += now_ - moving;
   }
 
-  // ---- collectives ----
+  // ---- collectives -----------------------------------------------------------------------------------------------------
 
   // A communicator takes one call at a time.
   bool is_drained(const Rank& r, gsel_axis axis) const {
@@ -384,7 +409,7 @@ class JobSimulator {
     return true;
   }
 
-  // ---- messages ----
+  // ---- messages --------------------------------------------------------------------------------------------------------
 
   Message& message(int32_t lane, int64_t number) {
     LaneState& l = lanes_[static_cast<size_t>(lane)];
@@ -440,7 +465,7 @@ class JobSimulator {
     return true;
   }
 
-  // ---- the result ----
+  // ---- the result ------------------------------------------------------------------------------------------------------
 
   void check_ended(size_t i) const {
     if (ranks_[i].step == n_steps_) return;
@@ -476,6 +501,7 @@ class JobSimulator {
   const Job& job_;
   const Activities activities_;
   const Hosts& hosts_;
+  const Durations::Wake wake_;
   const int32_t n_steps_;
   double now_ = 0;
   Processors delays_;  // what no processor works at
