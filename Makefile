@@ -9,6 +9,7 @@
 #   make bench-build  what a build costs in time and size; writes bench/results/build.md
 #   make bench-fresh  make run, test, asan and tsan on a fresh Debian 12 (root, debootstrap); writes bench/results/fresh.md
 #   make bench-pipeline  pipelines as they run beside their simulation; writes bench/results/pipeline.md
+#   make bench-plan  the planner beside what this machine then does; writes bench/results/plan-host.md
 #   make bench-rust  what a call from Rust costs over C; writes bench/results/rust.md
 #   make bench-go   what a call from Go costs over C; writes bench/results/go.md
 #   make bench-device  kernels of the cuda device beside a copy; writes bench/results/device.md
@@ -35,7 +36,7 @@ export GSEL_NO_INSTALL
 export NINJA_STATUS = gsel: step %f of %t: 
 
 .PHONY: all build dev packages packages-run packages-test packages-peers packages-train packages-tidy packages-docs docs data run table picture matrix test asan \
-        tsan tidy bench bench-build bench-comm bench-train bench-pipeline bench-tensor bench-rust bench-go bench-device bench-fresh install install-debug deb reproducible packages-deb clean soak
+        tsan tidy bench bench-build bench-comm bench-train bench-pipeline bench-plan bench-tensor bench-rust bench-go bench-device bench-fresh install install-debug deb reproducible packages-deb clean soak
 
 all: build
 
@@ -156,6 +157,10 @@ bench-fresh:
 bench-pipeline: packages
 	$(call build,default,pipeline_parts)
 	@bench/pipeline/run.sh build/bin bench/results/pipeline.md && echo "gsel: wrote bench/results/pipeline.md"
+
+bench-plan: packages-run
+	$(call build,default,bench_plan plugins_all)
+	@bench/plan/run.sh build/bin bench/results/plan-host.md && echo "gsel: wrote bench/results/plan-host.md"
 
 # Cargo, rustc and Go are among the packages of the tests.
 bench-rust: packages-test

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "base/os.h"
+#include "comm/request.h"
 #include "program/shards.h"
 
 namespace gsel::plan {
@@ -75,19 +76,14 @@ void time_steps(Communicator& own, const std::shared_ptr<Model>& model, const Da
 
 constexpr gsel_collective_kind kLinkKinds[] = {
     GSEL_COLLECTIVE_ALLREDUCE, GSEL_COLLECTIVE_REDUCE_SCATTER, GSEL_COLLECTIVE_ALLGATHER, GSEL_COLLECTIVE_BROADCAST,
-    GSEL_COLLECTIVE_REDUCE,    GSEL_COLLECTIVE_ALLTOALL,       GSEL_COLLECTIVE_SENDRECV,  GSEL_COLLECTIVE_SEND};
+    GSEL_COLLECTIVE_REDUCE,    GSEL_COLLECTIVE_ALLTOALL,       GSEL_COLLECTIVE_SENDRECV};
+constexpr uint64_t kMessageBytes[] = {1024, 65536, 1048576};
 constexpr uint64_t kLinkBytes[] = {64, 4096, 65536, 524288, 4194304};  // that a rank sends, about
 
 struct LinkCall {
   gsel_collective call{};
   double bytes_sent = 0;
 };
-
-// Between the ranks 0 and 1.
-gsel_collective message_call(bool sends, int32_t rank, float* a, float* b, uint64_t elems) {
-  return make_collective(sends ? GSEL_COLLECTIVE_SEND : GSEL_COLLECTIVE_RECV, sends ? a : nullptr, sends ? nullptr : b,
-                         elems, GSEL_F32, 0, 1 - rank);
-}
 
 // elems: of the caller's whole array, a multiple of the ranks.
 LinkCall link_call(gsel_collective_kind kind, int32_t rank, int32_t n, float* a, float* b, uint64_t elems) {
@@ -112,7 +108,7 @@ LinkCall link_call(gsel_collective_kind kind, int32_t rank, int32_t n, float* a,
       return {call, bytes};
     }
     default:
-      return {message_call(rank == 0, rank, a, b, elems), bytes};
+      return {};
   }
 }
 
@@ -132,9 +128,7 @@ Curve time_link(Communicator& group, gsel_collective_kind kind, double seconds, 
       const double at = os::now_seconds();
       gsel_collective copy = call.call;
       group.collective(copy);
-      if (kind == GSEL_COLLECTIVE_SEND)  // there and back
-        group.collective(message_call(rank == 1, rank, a.data(), b.data(), elems));
-      took.push_back((os::now_seconds() - at) / (kind == GSEL_COLLECTIVE_SEND ? 2 : 1));
+      took.push_back(os::now_seconds() - at);
       goes_on = took.size() < 3 || os::now_seconds() - begin < seconds / std::size(kLinkBytes);
       if (took.size() % 4 == 3 || took.size() < 4)
         group.collective(make_collective(GSEL_COLLECTIVE_BROADCAST, &goes_on, &goes_on, 1, GSEL_I32, 0, 0));
@@ -147,15 +141,68 @@ Curve time_link(Communicator& group, gsel_collective_kind kind, double seconds, 
   return curve;
 }
 
-// The receiver sleeps until the message comes, which tells when it was sent: all ranks of a host have one clock.
+// ---- messages ------------------------------------------------------------------------------------------------------
+
+constexpr double kComputes = 4e-3;  // of a rank between what it sends: longer than a slice of its processor
+
+void compute_for(double seconds) {
+  for (const double at = os::now_seconds(); os::now_seconds() - at < seconds;) continue;
+}
+
+// Two messages that a rank starts, one behind the other, before it goes on computing; the receiver waits for both. Its
+// seconds for each. All ranks of a host have one clock.
+double time_pair(Communicator& comm, std::vector<float>& memory, uint64_t elems) {
+  double sent = 0, both = 0;
+  const auto message = [&](gsel_collective_kind kind, size_t i) {
+    float* at = memory.data() + i * elems;
+    return make_collective(kind, kind == GSEL_COLLECTIVE_SEND ? at : nullptr,
+                           kind == GSEL_COLLECTIVE_SEND ? nullptr : at, elems, GSEL_F32, 0, 1 - comm.rank());
+  };
+  comm.collective(make_collective(GSEL_COLLECTIVE_BARRIER, nullptr, nullptr, 0, GSEL_U8));
+  if (comm.rank() == 0) {
+    CallRequest first(comm, message(GSEL_COLLECTIVE_SEND, 0)), second(comm, message(GSEL_COLLECTIVE_SEND, 1));
+    compute_for(kComputes / 4);
+    sent = os::now_seconds();
+    first.start();
+    second.start();
+    compute_for(kComputes);
+    first.wait();
+    second.wait();
+  } else {
+    CallRequest first(comm, message(GSEL_COLLECTIVE_RECV, 0)), second(comm, message(GSEL_COLLECTIVE_RECV, 1));
+    first.start();
+    second.start();
+    first.wait();
+    second.wait();
+    both = os::now_seconds();
+  }
+  comm.collective(make_collective(GSEL_COLLECTIVE_BROADCAST, &sent, &sent, 1, GSEL_F64, 0, 0));
+  return std::max(both - sent, 0.0) / 2;
+}
+
+// The mean: some wait for a slice of the sender's processor, others do not.
+Curve time_messages(Communicator& comm, double seconds, std::vector<float>& memory) {
+  Curve curve;
+  const double each = seconds / static_cast<double>(std::size(kMessageBytes));
+  const auto n = std::max(static_cast<int32_t>(each / (1.5 * kComputes)), 4);
+  for (uint64_t bytes : kMessageBytes) {
+    double sum = 0;
+    for (int32_t i = 0; i < n; ++i) sum += time_pair(comm, memory, bytes / sizeof(float)) / n;
+    comm.collective(make_collective(GSEL_COLLECTIVE_BROADCAST, &sum, &sum, 1, GSEL_F64, 0, 1));
+    curve.points.emplace_back(static_cast<double>(bytes),
+                              curve.points.empty() ? sum : std::max(sum, curve.points.back().second));
+  }
+  return curve;
+}
+
+// From a message to who slept until it came.
 double time_wake(Communicator& comm, double seconds) {
-  constexpr double kLong = 1e-3;
   std::vector<double> took;
-  const auto n = std::max<int32_t>(static_cast<int32_t>(seconds / kLong), 5);
+  const auto n = std::max<int32_t>(static_cast<int32_t>(seconds / kComputes * 4), 5);
   for (int32_t i = 0; i < n; ++i) {
     double sent = 0;
     if (comm.rank() == 0) {
-      for (const double at = os::now_seconds(); os::now_seconds() - at < kLong;) continue;
+      compute_for(kComputes / 4);
       sent = os::now_seconds();
       comm.collective(make_collective(GSEL_COLLECTIVE_SEND, &sent, nullptr, 1, GSEL_F64, 0, 1));
     } else {
@@ -176,13 +223,14 @@ void time_links(Communicator& comm, double seconds, Measured& measured) {
   if (n > 1) sizes.push_back(n);
   for (int32_t k : sizes) {
     std::optional<Communicator> group = comm.split_inside(comm.rank() < k ? 0 : 1, comm.rank(), "measured links");
-    if (comm.rank() < k && k == sizes.front() && k == 2) measured.wake_s = time_wake(*group, seconds / 10);
+    if (comm.rank() < k && k == 2) {
+      measured.wake_s = time_wake(*group, seconds / 20);
+      measured.links[{2, GSEL_COLLECTIVE_SEND}] = time_messages(*group, seconds / 4, a);
+    }
     if (comm.rank() < k)
-      for (gsel_collective_kind kind : kLinkKinds) {
-        if (kind == GSEL_COLLECTIVE_SEND && k > 2) continue;
+      for (gsel_collective_kind kind : kLinkKinds)
         measured.links[{k, kind}] =
-            time_link(*group, kind, seconds / static_cast<double>(sizes.size() * std::size(kLinkKinds)), a, b);
-      }
+            time_link(*group, kind, seconds * 0.7 / static_cast<double>(sizes.size() * std::size(kLinkKinds)), a, b);
     comm.collective(make_collective(GSEL_COLLECTIVE_BARRIER, nullptr, nullptr, 0, GSEL_U8));
   }
 }

@@ -72,7 +72,9 @@ Curve read_curve(JsonObject& object, const char* name) {
     const auto size = point.number(0), seconds = point.number(1);
     const bool good = point.size() == 2 && size && seconds && *size >= 0 && *seconds >= 0 && *seconds < kMostSeconds &&
                       (curve.points.empty() || curve.points.back().first < *size);
-    if (!good) object.refuse(name, "has a point that is no size, above the one before, with its seconds");
+    if (!good)
+      object.refuse(name, fmt::format("[{}] is {} and {}; a size above the one before and its seconds are needed", i,
+                                      size.value_or(-1), seconds.value_or(-1)));
     curve.points.emplace_back(*size, *seconds);
   }
   return curve;
@@ -225,7 +227,7 @@ ExchangeTime MeasuredDurations::exchange(const Program& program, const gsel_inst
 
 ExchangeTime MeasuredDurations::message(const Program&, int32_t, int64_t bytes) const {
   const Curve* curve = link(2, GSEL_COLLECTIVE_SEND);
-  return {0, curve ? curve->at(static_cast<double>(bytes)) : 0};
+  return {curve ? curve->at(static_cast<double>(bytes)) : 0, 0};
 }
 
 Hosts MeasuredDurations::hosts(int32_t ranks) const {

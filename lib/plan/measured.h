@@ -33,7 +33,8 @@ struct Measured {
   double wake_s = 0;                                        // from a message to who slept until it came
   double step_s = 0;                                        // of a step beside its instructions
   std::vector<double> throughput{1};                        // of processors, see program/simulate/processors.h
-  // Of a call among so many ranks, that do nothing else; by bytes that a rank sends. Messages are among 2.
+  // Of a call among so many ranks, that do nothing else; by bytes that a rank sends. A message
+  // (SEND, among 2) is one that its sender starts before it goes on computing.
   std::map<std::pair<int32_t, gsel_collective_kind>, Curve> links;
   bool operator==(const Measured&) const = default;
 };

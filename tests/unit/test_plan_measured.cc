@@ -124,7 +124,7 @@ void test_calls_take_the_work_of_their_ranks(void**) {
   expect("two calls", durations.exchange(p, reduce, GSEL_AXIS_DATA, 2, 128).work, 2e-6 * 0.95);
   p.mesh.size = {1, 8, 1, 1};
   expect("more ranks than were measured", durations.exchange(p, reduce, GSEL_AXIS_DATA, 1, 64).work, 3e-6 * 1.9 / 8);
-  expect("message", durations.message(p, 1, 200).work, 1e-5);
+  expect("message", durations.message(p, 1, 200).wire, 1e-5);
   expect("wake", durations.wake().takes, 7e-5);
   const Hosts hosts = durations.hosts(3);
   assert_int_equal(hosts.of_program.size(), 3);

@@ -212,19 +212,20 @@ void test_a_reduction_is_hidden_behind_backward_as_far_as_it_goes(void**) {
   expect("slow links", simulate(whole_job(programs), durations).makespan, 4 * 1 + 2 + (4 + loss) * 5);
 }
 
+struct PerSample : GivenDurations {
+  double compute(const Program& program, const gsel_instr& instr) const override {
+    if (instr.layer < 0) return 0;
+    const int64_t samples = program.microbatches[static_cast<size_t>(instr.microbatch)].count;
+    return GivenDurations::compute(program, instr) * static_cast<double>(samples);
+  }
+};
+
 void test_an_exchange_begins_when_the_last_rank_comes(void**) {
   const Chain chain(2, 8, false);
   const std::vector<Program> programs =
       compiled(chain.model, "[mesh]\ndata = 2\n[strategy.data]\nplugin = \"ddp\"\n[train]\nbatch = 3\n", 2);
   // Rank 0 has two samples, rank 1 one.
-  struct PerSample : GivenDurations {
-    double compute(const Program& program, const gsel_instr& instr) const override {
-      return instr.layer < 0
-                 ? 0
-                 : GivenDurations::compute(program, instr) *
-                       static_cast<double>(program.microbatches[static_cast<size_t>(instr.microbatch)].count);
-    }
-  } durations;
+  PerSample durations;
   static_cast<GivenDurations&>(durations) = equal_layers(programs.front(), 1, 1, 1);
   const JobTimes times = simulate(whole_job(programs), durations);
   expect("slow rank", times.ranks[0].busy_s, 12);
@@ -232,24 +233,20 @@ void test_an_exchange_begins_when_the_last_rank_comes(void**) {
   expect("step", times.makespan, 12);
 }
 
-void test_who_has_waited_long_wakes_up_first(void**) {
-  const Chain chain(4);
+void test_who_has_waited_long_for_others_wakes_up_first(void**) {
+  const Chain chain(2, 8, false);
   const std::vector<Program> programs =
-      compiled(chain.model,
-               "[mesh]\npipeline = 2\ndata = 1\n[strategy.pipeline]\nplugin = \"pp\"\nschedule = \"gpipe\"\n[train]\n"
-               "batch = 1\nmicrobatches = 1\n",
-               2);
-  struct Sleepy : GivenDurations {
+      compiled(chain.model, "[mesh]\ndata = 2\n[strategy.data]\nplugin = \"ddp\"\n[train]\nbatch = 3\n", 2);
+  struct Sleepy : PerSample {
     Wake wake() const override { return {after, 0.25}; }
     double after = 0;
   } durations;
   static_cast<GivenDurations&>(durations) = equal_layers(programs.front(), 1, 1, 1);
-  // The second rank waits for its input, the first for its gradient: each is woken once.
-  expect("both sleep", simulate(whole_job(programs), durations).makespan, 4 * 3 + 2 * 0.25);
-  durations.after = 4;  // the first waits for forward and backward of two layers, the second for two forwards
-  expect("one sleeps", simulate(whole_job(programs), durations).makespan, 4 * 3 + 0.25);
-  durations.after = 100;
-  expect("none sleeps", simulate(whole_job(programs), durations).makespan, 4 * 3);
+  const JobTimes slept = simulate(whole_job(programs), durations);
+  expect("the slow rank", slept.ranks[0].end, 12);
+  expect("the quick one", slept.ranks[1].end, 12.25);
+  durations.after = 6;  // it waits no longer
+  expect("it polls", simulate(whole_job(programs), durations).makespan, 12);
 }
 
 // ---- processors --------------------------------------------------------------------------------------------------
@@ -285,7 +282,7 @@ int main() {
       cmocka_unit_test(test_steps_in_a_row_take_their_longest_span),
       cmocka_unit_test(test_a_reduction_is_hidden_behind_backward_as_far_as_it_goes),
       cmocka_unit_test(test_an_exchange_begins_when_the_last_rank_comes),
-      cmocka_unit_test(test_who_has_waited_long_wakes_up_first),
+      cmocka_unit_test(test_who_has_waited_long_for_others_wakes_up_first),
       cmocka_unit_test(test_ranks_beyond_the_processors_share_them),
       cmocka_unit_test(test_tasks_under_way_go_on_at_the_same_pace),
   };

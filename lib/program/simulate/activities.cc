@@ -89,7 +89,8 @@ class Lowering {
       if (!(is_optimistic(instr) && a.axis == GSEL_AXIS_PIPELINE)) exchange(a.axis, a.time);
   }
 
-  // ---- what it takes ---------------------------------------------------------------------------------------------------
+  // ---- what it takes
+  // ---------------------------------------------------------------------------------------------------
 
   static uint64_t key_of(const Program& program, const gsel_instr& instr) {
     const int64_t samples =
@@ -111,7 +112,8 @@ class Lowering {
     return known;
   }
 
-  // ---- activities ------------------------------------------------------------------------------------------------------
+  // ---- activities
+  // ------------------------------------------------------------------------------------------------------
 
   Activity& add(Kind kind) {
     Activity& activity = activities_->emplace_back();
@@ -212,7 +214,8 @@ class Lowering {
       exchange_in(group_with(tied_ranks(*program_, instr.bucket)), a.axis, a.time);
   }
 
-  // ---- who takes part --------------------------------------------------------------------------------------------------
+  // ---- who takes part
+  // --------------------------------------------------------------------------------------------------
 
   int32_t group_of(gsel_axis axis) {
     int32_t& group = group_of_axis_[static_cast<size_t>(axis)];

@@ -23,9 +23,10 @@ class Durations {
   // counts them; the ranks of a call take what the slowest of them takes.
   virtual ExchangeTime exchange(const Program& program, const gsel_instr& instr, gsel_axis axis, uint64_t calls,
                                 uint64_t bytes) const = 0;
-  // To another rank of the pipeline.
+  // To another rank of the pipeline, which has waited for it.
   virtual ExchangeTime message(const Program& sender, int32_t to, int64_t bytes) const = 0;
-  // A rank that has waited longer than `after` goes on so much later than what it waited for: it slept.
+  // A rank that has waited for a collective longer than `after` goes on so much later than what it waited for: it
+  // slept.
   struct Wake {
     double after = 0, takes = 0;
   };

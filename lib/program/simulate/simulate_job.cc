@@ -114,7 +114,8 @@ class JobSimulator {
   }
 
  private:
-  // ---- time ------------------------------------------------------------------------------------------------------------
+  // ---- time
+  // ------------------------------------------------------------------------------------------------------------
 
   // The next thing that ends; false when nothing is under way.
   bool happen() {
@@ -174,6 +175,7 @@ class JobSimulator {
       }
       case Task::Kind::message_work:
         message(task.a, task.b).arrived = now_;
+        begin_message(task.a, task.b + 1);
         wake(activities_.lanes[static_cast<size_t>(task.a)].to);
         wake(activities_.lanes[static_cast<size_t>(task.a)].from);
         return;
@@ -182,7 +184,8 @@ class JobSimulator {
 
   void wake(int32_t rank) { awake_.push_back(rank); }
 
-  // ---- a rank ----------------------------------------------------------------------------------------------------------
+  // ---- a rank
+  // ----------------------------------------------------------------------------------------------------------
 
   RankTimes& times(int32_t rank) { return out_.ranks[static_cast<size_t>(rank)]; }
   const std::vector<Activity>& activities(int32_t rank) const { return activities_.of_rank[static_cast<size_t>(rank)]; }
@@ -232,9 +235,15 @@ class JobSimulator {
     if (r.step < n_steps_ && settle(rank)) end_step(rank);
   }
 
+  // The time of a message is until its receiver has it.
+  static bool is_message(const Activity& a) {
+    return a.kind == Activity::Kind::send || a.kind == Activity::Kind::receive;
+  }
+
   // What was waited for has come; the rank hears of it once it is awake.
   bool sleeps(int32_t rank, Rank& r, const Activity& a, double since) {
-    if (a.kind == Activity::Kind::compute || wake_.takes <= 0 || now_ - since <= wake_.after) return false;
+    if (a.kind == Activity::Kind::compute || is_message(a) || wake_.takes <= 0 || now_ - since <= wake_.after)
+      return false;
     r.sleep = Sleep::wakes;
     times(rank).exposed_s[static_cast<size_t>(a.axis)] += wake_.takes;
     delay(wake_.takes, {Task::Kind::wake, rank, 0});
@@ -300,7 +309,8 @@ class JobSimulator {
     times(rank).exposed_s[static_cast<size_t>(axis)] += now_ - moving;
   }
 
-  // ---- collectives -----------------------------------------------------------------------------------------------------
+  // ---- collectives
+  // -----------------------------------------------------------------------------------------------------
 
   // A communicator takes one call at a time.
   bool is_drained(const Rank& r, gsel_axis axis) const {
@@ -409,7 +419,8 @@ class JobSimulator {
     return true;
   }
 
-  // ---- messages --------------------------------------------------------------------------------------------------------
+  // ---- messages
+  // --------------------------------------------------------------------------------------------------------
 
   Message& message(int32_t lane, int64_t number) {
     LaneState& l = lanes_[static_cast<size_t>(lane)];
@@ -424,9 +435,14 @@ class JobSimulator {
     begin_message(lane, number);
   }
 
+  // One behind the other.
+  bool is_first_under_way(int32_t lane, int64_t number) {
+    return number == lanes_[static_cast<size_t>(lane)].first || message(lane, number - 1).arrived >= 0;
+  }
+
   void begin_message(int32_t lane, int64_t number) {
     Message& m = message(lane, number);
-    if (m.sent < 0 || m.asked < 0 || m.began) return;
+    if (m.sent < 0 || m.asked < 0 || m.began || !is_first_under_way(lane, number)) return;
     m.began = true;
     const Task task{Task::Kind::message, lane, number};
     if (m.time.wire > 0)
@@ -465,7 +481,8 @@ class JobSimulator {
     return true;
   }
 
-  // ---- the result ------------------------------------------------------------------------------------------------------
+  // ---- the result
+  // ------------------------------------------------------------------------------------------------------
 
   void check_ended(size_t i) const {
     if (ranks_[i].step == n_steps_) return;
