@@ -11,12 +11,12 @@ ClassConstants a100() {
   ClassConstants f;
   Constants& k = f.base;
   k.device_class = "a100", k.rows = 773, k.spread = 0.07;
-  k.products = 0.876, k.product_traffic = 1.82, k.flash = 0.353;
-  k.score_passes = 7.68, k.element_passes = 1.29, k.logit_passes = 14.7, k.optimizer_passes = 0.98;
-  k.host_layer_s = 0.983e-3, k.host_tensor_s = 37e-6, k.host_rank_s = 38e-6, k.host_backward = 1.15;
-  k.inside = 0.763, k.network = 0.755, k.message = 0.547, k.gather_exposed = 0.695;
-  k.call_s = 31e-6, k.inside_hops = 1.47, k.network_hops = 1.83, k.ring_hops = 0.422;
-  f.by_parameter_calls = 11.2, f.by_parameter_network = 0.315;
+  k.products = 0.882, k.product_traffic = 1.84, k.flash = 0.355;
+  k.score_passes = 7.74, k.element_passes = 1.32, k.logit_passes = 14.7, k.optimizer_passes = 0.972;
+  k.host_layer_s = 0.981e-3, k.host_tensor_s = 37e-6, k.host_rank_s = 38e-6, k.host_backward = 1.16;
+  k.inside = 0.753, k.network = 0.761, k.message = 0.539, k.gather_exposed = 0.592;
+  k.call_s = 31e-6, k.inside_hops = 1.49, k.network_hops = 1.83, k.ring_hops = 0.42;
+  f.by_parameter_calls = 11.2, f.by_parameter_network = 0.31;
   return f;
 }
 
@@ -24,9 +24,9 @@ ClassConstants h100() {
   ClassConstants f = a100();
   Constants& k = f.base;
   k.device_class = "h100", k.rows = 49, k.spread = 0.07;
-  k.products = 0.811, k.eight_bit = 1.03, k.flash = 0.255, k.element_passes = 1.9, k.logit_passes = 15.7;
-  k.inside = 0.598, k.network = 0.85, k.gather_exposed = 0.611, k.ring_hops = 0.398;
-  f.compiled_elements = 0.436, f.overlapped_flash = 2.18, f.tensor_hidden = 0.245;
+  k.products = 0.813, k.eight_bit = 1.03, k.flash = 0.255, k.element_passes = 1.9, k.logit_passes = 16.1;
+  k.inside = 0.611, k.network = 0.85, k.gather_exposed = 0.502, k.ring_hops = 0.444;
+  f.compiled_elements = 0.43, f.overlapped_flash = 2.18, f.tensor_hidden = 0.238;
   return f;
 }
 
@@ -34,7 +34,7 @@ ClassConstants b200() {
   ClassConstants f = h100();
   Constants& k = f.base;
   k.device_class = "b200", k.rows = 10, k.spread = 0.06;
-  k.products = 0.678, k.flash = 0.198, k.element_passes = 1.65, k.inside = 0.9;
+  k.products = 0.683, k.flash = 0.196, k.element_passes = 1.66, k.inside = 0.9;
   return f;
 }
 
@@ -50,7 +50,7 @@ ClassConstants titan() {
   ClassConstants f = a100();
   Constants& k = f.base;
   k.device_class = "titan-rtx", k.rows = 2, k.spread = 0.1;
-  k.products = 0.841, k.inside = 0.872;
+  k.products = 0.827, k.inside = 0.739;
   return f;
 }
 
@@ -58,7 +58,7 @@ ClassConstants t4() {
   ClassConstants f = a100();
   Constants& k = f.base;
   k.device_class = "t4", k.rows = 6, k.spread = 0.1;
-  k.products = 0.404, k.element_passes = 1.84, k.logit_passes = 16.7, k.network = 0.736, k.inside = 0.303;
+  k.products = 0.406, k.element_passes = 1.84, k.logit_passes = 16.7, k.network = 0.733, k.inside = 0.303;
   return f;
 }
 
@@ -98,6 +98,11 @@ const char* name_of(Runtime runtime) {
   return kNames[static_cast<size_t>(runtime)];
 }
 
+void align_kinds(Cluster& cluster) {
+  const double first = class_constants(cluster.kinds.at(0).device_class).base.products;
+  for (DeviceKind& kind : cluster.kinds) kind.matmul_share *= class_constants(kind.device_class).base.products / first;
+}
+
 Constants constants_of(const ClassConstants& f, Runtime runtime) {
   Constants k = f.base;
   const auto host = [&k](double share) {
@@ -116,10 +121,12 @@ Constants constants_of(const ClassConstants& f, Runtime runtime) {
       break;
     case Runtime::sharded:
       k.messages_divided = false;
+      k.data_exposed = k.gather_exposed, k.data_hidden_by = k.gather_hidden_by;
       host(f.host_share);
       break;
     case Runtime::compiled:
       k.messages_divided = false;
+      k.data_exposed = k.gather_exposed, k.data_hidden_by = k.gather_hidden_by;
       host(0.7 * f.host_share);
       k.element_passes *= f.compiled_elements;
       k.logit_passes *= 0.5;

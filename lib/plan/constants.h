@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "plan/cluster.h"
+
 namespace gsel::plan {
 
 // How a program runs a step, as far as its time shows it.
@@ -53,7 +55,8 @@ struct Constants {
   double gather_calls = 1;  // for each layer
   double gather_network =
       1;  // share of the network's rate that gathers across nodes reach, of that of other collectives
-  bool chunks_overlap = false;  // gradients of all chunks but the last are reduced during the pipeline's end
+  bool stages_keep_gathered = false;  // under ZeRO-3 with a pipeline: for the whole step
+  bool chunks_overlap = false;        // gradients of all chunks but the last are reduced during the pipeline's end
 
   double step_s = 3.6e-3;  // outside of layers
 
@@ -77,6 +80,9 @@ struct ClassConstants {
 // Classes without measurements have those of the nearest one, with rows = 0.
 ClassConstants class_constants(std::string_view device_class);
 Constants constants_of(const ClassConstants& fitted, Runtime runtime);
+// Plans with several kinds of device have the constants of the first. What each other kind reaches of its peak beside
+// the first is told with its peak.
+void align_kinds(Cluster& cluster);
 inline Constants constants_for(std::string_view device_class, Runtime runtime) {
   return constants_of(class_constants(device_class), runtime);
 }

@@ -181,11 +181,8 @@ struct Reader {
     run.recipe.eight_bit = mentions(precision, "fp8");
     run.hides_tensor = mentions(note, "async tp");
     if (recompute == "selective-op") run.selective_share = 0.5;  // every second product, and what is not a product
-    const ClassConstants first = class_constants(run.cluster.kinds[0].device_class);
-    run.constants = constants_of(first, run);
-    // One set of constants serves all kinds: what another kind reaches of its peak is told with the peak.
-    for (DeviceKind& kind : run.cluster.kinds)
-      kind.matmul_share *= class_constants(kind.device_class).base.products / first.base.products;
+    run.constants = constants_of(class_constants(run.cluster.kinds[0].device_class), run);
+    align_kinds(run.cluster);
     run.one_process = mentions(model, "(dp");
     // Devices that are paid for months train for four fifths of them.
     if (mentions(note, "restarts")) run.busy = 0.8;
@@ -271,6 +268,7 @@ RowCase case_of(const PublishedRow& row) {
 Constants constants_of(const ClassConstants& fitted, const RowCase& run) {
   Constants k = constants_of(fitted, run.runtime);
   k.selective_share = run.selective_share;
+  k.stages_keep_gathered = true;  // as PyTorch programs do
   if (run.hides_tensor) k.tensor_hidden = fitted.tensor_hidden;
   return k;
 }

@@ -230,23 +230,26 @@ struct Pricing {
     const double hops = k.ring_hops * cluster.network.latency_s * (n - 1) * k.link_scale;
     const bool gathers = layout.zero_stage == 3 || (layout.zero_stage == 2 && recipe.params_divided_at == 2);
     Data out;
+    const auto m = static_cast<double>(layout.microbatches);
     if (!gathers) {
-      // ZeRO gathers parameters where the others share out sums.
+      // ZeRO gathers parameters where the others share out sums; from stage 2 on a rank keeps its part of sums alone,
+      // so each micro-batch is reduced.
       const double gathered = layout.zero_stage >= 1 ? recipe.gathered_bytes : recipe.reduced_bytes;
-      out.in_all = share * stage.params * (recipe.reduced_bytes + gathered) + 2 * (ring.latency_s + hops);
-      const double behind = k.data_hidden_by * (stage.layers_backward + (layout.zero_stage >= 1 ? stage.forward : 0));
+      const double times = layout.zero_stage >= 2 ? m : 1;
+      out.in_all =
+          share * stage.params * (times * recipe.reduced_bytes + gathered) + (times + 1) * (ring.latency_s + hops);
+      const double behind =
+          k.data_hidden_by * (times * stage.layers_backward + (layout.zero_stage >= 1 ? stage.forward : 0));
       const double parts = k.chunks_overlap ? layout.chunks : 1;
       out.exposed = std::max(k.data_exposed * out.in_all, (out.in_all - behind) / parts);
       return out;
     }
-    // Parameters of a pipeline's stages stay gathered for the step.
-    const double times = layout.pipeline > 1 ? 1 : static_cast<double>(layout.microbatches);
+    const double times = layout.pipeline > 1 && k.stages_keep_gathered ? 1 : m;
     const double latency = stage.layers * k.gather_calls * (ring.latency_s + hops);
     const double gather = share * stage.params * recipe.gathered_bytes + latency;
-    const double reduce = share * stage.params * recipe.gathered_bytes + latency;
+    const double reduce = share * stage.params * recipe.reduced_bytes + latency;
     out.in_all = layout.zero_stage == 3 ? times * (2 * gather + reduce) : gather + times * reduce;
-    const double behind =
-        k.gather_hidden_by * static_cast<double>(layout.microbatches) * (stage.forward + stage.backward);
+    const double behind = k.gather_hidden_by * m * (stage.forward + stage.backward);
     out.exposed = std::max(k.gather_exposed * out.in_all, out.in_all - behind);
     return out;
   }
@@ -258,14 +261,15 @@ struct Pricing {
     const double rate = layout.offload == Offload::none ? memory : kHostOptimizer;
     return k.optimizer_passes * stage.params / shards * bytes / rate;
   }
-  double offload_s(const StageParts& stage, double host_rate) const {
+  // busy: seconds of computation and collectives that run beside.
+  double offload_s(const StageParts& stage, double host_rate, double busy) const {
     if (layout.offload == Offload::none || !(host_rate > 0)) return 0;
     const double shards = layout.zero_stage >= 1 ? layout.data : 1;
     double moved = stage.params / shards * (recipe.reduced_bytes + recipe.gathered_bytes) / host_rate;
     if (layout.offload == Offload::all) {
       const double params = stage.params / (layout.zero_stage == 3 ? layout.data : 1);
       const double fetched = 2 * static_cast<double>(layout.microbatches) * params * recipe.gathered_bytes / host_rate;
-      const double behind = 0.8 * static_cast<double>(layout.microbatches) * (stage.forward + stage.backward);
+      const double behind = 0.8 * busy;
       moved += std::max(0.2 * fetched, fetched - behind);
     }
     return moved;
@@ -342,7 +346,7 @@ TimeForecast forecast_time(const Workload& workload, const Split& split, const C
   const double chunks = layout.chunks, message = 2 * pricing.message_s() * chunks;
   TimeForecast out;
   StageParts slow;
-  double sum = 0, longest = -1, data = 0, data_all = 0, optimizer = 0, offload = 0;
+  double sum = 0, longest = -1, finish = 0, data_all = 0, optimizer = 0, offload = 0;
   for (const StageRun& run : split.runs) {
     // Alike stages are alike to a uniform cluster; otherwise each has devices of its own.
     const int32_t each = cluster.uniform() ? run.count : 1;
@@ -354,14 +358,19 @@ TimeForecast forecast_time(const Workload& workload, const Split& split, const C
       sum += each * (busy + message - (layout.schedule == ScheduleKind::zb_h1 ? 2 * parts.weight_backward : 0));
       if (busy > longest) longest = busy, slow = parts;
       const Pricing::Data moved = pricing.data(parts);
-      if (moved.exposed > data) data = moved.exposed;
+      // A stage that is done early has time for its collectives while it would wait.
+      const double offloaded = pricing.offload_s(parts, device->host_bytes_per_second, m * busy + moved.exposed);
+      if (m * busy + moved.exposed + offloaded > finish)
+        finish = m * busy + moved.exposed + offloaded, offload = offloaded;
       if (moved.in_all > data_all) data_all = moved.in_all;
       optimizer =
           std::max(optimizer, pricing.optimizer_s(parts, device->memory_bytes_per_second / constants.compute_scale));
-      offload = std::max(offload, pricing.offload_s(parts, device->host_bytes_per_second));
     }
   }
   const double busy = slow.forward + slow.backward;
+  const double beyond = std::max(0.0, finish - m * busy);
+  offload = std::min(offload, beyond);
+  double data = std::min(beyond - offload, data_all);
   const double kernels = slow.products + slow.attention + slow.elements + slow.tensor;
   out[TimePart::products] = m * slow.products;
   out[TimePart::attention] = m * slow.attention;
