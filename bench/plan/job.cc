@@ -45,8 +45,8 @@ T* shared(size_t n) {
   return static_cast<T*>(memory);
 }
 
-void check(gsel_status status, gsel_error* err) {
-  throw_if_failed(status, err);
+void check(gsel_status status, gsel_error* const* err) {
+  throw_if_failed(status, err ? *err : nullptr);
 }
 
 enum class Pin { where_there_are_enough, in_turn };
@@ -84,7 +84,7 @@ void fork_ranks(int32_t ranks, Pin how, char* failures, size_t stride,
       options.id = &id;
       gsel_comm* comm = nullptr;
       gsel_error* err = nullptr;
-      check(gsel_comm_init(&options, &comm, &err), err);
+      check(gsel_comm_init(&options, &comm, &err), &err);
       body(rank, comm);
       gsel_comm_free(comm);
       _exit(0);
@@ -102,7 +102,7 @@ void fork_ranks(int32_t ranks, Pin how, char* failures, size_t stride,
 gpt_model describe_gpt() {
   gpt_model gpt{};
   gsel_error* err = nullptr;
-  check(gpt_model_create(&kSizes, &gpt_layers, &gpt, &err), err);
+  check(gpt_model_create(&kSizes, &gpt_layers, &gpt, &err), &err);
   return gpt;
 }
 
@@ -124,16 +124,16 @@ std::vector<RankSteps> run_steps(const std::string& toml, int32_t ranks, int ste
                gpt_model gpt = describe_gpt();
                gsel_error* err = nullptr;
                gsel_config* config = nullptr;
-               check(gsel_config_parse({toml.c_str(), GSEL_NUL}, {"bench", 5}, &config, &err), err);
+               check(gsel_config_parse({toml.c_str(), GSEL_NUL}, {"bench", 5}, &config, &err), &err);
                gsel_trainer_options options = GSEL_TRAINER_OPTIONS_INIT;
                options.config = config;
                options.data = fill;
                gsel_trainer* trainer = nullptr;
-               check(gsel_trainer_create(comm, gpt.model, &options, &trainer, &err), err);
+               check(gsel_trainer_create(comm, gpt.model, &options, &trainer, &err), &err);
                double before = os::now_seconds();
                for (int i = 0; i < steps; ++i) {
                  gsel_step_report report = GSEL_STEP_REPORT_INIT;
-                 check(gsel_trainer_step(trainer, &report, &err), err);
+                 check(gsel_trainer_step(trainer, &report, &err), &err);
                  const double now = os::now_seconds();
                  result.seconds[i] = now - before;
                  before = now;

@@ -36,6 +36,7 @@ struct Free {
   void operator()(gsel_timeline* p) const { gsel_timeline_free(p); }
   void operator()(gsel_schedule* p) const { gsel_schedule_free(p); }
   void operator()(gsel_simulation* p) const { gsel_simulation_free(p); }
+  void operator()(gsel_plan* p) const { gsel_plan_free(p); }
 };
 template <class T>
 using Handle = std::unique_ptr<T, Free>;

@@ -20,6 +20,7 @@ Command resolve_command(CommandLine& line);
 Command plugins_command(CommandLine& line);
 Command program_command(CommandLine& line);
 Command mesh_command(CommandLine& line);
+Command plan_command(CommandLine& line);
 // `program` is what stood behind "--": the program of the ranks and its arguments.
 Command run_command(CommandLine& line, std::vector<std::string> program);
 // `arguments` are those of the whole command, for ranks that are started with them.

@@ -79,7 +79,7 @@ int run(std::vector<std::string> arguments) {
       devices_command(line),          resolve_command(line),      plugins_command(line),
       program_command(line),          run_command(line, program), trace_command(line),
       bench_command(line, arguments), tune_command(line),         mesh_command(line),
-      completion_command(line),       manual_command(line)};
+      plan_command(line),             completion_command(line),   manual_command(line)};
   try {
     if (!line.parse(arguments)) return 0;
     set_colours(line.common().color);

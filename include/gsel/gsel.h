@@ -35,7 +35,7 @@
  *   gsel/pipeline.h  pipeline stages without a trainer          gsel/schedule.h  the orders in which stages can run
  *   gsel/mesh.h      the coordinates of ranks on the axes       gsel/timeline.h  steps and recordings as a picture
  *   gsel/registry.h  which plugins were found                   gsel/log.h       where log lines go
- *   gsel/dlpack.h    tensors of other libraries
+ *   gsel/plan.h      which strategy, how fast, does it fit  gsel/dlpack.h    tensors of other libraries
  *   gsel/plugin.h, gsel/device.h, gsel/transport.h   for authors of plugins; not included here
  *
  * Rules that hold everywhere:
@@ -56,6 +56,7 @@
 #include <gsel/mesh.h>
 #include <gsel/model.h>
 #include <gsel/pipeline.h>
+#include <gsel/plan.h>
 #include <gsel/program.h>
 #include <gsel/registry.h>
 #include <gsel/reserve.h>

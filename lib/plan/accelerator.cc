@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/nearest.h"
+#include "base/printable.h"
 
 namespace gsel::plan {
 namespace {
@@ -134,8 +135,8 @@ const Accelerator& accelerator(std::string_view name) {
     by_distance.emplace_back(edit_distance(Letters(name).text, Letters(row.name).text), row.name);
   std::ranges::stable_sort(by_distance, {}, [](const auto& pair) { return pair.first; });
   fail(GSEL_ERR_ARG,
-       "accelerator \"{}\" is not known; the nearest names are {}, {} and {}; an inventory file can describe any other",
-       name, by_distance[0].second, by_distance[1].second, by_distance[2].second);
+       "accelerator {} is not known; the nearest names are {}, {} and {}; an inventory file can describe any other",
+       in_quotes(name), by_distance[0].second, by_distance[1].second, by_distance[2].second);
 }
 
 }  // namespace gsel::plan

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "base/text.h"
 
 namespace gsel::plan {
@@ -38,7 +39,8 @@ std::optional<double> rate(std::string_view text) {
 }
 
 [[noreturn]] void refuse_rate(const char* what, std::string_view text) {
-  fail(GSEL_ERR_ARG, "{} \"{}\" is not understood; a positive rate such as 300GB/s or 400Gb/s is needed", what, text);
+  fail(GSEL_ERR_ARG, "{} {} is not understood; a positive rate such as 300GB/s or 400Gb/s is needed", what,
+       in_quotes(text));
 }
 
 // Bytes of memory in a name: "A100-SXM-40GB", "H100 96GB"; 0: it tells none.
@@ -71,12 +73,12 @@ std::vector<DeviceGroup> groups(std::string_view text) {
     if (x != part.npos && x > 0 && (part[x] == 'x' || part[x] == 'X' || part[x] == '*')) {
       const auto result = std::from_chars(part.data(), part.data() + x, group.count);
       if (result.ec != std::errc() || group.count < 1 || group.count > kMostDevices)
-        fail(GSEL_ERR_ARG, "cluster: \"{}\" names {} devices; from 1 to {} are needed", part, part.substr(0, x),
+        fail(GSEL_ERR_ARG, "cluster: {} names {} devices; from 1 to {} are needed", in_quotes(part), part.substr(0, x),
              kMostDevices);
       group.name = std::string(trimmed(part.substr(x + 1)));
     }
     if (group.name.empty())
-      fail(GSEL_ERR_ARG, "cluster: \"{}\" names no device; COUNTxNAME is needed, such as 8xH100", part);
+      fail(GSEL_ERR_ARG, "cluster: {} names no device; COUNTxNAME is needed, such as 8xH100", in_quotes(part));
     out.push_back(group);
     if (plus == text.size()) return out;
     text.remove_prefix(plus + 1);
@@ -115,7 +117,7 @@ int32_t kind_index(Cluster& cluster, const DeviceKind& kind) {
 void check_options(const ClusterOptions& options) {
   if (options.nodes < 1 || options.nodes > kMostDevices)
     fail(GSEL_ERR_ARG, "{} nodes were asked for; from 1 to {} are accepted", options.nodes, kMostDevices);
-  if (!(options.memory_bytes >= 0))
+  if (!(options.memory_bytes >= 0) || !std::isfinite(options.memory_bytes))
     fail(GSEL_ERR_ARG, "memory of {} bytes was given; a positive number is needed", options.memory_bytes);
 }
 
@@ -158,15 +160,15 @@ Link link_of(std::string_view text, const Accelerator* a) {
   const auto given = rate(text);
   if (given && *given > 0) return {*given > 60e9 ? "NVLink" : "PCIe", *given, kPcieLatency};
   fail(GSEL_ERR_ARG,
-       "link \"{}\" is not understood; accepted are NV1 to NV18, PIX, PXB, PHB, NODE, SYS, p2p-off, and a positive "
+       "link {} is not understood; accepted are NV1 to NV18, PIX, PXB, PHB, NODE, SYS, p2p-off, and a positive "
        "rate such as 300GB/s",
-       text);
+       in_quotes(text));
 }
 
 Cluster cluster_of(std::string_view text, const ClusterOptions& options) {
   check_options(options);
   Cluster cluster;
-  cluster.name = std::string(text);
+  cluster.name = one_line(text);
   const Accelerator* slowest = nullptr;
   double network = 0;
   for (const DeviceGroup& group : groups(text)) {
@@ -176,7 +178,7 @@ Cluster cluster_of(std::string_view text, const ClusterOptions& options) {
     if (options.memory_bytes > 0) kind.memory_bytes = options.memory_bytes;
     const int32_t index = kind_index(cluster, kind);
     if (static_cast<int64_t>(cluster.devices.size()) + group.count > kMostDevices)
-      fail(GSEL_ERR_ARG, "cluster \"{}\": more than {} devices", text, kMostDevices);
+      fail(GSEL_ERR_ARG, "cluster {}: more than {} devices", in_quotes(text), kMostDevices);
     cluster.devices.insert(cluster.devices.end(), static_cast<size_t>(group.count), index);
     network += static_cast<double>(group.count) * a.network_bytes_per_second;
     if (!slowest || usual_link(a).bytes_per_second < usual_link(*slowest).bytes_per_second) slowest = &a;
@@ -201,8 +203,8 @@ Cluster cluster_of(const Inventory& inventory, const ClusterOptions& options) {
     const Accelerator* a = find_accelerator(device.name);
     DeviceKind kind = a ? kind_of(*a) : DeviceKind{};
     if (!a)
-      fail(GSEL_ERR_ARG, "device {} of {} is a \"{}\", of which no speed is known; name a known one with --cluster",
-           device.index, inventory.host_of(device).name, device.name);
+      fail(GSEL_ERR_ARG, "device {} of {} is a {}, of which no speed is known; name a known one with --cluster",
+           device.index, inventory.host_of(device).name, in_quotes(device.name));
     if (device.memory_bytes > 0) kind.memory_bytes = static_cast<double>(device.memory_bytes);
     if (options.memory_bytes > 0) kind.memory_bytes = options.memory_bytes;
     cluster.devices.push_back(kind_index(cluster, kind));

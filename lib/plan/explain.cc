@@ -75,8 +75,10 @@ std::string advice(const Request& request, const SearchResult& result) {
                         request.cluster.size());
   else if (fits && first.layout.data == first.layout.ranks())
     text += ": replicas of a model that fits one device; only gradients travel";
-  else if (!fits && first.layout.pipeline == 1 && first.layout.tensor == 1)
-    text += ": each rank keeps its part of what does not fit one device, and gathers layers when they run";
+  else if (!fits && first.layout.zero_stage == 3)
+    text += ": each rank keeps its part of the layers, and gathers a layer when it runs";
+  else if (!fits && first.layout.zero_stage > 0 && first.layout.tensor == 1 && first.layout.pipeline == 1)
+    text += ": parameters fit one device; what they need beside is divided over the ranks";
   else if (first.layout.tensor > 1)
     text += ": the tensor axis inside a node, where its collectives are cheap";
   return text;
@@ -169,7 +171,9 @@ Runtime runtime_of(const Recipe& recipe) {
   return Runtime::plain;
 }
 
-std::string confidence(const Constants& constants) {
+std::string confidence(const Request& request) {
+  const Constants& constants = request.constants;
+  if (!request.calibrated_on.empty()) return "calibrated on " + request.calibrated_on;
   if (!constants.calibrated())
     return fmt::format("uncalibrated: nobody's measurements of this class of device are known; those of {} are used",
                        constants.device_class);

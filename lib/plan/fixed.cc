@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/nearest.h"
+#include "base/printable.h"
 #include "base/text.h"
 #include "plan/search.h"
 
@@ -31,7 +32,7 @@ std::string known_keys() {
 }
 
 [[noreturn]] void refuse_fixed(std::string_view key, std::string_view value, const std::string& accepted) {
-  throw Error(GSEL_ERR_ARG, fmt::format("{}={} is not accepted; accepted: {}", key, value, accepted))
+  throw Error(GSEL_ERR_ARG, fmt::format("{}={} is not accepted; accepted: {}", key, one_line(value), accepted))
       .at({"", 0, 0, std::string(key)});
 }
 
@@ -73,7 +74,7 @@ void set_fixed(Fixed& fixed, std::string_view key, std::string_view value) {
   std::vector<std::string_view> known(std::begin(kWords), std::end(kWords));
   for (const NumberKey& number : kNumbers) known.push_back(number.name);
   const std::string near = nearest(key, known);
-  throw Error(GSEL_ERR_ARG, fmt::format("\"{}\" cannot be fixed{}; accepted: {}", key,
+  throw Error(GSEL_ERR_ARG, fmt::format("{} cannot be fixed{}; accepted: {}", in_quotes(key),
                                         near.empty() ? "" : fmt::format("; did you mean {}?", near), known_keys()))
       .at({"", 0, 0, std::string(key)});
 }
@@ -89,7 +90,7 @@ Fixed parse_fixed(std::string_view text) {
     if (part.empty()) continue;
     const size_t equal = part.find('=');
     if (equal == part.npos)
-      throw Error(GSEL_ERR_ARG, fmt::format("\"{}\" has no value; KEY=VALUE is needed, such as tensor=2", part))
+      throw Error(GSEL_ERR_ARG, fmt::format("{} has no value; KEY=VALUE is needed, such as tensor=2", in_quotes(part)))
           .at({"", 0, 0, std::string(part)});
     set_fixed(fixed, trimmed(part.substr(0, equal)), trimmed(part.substr(equal + 1)));
   }

@@ -1,15 +1,68 @@
 // plan/plan.cc: makes a plan, and the numbers of its candidates.
 #include "plan/plan.h"
 
+#include <algorithm>
+
 #include "base/error.h"
+#include "base/text.h"
+#include "plan/candidate_durations.h"
+#include "plan/config_layout.h"
+#include "plan/rows.h"
 #include "program/schedule/simulate.h"
 
 namespace gsel::plan {
+namespace {
+
+constexpr int32_t kMostCompiled = 16'384;  // whose programs are compiled
+constexpr double kMostInstructions = 100'000;  // of finalists behind the first that are compiled and simulated
+
+}  // namespace
 
 Plan::Plan(Request request, const std::function<bool(int64_t)>& progress) : request_(std::move(request)) {
   SearchInput in = input();
   in.progress = progress;
   result_ = search(in);
+  if (request_.model) compile_finalists();
+}
+
+// The first that no run refuses, and of those behind it as many as there is time for. What is refused is dropped.
+void Plan::compile_finalists() {
+  double instructions = 0;
+  std::vector<Candidate> kept;
+  for (Candidate& c : result_.best) {
+    if (!kept.empty()) instructions += instructions_of(*request_.model, c.layout);
+    if (instructions > kMostInstructions || c.layout.ranks() > kMostCompiled) {
+      kept.push_back(std::move(c));
+      continue;
+    }
+    try {
+      const Finalist f = price(input(), c, toml_of(request_, c), *request_.model);
+      uint64_t most_sent = 0;
+      for (const RankForecast& rank : f.ranks) most_sent = std::max(most_sent, rank.bytes_sent);
+      c.programs = Programs{f.step_s, f.most_bytes(), most_sent};
+      kept.push_back(std::move(c));
+    } catch (const Error& error) {
+      if (result_.dropped.programs++ == 0) result_.dropped.refusal = name_of(c.layout) + ": " + error.what();
+    }
+  }
+  result_.best = std::move(kept);
+}
+
+void calibrate(Request& request, std::string_view rows, const std::string& file) {
+  const std::string device_class = request.cluster.kinds.front().device_class;
+  for (const Calibration& one : calibrations(rows, file)) {
+    if (one.device_class != device_class) continue;
+    request.constants.compute_scale *= one.scale;
+    request.constants.link_scale *= one.scale;
+    request.constants.rows = static_cast<int32_t>(one.rows);
+    request.constants.spread = one.error_after;
+    request.calibrated_on = fmt::format("{} of {}: a scalar of {:.3f}, errors {:.1f} % before and {:.1f} % behind it",
+                                        with_noun(one.rows, "measured row"), file, one.scale, one.error_before * 100,
+                                        one.error_after * 100);
+    return;
+  }
+  fail(GSEL_ERR_CONFIG, "{} has no time of a step on {}; rows with its name in the column gpu are needed", file,
+       request.cluster.kinds.front().name);
 }
 
 Rates rates_of(const Request& request, const Candidate& c) {

@@ -18,7 +18,9 @@ struct Request {
   int64_t batch = 0;  // samples of a step
   Fixed fixed;
   Constants constants;
+  std::string calibrated_on = {};  // own measurements; empty: none
   size_t shown = 10;  // candidates in text
+  std::shared_ptr<const Model> model = {};  // what strategies compile; none: layers are known by their costs alone
 };
 
 class Plan {
@@ -45,9 +47,15 @@ class Plan {
   }
 
  private:
+  void compile_finalists();
+
   Request request_;
   SearchResult result_;
 };
+
+// Fits the constants of a request to measurements (plan/rows.h) of its class of device. GSEL_ERR_CONFIG where there are
+// none of it.
+void calibrate(Request& request, std::string_view rows, const std::string& file);
 
 // Memory of a rank under each strategy, fits or not, without a search.
 struct EstimateRow {
@@ -64,7 +72,7 @@ std::string estimate_json(const Request& request);
 // How a program that keeps its states like this runs a step.
 Runtime runtime_of(const Recipe& recipe);
 // What the times of a plan rest on: "within 8 % ..." or "uncalibrated ...".
-std::string confidence(const Constants& constants);
+std::string confidence(const Request& request);
 // The questions of the Hugging Face guide, each with its answer for this model on this cluster.
 struct Answer {
   std::string question, answer;

@@ -70,6 +70,10 @@ Json candidate_json(const Request& request, const Candidate& first, const Candid
            {"stage", c.stage},
            {"device_bytes", c.capacity},
            {"stages", stages_json(request, c)}};
+  if (c.programs)
+    out.set("programs", {{"step_s", c.programs->step_s},
+                         {"memory_bytes", c.programs->memory_bytes},
+                         {"bytes_sent", c.programs->bytes_sent}});
   if (&first != &c) out.set("lost_by", lost_by(first, c));
   if (!request.cluster.uniform()) out.set("shares", shares_json(c.shares));
   return out;
@@ -110,8 +114,8 @@ std::string Plan::json() const {
   out.set("tried", d.tried);
   out.set(
       "dropped",
-      {{"memory", d.memory}, {"host_memory", d.host}, {"heads", d.heads}, {"batch", d.batch}, {"layers", d.layers}});
-  out.set("times", confidence(request_.constants));
+      {{"memory", d.memory}, {"host_memory", d.host}, {"heads", d.heads}, {"batch", d.batch}, {"layers", d.layers}, {"programs", d.programs}});
+  out.set("times", confidence(request_));
   Json list = Json::array();
   for (const Candidate& c : candidates()) list.push(candidate_json(request_, candidates().front(), c));
   if (candidates().empty()) out.set("would_fit", smallest_change(request_, result_));
@@ -121,7 +125,7 @@ std::string Plan::json() const {
 
 std::string compared_json(const Request& request, const std::vector<Compared>& all) {
   Json out = request_json(request);
-  out.set("times", confidence(request.constants));
+  out.set("times", confidence(request));
   Json list = Json::array();
   for (const Compared& one : all) {
     Json json = candidate_json(request, all.front().candidate, one.candidate);

@@ -90,6 +90,19 @@ std::string memory_parts(const Request& request, const Candidate& c) {
   return text;
 }
 
+// A byte count of a step: "1.23 GB".
+std::string sent(uint64_t bytes) {
+  return fmt::format("{:.4g} GB", static_cast<double>(bytes) / 1e9);
+}
+
+std::string programs_text(const Candidate& c) {
+  if (!c.programs) return "\nIts programs were not compiled: too large, or the model is known by its costs alone.\n";
+  return fmt::format("\nIts programs were compiled and verified. The trainer needs {} GiB beside what kernels keep for "
+                     "themselves, a rank\nsends {} at most in a step, and a simulation of the programs takes {}.\n",
+                     gib(static_cast<double>(c.programs->memory_bytes)), sent(c.programs->bytes_sent),
+                     duration_text(c.programs->step_s));
+}
+
 std::string shares_text(const Candidate& c) {
   std::string text;
   if (!c.shares.stage_layers.empty())
@@ -117,7 +130,8 @@ std::string dropped_text(const Dropped& d) {
   add(d.heads, "meshes would cut a head or leave the node with the tensor axis");
   add(d.batch, "meshes have replicas that do not divide the batch");
   add(d.layers, "meshes have more stages than layers");
-  return text + "\n";
+  add(d.programs, "finalists have programs that a run refuses");
+  return text + "\n" + (d.refusal.empty() ? "" : d.refusal + "\n");
 }
 
 }  // namespace
@@ -141,7 +155,7 @@ std::string compared_text(const Request& request, const std::vector<Compared>& a
   add("fits", [](const Candidate& c) { return std::string(c.short_bytes() <= 0 ? "yes" : "no"); });
   std::string text = header(request);
   for (const Compared& one : all) text += fmt::format("{}: {}\n", one.name, name_of(one.candidate.layout));
-  return text + "\n" + columns(rows) + fmt::format("\nTimes are {}.\n", confidence(request.constants));
+  return text + "\n" + columns(rows) + fmt::format("\nTimes are {}.\n", confidence(request));
 }
 
 std::string Plan::text() const {
@@ -153,12 +167,12 @@ std::string Plan::text() const {
   }
   const Candidate& first = candidates().front();
   text +=
-      "\n" + ranked(request_, candidates()) + time_parts(first) + memory_parts(request_, first) + shares_text(first);
+      "\n" + ranked(request_, candidates()) + time_parts(first) + memory_parts(request_, first) + shares_text(first) + programs_text(first);
   text += dropped_text(result_.dropped);
   text += fmt::format(
       "Times are {}. MFU: 3 x forward FLOPs of all attention pairs / (step x devices x dense 16-bit peak); "
       "HFU counts recomputation.\n",
-      confidence(request_.constants));
+      confidence(request_));
   return text;
 }
 

@@ -225,32 +225,63 @@ Regret regret_of(const std::vector<Forecast>& all, const std::vector<size_t>& me
   return out;
 }
 
-Json source_json(const std::string& source, const std::vector<Forecast>& all,
-                 const std::vector<std::optional<double>>& fitted) {
-  int64_t n = 0, n_fitted = 0;
-  double sum = 0, sum_fitted = 0, most = 0;
+// How far the forecasts of one source's rows were off.
+struct SourceErrors {
+  std::string source;
+  int64_t n = 0;
+  double mape = 0, worst = 0;
+  std::optional<double> fitted_mape, spearman;
+  Regret regret;
+};
+
+SourceErrors errors_of(const std::string& source, const std::vector<Forecast>& all,
+                       const std::vector<std::optional<double>>& fitted) {
+  SourceErrors out;
+  out.source = source;
+  int64_t n_fitted = 0;
+  double sum = 0, sum_fitted = 0;
   std::vector<double> measured, forecast;
   std::vector<size_t> times;
   for (size_t i = 0; i < all.size(); ++i) {
     if (!all[i].has_error() || all[i].row->text("source") != source) continue;
     const double error = std::abs(all[i].error());
-    ++n, sum += error, most = std::max(most, error);
+    ++out.n, sum += error, out.worst = std::max(out.worst, error);
     if (fitted[i]) ++n_fitted, sum_fitted += std::abs(*fitted[i]);
     if (!(all[i].ratio > 0)) continue;
     times.push_back(i);
     measured.push_back(all[i].seconds());
     forecast.push_back(all[i].ratio * all[i].seconds());
   }
-  Json out{{"source", source}, {"rows", n}};
-  if (n > 0) out.set("mape", sum / static_cast<double>(n)), out.set("worst", most);
-  if (n_fitted > 0) out.set("fitted_mape", sum_fitted / static_cast<double>(n_fitted));
-  if (const auto rho = spearman(measured, forecast)) out.set("spearman", *rho);
-  if (const Regret regret = regret_of(all, times); regret.groups > 0) {
-    out.set("regret", regret.sum / static_cast<double>(regret.groups));
-    out.set("worst_regret", regret.most);
-    out.set("groups", regret.groups);
+  if (out.n > 0) out.mape = sum / static_cast<double>(out.n);
+  if (n_fitted > 0) out.fitted_mape = sum_fitted / static_cast<double>(n_fitted);
+  out.spearman = spearman(measured, forecast);
+  out.regret = regret_of(all, times);
+  return out;
+}
+
+Json source_json(const SourceErrors& e) {
+  Json out{{"source", e.source}, {"rows", e.n}};
+  if (e.n > 0) out.set("mape", e.mape), out.set("worst", e.worst);
+  if (e.fitted_mape) out.set("fitted_mape", *e.fitted_mape);
+  if (e.spearman) out.set("spearman", *e.spearman);
+  if (e.regret.groups > 0) {
+    out.set("regret", e.regret.sum / static_cast<double>(e.regret.groups));
+    out.set("worst_regret", e.regret.most);
+    out.set("groups", e.regret.groups);
   }
   return out;
+}
+
+std::string source_line(const SourceErrors& e) {
+  const auto percent = [](const std::optional<double>& share) {
+    return share ? fmt::format("{:.1f} %", *share * 100) : std::string("-");
+  };
+  const std::optional<double> regret =
+      e.regret.groups > 0 ? std::optional(e.regret.sum / static_cast<double>(e.regret.groups)) : std::nullopt;
+  return fmt::format("{:>5}  {:>7}  {:>7}  {:>7}  {:>8}  {:>7}  {}\n", e.n, e.n > 0 ? percent(e.mape) : "-",
+                     e.n > 0 ? percent(e.worst) : "-", percent(e.fitted_mape),
+                     e.spearman ? fmt::format("{:.3f}", *e.spearman) : "-", percent(regret),
+                     e.source.empty() ? "(no source)" : e.source);
 }
 
 }  // namespace
@@ -291,7 +322,7 @@ std::vector<Calibration> calibrations(std::string_view text, const std::string& 
   return out;
 }
 
-std::string rows_json(std::string_view text, const std::string& file) {
+std::string rows_json(std::string_view text, const std::string& file, std::string* summary) {
   const std::vector<PublishedRow> rows = read_rows(text, file);
   const std::vector<Forecast> all = forecasts(rows);
   const auto classes = by_class(all);
@@ -330,7 +361,14 @@ std::string rows_json(std::string_view text, const std::string& file) {
     if (std::find(sources.begin(), sources.end(), source) == sources.end()) sources.push_back(source);
   }
   Json by_source = Json::array();
-  for (const std::string& source : sources) by_source.push(source_json(source, all, fitted));
+  std::string lines = fmt::format("{:>5}  {:>7}  {:>7}  {:>7}  {:>8}  {:>7}  source\n", "rows", "MAPE", "worst",
+                                  "fitted", "Spearman", "regret");
+  for (const std::string& source : sources) {
+    const SourceErrors errors = errors_of(source, all, fitted);
+    by_source.push(source_json(errors));
+    lines += source_line(errors);
+  }
+  if (summary) *summary = std::move(lines);
   Json out{{"rows", std::move(list)}, {"sources", std::move(by_source)}};
   return out.on_lines(2);
 }

@@ -91,7 +91,7 @@ struct Calibration {
 std::vector<Calibration> calibrations(std::string_view text, const std::string& file);
 
 // JSON: rows, each with row, metric, value, forecast, error and fitted_error; sources with MAPE, Spearman's rank
-// correlation and regret.
-std::string rows_json(std::string_view text, const std::string& file);
+// correlation and regret. summary: gets a line of text for each source.
+std::string rows_json(std::string_view text, const std::string& file, std::string* summary = nullptr);
 
 }  // namespace gsel::plan

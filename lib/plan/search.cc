@@ -15,6 +15,7 @@ namespace {
 
 constexpr double kUsable = 0.98;          // of a device's memory
 constexpr int64_t kProgressEvery = 1024;  // layouts
+constexpr int64_t kMostBatch = 1'000'000'000;
 constexpr int64_t kMostMicrobatch = 512;  // samples; larger ones change nothing any more
 constexpr int64_t kMostChunks = 12;
 constexpr int64_t kLongSequence = 8192;        // tokens from which the context axis is tried unasked
@@ -281,7 +282,8 @@ std::vector<StageTimes> stage_times(const SearchInput& in, const Candidate& c, c
 }
 
 SearchResult search(const SearchInput& input) {
-  if (input.batch < 1) fail(GSEL_ERR_ARG, "a batch of {} samples was asked for; from 1 is needed", input.batch);
+  if (input.batch < 1 || input.batch > kMostBatch)
+    fail(GSEL_ERR_ARG, "a batch of {} samples was asked for; from 1 to {} are accepted", input.batch, kMostBatch);
   if (input.fixed.devices && *input.fixed.devices > input.cluster.size())
     fail(GSEL_ERR_ARG, "{} devices were asked for; {} has {}", *input.fixed.devices, input.cluster.name,
          input.cluster.size());

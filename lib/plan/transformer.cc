@@ -7,11 +7,13 @@
 
 #include "base/error.h"
 #include "base/json_object.h"
+#include "base/printable.h"
 
 namespace gsel::plan {
 namespace {
 
 constexpr uint64_t kMost = 1'000'000'000;
+constexpr double kMostParams = 1e18;
 
 class ShapeReader {
  public:
@@ -120,6 +122,15 @@ void read_experts(const ShapeReader& reader, Transformer& shape) {
   shape.dense_layers = std::min(reader.number({"first_k_dense_replace"}, 0), shape.layers);
 }
 
+// Counts of parameters are to fit 64 bits.
+void check_size(const ShapeReader& reader, const Transformer& shape) {
+  const auto real = [](int64_t n) { return static_cast<double>(n); };
+  const double widest = real(std::max({shape.hidden, shape.ffn, shape.heads * shape.head_dim}));
+  const double experts = std::max(1.0, real(shape.experts));
+  if (4 * real(shape.layers) * experts * widest * widest + 2 * real(shape.vocab) * widest < kMostParams) return;
+  reader.refuse("num_hidden_layers", "and the sizes of its layers make more than 10^18 parameters; fewer are needed");
+}
+
 void read_low_rank(const ShapeReader& reader, Transformer& shape) {
   shape.kv_rank = reader.number({"kv_lora_rank"}, 0);
   if (shape.kv_rank == 0) return;
@@ -152,7 +163,7 @@ Transformer read_shape(JsonObject& object, const std::string& file) {
   const std::string type = reader.text({"model_type"});
   const Family family = family_of(type, reader);
   Transformer shape;
-  shape.name = reader.text({"_name_or_path", "name"});
+  shape.name = one_line(reader.text({"_name_or_path", "name"}));
   if (shape.name.empty()) shape.name = type.empty() ? file : type;
   shape.hidden = reader.required({"hidden_size", "n_embd", "d_model", "hidden_dim"});
   shape.layers = reader.required({"num_hidden_layers", "n_layer", "n_layers", "num_layers"});
@@ -182,6 +193,7 @@ Transformer read_shape(JsonObject& object, const std::string& file) {
   shape.causal = type != "bert";
   read_experts(reader, shape);
   read_low_rank(reader, shape);
+  check_size(reader, shape);
   return shape;
 }
 

@@ -96,11 +96,14 @@ Costs layer_costs(const Transformer& t, bool moe, double s) {
 
 }  // namespace
 
+constexpr int64_t kMostTokens = 1'000'000'000;
+
 Workload workload_of(const Transformer& t, int64_t sequence) {
   if (sequence == 0) sequence = t.max_positions;
-  if (sequence < 1)
-    fail(GSEL_ERR_ARG, "a sequence of {} tokens was asked for; {} tells no longest one, so a number from 1 is needed",
-         sequence, t.name);
+  if (sequence == 0)
+    fail(GSEL_ERR_ARG, "{} does not say how long a sequence may be; give the tokens of a sample", t.name);
+  if (sequence < 1 || sequence > kMostTokens)
+    fail(GSEL_ERR_ARG, "a sequence of {} tokens was asked for; from 1 to {} are accepted", sequence, kMostTokens);
   if (t.positions > 0 && sequence > t.positions)
     fail(GSEL_ERR_ARG, "a sequence of {} tokens was asked for; {} has learned positions for {}", sequence, t.name,
          t.positions);
@@ -140,6 +143,7 @@ Workload workload_of(const Transformer& t, int64_t sequence) {
 }
 
 Workload workload_of(const Model& model, const std::string& name) {
+  if (model.layers().empty()) fail(GSEL_ERR_ARG, "the described model has no layers; describe it before it is planned");
   Workload w;
   w.name = name;
   w.causal = false;
@@ -216,11 +220,17 @@ Block read_block(JsonObject layer) {
 
 }  // namespace
 
-Workload read_workload(std::string_view text, const std::string& file, int64_t sequence) {
+Workload read_workload(std::string_view text, const std::string& file, int64_t sequence,
+                       std::optional<Transformer>* shape) {
   const JsonSource source{"model", file};
   const auto tree = parse_json(text, source);
   JsonObject whole(*tree, source);
-  if (!whole.has("layers")) return workload_of(read_transformer(text, file), sequence);
+  if (!whole.has("layers")) {
+    Transformer read = read_transformer(text, file);
+    Workload workload = workload_of(read, sequence);
+    if (shape) *shape = std::move(read);
+    return workload;
+  }
   Workload w;
   w.name = whole.text("name", file);
   w.sequence = static_cast<int64_t>(

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -72,8 +73,10 @@ struct Workload {
 Workload workload_of(const Transformer& shape, int64_t sequence);
 // As a program described it: flop_per_sample and saved bytes are its hints. GSEL_ERR_ARG where it gives none.
 Workload workload_of(const Model& model, const std::string& name);
-// JSON with "layers": docs/plan.md. GSEL_ERR_CONFIG with file and key.
-Workload read_workload(std::string_view text, const std::string& file, int64_t sequence);
+// JSON with "layers" (docs/plan.md), or a config.json, whose shape is returned as well. GSEL_ERR_CONFIG with file and
+// key.
+Workload read_workload(std::string_view text, const std::string& file, int64_t sequence,
+                       std::optional<Transformer>* shape = nullptr);
 
 // Stages that have the same blocks, one behind the other.
 struct StageRun {

@@ -78,6 +78,19 @@ static gsel_status to_simulate(void* given, gsel_error** err) {
   return status;
 }
 
+static gsel_status to_plan(void* given, gsel_error** err) {
+  gsel_plan* plan;
+  gsel_plan_options* options = (gsel_plan_options*)given;
+  options->cluster = gsel_str_from("H100");
+  options->sequence = 8;
+  options->model = gsel_str_from(
+      "{\"hidden_size\": 64, \"num_hidden_layers\": 2, \"num_attention_heads\": 2, \"vocab_size\": 100, "
+      "\"max_position_embeddings\": 8}");
+  const gsel_status status = gsel_plan_create(options, &plan, err);
+  gsel_plan_free(plan);
+  return status;
+}
+
 static gsel_status to_trainer(void* given, gsel_error** err) {
   gsel_trainer* trainer;
   return gsel_trainer_create(NULL, NULL, (gsel_trainer_options*)given, &trainer, err);
@@ -99,13 +112,14 @@ static const struct passed {
     {"gsel_layer_options", to_layer},         {"gsel_pipeline_options", to_pipeline},
     {"gsel_resolve_options", to_resolve},     {"gsel_reserve_options", to_reserve},
     {"gsel_schedule_times", to_simulate},     {"gsel_trainer_options", to_trainer},
-    {"gsel_optimizer_options", to_optimizer},
+    {"gsel_optimizer_options", to_optimizer}, {"gsel_plan_options", to_plan},
 };
 
 /* The library writes these, or lends them to callbacks and plugins. */
 static const char* const given_out[] = {
     "gsel_comm_explanation",
     "gsel_comm_count",
+    "gsel_plan_candidate",
     "gsel_call",
     "gsel_host_v1",
     "gsel_pass_api_v1",

@@ -43,7 +43,8 @@ for name, command in commands.items():
             fault(f"{name}: names", "one long name, short ones of a letter", option["names"])
         # One name, one meaning: numbers of ranks may be several, and the output of run is not ours.
         value = (option["value"] or "").removesuffix("...")
-        if (name, long[0]) != ("run", "--json"):
+        # A table of measurements has rows, and so has a schedule.
+        if (name, long[0]) not in (("run", "--json"), ("plan", "--rows")):
             expect(f"{name} {long[0]}: value as elsewhere", meanings.setdefault(long[0], value), value)
         for letter in short:
             expect(f"{name} {letter}: long name as elsewhere", spellings.setdefault(letter, long[0]), long[0])

@@ -42,11 +42,11 @@ includes() { # LINE WORD
   _gsel
   printf '%s\n' "${COMPREPLY[@]}" | grep -qxF -e "$2" || { echo "completion of \"$1\": no $2 in ${COMPREPLY[*]}"; exit 1; }
 }
-expect 'gsel ' 'bench|completion|devices|manual|mesh|plugins|program|resolve|run|trace|tune'
+expect 'gsel ' 'bench|completion|devices|manual|mesh|plan|plugins|program|resolve|run|trace|tune'
 expect 'gsel tr' trace
 expect 'gsel --c' --color
 expect 'gsel --color ' 'always|auto|never'
-expect 'gsel --color never pl' plugins
+expect 'gsel --color never pl' 'plan|plugins'
 expect 'gsel devices --' '--color|--help|--inventory|--json|--output'
 expect 'gsel resolve --compat tor' 'torch|torchrun'
 expect 'gsel resolve --order=f' fastest

@@ -103,6 +103,19 @@ static gsel_status make_timeline(scene* s, void** out, gsel_error** err) {
   (void)s;
   return gsel_timeline_create((gsel_timeline**)out, err);
 }
+static void fill_plan(gsel_plan_options* options) {
+  options->model = gsel_str_from(
+      "{\"hidden_size\": 64, \"num_hidden_layers\": 2, \"num_attention_heads\": 2, \"vocab_size\": 100, "
+      "\"max_position_embeddings\": 8}");
+  options->cluster = gsel_str_from("2xH100");
+  options->fixed = gsel_str_from("pipeline=2");
+}
+static gsel_status make_plan(scene* s, void** out, gsel_error** err) {
+  gsel_plan_options options = GSEL_PLAN_OPTIONS_INIT;
+  (void)s;
+  fill_plan(&options);
+  return gsel_plan_create(&options, (gsel_plan**)out, err);
+}
 static gsel_status make_trace(scene* s, void** out, gsel_error** err) {
   return gsel_comm_trace((gsel_comm*)scene_object(s, "gsel_comm"), (gsel_trace**)out, err);
 }
@@ -189,6 +202,7 @@ RELEASE(request, gsel_request_free)
 RELEASE(schedule, gsel_schedule_free)
 RELEASE(simulation, gsel_simulation_free)
 RELEASE(timeline, gsel_timeline_free)
+RELEASE(plan, gsel_plan_free)
 RELEASE(trace, gsel_trace_free)
 
 /* In an order in which what comes first is released last. */
@@ -212,6 +226,7 @@ static const maker makers[] = {
     MAKER(schedule, 0),
     MAKER(simulation, 0),
     MAKER(timeline, 0),
+    MAKER(plan, 0),
     MAKER(model_check_report, 0),
     MAKER(dlpack_tensor, 0),
     MAKER(dlpack_versioned, 0),
@@ -223,6 +238,8 @@ static int maker_of(const char* type) {
     if (!strcmp(makers[i].type, type)) return i;
   return -1;
 }
+
+int scene_makes(const char* type) { return maker_of(type) >= 0; }
 
 void scene_open(scene* s, const char* function, int32_t rank, int32_t world_size, const gsel_unique_id* id,
                 int variant) {
@@ -358,6 +375,10 @@ static int fill_resolve_request(scene* s, void* at) {
   return s->variant == 0;
 }
 
+static int fill_plan_options(scene* s, void* at) {
+  fill_plan((gsel_plan_options*)at);
+  return s->variant == 0;
+}
 static int fill_mesh(scene* s, void* at) {
   gsel_mesh* m = (gsel_mesh*)at;
   m->world_size = s->run.world_size;
@@ -379,6 +400,7 @@ int scene_fill(scene* s, const char* record, void* at) {
       {"gsel_layer_options", fill_layer_desc},
       {"gsel_resolve_options", fill_resolve_request},
       {"gsel_mesh", fill_mesh},
+      {"gsel_plan_options", fill_plan_options},
   };
   for (size_t i = 0; i < sizeof fillers / sizeof *fillers; ++i)
     if (!strcmp(fillers[i].record, record)) return fillers[i].fill(s, at);

@@ -28,7 +28,8 @@ void scene_forget(scene* s, const char* type);
 void scene_release(const char* type, void* object);
 void scene_close(scene* s);
 
-/* Whether objects of this type belong to a communicator. */
+/* Whether there are objects of this type, and whether they belong to a communicator. */
+int scene_makes(const char* type);
 int scene_needs_comm(const char* type);
 /* A good struct of this type; 0: `variant` is past the last. The size is noted already. */
 int scene_fill(scene* s, const char* record, void* at);

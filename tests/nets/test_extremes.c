@@ -164,7 +164,7 @@ static int good_value(scene* s, const net_variable* p, char* area, slot* at) {
       return good_record(s, p, area);
     case NET_LIST:
       memset(area, 0, 4096);
-      object = scene_needs_comm(p->type) ? scene_object(s, p->type) : area + 65536;
+      object = scene_makes(p->type) ? scene_object(s, p->type) : area + 65536;
       memcpy(area, &object, sizeof object);
       at->pointer = area;
       return p->record ? good_record(s, p, area + 65536) : 1;

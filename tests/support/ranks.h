@@ -67,7 +67,7 @@ typedef void (*rank_body)(rank_run *run);
     }                                                                                                          \
   } while (0)
 
-static inline gsel_status rank_join(const rank_run *run, gsel_comm **out, gsel_error **err) {
+static inline gsel_status rank_join(const rank_run *run, gsel_comm **comm, gsel_error **error) {
   gsel_comm_options options;
   gsel_comm_options_init(&options, sizeof options);
   options.rank = run->rank;
@@ -75,7 +75,7 @@ static inline gsel_status rank_join(const rank_run *run, gsel_comm **out, gsel_e
   options.id = &run->id;
   options.timeout_s = run->timeout_s;
   options.join_timeout_s = run->join_timeout_s;
-  return gsel_comm_init(&options, out, err);
+  return gsel_comm_init(&options, comm, error);
 }
 
 /* Zeroed memory that threads and forked children share; given back with munmap. */

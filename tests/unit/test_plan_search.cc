@@ -20,8 +20,7 @@ Request request(const char* cluster, int32_t nodes, int64_t batch, const char* f
             *find_recipe(recipe),
             batch,
             parse_fixed(fixed),
-            {},
-            10};
+            {}};
   r.constants = constants_for(r.cluster.kinds.front().device_class, Runtime::sharded);
   return r;
 }
@@ -70,8 +69,7 @@ void ten_thousand_devices_are_searched(void**) {
             *find_recipe("megatron-bf16"),
             10240,
             {},
-            {},
-            10};
+            {}};
   r.constants = constants_for("h100", Runtime::overlapped);
   const Plan plan(std::move(r), {});
   assert_true(plan.candidates().size() == 32);
