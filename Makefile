@@ -159,7 +159,7 @@ bench-pipeline: packages
 	@bench/pipeline/run.sh build/bin bench/results/pipeline.md && echo "gsel: wrote bench/results/pipeline.md"
 
 bench-plan: packages-run
-	$(call build,default,bench_plan plugins_all)
+	$(call build,default,plan_parts)
 	@bench/plan/run.sh build/bin bench/results/plan-host.md && echo "gsel: wrote bench/results/plan-host.md"
 
 # Cargo, rustc and Go are among the packages of the tests.

@@ -238,11 +238,13 @@ int run_for(double seconds, size_t wanted) {
     Speed speed;
     if (os::now_seconds() - measured_at > 60) {
       plan::Measured fresh;
-      if (!undisturbed(2, speed, [&] { fresh = measure_machine(4, {1, 3, 8}, took); })) {
+      double fresh_took = 0;
+      if (!undisturbed(2, speed, [&] { fresh = measure_machine(4, {1, 3, 8}, fresh_took); })) {
         ++rejected;
         continue;
       }
       machine = std::move(fresh);
+      took = fresh_took;
       of_machine = speed;
       measured_at = os::now_seconds();
       ++n_measured;

@@ -2,7 +2,7 @@
 #include "program/simulate/activities.h"
 
 #include <algorithm>
-#include <limits>
+#include <map>
 #include <tuple>
 #include <unordered_map>
 
@@ -15,9 +15,6 @@ namespace gsel {
 namespace {
 
 using Kind = Activity::Kind;
-
-// Losses go to a rank that may not have asked for them yet.
-constexpr int32_t kUnbounded = std::numeric_limits<int32_t>::max();
 
 bool is_forward_call(gsel_instr_kind kind) {
   return kind == GSEL_FORWARD || kind == GSEL_INSTR_RECOMPUTE;
@@ -203,7 +200,7 @@ class Lowering {
       if (program_->rank != from && program_->rank != rank) continue;
       Activity& activity = add(program_->rank == from ? Kind::send : Kind::receive);
       activity.axis = GSEL_AXIS_PIPELINE;
-      activity.with = lane_of(from, rank, kUnbounded, true);
+      activity.with = lane_of(from, rank, kUnboundedLane, true);
       activity.time = durations_.message(*program_, rank, 2 * int64_t{sizeof(double)});
     }
   }

@@ -3,7 +3,7 @@
 // simulations. Does not know when anything happens.
 #pragma once
 
-#include <map>
+#include <limits>
 #include <vector>
 
 #include "program/job.h"
@@ -31,6 +31,7 @@ struct Activity {
 };
 
 // Messages of an ordered pair of ranks, by their places in the job.
+constexpr int32_t kUnboundedLane = std::numeric_limits<int32_t>::max();
 struct ActivityLane {
   int32_t from = 0, to = 0;
   int32_t ahead = 1;  // under way at most
