@@ -78,7 +78,7 @@ constexpr gsel_collective_kind kLinkKinds[] = {
     GSEL_COLLECTIVE_ALLREDUCE, GSEL_COLLECTIVE_REDUCE_SCATTER, GSEL_COLLECTIVE_ALLGATHER, GSEL_COLLECTIVE_BROADCAST,
     GSEL_COLLECTIVE_REDUCE,    GSEL_COLLECTIVE_ALLTOALL,       GSEL_COLLECTIVE_SENDRECV};
 constexpr uint64_t kMessageBytes[] = {1024, 65536, 1048576};
-constexpr uint64_t kLinkBytes[] = {64, 4096, 65536, 524288, 4194304};  // that a rank sends, about
+constexpr uint64_t kLinkBytes[] = {64, 4096, 65536, 262144, 1048576, 4194304};  // that a rank sends, about
 
 struct LinkCall {
   gsel_collective call{};
@@ -110,6 +110,20 @@ LinkCall link_call(gsel_collective_kind kind, int32_t rank, int32_t n, float* a,
     default:
       return {};
   }
+}
+
+// In rows, as parts of values lie in the whole; through more memory than caches have.
+double time_copies(const std::vector<float>& from, std::vector<float>& to) {
+  constexpr size_t kRow = 16384;
+  std::vector<double> took;
+  for (int i = 0; i < 5; ++i) {
+    const double at = os::now_seconds();
+    size_t copied = 0;
+    for (size_t row = 0; (2 * row + 2) * kRow <= from.size(); ++row, copied += kRow)
+      std::memcpy(to.data() + row * kRow, from.data() + 2 * row * kRow, kRow * sizeof(float));
+    took.push_back((os::now_seconds() - at) / static_cast<double>(copied * sizeof(float)));
+  }
+  return median_of(std::move(took));
 }
 
 // On the ranks of a group, until the time is over on its first one.
@@ -218,6 +232,7 @@ double time_wake(Communicator& comm, double seconds) {
 void time_links(Communicator& comm, double seconds, Measured& measured) {
   const int32_t n = comm.world_size();
   std::vector<float> a(kLinkBytes[std::size(kLinkBytes) - 1] / sizeof(float) + 64), b(a.size());
+  measured.copy_byte_s = time_copies(a, b);
   std::vector<int32_t> sizes;
   for (int32_t k = 2; k < n; k *= 2) sizes.push_back(k);
   if (n > 1) sizes.push_back(n);

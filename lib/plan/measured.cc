@@ -110,6 +110,7 @@ std::string to_json(const Measured& m) {
   document.set("inputs", std::move(inputs));
   document.set("optimizer", json_of(m.optimizer));
   document.set("norm", json_of(m.norm));
+  document.set("copy_byte_s", m.copy_byte_s);
   document.set("wake_s", m.wake_s);
   document.set("step_s", m.step_s);
   document.set("throughput", Json(m.throughput));
@@ -131,6 +132,7 @@ Measured read_measured(std::string_view json, const std::string& file) {
       [&](JsonObject input) { m.inputs[input.require_text("name")] = read_curve(input, "seconds"); });
   m.optimizer = read_curve(document, "optimizer");
   m.norm = read_curve(document, "norm");
+  m.copy_byte_s = document.real("copy_byte_s", 0, 1, 0);
   m.wake_s = document.real("wake_s", 0, kMostSeconds, 0);
   m.step_s = document.real("step_s", 0, kMostSeconds, 0);
   const JsonArray throughput = document.array("throughput");
@@ -147,6 +149,28 @@ Measured read_measured(std::string_view json, const std::string& file) {
   });
   document.finish();
   return m;
+}
+
+// What a redistribution packs before its call and unpacks behind it: the parts of a whole value, or of a value that is
+// exchanged for another part.
+double packed_bytes(const Program& program, const gsel_instr& instr, int64_t samples) {
+  const ProgramLayer& layer = program.layers[static_cast<size_t>(instr.layer)];
+  const Redistribution redistribution = redistribution_of(program, layer, instr.kind);
+  const auto bytes_of = [&](int32_t v) {
+    return static_cast<double>(program.values[static_cast<size_t>(v)].sample_bytes * samples);
+  };
+  const double one = bytes_of(layer.inputs.front()), other = bytes_of(layer.outputs.front());
+  switch (redistribution) {
+    case Redistribution::allgather:
+    case Redistribution::reduce_scatter:
+      return std::max(one, other);
+    case Redistribution::alltoall:
+      return one + other;
+    case Redistribution::slice:
+      return std::min(one, other);
+    default:
+      return 0;
+  }
 }
 
 // ---- durations ---------------------------------------------------------------------------------------------------
@@ -180,6 +204,7 @@ double MeasuredDurations::compute(const Program& program, const gsel_instr& inst
   }
   if (instr.layer < 0) return 0;
   const ProgramLayer& layer = program.layers[static_cast<size_t>(instr.layer)];
+  if (layer.redistributes) return measured_.copy_byte_s * packed_bytes(program, instr, samples);
   const auto found = measured_.layers.find(layer.name);
   if (found == measured_.layers.end()) return 0;
   const double share = static_cast<double>(samples) * part_of_work(program, layer);
@@ -225,9 +250,12 @@ ExchangeTime MeasuredDurations::exchange(const Program& program, const gsel_inst
       static_cast<double>(calls) * curve->at(static_cast<double>(bytes) / shared / static_cast<double>(calls)), ranks);
 }
 
-ExchangeTime MeasuredDurations::message(const Program&, int32_t, int64_t bytes) const {
+// It waits for a slice of the sender's processor, behind all who share that.
+ExchangeTime MeasuredDurations::message(const Program& sender, int32_t, int64_t bytes) const {
   const Curve* curve = link(2, GSEL_COLLECTIVE_SEND);
-  return {curve ? curve->at(static_cast<double>(bytes)) : 0, 0};
+  const double to_each =
+      static_cast<double>(sender.mesh.world_size()) / static_cast<double>(measured_.throughput.size());
+  return {curve ? curve->at(static_cast<double>(bytes)) * std::max(to_each, 1.0) : 0, 0};
 }
 
 Hosts MeasuredDurations::hosts(int32_t ranks) const {

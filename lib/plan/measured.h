@@ -30,6 +30,7 @@ struct Measured {
   std::map<std::string, std::array<Curve, kCalls>> layers;  // by name; of samples
   std::map<std::string, Curve> inputs;                      // by name of the value; of samples
   Curve optimizer, norm;                                    // of elements
+  double copy_byte_s = 0;                                   // of memory to memory, row by row
   double wake_s = 0;                                        // from a message to who slept until it came
   double step_s = 0;                                        // of a step beside its instructions
   std::vector<double> throughput{1};                        // of processors, see program/simulate/processors.h

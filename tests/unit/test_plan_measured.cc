@@ -40,6 +40,7 @@ Measured made_up() {
   m.norm = {{{1000, 1e-4}}};
   m.step_s = 1.0 / 3;
   m.wake_s = 7e-5;
+  m.copy_byte_s = 1e-10;
   m.throughput = {1, 1.9};
   m.links[{2, GSEL_COLLECTIVE_ALLREDUCE}] = {{{64, 1e-6}, {4096, 2e-6}}};
   m.links[{4, GSEL_COLLECTIVE_ALLREDUCE}] = {{{64, 3e-6}}};
@@ -113,6 +114,23 @@ void test_a_rank_takes_its_part_of_a_layer(void**) {
   expect("norm", durations.compute(whole, make_instr(GSEL_INSTR_NORM)), 0.5e-4);
 }
 
+void test_a_redistribution_packs_what_it_sends(void**) {
+  const Measured m = made_up();
+  const MeasuredDurations durations(m);
+  Program p = one_layer({});
+  p.layers[0].redistributes = true;
+  p.layers[0].params.clear();
+  p.values[0].sample_bytes = 100, p.values[0].placement = Placement::shard;
+  p.values[1].sample_bytes = 200, p.values[1].placement = Placement::replicate;
+  gsel_instr instr = make_instr(GSEL_FORWARD);
+  instr.layer = instr.microbatch = 0;
+  expect("allgather: the whole", durations.compute(p, instr), 800 * 1e-10);
+  p.values[1].sample_bytes = 100, p.values[1].placement = Placement::shard;
+  expect("alltoall: both parts", durations.compute(p, instr), 800 * 1e-10);
+  p.values[0].placement = Placement::partial, p.values[1].placement = Placement::replicate;
+  expect("allreduce: in place", durations.compute(p, instr), 0);
+}
+
 void test_calls_take_the_work_of_their_ranks(void**) {
   const Measured m = made_up();
   const MeasuredDurations durations(m);
@@ -124,7 +142,9 @@ void test_calls_take_the_work_of_their_ranks(void**) {
   expect("two calls", durations.exchange(p, reduce, GSEL_AXIS_DATA, 2, 128).work, 2e-6 * 0.95);
   p.mesh.size = {1, 8, 1, 1};
   expect("more ranks than were measured", durations.exchange(p, reduce, GSEL_AXIS_DATA, 1, 64).work, 3e-6 * 1.9 / 8);
-  expect("message", durations.message(p, 1, 200).wire, 1e-5);
+  expect("message, and four ranks to each core", durations.message(p, 1, 200).wire, 4e-5);
+  p.mesh.size = {2, 1, 1, 1};
+  expect("message, and a core to each rank", durations.message(p, 1, 200).wire, 1e-5);
   expect("wake", durations.wake().takes, 7e-5);
   const Hosts hosts = durations.hosts(3);
   assert_int_equal(hosts.of_program.size(), 3);
@@ -158,7 +178,7 @@ void test_every_layer_and_link_is_measured_and_all_ranks_have_the_same(void**) {
   as_threads(3, measure_here, &job);
   const Measured& m = job.of_rank[0];
   assert_true(m == job.of_rank[1] && m == job.of_rank[2]);
-  assert_true(!m.layers.empty() && !m.inputs.empty() && m.step_s >= 0 && m.wake_s > 0);
+  assert_true(!m.layers.empty() && !m.inputs.empty() && m.step_s >= 0 && m.wake_s > 0 && m.copy_byte_s > 0);
   for (const auto& [name, calls] : m.layers) {
     assert_int_equal(calls[Measured::forward].points.size(), 3);
     for (const Curve& curve : calls)
@@ -185,6 +205,7 @@ int main() {
       cmocka_unit_test(test_a_measured_machine_comes_back_from_its_json),
       cmocka_unit_test(test_what_is_no_measured_machine_is_refused),
       cmocka_unit_test(test_a_rank_takes_its_part_of_a_layer),
+      cmocka_unit_test(test_a_redistribution_packs_what_it_sends),
       cmocka_unit_test(test_calls_take_the_work_of_their_ranks),
       cmocka_unit_test(test_every_layer_and_link_is_measured_and_all_ranks_have_the_same),
   };

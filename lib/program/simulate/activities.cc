@@ -138,8 +138,8 @@ class Lowering {
     const Known& known = known_of(instr);
     const ProgramLayer& layer = program_->layers[static_cast<size_t>(instr.layer)];
     if (layer.redistributes) {
+      compute(known.seconds);
       for (const Known::Along& a : known.along) exchange(a.axis, a.time);
-      if (known.along.empty()) compute(known.seconds);
       return;
     }
     const auto& phases = is_forward_call(instr.kind) ? layer.forward_phases : layer.backward_phases;
