@@ -22,7 +22,7 @@ typedef struct gsel_plan gsel_plan;
 
 /* Called now and then during a long search with how many layouts were tried, on the thread that makes the plan. Returns
  * 0 to go on; anything else ends the search with GSEL_ERR_ABORTED. */
-typedef int (*gsel_plan_progress_fn)(int64_t n_tried, void *user_data);
+typedef int32_t (*gsel_plan_progress_fn)(int64_t n_tried, void *user_data);
 
 /* What is to be planned. Texts and handles are borrowed for the call.
  *   model         JSON: a config.json of the Hugging Face hub, or a list of layers (docs/plan.md). Not given: `described`
@@ -112,10 +112,10 @@ typedef struct gsel_plan_candidate {
 #define GSEL_PLAN_CANDIDATE_INIT GSEL_STRUCT_INIT(gsel_plan_candidate)
 GSEL_API void gsel_plan_candidate_init(gsel_plan_candidate *candidate, size_t struct_size);
 
-#define GSEL_PLAN_SEQUENCE_PARALLEL (1u << 0) /* on the tensor axis */
-#define GSEL_PLAN_RECOMPUTE (1u << 1)       /* all layers that may */
-#define GSEL_PLAN_OFFLOAD_STATE (1u << 2)   /* optimizer state in the memory of the host */
-#define GSEL_PLAN_OFFLOAD_PARAMS (1u << 3)  /* and parameters */
+#define GSEL_PLAN_SEQUENCE_PARALLEL 1u /* on the tensor axis */
+#define GSEL_PLAN_RECOMPUTE 2u         /* all layers that may */
+#define GSEL_PLAN_OFFLOAD_STATE 4u     /* optimizer state in the memory of the host */
+#define GSEL_PLAN_OFFLOAD_PARAMS 8u    /* and parameters */
 
 /* How many layouts fit, fastest first; at most 32. 0 for NULL. Any thread. Since 0.1. */
 GSEL_API int32_t gsel_plan_candidate_count(const gsel_plan *plan);

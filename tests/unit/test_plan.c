@@ -126,7 +126,7 @@ static void an_estimate_has_every_strategy(void** state) {
   gsel_plan_free(plan);
 }
 
-static int end_at_once(int64_t n_tried, void* user_data) {
+static int32_t end_at_once(int64_t n_tried, void* user_data) {
   *(int64_t*)user_data = n_tried;
   return 1;
 }
