@@ -526,22 +526,6 @@ pub struct gsel_pipeline_stage {
 }
 unsafe impl crate::Sized32 for gsel_pipeline_stage {}
 #[repr(C)]
-pub struct gsel_plugin_list {
-    _private: [u8; 0],
-}
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct gsel_plugin_info {
-    pub struct_size: u32,
-    pub reserved: u32,
-    pub path: gsel_str,
-    pub kind: gsel_str,
-    pub name: gsel_str,
-    pub version: gsel_str,
-    pub refusal: gsel_str,
-}
-unsafe impl crate::Sized32 for gsel_plugin_info {}
-#[repr(C)]
 pub struct gsel_inventory {
     _private: [u8; 0],
 }
@@ -655,6 +639,76 @@ pub struct gsel_decision {
     pub reserved2: i32,
 }
 unsafe impl crate::Sized32 for gsel_decision {}
+#[repr(C)]
+pub struct gsel_plan {
+    _private: [u8; 0],
+}
+pub type gsel_plan_progress_fn = Option<unsafe extern "C" fn(n_tried: i64, user_data: *mut c_void) -> i32>;
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct gsel_plan_options {
+    pub struct_size: u32,
+    pub reserved: u32,
+    pub model: gsel_str,
+    pub model_name: gsel_str,
+    pub described: *const gsel_model,
+    pub cluster: gsel_str,
+    pub inventory: *const gsel_inventory,
+    pub link: gsel_str,
+    pub network: gsel_str,
+    pub memory_bytes: f64,
+    pub batch: i64,
+    pub sequence: i64,
+    pub precision: gsel_str,
+    pub fixed: gsel_str,
+    pub measured: gsel_str,
+    pub nodes: i32,
+    pub n_shown: i32,
+    pub progress: gsel_plan_progress_fn,
+    pub user_data: *mut c_void,
+}
+unsafe impl crate::Sized32 for gsel_plan_options {}
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct gsel_plan_candidate {
+    pub struct_size: u32,
+    pub flags: u32,
+    pub tensor: i32,
+    pub context: i32,
+    pub data: i32,
+    pub pipeline: i32,
+    pub zero_stage: i32,
+    pub chunks: i32,
+    pub microbatch: i64,
+    pub microbatches: i64,
+    pub step_s: f64,
+    pub samples_per_s: f64,
+    pub tokens_per_s: f64,
+    pub mfu: f64,
+    pub hfu: f64,
+    pub bubble: f64,
+    pub exposed: f64,
+    pub memory_bytes: f64,
+    pub host_bytes: f64,
+    pub name: gsel_str,
+}
+unsafe impl crate::Sized32 for gsel_plan_candidate {}
+#[repr(C)]
+pub struct gsel_plugin_list {
+    _private: [u8; 0],
+}
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct gsel_plugin_info {
+    pub struct_size: u32,
+    pub reserved: u32,
+    pub path: gsel_str,
+    pub kind: gsel_str,
+    pub name: gsel_str,
+    pub version: gsel_str,
+    pub refusal: gsel_str,
+}
+unsafe impl crate::Sized32 for gsel_plugin_info {}
 #[repr(C)]
 pub struct gsel_reservation {
     _private: [u8; 0],
@@ -1249,12 +1303,6 @@ extern "C" {
     pub fn gsel_pipeline_stage_get(pipeline: *const gsel_pipeline, i: i32, out: *mut gsel_pipeline_stage, err: *mut *mut gsel_error) -> gsel_status;
     pub fn gsel_pipeline_program(pipeline: *const gsel_pipeline) -> *const gsel_program;
     pub fn gsel_pipeline_free(pipeline: *mut gsel_pipeline);
-    pub fn gsel_plugin_register(plugin: *const gsel_plugin_v1, err: *mut *mut gsel_error) -> gsel_status;
-    pub fn gsel_plugin_info_init(info: *mut gsel_plugin_info, struct_size: usize);
-    pub fn gsel_plugin_list_create(out: *mut *mut gsel_plugin_list, err: *mut *mut gsel_error) -> gsel_status;
-    pub fn gsel_plugin_list_count(list: *const gsel_plugin_list) -> i32;
-    pub fn gsel_plugin_list_get(list: *const gsel_plugin_list, i: i32, info: *mut gsel_plugin_info, err: *mut *mut gsel_error) -> gsel_status;
-    pub fn gsel_plugin_list_free(list: *mut gsel_plugin_list);
     pub fn gsel_device_info_init(info: *mut gsel_device_info, struct_size: usize);
     pub fn gsel_inventory_detect(out: *mut *mut gsel_inventory, err: *mut *mut gsel_error) -> gsel_status;
     pub fn gsel_inventory_load(path: gsel_str, out: *mut *mut gsel_inventory, err: *mut *mut gsel_error) -> gsel_status;
@@ -1292,6 +1340,26 @@ extern "C" {
     pub fn gsel_selection_json(selection: *const gsel_selection) -> gsel_str;
     pub fn gsel_selection_text(selection: *const gsel_selection) -> gsel_str;
     pub fn gsel_selection_free(selection: *mut gsel_selection);
+    pub fn gsel_plan_options_init(options: *mut gsel_plan_options, struct_size: usize);
+    pub fn gsel_plan_create(options: *const gsel_plan_options, out: *mut *mut gsel_plan, err: *mut *mut gsel_error) -> gsel_status;
+    pub fn gsel_plan_candidate_init(candidate: *mut gsel_plan_candidate, struct_size: usize);
+    pub fn gsel_plan_candidate_count(plan: *const gsel_plan) -> i32;
+    pub fn gsel_plan_candidate_get(plan: *const gsel_plan, i: i32, out: *mut gsel_plan_candidate, err: *mut *mut gsel_error) -> gsel_status;
+    pub fn gsel_plan_text(plan: *const gsel_plan) -> gsel_str;
+    pub fn gsel_plan_json(plan: *const gsel_plan) -> gsel_str;
+    pub fn gsel_plan_toml(plan: *mut gsel_plan, i: i32, out: *mut gsel_str, err: *mut *mut gsel_error) -> gsel_status;
+    pub fn gsel_plan_simulation(plan: *mut gsel_plan, i: i32, out: *mut gsel_str, err: *mut *mut gsel_error) -> gsel_status;
+    pub fn gsel_plan_picture(plan: *mut gsel_plan, out: *mut gsel_str, err: *mut *mut gsel_error) -> gsel_status;
+    pub fn gsel_plan_estimate(options: *const gsel_plan_options, out: *mut *mut gsel_plan, err: *mut *mut gsel_error) -> gsel_status;
+    pub fn gsel_plan_compare(options: *const gsel_plan_options, configs: *const *const gsel_config, n: i32, out: *mut *mut gsel_plan, err: *mut *mut gsel_error) -> gsel_status;
+    pub fn gsel_plan_rows(rows: gsel_str, name: gsel_str, out: *mut *mut gsel_plan, err: *mut *mut gsel_error) -> gsel_status;
+    pub fn gsel_plan_free(plan: *mut gsel_plan);
+    pub fn gsel_plugin_register(plugin: *const gsel_plugin_v1, err: *mut *mut gsel_error) -> gsel_status;
+    pub fn gsel_plugin_info_init(info: *mut gsel_plugin_info, struct_size: usize);
+    pub fn gsel_plugin_list_create(out: *mut *mut gsel_plugin_list, err: *mut *mut gsel_error) -> gsel_status;
+    pub fn gsel_plugin_list_count(list: *const gsel_plugin_list) -> i32;
+    pub fn gsel_plugin_list_get(list: *const gsel_plugin_list, i: i32, info: *mut gsel_plugin_info, err: *mut *mut gsel_error) -> gsel_status;
+    pub fn gsel_plugin_list_free(list: *mut gsel_plugin_list);
     pub fn gsel_reserve_options_init(options: *mut gsel_reserve_options, struct_size: usize);
     pub fn gsel_reserve(resolve: *const gsel_resolve_options, options: *const gsel_reserve_options, out: *mut *mut gsel_reservation, err: *mut *mut gsel_error) -> gsel_status;
     pub fn gsel_reservation_selection(reservation: *const gsel_reservation) -> *const gsel_selection;
@@ -1523,6 +1591,10 @@ pub const GSEL_PHASE_RING_SHIFT: u32 = 1;
 pub const GSEL_PLACEMENT_PARTIAL: i32 = 2;
 pub const GSEL_PLACEMENT_REPLICATE: i32 = 0;
 pub const GSEL_PLACEMENT_SHARD: i32 = 1;
+pub const GSEL_PLAN_OFFLOAD_PARAMS: u32 = 8;
+pub const GSEL_PLAN_OFFLOAD_STATE: u32 = 4;
+pub const GSEL_PLAN_RECOMPUTE: u32 = 2;
+pub const GSEL_PLAN_SEQUENCE_PARALLEL: u32 = 1;
 pub const GSEL_PLUGIN_ABI_MAJOR: i32 = 1;
 pub const GSEL_PLUGIN_ABI_MINOR: i32 = 3;
 pub const GSEL_PLUGIN_DEVICE: i32 = 3;

@@ -1,5 +1,6 @@
-//! gsel selects accelerators, connects the ranks of a host, and trains models in parallel. This crate is the safe interface
-//! to libgsel; names are those of C without the prefix, and `gsel/gsel.h` is the manual.
+//! gsel selects accelerators, plans strategies for machines that need not be there, connects the ranks of a host, and trains
+//! models in parallel. This crate is the safe interface to libgsel; names are those of C without the prefix, and
+//! `gsel/gsel.h` is the manual.
 //!
 //! ```no_run
 //! use gsel::{Comm, Op};
@@ -39,6 +40,7 @@ mod model;
 mod op;
 mod optimizer;
 mod pipeline;
+mod plan;
 mod program;
 mod pull;
 mod request;
@@ -66,6 +68,7 @@ pub use model::{random_normal, random_uniform, Layer, LayerId, Model, Param, Par
 pub use op::{reduce_local, Op, Order, UserOp};
 pub use optimizer::{Needs, Optimizer, OptimizerCall};
 pub use pipeline::{Pipeline, PipelineOptions};
+pub use plan::{Plan, PlanCandidate, PlanOptions};
 pub use program::{verify, Program};
 pub use pull::{Task, Work};
 pub use request::{wait_any, Persistent, Request, Scope, Scoped};
