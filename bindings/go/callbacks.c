@@ -107,6 +107,14 @@ gsel_status go_tensor_to_dlpack(const gsel_tensor *tensor, gsel_dlpack_device de
   return gsel_tensor_to_dlpack(tensor, &device, handle ? released : NULL, (void *)handle, out, err);
 }
 
+static int32_t plan_progress(int64_t n_tried, void *user_data) {
+  return goPlanProgress(n_tried, (uintptr_t)user_data);
+}
+void go_set_plan_progress(gsel_plan_options *options, uintptr_t handle) {
+  options->progress = plan_progress;
+  options->user_data = (void *)handle;
+}
+
 /* The two forms of a managed tensor up to the deleter, as DLPack 1.0 lays them out. */
 struct managed_versioned {
   uint32_t version[2];

@@ -1,4 +1,5 @@
-// Package gsel selects accelerators, connects ranks and trains models in parallel, through libgsel.
+// Package gsel selects accelerators, plans strategies for machines that need not be there, connects ranks and trains
+// models in parallel, through libgsel.
 //
 // The smallest useful program: every rank adds its number to a sum. Run it under `gsel run -n 4`.
 //
@@ -16,8 +17,9 @@
 //
 // Calls that can wait for others take a context. A deadline becomes the timeout of the C call where it has one, and is
 // found beneath the error, as a cancellation is: errors.Is(err, context.DeadlineExceeded). A context that ends during any
-// other call aborts the communicator on every rank, since ranks cannot go on alone. A context that cannot end, such as
-// context.Background, costs nothing: no goroutine and no allocation.
+// other call aborts the communicator on every rank, since ranks cannot go on alone. A search for a plan, which concerns no
+// other rank, ends alone. A context that cannot end, such as context.Background, costs nothing: no goroutine and no
+// allocation.
 //
 // # Errors
 //

@@ -374,6 +374,72 @@ func (l *Pipeline) Stages() ([]PipelineStage, error) { return *new([]PipelineSta
 func (l *Pipeline) Program() (*Program, error)       { return *new(*Program), ErrNoCgo }
 func (l *Pipeline) Close() error                     { return ErrNoCgo }
 
+type PlanOptions struct {
+	Model, ModelName string
+	Described        *Model
+	Cluster          string
+	Inventory        *Inventory
+	Nodes            int
+	Link             string
+	Network          string
+	MemoryBytes      float64
+	Batch            int64
+	Sequence         int64
+	Precision        string
+	Fixed            string
+	Measured         string
+	Shown            int
+
+	Progress func(tried int64) error
+}
+
+type PlanCandidate struct {
+	Name             string  `json:"name"`
+	Tensor           int     `json:"tensor"`
+	Context          int     `json:"context"`
+	Data             int     `json:"data"`
+	Pipeline         int     `json:"pipeline"`
+	ZeROStage        int     `json:"zero_stage"`
+	Chunks           int     `json:"chunks"`
+	Microbatch       int64   `json:"microbatch"`
+	Microbatches     int64   `json:"microbatches"`
+	SequenceParallel bool    `json:"sequence_parallel"`
+	Recompute        bool    `json:"recompute"`
+	OffloadState     bool    `json:"offload_state"`
+	OffloadParams    bool    `json:"offload_params"`
+	StepSeconds      float64 `json:"step_s"`
+	SamplesPerSecond float64 `json:"samples_per_s"`
+	TokensPerSecond  float64 `json:"tokens_per_s"`
+	MFU              float64 `json:"mfu"`
+	HFU              float64 `json:"hfu"`
+	Bubble           float64 `json:"bubble"`
+	Exposed          float64 `json:"exposed"`
+	MemoryBytes      float64 `json:"memory_bytes"`
+	HostBytes        float64 `json:"host_bytes"`
+}
+
+type Plan struct {
+	object
+	Candidates []PlanCandidate
+}
+
+func NewPlan(ctx context.Context, options *PlanOptions) (plan *Plan, err error) {
+	return *new(*Plan), ErrNoCgo
+}
+func PlanEstimate(ctx context.Context, options *PlanOptions) (plan *Plan, err error) {
+	return *new(*Plan), ErrNoCgo
+}
+func PlanCompare(ctx context.Context, options *PlanOptions, configs ...*Config) (plan *Plan, err error) {
+	return *new(*Plan), ErrNoCgo
+}
+func PlanRows(rows, name string) (*Plan, error)  { return *new(*Plan), ErrNoCgo }
+func (p *Plan) String() (t string)               { return *new(string) }
+func (p *Plan) JSON() (json string)              { return *new(string) }
+func (p *Plan) TOML(i int) (string, error)       { return *new(string), ErrNoCgo }
+func (p *Plan) Simulation(i int) (string, error) { return *new(string), ErrNoCgo }
+func (p *Plan) Picture() (string, error)         { return *new(string), ErrNoCgo }
+func (p *Plan) Close() error                     { return ErrNoCgo }
+
 type Program struct{ object }
 
 func (t *Trainer) Program() (*Program, error)          { return *new(*Program), ErrNoCgo }

@@ -11,7 +11,8 @@ func TestWithoutCgo(t *testing.T) {
 	_, parsed := ParseConfig("", "")
 	_, made := NewModel()
 	_, allocated := Alloc[float32](nil, 1)
-	for _, err := range []error{joined, resolved, parsed, made, allocated, AllReduce(background, &Comm{}, []int8{1}, []int8{1}, Sum)} {
+	_, planned := NewPlan(background, nil)
+	for _, err := range []error{joined, resolved, parsed, made, allocated, planned, AllReduce(background, &Comm{}, []int8{1}, []int8{1}, Sum)} {
 		if err != ErrNoCgo && err != ErrClosed {
 			t.Errorf("expected ErrNoCgo, got %v", err)
 		}
