@@ -1,4 +1,5 @@
-"""gsel from Python, in one file: selection of devices, communication between ranks, and the trainer's pull driver.
+"""gsel from Python, in one file: selection of devices, planning, communication between ranks, and the trainer's pull
+driver.
 
     import gsel
 
@@ -87,6 +88,10 @@ _EnvVar = _struct("gsel_env_var", "name:s value:s")
 _ResolveOptions = _struct(
     "gsel_resolve_options", "struct_size:I reserved:I inventory:p env:p n_env:z devices:s accelerator:s flags:I "
     "reserved2:I compat:s order:s include:s exclude:s hostfile:s hostfile_text:s")
+_PlanOptions = _struct(
+    "gsel_plan_options", "struct_size:I reserved:I model:s model_name:s described:p cluster:s inventory:p link:s "
+    "network:s memory_bytes:d batch:q sequence:q precision:s fixed:s measured:s nodes:i n_shown:i "
+    "progress:p user_data:p")
 _CommOptions = _struct(
     "gsel_comm_options", "struct_size:I reserved:I rank:i world_size:i id:p timeout_s:d join_timeout_s:d config:p "
     "device:s order:i flags:I name:s accelerator:s transport:s")
@@ -135,6 +140,8 @@ gsel_error_line i(p) gsel_error_column i(p) gsel_error_token s(p) gsel_error_fre
 gsel_inventory_load i(spp) gsel_inventory_parse i(sspp) gsel_inventory_free v(p)
 gsel_resolve i(ppp) gsel_selection_env i(pippp) gsel_selection_json s(p) gsel_selection_text s(p)
 gsel_selection_free v(p)
+gsel_plan_create i(ppp) gsel_plan_estimate i(ppp) gsel_plan_text s(p) gsel_plan_json s(p) gsel_plan_toml i(pipp)
+gsel_plan_free v(p)
 gsel_config_load i(spp) gsel_config_parse i(sspp) gsel_config_get s(ps) gsel_config_set i(pssp) gsel_config_free v(p)
 gsel_unique_id_create i(pp) gsel_comm_init i(ppp) gsel_comm_rank i(p) gsel_comm_world_size i(p) gsel_comm_name s(p)
 gsel_comm_run i(ppp) gsel_comm_set_stream i(ppp) gsel_comm_synchronize i(pp) gsel_comm_set_timeout i(pdp)
@@ -556,18 +563,22 @@ class Selection(_Closable):
         return {str(variable.name): str(variable.value) for variable in found}
 
 
+def _recorded(inventory):
+    if inventory is None:
+        return None
+    if isinstance(inventory, dict):
+        text = _text(_json.dumps(inventory))
+        return _Handle("gsel_inventory_parse", _lib.gsel_inventory_free, text, _text("inventory"))
+    return _Handle("gsel_inventory_load", _lib.gsel_inventory_free, _text(inventory))
+
+
 def resolve(devices=None, *, inventory=None, env=None, per_rank=False, **options):
     """Selects devices.
     devices    a spec, such as "count:2 & free>=20GiB"; None: every visible accelerator of one vendor, or the CPU
     inventory  None: this machine; otherwise the path of a recorded one, or its content as a dict
     env        variables to honour; None: those of this process
     options    accelerator, compat, order, include, exclude, hostfile, hostfile_text: as `gsel resolve --help` says"""
-    recorded = None
-    if isinstance(inventory, dict):
-        text = _text(_json.dumps(inventory))
-        recorded = _Handle("gsel_inventory_parse", _lib.gsel_inventory_free, text, _text("inventory"))
-    elif inventory is not None:
-        recorded = _Handle("gsel_inventory_load", _lib.gsel_inventory_free, _text(inventory))
+    recorded = _recorded(inventory)
     variables = [_EnvVar(_text(name), _text(value)) for name, value in (env or {}).items()]
     variables = (_EnvVar * len(variables))(*variables)
     flags = (RESOLVE_PER_RANK if per_rank else 0) | (RESOLVE_NO_ENV if env == {} else 0)
@@ -578,6 +589,36 @@ def resolve(devices=None, *, inventory=None, env=None, per_rank=False, **options
     given.borrows = recorded, variables
     selection._handle = _wait(lambda: _Handle("gsel_resolve", _lib.gsel_selection_free, _c.byref(given)))
     return selection
+
+
+class Plan(_Closable):
+    """Which strategy, will it fit, how fast, and why (docs/plan.md). str() is the text that `gsel plan` prints.
+    model      a config.json of the Hugging Face hub, or a list of layers: its text, or its content as a dict
+    inventory  used where no cluster is given: as for resolve
+    estimate   True: memory of a rank under each strategy alone, without a search and without candidates
+    options    cluster ("8xH100"), nodes, batch, sequence, fixed, and more: the fields of gsel_plan_options"""
+
+    def __init__(self, model, *, inventory=None, estimate=False, **options):
+        recorded = _recorded(inventory)
+        text = _text(_json.dumps(model) if isinstance(model, dict) else model)
+        options = {name: _text(value) if isinstance(value, str) else value for name, value in options.items()}
+        given = _PlanOptions(model=text, inventory=recorded and recorded.address, **options)
+        given.borrows, create = recorded, "gsel_plan_estimate" if estimate else "gsel_plan_create"
+        self._handle = _wait(lambda: _Handle(create, _lib.gsel_plan_free, _c.byref(given)))
+
+    def __str__(self):
+        handle = self._open
+        return _wait(lambda: str(_lib.gsel_plan_text(handle)))
+
+    def dict(self):
+        """The same as data, with "candidates", fastest first, as `gsel plan --json` prints it."""
+        return _json.loads(str(_lib.gsel_plan_json(self._open)))
+
+    def toml(self, candidate=0):
+        """A candidate as gsel.toml, which Config(text=...) takes."""
+        out = _Str()
+        _call("gsel_plan_toml", self._open, candidate, _c.byref(out))
+        return str(out)
 
 
 class Config(_Closable):

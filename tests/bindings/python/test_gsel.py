@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import threading
 import unittest
 
@@ -51,6 +52,36 @@ class Selecting(unittest.TestCase):
         self.assertNotEqual("16", config["train.batch"])
         caught(KeyError, lambda: config["train.no_such_key"])
         self.assertEqual(2, caught(gsel.ConfigError, gsel.Config, text="[train]\nbatc = 8\n").line)
+
+
+class Planning(unittest.TestCase):
+    MODEL = {"model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
+             "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 128256, "max_position_embeddings": 8192}
+
+    def test_says_what_the_command_says(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "config.json")
+            with open(path, "w") as file:
+                json.dump(self.MODEL, file)
+            command = ["gsel", "plan", "--model", path, "--cluster", "8xH100", "--batch", "64", "--seq", "4096"]
+            said = [subprocess.run(command + more, capture_output=True, text=True, check=True).stdout
+                    for more in ([], ["--json"])]
+            with gsel.Plan(self.MODEL, model_name=path, cluster="8xH100", batch=64, sequence=4096) as plan:
+                self.assertEqual(said[0], str(plan))
+                self.assertEqual(json.loads(said[1]), plan.dict())
+                self.assertEqual("64", gsel.Config(text=plan.toml())["train.batch"])
+                caught(gsel.ArgError, plan.toml, len(plan.dict()["candidates"]))
+        caught(gsel.ArgError, str, plan)
+
+    def test_estimates_and_names_what_is_wrong(self):
+        estimate = gsel.Plan(self.MODEL, inventory=SOURCE + "/tests/data/inventory/a100x8.json",
+                             sequence=4096, estimate=True)
+        self.assertIn("ZeRO-3", str(estimate))
+        caught(gsel.ArgError, estimate.toml)
+        text = json.dumps(self.MODEL)
+        self.assertIn("H1000", str(caught(gsel.ArgError, gsel.Plan, text, cluster="8xH1000")))
+        self.assertIn("num_hidden_layers", str(caught(
+            gsel.ParseError, gsel.Plan, {**self.MODEL, "num_hidden_layers": -1}, cluster="8xH100")))
 
 
 class Calling(unittest.TestCase):
