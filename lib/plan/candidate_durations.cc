@@ -31,14 +31,13 @@ CandidateDurations::CandidateDurations(const SearchInput& input, const Candidate
   const Split stages = candidate.shares.stage_layers.empty() ? split(input.workload, candidate.layout.pipeline)
                                                              : split_as(input.workload, candidate.shares.stage_layers);
   const std::vector<StageTimes> times = stage_times(input, candidate, stages, program.rank_of_stage);
-  std::vector<double> flop(times.size());
-  for (size_t l = 0; l < program.layers.size(); ++l)
-    flop[static_cast<size_t>(program.layers[l].stage)] += model.layers()[l].flop_per_sample;
-  for (size_t l = 0; l < program.layers.size(); ++l) {
-    const auto stage = static_cast<size_t>(program.layers[l].stage);
-    const double share = flop[stage] > 0 ? model.layers()[l].flop_per_sample / flop[stage] : 0;
-    const StageTimes& t = times[stage];
-    layers_.push_back({share * t.forward, share * (t.backward_input + t.backward_weight)});
+  // By operations, wherever the strategy has cut: a stage with more of them takes longer than the forecast says.
+  double flop = 0, forward = 0, backward = 0;
+  for (const Layer& layer : model.layers()) flop += layer.flop_per_sample;
+  for (const StageTimes& t : times) forward += t.forward, backward += t.backward_input + t.backward_weight;
+  for (const Layer& layer : model.layers()) {
+    const double share = flop > 0 ? layer.flop_per_sample / flop : 0;
+    layers_.push_back({share * forward, share * backward});
   }
   double bytes = 0;
   for (const auto& [by, count] : step_traffic(program))

@@ -7,8 +7,8 @@
 
 namespace gsel::plan {
 
-// A stage's time is divided among its layers by their operations; collectives of the sharing axis are part of it, as in
-// the forecast. Those of the data axis and the optimizer take what the forecast says of all of them, by bytes and
+// The time of all stages is divided among layers by their operations; collectives of the sharing axis are part of it,
+// as in the forecast. Those of the data axis and the optimizer take what the forecast says of all of them, by bytes and
 // elements.
 class CandidateDurations : public Durations {
  public:
