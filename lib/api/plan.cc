@@ -72,6 +72,7 @@ Request request_of(const gsel_plan_options& o) {
   request.recipe = recipe_of(o);
   read_model(o, request);
   request.cluster = cluster_of(o);
+  gsel::plan::align_kinds(request.cluster);
   request.fixed = gsel::plan::parse_fixed(gsel::view(o.fixed));
   request.batch = o.batch == 0 ? request.cluster.size() : o.batch;
   request.constants =

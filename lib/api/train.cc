@@ -8,6 +8,7 @@
 #include "base/options.h"
 #include "base/text.h"
 #include "base/user_data.h"
+#include "plan/automatic.h"
 #include "train/trainer.h"
 
 struct gsel_trainer {
@@ -59,9 +60,12 @@ gsel_status gsel_trainer_create(gsel_comm* comm, gsel_model* model, const gsel_t
     if (options) given = gsel::read_struct(options, "gsel_trainer_options");
     gsel_optimizer_options optimizer{};
     if (given.optimizer) optimizer = gsel::read_struct(given.optimizer, "gsel_optimizer_options");
-    *out = new gsel_trainer(gsel::required(comm, "comm").impl, gsel::required(model, "model").impl,
-                            given.config ? given.config->impl : gsel::default_config(),
-                            gsel::DataSource{given.data, given.data_user_data}, given.optimizer ? &optimizer : nullptr);
+    gsel::required(comm, "comm");
+    gsel::required(model, "model");
+    gsel::Config config = given.config ? given.config->impl : gsel::default_config();
+    const gsel::DataSource data{given.data, given.data_user_data};
+    if (config.plan == "auto") config = gsel::plan::planned(comm->impl, model->impl, config, data);
+    *out = new gsel_trainer(comm->impl, model->impl, config, data, given.optimizer ? &optimizer : nullptr);
     (*out)->data.take(given.data_user_data, given.data_free_user_data);
     (*out)->optimizer.take(optimizer.user_data, optimizer.free_user_data);
   });

@@ -12,7 +12,14 @@ constexpr std::string_view norms[] = {"auto", "always"};
 constexpr std::string_view lendings[] = {"direct", "moved"};
 constexpr std::string_view checks[] = {"none", "kernels"};
 
+constexpr std::string_view plans[] = {"none", "auto"};
+
 constexpr ConfigKey kTrainKeys[] = {
+    {"strategy.plan", KeyType::word, "none", kAny, plans,
+     "auto: measure the machine for two seconds when the trainer is made, and take the strategy that is fastest for "
+     "this "
+     "model on these ranks; then no [strategy.AXIS] may stand in the file, and sizes of [mesh] that do are kept",
+     [](Config& c, const Scalar& v) { c.plan = v.text; }},
     {"train.optimizer", KeyType::word, "adamw", kAny, optimizers, "rule of the optimizer step",
      [](Config& c, const Scalar& v) { c.train.optimizer = v.text; }},
     {"train.learning_rate",

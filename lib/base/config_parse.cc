@@ -178,6 +178,8 @@ class Reader {
   }
 
   void read_strategy(const Entry& entry) {
+    if (!entry.node->is_table() && find_config_key("strategy." + std::string(entry.key->str())))
+      return read_key(entry, "strategy");
     const Place place = place_of(entry, "strategy." + std::string(entry.key->str()));
     const toml::table* table = entry.node->as_table();
     for (gsel_axis axis = 0; axis < kAxes; ++axis) {

@@ -1,0 +1,192 @@
+// plan/automatic.cc: see automatic.h.
+#include "plan/automatic.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "base/log.h"
+#include "plan/finalist.h"
+#include "plan/plan.h"
+#include "select/inventory/inventory.h"
+
+namespace gsel::plan {
+namespace {
+
+constexpr double kMeasureSeconds = 2;
+constexpr int32_t kMostPriced = 64;  // ranks of one host whose layouts are all compiled
+
+std::optional<int64_t> fixed_size(const Config& config, gsel_axis axis) {
+  const std::string key = fmt::format("mesh.{}", axis_name(axis));
+  if (!config.places.contains(key) || config.mesh[axis] == 0) return std::nullopt;
+  return config.mesh[axis];
+}
+
+void refuse_strategies(const Config& config) {
+  for (const gsel_axis axis : kInnerToOuter) {
+    const auto& section = config.strategy[axis];
+    if (!section) continue;
+    throw Error(GSEL_ERR_CONFIG,
+                fmt::format("{}[strategy.{}] stands beside strategy.plan = \"auto\", which chooses it; leave one out",
+                            place_prefix(section->place), axis_name(axis)))
+        .at(section->place);
+  }
+}
+
+// The configuration that runs a layout, with everything else as it was.
+Config with_layout(const Config& config, const Layout& l) {
+  Config out = with_setting(config, "strategy.plan", "none");
+  const auto set = [&](const std::string& key, const std::string& value) { out = with_setting(out, key, value); };
+  const std::pair<const char*, int32_t> sizes[] = {
+      {"mesh.tensor", l.tensor}, {"mesh.context", l.context}, {"mesh.data", l.data}, {"mesh.pipeline", l.pipeline}};
+  for (const auto& [key, size] : sizes) set(key, std::to_string(size));
+  if (l.tensor > 1) {
+    set("strategy.tensor.plugin", "tp");
+    if (l.sequence_parallel) set("strategy.tensor.sequence_parallel", "true");
+  }
+  if (l.context > 1) set("strategy.context.plugin", "cp");
+  if (l.pipeline > 1) {
+    set("strategy.pipeline.plugin", "pp");
+    set("strategy.pipeline.schedule", name_of(l.schedule));
+    if (l.chunks > 1) set("strategy.pipeline.chunks", std::to_string(l.chunks));
+  }
+  set("strategy.data.plugin", l.zero_stage > 0 ? "zero" : "ddp");
+  if (l.zero_stage > 0) set("strategy.data.stage", std::to_string(l.zero_stage));
+  if (l.offload != Offload::none) set("strategy.data.offload", name_of(l.offload));
+  if (config.train.microbatch == 0 && config.train.microbatches == 0 && l.microbatches > 1)
+    set("train.microbatches", std::to_string(l.microbatches));
+  if (l.recompute != Recompute::none) set("train.recompute", "all");
+  return out;
+}
+
+// Micro-batches of a replica that are tried where the file does not say.
+std::vector<int64_t> microbatch_counts(const Config& config, int64_t share, int32_t stages) {
+  if (config.train.microbatches > 0) return {config.train.microbatches};
+  if (config.train.microbatch > 0) return {std::max<int64_t>(1, share / config.train.microbatch)};
+  std::vector<int64_t> counts{1};
+  for (const int64_t more : {int64_t{stages}, 2L * stages, 4L * stages})
+    if (more > counts.back() && share % more == 0) counts.push_back(more);
+  return counts;
+}
+
+template <class Visit>
+void for_each_layout(const Config& config, int32_t ranks, Visit&& visit) {
+  const auto fits = [&](gsel_axis axis, int32_t size) { return fixed_size(config, axis).value_or(size) == size; };
+  for (int32_t sharing = 1; sharing <= ranks; ++sharing) {
+    if (ranks % sharing != 0) continue;
+    for (const gsel_axis axis : {GSEL_AXIS_TENSOR, GSEL_AXIS_CONTEXT}) {
+      if (sharing == 1 && axis == GSEL_AXIS_CONTEXT) continue;
+      for (int32_t pipeline = 1; pipeline <= ranks / sharing; ++pipeline) {
+        if (ranks / sharing % pipeline != 0) continue;
+        Layout l;
+        (axis == GSEL_AXIS_TENSOR ? l.tensor : l.context) = sharing;
+        l.pipeline = pipeline, l.data = ranks / sharing / pipeline;
+        if (!fits(GSEL_AXIS_TENSOR, l.tensor) || !fits(GSEL_AXIS_CONTEXT, l.context) ||
+            !fits(GSEL_AXIS_PIPELINE, l.pipeline) || !fits(GSEL_AXIS_DATA, l.data) || config.train.batch % l.data != 0)
+          continue;
+        for (const int64_t count : microbatch_counts(config, config.train.batch / l.data, pipeline)) {
+          l.microbatches = count;
+          l.microbatch = std::max<int64_t>(1, config.train.batch / l.data / count);
+          for (l.zero_stage = 0; l.zero_stage <= (l.data > 1 ? 3 : 0); ++l.zero_stage) visit(l);
+        }
+      }
+    }
+  }
+}
+
+struct Choice {
+  Layout layout;
+  Config config;
+  double step_s = 0;
+};
+
+class Choices {
+ public:
+  void add(Choice choice) {
+    const auto before = [](const Choice& a, const Choice& b) { return a.step_s < b.step_s; };
+    best_.insert(std::ranges::upper_bound(best_, choice, before), std::move(choice));
+    if (best_.size() > 2) best_.pop_back();
+  }
+  void refused(const Layout& layout, const Error& error) {
+    if (why_.empty()) why_ = name_of(layout) + ": " + error.what();
+  }
+  const Choice& first(const Config& config) const {
+    const Place place = config.place_of("strategy.plan");
+    if (best_.empty())
+      throw Error(GSEL_ERR_CONFIG, fmt::format("{}strategy.plan = \"auto\" found no layout that runs; {}",
+                                               place_prefix(place), why_.empty() ? "none has these sizes" : why_))
+          .at(place);
+    return best_.front();
+  }
+  void tell() const {
+    log(GSEL_LOG_INFO, "plan", "took {}: {:.4g} ms a step are forecast{}", name_of(best_[0].layout),
+        best_[0].step_s * 1e3,
+        best_.size() < 2 ? ""
+                         : fmt::format("; next is {} with {:.4g} ms", name_of(best_[1].layout), best_[1].step_s * 1e3));
+  }
+
+ private:
+  std::vector<Choice> best_;
+  std::string why_;
+};
+
+void price_on_host(Choices& choices, Communicator& comm, const std::shared_ptr<Model>& model, const Config& config,
+                   const DataSource& data) {
+  const int32_t ranks = comm.world_size();
+  std::vector<int64_t> samples;
+  for_each_layout(config, ranks, [&](const Layout& l) { samples.push_back(l.microbatch); });
+  std::ranges::sort(samples);
+  samples.erase(std::ranges::unique(samples).begin(), samples.end());
+  if (samples.empty()) return;
+  const Measured measured = measure(comm, model, data, config, {samples, kMeasureSeconds});
+  const MeasuredDurations durations(measured);
+  for_each_layout(config, ranks, [&](const Layout& l) {
+    try {
+      Config candidate = with_layout(config, l);
+      const auto bound = static_cast<uint64_t>(config.train.memory_bytes);
+      const Finalist f = price(*model, candidate, ranks, {durations, durations.hosts(ranks), bound, 2});
+      choices.add({l, std::move(candidate), f.step_s});
+    } catch (const Error& error) {
+      choices.refused(l, error);
+    }
+  });
+}
+
+void search_on_devices(Choices& choices, const Communicator& comm, const Model& model, const Config& config) {
+  const bool f32 = config.train.precision == "f32";
+  Request request{workload_of(model, "the model"),
+                  cluster_of(detect_inventory(), {}),
+                  *find_recipe(f32 ? "gsel-f32" : "gsel-bf16"),
+                  config.train.batch,
+                  {},
+                  {}};
+  align_kinds(request.cluster);
+  request.constants = constants_for(request.cluster.kinds.front().device_class, runtime_of(request.recipe));
+  request.fixed.devices = comm.world_size();
+  request.fixed.tensor = fixed_size(config, GSEL_AXIS_TENSOR);
+  request.fixed.context = fixed_size(config, GSEL_AXIS_CONTEXT);
+  request.fixed.pipeline = fixed_size(config, GSEL_AXIS_PIPELINE);
+  request.fixed.data = fixed_size(config, GSEL_AXIS_DATA);
+  const Plan plan(std::move(request), {});
+  for (const Candidate& c : plan.candidates()) choices.add({c.layout, with_layout(config, c.layout), c.step_s()});
+}
+
+}  // namespace
+
+Config planned(Communicator& comm, const std::shared_ptr<Model>& model, const Config& config, const DataSource& data) {
+  refuse_strategies(config);
+  if (comm.world_size() > kMostPriced)
+    fail(GSEL_ERR_CONFIG,
+         "strategy.plan = \"auto\" measures up to {} ranks, and there are {}; gsel plan writes a gsel.toml "
+         "for more",
+         kMostPriced, comm.world_size());
+  Choices choices;
+  if (comm.device_link())
+    search_on_devices(choices, comm, *model, config);
+  else
+    price_on_host(choices, comm, model, config, data);
+  const Choice& first = choices.first(config);
+  if (comm.rank() == 0) choices.tell();
+  return first.config;
+}
+
+}  // namespace gsel::plan
