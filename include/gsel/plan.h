@@ -69,9 +69,10 @@ GSEL_API void gsel_plan_options_init(gsel_plan_options *options, size_t struct_s
 
 /* Searches. A plan without candidates is no error: its text says what is short and which change fits.
  *   out  given to the caller, free with gsel_plan_free
- * Errors: GSEL_ERR_CONFIG for a model, with file and key; GSEL_ERR_ARG for a cluster, a link, a precision or what is
- * fixed, with the token and what is accepted; GSEL_ERR_PARSE for JSON, with line and column; GSEL_ERR_ABORTED when
- * `progress` ended it. Any thread. Since 0.1. */
+ * Errors: GSEL_ERR_CONFIG for a model whose fields are missing or contradict each other, with file and key;
+ * GSEL_ERR_PARSE for text that is no JSON, with line and column, and for a value of a wrong type; GSEL_ERR_ARG for a
+ * cluster, a link, a precision or what is fixed, with the token and what is accepted; GSEL_ERR_ABORTED when `progress`
+ * ended it. Any thread. Since 0.1. */
 GSEL_API gsel_status gsel_plan_create(const gsel_plan_options *options, gsel_plan **out, gsel_error **err);
 
 /* A layout and its forecast. step_s and what follows are forecasts of closed forms and of a simulation of the schedule.

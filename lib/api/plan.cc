@@ -36,7 +36,7 @@ constexpr size_t kShown = 10;
 
 // The model, and what strategies compile in its place where only its shape is known.
 void read_model(const gsel_plan_options& o, Request& request) {
-  const std::string name = gsel::given(o.model_name) ? gsel::one_line(gsel::view(o.model_name)) : "model";
+  const std::string name = gsel::given(o.model_name) ? gsel::one_line(gsel::view(o.model_name)) : "the model";
   if (gsel::given(o.model)) {
     std::optional<gsel::plan::Transformer> shape;
     request.workload = gsel::plan::read_workload(gsel::view(o.model), name, o.sequence, &shape);

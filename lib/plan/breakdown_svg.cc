@@ -8,7 +8,7 @@
 namespace gsel::plan {
 namespace {
 
-constexpr double kWidth = 960, kBar = 640, kRow = 40, kTop = 74;
+constexpr double kWidth = 960, kBar = 640, kRowHeight = 40, kTop = 74;
 
 // Computing in blues, communication in warm colours, waiting in grey.
 constexpr const char* kPartColours[kTimeParts] = {"#2563a8", "#4f93d2", "#9cc3e6", "#d95f02", "#9a9a9a",
@@ -73,9 +73,9 @@ std::string breakdown_svg(const Plan& plan) {
       "font-family='sans-serif' font-size='12' fill='#777'>\n<text x='10' y='22' font-size='15'>A step of {2} on {3}, "
       "batch {4}"
       "</text>\n",
-      kWidth, kTop + kRow * static_cast<double>(n) + 10, escaped(r.workload.name), escaped(r.cluster.name), r.batch);
+      kWidth, kTop + kRowHeight * static_cast<double>(n) + 10, escaped(r.workload.name), escaped(r.cluster.name), r.batch);
   out += legend(parts);
-  for (size_t i = 0; i < n; ++i) out += bar(all[i], kTop + kRow * static_cast<double>(i) + 14, kBar / longest);
+  for (size_t i = 0; i < n; ++i) out += bar(all[i], kTop + kRowHeight * static_cast<double>(i) + 14, kBar / longest);
   return out + "</svg>\n";
 }
 
