@@ -40,7 +40,7 @@ void read_model(const gsel_plan_options& o, Request& request) {
   if (gsel::given(o.model)) {
     std::optional<gsel::plan::Transformer> shape;
     request.workload = gsel::plan::read_workload(gsel::view(o.model), name, o.sequence, &shape);
-    if (!shape || shape->experts > 0 || shape->kv_rank > 0) return;
+    if (!shape) return;
     const gsel_dtype dtype = request.recipe.element_bytes > 2 ? GSEL_F32 : GSEL_BF16;
     request.model = gsel::plan::describe(*shape, {request.workload.sequence, dtype});
     return;

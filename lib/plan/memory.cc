@@ -22,6 +22,7 @@ struct Divided {
 double kept_bytes(const Costs& c, const Divided& by, const Recipe& recipe, bool core) {
   double bytes = c.saved_sequence.bytes(recipe.element_bytes) / by.sequence +
                  c.saved_divided.bytes(recipe.element_bytes) / by.tensor;
+  bytes += c.saved_gathered.bytes(recipe.element_bytes) / (recipe.keeps_gathered ? 1 : by.sequence);
   if (core) bytes += c.saved_core.bytes(recipe.element_bytes) / by.tensor;
   return bytes * by.samples;
 }
@@ -98,9 +99,13 @@ StageMemory forecast_memory(const Split& split, const StageRun& run, int32_t sta
       out[MemoryPart::live] = c.saved_core.bytes(recipe.element_bytes) / c.layers / by.tensor * by.samples;
   }
   out[MemoryPart::logits] = c.logits * recipe.logits_bytes / by.tensor * by.samples;
+  // Logits are gone when the first layer runs again.
+  out[MemoryPart::live] = std::max(0.0, out[MemoryPart::live] - out[MemoryPart::logits]);
   if (zero == 3 && shards > 1) {
     const double gathered = std::min(recipe.gathered_blocks * largest, params);
     out[MemoryPart::gathered] = gathered * recipe.gathered_bytes + largest * recipe.reduced_bytes;
+  } else if (zero == 2 && shards > 1 && recipe.bucket_elems == 0) {
+    out[MemoryPart::gathered] = largest * recipe.gradient_bytes;  // of the block whose gradient is being reduced
   } else if (recipe.bucket_elems > 0 && layout.data > 1) {
     out[MemoryPart::gathered] = std::min(recipe.bucket_elems, params) * recipe.reduced_bytes;
   }

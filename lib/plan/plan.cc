@@ -15,6 +15,7 @@ namespace {
 
 constexpr int32_t kMostCompiled = 16'384;  // whose programs are compiled
 constexpr double kMostInstructions = 100'000;  // of finalists behind the first that are compiled and simulated
+constexpr double kMostOfFirst = 600'000;       // of the first: about a second
 
 }  // namespace
 
@@ -30,8 +31,9 @@ void Plan::compile_finalists() {
   double instructions = 0;
   std::vector<Candidate> kept;
   for (Candidate& c : result_.best) {
-    if (!kept.empty()) instructions += instructions_of(*request_.model, c.layout);
-    if (instructions > kMostInstructions || c.layout.ranks() > kMostCompiled) {
+    const double mine = instructions_of(*request_.model, c.layout);
+    if (!kept.empty()) instructions += mine;
+    if (mine > kMostOfFirst || instructions > kMostInstructions || c.layout.ranks() > kMostCompiled) {
       kept.push_back(std::move(c));
       continue;
     }

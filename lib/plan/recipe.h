@@ -20,10 +20,12 @@ struct Recipe {
   double bucket_elems = 0;        // of gradients that are collected before they are reduced
   double logits_bytes = 10;       // for each logit, all copies together
   bool padded_vocab = false;      // to a multiple of 128 for each tensor rank
-  bool fused_attention = true;    // no scores are kept
-  bool context_divides = false;   // ranks of the context axis divide what ZeRO divides, too
-  bool tf32 = false;              // 4-byte products run on tensor cores
-  bool eight_bit = false;         // matrix products in 8 bits
+  bool keeps_gathered =
+      false;  // inputs that sequence parallelism gathers stay until backward; else they are gathered again
+  bool fused_attention = true;   // no scores are kept
+  bool context_divides = false;  // ranks of the context axis divide what ZeRO divides, too
+  bool tf32 = false;             // 4-byte products run on tensor cores
+  bool eight_bit = false;        // matrix products in 8 bits
 
   // Bytes of one parameter on a rank when `shards` ranks divide what the stage of ZeRO divides: whole ones and divided
   // ones, without what is gathered for a while.

@@ -116,7 +116,8 @@ struct Pricing {
     const double weights = (c.params_divided - e.params_divided - h.params_divided - tied) / t +
                            (c.params_whole - e.params_whole - h.params_whole);
     const double flop = b * ((c.flop_dense - h.flop_dense) / t + c.flop_whole);
-    const double moved = b * (c.saved_sequence.elems - e.saved_sequence.elems + c.saved_divided.elems / t);
+    const double moved =
+        b * (c.saved_sequence.elems - e.saved_sequence.elems + c.saved_gathered.elems + c.saved_divided.elems / t);
     const double start = 4 * c.layers * k.product_s;
     const double traffic_s = k.product_traffic * el / speed.memory;
     const double products_f = beside(flop / speed.products, traffic_s * (moved + weights)) + start;

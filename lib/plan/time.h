@@ -23,7 +23,7 @@ enum class TimePart : uint8_t {
   messages,   // from stage to stage
   data,       // collectives of the data axis that nothing hides
   optimizer,
-  offload,    // to and from the memory of the host
+  offload,  // to and from the memory of the host
   overhead,
 };
 constexpr size_t kTimeParts = 10;

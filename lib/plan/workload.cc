@@ -23,7 +23,7 @@ Costs& Costs::operator+=(const Costs& o) {
   flop_dense += o.flop_dense, flop_core += o.flop_core, flop_whole += o.flop_whole;
   touched_divided += o.touched_divided, touched_sequence += o.touched_sequence;
   saved_divided += o.saved_divided, saved_sequence += o.saved_sequence, saved_core += o.saved_core;
-  saved_head += o.saved_head;
+  saved_head += o.saved_head, saved_gathered += o.saved_gathered;
   reduced += o.reduced, reductions += o.reductions, shifted += o.shifted, logits += o.logits;
   return *this;
 }
@@ -34,7 +34,7 @@ Costs Costs::operator*(double n) const {
   c.params_divided *= n, c.params_whole *= n;
   c.flop_dense *= n, c.flop_core *= n, c.flop_whole *= n;
   c.touched_divided *= n, c.touched_sequence *= n;
-  for (Saved* saved : {&c.saved_divided, &c.saved_sequence, &c.saved_core, &c.saved_head})
+  for (Saved* saved : {&c.saved_divided, &c.saved_sequence, &c.saved_core, &c.saved_head, &c.saved_gathered})
     saved->elems *= n, saved->mask_bytes *= n;
   c.reduced *= n, c.reductions *= n, c.shifted *= n, c.logits *= n;
   return c;
@@ -85,7 +85,8 @@ Costs layer_costs(const Transformer& t, bool moe, double s) {
   c.touched_sequence = s * h * (2 * static_cast<double>(t.norms_per_layer) + 6);
   c.touched_divided = s * ((gated ? 3 : 2) * f + query + kv + vectors / std::max(h, 1.0));
   // Kept: inputs of norms, of the products, of attention; masks of one byte.
-  c.saved_sequence = {s * h * 4, 2 * mask * s * h};
+  c.saved_sequence = {s * h * 2, 2 * mask * s * h};
+  c.saved_gathered.elems = s * h * 2;
   c.saved_divided.elems = s * (query + kv + value + (gated ? 3 : 2) * f);
   c.saved_core = {s * s * a * (t.dropout ? 2 : 1), mask * s * s * a};
   c.reduced = 2 * s * h;

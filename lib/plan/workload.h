@@ -33,6 +33,7 @@ struct Costs {
   double flop_whole = 0;      // forward: not divided
   double touched_divided = 0, touched_sequence = 0;  // forward: elements that element-wise operations read and write
   Saved saved_divided, saved_sequence;
+  Saved saved_gathered;   // inputs of products: as saved_sequence, but whole where a program keeps what it gathered
   Saved saved_core;       // of attention's scores: not kept by fused attention, nor when recomputed
   double reduced = 0;     // forward: elements of all-reduces over the tensor axis; backward has as many
   double reductions = 0;  // and how many calls

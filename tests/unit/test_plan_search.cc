@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "plan/config_layout.h"
+#include "plan/describe.h"
 #include "plan/plan.h"
 #include "support/check.h"
 
@@ -15,12 +16,9 @@ using namespace gsel::plan;
 Request request(const char* cluster, int32_t nodes, int64_t batch, const char* fixed = "",
                 const char* recipe = "gsel-bf16") {
   Transformer shape = gpt("GPT 7B", 32, 4096, 32, 51200, 4096);
-  Request r{workload_of(shape, 4096),
-            cluster_of(cluster, {.nodes = nodes}),
-            *find_recipe(recipe),
-            batch,
-            parse_fixed(fixed),
-            {}};
+  Request r{workload_of(shape, 4096), cluster_of(cluster, {.nodes = nodes}),
+            *find_recipe(recipe),     batch,
+            parse_fixed(fixed),       {}};
   r.constants = constants_for(r.cluster.kinds.front().device_class, Runtime::sharded);
   return r;
 }
@@ -64,12 +62,8 @@ void the_same_request_has_the_same_text(void**) {
 
 void ten_thousand_devices_are_searched(void**) {
   Transformer shape = gpt("GPT-1T", 128, 25600, 160, 51200, 2048);
-  Request r{workload_of(shape, 2048),
-            cluster_of("8xH100", {.nodes = 1280}),
-            *find_recipe("megatron-bf16"),
-            10240,
-            {},
-            {}};
+  Request r{
+      workload_of(shape, 2048), cluster_of("8xH100", {.nodes = 1280}), *find_recipe("megatron-bf16"), 10240, {}, {}};
   r.constants = constants_for("h100", Runtime::overlapped);
   const Plan plan(std::move(r), {});
   assert_true(plan.candidates().size() == 32);
@@ -158,6 +152,44 @@ void toml_is_read_back(void**) {
   assert_true(seen.size() > 50);
 }
 
+// What the search takes for the memory of a layout, beside what the trainer says of the programs that it compiles to.
+void closed_forms_are_near_the_programs(void**) {
+  const Transformer shape = gpt("small", 8, 1024, 16, 32000, 1024);
+  struct Row {
+    const char* fixed;
+    double least, most;  // program over closed form
+  };
+  const Row rows[] = {{"data=8, zero=0", 0.98, 1.02},
+                      {"data=8, zero=1", 0.98, 1.02},
+                      {"data=8, zero=2, offload=none", 0.95, 1.1},
+                      {"data=8, zero=3, offload=none", 0.8, 1.05},
+                      {"data=8, zero=0, recompute=all", 0.8, 1.05},
+                      {"tensor=8, sequence_parallel=false, zero=0", 0.98, 1.02},
+                      {"tensor=8, sequence_parallel=true, zero=0", 0.98, 1.03},
+                      {"pipeline=4, schedule=1f1b, zero=0", 0.85, 1.2},
+                      {"context=8, zero=0", 0.98, 1.02}};
+  for (const Row& row : rows) {
+    Request r{workload_of(shape, 1024),
+              cluster_of("8xH100", {}),
+              *find_recipe("gsel-bf16"),
+              64,
+              parse_fixed(std::string(row.fixed) + ", microbatch=4"),
+              {}};
+    if (!r.fixed.recompute) r.fixed.recompute = Recompute::none;
+    r.constants = constants_for("h100", Runtime::compiled);
+    r.model = describe(shape, {1024, GSEL_BF16});
+    const Plan plan(std::move(r), {});
+    assert_true(!plan.candidates().empty());
+    const Candidate& c = plan.candidates().front();
+    assert_true(c.programs.has_value());
+    const double closed = c.memory.total() - c.memory[MemoryPart::context] - c.memory[MemoryPart::slack];
+    const double ratio = static_cast<double>(c.programs->memory_bytes) / closed;
+    if (ratio < row.least || ratio > row.most)
+      fail_msg("%s: %s: programs need %.3f of the closed form, %.2f to %.2f were expected", row.fixed,
+               name_of(c.layout).c_str(), ratio, row.least, row.most);
+  }
+}
+
 void every_estimate_has_its_strategy(void**) {
   const auto rows = estimate(request("8xH100", 1, 8));
   assert_true(rows.size() >= 12);
@@ -175,15 +207,11 @@ void every_estimate_has_its_strategy(void**) {
 
 int main() {
   const CMUnitTest tests[] = {
-      cmocka_unit_test(candidates_obey_and_are_in_order),
-      cmocka_unit_test(the_same_request_has_the_same_text),
-      cmocka_unit_test(ten_thousand_devices_are_searched),
-      cmocka_unit_test(what_is_fixed_stays),
-      cmocka_unit_test(what_cannot_be_fixed_is_refused),
-      cmocka_unit_test(unequal_devices_get_unequal_parts),
-      cmocka_unit_test(what_does_not_fit_names_a_change),
-      cmocka_unit_test(a_search_can_be_ended),
-      cmocka_unit_test(toml_is_read_back),
+      cmocka_unit_test(candidates_obey_and_are_in_order),   cmocka_unit_test(the_same_request_has_the_same_text),
+      cmocka_unit_test(ten_thousand_devices_are_searched),  cmocka_unit_test(what_is_fixed_stays),
+      cmocka_unit_test(what_cannot_be_fixed_is_refused),    cmocka_unit_test(unequal_devices_get_unequal_parts),
+      cmocka_unit_test(what_does_not_fit_names_a_change),   cmocka_unit_test(a_search_can_be_ended),
+      cmocka_unit_test(closed_forms_are_near_the_programs), cmocka_unit_test(toml_is_read_back),
       cmocka_unit_test(every_estimate_has_its_strategy),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);
