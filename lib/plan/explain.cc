@@ -10,6 +10,7 @@
 namespace gsel::plan {
 namespace {
 
+constexpr double kSame = 1e-6;  // seconds that nobody would tell apart
 constexpr int32_t kMostNodes = 4096;
 
 Layout alone() {
@@ -160,6 +161,7 @@ std::string lost_by(const Candidate& first, const Candidate& other) {
     const double more = other.time.parts[i] - first.time.parts[i];
     if (more > most) most = more, worst = i;
   }
+  if (most < kSame) return "as fast";
   const std::string more = most < 1 ? fmt::format("{:.3g} ms", most * 1e3) : fmt::format("{:.3g} s", most);
   return fmt::format("{} +{}", name_of(static_cast<TimePart>(worst)), more);
 }

@@ -171,6 +171,8 @@ class Search {
             if (zero == 0 && offload != Offload::none) continue;
             if (zero > 0 && l.data == 1 && offload == Offload::none && !in_.fixed.zero_stage) continue;
             if (offload == Offload::all && zero < 3) continue;
+            if (l.data == 1 && zero == 2 && !in_.fixed.zero_stage) continue;  // as stage 1
+            if (l.data == 1 && zero == 3 && offload != Offload::all && !in_.fixed.zero_stage) continue;
             if (in_.fixed.offload && *in_.fixed.offload != offload) continue;
             l.offload = offload;
             one(l);
