@@ -64,7 +64,8 @@ data:
 
 # $(call build,PRESET[,TARGET]): configures and builds build/ or build-PRESET/.
 define build
-	@output=$$(cmake --preset $(1) 2>&1) || { echo "$$output"; exit 1; }
+	@output=$$(cmake --preset $(1) 2>&1) || { echo "$$output"; exit 1; }; \
+	  printf '%s\n' "$$output" | sed -n 's/^-- \(.*left out.*\)/\1/p' > $(if $(filter default,$(1)),build,build-$(1))/left-out.txt
 	@cmake --build --preset $(1) -j $(JOBS) $(if $(2),--target $(2))
 endef
 
@@ -105,7 +106,7 @@ build/data/kjv.txt:
 
 test: packages-test
 	$(call build,default)
-	@ctest --test-dir build --output-on-failure -j $(JOBS)
+	@.ci/tests.sh build $(JOBS)
 
 # Each net has its share of the time; what it found stands in build/soak.log, with the seed to try it again.
 SOAK_MINUTES ?= 60
@@ -115,7 +116,7 @@ soak: packages-test
 
 asan tsan: packages-test
 	$(call build,$@)
-	@ctest --test-dir build-$@ --output-on-failure -j $(JOBS)
+	@.ci/tests.sh build-$@ $(JOBS)
 
 # Clang compiles nothing here: it reads what it would compile, the files of a folder as one.
 docs: packages-docs

@@ -44,6 +44,7 @@ const CommandText kPlanText{
     .related = {"gsel-run(1)", "gsel-program(1)", "gsel_plan_create(3)", "docs/plan.md"}};
 
 struct PlanOptions {
+  Parser parser;
   std::string model, cluster, inventory, link, network, memory, batch, sequence, precision, fixed;
   std::string rows, calibrate, toml, svg, chrome, breakdown;
   std::vector<std::string> compare;
@@ -160,7 +161,23 @@ void draw_breakdown(gsel_plan* plan, const PlanOptions& options) {
   write_file(options.breakdown, text(picture));
 }
 
+// Each of these has a report of its own, of which nothing else is made.
+void check_pairs(const PlanOptions& options) {
+  const char* const reports[] = {"--estimate", "--compare", "--rows"};
+  const char* const results[] = {"--toml", "--svg", "--chrome", "--breakdown", "--candidate", "--top"};
+  for (const char* report : reports) {
+    if (!options.parser.given(report)) continue;
+    for (const char* other : reports)
+      if (other != report && options.parser.given(other))
+        refuse(GSEL_ERR_ARG, std::string(report) + " and " + other + " are two reports; take one of them");
+    for (const char* result : results)
+      if (options.parser.given(result))
+        refuse(GSEL_ERR_ARG, std::string(report) + " makes no plan, of which " + result + " is; leave one out");
+  }
+}
+
 int print_plan(const PlanOptions& options, bool json) {
+  check_pairs(options);
   if (!options.rows.empty()) return print_rows(options.rows, json);
   if (options.estimate) return print_estimate(options, json);
   if (!options.compare.empty()) return print_comparison(options, json);
@@ -169,12 +186,14 @@ int print_plan(const PlanOptions& options, bool json) {
   gsel_error* error = nullptr;
   check(gsel_plan_create(&request.options, &made, &error), &error);
   const Handle<gsel_plan> plan(made);
+  const bool found = gsel_plan_candidate_count(made) > 0;
+  if (found) {  // files first: where one is refused, nothing else is printed
+    draw_schedule(made, options);
+    draw_breakdown(made, options);
+    write_toml(made, options);
+  }
   print_report(made, json);
-  if (gsel_plan_candidate_count(made) == 0) return kNothingFits;
-  write_toml(made, options);
-  draw_schedule(made, options);
-  draw_breakdown(made, options);
-  return 0;
+  return found ? 0 : kNothingFits;
 }
 
 }  // namespace
@@ -182,6 +201,7 @@ int print_plan(const PlanOptions& options, bool json) {
 Command plan_command(CommandLine& line) {
   auto options = std::make_shared<PlanOptions>();
   Parser parser = line.subcommand(kPlanText);
+  options->parser = parser;
   parser.option("--model", options->model, "FILE",
                 "The model: a config.json of the Hugging Face hub, or a list of layers.");
   Parser devices = parser.group("Devices");
@@ -190,17 +210,17 @@ Command plan_command(CommandLine& line) {
   devices.option("--inventory", options->inventory, "FILE",
                  "The devices of this file, as gsel devices --json writes it.");
   devices.exclude("--inventory", "--cluster");
-  devices.option("--nodes", options->nodes, 1, kMostNodes, "N", "Nodes like this one (default 1).");
+  devices.option("--nodes", options->nodes, 1, kMostNodes, "N", "Nodes like this one. Default: 1.");
   devices.option("--link", options->link, "LINK",
                  "Between devices of a node: NV4, PIX, PHB, SYS, p2p-off, or 300GB/s.");
   devices.option("--network", options->network, "RATE", "Of each node: 8x400Gb/s, or 50GB/s.");
   devices.option("--memory", options->memory, "BYTES", "Of each device: 80GiB, 24GB.");
   Parser work = parser.group("Training");
-  work.option("--batch", options->batch, "SAMPLES", "Of a step over all ranks (default: one for each device).");
-  work.option("--seq", options->sequence, "TOKENS", "Of a sample (default: the longest that the model was made for).");
-  work.option(
-      "--precision", options->precision, "NAME",
-      "How parameters and states are kept: gsel-bf16, gsel-f32, megatron-bf16, fsdp2-bf16, deepspeed-fp16, ddp-f32.");
+  work.option("--batch", options->batch, "SAMPLES", "Of a step over all ranks. Default: one for each device.");
+  work.option("--seq", options->sequence, "TOKENS", "Of a sample. Default: the longest that the model was made for.");
+  work.option("--precision", options->precision, "NAME",
+              "How parameters and states are kept: gsel-bf16, gsel-f32, megatron-bf16, fsdp2-bf16, deepspeed-fp16, "
+              "ddp-f32, paper-fp16 or adam-bf16. Default: gsel-bf16.");
   work.option("--fix", options->fixed, "KEY=VALUE,...",
               "What is decided already: tensor, context, data, pipeline, zero, microbatch, chunks, devices, recompute, "
               "offload, schedule, sequence_parallel.");
@@ -211,9 +231,9 @@ Command plan_command(CommandLine& line) {
   what.list("--compare", options->compare, "FILE...", "Forecast these config files beside each other.");
   what.option("--rows", options->rows, "FILE", "Forecast the rows of a table of measurements.");
   Parser results = parser.group("Results");
-  results.option("--top", options->shown, 1, kMostShown, "N", "Candidates in the table (default 10).");
+  results.option("--top", options->shown, 1, kMostShown, "N", "Candidates in the table. Default: 10.");
   results.option("--candidate", options->candidate, 1, kMostShown, "N",
-                 "Which one the files below are of (default 1, the first).");
+                 "Which one the files below are of. Default: 1, the first.");
   results.option("--toml", options->toml, "FILE", "Write it as gsel.toml.");
   results.option("--svg", options->svg, "FILE", "Draw its pipeline.");
   results.option("--chrome", options->chrome, "FILE", "The same for Perfetto and chrome://tracing.");

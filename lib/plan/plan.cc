@@ -96,7 +96,7 @@ std::string Plan::simulation_json(size_t i) const {
   const Candidate& c = candidates().at(i);
   const Layout& l = c.layout;
   if (l.pipeline == 1)
-    fail(GSEL_ERR_ARG, "candidate {} is {}, which has no pipeline to draw; candidates with pipeline above 1 have", i,
+    fail(GSEL_ERR_ARG, "candidate {} is {}, which has no pipeline to draw; fix one, such as pipeline=2", i + 1,
          name_of(l));
   const Split stages = c.shares.stage_layers.empty() ? split(request_.workload, l.pipeline)
                                                      : split_as(request_.workload, c.shares.stage_layers);

@@ -97,10 +97,11 @@ std::string sent(uint64_t bytes) {
 
 std::string programs_text(const Candidate& c) {
   if (!c.programs) return "\nIts programs were not compiled: too large, or the model is known by its costs alone.\n";
-  return fmt::format("\nIts programs were compiled and verified. The trainer needs {} GiB beside what kernels keep for "
-                     "themselves, a rank\nsends {} at most in a step, and a simulation of the programs takes {}.\n",
-                     gib(static_cast<double>(c.programs->memory_bytes)), sent(c.programs->bytes_sent),
-                     duration_text(c.programs->step_s));
+  return fmt::format(
+      "\nIts programs were compiled and verified. The trainer needs {} GiB beside what kernels keep for "
+      "themselves, a rank\nsends {} at most in a step, and a simulation of the programs takes {}.\n",
+      gib(static_cast<double>(c.programs->memory_bytes)), sent(c.programs->bytes_sent),
+      duration_text(c.programs->step_s));
 }
 
 std::string shares_text(const Candidate& c) {
@@ -122,15 +123,16 @@ std::string shares_text(const Candidate& c) {
 
 std::string dropped_text(const Dropped& d) {
   std::string text = fmt::format("\n{} tried", with_noun(d.tried, "layout"));
-  const auto add = [&](int64_t n, const char* why) {
-    if (n > 0) text += fmt::format(", {} {}", n, why);
+  const auto add = [&](int64_t n, const char* one, const char* many) {
+    if (n > 0) text += fmt::format(", {} {}", n, n == 1 ? one : many);
   };
-  add(d.memory, "do not fit the memory of a device");
-  add(d.host, "do not fit the memory of a host");
-  add(d.heads, "meshes would cut a head or leave the node with the tensor axis");
-  add(d.batch, "meshes have replicas that do not divide the batch");
-  add(d.layers, "meshes have more stages than layers");
-  add(d.programs, "finalists have programs that a run refuses");
+  add(d.memory, "does not fit the memory of a device", "do not fit the memory of a device");
+  add(d.host, "does not fit the memory of a host", "do not fit the memory of a host");
+  add(d.heads, "mesh cuts a head or leaves the node with the tensor axis",
+      "meshes cut a head or leave the node with the tensor axis");
+  add(d.batch, "mesh has replicas that do not divide the batch", "meshes have replicas that do not divide the batch");
+  add(d.layers, "mesh has more stages than layers", "meshes have more stages than layers");
+  add(d.programs, "finalist has programs that a run refuses", "finalists have programs that a run refuses");
   return text + "\n" + (d.refusal.empty() ? "" : d.refusal + "\n");
 }
 
@@ -166,8 +168,8 @@ std::string Plan::text() const {
     return text + dropped_text(result_.dropped) + (change.empty() ? "" : "\n" + change + "\n");
   }
   const Candidate& first = candidates().front();
-  text +=
-      "\n" + ranked(request_, candidates()) + time_parts(first) + memory_parts(request_, first) + shares_text(first) + programs_text(first);
+  text += "\n" + ranked(request_, candidates()) + time_parts(first) + memory_parts(request_, first) +
+          shares_text(first) + programs_text(first);
   text += dropped_text(result_.dropped);
   text += fmt::format(
       "Times are {}. MFU: 3 x forward FLOPs of all attention pairs / (step x devices x dense 16-bit peak); "

@@ -64,6 +64,40 @@ keys("mesh", "ranks axes coordinates", told)
 expect("groups", [" | ".join(" ".join(map(str, g)) for g in axis["groups"]) for axis in told["axes"]], [row[3] for row in rows(text, "axis")])
 expect("coordinates", [[str(v) for v in rank.values()] for rank in told["coordinates"]], rows(text, "rank  "))
 
+# ---- plan ----
+open("model.json", "w").write('{"model_type":"llama","hidden_size":1024,"num_hidden_layers":8,"num_attention_heads":8,"vocab_size":32000,"max_position_embeddings":1024}')
+planned = ["--model", "model.json", "--cluster", "8xH100", "--batch", "64"]
+text, told = both("plan", *planned)
+keys("plan", "model cluster batch sequence precision decision tried dropped times candidates", told)
+keys("a candidate", "name layout step_s tokens_per_s samples_per_s mfu hfu bubble exposed simulated_s time_s hidden_data_s memory stage device_bytes stages programs", told["candidates"][0])
+for candidate in told["candidates"]:
+    parts = sum(candidate["time_s"].values())
+    if abs(parts / candidate["step_s"] - 1) > 1e-9:
+        fault("parts of a step", candidate["step_s"], parts)
+names = [candidate["name"] for candidate in told["candidates"]]
+table = text[text.index("layout\n"):].split("\n\n")[0].split("\n")[1:]
+expect("candidates in the table", names[:10], [re.split(r"  +", line)[-1] for line in table])
+for answer in told["decision"]:
+    if answer["answer"] not in text:
+        fault("gsel plan", f"{answer['answer']} in it", text)
+text, told = both("plan", *planned, "--estimate")
+keys("plan --estimate", "model cluster batch sequence precision rows", told)
+keys("a row", "bytes host_bytes parts strategy fits layout", told["rows"][0])
+for row in told["rows"]:
+    if row["strategy"] not in text:
+        fault("gsel plan --estimate", f"{row['strategy']} in it", text)
+gsel("plan", *planned, "--toml", "plan.toml")
+text, told = both("plan", *planned, "--compare", "plan.toml", "plan.toml")
+keys("plan --compare", "model cluster batch sequence precision times compared", told)
+expect("what a plan wrote, forecast again", names[0], told["compared"][0]["name"])
+expect("files", ["plan.toml"] * 2, [os.path.basename(one["file"]) for one in told["compared"]])
+gsel("mesh", "plan.toml", "-n", "8")
+text, told = both("plan", "--rows", f"{SOURCE}/tests/data/plan/rows.tsv")
+keys("plan --rows", "rows sources", told)
+for source in told["sources"]:
+    if source["source"] not in text:
+        fault("gsel plan --rows", f"{source['source']} in it", text)
+
 # ---- program ----
 programs = [f"{SOURCE}/tests/data/programs/tp.{rank}" for rank in range(2)]
 text, told = both("program", "--verify", *programs)
@@ -198,6 +232,12 @@ refusals = [
     (["program", "--verify", programs[0], programs[0]], "PROGRAM"),
     (["program", "--schedule", "1f1b"], "ARG"),
     (["mesh", "nosuch.toml"], "IO"),
+    (["plan"], "ARG"),
+    (["plan", *planned[:2], "--cluster", "8xH1000"], "ARG"),
+    (["plan", "--model", "mesh.toml", "--cluster", "8xH100"], "PARSE"),
+    (["plan", *planned, "--estimate", "--toml", "x.toml"], "ARG"),
+    (["plan", *planned, "--estimate", "--rows", "x.tsv"], "ARG"),
+    (["plan", *planned, "--fix", "pipeline=1", "--svg", "x.svg"], "ARG"),
     (["trace", "nosuch"], "IO"),
     (["bench", "dance"], "ARG"),
     (["tune", "-n", "1"], "ARG"),

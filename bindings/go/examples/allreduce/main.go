@@ -1,6 +1,6 @@
 // Command allreduce sums the numbers of all ranks, in memory of Go and, while the rank computes, in memory of C.
 //
-//	gsel run -n 4 -- allreduce
+//	gsel run -n 4 -- ./allreduce
 package main
 
 import (

@@ -2,7 +2,7 @@
 // ranks, under the strategy that a config file names. The trainer is driven by pull: it hands out work, and the program
 // runs its own kernels.
 //
-//	gsel run -n 2 -- train_mlp -config gsel.toml TEXT
+//	gsel run -n 2 -- ./train_mlp -config gsel.toml TEXT
 package main
 
 import (

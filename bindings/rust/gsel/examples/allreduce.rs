@@ -1,4 +1,4 @@
-//! Every rank adds its number to a sum: `gsel run -n 4 -- allreduce`
+//! Every rank adds its number to a sum: `gsel run -n 4 -- ./allreduce`
 use gsel::{Comm, Op};
 
 fn main() -> gsel::Result<()> {

@@ -1,4 +1,4 @@
-//! Data parallelism for a training loop of one's own, over plain slices: `gsel run -n 2 -- data_parallel TEXT [STEPS]`
+//! Data parallelism for a training loop of one's own, over plain slices: `gsel run -n 2 -- ./data_parallel TEXT [STEPS]`
 //!
 //! The loop is what users of candle and burn write: tensors, gradients that backward returns, a step of the optimizer. It is
 //! for one process; three places make it parallel, marked (1) to (3). The model guesses the next letter from the three before.
@@ -100,21 +100,21 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for parameter in model.parameters() {
         comm.broadcast(&mut parameter.data, 0)?;
     }
-    // (2) This rank's part of each batch.
+    // (2) This rank's part of each batch. The mean over the batch is that of the ranks' means, each weighed by its samples.
     let part = gsel::shard_range(BATCH, comm.world_size(), comm.rank());
-    assert_eq!(
-        BATCH % comm.world_size(),
-        0,
-        "the mean of means is the mean if all ranks have equally many samples"
-    );
+    if BATCH < comm.world_size() {
+        return Err(format!("{} ranks have no more than {BATCH} samples; start fewer", comm.world_size()).into());
+    }
+    let weight = (part.len() * comm.world_size()) as f32 / BATCH as f32;
 
     for step in 0..steps {
         let ids = part.clone().map(|i| (step * BATCH + i) as i64);
         let samples: Vec<&[u8]> = ids.map(|id| &letters[text::begin(id, windows)..][..=WINDOW]).collect();
         let (loss, mut gradients) = model.backward(&samples);
         // (3) Gradients, and the loss that is shown, are those of the whole batch.
+        gradients.iter_mut().flat_map(|g| g.data.iter_mut()).for_each(|x| *x *= weight);
         average(&comm, &mut gradients)?;
-        let loss = comm.allreduce_scalar(loss, Op::AVG)?;
+        let loss = comm.allreduce_scalar(loss * weight, Op::AVG)?;
         for (parameter, gradient) in model.parameters().into_iter().zip(&gradients) {
             parameter
                 .data

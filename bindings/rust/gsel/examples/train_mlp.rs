@@ -1,5 +1,5 @@
 //! Trains a small MLP that guesses the next letter of a text from the eight before it, under the strategy of a file:
-//! `gsel run -n 2 --config train_mlp.toml -- train_mlp TEXT [STEPS]`
+//! `gsel run -n 2 --config train_mlp.toml -- ./train_mlp TEXT [STEPS]`
 //!
 //! Layer "hidden" is tanh(W1 x + b1), layer "guess" is softmax(W2 h + b2) with its loss. x has a one for each letter of the
 //! window and zeros elsewhere, so W1 x is a sum of rows, and the input is the letters themselves. The kernels do not know how
