@@ -15,7 +15,7 @@ static int plan_trials(action what, int every_rank, trial* trials) {
         ++turn;
         for (int32_t r = 0; r < RANKS; ++r)
           for (int call = FAULTY_CALL; call <= (kind == EVERY_CALL_MESSAGES ? 4 : FAULTY_CALL); ++call)
-            if ((every_rank || r == turn % RANKS) && in_share()) trials[n++] = (trial){what, step, call, r, kind, sizes[size], 0};
+            if ((every_rank || r == turn % RANKS) && in_share_of(7)) trials[n++] = (trial){what, step, call, r, kind, sizes[size], 0};
       }
   return n;
 }

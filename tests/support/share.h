@@ -9,11 +9,12 @@ enum { SANITIZED = 1 };
 enum { SANITIZED = 0 };
 #endif
 
-/* Whether the row that is asked for is in the share: each fifth call's, so that no loop over 2, 3, 4 or 8 columns has all
- * of its share in one. Ranks ask before they are started, not each for itself. */
-static inline int in_share(void) {
+/* Whether the row that is asked for is in the share: each n-th call's. A number that divides none of the loops' lengths
+ * keeps the share from lying in one column. Ranks ask before they are started, not each for itself. */
+static inline int in_share_of(unsigned n) {
   static unsigned asked;
-  return asked++ % 5 == 0 || !SANITIZED;
+  return asked++ % n == 0 || !SANITIZED;
 }
+static inline int in_share(void) { return in_share_of(5); }
 
 #endif
