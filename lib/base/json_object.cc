@@ -275,7 +275,7 @@ JsonArray JsonArray::array(size_t i) const {
 }
 
 std::optional<double> JsonArray::number(size_t i) const {
-  if (!value_[i].is_number()) return std::nullopt;
+  if (i >= size() || !value_[i].is_number()) return std::nullopt;
   return value_[i].get<double>();
 }
 

@@ -69,7 +69,7 @@ class JsonArray {
   bool empty() const { return size() == 0; }
   JsonObject object(size_t i) const;
   JsonArray array(size_t i) const;
-  std::optional<double> number(size_t i) const;  // nothing where something else stands
+  std::optional<double> number(size_t i) const;  // nothing where something else stands, or nothing
 
   // read(JsonObject) for each item.
   template <class Read>

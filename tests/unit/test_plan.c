@@ -70,7 +70,8 @@ static void a_candidate_is_a_configuration(void** state) {
   assert_non_null(strstr(gsel_plan_text(compared).data, "plan.toml"));
   assert_int_equal(gsel_plan_candidate_count(compared), 0);
   check_fails(gsel_plan_toml(compared, 0, &toml, &err), err, GSEL_ERR_ARG, "there are none");
-  check_fails(gsel_plan_compare(&options, configs, 0, &compared, &err), err, GSEL_ERR_ARG, "one at least");
+  gsel_plan* none = NULL;
+  check_fails(gsel_plan_compare(&options, configs, 0, &none, &err), err, GSEL_ERR_ARG, "one at least");
   gsel_plan_free(compared);
   gsel_config_free(config);
 
