@@ -33,6 +33,7 @@ using gsel::plan::Candidate;
 using gsel::plan::Request;
 
 constexpr size_t kShown = 10;
+constexpr int64_t kMostDescribed = 512;  // layers of a model whose programs are compiled
 
 // The model, and what strategies compile in its place where only its shape is known.
 void read_model(const gsel_plan_options& o, Request& request) {
@@ -40,7 +41,7 @@ void read_model(const gsel_plan_options& o, Request& request) {
   if (gsel::given(o.model)) {
     std::optional<gsel::plan::Transformer> shape;
     request.workload = gsel::plan::read_workload(gsel::view(o.model), name, o.sequence, &shape);
-    if (!shape) return;
+    if (!shape || shape->layers > kMostDescribed) return;
     const gsel_dtype dtype = request.recipe.element_bytes > 2 ? GSEL_F32 : GSEL_BF16;
     request.model = gsel::plan::describe(*shape, {request.workload.sequence, dtype});
     return;

@@ -71,7 +71,7 @@ std::string advice(const Request& request, const SearchResult& result) {
   const Candidate& first = result.best.front();
   const bool fits = on_one(request).total() <= request.cluster.kinds.front().memory_bytes;
   std::string text = name_of(first.layout);
-  if (first.layout.ranks() < request.cluster.size())
+  if (first.layout.ranks() < request.cluster.size() && !request.fixed.devices)
     text += fmt::format(": more than {} of the {} devices make a step slower over these links", first.layout.ranks(),
                         request.cluster.size());
   else if (fits && first.layout.data == first.layout.ranks())

@@ -13,7 +13,7 @@
 namespace gsel::plan {
 namespace {
 
-constexpr int32_t kMostCompiled = 16'384;  // whose programs are compiled
+constexpr int32_t kMostCompiled = 16'384;      // whose programs are compiled
 constexpr double kMostInstructions = 100'000;  // of finalists behind the first that are compiled and simulated
 constexpr double kMostOfFirst = 600'000;       // of the first: about a second
 
@@ -40,7 +40,13 @@ void Plan::compile_finalists() {
     try {
       const Finalist f = price(input(), c, toml_of(request_, c), *request_.model);
       uint64_t most_sent = 0;
-      for (const RankForecast& rank : f.ranks) most_sent = std::max(most_sent, rank.bytes_sent);
+      for (const RankForecast& rank : f.ranks) {
+        most_sent = std::max(most_sent, rank.bytes_sent);
+        const double need = static_cast<double>(total_bytes(rank.memory)) + c.memory[MemoryPart::context];
+        if (const double room = request_.cluster.kind(rank.rank).memory_bytes; need > room)
+          fail(GSEL_ERR_NOMEM, "rank {} needs {} GiB by its program, and its device has {}", rank.rank, gib(need),
+               gib(room));
+      }
       c.programs = Programs{f.step_s, f.most_bytes(), most_sent};
       kept.push_back(std::move(c));
     } catch (const Error& error) {
