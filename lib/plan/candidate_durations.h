@@ -8,8 +8,8 @@
 namespace gsel::plan {
 
 // The time of all stages is divided among layers by their operations; collectives of the sharing axis are part of it,
-// as in the forecast. Those of the data axis and the optimizer take what the forecast says of all of them, by bytes and
-// elements.
+// as in the forecast. A collective of the data axis takes its part of the forecast of the data axis, by its bytes. The
+// optimizer takes its part of the forecast of the optimizer, by the elements that it steps.
 class CandidateDurations : public Durations {
  public:
   CandidateDurations(const SearchInput& input, const Candidate& candidate, const CompiledJob& job);

@@ -62,8 +62,8 @@ double params_of(const PublishedRow& row, const RowCase& run) {
   return told > 0 ? told : run.workload.params();
 }
 
-// As DeepSpeed's estimators count: ZeRO-2 divides what stays on the device by all of them, ZeRO-3 everything but the
-// largest layer.
+// As DeepSpeed's estimators count: under ZeRO-2 every GPU keeps an equal part of the states that stay on devices; under
+// ZeRO-3 an equal part of all states, and the largest layer whole.
 double model_state(const PublishedRow& row, const RowCase& run, const Layout& layout) {
   const std::string& note = row.text("note");
   const double params = params_of(row, run);

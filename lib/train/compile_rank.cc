@@ -19,7 +19,7 @@ void refuse_split_params(const Model& local, const Mesh& mesh) {
     if (p.trainable() && !p.part.is_whole())
       fail(GSEL_ERR_UNSUPPORTED,
            "the optimizer works on whole parameters (GSEL_NEEDS_WHOLE_PARAM), and parameter \"{0}\" is split over {1} "
-           "ranks of the {2} axis; an optimizer of elements or of norms, or mesh.{2} = 1, would do",
+           "ranks of the {2} axis; use an optimizer of elements or of norms, or set mesh.{2} to 1",
            p.name, mesh.sharing_size(), axis_name(mesh.sharing_axis()));
 }
 

@@ -31,7 +31,7 @@ number_of() {
 }
 if [ "${3:-}" = --write ]; then
   abidw --no-show-locs --no-corpus-path --no-comp-dir-path --no-elf-needed --no-parameter-names \
-    --type-id-style hash "$work/headers.so" > "$kept/gsel.abi"
+    --type-id-style hash "$work/headers.so" | sed "s|path='$work/|path='|" > "$kept/gsel.abi"
   cp "$work/constants.txt" "$kept"
   echo "baseline $(number_of "$kept"); it needs a line in include/CHANGELOG.md"
   exit 0

@@ -236,7 +236,7 @@ __attribute__((constructor)) static void take_section_of_the_environment(void) {
   FILE* file = fopen(path, "r");
   const size_t n = file ? fread(section, 1, sizeof section - 1, file) : 0;
   if (n == 0 || n == sizeof section - 1) {
-    fprintf(stderr, "GSEL_TEST_SECTION=%s: a file of 1 to %zu bytes would do\n", path, sizeof section - 2);
+    fprintf(stderr, "GSEL_TEST_SECTION=%s: the file must have 1 to %zu bytes\n", path, sizeof section - 2);
     exit(1);
   }
   fclose(file);

@@ -284,7 +284,7 @@ class JobSimulator {
     const Program& program = *job_.programs[i];
     const std::vector<Activity>& all = activities_.of_rank[i];
     const size_t at = ranks_[i].next;
-    fail(GSEL_ERR_PROGRAM, "{}: the rank waits for ever",
+    fail(GSEL_ERR_PROGRAM, "{}: the rank never goes on; the programs deadlock",
          at < all.size() ? where(program, false, static_cast<size_t>(all[at].position))
                          : fmt::format("rank {}, end of the step", program.rank));
   }
