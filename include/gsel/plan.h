@@ -86,7 +86,7 @@ GSEL_API gsel_status gsel_plan_create(const gsel_plan_options *options, gsel_pla
  *   samples_per_s, tokens_per_s  over all ranks
  *   mfu, hfu       shares of the dense 16-bit peak, without and with recomputation
  *   bubble, exposed  shares of the step: waiting in the pipeline; communication that nothing hides
- *   memory_bytes   of the rank that needs most; host_bytes of the memory of its host
+ *   memory_bytes   of the rank that is nearest to the memory of its device; host_bytes of the memory of its host
  *   name           for people; lives as long as the plan */
 typedef struct gsel_plan_candidate {
   uint32_t struct_size;

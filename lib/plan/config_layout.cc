@@ -87,9 +87,9 @@ void read_pipeline(const Config& config, Layout& l) {
 
 std::string toml_of(const Request& request, const Candidate& candidate) {
   const Layout& l = candidate.layout;
-  std::string text = fmt::format("# {} on {}: {}.\n# Forecast: {:.4g} s a step, {} GiB on the rank that needs most.\n",
-                                 request.workload.name, request.cluster.name, name_of(l), candidate.step_s(),
-                                 gib(candidate.memory.total()));
+  std::string text = fmt::format(
+      "# {} on {}: {}.\n# Forecast: {:.4g} s a step, {} GiB on the rank that is nearest to its device's memory.\n",
+      request.workload.name, request.cluster.name, name_of(l), candidate.step_s(), gib(candidate.memory.total()));
   text += mesh_text(l);
   if (l.tensor > 1) {
     text += "\n[strategy.tensor]\nplugin = \"tp\"\n";

@@ -176,11 +176,16 @@ Runtime runtime_of(const Recipe& recipe) {
 std::string confidence(const Request& request) {
   const Constants& constants = request.constants;
   if (!request.calibrated_on.empty()) return "calibrated on " + request.calibrated_on;
-  if (!constants.calibrated())
-    return fmt::format("uncalibrated: nobody's measurements of this class of device are known; those of {} are used",
-                       constants.device_class);
-  return fmt::format("within {:.0f} % on average of the measurements of {} that were left out of the fit of {}",
-                     constants.spread * 100, constants.device_class, with_noun(constants.rows, "row"));
+  std::string text =
+      constants.calibrated()
+          ? fmt::format("within {:.0f} % on average of the measurements of {} that were left out of the fit of {}",
+                        constants.spread * 100, constants.device_class, with_noun(constants.rows, "row"))
+          : fmt::format("uncalibrated: nobody's measurements of this class of device are known; those of {} are used",
+                        constants.device_class);
+  for (const DeviceKind& kind : request.cluster.kinds)
+    if (constants.calibrated() && !constants_for(kind.device_class, runtime_of(request.recipe)).calibrated())
+      text += fmt::format("; {} is uncalibrated", kind.name);
+  return text;
 }
 
 std::vector<Answer> decision(const Request& request, const SearchResult& result) {
@@ -194,7 +199,9 @@ std::string smallest_change(const Request& request, const SearchResult& result) 
     text =
         fmt::format("the nearest, {}, is {} GiB short on stage {}", name_of(c.layout), gib(c.short_bytes()), c.stage);
   }
-  const auto join = [&](const std::string& more) { return text.empty() ? more : text + "; " + more; };
+  const auto join = [&](const std::string& more) {
+    return text.empty() ? more : more.empty() ? text : text + "; " + more;
+  };
   for (const Looser& looser : loosened(request.fixed)) {
     const SearchResult found = search(with(request, request.cluster, looser.fixed));
     if (!found.best.empty())

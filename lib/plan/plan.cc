@@ -47,7 +47,7 @@ void Plan::compile_finalists() {
           fail(GSEL_ERR_NOMEM, "rank {} needs {} GiB by its program, and its device has {}", rank.rank, gib(need),
                gib(room));
       }
-      c.programs = Programs{f.step_s, f.most_bytes(), most_sent};
+      c.programs = Programs{request_.cluster.uniform() ? f.step_s : 0, f.most_bytes(), most_sent};
       kept.push_back(std::move(c));
     } catch (const Error& error) {
       if (result_.dropped.programs++ == 0) result_.dropped.refusal = name_of(c.layout) + ": " + error.what();

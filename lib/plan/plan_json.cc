@@ -71,7 +71,7 @@ Json candidate_json(const Request& request, const Candidate& first, const Candid
            {"device_bytes", c.capacity},
            {"stages", stages_json(request, c)}};
   if (c.programs)
-    out.set("programs", {{"step_s", c.programs->step_s},
+    out.set("programs", {{"step_s", c.programs->step_s > 0 ? Json(c.programs->step_s) : Json()},
                          {"memory_bytes", c.programs->memory_bytes},
                          {"bytes_sent", c.programs->bytes_sent}});
   if (&first != &c) out.set("lost_by", lost_by(first, c));
@@ -112,9 +112,12 @@ std::string Plan::json() const {
   const Dropped& d = result_.dropped;
   out.set("decision", std::move(answers));
   out.set("tried", d.tried);
-  out.set(
-      "dropped",
-      {{"memory", d.memory}, {"host_memory", d.host}, {"heads", d.heads}, {"batch", d.batch}, {"layers", d.layers}, {"programs", d.programs}});
+  out.set("dropped", {{"memory", d.memory},
+                      {"host_memory", d.host},
+                      {"heads", d.heads},
+                      {"batch", d.batch},
+                      {"layers", d.layers},
+                      {"programs", d.programs}});
   out.set("times", confidence(request_));
   Json list = Json::array();
   for (const Candidate& c : candidates()) list.push(candidate_json(request_, candidates().front(), c));

@@ -97,11 +97,13 @@ std::string sent(uint64_t bytes) {
 
 std::string programs_text(const Candidate& c) {
   if (!c.programs) return "\nIts programs were not compiled: too large, or the model is known by its costs alone.\n";
+  const std::string simulated =
+      c.programs->step_s > 0 ? fmt::format("a simulation of the programs takes {}", duration_text(c.programs->step_s))
+                             : "unequal devices are not simulated";
   return fmt::format(
       "\nIts programs were compiled and verified. The trainer needs {} GiB beside what kernels keep for "
-      "themselves, a rank\nsends {} at most in a step, and a simulation of the programs takes {}.\n",
-      gib(static_cast<double>(c.programs->memory_bytes)), sent(c.programs->bytes_sent),
-      duration_text(c.programs->step_s));
+      "themselves, a rank\nsends {} at most in a step, and {}.\n",
+      gib(static_cast<double>(c.programs->memory_bytes)), sent(c.programs->bytes_sent), simulated);
 }
 
 std::string shares_text(const Candidate& c) {

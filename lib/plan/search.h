@@ -35,7 +35,7 @@ Fixed parse_fixed(std::string_view text);
 
 // What the programs of a candidate say, which strategies compiled and the verifier accepted.
 struct Programs {
-  double step_s = 0;          // of a simulation of them
+  double step_s = 0;          // of a simulation of them; 0 on unequal devices, which it takes for alike
   uint64_t memory_bytes = 0;  // by the trainer's own forecast, of the rank that needs most
   uint64_t bytes_sent = 0;    // of a step, by the rank that sends most
 };
