@@ -5,7 +5,7 @@
 
 #include "base/config.h"
 #include "comm/communicator.h"
-#include "comm/on_device/accelerator.h"
+#include "comm/device/accelerator.h"
 
 namespace gsel {
 

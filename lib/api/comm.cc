@@ -28,7 +28,7 @@ gsel_status gsel_comm_init(const gsel_comm_options* options, gsel_comm** out, gs
     if (options) given = gsel::read_struct(options, "gsel_comm_options");
     const gsel::Config settings = gsel::settings_of(given);
     *out = new gsel_comm{
-        {gsel::Transport::open_shm(), gsel::join_of(given, settings), gsel::accelerator_of(given, settings)}};
+        gsel::Communicator(gsel::join_of(given, settings), gsel::accelerator_of(given, settings))};
   });
 }
 

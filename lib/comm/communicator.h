@@ -1,5 +1,6 @@
-// comm/communicator.h: ranks joined over a transport. Checks arguments once, for every transport. Does not know how
-// bytes travel and what they mean.
+// comm/communicator.h: what gsel_comm_* means. A communicator is one control and the backend that its memory needs:
+// that of the host, or that of a device. Checks arguments once, for every backend. Does not know how bytes travel and
+// what they mean.
 #pragma once
 
 #include <gsel/comm.h>
@@ -13,8 +14,9 @@
 
 #include "base/error.h"
 #include "base/os.h"
-#include "comm/on_device/accelerator.h"
-#include "comm/transport.h"
+#include "comm/backend.h"
+#include "comm/control.h"
+#include "comm/device/accelerator.h"
 
 namespace gsel {
 
@@ -37,23 +39,22 @@ inline gsel_collective make_collective(gsel_collective_kind kind, const void* se
 constexpr size_t kMostNameBytes = 31;      // of a communicator's name that the caller gives
 constexpr size_t kMostReasonBytes = 1900;  // of why it is aborted; what says who did has room beside it
 
-class DeviceLink;
-class Pending;
+class DeviceBackend;
 
 class Communicator {
  public:
   // Joins; see gsel_comm_init. find: opens the accelerator once all ranks have joined, so that a rank that cannot tells
   // the others; empty for memory of the host.
   using FindAccelerator = std::function<std::shared_ptr<const Accelerator>()>;
-  Communicator(std::shared_ptr<Transport> transport, const gsel_join& join, const FindAccelerator& find = {});
+  explicit Communicator(const gsel_join& join, const FindAccelerator& find = {});
   Communicator(Communicator&& other) noexcept;
   ~Communicator();
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
 
-  int32_t rank() const { return rank_; }
-  int32_t world_size() const { return world_size_; }
-  const char* name() const noexcept;
+  int32_t rank() const { return control_->rank(); }
+  int32_t world_size() const { return control_->world_size(); }
+  const char* name() const noexcept { return control_->name(); }
   uint64_t fork_generation() const { return fork_generation_; }
 
   // One call; a NULL stream means on the calling thread. Throws what gsel/comm.h lists.
@@ -62,27 +63,27 @@ class Communicator {
   void collective(gsel_collective&& call, gsel_stream* stream = nullptr) { collective(call, stream); }
   // The same in two steps; and several at once, as gsel_group_run makes those of one communicator.
   void check(gsel_collective& call) const;
-  void run_checked(const gsel_collective& call, gsel_stream* stream = nullptr);
-  void group(std::span<const gsel_collective> checked);  // over the control link
-  std::unique_ptr<Pending> start(const gsel_collective& checked);
+  void run_checked(const gsel_collective& call, gsel_stream* stream = nullptr) { backend_->run(call, stream); }
+  std::unique_ptr<Pending> start(const gsel_collective& checked) { return backend_->start({&checked, 1}); }
   // From now on, other threads may run requests while a call is made.
-  void allow_overlap();
+  void allow_overlap() { backend_->allow_overlap(); }
   // about: the rank that the error is about; -1: this one.
   void abort(std::string_view reason, int32_t about = -1) noexcept;
-  // Notes what this rank's program begins with all ranks, such as a step of a trainer; kind: 1 to 255, of the caller's.
-  // Nobody waits. The first rank that began another one as its n-th, if one is known. break_with: then every call on
-  // every rank fails with the error.
-  std::optional<OtherJointCall> begin_joint_call(int32_t kind, uint64_t argument) noexcept;
-  void break_with(const Error& error) noexcept;
-  gsel_comm_count counts(gsel_collective_kind kind) const;
-  std::string trace() const;  // JSON of docs/trace.md
+  // Behind one that differs, break_with lets every call on every rank fail with the error.
+  std::optional<OtherJointCall> begin_joint_call(int32_t kind, uint64_t argument) noexcept {
+    return control_->begin_joint_call(kind, argument);
+  }
+  void break_with(const Error& error) noexcept { control_->break_with(error); }
+  gsel_comm_count counts(gsel_collective_kind kind) const { return control_->counts(kind); }
+  std::string trace() const { return control_->trace(); }
   gsel_comm_explanation explain(const gsel_collective& call);
 
-  // Of one with an accelerator; see gsel/comm.h.
-  DeviceLink* device_link() const { return device_link_.get(); }
-  void set_stream(void* native);
-  void synchronize();
-  void throw_async_error();
+  Backend& host() { return control_->host(); }  // also of one with an accelerator: its control moves bytes, too
+  DeviceBackend* device() const { return device_.get(); }  // nullptr: without an accelerator
+  // See gsel/comm.h.
+  void set_stream(void* native) { backend_->set_stream(native); }
+  void synchronize() { backend_->synchronize(); }
+  void throw_async_error() { backend_->throw_async_error(); }
 
   // Communicators from this one; see gsel/comm.h. nullopt: none for this rank.
   std::optional<Communicator> split(int32_t colour, int32_t key);
@@ -98,63 +99,25 @@ class Communicator {
   void set_timeout(double timeout_s);
 
   // Memory that the ranks reach.
-  void* alloc(uint64_t bytes);
-  void free(void* memory);
-  void register_memory(void* memory, uint64_t bytes);
-  void unregister_memory(void* memory);
+  void* alloc(uint64_t bytes) { return backend_->alloc(bytes); }
+  void free(void* memory) { backend_->free(memory); }
+  void register_memory(void* memory, uint64_t bytes) { backend_->register_memory(memory, bytes); }
+  void unregister_memory(void* memory) { backend_->unregister_memory(memory); }
 
  private:
-  friend class Works;
-  Communicator(const Communicator& made_from, gsel_link* link, const gsel_membership& membership);
+  Communicator(const Communicator& made_from, std::unique_ptr<Control> control);
   void join_devices(std::shared_ptr<const Accelerator> accelerator);
   std::shared_ptr<const Accelerator> find_together(const FindAccelerator& find);
   void check_listed(std::span<const int32_t> ranks, const char* asked) const;
-  DeviceLink& device_link_of(const char* asked) const;
-  Communicator made_by(const char* name, gsel_status (*gsel_transport_v1::*function)(gsel_link*, gsel_membership*,
-                                                                                     gsel_link**, gsel_error**));
-  // A function of the table that works on the link; `name` is that of the public function.
-  template <class... Declared, class... Given>
-  void run(const char* name, gsel_status (*gsel_transport_v1::*function)(gsel_link*, Declared...), Given... args);
 
-  std::shared_ptr<Transport> transport_;
-  gsel_link* link_ = nullptr;
-  int32_t rank_ = 0;
-  int32_t world_size_ = 1;
   struct Joined {  // how, for the transport of devices
     double timeout_s, join_timeout_s;
     uint32_t flags;
   } joined_{};
-  std::unique_ptr<DeviceLink> device_link_;
+  std::unique_ptr<Control> control_;
+  std::unique_ptr<DeviceBackend> device_;
+  Backend* backend_ = nullptr;  // one of the two: for the memory of its calls
   uint64_t fork_generation_ = os::fork_generation();
-};
-
-// Asynchronous calls; released once they have ended.
-class Pending {
- public:
-  Pending() = default;
-  virtual ~Pending() = default;
-  Pending(const Pending&) = delete;
-  Pending& operator=(const Pending&) = delete;
-  // Whether they have ended, after at most so long; negative: to the end. Throws what failed.
-  virtual bool wait(double seconds) = 0;
-  // Whether nobody had met the call; it has ended then. false where it goes on.
-  virtual bool cancel() { return false; }
-  // To the end, without its result; a message that nobody has met in its time is cancelled.
-  virtual void wait_or_cancel() { wait(-1); }
-};
-
-// Of the control link, which is the only one without an accelerator.
-class Works : public Pending {
- public:
-  Works(Communicator& communicator, std::span<const gsel_collective> checked);
-  ~Works() override;
-  bool wait(double seconds) override;
-  bool cancel() override;
-  void wait_or_cancel() override;
-
- private:
-  std::shared_ptr<Transport> transport_;
-  gsel_pending* work_ = nullptr;
 };
 
 // Fills what `config` leaves open from the environment and from defaults; see gsel_comm_init.

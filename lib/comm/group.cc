@@ -2,13 +2,13 @@
 #include "comm/group.h"
 
 #include <algorithm>
-#include <deque>
+#include <memory>
 #include <optional>
 #include <vector>
 
 #include "base/current_error.h"
 #include "comm/communicator.h"
-#include "comm/on_device/device_link.h"
+#include "comm/device/device_backend.h"
 
 namespace gsel {
 namespace {
@@ -22,8 +22,8 @@ struct Part {
 // transports of devices enqueue; and the links whose calls go through host memory.
 struct Group {
   std::vector<Part> parts;
-  std::vector<DeviceLink::Enqueued> enqueued;
-  std::vector<DeviceLink*> staging;
+  std::vector<DeviceBackend::Enqueued> enqueued;
+  std::vector<DeviceBackend*> staging;
 
   void add(Communicator& communicator, const gsel_collective& call) {
     auto found = std::ranges::find(parts, &communicator, &Part::communicator);
@@ -47,7 +47,7 @@ void for_each_call(std::span<GroupCall> calls, Body&& body) {
 void check_all(std::span<GroupCall> calls) {
   for_each_call(calls, [](Communicator& communicator, gsel_collective& call) {
     communicator.check(call);
-    if (DeviceLink* link = communicator.device_link()) {
+    if (DeviceBackend* link = communicator.device()) {
       link->check_memory(call);
       link->takes(call);
     }
@@ -56,7 +56,7 @@ void check_all(std::span<GroupCall> calls) {
 
 void sort(std::span<GroupCall> calls, Group& group) {
   for (auto& [communicator, call] : calls) {
-    DeviceLink* link = communicator->device_link();
+    DeviceBackend* link = communicator->device();
     if (!link) {
       group.add(*communicator, call);
     } else if (link->takes(call)) {
@@ -81,19 +81,19 @@ void keep_first(std::optional<Error>& failure, Body&& body) {
 // aborted: the ones that are would wait for them.
 void run_all(const std::vector<Part>& all) {
   std::optional<Error> failure;
-  std::deque<Works> works;
+  std::vector<std::unique_ptr<Pending>> started;
   size_t next = 1;
   keep_first(failure, [&] {
-    for (; next < all.size(); ++next) works.emplace_back(*all[next].communicator, all[next].calls);
+    for (; next < all.size(); ++next) started.push_back(all[next].communicator->host().start(all[next].calls));
   });
   const std::optional<Error> not_started = failure;
   if (not_started) {
     for (size_t i = next; i < all.size(); ++i) all[i].communicator->abort(not_started->what());
     all.front().communicator->abort(not_started->what());
   } else {
-    keep_first(failure, [&] { all.front().communicator->group(all.front().calls); });
+    keep_first(failure, [&] { all.front().communicator->host().group(all.front().calls); });
   }
-  for (Works& work : works) keep_first(failure, [&] { work.wait(-1); });
+  for (const auto& calls : started) keep_first(failure, [&] { calls->wait(-1); });
   if (failure) throw Error(*failure);
 }
 
@@ -104,13 +104,13 @@ void run_group(std::span<GroupCall> calls) {
   Group group;
   try {
     sort(calls, group);
-    if (!group.enqueued.empty()) DeviceLink::enqueue(group.enqueued);
+    if (!group.enqueued.empty()) DeviceBackend::enqueue(group.enqueued);
     if (!group.parts.empty()) run_all(group.parts);
   } catch (...) {
-    for (DeviceLink* link : group.staging) link->drop();
+    for (DeviceBackend* link : group.staging) link->drop();
     throw;
   }
-  for (DeviceLink* link : group.staging) link->fetch();
+  for (DeviceBackend* link : group.staging) link->fetch();
 }
 
 }  // namespace gsel

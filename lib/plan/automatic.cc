@@ -180,7 +180,7 @@ Config planned(Communicator& comm, const std::shared_ptr<Model>& model, const Co
          "for more",
          kMostPriced, comm.world_size());
   Choices choices;
-  if (comm.device_link())
+  if (comm.device())
     search_on_devices(choices, comm, *model, config);
   else
     price_on_host(choices, comm, model, config, data);

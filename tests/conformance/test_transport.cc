@@ -1,42 +1,30 @@
-// conformance/test_transport.cc: what any transport must do, asked through its table only: collectives on streams,
-// failures that show at waits, with ranks as threads. Shared memory on one host is the one at hand.
-#include <gsel/transport.h>
-
+// conformance/test_transport.cc: what any control and its backend must do, asked through comm/control.h and
+// comm/backend.h only: collectives on streams, failures that show at waits, with ranks as threads. Those of one host
+// are the ones at hand.
 #include <cstring>
 #include <vector>
 
-#include "comm/shm/transport.h"
+#include "comm/shm/endpoint.h"
 #include "device/device.h"
 #include "support/ranks.h"
 #include "support/reference.h"
 
 namespace {
 
-const gsel_transport_v1* transport;
 const gsel_device_v1* device;
-void *ctx, *device_ctx;
+void* device_ctx;
 
 int set_up(void**) {
   gsel_error* err = nullptr;
   gsel_device_options options{};
   options.struct_size = sizeof options;
-  transport = &gsel::shm::transport_table();
   device = &gsel::host_device_table();
-  const gsel_status status = transport->open(nullptr, &ctx, &err);
-  return status ? status : device->open(nullptr, &options, &device_ctx, &err);
+  return device->open(nullptr, &options, &device_ctx, &err);
 }
 
 int tear_down(void**) {
-  transport->close(ctx);
   device->close(device_ctx);
   return 0;
-}
-
-void test_the_table_is_complete(void**) {
-  assert_true(transport->struct_size == sizeof *transport);
-  const auto* entries = reinterpret_cast<void* const*>(&transport->open);
-  const auto* end = reinterpret_cast<void* const*>(&transport->describe);  // from here on of devices alone
-  for (; entries != end; ++entries) assert_non_null(*entries);
 }
 
 gsel_collective sum_call(const void* send, void* recv, uint64_t count) {
@@ -52,40 +40,36 @@ gsel_collective sum_call(const void* send, void* recv, uint64_t count) {
   return call;
 }
 
-gsel_join join_of(const rank_run* run) {
+std::unique_ptr<gsel::Control> joined(const rank_run* run) {
   gsel_join join{};
   join.struct_size = sizeof join;
   join.rank = run->rank;
   join.world_size = run->world_size;
   join.id = run->id;
   join.timeout_s = join.join_timeout_s = 60;
-  return join;
+  return gsel::shm::join(join);
 }
 
 // Sums on a stream behind other work; the mismatch at the end shows at the waits, and what came behind it is skipped.
 void sums_on_a_stream(rank_run* run) {
   gsel_error* err = nullptr;
-  gsel_link* link = nullptr;
   gsel_stream* stream = nullptr;
   gsel_event* event = nullptr;
-  const gsel_join join = join_of(run);
-  rank_ok(run, transport->link_join(ctx, &join, &link, &err), err);
+  const auto control = joined(run);
   rank_ok(run, device->stream_create(device_ctx, 0, &stream, &err), err);
   rank_ok(run, device->event_create(device_ctx, GSEL_EVENT_TIMING, &event, &err), err);
   std::vector<float> x(70000, 1.0f);
   for (int i = 0; i < 4; ++i) {
     const gsel_collective call = sum_call(x.data(), x.data(), i % 2 ? 70000 : 3);
     rank_ok(run, device->scale(device_ctx, x.data(), GSEL_F32, 2, x.size(), stream, &err), err);
-    rank_ok(run, transport->collective(link, &call, stream, &err), err);
+    control->host().run(call, stream);
   }
   rank_ok(run, device->stream_wait(device_ctx, stream, &err), err);
   const float n = static_cast<float>(run->world_size);
   rank_check(run, x[0] == 16 * n * n * n * n && x[69999] == 16 * n * n);
-  gsel_comm_count count = GSEL_COMM_COUNT_INIT;
-  rank_check(run,
-             transport->link_counts(link, GSEL_COLLECTIVE_ALLREDUCE, &count, nullptr) == GSEL_OK && count.calls == 4);
+  rank_check(run, control->counts(GSEL_COLLECTIVE_ALLREDUCE).calls == 4);
   const gsel_collective bad = sum_call(x.data(), x.data(), run->rank == 0 ? 1 : 2);
-  rank_ok(run, transport->collective(link, &bad, stream, &err), err);
+  control->host().run(bad, stream);
   rank_ok(run, device->zero(device_ctx, x.data(), 280000, stream, &err), err);
   rank_ok(run, device->event_record(device_ctx, event, stream, &err), err);
   rank_fails(run, device->event_wait(device_ctx, event, &err), err, GSEL_ERR_MISMATCH,
@@ -94,7 +78,6 @@ void sums_on_a_stream(rank_run* run) {
   rank_check(run, x[69999] == 16 * n * n);
   device->event_free(device_ctx, event);
   device->stream_free(device_ctx, stream);
-  transport->link_leave(link);
 }
 
 void test_collectives_run_on_streams_and_failures_show_at_waits(void**) {
@@ -103,10 +86,7 @@ void test_collectives_run_on_streams_and_failures_show_at_waits(void**) {
 }
 
 void reduces_every_type(rank_run* run) {
-  gsel_error* err = nullptr;
-  gsel_link* link = nullptr;
-  const gsel_join join = join_of(run);
-  rank_ok(run, transport->link_join(ctx, &join, &link, &err), err);
+  const auto control = joined(run);
   constexpr size_t kCount = 1003;
   std::vector<uint64_t> x(kCount), expected(kCount);
   for (gsel_dtype dtype = GSEL_I8; dtype <= GSEL_F8E5M2; ++dtype)
@@ -116,10 +96,9 @@ void reduces_every_type(rank_run* run) {
       call.op = op;
       reference_fill(dtype, run->rank, x.data(), 0, kCount);
       reference_reduce(dtype, op, run->world_size, expected.data(), kCount);
-      rank_ok(run, transport->collective(link, &call, nullptr, &err), err);
+      control->host().run(call, nullptr);
       rank_check(run, std::memcmp(x.data(), expected.data(), kCount * gsel_dtype_bytes(dtype)) == 0);
     }
-  transport->link_leave(link);
 }
 
 void test_every_type_and_operation_is_reduced_in_rank_order(void**) {
@@ -128,18 +107,15 @@ void test_every_type_and_operation_is_reduced_in_rank_order(void**) {
 
 void aborts_a_stream(rank_run* run) {
   gsel_error* err = nullptr;
-  gsel_link* link = nullptr;
   gsel_stream* stream = nullptr;
-  const gsel_join join = join_of(run);
+  const auto control = joined(run);
   float x = 1;
-  rank_ok(run, transport->link_join(ctx, &join, &link, &err), err);
   rank_ok(run, device->stream_create(device_ctx, 0, &stream, &err), err);
   const gsel_collective call = sum_call(&x, &x, 1);
-  if (run->rank == 1) transport->link_abort(link, "enough");
-  rank_ok(run, transport->collective(link, &call, stream, &err), err);
+  if (run->rank == 1) control->abort("enough");
+  control->host().run(call, stream);
   rank_fails(run, device->stream_wait(device_ctx, stream, &err), err, GSEL_ERR_ABORTED, "enough", 1);
   device->stream_free(device_ctx, stream);
-  transport->link_leave(link);
 }
 
 void test_an_abort_ends_collectives_on_streams(void**) {
@@ -150,7 +126,6 @@ void test_an_abort_ends_collectives_on_streams(void**) {
 
 int main() {
   const CMUnitTest tests[] = {
-      cmocka_unit_test(test_the_table_is_complete),
       cmocka_unit_test(test_collectives_run_on_streams_and_failures_show_at_waits),
       cmocka_unit_test(test_every_type_and_operation_is_reduced_in_rank_order),
       cmocka_unit_test(test_an_abort_ends_collectives_on_streams),

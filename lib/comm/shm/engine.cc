@@ -42,6 +42,26 @@ std::unique_ptr<Work> Link::start(const gsel_collective* calls, uint64_t n) {
   return work;
 }
 
+bool Work::wait(double seconds) {
+  require_own_process(fork_generation, "request");
+  if (seconds < 0)
+    engine.wait(*this);
+  else if (!done.load(std::memory_order_acquire) && !engine.wait_for(*this, seconds))
+    return false;
+  if (failure) throw Error(*failure);
+  return true;
+}
+
+bool Work::cancel() {
+  require_own_process(fork_generation, "request");
+  return !done.load(std::memory_order_acquire) && engine.cancel(*this);
+}
+
+void Work::wait_or_cancel() {
+  require_own_process(fork_generation, "request");
+  if (!done.load(std::memory_order_acquire)) engine.wait_or_cancel(*this);
+}
+
 bool Engine::under_way() {
   std::lock_guard lock(mutex_);
   return works_ > 0;

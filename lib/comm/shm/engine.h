@@ -23,6 +23,7 @@
 
 #include "base/error.h"
 #include "base/os.h"
+#include "comm/backend.h"
 #include "comm/shm/message/transfer.h"
 
 namespace gsel::shm {
@@ -32,8 +33,12 @@ class Link;
 
 // Some calls, to be run together: messages in any order of arrival, collectives in order. The engine does not touch it
 // once it is done.
-struct Work {
+struct Work final : Pending {
   Work(Engine& engine, const gsel_collective* calls, uint64_t n);
+  bool wait(double seconds) override;
+  bool cancel() override;
+  void wait_or_cancel() override;
+
   Engine& engine;
   const uint64_t fork_generation = os::fork_generation();
   const std::vector<gsel_collective> calls;

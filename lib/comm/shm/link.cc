@@ -17,7 +17,9 @@ namespace {
 constexpr int64_t kSpinOwnCoreNs = 50'000;
 constexpr int64_t kSpinSharedNs = 200;
 
-Link::Membership join_family(const gsel_join& join) {
+}  // namespace
+
+Link::Membership Link::join_family(const gsel_join& join) {
   Faults faults = Faults::of_environment(join.rank, join.world_size);
   Joined joined = rendezvous(join);
   joined.family->name = joined.arena->header().name;
@@ -30,10 +32,6 @@ Link::Membership join_family(const gsel_join& join) {
           (join.flags & GSEL_COMM_NO_THREAD) == 0,
           std::move(faults)};
 }
-
-}  // namespace
-
-Link::Link(const gsel_join& join) : Link(join_family(join)) {}
 
 Link::Link(Membership membership)
     : rank_(membership.rank),

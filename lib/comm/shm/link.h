@@ -48,6 +48,7 @@
 #include <vector>
 
 #include "base/forked.h"
+#include "comm/control.h"
 #include "comm/shm/engine.h"
 #include "comm/shm/fault.h"
 #include "comm/shm/join/rendezvous.h"
@@ -57,7 +58,6 @@
 #include "comm/shm/tuning/tuning.h"
 #include "comm/shm/wait/chain.h"
 #include "comm/shm/wait/patience.h"
-#include "comm/transport.h"
 #include "device/host/reduce/kernels.h"
 
 namespace gsel::shm {
@@ -81,7 +81,7 @@ class Link {
     Faults faults = {};  // of the communicator that was joined; those made from it have none
     std::shared_ptr<const Numbering> numbering = {};  // of the ranks in errors; nullptr: its own
   };
-  explicit Link(const gsel_join& join);
+  static Membership join_family(const gsel_join& join);
   explicit Link(Membership membership);
   ~Link();
   Link(const Link&) = delete;
@@ -103,9 +103,7 @@ class Link {
   // explain.cc
   gsel_comm_explanation explain(const gsel_collective& call);
   // split.cc, reform.cc
-  std::optional<Membership> split(int32_t colour, int32_t key);
-  // For the library's own use: its errors show the ranks of the caller's communicator. label: what its name says.
-  std::optional<Membership> split_inside(int32_t colour, int32_t key, std::string_view label);
+  std::optional<Membership> split(int32_t colour, int32_t key, std::string_view label);
   Membership create_group(const std::vector<int32_t>& members);
   Membership dup();
   Membership shrink(const std::vector<int32_t>& without = {});
@@ -130,6 +128,10 @@ class Link {
   void look_after_announced() const;
   void break_with(const Error& error) const noexcept;
   void throw_what_broke() const { throw_if_broken(); }
+  void throw_what_broke(const char* asked) const {
+    require_own_process(asked);
+    throw_if_broken();
+  }
   bool is_broken() const { return arena_->header().broken.load(std::memory_order_acquire) != 0; }
   // Waits until the communicator is broken, or somebody calls stop_awaiting_break, or for so long at most.
   bool await_break(int64_t nanoseconds) const;

@@ -57,12 +57,7 @@ void Link::exchange(Asked asked, const void* send, void* recv, uint64_t bytes) {
   leave(number_);
 }
 
-std::optional<Link::Membership> Link::split(int32_t colour, int32_t key) {
-  require_own_process("gsel_comm_split");
-  return regroup(Asked::split, {colour, key}, {});
-}
-
-std::optional<Link::Membership> Link::split_inside(int32_t colour, int32_t key, std::string_view label) {
+std::optional<Link::Membership> Link::split(int32_t colour, int32_t key, std::string_view label) {
   require_own_process("gsel_comm_split");
   return regroup(Asked::split, {colour, key}, label);
 }

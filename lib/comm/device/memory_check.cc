@@ -1,5 +1,5 @@
-// comm/on_device/memory_check.cc: see memory_check.h.
-#include "comm/on_device/memory_check.h"
+// comm/device/memory_check.cc: see memory_check.h.
+#include "comm/device/memory_check.h"
 
 #include <iterator>
 

@@ -1,5 +1,5 @@
-// comm/on_device/through_host.cc: see through_host.h.
-#include "comm/on_device/through_host.h"
+// comm/device/through_host.cc: see through_host.h.
+#include "comm/device/through_host.h"
 
 #include <algorithm>
 

@@ -1,11 +1,11 @@
-// comm/on_device/memory_check.h: whether the buffers of a call are memory that the device reaches. Asks the device once
+// comm/device/memory_check.h: whether the buffers of a call are memory that the device reaches. Asks the device once
 // for each allocation.
 #pragma once
 
 #include <cstdint>
 #include <map>
 
-#include "comm/on_device/accelerator.h"
+#include "comm/device/accelerator.h"
 
 namespace gsel {
 

@@ -1,9 +1,8 @@
 // comm/transport.cc: see transport.h.
-#include "comm/transport.h"
+#include "comm/device/transport.h"
 
 #include "base/error.h"
 #include "base/host_services.h"
-#include "comm/shm/transport.h"
 
 namespace gsel {
 
@@ -15,10 +14,6 @@ Transport::Transport(const gsel_transport_v1& table) : table_(table) {
 
 Transport::~Transport() {
   table_.close(ctx_);
-}
-
-std::shared_ptr<Transport> Transport::open_shm() {
-  return std::make_shared<Transport>(shm::transport_table());
 }
 
 gsel_link* Transport::join(const gsel_join& join) const {

@@ -1,4 +1,4 @@
-// comm/on_device/device_link.h: what a communicator with an accelerator has besides its control link: a stream, and a
+// comm/device/device_backend.h: the backend of a communicator with an accelerator: a stream, and a
 // transport of the device or the way through host memory. The control link sees every call; a thread watches for what
 // goes wrong after a call has returned, and then ends the transport's work. Arguments have been checked. Does not know
 // how bytes travel.
@@ -14,46 +14,44 @@
 #include <thread>
 
 #include "base/error.h"
-#include "comm/on_device/accelerator.h"
-#include "comm/on_device/memory_check.h"
-#include "comm/on_device/through_host.h"
+#include "base/os.h"
+#include "comm/backend.h"
+#include "comm/control.h"
+#include "comm/device/accelerator.h"
+#include "comm/device/memory_check.h"
+#include "comm/device/through_host.h"
 
 namespace gsel {
 
-class Pending;
-namespace shm {
-class Link;
-}
-
-class DeviceLink {
+class DeviceBackend final : public Backend {
  public:
-  // Of the ranks of a control link; each of them makes one at the same time.
-  DeviceLink(std::shared_ptr<const Accelerator> accelerator, shm::Link& control, const gsel_join& join);
-  ~DeviceLink();
-  DeviceLink(const DeviceLink&) = delete;
-  DeviceLink& operator=(const DeviceLink&) = delete;
+  // Of the ranks of a control; each of them makes one at the same time.
+  DeviceBackend(std::shared_ptr<const Accelerator> accelerator, Control& control, const gsel_join& join);
+  ~DeviceBackend() override;
 
   const std::shared_ptr<const Accelerator>& accelerator() const { return accelerator_; }
   gsel_stream* stream() const { return stream_; }
-  void set_stream(void* native);
+  void set_stream(void* native) override;
 
-  void collective(const gsel_collective& checked);
-  std::unique_ptr<Pending> start(const gsel_collective& checked);
+  void run(const gsel_collective& checked, gsel_stream* stream) override;
+  void group(std::span<const gsel_collective> checked) override;
+  std::unique_ptr<Pending> start(std::span<const gsel_collective> checked) override;
+  void allow_overlap() override {}
   // Waits until the stream is empty; throws what failed, also while it waits.
-  void synchronize();
+  void synchronize() override;
   // Until the event is reached, or for so long; negative: to the end. Throws as synchronize does.
   bool wait(Event& reached, double seconds);
-  void throw_async_error();
-  gsel_comm_explanation explain(const gsel_collective& checked);
+  void throw_async_error() override;
+  gsel_comm_explanation explain(const gsel_collective& checked) override;
 
-  void* alloc(uint64_t bytes);
-  void free(void* memory);
-  void register_memory(void* memory, uint64_t bytes);
-  void unregister_memory(void* memory);
+  void* alloc(uint64_t bytes) override;
+  void free(void* memory) override;
+  void register_memory(void* memory, uint64_t bytes) override;
+  void unregister_memory(void* memory) override;
 
   // Several calls, of several communicators of this thread.
   struct Enqueued {
-    DeviceLink* link;
+    DeviceBackend* link;
     gsel_collective call;
   };
   static void enqueue(std::span<const Enqueued> calls);
@@ -75,12 +73,13 @@ class DeviceLink {
   static void describe_received(const gsel_collective& call);
   void refuse_untransported_message(const gsel_collective& call) const;
   template <class... Declared, class... Given>
-  void run(gsel_status (*gsel_transport_v1::*function)(gsel_link*, Declared...), Given... args);
+  void call_table(gsel_status (*gsel_transport_v1::*function)(gsel_link*, Declared...), Given... args);
   void watch();
   void end_transport() noexcept;
 
   std::shared_ptr<const Accelerator> accelerator_;
-  shm::Link& control_;
+  Control& control_;
+  const uint64_t fork_generation_ = os::fork_generation();
   const gsel_transport_v1* table_ = nullptr;  // nullptr: through host memory
   gsel_link* link_ = nullptr;
   std::string reason_;  // of the choice

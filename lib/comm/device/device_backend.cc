@@ -1,5 +1,5 @@
-// comm/on_device/device_link.cc: see device_link.h.
-#include "comm/on_device/device_link.h"
+// comm/device/device_backend.cc: see device_backend.h.
+#include "comm/device/device_backend.h"
 
 #include <sched.h>
 #include <unistd.h>
@@ -11,13 +11,13 @@
 #include <vector>
 
 #include "base/current_error.h"
+#include "base/forked.h"
 #include "base/guard.h"
 #include "base/os.h"
 #include "base/quiet_thread.h"
 #include "comm/check.h"
 #include "comm/communicator.h"
 #include "comm/describe.h"
-#include "comm/shm/link.h"
 
 namespace gsel {
 namespace {
@@ -29,17 +29,11 @@ constexpr useconds_t kSleepUs = 20;
 
 // The allgather of gsel_join.
 gsel_status exchange(void* control, const void* mine, void* all, uint64_t bytes, gsel_error** err) {
-  return guard(err, [&] {
-    auto& link = *static_cast<shm::Link*>(control);
-    gsel_collective call = make_collective(GSEL_COLLECTIVE_ALLGATHER, mine, all, bytes, GSEL_U8);
-    call.label = GSEL_STR("join transport");
-    check_call(call, link.rank(), link.world_size());
-    link.collective(call);
-  });
+  return guard(err, [&] { static_cast<Control*>(control)->exchange(mine, all, bytes, "join transport"); });
 }
 
 gsel_status look(void* control, gsel_error** err) {
-  return guard(err, [&] { static_cast<shm::Link*>(control)->throw_what_broke(); });
+  return guard(err, [&] { static_cast<Control*>(control)->throw_what_broke(); });
 }
 
 void copy_text(std::span<char> to, std::string_view text) {
@@ -49,12 +43,12 @@ void copy_text(std::span<char> to, std::string_view text) {
 }  // namespace
 
 // What each rank says of itself before any transport is joined.
-struct DeviceLink::Choice {
+struct DeviceBackend::Choice {
   char transport[32], uuid[64], why[160];
   int32_t version, named;
 };
 
-DeviceLink::DeviceLink(std::shared_ptr<const Accelerator> accelerator, shm::Link& control, const gsel_join& join)
+DeviceBackend::DeviceBackend(std::shared_ptr<const Accelerator> accelerator, Control& control, const gsel_join& join)
     : accelerator_(std::move(accelerator)),
       control_(control),
       memory_(*accelerator_),
@@ -67,7 +61,7 @@ DeviceLink::DeviceLink(std::shared_ptr<const Accelerator> accelerator, shm::Link
 }
 
 // Work on a broken link is ended first, or it would wait for ever.
-DeviceLink::~DeviceLink() {
+DeviceBackend::~DeviceBackend() {
   leaving_ = true;
   if (watching_.joinable()) {
     while (!watching_done_) control_.stop_awaiting_break(), sched_yield();
@@ -80,7 +74,7 @@ DeviceLink::~DeviceLink() {
 
 // ---- joining ----------------------------------------------------------------------------------------------------
 
-void DeviceLink::choose(const gsel_join& join) {
+void DeviceBackend::choose(const gsel_join& join) {
   Choice own{};
   copy_text(own.transport, accelerator_->transport_name);
   copy_text(own.uuid, accelerator_->uuid);
@@ -88,9 +82,7 @@ void DeviceLink::choose(const gsel_join& join) {
   own.version = accelerator_->can.version;
   own.named = accelerator_->is_named;
   std::vector<Choice> all(static_cast<size_t>(join.world_size));
-  gsel_error* err = nullptr;
-  const gsel_status status = exchange(&control_, &own, all.data(), sizeof own, &err);
-  throw_if_failed(status, err);
+  control_.exchange(&own, all.data(), sizeof own, "join transport");
   const auto named = std::ranges::find_if(all, [](const Choice& c) { return c.named != 0; });
   const Choice& wanted = named == all.end() ? all[0] : *named;
   std::optional<Error> problem = why_not(all, wanted);
@@ -106,7 +98,7 @@ void DeviceLink::choose(const gsel_join& join) {
 }
 
 // Why the ranks cannot use a transport together, the same on every rank; nullopt: they can.
-std::optional<Error> DeviceLink::why_not(std::span<const Choice> all, const Choice& wanted) const {
+std::optional<Error> DeviceBackend::why_not(std::span<const Choice> all, const Choice& wanted) const {
   const bool through_host = std::strcmp(wanted.transport, kHost) == 0;
   const auto named = [&](size_t q) { return control_.named(static_cast<int32_t>(q)); };
   for (size_t q = 0; q < all.size(); ++q) {
@@ -137,7 +129,7 @@ std::optional<Error> DeviceLink::why_not(std::span<const Choice> all, const Choi
   return {};
 }
 
-void DeviceLink::join_transport(const gsel_join& given) {
+void DeviceBackend::join_transport(const gsel_join& given) {
   gsel_join join = given;
   join.device_table = &accelerator_->device->table();
   join.device_ctx = accelerator_->device->ctx();
@@ -156,7 +148,7 @@ void DeviceLink::join_transport(const gsel_join& given) {
 
 // ---- what goes wrong later ----------------------------------------------------------------------------------------
 
-void DeviceLink::watch() {
+void DeviceBackend::watch() {
   while (!leaving_) {
     try {
       if (control_.await_break(kLookNs)) break;
@@ -173,11 +165,12 @@ void DeviceLink::watch() {
 }
 
 // Kernels of this device that wait for other ranks would wait for ever.
-void DeviceLink::end_transport() noexcept {
+void DeviceBackend::end_transport() noexcept {
   table_->link_abort(link_, "the communicator is broken");
 }
 
-void DeviceLink::throw_async_error() {
+void DeviceBackend::throw_async_error() {
+  require_own_process(fork_generation_, "gsel_comm_get_async_error");
   if (table_ && !watching_.joinable()) {
     control_.look_after_announced();
     if (control_.is_broken()) end_transport();
@@ -185,13 +178,14 @@ void DeviceLink::throw_async_error() {
   control_.throw_what_broke();
 }
 
-void DeviceLink::synchronize() {
+void DeviceBackend::synchronize() {
+  require_own_process(fork_generation_, "gsel_comm_synchronize");
   throw_async_error();
   reached_.record(stream_);
   wait(reached_, -1);
 }
 
-bool DeviceLink::wait(Event& reached, double seconds) {
+bool DeviceBackend::wait(Event& reached, double seconds) {
   const int64_t end = seconds < 0 ? INT64_MAX : os::now_ns() + static_cast<int64_t>(seconds * 1e9);
   for (int looks = 0;; ++looks) {
     throw_async_error();
@@ -208,20 +202,21 @@ bool DeviceLink::wait(Event& reached, double seconds) {
 
 // ---- calls --------------------------------------------------------------------------------------------------------
 
-void DeviceLink::set_stream(void* native) {
+void DeviceBackend::set_stream(void* native) {
+  require_own_process(fork_generation_, "gsel_comm_set_stream");
   gsel_stream* stream = nullptr;
   if (native) accelerator_->device->run(&gsel_device_v1::stream_import, native, &stream);
   accelerator_->device->table().stream_free(accelerator_->device->ctx(), std::exchange(stream_, stream));
 }
 
-void DeviceLink::check_memory(const gsel_collective& call) {
+void DeviceBackend::check_memory(const gsel_collective& call) {
   const BufferBytes bytes = buffer_bytes(call, control_.rank(), control_.world_size());
   const char* name = collective_name(call.kind);
   memory_.check(name, call.send, bytes.send, "send");
   memory_.check(name, call.recv, bytes.recv, "recv");
 }
 
-bool DeviceLink::takes(const gsel_collective& call) const {
+bool DeviceBackend::takes(const gsel_collective& call) const {
   if (!table_) return false;
   const gsel_transport_description& can = accelerator_->can;
   const auto has = [](uint64_t set, int32_t bit) { return bit >= 0 && bit < 64 && (set >> bit & 1) != 0; };
@@ -231,7 +226,7 @@ bool DeviceLink::takes(const gsel_collective& call) const {
 }
 
 // The other side cannot know which way a message goes, so all messages go one way.
-void DeviceLink::refuse_untransported_message(const gsel_collective& call) const {
+void DeviceBackend::refuse_untransported_message(const gsel_collective& call) const {
   const bool is_plain = !is_probe(call.kind) && call.tag == 0 && call.recv_tag == 0 && call.root >= 0 &&
                         (call.kind != GSEL_COLLECTIVE_SENDRECV || call.source >= 0);
   if (is_plain) return;
@@ -241,7 +236,7 @@ void DeviceLink::refuse_untransported_message(const gsel_collective& call) const
        collective_name(call.kind), accelerator_->transport_name);
 }
 
-gsel_collective DeviceLink::stage(const gsel_collective& call) {
+gsel_collective DeviceBackend::stage(const gsel_collective& call) {
   return host_.stage(call, control_.rank(), control_.world_size(), stream_);
 }
 
@@ -266,7 +261,8 @@ class InCall {
 
 }  // namespace
 
-void DeviceLink::collective(const gsel_collective& call) {
+void DeviceBackend::run(const gsel_collective& call, gsel_stream*) {
+  require_own_process(fork_generation_, collective_name(call.kind));
   const InCall in_call(in_call_, call);
   check_memory(call);
   if (takes(call)) {
@@ -275,7 +271,7 @@ void DeviceLink::collective(const gsel_collective& call) {
   }
   const gsel_collective staged = stage(call);
   try {
-    control_.collective(staged);
+    control_.host().run(staged, nullptr);
   } catch (...) {
     host_.drop();
     throw;
@@ -288,33 +284,37 @@ namespace {
 // A call that has been enqueued.
 class PassedBy : public Pending {
  public:
-  PassedBy(DeviceLink& link, gsel_stream* stream) : link_(link), reached_(link.accelerator()->device) {
+  PassedBy(DeviceBackend& link, gsel_stream* stream) : link_(link), reached_(link.accelerator()->device) {
     reached_.record(stream);
   }
   bool wait(double seconds) override { return link_.wait(reached_, seconds); }
 
  private:
-  DeviceLink& link_;
+  DeviceBackend& link_;
   Event reached_;
 };
 
 }  // namespace
 
-std::unique_ptr<Pending> DeviceLink::start(const gsel_collective& call) {
-  collective(call);
+void DeviceBackend::group(std::span<const gsel_collective> calls) {
+  for (const gsel_collective& call : calls) run(call, nullptr);
+}
+
+std::unique_ptr<Pending> DeviceBackend::start(std::span<const gsel_collective> calls) {
+  group(calls);
   return std::make_unique<PassedBy>(*this, stream_);
 }
 
 // The first call of each link, then the second, ...: ranks that this thread holds do not wait for one another.
-void DeviceLink::announce(std::span<const Enqueued> calls) {
+void DeviceBackend::announce(std::span<const Enqueued> calls) {
   if (calls.size() == 1) return calls[0].link->control_.announce(calls[0].call);
-  std::map<const DeviceLink*, size_t> seen;
+  std::map<const DeviceBackend*, size_t> seen;
   std::multimap<size_t, const Enqueued*> order;
   for (const Enqueued& c : calls) order.emplace(seen[c.link]++, &c);
   for (const auto& [turn, c] : order) c->link->control_.announce(c->call);
 }
 
-void DeviceLink::enqueue(std::span<const Enqueued> calls) {
+void DeviceBackend::enqueue(std::span<const Enqueued> calls) {
   announce(calls);
   const gsel_transport_v1* table = calls[0].link->table_;
   if (std::ranges::all_of(calls, [&](const Enqueued& c) { return c.link->table_ == table; }))
@@ -324,7 +324,7 @@ void DeviceLink::enqueue(std::span<const Enqueued> calls) {
 }
 
 // Over one transport.
-void DeviceLink::enqueue_together(std::span<const Enqueued> calls) {
+void DeviceBackend::enqueue_together(std::span<const Enqueued> calls) {
   const gsel_transport_v1& table = *calls[0].link->table_;
   gsel_error* err = nullptr;
   gsel_status status = GSEL_OK;
@@ -353,7 +353,7 @@ void DeviceLink::enqueue_together(std::span<const Enqueued> calls) {
 }
 
 // As the call says, since the transport has no messages of another length.
-void DeviceLink::describe_received(const gsel_collective& call) {
+void DeviceBackend::describe_received(const gsel_collective& call) {
   if (!call.received) return;
   const bool both = call.kind == GSEL_COLLECTIVE_SENDRECV;
   gsel_message& message = *call.received;
@@ -363,8 +363,9 @@ void DeviceLink::describe_received(const gsel_collective& call) {
   message.count = both ? call.recv_count : call.count;
 }
 
-gsel_comm_explanation DeviceLink::explain(const gsel_collective& call) {
-  gsel_comm_explanation out = control_.explain(call);
+gsel_comm_explanation DeviceBackend::explain(const gsel_collective& call) {
+  require_own_process(fork_generation_, "gsel_comm_explain");
+  gsel_comm_explanation out = control_.host().explain(call);
   out.transport = "host";
   out.transport_reason = reason_.c_str();
   if (!table_) return out;
@@ -383,35 +384,39 @@ gsel_comm_explanation DeviceLink::explain(const gsel_collective& call) {
 // ---- memory -------------------------------------------------------------------------------------------------------
 
 template <class... Declared, class... Given>
-void DeviceLink::run(gsel_status (*gsel_transport_v1::*function)(gsel_link*, Declared...), Given... args) {
+void DeviceBackend::call_table(gsel_status (*gsel_transport_v1::*function)(gsel_link*, Declared...), Given... args) {
   gsel_error* err = nullptr;
   const gsel_status status = (table_->*function)(link_, args..., &err);
   throw_if_failed(status, err);
 }
 
-void* DeviceLink::alloc(uint64_t bytes) {
+void* DeviceBackend::alloc(uint64_t bytes) {
+  require_own_process(fork_generation_, "gsel_mem_alloc");
   void* memory = nullptr;
   if (table_ && table_->link_alloc)
-    run(&gsel_transport_v1::link_alloc, bytes, &memory);
+    call_table(&gsel_transport_v1::link_alloc, bytes, &memory);
   else
     accelerator_->device->run(&gsel_device_v1::alloc, int32_t{GSEL_MEMORY_DEVICE}, bytes, &memory);
   return memory;
 }
 
-void DeviceLink::free(void* memory) {
+void DeviceBackend::free(void* memory) {
+  require_own_process(fork_generation_, "gsel_mem_free");
   if (table_ && table_->link_free)
-    run(&gsel_transport_v1::link_free, memory);
+    call_table(&gsel_transport_v1::link_free, memory);
   else
     accelerator_->device->table().free(accelerator_->device->ctx(), memory);
 }
 
-void DeviceLink::register_memory(void* memory, uint64_t bytes) {
+void DeviceBackend::register_memory(void* memory, uint64_t bytes) {
+  require_own_process(fork_generation_, "gsel_mem_register");
   memory_.check("gsel_mem_register", memory, bytes, "memory");
-  if (table_ && table_->link_register) run(&gsel_transport_v1::link_register, memory, bytes);
+  if (table_ && table_->link_register) call_table(&gsel_transport_v1::link_register, memory, bytes);
 }
 
-void DeviceLink::unregister_memory(void* memory) {
-  if (table_ && table_->link_unregister) run(&gsel_transport_v1::link_unregister, memory);
+void DeviceBackend::unregister_memory(void* memory) {
+  require_own_process(fork_generation_, "gsel_mem_unregister");
+  if (table_ && table_->link_unregister) call_table(&gsel_transport_v1::link_unregister, memory);
 }
 
 }  // namespace gsel

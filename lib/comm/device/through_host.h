@@ -1,4 +1,4 @@
-// comm/on_device/through_host.h: calls on a device's memory that go through page-locked memory of the host: what they
+// comm/device/through_host.h: calls on a device's memory that go through page-locked memory of the host: what they
 // send is copied there, the control link makes the call, and what it received is copied back on the stream. Waits for
 // the stream and for the other ranks. Does not know who makes the call in between.
 #pragma once

@@ -1,4 +1,4 @@
-// comm/on_device/accelerator.h: the device whose memory a communicator works on, and the transport that may carry it.
+// comm/device/accelerator.h: the device whose memory a communicator works on, and the transport that may carry it.
 // Made once; communicators that are made from one another share it. Does not know how a transport was found.
 #pragma once
 
@@ -7,7 +7,7 @@
 #include <memory>
 #include <string>
 
-#include "comm/transport.h"
+#include "comm/device/transport.h"
 #include "device/device.h"
 
 namespace gsel {
