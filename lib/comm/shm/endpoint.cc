@@ -1,50 +1,154 @@
 // comm/shm/endpoint.cc: see endpoint.h.
 #include "comm/shm/endpoint.h"
 
+#include <filesystem>
+#include <utility>
+
+#include "base/text.h"
+#include "comm/describe.h"
+#include "comm/shm/join/rendezvous.h"
+#include "comm/shm/name.h"
+#include "comm/shm/wait/watcher.h"
 #include "device/host/stream.h"
 
 namespace gsel::shm {
+namespace {
+
+std::unique_ptr<Control> made(Place place) {
+  return std::make_unique<Endpoint>(std::move(place));
+}
+
+}  // namespace
 
 std::unique_ptr<Control> join(const gsel_join& join) {
-  return std::make_unique<Endpoint>(Link::join_family(join));
+  Faults faults = Faults::of_environment(join.rank, join.world_size);
+  Joined joined = rendezvous(join);
+  joined.family->name = joined.arena->header().name;
+  if (join.trace.len > 0) joined.family->trace_folder = std::filesystem::absolute(text(join.trace)).string();
+  const bool threads_allowed = (join.flags & GSEL_COMM_NO_THREAD) == 0;
+  if (threads_allowed) joined.family->watch();
+  return made({std::move(joined.family), std::move(joined.arena), join.rank, static_cast<int64_t>(join.timeout_s * 1e9),
+               threads_allowed, std::move(faults)});
 }
 
-std::unique_ptr<Control> Endpoint::made(Link::Membership membership) {
-  return std::make_unique<Endpoint>(std::move(membership));
+Endpoint::Endpoint(Place place)
+    : Control(place.rank, place.arena->layout().world_size),
+      members_(place),
+      recorder_(members_),
+      breaking_(members_, recorder_),
+      signals_(members_, recorder_, breaking_, place.timeout_ns),
+      announcements_(members_, recorder_, breaking_, signals_),
+      memory_(members_, recorder_, breaking_),
+      faults_(std::move(place.faults)),
+      collectives_(members_, recorder_, breaking_, signals_, memory_, faults_),
+      mailbox_(members_, recorder_, breaking_, signals_, memory_, faults_),
+      engine_(std::make_unique<Engine>(members_, signals_, collectives_, mailbox_, place.threads_allowed)),
+      regroup_(members_, recorder_, breaking_, signals_, collectives_, mailbox_, *engine_, place.threads_allowed) {
+  signals_.attach(*engine_);
+  enter_communicator(members_.arena());
+  if (Watcher* watcher = members_.family().watcher()) watcher->add(members_.family(), breaking_);
 }
+
+Endpoint::~Endpoint() {
+  if (!members_.is_own_process()) {        // the parent's communicator goes on without us
+    static_cast<void>(engine_.release());  // its locks may be held by a thread that is not here
+    return;
+  }
+  if (engine_->under_way()) abort("destroyed with requests under way", -1);
+  engine_->stop();
+  if (Watcher* watcher = members_.family().watcher()) watcher->remove(members_.family(), breaking_);
+  signals_.chain().retract();
+  breaking_.leave(members_.arena());
+  leave_communicator(members_.arena());
+}
+
+Family& Endpoint::family_for(const char* asked) const {
+  members_.require_own_process(asked);
+  return members_.family();
+}
+
+void Endpoint::throw_if_broken(const char* asked) const {
+  members_.require_own_process(asked);
+  breaking_.throw_if_broken();
+}
+
+void Endpoint::set_timeout(double seconds) {
+  members_.require_own_process("gsel_comm_set_timeout");
+  signals_.set_timeout(static_cast<int64_t>(seconds * 1e9));
+}
+
+void Endpoint::break_with(const Error& error) const noexcept {
+  breaking_.mark(error.code(), rank(), error.message());
+}
+
+void Endpoint::announce(const gsel_collective& checked) {
+  members_.require_own_process(collective_name(checked.kind));
+  announcements_.announce(checked);
+}
+
+// ---- communicators made from this one -----------------------------------------------------------------------------
 
 std::unique_ptr<Control> Endpoint::split(int32_t colour, int32_t key, std::string_view label) {
-  auto membership = link_.split(colour, key, label);
-  return membership ? made(std::move(*membership)) : nullptr;
+  auto place = regroup_.split(colour, key, label);
+  return place ? made(std::move(*place)) : nullptr;
 }
 
 std::unique_ptr<Control> Endpoint::create_group(std::span<const int32_t> ranks) {
-  return made(link_.create_group({ranks.begin(), ranks.end()}));
+  return made(regroup_.create_group({ranks.begin(), ranks.end()}));
+}
+
+std::unique_ptr<Control> Endpoint::dup() {
+  return made(regroup_.dup());
 }
 
 std::unique_ptr<Control> Endpoint::shrink(std::span<const int32_t> without) {
-  return made(link_.shrink({without.begin(), without.end()}));
+  return made(regroup_.shrink({without.begin(), without.end()}));
 }
 
-void Endpoint::exchange(const void* mine, void* all, uint64_t bytes, std::string_view label, double timeout_s) {
-  gsel_collective call{};
-  call.struct_size = sizeof call;
-  call.kind = GSEL_COLLECTIVE_ALLGATHER;
-  call.dtype = GSEL_U8;
-  call.root = call.source = -1;
-  call.send = mine;
-  call.recv = all;
-  call.count = bytes;
-  call.label = {label.data(), label.size()};
-  call.timeout_s = timeout_s;
-  link_.collective(call);
+// ---- calls --------------------------------------------------------------------------------------------------------
+
+inline void Endpoint::call(const gsel_collective& checked) {
+  members_.require_own_process(collective_name(checked.kind));
+  engine_->call(checked);
 }
 
 void Endpoint::run(const gsel_collective& checked, gsel_stream* stream) {
-  if (stream)
-    stream->enqueue([this, copy = checked] { link_.collective(copy); });
-  else
-    link_.collective(checked);
+  if (!stream) return call(checked);
+  stream->enqueue([this, copy = checked] { call(copy); });
+}
+
+void Endpoint::exchange(const void* mine, void* all, uint64_t bytes, std::string_view label, double timeout_s) {
+  gsel_collective collective{};
+  collective.struct_size = sizeof collective;
+  collective.kind = GSEL_COLLECTIVE_ALLGATHER;
+  collective.dtype = GSEL_U8;
+  collective.root = collective.source = -1;
+  collective.send = mine;
+  collective.recv = all;
+  collective.count = bytes;
+  collective.label = {label.data(), label.size()};
+  collective.timeout_s = timeout_s;
+  call(collective);
+}
+
+void Endpoint::group(std::span<const gsel_collective> checked) {
+  members_.require_own_process("gsel_group_run");
+  engine_->group(checked);
+}
+
+std::unique_ptr<Pending> Endpoint::start(std::span<const gsel_collective> checked) {
+  members_.require_own_process("request");
+  return engine_->start(checked);
+}
+
+gsel_comm_explanation Endpoint::explain(const gsel_collective& checked) {
+  members_.require_own_process("gsel_comm_explain");
+  Call call;
+  complete(checked, world_size(), signals_.timeout_ns(), call);
+  gsel_comm_explanation out = is_point_to_point(call.kind) ? mailbox_.explain(call) : collectives_.explain(call);
+  out.transport = "shm";
+  out.transport_reason = "the ranks are of one host";
+  return out;
 }
 
 void Endpoint::set_stream(void*) {

@@ -1,66 +1,84 @@
 // comm/shm/endpoint.h: one rank's end of a communicator of one host: its control and the backend of its memory, both
-// over memory that the ranks share. Forwards to its parts, each of which has a file that says what it does.
+// over memory that the ranks share. It owns the parts, each of which has a file that says what it does, and which know
+// those above them in the list at the end only. Does not know who calls it.
+//
+// A small allreduce goes through api/collective.cc, comm/communicator.h and comm/check.cc (arguments); then through
+// endpoint.cc and engine.h (is anything else under way), call.cc and plan.cc (its parameters), collectives.cc,
+// headers.cc and signals.h (the header line), small.cc and reduce/kernels.cc (the sum), and recorder.cc.
 #pragma once
 
 #include <gsel/transport.h>
 
+#include <memory>
+
 #include "comm/backend.h"
 #include "comm/control.h"
-#include "comm/shm/link.h"
+#include "comm/shm/announcements.h"
+#include "comm/shm/regroup/regroup.h"
 
 namespace gsel::shm {
 
 class Endpoint final : public Control, public Backend {
  public:
-  explicit Endpoint(Link::Membership membership)
-      : Control(membership.rank, membership.arena->layout().world_size), link_(std::move(membership)) {}
+  explicit Endpoint(Place place);
+  ~Endpoint() override;
 
-  const char* name() const noexcept override { return link_.name(); }
-  int32_t shown(int32_t rank) const override { return link_.shown(rank); }
-  std::string named(int32_t rank) const override { return link_.named(rank); }
+  const char* name() const noexcept override { return members_.name(); }
+  int32_t shown(int32_t rank) const override { return members_.shown(rank); }
+  std::string named(int32_t rank) const override { return members_.named(rank); }
   void exchange(const void* mine, void* all, uint64_t bytes, std::string_view label, double timeout_s) override;
-  void announce(const gsel_collective& checked) override { link_.announce(checked); }
-  void look_after_announced() const override { link_.look_after_announced(); }
-  void abort(const char* reason, int32_t about) noexcept override { link_.abort(reason, about); }
-  void break_with(const Error& error) const noexcept override { link_.break_with(error); }
-  void throw_what_broke() const override { link_.throw_what_broke(); }
-  bool is_broken() const override { return link_.is_broken(); }
-  bool await_break(int64_t nanoseconds) const override { return link_.await_break(nanoseconds); }
-  void stop_awaiting_break() const noexcept override { link_.stop_awaiting_break(); }
+  void announce(const gsel_collective& checked) override;
+  void look_after_announced() const override { announcements_.look_after_announced(); }
+  void abort(const char* reason, int32_t about) noexcept override { breaking_.abort(reason, about); }
+  void break_with(const Error& error) const noexcept override;
+  void throw_what_broke() const override { breaking_.throw_if_broken(); }
+  bool is_broken() const override { return breaking_.is_broken(); }
+  bool await_break(int64_t nanoseconds) const override { return breaking_.await(nanoseconds); }
+  void stop_awaiting_break() const noexcept override { Breaking::wake(members_.mine()); }
   std::optional<OtherJointCall> begin_joint_call(int32_t kind, uint64_t argument) noexcept override {
-    return link_.begin_joint_call(kind, argument);
+    return announcements_.begin_joint_call(kind, argument);
   }
-  gsel_comm_count counts(gsel_collective_kind kind) const override { return link_.counts(kind); }
-  std::string trace() const override { return link_.trace(); }
-  void set_timeout(double seconds) override { link_.set_timeout(seconds); }
+  gsel_comm_count counts(gsel_collective_kind kind) const override { return recorder_.counts(kind); }
+  std::string trace() const override { return recorder_.trace(); }
+  void set_timeout(double seconds) override;
   std::unique_ptr<Control> split(int32_t colour, int32_t key, std::string_view label) override;
   std::unique_ptr<Control> create_group(std::span<const int32_t> ranks) override;
-  std::unique_ptr<Control> dup() override { return made(link_.dup()); }
+  std::unique_ptr<Control> dup() override;
   std::unique_ptr<Control> shrink(std::span<const int32_t> without) override;
-  void resync() override { link_.resync(); }
+  void resync() override { regroup_.resync(); }
   Backend& host() override { return *this; }
 
   void run(const gsel_collective& checked, gsel_stream* stream) override;
-  void group(std::span<const gsel_collective> checked) override { link_.group(checked.data(), checked.size()); }
-  std::unique_ptr<Pending> start(std::span<const gsel_collective> checked) override {
-    return link_.start(checked.data(), checked.size());
-  }
-  void allow_overlap() override { link_.allow_overlap(); }
-  gsel_comm_explanation explain(const gsel_collective& checked) override { return link_.explain(checked); }
-  void* alloc(uint64_t bytes) override { return link_.family("gsel_mem_alloc").alloc(bytes); }
-  void free(void* memory) override { link_.family("gsel_mem_free").free(memory); }
+  void group(std::span<const gsel_collective> checked) override;
+  std::unique_ptr<Pending> start(std::span<const gsel_collective> checked) override;
+  void allow_overlap() override { engine_->allow_overlap(); }
+  gsel_comm_explanation explain(const gsel_collective& checked) override;
+  void* alloc(uint64_t bytes) override { return family_for("gsel_mem_alloc").alloc(bytes); }
+  void free(void* memory) override { family_for("gsel_mem_free").free(memory); }
   void register_memory(void* memory, uint64_t bytes) override {
-    link_.family("gsel_mem_register").register_memory(memory, bytes);
+    family_for("gsel_mem_register").register_memory(memory, bytes);
   }
-  void unregister_memory(void* memory) override { link_.family("gsel_mem_unregister").unregister_memory(memory); }
+  void unregister_memory(void* memory) override { family_for("gsel_mem_unregister").unregister_memory(memory); }
   void set_stream(void* native) override;
-  void synchronize() override { link_.throw_what_broke("gsel_comm_synchronize"); }
-  void throw_async_error() override { link_.throw_what_broke("gsel_comm_get_async_error"); }
+  void synchronize() override { throw_if_broken("gsel_comm_synchronize"); }
+  void throw_async_error() override { throw_if_broken("gsel_comm_get_async_error"); }
 
  private:
-  static std::unique_ptr<Control> made(Link::Membership membership);
+  Family& family_for(const char* asked) const;  // GSEL_ERR_FORKED in a child
+  void throw_if_broken(const char* asked) const;
+  void call(const gsel_collective& checked);
 
-  Link link_;
+  Membership members_;
+  FlightRecorder recorder_;
+  Breaking breaking_;
+  Signals signals_;
+  Announcements announcements_;
+  PeerMemory memory_;
+  Faults faults_;
+  Collectives collectives_;
+  Mailbox mailbox_;
+  std::unique_ptr<Engine> engine_;
+  Regroup regroup_;
 };
 
 // Joins the ranks of one host; see gsel_comm_init.

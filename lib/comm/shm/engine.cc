@@ -9,7 +9,6 @@
 #include "base/quiet_thread.h"
 #include "base/threads.h"
 #include "comm/describe.h"
-#include "comm/shm/link.h"
 
 namespace gsel::shm {
 namespace {
@@ -26,19 +25,29 @@ Work::Work(Engine& with, const gsel_collective* given, uint64_t n)
   collectives = n - messages;
 }
 
-void Link::group(const gsel_collective* calls, uint64_t n) {
-  require_own_process("gsel_group_run");
-  Work work(*engine_, calls, n);
-  engine_->run(work);
+void Engine::make(const gsel_collective& given, bool grouped) {
+  if (is_point_to_point(given.kind)) return mailbox_.run(given);
+  collectives_.run(given, grouped);
 }
 
-std::unique_ptr<Work> Link::start(const gsel_collective* calls, uint64_t n) {
-  require_own_process("request");
+// A message lets others go on while it waits, so that it is run as a group of one.
+void Engine::call_beside_others(const gsel_collective& given) {
+  if (is_point_to_point(given.kind)) return group({&given, 1});
+  const Turn turn(*this, Thread::may_sleep);
+  make(given);
+}
+
+void Engine::group(std::span<const gsel_collective> calls) {
+  Work work(*this, calls.data(), calls.size());
+  run(work);
+}
+
+std::unique_ptr<Pending> Engine::start(std::span<const gsel_collective> calls) {
   if (!threads_allowed_)
     fail(GSEL_ERR_UNSUPPORTED,
          "a request needs a thread and the communicator was made with GSEL_COMM_NO_THREAD; make the call itself");
-  auto work = std::make_unique<Work>(*engine_, calls, n);
-  engine_->start(*work);
+  auto work = std::make_unique<Work>(*this, calls.data(), calls.size());
+  start(*work);
   return work;
 }
 
@@ -74,7 +83,7 @@ void Engine::stop() {
     closing_ = true;
     changed_.notify_all();
   }
-  link_.nudge();
+  signals_.nudge();
   thread_.join();
 }
 
@@ -93,7 +102,7 @@ Engine::Turn::Turn(Engine& engine, Thread thread) : engine_(engine) {
     engine.turns_.fetch_add(1, std::memory_order_relaxed);
     engine.waiting_.fetch_add(1, std::memory_order_relaxed);
     engine.changed_.notify_all();
-    engine.link_.nudge();
+    engine.signals_.nudge();
     engine.changed_.wait(lock, is_free);
     engine.turns_.fetch_sub(1, std::memory_order_relaxed);
     engine.waiting_.fetch_sub(1, std::memory_order_relaxed);
@@ -104,7 +113,7 @@ Engine::Turn::Turn(Engine& engine, Thread thread) : engine_(engine) {
 }
 
 Engine::Turn::~Turn() {
-  engine_.link_.stop_awaiting();
+  engine_.mailbox_.stop_awaiting();
   std::lock_guard lock(engine_.mutex_);
   engine_.release();
 }
@@ -124,7 +133,7 @@ void Engine::start(Work& work) {
   start_thread();
   submit(work);
   changed_.notify_all();
-  link_.nudge();
+  signals_.nudge();
 }
 
 void Engine::run(Work& work) {
@@ -153,7 +162,7 @@ void Engine::wait(Work& work) {
   waiting_.fetch_add(1, std::memory_order_relaxed);
   if (driven_ || !may_drive(work)) {
     changed_.notify_all();
-    link_.nudge();
+    signals_.nudge();
   }
   for (;;) {
     changed_.wait(lock, [&] { return work.done.load(std::memory_order_relaxed) || (!driven_ && may_drive(work)); });
@@ -161,7 +170,7 @@ void Engine::wait(Work& work) {
     driven_ = true;
     lock.unlock();
     drive(&work);
-    link_.stop_awaiting();
+    mailbox_.stop_awaiting();
     lock.lock();
     release();
   }
@@ -188,7 +197,7 @@ bool Engine::cancel(Work& work) {
   std::unique_lock lock(mutex_);
   cancels_.push_back(&own);
   news_.store(true, std::memory_order_seq_cst);
-  if (driven_ || asleep_) link_.nudge();
+  if (driven_ || asleep_) signals_.nudge();
   changed_.wait(lock, [&] { return own.answered || !driven_; });
   if (!own.answered) {
     driven_ = true;
@@ -206,12 +215,12 @@ void Engine::wait_or_cancel(Work& work) {
   if (!work.transfers.empty() && work.calls.size() == 1) {
     const double own = work.calls.front().timeout_s;
     work.awaited.store(false, std::memory_order_relaxed);
-    if (look_for(work, own > 0 ? own : static_cast<double>(link_.timeout_ns_.load()) * 1e-9) || cancel(work)) return;
+    if (look_for(work, own > 0 ? own : static_cast<double>(signals_.timeout_ns()) * 1e-9) || cancel(work)) return;
   }
   wait(work);
 }
 
-// Under the lock: the link is nobody's.
+// Under the lock: nobody drives.
 void Engine::release() noexcept {
   driven_ = false;
   if (works_ == 0 && !overlap_) busy_.store(false, std::memory_order_release);
@@ -256,26 +265,26 @@ std::optional<Wakeup> Engine::drive(Work* own) {
   for (;;) {
     admit();
     if (own && own->done.load(std::memory_order_relaxed)) return {};
-    if (!collectives_.empty()) {
+    if (!queue_.empty()) {
       if (own && own->collectives == 0) return {};
       run_collective();
       idle = {};
       continue;
     }
     if (own && turns_.load(std::memory_order_relaxed) > 0) return {};
-    if (link_.transfers_.empty() || (!own && waiting_.load(std::memory_order_relaxed) > 0)) return {};
+    if (mailbox_.is_empty() || (!own && waiting_.load(std::memory_order_relaxed) > 0)) return {};
     try {
-      if (link_.progress()) {
+      if (mailbox_.progress()) {
         idle = {};
-      } else if (link_.looked_long(idle, own ? link_.spin_ns_ : kThreadSpinNs)) {
+      } else if (mailbox_.looked_long(idle, own ? signals_.spin_ns() : kThreadSpinNs)) {
         if (own)
-          link_.rest();
-        else if (const auto wakeup = link_.prepare_sleep())
+          mailbox_.rest();
+        else if (const auto wakeup = mailbox_.prepare_sleep())
           return wakeup;
       }
     } catch (...) {
       const Error error = current_error();
-      link_.drop_transfers(&error);
+      mailbox_.drop_all(&error);
     }
   }
 }
@@ -292,7 +301,7 @@ void Engine::admit() {
   }
   for (Work* work : fresh) {
     for (const gsel_collective& call : work->calls)
-      if (!is_point_to_point(call.kind)) collectives_.push_back({work, &call});
+      if (!is_point_to_point(call.kind)) queue_.push_back({work, &call});
     begin_messages(*work);  // last: it may be done by then
   }
   for (Cancel* cancel : cancels) {
@@ -306,16 +315,16 @@ void Engine::admit() {
 
 bool Engine::try_cancel(Work& work) {
   if (work.done.load(std::memory_order_relaxed)) return false;
-  if (!(work.transfers.empty() ? cancel_collective(work) : link_.cancel(work.transfers.front()))) return false;
+  if (!(work.transfers.empty() ? cancel_collective(work) : mailbox_.cancel(work.transfers.front()))) return false;
   end_call(work, nullptr);
   return true;
 }
 
 // What this rank has not begun another one may have, if it is the next.
 bool Engine::cancel_collective(Work& work) {
-  const auto place = std::ranges::find(collectives_, &work, &Collective::work);
-  if (place == collectives_.end() || (place == collectives_.begin() && link_.next_is_posted())) return false;
-  collectives_.erase(place);
+  const auto place = std::ranges::find(queue_, &work, &Collective::work);
+  if (place == queue_.end() || (place == queue_.begin() && collectives_.next_is_posted())) return false;
+  queue_.erase(place);
   std::lock_guard lock(mutex_);
   --queued_;
   --work.collectives;
@@ -331,21 +340,21 @@ void Engine::begin_messages(Work& work) {
     Transfer& transfer = *next++;
     transfer.call.grouped = work.calls.size() > 1;
     try {
-      link_.transfers_.reserve(link_.transfers_.size() + 1);
-      link_.begin(transfer, *call);
+      mailbox_.room_for_one();
+      mailbox_.begin(transfer, *call);
     } catch (...) {
       const Error error = current_error();
       end_call(work, &error);
       continue;
     }
     transfer.work = &work;
-    link_.transfers_.push_back(&transfer);
+    mailbox_.adopt(transfer);
   }
 }
 
 void Engine::run_collective() {
-  const auto [work, call] = collectives_.front();
-  collectives_.pop_front();
+  const auto [work, call] = queue_.front();
+  queue_.pop_front();
   {
     std::lock_guard lock(mutex_);
     --queued_;
@@ -353,7 +362,7 @@ void Engine::run_collective() {
   std::optional<Error> failure;
   running_ = work;
   try {
-    link_.execute(*call, work->calls.size() > 1);
+    make(*call, work->calls.size() > 1);
   } catch (...) {
     failure = current_error();
   }

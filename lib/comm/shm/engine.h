@@ -1,7 +1,8 @@
-// comm/shm/engine.h: asynchronous calls of one rank, and groups. Does not know what the calls do; the link runs them.
+// comm/shm/engine.h: the calls of one rank: one at a time, asynchronous ones, and groups. Does not know what the calls
+// do: Collectives and Mailbox run them.
 //
-// One thread at a time drives the link: it starts the calls that were given, runs the collectives in the order given,
-// and advances the messages. A caller that waits for a call is this thread; the engine's own thread drives only while
+// One thread at a time drives both: it starts the calls that were given, runs the collectives in the order given, and
+// advances the messages. A caller that waits for a call is this thread; the engine's own thread drives only while
 // no caller waits. So a wait costs no change of threads. The engine's thread starts with the first call that its caller
 // does not wait for at once, and sleeps on a condition variable while there is nothing to do.
 //
@@ -16,20 +17,23 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <thread>
 #include <vector>
 
 #include "base/error.h"
 #include "base/os.h"
 #include "comm/backend.h"
-#include "comm/shm/message/transfer.h"
+#include "comm/shm/collective/collectives.h"
+#include "comm/shm/message/mailbox.h"
+#include "comm/shm/wait/driver.h"
 
 namespace gsel::shm {
 
 class Engine;
-class Link;
 
 // Some calls, to be run together: messages in any order of arrival, collectives in order. The engine does not touch it
 // once it is done.
@@ -51,16 +55,28 @@ struct Work final : Pending {
   std::atomic<bool> awaited{false};
 };
 
-class Engine {
+class Engine final : public Driver {
  public:
-  explicit Engine(Link& link) : link_(link) {}
+  Engine(const Membership& members, Signals& signals, Collectives& collectives, Mailbox& mailbox, bool threads_allowed)
+      : at_(members),
+        signals_(signals),
+        collectives_(collectives),
+        mailbox_(mailbox),
+        threads_allowed_(threads_allowed) {}
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
+  // One call, to its end.
+  void call(const gsel_collective& given) {
+    if (busy()) return call_beside_others(given);
+    make(given);
+  }
+  void group(std::span<const gsel_collective> calls);                      // as gsel_group_run
+  std::unique_ptr<Pending> start(std::span<const gsel_collective> calls);  // the same asynchronously
+
   // Whether anything is under way, a driver still at work, or may come at any time.
-  bool busy() const { return busy_.load(std::memory_order_acquire); }
-  // For the driver: whether a thread of the caller is blocked until what it does has ended.
-  bool blocks_caller() const {
+  bool busy() const override { return busy_.load(std::memory_order_acquire); }
+  bool blocks_caller() const override {
     return !on_thread_ || waiting_.load(std::memory_order_relaxed) > 0 ||
            (running_ && running_->awaited.load(std::memory_order_relaxed));
   }
@@ -68,7 +84,7 @@ class Engine {
   // From now on other threads may come while a call is made.
   void allow_overlap();
 
-  // To have the link to oneself: the collectives started before are done then, and no other thread touches the link;
+  // To have the rank to oneself: the collectives started before are done then, and no other thread runs any;
   // messages go on where this one waits. The engine's thread may sleep in the arena unless that is to change.
   enum class Thread { may_sleep, awake };
   class Turn {
@@ -92,9 +108,16 @@ class Engine {
   void wait_or_cancel(Work& work);
 
   // For the driver, at any point where it waits.
-  bool has_news() const { return news_.load(std::memory_order_seq_cst); }
+  bool has_news() const override { return news_.load(std::memory_order_seq_cst); }
   void admit();
-  void end_call(Work& work, const Error* failure) noexcept;
+  void end_call(Work& work, const Error* failure) noexcept override;
+  bool go_on_beside() override {
+    admit();
+    return !mailbox_.is_empty() && mailbox_.progress();
+  }
+  void attend_beside() override { mailbox_.attend(); }
+  bool is_alone() const override { return mailbox_.is_empty(); }
+  bool is_awaited(const Work& work) const override { return work.awaited.load(std::memory_order_relaxed); }
 
  private:
   struct Collective {
@@ -105,6 +128,8 @@ class Engine {
     Work* work;
     bool answered = false, cancelled = false;
   };
+  void make(const gsel_collective& given, bool grouped = false);
+  void call_beside_others(const gsel_collective& given);
   void submit(Work& work);
   bool look_for(Work& work, double seconds);
   bool try_cancel(Work& work);
@@ -120,7 +145,11 @@ class Engine {
   void run_collective();
   void release() noexcept;
 
-  Link& link_;
+  const Membership& at_;
+  Signals& signals_;
+  Collectives& collectives_;
+  Mailbox& mailbox_;
+  const bool threads_allowed_;
   std::atomic<bool> busy_{false}, news_{false};
   std::atomic<int> waiting_{0};  // size of waiters_ and turns_, for the driver
   std::atomic<int> turns_{0};    // waited for; changed under the lock
@@ -139,7 +168,7 @@ class Engine {
   std::thread thread_;
 
   // The driver's.
-  std::deque<Collective> collectives_;
+  std::deque<Collective> queue_;
   const Work* running_ = nullptr;  // whose collective it is in
   bool on_thread_ = false;         // the driver is the engine's thread
 };

@@ -115,6 +115,32 @@ uint64_t Plan::recv_bytes() const {
   return end;
 }
 
+// What gsel_comm_counts adds: by what is asked for, whatever the protocol.
+uint64_t Plan::sent_bytes() const {
+  if (call_.kind == GSEL_COLLECTIVE_BARRIER) return 0;
+  const auto slice_bytes = [&](int32_t q) {
+    const gsel_range range = slice(q);
+    return static_cast<uint64_t>(range.end - range.begin) * call_.element;
+  };
+  const uint64_t others = static_cast<uint64_t>(world_size_) - 1;
+  switch (call_.kind) {
+    case GSEL_COLLECTIVE_ALLREDUCE:
+      if (others < 2) return others * call_.count * call_.element;  // without a division
+      return call_.count * call_.element + (others - 1) * slice_bytes(rank_);
+    case GSEL_COLLECTIVE_REDUCE:
+      return call_.count * call_.element - (rank_ == call_.root ? slice_bytes(rank_) : 0);
+    case GSEL_COLLECTIVE_REDUCE_SCATTER:
+      return others * call_.count * call_.element;
+    case GSEL_COLLECTIVE_REDUCE_SCATTERV:
+      return call_.count * call_.element - slice_bytes(rank_);
+    default: {
+      uint64_t sum = 0;
+      for (int32_t q = 0; q < world_size_; ++q) sum += q == rank_ ? 0 : source(q).count;
+      return sum;
+    }
+  }
+}
+
 uint64_t Plan::largest_part() const {
   switch (call_.kind) {
     case GSEL_COLLECTIVE_ALLTOALLV:

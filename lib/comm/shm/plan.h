@@ -30,6 +30,8 @@ class Plan {
   // How far this rank's buffers reach from their start.
   uint64_t send_bytes() const;
   uint64_t recv_bytes() const;
+  // What this rank sends to others, as gsel_comm_counts adds it: by what is asked for, whatever the protocol.
+  uint64_t sent_bytes() const;
   // false: every reader gets the same bytes of an owner.
   bool parts_differ() const;
   bool publishes(int32_t owner) const;

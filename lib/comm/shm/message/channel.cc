@@ -9,36 +9,47 @@
 #include "comm/shm/message/channel.h"
 
 #include "comm/describe.h"
-#include "comm/shm/link.h"
+#include "comm/shm/message/mailbox.h"
 
 namespace gsel::shm {
 
+Mailbox::Mailbox(const Membership& members, FlightRecorder& recorder, const Breaking& breaking, Signals& signals,
+                 PeerMemory& memory, Faults& faults)
+    : at_(members),
+      recorder_(recorder),
+      breaking_(breaking),
+      signals_(signals),
+      memory_(memory),
+      faults_(faults),
+      tuning_(members.tuning()),
+      peers_(members.ranks()) {}
+
 // Pages for what this rank touches of its channels with another, when first needed.
-void Link::reserve_channels(int32_t rank, bool slots) {
+void Mailbox::reserve_channels(int32_t rank, bool slots) {
   Peer& other = peer(rank);
-  const SharedMemory& memory = *family_->memory();
+  const SharedMemory& memory = *at_.family().memory();
   const auto reserve = [&](const void* place, uint64_t bytes) {
     memory.reserve(memory.position(place), bytes, "messages");
   };
   try {
-    reserve(&arena_->channel(rank_, rank), sizeof(Channel));
-    reserve(&arena_->channel(rank, rank_), sizeof(Channel));
+    reserve(&at_.arena().channel(at_.rank(), rank), sizeof(Channel));
+    reserve(&at_.arena().channel(rank, at_.rank()), sizeof(Channel));
     other.lines_reserved = true;
-    if (slots) reserve(arena_->slot(rank_, rank, 0), kChannelSlots * arena_->layout().slot_bytes);
+    if (slots) reserve(at_.arena().slot(at_.rank(), rank, 0), kChannelSlots * at_.arena().layout().slot_bytes);
     other.slots_reserved = slots;
   } catch (const Error& e) {
-    break_link(e.code(), rank_, fmt::format("{}: {}", named(rank_), e.what()));
+    breaking_.break_with(e.code(), at_.rank(), fmt::format("{}: {}", at_.named(at_.rank()), e.what()));
   }
 }
 
-void Link::reserve_lines_with_all() {
+void Mailbox::reserve_lines_with_all() {
   if (all_lines_reserved_) return;
-  for (int32_t q = 0; q < world_size_; ++q)
-    if (q != rank_) need_channels(q, false);
+  for (int32_t q = 0; q < at_.world_size(); ++q)
+    if (q != at_.rank()) need_channels(q, false);
   all_lines_reserved_ = true;
 }
 
-inline void Link::begin_send(Transfer& transfer) {
+inline void Mailbox::begin_send(Transfer& transfer) {
   const Call& call = transfer.call;
   Half& half = transfer.out;
   half.stage = Half::Stage::moving;
@@ -49,7 +60,7 @@ inline void Link::begin_send(Transfer& transfer) {
   half.turn = peer(half.peer).send_turns++;
 }
 
-inline void Link::begin_receive(Transfer& transfer, const gsel_collective& given) {
+inline void Mailbox::begin_receive(Transfer& transfer, const gsel_collective& given) {
   const Call& call = transfer.call;
   const bool both = call.kind == GSEL_COLLECTIVE_SENDRECV;
   Half& half = transfer.in;
@@ -64,22 +75,71 @@ inline void Link::begin_receive(Transfer& transfer, const gsel_collective& given
     need_channels(half.peer, false);
 }
 
-void Link::begin(Transfer& transfer, const gsel_collective& given) {
-  throw_if_broken();
-  complete(given, world_size_, timeout_ns_.load(), transfer.call);
+void Mailbox::begin(Transfer& transfer, const gsel_collective& given) {
+  breaking_.throw_if_broken();
+  complete(given, at_.world_size(), signals_.timeout_ns(), transfer.call);
   const Call& call = transfer.call;
   if (!receives_message(call.kind) || call.kind == GSEL_COLLECTIVE_SENDRECV) begin_send(transfer);
   if (receives_message(call.kind)) begin_receive(transfer, given);
   // Whoever looks again and again would leave nothing else in the recorder.
   if (call.kind == GSEL_COLLECTIVE_IPROBE) return;
-  transfer.number = transfer.out.number = transfer.in.number = enter(call);
+  transfer.number = transfer.out.number = transfer.in.number = recorder_.enter(call);
   hit(Step::enter, transfer.number);
 }
 
-bool Link::advance(Transfer& transfer) {
+bool Mailbox::advance(Transfer& transfer) {
   const bool sent = transfer.out.stage == Half::Stage::done || advance_send(transfer);
   const bool received = transfer.in.stage == Half::Stage::done || advance_receive(transfer);
   return sent && received;
+}
+
+// Of the longer one, where a call sends and receives.
+Choice Mailbox::choose(const Call& call) {
+  const bool both = call.kind == GSEL_COLLECTIVE_SENDRECV;
+  const bool sends = both ? call.count >= call.recv_count : !receives_message(call.kind);
+  const uint64_t bytes = (both ? std::max(call.count, call.recv_count) : call.count) * call.element;
+  if (bytes <= kLineBytes) return {Protocol::line, "the message fits a line"};
+  if (bytes <= at_.arena().layout().slot_bytes) return {Protocol::slots, "the message fits a slot"};
+  switch (expected_way(call, sends, bytes)) {
+    case Way::pointer:
+      return {Protocol::direct, "larger than a slot, and the ranks are threads of one process"};
+    case Way::offset:
+      return {Protocol::direct, "larger than a slot, and in memory of gsel_mem_alloc"};
+    case Way::remote:
+      return {Protocol::single_copy, "not memory of gsel_mem_alloc, and large enough to be read across processes"};
+    default:
+      return {Protocol::staged, bytes < tuning_.single_copy_from
+                                    ? "larger than a slot, and pieces suit this size"
+                                    : "larger than a slot, and the receiver may not read the sender's memory"};
+  }
+}
+
+// The sender's memory is taken to be of the kind of the receiver's, and ranks to read each other or not.
+Way Mailbox::expected_way(const Call& call, bool sends, uint64_t bytes) {
+  const int32_t rank = sends || call.kind != GSEL_COLLECTIVE_SENDRECV ? call.root : call.source;
+  const char* data = sends ? call.send : call.recv;
+  if (rank >= 0) {
+    const Way way = way_to(rank, data, bytes);
+    const bool is_known = sends && peer(rank).reads_us != Peer::Reading::open;
+    const bool reads = is_known || reads_memory_of(rank);
+    return way == Way::remote && !reads ? Way::slot : way;
+  }
+  if (at_.one_process()) return Way::pointer;
+  if (memory_.offset_of(data, bytes) != 0) return Way::offset;
+  return bytes >= tuning_.single_copy_from && memory_.reads_all() ? Way::remote : Way::slot;
+}
+
+gsel_comm_explanation Mailbox::explain(const Call& call) {
+  const Choice choice = at_.world_size() == 1 ? Choice{Protocol::alone, "there is one rank"} : choose(call);
+  const bool both = call.kind == GSEL_COLLECTIVE_SENDRECV;
+  gsel_comm_explanation out = GSEL_COMM_EXPLANATION_INIT;
+  out.protocol = protocol_name(choice.protocol);
+  out.reason = choice.reason;
+  if (choice.protocol == Protocol::staged) out.chunk_bytes = at_.arena().layout().slot_bytes;
+  out.seconds = predicted_seconds(at_.world_size(), call.kind,
+                                  (both ? std::max(call.count, call.recv_count) : call.count) * call.element);
+  if (call.kind != GSEL_COLLECTIVE_RECV) out.sent_bytes = call.count * call.element;
+  return out;
 }
 
 }  // namespace gsel::shm

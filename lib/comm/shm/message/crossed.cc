@@ -11,39 +11,35 @@
 // request or a group on either side one of the ranks may go on, so nothing is reported; neither where a persistent
 // request was made, since another thread may run it at any time.
 #include "comm/describe.h"
-#include "comm/shm/link.h"
+#include "comm/shm/message/mailbox.h"
 
 namespace gsel::shm {
 
-// Before this rank waits long in a collective. Who waits in a message looks whenever it wakes.
-void Link::publish_alone() noexcept {
-  if (!engine_->busy()) mine().alone_in.store(sequence_, std::memory_order_release);
-}
-
-bool Link::is_ahead(int32_t rank) const {
-  return arena_->rank(rank).alone_in.load(std::memory_order_acquire) > sequence_;
+bool Mailbox::is_ahead(int32_t rank) const {
+  return at_.block(rank).alone_in.load(std::memory_order_acquire) > at_.posted_headers();
 }
 
 // Of a message that can come from any rank, all must be ahead.
-int32_t Link::crossed_peer(const Transfer& transfer) const {
+int32_t Mailbox::crossed_peer(const Transfer& transfer) const {
   for (const Half* half : {&transfer.out, &transfer.in}) {
     if (half->stage == Half::Stage::done) continue;
     if (half->peer >= 0 && is_ahead(half->peer)) return half->peer;
     if (half->peer >= 0) continue;
     int32_t q = 0;
-    while (q < world_size_ && (q == rank_ || is_ahead(q))) ++q;
-    if (q == world_size_) return rank_ == 0 ? 1 : 0;
+    while (q < at_.world_size() && (q == at_.rank() || is_ahead(q))) ++q;
+    if (q == at_.world_size()) return at_.rank() == 0 ? 1 : 0;
   }
   return -1;
 }
 
-void Link::fail_crossed(const Transfer& transfer, int32_t peer) {
-  const uint64_t number = arena_->rank(peer).latest_number.load(std::memory_order_acquire) / 2;
-  break_link(
-      GSEL_ERR_MISMATCH, rank_,
+void Mailbox::fail_crossed(const Transfer& transfer, int32_t peer) {
+  const uint64_t number = at_.block(peer).latest_number.load(std::memory_order_acquire) / 2;
+  breaking_.break_with(
+      GSEL_ERR_MISMATCH, at_.rank(),
       fmt::format("{} called {}, {} called {}: each waits for the other; match the message, or make the collective on "
                   "rank {} too",
-                  named(rank_), text_of(transfer.call), named(peer), text_of(peer, number), shown(rank_)));
+                  at_.named(at_.rank()), recorder_.text_of(transfer.call), at_.named(peer),
+                  recorder_.text_of(peer, number), at_.shown(at_.rank())));
 }
 
 }  // namespace gsel::shm

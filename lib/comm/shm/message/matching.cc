@@ -10,8 +10,8 @@
 #include <new>
 
 #include "comm/describe.h"
-#include "comm/shm/link.h"
 #include "comm/shm/message/channel.h"
+#include "comm/shm/message/mailbox.h"
 
 namespace gsel::shm {
 namespace {
@@ -32,20 +32,20 @@ uint64_t kept_bytes(const SetAside& kept) {
 }  // namespace
 
 // Whether there was one. What is set aside suits no receive that was there, so a receive looks at it once.
-bool Link::match(Transfer& transfer) {
+bool Mailbox::match(Transfer& transfer) {
   Half& half = transfer.in;
   if (!half.looked && !set_aside_.empty() && match_kept(transfer)) return true;
   if (half.peer != GSEL_ANY_RANK) return match_from(half.peer, transfer);
-  for (int32_t i = 0; i < world_size_; ++i) {
-    const int32_t source = (next_source_ + i) % world_size_;
-    if (source == rank_ || !match_from(source, transfer)) continue;
-    next_source_ = (source + 1) % world_size_;
+  for (int32_t i = 0; i < at_.world_size(); ++i) {
+    const int32_t source = (next_source_ + i) % at_.world_size();
+    if (source == at_.rank() || !match_from(source, transfer)) continue;
+    next_source_ = (source + 1) % at_.world_size();
     return true;
   }
   return false;
 }
 
-bool Link::match_from(int32_t source, Transfer& transfer) {
+bool Mailbox::match_from(int32_t source, Transfer& transfer) {
   while (ChannelLine* line = next_message(source, transfer.number)) {
     if (!in_line(line->word) && is_cancelled(source, route_of(*line).offer)) {
       take_line(source, transfer.number);
@@ -61,7 +61,7 @@ bool Link::match_from(int32_t source, Transfer& transfer) {
 }
 
 // A probe leaves the message where it is. False: it was cancelled meanwhile.
-bool Link::take(Transfer& transfer, const Envelope& envelope, ChannelLine& line) {
+bool Mailbox::take(Transfer& transfer, const Envelope& envelope, ChannelLine& line) {
   if (is_probe(transfer.call.kind)) return accept(transfer, envelope, nullptr, nullptr);
   if (in_line(line.word)) {
     accept(transfer, envelope, reinterpret_cast<const char*>(line.payload), nullptr);
@@ -82,7 +82,7 @@ bool Link::take(Transfer& transfer, const Envelope& envelope, ChannelLine& line)
 }
 
 // The receive posted first; where none wants it, a probe. The asking one may stand alone, not among the others yet.
-const Transfer* Link::owner_of(const Envelope& envelope, const Transfer& asking) const {
+const Transfer* Mailbox::owner_of(const Envelope& envelope, const Transfer& asking) const {
   const Transfer* probe = wants(asking, envelope) ? &asking : nullptr;
   if (transfers_.empty()) return probe;
   for (const Transfer* other : transfers_) {
@@ -94,7 +94,7 @@ const Transfer* Link::owner_of(const Envelope& envelope, const Transfer& asking)
 }
 
 // Whether there was room for it, or need.
-bool Link::set_aside(const Envelope& envelope, ChannelLine& line, const Transfer& asking) {
+bool Mailbox::set_aside(const Envelope& envelope, ChannelLine& line, const Transfer& asking) {
   const int32_t source = envelope.source;
   if (peer(source).set_aside == kMostSeen) drop_cancelled(source);
   SetAside kept;
@@ -122,7 +122,7 @@ bool Link::set_aside(const Envelope& envelope, ChannelLine& line, const Transfer
 }
 
 // False: it was cancelled meanwhile.
-bool Link::keep(SetAside& kept, ChannelLine& line, const Transfer& asking) {
+bool Mailbox::keep(SetAside& kept, ChannelLine& line, const Transfer& asking) {
   const int32_t source = kept.envelope.source;
   kept.stream = {kept.data.get(), kept.envelope.bytes, 0, kept.route.offer};
   if (in_line(line.word)) {
@@ -148,12 +148,12 @@ bool Link::keep(SetAside& kept, ChannelLine& line, const Transfer& asking) {
     fetch(source, kept.route, kept.stream, asking.call, asking.number);
   } else {
     if (in_pieces) peer(source).stream = &kept.stream;
-    call_up(source);
+    signals_.call_up(source);
   }
   return true;
 }
 
-bool Link::match_kept(Transfer& transfer) {
+bool Mailbox::match_kept(Transfer& transfer) {
   for (auto next = set_aside_.begin(); next != set_aside_.end();) {
     const auto place = next++;
     if (!wants(transfer, place->envelope)) continue;
@@ -169,7 +169,7 @@ bool Link::match_kept(Transfer& transfer) {
 }
 
 // False: it was cancelled meanwhile.
-bool Link::take_kept(Transfer& transfer, std::list<SetAside>::iterator place) {
+bool Mailbox::take_kept(Transfer& transfer, std::list<SetAside>::iterator place) {
   const SetAside& kept = *place;  // stays until the receive has it: pieces are still written here
   const bool whole = !kept.offered && kept.stream.whole();
   bool accepted = false;
@@ -187,12 +187,12 @@ bool Link::take_kept(Transfer& transfer, std::list<SetAside>::iterator place) {
   return accepted;
 }
 
-bool Link::is_cancelled(const SetAside& kept) {
+bool Mailbox::is_cancelled(const SetAside& kept) {
   const bool is_over = !kept.offered && kept.stream.whole();
   return !is_over && is_cancelled(kept.envelope.source, kept.route.offer);
 }
 
-void Link::drop(std::list<SetAside>::iterator place) {
+void Mailbox::drop(std::list<SetAside>::iterator place) {
   Peer& source = peer(place->envelope.source);
   if (source.stream == &place->stream) source.stream = nullptr;
   if (place->offered) --source.set_aside;
@@ -200,7 +200,7 @@ void Link::drop(std::list<SetAside>::iterator place) {
   set_aside_.erase(place);
 }
 
-void Link::drop_cancelled(int32_t source) {
+void Mailbox::drop_cancelled(int32_t source) {
   for (auto next = set_aside_.begin(); next != set_aside_.end();) {
     const auto place = next++;
     if (place->envelope.source == source && is_cancelled(*place)) drop(place);
@@ -208,7 +208,7 @@ void Link::drop_cancelled(int32_t source) {
 }
 
 // With the arena they stand in.
-void Link::forget_messages() noexcept {
+void Mailbox::forget() noexcept {
   set_aside_.clear();
   kept_bytes_ = 0;
   all_lines_reserved_ = false;

@@ -6,12 +6,12 @@
 
 #include "base/options.h"
 #include "comm/describe.h"
-#include "comm/shm/link.h"
 #include "comm/shm/message/channel.h"
+#include "comm/shm/message/mailbox.h"
 
 namespace gsel::shm {
 
-bool Link::advance_receive(Transfer& transfer) {
+bool Mailbox::advance_receive(Transfer& transfer) {
   Half& half = transfer.in;
   if (half.stage == Half::Stage::moving && set_aside_.empty() && half.peer >= 0 && !is_probe(transfer.call.kind)) {
     ChannelLine* const line = next_line_from(half.peer);
@@ -32,7 +32,7 @@ bool Link::advance_receive(Transfer& transfer) {
 }
 
 // The usual message, which matching would give this receive too: it is whole, and nothing else is under way.
-bool Link::take_plain(Transfer& transfer, ChannelLine& line) {
+bool Mailbox::take_plain(Transfer& transfer, ChannelLine& line) {
   Half& half = transfer.in;
   const bool alone = transfers_.empty() || (transfers_.size() == 1 && transfers_.front() == &transfer);
   const uint64_t word = word_of(transfer.call.dtype, half.bytes, half.tag);
@@ -40,8 +40,9 @@ bool Link::take_plain(Transfer& transfer, ChannelLine& line) {
   const char* from = reinterpret_cast<const char*>(line.payload);
   if (!in_line(word)) {
     const Route& route = route_of(line);
-    if (route.way != Way::slot || route.bytes != half.bytes || half.bytes > arena_->layout().slot_bytes) return false;
-    from = arena_->slot(half.peer, rank_, peer(half.peer).received);
+    if (route.way != Way::slot || route.bytes != half.bytes || half.bytes > at_.arena().layout().slot_bytes)
+      return false;
+    from = at_.arena().slot(half.peer, at_.rank(), peer(half.peer).received);
   }
   std::memcpy(transfer.call.recv, from, half.bytes);
   take_line(half.peer, transfer.number);
@@ -51,7 +52,7 @@ bool Link::take_plain(Transfer& transfer, ChannelLine& line) {
 
 // The line with which the next message from a rank begins; nullptr: none yet. Pieces before it go where they belong.
 // Those of a message that was cancelled belong nowhere, and when it ends in the middle, it was one that is set aside.
-ChannelLine* Link::next_message(int32_t source, uint64_t number) {
+ChannelLine* Mailbox::next_message(int32_t source, uint64_t number) {
   Peer& other = peer(source);
   for (;;) {
     ChannelLine* const line = next_line_from(source);
@@ -68,38 +69,38 @@ ChannelLine* Link::next_message(int32_t source, uint64_t number) {
 }
 
 // The next line, of the message that is arriving.
-void Link::take_piece(int32_t source, uint64_t number) {
+void Mailbox::take_piece(int32_t source, uint64_t number) {
   Peer& other = peer(source);
   Stream& stream = *other.stream;
-  const uint64_t some = std::min<uint64_t>(arena_->layout().slot_bytes, stream.bytes - stream.moved);
-  std::memcpy(stream.to + stream.moved, arena_->slot(source, rank_, other.received), some);
+  const uint64_t some = std::min<uint64_t>(at_.arena().layout().slot_bytes, stream.bytes - stream.moved);
+  std::memcpy(stream.to + stream.moved, at_.arena().slot(source, at_.rank(), other.received), some);
   stream.moved += some;
   if (stream.whole()) {
     other.stream = nullptr;
     if (stream.offer != kNoOffer)
-      arena_->channel(source, rank_).offer[stream.offer].state.store(kTaken, std::memory_order_release);
+      at_.arena().channel(source, at_.rank()).offer[stream.offer].state.store(kTaken, std::memory_order_release);
   }
   take_line(source, number);
 }
 
 // Whether its sender has cancelled the message; then it hears that we know.
-bool Link::is_cancelled(int32_t source, uint32_t place) {
+bool Mailbox::is_cancelled(int32_t source, uint32_t place) {
   if (place == kNoOffer) return false;
-  ChannelOffer& offer = arena_->channel(source, rank_).offer[place];
+  ChannelOffer& offer = at_.arena().channel(source, at_.rank()).offer[place];
   if (offer.state.load(std::memory_order_acquire) != kCancelled) return false;
-  notify(source, offer.state, kTaken);
+  signals_.notify(source, offer.state, kTaken);
   return true;
 }
 
 // Tells the sender what becomes of the message; false: it was cancelled before.
-bool Link::settle(int32_t source, uint32_t place, Offer what) {
-  if (place == kNoOffer || answer(arena_->channel(source, rank_).offer[place], what)) return true;
+bool Mailbox::settle(int32_t source, uint32_t place, Offer what) {
+  if (place == kNoOffer || answer(at_.arena().channel(source, at_.rank()).offer[place], what)) return true;
   if (!is_cancelled(source, place)) throw_withdrawn(source);
   return false;
 }
 
 // A message that is `here`, or by a route; false: it was cancelled before.
-bool Link::accept(Transfer& transfer, const Envelope& envelope, const char* here, const Route* route) {
+bool Mailbox::accept(Transfer& transfer, const Envelope& envelope, const char* here, const Route* route) {
   Half& half = transfer.in;
   const bool probe = is_probe(transfer.call.kind);
   const bool in_pieces = route && (route->way == Way::slot || !reads(envelope.source, *route));
@@ -129,73 +130,75 @@ bool Link::accept(Transfer& transfer, const Envelope& envelope, const char* here
     fetch(envelope.source, *route, half.stream, transfer.call, transfer.number);
   } else {
     peer(envelope.source).stream = &half.stream;
-    if (route->way != Way::slot) call_up(envelope.source);
+    if (route->way != Way::slot) signals_.call_up(envelope.source);
   }
   return true;
 }
 
-void Link::throw_withdrawn(int32_t source) const {
-  throw_if_broken();
+void Mailbox::throw_withdrawn(int32_t source) const {
+  breaking_.throw_if_broken();
   throw Error(
       GSEL_ERR_PEER,
       fmt::format("{} took back what it sent to {}, since its call failed; make both calls again once the cause "
                   "is gone",
-                  named(source), named(rank_)))
-      .about_rank(shown(source));
+                  at_.named(source), at_.named(at_.rank())))
+      .about_rank(at_.shown(source));
 }
 
 // What is on offer and claimed.
-void Link::fetch(int32_t source, const Route& route, Stream& stream, const Call& call, uint64_t number) {
-  ChannelOffer& offer = arena_->channel(source, rank_).offer[route.offer];
+void Mailbox::fetch(int32_t source, const Route& route, Stream& stream, const Call& call, uint64_t number) {
+  ChannelOffer& offer = at_.arena().channel(source, at_.rank()).offer[route.offer];
   if (route.way == Way::remote)
-    read_from(source, route.place, stream.to, stream.bytes, call, number);
+    memory_.read_from(source, route.place, stream.to, stream.bytes, call, number);
   else
-    std::memcpy(stream.to, route.way == Way::pointer ? reinterpret_cast<const char*>(route.place) : shared(route.place),
+    std::memcpy(stream.to,
+                route.way == Way::pointer ? reinterpret_cast<const char*>(route.place) : memory_.shared(route.place),
                 stream.bytes);
-  if (route.way != Way::pointer) throw_if_taken_back();  // a sender that gave up may have changed it meanwhile
+  if (route.way != Way::pointer) memory_.throw_if_taken_back();  // a sender that gave up may have changed it meanwhile
   stream.moved = stream.bytes;
-  notify(source, offer.state, kTaken);
+  signals_.notify(source, offer.state, kTaken);
   ++moves_;
 }
 
-bool Link::reads_memory_of(int32_t rank) {
+bool Mailbox::reads_memory_of(int32_t rank) {
   Peer::Reading& reading = peer(rank).we_read;
-  if (reading == Peer::Reading::open) reading = can_read(rank) ? Peer::Reading::yes : Peer::Reading::no;
+  if (reading == Peer::Reading::open) reading = memory_.can_read(rank) ? Peer::Reading::yes : Peer::Reading::no;
   return reading == Peer::Reading::yes;
 }
 
 // The receive is for another type, or too short. Where the sender waits, both calls fail; false: it has cancelled its.
-bool Link::refuse(Transfer& transfer, const Envelope& envelope, const Route* route) {
+bool Mailbox::refuse(Transfer& transfer, const Envelope& envelope, const Route* route) {
   const Half& half = transfer.in;
   const Call& call = transfer.call;
   const bool both = call.kind == GSEL_COLLECTIVE_SENDRECV;
   const uint64_t wanted = static_cast<uint64_t>(call.dtype) << 56 | half.bytes / call.element |
                           ((both ? call.source : call.root) == GSEL_ANY_RANK ? kWantedAnyRank : 0) |
                           (half.tag == GSEL_ANY_TAG ? kWantedAnyTag : 0);
-  const Error error = disagreement(envelope, rank_, wanted).about_rank(shown(envelope.source));
+  const Error error = disagreement(envelope, at_.rank(), wanted).about_rank(at_.shown(envelope.source));
   const bool is_sent = !route || route->way == Way::slot;  // or a part of it may be
-  if (is_sent) break_link(error.code(), envelope.source, error.what());
-  ChannelOffer& offer = arena_->channel(envelope.source, rank_).offer[route->offer];
-  if (offer.state.load(std::memory_order_relaxed) == kPieces) break_link(error.code(), envelope.source, error.what());
+  if (is_sent) breaking_.break_with(error.code(), envelope.source, error.what());
+  ChannelOffer& offer = at_.arena().channel(envelope.source, at_.rank()).offer[route->offer];
+  if (offer.state.load(std::memory_order_relaxed) == kPieces)
+    breaking_.break_with(error.code(), envelope.source, error.what());
   offer.wanted = wanted;
   if (!settle(envelope.source, route->offer, kRefused)) return false;
-  call_up(envelope.source);
+  signals_.call_up(envelope.source);
   ++moves_;
   transfer.failure = std::make_unique<Error>(error);
   return true;
 }
 
-Error Link::disagreement(const Envelope& sent, int32_t reader, uint64_t wanted) const {
+Error Mailbox::disagreement(const Envelope& sent, int32_t reader, uint64_t wanted) const {
   const auto type = static_cast<gsel_dtype>(wanted >> 56);
-  return Error(
-      GSEL_ERR_MISMATCH,
-      fmt::format("{} called {}, {} called {}; use one type, and a receive as long as the message or longer",
-                  named(sent.source),
-                  describe(GSEL_COLLECTIVE_SEND, sent.dtype, 0, shown(reader), sent.bytes / dtype_bytes(sent.dtype), {},
-                           sent.tag),
-                  named(reader),
-                  describe(GSEL_COLLECTIVE_RECV, type, 0, wanted & kWantedAnyRank ? GSEL_ANY_RANK : shown(sent.source),
-                           wanted & kWantedCount, {}, wanted & kWantedAnyTag ? GSEL_ANY_TAG : sent.tag)));
+  return Error(GSEL_ERR_MISMATCH,
+               fmt::format("{} called {}, {} called {}; use one type, and a receive as long as the message or longer",
+                           at_.named(sent.source),
+                           describe(GSEL_COLLECTIVE_SEND, sent.dtype, 0, at_.shown(reader),
+                                    sent.bytes / dtype_bytes(sent.dtype), {}, sent.tag),
+                           at_.named(reader),
+                           describe(GSEL_COLLECTIVE_RECV, type, 0,
+                                    wanted & kWantedAnyRank ? GSEL_ANY_RANK : at_.shown(sent.source),
+                                    wanted & kWantedCount, {}, wanted & kWantedAnyTag ? GSEL_ANY_TAG : sent.tag)));
 }
 
 }  // namespace gsel::shm

@@ -10,37 +10,37 @@
 #include <cstring>
 
 #include "comm/request.h"
-#include "comm/shm/link.h"
 #include "comm/shm/message/channel.h"
+#include "comm/shm/message/mailbox.h"
 
 namespace gsel::shm {
 static_assert(kChannelSlots >= kBufferedMessages && kChannelLines >= kBufferedMessages);
 static_assert(kChannelOffers <= 32, "bits of Peer::offers");
 
-bool Link::all_taken(int32_t rank, uint64_t lines) {
+bool Mailbox::all_taken(int32_t rank, uint64_t lines) {
   Peer& other = peer(rank);
-  if (other.taken < lines) other.taken = arena_->channel(rank_, rank).taken.load(std::memory_order_acquire);
+  if (other.taken < lines) other.taken = at_.arena().channel(at_.rank(), rank).taken.load(std::memory_order_acquire);
   return other.taken >= lines;
 }
 
-bool Link::has_room(int32_t rank, uint64_t lines) {
+bool Mailbox::has_room(int32_t rank, uint64_t lines) {
   const uint64_t sent = peer(rank).sent;
   return sent < lines || all_taken(rank, sent + 1 - lines);
 }
 
-ChannelLine& Link::next_line(const Half& half, const Call& call) {
-  ChannelLine& line = arena_->channel(rank_, half.peer).line[peer(half.peer).sent % kChannelLines];
+ChannelLine& Mailbox::next_line(const Half& half, const Call& call) {
+  ChannelLine& line = at_.arena().channel(at_.rank(), half.peer).line[peer(half.peer).sent % kChannelLines];
   line.word = word_of(call.dtype, half.bytes, half.tag);
   return line;
 }
 
-void Link::send_line(const Half& half, ChannelLine& line) {
-  notify(half.peer, line.sequence, ++peer(half.peer).sent);
+void Mailbox::send_line(const Half& half, ChannelLine& line) {
+  signals_.notify(half.peer, line.sequence, ++peer(half.peer).sent);
   hit(Step::sent, half.number);
   ++moves_;
 }
 
-bool Link::advance_send(Transfer& transfer) {
+bool Mailbox::advance_send(Transfer& transfer) {
   Half& half = transfer.out;
   Peer& other = peer(half.peer);
   if (half.stage == Half::Stage::offered && !settle_offer(transfer)) return false;
@@ -51,7 +51,7 @@ bool Link::advance_send(Transfer& transfer) {
     ChannelLine& line = next_line(half, transfer.call);
     std::memcpy(line.payload, transfer.call.send, half.bytes);
     send_line(half, line);
-  } else if (half.bytes > arena_->layout().slot_bytes && !half.announced && offer(transfer)) {
+  } else if (half.bytes > at_.arena().layout().slot_bytes && !half.announced && offer(transfer)) {
     return false;
   } else if (!send_pieces(transfer)) {
     return false;
@@ -62,17 +62,17 @@ bool Link::advance_send(Transfer& transfer) {
 }
 
 // A message of one piece needs no place: it is over when it is sent.
-bool Link::send_pieces(Transfer& transfer) {
+bool Mailbox::send_pieces(Transfer& transfer) {
   Half& half = transfer.out;
   Stream& stream = half.stream;
-  const bool several = half.bytes > arena_->layout().slot_bytes;
+  const bool several = half.bytes > at_.arena().layout().slot_bytes;
   while (!stream.whole()) {
     if (!has_room(half.peer, kChannelSlots)) return false;
     if (several && !half.announced && !take_place(half)) return false;
-    const uint64_t some = std::min<uint64_t>(arena_->layout().slot_bytes, stream.bytes - stream.moved);
+    const uint64_t some = std::min<uint64_t>(at_.arena().layout().slot_bytes, stream.bytes - stream.moved);
     ChannelLine& line = next_line(half, transfer.call);
     route_of(line) = {half.announced ? Way::piece : Way::slot, half.offer, half.bytes, 0};
-    std::memcpy(arena_->slot(rank_, half.peer, peer(half.peer).sent), transfer.call.send + stream.moved, some);
+    std::memcpy(at_.arena().slot(at_.rank(), half.peer, peer(half.peer).sent), transfer.call.send + stream.moved, some);
     stream.moved += some;
     half.announced = true;
     send_line(half, line);
@@ -82,9 +82,9 @@ bool Link::send_pieces(Transfer& transfer) {
 }
 
 // Whether there was one. Those left behind are free once the receiver has done with them.
-bool Link::take_place(Half& half) {
+bool Mailbox::take_place(Half& half) {
   Peer& other = peer(half.peer);
-  Channel& channel = arena_->channel(rank_, half.peer);
+  Channel& channel = at_.arena().channel(at_.rank(), half.peer);
   for (uint32_t left = other.left_behind; left != 0; left &= left - 1) {
     const int place = std::countr_zero(left);
     if (channel.offer[place].state.load(std::memory_order_acquire) != kTaken) continue;
@@ -100,20 +100,20 @@ bool Link::take_place(Half& half) {
 }
 
 // How a message that is longer than a slot travels, as far as its sender knows; Way::slot: in pieces.
-Way Link::way_to(int32_t rank, const char* data, uint64_t bytes) const {
-  if (member(rank).process == member(rank_).process) return Way::pointer;
-  if (family_->offset_of(data, bytes) != 0) return Way::offset;
+Way Mailbox::way_to(int32_t rank, const char* data, uint64_t bytes) const {
+  if (at_.is_thread_here(rank)) return Way::pointer;
+  if (memory_.offset_of(data, bytes) != 0) return Way::offset;
   return peer(rank).reads_us == Peer::Reading::no || bytes < tuning_.single_copy_from ? Way::slot : Way::remote;
 }
 
 // Whether the data is on offer, or will be once there is room.
-bool Link::offer(Transfer& transfer) {
+bool Mailbox::offer(Transfer& transfer) {
   Half& half = transfer.out;
   Peer& other = peer(half.peer);
   const char* data = transfer.call.send;
   Route route{way_to(half.peer, data, half.bytes), kNoOffer, half.bytes, reinterpret_cast<uintptr_t>(data)};
   if (route.way == Way::slot) return false;
-  if (route.way == Way::offset) route.place = family_->offset_of(data, half.bytes);
+  if (route.way == Way::offset) route.place = memory_.offset_of(data, half.bytes);
   if (!has_room(half.peer, kChannelLines) || !take_place(half)) return true;
   route.offer = half.offer;
   half.stage = Half::Stage::offered;
@@ -126,10 +126,10 @@ bool Link::offer(Transfer& transfer) {
 }
 
 // Whether the offer has ended; what is declined travels in pieces. Others may go on behind one that is known not to be.
-bool Link::settle_offer(Transfer& transfer) {
+bool Mailbox::settle_offer(Transfer& transfer) {
   Half& half = transfer.out;
   Peer& other = peer(half.peer);
-  ChannelOffer& offer = arena_->channel(rank_, half.peer).offer[half.offer];
+  ChannelOffer& offer = at_.arena().channel(at_.rank(), half.peer).offer[half.offer];
   const uint64_t state = offer.state.load(std::memory_order_acquire);
   const bool holds_up = other.send_turn == half.turn;
   if (state == kDeclined || state == kPieces) {
@@ -148,27 +148,28 @@ bool Link::settle_offer(Transfer& transfer) {
   other.offers &= ~(1u << half.offer);
   half.stage = Half::Stage::done;
   if (state == kRefused) {
-    const Envelope own{rank_, half.tag, transfer.call.dtype, half.bytes};
-    transfer.failure = std::make_unique<Error>(disagreement(own, half.peer, offer.wanted).about_rank(shown(half.peer)));
+    const Envelope own{at_.rank(), half.tag, transfer.call.dtype, half.bytes};
+    transfer.failure =
+        std::make_unique<Error>(disagreement(own, half.peer, offer.wanted).about_rank(at_.shown(half.peer)));
   }
   return true;
 }
 
 // After a failure. Whoever reads the data in this process ends in bounded time; from another, it does no harm.
-void Link::withdraw(Half& half) noexcept {
+void Mailbox::withdraw(Half& half) noexcept {
   if (half.stage != Half::Stage::offered) return;
   half.stage = Half::Stage::done;
-  ChannelOffer& offer = arena_->channel(rank_, half.peer).offer[half.offer];
-  if (answer(offer, kWithdrawn) || member(half.peer).process != member(rank_).process) return;
+  ChannelOffer& offer = at_.arena().channel(at_.rank(), half.peer).offer[half.offer];
+  if (answer(offer, kWithdrawn) || at_.member(half.peer).process != at_.member(at_.rank()).process) return;
   while (offer.state.load(std::memory_order_acquire) < kTaken) sched_yield();
 }
 
 // Whether no receive had been found for it, and nobody gets it now. Sends behind it move up.
-bool Link::cancel_send(Half& half) {
+bool Mailbox::cancel_send(Half& half) {
   if (half.stage == Half::Stage::done) return false;
   Peer& other = peer(half.peer);
   if (half.announced) {
-    if (!answer(arena_->channel(rank_, half.peer).offer[half.offer], kCancelled)) return false;
+    if (!answer(at_.arena().channel(at_.rank(), half.peer).offer[half.offer], kCancelled)) return false;
     other.left_behind |= 1u << half.offer;
     if (other.send_turn == half.turn) ++other.send_turn;
   } else {

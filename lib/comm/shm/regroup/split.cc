@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "comm/shm/link.h"
 #include "comm/shm/name.h"
+#include "comm/shm/regroup/regroup.h"
 
 namespace gsel::shm {
 namespace {
@@ -32,82 +32,47 @@ bool nobody_in(const Arena& arena, const Family& family) {
 
 }  // namespace
 
-Family& Link::family(const char* asked) const {
-  require_own_process(asked);
-  return *family_;
-}
-
-// An allgather that no call of the caller's can be taken for.
-void Link::exchange(Asked asked, const void* send, void* recv, uint64_t bytes) {
-  gsel_collective call{};
-  call.kind = GSEL_COLLECTIVE_ALLGATHER;
-  call.dtype = GSEL_U8;
-  call.root = call.source = -1;
-  call.send = send;
-  call.recv = recv;
-  call.count = bytes;
-  throw_if_broken();
-  complete(call, world_size_, timeout_ns_.load(), current_);
-  current_.asked = asked;
-  current_.grouped = false;
-  deadline_ns_ = 0;
-  published_ = 0;
-  number_ = enter(current_);
-  run(current_);
-  leave(number_);
-}
-
-std::optional<Link::Membership> Link::split(int32_t colour, int32_t key, std::string_view label) {
-  require_own_process("gsel_comm_split");
+std::optional<Place> Regroup::split(int32_t colour, int32_t key, std::string_view label) {
+  at_.require_own_process("gsel_comm_split");
   return regroup(Asked::split, {colour, key}, label);
 }
 
-Link::Membership Link::dup() {
-  require_own_process("gsel_comm_dup");
+Place Regroup::dup() {
+  at_.require_own_process("gsel_comm_dup");
   return *regroup(Asked::dup, {0, 0}, {});
 }
 
 // label: empty for a communicator that the caller gets.
-std::optional<Link::Membership> Link::regroup(Asked asked, Choice own, std::string_view label) {
-  const Engine::Turn turn(*engine_);
-  std::vector<Choice> choices(ranks());
-  exchange(asked, &own, choices.data(), sizeof own);
+std::optional<Place> Regroup::regroup(Asked asked, Wish own, std::string_view label) {
+  const Engine::Turn turn(engine_);
+  std::vector<Wish> choices(at_.ranks());
+  collectives_.exchange(asked, &own, choices.data(), sizeof own);
   const std::vector<int32_t> members = ranks_of(choices, own.colour);
   const std::string name = name_of_next(asked, label, own.colour);
-  const auto numbering = label.empty() ? numbering_ : own_numbering();
+  const auto numbering = label.empty() ? at_.numbering() : at_.own_numbering();
   std::optional<Error> problem;
   uint64_t offset = 0;
-  if (members.size() > 1 && members.front() == rank_) try {
+  if (members.size() > 1 && members.front() == at_.rank()) try {
       offset = found(members, name, numbering.get());
       keep_while_used(offset, static_cast<int32_t>(members.size()));
     } catch (const Error& e) {
       problem = e;
     }
-  std::vector<uint64_t> offsets(ranks());
-  exchange(asked, &offset, offsets.data(), sizeof offset);
+  std::vector<uint64_t> offsets(at_.ranks());
+  collectives_.exchange(asked, &offset, offsets.data(), sizeof offset);
   if (problem) throw *problem;
   if (members.empty()) return std::nullopt;
-  return membership_in(members, offsets[static_cast<size_t>(members.front())], name, numbering);
+  return place_in(members, offsets[static_cast<size_t>(members.front())], name, numbering);
 }
 
-std::string Link::name_of_next(Asked asked, std::string_view label, int32_t colour) {
+std::string Regroup::name_of_next(Asked asked, std::string_view label, int32_t colour) {
   ++made_;
-  if (asked == Asked::dup) return derived_name(name(), fmt::format("dup{}", made_));
-  return derived_name(name(), fmt::format("{}{}:{}", label.empty() ? "split" : label, made_, colour));
-}
-
-// The numbers by which errors of this communicator go.
-std::shared_ptr<const Numbering> Link::own_numbering() const {
-  if (numbering_) return numbering_;
-  auto numbering = std::make_shared<Numbering>();
-  numbering->name = name_;
-  numbering->of_family.assign(static_cast<size_t>(family_->size()), -1);
-  for (int32_t q = 0; q < world_size_; ++q) numbering->of_family[static_cast<size_t>(arena_->rank(q).family_rank)] = q;
-  return numbering;
+  if (asked == Asked::dup) return derived_name(at_.name(), fmt::format("dup{}", made_));
+  return derived_name(at_.name(), fmt::format("{}{}:{}", label.empty() ? "split" : label, made_, colour));
 }
 
 // Between members of a group to be, which alone know of it.
-void Link::pass_on(gsel_collective_kind kind, int32_t rank, uint64_t* words, uint64_t n) {
+void Regroup::pass_on(gsel_collective_kind kind, int32_t rank, uint64_t* words, uint64_t n) {
   gsel_collective call{};
   call.kind = kind;
   call.dtype = GSEL_U64;
@@ -120,20 +85,20 @@ void Link::pass_on(gsel_collective_kind kind, int32_t rank, uint64_t* words, uin
   call.count = n;
   call.tag = kGroupTag;
   call.label = {"create_group", 12};
-  collective(call);
+  engine_.call(call);
 }
 
 // The first member hears of each which list it has, founds the arena, and tells all where it stands.
-Link::Membership Link::create_group(const std::vector<int32_t>& members) {
-  require_own_process("gsel_comm_create_group");
-  const std::string name = derived_name(this->name(), fmt::format("group{}", ++made_));
-  if (members.size() == 1) return membership_in(members, 0, name, numbering_);
-  if (is_broken()) return create_group_in_broken(members, name);
+Place Regroup::create_group(const std::vector<int32_t>& members) {
+  at_.require_own_process("gsel_comm_create_group");
+  const std::string name = derived_name(at_.name(), fmt::format("group{}", ++made_));
+  if (members.size() == 1) return place_in(members, 0, name, at_.numbering());
+  if (breaking_.is_broken()) return create_group_in_broken(members, name);
   const int32_t founder = members.front();
   uint64_t list = members.size();
   for (const int32_t q : members) list = (list ^ static_cast<uint64_t>(q)) * 0x100000001b3u;
   uint64_t answer[2] = {};  // where the arena stands; the rank with another list, + 1
-  if (rank_ != founder) {
+  if (at_.rank() != founder) {
     pass_on(GSEL_COLLECTIVE_SEND, founder, &list, 1);
     pass_on(GSEL_COLLECTIVE_RECV, founder, answer, 2);
   } else {
@@ -144,7 +109,7 @@ Link::Membership Link::create_group(const std::vector<int32_t>& members) {
       if (theirs != list && answer[1] == 0) answer[1] = static_cast<uint64_t>(members[i]) + 1;
     }
     if (answer[1] == 0) try {
-        answer[0] = found(members, name, numbering_.get());
+        answer[0] = found(members, name, at_.numbering().get());
         keep_while_used(answer[0], static_cast<int32_t>(members.size()));
       } catch (const Error& e) {
         problem = e;
@@ -152,60 +117,60 @@ Link::Membership Link::create_group(const std::vector<int32_t>& members) {
     for (size_t i = 1; i < members.size(); ++i) pass_on(GSEL_COLLECTIVE_SEND, members[i], answer, 2);
     if (problem) throw *problem;
   }
-  if (answer[1] == 0) return membership_in(members, answer[0], name, numbering_);
+  if (answer[1] == 0) return place_in(members, answer[0], name, at_.numbering());
   const auto odd = static_cast<int32_t>(answer[1]) - 1;
   throw Error(GSEL_ERR_MISMATCH,
               fmt::format("gsel_comm_create_group: {} and {} give other lists of ranks; give the same on each",
-                          named(founder), named(odd)))
-      .about_rank(shown(odd));
+                          at_.named(founder), at_.named(odd)))
+      .about_rank(at_.shown(odd));
 }
 
 // The arena of a communicator of these ranks, in memory of this one; where it stands.
-uint64_t Link::found(const std::vector<int32_t>& members, const std::string& name, const Numbering* numbering) const {
+uint64_t Regroup::found(const std::vector<int32_t>& members, const std::string& name,
+                        const Numbering* numbering) const {
   const Layout layout(static_cast<int32_t>(members.size()));
   std::vector<Seat> seats;
   for (const int32_t q : members) {
-    const RankBlock& block = arena_->rank(q);
+    const RankBlock& block = at_.block(q);
     seats.push_back({block.pid, block.family_rank,
                      numbering ? numbering->of_family[static_cast<size_t>(block.family_rank)]
                                : static_cast<int32_t>(seats.size())});
   }
-  const SharedMemory& memory = *family_->memory();
-  const uint64_t offset = family_->allocate(layout.total_bytes);
+  const SharedMemory& memory = *at_.family().memory();
+  const uint64_t offset = at_.family().allocate(layout.total_bytes);
   try {
     memory.reserve(offset, layout.reserved_bytes(), "a communicator");
   } catch (...) {
-    family_->release(offset);
+    at_.family().release(offset);
     throw;
   }
-  Arena::found(memory.at(offset), layout, arena_->header(), seats, name);
+  Arena::found(memory.at(offset), layout, at_.arena().header(), seats, name);
   return offset;
 }
 
-void Link::keep_while_used(uint64_t offset, int32_t ranks) const {
-  const auto& memory = family_->memory();
-  family_->release_once(offset, [arena = Arena::at(memory->at(offset), Layout(ranks), memory), family = family_.get()] {
-    return nobody_in(*arena, *family);
-  });
+void Regroup::keep_while_used(uint64_t offset, int32_t ranks) const {
+  const auto& memory = at_.family().memory();
+  at_.family().release_once(offset, [arena = Arena::at(memory->at(offset), Layout(ranks), memory),
+                                     family = &at_.family()] { return nobody_in(*arena, *family); });
 }
 
-Link::Membership Link::membership_in(const std::vector<int32_t>& members, uint64_t offset, const std::string& name,
-                                     std::shared_ptr<const Numbering> numbering) const {
-  Membership membership{family_, nullptr, 0, timeout_ns_.load(), threads_allowed_, {}, std::move(numbering)};
+Place Regroup::place_in(const std::vector<int32_t>& members, uint64_t offset, const std::string& name,
+                        std::shared_ptr<const Numbering> numbering) const {
+  Place place{at_.shared_family(), nullptr, 0, signals_.timeout_ns(), threads_allowed_, {}, std::move(numbering)};
   if (members.size() == 1) {
-    const int32_t joined = mine().family_rank;
-    const int32_t in_text = membership.numbering ? membership.numbering->of_family[static_cast<size_t>(joined)] : 0;
-    membership.arena = Arena::alone(arena_->header().order, {mine().pid, joined, in_text}, name);
-    return membership;
+    const int32_t joined = at_.mine().family_rank;
+    const int32_t in_text = place.numbering ? place.numbering->of_family[static_cast<size_t>(joined)] : 0;
+    place.arena = Arena::alone(at_.arena().header().order, {at_.mine().pid, joined, in_text}, name);
+    return place;
   }
   const int32_t founder = members.front();
   if (offset == 0)
-    throw Error(GSEL_ERR_NOMEM, fmt::format("{} found no memory for the new communicator", named(founder)))
-        .about_rank(shown(founder));
-  const auto& memory = family_->memory();
-  membership.arena = Arena::at(memory->at(offset), Layout(static_cast<int32_t>(members.size())), memory, offset);
-  membership.rank = static_cast<int32_t>(std::ranges::find(members, rank_) - members.begin());
-  return membership;
+    throw Error(GSEL_ERR_NOMEM, fmt::format("{} found no memory for the new communicator", at_.named(founder)))
+        .about_rank(at_.shown(founder));
+  const auto& memory = at_.family().memory();
+  place.arena = Arena::at(memory->at(offset), Layout(static_cast<int32_t>(members.size())), memory, offset);
+  place.rank = static_cast<int32_t>(std::ranges::find(members, at_.rank()) - members.begin());
+  return place;
 }
 
 }  // namespace gsel::shm

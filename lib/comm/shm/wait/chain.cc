@@ -3,7 +3,6 @@
 #include "comm/shm/wait/chain.h"
 
 #include "base/text.h"
-#include "comm/shm/link.h"
 #include "device/host/stream.h"
 
 namespace gsel::shm {
@@ -55,44 +54,51 @@ std::optional<ChainEnd> held_up_in(const std::shared_ptr<Arena>& arena, int32_t 
 
 }  // namespace
 
-RankBlock& Link::joined_block(int32_t family_rank) const {
-  char* joined = family_->memory()->control();
-  return reinterpret_cast<RankBlock*>(joined + Layout(family_->size()).ranks_at)[family_rank];
+void WaitChain::await(int32_t rank, const std::atomic<uint64_t>& flag, uint64_t value) noexcept {
+  RankBlock& me = at_.mine();
+  me.awaited_flag.store(at_.arena().offset_of(flag), std::memory_order_relaxed);
+  me.awaited_value.store(value, std::memory_order_relaxed);
+  me.awaited_rank.store(rank + 1, std::memory_order_release);
 }
 
-void Link::publish_wait() noexcept {
-  if (arena_->place() == 0) return;
+RankBlock& WaitChain::joined_block(int32_t family_rank) const {
+  char* joined = at_.family().memory()->control();
+  return reinterpret_cast<RankBlock*>(joined + Layout(at_.family().size()).ranks_at)[family_rank];
+}
+
+void WaitChain::publish(bool blocks_caller) noexcept {
+  if (at_.arena().place() == 0) return;
   const auto* stream_waiters = host::waiters_of_this_stream();
-  const bool blocks = engine_->blocks_caller() && (!stream_waiters || stream_waiters->load() > 0);
-  const uint64_t word = arena_->place() | (blocks ? kBlocksCaller : 0);
-  auto& waits = joined_block(family_->rank()).waits;
-  for (size_t i = 0; i < kWaits && wait_slot_ < 0; ++i) {
+  const bool blocks = blocks_caller && (!stream_waiters || stream_waiters->load() > 0);
+  const uint64_t word = at_.arena().place() | (blocks ? kBlocksCaller : 0);
+  auto& waits = joined_block(at_.family().rank()).waits;
+  for (size_t i = 0; i < kWaits && slot_ < 0; ++i) {
     uint64_t none = 0;
-    if (waits[i].compare_exchange_strong(none, word, std::memory_order_acq_rel)) wait_slot_ = static_cast<int32_t>(i);
+    if (waits[i].compare_exchange_strong(none, word, std::memory_order_acq_rel)) slot_ = static_cast<int32_t>(i);
   }
-  if (wait_slot_ >= 0 && waits[wait_slot_].load(std::memory_order_relaxed) != word)
-    waits[wait_slot_].store(word, std::memory_order_release);
+  if (slot_ >= 0 && waits[slot_].load(std::memory_order_relaxed) != word)
+    waits[slot_].store(word, std::memory_order_release);
 }
 
 // One that failed is for others to find, until the communicator is left.
-void Link::end_wait() noexcept {
-  if (wait_slot_ >= 0 && arena_->header().broken.load(std::memory_order_relaxed) == 0) retract_wait();
+void WaitChain::end() noexcept {
+  if (slot_ >= 0 && at_.arena().header().broken.load(std::memory_order_relaxed) == 0) retract();
 }
 
-void Link::retract_wait() noexcept {
-  if (wait_slot_ < 0) return;
-  joined_block(family_->rank()).waits[wait_slot_].store(0, std::memory_order_release);
-  wait_slot_ = -1;
+void WaitChain::retract() noexcept {
+  if (slot_ < 0) return;
+  joined_block(at_.family().rank()).waits[slot_].store(0, std::memory_order_release);
+  slot_ = -1;
 }
 
 // What holds up a rank of the family that is waited for in `arena`: there, else where it waits otherwise.
-std::optional<ChainEnd> Link::next_in_chain(const ChainEnd& at, int64_t since_ns) const {
+std::optional<ChainEnd> WaitChain::next(const ChainEnd& at, int64_t since_ns) const {
   if (at.rank >= 0)
     if (auto next = held_up_in(at.arena, at.rank, since_ns)) return next;
   for (const auto& word : joined_block(at.family_rank).waits) {
     const uint64_t found = word.load(std::memory_order_acquire), place = found & ~kBlocksCaller;
     if ((found & kBlocksCaller) == 0 || place == at.arena->place()) continue;
-    const auto arena = arena_at(*family_, place);
+    const auto arena = arena_at(at_.family(), place);
     const int32_t waiter = arena ? rank_in(*arena, at.family_rank) : -1;
     if (waiter < 0) continue;
     if (auto next = held_up_in(arena, waiter, since_ns)) return next;
@@ -101,36 +107,37 @@ std::optional<ChainEnd> Link::next_in_chain(const ChainEnd& at, int64_t since_ns
 }
 
 // A chain that comes back to this rank ends before it: these ranks wait for each other.
-ChainEnd Link::end_of_chain(int32_t rank, int64_t since_ns) const {
-  ChainEnd end{arena_->rank(rank).family_rank, rank, arena_, rank_, rank, false};
-  for (int32_t steps = 0; steps < family_->size() && !end.gave_up; ++steps) {
-    auto next = next_in_chain(end, since_ns);
-    if (!next || next->family_rank == family_->rank()) break;
-    const int32_t here = rank_in(*arena_, next->family_rank);
+ChainEnd WaitChain::end_of_chain(int32_t rank, int64_t since_ns) const {
+  ChainEnd end{at_.block(rank).family_rank, rank, at_.shared_arena(), at_.rank(), rank, false};
+  for (int32_t steps = 0; steps < at_.family().size() && !end.gave_up; ++steps) {
+    auto next = this->next(end, since_ns);
+    if (!next || next->family_rank == at_.family().rank()) break;
+    const int32_t here = rank_in(at_.arena(), next->family_rank);
     next->member = here >= 0 ? here : end.member;
     end = std::move(*next);
   }
   return end;
 }
 
-void Link::fail_late(int32_t rank, int64_t since_ns, const Call& call, uint64_t number) {
+void WaitChain::fail_late(int32_t rank, int64_t since_ns, const Call& call, uint64_t number) const {
   const ChainEnd end = end_of_chain(rank, since_ns);
   const std::string waited =
-      fmt::format("{} waited {}", named(rank_), seconds_text(static_cast<double>(call.timeout_ns) / 1e9));
-  const int32_t here = rank_in(*arena_, end.family_rank);
-  if (end.arena == arena_)
-    break_link(GSEL_ERR_TIMEOUT, here,
-               fmt::format("{} is late: {} in {} (call {}), rank {} {}", who(here), waited, text_of(call), number,
-                           shown(here), activity_of(here)));
-  const auto waiter_name = [&](int32_t q) { return name_in_family(end.arena->rank(q).family_rank); };
+      fmt::format("{} waited {}", at_.named(at_.rank()), seconds_text(static_cast<double>(call.timeout_ns) / 1e9));
+  const int32_t here = rank_in(at_.arena(), end.family_rank);
+  if (end.arena == at_.shared_arena())
+    breaking_.break_with(GSEL_ERR_TIMEOUT, here,
+                         fmt::format("{} is late: {} in {} (call {}), rank {} {}", at_.who(here), waited,
+                                     recorder_.text_of(call), number, at_.shown(here), recorder_.activity_of(here)));
+  const auto waiter_name = [&](int32_t q) { return at_.name_in_family(end.arena->rank(q).family_rank); };
   const uint64_t at = end.arena->rank(end.waiter).latest_number.load(std::memory_order_relaxed) / 2;
-  const int32_t about = here >= 0 ? shown(here) : shown_of_family(end.family_rank);
-  write_broken(GSEL_ERR_TIMEOUT, about >= 0 ? about : shown(end.member), end.family_rank,
-               fmt::format("{} is late: {} for {} in {} (call {}), and {} {} for it in {} of communicator {} (call {})",
-                           name_in_family(end.family_rank, true), waited, named(rank), text_of(call), number,
-                           waiter_name(end.waiter), end.gave_up ? "waited in vain" : "waits",
-                           text_of(*end.arena, end.waiter, at), end.arena->header().name, at));
-  throw_broken();
+  const int32_t about = here >= 0 ? at_.shown(here) : at_.shown_of_family(end.family_rank);
+  breaking_.write(
+      GSEL_ERR_TIMEOUT, about >= 0 ? about : at_.shown(end.member), end.family_rank,
+      fmt::format("{} is late: {} for {} in {} (call {}), and {} {} for it in {} of communicator {} (call {})",
+                  at_.name_in_family(end.family_rank, true), waited, at_.named(rank), recorder_.text_of(call), number,
+                  waiter_name(end.waiter), end.gave_up ? "waited in vain" : "waits",
+                  recorder_.text_of(*end.arena, end.waiter, at), end.arena->header().name, at));
+  breaking_.throw_broken();
 }
 
 }  // namespace gsel::shm

@@ -1,5 +1,5 @@
-// comm/shm/wait/chain.h: follows the chain of waits to its last rank, through all communicators of a family. The
-// caller decides what to report.
+// comm/shm/wait/chain.h: the chain of waits: where this rank waits, for others to find, and who is at the end of the
+// chain that holds this rank up, through all communicators of a family.
 //
 // A rank that waits long says in its block of the communicator that was joined in which communicator it waits ("waits",
 // the arena's place in the family's memory); for whom, it says in its block there. A wait for which no thread of the
@@ -10,8 +10,9 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 
-#include "comm/shm/memory/arena.h"
+#include "comm/shm/wait/breaking.h"
 
 namespace gsel::shm {
 
@@ -23,6 +24,34 @@ struct ChainEnd {
   std::shared_ptr<Arena> arena;  // where it is waited for,
   int32_t waiter, rank;          // by whom, and as which rank
   bool gave_up;                  // the waiter has
+};
+
+class WaitChain {
+ public:
+  WaitChain(const Membership& members, const FlightRecorder& recorder, const Breaking& breaking)
+      : at_(members), recorder_(recorder), breaking_(breaking) {}
+
+  // For others that ask who holds them up: this rank waits for a flag of another in this communicator.
+  void await(int32_t rank, const std::atomic<uint64_t>& flag, uint64_t value) noexcept;
+  bool awaits() const { return at_.mine().awaited_rank.load(std::memory_order_relaxed) != 0; }
+  void stop_awaiting() noexcept { at_.mine().awaited_rank.store(0, std::memory_order_release); }
+  // That it waits in this communicator rather than in another one of the family; blocks_caller: see above.
+  void publish(bool blocks_caller) noexcept;
+  void end() noexcept;      // a wait that failed stays
+  void retract() noexcept;  // also one that failed
+
+  // The rank is late: breaks the communicator for who is at the end of the chain.
+  [[noreturn]] void fail_late(int32_t rank, int64_t since_ns, const Call& call, uint64_t number) const;
+
+ private:
+  RankBlock& joined_block(int32_t family_rank) const;
+  std::optional<ChainEnd> next(const ChainEnd& at, int64_t since_ns) const;
+  ChainEnd end_of_chain(int32_t rank, int64_t since_ns) const;
+
+  const Membership& at_;
+  const FlightRecorder& recorder_;
+  const Breaking& breaking_;
+  int32_t slot_ = -1;  // of this rank's waits
 };
 
 }  // namespace gsel::shm

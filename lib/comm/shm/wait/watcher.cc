@@ -11,8 +11,8 @@
 
 #include "base/quiet_thread.h"
 #include "base/threads.h"
-#include "comm/shm/link.h"
 #include "comm/shm/memory/family.h"
+#include "comm/shm/wait/breaking.h"
 
 namespace gsel::shm {
 namespace {
@@ -86,7 +86,7 @@ void Watcher::hear(uint64_t key) {
   lives_.erase(found);
   Watched& watched = families_[life.family];
   watched.dead.push_back(life.rank);
-  for (Link* link : watched.links) link->hear_of_death(life.rank);
+  for (const Breaking* c : watched.communicators) c->hear_of_death(life.rank);
 }
 
 // Asked for in so many words: a forked child that has the descriptor too would keep it in the set.
@@ -118,17 +118,17 @@ void Watcher::remove(const Family& family) noexcept {
   families_.erase(&family);
 }
 
-void Watcher::add(const Family& family, Link& link) {
+void Watcher::add(const Family& family, const Breaking& communicator) {
   std::lock_guard lock(mutex_);
   Watched& watched = families_[&family];
-  watched.links.push_back(&link);
-  for (const int32_t rank : watched.dead) link.hear_of_death(rank);
+  watched.communicators.push_back(&communicator);
+  for (const int32_t rank : watched.dead) communicator.hear_of_death(rank);
 }
 
-void Watcher::remove(const Family& family, Link& link) noexcept {
+void Watcher::remove(const Family& family, const Breaking& communicator) noexcept {
   std::lock_guard lock(mutex_);
   const auto found = families_.find(&family);
-  if (found != families_.end()) std::erase(found->second.links, &link);
+  if (found != families_.end()) std::erase(found->second.communicators, &communicator);
 }
 
 }  // namespace gsel::shm

@@ -17,7 +17,7 @@
 namespace gsel::shm {
 
 class Family;
-class Link;
+class Breaking;
 
 class Watcher {
  public:
@@ -27,11 +27,11 @@ class Watcher {
   Watcher(const Watcher&) = delete;
   Watcher& operator=(const Watcher&) = delete;
 
-  // Links come after their family and go before it. A link is told at once of those who have died already.
+  // Communicators come after their family and go before it. One is told at once of those who have died already.
   void add(const Family& family);
   void remove(const Family& family) noexcept;
-  void add(const Family& family, Link& link);
-  void remove(const Family& family, Link& link) noexcept;
+  void add(const Family& family, const Breaking& communicator);
+  void remove(const Family& family, const Breaking& communicator) noexcept;
 
  private:
   struct Life {
@@ -40,7 +40,7 @@ class Watcher {
   };
   struct Watched {
     std::vector<int32_t> dead;
-    std::vector<Link*> links;
+    std::vector<const Breaking*> communicators;
   };
 
   void run();

@@ -1,18 +1,18 @@
-// comm/shm/trace/record.cc: the flight recorder: an entry for each call, the text of calls, a trace, and a file when a
-// call fails. The end time of a failed call is negative.
+// comm/shm/recorder.cc: see recorder.h. The end time of a failed call is negative.
+#include "comm/shm/recorder.h"
+
 #include <cstring>
 
 #include "base/log.h"
 #include "comm/describe.h"
-#include "comm/shm/link.h"
 #include "comm/shm/trace/trace.h"
 
 namespace gsel::shm {
 
 // One place of the flight recorder, and what others are told of when they ask what this rank is at.
-uint64_t Link::enter(const Call& call) {
+uint64_t FlightRecorder::enter(const Call& call) {
   const uint64_t number = ++entered_;
-  CallEntry& entry = arena_->call(rank_, number);
+  CallEntry& entry = at_.arena().call(at_.rank(), number);
   entry.number.store(0, std::memory_order_relaxed);
   std::atomic_thread_fence(std::memory_order_release);  // what follows is not seen with the number before
   entry.packed.store(pack(call), std::memory_order_relaxed);
@@ -23,28 +23,38 @@ uint64_t Link::enter(const Call& call) {
   entry.label[1].store(call.label[1], std::memory_order_relaxed);
   entry.entered.store(os::ticks(), std::memory_order_relaxed);
   entry.number.store(number, std::memory_order_release);
-  mine().latest_number.store(2 * number, std::memory_order_release);
+  at_.mine().latest_number.store(2 * number, std::memory_order_release);
   return number;
 }
 
 // Calls may end in another order than they began; the place of one that took long may be a later one's by now.
-void Link::leave(uint64_t number, bool failed) {
-  CallEntry& entry = arena_->call(rank_, number);
+void FlightRecorder::leave(uint64_t number, bool failed) {
+  CallEntry& entry = at_.arena().call(at_.rank(), number);
   if (entry.number.load(std::memory_order_relaxed) == number)
     entry.left.store(failed ? -os::ticks() : os::ticks(), std::memory_order_relaxed);
-  if (number == entered_) mine().latest_number.store(2 * number + 1, std::memory_order_relaxed);
+  if (number == entered_) at_.mine().latest_number.store(2 * number + 1, std::memory_order_relaxed);
 }
 
-void Link::count_call(gsel_collective_kind kind, uint64_t bytes) {
+void FlightRecorder::count_call(gsel_collective_kind kind, uint64_t bytes) {
   Progress& p = progress_[static_cast<size_t>(kind)];
   p.calls.store(p.calls.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   p.bytes.store(p.bytes.load(std::memory_order_relaxed) + bytes, std::memory_order_relaxed);
 }
 
+gsel_comm_count FlightRecorder::counts(gsel_collective_kind kind) const {
+  at_.require_own_process("gsel_comm_counts");
+  gsel_comm_count count = GSEL_COMM_COUNT_INIT;
+  if (kind < 0 || kind >= GSEL_COLLECTIVE_KINDS) return count;
+  const Progress& p = progress_[static_cast<size_t>(kind)];
+  count.calls = p.calls.load(std::memory_order_relaxed);
+  count.bytes_sent = p.bytes.load(std::memory_order_relaxed);
+  return count;
+}
+
 // Behind two calls that ranks do not make alike, where their texts are the same: what the texts do not show.
-const char* Link::difference(int32_t rank, uint64_t number, int32_t other, uint64_t other_number) const {
+const char* FlightRecorder::difference(int32_t rank, uint64_t number, int32_t other, uint64_t other_number) const {
   if (text_of(rank, number) != text_of(other, other_number)) return "";
-  const CallEntry &one = arena_->call(rank, number), &two = arena_->call(other, other_number);
+  const CallEntry &one = at_.arena().call(rank, number), &two = at_.arena().call(other, other_number);
   const uint64_t differ = one.detail.load(std::memory_order_relaxed) ^ two.detail.load(std::memory_order_relaxed);
   if (unpack(one.packed.load(std::memory_order_relaxed)).kind != GSEL_COLLECTIVE_REDUCE_SCATTERV || differ == 0)
     return " with other counts or another operation";
@@ -70,7 +80,7 @@ Operation posted_operation(const RankBlock& block, uint64_t number) {
 
 }  // namespace
 
-std::string Link::text_of(const Arena& arena, const Call& call) {
+std::string FlightRecorder::text_of(const Arena& arena, const Call& call) {
   std::string text = asked_text(call.asked);
   const bool is_member = call.root >= 0 && call.root < arena.layout().world_size;
   if (text.empty())
@@ -82,7 +92,7 @@ std::string Link::text_of(const Arena& arena, const Call& call) {
   return text;
 }
 
-std::string Link::text_of(const Arena& arena, int32_t rank, uint64_t number) {
+std::string FlightRecorder::text_of(const Arena& arena, int32_t rank, uint64_t number) {
   const CallEntry& entry = arena.call(rank, number);
   if (entry.number.load(std::memory_order_acquire) != number) return "a call it has gone on from";
   const PackedCall fields = unpack(entry.packed.load(std::memory_order_relaxed));
@@ -100,20 +110,23 @@ std::string Link::text_of(const Arena& arena, int32_t rank, uint64_t number) {
   return text_of(arena, call);
 }
 
-std::string Link::trace(gsel_status code, const std::string& error) const {
-  require_own_process("gsel_comm_trace");
-  std::shared_ptr<Arena> arena;
-  {
-    std::lock_guard lock(arena_mutex_);
-    arena = arena_;
-  }
-  TraceReader reader{rank_, code, error, {}};
-  reader.alive = [&](int32_t q) -> std::optional<bool> { return !family_->ended(arena->rank(q).family_rank); };
+std::string FlightRecorder::activity_of(int32_t rank) const {
+  const RankBlock& block = at_.block(rank);
+  const uint64_t number = block.latest_number.load(std::memory_order_relaxed);
+  if (number == 0) return "has made no call yet";
+  return fmt::format("{} {} (call {})", number % 2 ? "last finished" : "is in", text_of(rank, number / 2), number / 2);
+}
+
+std::string FlightRecorder::trace(gsel_status code, const std::string& error) const {
+  at_.require_own_process("gsel_comm_trace");
+  const std::shared_ptr<Arena> arena = at_.arena_now();
+  TraceReader reader{at_.rank(), code, error, {}};
+  reader.alive = [&](int32_t q) -> std::optional<bool> { return !at_.family().ended(arena->rank(q).family_rank); };
   return trace_of(*arena, reader);
 }
 
 // What broke the communicator is told once; it ends every call under way, a mismatch the one collective.
-void Link::note_failure(const Error& error) noexcept {
+void FlightRecorder::note_failure(const Error& error, uint64_t collective) noexcept {
   switch (error.code()) {
     case GSEL_ERR_PEER:
     case GSEL_ERR_TIMEOUT:
@@ -124,18 +137,18 @@ void Link::note_failure(const Error& error) noexcept {
     default:
       return;
   }
-  const bool broken = arena_->header().broken.load(std::memory_order_acquire) != 0;
-  const uint64_t newest = broken ? entered_ : number_;
+  const bool broken = at_.arena().header().broken.load(std::memory_order_acquire) != 0;
+  const uint64_t newest = broken ? entered_ : collective;
   for (uint64_t back = 0; back < (broken ? kRingCalls : 1) && back < newest; ++back) {
-    CallEntry& entry = arena_->call(rank_, newest - back);
+    CallEntry& entry = at_.arena().call(at_.rank(), newest - back);
     if (entry.left.load(std::memory_order_relaxed) == 0) entry.left.store(-os::ticks(), std::memory_order_relaxed);
   }
-  if (family_->trace_folder.empty() || (broken && traced_ == arena_)) return;
-  if (broken) traced_ = arena_;
+  if (at_.family().trace_folder.empty() || (broken && traced_ == at_.shared_arena())) return;
+  if (broken) traced_ = at_.shared_arena();
   try {
-    save_trace(family_->trace_folder, rank_, trace(error.code(), error.message()));
+    save_trace(at_.family().trace_folder, at_.rank(), trace(error.code(), error.message()));
   } catch (...) {
-    log(GSEL_LOG_WARN, "comm", "no memory to write what rank {} recorded", rank_);
+    log(GSEL_LOG_WARN, "comm", "no memory to write what rank {} recorded", at_.rank());
   }
 }
 

@@ -1,0 +1,43 @@
+// comm/shm/announcements.h: what a rank makes known to the others before it does it, so that ranks that disagree find
+// out though nobody waits: calls that a backend enqueues on the stream of a device (announce.cc), and joint calls, such
+// as a step of a trainer (joint.cc). Does not know what becomes of them.
+#pragma once
+
+#include <gsel/comm.h>
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "comm/control.h"
+#include "comm/shm/wait/signals.h"
+
+namespace gsel::shm {
+
+class Announcements {
+ public:
+  Announcements(const Membership& members, FlightRecorder& recorder, const Breaking& breaking, Signals& signals)
+      : at_(members), recorder_(recorder), breaking_(breaking), signals_(signals) {}
+
+  // See Control.
+  void announce(const gsel_collective& given);
+  void look_after_announced() const;
+  std::optional<OtherJointCall> begin_joint_call(int32_t kind, uint64_t argument) noexcept;
+
+ private:
+  void announce_collective(const Call& call, uint64_t number);
+  void wait_until_near(uint64_t n, const Call& call, uint64_t number);
+  void compare_announced(uint64_t n, uint64_t print) const;
+  std::string late_text(int32_t rank, uint64_t n) const;
+
+  const Membership& at_;
+  FlightRecorder& recorder_;
+  const Breaking& breaking_;
+  Signals& signals_;
+  Call announcing_{};
+  std::array<std::atomic<int64_t>, kDeviceCalls> announced_until_{};  // deadlines of announced calls
+};
+
+}  // namespace gsel::shm

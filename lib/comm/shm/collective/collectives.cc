@@ -1,0 +1,141 @@
+// comm/shm/collective/collectives.cc: a collective from its start to its end; see collectives.h.
+#include "comm/shm/collective/collectives.h"
+
+#include <cstring>
+
+#include "base/text.h"
+#include "comm/describe.h"
+
+namespace gsel::shm {
+
+Collectives::Collectives(const Membership& members, FlightRecorder& recorder, const Breaking& breaking,
+                         Signals& signals, PeerMemory& memory, Faults& faults)
+    : at_(members),
+      recorder_(recorder),
+      breaking_(breaking),
+      signals_(signals),
+      memory_(memory),
+      faults_(faults),
+      tuning_(members.tuning()) {}
+
+void Collectives::begin_anew() {
+  sequence_ = chunks_ = 0;
+  staging_reserved_ = false;
+}
+
+void Collectives::run(const gsel_collective& given, bool grouped) {
+  try {
+    breaking_.throw_if_broken();
+    complete(given, at_.world_size(), signals_.timeout_ns(), current_);
+    current_.grouped = grouped;
+    number_ = recorder_.enter(current_);
+    signals_.begin(current_, number_);
+    hit(Step::enter);
+    uint64_t sent = 0;
+    try {
+      sent = run_callbacks_too(current_);
+    } catch (const Error&) {
+      take_back_buffers();
+      throw;
+    }
+    hit(Step::leave);
+    recorder_.leave(number_);
+    recorder_.count_call(current_.kind, sent);
+  } catch (const Error& error) {
+    recorder_.note_failure(error, number_);
+    throw;
+  }
+}
+
+void Collectives::exchange(Asked asked, const void* send, void* recv, uint64_t bytes) {
+  gsel_collective call{};
+  call.kind = GSEL_COLLECTIVE_ALLGATHER;
+  call.dtype = GSEL_U8;
+  call.root = call.source = -1;
+  call.send = send;
+  call.recv = recv;
+  call.count = bytes;
+  breaking_.throw_if_broken();
+  complete(call, at_.world_size(), signals_.timeout_ns(), current_);
+  current_.asked = asked;
+  current_.grouped = false;
+  number_ = recorder_.enter(current_);
+  signals_.begin(current_, number_);
+  run_call(current_);
+  recorder_.leave(number_);
+}
+
+// A caller's operation that fails here leaves the others waiting for results, so it fails for all.
+uint64_t Collectives::run_callbacks_too(const Call& call) {
+  try {
+    return run_call(call);
+  } catch (const Error& e) {
+    if (e.code() != GSEL_ERR_CALLBACK) throw;
+    breaking_.break_with(
+        GSEL_ERR_CALLBACK, at_.rank(),
+        fmt::format("{}: {} in {} (call {})", at_.named(at_.rank()), e.what(), recorder_.text_of(call), number_));
+  }
+}
+
+uint64_t Collectives::run_call(const Call& call) {
+  require_room_for_records(call);
+  const Plan plan(call, at_.rank(), at_.world_size());
+  largest_part_ = plan.largest_part();
+  exchange_headers(call, plan);
+  if (call.kind == GSEL_COLLECTIVE_ALLTOALLV) read_rows(call, plan);
+  switch (choose_by_lines(call, plan).protocol) {
+    case Protocol::alone:
+      run_alone(call, plan);
+      break;
+    case Protocol::line:
+    case Protocol::slots:
+      finish_small(call, plan);
+      break;
+    case Protocol::direct:
+      run_direct(call, plan);
+      break;
+    case Protocol::single_copy:
+      run_single_copy(call, plan);
+      break;
+    case Protocol::staged:
+      run_staged(call, plan);
+  }
+  return plan.sent_bytes();
+}
+
+// Alike on every rank, before anything is posted.
+void Collectives::require_room_for_records(const Call& call) const {
+  if (call.operation.record == 1 || at_.world_size() == 1 || call.unit <= block_bytes()) return;
+  fail(GSEL_ERR_UNSUPPORTED, "{} with records of {} bytes on {}; the most there is {} bytes",
+       collective_name(call.kind), call.unit, with_noun(at_.world_size(), "rank"), block_bytes());
+}
+
+void Collectives::run_alone(const Call& call, const Plan& plan) {
+  if (!is_reduction(call.kind)) return copy_own_part(call, plan);
+  const void* input = call.send + static_cast<size_t>(plan.slice(0).begin) * call.element;
+  double factor = 1;
+  if (call.count > 0) host::reduce(fold_of(call, &factor), call.recv, &input, 1, call.count);
+}
+
+host::Fold Collectives::fold_of(const Call& call, double* factors) const {
+  host::Fold fold;
+  fold.dtype = call.dtype;
+  fold.op = call.operation.op;
+  fold.order = at_.arena().header().order;
+  fold.record = call.operation.record;
+  fold.function = call.operation.function;
+  fold.user_data = call.operation.user_data;
+  if (fold.op == GSEL_SCALED_SUM) {
+    for (int32_t q = 0; q < at_.world_size(); ++q) factors[q] = at_.block(q).factor[sequence_ & 1];
+    fold.factors = factors;
+  }
+  return fold;
+}
+
+void Collectives::copy_own_part(const Call& call, const Plan& plan) {
+  const Bytes from = plan.source(at_.rank()), to = plan.target(at_.rank());
+  if (to.count > 0 && call.send + from.begin != call.recv + to.begin)
+    std::memcpy(call.recv + to.begin, call.send + from.begin, to.count);
+}
+
+}  // namespace gsel::shm

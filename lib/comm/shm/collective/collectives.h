@@ -1,0 +1,148 @@
+// comm/shm/collective/collectives.h: the collectives of one rank. Arguments have been checked. Does not know who runs
+// them. Its parts, a file each:
+//   collectives.cc  a call from its start to its end
+//   headers.cc      the header line that every collective begins with
+//   choose.cc       which protocol a call takes, and why
+//   small.cc        payloads that are sent with the header line
+//   direct.cc       large payloads in memory that every rank can access
+//   single_copy.cc  large payloads in private memory, read across processes
+//   staged.cc       large payloads in private memory, copied through staging memory
+//
+// Every collective begins with one header line that each rank posts and all ranks read. The line says which call this
+// is, so ranks that disagree find out before anything is written. It also carries small payloads, which then need no
+// second wait. A rank posts line n + 1 only after it has read line n of all ranks, and then all ranks have finished
+// call n - 1. So no rank is more than one call ahead, two lines per rank are enough, and the shared data of call n - 1
+// may be overwritten once all headers of call n have been seen.
+#pragma once
+
+#include <gsel/comm.h>
+
+#include <algorithm>
+#include <cstdint>
+
+#include "comm/shm/fault.h"
+#include "comm/shm/memory/peer_memory.h"
+#include "comm/shm/plan.h"
+#include "comm/shm/protocol.h"
+#include "comm/shm/wait/signals.h"
+#include "device/host/reduce/kernels.h"
+
+namespace gsel::shm {
+
+class Collectives {
+ public:
+  Collectives(const Membership& members, FlightRecorder& recorder, const Breaking& breaking, Signals& signals,
+              PeerMemory& memory, Faults& faults);
+
+  void run(const gsel_collective& given, bool grouped = false);  // by whoever drives, see engine.h
+  // An allgather that no call of the caller's can be taken for.
+  void exchange(Asked asked, const void* send, void* recv, uint64_t bytes);
+  gsel_comm_explanation explain(const Call& call);
+  bool next_is_posted() const;  // another rank has posted the header of the next collective
+  void begin_anew();            // in another arena
+
+ private:
+  // collectives.cc
+  uint64_t run_call(const Call& call);  // bytes that this rank sent
+  uint64_t run_callbacks_too(const Call& call);
+  void require_room_for_records(const Call& call) const;
+  void run_alone(const Call& call, const Plan& plan);
+  host::Fold fold_of(const Call& call, double* factors) const;  // factors: room for one per rank
+  void copy_own_part(const Call& call, const Plan& plan);
+  void hit(Step step) {
+    if (faults_.armed()) faults_.strike(step, number_);
+  }
+  void post(std::atomic<uint64_t>& flag, uint64_t value) { signals_.post(flag, value); }
+  void wait(int32_t rank, const std::atomic<uint64_t>& flag, uint64_t value) { signals_.wait(rank, flag, value); }
+  void wait_all(std::atomic<uint64_t> RankBlock::*flag, uint64_t value) { signals_.wait_all(flag, value); }
+
+  // headers.cc
+  void exchange_headers(const Call& call, const Plan& plan);
+  void post_operation(const Operation& operation, uint64_t parity);
+  [[noreturn]] void fail_mismatch(uint64_t parity);
+  void publish_addresses(const Call& call, const Plan& plan, HeaderLine& line);
+  const BufferAddresses& addresses_of(int32_t rank) const {
+    return *reinterpret_cast<const BufferAddresses*>(at_.block(rank).line[sequence_ & 1].payload);
+  }
+  // Where the parts stand in this rank's send, where only it knows: beside its header line, as Bytes per reader.
+  // A small scatterv needs none, and its payload stands in that place.
+  bool needs_row(const Call& call) const {
+    return call.kind == GSEL_COLLECTIVE_ALLTOALLV || (call.kind == GSEL_COLLECTIVE_SCATTERV && !small(call));
+  }
+  void publish_row(const Plan& plan, uint64_t parity);
+  const Bytes* row_of(int32_t rank) const {
+    return reinterpret_cast<const Bytes*>(at_.arena().small(rank, sequence_ & 1));
+  }
+  void read_rows(const Call& call, const Plan& plan);
+
+  // choose.cc
+  struct Buffers;
+  template <class Look>
+  Choice choose(const Call& call, Look&& buffers) const;
+  Choice choose_by_lines(const Call& call, const Plan& plan) const;  // alike on every rank
+  Choice choose_by_own(const Call& call, const Plan& plan);
+  bool small(const Call& call) const {
+    const size_t slot = at_.arena().layout().small_bytes;
+    return call.payload_bytes <= (gathers(call) ? std::min(slot, tuning_.gather_slots_to) : slot);
+  }
+  // Everybody's whole part is copied, and not folded or cut on the way: a second copy is half of the work.
+  static bool gathers(const Call& call) {
+    return call.kind == GSEL_COLLECTIVE_ALLGATHER || call.kind == GSEL_COLLECTIVE_ALLGATHERV ||
+           call.kind == GSEL_COLLECTIVE_GATHER || call.kind == GSEL_COLLECTIVE_GATHERV;
+  }
+  bool prefers_single_copy(const Call& call) const;
+  uint64_t staged_chunk(const Call& call, const Plan& plan) const;
+
+  // small.cc
+  void publish_small(const Call& call, const Plan& plan, HeaderLine& line, uint64_t parity);
+  const char* small_payload(int32_t rank, const Call& call) const;
+  void finish_small(const Call& call, const Plan& plan);
+
+  // direct.cc
+  const char* send_of(int32_t rank) const;
+  char* recv_of(int32_t rank) const;
+  class Touching;
+  void run_direct(const Call& call, const Plan& plan);
+  void finish_direct(const Call& call, const Plan& plan);
+  void take_back_buffers() noexcept;
+  bool ends_touching(int32_t rank, int64_t deadline_ns) const noexcept;
+  void copy_direct(const Call& call, const Plan& plan);
+  void reduce_direct(const Call& call, const Plan& plan);
+
+  // single_copy.cc
+  void run_single_copy(const Call& call, const Plan& plan);
+  void copy_single(const Call& call, const Plan& plan);
+  void reduce_single_copy(const Call& call, const Plan& plan);
+  void read_from(int32_t rank, uint64_t address, char* to, uint64_t bytes) const {
+    memory_.read_from(rank, address, to, bytes, current_, number_);
+  }
+
+  // staged.cc
+  struct Slices;
+  void run_staged(const Call& call, const Plan& plan);
+  void reduce_staged(const Call& call, const Plan& plan);
+  void allreduce_staged_by_both(const Call& call);
+  void copy_staged(const Call& call, const Plan& plan);
+  void stage_slices(const Call& call, const Slices& slices, uint64_t chunk);
+  void reduce_slice(const Call& call, const host::Fold& fold, const Slices& slices, uint64_t chunk, char* out);
+  void fetch_slices(const Call& call, const Slices& slices, uint64_t chunk);
+  size_t block_bytes() const { return at_.arena().layout().staging_bytes / at_.ranks() / 64 * 64; }
+  void reserve_staging();
+
+  const Membership& at_;
+  FlightRecorder& recorder_;
+  const Breaking& breaking_;
+  Signals& signals_;
+  PeerMemory& memory_;
+  Faults& faults_;
+  const Tuning& tuning_;
+
+  uint64_t sequence_ = 0;      // of header lines
+  uint64_t number_ = 0;        // in the recorder, of the call it is in
+  uint64_t chunks_ = 0;        // steps of large collectives before this one; the same on every rank
+  uint64_t largest_part_ = 0;  // bytes, that one rank has for one other in this call
+  bool staging_reserved_ = false;
+  Call current_{};
+};
+
+}  // namespace gsel::shm

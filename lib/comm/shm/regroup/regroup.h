@@ -1,0 +1,79 @@
+// comm/shm/regroup/regroup.h: communicators made from one: from a working one (split.cc), and from a broken one, or the
+// broken one made whole again (reform.cc). Does not know what their ranks do.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "comm/shm/engine.h"
+
+namespace gsel::shm {
+
+class Regroup {
+ public:
+  Regroup(Membership& members, FlightRecorder& recorder, const Breaking& breaking, Signals& signals,
+          Collectives& collectives, Mailbox& mailbox, Engine& engine, bool threads_allowed)
+      : at_(members),
+        recorder_(recorder),
+        breaking_(breaking),
+        signals_(signals),
+        collectives_(collectives),
+        mailbox_(mailbox),
+        engine_(engine),
+        threads_allowed_(threads_allowed) {}
+
+  // See Control; each gives this rank's place in the new communicator.
+  std::optional<Place> split(int32_t colour, int32_t key, std::string_view label);
+  Place create_group(const std::vector<int32_t>& members);
+  Place dup();
+  Place shrink(const std::vector<int32_t>& without);
+  void resync();
+
+ private:
+  // split.cc
+  struct Wish {
+    int32_t colour, key;
+  };
+  void pass_on(gsel_collective_kind kind, int32_t rank, uint64_t* words, uint64_t n);
+  std::optional<Place> regroup(Asked asked, Wish own, std::string_view label);
+  std::string name_of_next(Asked asked, std::string_view label, int32_t colour);
+  uint64_t found(const std::vector<int32_t>& members, const std::string& name, const Numbering* numbering) const;
+  void keep_while_used(uint64_t offset, int32_t ranks) const;
+  Place place_in(const std::vector<int32_t>& members, uint64_t offset, const std::string& name,
+                 std::shared_ptr<const Numbering> numbering) const;
+
+  // reform.cc
+  using Word = std::atomic<uint32_t> RankBlock::*;
+  void break_for(const std::string& purpose, const char* remedy) const;
+  void leave_out(const std::vector<int32_t>& without);
+  Place create_group_in_broken(const std::vector<int32_t>& members, const std::string& name);
+  void await_for_group(int32_t rank, int64_t deadline_ns, std::atomic<uint64_t> RankBlock::*word, uint64_t value) const;
+  std::vector<uint32_t> call_the_roll(Word word);
+  uint32_t decide(Word word, int32_t rank, int64_t deadline_ns) const;
+  std::string why(uint32_t word, int32_t rank) const;
+  void refuse_if_shrinking() const;
+  uint64_t successor(const std::vector<int32_t>& members, const std::string& name) const;
+  uint64_t publish_successor(const std::vector<int32_t>& members, const std::string& name) const;
+  void adopt(std::shared_ptr<Arena> next);
+  template <class Done>
+  void look_until(Done&& done) const;
+
+  Membership& at_;
+  FlightRecorder& recorder_;
+  const Breaking& breaking_;
+  Signals& signals_;
+  Collectives& collectives_;
+  Mailbox& mailbox_;
+  Engine& engine_;
+  const bool threads_allowed_;
+  int made_ = 0;  // communicators, by splits and dups
+  bool shrunk_ = false;
+  std::map<std::vector<int32_t>, uint64_t> groups_made_;  // in a broken communicator, by their ranks
+};
+
+}  // namespace gsel::shm

@@ -1,0 +1,131 @@
+// comm/shm/wait/signals.cc: how a rank waits for another, and what ends the wait. It polls for a short time, then
+// yields the processor, then sleeps on a futex of the awaited rank. In between it checks whether the communicator is
+// broken, the awaited rank has left, its process has ended, or time is up. A watcher's thread breaks the communicator
+// when a member dies; without one, ranks sleep for shorter times and check all members themselves. The memory orders
+// and fences are those that tests/model checks; change both together.
+#include "comm/shm/wait/signals.h"
+
+#include <sched.h>
+
+#include <algorithm>
+
+namespace gsel::shm {
+namespace {
+
+constexpr int64_t kSpinOwnCoreNs = 50'000;
+constexpr int64_t kSpinSharedNs = 200;
+
+bool reached(const std::atomic<uint64_t>& flag, uint64_t value) {
+  return flag.load(std::memory_order_acquire) >= value;
+}
+
+}  // namespace
+
+Signals::Signals(const Membership& members, const FlightRecorder& recorder, const Breaking& breaking,
+                 int64_t timeout_ns)
+    : at_(members),
+      recorder_(recorder),
+      breaking_(breaking),
+      chain_(members, recorder, breaking),
+      timeout_ns_(timeout_ns),
+      crowded_(at_.arena().header().cores < at_.world_size()),
+      spin_ns_(crowded_ ? kSpinSharedNs : kSpinOwnCoreNs),
+      asymmetric_(at_.arena().header().asymmetric != 0) {}
+
+namespace {
+
+struct EndOfWait {
+  explicit EndOfWait(WaitChain& own) : chain(own) {}
+  ~EndOfWait() { chain.end(); }
+  EndOfWait(const EndOfWait&) = delete;
+  EndOfWait& operator=(const EndOfWait&) = delete;
+  WaitChain& chain;
+};
+
+}  // namespace
+
+void Signals::wait_long(int32_t rank, const std::atomic<uint64_t>& flag, uint64_t value) {
+  if (spin(rank, flag, value)) return;
+  chain_.await(rank, flag, value);
+  if (!driver_->busy()) at_.mine().alone_in.store(at_.posted_headers(), std::memory_order_release);
+  const EndOfWait end(chain_);
+  const int64_t started = os::now_ns();
+  if (deadline_ns_ == 0) deadline_ns_ = started + call_->timeout_ns;
+  int yields = crowded_ ? kCrowdedYields : INT32_MAX;
+  while (!reached(flag, value)) {
+    breaking_.throw_if_broken();
+    if (driver_->go_on_beside()) continue;
+    if (yields-- > 0 && os::now_ns() - started < kYieldNs) {
+      sched_yield();
+      continue;
+    }
+    chain_.publish(driver_->blocks_caller());
+    check_peer(rank, flag, value, *call_, number_);
+    check_deadline(rank, deadline_ns_, *call_, number_);
+    driver_->attend_beside();
+    sleep_until_woken(rank, flag, value);
+  }
+  chain_.stop_awaiting();
+}
+
+// A rank that sits on our own processor cannot go on while we spin, whatever the number of processors.
+bool Signals::spin(int32_t rank, const std::atomic<uint64_t>& flag, uint64_t value) {
+  constexpr int kLooksAtFirst = 256, kLooksPerClock = 16;
+  for (int i = 0; i < kLooksAtFirst; ++i)
+    if (reached(flag, value)) return true;
+  const int64_t end = os::now_ns() + spin_ns_;
+  do {
+    for (int i = 0; i < kLooksPerClock; ++i) {
+      if (reached(flag, value)) return true;
+      pause_processor();
+    }
+    const int32_t here = sched_getcpu() + 1;
+    if (at_.mine().processor.load(std::memory_order_relaxed) != here)
+      at_.mine().processor.store(here, std::memory_order_relaxed);
+    if (rank != at_.rank() && at_.block(rank).processor.load(std::memory_order_relaxed) == here) return false;
+    driver_->go_on_beside();
+  } while (os::now_ns() < end);
+  return false;
+}
+
+// What ended the wait before the word was read is seen here; what ends it later changes the word.
+void Signals::sleep_until_woken(int32_t rank, const std::atomic<uint64_t>& flag, uint64_t value) {
+  RankBlock& other = at_.block(rank);
+  other.sleepers.fetch_add(1, std::memory_order_seq_cst);
+  const uint32_t word = other.wake_word.load(std::memory_order_seq_cst);
+  if (asymmetric_) os::pass_barriers_everywhere();
+  const int64_t most = driver_->is_alone() ? longest_sleep() : kSleepBesideNs, left = deadline_ns_ - os::now_ns();
+  // Behind the word, or who breaks the communicator or leaves between our last look and here would wake nobody.
+  const bool ended = flag.load(std::memory_order_seq_cst) >= value || other.left.load(std::memory_order_seq_cst) != 0 ||
+                     at_.arena().header().broken.load(std::memory_order_seq_cst) != 0;
+  if (!ended && left > 0) os::futex_wait(other.wake_word, word, std::min(most, left));
+  other.sleepers.fetch_sub(1, std::memory_order_seq_cst);
+}
+
+// What a rank posted before it left or died counts, hence the second look at the flag.
+void Signals::check_peer(int32_t rank, const std::atomic<uint64_t>& flag, uint64_t value, const Call& call,
+                         uint64_t number) {
+  const Member& peer = at_.member(rank);
+  const bool left = at_.block(rank).left.load(std::memory_order_acquire) != 0;
+  const bool died = !left && peer.life && os::life_ended(peer.life.get());
+  // A rank that left and then ended has left.
+  const bool left_before = died && at_.block(rank).left.load(std::memory_order_acquire) != 0;
+  if ((!left && !died) || reached(flag, value)) return;
+  breaking_.break_with(
+      GSEL_ERR_PEER, rank,
+      fmt::format("{} {} while {} waited for it in {} (call {})", at_.who(rank), left || left_before ? "left" : kEnded,
+                  at_.named(at_.rank()), recorder_.text_of(call), number));
+}
+
+void Signals::check_deadline(int32_t rank, int64_t deadline_ns, const Call& call, uint64_t number) {
+  if (os::now_ns() >= deadline_ns) chain_.fail_late(rank, deadline_ns - call.timeout_ns, call, number);
+}
+
+// Calls the driver of this rank back from sleep: from that for messages, and from that in a collective.
+void Signals::nudge() const noexcept {
+  if (at_.mine().listening.load(std::memory_order_seq_cst) != 0) Breaking::wake_listener(at_.mine());
+  const int32_t awaited = at_.mine().awaited_rank.load(std::memory_order_seq_cst) - 1;
+  if (awaited >= 0) Breaking::wake(at_.block(awaited));
+}
+
+}  // namespace gsel::shm

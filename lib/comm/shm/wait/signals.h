@@ -1,0 +1,97 @@
+// comm/shm/wait/signals.h: how ranks signal progress to each other: a rank posts a flag in the arena, another waits for
+// it, and a wait that lasts ends in an error that names who is late, gone or dead. Does not know what the flags mean.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "comm/shm/wait/breaking.h"
+#include "comm/shm/wait/chain.h"
+#include "comm/shm/wait/driver.h"
+#include "comm/shm/wait/patience.h"
+
+namespace gsel::shm {
+
+class Signals {
+ public:
+  Signals(const Membership& members, const FlightRecorder& recorder, const Breaking& breaking, int64_t timeout_ns);
+  // Before anything waits.
+  void attach(Driver& driver) { driver_ = &driver; }
+  Driver& driver() const { return *driver_; }
+
+  int64_t timeout_ns() const { return timeout_ns_.load(std::memory_order_relaxed); }
+  void set_timeout(int64_t nanoseconds) { timeout_ns_.store(nanoseconds); }
+  bool asymmetric() const { return asymmetric_; }
+  bool crowded() const { return crowded_; }     // more ranks than cores
+  int64_t spin_ns() const { return spin_ns_; }  // how long a wait polls
+  int64_t longest_sleep() const { return at_.family().watcher() ? kWatchedSleepNs : kSleepNs; }
+  WaitChain& chain() { return chain_; }
+
+  // The collective that waits from now on: for texts and its deadline.
+  void begin(const Call& call, uint64_t number) {
+    call_ = &call;
+    number_ = number;
+    deadline_ns_ = 0;
+  }
+
+  void wait(int32_t rank, const std::atomic<uint64_t>& flag, uint64_t value) {
+    if (flag.load(std::memory_order_acquire) < value) wait_long(rank, flag, value);
+  }
+  void wait_all(std::atomic<uint64_t> RankBlock::*flag, uint64_t value) {
+    for (int32_t q = 0; q < at_.world_size(); ++q) wait(q, at_.block(q).*flag, value);
+  }
+  // Makes progress of this rank known; wakes who sleeps for it. One side always sees the other: either both pass a
+  // barrier, or whoever goes to sleep makes everybody pass one. Orders as in tests/model; change both.
+  void post(std::atomic<uint64_t>& flag, uint64_t value) {
+    RankBlock& me = at_.mine();
+    if (asymmetric_) {
+      flag.store(value, std::memory_order_release);
+      std::atomic_signal_fence(std::memory_order_seq_cst);
+      if (me.sleepers.load(std::memory_order_relaxed) != 0) Breaking::wake(me);
+    } else {
+      flag.store(value, std::memory_order_seq_cst);
+      if (me.sleepers.load(std::memory_order_seq_cst) != 0) Breaking::wake(me);
+    }
+  }
+  // Makes progress on a channel known to the rank at its other end; see post.
+  void notify(int32_t rank, std::atomic<uint64_t>& flag, uint64_t value) {
+    if (asymmetric_)
+      flag.store(value, std::memory_order_release);
+    else
+      flag.store(value, std::memory_order_seq_cst);
+    call_up(rank);
+  }
+  // Behind a change of what the rank may be asleep for.
+  void call_up(int32_t rank) {
+    RankBlock& other = at_.block(rank);
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    if (other.listening.load(asymmetric_ ? std::memory_order_relaxed : std::memory_order_seq_cst) != 0)
+      Breaking::wake_listener(other);
+  }
+  // Calls the driver of this rank back from sleep: from that for messages, and from that in a collective.
+  void nudge() const noexcept;
+
+  // What ends a wait for a flag of a rank, in a call: that the rank has left or died, or that time is up.
+  void check_peer(int32_t rank, const std::atomic<uint64_t>& flag, uint64_t value, const Call& call, uint64_t number);
+  void check_deadline(int32_t rank, int64_t deadline_ns, const Call& call, uint64_t number);
+
+ private:
+  void wait_long(int32_t rank, const std::atomic<uint64_t>& flag, uint64_t value);
+  bool spin(int32_t rank, const std::atomic<uint64_t>& flag, uint64_t value);
+  void sleep_until_woken(int32_t rank, const std::atomic<uint64_t>& flag, uint64_t value);
+
+  const Membership& at_;
+  const FlightRecorder& recorder_;
+  const Breaking& breaking_;
+  WaitChain chain_;
+  Driver* driver_ = nullptr;
+  std::atomic<int64_t> timeout_ns_;
+  const bool crowded_;
+  const int64_t spin_ns_;
+  const bool asymmetric_;
+  const Call* call_ = nullptr;
+  uint64_t number_ = 0;
+  int64_t deadline_ns_ = 0;  // of the collective; 0 until it waits long
+};
+
+}  // namespace gsel::shm
