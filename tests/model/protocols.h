@@ -11,8 +11,8 @@ namespace model {
 struct Header {
   int ranks = 3, calls = 3;
   int parities = 2;             // arena.h: RankBlock::line[2]
-  Order post = Order::release;  // link.h: Link::post, asymmetric
-  Order look = Order::acquire;  // link.h: Link::wait
+  Order post = Order::release;  // signals.h: Signals::post, asymmetric
+  Order look = Order::acquire;  // signals.h: Signals::wait
   bool waits_for_all = true;
 };
 Program header_lines(const Header& how);
@@ -53,7 +53,7 @@ struct Offers {
 };
 Program offers_set_aside(const Offers& how);
 
-// link.h: Link::post, and wait.cc: sleep_until_woken. One rank posts twice, the others sleep for it. The sleep is not
+// signals.h: Signals::post, and signals.cc: sleep_until_woken. One rank posts twice, the others sleep for it. The sleep is not
 // bounded here as it is there: a lost wake-up leaves the program stuck.
 struct Sleep {
   int sleepers = 1, posts = 2;
@@ -69,7 +69,7 @@ struct Sleep {
 Sleep symmetric_sleep();
 Program sleep_and_wake(const Sleep& how);
 
-// wait.cc: mark_broken, and whoever leaves: the word is bumped whether anybody sleeps or not.
+// breaking.cc: Breaking::mark, and whoever leaves: the word is bumped whether anybody sleeps or not.
 struct Break {
   int sleepers = 2;
   bool looks_again = true;  // at the state of the communicator, once the word is read
@@ -87,7 +87,7 @@ struct TakenBack {
 };
 Program read_and_taken_back(const TakenBack& how);
 
-// direct.cc: Link::Touching and take_back_buffers: who works in a peer's buffer says so and then looks whether the
+// direct.cc: Collectives::Touching and take_back_buffers: who works in a peer's buffer says so and then looks whether the
 // communicator is broken; who takes it back breaks it and then waits until nobody works in it.
 struct Touch {
   Order touch = Order::seq_cst, look = Order::seq_cst;

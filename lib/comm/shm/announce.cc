@@ -1,4 +1,4 @@
-// comm/shm/announce.cc: what the control link does for calls that a transport of devices makes on a stream. A rank
+// comm/shm/announce.cc: what the control does for calls that a transport of devices makes on a stream. A rank
 // announces each call before it is enqueued: the call is recorded, and the fingerprint of a collective is posted and
 // compared with those that other ranks have posted, so the last rank to come finds any difference. Nobody waits for
 // that, except a rank that is kDeviceCalls ahead of another. What goes wrong later is found by look_after_announced,

@@ -1,5 +1,5 @@
 // comm/shm/call.h: a call, and numbers that follow from its arguments. Does not know where its bytes go (plan.h) and
-// how (link.h).
+// how (collectives.h, mailbox.h).
 #pragma once
 
 #include <gsel/comm.h>

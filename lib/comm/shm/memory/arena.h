@@ -56,7 +56,7 @@ struct alignas(64) CallEntry {
   std::atomic<uint64_t> number;  // of the rank's calls, from 1
   std::atomic<uint64_t> packed;  // see PackedCall
   std::atomic<uint64_t> count;
-  std::atomic<uint64_t> detail;  // hash of counts or of the operation's name; see Link::Call
+  std::atomic<uint64_t> detail;  // hash of counts or of the operation's name; see Call
   std::atomic<int64_t> entered;  // os::ticks
   std::atomic<int64_t> left;     // 0: still in it; negative: failed then
   std::atomic<uint64_t> label[kLabelBytes / sizeof(uint64_t)];

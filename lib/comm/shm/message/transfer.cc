@@ -102,7 +102,7 @@ void Mailbox::drop_all(const Error* failure) noexcept {
   }
 }
 
-// Before the link leaves its arena, which is broken.
+// Before the rank leaves its arena, which is broken.
 void Mailbox::abandon() noexcept {
   try {
     breaking_.throw_broken();

@@ -1,4 +1,4 @@
-// comm/shm/message/transfer.h: a message under way. Link::advance moves it on and never waits, so any number of
+// comm/shm/message/transfer.h: a message under way. Mailbox::advance moves it on and never waits, so any number of
 // messages can be under way together. Does not know who started it.
 #pragma once
 
