@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "base/options.h"
 #include "base/text.h"
-#include "comm/describe.h"
+#include "comm/collective.h"
 #include "comm/operation.h"
 
 namespace gsel {
@@ -35,14 +35,6 @@ void check_not_null(const Span& span, const gsel_collective& call) {
          span.bytes);
 }
 
-bool takes_send_counts(gsel_collective_kind kind) {
-  return kind == GSEL_COLLECTIVE_SCATTERV || kind == GSEL_COLLECTIVE_ALLTOALLV;
-}
-
-bool takes_recv_counts(gsel_collective_kind kind) {
-  return takes_counts(kind) && kind != GSEL_COLLECTIVE_SCATTERV;
-}
-
 // Of a v call, where one buffer has parts: whether any part of send overlaps one of recv. Those of one buffer may stand
 // between those of the other.
 bool parts_overlap(const Buffers& buffers, const gsel_collective& call, int32_t n) {
@@ -61,9 +53,9 @@ bool parts_overlap(const Buffers& buffers, const gsel_collective& call, int32_t 
       if (counts[q] > 0) parts.push_back({begin, begin + counts[q] * element, is_sent});
     }
   };
-  const bool scatters = call.kind == GSEL_COLLECTIVE_REDUCE_SCATTERV;
-  add(buffers.send, scatters ? call.recv_counts : call.send_counts, call.send_offsets, true);
-  add(buffers.recv, scatters ? nullptr : call.recv_counts, call.recv_offsets, false);
+  const CollectiveRow& row = row_of(call.kind);
+  add(buffers.send, row.send == Reach::parts ? row.counts_of_send(call) : nullptr, call.send_offsets, true);
+  add(buffers.recv, row.recv == Reach::parts ? call.recv_counts : nullptr, call.recv_offsets, false);
   std::ranges::sort(parts, {}, &Part::begin);
   uintptr_t end[2] = {0, 0};  // of the parts of recv and of send so far
   for (const Part& part : parts) {
@@ -79,7 +71,7 @@ void check_overlap(const Buffers& buffers, const gsel_collective& call, int32_t 
   if (send.bytes == 0 || recv.bytes == 0 || (in_place != kNowhere && from == to + static_cast<uint64_t>(in_place)))
     return;
   if (from >= to + recv.bytes || to >= from + send.bytes) return;
-  if (takes_counts(call.kind) && !parts_overlap(buffers, call, world_size)) return;
+  if (row_of(call.kind).counted() && !parts_overlap(buffers, call, world_size)) return;
   if (in_place == kNowhere)
     fail(GSEL_ERR_ARG, "{}: send [{} bytes] and recv [{} bytes] overlap; it does not work in place",
          collective_name(call.kind), send.bytes, recv.bytes);
@@ -94,7 +86,7 @@ void check_rank(int32_t value, const char* role, const gsel_collective& call, in
   if (any && value == GSEL_ANY_RANK && world_size > 1) return;
   if (value < 0 || value >= world_size)
     fail(GSEL_ERR_ARG, "{}: {} {} is not a rank of a world of {}", collective_name(call.kind), role, value, world_size);
-  if (is_point_to_point(call.kind) && value == rank)
+  if (row_of(call.kind).message && value == rank)
     fail(GSEL_ERR_ARG, "{}: {} {} is the calling rank itself", collective_name(call.kind), role, rank);
 }
 
@@ -132,122 +124,57 @@ uint64_t start_of(const uint64_t* counts, const uint64_t* offsets, int32_t rank)
   return sum;
 }
 
-void clear_unused_of_message(gsel_collective& call) {
-  if (call.kind != GSEL_COLLECTIVE_SENDRECV) call.source = -1, call.recv_count = 0, call.recv_tag = 0;
-  if (!receives_message(call.kind)) call.received = nullptr;
-  if (is_probe(call.kind)) call.count = 0, call.dtype = 0;
+void clear_unused(gsel_collective& call, const CollectiveRow& row) {
+  if (row.send == Reach::none && row.recv == Reach::none) call.dtype = 0, call.count = 0;
+  if (row.counted()) call.count = 0;
+  if (!row.reduces) call.op = 0;
+  if (!row.rooted() && !row.message) call.root = -1;
+  if (row.recv != Reach::recv_count) call.source = -1, call.recv_count = 0, call.recv_tag = 0;
+  if (!row.message) call.tag = 0;
+  if (!row.receives) call.received = nullptr;
+  if (!row.takes_send_counts()) call.send_counts = nullptr;
+  if (!row.takes_recv_counts()) call.recv_counts = nullptr;
+  if (row.send != Reach::parts) call.send_offsets = nullptr;
+  if (row.recv != Reach::parts) call.recv_offsets = nullptr;
 }
 
-void clear_unused_of_v(gsel_collective& call) {
-  const bool scatters = call.kind == GSEL_COLLECTIVE_REDUCE_SCATTERV;
-  call.count = 0;
-  if (!takes_send_counts(call.kind)) call.send_counts = nullptr;
-  if (!takes_send_counts(call.kind) && !scatters) call.send_offsets = nullptr;
-  if (!takes_recv_counts(call.kind)) call.recv_counts = call.recv_offsets = nullptr;
-  if (scatters) call.recv_offsets = nullptr;
-}
-
-void clear_unused(gsel_collective& call) {
-  const gsel_collective_kind kind = call.kind;
-  if (kind == GSEL_COLLECTIVE_BARRIER) call.dtype = 0, call.count = 0;
-  if (!is_reduction(kind)) call.op = 0;
-  if (is_point_to_point(kind)) {
-    clear_unused_of_message(call);
-  } else {
-    if (!is_rooted(kind)) call.root = -1;
-    call.source = -1;
-    call.recv_count = 0;
-    call.tag = call.recv_tag = 0;
-    call.received = nullptr;
-  }
-  if (takes_counts(kind))
-    clear_unused_of_v(call);
-  else
-    call.send_counts = call.send_offsets = call.recv_counts = call.recv_offsets = nullptr;
-}
-
-Buffers buffers_of_v(const gsel_collective& call, int32_t rank, int32_t n) {
-  const auto element = static_cast<uint64_t>(dtype_bytes(call.dtype));
-  const auto place = [&](const uint64_t* counts, const uint64_t* offsets) {
-    return static_cast<int64_t>(start_of(counts, offsets, rank) * element);
+Buffers buffers_of(const gsel_collective& call, const CollectiveRow& row, int32_t rank, int32_t n) {
+  const uint64_t element = dtype_bytes(call.dtype), part = call.count * element;
+  const uint64_t* const sent = row.counts_of_send(call);
+  uint64_t send_parts = 0, recv_parts = 0;
+  if (row.send == Reach::parts)
+    send_parts =
+        check_counts(sent, call.send_offsets, row.takes_send_counts() ? "send_counts" : "recv_counts", call, n);
+  if (row.recv == Reach::parts) recv_parts = check_counts(call.recv_counts, call.recv_offsets, "recv_counts", call, n);
+  const auto bytes = [&](Reach reach, uint64_t parts, const uint64_t* agreed) -> uint64_t {
+    switch (reach) {
+      case Reach::none:
+        return 0;
+      case Reach::part:
+        return part;
+      case Reach::all:
+        return part * static_cast<uint64_t>(n);
+      case Reach::parts:
+        return parts * element;
+      case Reach::own_part:
+        return agreed[rank] * element;
+      case Reach::recv_count:
+        return call.recv_count * element;
+    }
+    return 0;
+  };
+  const auto start = [&](Reach reach, const uint64_t* counts, const uint64_t* offsets) {
+    return static_cast<int64_t>(reach == Reach::parts ? start_of(counts, offsets, rank) * element
+                                                      : part * static_cast<uint64_t>(rank));
   };
   Buffers b;
-  if (takes_send_counts(call.kind))
-    b.send.bytes = check_counts(call.send_counts, call.send_offsets, "send_counts", call, n) * element;
-  if (takes_recv_counts(call.kind))
-    b.recv.bytes = check_counts(call.recv_counts, call.recv_offsets, "recv_counts", call, n) * element;
-  switch (call.kind) {
-    case GSEL_COLLECTIVE_REDUCE_SCATTERV:
-      b.send.bytes = check_counts(call.recv_counts, call.send_offsets, "counts", call, n) * element;
-      b.recv.bytes = call.recv_counts[rank] * element;
-      b.in_place = -place(call.recv_counts, call.send_offsets);
-      for (int32_t q = 0; q < n; ++q)
-        check_records(call.op, call.dtype, call.recv_counts[q], collective_name(call.kind));
-      break;
-    case GSEL_COLLECTIVE_ALLGATHERV:
-    case GSEL_COLLECTIVE_GATHERV:
-      b.send.bytes = call.recv_counts[rank] * element;
-      b.in_place = place(call.recv_counts, call.recv_offsets);
-      if (call.kind == GSEL_COLLECTIVE_GATHERV && call.root != rank) b.recv.bytes = 0;
-      break;
-    case GSEL_COLLECTIVE_SCATTERV:
-      b.recv.bytes = call.send_counts[rank] * element;
-      b.in_place = -place(call.send_counts, call.send_offsets);
-      if (call.root != rank) b.send.bytes = 0;
-      break;
-    default:
-      b.in_place = kNowhere;
-  }
-  return b;
-}
-
-Buffers buffers_of(const gsel_collective& call, int32_t rank, int32_t world_size) {
-  if (takes_counts(call.kind)) return buffers_of_v(call, rank, world_size);
-  const uint64_t part = call.count * dtype_bytes(call.dtype), all = part * static_cast<uint64_t>(world_size);
-  const auto own = static_cast<int64_t>(part) * rank;
-  Buffers b;
-  b.send.bytes = b.recv.bytes = part;
-  switch (call.kind) {
-    case GSEL_COLLECTIVE_BARRIER:
-      b.send.bytes = b.recv.bytes = 0;
-      break;
-    case GSEL_COLLECTIVE_SEND:
-      b.recv.bytes = 0;
-      break;
-    case GSEL_COLLECTIVE_RECV:
-      b.send.bytes = 0;
-      break;
-    case GSEL_COLLECTIVE_PROBE:
-    case GSEL_COLLECTIVE_IPROBE:
-      b.send.bytes = b.recv.bytes = 0;
-      break;
-    case GSEL_COLLECTIVE_SENDRECV:
-      b.recv.bytes = call.recv_count * dtype_bytes(call.dtype);
-      b.in_place = kNowhere;
-      break;
-    case GSEL_COLLECTIVE_BROADCAST:
-      if (call.root != rank) b.send.bytes = 0;
-      break;
-    case GSEL_COLLECTIVE_REDUCE:
-      if (call.root != rank) b.recv.bytes = 0;
-      break;
-    case GSEL_COLLECTIVE_ALLGATHER:
-    case GSEL_COLLECTIVE_GATHER:
-      b.recv.bytes = call.kind == GSEL_COLLECTIVE_ALLGATHER || call.root == rank ? all : 0;
-      b.in_place = own;
-      break;
-    case GSEL_COLLECTIVE_REDUCE_SCATTER:
-    case GSEL_COLLECTIVE_SCATTER:
-      b.send.bytes = call.kind == GSEL_COLLECTIVE_REDUCE_SCATTER || call.root == rank ? all : 0;
-      b.in_place = -own;
-      break;
-    case GSEL_COLLECTIVE_ALLTOALL:
-      b.send.bytes = b.recv.bytes = all;
-      b.in_place = kNowhere;
-      break;
-    default:
-      break;
-  }
+  b.send.bytes = row.sent_by_root && call.root != rank ? 0 : bytes(row.send, send_parts, call.recv_counts);
+  b.recv.bytes = row.got_by_root && call.root != rank ? 0 : bytes(row.recv, recv_parts, sent);
+  if (row.in_place == InPlace::never) b.in_place = kNowhere;
+  if (row.in_place == InPlace::part_of_recv) b.in_place = start(row.recv, call.recv_counts, call.recv_offsets);
+  if (row.in_place == InPlace::part_of_send) b.in_place = -start(row.send, sent, call.send_offsets);
+  if (row.reduces && row.counted())
+    for (int32_t q = 0; q < n; ++q) check_records(call.op, call.dtype, call.recv_counts[q], row.name);
   return b;
 }
 
@@ -258,9 +185,9 @@ void check_tag(int32_t tag, const char* role, const gsel_collective& call, bool 
        any ? ", or GSEL_ANY_TAG" : "");
 }
 
-void check_message(const gsel_collective& call, int32_t rank, int32_t world_size) {
-  const bool both = call.kind == GSEL_COLLECTIVE_SENDRECV;
-  const bool takes_any = receives_message(call.kind) && !both;
+void check_message(const gsel_collective& call, const CollectiveRow& row, int32_t rank, int32_t world_size) {
+  const bool both = row.recv == Reach::recv_count;
+  const bool takes_any = row.receives && !both;
   check_rank(call.root, "peer", call, rank, world_size, takes_any);
   if (call.tag < 0) check_tag(call.tag, "tag", call, takes_any);
   if (both) {
@@ -268,7 +195,7 @@ void check_message(const gsel_collective& call, int32_t rank, int32_t world_size
     if (call.recv_tag < 0) check_tag(call.recv_tag, "recv_tag", call, true);
     check_count(call.recv_count, "recv_count", call, world_size);
   }
-  if (call.received || is_probe(call.kind)) stated_size(call.received, "gsel_message");
+  if (call.received || row.probes) stated_size(call.received, "gsel_message");
 }
 
 void check_reduction(const gsel_collective& call) {
@@ -282,17 +209,16 @@ void check_reduction(const gsel_collective& call) {
          name);
 }
 
-void check_words(const gsel_collective& call, int32_t rank, int32_t world_size) {
+void check_words(const gsel_collective& call, const CollectiveRow& row, int32_t rank, int32_t world_size) {
   if (!(call.timeout_s >= 0))
-    fail(GSEL_ERR_ARG, "{}: timeout_s is {}; use 0 or a positive time", collective_name(call.kind), call.timeout_s);
-  if (call.kind == GSEL_COLLECTIVE_BARRIER) return;
-  if (dtype_bytes(call.dtype) == 0 && !is_probe(call.kind))
-    fail(GSEL_ERR_ARG, "{}: dtype {} is unknown; use a GSEL_I8 ... GSEL_F8E5M2", collective_name(call.kind),
-         call.dtype);
+    fail(GSEL_ERR_ARG, "{}: timeout_s is {}; use 0 or a positive time", row.name, call.timeout_s);
+  const bool has_elements = row.send != Reach::none || row.recv != Reach::none;
+  if (has_elements && dtype_bytes(call.dtype) == 0)
+    fail(GSEL_ERR_ARG, "{}: dtype {} is unknown; use a GSEL_I8 ... GSEL_F8E5M2", row.name, call.dtype);
   const bool of_every_type = call.op >= GSEL_SUM && call.op <= GSEL_AVG;
-  if (is_reduction(call.kind) && !of_every_type) check_reduction(call);
-  if (is_rooted(call.kind)) check_rank(call.root, "root", call, rank, world_size);
-  if (is_point_to_point(call.kind)) check_message(call, rank, world_size);
+  if (row.reduces && !of_every_type) check_reduction(call);
+  if (row.rooted()) check_rank(call.root, "root", call, rank, world_size);
+  if (row.message) check_message(call, row, rank, world_size);
   check_count(call.count, "count", call, world_size);
 }
 
@@ -333,17 +259,18 @@ double checked_seconds(double value, const char* name) {
 }
 
 BufferBytes buffer_bytes(const gsel_collective& checked, int32_t rank, int32_t world_size) {
-  const Buffers buffers = buffers_of(checked, rank, world_size);
+  const Buffers buffers = buffers_of(checked, row_of(checked.kind), rank, world_size);
   return {buffers.send.bytes, buffers.recv.bytes};
 }
 
 void check_call(gsel_collective& call, int32_t rank, int32_t world_size) {
-  if (call.kind < 0 || call.kind >= GSEL_COLLECTIVE_KINDS)
+  if (!is_known(call.kind))
     fail(GSEL_ERR_ARG, "collective kind {} is unknown; known are 0 to {}", call.kind, GSEL_COLLECTIVE_KINDS - 1);
-  clear_unused(call);
-  check_words(call, rank, world_size);
+  const CollectiveRow& row = row_of(call.kind);
+  clear_unused(call, row);
+  check_words(call, row, rank, world_size);
   call.timeout_s = std::min(call.timeout_s, 1e8);
-  Buffers buffers = buffers_of(call, rank, world_size);
+  Buffers buffers = buffers_of(call, row, rank, world_size);
   buffers.send.data = call.send;
   buffers.recv.data = call.recv;
   check_not_null(buffers.send, call);

@@ -8,7 +8,7 @@
 
 #include "base/os.h"
 #include "base/text.h"
-#include "comm/describe.h"
+#include "comm/collective.h"
 
 namespace gsel {
 namespace {

@@ -16,8 +16,8 @@
 #include "base/os.h"
 #include "base/quiet_thread.h"
 #include "comm/check.h"
+#include "comm/collective.h"
 #include "comm/communicator.h"
-#include "comm/describe.h"
 
 namespace gsel {
 namespace {
@@ -227,7 +227,7 @@ bool DeviceBackend::takes(const gsel_collective& call) const {
 
 // The other side cannot know which way a message goes, so all messages go one way.
 void DeviceBackend::refuse_untransported_message(const gsel_collective& call) const {
-  const bool is_plain = !is_probe(call.kind) && call.tag == 0 && call.recv_tag == 0 && call.root >= 0 &&
+  const bool is_plain = !row_of(call.kind).probes && call.tag == 0 && call.recv_tag == 0 && call.root >= 0 &&
                         (call.kind != GSEL_COLLECTIVE_SENDRECV || call.source >= 0);
   if (is_plain) return;
   fail(GSEL_ERR_UNSUPPORTED,

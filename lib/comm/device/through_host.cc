@@ -5,7 +5,7 @@
 
 #include "base/align.h"
 #include "comm/check.h"
-#include "comm/describe.h"
+#include "comm/collective.h"
 
 namespace gsel {
 namespace {
@@ -29,7 +29,7 @@ Places places_of(const gsel_collective& call, const BufferBytes& bytes) {
 
 // Where a call may leave parts of recv as they were.
 bool keeps_parts(gsel_collective_kind kind) {
-  return takes_counts(kind) || receives_message(kind);
+  return row_of(kind).counted() || row_of(kind).receives;
 }
 
 }  // namespace

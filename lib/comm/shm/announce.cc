@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "comm/describe.h"
+#include "comm/collective.h"
 #include "comm/shm/announcements.h"
 #include "comm/shm/plan.h"
 

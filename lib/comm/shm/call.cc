@@ -6,7 +6,7 @@
 
 #include "base/dtype.h"
 #include "base/text.h"
-#include "comm/describe.h"
+#include "comm/collective.h"
 
 namespace gsel::shm {
 namespace {
@@ -35,6 +35,27 @@ uint64_t sum_of(const uint64_t* counts, size_t n) {
   return sum;
 }
 
+// Of a v kind: the total, and a hash of what ranks must agree on.
+void complete_counts(const CollectiveRow& row, size_t n, Call& call) {
+  if (row.takes_send_counts() && row.takes_recv_counts()) {  // each pair agrees for itself
+    call.count = 0;
+    call.payload_bytes = UINT64_MAX;
+    return;
+  }
+  const uint64_t* counts = row.takes_send_counts() ? call.send_counts : call.recv_counts;
+  const bool own_part = row.send == Reach::own_part;
+  call.count = sum_of(counts, n);
+  call.payload_bytes = (own_part ? *std::max_element(counts, counts + n) : call.count) * call.element;
+  call.detail = hash_of(counts, n);
+  if (!row.reduces) return;
+  call.detail &= ~offsets_in_detail(UINT64_MAX);
+  if (!call.send_offsets) return;
+  if (packed(counts, call.send_offsets, n))
+    call.send_offsets = nullptr;
+  else
+    call.detail ^= offsets_in_detail(mix(hash_of(call.send_offsets, n) + 1));
+}
+
 }  // namespace
 
 void complete(const gsel_collective& given, int32_t world_size, int64_t timeout_ns, Call& call) {
@@ -61,40 +82,13 @@ void complete(const gsel_collective& given, int32_t world_size, int64_t timeout_
   }
   const uint64_t bytes = call.count * call.element;
   call.payload_bytes = bytes;
-  switch (call.kind) {
-    case GSEL_COLLECTIVE_REDUCE_SCATTER:
-    case GSEL_COLLECTIVE_SCATTER:
-    case GSEL_COLLECTIVE_ALLTOALL:
-      call.payload_bytes = bytes * n;
-      break;
-    case GSEL_COLLECTIVE_ALLGATHERV:
-    case GSEL_COLLECTIVE_GATHERV:
-      call.payload_bytes = *std::max_element(call.recv_counts, call.recv_counts + n) * call.element;
-      call.count = sum_of(call.recv_counts, n);
-      call.detail = hash_of(call.recv_counts, n);
-      break;
-    case GSEL_COLLECTIVE_REDUCE_SCATTERV:
-    case GSEL_COLLECTIVE_SCATTERV: {
-      const uint64_t* counts = call.kind == GSEL_COLLECTIVE_SCATTERV ? call.send_counts : call.recv_counts;
-      call.count = sum_of(counts, n);
-      call.payload_bytes = call.count * call.element;
-      call.detail = hash_of(counts, n);
-      if (call.kind == GSEL_COLLECTIVE_SCATTERV) break;
-      call.detail &= ~offsets_in_detail(UINT64_MAX);
-      if (!call.send_offsets) break;
-      if (packed(counts, call.send_offsets, n))
-        call.send_offsets = nullptr;
-      else
-        call.detail ^= offsets_in_detail(mix(hash_of(call.send_offsets, n) + 1));
-      break;
-    }
-    case GSEL_COLLECTIVE_ALLTOALLV:
-      call.count = 0;  // of no meaning between ranks
-      call.payload_bytes = UINT64_MAX;
-      break;
-    default:
-      call.detail = static_cast<uint32_t>(given.tag);
-      break;
+  const CollectiveRow& row = row_of(call.kind);
+  if (row.counted()) {
+    complete_counts(row, n, call);
+  } else if (row.send == Reach::all) {
+    call.payload_bytes = bytes * n;
+  } else if (row.message) {
+    call.detail = static_cast<uint32_t>(given.tag);
   }
   call.operation.op = given.op;
   call.operation.factor = given.op == GSEL_SCALED_SUM ? given.factor : 1;

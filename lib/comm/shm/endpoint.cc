@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/text.h"
-#include "comm/describe.h"
+#include "comm/collective.h"
 #include "comm/shm/join/rendezvous.h"
 #include "comm/shm/name.h"
 #include "comm/shm/wait/watcher.h"

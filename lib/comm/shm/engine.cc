@@ -8,7 +8,7 @@
 #include "base/current_error.h"
 #include "base/quiet_thread.h"
 #include "base/threads.h"
-#include "comm/describe.h"
+#include "comm/collective.h"
 
 namespace gsel::shm {
 namespace {

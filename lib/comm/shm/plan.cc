@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "base/shard.h"
-#include "comm/describe.h"
+#include "comm/collective.h"
 
 namespace gsel::shm {
 namespace {
@@ -20,29 +20,13 @@ std::vector<uint64_t> starts(const uint64_t* counts, const uint64_t* offsets, si
 
 }  // namespace
 
-Plan::Plan(const Call& call, int32_t rank, int32_t world_size) : call_(call), rank_(rank), world_size_(world_size) {
+Plan::Plan(const Call& call, int32_t rank, int32_t world_size)
+    : call_(call), row_(row_of(call.kind)), rank_(rank), world_size_(world_size) {
   const auto n = static_cast<size_t>(world_size);
   if (!call.send_counts && !call.recv_counts) return;
   packed_ = starts(call.send_counts ? call.send_counts : call.recv_counts, nullptr, n);
-  const bool scatters = call.kind == GSEL_COLLECTIVE_REDUCE_SCATTERV;
-  send_starts_ = starts(scatters ? call.recv_counts : call.send_counts, call.send_offsets, n);
+  send_starts_ = starts(row_.reduces ? call.recv_counts : call.send_counts, call.send_offsets, n);
   recv_starts_ = starts(call.recv_counts, call.recv_offsets, n);
-}
-
-bool Plan::publishes(int32_t owner) const {
-  switch (call_.kind) {
-    case GSEL_COLLECTIVE_BROADCAST:
-    case GSEL_COLLECTIVE_SCATTER:
-    case GSEL_COLLECTIVE_SCATTERV:
-      return owner == call_.root;
-    default:
-      return true;
-  }
-}
-
-bool Plan::parts_differ() const {
-  return call_.kind == GSEL_COLLECTIVE_SCATTER || call_.kind == GSEL_COLLECTIVE_SCATTERV ||
-         call_.kind == GSEL_COLLECTIVE_ALLTOALL || call_.kind == GSEL_COLLECTIVE_ALLTOALLV;
 }
 
 Bytes Plan::sent_to(int32_t reader, const std::vector<uint64_t>& starts) const {
@@ -52,18 +36,9 @@ Bytes Plan::sent_to(int32_t reader, const std::vector<uint64_t>& starts) const {
 }
 
 Bytes Plan::packed(int32_t owner, int32_t reader) const {
-  if (!publishes(owner)) return {};
-  switch (call_.kind) {
-    case GSEL_COLLECTIVE_GATHER:
-      return reader == call_.root ? Bytes{0, part()} : Bytes{};
-    case GSEL_COLLECTIVE_GATHERV:
-      if (reader != call_.root) return {};
-      [[fallthrough]];
-    case GSEL_COLLECTIVE_ALLGATHERV:
-      return {0, call_.recv_counts[owner] * call_.element};
-    default:
-      return parts_differ() ? sent_to(reader, packed_) : Bytes{0, part()};
-  }
+  if (!publishes(owner) || (row_.got_by_root && reader != call_.root)) return {};
+  if (row_.send == Reach::own_part) return {0, call_.recv_counts[owner] * call_.element};
+  return parts_differ() ? sent_to(reader, packed_) : Bytes{0, part()};
 }
 
 Bytes Plan::source(int32_t reader) const {
@@ -72,24 +47,16 @@ Bytes Plan::source(int32_t reader) const {
 
 Bytes Plan::target(int32_t owner) const {
   const auto o = static_cast<size_t>(owner);
-  if (call_.kind == GSEL_COLLECTIVE_GATHERV && rank_ != call_.root) return {};
-  if (call_.recv_counts) return {recv_starts_[o] * call_.element, call_.recv_counts[o] * call_.element};
-  const uint64_t bytes = packed(owner, rank_).count;
-  switch (call_.kind) {
-    case GSEL_COLLECTIVE_ALLGATHER:
-    case GSEL_COLLECTIVE_GATHER:
-    case GSEL_COLLECTIVE_ALLTOALL:
-      return {o * part(), bytes};
-    default:
-      return {0, bytes};
-  }
+  if (row_.got_by_root && rank_ != call_.root) return {};
+  if (row_.recv == Reach::parts) return {recv_starts_[o] * call_.element, call_.recv_counts[o] * call_.element};
+  return {row_.recv == Reach::all ? o * part() : 0, packed(owner, rank_).count};
 }
 
 uint64_t Plan::send_bytes() const {
   if (call_.kind == GSEL_COLLECTIVE_REDUCE_SCATTER) return part() * static_cast<uint64_t>(world_size_);
-  if (is_reduction(call_.kind) && !call_.send_offsets) return call_.count * call_.element;
+  if (row_.reduces && !call_.send_offsets) return call_.count * call_.element;
   uint64_t end = 0;
-  if (is_reduction(call_.kind)) {
+  if (row_.reduces) {
     for (int32_t q = 0; q < world_size_; ++q) end = std::max(end, static_cast<uint64_t>(slice(q).end) * call_.element);
     return end;
   }
@@ -102,7 +69,7 @@ uint64_t Plan::send_bytes() const {
 
 uint64_t Plan::recv_bytes() const {
   if (call_.kind == GSEL_COLLECTIVE_REDUCE) return rank_ == call_.root ? part() : 0;
-  if (is_reduction(call_.kind)) {
+  if (row_.reduces) {
     if (call_.kind == GSEL_COLLECTIVE_ALLREDUCE) return part();
     const gsel_range own = slice(rank_);
     return static_cast<uint64_t>(own.end - own.begin) * call_.element;
@@ -142,17 +109,10 @@ uint64_t Plan::sent_bytes() const {
 }
 
 uint64_t Plan::largest_part() const {
-  switch (call_.kind) {
-    case GSEL_COLLECTIVE_ALLTOALLV:
-      return 0;
-    case GSEL_COLLECTIVE_ALLGATHERV:
-    case GSEL_COLLECTIVE_GATHERV:
-      return call_.payload_bytes;
-    case GSEL_COLLECTIVE_SCATTERV:
-      return *std::max_element(call_.send_counts, call_.send_counts + world_size_) * call_.element;
-    default:
-      return part();
-  }
+  if (!row_.counted()) return part();
+  if (row_.recv == Reach::parts) return row_.send == Reach::parts ? 0 : call_.payload_bytes;
+  const uint64_t* counts = row_.takes_send_counts() ? call_.send_counts : call_.recv_counts;
+  return *std::max_element(counts, counts + world_size_) * call_.element;
 }
 
 gsel_range Plan::slice(int32_t rank) const {

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "comm/collective.h"
 #include "comm/shm/call.h"
 
 namespace gsel::shm {
@@ -33,8 +34,8 @@ class Plan {
   // What this rank sends to others, as gsel_comm_counts adds it: by what is asked for, whatever the protocol.
   uint64_t sent_bytes() const;
   // false: every reader gets the same bytes of an owner.
-  bool parts_differ() const;
-  bool publishes(int32_t owner) const;
+  bool parts_differ() const { return row_.parts_differ(); }
+  bool publishes(int32_t owner) const { return !row_.sent_by_root || owner == call_.root; }
 
   // Reductions, in elements of the space that is reduced: what `rank` folds, and where in whose recv it ends up.
   gsel_range slice(int32_t rank) const;
@@ -45,6 +46,7 @@ class Plan {
   Bytes sent_to(int32_t reader, const std::vector<uint64_t>& starts) const;
 
   const Call& call_;
+  const CollectiveRow& row_;
   int32_t rank_;
   int32_t world_size_;
   // [world_size] of the v kinds: where parts start, elements. Packed in rank order, or as the caller says.

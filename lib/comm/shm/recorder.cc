@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "base/log.h"
-#include "comm/describe.h"
+#include "comm/collective.h"
 #include "comm/shm/trace/trace.h"
 
 namespace gsel::shm {

@@ -3,7 +3,7 @@
 // ranks to be of the same kind.
 #include <algorithm>
 
-#include "comm/describe.h"
+#include "comm/collective.h"
 #include "comm/shm/collective/collectives.h"
 
 namespace gsel::shm {
@@ -30,22 +30,14 @@ namespace {
 
 // Bytes of the larger of a rank's two buffers, on the rank where it is largest: what predictions go by.
 uint64_t size_of(const Call& call, const Plan& plan, int32_t ranks) {
-  const uint64_t part = call.count * call.element;
-  switch (call.kind) {
-    case GSEL_COLLECTIVE_REDUCE_SCATTER:
-    case GSEL_COLLECTIVE_ALLGATHER:
-    case GSEL_COLLECTIVE_GATHER:
-    case GSEL_COLLECTIVE_SCATTER:
-    case GSEL_COLLECTIVE_ALLTOALL:
-      return part * static_cast<uint64_t>(ranks);
-    case GSEL_COLLECTIVE_ALLTOALLV: {
-      uint64_t sent = 0, received = 0;
-      for (int32_t q = 0; q < ranks; ++q) sent += plan.source(q).count, received += plan.target(q).count;
-      return std::max(sent, received);
-    }
-    default:
-      return part;
+  const CollectiveRow& row = row_of(call.kind);
+  if (row.takes_send_counts() && row.takes_recv_counts()) {
+    uint64_t sent = 0, received = 0;
+    for (int32_t q = 0; q < ranks; ++q) sent += plan.source(q).count, received += plan.target(q).count;
+    return std::max(sent, received);
   }
+  const bool all = row.send == Reach::all || row.recv == Reach::all;
+  return call.count * call.element * (all ? static_cast<uint64_t>(ranks) : 1);
 }
 
 }  // namespace

@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "base/text.h"
-#include "comm/describe.h"
+#include "comm/collective.h"
 
 namespace gsel::shm {
 

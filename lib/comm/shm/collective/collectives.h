@@ -70,7 +70,7 @@ class Collectives {
     return call.kind == GSEL_COLLECTIVE_ALLTOALLV || (call.kind == GSEL_COLLECTIVE_SCATTERV && !small(call));
   }
   void publish_row(const Plan& plan, uint64_t parity);
-  const Bytes* row_of(int32_t rank) const {
+  const Bytes* parts_of(int32_t rank) const {
     return reinterpret_cast<const Bytes*>(at_.arena().small(rank, sequence_ & 1));
   }
   void read_rows(const Call& call, const Plan& plan);
@@ -87,8 +87,8 @@ class Collectives {
   }
   // Everybody's whole part is copied, and not folded or cut on the way: a second copy is half of the work.
   static bool gathers(const Call& call) {
-    return call.kind == GSEL_COLLECTIVE_ALLGATHER || call.kind == GSEL_COLLECTIVE_ALLGATHERV ||
-           call.kind == GSEL_COLLECTIVE_GATHER || call.kind == GSEL_COLLECTIVE_GATHERV;
+    const CollectiveRow& row = row_of(call.kind);
+    return !row.reduces && (row.recv == Reach::all || row.recv == Reach::parts) && !row.parts_differ();
   }
   bool prefers_single_copy(const Call& call) const;
   uint64_t staged_chunk(const Call& call, const Plan& plan) const;

@@ -11,7 +11,7 @@
 #include <cstring>
 #include <optional>
 
-#include "comm/describe.h"
+#include "comm/collective.h"
 #include "comm/shm/collective/collectives.h"
 
 namespace gsel::shm {
@@ -103,7 +103,7 @@ void Collectives::copy_direct(const Call& call, const Plan& plan) {
     const int32_t q = (at_.rank() + i) % at_.world_size();
     const Bytes to = plan.target(q);
     if (to.count == 0) continue;
-    const char* from = send_of(q) + (needs_row(call) ? row_of(q)[at_.rank()] : plan.packed(q, at_.rank())).begin;
+    const char* from = send_of(q) + (needs_row(call) ? parts_of(q)[at_.rank()] : plan.packed(q, at_.rank())).begin;
     if (streaming)
       host::copy_streaming(call.recv + to.begin, from, to.count);
     else

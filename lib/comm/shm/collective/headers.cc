@@ -102,7 +102,7 @@ void Collectives::publish_row(const Plan& plan, uint64_t parity) {
 // Of an alltoallv: what others have for this rank must be what it expects; the largest part decides the chunks.
 void Collectives::read_rows(const Call& call, const Plan& plan) {
   for (int32_t q = 0; q < at_.world_size(); ++q) {
-    const Bytes* row = row_of(q);
+    const Bytes* row = parts_of(q);
     for (int32_t reader = 0; reader < at_.world_size(); ++reader)
       largest_part_ = std::max(largest_part_, row[reader].count);
     if (row[at_.rank()].count != plan.target(q).count)

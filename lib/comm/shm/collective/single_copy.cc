@@ -9,7 +9,7 @@
 #include <cerrno>
 
 #include "base/log.h"
-#include "comm/describe.h"
+#include "comm/collective.h"
 #include "comm/shm/collective/collectives.h"
 
 namespace gsel::shm {
@@ -27,7 +27,7 @@ void Collectives::copy_single(const Call& call, const Plan& plan) {
     const int32_t q = (at_.rank() + i) % at_.world_size();
     const Bytes to = plan.target(q);
     if (to.count == 0) continue;
-    const Bytes from = needs_row(call) ? row_of(q)[at_.rank()] : plan.packed(q, at_.rank());
+    const Bytes from = needs_row(call) ? parts_of(q)[at_.rank()] : plan.packed(q, at_.rank());
     read_from(q, addresses_of(q).send_address + from.begin, call.recv + to.begin, to.count);
   }
   hit(Step::single_copy);

@@ -8,7 +8,7 @@
 // for is set aside, so that messages behind it can be taken.
 #include "comm/shm/message/channel.h"
 
-#include "comm/describe.h"
+#include "comm/collective.h"
 #include "comm/shm/message/mailbox.h"
 
 namespace gsel::shm {
@@ -79,8 +79,8 @@ void Mailbox::begin(Transfer& transfer, const gsel_collective& given) {
   breaking_.throw_if_broken();
   complete(given, at_.world_size(), signals_.timeout_ns(), transfer.call);
   const Call& call = transfer.call;
-  if (!receives_message(call.kind) || call.kind == GSEL_COLLECTIVE_SENDRECV) begin_send(transfer);
-  if (receives_message(call.kind)) begin_receive(transfer, given);
+  if (!row_of(call.kind).receives || call.kind == GSEL_COLLECTIVE_SENDRECV) begin_send(transfer);
+  if (row_of(call.kind).receives) begin_receive(transfer, given);
   // Whoever looks again and again would leave nothing else in the recorder.
   if (call.kind == GSEL_COLLECTIVE_IPROBE) return;
   transfer.number = transfer.out.number = transfer.in.number = recorder_.enter(call);
@@ -96,7 +96,7 @@ bool Mailbox::advance(Transfer& transfer) {
 // Of the longer one, where a call sends and receives.
 Choice Mailbox::choose(const Call& call) {
   const bool both = call.kind == GSEL_COLLECTIVE_SENDRECV;
-  const bool sends = both ? call.count >= call.recv_count : !receives_message(call.kind);
+  const bool sends = both ? call.count >= call.recv_count : !row_of(call.kind).receives;
   const uint64_t bytes = (both ? std::max(call.count, call.recv_count) : call.count) * call.element;
   if (bytes <= kLineBytes) return {Protocol::line, "the message fits a line"};
   if (bytes <= at_.arena().layout().slot_bytes) return {Protocol::slots, "the message fits a slot"};

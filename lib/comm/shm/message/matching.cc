@@ -9,7 +9,7 @@
 #include <iterator>
 #include <new>
 
-#include "comm/describe.h"
+#include "comm/collective.h"
 #include "comm/shm/message/channel.h"
 #include "comm/shm/message/mailbox.h"
 
@@ -62,7 +62,7 @@ bool Mailbox::match_from(int32_t source, Transfer& transfer) {
 
 // A probe leaves the message where it is. False: it was cancelled meanwhile.
 bool Mailbox::take(Transfer& transfer, const Envelope& envelope, ChannelLine& line) {
-  if (is_probe(transfer.call.kind)) return accept(transfer, envelope, nullptr, nullptr);
+  if (row_of(transfer.call.kind).probes) return accept(transfer, envelope, nullptr, nullptr);
   if (in_line(line.word)) {
     accept(transfer, envelope, reinterpret_cast<const char*>(line.payload), nullptr);
     take_line(envelope.source, transfer.number);
@@ -87,7 +87,7 @@ const Transfer* Mailbox::owner_of(const Envelope& envelope, const Transfer& aski
   if (transfers_.empty()) return probe;
   for (const Transfer* other : transfers_) {
     if (!wants(*other, envelope)) continue;
-    if (!is_probe(other->call.kind)) return other;
+    if (!row_of(other->call.kind).probes) return other;
     if (!probe) probe = other;
   }
   return probe;
@@ -159,7 +159,7 @@ bool Mailbox::match_kept(Transfer& transfer) {
     if (!wants(transfer, place->envelope)) continue;
     if (is_cancelled(*place))
       drop(place);
-    else if (is_probe(transfer.call.kind))
+    else if (row_of(transfer.call.kind).probes)
       return accept(transfer, place->envelope, nullptr, nullptr);
     else if (take_kept(transfer, place))
       return true;

@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "base/options.h"
-#include "comm/describe.h"
+#include "comm/collective.h"
 #include "comm/shm/message/channel.h"
 #include "comm/shm/message/mailbox.h"
 
@@ -13,7 +13,7 @@ namespace gsel::shm {
 
 bool Mailbox::advance_receive(Transfer& transfer) {
   Half& half = transfer.in;
-  if (half.stage == Half::Stage::moving && set_aside_.empty() && half.peer >= 0 && !is_probe(transfer.call.kind)) {
+  if (half.stage == Half::Stage::moving && set_aside_.empty() && half.peer >= 0 && !row_of(transfer.call.kind).probes) {
     ChannelLine* const line = next_line_from(half.peer);
     if (!line) return false;
     if (take_plain(transfer, *line)) return true;
@@ -102,7 +102,7 @@ bool Mailbox::settle(int32_t source, uint32_t place, Offer what) {
 // A message that is `here`, or by a route; false: it was cancelled before.
 bool Mailbox::accept(Transfer& transfer, const Envelope& envelope, const char* here, const Route* route) {
   Half& half = transfer.in;
-  const bool probe = is_probe(transfer.call.kind);
+  const bool probe = row_of(transfer.call.kind).probes;
   const bool in_pieces = route && (route->way == Way::slot || !reads(envelope.source, *route));
   if (!probe && (envelope.dtype != transfer.call.dtype || envelope.bytes > half.bytes)) {
     if (!refuse(transfer, envelope, route)) return false;

@@ -7,7 +7,7 @@
 #include <algorithm>
 
 #include "base/text.h"
-#include "comm/describe.h"
+#include "comm/collective.h"
 #include "comm/shm/message/channel.h"
 #include "comm/shm/message/mailbox.h"
 
@@ -78,7 +78,7 @@ void Mailbox::finish(Transfer& transfer) {
 
 // Whether nobody had met the message, and it is under way no more. By the driver.
 bool Mailbox::cancel(Transfer& transfer) {
-  const bool receives = receives_message(transfer.call.kind);
+  const bool receives = row_of(transfer.call.kind).receives;
   const bool sends = !receives || transfer.call.kind == GSEL_COLLECTIVE_SENDRECV;
   if (receives && transfer.in.stage != Half::Stage::moving) return false;
   if (sends && !cancel_send(transfer.out)) return false;

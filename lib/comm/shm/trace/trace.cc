@@ -15,7 +15,7 @@
 #include "base/log.h"
 #include "base/os.h"
 #include "base/write_file.h"
-#include "comm/describe.h"
+#include "comm/collective.h"
 #include "comm/operation.h"
 #include "comm/shm/trace/trace_json.h"
 
@@ -68,7 +68,7 @@ std::optional<Recorded> read_entry(const Arena& arena, int32_t rank, uint64_t nu
 
 Json call_json(const Recorded& call, const Clock& clock) {
   const PackedCall fields = unpack(call.packed);
-  const bool rooted = is_rooted(fields.kind) || is_point_to_point(fields.kind);
+  const bool rooted = is_known(fields.kind) && (row_of(fields.kind).rooted() || row_of(fields.kind).message);
   Operation operation;  // its name is not in the recording where it is a caller's
   operation.op = fields.op;
   const std::string name = operation_name(operation);

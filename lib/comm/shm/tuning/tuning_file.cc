@@ -12,7 +12,7 @@
 
 #include "base/error.h"
 #include "base/printable.h"
-#include "comm/describe.h"
+#include "comm/collective.h"
 #include "comm/shm/memory/arena.h"
 
 namespace gsel::shm {
