@@ -126,55 +126,70 @@ uint64_t start_of(const uint64_t* counts, const uint64_t* offsets, int32_t rank)
 
 void clear_unused(gsel_collective& call, const CollectiveRow& row) {
   if (row.send == Reach::none && row.recv == Reach::none) call.dtype = 0, call.count = 0;
-  if (row.counted()) call.count = 0;
   if (!row.reduces) call.op = 0;
-  if (!row.rooted() && !row.message) call.root = -1;
+  if (!row.message) {
+    if (!row.rooted()) call.root = -1;
+    call.tag = 0;
+    call.received = nullptr;
+  } else if (!row.receives) {
+    call.received = nullptr;
+  }
   if (row.recv != Reach::recv_count) call.source = -1, call.recv_count = 0, call.recv_tag = 0;
-  if (!row.message) call.tag = 0;
-  if (!row.receives) call.received = nullptr;
+  if (!row.counted()) {
+    call.send_counts = call.send_offsets = call.recv_counts = call.recv_offsets = nullptr;
+    return;
+  }
+  call.count = 0;
   if (!row.takes_send_counts()) call.send_counts = nullptr;
   if (!row.takes_recv_counts()) call.recv_counts = nullptr;
   if (row.send != Reach::parts) call.send_offsets = nullptr;
   if (row.recv != Reach::parts) call.recv_offsets = nullptr;
 }
 
-Buffers buffers_of(const gsel_collective& call, const CollectiveRow& row, int32_t rank, int32_t n) {
-  const uint64_t element = dtype_bytes(call.dtype), part = call.count * element;
+// Of a v kind, whose counts it checks.
+Buffers buffers_of_parts(const gsel_collective& call, const CollectiveRow& row, int32_t rank, int32_t n) {
+  const uint64_t element = dtype_bytes(call.dtype);
   const uint64_t* const sent = row.counts_of_send(call);
-  uint64_t send_parts = 0, recv_parts = 0;
-  if (row.send == Reach::parts)
-    send_parts =
-        check_counts(sent, call.send_offsets, row.takes_send_counts() ? "send_counts" : "recv_counts", call, n);
-  if (row.recv == Reach::parts) recv_parts = check_counts(call.recv_counts, call.recv_offsets, "recv_counts", call, n);
-  const auto bytes = [&](Reach reach, uint64_t parts, const uint64_t* agreed) -> uint64_t {
-    switch (reach) {
-      case Reach::none:
-        return 0;
-      case Reach::part:
-        return part;
-      case Reach::all:
-        return part * static_cast<uint64_t>(n);
-      case Reach::parts:
-        return parts * element;
-      case Reach::own_part:
-        return agreed[rank] * element;
-      case Reach::recv_count:
-        return call.recv_count * element;
-    }
-    return 0;
-  };
-  const auto start = [&](Reach reach, const uint64_t* counts, const uint64_t* offsets) {
-    return static_cast<int64_t>(reach == Reach::parts ? start_of(counts, offsets, rank) * element
-                                                      : part * static_cast<uint64_t>(rank));
-  };
   Buffers b;
-  b.send.bytes = row.sent_by_root && call.root != rank ? 0 : bytes(row.send, send_parts, call.recv_counts);
-  b.recv.bytes = row.got_by_root && call.root != rank ? 0 : bytes(row.recv, recv_parts, sent);
+  if (row.send == Reach::parts) {
+    const char* role = row.takes_send_counts() ? "send_counts" : "recv_counts";
+    b.send.bytes = check_counts(sent, call.send_offsets, role, call, n) * element;
+  }
+  if (row.recv == Reach::parts)
+    b.recv.bytes = check_counts(call.recv_counts, call.recv_offsets, "recv_counts", call, n) * element;
+  if (row.send == Reach::own_part) b.send.bytes = call.recv_counts[rank] * element;
+  if (row.recv == Reach::own_part) b.recv.bytes = sent[rank] * element;
+  const auto start = [&](const uint64_t* counts, const uint64_t* offsets) {
+    return static_cast<int64_t>(start_of(counts, offsets, rank) * element);
+  };
   if (row.in_place == InPlace::never) b.in_place = kNowhere;
-  if (row.in_place == InPlace::part_of_recv) b.in_place = start(row.recv, call.recv_counts, call.recv_offsets);
-  if (row.in_place == InPlace::part_of_send) b.in_place = -start(row.send, sent, call.send_offsets);
-  if (row.reduces && row.counted())
+  if (row.in_place == InPlace::part_of_recv) b.in_place = start(call.recv_counts, call.recv_offsets);
+  if (row.in_place == InPlace::part_of_send) b.in_place = -start(sent, call.send_offsets);
+  if (row.reduces)
     for (int32_t q = 0; q < n; ++q) check_records(call.op, call.dtype, call.recv_counts[q], row.name);
+  return b;
+}
+
+Buffers buffers_of(const gsel_collective& call, const CollectiveRow& row, int32_t rank, int32_t n) {
+  Buffers b;
+  if (row.counted()) {
+    b = buffers_of_parts(call, row, rank, n);
+  } else {
+    const uint64_t element = dtype_bytes(call.dtype), part = call.count * element;
+    const auto bytes = [&](Reach reach) {
+      if (reach == Reach::part) return part;
+      if (reach == Reach::all) return part * static_cast<uint64_t>(n);
+      return reach == Reach::recv_count ? call.recv_count * element : 0;
+    };
+    b.send.bytes = bytes(row.send);
+    b.recv.bytes = bytes(row.recv);
+    const auto own = static_cast<int64_t>(part) * rank;
+    if (row.in_place == InPlace::never) b.in_place = kNowhere;
+    if (row.in_place == InPlace::part_of_recv) b.in_place = own;
+    if (row.in_place == InPlace::part_of_send) b.in_place = -own;
+  }
+  if (row.sent_by_root && call.root != rank) b.send.bytes = 0;
+  if (row.got_by_root && call.root != rank) b.recv.bytes = 0;
   return b;
 }
 

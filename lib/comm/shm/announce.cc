@@ -23,8 +23,7 @@ void Announcements::announce(const gsel_collective& given) {
   at_.require_own_process(collective_name(given.kind));
   try {
     breaking_.throw_if_broken();
-    complete(given, at_.world_size(), signals_.timeout_ns(), announcing_);
-    announcing_.asked = Asked::enqueued;
+    complete(given, at_.world_size(), signals_.timeout_ns(), announcing_, false, Asked::enqueued);
     const uint64_t number = recorder_.enter(announcing_);
     if (is_point_to_point(given.kind)) {
       recorder_.count_call(given.kind,

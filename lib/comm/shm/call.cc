@@ -35,6 +35,16 @@ uint64_t sum_of(const uint64_t* counts, size_t n) {
   return sum;
 }
 
+// A caller's operation is 255.
+uint64_t pack(const gsel_collective& given, bool grouped, Asked asked) {
+  const gsel_op op = std::min<gsel_op>(given.op, 255);
+  return static_cast<uint64_t>(static_cast<uint8_t>(given.kind)) << 56 |
+         static_cast<uint64_t>(static_cast<uint8_t>(given.dtype)) << 48 |
+         static_cast<uint64_t>(static_cast<uint8_t>(op)) << 40 | (grouped ? kGrouped : 0) |
+         static_cast<uint64_t>(asked) << 32 | static_cast<uint64_t>(static_cast<uint16_t>(given.source)) << 16 |
+         static_cast<uint16_t>(given.root);
+}
+
 // Of a v kind: the total, and a hash of what ranks must agree on.
 void complete_counts(const CollectiveRow& row, size_t n, Call& call) {
   if (row.takes_send_counts() && row.takes_recv_counts()) {  // each pair agrees for itself
@@ -58,10 +68,13 @@ void complete_counts(const CollectiveRow& row, size_t n, Call& call) {
 
 }  // namespace
 
-void complete(const gsel_collective& given, int32_t world_size, int64_t timeout_ns, Call& call) {
+void complete(const gsel_collective& given, int32_t world_size, int64_t timeout_ns, Call& call, bool grouped,
+              Asked asked) {
   const auto n = static_cast<uint64_t>(world_size);
   call.kind = given.kind;
-  call.asked = Asked::call;
+  call.asked = asked;
+  call.grouped = grouped;
+  call.packed = pack(given, grouped, asked);
   call.dtype = given.dtype;
   call.root = given.root;
   call.source = given.source;
@@ -100,23 +113,13 @@ void complete(const gsel_collective& given, int32_t world_size, int64_t timeout_
   call.unit = call.element * call.operation.record;
 }
 
-// A caller's operation is 255.
-uint64_t pack(const Call& call) {
-  const gsel_op op = std::min<gsel_op>(call.operation.op, 255);
-  return static_cast<uint64_t>(static_cast<uint8_t>(call.kind)) << 56 |
-         static_cast<uint64_t>(static_cast<uint8_t>(call.dtype)) << 48 |
-         static_cast<uint64_t>(static_cast<uint8_t>(op)) << 40 | (call.grouped ? kGrouped : 0) |
-         static_cast<uint64_t>(call.asked) << 32 | static_cast<uint64_t>(static_cast<uint16_t>(call.source)) << 16 |
-         static_cast<uint16_t>(call.root);
-}
-
 const char* asked_text(Asked asked) {
   static const char* const texts[] = {"", "gsel_comm_split()", "gsel_comm_dup()", ""};
   return texts[static_cast<size_t>(asked) % std::size(texts)];
 }
 
 uint64_t fingerprint(const Call& call) {
-  return mix((pack(call) & ~kGrouped) * 0x9e3779b97f4a7c15u ^ call.count * 0xc2b2ae3d27d4eb4fu ^ call.detail);
+  return mix((call.packed & ~kGrouped) * 0x9e3779b97f4a7c15u ^ call.count * 0xc2b2ae3d27d4eb4fu ^ call.detail);
 }
 
 }  // namespace gsel::shm

@@ -37,21 +37,21 @@ struct Call {
   uint64_t label[2] = {};
   uint64_t detail = 0;  // what else must agree: hash of counts, of an operation's name; of a message its tag
 
+  uint64_t packed = 0;         // kind, type, operation and roots in one word, as recorded; see unpack in arena.h
   uint64_t payload_bytes = 0;  // the most that any rank publishes; decides the protocol, alike on every rank
 };
 
 // Into a call that is there already, field by field, since copying one or clearing it costs; what the kind does not
 // name may be left as it is. timeout_ns: where the call gives none.
-void complete(const gsel_collective& given, int32_t world_size, int64_t timeout_ns, Call& call);
+void complete(const gsel_collective& given, int32_t world_size, int64_t timeout_ns, Call& call, bool grouped = false,
+              Asked asked = Asked::call);
 
 // The half of a reduce_scatterv's detail that says where the parts stand; the other half says how long they are.
 constexpr uint64_t offsets_in_detail(uint64_t detail) {
   return detail & UINT32_MAX;
 }
 
-// Kind, type, operation and roots in one word, as recorded; see unpack in arena.h.
 constexpr uint64_t kGrouped = uint64_t{1} << 39;
-uint64_t pack(const Call& call);
 // "gsel_comm_split()"; empty for a call of gsel_collective_kind.
 const char* asked_text(Asked asked);
 // What must agree between ranks, in one word.

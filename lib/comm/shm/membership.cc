@@ -17,8 +17,16 @@ Membership::Membership(const Place& place)
       name_(arena_->header().name),
       numbering_(place.numbering),
       tuning_(arena_->header().tuning) {
+  find_places();
   for (int32_t q = 0; q < world_size_; ++q)
     one_process_ = one_process_ && member(q).process == family_->member(family_->rank()).process;
+}
+
+void Membership::find_places() {
+  header_ = &arena_->header();
+  blocks_ = &arena_->rank(0);
+  mine_ = &arena_->rank(rank_);
+  ring_ = &arena_->call(rank_, 0);
 }
 
 std::shared_ptr<Arena> Membership::arena_now() const {
@@ -28,7 +36,9 @@ std::shared_ptr<Arena> Membership::arena_now() const {
 
 std::shared_ptr<Arena> Membership::exchange_arena(std::shared_ptr<Arena> next) {
   const std::lock_guard lock(arena_mutex_);
-  return std::exchange(arena_, std::move(next));
+  arena_.swap(next);
+  find_places();
+  return next;
 }
 
 std::string Membership::which() const {

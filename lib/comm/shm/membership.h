@@ -45,8 +45,11 @@ class Membership {
   const Tuning& tuning() const { return tuning_; }
 
   Arena& arena() const { return *arena_; }
-  RankBlock& block(int32_t rank) const { return arena_->rank(rank); }
-  RankBlock& mine() const { return arena_->rank(rank_); }
+  RankBlock& block(int32_t rank) const { return blocks_[rank]; }
+  RankBlock& mine() const { return *mine_; }
+  ArenaHeader& header() const { return *header_; }
+  bool is_broken() const { return header_->broken.load(std::memory_order_acquire) != 0; }
+  CallEntry& own_entry(uint64_t number) const { return ring_[number % kRingCalls]; }  // of the flight recorder
   // Number of this rank's latest header line, which is that of its collectives.
   uint64_t posted_headers() const {
     const RankBlock& me = mine();
@@ -81,9 +84,15 @@ class Membership {
   std::shared_ptr<const Numbering> own_numbering() const;
 
  private:
+  void find_places();
+
   const int32_t rank_;
   const int32_t world_size_;
   std::shared_ptr<Arena> arena_;
+  ArenaHeader* header_;  // in the arena, as the rest; what every call looks at is one step away
+  RankBlock* blocks_;
+  RankBlock* mine_;
+  CallEntry* ring_;
   const std::shared_ptr<Family> family_;
   mutable std::mutex arena_mutex_;  // for who looks at arena_ from another thread than the one that makes the calls
   const std::string name_;

@@ -12,10 +12,10 @@ namespace gsel::shm {
 // One place of the flight recorder, and what others are told of when they ask what this rank is at.
 uint64_t FlightRecorder::enter(const Call& call) {
   const uint64_t number = ++entered_;
-  CallEntry& entry = at_.arena().call(at_.rank(), number);
+  CallEntry& entry = at_.own_entry(number);
   entry.number.store(0, std::memory_order_relaxed);
   std::atomic_thread_fence(std::memory_order_release);  // what follows is not seen with the number before
-  entry.packed.store(pack(call), std::memory_order_relaxed);
+  entry.packed.store(call.packed, std::memory_order_relaxed);
   entry.count.store(call.count, std::memory_order_relaxed);
   entry.detail.store(call.detail, std::memory_order_relaxed);
   entry.left.store(0, std::memory_order_relaxed);
@@ -29,7 +29,7 @@ uint64_t FlightRecorder::enter(const Call& call) {
 
 // Calls may end in another order than they began; the place of one that took long may be a later one's by now.
 void FlightRecorder::leave(uint64_t number, bool failed) {
-  CallEntry& entry = at_.arena().call(at_.rank(), number);
+  CallEntry& entry = at_.own_entry(number);
   if (entry.number.load(std::memory_order_relaxed) == number)
     entry.left.store(failed ? -os::ticks() : os::ticks(), std::memory_order_relaxed);
   if (number == entered_) at_.mine().latest_number.store(2 * number + 1, std::memory_order_relaxed);
@@ -137,10 +137,10 @@ void FlightRecorder::note_failure(const Error& error, uint64_t collective) noexc
     default:
       return;
   }
-  const bool broken = at_.arena().header().broken.load(std::memory_order_acquire) != 0;
+  const bool broken = at_.is_broken();
   const uint64_t newest = broken ? entered_ : collective;
   for (uint64_t back = 0; back < (broken ? kRingCalls : 1) && back < newest; ++back) {
-    CallEntry& entry = at_.arena().call(at_.rank(), newest - back);
+    CallEntry& entry = at_.own_entry(newest - back);
     if (entry.left.load(std::memory_order_relaxed) == 0) entry.left.store(-os::ticks(), std::memory_order_relaxed);
   }
   if (at_.family().trace_folder.empty() || (broken && traced_ == at_.shared_arena())) return;

@@ -24,25 +24,41 @@ void Collectives::begin_anew() {
 }
 
 void Collectives::run(const gsel_collective& given, bool grouped) {
+  if (at_.is_broken()) fail_before();
   try {
-    breaking_.throw_if_broken();
-    complete(given, at_.world_size(), signals_.timeout_ns(), current_);
-    current_.grouped = grouped;
+    complete(given, at_.world_size(), signals_.timeout_ns(), current_, grouped);
     number_ = recorder_.enter(current_);
     signals_.begin(current_, number_);
     hit(Step::enter);
-    uint64_t sent = 0;
-    try {
-      sent = run_callbacks_too(current_);
-    } catch (const Error&) {
-      take_back_buffers();
-      throw;
-    }
+    const uint64_t sent = run_call(current_);
     hit(Step::leave);
     recorder_.leave(number_);
     recorder_.count_call(current_.kind, sent);
   } catch (const Error& error) {
+    fail(error);
+  }
+}
+
+// The communicator is broken already.
+void Collectives::fail_before() {
+  try {
+    breaking_.throw_broken();
+  } catch (const Error& error) {
     recorder_.note_failure(error, number_);
+    throw;
+  }
+}
+
+// A caller's operation that fails here leaves the others waiting for results, so it fails for all.
+void Collectives::fail(const Error& error) {
+  try {
+    if (error.code() != GSEL_ERR_CALLBACK) throw Error(error);
+    breaking_.break_with(GSEL_ERR_CALLBACK, at_.rank(),
+                         fmt::format("{}: {} in {} (call {})", at_.named(at_.rank()), error.what(),
+                                     recorder_.text_of(current_), number_));
+  } catch (const Error& told) {
+    take_back_buffers();
+    recorder_.note_failure(told, number_);
     throw;
   }
 }
@@ -56,29 +72,15 @@ void Collectives::exchange(Asked asked, const void* send, void* recv, uint64_t b
   call.recv = recv;
   call.count = bytes;
   breaking_.throw_if_broken();
-  complete(call, at_.world_size(), signals_.timeout_ns(), current_);
-  current_.asked = asked;
-  current_.grouped = false;
+  complete(call, at_.world_size(), signals_.timeout_ns(), current_, false, asked);
   number_ = recorder_.enter(current_);
   signals_.begin(current_, number_);
   run_call(current_);
   recorder_.leave(number_);
 }
 
-// A caller's operation that fails here leaves the others waiting for results, so it fails for all.
-uint64_t Collectives::run_callbacks_too(const Call& call) {
-  try {
-    return run_call(call);
-  } catch (const Error& e) {
-    if (e.code() != GSEL_ERR_CALLBACK) throw;
-    breaking_.break_with(
-        GSEL_ERR_CALLBACK, at_.rank(),
-        fmt::format("{}: {} in {} (call {})", at_.named(at_.rank()), e.what(), recorder_.text_of(call), number_));
-  }
-}
-
 uint64_t Collectives::run_call(const Call& call) {
-  require_room_for_records(call);
+  if (call.operation.record != 1) require_room_for_records(call);
   const Plan plan(call, at_.rank(), at_.world_size());
   largest_part_ = plan.largest_part();
   exchange_headers(call, plan);
@@ -105,9 +107,9 @@ uint64_t Collectives::run_call(const Call& call) {
 
 // Alike on every rank, before anything is posted.
 void Collectives::require_room_for_records(const Call& call) const {
-  if (call.operation.record == 1 || at_.world_size() == 1 || call.unit <= block_bytes()) return;
-  fail(GSEL_ERR_UNSUPPORTED, "{} with records of {} bytes on {}; the most there is {} bytes",
-       collective_name(call.kind), call.unit, with_noun(at_.world_size(), "rank"), block_bytes());
+  if (at_.world_size() == 1 || call.unit <= block_bytes()) return;
+  gsel::fail(GSEL_ERR_UNSUPPORTED, "{} with records of {} bytes on {}; the most there is {} bytes",
+             collective_name(call.kind), call.unit, with_noun(at_.world_size(), "rank"), block_bytes());
 }
 
 void Collectives::run_alone(const Call& call, const Plan& plan) {
@@ -121,7 +123,7 @@ host::Fold Collectives::fold_of(const Call& call, double* factors) const {
   host::Fold fold;
   fold.dtype = call.dtype;
   fold.op = call.operation.op;
-  fold.order = at_.arena().header().order;
+  fold.order = at_.header().order;
   fold.record = call.operation.record;
   fold.function = call.operation.function;
   fold.user_data = call.operation.user_data;

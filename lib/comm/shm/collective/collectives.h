@@ -44,7 +44,8 @@ class Collectives {
  private:
   // collectives.cc
   uint64_t run_call(const Call& call);  // bytes that this rank sent
-  uint64_t run_callbacks_too(const Call& call);
+  [[noreturn]] void fail(const Error& error);
+  [[noreturn]] void fail_before();
   void require_room_for_records(const Call& call) const;
   void run_alone(const Call& call, const Plan& plan);
   host::Fold fold_of(const Call& call, double* factors) const;  // factors: room for one per rank

@@ -38,7 +38,7 @@ class Collectives::Touching {
  public:
   Touching(const Membership& members, const Breaking& breaking) : block_(members.mine()) {
     block_.touching.store(1, std::memory_order_seq_cst);
-    if (members.arena().header().broken.load(std::memory_order_seq_cst) == 0) return;
+    if (members.header().broken.load(std::memory_order_seq_cst) == 0) return;
     block_.touching.store(0, std::memory_order_release);
     breaking.throw_broken();
   }
@@ -53,7 +53,7 @@ class Collectives::Touching {
 // Returns once no other rank writes to the buffers of the call that has failed.
 void Collectives::take_back_buffers() noexcept {
   os::fence(std::memory_order_release);  // for throw_if_taken_back of who reads them
-  if (at_.world_size() == 1 || at_.arena().header().broken.load(std::memory_order_seq_cst) == 0) return;
+  if (at_.world_size() == 1 || at_.header().broken.load(std::memory_order_seq_cst) == 0) return;
   const int64_t deadline = os::now_ns() + kTakeBackNs;
   bool stopped = false;
   for (int32_t q = 0; q < at_.world_size(); ++q) stopped = !ends_touching(q, deadline) || stopped;

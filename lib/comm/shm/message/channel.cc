@@ -77,7 +77,7 @@ inline void Mailbox::begin_receive(Transfer& transfer, const gsel_collective& gi
 
 void Mailbox::begin(Transfer& transfer, const gsel_collective& given) {
   breaking_.throw_if_broken();
-  complete(given, at_.world_size(), signals_.timeout_ns(), transfer.call);
+  complete(given, at_.world_size(), signals_.timeout_ns(), transfer.call, transfer.call.grouped);
   const Call& call = transfer.call;
   if (!row_of(call.kind).receives || call.kind == GSEL_COLLECTIVE_SENDRECV) begin_send(transfer);
   if (row_of(call.kind).receives) begin_receive(transfer, given);

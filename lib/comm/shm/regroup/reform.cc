@@ -42,7 +42,7 @@ Place Regroup::shrink(const std::vector<int32_t>& without) {
   if (std::exchange(shrunk_, true))
     fail(GSEL_ERR_STATE, "gsel_comm_shrink: this communicator has been shrunk already; go on with what came of it");
   breaking_.look_at_all();
-  if (without.empty() && at_.world_size() > 1 && !breaking_.is_broken() && !breaking_.await(kDyingNs))
+  if (without.empty() && at_.world_size() > 1 && !at_.is_broken() && !breaking_.await(kDyingNs))
     breaking_.look_at_all();
   break_for(
       without.empty() ? "asked for a shrink" : fmt::format("asked for a shrink without {}", at_.named(without[0])),
@@ -176,7 +176,7 @@ void Regroup::refuse_if_shrinking() const {
 
 // Where the communicator of these ranks stands, which are in; founds it when it is this rank's turn.
 uint64_t Regroup::successor(const std::vector<int32_t>& members, const std::string& name) const {
-  const std::atomic<uint64_t>& told = at_.arena().header().successor;
+  const std::atomic<uint64_t>& told = at_.header().successor;
   const int64_t deadline = os::now_ns() + signals_.timeout_ns();
   const auto next = [&] {
     return *std::ranges::find_if(members, [&](int32_t q) {
@@ -197,7 +197,7 @@ uint64_t Regroup::successor(const std::vector<int32_t>& members, const std::stri
 uint64_t Regroup::publish_successor(const std::vector<int32_t>& members, const std::string& name) const {
   const uint64_t offset = found(members, name, at_.numbering().get());
   uint64_t other = 0;
-  if (!at_.arena().header().successor.compare_exchange_strong(other, offset, std::memory_order_acq_rel)) {
+  if (!at_.header().successor.compare_exchange_strong(other, offset, std::memory_order_acq_rel)) {
     at_.family().release(offset);
     return other;
   }

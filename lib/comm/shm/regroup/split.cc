@@ -93,7 +93,7 @@ Place Regroup::create_group(const std::vector<int32_t>& members) {
   at_.require_own_process("gsel_comm_create_group");
   const std::string name = derived_name(at_.name(), fmt::format("group{}", ++made_));
   if (members.size() == 1) return place_in(members, 0, name, at_.numbering());
-  if (breaking_.is_broken()) return create_group_in_broken(members, name);
+  if (at_.is_broken()) return create_group_in_broken(members, name);
   const int32_t founder = members.front();
   uint64_t list = members.size();
   for (const int32_t q : members) list = (list ^ static_cast<uint64_t>(q)) * 0x100000001b3u;
@@ -144,7 +144,7 @@ uint64_t Regroup::found(const std::vector<int32_t>& members, const std::string& 
     at_.family().release(offset);
     throw;
   }
-  Arena::found(memory.at(offset), layout, at_.arena().header(), seats, name);
+  Arena::found(memory.at(offset), layout, at_.header(), seats, name);
   return offset;
 }
 
@@ -160,7 +160,7 @@ Place Regroup::place_in(const std::vector<int32_t>& members, uint64_t offset, co
   if (members.size() == 1) {
     const int32_t joined = at_.mine().family_rank;
     const int32_t in_text = place.numbering ? place.numbering->of_family[static_cast<size_t>(joined)] : 0;
-    place.arena = Arena::alone(at_.arena().header().order, {at_.mine().pid, joined, in_text}, name);
+    place.arena = Arena::alone(at_.header().order, {at_.mine().pid, joined, in_text}, name);
     return place;
   }
   const int32_t founder = members.front();

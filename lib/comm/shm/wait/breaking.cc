@@ -58,7 +58,7 @@ void Breaking::mark(gsel_status code, int32_t about, const std::string& text) co
 
 void Breaking::write(gsel_status code, int32_t shown, int32_t family_rank, const std::string& text) const noexcept {
   if (!at_.is_own_process()) return;
-  ArenaHeader& header = at_.arena().header();
+  ArenaHeader& header = at_.header();
   uint32_t none = 0;
   if (!header.broken.compare_exchange_strong(none, kWriting, std::memory_order_seq_cst)) return;
   header.broken_code = code;
@@ -95,7 +95,7 @@ void Breaking::break_with(gsel_status code, int32_t about, const std::string& te
 }
 
 void Breaking::throw_broken() const {
-  const ArenaHeader& header = at_.arena().header();
+  const ArenaHeader& header = at_.header();
   const int64_t patience = os::now_ns() + kWritingNs;
   while (header.broken.load(std::memory_order_acquire) != kReadable) {
     if (os::now_ns() > patience) fail(GSEL_ERR_PEER, "a rank died while it reported why the communicator is broken");
@@ -107,8 +107,8 @@ void Breaking::throw_broken() const {
 bool Breaking::await(int64_t nanoseconds) const {
   const std::atomic<uint32_t>& word = at_.mine().wake_word;
   const uint32_t before = word.load(std::memory_order_seq_cst);
-  if (at_.arena().header().broken.load(std::memory_order_seq_cst) == 0) os::futex_wait(word, before, nanoseconds);
-  return is_broken();
+  if (at_.header().broken.load(std::memory_order_seq_cst) == 0) os::futex_wait(word, before, nanoseconds);
+  return at_.is_broken();
 }
 
 void Breaking::leave(const Arena& arena) const noexcept {

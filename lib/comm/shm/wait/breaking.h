@@ -15,9 +15,8 @@ class Breaking {
  public:
   Breaking(const Membership& members, const FlightRecorder& recorder) : at_(members), recorder_(recorder) {}
 
-  bool is_broken() const { return at_.arena().header().broken.load(std::memory_order_acquire) != 0; }
   void throw_if_broken() const {
-    if (is_broken()) throw_broken();
+    if (at_.is_broken()) throw_broken();
   }
   [[noreturn]] void throw_broken() const;
   // about: a rank of this communicator, or -1: nobody in particular.

@@ -82,7 +82,7 @@ void WaitChain::publish(bool blocks_caller) noexcept {
 
 // One that failed is for others to find, until the communicator is left.
 void WaitChain::end() noexcept {
-  if (slot_ >= 0 && at_.arena().header().broken.load(std::memory_order_relaxed) == 0) retract();
+  if (slot_ >= 0 && at_.header().broken.load(std::memory_order_relaxed) == 0) retract();
 }
 
 void WaitChain::retract() noexcept {

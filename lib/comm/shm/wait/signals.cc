@@ -28,9 +28,9 @@ Signals::Signals(const Membership& members, const FlightRecorder& recorder, cons
       breaking_(breaking),
       chain_(members, recorder, breaking),
       timeout_ns_(timeout_ns),
-      crowded_(at_.arena().header().cores < at_.world_size()),
+      crowded_(at_.header().cores < at_.world_size()),
       spin_ns_(crowded_ ? kSpinSharedNs : kSpinOwnCoreNs),
-      asymmetric_(at_.arena().header().asymmetric != 0) {}
+      asymmetric_(at_.header().asymmetric != 0) {}
 
 namespace {
 
@@ -97,7 +97,7 @@ void Signals::sleep_until_woken(int32_t rank, const std::atomic<uint64_t>& flag,
   const int64_t most = driver_->is_alone() ? longest_sleep() : kSleepBesideNs, left = deadline_ns_ - os::now_ns();
   // Behind the word, or who breaks the communicator or leaves between our last look and here would wake nobody.
   const bool ended = flag.load(std::memory_order_seq_cst) >= value || other.left.load(std::memory_order_seq_cst) != 0 ||
-                     at_.arena().header().broken.load(std::memory_order_seq_cst) != 0;
+                     at_.header().broken.load(std::memory_order_seq_cst) != 0;
   if (!ended && left > 0) os::futex_wait(other.wake_word, word, std::min(most, left));
   other.sleepers.fetch_sub(1, std::memory_order_seq_cst);
 }
