@@ -171,9 +171,12 @@ void require_usable(const gsel_link& link) {
 gsel_status collective(gsel_link* link, const gsel_collective* call, gsel_stream* stream, gsel_error** err) {
   try {
     const Current current(link->device, link->device_ctx);
-    const std::lock_guard lock(*link->mutex);
-    require_usable(*link);
-    check(*link->nccl, Call(*link, *call, native(*link, stream)).make(), "a call", link->comm);
+    {
+      const std::lock_guard launching(*link->launching);
+      const std::lock_guard inside(link->inside);
+      require_usable(*link);
+      check(*link->nccl, Call(*link, *call, native(*link, stream)).make(), "a call", link->comm);
+    }
     settle({&link, 1}, "a call");
     return GSEL_OK;
   } catch (...) {
@@ -181,31 +184,36 @@ gsel_status collective(gsel_link* link, const gsel_collective* call, gsel_stream
   }
 }
 
-// The devices' locks in one order, so that two threads with the same links do not wait for each other.
+// The locks in one order, so that two threads with the same links do not wait for each other.
 std::vector<std::unique_lock<std::mutex>> lock_all(gsel_link* const* links, uint64_t n) {
-  std::set<std::mutex*> mutexes;
-  for (uint64_t i = 0; i < n; ++i) mutexes.insert(links[i]->mutex);
+  std::set<std::mutex*> devices, inside;
+  for (uint64_t i = 0; i < n; ++i) devices.insert(links[i]->launching), inside.insert(&links[i]->inside);
   std::vector<std::unique_lock<std::mutex>> locks;
-  for (std::mutex* mutex : mutexes) locks.emplace_back(*mutex);
+  for (std::mutex* mutex : devices) locks.emplace_back(*mutex);
+  for (std::mutex* mutex : inside) locks.emplace_back(*mutex);
   return locks;
+}
+
+void enqueue_group(gsel_link* const* links, const gsel_collective* calls, gsel_stream* const* streams, uint64_t n) {
+  const Library& nccl = *links[0]->nccl;
+  const auto locks = lock_all(links, n);
+  for (uint64_t i = 0; i < n; ++i) require_usable(*links[i]);
+  check(nccl, nccl.ncclGroupStart(), "the start of a group");
+  int result = kSuccess;
+  for (uint64_t i = 0; i < n && (result == kSuccess || result == kInProgress); ++i) {
+    const Current current(links[i]->device, links[i]->device_ctx);
+    result = Call(*links[i], calls[i], native(*links[i], streams[i])).make();
+  }
+  const int ended = nccl.ncclGroupEnd();
+  check(nccl, result, "a call of a group", links[0]->comm);
+  check(nccl, ended, "the end of a group", links[0]->comm);
 }
 
 gsel_status enqueue(gsel_link* const* links, const gsel_collective* calls, gsel_stream* const* streams, uint64_t n,
                     gsel_error** err) {
   if (n == 0) return GSEL_OK;
-  const Library& nccl = *links[0]->nccl;
   try {
-    const auto locks = lock_all(links, n);
-    for (uint64_t i = 0; i < n; ++i) require_usable(*links[i]);
-    check(nccl, nccl.ncclGroupStart(), "the start of a group");
-    int result = kSuccess;
-    for (uint64_t i = 0; i < n && (result == kSuccess || result == kInProgress); ++i) {
-      const Current current(links[i]->device, links[i]->device_ctx);
-      result = Call(*links[i], calls[i], native(*links[i], streams[i])).make();
-    }
-    const int ended = nccl.ncclGroupEnd();
-    check(nccl, result, "a call of a group", links[0]->comm);
-    check(nccl, ended, "the end of a group", links[0]->comm);
+    enqueue_group(links, calls, streams, n);
     settle({links, n}, "a group");
     return GSEL_OK;
   } catch (...) {
@@ -213,8 +221,10 @@ gsel_status enqueue(gsel_link* const* links, const gsel_collective* calls, gsel_
   }
 }
 
+// While a call is under way, the thread that makes it looks at the state.
 gsel_status link_error(gsel_link* link, gsel_error** err) {
-  if (link->aborting) return GSEL_OK;
+  const std::unique_lock inside(link->inside, std::try_to_lock);
+  if (!inside || link->aborting) return GSEL_OK;
   try {
     int state = kSuccess;
     check(*link->nccl, link->nccl->ncclCommGetAsyncError(link->comm, &state), "asking for errors", link->comm);

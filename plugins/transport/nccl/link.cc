@@ -6,13 +6,16 @@
 #include <chrono>
 #include <cstdio>
 #include <memory>
+#include <system_error>
+#include <thread>
 #include <vector>
 
 namespace gsel_nccl {
 namespace {
 
 constexpr useconds_t kPollUs = 20;
-constexpr double kLeaveSeconds = 10;  // for what NCCL still has to send
+constexpr double kAbortSeconds = 5;  // that an abort may take before the communicator and its memory are given up
+constexpr int kPollsBetweenLooks = 1000;
 constexpr int kMostDevices = 64;
 
 using Clock = std::chrono::steady_clock;
@@ -29,7 +32,28 @@ std::mutex& mutex_of(const gsel_join& join) {
   return mutexes[device.ordinal % kMostDevices];
 }
 
-int state_of(const gsel_link& link) {
+std::shared_ptr<Family> family_of(const UniqueId& id) {
+  static std::mutex mutex;
+  static std::map<std::string, std::weak_ptr<Family>> known;
+  const std::lock_guard lock(mutex);
+  auto& found = known[std::string(id.bytes, sizeof id.bytes)];
+  std::shared_ptr<Family> family = found.lock();
+  if (!family) found = family = std::make_shared<Family>();
+  const std::lock_guard inside(family->mutex);
+  ++family->links;
+  return family;
+}
+
+// Takes memory that the link has registered; what can be freed then.
+std::vector<void*> let_go(Family& family, std::vector<void*> memory) {
+  const std::lock_guard lock(family.mutex);
+  family.memory.insert(family.memory.end(), memory.begin(), memory.end());
+  return --family.links == 0 ? std::move(family.memory) : std::vector<void*>();
+}
+
+int state_of(gsel_link& link) {
+  const std::lock_guard lock(link.inside);
+  if (link.aborting) return kSuccess;  // the handle may be gone
   int state = kSuccess;
   const int result = link.nccl->ncclCommGetAsyncError(link.comm, &state);
   return result == kSuccess ? state : result;
@@ -48,7 +72,7 @@ UniqueId agree_on_id(const Library& nccl, const gsel_join& join) {
   return all[0].id;
 }
 
-void wait_for_all(const gsel_link& link, const gsel_join& join) {
+void wait_for_all(gsel_link& link, const gsel_join& join) {
   const auto deadline = after(join.join_timeout_s);
   for (int state; (state = state_of(link)) != kSuccess; usleep(kPollUs)) {
     check(*link.nccl, state, "joining as rank " + std::to_string(join.rank), link.comm);
@@ -59,6 +83,64 @@ void wait_for_all(const gsel_link& link, const gsel_join& join) {
     fail(GSEL_ERR_TIMEOUT, "nccl: rank " + std::to_string(join.rank) + " waited " + seconds +
                                " for the others to join; NCCL_DEBUG=INFO shows what it waits for");
   }
+}
+
+void give_back(gsel_link& link) {
+  link.device->stream_free(link.device_ctx, link.stream);
+  link.device->free(link.device_ctx, link.token);
+}
+
+void free_all(gsel_link* link) noexcept {
+  try {
+    const Current current(link->device, link->device_ctx);
+    std::vector<void*> registered;
+    for (const auto& [memory, by_nccl] : link->allocations)
+      if (!by_nccl)
+        link->device->free(link->device_ctx, memory);
+      else if (link->registrations.contains(memory))
+        registered.push_back(memory);
+      else
+        link->nccl->ncclMemFree(memory);
+    for (void* memory : let_go(*link->family, std::move(registered))) link->nccl->ncclMemFree(memory);
+    give_back(*link);
+  } catch (...) {  // the device has failed; there is nothing to give back to
+  }
+  delete link;
+}
+
+// Waits for work in flight, whose result the program may still wait for, then gives back what NCCL knows. Throws when a
+// rank has died that this work may wait for.
+void finalize(gsel_link& link) {
+  const Library& nccl = *link.nccl;
+  const auto call = [&](auto&& function, const char* what) {
+    int result;
+    {
+      const std::lock_guard lock(link.inside);
+      result = function();
+    }
+    for (int polls = 0; result == kInProgress; result = state_of(link), ++polls) {
+      if (polls % kPollsBetweenLooks == 0) must([&](gsel_error** err) { return link.look(link.control, err); });
+      usleep(kPollUs);
+    }
+    check(nccl, result, what, link.comm);
+  };
+  call([&] { return nccl.ncclCommFinalize(link.comm); }, "the end of a communicator");
+  const std::lock_guard lock(link.inside);
+  for (const auto& [memory, handle] : link.registrations) nccl.ncclCommDeregister(link.comm, handle);
+  link.registrations.clear();
+  check(nccl, nccl.ncclCommDestroy(link.comm), "the end of a communicator", link.comm);
+  link.aborting = true;
+}
+
+// An abort that hangs keeps what it works on.
+void end_aborted(gsel_link* link) noexcept {
+  const auto deadline = after(kAbortSeconds);
+  while (!link->has_aborted)
+    if (Clock::now() < deadline)
+      usleep(kPollUs);
+    else
+      return;
+  free_all(link);
 }
 
 }  // namespace
@@ -107,68 +189,75 @@ gsel_link* join(const gsel_host_v1* host, const gsel_join& join) {
   std::string why;
   const Library* nccl = library(&why);
   if (!nccl) fail(GSEL_ERR_NOT_FOUND, why);
-  std::unique_ptr<gsel_link> link(
-      new gsel_link{host, nccl, join.device_table, join.device_ctx, join.rank, join.world_size, &mutex_of(join)});
+  std::unique_ptr<gsel_link> link(new gsel_link{host, nccl, join.device_table, join.device_ctx, join.rank,
+                                                join.world_size, &mutex_of(join), join.look, join.control});
   const UniqueId id = agree_on_id(*nccl, join);
+  link->family = family_of(id);
   const Current current(link->device, link->device_ctx);
   must([&](gsel_error** err) {
     return link->device->alloc(link->device_ctx, GSEL_MEMORY_DEVICE, sizeof(int32_t), &link->token, err);
   });
   try {
+    must([&](gsel_error** err) { return link->device->stream_create(link->device_ctx, 0, &link->stream, err); });
     Config config;
-    const std::lock_guard lock(*link->mutex);
+    const std::lock_guard lock(*link->launching);
     check(*nccl, nccl->ncclCommInitRankConfig(&link->comm, join.world_size, id, join.rank, &config), "joining");
   } catch (...) {
-    link->device->free(link->device_ctx, link->token);
+    give_back(*link);
+    let_go(*link->family, {});
     throw;
   }
   try {
     wait_for_all(*link, join);
   } catch (...) {
     abort(link.get());
-    link->device->free(link->device_ctx, link->token);
+    end_aborted(link.release());
     throw;
   }
   return link.release();
 }
 
-// The kernels of a communicator that is in order end by themselves, those of an aborted one have ended.
 void leave(gsel_link* link) noexcept {
+  if (link->aborting) return end_aborted(link);
   try {
     const Current current(link->device, link->device_ctx);
-    const std::lock_guard lock(*link->mutex);
-    const Library& nccl = *link->nccl;
-    if (!link->aborting.exchange(true)) {
-      for (const auto& [memory, handle] : link->registrations) nccl.ncclCommDeregister(link->comm, handle);
-      const auto deadline = after(kLeaveSeconds);
-      int result = nccl.ncclCommFinalize(link->comm);
-      while (result == kInProgress && Clock::now() < deadline) usleep(kPollUs), result = state_of(*link);
-      result == kSuccess ? nccl.ncclCommDestroy(link->comm) : nccl.ncclCommAbort(link->comm);
-    }
-    for (const auto& [memory, by_nccl] : link->allocations)
-      by_nccl ? static_cast<void>(nccl.ncclMemFree(memory)) : link->device->free(link->device_ctx, memory);
-    link->device->free(link->device_ctx, link->token);
-  } catch (...) {  // the device has failed; there is nothing to give back to
+    finalize(*link);
+  } catch (...) {
+    abort(link);
+    return end_aborted(link);
   }
-  delete link;
+  free_all(link);
 }
 
-// Who is inside a call of this link sees the flag and comes out.
+// Who is inside a call of this link sees the flag and comes out. NCCL needs the thread for itself, as its abort may
+// wait for the driver.
 void abort(gsel_link* link) noexcept {
-  if (link->aborting.exchange(true)) return;
+  {
+    const std::lock_guard lock(link->inside);
+    if (link->aborting.exchange(true)) return;
+  }
   try {
-    const Current current(link->device, link->device_ctx);
-    const std::lock_guard lock(*link->mutex);
+    std::thread([link] {
+      try {
+        const Current current(link->device, link->device_ctx);
+        link->nccl->ncclCommAbort(link->comm);
+      } catch (...) {  // the device has failed, and its kernels with it
+      }
+      link->has_aborted = true;
+    }).detach();
+  } catch (const std::system_error&) {  // there is no thread
     link->nccl->ncclCommAbort(link->comm);
-  } catch (...) {
+    link->has_aborted = true;
   }
 }
 
 void settle(std::span<gsel_link* const> links, const std::string& what) {
   for (gsel_link* link : links)
-    for (int state; (state = state_of(*link)) != kSuccess; usleep(kPollUs)) {
-      check(*link->nccl, state, what, link->comm);
+    for (;; usleep(kPollUs)) {
+      const int state = state_of(*link);
       if (link->aborting) fail(GSEL_ERR_ABORTED, "nccl: " + what + " was ended by an abort");
+      if (state == kSuccess) break;
+      check(*link->nccl, state, what, link->comm);
     }
 }
 

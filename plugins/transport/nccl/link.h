@@ -1,16 +1,19 @@
 // plugins/transport/nccl/link.h: one rank's communicator of NCCL, from joining to its end. It is non-blocking, so that
-// a thread that waits inside of NCCL can be called back. NCCL wants one thread at a time on a device, hence a lock for
-// each.
+// a thread that waits inside of NCCL can be called back. One thread at a time is inside of NCCL with a communicator,
+// and that holds for looking at its state as well: ncclCommGetAsyncError frees what a call has left. One thread at a
+// time launches on a device. No lock is held while other ranks are waited for.
 #pragma once
 
 #include <gsel/transport.h>
 
 #include <atomic>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "library.h"
 
@@ -36,6 +39,18 @@ void must(Call&& call) {
 
 }  // namespace gsel_nccl
 
+namespace gsel_nccl {
+
+// The links of this process that joined with one id. NCCL frees what an aborted communicator has registered with the
+// last of them, so the memory lives as long.
+struct Family {
+  std::mutex mutex{};
+  int links = 0;
+  std::vector<void*> memory{};
+};
+
+}  // namespace gsel_nccl
+
 struct gsel_link {
   const gsel_host_v1* host;
   const gsel_nccl::Library* nccl;
@@ -43,12 +58,17 @@ struct gsel_link {
   void* device_ctx;
   int32_t rank;
   int32_t world_size;
-  std::mutex* mutex;  // of the device
+  std::mutex* launching;  // of the device; taken before `inside`
+  gsel_status (*look)(void* control, gsel_error** err);
+  void* control;
+  std::shared_ptr<gsel_nccl::Family> family{};
   gsel_nccl::Comm comm = nullptr;
-  std::atomic<bool> aborting{false};
+  std::mutex inside{};  // of NCCL with this communicator
+  std::atomic<bool> aborting{false}, has_aborted{false};
   void* token = nullptr;                   // memory of the device that a barrier reduces
-  std::map<void*, void*> registrations{};  // handles by memory; guarded by mutex
-  std::map<void*, bool> allocations{};     // by memory, whether NCCL allocated it; guarded by mutex
+  gsel_stream* stream = nullptr;           // for zeros in new memory
+  std::map<void*, void*> registrations{};  // handles by memory; guarded by inside
+  std::map<void*, bool> allocations{};     // by memory, whether NCCL allocated it; guarded by inside
 };
 
 namespace gsel_nccl {
@@ -69,8 +89,9 @@ class Current {
 
 gsel_link* join(const gsel_host_v1* host, const gsel_join& join);
 void leave(gsel_link* link) noexcept;
+// Ends the communicator on a thread of its own, since NCCL may wait in the driver; does not wait for that.
 void abort(gsel_link* link) noexcept;
-// Until NCCL has enqueued what it was asked for.
+// Until NCCL has enqueued what it was asked for. Holds no lock.
 void settle(std::span<gsel_link* const> links, const std::string& what);
 
 // Parts of the table.
