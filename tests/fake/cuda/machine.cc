@@ -181,11 +181,6 @@ void Machine::enqueue(Stream& stream, Operation operation) {
   stream.queue.push_back(std::move(operation));
 }
 
-void Machine::end(const std::function<bool(const Joint&)>& which) {
-  for (auto& [key, stream] : streams_)
-    std::erase_if(stream.queue, [&](const Operation& operation) { return operation.joint && which(*operation.joint); });
-}
-
 void Machine::record(Stream& stream, Event& event) {
   Operation operation;
   operation.name = "the record of an event";
@@ -231,22 +226,31 @@ void Machine::run_head(Stream& stream) {
 }
 
 // The stream whose head must run next for the record to be reached; nullptr: there is none.
-Stream* Machine::who_leads_to(const Event& event, uint64_t record, int depth) {
+Stream* Machine::who_leads_to(const Event& event, uint64_t record, Seen& seen) {
   for (auto& [key, stream] : streams_)
     for (const Operation& operation : stream.queue)
-      if (operation.records == &event && operation.record == record) return who_lets_go_on(stream, depth + 1);
+      if (operation.records == &event && operation.record == record) return who_lets_go_on(stream, seen);
   return nullptr;
 }
 
 // The same for the head of a stream.
-Stream* Machine::who_lets_go_on(Stream& stream, int depth) {
-  if (depth > 1000 || stream.queue.empty()) return nullptr;
+Stream* Machine::who_lets_go_on(Stream& stream, Seen& seen) {
+  if (stream.queue.empty() || !seen.insert(&stream).second) return nullptr;
   if (is_ready(stream)) return &stream;
   const Operation& head = stream.queue.front();
-  if (head.awaits) return who_leads_to(*head.awaits, head.record, depth);
+  if (head.awaits) return who_leads_to(*head.awaits, head.record, seen);
   for (Stream* other : head.joint->awaited())
-    if (Stream* found = who_lets_go_on(*other, depth + 1)) return found;
+    if (Stream* found = who_lets_go_on(*other, seen)) return found;
   return nullptr;
+}
+
+Stream* Machine::who_leads_to(const Event& event, uint64_t record) {
+  Seen seen;
+  return who_leads_to(event, record, seen);
+}
+Stream* Machine::who_lets_go_on(Stream& stream) {
+  Seen seen;
+  return who_lets_go_on(stream, seen);
 }
 
 // Whether some stream may go on once another thread or process has enqueued its part.
@@ -290,13 +294,13 @@ void Machine::run_until(const std::function<bool()>& done, const std::function<S
 }
 
 void Machine::finish(Stream& stream) {
-  run_until([&] { return stream.queue.empty(); }, [&] { return who_lets_go_on(stream, 0); });
+  run_until([&] { return stream.queue.empty(); }, [&] { return who_lets_go_on(stream); });
   merge(host_, stream.clock);
 }
 
 void Machine::finish(Event& event) {
   const uint64_t record = event.recorded;
-  run_until([&] { return event.reached >= record; }, [&] { return who_leads_to(event, record, 0); });
+  run_until([&] { return event.reached >= record; }, [&] { return who_leads_to(event, record); });
   merge(host_, event.clock);
 }
 
@@ -304,10 +308,18 @@ void Machine::finish(Event& event) {
 bool Machine::look(Event& event) {
   if (event.reached < event.recorded) {
     const Opened opened(arena_);
-    if (Stream* stream = pick(who_leads_to(event, event.recorded, 0))) run_head(*stream);
+    if (Stream* stream = pick(who_leads_to(event, event.recorded))) run_head(*stream);
   }
   if (event.reached < event.recorded) return false;
   merge(host_, event.clock);
+  return true;
+}
+
+bool Machine::nudge(Stream* stream) {
+  Stream* next = pick(who_lets_go_on(*stream));
+  if (!next) return false;
+  const Opened opened(arena_);
+  run_head(*next);
   return true;
 }
 

@@ -19,6 +19,7 @@
 #include <memory>
 #include <mutex>
 #include <random>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -98,13 +99,15 @@ class Machine {
   void drop_stream(Stream* stream);
 
   void enqueue(Stream& stream, Operation operation);
-  void end(const std::function<bool(const Joint&)>& which);  // such work, wherever it stands
   void record(Stream& stream, Event& event);
   void await(Stream& stream, Event& event);
   // As far as the order of this machine goes until nothing is left in the stream, or the event is reached.
   void finish(Stream& stream);
   void finish(Event& event);
   bool look(Event& event);
+  bool nudge(Stream* stream);  // one step towards its end; whether there was one
+  // Where work may touch memory of the device.
+  void* here(const void* memory) const { return const_cast<void*>(memory); }
 
   // What went wrong, a line each; since the start of the process.
   const std::vector<std::string>& violations() const { return violations_; }
@@ -118,8 +121,11 @@ class Machine {
   Machine();
   bool is_ready(const Stream& stream) const;
   void run_head(Stream& stream);
-  Stream* who_leads_to(const Event& event, uint64_t record, int depth);
-  Stream* who_lets_go_on(Stream& stream, int depth);
+  using Seen = std::set<const Stream*>;  // streams that were asked already: waits may go round
+  Stream* who_leads_to(const Event& event, uint64_t record, Seen& seen);
+  Stream* who_lets_go_on(Stream& stream, Seen& seen);
+  Stream* who_leads_to(const Event& event, uint64_t record);
+  Stream* who_lets_go_on(Stream& stream);
   bool waits_for_others() const;
   Stream* pick(Stream* wanted);
   void run_until(const std::function<bool()>& done, const std::function<Stream*()>& wanted);

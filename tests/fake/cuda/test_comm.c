@@ -442,6 +442,8 @@ static void a_late_rank(rank_run* run) {
   rank_ok(run, join_on(run, "nccl", run->rank, &comm, &err), err);
   void* memory;
   rank_ok(run, gsel_mem_alloc(comm, 64, &memory, &err), err);
+  /* The first call between ranks waits for their hosts, the next does not. */
+  rank_ok(run, gsel_allreduce(comm, memory, memory, 4, GSEL_F32, GSEL_SUM, &err), err);
   if (run->rank == 0) {
     rank_ok(run, gsel_allreduce(comm, memory, memory, 4, GSEL_F32, GSEL_SUM, &err), err);
     rank_fails(run, gsel_comm_synchronize(comm, &err), err, GSEL_ERR_TIMEOUT, "is late: rank 0 waited for it in", 1);
@@ -477,9 +479,11 @@ static void a_death(rank_run* run) {
   void* memory;
   rank_ok(run, gsel_mem_alloc(comm, 64, &memory, &err), err);
   gsel_status status = gsel_allreduce(comm, memory, memory, 4, GSEL_F32, GSEL_SUM, &err);
+  if (status == GSEL_OK) status = gsel_comm_synchronize(comm, &err);
   if (run->rank == 1) raise(SIGKILL);
   const double began = seconds();
-  if (status == GSEL_OK) status = gsel_comm_synchronize(comm, &err); /* else it died while the call was enqueued */
+  if (status == GSEL_OK) status = gsel_allreduce(comm, memory, memory, 4, GSEL_F32, GSEL_SUM, &err);
+  if (status == GSEL_OK) status = gsel_comm_synchronize(comm, &err); /* else it died before this call */
   rank_fails(run, status, err, GSEL_ERR_PEER, "rank 1 (pid", 1);
   if (seconds() - began > 30) snprintf(run->failure, sizeof run->failure, "it took %g s", seconds() - began);
   rank_fails(run, gsel_barrier(comm, &err), err, GSEL_ERR_PEER, "ended without gsel_comm_free", 1);

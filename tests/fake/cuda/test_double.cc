@@ -1,53 +1,14 @@
 // fake/cuda/test_double.cc: what the double reports, and what the plugin `cuda` makes of a driver that is old, lacks
 // names, runs out of memory or fails: each in a process of its own, since a driver is loaded once.
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <cstring>
-#include <functional>
-#include <map>
 #include <string>
 #include <vector>
 
 #include "base/host_services.h"
-#include "support/check.h"
+#include "fake/cuda/children.h"
 #include "support/fake_cuda.h"
 
 namespace {
-
-using Settings = std::map<std::string, std::string>;
-
-struct Ended {
-  int status;
-  std::string text;  // what it wrote to stderr
-};
-
-Ended in_child(const Settings& settings, const std::function<void()>& body) {
-  int ends[2];
-  assert_int_equal(pipe(ends), 0);
-  const pid_t pid = fork();
-  if (pid == 0) {
-    dup2(ends[1], STDERR_FILENO);
-    close(ends[0]);
-    for (const auto& [name, value] : settings) setenv(name.c_str(), value.c_str(), 1);
-    body();
-    _exit(0);
-  }
-  close(ends[1]);
-  Ended ended{0, ""};
-  char some[512];
-  for (ssize_t n; (n = read(ends[0], some, sizeof some)) > 0;) ended.text.append(some, static_cast<size_t>(n));
-  close(ends[0]);
-  waitpid(pid, &ended.status, 0);
-  return ended;
-}
-
-// The body writes what it has to say; the parent looks for it.
-void expect(const Settings& settings, const char* part, const std::function<void()>& body) {
-  const Ended ended = in_child(settings, body);
-  if (ended.status != 0 || ended.text.find(part) == std::string::npos)
-    fail_msg("status %#x, expected \"%s\" in: %s", ended.status, part, ended.text.c_str());
-}
 
 void say(gsel_error* err) {
   fprintf(stderr, "%s\n", err ? gsel_error_message(err).data : "no error");

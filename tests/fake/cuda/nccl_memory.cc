@@ -1,0 +1,92 @@
+// fake/cuda/nccl_memory.cc: memory and registrations of libnccl.so.2, and the texts of its errors; see nccl_comm.h.
+// Memory that NCCL has registered is in use until it is deregistered, or until its communicator has been freed.
+#include <mutex>
+
+#include "nccl_comm.h"
+
+using fake_cuda::Machine;
+using namespace fake_nccl;
+
+#define EXPORT extern "C" __attribute__((visibility("default")))
+
+namespace {
+
+Comm& of(Handle handle) {
+  return *static_cast<Comm*>(handle);
+}
+
+thread_local std::string memory_error;
+
+}  // namespace
+
+EXPORT const char* ncclGetErrorString(int result) {
+  switch (result) {
+    case kSuccess:
+      return "no error";
+    case kUnhandledCudaError:
+      return "unhandled cuda error (run with NCCL_DEBUG=INFO for details)";
+    case kRemoteError:
+      return "remote process exited or there was a network error";
+    default:
+      return "as the fake nccl was told";
+  }
+}
+
+EXPORT const char* ncclGetLastError(Handle handle) {
+  return !memory_error.empty() ? memory_error.c_str() : handle ? of(handle).last_error.c_str() : "";
+}
+
+// ---- memory ---------------------------------------------------------------------------------------------------------
+
+EXPORT int ncclMemAlloc(void** out, size_t bytes) {
+  CUdeviceptr memory = 0;
+  const int result = cuMemAlloc(&memory, bytes);
+  *out = reinterpret_cast<void*>(memory);
+  memory_error = result == CUDA_SUCCESS               ? ""
+                 : result == CUDA_ERROR_OUT_OF_MEMORY ? "Cuda failure 2 'out of memory'"
+                                                      : "Cuda failure " + std::to_string(result);
+  return result == CUDA_SUCCESS ? kSuccess : kUnhandledCudaError;
+}
+
+EXPORT int ncclMemFree(void* memory) {
+  {
+    const std::lock_guard lock(Machine::get().mutex());
+    for (const Comm& comm : all_comms())
+      if (comm.registered.contains(memory))
+        Machine::get().violation("ncclMemFree of memory that the communicator of rank " + std::to_string(comm.rank) +
+                                 " has registered, and which is in use until all ranks of the process have let go");
+  }
+  return cuMemFree(reinterpret_cast<CUdeviceptr>(memory)) == CUDA_SUCCESS ? kSuccess : kInvalidArgument;
+}
+
+EXPORT int ncclCommRegister(Handle handle, void* memory, size_t bytes, void** out) {
+  Comm& comm = of(handle);
+  const Inside inside(comm, "ncclCommRegister");
+  const std::lock_guard lock(Machine::get().mutex());
+  *out = nullptr;
+  const auto* found = Machine::get().find(reinterpret_cast<uintptr_t>(memory));
+  if (!found || reinterpret_cast<uintptr_t>(memory) + bytes > found->end) return kInvalidArgument;
+  comm.registered[memory] = bytes;
+  *out = memory;
+  return kSuccess;
+}
+
+EXPORT int ncclCommDeregister(Handle handle, void* registration) {
+  Comm& comm = of(handle);
+  const Inside inside(comm, "ncclCommDeregister");
+  const std::lock_guard lock(Machine::get().mutex());
+  const auto found = comm.registered.find(registration);
+  if (found == comm.registered.end()) return kInvalidUsage;
+  const auto begin = reinterpret_cast<uintptr_t>(registration), end = begin + found->second;
+  for (const Node* node : comm.nodes)
+    for (const Call& call : node->calls()) {
+      const auto touches = [&](const char* memory, uint64_t bytes) {
+        const auto at = reinterpret_cast<uintptr_t>(memory);
+        return at < end && begin < at + bytes;
+      };
+      if (touches(call.send, call.send_bytes) || touches(call.recv, call.recv_bytes))
+        Machine::get().violation("ncclCommDeregister of memory that " + call.name + " still uses");
+    }
+  comm.registered.erase(found);
+  return kSuccess;
+}

@@ -1,0 +1,229 @@
+// fake/cuda/nccl_node.cc: what a communicator enqueues on a stream, and how it goes on there; see nccl_comm.h.
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <ctime>
+#include <mutex>
+#include <thread>
+
+#include "nccl_comm.h"
+
+using fake_cuda::Machine;
+using fake_cuda::Operation;
+
+namespace fake_nccl {
+namespace {
+
+constexpr int64_t kWantedNs = 20'000'000;
+
+int64_t now_ns() {
+  timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return t.tv_sec * 1000000000ll + t.tv_nsec;
+}
+
+// Communication that has not ended, in the order in which it was enqueued.
+std::vector<Node*>& launched() {
+  static auto* const all = new std::vector<Node*>;
+  return *all;
+}
+
+// Whether the hosts of the other ranks have come as far as a first connection needs.
+bool is_connected(const Call& call) {
+  const Comm& comm = *call.comm;
+  if (comm.is_aborted || call.number > 1) return true;
+  Clique& clique = *comm.clique;
+  if (call.is_message())
+    return call.sends ? clique.rank(call.to).receives[call.from] > 0 : clique.rank(call.from).sends[call.to] > 0;
+  for (int q = 0; q < clique.n_ranks(); ++q)
+    if (clique.rank(q).calls == 0) return false;
+  return true;
+}
+
+void enqueue(const std::vector<Call>& calls) {
+  static uint64_t units;
+  Machine& machine = Machine::get();
+  ++units;
+  std::vector<Comm*> comms;
+  for (const Call& call : calls)
+    if (!call.comm->is_aborted && std::ranges::find(comms, call.comm) == comms.end()) comms.push_back(call.comm);
+  for (Comm* comm : comms) {
+    const Call& first = *std::ranges::find(calls, comm, &Call::comm);
+    fake_cuda::Stream* stream = machine.stream(first.stream, comm->context);
+    const auto node = std::make_shared<Node>(stream, comm, units);
+    Operation operation;
+    operation.name = "nccl " + first.name;
+    operation.joint = node;
+    for (const Call& call : calls) {
+      if (call.comm != comm) continue;
+      if (call.stream != first.stream)
+        machine.violation("a group of nccl calls on several streams of one communicator");
+      node->add(call);
+      const auto send = reinterpret_cast<uintptr_t>(call.send), recv = reinterpret_cast<uintptr_t>(call.recv);
+      if (call.send_bytes) operation.accesses.push_back({send, send + call.send_bytes, false});
+      if (call.recv_bytes) operation.accesses.push_back({recv, recv + call.recv_bytes, true});
+    }
+    comm->nodes.push_back(node.get());
+    launched().push_back(node.get());
+    machine.enqueue(*stream, std::move(operation));
+  }
+}
+
+}  // namespace
+
+Node::~Node() {
+  std::erase(comm_->nodes, this);
+  std::erase(launched(), this);
+}
+
+void Node::add(Call call) {
+  calls_.push_back(std::move(call));
+}
+
+// A device runs one launch at a time, in order.
+bool Node::is_turn() const {
+  for (const Node* node : launched()) {
+    if (node->unit_ == unit_) return true;
+    if (node->device() == device() && !node->comm_->is_aborted) return false;
+  }
+  return true;
+}
+
+Post& Node::post_of(const Call& call) const {
+  RankShare& own = comm_->own();
+  return call.is_message() ? own.messages[call.to][(call.number - 1) % kMessageSlots]
+                           : own.collectives[(call.number - 1) % kSlots];
+}
+
+bool Node::can_post(const Call& call) const {
+  if (call.is_posted) return false;
+  if (call.is_message() && !call.sends) return true;
+  const uint64_t slots = call.is_message() ? kMessageSlots : kSlots;
+  if (call.number > slots && !comm_->clique->is_taken(comm_->rank, post_of(call), call.number - slots)) return false;
+  return comm_->clique->has_room(comm_->rank, call.send_bytes);
+}
+
+void Node::post(const Call& call) {
+  if (call.is_message() && !call.sends) return;
+  Post& post = post_of(call);
+  char* data = comm_->clique->place(comm_->rank, call.send_bytes, post, call.number);
+  if (call.send_bytes) memcpy(data, Machine::get().here(call.send), call.send_bytes);
+  post.offset = static_cast<uint64_t>(data - comm_->clique->data(comm_->rank, Post{}));
+  post.bytes = call.send_bytes;
+  post.memory = 0;
+  if (call.send_bytes)
+    post.memory |= kSends | (comm_->has_registered(call.send, call.send_bytes) ? kSendsRegistered : 0);
+  if (call.recv_bytes)
+    post.memory |= kReceives | (comm_->has_registered(call.recv, call.recv_bytes) ? kReceivesRegistered : 0);
+  snprintf(post.signature, sizeof post.signature, "%s", call.signature.c_str());
+  post.number.store(call.number, std::memory_order_release);
+}
+
+// Calls that differ never are.
+bool Node::is_ready(const Call& call) const {
+  if (!call.is_posted) return false;
+  Clique& clique = *comm_->clique;
+  if (call.is_message() && call.sends) return clique.rank(call.to).taken[call.from] >= call.number;
+  if (call.is_message()) {
+    const Post& sent = clique.rank(call.from).messages[call.to][(call.number - 1) % kMessageSlots];
+    return sent.number == call.number && sent.bytes == call.recv_bytes;
+  }
+  for (int q = 0; q < clique.n_ranks(); ++q) {
+    const Post& post = clique.rank(q).collectives[(call.number - 1) % kSlots];
+    if (post.number != call.number || call.signature != post.signature) return false;
+  }
+  return true;
+}
+
+void Node::finish(const Call& call) const {
+  Clique& clique = *comm_->clique;
+  char* recv = call.recv_bytes ? static_cast<char*>(Machine::get().here(call.recv)) : nullptr;
+  if (call.is_message()) {
+    if (call.sends) return;
+    const Post& sent = clique.rank(call.from).messages[call.to][(call.number - 1) % kMessageSlots];
+    memcpy(recv, clique.data(call.from, sent), call.recv_bytes);
+    comm_->own().taken[call.from] = call.number;
+    return;
+  }
+  std::vector<const char*> inputs;
+  bool some = false, others = false;
+  for (int q = 0; q < clique.n_ranks(); ++q) {
+    const Post& post = clique.rank(q).collectives[(call.number - 1) % kSlots];
+    inputs.push_back(clique.data(q, post));
+    for (uint32_t use : {kSends, kReceives})
+      if (post.memory & use) (post.memory & (use << 1) ? some : others) = true;
+  }
+  if (some && others)
+    Machine::get().violation("nccl " + call.name +
+                             " on memory that is registered on some ranks, or for one buffer, and not on others");
+  if (recv) call.finish(inputs, recv);
+  comm_->own().done = call.number;
+}
+
+bool Node::can_go() const {
+  if (comm_->is_aborted) return true;
+  return std::ranges::any_of(calls_, [&](const Call& call) { return is_ready(call) || (can_post(call) && is_turn()); });
+}
+
+// The kernel of an aborted communicator ends when it begins.
+bool Node::go() {
+  if (comm_->is_aborted) return true;
+  for (Call& call : calls_)
+    if (can_post(call) && is_turn()) post(call), call.is_posted = true;
+  std::erase_if(calls_, [&](const Call& call) { return is_ready(call) && (finish(call), true); });
+  return calls_.empty();
+}
+
+std::vector<int> Node::peers(const Call& call) const {
+  if (call.is_message()) return {call.sends ? call.to : call.from};
+  std::vector<int> all;
+  for (int q = 0; q < comm_->clique->n_ranks(); ++q) all.push_back(q);
+  return all;
+}
+
+std::vector<fake_cuda::Stream*> Node::awaited() const {
+  std::vector<fake_cuda::Stream*> streams;
+  if (!is_turn())
+    for (const Node* node : launched()) {
+      if (node == this) break;
+      if (node->device() == device()) return {node->stream_};
+    }
+  for (const Call& call : calls_)
+    for (const int q : peers(call)) {
+      if (q == comm_->rank) continue;
+      comm_->clique->rank(q).wanted_ns = now_ns();
+      for (const Comm& other : all_comms())
+        if (other.clique == comm_->clique && other.rank == q && !other.nodes.empty())
+          streams.push_back(other.nodes.front()->stream_);
+    }
+  return streams;
+}
+
+bool go_on(Job& job) {
+  if (job.is_done) return true;
+  if (job.polls-- > 0) return false;
+  if (!std::ranges::all_of(job.calls, is_connected)) return false;
+  job.is_done = true;
+  enqueue(job.calls);
+  return true;
+}
+
+void keep_going() {
+  static bool is_begun = [] {
+    std::thread([] {
+      for (;;) {
+        usleep(100);
+        Machine& machine = Machine::get();
+        const std::lock_guard lock(machine.mutex());
+        for (Comm& comm : all_comms())
+          if (!comm.nodes.empty() && now_ns() - comm.own().wanted_ns < kWantedNs)
+            machine.nudge(comm.nodes.front()->stream());
+      }
+    }).detach();
+    return true;
+  }();
+  (void)is_begun;
+}
+
+}  // namespace fake_nccl

@@ -1,0 +1,198 @@
+// fake/cuda/test_nccl_refusals.cc: what the double of NCCL refuses, reports, or waits for without an end, as NCCL does.
+#include "fake/cuda/nccl_ranks.h"
+
+namespace {
+
+void test_a_call_in_progress_refuses_the_next(void**) {
+  expect_ranks({}, 2, 0, "result 7;result 4;result 0;", [](Shared& all, int r) {
+    Rank rank(all, r, 2);
+    float* at = rank.memory({1});
+    say(rank.allreduce(at, 1));
+    say(rank.allreduce(at, 1));
+    say(rank.settle());
+    ++all.step;
+    while (all.step < 2) usleep(1000);
+  });
+}
+
+void test_two_threads_that_poll_end_the_process(void**) {
+  expect_end({{"GSEL_FAKE_NCCL_POLL_US", "20000"}}, "while another thread is in a call on the same communicator", [] {
+    Shared all{};
+    Rank rank(all, 0, 1);
+    rank.allreduce(rank.memory({1}), 1);
+    std::thread other([&] { rank.settle(); });
+    rank.settle();
+    other.join();
+  });
+}
+
+void test_two_ranks_of_one_device_are_refused(void**) {
+  expect_ranks({}, 2, 1, "result 5; Duplicate GPU detected", [](Shared& all, int r) {
+    Rank rank(all, r, 2, 0, 0);
+    say(rank.joined);
+    fprintf(stderr, " %s", rank.d.ncclGetLastError(rank.comm));
+    ++all.step;
+    while (all.step < 2) usleep(1000);
+  });
+}
+
+void test_calls_that_do_not_match_wait_until_an_abort(void**) {
+  expect_ranks({}, 2, 0, "stuck, then free", [](Shared& all, int r) {
+    Rank rank(all, r, 2);
+    float* at = rank.memory({1, 2, 3});
+    rank.allreduce(at, r == 0 ? 2 : 3);
+    rank.settle();
+    fprintf(stderr, is_stuck(rank) ? "stuck, " : "passed, ");
+    rank.d.ncclCommAbort(rank.comm);
+    fprintf(stderr, is_stuck(rank) ? "then stuck" : "then free");
+    ++all.step;
+    while (all.step < 2) usleep(1000);
+  });
+}
+
+void test_a_message_without_its_other_side_waits(void**) {
+  expect_ranks({}, 2, 0, "result 7;", [](Shared& all, int r) {  // not even connected
+    Rank rank(all, r, 2);
+    float* at = rank.memory({1, 2});
+    if (r == 0) {
+      rank.d.ncclSend(at, 2, kFloat32, 1, rank.comm, rank.stream);
+      say(rank.settle(0.05));
+      all.step = 1;
+    }
+    while (all.step == 0) usleep(1000);
+    rank.d.ncclCommAbort(rank.comm);
+  });
+  expect_ranks({}, 2, 1, "result 0;stuck", [](Shared& all, int r) {  // of another length
+    Rank rank(all, r, 2);
+    float* at = rank.memory({1, 2});
+    r == 0 ? rank.d.ncclSend(at, 1, kFloat32, 1, rank.comm, rank.stream)
+           : rank.d.ncclRecv(at, 2, kFloat32, 0, rank.comm, rank.stream);
+    say(rank.settle());
+    fprintf(stderr, is_stuck(rank) ? "stuck" : "passed");
+    ++all.step;
+    while (all.step < 2) usleep(1000);
+    rank.d.ncclCommAbort(rank.comm);
+  });
+}
+
+// Two communicators of the same ranks, each on a stream of its own.
+void test_two_communicators_in_opposite_order_wait_for_each_other(void**) {
+  for (const bool alike : {true, false})
+    expect_ranks({}, 2, 0, alike ? "passed" : "stuck", [=](Shared& all, int r) {
+      Rank first(all, r, 2);
+      Shared* more = &all + 1;
+      Rank second(*more, r, 2);
+      float *at = first.memory({1}), *other = second.memory({1});
+      for (Rank* rank : {&first, &second}) {  // connects
+        rank->allreduce(rank == &first ? at : other, 1);
+        rank->settle();
+        rank->wait();
+      }
+      const bool swaps = !alike && r == 1;
+      for (const bool is_second : {swaps, !swaps}) {
+        Rank& rank = is_second ? second : first;
+        rank.allreduce(is_second ? other : at, 1);
+        rank.settle();
+      }
+      fprintf(stderr, is_stuck(first) ? "stuck" : "passed");
+      ++all.step;
+      while (all.step < 2) usleep(1000);
+    });
+}
+
+void test_memory_is_registered_everywhere_or_nowhere(void**) {
+  for (const bool alike : {true, false})
+    expect_ranks({}, 2, 1, alike ? "0 violations" : "on memory that is registered on some ranks",
+                 [=](Shared& all, int r) {
+                   Rank rank(all, r, 2);
+                   void *handle = nullptr, *at = nullptr;
+                   rank.d.ncclMemAlloc(&at, 4096);
+                   if (alike || r == 0) rank.d.ncclCommRegister(rank.comm, at, 4096, &handle);
+                   rank.allreduce(static_cast<float*>(at), 1);
+                   rank.settle();
+                   rank.wait();
+                   fprintf(stderr, "%d violations", rank.d.violations());
+                   ++all.step;
+                   while (all.step < 2) usleep(1000);
+                 });
+}
+
+void test_memory_in_use_stays_registered_and_allocated(void**) {
+  expect_ranks({}, 1, 0, "ncclCommDeregister of memory that allreduce still uses", [](Shared& all, int r) {
+    Rank rank(all, r, 1);
+    void *handle = nullptr, *at = nullptr;
+    rank.d.ncclMemAlloc(&at, 4096);
+    rank.d.ncclCommRegister(rank.comm, at, 4096, &handle);
+    rank.allreduce(static_cast<float*>(at), 1);
+    rank.settle();
+    rank.d.ncclCommDeregister(rank.comm, handle);
+  });
+  expect_ranks({}, 1, 0, "ncclMemFree of memory that the communicator of rank 0 has registered",
+               [](Shared& all, int r) {
+                 Rank rank(all, r, 1);
+                 void *handle = nullptr, *at = nullptr;
+                 rank.d.ncclMemAlloc(&at, 4096);
+                 rank.d.ncclCommRegister(rank.comm, at, 4096, &handle);
+                 rank.d.ncclMemFree(at);
+               });
+}
+
+void test_a_death_is_told_only_over_a_network(void**) {
+  for (const bool told : {true, false}) {
+    const Settings settings{{"GSEL_FAKE_NCCL_DEATHS", told ? "told" : ""}};
+    expect_ranks(settings, 2, 0, told ? "state 6" : "state 0", [](Shared& all, int r) {
+      Rank rank(all, r, 2);
+      ++all.step;
+      while (all.step < 2) usleep(1000);
+      if (r == 1) _exit(0);
+      usleep(50000);
+      fprintf(stderr, "state %d", rank.settle());
+    });
+  }
+}
+
+void test_an_abort_takes_as_long_as_it_was_told(void**) {
+  expect({{"GSEL_FAKE_NCCL_ABORT_MS", "hang"}}, "hangs", [] {
+    Shared all{};
+    static Rank rank(all, 0, 1);
+    static std::atomic<bool> is_back{false};
+    std::thread([] { rank.d.ncclCommAbort(rank.comm), is_back = true; }).detach();
+    usleep(50000);
+    fprintf(stderr, is_back ? "came back" : "hangs");
+  });
+  expect_end({}, "ncclCommGetAsyncError on a communicator that has been freed", [] {
+    Shared all{};
+    Rank rank(all, 0, 1);
+    rank.d.ncclCommAbort(rank.comm);
+    rank.settle();
+  });
+}
+
+void test_no_memory_is_told_as_cuda_tells_it(void**) {
+  expect({{"GSEL_FAKE_CUDA_OOM", "1"}}, "result 1; Cuda failure 2 'out of memory'", [] {
+    Shared all{};
+    Rank rank(all, 0, 1);
+    void* at = nullptr;
+    say(rank.d.ncclMemAlloc(&at, 64));
+    fprintf(stderr, " %s", rank.d.ncclGetLastError(nullptr));
+  });
+}
+
+}  // namespace
+
+int main() {
+  const CMUnitTest tests[] = {
+      cmocka_unit_test(test_a_call_in_progress_refuses_the_next),
+      cmocka_unit_test(test_two_threads_that_poll_end_the_process),
+      cmocka_unit_test(test_two_ranks_of_one_device_are_refused),
+      cmocka_unit_test(test_calls_that_do_not_match_wait_until_an_abort),
+      cmocka_unit_test(test_a_message_without_its_other_side_waits),
+      cmocka_unit_test(test_two_communicators_in_opposite_order_wait_for_each_other),
+      cmocka_unit_test(test_memory_is_registered_everywhere_or_nowhere),
+      cmocka_unit_test(test_memory_in_use_stays_registered_and_allocated),
+      cmocka_unit_test(test_a_death_is_told_only_over_a_network),
+      cmocka_unit_test(test_an_abort_takes_as_long_as_it_was_told),
+      cmocka_unit_test(test_no_memory_is_told_as_cuda_tells_it),
+  };
+  return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
