@@ -13,7 +13,7 @@
 namespace fake_cuda {
 namespace {
 
-using Maker = std::function<Launch(unsigned blocks, void** params)>;
+using Maker = std::function<Launch(unsigned blocks, unsigned threads, void** params)>;
 
 Access reads(const void* from, uint64_t bytes) {
   const auto begin = reinterpret_cast<uintptr_t>(from);
@@ -29,15 +29,43 @@ std::tuple<Args...> unpacked(void** params, std::index_sequence<I...>) {
   return {*static_cast<Args*>(params[I])...};
 }
 
+// Where work finds what a parameter points to.
+template <class T>
+T* here(T* memory) {
+  return static_cast<T*>(Machine::get().here(memory));
+}
+template <class T>
+requires(!std::is_pointer_v<T>) T here(T value) {
+  return value;
+}
+StepMemory here(StepMemory s) {
+  s.param = here(s.param), s.gradient = here(s.gradient), s.param16 = here(s.param16);
+  s.state0 = here(s.state0), s.state1 = here(s.state1);
+  return s;
+}
+ByteStateMemory here(ByteStateMemory s) {
+  s.param = here(s.param), s.gradient = here(s.gradient), s.param16 = here(s.param16);
+  s.codes0 = here(s.codes0), s.codes1 = here(s.codes1);
+  s.scale0 = here(s.scale0), s.scale1 = here(s.scale1);
+  return s;
+}
+
+// A kernel without barriers runs its threads one after the other.
 template <class... Args, class Touched>
-Maker maker(void (*kernel)(Args...), Touched touched) {
-  return [=](unsigned blocks, void** params) {
+Maker maker(void (*kernel)(Args...), Touched touched, bool has_barriers = false) {
+  return [=](unsigned blocks, unsigned threads, void** params) {
     const auto args = unpacked<Args...>(params, std::index_sequence_for<Args...>());
     Launch launch;
     launch.accesses = std::apply(touched, args);
     launch.work = [=] {
+      const auto body = [&] { std::apply([&](const auto&... each) { kernel(here(each)...); }, args); };
       gridDim.x = blocks;
-      for (blockIdx.x = 0; blockIdx.x < blocks; ++blockIdx.x) std::apply(kernel, args);
+      blockDim.x = threads;
+      for (blockIdx.x = 0; blockIdx.x < blocks; ++blockIdx.x)
+        if (has_barriers)
+          Block::run(threads, body);
+        else
+          for (threadIdx.x = 0; threadIdx.x < threads; ++threadIdx.x) body();
     };
     return launch;
   };
@@ -55,9 +83,12 @@ Maker converts(void (*kernel)(To*, const From*, uint64_t)) {
 }
 template <class T>
 Maker sums(void (*kernel)(const T*, uint64_t, double*)) {
-  return maker(kernel, [](const T* src, uint64_t n, double* out) {
-    return std::vector{reads(src, n * sizeof(T)), writes(out, (n + 4095) / 4096 * sizeof(double))};
-  });
+  return maker(
+      kernel,
+      [](const T* src, uint64_t n, double* out) {
+        return std::vector{reads(src, n * sizeof(T)), writes(out, (n + 4095) / 4096 * sizeof(double))};
+      },
+      true);
 }
 template <class Rule>
 Maker steps(void (*kernel)(Rule, StepMemory)) {
@@ -70,7 +101,7 @@ Maker steps(void (*kernel)(Rule, StepMemory)) {
   });
 }
 Maker steps_8bit(void (*kernel)(gsel::Factors, ByteStateMemory)) {
-  return maker(kernel, [](gsel::Factors, ByteStateMemory s) {
+  const auto touched = [](gsel::Factors, ByteStateMemory s) {
     const uint64_t scales = (s.count + 255) / 256 * sizeof(float);
     return std::vector{writes(s.param, s.count * sizeof(float)),
                        reads(s.gradient, s.count * sizeof(float)),
@@ -79,7 +110,8 @@ Maker steps_8bit(void (*kernel)(gsel::Factors, ByteStateMemory)) {
                        writes(s.scale0, scales),
                        writes(s.scale1, scales),
                        writes(s.param16, s.count * 2)};
-  });
+  };
+  return maker(kernel, touched, true);
 }
 
 #define NAMED(make, kernel) \
@@ -110,8 +142,8 @@ bool has_kernel(const std::string& name) {
   return makers().count(name) > 0;
 }
 
-Launch make_launch(const std::string& name, unsigned blocks, void** params) {
-  return makers().at(name)(blocks, params);
+Launch make_launch(const std::string& name, unsigned blocks, unsigned threads, void** params) {
+  return makers().at(name)(blocks, threads, params);
 }
 
 }  // namespace fake_cuda

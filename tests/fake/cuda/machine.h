@@ -1,15 +1,22 @@
-// fake/cuda/machine.h: a test double of a GPU with its driver, for machines without one. Nothing that is enqueued runs
-// before somebody must wait for it, and then in an order that streams and events allow but nobody would expect. Device
-// memory cannot be touched by the host, new memory reads as NaN, and two accesses that no event orders are a violation
-// even where the result is right.
+// fake/cuda/machine.h: a test double of GPUs with their driver, for machines without them. Nothing that is enqueued
+// runs before somebody must wait for it, and then in an order that streams and events allow but nobody would expect.
+// Only work can touch device memory; new memory reads as NaN; and two accesses that no event orders are a violation
+// even where the result is right. What a thread of the host has waited for orders what that thread enqueues, and no
+// other's.
 //
-// The environment says what this machine is like, read when a device is opened and at each call:
+// The environment says what this machine is like, read at each call:
 //   GSEL_FAKE_CUDA_ORDER   least (only what a wait needs; the default), random, others (everything else first), newest
 //   GSEL_FAKE_CUDA_SEED    of `random`
 //   GSEL_FAKE_CUDA_DRIVER  version, such as 12020
 //   GSEL_FAKE_CUDA_LACKS   names that the driver does not have, separated by commas
 //   GSEL_FAKE_CUDA_OOM     number of the allocation that finds no memory, from 1
-//   GSEL_FAKE_CUDA_STICKY  number of the kernel launch that ends CUDA in this process, from 1
+//   GSEL_FAKE_CUDA_STICKY  number of the kernel launch that ends CUDA in this process, from 1; "2:710" with that error
+//   GSEL_FAKE_CUDA_IMAGE   error of loading kernels: 209 (no image for this GPU), 222 (PTX newer than the driver)
+//   GSEL_FAKE_CUDA_REUSE   1: freed addresses are given out again, the last one first
+//   GSEL_FAKE_CUDA_CLOCKS  one: what one thread has waited for orders what all of them enqueue
+//
+// Not modelled: the host's own accesses to page-locked memory, managed memory, pools, peer access of cuMemAlloc memory
+// (all devices have it), IPC, graphs (a capture takes work and drops it), several contexts of one device, time.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +32,12 @@
 
 namespace fake_cuda {
 
-using Clock = std::map<int, uint64_t>;  // by stream, the last operation that comes before; kHost: the host
+constexpr int kDevices = 4;
+
+std::string setting(const char* name, const char* otherwise);
+int number_in(const char* name, int otherwise);
+
+using Clock = std::map<int, uint64_t>;  // by stream, the last operation that comes before
 
 struct Access {
   uintptr_t begin, end;
@@ -33,9 +45,12 @@ struct Access {
 };
 
 struct Event {
+  uintptr_t context = 0;
   Clock clock;                         // of the last record
   uint64_t recorded = 0, reached = 0;  // number of records enqueued, and passed
   int64_t time_ns = 0;
+  bool is_destroyed = false;
+  int capture = 0;  // that the last record went into; 0: none
 };
 
 struct Stream;
@@ -62,9 +77,11 @@ struct Operation {
 struct Stream {
   int id = 0;
   uintptr_t context = 0;  // of the device that it is of
+  bool is_destroyed = false;
   Clock clock;
   uint64_t enqueued = 0;
   std::deque<Operation> queue;
+  int capture = 0;  // number of the capture that takes its work; 0: none
 };
 
 struct Allocation {
@@ -72,6 +89,9 @@ struct Allocation {
   bool pinned = false, freed = false;
   int number = 0;
   uintptr_t context = 0;  // of the device that it is on
+  // Of a mapping made with the virtual memory calls: one physical segment each.
+  uint64_t physical = 0;
+  std::set<int> devices;  // that may access it
   struct Past {
     Access access;
     int stream;
@@ -81,6 +101,10 @@ struct Allocation {
   std::vector<Past> past;  // accesses that nothing later covers
 };
 
+inline int device_of(uintptr_t context) {
+  return static_cast<int>(context & 0xfff) - 0x100;
+}
+
 class Machine {
  public:
   static Machine& get();
@@ -89,14 +113,28 @@ class Machine {
 
   // Memory. 0: there is none left.
   uintptr_t alloc(uint64_t bytes, uintptr_t context);
-  void* alloc_pinned(uint64_t bytes);
-  bool free(uintptr_t address);
+  void* alloc_pinned(uint64_t bytes, uintptr_t context);
+  bool free(uintptr_t address, bool pinned);
   const Allocation* find(uintptr_t address) const;
   uint64_t free_bytes() const;
+  // Where work finds memory of the device; other memory is where it is.
+  void* here(const void* memory) const;
+  // Whether a device may touch all of it.
+  bool may_access(uintptr_t at, uint64_t bytes, int device) const;
+
+  // Virtual memory. Addresses, physical memory, and what of one is mapped to the other. False: an invalid value.
+  uintptr_t reserve(uint64_t bytes);
+  bool unreserve(uintptr_t at, uint64_t bytes);
+  uint64_t create(uint64_t bytes, int device);
+  bool release(uint64_t physical);
+  bool map(uintptr_t at, uint64_t bytes, uint64_t physical);
+  bool unmap(uintptr_t at, uint64_t bytes);
+  bool set_access(uintptr_t at, uint64_t bytes, int device, bool can);
+  bool reserved(uintptr_t at, uintptr_t* begin, uint64_t* bytes) const;  // the range that holds it
 
   Stream* stream(void* handle, uintptr_t context);  // default streams are the context's; nullptr: of no stream
   Stream* make_stream(uintptr_t context);
-  void drop_stream(Stream* stream);
+  void drop_context(uintptr_t context);
 
   void enqueue(Stream& stream, Operation operation);
   void record(Stream& stream, Event& event);
@@ -104,10 +142,9 @@ class Machine {
   // As far as the order of this machine goes until nothing is left in the stream, or the event is reached.
   void finish(Stream& stream);
   void finish(Event& event);
+  void finish_device(uintptr_t context);
   bool look(Event& event);
   bool nudge(Stream* stream);  // one step towards its end; whether there was one
-  // Where work may touch memory of the device.
-  void* here(const void* memory) const { return const_cast<void*>(memory); }
 
   // What went wrong, a line each; since the start of the process.
   const std::vector<std::string>& violations() const { return violations_; }
@@ -129,15 +166,30 @@ class Machine {
   bool waits_for_others() const;
   Stream* pick(Stream* wanted);
   void run_until(const std::function<bool()>& done, const std::function<Stream*()>& wanted);
-  void check_access(const Stream& stream, const Clock& clock, uint64_t number, const Operation& operation);
+  Clock& host();
+  void has_waited(const Clock& clock);
+  void check_access(const Stream& stream, const Operation& operation);
+  void check_part(Allocation& a, const Access& access, const Stream& stream, const Operation& operation);
+  void check_in_flight(const Allocation& a);
+
+  struct Physical {
+    int file = -1;
+    uint64_t bytes = 0;
+    int device = 0, maps = 0;
+    bool is_released = false;
+  };
 
   std::recursive_mutex mutex_;
-  uintptr_t arena_ = 0;
-  uint64_t used_ = 0;
+  uintptr_t space_ = 0, alias_ = 0;  // addresses of devices, and where work finds them
+  uint64_t used_ = 0, used_space_ = 0;
   std::map<uintptr_t, Allocation> allocations_;  // by begin
-  std::map<uintptr_t, Stream> streams_;          // by number; default streams by context
+  std::vector<uintptr_t> freed_;                 // begins, in order
+  std::map<uintptr_t, uint64_t> reserved_;       // bytes by begin
+  std::map<uint64_t, Physical> physical_;
+  uint64_t next_physical_ = 1;
+  std::map<uintptr_t, Stream> streams_;  // by number; default streams by context
   int next_stream_ = 1;
-  Clock host_;
+  Clock waited_;  // by any thread
   std::mt19937_64 random_;
   std::vector<std::string> violations_;
   size_t reported_ = 0;
@@ -150,6 +202,6 @@ struct Launch {
 };
 // False: there is no kernel of this name.
 bool has_kernel(const std::string& name);
-Launch make_launch(const std::string& name, unsigned blocks, void** params);
+Launch make_launch(const std::string& name, unsigned blocks, unsigned threads, void** params);
 
 }  // namespace fake_cuda

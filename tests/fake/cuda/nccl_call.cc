@@ -21,11 +21,11 @@ thread_local int depth;
 thread_local int group_result;
 thread_local std::vector<Call> group;
 
-int check_context(const Comm& comm, CUstream stream) {
-  CUcontext context = nullptr, own = nullptr;
-  if (cuCtxPopCurrent(&own) != CUDA_SUCCESS) return kUnhandledCudaError;
-  cuCtxPushCurrent(own);
-  if (cuStreamGetCtx(stream, &context) != CUDA_SUCCESS) return kInvalidArgument;
+int check_context(const Comm& comm, Stream stream) {
+  void *context = nullptr, *own = nullptr;
+  fake_cuda::cuCtxGetCurrent(&own);
+  if (!own) return kUnhandledCudaError;
+  if (fake_cuda::cuStreamGetCtx(stream, &context) != fake_cuda::kOk) return kInvalidArgument;
   if (reinterpret_cast<uintptr_t>(own) == comm.context && reinterpret_cast<uintptr_t>(context) == comm.context)
     return kSuccess;
   Machine::get().violation("an nccl call whose device is not current, or on a stream of another device");
@@ -91,7 +91,7 @@ int make(Call call) {
 Call collective(const char* name, Handle handle, Stream stream, size_t count, int type, int op, int root) {
   Call call;
   call.comm = static_cast<Comm*>(handle);
-  call.stream = static_cast<CUstream>(stream);
+  call.stream = stream;
   call.name = name;
   call.signature = std::string(name) + " " + std::to_string(count) + " elements of type " + std::to_string(type) +
                    ", op " + std::to_string(op) + ", root " + std::to_string(root);

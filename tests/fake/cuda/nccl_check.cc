@@ -3,37 +3,12 @@
 #include <nccl.h>
 
 #include <cstddef>
-#include <type_traits>
 
 #include "nccl_api.h"
 #include "plugins/transport/nccl/library.h"
+#include "same_abi.h"
 
 namespace {
-
-// What a call passes: enums as int, pointers to anything as a pointer, structs by their size.
-template <class T>
-struct Abi {
-  using Plain = std::remove_cv_t<T>;
-  static constexpr int kKind = std::is_pointer_v<Plain>     ? 1
-                               : std::is_enum_v<Plain>      ? 2
-                               : std::is_same_v<Plain, int> ? 2
-                               : std::is_integral_v<Plain>  ? 3
-                               : std::is_class_v<Plain>     ? 4
-                                                            : 5;
-  static constexpr size_t kBytes = sizeof(Plain);
-};
-template <class A, class B>
-constexpr bool is_same_abi = Abi<A>::kKind == Abi<B>::kKind&& Abi<A>::kBytes == Abi<B>::kBytes;
-
-template <class A, class B>
-constexpr bool is_same_call = false;
-template <class R, class... A, class S, class... B>
-constexpr bool is_same_call<R(A...), S(B...)> = [] {
-  if constexpr (sizeof...(A) != sizeof...(B))
-    return false;
-  else
-    return is_same_abi<R, S> && (is_same_abi<A, B> && ...);
-}();
 
 #define COMPARE(result, name, parameters) \
   static_assert(is_same_call<decltype(::name), result parameters>, #name " differs from nccl.h");

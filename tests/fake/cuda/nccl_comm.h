@@ -3,8 +3,6 @@
 // between ranks, once their hosts have made theirs.
 #pragma once
 
-#include <cuda.h>
-
 #include <atomic>
 #include <deque>
 #include <functional>
@@ -14,6 +12,7 @@
 #include <vector>
 
 #include "clique.h"
+#include "cuda_api.h"
 #include "machine.h"
 
 namespace fake_nccl {
@@ -29,7 +28,7 @@ class Node;
 // A call as the program made it.
 struct Call {
   Comm* comm = nullptr;
-  CUstream stream = nullptr;
+  Stream stream = nullptr;
   std::string name, signature;
   int from = -1, to = -1;  // of a message; -1: a collective
   bool sends = false;      // of a message

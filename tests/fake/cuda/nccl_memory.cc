@@ -39,13 +39,13 @@ EXPORT const char* ncclGetLastError(Handle handle) {
 // ---- memory ---------------------------------------------------------------------------------------------------------
 
 EXPORT int ncclMemAlloc(void** out, size_t bytes) {
-  CUdeviceptr memory = 0;
-  const int result = cuMemAlloc(&memory, bytes);
+  unsigned long long memory = 0;
+  const int result = fake_cuda::cuMemAlloc_v2(&memory, bytes);
   *out = reinterpret_cast<void*>(memory);
-  memory_error = result == CUDA_SUCCESS               ? ""
-                 : result == CUDA_ERROR_OUT_OF_MEMORY ? "Cuda failure 2 'out of memory'"
-                                                      : "Cuda failure " + std::to_string(result);
-  return result == CUDA_SUCCESS ? kSuccess : kUnhandledCudaError;
+  memory_error = result == fake_cuda::kOk            ? ""
+                 : result == fake_cuda::kOutOfMemory ? "Cuda failure 2 'out of memory'"
+                                                     : "Cuda failure " + std::to_string(result);
+  return result == fake_cuda::kOk ? kSuccess : kUnhandledCudaError;
 }
 
 EXPORT int ncclMemFree(void* memory) {
@@ -56,7 +56,7 @@ EXPORT int ncclMemFree(void* memory) {
         Machine::get().violation("ncclMemFree of memory that the communicator of rank " + std::to_string(comm.rank) +
                                  " has registered, and which is in use until all ranks of the process have let go");
   }
-  return cuMemFree(reinterpret_cast<CUdeviceptr>(memory)) == CUDA_SUCCESS ? kSuccess : kInvalidArgument;
+  return fake_cuda::cuMemFree_v2(reinterpret_cast<uintptr_t>(memory)) == fake_cuda::kOk ? kSuccess : kInvalidArgument;
 }
 
 EXPORT int ncclCommRegister(Handle handle, void* memory, size_t bytes, void** out) {

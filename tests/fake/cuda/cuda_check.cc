@@ -1,0 +1,61 @@
+// fake/cuda/cuda_check.cc: the declarations of the double of the driver, held against cuda.h and cudaTypedefs.h while
+// this file is compiled; it has nothing to run. Only where a toolkit is installed.
+#include <cuda.h>
+#include <cudaTypedefs.h>
+
+#include "cuda_api.h"
+#include "same_abi.h"
+
+namespace fake_cuda {
+namespace {
+
+#define COMPARE(name, version, symbol, parameters)                                            \
+  static_assert(is_same_call<std::remove_pointer_t<PFN_##name##_v##version>, int parameters>, \
+                #name " differs from cudaTypedefs.h");
+FAKE_CUDA_FUNCTIONS(COMPARE)
+
+static_assert(kOk == int{CUDA_SUCCESS} && kInvalidValue == int{CUDA_ERROR_INVALID_VALUE} &&
+              kOutOfMemory == int{CUDA_ERROR_OUT_OF_MEMORY} && kInvalidDevice == int{CUDA_ERROR_INVALID_DEVICE} &&
+              kInvalidImage == int{CUDA_ERROR_INVALID_IMAGE} && kInvalidContext == int{CUDA_ERROR_INVALID_CONTEXT} &&
+              kInvalidHandle == int{CUDA_ERROR_INVALID_HANDLE} && kNotFound == int{CUDA_ERROR_NOT_FOUND} &&
+              kNotReady == int{CUDA_ERROR_NOT_READY} && kIllegalAddress == int{CUDA_ERROR_ILLEGAL_ADDRESS} &&
+              kContextDestroyed == int{CUDA_ERROR_CONTEXT_IS_DESTROYED} && kUnknown == int{CUDA_ERROR_UNKNOWN});
+static_assert(kCaptureUnsupported == int{CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED} &&
+              kCaptureInvalidated == int{CUDA_ERROR_STREAM_CAPTURE_INVALIDATED} &&
+              kCaptureUnmatched == int{CUDA_ERROR_STREAM_CAPTURE_UNMATCHED} &&
+              kCaptureIsolation == int{CUDA_ERROR_STREAM_CAPTURE_ISOLATION} &&
+              kCaptureImplicit == int{CUDA_ERROR_STREAM_CAPTURE_IMPLICIT} &&
+              kCapturedEvent == int{CUDA_ERROR_CAPTURED_EVENT});
+static_assert(kHostMemory == int{CU_MEMORYTYPE_HOST} && kDeviceMemory == int{CU_MEMORYTYPE_DEVICE});
+static_assert(kAttributeContext == int{CU_POINTER_ATTRIBUTE_CONTEXT} &&
+              kAttributeType == int{CU_POINTER_ATTRIBUTE_MEMORY_TYPE} &&
+              kAttributeOrdinal == int{CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL} &&
+              kAttributeStart == int{CU_POINTER_ATTRIBUTE_RANGE_START_ADDR} &&
+              kAttributeSize == int{CU_POINTER_ATTRIBUTE_RANGE_SIZE} &&
+              kAttributeMapped == int{CU_POINTER_ATTRIBUTE_MAPPED});
+static_assert(kCaptureGlobal == int{CU_STREAM_CAPTURE_MODE_GLOBAL} &&
+              kCaptureThread == int{CU_STREAM_CAPTURE_MODE_THREAD_LOCAL} &&
+              kCaptureRelaxed == int{CU_STREAM_CAPTURE_MODE_RELAXED});
+static_assert(kLegacyStream == int{CU_GET_PROC_ADDRESS_LEGACY_STREAM} &&
+              kSymbolFound == int{CU_GET_PROC_ADDRESS_SUCCESS} &&
+              kSymbolNotFound == int{CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND} &&
+              kSymbolTooNew == int{CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT});
+static_assert(kLocationDevice == int{CU_MEM_LOCATION_TYPE_DEVICE} &&
+              kAllocationPinned == int{CU_MEM_ALLOCATION_TYPE_PINNED} &&
+              kReadWrite == int{CU_MEM_ACCESS_FLAGS_PROT_READWRITE});
+static_assert(sizeof(Uuid) == sizeof(CUuuid) && sizeof(Location) == sizeof(CUmemLocation) &&
+              sizeof(Properties) == sizeof(CUmemAllocationProp) && sizeof(AccessRight) == sizeof(CUmemAccessDesc) &&
+              sizeof(Copy2D) == sizeof(CUDA_MEMCPY2D));
+static_assert(offsetof(Copy2D, src_type) == offsetof(CUDA_MEMCPY2D, srcMemoryType) &&
+              offsetof(Copy2D, src) == offsetof(CUDA_MEMCPY2D, srcDevice) &&
+              offsetof(Copy2D, src_pitch) == offsetof(CUDA_MEMCPY2D, srcPitch) &&
+              offsetof(Copy2D, dst_type) == offsetof(CUDA_MEMCPY2D, dstMemoryType) &&
+              offsetof(Copy2D, dst) == offsetof(CUDA_MEMCPY2D, dstDevice) &&
+              offsetof(Copy2D, dst_pitch) == offsetof(CUDA_MEMCPY2D, dstPitch) &&
+              offsetof(Copy2D, width) == offsetof(CUDA_MEMCPY2D, WidthInBytes) &&
+              offsetof(Copy2D, height) == offsetof(CUDA_MEMCPY2D, Height));
+static_assert(offsetof(Properties, location) == offsetof(CUmemAllocationProp, location) &&
+              offsetof(AccessRight, flags) == offsetof(CUmemAccessDesc, flags));
+
+}  // namespace
+}  // namespace fake_cuda

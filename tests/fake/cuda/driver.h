@@ -1,0 +1,65 @@
+// fake/cuda/driver.h: what the functions of the double of libcuda.so.1 share: the contexts of a thread, and what every
+// call looks at before its work.
+#pragma once
+
+#include <mutex>
+#include <vector>
+
+#include "cuda_api.h"
+#include "machine.h"
+
+#define EXPORT extern "C" __attribute__((visibility("default")))
+
+namespace fake_cuda {
+
+struct ThreadState {
+  int waits = 0;  // for a stream or an event
+  std::vector<uintptr_t> current;
+  int capture_mode = kCaptureGlobal;
+};
+ThreadState& thread_state();
+
+int ended();  // the error that has ended CUDA in this process; kOk: none has
+void end_cuda(int error);
+bool is_alive(uintptr_t context);
+
+inline uintptr_t current() {
+  return thread_state().current.back();
+}
+
+// Every call with a context: it is current, CUDA has not ended, and what the work before did wrong comes out here.
+template <class Body>
+int call(Body&& body) {
+  Machine& machine = Machine::get();
+  const std::lock_guard lock(machine.mutex());
+  if (ended()) return ended();
+  if (thread_state().current.empty()) {
+    machine.violation("a call without a current context");
+    return kInvalidContext;
+  }
+  if (!is_alive(current())) return kContextDestroyed;
+  const int result = body(machine);
+  if (result != kOk && result != kNotReady) return result;
+  return machine.take_violation().empty() ? result : static_cast<int>(kUnknown);
+}
+
+// Every call on a stream: its own context is current, not any.
+template <class Body>
+int on_stream(Any handle, Body&& body) {
+  return call([&](Machine& machine) {
+    Stream* stream = machine.stream(handle, current());
+    if (!stream) return static_cast<int>(kInvalidHandle);
+    if (stream->context == current()) return static_cast<int>(body(machine, *stream));
+    machine.violation("a call on stream " + std::to_string(stream->id) + " of device " +
+                      std::to_string(device_of(stream->context)) + " while device " +
+                      std::to_string(device_of(current())) + " is current");
+    return static_cast<int>(kInvalidHandle);
+  });
+}
+
+// Captures. Whether one under way forbids a call that is not safe in one; it is invalidated by that.
+bool breaks_capture();
+// Takes work of a stream that is captured; false: it is not.
+bool is_captured(Stream& stream);
+
+}  // namespace fake_cuda
