@@ -61,6 +61,12 @@ func (o *CommOptions) toC(ctx context.Context) (c *C.gsel_comm_options, done fun
 	if o.NoThread {
 		c.flags |= C.GSEL_COMM_NO_THREAD
 	}
+	if o.Bitwise {
+		c.flags |= C.GSEL_COMM_BITWISE
+	}
+	if o.NotThroughHost {
+		c.flags |= C.GSEL_COMM_NOT_THROUGH_HOST
+	}
 	c.name, c.accelerator, c.transport = l.given(o.Name), l.given(o.Accelerator), l.given(o.Transport)
 	return c, done, nil
 }

@@ -41,6 +41,8 @@ type CommOptions struct {
 	NoDeviceCheck   bool
 	Order           Order
 	NoThread        bool   // the library starts no thread: no requests, and only waiting ranks notice a death
+	Bitwise         bool   // results are the same bits in every run; other transports are refused
+	NotThroughHost  bool   // memory of the accelerator never goes through host memory
 	Name            string // shown in errors, at most 31 bytes of printable ASCII
 	Accelerator     string
 	Transport       string

@@ -58,7 +58,11 @@ GSEL_API gsel_status gsel_unique_id_create(gsel_unique_id *out, gsel_error **err
  *                     if rank and size are read from the environment, too; empty: not checked
  *   order             order of reductions: GSEL_ORDER_RANKS (0) or GSEL_ORDER_TREE, the same on every rank
  *   flags             GSEL_COMM_NO_THREAD: the library starts no thread; then only waiting ranks notice a death, and
- *                     requests are refused with GSEL_ERR_UNSUPPORTED
+ *                     requests are refused with GSEL_ERR_UNSUPPORTED.
+ *                     GSEL_COMM_BITWISE: results must be the same bits in every run; a transport that does not promise
+ *                     this is refused with GSEL_ERR_UNSUPPORTED.
+ *                     GSEL_COMM_NOT_THROUGH_HOST: memory of an accelerator never goes through host memory; where only
+ *                     that way is left, joining or the call is GSEL_ERR_UNSUPPORTED. On any rank, they count for all
  *   name              shown in errors and recordings, at most 31 bytes of printable ASCII; that of rank 0 counts. Not
  *                     given: "world" for the first communicator that the process of rank 0 makes in this way, then
  *                     "world-2", ... A communicator made from another gets a name made from that one's, such as
@@ -75,6 +79,8 @@ GSEL_API gsel_status gsel_unique_id_create(gsel_unique_id *out, gsel_error **err
                             * gsel_reduce_local in this order, 1, 2, 4 ... ranks give the same bits, in f32, f64 and
                             * integers */
 #define GSEL_COMM_NO_THREAD 1u
+#define GSEL_COMM_BITWISE 2u
+#define GSEL_COMM_NOT_THROUGH_HOST 4u
 typedef struct gsel_comm_options {
   uint32_t struct_size;
   uint32_t reserved;
@@ -413,13 +419,15 @@ GSEL_API gsel_status gsel_mem_unregister(gsel_comm *comm, void *memory, gsel_err
  * them. Counts, offsets and the fields of gsel_message are of the host. A request is done when the stream has passed
  * its call. Buffers of another kind or device are GSEL_ERR_ARG. A call that the transport cannot make, such as one with
  * an operation of the caller's, goes through host memory, and then the caller waits for the stream and for the other
- * ranks; gsel_comm_explain tells. Messages that go through a transport have tag 0 and are received from a named rank;
- * others are GSEL_ERR_UNSUPPORTED unless the transport is "host". What happens after a call has returned is told by the
+ * ranks; gsel_comm_explain tells, and the first such call is a warning in the log. Messages that go through a transport
+ * have tag 0, are received from a named rank, and have the type and count of their receive, or both ranks get
+ * GSEL_ERR_MISMATCH; other messages are GSEL_ERR_UNSUPPORTED unless the transport is "host". A call that its stream has
+ * reached and that does not end within its timeout is GSEL_ERR_TIMEOUT. What happens after a call has returned is told by the
  * next call, by gsel_comm_get_async_error and by gsel_comm_synchronize: GSEL_ERR_PEER, GSEL_ERR_TIMEOUT,
  * GSEL_ERR_MISMATCH and GSEL_ERR_ABORTED as above, all of which break the communicator here, and GSEL_ERR_DEVICE. Work
  * of other ranks' calls that still waits on this device is ended. The promise on results above holds through host
- * memory; with a transport plugin results are those of its library. gsel_mem_alloc gives memory of the device,
- * gsel_mem_register takes it. Communicators made from one with an accelerator have it, too, and begin on the default
+ * memory; with a transport plugin results are those of its library. gsel_mem_alloc gives memory of the device;
+ * gsel_mem_register takes it, and with a transport all ranks call it together, each with as many bytes. Communicators made from one with an accelerator have it, too, and begin on the default
  * stream. */
 
 /* Sets the stream of all later calls: a CUstream or cudaStream_t of the accelerator's device, borrowed until another is

@@ -28,12 +28,12 @@ GSEL_EXTERN_C_BEGIN
 /* Version of the interface that these headers describe. A host accepts its own major version, and minor versions up to
  * its own. */
 #define GSEL_PLUGIN_ABI_MAJOR 1
-#define GSEL_PLUGIN_ABI_MINOR 3
+#define GSEL_PLUGIN_ABI_MINOR 4
 
 /* Kinds of plugins. */
 #define GSEL_PLUGIN_STRATEGY 1
 #define GSEL_PLUGIN_DEVICE 3
-#define GSEL_PLUGIN_TRANSPORT 4
+#define GSEL_PLUGIN_TRANSPORT 5
 
 /* The symbol. A plugin that is compiled with -DGSEL_PLUGIN_STATIC=NAME is linked into a program, which gives
  * gsel_plugin_v1_NAME to gsel_plugin_register (gsel/registry.h). */
@@ -74,12 +74,12 @@ struct gsel_plugin_v1 {
   uint32_t reserved;
   uint32_t abi_major; /* GSEL_PLUGIN_ABI_MAJOR the plugin was built with */
   uint32_t abi_minor;
-  int32_t kind; /* GSEL_PLUGIN_*; 2 is reserved: a table of before 1.0 */
+  int32_t kind; /* GSEL_PLUGIN_*; 2 and 4 are reserved: tables of before 1.0 */
   int32_t reserved2;
   const char* name; /* how a config file names it: lower case letters, digits, '_' */
   const char* version;
   const char* build; /* compiler, date, anything; shown to people */
-  const void* table; /* gsel_strategy_v1, gsel_device_v1 or gsel_transport_v1, by kind */
+  const void* table; /* gsel_strategy_v1, gsel_device_v1 or gsel_transport_v2, by kind */
   /* Optional. Returns 0 when the plugin cannot run here, and writes the reason to reason[capacity]; otherwise a score,
    * higher is better. Cheap; runs only when the plugin is asked for, and may load and start what the plugin needs. */
   int32_t (*probe)(const gsel_host_v1* host, char* reason, size_t capacity);

@@ -30,7 +30,7 @@ Named parse(std::string_view text) {
   return named;
 }
 
-gsel_transport_description description_of(const gsel_transport_v1& table, void* ctx) {
+gsel_transport_description description_of(const gsel_transport_v2& table, void* ctx) {
   gsel_transport_description description{};
   description.struct_size = sizeof description;
   gsel_error* err = nullptr;
@@ -40,11 +40,11 @@ gsel_transport_description description_of(const gsel_transport_v1& table, void* 
 }
 
 void add_plugin(Accelerator& accelerator, const gsel_plugin_v1& plugin, int32_t dlpack_type) {
-  const auto& table = *static_cast<const gsel_transport_v1*>(plugin.table);
-  if (!table.describe || !table.enqueue) fail(GSEL_ERR_UNSUPPORTED, "it takes memory of the host only");
+  const auto& table = *static_cast<const gsel_transport_v2*>(plugin.table);
   auto transport = std::make_shared<Transport>(table);
   const gsel_transport_description can = description_of(table, transport->ctx());
-  if (can.dlpack_type != dlpack_type) fail(GSEL_ERR_UNSUPPORTED, "it takes memory of other devices");
+  if (dlpack_type < 0 || dlpack_type >= 64 || (can.dlpack_types >> dlpack_type & 1) == 0)
+    fail(GSEL_ERR_UNSUPPORTED, "it takes memory of other devices");
   accelerator.transport = std::move(transport);
   accelerator.transport_name = plugin.name;
   accelerator.can = can;
@@ -76,6 +76,7 @@ std::shared_ptr<const Accelerator> open_accelerator(const gsel_comm_options& giv
   const gsel_device_description device = accelerator->device->describe();
   accelerator->ordinal = device.ordinal;
   accelerator->uuid = text(device.uuid);
+  accelerator->memory = std::make_unique<DeviceMemory>(accelerator->device);
   accelerator->is_named = transport != "auto";
   if (transport == "auto")
     take_any(*accelerator, device.dlpack_type);

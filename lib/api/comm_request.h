@@ -13,9 +13,9 @@ inline Config settings_of(const gsel_comm_options& given) {
 }
 
 // `given` has today's size; the result borrows from both.
-inline gsel_join join_of(gsel_comm_options given, const Config& settings) {
+inline JoinOptions join_of(gsel_comm_options given, const Config& settings) {
   if (given.timeout_s == 0) given.timeout_s = settings.comm.timeout_s;
-  gsel_join join = complete_join(given);
+  JoinOptions join = complete_join(given);
   if (join.trace.len == 0) join.trace = borrow(settings.comm.trace);
   return join;
 }

@@ -17,10 +17,10 @@
 namespace gsel {
 namespace {
 
-gsel_join checked(const gsel_join& join) {
+JoinOptions checked(const JoinOptions& join) {
   if (join.world_size < 1 || join.rank < 0 || join.rank >= join.world_size)
     fail(GSEL_ERR_ARG, "rank {} of a world of {}: the rank must be 0 to world_size - 1", join.rank, join.world_size);
-  gsel_join complete = join;
+  JoinOptions complete = join;
   complete.timeout_s = checked_seconds(join.timeout_s, "timeout_s");
   complete.join_timeout_s = checked_seconds(join.join_timeout_s, "join_timeout_s");
   if (join.order != GSEL_ORDER_RANKS && join.order != GSEL_ORDER_TREE)
@@ -28,19 +28,52 @@ gsel_join checked(const gsel_join& join) {
   return complete;
 }
 
+// In place of a device's backend that could not be made again.
+class Unjoined final : public Backend {
+ public:
+  void run(const gsel_collective&, gsel_stream*) override { refuse(); }
+  void group(std::span<const gsel_collective>) override { refuse(); }
+  std::unique_ptr<Pending> start(std::span<const gsel_collective>) override { refuse(); }
+  void allow_overlap() override {}
+  gsel_comm_explanation explain(const gsel_collective&) override { refuse(); }
+  void* alloc(uint64_t) override { refuse(); }
+  void free(void*) override { refuse(); }
+  void register_memory(void*, uint64_t) override { refuse(); }
+  void unregister_memory(void*) override { refuse(); }
+  void set_stream(void*) override { refuse(); }
+  void synchronize() override { refuse(); }
+  void throw_async_error() override { refuse(); }
+
+ private:
+  [[noreturn]] static void refuse() {
+    fail(GSEL_ERR_STATE,
+         "gsel_comm_resync did not join the accelerator again; call gsel_comm_resync again on every rank, or "
+         "gsel_comm_shrink");
+  }
+};
+
+Backend& unjoined() {
+  static Unjoined the_unjoined;
+  return the_unjoined;
+}
+
 }  // namespace
 
-Communicator::Communicator(const gsel_join& join, const FindAccelerator& find) {
-  const gsel_join complete = checked(join);
+Communicator::Communicator(const JoinOptions& join, const FindAccelerator& find) {
+  const JoinOptions complete = checked(join);
   joined_ = {complete.timeout_s, complete.join_timeout_s, complete.flags};
   control_ = shm::join(complete);
   backend_ = &control_->host();
-  if (find) join_devices(find_together(find));
+  if (find) accelerator_ = find_together(find);
+  join_devices();
 }
 
 Communicator::Communicator(const Communicator& made_from, std::unique_ptr<Control> control)
-    : joined_(made_from.joined_), control_(std::move(control)), backend_(&control_->host()) {
-  if (made_from.device_) join_devices(made_from.device_->accelerator());
+    : joined_(made_from.joined_),
+      control_(std::move(control)),
+      accelerator_(made_from.accelerator_),
+      backend_(&control_->host()) {
+  join_devices();
 }
 
 // Why a rank has no accelerator, told to all before any waits for it inside of a transport. What a driver takes to
@@ -74,16 +107,10 @@ std::shared_ptr<const Accelerator> Communicator::find_together(const FindAcceler
   return found;
 }
 
-void Communicator::join_devices(std::shared_ptr<const Accelerator> accelerator) {
-  if (!accelerator) return;
-  gsel_join join{};
-  join.struct_size = sizeof join;
-  join.rank = rank();
-  join.world_size = world_size();
-  join.timeout_s = joined_.timeout_s;
-  join.join_timeout_s = joined_.join_timeout_s;
-  join.flags = joined_.flags;
-  device_ = std::make_unique<DeviceBackend>(std::move(accelerator), *control_, join);
+void Communicator::join_devices() {
+  if (!accelerator_) return;
+  device_ = std::make_unique<DeviceBackend>(
+      accelerator_, *control_, DeviceBackend::Options{joined_.timeout_s, joined_.join_timeout_s, joined_.flags});
   backend_ = device_.get();
 }
 
@@ -156,18 +183,19 @@ Communicator Communicator::shrink_without(std::span<const int32_t> ranks) {
   return Communicator(*this, control_->shrink(ranks));
 }
 
+// What the device's backend joined does not become whole again. Until another one is made, no call is made: it would
+// take the device's memory for the host's.
 void Communicator::resync() {
-  std::shared_ptr<const Accelerator> accelerator;
-  if (device_) accelerator = device_->accelerator();
-  backend_ = &control_->host();
-  device_.reset();  // what it joined does not become whole again
+  backend_ = accelerator_ ? &unjoined() : &control_->host();
+  device_.reset();
   control_->resync();
-  join_devices(std::move(accelerator));
+  join_devices();
+  if (device_ && stream_) device_->set_stream(stream_);
 }
 
 // Old ranks find out here whether they mean the same; newcomers by the rendezvous, as everybody.
-Communicator Communicator::grow(const gsel_join& given, const FindAccelerator& find) {
-  gsel_join join = given;
+Communicator Communicator::grow(const JoinOptions& given, const FindAccelerator& find) {
+  JoinOptions join = given;
   join.rank = rank();
   if (join.world_size < world_size())
     fail(GSEL_ERR_ARG, "gsel_comm_grow: world_size is {} and the communicator has {} already; it takes a larger one",
@@ -191,7 +219,9 @@ Communicator Communicator::grow(const gsel_join& given, const FindAccelerator& f
 
 void Communicator::set_timeout(double timeout_s) {
   if (!(timeout_s > 0)) fail(GSEL_ERR_ARG, "gsel_comm_set_timeout: {} seconds; use a positive time", timeout_s);
-  control_->set_timeout(checked_seconds(timeout_s, "timeout_s"));
+  joined_.timeout_s = checked_seconds(timeout_s, "timeout_s");
+  control_->set_timeout(joined_.timeout_s);
+  if (device_) device_->set_timeout(joined_.timeout_s);
 }
 
 gsel_comm_explanation Communicator::explain(const gsel_collective& given) {

@@ -17,6 +17,7 @@
 #include "comm/backend.h"
 #include "comm/control.h"
 #include "comm/device/accelerator.h"
+#include "comm/join_options.h"
 
 namespace gsel {
 
@@ -46,7 +47,7 @@ class Communicator {
   // Joins; see gsel_comm_init. find: opens the accelerator once all ranks have joined, so that a rank that cannot tells
   // the others; empty for memory of the host.
   using FindAccelerator = std::function<std::shared_ptr<const Accelerator>()>;
-  explicit Communicator(const gsel_join& join, const FindAccelerator& find = {});
+  explicit Communicator(const JoinOptions& join, const FindAccelerator& find = {});
   Communicator(Communicator&& other) noexcept;
   ~Communicator();
   Communicator(const Communicator&) = delete;
@@ -81,7 +82,10 @@ class Communicator {
   Backend& host() { return control_->host(); }  // also of one with an accelerator: its control moves bytes, too
   DeviceBackend* device() const { return device_.get(); }  // nullptr: without an accelerator
   // See gsel/comm.h.
-  void set_stream(void* native) { backend_->set_stream(native); }
+  void set_stream(void* native) {
+    backend_->set_stream(native);
+    stream_ = native;
+  }
   void synchronize() { backend_->synchronize(); }
   void throw_async_error() { backend_->throw_async_error(); }
 
@@ -95,7 +99,7 @@ class Communicator {
   Communicator shrink();
   Communicator shrink_without(std::span<const int32_t> ranks);
   void resync();
-  Communicator grow(const gsel_join& join, const FindAccelerator& find);
+  Communicator grow(const JoinOptions& join, const FindAccelerator& find);
   void set_timeout(double timeout_s);
 
   // Memory that the ranks reach.
@@ -106,7 +110,7 @@ class Communicator {
 
  private:
   Communicator(const Communicator& made_from, std::unique_ptr<Control> control);
-  void join_devices(std::shared_ptr<const Accelerator> accelerator);
+  void join_devices();
   std::shared_ptr<const Accelerator> find_together(const FindAccelerator& find);
   void check_listed(std::span<const int32_t> ranks, const char* asked) const;
 
@@ -115,14 +119,16 @@ class Communicator {
     uint32_t flags;
   } joined_{};
   std::unique_ptr<Control> control_;
+  std::shared_ptr<const Accelerator> accelerator_;  // nullptr: memory of the host
+  void* stream_ = nullptr;                          // the caller's
   std::unique_ptr<DeviceBackend> device_;
   Backend* backend_ = nullptr;  // one of the two: for the memory of its calls
   uint64_t fork_generation_ = os::fork_generation();
 };
 
 // Fills what `config` leaves open from the environment and from defaults; see gsel_comm_init.
-gsel_join complete_join(const gsel_comm_options& options);
+JoinOptions complete_join(const gsel_comm_options& options);
 // The token of the job that `gsel run` started, when those who join are its ranks; else empty.
-std::string job_of_launcher(const gsel_join& join);
+std::string job_of_launcher(const JoinOptions& join);
 
 }  // namespace gsel

@@ -197,18 +197,18 @@ gsel_str checked_name(gsel_str name) {
 
 }  // namespace
 
-std::string job_of_launcher(const gsel_join& join) {
+std::string job_of_launcher(const JoinOptions& join) {
   if (!variable("GSEL_JOB") || !variable(kTorch.rank)) return {};
   return variable(kTorch.rank) == std::to_string(join.rank) ? variable("GSEL_JOB") : std::string();
 }
 
-gsel_join complete_join(const gsel_comm_options& options) {
-  gsel_join join{};
-  join.struct_size = sizeof join;
+JoinOptions complete_join(const gsel_comm_options& options) {
+  JoinOptions join{};
   join.timeout_s = options.timeout_s;
   join.join_timeout_s = options.join_timeout_s;
   join.order = options.order;
-  check_flags(options.flags, GSEL_COMM_NO_THREAD, "gsel_comm_options.flags");
+  check_flags(options.flags, GSEL_COMM_NO_THREAD | GSEL_COMM_BITWISE | GSEL_COMM_NOT_THROUGH_HOST,
+              "gsel_comm_options.flags");
   join.flags = options.flags;
   join.name = checked_name(options.name);
   World world{nullptr, options.rank, options.world_size};

@@ -7,27 +7,30 @@
 #include <vector>
 
 #include "base/current_error.h"
+#include "comm/check.h"
+#include "comm/collective.h"
 #include "comm/communicator.h"
 #include "comm/device/device_backend.h"
 
 namespace gsel {
 namespace {
 
+// Calls of one communicator that the host makes, as they are or brought from a device.
 struct Part {
   Communicator* communicator;
   std::vector<gsel_collective> calls;
+  StagedCalls staged;
 };
 
-// The calls of a group: what the control links make, by communicator, in the order these are first named; what
-// transports of devices enqueue; and the links whose calls go through host memory.
+// The calls of a group: what the host makes, by communicator, in the order these are first named, and what transports
+// of devices enqueue.
 struct Group {
   std::vector<Part> parts;
   std::vector<DeviceBackend::Enqueued> enqueued;
-  std::vector<DeviceBackend*> staging;
 
   void add(Communicator& communicator, const gsel_collective& call) {
     auto found = std::ranges::find(parts, &communicator, &Part::communicator);
-    if (found == parts.end()) found = parts.insert(found, {&communicator, {}});
+    if (found == parts.end()) found = parts.insert(found, {&communicator, {}, {}});
     found->calls.push_back(call);
   }
 };
@@ -47,25 +50,50 @@ void for_each_call(std::span<GroupCall> calls, Body&& body) {
 void check_all(std::span<GroupCall> calls) {
   for_each_call(calls, [](Communicator& communicator, gsel_collective& call) {
     communicator.check(call);
-    if (DeviceBackend* link = communicator.device()) {
-      link->check_memory(call);
-      link->takes(call);
-    }
+    if (DeviceBackend* device = communicator.device()) device->check(call);
   });
 }
 
-void sort(std::span<GroupCall> calls, Group& group) {
+Group sorted(std::span<GroupCall> calls) {
+  Group group;
   for (auto& [communicator, call] : calls) {
-    DeviceBackend* link = communicator->device();
-    if (!link) {
+    DeviceBackend* device = communicator->device();
+    if (device && device->supports(call))
+      group.enqueued.push_back({device, call});
+    else
       group.add(*communicator, call);
-    } else if (link->takes(call)) {
-      group.enqueued.push_back({link, call});
-    } else {
-      if (std::ranges::find(group.staging, link) == group.staging.end()) group.staging.push_back(link);
-      group.add(*communicator, link->stage(call));
-    }
   }
+  return group;
+}
+
+void stage(Part& part) {
+  DeviceBackend* device = part.communicator->device();
+  if (!device) return;
+  part.staged = device->stage(part.calls);
+  part.calls = part.staged.calls;
+}
+
+// How many of the calls, at least one, can be made at the same time: on a device a collective that reads what another
+// one of the group writes comes after it.
+size_t independent(std::span<const GroupCall> calls) {
+  struct Written {
+    uintptr_t begin, end;
+  };
+  std::vector<Written> written;
+  for (size_t i = 0; i < calls.size(); ++i) {
+    const auto& [communicator, call] = calls[i];
+    if (!communicator->device() || is_point_to_point(call.kind)) continue;
+    const BufferBytes bytes = buffer_bytes(call, communicator->rank(), communicator->world_size());
+    const auto from = reinterpret_cast<uintptr_t>(call.send), to = reinterpret_cast<uintptr_t>(call.recv);
+    const auto overlaps = [](uintptr_t begin, uint64_t n) {
+      return [begin, n](const Written& w) { return n > 0 && begin < w.end && w.begin < begin + n; };
+    };
+    if (std::ranges::any_of(written, overlaps(from, bytes.send)) ||
+        std::ranges::any_of(written, overlaps(to, bytes.recv)))
+      return i;
+    if (bytes.recv > 0) written.push_back({to, to + bytes.recv});
+  }
+  return calls.size();
 }
 
 template <class Body>
@@ -99,18 +127,27 @@ void run_all(const std::vector<Part>& all) {
 
 }  // namespace
 
+namespace {
+
+void run_together(std::span<GroupCall> calls) {
+  Group group = sorted(calls);
+  if (!group.enqueued.empty()) DeviceBackend::enqueue(group.enqueued);
+  if (group.parts.empty()) return;
+  for (Part& part : group.parts) stage(part);
+  run_all(group.parts);
+  for (Part& part : group.parts)
+    if (DeviceBackend* device = part.communicator->device()) device->fetch(std::move(part.staged));
+}
+
+}  // namespace
+
 void run_group(std::span<GroupCall> calls) {
   check_all(calls);
-  Group group;
-  try {
-    sort(calls, group);
-    if (!group.enqueued.empty()) DeviceBackend::enqueue(group.enqueued);
-    if (!group.parts.empty()) run_all(group.parts);
-  } catch (...) {
-    for (DeviceBackend* link : group.staging) link->drop();
-    throw;
+  while (!calls.empty()) {
+    const size_t n = independent(calls);
+    run_together(calls.first(n));
+    calls = calls.subspan(n);
   }
-  for (DeviceBackend* link : group.staging) link->fetch();
 }
 
 }  // namespace gsel

@@ -22,6 +22,7 @@ namespace {
 
 constexpr size_t kLongestText = 256;
 constexpr int32_t kMostOptions = 256;
+constexpr int32_t kFormerTransport = 4;  // a kind of before
 
 // Sizes in plugin ABI 1.0, up to the last field that each table had then. They never change.
 #define GSEL_SIZE_UP_TO(type, field) (offsetof(type, field) + sizeof(type::field))
@@ -29,7 +30,7 @@ constexpr size_t kFirstPlugin = GSEL_SIZE_UP_TO(gsel_plugin_v1, probe);
 constexpr size_t kFirstStrategy = GSEL_SIZE_UP_TO(gsel_strategy_v1, compile);
 constexpr size_t kFirstOption = GSEL_SIZE_UP_TO(gsel_option_v1, default_text);
 constexpr size_t kFirstDevice = GSEL_SIZE_UP_TO(gsel_device_v1, optimizer_step);
-constexpr size_t kFirstTransport = GSEL_SIZE_UP_TO(gsel_transport_v1, link_name);
+constexpr size_t kFirstTransport = GSEL_SIZE_UP_TO(gsel_transport_v2, link_native);
 #undef GSEL_SIZE_UP_TO
 
 std::string abi_text() {
@@ -167,10 +168,11 @@ constexpr Function kDeviceFunctions[] = {
     GSEL_FUNCTION(sum_squares),   GSEL_FUNCTION(optimizer_step),
 };
 #undef GSEL_TABLE
-#define GSEL_TABLE gsel_transport_v1
+#define GSEL_TABLE gsel_transport_v2
 constexpr Function kTransportFunctions[] = {
     GSEL_FUNCTION(open),       GSEL_FUNCTION(close),      GSEL_FUNCTION(link_join),
-    GSEL_FUNCTION(link_leave), GSEL_FUNCTION(link_abort), GSEL_FUNCTION(collective),
+    GSEL_FUNCTION(link_leave), GSEL_FUNCTION(link_abort), GSEL_FUNCTION(link_error),
+    GSEL_FUNCTION(describe),   GSEL_FUNCTION(supports),   GSEL_FUNCTION(enqueue),
 };
 #undef GSEL_TABLE
 #undef GSEL_FUNCTION
@@ -216,6 +218,9 @@ void take_tables(const gsel_plugin_v1& exported, uint64_t symbol_bytes, Module& 
   gsel_plugin_v1& plugin = tables->plugin = copied(exported);
   check_reserved(plugin, "gsel_plugin_v1", GSEL_ERR_PLUGIN);
   out.kind = plugin_kind_name(plugin.kind);
+  if (plugin.kind == kFormerTransport)
+    fail(GSEL_ERR_PLUGIN,
+         "is a transport with a gsel_transport_v1; build it with the gsel_transport_v2 of this version");
   if (out.kind.empty())
     fail(GSEL_ERR_PLUGIN, "is of kind {}; {} (strategy), {} (device) or {} (transport) would do", plugin.kind,
          GSEL_PLUGIN_STRATEGY, GSEL_PLUGIN_DEVICE, GSEL_PLUGIN_TRANSPORT);
@@ -223,7 +228,9 @@ void take_tables(const gsel_plugin_v1& exported, uint64_t symbol_bytes, Module& 
     fail(GSEL_ERR_PLUGIN, "is named {}; lower case letters, digits and '_' would do", shown(plugin.name));
   out.name = plugin.name;
   out.version = plugin.version ? plugin.version : "";
-  if (!plugin.table) fail(GSEL_ERR_PLUGIN, "has no table; a gsel_{}_v1 would do", out.kind);
+  if (!plugin.table)
+    fail(GSEL_ERR_PLUGIN, "has no table; give it a gsel_{}_v{}", out.kind,
+         plugin.kind == GSEL_PLUGIN_TRANSPORT ? 2 : 1);
   if (plugin.kind == GSEL_PLUGIN_STRATEGY) {
     take_strategy(*static_cast<const gsel_strategy_v1*>(plugin.table), *tables);
     plugin.table = &tables->strategy;
@@ -232,8 +239,8 @@ void take_tables(const gsel_plugin_v1& exported, uint64_t symbol_bytes, Module& 
                    kFirstDevice, kDeviceFunctions);
     plugin.table = &tables->device;
   } else {
-    take_functions(*static_cast<const gsel_transport_v1*>(plugin.table), tables->transport, "transport",
-                   "gsel_transport_v1", kFirstTransport, kTransportFunctions);
+    take_functions(*static_cast<const gsel_transport_v2*>(plugin.table), tables->transport, "transport",
+                   "gsel_transport_v2", kFirstTransport, kTransportFunctions);
     plugin.table = &tables->transport;
   }
   out.tables = tables;

@@ -21,7 +21,7 @@ struct Tables {
   gsel_strategy_v1 strategy{};
   std::vector<gsel_option_v1> options;  // of the strategy
   gsel_device_v1 device{};
-  gsel_transport_v1 transport{};
+  gsel_transport_v2 transport{};
 };
 
 struct Module {

@@ -124,6 +124,7 @@ static const char* const given_out[] = {
     "gsel_host_v1",
     "gsel_pass_api_v1",
     "gsel_join",
+    "gsel_control_v1",
     "gsel_optimizer_step",
     "gsel_plugin_info",
     "gsel_simulation_report",
@@ -150,7 +151,7 @@ static const char* const given_out[] = {
  */
 static const char* const checked_elsewhere[] = {
     "gsel_phase",       "gsel_instr",     "gsel_device_options", "gsel_bucket_options",
-    "gsel_strategy_v1", "gsel_device_v1", "gsel_transport_v1",   "struct gsel_plugin_v1",
+    "gsel_strategy_v1", "gsel_device_v1", "gsel_transport_v2",   "struct gsel_plugin_v1",
 };
 
 static const struct field {

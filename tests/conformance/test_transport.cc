@@ -41,8 +41,7 @@ gsel_collective sum_call(const void* send, void* recv, uint64_t count) {
 }
 
 std::unique_ptr<gsel::Control> joined(const rank_run* run) {
-  gsel_join join{};
-  join.struct_size = sizeof join;
+  gsel::JoinOptions join{};
   join.rank = run->rank;
   join.world_size = run->world_size;
   join.id = run->id;

@@ -27,9 +27,8 @@ gsel_unique_id fresh_id() {
   return id;
 }
 
-gsel_join join_of(const gsel_unique_id& id, int32_t rank, int32_t world_size, double timeout_s) {
-  gsel_join join{};
-  join.struct_size = sizeof join;
+gsel::JoinOptions join_of(const gsel_unique_id& id, int32_t rank, int32_t world_size, double timeout_s) {
+  gsel::JoinOptions join{};
   join.rank = rank;
   join.world_size = world_size;
   join.id = id;
@@ -69,7 +68,7 @@ void end(pid_t pid) {
   waitpid(pid, nullptr, 0);
 }
 
-void fails(const gsel_join& join, gsel_status code, const char* part) {
+void fails(const gsel::JoinOptions& join, gsel_status code, const char* part) {
   try {
     rendezvous(join);
   } catch (const Error& e) {

@@ -1,12 +1,11 @@
-// comm/device/accelerator.h: the device whose memory a communicator works on, and the transport that may carry it.
-// Made once; communicators that are made from one another share it. Does not know how a transport was found.
+// comm/device/accelerator.h: the device whose memory a communicator works on, and the transport that may carry it. Made
+// once; communicators that are made from one another share it. Does not know how a transport was found.
 #pragma once
-
-#include <gsel/transport.h>
 
 #include <memory>
 #include <string>
 
+#include "comm/device/device_memory.h"
 #include "comm/device/transport.h"
 #include "device/device.h"
 
@@ -23,6 +22,8 @@ struct Accelerator {
   gsel_transport_description can{};  // of the transport
   bool is_named = false;             // the caller named the transport: another one instead is an error
   std::string others;                // why other transports were not taken: "nccl: no libnccl.so.2"; empty: no others
+
+  std::unique_ptr<DeviceMemory> memory;  // of gsel_mem_alloc
 };
 
 }  // namespace gsel

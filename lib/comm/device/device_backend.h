@@ -1,23 +1,24 @@
-// comm/device/device_backend.h: the backend of a communicator with an accelerator: a stream, and a
-// transport of the device or the way through host memory. The control link sees every call; a thread watches for what
-// goes wrong after a call has returned, and then ends the transport's work. Arguments have been checked. Does not know
-// how bytes travel.
+// comm/device/device_backend.h: the backend of a communicator with an accelerator: a stream, and on it a transport of
+// the device or the way through host memory. The control sees every call. A thread watches for what goes wrong after a
+// call has returned, and then ends the transport's work. Arguments have been checked. Does not know how bytes travel.
 #pragma once
 
 #include <gsel/comm.h>
 
 #include <atomic>
+#include <map>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <thread>
 
-#include "base/error.h"
+#include "base/forked.h"
 #include "base/os.h"
 #include "comm/backend.h"
 #include "comm/control.h"
 #include "comm/device/accelerator.h"
+#include "comm/device/agreement.h"
+#include "comm/device/call_clock.h"
 #include "comm/device/memory_check.h"
 #include "comm/device/through_host.h"
 
@@ -25,13 +26,17 @@ namespace gsel {
 
 class DeviceBackend final : public Backend {
  public:
+  struct Options {
+    double timeout_s, join_timeout_s;
+    uint32_t flags;  // GSEL_COMM_*
+  };
   // Of the ranks of a control; each of them makes one at the same time.
-  DeviceBackend(std::shared_ptr<const Accelerator> accelerator, Control& control, const gsel_join& join);
+  DeviceBackend(std::shared_ptr<const Accelerator> accelerator, Control& control, const Options& options);
   ~DeviceBackend() override;
 
   const std::shared_ptr<const Accelerator>& accelerator() const { return accelerator_; }
-  gsel_stream* stream() const { return stream_; }
   void set_stream(void* native) override;
+  void set_timeout(double seconds) { timeout_s_ = seconds; }
 
   void run(const gsel_collective& checked, gsel_stream* stream) override;
   void group(std::span<const gsel_collective> checked) override;
@@ -49,46 +54,44 @@ class DeviceBackend final : public Backend {
   void register_memory(void* memory, uint64_t bytes) override;
   void unregister_memory(void* memory) override;
 
-  // Several calls, of several communicators of this thread.
+  // For groups. check: GSEL_ERR_ARG for memory of another kind. supports: the transport makes the call.
+  void check(const gsel_collective& call);
+  bool supports(const gsel_collective& checked) const;
+  // Several calls that are supported, of several communicators of this thread.
   struct Enqueued {
-    DeviceBackend* link;
+    DeviceBackend* backend;
     gsel_collective call;
   };
   static void enqueue(std::span<const Enqueued> calls);
-  // What a group does with a call: GSEL_ERR_ARG for memory of another kind; then it is either for `enqueue`, or staged
-  // for the control link, and `fetch` follows, or `drop` where the calls failed.
-  void check_memory(const gsel_collective& call);
-  bool takes(const gsel_collective& checked) const;
-  gsel_collective stage(const gsel_collective& checked);
-  void fetch() { host_.fetch(stream_); }
-  void drop() { host_.drop(); }
+  // Calls that are not: announced, and brought to host memory; the host makes them, then they are fetched.
+  StagedCalls stage(std::span<const gsel_collective> checked);
+  void fetch(StagedCalls staged) { host_.fetch(std::move(staged), stream_); }
 
  private:
-  struct Choice;
-  void choose(const gsel_join& join);
-  std::optional<Error> why_not(std::span<const Choice> all, const Choice& wanted) const;
-  void join_transport(const gsel_join& join);
   static void announce(std::span<const Enqueued> calls);
   static void enqueue_together(std::span<const Enqueued> calls);
   static void describe_received(const gsel_collective& call);
-  void refuse_untransported_message(const gsel_collective& call) const;
-  template <class... Declared, class... Given>
-  void call_table(gsel_status (*gsel_transport_v1::*function)(gsel_link*, Declared...), Given... args);
+  void refuse_message_of_host(const gsel_collective& call) const;
+  void warn_of_host(const gsel_collective& call);
   void watch();
-  void end_transport() noexcept;
+  void look_for_failures();
+  void require(const char* asked) const { require_own_process(fork_generation_, asked); }
 
   std::shared_ptr<const Accelerator> accelerator_;
   Control& control_;
   const uint64_t fork_generation_ = os::fork_generation();
-  const gsel_transport_v1* table_ = nullptr;  // nullptr: through host memory
-  gsel_link* link_ = nullptr;
-  std::string reason_;  // of the choice
+  const uint32_t flags_;
+  std::atomic<double> timeout_s_;
+  const Agreement agreement_;
+  std::shared_ptr<TransportLink> link_;  // nullptr: through host memory
   gsel_stream* stream_ = nullptr;
-  MemoryCheck memory_;
+  CallClock clock_;
   ThroughHost host_;
   Event reached_;
+  std::map<void*, gsel_window*> windows_;
+  bool warned_of_host_ = false;
   std::atomic_flag in_call_;
-  std::atomic<bool> leaving_{false}, watching_done_{false};
+  std::atomic<bool> leaving_{false};
   std::thread watching_;
 };
 

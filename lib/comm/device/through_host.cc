@@ -34,42 +34,61 @@ bool keeps_parts(gsel_collective_kind kind) {
 
 }  // namespace
 
-gsel_collective ThroughHost::stage(const gsel_collective& checked, int32_t rank, int32_t world_size,
-                                   gsel_stream* stream) {
-  if (staged_ == 0) idle_.wait();
-  if (staged_ == calls_.size()) calls_.emplace_back();
-  Staged& staged = calls_[staged_];
+// The smallest that is large enough; else a larger one takes the place of one.
+Memory ThroughHost::take_memory(uint64_t bytes) {
+  auto best = spare_.end();
+  for (auto at = spare_.begin(); at != spare_.end(); ++at)
+    if (at->memory.bytes() >= bytes && (best == spare_.end() || at->memory.bytes() < best->memory.bytes())) best = at;
+  if (best == spare_.end() && !spare_.empty()) best = spare_.begin();
+  if (best == spare_.end()) return Memory(device_, bytes, GSEL_MEMORY_PINNED);
+  wait_(best->idle);
+  Memory memory = std::move(best->memory);
+  spare_.erase(best);
+  if (memory.bytes() >= bytes) return memory;
+  memory = {};
+  return Memory(device_, bytes, GSEL_MEMORY_PINNED);
+}
+
+gsel_collective ThroughHost::bring(const gsel_collective& checked, int32_t rank, int32_t world_size,
+                                   gsel_stream* stream, StagedCalls& staged) {
   const BufferBytes bytes = buffer_bytes(checked, rank, world_size);
   const Places at = places_of(checked, bytes);
-  if (at.bytes > staged.memory.bytes()) {
-    staged.memory = {};
-    staged.memory = Memory(device_, at.bytes, GSEL_MEMORY_PINNED);
-  }
-  const auto bring = [&](const void* from, uint64_t to, uint64_t n) {
+  Memory memory;
+  if (at.bytes > 0) memory = take_memory(at.bytes);
+  const auto copy = [&](const void* from, uint64_t to, uint64_t n) {
     if (n > 0)
-      device_->run(&gsel_device_v1::copy, static_cast<void*>(staged.memory.at(to)), from, n, int32_t{GSEL_COPY_TO_HOST},
+      device_->run(&gsel_device_v1::copy, static_cast<void*>(memory.at(to)), from, n, int32_t{GSEL_COPY_TO_HOST},
                    stream);
   };
-  if (keeps_parts(checked.kind)) bring(checked.recv, at.recv, bytes.recv);
-  bring(checked.send, at.send, bytes.send);
-  device_->run(&gsel_device_v1::stream_wait, stream);
+  if (keeps_parts(checked.kind)) copy(checked.recv, at.recv, bytes.recv);
+  copy(checked.send, at.send, bytes.send);
   gsel_collective call = checked;
-  call.send = bytes.send > 0 ? staged.memory.at(at.send) : nullptr;
-  call.recv = bytes.recv > 0 ? staged.memory.at(at.recv) : nullptr;
-  staged.host = static_cast<const char*>(call.recv);
-  staged.recv = checked.recv;
-  staged.bytes = bytes.recv;
-  ++staged_;
+  call.send = bytes.send > 0 ? memory.at(at.send) : nullptr;
+  call.recv = bytes.recv > 0 ? memory.at(at.recv) : nullptr;
+  staged.parts.push_back({std::move(memory), static_cast<const char*>(call.recv), checked.recv, bytes.recv});
   return call;
 }
 
-void ThroughHost::fetch(gsel_stream* stream) {
-  for (size_t i = 0; i < staged_; ++i)
-    if (calls_[i].bytes > 0)
-      device_->run(&gsel_device_v1::copy, calls_[i].recv, static_cast<const void*>(calls_[i].host), calls_[i].bytes,
+StagedCalls ThroughHost::stage(std::span<const gsel_collective> checked, int32_t rank, int32_t world_size,
+                               gsel_stream* stream) {
+  StagedCalls staged;
+  for (const gsel_collective& call : checked) staged.calls.push_back(bring(call, rank, world_size, stream, staged));
+  brought_.record(stream);
+  wait_(brought_);
+  return staged;
+}
+
+void ThroughHost::fetch(StagedCalls staged, gsel_stream* stream) {
+  for (const StagedCalls::Part& part : staged.parts)
+    if (part.bytes > 0)
+      device_->run(&gsel_device_v1::copy, part.recv, static_cast<const void*>(part.host), part.bytes,
                    int32_t{GSEL_COPY_TO_DEVICE}, stream);
-  idle_.record(stream);
-  staged_ = 0;
+  for (StagedCalls::Part& part : staged.parts) {
+    if (part.memory.bytes() == 0) continue;
+    Event idle(device_);
+    idle.record(stream);
+    spare_.push_back({std::move(part.memory), std::move(idle)});
+  }
 }
 
 }  // namespace gsel

@@ -1,12 +1,25 @@
-// comm/transport.cc: see transport.h.
+// comm/device/transport.cc: see transport.h.
 #include "comm/device/transport.h"
 
+#include <chrono>
+#include <system_error>
+
 #include "base/error.h"
+#include "base/guard.h"
 #include "base/host_services.h"
+#include "base/log.h"
+#include "base/quiet_thread.h"
+#include "comm/device/accelerator.h"
 
 namespace gsel {
+namespace {
 
-Transport::Transport(const gsel_transport_v1& table) : table_(table) {
+constexpr std::chrono::seconds kAbortPatience{5};
+constexpr size_t kReasonBytes = 256;
+
+}  // namespace
+
+Transport::Transport(const gsel_transport_v2& table) : table_(table) {
   gsel_error* err = nullptr;
   const gsel_status status = table_.open(&host_services(), &ctx_, &err);
   throw_if_failed(status, err);
@@ -16,12 +29,95 @@ Transport::~Transport() {
   table_.close(ctx_);
 }
 
-gsel_link* Transport::join(const gsel_join& join) const {
-  gsel_link* link = nullptr;
+// ---- the control as a transport sees it ---------------------------------------------------------------------------
+
+Control& TransportLink::control() const {
+  Control* control = control_.load(std::memory_order_acquire);
+  if (!control) fail(GSEL_ERR_STATE, "the communicator is being freed");
+  return *control;
+}
+
+gsel_status TransportLink::exchange(void* self, const void* mine, void* all, uint64_t bytes, gsel_error** err) {
+  return guard(
+      err, [&] { static_cast<const TransportLink*>(self)->control().exchange(mine, all, bytes, "join transport"); });
+}
+
+gsel_status TransportLink::announce(void* self, const gsel_collective* call, gsel_error** err) {
+  return guard(err, [&] { static_cast<const TransportLink*>(self)->control().announce(*call); });
+}
+
+gsel_status TransportLink::look(void* self, gsel_error** err) {
+  return guard(err, [&] { static_cast<const TransportLink*>(self)->control().throw_what_broke(); });
+}
+
+int32_t TransportLink::await_break(void* self, double seconds) {
+  const Control* control = static_cast<const TransportLink*>(self)->control_.load(std::memory_order_acquire);
+  return !control || control->await_break(static_cast<int64_t>(seconds * 1e9));
+}
+
+// ---- a link -------------------------------------------------------------------------------------------------------
+
+TransportLink::TransportLink(std::shared_ptr<const Accelerator> accelerator, Control& control)
+    : accelerator_(std::move(accelerator)), table_(accelerator_->transport->table()), control_(&control) {
+  control_table_ = {sizeof control_table_, 0, this, exchange, announce, look, await_break};
+}
+
+std::shared_ptr<TransportLink> TransportLink::join(std::shared_ptr<const Accelerator> accelerator, Control& control,
+                                                   double timeout_s, double join_timeout_s, uint32_t flags) {
+  const std::shared_ptr<TransportLink> link(new TransportLink(std::move(accelerator), control));
+  const DeviceContext& device = *link->accelerator_->device;
+  const gsel_join join{sizeof join,    flags,           control.rank(), control.world_size(), timeout_s,
+                       join_timeout_s, &device.table(), device.ctx(),   &link->control_table_};
   gsel_error* err = nullptr;
-  const gsel_status status = table_.link_join(ctx_, &join, &link, &err);
+  const gsel_status status = link->table_.link_join(link->accelerator_->transport->ctx(), &join, &link->link_, &err);
   throw_if_failed(status, err);
   return link;
+}
+
+TransportLink::~TransportLink() {
+  if (link_) table_.link_leave(link_);
+}
+
+bool TransportLink::supports(const gsel_collective& call, std::string* reason) const {
+  char why[kReasonBytes] = "";
+  if (table_.supports(link_, &call, why, sizeof why)) return true;
+  if (reason) *reason = why;
+  return false;
+}
+
+void TransportLink::throw_error() const {
+  gsel_error* err = nullptr;
+  const gsel_status status = table_.link_error(link_, &err);
+  throw_if_failed(status, err);
+}
+
+void TransportLink::abort() noexcept {
+  if (aborting_.exchange(true)) return;
+  const auto run = [link = shared_from_this()] {
+    link->table_.link_abort(link->link_, "the communicator is broken");
+    const std::lock_guard lock(link->mutex_);
+    link->abort_under_way_ = false;
+    link->changed_.notify_all();
+  };
+  {
+    const std::lock_guard lock(mutex_);
+    abort_under_way_ = true;
+  }
+  try {
+    quiet_thread(run).detach();
+  } catch (const std::exception&) {  // no thread to be had: on this one
+    run();
+  }
+}
+
+bool TransportLink::detach() noexcept {
+  std::unique_lock lock(mutex_);
+  const bool ended = changed_.wait_for(lock, kAbortPatience, [&] { return !abort_under_way_; });
+  if (!ended)
+    log(GSEL_LOG_WARN, "comm", "{} did not end the work of a broken communicator on {} in {} s; its memory stays",
+        accelerator_->transport_name, accelerator_->name, kAbortPatience.count());
+  if (!ended || aborting_) control_.store(nullptr, std::memory_order_release);
+  return ended;
 }
 
 }  // namespace gsel

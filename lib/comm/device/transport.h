@@ -1,28 +1,75 @@
-// comm/device/transport.h: an opened transport: the table of gsel/transport.h with its context. What makes links of
-// ranks goes through here; no caller knows how bytes travel.
+// comm/device/transport.h: an opened transport and its links: the table of gsel/transport.h with its context. Does not
+// know how bytes travel, or which transport a communicator takes.
 #pragma once
 
 #include <gsel/transport.h>
 
+#include <atomic>
+#include <condition_variable>
 #include <memory>
+#include <mutex>
+#include <string>
+
+#include "comm/control.h"
 
 namespace gsel {
 
 class Transport {
  public:
-  explicit Transport(const gsel_transport_v1& table);
+  explicit Transport(const gsel_transport_v2& table);
   ~Transport();
   Transport(const Transport&) = delete;
   Transport& operator=(const Transport&) = delete;
 
-  const gsel_transport_v1& table() const { return table_; }
+  const gsel_transport_v2& table() const { return table_; }
   void* ctx() const { return ctx_; }
-  // See gsel_transport_v1.link_join; throws what it returns.
-  gsel_link* join(const gsel_join& join) const;
 
  private:
-  const gsel_transport_v1& table_;
+  const gsel_transport_v2& table_;
   void* ctx_ = nullptr;
+};
+
+struct Accelerator;
+
+// One rank's link, and the control as its transport sees it. Leaves when the last owner is gone. An abort may hang in a
+// driver, so that it has a thread of its own, which is an owner.
+class TransportLink : public std::enable_shared_from_this<TransportLink> {
+ public:
+  // Waits for the other ranks; throws what link_join returns. The control outlives join, and the link until detach.
+  static std::shared_ptr<TransportLink> join(std::shared_ptr<const Accelerator> accelerator, Control& control,
+                                             double timeout_s, double join_timeout_s, uint32_t flags);
+  ~TransportLink();
+  TransportLink(const TransportLink&) = delete;
+  TransportLink& operator=(const TransportLink&) = delete;
+
+  const gsel_transport_v2& table() const { return table_; }
+  gsel_link* get() const { return link_; }
+
+  // Whether the link makes the call; if not, and `reason` is there, why not.
+  bool supports(const gsel_collective& call, std::string* reason = nullptr) const;
+  void throw_error() const;  // what has failed so far
+  // Ends the link's work. Returns at once; any thread.
+  void abort() noexcept;
+  // The control goes: waits for an abort that is under way, for a while. false: it has not come back.
+  bool detach() noexcept;
+
+ private:
+  TransportLink(std::shared_ptr<const Accelerator> accelerator, Control& control);
+  Control& control() const;  // GSEL_ERR_STATE once it is gone
+  static gsel_status exchange(void* self, const void* mine, void* all, uint64_t bytes, gsel_error** err);
+  static gsel_status announce(void* self, const gsel_collective* call, gsel_error** err);
+  static gsel_status look(void* self, gsel_error** err);
+  static int32_t await_break(void* self, double seconds);
+
+  const std::shared_ptr<const Accelerator> accelerator_;
+  const gsel_transport_v2& table_;
+  gsel_control_v1 control_table_{};
+  std::atomic<Control*> control_;
+  gsel_link* link_ = nullptr;
+  std::atomic<bool> aborting_{false};
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool abort_under_way_ = false;
 };
 
 }  // namespace gsel

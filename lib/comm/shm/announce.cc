@@ -1,13 +1,16 @@
 // comm/shm/announce.cc: what the control does for calls that a transport of devices makes on a stream. A rank
 // announces each call before it is enqueued: the call is recorded, and the fingerprint of a collective is posted and
 // compared with those that other ranks have posted, so the last rank to come finds any difference. Nobody waits for
-// that, except a rank that is kDeviceCalls ahead of another. What goes wrong later is found by look_after_announced,
-// which a thread of the caller repeats: a rank that has left, or has not made the call in time.
+// that, except a rank that is kDeviceCalls ahead of another. Messages are compared in the same way by the two ranks of
+// a pair, where the later side of the two still finds what the earlier one has announced. What goes wrong later is
+// found by look_after_announced, which a thread of the caller repeats: a rank that has left, or has not made the call
+// in time.
 #include <unistd.h>
 
 #include <algorithm>
 #include <utility>
 
+#include "base/dtype.h"
 #include "comm/collective.h"
 #include "comm/shm/announcements.h"
 #include "comm/shm/plan.h"
@@ -16,6 +19,7 @@ namespace gsel::shm {
 namespace {
 
 constexpr useconds_t kLookUs = 50;
+constexpr uint64_t kCountOfWord = (uint64_t{1} << 56) - 1;
 
 }  // namespace
 
@@ -26,10 +30,12 @@ void Announcements::announce(const gsel_collective& given) {
     complete(given, at_.world_size(), signals_.timeout_ns(), announcing_, false, Asked::enqueued);
     const uint64_t number = recorder_.enter(announcing_);
     if (is_point_to_point(given.kind)) {
+      announce_message(announcing_, number);
       recorder_.count_call(given.kind,
                            given.kind == GSEL_COLLECTIVE_RECV ? 0 : announcing_.count * announcing_.element);
     } else {
       announce_collective(announcing_, number);
+      if (given.kind == GSEL_COLLECTIVE_ALLTOALLV) announce_parts(announcing_, number);
       recorder_.count_call(given.kind,
                            at_.world_size() > 1 ? Plan(announcing_, at_.rank(), at_.world_size()).sent_bytes() : 0);
     }
@@ -50,6 +56,59 @@ void Announcements::announce_collective(const Call& call, uint64_t number) {
   announced_until_[n % kDeviceCalls].store(os::now_ns() + call.timeout_ns, std::memory_order_relaxed);
   me.announced.store(n, std::memory_order_seq_cst);  // of two ranks one sees the other's
   compare_announced(n, print);
+}
+
+// Pages for the two channels with another rank.
+void Announcements::reserve_channels(int32_t rank) {
+  if (reserved_.empty()) reserved_.resize(at_.ranks());
+  if (std::exchange(reserved_[static_cast<size_t>(rank)], 1) != 0) return;
+  const SharedMemory& memory = *at_.family().memory();
+  for (Channel* channel : {&at_.arena().channel(at_.rank(), rank), &at_.arena().channel(rank, at_.rank())})
+    memory.reserve(memory.position(channel), sizeof(Channel), "messages");
+}
+
+void Announcements::announce_message(const Call& call, uint64_t number) {
+  const bool both = call.kind == GSEL_COLLECTIVE_SENDRECV;
+  if (row_of(call.kind).send != Reach::none) announce_part(call.root, true, call.dtype, call.count, number);
+  if (both) announce_part(call.source, false, call.dtype, call.recv_count, number);
+  if (call.kind == GSEL_COLLECTIVE_RECV) announce_part(call.root, false, call.dtype, call.count, number);
+}
+
+// What each pair of ranks exchanges in an alltoallv is known to these two alone.
+void Announcements::announce_parts(const Call& call, uint64_t number) {
+  for (int32_t q = 0; q < at_.world_size(); ++q) {
+    if (q == at_.rank()) continue;
+    announce_part(q, true, call.dtype, call.send_counts[q], number);
+    announce_part(q, false, call.dtype, call.recv_counts[q], number);
+  }
+}
+
+void Announcements::announce_part(int32_t peer, bool sends, gsel_dtype dtype, uint64_t count, uint64_t number) {
+  reserve_channels(peer);
+  Channel& channel = sends ? at_.arena().channel(at_.rank(), peer) : at_.arena().channel(peer, at_.rank());
+  DeviceMessages &own = sends ? channel.device_sends : channel.device_receives,
+                 &theirs = sends ? channel.device_receives : channel.device_sends;
+  const uint64_t n = own.announced.load(std::memory_order_relaxed) + 1;
+  const uint64_t word = static_cast<uint64_t>(dtype) << 56 | (count & kCountOfWord);
+  DeviceMessages::Entry& entry = own.entry[n % kDeviceMessages];
+  entry.number.store(0, std::memory_order_release);
+  entry.word.store(word, std::memory_order_release);
+  entry.call.store(number, std::memory_order_release);
+  entry.number.store(n, std::memory_order_release);
+  own.announced.store(n, std::memory_order_seq_cst);  // of two ranks one sees the other's
+  if (theirs.announced.load(std::memory_order_seq_cst) < n) return;
+  const DeviceMessages::Entry& other = theirs.entry[n % kDeviceMessages];
+  if (other.number.load(std::memory_order_acquire) != n) return;
+  const uint64_t its_word = other.word.load(std::memory_order_acquire);
+  const uint64_t its_call = other.call.load(std::memory_order_acquire);
+  if (other.number.load(std::memory_order_relaxed) != n || its_word == word) return;
+  breaking_.break_with(
+      GSEL_ERR_MISMATCH, peer,
+      fmt::format("{} called {} with {} of {} for {}, {} called {} with {} of {} for it; give a message "
+                  "and its receive one type and one count, which a transport of devices needs",
+                  at_.named(at_.rank()), recorder_.text_of(at_.rank(), number), count, dtype_name(dtype),
+                  at_.named(peer), at_.named(peer), recorder_.text_of(peer, its_call), its_word & kCountOfWord,
+                  dtype_name(static_cast<gsel_dtype>(its_word >> 56))));
 }
 
 // A line is written anew by a rank that all others have followed so far that they have read it.

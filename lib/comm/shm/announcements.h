@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "comm/control.h"
 #include "comm/shm/wait/signals.h"
@@ -28,6 +29,10 @@ class Announcements {
 
  private:
   void announce_collective(const Call& call, uint64_t number);
+  void announce_message(const Call& call, uint64_t number);
+  void announce_parts(const Call& call, uint64_t number);
+  void announce_part(int32_t peer, bool sends, gsel_dtype dtype, uint64_t count, uint64_t number);
+  void reserve_channels(int32_t rank);
   void wait_until_near(uint64_t n, const Call& call, uint64_t number);
   void compare_announced(uint64_t n, uint64_t print) const;
   std::string late_text(int32_t rank, uint64_t n) const;
@@ -37,6 +42,7 @@ class Announcements {
   const Breaking& breaking_;
   Signals& signals_;
   Call announcing_{};
+  std::vector<char> reserved_;                                        // pages of the channels with a rank
   std::array<std::atomic<int64_t>, kDeviceCalls> announced_until_{};  // deadlines of announced calls
 };
 

@@ -20,7 +20,7 @@ std::unique_ptr<Control> made(Place place) {
 
 }  // namespace
 
-std::unique_ptr<Control> join(const gsel_join& join) {
+std::unique_ptr<Control> join(const JoinOptions& join) {
   Faults faults = Faults::of_environment(join.rank, join.world_size);
   Joined joined = rendezvous(join);
   joined.family->name = joined.arena->header().name;
@@ -78,7 +78,11 @@ void Endpoint::set_timeout(double seconds) {
 }
 
 void Endpoint::break_with(const Error& error) const noexcept {
-  breaking_.mark(error.code(), rank(), error.message());
+  const int32_t about = error.rank();
+  if (about < 0)
+    breaking_.mark(error.code(), rank(), error.message());
+  else
+    breaking_.write(error.code(), about, members_.family_of_shown(about), error.message());
 }
 
 void Endpoint::announce(const gsel_collective& checked) {

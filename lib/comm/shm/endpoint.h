@@ -7,12 +7,13 @@
 // headers.cc and signals.h (the header line), small.cc and reduce/kernels.cc (the sum), and recorder.cc.
 #pragma once
 
-#include <gsel/transport.h>
+#include <gsel/comm.h>
 
 #include <memory>
 
 #include "comm/backend.h"
 #include "comm/control.h"
+#include "comm/join_options.h"
 #include "comm/shm/announcements.h"
 #include "comm/shm/regroup/regroup.h"
 
@@ -82,6 +83,6 @@ class Endpoint final : public Control, public Backend {
 };
 
 // Joins the ranks of one host; see gsel_comm_init.
-std::unique_ptr<Control> join(const gsel_join& join);
+std::unique_ptr<Control> join(const JoinOptions& join);
 
 }  // namespace gsel::shm

@@ -1,5 +1,7 @@
 // plugins/transport/nccl/calls.cc: calls of gsel/comm.h as calls of NCCL. Those it does not have are several of its own
 // in one group.
+#include <cstdio>
+#include <iterator>
 #include <mutex>
 #include <set>
 #include <vector>
@@ -168,56 +170,66 @@ void require_usable(const gsel_link& link) {
   if (link.aborting) fail(GSEL_ERR_ABORTED, "nccl: the communicator was ended");
 }
 
-gsel_status collective(gsel_link* link, const gsel_collective* call, gsel_stream* stream, gsel_error** err) {
-  try {
-    const Current current(link->device, link->device_ctx);
-    {
-      const std::lock_guard launching(*link->launching);
-      const std::lock_guard inside(link->inside);
-      require_usable(*link);
-      check(*link->nccl, Call(*link, *call, native(*link, stream)).make(), "a call", link->comm);
-    }
-    settle({&link, 1}, "a call");
-    return GSEL_OK;
-  } catch (...) {
-    return failed(link->host, err);
-  }
+// What NCCL has, by itself or as several of its calls. No operation of the caller's, no tags, no receive from any rank.
+int32_t supports(gsel_link*, const gsel_collective* call, char* reason, size_t capacity) {
+  const auto no = [&](const char* why) {
+    if (reason && capacity > 0) std::snprintf(reason, capacity, "%s", why);
+    return 0;
+  };
+  if (call->kind == GSEL_COLLECTIVE_PROBE || call->kind == GSEL_COLLECTIVE_IPROBE) return no("NCCL has no probe");
+  if (call->kind > GSEL_COLLECTIVE_IPROBE) return no("NCCL does not know this call");
+  const bool both = call->kind == GSEL_COLLECTIVE_SENDRECV;
+  const bool is_message = both || call->kind == GSEL_COLLECTIVE_SEND || call->kind == GSEL_COLLECTIVE_RECV;
+  if (is_message && (call->tag != 0 || call->recv_tag != 0)) return no("messages of NCCL have no tags");
+  if (is_message && (call->root < 0 || (both && call->source < 0))) return no("NCCL receives from a named rank only");
+  if (call->op == 0) return 1;  // nothing is reduced
+  if (call->op < 0 || call->op >= static_cast<int32_t>(std::size(kOps))) return no("NCCL has no such operation");
+  if (call->dtype < 0 || call->dtype >= static_cast<int32_t>(std::size(kTypes)) || kTypes[call->dtype] < 0)
+    return no("NCCL does not reduce this type");
+  return 1;
 }
 
 // The locks in one order, so that two threads with the same links do not wait for each other.
-std::vector<std::unique_lock<std::mutex>> lock_all(gsel_link* const* links, uint64_t n) {
+std::vector<std::unique_lock<std::mutex>> lock_all(std::span<const gsel_enqueued> calls) {
   std::set<std::mutex*> devices, inside;
-  for (uint64_t i = 0; i < n; ++i) devices.insert(links[i]->launching), inside.insert(&links[i]->inside);
+  for (const gsel_enqueued& c : calls) devices.insert(c.link->launching), inside.insert(&c.link->inside);
   std::vector<std::unique_lock<std::mutex>> locks;
   for (std::mutex* mutex : devices) locks.emplace_back(*mutex);
   for (std::mutex* mutex : inside) locks.emplace_back(*mutex);
   return locks;
 }
 
-void enqueue_group(gsel_link* const* links, const gsel_collective* calls, gsel_stream* const* streams, uint64_t n) {
-  const Library& nccl = *links[0]->nccl;
-  const auto locks = lock_all(links, n);
-  for (uint64_t i = 0; i < n; ++i) require_usable(*links[i]);
-  check(nccl, nccl.ncclGroupStart(), "the start of a group");
-  int result = kSuccess;
-  for (uint64_t i = 0; i < n && (result == kSuccess || result == kInProgress); ++i) {
-    const Current current(links[i]->device, links[i]->device_ctx);
-    result = Call(*links[i], calls[i], native(*links[i], streams[i])).make();
-  }
-  const int ended = nccl.ncclGroupEnd();
-  check(nccl, result, "a call of a group", links[0]->comm);
-  check(nccl, ended, "the end of a group", links[0]->comm);
+int make_one(const gsel_enqueued& one) {
+  const Current current(one.link->device, one.link->device_ctx);
+  return Call(*one.link, *one.call, native(*one.link, one.stream)).make();
 }
 
-gsel_status enqueue(gsel_link* const* links, const gsel_collective* calls, gsel_stream* const* streams, uint64_t n,
-                    gsel_error** err) {
+void make_all(std::span<const gsel_enqueued> calls, const char* what) {
+  const gsel_link& first = *calls[0].link;
+  const Library& nccl = *first.nccl;
+  const auto locks = lock_all(calls);
+  for (const gsel_enqueued& c : calls) require_usable(*c.link);
+  if (calls.size() == 1) return check(nccl, make_one(calls[0]), what, first.comm);
+  check(nccl, nccl.ncclGroupStart(), "the start of a group");
+  int result = kSuccess;
+  for (size_t i = 0; i < calls.size() && (result == kSuccess || result == kInProgress); ++i)
+    result = make_one(calls[i]);
+  const int ended = nccl.ncclGroupEnd();
+  check(nccl, result, what, first.comm);
+  check(nccl, ended, "the end of a group", first.comm);
+}
+
+gsel_status enqueue(const gsel_enqueued* calls, uint64_t n, double timeout_s, gsel_error** err) {
   if (n == 0) return GSEL_OK;
+  const char* what = n == 1 ? "a call" : "a call of a group";
   try {
-    enqueue_group(links, calls, streams, n);
-    settle({links, n}, "a group");
+    make_all({calls, n}, what);
+    std::vector<gsel_link*> links;
+    for (uint64_t i = 0; i < n; ++i) links.push_back(calls[i].link);
+    settle(links, what, timeout_s);
     return GSEL_OK;
   } catch (...) {
-    return failed(links[0]->host, err);
+    return failed(calls[0].link->host, err);
   }
 }
 
@@ -237,8 +249,8 @@ gsel_status link_error(gsel_link* link, gsel_error** err) {
 
 }  // namespace
 
-void add_calls(gsel_transport_v1& table) {
-  table.collective = collective;
+void add_calls(gsel_transport_v2& table) {
+  table.supports = supports;
   table.enqueue = enqueue;
   table.link_error = link_error;
 }

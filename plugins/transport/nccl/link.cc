@@ -32,11 +32,20 @@ std::mutex& mutex_of(const gsel_join& join) {
   return mutexes[device.ordinal % kMostDevices];
 }
 
+// Those of the process, by id.
+struct Families {
+  std::mutex mutex;
+  std::map<std::string, std::weak_ptr<Family>> known;
+};
+Families& families() {
+  static auto* the_families = new Families;  // a thread that ends a communicator may outlive main
+  return *the_families;
+}
+
 std::shared_ptr<Family> family_of(const UniqueId& id) {
-  static std::mutex mutex;
-  static std::map<std::string, std::weak_ptr<Family>> known;
-  const std::lock_guard lock(mutex);
-  auto& found = known[std::string(id.bytes, sizeof id.bytes)];
+  const std::lock_guard lock(families().mutex);
+  std::erase_if(families().known, [](const auto& entry) { return entry.second.expired(); });
+  auto& found = families().known[std::string(id.bytes, sizeof id.bytes)];
   std::shared_ptr<Family> family = found.lock();
   if (!family) found = family = std::make_shared<Family>();
   const std::lock_guard inside(family->mutex);
@@ -44,11 +53,14 @@ std::shared_ptr<Family> family_of(const UniqueId& id) {
   return family;
 }
 
-// Takes memory that the link has registered; what can be freed then.
-std::vector<void*> let_go(Family& family, std::vector<void*> memory) {
+// Holds what the link has registered and not released; what can be freed then.
+std::vector<void*> let_go(gsel_link& link) {
+  Family& family = *link.family;
   const std::lock_guard lock(family.mutex);
-  family.memory.insert(family.memory.end(), memory.begin(), memory.end());
-  return --family.links == 0 ? std::move(family.memory) : std::vector<void*>();
+  for (const auto& [handle, memory] : link.windows) family.held.insert(memory);
+  if (--family.links > 0) return {};
+  family.held.clear();
+  return std::move(family.freed);
 }
 
 int state_of(gsel_link& link) {
@@ -67,7 +79,7 @@ UniqueId agree_on_id(const Library& nccl, const gsel_join& join) {
   } own{};
   if (join.rank == 0) own.result = nccl.ncclGetUniqueId(&own.id);
   std::vector<Offer> all(static_cast<size_t>(join.world_size));
-  must([&](gsel_error** err) { return join.exchange(join.control, &own, all.data(), sizeof own, err); });
+  must([&](gsel_error** err) { return join.control->exchange(join.control->ctx, &own, all.data(), sizeof own, err); });
   check(nccl, all[0].result, "making an id on rank 0");
   return all[0].id;
 }
@@ -76,7 +88,7 @@ void wait_for_all(gsel_link& link, const gsel_join& join) {
   const auto deadline = after(join.join_timeout_s);
   for (int state; (state = state_of(link)) != kSuccess; usleep(kPollUs)) {
     check(*link.nccl, state, "joining as rank " + std::to_string(join.rank), link.comm);
-    must([&](gsel_error** err) { return join.look(join.control, err); });
+    must([&](gsel_error** err) { return join.control->look(join.control->ctx, err); });
     if (Clock::now() <= deadline) continue;
     char seconds[32];
     std::snprintf(seconds, sizeof seconds, "%g s", join.join_timeout_s);
@@ -86,22 +98,13 @@ void wait_for_all(gsel_link& link, const gsel_join& join) {
 }
 
 void give_back(gsel_link& link) {
-  link.device->stream_free(link.device_ctx, link.stream);
   link.device->free(link.device_ctx, link.token);
 }
 
 void free_all(gsel_link* link) noexcept {
   try {
     const Current current(link->device, link->device_ctx);
-    std::vector<void*> registered;
-    for (const auto& [memory, by_nccl] : link->allocations)
-      if (!by_nccl)
-        link->device->free(link->device_ctx, memory);
-      else if (link->registrations.contains(memory))
-        registered.push_back(memory);
-      else
-        link->nccl->ncclMemFree(memory);
-    for (void* memory : let_go(*link->family, std::move(registered))) link->nccl->ncclMemFree(memory);
+    for (void* memory : let_go(*link)) link->nccl->ncclMemFree(memory);
     give_back(*link);
   } catch (...) {  // the device has failed; there is nothing to give back to
   }
@@ -119,15 +122,16 @@ void finalize(gsel_link& link) {
       result = function();
     }
     for (int polls = 0; result == kInProgress; result = state_of(link), ++polls) {
-      if (polls % kPollsBetweenLooks == 0) must([&](gsel_error** err) { return link.look(link.control, err); });
+      if (polls % kPollsBetweenLooks == 0)
+        must([&](gsel_error** err) { return link.control->look(link.control->ctx, err); });
       usleep(kPollUs);
     }
     check(nccl, result, what, link.comm);
   };
   call([&] { return nccl.ncclCommFinalize(link.comm); }, "the end of a communicator");
   const std::lock_guard lock(link.inside);
-  for (const auto& [memory, handle] : link.registrations) nccl.ncclCommDeregister(link.comm, handle);
-  link.registrations.clear();
+  for (const auto& [handle, memory] : link.windows) nccl.ncclCommDeregister(link.comm, handle);
+  link.windows.clear();
   check(nccl, nccl.ncclCommDestroy(link.comm), "the end of a communicator", link.comm);
   link.aborting = true;
 }
@@ -144,6 +148,19 @@ void end_aborted(gsel_link* link) noexcept {
 }
 
 }  // namespace
+
+bool hold_back(void* memory) {
+  const std::lock_guard lock(families().mutex);
+  for (const auto& [id, known] : families().known) {
+    const std::shared_ptr<Family> family = known.lock();
+    if (!family) continue;
+    const std::lock_guard inside(family->mutex);
+    if (!family->held.contains(memory)) continue;
+    family->freed.push_back(memory);
+    return true;
+  }
+  return false;
+}
 
 void fail(gsel_status status, const std::string& text) {
   throw Failure{status, text};
@@ -190,7 +207,7 @@ gsel_link* join(const gsel_host_v1* host, const gsel_join& join) {
   const Library* nccl = library(&why);
   if (!nccl) fail(GSEL_ERR_NOT_FOUND, why);
   std::unique_ptr<gsel_link> link(new gsel_link{host, nccl, join.device_table, join.device_ctx, join.rank,
-                                                join.world_size, &mutex_of(join), join.look, join.control});
+                                                join.world_size, &mutex_of(join), join.control});
   const UniqueId id = agree_on_id(*nccl, join);
   link->family = family_of(id);
   const Current current(link->device, link->device_ctx);
@@ -198,13 +215,12 @@ gsel_link* join(const gsel_host_v1* host, const gsel_join& join) {
     return link->device->alloc(link->device_ctx, GSEL_MEMORY_DEVICE, sizeof(int32_t), &link->token, err);
   });
   try {
-    must([&](gsel_error** err) { return link->device->stream_create(link->device_ctx, 0, &link->stream, err); });
     Config config;
     const std::lock_guard lock(*link->launching);
     check(*nccl, nccl->ncclCommInitRankConfig(&link->comm, join.world_size, id, join.rank, &config), "joining");
   } catch (...) {
     give_back(*link);
-    let_go(*link->family, {});
+    let_go(*link);
     throw;
   }
   try {
@@ -251,13 +267,17 @@ void abort(gsel_link* link) noexcept {
   }
 }
 
-void settle(std::span<gsel_link* const> links, const std::string& what) {
+void settle(std::span<gsel_link* const> links, const std::string& what, double timeout_s) {
+  const auto deadline = after(timeout_s);
   for (gsel_link* link : links)
     for (;; usleep(kPollUs)) {
       const int state = state_of(*link);
       if (link->aborting) fail(GSEL_ERR_ABORTED, "nccl: " + what + " was ended by an abort");
       if (state == kSuccess) break;
       check(*link->nccl, state, what, link->comm);
+      if (Clock::now() > deadline)
+        fail(GSEL_ERR_TIMEOUT,
+             "nccl: " + what + " timed out before it was on its stream: another rank has not made it");
     }
 }
 

@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -18,6 +19,12 @@
 #include "library.h"
 
 namespace gsel_nccl {
+
+// What a transport has for all its links.
+struct Transport {
+  const gsel_host_v1* host;
+  const Library* nccl;
+};
 
 struct Failure {
   gsel_status status;
@@ -37,17 +44,16 @@ void must(Call&& call) {
   if (status != GSEL_OK) throw std::pair(status, err);
 }
 
-}  // namespace gsel_nccl
-
-namespace gsel_nccl {
-
-// The links of this process that joined with one id. NCCL frees what an aborted communicator has registered with the
-// last of them, so the memory lives as long.
+// The links of this process that joined with one id. What an aborted communicator has registered, others of them may
+// still reach: memory that the program frees meanwhile is freed with the last of them.
 struct Family {
   std::mutex mutex{};
   int links = 0;
-  std::vector<void*> memory{};
+  std::set<void*> held{};      // registered with a link that was aborted
+  std::vector<void*> freed{};  // of these, by the program
 };
+// Whether a family holds the memory, which it frees later then.
+bool hold_back(void* memory);
 
 }  // namespace gsel_nccl
 
@@ -59,16 +65,13 @@ struct gsel_link {
   int32_t rank;
   int32_t world_size;
   std::mutex* launching;  // of the device; taken before `inside`
-  gsel_status (*look)(void* control, gsel_error** err);
-  void* control;
+  const gsel_control_v1* control;
   std::shared_ptr<gsel_nccl::Family> family{};
   gsel_nccl::Comm comm = nullptr;
   std::mutex inside{};  // of NCCL with this communicator
   std::atomic<bool> aborting{false}, has_aborted{false};
-  void* token = nullptr;                   // memory of the device that a barrier reduces
-  gsel_stream* stream = nullptr;           // for zeros in new memory
-  std::map<void*, void*> registrations{};  // handles by memory; guarded by inside
-  std::map<void*, bool> allocations{};     // by memory, whether NCCL allocated it; guarded by inside
+  void* token = nullptr;             // memory of the device that a barrier reduces
+  std::map<void*, void*> windows{};  // memory by handle; guarded by inside
 };
 
 namespace gsel_nccl {
@@ -91,11 +94,11 @@ gsel_link* join(const gsel_host_v1* host, const gsel_join& join);
 void leave(gsel_link* link) noexcept;
 // Ends the communicator on a thread of its own, since NCCL may wait in the driver; does not wait for that.
 void abort(gsel_link* link) noexcept;
-// Until NCCL has enqueued what it was asked for. Holds no lock.
-void settle(std::span<gsel_link* const> links, const std::string& what);
+// Until NCCL has enqueued what it was asked for, or for so long. Holds no lock.
+void settle(std::span<gsel_link* const> links, const std::string& what, double timeout_s);
 
 // Parts of the table.
-void add_calls(gsel_transport_v1& table);
-void add_memory(gsel_transport_v1& table);
+void add_calls(gsel_transport_v2& table);
+void add_memory(gsel_transport_v2& table);
 
 }  // namespace gsel_nccl

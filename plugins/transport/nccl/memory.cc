@@ -21,80 +21,77 @@ gsel_status run(gsel_link* link, gsel_error** err, Body&& body) {
   }
 }
 
-void register_here(gsel_link& link, void* memory, uint64_t bytes) {
-  if (!link.nccl->ncclCommRegister) return;
-  void* handle = nullptr;
-  check(*link.nccl, link.nccl->ncclCommRegister(link.comm, memory, bytes, &handle),
-        "registering " + std::to_string(bytes) + " bytes", link.comm);
-  link.registrations[memory] = handle;
-}
-
-void unregister_here(gsel_link& link, void* memory) {
-  const auto found = link.registrations.find(memory);
-  if (found == link.registrations.end()) return;
-  link.nccl->ncclCommDeregister(link.comm, found->second);
-  link.registrations.erase(found);
-}
-
 // As CUDA says it in NCCL's last words, where NCCL itself has one number for all that CUDA refuses.
 bool is_out_of_memory(const Library& nccl, int result, Comm comm) {
   const char* last = result == kUnhandledCudaError ? nccl.ncclGetLastError(comm) : nullptr;
   return last && std::string_view(last).find("out of memory") != std::string_view::npos;
 }
 
-void zero(const gsel_link& link, void* memory, uint64_t bytes) {
-  const gsel_device_v1& device = *link.device;
-  must([&](gsel_error** err) { return device.zero(link.device_ctx, memory, bytes, link.stream, err); });
-  must([&](gsel_error** err) { return device.stream_wait(link.device_ctx, link.stream, err); });
+bool allocates(const Library& nccl) {
+  return nccl.ncclMemAlloc && nccl.ncclMemFree;
 }
 
-gsel_status link_alloc(gsel_link* link, uint64_t bytes, void** out, gsel_error** err) {
+gsel_status memory_alloc(void* ctx, const gsel_device_v1* device, void* device_ctx, uint64_t bytes, void** out,
+                         gsel_error** err) {
+  *out = nullptr;
+  const auto& [host, nccl] = *static_cast<Transport*>(ctx);
+  if (!allocates(*nccl)) return device->alloc(device_ctx, GSEL_MEMORY_DEVICE, bytes, out, err);
+  try {
+    const Current current(device, device_ctx);
+    const int result = nccl->ncclMemAlloc(out, bytes);
+    const std::string what = std::to_string(bytes) + " bytes of memory";
+    if (is_out_of_memory(*nccl, result, nullptr))
+      fail(GSEL_ERR_NOMEM, "nccl: " + what + " were asked for, and the device has no such amount left");
+    check(*nccl, result, what);
+    return GSEL_OK;
+  } catch (...) {
+    return failed(host, err);
+  }
+}
+
+void memory_free(void* ctx, const gsel_device_v1* device, void* device_ctx, void* memory) {
+  const Library& nccl = *static_cast<Transport*>(ctx)->nccl;
+  if (!allocates(nccl)) return device->free(device_ctx, memory);
+  if (hold_back(memory)) return;
+  try {
+    const Current current(device, device_ctx);
+    nccl.ncclMemFree(memory);
+  } catch (...) {  // the device has failed; there is nothing to give back to
+  }
+}
+
+gsel_status window_register(gsel_link* link, void* memory, uint64_t bytes, gsel_window** out, gsel_error** err) {
   *out = nullptr;
   return run(link, err, [&](const Library& nccl) {
-    const bool by_nccl = nccl.ncclMemAlloc && nccl.ncclMemFree;
-    if (by_nccl) {
-      const int result = nccl.ncclMemAlloc(out, bytes ? bytes : 1);
-      const std::string what = std::to_string(bytes) + " bytes of memory";
-      if (is_out_of_memory(nccl, result, link->comm))
-        fail(GSEL_ERR_NOMEM, "nccl: " + what + " were asked for, and the device has no such amount left");
-      check(nccl, result, what, link->comm);
-    } else {
-      must([&](gsel_error** foreign) {
-        return link->device->alloc(link->device_ctx, GSEL_MEMORY_DEVICE, bytes, out, foreign);
-      });
-    }
-    link->allocations[*out] = by_nccl;
-    zero(*link, *out, bytes);
-    if (by_nccl) register_here(*link, *out, bytes);
+    if (!nccl.ncclCommRegister || !nccl.ncclCommDeregister) return;
+    void* handle = nullptr;
+    check(nccl, nccl.ncclCommRegister(link->comm, memory, bytes, &handle),
+          "registering " + std::to_string(bytes) + " bytes", link->comm);
+    link->windows[handle] = memory;
+    *out = static_cast<gsel_window*>(handle);
   });
 }
 
-gsel_status link_free(gsel_link* link, void* memory, gsel_error** err) {
-  if (!memory) return GSEL_OK;
-  return run(link, err, [&](const Library& nccl) {
-    const auto found = link->allocations.find(memory);
-    if (found == link->allocations.end()) fail(GSEL_ERR_ARG, "nccl: the memory to free is not of gsel_mem_alloc");
-    unregister_here(*link, memory);
-    found->second ? static_cast<void>(nccl.ncclMemFree(memory)) : link->device->free(link->device_ctx, memory);
-    link->allocations.erase(found);
+void window_release(gsel_link* link, gsel_window* window) {
+  if (!window) return;
+  run(link, nullptr, [&](const Library& nccl) {
+    nccl.ncclCommDeregister(link->comm, window);
+    link->windows.erase(window);
   });
 }
 
-gsel_status link_register(gsel_link* link, void* memory, uint64_t bytes, gsel_error** err) {
-  return run(link, err, [&](const Library&) { register_here(*link, memory, bytes); });
-}
-
-gsel_status link_unregister(gsel_link* link, void* memory, gsel_error** err) {
-  return run(link, err, [&](const Library&) { unregister_here(*link, memory); });
+void* link_native(gsel_link* link) {
+  return link->comm;
 }
 
 }  // namespace
 
-void add_memory(gsel_transport_v1& table) {
-  table.link_alloc = link_alloc;
-  table.link_free = link_free;
-  table.link_register = link_register;
-  table.link_unregister = link_unregister;
+void add_memory(gsel_transport_v2& table) {
+  table.memory_alloc = memory_alloc;
+  table.memory_free = memory_free;
+  table.window_register = window_register;
+  table.window_release = window_release;
+  table.link_native = link_native;
 }
 
 }  // namespace gsel_nccl

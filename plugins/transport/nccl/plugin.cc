@@ -10,11 +10,6 @@
 namespace gsel_nccl {
 namespace {
 
-struct Transport {
-  const gsel_host_v1* host;
-  const Library* nccl;
-};
-
 gsel_status open_transport(const gsel_host_v1* host, void** out, gsel_error** err) {
   *out = nullptr;
   try {
@@ -32,6 +27,8 @@ void close_transport(void* ctx) {
   delete static_cast<Transport*>(ctx);
 }
 
+constexpr int kDlCuda = 2;
+
 template <class... Bits>
 constexpr uint64_t set_of(Bits... bits) {
   return ((uint64_t{1} << bits) | ...);
@@ -44,13 +41,9 @@ gsel_status describe(void* ctx, gsel_transport_description* out, gsel_error** er
     const uint32_t size = out->struct_size;
     *out = {};
     out->struct_size = size;
-    out->flags = GSEL_TRANSPORT_OWN_DEVICE;
-    out->dlpack_type = 2;
+    out->flags = GSEL_TRANSPORT_OWN_DEVICE | GSEL_TRANSPORT_CAPTURE;
+    out->dlpack_types = set_of(kDlCuda);
     out->version = transport.nccl->version;
-    out->kinds = set_of(GSEL_COLLECTIVE_PROBE) - 1;  // all before the probes
-    out->dtypes =
-        set_of(GSEL_I8, GSEL_U8, GSEL_I32, GSEL_U32, GSEL_I64, GSEL_U64, GSEL_F16, GSEL_BF16, GSEL_F32, GSEL_F64);
-    out->ops = set_of(GSEL_SUM, GSEL_PROD, GSEL_MIN, GSEL_MAX, GSEL_AVG);
     out->library = {transport.nccl->path.data(), transport.nccl->path.size()};
     return GSEL_OK;
   } catch (...) {
@@ -62,7 +55,7 @@ gsel_status link_join(void* ctx, const gsel_join* given, gsel_link** out, gsel_e
   *out = nullptr;
   const auto& transport = *static_cast<Transport*>(ctx);
   try {
-    if (!given || given->struct_size < sizeof *given || !given->device_table || !given->exchange || !given->look)
+    if (!given || given->struct_size < sizeof *given || !given->device_table || !given->control)
       fail(GSEL_ERR_ARG, "nccl joins ranks that have a device; name one in gsel_comm_options.accelerator");
     *out = join(transport.host, *given);
     return GSEL_OK;
@@ -71,8 +64,8 @@ gsel_status link_join(void* ctx, const gsel_join* given, gsel_link** out, gsel_e
   }
 }
 
-gsel_transport_v1 make_table() {
-  gsel_transport_v1 table{};
+gsel_transport_v2 make_table() {
+  gsel_transport_v2 table{};
   table.struct_size = sizeof table;
   table.open = open_transport;
   table.close = close_transport;
@@ -92,7 +85,7 @@ int32_t probe(const gsel_host_v1*, char* reason, size_t capacity) {
   return 0;
 }
 
-const gsel_transport_v1 table = make_table();
+const gsel_transport_v2 table = make_table();
 
 }  // namespace
 }  // namespace gsel_nccl

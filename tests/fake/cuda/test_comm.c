@@ -379,7 +379,7 @@ static void test_memory_and_streams_of_others_are_refused(void** state) {
   void* own;
   check_ok(gsel_mem_alloc(comm, 16, &own, &err), err);
   check_fails(gsel_allreduce(comm, own, own, 5, GSEL_F32, GSEL_SUM, &err), err, GSEL_ERR_ARG,
-              "send needs 20 bytes and its allocation on cuda:0 ends after 16");
+              "send needs 20 bytes and its memory on cuda:0 ends after 16");
   gsel_collective tagged = GSEL_COLLECTIVE_INIT;
   tagged.kind = GSEL_COLLECTIVE_RECV;
   tagged.root = GSEL_ANY_RANK;

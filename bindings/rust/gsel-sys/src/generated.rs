@@ -1055,29 +1055,33 @@ pub struct gsel_link {
     _private: [u8; 0],
 }
 #[repr(C)]
-pub struct gsel_pending {
+pub struct gsel_window {
     _private: [u8; 0],
 }
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub struct gsel_join {
+pub struct gsel_control_v1 {
     pub struct_size: u32,
     pub reserved: u32,
+    pub ctx: *mut c_void,
+    pub exchange: Option<unsafe extern "C" fn(ctx: *mut c_void, mine: *const c_void, all: *mut c_void, bytes: u64, err: *mut *mut gsel_error) -> gsel_status>,
+    pub announce: Option<unsafe extern "C" fn(ctx: *mut c_void, call: *const gsel_collective, err: *mut *mut gsel_error) -> gsel_status>,
+    pub look: Option<unsafe extern "C" fn(ctx: *mut c_void, err: *mut *mut gsel_error) -> gsel_status>,
+    pub await_break: Option<unsafe extern "C" fn(ctx: *mut c_void, seconds: f64) -> i32>,
+}
+unsafe impl crate::Sized32 for gsel_control_v1 {}
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct gsel_join {
+    pub struct_size: u32,
+    pub flags: u32,
     pub rank: i32,
     pub world_size: i32,
-    pub id: gsel_unique_id,
     pub timeout_s: f64,
     pub join_timeout_s: f64,
-    pub device: gsel_str,
-    pub order: i32,
-    pub flags: u32,
-    pub trace: gsel_str,
-    pub name: gsel_str,
     pub device_table: *const gsel_device_v1,
     pub device_ctx: *mut c_void,
-    pub exchange: Option<unsafe extern "C" fn(control: *mut c_void, mine: *const c_void, all: *mut c_void, bytes: u64, err: *mut *mut gsel_error) -> gsel_status>,
-    pub look: Option<unsafe extern "C" fn(control: *mut c_void, err: *mut *mut gsel_error) -> gsel_status>,
-    pub control: *mut c_void,
+    pub control: *const gsel_control_v1,
 }
 unsafe impl crate::Sized32 for gsel_join {}
 #[repr(C)]
@@ -1085,54 +1089,40 @@ unsafe impl crate::Sized32 for gsel_join {}
 pub struct gsel_transport_description {
     pub struct_size: u32,
     pub flags: u32,
-    pub dlpack_type: i32,
+    pub dlpack_types: u64,
     pub version: i32,
-    pub kinds: u64,
-    pub dtypes: u64,
-    pub ops: u64,
+    pub reserved: i32,
     pub library: gsel_str,
 }
 unsafe impl crate::Sized32 for gsel_transport_description {}
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub struct gsel_membership {
-    pub rank: i32,
-    pub world_size: i32,
+pub struct gsel_enqueued {
+    pub link: *mut gsel_link,
+    pub call: *const gsel_collective,
+    pub stream: *mut gsel_stream,
 }
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub struct gsel_transport_v1 {
+pub struct gsel_transport_v2 {
     pub struct_size: u32,
     pub reserved: u32,
     pub open: Option<unsafe extern "C" fn(host: *const gsel_host_v1, out_ctx: *mut *mut c_void, err: *mut *mut gsel_error) -> gsel_status>,
     pub close: Option<unsafe extern "C" fn(ctx: *mut c_void)>,
+    pub describe: Option<unsafe extern "C" fn(ctx: *mut c_void, out: *mut gsel_transport_description, err: *mut *mut gsel_error) -> gsel_status>,
     pub link_join: Option<unsafe extern "C" fn(ctx: *mut c_void, join: *const gsel_join, out: *mut *mut gsel_link, err: *mut *mut gsel_error) -> gsel_status>,
     pub link_leave: Option<unsafe extern "C" fn(link: *mut gsel_link)>,
     pub link_abort: Option<unsafe extern "C" fn(link: *mut gsel_link, reason: *const c_char)>,
-    pub collective: Option<unsafe extern "C" fn(link: *mut gsel_link, call: *const gsel_collective, stream: *mut gsel_stream, err: *mut *mut gsel_error) -> gsel_status>,
-    pub link_counts: Option<unsafe extern "C" fn(link: *const gsel_link, kind: gsel_collective_kind, out: *mut gsel_comm_count, err: *mut *mut gsel_error) -> gsel_status>,
-    pub group: Option<unsafe extern "C" fn(link: *mut gsel_link, calls: *const gsel_collective, n: u64, err: *mut *mut gsel_error) -> gsel_status>,
-    pub work_start: Option<unsafe extern "C" fn(link: *mut gsel_link, calls: *const gsel_collective, n: u64, out: *mut *mut gsel_pending, err: *mut *mut gsel_error) -> gsel_status>,
-    pub work_wait: Option<unsafe extern "C" fn(work: *mut gsel_pending, seconds: f64, done: *mut i32, err: *mut *mut gsel_error) -> gsel_status>,
-    pub work_free: Option<unsafe extern "C" fn(work: *mut gsel_pending)>,
-    pub link_split: Option<unsafe extern "C" fn(link: *mut gsel_link, colour: i32, key: i32, membership: *mut gsel_membership, out: *mut *mut gsel_link, err: *mut *mut gsel_error) -> gsel_status>,
-    pub link_shrink: Option<unsafe extern "C" fn(link: *mut gsel_link, membership: *mut gsel_membership, out: *mut *mut gsel_link, err: *mut *mut gsel_error) -> gsel_status>,
-    pub link_resync: Option<unsafe extern "C" fn(link: *mut gsel_link, err: *mut *mut gsel_error) -> gsel_status>,
-    pub link_set_timeout: Option<unsafe extern "C" fn(link: *mut gsel_link, timeout_s: f64, err: *mut *mut gsel_error) -> gsel_status>,
-    pub link_alloc: Option<unsafe extern "C" fn(link: *mut gsel_link, bytes: u64, out: *mut *mut c_void, err: *mut *mut gsel_error) -> gsel_status>,
-    pub link_free: Option<unsafe extern "C" fn(link: *mut gsel_link, memory: *mut c_void, err: *mut *mut gsel_error) -> gsel_status>,
-    pub link_register: Option<unsafe extern "C" fn(link: *mut gsel_link, memory: *mut c_void, bytes: u64, err: *mut *mut gsel_error) -> gsel_status>,
-    pub link_unregister: Option<unsafe extern "C" fn(link: *mut gsel_link, memory: *mut c_void, err: *mut *mut gsel_error) -> gsel_status>,
-    pub link_explain: Option<unsafe extern "C" fn(link: *mut gsel_link, call: *const gsel_collective, out: *mut gsel_comm_explanation, err: *mut *mut gsel_error) -> gsel_status>,
-    pub link_trace: Option<unsafe extern "C" fn(link: *const gsel_link, out: *mut *mut c_char, err: *mut *mut gsel_error) -> gsel_status>,
-    pub link_create_group: Option<unsafe extern "C" fn(link: *mut gsel_link, ranks: *const i32, n: u64, membership: *mut gsel_membership, out: *mut *mut gsel_link, err: *mut *mut gsel_error) -> gsel_status>,
-    pub link_dup: Option<unsafe extern "C" fn(link: *mut gsel_link, membership: *mut gsel_membership, out: *mut *mut gsel_link, err: *mut *mut gsel_error) -> gsel_status>,
-    pub link_name: Option<unsafe extern "C" fn(link: *const gsel_link) -> *const c_char>,
-    pub describe: Option<unsafe extern "C" fn(ctx: *mut c_void, out: *mut gsel_transport_description, err: *mut *mut gsel_error) -> gsel_status>,
-    pub enqueue: Option<unsafe extern "C" fn(links: *const *mut gsel_link, calls: *const gsel_collective, streams: *const *mut gsel_stream, n: u64, err: *mut *mut gsel_error) -> gsel_status>,
     pub link_error: Option<unsafe extern "C" fn(link: *mut gsel_link, err: *mut *mut gsel_error) -> gsel_status>,
+    pub supports: Option<unsafe extern "C" fn(link: *mut gsel_link, call: *const gsel_collective, reason: *mut c_char, capacity: usize) -> i32>,
+    pub enqueue: Option<unsafe extern "C" fn(calls: *const gsel_enqueued, n: u64, timeout_s: f64, err: *mut *mut gsel_error) -> gsel_status>,
+    pub memory_alloc: Option<unsafe extern "C" fn(ctx: *mut c_void, device_table: *const gsel_device_v1, device_ctx: *mut c_void, bytes: u64, out: *mut *mut c_void, err: *mut *mut gsel_error) -> gsel_status>,
+    pub memory_free: Option<unsafe extern "C" fn(ctx: *mut c_void, device_table: *const gsel_device_v1, device_ctx: *mut c_void, memory: *mut c_void)>,
+    pub window_register: Option<unsafe extern "C" fn(link: *mut gsel_link, memory: *mut c_void, bytes: u64, out: *mut *mut gsel_window, err: *mut *mut gsel_error) -> gsel_status>,
+    pub window_release: Option<unsafe extern "C" fn(link: *mut gsel_link, window: *mut gsel_window)>,
+    pub link_native: Option<unsafe extern "C" fn(link: *mut gsel_link) -> *mut c_void>,
 }
-unsafe impl crate::Sized32 for gsel_transport_v1 {}
+unsafe impl crate::Sized32 for gsel_transport_v2 {}
 extern "C" {
     pub fn gsel_version() -> i32;
     pub fn gsel_version_text() -> *const c_char;
@@ -1494,6 +1484,8 @@ pub const GSEL_COLLECTIVE_SCATTER: i32 = 9;
 pub const GSEL_COLLECTIVE_SCATTERV: i32 = 14;
 pub const GSEL_COLLECTIVE_SEND: i32 = 5;
 pub const GSEL_COLLECTIVE_SENDRECV: i32 = 16;
+pub const GSEL_COMM_BITWISE: u32 = 2;
+pub const GSEL_COMM_NOT_THROUGH_HOST: u32 = 4;
 pub const GSEL_COMM_NO_THREAD: u32 = 1;
 pub const GSEL_COMPRESS_BF16: i32 = 2;
 pub const GSEL_COMPRESS_F16: i32 = 1;
@@ -1596,10 +1588,10 @@ pub const GSEL_PLAN_OFFLOAD_STATE: u32 = 4;
 pub const GSEL_PLAN_RECOMPUTE: u32 = 2;
 pub const GSEL_PLAN_SEQUENCE_PARALLEL: u32 = 1;
 pub const GSEL_PLUGIN_ABI_MAJOR: i32 = 1;
-pub const GSEL_PLUGIN_ABI_MINOR: i32 = 3;
+pub const GSEL_PLUGIN_ABI_MINOR: i32 = 4;
 pub const GSEL_PLUGIN_DEVICE: i32 = 3;
 pub const GSEL_PLUGIN_STRATEGY: i32 = 1;
-pub const GSEL_PLUGIN_TRANSPORT: i32 = 4;
+pub const GSEL_PLUGIN_TRANSPORT: i32 = 5;
 pub const GSEL_PROD: i32 = 2;
 pub const GSEL_RESOLVE_NO_ENV: u32 = 1;
 pub const GSEL_RESOLVE_PER_RANK: u32 = 2;
@@ -1611,7 +1603,11 @@ pub const GSEL_SUM: i32 = 1;
 pub const GSEL_TIMELINE_CHROME: i32 = 2;
 pub const GSEL_TIMELINE_SVG: i32 = 1;
 pub const GSEL_TRANSPORT_BITWISE: u32 = 1;
+pub const GSEL_TRANSPORT_CAPTURE: u32 = 16;
+pub const GSEL_TRANSPORT_HOST_SYNCHRONOUS: u32 = 4;
+pub const GSEL_TRANSPORT_ONE_ORDER: u32 = 8;
 pub const GSEL_TRANSPORT_OWN_DEVICE: u32 = 2;
+pub const GSEL_TRANSPORT_TAGS: u32 = 32;
 pub const GSEL_U16: i32 = 4;
 pub const GSEL_U32: i32 = 6;
 pub const GSEL_U64: i32 = 8;

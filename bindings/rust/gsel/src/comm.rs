@@ -49,7 +49,7 @@ pub struct CommBuilder<'a> {
     config: Option<&'a Config>,
     device: Option<&'a str>,
     tree: bool,
-    no_thread: bool,
+    flags: u32,
     name: Option<&'a str>,
     accelerator: Option<&'a str>,
     transport: Option<&'a str>,
@@ -90,7 +90,19 @@ impl<'a> CommBuilder<'a> {
     }
     /// The library starts no thread: only ranks that wait notice a death, and requests are refused.
     pub fn no_thread(mut self) -> Self {
-        self.no_thread = true;
+        self.flags |= sys::GSEL_COMM_NO_THREAD;
+        self
+    }
+    /// Results are the same bits in every run; a transport that does not promise this is refused. On any rank, this counts
+    /// for all.
+    pub fn bitwise(mut self) -> Self {
+        self.flags |= sys::GSEL_COMM_BITWISE;
+        self
+    }
+    /// Memory of the accelerator never goes through host memory; where only that way is left, joining or the call is
+    /// refused. On any rank, this counts for all.
+    pub fn not_through_host(mut self) -> Self {
+        self.flags |= sys::GSEL_COMM_NOT_THROUGH_HOST;
         self
     }
     /// Name in errors and recordings, at most 31 bytes of printable ASCII; that of rank 0 counts.
@@ -121,7 +133,7 @@ impl<'a> CommBuilder<'a> {
         } else {
             sys::GSEL_ORDER_RANKS
         };
-        options.flags = if self.no_thread { sys::GSEL_COMM_NO_THREAD } else { 0 };
+        options.flags = self.flags;
         options.name = text::optional(self.name);
         options.accelerator = text::optional(self.accelerator);
         options.transport = text::optional(self.transport);

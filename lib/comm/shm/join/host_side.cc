@@ -17,7 +17,7 @@
 
 namespace gsel::shm {
 
-HostSide::HostSide(const gsel_join& join, const Hello& own, std::string name, Launcher& launcher, int64_t deadline_ns)
+HostSide::HostSide(const JoinOptions& join, const Hello& own, std::string name, Launcher& launcher, int64_t deadline_ns)
     : join_(join), own_(own), name_(std::move(name)), launcher_(launcher), deadline_(deadline_ns) {
   by_rank_.resize(static_cast<size_t>(join.world_size));
 }

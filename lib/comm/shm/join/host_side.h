@@ -17,7 +17,7 @@ namespace gsel::shm {
 
 class HostSide {
  public:
-  HostSide(const gsel_join& join, const Hello& own, std::string name, Launcher& launcher, int64_t deadline_ns);
+  HostSide(const JoinOptions& join, const Hello& own, std::string name, Launcher& launcher, int64_t deadline_ns);
   Joined run();
 
  private:
@@ -51,7 +51,7 @@ class HostSide {
   void answer_late(const Guest& guest, uint32_t milliseconds) const;
   [[noreturn]] void fail_late(const std::vector<int32_t>& late, bool ready, int32_t waiter, double seconds) const;
 
-  const gsel_join& join_;
+  const JoinOptions& join_;
   Hello own_;
   std::string name_;
   Launcher& launcher_;

@@ -20,7 +20,7 @@ constexpr int64_t kWordNs = 1'000'000'000;
 
 }  // namespace
 
-Launcher::Launcher(const gsel_join& join) : join_(join) {
+Launcher::Launcher(const JoinOptions& join) : join_(join) {
   const std::string job = job_of_launcher(join);
   if (job.empty()) return;
   auto socket = Socket::connect("gsel-run-1-" + job);

@@ -3,8 +3,9 @@
 // sends one line for each rank that has ended, also for those that ended before. Does not know how ranks join.
 #pragma once
 
-#include <gsel/transport.h>
+#include <gsel/comm.h>
 
+#include "comm/join_options.h"
 #include "comm/shm/join/socket.h"
 
 namespace gsel::shm {
@@ -12,7 +13,7 @@ namespace gsel::shm {
 class Launcher {
  public:
   // One that tells nothing where no `gsel run` started this rank, or where others join than the ranks it started.
-  explicit Launcher(const gsel_join& join);
+  explicit Launcher(const JoinOptions& join);
 
   int fd() const { return socket_.fd(); }  // readable when there may be something to check; negative: there never is
   // Throws GSEL_ERR_PEER about a rank that has ended.
@@ -21,7 +22,7 @@ class Launcher {
   void await_word();
 
  private:
-  const gsel_join& join_;
+  const JoinOptions& join_;
   Socket socket_;
   bool told_ = false;
 };

@@ -56,7 +56,7 @@ namespace {
 constexpr int64_t kAnswerNs = 1'000'000'000;
 constexpr int kTriesPerLook = 64;  // at who holds the name
 
-Hello make_hello(const gsel_join& join) {
+Hello make_hello(const JoinOptions& join) {
   Hello hello;
   hello.rank = join.rank;
   hello.world_size = join.world_size;
@@ -78,13 +78,13 @@ Hello make_hello(const gsel_join& join) {
   return hello;
 }
 
-[[noreturn]] void fail_gone(const gsel_join& join, const char* step) {
+[[noreturn]] void fail_gone(const JoinOptions& join, const char* step) {
   throw Error(GSEL_ERR_PEER, fmt::format("rank 0 died or gave up joining while rank {} of {} waited {}", join.rank,
                                          join.world_size, step))
       .about_rank(0);
 }
 
-[[noreturn]] void fail_late(const gsel_join& join, const char* step) {
+[[noreturn]] void fail_late(const JoinOptions& join, const char* step) {
   throw Error(GSEL_ERR_TIMEOUT, fmt::format("rank {} of {} waited {} {}; {}", join.rank, join.world_size,
                                             seconds_text(join.join_timeout_s), step, kHowToMeet))
       .about_rank(0);
@@ -94,7 +94,7 @@ Hello make_hello(const gsel_join& join) {
   throw Error(GSEL_ERR_VERSION, "rank 0 speaks another protocol; all ranks must use one libgsel").about_rank(0);
 }
 
-Socket connect_to_rank_0(const gsel_join& join, const std::string& name, Launcher& launcher, int64_t deadline) {
+Socket connect_to_rank_0(const JoinOptions& join, const std::string& name, Launcher& launcher, int64_t deadline) {
   for (int tries = 0;; ++tries) {
     bool is_full = false;
     if (auto socket = Socket::connect(name, &is_full)) {
@@ -110,7 +110,7 @@ Socket connect_to_rank_0(const gsel_join& join, const std::string& name, Launche
 }
 
 // Asks rank 0, which knows who is missing.
-void say_late(const gsel_join& join, const Socket& socket) {
+void say_late(const JoinOptions& join, const Socket& socket) {
   Message late;
   late.say = Say::late;
   late.first = static_cast<uint32_t>(std::min(join.join_timeout_s * 1e3, 1e9));
@@ -118,7 +118,7 @@ void say_late(const gsel_join& join, const Socket& socket) {
 }
 
 // The next word of rank 0, which must be `expected`.
-Message listen_to_rank_0(const gsel_join& join, const Socket& socket, Say expected, std::vector<os::Fd>& fds,
+Message listen_to_rank_0(const JoinOptions& join, const Socket& socket, Say expected, std::vector<os::Fd>& fds,
                          int64_t deadline, const char* step) {
   Message message;
   Read result = socket.read_until(&message, sizeof message, fds, deadline);
@@ -133,7 +133,7 @@ Message listen_to_rank_0(const gsel_join& join, const Socket& socket, Say expect
   return message;
 }
 
-void receive_lives(const gsel_join& join, const Socket& socket, uint64_t own_process, std::vector<Member>& members,
+void receive_lives(const JoinOptions& join, const Socket& socket, uint64_t own_process, std::vector<Member>& members,
                    int64_t deadline) {
   for (size_t known = 0; known < members.size();) {
     std::vector<os::Fd> fds;
@@ -153,7 +153,7 @@ void receive_lives(const gsel_join& join, const Socket& socket, uint64_t own_pro
   }
 }
 
-Joined join_as_guest(const gsel_join& join, const std::string& name, Launcher& launcher, int64_t deadline) {
+Joined join_as_guest(const JoinOptions& join, const std::string& name, Launcher& launcher, int64_t deadline) {
   const Hello hello = make_hello(join);
   const Socket socket = connect_to_rank_0(join, name, launcher, deadline);
   os::Life life = os::open_life();
@@ -183,7 +183,7 @@ Joined join_as_guest(const gsel_join& join, const std::string& name, Launcher& l
 }
 
 // Who is gone is told of by the launcher too, a moment later, and it knows why.
-Joined join_told_by_launcher(const gsel_join& join, const std::string& name, int64_t deadline) {
+Joined join_told_by_launcher(const JoinOptions& join, const std::string& name, int64_t deadline) {
   Launcher launcher(join);
   try {
     return join.rank == 0 ? HostSide(join, make_hello(join), name, launcher, deadline).run()
@@ -194,7 +194,7 @@ Joined join_told_by_launcher(const gsel_join& join, const std::string& name, int
   }
 }
 
-Joined join_alone(const gsel_join& join) {
+Joined join_alone(const JoinOptions& join) {
   std::vector<Member> members(1);
   members[0].pid = getpid();
   members[0].process = os::process_token();
@@ -211,7 +211,7 @@ Mapped map_family(int fd, const Layout& layout) {
   return {std::move(memory), std::move(arena)};
 }
 
-Joined rendezvous(const gsel_join& join) {
+Joined rendezvous(const JoinOptions& join) {
   if (join.world_size > kMaxRanks)
     fail(GSEL_ERR_UNSUPPORTED, "a world of {} was asked for; shared memory joins at most {}",
          with_noun(join.world_size, "rank"), kMaxRanks);

@@ -4,11 +4,12 @@
 // deadline. Does not know what the ranks do with the arena.
 #pragma once
 
-#include <gsel/transport.h>
+#include <gsel/comm.h>
 
 #include <memory>
 #include <string>
 
+#include "comm/join_options.h"
 #include "comm/shm/join/socket.h"
 #include "comm/shm/memory/arena.h"
 #include "comm/shm/memory/family.h"
@@ -20,7 +21,7 @@ struct Joined {
   std::shared_ptr<Arena> arena;
 };
 
-Joined rendezvous(const gsel_join& join);
+Joined rendezvous(const JoinOptions& join);
 
 // The abstract socket where ranks with this id meet.
 std::string meeting_name(const gsel_unique_id& id);

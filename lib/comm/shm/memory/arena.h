@@ -26,6 +26,7 @@ constexpr uint64_t kChannelLines = 8;      // of a channel
 constexpr uint64_t kChannelSlots = 4;      // of a channel's data
 constexpr uint32_t kChannelOffers = 16;    // of a channel, at a time
 constexpr uint64_t kDeviceCalls = 64;      // announced ahead of the slowest rank, see announce.cc
+constexpr uint64_t kDeviceMessages = 16;   // of a pair and direction that are remembered, see announce.cc
 constexpr size_t kTextBytes = 2048;        // of why a communicator broke, with the NUL behind it
 constexpr uint64_t kJointCalls = 16;       // remembered of each rank, see joint.cc
 constexpr size_t kLabelBytes = 16;
@@ -158,10 +159,22 @@ struct ChannelOffer {
   std::atomic<uint64_t> state;  // see channel.h; changed by both sides
   uint64_t wanted;              // of a refused one: type, and count that the receive is for
 };
+// Messages on the streams of devices as one side of a pair has announced them. Valid while `number` is the same before
+// and after.
+struct DeviceMessages {
+  std::atomic<uint64_t> announced;
+  struct Entry {
+    std::atomic<uint64_t> number;  // from 1
+    std::atomic<uint64_t> word;    // type and count
+    std::atomic<uint64_t> call;    // of the rank's calls
+  } entry[kDeviceMessages];        // by their number
+};
 struct alignas(128) Channel {
   ChannelLine line[kChannelLines];
   alignas(128) std::atomic<uint64_t> taken;  // lines, by the receiver
   alignas(64) ChannelOffer offer[kChannelOffers];
+  alignas(128) DeviceMessages device_sends;  // by the sender
+  alignas(128) DeviceMessages device_receives;
 };
 
 struct ArenaHeader {

@@ -1,0 +1,63 @@
+// comm/device/call_clock.cc: see call_clock.h.
+#include "comm/device/call_clock.h"
+
+#include "base/os.h"
+#include "base/text.h"
+
+namespace gsel {
+
+Event CallClock::take_event() {
+  const std::lock_guard lock(mutex_);
+  if (spare_.empty()) return Event(device_);
+  Event event = std::move(spare_.back());
+  spare_.pop_back();
+  return event;
+}
+
+bool CallClock::is_done(const Event& event) const {
+  int32_t done = 0;
+  device_->run(&gsel_device_v1::event_done, event.get(), &done);
+  return done != 0;
+}
+
+void CallClock::begin(gsel_stream* stream) {
+  Event event = take_event();
+  event.record(stream);
+  begun_.emplace(std::move(event));
+}
+
+void CallClock::drop() {
+  const std::lock_guard lock(mutex_);
+  spare_.push_back(std::move(*begun_));
+  begun_.reset();
+}
+
+void CallClock::end(gsel_stream* stream, std::string text, double timeout_s) {
+  Event event = take_event();
+  event.record(stream);
+  const std::lock_guard lock(mutex_);
+  under_way_.push_back({std::move(*begun_), std::move(event), std::move(text), timeout_s, 0});
+  begun_.reset();
+}
+
+std::optional<Error> CallClock::late() {
+  const std::lock_guard lock(mutex_);
+  while (!under_way_.empty() && is_done(under_way_.front().ended)) {
+    spare_.push_back(std::move(under_way_.front().reached));
+    spare_.push_back(std::move(under_way_.front().ended));
+    under_way_.pop_front();
+  }
+  const int64_t now = os::now_ns();
+  for (Timed& call : under_way_) {  // of several streams
+    if (call.since_ns == 0 && is_done(call.reached)) call.since_ns = now;
+    if (call.since_ns == 0 || static_cast<double>(now - call.since_ns) * 1e-9 < call.timeout_s) continue;
+    if (is_done(call.ended)) continue;
+    return Error(GSEL_ERR_TIMEOUT,
+                 fmt::format("{} timed out: its stream reached it {} ago and it has not ended; give each message its "
+                             "partner, and make calls of several communicators in one order on every rank",
+                             call.text, seconds_text(call.timeout_s)));
+  }
+  return std::nullopt;
+}
+
+}  // namespace gsel
