@@ -41,9 +41,9 @@ static const struct {
   const char* fixture;
   const char* reason;
 } kRefusals[] = {
-    {"wrong_major", "built for plugin ABI 2.1, this libgsel 0.1.0 accepts 1.0 to 1.3; rebuild against gsel 0.x"},
+    {"wrong_major", "built for plugin ABI 2.1, this libgsel 0.1.0 accepts 1.0 to 1.4; rebuild against gsel 0.x"},
     {"newer_minor",
-     "built for plugin ABI 1.9, this libgsel 0.1.0 accepts 1.0 to 1.3; update libgsel or rebuild against gsel 0.x"},
+     "built for plugin ABI 1.9, this libgsel 0.1.0 accepts 1.0 to 1.4; update libgsel or rebuild against gsel 0.x"},
     {"short_table", "its gsel_plugin_v1 has 16 bytes, plugin ABI 1.0 has 64 bytes; rebuild against gsel 0.x"},
     {"short_symbol",
      "its gsel_plugin_v1 in the file has 16 bytes, plugin ABI 1.0 has 64 bytes; rebuild against gsel 0.x"},
@@ -56,8 +56,8 @@ static const struct {
     {"probe_throws", "its probe threw an exception (thrown by a probe); plugins must not throw"},
     {"nameless", "is named NULL; lower case letters, digits and '_' would do"},
     {"bad_name", "is named \"Bad Name\"; lower case letters, digits and '_' would do"},
-    {"bad_kind", "is of kind 7; 1 (strategy), 3 (device) or 4 (transport) would do"},
-    {"no_table", "has no table; a gsel_strategy_v1 would do"},
+    {"bad_kind", "is of kind 7; 1 (strategy), 3 (device) or 5 (transport) would do"},
+    {"no_table", "has no table; give it a gsel_strategy_v1"},
     {"no_compile", "has no function compile, which a strategy needs"},
     {"reserved_set",
      "gsel_strategy_v1.reserved is 3; it must be 0, as the struct's _INIT macro or _init function leaves it"},
@@ -68,6 +68,7 @@ static const struct {
     {"overstated", "its gsel_plugin_v1 states 72 bytes and has 64 in the file; sizeof would do"},
     {"half_device", "has no function describe, which a device needs"},
     {"half_transport", "has no function link_join, which a transport needs"},
+    {"former_transport", "is a transport with a gsel_transport_v1; build it with the gsel_transport_v2 of this version"},
 };
 
 static void every_way_of_being_wrong_is_refused_in_its_words(void** state) {

@@ -22,6 +22,7 @@ namespace {
 constexpr int64_t kLookNs = 50'000'000;  // for what nobody is woken for: late ranks, errors of the transport
 constexpr int64_t kCauseNs =
     1'000'000'000;  // for the control to hear of the death that a transport's error follows from
+constexpr int64_t kDrainNs = 5'000'000'000;
 constexpr int kYields = 200;
 constexpr useconds_t kSleepUs = 20;
 
@@ -76,9 +77,21 @@ DeviceBackend::~DeviceBackend() {
     for (const auto& [memory, window] : windows_)
       if (!control_.is_broken()) link_->table().window_release(link_->get(), window);
     if (control_.is_broken()) link_->abort();
-    link_->detach();
+    if (link_->detach() && control_.is_broken()) drain();
   }
   accelerator_->device->table().stream_free(accelerator_->device->ctx(), stream_);
+}
+
+// Behind an abort the stream still holds what it has not reached, which ends as soon as it begins: until then its
+// memory is in use.
+void DeviceBackend::drain() noexcept {
+  const int64_t end = os::now_ns() + kDrainNs;
+  try {
+    reached_.record(stream_);
+    for (int32_t done = 0; !done && os::now_ns() < end; usleep(kSleepUs))
+      accelerator_->device->run(&gsel_device_v1::event_done, reached_.get(), &done);
+  } catch (...) {  // the device has failed, and its work with it
+  }
 }
 
 // ---- what goes wrong later ----------------------------------------------------------------------------------------

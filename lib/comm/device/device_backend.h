@@ -75,6 +75,7 @@ class DeviceBackend final : public Backend {
   void warn_of_host(const gsel_collective& call);
   void watch();
   void look_for_failures();
+  void drain() noexcept;
   void require(const char* asked) const { require_own_process(fork_generation_, asked); }
 
   std::shared_ptr<const Accelerator> accelerator_;

@@ -47,7 +47,11 @@ gsel_status TransportLink::announce(void* self, const gsel_collective* call, gse
 }
 
 gsel_status TransportLink::look(void* self, gsel_error** err) {
-  return guard(err, [&] { static_cast<const TransportLink*>(self)->control().throw_what_broke(); });
+  return guard(err, [&] {
+    const Control& control = static_cast<const TransportLink*>(self)->control();
+    control.look_after_announced();  // where no thread watches
+    control.throw_what_broke();
+  });
 }
 
 int32_t TransportLink::await_break(void* self, double seconds) {

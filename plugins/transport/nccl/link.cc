@@ -270,8 +270,10 @@ void abort(gsel_link* link) noexcept {
 void settle(std::span<gsel_link* const> links, const std::string& what, double timeout_s) {
   const auto deadline = after(timeout_s);
   for (gsel_link* link : links)
-    for (;; usleep(kPollUs)) {
+    for (int polls = 1;; ++polls, usleep(kPollUs)) {
       const int state = state_of(*link);
+      if (polls % kPollsBetweenLooks == 0)
+        must([&](gsel_error** err) { return link->control->look(link->control->ctx, err); });
       if (link->aborting) fail(GSEL_ERR_ABORTED, "nccl: " + what + " was ended by an abort");
       if (state == kSuccess) break;
       check(*link->nccl, state, what, link->comm);
