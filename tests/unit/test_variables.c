@@ -49,11 +49,38 @@ static void to_stdout(gsel_log_level level, gsel_str component, gsel_str line, v
   printf("%d [%.*s] %.*s\n", level, (int)component.len, component.data, (int)line.len, line.data);
 }
 
+static void tell(gsel_error* error) {
+  if (error) printf("%s\n", gsel_error_message(error).data);
+  gsel_error_free(error);
+}
+
+/* What names a file is looked at, wherever it can be; what is said of it goes to standard output. */
+static void ask_for_files(void) {
+  gsel_error* error = NULL;
+  gsel_inventory* inventory = NULL;
+  gsel_inventory_detect(&inventory, &error);
+  gsel_inventory_free(inventory);
+  tell(error);
+  gsel_resolve_options any = GSEL_RESOLVE_OPTIONS_INIT;
+  gsel_reserve_options options = GSEL_RESERVE_OPTIONS_INIT;
+  gsel_reservation* reservation = NULL;
+  error = NULL;
+  gsel_reserve(&any, &options, &reservation, &error);
+  gsel_reservation_free(reservation);
+  tell(error);
+  join_two();
+  gsel_plugin_list* plugins = NULL;
+  gsel_plugin_list_create(&plugins, NULL);
+  gsel_plugin_list_free(plugins);
+}
+
 enum { NOT_ELEVATED = 9 };
 
 static int play(const char* part) {
+  const int elevated = !strncmp(part, "elevated", 8);
   aborts = !strcmp(part, "aborts") || !strcmp(part, "elevated");
-  if (!strcmp(part, "elevated") && (geteuid() == getuid() || !getauxval(AT_SECURE))) return NOT_ELEVATED;
+  if (elevated && (geteuid() == getuid() || !getauxval(AT_SECURE))) return NOT_ELEVATED;
+  if (!strcmp(part, "asks") || !strcmp(part, "elevated asks")) return ask_for_files(), 0;
   if (!strcmp(part, "silent")) gsel_log_set(NULL, 0, NULL, NULL);
   if (!strcmp(part, "sink")) gsel_log_set(to_stdout, GSEL_LOG_WARN, NULL, NULL);
   for (int i = 0; i < 2; ++i) {
@@ -128,30 +155,19 @@ static void only_rank_0_of_a_job_tells(void** state) {
 
 enum { NOBODY = 65534 };
 
-/* Starts a copy of this program as a user, and gives its wait status. What it writes to standard error goes to `err`.
- */
-static int run_as(uid_t user, char* copy, const char* part, const char* folder, const char* fault) {
+/* Starts a copy of this program as a user with these variables and no others, and gives its wait status. What it writes
+ * goes to `err`. */
+static int run_as(uid_t user, char* copy, const char* part, char* const* variables) {
   int ends[2];
   assert_int_equal(pipe(ends), 0);
   const pid_t pid = fork();
   assert_true(pid >= 0);
   if (pid == 0) {
-    char trace[300], faults[100];
-    snprintf(trace, sizeof trace, "GSEL_TRACE=%s", folder);
-    snprintf(faults, sizeof faults, "GSEL_FAULT=%s", fault);
     char* const arguments[] = {copy, "program", (char*)part, NULL};
-    char* const variables[] = {trace, faults, "GSEL_LOG=warn", NULL};
-    char* const more[] = {trace,
-                          faults,
-                          "GSEL_LOG=warn",
-                          "GSEL_TUNING=/nonexistent",
-                          "GSEL_PLUGIN_PATH=/nonexistent",
-                          "GSEL_CONFIG=/nonexistent",
-                          NULL};
     dup2(ends[1], 1);
     dup2(ends[1], 2);
     if (user != geteuid() && (setgroups(0, NULL) || setgid(user) || setuid(user))) _exit(1);
-    execve(copy, arguments, user == 0 ? variables : more);
+    execve(copy, arguments, variables);
     _exit(2);
   }
   close(ends[1]);
@@ -162,6 +178,28 @@ static int run_as(uid_t user, char* copy, const char* part, const char* folder, 
   int status = 0;
   waitpid(pid, &status, 0);
   return status;
+}
+
+static int run_with_trace(uid_t user, char* copy, const char* part, const char* folder, const char* fault) {
+  char trace[300], faults[100];
+  snprintf(trace, sizeof trace, "GSEL_TRACE=%s", folder);
+  snprintf(faults, sizeof faults, "GSEL_FAULT=%s", fault);
+  char* const variables[] = {trace, faults, "GSEL_LOG=warn", NULL};
+  return run_as(user, copy, part, variables);
+}
+
+/* Each variable that names a file names one of its own, which is not there: whether the program speaks of it. */
+static const char* const files[] = {"GSEL_NVML_LIBRARY", "GSEL_SYSFS_ROOT",  "GSEL_RESERVE_FOLDER",
+                                    "GSEL_TUNING",       "GSEL_PLUGIN_PATH", "GSEL_CONFIG"};
+enum { N_FILES = sizeof files / sizeof *files };
+
+static int speaks_of(uid_t user, char* copy, const char* part, const char* variable, int* status) {
+  char set[200], named[100];
+  snprintf(named, sizeof named, "/nonexistent/%s/file", variable);
+  snprintf(set, sizeof set, "%s=%s", variable, named);
+  char* const variables[] = {set, "GSEL_LOG=warn", "XDG_CONFIG_HOME=/nonexistent", NULL};
+  *status = run_as(user, copy, part, variables);
+  return strstr(err, named) != NULL;
 }
 
 /* Files in a folder, which are removed. */
@@ -199,13 +237,18 @@ static void a_set_user_id_program_follows_nothing_that_names_a_file_or_a_fault(v
   assert_true(chmod(folder, 0755) == 0 && mkdir(secret, 0700) == 0);
   make_copy(copy);
   /* Without more rights than its user: it records its failures, and dies by the fault. */
-  const int recorded = run_as(0, copy, "aborts", secret, "") == 0 ? take_files(secret) : -1;
-  const int killed = run_as(0, copy, "aborts", secret, "kill@enter");
-  int status = run_as(NOBODY, copy, "elevated", secret, "");
+  const int recorded = run_with_trace(0, copy, "aborts", secret, "") == 0 ? take_files(secret) : -1;
+  const int killed = run_with_trace(0, copy, "aborts", secret, "kill@enter");
+  int status = run_with_trace(NOBODY, copy, "elevated", secret, "");
   const int written = take_files(secret);
   char told[512];
   snprintf(told, sizeof told, "%.500s", err);
-  if (status == 0) status = run_as(NOBODY, copy, "elevated", secret, "kill@enter");
+  if (status == 0) status = run_with_trace(NOBODY, copy, "elevated", secret, "kill@enter");
+  int obeyed[N_FILES], disobeyed[N_FILES], ended;
+  for (int i = 0; i < N_FILES; ++i) {
+    obeyed[i] = speaks_of(0, copy, "asks", files[i], &ended);
+    disobeyed[i] = !speaks_of(NOBODY, copy, "elevated asks", files[i], &ended) && ended == 0;
+  }
   unlink(copy);
   rmdir(secret);
   rmdir(folder);
@@ -217,6 +260,11 @@ static void a_set_user_id_program_follows_nothing_that_names_a_file_or_a_fault(v
   }
   if (status != 0 || written != 0 || told[0])
     fail_msg("wait status 0x%x, %d files in a folder of root's, told: %s", (unsigned)status, written, told);
+  for (int i = 0; i < N_FILES; ++i) {
+    if (!obeyed[i])
+      fail_msg("%s: not followed by a program with the rights of its user, so nothing is shown", files[i]);
+    if (!disobeyed[i]) fail_msg("%s: followed by a program with more rights than its user", files[i]);
+  }
 }
 
 static int set_up(void** state) {

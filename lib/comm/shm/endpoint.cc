@@ -14,7 +14,7 @@
 namespace gsel::shm {
 namespace {
 
-std::unique_ptr<Control> made(Place place) {
+std::unique_ptr<Control> made(MemberPlace place) {
   return std::make_unique<Endpoint>(std::move(place));
 }
 
@@ -31,7 +31,7 @@ std::unique_ptr<Control> join(const JoinOptions& join) {
                threads_allowed, std::move(faults)});
 }
 
-Endpoint::Endpoint(Place place)
+Endpoint::Endpoint(MemberPlace place)
     : Control(place.rank, place.arena->layout().world_size),
       members_(place),
       recorder_(members_),

@@ -21,7 +21,7 @@ namespace gsel::shm {
 
 class Endpoint final : public Control, public Backend {
  public:
-  explicit Endpoint(Place place);
+  explicit Endpoint(MemberPlace place);
   ~Endpoint() override;
 
   const char* name() const noexcept override { return members_.name(); }

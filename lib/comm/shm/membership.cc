@@ -9,7 +9,7 @@
 
 namespace gsel::shm {
 
-Membership::Membership(const Place& place)
+Membership::Membership(const MemberPlace& place)
     : rank_(place.rank),
       world_size_(place.arena->layout().world_size),
       arena_(place.arena),

@@ -22,7 +22,7 @@ namespace gsel::shm {
 inline constexpr const char* kEnded = "ended without gsel_comm_free";
 
 // A rank's place in a communicator: what its endpoint begins with.
-struct Place {
+struct MemberPlace {
   std::shared_ptr<Family> family;
   std::shared_ptr<Arena> arena;
   int32_t rank = 0;
@@ -34,7 +34,7 @@ struct Place {
 
 class Membership {
  public:
-  explicit Membership(const Place& place);
+  explicit Membership(const MemberPlace& place);
 
   int32_t rank() const { return rank_; }
   int32_t world_size() const { return world_size_; }

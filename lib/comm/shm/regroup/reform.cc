@@ -37,7 +37,7 @@ int32_t decided_by(uint32_t word) {
 
 // Whoever shrinks a communicator that nobody has broken mostly knows of a death; the others are to hear of that and not
 // of the shrink.
-Place Regroup::shrink(const std::vector<int32_t>& without) {
+MemberPlace Regroup::shrink(const std::vector<int32_t>& without) {
   at_.require_own_process("gsel_comm_shrink");
   if (std::exchange(shrunk_, true))
     fail(GSEL_ERR_STATE, "gsel_comm_shrink: this communicator has been shrunk already; go on with what came of it");
@@ -206,7 +206,7 @@ uint64_t Regroup::publish_successor(const std::vector<int32_t>& members, const s
   return offset;
 }
 
-Place Regroup::create_group_in_broken(const std::vector<int32_t>& members, const std::string& name) {
+MemberPlace Regroup::create_group_in_broken(const std::vector<int32_t>& members, const std::string& name) {
   const Engine::Turn turn(engine_);
   mailbox_.abandon();
   uint64_t& made = groups_made_[members];

@@ -28,10 +28,10 @@ class Regroup {
         threads_allowed_(threads_allowed) {}
 
   // See Control; each gives this rank's place in the new communicator.
-  std::optional<Place> split(int32_t colour, int32_t key, std::string_view label);
-  Place create_group(const std::vector<int32_t>& members);
-  Place dup();
-  Place shrink(const std::vector<int32_t>& without);
+  std::optional<MemberPlace> split(int32_t colour, int32_t key, std::string_view label);
+  MemberPlace create_group(const std::vector<int32_t>& members);
+  MemberPlace dup();
+  MemberPlace shrink(const std::vector<int32_t>& without);
   void resync();
 
  private:
@@ -40,18 +40,18 @@ class Regroup {
     int32_t colour, key;
   };
   void pass_on(gsel_collective_kind kind, int32_t rank, uint64_t* words, uint64_t n);
-  std::optional<Place> regroup(Asked asked, Wish own, std::string_view label);
+  std::optional<MemberPlace> regroup(Asked asked, Wish own, std::string_view label);
   std::string name_of_next(Asked asked, std::string_view label, int32_t colour);
   uint64_t found(const std::vector<int32_t>& members, const std::string& name, const Numbering* numbering) const;
   void keep_while_used(uint64_t offset, int32_t ranks) const;
-  Place place_in(const std::vector<int32_t>& members, uint64_t offset, const std::string& name,
-                 std::shared_ptr<const Numbering> numbering) const;
+  MemberPlace place_in(const std::vector<int32_t>& members, uint64_t offset, const std::string& name,
+                       std::shared_ptr<const Numbering> numbering) const;
 
   // reform.cc
   using Word = std::atomic<uint32_t> RankBlock::*;
   void break_for(const std::string& purpose, const char* remedy) const;
   void leave_out(const std::vector<int32_t>& without);
-  Place create_group_in_broken(const std::vector<int32_t>& members, const std::string& name);
+  MemberPlace create_group_in_broken(const std::vector<int32_t>& members, const std::string& name);
   void await_for_group(int32_t rank, int64_t deadline_ns, std::atomic<uint64_t> RankBlock::*word, uint64_t value) const;
   std::vector<uint32_t> call_the_roll(Word word);
   uint32_t decide(Word word, int32_t rank, int64_t deadline_ns) const;

@@ -32,18 +32,18 @@ bool nobody_in(const Arena& arena, const Family& family) {
 
 }  // namespace
 
-std::optional<Place> Regroup::split(int32_t colour, int32_t key, std::string_view label) {
+std::optional<MemberPlace> Regroup::split(int32_t colour, int32_t key, std::string_view label) {
   at_.require_own_process("gsel_comm_split");
   return regroup(Asked::split, {colour, key}, label);
 }
 
-Place Regroup::dup() {
+MemberPlace Regroup::dup() {
   at_.require_own_process("gsel_comm_dup");
   return *regroup(Asked::dup, {0, 0}, {});
 }
 
 // label: empty for a communicator that the caller gets.
-std::optional<Place> Regroup::regroup(Asked asked, Wish own, std::string_view label) {
+std::optional<MemberPlace> Regroup::regroup(Asked asked, Wish own, std::string_view label) {
   const Engine::Turn turn(engine_);
   std::vector<Wish> choices(at_.ranks());
   collectives_.exchange(asked, &own, choices.data(), sizeof own);
@@ -89,7 +89,7 @@ void Regroup::pass_on(gsel_collective_kind kind, int32_t rank, uint64_t* words, 
 }
 
 // The first member hears of each which list it has, founds the arena, and tells all where it stands.
-Place Regroup::create_group(const std::vector<int32_t>& members) {
+MemberPlace Regroup::create_group(const std::vector<int32_t>& members) {
   at_.require_own_process("gsel_comm_create_group");
   const std::string name = derived_name(at_.name(), fmt::format("group{}", ++made_));
   if (members.size() == 1) return place_in(members, 0, name, at_.numbering());
@@ -154,9 +154,9 @@ void Regroup::keep_while_used(uint64_t offset, int32_t ranks) const {
                                      family = &at_.family()] { return nobody_in(*arena, *family); });
 }
 
-Place Regroup::place_in(const std::vector<int32_t>& members, uint64_t offset, const std::string& name,
-                        std::shared_ptr<const Numbering> numbering) const {
-  Place place{at_.shared_family(), nullptr, 0, signals_.timeout_ns(), threads_allowed_, {}, std::move(numbering)};
+MemberPlace Regroup::place_in(const std::vector<int32_t>& members, uint64_t offset, const std::string& name,
+                              std::shared_ptr<const Numbering> numbering) const {
+  MemberPlace place{at_.shared_family(), nullptr, 0, signals_.timeout_ns(), threads_allowed_, {}, std::move(numbering)};
   if (members.size() == 1) {
     const int32_t joined = at_.mine().family_rank;
     const int32_t in_text = place.numbering ? place.numbering->of_family[static_cast<size_t>(joined)] : 0;
