@@ -49,12 +49,12 @@ struct Worker {
   Stream stream{device};
   std::vector<float> gradients;
 
-  Worker(rank_run* run, Program p) : program(std::move(p)), comm(Transport::open_shm(), join(run)) {
+  Worker(rank_run* run, Program p) : program(std::move(p)), comm(join(run)) {
     compressor = make_compressor(device, ledger, program, 0, 42);
     gradients.resize(static_cast<size_t>(bucket_elems(program, 0)));
   }
 
-  static gsel_join join(rank_run* run) {
+  static JoinOptions join(rank_run* run) {
     gsel_comm_options options = GSEL_COMM_OPTIONS_INIT;
     options.rank = run->rank;
     options.world_size = run->world_size;
