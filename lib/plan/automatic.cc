@@ -162,6 +162,7 @@ void search_on_devices(Choices& choices, const Communicator& comm, const Model& 
   align_kinds(request.cluster);
   request.constants = constants_for(request.cluster.kinds.front().device_class, runtime_of(request.recipe));
   request.fixed.devices = comm.world_size();
+  request.reorder = false;
   request.fixed.tensor = fixed_size(config, GSEL_AXIS_TENSOR);
   request.fixed.context = fixed_size(config, GSEL_AXIS_CONTEXT);
   request.fixed.pipeline = fixed_size(config, GSEL_AXIS_PIPELINE);

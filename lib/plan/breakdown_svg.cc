@@ -11,8 +11,8 @@ namespace {
 constexpr double kWidth = 960, kBar = 640, kRowHeight = 40, kTop = 74;
 
 // Computing in blues, communication in warm colours, waiting in grey.
-constexpr const char* kPartColours[kTimeParts] = {"#2563a8", "#4f93d2", "#9cc3e6", "#d95f02", "#9a9a9a",
-                                                  "#e6ab02", "#b5362e", "#1b9e77", "#7570b3", "#666666"};
+constexpr const char* kPartColours[kTimeParts] = {"#2563a8", "#4f93d2", "#9cc3e6", "#d95f02", "#9a9a9a", "#e6ab02",
+                                                  "#b5362e", "#1b9e77", "#7570b3", "#666666", "#c0c0c0"};
 
 std::string escaped(const std::string& text) {
   std::string out;
@@ -43,9 +43,12 @@ std::string legend(const std::vector<size_t>& parts) {
 
 std::string bar(const Candidate& c, double y, double scale) {
   std::string out = fmt::format("<text x='10' y='{:.0f}'>{}</text>\n", y - 3, escaped(name_of(c.layout)));
-  double x = 10;
+  double x = 10, drawn = 0;
+  for (const double part : c.time.parts) drawn += std::max(0.0, part);
+  // A simulation that takes less than the sum of the parts shortens each of them.
+  const double shorter = c.step_s() / drawn;
   for (size_t i = 0; i < kTimeParts; ++i) {
-    const double width = c.time.parts[i] * scale;
+    const double width = c.time.parts[i] * scale * shorter;
     if (width < 0.05) continue;
     out += fmt::format(
         "<rect x='{:.1f}' y='{:.0f}' width='{:.1f}' height='16' fill='{}'><title>{} {:.4g} s</title></rect>\n", x, y,
@@ -73,7 +76,8 @@ std::string breakdown_svg(const Plan& plan) {
       "font-family='sans-serif' font-size='12' fill='#777'>\n<text x='10' y='22' font-size='15'>A step of {2} on {3}, "
       "batch {4}"
       "</text>\n",
-      kWidth, kTop + kRowHeight * static_cast<double>(n) + 10, escaped(r.workload.name), escaped(r.cluster.name), r.batch);
+      kWidth, kTop + kRowHeight * static_cast<double>(n) + 10, escaped(r.workload.name), escaped(r.cluster.name),
+      r.batch);
   out += legend(parts);
   for (size_t i = 0; i < n; ++i) out += bar(all[i], kTop + kRowHeight * static_cast<double>(i) + 14, kBar / longest);
   return out + "</svg>\n";

@@ -1,5 +1,5 @@
-// plan/breakdown_svg.h: the candidates of a plan as a picture: a bar for each step, in the colours of its parts. Does not
-// know where the numbers come from.
+// plan/breakdown_svg.h: the candidates of a plan as a picture: a bar for each step, in the colours of its parts. Does
+// not know where the numbers come from.
 #pragma once
 
 #include <string>

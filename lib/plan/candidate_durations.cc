@@ -23,14 +23,48 @@ double own_elems(const Program& program) {
   return elems;
 }
 
+Split stages_of(const SearchInput& input, const Candidate& candidate) {
+  return candidate.shares.stage_layers.empty() ? split(input.workload, candidate.layout.pipeline)
+                                               : split_as(input.workload, candidate.shares.stage_layers);
+}
+
+// Of each rank, beside one whose device is the first kind and whose part is an equal one.
+std::vector<double> slowness_of(const SearchInput& input, const Cluster& alike, const Candidate& candidate,
+                                const Split& stages) {
+  const Layout& l = candidate.layout;
+  const int32_t replicas = l.tensor * l.context * l.data;
+  const Shares none{candidate.shares.stage_layers, {}, {}};
+  std::vector<double> slowness(static_cast<size_t>(l.ranks()), 1);
+  for (const StageRun& run : stages.runs)
+    for (int32_t stage = run.first; stage < run.first + run.count; ++stage) {
+      const StageTime usual =
+          stage_time(input.workload, stages, run, stage, alike, l, none, input.recipe, input.constants);
+      for (int32_t i = 0; i < replicas; ++i) {
+        const StageTime own = rank_time(input.workload, stages, run, stage, i, input.cluster, l, candidate.shares,
+                                        input.recipe, input.constants);
+        slowness[static_cast<size_t>(stage * replicas + i)] =
+            (own.forward + own.backward) / (usual.forward + usual.backward);
+      }
+    }
+  return slowness;
+}
+
 }  // namespace
 
 CandidateDurations::CandidateDurations(const SearchInput& input, const Candidate& candidate, const CompiledJob& job) {
   const Program& program = job.programs().front();
   const Model& model = job.model_of(0);
-  const Split stages = candidate.shares.stage_layers.empty() ? split(input.workload, candidate.layout.pipeline)
-                                                             : split_as(input.workload, candidate.shares.stage_layers);
-  const std::vector<StageTimes> times = stage_times(input, candidate, stages, program.rank_of_stage);
+  const Split stages = stages_of(input, candidate);
+  const Shares& shares = candidate.shares;
+  Cluster alike = input.cluster;
+  alike.kinds.resize(1);
+  std::ranges::fill(alike.devices, 0);
+  SearchInput usual{input.workload, alike, input.recipe, input.constants, input.batch, input.fixed, 0, {}};
+  Candidate plain = candidate;
+  plain.shares = {shares.stage_layers, {}, {}};
+  const bool unequal = !input.cluster.uniform() || !shares.data_weights.empty() || !shares.tensor_weights.empty();
+  const std::vector<StageTimes> times =
+      stage_times(unequal ? usual : input, unequal ? plain : candidate, stages, program.rank_of_stage);
   // By operations, wherever the strategy has cut: a stage with more of them takes longer than the forecast says.
   double flop = 0, forward = 0, backward = 0;
   for (const Layer& layer : model.layers()) flop += layer.flop_per_sample;
@@ -39,22 +73,37 @@ CandidateDurations::CandidateDurations(const SearchInput& input, const Candidate
     const double share = flop > 0 ? layer.flop_per_sample / flop : 0;
     layers_.push_back({share * forward, share * backward});
   }
+  if (unequal) slowness_ = slowness_of(input, alike, candidate, stages);
   double bytes = 0;
   for (const auto& [by, count] : step_traffic(program))
     if (by.first == GSEL_AXIS_DATA && reduces_gradients(by.second)) bytes += static_cast<double>(count.bytes_sent);
   data_byte_s_ = bytes > 0 ? candidate.time.data_in_all / bytes : 0;
-  const double elems = own_elems(program);
-  step_s_ = elems > 0 ? (candidate.time[TimePart::optimizer] + candidate.time[TimePart::offload]) / elems : 0;
+  const Cluster& c = input.cluster;
+  const double rate = candidate.layout.ranks() > c.per_node
+                          ? c.network.bytes_per_second * input.constants.network / c.per_node
+                          : c.inside.bytes_per_second * input.constants.inside;
+  pipeline_byte_s_ = rate > 0 ? input.constants.link_scale / rate : 0;
+  // The slowest rank takes what the forecast says.
+  double longest = 0;
+  const auto rate_of = [&](int32_t rank) { return std::max(1.0, input.cluster.kind(rank).memory_bytes_per_second); };
+  for (const Program& p : job.programs()) longest = std::max(longest, own_elems(p) / rate_of(p.rank));
+  const double stepped = candidate.time[TimePart::optimizer] + candidate.time[TimePart::offload];
+  for (int32_t rank = 0; rank < candidate.layout.ranks(); ++rank)
+    step_s_.push_back(longest > 0 ? stepped / longest / rate_of(rank) : 0);
 }
 
 double CandidateDurations::compute(const Program& program, const gsel_instr& instr) const {
   if (instr.kind == GSEL_INSTR_STEP) {
     const gsel_range own = own_shard(program, instr.bucket);
-    return step_s_ * static_cast<double>(own.end - own.begin);
+    return step_s_[static_cast<size_t>(program.rank)] * static_cast<double>(own.end - own.begin);
   }
   if (instr.layer < 0 || instr.kind == GSEL_INSTR_RECOMPUTE) return 0;  // backward's time has it
   const ProgramLayer& layer = program.layers[static_cast<size_t>(instr.layer)];
-  const OfLayer& time = layers_[static_cast<size_t>(instr.layer)];
+  OfLayer time = layers_[static_cast<size_t>(instr.layer)];
+  if (!slowness_.empty()) {
+    const double slowness = slowness_[static_cast<size_t>(program.rank)];
+    time = {time.forward * slowness, time.backward * slowness};
+  }
   if (instr.kind == GSEL_FORWARD) return time.forward;
   const bool halves = layer.needs_backward_input && layer.needs_backward_weight && instr.kind != GSEL_BACKWARD;
   return halves ? time.backward / 2 : time.backward;
@@ -62,7 +111,9 @@ double CandidateDurations::compute(const Program& program, const gsel_instr& ins
 
 ExchangeTime CandidateDurations::exchange(const Program&, const gsel_instr& instr, gsel_axis axis, uint64_t,
                                           uint64_t bytes) const {
-  return {axis == GSEL_AXIS_DATA && reduces_gradients(instr.kind) ? data_byte_s_ * static_cast<double>(bytes) : 0, 0};
+  if (!reduces_gradients(instr.kind)) return {};
+  const double byte_s = axis == GSEL_AXIS_DATA ? data_byte_s_ : axis == GSEL_AXIS_PIPELINE ? pipeline_byte_s_ : 0;
+  return {byte_s * static_cast<double>(bytes), 0};
 }
 
 ExchangeTime CandidateDurations::message(const Program&, int32_t, int64_t) const {

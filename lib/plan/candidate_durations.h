@@ -7,9 +7,11 @@
 
 namespace gsel::plan {
 
-// The time of all stages is divided among layers by their operations; collectives of the sharing axis are part of it,
-// as in the forecast. A collective of the data axis takes its part of the forecast of the data axis, by its bytes. The
-// optimizer takes its part of the forecast of the optimizer, by the elements that it steps.
+// The time of all stages on alike devices is divided among layers by their operations; collectives of the sharing axis
+// are part of it, as in the forecast. A rank takes so many times as long as the forecast has for its device and its
+// part of the work. A collective of the data axis takes its part of the forecast of the data axis, by its bytes. The
+// optimizer takes its part of the forecast of the optimizer, by the elements that it steps and the device's memory.
+// What stages reduce together, such as an embedding that two of them hold, goes at the rate of their link.
 class CandidateDurations : public Durations {
  public:
   CandidateDurations(const SearchInput& input, const Candidate& candidate, const CompiledJob& job);
@@ -23,13 +25,14 @@ class CandidateDurations : public Durations {
   struct OfLayer {
     double forward = 0, backward = 0;
   };
-  std::vector<OfLayer> layers_;  // by layer of the programs
-  double data_byte_s_ = 0, step_s_ = 0;
+  std::vector<OfLayer> layers_;   // by layer of the programs, on alike devices
+  std::vector<double> slowness_;  // by rank: how many times as long; empty: devices are alike
+  std::vector<double> step_s_;    // by rank: of an element that the optimizer steps
+  double data_byte_s_ = 0, pipeline_byte_s_ = 0;
 };
 
 // The candidate's gsel.toml compiled, verified, checked against the memory of its devices, and simulated. model: of the
 // request's workload, such as describe makes. Refused: as CompiledJob, and GSEL_ERR_NOMEM where a rank does not fit.
-// Of layouts whose devices are unequal, each rank is taken to be as slow as the slowest.
 Finalist price(const SearchInput& input, const Candidate& candidate, const std::string& toml, const Model& model);
 
 // Instructions that pricing goes through, about: what a caller goes by who prices many.

@@ -32,12 +32,26 @@ std::string parts_of(const StageMemory& memory) {
   return text;
 }
 
+// For each kind of device whether it has so much, or in one word where all are alike: "yes on A40, no on T4".
+std::string on_each(const Request& request, double bytes, const char* no) {
+  const auto& kinds = request.cluster.kinds;
+  const auto fits = [&](const DeviceKind& kind) { return bytes <= kind.memory_bytes; };
+  if (std::ranges::all_of(kinds, fits)) return "yes";
+  if (std::ranges::none_of(kinds, fits)) return no;
+  std::string text;
+  for (const DeviceKind& kind : kinds)
+    text += fmt::format("{}{} on {}", text.empty() ? "" : ", ", fits(kind) ? "yes" : no, kind.name);
+  return text;
+}
+
 Answer fits_one(const Request& request) {
   const StageMemory memory = on_one(request);
-  const double room = request.cluster.kinds.front().memory_bytes;
+  std::string room;
+  for (const DeviceKind& kind : request.cluster.kinds)
+    room += fmt::format("{}{}", room.empty() ? "" : ", ", gib(kind.memory_bytes));
   return {"Does the model fit one device?",
-          fmt::format("{}: {} GiB of {} GiB with one sample at a time ({})", memory.total() <= room ? "yes" : "no",
-                      gib(memory.total()), gib(room), parts_of(memory))};
+          fmt::format("{}: {} GiB of {} GiB with one sample at a time ({})", on_each(request, memory.total(), "no"),
+                      gib(memory.total()), room, parts_of(memory))};
 }
 
 Answer largest_fits(const Request& request) {
@@ -45,9 +59,8 @@ Answer largest_fits(const Request& request) {
   for (const Block& block : request.workload.blocks)
     if (!largest || block.costs.largest_params > largest->costs.largest_params) largest = &block;
   const double bytes = largest->costs.largest_params * (request.recipe.gathered_bytes + request.recipe.gradient_bytes);
-  const double room = request.cluster.kinds.front().memory_bytes;
   return {"Does its largest layer?", fmt::format("{}: {} needs {} GiB while it is whole, parameters and gradient",
-                                                 bytes <= room ? "yes" : "no, it must be divided over the tensor axis",
+                                                 on_each(request, bytes, "no, it must be divided over the tensor axis"),
                                                  largest->name, gib(bytes))};
 }
 
@@ -155,13 +168,15 @@ std::string name_of(const Layout& l) {
 }
 
 std::string lost_by(const Candidate& first, const Candidate& other) {
-  size_t worst = 0;
+  constexpr auto kSimulation = static_cast<size_t>(TimePart::simulation);
+  size_t worst = kSimulation;
   double most = -1;
-  for (size_t i = 0; i < kTimeParts; ++i) {
+  for (size_t i = 0; i < kSimulation; ++i) {
     const double more = other.time.parts[i] - first.time.parts[i];
     if (more > most) most = more, worst = i;
   }
-  if (most < kSame) return "as fast";
+  if (other.step_s() - first.step_s() < kSame) return "as fast";
+  if (most < kSame) most = other.step_s() - first.step_s(), worst = kSimulation;
   const std::string more = most < 1 ? fmt::format("{:.3g} ms", most * 1e3) : fmt::format("{:.3g} s", most);
   return fmt::format("{} +{}", name_of(static_cast<TimePart>(worst)), more);
 }
@@ -208,6 +223,21 @@ std::string smallest_change(const Request& request, const SearchResult& result) 
       return join(fmt::format("without a fixed {}, {} fits", looser.change, name_of(found.best.front().layout)));
   }
   return join(more_nodes(request));
+}
+
+std::string devices_text(const Request& request, const Candidate& candidate) {
+  const Cluster& cluster = request.cluster;
+  if (cluster.uniform()) return {};
+  const auto named = [&](int32_t from, int32_t to) {
+    std::string text;
+    for (int32_t rank = from; rank < to; ++rank)
+      text += fmt::format("{}{}", rank == from ? "" : ", ", cluster.kind(rank).name);
+    return text;
+  };
+  const int32_t ranks = candidate.layout.ranks();
+  std::string text = "devices by rank: " + named(0, ranks);
+  if (ranks < cluster.size()) text += "; idle: " + named(ranks, cluster.size());
+  return text;
 }
 
 }  // namespace gsel::plan

@@ -2,6 +2,7 @@
 #include "plan/plan.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -20,40 +21,99 @@ constexpr double kMostOfFirst = 600'000;       // of the first: about a second
 }  // namespace
 
 Plan::Plan(Request request, const std::function<bool(int64_t)>& progress) : request_(std::move(request)) {
-  SearchInput in = input();
-  in.progress = progress;
-  result_ = search(in);
-  if (request_.model) compile_finalists();
+  search_orders(progress);
+  if (!request_.model) return;
+  compile_finalists();
 }
 
-// The first that no run refuses, and of those behind it as many as there is time for. What is refused is dropped.
-void Plan::compile_finalists() {
-  double instructions = 0;
-  std::vector<Candidate> kept;
-  for (Candidate& c : result_.best) {
-    const double mine = instructions_of(*request_.model, c.layout);
-    if (!kept.empty()) instructions += mine;
-    if (mine > kMostOfFirst || instructions > kMostInstructions || c.layout.ranks() > kMostCompiled) {
-      kept.push_back(std::move(c));
+namespace {
+
+// Orders of unequal devices that are worth a search: as named; the largest memory first, which suits stages and leaves
+// out the smallest where fewer devices are better; the fastest first.
+std::vector<std::vector<int32_t>> orders_of(const Cluster& cluster, bool reorder) {
+  std::vector<int32_t> named(static_cast<size_t>(cluster.size()));
+  std::iota(named.begin(), named.end(), 0);
+  std::vector<std::vector<int32_t>> orders{named};
+  if (!reorder || cluster.uniform() || cluster.nodes() > 1) return orders;
+  const auto by = [&](auto&& of) {
+    std::vector<int32_t> order = named;
+    std::ranges::stable_sort(order, [&](int32_t a, int32_t b) { return of(cluster.kind(a)) > of(cluster.kind(b)); });
+    if (std::ranges::find(orders, order) == orders.end()) orders.push_back(std::move(order));
+  };
+  by([](const DeviceKind& kind) { return kind.memory_bytes; });
+  by([](const DeviceKind& kind) { return kind.flop(2, false) * kind.matmul_share; });
+  return orders;
+}
+
+// Whether the first is the better answer: something fits, and sooner; else less is missing.
+bool better(const SearchResult& a, const SearchResult& b) {
+  if (a.best.empty() != b.best.empty()) return !a.best.empty();
+  if (!a.best.empty()) return a.best.front().step_s() < b.best.front().step_s();
+  return a.least && (!b.least || a.least->short_bytes() < b.least->short_bytes());
+}
+
+}  // namespace
+
+void Plan::search_orders(const std::function<bool(int64_t)>& progress) {
+  const std::vector<int32_t> kinds = request_.cluster.devices;
+  std::optional<SearchResult> best;
+  for (const std::vector<int32_t>& order : orders_of(request_.cluster, request_.reorder)) {
+    Request tried = request_;
+    for (size_t i = 0; i < order.size(); ++i) tried.cluster.devices[i] = kinds[static_cast<size_t>(order[i])];
+    SearchInput in{tried.workload, tried.cluster, tried.recipe, tried.constants,
+                   tried.batch,    tried.fixed,   32,           progress};
+    SearchResult result = search(in);
+    if (best) result.dropped.tried += best->dropped.tried;
+    if (best && !better(result, *best)) {
+      best->dropped.tried = result.dropped.tried;
       continue;
     }
-    try {
-      const Finalist f = price(input(), c, toml_of(request_, c), *request_.model);
-      uint64_t most_sent = 0;
-      for (const RankForecast& rank : f.ranks) {
-        most_sent = std::max(most_sent, rank.bytes_sent);
-        const double need = static_cast<double>(total_bytes(rank.memory)) + c.memory[MemoryPart::context];
-        if (const double room = request_.cluster.kind(rank.rank).memory_bytes; need > room)
-          fail(GSEL_ERR_NOMEM, "rank {} needs {} GiB by its program, and its device has {}", rank.rank, gib(need),
-               gib(room));
-      }
-      c.programs = Programs{request_.cluster.uniform() ? f.step_s : 0, f.most_bytes(), most_sent};
-      kept.push_back(std::move(c));
-    } catch (const Error& error) {
-      if (result_.dropped.programs++ == 0) result_.dropped.refusal = name_of(c.layout) + ": " + error.what();
-    }
+    best = std::move(result);
+    request_.cluster.devices = tried.cluster.devices;
+    request_.order = std::ranges::is_sorted(order) ? std::vector<int32_t>() : order;
   }
-  result_.best = std::move(kept);
+  result_ = std::move(*best);
+}
+
+// Whether a run refuses its programs, and what a simulation of them says of the time.
+void Plan::compile(Candidate& c) {
+  const Finalist f = price(input(), c, toml_of(request_, c), *request_.model);
+  uint64_t most_sent = 0;
+  for (const RankForecast& rank : f.ranks) {
+    most_sent = std::max(most_sent, rank.bytes_sent);
+    const double need = static_cast<double>(total_bytes(rank.memory)) + c.memory[MemoryPart::context];
+    if (const double room = request_.cluster.kind(rank.rank).memory_bytes; need > room)
+      fail(GSEL_ERR_NOMEM, "rank {} needs {} GiB by its program, and its device has {}", rank.rank, gib(need),
+           gib(room));
+  }
+  const double step_s = f.step_s + c.time[TimePart::messages] + c.time[TimePart::overhead];
+  c.programs = Programs{step_s, f.most_bytes(), most_sent};
+  c.time[TimePart::simulation] = step_s - c.time.step();
+}
+
+// As many as there is time for, and the first in any case unless it is very large. What is refused is dropped. The list
+// is ranked anew by what simulations say.
+void Plan::compile_finalists() {
+  double instructions = 0;
+  std::vector<Candidate>& all = result_.best;
+  const auto may_compile = [&](const Candidate& c, bool first) {
+    const double mine = instructions_of(*request_.model, c.layout);
+    if (c.programs || mine > kMostOfFirst || c.layout.ranks() > kMostCompiled) return false;
+    return first || (instructions += mine) <= kMostInstructions;
+  };
+  const auto try_one = [&](size_t i) {
+    try {
+      compile(all[i]);
+      return true;
+    } catch (const Error& error) {
+      if (result_.dropped.programs++ == 0) result_.dropped.refusal = name_of(all[i].layout) + ": " + error.what();
+      all.erase(all.begin() + static_cast<std::ptrdiff_t>(i));
+      return false;
+    }
+  };
+  for (size_t i = 0; i < all.size();) i += !may_compile(all[i], i == 0) || try_one(i);
+  const auto rank = [&] { std::ranges::stable_sort(all, {}, &Candidate::step_s); };
+  for (rank(); !all.empty() && may_compile(all[0], true); rank()) try_one(0);
 }
 
 void calibrate(Request& request, std::string_view rows, const std::string& file) {

@@ -18,8 +18,10 @@ struct Request {
   int64_t batch = 0;  // samples of a step
   Fixed fixed;
   Constants constants;
-  std::string calibrated_on = {};  // own measurements; empty: none
-  size_t shown = 10;  // candidates in text
+  std::string calibrated_on = {};           // own measurements; empty: none
+  size_t shown = 10;                        // candidates in text
+  bool reorder = true;                      // unequal devices may change places; false: ranks have theirs already
+  std::vector<int32_t> order = {};          // then of devices by rank, as the cluster names them; empty: as named
   std::shared_ptr<const Model> model = {};  // what strategies compile; none: layers are known by their costs alone
 };
 
@@ -47,6 +49,8 @@ class Plan {
   }
 
  private:
+  void search_orders(const std::function<bool(int64_t)>& progress);
+  void compile(Candidate& candidate);
   void compile_finalists();
 
   Request request_;
@@ -92,6 +96,8 @@ struct Rates {
 Rates rates_of(const Request& request, const Candidate& candidate);
 
 std::string gib(double bytes);  // "12.3"
+// Unequal devices by rank, and those that have none: "rank 0: H100, rank 1: A10; idle: T4". Empty: devices are alike.
+std::string devices_text(const Request& request, const Candidate& candidate);
 
 // Config files beside each other: the forecast of each, whether it fits or not, by part.
 struct Compared {

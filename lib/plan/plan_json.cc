@@ -75,7 +75,12 @@ Json candidate_json(const Request& request, const Candidate& first, const Candid
                          {"memory_bytes", c.programs->memory_bytes},
                          {"bytes_sent", c.programs->bytes_sent}});
   if (&first != &c) out.set("lost_by", lost_by(first, c));
-  if (!request.cluster.uniform()) out.set("shares", shares_json(c.shares));
+  if (!request.cluster.uniform() || !c.shares.tensor_weights.empty()) out.set("shares", shares_json(c.shares));
+  if (!request.cluster.uniform()) {
+    Json names = Json::array();
+    for (int32_t rank = 0; rank < c.layout.ranks(); ++rank) names.push(request.cluster.kind(rank).name);
+    out.set("devices", std::move(names));
+  }
   return out;
 }
 

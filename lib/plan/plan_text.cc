@@ -35,7 +35,7 @@ std::string header(const Request& r) {
 
 // "912 ms", "11.43 s".
 std::string duration_text(double seconds) {
-  return seconds < 1 ? fmt::format("{:.4g} ms", seconds * 1e3) : fmt::format("{:.4g} s", seconds);
+  return std::abs(seconds) < 1 ? fmt::format("{:.4g} ms", seconds * 1e3) : fmt::format("{:.4g} s", seconds);
 }
 
 std::string percent(double share) {
@@ -53,11 +53,12 @@ std::string ranked(const Request& request, const std::vector<Candidate>& candida
   for (size_t i = 0; i < candidates.size() && i < request.shown; ++i) {
     const Candidate& c = candidates[i];
     const Rates r = rates_of(request, c);
-    rows.push_back({std::to_string(i + 1), duration_text(r.step_s), per_second(r.tokens_per_s), percent(r.mfu),
-                    percent(r.hfu), gib(c.memory.total()), percent(r.bubble), percent(r.exposed),
-                    i == 0 ? "" : lost_by(candidates[0], c), name_of(c.layout)});
+    rows.push_back({std::to_string(i + 1), duration_text(r.step_s) + (c.programs ? "*" : ""),
+                    per_second(r.tokens_per_s), percent(r.mfu), percent(r.hfu), gib(c.memory.total()),
+                    percent(r.bubble), percent(r.exposed), i == 0 ? "" : lost_by(candidates[0], c), name_of(c.layout)});
   }
-  return columns(rows);
+  const bool compiled = std::ranges::any_of(candidates, [](const Candidate& c) { return c.programs.has_value(); });
+  return columns(rows) + (compiled ? "* by a simulation of its compiled programs; the others by closed forms\n" : "");
 }
 
 std::string time_parts(const Candidate& c) {
@@ -65,7 +66,7 @@ std::string time_parts(const Candidate& c) {
   std::vector<Row> rows{{"", ""}};
   rows.clear();
   for (size_t i = 0; i < kTimeParts; ++i)
-    if (c.time.parts[i] > 0) rows.push_back({duration_text(c.time.parts[i]), name_of(static_cast<TimePart>(i))});
+    if (c.time.parts[i] != 0) rows.push_back({duration_text(c.time.parts[i]), name_of(static_cast<TimePart>(i))});
   if (c.time.data_in_all > c.time[TimePart::data])
     rows.push_back({duration_text(c.time.data_in_all - c.time[TimePart::data]),
                     "data, hidden behind backward and not part of the sum"});
@@ -97,17 +98,16 @@ std::string sent(uint64_t bytes) {
 
 std::string programs_text(const Candidate& c) {
   if (!c.programs) return "\nIts programs were not compiled: too large, or the model is known by its costs alone.\n";
-  const std::string simulated =
-      c.programs->step_s > 0 ? fmt::format("a simulation of the programs takes {}", duration_text(c.programs->step_s))
-                             : "unequal devices are not simulated";
+  const std::string simulated = fmt::format("a simulation of the programs takes {}", duration_text(c.programs->step_s));
   return fmt::format(
       "\nIts programs were compiled and verified. The trainer needs {} GiB beside what kernels keep for "
       "themselves, a rank\nsends {} at most in a step, and {}.\n",
       gib(static_cast<double>(c.programs->memory_bytes)), sent(c.programs->bytes_sent), simulated);
 }
 
-std::string shares_text(const Candidate& c) {
-  std::string text;
+std::string shares_text(const Request& request, const Candidate& c) {
+  std::string text = devices_text(request, c);
+  if (!text.empty()) text += "\n";
   if (!c.shares.stage_layers.empty())
     text += fmt::format("layers of the stages: {}\n", fmt::join(c.shares.stage_layers, ", "));
   const auto weights = [&](const char* axis, const std::vector<double>& all) {
@@ -120,7 +120,7 @@ std::string shares_text(const Candidate& c) {
   };
   weights("data", c.shares.data_weights);
   weights("tensor", c.shares.tensor_weights);
-  return text.empty() ? text : "\nUnequal devices get unequal parts:\n" + text;
+  return text.empty() ? text : "\nRanks get unequal parts:\n" + text;
 }
 
 std::string dropped_text(const Dropped& d) {
@@ -171,7 +171,7 @@ std::string Plan::text() const {
   }
   const Candidate& first = candidates().front();
   text += "\n" + ranked(request_, candidates()) + time_parts(first) + memory_parts(request_, first) +
-          shares_text(first) + programs_text(first);
+          shares_text(request_, first) + programs_text(first);
   text += dropped_text(result_.dropped);
   text += fmt::format(
       "Times are {}. MFU: 3 x forward FLOPs of all attention pairs / (step x devices x dense 16-bit peak); "

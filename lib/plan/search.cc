@@ -77,14 +77,18 @@ class Search {
   std::vector<int64_t> worlds() const {
     const int64_t all = in_.cluster.size();
     if (in_.fixed.devices) return {*in_.fixed.devices};
-    if (all <= kFewDevices && in_.cluster.nodes() == 1) return divisors(all, all);
-    return {all};
+    if (all > kFewDevices || in_.cluster.nodes() > 1) return {all};
+    std::vector<int64_t> some(static_cast<size_t>(all));
+    std::iota(some.begin(), some.end(), 1);
+    return some;
   }
 
+  // Whole heads, with the keys that they read. A few devices may have unlike numbers of them, see shares_of.
   bool divides_heads(int64_t tensor) const {
     const Workload& w = in_.workload;
     if (w.heads == 0) return std::ranges::any_of(w.blocks, &Block::divisible);
-    return w.heads % tensor == 0 && w.kv_heads % tensor == 0;
+    if (w.heads % tensor == 0 && w.kv_heads % tensor == 0) return true;
+    return in_.cluster.size() <= kFewDevices && tensor <= w.kv_heads && w.heads % w.kv_heads == 0;
   }
 
   void meshes(int64_t world) {
@@ -109,7 +113,8 @@ class Search {
   }
 
   void mesh(int64_t tensor, int64_t context, int64_t data, int64_t pipeline) {
-    if (in_.batch % data != 0) {
+    // Without a pipeline replicas may have unlike numbers of samples; the time is that of the largest.
+    if (in_.batch < data || (in_.batch % data != 0 && (pipeline > 1 || in_.cluster.size() > kFewDevices))) {
       ++out_.dropped.batch;
       return;
     }
@@ -121,7 +126,7 @@ class Search {
     l.tensor = static_cast<int32_t>(tensor), l.context = static_cast<int32_t>(context);
     l.data = static_cast<int32_t>(data), l.pipeline = static_cast<int32_t>(pipeline);
     divide(l);
-    const int64_t share = in_.batch / data;
+    const int64_t share = (in_.batch + data - 1) / data;
     for (const int64_t microbatch : divisors(share, std::min(share, in_.fixed.microbatch.value_or(kMostMicrobatch)))) {
       if (!allowed(in_.fixed.microbatch, microbatch)) continue;
       l.microbatch = microbatch;
@@ -204,7 +209,7 @@ class Search {
   // With its memory, not yet timed.
   Candidate weighed(const Layout& l) const {
     Candidate c{.layout = l, .shares = {}, .memory = {}, .time = {}};
-    if (in_.cluster.uniform()) {
+    if (in_.cluster.uniform() && shares_.tensor_weights.empty()) {
       c.memory = worst_memory(split_, l, in_.recipe, &c.stage);
       c.capacity = kUsable * in_.cluster.kinds.front().memory_bytes;
       return c;

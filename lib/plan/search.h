@@ -35,7 +35,7 @@ Fixed parse_fixed(std::string_view text);
 
 // What the programs of a candidate say, which strategies compiled and the verifier accepted.
 struct Programs {
-  double step_s = 0;          // of a simulation of them; 0 on unequal devices, which it takes for alike
+  double step_s = 0;          // of a simulation of them, with the forecast of what no instruction takes
   uint64_t memory_bytes = 0;  // by the trainer's own forecast, of the rank that needs most
   uint64_t bytes_sent = 0;    // of a step, by the rank that sends most
 };
@@ -47,7 +47,7 @@ struct Candidate {
   int32_t stage = 0;
   double capacity = 0;  // bytes of that device
   TimeForecast time;
-  double simulated_s = 0;            // of the schedule, for finalists in a pipeline; 0: not simulated
+  double simulated_s = 0;                 // of the schedule, for finalists in a pipeline; 0: not simulated
   std::optional<Programs> programs = {};  // of finalists whose programs are not too large
 
   double step_s() const { return time.step(); }
@@ -57,10 +57,10 @@ struct Candidate {
 // How many layouts each rule dropped.
 struct Dropped {
   int64_t tried = 0;
-  int64_t batch = 0;   // the batch does not divide by its replicas
-  int64_t heads = 0;   // the tensor axis would cut a head or leave the node
-  int64_t layers = 0;  // more stages than layers
-  int64_t memory = 0;  // a rank does not fit
+  int64_t batch = 0;     // the batch does not divide by its replicas
+  int64_t heads = 0;     // the tensor axis would cut a head or leave the node
+  int64_t layers = 0;    // more stages than layers
+  int64_t memory = 0;    // a rank does not fit
   int64_t host = 0;      // offloaded state does not fit the host
   int64_t programs = 0;  // a strategy, the verifier or the trainer's own forecast of memory refused the programs
   std::string refusal;   // of the first of these

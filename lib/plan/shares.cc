@@ -2,6 +2,7 @@
 // samples of replicas and parts of layers by the speed of each, and none of it where all are alike.
 #include <algorithm>
 
+#include "base/weights.h"
 #include "plan/search.h"
 
 namespace gsel::plan {
@@ -27,10 +28,21 @@ std::vector<double> slowest(const Cluster& cluster, int32_t ranks, int32_t size,
   return speeds;
 }
 
+// Whole heads with the keys that they read, by speed; every rank has one or more. Empty where all have as many.
+std::vector<double> tensor_weights(const Workload& workload, const Cluster& cluster, const Layout& layout) {
+  auto speeds = slowest(cluster, layout.ranks(), layout.tensor, [&](int32_t r) { return r % layout.tensor; });
+  if (workload.heads == 0) return differ(speeds) ? speeds : std::vector<double>();
+  if (workload.kv_heads < layout.tensor) return {};
+  const std::vector<int64_t> bounds = share_items(workload.kv_heads - layout.tensor, speeds);
+  for (size_t i = 0; i < speeds.size(); ++i) speeds[i] = static_cast<double>(1 + bounds[i + 1] - bounds[i]);
+  return differ(speeds) ? speeds : std::vector<double>();
+}
+
 }  // namespace
 
 Shares shares_of(const Workload& workload, const Cluster& cluster, const Layout& layout) {
   Shares out;
+  if (layout.tensor > 1) out.tensor_weights = tensor_weights(workload, cluster, layout);
   if (cluster.uniform()) return out;
   const int32_t inner = layout.tensor * layout.context, replicas = inner * layout.data;
   if (layout.pipeline > 1) {
@@ -41,10 +53,6 @@ Shares shares_of(const Workload& workload, const Cluster& cluster, const Layout&
     const auto speeds =
         slowest(cluster, layout.ranks(), layout.data, [&](int32_t r) { return r / inner % layout.data; });
     if (differ(speeds)) out.data_weights = speeds;
-  }
-  if (layout.tensor > 1) {
-    const auto speeds = slowest(cluster, layout.ranks(), layout.tensor, [&](int32_t r) { return r % layout.tensor; });
-    if (differ(speeds)) out.tensor_weights = speeds;
   }
   return out;
 }

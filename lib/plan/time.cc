@@ -277,40 +277,49 @@ struct Pricing {
   }
   static constexpr double kHostOptimizer = 20e9;  // bytes per second of a rank's share of the host's memory
 
-  // The slowest rank of a stage.
-  StageParts slowest(const StageRun& run, int32_t index, const Shares& shares, const DeviceKind** device) const {
-    const bool first = index == 0, last = index + 1 == split.stages;
-    const double samples = static_cast<double>(layout.microbatch) / layout.context, t = layout.tensor;
-    const int32_t stride = layout.tensor * layout.context * layout.data;
-    if (cluster.uniform() && shares.data_weights.empty() && shares.tensor_weights.empty()) {
-      *device = cluster.kinds.data();
-      return stage(run, first, last, Speeds(cluster.kinds[0], recipe, k), samples, t);
-    }
+  // What a rank of a stage has of its work: of samples as a multiple of an equal part, of a layer as one part in so
+  // many.
+  struct Part {
+    int32_t kind;
+    double samples, divisor;
+    bool operator==(const Part&) const = default;
+  };
+  Part part_of(int32_t index, int32_t i, const Shares& shares) const {
     const auto sum = [](const std::vector<double>& weights) {
       double total = 0;
       for (const double weight : weights) total += weight;
       return total;
     };
+    const int32_t stride = layout.tensor * layout.context * layout.data, at = index * stride + i;
+    const int32_t replica = i / (layout.tensor * layout.context), part = i % layout.tensor;
     const double data_sum = sum(shares.data_weights), tensor_sum = sum(shares.tensor_weights);
-    StageParts worst;
+    return {cluster.devices[std::min(at, cluster.size() - 1)],
+            data_sum > 0 ? shares.data_weights[replica] / data_sum * layout.data : 1,
+            tensor_sum > 0 && shares.tensor_weights[part] > 0 ? tensor_sum / shares.tensor_weights[part]
+                                                              : static_cast<double>(layout.tensor)};
+  }
+
+  StageParts of(const StageRun& run, int32_t index, const Part& part) const {
+    const double samples = static_cast<double>(layout.microbatch) / layout.context;
+    return stage(run, index == 0, index + 1 == split.stages, Speeds(cluster.kinds[part.kind], recipe, k),
+                 samples * part.samples, part.divisor);
+  }
+
+  // The slowest rank of a stage.
+  StageParts slowest(const StageRun& run, int32_t index, const Shares& shares, const DeviceKind** device) const {
     *device = cluster.kinds.data();
-    int32_t kind_before = -1;
-    double mine_before = 0, divisor_before = 0;
-    for (int32_t i = 0; i < stride; ++i) {
-      const int32_t at = index * stride + i;
-      const int32_t index_of_kind = cluster.devices[std::min(at, cluster.size() - 1)];
-      const int32_t replica = i / (layout.tensor * layout.context), part = i % layout.tensor;
-      const double mine = data_sum > 0 ? shares.data_weights[replica] / data_sum * layout.data : 1;
-      const double divisor =
-          tensor_sum > 0 && shares.tensor_weights[part] > 0 ? tensor_sum / shares.tensor_weights[part] : t;
-      // Ranks with the same device and the same part take the same time; most stand side by side.
-      if (i > 0 && index_of_kind == kind_before && mine == mine_before && divisor == divisor_before) continue;
-      kind_before = index_of_kind, mine_before = mine, divisor_before = divisor;
-      const DeviceKind& kind = cluster.kinds[index_of_kind];
-      const StageParts here = stage(run, first, last, Speeds(kind, recipe, k), samples * mine, divisor);
+    if (cluster.uniform() && shares.data_weights.empty() && shares.tensor_weights.empty())
+      return of(run, index, {0, 1, static_cast<double>(layout.tensor)});
+    StageParts worst;
+    Part before{-1, 0, 0};
+    for (int32_t i = 0; i < layout.tensor * layout.context * layout.data; ++i) {
+      const Part part = part_of(index, i, shares);
+      if (part == before) continue;  // ranks with the same device and part take the same time; most stand side by side
+      before = part;
+      const StageParts here = of(run, index, part);
       if (here.forward + here.backward <= worst.forward + worst.backward) continue;
       worst = here;
-      *device = &kind;
+      *device = &cluster.kinds[part.kind];
     }
     return worst;
   }
@@ -319,9 +328,9 @@ struct Pricing {
 }  // namespace
 
 const char* name_of(TimePart part) {
-  static constexpr const char* kNames[kTimeParts] = {"products", "attention", "element-wise",     "tensor collectives",
-                                                     "bubble",   "messages",  "data collectives", "optimizer",
-                                                     "offload",  "overhead"};
+  static constexpr const char* kNames[kTimeParts] = {"products", "attention", "element-wise",      "tensor collectives",
+                                                     "bubble",   "messages",  "data collectives",  "optimizer",
+                                                     "offload",  "overhead",  "simulated programs"};
   return kNames[static_cast<size_t>(part)];
 }
 
@@ -337,6 +346,14 @@ StageTime stage_time(const Workload& workload, const Split& split, const StageRu
   const Pricing pricing{workload, split, cluster, layout, recipe, constants};
   const DeviceKind* device = nullptr;
   const StageParts parts = pricing.slowest(run, stage, shares, &device);
+  return {parts.forward, parts.backward};
+}
+
+StageTime rank_time(const Workload& workload, const Split& split, const StageRun& run, int32_t stage, int32_t i,
+                    const Cluster& cluster, const Layout& layout, const Shares& shares, const Recipe& recipe,
+                    const Constants& constants) {
+  const Pricing pricing{workload, split, cluster, layout, recipe, constants};
+  const StageParts parts = pricing.of(run, stage, pricing.part_of(stage, i, shares));
   return {parts.forward, parts.backward};
 }
 

@@ -25,8 +25,9 @@ enum class TimePart : uint8_t {
   optimizer,
   offload,  // to and from the memory of the host
   overhead,
+  simulation,  // what a simulation of the programs has more or less than the sum of the others
 };
-constexpr size_t kTimeParts = 10;
+constexpr size_t kTimeParts = 11;
 const char* name_of(TimePart part);
 
 // Seconds on the rank that is busy longest; the parts add up to the step.
@@ -49,5 +50,9 @@ TimeForecast forecast_time(const Workload& workload, const Split& split, const C
 StageTime stage_time(const Workload& workload, const Split& split, const StageRun& run, int32_t stage,
                      const Cluster& cluster, const Layout& layout, const Shares& shares, const Recipe& recipe,
                      const Constants& constants);
+// The same of one rank of the stage; i: which of them, in the order of ranks.
+StageTime rank_time(const Workload& workload, const Split& split, const StageRun& run, int32_t stage, int32_t i,
+                    const Cluster& cluster, const Layout& layout, const Shares& shares, const Recipe& recipe,
+                    const Constants& constants);
 
 }  // namespace gsel::plan

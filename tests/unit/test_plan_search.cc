@@ -29,9 +29,9 @@ void check_candidates(const Plan& plan) {
   for (const Candidate& c : plan.candidates()) {
     const Layout& l = c.layout;
     assert_true(l.ranks() <= r.cluster.size());
-    assert_int_equal(l.batch(), r.batch);
+    assert_true(l.batch() >= r.batch && l.batch() < r.batch + l.microbatches * l.data);
     assert_true(l.tensor == 1 || l.context == 1);
-    assert_true(r.workload.heads % l.tensor == 0);
+    assert_true(r.workload.heads % l.tensor == 0 || c.shares.tensor_weights.size() == static_cast<size_t>(l.tensor));
     assert_true(c.short_bytes() <= 0);
     assert_true(c.step_s() >= before);
     before = c.step_s();
@@ -113,6 +113,33 @@ void unequal_devices_get_unequal_parts(void**) {
     }
   }
   assert_true(stages);
+}
+
+// Five cards are planned as five, and as fewer; replicas have unlike numbers of samples.
+void five_devices_are_all_of_use(void**) {
+  const Plan plan(request("5xA100-80GB", 1, 48), {});
+  check_candidates(plan);
+  std::set<int32_t> worlds;
+  for (const Candidate& c : plan.candidates()) worlds.insert(c.layout.ranks());
+  for (const int32_t world : {4, 5}) assert_true(worlds.contains(world));
+  assert_true(std::ranges::any_of(plan.candidates(), [](const Candidate& c) { return c.layout.data == 5; }));
+}
+
+// 32 heads of three devices: 11, 11 and 10.
+void heads_that_do_not_divide_go_by_whole_ones(void**) {
+  const Plan plan(request("3xA100-80GB", 1, 48, "tensor=3"), {});
+  check_candidates(plan);
+  const std::vector<double> weights{11, 11, 10};
+  assert_true(plan.candidates().front().shares.tensor_weights == weights);
+}
+
+// Of three devices two are to be used: not the small one, though it is named first.
+void the_order_of_unequal_devices_is_searched(void**) {
+  const Plan plan(request("1xRTX3090+2xA100-80GB", 1, 48, "devices=2"), {});
+  check_candidates(plan);
+  const std::vector<int32_t> order{1, 2, 0};
+  assert_true(plan.request().order == order);
+  assert_non_null(strstr(plan.text().c_str(), "devices by rank: A100-SXM-80GB, A100-SXM-80GB; idle: RTX-3090"));
 }
 
 void what_does_not_fit_names_a_change(void**) {
@@ -207,11 +234,19 @@ void every_estimate_has_its_strategy(void**) {
 
 int main() {
   const CMUnitTest tests[] = {
-      cmocka_unit_test(candidates_obey_and_are_in_order),   cmocka_unit_test(the_same_request_has_the_same_text),
-      cmocka_unit_test(ten_thousand_devices_are_searched),  cmocka_unit_test(what_is_fixed_stays),
-      cmocka_unit_test(what_cannot_be_fixed_is_refused),    cmocka_unit_test(unequal_devices_get_unequal_parts),
-      cmocka_unit_test(what_does_not_fit_names_a_change),   cmocka_unit_test(a_search_can_be_ended),
-      cmocka_unit_test(closed_forms_are_near_the_programs), cmocka_unit_test(toml_is_read_back),
+      cmocka_unit_test(candidates_obey_and_are_in_order),
+      cmocka_unit_test(the_same_request_has_the_same_text),
+      cmocka_unit_test(ten_thousand_devices_are_searched),
+      cmocka_unit_test(what_is_fixed_stays),
+      cmocka_unit_test(what_cannot_be_fixed_is_refused),
+      cmocka_unit_test(unequal_devices_get_unequal_parts),
+      cmocka_unit_test(five_devices_are_all_of_use),
+      cmocka_unit_test(heads_that_do_not_divide_go_by_whole_ones),
+      cmocka_unit_test(the_order_of_unequal_devices_is_searched),
+      cmocka_unit_test(what_does_not_fit_names_a_change),
+      cmocka_unit_test(a_search_can_be_ended),
+      cmocka_unit_test(closed_forms_are_near_the_programs),
+      cmocka_unit_test(toml_is_read_back),
       cmocka_unit_test(every_estimate_has_its_strategy),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);
