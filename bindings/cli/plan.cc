@@ -1,6 +1,10 @@
 // plan.cc: `gsel plan`: which strategy for a model on a cluster, whether it fits, how fast, and why.
+#include <unistd.h>
+
 #include <charconv>
+#include <chrono>
 #include <cmath>
+#include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "client.h"
@@ -62,6 +66,28 @@ double bytes_from(const std::string& text) {
     refuse(GSEL_ERR_ARG, "--memory " + text + ": a positive amount is needed, such as 80GiB or 24GB");
   return value * factor;
 }
+
+// On a terminal, what a search that lasts has come to; elsewhere nothing.
+class Progress {
+ public:
+  static int32_t tell(int64_t n_tried, void* self) {
+    auto& progress = *static_cast<Progress*>(self);
+    if (std::chrono::steady_clock::now() < progress.next_) return 0;
+    progress.next_ = std::chrono::steady_clock::now() + std::chrono::milliseconds(200);
+    progress.told_ = true;
+    std::fprintf(stderr, "\r%lld layouts tried", static_cast<long long>(n_tried));
+    return 0;
+  }
+  void end() {
+    if (told_) std::fprintf(stderr, "\r\033[K");
+    told_ = false;
+  }
+  ~Progress() { end(); }
+
+ private:
+  std::chrono::steady_clock::time_point next_ = std::chrono::steady_clock::now() + std::chrono::seconds(1);
+  bool told_ = false;
+};
 
 // What the options borrow from lives as long as this.
 struct Request {
@@ -181,10 +207,14 @@ int print_plan(const PlanOptions& options, bool json) {
   if (!options.rows.empty()) return print_rows(options.rows, json);
   if (options.estimate) return print_estimate(options, json);
   if (!options.compare.empty()) return print_comparison(options, json);
-  const Request request = request_from(options);
+  Request request = request_from(options);
   gsel_plan* made = nullptr;
   gsel_error* error = nullptr;
-  check(gsel_plan_create(&request.options, &made, &error), &error);
+  Progress progress;
+  if (isatty(STDERR_FILENO)) request.options.progress = Progress::tell, request.options.user_data = &progress;
+  const gsel_status status = gsel_plan_create(&request.options, &made, &error);
+  progress.end();
+  check(status, &error);
   const Handle<gsel_plan> plan(made);
   const bool found = gsel_plan_candidate_count(made) > 0;
   if (found) {  // files first: where one is refused, nothing else is printed

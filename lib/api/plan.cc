@@ -16,6 +16,7 @@
 #include "plan/breakdown_svg.h"
 #include "plan/config_layout.h"
 #include "plan/describe.h"
+#include "plan/finalist.h"
 #include "plan/rows.h"
 
 // A plan, or a report that has text and JSON alone.
@@ -33,7 +34,8 @@ using gsel::plan::Candidate;
 using gsel::plan::Request;
 
 constexpr size_t kShown = 10;
-constexpr int64_t kMostDescribed = 512;  // layers of a model whose programs are compiled
+constexpr int32_t kMostRanksCompiled = 1024;  // of a config that is compared
+constexpr int64_t kMostDescribed = 512;       // layers of a model whose programs are compiled
 
 // The model, and what strategies compile in its place where only its shape is known.
 void read_model(const gsel_plan_options& o, Request& request) {
@@ -205,11 +207,15 @@ gsel_status gsel_plan_compare(const gsel_plan_options* options, const gsel_confi
     for (int32_t i = 0; i < n; ++i) {
       const gsel::Config& config = gsel::required(configs[i], "configs[i]").impl;
       const gsel::plan::Layout layout = gsel::plan::layout_of(config, request.cluster.size());
+      const gsel::plan::Shares shares = gsel::plan::shares_of(config, request.workload, layout);
       request.batch = config.train.batch;
+      // What a run refuses is refused here, such as an option that a strategy does not have.
+      if (request.model && layout.ranks() <= kMostRanksCompiled)
+        gsel::plan::CompiledJob(*request.model, config, layout.ranks(), nullptr, 1);
       const gsel::plan::SearchInput input{
           request.workload, request.cluster, request.recipe, request.constants, request.batch, {}, 1, {}};
-      all.push_back(
-          {config.file.empty() ? fmt::format("config {}", i + 1) : config.file, gsel::plan::evaluate(input, layout)});
+      all.push_back({config.file.empty() ? fmt::format("config {}", i + 1) : config.file,
+                     gsel::plan::evaluate(input, layout, shares)});
     }
     auto plan = std::make_unique<gsel_plan>();
     plan->made_text = gsel::plan::compared_text(request, all);

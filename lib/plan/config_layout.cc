@@ -3,14 +3,18 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 
+#include "base/weights.h"
 #include "plan/plan.h"
 
 namespace gsel::plan {
 namespace {
 
-// "[2, 1, 1]": with few digits, since only their ratios count.
+// "[2, 1, 1]": numbers of whole heads as they are, others with few digits, since only their ratios count.
 std::string list_of(const std::vector<double>& weights) {
+  const bool whole = std::ranges::all_of(weights, [](double w) { return w == std::floor(w) && w < 1e6; });
+  if (whole) return fmt::format("[{}]", fmt::join(weights, ", "));
   const double least = *std::ranges::min_element(weights);
   std::string text;
   for (const double w : weights) text += fmt::format("{}{:.4g}", text.empty() ? "" : ", ", w / least);
@@ -126,6 +130,18 @@ Layout layout_of(const Config& config, int32_t world_size) {
                                                  : 1;
   l.microbatch = std::max<int64_t>(1, share / l.microbatches);
   return l;
+}
+
+Shares shares_of(const Config& config, const Workload& workload, const Layout& l) {
+  Shares shares;
+  const auto weights = [&](gsel_axis axis, const char* key, int32_t ranks) {
+    return config.get(key) ? axis_weights(config, axis, ranks) : std::vector<double>();
+  };
+  shares.data_weights = weights(GSEL_AXIS_DATA, "strategy.data.weights", l.data);
+  shares.tensor_weights = weights(GSEL_AXIS_TENSOR, "strategy.tensor.weights", l.tensor);
+  const std::vector<double> work = weights(GSEL_AXIS_PIPELINE, "strategy.pipeline.weights", l.pipeline);
+  if (!work.empty()) shares.stage_layers = split(workload, l.pipeline, work).layers;
+  return shares;
 }
 
 }  // namespace gsel::plan

@@ -13,5 +13,7 @@ std::string toml_of(const Request& request, const Candidate& candidate);
 
 // GSEL_ERR_CONFIG where the file asks for what no layout has, such as another schedule, with its place.
 Layout layout_of(const Config& config, int32_t world_size);
+// The parts that its weights give; empty where it has none.
+Shares shares_of(const Config& config, const Workload& workload, const Layout& layout);
 
 }  // namespace gsel::plan

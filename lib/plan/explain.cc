@@ -2,6 +2,7 @@
 // the model fit one device, does its largest layer, one node or several, fast or slow links.
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -12,6 +13,7 @@ namespace {
 
 constexpr double kSame = 1e-6;  // seconds that nobody would tell apart
 constexpr int32_t kMostNodes = 4096;
+constexpr int32_t kMostInNode = 16;  // devices that one is tried with
 
 Layout alone() {
   return {};
@@ -127,17 +129,73 @@ SearchInput with(const Request& r, const Cluster& cluster, const Fixed& fixed) {
   return {r.workload, cluster, r.recipe, r.constants, r.batch, fixed, 1, {}};
 }
 
-// The first number of nodes, doubling, on which something fits; the batch grows with them where it must.
-std::string more_nodes(const Request& request) {
-  Cluster cluster = request.cluster;
-  for (int32_t nodes = 2 * cluster.nodes(); nodes <= kMostNodes; nodes *= 2) {
-    cluster.devices.insert(cluster.devices.end(), cluster.devices.begin(), cluster.devices.end());
-    const SearchResult found = search(with(request, cluster, request.fixed));
-    if (!found.best.empty())
-      return fmt::format("{} nodes of {} fit, as {}", nodes, with_noun(cluster.per_node, "device"),
-                         name_of(found.best.front().layout));
+// So many devices, the last ones as the last that there is.
+Cluster grown(const Cluster& from, int32_t devices, int32_t per_node) {
+  Cluster cluster = from;
+  cluster.per_node = per_node;
+  cluster.devices.resize(static_cast<size_t>(devices), from.devices.back());
+  return cluster;
+}
+
+// The smallest number of devices of one node, then of nodes, on which something fits.
+std::string more_devices(const Request& request) {
+  const Cluster& own = request.cluster;
+  const auto layout_on = [&](const Cluster& cluster) -> std::optional<Layout> {
+    SearchResult found = search(with(request, cluster, request.fixed));
+    if (found.best.empty()) return std::nullopt;
+    return found.best.front().layout;
+  };
+  if (own.nodes() == 1)
+    for (int32_t devices = own.size() + 1; devices <= kMostInNode; ++devices)
+      if (const auto layout = layout_on(grown(own, devices, devices)))
+        return fmt::format("{} of them fit, as {}", with_noun(devices, "device"), name_of(*layout));
+  int32_t none = own.nodes(), some = 2 * none;
+  std::optional<Layout> layout;
+  for (; some <= kMostNodes && !(layout = layout_on(grown(own, some * own.per_node, own.per_node))); some *= 2)
+    none = some;
+  if (!layout) return {};
+  while (some - none > 1) {
+    const int32_t middle = none + (some - none) / 2;
+    if (const auto found = layout_on(grown(own, middle * own.per_node, own.per_node)))
+      some = middle, layout = found;
+    else
+      none = middle;
   }
-  return {};
+  return fmt::format("{} nodes of {} fit, as {}", some, with_noun(own.per_node, "device"), name_of(*layout));
+}
+
+// Which of the values that are fixed excludes every layout.
+std::string excluded_by(const Request& request) {
+  const Fixed& f = request.fixed;
+  const int64_t devices = f.devices.value_or(request.cluster.size());
+  int64_t product = 1;
+  std::string sizes;
+  const auto axis = [&](const char* name, const std::optional<int64_t>& size) {
+    if (!size) return;
+    product *= *size;
+    sizes += fmt::format("{}{}={}", sizes.empty() ? "" : ", ", name, *size);
+  };
+  axis("tensor", f.tensor), axis("context", f.context), axis("data", f.data), axis("pipeline", f.pipeline);
+  if (product > devices)
+    return fmt::format("{} needs {}, and there are {}", sizes, with_noun(product, "rank"), devices);
+  const bool all = f.tensor && f.context && f.data && f.pipeline;
+  if (devices % product != 0 || (all && product != devices))
+    return fmt::format("{} is {}, which does not divide {}; fix devices={} too", sizes, with_noun(product, "rank"),
+                       with_noun(devices, "device"), devices / product * product);
+  const Workload& w = request.workload;
+  if (f.tensor && w.heads > 0 && *f.tensor > w.kv_heads)
+    return fmt::format("tensor={} divides {} whose keys are shared, and there are {}", *f.tensor, "heads", w.kv_heads);
+  if (f.tensor.value_or(1) > 1 && f.context.value_or(1) > 1)
+    return "tensor and context divide the same layers; fix one of them";
+  if (f.pipeline && *f.pipeline > w.layers())
+    return fmt::format("pipeline={} has more stages than there are layers, {}", *f.pipeline, w.layers());
+  if (f.chunks.value_or(1) > 1 && f.pipeline.value_or(2) == 1)
+    return fmt::format("chunks={} is of a pipeline; fix pipeline=2 or more", *f.chunks);
+  if (f.sequence_parallel.value_or(false) && f.tensor.value_or(2) == 1)
+    return "sequence_parallel=true is of the tensor axis; fix tensor=2 or more";
+  if (f.microbatch && request.batch % *f.microbatch != 0)
+    return fmt::format("microbatch={} does not divide a batch of {}", *f.microbatch, request.batch);
+  return "what is fixed excludes every layout; fix less";
 }
 
 }  // namespace
@@ -217,12 +275,13 @@ std::string smallest_change(const Request& request, const SearchResult& result) 
   const auto join = [&](const std::string& more) {
     return text.empty() ? more : more.empty() ? text : text + "; " + more;
   };
+  if (result.dropped.tried == 0) text = excluded_by(request);
   for (const Looser& looser : loosened(request.fixed)) {
     const SearchResult found = search(with(request, request.cluster, looser.fixed));
     if (!found.best.empty())
       return join(fmt::format("without a fixed {}, {} fits", looser.change, name_of(found.best.front().layout)));
   }
-  return join(more_nodes(request));
+  return join(more_devices(request));
 }
 
 std::string devices_text(const Request& request, const Candidate& candidate) {

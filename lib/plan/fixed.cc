@@ -1,6 +1,7 @@
 // plan/fixed.cc: reads what the caller has decided of a plan: "tensor=2, zero=1, recompute=all".
 #include <algorithm>
 #include <charconv>
+#include <set>
 
 #include "base/error.h"
 #include "base/nearest.h"
@@ -83,6 +84,7 @@ void set_fixed(Fixed& fixed, std::string_view key, std::string_view value) {
 
 Fixed parse_fixed(std::string_view text) {
   Fixed fixed;
+  std::set<std::string_view> seen;
   while (!text.empty()) {
     const size_t comma = std::min(text.find(','), text.size());
     const std::string_view part = trimmed(text.substr(0, comma));
@@ -92,7 +94,11 @@ Fixed parse_fixed(std::string_view text) {
     if (equal == part.npos)
       throw Error(GSEL_ERR_ARG, fmt::format("{} has no value; KEY=VALUE is needed, such as tensor=2", in_quotes(part)))
           .at({"", 0, 0, std::string(part)});
-    set_fixed(fixed, trimmed(part.substr(0, equal)), trimmed(part.substr(equal + 1)));
+    const std::string_view key = trimmed(part.substr(0, equal));
+    if (!seen.insert(key).second)
+      throw Error(GSEL_ERR_ARG, fmt::format("{} is fixed twice; give it one value", in_quotes(key)))
+          .at({"", 0, 0, std::string(key)});
+    set_fixed(fixed, key, trimmed(part.substr(equal + 1)));
   }
   return fixed;
 }

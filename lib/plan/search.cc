@@ -58,8 +58,15 @@ class Search {
   explicit Search(const SearchInput& input) : in_(input) {}
 
   // One layout, timed whether it fits or not.
-  Candidate only(const Layout& l) {
+  Candidate only(const Layout& l, const Shares& shares) {
     divide(l);
+    const auto replace = [](auto& own, const auto& given) {
+      if (!given.empty()) own = given;
+    };
+    replace(shares_.data_weights, shares.data_weights);
+    replace(shares_.tensor_weights, shares.tensor_weights);
+    replace(shares_.stage_layers, shares.stage_layers);
+    if (!shares_.stage_layers.empty()) split_ = split_as(in_.workload, shares_.stage_layers);
     Candidate c = weighed(l);
     c.time = forecast_time(in_.workload, split_, in_.cluster, l, shares_, in_.recipe, in_.constants);
     return c;
@@ -143,6 +150,7 @@ class Search {
 
   void schedules(Layout l) {
     const auto fixed = in_.fixed.schedule;
+    if (l.pipeline == 1 && !allowed(in_.fixed.chunks, 1)) return;
     if (l.pipeline == 1) return settings(l);
     if ((!fixed || *fixed == ScheduleKind::one_f_one_b) && allowed(in_.fixed.chunks, 1)) settings(l);
     for (const ScheduleKind kind : {ScheduleKind::gpipe, ScheduleKind::zb_h1}) {
@@ -163,7 +171,7 @@ class Search {
   void settings(Layout l) {
     for (const bool sequence : {false, true}) {
       if (sequence && l.tensor == 1) continue;
-      if (in_.fixed.sequence_parallel && l.tensor > 1 && *in_.fixed.sequence_parallel != sequence) continue;
+      if (in_.fixed.sequence_parallel && *in_.fixed.sequence_parallel != sequence) continue;
       l.sequence_parallel = sequence;
       for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
         if (recompute == Recompute::selective && in_.recipe.fused_attention) continue;
@@ -209,7 +217,7 @@ class Search {
   // With its memory, not yet timed.
   Candidate weighed(const Layout& l) const {
     Candidate c{.layout = l, .shares = {}, .memory = {}, .time = {}};
-    if (in_.cluster.uniform() && shares_.tensor_weights.empty()) {
+    if (in_.cluster.uniform() && shares_.tensor_weights.empty() && shares_.data_weights.empty()) {
       c.memory = worst_memory(split_, l, in_.recipe, &c.stage);
       c.capacity = kUsable * in_.cluster.kinds.front().memory_bytes;
       return c;
@@ -300,8 +308,8 @@ SearchResult search(const SearchInput& input) {
   return result;
 }
 
-Candidate evaluate(const SearchInput& input, const Layout& layout) {
-  Candidate c = Search(input).only(layout);
+Candidate evaluate(const SearchInput& input, const Layout& layout, const Shares& shares) {
+  Candidate c = Search(input).only(layout, shares);
   simulate_schedule(input, c);
   return c;
 }

@@ -86,8 +86,9 @@ struct SearchInput {
 
 SearchResult search(const SearchInput& input);
 
-// One layout, whether it fits or not: for comparisons, and for what a config file says.
-Candidate evaluate(const SearchInput& input, const Layout& layout);
+// One layout, whether it fits or not: for comparisons, and for what a config file says. shares: empty ones are those of
+// the devices.
+Candidate evaluate(const SearchInput& input, const Layout& layout, const Shares& shares = {});
 
 // Of each stage of a schedule for one micro-batch; rank_of: by stage.
 std::vector<StageTimes> stage_times(const SearchInput& input, const Candidate& candidate, const Split& stages,

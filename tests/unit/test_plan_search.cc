@@ -142,6 +142,34 @@ void the_order_of_unequal_devices_is_searched(void**) {
   assert_non_null(strstr(plan.text().c_str(), "devices by rank: A100-SXM-80GB, A100-SXM-80GB; idle: RTX-3090"));
 }
 
+// What is fixed and excludes every layout is named, with the numbers that do not agree.
+void what_excludes_every_layout_is_named(void**) {
+  static const char* const cases[][2] = {
+      {"tensor=4,pipeline=4", "tensor=4, pipeline=4 needs 16 ranks, and there are 8"},
+      {"tensor=3,devices=8", "tensor=3 is 3 ranks, which does not divide 8 devices; fix devices=6 too"},
+      {"tensor=2,context=2", "tensor and context divide the same layers; fix one of them"},
+      {"chunks=2,pipeline=1", "chunks=2 is of a pipeline; fix pipeline=2 or more"},
+      {"sequence_parallel=true,tensor=1", "sequence_parallel=true is of the tensor axis; fix tensor=2 or more"},
+      {"microbatch=7", "microbatch=7 does not divide a batch of 64"},
+  };
+  for (const auto& [fixed, expected] : cases) {
+    const Plan plan(request("8xH100", 1, 64, fixed), {});
+    assert_true(plan.candidates().empty());
+    if (!strstr(plan.text().c_str(), expected)) fail_msg("%s: no \"%s\" in %s", fixed, expected, plan.text().c_str());
+  }
+}
+
+// One device more is less than a node more.
+void the_smallest_change_is_one_device_at_a_time(void**) {
+  Request large = request("1xH100", 1, 8);
+  large.workload = workload_of(gpt("GPT 70B", 80, 8192, 64, 51200, 4096), 4096);
+  const Plan plan(large, {});
+  assert_true(plan.candidates().empty());
+  const std::string change = smallest_change(plan.request(), plan.result());
+  if (!strstr(change.c_str(), " devices of them fit")) fail_msg("%s", change.c_str());
+  for (const char* fewer : {"8 devices", "nodes"}) assert_null(strstr(change.c_str(), fewer));
+}
+
 void what_does_not_fit_names_a_change(void**) {
   const Plan plan(request("1xRTX3090", 1, 8, "offload=none"), {});
   assert_true(plan.candidates().empty());
@@ -243,6 +271,8 @@ int main() {
       cmocka_unit_test(five_devices_are_all_of_use),
       cmocka_unit_test(heads_that_do_not_divide_go_by_whole_ones),
       cmocka_unit_test(the_order_of_unequal_devices_is_searched),
+      cmocka_unit_test(what_excludes_every_layout_is_named),
+      cmocka_unit_test(the_smallest_change_is_one_device_at_a_time),
       cmocka_unit_test(what_does_not_fit_names_a_change),
       cmocka_unit_test(a_search_can_be_ended),
       cmocka_unit_test(closed_forms_are_near_the_programs),
