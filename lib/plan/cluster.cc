@@ -16,8 +16,9 @@ namespace {
 
 constexpr int64_t kMostDevices = 1'000'000;
 constexpr double kNvlinkLatency = 5e-6, kPcieLatency = 8e-6, kNetworkLatency = 15e-6;
-constexpr double kShown = 0.985;  // what a driver shows of a GiB for each gigabyte of a data sheet
-constexpr double kP2pOff = 0.25;  // of PCIe: through the memory of the host
+constexpr double kMostNvlinks = 18;  // of a device
+constexpr double kShown = 0.985;     // what a driver shows of a GiB for each gigabyte of a data sheet
+constexpr double kP2pOff = 0.25;     // of PCIe: through the memory of the host
 
 std::optional<double> leading_number(std::string_view& text) {
   double value = 0;
@@ -43,8 +44,8 @@ std::optional<double> rate(std::string_view text) {
        in_quotes(text));
 }
 
-// Bytes of memory in a name: "A100-SXM-40GB", "H100 96GB"; 0: it tells none.
-double named_memory(std::string_view name) {
+// Bytes of memory in a name: "A100-SXM-40GB", "H100 96GB"; nullopt: it tells none.
+std::optional<double> named_memory(std::string_view name) {
   for (size_t i = 0; i < name.size(); ++i) {
     if (!is_digit(name[i]) || (i > 0 && is_digit(name[i - 1]))) continue;
     std::string_view rest = name.substr(i);
@@ -54,7 +55,7 @@ double named_memory(std::string_view name) {
     if (rest.starts_with("GiB")) return *value * kGiB;
     if (rest.starts_with("GB") || rest.starts_with("gb")) return *value * kShown * kGiB;
   }
-  return 0;
+  return std::nullopt;
 }
 
 struct DeviceGroup {
@@ -153,7 +154,7 @@ Link link_of(std::string_view text, const Accelerator* a) {
   if (text.starts_with("NV") && text.size() > 2 && is_digit(text[2])) {
     std::string_view count = text.substr(2);
     const auto n = leading_number(count);
-    if (n && *n >= 1 && count.empty())
+    if (n && *n >= 1 && *n <= kMostNvlinks && *n == std::floor(*n) && count.empty())
       return {"NVLink", *n * (a && a->one_link_bytes_per_second > 0 ? a->one_link_bytes_per_second : 20e9),
               kNvlinkLatency};
   }
@@ -174,7 +175,12 @@ Cluster cluster_of(std::string_view text, const ClusterOptions& options) {
   for (const DeviceGroup& group : groups(text)) {
     const Accelerator& a = accelerator(group.name);
     DeviceKind kind = kind_of(a);
-    if (const double told = named_memory(group.name); told > 0) kind.memory_bytes = told;
+    if (const auto told = named_memory(group.name)) {
+      if (!(*told > 0))
+        fail(GSEL_ERR_ARG, "cluster: {} has no memory; a positive amount is needed, such as {}-40GB",
+             in_quotes(group.name), a.name);
+      kind.memory_bytes = *told;
+    }
     if (options.memory_bytes > 0) kind.memory_bytes = options.memory_bytes;
     const int32_t index = kind_index(cluster, kind);
     if (static_cast<int64_t>(cluster.devices.size()) + group.count > kMostDevices)

@@ -16,6 +16,7 @@ namespace gsel::plan {
 namespace {
 
 constexpr size_t kRowsForScalar = 3;
+constexpr size_t kReasonsShown = 10;
 
 struct Unit {
   const char* name;
@@ -228,7 +229,8 @@ Regret regret_of(const std::vector<Forecast>& all, const std::vector<size_t>& me
 // How far the forecasts of one source's rows were off.
 struct SourceErrors {
   std::string source;
-  int64_t n = 0;
+  int64_t n = 0;  // without those of `fits`, which has no size to be off by
+  int64_t n_fits = 0, n_fits_wrong = 0;
   double mape = 0, worst = 0;
   std::optional<double> fitted_mape, spearman;
   Regret regret;
@@ -245,6 +247,10 @@ SourceErrors errors_of(const std::string& source, const std::vector<Forecast>& a
   for (size_t i = 0; i < all.size(); ++i) {
     if (!all[i].has_error() || all[i].row->text("source") != source) continue;
     const double error = std::abs(all[i].error());
+    if (all[i].metric.quantity == Quantity::fits) {
+      ++out.n_fits, out.n_fits_wrong += error > 0 ? 1 : 0;
+      continue;
+    }
     ++out.n, sum += error, out.worst = std::max(out.worst, error);
     if (fitted[i]) ++n_fitted, sum_fitted += std::abs(*fitted[i]);
     if (!(all[i].ratio > 0)) continue;
@@ -269,6 +275,7 @@ Json source_json(const SourceErrors& e) {
     out.set("worst_regret", e.regret.most);
     out.set("groups", e.regret.groups);
   }
+  if (e.n_fits > 0) out.set("fits", {{"rows", e.n_fits}, {"right", e.n_fits - e.n_fits_wrong}});
   return out;
 }
 
@@ -278,9 +285,11 @@ std::string source_line(const SourceErrors& e) {
   };
   const std::optional<double> regret =
       e.regret.groups > 0 ? std::optional(e.regret.sum / static_cast<double>(e.regret.groups)) : std::nullopt;
-  return fmt::format("{:>5}  {:>7}  {:>7}  {:>7}  {:>8}  {:>7}  {}\n", e.n, e.n > 0 ? percent(e.mape) : "-",
+  const std::string fits =
+      e.n_fits > 0 ? fmt::format("{} of {}", e.n_fits - e.n_fits_wrong, e.n_fits) : std::string("-");
+  return fmt::format("{:>5}  {:>7}  {:>7}  {:>7}  {:>8}  {:>7}  {:>12}  {}\n", e.n, e.n > 0 ? percent(e.mape) : "-",
                      e.n > 0 ? percent(e.worst) : "-", percent(e.fitted_mape),
-                     e.spearman ? fmt::format("{:.3f}", *e.spearman) : "-", percent(regret),
+                     e.spearman ? fmt::format("{:.3f}", *e.spearman) : "-", percent(regret), fits,
                      e.source.empty() ? "(no source)" : e.source);
 }
 
@@ -293,6 +302,19 @@ std::vector<Forecast> forecasts(const std::vector<PublishedRow>& rows) {
   all.reserve(rows.size());
   for (const PublishedRow& row : rows) all.push_back(forecast_row(row));
   return all;
+}
+
+// Why rows have no forecast, the first ones of many.
+std::string without_forecast(const std::vector<Forecast>& all) {
+  std::string text;
+  size_t n = 0;
+  for (const Forecast& f : all) {
+    if (f.known) continue;
+    if (n++ < kReasonsShown) text += f.run.why + "\n";
+  }
+  if (n == 0) return {};
+  if (n > kReasonsShown) text += fmt::format("{} more; --json has the reason of each row\n", n - kReasonsShown);
+  return fmt::format("\n{} without a forecast:\n", with_noun(n, "row")) + text;
 }
 
 // Rows of a class of devices that tell a time.
@@ -361,14 +383,14 @@ std::string rows_json(std::string_view text, const std::string& file, std::strin
     if (std::find(sources.begin(), sources.end(), source) == sources.end()) sources.push_back(source);
   }
   Json by_source = Json::array();
-  std::string lines = fmt::format("{:>5}  {:>7}  {:>7}  {:>7}  {:>8}  {:>7}  source\n", "rows", "MAPE", "worst",
-                                  "fitted", "Spearman", "regret");
+  std::string lines = fmt::format("{:>5}  {:>7}  {:>7}  {:>7}  {:>8}  {:>7}  {:>12}  source\n", "rows", "MAPE", "worst",
+                                  "fitted", "Spearman", "regret", "fits right");
   for (const std::string& source : sources) {
     const SourceErrors errors = errors_of(source, all, fitted);
     by_source.push(source_json(errors));
     lines += source_line(errors);
   }
-  if (summary) *summary = std::move(lines);
+  if (summary) *summary = lines + without_forecast(all);
   Json out{{"rows", std::move(list)}, {"sources", std::move(by_source)}};
   return out.on_lines(2);
 }

@@ -140,6 +140,8 @@ struct Reader {
         if (index < 0) return !lacks("note", fmt::format("\"{}\" is none of the devices that column gpu joins", word));
         kinds.push_back(index);
       }
+    if (mentions(note, "[") && (kinds.empty() || std::ranges::count(note, '[') != std::ranges::count(note, ']')))
+      return !lacks("note", "has no list of the devices of each stage or replica, such as [[A, B], [A, B]]");
     if (kinds.empty()) {  // nothing told: devices in the order of their names, equally many of each
       for (int64_t i = 0; i < run.gpus; ++i)
         run.cluster.devices[i] = static_cast<int32_t>(i * static_cast<int64_t>(names.size()) / run.gpus);

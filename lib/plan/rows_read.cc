@@ -131,7 +131,9 @@ std::vector<PublishedRow> read_rows(std::string_view text, const std::string& fi
     rows.push_back(std::move(row));
   }
   if (names.empty())
-    fail(GSEL_ERR_PARSE, "{}: no line names columns; tab-separated text such as shared with docs/plan.md is needed",
+    fail(GSEL_ERR_PARSE,
+         "{}: no line names columns; tab-separated text is needed whose first line names its columns, such as gpu, "
+         "gpus, layers, hidden, metric and value",
          file);
   return rows;
 }

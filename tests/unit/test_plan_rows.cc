@@ -95,9 +95,32 @@ void a_row_that_lacks_something_says_what(void**) {
   expect(told("9\titeration_s\t1\tGPT\t4\t512\tabacus"), "row 9: column gpu: \"abacus\" is no accelerator");
   expect(told("10\titeration_s\t1\tGPT\t4\t512\tA100+T4\t8\t2\t1\t1\t2\t[[A100], [K80]]"),
          "row 10: column note: \"K80\" is none of the devices");
+  for (const char* note : {"[[A100], [T4", "[A100, T4]", "[[]]", "[A100"})
+    expect(told(std::string("14\titeration_s\t1\tGPT\t4\t512\tA100+T4\t8\t2\t1\t1\t2\t") + note),
+           "row 14: column note: has no list of the devices of each stage or replica, such as [[A, B], [A, B]]");
   expect(told("12\twingspan\t1\tGPT\t4\t512\tA100"), "row 12: column metric: \"wingspan\" is not known");
   expect(told("13\titeration_s\t1\tGPT\t4\t512\tA100\t8\t8\t1\t1\t8"), "row 13: column pp: 8 stages for 4 layers");
   expect(told("11\tactivation_GiB\t1\tGPT\t\t\t"), "row 11: column layers");
+}
+
+void the_text_says_why_a_row_has_no_forecast(void**) {
+  std::string text = "row\tmetric\tvalue\tmodel\tlayers\thidden\tgpu\tgbs\tgpus\n", summary;
+  text += "1\titeration_s\t1\tGPT\t4\t512\tabacus\t8\t8\n2\twingspan\t1\tGPT\t4\t512\tA100\t8\t8\n";
+  for (int row = 3; row < 13; ++row) text += fmt::format("{}\titeration_s\t1\tGPT\t4\t512\t\t8\t8\n", row);
+  rows_json(text, "rows.tsv", &summary);
+  for (const char* says : {"\n12 rows without a forecast:\n", "row 1: column gpu: \"abacus\" is no accelerator",
+                           "row 2: column metric: \"wingspan\" is not known; accepted are iteration_s, step_time_s",
+                           "\n2 more; --json has the reason of each row\n"})
+    if (summary.find(says) == std::string::npos) fail_msg("expected \"%s\" in:\n%s", says, summary.c_str());
+}
+
+void whether_a_run_fits_is_no_error_of_times(void**) {
+  const std::string both = kHead + line(1, "iteration_s", 1) + line(2, "iteration_s", 1.1);
+  const json alone = report(both)["sources"][0];
+  const json beside = report(both + line(3, "fits", 0) + line(4, "fits", 1))["sources"][0];
+  for (const char* key : {"rows", "mape", "worst"}) assert_true(alone[key] == beside[key]);
+  assert_true(beside["fits"] == json({{"rows", 2}, {"right", 1}}));
+  assert_false(alone.contains("fits"));
 }
 
 void each_metric_is_the_same_step(void**) {
@@ -278,6 +301,8 @@ int main() {
       cmocka_unit_test(columns_stand_in_any_order_and_may_lack),
       cmocka_unit_test(a_bad_table_is_refused_with_its_place),
       cmocka_unit_test(a_row_that_lacks_something_says_what),
+      cmocka_unit_test(the_text_says_why_a_row_has_no_forecast),
+      cmocka_unit_test(whether_a_run_fits_is_no_error_of_times),
       cmocka_unit_test(each_metric_is_the_same_step),
       cmocka_unit_test(the_scalar_does_not_know_its_row),
       cmocka_unit_test(one_scalar_calibrates_a_class),
