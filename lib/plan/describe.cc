@@ -50,6 +50,7 @@ class Describer {
   std::shared_ptr<Model> run() {
     const int32_t tokens = input("tokens"), targets = input("targets");
     int32_t x = embedding(tokens);
+    if (t_.embedding_norm) x = norm("embed.norm", x, t_.hidden);
     for (int64_t i = 0; i < t_.layers; ++i) {
       prefix_ = "h" + std::to_string(i) + ".";
       x = t_.moe_layers() > 0 && i >= t_.dense_layers ? block(x, true) : block(x, false);
@@ -57,7 +58,8 @@ class Describer {
     prefix_.clear();
     x = norm("final", x, t_.hidden);
     const int32_t logits = value("head", {d_.sequence, t_.vocab}, kColumns);
-    layer("head", {x}, {logits}, {t_.tied ? table_ : weight("head.w", {t_.vocab, t_.hidden}, kColumns, 0)}, 0,
+    const int32_t table = t_.tied ? table_ : weight("head.w", {t_.vocab, t_.hidden}, kColumns, 0);
+    layer("head", {x}, {logits}, {table, t_.head_bias ? vector("head.b", t_.vocab, kColumns) : -1}, 0,
           2 * positions() * static_cast<double>(t_.hidden * t_.vocab), kReadsInput);
     loss(logits, targets);
     model_->finish();
@@ -179,11 +181,11 @@ class Describer {
 
   // Mean and deviation of each position are kept; of RMSNorm the deviation.
   int32_t norm(const std::string& stem, int32_t x, int64_t width) {
-    const int32_t gain = vector(stem + ".g", width, kUnsplit);
+    const int32_t gain = t_.norm_vectors > 0 ? vector(stem + ".g", width, kUnsplit) : -1;
     const int32_t bias = t_.norm_vectors > 1 ? vector(stem + ".b", width, kUnsplit) : -1;
     const int32_t y = stream(stem);
-    layer(stem, {x}, {y}, {gain, bias}, t_.norm_vectors * d_.sequence, 8 * positions() * static_cast<double>(width),
-          kReadsInput);
+    layer(stem, {x}, {y}, {gain, bias}, (t_.norm_vectors == 1 ? 1 : 2) * d_.sequence,
+          8 * positions() * static_cast<double>(width), kReadsInput);
     return y;
   }
 
@@ -250,9 +252,9 @@ class Describer {
   // query, out, kv: numbers of a position that queries, the result, and keys as well as values have.
   int32_t attend(const std::vector<int32_t>& inputs, int64_t query, int64_t out, int64_t kv) {
     const SplitRule by_head{SplitBy::columns, 1, static_cast<int32_t>(out / t_.heads)};
-    const int32_t norms = t_.qk_norms > 0 ? vector("attn.qk_norm", t_.qk_norms * t_.head_dim, kUnsplit) : -1;
+    const int32_t norms = t_.qk_norm > 0 ? vector("attn.qk_norm", t_.qk_norm, kUnsplit) : -1;
     const int32_t y = value("attn", {d_.sequence, out}, by_head);
-    const double flop = 2 * positions() * positions() * static_cast<double>(query + out);
+    const double flop = 2 * t_.pairs(positions()) * static_cast<double>(query + out);
     const int64_t rows = t_.heads * d_.sequence;
     LayerRule rule = kAttends;
     if (d_.ring_attention)

@@ -85,10 +85,10 @@ std::string estimate_text(const Request& request) {
   for (const EstimateRow& r : rows) width = std::max(width, r.strategy.size());
   std::string text = fmt::format(
       "{}: {:.2f} billion parameters, {}, micro-batch {} of {} tokens, recompute {}\n"
-      "GiB on the rank that needs most; \"fits\" is for the smallest device of {}, {}\n\n",
+      "GiB on the rank that needs most; \"fits\" is for the smallest device of {}, {}\n{}\n",
       request.workload.name, request.workload.params() / 1e9, request.recipe.name, rows[0].layout.microbatch,
       request.workload.sequence, name_of(rows[0].layout.recompute), request.cluster.name,
-      with_noun(request.cluster.nodes(), "node"));
+      with_noun(request.cluster.nodes(), "node"), notes_text(request));
   text += fmt::format("{:{}}  {:>8}  fits", "strategy", width, "all");
   for (const size_t i : shown) {
     const std::string name = name_of(static_cast<MemoryPart>(i));

@@ -96,6 +96,8 @@ struct Rates {
 Rates rates_of(const Request& request, const Candidate& candidate);
 
 std::string gib(double bytes);  // "12.3"
+// "note: ...", a line for each thing that was taken for granted; empty: nothing was.
+std::string notes_text(const Request& request);
 // Unequal devices by rank, and those that have none: "rank 0: H100, rank 1: A10; idle: T4". Empty: devices are alike.
 std::string devices_text(const Request& request, const Candidate& candidate);
 

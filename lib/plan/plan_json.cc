@@ -94,6 +94,7 @@ Json request_json(const Request& r) {
        {{"name", r.workload.name},
         {"params", r.workload.params()},
         {"layers", r.workload.layers()},
+        {"notes", r.workload.notes},
         {"forward_flop_per_sample", r.workload.flop_forward()}}},
       {"cluster",
        {{"name", c.name},

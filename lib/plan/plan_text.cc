@@ -28,9 +28,9 @@ std::string columns(const std::vector<Row>& rows) {
 
 std::string header(const Request& r) {
   const Cluster& c = r.cluster;
-  return fmt::format("{}: {:.4g} billion parameters, batch {} of {} tokens, {}\n{}: {} of {}\n\n", r.workload.name,
+  return fmt::format("{}: {:.4g} billion parameters, batch {} of {} tokens, {}\n{}: {} of {}\n{}\n", r.workload.name,
                      r.workload.params() / 1e9, r.batch, r.workload.sequence, r.recipe.name, c.name,
-                     with_noun(c.nodes(), "node"), with_noun(c.per_node, "device"));
+                     with_noun(c.nodes(), "node"), with_noun(c.per_node, "device"), notes_text(r));
 }
 
 // "912 ms", "11.43 s".
@@ -139,6 +139,12 @@ std::string dropped_text(const Dropped& d) {
 }
 
 }  // namespace
+
+std::string notes_text(const Request& request) {
+  std::string text;
+  for (const std::string& note : request.workload.notes) text += "note: " + note + "\n";
+  return text;
+}
 
 std::string compared_text(const Request& request, const std::vector<Compared>& all) {
   std::vector<Row> rows{{""}};

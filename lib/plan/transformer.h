@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace gsel::plan {
 
@@ -16,13 +17,18 @@ struct Transformer {
   int64_t positions = 0;      // rows of a learned position embedding; 0: rotary or none
   int64_t max_positions = 0;  // the longest sequence that the model was made for; 0: not told
   int32_t mlp_matrices = 2;   // 3: gated
-  int32_t norm_vectors = 2;   // 1: RMSNorm, 2: LayerNorm
+  int32_t norm_vectors = 2;   // 1: RMSNorm, or LayerNorm without bias; 2: LayerNorm; 0: neither gain nor bias
   int32_t norms_per_layer = 2;
-  int32_t qk_norms = 0;  // vectors of head_dim for norms of queries and keys
+  int64_t qk_norm = 0;  // elements of the gains of norms of queries and keys
   bool qkv_bias = true, output_bias = true, mlp_bias = true;
   bool tied = true;      // the head reads the embedding's matrix
   bool dropout = false;  // masks are kept for backward
   bool causal = true;
+  bool embedding_norm = false;  // behind the embedding
+  bool head_bias = false;
+  int64_t window = 0;              // positions that attention of a layer looks back at most; 0: all
+  double windowed = 0;             // the share of the layers that have it
+  std::vector<std::string> notes;  // what was taken for granted
 
   // Mixture of experts; experts 0: every layer is dense.
   int64_t experts = 0, experts_per_token = 0, expert_ffn = 0, shared_ffn = 0, dense_layers = 0;
@@ -39,6 +45,9 @@ struct Transformer {
   int64_t layer_divided_vectors(bool moe) const;
   int64_t layer_whole_vectors() const;
   int64_t layer_params(bool moe) const;
+  // Pairs of positions of which attention computes a score, of an average layer, counted as if positions looked ahead,
+  // too: s * s without a window.
+  double pairs(double sequence) const;
   int64_t params() const;         // of the whole model
   int64_t active_params() const;  // that one token uses
 };

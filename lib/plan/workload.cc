@@ -79,7 +79,7 @@ Costs layer_costs(const Transformer& t, bool moe, double s) {
   c.largest_params = c.params();
   const double active = static_cast<double>(t.attention_matrices()) + static_cast<double>(t.mlp_matrices) * h * f;
   c.flop_dense = 2 * s * active;
-  c.flop_core = 2 * s * s * (query + value);
+  c.flop_core = 2 * t.pairs(s) * (query + value);
   if (moe) c.flop_whole = 2 * s * h * static_cast<double>(t.experts);
   // Norms read and write, residuals add two, a gate multiplies.
   c.touched_sequence = s * h * (2 * static_cast<double>(t.norms_per_layer) + 6);
@@ -113,11 +113,12 @@ Workload workload_of(const Transformer& t, int64_t sequence) {
   w.sequence = sequence;
   w.heads = t.heads, w.kv_heads = t.kv_heads, w.hidden = t.hidden, w.ffn = t.ffn, w.vocab = t.vocab;
   w.causal = t.causal;
+  w.notes = t.notes;
   const auto s = static_cast<double>(sequence), h = static_cast<double>(t.hidden), v = static_cast<double>(t.vocab);
 
   Block embedding{"embedding", BlockKind::embedding, 1, true, {}, s * h};
   embedding.costs.params_divided = v * h;
-  embedding.costs.params_whole = static_cast<double>(t.positions) * h;
+  embedding.costs.params_whole = static_cast<double>(t.positions + (t.embedding_norm ? t.norm_vectors : 0)) * h;
   embedding.costs.largest_params = embedding.costs.params();
   embedding.costs.touched_sequence = 2 * s * h;
   embedding.costs.saved_sequence.mask_bytes = t.dropout ? s * h : 0;
@@ -130,7 +131,7 @@ Workload workload_of(const Transformer& t, int64_t sequence) {
   if (moe > 0) w.blocks.push_back({"expert layer", BlockKind::layer, moe, true, layer_costs(t, true, s), s * h});
 
   Block head{"head", BlockKind::head, 1, true, {}, 0};
-  head.costs.params_divided = t.tied ? 0 : v * h;
+  head.costs.params_divided = (t.tied ? 0 : v * h) + (t.head_bias ? v : 0);
   head.costs.params_whole = static_cast<double>(t.norm_vectors) * h;
   head.costs.largest_params = v * h;
   head.costs.flop_dense = 2 * s * h * v;

@@ -65,6 +65,7 @@ struct Workload {
   double tied_params = 0;  // of the embedding, which the head reads as well: again on the last stage of a pipeline
   int64_t heads = 0, kv_heads = 0, hidden = 0, ffn = 0, vocab = 0;  // bounds and shapes of the tensor axis; 0: not told
   bool causal = true;
+  std::vector<std::string> notes;  // what was taken for granted of the model
   double params() const;        // elements, tied ones once
   double flop_forward() const;  // of one sample
   int64_t layers() const;       // of kind layer

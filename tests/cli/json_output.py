@@ -65,7 +65,7 @@ expect("groups", [" | ".join(" ".join(map(str, g)) for g in axis["groups"]) for 
 expect("coordinates", [[str(v) for v in rank.values()] for rank in told["coordinates"]], rows(text, "rank  "))
 
 # ---- plan ----
-open("model.json", "w").write('{"model_type":"llama","hidden_size":1024,"num_hidden_layers":8,"num_attention_heads":8,"vocab_size":32000,"max_position_embeddings":1024}')
+open("model.json", "w").write('{"model_type":"llama","hidden_size":1024,"intermediate_size":4096,"num_hidden_layers":8,"num_attention_heads":8,"vocab_size":32000,"max_position_embeddings":1024}')
 planned = ["--model", "model.json", "--cluster", "8xH100", "--batch", "64"]
 text, told = both("plan", *planned)
 keys("plan", "model cluster batch sequence precision decision tried dropped times candidates", told)

@@ -23,7 +23,9 @@ Transformer shape(const char* name) {
   t.mlp_matrices = 3;
   t.ffn = 96;
   if (wanted != "heads") t.kv_heads = 2;
-  if (wanted == "norms") t.norms_per_layer = 4, t.qk_norms = 2;
+  if (wanted == "norms") t.norms_per_layer = 4, t.qk_norm = 2 * t.head_dim;
+  if (wanted == "biases") t.head_bias = t.embedding_norm = true, t.norm_vectors = 2;
+  if (wanted == "bare norms") t.norm_vectors = 0;
   if (wanted == "experts" || wanted == "shared")
     t.experts = 4, t.experts_per_token = 2, t.expert_ffn = 32, t.dense_layers = 1;
   if (wanted == "shared") t.shared_ffn = 64;
@@ -32,7 +34,8 @@ Transformer shape(const char* name) {
   return t;
 }
 
-constexpr const char* kShapes[] = {"gpt", "heads", "groups", "norms", "experts", "shared", "latent", "latent of keys"};
+constexpr const char* kShapes[] = {"gpt",    "heads",  "groups",         "norms",  "experts",
+                                   "shared", "latent", "latent of keys", "biases", "bare norms"};
 
 void test_parameters_are_those_of_the_closed_form(void**) {
   for (const char* name : kShapes) {

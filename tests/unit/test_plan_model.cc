@@ -1,5 +1,6 @@
 // Shapes of transformers from config.json files: parameters against the counts that these models have, and what is
 // refused; lists of layers; the division of layers over stages.
+#include <cmath>
 #include <numeric>
 
 #include "base/error.h"
@@ -49,7 +50,106 @@ constexpr Known kKnown[] = {
       "q_lora_rank":1536,"kv_lora_rank":512,"qk_nope_head_dim":128,"qk_rope_head_dim":64,"v_head_dim":128,
       "n_routed_experts":256,"num_experts_per_tok":8,"moe_intermediate_size":2048,"n_shared_experts":1,
       "first_k_dense_replace":3})"},
+    {"bloom", 176'247'271'424, R"({"model_type":"bloom","n_embed":14336,"n_layer":70,"num_attention_heads":112,
+      "vocab_size":250880,"seq_length":2048})"},
+    {"phi-2", 2'779'683'840, R"({"model_type":"phi","hidden_size":2560,"intermediate_size":10240,
+      "num_hidden_layers":32,"num_attention_heads":32,"num_key_value_heads":32,"vocab_size":51200})"},
+    {"gpt-j-6b", 6'050'882'784, R"({"model_type":"gptj","n_embd":4096,"n_layer":28,"n_head":16,"n_inner":null,
+      "n_positions":2048,"vocab_size":50400})"},
+    {"OLMo-2-1124-7B", 7'298'617'344, R"({"model_type":"olmo2","hidden_size":4096,"intermediate_size":11008,
+      "num_hidden_layers":32,"num_attention_heads":32,"num_key_value_heads":32,"vocab_size":100352,
+      "rms_norm_eps":1e-6})"},
+    {"OLMo-7B-hf", 6'888'095'744, R"({"model_type":"olmo","hidden_size":4096,"intermediate_size":11008,
+      "num_hidden_layers":32,"num_attention_heads":32,"vocab_size":50304})"},
+    {"chatglm3-6b", 6'243'584'000, R"({"model_type":"chatglm","hidden_size":4096,"ffn_hidden_size":13696,
+      "kv_channels":128,"num_layers":28,"num_attention_heads":32,"multi_query_attention":true,
+      "multi_query_group_num":2,"padded_vocab_size":65024,"add_bias_linear":false,"add_qkv_bias":true,
+      "seq_length":8192})"},
+    {"gemma-3-1b-it", 999'885'952, R"({"model_type":"gemma3_text","hidden_size":1152,"intermediate_size":6912,
+      "head_dim":256,"num_hidden_layers":26,"num_attention_heads":4,"num_key_value_heads":1,"vocab_size":262144})"},
+    // 4,300,079,472 of the whole model, of which the vision tower has 416,866,032 and the projector 2,950,272.
+    {"gemma-3-4b-it", 3'880'263'168, R"({"model_type":"gemma3","text_config":{"model_type":"gemma3_text",
+      "hidden_size":2560,"intermediate_size":10240,"num_hidden_layers":34,"sliding_window":1024}})"},
+    {"c4ai-command-r-v01", 34'980'831'232, R"({"model_type":"cohere","hidden_size":8192,"intermediate_size":22528,
+      "num_hidden_layers":40,"num_attention_heads":64,"num_key_value_heads":64,"vocab_size":256000})"},
+    {"mpt-7b", 6'649'286'656, R"({"model_type":"mpt","d_model":4096,"expansion_ratio":4,"n_heads":32,"n_layers":32,
+      "no_bias":true,"max_seq_len":2048,"vocab_size":50432})"},
+    {"stablelm-2-1_6b", 1'644'515'328, R"({"model_type":"stablelm","hidden_size":2048,"intermediate_size":5632,
+      "num_hidden_layers":24,"num_attention_heads":32,"num_key_value_heads":32,"use_qkv_bias":true,
+      "vocab_size":100352})"},
+    {"gpt-neo-1.3B", 1'315'575'808, R"({"model_type":"gpt_neo","hidden_size":2048,"intermediate_size":null,
+      "num_layers":24,"num_heads":16,"max_position_embeddings":2048,"vocab_size":50257})"},
+    {"Qwen3-30B-A3B", 30'532'122'624, R"({"model_type":"qwen3_moe","hidden_size":2048,"intermediate_size":6144,
+      "moe_intermediate_size":768,"head_dim":128,"num_hidden_layers":48,"num_attention_heads":32,
+      "num_key_value_heads":4,"num_experts":128,"num_experts_per_tok":8,"vocab_size":151936,"rms_norm_eps":1e-6})"},
 };
+
+void near_to(const char* what, double got, double expected, double relative) {
+  if (!(std::abs(got - expected) <= relative * std::abs(expected)))
+    fail_msg("%s: expected %.12g, got %.12g", what, expected, got);
+}
+
+// Of model cards, which round: Llama 4 has 109 and 400 billion parameters with a vision tower of below one billion,
+// and a token uses 17 billion of either.
+void a_mixture_beside_a_dense_part_is_counted(void**) {
+  const std::string scout = R"({"model_type":"llama4","text_config":{"model_type":"llama4_text","hidden_size":5120,
+      "intermediate_size":8192,"intermediate_size_mlp":16384,"num_hidden_layers":48,"num_attention_heads":40,
+      "num_key_value_heads":8,"head_dim":128,"vocab_size":202048,"num_local_experts":16,"num_experts_per_tok":1,
+      "interleave_moe_layer_step":1}})";
+  std::string maverick = scout;
+  maverick.replace(maverick.find("16,\"num_experts_per"), 2, "128");
+  maverick.replace(maverick.find("_step\":1") + 7, 1, "2");
+  const Transformer a = read_transformer(scout, "scout"), b = read_transformer(maverick, "maverick");
+  assert_true(std::abs(static_cast<double>(a.params()) / 108.5e9 - 1) < 0.01);
+  assert_true(std::abs(static_cast<double>(b.params()) / 400e9 - 1) < 0.005);
+  for (const Transformer* one : {&a, &b})
+    assert_true(std::abs(static_cast<double>(one->active_params()) / 17e9 - 1) < 0.03);
+  assert_true(a.notes.empty());
+  assert_string_equal(b.notes.at(0).c_str(), "layers of experts lie among dense ones; they are taken as the last ones");
+}
+
+void what_is_guessed_is_said(void**) {
+  const auto note = [](const char* type, const char* more) {
+    const Transformer shape = read_transformer(
+        fmt::format(R"({{{}"hidden_size":64,"num_hidden_layers":2,"vocab_size":8,"num_attention_heads":4,
+                        "intermediate_size":128{}}})",
+                    type, more),
+        "m.json");
+    assert_true(workload_of(shape, 16).notes == shape.notes);
+    return shape.notes.empty() ? std::string() : shape.notes[0];
+  };
+  assert_string_equal(note(R"("model_type":"newest",)", R"(,"rms_norm_eps":1e-5)").c_str(),
+                      "model_type \"newest\" is not known: by its keys its layers are taken as gated MLPs, RMSNorm, no "
+                      "biases and rotary positions");
+  assert_string_equal(note("", R"(,"max_position_embeddings":64)").c_str(),
+                      "the file has no model_type: by its keys its layers are taken as plain MLPs, LayerNorm, biases "
+                      "and learned positions");
+  assert_string_equal(note(R"("model_type":"llama",)", "").c_str(), "");
+}
+
+// With a window of w < s positions, a position before w has as many as before, and each other w: 2 s w - w^2 when both
+// directions are counted, as without a window s^2.
+void a_window_bounds_the_scores(void**) {
+  const auto shape = [](const char* type, const char* more) {
+    return read_transformer(fmt::format(R"({{"model_type":"{}","hidden_size":64,"num_hidden_layers":12,"vocab_size":8,
+                                            "num_attention_heads":4,"intermediate_size":128{}}})",
+                                        type, more),
+                            "m.json");
+  };
+  const double s = 4096, w = 1024, all = s * s, some = 2 * s * w - w * w;
+  const char* window = R"(,"sliding_window":1024)";
+  assert_true(shape("mistral", "").pairs(s) == all);
+  assert_true(shape("mistral", window).pairs(s) == some);
+  assert_true(shape("mistral", window).pairs(512) == 512.0 * 512);
+  assert_true(shape("gemma2", window).pairs(s) == (some + all) / 2);
+  near_to("gemma3", shape("gemma3_text", window).pairs(s), (5 * some + all) / 6, 1e-12);
+  assert_true(shape("qwen2", R"(,"sliding_window":1024,"use_sliding_window":false)").pairs(s) == all);
+  assert_true(shape("llama", window).pairs(s) == all);
+  assert_string_equal(shape("llama", window).notes.at(0).c_str(),
+                      "sliding_window = 1024 is not counted: which layers have it is not known");
+  const Workload dense = workload_of(shape("mistral", ""), 4096), near = workload_of(shape("mistral", window), 4096);
+  near_to("scores", near.blocks[1].costs.flop_core / dense.blocks[1].costs.flop_core, some / all, 1e-12);
+}
 
 void parameters_are_those_of_the_models(void**) {
   for (const Known& known : kKnown) {
@@ -90,14 +190,29 @@ struct Refused {
 void what_contradicts_itself_is_refused_with_its_key(void**) {
   const Refused all[] = {
       {R"({"model_type":"llama"})",
-       "m.json: none of \"hidden_size\", \"n_embd\", \"d_model\", \"hidden_dim\" is there; a transformer needs one of "
+       "m.json: none of \"hidden_size\", \"n_embd\", \"n_embed\", \"d_model\", \"hidden_dim\" is there; a transformer "
+       "needs one of "
        "them"},
+      {R"({"model_type":"t5","d_model":512,"num_layers":6,"num_heads":8,"vocab_size":32128})",
+       "m.json: model_type is \"t5\", a model of an encoder with a decoder; one stack of layers with attention is "
+       "planned, "
+       "and any other model as a list of \"layers\" (docs/plan.md)"},
+      {R"({"model_type":"opt","hidden_size":1024,"ffn_dim":4096,"num_hidden_layers":24,"num_attention_heads":16,"vocab_size":50272,"word_embed_proj_dim":512})",
+       "m.json: word_embed_proj_dim is 512, and hidden_size is 1024; an embedding of the width of the layers is "
+       "planned"},
+      {R"({"model_type":"llama","hidden_size":64,"num_hidden_layers":2,"vocab_size":8,"num_attention_heads":8,"intermediate_size":0})",
+       "m.json: intermediate_size is 0; a number from 1 is needed"},
+      {R"({"model_type":"llama","hidden_size":64,"num_hidden_layers":2,"vocab_size":8,"num_attention_heads":8})",
+       "m.json: none of \"intermediate_size\", \"n_inner\", \"ffn_dim\", \"ffn_hidden_size\", \"feed_forward_size\" is "
+       "there; a transformer needs one of them"},
+      {R"({"model_type":"gpt2","n_embd":64,"n_layer":2,"num_hidden_layers":4,"vocab_size":8,"n_head":8})",
+       "m.json: n_layer is 2, and num_hidden_layers is 4; both mean one number, which is needed once"},
       {R"({"hidden_size":0})", "m.json: hidden_size is 0; a number from 1 is needed"},
       {R"({"hidden_size":64,"num_hidden_layers":2,"vocab_size":8,"num_attention_heads":7})",
        "m.json: hidden_size is 64, which 7 heads do not divide; another number of heads, or head_dim, is needed"},
       {R"({"hidden_size":64,"num_hidden_layers":2,"vocab_size":8,"num_attention_heads":8,"num_key_value_heads":3})",
        "m.json: num_key_value_heads is 3, and num_attention_heads is 8; a divisor of it is needed"},
-      {R"({"hidden_size":64,"num_hidden_layers":2,"vocab_size":8,"num_attention_heads":8,"num_local_experts":4,"num_experts_per_tok":5})",
+      {R"({"hidden_size":64,"num_hidden_layers":2,"vocab_size":8,"num_attention_heads":8,"intermediate_size":128,"num_local_experts":4,"num_experts_per_tok":5})",
        "m.json: num_experts_per_tok is 5; from 1 to the 4 experts is needed"},
   };
   for (const Refused& one : all) {
@@ -174,6 +289,9 @@ void every_split_has_all_layers(void**) {
 int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(parameters_are_those_of_the_models),
+      cmocka_unit_test(a_mixture_beside_a_dense_part_is_counted),
+      cmocka_unit_test(what_is_guessed_is_said),
+      cmocka_unit_test(a_window_bounds_the_scores),
       cmocka_unit_test(a_token_of_a_mixture_uses_few_experts),
       cmocka_unit_test(operations_are_those_of_the_closed_form),
       cmocka_unit_test(what_contradicts_itself_is_refused_with_its_key),
