@@ -77,12 +77,41 @@ Request request_of(const gsel_plan_options& o) {
   request.cluster = cluster_of(o);
   gsel::plan::align_kinds(request.cluster);
   request.fixed = gsel::plan::parse_fixed(gsel::view(o.fixed));
+  if (request.recipe.fused_attention && request.fixed.recompute == gsel::plan::Recompute::selective)
+    throw gsel::Error(
+        GSEL_ERR_ARG,
+        fmt::format("recompute=selective is not accepted with {}, whose kernels do not keep the scores of attention: "
+                    "there is nothing to compute again; accepted: none, all",
+                    request.recipe.name))
+        .at({"", 0, 0, "recompute"});
   request.batch = o.batch == 0 ? request.cluster.size() : o.batch;
   request.constants =
       gsel::plan::constants_for(request.cluster.kinds.front().device_class, gsel::plan::runtime_of(request.recipe));
   if (gsel::given(o.measured)) gsel::plan::calibrate(request, gsel::view(o.measured), "measured");
   request.shown = o.n_shown > 0 ? static_cast<size_t>(o.n_shown) : kShown;
   return request;
+}
+
+// Of what is fixed, an estimate takes what no strategy of its rows decides.
+void check_fixed_of_estimate(const gsel::plan::Fixed& fixed) {
+  const struct {
+    bool set;
+    const char* name;
+  } all[] = {{fixed.tensor.has_value(), "tensor"},
+             {fixed.context.has_value(), "context"},
+             {fixed.data.has_value(), "data"},
+             {fixed.pipeline.has_value(), "pipeline"},
+             {fixed.zero_stage.has_value(), "zero"},
+             {fixed.chunks.has_value(), "chunks"},
+             {fixed.offload.has_value(), "offload"},
+             {fixed.schedule.has_value(), "schedule"},
+             {fixed.sequence_parallel.has_value(), "sequence_parallel"}};
+  for (const auto& key : all)
+    if (key.set)
+      throw gsel::Error(GSEL_ERR_ARG, fmt::format("{} is fixed, and an estimate has rows of strategies that decide it; "
+                                                  "accepted: devices, microbatch, recompute",
+                                                  key.name))
+          .at({"", 0, 0, key.name});
 }
 
 const Candidate& candidate_at(const gsel_plan& plan, int32_t i) {
@@ -164,6 +193,8 @@ gsel_str gsel_plan_json(const gsel_plan* plan) {
 gsel_status gsel_plan_toml(gsel_plan* plan, int32_t i, gsel_str* out, gsel_error** err) {
   return gsel::guard(err, [&] {
     const Candidate& c = candidate_at(gsel::required(plan, "plan"), i);
+    if (const std::string why = gsel::plan::why_not_run(plan->impl->request(), c.layout); !why.empty())
+      gsel::fail(GSEL_ERR_ARG, "{}", why);
     plan->lent = gsel::plan::toml_of(plan->impl->request(), c);
     gsel::required(out, "out") = gsel::borrow(plan->lent);
   });
@@ -189,6 +220,7 @@ gsel_status gsel_plan_estimate(const gsel_plan_options* options, gsel_plan** out
   return gsel::guard(err, [&] {
     gsel::required(out, "out") = nullptr;
     const Request request = request_of(gsel::read_struct(options, "gsel_plan_options"));
+    check_fixed_of_estimate(request.fixed);
     auto plan = std::make_unique<gsel_plan>();
     plan->made_text = gsel::plan::estimate_text(request);
     plan->made_json = gsel::plan::estimate_json(request);

@@ -108,8 +108,21 @@ std::string toml_of(const Request& request, const Candidate& candidate) {
   text += candidate.shares.data_weights.empty() ? fmt::format("microbatch = {}\n", l.microbatch)
                                                 : fmt::format("microbatches = {}\n", l.microbatches);
   text += fmt::format("precision = \"{}\"\n", request.recipe.element_bytes <= 2 ? "bf16" : "f32");
-  if (l.recompute != Recompute::none) text += "recompute = \"all\"\n";
+  if (l.recompute == Recompute::full) text += "recompute = \"all\"\n";
   return text;
+}
+
+std::string why_not_run(const Request& request, const Layout& layout) {
+  const Recipe& recipe = request.recipe;
+  if (!std::string_view(recipe.name).starts_with("gsel-"))
+    return fmt::format(
+        "gsel's trainer cannot run this plan: {} is how other programs keep their states; the nearest that it runs is "
+        "precision {}",
+        recipe.name, recipe.element_bytes <= 2 ? "gsel-bf16" : "gsel-f32");
+  if (layout.recompute == Recompute::selective)
+    return "gsel's trainer cannot run this plan: recompute=selective is of kernels that keep the scores of attention; "
+           "the nearest that it runs is recompute=all";
+  return {};
 }
 
 Layout layout_of(const Config& config, int32_t world_size) {

@@ -11,6 +11,9 @@ namespace gsel::plan {
 // Mesh, strategies and the settings of [train] that the layout decides; `gsel run --config` takes the text as it is.
 std::string toml_of(const Request& request, const Candidate& candidate);
 
+// Why no gsel.toml says what was planned, and the nearest that one says; empty: toml_of says it.
+std::string why_not_run(const Request& request, const Layout& layout);
+
 // GSEL_ERR_CONFIG where the file asks for what no layout has, such as another schedule, with its place.
 Layout layout_of(const Config& config, int32_t world_size);
 // The parts that its weights give; empty where it has none.

@@ -97,6 +97,7 @@ void Plan::compile_finalists() {
   double instructions = 0;
   std::vector<Candidate>& all = result_.best;
   const auto may_compile = [&](const Candidate& c, bool first) {
+    if (c.layout.recompute == Recompute::selective) return false;  // no gsel.toml says it
     const double mine = instructions_of(*request_.model, c.layout);
     if (c.programs || mine > kMostOfFirst || c.layout.ranks() > kMostCompiled) return false;
     return first || (instructions += mine) <= kMostInstructions;

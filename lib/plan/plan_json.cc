@@ -1,5 +1,6 @@
 // plan/plan_json.cc: a plan and an estimate as JSON; docs/plan.md lists the fields.
 #include "base/json.h"
+#include "plan/config_layout.h"
 #include "plan/plan.h"
 
 namespace gsel::plan {
@@ -74,6 +75,7 @@ Json candidate_json(const Request& request, const Candidate& first, const Candid
     out.set("programs", {{"step_s", c.programs->step_s > 0 ? Json(c.programs->step_s) : Json()},
                          {"memory_bytes", c.programs->memory_bytes},
                          {"bytes_sent", c.programs->bytes_sent}});
+  if (const std::string why = why_not_run(request, c.layout); !why.empty()) out.set("not_run", why);
   if (&first != &c) out.set("lost_by", lost_by(first, c));
   if (!request.cluster.uniform() || !c.shares.tensor_weights.empty()) out.set("shares", shares_json(c.shares));
   if (!request.cluster.uniform()) {

@@ -1,6 +1,7 @@
 // plan/plan_text.cc: a plan as people read it: the decision, the ranked table, the first choice in parts.
 #include "base/error.h"
 #include "base/text.h"
+#include "plan/config_layout.h"
 #include "plan/plan.h"
 
 namespace gsel::plan {
@@ -178,6 +179,7 @@ std::string Plan::text() const {
   const Candidate& first = candidates().front();
   text += "\n" + ranked(request_, candidates()) + time_parts(first) + memory_parts(request_, first) +
           shares_text(request_, first) + programs_text(first);
+  if (const std::string why = why_not_run(request_, first.layout); !why.empty()) text += why + "\n";
   text += dropped_text(result_.dropped);
   text += fmt::format(
       "Times are {}. MFU: 3 x forward FLOPs of all attention pairs / (step x devices x dense 16-bit peak); "

@@ -127,6 +127,60 @@ static void an_estimate_has_every_strategy(void** state) {
   gsel_plan_free(plan);
 }
 
+/* What another program does is planned, and said not to be gsel's; its file is not written as something else. */
+static void a_plan_that_the_trainer_cannot_run_says_so(void** state) {
+  (void)state;
+  const char* const precisions[] = {"megatron-bf16", "ddp-f32"};
+  const char* const nearest[] = {"the nearest that it runs is precision gsel-bf16",
+                                 "the nearest that it runs is precision gsel-f32"};
+  gsel_error* err = NULL;
+  gsel_str toml;
+  for (int i = 0; i < 2; ++i) {
+    gsel_plan_options options = options_for("8xB200");
+    options.precision = gsel_str_from(precisions[i]);
+    gsel_plan* plan = plan_for(&options);
+    assert_true(gsel_plan_candidate_count(plan) > 0);
+    assert_non_null(strstr(gsel_plan_text(plan).data, nearest[i]));
+    assert_non_null(strstr(gsel_plan_json(plan).data, nearest[i]));
+    check_fails(gsel_plan_toml(plan, 0, &toml, &err), err, GSEL_ERR_ARG, nearest[i]);
+    gsel_plan_free(plan);
+  }
+  gsel_plan_options options = options_for("8xB200");
+  options.precision = gsel_str_from("gsel-f32");
+  gsel_plan* plan = plan_for(&options);
+  assert_null(strstr(gsel_plan_text(plan).data, "cannot run"));
+  assert_null(strstr(gsel_plan_json(plan).data, "not_run"));
+  check_ok(gsel_plan_toml(plan, 0, &toml, &err), err);
+  assert_non_null(strstr(toml.data, "precision = \"f32\""));
+  gsel_plan_free(plan);
+
+  options.fixed = gsel_str_from("recompute=selective");
+  check_fails(gsel_plan_create(&options, &plan, &err), err, GSEL_ERR_ARG,
+              "recompute=selective is not accepted with gsel-f32, whose kernels do not keep the scores");
+  options.precision = gsel_str_from("ddp-f32");
+  plan = plan_for(&options);
+  assert_non_null(strstr(gsel_plan_text(plan).data, "recomputed attention"));
+  assert_null(strstr(gsel_plan_text(plan).data, "were compiled and verified"));
+  gsel_plan_free(plan);
+}
+
+static void an_estimate_takes_what_its_rows_do_not_decide(void** state) {
+  (void)state;
+  gsel_plan_options options = options_for("8xA100-40GB");
+  gsel_error* err = NULL;
+  gsel_plan* plan = NULL;
+  const char* const refused[] = {"tensor=3", "zero=1", "offload=all", "sequence_parallel=true"};
+  for (size_t i = 0; i < sizeof refused / sizeof *refused; ++i) {
+    options.fixed = gsel_str_from(refused[i]);
+    check_fails(gsel_plan_estimate(&options, &plan, &err), err, GSEL_ERR_ARG,
+                "is fixed, and an estimate has rows of strategies that decide it; accepted: devices, microbatch");
+  }
+  options.fixed = gsel_str_from("microbatch=4, recompute=all, devices=4");
+  check_ok(gsel_plan_estimate(&options, &plan, &err), err);
+  assert_non_null(strstr(gsel_plan_text(plan).data, "micro-batch 4 of 4096 tokens, recompute all"));
+  gsel_plan_free(plan);
+}
+
 static int32_t end_at_once(int64_t n_tried, void* user_data) {
   *(int64_t*)user_data = n_tried;
   return 1;
@@ -202,6 +256,8 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(candidates_are_in_order),
       cmocka_unit_test(a_candidate_is_a_configuration),
+      cmocka_unit_test(a_plan_that_the_trainer_cannot_run_says_so),
+      cmocka_unit_test(an_estimate_takes_what_its_rows_do_not_decide),
       cmocka_unit_test(an_estimate_has_every_strategy),
       cmocka_unit_test(a_search_is_ended_by_its_caller),
       cmocka_unit_test(what_is_wrong_is_named),
