@@ -214,6 +214,7 @@ Cluster cluster_of(const Inventory& inventory, const ClusterOptions& options) {
     if (device.memory_bytes > 0) kind.memory_bytes = static_cast<double>(device.memory_bytes);
     if (options.memory_bytes > 0) kind.memory_bytes = options.memory_bytes;
     cluster.devices.push_back(kind_index(cluster, kind));
+    cluster.indices.push_back(device.index);
     if (!first) first = a;
     if (device.host == 0) network += a->network_bytes_per_second;
   }

@@ -34,6 +34,7 @@ struct Cluster {
   std::string name;
   std::vector<DeviceKind> kinds;
   std::vector<int32_t> devices;  // kind of each, node by node
+  std::vector<int32_t> indices;  // of each in its inventory, as index: counts; empty: of no inventory
   int32_t per_node = 1;
   Link inside;                   // between two devices of a node, one direction
   Link network;                  // of a node to the others, all its adapters together, one direction

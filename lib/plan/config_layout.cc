@@ -44,6 +44,19 @@ std::string pipeline_text(const Layout& l, const Shares& shares) {
   return text;
 }
 
+// Which devices ranks run on, where an inventory tells them apart and a run must not take all of them as they come.
+std::string select_text(const Request& request, const Layout& l) {
+  const Cluster& c = request.cluster;
+  const bool as_they_come = request.order.empty() && l.ranks() == c.size();
+  if (as_they_come || c.nodes() > 1 || c.indices.empty()) return {};
+  std::string list;
+  for (int32_t rank = 0; rank < l.ranks(); ++rank) {
+    const int32_t device = request.order.empty() ? rank : request.order[static_cast<size_t>(rank)];
+    list += fmt::format("{}{}", rank == 0 ? "" : ",", c.indices[static_cast<size_t>(device)]);
+  }
+  return fmt::format("[select]\ndevices = \"index:{}\"\n\n", list);
+}
+
 [[noreturn]] void refuse_key(const Config& config, const std::string& key, const std::string& why) {
   const Place place = config.place_of(key);
   throw Error(GSEL_ERR_CONFIG, fmt::format("{}{} {}", place_prefix(place), key, why)).at(place);
@@ -94,7 +107,9 @@ std::string toml_of(const Request& request, const Candidate& candidate) {
   std::string text = fmt::format(
       "# {} on {}: {}.\n# Forecast: {:.4g} s a step, {} GiB on the rank that is nearest to its device's memory.\n",
       request.workload.name, request.cluster.name, name_of(l), candidate.step_s(), gib(candidate.memory.total()));
-  text += mesh_text(l);
+  if (const std::string devices = devices_text(request, candidate); !devices.empty())
+    text += fmt::format("# {}{}.\n", static_cast<char>(devices[0] - 'a' + 'A'), devices.substr(1));
+  text += select_text(request, l) + mesh_text(l);
   if (l.tensor > 1) {
     text += "\n[strategy.tensor]\nplugin = \"tp\"\n";
     if (l.sequence_parallel) text += "sequence_parallel = true\n";
@@ -134,10 +149,10 @@ Layout layout_of(const Config& config, int32_t world_size) {
   read_pipeline(config, l);
   l.sequence_parallel = option_of(config, GSEL_AXIS_TENSOR, "sequence_parallel", "false") == "true";
   if (config.train.recompute != "none") l.recompute = Recompute::full;
-  if (config.train.batch % l.data != 0)
+  if (config.train.batch < l.data || (config.train.batch % l.data != 0 && l.pipeline > 1))
     refuse_key(config, "train.batch",
                fmt::format("is {}, which {} replicas do not divide", config.train.batch, l.data));
-  const int64_t share = config.train.batch / l.data;
+  const int64_t share = (config.train.batch + l.data - 1) / l.data;  // of the replica that has most
   l.microbatches = config.train.microbatches > 0 ? config.train.microbatches
                    : config.train.microbatch > 0 ? (share + config.train.microbatch - 1) / config.train.microbatch
                                                  : 1;

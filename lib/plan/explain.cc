@@ -84,7 +84,10 @@ Answer links(const Request& request) {
 std::string advice(const Request& request, const SearchResult& result) {
   if (result.best.empty()) return "nothing that was tried fits";
   const Candidate& first = result.best.front();
-  const bool fits = on_one(request).total() <= request.cluster.kinds.front().memory_bytes;
+  double room = request.cluster.kind(0).memory_bytes;  // of the smallest device that has a rank
+  for (int32_t rank = 1; rank < first.layout.ranks(); ++rank)
+    room = std::min(room, request.cluster.kind(rank).memory_bytes);
+  const bool fits = on_one(request).total() <= room;
   std::string text = name_of(first.layout);
   if (first.layout.ranks() < request.cluster.size() && !request.fixed.devices)
     text += fmt::format(": more than {} of the {} devices make a step slower over these links", first.layout.ranks(),

@@ -103,6 +103,7 @@ void an_inventory_is_a_cluster(void**) {
   const Cluster cluster = cluster_of(inventory, {});
   assert_int_equal(cluster.size(), 2);
   assert_string_equal(cluster.inside.name.c_str(), "NVLink");
+  assert_true((cluster.indices == std::vector<int32_t>{0, 1}));
   const Inventory none = parse_inventory(R"({"gsel_inventory":1,"hosts":[{"name":"box","devices":[]}]})", "box.json");
   try {
     cluster_of(none, {});

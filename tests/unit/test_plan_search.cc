@@ -142,6 +142,22 @@ void the_order_of_unequal_devices_is_searched(void**) {
   assert_non_null(strstr(plan.text().c_str(), "devices by rank: A100-SXM-80GB, A100-SXM-80GB; idle: RTX-3090"));
 }
 
+// The file for a run has the devices in the order that was found, and not the one that stays idle.
+void the_file_names_the_devices_of_an_inventory(void**) {
+  Request r = request("1xRTX3090+2xA100-80GB", 1, 48, "devices=2");
+  assert_null(strstr(toml_of(r, Plan(r, {}).candidates().front()).c_str(), "[select]"));
+  r.cluster.indices = {0, 1, 2};
+  const Plan plan(r, {});
+  const std::string toml = toml_of(plan.request(), plan.candidates().front());
+  assert_non_null(strstr(toml.c_str(), "# Devices by rank: A100-SXM-80GB, A100-SXM-80GB; idle: RTX-3090.\n"));
+  assert_string_equal(parse_config(toml, "plan.toml").select.devices.c_str(), "index:1,2");
+  r.fixed = parse_fixed("devices=3");
+  r.cluster = cluster_of("3xA100-80GB", {});
+  r.cluster.indices = {0, 1, 2};
+  const Plan all(r, {});
+  assert_null(strstr(toml_of(all.request(), all.candidates().front()).c_str(), "[select]"));
+}
+
 // What is fixed and excludes every layout is named, with the numbers that do not agree.
 void what_excludes_every_layout_is_named(void**) {
   static const char* const cases[][2] = {
@@ -205,6 +221,10 @@ void toml_is_read_back(void**) {
     }
   }
   assert_true(seen.size() > 50);
+  const Plan five(request("5xA100-80GB", 1, 48, "data=5"), {});  // replicas have 10 and 9 samples
+  assert_true(!five.candidates().empty());
+  for (const Candidate& c : five.candidates())
+    assert_true(layout_of(parse_config(toml_of(five.request(), c), "plan.toml"), 5) == c.layout);
 }
 
 // What the search takes for the memory of a layout, beside what the trainer says of the programs that it compiles to.
@@ -271,6 +291,7 @@ int main() {
       cmocka_unit_test(five_devices_are_all_of_use),
       cmocka_unit_test(heads_that_do_not_divide_go_by_whole_ones),
       cmocka_unit_test(the_order_of_unequal_devices_is_searched),
+      cmocka_unit_test(the_file_names_the_devices_of_an_inventory),
       cmocka_unit_test(what_excludes_every_layout_is_named),
       cmocka_unit_test(the_smallest_change_is_one_device_at_a_time),
       cmocka_unit_test(what_does_not_fit_names_a_change),
