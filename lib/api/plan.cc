@@ -241,6 +241,10 @@ gsel_status gsel_plan_compare(const gsel_plan_options* options, const gsel_confi
       const gsel::plan::Layout layout = gsel::plan::layout_of(config, request.cluster.size());
       const gsel::plan::Shares shares = gsel::plan::shares_of(config, request.workload, layout);
       request.batch = config.train.batch;
+      if (config.train.recompute != "none" && config.train.recompute != "all")
+        request.workload.notes.push_back(
+            fmt::format("train.recompute of {} names layers; the forecast computes all of them again",
+                        config.file.empty() ? fmt::format("config {}", i + 1) : config.file));
       // What a run refuses is refused here, such as an option that a strategy does not have.
       if (request.model && layout.ranks() <= kMostRanksCompiled)
         gsel::plan::CompiledJob(*request.model, config, layout.ranks(), nullptr, 1);

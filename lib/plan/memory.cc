@@ -80,6 +80,11 @@ StageMemory forecast_memory(const Split& split, const StageRun& run, int32_t sta
   if (layout.offload != Offload::none) {
     out.host_bytes += out[MemoryPart::state];
     out[MemoryPart::state] = 0;
+    if (recipe.offloads_gradients && zero >= 2) {
+      out.host_bytes += out[MemoryPart::gradients];
+      out[MemoryPart::gradients] = 0;
+      if (zero == 2) out[MemoryPart::params] -= params * recipe.copy_bytes;
+    }
   }
   if (layout.offload == Offload::all) {
     out.host_bytes += out[MemoryPart::params];

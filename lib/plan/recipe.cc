@@ -44,6 +44,7 @@ constexpr Recipe kRecipes[] = {
      .master_bytes = 4,
      .state_bytes = 8,
      .copy_bytes = 2,
+     .offloads_gradients = true,
      .bucket_elems = 5e8},
     {.name = "fsdp2-bf16",
      .param_bytes = 4,

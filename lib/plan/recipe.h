@@ -11,15 +11,16 @@ namespace gsel::plan {
 struct Recipe {
   const char* name;
   double param_bytes, gradient_bytes, master_bytes, state_bytes;  // for each parameter
-  double copy_bytes = 0;          // ZeRO-2: a whole copy, of parameters or gradients, beside what is divided
-  int32_t params_divided_at = 3;  // the stage of ZeRO that divides parameters
-  double element_bytes = 2;       // of activations
-  double reduced_bytes = 2;       // of a gradient on the wire
-  double gathered_bytes = 2;      // of a parameter on the wire, and while it is whole under ZeRO-3
-  double gathered_blocks = 2;     // whole at once under ZeRO-3: 2 with prefetch
-  double bucket_elems = 0;        // of gradients that are collected before they are reduced
-  double logits_bytes = 10;       // for each logit, all copies together
-  bool padded_vocab = false;      // to a multiple of 128 for each tensor rank
+  double copy_bytes = 0;            // ZeRO-2: a whole copy, of parameters or gradients, beside what is divided
+  bool offloads_gradients = false;  // from ZeRO-2 on with the state, and then needs no whole copy
+  int32_t params_divided_at = 3;    // the stage of ZeRO that divides parameters
+  double element_bytes = 2;         // of activations
+  double reduced_bytes = 2;         // of a gradient on the wire
+  double gathered_bytes = 2;        // of a parameter on the wire, and while it is whole under ZeRO-3
+  double gathered_blocks = 2;       // whole at once under ZeRO-3: 2 with prefetch
+  double bucket_elems = 0;          // of gradients that are collected before they are reduced
+  double logits_bytes = 10;         // for each logit, all copies together
+  bool padded_vocab = false;        // to a multiple of 128 for each tensor rank
   bool keeps_gathered =
       false;  // inputs that sequence parallelism gathers stay until backward; else they are gathered again
   bool fused_attention = true;   // no scores are kept

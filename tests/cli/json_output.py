@@ -92,6 +92,11 @@ keys("plan --compare", "model cluster batch sequence precision times compared", 
 expect("what a plan wrote, forecast again", names[0], told["compared"][0]["name"])
 expect("files", ["plan.toml"] * 2, [os.path.basename(one["file"]) for one in told["compared"]])
 gsel("mesh", "plan.toml", "-n", "8")
+open("named.toml", "w").write('[mesh]\ndata = 8\n[strategy.data]\nplugin = "ddp"\n[train]\nbatch = 64\nrecompute = "h0.attn"\n')
+text, told = both("plan", *planned, "--compare", "named.toml")
+expect("a note of named layers", 1, len(told["model"]["notes"]))
+if "note: " + told["model"]["notes"][0] not in text or "names layers; the forecast computes all" not in text:
+    fault("gsel plan --compare", "a note of named layers", text)
 text, told = both("plan", "--rows", f"{SOURCE}/tests/data/plan/rows.tsv")
 keys("plan --rows", "rows sources", told)
 for source in told["sources"]:
