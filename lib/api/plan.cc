@@ -234,10 +234,12 @@ gsel_status gsel_plan_compare(const gsel_plan_options* options, const gsel_confi
     gsel::required(out, "out") = nullptr;
     if (n < 1) gsel::fail(GSEL_ERR_ARG, "{} configurations were given; one at least is needed", n);
     gsel::required(configs, "configs");
-    Request request = request_of(gsel::read_struct(options, "gsel_plan_options"));
+    const Request asked = request_of(gsel::read_struct(options, "gsel_plan_options"));
     std::vector<gsel::plan::Compared> all;
     for (int32_t i = 0; i < n; ++i) {
       const gsel::Config& config = gsel::required(configs[i], "configs[i]").impl;
+      Request request = asked;
+      request.cluster = gsel::plan::devices_of(config, asked.cluster);
       const gsel::plan::Layout layout = gsel::plan::layout_of(config, request.cluster.size());
       const gsel::plan::Shares shares = gsel::plan::shares_of(config, request.workload, layout);
       request.batch = config.train.batch;
@@ -251,11 +253,11 @@ gsel_status gsel_plan_compare(const gsel_plan_options* options, const gsel_confi
       const gsel::plan::SearchInput input{
           request.workload, request.cluster, request.recipe, request.constants, request.batch, {}, 1, {}};
       all.push_back({config.file.empty() ? fmt::format("config {}", i + 1) : config.file,
-                     gsel::plan::evaluate(input, layout, shares)});
+                     gsel::plan::evaluate(input, layout, shares), request});
     }
     auto plan = std::make_unique<gsel_plan>();
-    plan->made_text = gsel::plan::compared_text(request, all);
-    plan->made_json = gsel::plan::compared_json(request, all);
+    plan->made_text = gsel::plan::compared_text(all.front().request, all);
+    plan->made_json = gsel::plan::compared_json(all.front().request, all);
     *out = plan.release();
   });
 }

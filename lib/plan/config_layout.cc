@@ -140,6 +140,30 @@ std::string why_not_run(const Request& request, const Layout& layout) {
   return {};
 }
 
+Cluster devices_of(const Config& config, const Cluster& cluster) {
+  if (cluster.nodes() > 1) return cluster;
+  Cluster out = cluster;
+  std::string_view list = config.select.devices;
+  if (list.starts_with("index:") && list.find_first_not_of("0123456789,", 6) == list.npos && !cluster.indices.empty()) {
+    out.devices.clear(), out.indices.clear();
+    for (list.remove_prefix(6); !list.empty();) {
+      const std::string one(list.substr(0, list.find(',')));
+      list.remove_prefix(std::min(list.size(), one.size() + 1));
+      const auto at = std::ranges::find(cluster.indices, number_of(one));
+      if (at == cluster.indices.end())
+        refuse_key(config, "select.devices", fmt::format("lists device {}, which {} does not have", one, cluster.name));
+      out.devices.push_back(cluster.devices[static_cast<size_t>(at - cluster.indices.begin())]);
+      out.indices.push_back(*at);
+    }
+  }
+  int64_t ranks = 1;
+  for (const int64_t size : config.mesh) ranks = ranks > out.size() ? ranks : ranks * size;
+  if (ranks >= 1 && ranks < out.size()) out.devices.resize(static_cast<size_t>(ranks));
+  if (!out.indices.empty()) out.indices.resize(out.devices.size());
+  out.per_node = out.size();
+  return out;
+}
+
 Layout layout_of(const Config& config, int32_t world_size) {
   const auto mesh = resolve_mesh(config, world_size);
   Layout l;

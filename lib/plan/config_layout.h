@@ -14,6 +14,10 @@ std::string toml_of(const Request& request, const Candidate& candidate);
 // Why no gsel.toml says what was planned, and the nearest that one says; empty: toml_of says it.
 std::string why_not_run(const Request& request, const Layout& layout);
 
+// The devices that a run of the file has, in the order of its ranks: those that select.devices lists by index, and as
+// many as its mesh has ranks. GSEL_ERR_CONFIG where it lists one that is not there.
+Cluster devices_of(const Config& config, const Cluster& cluster);
+
 // GSEL_ERR_CONFIG where the file asks for what no layout has, such as another schedule, with its place.
 Layout layout_of(const Config& config, int32_t world_size);
 // The parts that its weights give; empty where it has none.

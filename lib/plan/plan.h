@@ -105,6 +105,7 @@ std::string devices_text(const Request& request, const Candidate& candidate);
 struct Compared {
   std::string name;
   Candidate candidate;
+  Request request;  // with its batch and its devices
 };
 std::string compared_text(const Request& request, const std::vector<Compared>& all);
 std::string compared_json(const Request& request, const std::vector<Compared>& all);

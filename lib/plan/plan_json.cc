@@ -139,7 +139,7 @@ std::string compared_json(const Request& request, const std::vector<Compared>& a
   out.set("times", confidence(request));
   Json list = Json::array();
   for (const Compared& one : all) {
-    Json json = candidate_json(request, all.front().candidate, one.candidate);
+    Json json = candidate_json(one.request, all.front().candidate, one.candidate);
     json.set("file", one.name);
     json.set("fits", one.candidate.short_bytes() <= 0);
     list.push(std::move(json));

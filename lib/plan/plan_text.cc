@@ -155,11 +155,16 @@ std::string compared_text(const Request& request, const std::vector<Compared>& a
     for (const Compared& one : all) row.push_back(of(one.candidate));
     rows.push_back(row);
   };
+  const auto add_rate = [&](const std::string& name, auto of) {
+    Row row{name};
+    for (const Compared& one : all) row.push_back(of(rates_of(one.request, one.candidate)));
+    rows.push_back(row);
+  };
   add("step", [](const Candidate& c) { return duration_text(c.step_s()); });
   for (size_t i = 0; i < kTimeParts; ++i)
     add(name_of(static_cast<TimePart>(i)), [&](const Candidate& c) { return duration_text(c.time.parts[i]); });
-  add("tokens/s", [&](const Candidate& c) { return per_second(rates_of(request, c).tokens_per_s); });
-  add("MFU", [&](const Candidate& c) { return percent(rates_of(request, c).mfu); });
+  add_rate("tokens/s", [](const Rates& r) { return per_second(r.tokens_per_s); });
+  add_rate("MFU", [](const Rates& r) { return percent(r.mfu); });
   add("memory GiB", [](const Candidate& c) { return gib(c.memory.total()); });
   for (size_t i = 0; i < kMemoryParts; ++i)
     add(name_of(static_cast<MemoryPart>(i)), [&](const Candidate& c) { return gib(c.memory.parts[i]); });

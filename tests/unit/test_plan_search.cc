@@ -150,7 +150,17 @@ void the_file_names_the_devices_of_an_inventory(void**) {
   const Plan plan(r, {});
   const std::string toml = toml_of(plan.request(), plan.candidates().front());
   assert_non_null(strstr(toml.c_str(), "# Devices by rank: A100-SXM-80GB, A100-SXM-80GB; idle: RTX-3090.\n"));
-  assert_string_equal(parse_config(toml, "plan.toml").select.devices.c_str(), "index:1,2");
+  const Config config = parse_config(toml, "plan.toml");
+  assert_string_equal(config.select.devices.c_str(), "index:1,2");
+  const Cluster back = devices_of(config, r.cluster);  // what is compared has them, too
+  assert_true((back.indices == std::vector<int32_t>{1, 2}) && back.devices[0] == back.devices[1] && back.size() == 2);
+  assert_string_equal(back.kind(0).name.c_str(), "A100-SXM-80GB");
+  try {
+    devices_of(parse_config("[select]\ndevices = \"index:3\"\n", "plan.toml"), r.cluster);
+    fail_msg("a device that is not there was taken");
+  } catch (const Error& error) {
+    assert_non_null(strstr(error.what(), "select.devices lists device 3, which 1xRTX3090+2xA100-80GB does not have"));
+  }
   r.fixed = parse_fixed("devices=3");
   r.cluster = cluster_of("3xA100-80GB", {});
   r.cluster.indices = {0, 1, 2};
