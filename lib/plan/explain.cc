@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "plan/accelerator.h"
 #include "plan/plan.h"
 
 namespace gsel::plan {
@@ -167,6 +168,16 @@ std::string more_devices(const Request& request) {
   return fmt::format("{} nodes of {} fit, as {}", some, with_noun(own.per_node, "device"), name_of(*layout));
 }
 
+// The device with the least memory of those that have so much.
+std::string larger_device(double bytes) {
+  const Accelerator* least = nullptr;
+  for (const Accelerator& one : accelerators())
+    if (one.memory_bytes >= bytes && (!least || one.memory_bytes < least->memory_bytes)) least = &one;
+  if (!least) return {};
+  return fmt::format("; devices of {} GiB hold it, such as {} with {}", gib(bytes), least->name,
+                     gib(least->memory_bytes));
+}
+
 // Which of the values that are fixed excludes every layout.
 std::string excluded_by(const Request& request) {
   const Fixed& f = request.fixed;
@@ -274,6 +285,8 @@ std::string smallest_change(const Request& request, const SearchResult& result) 
     const Candidate& c = *result.least;
     text =
         fmt::format("the nearest, {}, is {} GiB short on stage {}", name_of(c.layout), gib(c.short_bytes()), c.stage);
+    if (request.cluster.uniform())
+      text += larger_device(c.memory.total() * request.cluster.kinds.front().memory_bytes / c.capacity);
   }
   const auto join = [&](const std::string& more) {
     return text.empty() ? more : more.empty() ? text : text + "; " + more;

@@ -203,6 +203,17 @@ void what_does_not_fit_names_a_change(void**) {
   assert_non_null(strstr(text.c_str(), "GiB short on stage 0"));
   assert_non_null(strstr(text.c_str(), "fit"));
   assert_true(plan.result().least.has_value());
+  // The memory that it names is enough, and a hundredth less is not.
+  const Candidate& least = *plan.result().least;
+  const double bytes = least.memory.total() * plan.request().cluster.kinds[0].memory_bytes / least.capacity;
+  assert_non_null(strstr(text.c_str(), fmt::format("; devices of {} GiB hold it, such as ", gib(bytes)).c_str()));
+  for (const double share : {0.99, 1.001}) {
+    Request r = request("1xRTX3090", 1, 8, "offload=none");
+    r.cluster.kinds[0].memory_bytes = share * bytes;
+    const Plan again(r, {});
+    if (again.candidates().empty() != (share < 1))
+      fail_msg("%g of %s: %s", share, gib(bytes).c_str(), again.text().c_str());
+  }
 }
 
 void a_search_can_be_ended(void**) {
