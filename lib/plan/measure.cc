@@ -59,17 +59,20 @@ Config alone_with(const Config& config, int64_t samples) {
   return result;
 }
 
-// Steps of one rank alone for so many seconds, the first of which touches its memory and does not count; at least one
-// does.
+// Steps of one rank alone that end within so many seconds, the first of which touches its memory and does not count; at
+// least one does, however long. A step begins where another as long as the last fits.
 void time_steps(Communicator& own, const std::shared_ptr<Model>& model, const DataSource& data, const Config& config,
                 double seconds, StepTimes& times) {
   const double begin = os::now_seconds();
   Trainer trainer(own, model, config, data, nullptr);
   trainer.step();
+  double last_s = 0;
   do {
+    const double at = os::now_seconds();
     trainer.step();
     times.add(trainer.executor().last_program(), *trainer.executor().last_step());
-  } while (os::now_seconds() - begin < seconds);
+    last_s = os::now_seconds() - at;
+  } while (os::now_seconds() - begin + last_s < seconds);
 }
 
 // ---- links -------------------------------------------------------------------------------------------------------
@@ -311,25 +314,35 @@ Measured measure(Communicator& comm, const std::shared_ptr<Model>& model, const 
   const auto barrier = [&] { comm.collective(make_collective(GSEL_COLLECTIVE_BARRIER, nullptr, nullptr, 0, GSEL_U8)); };
   std::optional<Communicator> own = comm.split_inside(comm.rank(), 0, "measured steps");
   const int32_t crowds = std::min(comm.world_size(), static_cast<int32_t>(sysconf(_SC_NPROCESSORS_ONLN)));
-  // Half of the time for one rank, a quarter for several, a quarter for links.
-  const double alone_s = options.seconds / 2 / static_cast<double>(options.samples.size());
+  // Half of the time for one rank, a quarter for several, a quarter for links. What a part takes too long, such as its
+  // first step, is missing to the parts behind it, and links keep half of their share. The first rank decides.
+  const double begin = os::now_seconds();
+  const auto left_of = [&](double share_behind) {
+    double left = options.seconds * (1 - share_behind) - (os::now_seconds() - begin);
+    comm.collective(make_collective(GSEL_COLLECTIVE_BROADCAST, &left, &left, 1, GSEL_F64, 0, 0));
+    return left;
+  };
   Measured measured;
   StepTimes alone;
-  if (comm.rank() == 0)
-    for (int64_t samples : options.samples) time_steps(*own, model, data, alone_with(config, samples), alone_s, alone);
+  if (comm.rank() == 0) {
+    auto behind = static_cast<double>(options.samples.size());
+    for (int64_t samples : options.samples) {
+      const double left = options.seconds / 2 - (os::now_seconds() - begin);
+      time_steps(*own, model, data, alone_with(config, samples), left / behind--, alone);
+    }
+  }
   alone.take(measured);
   for (int32_t k = 2; k <= crowds; ++k) {
     barrier();
     StepTimes crowded;
-    if (comm.rank() < k)
-      time_steps(*own, model, data, alone_with(config, options.samples.back()), options.seconds / 4 / (crowds - 1),
-                 crowded);
+    const double crowd_s = left_of(0.25) / (crowds - k + 1);
+    if (comm.rank() < k) time_steps(*own, model, data, alone_with(config, options.samples.back()), crowd_s, crowded);
     if (comm.rank() == 0)
       measured.throughput.push_back(
           std::clamp(k * alone.layers_s() / crowded.layers_s(), measured.throughput.back(), static_cast<double>(k)));
   }
   barrier();
-  time_links(comm, options.seconds / 4, measured);
+  time_links(comm, std::clamp(left_of(0), options.seconds / 8, options.seconds / 4), measured);
   return from_first_rank(comm, measured);
 }
 

@@ -1,5 +1,7 @@
 // Measured machines: as JSON and back; what they say of programs; and the measuring itself, whose times nobody can know
 // beforehand and whose shape everybody can.
+#include <unistd.h>
+
 #include <cmath>
 
 #include "api/comm_handle.h"
@@ -197,6 +199,45 @@ void test_every_layer_and_link_is_measured_and_all_ranks_have_the_same(void**) {
   assert_true(m.throughput.size() >= 1 && m.throughput[0] == 1);
 }
 
+// ---- the time that it takes ----------------------------------------------------------------------------------------
+
+constexpr double kSlowStep = 0.04, kBound = 0.6;
+
+struct SlowJob {
+  int32_t steps_of_first = 0;
+};
+
+void count_slow_step(void* steps) {
+  usleep(static_cast<useconds_t>(kSlowStep * 1e6));
+  if (steps) ++*static_cast<int32_t*>(steps);
+}
+
+void measure_slowly(rank_run* run) {
+  auto* job = static_cast<SlowJob*>(run->user);
+  gsel_error* err = nullptr;
+  gsel_comm* comm = nullptr;
+  gsel_model* model = nullptr;
+  exact_model numbers{};
+  numbers.fail_at_step = numbers.overflow_at_step = -1;
+  numbers.in_last_backward = count_slow_step;
+  numbers.last_backward_user_data = run->rank == 0 ? &job->steps_of_first : nullptr;
+  rank_ok(run, rank_join(run, &comm, &err), err);
+  rank_ok(run, gsel_model_create(&model, &err), err);
+  rank_ok(run, exact_describe(model, &numbers, &err), err);
+  measure(comm->impl, model->impl, {exact_data, nullptr}, parse_config("[train]\n", "test"), {{1, 2, 4}, kBound});
+  gsel_model_free(model);
+  gsel_comm_free(comm);
+}
+
+// Links have a quarter of the time; each slow step takes its time at least, so that a loaded machine makes fewer.
+void test_steps_end_within_their_share_of_the_time(void**) {
+  SlowJob job;
+  as_threads(2, measure_slowly, &job);
+  assert_true(job.steps_of_first >= 6);
+  if (job.steps_of_first * kSlowStep > kBound * 0.75)
+    fail_msg("%d steps of %g s do not end within three quarters of %g s", job.steps_of_first, kSlowStep, kBound);
+}
+
 }  // namespace
 
 int main() {
@@ -208,6 +249,7 @@ int main() {
       cmocka_unit_test(test_a_redistribution_packs_what_it_sends),
       cmocka_unit_test(test_calls_take_the_work_of_their_ranks),
       cmocka_unit_test(test_every_layer_and_link_is_measured_and_all_ranks_have_the_same),
+      cmocka_unit_test(test_steps_end_within_their_share_of_the_time),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
