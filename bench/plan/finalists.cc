@@ -46,6 +46,8 @@ int time_finalists() {
   Request request;
   request.workload.name = "llama";
   request.recipe = *find_recipe("gsel-bf16");
+  request.cluster.kinds.resize(1);
+  request.cluster.devices.assign(8, 0);
   const Transformer shape = llama_7b();
   GivenDurations durations;
   durations.links.fill({1e-5, 1e-11});
