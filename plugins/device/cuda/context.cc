@@ -8,8 +8,20 @@ namespace {
 
 // After these no call of CUDA in this process does any work (cuda.h, "the context cannot be used").
 bool ends_cuda(CUresult result) {
-  return result == CUDA_ERROR_ILLEGAL_ADDRESS || result == CUDA_ERROR_LAUNCH_TIMEOUT ||
-         (result >= CUDA_ERROR_HARDWARE_STACK_ERROR && result <= CUDA_ERROR_LAUNCH_FAILED);
+  constexpr int kContained = 226, kTensorMemoryLeak = 721;  // which older headers do not have
+  switch (int{result}) {
+    case CUDA_ERROR_ECC_UNCORRECTABLE:
+    case CUDA_ERROR_NVLINK_UNCORRECTABLE:
+    case kContained:
+    case CUDA_ERROR_ILLEGAL_ADDRESS:
+    case CUDA_ERROR_LAUNCH_TIMEOUT:
+    case CUDA_ERROR_CONTEXT_IS_DESTROYED:
+    case CUDA_ERROR_ASSERT:
+    case kTensorMemoryLeak:
+      return true;
+    default:
+      return result >= CUDA_ERROR_HARDWARE_STACK_ERROR && result <= CUDA_ERROR_LAUNCH_FAILED;
+  }
 }
 
 gsel_status status_of(CUresult result) {

@@ -45,7 +45,8 @@ struct Context {
   const Driver* driver;
   CUdevice device;
   CUcontext context;
-  CUmodule module;
+  CUmodule module;         // nullptr: the kernels do not load here
+  std::string no_kernels;  // and why
   int32_t ordinal;
   int processors;  // multiprocessors
   std::string name, uuid;

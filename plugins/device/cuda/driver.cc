@@ -61,12 +61,7 @@ Loaded load() {
     loaded.why = std::string(kLibrary) + " has no " #name "; a driver of version 525 or newer would do";
   GSEL_CUDA_FUNCTIONS(GSEL_CUDA_FIND)
 #undef GSEL_CUDA_FIND
-  if (!loaded.why.empty()) return loaded;
-  const CUresult result = loaded.driver.cuInit(0);
-  if (result != CUDA_SUCCESS)
-    loaded.why = "the CUDA driver does not start: error " + text_of(loaded.driver, result);
-  else
-    loaded.usable = true;
+  loaded.usable = loaded.why.empty();
   return loaded;
 }
 
@@ -76,6 +71,15 @@ const Driver* driver(std::string* why) {
   static const Loaded loaded = load();
   if (why) *why = loaded.why;
   return loaded.usable ? &loaded.driver : nullptr;
+}
+
+const Driver* started_driver(std::string* why) {
+  const Driver* found = driver(why);
+  if (!found) return nullptr;
+  static const CUresult started = found->cuInit(0);
+  if (started == CUDA_SUCCESS) return found;
+  *why = "the CUDA driver does not start: error " + text_of(*found, started);
+  return nullptr;
 }
 
 }  // namespace gsel_cuda

@@ -13,6 +13,7 @@ namespace gsel_cuda {
 // name in cudaTypedefs.h, version of the interface, symbol that libcuda exports it under. A driver of 525 has them all.
 #define GSEL_CUDA_FUNCTIONS(X)                                        \
   X(cuInit, 2000, "cuInit")                                           \
+  X(cuDriverGetVersion, 2020, "cuDriverGetVersion")                   \
   X(cuGetErrorName, 6000, "cuGetErrorName")                           \
   X(cuGetErrorString, 6000, "cuGetErrorString")                       \
   X(cuDeviceGetCount, 2000, "cuDeviceGetCount")                       \
@@ -58,7 +59,9 @@ struct Driver {
 };
 
 // The driver of this process, loaded by the first call and never again; nullptr when there is none, and then *why says
-// what was tried. Any thread.
+// what was tried. Calls none of its functions. Any thread.
 const Driver* driver(std::string* why);
+// The same, started.
+const Driver* started_driver(std::string* why);
 
 }  // namespace gsel_cuda

@@ -1,6 +1,6 @@
 // plugins/device/cuda/kernels.cu: what the device computes. nvcc compiles this file into a fatbin; tests/fake/cuda
-// compiles it for the host, where one thread of a block does the work of all. So every loop goes over the threads there
-// are, and nothing depends on how many those are. What is done to one element stands in lib/device/formulas.
+// compiles it for the host. Every loop goes over the threads there are, and nothing depends on how many those are. What is
+// done to one element stands in lib/device/formulas.
 #include "device/formulas/byte_state.h"
 #include "device/formulas/floats.h"
 #include "device/formulas/optimizer_rules.h"

@@ -41,6 +41,8 @@ std::string shown(gsel_dtype dtype) {
 }
 
 CUfunction function(Context& c, const std::string& name) {
+  if (!c.module)
+    fail(GSEL_ERR_UNSUPPORTED, "kernel " + name + " on device " + std::to_string(c.ordinal) + ": " + c.no_kernels);
   const std::lock_guard lock(c.mutex);
   CUfunction& found = c.functions[name];
   if (!found && c.driver->cuModuleGetFunction(&found, c.module, name.c_str()) != CUDA_SUCCESS) {

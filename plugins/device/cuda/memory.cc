@@ -52,19 +52,25 @@ gsel_status memory_of(void* ctx, const void* memory, gsel_memory_info* out, gsel
     if (!out || out->struct_size < sizeof *out) fail(GSEL_ERR_VERSION, "gsel_memory_info states no size");
     CUmemorytype type{};
     int ordinal = -1;
-    CUpointer_attribute attributes[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL};
-    void* values[] = {&type, &ordinal};
-    check(c, c.driver->cuPointerGetAttributes(2, attributes, values, address_of(memory)), "attributes of an address");
+    CUdeviceptr start = 0;
+    size_t bytes = 0;
+    CUpointer_attribute attributes[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+                                        CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, CU_POINTER_ATTRIBUTE_RANGE_SIZE};
+    void* values[] = {&type, &ordinal, &start, &bytes};
+    check(c, c.driver->cuPointerGetAttributes(4, attributes, values, address_of(memory)), "attributes of an address");
     const uint32_t size = out->struct_size;
     *out = {size, GSEL_MEMORY_HOST, -1, 0, const_cast<void*>(memory), 0};
-    if (type == CU_MEMORYTYPE_HOST) out->kind = GSEL_MEMORY_PINNED;
+    if (type == CU_MEMORYTYPE_HOST) {
+      out->kind = GSEL_MEMORY_PINNED;
+      out->base = reinterpret_cast<void*>(start);
+      out->bytes = bytes;
+    }
     if (type != CU_MEMORYTYPE_DEVICE) return;
     out->kind = GSEL_MEMORY_DEVICE;
     out->ordinal = ordinal;
-    CUdeviceptr base = 0;
-    size_t bytes = 0;
-    check(c, c.driver->cuMemGetAddressRange(&base, &bytes, address_of(memory)), "the range of an address");
-    out->base = reinterpret_cast<void*>(base);
+    // Of a mapping made with the virtual memory calls: one physical segment.
+    check(c, c.driver->cuMemGetAddressRange(&start, &bytes, address_of(memory)), "the range of an address");
+    out->base = reinterpret_cast<void*>(start);
     out->bytes = bytes;
   });
 }

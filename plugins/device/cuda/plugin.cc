@@ -2,7 +2,9 @@
 #include <gsel/plugin.h>
 
 #include <cstdio>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <string_view>
 
 #include "context.h"
@@ -38,9 +40,51 @@ std::string_view view(gsel_str text) {
   return text.len == GSEL_NUL ? std::string_view(text.data) : std::string_view(text.data, text.len);
 }
 
+// Of a device, once for all who have it open: loaded with the first, before any work of other ranks can stand in the
+// way, and unloaded with the last.
+struct Kernels {
+  CUmodule module = nullptr;
+  int users = 0;
+};
+std::mutex kernels_mutex;
+std::map<CUcontext, Kernels> all_kernels;
+
+std::string version_text(int version) {
+  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+}
+
+// Where they do not load, the device still has memory, streams, and calls of other libraries.
+void load_kernels(Context& c) {
+  const std::lock_guard lock(kernels_mutex);
+  Kernels& kernels = all_kernels[c.context];
+  if (!kernels.module) {
+    try {
+      check(c, c.driver->cuModuleLoadData(&kernels.module, gsel_cuda_kernels), "loading kernels");
+    } catch (const Failure& failure) {
+      int version = 0;
+      c.driver->cuDriverGetVersion(&version);
+      kernels.module = nullptr;
+      c.no_kernels = failure.text + "; the driver is one for CUDA " + version_text(version) +
+                     ", the kernels were built with CUDA " + version_text(CUDA_VERSION);
+      if (!c.poison.empty()) throw;
+      return;
+    }
+  }
+  ++kernels.users;
+  c.module = kernels.module;
+}
+
+void unload_kernels(Context& c) {
+  const std::lock_guard lock(kernels_mutex);
+  const auto found = all_kernels.find(c.context);
+  if (!c.module || found == all_kernels.end() || --found->second.users > 0) return;
+  c.driver->cuModuleUnload(found->second.module);
+  all_kernels.erase(found);
+}
+
 void open_context(const gsel_host_v1* host, const gsel_device_options& options, std::unique_ptr<Context>& c) {
   std::string why;
-  const Driver* found = driver(&why);
+  const Driver* found = started_driver(&why);
   if (!found) fail(GSEL_ERR_NO_DEVICES, why);
   c.reset(new Context{});
   c->host = host;
@@ -48,6 +92,7 @@ void open_context(const gsel_host_v1* host, const gsel_device_options& options, 
   c->ordinal = options.ordinal;
   int n = 0;
   check(*c, found->cuDeviceGetCount(&n), "the number of devices");
+  if (n == 0) fail(GSEL_ERR_NO_DEVICES, "the CUDA driver shows no device to this process");
   if (options.ordinal < 0 || options.ordinal >= n)
     fail(GSEL_ERR_ARG, "device " + std::to_string(options.ordinal) + " of cuda was asked for; the driver shows " +
                            std::to_string(n) + " to this process");
@@ -75,7 +120,7 @@ gsel_status open_device(const gsel_host_v1* host, const gsel_device_options* opt
       fail(GSEL_ERR_ARG, "gsel_device_options has no size, or flags and reserved fields that are not 0");
     open_context(host, *options, c);
     const Current current(*c);
-    check(*c, c->driver->cuModuleLoadData(&c->module, gsel_cuda_kernels), "loading kernels");
+    load_kernels(*c);
     *out = c.release();
     return GSEL_OK;
   } catch (...) {
@@ -92,7 +137,7 @@ void close_device(void* ctx) {
       c.driver->cuStreamSynchronize(c.default_stream.native);
       c.driver->cuMemFree(c.default_stream.scratch.memory);
     }
-    c.driver->cuModuleUnload(c.module);
+    unload_kernels(c);
   });
   Context& c = context_of(ctx);
   c.driver->cuDevicePrimaryCtxRelease(c.device);
@@ -146,13 +191,10 @@ gsel_device_v1 make_table() {
   return table;
 }
 
-// No kernel for the GPU, no memory: open tells. Higher than the host's.
+// Whether there is a device, and a kernel for it: open tells, which may start the driver. Higher than the host's.
 int32_t probe(const gsel_host_v1*, char* reason, size_t capacity) {
   std::string why;
-  const Driver* found = driver(&why);
-  int n = 0;
-  if (found && found->cuDeviceGetCount(&n) == CUDA_SUCCESS && n > 0) return 100;
-  if (found) why = "the CUDA driver shows no device to this process";
+  if (driver(&why)) return 100;
   snprintf(reason, capacity, "%s", why.c_str());
   return 0;
 }

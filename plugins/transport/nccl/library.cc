@@ -32,10 +32,6 @@ Loaded load() {
   GSEL_NCCL_FUNCTIONS(GSEL_NCCL_NEED)
 #undef GSEL_NCCL_NEED
   if (!loaded.why.empty()) return loaded;
-  if (nccl.ncclGetVersion(&nccl.version) != kSuccess) {
-    loaded.why = std::string(kFile) + " does not tell its version";
-    return loaded;
-  }
   Dl_info info{};
   nccl.path = dladdr(reinterpret_cast<void*>(nccl.ncclGetVersion), &info) && info.dli_fname ? info.dli_fname : kFile;
   loaded.usable = true;
@@ -43,6 +39,11 @@ Loaded load() {
 }
 
 }  // namespace
+
+int version_of(const Library& nccl) {
+  int version = 0;
+  return nccl.ncclGetVersion(&version) == kSuccess ? version : 0;
+}
 
 const Library* library(std::string* why) {
   static const Loaded loaded = load();

@@ -58,12 +58,14 @@ struct Library {
   GSEL_NCCL_FUNCTIONS(GSEL_NCCL_MEMBER)
   GSEL_NCCL_LATER(GSEL_NCCL_MEMBER)
 #undef GSEL_NCCL_MEMBER
-  int version = 0;   // such as 22809
   std::string path;  // of the file
 };
 
+// Such as 22809; 0: it does not tell.
+int version_of(const Library& nccl);
+
 // NCCL of this process, loaded by the first call and never again; nullptr when there is none, and then *why says what
-// was tried. Any thread.
+// was tried. Calls none of its functions. Any thread.
 const Library* library(std::string* why);
 
 }  // namespace gsel_nccl

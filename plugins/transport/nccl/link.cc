@@ -14,7 +14,7 @@ namespace gsel_nccl {
 namespace {
 
 constexpr useconds_t kPollUs = 20;
-constexpr double kAbortSeconds = 5;  // that an abort may take before the communicator and its memory are given up
+constexpr double kAbortSeconds = 2;  // that an abort may take before the communicator and its memory are given up
 constexpr int kPollsBetweenLooks = 1000;
 constexpr int kMostDevices = 64;
 
@@ -168,7 +168,7 @@ void fail(gsel_status status, const std::string& text) {
 
 void check(const Library& nccl, int result, const std::string& what, Comm comm) {
   if (result == kSuccess || result == kInProgress) return;
-  const bool is_late = result == kTimeout && nccl.version >= kTimeoutSince;
+  const bool is_late = result == kTimeout && version_of(nccl) >= kTimeoutSince;
   const gsel_status status = is_late                                                 ? GSEL_ERR_TIMEOUT
                              : result == kRemoteError                                ? GSEL_ERR_PEER
                              : result == kSystemError                                ? GSEL_ERR_IO

@@ -24,6 +24,7 @@ namespace gsel_nccl {
 struct Transport {
   const gsel_host_v1* host;
   const Library* nccl;
+  int version;  // of it
 };
 
 struct Failure {

@@ -16,7 +16,9 @@ gsel_status open_transport(const gsel_host_v1* host, void** out, gsel_error** er
     std::string why;
     const Library* nccl = library(&why);
     if (!nccl) fail(GSEL_ERR_NOT_FOUND, why);
-    *out = new Transport{host, nccl};
+    const int version = version_of(*nccl);
+    if (version == 0) fail(GSEL_ERR_PLUGIN, nccl->path + " does not tell its version");
+    *out = new Transport{host, nccl, version};
     return GSEL_OK;
   } catch (...) {
     return failed(host, err);
@@ -43,7 +45,7 @@ gsel_status describe(void* ctx, gsel_transport_description* out, gsel_error** er
     out->struct_size = size;
     out->flags = GSEL_TRANSPORT_OWN_DEVICE | GSEL_TRANSPORT_CAPTURE;
     out->dlpack_types = set_of(kDlCuda);
-    out->version = transport.nccl->version;
+    out->version = transport.version;
     out->library = {transport.nccl->path.data(), transport.nccl->path.size()};
     return GSEL_OK;
   } catch (...) {

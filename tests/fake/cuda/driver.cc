@@ -19,6 +19,7 @@ struct Primary {
 Primary primaries[kDevices];
 int ended_by = kOk;
 std::atomic<int> n_calls;  // that reached the driver at all
+std::atomic<int> n_loads;
 
 }  // namespace
 
@@ -69,6 +70,11 @@ EXPORT int fake_cuda_current() {
 // How often the driver was started, or asked for its devices.
 EXPORT int fake_cuda_calls() {
   return n_calls;
+}
+
+// How often kernels were loaded.
+EXPORT int fake_cuda_loads() {
+  return n_loads;
 }
 
 // ---- start, devices, contexts ---------------------------------------------------------------------------------------
@@ -188,6 +194,7 @@ EXPORT int cuCtxGetStreamPriorityRange(int* least, int* greatest) {
 
 EXPORT int cuModuleLoadData(Any* module, const void* image) {
   return call([&](Machine&) {
+    ++n_loads;
     *module = const_cast<void*>(image);
     return image ? number_in("GSEL_FAKE_CUDA_IMAGE", kOk) : static_cast<int>(kInvalidImage);
   });

@@ -175,6 +175,60 @@ void test_a_failure_that_ends_cuda_is_remembered(void**) {
   });
 }
 
+void test_each_failure_that_ends_cuda_is_known_as_such(void**) {
+  for (const char* error : {"214", "220", "226", "700", "702", "709", "710", "714", "719", "721"})
+    expect({{"GSEL_FAKE_CUDA_STICKY", std::string("1:") + error}}, "only a new process can use the device", [] {
+      Opened o;
+      o.d.scale(o.ctx, o.memory, GSEL_F32, 2, 1024, o.first, &o.err);
+      if (o.d.stream_wait(o.ctx, o.first, &o.err) != GSEL_ERR_DEVICE) _exit(1);
+      say(o.err);
+      gsel_error* later = nullptr;
+      if (o.d.zero(o.ctx, o.memory, 4096, o.first, &later) != GSEL_ERR_STATE) _exit(2);
+    });
+}
+
+// Whether a plugin can be used here is asked for in programs that never use it, and fork afterwards.
+void test_a_probe_does_not_start_the_driver(void**) {
+  expect({}, "score 100, 0 calls, then some", [] {
+    const FakeCuda cuda;
+    char reason[256] = "";
+    const int score = cuda.plugin->probe(&gsel::host_services(), reason, sizeof reason);
+    const auto calls = reinterpret_cast<int (*)()>(dlsym(cuda.driver, "fake_cuda_calls"));
+    fprintf(stderr, "score %d, %d calls, ", score, calls());
+    Opened o;
+    fprintf(stderr, "then %s", calls() > 0 ? "some" : "none");
+  });
+}
+
+// Memory and streams need no kernels, and neither do calls of NCCL.
+void test_a_device_opens_without_kernels_for_it(void**) {
+  for (const char* error : {"209", "222"})
+    expect({{"GSEL_FAKE_CUDA_IMAGE", error}, {"GSEL_FAKE_CUDA_DRIVER", "12040"}},
+           "kernel gsel_scale_f32 on device 0: loading kernels", [] {
+             Opened o;
+             int x = 7;
+             if (o.d.zero(o.ctx, o.memory, 4096, o.first, &o.err)) _exit(1);
+             if (o.d.copy(o.ctx, &x, o.memory, sizeof x, GSEL_COPY_TO_HOST, o.first, &o.err)) _exit(2);
+             if (o.d.stream_wait(o.ctx, o.first, &o.err) || x != 0) _exit(3);
+             if (o.d.scale(o.ctx, o.memory, GSEL_F32, 2, 1024, o.first, &o.err) != GSEL_ERR_UNSUPPORTED) _exit(4);
+             say(o.err);
+             if (!strstr(gsel_error_message(o.err).data,
+                         "the driver is one for CUDA 12.4, the kernels were built with CUDA "))
+               _exit(5);
+           });
+}
+
+void test_kernels_are_loaded_once_for_a_device(void**) {
+  expect({}, "1 loaded", [] {
+    Opened o;
+    Opened again;
+    const auto loads = reinterpret_cast<int (*)()>(dlsym(o.cuda.driver, "fake_cuda_loads"));
+    o.d.close(o.ctx);
+    if (again.d.scale(again.ctx, again.memory, GSEL_F32, 2, 1024, again.first, &again.err)) _exit(1);
+    fprintf(stderr, "%d loaded", loads());
+  });
+}
+
 void test_a_stream_of_another_device_is_refused(void**) {
   expect({}, "belongs to another device than device 0", [] {
     Opened o;
@@ -233,6 +287,10 @@ int main() {
       cmocka_unit_test(test_a_driver_that_is_too_old_is_named),
       cmocka_unit_test(test_no_memory_is_an_error_and_no_more),
       cmocka_unit_test(test_a_failure_that_ends_cuda_is_remembered),
+      cmocka_unit_test(test_each_failure_that_ends_cuda_is_known_as_such),
+      cmocka_unit_test(test_a_probe_does_not_start_the_driver),
+      cmocka_unit_test(test_a_device_opens_without_kernels_for_it),
+      cmocka_unit_test(test_kernels_are_loaded_once_for_a_device),
       cmocka_unit_test(test_a_stream_of_another_device_is_refused),
       cmocka_unit_test(test_what_was_current_is_current_again),
       cmocka_unit_test(test_a_uuid_is_compared),
