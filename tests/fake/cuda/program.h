@@ -1,0 +1,125 @@
+/* fake/cuda/program.h: what the tests of communicators on devices share: the double of the driver as a program uses it,
+ * with streams of its own, and ranks with a device each. */
+#ifndef GSEL_TESTS_PROGRAM_H
+#define GSEL_TESTS_PROGRAM_H
+
+#include <dlfcn.h>
+#include <time.h>
+
+#include "support/ranks.h"
+
+/* ---- the driver, as a program uses it --------------------------------------------------------------------------- */
+
+typedef struct driver {
+  void* library;
+  int (*retain)(void** context, int device);
+  int (*push)(void* context);
+  int (*pop)(void** context);
+  int (*create)(void** stream, unsigned flags, int priority);
+  int (*synchronize)(void* stream);
+  int (*copy)(uintptr_t to, uintptr_t from, size_t bytes, void* stream);
+  int (*alloc)(uintptr_t* out, size_t bytes);
+  int (*violations)(void);
+  const char* (*violation)(int i);
+  int (*waits)(void);
+  int (*current)(void);
+} driver;
+static driver cuda;
+
+static inline void* module(const char* file) {
+  char path[4096];
+  snprintf(path, sizeof path, "%s/tests/fixtures/%s", getenv("GSEL_TEST_BIN"), file);
+  void* opened = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
+  if (!opened) fprintf(stderr, "%s\n", dlerror());
+  return opened;
+}
+
+/* What a test needs besides. */
+#define CUDA(name, ...) ((int (*)(__VA_ARGS__))dlsym(cuda.library, name))
+
+#define FIND(member, symbol) *(void**)&cuda.member = dlsym(library, symbol)
+static inline void load_doubles(const char* nccl) {
+  void* library = cuda.library = module("fake_libcuda.so");
+  FIND(retain, "cuDevicePrimaryCtxRetain");
+  FIND(push, "cuCtxPushCurrent_v2");
+  FIND(pop, "cuCtxPopCurrent_v2");
+  FIND(create, "cuStreamCreateWithPriority");
+  FIND(synchronize, "cuStreamSynchronize");
+  FIND(copy, "cuMemcpyAsync");
+  FIND(alloc, "cuMemAlloc_v2");
+  FIND(violations, "fake_cuda_violations");
+  FIND(violation, "fake_cuda_violation");
+  FIND(waits, "fake_cuda_waits");
+  FIND(current, "fake_cuda_current");
+  module(nccl);
+}
+
+/* One rank's device, with a stream of the program. */
+typedef struct gpu {
+  void* context;
+  void* stream;
+} gpu;
+
+static inline gpu open_gpu(int device) {
+  gpu g;
+  cuda.retain(&g.context, device);
+  cuda.push(g.context);
+  cuda.create(&g.stream, 1, 0);
+  cuda.pop(&(void*){NULL});
+  return g;
+}
+
+static inline void copy(const gpu* g, void* to, const void* from, size_t bytes) {
+  cuda.push(g->context);
+  cuda.copy((uintptr_t)to, (uintptr_t)from, bytes, g->stream);
+  cuda.pop(&(void*){NULL});
+}
+
+static inline void finish(const gpu* g) {
+  cuda.push(g->context);
+  cuda.synchronize(g->stream);
+  cuda.pop(&(void*){NULL});
+}
+
+static inline gsel_status join_with(const rank_run* run, const char* transport, int device, uint32_t flags,
+                                    gsel_comm** out, gsel_error** err) {
+  char accelerator[32];
+  snprintf(accelerator, sizeof accelerator, "cuda:%d", device);
+  gsel_comm_options options = GSEL_COMM_OPTIONS_INIT;
+  options.rank = run->rank;
+  options.world_size = run->world_size;
+  options.id = &run->id;
+  options.timeout_s = run->timeout_s;
+  options.join_timeout_s = 20;
+  options.accelerator = gsel_str_from(accelerator);
+  options.transport = gsel_str_from(transport);
+  options.flags = flags;
+  return gsel_comm_init(&options, out, err);
+}
+
+static inline gsel_status join_on(const rank_run* run, const char* transport, int device, gsel_comm** out,
+                                  gsel_error** err) {
+  return join_with(run, transport, device, 0, out, err);
+}
+
+static inline void no_violations(void) {
+  for (int i = 0; i < cuda.violations(); ++i) print_error("violation: %s\n", cuda.violation(i));
+  assert_int_equal(cuda.violations(), 0);
+}
+
+/* Memory of the program's own on a device. */
+static inline uintptr_t alloc(const gpu* g, size_t bytes) {
+  uintptr_t at = 0;
+  cuda.push(g->context);
+  cuda.alloc(&at, bytes);
+  cuda.pop(&(void*){NULL});
+  return at;
+}
+
+static inline double seconds(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+#endif

@@ -1,0 +1,103 @@
+/* fake/cuda/test_comm_ranges.c: which memory a communicator with an accelerator takes: mappings made of several
+ * segments, as PyTorch's expandable segments are, page-locked memory, and where each ends. */
+#include "fake/cuda/program.h"
+
+#define SEGMENT ((size_t)2 << 20)
+
+/* As CUmemLocation, CUmemAllocationProp and CUmemAccessDesc. */
+typedef struct place {
+  int type, id;
+} place;
+typedef struct properties {
+  int type, handle_types;
+  place location;
+  void* win32;
+  unsigned char flags[8];
+} properties;
+typedef struct access_right {
+  place location;
+  int flags;
+} access_right;
+
+/* So many segments of a reserved range, for the device itself. */
+static uintptr_t map_segments(const gpu* g, int device, int n, int reserved) {
+  const properties what = {1, 0, {1, device}, NULL, {0}};
+  const access_right right = {{1, device}, 3};
+  unsigned long long at = 0, physical = 0;
+  cuda.push(g->context);
+  CUDA("cuMemAddressReserve", unsigned long long*, size_t, size_t, unsigned long long, unsigned long long)
+  (&at, (size_t)reserved * SEGMENT, 0, 0, 0);
+  for (int i = 0; i < n; ++i) {
+    const unsigned long long begin = at + (size_t)i * SEGMENT;
+    CUDA("cuMemCreate", unsigned long long*, size_t, const properties*, unsigned long long)
+    (&physical, SEGMENT, &what, 0);
+    CUDA("cuMemMap", unsigned long long, size_t, size_t, unsigned long long, unsigned long long)
+    (begin, SEGMENT, 0, physical, 0);
+    CUDA("cuMemSetAccess", unsigned long long, size_t, const access_right*, size_t)(begin, SEGMENT, &right, 1);
+  }
+  cuda.pop(&(void*){NULL});
+  return (uintptr_t)at;
+}
+
+static void buffers_of_a_mapping(rank_run* run) {
+  load_doubles("fake_libnccl.so");
+  const gpu g = open_gpu(run->rank);
+  gsel_error* err = NULL;
+  gsel_comm* comm;
+  rank_ok(run, join_on(run, run->user, run->rank, &comm, &err), err);
+  rank_ok(run, gsel_comm_set_stream(comm, g.stream, &err), err);
+  const uintptr_t at = map_segments(&g, run->rank, 3, 4);
+  float *across = (float*)(at + SEGMENT - 8), got[4] = {0};
+  const float mine[] = {1, 2, 3, 4};
+  copy(&g, across, mine, sizeof mine);
+  rank_ok(run, gsel_allreduce(comm, across, across, 4, GSEL_F32, GSEL_SUM, &err), err);
+  copy(&g, got, across, sizeof got);
+  finish(&g);
+  for (int i = 0; i < 4; ++i) rank_check(run, got[i] == 2 * mine[i]);
+  /* What is reserved and not mapped is no memory. */
+  float* behind = (float*)(at + 3 * SEGMENT - 8);
+  rank_fails(run, gsel_allreduce(comm, behind, behind, 4, GSEL_F32, GSEL_SUM, &err), err, GSEL_ERR_ARG,
+             "send needs 16 bytes and its memory on cuda:", -1);
+  rank_ok(run, gsel_comm_synchronize(comm, &err), err);
+  gsel_comm_free(comm);
+  rank_check(run, cuda.violations() == 0);
+}
+
+static void test_a_mapping_of_several_segments_is_one_buffer(void** state) {
+  (void)state;
+  as_processes(2, buffers_of_a_mapping, (void*)"nccl");
+  as_processes(2, buffers_of_a_mapping, (void*)"host");
+}
+
+static void page_locked_memory(rank_run* run) {
+  load_doubles("fake_libnccl.so");
+  const gpu g = open_gpu(run->rank);
+  gsel_error* err = NULL;
+  gsel_comm* comm;
+  rank_ok(run, join_on(run, "nccl", run->rank, &comm, &err), err);
+  void* memory = NULL;
+  cuda.push(g.context);
+  CUDA("cuMemHostAlloc", void**, size_t, unsigned)(&memory, 64, 3);
+  cuda.pop(&(void*){NULL});
+  rank_fails(run, gsel_allreduce(comm, memory, memory, 17, GSEL_F32, GSEL_SUM, &err), err, GSEL_ERR_ARG,
+             "send needs 68 bytes and its page-locked memory ends after 64", -1);
+  float* values = memory;
+  for (int i = 0; i < 16; ++i) values[i] = (float)i;
+  rank_ok(run, gsel_allreduce(comm, memory, memory, 16, GSEL_F32, GSEL_SUM, &err), err);
+  rank_ok(run, gsel_comm_synchronize(comm, &err), err);
+  rank_check(run, values[15] == 15);
+  gsel_comm_free(comm);
+}
+
+static void test_page_locked_memory_has_an_end(void** state) {
+  (void)state;
+  as_processes(1, page_locked_memory, NULL);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_a_mapping_of_several_segments_is_one_buffer),
+      cmocka_unit_test(test_page_locked_memory_has_an_end),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
