@@ -91,7 +91,7 @@ std::string advice(const Request& request, const SearchResult& result) {
   const bool fits = on_one(request).total() <= room;
   std::string text = name_of(first.layout);
   if (first.layout.ranks() < request.cluster.size() && !request.fixed.devices)
-    text += fmt::format(": more than {} of the {} devices make a step slower over these links", first.layout.ranks(),
+    text += fmt::format(": a step over more than {} of the {} devices is forecast to be slower", first.layout.ranks(),
                         request.cluster.size());
   else if (fits && first.layout.data == first.layout.ranks())
     text += ": replicas of a model that fits one device; only gradients travel";
