@@ -103,6 +103,7 @@ class Node : public fake_cuda::Joint {
   Post& post_of(const Call& call) const;
   bool can_post(const Call& call) const;
   void post(const Call& call);
+  void check_reach(const Call& call) const;
   bool is_ready(const Call& call) const;
   void finish(const Call& call) const;
   std::vector<int> peers(const Call& call) const;  // that the call waits for

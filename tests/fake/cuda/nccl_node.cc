@@ -104,7 +104,22 @@ bool Node::can_post(const Call& call) const {
   return comm_->clique->has_room(comm_->rank, call.send_bytes);
 }
 
+// Ranks of one process reach each other's memory where it is, also where their devices may not.
+void Node::check_reach(const Call& call) const {
+  const Machine& machine = Machine::get();
+  for (const Comm& other : all_comms()) {
+    if (other.clique != comm_->clique || other.rank == comm_->rank) continue;
+    const int device = fake_cuda::device_of(other.context);
+    if (machine.may_access(reinterpret_cast<uintptr_t>(call.send), call.send_bytes, device) &&
+        machine.may_access(reinterpret_cast<uintptr_t>(call.recv), call.recv_bytes, device))
+      continue;
+    Machine::get().violation("nccl " + call.name + " reaches memory of rank " + std::to_string(comm_->rank) +
+                             " from device " + std::to_string(device) + ", which has no access to it");
+  }
+}
+
 void Node::post(const Call& call) {
+  check_reach(call);
   if (call.is_message() && !call.sends) return;
   Post& post = post_of(call);
   char* data = comm_->clique->place(comm_->rank, call.send_bytes, post, call.number);

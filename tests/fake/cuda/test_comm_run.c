@@ -10,11 +10,11 @@ static int fail_with(const char* what, gsel_error* err) {
   return 1;
 }
 
-static int be_rank(const char* transport) {
+static int be_rank(const char* transport, int numbered) {
   gsel_error* err = NULL;
   gsel_comm* comm = NULL;
   char accelerator[32];
-  snprintf(accelerator, sizeof accelerator, "cuda:%s", getenv("LOCAL_RANK"));
+  snprintf(accelerator, sizeof accelerator, numbered ? "cuda:%s" : "cuda", getenv("LOCAL_RANK"));
   load_doubles("fake_libnccl.so");
   const gpu g = open_gpu(atoi(getenv("LOCAL_RANK")));
   gsel_comm_options options = GSEL_COMM_OPTIONS_INIT;
@@ -42,21 +42,21 @@ static int be_rank(const char* transport) {
 
 static const char* self;
 
-static void run_over(const char* transport) {
+static void run_over(const char* arguments) {
   char line[8192];
-  snprintf(line, sizeof line, "\"$GSEL_TEST_BIN/bin/gsel\" run -n 3 -- '%s' %s", self, transport);
+  snprintf(line, sizeof line, "\"$GSEL_TEST_BIN/bin/gsel\" run -n 3 -- '%s' %s", self, arguments);
   const int status = system(line);
   if (status != 0) fail_msg("%s: wait status 0x%x", line, (unsigned)status);
 }
 
 static void test_ranks_of_gsel_run_have_a_device_each(void** state) {
   (void)state;
-  run_over("nccl");
-  run_over("host");
+  run_over("nccl numbered");
+  run_over("host numbered");
 }
 
 int main(int argc, char** argv) {
-  if (argc > 1) return be_rank(argv[1]);
+  if (argc > 1) return be_rank(argv[1], argc > 2);
   self = argv[0];
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_ranks_of_gsel_run_have_a_device_each)};
   return cmocka_run_group_tests(tests, NULL, NULL);

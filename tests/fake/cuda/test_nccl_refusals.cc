@@ -117,6 +117,35 @@ void test_memory_is_registered_everywhere_or_nowhere(void**) {
                  });
 }
 
+// Two ranks of one process, and memory that only the device of each may touch.
+void test_memory_is_reached_by_the_devices_of_the_process(void**) {
+  expect({}, "reaches memory of rank 0 from device 1, which has no access to it", [] {
+    static Shared all;
+    const auto be = [](int r) {
+      Rank rank(all, r, 2);
+      constexpr size_t kBytes = size_t{2} << 20;
+      struct {
+        int type, handle_types, location[2];
+        void* win32;
+        unsigned char flags[8];
+      } what{1, 0, {1, r}, nullptr, {}};
+      const int right[3] = {1, r, 3};
+      unsigned long long at = 0, physical = 0;
+      using U = unsigned long long;
+      rank.d.cuda<int(U*, size_t, size_t, U, U)>("cuMemAddressReserve")(&at, kBytes, 0, 0, 0);
+      rank.d.cuda<int(U*, size_t, const void*, U)>("cuMemCreate")(&physical, kBytes, &what, 0);
+      rank.d.cuda<int(U, size_t, size_t, U, U)>("cuMemMap")(at, kBytes, 0, physical, 0);
+      rank.d.cuda<int(U, size_t, const void*, size_t)>("cuMemSetAccess")(at, kBytes, right, 1);
+      rank.allreduce(reinterpret_cast<float*>(at), 4);
+      rank.settle();
+      rank.wait();
+    };
+    std::thread other(be, 1);
+    be(0);
+    other.join();
+  });
+}
+
 void test_memory_in_use_stays_registered_and_allocated(void**) {
   expect_ranks({}, 1, 0, "ncclCommDeregister of memory that allreduce still uses", [](Shared& all, int r) {
     Rank rank(all, r, 1);
@@ -189,6 +218,7 @@ int main() {
       cmocka_unit_test(test_a_message_without_its_other_side_waits),
       cmocka_unit_test(test_two_communicators_in_opposite_order_wait_for_each_other),
       cmocka_unit_test(test_memory_is_registered_everywhere_or_nowhere),
+      cmocka_unit_test(test_memory_is_reached_by_the_devices_of_the_process),
       cmocka_unit_test(test_memory_in_use_stays_registered_and_allocated),
       cmocka_unit_test(test_a_death_is_told_only_over_a_network),
       cmocka_unit_test(test_an_abort_takes_as_long_as_it_was_told),

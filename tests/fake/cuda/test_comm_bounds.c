@@ -1,0 +1,279 @@
+/* fake/cuda/test_comm_bounds.c: what NCCL would wait for without an end is an error within the timeout, or told at
+ * once: messages that nobody takes, calls that do not pair, two communicators in opposite order, and calls that depend
+ * on each other through host memory. */
+#include "fake/cuda/joined.h"
+
+/* ---- messages -----------------------------------------------------------------------------------------------------
+ */
+
+static void nobody_sends(rank_run* run) {
+  joined j;
+  gsel_error* err = NULL;
+  rank_check(run, join_over(run, "nccl", 0, &j) == GSEL_OK);
+  rank_check(run, connect_ranks(&j) == GSEL_OK);
+  if (run->rank == 0) {
+    const double began = seconds();
+    const gsel_status status = gsel_recv(j.comm, j.memory, COUNT, GSEL_F32, 1, &err);
+    expect_end(run, &j, began, status, &err, GSEL_ERR_TIMEOUT, "timed out");
+  }
+  meet(run, 2);
+  gsel_comm_free(j.comm);
+}
+
+static void nobody_takes(rank_run* run) {
+  joined j;
+  gsel_error* err = NULL;
+  rank_check(run, join_over(run, "nccl", 0, &j) == GSEL_OK);
+  rank_check(run, connect_ranks(&j) == GSEL_OK);
+  if (run->rank == 0) {
+    const double began = seconds();
+    const gsel_status status = gsel_send(j.comm, j.memory, COUNT, GSEL_F32, 1, &err);
+    expect_end(run, &j, began, status, &err, GSEL_ERR_TIMEOUT, "timed out");
+  }
+  meet(run, 2);
+  gsel_comm_free(j.comm);
+}
+
+static void both_receive_first(rank_run* run) {
+  joined j;
+  gsel_error* err = NULL;
+  rank_check(run, join_over(run, "nccl", 0, &j) == GSEL_OK);
+  rank_check(run, connect_ranks(&j) == GSEL_OK);
+  const double began = seconds();
+  gsel_status status = gsel_recv(j.comm, j.memory, COUNT, GSEL_F32, 1 - run->rank, &err);
+  if (status == GSEL_OK) status = gsel_send(j.comm, j.memory, COUNT, GSEL_F32, 1 - run->rank, &err);
+  expect_end(run, &j, began, status, &err, GSEL_ERR_TIMEOUT, "");
+  meet(run, 2);
+  gsel_comm_free(j.comm);
+}
+
+static void test_messages_without_their_other_side_end(void** state) {
+  (void)state;
+  as_two(nobody_sends);
+  as_two(nobody_takes);
+  as_two(both_receive_first);
+}
+
+static void another_type(rank_run* run) {
+  joined j;
+  gsel_error* err = NULL;
+  rank_check(run, join_over(run, "nccl", 0, &j) == GSEL_OK);
+  rank_check(run, connect_ranks(&j) == GSEL_OK);
+  const double began = seconds();
+  const gsel_status status = run->rank ? gsel_send(j.comm, j.memory, COUNT, GSEL_F32, 0, &err)
+                                       : gsel_recv(j.comm, j.memory, COUNT, GSEL_I32, 1, &err);
+  expect_end(run, &j, began, status, &err, GSEL_ERR_MISMATCH, "i32");
+  meet(run, 2);
+  gsel_comm_free(j.comm);
+}
+
+static void test_a_receive_of_another_type_is_a_mismatch(void** state) {
+  (void)state;
+  as_two(another_type);
+}
+
+/* ---- collectives --------------------------------------------------------------------------------------------------
+ */
+
+static void counts_that_do_not_pair(rank_run* run) {
+  joined j;
+  gsel_error* err = NULL;
+  rank_check(run, join_over(run, "nccl", 0, &j) == GSEL_OK);
+  rank_check(run, connect_ranks(&j) == GSEL_OK);
+  void* out;
+  rank_ok(run, gsel_mem_alloc(j.comm, 256, &out, &err), err);
+  const uint64_t sends[] = {4, run->rank == 0 ? 8 : 4}, receives[] = {4, 4};
+  {
+    const double began = seconds();
+    const gsel_status status = gsel_alltoallv(j.comm, j.memory, sends, NULL, out, receives, NULL, GSEL_F32, &err);
+    expect_end(run, &j, began, status, &err, GSEL_ERR_MISMATCH, "");
+  }
+  meet(run, 2);
+  gsel_comm_free(j.comm);
+}
+
+static void one_through_host(rank_run* run) {
+  joined j;
+  gsel_error* err = NULL;
+  rank_check(run, join_over(run, "nccl", 0, &j) == GSEL_OK);
+  rank_check(run, connect_ranks(&j) == GSEL_OK);
+  {
+    const double began = seconds();
+    const gsel_status status =
+        gsel_allreduce(j.comm, j.memory, j.memory, 8, run->rank ? GSEL_I16 : GSEL_F32, GSEL_SUM, &err);
+    expect_end(run, &j, began, status, &err, GSEL_ERR_MISMATCH, "i16");
+  }
+  meet(run, 2);
+  gsel_comm_free(j.comm);
+}
+
+static void test_calls_that_do_not_pair_are_a_mismatch(void** state) {
+  (void)state;
+  as_two(counts_that_do_not_pair);
+  as_two(one_through_host);
+}
+
+static void opposite_order(rank_run* run) {
+  joined j, twin;
+  gsel_error* err = NULL;
+  rank_check(run, join_over(run, "nccl", 0, &j) == GSEL_OK);
+  twin = j;
+  rank_ok(run, gsel_comm_dup(j.comm, &twin.comm, &err), err);
+  cuda.push(j.g.context);
+  cuda.create(&twin.g.stream, 1, 0);
+  cuda.pop(&(void*){NULL});
+  rank_ok(run, gsel_comm_set_stream(twin.comm, twin.g.stream, &err), err);
+  rank_ok(run, gsel_mem_alloc(twin.comm, COUNT * sizeof(float), (void**)&twin.memory, &err), err);
+  rank_check(run, connect_ranks(&j) == GSEL_OK && connect_ranks(&twin) == GSEL_OK);
+  const joined* order[] = {run->rank ? &twin : &j, run->rank ? &j : &twin};
+  const double began = seconds();
+  gsel_status status[2] = {GSEL_OK, GSEL_OK};
+  for (int i = 0; i < 2; ++i)
+    status[i] = gsel_allreduce(order[i]->comm, order[i]->memory, order[i]->memory, COUNT, GSEL_F32, GSEL_SUM, NULL);
+  for (int i = 0; i < 2; ++i)
+    if (status[i] == GSEL_OK) status[i] = gsel_comm_synchronize(order[i]->comm, NULL);
+  /* One of them is broken, and lets the other one go. */
+  rank_check(run, status[0] == GSEL_ERR_TIMEOUT || status[1] == GSEL_ERR_TIMEOUT);
+  rank_check(run, seconds() - began < 10);
+  meet(run, 2);
+  gsel_comm_free(twin.comm);
+  gsel_comm_free(j.comm);
+}
+
+static void test_two_communicators_in_opposite_order_end(void** state) {
+  (void)state;
+  as_two(opposite_order);
+}
+
+/* ---- groups and requests ------------------------------------------------------------------------------------------
+ */
+
+static void second_call_differs(rank_run* run) {
+  joined j, twin;
+  gsel_error* err = NULL;
+  rank_check(run, join_over(run, "nccl", 0, &j) == GSEL_OK);
+  twin = j;
+  rank_ok(run, gsel_comm_dup(j.comm, &twin.comm, &err), err);
+  rank_ok(run, gsel_comm_set_stream(twin.comm, j.g.stream, &err), err);
+  rank_ok(run, gsel_mem_alloc(twin.comm, COUNT * sizeof(float), (void**)&twin.memory, &err), err);
+  rank_check(run, connect_ranks(&j) == GSEL_OK && connect_ranks(&twin) == GSEL_OK);
+  gsel_collective a = GSEL_COLLECTIVE_INIT;
+  a.kind = GSEL_COLLECTIVE_ALLREDUCE;
+  a.dtype = GSEL_F32;
+  a.op = GSEL_SUM;
+  a.send = a.recv = j.memory;
+  a.count = COUNT;
+  gsel_collective b = a;
+  b.send = b.recv = twin.memory;
+  b.count = run->rank ? 8 : 4;
+  gsel_comm* comms[] = {j.comm, twin.comm};
+  const gsel_collective* calls[] = {&a, &b};
+  const double began = seconds();
+  gsel_status status = gsel_group_run(comms, calls, 2, &err);
+  if (status == GSEL_OK) status = gsel_comm_synchronize(twin.comm, &err);
+  expect_end(run, &j, began, status, &err, GSEL_ERR_MISMATCH, "");
+  rank_check(run, run->failure[0] || gsel_comm_synchronize(j.comm, NULL) != GSEL_OK);
+  meet(run, 2);
+  gsel_comm_free(twin.comm);
+  gsel_comm_free(j.comm);
+}
+
+static void test_a_group_whose_second_call_differs_breaks_both(void** state) {
+  (void)state;
+  as_two(second_call_differs);
+}
+
+/* The second adds up what the first has made. */
+static void calls_that_depend(rank_run* run) {
+  joined j;
+  gsel_error* err = NULL;
+  rank_check(run, join_over(run, "host", 0, &j) == GSEL_OK);
+  gsel_collective a = GSEL_COLLECTIVE_INIT;
+  a.kind = GSEL_COLLECTIVE_ALLREDUCE;
+  a.dtype = GSEL_F32;
+  a.op = GSEL_SUM;
+  a.send = a.recv = j.memory;
+  a.count = COUNT;
+  gsel_comm* comms[] = {j.comm, j.comm};
+  const gsel_collective* calls[] = {&a, &a};
+  rank_ok(run, gsel_group_run(comms, calls, 2, &err), err);
+  rank_ok(run, gsel_comm_synchronize(j.comm, &err), err);
+  rank_check(run, element_5(&j, j.memory) == 220);
+  gsel_comm_free(j.comm);
+}
+
+static void test_calls_of_a_group_run_in_order_through_host_memory(void** state) {
+  (void)state;
+  as_two(calls_that_depend);
+}
+
+static void a_request_that_nobody_answers(rank_run* run) {
+  joined j;
+  gsel_error* err = NULL;
+  rank_check(run, join_over(run, "host", 0, &j) == GSEL_OK);
+  if (run->rank == 0) {
+    gsel_collective call = GSEL_COLLECTIVE_INIT;
+    call.kind = GSEL_COLLECTIVE_RECV;
+    call.dtype = GSEL_F32;
+    call.recv = j.memory;
+    call.count = COUNT;
+    call.root = 1;
+    gsel_request* request = NULL;
+    rank_ok(run, gsel_comm_start(j.comm, &call, &request, &err), err); /* does not wait for the message */
+    meet(run, 2);
+    rank_ok(run, gsel_request_wait(request, &err), err);
+    gsel_request_free(request);
+    rank_check(run, element_5(&j, j.memory) == 105);
+  } else {
+    meet(run, 2);
+    rank_ok(run, gsel_send(j.comm, j.memory, COUNT, GSEL_F32, 0, &err), err);
+  }
+  gsel_comm_free(j.comm);
+}
+
+static void test_a_receive_starts_without_its_message(void** state) {
+  (void)state;
+  as_two(a_request_that_nobody_answers);
+}
+
+/* Nobody watches, and the first call of the survivor waits for the host of the dead. */
+static void dies_unwatched(rank_run* run) {
+  joined j;
+  gsel_error* err = NULL;
+  rank_check(run, join_over(run, "nccl", GSEL_COMM_NO_THREAD, &j) == GSEL_OK);
+  meet(run, 2);
+  if (run->rank == 1) raise(SIGKILL);
+  {
+    const double began = seconds();
+    const gsel_status status = gsel_allreduce(j.comm, j.memory, j.memory, COUNT, GSEL_F32, GSEL_SUM, &err);
+    expect_end(run, &j, began, status, &err, GSEL_ERR_PEER, "rank 1 (pid");
+  }
+  gsel_comm_free(j.comm);
+}
+
+static void test_a_death_without_a_watching_thread_ends_a_first_call(void** state) {
+  (void)state;
+  int32_t* word = shared_memory(sizeof *word);
+  rank_run* runs = ranks_prepare(2, word);
+  const pid_t survivor = rank_fork(&runs[0], dies_unwatched), victim = rank_fork(&runs[1], dies_unwatched);
+  int status = 0;
+  waitpid(victim, &status, 0);
+  waitpid(survivor, &status, 0);
+  if (status != 0) fail_msg("the survivor ended with wait status 0x%x", (unsigned)status);
+  ranks_verdict(runs, 2);
+  munmap(word, sizeof *word);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_messages_without_their_other_side_end),
+      cmocka_unit_test(test_a_receive_of_another_type_is_a_mismatch),
+      cmocka_unit_test(test_calls_that_do_not_pair_are_a_mismatch),
+      cmocka_unit_test(test_two_communicators_in_opposite_order_end),
+      cmocka_unit_test(test_a_group_whose_second_call_differs_breaks_both),
+      cmocka_unit_test(test_calls_of_a_group_run_in_order_through_host_memory),
+      cmocka_unit_test(test_a_receive_starts_without_its_message),
+      cmocka_unit_test(test_a_death_without_a_watching_thread_ends_a_first_call),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
