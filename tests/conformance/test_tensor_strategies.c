@@ -118,6 +118,47 @@ static void over_four_stages_it_equals_one_rank(void** state) {
   (void)state, equals_one_rank(&kPipelines[3]);
 }
 
+/* Kernels of each rank saw all elements of all parameters. */
+static void expect_whole(const tensor_outcome* out, int ranks) {
+  for (int r = 0; r < ranks; ++r)
+    for (int p = 0; p < TM_PARAMS; ++p)
+      for (int64_t e = 0; e < tm_elems(p); ++e)
+        if (!out[r].is_noted[p][e]) fail_msg("rank %d has no element %d of parameter %d", r, (int)e, p);
+}
+
+/* Layers that opt out: the network between two that are divided, heads whose keys are shared, a table that two layers
+ * have, all of these, and one in the middle of others, which reads what was divided. */
+static void with_layers_excluded_it_equals_one_rank(void** state) {
+  (void)state;
+  static const char* const excluded[] = {
+      "up, gate, share, down", "queries,keys,attend,project", "embed, head, loss", "*", "gate", "u*,em*,head"};
+  tensor_outcome* out = tensor_outcomes();
+  tensor_trial trial = tensor_trial_of(NULL, out);
+  tensor_outcome* expected = tensor_reference(&trial, train_of(BATCH, 1, ""));
+  trial.expected = expected;
+  for (size_t e = 0; e < sizeof excluded / sizeof *excluded; ++e)
+    for (int sequence = 0; sequence < 2; ++sequence)
+      for (int ranks = 2; ranks < 4; ++ranks) {
+        char section[256];
+        snprintf(section, sizeof section, TP "exclude = \"%s\"\n%s", excluded[e],
+                 sequence ? "sequence_parallel = true\n" : "");
+        const int all = *excluded[e] == '*';
+        const struct tensor_row row = {all ? "all excluded" : "some excluded", section, ranks, NULL};
+        const struct data_row* data = &kData[(int)(e + (size_t)ranks) % 2 ? DATA_ZERO3 : DATA_ALONE];
+        const char* train = train_of(BATCH, MICROBATCHES, "");
+        print_message("  exclude = \"%s\"\n", excluded[e]);
+        if (!all) {
+          try_one(&row, &kPipelines[sequence ? 0 : 1], data, trial, train);
+        } else if (is_tried(&row)) {
+          trial.config = config_of(&row, &kPipelines[0], data, train);
+          try_tensor(&trial, ranks_of(&row, &kPipelines[0], data));
+          expect_whole(out, ranks);
+        }
+      }
+  free_tensor_outcomes(expected);
+  free_tensor_outcomes(out);
+}
+
 /* Each of these at a few sizes. `more` stands in the reference's section too where it changes what comes out. */
 struct extra {
   const char *more, *reference;
@@ -337,7 +378,17 @@ static void what_cannot_be_divided_is_refused_with_what_would_do(void** state) {
       {"[mesh]\ntensor = 2\n[strategy.tensor]\nplugin = \"ddp\"\n", 2, GSEL_ERR_CONFIG,
        "does not serve the tensor axis"},
       {"[mesh]\ntensor = 2\n" TP "sequence = true\n", 2, GSEL_ERR_CONFIG,
-       "trial.toml:5: unknown key \"strategy.tensor.sequence\"; plugin \"tp\" has sequence_parallel"},
+       "trial.toml:5: unknown key \"strategy.tensor.sequence\"; plugin \"tp\" has sequence_parallel, exclude"},
+      {"[mesh]\ntensor = 2\n" TP "exclude = \"up, shard\"\n", 2, GSEL_ERR_CONFIG,
+       "tp: strategy.tensor.exclude names \"shard\", and no layer has this name, the nearest is \"share\"; names with "
+       "commas between are accepted"},
+      {"[mesh]\ntensor = 2\n" TP "exclude = \"x*\"\n", 2, GSEL_ERR_CONFIG,
+       "tp: strategy.tensor.exclude names \"x*\", and no layer has this name"},
+      {"[mesh]\ntensor = 2\n" TP "exclude = \"norm\"\n", 2, GSEL_ERR_CONFIG,
+       "tp: strategy.tensor.exclude names \"norm\", and nothing divides layer \"norm\"; leave it out"},
+      {"[mesh]\ntensor = 2\n" TP "exclude = \"head\"\n", 2, GSEL_ERR_CONFIG,
+       "tp: strategy.tensor.exclude names layer \"head\" and not layer \"embed\", and both have parameter \"table\"; "
+       "name both or neither"},
       {"[mesh]\ntensor = 2\n" TP "weights = [1, 2, 3]\n", 2, GSEL_ERR_CONFIG,
        "trial.toml:5: strategy.tensor.weights = [1, 2, 3] has 3 numbers, and the tensor axis has 2 ranks; give "
        "one number for each rank"},
@@ -405,6 +456,7 @@ int main(void) {
       cmocka_unit_test(over_1f1b_it_equals_one_rank),
       cmocka_unit_test(over_zb_v_it_equals_one_rank),
       cmocka_unit_test(over_four_stages_it_equals_one_rank),
+      cmocka_unit_test(with_layers_excluded_it_equals_one_rank),
       cmocka_unit_test(with_all_that_a_step_may_have_it_equals_one_rank),
       cmocka_unit_test(norms_equal_those_of_one_rank),
       cmocka_unit_test(an_overflow_on_one_rank_skips_the_step_on_all),
