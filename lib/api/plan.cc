@@ -18,6 +18,7 @@
 #include "plan/describe.h"
 #include "plan/finalist.h"
 #include "plan/rows.h"
+#include "plan/units.h"
 
 // A plan, or a report that has text and JSON alone.
 struct gsel_plan {
@@ -240,7 +241,14 @@ gsel_status gsel_plan_compare(const gsel_plan_options* options, const gsel_confi
       const gsel::Config& config = gsel::required(configs[i], "configs[i]").impl;
       Request request = asked;
       request.cluster = gsel::plan::devices_of(config, asked.cluster);
-      const gsel::plan::Layout layout = gsel::plan::layout_of(config, request.cluster.size());
+      bool others = false;
+      const gsel::plan::Layout layout =
+          gsel::plan::layout_of(config, request.workload, request.cluster.size(), &others);
+      if (others)
+        request.workload.notes.push_back(
+            fmt::format("strategy.tensor.exclude of {} names layers that the forecast divides; it knows {}",
+                        config.file.empty() ? fmt::format("config {}", i + 1) : config.file,
+                        gsel::plan::layers_of(request.workload, ~uint64_t{0})));
       const gsel::plan::Shares shares = gsel::plan::shares_of(config, request.workload, layout);
       request.batch = config.train.batch;
       if (config.train.recompute != "none" && config.train.recompute != "all")

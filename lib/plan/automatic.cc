@@ -2,18 +2,22 @@
 #include "plan/automatic.h"
 
 #include <algorithm>
+#include <bit>
+#include <limits>
 #include <optional>
 
 #include "base/log.h"
 #include "plan/finalist.h"
 #include "plan/plan.h"
+#include "plan/units.h"
 #include "select/inventory/inventory.h"
 
 namespace gsel::plan {
 namespace {
 
 constexpr double kMeasureSeconds = 2;
-constexpr int32_t kMostPriced = 64;  // ranks of one host whose layouts are all compiled
+constexpr size_t kMostUnitsTried = 8;  // kinds of layers that may opt out of the tensor axis, each by itself
+constexpr int32_t kMostPriced = 64;    // ranks of one host whose layouts are all compiled
 
 std::optional<int64_t> fixed_size(const Config& config, gsel_axis axis) {
   const std::string key = fmt::format("mesh.{}", axis_name(axis));
@@ -33,7 +37,7 @@ void refuse_strategies(const Config& config) {
 }
 
 // The configuration that runs a layout, with everything else as it was.
-Config with_layout(const Config& config, const Layout& l) {
+Config with_layout(const Config& config, const Workload& workload, const Layout& l) {
   Config out = with_setting(config, "strategy.plan", "none");
   const auto set = [&](const std::string& key, const std::string& value) { out = with_setting(out, key, value); };
   const std::pair<const char*, int32_t> sizes[] = {
@@ -42,6 +46,7 @@ Config with_layout(const Config& config, const Layout& l) {
   if (l.tensor > 1) {
     set("strategy.tensor.plugin", "tp");
     if (l.sequence_parallel) set("strategy.tensor.sequence_parallel", "true");
+    if (l.excluded != 0) set("strategy.tensor.exclude", layers_of(workload, l.excluded));
   }
   if (l.context > 1) set("strategy.context.plugin", "cp");
   if (l.pipeline > 1) {
@@ -139,15 +144,31 @@ void price_on_host(Choices& choices, Communicator& comm, const std::shared_ptr<M
   if (samples.empty()) return;
   const Measured measured = measure(comm, model, data, config, {samples, kMeasureSeconds});
   const MeasuredDurations durations(measured);
-  for_each_layout(config, ranks, [&](const Layout& l) {
+  const Workload workload = workload_of(*model, "the model");
+  const auto try_one = [&](const Layout& l) {
     try {
-      Config candidate = with_layout(config, l);
+      Config candidate = with_layout(config, workload, l);
       const auto bound = static_cast<uint64_t>(config.train.memory_bytes);
       const Finalist f = price(*model, candidate, ranks, {durations, durations.hosts(ranks), bound, 2});
       choices.add({l, std::move(candidate), f.step_s});
+      return f.step_s;
     } catch (const Error& error) {
       choices.refused(l, error);
+      return std::numeric_limits<double>::infinity();
     }
+  };
+  for_each_layout(config, ranks, [&](Layout l) {
+    const double divided = try_one(l);
+    const size_t units = workload.units.size();
+    if (l.tensor == 1 || units < 2 || units > kMostUnitsTried) return;
+    // Each kind of layers whole by itself; then all that gained together, unless nothing is left to divide.
+    uint64_t gaining = 0;
+    for (size_t u = 0; u < units; ++u) {
+      l.excluded = uint64_t{1} << u;
+      if (try_one(l) < divided) gaining |= l.excluded;
+    }
+    l.excluded = gaining;
+    if (std::popcount(gaining) > 1 && static_cast<size_t>(std::popcount(gaining)) < units) try_one(l);
   });
 }
 
@@ -168,7 +189,8 @@ void search_on_devices(Choices& choices, const Communicator& comm, const Model& 
   request.fixed.pipeline = fixed_size(config, GSEL_AXIS_PIPELINE);
   request.fixed.data = fixed_size(config, GSEL_AXIS_DATA);
   const Plan plan(std::move(request), {});
-  for (const Candidate& c : plan.candidates()) choices.add({c.layout, with_layout(config, c.layout), c.step_s()});
+  for (const Candidate& c : plan.candidates())
+    choices.add({c.layout, with_layout(config, plan.request().workload, c.layout), c.step_s()});
 }
 
 }  // namespace

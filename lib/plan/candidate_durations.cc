@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/config.h"
+#include "plan/units.h"
 #include "program/shards.h"
 
 namespace gsel::plan {
@@ -23,24 +24,19 @@ double own_elems(const Program& program) {
   return elems;
 }
 
-Split stages_of(const SearchInput& input, const Candidate& candidate) {
-  return candidate.shares.stage_layers.empty() ? split(input.workload, candidate.layout.pipeline)
-                                               : split_as(input.workload, candidate.shares.stage_layers);
-}
-
 // Of each rank, beside one whose device is the first kind and whose part is an equal one.
 std::vector<double> slowness_of(const SearchInput& input, const Cluster& alike, const Candidate& candidate,
                                 const Split& stages) {
   const Layout& l = candidate.layout;
   const int32_t replicas = l.tensor * l.context * l.data;
   const Shares none{candidate.shares.stage_layers, {}, {}};
+  const EffectiveWorkload workload(input.workload, l.excluded);
   std::vector<double> slowness(static_cast<size_t>(l.ranks()), 1);
   for (const StageRun& run : stages.runs)
     for (int32_t stage = run.first; stage < run.first + run.count; ++stage) {
-      const StageTime usual =
-          stage_time(input.workload, stages, run, stage, alike, l, none, input.recipe, input.constants);
+      const StageTime usual = stage_time(*workload, stages, run, stage, alike, l, none, input.recipe, input.constants);
       for (int32_t i = 0; i < replicas; ++i) {
-        const StageTime own = rank_time(input.workload, stages, run, stage, i, input.cluster, l, candidate.shares,
+        const StageTime own = rank_time(*workload, stages, run, stage, i, input.cluster, l, candidate.shares,
                                         input.recipe, input.constants);
         slowness[static_cast<size_t>(stage * replicas + i)] =
             (own.forward + own.backward) / (usual.forward + usual.backward);
@@ -54,7 +50,7 @@ std::vector<double> slowness_of(const SearchInput& input, const Cluster& alike, 
 CandidateDurations::CandidateDurations(const SearchInput& input, const Candidate& candidate, const CompiledJob& job) {
   const Program& program = job.programs().front();
   const Model& model = job.model_of(0);
-  const Split stages = stages_of(input, candidate);
+  const Split stages = split_of(input.workload, candidate);
   const Shares& shares = candidate.shares;
   Cluster alike = input.cluster;
   alike.kinds.resize(1);
@@ -77,6 +73,10 @@ CandidateDurations::CandidateDurations(const SearchInput& input, const Candidate
   double bytes = 0;
   for (const auto& [by, count] : step_traffic(program))
     if (by.first == GSEL_AXIS_DATA && reduces_gradients(by.second)) bytes += static_cast<double>(count.bytes_sent);
+  double summed = 0;
+  for (const auto& [by, count] : step_traffic(program))
+    if (by.second == GSEL_INSTR_ALLREDUCE_PARTIAL) summed += static_cast<double>(count.bytes_sent);
+  summed_byte_s_ = summed > 0 ? candidate.time.summed_s / summed : 0;
   data_byte_s_ = bytes > 0 ? candidate.time.data_in_all / bytes : 0;
   const Cluster& c = input.cluster;
   const double rate = candidate.layout.ranks() > c.per_node
@@ -111,6 +111,7 @@ double CandidateDurations::compute(const Program& program, const gsel_instr& ins
 
 ExchangeTime CandidateDurations::exchange(const Program&, const gsel_instr& instr, gsel_axis axis, uint64_t,
                                           uint64_t bytes) const {
+  if (instr.kind == GSEL_INSTR_ALLREDUCE_PARTIAL) return {summed_byte_s_ * static_cast<double>(bytes), 0};
   if (!reduces_gradients(instr.kind)) return {};
   const double byte_s = axis == GSEL_AXIS_DATA ? data_byte_s_ : axis == GSEL_AXIS_PIPELINE ? pipeline_byte_s_ : 0;
   return {byte_s * static_cast<double>(bytes), 0};

@@ -28,7 +28,7 @@ class CandidateDurations : public Durations {
   std::vector<OfLayer> layers_;   // by layer of the programs, on alike devices
   std::vector<double> slowness_;  // by rank: how many times as long; empty: devices are alike
   std::vector<double> step_s_;    // by rank: of an element that the optimizer steps
-  double data_byte_s_ = 0, pipeline_byte_s_ = 0;
+  double data_byte_s_ = 0, pipeline_byte_s_ = 0, summed_byte_s_ = 0;
 };
 
 // The candidate's gsel.toml compiled, verified, checked against the memory of its devices, and simulated. model: of the

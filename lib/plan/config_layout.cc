@@ -7,6 +7,7 @@
 
 #include "base/weights.h"
 #include "plan/plan.h"
+#include "plan/units.h"
 
 namespace gsel::plan {
 namespace {
@@ -113,6 +114,7 @@ std::string toml_of(const Request& request, const Candidate& candidate) {
   if (l.tensor > 1) {
     text += "\n[strategy.tensor]\nplugin = \"tp\"\n";
     if (l.sequence_parallel) text += "sequence_parallel = true\n";
+    if (l.excluded != 0) text += fmt::format("exclude = \"{}\"\n", layers_of(request.workload, l.excluded));
     if (!candidate.shares.tensor_weights.empty())
       text += fmt::format("weights = {}\n", list_of(candidate.shares.tensor_weights));
   }
@@ -164,7 +166,7 @@ Cluster devices_of(const Config& config, const Cluster& cluster) {
   return out;
 }
 
-Layout layout_of(const Config& config, int32_t world_size) {
+Layout layout_of(const Config& config, const Workload& workload, int32_t world_size, bool* others) {
   const auto mesh = resolve_mesh(config, world_size);
   Layout l;
   l.tensor = mesh[GSEL_AXIS_TENSOR], l.context = mesh[GSEL_AXIS_CONTEXT];
@@ -172,6 +174,7 @@ Layout layout_of(const Config& config, int32_t world_size) {
   read_data(config, l);
   read_pipeline(config, l);
   l.sequence_parallel = option_of(config, GSEL_AXIS_TENSOR, "sequence_parallel", "false") == "true";
+  l.excluded = units_named(workload, option_of(config, GSEL_AXIS_TENSOR, "exclude", ""), others);
   if (config.train.recompute != "none") l.recompute = Recompute::full;
   if (config.train.batch < l.data || (config.train.batch % l.data != 0 && l.pipeline > 1))
     refuse_key(config, "train.batch",

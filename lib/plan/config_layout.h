@@ -18,8 +18,9 @@ std::string why_not_run(const Request& request, const Layout& layout);
 // many as its mesh has ranks. GSEL_ERR_CONFIG where it lists one that is not there.
 Cluster devices_of(const Config& config, const Cluster& cluster);
 
-// GSEL_ERR_CONFIG where the file asks for what no layout has, such as another schedule, with its place.
-Layout layout_of(const Config& config, int32_t world_size);
+// GSEL_ERR_CONFIG where the file asks for what no layout has, such as another schedule, with its place. others: whether
+// it excludes layers from the tensor axis that the workload does not know as a unit; these are divided in the layout.
+Layout layout_of(const Config& config, const Workload& workload, int32_t world_size, bool* others);
 // The parts that its weights give; empty where it has none.
 Shares shares_of(const Config& config, const Workload& workload, const Layout& layout);
 

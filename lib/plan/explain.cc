@@ -222,7 +222,8 @@ std::string gib(double bytes) {
 std::string name_of(const Layout& l) {
   std::vector<std::string> words;
   if (l.tensor > 1)
-    words.push_back(fmt::format("tensor {}{}", l.tensor, l.sequence_parallel ? " with sequence parallelism" : ""));
+    words.push_back(fmt::format("tensor {}{}{}", l.tensor, l.sequence_parallel ? " with sequence parallelism" : "",
+                                l.excluded != 0 ? " but for some layers" : ""));
   if (l.context > 1) words.push_back(fmt::format("context {}", l.context));
   if (l.pipeline > 1) {
     std::string chunks = l.chunks > 1 ? fmt::format(", {} chunks", l.chunks) : "";

@@ -19,6 +19,7 @@ struct Layout {
   Recompute recompute = Recompute::none;
   Offload offload = Offload::none;
   bool sequence_parallel = false;
+  uint64_t excluded = 0;     // from the tensor axis: bits of the workload's units
   int64_t microbatch = 1;    // samples
   int64_t microbatches = 1;  // of one replica and step
 

@@ -71,7 +71,7 @@ StageMemory forecast_memory(const Split& split, const StageRun& run, int32_t sta
   const Costs& c = run.costs;
   const double shards = layout.data * (recipe.context_divides ? layout.context : 1.0);
   const double params = c.params_divided / by.tensor + c.params_whole;
-  const double largest = c.largest_params / by.tensor;
+  const double largest = (c.largest_params - c.largest_out) / by.tensor + c.largest_out;
   const int32_t zero = layout.zero_stage;
   StageMemory out;
   out[MemoryPart::params] = params * recipe.param_state(zero, shards);
@@ -103,7 +103,7 @@ StageMemory forecast_memory(const Split& split, const StageRun& run, int32_t sta
     if (!core && !recipe.fused_attention && c.layers > 0)
       out[MemoryPart::live] = c.saved_core.bytes(recipe.element_bytes) / c.layers / by.tensor * by.samples;
   }
-  out[MemoryPart::logits] = c.logits * recipe.logits_bytes / by.tensor * by.samples;
+  out[MemoryPart::logits] = (c.logits / by.tensor + c.logits_sequence / by.sequence) * recipe.logits_bytes * by.samples;
   // Logits are gone when the first layer runs again.
   out[MemoryPart::live] = std::max(0.0, out[MemoryPart::live] - out[MemoryPart::logits]);
   if (zero == 3 && shards > 1) {

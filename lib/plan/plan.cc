@@ -165,8 +165,7 @@ std::string Plan::simulation_json(size_t i) const {
   if (l.pipeline == 1)
     fail(GSEL_ERR_ARG, "candidate {} is {}, which has no pipeline to draw; fix one, such as pipeline=2", i + 1,
          name_of(l));
-  const Split stages = c.shares.stage_layers.empty() ? split(request_.workload, l.pipeline)
-                                                     : split_as(request_.workload, c.shares.stage_layers);
+  const Split stages = split_of(request_.workload, c);
   const gsel::Schedule schedule =
       make_schedule(gsel::plan::name_of(l.schedule), l.pipeline, static_cast<int32_t>(l.microbatches), l.chunks);
   return to_json(simulate(schedule, stage_times(input(), c, stages, schedule.rank_of), 0));

@@ -40,8 +40,7 @@ Json shares_json(const Shares& shares) {
 }
 
 Json stages_json(const Request& request, const Candidate& c) {
-  const Split stages = c.shares.stage_layers.empty() ? split(request.workload, c.layout.pipeline)
-                                                     : split_as(request.workload, c.shares.stage_layers);
+  const Split stages = split_of(request.workload, c);
   Json out = Json::array();
   for (const StageRun& run : stages.runs) {
     Json one = memory_json(forecast_memory(stages, run, run.first, c.layout, request.recipe));
@@ -50,6 +49,18 @@ Json stages_json(const Request& request, const Candidate& c) {
     one.set("layers", stages.layers[static_cast<size_t>(run.first)]);
     out.push(std::move(one));
   }
+  return out;
+}
+
+Json tensor_units_json(const SearchInput& input, const Candidate& c) {
+  Json out = Json::array();
+  for (const UnitChoice& one : unit_choices(input, c))
+    out.push({{"name", one.name},
+              {"layers", one.layers},
+              {"excluded", one.excluded},
+              {"other_step_s", one.other_step_s},
+              {"other_bytes", one.other_bytes},
+              {"why", one.why}});
   return out;
 }
 
@@ -75,6 +86,9 @@ Json candidate_json(const Request& request, const Candidate& first, const Candid
     out.set("programs", {{"step_s", c.programs->step_s > 0 ? Json(c.programs->step_s) : Json()},
                          {"memory_bytes", c.programs->memory_bytes},
                          {"bytes_sent", c.programs->bytes_sent}});
+  const SearchInput input{
+      request.workload, request.cluster, request.recipe, request.constants, request.batch, request.fixed, 0, {}};
+  if (can_opt_out(input, c)) out.set("tensor_units", tensor_units_json(input, c));
   if (const std::string why = why_not_run(request, c.layout); !why.empty()) out.set("not_run", why);
   if (&first != &c) out.set("lost_by", lost_by(first, c));
   if (!request.cluster.uniform() || !c.shares.tensor_weights.empty()) out.set("shares", shares_json(c.shares));

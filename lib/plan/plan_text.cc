@@ -75,8 +75,7 @@ std::string time_parts(const Candidate& c) {
 }
 
 std::string memory_parts(const Request& request, const Candidate& c) {
-  const Split stages = c.shares.stage_layers.empty() ? split(request.workload, c.layout.pipeline)
-                                                     : split_as(request.workload, c.shares.stage_layers);
+  const Split stages = split_of(request.workload, c);
   std::vector<Row> rows{{"stage", "layers", "all"}};
   for (size_t i = 0; i < kMemoryParts; ++i) rows[0].emplace_back(name_of(static_cast<MemoryPart>(i)));
   for (const StageRun& run : stages.runs) {
@@ -122,6 +121,23 @@ std::string shares_text(const Request& request, const Candidate& c) {
   weights("data", c.shares.data_weights);
   weights("tensor", c.shares.tensor_weights);
   return text.empty() ? text : "\nRanks get unequal parts:\n" + text;
+}
+
+// Layers that the tensor axis divides and layers that opt out of it, each beside the other choice.
+std::string opt_out_text(const SearchInput& input, const Candidate& c) {
+  std::string text;
+  for (const UnitChoice& one : unit_choices(input, c)) {
+    std::string line = fmt::format("{} ({}): {}", one.name, one.layers, one.excluded ? "whole" : "divided");
+    if (one.other_step_s != 0)
+      line += fmt::format("; {} a step takes {} {}", one.excluded ? "divided" : "whole",
+                          duration_text(std::abs(one.other_step_s)), one.other_step_s < 0 ? "less" : "more");
+    if (std::abs(one.other_bytes) >= 0.005 * kGiB)
+      line +=
+          fmt::format(" and a rank {} GiB {}", gib(std::abs(one.other_bytes)), one.other_bytes < 0 ? "less" : "more");
+    if (!one.why.empty()) line += fmt::format(": {}{}", one.excluded ? "whole it has " : "", one.why);
+    text += line + "\n";
+  }
+  return text.empty() ? text : "\nLayers on the tensor axis:\n" + text;
 }
 
 std::string dropped_text(const Dropped& d) {
@@ -183,7 +199,7 @@ std::string Plan::text() const {
   }
   const Candidate& first = candidates().front();
   text += "\n" + ranked(request_, candidates()) + time_parts(first) + memory_parts(request_, first) +
-          shares_text(request_, first) + programs_text(first);
+          shares_text(request_, first) + opt_out_text(input(), first) + programs_text(first);
   if (const std::string why = why_not_run(request_, first.layout); !why.empty()) text += why + "\n";
   text += dropped_text(result_.dropped);
   text += fmt::format(

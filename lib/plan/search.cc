@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "base/error.h"
+#include "plan/units.h"
 #include "program/schedule/simulate.h"
 
 namespace gsel::plan {
@@ -40,7 +41,7 @@ bool allowed(const std::optional<int64_t>& fixed, int64_t value) {
 // Of two equally fast ones, that which asks for less.
 auto plainness(const Layout& l) {
   return std::tuple(l.offload, l.zero_stage, l.recompute, l.tensor * l.context, l.pipeline, l.chunks,
-                    l.sequence_parallel, l.schedule, -l.microbatch, l.data);
+                    l.sequence_parallel, l.schedule, -l.microbatch, l.data, l.excluded);
 }
 
 bool before(const Candidate& a, const Candidate& b) {
@@ -66,9 +67,10 @@ class Search {
     replace(shares_.data_weights, shares.data_weights);
     replace(shares_.tensor_weights, shares.tensor_weights);
     replace(shares_.stage_layers, shares.stage_layers);
-    if (!shares_.stage_layers.empty()) split_ = split_as(in_.workload, shares_.stage_layers);
+    const EffectiveWorkload workload(in_.workload, l.excluded);
+    split_ = shares_.stage_layers.empty() ? split(*workload, l.pipeline) : split_as(*workload, shares_.stage_layers);
     Candidate c = weighed(l);
-    c.time = forecast_time(in_.workload, split_, in_.cluster, l, shares_, in_.recipe, in_.constants);
+    c.time = forecast_time(*workload, split_, in_.cluster, l, shares_, in_.recipe, in_.constants);
     return c;
   }
 
@@ -271,8 +273,7 @@ class Search {
 void simulate_schedule(const SearchInput& in, Candidate& c) {
   const Layout& l = c.layout;
   if (l.pipeline == 1 || l.microbatches * l.pipeline * l.chunks > kMostSimulated) return;
-  const Split stages =
-      c.shares.stage_layers.empty() ? split(in.workload, l.pipeline) : split_as(in.workload, c.shares.stage_layers);
+  const Split stages = split_of(in.workload, c);
   const gsel::Schedule schedule =
       make_schedule(name_of(l.schedule), l.pipeline, static_cast<int32_t>(l.microbatches), l.chunks);
   const Simulation simulation = gsel::simulate(schedule, stage_times(in, c, stages, schedule.rank_of), 0);
@@ -282,12 +283,18 @@ void simulate_schedule(const SearchInput& in, Candidate& c) {
 
 }  // namespace
 
+Split split_of(const Workload& workload, const Candidate& c) {
+  const EffectiveWorkload own(workload, c.layout.excluded);
+  return c.shares.stage_layers.empty() ? split(*own, c.layout.pipeline) : split_as(*own, c.shares.stage_layers);
+}
+
 std::vector<StageTimes> stage_times(const SearchInput& in, const Candidate& c, const Split& stages,
                                     const std::vector<int32_t>& rank_of) {
   std::vector<StageTimes> times(rank_of.size());
+  const EffectiveWorkload workload(in.workload, c.layout.excluded);
   for (const StageRun& run : stages.runs) {
     const StageTime t =
-        stage_time(in.workload, stages, run, run.first, in.cluster, c.layout, c.shares, in.recipe, in.constants);
+        stage_time(*workload, stages, run, run.first, in.cluster, c.layout, c.shares, in.recipe, in.constants);
     const double chunks = c.layout.chunks;
     for (size_t s = 0; s < rank_of.size(); ++s)
       if (rank_of[s] >= run.first && rank_of[s] < run.first + run.count)
@@ -303,13 +310,18 @@ SearchResult search(const SearchInput& input) {
     fail(GSEL_ERR_ARG, "{} devices were asked for; {} has {}", *input.fixed.devices, input.cluster.name,
          input.cluster.size());
   SearchResult result = Search(input).run();
+  for (Candidate& candidate : result.best) choose_excluded(input, candidate);
   for (Candidate& candidate : result.best) simulate_schedule(input, candidate);
   std::ranges::stable_sort(result.best, before);
   return result;
 }
 
+Candidate by_closed_forms(const SearchInput& input, const Layout& layout, const Shares& shares) {
+  return Search(input).only(layout, shares);
+}
+
 Candidate evaluate(const SearchInput& input, const Layout& layout, const Shares& shares) {
-  Candidate c = Search(input).only(layout, shares);
+  Candidate c = by_closed_forms(input, layout, shares);
   simulate_schedule(input, c);
   return c;
 }

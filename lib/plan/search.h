@@ -90,6 +90,24 @@ SearchResult search(const SearchInput& input);
 // the devices.
 Candidate evaluate(const SearchInput& input, const Layout& layout, const Shares& shares = {});
 
+// The same without a simulation of its schedule.
+Candidate by_closed_forms(const SearchInput& input, const Layout& layout, const Shares& shares);
+
+// opt_out.cc: what the tensor axis does with a unit of layers, beside the other choice.
+struct UnitChoice {
+  std::string name, layers;  // as in Unit
+  bool excluded = false;
+  double other_step_s = 0, other_bytes = 0;  // what the other choice has more
+  std::string why;  // excluded: what of the step is more and less by it; else what opting out changes, or why it cannot
+};
+std::vector<UnitChoice> unit_choices(const SearchInput& input, const Candidate& candidate);
+// Whether a run of the candidate's gsel.toml could leave layers whole, and the forecast knows which.
+bool can_opt_out(const SearchInput& input, const Candidate& candidate);
+void choose_excluded(const SearchInput& input, Candidate& candidate);
+
+// The stages of a candidate, with the layers that opted out of its tensor axis. workload: of the request.
+Split split_of(const Workload& workload, const Candidate& candidate);
+
 // Of each stage of a schedule for one micro-batch; rank_of: by stage.
 std::vector<StageTimes> stage_times(const SearchInput& input, const Candidate& candidate, const Split& stages,
                                     const std::vector<int32_t>& rank_of);

@@ -80,6 +80,7 @@ struct StageParts {
   double params = 0;           // on a rank
   double layers = 0;
   double layers_backward = 0;  // that collectives of gradients can hide behind
+  double summed = 0;           // once a step: gradients of layers that opted out, over the tensor axis
 };
 
 const Costs* costs_of(const Workload& workload, BlockKind kind) {
@@ -113,18 +114,22 @@ struct Pricing {
 
     // The layers.
     const double tied = last && !first ? workload.tied_params : 0;
-    const double weights = (c.params_divided - e.params_divided - h.params_divided - tied) / t +
-                           (c.params_whole - e.params_whole - h.params_whole);
-    const double flop = b * ((c.flop_dense - h.flop_dense) / t + c.flop_whole);
-    const double moved =
-        b * (c.saved_sequence.elems - e.saved_sequence.elems + c.saved_gathered.elems + c.saved_divided.elems / t);
+    const double tied_divided = workload.tied_out ? 0 : tied;
+    const double weights = (c.params_divided - e.params_divided - h.params_divided - tied_divided) / t +
+                           (c.params_whole - e.params_whole - h.params_whole - (tied - tied_divided));
+    const double flop =
+        b * ((c.flop_dense - h.flop_dense) / t + c.flop_whole + (c.flop_sequence - h.flop_sequence) / seq);
+    const double moved = b * (c.saved_sequence.elems - e.saved_sequence.elems - c.saved_out * (1 - 1 / seq) +
+                              c.saved_gathered.elems + c.saved_divided.elems / t);
+    if (sharded_sequence && c.params_out > 0)
+      out.summed = tensor.call_s + c.params_out * recipe.reduced_bytes * tensor.byte_s;
     const double start = 4 * c.layers * k.product_s;
     const double traffic_s = k.product_traffic * el / speed.memory;
     const double products_f = beside(flop / speed.products, traffic_s * (moved + weights)) + start;
     const double products_b = beside(2 * flop / speed.products, traffic_s * (2 * moved + 3 * weights)) + 2 * start;
 
     double core_f, core_b;
-    const double core_flop = b * c.flop_core / t;
+    const double core_flop = b * (c.flop_core / t + c.core_whole);
     if (recipe.fused_attention) {
       core_f = core_flop * (workload.causal ? 0.5 : 1) / speed.attention;
       core_b = 2.5 * core_f;
@@ -142,7 +147,8 @@ struct Pricing {
     const double tensor_f = all_tensor * (1 - k.tensor_hidden);
     const double ring_f = context_ring(c, b, t, core_f);
     const double host_f =
-        c.layers * (k.host_layer_s + (t > 1 ? k.host_tensor_s + k.host_rank_s * (t - 1) : 0)) * k.compute_scale;
+        (c.layers * k.host_layer_s + (t > 1 ? c.tensor_layers * (k.host_tensor_s + k.host_rank_s * (t - 1)) : 0)) *
+        k.compute_scale;
 
     const double forward = mostly_longer(products_f + core_f + elements_f + tensor_f + ring_f, host_f);
     const double backward =
@@ -176,20 +182,24 @@ struct Pricing {
 
     // The head: its logits are wide, and their gradient is formed at once. The embedding: one read and one write.
     const double whole_reduce = t > 1 ? tensor.call_s + b * split.boundary * el * tensor.byte_s : 0;
-    if (h.logits > 0) {
-      const double moved_h =
-          b * (h.logits / t + split.boundary) + h.flop_dense / (2 * static_cast<double>(workload.sequence)) / t;
-      const double products = beside(3 * b * h.flop_dense / t / speed.head, 3 * traffic_s * moved_h);
-      const double elements = k.logit_passes * 4 * b * h.logits / t / speed.memory;
-      out.products += products, out.elements += elements, out.tensor += 2 * whole_reduce;
-      out.forward += products / 3 + elements / 2 + whole_reduce;
-      out.backward += products * 2 / 3 + elements / 2 + whole_reduce;
+    if (h.logits + h.logits_sequence > 0) {
+      const double reduce = h.logits > 0 ? whole_reduce : 0;
+      const double logits = h.logits / t + h.logits_sequence / seq;
+      const double read = h.logits > 0 ? split.boundary : split.boundary / seq;
+      const double matrix = (h.flop_dense / t + h.flop_sequence) / (2 * static_cast<double>(workload.sequence));
+      const double flop_h = h.flop_dense / t + h.flop_sequence / seq;
+      const double products = beside(3 * b * flop_h / speed.head, 3 * traffic_s * (b * (logits + read) + matrix));
+      const double elements = k.logit_passes * 4 * b * logits / speed.memory;
+      out.products += products, out.elements += elements, out.tensor += 2 * reduce;
+      out.forward += products / 3 + elements / 2 + reduce;
+      out.backward += products * 2 / 3 + elements / 2 + reduce;
       out.weight_backward += products / 3;
     }
-    if (e.params_divided > 0) {
+    if (e.params_divided + e.params_out > 0) {
+      const double reduce = e.params_divided > 0 ? whole_reduce : 0;
       const double elements = k.element_passes * el * b * e.touched_sequence / speed.memory;
-      out.elements += 3 * elements, out.tensor += whole_reduce;
-      out.forward += elements + whole_reduce, out.backward += 2 * elements;
+      out.elements += 3 * elements, out.tensor += reduce;
+      out.forward += elements + reduce, out.backward += 2 * elements;
     }
     return out;
   }
@@ -364,7 +374,7 @@ TimeForecast forecast_time(const Workload& workload, const Split& split, const C
   const double chunks = layout.chunks, message = 2 * pricing.message_s() * chunks;
   TimeForecast out;
   StageParts slow;
-  double sum = 0, longest = -1, finish = 0, data_all = 0, optimizer = 0, offload = 0;
+  double sum = 0, longest = -1, finish = 0, data_all = 0, optimizer = 0, offload = 0, summed = 0;
   for (const StageRun& run : split.runs) {
     // Alike stages are alike to a uniform cluster; otherwise each has devices of its own.
     const int32_t each = cluster.uniform() ? run.count : 1;
@@ -381,6 +391,7 @@ TimeForecast forecast_time(const Workload& workload, const Split& split, const C
       if (m * busy + moved.exposed + offloaded > finish)
         finish = m * busy + moved.exposed + offloaded, offload = offloaded;
       if (moved.in_all > data_all) data_all = moved.in_all;
+      summed = std::max(summed, parts.summed);
       optimizer =
           std::max(optimizer, pricing.optimizer_s(parts, device->memory_bytes_per_second / constants.compute_scale));
     }
@@ -393,7 +404,7 @@ TimeForecast forecast_time(const Workload& workload, const Split& split, const C
   out[TimePart::products] = m * slow.products;
   out[TimePart::attention] = m * slow.attention;
   out[TimePart::elements] = m * slow.elements;
-  out[TimePart::tensor] = m * slow.tensor;
+  out[TimePart::tensor] = m * slow.tensor + summed;
   out[TimePart::messages] = m * message;
   if (layout.pipeline > 1) {
     const double own = busy + message - (layout.schedule == ScheduleKind::zb_h1 ? 2 * slow.weight_backward : 0);
@@ -404,7 +415,8 @@ TimeForecast forecast_time(const Workload& workload, const Split& split, const C
       const bool far = stride * layout.pipeline > cluster.per_node;
       const double rate = far ? cluster.network.bytes_per_second * constants.network / cluster.per_node
                               : cluster.inside.bytes_per_second * constants.inside;
-      const double tied = workload.tied_params / layout.tensor * recipe.reduced_bytes / rate * constants.link_scale;
+      const double tied = workload.tied_params / (workload.tied_out ? 1 : layout.tensor) * recipe.reduced_bytes / rate *
+                          constants.link_scale;
       data += tied, data_all += tied;
     }
   }
@@ -413,6 +425,7 @@ TimeForecast forecast_time(const Workload& workload, const Split& split, const C
   out[TimePart::offload] = offload;
   out[TimePart::overhead] = m * std::max(0.0, busy - kernels) + constants.step_s * constants.compute_scale;
   out.data_in_all = data_all;
+  out.summed_s = summed;
   return out;
 }
 

@@ -34,6 +34,7 @@ const char* name_of(TimePart part);
 struct TimeForecast {
   std::array<double, kTimeParts> parts{};
   double data_in_all = 0;  // collectives of the data axis, hidden ones with them
+  double summed_s = 0;     // of collectives of the tensor axis: gradients of layers that opted out of it
   double step() const;
   double& operator[](TimePart part) { return parts[static_cast<size_t>(part)]; }
   double operator[](TimePart part) const { return parts[static_cast<size_t>(part)]; }

@@ -3,10 +3,10 @@
 #include "plan/workload.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "base/error.h"
 #include "base/json_object.h"
+#include "plan/units.h"
 
 namespace gsel::plan {
 
@@ -21,6 +21,9 @@ Costs& Costs::operator+=(const Costs& o) {
   params_divided += o.params_divided, params_whole += o.params_whole;
   largest_params = std::max(largest_params, o.largest_params);
   flop_dense += o.flop_dense, flop_core += o.flop_core, flop_whole += o.flop_whole;
+  flop_sequence += o.flop_sequence, core_whole += o.core_whole, tensor_layers += o.tensor_layers;
+  logits_sequence += o.logits_sequence, params_out += o.params_out, saved_out += o.saved_out;
+  largest_out = std::max(largest_out, o.largest_out);
   touched_divided += o.touched_divided, touched_sequence += o.touched_sequence;
   saved_divided += o.saved_divided, saved_sequence += o.saved_sequence, saved_core += o.saved_core;
   saved_head += o.saved_head, saved_gathered += o.saved_gathered;
@@ -33,6 +36,8 @@ Costs Costs::operator*(double n) const {
   c.layers *= n;
   c.params_divided *= n, c.params_whole *= n;
   c.flop_dense *= n, c.flop_core *= n, c.flop_whole *= n;
+  c.flop_sequence *= n, c.core_whole *= n, c.tensor_layers *= n;
+  c.logits_sequence *= n, c.params_out *= n, c.saved_out *= n;
   c.touched_divided *= n, c.touched_sequence *= n;
   for (Saved* saved : {&c.saved_divided, &c.saved_sequence, &c.saved_core, &c.saved_head, &c.saved_gathered})
     saved->elems *= n, saved->mask_bytes *= n;
@@ -73,7 +78,7 @@ Costs layer_costs(const Transformer& t, bool moe, double s) {
   const double mask = t.dropout ? 1 : 0;
   const bool gated = t.mlp_matrices == 3;
   Costs c;
-  c.layers = 1;
+  c.layers = c.tensor_layers = 1;
   c.params_whole = static_cast<double>(t.layer_whole_vectors() + (moe ? t.experts * t.hidden : 0));
   c.params_divided = static_cast<double>(t.layer_params(moe)) - c.params_whole;
   c.largest_params = c.params();
@@ -141,6 +146,7 @@ Workload workload_of(const Transformer& t, int64_t sequence) {
   head.costs.logits = s * v;
   w.blocks.push_back(head);
   w.tied_params = t.tied ? v * h : 0;
+  add_units(w, t);
   return w;
 }
 
@@ -154,7 +160,7 @@ Workload workload_of(const Model& model, const std::string& name) {
     block.name = layer.name;
     block.divisible = false;
     Costs& c = block.costs;
-    c.layers = 1;
+    c.layers = c.tensor_layers = 1;
     for (const int32_t p : layer.params) {
       const Param& param = model.params()[p];
       const bool divided = param.shard != GSEL_SHARD_NONE;
@@ -187,6 +193,7 @@ Workload workload_of(const Model& model, const std::string& name) {
     c.touched_sequence = 2 * block.output;
     w.blocks.push_back(block);
   }
+  add_units(w, model);
   return w;
 }
 
@@ -215,7 +222,7 @@ Block read_block(JsonObject layer) {
   c.reductions = block.divisible ? layer.amount("tensor_reductions", 1) : 0;
   c.reduced = c.reductions * block.output;
   c.shifted = layer.amount("shifted_elems", 0);
-  c.layers = block.kind == BlockKind::layer ? 1 : 0;
+  c.layers = c.tensor_layers = block.kind == BlockKind::layer ? 1 : 0;
   layer.finish();
   return block;
 }
@@ -243,99 +250,6 @@ Workload read_workload(std::string_view text, const std::string& file, int64_t s
   for (size_t i = 0; i < layers.size(); ++i) w.blocks.push_back(read_block(layers.object(i)));
   whole.finish();
   return w;
-}
-
-namespace {
-
-// The end of stage i when `total` is dealt by the sums of weights; equal where there are none.
-std::vector<int64_t> dealt(int64_t total, int32_t stages, const std::vector<double>& weights) {
-  std::vector<int64_t> counts(static_cast<size_t>(stages));
-  if (weights.empty()) {
-    // The remainder goes to stages in the middle: the first and the last have embedding and head beside.
-    const int64_t each = total / stages, more = total % stages;
-    const int64_t first = (stages - more) / 2;
-    for (int32_t i = 0; i < stages; ++i) counts[i] = each + (i >= first && i < first + more ? 1 : 0);
-    return counts;
-  }
-  const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
-  int64_t left = total;
-  for (int32_t i = 0; i < stages; ++i) {
-    counts[i] = std::max<int64_t>(1, static_cast<int64_t>(static_cast<double>(total) * weights[i] / sum));
-    left -= counts[i];
-  }
-  while (left != 0) {  // what rounding left goes to, or comes from, who is farthest from its share
-    int32_t best = -1;
-    double farthest = 0;
-    for (int32_t i = 0; i < stages; ++i) {
-      if (left < 0 && counts[i] == 1) continue;
-      const double off = static_cast<double>(total) * weights[i] / sum - static_cast<double>(counts[i]);
-      const double by = left > 0 ? off : -off;
-      if (best < 0 || by > farthest) best = i, farthest = by;
-    }
-    counts[best] += left > 0 ? 1 : -1;
-    left += left > 0 ? -1 : 1;
-  }
-  return counts;
-}
-
-// Walks through the layers of a workload in order, taking some at a time.
-class LayerWalk {
- public:
-  explicit LayerWalk(const Workload& w) : w_(w) {}
-
-  // Adds blocks of other kinds as well that stand before the next layer; `rest`: all that are left.
-  void take(int64_t n, bool rest, StageRun& into) {
-    while (at_ < w_.blocks.size()) {
-      const Block& block = w_.blocks[at_];
-      const bool layer = block.kind == BlockKind::layer;
-      if (layer && n == 0 && !rest) return;
-      if (!layer && n == 0 && !rest && block.kind == BlockKind::head) return;
-      const int64_t some = layer && !rest ? std::min(n, block.count - used_) : block.count - used_;
-      into.costs += block.costs * static_cast<double>(some);
-      into.blocks += static_cast<double>(some);
-      into.kept_outputs += static_cast<double>(some) * block.output;
-      if (layer) n -= std::min(n, some);
-      used_ += some;
-      if (used_ == block.count) ++at_, used_ = 0;
-    }
-  }
-
- private:
-  const Workload& w_;
-  size_t at_ = 0;
-  int64_t used_ = 0;
-};
-
-}  // namespace
-
-Split split_as(const Workload& w, const std::vector<int64_t>& layers) {
-  Split out;
-  out.stages = static_cast<int32_t>(layers.size());
-  out.layers = layers;
-  for (const Block& block : w.blocks)
-    if (block.kind != BlockKind::head) out.boundary = std::max(out.boundary, block.output);
-  LayerWalk walk(w);
-  for (int32_t i = 0; i < out.stages; ++i) {
-    StageRun run{i, 1, {}, 0, 0};
-    walk.take(layers[i], i + 1 == out.stages, run);
-    if (i + 1 == out.stages && out.stages > 1) run.costs.params_divided += w.tied_params;
-    // Stages in the middle that have equally many layers of the same kind are alike.
-    StageRun* last = out.runs.empty() ? nullptr : &out.runs.back();
-    if (last && i + 1 < out.stages && i > 1 && layers[i] == layers[i - 1] &&
-        last->costs.params_divided == run.costs.params_divided && last->costs.flop_dense == run.costs.flop_dense)
-      ++last->count;
-    else
-      out.runs.push_back(run);
-  }
-  return out;
-}
-
-Split split(const Workload& w, int32_t stages, const std::vector<double>& weights) {
-  const int64_t layers = w.layers();
-  if (stages < 1 || (stages > 1 && layers < stages))
-    fail(GSEL_ERR_ARG, "{} has {} layers, and a pipeline of {} stages was asked for; at most {} stages fit", w.name,
-         layers, stages, layers);
-  return split_as(w, stages == 1 ? std::vector<int64_t>{layers} : dealt(layers, stages, weights));
 }
 
 }  // namespace gsel::plan

@@ -41,6 +41,10 @@ constexpr Setup kSetups[] = {
     {"[mesh]\ndata = 2\npipeline = 2\n" PIPELINE("zb-h1") "[strategy.data]\nplugin = \"zero\"\nstage = 1\n", 4},
     {"[mesh]\ntensor = 2\n[strategy.tensor]\nplugin = \"tp\"\n", 4},
     {"[mesh]\ntensor = 2\ndata = 1\n[strategy.tensor]\nplugin = \"tp\"\nsequence_parallel = true\n", 2},
+    {"[mesh]\ntensor = 2\n[strategy.tensor]\nplugin = \"tp\"\nexclude = \"h*.mlp.*, embed.token, head, loss\"\n", 4},
+    {"[mesh]\ntensor = 2\ndata = 1\n[strategy.tensor]\nplugin = \"tp\"\nsequence_parallel = true\n"
+     "exclude = \"h*.mlp.*\"\n",
+     2},
     {"[mesh]\ncontext = 2\n[strategy.context]\nplugin = \"cp\"\n", 4},
     {"[mesh]\ntensor = 2\npipeline = 2\ndata = 1\n[strategy.tensor]\nplugin = \"tp\"\n" PIPELINE("1f1b"), 4},
 };

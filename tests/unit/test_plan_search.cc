@@ -237,15 +237,19 @@ void toml_is_read_back(void**) {
     for (const Candidate& c : plan.candidates()) {
       const std::string toml = toml_of(plan.request(), c);
       const Config config = parse_config(toml, "plan.toml");
-      assert_true(layout_of(config, c.layout.ranks()) == c.layout);
+      bool others = true;
+      assert_true(layout_of(config, plan.request().workload, c.layout.ranks(), &others) == c.layout && !others);
       seen.insert(toml);
     }
   }
   assert_true(seen.size() > 50);
   const Plan five(request("5xA100-80GB", 1, 48, "data=5"), {});  // replicas have 10 and 9 samples
   assert_true(!five.candidates().empty());
-  for (const Candidate& c : five.candidates())
-    assert_true(layout_of(parse_config(toml_of(five.request(), c), "plan.toml"), 5) == c.layout);
+  for (const Candidate& c : five.candidates()) {
+    bool others = true;
+    assert_true(layout_of(parse_config(toml_of(five.request(), c), "plan.toml"), five.request().workload, 5, &others) ==
+                c.layout);
+  }
 }
 
 // What the search takes for the memory of a layout, beside what the trainer says of the programs that it compiles to.
