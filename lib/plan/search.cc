@@ -3,6 +3,7 @@
 #include "plan/search.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <numeric>
 #include <tuple>
@@ -16,6 +17,7 @@ namespace {
 
 constexpr double kUsable = 0.98;          // of a device's memory
 constexpr int64_t kProgressEvery = 1024;  // layouts
+constexpr double kRounding = 1e-6;        // of a sample
 constexpr int64_t kMostBatch = 1'000'000'000;
 constexpr int64_t kMostMicrobatch = 512;  // samples; larger ones change nothing any more
 constexpr int64_t kMostChunks = 12;
@@ -140,12 +142,13 @@ class Search {
       if (!allowed(in_.fixed.microbatch, microbatch)) continue;
       l.microbatch = microbatch;
       l.microbatches = share / microbatch;
+      if (!shares_.data_weights.empty()) divide(l);  // whole samples of a micro-batch
       schedules(l);
     }
   }
 
   void divide(const Layout& l) {
-    shares_ = shares_of(in_.workload, in_.cluster, l);
+    shares_ = shares_of(in_.workload, in_.cluster, l, std::max<int64_t>(in_.batch, l.data));
     split_ =
         shares_.stage_layers.empty() ? split(in_.workload, l.pipeline) : split_as(in_.workload, shares_.stage_layers);
   }
@@ -248,12 +251,19 @@ class Search {
     }
   }
 
+  // Of a replica with so many times an equal share, as a multiple of the layout's: samples are whole.
+  double largest_microbatch(const Layout& l, double share) const {
+    if (shares_.data_weights.empty()) return share;
+    const double samples = static_cast<double>(in_.batch) * share / l.data / static_cast<double>(l.microbatches);
+    return std::ceil(samples - kRounding) / static_cast<double>(l.microbatch);
+  }
+
   void scale(StageMemory& memory, const Layout& l, int32_t rank) const {
     const auto share = [](const std::vector<double>& weights, int32_t i) {
       if (weights.empty()) return 1.0;
       return weights[i] * static_cast<double>(weights.size()) / std::accumulate(weights.begin(), weights.end(), 0.0);
     };
-    const double samples = share(shares_.data_weights, rank / (l.tensor * l.context) % l.data);
+    const double samples = largest_microbatch(l, share(shares_.data_weights, rank / (l.tensor * l.context) % l.data));
     const double part = share(shares_.tensor_weights, rank % l.tensor);
     for (const MemoryPart p : {MemoryPart::activations, MemoryPart::live, MemoryPart::logits, MemoryPart::staging})
       memory[p] *= samples;

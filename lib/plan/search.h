@@ -112,7 +112,7 @@ Split split_of(const Workload& workload, const Candidate& candidate);
 std::vector<StageTimes> stage_times(const SearchInput& input, const Candidate& candidate, const Split& stages,
                                     const std::vector<int32_t>& rank_of);
 
-// The devices of a stage, and their shares where they are unequal.
-Shares shares_of(const Workload& workload, const Cluster& cluster, const Layout& layout);
+// What unequal devices get of the work. batch: samples of a step, one or more for each replica.
+Shares shares_of(const Workload& workload, const Cluster& cluster, const Layout& layout, int64_t batch);
 
 }  // namespace gsel::plan

@@ -1,6 +1,7 @@
 // plan/shares.cc: how unequal devices divide the work: layers of stages by the speed of the slowest device of each,
-// samples of replicas and parts of layers by the speed of each, and none of it where all are alike.
+// whole samples of replicas and whole heads of layers by the speed of each, and none of it where all are alike.
 #include <algorithm>
+#include <cmath>
 
 #include "base/weights.h"
 #include "plan/search.h"
@@ -38,9 +39,34 @@ std::vector<double> tensor_weights(const Workload& workload, const Cluster& clus
   return differ(speeds) ? speeds : std::vector<double>();
 }
 
+// Whole samples by speed, so that the last replica ends as soon as may be; every replica has one or more.
+std::vector<double> whole_samples(int64_t samples, const std::vector<double>& speeds) {
+  double sum = 0;
+  for (const double one : speeds) sum += one;
+  std::vector<double> out;
+  auto left = static_cast<double>(samples);
+  for (const double one : speeds) {
+    out.push_back(std::max(1.0, std::floor(static_cast<double>(samples) * one / sum)));
+    left -= out.back();
+  }
+  for (; left != 0; left += left > 0 ? -1 : 1) {
+    const double change = left > 0 ? 1 : -1;
+    size_t best = out.size();
+    double soonest = 0;
+    for (size_t i = 0; i < out.size(); ++i) {
+      if (out[i] + change < 1) continue;
+      // One more goes to who then ends first; one less comes from who ends last.
+      const double ends = change > 0 ? (out[i] + 1) / speeds[i] : -out[i] / speeds[i];
+      if (best == out.size() || ends < soonest) best = i, soonest = ends;
+    }
+    out[best] += change;
+  }
+  return out;
+}
+
 }  // namespace
 
-Shares shares_of(const Workload& workload, const Cluster& cluster, const Layout& layout) {
+Shares shares_of(const Workload& workload, const Cluster& cluster, const Layout& layout, int64_t batch) {
   Shares out;
   if (layout.tensor > 1) out.tensor_weights = tensor_weights(workload, cluster, layout);
   if (cluster.uniform()) return out;
@@ -52,7 +78,9 @@ Shares shares_of(const Workload& workload, const Cluster& cluster, const Layout&
   if (layout.data > 1) {
     const auto speeds =
         slowest(cluster, layout.ranks(), layout.data, [&](int32_t r) { return r / inner % layout.data; });
-    if (differ(speeds)) out.data_weights = speeds;
+    // Replicas of a pipeline have as many samples in each micro-batch.
+    const int64_t samples = layout.pipeline > 1 ? layout.microbatch * layout.data : batch;
+    if (differ(speeds)) out.data_weights = whole_samples(samples, speeds);
   }
   return out;
 }

@@ -125,6 +125,42 @@ void five_devices_are_all_of_use(void**) {
   assert_true(std::ranges::any_of(plan.candidates(), [](const Candidate& c) { return c.layout.data == 5; }));
 }
 
+// Replicas of unequal devices get whole samples, one or more each, and in a pipeline as many in each micro-batch: a run
+// takes what the plan has priced, and no finalist is refused.
+void replicas_of_unequal_devices_have_whole_samples(void**) {
+  const Transformer shape = gpt("small", 8, 1024, 16, 32000, 1024);
+  struct Row {
+    const char *cluster, *fixed;
+    int64_t batch;
+    std::vector<double> weights;  // of the first candidate; empty: those of a micro-batch, whatever its size
+  };
+  const Row rows[] = {{"2xA100-80GB+1xRTX3090", "data=3", 6, {3, 2, 1}},
+                      {"2xA100-80GB+1xRTX3090", "data=3", 48, {22, 22, 4}},
+                      {"1xA100-80GB+1xRTX3090+1xA100-80GB+1xRTX3090", "data=2, pipeline=2", 24, {}},
+                      {"3xA100-80GB+1xRTX3090", "data=2, pipeline=2", 24, {}}};
+  for (const Row& row : rows) {
+    Request r{workload_of(shape, 1024),  cluster_of(row.cluster, {}),
+              *find_recipe("gsel-bf16"), row.batch,
+              parse_fixed(row.fixed),    {}};
+    r.constants = constants_for("a100", Runtime::compiled);
+    r.model = describe(shape, {1024, GSEL_BF16});
+    const Plan plan(std::move(r), {});
+    assert_true(!plan.candidates().empty());
+    if (plan.result().dropped.programs > 0) fail_msg("%s", plan.result().dropped.refusal.c_str());
+    if (!row.weights.empty()) assert_true(plan.candidates().front().shares.data_weights == row.weights);
+    for (const Candidate& c : plan.candidates()) {
+      if (c.shares.data_weights.empty()) continue;
+      double samples = 0;
+      for (const double weight : c.shares.data_weights) {
+        assert_true(weight >= 1 && weight == static_cast<double>(static_cast<int64_t>(weight)));
+        samples += weight;
+      }
+      if (c.layout.pipeline > 1) samples *= static_cast<double>(c.layout.microbatches);
+      assert_true(samples == static_cast<double>(row.batch));
+    }
+  }
+}
+
 // 32 heads of three devices: 11, 11 and 10.
 void heads_that_do_not_divide_go_by_whole_ones(void**) {
   const Plan plan(request("3xA100-80GB", 1, 48, "tensor=3"), {});
@@ -314,6 +350,7 @@ int main() {
       cmocka_unit_test(what_cannot_be_fixed_is_refused),
       cmocka_unit_test(unequal_devices_get_unequal_parts),
       cmocka_unit_test(five_devices_are_all_of_use),
+      cmocka_unit_test(replicas_of_unequal_devices_have_whole_samples),
       cmocka_unit_test(heads_that_do_not_divide_go_by_whole_ones),
       cmocka_unit_test(the_order_of_unequal_devices_is_searched),
       cmocka_unit_test(the_file_names_the_devices_of_an_inventory),
