@@ -249,7 +249,7 @@ gsel_status gsel_plan_compare(const gsel_plan_options* options, const gsel_confi
             fmt::format("strategy.tensor.exclude of {} names layers that the forecast divides; it knows {}",
                         config.file.empty() ? fmt::format("config {}", i + 1) : config.file,
                         gsel::plan::layers_of(request.workload, ~uint64_t{0})));
-      const gsel::plan::Shares shares = gsel::plan::shares_of(config, request.workload, layout);
+      const gsel::plan::Shares shares = gsel::plan::shares_of(config, request.workload, request.cluster, layout);
       request.batch = config.train.batch;
       if (config.train.recompute != "none" && config.train.recompute != "all")
         request.workload.notes.push_back(

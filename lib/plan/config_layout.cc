@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "base/part.h"
 #include "base/weights.h"
 #include "plan/plan.h"
 #include "plan/units.h"
@@ -187,15 +188,25 @@ Layout layout_of(const Config& config, const Workload& workload, int32_t world_s
   return l;
 }
 
-Shares shares_of(const Config& config, const Workload& workload, const Layout& l) {
+Shares shares_of(const Config& config, const Workload& workload, const Cluster& cluster, const Layout& l) {
   Shares shares;
+  // Ranks on unequal devices have equal parts where the file has no weights.
   const auto weights = [&](gsel_axis axis, const char* key, int32_t ranks) {
-    return config.get(key) ? axis_weights(config, axis, ranks) : std::vector<double>();
+    const bool told = config.get(key) || (!cluster.uniform() && ranks > 1);
+    return told ? axis_weights(config, axis, ranks) : std::vector<double>();
+  };
+  const auto sizes = [](const std::vector<int64_t>& bounds, std::vector<double>& all) {
+    for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<double>(bounds[i + 1] - bounds[i]);
   };
   shares.data_weights = weights(GSEL_AXIS_DATA, "strategy.data.weights", l.data);
+  if (!shares.data_weights.empty()) sizes(share_items(config.train.batch, shares.data_weights), shares.data_weights);
   shares.tensor_weights = weights(GSEL_AXIS_TENSOR, "strategy.tensor.weights", l.tensor);
-  const std::vector<double> work = weights(GSEL_AXIS_PIPELINE, "strategy.pipeline.weights", l.pipeline);
-  if (!work.empty()) shares.stage_layers = split(workload, l.pipeline, work).layers;
+  if (!shares.tensor_weights.empty() && workload.kv_heads >= l.tensor)
+    sizes(share_bounds(workload.kv_heads, shares.tensor_weights), shares.tensor_weights);
+  if (config.get("strategy.pipeline.weights"))
+    shares.stage_layers = split(workload, l.pipeline, axis_weights(config, GSEL_AXIS_PIPELINE, l.pipeline)).layers;
+  else if (!cluster.uniform() && l.pipeline > 1)
+    shares.stage_layers = split(workload, l.pipeline).layers;
   return shares;
 }
 

@@ -21,7 +21,8 @@ Cluster devices_of(const Config& config, const Cluster& cluster);
 // GSEL_ERR_CONFIG where the file asks for what no layout has, such as another schedule, with its place. others: whether
 // it excludes layers from the tensor axis that the workload does not know as a unit; these are divided in the layout.
 Layout layout_of(const Config& config, const Workload& workload, int32_t world_size, bool* others);
-// The parts that its weights give; empty where it has none.
-Shares shares_of(const Config& config, const Workload& workload, const Layout& layout);
+// The parts that its weights give, in whole samples and heads. Without weights they are equal ones on unequal devices,
+// and empty on alike devices.
+Shares shares_of(const Config& config, const Workload& workload, const Cluster& cluster, const Layout& layout);
 
 }  // namespace gsel::plan

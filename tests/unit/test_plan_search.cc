@@ -161,6 +161,27 @@ void replicas_of_unequal_devices_have_whole_samples(void**) {
   }
 }
 
+// A file without weights has equal parts, and its step waits for the slow device; weights are whole samples.
+void a_file_on_unequal_devices_has_the_parts_that_it_says(void**) {
+  const Request r = request("2xA100-80GB+1xRTX3090", 1, 48);
+  const auto parts = [&](const std::string& weights, const char* mesh) {
+    const std::string text = fmt::format("[mesh]\n{}\n[train]\nbatch = 48\nmicrobatches = 2\n{}", mesh, weights);
+    const Config config = parse_config(text, "plan.toml");
+    bool others = false;
+    const Layout l = layout_of(config, r.workload, 3, &others);
+    const Shares shares = shares_of(config, r.workload, r.cluster, l);
+    const SearchInput in{r.workload, r.cluster, r.recipe, r.constants, 48, {}, 1, {}};
+    return evaluate(in, l, shares);
+  };
+  const std::string by_speed = "[strategy.data]\nplugin = \"ddp\"\nweights = [5.46, 5.46, 1]\n";
+  const Candidate even = parts("", "data = 3"), weighted = parts(by_speed, "data = 3");
+  assert_true((even.shares.data_weights == std::vector<double>{16, 16, 16}));
+  assert_true((weighted.shares.data_weights == std::vector<double>{22, 22, 4}));
+  assert_true(even.step_s() > 2 * weighted.step_s());
+  assert_true((parts("", "pipeline = 3").shares.stage_layers == std::vector<int64_t>{11, 11, 10}));
+  assert_true((parts("", "tensor = 3").shares.tensor_weights == std::vector<double>{11, 11, 10}));
+}
+
 // 32 heads of three devices: 11, 11 and 10.
 void heads_that_do_not_divide_go_by_whole_ones(void**) {
   const Plan plan(request("3xA100-80GB", 1, 48, "tensor=3"), {});
@@ -351,6 +372,7 @@ int main() {
       cmocka_unit_test(unequal_devices_get_unequal_parts),
       cmocka_unit_test(five_devices_are_all_of_use),
       cmocka_unit_test(replicas_of_unequal_devices_have_whole_samples),
+      cmocka_unit_test(a_file_on_unequal_devices_has_the_parts_that_it_says),
       cmocka_unit_test(heads_that_do_not_divide_go_by_whole_ones),
       cmocka_unit_test(the_order_of_unequal_devices_is_searched),
       cmocka_unit_test(the_file_names_the_devices_of_an_inventory),
