@@ -82,6 +82,34 @@ Answer links(const Request& request) {
   return {"Fast or slow links?", text};
 }
 
+SearchInput with(const Request& r, const Cluster& cluster, const Fixed& fixed) {
+  return {r.workload, cluster, r.recipe, r.constants, r.batch, fixed, 1, {}};
+}
+
+// Why devices stay idle: the fastest layout over more of them, or why there is none.
+std::string why_idle(const Request& request, const SearchResult& result) {
+  const Candidate& first = result.best.front();
+  const int32_t used = first.layout.ranks(), all = request.cluster.size();
+  const auto more = std::ranges::find_if(result.best, [&](const Candidate& c) { return c.layout.ranks() > used; });
+  std::optional<Candidate> other;
+  if (more != result.best.end()) other = *more;
+  Dropped dropped;
+  for (int32_t devices = used + 1; more == result.best.end() && devices <= all; ++devices) {
+    Fixed fixed = request.fixed;
+    fixed.devices = devices;
+    SearchResult found = search(with(request, request.cluster, fixed));
+    dropped.tried += found.dropped.tried, dropped.memory += found.dropped.memory;
+    if (!found.best.empty() && (!other || found.best.front().step_s() < other->step_s())) other = found.best.front();
+  }
+  if (other && other->step_s() > first.step_s())
+    return fmt::format("the fastest over more than {} of the {} devices is forecast to take {:.4g} s, as {}", used, all,
+                       other->step_s(), name_of(other->layout));
+  if (other) return fmt::format("a run refuses the programs of what is faster over more than {} of the {}", used, all);
+  if (dropped.memory > 0)
+    return fmt::format("nothing over more than {} of the {} devices fits their memory", used, all);
+  return fmt::format("nothing over more than {} of the {} devices divides the model and the batch as asked", used, all);
+}
+
 std::string advice(const Request& request, const SearchResult& result) {
   if (result.best.empty()) return "nothing that was tried fits";
   const Candidate& first = result.best.front();
@@ -91,8 +119,7 @@ std::string advice(const Request& request, const SearchResult& result) {
   const bool fits = on_one(request).total() <= room;
   std::string text = name_of(first.layout);
   if (first.layout.ranks() < request.cluster.size() && !request.fixed.devices)
-    text += fmt::format(": a step over more than {} of the {} devices is forecast to be slower", first.layout.ranks(),
-                        request.cluster.size());
+    text += ": " + why_idle(request, result);
   else if (fits && first.layout.data == first.layout.ranks())
     text += ": replicas of a model that fits one device; only gradients travel";
   else if (!fits && first.layout.zero_stage == 3)
@@ -127,10 +154,6 @@ std::vector<Looser> loosened(const Fixed& fixed) {
   add(fixed.offload.has_value(), "offload", [](Fixed& f) { f.offload.reset(); });
   add(fixed.devices.has_value(), "devices", [](Fixed& f) { f.devices.reset(); });
   return out;
-}
-
-SearchInput with(const Request& r, const Cluster& cluster, const Fixed& fixed) {
-  return {r.workload, cluster, r.recipe, r.constants, r.batch, fixed, 1, {}};
 }
 
 // So many devices, the last ones as the last that there is.

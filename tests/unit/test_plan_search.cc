@@ -199,6 +199,21 @@ void the_order_of_unequal_devices_is_searched(void**) {
   assert_non_null(strstr(plan.text().c_str(), "devices by rank: A100-SXM-80GB, A100-SXM-80GB; idle: RTX-3090"));
 }
 
+// Why devices stay idle: the step over more of them, their memory, or what is fixed.
+void what_stays_idle_has_a_reason(void**) {
+  const auto says = [](const Request& r, const char* reason) {
+    const std::string text = Plan(r, {}).text();
+    if (!strstr(text.c_str(), reason)) fail_msg("expected \"%s\" in %s", reason, text.c_str());
+  };
+  says(request("2xA100-80GB+1xT4", 1, 48), "the fastest over more than 2 of the 3 devices is forecast to take ");
+  Request small = request("2xA100-80GB+1xT4", 1, 48, "offload=none, pipeline=1, tensor=1");
+  for (DeviceKind& kind : small.cluster.kinds)
+    if (kind.name == "T4") kind.memory_bytes = 1e9;
+  says(small, "nothing over more than 2 of the 3 devices fits their memory");
+  says(request("3xA100-80GB", 1, 48, "tensor=2, data=1, pipeline=1, context=1"),
+       "nothing over more than 2 of the 3 devices divides the model and the batch as asked");
+}
+
 // The file for a run has the devices in the order that was found, and not the one that stays idle.
 void the_file_names_the_devices_of_an_inventory(void**) {
   Request r = request("1xRTX3090+2xA100-80GB", 1, 48, "devices=2");
@@ -375,6 +390,7 @@ int main() {
       cmocka_unit_test(a_file_on_unequal_devices_has_the_parts_that_it_says),
       cmocka_unit_test(heads_that_do_not_divide_go_by_whole_ones),
       cmocka_unit_test(the_order_of_unequal_devices_is_searched),
+      cmocka_unit_test(what_stays_idle_has_a_reason),
       cmocka_unit_test(the_file_names_the_devices_of_an_inventory),
       cmocka_unit_test(what_excludes_every_layout_is_named),
       cmocka_unit_test(the_smallest_change_is_one_device_at_a_time),
