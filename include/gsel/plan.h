@@ -133,8 +133,8 @@ GSEL_API gsel_str gsel_plan_json(const gsel_plan *plan);
 /* A candidate as gsel.toml, which gsel run and gsel_config_parse take as it is; and the simulated schedule of a candidate
  * with a pipeline, which gsel_timeline_add draws.
  *   out  borrowed until the next such call with this plan
- * Errors: GSEL_ERR_ARG for an index that is none, or a schedule without a pipeline. One thread at a time per plan. Since
- * 0.1. */
+ * Errors: GSEL_ERR_ARG for an index that is none, or a schedule without a pipeline; of gsel_plan_toml also why a run
+ * refuses the candidate's programs, such as GSEL_ERR_NOMEM. One thread at a time per plan. Since 0.1. */
 GSEL_API gsel_status gsel_plan_toml(gsel_plan *plan, int32_t i, gsel_str *out, gsel_error **err);
 GSEL_API gsel_status gsel_plan_simulation(gsel_plan *plan, int32_t i, gsel_str *out, gsel_error **err);
 

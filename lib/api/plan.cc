@@ -196,6 +196,7 @@ gsel_status gsel_plan_toml(gsel_plan* plan, int32_t i, gsel_str* out, gsel_error
     const Candidate& c = candidate_at(gsel::required(plan, "plan"), i);
     if (const std::string why = gsel::plan::why_not_run(plan->impl->request(), c.layout); !why.empty())
       gsel::fail(GSEL_ERR_ARG, "{}", why);
+    plan->impl->verify(c);
     plan->lent = gsel::plan::toml_of(plan->impl->request(), c);
     gsel::required(out, "out") = gsel::borrow(plan->lent);
   });

@@ -75,8 +75,18 @@ void Plan::search_orders(const std::function<bool(int64_t)>& progress) {
   result_ = std::move(*best);
 }
 
-// Whether a run refuses its programs, and what a simulation of them says of the time.
-void Plan::compile(Candidate& c) {
+bool Plan::may_compile(const Candidate& c) const {
+  // No gsel.toml says selective recomputation.
+  return request_.model && !c.programs && c.layout.recompute != Recompute::selective &&
+         c.layout.ranks() <= kMostCompiled && instructions_of(*request_.model, c.layout) <= kMostOfFirst;
+}
+
+void Plan::verify(const Candidate& candidate) const {
+  if (may_compile(candidate)) compiled(candidate);
+}
+
+// With what a simulation of its programs says of the time; an error where a run refuses them.
+Candidate Plan::compiled(Candidate c) const {
   const Finalist f = price(input(), c, toml_of(request_, c), *request_.model);
   uint64_t most_sent = 0;
   for (const RankForecast& rank : f.ranks) {
@@ -89,6 +99,7 @@ void Plan::compile(Candidate& c) {
   const double step_s = f.step_s + c.time[TimePart::messages] + c.time[TimePart::overhead];
   c.programs = Programs{step_s, f.most_bytes(), most_sent};
   c.time[TimePart::simulation] = step_s - c.time.step();
+  return c;
 }
 
 // As many as there is time for, and the first in any case unless it is very large. What is refused is dropped. The list
@@ -96,15 +107,13 @@ void Plan::compile(Candidate& c) {
 void Plan::compile_finalists() {
   double instructions = 0;
   std::vector<Candidate>& all = result_.best;
-  const auto may_compile = [&](const Candidate& c, bool first) {
-    if (c.layout.recompute == Recompute::selective) return false;  // no gsel.toml says it
-    const double mine = instructions_of(*request_.model, c.layout);
-    if (c.programs || mine > kMostOfFirst || c.layout.ranks() > kMostCompiled) return false;
-    return first || (instructions += mine) <= kMostInstructions;
+  const auto wanted = [&](const Candidate& c, bool first) {
+    if (!may_compile(c)) return false;
+    return first || (instructions += instructions_of(*request_.model, c.layout)) <= kMostInstructions;
   };
   const auto try_one = [&](size_t i) {
     try {
-      compile(all[i]);
+      all[i] = compiled(all[i]);
       return true;
     } catch (const Error& error) {
       if (result_.dropped.programs++ == 0) result_.dropped.refusal = name_of(all[i].layout) + ": " + error.what();
@@ -112,9 +121,9 @@ void Plan::compile_finalists() {
       return false;
     }
   };
-  for (size_t i = 0; i < all.size();) i += !may_compile(all[i], i == 0) || try_one(i);
+  for (size_t i = 0; i < all.size();) i += !wanted(all[i], i == 0) || try_one(i);
   const auto rank = [&] { std::ranges::stable_sort(all, {}, &Candidate::step_s); };
-  for (rank(); !all.empty() && may_compile(all[0], true); rank()) try_one(0);
+  for (rank(); !all.empty() && wanted(all[0], true); rank()) try_one(0);
 }
 
 void calibrate(Request& request, std::string_view rows, const std::string& file) {

@@ -34,6 +34,9 @@ class Plan {
   const SearchResult& result() const { return result_; }
   std::string text() const;  // decision, ranked table, the first choice in parts
   std::string json() const;
+  // An error where a run refuses the candidate's programs: GSEL_ERR_NOMEM, or as strategies and the verifier say. Very
+  // large programs are not looked at.
+  void verify(const Candidate& candidate) const;
   // The schedule of a candidate, simulated: a document that gsel_timeline_add draws. GSEL_ERR_ARG without a pipeline.
   std::string simulation_json(size_t i) const;
 
@@ -50,7 +53,8 @@ class Plan {
 
  private:
   void search_orders(const std::function<bool(int64_t)>& progress);
-  void compile(Candidate& candidate);
+  Candidate compiled(Candidate candidate) const;
+  bool may_compile(const Candidate& candidate) const;
   void compile_finalists();
 
   Request request_;

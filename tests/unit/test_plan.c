@@ -53,6 +53,28 @@ static void candidates_are_in_order(void** state) {
   gsel_plan_free(plan);
 }
 
+/* No file is written whose programs a run refuses: finalists that the plan left to closed forms are compiled first. */
+static void no_file_is_written_that_a_run_refuses(void** state) {
+  (void)state;
+  gsel_plan_options options = options_for("2xA40+2xRTX3090");
+  options.batch = 48, options.sequence = 2048;
+  gsel_plan* plan = plan_for(&options);
+  const int32_t n = gsel_plan_candidate_count(plan);
+  int32_t written = 0, refused = 0;
+  for (int32_t i = 0; i < n; ++i) {
+    gsel_error* err = NULL;
+    gsel_str toml;
+    const gsel_status status = gsel_plan_toml(plan, i, &toml, &err);
+    if (status == GSEL_OK)
+      ++written;
+    else
+      ++refused, check_fails(status, err, GSEL_ERR_NOMEM, "needs ");
+    if (i == 0) assert_int_equal(status, GSEL_OK);
+  }
+  assert_true(written > refused && refused > 0);
+  gsel_plan_free(plan);
+}
+
 static void a_candidate_is_a_configuration(void** state) {
   (void)state;
   gsel_plan_options options = options_for("8xH100");
@@ -255,6 +277,7 @@ static void a_described_model_is_planned(void** state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(candidates_are_in_order),
+      cmocka_unit_test(no_file_is_written_that_a_run_refuses),
       cmocka_unit_test(a_candidate_is_a_configuration),
       cmocka_unit_test(a_plan_that_the_trainer_cannot_run_says_so),
       cmocka_unit_test(an_estimate_takes_what_its_rows_do_not_decide),
