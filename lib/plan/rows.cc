@@ -18,17 +18,17 @@ namespace {
 constexpr size_t kRowsForScalar = 3;
 constexpr size_t kReasonsShown = 10;
 
-struct Unit {
+struct ByteUnit {
   const char* name;
   double bytes;
 };
-constexpr Unit kUnits[] = {{"TiB", 1099511627776.0},
-                           {"GiB", 1073741824},
-                           {"MiB", 1048576},
-                           {"TB", 1e12},
-                           {"GB", 1e9},
-                           {"MB", 1e6},
-                           {"byte", 1}};
+constexpr ByteUnit kUnits[] = {{"TiB", 1099511627776.0},
+                               {"GiB", 1073741824},
+                               {"MiB", 1048576},
+                               {"TB", 1e12},
+                               {"GB", 1e9},
+                               {"MB", 1e6},
+                               {"byte", 1}};
 
 // Operations of a step as the metric counts them: with what is recomputed where a note or full recomputation says so.
 double counted_flop(const PublishedRow& row, const RowCase& run, double batch) {
@@ -58,12 +58,13 @@ std::optional<double> steps_of(std::string_view name) {
 
 bool is_memory(const std::string& name) {
   return name.starts_with("activation_percent") ||
-         std::any_of(std::begin(kUnits), std::end(kUnits), [&](const Unit& unit) { return mentions(name, unit.name); });
+         std::any_of(std::begin(kUnits), std::end(kUnits),
+                     [&](const ByteUnit& unit) { return mentions(name, unit.name); });
 }
 
 double unit_bytes(const PublishedRow& row) {
   for (const std::string* text : {&row.text("metric"), &row.text("unit")})
-    for (const Unit& unit : kUnits)
+    for (const ByteUnit& unit : kUnits)
       if (mentions(*text, unit.name)) return unit.bytes;
   return 1;
 }

@@ -89,7 +89,7 @@ const Costs* costs_of(const Workload& workload, BlockKind kind) {
   return nullptr;
 }
 
-struct Pricing {
+struct ClosedForm {
   const Workload& workload;
   const Split& split;
   const Cluster& cluster;
@@ -353,25 +353,25 @@ double TimeForecast::step() const {
 StageTime stage_time(const Workload& workload, const Split& split, const StageRun& run, int32_t stage,
                      const Cluster& cluster, const Layout& layout, const Shares& shares, const Recipe& recipe,
                      const Constants& constants) {
-  const Pricing pricing{workload, split, cluster, layout, recipe, constants};
+  const ClosedForm form{workload, split, cluster, layout, recipe, constants};
   const DeviceKind* device = nullptr;
-  const StageParts parts = pricing.slowest(run, stage, shares, &device);
+  const StageParts parts = form.slowest(run, stage, shares, &device);
   return {parts.forward, parts.backward};
 }
 
 StageTime rank_time(const Workload& workload, const Split& split, const StageRun& run, int32_t stage, int32_t i,
                     const Cluster& cluster, const Layout& layout, const Shares& shares, const Recipe& recipe,
                     const Constants& constants) {
-  const Pricing pricing{workload, split, cluster, layout, recipe, constants};
-  const StageParts parts = pricing.of(run, stage, pricing.part_of(stage, i, shares));
+  const ClosedForm form{workload, split, cluster, layout, recipe, constants};
+  const StageParts parts = form.of(run, stage, form.part_of(stage, i, shares));
   return {parts.forward, parts.backward};
 }
 
 TimeForecast forecast_time(const Workload& workload, const Split& split, const Cluster& cluster, const Layout& layout,
                            const Shares& shares, const Recipe& recipe, const Constants& constants) {
-  const Pricing pricing{workload, split, cluster, layout, recipe, constants};
+  const ClosedForm form{workload, split, cluster, layout, recipe, constants};
   const auto m = static_cast<double>(layout.microbatches);
-  const double chunks = layout.chunks, message = 2 * pricing.message_s() * chunks;
+  const double chunks = layout.chunks, message = 2 * form.message_s() * chunks;
   TimeForecast out;
   StageParts slow;
   double sum = 0, longest = -1, finish = 0, data_all = 0, optimizer = 0, offload = 0, summed = 0;
@@ -380,20 +380,20 @@ TimeForecast forecast_time(const Workload& workload, const Split& split, const C
     const int32_t each = cluster.uniform() ? run.count : 1;
     for (int32_t i = 0; i < run.count; i += each) {
       const DeviceKind* device = nullptr;
-      const StageParts parts = pricing.slowest(run, run.first + i, shares, &device);
+      const StageParts parts = form.slowest(run, run.first + i, shares, &device);
       const double busy = parts.forward + parts.backward;
       // A schedule that splits backward fills the bubble with gradients of parameters.
       sum += each * (busy + message - (layout.schedule == ScheduleKind::zb_h1 ? 2 * parts.weight_backward : 0));
       if (busy > longest) longest = busy, slow = parts;
-      const Pricing::Data moved = pricing.data(parts);
+      const ClosedForm::Data moved = form.data(parts);
       // A stage that is done early has time for its collectives while it would wait.
-      const double offloaded = pricing.offload_s(parts, device->host_bytes_per_second, m * busy + moved.exposed);
+      const double offloaded = form.offload_s(parts, device->host_bytes_per_second, m * busy + moved.exposed);
       if (m * busy + moved.exposed + offloaded > finish)
         finish = m * busy + moved.exposed + offloaded, offload = offloaded;
       if (moved.in_all > data_all) data_all = moved.in_all;
       summed = std::max(summed, parts.summed);
       optimizer =
-          std::max(optimizer, pricing.optimizer_s(parts, device->memory_bytes_per_second / constants.compute_scale));
+          std::max(optimizer, form.optimizer_s(parts, device->memory_bytes_per_second / constants.compute_scale));
     }
   }
   const double busy = slow.forward + slow.backward;

@@ -105,8 +105,8 @@ static gsel_status make_timeline(scene* s, void** out, gsel_error** err) {
 }
 static void fill_plan(gsel_plan_options* options) {
   options->model = gsel_str_from(
-      "{\"hidden_size\": 64, \"num_hidden_layers\": 2, \"num_attention_heads\": 2, \"vocab_size\": 100, "
-      "\"max_position_embeddings\": 8}");
+      "{\"hidden_size\": 64, \"num_hidden_layers\": 2, \"num_attention_heads\": 2, "
+      "\"intermediate_size\": 256, \"vocab_size\": 100, \"max_position_embeddings\": 8}");
   options->cluster = gsel_str_from("2xH100");
   options->fixed = gsel_str_from("pipeline=2");
 }
