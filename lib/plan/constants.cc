@@ -11,6 +11,7 @@ ClassConstants a100() {
   ClassConstants f;
   Constants& k = f.base;
   k.device_class = "a100", k.rows = 773, k.spread = 0.07;
+  k.covered = {true, true, true, false};
   k.products = 0.882, k.product_traffic = 1.84, k.flash = 0.355;
   k.score_passes = 7.74, k.element_passes = 1.32, k.logit_passes = 14.7, k.optimizer_passes = 0.972;
   k.host_layer_s = 0.981e-3, k.host_tensor_s = 37e-6, k.host_rank_s = 38e-6, k.host_backward = 1.16;
@@ -24,6 +25,7 @@ ClassConstants h100() {
   ClassConstants f = a100();
   Constants& k = f.base;
   k.device_class = "h100", k.rows = 49, k.spread = 0.07;
+  k.covered = {true, true, true, false};
   k.products = 0.813, k.eight_bit = 1.03, k.flash = 0.255, k.element_passes = 1.9, k.logit_passes = 16.1;
   k.inside = 0.611, k.network = 0.85, k.gather_exposed = 0.502, k.ring_hops = 0.444;
   f.compiled_elements = 0.43, f.overlapped_flash = 2.18, f.tensor_hidden = 0.238;
@@ -34,6 +36,7 @@ ClassConstants b200() {
   ClassConstants f = h100();
   Constants& k = f.base;
   k.device_class = "b200", k.rows = 10, k.spread = 0.06;
+  k.covered = {true, true, false, false};
   k.products = 0.683, k.flash = 0.196, k.element_passes = 1.66, k.inside = 0.9;
   return f;
 }
@@ -50,6 +53,7 @@ ClassConstants titan() {
   ClassConstants f = a100();
   Constants& k = f.base;
   k.device_class = "titan-rtx", k.rows = 2, k.spread = 0.1;
+  k.covered = {false, false, false, false};
   k.products = 0.827, k.inside = 0.739;
   return f;
 }
@@ -58,6 +62,7 @@ ClassConstants t4() {
   ClassConstants f = a100();
   Constants& k = f.base;
   k.device_class = "t4", k.rows = 6, k.spread = 0.1;
+  k.covered = {true, true, false, false};
   k.products = 0.406, k.element_passes = 1.84, k.logit_passes = 16.7, k.network = 0.733, k.inside = 0.303;
   return f;
 }
@@ -65,7 +70,8 @@ ClassConstants t4() {
 ClassConstants v100() {
   ClassConstants f = a100();
   Constants& k = f.base;
-  k.device_class = "v100", k.rows = 2;
+  k.device_class = "v100", k.rows = 2, k.spread = 0.15;
+  k.covered = {false, true, false, false};
   k.products = 0.41, k.element_passes = 1.8;
   return f;
 }
@@ -89,7 +95,7 @@ ClassConstants class_constants(std::string_view device_class) {
       : device_class == "v100"                              ? v100()
                                                             : a100();
   if (!is_one_of(device_class, {"a100", "h100", "h200", "b200", "gb200", "gb300", "titan-rtx", "t4", "v100"}))
-    f.base.rows = 0, f.base.spread = 0.3;
+    f.base.rows = 0, f.base.spread = 0.3, f.base.covered = {};
   return f;
 }
 

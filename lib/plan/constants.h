@@ -21,10 +21,16 @@ enum class Runtime : uint8_t {
 constexpr size_t kRuntimes = 5;
 const char* name_of(Runtime runtime);
 
+// What steps had that the constants were fitted to.
+struct Covered {
+  bool pipeline = false, nodes = false, recompute = false, offload = false;
+};
+
 struct Constants {
   const char* device_class = "";  // whose measurements they were fitted to; "": none
   int32_t rows = 0;               // how many; 0: uncalibrated
   double spread = 0.3;            // mean relative error on rows that were left out of the fit
+  Covered covered{};
 
   // Shares of a peak, and multiples of the least traffic.
   double products = 0.85;         // of matmul_share of the peak, for large matrices

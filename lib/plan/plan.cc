@@ -18,6 +18,8 @@ constexpr int32_t kMostCompiled = 16'384;      // whose programs are compiled
 constexpr double kMostInstructions = 100'000;  // of finalists behind the first that are compiled and simulated
 constexpr double kMostOfFirst = 600'000;       // of the first: about a second
 
+constexpr int64_t kFewRows = 3;  // own measurements, whose error behind the fit is no error band
+
 }  // namespace
 
 Plan::Plan(Request request, const std::function<bool(int64_t)>& progress) : request_(std::move(request)) {
@@ -133,7 +135,10 @@ void calibrate(Request& request, std::string_view rows, const std::string& file)
     request.constants.compute_scale *= one.scale;
     request.constants.link_scale *= one.scale;
     request.constants.rows = static_cast<int32_t>(one.rows);
-    request.constants.spread = one.error_after;
+    // One row is hit by its own scalar, which says nothing of the next.
+    const double least = one.rows < kFewRows ? request.constants.spread : 0;
+    request.constants.spread = std::max(one.error_after, least);
+    request.constants.covered = one.covered;
     request.calibrated_on = fmt::format("{} of {}: a scalar of {:.3f}, errors {:.1f} % before and {:.1f} % behind it",
                                         with_noun(one.rows, "measured row"), file, one.scale, one.error_before * 100,
                                         one.error_after * 100);

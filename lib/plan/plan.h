@@ -79,6 +79,14 @@ std::string estimate_json(const Request& request);
 // explain.cc
 // How a program that keeps its states like this runs a step.
 Runtime runtime_of(const Recipe& recipe);
+// band.cc: the step of a candidate is forecast within the band on average: the mean error of the measurements, and half
+// of the share of the step that they do not cover.
+struct ErrorBand {
+  double spread = 0, uncovered = 0;
+  std::vector<std::string> parts;  // that are not covered
+  double all() const { return spread + uncovered / 2; }
+};
+ErrorBand band_of(const Request& request, const Candidate& candidate);
 // What the times of a plan rest on: "within 8 % ..." or "uncalibrated ...".
 std::string confidence(const Request& request);
 // The questions of the Hugging Face guide, each with its answer for this model on this cluster.

@@ -66,9 +66,12 @@ Json tensor_units_json(const SearchInput& input, const Candidate& c) {
 
 Json candidate_json(const Request& request, const Candidate& first, const Candidate& c) {
   const Rates r = rates_of(request, c);
+  const ErrorBand band = band_of(request, c);
   Json out{{"name", name_of(c.layout)},
            {"layout", layout_json(c.layout)},
            {"step_s", r.step_s},
+           {"error_band", band.all()},
+           {"not_covered", band.parts},
            {"tokens_per_s", r.tokens_per_s},
            {"samples_per_s", r.samples_per_s},
            {"mfu", r.mfu},

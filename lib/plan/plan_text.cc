@@ -50,13 +50,15 @@ std::string per_second(double n) {
 }
 
 std::string ranked(const Request& request, const std::vector<Candidate>& candidates) {
-  std::vector<Row> rows{{"#", "step", "tokens/s", "MFU", "HFU", "GiB", "bubble", "exposed", "lost by", "layout"}};
+  std::vector<Row> rows{
+      {"#", "step", "band", "tokens/s", "MFU", "HFU", "GiB", "bubble", "exposed", "lost by", "layout"}};
   for (size_t i = 0; i < candidates.size() && i < request.shown; ++i) {
     const Candidate& c = candidates[i];
     const Rates r = rates_of(request, c);
     rows.push_back({std::to_string(i + 1), duration_text(r.step_s) + (c.programs ? "*" : ""),
-                    per_second(r.tokens_per_s), percent(r.mfu), percent(r.hfu), gib(c.memory.total()),
-                    percent(r.bubble), percent(r.exposed), i == 0 ? "" : lost_by(candidates[0], c), name_of(c.layout)});
+                    fmt::format("{:.0f} %", band_of(request, c).all() * 100), per_second(r.tokens_per_s),
+                    percent(r.mfu), percent(r.hfu), gib(c.memory.total()), percent(r.bubble), percent(r.exposed),
+                    i == 0 ? "" : lost_by(candidates[0], c), name_of(c.layout)});
   }
   const bool compiled = std::ranges::any_of(candidates, [](const Candidate& c) { return c.programs.has_value(); });
   return columns(rows) + (compiled ? "* by a simulation of its compiled programs; the others by closed forms\n" : "");
@@ -94,6 +96,15 @@ std::string memory_parts(const Request& request, const Candidate& c) {
 // A byte count of a step: "1.23 GB".
 std::string sent(uint64_t bytes) {
   return fmt::format("{:.4g} GB", static_cast<double>(bytes) / 1e9);
+}
+
+std::string band_text(const Request& request, const Candidate& c) {
+  const ErrorBand band = band_of(request, c);
+  if (band.parts.empty()) return {};
+  return fmt::format(
+      "Band of the first choice: {:.0f} % of the measurements, and half of the {} of the step that they do "
+      "not cover: {}.\n",
+      band.spread * 100, percent(band.uncovered), fmt::join(band.parts, ", "));
 }
 
 std::string programs_text(const Candidate& c) {
@@ -201,7 +212,7 @@ std::string Plan::text() const {
   text += "\n" + ranked(request_, candidates()) + time_parts(first) + memory_parts(request_, first) +
           shares_text(request_, first) + opt_out_text(input(), first) + programs_text(first);
   if (const std::string why = why_not_run(request_, first.layout); !why.empty()) text += why + "\n";
-  text += dropped_text(result_.dropped);
+  text += dropped_text(result_.dropped) + band_text(request_, first);
   text += fmt::format(
       "Times are {}. MFU: 3 x forward FLOPs of all attention pairs / (step x devices x dense 16-bit peak); "
       "HFU counts recomputation.\n",

@@ -337,6 +337,11 @@ std::vector<Calibration> calibrations(std::string_view text, const std::string& 
     for (const size_t i : members) ratios.push_back(1 / all[i].ratio);
     Calibration one{device_class, static_cast<int64_t>(members.size()), median(std::move(ratios))};
     for (const size_t i : members) {
+      const Layout& l = all[i].run.layouts.front();
+      one.covered.pipeline |= l.pipeline > 1;
+      one.covered.nodes |= l.ranks() > all[i].run.cluster.per_node;
+      one.covered.recompute |= l.recompute != Recompute::none;
+      one.covered.offload |= l.offload != Offload::none;
       one.error_before += std::abs(all[i].ratio - 1) / static_cast<double>(one.rows);
       one.error_after += std::abs(all[i].ratio * one.scale - 1) / static_cast<double>(one.rows);
     }

@@ -87,6 +87,7 @@ struct Calibration {
   int64_t rows = 0;
   double scale = 1;                          // measured over forecast, in the middle: for compute_scale and link_scale
   double error_before = 0, error_after = 0;  // mean relative errors of the same rows
+  Covered covered{};
 };
 std::vector<Calibration> calibrations(std::string_view text, const std::string& file);
 
