@@ -67,6 +67,7 @@ type Collective struct {
 	Label                   string        // shown in errors and recordings, cut to 15 bytes
 	Tag, RecvTag            int
 	Received                *Message
+	Stream                  uintptr // of the accelerator; 0: that of SetStream
 }
 
 // DevicePointer is an address of a device as Collective takes it.

@@ -181,6 +181,14 @@ func (r *Request) Cancel() (cancelled bool, err error) {
 	return c != 0, err
 }
 
+// Event is the event that the call's stream has passed the call, a CUevent as a number, until Test or Wait has told the
+// end. The event is reached as well where the communicator breaks, and results are then undefined: AsyncError tells.
+func (r *Request) Event() (event uintptr, err error) {
+	var e unsafe.Pointer
+	err = r.with(func(p *C.gsel_request, err **C.gsel_error) C.gsel_status { return C.gsel_request_event(p, &e, err) })
+	return uintptr(e), err
+}
+
 // Close waits for the end if the request is under way, and releases it.
 func (r *Request) Close() error {
 	r.close()

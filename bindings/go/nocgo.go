@@ -187,6 +187,7 @@ func WaitAny(ctx context.Context, requests ...*Request) (index int, err error) {
 	return *new(int), ErrNoCgo
 }
 func (r *Request) Cancel() (cancelled bool, err error) { return *new(bool), ErrNoCgo }
+func (r *Request) Event() (event uintptr, err error)   { return *new(uintptr), ErrNoCgo }
 func (r *Request) Close() error                        { return ErrNoCgo }
 
 type Mesh struct {

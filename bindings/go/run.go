@@ -13,7 +13,7 @@ import (
 
 func runCollective(p unsafe.Pointer, call *Collective, timeoutS float64) error {
 	var result C.go_result
-	if call.Kind <= KindScatter && call.Tag == 0 && call.Label == "" && call.Factor == 0 && call.Received == nil {
+	if call.Kind <= KindScatter && call.Tag == 0 && call.Label == "" && call.Factor == 0 && call.Received == nil && call.Stream == 0 {
 		result = C.go_run_plain(C.uintptr_t(uintptr(p)), C.gsel_collective_kind(call.Kind), C.gsel_dtype(call.DType), C.gsel_op(call.Op),
 			C.int32_t(call.Root), (*C.uchar)(call.Send), (*C.uchar)(call.Recv), C.uint64_t(call.Count), C.double(timeoutS))
 	} else {
@@ -35,7 +35,7 @@ func runWhole(p unsafe.Pointer, call *Collective, timeoutS float64) C.go_result 
 		(*C.uint64_t)(first(call.SendCounts)), (*C.uint64_t)(first(call.SendOffsets)),
 		(*C.uint64_t)(first(call.RecvCounts)), (*C.uint64_t)(first(call.RecvOffsets)),
 		C.double(call.Factor), C.double(timeoutS), label.data, label.len,
-		C.int32_t(call.Tag), C.int32_t(call.RecvTag), message)
+		C.int32_t(call.Tag), C.int32_t(call.RecvTag), message, C.uintptr_t(call.Stream))
 	if result.status == C.GSEL_OK {
 		call.messageFromC(message)
 	}
@@ -65,7 +65,7 @@ func (call *Collective) toC(l *lent) *C.gsel_collective {
 		list[C.uint64_t](l, call.SendCounts), list[C.uint64_t](l, call.SendOffsets),
 		list[C.uint64_t](l, call.RecvCounts), list[C.uint64_t](l, call.RecvOffsets),
 		C.double(call.Factor), C.double(call.Timeout.Seconds()), nil, 0,
-		C.int32_t(call.Tag), C.int32_t(call.RecvTag), call.messageToC(l))
+		C.int32_t(call.Tag), C.int32_t(call.RecvTag), call.messageToC(l), C.uintptr_t(call.Stream))
 	c.label = l.given(call.Label)
 	return c
 }

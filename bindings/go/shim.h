@@ -25,7 +25,7 @@ static inline gsel_collective go_collective(gsel_collective_kind kind, gsel_dtyp
                                             const uint64_t *send_offsets, const uint64_t *recv_counts,
                                             const uint64_t *recv_offsets, double factor, double timeout_s,
                                             const char *label, size_t label_bytes, int32_t tag, int32_t recv_tag,
-                                            gsel_message *received) {
+                                            gsel_message *received, uintptr_t stream) {
   gsel_collective call = GSEL_COLLECTIVE_INIT;
   call.kind = kind, call.dtype = dtype, call.op = op, call.root = root, call.source = source;
   call.send = send, call.recv = recv, call.count = count, call.recv_count = recv_count;
@@ -34,6 +34,7 @@ static inline gsel_collective go_collective(gsel_collective_kind kind, gsel_dtyp
   call.factor = factor, call.timeout_s = timeout_s;
   call.label.data = label, call.label.len = label ? label_bytes : 0;
   call.tag = tag, call.recv_tag = recv_tag, call.received = received;
+  call.stream = (void *)stream;
   return call;
 }
 
@@ -54,11 +55,12 @@ static inline go_result go_run(gsel_comm *comm, gsel_collective_kind kind, gsel_
                                int32_t source, const void *send, void *recv, uint64_t count, uint64_t recv_count,
                                const uint64_t *send_counts, const uint64_t *send_offsets, const uint64_t *recv_counts,
                                const uint64_t *recv_offsets, double factor, double timeout_s, const char *label,
-                               size_t label_bytes, int32_t tag, int32_t recv_tag, gsel_message *received) {
+                               size_t label_bytes, int32_t tag, int32_t recv_tag, gsel_message *received,
+                               uintptr_t stream) {
   go_result result = {NULL, GSEL_OK};
   gsel_collective call =
       go_collective(kind, dtype, op, root, source, send, recv, count, recv_count, send_counts, send_offsets, recv_counts,
-                    recv_offsets, factor, timeout_s, label, label_bytes, tag, recv_tag, received);
+                    recv_offsets, factor, timeout_s, label, label_bytes, tag, recv_tag, received, stream);
   result.status = gsel_comm_run(comm, &call, &result.err);
   return result;
 }

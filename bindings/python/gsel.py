@@ -100,7 +100,7 @@ _Message = _struct("gsel_message", "struct_size:I source:i tag:i dtype:i count:Q
 _Collective = _struct(
     "gsel_collective", "struct_size:I kind:i dtype:i op:i root:i source:i send:p recv:p count:Q recv_count:Q "
     "send_counts:p send_offsets:p recv_counts:p recv_offsets:p factor:d timeout_s:d label:s tag:i recv_tag:i "
-    "received:p")
+    "received:p stream:p")
 _ParamOptions = _struct(
     "gsel_param_options", "struct_size:I reserved:I name:s dims:p n_dims:i dtype:i flags:I init:i init_scale:d "
     "init_fn:p init_user_data:p shard:i shard_dim:i shard_blocks:i shard_granularity:i lr_factor:d "

@@ -67,9 +67,12 @@ GSEL_API gsel_status gsel_unique_id_create(gsel_unique_id *out, gsel_error **err
  *                     given: "world" for the first communicator that the process of rank 0 makes in this way, then
  *                     "world-2", ... A communicator made from another gets a name made from that one's, such as
  *                     "world.split1:0" (colour 0) or "world.dup2"
- *   accelerator       borrowed for the call: the device whose memory the calls take, as PyTorch writes it: "cuda" or
- *                     "cuda:1", the index among those that this process sees. Empty or "cpu": memory of the host. If
- *                     `device` is given, too, it must be the uuid of that device
+ *   accelerator       borrowed for the call: the device whose memory the calls take, as PyTorch writes it: "cuda:1",
+ *                     the index among those that this process sees, or "cuda", this rank's own: the one that `device`
+ *                     or GSEL_DEVICE names; else the one of the number that the launcher gave the rank on this host
+ *                     (LOCAL_RANK, OMPI_COMM_WORLD_LOCAL_RANK, MPI_LOCALRANKID, SLURM_LOCALID), or the only one that
+ *                     the process sees; else the first. Empty or "cpu": memory of the host. If `device` is given with
+ *                     an index, it must be the uuid of that device
  *   transport         borrowed for the call: for an accelerator, how its memory travels: the name of a transport plugin
  *                     such as "nccl"; "host": copied through host memory; "auto": the first of these that all ranks
  *                     can use. Empty: [comm] transport of config, which is "auto" by default */
@@ -296,7 +299,10 @@ typedef int32_t gsel_collective_kind;
  *   tag          tag of a message; for sendrecv, that of the message sent
  *   recv_tag     for sendrecv, the tag of the message received
  *   received     for recv, sendrecv and probes: filled when the call has ended with GSEL_OK, borrowed until then; may
- *                be NULL except for probes. An iprobe that finds nothing sets its source to GSEL_ANY_RANK */
+ *                be NULL except for probes. An iprobe that finds nothing sets its source to GSEL_ANY_RANK
+ *   stream       with an accelerator: the CUstream or cudaStream_t on which the call is enqueued, borrowed until the call
+ *                has ended; NULL: that of gsel_comm_set_stream. GSEL_ERR_ARG without an accelerator, or where the
+ *                stream is of another device */
 typedef struct gsel_collective {
   uint32_t struct_size;
   gsel_collective_kind kind;
@@ -318,6 +324,7 @@ typedef struct gsel_collective {
   int32_t tag;
   int32_t recv_tag;
   gsel_message *received;
+  void *stream;
 } gsel_collective;
 #define GSEL_COLLECTIVE_INIT GSEL_STRUCT_INIT(gsel_collective)
 GSEL_API void gsel_collective_init(gsel_collective *call, size_t struct_size);
@@ -371,6 +378,13 @@ GSEL_API gsel_status gsel_request_wait(gsel_request *request, gsel_error **err);
  * that are NULL, or whose end a test or wait has already reported, are ignored; GSEL_ERR_ARG if none is left.
  * Since 0.1. */
 GSEL_API gsel_status gsel_request_wait_any(gsel_request *const *requests, size_t n, size_t *index, gsel_error **err);
+/* With an accelerator: the event that the call's stream has passed the call, a CUevent or cudaEvent_t, for
+ * cudaStreamWaitEvent and cudaEventSynchronize. Borrowed until a test or wait has told the end, or the request is freed.
+ * The event is reached as well where the communicator breaks, and recv is then undefined: ask gsel_comm_get_async_error
+ * behind a wait that the program makes by itself.
+ * Errors: GSEL_ERR_UNSUPPORTED (the call goes through host memory, or has no accelerator: gsel_request_wait),
+ * GSEL_ERR_STATE (not under way). Since 0.1. */
+GSEL_API gsel_status gsel_request_event(gsel_request *request, void **event, gsel_error **err);
 /* Takes back a call that is under way, as MPI_Cancel does, if nobody has met it yet; *cancelled tells whether. Does not
  * wait for other ranks.
  *   receive, probe  cancelled if no message has been found for it; the first message that suits it goes to another
@@ -412,23 +426,26 @@ GSEL_API gsel_status gsel_mem_unregister(gsel_comm *comm, void *memory, gsel_err
 
 /* ---- devices -----------------------------------------------------------------------------------------------
  *
- * A communicator with an accelerator takes memory of that device, and page-locked memory of the host, wherever a buffer
- * is named. One thread at a time makes calls, and to run a request is a call here; GSEL_ERR_STATE otherwise. Calls are
- * enqueued on the communicator's stream, and return then: they read and write the buffers when the work that
+ * A communicator with an accelerator takes memory of that device, and page-locked memory of the host, wherever a
+ * buffer is named. One thread at a time makes calls, and to run a request is a call here; GSEL_ERR_STATE otherwise.
+ * Calls are enqueued on the communicator's stream, and return then: they read and write the buffers when the work that
  * was enqueued on the stream before has ended, and work enqueued behind them sees the results. Nothing else waits for
  * them. Counts, offsets and the fields of gsel_message are of the host. A request is done when the stream has passed
- * its call. Buffers of another kind or device are GSEL_ERR_ARG. A call that the transport cannot make, such as one with
- * an operation of the caller's, goes through host memory, and then the caller waits for the stream and for the other
- * ranks; gsel_comm_explain tells, and the first such call is a warning in the log. Messages that go through a transport
- * have tag 0, are received from a named rank, and have the type and count of their receive, or both ranks get
- * GSEL_ERR_MISMATCH; other messages are GSEL_ERR_UNSUPPORTED unless the transport is "host". A call that its stream has
- * reached and that does not end within its timeout is GSEL_ERR_TIMEOUT. What happens after a call has returned is told by the
- * next call, by gsel_comm_get_async_error and by gsel_comm_synchronize: GSEL_ERR_PEER, GSEL_ERR_TIMEOUT,
- * GSEL_ERR_MISMATCH and GSEL_ERR_ABORTED as above, all of which break the communicator here, and GSEL_ERR_DEVICE. Work
- * of other ranks' calls that still waits on this device is ended. The promise on results above holds through host
- * memory; with a transport plugin results are those of its library. gsel_mem_alloc gives memory of the device;
- * gsel_mem_register takes it, and with a transport all ranks call it together, each with as many bytes. Communicators made from one with an accelerator have it, too, and begin on the default
- * stream. */
+ * its call. gsel_collective.stream names the stream of one call; NCCL still runs the calls of one communicator one
+ * after the other. Buffers of another kind or device are GSEL_ERR_ARG. A call that the transport cannot make, such as
+ * one with an operation of the caller's, goes through host memory, and then the caller waits for the stream and for
+ * the other ranks; gsel_comm_explain tells, and the first such call is a warning in the log. Messages that go through
+ * a transport have tag 0, are received from a named rank, and have the type and count of their receive, or both ranks
+ * get GSEL_ERR_MISMATCH; other messages are GSEL_ERR_UNSUPPORTED unless the transport is "host". A call that its
+ * stream has reached and that does not end within its timeout is GSEL_ERR_TIMEOUT. What happens after a call has
+ * returned is told by the next call, by gsel_comm_get_async_error and by gsel_comm_synchronize: GSEL_ERR_PEER,
+ * GSEL_ERR_TIMEOUT, GSEL_ERR_MISMATCH and GSEL_ERR_ABORTED as above, all of which break the communicator here, and
+ * GSEL_ERR_DEVICE; behind a wait of the program's own, such as cudaStreamSynchronize, results are defined if
+ * gsel_comm_get_async_error gives GSEL_OK. Work of other ranks' calls that still waits on this device is ended. The
+ * promise on results above holds through host memory; with a transport plugin results are those of its library.
+ * gsel_mem_alloc gives memory of the device; gsel_mem_register takes it, and with a transport all ranks call it
+ * together, each with as many bytes. Communicators made from one with an accelerator have it, too, and begin on the
+ * default stream. */
 
 /* Sets the stream of all later calls: a CUstream or cudaStream_t of the accelerator's device, borrowed until another is
  * set or comm is freed; NULL: the device's default stream, which a communicator begins with. Does not wait: work that

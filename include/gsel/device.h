@@ -70,10 +70,12 @@ typedef struct gsel_optimizer_step {
 #define GSEL_MEMORY_HOST 3   /* of the host, any other; alloc gives none of it */
 
 /* How a device is opened. Zeros: the first one. */
+#define GSEL_DEVICE_BY_UUID (-1) /* as an ordinal: the one that has the uuid, which is then not empty */
 typedef struct gsel_device_options {
   uint32_t struct_size;
   uint32_t flags;          /* 0 */
-  int32_t ordinal;         /* index among what the process sees, as its own masks leave it */
+  int32_t ordinal;         /* index among what the process sees, as its own masks leave it; or GSEL_DEVICE_BY_UUID.
+                            * GSEL_ERR_ARG: the process sees fewer */
   int32_t reserved;
   gsel_str uuid;           /* what the device must be, as the inventory writes it; empty: any. Else GSEL_ERR_NO_DEVICES */
 } gsel_device_options;

@@ -1,6 +1,7 @@
 // api/accelerator.cc: see accelerator.h.
 #include "api/accelerator.h"
 
+#include <algorithm>
 #include <charconv>
 
 #include "base/log.h"
@@ -12,15 +13,17 @@
 namespace gsel {
 namespace {
 
+constexpr int32_t kOwn = -1;  // this rank's
+
 struct Named {
   std::string plugin;
-  int32_t ordinal = 0;
+  int32_t ordinal = kOwn;
 };
 
 // "cuda" or "cuda:1".
 Named parse(std::string_view text) {
   const size_t colon = text.find(':');
-  Named named{std::string(text.substr(0, colon))};
+  Named named{.plugin = std::string(text.substr(0, colon))};
   if (colon == std::string_view::npos) return named;
   const std::string_view digits = text.substr(colon + 1);
   const auto parsed = std::from_chars(digits.data(), digits.data() + digits.size(), named.ordinal);
@@ -28,6 +31,29 @@ Named parse(std::string_view text) {
     fail(GSEL_ERR_ARG, "gsel_comm_options.accelerator is {}; expected a device such as \"cuda\" or \"cuda:1\"",
          in_quotes(text));
   return named;
+}
+
+// A launcher that lets each rank see a device of its own leaves one, whatever the rank's number.
+std::shared_ptr<DeviceContext> open_numbered(const gsel_device_v1& table, int32_t number) {
+  const auto open = [&](int32_t ordinal) { return std::make_shared<DeviceContext>(table, ordinal); };
+  const auto sees = [&](int32_t ordinal) {
+    try {
+      return open(ordinal) != nullptr;
+    } catch (const Error& e) {
+      if (e.code() == GSEL_ERR_ARG) return false;
+      throw;
+    }
+  };
+  return open(number == 0 || sees(number) || sees(1) ? number : 0);
+}
+
+// That of the index; else the one that is named for this rank, the one of its number on this host, or the first.
+std::shared_ptr<DeviceContext> open_device(const gsel_device_v1& table, const Named& named,
+                                           const gsel_comm_options& given) {
+  if (named.ordinal != kOwn) return std::make_shared<DeviceContext>(table, named.ordinal, view(given.device));
+  const OwnDevice own = own_device(given);
+  if (!own.uuid.empty()) return std::make_shared<DeviceContext>(table, GSEL_DEVICE_BY_UUID, own.uuid);
+  return open_numbered(table, std::max(own.local_rank, 0));
 }
 
 gsel_transport_description description_of(const gsel_transport_v2& table, void* ctx) {
@@ -70,10 +96,10 @@ std::shared_ptr<const Accelerator> open_accelerator(const gsel_comm_options& giv
   if (transport.empty()) transport = settings.comm.transport;
   const Named named = parse(view(given.accelerator));
   auto accelerator = std::make_shared<Accelerator>();
-  accelerator->name = fmt::format("{}:{}", named.plugin, named.ordinal);
   const auto& table = *static_cast<const gsel_device_v1*>(load_plugin(GSEL_PLUGIN_DEVICE, named.plugin).table);
-  accelerator->device = std::make_shared<DeviceContext>(table, named.ordinal, view(given.device));
+  accelerator->device = open_device(table, named, given);
   const gsel_device_description device = accelerator->device->describe();
+  accelerator->name = fmt::format("{}:{}", named.plugin, device.ordinal);
   accelerator->ordinal = device.ordinal;
   accelerator->uuid = text(device.uuid);
   accelerator->memory = std::make_unique<DeviceMemory>(accelerator->device);

@@ -73,6 +73,13 @@ gsel_status gsel_request_wait_any(gsel_request* const* requests, size_t n, size_
   });
 }
 
+gsel_status gsel_request_event(gsel_request* request, void** event, gsel_error** err) {
+  return gsel::guard(err, [&] {
+    gsel::required(event, "event") = nullptr;
+    *event = live(request).event();
+  });
+}
+
 gsel_status gsel_request_cancel(gsel_request* request, int32_t* cancelled, gsel_error** err) {
   return gsel::guard(err, [&] {
     gsel::required(cancelled, "cancelled") = 0;

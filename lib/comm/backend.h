@@ -23,6 +23,8 @@ class Pending {
   virtual bool wait(double seconds) = 0;
   // Whether nobody had met the call; it has ended then. false where it goes on.
   virtual bool cancel() { return false; }
+  // The device's own event that its stream has passed the call; nullptr: there is none.
+  virtual void* event() { return nullptr; }
   // To the end, without its result; a message that nobody has met in its time is cancelled.
   virtual void wait_or_cancel() { wait(-1); }
 };

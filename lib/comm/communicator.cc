@@ -11,6 +11,7 @@
 #include "base/printable.h"
 #include "base/text.h"
 #include "comm/check.h"
+#include "comm/collective.h"
 #include "comm/device/device_backend.h"
 #include "comm/shm/endpoint.h"
 
@@ -127,6 +128,9 @@ void Communicator::collective(gsel_collective& call, gsel_stream* stream) {
 
 void Communicator::check(gsel_collective& call) const {
   check_call(call, rank(), world_size());
+  if (call.stream && !accelerator_)
+    fail(GSEL_ERR_ARG, "{}: gsel_collective.stream is given and the communicator has no accelerator; leave it NULL",
+         collective_name(call.kind));
 }
 
 // Without an allocation, which may be what has failed.

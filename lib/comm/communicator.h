@@ -128,6 +128,12 @@ class Communicator {
 
 // Fills what `config` leaves open from the environment and from defaults; see gsel_comm_init.
 JoinOptions complete_join(const gsel_comm_options& options);
+// The device that is this rank's, as far as options and launcher say.
+struct OwnDevice {
+  std::string_view uuid;    // empty: none is named
+  int32_t local_rank = -1;  // among the ranks of this host; -1: not known
+};
+OwnDevice own_device(const gsel_comm_options& options);
 // The token of the job that `gsel run` started, when those who join are its ranks; else empty.
 std::string job_of_launcher(const JoinOptions& join);
 

@@ -23,21 +23,24 @@ namespace {
 struct Convention {
   const char* rank;
   const char* size;
-  const char* local[3];  // number of ranks on this host, where the launcher tells
-  const char* job[4];    // what the ranks of one launch share
+  const char* local[3];    // number of ranks on this host, where the launcher tells
+  const char* job[4];      // what the ranks of one launch share
+  const char* local_rank;  // this rank's number on this host
 };
 
 constexpr Convention kConventions[] = {
     {"RANK",
      "WORLD_SIZE",
      {"LOCAL_WORLD_SIZE"},
-     {"MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT"}},
+     {"MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT"},
+     "LOCAL_RANK"},
     {"OMPI_COMM_WORLD_RANK",
      "OMPI_COMM_WORLD_SIZE",
      {"OMPI_COMM_WORLD_LOCAL_SIZE"},
-     {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"}},
-    {"PMI_RANK", "PMI_SIZE", {"MPI_LOCALNRANKS", "PMI_LOCAL_SIZE"}, {"PMIX_NAMESPACE"}},
-    {"SLURM_PROCID", "SLURM_NTASKS", {}, {"SLURM_JOB_ID", "SLURM_STEP_ID"}},
+     {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"},
+     "OMPI_COMM_WORLD_LOCAL_RANK"},
+    {"PMI_RANK", "PMI_SIZE", {"MPI_LOCALNRANKS", "PMI_LOCAL_SIZE"}, {"PMIX_NAMESPACE"}, "MPI_LOCALRANKID"},
+    {"SLURM_PROCID", "SLURM_NTASKS", {}, {"SLURM_JOB_ID", "SLURM_STEP_ID"}, "SLURM_LOCALID"},
 };
 const Convention& kTorch = kConventions[0];
 
@@ -202,6 +205,17 @@ std::string job_of_launcher(const JoinOptions& join) {
   return variable(kTorch.rank) == std::to_string(join.rank) ? variable("GSEL_JOB") : std::string();
 }
 
+OwnDevice own_device(const gsel_comm_options& options) {
+  OwnDevice own;
+  own.uuid = view(options.device);
+  if (options.world_size != 0) return own;
+  if (const char* device = variable("GSEL_DEVICE"); device && own.uuid.empty()) own.uuid = device;
+  const World world = world_of_environment(options.id == nullptr);
+  const char* name = world.convention ? world.convention->local_rank : nullptr;
+  if (name && variable(name)) own.local_rank = number(name, 0);
+  return own;
+}
+
 JoinOptions complete_join(const gsel_comm_options& options) {
   JoinOptions join{};
   join.timeout_s = options.timeout_s;
@@ -218,9 +232,8 @@ JoinOptions complete_join(const gsel_comm_options& options) {
            options.rank);
     world = world_of_environment(options.id == nullptr);
   }
-  join.device = {view(options.device).data(), view(options.device).size()};
-  if (!given(options.device) && options.world_size == 0)
-    if (const char* device = variable("GSEL_DEVICE")) join.device = {device, std::strlen(device)};
+  const std::string_view device = own_device(options).uuid;
+  join.device = {device.data(), device.size()};
   join.rank = world.rank;
   join.world_size = world.size;
   if (const char* folder = trace_folder()) join.trace = {folder, std::strlen(folder)};

@@ -50,7 +50,10 @@ void for_each_call(std::span<GroupCall> calls, Body&& body) {
 void check_all(std::span<GroupCall> calls) {
   for_each_call(calls, [](Communicator& communicator, gsel_collective& call) {
     communicator.check(call);
-    if (DeviceBackend* device = communicator.device()) device->check(call);
+    DeviceBackend* device = communicator.device();
+    if (!device) return;
+    device->check(call);
+    device->stream_of(call);
   });
 }
 
@@ -59,7 +62,7 @@ Group sorted(std::span<GroupCall> calls) {
   for (auto& [communicator, call] : calls) {
     DeviceBackend* device = communicator->device();
     if (device && device->supports(call))
-      group.enqueued.push_back({device, call});
+      group.enqueued.push_back({device, call, device->stream_of(call)});
     else
       group.add(*communicator, call);
   }
@@ -69,7 +72,9 @@ Group sorted(std::span<GroupCall> calls) {
 void stage(Part& part) {
   DeviceBackend* device = part.communicator->device();
   if (!device) return;
-  part.staged = device->stage(part.calls);
+  std::vector<ThroughHost::Call> calls;
+  for (const gsel_collective& call : part.calls) calls.push_back({call, device->stream_of(call)});
+  part.staged = device->stage(calls);
   part.calls = part.staged.calls;
 }
 

@@ -83,6 +83,18 @@ void CallRequest::wait() {
   report();
 }
 
+void* CallRequest::event() {
+  require_own_process(fork_generation_, "request");
+  if (!work_)
+    fail(GSEL_ERR_STATE, "gsel_request_event: {} is not under way; start it first", collective_name(call_.kind));
+  void* event = work_->event();
+  if (!event)
+    fail(GSEL_ERR_UNSUPPORTED,
+         "gsel_request_event: {} is made by the host and no stream passes it; gsel_request_wait waits for it",
+         collective_name(call_.kind));
+  return event;
+}
+
 bool CallRequest::cancel() {
   require_own_process(fork_generation_, "request");
   if (!work_ || !work_->cancel()) return false;

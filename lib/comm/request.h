@@ -39,6 +39,8 @@ class CallRequest {
   // *done: whether the call has ended; if so, throws what it failed with.
   void test(int32_t* done);
   void wait();
+  // See gsel_request_event.
+  void* event();
   // Whether nobody had met the call; it is then as one that was never started.
   bool cancel();
   // Of several: the place of one that has ended, as *index; throws what it failed with.

@@ -20,33 +20,46 @@ bool CallClock::is_done(const Event& event) const {
   return done != 0;
 }
 
-void CallClock::begin(gsel_stream* stream) {
-  Event event = take_event();
-  event.record(stream);
-  begun_.emplace(std::move(event));
+void CallClock::begin(std::span<gsel_stream* const> streams) {
+  for (gsel_stream* stream : streams) {
+    begun_.push_back(take_event());
+    begun_.back().record(stream);
+  }
 }
 
 void CallClock::drop() {
   const std::lock_guard lock(mutex_);
-  spare_.push_back(std::move(*begun_));
-  begun_.reset();
+  for (Event& event : begun_) spare_.push_back(std::move(event));
+  begun_.clear();
 }
 
-void CallClock::end(gsel_stream* stream, std::string text, double timeout_s) {
-  Event event = take_event();
-  event.record(stream);
-  const std::lock_guard lock(mutex_);
-  under_way_.push_back({std::move(*begun_), std::move(event), std::move(text), timeout_s, 0});
-  begun_.reset();
+void CallClock::end(std::span<gsel_stream* const> streams, const std::string& text, double timeout_s) {
+  for (size_t i = 0; i < streams.size(); ++i) {
+    Event event = take_event();
+    event.record(streams[i]);
+    const std::lock_guard lock(mutex_);
+    under_way_.push_back({std::move(begun_[i]), std::move(event), text, timeout_s, 0});
+  }
+  begun_.clear();
 }
 
-std::optional<Error> CallClock::late() {
-  const std::lock_guard lock(mutex_);
+void CallClock::take_ended() {
   while (!under_way_.empty() && is_done(under_way_.front().ended)) {
     spare_.push_back(std::move(under_way_.front().reached));
     spare_.push_back(std::move(under_way_.front().ended));
     under_way_.pop_front();
   }
+}
+
+bool CallClock::is_idle() {
+  const std::lock_guard lock(mutex_);
+  take_ended();
+  return under_way_.empty();
+}
+
+std::optional<Error> CallClock::late() {
+  const std::lock_guard lock(mutex_);
+  take_ended();
   const int64_t now = os::now_ns();
   for (Timed& call : under_way_) {  // of several streams
     if (call.since_ns == 0 && is_done(call.reached)) call.since_ns = now;

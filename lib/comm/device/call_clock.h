@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -18,12 +19,14 @@ class CallClock {
  public:
   explicit CallClock(std::shared_ptr<DeviceContext> device) : device_(std::move(device)) {}
 
-  // Around what enqueues a call. ended: text of the call and its bound.
-  void begin(gsel_stream* stream);
-  void end(gsel_stream* stream, std::string text, double timeout_s);
-  void drop();  // the call between was not enqueued
+  // Around what enqueues calls on these streams. text: of the calls; timeout_s: their bound.
+  void begin(std::span<gsel_stream* const> streams);
+  void end(std::span<gsel_stream* const> streams, const std::string& text, double timeout_s);
+  void drop();  // the calls between were not enqueued
   // The first call whose time is over, as the error that says so. Any thread.
   std::optional<Error> late();
+  // Whether all calls have ended. Any thread.
+  bool is_idle();
 
  private:
   struct Timed {
@@ -33,11 +36,12 @@ class CallClock {
     int64_t since_ns;  // 0: the stream has not reached it, as far as is known
   };
   Event take_event();
+  void take_ended();
   bool is_done(const Event& event) const;
 
   std::shared_ptr<DeviceContext> device_;
   std::mutex mutex_;
-  std::optional<Event> begun_;
+  std::vector<Event> begun_;
   std::deque<Timed> under_way_;
   std::vector<Event> spare_;
 };

@@ -1,6 +1,7 @@
-// comm/device/device_backend.h: the backend of a communicator with an accelerator: a stream, and on it a transport of
-// the device or the way through host memory. The control sees every call. A thread watches for what goes wrong after a
-// call has returned, and then ends the transport's work. Arguments have been checked. Does not know how bytes travel.
+// comm/device/device_backend.h: the backend of a communicator with an accelerator: streams, and on them a transport of
+// the device or the way through host memory (device_calls.cc). The control sees every call. A thread watches for what
+// goes wrong after a call has returned, and then ends the transport's work. Arguments have been checked. Does not know
+// how bytes travel.
 #pragma once
 
 #include <gsel/comm.h>
@@ -61,18 +62,26 @@ class DeviceBackend final : public Backend {
   struct Enqueued {
     DeviceBackend* backend;
     gsel_collective call;
+    CallStream stream;
   };
   static void enqueue(std::span<const Enqueued> calls);
   // Calls that are not: announced, and brought to host memory; the host makes them, then they are fetched.
-  StagedCalls stage(std::span<const gsel_collective> checked);
-  void fetch(StagedCalls staged) { host_.fetch(std::move(staged), stream_); }
+  StagedCalls stage(std::span<const ThroughHost::Call> checked);
+  void fetch(StagedCalls staged) { host_.fetch(std::move(staged)); }
+  // That of a checked call.
+  CallStream stream_of(const gsel_collective& call) const { return call.stream ? imported(call.stream) : stream_; }
 
  private:
+  // For the control to hear of the death that a transport's error follows from.
+  static constexpr int64_t kCauseNs = 1'000'000'000;
+
   static void announce(std::span<const Enqueued> calls);
   static void enqueue_together(std::span<const Enqueued> calls);
   static void describe_received(const gsel_collective& call);
   void refuse_message_of_host(const gsel_collective& call) const;
   void warn_of_host(const gsel_collective& call);
+  CallStream imported(void* native) const;
+  CallStream stream_of(const gsel_collective& call, gsel_stream* given) const;
   void watch();
   void look_for_failures();
   void drain() noexcept;
@@ -85,7 +94,7 @@ class DeviceBackend final : public Backend {
   std::atomic<double> timeout_s_;
   const Agreement agreement_;
   std::shared_ptr<TransportLink> link_;  // nullptr: through host memory
-  gsel_stream* stream_ = nullptr;
+  CallStream stream_;                    // nullptr: the device's default stream
   CallClock clock_;
   ThroughHost host_;
   Event reached_;

@@ -49,8 +49,8 @@ Memory ThroughHost::take_memory(uint64_t bytes) {
   return Memory(device_, bytes, GSEL_MEMORY_PINNED);
 }
 
-gsel_collective ThroughHost::bring(const gsel_collective& checked, int32_t rank, int32_t world_size,
-                                   gsel_stream* stream, StagedCalls& staged) {
+gsel_collective ThroughHost::bring(const Call& given, int32_t rank, int32_t world_size, StagedCalls& staged) {
+  const gsel_collective& checked = given.checked;
   const BufferBytes bytes = buffer_bytes(checked, rank, world_size);
   const Places at = places_of(checked, bytes);
   Memory memory;
@@ -58,35 +58,41 @@ gsel_collective ThroughHost::bring(const gsel_collective& checked, int32_t rank,
   const auto copy = [&](const void* from, uint64_t to, uint64_t n) {
     if (n > 0)
       device_->run(&gsel_device_v1::copy, static_cast<void*>(memory.at(to)), from, n, int32_t{GSEL_COPY_TO_HOST},
-                   stream);
+                   given.stream.get());
   };
   if (keeps_parts(checked.kind)) copy(checked.recv, at.recv, bytes.recv);
   copy(checked.send, at.send, bytes.send);
   gsel_collective call = checked;
+  call.stream = nullptr;
   call.send = bytes.send > 0 ? memory.at(at.send) : nullptr;
   call.recv = bytes.recv > 0 ? memory.at(at.recv) : nullptr;
-  staged.parts.push_back({std::move(memory), static_cast<const char*>(call.recv), checked.recv, bytes.recv});
+  staged.parts.push_back(
+      {std::move(memory), static_cast<const char*>(call.recv), checked.recv, bytes.recv, given.stream});
   return call;
 }
 
-StagedCalls ThroughHost::stage(std::span<const gsel_collective> checked, int32_t rank, int32_t world_size,
-                               gsel_stream* stream) {
+StagedCalls ThroughHost::stage(std::span<const Call> calls, int32_t rank, int32_t world_size) {
   StagedCalls staged;
-  for (const gsel_collective& call : checked) staged.calls.push_back(bring(call, rank, world_size, stream, staged));
-  brought_.record(stream);
-  wait_(brought_);
+  for (const Call& call : calls) staged.calls.push_back(bring(call, rank, world_size, staged));
+  const CallStream* waited = nullptr;
+  for (const StagedCalls::Part& part : staged.parts) {
+    if (waited && *waited == part.stream) continue;
+    brought_.record(part.stream.get());
+    wait_(brought_);
+    waited = &part.stream;
+  }
   return staged;
 }
 
-void ThroughHost::fetch(StagedCalls staged, gsel_stream* stream) {
+void ThroughHost::fetch(StagedCalls staged) {
   for (const StagedCalls::Part& part : staged.parts)
     if (part.bytes > 0)
       device_->run(&gsel_device_v1::copy, part.recv, static_cast<const void*>(part.host), part.bytes,
-                   int32_t{GSEL_COPY_TO_DEVICE}, stream);
+                   int32_t{GSEL_COPY_TO_DEVICE}, part.stream.get());
   for (StagedCalls::Part& part : staged.parts) {
     if (part.memory.bytes() == 0) continue;
     Event idle(device_);
-    idle.record(stream);
+    idle.record(part.stream.get());
     spare_.push_back({std::move(part.memory), std::move(idle)});
   }
 }

@@ -15,6 +15,9 @@
 
 namespace gsel {
 
+// The stream of a call: the backend's, or one that the caller gives for this call.
+using CallStream = std::shared_ptr<gsel_stream>;
+
 // Calls that are made together: as the host makes them, and where their results go.
 struct StagedCalls {
   struct Part {
@@ -22,6 +25,7 @@ struct StagedCalls {
     const char* host;  // of recv
     void* recv;
     uint64_t bytes;
+    CallStream stream;
   };
   std::vector<gsel_collective> calls;
   std::vector<Part> parts;
@@ -33,10 +37,14 @@ class ThroughHost {
   ThroughHost(std::shared_ptr<DeviceContext> device, std::function<void(Event&)> wait)
       : device_(std::move(device)), wait_(std::move(wait)), brought_(device_) {}
 
-  // The same calls on memory of the host, with what the stream's work has written so far. Waits for the stream.
-  StagedCalls stage(std::span<const gsel_collective> checked, int32_t rank, int32_t world_size, gsel_stream* stream);
-  // Copies back what they received. Returns before the stream has passed it.
-  void fetch(StagedCalls staged, gsel_stream* stream);
+  struct Call {
+    gsel_collective checked;
+    CallStream stream;
+  };
+  // The same calls on memory of the host, with what the work of their streams has written so far, which is waited for.
+  StagedCalls stage(std::span<const Call> calls, int32_t rank, int32_t world_size);
+  // Copies back what they received. Returns before the streams have passed it.
+  void fetch(StagedCalls staged);
 
  private:
   struct Spare {
@@ -44,8 +52,7 @@ class ThroughHost {
     Event idle;  // behind the last copy from it
   };
   Memory take_memory(uint64_t bytes);
-  gsel_collective bring(const gsel_collective& checked, int32_t rank, int32_t world_size, gsel_stream* stream,
-                        StagedCalls& staged);
+  gsel_collective bring(const Call& call, int32_t rank, int32_t world_size, StagedCalls& staged);
 
   std::shared_ptr<DeviceContext> device_;
   std::function<void(Event&)> wait_;

@@ -82,6 +82,25 @@ void unload_kernels(Context& c) {
   all_kernels.erase(found);
 }
 
+void take_device(Context& c, int32_t ordinal) {
+  c.ordinal = ordinal;
+  check(c, c.driver->cuDeviceGet(&c.device, ordinal), "the device");
+  CUuuid uuid;
+  check(c, c.driver->cuDeviceGetUuid(&uuid, c.device), "its uuid");
+  c.uuid = uuid_text(uuid);
+}
+
+void find_device(Context& c, int n, std::string_view uuid) {
+  std::string seen;
+  for (int32_t ordinal = 0; ordinal < n; ++ordinal) {
+    take_device(c, ordinal);
+    if (is_same(uuid, c.uuid)) return;
+    seen += (seen.empty() ? "" : ", ") + c.uuid;
+  }
+  fail(GSEL_ERR_NO_DEVICES, "device " + std::string(uuid) + " was asked for; this process sees " + seen +
+                                ": compare CUDA_VISIBLE_DEVICES with what gsel resolve chose");
+}
+
 void open_context(const gsel_host_v1* host, const gsel_device_options& options, std::unique_ptr<Context>& c) {
   std::string why;
   const Driver* found = started_driver(&why);
@@ -89,19 +108,19 @@ void open_context(const gsel_host_v1* host, const gsel_device_options& options, 
   c.reset(new Context{});
   c->host = host;
   c->driver = found;
-  c->ordinal = options.ordinal;
   int n = 0;
   check(*c, found->cuDeviceGetCount(&n), "the number of devices");
   if (n == 0) fail(GSEL_ERR_NO_DEVICES, "the CUDA driver shows no device to this process");
-  if (options.ordinal < 0 || options.ordinal >= n)
+  const std::string_view uuid = view(options.uuid);
+  if (options.ordinal == GSEL_DEVICE_BY_UUID && !uuid.empty())
+    find_device(*c, n, uuid);
+  else if (options.ordinal < 0 || options.ordinal >= n)
     fail(GSEL_ERR_ARG, "device " + std::to_string(options.ordinal) + " of cuda was asked for; the driver shows " +
                            std::to_string(n) + " to this process");
-  check(*c, found->cuDeviceGet(&c->device, options.ordinal), "the device");
-  CUuuid uuid;
-  check(*c, found->cuDeviceGetUuid(&uuid, c->device), "its uuid");
-  c->uuid = uuid_text(uuid);
-  if (const std::string_view wanted = view(options.uuid); !wanted.empty() && !is_same(wanted, c->uuid))
-    fail(GSEL_ERR_NO_DEVICES, "device " + std::string(wanted) + " was asked for; device " +
+  else
+    take_device(*c, options.ordinal);
+  if (!uuid.empty() && !is_same(uuid, c->uuid))
+    fail(GSEL_ERR_NO_DEVICES, "device " + std::string(uuid) + " was asked for; device " +
                                   std::to_string(options.ordinal) + " of this process is " + c->uuid +
                                   ": compare CUDA_VISIBLE_DEVICES with what gsel resolve chose");
   char name[256] = "";

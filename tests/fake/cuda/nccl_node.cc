@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 #include <ctime>
+#include <deque>
 #include <mutex>
 #include <thread>
 
@@ -41,6 +42,15 @@ bool is_connected(const Call& call) {
   return true;
 }
 
+// Behind what `before` has so far comes what `after` gets from now on.
+void order(fake_cuda::Stream* before, fake_cuda::Stream* after) {
+  static std::deque<fake_cuda::Event> events;  // work refers to them
+  events.emplace_back().context = before->context;
+  Machine::get().record(*before, events.back());
+  Machine::get().await(*after, events.back());
+}
+
+// Calls of one communicator are one launch, which all their streams wait for and which waits for all of them.
 void enqueue(const std::vector<Call>& calls) {
   static uint64_t units;
   Machine& machine = Machine::get();
@@ -52,13 +62,14 @@ void enqueue(const std::vector<Call>& calls) {
     const Call& first = *std::ranges::find(calls, comm, &Call::comm);
     fake_cuda::Stream* stream = machine.stream(first.stream, comm->context);
     const auto node = std::make_shared<Node>(stream, comm, units);
+    std::vector<fake_cuda::Stream*> others;
     Operation operation;
     operation.name = "nccl " + first.name;
     operation.joint = node;
     for (const Call& call : calls) {
       if (call.comm != comm) continue;
-      if (call.stream != first.stream)
-        machine.violation("a group of nccl calls on several streams of one communicator");
+      fake_cuda::Stream* own = machine.stream(call.stream, comm->context);
+      if (own != stream && std::ranges::find(others, own) == others.end()) others.push_back(own);
       node->add(call);
       const auto send = reinterpret_cast<uintptr_t>(call.send), recv = reinterpret_cast<uintptr_t>(call.recv);
       if (call.send_bytes) operation.accesses.push_back({send, send + call.send_bytes, false});
@@ -66,7 +77,9 @@ void enqueue(const std::vector<Call>& calls) {
     }
     comm->nodes.push_back(node.get());
     launched().push_back(node.get());
+    for (fake_cuda::Stream* other : others) order(other, stream);
     machine.enqueue(*stream, std::move(operation));
+    for (fake_cuda::Stream* other : others) order(stream, other);
   }
 }
 

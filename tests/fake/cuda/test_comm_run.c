@@ -53,6 +53,8 @@ static void test_ranks_of_gsel_run_have_a_device_each(void** state) {
   (void)state;
   run_over("nccl numbered");
   run_over("host numbered");
+  run_over("nccl");
+  run_over("host");
 }
 
 int main(int argc, char** argv) {

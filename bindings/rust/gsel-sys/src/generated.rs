@@ -242,6 +242,7 @@ pub struct gsel_collective {
     pub tag: i32,
     pub recv_tag: i32,
     pub received: *mut gsel_message,
+    pub stream: *mut c_void,
 }
 unsafe impl crate::Sized32 for gsel_collective {}
 #[repr(C)]
@@ -1204,6 +1205,7 @@ extern "C" {
     pub fn gsel_request_test(request: *mut gsel_request, done: *mut i32, err: *mut *mut gsel_error) -> gsel_status;
     pub fn gsel_request_wait(request: *mut gsel_request, err: *mut *mut gsel_error) -> gsel_status;
     pub fn gsel_request_wait_any(requests: *const *mut gsel_request, n: usize, index: *mut usize, err: *mut *mut gsel_error) -> gsel_status;
+    pub fn gsel_request_event(request: *mut gsel_request, event: *mut *mut c_void, err: *mut *mut gsel_error) -> gsel_status;
     pub fn gsel_request_cancel(request: *mut gsel_request, cancelled: *mut i32, err: *mut *mut gsel_error) -> gsel_status;
     pub fn gsel_request_free(request: *mut gsel_request);
     pub fn gsel_mem_alloc(comm: *mut gsel_comm, bytes: usize, out: *mut *mut c_void, err: *mut *mut gsel_error) -> gsel_status;
@@ -1498,6 +1500,7 @@ pub const GSEL_COPY_ON_DEVICE: i32 = 3;
 pub const GSEL_COPY_TO_DEVICE: i32 = 1;
 pub const GSEL_COPY_TO_HOST: i32 = 2;
 pub const GSEL_DEVICE_AT_ONCE: u32 = 2;
+pub const GSEL_DEVICE_BY_UUID: i32 = -1;
 pub const GSEL_DEVICE_HOST_MEMORY: u32 = 1;
 pub const GSEL_EVENT_TIMING: u32 = 1;
 pub const GSEL_F16: i32 = 9;

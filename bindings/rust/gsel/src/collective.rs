@@ -360,6 +360,15 @@ impl<'a> Collective<'a> {
         self.call.timeout_s = timeout.as_secs_f64();
         self
     }
+    /// The stream of the communicator's accelerator on which this call is enqueued, such as a `CUstream`; without it that
+    /// of [`Comm::set_stream`](crate::Comm::set_stream).
+    ///
+    /// # Safety
+    /// The stream lives until the call has ended.
+    pub unsafe fn stream(mut self, stream: *mut c_void) -> Self {
+        self.call.stream = stream;
+        self
+    }
     /// Shown in errors and recordings, cut to 15 bytes.
     pub fn label(mut self, label: &'a str) -> Self {
         self.call.label = text::given(label);

@@ -10,6 +10,7 @@ use crate::{guard, Collective, Comm, Result};
 use gsel_sys as sys;
 use std::cell::RefCell;
 use std::marker::PhantomData;
+use std::os::raw::c_void;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
@@ -55,6 +56,9 @@ impl Handle {
         let result = check(|error| unsafe { sys::gsel_request_wait(self.request, error) });
         self.ended();
         result
+    }
+    fn event(&self) -> Result<*mut c_void> {
+        made(|out, error| unsafe { sys::gsel_request_event(self.request, out, error) })
     }
     fn cancel(&self) -> Result<bool> {
         let mut cancelled = 0;
@@ -108,6 +112,12 @@ impl<B> Request<B> {
         std::mem::forget(buffers);
         Ok(*unsafe { Box::from_raw(pointer) })
     }
+    /// The event that the call's stream has passed the call, such as a `CUevent`, until a test or wait has told the end.
+    /// The event is reached as well where the communicator breaks, and results are then undefined:
+    /// [`Comm::async_error`](crate::Comm::async_error) tells.
+    pub fn event(&self) -> Result<*mut c_void> {
+        self.handle.event()
+    }
     /// Takes the call back if nobody has met it yet, and gives the buffers back; else the request, which goes on.
     pub fn cancel(self) -> Result<std::result::Result<B, Request<B>>> {
         if self.handle.cancel()? {
@@ -160,6 +170,12 @@ impl<B> Persistent<'_, B> {
     /// Waits for the end.
     pub fn wait(&mut self) -> Result<()> {
         self.handle.wait()
+    }
+    /// The event that the call's stream has passed the call, such as a `CUevent`, until a test or wait has told the end.
+    /// The event is reached as well where the communicator breaks, and results are then undefined:
+    /// [`Comm::async_error`](crate::Comm::async_error) tells.
+    pub fn event(&self) -> Result<*mut c_void> {
+        self.handle.event()
     }
     /// Takes the call back if nobody has met it yet; it can be started again.
     pub fn cancel(&mut self) -> Result<bool> {
