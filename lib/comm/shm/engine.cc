@@ -51,12 +51,15 @@ std::unique_ptr<Pending> Engine::start(std::span<const gsel_collective> calls) {
   return work;
 }
 
+// What is done may have outlived its engine.
 bool Work::wait(double seconds) {
   require_own_process(fork_generation, "request");
-  if (seconds < 0)
-    engine.wait(*this);
-  else if (!done.load(std::memory_order_acquire) && !engine.wait_for(*this, seconds))
-    return false;
+  if (!done.load(std::memory_order_acquire)) {
+    if (seconds < 0)
+      engine.wait(*this);
+    else if (!engine.wait_for(*this, seconds))
+      return false;
+  }
   if (failure) throw Error(*failure);
   return true;
 }
