@@ -4,6 +4,7 @@
 #define GSEL_TESTS_PROGRAM_H
 
 #include <dlfcn.h>
+#include <pthread.h>
 #include <time.h>
 
 #include "support/ranks.h"
@@ -38,8 +39,8 @@ static inline void* module(const char* file) {
 #define CUDA(name, ...) ((int (*)(__VA_ARGS__))dlsym(cuda.library, name))
 
 #define FIND(member, symbol) *(void**)&cuda.member = dlsym(library, symbol)
-static inline void load_doubles(const char* nccl) {
-  void* library = cuda.library = module("fake_libcuda.so");
+static inline void find_all(void* library) {
+  cuda.library = library;
   FIND(retain, "cuDevicePrimaryCtxRetain");
   FIND(push, "cuCtxPushCurrent_v2");
   FIND(pop, "cuCtxPopCurrent_v2");
@@ -51,7 +52,16 @@ static inline void load_doubles(const char* nccl) {
   FIND(violation, "fake_cuda_violation");
   FIND(waits, "fake_cuda_waits");
   FIND(current, "fake_cuda_current");
+}
+
+/* From any rank's thread. */
+static inline void load_doubles(const char* nccl) {
+  static pthread_mutex_t loading = PTHREAD_MUTEX_INITIALIZER;
+  pthread_mutex_lock(&loading);
+  void* library = module("fake_libcuda.so");
+  if (library != cuda.library) find_all(library);
   module(nccl);
+  pthread_mutex_unlock(&loading);
 }
 
 /* One rank's device, with a stream of the program. */
