@@ -47,6 +47,7 @@ DeviceBackend::DeviceBackend(std::shared_ptr<const Accelerator> accelerator, Con
 
 // Work on a broken link is ended first, or it would wait for ever.
 DeviceBackend::~DeviceBackend() {
+  if (!windows_.empty()) finish_calls();
   leaving_ = true;
   control_.stop_awaiting_break();
   if (watching_.joinable()) watching_.join();
@@ -55,6 +56,18 @@ DeviceBackend::~DeviceBackend() {
       if (!control_.is_broken()) link_->table().window_release(link_->get(), window);
     if (control_.is_broken()) link_->abort();
     if (link_->detach() && control_.is_broken()) drain();
+  }
+}
+
+// Windows are released behind the work that uses them; a call that does not end breaks the communicator in its time.
+void DeviceBackend::finish_calls() noexcept {
+  try {
+    while (!control_.is_broken() && !clock_.is_idle()) {
+      if (!watching_.joinable()) look_for_failures();
+      usleep(kSleepUs);
+    }
+  } catch (...) {
+    control_.break_with(current_error());
   }
 }
 
@@ -172,6 +185,7 @@ void DeviceBackend::unregister_memory(void* memory) {
   require("gsel_mem_unregister");
   const auto found = windows_.find(memory);
   if (found == windows_.end()) return;
+  finish_calls();
   if (!control_.is_broken()) link_->table().window_release(link_->get(), found->second);
   windows_.erase(found);
 }

@@ -85,6 +85,7 @@ class DeviceBackend final : public Backend {
   void watch();
   void look_for_failures();
   void drain() noexcept;
+  void finish_calls() noexcept;
   void require(const char* asked) const { require_own_process(fork_generation_, asked); }
 
   std::shared_ptr<const Accelerator> accelerator_;

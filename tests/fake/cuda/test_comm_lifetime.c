@@ -166,6 +166,43 @@ static void test_the_rest_works_on_devices_after_a_failed_resync(void** state) {
   as_ranks_over(2, shrinks_after_a_failed_resync, "host");
 }
 
+/* The program frees the communicator and reads the result then; the memory stays registered until it is there. */
+static void leaves_with_work_on_registered_memory(rank_run* run) {
+  joined j;
+  gsel_error* err = NULL;
+  rank_check(run, join_over(run, "nccl", 0, &j) == GSEL_OK);
+  float* own = (float*)alloc(&j.g, 4096);
+  const float mine[COUNT] = {1, 2, 3, 4, 5, 6};
+  copy(&j.g, own, mine, sizeof mine);
+  rank_ok(run, gsel_mem_register(j.comm, own, 4096, &err), err);
+  rank_ok(run, gsel_allreduce(j.comm, own, own, COUNT, GSEL_F32, GSEL_SUM, &err), err);
+  gsel_comm_free(j.comm);
+  rank_check(run, element_5(&j, own) == 12);
+  rank_check(run, cuda.violations() == 0);
+}
+
+/* The same for one range: gsel_mem_unregister comes back behind the calls that were made before. */
+static void unregisters_with_work_on_memory(rank_run* run) {
+  joined j;
+  gsel_error* err = NULL;
+  rank_check(run, join_over(run, "nccl", 0, &j) == GSEL_OK);
+  float* own = (float*)alloc(&j.g, 4096);
+  const float mine[COUNT] = {1, 2, 3, 4, 5, 6};
+  copy(&j.g, own, mine, sizeof mine);
+  rank_ok(run, gsel_mem_register(j.comm, own, 4096, &err), err);
+  rank_ok(run, gsel_allreduce(j.comm, own, own, COUNT, GSEL_F32, GSEL_SUM, &err), err);
+  rank_ok(run, gsel_mem_unregister(j.comm, own, &err), err);
+  rank_check(run, element_5(&j, own) == 12);
+  rank_check(run, cuda.violations() == 0);
+  gsel_comm_free(j.comm);
+}
+
+static void test_leaving_deregisters_behind_the_work(void** state) {
+  (void)state;
+  as_two(leaves_with_work_on_registered_memory);
+  as_two(unregisters_with_work_on_memory);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_memory_outlives_the_communicator_that_gave_it),
@@ -173,6 +210,7 @@ int main(void) {
       cmocka_unit_test(test_memory_of_others_is_not_freed_and_own_goes_with_the_last),
       cmocka_unit_test(test_memory_and_stream_stay_over_a_resync),
       cmocka_unit_test(test_the_rest_works_on_devices_after_a_failed_resync),
+      cmocka_unit_test(test_leaving_deregisters_behind_the_work),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
