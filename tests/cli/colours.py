@@ -5,6 +5,7 @@ import os
 import pty
 import re
 import subprocess
+import threading
 
 from support import GSEL, expect, fault, gsel, machine
 
@@ -12,20 +13,28 @@ RED, GREEN, YELLOW, FAINT, END = "\033[31m", "\033[32m", "\033[33m", "\033[2m", 
 
 
 def on_terminal(*arguments, **environment):
-    """What standard output and standard error get when both are one terminal."""
+    """What standard output and standard error get when both are one terminal.
+
+    This end of the terminal stays open till a NUL, written behind the command's end, has come through: Linux may drop what
+    a terminal still holds when its last writer closes it.
+    """
     ours, theirs = pty.openpty()
     process = subprocess.Popen([GSEL, *arguments], stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs,
                                env={**os.environ, "TERM": "xterm", **environment})
-    os.close(theirs)
+
+    def mark_end():
+        process.wait()
+        os.write(theirs, b"\0")
+
+    ending = threading.Thread(target=mark_end)
+    ending.start()
     out = b""
-    try:
-        while piece := os.read(ours, 65536):
-            out += piece
-    except OSError:  # Linux ends a terminal so
-        pass
-    process.wait()
+    while not out.endswith(b"\0"):
+        out += os.read(ours, 65536)
+    ending.join()
     os.close(ours)
-    return out.decode().replace("\r\n", "\n")
+    os.close(theirs)
+    return out[:-1].decode().replace("\r\n", "\n")
 
 
 def plain(text):
