@@ -444,9 +444,9 @@ GSEL_API gsel_status gsel_mem_unregister(gsel_comm *comm, void *memory, gsel_err
  * gsel_comm_get_async_error gives GSEL_OK. Work of other ranks' calls that still waits on this device is ended. The
  * promise on results above holds through host memory; with a transport plugin results are those of its library.
  * gsel_mem_alloc gives memory of the device; gsel_mem_register takes it, and with a transport all ranks call it
- * together, each with as many bytes. gsel_mem_unregister waits for the calls made before it, and so does
- * gsel_comm_free while memory is registered. Communicators made from one with an accelerator have it, too, and begin
- * on the default stream. */
+ * together, each with as many bytes, and uses it in the same calls (GSEL_ERR_MISMATCH). gsel_mem_unregister waits for
+ * the calls made before it, and so does gsel_comm_free while memory is registered. Communicators made from one with an
+ * accelerator have it, too, and begin on the default stream. */
 
 /* Sets the stream of all later calls: a CUstream or cudaStream_t of the accelerator's device, borrowed until another is
  * set or comm is freed; NULL: the device's default stream, which a communicator begins with. Does not wait: work that

@@ -44,9 +44,9 @@ class Control {
   virtual void exchange(const void* mine, void* all, uint64_t bytes, std::string_view label, double timeout_s = 0) = 0;
 
   // For calls that a backend enqueues on the stream of a device. announce: before the call is enqueued; throws what has
-  // broken the communicator, or that ranks disagree. look_after_announced: whether somebody is late or gone, which
-  // breaks the communicator; any thread.
-  virtual void announce(const gsel_collective& checked) = 0;
+  // broken the communicator, or that ranks disagree; registered: its buffers are, which ranks must agree on, too.
+  // look_after_announced: whether somebody is late or gone, which breaks the communicator; any thread.
+  virtual void announce(const gsel_collective& checked, bool registered = false) = 0;
   virtual void look_after_announced() const = 0;
 
   // Any thread. about: the rank that the error is about, as errors show it; -1: this one.

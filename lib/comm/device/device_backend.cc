@@ -53,7 +53,7 @@ DeviceBackend::~DeviceBackend() {
   if (watching_.joinable()) watching_.join();
   if (link_) {
     for (const auto& [memory, window] : windows_)
-      if (!control_.is_broken()) link_->table().window_release(link_->get(), window);
+      if (!control_.is_broken()) link_->table().window_release(link_->get(), window.handle);
     if (control_.is_broken()) link_->abort();
     if (link_->detach() && control_.is_broken()) drain();
   }
@@ -178,7 +178,7 @@ void DeviceBackend::register_memory(void* memory, uint64_t bytes) {
   gsel_error* err = nullptr;
   const gsel_status status = link_->table().window_register(link_->get(), memory, bytes, &window, &err);
   throw_if_failed(status, err);
-  windows_[memory] = window;
+  windows_[memory] = {window, bytes};
 }
 
 void DeviceBackend::unregister_memory(void* memory) {
@@ -186,7 +186,7 @@ void DeviceBackend::unregister_memory(void* memory) {
   const auto found = windows_.find(memory);
   if (found == windows_.end()) return;
   finish_calls();
-  if (!control_.is_broken()) link_->table().window_release(link_->get(), found->second);
+  if (!control_.is_broken()) link_->table().window_release(link_->get(), found->second.handle);
   windows_.erase(found);
 }
 

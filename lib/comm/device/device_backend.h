@@ -78,6 +78,8 @@ class DeviceBackend final : public Backend {
   static void announce(std::span<const Enqueued> calls);
   static void enqueue_together(std::span<const Enqueued> calls);
   static void describe_received(const gsel_collective& call);
+  void announce(const gsel_collective& call) const;
+  bool registered(const gsel_collective& call) const;
   void refuse_message_of_host(const gsel_collective& call) const;
   void warn_of_host(const gsel_collective& call);
   CallStream imported(void* native) const;
@@ -99,7 +101,11 @@ class DeviceBackend final : public Backend {
   CallClock clock_;
   ThroughHost host_;
   Event reached_;
-  std::map<void*, gsel_window*> windows_;
+  struct Window {
+    gsel_window* handle;
+    uint64_t bytes;
+  };
+  std::map<const void*, Window> windows_;  // by where they begin
   bool warned_of_host_ = false;
   std::atomic_flag in_call_;
   std::atomic<bool> leaving_{false};

@@ -72,6 +72,26 @@ void DeviceBackend::warn_of_host(const gsel_collective& call) {
       text_of(call), control_.name(), accelerator_->transport_name, why);
 }
 
+// Whether all buffers of a call lie in registered memory, which a transport may reach where it is; then they must on
+// all ranks. Messages and parts, which may be empty, are no matter of all ranks.
+bool DeviceBackend::registered(const gsel_collective& call) const {
+  const CollectiveRow& row = row_of(call.kind);
+  if (windows_.empty() || row.message || row.counted()) return false;
+  const auto is_inside = [this](const void* memory, uint64_t bytes) {
+    auto window = windows_.upper_bound(memory);
+    if (bytes == 0 || window == windows_.begin()) return bytes == 0;
+    --window;
+    const auto from = static_cast<const char*>(memory) - static_cast<const char*>(window->first);
+    return static_cast<uint64_t>(from) + bytes <= window->second.bytes;
+  };
+  const BufferBytes bytes = buffer_bytes(call, control_.rank(), control_.world_size());
+  return bytes.send + bytes.recv > 0 && is_inside(call.send, bytes.send) && is_inside(call.recv, bytes.recv);
+}
+
+void DeviceBackend::announce(const gsel_collective& call) const {
+  control_.announce(call, registered(call));
+}
+
 // With a transport, the other ranks could take the call for one that goes over it, hence the announcement.
 StagedCalls DeviceBackend::stage(std::span<const ThroughHost::Call> checked) {
   for (const ThroughHost::Call& call : checked) {
@@ -177,7 +197,7 @@ void DeviceBackend::announce(std::span<const Enqueued> calls) {
   std::multimap<size_t, const Enqueued*> order;
   for (const Enqueued& c : calls) order.emplace(seen[c.backend]++, &c);
   for (auto at = order.begin(); at != order.end(); ++at) try {
-      at->second->backend->control_.announce(at->second->call);
+      at->second->backend->announce(at->second->call);
     } catch (...) {
       const Error error = current_error();
       for (auto made = order.begin(); made != at; ++made) made->second->backend->control_.break_with(error);
@@ -187,7 +207,7 @@ void DeviceBackend::announce(std::span<const Enqueued> calls) {
 
 void DeviceBackend::enqueue(std::span<const Enqueued> calls) {
   if (calls.size() == 1)
-    calls[0].backend->control_.announce(calls[0].call);
+    calls[0].backend->announce(calls[0].call);
   else
     announce(calls);
   const gsel_transport_v2* table = &calls[0].backend->link_->table();

@@ -23,11 +23,12 @@ constexpr uint64_t kCountOfWord = (uint64_t{1} << 56) - 1;
 
 }  // namespace
 
-void Announcements::announce(const gsel_collective& given) {
+void Announcements::announce(const gsel_collective& given, bool registered) {
   at_.require_own_process(collective_name(given.kind));
   try {
     breaking_.throw_if_broken();
-    complete(given, at_.world_size(), signals_.timeout_ns(), announcing_, false, Asked::enqueued);
+    complete(given, at_.world_size(), signals_.timeout_ns(), announcing_, false,
+             registered ? Asked::enqueued_registered : Asked::enqueued);
     const uint64_t number = recorder_.enter(announcing_);
     if (is_point_to_point(given.kind)) {
       announce_message(announcing_, number);
@@ -60,11 +61,12 @@ void Announcements::announce_collective(const Call& call, uint64_t number) {
 
 // Pages for the two channels with another rank.
 void Announcements::reserve_channels(int32_t rank) {
-  if (reserved_.empty()) reserved_.resize(at_.ranks());
-  if (std::exchange(reserved_[static_cast<size_t>(rank)], 1) != 0) return;
+  std::atomic<bool>& has_channels = has_channels_[static_cast<size_t>(rank)];
+  if (has_channels.load(std::memory_order_relaxed)) return;
   const SharedMemory& memory = *at_.family().memory();
   for (Channel* channel : {&at_.arena().channel(at_.rank(), rank), &at_.arena().channel(rank, at_.rank())})
     memory.reserve(memory.position(channel), sizeof(Channel), "messages");
+  has_channels.store(true, std::memory_order_release);
 }
 
 void Announcements::announce_message(const Call& call, uint64_t number) {
@@ -142,11 +144,23 @@ void Announcements::compare_announced(uint64_t n, uint64_t print) const {
   }
 }
 
-// " while rank 0 waited for it in gsel_allreduce(...) (call 3)", for collective n of this rank.
-std::string Announcements::late_text(int32_t rank, uint64_t n) const {
-  const uint64_t number = at_.mine().device_call[n % kDeviceCalls].number.load(std::memory_order_relaxed);
+// "rank 0 waited for it in allreduce(count 16, f32, sum) (call 3), rank 1 ...", of a call of this rank.
+std::string Announcements::late_text(int32_t rank, uint64_t number) const {
   return fmt::format("{} waited for it in {} (call {}), rank {} {}", at_.named(at_.rank()),
                      recorder_.text_of(at_.rank(), number), number, at_.shown(rank), recorder_.activity_of(rank));
+}
+
+// A message to or from the rank for which it has announced nothing, the first that is remembered.
+const DeviceMessages::Entry* Announcements::unmet(int32_t rank) const {
+  if (!has_channels_[static_cast<size_t>(rank)].load(std::memory_order_acquire)) return nullptr;
+  const Channel &out = at_.arena().channel(at_.rank(), rank), &in = at_.arena().channel(rank, at_.rank());
+  for (const auto& [mine, theirs] :
+       {std::pair(&out.device_sends, &out.device_receives), std::pair(&in.device_receives, &in.device_sends)}) {
+    const uint64_t made = mine->announced.load(std::memory_order_acquire);
+    const uint64_t next = theirs->announced.load(std::memory_order_acquire) + 1;
+    if (next <= made) return &mine->entry[std::max(next, made - std::min(made, kDeviceMessages - 1)) % kDeviceMessages];
+  }
+  return nullptr;
 }
 
 void Announcements::look_after_announced() const {
@@ -156,11 +170,16 @@ void Announcements::look_after_announced() const {
     const RankBlock& other = at_.block(q);
     const bool left = other.left.load(std::memory_order_acquire) != 0;
     const uint64_t next = other.announced.load(std::memory_order_acquire) + 1;
+    if (const DeviceMessages::Entry* message = left ? unmet(q) : nullptr)
+      breaking_.mark(
+          GSEL_ERR_PEER, q,
+          fmt::format("{} left while {}", at_.who(q), late_text(q, message->call.load(std::memory_order_relaxed))));
     if (next > made) continue;
+    const uint64_t number = at_.mine().device_call[next % kDeviceCalls].number.load(std::memory_order_relaxed);
     if (left)
-      breaking_.mark(GSEL_ERR_PEER, q, fmt::format("{} left while {}", at_.who(q), late_text(q, next)));
+      breaking_.mark(GSEL_ERR_PEER, q, fmt::format("{} left while {}", at_.who(q), late_text(q, number)));
     else if (os::now_ns() > announced_until_[next % kDeviceCalls].load(std::memory_order_relaxed))
-      breaking_.mark(GSEL_ERR_TIMEOUT, q, fmt::format("{} is late: {}", at_.who(q), late_text(q, next)));
+      breaking_.mark(GSEL_ERR_TIMEOUT, q, fmt::format("{} is late: {}", at_.who(q), late_text(q, number)));
   }
 }
 

@@ -20,10 +20,10 @@ namespace gsel::shm {
 class Announcements {
  public:
   Announcements(const Membership& members, FlightRecorder& recorder, const Breaking& breaking, Signals& signals)
-      : at_(members), recorder_(recorder), breaking_(breaking), signals_(signals) {}
+      : at_(members), recorder_(recorder), breaking_(breaking), signals_(signals), has_channels_(members.ranks()) {}
 
   // See Control.
-  void announce(const gsel_collective& given);
+  void announce(const gsel_collective& given, bool registered);
   void look_after_announced() const;
   std::optional<OtherJointCall> begin_joint_call(int32_t kind, uint64_t argument) noexcept;
 
@@ -33,16 +33,17 @@ class Announcements {
   void announce_parts(const Call& call, uint64_t number);
   void announce_part(int32_t peer, bool sends, gsel_dtype dtype, uint64_t count, uint64_t number);
   void reserve_channels(int32_t rank);
+  const DeviceMessages::Entry* unmet(int32_t rank) const;
   void wait_until_near(uint64_t n, const Call& call, uint64_t number);
   void compare_announced(uint64_t n, uint64_t print) const;
-  std::string late_text(int32_t rank, uint64_t n) const;
+  std::string late_text(int32_t rank, uint64_t number) const;
 
   const Membership& at_;
   FlightRecorder& recorder_;
   const Breaking& breaking_;
   Signals& signals_;
   Call announcing_{};
-  std::vector<char> reserved_;                                        // pages of the channels with a rank
+  std::vector<std::atomic<bool>> has_channels_;                       // with a rank: their pages are there
   std::array<std::atomic<int64_t>, kDeviceCalls> announced_until_{};  // deadlines of announced calls
 };
 

@@ -114,7 +114,7 @@ void complete(const gsel_collective& given, int32_t world_size, int64_t timeout_
 }
 
 const char* asked_text(Asked asked) {
-  static const char* const texts[] = {"", "gsel_comm_split()", "gsel_comm_dup()", ""};
+  static const char* const texts[] = {"", "gsel_comm_split()", "gsel_comm_dup()", "", ""};
   return texts[static_cast<size_t>(asked) % std::size(texts)];
 }
 

@@ -12,8 +12,9 @@
 namespace gsel::shm {
 
 // What the caller made where it is no call of gsel_collective_kind: such calls exchange what they need by an allgather
-// that no allgather of the caller's agrees with. A call that is enqueued on a stream is made by a transport of devices.
-enum class Asked : uint8_t { call, split, dup, enqueued };
+// that no allgather of the caller's agrees with. A call that is enqueued on a stream is made by a transport of devices,
+// which may treat registered memory in another way.
+enum class Asked : uint8_t { call, split, dup, enqueued, enqueued_registered };
 
 struct Call {
   gsel_collective_kind kind = 0;

@@ -85,9 +85,9 @@ void Endpoint::break_with(const Error& error) const noexcept {
     breaking_.write(error.code(), about, members_.family_of_shown(about), error.message());
 }
 
-void Endpoint::announce(const gsel_collective& checked) {
+void Endpoint::announce(const gsel_collective& checked, bool registered) {
   members_.require_own_process(collective_name(checked.kind));
-  announcements_.announce(checked);
+  announcements_.announce(checked, registered);
 }
 
 // ---- communicators made from this one -----------------------------------------------------------------------------

@@ -88,7 +88,8 @@ std::string FlightRecorder::text_of(const Arena& arena, const Call& call) {
                     call.count, operation_name(call.operation), static_cast<int32_t>(call.detail));
   if (call.label[0] != 0) text += fmt::format(" \"{}\"", reinterpret_cast<const char*>(call.label));
   if (call.grouped) text += " in a group";
-  if (call.asked == Asked::enqueued) text += " on a stream";
+  if (call.asked >= Asked::enqueued) text += " on a stream";
+  if (call.asked == Asked::enqueued_registered) text += " in registered memory";
   return text;
 }
 

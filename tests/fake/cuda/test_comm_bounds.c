@@ -47,6 +47,36 @@ static void both_receive_first(rank_run* run) {
   gsel_comm_free(j.comm);
 }
 
+/* Rank 1 leaves, and never sends or takes the message of rank 0. */
+static void other_side_leaves(rank_run* run, int sends) {
+  joined j;
+  gsel_error* err = NULL;
+  rank_check(run, join_over(run, "nccl", 0, &j) == GSEL_OK);
+  rank_check(run, connect_ranks(&j) == GSEL_OK);
+  if (run->rank == 0) {
+    const double began = seconds();
+    const gsel_status status = sends ? gsel_send(j.comm, j.memory, COUNT, GSEL_F32, 1, &err)
+                                     : gsel_recv(j.comm, j.memory, COUNT, GSEL_F32, 1, &err);
+    expect_end(run, &j, began, status, &err, GSEL_ERR_PEER,
+               sends ? "waited for it in send(count 16, f32, to rank 1)" : "waited for it in recv(count 16, f32, from rank 1)");
+  }
+  gsel_comm_free(j.comm);
+  meet(run, 2);
+}
+
+static void receives_from_who_leaves(rank_run* run) {
+  other_side_leaves(run, 0);
+}
+static void sends_to_who_leaves(rank_run* run) {
+  other_side_leaves(run, 1);
+}
+
+static void test_a_message_whose_other_side_has_left_names_it(void** state) {
+  (void)state;
+  as_two(receives_from_who_leaves);
+  as_two(sends_to_who_leaves);
+}
+
 static void test_messages_without_their_other_side_end(void** state) {
   (void)state;
   as_two(nobody_sends);
@@ -267,6 +297,7 @@ static void test_a_death_without_a_watching_thread_ends_a_first_call(void** stat
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_messages_without_their_other_side_end),
+      cmocka_unit_test(test_a_message_whose_other_side_has_left_names_it),
       cmocka_unit_test(test_a_receive_of_another_type_is_a_mismatch),
       cmocka_unit_test(test_calls_that_do_not_pair_are_a_mismatch),
       cmocka_unit_test(test_two_communicators_in_opposite_order_end),

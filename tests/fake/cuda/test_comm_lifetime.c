@@ -203,6 +203,29 @@ static void test_leaving_deregisters_behind_the_work(void** state) {
   as_two(unregisters_with_work_on_memory);
 }
 
+/* Registered by both and used by one: NCCL reaches it where it is, and says nothing. */
+static void one_rank_uses_what_is_registered(rank_run* run) {
+  joined j;
+  gsel_error* err = NULL;
+  rank_check(run, join_over(run, "nccl", 0, &j) == GSEL_OK);
+  float* own = (float*)alloc(&j.g, 4096);
+  rank_ok(run, gsel_mem_register(j.comm, own, 4096, &err), err);
+  rank_ok(run, gsel_allreduce(j.comm, own + 8, own + 8, COUNT, GSEL_F32, GSEL_SUM, &err), err); /* both: fine */
+  rank_ok(run, gsel_reduce(j.comm, own, run->rank ? NULL : own + 32, COUNT, GSEL_F32, GSEL_SUM, 0, &err), err);
+  rank_ok(run, gsel_comm_synchronize(j.comm, &err), err);
+  const double began = seconds();
+  float* used = run->rank ? j.memory : own;
+  const gsel_status status = gsel_allreduce(j.comm, used, used, COUNT, GSEL_F32, GSEL_SUM, &err);
+  expect_end(run, &j, began, status, &err, GSEL_ERR_MISMATCH, " on a stream in registered memory, rank 1 called ");
+  meet(run, 2);
+  gsel_comm_free(j.comm);
+}
+
+static void test_registered_memory_that_one_rank_uses_is_a_mismatch(void** state) {
+  (void)state;
+  as_two(one_rank_uses_what_is_registered);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_memory_outlives_the_communicator_that_gave_it),
@@ -211,6 +234,7 @@ int main(void) {
       cmocka_unit_test(test_memory_and_stream_stay_over_a_resync),
       cmocka_unit_test(test_the_rest_works_on_devices_after_a_failed_resync),
       cmocka_unit_test(test_leaving_deregisters_behind_the_work),
+      cmocka_unit_test(test_registered_memory_that_one_rank_uses_is_a_mismatch),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
