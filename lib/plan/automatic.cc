@@ -140,7 +140,7 @@ void price_on_host(Choices& choices, Communicator& comm, const std::shared_ptr<M
   std::vector<int64_t> samples;
   for_each_layout(config, ranks, [&](const Layout& l) { samples.push_back(l.microbatch); });
   std::ranges::sort(samples);
-  samples.erase(std::ranges::unique(samples).begin(), samples.end());
+  samples.erase(std::unique(samples.begin(), samples.end()), samples.end());
   if (samples.empty()) return;
   const Measured measured = measure(comm, model, data, config, {samples, kMeasureSeconds});
   const MeasuredDurations durations(measured);

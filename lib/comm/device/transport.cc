@@ -97,21 +97,22 @@ void TransportLink::throw_error() const {
 
 void TransportLink::abort() noexcept {
   if (aborting_.exchange(true)) return;
-  const auto run = [link = shared_from_this()] {
-    link->table_.link_abort(link->link_, "the communicator is broken");
-    const std::lock_guard lock(link->mutex_);
-    link->abort_under_way_ = false;
-    link->changed_.notify_all();
-  };
   {
     const std::lock_guard lock(mutex_);
     abort_under_way_ = true;
   }
   try {
-    quiet_thread(run).detach();
+    quiet_thread([link = shared_from_this()] { link->end_work(); }).detach();
   } catch (const std::exception&) {  // no thread to be had: on this one
-    run();
+    end_work();
   }
+}
+
+void TransportLink::end_work() {
+  table_.link_abort(link_, "the communicator is broken");
+  const std::lock_guard lock(mutex_);
+  abort_under_way_ = false;
+  changed_.notify_all();
 }
 
 bool TransportLink::detach() noexcept {

@@ -55,6 +55,7 @@ class TransportLink : public std::enable_shared_from_this<TransportLink> {
 
  private:
   TransportLink(std::shared_ptr<const Accelerator> accelerator, Control& control);
+  void end_work();
   Control& control() const;  // GSEL_ERR_STATE once it is gone
   static gsel_status exchange(void* self, const void* mine, void* all, uint64_t bytes, gsel_error** err);
   static gsel_status announce(void* self, const gsel_collective* call, gsel_error** err);

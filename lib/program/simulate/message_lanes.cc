@@ -69,31 +69,42 @@ bool MessageLanes::receive(const Activity& activity, int64_t steps, double& bega
   return true;
 }
 
-void MessageLanes::begin(int32_t lane, int64_t number) {
-  Message& m = message(lane, number);
+bool MessageLanes::can_begin(int32_t lane, int64_t number) {
+  const Message& m = message(lane, number);
   const bool is_next = number == lanes_[static_cast<size_t>(lane)].first || message(lane, number - 1).arrived >= 0;
-  if (m.sent < 0 || m.asked < 0 || m.began || !is_next) return;
-  m.began = true;
-  if (m.time.wire > 0)
-    agenda_.delay(m.time.wire, {SimulatedTask::Kind::message, lane, number});
-  else
-    end_wire(lane, number);
+  return m.sent >= 0 && m.asked >= 0 && !m.began && is_next;
+}
+
+// One that takes no time has arrived at once, and the one behind it begins.
+void MessageLanes::begin(int32_t lane, int64_t number) {
+  for (; can_begin(lane, number); ++number) {
+    Message& m = message(lane, number);
+    m.began = true;
+    if (m.time.wire > 0) return agenda_.delay(m.time.wire, {SimulatedTask::Kind::message, lane, number});
+    if (m.time.work > 0) return begin_work(lane, number);
+    arrive(lane, number);
+  }
+}
+
+void MessageLanes::begin_work(int32_t lane, int64_t number) {
+  agenda_.work(activities_.lanes[static_cast<size_t>(lane)].to, message(lane, number).time.work,
+               {SimulatedTask::Kind::message_work, lane, number});
+}
+
+void MessageLanes::arrive(int32_t lane, int64_t number) {
+  message(lane, number).arrived = agenda_.now();
+  awake_.push_back(activities_.lanes[static_cast<size_t>(lane)].to);
+  awake_.push_back(activities_.lanes[static_cast<size_t>(lane)].from);
 }
 
 void MessageLanes::end_wire(int32_t lane, int64_t number) {
-  const double work = message(lane, number).time.work;
-  if (work > 0)
-    agenda_.work(activities_.lanes[static_cast<size_t>(lane)].to, work,
-                 {SimulatedTask::Kind::message_work, lane, number});
-  else
-    end_work(lane, number);
+  if (message(lane, number).time.work > 0) return begin_work(lane, number);
+  end_work(lane, number);
 }
 
 void MessageLanes::end_work(int32_t lane, int64_t number) {
-  message(lane, number).arrived = agenda_.now();
+  arrive(lane, number);
   begin(lane, number + 1);
-  awake_.push_back(activities_.lanes[static_cast<size_t>(lane)].to);
-  awake_.push_back(activities_.lanes[static_cast<size_t>(lane)].from);
 }
 
 }  // namespace gsel

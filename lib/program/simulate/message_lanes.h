@@ -43,7 +43,10 @@ class MessageLanes {
 
   Message& message(int32_t lane, int64_t number);
   void ask(int32_t lane);
+  bool can_begin(int32_t lane, int64_t number);
   void begin(int32_t lane, int64_t number);
+  void begin_work(int32_t lane, int64_t number);
+  void arrive(int32_t lane, int64_t number);
 
   const Activities& activities_;
   Agenda& agenda_;
