@@ -4,7 +4,8 @@
 #include "support/share.h"
 #include "support/trials.h"
 
-/* Trials of one action at each step for every kind and size; on every rank, or on one in turn; with a sanitizer a share. */
+/* Trials of one action at each step for every kind and size; on every rank, or on one in turn; with a sanitizer a
+ * share. */
 static int plan_trials(action what, int every_rank, trial* trials) {
   int n = 0, turn = 0;
   gsel_collective_kind kind;
@@ -15,37 +16,60 @@ static int plan_trials(action what, int every_rank, trial* trials) {
         ++turn;
         for (int32_t r = 0; r < RANKS; ++r)
           for (int call = FAULTY_CALL; call <= (kind == EVERY_CALL_MESSAGES ? 4 : FAULTY_CALL); ++call)
-            if ((every_rank || r == turn % RANKS) && in_share_of(7)) trials[n++] = (trial){what, step, call, r, kind, sizes[size], 0};
+            if ((every_rank || r == turn % RANKS) && in_share_of(7))
+              trials[n++] = (trial){what, step, call, r, kind, sizes[size], 0};
       }
   return n;
 }
 
-static void strike_everywhere(action what, int every_rank) {
-  static trial trials[16 * N_SIZES * N_STEPS * RANKS];
-  int struck[N_STEPS] = {0};
+enum { MOST_TRIALS = 16 * N_SIZES * N_STEPS * RANKS };
+
+/* Which way large data takes is a matter of the machine. */
+static int depends_on_memory(int step) {
+  return strcmp(steps[step], "direct") == 0 || strcmp(steps[step], "single_copy") == 0;
+}
+
+/* trials[n], of which `struck` gets those that struck. */
+static void strike(const trial* trials, int n, int* struck) {
+  int of_step[N_STEPS] = {0};
   const double started = seconds();
-  const int n = plan_trials(what, every_rank, trials), hit = run_all(trials, n, struck);
-  print_message("%s: %d worlds, %d struck in %.1f s:", actions[what], n, hit, seconds() - started);
-  for (int step = 0; step < N_STEPS; ++step) print_message(" %s %d", steps[step], struck[step]);
+  const int hit = run_all(trials, n, struck);
+  for (int i = 0; i < n; ++i) of_step[trials[i].step] += struck[i];
+  print_message("%s: %d worlds, %d struck in %.1f s:", actions[trials[0].what], n, hit, seconds() - started);
+  for (int step = 0; step < N_STEPS; ++step) print_message(" %s %d", steps[step], of_step[step]);
   print_message("\n");
-  if (what == DELAY) {
-    assert_int_equal(hit, 0);
-    return;
-  }
+}
+
+static void strike_everywhere(action what, int every_rank) {
+  static trial trials[MOST_TRIALS];
+  static int struck[MOST_TRIALS];
+  const int n = plan_trials(what, every_rank, trials);
+  strike(trials, n, struck);
+  int n_struck = 0;
+  for (int i = 0; i < n; ++i) n_struck += struck[i];
+  assert_int_equal(n_struck > 0, what != DELAY);
+}
+
+/* Whoever stops is noticed by a timeout alone, so one rank stops where a kill has shown that a call passes the step. */
+static void a_kill_or_a_stop_at_any_step_of_any_call_is_told_to_all(void** state) {
+  (void)state;
+  static trial trials[MOST_TRIALS];
+  static int struck[MOST_TRIALS];
+  const int n = plan_trials(KILL, 1, trials);
+  strike(trials, n, struck);
   for (int step = 0; step < N_STEPS; ++step) {
-    const int by_memory = strcmp(steps[step], "direct") == 0 || strcmp(steps[step], "single_copy") == 0;
-    if (!by_memory && (what != CORRUPT || strcmp(steps[step], "header") == 0)) assert_true(struck[step] > 0);
+    int n_struck = 0;
+    for (int i = 0; i < n; ++i) n_struck += trials[i].step == step && struck[i];
+    assert_true(n_struck > 0 || depends_on_memory(step));
   }
-}
-
-static void a_kill_at_any_step_of_any_call_is_told_to_all(void** state) {
-  (void)state;
-  strike_everywhere(KILL, 1);
-}
-
-static void a_stop_at_any_step_of_any_call_is_told_to_all(void** state) {
-  (void)state;
-  strike_everywhere(STOP, 0);
+  int n_stops = 0;
+  for (int i = 0; i < n; ++i) {
+    if (!struck[i] || trials[i].victim != i / RANKS % RANKS) continue;
+    trials[n_stops] = trials[i];
+    trials[n_stops++].what = STOP;
+  }
+  strike(trials, n_stops, struck);
+  for (int i = 0; i < n_stops; ++i) assert_true(struck[i] || depends_on_memory(trials[i].step));
 }
 
 static void a_delay_at_any_step_of_any_call_harms_nobody(void** state) {
@@ -112,8 +136,7 @@ int main(void) {
       cmocka_unit_test(several_faults_stand_in_one_text),
       cmocka_unit_test(a_delay_at_any_step_of_any_call_harms_nobody),
       cmocka_unit_test(a_header_that_disagrees_is_told_to_all_and_the_next_call_works),
-      cmocka_unit_test(a_kill_at_any_step_of_any_call_is_told_to_all),
-      cmocka_unit_test(a_stop_at_any_step_of_any_call_is_told_to_all),
+      cmocka_unit_test(a_kill_or_a_stop_at_any_step_of_any_call_is_told_to_all),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,6 +9,10 @@
 
 #include "support/ranks.h"
 
+/* glibc frees what a thread has left behind from another one, in an order that ThreadSanitizer does not see. */
+__attribute__((visibility("default"))) const char* __tsan_default_suppressions(void);
+const char* __tsan_default_suppressions(void) { return "race:_dl_deallocate_tls"; }
+
 /* ---- the driver, as a program uses it --------------------------------------------------------------------------- */
 
 typedef struct driver {
