@@ -41,11 +41,13 @@ same_on_two() {
 same_on_two train_mlp 40
 same_on_two data_parallel 100
 
-# Ranks as threads, failures included, under valgrind: no error, nothing lost.
+# Ranks as threads, failures included, under valgrind: no error, nothing lost. Of plans only what ends in a moment there.
 if command -v valgrind > /dev/null; then
-  for test in training failures; do
-    program=$(ls -t "$CARGO_TARGET_DIR"/debug/deps/$test-* | grep -v '\.d$' | head -n 1)
-    quietly valgrind --error-exitcode=9 --leak-check=full --errors-for-leak-kinds=definite "$program" --test-threads=1
+  for test in collectives training failures planning "plan what_is_wrong the_machine_and"; do
+    set -- $test
+    program=$(ls -t "$CARGO_TARGET_DIR"/debug/deps/$1-* | grep -v '\.d$' | head -n 1)
+    shift
+    quietly valgrind --error-exitcode=9 --leak-check=full --errors-for-leak-kinds=definite "$program" --test-threads=1 "$@"
   done
 else
   echo "left out: no valgrind found"
