@@ -94,7 +94,7 @@ CompiledJob::CompiledJob(const Model& model, const Config& config, int32_t ranks
   if (!whole) {
     for (int32_t rank : mesh.group(0, mesh.sharing_axis()))
       sharing_.push_back(rank == 0 ? programs_.front() : compile_rank(compiler, rank, steps).program);
-    for (int32_t rank : mesh.group(0, GSEL_AXIS_DATA)) microbatches_.push_back(microbatches_of(config, mesh, rank));
+    microbatches_ = microbatches_of_replicas(config, mesh);
   }
   verify_together(programs_, sharing_, microbatches_);
 }

@@ -7,8 +7,12 @@ namespace gsel {
 namespace {
 
 // Equal shards; the last ones reach into the padding.
+int64_t equal_size(int64_t n_elems, int32_t ranks) {
+  return (n_elems + ranks - 1) / ranks;
+}
+
 std::vector<int64_t> equal_bounds(int64_t n_elems, int32_t ranks) {
-  const int64_t size = (n_elems + ranks - 1) / ranks;
+  const int64_t size = equal_size(n_elems, ranks);
   std::vector<int64_t> bounds;
   for (int32_t i = 0; i <= ranks; ++i) bounds.push_back(size * i);
   return bounds;
@@ -48,11 +52,24 @@ std::vector<int64_t> shard_bounds(const Program& program, int32_t bucket) {
                                             : equal_bounds(n_elems, ranks);
 }
 
-gsel_range own_shard(const Program& program, int32_t bucket) {
-  const std::vector<int64_t> bounds = shard_bounds(program, bucket);
+int64_t padded_elems(const Program& program, int32_t bucket) {
   const ProgramBucket& b = program.buckets[bucket];
-  const int32_t coordinate = b.shards_state() ? program.mesh.coordinate(program.rank, b.axis) : 0;
-  return {bounds[coordinate], bounds[coordinate + 1]};
+  const int64_t n_elems = bucket_elems(program, bucket);
+  if (!b.shards_state() || (b.flags & GSEL_BUCKET_WHOLE_PARAMS)) return n_elems;
+  const int32_t ranks = program.mesh.size[b.axis];
+  return equal_size(n_elems, ranks) * ranks;
+}
+
+gsel_range own_shard(const Program& program, int32_t bucket) {
+  const ProgramBucket& b = program.buckets[bucket];
+  if (!b.shards_state()) return {0, bucket_elems(program, bucket)};
+  const int32_t coordinate = program.mesh.coordinate(program.rank, b.axis);
+  if (b.flags & GSEL_BUCKET_WHOLE_PARAMS) {
+    const std::vector<int64_t> bounds = shard_bounds(program, bucket);
+    return {bounds[coordinate], bounds[coordinate + 1]};
+  }
+  const int64_t size = equal_size(bucket_elems(program, bucket), program.mesh.size[b.axis]);
+  return {size * coordinate, size * (coordinate + 1)};
 }
 
 bool norm_meets(const Program& program, gsel_axis axis) {

@@ -8,9 +8,12 @@ namespace gsel {
 
 int64_t bucket_elems(const Program& program, int32_t bucket);
 
-// Bounds of the shards in elements of the bucket, one more than there are ranks on its axis; the last one is the
-// bucket's size with its padding. An unsharded bucket is one shard.
+// Bounds of the shards in elements of the bucket, one more than there are ranks on its axis; the last one is
+// padded_elems. An unsharded bucket is one shard.
 std::vector<int64_t> shard_bounds(const Program& program, int32_t bucket);
+
+// The bucket's size with what makes its shards equal.
+int64_t padded_elems(const Program& program, int32_t bucket);
 
 // This rank's shard of a bucket; the whole of an unsharded one.
 gsel_range own_shard(const Program& program, int32_t bucket);

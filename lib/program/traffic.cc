@@ -175,7 +175,7 @@ class Counter {
       case GSEL_INSTR_ALLGATHER:
         return (n - 1) * (own.end - own.begin) * param_bytes;
       case GSEL_INSTR_REDUCE_SCATTER:
-        return (shard_bounds(program_, instr.bucket).back() - (own.end - own.begin)) * int64_t{sizeof(float)};
+        return (padded_elems(program_, instr.bucket) - (own.end - own.begin)) * int64_t{sizeof(float)};
       case GSEL_INSTR_REDUCE:
         // All but the slice folded here, which goes to the root once it is folded.
         return (elems - (is_root ? slice(instr.axis, elems) : 0)) * int64_t{sizeof(float)};

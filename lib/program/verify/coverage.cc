@@ -2,57 +2,74 @@
 #include "program/verify/coverage.h"
 
 #include <algorithm>
+#include <set>
+#include <utility>
 
 #include "program/stages.h"
 
 namespace gsel {
 
-void Coverage::add_rank(const Program& program, const Job::Replica& replica) {
-  ranks_.emplace_back(&program, replica);
-  for (const Microbatch& m : replica.microbatches) batch_ = std::max(batch_, m.first + m.count);
+void Coverage::add_program(const Program& program, std::vector<Job::Replica> replicas) {
+  for (const Job::Replica& replica : replicas)
+    for (const Microbatch& m : replica.microbatches) batch_ = std::max(batch_, m.first + m.count);
+  members_.push_back({&program, std::move(replicas)});
 }
 
-void Coverage::add_forward(const Job::Replica& replica, int32_t layer, int32_t microbatch) {
-  const Microbatch& m = replica.microbatches[microbatch];
-  if (m.count > 0) runs_[layer].push_back({m.first, m.first + m.count, replica.rank, microbatch});
+void Coverage::add_forward(int32_t layer, int32_t microbatch) {
+  forwards_[layer].push_back({static_cast<int32_t>(members_.size()) - 1, microbatch});
 }
 
+// Layers that the same programs run on the same micro-batches see the same samples: one of them is looked at.
 void Coverage::check() {
-  if (ranks_.empty()) return;
-  for (size_t l = 0; l < runs_.size(); ++l) {
-    std::vector<Run>& runs = runs_[l];
-    std::ranges::sort(
-        runs, [](const Run& a, const Run& b) { return a.first != b.first ? a.first < b.first : a.rank < b.rank; });
-    int64_t seen = 0;
-    for (size_t i = 0; i < runs.size(); ++i) {
-      const Run& run = runs[i];
-      if (run.first > seen) refuse_missing(static_cast<int32_t>(l), seen, run.first);
-      if (run.first < seen)
-        throw Error(GSEL_ERR_PROGRAM,
-                    fmt::format("rank {}, end of step: layer \"{}\" runs forward on samples {} to {} in micro-batch "
-                                "{}; rank {} runs it on some of them in micro-batch {}; each is seen once",
-                                run.rank, outline_.layers[l].name, run.first, run.end - 1, run.microbatch,
-                                runs[i - 1].rank, runs[i - 1].microbatch))
-            .about_rank(run.rank);
-      seen = run.end;
+  if (members_.empty()) return;
+  std::set<std::vector<Forward>> looked_at;
+  for (size_t l = 0; l < forwards_.size(); ++l)
+    if (looked_at.insert(forwards_[l]).second) check_layer(static_cast<int32_t>(l));
+}
+
+std::vector<Coverage::Run> Coverage::runs_of(const std::vector<Forward>& forwards) const {
+  std::vector<Run> runs;
+  for (const Forward& forward : forwards)
+    for (const Job::Replica& replica : members_[forward.member].replicas) {
+      const Microbatch& m = replica.microbatches[forward.microbatch];
+      if (m.count > 0) runs.push_back({m.first, m.first + m.count, replica.rank, forward.microbatch});
     }
-    if (seen < batch_) refuse_missing(static_cast<int32_t>(l), seen, batch_);
+  std::ranges::sort(
+      runs, [](const Run& a, const Run& b) { return a.first != b.first ? a.first < b.first : a.rank < b.rank; });
+  return runs;
+}
+
+void Coverage::check_layer(int32_t layer) const {
+  const std::vector<Run> runs = runs_of(forwards_[layer]);
+  int64_t seen = 0;
+  for (size_t i = 0; i < runs.size(); ++i) {
+    const Run& run = runs[i];
+    if (run.first > seen) refuse_missing(layer, seen, run.first);
+    if (run.first < seen)
+      throw Error(GSEL_ERR_PROGRAM,
+                  fmt::format("rank {}, end of step: layer \"{}\" runs forward on samples {} to {} in micro-batch "
+                              "{}; rank {} runs it on some of them in micro-batch {}; each is seen once",
+                              run.rank, outline_.layers[layer].name, run.first, run.end - 1, run.microbatch,
+                              runs[i - 1].rank, runs[i - 1].microbatch))
+          .about_rank(run.rank);
+    seen = run.end;
   }
+  if (seen < batch_) refuse_missing(layer, seen, batch_);
 }
 
 // The error names a rank that has them in a micro-batch; where none has, the first.
 void Coverage::refuse_missing(int32_t layer, int64_t first, int64_t end) const {
-  int32_t rank = ranks_.front().second.rank;
+  int32_t rank = members_.front().replicas.front().rank;
   std::string hint;
-  for (const auto& [program, replica] : ranks_) {
-    if (!is_here(*program, layer)) continue;
+  const auto look_at = [&](const Job::Replica& replica) {
     const auto found = std::ranges::find_if(
         replica.microbatches, [&](const Microbatch& m) { return m.first <= first && first < m.first + m.count; });
-    if (found == replica.microbatches.end()) continue;
+    if (found == replica.microbatches.end() || !hint.empty()) return;
     rank = replica.rank;
     hint = fmt::format("; its micro-batch {} has them", found - replica.microbatches.begin());
-    break;
-  }
+  };
+  for (const Member& member : members_)
+    if (is_here(*member.program, layer)) std::ranges::for_each(member.replicas, look_at);
   throw Error(GSEL_ERR_PROGRAM, fmt::format("rank {}, end of step: no rank runs the forward of layer \"{}\" on samples "
                                             "{} to {} of the batch{}",
                                             rank, outline_.layers[layer].name, first, end - 1, hint))

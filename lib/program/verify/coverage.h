@@ -12,26 +12,36 @@ namespace gsel {
 // Forwards of one coordinate on the sharing axis; all ranks of it together cover the batch.
 class Coverage {
  public:
-  explicit Coverage(const Program& outline) : outline_(outline), runs_(outline.layers.size()) {}
+  explicit Coverage(const Program& outline) : outline_(outline), forwards_(outline.layers.size()) {}
 
-  // A rank's micro-batches, which say how large the batch is; then what it runs. A coordinate without a rank of its
-  // own here adds nothing, and is not looked at.
-  void add_rank(const Program& program, const Job::Replica& replica);
-  void add_forward(const Job::Replica& replica, int32_t layer, int32_t microbatch);
+  // A program and its replicas, whose micro-batches say how large the batch is; then what each of them runs. A
+  // coordinate without a rank of its own here adds nothing, and is not looked at.
+  void add_program(const Program& program, std::vector<Job::Replica> replicas);
+  void add_forward(int32_t layer, int32_t microbatch);
 
   // GSEL_ERR_PROGRAM naming layer and samples that are seen never or twice.
   void check();
 
  private:
+  struct Member {
+    const Program* program;
+    std::vector<Job::Replica> replicas;
+  };
+  struct Forward {
+    int32_t member, microbatch;
+    auto operator<=>(const Forward&) const = default;
+  };
   struct Run {
     int64_t first, end;
     int32_t rank, microbatch;
   };
+  std::vector<Run> runs_of(const std::vector<Forward>& forwards) const;
+  void check_layer(int32_t layer) const;
   [[noreturn]] void refuse_missing(int32_t layer, int64_t first, int64_t end) const;
 
   const Program& outline_;
-  std::vector<std::pair<const Program*, Job::Replica>> ranks_;
-  std::vector<std::vector<Run>> runs_;  // by layer
+  std::vector<Member> members_;
+  std::vector<std::vector<Forward>> forwards_;  // by layer
   int64_t batch_ = 0;
 };
 

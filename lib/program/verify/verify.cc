@@ -20,10 +20,8 @@ void check_coverage(const Job& job, const std::deque<Walker>& walkers) {
     for (const Walker& w : walkers) {
       const Program& program = w.program();
       if (program.mesh.sharing_index(program.rank) != coordinate) continue;
-      for (const Job::Replica& replica : job.replicas(program)) {
-        coverage.add_rank(program, replica);
-        w.each_forward([&](int32_t layer, int32_t mb) { coverage.add_forward(replica, layer, mb); });
-      }
+      coverage.add_program(program, job.replicas(program));
+      w.each_forward([&](int32_t layer, int32_t mb) { coverage.add_forward(layer, mb); });
     }
     coverage.check();
   }

@@ -151,32 +151,24 @@ void emit_end(const Model& model, const Config& config, Program& program) {
     program.step.push_back(make_instr(GSEL_INSTR_NORM));
 }
 
-}  // namespace
-
-std::vector<int64_t> sample_bounds(const Config& config, int32_t ranks) {
-  return share_items(config.train.batch, axis_weights(config, GSEL_AXIS_DATA, ranks));
-}
-
-int64_t largest_share(const Config& config, int32_t ranks) {
-  const std::vector<int64_t> bounds = sample_bounds(config, ranks);
+int64_t largest_share(const std::vector<int64_t>& bounds) {
   int64_t most = 1;
   for (size_t i = 1; i < bounds.size(); ++i) most = std::max(most, bounds[i] - bounds[i - 1]);
   return most;
 }
 
-std::vector<Microbatch> microbatches_of(const Config& config, const Mesh& mesh, int32_t rank) {
-  const int32_t ranks = mesh.size[GSEL_AXIS_DATA];
-  const std::vector<int64_t> bounds = sample_bounds(config, ranks);
-  const int32_t coordinate = mesh.coordinate(rank, GSEL_AXIS_DATA);
-  const gsel_range share{bounds[coordinate], bounds[coordinate + 1]};
-  const int64_t most = largest_share(config, ranks);
+// The samples of one replica, of bounds[replica] to bounds[replica + 1]. most: of any replica.
+std::vector<Microbatch> cut_share(const Config& config, const Mesh& mesh, const std::vector<int64_t>& bounds,
+                                  int64_t most, int32_t replica) {
+  const gsel_range share{bounds[replica], bounds[replica + 1]};
   if (config.train.microbatches > kMaxMicrobatches)
     refuse_key(
         config, "train.microbatches",
         fmt::format("train.microbatches = {} is more than {}; use fewer", config.train.microbatches, kMaxMicrobatches));
   if (config.train.microbatches > 0) {
     if (mesh.size[GSEL_AXIS_PIPELINE] > 1)
-      config.get("strategy.data.weights") ? check_even_shares(config, bounds) : check_even(config, ranks);
+      config.get("strategy.data.weights") ? check_even_shares(config, bounds)
+                                          : check_even(config, mesh.size[GSEL_AXIS_DATA]);
     return cut_in(share, config.train.microbatches);
   }
   const int64_t size = config.train.microbatch ? std::min(config.train.microbatch, most) : most;
@@ -187,6 +179,30 @@ std::vector<Microbatch> microbatches_of(const Config& config, const Mesh& mesh, 
                            "rank; use larger ones",
                            config.train.batch, with_noun(size, "sample"), kMaxMicrobatches));
   return cut_by_size(share, n, size);
+}
+
+}  // namespace
+
+std::vector<int64_t> sample_bounds(const Config& config, int32_t ranks) {
+  return share_items(config.train.batch, axis_weights(config, GSEL_AXIS_DATA, ranks));
+}
+
+int64_t largest_share(const Config& config, int32_t ranks) {
+  return largest_share(sample_bounds(config, ranks));
+}
+
+std::vector<Microbatch> microbatches_of(const Config& config, const Mesh& mesh, int32_t rank) {
+  const std::vector<int64_t> bounds = sample_bounds(config, mesh.size[GSEL_AXIS_DATA]);
+  return cut_share(config, mesh, bounds, largest_share(bounds), mesh.coordinate(rank, GSEL_AXIS_DATA));
+}
+
+std::vector<std::vector<Microbatch>> microbatches_of_replicas(const Config& config, const Mesh& mesh) {
+  const std::vector<int64_t> bounds = sample_bounds(config, mesh.size[GSEL_AXIS_DATA]);
+  const int64_t most = largest_share(bounds);
+  std::vector<std::vector<Microbatch>> all;
+  for (int32_t replica = 0; replica < mesh.size[GSEL_AXIS_DATA]; ++replica)
+    all.push_back(cut_share(config, mesh, bounds, most, replica));
+  return all;
 }
 
 Program base_program(const Model& model, const Config& config, const Mesh& mesh, int32_t rank) {

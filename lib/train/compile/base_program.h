@@ -17,6 +17,8 @@ int64_t largest_share(const Config& config, int32_t ranks);
 // The samples of a rank's coordinate on the data axis, cut in micro-batches: as many as the coordinate with the largest
 // share has, the last ones perhaps without samples, because all ranks join every collective.
 std::vector<Microbatch> microbatches_of(const Config& config, const Mesh& mesh, int32_t rank);
+// Of every coordinate on the data axis.
+std::vector<std::vector<Microbatch>> microbatches_of_replicas(const Config& config, const Mesh& mesh);
 
 Program base_program(const Model& model, const Config& config, const Mesh& mesh, int32_t rank);
 

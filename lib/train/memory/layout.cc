@@ -61,7 +61,7 @@ BucketLayout layout_of(const Program& program, const Optimizer& optimizer, int32
   BucketLayout layout;
   layout.dtype = program.params[bucket.params.front()].dtype;
   layout.elems = bucket_elems(program, b);
-  layout.padded = shard_bounds(program, b).back();
+  layout.padded = padded_elems(program, b);
   layout.steps = steps_here(program, b);
   if (layout.steps) {
     layout.own = own_shard(program, b);

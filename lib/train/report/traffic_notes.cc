@@ -22,7 +22,7 @@ uint64_t bytes_along(const Traffic& traffic, gsel_axis axis) {
 uint64_t bytes_with_whole_gradients(const Program& program, int32_t b) {
   const ProgramBucket& bucket = program.buckets[b];
   const gsel_range own = own_shard(program, b);
-  const int64_t elems = shard_bounds(program, b).back(), kept = own.end - own.begin;
+  const int64_t elems = padded_elems(program, b), kept = own.end - own.begin;
   const auto param_bytes = static_cast<int64_t>(dtype_bytes(program.params[bucket.params.front()].dtype));
   return static_cast<uint64_t>((elems - kept) * kGradientBytes +
                                (program.mesh.size[bucket.axis] - 1) * kept * param_bytes);
