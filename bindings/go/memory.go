@@ -7,6 +7,7 @@ import "C"
 
 import (
 	"context"
+	"time"
 	"unsafe"
 )
 
@@ -43,9 +44,10 @@ func (c *Comm) Unregister(memory unsafe.Pointer) error {
 // another goroutine than the one that started it. Close it.
 type Request struct {
 	object
-	comm *Comm
-	call Collective
-	got  *C.gsel_message
+	comm  *Comm
+	call  Collective
+	got   *C.gsel_message
+	again bool // persistent
 }
 
 // Start starts a call. Buffers are of C or of a device and borrowed until the request is done; keep names what must live
@@ -59,9 +61,13 @@ func (c *Comm) Start(call Collective, keep ...Keeper) (*Request, error) {
 // NewRequest makes a persistent request: a call that Start or Run can start any number of times. Buffers are borrowed
 // until it is closed.
 func (c *Comm) NewRequest(call Collective, keep ...Keeper) (*Request, error) {
-	return c.request(call, keep, func(p *C.gsel_comm, call *C.gsel_collective, out **C.gsel_request, err **C.gsel_error) C.gsel_status {
+	r, err := c.request(call, keep, func(p *C.gsel_comm, call *C.gsel_collective, out **C.gsel_request, err **C.gsel_error) C.gsel_status {
 		return C.gsel_request_create(p, call, out, err)
 	})
+	if err == nil {
+		r.again = true
+	}
+	return r, err
 }
 
 func (c *Comm) request(call Collective, keep []Keeper, make func(*C.gsel_comm, *C.gsel_collective, **C.gsel_request, **C.gsel_error) C.gsel_status) (*Request, error) {
@@ -136,6 +142,15 @@ func (r *Request) Wait(ctx context.Context) error {
 		return err
 	}
 	return w.stop(r.with(func(p *C.gsel_request, err **C.gsel_error) C.gsel_status { return C.gsel_request_wait(p, err) }))
+}
+
+// WaitFor waits for the end, so long at most, and tells whether it has come, and the result of the call if so.
+func (r *Request) WaitFor(d time.Duration) (done bool, err error) {
+	var ended C.int32_t
+	err = r.with(func(p *C.gsel_request, err **C.gsel_error) C.gsel_status {
+		return C.gsel_request_wait_for(p, C.double(d.Seconds()), &ended, err)
+	})
+	return ended != 0, err
 }
 
 // WaitAny waits until one of the requests has ended, and returns its position and the result of its call. nil requests,

@@ -179,10 +179,11 @@ func (c *Comm) Start(call Collective, keep ...Keeper) (*Request, error) {
 func (c *Comm) NewRequest(call Collective, keep ...Keeper) (*Request, error) {
 	return *new(*Request), ErrNoCgo
 }
-func (r *Request) Start() error                   { return ErrNoCgo }
-func (r *Request) Run(ctx context.Context) error  { return ErrNoCgo }
-func (r *Request) Test() (done bool, err error)   { return *new(bool), ErrNoCgo }
-func (r *Request) Wait(ctx context.Context) error { return ErrNoCgo }
+func (r *Request) Start() error                                   { return ErrNoCgo }
+func (r *Request) Run(ctx context.Context) error                  { return ErrNoCgo }
+func (r *Request) Test() (done bool, err error)                   { return *new(bool), ErrNoCgo }
+func (r *Request) Wait(ctx context.Context) error                 { return ErrNoCgo }
+func (r *Request) WaitFor(d time.Duration) (done bool, err error) { return *new(bool), ErrNoCgo }
 func WaitAny(ctx context.Context, requests ...*Request) (index int, err error) {
 	return *new(int), ErrNoCgo
 }
@@ -451,9 +452,20 @@ func (g *Program) Instrs() ([]Instr, error)            { return *new([]Instr), E
 func (g *Program) Traffic(step int64, kind InstrKind, axis Axis) (CommCount, error) {
 	return *new(CommCount), ErrNoCgo
 }
-func VerifyPrograms(programs ...*Program) error         { return ErrNoCgo }
-func (g *Program) Close() error                         { return ErrNoCgo }
-func RunGroup(comms []*Comm, calls []*Collective) error { return ErrNoCgo }
+func VerifyPrograms(programs ...*Program) error { return ErrNoCgo }
+func (g *Program) Close() error                 { return ErrNoCgo }
+
+type Queue struct {
+	object
+}
+
+func NewQueue() (*Queue, error)                             { return *new(*Queue), ErrNoCgo }
+func (r *Request) Notify(q *Queue) error                    { return ErrNoCgo }
+func (q *Queue) Next(ctx context.Context) (*Request, error) { return *new(*Request), ErrNoCgo }
+func (q *Queue) Poll() (*Request, error)                    { return *new(*Request), ErrNoCgo }
+func (q *Queue) Fd() uintptr                                { return *new(uintptr) }
+func (q *Queue) Close() error                               { return ErrNoCgo }
+func RunGroup(comms []*Comm, calls []*Collective) error     { return ErrNoCgo }
 
 type Schedule struct{ object }
 

@@ -235,3 +235,59 @@ func TestLostObjectsAreReportedAndNotReleased(t *testing.T) {
 		t.Errorf("expected six reports, got %d", n)
 	}
 }
+
+func TestEndsComeThroughAQueue(t *testing.T) {
+	ranks(t, 2, func(c *Comm) error {
+		q, err := NewQueue()
+		if err != nil {
+			return err
+		}
+		defer q.Close()
+		none, err := q.Poll()
+		if err = firstError(err, expect("nothing", true, none == nil)); err != nil {
+			return err
+		}
+		const n = 20
+		m, err := Alloc[int32](c, n+1)
+		if err != nil {
+			return err
+		}
+		defer m.Close()
+		var started []*Request
+		for i := 0; i < n; i++ {
+			m.Slice()[i] = int32(i)
+			at := first(m.Slice()[i : i+1])
+			r, err := c.Start(Collective{Kind: KindAllReduce, DType: I32, Op: Sum, Send: at, Recv: at, Count: 1}, m)
+			if err = firstError(err, r.Notify(q)); err != nil {
+				return err
+			}
+			started = append(started, r)
+		}
+		for i, r := range started {
+			ended, err := q.Next(background)
+			if err = firstError(err, expect("order", true, ended == r), r.Wait(background), expect("sum", 2*i, int(m.Slice()[i])), r.Close()); err != nil {
+				return err
+			}
+		}
+		at := first(m.Slice()[n:])
+		again, err := c.NewRequest(Collective{Kind: KindAllReduce, DType: I32, Op: Sum, Send: at, Recv: at, Count: 1}, m)
+		if err = firstError(err, again.Notify(q)); err != nil {
+			return err
+		}
+		defer again.Close()
+		for i := 0; i < 3; i++ {
+			err := again.Start()
+			ended, next := q.Next(background)
+			done, waited := again.WaitFor(0)
+			if err = firstError(err, next, waited, expect("request", true, ended == again), expect("done", true, done)); err != nil {
+				return err
+			}
+		}
+		ctx, cancel := context.WithTimeout(background, 10*time.Millisecond)
+		defer cancel()
+		if _, err = q.Next(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			return fmt.Errorf("expected the deadline, got %v", err)
+		}
+		return nil
+	})
+}

@@ -21,7 +21,8 @@
  *              it ("rank 3 of world"), and gsel_error_rank is the member that waits for it. Communicators that a
  *              trainer makes for itself show the ranks of the communicator that it was given.
  *   Clean end  Nothing has a name in a file system, so nothing is left behind, however a rank ends.
- * Threads: one call at a time per communicator. To make or to start a request is such a call. To run, test, wait for or
+ * Threads: one call at a time per communicator, unless it has GSEL_COMM_THREAD_MULTIPLE; of collectives that two threads
+ * make at the same time the order is not determined. To make or to start a request is such a call. To run, test, wait for or
  * cancel a request is none: other threads may do so while a call is made, each with requests of its own.
  * gsel_comm_abort and the queries may be called from any thread at any time. Nothing is kept per thread. Handles cannot
  * be used in a forked child: calls return GSEL_ERR_FORKED there. */
@@ -62,7 +63,10 @@ GSEL_API gsel_status gsel_unique_id_create(gsel_unique_id *out, gsel_error **err
  *                     GSEL_COMM_BITWISE: results must be the same bits in every run; a transport that does not promise
  *                     this is refused with GSEL_ERR_UNSUPPORTED.
  *                     GSEL_COMM_NOT_THROUGH_HOST: memory of an accelerator never goes through host memory; where only
- *                     that way is left, joining or the call is GSEL_ERR_UNSUPPORTED. On any rank, they count for all
+ *                     that way is left, joining or the call is GSEL_ERR_UNSUPPORTED. On any rank, they count for all.
+ *                     GSEL_COMM_THREAD_MULTIPLE: several threads of this rank make calls at the same time, as
+ *                     MPI_THREAD_MULTIPLE allows: a receive that waits holds up no other thread. Each call takes a lock.
+ *                     With an accelerator GSEL_ERR_UNSUPPORTED
  *   name              shown in errors and recordings, at most 31 bytes of printable ASCII; that of rank 0 counts. Not
  *                     given: "world" for the first communicator that the process of rank 0 makes in this way, then
  *                     "world-2", ... A communicator made from another gets a name made from that one's, such as
@@ -84,6 +88,7 @@ GSEL_API gsel_status gsel_unique_id_create(gsel_unique_id *out, gsel_error **err
 #define GSEL_COMM_NO_THREAD 1u
 #define GSEL_COMM_BITWISE 2u
 #define GSEL_COMM_NOT_THROUGH_HOST 4u
+#define GSEL_COMM_THREAD_MULTIPLE 8u
 typedef struct gsel_comm_options {
   uint32_t struct_size;
   uint32_t reserved;
@@ -351,8 +356,9 @@ GSEL_API gsel_status gsel_group_run(gsel_comm *const *comms, const gsel_collecti
  * communicator waits for the collectives started before it. Of collectives that two threads run or start at the same
  * time, the order is not determined.
  * Buffers, counts and offsets are borrowed until the request is done. Those of a persistent request are borrowed until
- * it is freed, and counts and offsets must not change; the struct and its label are copied. Calls on one request must
- * not overlap. A request may be waited for on another thread than the one that started it. */
+ * it is freed, and counts and offsets must not change; the struct and its label are copied. Several threads may wait for
+ * and test one request at the same time; other calls on it must not overlap. A request may be waited for on another
+ * thread than the one that started it. */
 typedef struct gsel_request gsel_request;
 
 /* Starts a call. *out is given to the caller, free with gsel_request_free; NULL on error.
@@ -385,6 +391,10 @@ GSEL_API gsel_status gsel_request_wait_any(gsel_request *const *requests, size_t
  * Errors: GSEL_ERR_UNSUPPORTED (the call goes through host memory, or has no accelerator: gsel_request_wait),
  * GSEL_ERR_STATE (not under way). Since 0.1. */
 GSEL_API gsel_status gsel_request_event(gsel_request *request, void **event, gsel_error **err);
+/* gsel_request_wait for so many seconds at most: *done is 1 if the call has ended, and its result is returned; else 0,
+ * and GSEL_OK. Several threads may wait for one request at the same time; all are told its result. 0 looks, as
+ * gsel_request_test does; GSEL_ERR_ARG: seconds is negative or no number. Since 0.1. */
+GSEL_API gsel_status gsel_request_wait_for(gsel_request *request, double seconds, int32_t *done, gsel_error **err);
 /* Takes back a call that is under way, as MPI_Cancel does, if nobody has met it yet; *cancelled tells whether. Does not
  * wait for other ranks.
  *   receive, probe  cancelled if no message has been found for it; the first message that suits it goes to another
@@ -403,6 +413,38 @@ GSEL_API gsel_status gsel_request_cancel(gsel_request *request, int32_t *cancell
  * timeout has passed is cancelled, so that the communicator stays usable; a send is lost then, so a program that may
  * leave one behind calls gsel_request_cancel and looks. Call it before the communicator is freed. Since 0.1. */
 GSEL_API void gsel_request_free(gsel_request *request);
+
+/* A completion queue: requests that have ended, in the order in which they did, for a program that waits for them in an
+ * event loop (epoll, libuv, tokio) and not on a thread of its own for each. A request is added once, under way or not.
+ *
+ *     gsel_queue_create(&queue, &err);                            epoll_ctl(loop, EPOLL_CTL_ADD, gsel_queue_fd(queue), ...)
+ *     gsel_comm_start(comm, &call, &request, &err);
+ *     gsel_request_notify(request, queue, mine, &err);            mine: whatever the program keeps of the request
+ *     while (gsel_queue_next(queue, 0, &found, &mine, &err) == GSEL_OK && found)            when the loop says readable
+ *       if (gsel_request_wait(mine->request, &err)) ...                                     returns at once
+ *
+ * Threads: any number may take from one queue, and add requests, at the same time. */
+typedef struct gsel_queue gsel_queue;
+/* *out is given to the caller, free with gsel_queue_free; NULL on error. Errors: GSEL_ERR_IO (no descriptor). Since
+ * 0.1. */
+GSEL_API gsel_status gsel_queue_create(gsel_queue **out, gsel_error **err);
+/* Readable (POLLIN) while an ended request is in the queue. Only to be waited for: it is neither read nor closed by the
+ * caller. -1 for NULL. Since 0.1. */
+GSEL_API int32_t gsel_queue_fd(const gsel_queue *queue);
+/* Puts the request into the queue when its call ends; at once if it has ended and no test or wait has told so. A
+ * persistent request is put there at the end of every later start, too; gsel_request_run puts it nowhere. The timeout of
+ * a message begins here, as with a wait. `user` comes back from gsel_queue_next. A request has one queue: this one takes
+ * the place of an earlier one, and NULL leaves it without. A call on the stream of a device is noticed within a
+ * millisecond, by a thread of the queue's.
+ * Errors: GSEL_ERR_FORKED, GSEL_ERR_NOMEM. Since 0.1. */
+GSEL_API gsel_status gsel_request_notify(gsel_request *request, gsel_queue *queue, void *user, gsel_error **err);
+/* Takes the first request that has ended: *found is 1, and *user what gsel_request_notify was given; *found is 0 if there
+ * is none within so many seconds. 0 looks, negative waits whatever time it takes. The result of the call is that of
+ * gsel_request_wait, which then returns at once. A request that is freed is in no queue any more.
+ * Errors: GSEL_ERR_ARG (seconds is no number), GSEL_ERR_FORKED. Since 0.1. */
+GSEL_API gsel_status gsel_queue_next(gsel_queue *queue, double seconds, int32_t *found, void **user, gsel_error **err);
+/* Frees the queue; requests go on without it. No other thread may use it any more. NULL is fine. Since 0.1. */
+GSEL_API void gsel_queue_free(gsel_queue *queue);
 
 /* ---- memory ------------------------------------------------------------------------------------------------ */
 

@@ -1,6 +1,9 @@
 // api/request.cc: requests of gsel/comm.h.
 #include "comm/request.h"
 
+#include <algorithm>
+#include <cmath>
+#include <memory>
 #include <vector>
 
 #include "api/comm_handle.h"
@@ -11,7 +14,13 @@ struct gsel_request {
   gsel::CallRequest impl;
 };
 
+struct gsel_queue {
+  std::shared_ptr<gsel::CompletionQueue> impl = std::make_shared<gsel::CompletionQueue>();
+};
+
 namespace {
+
+constexpr double kLongestWait = 1e8;  // seconds, three years: what clocks count in nanoseconds
 
 std::unique_ptr<gsel_request> make_request(gsel_comm* comm, const gsel_collective* call, gsel::CallRequest::Use use) {
   gsel::Communicator& communicator = gsel::required(comm, "comm").impl;
@@ -60,6 +69,50 @@ gsel_status gsel_request_test(gsel_request* request, int32_t* done, gsel_error**
 
 gsel_status gsel_request_wait(gsel_request* request, gsel_error** err) {
   return gsel::guard(err, [&] { live(request).wait(); });
+}
+
+gsel_status gsel_request_wait_for(gsel_request* request, double seconds, int32_t* done, gsel_error** err) {
+  return gsel::guard(err, [&] {
+    gsel::required(done, "done") = 0;
+    if (!(seconds >= 0)) gsel::fail(GSEL_ERR_ARG, "seconds is {}; give 0 or more", seconds);
+    gsel::CallRequest& impl = live(request);
+    *done = 1;  // also where its result is an error
+    *done = impl.wait_for(std::min(seconds, kLongestWait));
+  });
+}
+
+gsel_status gsel_request_notify(gsel_request* request, gsel_queue* queue, void* user, gsel_error** err) {
+  return gsel::guard(err, [&] { live(request).notify(queue ? queue->impl : nullptr, user); });
+}
+
+gsel_status gsel_queue_create(gsel_queue** out, gsel_error** err) {
+  return gsel::guard(err, [&] {
+    gsel::required(out, "out") = nullptr;
+    *out = new gsel_queue();
+  });
+}
+
+int32_t gsel_queue_fd(const gsel_queue* queue) {
+  return queue ? queue->impl->descriptor() : -1;
+}
+
+gsel_status gsel_queue_next(gsel_queue* queue, double seconds, int32_t* found, void** user, gsel_error** err) {
+  return gsel::guard(err, [&] {
+    gsel::required(found, "found") = 0;
+    gsel::required(user, "user") = nullptr;
+    if (std::isnan(seconds)) gsel::fail(GSEL_ERR_ARG, "seconds is no number; 0 looks, and less than 0 waits");
+    gsel::CompletionQueue& impl = *gsel::required(queue, "queue").impl;
+    gsel::require_own_process(impl.fork_generation(), "gsel_queue_next");
+    const auto next = impl.next(std::min(seconds, kLongestWait));
+    *found = next.has_value();
+    *user = next.value_or(nullptr);
+  });
+}
+
+void gsel_queue_free(gsel_queue* queue) {
+  if (!queue) return;
+  queue->impl->close();
+  delete queue;
 }
 
 gsel_status gsel_request_wait_any(gsel_request* const* requests, size_t n, size_t* index, gsel_error** err) {

@@ -11,6 +11,13 @@
 
 namespace gsel {
 
+// Is told, on any thread, with locks held: it must be brief, and call nothing of what tells it.
+class Listener {
+ public:
+  virtual ~Listener() = default;
+  virtual void ended() noexcept = 0;
+};
+
 // Asynchronous calls; released once they have ended.
 class Pending {
  public:
@@ -21,6 +28,12 @@ class Pending {
   // Whether they have ended, after at most so long; 0: a look, which does not begin the timeout of a message; negative:
   // to the end. Throws what failed.
   virtual bool wait(double seconds) = 0;
+  // Has the listener told once they have ended, which may be at once; the time of a message runs from here on, as when
+  // it is waited for. false: whoever wants to know must look.
+  virtual bool tell(const std::shared_ptr<Listener>& listener) {
+    static_cast<void>(listener);
+    return false;
+  }
   // Whether nobody had met the call; it has ended then. false where it goes on.
   virtual bool cancel() { return false; }
   // The device's own event that its stream has passed the call; nullptr: there is none.

@@ -66,7 +66,7 @@ Communicator::Communicator(const JoinOptions& join, const FindAccelerator& find)
   control_ = shm::join(complete);
   backend_ = &control_->host();
   if (find) accelerator_ = find_together(find);
-  join_devices();
+  prepare();
 }
 
 Communicator::Communicator(const Communicator& made_from, std::unique_ptr<Control> control)
@@ -74,6 +74,11 @@ Communicator::Communicator(const Communicator& made_from, std::unique_ptr<Contro
       control_(std::move(control)),
       accelerator_(made_from.accelerator_),
       backend_(&control_->host()) {
+  prepare();
+}
+
+void Communicator::prepare() {
+  if ((joined_.flags & GSEL_COMM_THREAD_MULTIPLE) != 0) backend_->allow_overlap();
   join_devices();
 }
 
@@ -87,6 +92,9 @@ std::shared_ptr<const Accelerator> Communicator::find_together(const FindAcceler
   std::shared_ptr<const Accelerator> found;
   std::optional<Error> failure;
   try {
+    if ((joined_.flags & GSEL_COMM_THREAD_MULTIPLE) != 0)
+      fail(GSEL_ERR_UNSUPPORTED,
+           "GSEL_COMM_THREAD_MULTIPLE with an accelerator, where one thread at a time makes calls; leave it out");
     found = find();
   } catch (...) {
     failure = current_error();

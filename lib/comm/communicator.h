@@ -110,6 +110,7 @@ class Communicator {
 
  private:
   Communicator(const Communicator& made_from, std::unique_ptr<Control> control);
+  void prepare();
   void join_devices();
   std::shared_ptr<const Accelerator> find_together(const FindAccelerator& find);
   void check_listed(std::span<const int32_t> ranks, const char* asked) const;

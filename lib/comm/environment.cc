@@ -221,7 +221,7 @@ JoinOptions complete_join(const gsel_comm_options& options) {
   join.timeout_s = options.timeout_s;
   join.join_timeout_s = options.join_timeout_s;
   join.order = options.order;
-  check_flags(options.flags, GSEL_COMM_NO_THREAD | GSEL_COMM_BITWISE | GSEL_COMM_NOT_THROUGH_HOST,
+  check_flags(options.flags, GSEL_COMM_NO_THREAD | GSEL_COMM_BITWISE | GSEL_COMM_NOT_THROUGH_HOST | GSEL_COMM_THREAD_MULTIPLE,
               "gsel_comm_options.flags");
   join.flags = options.flags;
   join.name = checked_name(options.name);

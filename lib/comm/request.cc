@@ -4,6 +4,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "base/os.h"
@@ -19,6 +20,7 @@ constexpr double kFirstSleep = 50e-6, kLongestSleep = 1e-3, kMoment = 1e-9;
 }  // namespace
 
 CallRequest::~CallRequest() {
+  forget();
   try {
     if (work_) work_->wait_or_cancel();
   } catch (...) {  // in a forked child: nothing to wait for
@@ -36,6 +38,7 @@ void CallRequest::start() {
   failure_.reset();
   work_ = communicator_.start(call_);
   reported_ = false;
+  if (ticket_) tell();
 }
 
 void CallRequest::run() {
@@ -53,16 +56,35 @@ void CallRequest::run() {
   }
 }
 
-// Whether it has ended, after at most so long; keeps what it failed with.
+// Whether it has ended, after at most so long; keeps what it failed with. One thread at a time looks, the others wait
+// for it.
 bool CallRequest::look(double seconds) {
+  const int64_t end = seconds < 0 ? INT64_MAX : os::now_ns() + static_cast<int64_t>(seconds * 1e9);
+  std::unique_lock lock(mutex_);
+  while (is_looked_at_) {
+    const int64_t rest = end - os::now_ns();
+    if (rest <= 0) return false;
+    seconds < 0 ? looked_.wait(lock) : static_cast<void>(looked_.wait_for(lock, std::chrono::nanoseconds(rest)));
+  }
   if (!work_) return true;
+  is_looked_at_ = true;
+  lock.unlock();
+  const bool has_ended =
+      look_alone(seconds <= 0 ? seconds : std::max(static_cast<double>(end - os::now_ns()) * 1e-9, kMoment));
+  lock.lock();
+  if (has_ended) work_.reset();
+  is_looked_at_ = false;
+  looked_.notify_all();
+  return has_ended;
+}
+
+bool CallRequest::look_alone(double seconds) {
   try {
-    if (!work_->wait(seconds)) return false;
+    return work_->wait(seconds);
   } catch (const Error& e) {
     failure_ = e;
+    return true;
   }
-  work_.reset();
-  return true;
 }
 
 void CallRequest::report() {
@@ -81,6 +103,37 @@ void CallRequest::wait() {
   require_own_process(fork_generation_, "request");
   look(-1);
   report();
+}
+
+bool CallRequest::wait_for(double seconds) {
+  require_own_process(fork_generation_, "request");
+  if (!look(seconds)) return false;
+  report();
+  return true;
+}
+
+bool CallRequest::has_ended() noexcept {
+  return look(kMoment);
+}
+
+void CallRequest::notify(const std::shared_ptr<CompletionQueue>& queue, void* user) {
+  require_own_process(fork_generation_, "request");
+  forget();
+  queue_ = queue;
+  ticket_ = queue ? std::make_shared<CompletionQueue::Ticket>(queue, user) : nullptr;
+  if (queue && !reported_) tell();
+}
+
+// Of the end of what is under way, or has ended and nobody knows it.
+void CallRequest::tell() {
+  if (look(0))
+    ticket_->ended();
+  else if (!work_->tell(ticket_))
+    queue_->ask(*this, *ticket_);
+}
+
+void CallRequest::forget() noexcept {
+  if (ticket_) queue_->forget(*this, *ticket_);
 }
 
 void* CallRequest::event() {

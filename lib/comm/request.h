@@ -3,7 +3,10 @@
 
 #include <gsel/comm.h>
 
+#include <atomic>
+#include <condition_variable>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -11,6 +14,7 @@
 #include "base/forked.h"
 #include "base/text.h"
 #include "comm/communicator.h"
+#include "comm/completion_queue.h"
 
 namespace gsel {
 
@@ -18,7 +22,7 @@ namespace gsel {
 // a send does not wait.
 constexpr uint64_t kBufferedMessages = 4, kBufferedBytes = 4096;
 
-class CallRequest {
+class CallRequest final : public CompletionQueue::Asked {
  public:
   // Of a persistent one: other threads run it while calls are made.
   enum class Use { started, persistent };
@@ -30,7 +34,7 @@ class CallRequest {
     if (given(call.label)) call_.label = borrow(label_);
     if (use == Use::persistent) communicator.allow_overlap();
   }
-  ~CallRequest();  // waits; a message that nobody has met in its time is cancelled
+  ~CallRequest() override;  // waits; a message that nobody has met in its time is cancelled
   CallRequest(const CallRequest&) = delete;
   CallRequest& operator=(const CallRequest&) = delete;
 
@@ -39,6 +43,11 @@ class CallRequest {
   // *done: whether the call has ended; if so, throws what it failed with.
   void test(int32_t* done);
   void wait();
+  // The same, for so long at most; several threads at the same time.
+  bool wait_for(double seconds);
+  // See gsel_request_notify.
+  void notify(const std::shared_ptr<CompletionQueue>& queue, void* user);
+  bool has_ended() noexcept override;
   // See gsel_request_event.
   void* event();
   // Whether nobody had met the call; it is then as one that was never started.
@@ -48,6 +57,9 @@ class CallRequest {
 
  private:
   bool look(double seconds);
+  bool look_alone(double seconds);
+  void tell();
+  void forget() noexcept;
   void require_ended();
   void report();
 
@@ -58,7 +70,12 @@ class CallRequest {
   const std::string label_;        // the caller's may be gone by the time it is shown
   std::unique_ptr<Pending> work_;  // while under way
   std::optional<Error> failure_;
-  bool reported_ = true;
+  std::atomic<bool> reported_{true};
+  std::mutex mutex_;  // of threads that look
+  std::condition_variable looked_;
+  bool is_looked_at_ = false;
+  std::shared_ptr<CompletionQueue> queue_;
+  std::shared_ptr<CompletionQueue::Ticket> ticket_;
 };
 
 }  // namespace gsel

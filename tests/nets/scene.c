@@ -92,6 +92,13 @@ static gsel_status make_request(scene* s, void** out, gsel_error** err) {
   call.kind = GSEL_COLLECTIVE_ALLREDUCE;
   return gsel_request_create((gsel_comm*)scene_object(s, "gsel_comm"), &call, (gsel_request**)out, err);
 }
+/* With a request that ends: a wait without a bound is no finding. */
+static gsel_status make_queue(scene* s, void** out, gsel_error** err) {
+  gsel_request* request = (gsel_request*)scene_object(s, "gsel_request");
+  gsel_status status = gsel_queue_create((gsel_queue**)out, err);
+  if (status == GSEL_OK) status = gsel_request_notify(request, (gsel_queue*)*out, NULL, err);
+  return status == GSEL_OK ? gsel_request_start(request, err) : status;
+}
 static gsel_status make_schedule(scene* s, void** out, gsel_error** err) {
   (void)s;
   return gsel_schedule_create(gsel_str_from("1f1b"), 2, 4, 0, (gsel_schedule**)out, err);
@@ -199,6 +206,7 @@ RELEASE(pipeline, gsel_pipeline_free)
 RELEASE(program, gsel_program_free)
 RELEASE(plugin_list, gsel_plugin_list_free)
 RELEASE(request, gsel_request_free)
+RELEASE(queue, gsel_queue_free)
 RELEASE(schedule, gsel_schedule_free)
 RELEASE(simulation, gsel_simulation_free)
 RELEASE(timeline, gsel_timeline_free)
@@ -217,6 +225,7 @@ static const maker makers[] = {
     MAKER(comm, 1),
     MAKER(trace, 1),
     MAKER(request, 1),
+    MAKER(queue, 1),
     MAKER(model, 0),
     MAKER(trainer, 1),
     MAKER(pipeline, 1),

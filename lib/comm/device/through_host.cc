@@ -36,14 +36,18 @@ bool keeps_parts(gsel_collective_kind kind) {
 
 // The smallest that is large enough; else a larger one takes the place of one.
 Memory ThroughHost::take_memory(uint64_t bytes) {
-  auto best = spare_.end();
-  for (auto at = spare_.begin(); at != spare_.end(); ++at)
-    if (at->memory.bytes() >= bytes && (best == spare_.end() || at->memory.bytes() < best->memory.bytes())) best = at;
-  if (best == spare_.end() && !spare_.empty()) best = spare_.begin();
-  if (best == spare_.end()) return Memory(device_, bytes, GSEL_MEMORY_PINNED);
-  wait_(best->idle);
-  Memory memory = std::move(best->memory);
-  spare_.erase(best);
+  std::list<Spare> taken;
+  {
+    const std::lock_guard lock(mutex_);
+    auto best = spare_.end();
+    for (auto at = spare_.begin(); at != spare_.end(); ++at)
+      if (at->memory.bytes() >= bytes && (best == spare_.end() || at->memory.bytes() < best->memory.bytes())) best = at;
+    if (best == spare_.end()) best = spare_.begin();
+    if (best != spare_.end()) taken.splice(taken.end(), spare_, best);
+  }
+  if (taken.empty()) return Memory(device_, bytes, GSEL_MEMORY_PINNED);
+  wait_(taken.front().idle);
+  Memory memory = std::move(taken.front().memory);
   if (memory.bytes() >= bytes) return memory;
   memory = {};
   return Memory(device_, bytes, GSEL_MEMORY_PINNED);
@@ -93,6 +97,7 @@ void ThroughHost::fetch(StagedCalls staged) {
     if (part.memory.bytes() == 0) continue;
     Event idle(device_);
     idle.record(part.stream.get());
+    const std::lock_guard lock(mutex_);
     spare_.push_back({std::move(part.memory), std::move(idle)});
   }
 }

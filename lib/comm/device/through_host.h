@@ -8,6 +8,7 @@
 #include <functional>
 #include <list>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <vector>
 
@@ -57,6 +58,7 @@ class ThroughHost {
   std::shared_ptr<DeviceContext> device_;
   std::function<void(Event&)> wait_;
   Event brought_;
+  std::mutex mutex_;  // what is fetched may be so on another thread
   std::list<Spare> spare_;
 };
 

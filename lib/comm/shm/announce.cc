@@ -179,7 +179,7 @@ void Announcements::look_after_announced() const {
     if (left)
       breaking_.mark(GSEL_ERR_PEER, q, fmt::format("{} left while {}", at_.who(q), late_text(q, number)));
     else if (os::now_ns() > announced_until_[next % kDeviceCalls].load(std::memory_order_relaxed))
-      breaking_.mark(GSEL_ERR_TIMEOUT, q, fmt::format("{} is late: {}", at_.who(q), late_text(q, number)));
+      breaking_.mark(GSEL_ERR_TIMEOUT, q, fmt::format("timed out: {} is late: {}", at_.who(q), late_text(q, number)));
   }
 }
 

@@ -64,6 +64,15 @@ bool Work::wait(double seconds) {
   return true;
 }
 
+bool Work::tell(const std::shared_ptr<Listener>& told) {
+  require_own_process(fork_generation, "request");
+  if (done.load(std::memory_order_acquire))
+    told->ended();
+  else
+    engine.tell(*this, told);
+  return true;
+}
+
 bool Work::cancel() {
   require_own_process(fork_generation, "request");
   return !done.load(std::memory_order_acquire) && engine.cancel(*this);
@@ -147,6 +156,7 @@ void Engine::run(Work& work) {
 }
 
 void Engine::start_thread() {
+  const std::lock_guard lock(mutex_);
   if (thread_.joinable()) return;
   try {
     thread_ = quiet_thread([this] { run_thread(); });
@@ -178,6 +188,14 @@ void Engine::wait(Work& work) {
     release();
   }
   if (works_ > 0) changed_.notify_all();  // the thread's turn
+}
+
+void Engine::tell(Work& work, const std::shared_ptr<Listener>& listener) {
+  const std::lock_guard lock(mutex_);
+  if (work.done.load(std::memory_order_relaxed)) return listener->ended();
+  work.listener = listener;
+  work.awaited.store(true, std::memory_order_relaxed);
+  signals_.nudge();
 }
 
 bool Engine::wait_for(Work& work, double seconds) {
@@ -387,8 +405,10 @@ void Engine::end_call(Work& work, const Error* failure) noexcept {
   if (--work.open > 0) return;
   --works_;
   waiting_.fetch_sub(static_cast<int>(std::erase(waiters_, &work)), std::memory_order_relaxed);
+  const std::shared_ptr<Listener> listener = std::move(work.listener);
   work.done.store(true, std::memory_order_release);
   changed_.notify_all();
+  if (listener) listener->ended();
 }
 
 }  // namespace gsel::shm

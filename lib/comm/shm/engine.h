@@ -40,16 +40,18 @@ class Engine;
 struct Work final : Pending {
   Work(Engine& engine, const gsel_collective* calls, uint64_t n);
   bool wait(double seconds) override;
+  bool tell(const std::shared_ptr<Listener>& listener) override;
   bool cancel() override;
   void wait_or_cancel() override;
 
   Engine& engine;
   const uint64_t fork_generation = os::fork_generation();
   const std::vector<gsel_collective> calls;
-  std::vector<Transfer> transfers;  // of its messages
-  uint64_t open;                    // calls that have not ended
-  uint64_t collectives;             // of them
-  std::optional<Error> failure;     // the first
+  std::vector<Transfer> transfers;     // of its messages
+  uint64_t open;                       // calls that have not ended
+  uint64_t collectives;                // of them
+  std::optional<Error> failure;        // the first
+  std::shared_ptr<Listener> listener;  // of its end; changed under the engine's lock
   std::atomic<bool> done{false};
   // Somebody waits for its end: the time of its messages runs from here on, so that one may be posted long before.
   std::atomic<bool> awaited{false};
@@ -103,7 +105,8 @@ class Engine final : public Driver {
   void run(Work& work);    // start and wait; throws what failed
   void wait(Work& work);
   bool wait_for(Work& work, double seconds);  // whether it is done
-  bool cancel(Work& work);                    // whether nobody had met it; it is done then
+  void tell(Work& work, const std::shared_ptr<Listener>& listener);
+  bool cancel(Work& work);  // whether nobody had met it; it is done then
   // To the end, though nobody will ask for the result: a message that nobody has met in its time is cancelled.
   void wait_or_cancel(Work& work);
 

@@ -92,7 +92,7 @@ void wait_for_all(gsel_link& link, const gsel_join& join) {
     if (Clock::now() <= deadline) continue;
     char seconds[32];
     std::snprintf(seconds, sizeof seconds, "%g s", join.join_timeout_s);
-    fail(GSEL_ERR_TIMEOUT, "nccl: rank " + std::to_string(join.rank) + " waited " + seconds +
+    fail(GSEL_ERR_TIMEOUT, "nccl timed out: rank " + std::to_string(join.rank) + " waited " + seconds +
                                " for the others to join; NCCL_DEBUG=INFO shows what it waits for");
   }
 }

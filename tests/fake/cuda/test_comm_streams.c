@@ -149,6 +149,45 @@ static void test_a_request_gives_its_event(void** state) {
   no_violations();
 }
 
+/* A queue's thread asks the device, and fetches what went through host memory. */
+static void end_of_a_request_through_a_queue(rank_run* run) {
+  const gpu g = open_gpu(run->rank);
+  gsel_error* err = NULL;
+  gsel_comm* comm;
+  gsel_queue* queue;
+  rank_ok(run, join_on(run, (const char*)run->user, run->rank, &comm, &err), err);
+  rank_ok(run, gsel_queue_create(&queue, &err), err);
+  float* memory;
+  rank_ok(run, gsel_mem_alloc(comm, BYTES, (void**)&memory, &err), err);
+  const float mine[COUNT] = {1, 1, 1, 1};
+  copy(&g, memory, mine, sizeof mine);
+  const gsel_collective call = allreduce_on(g.stream, memory);
+  gsel_request* request;
+  void* user = NULL;
+  int32_t found = 0;
+  rank_ok(run, gsel_request_create(comm, &call, &request, &err), err);
+  rank_ok(run, gsel_request_notify(request, queue, memory, &err), err);
+  for (int i = 1; i < 4; ++i) {
+    rank_ok(run, gsel_request_start(request, &err), err);
+    rank_ok(run, gsel_queue_next(queue, 20, &found, &user, &err), err);
+    rank_check(run, found == 1 && user == memory);
+    rank_ok(run, gsel_request_wait(request, &err), err);
+    expect_all(run, &g, memory, (float)(1 << i));
+    if (run->failure[0]) return;
+  }
+  gsel_request_free(request);
+  gsel_queue_free(queue);
+  gsel_comm_free(comm);
+}
+
+static void test_the_end_of_a_request_comes_through_a_queue(void** state) {
+  (void)state;
+  load_doubles("fake_libnccl.so");
+  as_threads(2, end_of_a_request_through_a_queue, (void*)"nccl");
+  as_threads(2, end_of_a_request_through_a_queue, (void*)"host");
+  no_violations();
+}
+
 static void streams_that_do_not_fit(rank_run* run) {
   const gpu g = open_gpu(run->rank), other = open_gpu(1 - run->rank);
   gsel_error* err = NULL;
@@ -193,6 +232,7 @@ int main(void) {
       cmocka_unit_test(test_two_streams_need_no_set_stream_between_them),
       cmocka_unit_test(test_calls_of_a_group_have_a_stream_each),
       cmocka_unit_test(test_a_request_gives_its_event),
+      cmocka_unit_test(test_the_end_of_a_request_comes_through_a_queue),
       cmocka_unit_test(test_a_stream_of_another_device_is_refused),
       cmocka_unit_test(test_a_communicator_of_the_host_takes_no_stream),
   };

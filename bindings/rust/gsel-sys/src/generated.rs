@@ -249,6 +249,10 @@ unsafe impl crate::Sized32 for gsel_collective {}
 pub struct gsel_request {
     _private: [u8; 0],
 }
+#[repr(C)]
+pub struct gsel_queue {
+    _private: [u8; 0],
+}
 pub type gsel_op_fn = Option<unsafe extern "C" fn(accumulated: *mut c_void, next: *const c_void, count: usize, dtype: gsel_dtype, user_data: *mut c_void) -> i32>;
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -1206,8 +1210,14 @@ extern "C" {
     pub fn gsel_request_wait(request: *mut gsel_request, err: *mut *mut gsel_error) -> gsel_status;
     pub fn gsel_request_wait_any(requests: *const *mut gsel_request, n: usize, index: *mut usize, err: *mut *mut gsel_error) -> gsel_status;
     pub fn gsel_request_event(request: *mut gsel_request, event: *mut *mut c_void, err: *mut *mut gsel_error) -> gsel_status;
+    pub fn gsel_request_wait_for(request: *mut gsel_request, seconds: f64, done: *mut i32, err: *mut *mut gsel_error) -> gsel_status;
     pub fn gsel_request_cancel(request: *mut gsel_request, cancelled: *mut i32, err: *mut *mut gsel_error) -> gsel_status;
     pub fn gsel_request_free(request: *mut gsel_request);
+    pub fn gsel_queue_create(out: *mut *mut gsel_queue, err: *mut *mut gsel_error) -> gsel_status;
+    pub fn gsel_queue_fd(queue: *const gsel_queue) -> i32;
+    pub fn gsel_request_notify(request: *mut gsel_request, queue: *mut gsel_queue, user: *mut c_void, err: *mut *mut gsel_error) -> gsel_status;
+    pub fn gsel_queue_next(queue: *mut gsel_queue, seconds: f64, found: *mut i32, user: *mut *mut c_void, err: *mut *mut gsel_error) -> gsel_status;
+    pub fn gsel_queue_free(queue: *mut gsel_queue);
     pub fn gsel_mem_alloc(comm: *mut gsel_comm, bytes: usize, out: *mut *mut c_void, err: *mut *mut gsel_error) -> gsel_status;
     pub fn gsel_mem_free(comm: *mut gsel_comm, memory: *mut c_void, err: *mut *mut gsel_error) -> gsel_status;
     pub fn gsel_mem_register(comm: *mut gsel_comm, memory: *mut c_void, bytes: usize, err: *mut *mut gsel_error) -> gsel_status;
@@ -1489,6 +1499,7 @@ pub const GSEL_COLLECTIVE_SENDRECV: i32 = 16;
 pub const GSEL_COMM_BITWISE: u32 = 2;
 pub const GSEL_COMM_NOT_THROUGH_HOST: u32 = 4;
 pub const GSEL_COMM_NO_THREAD: u32 = 1;
+pub const GSEL_COMM_THREAD_MULTIPLE: u32 = 8;
 pub const GSEL_COMPRESS_BF16: i32 = 2;
 pub const GSEL_COMPRESS_F16: i32 = 1;
 pub const GSEL_COMPRESS_LOW_RANK: i32 = 3;

@@ -6,14 +6,19 @@
 //! have ended. A [`Persistent`] request owns its buffers, too, and can be started any number of times.
 use crate::comm::Shared;
 use crate::error::{check, made, Code, Error};
-use crate::{guard, Collective, Comm, Result};
+use crate::queue::Task;
+use crate::{guard, Collective, Comm, CompletionQueue, Result};
 use gsel_sys as sys;
 use std::cell::RefCell;
+use std::future::Future;
 use std::marker::PhantomData;
 use std::os::raw::c_void;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
 
 /// A request's handle: ended or not, it is released once, and counted while it is under way.
 struct Handle {
@@ -57,6 +62,15 @@ impl Handle {
         self.ended();
         result
     }
+    fn wait_for(&self, time: Duration) -> Result<bool> {
+        let mut done = 0;
+        let seconds = time.as_secs_f64();
+        let result = check(|error| unsafe { sys::gsel_request_wait_for(self.request, seconds, &mut done, error) });
+        if done == 1 {
+            self.ended();
+        }
+        result.map(|()| done == 1)
+    }
     fn event(&self) -> Result<*mut c_void> {
         made(|out, error| unsafe { sys::gsel_request_event(self.request, out, error) })
     }
@@ -87,15 +101,20 @@ unsafe impl<B: Send> Send for Buffers<B> {}
 
 impl<B> Drop for Buffers<B> {
     fn drop(&mut self) {
-        drop(unsafe { Box::from_raw(self.0) });
+        if !self.0.is_null() {
+            drop(unsafe { Box::from_raw(self.0) });
+        }
     }
 }
 
 /// A call under way, with the buffers that it uses: a vector, an array, a tuple of them with counts, or any value of the
 /// program's. Dropped before its end, it takes a message back, or waits for a collective, at most as long as its timeout.
+///
+/// It is a [`Future`] of what [`wait`](Request::wait) returns, for any executor: a thread of this crate's wakes the tasks.
 pub struct Request<B> {
     handle: Handle, // dropped first: its buffers are used until then
     buffers: Buffers<B>,
+    task: Option<Task>,
 }
 
 impl<B> Request<B> {
@@ -104,13 +123,25 @@ impl<B> Request<B> {
         self.handle.test()
     }
     /// Waits for the end and gives the buffers back. Any thread.
-    pub fn wait(self) -> Result<B> {
+    pub fn wait(mut self) -> Result<B> {
         self.handle.wait()?;
-        let Request { handle, buffers } = self;
-        drop(handle);
-        let pointer = buffers.0;
-        std::mem::forget(buffers);
-        Ok(*unsafe { Box::from_raw(pointer) })
+        Ok(self.take_buffers())
+    }
+    /// Waits for the end, so long at most: whether it has come; its error, if the call has ended with one.
+    pub fn wait_for(&mut self, time: Duration) -> Result<bool> {
+        self.handle.wait_for(time)
+    }
+    /// Puts the token into the queue when the call ends, or at once if it has. A request has one queue, and awaiting it
+    /// needs it for itself.
+    pub fn notify(&mut self, queue: &CompletionQueue, token: u64) -> Result<()> {
+        self.task = None;
+        queue.add(self.handle.request, token)
+    }
+    /// Once the call has ended.
+    fn take_buffers(&mut self) -> B {
+        let pointer = std::mem::replace(&mut self.buffers.0, std::ptr::null_mut());
+        assert!(!pointer.is_null(), "a request was polled behind its end");
+        *unsafe { Box::from_raw(pointer) }
     }
     /// The event that the call's stream has passed the call, such as a `CUevent`, until a test or wait has told the end.
     /// The event is reached as well where the communicator breaks, and results are then undefined:
@@ -124,6 +155,30 @@ impl<B> Request<B> {
             return self.wait().map(Ok);
         }
         Ok(Err(self))
+    }
+}
+
+// The buffers are on the heap.
+impl<B> Unpin for Request<B> {}
+
+impl<B> Future for Request<B> {
+    type Output = Result<B>;
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<B>> {
+        let registered = match &self.task {
+            Some(task) => {
+                task.set(context.waker());
+                Ok(())
+            }
+            None => Task::add(self.handle.request, context.waker()).map(|task| self.task = Some(task)),
+        };
+        if let Err(error) = registered {
+            return Poll::Ready(Err(error));
+        }
+        match self.handle.test() {
+            Ok(false) => Poll::Pending,
+            Ok(true) => Poll::Ready(Ok(self.take_buffers())),
+            Err(error) => Poll::Ready(Err(error)),
+        }
     }
 }
 
@@ -170,6 +225,14 @@ impl<B> Persistent<'_, B> {
     /// Waits for the end.
     pub fn wait(&mut self) -> Result<()> {
         self.handle.wait()
+    }
+    /// Waits for the end, so long at most: whether it has come; its error, if the call has ended with one.
+    pub fn wait_for(&mut self, time: Duration) -> Result<bool> {
+        self.handle.wait_for(time)
+    }
+    /// Puts the token into the queue at the end of the call and of every later one that is started.
+    pub fn notify(&mut self, queue: &CompletionQueue, token: u64) -> Result<()> {
+        queue.add(self.handle.request, token)
     }
     /// The event that the call's stream has passed the call, such as a `CUevent`, until a test or wait has told the end.
     /// The event is reached as well where the communicator breaks, and results are then undefined:
@@ -277,7 +340,11 @@ impl Comm {
         let request = made(|out, error| unsafe { sys::gsel_comm_start(self.raw(), &call, out, error) })?;
         let handle = Handle::new(request, is_message, self);
         handle.begun();
-        Ok(Request { handle, buffers })
+        Ok(Request {
+            handle,
+            buffers,
+            task: None,
+        })
     }
 
     /// Makes a call that can be started any number of times, on buffers that it owns.

@@ -1,6 +1,11 @@
 //! Collectives, messages and groups give what C gives, on ranks that are threads; wrong lengths are refused before C.
 mod support;
-use gsel::{group, Code, Collective, Op, Parts, UserOp, ANY_RANK, ANY_TAG, BF16};
+use gsel::{group, Code, Collective, CompletionQueue, Op, Parts, UserOp, ANY_RANK, ANY_TAG, BF16};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake};
+use std::time::Duration;
 use support::ranks;
 
 #[test]
@@ -199,5 +204,74 @@ fn memory_and_queries() {
         comm.synchronize().unwrap();
         comm.async_error().unwrap();
         assert!(comm.alloc_device::<f32>(1).is_err());
+    });
+}
+
+#[test]
+fn ends_come_through_a_queue() {
+    ranks(2, |comm| {
+        let queue = CompletionQueue::new().unwrap();
+        assert_eq!(queue.next(Some(Duration::ZERO)).unwrap(), None);
+        let mut requests = Vec::new();
+        for token in 0..20u64 {
+            let mut request = comm
+                .start([token], |x| Collective::allreduce_in_place(x, Op::SUM))
+                .unwrap();
+            request.notify(&queue, token).unwrap();
+            requests.push(request);
+        }
+        for (token, request) in requests.into_iter().enumerate() {
+            assert_eq!(queue.next(None).unwrap(), Some(token as u64));
+            assert_eq!(request.wait().unwrap(), [2 * token as u64]);
+        }
+        let mut again = comm
+            .persistent([1i32], |x| Collective::allreduce_in_place(x, Op::SUM))
+            .unwrap();
+        again.notify(&queue, 99).unwrap();
+        for round in 1..4 {
+            again.start().unwrap();
+            assert_eq!(queue.next(Some(Duration::from_secs(20))).unwrap(), Some(99));
+            assert!(again.wait_for(Duration::ZERO).unwrap());
+            assert_eq!(*again.buffers().unwrap(), [1 << round]);
+        }
+    });
+}
+
+struct Unpark(std::thread::Thread);
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// What an executor does with one task.
+fn block_on<F: Future + Unpin>(mut future: F) -> F::Output {
+    let waker = Arc::new(Unpark(std::thread::current())).into();
+    let mut context = Context::from_waker(&waker);
+    loop {
+        match Pin::new(&mut future).poll(&mut context) {
+            Poll::Ready(output) => return output,
+            Poll::Pending => std::thread::park_timeout(Duration::from_secs(20)),
+        }
+    }
+}
+
+#[test]
+fn requests_are_awaited() {
+    ranks(2, |comm| {
+        if comm.rank() == 1 {
+            std::thread::sleep(Duration::from_millis(30));
+            comm.send(&[7i32], 0).unwrap();
+        } else {
+            let mut request = comm.start([0i32], |x| Collective::recv(x, 1)).unwrap();
+            assert!(!request.wait_for(Duration::from_millis(1)).unwrap());
+            assert_eq!(block_on(request).unwrap(), [7]);
+        }
+        for round in 0..50 {
+            let request = comm
+                .start([round], |x| Collective::allreduce_in_place(x, Op::SUM))
+                .unwrap();
+            assert_eq!(block_on(request).unwrap(), [2 * round]);
+        }
     });
 }

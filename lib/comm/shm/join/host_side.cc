@@ -82,7 +82,7 @@ void HostSide::open() {
     }
     claim_as_second();
     if (os::now_ns() >= deadline_)
-      fail(GSEL_ERR_TIMEOUT, "rank 0 waited {} for another rank 0 with the same id to end; use a fresh id",
+      fail(GSEL_ERR_TIMEOUT, "timed out: rank 0 waited {} for another rank 0 with the same id to end; use a fresh id",
            seconds_text(join_.join_timeout_s));
     poll(nullptr, 0, 1);
   }
@@ -133,7 +133,7 @@ void HostSide::fail_late(const std::vector<int32_t>& late, bool ready, int32_t w
   const std::string stranger =
       stranger_ ? fmt::format(" and turned a process of user {} away, being user {}", *stranger_, geteuid()) : "";
   if (late.size() > 16) names += fmt::format(" and {} more", late.size() - 16);
-  throw Error(GSEL_ERR_TIMEOUT, fmt::format("after {} {} of {} {}: rank {} waited for rank{} {}{}; {}",
+  throw Error(GSEL_ERR_TIMEOUT, fmt::format("timed out: after {} {} of {} {}: rank {} waited for rank{} {}{}; {}",
                                             seconds_text(seconds), by_rank_.size() - late.size(),
                                             with_noun(join_.world_size, "rank"), ready ? "were ready" : "had joined",
                                             waiter, late.size() == 1 ? "" : "s", names, stranger, kHowToMeet))

@@ -85,7 +85,7 @@ Hello make_hello(const JoinOptions& join) {
 }
 
 [[noreturn]] void fail_late(const JoinOptions& join, const char* step) {
-  throw Error(GSEL_ERR_TIMEOUT, fmt::format("rank {} of {} waited {} {}; {}", join.rank, join.world_size,
+  throw Error(GSEL_ERR_TIMEOUT, fmt::format("timed out: rank {} of {} waited {} {}; {}", join.rank, join.world_size,
                                             seconds_text(join.join_timeout_s), step, kHowToMeet))
       .about_rank(0);
 }

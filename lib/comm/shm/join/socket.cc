@@ -125,7 +125,7 @@ bool Socket::write(const void* message, size_t bytes, const int* fds, size_t n_f
     if (errno != EAGAIN && errno != EINTR)
       fail(GSEL_ERR_IO, "sendmsg of {} descriptors failed: {}", n_fds, errno_text(errno));
     if (!wait_until(fd_.get(), POLLOUT, deadline_ns))
-      fail(GSEL_ERR_TIMEOUT, "a joining rank took no message before the join timeout");
+      fail(GSEL_ERR_TIMEOUT, "timed out: a joining rank took no message");
   }
 }
 

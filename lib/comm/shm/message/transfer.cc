@@ -200,7 +200,7 @@ void Mailbox::attend_to_any(const Transfer& transfer, int64_t deadline_ns) {
                                      recorder_.text_of(transfer.call), transfer.number));
   if (os::now_ns() >= deadline_ns)
     breaking_.break_with(GSEL_ERR_TIMEOUT, -1,
-                         fmt::format("no rank sent what {} waited for: {} in {} (call {})", at_.named(at_.rank()),
+                         fmt::format("timed out: no rank sent what {} waited for: {} in {} (call {})", at_.named(at_.rank()),
                                      seconds_text(static_cast<double>(transfer.call.timeout_ns) * 1e-9),
                                      recorder_.text_of(transfer.call), transfer.number));
 }

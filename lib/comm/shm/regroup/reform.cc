@@ -260,7 +260,7 @@ void Regroup::await_for_group(int32_t rank, int64_t deadline_ns, std::atomic<uin
           .about_rank(at_.shown(rank));
     if (late)
       throw Error(GSEL_ERR_TIMEOUT,
-                  fmt::format("{} is late: {} waited {} for it in gsel_comm_create_group() of a broken communicator; "
+                  fmt::format("timed out: {} is late: {} waited {} for it in gsel_comm_create_group() of a broken communicator; "
                               "call it there with the same list",
                               at_.who(rank), at_.named(at_.rank()),
                               seconds_text(static_cast<double>(signals_.timeout_ns()) / 1e9)))

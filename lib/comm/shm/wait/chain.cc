@@ -126,14 +126,14 @@ void WaitChain::fail_late(int32_t rank, int64_t since_ns, const Call& call, uint
   const int32_t here = rank_in(at_.arena(), end.family_rank);
   if (end.arena == at_.shared_arena())
     breaking_.break_with(GSEL_ERR_TIMEOUT, here,
-                         fmt::format("{} is late: {} in {} (call {}), rank {} {}", at_.who(here), waited,
+                         fmt::format("timed out: {} is late: {} in {} (call {}), rank {} {}", at_.who(here), waited,
                                      recorder_.text_of(call), number, at_.shown(here), recorder_.activity_of(here)));
   const auto waiter_name = [&](int32_t q) { return at_.name_in_family(end.arena->rank(q).family_rank); };
   const uint64_t at = end.arena->rank(end.waiter).latest_number.load(std::memory_order_relaxed) / 2;
   const int32_t about = here >= 0 ? at_.shown(here) : at_.shown_of_family(end.family_rank);
   breaking_.write(
       GSEL_ERR_TIMEOUT, about >= 0 ? about : at_.shown(end.member), end.family_rank,
-      fmt::format("{} is late: {} for {} in {} (call {}), and {} {} for it in {} of communicator {} (call {})",
+      fmt::format("timed out: {} is late: {} for {} in {} (call {}), and {} {} for it in {} of communicator {} (call {})",
                   at_.name_in_family(end.family_rank, true), waited, at_.named(rank), recorder_.text_of(call), number,
                   waiter_name(end.waiter), end.gave_up ? "waited in vain" : "waits",
                   recorder_.text_of(*end.arena, end.waiter, at), end.arena->header().name, at));

@@ -1,0 +1,109 @@
+package gsel
+
+/*
+#include <poll.h>
+#include "shim.h"
+
+static void wait_readable(int fd, int ms) {
+  struct pollfd of = {fd, POLLIN, 0};
+  (void)poll(&of, 1, ms);
+}
+*/
+import "C"
+
+import (
+	"context"
+	"sync"
+	"unsafe"
+)
+
+// queue.go: requests that have ended, for programs that wait for many of them, or in an event loop.
+
+// Queue is a completion queue: requests that have ended, in the order in which they did. Any number of goroutines may use
+// it at the same time. Close it.
+type Queue struct {
+	object
+	mutex    sync.Mutex
+	requests map[unsafe.Pointer]*Request
+}
+
+// NewQueue makes an empty queue.
+func NewQueue() (*Queue, error) {
+	var queue *C.gsel_queue
+	var cerr *C.gsel_error
+	status := C.gsel_queue_create(&queue, &cerr)
+	if err := check(status, &cerr); err != nil {
+		return nil, err
+	}
+	q := &Queue{requests: map[unsafe.Pointer]*Request{}}
+	own(q, &q.object, "queue", unsafe.Pointer(queue), func(p unsafe.Pointer) { C.gsel_queue_free((*C.gsel_queue)(p)) })
+	return q, nil
+}
+
+// Notify puts the request into the queue when its call ends, at once if it has ended and nobody was told; a persistent one
+// at the end of every later start, too. The timeout of a message begins here. A request has one queue.
+func (r *Request) Notify(q *Queue) error {
+	queue, err := q.enterWaiting()
+	if err != nil {
+		return err
+	}
+	defer q.leave()
+	return r.with(func(p *C.gsel_request, err **C.gsel_error) C.gsel_status {
+		q.mutex.Lock()
+		q.requests[unsafe.Pointer(p)] = r
+		q.mutex.Unlock()
+		return C.gsel_request_notify(p, (*C.gsel_queue)(queue), unsafe.Pointer(p), err)
+	})
+}
+
+// Next takes the first request that has ended; Wait on it returns at once. It returns the context's error once that ends.
+func (q *Queue) Next(ctx context.Context) (*Request, error) {
+	for {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		if r, err := q.Poll(); r != nil || err != nil {
+			return r, err
+		}
+		C.wait_readable(C.int(q.Fd()), 50)
+	}
+}
+
+// Poll is Next without a wait; nil, nil: nothing has ended.
+func (q *Queue) Poll() (*Request, error) {
+	p, err := q.enterWaiting()
+	if err != nil {
+		return nil, err
+	}
+	defer q.leave()
+	var found C.int32_t
+	var request unsafe.Pointer
+	var cerr *C.gsel_error
+	status := C.gsel_queue_next((*C.gsel_queue)(p), 0, &found, &request, &cerr)
+	if err := check(status, &cerr); err != nil || found == 0 {
+		return nil, err
+	}
+	q.mutex.Lock()
+	defer q.mutex.Unlock()
+	r := q.requests[request]
+	if !r.again {
+		delete(q.requests, request)
+	}
+	return r, nil
+}
+
+// Fd is readable while a request is there, for a loop of the program's. It is neither read nor closed.
+func (q *Queue) Fd() uintptr {
+	p, err := q.enterWaiting()
+	if err != nil {
+		return ^uintptr(0)
+	}
+	defer q.leave()
+	return uintptr(C.gsel_queue_fd((*C.gsel_queue)(p)))
+}
+
+// Close releases the queue; requests go on without it.
+func (q *Queue) Close() error {
+	q.close()
+	return nil
+}

@@ -1,0 +1,132 @@
+// comm/completion_queue.cc: see completion_queue.h.
+#include "comm/completion_queue.h"
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <system_error>
+
+#include "base/error.h"
+#include "base/quiet_thread.h"
+#include "base/text.h"
+
+namespace gsel {
+namespace {
+
+constexpr std::chrono::microseconds kFirstPause{20}, kLongestPause{500};
+
+os::Fd new_descriptor() {
+  os::Fd fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!fd) fail(GSEL_ERR_IO, "gsel_queue_create: no descriptor for a queue: {}", errno_text(errno));
+  return fd;
+}
+
+}  // namespace
+
+CompletionQueue::CompletionQueue() : descriptor_(new_descriptor()) {}
+
+CompletionQueue::~CompletionQueue() {
+  {
+    const std::lock_guard lock(asking_);
+    ending_ = true;
+    has_questions_.notify_all();
+  }
+  if (thread_.joinable()) thread_.join();
+}
+
+void CompletionQueue::push(Ticket& ticket) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (closed_ || ticket.is_forgotten_ || ticket.n_ended_++ > 0) return;
+  ticket.next_ = nullptr;
+  (first_ ? last_->next_ : first_) = &ticket;
+  last_ = &ticket;
+  const uint64_t one = 1;
+  static_cast<void>(!write(descriptor_.get(), &one, sizeof one));  // of a counter that is far from full
+  changed_.notify_one();
+}
+
+std::optional<void*> CompletionQueue::next(double seconds) {
+  std::unique_lock lock(mutex_);
+  const auto is_there = [this] { return first_ != nullptr || closed_; };
+  if (seconds < 0)
+    changed_.wait(lock, is_there);
+  else if (seconds > 0)
+    changed_.wait_for(lock, std::chrono::duration<double>(seconds), is_there);
+  if (!first_) return std::nullopt;
+  Ticket& ticket = *first_;
+  if (--ticket.n_ended_ == 0) first_ = ticket.next_;
+  uint64_t count;
+  if (!first_) static_cast<void>(!read(descriptor_.get(), &count, sizeof count));
+  return ticket.user_;
+}
+
+void CompletionQueue::close() {
+  const std::lock_guard lock(mutex_);
+  closed_ = true;
+  first_ = nullptr;
+  changed_.notify_all();
+}
+
+// ---- requests that must be asked ----------------------------------------------------------------------------------
+
+void CompletionQueue::ask(Asked& asked, Ticket& ticket) {
+  const std::lock_guard lock(asking_);
+  const auto same = std::ranges::find(questions_, &asked, &Question::asked);
+  if (same != questions_.end())
+    ticket.ended();
+  else
+    questions_.push_back({&asked, &ticket});
+  has_questions_.notify_all();
+  if (!thread_.joinable()) try {
+      thread_ = quiet_thread([this] { run_thread(); });
+    } catch (const std::system_error& e) {
+      std::erase_if(questions_, [&](const Question& q) { return q.asked == &asked; });
+      fail(GSEL_ERR_NOMEM, "a queue needs a thread for this request and none could be started: {}",
+           errno_text(e.code().value()));
+    }
+}
+
+void CompletionQueue::forget(const Asked& asked, Ticket& ticket) noexcept {
+  const std::lock_guard no_questions(asking_);
+  std::erase_if(questions_, [&](const Question& q) { return q.asked == &asked; });
+  const std::lock_guard lock(mutex_);
+  ticket.is_forgotten_ = true;
+  Ticket** at = &first_;
+  Ticket* before = nullptr;
+  for (; *at && *at != &ticket; at = &(*at)->next_) before = *at;
+  if (!*at) return;
+  *at = ticket.next_;
+  if (last_ == &ticket) last_ = before;
+  uint64_t count;
+  if (!first_) static_cast<void>(!read(descriptor_.get(), &count, sizeof count));
+}
+
+// Whether anything has ended. Under asking_.
+bool CompletionQueue::look_at_all() {
+  return std::erase_if(questions_, [](const Question& question) {
+           if (!question.asked->has_ended()) return false;
+           question.ticket->ended();
+           return true;
+         }) > 0;
+}
+
+void CompletionQueue::run_thread() {
+  std::unique_lock lock(asking_);
+  auto pause = kFirstPause;
+  while (!ending_) {
+    if (questions_.empty()) {
+      has_questions_.wait(lock);
+      pause = kFirstPause;
+    } else if (look_at_all()) {
+      pause = kFirstPause;
+    } else {
+      has_questions_.wait_for(lock, pause);
+      pause = std::min(2 * pause, kLongestPause);
+    }
+  }
+}
+
+}  // namespace gsel
