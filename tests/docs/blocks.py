@@ -170,7 +170,7 @@ def compile_c(block, text):
 def fragment(block):
     given = block.mark[len("given "):]
     body = f"void block({given});\nvoid block({given}) {{\n#line {block.line} \"{block.page}\"\n{block.text}}}\n"
-    compile_c(block, f"#include <gsel/gsel.h>\n#include <gsel/strategies.h>\n#include <stdio.h>\n{body}")
+    compile_c(block, f"#include <gsel/gsel.h>\n#include <gsel/strategies.h>\n#include <poll.h>\n#include <stdio.h>\n{body}")
     done["compiled"] += 1
 
 
