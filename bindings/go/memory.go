@@ -45,8 +45,8 @@ func (c *Comm) Unregister(memory unsafe.Pointer) error {
 type Request struct {
 	object
 	comm  *Comm
-	call  Collective
-	got   *C.gsel_message
+	calls []*Collective
+	got   []*C.gsel_message
 	again bool // persistent
 }
 
@@ -70,19 +70,43 @@ func (c *Comm) NewRequest(call Collective, keep ...Keeper) (*Request, error) {
 	return r, err
 }
 
+// StartGroup starts several calls as one request: its messages run in any order of arrival, its collectives in the order
+// given.
+func (c *Comm) StartGroup(calls []*Collective, keep ...Keeper) (*Request, error) {
+	kept := &lent{}
+	inC := make([]*C.gsel_collective, len(calls))
+	for i, call := range calls {
+		inC[i] = call.toC(kept)
+	}
+	r := &Request{comm: c, calls: calls}
+	for _, call := range inC {
+		r.got = append(r.got, call.received)
+	}
+	return c.own(r, kept, keep, func(p *C.gsel_comm, out **C.gsel_request, err **C.gsel_error) C.gsel_status {
+		return C.gsel_group_start(p, list[*C.gsel_collective](kept, inC), C.size_t(len(inC)), out, err)
+	})
+}
+
 func (c *Comm) request(call Collective, keep []Keeper, make func(*C.gsel_comm, *C.gsel_collective, **C.gsel_request, **C.gsel_error) C.gsel_status) (*Request, error) {
+	kept := &lent{}
+	inC := call.toC(kept)
+	r := &Request{comm: c, calls: []*Collective{&call}, got: []*C.gsel_message{inC.received}}
+	return c.own(r, kept, keep, func(p *C.gsel_comm, out **C.gsel_request, err **C.gsel_error) C.gsel_status {
+		return make(p, inC, out, err)
+	})
+}
+
+// own makes the request and ties its life to what it uses.
+func (c *Comm) own(r *Request, kept *lent, keep []Keeper, make func(*C.gsel_comm, **C.gsel_request, **C.gsel_error) C.gsel_status) (*Request, error) {
 	p, err := c.enter()
 	if err != nil {
+		kept.free()
 		return nil, err
 	}
 	defer c.leave()
-	kept := &lent{}
-	r := &Request{comm: c, call: call}
-	inC := call.toC(kept)
-	r.got = inC.received
 	var request *C.gsel_request
 	var cerr *C.gsel_error
-	status := make(commPointer(p), inC, &request, &cerr)
+	status := make(commPointer(p), &request, &cerr)
 	if err := check(status, &cerr); err != nil {
 		kept.free()
 		return nil, err
@@ -98,6 +122,23 @@ func (c *Comm) request(call Collective, keep []Keeper, make func(*C.gsel_comm, *
 	return r, nil
 }
 
+// received fills the messages of calls that have ended.
+func (r *Request) received() {
+	for i, call := range r.calls {
+		if call.Received != nil {
+			call.messageFromC(r.got[i])
+		}
+	}
+}
+
+// fault is err as the operation of a call of Go's has it.
+func (r *Request) fault(err error) error {
+	for _, call := range r.calls {
+		err = withOpFault(err, call.Op)
+	}
+	return err
+}
+
 // with makes a call on the request.
 func (r *Request) with(f func(p *C.gsel_request, err **C.gsel_error) C.gsel_status) error {
 	p, err := r.enter()
@@ -107,9 +148,9 @@ func (r *Request) with(f func(p *C.gsel_request, err **C.gsel_error) C.gsel_stat
 	defer r.leave()
 	var cerr *C.gsel_error
 	status := f((*C.gsel_request)(p), &cerr)
-	err = withOpFault(check(status, &cerr), r.call.Op)
-	if err == nil && r.call.Received != nil {
-		r.call.messageFromC(r.got)
+	err = r.fault(check(status, &cerr))
+	if err == nil {
+		r.received()
 	}
 	return err
 }
@@ -183,10 +224,10 @@ func WaitAny(ctx context.Context, requests ...*Request) (index int, err error) {
 	if int(at) >= len(requests) || requests[at] == nil {
 		return -1, err
 	}
-	if r := requests[at]; err == nil && r.call.Received != nil {
-		r.call.messageFromC(r.got)
+	if err == nil {
+		requests[at].received()
 	}
-	return int(at), withOpFault(err, requests[at].call.Op)
+	return int(at), requests[at].fault(err)
 }
 
 // Cancel takes back a call under way if nobody has met it yet, and tells whether; see gsel_request_cancel.

@@ -179,6 +179,9 @@ func (c *Comm) Start(call Collective, keep ...Keeper) (*Request, error) {
 func (c *Comm) NewRequest(call Collective, keep ...Keeper) (*Request, error) {
 	return *new(*Request), ErrNoCgo
 }
+func (c *Comm) StartGroup(calls []*Collective, keep ...Keeper) (*Request, error) {
+	return *new(*Request), ErrNoCgo
+}
 func (r *Request) Start() error                                   { return ErrNoCgo }
 func (r *Request) Run(ctx context.Context) error                  { return ErrNoCgo }
 func (r *Request) Test() (done bool, err error)                   { return *new(bool), ErrNoCgo }

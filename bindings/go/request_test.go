@@ -291,3 +291,25 @@ func TestEndsComeThroughAQueue(t *testing.T) {
 		return nil
 	})
 }
+
+func TestAGroupIsOneRequest(t *testing.T) {
+	ranks(t, 2, func(c *Comm) error {
+		m, err := Alloc[int32](c, 3)
+		if err != nil {
+			return err
+		}
+		defer m.Close()
+		x, peer := m.Slice(), 1-c.Rank()
+		x[0], x[1], x[2] = int32(c.Rank()), -1, 1
+		var got Message
+		r, err := c.StartGroup([]*Collective{
+			{Kind: KindRecv, DType: I32, Root: peer, Recv: first(x[1:]), Count: 1, Received: &got},
+			{Kind: KindAllReduce, DType: I32, Op: Sum, Send: first(x[2:]), Recv: first(x[2:]), Count: 1},
+			{Kind: KindSend, DType: I32, Root: peer, Send: first(x), Count: 1}}, m)
+		if err = firstError(err, r.Wait(background), r.Close()); err != nil {
+			return err
+		}
+		_, none := c.StartGroup(nil)
+		return firstError(expect("received", peer, x[1]), expect("sum", 2, x[2]), expect("source", peer, got.Source), refused(ErrArg, "n is 0", none))
+	})
+}

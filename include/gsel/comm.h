@@ -364,6 +364,15 @@ typedef struct gsel_request gsel_request;
 /* Starts a call. *out is given to the caller, free with gsel_request_free; NULL on error.
  * Errors: GSEL_ERR_ARG; gsel_request_wait and gsel_request_test return all others. Since 0.1. */
 GSEL_API gsel_status gsel_comm_start(gsel_comm *comm, const gsel_collective *call, gsel_request **out, gsel_error **err);
+/* Starts several calls of one communicator as one request, which has ended when all of them have: the messages run in any
+ * order of arrival, the collectives in the order given, as with gsel_group_run.
+ *   calls  [n] borrowed for the call; their buffers, counts and messages until the request is done
+ *   n      1 or more
+ * The result is the first error. gsel_request_cancel does not take it back. With an accelerator all of calls have one
+ * stream, and the transport makes each of them (GSEL_ERR_UNSUPPORTED).
+ * Errors: GSEL_ERR_ARG names the index of the wrong call, and nothing was started. Since 0.1. */
+GSEL_API gsel_status gsel_group_start(gsel_comm *comm, const gsel_collective *const *calls, size_t n,
+                                      gsel_request **out, gsel_error **err);
 /* Makes a persistent request, as MPI_Allreduce_init does: a call that can then be started any number of times. Its
  * arguments are checked here, once. Since 0.1. */
 GSEL_API gsel_status gsel_request_create(gsel_comm *comm, const gsel_collective *call, gsel_request **out,

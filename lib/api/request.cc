@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "api/comm_handle.h"
@@ -22,10 +23,14 @@ namespace {
 
 constexpr double kLongestWait = 1e8;  // seconds, three years: what clocks count in nanoseconds
 
-std::unique_ptr<gsel_request> make_request(gsel_comm* comm, const gsel_collective* call, gsel::CallRequest::Use use) {
+std::unique_ptr<gsel_request> make_request(gsel_comm* comm, std::vector<gsel_collective> calls,
+                                           gsel::CallRequest::Use use) {
   gsel::Communicator& communicator = gsel::required(comm, "comm").impl;
-  return std::unique_ptr<gsel_request>(
-      new gsel_request{{communicator, gsel::read_struct(call, "gsel_collective"), use}});
+  return std::unique_ptr<gsel_request>(new gsel_request{{communicator, std::move(calls), use}});
+}
+
+std::vector<gsel_collective> read_call(const gsel_collective* call) {
+  return {gsel::read_struct(call, "gsel_collective")};
 }
 
 gsel::CallRequest& live(gsel_request* request) {
@@ -39,7 +44,25 @@ extern "C" {
 gsel_status gsel_comm_start(gsel_comm* comm, const gsel_collective* call, gsel_request** out, gsel_error** err) {
   return gsel::guard(err, [&] {
     gsel::required(out, "out") = nullptr;
-    auto request = make_request(comm, call, gsel::CallRequest::Use::started);
+    auto request = make_request(comm, read_call(call), gsel::CallRequest::Use::started);
+    request->impl.start();
+    *out = request.release();
+  });
+}
+
+gsel_status gsel_group_start(gsel_comm* comm, const gsel_collective* const* calls, size_t n, gsel_request** out,
+                             gsel_error** err) {
+  return gsel::guard(err, [&] {
+    gsel::required(out, "out") = nullptr;
+    if (n == 0 || n > PTRDIFF_MAX / sizeof *calls)
+      gsel::fail(GSEL_ERR_ARG, "n is {}; a group that is started has 1 call or more", n);
+    gsel::required(calls, "calls");
+    std::vector<gsel_collective> group;
+    for (size_t i = 0; i < n; ++i) {
+      if (!calls[i]) gsel::fail(GSEL_ERR_ARG, "calls[{}] is NULL in a group of {}", i, n);
+      group.push_back(gsel::read_struct(calls[i], "gsel_collective"));
+    }
+    auto request = make_request(comm, std::move(group), gsel::CallRequest::Use::started);
     request->impl.start();
     *out = request.release();
   });
@@ -48,7 +71,7 @@ gsel_status gsel_comm_start(gsel_comm* comm, const gsel_collective* call, gsel_r
 gsel_status gsel_request_create(gsel_comm* comm, const gsel_collective* call, gsel_request** out, gsel_error** err) {
   return gsel::guard(err, [&] {
     gsel::required(out, "out") = nullptr;
-    *out = make_request(comm, call, gsel::CallRequest::Use::persistent).release();
+    *out = make_request(comm, read_call(call), gsel::CallRequest::Use::persistent).release();
   });
 }
 

@@ -65,7 +65,7 @@ class Communicator {
   // The same in two steps; and several at once, as gsel_group_run makes those of one communicator.
   void check(gsel_collective& call) const;
   void run_checked(const gsel_collective& call, gsel_stream* stream = nullptr) { backend_->run(call, stream); }
-  std::unique_ptr<Pending> start(const gsel_collective& checked) { return backend_->start({&checked, 1}); }
+  std::unique_ptr<Pending> start(std::span<const gsel_collective> checked) { return backend_->start(checked); }
   // From now on, other threads may run requests while a call is made.
   void allow_overlap() { backend_->allow_overlap(); }
   // about: the rank that the error is about; -1: this one.

@@ -19,6 +19,26 @@ constexpr double kFirstSleep = 50e-6, kLongestSleep = 1e-3, kMoment = 1e-9;
 
 }  // namespace
 
+CallRequest::CallRequest(Communicator& communicator, std::vector<gsel_collective> calls, Use use)
+    : communicator_(communicator), calls_(std::move(calls)), use_(use) {
+  require_own_process(fork_generation_, "request");
+  labels_.reserve(calls_.size());
+  for (size_t i = 0; i < calls_.size(); ++i) try {
+      gsel_collective& call = calls_[i];
+      communicator.check(call);
+      labels_.emplace_back(view(call.label));
+      if (given(call.label)) call.label = borrow(labels_.back());
+    } catch (const Error& e) {
+      if (calls_.size() == 1) throw;
+      throw Error(e.code(), fmt::format("call {} of a group of {}: {}", i, calls_.size(), e.message()));
+    }
+  if (use == Use::persistent) communicator.allow_overlap();
+}
+
+const char* CallRequest::name() const {
+  return calls_.size() == 1 ? collective_name(calls_.front().kind) : "a group of calls";
+}
+
 CallRequest::~CallRequest() {
   forget();
   try {
@@ -29,14 +49,13 @@ CallRequest::~CallRequest() {
 
 void CallRequest::require_ended() {
   if (work_ && !look(0))
-    fail(GSEL_ERR_STATE, "{} is under way already; wait for it before it is started again",
-         collective_name(call_.kind));
+    fail(GSEL_ERR_STATE, "{} is under way already; wait for it before it is started again", name());
 }
 
 void CallRequest::start() {
   require_ended();
   failure_.reset();
-  work_ = communicator_.start(call_);
+  work_ = communicator_.start(calls_);
   reported_ = false;
   if (ticket_) tell();
 }
@@ -45,11 +64,11 @@ void CallRequest::run() {
   require_ended();
   if (use_ == Use::started)
     fail(GSEL_ERR_STATE, "{} was started by gsel_comm_start; gsel_request_run takes a request of gsel_request_create",
-         collective_name(call_.kind));
+         name());
   failure_.reset();
   reported_ = true;
   try {
-    communicator_.run_checked(call_);
+    communicator_.run_checked(calls_.front());
   } catch (const Error& e) {
     failure_ = e;
     throw;
@@ -138,13 +157,11 @@ void CallRequest::forget() noexcept {
 
 void* CallRequest::event() {
   require_own_process(fork_generation_, "request");
-  if (!work_)
-    fail(GSEL_ERR_STATE, "gsel_request_event: {} is not under way; start it first", collective_name(call_.kind));
+  if (!work_) fail(GSEL_ERR_STATE, "gsel_request_event: {} is not under way; start it first", name());
   void* event = work_->event();
   if (!event)
     fail(GSEL_ERR_UNSUPPORTED,
-         "gsel_request_event: {} is made by the host and no stream passes it; gsel_request_wait waits for it",
-         collective_name(call_.kind));
+         "gsel_request_event: {} is made by the host and no stream passes it; gsel_request_wait waits for it", name());
   return event;
 }
 

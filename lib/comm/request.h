@@ -1,4 +1,5 @@
-// comm/request.h: a call that runs while its caller computes, any number of times. Does not know who runs it.
+// comm/request.h: a call, or a group of them, that runs while its caller computes, any number of times. Does not know
+// who runs it.
 #pragma once
 
 #include <gsel/comm.h>
@@ -10,6 +11,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "base/forked.h"
 #include "base/text.h"
@@ -26,14 +28,10 @@ class CallRequest final : public CompletionQueue::Asked {
  public:
   // Of a persistent one: other threads run it while calls are made.
   enum class Use { started, persistent };
-  // Checks the call.
+  // Checks the calls, which are one but for a group that is started.
+  CallRequest(Communicator& communicator, std::vector<gsel_collective> calls, Use use = Use::started);
   CallRequest(Communicator& communicator, const gsel_collective& call, Use use = Use::started)
-      : communicator_(communicator), call_(call), use_(use), label_(view(call.label)) {
-    require_own_process(fork_generation_, "request");
-    communicator.check(call_);
-    if (given(call.label)) call_.label = borrow(label_);
-    if (use == Use::persistent) communicator.allow_overlap();
-  }
+      : CallRequest(communicator, std::vector{call}, use) {}
   ~CallRequest() override;  // waits; a message that nobody has met in its time is cancelled
   CallRequest(const CallRequest&) = delete;
   CallRequest& operator=(const CallRequest&) = delete;
@@ -60,15 +58,16 @@ class CallRequest final : public CompletionQueue::Asked {
   bool look_alone(double seconds);
   void tell();
   void forget() noexcept;
+  const char* name() const;
   void require_ended();
   void report();
 
   Communicator& communicator_;
   const uint64_t fork_generation_ = communicator_.fork_generation();
-  gsel_collective call_;
+  std::vector<gsel_collective> calls_;
   const Use use_;
-  const std::string label_;        // the caller's may be gone by the time it is shown
-  std::unique_ptr<Pending> work_;  // while under way
+  std::vector<std::string> labels_;  // of the calls: the caller's may be gone by the time they are shown
+  std::unique_ptr<Pending> work_;    // while under way
   std::optional<Error> failure_;
   std::atomic<bool> reported_{true};
   std::mutex mutex_;  // of threads that look

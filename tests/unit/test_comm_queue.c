@@ -208,6 +208,47 @@ static void test_requests_and_queues_go_in_any_order(void** state) {
   as_threads(2, whatever_goes_first, NULL);
 }
 
+/* A ring of messages and a sum, as one request. */
+static void a_group_is_one_request(rank_run* run) {
+  gsel_error* err = NULL;
+  gsel_comm* comm = NULL;
+  gsel_queue* queue = NULL;
+  gsel_request* request = NULL;
+  rank_ok(run, rank_join(run, &comm, &err), err);
+  rank_ok(run, gsel_queue_create(&queue, &err), err);
+  const int32_t n = run->world_size, after = (run->rank + 1) % n, before = (run->rank + n - 1) % n;
+  for (int i = 0; i < ROUNDS; ++i) {
+    float x = 1, out = (float)run->rank, in = -1;
+    int32_t cancelled = 1;
+    const gsel_collective receive = message(GSEL_COLLECTIVE_RECV, &in, before, i), sum = sum_of(&x, 1),
+                          send = message(GSEL_COLLECTIVE_SEND, &out, after, i);
+    const gsel_collective* const calls[] = {&receive, &sum, &send};
+    rank_ok(run, gsel_group_start(comm, calls, 3, &request, &err), err);
+    rank_ok(run, gsel_request_notify(request, queue, &request, &err), err);
+    rank_ok(run, gsel_request_cancel(request, &cancelled, &err), err);
+    rank_check(run, cancelled == 0);
+    rank_check(run, next(run, queue, 20) == request);
+    rank_ok(run, gsel_request_wait(request, &err), err);
+    rank_check(run, x == (float)n && in == (float)before);
+    gsel_request_free(request);
+  }
+  const gsel_collective wrong = message(GSEL_COLLECTIVE_SEND, NULL, n, 0);
+  float x = 1;
+  const gsel_collective right = sum_of(&x, 1);
+  const gsel_collective* const calls[] = {&right, &wrong};
+  rank_fails(run, gsel_group_start(comm, calls, 2, &request, &err), err, GSEL_ERR_ARG, "call 1 of a group of 2", -1);
+  rank_fails(run, gsel_group_start(comm, calls, 0, &request, &err), err, GSEL_ERR_ARG, "n is 0", -1);
+  rank_check(run, request == NULL);
+  gsel_queue_free(queue);
+  gsel_comm_free(comm);
+}
+
+static void test_a_group_is_one_request(void** state) {
+  (void)state;
+  as_threads(3, a_group_is_one_request, NULL);
+  as_processes(2, a_group_is_one_request, NULL);
+}
+
 /* ---- waits ------------------------------------------------------------------------------------------------------ */
 
 typedef struct waiter {
@@ -324,6 +365,7 @@ int main(void) {
       cmocka_unit_test(test_a_persistent_request_comes_every_time),
       cmocka_unit_test(test_messages_and_failures_come_though_nobody_waits),
       cmocka_unit_test(test_requests_and_queues_go_in_any_order),
+      cmocka_unit_test(test_a_group_is_one_request),
       cmocka_unit_test(test_several_threads_wait_for_one_request),
       cmocka_unit_test(test_threads_make_calls_at_the_same_time),
   };

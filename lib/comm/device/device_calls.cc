@@ -172,19 +172,27 @@ class Staged : public Pending {
 
 }  // namespace
 
-// Requests have one call each.
+// On one stream, whose passing ends them all.
 std::unique_ptr<Pending> DeviceBackend::start(std::span<const gsel_collective> calls) {
   require("request");
-  const gsel_collective& call = calls.front();
-  const InCall in_call(in_call_, call);
-  check(call);
-  CallStream stream = stream_of(call);
-  if (supports(call)) {
-    const Enqueued one{this, call, stream};
-    enqueue({&one, 1});
+  const InCall in_call(in_call_, calls.front());
+  CallStream stream = stream_of(calls.front());
+  std::vector<Enqueued> enqueued;
+  for (const gsel_collective& call : calls) {
+    check(call);
+    if (call.stream != calls.front().stream)
+      fail(GSEL_ERR_UNSUPPORTED, "{}: the calls of a group that is started have one stream",
+           collective_name(call.kind));
+    enqueued.push_back({this, call, stream});
+  }
+  if (std::ranges::all_of(calls, [this](const gsel_collective& call) { return supports(call); })) {
+    enqueue(enqueued);
     return std::make_unique<PassedBy>(*this, stream.get());
   }
-  const ThroughHost::Call one{call, stream};
+  if (calls.size() > 1)  // what a call sends may be what the one before it receives
+    fail(GSEL_ERR_UNSUPPORTED,
+         "a group of {} calls that goes through host memory is not started; gsel_group_run makes it", calls.size());
+  const ThroughHost::Call one{calls.front(), stream};
   StagedCalls staged = stage({&one, 1});
   auto started = control_.host().start(staged.calls);
   return std::make_unique<Staged>(*this, std::move(stream), std::move(staged), std::move(started));

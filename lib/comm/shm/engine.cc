@@ -75,7 +75,7 @@ bool Work::tell(const std::shared_ptr<Listener>& told) {
 
 bool Work::cancel() {
   require_own_process(fork_generation, "request");
-  return !done.load(std::memory_order_acquire) && engine.cancel(*this);
+  return calls.size() == 1 && !done.load(std::memory_order_acquire) && engine.cancel(*this);
 }
 
 void Work::wait_or_cancel() {

@@ -176,6 +176,21 @@ static void end_of_a_request_through_a_queue(rank_run* run) {
     if (run->failure[0]) return;
   }
   gsel_request_free(request);
+  gsel_collective first = call, second = call;
+  first.count = second.count = COUNT / 2;
+  second.send = second.recv = memory + COUNT / 2;
+  const gsel_collective* const calls[] = {&first, &second};
+  if (!strcmp((const char*)run->user, "host")) {
+    rank_fails(run, gsel_group_start(comm, calls, 2, &request, &err), err, GSEL_ERR_UNSUPPORTED, "through host", -1);
+  } else {
+    rank_ok(run, gsel_group_start(comm, calls, 2, &request, &err), err);
+    rank_ok(run, gsel_request_notify(request, queue, memory, &err), err);
+    rank_ok(run, gsel_queue_next(queue, 20, &found, &user, &err), err);
+    rank_check(run, found == 1);
+    rank_ok(run, gsel_request_wait(request, &err), err);
+    expect_all(run, &g, memory, 16);
+    gsel_request_free(request);
+  }
   gsel_queue_free(queue);
   gsel_comm_free(comm);
 }

@@ -1203,6 +1203,7 @@ extern "C" {
     pub fn gsel_comm_run(comm: *mut gsel_comm, call: *const gsel_collective, err: *mut *mut gsel_error) -> gsel_status;
     pub fn gsel_group_run(comms: *const *mut gsel_comm, calls: *const *const gsel_collective, n: usize, err: *mut *mut gsel_error) -> gsel_status;
     pub fn gsel_comm_start(comm: *mut gsel_comm, call: *const gsel_collective, out: *mut *mut gsel_request, err: *mut *mut gsel_error) -> gsel_status;
+    pub fn gsel_group_start(comm: *mut gsel_comm, calls: *const *const gsel_collective, n: usize, out: *mut *mut gsel_request, err: *mut *mut gsel_error) -> gsel_status;
     pub fn gsel_request_create(comm: *mut gsel_comm, call: *const gsel_collective, out: *mut *mut gsel_request, err: *mut *mut gsel_error) -> gsel_status;
     pub fn gsel_request_start(request: *mut gsel_request, err: *mut *mut gsel_error) -> gsel_status;
     pub fn gsel_request_run(request: *mut gsel_request, err: *mut *mut gsel_error) -> gsel_status;

@@ -275,13 +275,29 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         let is_message = call.is_message();
         let call = call.finish(self.comm.rank(), self.comm.world_size())?;
         let request = made(|out, error| unsafe { sys::gsel_comm_start(self.comm.raw(), &call, out, error) })?;
+        Ok(self.begun(request, is_message))
+    }
+    /// Starts several calls as one request: its messages run in any order of arrival, its collectives in the order given.
+    pub fn start_group(&'scope self, calls: impl IntoIterator<Item = Collective<'env>>) -> Result<Scoped<'scope>> {
+        let (rank, ranks) = (self.comm.rank(), self.comm.world_size());
+        let calls = calls
+            .into_iter()
+            .map(|call| call.finish(rank, ranks))
+            .collect::<Result<Vec<_>>>()?;
+        let pointers: Vec<*const sys::gsel_collective> = calls.iter().map(|call| call as *const _).collect();
+        let request = made(|out, error| unsafe {
+            sys::gsel_group_start(self.comm.raw(), pointers.as_ptr(), pointers.len(), out, error)
+        })?;
+        Ok(self.begun(request, false))
+    }
+    fn begun(&'scope self, request: *mut sys::gsel_request, is_message: bool) -> Scoped<'scope> {
         let handle = Rc::new(Handle::new(request, is_message, self.comm));
         handle.begun();
         self.handles.borrow_mut().push(handle.clone());
-        Ok(Scoped {
+        Scoped {
             handle,
             scope: PhantomData,
-        })
+        }
     }
 }
 

@@ -237,6 +237,24 @@ fn ends_come_through_a_queue() {
     });
 }
 
+#[test]
+fn a_group_is_one_request() {
+    ranks(2, |comm| {
+        let peer = 1 - comm.rank();
+        let (out, mut got, mut sum) = ([comm.rank() as i32], [-1i32], [1i32]);
+        comm.scope(|scope| {
+            let calls = [
+                Collective::recv(&mut got, peer as i32),
+                Collective::allreduce_in_place(&mut sum, Op::SUM),
+                Collective::send(&out, peer),
+            ];
+            scope.start_group(calls).unwrap().wait().unwrap();
+            assert!(scope.start_group([]).is_err());
+        });
+        assert_eq!((got, sum), ([peer as i32], [2]));
+    });
+}
+
 struct Unpark(std::thread::Thread);
 impl Wake for Unpark {
     fn wake(self: Arc<Self>) {
