@@ -29,6 +29,10 @@ os::Fd new_descriptor() {
 CompletionQueue::CompletionQueue() : descriptor_(new_descriptor()) {}
 
 CompletionQueue::~CompletionQueue() {
+  if (is_forked()) {  // its thread is the parent's
+    if (thread_.joinable()) thread_.detach();
+    return;
+  }
   {
     const std::lock_guard lock(asking_);
     ending_ = true;
@@ -64,6 +68,7 @@ std::optional<void*> CompletionQueue::next(double seconds) {
 }
 
 void CompletionQueue::close() {
+  if (is_forked()) return;
   const std::lock_guard lock(mutex_);
   closed_ = true;
   first_ = nullptr;
@@ -90,6 +95,7 @@ void CompletionQueue::ask(Asked& asked, Ticket& ticket) {
 }
 
 void CompletionQueue::forget(const Asked& asked, Ticket& ticket) noexcept {
+  if (is_forked()) return;
   const std::lock_guard no_questions(asking_);
   std::erase_if(questions_, [&](const Question& q) { return q.asked == &asked; });
   const std::lock_guard lock(mutex_);

@@ -58,6 +58,7 @@ class CompletionQueue : public std::enable_shared_from_this<CompletionQueue> {
     Asked* asked;
     Ticket* ticket;
   };
+  bool is_forked() const { return os::fork_generation() != fork_generation_; }  // locks may be held by nobody
   void push(Ticket& ticket) noexcept;
   void run_thread();
   bool look_at_all();

@@ -203,6 +203,41 @@ static void whatever_goes_first(rank_run* run) {
   gsel_comm_free(comm);
 }
 
+/* What the parent made is refused and can be freed. */
+static void in_a_forked_child(rank_run* run) {
+  gsel_error* err = NULL;
+  gsel_comm* comm = NULL;
+  gsel_queue* queue = NULL;
+  gsel_request* request = NULL;
+  float x = 1;
+  rank_ok(run, rank_join(run, &comm, &err), err);
+  rank_ok(run, gsel_queue_create(&queue, &err), err);
+  const gsel_collective call = sum_of(&x, 1);
+  rank_ok(run, gsel_comm_start(comm, &call, &request, &err), err);
+  rank_ok(run, gsel_request_notify(request, queue, &request, &err), err);
+  const pid_t child = fork();
+  if (child == 0) {
+    int32_t found = 0;
+    void* user = NULL;
+    const int refused = gsel_queue_next(queue, -1, &found, &user, NULL) == GSEL_ERR_FORKED &&
+                        gsel_request_notify(request, queue, NULL, NULL) == GSEL_ERR_FORKED;
+    gsel_request_free(request);
+    gsel_queue_free(queue);
+    _exit(refused ? 0 : 1);
+  }
+  int status = 1;
+  rank_check(run, waitpid(child, &status, 0) == child && status == 0);
+  rank_check(run, next(run, queue, 20) == request);
+  gsel_request_free(request);
+  gsel_queue_free(queue);
+  gsel_comm_free(comm);
+}
+
+static void test_a_forked_child_is_refused(void** state) {
+  (void)state;
+  as_processes(2, in_a_forked_child, NULL);
+}
+
 static void test_requests_and_queues_go_in_any_order(void** state) {
   (void)state;
   as_threads(2, whatever_goes_first, NULL);
@@ -365,6 +400,7 @@ int main(void) {
       cmocka_unit_test(test_a_persistent_request_comes_every_time),
       cmocka_unit_test(test_messages_and_failures_come_though_nobody_waits),
       cmocka_unit_test(test_requests_and_queues_go_in_any_order),
+      cmocka_unit_test(test_a_forked_child_is_refused),
       cmocka_unit_test(test_a_group_is_one_request),
       cmocka_unit_test(test_several_threads_wait_for_one_request),
       cmocka_unit_test(test_threads_make_calls_at_the_same_time),
