@@ -10,6 +10,7 @@
 #include "device/device.h"
 #include "support/check.h"
 #include "support/fake_cuda.h"
+#include "support/share.h"
 
 // Too much memory is asked for on purpose; sanitizers shall answer as the system does.
 extern "C" __attribute__((visibility("default"))) const char* __asan_default_options() {
@@ -461,6 +462,7 @@ int run_on_cuda() {
   table = cuda.table;
   int failures = 0;
   for (const char* order : {"least", "random", "others", "newest"}) {
+    if (!in_share_of(2)) continue;
     setenv("GSEL_FAKE_CUDA_ORDER", order, 1);
     failures += cmocka_run_group_tests_name(order, tests, set_up, tear_down);
   }
