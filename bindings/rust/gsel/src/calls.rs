@@ -14,19 +14,21 @@ use std::sync::Arc;
 impl Comm {
     /// After a call on slices with an accelerator: the stream may still use page-locked memory.
     #[inline]
-    fn settle(&self, result: Result<()>) -> Result<()> {
-        let result = guard::resume(result);
-        if self.has_device {
-            return result.and(self.synchronize());
-        }
-        result
+    fn settle(&self, call: impl FnOnce() -> Result<()>) -> Result<()> {
+        guard::resuming(|| {
+            let result = call();
+            if self.has_device {
+                return result.and(self.synchronize());
+            }
+            result
+        })
     }
 
     /// Makes a call and returns when it has ended. With an accelerator it waits for the communicator's stream; see
     /// [`enqueue`](Comm::enqueue).
     pub fn run(&self, call: Collective<'_>) -> Result<()> {
         let call = call.finish(self.rank(), self.world_size())?;
-        self.settle(check(|error| unsafe { sys::gsel_comm_run(self.raw(), &call, error) }))
+        self.settle(|| check(|error| unsafe { sys::gsel_comm_run(self.raw(), &call, error) }))
     }
 
     /// Makes a call on device memory and returns when it is enqueued on the communicator's stream.
@@ -35,7 +37,7 @@ impl Comm {
     /// Every buffer of the call stays valid until the stream has passed it.
     pub unsafe fn enqueue(&self, call: Collective<'_>) -> Result<()> {
         let call = call.finish(self.rank(), self.world_size())?;
-        guard::resume(check(|error| sys::gsel_comm_run(self.raw(), &call, error)))
+        guard::resuming(|| check(|error| sys::gsel_comm_run(self.raw(), &call, error)))
     }
 
     /// Returns after every rank has called it.
@@ -47,7 +49,7 @@ impl Comm {
     #[inline]
     pub fn allreduce<T: Element>(&self, buffer: &mut [T], op: Op<'_>) -> Result<()> {
         let data = buffer.as_mut_ptr() as *mut c_void;
-        self.settle(check(|error| unsafe {
+        self.settle(|| check(|error| unsafe {
             sys::gsel_allreduce(self.raw(), data, data, buffer.len(), T::DTYPE.0, op.0, error)
         }))
     }
@@ -59,7 +61,7 @@ impl Comm {
             send.len(),
             recv.as_mut_ptr() as *mut c_void,
         );
-        self.settle(check(|error| unsafe {
+        self.settle(|| check(|error| unsafe {
             sys::gsel_allreduce(self.raw(), send, recv, n, T::DTYPE.0, op.0, error)
         }))
     }
@@ -261,7 +263,7 @@ impl Comm {
         make: impl FnOnce(*mut sys::gsel_comm, &sys::gsel_collective, *mut *mut sys::gsel_error) -> i32,
     ) -> Result<()> {
         let call = call.finish(self.rank(), self.world_size())?;
-        self.settle(check(|error| make(self.raw(), &call, error)))
+        self.settle(|| check(|error| make(self.raw(), &call, error)))
     }
 
     /// Memory of `n` zeros that all ranks can access: calls on it copy nothing on the way. It keeps the communicator alive.
@@ -322,7 +324,7 @@ pub fn group<'a>(calls: impl IntoIterator<Item = (&'a Comm, Collective<'a>)>) ->
     }
     let pointers: Vec<_> = made.iter().map(|call| call as *const sys::gsel_collective).collect();
     let raw: Vec<_> = comms.iter().map(|comm| comm.raw()).collect();
-    let result = guard::resume(check(|error| unsafe {
+    let result = guard::resuming(|| check(|error| unsafe {
         sys::gsel_group_run(raw.as_ptr(), pointers.as_ptr(), raw.len(), error)
     }));
     let settled = comms

@@ -110,7 +110,7 @@ impl Model {
             }
         }
         let mut report = Report(std::ptr::null_mut());
-        let result = guard::resume(check(|error| unsafe {
+        let result = guard::resuming(|| check(|error| unsafe {
             sys::gsel_model_check(self.raw(), &raw, &mut report.0, error)
         }));
         match result {

@@ -1,17 +1,21 @@
 //! Panics of closures: caught before they would leave through C, kept, and resumed when C has returned.
 //!
-//! The library calls closures on the thread that makes the call, so a panic is kept per thread and taken by the call. An
-//! operation may also run on a thread of the library; its panic is an error of the call alone.
+//! The library calls closures on the thread that makes the call. A call that resumes panics keeps one on its own stack frame,
+//! so that none outlives its call. Anywhere else, on a thread of the library or in the wait for a request, a panic of an
+//! operation is an error alone.
 use crate::text;
 use crate::{Error, Result};
 use gsel_sys as sys;
 use std::any::Any;
-use std::cell::RefCell;
+use std::cell::Cell;
 use std::os::raw::c_char;
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 
+type Payload = Box<dyn Any + Send>;
+
 thread_local! {
-    static PANIC: RefCell<Option<Box<dyn Any + Send>>> = RefCell::new(None);
+    /// Where the innermost call of this thread that resumes panics keeps one, in its stack frame; NULL outside such calls.
+    static KEPT: Cell<*mut Option<Payload>> = const { Cell::new(std::ptr::null_mut()) };
 }
 
 /// What a closure returns: `Ok`, or any error, whose text becomes part of the error of the step on every rank.
@@ -44,26 +48,48 @@ pub(crate) fn status(
         }
         Err(payload) => {
             text::write_message(message, capacity, &panic_text(&*payload));
-            let _ = PANIC.try_with(|kept| *kept.borrow_mut() = Some(payload));
+            keep(payload);
             sys::GSEL_ERR_CALLBACK
         }
     }
 }
 
-/// Continues the panic of a closure that ran on this thread during the call, if the call failed.
-#[inline]
-pub(crate) fn resume<T>(result: Result<T>) -> Result<T> {
-    if result.is_err() {
-        resume_kept();
+/// Keeps the first panic for the call that resumes it, if there is one on this thread.
+#[cold]
+fn keep(payload: Payload) {
+    let kept = KEPT.with(Cell::get);
+    if kept.is_null() || unsafe { (*kept).is_some() } {
+        return quiet(|| drop(payload));
     }
-    result
+    unsafe { *kept = Some(payload) }
+}
+
+/// Makes a call; if it fails, continues the panic of a closure that ran on this thread during it.
+#[inline]
+pub(crate) fn resuming<T>(call: impl FnOnce() -> Result<T>) -> Result<T> {
+    struct Restore(*mut Option<Payload>);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            KEPT.with(|kept| kept.set(self.0));
+        }
+    }
+    let mut own = None;
+    let outer = Restore(KEPT.with(|kept| kept.replace(&mut own)));
+    let result = call();
+    drop(outer);
+    match own {
+        Some(payload) => ended(result, payload),
+        None => result,
+    }
 }
 
 #[cold]
-fn resume_kept() {
-    if let Some(payload) = PANIC.with(|kept| kept.borrow_mut().take()) {
+fn ended<T>(result: Result<T>, payload: Payload) -> Result<T> {
+    if result.is_err() {
         resume_unwind(payload);
     }
+    quiet(|| drop(payload));
+    result
 }
 
 /// Runs a function that must not panic, such as the drop of a closure's state, between two frames of C.

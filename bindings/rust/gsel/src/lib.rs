@@ -15,11 +15,13 @@
 //! ```
 //!
 //! Rules that hold everywhere:
-//!  * Dropping a handle releases it. `drop` does not panic, and it waits for a bounded time. Every handle is `Send`. A
-//!    handle is `Sync` only if the C header allows calls from any thread.
+//!  * Dropping a handle releases it. `drop` does not panic, and it waits for a bounded time. Handles are `Send`, except
+//!    those that borrow a communicator, such as [`Persistent`]. A handle is `Sync` only if the C header allows calls from
+//!    any thread.
 //!  * An [`Error`] has the code, the message, the rank or place that it is about, and its causes as `source()`.
-//!  * A closure that panics ends the call on every rank with an error; on the rank where it panicked, the panic continues
-//!    when C has returned. Nothing unwinds through C, and nothing leaks.
+//!  * A closure that panics ends the call on every rank with an error. On the rank where it panicked, a blocking call
+//!    continues the panic when C has returned; of a [`Request`] the panic is the error alone. Nothing unwinds through C, and
+//!    nothing leaks.
 //!  * Slices are borrowed for the call. What runs after the call owns its buffers, see [`Request`].
 #![warn(missing_docs)]
 

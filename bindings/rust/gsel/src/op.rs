@@ -52,7 +52,8 @@ ops! {
 
 /// An operation of the program's. Every rank makes its own under the same name; ranks compare operations by name.
 ///
-/// It is released when dropped, and [`op`](UserOp::op) borrows it, so a call that uses it cannot outlive it.
+/// It is released when dropped, and [`op`](UserOp::op) borrows it, so a call that uses it cannot outlive it. A
+/// [`Request`](crate::Request) owns it with its buffers: `comm.start((x, op), |(x, op)| allreduce_in_place(x, op.op()))`.
 #[derive(Debug)]
 pub struct UserOp(i32);
 
@@ -86,8 +87,9 @@ impl UserOp {
     ///  * `record`: elements that belong together, such as 2 for a value and its index; 1: each by itself
     ///
     /// The function may be called by several threads at once, and its result may depend on the arguments alone. If it
-    /// panics, the call fails with [`Code::CALLBACK`] on every rank; where the panic was on the thread that made the
-    /// call, it continues there when C has returned. Elements of another type fail the call.
+    /// panics, the call fails with [`Code::CALLBACK`] on every rank; where the panic was on the thread that made a
+    /// blocking call, it continues there when C has returned. Of a [`Request`](crate::Request) it is the error alone.
+    /// Elements of another type fail the call.
     pub fn new<T: Element, F: Fn(&mut [T], &[T]) + Send + Sync + 'static>(
         name: &str,
         record: usize,
@@ -159,7 +161,7 @@ pub fn reduce_local<T: Element>(inputs: &[&[T]], out: &mut [T], op: Op<'_>, orde
         ));
     }
     let pointers: Vec<_> = inputs.iter().map(|input| input.as_ptr() as *const c_void).collect();
-    guard::resume(check(|error| unsafe {
+    guard::resuming(|| check(|error| unsafe {
         sys::gsel_reduce_local(
             pointers.as_ptr(),
             pointers.len(),

@@ -93,12 +93,15 @@ impl<C: Borrow<Comm>> Pipeline<C> {
             raw.data_free_user_data = Some(guard::free::<Box<DataFn>>);
         }
         let alive = comm.borrow().shared.clone();
-        let result =
-            made(|out, error| unsafe { sys::gsel_pipeline_create(alive.comm.as_ptr(), model.raw(), &raw, out, error) });
-        if let (Err(_), Some(data)) = (&result, data) {
-            drop(unsafe { Box::from_raw(data) }); // a call that fails has kept nothing
-        }
-        let pipeline = NonNull::new(guard::resume(result)?).expect("a call that succeeds gives an object");
+        let pipeline = guard::resuming(|| {
+            let (comm, model) = (alive.comm.as_ptr(), model.raw());
+            let result = made(|out, error| unsafe { sys::gsel_pipeline_create(comm, model, &raw, out, error) });
+            if let (Err(_), Some(data)) = (&result, data) {
+                drop(unsafe { Box::from_raw(data) }); // a call that fails has kept nothing
+            }
+            result
+        })?;
+        let pipeline = NonNull::new(pipeline).expect("a call that succeeds gives an object");
         Ok(Pipeline {
             pipeline,
             comm,
@@ -114,7 +117,7 @@ impl<C: Borrow<Comm>> Pipeline<C> {
         self.comm.borrow()
     }
     fn run(&mut self, what: i32) -> Result<sys::gsel_pipeline_report> {
-        guard::resume(filled(|out, error| unsafe {
+        guard::resuming(|| filled(|out, error| unsafe {
             sys::gsel_pipeline_run(self.raw(), what, out, error)
         }))
     }

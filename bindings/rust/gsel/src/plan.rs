@@ -153,7 +153,7 @@ impl<'a> PlanOptions<'a> {
         let mut options = self.raw();
         options.progress = Some(tried::<F>);
         options.user_data = &mut progress as *mut F as *mut c_void;
-        guard::resume(made(|out, error| unsafe {
+        guard::resuming(|| made(|out, error| unsafe {
             sys::gsel_plan_create(&options, out, error)
         }))
         .map(Plan::owned)

@@ -16,7 +16,7 @@
 //! ```
 use crate::call::{Backward, Call, DataRequest, Forward};
 use crate::error::{check, filled};
-use crate::guard::{panic_text, Outcome};
+use crate::guard::{self, panic_text, Outcome};
 use crate::train::StepReport;
 use crate::{text, Comm, Result, Trainer};
 use gsel_sys as sys;
@@ -52,8 +52,9 @@ impl<C: Borrow<Comm>> Trainer<C> {
     /// The next work of the step; begins a step when none is under way. `None`: the step is over, and
     /// [`report`](Trainer::report) has it.
     pub fn next_work(&mut self) -> Result<Option<Work<'_, C>>> {
-        let work =
-            filled::<sys::gsel_work>(|out, error| unsafe { sys::gsel_trainer_next_work(self.raw(), out, error) })?;
+        let work = guard::resuming(|| {
+            filled::<sys::gsel_work>(|out, error| unsafe { sys::gsel_trainer_next_work(self.raw(), out, error) })
+        })?;
         if work.kind == sys::GSEL_WORK_DONE {
             return Ok(None);
         }

@@ -4,6 +4,9 @@
 //! being dropped. So a request never holds a plain borrow. A [`Request`] owns its buffers and gives them back with `wait`;
 //! forgotten, it leaks them and the communicator. [`Comm::scope`] lends slices for a closure, behind which all its requests
 //! have ended. A [`Persistent`] request owns its buffers, too, and can be started any number of times.
+//!
+//! A request runs on any thread, so an operation of the program's that panics in one is an error of the request,
+//! [`Code::CALLBACK`], on every rank. The panic continues nowhere, except from [`Persistent::run`], which is a call.
 use crate::comm::Shared;
 use crate::error::{check, made, Code, Error};
 use crate::queue::Task;
@@ -214,7 +217,7 @@ impl<B> Persistent<'_, B> {
     }
     /// Runs the call on this thread: start and wait without a second thread.
     pub fn run(&mut self) -> Result<()> {
-        guard::resume(check(|error| unsafe {
+        guard::resuming(|| check(|error| unsafe {
             sys::gsel_request_run(self.handle.request, error)
         }))
     }

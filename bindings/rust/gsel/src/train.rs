@@ -105,16 +105,19 @@ impl<C: Borrow<Comm>> Trainer<C> {
             .as_ref()
             .map_or(std::ptr::null(), |optimizer| optimizer as *const _);
         let alive = comm.borrow().shared.clone();
-        let result =
-            made(|out, error| unsafe { sys::gsel_trainer_create(alive.comm.as_ptr(), model.raw(), &raw, out, error) });
-        if result.is_err() {
-            // A call that fails has kept nothing.
-            unsafe {
-                data.into_iter().for_each(|data| drop(Box::from_raw(data)));
-                optimizer.iter().for_each(|optimizer| Optimizer::free(optimizer));
+        let trainer = guard::resuming(|| {
+            let (comm, model) = (alive.comm.as_ptr(), model.raw());
+            let result = made(|out, error| unsafe { sys::gsel_trainer_create(comm, model, &raw, out, error) });
+            if result.is_err() {
+                // A call that fails has kept nothing.
+                unsafe {
+                    data.into_iter().for_each(|data| drop(Box::from_raw(data)));
+                    optimizer.iter().for_each(|optimizer| Optimizer::free(optimizer));
+                }
             }
-        }
-        let trainer = NonNull::new(guard::resume(result)?).expect("a call that succeeds gives an object");
+            result
+        })?;
+        let trainer = NonNull::new(trainer).expect("a call that succeeds gives an object");
         Ok(Trainer {
             trainer,
             comm,
@@ -134,7 +137,7 @@ impl<C: Borrow<Comm>> Trainer<C> {
     /// Runs one step, push: the model's kernels are called on this thread. After an error but
     /// [`Code::STATE`](crate::Code::STATE) and [`Code::IO`](crate::Code::IO) the trainer and its communicator are broken.
     pub fn step(&mut self) -> Result<StepReport> {
-        guard::resume(filled(|out, error| unsafe {
+        guard::resuming(|| filled(|out, error| unsafe {
             sys::gsel_trainer_step(self.raw(), out, error)
         }))
         .map(StepReport)
@@ -148,7 +151,7 @@ impl<C: Borrow<Comm>> Trainer<C> {
         let call = |out, error| unsafe {
             sys::gsel_trainer_evaluate(self.raw(), first_sample, None, std::ptr::null_mut(), out, error)
         };
-        guard::resume(filled(call)).map(StepReport)
+        guard::resuming(|| filled(call)).map(StepReport)
     }
     /// The same with a data closure of its own.
     pub fn evaluate_with<F: FnMut(&DataRequest<'_>) -> DataOutcome>(
@@ -160,7 +163,7 @@ impl<C: Borrow<Comm>> Trainer<C> {
         let call = |out, error| unsafe {
             sys::gsel_trainer_evaluate(self.raw(), first_sample, Some(fill::<F>), user, out, error)
         };
-        guard::resume(filled(call)).map(StepReport)
+        guard::resuming(|| filled(call)).map(StepReport)
     }
     /// Begins an evaluation in pull mode; [`next_work`](Trainer::next_work) then hands out its work.
     pub fn begin_evaluation(&mut self, first_sample: i64) -> Result<()> {
@@ -177,7 +180,7 @@ impl<C: Borrow<Comm>> Trainer<C> {
     ) -> Result<()> {
         let user = &mut data as *mut F as *mut c_void;
         let (out, bytes) = (dst.as_mut_ptr() as *mut c_void, std::mem::size_of_val(dst));
-        guard::resume(check(|error| unsafe {
+        guard::resuming(|| check(|error| unsafe {
             sys::gsel_trainer_infer(
                 self.raw(),
                 value.0,

@@ -111,6 +111,37 @@ fn a_panic_of_an_operation_is_an_error_or_continues() {
     assert!(ended.iter().any(|end| end.contains("cannot fold")), "{:?}", ended);
 }
 
+/// Reduces with the operation in a request that ends in one of five ways.
+fn ended(comm: &Comm, way: usize, op: UserOp) -> gsel::Result<()> {
+    let mut x = vec![1i32; 100_000];
+    if way == 0 {
+        return comm.scope(|scope| scope.start(Collective::allreduce_in_place(&mut x, op.op()))?.wait());
+    }
+    let mut request = comm.start((x, op), |(x, op)| Collective::allreduce_in_place(x, op.op()))?;
+    match way {
+        1 => while !request.test()? {},
+        2 => while !request.wait_for(Duration::from_millis(1))? {},
+        3 => return wait_any(std::slice::from_mut(&mut request))?.1,
+        _ => return request.wait().map(|_| ()),
+    }
+    Ok(())
+}
+
+#[test]
+fn a_panic_of_an_operation_in_a_request_is_the_error_of_the_request_alone() {
+    for way in 0..5 {
+        ranks(2, move |comm| {
+            let other = comm.dup().unwrap();
+            let op = UserOp::new("picky", 1, |_: &mut [i32], _: &[i32]| panic!("cannot fold")).unwrap();
+            assert_eq!(ended(&comm, way, op).unwrap_err().code, Code::CALLBACK);
+            // A later call that fails has nothing to do with it.
+            let mut x = [0i32];
+            let late = Collective::recv(&mut x, 1 - comm.rank() as i32).timeout(Duration::from_millis(20));
+            assert_eq!(other.run(late).unwrap_err().code, Code::TIMEOUT);
+        });
+    }
+}
+
 #[test]
 fn requests_own_buffers_are_polled_and_started_again() {
     ranks(2, |comm| {
