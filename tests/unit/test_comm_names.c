@@ -5,14 +5,19 @@
 
 #include "support/ranks.h"
 
-static gsel_status join_as(const rank_run* run, gsel_unique_id id, const char* name, gsel_comm** out,
+static gsel_status join_at(int32_t rank, int32_t world_size, gsel_unique_id id, const char* name, gsel_comm** out,
                            gsel_error** err) {
   gsel_comm_options options = GSEL_COMM_OPTIONS_INIT;
-  options.rank = run->rank;
-  options.world_size = run->world_size;
+  options.rank = rank;
+  options.world_size = world_size;
   options.id = &id;
   if (name) options.name = gsel_str_from(name);
   return gsel_comm_init(&options, out, err);
+}
+
+static gsel_status join_as(const rank_run* run, gsel_unique_id id, const char* name, gsel_comm** out,
+                           gsel_error** err) {
+  return join_at(run->rank, run->world_size, id, name, out, err);
 }
 
 static int is_named(const gsel_comm* comm, const char* name) {
@@ -133,6 +138,8 @@ struct grid {
   double timeout_s[4]; /* by rank */
   int by_message;      /* rank 0 waits for 2 in a receive */
   volatile int32_t told;
+  volatile int32_t pid[4];
+  const char* shown[2]; /* timeouts of ranks 0 and 1 */
 };
 
 /* A grid of rows {0, 1} and {2, 3} and columns {0, 2} and {1, 3}. Rank 3 sleeps until the others have their errors.
@@ -186,6 +193,57 @@ static void test_the_rank_that_holds_all_up_is_named_across_communicators(void**
   run_grid(0.3, 0.6, 0.9, 0); /* each while those behind it wait */
   run_grid(0.9, 0.6, 0.3, 0); /* each when those behind it have given up */
   run_grid(0.3, 0.9, 0.6, 1);
+}
+
+/* The same grid of communicators that were joined apart: nobody has a common one, and ranks 1 and 3 are in none with
+ * the rank that they wait for in the end. */
+static void waits_in_a_chain_apart(rank_run* run) {
+  struct grid* grid = run->user;
+  gsel_error* err;
+  gsel_comm *row, *column, *in;
+  char part[256], name[16];
+  gsel_unique_id id = run->id;
+  const int32_t r = run->rank;
+  grid->pid[r] = getpid();
+  id.bytes[0] ^= (unsigned char)(1 + r / 2);
+  snprintf(name, sizeof name, "row%d", (int)r / 2);
+  rank_ok(run, join_at(r % 2, 2, id, name, &row, &err), err);
+  id.bytes[1] ^= (unsigned char)(1 + r % 2);
+  id.bytes[0] = run->id.bytes[0];
+  snprintf(name, sizeof name, "column%d", (int)r % 2);
+  rank_ok(run, join_at(r / 2, 2, id, name, &column, &err), err);
+  if (r == 3) {
+    await_step(&grid->told, 3);
+  } else {
+    in = r == 0 ? column : row;
+    rank_ok(run, gsel_comm_set_timeout(in, grid->timeout_s[r], &err), err);
+    const gsel_status status = gsel_barrier(in, &err);
+    __atomic_add_fetch(&grid->told, 1, __ATOMIC_SEQ_CST);
+    if (r == 2)
+      snprintf(part, sizeof part, "rank 1 (pid %d) is late: rank 0 waited", (int)grid->pid[3]);
+    else
+      snprintf(
+          part, sizeof part,
+          "rank 1 (pid %d) of communicator row1 is late: rank %d waited %s s for rank %d in barrier() (call 1), and "
+          "in communicator row1 rank 0 %s for it in barrier() (call 1)",
+          (int)grid->pid[3], gsel_comm_rank(in), r == 0 ? grid->shown[0] : grid->shown[1], 1 - gsel_comm_rank(in),
+          grid->timeout_s[2] < grid->timeout_s[r] ? "waited in vain" : "waits");
+    rank_fails(run, status, err, GSEL_ERR_TIMEOUT, part, 1 - gsel_comm_rank(in));
+    await_step(&grid->told, 3);
+  }
+  gsel_comm_free(row);
+  gsel_comm_free(column);
+}
+
+static void test_the_chain_goes_through_communicators_that_were_joined_apart(void** state) {
+  (void)state;
+  struct grid* grid = shared_memory(sizeof *grid);
+  for (int i = 0; i < 4; ++i) {
+    *grid = i % 2 ? (struct grid){{0.5, 0.9, 1.3, 0}, 0, 0, {0}, {"0.5", "0.9"}}
+                  : (struct grid){{0.9, 1.3, 0.5, 0}, 0, 0, {0}, {"0.9", "1.3"}};
+    (i < 2 ? as_processes : as_threads)(4, waits_in_a_chain_apart, grid);
+  }
+  munmap(grid, sizeof *grid);
 }
 
 /* Rank 0 waits for 1 in one communicator, and 1 for 0 in another. */
@@ -271,6 +329,7 @@ int main(void) {
       cmocka_unit_test(test_a_name_is_that_of_rank_0_and_made_longer_by_every_split),
       cmocka_unit_test(test_a_split_shows_its_own_ranks_and_those_of_the_world),
       cmocka_unit_test(test_the_rank_that_holds_all_up_is_named_across_communicators),
+      cmocka_unit_test(test_the_chain_goes_through_communicators_that_were_joined_apart),
       cmocka_unit_test(test_ranks_that_wait_for_each_other_name_each_other),
       cmocka_unit_test(test_a_request_that_nobody_waits_for_excuses_nobody),
       cmocka_unit_test(test_a_name_that_would_not_print_is_refused),

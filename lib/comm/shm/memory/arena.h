@@ -97,6 +97,17 @@ struct JointCall {
   std::atomic<uint64_t> argument;
 };
 
+// For whom a rank waits in a communicator that was joined apart, see elsewhere.h. Valid while `version` is the same
+// before and after, and even.
+struct ElsewhereRecord {
+  std::atomic<uint64_t> version;
+  std::atomic<uint64_t> person;
+  std::atomic<uint64_t> process;  // 0: for nobody
+  std::atomic<int64_t> ended_ns;
+  std::atomic<uint64_t> who[20];
+  std::atomic<uint64_t> where[44];
+};
+
 struct alignas(128) RankBlock {
   HeaderLine line[2];  // by parity of the call's sequence
 
@@ -140,6 +151,8 @@ struct alignas(128) RankBlock {
   // Of the communicator that was joined only: where the rank waits now, in all communicators of the family; see
   // chain.h.
   alignas(128) std::atomic<uint64_t> waits[kWaits];
+  std::atomic<uint64_t> person;  // the thread that has joined
+  ElsewhereRecord elsewhere;
 
   alignas(128) std::atomic<uint64_t> announced;  // collectives on the stream of a device
   DeviceCall device_call[kDeviceCalls];          // by their number

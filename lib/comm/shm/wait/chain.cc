@@ -70,6 +70,8 @@ void WaitChain::publish(bool blocks_caller) noexcept {
   if (at_.arena().place() == 0) return;
   const auto* stream_waiters = host::waiters_of_this_stream();
   const bool blocks = blocks_caller && (!stream_waiters || stream_waiters->load() > 0);
+  if (slot_ < 0) since_ns_ = os::now_ns();
+  tell_elsewhere(blocks);
   const uint64_t word = at_.arena().place() | (blocks ? kBlocksCaller : 0);
   auto& waits = joined_block(at_.family().rank()).waits;
   for (size_t i = 0; i < kWaits && slot_ < 0; ++i) {
@@ -82,10 +84,13 @@ void WaitChain::publish(bool blocks_caller) noexcept {
 
 // One that failed is for others to find, until the communicator is left.
 void WaitChain::end() noexcept {
-  if (slot_ >= 0 && at_.header().broken.load(std::memory_order_relaxed) == 0) retract();
+  const bool failed = at_.header().broken.load(std::memory_order_relaxed) != 0;
+  if (failed) elsewhere_.end(true);
+  if (slot_ >= 0 && !failed) retract();
 }
 
 void WaitChain::retract() noexcept {
+  elsewhere_.end(false);
   if (slot_ < 0) return;
   joined_block(at_.family().rank()).waits[slot_].store(0, std::memory_order_release);
   slot_ = -1;
@@ -97,19 +102,27 @@ std::optional<ChainEnd> WaitChain::next(const ChainEnd& at, int64_t since_ns) co
     if (auto next = held_up_in(at.arena, at.rank, since_ns)) return next;
   for (const auto& word : joined_block(at.family_rank).waits) {
     const uint64_t found = word.load(std::memory_order_acquire), place = found & ~kBlocksCaller;
-    if ((found & kBlocksCaller) == 0 || place == at.arena->place()) continue;
+    if ((found & kBlocksCaller) == 0 || (at.arena && place == at.arena->place())) continue;
     const auto arena = arena_at(at_.family(), place);
     const int32_t waiter = arena ? rank_in(*arena, at.family_rank) : -1;
     if (waiter < 0) continue;
     if (auto next = held_up_in(arena, waiter, since_ns)) return next;
   }
-  return {};
+  return held_up_elsewhere(at.family_rank, since_ns);
+}
+
+std::optional<ChainEnd> WaitChain::held_up_elsewhere(int32_t family_rank, int64_t since_ns) const {
+  auto held = elsewhere_.told_by(family_rank);
+  if (!held || (held->ended_ns != 0 && held->ended_ns < since_ns)) return {};
+  const int32_t found = elsewhere_.find(held->person, held->process);
+  if (found == family_rank) return {};
+  return ChainEnd{found, -1, nullptr, -1, -1, held->ended_ns != 0, std::move(held)};
 }
 
 // A chain that comes back to this rank ends before it: these ranks wait for each other.
 ChainEnd WaitChain::end_of_chain(int32_t rank, int64_t since_ns) const {
   ChainEnd end{at_.block(rank).family_rank, rank, at_.shared_arena(), at_.rank(), rank, false};
-  for (int32_t steps = 0; steps < at_.family().size() && !end.gave_up; ++steps) {
+  for (int32_t steps = 0; steps < at_.family().size() && !end.gave_up && end.family_rank >= 0; ++steps) {
     auto next = this->next(end, since_ns);
     if (!next || next->family_rank == at_.family().rank()) break;
     const int32_t here = rank_in(at_.arena(), next->family_rank);
@@ -119,24 +132,60 @@ ChainEnd WaitChain::end_of_chain(int32_t rank, int64_t since_ns) const {
   return end;
 }
 
-void WaitChain::fail_late(int32_t rank, int64_t since_ns, const Call& call, uint64_t number) const {
+// Who waits for the rank at the end, and where: "rank 1 waits for it in barrier() of communicator row (call 3)".
+std::string WaitChain::wait_of(const ChainEnd& end, bool in_words_of_another) const {
+  const ArenaHeader& header = end.arena->header();
+  const uint64_t at = end.arena->rank(end.waiter).latest_number.load(std::memory_order_relaxed) / 2;
+  return fmt::format("{}{} {} for it in {}{} (call {})",
+                     in_words_of_another ? fmt::format("in communicator {} ", header.name) : "",
+                     at_.name_in_family(end.arena->rank(end.waiter).family_rank),
+                     end.gave_up ? "waited in vain" : "waits", recorder_.text_of(*end.arena, end.waiter, at),
+                     in_words_of_another ? "" : fmt::format(" of communicator {}", header.name), at);
+}
+
+// The end of this rank's chain for ranks that have never heard of this communicator.
+HeldElsewhere WaitChain::in_words(const ChainEnd& end) const {
+  if (end.family_rank < 0) return *end.elsewhere;
+  HeldElsewhere held;
+  held.person = elsewhere_.person(end.family_rank);
+  held.process = at_.family().member(end.family_rank).process;
+  held.who = fmt::format("{} of communicator {}", at_.name_in_family(end.family_rank, true), at_.name());
+  held.where = end.elsewhere ? end.elsewhere->where : wait_of(end, true);
+  return held;
+}
+
+void WaitChain::tell_elsewhere(bool blocks_caller) noexcept {
+  if (!Elsewhere::anywhere()) return;
+  const int32_t awaited = at_.mine().awaited_rank.load(std::memory_order_relaxed) - 1;
+  if (!blocks_caller || awaited < 0) return elsewhere_.end(false);
+  try {
+    elsewhere_.tell(in_words(end_of_chain(awaited, since_ns_)));
+  } catch (...) {
+    elsewhere_.end(false);  // no memory for the text
+  }
+}
+
+void WaitChain::fail_late(int32_t rank, int64_t since_ns, const Call& call, uint64_t number) {
   const ChainEnd end = end_of_chain(rank, since_ns);
+  if (Elsewhere::anywhere()) {
+    ChainEnd told = end;
+    told.gave_up = told.gave_up || told.arena == at_.shared_arena();  // it is this rank that waits
+    elsewhere_.tell(in_words(told));
+  }
   const std::string waited =
       fmt::format("{} waited {}", at_.named(at_.rank()), seconds_text(static_cast<double>(call.timeout_ns) / 1e9));
-  const int32_t here = rank_in(at_.arena(), end.family_rank);
+  const int32_t here = end.family_rank < 0 ? -1 : rank_in(at_.arena(), end.family_rank);
   if (end.arena == at_.shared_arena())
     breaking_.break_with(GSEL_ERR_TIMEOUT, here,
                          fmt::format("timed out: {} is late: {} in {} (call {}), rank {} {}", at_.who(here), waited,
                                      recorder_.text_of(call), number, at_.shown(here), recorder_.activity_of(here)));
-  const auto waiter_name = [&](int32_t q) { return at_.name_in_family(end.arena->rank(q).family_rank); };
-  const uint64_t at = end.arena->rank(end.waiter).latest_number.load(std::memory_order_relaxed) / 2;
-  const int32_t about = here >= 0 ? at_.shown(here) : at_.shown_of_family(end.family_rank);
-  breaking_.write(
-      GSEL_ERR_TIMEOUT, about >= 0 ? about : at_.shown(end.member), end.family_rank,
-      fmt::format("timed out: {} is late: {} for {} in {} (call {}), and {} {} for it in {} of communicator {} (call {})",
-                  at_.name_in_family(end.family_rank, true), waited, at_.named(rank), recorder_.text_of(call), number,
-                  waiter_name(end.waiter), end.gave_up ? "waited in vain" : "waits",
-                  recorder_.text_of(*end.arena, end.waiter, at), end.arena->header().name, at));
+  const int32_t in_text = end.family_rank < 0 ? -1 : at_.shown_of_family(end.family_rank);
+  const int32_t about = here >= 0 ? at_.shown(here) : in_text;
+  breaking_.write(GSEL_ERR_TIMEOUT, about >= 0 ? about : at_.shown(end.member), end.family_rank,
+                  fmt::format("timed out: {} is late: {} for {} in {} (call {}), and {}",
+                              end.family_rank < 0 ? end.elsewhere->who : at_.name_in_family(end.family_rank, true),
+                              waited, at_.named(rank), recorder_.text_of(call), number,
+                              end.elsewhere ? end.elsewhere->where : wait_of(end, false)));
   breaking_.throw_broken();
 }
 

@@ -1,0 +1,52 @@
+// comm/shm/wait/elsewhere.h: that a rank waits in a communicator which was joined apart. The others cannot look into
+// that one, so the rank writes into its block of every communicator that it has joined for whom it waits, in words.
+//
+// Which ranks of two families are one: those that the same thread has joined, or those that a process has alone in
+// each.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "comm/shm/memory/family.h"
+
+namespace gsel::shm {
+
+// Who holds up a rank, in another family. No thread and no process has number 0.
+struct HeldElsewhere {
+  uint64_t person = 0;   // the thread that has joined,
+  uint64_t process = 0;  // of that process
+  std::string who;       // "rank 2 (pid 17) of communicator b"
+  std::string where;     // "in communicator b rank 1 (pid 9) waits for it in barrier() (call 3)"
+  int64_t ended_ns = 0;  // when the wait failed; 0: it goes on
+};
+
+class Elsewhere {
+ public:
+  explicit Elsewhere(Family& family);  // entered by each communicator of it, on the thread that makes it
+  ~Elsewhere();
+  Elsewhere(const Elsewhere&) = delete;
+  Elsewhere& operator=(const Elsewhere&) = delete;
+
+  // Whether this process has joined another communicator as well.
+  static bool anywhere() noexcept;
+  // That this rank waits here, for all other families of the process.
+  void tell(const HeldElsewhere& held);
+  // It does not wait any more; `failed`: what is told stays, and the time counts.
+  void end(bool failed) noexcept;
+
+  // What a rank of this family tells.
+  std::optional<HeldElsewhere> told_by(int32_t family_rank) const;
+  // That thread, or that process where it has one rank here; -1: no rank of this family.
+  int32_t find(uint64_t person, uint64_t process) const;
+  uint64_t person(int32_t family_rank) const;
+
+ private:
+  bool is_this_rank_in(const Family& other) const;
+
+  Family& family_;
+  bool told_ = false;
+};
+
+}  // namespace gsel::shm
