@@ -21,6 +21,12 @@ namespace gsel::shm {
 // What is known of a rank whose process is no more: not whether it exited or was killed, which its parent alone learns.
 inline constexpr const char* kEnded = "ended without gsel_comm_free";
 
+// A rank's block of the communicator that was joined, of a family of more than one.
+inline RankBlock& joined_block(const Family& family, int32_t family_rank) {
+  char* joined = family.memory()->control();
+  return reinterpret_cast<RankBlock*>(joined + Layout(family.size()).ranks_at)[family_rank];
+}
+
 // A rank's place in a communicator: what its endpoint begins with.
 struct MemberPlace {
   std::shared_ptr<Family> family;

@@ -153,6 +153,9 @@ struct alignas(128) RankBlock {
   alignas(128) std::atomic<uint64_t> waits[kWaits];
   std::atomic<uint64_t> person;  // the thread that has joined
   ElsewhereRecord elsewhere;
+  // The same: whose private memory this rank may read, one bit for each rank, once known.
+  std::atomic<uint32_t> reads_known;
+  std::atomic<uint64_t> reads[kMaxRanks / 64];
 
   alignas(128) std::atomic<uint64_t> announced;  // collectives on the stream of a device
   DeviceCall device_call[kDeviceCalls];          // by their number

@@ -8,6 +8,23 @@
 #include "base/log.h"
 
 namespace gsel::shm {
+namespace {
+
+// A process is known by the random number that stands at an address it told when joining, so that another of the same
+// number in another process namespace is not taken for it.
+bool reads(const Member& peer) {
+  uint64_t token = 0;
+  const iovec local{&token, sizeof token}, remote{reinterpret_cast<void*>(peer.witness), sizeof token};
+  return process_vm_readv(peer.pid, &local, 1, &remote, 1, 0) == static_cast<ssize_t>(sizeof token) &&
+         token == peer.process;
+}
+
+}  // namespace
+
+PeerMemory::PeerMemory(const Membership& members, const FlightRecorder& recorder, const Breaking& breaking)
+    : at_(members), recorder_(recorder), breaking_(breaking) {
+  tell_what_is_read();
+}
 
 // Where this process has it. Others wait for this rank, so that not to have it fails the call for all.
 char* PeerMemory::shared(uint64_t offset) const {
@@ -44,14 +61,29 @@ void PeerMemory::fail_reading(int32_t rank, int failure, const Call& call, uint6
                                    number, errno_text(failure)));
 }
 
-// Asked once. A process is known by the random number that stands at an address it told when joining, so that another
-// of the same number in another process namespace is not taken for it.
 bool PeerMemory::can_read(int32_t rank) const {
-  const Member& peer = at_.member(rank);
-  uint64_t token = 0;
-  const iovec local{&token, sizeof token}, remote{reinterpret_cast<void*>(peer.witness), sizeof token};
-  return process_vm_readv(peer.pid, &local, 1, &remote, 1, 0) == static_cast<ssize_t>(sizeof token) &&
-         token == peer.process;
+  return reads(at_.member(rank));
+}
+
+// Once in a family, when it is joined.
+void PeerMemory::tell_what_is_read() const {
+  const Family& family = at_.family();
+  if (!family.memory()) return;
+  RankBlock& mine = joined_block(family, family.rank());
+  if (mine.reads_known.load(std::memory_order_relaxed) != 0) return;
+  for (int32_t f = 0; f < family.size(); ++f) {
+    const bool is_here = family.member(f).process == family.member(family.rank()).process;
+    if (is_here || reads(family.member(f)))
+      mine.reads[f / 64].fetch_or(uint64_t{1} << f % 64, std::memory_order_relaxed);
+  }
+  mine.reads_known.store(1, std::memory_order_release);
+}
+
+bool PeerMemory::is_read_by(int32_t rank) const {
+  const int32_t f = at_.family().rank();
+  const RankBlock& other = joined_block(at_.family(), at_.block(rank).family_rank);
+  return other.reads_known.load(std::memory_order_acquire) == 0 ||
+         (other.reads[f / 64].load(std::memory_order_relaxed) >> f % 64 & 1) != 0;
 }
 
 bool PeerMemory::reads_all() {

@@ -10,8 +10,7 @@ namespace gsel::shm {
 
 class PeerMemory {
  public:
-  PeerMemory(const Membership& members, const FlightRecorder& recorder, const Breaking& breaking)
-      : at_(members), recorder_(recorder), breaking_(breaking) {}
+  PeerMemory(const Membership& members, const FlightRecorder& recorder, const Breaking& breaking);
 
   // Where this process has what stands at an offset of the shared memory.
   char* shared(uint64_t offset) const;
@@ -21,12 +20,15 @@ class PeerMemory {
   // Whether this rank may read private memory of another, asked for at each call; and of all, asked once.
   bool can_read(int32_t rank) const;
   bool reads_all();
+  // Whether another may read this rank's, as it found when it joined.
+  bool is_read_by(int32_t rank) const;
   // What a rank has at an address of its process, for a call with this number.
   void read_from(int32_t rank, uint64_t address, char* to, uint64_t bytes, const Call& call, uint64_t number) const;
   // What was read in place counts only if its owner still lends it.
   void throw_if_taken_back() const;
 
  private:
+  void tell_what_is_read() const;
   [[noreturn]] void fail_reading(int32_t rank, int failure, const Call& call, uint64_t number) const;
 
   const Membership& at_;

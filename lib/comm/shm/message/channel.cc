@@ -114,19 +114,21 @@ Choice Mailbox::choose(const Call& call) {
   }
 }
 
-// The sender's memory is taken to be of the kind of the receiver's, and ranks to read each other or not.
+// The sender's memory is taken to be of the kind of the receiver's.
 Way Mailbox::expected_way(const Call& call, bool sends, uint64_t bytes) {
   const int32_t rank = sends || call.kind != GSEL_COLLECTIVE_SENDRECV ? call.root : call.source;
   const char* data = sends ? call.send : call.recv;
-  if (rank >= 0) {
-    const Way way = way_to(rank, data, bytes);
-    const bool is_known = sends && peer(rank).reads_us != Peer::Reading::open;
-    const bool reads = is_known || reads_memory_of(rank);
-    return way == Way::remote && !reads ? Way::slot : way;
-  }
-  if (at_.one_process()) return Way::pointer;
+  if (rank < 0 ? at_.one_process() : at_.is_thread_here(rank)) return Way::pointer;
   if (memory_.offset_of(data, bytes) != 0) return Way::offset;
-  return bytes >= tuning_.single_copy_from && memory_.reads_all() ? Way::remote : Way::slot;
+  if (bytes < tuning_.single_copy_from) return Way::slot;
+  const bool reads = rank < 0 ? memory_.reads_all() : sends ? is_read_by(rank) : reads_memory_of(rank);
+  return reads ? Way::remote : Way::slot;
+}
+
+// As messages have shown, or else as the rank found when it joined.
+bool Mailbox::is_read_by(int32_t rank) {
+  const Peer::Reading known = peer(rank).reads_us;
+  return known == Peer::Reading::open ? memory_.is_read_by(rank) : known == Peer::Reading::yes;
 }
 
 gsel_comm_explanation Mailbox::explain(const Call& call) {

@@ -109,6 +109,7 @@ class Mailbox {
   void fetch(int32_t source, const Route& route, Stream& stream, const Call& call, uint64_t number);
   bool reads(int32_t source, const Route& route) { return route.way != Way::remote || reads_memory_of(source); }
   bool reads_memory_of(int32_t rank);
+  bool is_read_by(int32_t rank);
   bool refuse(Transfer& transfer, const Envelope& envelope, const Route* route);
   Error disagreement(const Envelope& sent, int32_t reader, uint64_t wanted) const;
 

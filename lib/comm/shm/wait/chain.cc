@@ -61,11 +61,6 @@ void WaitChain::await(int32_t rank, const std::atomic<uint64_t>& flag, uint64_t 
   me.awaited_rank.store(rank + 1, std::memory_order_release);
 }
 
-RankBlock& WaitChain::joined_block(int32_t family_rank) const {
-  char* joined = at_.family().memory()->control();
-  return reinterpret_cast<RankBlock*>(joined + Layout(at_.family().size()).ranks_at)[family_rank];
-}
-
 void WaitChain::publish(bool blocks_caller) noexcept {
   if (at_.arena().place() == 0) return;
   const auto* stream_waiters = host::waiters_of_this_stream();
@@ -73,7 +68,7 @@ void WaitChain::publish(bool blocks_caller) noexcept {
   if (slot_ < 0) since_ns_ = os::now_ns();
   tell_elsewhere(blocks);
   const uint64_t word = at_.arena().place() | (blocks ? kBlocksCaller : 0);
-  auto& waits = joined_block(at_.family().rank()).waits;
+  auto& waits = joined_block(at_.family(), at_.family().rank()).waits;
   for (size_t i = 0; i < kWaits && slot_ < 0; ++i) {
     uint64_t none = 0;
     if (waits[i].compare_exchange_strong(none, word, std::memory_order_acq_rel)) slot_ = static_cast<int32_t>(i);
@@ -92,7 +87,7 @@ void WaitChain::end() noexcept {
 void WaitChain::retract() noexcept {
   elsewhere_.end(false);
   if (slot_ < 0) return;
-  joined_block(at_.family().rank()).waits[slot_].store(0, std::memory_order_release);
+  joined_block(at_.family(), at_.family().rank()).waits[slot_].store(0, std::memory_order_release);
   slot_ = -1;
 }
 
@@ -100,7 +95,7 @@ void WaitChain::retract() noexcept {
 std::optional<ChainEnd> WaitChain::next(const ChainEnd& at, int64_t since_ns) const {
   if (at.rank >= 0)
     if (auto next = held_up_in(at.arena, at.rank, since_ns)) return next;
-  for (const auto& word : joined_block(at.family_rank).waits) {
+  for (const auto& word : joined_block(at_.family(), at.family_rank).waits) {
     const uint64_t found = word.load(std::memory_order_acquire), place = found & ~kBlocksCaller;
     if ((found & kBlocksCaller) == 0 || (at.arena && place == at.arena->place())) continue;
     const auto arena = arena_at(at_.family(), place);

@@ -47,7 +47,6 @@ class WaitChain {
   [[noreturn]] void fail_late(int32_t rank, int64_t since_ns, const Call& call, uint64_t number);
 
  private:
-  RankBlock& joined_block(int32_t family_rank) const;
   std::optional<ChainEnd> next(const ChainEnd& at, int64_t since_ns) const;
   std::optional<ChainEnd> held_up_elsewhere(int32_t family_rank, int64_t since_ns) const;
   ChainEnd end_of_chain(int32_t rank, int64_t since_ns) const;

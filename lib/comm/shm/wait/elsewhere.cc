@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/os.h"
-#include "comm/shm/memory/arena.h"
+#include "comm/shm/membership.h"
 
 namespace gsel::shm {
 namespace {
@@ -30,11 +30,6 @@ std::atomic<int> the_count{0};
 std::vector<Entry>& families() {
   static auto* the_families = new std::vector<Entry>;
   return *the_families;
-}
-
-RankBlock& joined_block(const Family& family, int32_t rank) {
-  char* joined = family.memory()->control();
-  return reinterpret_cast<RankBlock*>(joined + Layout(family.size()).ranks_at)[rank];
 }
 
 uint64_t this_thread() {
