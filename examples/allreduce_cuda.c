@@ -11,10 +11,10 @@
 
 enum { COUNT = 1 << 20 };
 
-static void gsel_check(gsel_status status, gsel_error* err, const char* call) {
+static void gsel_check(gsel_status status, gsel_error** err, const char* call) {
   char text[1024];
   if (status == GSEL_OK) return;
-  gsel_error_format(err, text, sizeof text);
+  gsel_error_format(*err, text, sizeof text);
   fprintf(stderr, "%s: %s\n", call, text);
   exit(1);
 }
@@ -27,7 +27,7 @@ static void cuda_check(CUresult result, const char* call) {
   exit(1);
 }
 
-#define GSEL(call) gsel_check(call, err, #call)
+#define GSEL(call) gsel_check(call, &err, #call)
 #define CUDA(call) cuda_check(call, #call)
 
 /* COUNT floats on the device, all of them `value`. */

@@ -8,9 +8,10 @@
  *     gsel_status status = gsel_barrier(comm, &err);
  *     if (status) ... gsel_error_message(err) ... gsel_error_free(err);
  *
- * Write the call in an if, or store its status, and look at err behind it, as here and in all examples: that cannot be
- * written wrongly. Around the call, as in check(gsel_barrier(comm, &err), err), err may be read before the call has
- * written it: C does not say in which order arguments are evaluated, and a checking function must take &err. */
+ * Two ways to check cannot be written wrongly, and the examples use them: an if, or a stored status, and err behind it,
+ * as here; or a function that takes the address, as in check(gsel_barrier(comm, &err), &err). With err itself in place
+ * of the address, it may be read before the call has written it: C does not say in which order arguments are
+ * evaluated. */
 #ifndef GSEL_ERROR_H
 #define GSEL_ERROR_H
 

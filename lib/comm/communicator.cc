@@ -87,7 +87,7 @@ void Communicator::prepare() {
 std::shared_ptr<const Accelerator> Communicator::find_together(const FindAccelerator& find) {
   struct Outcome {
     gsel_status code;
-    char text[380];
+    char text[2044];
   } own{};
   std::shared_ptr<const Accelerator> found;
   std::optional<Error> failure;

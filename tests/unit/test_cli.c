@@ -379,7 +379,7 @@ static void nothing_that_ranks_started_is_left(void** state) {
       "run -n 2 -- sh -c 'mkfifo left.$RANK; setsid sh -c \"trap \\\"\\\" TERM HUP; (sleep 1000 & sleep 1000) &"
       " echo > left.$RANK; exec sleep 1000\" & read line < left.$RANK'",
       0);
-  check_part(err, "that the ranks left behind");
+  check_part(err, " processes that the ranks left behind");
   assert_true(nobody_left(0));
 }
 

@@ -133,11 +133,11 @@ static void test_missing_ranks_are_named_by_rank_0(void** state) {
 
 static void test_without_rank_0_the_others_say_what_they_waited_for(void** state) {
   (void)state;
-  struct refusal expected = {GSEL_ERR_TIMEOUT, "waited 0.1 s for rank 0 to appear", 0};
+  struct refusal expected = {GSEL_ERR_TIMEOUT, "waited 0.3 s for rank 0 to appear", 0};
   rank_run* runs = ranks_prepare(1, &expected);
   runs[0].world_size = 2;
   runs[0].rank = 1;
-  runs[0].join_timeout_s = 0.1;
+  runs[0].join_timeout_s = 0.3;
   ranks_run_threads(runs, 1, is_refused);
   ranks_verdict(runs, 1);
 }
@@ -145,10 +145,10 @@ static void test_without_rank_0_the_others_say_what_they_waited_for(void** state
 /* Rank 0 knows who is missing, whoever's time is up first. */
 static void test_the_missing_rank_is_named_where_another_runs_out_of_time_before_rank_0(void** state) {
   (void)state;
-  struct refusal expected = {GSEL_ERR_TIMEOUT, "after 0.1 s 2 of 3 ranks had joined: rank 1 waited for rank 2;", 2};
+  struct refusal expected = {GSEL_ERR_TIMEOUT, "after 0.3 s 2 of 3 ranks had joined: rank 1 waited for rank 2;", 2};
   rank_run* runs = ranks_prepare(2, &expected);
   runs[0].world_size = runs[1].world_size = 3;
-  runs[1].join_timeout_s = 0.1;
+  runs[1].join_timeout_s = 0.3;
   ranks_run_threads(runs, 2, is_refused);
   ranks_verdict(runs, 2);
 }

@@ -181,7 +181,7 @@ static void waits_in_a_chain(rank_run* run) {
 
 static void run_grid(double of_0, double of_1, double of_2, int by_message) {
   struct grid* grid = shared_memory(sizeof *grid);
-  *grid = (struct grid){{of_0, of_1, of_2, 0}, by_message, 0};
+  *grid = (struct grid){.timeout_s = {of_0, of_1, of_2}, .by_message = by_message};
   as_processes(4, waits_in_a_chain, grid);
   grid->told = 0;
   as_threads(4, waits_in_a_chain, grid);
@@ -239,8 +239,8 @@ static void test_the_chain_goes_through_communicators_that_were_joined_apart(voi
   (void)state;
   struct grid* grid = shared_memory(sizeof *grid);
   for (int i = 0; i < 4; ++i) {
-    *grid = i % 2 ? (struct grid){{0.5, 0.9, 1.3, 0}, 0, 0, {0}, {"0.5", "0.9"}}
-                  : (struct grid){{0.9, 1.3, 0.5, 0}, 0, 0, {0}, {"0.9", "1.3"}};
+    *grid = i % 2 ? (struct grid){.timeout_s = {0.5, 0.9, 1.3}, .shown = {"0.5", "0.9"}}
+                  : (struct grid){.timeout_s = {0.9, 1.3, 0.5}, .shown = {"0.9", "1.3"}};
     (i < 2 ? as_processes : as_threads)(4, waits_in_a_chain_apart, grid);
   }
   munmap(grid, sizeof *grid);

@@ -68,6 +68,10 @@ static void with_positions(gsel_param_options* p, gsel_value_options* v, gsel_la
   (void)p, (void)l, (void)m;
   if (v && is_named(&v->name, "y")) v->sequence_dim = 1;
 }
+static void if_few(gsel_param_options* p, gsel_value_options* v, gsel_layer_options* l, const void* m) {
+  (void)p, (void)l, (void)m;
+  if (v && is_named(&v->name, "y")) v->flags |= GSEL_VALUE_REPLICATE_IF_FEW;
+}
 static void always_adds(gsel_param_options* p, gsel_value_options* v, gsel_layer_options* l, const void* m) {
   (void)p, (void)v, (void)m;
   if (l) l->flags |= GSEL_LAYER_ALWAYS_ACCUMULATES | GSEL_LAYER_POSITIONWISE;
@@ -102,6 +106,8 @@ static void a_part_of_the_model_that_differs_is_named_with_its_field_and_both_va
        "parameter \"a\" differs between rank 0 and rank 2: rank 0 described it, rank 2 did not; make it alike"},
       {with_positions,
        "value \"y\" differs between rank 0 and rank 2: sequence_dim 0 on rank 0, 1 on rank 2; make it alike"},
+      {if_few,
+       "value \"y\" differs between rank 0 and rank 2: flags none on rank 0, GSEL_VALUE_REPLICATE_IF_FEW on rank 2;"},
       {always_adds,
        "layer \"line\" differs between rank 0 and rank 2: flags none on rank 0, GSEL_LAYER_POSITIONWISE | "
        "GSEL_LAYER_ALWAYS_ACCUMULATES on rank 2;"},

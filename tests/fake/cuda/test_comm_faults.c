@@ -28,6 +28,30 @@ static void test_a_rank_that_cannot_open_its_device_tells_the_others(void** stat
   no_violations();
 }
 
+/* Rank 1 names a transport that nobody has; its whole reason, with each folder that was not searched, reaches the
+ * others. */
+static void without_its_transport(rank_run* run) {
+  gsel_error* err = NULL;
+  gsel_comm* comm = NULL;
+  const gsel_status status = join_on(run, run->rank == 1 ? "nickel" : "nccl", run->rank, &comm, &err);
+  const char* part = run->rank == 1 ? "no transport plugin \"nickel\"" : "rank 1: no transport plugin \"nickel\"";
+  rank_check(run, err && strstr(gsel_error_message(err).data, "plugin folder the-last: is not an absolute path"));
+  rank_fails(run, status, err, GSEL_ERR_NOT_FOUND, part, run->rank == 1 ? -1 : 1);
+  rank_check(run, comm == NULL);
+}
+
+static void test_a_rank_that_has_not_the_transport_tells_the_others(void** state) {
+  (void)state;
+  load_doubles("fake_libnccl.so");
+  char folders[600], *end = folders;
+  for (int i = 0; i < 8; ++i) end += sprintf(end, "the-folder-of-number-%d-that-is-not-absolute:", i);
+  strcpy(end, "the-last");
+  setenv("GSEL_PLUGIN_PATH", folders, 1);
+  as_threads(3, without_its_transport, NULL);
+  unsetenv("GSEL_PLUGIN_PATH");
+  no_violations();
+}
+
 static void auto_on_one_device(rank_run* run) {
   gsel_error* err = NULL;
   gsel_comm* comm;
@@ -289,6 +313,7 @@ int main(void) {
       cmocka_unit_test(test_no_memory_is_an_error),
       cmocka_unit_test(test_two_ranks_on_one_device_go_through_host),
       cmocka_unit_test(test_a_rank_that_cannot_open_its_device_tells_the_others),
+      cmocka_unit_test(test_a_rank_that_has_not_the_transport_tells_the_others),
       cmocka_unit_test(test_wrong_names_are_refused),
       cmocka_unit_test(test_memory_and_streams_of_others_are_refused),
       cmocka_unit_test(test_tags_are_refused_where_the_transport_has_none),
