@@ -17,7 +17,7 @@ import (
 	"unsafe"
 )
 
-// queue.go: requests that have ended, for programs that wait for many of them, or in an event loop.
+// queue.go: a completion queue. A program waits on one descriptor for the end of many requests.
 
 // Queue is a completion queue: requests that have ended, in the order in which they did. Any number of goroutines may use
 // it at the same time. Close it.

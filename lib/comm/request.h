@@ -1,5 +1,5 @@
-// comm/request.h: a call, or a group of them, that runs while its caller computes, any number of times. Does not know
-// who runs it.
+// comm/request.h: a request: one call or a group of calls that runs while its caller computes. It can be started again
+// when it has ended. Does not know who runs it.
 #pragma once
 
 #include <gsel/comm.h>

@@ -3,28 +3,13 @@
 #include <poll.h>
 #include <time.h>
 
-#include "support/ranks.h"
+#include "support/calls.h"
 
 enum { ROUNDS = 50, COUNT = 1000, WAITERS = 4 };
 
-static gsel_collective sum_of(float* x, uint64_t count) {
-  gsel_collective call = GSEL_COLLECTIVE_INIT;
-  call.kind = GSEL_COLLECTIVE_ALLREDUCE;
-  call.dtype = GSEL_F32;
-  call.op = GSEL_SUM;
-  call.send = call.recv = x;
-  call.count = count;
-  return call;
-}
-
-static gsel_collective message(gsel_collective_kind kind, float* x, int32_t peer, int32_t tag) {
-  gsel_collective call = GSEL_COLLECTIVE_INIT;
-  call.kind = kind;
-  call.dtype = GSEL_F32;
-  call.send = kind == GSEL_COLLECTIVE_SEND ? x : NULL;
-  call.recv = kind == GSEL_COLLECTIVE_RECV ? x : NULL;
-  call.count = 1;
-  call.root = peer;
+static gsel_collective message(gsel_collective_kind kind, int32_t* x, int32_t peer, int32_t tag) {
+  const int sends = kind == GSEL_COLLECTIVE_SEND;
+  gsel_collective call = call_of(kind, sends ? x : NULL, sends ? NULL : x, 1, peer);
   call.tag = tag;
   return call;
 }
@@ -51,13 +36,13 @@ static void ends_come_in_their_order(rank_run* run) {
   gsel_comm* comm = NULL;
   gsel_queue* queue = NULL;
   gsel_request* requests[ROUNDS];
-  static __thread float x[ROUNDS][COUNT];
+  static __thread int32_t x[ROUNDS][COUNT];
   rank_ok(run, rank_join(run, &comm, &err), err);
   rank_ok(run, gsel_queue_create(&queue, &err), err);
   rank_check(run, !readable(queue, 0));
   rank_check(run, next(run, queue, 0) == NULL);
   for (int i = 0; i < ROUNDS; ++i) {
-    for (int j = 0; j < COUNT; ++j) x[i][j] = (float)(run->rank + i);
+    for (int j = 0; j < COUNT; ++j) x[i][j] = (run->rank + i);
     const gsel_collective call = sum_of(x[i], i % 2 ? COUNT : 1);
     rank_ok(run, gsel_comm_start(comm, &call, &requests[i], &err), err);
     rank_ok(run, gsel_request_notify(requests[i], queue, &requests[i], &err), err);
@@ -68,7 +53,7 @@ static void ends_come_in_their_order(rank_run* run) {
     rank_check(run, next(run, queue, i % 2 ? 0 : -1) == requests[i]);
     rank_ok(run, gsel_request_test(requests[i], &done, &err), err);
     rank_check(run, done == 1);
-    rank_check(run, x[i][0] == (float)(run->world_size * i + run->world_size * (run->world_size - 1) / 2));
+    rank_check(run, x[i][0] == (run->world_size * i + run->world_size * (run->world_size - 1) / 2));
     gsel_request_free(requests[i]);
   }
   rank_check(run, !readable(queue, 0));
@@ -88,7 +73,7 @@ static void a_persistent_request_comes_every_time(rank_run* run) {
   gsel_comm* comm = NULL;
   gsel_queue *first = NULL, *second = NULL;
   gsel_request* request = NULL;
-  float x[1] = {1};
+  int32_t x[1] = {1};
   rank_ok(run, rank_join(run, &comm, &err), err);
   rank_ok(run, gsel_queue_create(&first, &err), err);
   rank_ok(run, gsel_queue_create(&second, &err), err);
@@ -101,7 +86,7 @@ static void a_persistent_request_comes_every_time(rank_run* run) {
     rank_ok(run, gsel_request_start(request, &err), err);
     rank_check(run, next(run, first, 20) == request);
     rank_ok(run, gsel_request_wait(request, &err), err);
-    rank_check(run, x[0] == (float)run->world_size);
+    rank_check(run, x[0] == run->world_size);
   }
   rank_ok(run, gsel_request_start(request, &err), err);
   rank_check(run, readable(first, 20000)); /* and is not taken */
@@ -130,13 +115,13 @@ static void test_a_persistent_request_comes_every_time(void** state) {
 static void messages_and_failures_come(rank_run* run) {
   gsel_error* err = NULL;
   gsel_comm* comm = NULL;
-  float x[2] = {0};
+  int32_t x[2] = {0};
   run->timeout_s = 20;
   rank_ok(run, rank_join(run, &comm, &err), err);
   if (run->rank == 1) {
     usleep(100000);
     x[0] = 7;
-    rank_ok(run, gsel_send(comm, x, 1, GSEL_F32, 0, &err), err);
+    rank_ok(run, gsel_send(comm, x, 1, GSEL_I32, 0, &err), err);
     rank_fails(run, gsel_barrier(comm, &err), err, GSEL_ERR_TIMEOUT, "timed out", 1);
     gsel_comm_free(comm);
     return;
@@ -176,7 +161,7 @@ static void whatever_goes_first(rank_run* run) {
   for (int i = 0; i < ROUNDS; ++i) {
     gsel_queue* queue = NULL;
     gsel_request* requests[3];
-    float x[3] = {1, 1, 1};
+    int32_t x[3] = {1, 1, 1};
     rank_ok(run, gsel_queue_create(&queue, &err), err);
     for (int r = 0; r < 3; ++r) {
       const gsel_collective call = sum_of(&x[r], 1);
@@ -209,7 +194,7 @@ static void in_a_forked_child(rank_run* run) {
   gsel_comm* comm = NULL;
   gsel_queue* queue = NULL;
   gsel_request* request = NULL;
-  float x = 1;
+  int32_t x = 1;
   rank_ok(run, rank_join(run, &comm, &err), err);
   rank_ok(run, gsel_queue_create(&queue, &err), err);
   const gsel_collective call = sum_of(&x, 1);
@@ -253,7 +238,7 @@ static void a_group_is_one_request(rank_run* run) {
   rank_ok(run, gsel_queue_create(&queue, &err), err);
   const int32_t n = run->world_size, after = (run->rank + 1) % n, before = (run->rank + n - 1) % n;
   for (int i = 0; i < ROUNDS; ++i) {
-    float x = 1, out = (float)run->rank, in = -1;
+    int32_t x = 1, out = run->rank, in = -1;
     int32_t cancelled = 1;
     const gsel_collective receive = message(GSEL_COLLECTIVE_RECV, &in, before, i), sum = sum_of(&x, 1),
                           send = message(GSEL_COLLECTIVE_SEND, &out, after, i);
@@ -264,11 +249,11 @@ static void a_group_is_one_request(rank_run* run) {
     rank_check(run, cancelled == 0);
     rank_check(run, next(run, queue, 20) == request);
     rank_ok(run, gsel_request_wait(request, &err), err);
-    rank_check(run, x == (float)n && in == (float)before);
+    rank_check(run, x == n && in == before);
     gsel_request_free(request);
   }
   const gsel_collective wrong = message(GSEL_COLLECTIVE_SEND, NULL, n, 0);
-  float x = 1;
+  int32_t x = 1;
   const gsel_collective right = sum_of(&x, 1);
   const gsel_collective* const calls[] = {&right, &wrong};
   rank_fails(run, gsel_group_start(comm, calls, 2, &request, &err), err, GSEL_ERR_ARG, "call 1 of a group of 2", -1);
@@ -301,15 +286,15 @@ static void* wait_long(void* user) {
 static void several_threads_wait(rank_run* run) {
   gsel_error* err = NULL;
   gsel_comm* comm = NULL;
-  float x = 5;
+  int32_t x = 5;
   rank_ok(run, rank_join(run, &comm, &err), err);
   if (run->rank == 1) {
     usleep(200000);
-    rank_ok(run, gsel_send(comm, &x, 1, GSEL_F32, 0, &err), err);
+    rank_ok(run, gsel_send(comm, &x, 1, GSEL_I32, 0, &err), err);
   } else {
     gsel_request* request = NULL;
     int32_t done = 1;
-    float got = 0;
+    int32_t got = 0;
     const gsel_collective call = message(GSEL_COLLECTIVE_RECV, &got, 1, 0);
     rank_ok(run, gsel_comm_start(comm, &call, &request, &err), err);
     rank_ok(run, gsel_request_wait_for(request, 0, &done, &err), err);
@@ -350,11 +335,11 @@ typedef struct caller {
 static void* exchange_many(void* user) {
   caller* c = user;
   for (int i = 0; i < ROUNDS; ++i) {
-    float out = (float)(100 * c->tag + i), in = -1;
-    if (c->peer == 1 && gsel_recv_tag(c->comm, &in, 1, GSEL_F32, 1, c->tag, NULL, NULL)) c->failed = 1;
+    int32_t out = (100 * c->tag + i), in = -1;
+    if (c->peer == 1 && gsel_recv_tag(c->comm, &in, 1, GSEL_I32, 1, c->tag, NULL, NULL)) c->failed = 1;
     if (c->peer == 0) usleep(500);
-    if (gsel_send_tag(c->comm, &out, 1, GSEL_F32, c->peer, c->tag, NULL)) c->failed = 1;
-    if (c->peer == 0 && gsel_recv_tag(c->comm, &in, 1, GSEL_F32, 0, c->tag, NULL, NULL)) c->failed = 1;
+    if (gsel_send_tag(c->comm, &out, 1, GSEL_I32, c->peer, c->tag, NULL)) c->failed = 1;
+    if (c->peer == 0 && gsel_recv_tag(c->comm, &in, 1, GSEL_I32, 0, c->tag, NULL, NULL)) c->failed = 1;
     if (in != out) c->failed = 1;
   }
   return NULL;
@@ -378,8 +363,8 @@ static void threads_make_calls(rank_run* run) {
     pthread_create(&threads[i], NULL, exchange_many, &callers[i]);
   }
   for (int i = 0; i < ROUNDS; ++i) {
-    float x = 1;
-    rank_ok(run, gsel_allreduce(joined, &x, &x, 1, GSEL_F32, GSEL_SUM, &err), err);
+    int32_t x = 1;
+    rank_ok(run, gsel_allreduce(joined, &x, &x, 1, GSEL_I32, GSEL_SUM, &err), err);
     rank_check(run, x == 2);
   }
   for (int i = 0; i < WAITERS; ++i) pthread_join(threads[i], NULL);

@@ -6,32 +6,29 @@
 /* ---- messages -----------------------------------------------------------------------------------------------------
  */
 
-static void nobody_sends(rank_run* run) {
-  joined j;
+/* What rank 0 gets for a message of which rank 1 has no other side. */
+static void expect_end_of_message(rank_run* run, const joined* j, int sends, gsel_status code, const char* part) {
   gsel_error* err = NULL;
+  const double began = seconds();
+  const gsel_status status = sends ? gsel_send(j->comm, j->memory, COUNT, GSEL_F32, 1, &err)
+                                   : gsel_recv(j->comm, j->memory, COUNT, GSEL_F32, 1, &err);
+  expect_end(run, j, began, status, &err, code, part);
+}
+
+static void alone_in_a_message(rank_run* run, int sends) {
+  joined j;
   rank_check(run, join_over(run, "nccl", 0, &j) == GSEL_OK);
   rank_check(run, connect_ranks(&j) == GSEL_OK);
-  if (run->rank == 0) {
-    const double began = seconds();
-    const gsel_status status = gsel_recv(j.comm, j.memory, COUNT, GSEL_F32, 1, &err);
-    expect_end(run, &j, began, status, &err, GSEL_ERR_TIMEOUT, "timed out");
-  }
+  if (run->rank == 0) expect_end_of_message(run, &j, sends, GSEL_ERR_TIMEOUT, "timed out");
   meet(run, 2);
   gsel_comm_free(j.comm);
 }
 
+static void nobody_sends(rank_run* run) {
+  alone_in_a_message(run, 0);
+}
 static void nobody_takes(rank_run* run) {
-  joined j;
-  gsel_error* err = NULL;
-  rank_check(run, join_over(run, "nccl", 0, &j) == GSEL_OK);
-  rank_check(run, connect_ranks(&j) == GSEL_OK);
-  if (run->rank == 0) {
-    const double began = seconds();
-    const gsel_status status = gsel_send(j.comm, j.memory, COUNT, GSEL_F32, 1, &err);
-    expect_end(run, &j, began, status, &err, GSEL_ERR_TIMEOUT, "timed out");
-  }
-  meet(run, 2);
-  gsel_comm_free(j.comm);
+  alone_in_a_message(run, 1);
 }
 
 static void both_receive_first(rank_run* run) {
@@ -50,16 +47,12 @@ static void both_receive_first(rank_run* run) {
 /* Rank 1 leaves, and never sends or takes the message of rank 0. */
 static void other_side_leaves(rank_run* run, int sends) {
   joined j;
-  gsel_error* err = NULL;
   rank_check(run, join_over(run, "nccl", 0, &j) == GSEL_OK);
   rank_check(run, connect_ranks(&j) == GSEL_OK);
-  if (run->rank == 0) {
-    const double began = seconds();
-    const gsel_status status = sends ? gsel_send(j.comm, j.memory, COUNT, GSEL_F32, 1, &err)
-                                     : gsel_recv(j.comm, j.memory, COUNT, GSEL_F32, 1, &err);
-    expect_end(run, &j, began, status, &err, GSEL_ERR_PEER,
-               sends ? "waited for it in send(count 16, f32, to rank 1)" : "waited for it in recv(count 16, f32, from rank 1)");
-  }
+  if (run->rank == 0)
+    expect_end_of_message(run, &j, sends, GSEL_ERR_PEER,
+                          sends ? "waited for it in send(count 16, f32, to rank 1)"
+                                : "waited for it in recv(count 16, f32, from rank 1)");
   gsel_comm_free(j.comm);
   meet(run, 2);
 }
