@@ -30,7 +30,7 @@ OPENBLAS_NUM_THREADS=1 "$bin/gsel" run -n 1 --config "$config" -- \
   "$bin/gpt" --data "$text" --steps 10 --quiet --json "$work/1.json"
 "$bin/gpt-compare" "$work/1.json" "$work/2.json"
 
-# Ten lines. The commands work as they stand here.
+# What was shown and what to try, in ten lines at most. The commands work as they stand here.
 cat << EOF
 
 shown: 2 ranks trained one model by strategy "ddp" to the losses of 1 rank and equal parameters on both, and sent the

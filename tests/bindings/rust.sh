@@ -13,6 +13,7 @@ diff "$rust/gsel-sys/src/generated.rs" "$WORK/bindings" > "$WORK/diff" && diff "
 "$SOURCE/tests/bindings/layout.sh" "$include" "$CC" > "$WORK/c.layout"
 "$SOURCE/tests/bindings/complete.sh" "$SOURCE/lib/api/libgsel.map" "$rust/gsel/src" "$rust/omitted.txt"
 export CARGO_TARGET_DIR GSEL_C_LAYOUT="$WORK/c.layout" RUSTFLAGS="-D warnings" CARGO_NET_OFFLINE=true
+export RUST_BACKTRACE=0 # of panics that tests make: under valgrind each costs many seconds
 # The crates are copied, since cargo writes beside them and the source may be read only.
 cp -r "$rust" "$WORK/rust"
 cd "$WORK/rust"

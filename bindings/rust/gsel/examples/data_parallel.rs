@@ -2,16 +2,38 @@
 //!
 //! The loop is what users of candle and burn write: tensors, gradients that backward returns, a step of the optimizer. It is
 //! for one process; three places make it parallel, marked (1) to (3). The model guesses the next letter from the three before.
-mod text;
 use gsel::{Collective, Comm, Op};
-use text::LETTERS;
 
+const LETTERS: usize = 27; // a to z, and everything else as one
 const WINDOW: usize = 3;
 const BATCH: usize = 64;
+
+fn letters_of(path: &str) -> std::io::Result<Vec<u8>> {
+    let mut letters = std::fs::read(path)?;
+    for byte in letters.iter_mut() {
+        let lower = byte.to_ascii_lowercase();
+        *byte = if lower.is_ascii_lowercase() { lower - b'a' } else { 26 };
+    }
+    letters.dedup_by(|a, b| *a == 26 && *b == 26);
+    Ok(letters)
+}
+
+/// Turns scores into probabilities, and returns the loss of the right one.
+fn softmax(scores: &mut [f32], right: usize) -> f32 {
+    let most = scores.iter().copied().fold(f32::MIN, f32::max);
+    scores.iter_mut().for_each(|score| *score = (*score - most).exp());
+    let sum: f32 = scores.iter().sum();
+    scores.iter_mut().for_each(|score| *score /= sum);
+    -scores[right].ln()
+}
 
 /// A tensor of the program's: its elements are one slice.
 struct Tensor {
     data: Vec<f32>,
+}
+
+fn zeros(n: usize) -> Tensor {
+    Tensor { data: vec![0.0; n] }
 }
 
 /// Softmax regression: a row of scores for each letter at each place, and a bias.
@@ -22,28 +44,15 @@ struct Linear {
 
 impl Linear {
     fn new() -> Linear {
-        Linear {
-            weight: Tensor {
-                data: vec![0.0; WINDOW * LETTERS * LETTERS],
-            },
-            bias: Tensor {
-                data: vec![0.0; LETTERS],
-            },
-        }
+        let (weight, bias) = (zeros(WINDOW * LETTERS * LETTERS), zeros(LETTERS));
+        Linear { weight, bias }
     }
     fn parameters(&mut self) -> [&mut Tensor; 2] {
         [&mut self.weight, &mut self.bias]
     }
     /// Mean loss of the samples, and the gradients of the parameters.
     fn backward(&self, samples: &[&[u8]]) -> (f32, [Tensor; 2]) {
-        let mut gradients = [
-            Tensor {
-                data: vec![0.0; self.weight.data.len()],
-            },
-            Tensor {
-                data: vec![0.0; self.bias.data.len()],
-            },
-        ];
+        let mut gradients = [zeros(self.weight.data.len()), zeros(self.bias.data.len())];
         let mut loss = 0.0;
         for sample in samples {
             let rows = (0..WINDOW).map(|place| (place * LETTERS + sample[place] as usize) * LETTERS);
@@ -55,7 +64,7 @@ impl Linear {
                     .for_each(|(score, weight)| *score += weight);
             }
             let next = sample[WINDOW] as usize;
-            loss += text::softmax(&mut scores, next) / samples.len() as f32;
+            loss += softmax(&mut scores, next) / samples.len() as f32;
             scores[next] -= 1.0;
             for row in rows {
                 let gradient = gradients[0].data[row..].iter_mut().zip(&scores);
@@ -87,7 +96,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let steps = std::env::args()
         .nth(2)
         .map_or(Ok(200), |steps| steps.parse::<usize>())?;
-    let letters = text::read(&path)?;
+    let letters = letters_of(&path)?;
     let windows = letters
         .len()
         .checked_sub(WINDOW)
@@ -103,16 +112,23 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     // (2) This rank's part of each batch. The mean over the batch is that of the ranks' means, each weighed by its samples.
     let part = gsel::shard_range(BATCH, comm.world_size(), comm.rank());
     if BATCH < comm.world_size() {
-        return Err(format!("{} ranks have no more than {BATCH} samples; start fewer", comm.world_size()).into());
+        return Err(format!(
+            "{} ranks have no more than {BATCH} samples; start fewer",
+            comm.world_size()
+        )
+        .into());
     }
     let weight = (part.len() * comm.world_size()) as f32 / BATCH as f32;
 
     for step in 0..steps {
-        let ids = part.clone().map(|i| (step * BATCH + i) as i64);
-        let samples: Vec<&[u8]> = ids.map(|id| &letters[text::begin(id, windows)..][..=WINDOW]).collect();
+        let begin = |i: usize| (step * BATCH + i).wrapping_mul(0x9e37_79b9_7f4a_7c15) % windows; // spread over the text
+        let samples: Vec<&[u8]> = part.clone().map(|i| &letters[begin(i)..][..=WINDOW]).collect();
         let (loss, mut gradients) = model.backward(&samples);
         // (3) Gradients, and the loss that is shown, are those of the whole batch.
-        gradients.iter_mut().flat_map(|g| g.data.iter_mut()).for_each(|x| *x *= weight);
+        gradients
+            .iter_mut()
+            .flat_map(|g| g.data.iter_mut())
+            .for_each(|x| *x *= weight);
         average(&comm, &mut gradients)?;
         let loss = comm.allreduce_scalar(loss * weight, Op::AVG)?;
         for (parameter, gradient) in model.parameters().into_iter().zip(&gradients) {

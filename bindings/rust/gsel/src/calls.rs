@@ -49,9 +49,9 @@ impl Comm {
     #[inline]
     pub fn allreduce<T: Element>(&self, buffer: &mut [T], op: Op<'_>) -> Result<()> {
         let data = buffer.as_mut_ptr() as *mut c_void;
-        self.settle(|| check(|error| unsafe {
-            sys::gsel_allreduce(self.raw(), data, data, buffer.len(), T::DTYPE.0, op.0, error)
-        }))
+        self.settle(|| {
+            check(|error| unsafe { sys::gsel_allreduce(self.raw(), data, data, buffer.len(), T::DTYPE.0, op.0, error) })
+        })
     }
     /// `recv[count]` = op over ranks of `send[count]`.
     pub fn allreduce_to<T: Element>(&self, send: &[T], recv: &mut [T], op: Op<'_>) -> Result<()> {
@@ -61,9 +61,9 @@ impl Comm {
             send.len(),
             recv.as_mut_ptr() as *mut c_void,
         );
-        self.settle(|| check(|error| unsafe {
-            sys::gsel_allreduce(self.raw(), send, recv, n, T::DTYPE.0, op.0, error)
-        }))
+        self.settle(|| {
+            check(|error| unsafe { sys::gsel_allreduce(self.raw(), send, recv, n, T::DTYPE.0, op.0, error) })
+        })
     }
     /// One number: op over ranks, such as of a loss. Needs no buffer.
     pub fn allreduce_scalar<T: Element>(&self, mut value: T, op: Op<'_>) -> Result<T> {
@@ -324,9 +324,9 @@ pub fn group<'a>(calls: impl IntoIterator<Item = (&'a Comm, Collective<'a>)>) ->
     }
     let pointers: Vec<_> = made.iter().map(|call| call as *const sys::gsel_collective).collect();
     let raw: Vec<_> = comms.iter().map(|comm| comm.raw()).collect();
-    let result = guard::resuming(|| check(|error| unsafe {
-        sys::gsel_group_run(raw.as_ptr(), pointers.as_ptr(), raw.len(), error)
-    }));
+    let result = guard::resuming(|| {
+        check(|error| unsafe { sys::gsel_group_run(raw.as_ptr(), pointers.as_ptr(), raw.len(), error) })
+    });
     let settled = comms
         .iter()
         .filter(|comm| comm.has_device)

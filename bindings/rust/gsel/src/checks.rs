@@ -19,7 +19,7 @@ pub struct CheckOptions {
     pub tensor_ranks: usize,
     /// Elements of each gradient that are compared with finite differences; 0: a default.
     pub differences: usize,
-    /// Bits `1 << gsel_sys::GSEL_BREACH_*` to leave out.
+    /// Bits `1 << gsel::sys::GSEL_BREACH_*` to leave out.
     pub skip: u32,
     /// An optimizer to be checked as well.
     pub optimizer: Option<Optimizer>,
@@ -29,11 +29,11 @@ pub struct CheckOptions {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Breach {
-    /// `gsel_sys::GSEL_BREACH_*`.
+    /// `gsel::sys::GSEL_BREACH_*`.
     pub kind: i32,
     /// Layer; `None`: the data or the optimizer.
     pub layer: Option<usize>,
-    /// `gsel_sys::GSEL_FORWARD` to `GSEL_BACKWARD`, `GSEL_INPUT` for data, 0 for the optimizer.
+    /// `gsel::sys::GSEL_FORWARD` to `GSEL_BACKWARD`, `GSEL_INPUT` for data, 0 for the optimizer.
     pub callback: i32,
     /// Flat index in the buffer.
     pub element: i64,
@@ -110,9 +110,8 @@ impl Model {
             }
         }
         let mut report = Report(std::ptr::null_mut());
-        let result = guard::resuming(|| check(|error| unsafe {
-            sys::gsel_model_check(self.raw(), &raw, &mut report.0, error)
-        }));
+        let result =
+            guard::resuming(|| check(|error| unsafe { sys::gsel_model_check(self.raw(), &raw, &mut report.0, error) }));
         match result {
             Err(error) if error.code != Code::MODEL || report.0.is_null() => return Err(error),
             _ => {}

@@ -372,7 +372,7 @@ impl Comm {
             transport_reason: text::fixed(out.transport_reason).to_owned(),
         })
     }
-    /// Calls of one kind (`gsel_sys::GSEL_COLLECTIVE_*`) that this rank has made, and payload bytes that it has sent.
+    /// Calls of one kind (`gsel::sys::GSEL_COLLECTIVE_*`) that this rank has made, and payload bytes that it has sent.
     pub fn counts(&self, kind: i32) -> Result<Counts> {
         filled(|out, error| unsafe { sys::gsel_comm_counts(self.raw(), kind, out, error) }).map(|out| Counts::of(&out))
     }

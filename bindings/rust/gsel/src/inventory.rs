@@ -48,7 +48,7 @@ pub struct DeviceInfo {
     pub partition_count: usize,
     /// Tiles.
     pub tiles: usize,
-    /// `gsel_sys::GSEL_COMPUTE_MODE_*`.
+    /// `gsel::sys::GSEL_COMPUTE_MODE_*`.
     pub compute_mode: i32,
     /// Shares the host's memory.
     pub integrated: bool,

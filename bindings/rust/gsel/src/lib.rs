@@ -52,7 +52,8 @@ mod select;
 mod text;
 mod train;
 
-use gsel_sys as sys;
+/// Every declaration of C: what has no type here, such as the flags `sys::GSEL_PARAM_FROZEN` and `sys::GSEL_LAYER_LOSS`.
+pub use gsel_sys as sys;
 
 pub use call::{Backward, Call, DataRequest, Forward, Part};
 pub use calls::{group, DeviceMemory, SharedMemory};

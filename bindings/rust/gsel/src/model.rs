@@ -59,7 +59,7 @@ impl Param {
         self.init = Some(Box::new(init));
         self
     }
-    /// `gsel_sys::GSEL_PARAM_*`: without decay, frozen, not clipped, replicated if few.
+    /// `gsel::sys::GSEL_PARAM_*`: without decay, frozen, not clipped, replicated if few.
     pub fn flags(mut self, flags: u32) -> Param {
         self.options.flags = flags;
         self
@@ -108,12 +108,12 @@ impl Value {
         self.options.dtype = dtype.0;
         self
     }
-    /// Adds `gsel_sys::GSEL_VALUE_*`.
+    /// Adds `gsel::sys::GSEL_VALUE_*`.
     pub fn flags(mut self, flags: u32) -> Value {
         self.options.flags |= flags;
         self
     }
-    /// Placement when its layer has written it (`gsel_sys::GSEL_PLACEMENT_*`), if several ranks share the layer.
+    /// Placement when its layer has written it (`gsel::sys::GSEL_PLACEMENT_*`), if several ranks share the layer.
     pub fn placement(mut self, placement: i32) -> Value {
         self.options.placement = placement;
         self
@@ -275,7 +275,7 @@ impl Layer {
         self.options.backward_weight = Some(backward_weight);
         self
     }
-    /// Adds `gsel_sys::GSEL_LAYER_*`.
+    /// Adds `gsel::sys::GSEL_LAYER_*`.
     pub fn flags(mut self, flags: u32) -> Layer {
         self.options.flags |= flags;
         self
@@ -290,7 +290,7 @@ impl Layer {
         self.options.flop_per_sample = flop_per_sample;
         self
     }
-    /// What the halves of backward do not read (`gsel_sys::GSEL_UNREAD_*`), and which parameters no backward reads (bit i).
+    /// What the halves of backward do not read (`gsel::sys::GSEL_UNREAD_*`), and which parameters no backward reads (bit i).
     pub fn unread(mut self, by_input: u64, by_weight: u64, params: u64) -> Layer {
         self.options.backward_input_unread = by_input;
         self.options.backward_weight_unread = by_weight;

@@ -161,16 +161,18 @@ pub fn reduce_local<T: Element>(inputs: &[&[T]], out: &mut [T], op: Op<'_>, orde
         ));
     }
     let pointers: Vec<_> = inputs.iter().map(|input| input.as_ptr() as *const c_void).collect();
-    guard::resuming(|| check(|error| unsafe {
-        sys::gsel_reduce_local(
-            pointers.as_ptr(),
-            pointers.len(),
-            out.as_mut_ptr() as *mut c_void,
-            out.len(),
-            T::DTYPE.0,
-            op.0,
-            order.number(),
-            error,
-        )
-    }))
+    guard::resuming(|| {
+        check(|error| unsafe {
+            sys::gsel_reduce_local(
+                pointers.as_ptr(),
+                pointers.len(),
+                out.as_mut_ptr() as *mut c_void,
+                out.len(),
+                T::DTYPE.0,
+                op.0,
+                order.number(),
+                error,
+            )
+        })
+    })
 }

@@ -117,9 +117,7 @@ impl<C: Borrow<Comm>> Pipeline<C> {
         self.comm.borrow()
     }
     fn run(&mut self, what: i32) -> Result<sys::gsel_pipeline_report> {
-        guard::resuming(|| filled(|out, error| unsafe {
-            sys::gsel_pipeline_run(self.raw(), what, out, error)
-        }))
+        guard::resuming(|| filled(|out, error| unsafe { sys::gsel_pipeline_run(self.raw(), what, out, error) }))
     }
     /// Runs forward of all micro-batches. Collective. The report's times are this rank's, in seconds.
     pub fn forward(&mut self) -> Result<sys::gsel_pipeline_report> {

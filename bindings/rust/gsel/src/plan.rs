@@ -153,10 +153,7 @@ impl<'a> PlanOptions<'a> {
         let mut options = self.raw();
         options.progress = Some(tried::<F>);
         options.user_data = &mut progress as *mut F as *mut c_void;
-        guard::resuming(|| made(|out, error| unsafe {
-            sys::gsel_plan_create(&options, out, error)
-        }))
-        .map(Plan::owned)
+        guard::resuming(|| made(|out, error| unsafe { sys::gsel_plan_create(&options, out, error) })).map(Plan::owned)
     }
 
     /// Memory of a rank under each strategy, whether it fits or not, without a search: a plan without candidates.

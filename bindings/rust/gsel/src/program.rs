@@ -52,7 +52,7 @@ impl<'a> Program<'a> {
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
-    /// Instruction i; fields that its kind (`gsel_sys::GSEL_INSTR_*`) does not use are -1.
+    /// Instruction i; fields that its kind (`gsel::sys::GSEL_INSTR_*`) does not use are -1.
     pub fn instr(&self, i: usize) -> Result<sys::gsel_instr> {
         let mut out = sys::gsel_instr {
             kind: 0,

@@ -217,9 +217,7 @@ impl<B> Persistent<'_, B> {
     }
     /// Runs the call on this thread: start and wait without a second thread.
     pub fn run(&mut self) -> Result<()> {
-        guard::resuming(|| check(|error| unsafe {
-            sys::gsel_request_run(self.handle.request, error)
-        }))
+        guard::resuming(|| check(|error| unsafe { sys::gsel_request_run(self.handle.request, error) }))
     }
     /// Whether the call has ended, or was never started. Never blocks.
     pub fn test(&mut self) -> Result<bool> {

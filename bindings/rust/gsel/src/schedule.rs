@@ -79,7 +79,7 @@ impl Schedule {
     pub fn rank_of(&self, stage: usize) -> Option<usize> {
         usize::try_from(unsafe { sys::gsel_schedule_rank_of(self.raw(), number(stage)) }).ok()
     }
-    /// The actions of a rank, in order: kind (`gsel_sys::GSEL_FORWARD` ...), stage and micro-batch.
+    /// The actions of a rank, in order: kind (`gsel::sys::GSEL_FORWARD` ...), stage and micro-batch.
     pub fn actions(&self, rank: usize) -> Result<Vec<sys::gsel_action>> {
         (0..unsafe { sys::gsel_schedule_length(self.raw(), number(rank)) })
             .map(|i| {

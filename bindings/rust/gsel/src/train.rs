@@ -137,10 +137,8 @@ impl<C: Borrow<Comm>> Trainer<C> {
     /// Runs one step, push: the model's kernels are called on this thread. After an error but
     /// [`Code::STATE`](crate::Code::STATE) and [`Code::IO`](crate::Code::IO) the trainer and its communicator are broken.
     pub fn step(&mut self) -> Result<StepReport> {
-        guard::resuming(|| filled(|out, error| unsafe {
-            sys::gsel_trainer_step(self.raw(), out, error)
-        }))
-        .map(StepReport)
+        guard::resuming(|| filled(|out, error| unsafe { sys::gsel_trainer_step(self.raw(), out, error) }))
+            .map(StepReport)
     }
     /// Report of the last finished step. [`Code::STATE`](crate::Code::STATE) when there is none.
     pub fn report(&self) -> Result<StepReport> {
@@ -180,18 +178,20 @@ impl<C: Borrow<Comm>> Trainer<C> {
     ) -> Result<()> {
         let user = &mut data as *mut F as *mut c_void;
         let (out, bytes) = (dst.as_mut_ptr() as *mut c_void, std::mem::size_of_val(dst));
-        guard::resuming(|| check(|error| unsafe {
-            sys::gsel_trainer_infer(
-                self.raw(),
-                value.0,
-                n_samples as i64,
-                Some(fill::<F>),
-                user,
-                out,
-                bytes,
-                error,
-            )
-        }))
+        guard::resuming(|| {
+            check(|error| unsafe {
+                sys::gsel_trainer_infer(
+                    self.raw(),
+                    value.0,
+                    n_samples as i64,
+                    Some(fill::<F>),
+                    user,
+                    out,
+                    bytes,
+                    error,
+                )
+            })
+        })
     }
 
     /// Whether this rank has every parameter whole and exact between steps. Otherwise [`infer`](Trainer::infer) and

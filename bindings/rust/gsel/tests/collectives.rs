@@ -293,3 +293,40 @@ fn requests_are_awaited() {
         }
     });
 }
+
+/// Two impls for what is `Sync`, so that to name the item of it is ambiguous and does not compile.
+trait NotSync<A> {
+    const IS: () = ();
+}
+impl<T: ?Sized> NotSync<()> for T {}
+impl<T: ?Sized + Sync> NotSync<u8> for T {}
+
+/// Compiled is shown.
+#[test]
+fn handles_are_send_and_shared_where_c_allows_any_thread() {
+    fn sent<T: Send>() {}
+    fn shared<T: Send + Sync>() {}
+    macro_rules! sent_alone {
+        ($($handle:ty),*) => {
+            $(sent::<$handle>(); let () = <$handle as NotSync<_>>::IS;)*
+        };
+    }
+    sent_alone!(
+        gsel::Comm,
+        gsel::Request<Vec<f32>>,
+        gsel::Model,
+        gsel::Trainer,
+        gsel::Pipeline,
+        gsel::Timeline
+    );
+    shared::<gsel::Aborter>();
+    shared::<CompletionQueue>();
+    shared::<gsel::Config>();
+    shared::<gsel::Error>();
+    shared::<gsel::Inventory>();
+    shared::<gsel::Plan>();
+    shared::<gsel::Program>();
+    shared::<gsel::Schedule>();
+    shared::<gsel::Selection>();
+    shared::<UserOp>();
+}
