@@ -4,6 +4,7 @@
 #include "plan/accelerator.h"
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <vector>
 
@@ -25,6 +26,7 @@ constexpr Accelerator kTable[] = {
     {"V100-SXM2-32GB", "v100", 32 * GB, 900 * G, 125 * T, 0, 15.7 * T, 0, 0.75, 150 * G, 20 * G, kPcie3, k100Gb / 2, 8, "V100 data sheet"},
     {"V100-SXM2-16GB", "v100", 16 * GB, 900 * G, 125 * T, 0, 15.7 * T, 0, 0.75, 150 * G, 20 * G, kPcie3, k100Gb / 2, 8, "V100 data sheet"},
     {"V100-PCIe", "v100", 16 * GB, 900 * G, 112 * T, 0, 14 * T, 0, 0.75, 0, 20 * G, kPcie3, k100Gb / 4, 4, "V100 data sheet"},
+    {"V100S-PCIe", "v100", 32 * GB, 1134 * G, 130 * T, 0, 16.4 * T, 0, 0.75, 0, 20 * G, kPcie3, k100Gb / 4, 4, "V100 data sheet"},
     {"T4", "t4", 16 * GB, 320 * G, 65 * T, 0, 8.1 * T, 0, 0.5, 0, 0, kPcie3, k100Gb / 8, 4, "T4 data sheet"},
     {"TITAN-RTX", "titan-rtx", 24 * GB, 672 * G, 130 * T, 0, 16.3 * T, 0, 0.7, 50 * G, 25 * G, kPcie3, k100Gb / 4, 2, "TITAN RTX announcement"},
     {"RTX-2080-Ti", "rtx2080", 11 * GB, 616 * G, 108 * T, 0, 13.4 * T, 0, 0.6, 0, 25 * G, kPcie3, k100Gb / 8, 4, "Turing white paper"},
@@ -51,6 +53,7 @@ constexpr Accelerator kTable[] = {
     {"H100-PCIe", "h100-pcie", 80 * GB, 2000 * G, 756 * T, 378 * T, 51 * T, 1513 * T, 0.75, 0, 20.6 * G, kPcie5, 2 * k100Gb, 8, "H100 data sheet"},
     {"H100-NVL", "h100-pcie", 94 * GB, 3900 * G, 835 * T, 417 * T, 60 * T, 1671 * T, 0.75, 300 * G, 20.6 * G, kPcie5, 2 * k100Gb, 8, "H100 NVL data sheet"},
     {"H200", "h200", 141 * GB, 4800 * G, 989 * T, 494.5 * T, 67 * T, 1979 * T, 0.80, 450 * G, 20.6 * G, kPcie5, 4 * k100Gb, 8, "H200 data sheet"},
+    {"H200-NVL", "h100-pcie", 141 * GB, 4800 * G, 835 * T, 417 * T, 60 * T, 1671 * T, 0.75, 450 * G, 20.6 * G, kPcie5, 2 * k100Gb, 8, "H200 NVL data sheet"},
     {"GH200", "h200", 96 * GB, 4000 * G, 989 * T, 494.5 * T, 67 * T, 1979 * T, 0.80, 450 * G, 20.6 * G, kPcie5, 4 * k100Gb, 1, "GH200 data sheet"},
     {"B200", "b200", 180 * GB, 8000 * G, 2250 * T, 1125 * T, 80 * T, 4500 * T, 0.78, 900 * G, 40.1 * G, kPcie5, 4 * k100Gb, 8, "HGX B200 data sheet"},
     {"B300", "b300", 270 * GB, 8000 * G, 2250 * T, 1125 * T, 75 * T, 4500 * T, 0.78, 900 * G, 40.1 * G, kPcie5, 8 * k100Gb, 8, "HGX B300 data sheet"},
@@ -66,16 +69,19 @@ constexpr Accelerator kTable[] = {
 };
 // clang-format on
 
-// A name without what stands between its words, in lower case. A word may begin or end at cut[i] before character i.
+// A name without remarks in parentheses and what stands between its words, in lower case. A word may begin or end at
+// cut[i] before character i.
 struct Letters {
   std::string text;
   std::vector<bool> cut{true};
   explicit Letters(std::string_view name) {
     bool gap = true;
     char before = 0;
+    int32_t depth = 0;
     for (const char c : name) {
       const auto u = static_cast<unsigned char>(c);
-      if (!std::isalnum(u)) {
+      depth += c == '(' ? 1 : c == ')' && depth > 0 ? -1 : 0;
+      if (depth > 0 || !std::isalnum(u)) {
         gap = true;
         continue;
       }
@@ -87,30 +93,114 @@ struct Letters {
     }
     if (!text.empty()) cut.push_back(true);
   }
-  bool has(const std::string& word) const {
-    for (size_t at = text.find(word); at != text.npos; at = text.find(word, at + 1))
-      if (cut[at] && cut[at + word.size()]) return true;
-    return false;
-  }
 };
 
-// Words that a name must have: those of the row without "GB" ones, of which the first row of a kind is usual.
-size_t score(const Accelerator& row, const Letters& name) {
-  size_t sum = 0;
+// Words that drivers and people write beside the name of a model and that tell models not apart.
+constexpr std::string_view kNeutral[] = {"nvidia", "tesla",       "geforce", "amd",    "instinct", "intel",    "habana",
+                                         "apple",  "corporation", "data",    "center", "gpu",      "graphics", "tensor",
+                                         "core",   "generation",  "hgx",     "dgx",    "nvl72",    "oam",      "mcm",
+                                         "ac",     "mba",         "vf",      "hbm2",   "hbm2e",    "hbm3",     "hbm3e",
+                                         "gddr6",  "gddr6x",      "gddr7"};
+constexpr std::string_view kForms[][2] = {{"sxm2", "sxm"}, {"sxm3", "sxm"},  {"sxm4", "sxm"},
+                                          {"sxm5", "sxm"}, {"sxm6", "sxm"},  {"sxm", "sxm"},
+                                          {"dgxs", "sxm"}, {"pcie", "pcie"}, {"nvl", "nvl"}};
+
+// Names of boards that have nothing in common with the names of their rows. GH200 boards are named after the memory of
+// their processor, too.
+constexpr std::string_view kAliases[][2] = {{"hl225", "Gaudi2"},     {"hl325", "Gaudi3"},    {"hl325l", "Gaudi3"},
+                                            {"gh200480gb", "GH200"}, {"gh200144g", "GH200"}, {"mi250xmi250", "MI250X"}};
+
+// What stands beside the name of a model.
+struct Beside {
+  std::string_view form;
+  std::string memory;  // "80"
+};
+
+// Whether all words from begin to end are known ones.
+bool read_beside(const Letters& name, size_t begin, size_t end, Beside& beside) {
+  const std::string_view text = std::string_view(name.text).substr(0, end);
+  while (begin < end) {
+    size_t next = begin;
+    const auto take = [&](std::string_view word) {
+      const size_t to = begin + word.size();
+      const bool taken = text.substr(begin).starts_with(word) && name.cut[to] && to > next;
+      if (taken) next = to;
+      return taken;
+    };
+    for (const std::string_view word : kNeutral) take(word);
+    for (const auto& [word, form] : kForms)
+      if (take(word)) beside.form = form;
+    size_t digits = begin;
+    while (digits < end && std::isdigit(static_cast<unsigned char>(text[digits]))) ++digits;
+    const std::string number(text.substr(begin, digits - begin));
+    for (const char* unit : {"gb", "gib"})
+      if (!number.empty() && take(number + unit)) beside.memory = number;
+    if (next == begin) return false;
+    begin = next;
+  }
+  return true;
+}
+
+// The words of a row: its model, its form and its memory, "" where the name of the row has none.
+struct Words {
+  std::string model, form, memory;
+};
+Words words_of(const Accelerator& row) {
+  Words words;
   std::string_view rest = row.name;
-  std::string main;  // up to the first word that says a form or a size
   while (!rest.empty()) {
     const size_t dash = std::min(rest.find('-'), rest.size());
     const std::string word = Letters(rest.substr(0, dash)).text;
     rest.remove_prefix(std::min(dash + 1, rest.size()));
-    const bool form = word == "sxm" || word == "sxm2" || word == "pcie" || word == "nvl" || word.ends_with("gb");
-    if (!form) {
-      main += word;
-      continue;
-    }
-    if (name.has(word) || (word == "sxm2" && name.has("sxm"))) sum += 2;
+    const auto form = std::ranges::find(kForms, word, [](const auto& pair) { return pair[0]; });
+    if (form != std::end(kForms))
+      words.form = (*form)[1];
+    else if (word.ends_with("gb"))
+      words.memory = word.substr(0, word.size() - 2);
+    else
+      words.model += word;
   }
-  return name.has(main) ? sum + 100 * main.size() : 0;
+  return words;
+}
+
+// 0: the name is of another model or form, or has words that nobody knows.
+size_t points_of(const Accelerator& row, const Words& words, std::string_view model, const Letters& name) {
+  size_t most = 0;
+  for (size_t at = name.text.find(model); at != name.text.npos; at = name.text.find(model, at + 1)) {
+    const size_t end = at + model.size();
+    Beside beside;
+    if (!name.cut[at] || !name.cut[end] || !read_beside(name, 0, at, beside) ||
+        !read_beside(name, end, name.text.size(), beside))
+      continue;
+    const std::string_view form = !words.form.empty() ? words.form : row.link_bytes_per_second > 0 ? "sxm" : "pcie";
+    if (!beside.form.empty() && beside.form != form) continue;
+    most = std::max(most, 100 * model.size() + (!beside.memory.empty() && beside.memory == words.memory ? 1 : 0));
+  }
+  return most;
+}
+
+// How unlike a name that is not known is to a row: by their models, then by the memory that it has.
+std::array<int64_t, 3> unlikeness(std::string_view name, const Accelerator& row) {
+  const auto zeros = [](std::string text) {  // "A1OO" is meant as "A100"
+    std::ranges::replace(text, 'o', '0');
+    return text;
+  };
+  const std::string all = Letters(name).text;
+  std::string rest;
+  const Letters letters(name);
+  for (size_t at = 0; at < all.size();) {
+    size_t end = at + 1;
+    while (!letters.cut[end]) ++end;
+    const std::string word = all.substr(at, end - at);
+    if (std::ranges::find(kNeutral, word) == std::end(kNeutral)) rest += word;
+    at = end;
+  }
+  const Words row_words = words_of(row);
+  const std::string model = zeros(row_words.model), found = zeros(rest);
+  const bool inside = !found.empty() && (found.find(model) != found.npos || model.find(found) != model.npos);
+  const int64_t distance = edit_distance(found, model);
+  return {inside ? std::min<int64_t>(distance, 1) : distance, inside ? -static_cast<int64_t>(model.size()) : 0,
+          !row_words.memory.empty() && found.find(row_words.memory) != found.npos ? 0 : 1};
 }
 
 }  // namespace
@@ -123,20 +213,29 @@ const Accelerator* find_accelerator(std::string_view name) {
   const Letters letters(name);
   const Accelerator* best = nullptr;
   size_t most = 0;
-  for (const Accelerator& row : kTable)
-    if (const size_t points = score(row, letters); points > most) best = &row, most = points;
+  for (const Accelerator& row : kTable) {
+    const Words words = words_of(row);
+    size_t points = points_of(row, words, words.model, letters);
+    for (const auto& [alias, of] : kAliases)
+      if (of == row.name) points = std::max(points, points_of(row, words, alias, letters));
+    if (points > most) best = &row, most = points;
+  }
   return best;
+}
+
+std::string nearest_accelerators(std::string_view name) {
+  std::vector<std::pair<std::array<int64_t, 3>, std::string_view>> all;
+  for (const Accelerator& row : kTable) all.emplace_back(unlikeness(name, row), row.name);
+  std::ranges::stable_sort(all, {}, [](const auto& pair) { return pair.first; });
+  return fmt::format("{}, {} and {}", all[0].second, all[1].second, all[2].second);
 }
 
 const Accelerator& accelerator(std::string_view name) {
   if (const Accelerator* found = find_accelerator(name)) return *found;
-  std::vector<std::pair<int, std::string_view>> by_distance;
-  for (const Accelerator& row : kTable)
-    by_distance.emplace_back(edit_distance(Letters(name).text, Letters(row.name).text), row.name);
-  std::ranges::stable_sort(by_distance, {}, [](const auto& pair) { return pair.first; });
   fail(GSEL_ERR_ARG,
-       "accelerator {} is not known; the nearest names are {}, {} and {}; an inventory file can describe any other",
-       in_quotes(name), by_distance[0].second, by_distance[1].second, by_distance[2].second);
+       "accelerator {} is not known; the nearest names are {}; where yours is another, take the one that is nearest in "
+       "speed, with --memory",
+       in_quotes(name), nearest_accelerators(name));
 }
 
 }  // namespace gsel::plan

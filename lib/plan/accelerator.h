@@ -26,8 +26,11 @@ struct Accelerator {
 
 std::span<const Accelerator> accelerators();
 
-// By name as people and drivers write it: "H100", "NVIDIA H100 80GB HBM3", "a100-sxm-40gb". nullptr where none fits.
+// By name as people and drivers write it: "H100", "NVIDIA H100 80GB HBM3", "a100-sxm-40gb". nullptr where the name has a
+// word that is neither of the model nor known beside it: "A10G" is no A10, "RTX 4090 Laptop GPU" no RTX-4090.
 const Accelerator* find_accelerator(std::string_view name);
+// "A10, A100-SXM-80GB and A30".
+std::string nearest_accelerators(std::string_view name);
 // GSEL_ERR_ARG names the nearest ones.
 const Accelerator& accelerator(std::string_view name);
 

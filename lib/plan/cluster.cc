@@ -175,7 +175,9 @@ Cluster cluster_of(std::string_view text, const ClusterOptions& options) {
   for (const DeviceGroup& group : groups(text)) {
     const Accelerator& a = accelerator(group.name);
     DeviceKind kind = kind_of(a);
-    if (const auto told = named_memory(group.name)) {
+    const auto told = named_memory(group.name);
+    // "GH200 480GB" has 480 GB at its processor.
+    if (told && !(std::string_view(a.name) == "GH200" && *told > 2 * a.memory_bytes)) {
       if (!(*told > 0))
         fail(GSEL_ERR_ARG, "cluster: {} has no memory; a positive amount is needed, such as {}-40GB",
              in_quotes(group.name), a.name);
@@ -209,8 +211,10 @@ Cluster cluster_of(const Inventory& inventory, const ClusterOptions& options) {
     const Accelerator* a = find_accelerator(device.name);
     DeviceKind kind = a ? kind_of(*a) : DeviceKind{};
     if (!a)
-      fail(GSEL_ERR_ARG, "device {} of {} is a {}, of which no speed is known; name a known one with --cluster",
-           device.index, inventory.host_of(device).name, in_quotes(device.name));
+      fail(GSEL_ERR_ARG,
+           "device {} of {} is a {}, of which no speed is known; the nearest names are {}; name a known one with "
+           "--cluster",
+           device.index, inventory.host_of(device).name, in_quotes(device.name), nearest_accelerators(device.name));
     if (device.memory_bytes > 0) kind.memory_bytes = static_cast<double>(device.memory_bytes);
     if (options.memory_bytes > 0) kind.memory_bytes = options.memory_bytes;
     cluster.devices.push_back(kind_index(cluster, kind));

@@ -27,9 +27,69 @@ void names_find_their_accelerator(void**) {
       {"NVIDIA L40S", "L40S"},
       {"AMD Instinct MI300X", "MI300X"},
       {"Tesla V100-SXM2-32GB", "V100-SXM2-32GB"},
+      {"Tesla V100-SXM3-32GB", "V100-SXM2-32GB"},
+      {"Tesla V100-PCIE-16GB", "V100-PCIe"},
+      {"Tesla V100-PCIE-32GB", "V100-PCIe"},
+      {"Tesla V100S-PCIE-32GB", "V100S-PCIe"},
+      {"Tesla T4", "T4"},
+      {"NVIDIA TITAN RTX", "TITAN-RTX"},
+      {"GeForce RTX 2080 Ti", "RTX-2080-Ti"},
+      {"NVIDIA A10", "A10"},
+      {"NVIDIA A30", "A30"},
+      {"NVIDIA A40", "A40"},
+      {"NVIDIA RTX A6000", "RTX-A6000"},
+      {"NVIDIA RTX 6000 Ada Generation", "RTX-6000-Ada"},
+      {"NVIDIA A100-SXM4-80GB", "A100-SXM-80GB"},
+      {"NVIDIA A100-PCIE-40GB", "A100-PCIe-40GB"},
+      {"A100-40GB", "A100-SXM-40GB"},
+      {"NVIDIA H200", "H200"},
+      {"NVIDIA H200 NVL", "H200-NVL"},
+      {"NVIDIA GH200 480GB", "GH200"},
+      {"NVIDIA GH200 144G HBM3e", "GH200"},
+      {"NVIDIA GB200", "GB200"},
+      {"NVIDIA B300 SXM6 AC", "B300"},
+      {"AMD Instinct MI250X / MI250", "MI250X"},
+      {"AMD INSTINCT MI250X (MCM) OAM AC MBA", "MI250X"},
+      {"AMD Instinct MI325X", "MI325X"},
+      {"HL-225", "Gaudi2"},
+      {"HL-325L", "Gaudi3"},
+      {"Intel(R) Data Center GPU Max 1550", "Max-1550"},
+      {"Apple M2 Ultra", "M2-Ultra"},
   };
   for (const auto& [name, expected] : names) assert_string_equal(accelerator(name).name, expected);
   for (const char* name : {"", "H1000", "A1", "GTX 480", "XB200Y"}) assert_null(find_accelerator(name));
+}
+
+// Another board of a like name has other figures.
+void a_name_with_an_unknown_word_is_refused_with_the_nearest_ones(void**) {
+  const char* const names[][2] = {
+      {"A10OO", "A100-SXM-80GB"},
+      {"H100banana", "H100-SXM"},
+      {"H100 banana", "H100-SXM"},
+      {"A10G", "A10"},
+      {"A100-40", "A100-SXM-40GB"},
+      {"L40SX", "L40S"},
+      {"A6000", "RTX-A6000"},
+      {"4090", "RTX-4090"},
+      {"NVIDIA GeForce RTX 4090 Laptop GPU", "RTX-4090"},
+      {"NVIDIA GeForce RTX 4090 D", "RTX-4090"},
+      {"NVIDIA GeForce RTX 3060 Ti", "RTX-3060"},
+      {"NVIDIA GeForce RTX 4080 SUPER", "RTX-4080"},
+      {"NVIDIA A100-SXM4-40GB MIG 1g.5gb", "A100-SXM-40GB"},
+      {"H200 PCIe", "H200"},
+  };
+  for (const auto& [name, nearest] : names) {
+    try {
+      accelerator(name);
+      fail_msg("%s was taken for %s", name, accelerator(name).name);
+    } catch (const Error& error) {
+      const std::string expected = std::string("is not known; the nearest names are ") + nearest + ", ";
+      if (!strstr(error.what(), expected.c_str()))
+        fail_msg("expected \"%s\" in \"%s\"", expected.c_str(), error.what());
+    }
+  }
+  // What the name of the board says of the memory of its processor is not the accelerator's.
+  assert_true(cluster_of("NVIDIA GH200 480GB", {}).kinds[0].memory_bytes == accelerator("GH200").memory_bytes);
 }
 
 void every_row_is_found_by_its_own_name(void**) {
@@ -118,6 +178,7 @@ void an_inventory_is_a_cluster(void**) {
 int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(names_find_their_accelerator),
+      cmocka_unit_test(a_name_with_an_unknown_word_is_refused_with_the_nearest_ones),
       cmocka_unit_test(every_row_is_found_by_its_own_name),
       cmocka_unit_test(clusters_are_read),
       cmocka_unit_test(what_is_no_cluster_is_refused),
