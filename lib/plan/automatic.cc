@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "base/log.h"
+#include "base/text.h"
 #include "plan/finalist.h"
 #include "plan/plan.h"
 #include "plan/units.h"
@@ -73,8 +74,9 @@ std::vector<int64_t> microbatch_counts(const Config& config, int64_t share, int3
   return counts;
 }
 
-template <class Visit>
-void for_each_layout(const Config& config, int32_t ranks, Visit&& visit) {
+// unbatched: is told the replicas of a mesh that do not divide the batch.
+template <class Visit, class Unbatched>
+void for_each_layout(const Config& config, int32_t ranks, Visit&& visit, Unbatched&& unbatched) {
   const auto fits = [&](gsel_axis axis, int32_t size) { return fixed_size(config, axis).value_or(size) == size; };
   for (int32_t sharing = 1; sharing <= ranks; ++sharing) {
     if (ranks % sharing != 0) continue;
@@ -86,8 +88,12 @@ void for_each_layout(const Config& config, int32_t ranks, Visit&& visit) {
         (axis == GSEL_AXIS_TENSOR ? l.tensor : l.context) = sharing;
         l.pipeline = pipeline, l.data = ranks / sharing / pipeline;
         if (!fits(GSEL_AXIS_TENSOR, l.tensor) || !fits(GSEL_AXIS_CONTEXT, l.context) ||
-            !fits(GSEL_AXIS_PIPELINE, l.pipeline) || !fits(GSEL_AXIS_DATA, l.data) || config.train.batch % l.data != 0)
+            !fits(GSEL_AXIS_PIPELINE, l.pipeline) || !fits(GSEL_AXIS_DATA, l.data))
           continue;
+        if (config.train.batch % l.data != 0) {
+          unbatched(l.data);
+          continue;
+        }
         for (const int64_t count : microbatch_counts(config, config.train.batch / l.data, pipeline)) {
           l.microbatches = count;
           l.microbatch = std::max<int64_t>(1, config.train.batch / l.data / count);
@@ -96,6 +102,23 @@ void for_each_layout(const Config& config, int32_t ranks, Visit&& visit) {
       }
     }
   }
+}
+
+template <class Visit>
+void for_each_layout(const Config& config, int32_t ranks, Visit&& visit) {
+  for_each_layout(config, ranks, visit, [](int64_t) {});
+}
+
+// Why no mesh of these sizes divides the batch; empty: one does, or there is none.
+std::string why_no_batch(const Config& config, int32_t ranks) {
+  int64_t fewest = 0, layouts = 0;
+  for_each_layout(
+      config, ranks, [&](const Layout&) { ++layouts; },
+      [&](int64_t replicas) { fewest = fewest == 0 ? replicas : std::min(fewest, replicas); });
+  if (layouts > 0 || fewest == 0) return {};
+  return fmt::format("train.batch = {} does not divide by {}, the fewest of any layout of {}; accepted: {}",
+                     config.train.batch, with_noun(fewest, "replica"), with_noun(ranks, "rank"),
+                     multiples_near(config.train.batch, fewest));
 }
 
 struct Choice {
@@ -111,8 +134,9 @@ class Choices {
     best_.insert(std::ranges::upper_bound(best_, choice, before), std::move(choice));
     if (best_.size() > 2) best_.pop_back();
   }
-  void refused(const Layout& layout, const Error& error) {
-    if (why_.empty()) why_ = name_of(layout) + ": " + error.what();
+  void refused(const Layout& layout, const Error& error) { none(name_of(layout) + ": " + error.what()); }
+  void none(const std::string& why) {
+    if (why_.empty()) why_ = why;
   }
   const Choice& first(const Config& config) const {
     const Place place = config.place_of("strategy.plan");
@@ -141,7 +165,7 @@ void price_on_host(Choices& choices, Communicator& comm, const std::shared_ptr<M
   for_each_layout(config, ranks, [&](const Layout& l) { samples.push_back(l.microbatch); });
   std::ranges::sort(samples);
   samples.erase(std::unique(samples.begin(), samples.end()), samples.end());
-  if (samples.empty()) return;
+  if (samples.empty()) return choices.none(why_no_batch(config, ranks));
   const Measured measured = measure(comm, model, data, config, {samples, kMeasureSeconds});
   const MeasuredDurations durations(measured);
   const Workload workload = workload_of(*model, "the model");
@@ -191,6 +215,7 @@ void search_on_devices(Choices& choices, const Communicator& comm, const Model& 
   const Plan plan(std::move(request), {});
   for (const Candidate& c : plan.candidates())
     choices.add({c.layout, with_layout(config, plan.request().workload, c.layout), c.step_s()});
+  if (plan.candidates().empty()) choices.none(smallest_change(plan.request(), plan.result()));
 }
 
 }  // namespace

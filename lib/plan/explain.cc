@@ -201,8 +201,8 @@ std::string larger_device(double bytes) {
                      gib(least->memory_bytes));
 }
 
-// Which of the values that are fixed excludes every layout.
-std::string excluded_by(const Request& request) {
+// Which of the values that are fixed, or the batch, excludes every layout.
+std::string excluded_by(const Request& request, const Dropped& dropped) {
   const Fixed& f = request.fixed;
   const int64_t devices = f.devices.value_or(request.cluster.size());
   int64_t product = 1;
@@ -232,10 +232,23 @@ std::string excluded_by(const Request& request) {
     return "sequence_parallel=true is of the tensor axis; fix tensor=2 or more";
   if (f.microbatch && request.batch % *f.microbatch != 0)
     return fmt::format("microbatch={} does not divide a batch of {}", *f.microbatch, request.batch);
+  if (dropped.batch > 0)
+    return fmt::format("a batch of {} does not divide by {}, the fewest of any layout of {}; accepted: {}",
+                       request.batch, with_noun(dropped.replicas, "replica"), with_noun(devices, "device"),
+                       multiples_near(request.batch, dropped.replicas * f.microbatch.value_or(1)));
+  if (f.microbatch && f.data && request.batch / *f.data % *f.microbatch != 0)
+    return fmt::format("microbatch={} does not divide the {} of each of data={} replicas", *f.microbatch,
+                       with_noun(request.batch / *f.data, "sample"), *f.data);
   return "what is fixed excludes every layout; fix less";
 }
 
 }  // namespace
+
+std::string multiples_near(int64_t n, int64_t unit) {
+  const int64_t below = n / unit * unit;
+  return below == 0 ? fmt::format("{} and its multiples", unit)
+                    : fmt::format("multiples of {}, such as {} and {}", unit, below, below + unit);
+}
 
 std::string gib(double bytes) {
   const double value = bytes / kGiB;
@@ -315,7 +328,7 @@ std::string smallest_change(const Request& request, const SearchResult& result) 
   const auto join = [&](const std::string& more) {
     return text.empty() ? more : more.empty() ? text : text + "; " + more;
   };
-  if (result.dropped.tried == 0) text = excluded_by(request);
+  if (result.dropped.tried == 0) text = excluded_by(request, result.dropped);
   for (const Looser& looser : loosened(request.fixed)) {
     const SearchResult found = search(with(request, request.cluster, looser.fixed));
     if (!found.best.empty())

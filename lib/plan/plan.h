@@ -108,6 +108,8 @@ struct Rates {
 Rates rates_of(const Request& request, const Candidate& candidate);
 
 std::string gib(double bytes);  // "12.3"
+// What is accepted in place of n: "8 and its multiples", "multiples of 8, such as 8 and 16".
+std::string multiples_near(int64_t n, int64_t unit);
 // "note: ...", a line for each thing that was taken for granted; empty: nothing was.
 std::string notes_text(const Request& request);
 // Unequal devices by rank, and those that have none: "rank 0: H100, rank 1: A10; idle: T4". Empty: devices are alike.

@@ -124,13 +124,14 @@ class Search {
   }
 
   void mesh(int64_t tensor, int64_t context, int64_t data, int64_t pipeline) {
+    if (pipeline > 1 && pipeline > in_.workload.layers()) {
+      ++out_.dropped.layers;
+      return;
+    }
     // Without a pipeline replicas may have unlike numbers of samples; the time is that of the largest.
     if (in_.batch < data || (in_.batch % data != 0 && (pipeline > 1 || in_.cluster.size() > kFewDevices))) {
       ++out_.dropped.batch;
-      return;
-    }
-    if (pipeline > 1 && pipeline > in_.workload.layers()) {
-      ++out_.dropped.layers;
+      out_.dropped.replicas = out_.dropped.replicas > 0 ? std::min(out_.dropped.replicas, data) : data;
       return;
     }
     Layout l;

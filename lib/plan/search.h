@@ -58,6 +58,7 @@ struct Candidate {
 struct Dropped {
   int64_t tried = 0;
   int64_t batch = 0;     // the batch does not divide by its replicas
+  int64_t replicas = 0;  // the fewest of these
   int64_t heads = 0;     // the tensor axis would cut a head or leave the node
   int64_t layers = 0;    // more stages than layers
   int64_t memory = 0;    // a rank does not fit

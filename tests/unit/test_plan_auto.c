@@ -77,11 +77,30 @@ static void what_it_cannot_choose_is_refused(void** state) {
   }
 }
 
+static void refuse_batch(rank_run* run) {
+  step_model m = nothing();
+  step_session s;
+  gsel_error* err = NULL;
+  m.config = (const char*)run->user;
+  rank_fails(
+      run, step_open(run, &m, &s, &err), err, GSEL_ERR_CONFIG,
+      "train.batch = 3 does not divide by 2 replicas, the fewest of any layout of 4 ranks; accepted: multiples of "
+      "2, such as 2 and 4",
+      -1);
+  step_close(&s);
+}
+
+static void a_batch_that_no_mesh_divides_is_named(void** state) {
+  (void)state;
+  as_threads(4, refuse_batch, (void*)(uintptr_t)("[mesh]\npipeline = 2\ndata = 2\n" AUTO_PLAN STEP_SIGN("3", "")));
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(ranks_train_as_one_does),
       cmocka_unit_test(what_the_file_decides_stays),
       cmocka_unit_test(what_it_cannot_choose_is_refused),
+      cmocka_unit_test(a_batch_that_no_mesh_divides_is_named),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -257,6 +257,27 @@ void what_excludes_every_layout_is_named(void**) {
   }
 }
 
+// A batch that no layout divides is named, with what is accepted.
+void a_batch_that_no_layout_divides_is_named(void**) {
+  static const struct {
+    int32_t nodes;
+    int64_t batch;
+    const char *fixed, *expected;
+  } cases[] = {
+      {100, 3, "",
+       "a batch of 3 does not divide by 4 replicas, the fewest of any layout of 800 devices; accepted: 4 and "},
+      {1, 3, "data=8",
+       "a batch of 3 does not divide by 8 replicas, the fewest of any layout of 8 devices; accepted: 8 and "},
+      {1, 13, "data=4,pipeline=2", "accepted: multiples of 4, such as 12 and 16"},
+      {1, 64, "data=8,microbatch=16", "microbatch=16 does not divide the 8 samples of each of data=8 replicas"},
+  };
+  for (const auto& one : cases) {
+    const Plan plan(request("8xH100", one.nodes, one.batch, one.fixed), {});
+    assert_true(plan.candidates().empty());
+    if (!strstr(plan.text().c_str(), one.expected)) fail_msg("no \"%s\" in %s", one.expected, plan.text().c_str());
+  }
+}
+
 // One device more is less than a node more.
 void the_smallest_change_is_one_device_at_a_time(void**) {
   Request large = request("1xH100", 1, 8);
@@ -393,6 +414,7 @@ int main() {
       cmocka_unit_test(what_stays_idle_has_a_reason),
       cmocka_unit_test(the_file_names_the_devices_of_an_inventory),
       cmocka_unit_test(what_excludes_every_layout_is_named),
+      cmocka_unit_test(a_batch_that_no_layout_divides_is_named),
       cmocka_unit_test(the_smallest_change_is_one_device_at_a_time),
       cmocka_unit_test(what_does_not_fit_names_a_change),
       cmocka_unit_test(a_search_can_be_ended),
