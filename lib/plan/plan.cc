@@ -182,7 +182,9 @@ std::string Plan::simulation_json(size_t i) const {
   const Split stages = split_of(request_.workload, c);
   const gsel::Schedule schedule =
       make_schedule(gsel::plan::name_of(l.schedule), l.pipeline, static_cast<int32_t>(l.microbatches), l.chunks);
-  return to_json(simulate(schedule, stage_times(input(), c, stages, schedule.rank_of), 0));
+  Simulation simulation = gsel::simulate(schedule, stage_times(input(), c, stages, schedule.rank_of), 0);
+  simulation.unit_s = 1;
+  return to_json(simulation);
 }
 
 }  // namespace gsel::plan

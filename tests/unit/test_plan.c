@@ -77,6 +77,16 @@ static void no_file_is_written_that_a_run_refuses(void** state) {
   gsel_plan_free(plan);
 }
 
+/* The largest number behind a key. */
+static double most_of(const char* text, const char* key) {
+  double most = -1;
+  for (const char* at = strstr(text, key); at; at = strstr(at + 1, key)) {
+    const double value = strtod(at + strlen(key), NULL);
+    if (value > most) most = value;
+  }
+  return most;
+}
+
 static void a_candidate_is_a_configuration(void** state) {
   (void)state;
   gsel_plan_options options = options_for("8xH100");
@@ -105,6 +115,15 @@ static void a_candidate_is_a_configuration(void** state) {
   check_ok(gsel_timeline_add(timeline, simulation, gsel_str_from("plan"), &err), err);
   check_ok(gsel_timeline_draw(timeline, GSEL_TIMELINE_SVG, &drawn, &err), err);
   assert_non_null(strstr(drawn.data, "<svg"));
+  /* Times are seconds: microseconds of Chrome's, milliseconds of the picture, and each stage is a process. */
+  const double makespan = most_of(simulation.data, "\"makespan\": ");
+  char stated[64];
+  snprintf(stated, sizeof stated, "makespan %.3f ms", makespan * 1e3);
+  if (!strstr(drawn.data, stated)) fail_msg("no \"%s\" in the picture", stated);
+  check_ok(gsel_timeline_draw(timeline, GSEL_TIMELINE_CHROME, &drawn, &err), err);
+  const double last = most_of(drawn.data, "\"ts\": ");
+  if (last > makespan * 1e6 || last < makespan * 0.9e6) fail_msg("%g us at the end of %g s", last, makespan);
+  assert_true(most_of(drawn.data, "\"pid\": ") == 3);
   gsel_timeline_free(timeline);
   gsel_plan_free(plan);
 }

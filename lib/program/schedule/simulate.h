@@ -24,6 +24,7 @@ struct Simulation {
   std::string name;
   int32_t n_microbatches = 0;
   std::vector<StageTimes> times;  // by stage
+  double unit_s = 0;              // seconds of a unit of time; 0: a unit of its own
   double hop = 0;
   double makespan = 0, ideal = 0, longest_rank_span = 0;
   std::vector<double> busy;              // by rank

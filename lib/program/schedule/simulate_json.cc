@@ -28,6 +28,7 @@ class Writer {
     each(s_.times, ", ",
          [&](const StageTimes& t) { print("[{}, {}, {}]", t.forward, t.backward_input, t.backward_weight); });
     print("]");
+    if (s_.unit_s > 0) field("unit_s", s_.unit_s);
     field("hop", s_.hop);
     field("makespan", s_.makespan);
     field("ideal", s_.ideal);

@@ -32,11 +32,13 @@ struct Chart {
   std::string title, details;
   std::string process_name;
   bool measured = false;  // times are microseconds; else in a unit of the schedule's own
+  double unit_s = 0;      // seconds of that unit; 0: not told
   int32_t chunks = 1;     // stages of each rank
   std::vector<ChartRow> rows;
 };
 
-// A rank's stages in order are its chunks 0, 1, ...; the end of a step is of chunk 0. `most` becomes at least their number.
+// A rank's stages in order are its chunks 0, 1, ...; the end of a step is of chunk 0. `most` becomes at least their
+// number.
 void number_chunks(std::vector<ChartAction>& actions, int32_t& most);
 // "2F0", as schedules are written; "F0" where the stage is unknown.
 std::string to_text(const ChartAction& action);

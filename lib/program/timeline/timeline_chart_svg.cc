@@ -160,6 +160,7 @@ class Charts {
   }
 
   static std::string time_text(const Chart& chart, double time) {
+    if (chart.unit_s > 0) return milliseconds(time * chart.unit_s * 1e6);
     return chart.measured ? milliseconds(time) : amount_text(time);
   }
 
@@ -208,7 +209,10 @@ class Charts {
   }
 
   void draw_axis(const Chart& chart, double top) {
-    const double unit = chart.measured ? 1e3 : 1, tick = tick_of(length_ / unit, std::max(6.0, width_ / 90)) * unit;
+    const double unit = chart.measured     ? 1e3
+                        : chart.unit_s > 0 ? 1e-3 / chart.unit_s
+                                           : 1,
+                 tick = tick_of(length_ / unit, std::max(6.0, width_ / 90)) * unit;
     body_ += fmt::format("<path class=\"grid\" fill=\"none\" d=\"M{:g} {:g}h{:.2f}\"/>\n", left_, top + 4, width_);
     for (int i = 0; i * tick <= length_ * (1 + 1e-9); ++i)
       body_ += fmt::format(
@@ -216,7 +220,7 @@ class Charts {
           "<text class=\"faint\" x=\"{0:.2f}\" y=\"{2:g}\" text-anchor=\"middle\">{3:g}</text>\n",
           x(i * tick), top + 4, top + 20, i * tick / unit);
     body_ += fmt::format("<text class=\"faint\" x=\"{:g}\" y=\"{:g}\" text-anchor=\"end\">{}</text>\n", left_ - 8,
-                         top + 20, chart.measured ? "ms" : "time");
+                         top + 20, chart.measured || chart.unit_s > 0 ? "ms" : "time");
   }
 
   void draw_legend(double y) {

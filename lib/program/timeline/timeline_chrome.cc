@@ -1,6 +1,7 @@
 // program/timeline/timeline_chrome.cc: a timeline as Chrome's trace events, which Perfetto reads too: a process of
-// Chrome's for each rank, a thread for each lane; for each simulated schedule a process with a thread for each rank.
-// Source: "Trace Event Format", the document of Chromium's tracing team.
+// Chrome's for each rank, a thread for each lane; for each simulated schedule a process with a thread for each rank; a
+// process for each rank where the one schedule has times in seconds. Source: "Trace Event Format", the document of
+// Chromium's tracing team.
 
 #include "base/json.h"
 #include "program/timeline/timeline.h"
@@ -8,7 +9,7 @@
 namespace gsel {
 namespace {
 
-constexpr double kUnit = 1000;  // of a simulation's time, in microseconds
+constexpr double kUnit = 1000;  // of a simulation's time, in microseconds, where its document does not tell
 
 Json name_of(const char* what, int32_t process, int32_t thread, const std::string& name) {
   return {{"name", what}, {"ph", "M"}, {"pid", process}, {"tid", thread}, {"args", {{"name", name}}}};
@@ -25,20 +26,22 @@ Json event_of(const Lane& lane, double zero_us, const Span& span) {
   return event;
 }
 
-// A recorded step's ranks have names already.
-void add_chart(const Chart& chart, Json& events) {
+// A recorded step's ranks have names already. by_rank: each rank is a process of its own.
+void add_chart(const Chart& chart, bool by_rank, Json& events) {
   for (const ChartRow& row : chart.rows) {
-    if (!chart.measured) events.push(name_of("process_name", row.process, row.row, chart.process_name));
-    events.push(name_of("thread_name", row.process, row.row, chart.measured ? "actions" : row.name));
-    const double unit = chart.measured ? 1 : kUnit;
+    const int32_t process = by_rank ? row.row : row.process, thread = by_rank ? 0 : row.row;
+    const std::string name = by_rank ? row.name + " of " + chart.process_name : chart.process_name;
+    if (!chart.measured) events.push(name_of("process_name", process, thread, name));
+    events.push(name_of("thread_name", process, thread, chart.measured || by_rank ? "actions" : row.name));
+    const double unit = chart.measured ? 1 : chart.unit_s > 0 ? chart.unit_s * 1e6 : kUnit;
     for (const ChartAction& action : row.actions)
       events.push({{"name", to_text(action)},
                    {"cat", std::string(1, action.kind)},
                    {"ph", "X"},
                    {"ts", action.begin * unit},
                    {"dur", (action.end - action.begin) * unit},
-                   {"pid", row.process},
-                   {"tid", row.row},
+                   {"pid", process},
+                   {"tid", thread},
                    {"args", {{"stage", action.stage}, {"microbatch", action.microbatch}}}});
   }
 }
@@ -54,8 +57,9 @@ std::string to_chrome(const Timeline& timeline) {
     events.push(name_of("thread_name", lane.process, lane.thread, lane.name));
     for (const Span& span : lane.spans) events.push(event_of(lane, zeros[i], span));
   }
-  for (const Chart& chart : timeline.schedules) add_chart(chart, events);
-  for (const Chart& chart : recorded_charts(timeline)) add_chart(chart, events);
+  const bool alone = timeline.lanes.empty() && timeline.schedules.size() == 1;
+  for (const Chart& chart : timeline.schedules) add_chart(chart, alone && chart.unit_s > 0, events);
+  for (const Chart& chart : recorded_charts(timeline)) add_chart(chart, false, events);
   const Json json{{"traceEvents", std::move(events)}, {"displayTimeUnit", "ms"}};
   return json.on_lines(1);
 }

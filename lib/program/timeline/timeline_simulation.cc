@@ -44,6 +44,10 @@ ChartAction read_action(JsonObject object) {
   return action;
 }
 
+std::string time_text(const Chart& chart, double time) {
+  return chart.unit_s > 0 ? fmt::format("{:.3f} ms", time * chart.unit_s * 1e3) : amount_text(time);
+}
+
 std::string percent(double share) {
   return fmt::format("{:.1f} %", share * 100 + 0.0);
 }
@@ -63,7 +67,8 @@ std::string times_text(JsonObject& root, const Chart& chart) {
         if (!time) root.refuse("times", fmt::format("has no three numbers for stage {}", stage));
         sums[i] += *time;
       }
-    texts.insert(fmt::format("{}, {}, {}", amount_text(sums[0]), amount_text(sums[1]), amount_text(sums[2])));
+    texts.insert(
+        fmt::format("{}, {}, {}", time_text(chart, sums[0]), time_text(chart, sums[1]), time_text(chart, sums[2])));
   }
   return texts.size() == 1 ? "; F, I, W of a rank take " + *texts.begin() : "";
 }
@@ -89,6 +94,7 @@ Chart simulated_chart(JsonObject& root, size_t n_actions) {
     if (!root.has(name)) root.refuse(name, "is missing");
   root.number("gsel-simulation", 1, 1, 1);
   Chart chart;
+  chart.unit_s = root.real("unit_s", 0, kLongestTime, 0);
   const std::string schedule = root.require_text("schedule");
   const JsonArray rows = root.array("rows");
   if (rows.empty() || rows.size() > kMaxRanks)
@@ -104,10 +110,10 @@ Chart simulated_chart(JsonObject& root, size_t n_actions) {
   chart.title =
       fmt::format("{}: bubble {} of makespan", chart.process_name, percent(root.real("bubble_of_makespan", 0, 1, 0)));
   chart.details = fmt::format("makespan {}, busiest rank {}, longest rank span {}{}; a hop takes {}",
-                              amount_text(root.real("makespan", 0, kLongestTime, 0)),
-                              amount_text(root.real("ideal", 0, kLongestTime, 0)),
-                              amount_text(root.real("longest_rank_span", 0, kLongestTime, 0)), times_text(root, chart),
-                              amount_text(root.real("hop", 0, kLongestTime, 0)));
+                              time_text(chart, root.real("makespan", 0, kLongestTime, 0)),
+                              time_text(chart, root.real("ideal", 0, kLongestTime, 0)),
+                              time_text(chart, root.real("longest_rank_span", 0, kLongestTime, 0)),
+                              times_text(root, chart), time_text(chart, root.real("hop", 0, kLongestTime, 0)));
   return chart;
 }
 
