@@ -199,7 +199,7 @@ void price_on_host(Choices& choices, Communicator& comm, const std::shared_ptr<M
 void search_on_devices(Choices& choices, const Communicator& comm, const Model& model, const Config& config) {
   const bool f32 = config.train.precision == "f32";
   Request request{workload_of(model, "the model"),
-                  cluster_of(detect_inventory(), {}),
+                  cluster_of(detect_inventory(), {.free_memory = false}),  // the same on all ranks
                   *find_recipe(f32 ? "gsel-f32" : "gsel-bf16"),
                   config.train.batch,
                   {},

@@ -36,10 +36,11 @@ struct Cluster {
   std::vector<int32_t> devices;  // kind of each, node by node
   std::vector<int32_t> indices;  // of each in its inventory, as index: counts; empty: of no inventory
   int32_t per_node = 1;
-  Link inside;                   // between two devices of a node, one direction
-  Link network;                  // of a node to the others, all its adapters together, one direction
-  double host_memory_bytes = 0;  // of a node; 0: not told
-  int32_t cores_per_node = 0;    // of devices that are processors, whose ranks share them; 0: devices share nothing
+  Link inside;                     // between two devices of a node, one direction
+  Link network;                    // of a node to the others, all its adapters together, one direction
+  double host_memory_bytes = 0;    // of a node; 0: not told
+  std::vector<std::string> notes;  // what was taken for granted of the devices
+  int32_t cores_per_node = 0;      // of devices that are processors, whose ranks share them; 0: devices share nothing
 
   int32_t size() const { return static_cast<int32_t>(devices.size()); }
   int32_t nodes() const { return (size() + per_node - 1) / per_node; }
@@ -56,11 +57,12 @@ struct ClusterOptions {
       {};  // "": of the device; a class of nvidia-smi topo -m ("NV4", "PIX", "SYS"), "p2p-off", or "300GB/s"
   std::string network = {};  // "": usual; "8x400Gb/s" for each node
   double memory_bytes = 0;   // of each device, in place of the catalogue's
+  bool free_memory = true;   // what an inventory says is free bounds a device
 };
 
 // "8xH100", or unequal devices of one node: "2xA100-80GB+1xRTX4090". GSEL_ERR_ARG with the token.
 Cluster cluster_of(std::string_view text, const ClusterOptions& options);
-// The accelerators of an inventory; its processors where it has none.
+// The accelerators of an inventory, on hosts that have equally many. GSEL_ERR_ARG names the hosts.
 Cluster cluster_of(const Inventory& inventory, const ClusterOptions& options);
 // Bandwidth of a class of link between two devices of this kind. GSEL_ERR_ARG names the classes.
 Link link_of(std::string_view link, const Accelerator* accelerator);

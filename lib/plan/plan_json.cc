@@ -119,6 +119,7 @@ Json request_json(const Request& r) {
        {{"name", c.name},
         {"devices", c.size()},
         {"nodes", c.nodes()},
+        {"notes", c.notes},
         {"kinds", std::move(kinds)},
         {"link",
          {{"name", c.inside.name}, {"bytes_per_second", c.inside.bytes_per_second}, {"latency_s", c.inside.latency_s}}},

@@ -170,7 +170,8 @@ std::string dropped_text(const Dropped& d) {
 
 std::string notes_text(const Request& request) {
   std::string text;
-  for (const std::string& note : request.workload.notes) text += "note: " + note + "\n";
+  for (const auto* notes : {&request.workload.notes, &request.cluster.notes})
+    for (const std::string& note : *notes) text += "note: " + note + "\n";
   return text;
 }
 

@@ -173,6 +173,77 @@ void an_inventory_is_a_cluster(void**) {
   }
 }
 
+const char* const kBoard = R"({"vendor":"nvidia","name":"NVIDIA H100 80GB HBM3"},)";
+
+// Hosts with so many devices.
+Inventory hosts(const std::vector<int32_t>& counts) {
+  std::string text = R"({"gsel_inventory":1,"hosts":[)";
+  for (size_t i = 0; i < counts.size(); ++i) {
+    text += fmt::format("{}{{\"name\":\"h{}\",\"devices\":[", i == 0 ? "" : ",", i);
+    for (int32_t n = 0; n < counts[i]; ++n) text += kBoard;
+    if (counts[i] > 0) text.pop_back();
+    text += "]}";
+  }
+  return parse_inventory(text + "]}", "hosts.json");
+}
+
+void hosts_of_an_inventory_are_its_nodes(void**) {
+  const Cluster two = cluster_of(hosts({4, 4}), {});
+  assert_int_equal(two.nodes(), 2);
+  assert_int_equal(two.per_node, 4);
+  // A host without devices is no node.
+  const Cluster one = cluster_of(hosts({0, 8}), {});
+  assert_int_equal(one.nodes(), 1);
+  assert_int_equal(one.per_node, 8);
+  assert_string_equal(one.notes.at(0).c_str(), "1 host of the inventory has no accelerator and is left out");
+  const struct {
+    std::vector<int32_t> counts;
+    int32_t nodes;
+    const char* says;
+  } refused[] = {
+      {{3, 8},
+       1,
+       "hosts of the inventory have unlike numbers of devices: h0 has 3, h1 has 8; a plan needs as many on "
+       "each: leave devices out of the inventory so that each host has 3, or hosts that have fewer than 8"},
+      {{8, 8, 4}, 1, "unlike numbers of devices: h0 has 8, h1 has 8, h2 has 4; "},
+      {{1, 2, 2, 2, 2, 2, 2, 2, 2, 2}, 1, "h7 has 2 and 2 more; "},
+      {{4, 4}, 3, "3 nodes were asked for of an inventory of 2 hosts, which are the nodes; leave out one of them"},
+  };
+  for (const auto& row : refused) {
+    try {
+      cluster_of(hosts(row.counts), {.nodes = row.nodes});
+      fail_msg("accepted: %s", row.says);
+    } catch (const Error& error) {
+      if (!strstr(error.what(), row.says)) fail_msg("expected \"%s\" in \"%s\"", row.says, error.what());
+      assert_int_equal(error.code(), GSEL_ERR_ARG);
+    }
+  }
+}
+
+void memory_that_others_use_is_not_planned_for(void**) {
+  const auto inventory = [](const char* first, const char* second) {
+    const auto board = [](const char* free) {
+      return fmt::format(R"({{"vendor":"nvidia","name":"NVIDIA H100 80GB HBM3","memory_bytes":85899345920{}}})", free);
+    };
+    return parse_inventory(fmt::format(R"({{"gsel_inventory":1,"hosts":[{{"name":"a","devices":[{},{}]}}]}})",
+                                       board(first), board(second)),
+                           "used.json");
+  };
+  const char *used = R"(,"free_bytes":10837418240)", *more = R"(,"free_bytes":10937418240)",
+             *idle = R"(,"free_bytes":84899345920)";
+  const Cluster both = cluster_of(inventory(used, more), {});
+  assert_true(both.uniform() && both.kinds[0].memory_bytes == 10 * kGiB);
+  assert_string_equal(
+      both.notes.at(0).c_str(),
+      "device 0 of a has 10.1 of 80.0 GiB free, and 1 more have less free than they have; the plan uses "
+      "what is free in the inventory, in whole GiB");
+  const Cluster one = cluster_of(inventory(idle, used), {});
+  assert_true(one.kind(0).memory_bytes == 80 * kGiB && one.kind(1).memory_bytes == 10 * kGiB);
+  assert_true(cluster_of(inventory(idle, idle), {}).notes.empty());
+  assert_true(cluster_of(inventory(used, used), {.free_memory = false}).kinds[0].memory_bytes == 80 * kGiB);
+  assert_true(cluster_of(inventory(used, used), {.memory_bytes = 5 * kGiB}).kinds[0].memory_bytes == 5 * kGiB);
+}
+
 }  // namespace
 
 int main() {
@@ -183,6 +254,8 @@ int main() {
       cmocka_unit_test(clusters_are_read),
       cmocka_unit_test(what_is_no_cluster_is_refused),
       cmocka_unit_test(an_inventory_is_a_cluster),
+      cmocka_unit_test(hosts_of_an_inventory_are_its_nodes),
+      cmocka_unit_test(memory_that_others_use_is_not_planned_for),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
