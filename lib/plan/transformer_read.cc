@@ -1,74 +1,17 @@
 // plan/transformer_read.cc: the shape of a transformer from a config.json. Models of different families call the same
-// number by different names; each number has a list of the names that are in use, and the first that a file has is
-// taken. Does not count parameters.
+// number by different names; each number has a list of the names that are in use (shape_reader.h). Does not count
+// parameters.
 #include <algorithm>
-#include <initializer_list>
 
 #include "base/error.h"
-#include "base/json_object.h"
 #include "base/printable.h"
+#include "plan/shape_reader.h"
 #include "plan/transformer.h"
 
 namespace gsel::plan {
 namespace {
 
-constexpr uint64_t kMost = 1'000'000'000;
 constexpr double kMostParams = 1e18;
-
-class ShapeReader {
- public:
-  ShapeReader(JsonObject& object, std::string file) : object_(object), file_(std::move(file)) {}
-
-  using Names = std::initializer_list<const char*>;
-
-  const char* present(Names names) const {
-    for (const char* name : names)
-      if (object_.has(name) && !object_.is_null(name)) return name;
-    return nullptr;
-  }
-  int64_t number(Names names, int64_t absent) const {
-    const char* name = present(names);
-    return name ? static_cast<int64_t>(object_.number(name, 0, kMost, 0)) : absent;
-  }
-  int64_t required(Names names) const {
-    if (const char* name = present(names)) {
-      const int64_t found = positive(names, 0);
-      for (const char* other : names)
-        if (object_.has(other) && !object_.is_null(other) && number({other}, 0) != found)
-          refuse(other, fmt::format("is {}, and {} is {}; both mean one number, which is needed once",
-                                    number({other}, 0), object_.path_of(name), found));
-      return found;
-    }
-    std::string known;
-    for (const char* name : names) known += (known.empty() ? "\"" : "\", \"") + std::string(name);
-    fail(GSEL_ERR_CONFIG, "{}: none of {}\" is there; a transformer needs one of them", file_, known);
-  }
-  int64_t positive(Names names, int64_t absent) const {
-    const int64_t found = number(names, absent);
-    if (found < 1) refuse(present(names), "is 0; a number from 1 is needed");
-    return found;
-  }
-  bool flag(Names names, bool absent) const {
-    const char* name = present(names);
-    return name ? object_.flag(name, absent) : absent;
-  }
-  double real(Names names, double absent) const {
-    const char* name = present(names);
-    return name ? object_.real(name, 0, 1e9, absent) : absent;
-  }
-  std::string text(Names names) const {
-    const char* name = present(names);
-    return name && object_.is_text(name) ? object_.text(name) : std::string();
-  }
-  [[noreturn]] void refuse(const std::string& key, const std::string& why) const {
-    throw Error(GSEL_ERR_CONFIG, fmt::format("{}: {} {}", file_, object_.path_of(key), why))
-        .at({file_, 0, 0, object_.path_of(key)});
-  }
-
- private:
-  JsonObject& object_;
-  std::string file_;
-};
 
 const ShapeReader::Names kHidden = {"hidden_size", "n_embd", "n_embed", "d_model", "hidden_dim"};
 
@@ -130,7 +73,17 @@ constexpr Unplanned kUnplanned[] = {
     {"mamba", "of layers that are no attention"},
     {"mamba2", "of layers that are no attention"},
     {"rwkv", "of layers that are no attention"},
+    {"falcon_mamba", "of layers that are no attention"},
     {"jamba", "of layers that are partly no attention"},
+    {"zamba", "of layers that are partly no attention"},
+    {"zamba2", "of layers that are partly no attention"},
+    {"recurrent_gemma", "of layers that are partly no attention"},
+    {"bamba", "of layers that are partly no attention"},
+    {"nemotron_h", "of layers that are partly no attention"},
+    {"falcon_h1", "of layers that are partly no attention"},
+    {"granitemoehybrid", "of layers that are partly no attention"},
+    {"lfm2", "of layers that are partly no attention"},
+    {"qwen3_next", "of layers that are partly no attention"},
     {"distilbert", "of keys that other families use otherwise"},
 };
 
@@ -192,7 +145,10 @@ void read_window(const ShapeReader& reader, const std::string& type, Transformer
     shape.windowed = static_cast<double>(shape.layers - shape.layers / period) / all;
   } else if (type.starts_with("qwen")) {
     if (!reader.flag({"use_sliding_window"}, false)) return;
-    const int64_t whole = std::min(reader.number({"max_window_layers"}, 0), shape.layers);
+    const int64_t whole = reader.number({"max_window_layers"}, 0);
+    if (whole > shape.layers)
+      reader.refuse("max_window_layers", fmt::format("is {}, and there are {} layers; from 0 to {} is needed", whole,
+                                                     shape.layers, shape.layers));
     shape.windowed = static_cast<double>(shape.layers - whole) / all;
   } else {
     shape.notes.push_back(fmt::format("sliding_window = {} is not counted: which layers have it is not known", window));
@@ -214,10 +170,39 @@ void read_norms(const ShapeReader& reader, const std::string& type, const Family
   shape.embedding_norm = type == "bloom";
 }
 
+// Layers without experts come first in a Transformer.
+template <class IsDense>
+void count_dense_layers(Transformer& shape, IsDense&& is_dense) {
+  shape.dense_layers = 0;
+  bool among = false;
+  for (int64_t i = 0; i < shape.layers; ++i) {
+    if (!is_dense(i)) continue;
+    among |= shape.dense_layers != i;
+    ++shape.dense_layers;
+  }
+  if (among) shape.notes.emplace_back("layers of experts lie among dense ones; they are taken as the last ones");
+}
+
+// As the classes of DeepSeek (first_k_dense_replace, moe_layer_freq) and Qwen (decoder_sparse_step, mlp_only_layers)
+// do.
+void read_dense_layers(const ShapeReader& reader, const std::string& type, Transformer& shape) {
+  const int64_t first = reader.number({"first_k_dense_replace"}, 0);
+  if (first > shape.layers)
+    reader.refuse("first_k_dense_replace", fmt::format("is {}, and there are {} layers; from 0 to {} is needed", first,
+                                                       shape.layers, shape.layers));
+  const int64_t every = type.starts_with("deepseek") ? reader.positive({"moe_layer_freq"}, 1) : 1;
+  const int64_t step = reader.positive({"decoder_sparse_step"}, 1);
+  const auto dense = reader.layer_list("mlp_only_layers", shape.layers);
+  count_dense_layers(shape, [&](int64_t i) {
+    return i < first || i % every != 0 || (i + 1) % step != 0 || (dense && dense->contains(i));
+  });
+}
+
 // Names of a family whose attention and layers differ from the plain ones.
 void read_experts(const ShapeReader& reader, const std::string& type, Transformer& shape) {
-  shape.experts = reader.number({"num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"}, 0);
+  shape.experts = reader.agreed({"num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"}, 0);
   if (shape.experts == 0) return;
+  reader.agree({"num_experts_per_tok", "num_experts_per_token", "moe_top_k"});  // "top_k" may be of sampling
   shape.experts_per_token = reader.number({"num_experts_per_tok", "num_experts_per_token", "moe_top_k", "top_k"},
                                           type == "llama4_text" ? 1 : 2);
   if (shape.experts_per_token < 1 || shape.experts_per_token > shape.experts)
@@ -226,13 +211,12 @@ void read_experts(const ShapeReader& reader, const std::string& type, Transforme
   shape.expert_ffn = reader.number({"moe_intermediate_size"}, shape.ffn);
   shape.shared_ffn =
       reader.number({"shared_expert_intermediate_size"}, reader.number({"n_shared_experts"}, 0) * shape.expert_ffn);
-  shape.dense_layers = std::min(reader.number({"first_k_dense_replace"}, 0), shape.layers);
-  if (type != "llama4_text") return;
+  if (type != "llama4_text") return read_dense_layers(reader, type, shape);
   shape.expert_ffn = shape.shared_ffn = shape.ffn;
   shape.ffn = reader.positive({"intermediate_size_mlp"}, shape.ffn);
   const int64_t step = reader.positive({"interleave_moe_layer_step"}, 1);
-  shape.dense_layers = shape.layers - shape.layers / step;
-  if (step > 1) shape.notes.emplace_back("layers of experts lie among dense ones; they are taken as the last ones");
+  const auto listed = reader.layer_list("moe_layers", shape.layers);
+  count_dense_layers(shape, [&](int64_t i) { return listed ? !listed->contains(i) : (i + 1) % step != 0; });
 }
 
 // Counts of parameters are to fit 64 bits.
@@ -257,14 +241,16 @@ void read_attention(const ShapeReader& reader, const std::string& type, Transfor
   const ShapeReader::Names heads = {"num_attention_heads", "n_head", "n_heads", "num_heads"};
   const bool gemma3 = type == "gemma3_text";  // whose files leave out what its class has by default
   shape.heads = gemma3 && !reader.present(heads) ? 8 : reader.required(heads);
-  shape.kv_heads = reader.number({"num_key_value_heads", "num_kv_heads", "n_head_kv"}, gemma3 ? 4 : shape.heads);
+  shape.kv_heads = reader.agreed({"num_key_value_heads", "num_kv_heads", "n_head_kv"}, gemma3 ? 4 : shape.heads);
   if (reader.flag({"multi_query_attention"}, false)) shape.kv_heads = reader.number({"multi_query_group_num"}, 1);
-  if (type == "falcon" && !reader.present({"num_kv_heads"}) && reader.flag({"multi_query"}, false)) shape.kv_heads = 1;
+  // Falcon's class reads num_kv_heads in its new architecture alone.
+  if (type == "falcon" && !reader.flag({"new_decoder_architecture"}, false))
+    shape.kv_heads = reader.flag({"multi_query"}, true) ? 1 : shape.heads;
   if (type == "gpt_bigcode" && reader.flag({"multi_query"}, true)) shape.kv_heads = 1;
   if (shape.kv_heads < 1 || shape.heads % shape.kv_heads != 0)
     reader.refuse("num_key_value_heads", fmt::format("is {}, and num_attention_heads is {}; a divisor of it is needed",
                                                      shape.kv_heads, shape.heads));
-  shape.head_dim = reader.number({"head_dim", "kv_channels"}, type.starts_with("gemma") ? 256 : 0);
+  shape.head_dim = reader.agreed({"head_dim", "kv_channels"}, type.starts_with("gemma") ? 256 : 0);
   if (shape.head_dim > 0) return;
   if (shape.hidden % shape.heads != 0)
     reader.refuse(reader.present(kHidden),
@@ -301,6 +287,8 @@ Transformer read_shape(JsonObject& object, const std::string& file) {
   shape.output_bias = reader.flag({"attention_bias", "add_bias_linear", "bias", "use_bias"}, family.output_bias);
   if (type == "qwen2" || type == "qwen2_moe") shape.output_bias = false;
   shape.mlp_bias = reader.flag({"mlp_bias", "add_bias_linear", "bias", "use_bias"}, family.mlp_bias);
+  // Others may be shorter: "seq_length" of the sequences that a model was trained on.
+  reader.agree({"max_position_embeddings", "n_positions", "n_ctx"});
   shape.max_positions =
       reader.number({"max_position_embeddings", "n_positions", "n_ctx", "max_seq_len", "seq_length"}, 0);
   if (family.learned_positions) shape.positions = shape.max_positions + (type == "opt" ? 2 : 0);

@@ -214,10 +214,33 @@ void what_contradicts_itself_is_refused_with_its_key(void**) {
        "m.json: num_key_value_heads is 3, and num_attention_heads is 8; a divisor of it is needed"},
       {R"({"hidden_size":64,"num_hidden_layers":2,"vocab_size":8,"num_attention_heads":8,"intermediate_size":128,"num_local_experts":4,"num_experts_per_tok":5})",
        "m.json: num_experts_per_tok is 5; from 1 to the 4 experts is needed"},
+      {R"({SHAPE,"num_key_value_heads":4,"num_kv_heads":2})",
+       "m.json: num_kv_heads is 2, and num_key_value_heads is 4; both mean one number, which is needed once"},
+      {R"({SHAPE,"num_local_experts":4,"num_experts":8})",
+       "m.json: num_experts is 8, and num_local_experts is 4; both mean one number, which is needed once"},
+      {R"({SHAPE,"num_local_experts":4,"num_experts_per_tok":2,"num_experts_per_token":1})",
+       "m.json: num_experts_per_token is 1, and num_experts_per_tok is 2; both mean one number, which is needed once"},
+      {R"({SHAPE,"head_dim":8,"kv_channels":16})",
+       "m.json: kv_channels is 16, and head_dim is 8; both mean one number, which is needed once"},
+      {R"({SHAPE,"n_positions":1024,"n_ctx":2048})",
+       "m.json: n_ctx is 2048, and n_positions is 1024; both mean one number, which is needed once"},
+      {R"({SHAPE,"num_experts":4,"first_k_dense_replace":3})",
+       "m.json: first_k_dense_replace is 3, and there are 2 layers; from 0 to 2 is needed"},
+      {R"({"model_type":"qwen2",SHAPE,"sliding_window":8,"use_sliding_window":true,"max_window_layers":3})",
+       "m.json: max_window_layers is 3, and there are 2 layers; from 0 to 2 is needed"},
+      {R"({"model_type":"qwen3_moe",SHAPE,"num_experts":4,"mlp_only_layers":[0,2]})",
+       "m.json: mlp_only_layers[1] is no layer; a number from 0 to 1 is needed"},
+      {R"({"model_type":"zamba2",SHAPE})",
+       "m.json: model_type is \"zamba2\", a model of layers that are partly no attention; one stack of layers with "
+       "attention is planned, and any other model as a list of \"layers\" (docs/plan.md)"},
   };
   for (const Refused& one : all) {
+    std::string config = one.config;
+    const std::string shape =
+        R"("hidden_size":64,"num_hidden_layers":2,"vocab_size":8,"num_attention_heads":8,"intermediate_size":128)";
+    if (const size_t at = config.find("SHAPE"); at != config.npos) config.replace(at, 5, shape);
     try {
-      read_transformer(one.config, "m.json");
+      read_transformer(config, "m.json");
       fail_msg("%s was accepted", one.config);
     } catch (const Error& error) {
       assert_string_equal(error.what(), one.says);
@@ -232,6 +255,54 @@ void what_contradicts_itself_is_refused_with_its_key(void**) {
       assert_non_null(strstr(error.what(), "m.json"));
     }
   }
+}
+
+// Which layers have experts, as the classes of the families decide.
+void layers_without_experts_are_counted(void**) {
+  const auto read = [](const char* more) {
+    return read_transformer(fmt::format(R"({{"hidden_size":64,"num_hidden_layers":12,"vocab_size":8,
+                                            "num_attention_heads":4,"intermediate_size":128,"num_experts":4{}}})",
+                                        more),
+                            "m.json");
+  };
+  const struct {
+    const char* more;
+    int64_t moe;
+    bool among;
+  } rows[] = {
+      {R"(,"model_type":"qwen3_moe","decoder_sparse_step":1,"mlp_only_layers":[])", 12, false},
+      {R"(,"model_type":"qwen3_moe","decoder_sparse_step":2)", 6, true},
+      {R"(,"model_type":"qwen2_moe","mlp_only_layers":[0,1,2])", 9, false},
+      {R"(,"model_type":"qwen2_moe","decoder_sparse_step":2,"mlp_only_layers":[1,2])", 5, true},
+      {R"(,"model_type":"deepseek_v2","first_k_dense_replace":1,"moe_layer_freq":1)", 11, false},
+      {R"(,"model_type":"deepseek_v2","first_k_dense_replace":1,"moe_layer_freq":2)", 5, true},
+      {R"(,"model_type":"llama4_text","moe_layers":[1,3,5])", 3, true},
+      {R"(,"model_type":"llama4_text","interleave_moe_layer_step":1)", 12, false},
+  };
+  for (const auto& row : rows) {
+    const Transformer shape = read(row.more);
+    if (shape.moe_layers() != row.moe || shape.notes.empty() == row.among)
+      fail_msg("%s: %d layers of experts, %d notes", row.more, static_cast<int>(shape.moe_layers()),
+               static_cast<int>(shape.notes.size()));
+  }
+}
+
+// num_kv_heads is read in Falcon's new architecture alone; sampling's top_k and the window of unwindowed layers say
+// nothing of the shape.
+void keys_that_others_overrule_are_not_read(void**) {
+  const auto read = [](const char* more) {
+    return read_transformer(fmt::format(R"({{"hidden_size":64,"num_hidden_layers":2,"vocab_size":8,
+                                            "num_attention_heads":8,"intermediate_size":128{}}})",
+                                        more),
+                            "m.json");
+  };
+  const char* old = R"(,"model_type":"falcon","multi_query":true,"new_decoder_architecture":false,"num_kv_heads":8)";
+  assert_int_equal(read(old).kv_heads, 1);
+  assert_int_equal(read(R"(,"model_type":"falcon","multi_query":false,"num_kv_heads":2)").kv_heads, 8);
+  assert_int_equal(read(R"(,"model_type":"falcon","new_decoder_architecture":true,"num_kv_heads":2)").kv_heads, 2);
+  assert_int_equal(read(R"(,"num_experts":4,"num_experts_per_tok":2,"top_k":50)").experts_per_token, 2);
+  assert_int_equal(read(R"(,"max_position_embeddings":64,"seq_length":16)").max_positions, 64);
+  read(R"(,"model_type":"qwen2","sliding_window":8,"use_sliding_window":false,"max_window_layers":70)");
 }
 
 void a_text_model_inside_another_is_found(void**) {
@@ -295,6 +366,8 @@ int main() {
       cmocka_unit_test(a_token_of_a_mixture_uses_few_experts),
       cmocka_unit_test(operations_are_those_of_the_closed_form),
       cmocka_unit_test(what_contradicts_itself_is_refused_with_its_key),
+      cmocka_unit_test(layers_without_experts_are_counted),
+      cmocka_unit_test(keys_that_others_overrule_are_not_read),
       cmocka_unit_test(a_text_model_inside_another_is_found),
       cmocka_unit_test(layers_can_be_listed),
       cmocka_unit_test(every_split_has_all_layers),

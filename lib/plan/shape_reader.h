@@ -1,0 +1,97 @@
+// plan/shape_reader.h: numbers of a config.json by any of the names that families have for them. The first name that a
+// file has is taken; names that mean one number are to agree where that is asked. Does not know what the numbers mean.
+#pragma once
+
+#include <cmath>
+#include <initializer_list>
+#include <optional>
+#include <set>
+#include <string>
+
+#include "base/error.h"
+#include "base/json_object.h"
+
+namespace gsel::plan {
+
+inline constexpr uint64_t kMostOfShape = 1'000'000'000;
+
+class ShapeReader {
+ public:
+  ShapeReader(JsonObject& object, std::string file) : object_(object), file_(std::move(file)) {}
+
+  using Names = std::initializer_list<const char*>;
+
+  const char* present(Names names) const {
+    for (const char* name : names)
+      if (object_.has(name) && !object_.is_null(name)) return name;
+    return nullptr;
+  }
+  int64_t number(Names names, int64_t absent) const {
+    const char* name = present(names);
+    return name ? static_cast<int64_t>(object_.number(name, 0, kMostOfShape, 0)) : absent;
+  }
+  // All that are there are to be equal.
+  void agree(Names names) const {
+    const char* name = present(names);
+    if (!name) return;
+    const int64_t found = number({name}, 0);
+    for (const char* other : names)
+      if (object_.has(other) && !object_.is_null(other) && number({other}, 0) != found)
+        refuse(other, fmt::format("is {}, and {} is {}; both mean one number, which is needed once", number({other}, 0),
+                                  object_.path_of(name), found));
+  }
+  int64_t agreed(Names names, int64_t absent) const {
+    agree(names);
+    return number(names, absent);
+  }
+  int64_t required(Names names) const {
+    if (present(names)) {
+      const int64_t found = positive(names, 0);
+      agree(names);
+      return found;
+    }
+    std::string known;
+    for (const char* name : names) known += (known.empty() ? "\"" : "\", \"") + std::string(name);
+    fail(GSEL_ERR_CONFIG, "{}: none of {}\" is there; a transformer needs one of them", file_, known);
+  }
+  int64_t positive(Names names, int64_t absent) const {
+    const int64_t found = number(names, absent);
+    if (found < 1) refuse(present(names), "is 0; a number from 1 is needed");
+    return found;
+  }
+  // Numbers of layers; nothing: the file has none.
+  std::optional<std::set<int64_t>> layer_list(const char* name, int64_t layers) const {
+    if (!present({name})) return std::nullopt;
+    const JsonArray list = object_.array(name);
+    std::set<int64_t> out;
+    for (size_t i = 0; i < list.size(); ++i) {
+      const auto layer = list.number(i);
+      if (!layer || !(*layer >= 0) || !(*layer < static_cast<double>(layers)) || *layer != std::floor(*layer))
+        refuse(fmt::format("{}[{}]", name, i), fmt::format("is no layer; a number from 0 to {} is needed", layers - 1));
+      out.insert(static_cast<int64_t>(*layer));
+    }
+    return out;
+  }
+  bool flag(Names names, bool absent) const {
+    const char* name = present(names);
+    return name ? object_.flag(name, absent) : absent;
+  }
+  double real(Names names, double absent) const {
+    const char* name = present(names);
+    return name ? object_.real(name, 0, 1e9, absent) : absent;
+  }
+  std::string text(Names names) const {
+    const char* name = present(names);
+    return name && object_.is_text(name) ? object_.text(name) : std::string();
+  }
+  [[noreturn]] void refuse(const std::string& key, const std::string& why) const {
+    throw Error(GSEL_ERR_CONFIG, fmt::format("{}: {} {}", file_, object_.path_of(key), why))
+        .at({file_, 0, 0, object_.path_of(key)});
+  }
+
+ private:
+  JsonObject& object_;
+  std::string file_;
+};
+
+}  // namespace gsel::plan
