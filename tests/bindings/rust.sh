@@ -14,8 +14,11 @@ diff "$rust/gsel-sys/src/generated.rs" "$WORK/bindings" > "$WORK/diff" && diff "
 "$SOURCE/tests/bindings/complete.sh" "$SOURCE/lib/api/libgsel.map" "$rust/gsel/src" "$rust/omitted.txt"
 export CARGO_TARGET_DIR GSEL_C_LAYOUT="$WORK/c.layout" RUSTFLAGS="-D warnings" CARGO_NET_OFFLINE=true
 export RUST_BACKTRACE=0 # of panics that tests make: under valgrind each costs many seconds
-# The crates are copied, since cargo writes beside them and the source may be read only.
+# The crates are copied, since cargo writes beside them and the source may be read only. They find the library in a folder
+# whose name has a blank.
 cp -r "$rust" "$WORK/rust"
+ln -s "$STAGE/usr" "$WORK/a prefix"
+export PKG_CONFIG_PATH="$WORK/a prefix${STAGE_LIB#"$STAGE/usr"}/pkgconfig"
 cd "$WORK/rust"
 quietly() { # COMMAND...: shows what it says if it fails
   "$@" > "$WORK/said" 2>&1 || { cat "$WORK/said"; exit 1; }

@@ -15,6 +15,9 @@ use std::fs;
 use std::path::Path;
 use std::process::{exit, Command};
 
+#[path = "words.rs"]
+mod words;
+
 /// The version of the interface that src/generated.rs declares.
 const DECLARED: &str = "0.1";
 /// What libgsel.a needs, where pkg-config is not asked; see Libs.private of gsel.pc.
@@ -79,6 +82,7 @@ fn write_linked(is_static: bool) {
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
+    println!("cargo:rerun-if-changed=words.rs");
     for name in ["PKG_CONFIG_PATH", "PKG_CONFIG_LIBDIR", "PKG_CONFIG_SYSROOT_DIR"] {
         println!("cargo:rerun-if-env-changed={}", name);
     }
@@ -115,11 +119,18 @@ fn main() {
     } else {
         ask(&["--libs"])
     };
-    flags.split_whitespace().for_each(|flag| link(flag, is_static));
-    println!("cargo:lib={}", ask(&["--variable=libdir"]));
+    let words = words::words(&flags);
+    if !words.iter().any(|word| word == "-lgsel") {
+        fail(&format!(
+            "pkg-config says \"{}\", without -lgsel; set GSEL_LIB_DIR to the folder of libgsel.so",
+            flags
+        ));
+    }
+    words.iter().for_each(|flag| link(flag, is_static));
+    println!("cargo:lib={}", words::value(&ask(&["--variable=libdir"])));
     println!("cargo:version={}", version);
     println!(
         "cargo:include={}",
-        include.unwrap_or_else(|| ask(&["--variable=includedir"]))
+        include.unwrap_or_else(|| words::value(&ask(&["--variable=includedir"])))
     );
 }
