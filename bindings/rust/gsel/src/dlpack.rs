@@ -99,7 +99,7 @@ pub fn to_dlpack<T: Element>(elements: Vec<T>, dims: &[i64]) -> Result<*mut sys:
         sys::gsel_tensor_to_dlpack(&tensor, &device, free, user as *mut c_void, out, error)
     });
     if result.is_err() {
-        drop(unsafe { Box::from_raw(user) });
+        unsafe { guard::free::<Vec<T>>(user as *mut c_void) }
     }
     result
 }

@@ -8,6 +8,7 @@ use crate::{Error, Result};
 use gsel_sys as sys;
 use std::any::Any;
 use std::cell::Cell;
+use std::fmt::Write;
 use std::os::raw::c_char;
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 
@@ -18,8 +19,12 @@ thread_local! {
     static KEPT: Cell<*mut Option<Payload>> = const { Cell::new(std::ptr::null_mut()) };
 }
 
-/// What a closure returns: `Ok`, or any error, whose text becomes part of the error of the step on every rank.
+/// What a closure returns: `Ok`, or any error. Its text becomes part of the message of the error that this rank gets, and the
+/// others, see the [crate's rules](crate). The text is all that is kept: the closure's error is dropped, so the error of the
+/// call does not have it as `source()`. Of a [`crate::Error`] the message names the code as well.
+/// An error of [`Param::init`](crate::Param::init) loses its text, too.
 pub type Outcome = std::result::Result<(), Box<dyn std::error::Error + Send + Sync>>;
+type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// Text of a panic, for the other ranks.
 pub(crate) fn panic_text(payload: &(dyn Any + Send)) -> String {
@@ -30,21 +35,36 @@ pub(crate) fn panic_text(payload: &(dyn Any + Send)) -> String {
     format!("panic: {}", text.unwrap_or("of another type than text"))
 }
 
+/// Takes the text of a closure's error, and drops the error. `Display` and `Drop` are code of the program and may panic; their
+/// panics end here, since the closure itself has returned.
+pub(crate) fn error_text(error: Failure) -> String {
+    let mut text = String::new();
+    let shown = catch_unwind(AssertUnwindSafe(|| write!(text, "{}", error)));
+    quiet(|| drop(error));
+    let fault = match shown {
+        Ok(Ok(())) => return text,
+        Ok(Err(_)) => "the Display of this error fails".to_owned(),
+        Err(payload) => {
+            let fault = format!("the Display of this error panics: {}", panic_text(&*payload));
+            quiet(|| drop(payload));
+            fault
+        }
+    };
+    format!("{}{}{}", text, if text.is_empty() { "" } else { "; " }, fault)
+}
+
 /// Runs a closure between two frames of C. A panic becomes GSEL_ERR_CALLBACK, is kept for the call, and its text goes to
 /// the message.
-pub(crate) fn status(
-    message: *mut c_char,
-    capacity: usize,
-    closure: impl FnOnce() -> Result<i32, Box<dyn std::error::Error + Send + Sync>>,
-) -> i32 {
+pub(crate) fn status(message: *mut c_char, capacity: usize, closure: impl FnOnce() -> Result<i32, Failure>) -> i32 {
     match catch_unwind(AssertUnwindSafe(closure)) {
         Ok(Ok(status)) => status,
         Ok(Err(error)) => {
-            text::write_message(message, capacity, &error.to_string());
-            match error.downcast_ref::<Error>() {
+            let code = match error.downcast_ref::<Error>() {
                 Some(error) if error.code.0 < 0 => error.code.0,
                 _ => sys::GSEL_ERR_CALLBACK,
-            }
+            };
+            text::write_message(message, capacity, &error_text(error));
+            code
         }
         Err(payload) => {
             text::write_message(message, capacity, &panic_text(&*payload));
@@ -92,9 +112,17 @@ fn ended<T>(result: Result<T>, payload: Payload) -> Result<T> {
     result
 }
 
-/// Runs a function that must not panic, such as the drop of a closure's state, between two frames of C.
+/// Runs a function whose panic ends here, such as the drop of a closure's state between two frames of C. The payload is
+/// dropped, and so is that of a payload whose drop panics. This can go on without end, so the fourth one is forgotten.
 pub(crate) fn quiet(closure: impl FnOnce()) {
-    let _ = catch_unwind(AssertUnwindSafe(closure)).map_err(std::mem::forget);
+    let mut ended = catch_unwind(AssertUnwindSafe(closure));
+    for _ in 0..3 {
+        match ended {
+            Ok(()) => return,
+            Err(payload) => ended = catch_unwind(AssertUnwindSafe(|| drop(payload))),
+        }
+    }
+    std::mem::forget(ended);
 }
 
 /// `free_user_data` of a boxed T.

@@ -19,9 +19,13 @@
 //!    those that borrow a communicator, such as [`Persistent`]. A handle is `Sync` only if the C header allows calls from
 //!    any thread.
 //!  * An [`Error`] has the code, the message, the rank or place that it is about, and its causes as `source()`.
-//!  * A closure that panics ends the call on every rank with an error. On the rank where it panicked, a blocking call
-//!    continues the panic when C has returned; of a [`Request`] the panic is the error alone. Nothing unwinds through C, and
-//!    nothing leaks.
+//!  * A closure that panics ends the call. On the rank where it panicked, a blocking call continues the panic when C has
+//!    returned; of a [`Request`] the panic is the error alone. Other ranks that need this rank for the same call get an error
+//!    with the text. A rank that needs nothing more of this rank may have returned `Ok`, and its next call then has the error:
+//!    with `ddp`, rank 0 has all gradients when the optimizer panics on rank 1, and the first stage of a pipeline has sent
+//!    its outputs when the second one panics. A closure that returns an error ends the call in the same way, without the
+//!    panic.
+//!  * Nothing unwinds through C. State and errors of closures are dropped where a panic of their `drop` goes no further.
 //!  * Slices are borrowed for the call. What runs after the call owns its buffers, see [`Request`].
 #![warn(missing_docs)]
 

@@ -54,6 +54,10 @@ impl Param {
         self
     }
     /// Begins with what `init(dst, first, seed)` writes for elements `first..first + dst.len()`.
+    ///
+    /// C has no place for the text of an initialiser's error: the error of [`Trainer::new`](crate::Trainer::new) names the
+    /// parameter and a code, [`Code::CALLBACK`](crate::Code::CALLBACK) or that of a [`crate::Error`]. Other ranks get
+    /// [`Code::PEER`](crate::Code::PEER).
     pub fn init(mut self, init: impl Fn(&mut [f32], usize, u64) -> Outcome + Send + Sync + 'static) -> Param {
         self.options.init = sys::GSEL_INIT_CALLBACK;
         self.init = Some(Box::new(init));
@@ -221,7 +225,8 @@ unsafe extern "C" fn init(dst: *mut f32, first: i64, count: i64, seed: u64, user
 /// A layer: which values and parameters it uses, and its kernels. A layer without any kernel is driven by pull alone.
 ///
 /// Kernels are closures that any thread may call: what they keep between calls stands in a `Mutex` or an atomic. An error or
-/// a panic of a kernel ends the step on every rank with layer, rank and text.
+/// a panic of a kernel ends the step with layer, rank and text: on this rank, and on the others in this step or the next
+/// one, see the [crate's rules](crate).
 pub struct Layer {
     name: String,
     inputs: Vec<ValueId>,
@@ -339,7 +344,7 @@ impl Model {
         let mut id = -1;
         let result = check(|error| unsafe { sys::gsel_model_add_param(self.raw(), &options, &mut id, error) });
         if let (Err(_), Some(user)) = (&result, user) {
-            drop(unsafe { Box::from_raw(user) }); // a call that fails has kept nothing
+            unsafe { guard::free::<Box<Init>>(user as *mut c_void) } // a call that fails has kept nothing
         }
         result.map(|()| ParamId(id))
     }
@@ -380,7 +385,7 @@ impl Model {
         let mut id = -1;
         let result = check(|error| unsafe { sys::gsel_model_add_layer(self.raw(), &options, &mut id, error) });
         if result.is_err() {
-            drop(unsafe { Box::from_raw(user) }); // a call that fails has kept nothing
+            unsafe { guard::free::<Kernels>(user as *mut c_void) } // a call that fails has kept nothing
         }
         result.map(|()| LayerId(id))
     }

@@ -87,9 +87,10 @@ impl UserOp {
     ///  * `record`: elements that belong together, such as 2 for a value and its index; 1: each by itself
     ///
     /// The function may be called by several threads at once, and its result may depend on the arguments alone. If it
-    /// panics, the call fails with [`Code::CALLBACK`] on every rank; where the panic was on the thread that made a
-    /// blocking call, it continues there when C has returned. Of a [`Request`](crate::Request) it is the error alone.
-    /// Elements of another type fail the call.
+    /// panics, the call fails with [`Code::CALLBACK`]; in a small call each rank reduces for itself, and a rank where nothing
+    /// panicked may get the error in its next call. Where the panic was on the thread that made a blocking call, it
+    /// continues there when C has returned. Of a [`Request`](crate::Request) it is the error alone. Elements of another
+    /// type fail the call.
     pub fn new<T: Element, F: Fn(&mut [T], &[T]) + Send + Sync + 'static>(
         name: &str,
         record: usize,
@@ -109,7 +110,7 @@ impl UserOp {
             )
         });
         if result.is_err() {
-            drop(unsafe { Box::from_raw(user) });
+            unsafe { guard::free::<Fold<T, F>>(user as *mut c_void) }
         }
         result.map(|()| UserOp(out))
     }

@@ -97,7 +97,7 @@ impl<C: Borrow<Comm>> Pipeline<C> {
             let (comm, model) = (alive.comm.as_ptr(), model.raw());
             let result = made(|out, error| unsafe { sys::gsel_pipeline_create(comm, model, &raw, out, error) });
             if let (Err(_), Some(data)) = (&result, data) {
-                drop(unsafe { Box::from_raw(data) }); // a call that fails has kept nothing
+                unsafe { guard::free::<Box<DataFn>>(data as *mut c_void) } // a call that fails has kept nothing
             }
             result
         })?;

@@ -1,5 +1,8 @@
 //! The pull driver: the trainer hands out work, and the program runs it where and how it likes. C calls no kernel.
 //!
+//! [`Trainer::next_work`] lends: a [`Work`] borrows the trainer until it is completed, since the next one may use the same
+//! buffers. `Iterator` gives items that outlive the next call, so there is none, and `while let` stands for `for`.
+//!
 //! ```no_run
 //! # fn run<C: std::borrow::Borrow<gsel::Comm>>(trainer: &mut gsel::Trainer<C>) -> gsel::Result<()> {
 //! use gsel::Task;
@@ -16,7 +19,7 @@
 //! ```
 use crate::call::{Backward, Call, DataRequest, Forward};
 use crate::error::{check, filled};
-use crate::guard::{self, panic_text, Outcome};
+use crate::guard::{self, error_text, panic_text, Outcome};
 use crate::train::StepReport;
 use crate::{text, Comm, Result, Trainer};
 use gsel_sys as sys;
@@ -40,7 +43,7 @@ pub enum Task<'a> {
     Other(i32),
 }
 
-/// A piece of work, until it is completed. Dropped before, it fails, and the step ends on every rank.
+/// A piece of work, until it is completed. Dropped before, it fails as by [`fail`](Work::fail).
 pub struct Work<'t, C: Borrow<Comm>> {
     trainer: &'t mut Trainer<C>,
     work: sys::gsel_work,
@@ -67,12 +70,12 @@ impl<C: Borrow<Comm>> Trainer<C> {
     }
 
     /// Runs a step, or the evaluation that has begun, with one closure for all its work. An error or a panic of the closure
-    /// ends the step on every rank; a panic then continues here.
+    /// fails the work; a panic then continues here.
     pub fn pull(&mut self, mut body: impl FnMut(Task<'_>) -> Outcome) -> Result<StepReport> {
         while let Some(work) = self.next_work()? {
             match catch_unwind(AssertUnwindSafe(|| body(work.task()))) {
                 Ok(Ok(())) => work.complete()?,
-                Ok(Err(error)) => work.fail(&error.to_string())?,
+                Ok(Err(error)) => work.fail(&error_text(error))?,
                 Err(payload) => {
                     let _ = work.fail(&panic_text(&*payload));
                     resume_unwind(payload);
@@ -114,7 +117,8 @@ impl<C: Borrow<Comm>> Work<'_, C> {
     pub fn no_samples(mut self) -> Result<()> {
         self.end(sys::GSEL_NO_SAMPLES, "")
     }
-    /// Says that the work has failed: the step is over on every rank, with this text. Returns that error.
+    /// Says that the work has failed. The step is over, with this text; on other ranks as where a kernel fails, see
+    /// [`Layer`](crate::Layer). Returns that error.
     pub fn fail(mut self, why: &str) -> Result<()> {
         self.end(sys::GSEL_ERR_CALLBACK, why)
     }

@@ -111,7 +111,8 @@ impl<C: Borrow<Comm>> Trainer<C> {
             if result.is_err() {
                 // A call that fails has kept nothing.
                 unsafe {
-                    data.into_iter().for_each(|data| drop(Box::from_raw(data)));
+                    data.into_iter()
+                        .for_each(|data| guard::free::<Box<DataFn>>(data as *mut c_void));
                     optimizer.iter().for_each(|optimizer| Optimizer::free(optimizer));
                 }
             }
