@@ -1,14 +1,15 @@
 //! Requests that have ended, for programs that wait in an event loop, and what wakes a task that awaits a request.
 use crate::error::{check, made};
-use crate::Result;
+use crate::{guard, Result};
 use gsel_sys as sys;
 use std::collections::HashMap;
 use std::os::raw::c_void;
 use std::os::unix::io::{AsRawFd, RawFd};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard};
 use std::task::Waker;
 use std::time::Duration;
+use std::{process, ptr};
 
 /// A completion queue: the tokens of requests that have ended, in the order in which they did, behind a file descriptor
 /// that an event loop waits for. [`Request::notify`](crate::Request::notify) adds a request.
@@ -36,7 +37,7 @@ impl CompletionQueue {
         let queue = made(|out, error| unsafe { sys::gsel_queue_create(out, error) })?;
         Ok(CompletionQueue { queue })
     }
-    /// The token of the first request that has ended, within so long; `None`: whenever one does.
+    /// The token of the first request that has ended, within so long; zero looks and does not wait; `None`: whenever one does.
     pub fn next(&self, within: Option<Duration>) -> Result<Option<u64>> {
         let (mut found, mut user) = (0, std::ptr::null_mut());
         let seconds = within.map_or(-1.0, |time| time.as_secs_f64());
@@ -63,55 +64,113 @@ impl Drop for CompletionQueue {
 
 // ---- tasks --------------------------------------------------------------------------------------------------------
 
-static WAKERS: Mutex<Option<HashMap<u64, Waker>>> = Mutex::new(None);
-static REACTOR: Mutex<Option<&'static CompletionQueue>> = Mutex::new(None);
+/// What wakes the tasks of one process. A forked child makes its own: the parent's thread is not there, and another thread of
+/// the parent may have held the parent's locks. A waker is code of the program, so it is cloned, woken and dropped outside of
+/// the locks; it may own tasks whose drop takes them.
+struct Reactor {
+    process: u32,
+    queue: CompletionQueue,
+    has_thread: Mutex<bool>,
+    wakers: Mutex<HashMap<u64, Waker>>,
+    /// Kept, since objects of the parent may refer to it.
+    _of_parent: *const Reactor,
+}
+// _of_parent is never read.
+unsafe impl Send for Reactor {}
+unsafe impl Sync for Reactor {}
+
+static REACTOR: AtomicPtr<Reactor> = AtomicPtr::new(ptr::null_mut());
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
-/// The queue of all tasks, and the thread that wakes them, from the first one on.
-fn reactor() -> Result<&'static CompletionQueue> {
-    let mut reactor = REACTOR.lock().unwrap();
-    if let Some(queue) = *reactor {
-        return Ok(queue);
-    }
-    let queue: &'static CompletionQueue = Box::leak(Box::new(CompletionQueue::new()?));
-    std::thread::Builder::new()
-        .name("gsel-wake".to_owned())
-        .spawn(move || {
-            while let Ok(Some(token)) = queue.next(None) {
-                let waker = WAKERS.lock().unwrap().as_mut().and_then(|wakers| wakers.remove(&token));
-                if let Some(waker) = waker {
-                    waker.wake();
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+impl Reactor {
+    /// That of this process, with its thread, from the first task on.
+    fn running() -> Result<&'static Reactor> {
+        let mut found = REACTOR.load(Ordering::Acquire);
+        loop {
+            match unsafe { found.as_ref() } {
+                Some(reactor) if reactor.is_of_this_process() => {
+                    reactor.start_thread()?;
+                    return Ok(reactor);
                 }
+                _ => {}
             }
-        })
-        .map_err(|e| crate::Error::new(crate::Code::NOMEM, format!("no thread to wake tasks: {}", e)))?;
-    *reactor = Some(queue);
-    Ok(queue)
+            let made = Box::into_raw(Box::new(Reactor {
+                process: process::id(),
+                queue: CompletionQueue::new()?,
+                has_thread: Mutex::new(false),
+                wakers: Mutex::new(HashMap::new()),
+                _of_parent: found,
+            }));
+            found = match REACTOR.compare_exchange(found, made, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => made,
+                Err(of_another_thread) => {
+                    drop(unsafe { Box::from_raw(made) });
+                    of_another_thread
+                }
+            };
+        }
+    }
+    fn is_of_this_process(&self) -> bool {
+        self.process == process::id()
+    }
+    fn start_thread(&'static self) -> Result<()> {
+        let mut has_thread = locked(&self.has_thread);
+        if !*has_thread {
+            std::thread::Builder::new()
+                .name("gsel-wake".to_owned())
+                .spawn(move || self.wake_tasks())
+                .map_err(|e| crate::Error::new(crate::Code::NOMEM, format!("no thread to wake tasks: {}", e)))?;
+            *has_thread = true;
+        }
+        Ok(())
+    }
+    fn wake_tasks(&self) {
+        while let Ok(Some(token)) = self.queue.next(None) {
+            let waker = locked(&self.wakers).remove(&token);
+            guard::quiet(|| waker.into_iter().for_each(Waker::wake)); // a panic of one waker leaves the others theirs
+        }
+    }
 }
 
 /// One awaited request's place among the tasks.
-pub(crate) struct Task(u64);
+pub(crate) struct Task {
+    reactor: &'static Reactor,
+    token: u64,
+}
 
 impl Task {
     /// The waker is woken once the request has ended, which may be at once.
     pub(crate) fn add(request: *mut sys::gsel_request, waker: &Waker) -> Result<Task> {
-        let queue = reactor()?;
-        let task = Task(NEXT.fetch_add(1, Ordering::Relaxed));
+        let task = Task {
+            reactor: Reactor::running()?,
+            token: NEXT.fetch_add(1, Ordering::Relaxed),
+        };
         task.set(waker);
-        queue.add(request, task.0)?;
+        task.reactor.queue.add(request, task.token)?;
         Ok(task)
     }
-    /// Another waker in the place of the one that is there.
-    pub(crate) fn set(&self, waker: &Waker) {
-        let mut wakers = WAKERS.lock().unwrap();
-        wakers.get_or_insert_with(HashMap::new).insert(self.0, waker.clone());
+    /// Another waker in the place of the one that is there. False in a child of the process that added the task: nothing
+    /// wakes it there.
+    pub(crate) fn set(&self, waker: &Waker) -> bool {
+        if !self.reactor.is_of_this_process() {
+            return false;
+        }
+        let waker = waker.clone();
+        let earlier = locked(&self.reactor.wakers).insert(self.token, waker);
+        guard::quiet(|| drop(earlier));
+        true
     }
 }
 
 impl Drop for Task {
     fn drop(&mut self) {
-        if let Some(wakers) = WAKERS.lock().unwrap().as_mut() {
-            wakers.remove(&self.0);
+        if self.reactor.is_of_this_process() {
+            let waker = locked(&self.reactor.wakers).remove(&self.token);
+            guard::quiet(|| drop(waker));
         }
     }
 }

@@ -6,7 +6,8 @@
 //! have ended. A [`Persistent`] request owns its buffers, too, and can be started any number of times.
 //!
 //! A request runs on any thread, so an operation of the program's that panics in one is an error of the request,
-//! [`Code::CALLBACK`], on every rank. The panic continues nowhere, except from [`Persistent::run`], which is a call.
+//! [`Code::CALLBACK`]; [`UserOp::new`](crate::UserOp::new) says when other ranks get it. The panic continues nowhere, except
+//! from [`Persistent::run`], which is a call.
 use crate::comm::Shared;
 use crate::error::{check, made, Code, Error};
 use crate::queue::Task;
@@ -113,7 +114,8 @@ impl<B> Drop for Buffers<B> {
 /// A call under way, with the buffers that it uses: a vector, an array, a tuple of them with counts, or any value of the
 /// program's. Dropped before its end, it takes a message back, or waits for a collective, at most as long as its timeout.
 ///
-/// It is a [`Future`] of what [`wait`](Request::wait) returns, for any executor: a thread of this crate's wakes the tasks.
+/// It is a [`Future`] of what [`wait`](Request::wait) returns, for any executor: a thread of this crate's wakes the tasks. A
+/// panic of a waker is swallowed there. A forked child has a thread of its own, from its first task on.
 pub struct Request<B> {
     handle: Handle, // dropped first: its buffers are used until then
     buffers: Buffers<B>,
@@ -130,7 +132,8 @@ impl<B> Request<B> {
         self.handle.wait()?;
         Ok(self.take_buffers())
     }
-    /// Waits for the end, so long at most: whether it has come; its error, if the call has ended with one.
+    /// Waits for the end, so long at most: whether it has come; its error, if the call has ended with one. Zero looks and
+    /// does not wait.
     pub fn wait_for(&mut self, time: Duration) -> Result<bool> {
         self.handle.wait_for(time)
     }
@@ -167,15 +170,12 @@ impl<B> Unpin for Request<B> {}
 impl<B> Future for Request<B> {
     type Output = Result<B>;
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<B>> {
-        let registered = match &self.task {
-            Some(task) => {
-                task.set(context.waker());
-                Ok(())
+        let is_added = self.task.as_ref().map_or(false, |task| task.set(context.waker()));
+        if !is_added {
+            match Task::add(self.handle.request, context.waker()) {
+                Ok(task) => self.task = Some(task),
+                Err(error) => return Poll::Ready(Err(error)),
             }
-            None => Task::add(self.handle.request, context.waker()).map(|task| self.task = Some(task)),
-        };
-        if let Err(error) = registered {
-            return Poll::Ready(Err(error));
         }
         match self.handle.test() {
             Ok(false) => Poll::Pending,
@@ -227,7 +227,8 @@ impl<B> Persistent<'_, B> {
     pub fn wait(&mut self) -> Result<()> {
         self.handle.wait()
     }
-    /// Waits for the end, so long at most: whether it has come; its error, if the call has ended with one.
+    /// Waits for the end, so long at most: whether it has come; its error, if the call has ended with one. Zero looks and
+    /// does not wait.
     pub fn wait_for(&mut self, time: Duration) -> Result<bool> {
         self.handle.wait_for(time)
     }
