@@ -1,4 +1,5 @@
 //! A call as data: which buffers, which operation, which ranks. [`Comm`](crate::Comm) runs it, starts it, or explains it.
+use crate::comm::bound;
 use crate::error::{Code, Error};
 use crate::{text, DType, DevicePtr, Element, Op, Result};
 use gsel_sys as sys;
@@ -355,9 +356,9 @@ impl<'a> Collective<'a> {
         self.recv_parts = Some(parts);
         self
     }
-    /// Bound on this call; without it that of the communicator holds.
+    /// Bound on this call; without it that of the communicator holds. Zero is the shortest bound that there is, a nanosecond.
     pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.call.timeout_s = timeout.as_secs_f64();
+        self.call.timeout_s = bound(timeout);
         self
     }
     /// The stream of the communicator's accelerator on which this call is enqueued, such as a `CUstream`; without it that

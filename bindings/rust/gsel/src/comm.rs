@@ -37,6 +37,11 @@ impl fmt::Debug for UniqueId {
     }
 }
 
+/// Seconds of a bound on a call. C takes 0 as its default, so zero becomes the shortest time that a `Duration` tells apart.
+pub(crate) fn bound(time: Duration) -> f64 {
+    time.max(Duration::from_nanos(1)).as_secs_f64()
+}
+
 /// How to join. What is not set takes its default; without rank and size both come from the environment, as `gsel run`,
 /// torchrun, mpirun and srun set it.
 #[derive(Clone, Debug, Default)]
@@ -63,14 +68,15 @@ impl<'a> CommBuilder<'a> {
         self.id = Some(id);
         self
     }
-    /// Bound on each later call; default: `comm.timeout_s` of the configuration.
+    /// Bound on each later call; default: `comm.timeout_s` of the configuration. Zero is the shortest bound that there is, a
+    /// nanosecond, and not the default.
     pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = timeout.as_secs_f64();
+        self.timeout = bound(timeout);
         self
     }
-    /// Bound on joining; default 60 s.
+    /// Bound on joining; default 60 s. Zero is a nanosecond.
     pub fn join_timeout(mut self, timeout: Duration) -> Self {
-        self.join_timeout = timeout.as_secs_f64();
+        self.join_timeout = bound(timeout);
         self
     }
     /// The configuration; default: the file that GSEL_CONFIG names, if any.
@@ -291,9 +297,9 @@ impl Comm {
     pub fn aborter(&self) -> Aborter {
         Aborter(self.shared.abortable.clone())
     }
-    /// Sets the bound on each later call.
+    /// Sets the bound on each later call. Zero is a nanosecond.
     pub fn set_timeout(&self, timeout: Duration) -> Result<()> {
-        check(|error| unsafe { sys::gsel_comm_set_timeout(self.raw(), timeout.as_secs_f64(), error) })
+        check(|error| unsafe { sys::gsel_comm_set_timeout(self.raw(), bound(timeout), error) })
     }
 
     fn another(&self, call: impl FnOnce(*mut *mut sys::gsel_comm, *mut *mut sys::gsel_error) -> i32) -> Result<Comm> {

@@ -123,7 +123,8 @@ impl<'a> Resolve<'a> {
         ))
     }
 
-    /// Selects among the devices that nobody uses, and locks them. Waits at most `wait` for devices to become free.
+    /// Selects among the devices that nobody uses, and locks them. Waits at most `wait` for devices to become free; zero does
+    /// not wait.
     ///  * `folder`: of the locks; `None`: GSEL_RESERVE_FOLDER, else /run/lock/gsel, else /tmp/gsel-lock
     ///
     /// [`Code::BUSY`](crate::Code::BUSY) names the holders.

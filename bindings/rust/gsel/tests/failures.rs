@@ -3,7 +3,7 @@ mod support;
 use gsel::{wait_any, Code, Collective, Comm, Op, UniqueId, UserOp};
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::{Arc, Barrier};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use support::ranks;
 
 #[test]
@@ -86,6 +86,37 @@ fn a_communicator_is_usable_again_after_a_timeout() {
         comm.resync().unwrap();
         comm.barrier().unwrap();
     });
+}
+
+#[test]
+fn a_timeout_of_zero_is_the_shortest_and_not_the_default() {
+    let begin = Instant::now();
+    let seen = Arc::new(Barrier::new(2));
+    ranks(2, move |comm| {
+        if comm.rank() == 0 {
+            let late = |comm: &Comm, call: Collective<'_>| {
+                assert_eq!(comm.run(call).unwrap_err().code, Code::TIMEOUT);
+            };
+            late(&comm, Collective::recv(&mut [0i32], 1).timeout(Duration::ZERO));
+            comm.set_timeout(Duration::ZERO).unwrap();
+            late(&comm, Collective::recv(&mut [0i32], 1));
+            comm.set_timeout(Duration::from_secs(60)).unwrap();
+        }
+        seen.wait();
+        let joined = Comm::builder().ranks(0, 2, UniqueId::create().unwrap());
+        let error = joined.join_timeout(Duration::ZERO).join().unwrap_err();
+        assert_eq!(error.code, Code::TIMEOUT, "{:?}", error);
+    });
+    let id = UniqueId::create().unwrap();
+    let join = move |rank| {
+        let joined = Comm::builder().ranks(rank, 2, id).timeout(Duration::ZERO).join();
+        joined.unwrap()
+    };
+    let other = std::thread::spawn(move || join(1));
+    let (comm, _other) = (join(0), other.join().unwrap());
+    assert_eq!(comm.recv(&mut [0i32], 1).unwrap_err().code, Code::TIMEOUT);
+    assert!(begin.elapsed() < Duration::from_secs(30), "{:?}", begin.elapsed());
+    // defaults are 60 s
 }
 
 #[test]
