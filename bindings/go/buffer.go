@@ -50,8 +50,7 @@ func (m *Memory[T]) Pointer() unsafe.Pointer { return first(m.elems) }
 
 // Close frees the memory, once no open request uses it. No call on it may be under way on any rank.
 func (m *Memory[T]) Close() error {
-	m.close()
-	return nil
+	return m.close()
 }
 
 // StartAllReduce starts AllReduce of memory of C. send and recv may be the same.

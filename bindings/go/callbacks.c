@@ -19,8 +19,24 @@ static void released(void *user_data) {
   goReleased((uintptr_t)user_data);
 }
 
+static __thread go_frame *inner;
+void go_enter(go_frame *frame) {
+  frame->outer = inner;
+  inner = frame;
+}
+void go_leave(go_frame *frame) {
+  inner = frame->outer;
+}
+go_frame *go_inner(void) {
+  return inner;
+}
+
 static int32_t op(void *accumulated, const void *next, size_t count, gsel_dtype dtype, void *user_data) {
-  return goOp(accumulated, (void *)next, count, dtype, (uintptr_t)user_data);
+  go_frame frame = {(uintptr_t)user_data, NULL};
+  go_enter(&frame);
+  int32_t status = goOp(accumulated, (void *)next, count, dtype, &frame);
+  go_leave(&frame);
+  return status;
 }
 gsel_status go_op_create(gsel_str name, size_t record_elems, uintptr_t handle, gsel_op *out, gsel_error **err) {
   return gsel_op_create(name, record_elems, op, (void *)handle, released, out, err);
@@ -37,7 +53,7 @@ void go_log_set(gsel_log_level level, uintptr_t handle) {
 }
 
 static gsel_status param_init(float *dst, int64_t first, int64_t count, uint64_t seed, void *user_data) {
-  return goParamInit(dst, first, count, seed, (uintptr_t)user_data);
+  return goParamInit(dst, first, count, seed, (uintptr_t)user_data, inner);
 }
 void go_set_param_init(gsel_param_options *options, uintptr_t handle) {
   options->init_fn = param_init;
@@ -46,16 +62,16 @@ void go_set_param_init(gsel_param_options *options, uintptr_t handle) {
 }
 
 static gsel_status forward(const gsel_call *call, void *user_data) {
-  return goLayer((gsel_call *)call, GSEL_FORWARD, (uintptr_t)user_data);
+  return goLayer((gsel_call *)call, GSEL_FORWARD, (uintptr_t)user_data, inner);
 }
 static gsel_status backward_input(const gsel_call *call, void *user_data) {
-  return goLayer((gsel_call *)call, GSEL_BACKWARD_INPUT, (uintptr_t)user_data);
+  return goLayer((gsel_call *)call, GSEL_BACKWARD_INPUT, (uintptr_t)user_data, inner);
 }
 static gsel_status backward_weight(const gsel_call *call, void *user_data) {
-  return goLayer((gsel_call *)call, GSEL_BACKWARD_WEIGHT, (uintptr_t)user_data);
+  return goLayer((gsel_call *)call, GSEL_BACKWARD_WEIGHT, (uintptr_t)user_data, inner);
 }
 static gsel_status backward(const gsel_call *call, void *user_data) {
-  return goLayer((gsel_call *)call, GSEL_BACKWARD, (uintptr_t)user_data);
+  return goLayer((gsel_call *)call, GSEL_BACKWARD, (uintptr_t)user_data, inner);
 }
 void go_set_layer(gsel_layer_options *options, uintptr_t handle, int has_forward, int has_backward_input,
                   int has_backward_weight, int has_backward) {
@@ -68,7 +84,7 @@ void go_set_layer(gsel_layer_options *options, uintptr_t handle, int has_forward
 }
 
 static gsel_status data(const gsel_data_request *request, void *user_data) {
-  return goData((gsel_data_request *)request, (uintptr_t)user_data);
+  return goData((gsel_data_request *)request, (uintptr_t)user_data, inner);
 }
 void go_set_data(gsel_trainer_options *options, uintptr_t handle) {
   options->data = data;
@@ -86,7 +102,7 @@ void go_set_check_data(gsel_model_check_options *options, uintptr_t handle) {
 }
 
 static gsel_status optimizer(const gsel_optimizer_call *call, void *user_data) {
-  return goOptimizer((gsel_optimizer_call *)call, (uintptr_t)user_data);
+  return goOptimizer((gsel_optimizer_call *)call, (uintptr_t)user_data, inner);
 }
 void go_set_optimizer(gsel_optimizer_options *options, uintptr_t handle) {
   options->step = optimizer;

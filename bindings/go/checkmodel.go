@@ -99,22 +99,27 @@ func (m *Model) Check(options *ModelCheckOptions) (*ModelCheckReport, error) {
 	for _, kind := range options.Skip {
 		o.skip |= 1 << kind
 	}
-	var f faults
 	if options.Data != nil {
-		handle := cgo.NewHandle(&dataCallback{&f, options.Data})
+		handle := cgo.NewHandle(&dataCallback{options.Data})
 		defer handle.Delete()
 		C.go_set_check_data(o, C.uintptr_t(handle))
 	}
 	if options.Optimizer != nil {
 		c := zeroed[C.gsel_optimizer_options](&l)
-		handle := options.Optimizer.toC(c, &f)
+		handle := options.Optimizer.toC(c)
 		defer handle.Delete()
 		o.optimizer = c
 	}
+	d := newDriver()
+	defer d.free()
 	var report *ModelCheckReport
 	err := m.use(func(p *C.gsel_model) error {
-		r, err := made(func(out **C.gsel_model_check_report, err **C.gsel_error) C.gsel_status {
-			return C.gsel_model_check(p, o, out, err)
+		var r *C.gsel_model_check_report
+		err := d.drive(nil, func() (err error) {
+			r, err = made(func(out **C.gsel_model_check_report, err **C.gsel_error) C.gsel_status {
+				return C.gsel_model_check(p, o, out, err)
+			})
+			return err
 		})
 		if r != nil {
 			defer C.gsel_model_check_free(r)
@@ -122,7 +127,7 @@ func (m *Model) Check(options *ModelCheckOptions) (*ModelCheckReport, error) {
 		}
 		return err
 	})
-	return report, m.faults.beneath(f.beneath(err))
+	return report, err
 }
 
 func checkReportFromC(r *C.gsel_model_check_report) *ModelCheckReport {

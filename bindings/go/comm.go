@@ -106,6 +106,10 @@ func (c *Comm) made(ctx context.Context, f func(p *C.gsel_comm, out **C.gsel_com
 		other, err = newComm(made(func(out **C.gsel_comm, err **C.gsel_error) C.gsel_status { return f(commPointer(p), out, err) }))
 		return err
 	})
+	if err != nil && other != nil { // made as the context ended
+		other.Close()
+		other = nil
+	}
 	return other, err
 }
 

@@ -76,6 +76,5 @@ func (c *Config) set(key string, value func(*lent) C.gsel_str) error {
 
 // Close releases the config.
 func (c *Config) Close() error {
-	c.close()
-	return nil
+	return c.close()
 }

@@ -24,7 +24,9 @@
 // # Errors
 //
 // A failed call returns an *Error, for errors.As; its Code is for errors.Is(err, gsel.ErrPeer). An error or panic of a
-// callback is beneath the error of the call that ran it: errors.As finds the *PanicError.
+// callback is beneath the error of the call that ran it, and of no other: errors.As finds the *PanicError. runtime.Goexit,
+// and with it the Fatal, FailNow and Skip of a test, must not be called in a callback: it ends the goroutine without a
+// return to C, whose call then never ends.
 //
 // # Memory
 //
@@ -34,8 +36,10 @@
 // # Objects
 //
 // Close releases an object, once, however often it is called, and calls on a closed object return ErrClosed. Objects
-// that depend on each other may be closed in any order. An object that is lost without Close is reported to SetLog and
-// not released. No goroutine has to stay on its thread.
+// that depend on each other may be closed in any order. In a callback of a call on an object its Close returns ErrState,
+// since the call would wait for itself; a goroutine that the callback starts must not close it either while the callback
+// waits for that goroutine. An object that is lost without Close is reported to SetLog and not released. No goroutine
+// has to stay on its thread.
 //
 // # One file
 //

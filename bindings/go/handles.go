@@ -2,6 +2,7 @@ package gsel
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 	"unsafe"
 )
@@ -68,10 +69,10 @@ func (c *Comm) Name() string { return c.name }
 
 // Close leaves the communicator. It does not wait for other ranks: those that wait for this one get ErrPeer. A call under
 // way, and whatever waits for a request, trainer or pipeline of it that is still open, ends with ErrAborted on every
-// rank; the communicator is released with the last of these. Close may be called again, and by any goroutine.
+// rank; the communicator is released with the last of these. Close may be called again, and by any goroutine, but not in
+// a callback of a call on the communicator: ErrState.
 func (c *Comm) Close() error {
-	c.close()
-	return nil
+	return c.close()
 }
 
 // bound is the C timeout of a call under ctx, in seconds, and whether it comes from the context.
@@ -88,9 +89,10 @@ func bound(ctx context.Context, own time.Duration) (seconds float64, fromContext
 	return own.Seconds(), false
 }
 
-// watch aborts a communicator when a context ends during a call.
+// watch aborts communicators when a context ends during a call.
 type watch struct {
 	ctx         context.Context
+	decided     atomic.Bool // that the call has ended, or that the communicators are aborted: whichever came first
 	done, ended chan struct{}
 }
 
@@ -100,31 +102,52 @@ func (c *Comm) watch(ctx context.Context, timed bool) (*watch, error) {
 	if ctx.Done() == nil {
 		return nil, nil
 	}
+	return watchAll(ctx, timed, []*Comm{c})
+}
+
+// watchAll is watch for a call on several communicators.
+func watchAll(ctx context.Context, timed bool, comms []*Comm) (*watch, error) {
+	if ctx.Done() == nil {
+		return nil, nil
+	}
+	abort := func() {
+		for _, c := range comms {
+			c.Abort(ctx.Err().Error())
+		}
+	}
 	if err := before(ctx); err != nil {
-		c.Abort(ctx.Err().Error())
+		abort()
 		return nil, err
 	}
-	w := &watch{ctx, make(chan struct{}), make(chan struct{})}
+	w := &watch{ctx: ctx, done: make(chan struct{}), ended: make(chan struct{})}
 	go func() {
 		defer close(w.ended)
 		select {
 		case <-w.done:
 		case <-ctx.Done():
-			if !timed || ctx.Err() != context.DeadlineExceeded {
-				c.Abort(ctx.Err().Error())
+			if (!timed || ctx.Err() != context.DeadlineExceeded) && w.decided.CompareAndSwap(false, true) {
+				abort()
 			}
 		}
 	}()
 	return w, nil
 }
 
-// stop ends the watching, and puts the context's error beneath that of the call if the context ended it.
+// stop ends the watching, and puts the context's error beneath that of the call if the context ended it. No abort comes
+// after stop, and a call that ended well while one came is a failure: the communicator cannot be used any more.
 func (w *watch) stop(err error) error {
 	if w == nil {
 		return err
 	}
+	aborted := !w.decided.CompareAndSwap(false, true)
 	close(w.done)
 	<-w.ended
+	if aborted && err == nil {
+		err = failed(ErrAborted, "%s as the call ended", w.ctx.Err())
+	}
+	if aborted {
+		return beneath(err, w.ctx.Err())
+	}
 	if e, ok := err.(*Error); ok && (e.Code == ErrAborted || e.Code == ErrTimeout || e.Code == ErrPeer) {
 		return beneath(err, w.ctx.Err())
 	}
@@ -152,7 +175,7 @@ func (c *Comm) run(ctx context.Context, call *Collective) error {
 		return err
 	}
 	if ctx.Done() == nil { // nothing to watch
-		err = runCollective(p, call, call.Timeout.Seconds())
+		err = runCollective(c, p, call, call.Timeout.Seconds())
 		c.leave()
 		return err
 	}
@@ -162,7 +185,7 @@ func (c *Comm) run(ctx context.Context, call *Collective) error {
 	if err != nil {
 		return err
 	}
-	err = w.stop(runCollective(p, call, seconds))
+	err = w.stop(runCollective(c, p, call, seconds))
 	if e, ok := err.(*Error); ok && fromContext && e.Code == ErrTimeout {
 		return beneath(err, context.DeadlineExceeded)
 	}

@@ -7,6 +7,7 @@ import "C"
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 	"unsafe"
 )
@@ -47,7 +48,10 @@ type Request struct {
 	comm  *Comm
 	calls []*Collective
 	got   []*C.gsel_message
-	again bool // persistent
+	again bool           // persistent
+	told  *atomic.Uint64 // its number in the queue that it was given to last; 0: in none
+	// Of the calls with an operation of Go's. They keep what went wrong until the end is reported.
+	tickets []*ticket
 }
 
 // Start starts a call. Buffers are of C or of a device and borrowed until the request is done; keep names what must live
@@ -79,10 +83,7 @@ func (c *Comm) StartGroup(calls []*Collective, keep ...Keeper) (*Request, error)
 		inC[i] = call.toC(kept)
 	}
 	r := &Request{comm: c, calls: calls}
-	for _, call := range inC {
-		r.got = append(r.got, call.received)
-	}
-	return c.own(r, kept, keep, func(p *C.gsel_comm, out **C.gsel_request, err **C.gsel_error) C.gsel_status {
+	return c.own(r, kept, inC, keep, func(p *C.gsel_comm, out **C.gsel_request, err **C.gsel_error) C.gsel_status {
 		return C.gsel_group_start(p, list[*C.gsel_collective](kept, inC), C.size_t(len(inC)), out, err)
 	})
 }
@@ -90,34 +91,45 @@ func (c *Comm) StartGroup(calls []*Collective, keep ...Keeper) (*Request, error)
 func (c *Comm) request(call Collective, keep []Keeper, make func(*C.gsel_comm, *C.gsel_collective, **C.gsel_request, **C.gsel_error) C.gsel_status) (*Request, error) {
 	kept := &lent{}
 	inC := call.toC(kept)
-	r := &Request{comm: c, calls: []*Collective{&call}, got: []*C.gsel_message{inC.received}}
-	return c.own(r, kept, keep, func(p *C.gsel_comm, out **C.gsel_request, err **C.gsel_error) C.gsel_status {
+	r := &Request{comm: c, calls: []*Collective{&call}}
+	return c.own(r, kept, []*C.gsel_collective{inC}, keep, func(p *C.gsel_comm, out **C.gsel_request, err **C.gsel_error) C.gsel_status {
 		return make(p, inC, out, err)
 	})
 }
 
 // own makes the request and ties its life to what it uses.
-func (c *Comm) own(r *Request, kept *lent, keep []Keeper, make func(*C.gsel_comm, **C.gsel_request, **C.gsel_error) C.gsel_status) (*Request, error) {
+func (c *Comm) own(r *Request, kept *lent, inC []*C.gsel_collective, keep []Keeper, make func(*C.gsel_comm, **C.gsel_request, **C.gsel_error) C.gsel_status) (*Request, error) {
 	p, err := c.enter()
 	if err != nil {
 		kept.free()
 		return nil, err
 	}
 	defer c.leave()
+	for _, call := range inC {
+		r.got = append(r.got, call.received)
+		if t := ticketIn(call, &r.object); t != nil {
+			r.tickets = append(r.tickets, t)
+		}
+	}
 	var request *C.gsel_request
 	var cerr *C.gsel_error
 	status := make(commPointer(p), &request, &cerr)
 	if err := check(status, &cerr); err != nil {
 		kept.free()
+		giveBack(r.tickets)
 		return nil, err
 	}
+	r.told = &atomic.Uint64{}
+	told, tickets := r.told, r.tickets
 	needs := []*object{&c.object}
 	for _, k := range keep {
 		needs = append(needs, k.kept())
 	}
 	own(r, &r.object, "request", unsafe.Pointer(request), func(p unsafe.Pointer) {
+		inQueues.Delete(told.Load())
 		C.gsel_request_free((*C.gsel_request)(p))
 		kept.free()
+		giveBack(tickets)
 	}, needs...)
 	return r, nil
 }
@@ -133,10 +145,27 @@ func (r *Request) received() {
 
 // fault is err as the operation of a call of Go's has it.
 func (r *Request) fault(err error) error {
-	for _, call := range r.calls {
-		err = withOpFault(err, call.Op)
+	for _, t := range r.tickets {
+		err = t.beneath(err)
 	}
 	return err
+}
+
+// starts makes a call that starts the request again: what an earlier start left is forgotten, unless that still runs.
+func (r *Request) starts(f func(p *C.gsel_request, err **C.gsel_error) C.gsel_status) error {
+	return r.with(func(p *C.gsel_request, err **C.gsel_error) C.gsel_status {
+		before := make([]error, len(r.tickets))
+		for i, t := range r.tickets {
+			before[i] = t.take()
+		}
+		status := f(p, err)
+		for i, t := range r.tickets {
+			if status == C.GSEL_ERR_STATE && before[i] != nil {
+				t.put(before[i])
+			}
+		}
+		return status
+	})
 }
 
 // with makes a call on the request.
@@ -157,7 +186,7 @@ func (r *Request) with(f func(p *C.gsel_request, err **C.gsel_error) C.gsel_stat
 
 // Start starts a persistent request.
 func (r *Request) Start() error {
-	return r.with(func(p *C.gsel_request, err **C.gsel_error) C.gsel_status { return C.gsel_request_start(p, err) })
+	return r.starts(func(p *C.gsel_request, err **C.gsel_error) C.gsel_status { return C.gsel_request_start(p, err) })
 }
 
 // Run runs a persistent request on this goroutine's thread: Start and Wait in one.
@@ -166,7 +195,7 @@ func (r *Request) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return w.stop(r.with(func(p *C.gsel_request, err **C.gsel_error) C.gsel_status { return C.gsel_request_run(p, err) }))
+	return w.stop(r.starts(func(p *C.gsel_request, err **C.gsel_error) C.gsel_status { return C.gsel_request_run(p, err) }))
 }
 
 // Test tells whether the call has ended, and its result if so. It never blocks.
@@ -200,7 +229,7 @@ func WaitAny(ctx context.Context, requests ...*Request) (index int, err error) {
 	var l lent
 	defer l.free()
 	in := make([]*C.gsel_request, len(requests))
-	var w *watch
+	var watched *Comm
 	for i, r := range requests {
 		if r == nil {
 			continue
@@ -211,23 +240,27 @@ func WaitAny(ctx context.Context, requests ...*Request) (index int, err error) {
 		}
 		defer r.leave()
 		in[i] = (*C.gsel_request)(p)
-		if w == nil {
-			if w, err = r.comm.watch(ctx, false); err != nil {
-				return -1, err
-			}
+		if watched == nil {
+			watched = r.comm
+		}
+	}
+	var w *watch
+	if watched != nil { // only now: a request that is refused leaves nobody watching
+		if w, err = watched.watch(ctx, false); err != nil {
+			return -1, err
 		}
 	}
 	var at C.size_t
 	var cerr *C.gsel_error
 	status := C.gsel_request_wait_any(list[*C.gsel_request](&l, in), C.size_t(len(in)), &at, &cerr)
-	err = w.stop(check(status, &cerr))
+	err = check(status, &cerr)
 	if int(at) >= len(requests) || requests[at] == nil {
-		return -1, err
+		return -1, w.stop(err)
 	}
 	if err == nil {
 		requests[at].received()
 	}
-	return int(at), requests[at].fault(err)
+	return int(at), w.stop(requests[at].fault(err))
 }
 
 // Cancel takes back a call under way if nobody has met it yet, and tells whether; see gsel_request_cancel.
@@ -245,8 +278,7 @@ func (r *Request) Event() (event uintptr, err error) {
 	return uintptr(e), err
 }
 
-// Close waits for the end if the request is under way, and releases it.
+// Close waits for the end if the request is under way, and releases it. In a callback of its call: ErrState.
 func (r *Request) Close() error {
-	r.close()
-	return nil
+	return r.close()
 }

@@ -24,8 +24,7 @@ type (
 // goroutine at a time. Close it; trainers keep what they need.
 type Model struct {
 	object
-	faults *faults // apart from the model, which callbacks do not keep
-	err    error
+	err error
 }
 
 // Init is how a parameter begins.
@@ -162,15 +161,14 @@ func NewModel() (*Model, error) {
 	if err := check(status, &err); err != nil {
 		return nil, err
 	}
-	m := &Model{faults: &faults{}}
+	m := &Model{}
 	own(m, &m.object, "model", unsafe.Pointer(p), func(p unsafe.Pointer) { C.gsel_model_free((*C.gsel_model)(p)) })
 	return m, nil
 }
 
 // Close releases the description; trainers made from it keep theirs.
 func (m *Model) Close() error {
-	m.close()
-	return nil
+	return m.close()
 }
 
 // add runs one addition, unless an earlier one failed. release is deleted if C did not keep it.
@@ -213,7 +211,7 @@ func (m *Model) AddParam(o ParamOptions) ParamID {
 	handle := cgo.Handle(0)
 	if o.InitFunc != nil {
 		c.init = C.int32_t(initFunc)
-		handle = cgo.NewHandle(&initCallback{m.faults, o.InitFunc})
+		handle = cgo.NewHandle(&initCallback{o.InitFunc})
 		C.go_set_param_init(c, C.uintptr_t(handle))
 	}
 	return ParamID(m.add(handle, func(p *C.gsel_model, id *C.int32_t, err **C.gsel_error) C.gsel_status {
@@ -255,7 +253,7 @@ func (m *Model) AddLayer(o LayerOptions) LayerID {
 	c.backward_phases, c.n_backward_phases = phasesToC(&l, o.BackwardPhases), C.int32_t(len(o.BackwardPhases))
 	handle := cgo.Handle(0)
 	if o.Forward != nil || o.BackwardInput != nil || o.BackwardWeight != nil || o.Backward != nil {
-		handle = cgo.NewHandle(&layerCallbacks{m.faults, o.Forward, o.BackwardInput, o.BackwardWeight, o.Backward})
+		handle = cgo.NewHandle(&layerCallbacks{o.Forward, o.BackwardInput, o.BackwardWeight, o.Backward})
 		C.go_set_layer(c, C.uintptr_t(handle), has(o.Forward), has(o.BackwardInput), has(o.BackwardWeight), has(o.Backward))
 	}
 	return LayerID(m.add(handle, func(p *C.gsel_model, id *C.int32_t, err **C.gsel_error) C.gsel_status {

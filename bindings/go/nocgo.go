@@ -16,25 +16,14 @@ import (
 func statusText(s Status) string { return "status " + strconv.Itoa(int(s)) }
 func statusName(s Status) string { return statusText(s) }
 func reportLeak(string)          {}
+func insideCallOf(*object) bool  { return false }
 
-func runCollective(unsafe.Pointer, *Collective, float64) error { return ErrNoCgo }
+func runCollective(*Comm, unsafe.Pointer, *Collective, float64) error { return ErrNoCgo }
 func allocate(*Comm, int) (unsafe.Pointer, func(unsafe.Pointer), error) {
 	return nil, nil, ErrNoCgo
 }
 
 func SetLog(level LogLevel, sink func(level LogLevel, component, line string)) {}
-
-type UserOp struct {
-	object
-	Op Op
-}
-
-func NewOpRaw(name string, recordElems int, f func(accumulated, next unsafe.Pointer, count int, dtype DType) error) (*UserOp, error) {
-	return *new(*UserOp), ErrNoCgo
-}
-func NewScaledSum(factor float64) (*UserOp, error)                           { return *new(*UserOp), ErrNoCgo }
-func (u *UserOp) Close() error                                               { return ErrNoCgo }
-func ReduceLocal[T Element](inputs [][]T, out []T, op Op, order Order) error { return ErrNoCgo }
 
 type BreachKind int32
 
@@ -331,6 +320,18 @@ func (m *Model) ValueCount() (n int)             { return *new(int) }
 func (m *Model) LayerCount() (n int)             { return *new(int) }
 func (m *Model) ElementCount() (n int64)         { return *new(int64) }
 
+type UserOp struct {
+	object
+	Op Op
+}
+
+func NewOpRaw(name string, recordElems int, f func(accumulated, next unsafe.Pointer, count int, dtype DType) error) (*UserOp, error) {
+	return *new(*UserOp), ErrNoCgo
+}
+func NewScaledSum(factor float64) (*UserOp, error)                           { return *new(*UserOp), ErrNoCgo }
+func (u *UserOp) Close() error                                               { return ErrNoCgo }
+func ReduceLocal[T Element](inputs [][]T, out []T, op Op, order Order) error { return ErrNoCgo }
+
 type PipelineOptions struct {
 	Schedule          string
 	Chunks            int
@@ -462,13 +463,13 @@ type Queue struct {
 	object
 }
 
-func NewQueue() (*Queue, error)                             { return *new(*Queue), ErrNoCgo }
-func (r *Request) Notify(q *Queue) error                    { return ErrNoCgo }
-func (q *Queue) Next(ctx context.Context) (*Request, error) { return *new(*Request), ErrNoCgo }
-func (q *Queue) Poll() (*Request, error)                    { return *new(*Request), ErrNoCgo }
-func (q *Queue) Fd() uintptr                                { return *new(uintptr) }
-func (q *Queue) Close() error                               { return ErrNoCgo }
-func RunGroup(comms []*Comm, calls []*Collective) error     { return ErrNoCgo }
+func NewQueue() (*Queue, error)                                              { return *new(*Queue), ErrNoCgo }
+func (r *Request) Notify(q *Queue) error                                     { return ErrNoCgo }
+func (q *Queue) Next(ctx context.Context) (*Request, error)                  { return *new(*Request), ErrNoCgo }
+func (q *Queue) Poll() (*Request, error)                                     { return *new(*Request), ErrNoCgo }
+func (q *Queue) Fd() uintptr                                                 { return *new(uintptr) }
+func (q *Queue) Close() error                                                { return ErrNoCgo }
+func RunGroup(ctx context.Context, comms []*Comm, calls []*Collective) error { return ErrNoCgo }
 
 type Schedule struct{ object }
 

@@ -83,12 +83,16 @@ func (o *object) look(f func(p unsafe.Pointer)) error {
 	return nil
 }
 
-// close refuses later calls, waits for the one under way, and releases the object if nobody needs it any more.
-func (o *object) close() {
+// close refuses later calls, waits for the one under way, and releases the object if nobody needs it any more. In a
+// callback of the call under way it is refused: it would wait for itself.
+func (o *object) close() error {
+	if insideCallOf(o) {
+		return failed(ErrState, "the %s is closed in a callback of a call on it; close it when that call has returned", o.what)
+	}
 	o.life.Lock()
 	if o.shut.Load() || o.p == nil {
 		o.life.Unlock()
-		return
+		return nil
 	}
 	busy := o.users > o.quiet
 	if !busy {
@@ -106,6 +110,7 @@ func (o *object) close() {
 	o.calls.Lock() // the call under way has ended then
 	o.calls.Unlock()
 	o.releaseIfUnused()
+	return nil
 }
 
 func (o *object) releaseIfUnused() {

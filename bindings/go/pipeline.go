@@ -30,13 +30,12 @@ type PipelineOptions struct {
 type Pipeline struct {
 	object
 	comm   *Comm
-	model  *Model
-	faults *faults
+	driver *driver
 }
 
 // NewPipeline cuts the model's layers into stages, one or more per rank. Collective.
 func NewPipeline(ctx context.Context, comm *Comm, model *Model, options *PipelineOptions) (*Pipeline, error) {
-	l := &Pipeline{comm: comm, model: model, faults: &faults{}}
+	l := &Pipeline{comm: comm}
 	var m lent
 	defer m.free()
 	o := zeroed[C.gsel_pipeline_options](&m)
@@ -45,32 +44,41 @@ func NewPipeline(ctx context.Context, comm *Comm, model *Model, options *Pipelin
 	o.chunks, o.microbatches, o.tensor_ranks = C.int32_t(options.Chunks), C.int32_t(options.Microbatches), C.int32_t(options.TensorRanks)
 	o.microbatch_samples = C.int64_t(options.MicrobatchSamples)
 	o.first_layers, o.n_first_layers = list[C.int32_t](&m, options.FirstLayers), C.int32_t(len(options.FirstLayers))
-	data := cgo.Handle(0)
+	d, data := newDriver(), cgo.Handle(0)
 	if options.Data != nil {
-		data = cgo.NewHandle(&dataCallback{l.faults, options.Data})
+		data = cgo.NewHandle(&dataCallback{options.Data})
 		C.go_set_pipeline_data(o, C.uintptr_t(data))
 	}
 	var p *C.gsel_pipeline
 	err := model.use(func(m *C.gsel_model) error {
-		return comm.blocking(ctx, func(c unsafe.Pointer) (err error) {
-			p, err = made(func(out **C.gsel_pipeline, err **C.gsel_error) C.gsel_status {
-				return C.gsel_pipeline_create(commPointer(c), m, o, out, err)
+		return comm.blocking(ctx, func(c unsafe.Pointer) error {
+			return d.drive(&comm.object, func() (err error) {
+				p, err = made(func(out **C.gsel_pipeline, err **C.gsel_error) C.gsel_status {
+					return C.gsel_pipeline_create(commPointer(c), m, o, out, err)
+				})
+				return err
 			})
-			return l.beneath(err)
 		})
 	})
 	if err != nil {
+		if p != nil { // made as the context ended
+			C.gsel_pipeline_free(p)
+			data = 0
+		}
+		d.free()
 		if data != 0 {
 			data.Delete()
 		}
 		return nil, err
 	}
-	own(l, &l.object, "pipeline", unsafe.Pointer(p), func(p unsafe.Pointer) { C.gsel_pipeline_free((*C.gsel_pipeline)(p)) }, &comm.object)
+	l.driver = d
+	own(l, &l.object, "pipeline", unsafe.Pointer(p), func(p unsafe.Pointer) {
+		C.gsel_pipeline_free((*C.gsel_pipeline)(p))
+		d.free()
+	}, &comm.object)
 	l.onUser = func() { comm.Abort("the pipeline was closed") }
 	return l, nil
 }
-
-func (l *Pipeline) beneath(err error) error { return l.model.faults.beneath(l.faults.beneath(err)) }
 
 // RunKind is what a run of a pipeline computes.
 type RunKind int32
@@ -101,9 +109,11 @@ func (l *Pipeline) Run(ctx context.Context, what RunKind) (PipelineReport, error
 		return PipelineReport{}, err
 	}
 	r := C.gsel_pipeline_report{struct_size: C.sizeof_gsel_pipeline_report}
-	var cerr *C.gsel_error
-	status := C.gsel_pipeline_run((*C.gsel_pipeline)(p), C.int32_t(what), &r, &cerr)
-	err = w.stop(l.beneath(check(status, &cerr)))
+	err = w.stop(l.driver.drive(&l.object, func() error {
+		var cerr *C.gsel_error
+		status := C.gsel_pipeline_run((*C.gsel_pipeline)(p), C.int32_t(what), &r, &cerr)
+		return check(status, &cerr)
+	}))
 	return PipelineReport{int(r.rank), seconds(r.elapsed_s), seconds(r.busy_s), seconds(r.idle_s), seconds(r.comm_s),
 		seconds(r.overhead_s), uint64(r.messages_sent), uint64(r.bytes_sent), uint64(r.peak_bytes), float64(r.loss_sum),
 		float64(r.loss_weight)}, err
@@ -133,8 +143,7 @@ func (l *Pipeline) Program() (*Program, error) {
 	return l.object.program(func(p unsafe.Pointer) *C.gsel_program { return C.gsel_pipeline_program((*C.gsel_pipeline)(p)) })
 }
 
-// Close releases the pipeline, not its communicator.
+// Close releases the pipeline, not its communicator. In a callback of a call on the pipeline: ErrState.
 func (l *Pipeline) Close() error {
-	l.close()
-	return nil
+	return l.close()
 }

@@ -283,6 +283,5 @@ func (p *Plan) lend(f func(p *C.gsel_plan, out *C.gsel_str, err **C.gsel_error) 
 
 // Close releases the plan.
 func (p *Plan) Close() error {
-	p.close()
-	return nil
+	return p.close()
 }

@@ -104,6 +104,5 @@ func VerifyPrograms(programs ...*Program) error {
 
 // Close releases the program.
 func (g *Program) Close() error {
-	g.close()
-	return nil
+	return g.close()
 }

@@ -14,17 +14,29 @@ import "C"
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"unsafe"
 )
 
 // queue.go: a completion queue. A program waits on one descriptor for the end of many requests.
 
-// Queue is a completion queue: requests that have ended, in the order in which they did. Any number of goroutines may use
-// it at the same time. Close it.
+// Queue is a completion queue: requests that have ended, in the order in which they did, whether somebody waited for them
+// meanwhile or not; a closed one is in no queue. Any number of goroutines may use it at the same time. Close it.
 type Queue struct {
 	object
-	mutex    sync.Mutex
-	requests map[unsafe.Pointer]*Request
+	number uint64
+}
+
+// inQueues finds a request by the number that its queue knows it by, until it is taken out, closed, or given to another
+// queue, or its queue is closed. Requests do not hold their queues, nor queues what is lost.
+var (
+	inQueues    sync.Map // uint64 to inQueue
+	lastNumbers struct{ queue, request atomic.Uint64 }
+)
+
+type inQueue struct {
+	request *Request
+	queue   uint64
 }
 
 // NewQueue makes an empty queue.
@@ -35,8 +47,17 @@ func NewQueue() (*Queue, error) {
 	if err := check(status, &cerr); err != nil {
 		return nil, err
 	}
-	q := &Queue{requests: map[unsafe.Pointer]*Request{}}
-	own(q, &q.object, "queue", unsafe.Pointer(queue), func(p unsafe.Pointer) { C.gsel_queue_free((*C.gsel_queue)(p)) })
+	number := lastNumbers.queue.Add(1)
+	q := &Queue{number: number}
+	own(q, &q.object, "queue", unsafe.Pointer(queue), func(p unsafe.Pointer) {
+		C.gsel_queue_free((*C.gsel_queue)(p))
+		inQueues.Range(func(request, in any) bool {
+			if in.(inQueue).queue == number {
+				inQueues.Delete(request)
+			}
+			return true
+		})
+	})
 	return q, nil
 }
 
@@ -49,10 +70,14 @@ func (r *Request) Notify(q *Queue) error {
 	}
 	defer q.leave()
 	return r.with(func(p *C.gsel_request, err **C.gsel_error) C.gsel_status {
-		q.mutex.Lock()
-		q.requests[unsafe.Pointer(p)] = r
-		q.mutex.Unlock()
-		return C.gsel_request_notify(p, (*C.gsel_queue)(queue), unsafe.Pointer(p), err)
+		number := lastNumbers.request.Add(1)
+		inQueues.Store(number, inQueue{r, q.number})
+		status := C.go_request_notify(p, (*C.gsel_queue)(queue), C.uintptr_t(number), err)
+		if status == C.GSEL_OK {
+			number = r.told.Swap(number)
+		}
+		inQueues.Delete(number)
+		return status
 	})
 }
 
@@ -76,20 +101,22 @@ func (q *Queue) Poll() (*Request, error) {
 		return nil, err
 	}
 	defer q.leave()
-	var found C.int32_t
-	var request unsafe.Pointer
-	var cerr *C.gsel_error
-	status := C.gsel_queue_next((*C.gsel_queue)(p), 0, &found, &request, &cerr)
-	if err := check(status, &cerr); err != nil || found == 0 {
-		return nil, err
+	for {
+		var found C.int32_t
+		var number C.uintptr_t
+		var cerr *C.gsel_error
+		status := C.go_queue_next((*C.gsel_queue)(p), &found, &number, &cerr)
+		if err := check(status, &cerr); err != nil || found == 0 {
+			return nil, err
+		}
+		if in, ok := inQueues.Load(uint64(number)); ok { // else it is being closed
+			if r := in.(inQueue).request; r.again {
+				return r, nil
+			}
+			inQueues.Delete(uint64(number))
+			return in.(inQueue).request, nil
+		}
 	}
-	q.mutex.Lock()
-	defer q.mutex.Unlock()
-	r := q.requests[request]
-	if !r.again {
-		delete(q.requests, request)
-	}
-	return r, nil
 }
 
 // Fd is readable while a request is there, for a loop of the program's. It is neither read nor closed.
@@ -104,6 +131,5 @@ func (q *Queue) Fd() uintptr {
 
 // Close releases the queue; requests go on without it.
 func (q *Queue) Close() error {
-	q.close()
-	return nil
+	return q.close()
 }

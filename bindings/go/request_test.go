@@ -84,10 +84,10 @@ func TestGroupsRunSeveralRanksOnOneGoroutine(t *testing.T) {
 		defer m.Close()
 		m.Slice()[0] = int32(c.Rank() + 5)
 		peer := 1 - c.Rank()
-		err = RunGroup([]*Comm{c, c}, []*Collective{
+		err = RunGroup(background, []*Comm{c, c}, []*Collective{
 			{Kind: KindSend, DType: I32, Root: peer, Send: m.Pointer(), Count: 1},
 			{Kind: KindRecv, DType: I32, Root: peer, Recv: first(m.Slice()[1:]), Count: 1}})
-		return firstError(err, expect("received", peer+5, m.Slice()[1]), RunGroup(nil, nil))
+		return firstError(err, expect("received", peer+5, m.Slice()[1]), RunGroup(background, nil, nil))
 	})
 }
 

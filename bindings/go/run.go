@@ -6,31 +6,34 @@ package gsel
 import "C"
 
 import (
+	"context"
 	"unsafe"
 )
 
 // run.go: collectives handed to C: flat for a call that may use memory of Go, as a struct in C memory for the others.
 
-func runCollective(p unsafe.Pointer, call *Collective, timeoutS float64) error {
+func runCollective(c *Comm, p unsafe.Pointer, call *Collective, timeoutS float64) error {
+	op, t := ticketFor(call.Op, &c.object)
 	var result C.go_result
 	if call.Kind <= KindScatter && call.Tag == 0 && call.Label == "" && call.Factor == 0 && call.Received == nil && call.Stream == 0 {
-		result = C.go_run_plain(C.uintptr_t(uintptr(p)), C.gsel_collective_kind(call.Kind), C.gsel_dtype(call.DType), C.gsel_op(call.Op),
+		result = C.go_run_plain(C.uintptr_t(uintptr(p)), C.gsel_collective_kind(call.Kind), C.gsel_dtype(call.DType), C.gsel_op(op),
 			C.int32_t(call.Root), (*C.uchar)(call.Send), (*C.uchar)(call.Recv), C.uint64_t(call.Count), C.double(timeoutS))
 	} else {
-		result = runWhole(p, call, timeoutS)
+		result = runWhole(p, call, op, timeoutS)
 	}
 	if result.status == C.GSEL_OK {
+		t.giveBack()
 		return nil
 	}
-	return withOpFault(checkResult(result), call.Op)
+	return t.ended(checkResult(result))
 }
 
-func runWhole(p unsafe.Pointer, call *Collective, timeoutS float64) C.go_result {
+func runWhole(p unsafe.Pointer, call *Collective, op Op, timeoutS float64) C.go_result {
 	var l lent
 	defer l.free()
 	label := l.given(call.Label)
 	message := call.messageToC(&l)
-	result := C.go_run(commPointer(p), C.gsel_collective_kind(call.Kind), C.gsel_dtype(call.DType), C.gsel_op(call.Op),
+	result := C.go_run(commPointer(p), C.gsel_collective_kind(call.Kind), C.gsel_dtype(call.DType), C.gsel_op(op),
 		C.int32_t(call.Root), C.int32_t(call.Source), call.Send, call.Recv, C.uint64_t(call.Count), C.uint64_t(call.RecvCount),
 		(*C.uint64_t)(first(call.SendCounts)), (*C.uint64_t)(first(call.SendOffsets)),
 		(*C.uint64_t)(first(call.RecvCounts)), (*C.uint64_t)(first(call.RecvOffsets)),
@@ -72,8 +75,8 @@ func (call *Collective) toC(l *lent) *C.gsel_collective {
 
 // RunGroup makes several calls together and returns when all have ended, as ncclGroupStart and ncclGroupEnd do: calls[i]
 // on comms[i]. Several communicators run at the same time, so that one goroutine can hold several ranks. Buffers are of C
-// or of a device.
-func RunGroup(comms []*Comm, calls []*Collective) error {
+// or of a device. A context that ends aborts all of these communicators.
+func RunGroup(ctx context.Context, comms []*Comm, calls []*Collective) error {
 	if len(comms) != len(calls) {
 		return failed(ErrArg, "%d communicators for %d calls", len(comms), len(calls))
 	}
@@ -89,6 +92,8 @@ func RunGroup(comms []*Comm, calls []*Collective) error {
 		}
 	}()
 	toComms, toCalls := make([]*C.gsel_comm, len(comms)), make([]*C.gsel_collective, len(comms))
+	var tickets []*ticket
+	timed := true // by the deadline of the context, every call
 	for i, c := range comms {
 		if !entered[c] {
 			if _, err := c.enter(); err != nil {
@@ -97,13 +102,31 @@ func RunGroup(comms []*Comm, calls []*Collective) error {
 			entered[c] = true
 		}
 		toComms[i], toCalls[i] = commPointer(c.p), calls[i].toC(&l)
+		seconds, fromContext := bound(ctx, calls[i].Timeout)
+		toCalls[i].timeout_s = C.double(seconds)
+		timed = timed && fromContext
 	}
-	var err *C.gsel_error
-	status := C.gsel_group_run(list[*C.gsel_comm](&l, toComms), list[*C.gsel_collective](&l, toCalls), C.size_t(len(comms)), &err)
+	w, err := watchAll(ctx, timed, comms)
+	if err != nil {
+		return err
+	}
+	for i, c := range comms {
+		tickets = append(tickets, ticketIn(toCalls[i], &c.object))
+	}
+	var cerr *C.gsel_error
+	status := C.gsel_group_run(list[*C.gsel_comm](&l, toComms), list[*C.gsel_collective](&l, toCalls), C.size_t(len(comms)), &cerr)
 	if status == C.GSEL_OK {
 		for i, call := range calls {
 			call.messageFromC(toCalls[i].received)
 		}
 	}
-	return check(status, &err)
+	err = check(status, &cerr)
+	for _, t := range tickets {
+		err = t.ended(err)
+	}
+	err = w.stop(err)
+	if e, ok := err.(*Error); ok && timed && e.Code == ErrTimeout {
+		return beneath(err, context.DeadlineExceeded)
+	}
+	return err
 }

@@ -82,8 +82,7 @@ func (s *Schedule) String() (t string) {
 
 // Close releases the schedule.
 func (s *Schedule) Close() error {
-	s.close()
-	return nil
+	return s.close()
 }
 
 // ScheduleTimes is durations of actions, all in the same unit. StageTimes, [3 * stages], replaces the first three.
@@ -188,8 +187,7 @@ func (t *Timeline) Draw(format TimelineFormat) (string, error) {
 
 // Close releases the timeline.
 func (t *Timeline) Close() error {
-	t.close()
-	return nil
+	return t.close()
 }
 
 // RegisterPlugin registers a plugin that is linked into the program, before all files of its kind and name: the address

@@ -126,8 +126,7 @@ func (s *Selection) JSON() string { return s.json }
 
 // Close releases the selection.
 func (s *Selection) Close() error {
-	s.close()
-	return nil
+	return s.close()
 }
 
 // Reservation is devices that are locked for this process until Close.
@@ -142,8 +141,7 @@ func (r *Reservation) Selection() *Selection { return r.selection }
 // Close releases the devices.
 func (r *Reservation) Close() error {
 	r.selection.close()
-	r.close()
-	return nil
+	return r.close()
 }
 
 // Inventory is what machines have. Calls on it may overlap.
@@ -151,8 +149,7 @@ type Inventory struct{ object }
 
 // Close releases the inventory.
 func (i *Inventory) Close() error {
-	i.close()
-	return nil
+	return i.close()
 }
 
 // Compat is a system whose reading of devices and variables Resolve can reproduce.

@@ -70,6 +70,27 @@ static inline gsel_status go_set_stream(gsel_comm *comm, uintptr_t stream, gsel_
   return gsel_comm_set_stream(comm, (void *)stream, err);
 }
 
+/* What a thread is in: a call that runs callbacks, or a callback of an operation. ticket is the cgo.Handle of what keeps
+ * their errors. */
+typedef struct go_frame {
+  uintptr_t ticket;
+  struct go_frame *outer; /* that in which this one began */
+} go_frame;
+void go_enter(go_frame *frame);
+void go_leave(go_frame *frame);
+go_frame *go_inner(void); /* of this thread; NULL for none */
+
+/* user is a number to Go, and comes back from go_queue_next. */
+static inline gsel_status go_request_notify(gsel_request *request, gsel_queue *queue, uintptr_t user, gsel_error **err) {
+  return gsel_request_notify(request, queue, (void *)user, err);
+}
+static inline gsel_status go_queue_next(gsel_queue *queue, int32_t *found, uintptr_t *user, gsel_error **err) {
+  void *p = NULL;
+  gsel_status status = gsel_queue_next(queue, 0, found, &p, err);
+  *user = (uintptr_t)p;
+  return status;
+}
+
 /* The callbacks. Each gives the call to the exported Go function of its kind. */
 gsel_status go_op_create(gsel_str name, size_t record_elems, uintptr_t handle, gsel_op *out, gsel_error **err);
 void go_log_set(gsel_log_level level, uintptr_t handle);

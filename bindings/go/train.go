@@ -131,8 +131,7 @@ type TrainerOptions struct {
 type Trainer struct {
 	object
 	comm   *Comm
-	model  *Model
-	faults *faults
+	driver *driver
 	work   Work
 }
 
@@ -141,7 +140,7 @@ func NewTrainer(ctx context.Context, comm *Comm, model *Model, options *TrainerO
 	if options == nil {
 		options = &TrainerOptions{}
 	}
-	t := &Trainer{comm: comm, model: model, faults: &faults{}}
+	t := &Trainer{comm: comm}
 	var l lent
 	defer l.free()
 	o := zeroed[C.gsel_trainer_options](&l)
@@ -154,25 +153,32 @@ func NewTrainer(ctx context.Context, comm *Comm, model *Model, options *TrainerO
 		defer options.Config.release()
 		o.config = (*C.gsel_config)(config)
 	}
-	data, optimizer := cgo.Handle(0), cgo.Handle(0)
+	d, data, optimizer := newDriver(), cgo.Handle(0), cgo.Handle(0)
 	if options.Data != nil {
-		data = cgo.NewHandle(&dataCallback{t.faults, options.Data})
+		data = cgo.NewHandle(&dataCallback{options.Data})
 		C.go_set_data(o, C.uintptr_t(data))
 	}
 	if options.Optimizer != nil {
 		c := zeroed[C.gsel_optimizer_options](&l)
-		optimizer = options.Optimizer.toC(c, t.faults)
+		optimizer = options.Optimizer.toC(c)
 		o.optimizer = c
 	}
 	var p *C.gsel_trainer
 	err := model.use(func(m *C.gsel_model) error {
 		return comm.blocking(ctx, func(c unsafe.Pointer) error {
-			var err *C.gsel_error
-			status := C.gsel_trainer_create(commPointer(c), m, o, &p, &err)
-			return t.beneath(check(status, &err))
+			return d.drive(&comm.object, func() error {
+				var err *C.gsel_error
+				status := C.gsel_trainer_create(commPointer(c), m, o, &p, &err)
+				return check(status, &err)
+			})
 		})
 	})
 	if err != nil {
+		if p != nil { // made as the context ended
+			C.gsel_trainer_free(p)
+			data = 0
+		}
+		d.free()
 		for _, h := range []cgo.Handle{data, optimizer} {
 			if h != 0 {
 				h.Delete()
@@ -180,8 +186,10 @@ func NewTrainer(ctx context.Context, comm *Comm, model *Model, options *TrainerO
 		}
 		return nil, err
 	}
+	t.driver = d
 	own(t, &t.object, "trainer", unsafe.Pointer(p), func(p unsafe.Pointer) {
 		C.gsel_trainer_free((*C.gsel_trainer)(p))
+		d.free()
 		if optimizer != 0 {
 			optimizer.Delete()
 		}
@@ -190,16 +198,13 @@ func NewTrainer(ctx context.Context, comm *Comm, model *Model, options *TrainerO
 	return t, nil
 }
 
-func (o *OptimizerOptions) toC(c *C.gsel_optimizer_options, f *faults) cgo.Handle {
+func (o *OptimizerOptions) toC(c *C.gsel_optimizer_options) cgo.Handle {
 	c.struct_size = C.sizeof_gsel_optimizer_options
 	c.needs, c.n_states = C.int32_t(o.Needs), C.int32_t(o.States)
-	handle := cgo.NewHandle(&optimizerCallback{f, o.Step})
+	handle := cgo.NewHandle(&optimizerCallback{o.Step})
 	C.go_set_optimizer(c, C.uintptr_t(handle))
 	return handle
 }
-
-// beneath puts the error or panic of a callback beneath err.
-func (t *Trainer) beneath(err error) error { return t.model.faults.beneath(t.faults.beneath(err)) }
 
 // with makes a call that may wait for other ranks. A context that ends aborts the communicator.
 func (t *Trainer) with(ctx context.Context, f func(p *C.gsel_trainer, err **C.gsel_error) C.gsel_status) error {
@@ -212,9 +217,11 @@ func (t *Trainer) with(ctx context.Context, f func(p *C.gsel_trainer, err **C.gs
 	if err != nil {
 		return err
 	}
-	var cerr *C.gsel_error
-	status := f((*C.gsel_trainer)(p), &cerr)
-	return w.stop(t.beneath(check(status, &cerr)))
+	return w.stop(t.driver.drive(&t.object, func() error {
+		var cerr *C.gsel_error
+		status := f((*C.gsel_trainer)(p), &cerr)
+		return check(status, &cerr)
+	}))
 }
 
 // StepReport is what a step did on this rank; see gsel_step_report.
@@ -318,7 +325,8 @@ func (w *Work) Fail(cause error) error {
 	if cause == ErrNoSamples {
 		return w.complete(C.GSEL_NO_SAMPLES, "")
 	}
-	return beneath(w.complete(C.GSEL_ERR_CALLBACK, cause.Error()), cause)
+	text, cause := words(cause)
+	return beneath(w.complete(C.GSEL_ERR_CALLBACK, text), cause)
 }
 
 func (w *Work) complete(status C.gsel_status, why string) error {
@@ -369,7 +377,7 @@ func (t *Trainer) withData(data func(*DataRequest) error, f func(handle C.uintpt
 		f(0)
 		return
 	}
-	handle := cgo.NewHandle(&dataCallback{t.faults, data})
+	handle := cgo.NewHandle(&dataCallback{data})
 	defer handle.Delete()
 	f(C.uintptr_t(handle))
 }
@@ -491,8 +499,8 @@ func (t *Trainer) StepJSON() (json string, err error) {
 	return
 }
 
-// Close releases the trainer, not its communicator. A step under way ends on every rank with ErrAborted.
+// Close releases the trainer, not its communicator. A step under way ends on every rank with ErrAborted. In a callback of
+// a call on the trainer: ErrState.
 func (t *Trainer) Close() error {
-	t.close()
-	return nil
+	return t.close()
 }

@@ -1,0 +1,422 @@
+//go:build cgo
+
+package gsel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// fault_test.go: what goes wrong in a callback is beneath the error of the call that ran it, and of no other.
+
+// unsaid is an error whose Error method panics where the pointer is nil.
+type unsaid struct{ words string }
+
+func (u *unsaid) Error() string { return u.words }
+
+func returnsNilPointer() error {
+	var u *unsaid
+	return u
+}
+
+// panicked expects ErrCallback with a panic of this value beneath.
+func panicked(value string, err error) error {
+	var p *PanicError
+	if !errors.Is(err, ErrCallback) || !errors.As(err, &p) || !strings.Contains(fmt.Sprint(p.Value), value) {
+		return fmt.Errorf("expected a panic with %q beneath, got %v", value, err)
+	}
+	return nil
+}
+
+// reducing calls f as an operation on this goroutine.
+func reducing(f func(accumulated, next []float32) error) error {
+	op, err := NewOp("local", 1, f)
+	if err != nil {
+		return err
+	}
+	defer op.Close()
+	return ReduceLocal([][]float32{{1}, {2}}, []float32{0}, op.Op, OrderRanks)
+}
+
+func TestAnErrorThatCannotBeSaidIsAPanic(t *testing.T) {
+	const value = "nil pointer dereference"
+	must(t, panicked(value, reducing(func(accumulated, next []float32) error { return returnsNilPointer() })))
+	ranks(t, 2, func(c *Comm) error {
+		op, err := NewOp("unsaid", 1, func(accumulated, next []float32) error { return returnsNilPointer() })
+		if err != nil {
+			return err
+		}
+		defer op.Close()
+		x := []float32{1}
+		return panicked(value, AllReduce(background, c, x, x, op.Op))
+	})
+	for _, pushed := range []bool{true, false} {
+		ranks(t, 2, func(c *Comm) error {
+			d := &distance{forward: returnsNilPointer}
+			return training(c, pushed, d, func(t *Trainer, w ParamID) (err error) {
+				if pushed {
+					_, err = t.Step(background)
+				} else {
+					_, err = t.Pull(background, func(work *Work) error { return returnsNilPointer() })
+				}
+				if errors.Is(err, ErrAborted) { // the other rank was first
+					return refused(ErrAborted, value, err)
+				}
+				return panicked(value, err)
+			})
+		})
+	}
+}
+
+func TestPanicOfNilIsAnError(t *testing.T) {
+	err := reducing(func(accumulated, next []float32) error { panic(nil) })
+	var p *PanicError
+	if !errors.Is(err, ErrCallback) || !errors.As(err, &p) {
+		t.Errorf("expected the panic beneath, got %v", err)
+	}
+}
+
+func TestAPanicBelongsToTheGroupThatRanIt(t *testing.T) {
+	ranks(t, 2, func(c *Comm) error {
+		op, err := NewOp("of_a_group", 1, func(accumulated, next []float32) error { panic("in a group") })
+		if err != nil {
+			return err
+		}
+		defer op.Close()
+		m, err := Alloc[float32](nil, 1)
+		if err != nil {
+			return err
+		}
+		defer m.Close()
+		return panicked("in a group", RunGroup(background, []*Comm{c}, []*Collective{
+			{Kind: KindAllReduce, DType: F32, Op: op.Op, Send: m.Pointer(), Recv: m.Pointer(), Count: 1}}))
+	})
+}
+
+func TestAContextEndsAGroup(t *testing.T) {
+	for _, how := range []error{context.Canceled, context.DeadlineExceeded} {
+		ranks(t, 2, func(c *Comm) error {
+			if c.Rank() == 1 {
+				err := late(c, background, nil)
+				if err == nil {
+					return errors.New("expected the group's end here, too")
+				}
+				return nil
+			}
+			m, err := Alloc[int8](nil, 1)
+			if err != nil {
+				return err
+			}
+			defer m.Close()
+			ctx, cancel := context.WithTimeout(background, 20*time.Millisecond)
+			if how == context.Canceled {
+				ctx, cancel = context.WithCancel(background)
+				time.AfterFunc(20*time.Millisecond, cancel)
+			}
+			defer cancel()
+			err = RunGroup(ctx, []*Comm{c}, []*Collective{{Kind: KindRecv, DType: I8, Root: 1, Recv: m.Pointer(), Count: 1}})
+			if !errors.Is(err, how) || !errors.Is(err, ErrAborted) && !errors.Is(err, ErrTimeout) {
+				return fmt.Errorf("expected %v beneath, got %v", how, err)
+			}
+			return nil
+		})
+	}
+}
+
+// A request that is closed without a wait takes its panic with it.
+func TestAPanicEndsWithItsRequest(t *testing.T) {
+	ranks(t, 2, func(c *Comm) error {
+		calls := int32(0)
+		op, err := NewOp("twice", 1, func(accumulated, next []float32) error {
+			if atomic.AddInt32(&calls, 1) == 1 {
+				panic("of the request")
+			}
+			return errors.New("later")
+		})
+		if err != nil {
+			return err
+		}
+		defer op.Close()
+		m, err := Alloc[float32](nil, 1)
+		if err != nil {
+			return err
+		}
+		defer m.Close()
+		r, err := StartAllReduce(c, m, m, op.Op)
+		if err != nil {
+			return err
+		}
+		for atomic.LoadInt32(&calls) == 0 && c.AsyncError() == nil {
+			time.Sleep(time.Millisecond)
+		}
+		r.Close()
+		atomic.CompareAndSwapInt32(&calls, 0, 1) // where the other rank was first
+		err = ReduceLocal([][]float32{{1}, {2}}, []float32{0}, op.Op, OrderRanks)
+		var p *PanicError
+		if !errors.Is(err, ErrCallback) || errors.As(err, &p) || !strings.Contains(fmt.Sprint(errors.Unwrap(err)), "later") {
+			return fmt.Errorf("expected the error of this call alone beneath, got %v with %v", err, errors.Unwrap(err))
+		}
+		return nil
+	})
+}
+
+// Ranks that are goroutines share a model, and one of them panics.
+func TestAPanicInASharedModelBelongsToItsRank(t *testing.T) {
+	for i := 0; i < 60; i++ {
+		d := &distance{batch: 2}
+		var calls, found atomic.Int32
+		d.forward = func() error { panic(fmt.Sprint("call ", calls.Add(1))) }
+		m, err := NewModel()
+		must(t, err)
+		w := m.AddParam(ParamOptions{Name: "w", Shape: []int64{1}})
+		x := m.AddValue(ValueOptions{Name: "x", Shape: []int64{1}, Flags: ValueInput})
+		loss := m.AddValue(ValueOptions{Name: "loss", DType: F64, Flags: ValueScalar})
+		weight := m.AddValue(ValueOptions{Name: "weight", DType: F64, Flags: ValueScalar})
+		m.AddLayer(LayerOptions{Name: "panics", Inputs: []ValueID{x}, Outputs: []ValueID{loss, weight}, Params: []ParamID{w}, Flags: LayerLoss,
+			Forward:  func(call *Call) error { return d.forward() },
+			Backward: func(call *Call) error { return nil }})
+		ranks(t, 2, func(c *Comm) error {
+			config, err := ParseConfig("[train]\nbatch = 2\n", "test")
+			if err != nil {
+				return err
+			}
+			defer config.Close()
+			trainer, err := NewTrainer(background, c, m, &TrainerOptions{Config: config, Data: func(*DataRequest) error { return nil }})
+			if err != nil {
+				return err
+			}
+			defer trainer.Close()
+			_, err = trainer.Step(background)
+			if errors.Is(err, ErrCallback) {
+				found.Add(1)
+				var p *PanicError
+				if !errors.As(err, &p) || !strings.Contains(err.Error(), fmt.Sprint(p.Value)) {
+					return fmt.Errorf("expected this rank's panic beneath %v, got %v", err, p)
+				}
+				return nil
+			}
+			return refused(ErrAborted, "", err)
+		})
+		must(t, expect("a rank with the panic", true, found.Load() > 0), m.Close())
+	}
+}
+
+func TestCloseInACallbackIsRefused(t *testing.T) {
+	const words = "in a callback of a call on it"
+	ranks(t, 2, func(c *Comm) error {
+		var refusals atomic.Int32
+		op, err := NewOp("closes", 1, func(accumulated, next []float32) error {
+			if err := c.Close(); refused(ErrState, words, err) == nil {
+				refusals.Add(1)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		defer op.Close()
+		x := make([]float32, 1000)
+		if err = AllReduce(background, c, x, x, op.Op); err != nil {
+			return err
+		}
+		if refusals.Load() == 0 {
+			return errors.New("no close was refused")
+		}
+		closes := make(chan *Request, 1)
+		of, err := NewOp("closes_request", 1, func(accumulated, next []float32) error {
+			r := <-closes
+			closes <- r
+			return refused(ErrState, words, r.Close())
+		})
+		if err != nil {
+			return err
+		}
+		defer of.Close()
+		m, err := Alloc[float32](nil, 2)
+		if err != nil {
+			return err
+		}
+		defer m.Close()
+		r, err := StartAllReduce(c, m, m, of.Op)
+		if err != nil {
+			return err
+		}
+		closes <- r
+		return firstError(r.Wait(background), r.Close(), c.Barrier(background))
+	})
+	ranks(t, 1, func(c *Comm) error {
+		d := &distance{}
+		var trainer *Trainer
+		d.forward = func() error { return refused(ErrState, words, trainer.Close()) }
+		return training(c, true, d, func(t *Trainer, w ParamID) error {
+			trainer = t
+			_, err := t.Step(background)
+			return firstError(err, t.Close(), refusedClosed(t))
+		})
+	})
+}
+
+func refusedClosed(t *Trainer) error {
+	if _, err := t.Step(background); err != ErrClosed {
+		return fmt.Errorf("expected %v, got %v", ErrClosed, err)
+	}
+	return nil
+}
+
+func TestARefusedWaitLeavesNobodyWatching(t *testing.T) {
+	before := runtime.NumGoroutine()
+	ranks(t, 2, func(c *Comm) error {
+		m, err := Alloc[int8](nil, 2)
+		if err != nil {
+			return err
+		}
+		defer m.Close()
+		peer := 1 - c.Rank()
+		open, err := c.Start(Collective{Kind: KindRecv, DType: I8, Root: peer, Recv: m.Pointer(), Count: 1}, m)
+		if err != nil {
+			return err
+		}
+		defer open.Close()
+		ctx, cancel := context.WithCancel(background)
+		defer cancel()
+		if _, err = WaitAny(ctx, open, &Request{comm: c}); err != ErrClosed {
+			return fmt.Errorf("expected %v, got %v", ErrClosed, err)
+		}
+		cancel()
+		time.Sleep(20 * time.Millisecond) // time for a watcher to abort
+		err = Send(background, c, []int8{1}, peer, 0)
+		return firstError(err, open.Wait(background), c.AsyncError())
+	})
+	settled(t, before)
+}
+
+// Either a call ends well and the communicator is whole, or it tells that its context ended.
+func TestACancellationAtTheEndOfACallIsTold(t *testing.T) {
+	told := 0
+	for i := 0; i < 150; i++ {
+		after := time.Duration(i) * time.Microsecond
+		ranks(t, 2, func(c *Comm) error {
+			ctx, cancel := context.WithCancel(background)
+			defer cancel()
+			if c.Rank() == 0 {
+				go func() {
+					for end := time.Now().Add(after); time.Now().Before(end); {
+						runtime.Gosched()
+					}
+					cancel()
+				}()
+			}
+			x := []float32{1}
+			err := AllReduce(ctx, c, x, x, Sum)
+			if c.Rank() != 0 {
+				if err == nil {
+					c.Barrier(background)
+				}
+				return nil
+			}
+			if err == nil {
+				return firstError(c.Barrier(background))
+			}
+			told++
+			if !errors.Is(err, context.Canceled) {
+				return fmt.Errorf("expected the cancellation beneath, got %v", err)
+			}
+			return nil
+		})
+	}
+	t.Logf("%d of 150 calls were ended by their context", told)
+}
+
+func TestTheSinkOfLogLinesIsCalledOnceAtATime(t *testing.T) {
+	var inside, overlaps, mine, others atomic.Int32
+	SetLog(LogDebug, func(level LogLevel, component, line string) {
+		if inside.Add(1) > 1 {
+			overlaps.Add(1)
+		}
+		if component == "go" {
+			mine.Add(1)
+		} else {
+			others.Add(1)
+		}
+		time.Sleep(time.Millisecond)
+		inside.Add(-1)
+	})
+	defer SetLog(LogError, nil)
+	end := time.Now().Add(20 * time.Second)
+	for (mine.Load() < 50 || others.Load() < 50) && time.Now().Before(end) {
+		for i := 0; i < 10; i++ {
+			if _, err := ParseConfig("", "lost"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		runtime.GC()
+		ranks(t, 2, func(c *Comm) error { return c.Barrier(background) })
+	}
+	if mine.Load() < 50 || others.Load() < 50 || overlaps.Load() > 0 {
+		t.Errorf("%d reports and %d lines of the library, %d at the same time as another", mine.Load(), others.Load(), overlaps.Load())
+	}
+}
+
+// held counts the requests of a queue that its next end may be of.
+func held(q *Queue) (n int) {
+	inQueues.Range(func(_, in any) bool {
+		if in.(inQueue).queue == q.number {
+			n++
+		}
+		return true
+	})
+	return
+}
+
+func TestQueuesHoldNoRequestThatIsClosed(t *testing.T) {
+	ranks(t, 2, func(c *Comm) error {
+		q, err := NewQueue()
+		if err != nil {
+			return err
+		}
+		defer q.Close()
+		other, err := NewQueue()
+		if err != nil {
+			return err
+		}
+		defer other.Close()
+		m, err := Alloc[float32](c, 1)
+		if err != nil {
+			return err
+		}
+		defer m.Close()
+		for i := 0; i < 50; i++ {
+			r, err := StartAllReduce(c, m, m, Sum)
+			err = firstError(err, r.Notify(other), expect("requests held", 1, held(other)), r.Notify(q), expect("after it went elsewhere", 0, held(other)),
+				r.Wait(background), r.Close(), expect("after its close", 0, held(q)))
+			if err != nil {
+				return err
+			}
+		}
+		if r, err := q.Poll(); r != nil || err != nil {
+			return fmt.Errorf("expected nothing, got %v, %v", r, err)
+		}
+		r, err := StartAllReduce(c, m, m, Sum)
+		if err = firstError(err, r.Notify(q), r.Wait(background)); err != nil {
+			return err
+		}
+		defer r.Close()
+		ended, err := q.Poll()
+		if err = firstError(err, expect("the request that was waited for", true, ended == r), expect("after it was taken", 0, held(q))); err != nil {
+			return err
+		}
+		again, err := StartAllReduce(c, m, m, Sum)
+		err = firstError(err, again.Notify(q), again.Wait(background), expect("requests held", 1, held(q)), q.Close(), expect("after the queue's close", 0, held(q)))
+		if err != nil {
+			return err
+		}
+		defer again.Close()
+		return c.Barrier(background)
+	})
+}
