@@ -97,6 +97,11 @@ struct Reader {
       run.gpus = std::min(batch, kNodesAssumed * per_node);
     if (run.gpus > kMostRowRanks)
       return !lacks("gpus", fmt::format("{} devices; at most {} are priced", run.gpus, kMostRowRanks));
+    const int64_t ranks = tensor * pipeline * data * context;
+    if (row.has("gpus") && ranks > 0 && ranks != run.gpus)
+      row.refuse("gpus", fmt::format("is {}, and tp {} x pp {} x dp {}{} are {}; the same number is needed",
+                                     row.text("gpus"), tensor, pipeline, data,
+                                     context > 1 ? fmt::format(" x cp {}", context) : "", with_noun(ranks, "rank")));
     if (pipeline > run.shape.layers)
       return !lacks("pp", fmt::format("{} stages for {} layers", pipeline, run.shape.layers));
     per_node = std::min(per_node, run.gpus);

@@ -63,6 +63,8 @@ void a_bad_table_is_refused_with_its_place(void**) {
       {"metric\tvalue\niteration_s\t1\t2\n", "\"2\" is in field 3; the first line names 2 columns", 2, 15},
       {"metric\tvalue\ttp\niteration_s\t1\t0\n", "tp is \"0\"; a number from 1 is needed", 2, 15},
       {"metric\tvalue\ttp\niteration_s\t1\t1.5\n", "tp is \"1.5\"; a whole number", 2, 15},
+      {"gpu\tlayers\thidden\tgpus\ttp\tpp\tdp\tmetric\tvalue\nH100\t8\t1024\t8\t3\t1\t1\titeration_s\t1\n",
+       "gpus is 8, and tp 3 x pp 1 x dp 1 are 3 ranks; the same number is needed", 2, 13},
       {"# a comment\n\nmetric\tvalue\tgbs\niteration_s\t1\t1e99\n", "gbs is \"1e99\"", 4, 15},
   };
   for (const auto& bad : kBad) {
