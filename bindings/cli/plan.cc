@@ -123,9 +123,23 @@ Request request_from(const PlanOptions& options) {
   return out;
 }
 
-int print_report(const gsel_plan* plan, bool json) {
+int print_report(const gsel_plan* plan, bool json, const std::string& calibrate = {}) {
   print(text(json ? gsel_plan_json(plan) : gsel_plan_text(plan)));
+  if (!json && !calibrate.empty()) print("Measured rows are those of " + calibrate + ".\n");
   return 0;
+}
+
+// An error in measured rows names their file.
+void check_measured(gsel_status status, gsel_error** error, const PlanOptions& options) {
+  try {
+    check(status, error);
+  } catch (Failure& failure) {
+    constexpr std::string_view kName = "measured";
+    if (options.parser.given("--calibrate") && failure.message.starts_with(kName) &&
+        (failure.message[kName.size()] == ':' || failure.message[kName.size()] == ' '))
+      failure.message.replace(0, kName.size(), options.calibrate);
+    throw;
+  }
 }
 
 int print_rows(const std::string& file, bool json) {
@@ -140,8 +154,8 @@ int print_estimate(const PlanOptions& options, bool json) {
   const Request request = request_from(options);
   gsel_plan* plan = nullptr;
   gsel_error* error = nullptr;
-  check(gsel_plan_estimate(&request.options, &plan, &error), &error);
-  return print_report(Handle<gsel_plan>(plan).get(), json);
+  check_measured(gsel_plan_estimate(&request.options, &plan, &error), &error, options);
+  return print_report(Handle<gsel_plan>(plan).get(), json, options.calibrate);
 }
 
 int print_comparison(const PlanOptions& options, bool json) {
@@ -156,8 +170,9 @@ int print_comparison(const PlanOptions& options, bool json) {
     list.push_back(config);
   }
   gsel_plan* plan = nullptr;
-  check(gsel_plan_compare(&request.options, list.data(), static_cast<int32_t>(list.size()), &plan, &error), &error);
-  return print_report(Handle<gsel_plan>(plan).get(), json);
+  check_measured(gsel_plan_compare(&request.options, list.data(), static_cast<int32_t>(list.size()), &plan, &error),
+                 &error, options);
+  return print_report(Handle<gsel_plan>(plan).get(), json, options.calibrate);
 }
 
 void write_toml(gsel_plan* plan, const PlanOptions& options) {
@@ -191,6 +206,11 @@ void draw_breakdown(gsel_plan* plan, const PlanOptions& options) {
 void check_pairs(const PlanOptions& options) {
   const char* const reports[] = {"--estimate", "--compare", "--rows"};
   const char* const results[] = {"--toml", "--svg", "--chrome", "--breakdown", "--candidate", "--top"};
+  for (const char* asked : {"--model", "--cluster", "--inventory", "--nodes", "--link", "--network", "--memory",
+                            "--batch", "--seq", "--precision", "--fix", "--calibrate"})
+    if (options.parser.given("--rows") && options.parser.given(asked))
+      refuse(GSEL_ERR_ARG, std::string("--rows forecasts what the columns of its file say, and ") + asked +
+                               " is of a plan; leave one out");
   for (const char* report : reports) {
     if (!options.parser.given(report)) continue;
     for (const char* other : reports)
@@ -214,7 +234,7 @@ int print_plan(const PlanOptions& options, bool json) {
   if (isatty(STDERR_FILENO)) request.options.progress = Progress::tell, request.options.user_data = &progress;
   const gsel_status status = gsel_plan_create(&request.options, &made, &error);
   progress.end();
-  check(status, &error);
+  check_measured(status, &error, options);
   const Handle<gsel_plan> plan(made);
   const bool found = gsel_plan_candidate_count(made) > 0;
   if (found) {  // files first: where one is refused, nothing else is printed
@@ -222,7 +242,7 @@ int print_plan(const PlanOptions& options, bool json) {
     draw_breakdown(made, options);
     write_toml(made, options);
   }
-  print_report(made, json);
+  print_report(made, json, options.calibrate);
   return found ? 0 : kNothingFits;
 }
 

@@ -3,6 +3,7 @@
 
 #include <gsel/plan.h>
 
+#include <algorithm>
 #include <optional>
 
 #include "api/config_handle.h"
@@ -256,6 +257,8 @@ gsel_status gsel_plan_compare(const gsel_plan_options* options, const gsel_confi
         request.workload.notes.push_back(
             fmt::format("train.recompute of {} names layers; the forecast computes all of them again",
                         config.file.empty() ? fmt::format("config {}", i + 1) : config.file));
+      if (const std::string note = gsel::plan::uneven_note(config, layout); !note.empty())
+        request.workload.notes.push_back(note);
       // What a run refuses is refused here, such as an option that a strategy does not have.
       if (request.model && layout.ranks() <= kMostRanksCompiled)
         gsel::plan::CompiledJob(*request.model, config, layout.ranks(), nullptr, 1);
@@ -265,6 +268,12 @@ gsel_status gsel_plan_compare(const gsel_plan_options* options, const gsel_confi
                      gsel::plan::evaluate(input, layout, shares), request});
     }
     auto plan = std::make_unique<gsel_plan>();
+    // What is taken for granted of any file is said once.
+    std::vector<std::string>& notes = all.front().request.workload.notes;
+    for (const gsel::plan::Compared& one : all)
+      for (const std::string& note : one.request.workload.notes)
+        if (std::ranges::find(notes, note) == notes.end()) notes.push_back(note);
+    if (const std::string note = gsel::plan::unlike_batches(all); !note.empty()) notes.push_back(note);
     plan->made_text = gsel::plan::compared_text(all.front().request, all);
     plan->made_json = gsel::plan::compared_json(all.front().request, all);
     *out = plan.release();

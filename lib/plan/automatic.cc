@@ -147,10 +147,11 @@ class Choices {
     return best_.front();
   }
   void tell() const {
-    log(GSEL_LOG_INFO, "plan", "took {}: {:.4g} ms a step are forecast{}", name_of(best_[0].layout),
-        best_[0].step_s * 1e3,
-        best_.size() < 2 ? ""
-                         : fmt::format("; next is {} with {:.4g} ms", name_of(best_[1].layout), best_[1].step_s * 1e3));
+    log(GSEL_LOG_INFO, "plan", "took {}: {} a step are forecast{}", name_of(best_[0].layout),
+        duration_text(best_[0].step_s),
+        best_.size() < 2
+            ? ""
+            : fmt::format("; next is {} with {}", name_of(best_[1].layout), duration_text(best_[1].step_s)));
   }
 
  private:

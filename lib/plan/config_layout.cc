@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "base/part.h"
+#include "base/text.h"
 #include "base/weights.h"
 #include "plan/plan.h"
 #include "plan/units.h"
@@ -168,6 +169,11 @@ Cluster devices_of(const Config& config, const Cluster& cluster) {
 }
 
 Layout layout_of(const Config& config, const Workload& workload, int32_t world_size, bool* others) {
+  if (config.plan == "auto")
+    refuse_key(
+        config, "strategy.plan",
+        "= \"auto\" chooses a layout when training starts; without it, the layout that the file says is forecast, "
+        "and gsel plan --toml writes a file with the first choice");
   const auto mesh = resolve_mesh(config, world_size);
   Layout l;
   l.tensor = mesh[GSEL_AXIS_TENSOR], l.context = mesh[GSEL_AXIS_CONTEXT];
@@ -184,8 +190,20 @@ Layout layout_of(const Config& config, const Workload& workload, int32_t world_s
   l.microbatches = config.train.microbatches > 0 ? config.train.microbatches
                    : config.train.microbatch > 0 ? (share + config.train.microbatch - 1) / config.train.microbatch
                                                  : 1;
-  l.microbatch = std::max<int64_t>(1, share / l.microbatches);
+  // The largest one, where the share is not divided by them.
+  l.microbatch = config.train.microbatches == 0 && config.train.microbatch > 0
+                     ? std::min(share, config.train.microbatch)
+                     : std::max<int64_t>(1, (share + l.microbatches - 1) / l.microbatches);
   return l;
+}
+
+std::string uneven_note(const Config& config, const Layout& l) {
+  if (config.get("strategy.data.weights")) return {};
+  const int64_t share = (config.train.batch + l.data - 1) / l.data;
+  if (share % l.microbatch == 0 && share / l.microbatch == l.microbatches) return {};
+  return fmt::format("{} of a replica of {} are not {} of {}; the forecast takes all of them as the largest",
+                     with_noun(share, "sample"), config.file.empty() ? "a config" : config.file,
+                     with_noun(l.microbatches, "micro-batch"), with_noun(l.microbatch, "sample"));
 }
 
 Shares shares_of(const Config& config, const Workload& workload, const Cluster& cluster, const Layout& l) {

@@ -21,6 +21,8 @@ Cluster devices_of(const Config& config, const Cluster& cluster);
 // GSEL_ERR_CONFIG where the file asks for what no layout has, such as another schedule, with its place. others: whether
 // it excludes layers from the tensor axis that the workload does not know as a unit; these are divided in the layout.
 Layout layout_of(const Config& config, const Workload& workload, int32_t world_size, bool* others);
+// "7 samples of a replica of FILE are not 2 micro-batches of 4 samples; ...": empty where they are.
+std::string uneven_note(const Config& config, const Layout& layout);
 // The parts that its weights give, in whole samples and heads. Without weights they are equal ones on unequal devices,
 // and empty on alike devices.
 Shares shares_of(const Config& config, const Workload& workload, const Cluster& cluster, const Layout& layout);

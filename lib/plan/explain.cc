@@ -76,6 +76,7 @@ Answer nodes(const Request& request) {
 
 Answer links(const Request& request) {
   const Cluster& c = request.cluster;
+  if (c.size() == 1) return {"Fast or slow links?", "none: one device has no other to talk to"};
   std::string text = fmt::format("{}: {} at {:.0f} GB/s", c.shares_links() ? "slow" : "fast", c.inside.name,
                                  c.inside.bytes_per_second / 1e9);
   if (c.nodes() > 1) text += fmt::format(" inside a node, {:.0f} GB/s between nodes", c.network.bytes_per_second / 1e9);
@@ -102,8 +103,8 @@ std::string why_idle(const Request& request, const SearchResult& result) {
     if (!found.best.empty() && (!other || found.best.front().step_s() < other->step_s())) other = found.best.front();
   }
   if (other && other->step_s() > first.step_s())
-    return fmt::format("the fastest over more than {} of the {} devices is forecast to take {:.4g} s, as {}", used, all,
-                       other->step_s(), name_of(other->layout));
+    return fmt::format("the fastest over more than {} of the {} devices is forecast to take {}, as {}", used, all,
+                       duration_text(other->step_s()), name_of(other->layout));
   if (other) return fmt::format("a run refuses the programs of what is faster over more than {} of the {}", used, all);
   if (dropped.memory > 0)
     return fmt::format("nothing over more than {} of the {} devices fits their memory", used, all);
@@ -120,6 +121,8 @@ std::string advice(const Request& request, const SearchResult& result) {
   std::string text = name_of(first.layout);
   if (first.layout.ranks() < request.cluster.size() && !request.fixed.devices)
     text += ": " + why_idle(request, result);
+  else if (first.layout.ranks() == 1)
+    text += fits ? ": the model fits it, and nothing travels" : "";
   else if (fits && first.layout.data == first.layout.ranks())
     text += ": replicas of a model that fits one device; only gradients travel";
   else if (!fits && first.layout.zero_stage == 3)
@@ -244,6 +247,14 @@ std::string excluded_by(const Request& request, const Dropped& dropped) {
 
 }  // namespace
 
+std::string duration_text(double seconds, int32_t digits) {
+  const bool small = std::abs(seconds) < 1 - 0.5 * std::pow(10, -digits);  // else so many digits make it 1000 ms
+  const double value = small ? seconds * 1e3 : seconds;
+  const char* unit = small ? "ms" : "s";
+  if (std::abs(value) >= std::pow(10, digits)) return fmt::format("{:.0f} {}", value, unit);
+  return fmt::format("{:.{}g} {}", value, digits, unit);
+}
+
 std::string multiples_near(int64_t n, int64_t unit) {
   const int64_t below = n / unit * unit;
   return below == 0 ? fmt::format("{} and its multiples", unit)
@@ -286,8 +297,7 @@ std::string lost_by(const Candidate& first, const Candidate& other) {
   }
   if (other.step_s() - first.step_s() < kSame) return "as fast";
   if (most < kSame) most = other.step_s() - first.step_s(), worst = kSimulation;
-  const std::string more = most < 1 ? fmt::format("{:.3g} ms", most * 1e3) : fmt::format("{:.3g} s", most);
-  return fmt::format("{} +{}", name_of(static_cast<TimePart>(worst)), more);
+  return fmt::format("{} +{}", name_of(static_cast<TimePart>(worst)), duration_text(most, 3));
 }
 
 Runtime runtime_of(const Recipe& recipe) {
@@ -299,7 +309,14 @@ Runtime runtime_of(const Recipe& recipe) {
 
 std::string confidence(const Request& request) {
   const Constants& constants = request.constants;
-  if (!request.calibrated_on.empty()) return "calibrated on " + request.calibrated_on;
+  if (!request.calibrated_on.empty()) {
+    std::string text = "calibrated on " + request.calibrated_on;
+    for (const DeviceKind& kind : request.cluster.kinds)
+      if (kind.device_class != request.cluster.kinds.front().device_class)
+        text += fmt::format("; {} takes the scalar of {}, without a measurement of its own", kind.name,
+                            request.cluster.kinds.front().name);
+    return text;
+  }
   std::string text =
       constants.calibrated()
           ? fmt::format("within {:.0f} % on average of the measurements of {} that were left out of the fit of {}",

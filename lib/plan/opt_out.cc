@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "plan/plan.h"
 #include "plan/search.h"
 #include "plan/units.h"
 
@@ -39,8 +40,8 @@ std::string parts_text(const TimeForecast& from, const TimeForecast& to) {
   std::string text;
   for (size_t i = 0; i < 3; ++i) {
     if (std::abs(parts[i].first) < 0.05 * std::abs(parts[0].first) || parts[i].first == 0) break;
-    text += fmt::format("{}{} {:.3g} ms {}", text.empty() ? "" : ", ", name_of(parts[i].second),
-                        std::abs(parts[i].first) * 1e3, parts[i].first < 0 ? "less" : "more");
+    text += fmt::format("{}{} {} {}", text.empty() ? "" : ", ", name_of(parts[i].second),
+                        duration_text(std::abs(parts[i].first), 3), parts[i].first < 0 ? "less" : "more");
   }
   return text;
 }

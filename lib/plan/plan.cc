@@ -18,6 +18,11 @@ constexpr int32_t kMostCompiled = 16'384;      // whose programs are compiled
 constexpr double kMostInstructions = 100'000;  // of finalists behind the first that are compiled and simulated
 constexpr double kMostOfFirst = 600'000;       // of the first: about a second
 
+// Of a message whose other lines are a table.
+std::string first_line(const std::string& text) {
+  return text.substr(0, text.find('\n'));
+}
+
 constexpr int64_t kFewRows = 3;  // own measurements, whose error behind the fit is no error band
 
 }  // namespace
@@ -77,19 +82,33 @@ void Plan::search_orders(const std::function<bool(int64_t)>& progress) {
   result_ = std::move(*best);
 }
 
-bool Plan::may_compile(const Candidate& c) const {
-  // No gsel.toml says selective recomputation.
-  return request_.model && !c.programs && c.layout.recompute != Recompute::selective &&
-         c.layout.ranks() <= kMostCompiled && instructions_of(*request_.model, c.layout) <= kMostOfFirst;
+std::string Plan::why_not_compiled(const Candidate& c) const {
+  const Workload& w = request_.workload;
+  if (!request_.model)
+    return w.heads > 0 ? fmt::format("{} are too many", with_noun(w.layers(), "layer"))
+                       : "the model is known by its costs alone";
+  if (c.layout.recompute == Recompute::selective) return "no gsel.toml says selective recomputation";
+  if (c.layout.ranks() > kMostCompiled)
+    return fmt::format("{} are too many; up to {} are compiled", with_noun(c.layout.ranks(), "rank"), kMostCompiled);
+  if (const double n = instructions_of(*request_.model, c.layout); n > kMostOfFirst)
+    return fmt::format("about {:.0f} instructions are too many; up to {:.0f} are compiled", n, kMostOfFirst);
+  return {};
 }
 
 void Plan::verify(const Candidate& candidate) const {
-  if (may_compile(candidate)) compiled(candidate);
+  if (!candidate.programs && why_not_compiled(candidate).empty()) compiled(candidate);
 }
 
 // With what a simulation of its programs says of the time; an error where a run refuses them.
 Candidate Plan::compiled(Candidate c) const {
-  const Finalist f = price(input(), c, toml_of(request_, c), *request_.model);
+  const Finalist f = [&] {
+    try {
+      return price(input(), c, toml_of(request_, c), *request_.model);
+    } catch (const Error& error) {
+      if (error.code() != GSEL_ERR_NOMEM) throw;
+      throw Error(GSEL_ERR_NOMEM, first_line(error.message())).about_rank(error.rank());
+    }
+  }();
   uint64_t most_sent = 0;
   for (const RankForecast& rank : f.ranks) {
     most_sent = std::max(most_sent, rank.bytes_sent);
@@ -110,7 +129,7 @@ void Plan::compile_finalists() {
   double instructions = 0;
   std::vector<Candidate>& all = result_.best;
   const auto wanted = [&](const Candidate& c, bool first) {
-    if (!may_compile(c)) return false;
+    if (c.programs || !why_not_compiled(c).empty()) return false;
     return first || (instructions += instructions_of(*request_.model, c.layout)) <= kMostInstructions;
   };
   const auto try_one = [&](size_t i) {
@@ -139,9 +158,9 @@ void calibrate(Request& request, std::string_view rows, const std::string& file)
     const double least = one.rows < kFewRows ? request.constants.spread : 0;
     request.constants.spread = std::max(one.error_after, least);
     request.constants.covered = one.covered;
-    request.calibrated_on = fmt::format("{} of {}: a scalar of {:.3f}, errors {:.1f} % before and {:.1f} % behind it",
-                                        with_noun(one.rows, "measured row"), file, one.scale, one.error_before * 100,
-                                        one.error_after * 100);
+    request.calibrated_on =
+        fmt::format("{}: a scalar of {:.3f}, errors {:.1f} % before and {:.1f} % behind it",
+                    with_noun(one.rows, "measured row"), one.scale, one.error_before * 100, one.error_after * 100);
     return;
   }
   fail(GSEL_ERR_CONFIG, "{} has no time of a step on {}; rows with its name in the column gpu are needed", file,

@@ -37,6 +37,8 @@ class Plan {
   // An error where a run refuses the candidate's programs: GSEL_ERR_NOMEM, or as strategies and the verifier say. Very
   // large programs are not looked at.
   void verify(const Candidate& candidate) const;
+  // "too large: ...", "known by its costs alone"; empty: programs of such a candidate are compiled.
+  std::string why_not_compiled(const Candidate& candidate) const;
   // The schedule of a candidate, simulated: a document that gsel_timeline_add draws. GSEL_ERR_ARG without a pipeline.
   std::string simulation_json(size_t i) const;
 
@@ -54,7 +56,6 @@ class Plan {
  private:
   void search_orders(const std::function<bool(int64_t)>& progress);
   Candidate compiled(Candidate candidate) const;
-  bool may_compile(const Candidate& candidate) const;
   void compile_finalists();
 
   Request request_;
@@ -108,6 +109,8 @@ struct Rates {
 Rates rates_of(const Request& request, const Candidate& candidate);
 
 std::string gib(double bytes);  // "12.3"
+// "912 ms", "11.43 s", with so many digits.
+std::string duration_text(double seconds, int32_t digits = 4);
 // What is accepted in place of n: "8 and its multiples", "multiples of 8, such as 8 and 16".
 std::string multiples_near(int64_t n, int64_t unit);
 // "note: ...", a line for each thing that was taken for granted; empty: nothing was.
@@ -121,6 +124,8 @@ struct Compared {
   Candidate candidate;
   Request request;  // with its batch and its devices
 };
+// Which files have which batch, where these differ; else empty.
+std::string unlike_batches(const std::vector<Compared>& all);
 std::string compared_text(const Request& request, const std::vector<Compared>& all);
 std::string compared_json(const Request& request, const std::vector<Compared>& all);
 

@@ -159,6 +159,7 @@ std::string compared_json(const Request& request, const std::vector<Compared>& a
   for (const Compared& one : all) {
     Json json = candidate_json(one.request, all.front().candidate, one.candidate);
     json.set("file", one.name);
+    json.set("batch", one.request.batch);
     json.set("fits", one.candidate.short_bytes() <= 0);
     list.push(std::move(json));
   }

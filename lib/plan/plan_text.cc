@@ -34,11 +34,6 @@ std::string header(const Request& r) {
                      with_noun(c.nodes(), "node"), with_noun(c.per_node, "device"), notes_text(r));
 }
 
-// "912 ms", "11.43 s".
-std::string duration_text(double seconds) {
-  return std::abs(seconds) < 1 ? fmt::format("{:.4g} ms", seconds * 1e3) : fmt::format("{:.4g} s", seconds);
-}
-
 std::string percent(double share) {
   return fmt::format("{:.1f} %", share * 100);
 }
@@ -93,9 +88,10 @@ std::string memory_parts(const Request& request, const Candidate& c) {
   return text;
 }
 
-// A byte count of a step: "1.23 GB".
+// A byte count of a step: "1.23 GB at most".
 std::string sent(uint64_t bytes) {
-  return fmt::format("{:.4g} GB", static_cast<double>(bytes) / 1e9);
+  if (bytes == 0) return "nothing";
+  return fmt::format("{:.4g} GB at most", static_cast<double>(bytes) / 1e9);
 }
 
 std::string band_text(const Request& request, const Candidate& c) {
@@ -107,12 +103,12 @@ std::string band_text(const Request& request, const Candidate& c) {
       band.spread * 100, percent(band.uncovered), fmt::join(band.parts, ", "));
 }
 
-std::string programs_text(const Candidate& c) {
-  if (!c.programs) return "\nIts programs were not compiled: too large, or the model is known by its costs alone.\n";
+std::string programs_text(const Plan& plan, const Candidate& c) {
+  if (!c.programs) return fmt::format("\nIts programs were not compiled: {}.\n", plan.why_not_compiled(c));
   const std::string simulated = fmt::format("a simulation of the programs takes {}", duration_text(c.programs->step_s));
   return fmt::format(
       "\nIts programs were compiled and verified. The trainer needs {} GiB beside what kernels keep for "
-      "themselves, a rank\nsends {} at most in a step, and {}.\n",
+      "themselves, a rank\nsends {} in a step, and {}.\n",
       gib(static_cast<double>(c.programs->memory_bytes)), sent(c.programs->bytes_sent), simulated);
 }
 
@@ -175,6 +171,16 @@ std::string notes_text(const Request& request) {
   return text;
 }
 
+std::string unlike_batches(const std::vector<Compared>& all) {
+  std::string text;
+  bool unlike = false;
+  for (const Compared& one : all) {
+    unlike |= one.request.batch != all.front().request.batch;
+    text += fmt::format("{}{} has {}", text.empty() ? "" : ", ", one.name, one.request.batch);
+  }
+  return unlike ? "batches differ, and a step is of unlike work: " + text + "; tokens/s can be compared" : "";
+}
+
 std::string compared_text(const Request& request, const std::vector<Compared>& all) {
   std::vector<Row> rows{{""}};
   for (const Compared& one : all) rows[0].push_back(one.name);
@@ -188,6 +194,11 @@ std::string compared_text(const Request& request, const std::vector<Compared>& a
     for (const Compared& one : all) row.push_back(of(rates_of(one.request, one.candidate)));
     rows.push_back(row);
   };
+  if (!unlike_batches(all).empty()) {
+    Row row{"batch"};
+    for (const Compared& one : all) row.push_back(std::to_string(one.request.batch));
+    rows.push_back(row);
+  }
   add("step", [](const Candidate& c) { return duration_text(c.step_s()); });
   for (size_t i = 0; i < kTimeParts; ++i)
     add(name_of(static_cast<TimePart>(i)), [&](const Candidate& c) { return duration_text(c.time.parts[i]); });
@@ -211,7 +222,7 @@ std::string Plan::text() const {
   }
   const Candidate& first = candidates().front();
   text += "\n" + ranked(request_, candidates()) + time_parts(first) + memory_parts(request_, first) +
-          shares_text(request_, first) + opt_out_text(input(), first) + programs_text(first);
+          shares_text(request_, first) + opt_out_text(input(), first) + programs_text(*this, first);
   if (const std::string why = why_not_run(request_, first.layout); !why.empty()) text += why + "\n";
   text += dropped_text(result_.dropped) + band_text(request_, first);
   text += fmt::format(

@@ -103,6 +103,12 @@ for source in told["sources"]:
     if source["source"] not in text:
         fault("gsel plan --rows", f"{source['source']} in it", text)
 
+row = "GPT\t24\t2048\t8192\t16\t2048\t51200\t8\t1\t8\tH100-SXM\t8\t1\t1\titeration_s\t1\n"
+open("own.tsv", "w").write("model\tlayers\thidden\tffn\theads\tseq\tvocab\tgbs\tmbs\tgpus\tgpu\tdp\ttp\tpp\tmetric\tvalue\n" + row)
+text, told = both("plan", *planned, "--calibrate", "own.tsv")
+if "calibrated on 1 measured row: " not in told["times"] or not text.endswith("Measured rows are those of own.tsv.\n"):
+    fault("gsel plan --calibrate", "its file", text)
+
 # ---- program ----
 programs = [f"{SOURCE}/tests/data/programs/tp.{rank}" for rank in range(2)]
 text, told = both("program", "--verify", *programs)
@@ -243,6 +249,8 @@ refusals = [
     (["plan", *planned, "--estimate", "--toml", "x.toml"], "ARG"),
     (["plan", *planned, "--estimate", "--rows", "x.tsv"], "ARG"),
     (["plan", *planned, "--fix", "pipeline=1", "--svg", "x.svg"], "ARG"),
+    (["plan", "--rows", "x.tsv", "--cluster", "8xH100"], "ARG"),
+    (["plan", "--rows", "x.tsv", "--calibrate", "x.tsv"], "ARG"),
     (["trace", "nosuch"], "IO"),
     (["bench", "dance"], "ARG"),
     (["tune", "-n", "1"], "ARG"),
