@@ -119,7 +119,8 @@ impl<C: Borrow<Comm>> Pipeline<C> {
     fn run(&mut self, what: i32) -> Result<sys::gsel_pipeline_report> {
         guard::resuming(|| filled(|out, error| unsafe { sys::gsel_pipeline_run(self.raw(), what, out, error) }))
     }
-    /// Runs forward of all micro-batches. Collective. The report's times are this rank's, in seconds.
+    /// Runs forward of all micro-batches. Collective. The report's times are this rank's, in seconds. A rank may return while
+    /// others still work on the run; their failure is then an error of its next run.
     pub fn forward(&mut self) -> Result<sys::gsel_pipeline_report> {
         self.run(sys::GSEL_FORWARD)
     }

@@ -22,7 +22,7 @@ pub enum Data {
     NoSamples,
 }
 
-/// Result of a data closure.
+/// Result of a data closure. An error is kept as that of an [`Outcome`](crate::Outcome).
 pub type DataOutcome = std::result::Result<Data, Box<dyn std::error::Error + Send + Sync>>;
 pub(crate) type DataFn = dyn FnMut(&DataRequest<'_>) -> DataOutcome + Send;
 
@@ -136,7 +136,8 @@ impl<C: Borrow<Comm>> Trainer<C> {
     }
 
     /// Runs one step, push: the model's kernels are called on this thread. After an error but
-    /// [`Code::STATE`](crate::Code::STATE) and [`Code::IO`](crate::Code::IO) the trainer and its communicator are broken.
+    /// [`Code::STATE`](crate::Code::STATE) and [`Code::IO`](crate::Code::IO) the trainer and its communicator are broken. A
+    /// rank may return while others still work on the step; their failure is then an error of its next step.
     pub fn step(&mut self) -> Result<StepReport> {
         guard::resuming(|| filled(|out, error| unsafe { sys::gsel_trainer_step(self.raw(), out, error) }))
             .map(StepReport)
