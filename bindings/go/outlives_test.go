@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+	"unsafe"
 )
 
 // outlives_test.go: what must not outlive a call or an object: who watches a context, and what queues hold. And the sink of
@@ -107,6 +108,59 @@ func TestACancellationAtTheEndOfACallIsTold(t *testing.T) {
 		})
 	}
 	t.Logf("%d of 150 calls were ended by their context", told)
+}
+
+// A context that ends as a trainer is made: either the trainer is there, or its error tells, and what C made is given back once.
+func TestWhatIsMadeAsAContextEndsIsReleased(t *testing.T) {
+	told := 0
+	for i := 0; i < 200; i++ {
+		after := time.Duration(5*i) * time.Microsecond
+		ranks(t, 1, func(c *Comm) error {
+			ctx, cancel := context.WithCancel(background)
+			defer cancel()
+			d := &distance{batch: 1}
+			m, _, err := d.model(true)
+			if err != nil {
+				return err
+			}
+			defer m.Close()
+			go func() {
+				for end := time.Now().Add(after); time.Now().Before(end); {
+					runtime.Gosched()
+				}
+				cancel()
+			}()
+			trainer, err := NewTrainer(ctx, c, m, &TrainerOptions{Data: d.input})
+			if err == nil {
+				_, err = trainer.Step(background)
+				return firstError(err, trainer.Close())
+			}
+			told++
+			if trainer != nil || !errors.Is(err, context.Canceled) || !errors.Is(err, ErrAborted) {
+				return fmt.Errorf("expected the cancellation, got %v and %v", trainer, err)
+			}
+			return nil
+		})
+	}
+	t.Logf("%d of 200 were ended by their context", told)
+}
+
+// A call that ends well after its context has ended it tells so.
+func TestACallThatEndsBesideItsContextTells(t *testing.T) {
+	ranks(t, 1, func(c *Comm) error {
+		ctx, cancel := context.WithCancel(background)
+		err := c.blocking(ctx, func(unsafe.Pointer) error {
+			cancel()
+			for c.AsyncError() == nil { // the watcher aborts
+				time.Sleep(time.Millisecond)
+			}
+			return nil
+		})
+		if !errors.Is(err, context.Canceled) || !errors.Is(err, ErrAborted) {
+			return fmt.Errorf("expected the cancellation, got %v", err)
+		}
+		return nil
+	})
 }
 
 func TestTheSinkOfLogLinesIsCalledOnceAtATime(t *testing.T) {
