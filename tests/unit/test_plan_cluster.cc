@@ -233,10 +233,9 @@ void memory_that_others_use_is_not_planned_for(void**) {
              *idle = R"(,"free_bytes":84899345920)";
   const Cluster both = cluster_of(inventory(used, more), {});
   assert_true(both.uniform() && both.kinds[0].memory_bytes == 10 * kGiB);
-  assert_string_equal(
-      both.notes.at(0).c_str(),
-      "device 0 of a has 10.1 of 80.0 GiB free, and 1 more have less free than they have; the plan uses "
-      "what is free in the inventory, in whole GiB");
+  assert_string_equal(both.notes.at(0).c_str(),
+                      "2 devices have memory in use: device 0 of a has 10.1 of 80.0 GiB free; the plan uses what is "
+                      "free in the inventory, in whole GiB");
   const Cluster one = cluster_of(inventory(idle, used), {});
   assert_true(one.kind(0).memory_bytes == 80 * kGiB && one.kind(1).memory_bytes == 10 * kGiB);
   assert_true(cluster_of(inventory(idle, idle), {}).notes.empty());
