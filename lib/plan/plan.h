@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "plan/search.h"
 
 namespace gsel::plan {
@@ -23,6 +24,12 @@ struct Request {
   bool reorder = true;                      // unequal devices may change places; false: ranks have theirs already
   std::vector<int32_t> order = {};          // then of devices by rank, as the cluster names them; empty: as named
   std::shared_ptr<const Model> model = {};  // what strategies compile; none: layers are known by their costs alone
+};
+
+// What the program of a rank needs, beside the context of its device.
+struct RankMemory {
+  int32_t rank = 0;
+  uint64_t bytes = 0;
 };
 
 class Plan {
@@ -56,6 +63,10 @@ class Plan {
  private:
   void search_orders(const std::function<bool(int64_t)>& progress);
   Candidate compiled(Candidate candidate) const;
+  void check_ranks(const Candidate& candidate, const std::vector<RankMemory>& ranks) const;
+  void check_in_short(const Candidate& candidate) const;
+  void check_others();
+  void drop(size_t candidate, const Error& error);
   void compile_finalists();
 
   Request request_;

@@ -84,6 +84,7 @@ Json candidate_json(const Request& request, const Candidate& first, const Candid
            {"memory", memory_json(c.memory)},
            {"stage", c.stage},
            {"device_bytes", c.capacity},
+           {"may_exceed", c.may_exceed},
            {"stages", stages_json(request, c)}};
   if (c.programs)
     out.set("programs", {{"step_s", c.programs->step_s > 0 ? Json(c.programs->step_s) : Json()},

@@ -47,16 +47,20 @@ std::string per_second(double n) {
 std::string ranked(const Request& request, const std::vector<Candidate>& candidates) {
   std::vector<Row> rows{
       {"#", "step", "band", "tokens/s", "MFU", "HFU", "GiB", "bubble", "exposed", "lost by", "layout"}};
+  bool unsure = false;
   for (size_t i = 0; i < candidates.size() && i < request.shown; ++i) {
     const Candidate& c = candidates[i];
+    unsure |= c.may_exceed;
     const Rates r = rates_of(request, c);
     rows.push_back({std::to_string(i + 1), duration_text(r.step_s) + (c.programs ? "*" : ""),
                     fmt::format("{:.0f} %", band_of(request, c).all() * 100), per_second(r.tokens_per_s),
-                    percent(r.mfu), percent(r.hfu), gib(c.memory.total()), percent(r.bubble), percent(r.exposed),
-                    i == 0 ? "" : lost_by(candidates[0], c), name_of(c.layout)});
+                    percent(r.mfu), percent(r.hfu), gib(c.memory.total()) + (c.may_exceed ? "?" : ""),
+                    percent(r.bubble), percent(r.exposed), i == 0 ? "" : lost_by(candidates[0], c), name_of(c.layout)});
   }
   const bool compiled = std::ranges::any_of(candidates, [](const Candidate& c) { return c.programs.has_value(); });
-  return columns(rows) + (compiled ? "* by a simulation of its compiled programs; the others by closed forms\n" : "");
+  return columns(rows) + (compiled ? "* by a simulation of its compiled programs; the others by closed forms\n" : "") +
+         (unsure ? "? programs were not compiled: they may need more than the device has, and a run may refuse them\n"
+                 : "");
 }
 
 std::string time_parts(const Candidate& c) {

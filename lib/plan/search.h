@@ -49,6 +49,7 @@ struct Candidate {
   TimeForecast time;
   double simulated_s = 0;                 // of the schedule, for finalists in a pipeline; 0: not simulated
   std::optional<Programs> programs = {};  // of finalists whose programs are not too large
+  bool may_exceed = false;                // programs that were not compiled may need more memory than there is
 
   double step_s() const { return time.step(); }
   double short_bytes() const { return memory.total() - capacity; }  // above 0: it does not fit

@@ -69,7 +69,7 @@ open("model.json", "w").write('{"model_type":"llama","hidden_size":1024,"interme
 planned = ["--model", "model.json", "--cluster", "8xH100", "--batch", "64"]
 text, told = both("plan", *planned)
 keys("plan", "model cluster batch sequence precision decision tried dropped times candidates", told)
-keys("a candidate", "name layout step_s error_band not_covered tokens_per_s samples_per_s mfu hfu bubble exposed simulated_s time_s hidden_data_s memory stage device_bytes stages programs", told["candidates"][0])
+keys("a candidate", "name layout step_s error_band not_covered tokens_per_s samples_per_s mfu hfu bubble exposed simulated_s time_s hidden_data_s memory stage device_bytes may_exceed stages programs", told["candidates"][0])
 for candidate in told["candidates"]:
     parts = sum(candidate["time_s"].values())
     if abs(parts / candidate["step_s"] - 1) > 1e-9:

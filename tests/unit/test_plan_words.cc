@@ -68,6 +68,35 @@ void a_refusal_is_one_line(void**) {
   if (std::ranges::count(refusal, '\n') != 0) fail_msg("%s", refusal.c_str());
 }
 
+// Closed forms are near the programs, not above them: what is not marked is accepted by a run.
+void what_is_not_marked_runs(void**) {
+  const Transformer shape = read_transformer(
+      R"({"model_type":"llama","hidden_size":4096,"intermediate_size":11008,"num_hidden_layers":32,
+          "num_attention_heads":32,"vocab_size":32000,"max_position_embeddings":4096})",
+      "llama.json");
+  const char* const clusters[] = {"1xA40+2xRTX3090", "4xRTX3090"};
+  size_t sure = 0, unsure = 0;
+  int64_t dropped = 0;
+  for (const char* cluster : clusters) {
+    Request r{workload_of(shape, 2048), cluster_of(cluster, {}), *find_recipe("gsel-bf16"), 48, {}, {}};
+    r.constants = constants_for(r.cluster.kinds.front().device_class, Runtime::compiled);
+    r.model = describe(shape, {2048, GSEL_BF16});
+    const Plan plan(std::move(r), {});
+    for (const Candidate& c : plan.candidates()) {
+      ++(c.may_exceed ? unsure : sure);
+      if (c.may_exceed || c.programs) continue;
+      try {
+        plan.verify(c);
+      } catch (const Error& error) {
+        fail_msg("%s: %s: %s", cluster, name_of(c.layout).c_str(), error.what());
+      }
+    }
+    dropped += plan.result().dropped.programs;
+  }
+  if (sure <= unsure || dropped == 0)
+    fail_msg("%zu candidates are sure, %zu are not, %d were dropped", sure, unsure, static_cast<int>(dropped));
+}
+
 void kinds_without_own_measurements_are_named(void**) {
   const char* rows =
       "model\tlayers\thidden\tffn\theads\tseq\tvocab\tgbs\tmbs\tgpus\tgpu\tdp\ttp\tpp\tmetric\tvalue\n"
@@ -140,6 +169,7 @@ int main() {
       cmocka_unit_test(one_device_has_its_own_words),
       cmocka_unit_test(the_reason_why_programs_are_not_compiled_is_told),
       cmocka_unit_test(a_refusal_is_one_line),
+      cmocka_unit_test(what_is_not_marked_runs),
       cmocka_unit_test(kinds_without_own_measurements_are_named),
       cmocka_unit_test(files_of_unlike_batches_are_told),
       cmocka_unit_test(micro_batches_are_those_of_the_file),
