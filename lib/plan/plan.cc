@@ -39,12 +39,14 @@ int64_t few_microbatches(const Candidate& c) {
   return few;
 }
 
-// Of all programs that are compiled for it, about: of unequal devices those of each rank.
+// Of all programs that are compiled for it, about: of a pipeline and of the ranks that share its first stage, or, of
+// unequal devices, of all ranks. A rank has a part of the layers.
 double instructions_in_short(const Request& request, const Candidate& c) {
   Layout few = c.layout;
   few.microbatches = few_microbatches(c);
-  const double programs = request.cluster.uniform() ? few.tensor * few.context : few.ranks() / few.pipeline;
-  return instructions_of(*request.model, few) * programs;
+  const double stages = few.pipeline, replicas = few.ranks() / few.pipeline;
+  const double pipelines = request.cluster.uniform() ? 1 + few.tensor * few.context / stages : replicas;
+  return instructions_of(*request.model, few) / stages * pipelines;
 }
 
 double margin_of(const Layout& l) {
@@ -190,7 +192,8 @@ void Plan::check_others() {
     }
     c.may_exceed = true;
     try {
-      const bool possible = why_not_compiled(c).empty() && few_microbatches(c) > 0;
+      const bool possible = request_.model && c.layout.recompute != Recompute::selective &&
+                            c.layout.ranks() <= kMostCompiled && few_microbatches(c) > 0;
       const double more = possible ? instructions_in_short(request_, c) : 0;
       if (possible && instructions + more <= kMostOfChecks) {
         instructions += more;
