@@ -31,7 +31,7 @@ std::string first_line(const std::string& text) {
 int64_t few_microbatches(const Candidate& c) {
   const Layout& l = c.layout;
   if (l.pipeline > 1 && l.schedule == ScheduleKind::gpipe) return 0;  // holds all of them
-  const int64_t few = std::min<int64_t>(l.microbatches, 2 * std::max(1, l.pipeline));
+  const int64_t few = std::min(l.microbatches, 2 * std::max<int64_t>(1, l.pipeline));
   for (const double weight : c.shares.data_weights) {
     const double each = weight / static_cast<double>(l.microbatches);
     if (each != std::floor(each)) return 0;
@@ -44,7 +44,7 @@ int64_t few_microbatches(const Candidate& c) {
 double instructions_in_short(const Request& request, const Candidate& c) {
   Layout few = c.layout;
   few.microbatches = few_microbatches(c);
-  const double stages = few.pipeline, replicas = few.ranks() / few.pipeline;
+  const double stages = few.pipeline, replicas = few.ranks() / stages;
   const double pipelines = request.cluster.uniform() ? 1 + few.tensor * few.context / stages : replicas;
   return instructions_of(*request.model, few) / stages * pipelines;
 }

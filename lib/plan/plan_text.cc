@@ -1,4 +1,6 @@
 // plan/plan_text.cc: a plan as people read it: the decision, the ranked table, the first choice in parts.
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/text.h"
 #include "plan/config_layout.h"

@@ -139,10 +139,12 @@ void read_window(const ShapeReader& reader, const std::string& type, Transformer
   if (type == "mistral" || type == "mixtral" || type == "phi3" || type == "starcoder2") {
     shape.windowed = 1;
   } else if (type == "gemma2") {
-    shape.windowed = static_cast<double>((shape.layers + 1) / 2) / all;
+    const int64_t every_second = (shape.layers + 1) / 2;
+    shape.windowed = static_cast<double>(every_second) / all;
   } else if (type.starts_with("gemma3")) {
     const int64_t period = reader.positive({"sliding_window_pattern", "_sliding_window_pattern"}, 6);
-    shape.windowed = static_cast<double>(shape.layers - shape.layers / period) / all;
+    const int64_t whole = shape.layers / period;
+    shape.windowed = static_cast<double>(shape.layers - whole) / all;
   } else if (type.starts_with("qwen")) {
     if (!reader.flag({"use_sliding_window"}, false)) return;
     const int64_t whole = reader.number({"max_window_layers"}, 0);
