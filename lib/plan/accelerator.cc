@@ -172,7 +172,7 @@ size_t points_of(const Accelerator& row, const Words& words, std::string_view mo
     if (!name.cut[at] || !name.cut[end] || !read_beside(name, 0, at, beside) ||
         !read_beside(name, end, name.text.size(), beside))
       continue;
-    const std::string_view form = !words.form.empty() ? words.form : row.link_bytes_per_second > 0 ? "sxm" : "pcie";
+    const std::string form = !words.form.empty() ? words.form : row.link_bytes_per_second > 0 ? "sxm" : "pcie";
     if (!beside.form.empty() && beside.form != form) continue;
     most = std::max(most, 100 * model.size() + (!beside.memory.empty() && beside.memory == words.memory ? 1 : 0));
   }
