@@ -61,7 +61,8 @@ Backend& unjoined() {
 }  // namespace
 
 Communicator::Communicator(const JoinOptions& join, const FindAccelerator& find) {
-  const JoinOptions complete = checked(join);
+  JoinOptions complete = checked(join);
+  complete.accelerator = find != nullptr;
   joined_ = {complete.timeout_s, complete.join_timeout_s, complete.flags};
   control_ = shm::join(complete);
   backend_ = &control_->host();

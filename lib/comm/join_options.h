@@ -16,7 +16,8 @@ struct JoinOptions {
   int32_t order = GSEL_ORDER_RANKS;
   uint32_t flags = 0;  // GSEL_COMM_*
   gsel_str trace{};    // folder to write recordings to at a failure; empty: none
-  gsel_str name{};     // of the communicator, as rank 0 gives it; empty: not given
+  bool accelerator = false;
+  gsel_str name{};  // of the communicator, as rank 0 gives it; empty: not given
 };
 
 }  // namespace gsel

@@ -375,6 +375,7 @@ static void makes_groups_of_a_broken_one(rank_run* run) {
   gsel_error* err = NULL;
   gsel_comm *comm, *few;
   const int32_t pair[] = {3, 0}, three[] = {0, 2, 3}, with_dead[] = {0, 1}, with_late[] = {4, 0};
+  const int32_t four_with_dead[] = {0, 2, 3, 1}, four_with_late[] = {0, 2, 3, 4};
   int32_t* x = calloc(MOST, sizeof *x);
   run->timeout_s = 20;
   rank_ok(run, rank_join(run, &comm, &err), err);
@@ -392,6 +393,12 @@ static void makes_groups_of_a_broken_one(rank_run* run) {
     rank_ok(run, gsel_comm_create_group(comm, three, 3, &few, &err), err);
     rank_check(run, is_of(few, run->rank, 1 << 0 | 1 << 2 | 1 << 3, x, &err));
     gsel_comm_free(few);
+    /* The founder tells nobody what it waits for; each names the rank that is missing. */
+    rank_fails(run, gsel_comm_create_group(comm, four_with_dead, 4, &few, &err), err, GSEL_ERR_PEER, "rank 1 (pid ", 1);
+    rank_ok(run, gsel_comm_set_timeout(comm, 0.5, &err), err);
+    rank_fails(run, gsel_comm_create_group(comm, four_with_late, 4, &few, &err), err, GSEL_ERR_TIMEOUT, "rank 4 (pid ",
+               4);
+    rank_ok(run, gsel_comm_set_timeout(comm, 20, &err), err);
   }
   if (run->rank == 0) {
     rank_fails(run, gsel_comm_create_group(comm, with_dead, 2, &few, &err), err, GSEL_ERR_PEER, "rank 1 (pid ", 1);

@@ -153,6 +153,24 @@ static void test_the_missing_rank_is_named_where_another_runs_out_of_time_before
   ranks_verdict(runs, 2);
 }
 
+/* No driver is opened for that. */
+static void names_an_accelerator_alone(rank_run* run) {
+  gsel_error* err;
+  gsel_comm* comm;
+  gsel_comm_options options = GSEL_COMM_OPTIONS_INIT;
+  options.rank = run->rank;
+  options.world_size = run->world_size;
+  options.id = &run->id;
+  if (run->rank == 1) options.accelerator = gsel_str_from("cuda");
+  rank_fails(run, gsel_comm_init(&options, &comm, &err), err, GSEL_ERR_MISMATCH,
+             "joins with an accelerator, rank 0 without an accelerator; give every rank", 1);
+}
+
+static void test_an_accelerator_of_one_rank_alone_is_a_mismatch(void** state) {
+  (void)state;
+  as_threads(3, names_an_accelerator_alone, NULL);
+}
+
 /* A process that ends while it joins. */
 static void test_a_rank_that_ends_while_it_joins_is_named(void** state) {
   (void)state;
@@ -319,6 +337,7 @@ int main(void) {
       cmocka_unit_test(test_two_ranks_on_one_device_are_told_so_before_they_communicate),
       cmocka_unit_test(test_a_device_name_has_a_bound),
       cmocka_unit_test(test_missing_ranks_are_named_by_rank_0),
+      cmocka_unit_test(test_an_accelerator_of_one_rank_alone_is_a_mismatch),
       cmocka_unit_test(test_without_rank_0_the_others_say_what_they_waited_for),
       cmocka_unit_test(test_the_missing_rank_is_named_where_another_runs_out_of_time_before_rank_0),
       cmocka_unit_test(test_a_rank_that_ends_while_it_joins_is_named),

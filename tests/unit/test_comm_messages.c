@@ -312,6 +312,29 @@ static void test_a_message_travels_as_explained(void** state) {
   as_processes(2, explained, &kinship);
 }
 
+/* Right behind the join, when rank 2, which alone may not read the others, has told nobody by a message. */
+static void explained_at_once(rank_run* run) {
+  gsel_error* err;
+  gsel_comm* comm;
+  gsel_comm_explanation how = GSEL_COMM_EXPLANATION_INIT;
+  if (run->rank == 2) refuse_reading_others();
+  rank_ok(run, rank_join(run, &comm, &err), err);
+  void* x = take(comm, HEAP);
+  for (int32_t to = 0; to < 4; ++to) {
+    const gsel_collective call = message_of(GSEL_COLLECTIVE_SEND, x, NULL, 1 << 20, to);
+    if (to == run->rank) continue;
+    rank_ok(run, gsel_comm_explain(comm, &call, &how, &err), err);
+    rank_check(run, !strcmp(how.protocol, to == 2 ? "staged" : "single copy"));
+  }
+  put_back(comm, HEAP, x);
+  gsel_comm_free(comm);
+}
+
+static void test_who_may_read_is_known_from_the_start(void** state) {
+  (void)state;
+  for (int i = 0; i < 20; ++i) as_processes(4, explained_at_once, NULL);
+}
+
 /* What the ranks of a test share beside their communicator. */
 static int* shared_word(void) {
   int* word = shared_memory(sizeof *word);
@@ -361,6 +384,7 @@ int main(void) {
       cmocka_unit_test(test_a_message_of_another_type_is_found_before_it_is_written),
       cmocka_unit_test(test_a_message_nobody_receives_is_taken_back),
       cmocka_unit_test(test_a_message_travels_as_explained),
+      cmocka_unit_test(test_who_may_read_is_known_from_the_start),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

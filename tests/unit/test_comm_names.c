@@ -2,6 +2,7 @@
  * process has several. Errors of a communicator show its own ranks, and beside them the ranks of the communicator that
  * was joined; they name the rank that holds all up, wherever it is waited for. */
 #include <poll.h>
+#include <pthread.h>
 
 #include "support/ranks.h"
 
@@ -225,9 +226,8 @@ static void waits_in_a_chain_apart(rank_run* run) {
       snprintf(
           part, sizeof part,
           "rank 1 (pid %d) of communicator row1 is late: rank %d waited %s s for rank %d in barrier() (call 1), and "
-          "in communicator row1 rank 0 %s for it in barrier() (call 1)",
-          (int)grid->pid[3], gsel_comm_rank(in), r == 0 ? grid->shown[0] : grid->shown[1], 1 - gsel_comm_rank(in),
-          grid->timeout_s[2] < grid->timeout_s[r] ? "waited in vain" : "waits");
+          "in communicator row1 rank 0 needs it for barrier() (call 1)",
+          (int)grid->pid[3], gsel_comm_rank(in), r == 0 ? grid->shown[0] : grid->shown[1], 1 - gsel_comm_rank(in));
     rank_fails(run, status, err, GSEL_ERR_TIMEOUT, part, 1 - gsel_comm_rank(in));
     await_step(&grid->told, 3);
   }
@@ -244,6 +244,127 @@ static void test_the_chain_goes_through_communicators_that_were_joined_apart(voi
     (i < 2 ? as_processes : as_threads)(4, waits_in_a_chain_apart, grid);
   }
   munmap(grid, sizeof *grid);
+}
+
+/* Ranks 0 and 1 have a communicator, and 1 to 3 one of their own, in which rank 1 waits for rank 2 until rank 3 dies.
+ * Then rank 1 sleeps. Or a thread of rank 1 waits there all the time, which holds up nobody: its main thread sleeps. */
+struct apart {
+  int by_thread;
+  volatile int32_t told, pid[4];
+};
+
+static void* receives_apart(void* comm) {
+  float x;
+  gsel_recv((gsel_comm*)comm, &x, 1, GSEL_F32, 1, NULL);
+  return NULL;
+}
+
+static void waits_apart(rank_run* run) {
+  struct apart* s = run->user;
+  gsel_error* err;
+  gsel_comm *two = NULL, *three = NULL;
+  gsel_unique_id id = run->id;
+  pthread_t thread;
+  char part[256];
+  float x;
+  const int32_t r = run->rank;
+  s->pid[r] = getpid();
+  if (r < 2) rank_ok(run, join_at(r, 2, id, "two", &two, &err), err);
+  id.bytes[0] ^= 1;
+  if (r > 0) rank_ok(run, join_at(r - 1, 3, id, "three", &three, &err), err);
+  if (r == 0) {
+    rank_ok(run, gsel_comm_set_timeout(two, 1, &err), err);
+    const gsel_status status = gsel_recv(two, &x, 1, GSEL_F32, 1, &err);
+    __atomic_store_n(&s->told, 1, __ATOMIC_SEQ_CST);
+    if (s->by_thread)
+      snprintf(part, sizeof part, "timed out: rank 1 (pid %d) is late: rank 0 waited 1 s in recv(", (int)s->pid[1]);
+    else
+      snprintf(part, sizeof part,
+               "rank 2 (pid %d) of communicator three is gone: rank 0 waited 1 s for rank 1 in recv(count 1, f32, from "
+               "rank 1) (call 1), and in communicator three rank 0 needs it for recv(",
+               (int)s->pid[3]);
+    rank_fails(run, status, err, GSEL_ERR_TIMEOUT, part, 1);
+  } else if (r == 1 && s->by_thread) {
+    rank_check(run, !pthread_create(&thread, NULL, receives_apart, three));
+    await_step(&s->told, 1);
+    gsel_comm_abort(three, gsel_str_from("done"));
+    pthread_join(thread, NULL);
+  } else if (r == 1) {
+    rank_fails(run, gsel_recv(three, &x, 1, GSEL_F32, 1, &err), err, GSEL_ERR_PEER, "rank 2 (pid ", 2);
+  } else if (r == 3 && !s->by_thread) {
+    poll(NULL, 0, 300);
+    _exit(0);
+  }
+  await_step(&s->told, 1);
+  gsel_comm_free(two);
+  gsel_comm_free(three);
+}
+
+static void test_a_wait_that_a_death_ended_names_the_dead_rank(void** state) {
+  (void)state;
+  struct apart* s = shared_memory(sizeof *s);
+  rank_run* runs = ranks_prepare(4, s);
+  pid_t pids[4];
+  for (int32_t r = 0; r < 4; ++r) pids[r] = rank_fork(&runs[r], waits_apart);
+  for (int32_t r = 0; r < 4; ++r) waitpid(pids[r], NULL, 0);
+  ranks_verdict(runs, 3); /* the fourth has died */
+  munmap(s, sizeof *s);
+}
+
+static void test_a_wait_of_another_thread_excuses_nobody(void** state) {
+  (void)state;
+  struct apart* s = shared_memory(sizeof *s);
+  s->by_thread = 1;
+  as_processes(4, waits_apart, s);
+  munmap(s, sizeof *s);
+}
+
+/* Rank 1 waits for rank 2 by looking at a request for a while, or at several; rank 0 waits for rank 1. */
+static void waits_for_requests(rank_run* run) {
+  volatile int32_t* told = run->user;
+  gsel_error* err;
+  gsel_comm *comm, *copy;
+  gsel_request* request = NULL;
+  float x, y;
+  gsel_collective call = GSEL_COLLECTIVE_INIT;
+  call.kind = GSEL_COLLECTIVE_RECV;
+  call.dtype = GSEL_F32;
+  call.count = 1;
+  call.root = 2;
+  call.recv = &x;
+  rank_ok(run, rank_join(run, &comm, &err), err);
+  rank_ok(run, gsel_comm_dup(comm, &copy, &err), err);
+  for (int32_t by_any = 0; by_any < 2; ++by_any) {
+    if (run->rank == 1) {
+      size_t which;
+      int32_t done;
+      rank_ok(run, gsel_comm_start(copy, &call, &request, &err), err);
+      if (by_any)
+        rank_ok(run, gsel_request_wait_any(&request, 1, &which, &err), err);
+      else
+        rank_ok(run, gsel_request_wait_for(request, 20, &done, &err), err);
+      gsel_request_free(request);
+    } else if (run->rank == 0) {
+      rank_ok(run, gsel_comm_set_timeout(comm, 0.5, &err), err);
+      const gsel_status status = gsel_recv(comm, &y, 1, GSEL_F32, 1, &err);
+      __atomic_store_n(told, by_any + 1, __ATOMIC_SEQ_CST);
+      rank_fails(run, status, err, GSEL_ERR_TIMEOUT, "is late: rank 0 waited 0.5 s for rank 1 in recv(", 2);
+      rank_ok(run, gsel_comm_set_timeout(comm, 20, &err), err);
+    } else {
+      await_step(told, by_any + 1);
+      rank_ok(run, gsel_send(copy, &y, 1, GSEL_F32, 1, &err), err);
+    }
+    rank_ok(run, gsel_comm_resync(comm, &err), err);
+  }
+  gsel_comm_free(copy);
+  gsel_comm_free(comm);
+}
+
+static void test_a_rank_that_waits_for_requests_is_in_the_chain(void** state) {
+  (void)state;
+  volatile int32_t* told = shared_memory(sizeof *told);
+  as_processes(3, waits_for_requests, (void*)told);
+  munmap((void*)told, sizeof *told);
 }
 
 /* Rank 0 waits for 1 in one communicator, and 1 for 0 in another. */
@@ -330,6 +451,9 @@ int main(void) {
       cmocka_unit_test(test_a_split_shows_its_own_ranks_and_those_of_the_world),
       cmocka_unit_test(test_the_rank_that_holds_all_up_is_named_across_communicators),
       cmocka_unit_test(test_the_chain_goes_through_communicators_that_were_joined_apart),
+      cmocka_unit_test(test_a_wait_that_a_death_ended_names_the_dead_rank),
+      cmocka_unit_test(test_a_wait_of_another_thread_excuses_nobody),
+      cmocka_unit_test(test_a_rank_that_waits_for_requests_is_in_the_chain),
       cmocka_unit_test(test_ranks_that_wait_for_each_other_name_each_other),
       cmocka_unit_test(test_a_request_that_nobody_waits_for_excuses_nobody),
       cmocka_unit_test(test_a_name_that_would_not_print_is_refused),

@@ -208,7 +208,10 @@ bool Engine::wait_for(Work& work, double seconds) {
 bool Engine::look_for(Work& work, double seconds) {
   const auto done = [&] { return work.done.load(std::memory_order_acquire); };
   std::unique_lock lock(mutex_);
-  return changed_.wait_for(lock, std::chrono::duration<double>(seconds), done);
+  lookers_.fetch_add(1, std::memory_order_relaxed);
+  const bool ended = changed_.wait_for(lock, std::chrono::duration<double>(seconds), done);
+  lookers_.fetch_sub(1, std::memory_order_relaxed);
+  return ended;
 }
 
 // The driver does it, which is this thread where there is no other.
@@ -265,6 +268,7 @@ void Engine::run_thread() {
     driven_ = true;
     lock.unlock();
     on_thread_ = true;
+    mailbox_.stop_awaiting();  // of its sleep before
     const auto wakeup = drive(nullptr);
     on_thread_ = false;
     lock.lock();
@@ -298,10 +302,12 @@ std::optional<Wakeup> Engine::drive(Work* own) {
       if (mailbox_.progress()) {
         idle = {};
       } else if (mailbox_.looked_long(idle, own ? signals_.spin_ns() : kThreadSpinNs)) {
-        if (own)
+        if (own) {
           mailbox_.rest();
-        else if (const auto wakeup = mailbox_.prepare_sleep())
-          return wakeup;
+          continue;
+        }
+        if (blocks_caller()) mailbox_.publish_awaited();
+        if (const auto wakeup = mailbox_.prepare_sleep()) return wakeup;
       }
     } catch (...) {
       const Error error = current_error();

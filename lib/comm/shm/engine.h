@@ -80,6 +80,7 @@ class Engine final : public Driver {
   bool busy() const override { return busy_.load(std::memory_order_acquire); }
   bool blocks_caller() const override {
     return !on_thread_ || waiting_.load(std::memory_order_relaxed) > 0 ||
+           lookers_.load(std::memory_order_relaxed) > 0 ||
            (running_ && running_->awaited.load(std::memory_order_relaxed));
   }
   bool under_way();
@@ -156,6 +157,7 @@ class Engine final : public Driver {
   std::atomic<bool> busy_{false}, news_{false};
   std::atomic<int> waiting_{0};  // size of waiters_ and turns_, for the driver
   std::atomic<int> turns_{0};    // waited for; changed under the lock
+  std::atomic<int> lookers_{0};  // threads that wait for a while, and do not drive
 
   std::mutex mutex_;
   std::condition_variable changed_;

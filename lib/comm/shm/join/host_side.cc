@@ -12,6 +12,7 @@
 
 #include "base/printable.h"
 #include "base/text.h"
+#include "comm/shm/memory/peer_memory.h"
 #include "comm/shm/name.h"
 #include "comm/shm/tuning/tuning.h"
 
@@ -26,14 +27,17 @@ Joined HostSide::run() {
   os::Life life = os::open_life();
   os::Fd memory;
   Mapped mapped;
+  std::shared_ptr<Family> family;
   open();
   try {
     gather();
     check_devices();
-    check_order();
+    check_alike();
     mapped = make_family(memory);
     distribute(life.watch.get(), memory.get());
     await_ready();
+    family = make_members(std::move(mapped.memory), std::move(life));
+    tell_what_is_read(*family);
     // Before anybody returns: a rank's next rendezvous must not meet this one's socket.
     listener_.close();
     Message go;
@@ -44,6 +48,10 @@ Joined HostSide::run() {
     send_failure(e);
     throw;
   }
+  return {std::move(family), std::move(mapped.arena)};
+}
+
+std::shared_ptr<Family> HostSide::make_members(std::shared_ptr<SharedMemory> memory, os::Life life) {
   life.watch.reset();
   std::vector<Member> members(by_rank_.size());
   for (size_t r = 0; r < by_rank_.size(); ++r) {
@@ -53,7 +61,7 @@ Joined HostSide::run() {
     members[r].witness = hello.witness;
     if (hello.process != own_.process) members[r].life = std::move(by_rank_[r]->life);
   }
-  return {std::make_shared<Family>(mapped.memory, std::move(members), 0, std::move(life)), mapped.arena};
+  return std::make_shared<Family>(std::move(memory), std::move(members), 0, std::move(life));
 }
 
 Mapped HostSide::make_family(os::Fd& fd) const {
@@ -235,14 +243,23 @@ void HostSide::check_devices() const {
   }
 }
 
-void HostSide::check_order() const {
-  for (const Guest* guest : by_rank_)
-    if (guest && guest->hello.order != join_.order)
-      throw Error(GSEL_ERR_MISMATCH,
-                  fmt::format("rank {} (pid {}) joins with order {}, rank 0 with {}; give every rank "
-                              "the same gsel_comm_options.order",
-                              guest->hello.rank, guest->hello.pid, guest->hello.order, join_.order))
-          .about_rank(guest->hello.rank);
+void HostSide::check_alike() const {
+  const auto refuse = [](const Hello& hello, const std::string& theirs, const std::string& ours, const char* field) {
+    throw Error(GSEL_ERR_MISMATCH, fmt::format("rank {} (pid {}) joins {}, rank 0 {}; give every rank the same "
+                                               "gsel_comm_options.{}",
+                                               hello.rank, hello.pid, theirs, ours, field))
+        .about_rank(hello.rank);
+  };
+  const auto with = [](const Hello& hello) {
+    return hello.accelerator ? "with an accelerator" : "without an accelerator";
+  };
+  for (const Guest* guest : by_rank_) {
+    if (!guest) continue;
+    const Hello& hello = guest->hello;
+    if (hello.order != join_.order)
+      refuse(hello, fmt::format("with order {}", hello.order), fmt::format("with {}", join_.order), "order");
+    if (hello.accelerator != own_.accelerator) refuse(hello, with(hello), with(own_), "accelerator");
+  }
 }
 
 bool HostSide::all_pass_barriers() const {

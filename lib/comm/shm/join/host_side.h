@@ -38,6 +38,7 @@ class HostSide {
   void greet(Guest& guest);
   void check_devices() const;
   Mapped make_family(os::Fd& fd) const;
+  std::shared_ptr<Family> make_members(std::shared_ptr<SharedMemory> memory, os::Life life);
   void distribute(int own_life, int memory);
   void await_ready();
   void introduce_all_to(const Guest& guest, int own_life);
@@ -45,7 +46,7 @@ class HostSide {
   void send_failure(const Error& error) noexcept;
   std::vector<int32_t> missing(bool ready) const;
   int32_t count_cores() const;
-  void check_order() const;
+  void check_alike() const;
   bool all_pass_barriers() const;
   void require_in_time(bool ready) const;
   void answer_late(const Guest& guest, uint32_t milliseconds) const;

@@ -16,7 +16,7 @@
 namespace gsel::shm {
 
 constexpr uint64_t kHelloMagic = 0x6c656c6c6f487367;
-constexpr uint32_t kProtocol = 5;
+constexpr uint32_t kProtocol = 6;
 constexpr size_t kDeviceBytes = 96;
 
 struct Hello {
@@ -30,6 +30,7 @@ struct Hello {
   uint64_t cpus[16] = {};          // processors the rank may use
   int32_t order = 0;               // GSEL_ORDER_*
   uint32_t barrier = 0;            // 1: others can make this process pass a barrier
+  uint32_t accelerator = 0;        // 1: the rank names one
   char device[kDeviceBytes] = {};  // identity of the device the rank computes on; empty: not told
 };
 

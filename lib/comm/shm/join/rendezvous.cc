@@ -14,6 +14,7 @@
 #include "comm/shm/join/host_side.h"
 #include "comm/shm/join/launcher.h"
 #include "comm/shm/join/messages.h"
+#include "comm/shm/memory/peer_memory.h"
 #include "comm/shm/name.h"
 
 namespace gsel::shm {
@@ -64,6 +65,7 @@ Hello make_hello(const JoinOptions& join) {
   hello.process = os::process_token();
   hello.witness = reinterpret_cast<uintptr_t>(os::process_token_place());
   hello.order = join.order;
+  hello.accelerator = join.accelerator;
   hello.barrier = os::register_for_barriers();
   if (join.device.len >= sizeof hello.device)
     fail(GSEL_ERR_ARG, "device has {} bytes, at most {} are needed", join.device.len, sizeof hello.device - 1);
@@ -168,8 +170,11 @@ Joined join_as_guest(const JoinOptions& join, const std::string& name, Launcher&
   Message ready;
   ready.say = Say::ready;
   Mapped mapped;
+  std::shared_ptr<Family> family;
   try {
     mapped = map_family(fds.front().get(), Layout(join.world_size));
+    family = std::make_shared<Family>(mapped.memory, std::move(members), join.rank, std::move(life));
+    tell_what_is_read(*family);
   } catch (const Error& e) {
     const Error named = Error(e.code(), fmt::format("rank {}: {}", join.rank, e.what())).about_rank(join.rank);
     const Message failed = failed_message(named);
@@ -179,7 +184,7 @@ Joined join_as_guest(const JoinOptions& join, const std::string& name, Launcher&
   if (!socket.write(&ready, sizeof ready, nullptr, 0, deadline)) fail_gone(join, "to say ready");
   fds.clear();
   listen_to_rank_0(join, socket, Say::go, fds, deadline, "for the other ranks to be ready");
-  return {std::make_shared<Family>(mapped.memory, std::move(members), join.rank, std::move(life)), mapped.arena};
+  return {std::move(family), mapped.arena};
 }
 
 // Who is gone is told of by the launcher too, a moment later, and it knows why.

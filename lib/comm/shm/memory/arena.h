@@ -153,8 +153,7 @@ struct alignas(128) RankBlock {
   alignas(128) std::atomic<uint64_t> waits[kWaits];
   std::atomic<uint64_t> person;  // the thread that has joined
   ElsewhereRecord elsewhere;
-  // The same: whose private memory this rank may read, one bit for each rank, once known.
-  std::atomic<uint32_t> reads_known;
+  // The same: whose private memory this rank may read, one bit for each rank.
   std::atomic<uint64_t> reads[kMaxRanks / 64];
 
   alignas(128) std::atomic<uint64_t> announced;  // collectives on the stream of a device

@@ -21,9 +21,13 @@ bool reads(const Member& peer) {
 
 }  // namespace
 
-PeerMemory::PeerMemory(const Membership& members, const FlightRecorder& recorder, const Breaking& breaking)
-    : at_(members), recorder_(recorder), breaking_(breaking) {
-  tell_what_is_read();
+void tell_what_is_read(const Family& family) {
+  RankBlock& mine = joined_block(family, family.rank());
+  for (int32_t f = 0; f < family.size(); ++f) {
+    const bool is_here = family.member(f).process == family.member(family.rank()).process;
+    if (is_here || reads(family.member(f)))
+      mine.reads[f / 64].fetch_or(uint64_t{1} << f % 64, std::memory_order_relaxed);
+  }
 }
 
 // Where this process has it. Others wait for this rank, so that not to have it fails the call for all.
@@ -65,25 +69,10 @@ bool PeerMemory::can_read(int32_t rank) const {
   return reads(at_.member(rank));
 }
 
-// Once in a family, when it is joined.
-void PeerMemory::tell_what_is_read() const {
-  const Family& family = at_.family();
-  if (!family.memory()) return;
-  RankBlock& mine = joined_block(family, family.rank());
-  if (mine.reads_known.load(std::memory_order_relaxed) != 0) return;
-  for (int32_t f = 0; f < family.size(); ++f) {
-    const bool is_here = family.member(f).process == family.member(family.rank()).process;
-    if (is_here || reads(family.member(f)))
-      mine.reads[f / 64].fetch_or(uint64_t{1} << f % 64, std::memory_order_relaxed);
-  }
-  mine.reads_known.store(1, std::memory_order_release);
-}
-
 bool PeerMemory::is_read_by(int32_t rank) const {
   const int32_t f = at_.family().rank();
   const RankBlock& other = joined_block(at_.family(), at_.block(rank).family_rank);
-  return other.reads_known.load(std::memory_order_acquire) == 0 ||
-         (other.reads[f / 64].load(std::memory_order_relaxed) >> f % 64 & 1) != 0;
+  return (other.reads[f / 64].load(std::memory_order_relaxed) >> f % 64 & 1) != 0;
 }
 
 bool PeerMemory::reads_all() {

@@ -8,9 +8,13 @@
 
 namespace gsel::shm {
 
+// Tells the family whose private memory this rank may read: once, before any rank is told that all have joined.
+void tell_what_is_read(const Family& family);
+
 class PeerMemory {
  public:
-  PeerMemory(const Membership& members, const FlightRecorder& recorder, const Breaking& breaking);
+  PeerMemory(const Membership& members, const FlightRecorder& recorder, const Breaking& breaking)
+      : at_(members), recorder_(recorder), breaking_(breaking) {}
 
   // Where this process has what stands at an offset of the shared memory.
   char* shared(uint64_t offset) const;
@@ -28,7 +32,6 @@ class PeerMemory {
   void throw_if_taken_back() const;
 
  private:
-  void tell_what_is_read() const;
   [[noreturn]] void fail_reading(int32_t rank, int failure, const Call& call, uint64_t number) const;
 
   const Membership& at_;

@@ -49,6 +49,7 @@ class Mailbox {
   // true once it is time to sleep.
   bool looked_long(Idle& idle, int64_t spin_ns);
   void rest();
+  void publish_awaited();
   std::optional<Wakeup> prepare_sleep();
   int64_t attend();  // between sleeps; the next deadline
   void stop_awaiting();
@@ -138,7 +139,6 @@ class Mailbox {
   bool beside_a_peer();
   Awaited awaited_by(const Half& half, bool out) const;
   void attend_to_any(const Transfer& transfer, int64_t deadline_ns);
-  void publish_awaited();
 
   // crossed.cc
   bool is_ahead(int32_t rank) const;

@@ -34,6 +34,7 @@ void Mailbox::run_alone(const gsel_collective& given) {
   } catch (...) {
     if (transfers_.empty()) transfers_.push_back(&transfer);
     drop_all(nullptr);
+    signals_.chain().end();
     throw;
   }
   if (transfer.failure) throw Error(*transfer.failure);

@@ -1,16 +1,12 @@
-// comm/shm/regroup/reform.cc: communicators made from a broken one (shrink, and create_group of one that is broken),
-// and a broken one made usable again (resync). A new communicator stays in the family, so it is an arena in the
-// family's memory: one rank, the founder, makes the arena with all members filled in, and tells the others its place.
+// comm/shm/regroup/reform.cc: communicators made from a broken one (shrink), and a broken one made usable again
+// (resync). A new communicator stays in the family, so it is an arena in the family's memory: one rank, the founder,
+// makes the arena with all members filled in, and tells the others its place.
 //
 // In a broken communicator, ranks can rely only on single words. Each rank has one word that says whether it is in the
 // new communicator. A rank moves its own word from open to in. A rank that waits for it moves the word to out if that
 // rank is dead, has left or is late. The first move counts for all. Once all words have moved, all ranks know the same
 // members. The lowest member makes the new arena and writes its place to the header of the old one. If it cannot, the
 // next member does, and again the first write counts. Ranks that are to be left out are moved to out at the beginning.
-//
-// A group has a number made from its ranks and from how many of these ranks there have been. Its first rank is the
-// founder. A member writes the number of the group that it waits for; when all have, the founder makes the arena,
-// writes its place and then the number, and waits until the members that live have found it.
 #include <algorithm>
 
 #include "base/text.h"
@@ -21,7 +17,6 @@
 namespace gsel::shm {
 namespace {
 
-constexpr int64_t kLookNs = 1'000'000;
 constexpr int64_t kDyingNs = 20'000'000;
 
 // A word of the roll: what, and of those out why and by whom.
@@ -206,69 +201,6 @@ uint64_t Regroup::publish_successor(const std::vector<int32_t>& members, const s
   return offset;
 }
 
-MemberPlace Regroup::create_group_in_broken(const std::vector<int32_t>& members, const std::string& name) {
-  const Engine::Turn turn(engine_);
-  mailbox_.abandon();
-  uint64_t& made = groups_made_[members];
-  uint64_t number = made + 1;
-  for (const int32_t q : members) number = (number ^ static_cast<uint64_t>(q + 1)) * 0x100000001b3u;
-  const int32_t founder = members.front();
-  const int64_t deadline = os::now_ns() + signals_.timeout_ns();
-  RankBlock& me = at_.mine();
-  uint64_t offset = 0;
-  if (at_.rank() != founder) {
-    me.group_wanted.store(number, std::memory_order_seq_cst);
-    breaking_.wake_all();
-    await_for_group(founder, deadline, &RankBlock::group_founded, number);
-    offset = at_.block(founder).group_place.load(std::memory_order_relaxed);
-    me.group_found.store(number, std::memory_order_seq_cst);
-    breaking_.wake_all();
-  } else {
-    for (const int32_t q : members)
-      if (q != at_.rank()) await_for_group(q, deadline, &RankBlock::group_wanted, number);
-    std::optional<Error> problem;
-    try {
-      offset = found(members, name, at_.numbering().get());
-      keep_while_used(offset, static_cast<int32_t>(members.size()));
-    } catch (const Error& e) {
-      problem = e;
-    }
-    me.group_place.store(offset, std::memory_order_relaxed);
-    me.group_founded.store(number, std::memory_order_seq_cst);
-    breaking_.wake_all();
-    for (const int32_t q : members) try {
-        if (q != at_.rank()) await_for_group(q, deadline, &RankBlock::group_found, number);
-      } catch (const Error&) {  // the new communicator tells who is gone
-      }
-    if (problem) throw *problem;
-  }
-  ++made;
-  return place_in(members, offset, name, at_.numbering());
-}
-
-void Regroup::await_for_group(int32_t rank, int64_t deadline_ns, std::atomic<uint64_t> RankBlock::*word,
-                              uint64_t value) const {
-  const RankBlock& other = at_.block(rank);
-  const auto reached = [&] { return (other.*word).load(std::memory_order_seq_cst) == value; };
-  look_until([&] {
-    const bool left = other.left.load(std::memory_order_acquire) != 0, ended = at_.family().ended(other.family_rank);
-    const bool late = os::now_ns() >= deadline_ns;
-    if (reached()) return true;
-    if (left || ended)
-      throw Error(GSEL_ERR_PEER, fmt::format("{} {} while {} waited for it in gsel_comm_create_group()", at_.who(rank),
-                                             left ? "left" : kEnded, at_.named(at_.rank())))
-          .about_rank(at_.shown(rank));
-    if (late)
-      throw Error(GSEL_ERR_TIMEOUT,
-                  fmt::format("timed out: {} is late: {} waited {} for it in gsel_comm_create_group() of a broken communicator; "
-                              "call it there with the same list",
-                              at_.who(rank), at_.named(at_.rank()),
-                              seconds_text(static_cast<double>(signals_.timeout_ns()) / 1e9)))
-          .about_rank(at_.shown(rank));
-    return false;
-  });
-}
-
 // The communicator goes on in another arena, as if it had just begun. The old one is left, but not yet out of the hands
 // of those who are still reading in it.
 void Regroup::adopt(std::shared_ptr<Arena> next) {
@@ -281,16 +213,6 @@ void Regroup::adopt(std::shared_ptr<Arena> next) {
   breaking_.leave(*before);
   collectives_.begin_anew();
   if (watcher) watcher->add(at_.family(), breaking_);
-}
-
-// Looks, and sleeps in between until some rank wakes all or a moment has passed.
-template <class Done>
-void Regroup::look_until(Done&& done) const {
-  for (;;) {
-    const uint32_t word = at_.mine().wake_word.load(std::memory_order_seq_cst);
-    if (done()) return;
-    os::futex_wait(at_.mine().wake_word, word, kLookNs);
-  }
 }
 
 }  // namespace gsel::shm

@@ -1,5 +1,5 @@
 // comm/shm/regroup/regroup.h: communicators made from one: from a working one (split.cc), and from a broken one, or the
-// broken one made whole again (reform.cc). Does not know what their ranks do.
+// broken one made whole again (reform.cc, broken_group.cc). Does not know what their ranks do.
 #pragma once
 
 #include <cstdint>
@@ -51,8 +51,6 @@ class Regroup {
   using Word = std::atomic<uint32_t> RankBlock::*;
   void break_for(const std::string& purpose, const char* remedy) const;
   void leave_out(const std::vector<int32_t>& without);
-  MemberPlace create_group_in_broken(const std::vector<int32_t>& members, const std::string& name);
-  void await_for_group(int32_t rank, int64_t deadline_ns, std::atomic<uint64_t> RankBlock::*word, uint64_t value) const;
   std::vector<uint32_t> call_the_roll(Word word);
   uint32_t decide(Word word, int32_t rank, int64_t deadline_ns) const;
   std::string why(uint32_t word, int32_t rank) const;
@@ -60,8 +58,23 @@ class Regroup {
   uint64_t successor(const std::vector<int32_t>& members, const std::string& name) const;
   uint64_t publish_successor(const std::vector<int32_t>& members, const std::string& name) const;
   void adopt(std::shared_ptr<Arena> next);
+  // Looks, and sleeps in between until some rank wakes all or a moment has passed.
   template <class Done>
-  void look_until(Done&& done) const;
+  void look_until(Done&& done) const {
+    constexpr int64_t kLookNs = 1'000'000;
+    for (;;) {
+      const uint32_t word = at_.mine().wake_word.load(std::memory_order_seq_cst);
+      if (done()) return;
+      os::futex_wait(at_.mine().wake_word, word, kLookNs);
+    }
+  }
+
+  // broken_group.cc
+  MemberPlace create_group_in_broken(const std::vector<int32_t>& members, const std::string& name);
+  void await_calls(const std::vector<int32_t>& members, int64_t deadline_ns, uint64_t number) const;
+  bool is_gone(int32_t rank) const;
+  Error without_group(int32_t rank, bool gone) const;
+  void await_for_group(int32_t rank, int64_t deadline_ns, std::atomic<uint64_t> RankBlock::*word, uint64_t value) const;
 
   Membership& at_;
   FlightRecorder& recorder_;

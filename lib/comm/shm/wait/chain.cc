@@ -80,7 +80,7 @@ void WaitChain::publish(bool blocks_caller) noexcept {
 // One that failed is for others to find, until the communicator is left.
 void WaitChain::end() noexcept {
   const bool failed = at_.header().broken.load(std::memory_order_relaxed) != 0;
-  if (failed) elsewhere_.end(true);
+  if (failed && elsewhere_.waits()) tell_failure();
   if (slot_ >= 0 && !failed) retract();
 }
 
@@ -127,25 +127,21 @@ ChainEnd WaitChain::end_of_chain(int32_t rank, int64_t since_ns) const {
   return end;
 }
 
-// Who waits for the rank at the end, and where: "rank 1 waits for it in barrier() of communicator row (call 3)".
-std::string WaitChain::wait_of(const ChainEnd& end, bool in_words_of_another) const {
-  const ArenaHeader& header = end.arena->header();
-  const uint64_t at = end.arena->rank(end.waiter).latest_number.load(std::memory_order_relaxed) / 2;
-  return fmt::format("{}{} {} for it in {}{} (call {})",
-                     in_words_of_another ? fmt::format("in communicator {} ", header.name) : "",
-                     at_.name_in_family(end.arena->rank(end.waiter).family_rank),
-                     end.gave_up ? "waited in vain" : "waits", recorder_.text_of(*end.arena, end.waiter, at),
-                     in_words_of_another ? "" : fmt::format(" of communicator {}", header.name), at);
-}
-
 // The end of this rank's chain for ranks that have never heard of this communicator.
-HeldElsewhere WaitChain::in_words(const ChainEnd& end) const {
+HeldElsewhere WaitChain::in_words(const ChainEnd& end, const char* state) const {
   if (end.family_rank < 0) return *end.elsewhere;
   HeldElsewhere held;
   held.person = elsewhere_.person(end.family_rank);
   held.process = at_.family().member(end.family_rank).process;
-  held.who = fmt::format("{} of communicator {}", at_.name_in_family(end.family_rank, true), at_.name());
-  held.where = end.elsewhere ? end.elsewhere->where : wait_of(end, true);
+  held.who = fmt::format("{} of communicator {} {}", at_.name_in_family(end.family_rank, true), at_.name(), state);
+  if (end.elsewhere) {
+    held.where = end.elsewhere->where;
+    return held;
+  }
+  const uint64_t at = end.arena->rank(end.waiter).latest_number.load(std::memory_order_relaxed) / 2;
+  held.where = fmt::format("in communicator {} {} needs it for {} (call {})", end.arena->header().name,
+                           at_.name_in_family(end.arena->rank(end.waiter).family_rank),
+                           recorder_.text_of(*end.arena, end.waiter, at), at);
   return held;
 }
 
@@ -154,18 +150,32 @@ void WaitChain::tell_elsewhere(bool blocks_caller) noexcept {
   const int32_t awaited = at_.mine().awaited_rank.load(std::memory_order_relaxed) - 1;
   if (!blocks_caller || awaited < 0) return elsewhere_.end(false);
   try {
-    elsewhere_.tell(in_words(end_of_chain(awaited, since_ns_)));
+    elsewhere_.tell(in_words(end_of_chain(awaited, since_ns_), "is late"));
   } catch (...) {
     elsewhere_.end(false);  // no memory for the text
+  }
+}
+
+// What ended the wait, if it is another rank's doing.
+void WaitChain::tell_failure() noexcept {
+  try {
+    const auto end = held_up_in(at_.shared_arena(), at_.rank(), 0);
+    if (!end || end->rank < 0) return elsewhere_.end(false);
+    const gsel_status code = at_.header().broken_code;
+    elsewhere_.tell(in_words(*end, code == GSEL_ERR_PEER      ? "is gone"
+                                   : code == GSEL_ERR_TIMEOUT ? "is late"
+                                                              : "ended it"));
+    elsewhere_.end(true);
+  } catch (...) {
+    elsewhere_.end(false);
   }
 }
 
 void WaitChain::fail_late(int32_t rank, int64_t since_ns, const Call& call, uint64_t number) {
   const ChainEnd end = end_of_chain(rank, since_ns);
   if (Elsewhere::anywhere()) {
-    ChainEnd told = end;
-    told.gave_up = told.gave_up || told.arena == at_.shared_arena();  // it is this rank that waits
-    elsewhere_.tell(in_words(told));
+    elsewhere_.tell(in_words(end, "is late"));
+    elsewhere_.end(true);
   }
   const std::string waited =
       fmt::format("{} waited {}", at_.named(at_.rank()), seconds_text(static_cast<double>(call.timeout_ns) / 1e9));
@@ -176,12 +186,22 @@ void WaitChain::fail_late(int32_t rank, int64_t since_ns, const Call& call, uint
                                      recorder_.text_of(call), number, at_.shown(here), recorder_.activity_of(here)));
   const int32_t in_text = end.family_rank < 0 ? -1 : at_.shown_of_family(end.family_rank);
   const int32_t about = here >= 0 ? at_.shown(here) : in_text;
+  const std::string who =
+      end.family_rank < 0 ? end.elsewhere->who : at_.name_in_family(end.family_rank, true) + " is late";
   breaking_.write(GSEL_ERR_TIMEOUT, about >= 0 ? about : at_.shown(end.member), end.family_rank,
-                  fmt::format("timed out: {} is late: {} for {} in {} (call {}), and {}",
-                              end.family_rank < 0 ? end.elsewhere->who : at_.name_in_family(end.family_rank, true),
-                              waited, at_.named(rank), recorder_.text_of(call), number,
-                              end.elsewhere ? end.elsewhere->where : wait_of(end, false)));
+                  fmt::format("timed out: {}: {} for {} in {} (call {}), and {}", who, waited, at_.named(rank),
+                              recorder_.text_of(call), number, wait_of(end)));
   breaking_.throw_broken();
+}
+
+// Who waits for the rank at the end, and where.
+std::string WaitChain::wait_of(const ChainEnd& end) const {
+  if (end.elsewhere) return end.elsewhere->where;
+  const uint64_t at = end.arena->rank(end.waiter).latest_number.load(std::memory_order_relaxed) / 2;
+  return fmt::format("{} {} for it in {} of communicator {} (call {})",
+                     at_.name_in_family(end.arena->rank(end.waiter).family_rank),
+                     end.gave_up ? "waited in vain" : "waits", recorder_.text_of(*end.arena, end.waiter, at),
+                     end.arena->header().name, at);
 }
 
 }  // namespace gsel::shm

@@ -51,8 +51,9 @@ class WaitChain {
   std::optional<ChainEnd> held_up_elsewhere(int32_t family_rank, int64_t since_ns) const;
   ChainEnd end_of_chain(int32_t rank, int64_t since_ns) const;
   void tell_elsewhere(bool blocks_caller) noexcept;
-  HeldElsewhere in_words(const ChainEnd& end) const;
-  std::string wait_of(const ChainEnd& end, bool in_words_of_another) const;
+  void tell_failure() noexcept;
+  HeldElsewhere in_words(const ChainEnd& end, const char* state) const;
+  std::string wait_of(const ChainEnd& end) const;
 
   const Membership& at_;
   const FlightRecorder& recorder_;

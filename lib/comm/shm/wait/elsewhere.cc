@@ -109,26 +109,22 @@ uint64_t Elsewhere::person(int32_t family_rank) const {
   return joined_block(family_, family_rank).person.load(std::memory_order_acquire);
 }
 
-bool Elsewhere::is_this_rank_in(const Family& other) const {
-  if (joined_block(other, other.rank()).person.load(std::memory_order_acquire) == person(family_.rank())) return true;
-  const uint64_t process = family_.member(family_.rank()).process;
-  return ranks_here(family_, process) == 1 && ranks_here(other, process) == 1;
-}
-
 void Elsewhere::tell(const HeldElsewhere& held) {
+  const uint64_t own = this_thread();
   const std::lock_guard lock(os::process_mutex());
   for (Entry& entry : families()) {
-    if (entry.family == &family_ || entry.fork_generation != os::fork_generation() || !is_this_rank_in(*entry.family))
-      continue;
-    write(joined_block(*entry.family, entry.family->rank()).elsewhere, held);
+    if (entry.family == &family_ || entry.fork_generation != os::fork_generation()) continue;
+    RankBlock& there = joined_block(*entry.family, entry.family->rank());
+    if (there.person.load(std::memory_order_relaxed) != own) continue;
+    write(there.elsewhere, held);
     entry.teller = this;
-    told_ = true;
+    state_ = State::waits;
   }
 }
 
 void Elsewhere::end(bool failed) noexcept {
-  if (!told_) return;
-  told_ = failed;
+  if (state_ == State::nothing) return;
+  state_ = failed ? State::failed : State::nothing;
   const std::lock_guard lock(os::process_mutex());
   for (Entry& entry : families()) {
     if (entry.teller != this || entry.fork_generation != os::fork_generation()) continue;

@@ -17,8 +17,8 @@ namespace gsel::shm {
 struct HeldElsewhere {
   uint64_t person = 0;   // the thread that has joined,
   uint64_t process = 0;  // of that process
-  std::string who;       // "rank 2 (pid 17) of communicator b"
-  std::string where;     // "in communicator b rank 1 (pid 9) waits for it in barrier() (call 3)"
+  std::string who;       // "rank 2 (pid 17) of communicator b is late"
+  std::string where;     // "in communicator b rank 1 needs it for barrier() (call 3)"
   int64_t ended_ns = 0;  // when the wait failed; 0: it goes on
 };
 
@@ -31,8 +31,9 @@ class Elsewhere {
 
   // Whether this process has joined another communicator as well.
   static bool anywhere() noexcept;
-  // That this rank waits here, for all other families of the process.
+  // That the calling thread waits here, for the other families that it has joined.
   void tell(const HeldElsewhere& held);
+  bool waits() const { return state_ == State::waits; }
   // It does not wait any more; `failed`: what is told stays, and the time counts.
   void end(bool failed) noexcept;
 
@@ -43,10 +44,8 @@ class Elsewhere {
   uint64_t person(int32_t family_rank) const;
 
  private:
-  bool is_this_rank_in(const Family& other) const;
-
   Family& family_;
-  bool told_ = false;
+  enum class State { nothing, waits, failed } state_ = State::nothing;  // of what is told
 };
 
 }  // namespace gsel::shm
