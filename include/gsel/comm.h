@@ -17,8 +17,8 @@
  *   Ranks      Errors name the ranks of the communicator that was called, in the text and by gsel_error_rank. If a rank
  *              has another number in the communicator that was joined by gsel_comm_init, the text tells both: "rank 1
  *              (rank 3 of world)". The late rank is the one at the end of the chain of waits, through all communicators
- *              made from one that was joined. If it is not a member of the communicator that was called, the text names
- *              it ("rank 3 of world"), and gsel_error_rank is the member that waits for it. Communicators that a
+ *              of the processes on it. If it is not a member of the communicator that was called, the text names it
+ *              ("rank 3 of world"), and gsel_error_rank is the member that waits for it. Communicators that a
  *              trainer makes for itself show the ranks of the communicator that it was given.
  *   Clean end  Nothing has a name in a file system, so nothing is left behind, however a rank ends.
  * Threads: one call at a time per communicator, unless it has GSEL_COMM_THREAD_MULTIPLE; of collectives that two threads
@@ -368,8 +368,8 @@ GSEL_API gsel_status gsel_comm_start(gsel_comm *comm, const gsel_collective *cal
  * order of arrival, the collectives in the order given, as with gsel_group_run.
  *   calls  [n] borrowed for the call; their buffers, counts and messages until the request is done
  *   n      1 or more
- * The result is the first error. gsel_request_cancel does not take it back. With an accelerator all of calls have one
- * stream, and the transport makes each of them (GSEL_ERR_UNSUPPORTED).
+ * The result is the first error. gsel_request_cancel takes back a group of one call alone. With an accelerator all of
+ * calls have one stream, and the transport makes each of them (GSEL_ERR_UNSUPPORTED).
  * Errors: GSEL_ERR_ARG names the index of the wrong call, and nothing was started. Since 0.1. */
 GSEL_API gsel_status gsel_group_start(gsel_comm *comm, const gsel_collective *const *calls, size_t n,
                                       gsel_request **out, gsel_error **err);

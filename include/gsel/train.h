@@ -165,7 +165,8 @@ typedef struct gsel_step_report {
   int32_t non_finite_param;      /* micro-batch of that rank. -1: all were finite, or only a sum over ranks was not */
   int32_t non_finite_microbatch;
   int32_t non_finite_value;      /* id of the value that was not finite already, made by the forward of non_finite_layer
-                                  * (-1: an input); non_finite_param is then -1. -1: a backward made the gradient */
+                                  * (-1: an input); non_finite_param is then -1. -1: a backward made the gradient,
+                                  * of the parameter, or of its inputs where non_finite_param is -1 as well */
 } gsel_step_report;
 #define GSEL_STEP_REPORT_INIT GSEL_STRUCT_INIT(gsel_step_report)
 GSEL_API void gsel_step_report_init(gsel_step_report *report, size_t struct_size);

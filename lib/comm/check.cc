@@ -269,7 +269,7 @@ void check_records(gsel_op op, gsel_dtype dtype, uint64_t count, const char* nam
 
 double checked_seconds(double value, const char* name) {
   if (!(value >= 0))
-    fail(GSEL_ERR_ARG, "{} is {} seconds; use 0 for the default of 60 or a positive time", name, value);
+    fail(GSEL_ERR_ARG, "{} is {}; use 0 for the default of 60 or a positive time", name, seconds_text(value));
   return value == 0 ? 60 : std::min(value, 1e8);
 }
 

@@ -137,6 +137,7 @@ bool CallRequest::has_ended() noexcept {
 
 void CallRequest::notify(const std::shared_ptr<CompletionQueue>& queue, void* user) {
   require_own_process(fork_generation_, "request");
+  if (queue) require_own_process(queue->fork_generation(), "gsel_request_notify");
   forget();
   queue_ = queue;
   ticket_ = queue ? std::make_shared<CompletionQueue::Ticket>(queue, user) : nullptr;

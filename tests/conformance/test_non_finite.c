@@ -6,7 +6,7 @@
 
 enum { N_ELEMS = STEP_PARAMS * STEP_WIDTH, STEPS = 4, BAD_STEP = 1 };
 
-enum { IN_BACKWARD, IN_FORWARD, IN_LOSS, IN_DATA }; /* what makes it */
+enum { IN_BACKWARD, IN_FORWARD, IN_LOSS, IN_DATA, IN_LOSS_BACKWARD }; /* what makes it */
 
 typedef struct trial {
   step_model m;
@@ -36,9 +36,12 @@ static gsel_status loss_with_nan(const gsel_call* c, void* user) {
   if (is_bad((const step_model*)user, IN_LOSS, c->step, c->microbatch)) *(double*)c->outputs[0].data = INFINITY;
   return status;
 }
+/* A loss that is not finite has such a gradient, too. */
 static gsel_status loss_backward_with_nan(const gsel_call* c, void* user) {
+  const step_model* m = (const step_model*)user;
   const gsel_status status = step_loss_backward(c, user);
-  if (is_bad((const step_model*)user, IN_LOSS, c->step, c->microbatch)) ((float*)c->d_inputs[0].data)[0] = NAN;
+  if (is_bad(m, IN_LOSS, c->step, c->microbatch) || is_bad(m, IN_LOSS_BACKWARD, c->step, c->microbatch))
+    ((float*)c->d_inputs[0].data)[0] = NAN;
   return status;
 }
 /* A step has 8 samples. */
@@ -63,7 +66,8 @@ static void open_trial(rank_run* run, step_session* s) {
 }
 
 /* Ids of layer, parameter and value that each case has to tell. */
-static const int32_t kOrigins[][3] = {{0, STEP_B, -1}, {0, -1, STEP_Y}, {1, -1, STEP_LOSS}, {-1, -1, STEP_X}};
+static const int32_t kOrigins[][3] = {
+    {0, STEP_B, -1}, {0, -1, STEP_Y}, {1, -1, STEP_LOSS}, {-1, -1, STEP_X}, {1, -1, -1}};
 
 /* Reading parameters between steps settles an optimistic step. */
 static void expect_skip(rank_run* run) {
@@ -104,6 +108,8 @@ static void expect_error(rank_run* run) {
       "gradients",
       "value \"loss\" is not finite in step 1, made by the forward of layer \"loss\" on rank %d, micro-batch 1",
       "input \"x\" is not finite in step 1, on rank %d, micro-batch 1, and so are gradients",
+      "the backward of layer \"loss\" gave a gradient for its inputs that is not finite in step 1, first on rank %d, "
+      "micro-batch 1",
   };
   char text[160];
   gsel_status status = GSEL_OK;
@@ -135,7 +141,9 @@ static void made_under_each_strategy(int made, const char* train, int clips, voi
     const int ranks = 2;
     snprintf(config, sizeof config, "%s[train]\nbatch = 8\nmicrobatches = 2\nweight_decay = 0.0\n%s",
              kStepEachStrategy[z], train);
-    trial t = {.bad_rank = z >= STEP_FIRST_PIPELINE ? made == IN_LOSS : 1, .clips = clips, .made = made};
+    trial t = {.bad_rank = z >= STEP_FIRST_PIPELINE ? made == IN_LOSS || made == IN_LOSS_BACKWARD : 1,
+               .clips = clips,
+               .made = made};
     if (made >= IN_LOSS && z == STEP_DP) t.bad_rank = 0; /* dp's master has the data and the loss of all */
     t.m.config = config;
     print_message("  %s", kStepEachStrategy[z]);
@@ -173,9 +181,9 @@ static void switched_off_it_trains_on(void** state) {
   under_each_strategy(SGD "non_finite = \"off\"\nclip_norm = 1.0e9\n", 1, expect_nan_in_parameters);
 }
 
-static void what_a_forward_made_is_told_as_such(void** state) {
+static void what_a_forward_or_another_backward_made_is_told_as_such(void** state) {
   (void)state;
-  for (int made = IN_FORWARD; made <= IN_DATA; ++made) {
+  for (int made = IN_FORWARD; made <= IN_LOSS_BACKWARD; ++made) {
     made_under_each_strategy(made, SGD "non_finite = \"skip\"\n", 0, expect_skip);
     made_under_each_strategy(made, SGD "clip_norm = 1.0e9\n", 1, expect_skip);
     made_under_each_strategy(made, SGD "non_finite = \"error\"\n", 0, expect_error);
@@ -342,7 +350,7 @@ int main(void) {
       cmocka_unit_test(in_fp16_it_is_skipped_and_its_origin_told),
       cmocka_unit_test(an_error_ends_training_on_all_ranks_and_names_rank_layer_and_parameter),
       cmocka_unit_test(switched_off_it_trains_on),
-      cmocka_unit_test(what_a_forward_made_is_told_as_such),
+      cmocka_unit_test(what_a_forward_or_another_backward_made_is_told_as_such),
       cmocka_unit_test(a_weight_that_is_not_finite_is_told_with_rank_and_layer),
       cmocka_unit_test(every_schedule_skips_with_and_without_a_tensor_axis),
       cmocka_unit_test(a_sum_that_overflows_is_skipped_and_is_no_ranks_own),

@@ -207,8 +207,17 @@ static void in_a_forked_child(rank_run* run) {
     const int refused = gsel_queue_next(queue, -1, &found, &user, NULL) == GSEL_ERR_FORKED &&
                         gsel_request_notify(request, queue, NULL, NULL) == GSEL_ERR_FORKED;
     gsel_request_free(request);
+    /* Nor does a communicator of the child's own put anything into the parent's queue. */
+    gsel_comm* own = NULL;
+    gsel_comm_options alone = GSEL_COMM_OPTIONS_INIT;
+    alone.world_size = 1;
+    const int apart = gsel_comm_init(&alone, &own, NULL) == GSEL_OK &&
+                      gsel_request_create(own, &call, &request, NULL) == GSEL_OK &&
+                      gsel_request_notify(request, queue, NULL, NULL) == GSEL_ERR_FORKED;
+    gsel_request_free(request);
+    gsel_comm_free(own);
     gsel_queue_free(queue);
-    _exit(refused ? 0 : 1);
+    _exit(refused && apart ? 0 : 1);
   }
   int status = 1;
   rank_check(run, waitpid(child, &status, 0) == child && status == 0);

@@ -17,7 +17,8 @@ struct Sizes {
       values += v.producer < 0 || !model.layers()[static_cast<size_t>(v.producer)].redistributes;
   }
   int64_t of_forward() const { return (layers + 1) * values; }  // inputs first
-  int64_t of_microbatch() const { return of_forward() + layers * params; }
+  int64_t of_backward() const { return params + 1; }  // of a layer: what it gives for its inputs, then its parameters
+  int64_t of_microbatch() const { return of_forward() + layers * of_backward(); }
 };
 
 }  // namespace
@@ -49,8 +50,8 @@ bool looks_for_overflow(const Config& config, const Model& model) {
 double NonFiniteOrigin::order(const Model& model, int32_t n_ranks) const {
   if (!is_known()) return std::numeric_limits<double>::infinity();
   const Sizes n(model);
-  const int64_t place =
-      value >= 0 ? (layer + 1) * n.values + value : n.of_forward() + (n.layers - 1 - layer) * n.params + param;
+  const int64_t place = value >= 0 ? (layer + 1) * n.values + value
+                                   : n.of_forward() + (n.layers - 1 - layer) * n.of_backward() + param + 1;
   return static_cast<double>((microbatch * n.of_microbatch() + place) * n_ranks + rank);
 }
 
@@ -69,8 +70,8 @@ NonFiniteOrigin NonFiniteOrigin::of_order(double order, const Model& model, int3
     return origin;
   }
   place -= n.of_forward();
-  origin.param = static_cast<int32_t>(place % n.params);
-  origin.layer = static_cast<int32_t>(n.layers - 1 - place / n.params);
+  origin.param = static_cast<int32_t>(place % n.of_backward()) - 1;
+  origin.layer = static_cast<int32_t>(n.layers - 1 - place / n.of_backward());
   return origin;
 }
 

@@ -20,7 +20,8 @@ bool looks_for_overflow(const Config& config, const Model& model);
 
 // Where it came from; layer and value are of the description. A value that is not finite comes before the gradients
 // that follow from it: then value is its id, layer the one whose forward made it, or -1 for an input, and param is -1.
-// Else value is -1, and a backward made a gradient. Nowhere: no rank made it, a sum over ranks did.
+// Else value is -1, and the backward of layer made a gradient: of param, or, where that is -1, of its inputs. Nowhere: no
+// rank made it, a sum over ranks did.
 struct NonFiniteOrigin {
   int32_t rank = -1, layer = -1, param = -1, microbatch = -1, value = -1;
 

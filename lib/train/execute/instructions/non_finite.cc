@@ -29,6 +29,10 @@ std::string text_of(const State& s, const NonFiniteOrigin& origin, int64_t step)
   for (const Layer& candidate : s.model.layers())
     if (candidate.origin == origin.layer) layer = candidate.name;
   const std::string where = fmt::format("on rank {}, micro-batch {}", origin.rank, origin.microbatch);
+  if (origin.value < 0 && origin.param < 0)
+    return fmt::format(
+        "the backward of layer \"{}\" gave a gradient for its inputs that is not finite in step {}, first {}", layer,
+        step, where);
   if (origin.value < 0)
     return fmt::format(
         "the gradient of parameter \"{}\" is not finite in step {}, first on rank {}, in the backward of layer \"{}\", "
@@ -61,17 +65,6 @@ void note_origin(State& s, const NonFiniteOrigin& origin) {
   if (origin.order(s.model, n) < s.run->origin.order(s.model, n)) s.run->origin = origin;
 }
 
-void look_at_gradients(State& s, const gsel_instr& instr, const Layer& layer) {
-  for (size_t i = 0; i < layer.params.size(); ++i) {
-    const int32_t p = layer.params[i];
-    if (!s.model.params()[p].trainable() || !s.lent.produced[i]) continue;
-    const double sum = s.sum_squares(s.params.gradient(p), static_cast<uint64_t>(s.model.params()[p].n_elems));
-    if (std::isfinite(sum)) continue;
-    s.run->origin = {s.comms.world().rank(), layer.origin, p, s.run->microbatch_number[instr.microbatch], -1};
-    return;
-  }
-}
-
 bool is_finite(const State& s, const void* data, gsel_dtype dtype, uint64_t elems) {
   auto* const now = static_cast<gsel_stream*>(nullptr);
   constexpr uint64_t kChunk = 16384;
@@ -90,6 +83,45 @@ bool is_finite(const State& s, const void* data, gsel_dtype dtype, uint64_t elem
     if (!std::isfinite(sum_squares(room.data(), GSEL_F32, count))) return false;
   }
   return true;
+}
+
+bool is_finite_gradient(const State& s, int32_t v, int32_t mb) {
+  const Value& value = s.model.values()[v];
+  const void* data = s.at(s.plan().gradient(s.run->position, v, mb));
+  if (!data || value.is_scalar() || value.dtype < GSEL_F16) return true;
+  return is_finite(s, data, value.dtype, static_cast<uint64_t>(value_elems(value, s.program().microbatches[mb].count)));
+}
+
+// The last layer of the description that reads a value, and so was the first to give it a gradient.
+int32_t last_reader(const Model& model, int32_t v) {
+  int32_t last = -1;
+  for (size_t i = 0; i < model.layers().size(); ++i) {
+    const Layer& layer = model.layers()[i];
+    if (std::ranges::find(layer.inputs, v) == layer.inputs.end()) continue;
+    last = layer.redistributes ? last_reader(model, layer.outputs.front()) : static_cast<int32_t>(i);
+  }
+  return last;
+}
+
+NonFiniteOrigin origin_in(const State& s, int32_t layer, int32_t param, int32_t mb) {
+  const int32_t away = pipeline_rank_of_layer(s.program(), layer) - s.axis_coordinate(GSEL_AXIS_PIPELINE);
+  return {s.comms.world().rank() + away * s.mesh().stride(GSEL_AXIS_PIPELINE),
+          s.model.layers()[static_cast<size_t>(layer)].origin, param, s.run->microbatch_number[mb], -1};
+}
+
+// A backward that was given what is not finite did not make it.
+void look_at_gradients(State& s, const gsel_instr& instr, const Layer& layer) {
+  for (size_t i = 0; i < layer.params.size(); ++i) {
+    const int32_t p = layer.params[i];
+    if (!s.model.params()[p].trainable() || !s.lent.produced[i]) continue;
+    const double sum = s.sum_squares(s.params.gradient(p), static_cast<uint64_t>(s.model.params()[p].n_elems));
+    if (std::isfinite(sum)) continue;
+    s.run->origin = origin_in(s, instr.layer, p, instr.microbatch);
+    for (int32_t v : layer.outputs)
+      if (const int32_t reader = last_reader(s.model, v); reader >= 0 && !is_finite_gradient(s, v, instr.microbatch))
+        note_origin(s, origin_in(s, reader, -1, instr.microbatch));
+    return;
+  }
 }
 
 // Of a value that the library has redistributed, the one it was made of.
