@@ -32,7 +32,7 @@ int report(const Failure& failure, const Common& common) {
                                     {"message", failure.message}, {"token", failure.token}, {"column", failure.column}};
   if (!common.json) std::cerr << error_prefix() << failure.message << std::endl;
   if (common.json) std::cout << json_text(json) << std::flush;
-  if (!common.json_file.empty()) {
+  if (!common.json_file.empty() && common.json_file.compare(0, 1, "-") != 0) {
     try {
       replace_file(common.json_file, json_text(json));
     } catch (const Failure& other) {

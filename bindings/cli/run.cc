@@ -272,6 +272,9 @@ Command run_command(CommandLine& line, std::vector<std::string> program) {
               refuse(GSEL_ERR_ARG, options->program.front() + " is no option of run; see gsel run --help");
             if (!options->program.empty() && !program.empty()) options->program.push_back("--");
             options->program.insert(options->program.end(), program.begin(), program.end());
+            if (common.json_file.compare(0, 1, "-") == 0)
+              refuse(GSEL_ERR_ARG, "--json of run takes a FILE, since standard output belongs to the ranks; " +
+                                       common.json_file + " is an option");
             return run_ranks(*options, common.json_file);
           }};
 }

@@ -179,12 +179,21 @@ bool all_succeed(Communicator& comm, bool mine) {
 }
 
 void check_all_succeeded(Communicator& comm, const std::optional<Error>& failure, std::string_view made) {
-  const std::vector<uint64_t> failed = gather_numbers(comm, {failure ? uint64_t{1} : uint64_t{0}});
+  constexpr size_t kWords = 128;  // whether it failed, and why
+  std::vector<uint64_t> mine(kWords);
+  if (failure) {
+    mine[0] = 1;
+    failure->message().copy(reinterpret_cast<char*>(&mine[1]), (kWords - 1) * sizeof(uint64_t) - 1);
+  }
+  const std::vector<uint64_t> all = gather_numbers(comm, mine);
   if (failure) throw *failure;
-  const int32_t rank = first_different(failed, 0);
-  if (rank >= 0)
-    throw Error(GSEL_ERR_PEER, fmt::format("rank {} could not make its {}; its own error says why", rank, made))
-        .about_rank(rank);
+  for (int32_t rank = 0; rank < comm.world_size(); ++rank) {
+    const uint64_t* theirs = &all[static_cast<size_t>(rank) * kWords];
+    if (theirs[0] != 0)
+      throw Error(GSEL_ERR_PEER, fmt::format("rank {} could not make its {}: {}", rank, made,
+                                             reinterpret_cast<const char*>(theirs + 1)))
+          .about_rank(rank);
+  }
 }
 
 void check_agreement(Communicator& comm, const Particulars& particulars) {

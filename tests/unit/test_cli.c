@@ -372,6 +372,13 @@ static void a_job_is_stopped_and_continued_as_a_whole(void** state) {
   assert_true(nobody_left(0));
 }
 
+static void an_option_is_no_file(void** state) {
+  (void)state;
+  check_gsel("run --json -n 1 -- true", 2);
+  check_part(err, "--json of run takes a FILE");
+  assert_int_equal(access("-n", F_OK), -1);
+}
+
 static void nothing_that_ranks_started_is_left(void** state) {
   (void)state;
   /* Each rank leaves a session of its own that cannot be asked to end, with children in turn. */
@@ -739,6 +746,7 @@ int main(void) {
       cmocka_unit_test(signals_are_forwarded_to_every_rank),
       cmocka_unit_test(a_repeated_ctrl_c_ends_what_ignores_it),
       cmocka_unit_test(a_job_is_stopped_and_continued_as_a_whole),
+      cmocka_unit_test(an_option_is_no_file),
       cmocka_unit_test(nothing_that_ranks_started_is_left),
       cmocka_unit_test(a_launcher_that_is_killed_leaves_no_rank_and_no_file),
       cmocka_unit_test(children_from_before_are_spared),
