@@ -12,6 +12,7 @@ namespace gsel::plan {
 namespace {
 
 constexpr double kMostParams = 1e18;
+constexpr int64_t kMostMixed = 1'000'000;  // layers
 
 const ShapeReader::Names kHidden = {"hidden_size", "n_embd", "n_embed", "d_model", "hidden_dim"};
 
@@ -174,7 +175,10 @@ void read_norms(const ShapeReader& reader, const std::string& type, const Family
 
 // Layers without experts come first in a Transformer.
 template <class IsDense>
-void count_dense_layers(Transformer& shape, IsDense&& is_dense) {
+void count_dense_layers(const ShapeReader& reader, Transformer& shape, IsDense&& is_dense) {
+  if (shape.layers > kMostMixed)
+    reader.refuse("num_hidden_layers",
+                  fmt::format("is {}; up to {} are counted where some of them have experts", shape.layers, kMostMixed));
   shape.dense_layers = 0;
   bool among = false;
   for (int64_t i = 0; i < shape.layers; ++i) {
@@ -195,7 +199,7 @@ void read_dense_layers(const ShapeReader& reader, const std::string& type, Trans
   const int64_t every = type.starts_with("deepseek") ? reader.positive({"moe_layer_freq"}, 1) : 1;
   const int64_t step = reader.positive({"decoder_sparse_step"}, 1);
   const auto dense = reader.layer_list("mlp_only_layers", shape.layers);
-  count_dense_layers(shape, [&](int64_t i) {
+  count_dense_layers(reader, shape, [&](int64_t i) {
     return i < first || i % every != 0 || (i + 1) % step != 0 || (dense && dense->contains(i));
   });
 }
@@ -218,7 +222,7 @@ void read_experts(const ShapeReader& reader, const std::string& type, Transforme
   shape.ffn = reader.positive({"intermediate_size_mlp"}, shape.ffn);
   const int64_t step = reader.positive({"interleave_moe_layer_step"}, 1);
   const auto listed = reader.layer_list("moe_layers", shape.layers);
-  count_dense_layers(shape, [&](int64_t i) { return listed ? !listed->contains(i) : (i + 1) % step != 0; });
+  count_dense_layers(reader, shape, [&](int64_t i) { return listed ? !listed->contains(i) : (i + 1) % step != 0; });
 }
 
 // Counts of parameters are to fit 64 bits.

@@ -230,6 +230,8 @@ void what_contradicts_itself_is_refused_with_its_key(void**) {
        "m.json: max_window_layers is 3, and there are 2 layers; from 0 to 2 is needed"},
       {R"({"model_type":"qwen3_moe",SHAPE,"num_experts":4,"mlp_only_layers":[0,2]})",
        "m.json: mlp_only_layers[1] is no layer; a number from 0 to 1 is needed"},
+      {R"({"hidden_size":8,"num_hidden_layers":1000000000,"vocab_size":8,"num_attention_heads":8,"intermediate_size":8,"num_experts":4})",
+       "m.json: num_hidden_layers is 1000000000; up to 1000000 are counted where some of them have experts"},
       {R"({"model_type":"zamba2",SHAPE})",
        "m.json: model_type is \"zamba2\", a model of layers that are partly no attention; one stack of layers with "
        "attention is planned, and any other model as a list of \"layers\" (docs/plan.md)"},

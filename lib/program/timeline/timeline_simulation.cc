@@ -16,6 +16,7 @@ namespace {
 constexpr int32_t kMaxNumber = 9'999'999;
 constexpr size_t kMaxRanks = 10'000;
 constexpr double kLongestTime = 1e15;
+constexpr double kShortestUnit = 1e-9, kLongestUnit = 1e6;  // seconds
 
 // "2F0"
 ChartAction parsed(JsonObject& object, const std::string& text) {
@@ -94,7 +95,7 @@ Chart simulated_chart(JsonObject& root, size_t n_actions) {
     if (!root.has(name)) root.refuse(name, "is missing");
   root.number("gsel-simulation", 1, 1, 1);
   Chart chart;
-  chart.unit_s = root.real("unit_s", 0, kLongestTime, 0);
+  if (root.has("unit_s")) chart.unit_s = root.real("unit_s", kShortestUnit, kLongestUnit, 1);
   const std::string schedule = root.require_text("schedule");
   const JsonArray rows = root.array("rows");
   if (rows.empty() || rows.size() > kMaxRanks)
