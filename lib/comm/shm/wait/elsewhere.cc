@@ -43,7 +43,7 @@ int ranks_here(const Family& family, uint64_t process) {
 }
 
 template <size_t n>
-void put(std::atomic<uint64_t> (&words)[n], const std::string& text) {
+void put_words(std::atomic<uint64_t> (&words)[n], const std::string& text) {
   for (size_t i = 0; i < n; ++i) {
     char piece[sizeof(uint64_t)] = {};
     if (text.size() > i * sizeof piece)
@@ -56,7 +56,7 @@ void put(std::atomic<uint64_t> (&words)[n], const std::string& text) {
 }
 
 template <size_t n>
-std::string text_of(const std::atomic<uint64_t> (&words)[n]) {
+std::string words_text(const std::atomic<uint64_t> (&words)[n]) {
   char text[n * sizeof(uint64_t)];
   for (size_t i = 0; i < n; ++i) {
     const uint64_t word = words[i].load(std::memory_order_relaxed);
@@ -65,15 +65,15 @@ std::string text_of(const std::atomic<uint64_t> (&words)[n]) {
   return {text, strnlen(text, sizeof text)};
 }
 
-void write(ElsewhereRecord& record, const HeldElsewhere& held) {
+void write_record(ElsewhereRecord& record, const HeldElsewhere& held) {
   const uint64_t version = record.version.load(std::memory_order_relaxed);
   record.version.store(version + 1, std::memory_order_relaxed);
   std::atomic_thread_fence(std::memory_order_release);
   record.person.store(held.person, std::memory_order_relaxed);
   record.process.store(held.process, std::memory_order_relaxed);
   record.ended_ns.store(held.ended_ns, std::memory_order_relaxed);
-  put(record.who, held.who);
-  put(record.where, held.where);
+  put_words(record.who, held.who);
+  put_words(record.where, held.where);
   record.version.store(version + 2, std::memory_order_release);
 }
 
@@ -116,7 +116,7 @@ void Elsewhere::tell(const HeldElsewhere& held) {
     if (entry.family == &family_ || entry.fork_generation != os::fork_generation()) continue;
     RankBlock& there = joined_block(*entry.family, entry.family->rank());
     if (there.person.load(std::memory_order_relaxed) != own) continue;
-    write(there.elsewhere, held);
+    write_record(there.elsewhere, held);
     entry.teller = this;
     state_ = State::waits;
   }
@@ -145,8 +145,8 @@ std::optional<HeldElsewhere> Elsewhere::told_by(int32_t family_rank) const {
   held.person = record.person.load(std::memory_order_relaxed);
   held.process = record.process.load(std::memory_order_relaxed);
   held.ended_ns = record.ended_ns.load(std::memory_order_relaxed);
-  held.who = text_of(record.who);
-  held.where = text_of(record.where);
+  held.who = words_text(record.who);
+  held.where = words_text(record.where);
   std::atomic_thread_fence(std::memory_order_acquire);
   const bool whole = version % 2 == 0 && record.version.load(std::memory_order_relaxed) == version;
   if (!whole || held.process == 0) return {};
