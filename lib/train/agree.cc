@@ -182,8 +182,10 @@ void check_all_succeeded(Communicator& comm, const std::optional<Error>& failure
   constexpr size_t kWords = 128;  // whether it failed, and why
   std::vector<uint64_t> mine(kWords);
   if (failure) {
+    std::string why = failure->message();
+    for (auto cause = failure->cause(); cause; cause = cause->cause()) why += ": caused by: " + cause->message();
     mine[0] = 1;
-    failure->message().copy(reinterpret_cast<char*>(&mine[1]), (kWords - 1) * sizeof(uint64_t) - 1);
+    why.copy(reinterpret_cast<char*>(&mine[1]), (kWords - 1) * sizeof(uint64_t) - 1);
   }
   const std::vector<uint64_t> all = gather_numbers(comm, mine);
   if (failure) throw *failure;

@@ -418,6 +418,33 @@ static void makes_groups_of_a_broken_one(rank_run* run) {
   gsel_comm_free(comm);
 }
 
+/* Lists in a row: who has found a group goes on to the next one before its founder has looked. */
+static void makes_groups_in_a_row(rank_run* run) {
+  gsel_error* err = NULL;
+  gsel_comm *comm, *few;
+  const int32_t all[] = {0, 1, 2}, rest[] = {1, 2}, turned[] = {2, 1};
+  run->timeout_s = 20;
+  rank_ok(run, rank_join(run, &comm, &err), err);
+  gsel_comm_abort(comm, gsel_str_from("enough"));
+  const double began = seconds();
+  for (int round = 0; round < 50; ++round) {
+    rank_ok(run, gsel_comm_create_group(comm, all, 3, &few, &err), err);
+    gsel_comm_free(few);
+    for (int turn = 0; turn < 2 && run->rank > 0; ++turn) {
+      rank_ok(run, gsel_comm_create_group(comm, turn ? turned : rest, 2, &few, &err), err);
+      rank_check(run, gsel_comm_world_size(few) == 2);
+      gsel_comm_free(few);
+    }
+  }
+  rank_check(run, seconds() - began < 15); /* nobody has waited for the timeout */
+  gsel_comm_free(comm);
+}
+
+static void groups_of_a_broken_communicator_are_made_in_a_row(void** state) {
+  (void)state;
+  as_processes(3, makes_groups_in_a_row, NULL);
+}
+
 static void ranks_of_a_broken_communicator_make_groups(void** state) {
   (void)state;
   struct stage* s = make_stage();
@@ -692,6 +719,7 @@ int main(void) {
       cmocka_unit_test(a_shrink_tells_of_a_death_and_not_of_itself),
       cmocka_unit_test(ranks_that_do_not_call_are_left_out_by_name),
       cmocka_unit_test(ranks_of_a_broken_communicator_make_groups),
+      cmocka_unit_test(groups_of_a_broken_communicator_are_made_in_a_row),
       cmocka_unit_test(a_stopped_rank_is_left_behind_and_told_so),
       cmocka_unit_test(a_whole_communicator_can_be_shrunk_by_those_who_stay),
       cmocka_unit_test(all_come_back_in_step_after_any_failure_but_a_death),

@@ -18,8 +18,9 @@ MemberPlace Regroup::create_group_in_broken(const std::vector<int32_t>& members,
   const Engine::Turn turn(engine_);
   mailbox_.abandon();
   uint64_t& made = groups_made_[members];
-  uint64_t number = made + 1;
-  for (const int32_t q : members) number = (number ^ static_cast<uint64_t>(q + 1)) * 0x100000001b3u;
+  constexpr uint64_t kBasis = 0xcbf29ce484222325u, kPrime = 0x100000001b3u;
+  uint64_t number = (kBasis ^ made) * kPrime;
+  for (const int32_t q : members) number = (number ^ static_cast<uint64_t>(q + 1)) * kPrime;
   const int32_t founder = members.front();
   const int64_t deadline = os::now_ns() + signals_.timeout_ns();
   RankBlock& me = at_.mine();
@@ -42,23 +43,24 @@ MemberPlace Regroup::create_group_in_broken(const std::vector<int32_t>& members,
     me.group_place.store(offset, std::memory_order_relaxed);
     me.group_founded.store(number, std::memory_order_seq_cst);
     breaking_.wake_all();
-    for (const int32_t q : members) try {
-        if (q != at_.rank()) await_for_group(q, deadline, &RankBlock::group_found, number);
-      } catch (const Error&) {  // the new communicator tells who is gone
-      }
-    if (problem) throw *problem;
+    for (const int32_t q : members)
+      if (q != at_.rank()) await_found(q, deadline, number);
+    if (problem) {
+      ++made;
+      throw *problem;
+    }
   }
   ++made;
   return place_in(members, offset, name, at_.numbering());
 }
 
-void Regroup::await_for_group(int32_t rank, int64_t deadline_ns, std::atomic<uint64_t> RankBlock::*word,
-                              uint64_t value) const {
+// A member that waits for another group already has found this one. The new communicator tells who is gone.
+void Regroup::await_found(int32_t rank, int64_t deadline_ns, uint64_t number) const {
+  const RankBlock& other = at_.block(rank);
   look_until([&] {
-    const bool gone = is_gone(rank), late = os::now_ns() >= deadline_ns;
-    if ((at_.block(rank).*word).load(std::memory_order_seq_cst) == value) return true;
-    if (gone || late) throw without_group(rank, gone);
-    return false;
+    return is_gone(rank) || os::now_ns() >= deadline_ns ||
+           other.group_found.load(std::memory_order_seq_cst) == number ||
+           other.group_wanted.load(std::memory_order_seq_cst) != number;
   });
 }
 

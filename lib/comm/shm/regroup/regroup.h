@@ -74,7 +74,7 @@ class Regroup {
   void await_calls(const std::vector<int32_t>& members, int64_t deadline_ns, uint64_t number) const;
   bool is_gone(int32_t rank) const;
   Error without_group(int32_t rank, bool gone) const;
-  void await_for_group(int32_t rank, int64_t deadline_ns, std::atomic<uint64_t> RankBlock::*word, uint64_t value) const;
+  void await_found(int32_t rank, int64_t deadline_ns, uint64_t number) const;
 
   Membership& at_;
   FlightRecorder& recorder_;

@@ -92,15 +92,20 @@ bool is_finite_gradient(const State& s, int32_t v, int32_t mb) {
   return is_finite(s, data, value.dtype, static_cast<uint64_t>(value_elems(value, s.program().microbatches[mb].count)));
 }
 
-// The last layer of the description that reads a value, and so was the first to give it a gradient.
-int32_t last_reader(const Model& model, int32_t v) {
-  int32_t last = -1;
+// The loss layer, where it alone reads a value; -1: others gave a part of its gradient, or passed on what they were
+// given.
+int32_t only_loss_reads(const Model& model, int32_t v) {
+  int32_t loss = -1;
   for (size_t i = 0; i < model.layers().size(); ++i) {
     const Layer& layer = model.layers()[i];
     if (std::ranges::find(layer.inputs, v) == layer.inputs.end()) continue;
-    last = layer.redistributes ? last_reader(model, layer.outputs.front()) : static_cast<int32_t>(i);
+    const int32_t reader = layer.redistributes ? only_loss_reads(model, layer.outputs.front())
+                           : layer.is_loss()   ? static_cast<int32_t>(i)
+                                               : -1;
+    if (reader < 0) return -1;
+    loss = reader;
   }
-  return last;
+  return loss;
 }
 
 NonFiniteOrigin origin_in(const State& s, int32_t layer, int32_t param, int32_t mb) {
@@ -109,7 +114,7 @@ NonFiniteOrigin origin_in(const State& s, int32_t layer, int32_t param, int32_t 
           s.model.layers()[static_cast<size_t>(layer)].origin, param, s.run->microbatch_number[mb], -1};
 }
 
-// A backward that was given what is not finite did not make it.
+// The backward of the loss was given nothing, so that it made what a backward before it was given.
 void look_at_gradients(State& s, const gsel_instr& instr, const Layer& layer) {
   for (size_t i = 0; i < layer.params.size(); ++i) {
     const int32_t p = layer.params[i];
@@ -118,7 +123,8 @@ void look_at_gradients(State& s, const gsel_instr& instr, const Layer& layer) {
     if (std::isfinite(sum)) continue;
     s.run->origin = origin_in(s, instr.layer, p, instr.microbatch);
     for (int32_t v : layer.outputs)
-      if (const int32_t reader = last_reader(s.model, v); reader >= 0 && !is_finite_gradient(s, v, instr.microbatch))
+      if (const int32_t reader = only_loss_reads(s.model, v);
+          reader >= 0 && !is_finite_gradient(s, v, instr.microbatch))
         note_origin(s, origin_in(s, reader, -1, instr.microbatch));
     return;
   }
