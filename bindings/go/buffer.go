@@ -22,6 +22,12 @@ func Alloc[T Element](c *Comm, n int) (*Memory[T], error) {
 	if n < 0 {
 		return nil, failed(ErrArg, "%d elements", n)
 	}
+	if c != nil { // which stays open until the memory is tied to it
+		if _, err := c.acquire(); err != nil {
+			return nil, err
+		}
+		defer c.release()
+	}
 	p, free, err := allocate(c, n*int(unsafe.Sizeof(zero)))
 	if err != nil {
 		return nil, err

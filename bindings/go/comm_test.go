@@ -384,3 +384,30 @@ func TestQueriesAndRawForm(t *testing.T) {
 		return err
 	})
 }
+
+func TestRanksBeyondCAreRefused(t *testing.T) {
+	ranks(t, 1, func(comm *Comm) error {
+		const far = 1 << 32
+		send, recv := make([]int32, 32), make([]int32, 1)
+		return firstError(
+			refused(ErrArg, "root", Reduce(background, comm, send, recv, Sum, far)),
+			refused(ErrArg, "root", Gather(background, comm, send, recv, far)),
+			refused(ErrArg, "root", Scatter(background, comm, recv, send, far)),
+			refused(ErrArg, "root", Broadcast(background, comm, send, -far)))
+	})
+}
+
+func TestRequestsOnClosedMemoryAreRefused(t *testing.T) {
+	ranks(t, 1, func(comm *Comm) error {
+		m, err := Alloc[float32](comm, 16)
+		if err != nil {
+			return err
+		}
+		call := Collective{Kind: KindAllReduce, DType: F32, Op: Sum, Send: m.Pointer(), Recv: m.Pointer(), Count: 16}
+		m.Close()
+		if _, err := comm.Start(call, m); err != ErrClosed {
+			return expect("a request on closed memory", ErrClosed, err)
+		}
+		return nil
+	})
+}

@@ -99,6 +99,13 @@ func (c *Comm) request(call Collective, keep []Keeper, make func(*C.gsel_comm, *
 
 // own makes the request and ties its life to what it uses.
 func (c *Comm) own(r *Request, kept *lent, inC []*C.gsel_collective, keep []Keeper, make func(*C.gsel_comm, **C.gsel_request, **C.gsel_error) C.gsel_status) (*Request, error) {
+	for _, k := range keep { // which stay open until the request is tied to them
+		if _, err := k.kept().acquire(); err != nil {
+			kept.free()
+			return nil, err
+		}
+		defer k.kept().release()
+	}
 	p, err := c.enter()
 	if err != nil {
 		kept.free()

@@ -35,6 +35,12 @@ type Pipeline struct {
 
 // NewPipeline cuts the model's layers into stages, one or more per rank. Collective.
 func NewPipeline(ctx context.Context, comm *Comm, model *Model, options *PipelineOptions) (*Pipeline, error) {
+	if comm != nil { // which stays open until the pipeline is tied to it
+		if _, err := comm.acquire(); err != nil {
+			return nil, err
+		}
+		defer comm.release()
+	}
 	l := &Pipeline{comm: comm}
 	var m lent
 	defer m.free()

@@ -7,6 +7,7 @@ import "C"
 
 import (
 	"context"
+	"math"
 	"unsafe"
 )
 
@@ -17,7 +18,7 @@ func runCollective(c *Comm, p unsafe.Pointer, call *Collective, timeoutS float64
 	var result C.go_result
 	if call.Kind <= KindScatter && call.Tag == 0 && call.Label == "" && call.Factor == 0 && call.Received == nil && call.Stream == 0 {
 		result = C.go_run_plain(C.uintptr_t(uintptr(p)), C.gsel_collective_kind(call.Kind), C.gsel_dtype(call.DType), C.gsel_op(op),
-			C.int32_t(call.Root), (*C.uchar)(call.Send), (*C.uchar)(call.Recv), C.uint64_t(call.Count), C.double(timeoutS))
+			narrow(call.Root), (*C.uchar)(call.Send), (*C.uchar)(call.Recv), C.uint64_t(call.Count), C.double(timeoutS))
 	} else {
 		result = runWhole(p, call, op, timeoutS)
 	}
@@ -28,17 +29,28 @@ func runCollective(c *Comm, p unsafe.Pointer, call *Collective, timeoutS float64
 	return t.ended(checkResult(result))
 }
 
+// narrow is n as C takes ranks and tags; what has no place there becomes a number that no rank has.
+func narrow(n int) C.int32_t {
+	if n > math.MaxInt32 {
+		return math.MaxInt32
+	}
+	if n < math.MinInt32 {
+		return math.MinInt32
+	}
+	return C.int32_t(n)
+}
+
 func runWhole(p unsafe.Pointer, call *Collective, op Op, timeoutS float64) C.go_result {
 	var l lent
 	defer l.free()
 	label := l.given(call.Label)
 	message := call.messageToC(&l)
 	result := C.go_run(commPointer(p), C.gsel_collective_kind(call.Kind), C.gsel_dtype(call.DType), C.gsel_op(op),
-		C.int32_t(call.Root), C.int32_t(call.Source), call.Send, call.Recv, C.uint64_t(call.Count), C.uint64_t(call.RecvCount),
+		narrow(call.Root), narrow(call.Source), call.Send, call.Recv, C.uint64_t(call.Count), C.uint64_t(call.RecvCount),
 		(*C.uint64_t)(first(call.SendCounts)), (*C.uint64_t)(first(call.SendOffsets)),
 		(*C.uint64_t)(first(call.RecvCounts)), (*C.uint64_t)(first(call.RecvOffsets)),
 		C.double(call.Factor), C.double(timeoutS), label.data, label.len,
-		C.int32_t(call.Tag), C.int32_t(call.RecvTag), message, C.uintptr_t(call.Stream))
+		narrow(call.Tag), narrow(call.RecvTag), message, C.uintptr_t(call.Stream))
 	if result.status == C.GSEL_OK {
 		call.messageFromC(message)
 	}
@@ -64,11 +76,11 @@ func (call *Collective) messageFromC(m *C.gsel_message) {
 func (call *Collective) toC(l *lent) *C.gsel_collective {
 	c := zeroed[C.gsel_collective](l)
 	*c = C.go_collective(C.gsel_collective_kind(call.Kind), C.gsel_dtype(call.DType), C.gsel_op(call.Op),
-		C.int32_t(call.Root), C.int32_t(call.Source), call.Send, call.Recv, C.uint64_t(call.Count), C.uint64_t(call.RecvCount),
+		narrow(call.Root), narrow(call.Source), call.Send, call.Recv, C.uint64_t(call.Count), C.uint64_t(call.RecvCount),
 		list[C.uint64_t](l, call.SendCounts), list[C.uint64_t](l, call.SendOffsets),
 		list[C.uint64_t](l, call.RecvCounts), list[C.uint64_t](l, call.RecvOffsets),
 		C.double(call.Factor), C.double(call.Timeout.Seconds()), nil, 0,
-		C.int32_t(call.Tag), C.int32_t(call.RecvTag), call.messageToC(l), C.uintptr_t(call.Stream))
+		narrow(call.Tag), narrow(call.RecvTag), call.messageToC(l), C.uintptr_t(call.Stream))
 	c.label = l.given(call.Label)
 	return c
 }

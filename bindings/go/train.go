@@ -140,6 +140,12 @@ func NewTrainer(ctx context.Context, comm *Comm, model *Model, options *TrainerO
 	if options == nil {
 		options = &TrainerOptions{}
 	}
+	if comm != nil { // which stays open until the trainer is tied to it
+		if _, err := comm.acquire(); err != nil {
+			return nil, err
+		}
+		defer comm.release()
+	}
 	t := &Trainer{comm: comm}
 	var l lent
 	defer l.free()

@@ -247,14 +247,18 @@ impl<B> Persistent<'_, B> {
         self.handle.cancel()
     }
     /// The buffers, between calls. [`Code::STATE`] while one is under way: a test or wait has to report its end first.
-    pub fn buffers(&mut self) -> Result<&mut B> {
+    ///
+    /// # Safety
+    /// The call keeps the addresses that its buffers had when it was made. Elements may be read and written; a buffer may
+    /// not be replaced, grown, or moved elsewhere.
+    pub unsafe fn buffers(&mut self) -> Result<&mut B> {
         if self.handle.under_way.load(Ordering::Acquire) {
             return Err(Error::new(
                 Code::STATE,
                 "the request is under way; wait for it first".to_owned(),
             ));
         }
-        Ok(unsafe { &mut *self.buffers.0 })
+        Ok(&mut *self.buffers.0)
     }
 }
 

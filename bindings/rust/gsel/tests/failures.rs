@@ -196,9 +196,9 @@ fn requests_own_buffers_are_polled_and_started_again() {
             .unwrap();
         again.run().unwrap();
         again.start().unwrap();
-        assert_eq!(again.buffers().unwrap_err().code, Code::STATE);
+        assert_eq!(unsafe { again.buffers() }.unwrap_err().code, Code::STATE);
         again.wait().unwrap();
-        assert_eq!(again.buffers().unwrap(), &[4]);
+        assert_eq!(unsafe { again.buffers() }.unwrap(), &[4]);
         drop(again);
         let mut pair = vec![
             comm.start(vec![7u8], |x| Collective::send(&*x, peer)).unwrap(),
