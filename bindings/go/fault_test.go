@@ -80,20 +80,28 @@ func TestPanicOfNilIsAnError(t *testing.T) {
 	}
 }
 
+// withOp runs body with an operation and n elements, which are closed behind it.
+func withOp(name string, fold func(accumulated, next []float32) error, n int, body func(op Op, m *Memory[float32]) error) error {
+	op, err := NewOp(name, 1, fold)
+	if err != nil {
+		return err
+	}
+	defer op.Close()
+	m, err := Alloc[float32](nil, n)
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	return body(op.Op, m)
+}
+
 func TestAPanicBelongsToTheGroupThatRanIt(t *testing.T) {
 	ranks(t, 2, func(c *Comm) error {
-		op, err := NewOp("of_a_group", 1, func(accumulated, next []float32) error { panic("in a group") })
-		if err != nil {
-			return err
-		}
-		defer op.Close()
-		m, err := Alloc[float32](nil, 1)
-		if err != nil {
-			return err
-		}
-		defer m.Close()
-		return panicked("in a group", RunGroup(background, []*Comm{c}, []*Collective{
-			{Kind: KindAllReduce, DType: F32, Op: op.Op, Send: m.Pointer(), Recv: m.Pointer(), Count: 1}}))
+		panics := func(accumulated, next []float32) error { panic("in a group") }
+		return withOp("of_a_group", panics, 1, func(op Op, m *Memory[float32]) error {
+			return panicked("in a group", RunGroup(background, []*Comm{c}, []*Collective{
+				{Kind: KindAllReduce, DType: F32, Op: op, Send: m.Pointer(), Recv: m.Pointer(), Count: 1}}))
+		})
 	})
 }
 
@@ -101,36 +109,29 @@ func TestAPanicBelongsToTheGroupThatRanIt(t *testing.T) {
 func TestAPanicEndsWithItsRequest(t *testing.T) {
 	ranks(t, 2, func(c *Comm) error {
 		calls := int32(0)
-		op, err := NewOp("twice", 1, func(accumulated, next []float32) error {
+		fold := func(accumulated, next []float32) error {
 			if atomic.AddInt32(&calls, 1) == 1 {
 				panic("of the request")
 			}
 			return errors.New("later")
+		}
+		return withOp("twice", fold, 1, func(op Op, m *Memory[float32]) error {
+			r, err := StartAllReduce(c, m, m, op)
+			if err != nil {
+				return err
+			}
+			for atomic.LoadInt32(&calls) == 0 && c.AsyncError() == nil {
+				time.Sleep(time.Millisecond)
+			}
+			r.Close()
+			atomic.CompareAndSwapInt32(&calls, 0, 1) // where the other rank was first
+			err = ReduceLocal([][]float32{{1}, {2}}, []float32{0}, op, OrderRanks)
+			var p *PanicError
+			if !errors.Is(err, ErrCallback) || errors.As(err, &p) || !strings.Contains(fmt.Sprint(errors.Unwrap(err)), "later") {
+				return fmt.Errorf("expected the error of this call alone beneath, got %v with %v", err, errors.Unwrap(err))
+			}
+			return nil
 		})
-		if err != nil {
-			return err
-		}
-		defer op.Close()
-		m, err := Alloc[float32](nil, 1)
-		if err != nil {
-			return err
-		}
-		defer m.Close()
-		r, err := StartAllReduce(c, m, m, op.Op)
-		if err != nil {
-			return err
-		}
-		for atomic.LoadInt32(&calls) == 0 && c.AsyncError() == nil {
-			time.Sleep(time.Millisecond)
-		}
-		r.Close()
-		atomic.CompareAndSwapInt32(&calls, 0, 1) // where the other rank was first
-		err = ReduceLocal([][]float32{{1}, {2}}, []float32{0}, op.Op, OrderRanks)
-		var p *PanicError
-		if !errors.Is(err, ErrCallback) || errors.As(err, &p) || !strings.Contains(fmt.Sprint(errors.Unwrap(err)), "later") {
-			return fmt.Errorf("expected the error of this call alone beneath, got %v with %v", err, errors.Unwrap(err))
-		}
-		return nil
 	})
 }
 
@@ -197,26 +198,19 @@ func TestCloseInACallbackIsRefused(t *testing.T) {
 			return errors.New("no close was refused")
 		}
 		closes := make(chan *Request, 1)
-		of, err := NewOp("closes_request", 1, func(accumulated, next []float32) error {
+		fold := func(accumulated, next []float32) error {
 			r := <-closes
 			closes <- r
 			return refused(ErrState, words, r.Close())
+		}
+		return withOp("closes_request", fold, 2, func(op Op, m *Memory[float32]) error {
+			r, err := StartAllReduce(c, m, m, op)
+			if err != nil {
+				return err
+			}
+			closes <- r
+			return firstError(r.Wait(background), r.Close(), c.Barrier(background))
 		})
-		if err != nil {
-			return err
-		}
-		defer of.Close()
-		m, err := Alloc[float32](nil, 2)
-		if err != nil {
-			return err
-		}
-		defer m.Close()
-		r, err := StartAllReduce(c, m, m, of.Op)
-		if err != nil {
-			return err
-		}
-		closes <- r
-		return firstError(r.Wait(background), r.Close(), c.Barrier(background))
 	})
 	ranks(t, 1, func(c *Comm) error {
 		d := &distance{}
