@@ -141,15 +141,8 @@ func TestAPanicInASharedModelBelongsToItsRank(t *testing.T) {
 		d := &distance{batch: 2}
 		var calls, found atomic.Int32
 		d.forward = func() error { panic(fmt.Sprint("call ", calls.Add(1))) }
-		m, err := NewModel()
+		m, _, err := lossModel(func(call *Call) error { return d.forward() }, func(call *Call) error { return nil })
 		must(t, err)
-		w := m.AddParam(ParamOptions{Name: "w", Shape: []int64{1}})
-		x := m.AddValue(ValueOptions{Name: "x", Shape: []int64{1}, Flags: ValueInput})
-		loss := m.AddValue(ValueOptions{Name: "loss", DType: F64, Flags: ValueScalar})
-		weight := m.AddValue(ValueOptions{Name: "weight", DType: F64, Flags: ValueScalar})
-		m.AddLayer(LayerOptions{Name: "panics", Inputs: []ValueID{x}, Outputs: []ValueID{loss, weight}, Params: []ParamID{w}, Flags: LayerLoss,
-			Forward:  func(call *Call) error { return d.forward() },
-			Backward: func(call *Call) error { return nil }})
 		ranks(t, 2, func(c *Comm) error {
 			config, err := ParseConfig("[train]\nbatch = 2\n", "test")
 			if err != nil {

@@ -55,7 +55,8 @@ func (d *distance) gradient(c *Call) error {
 	return nil
 }
 
-func (d *distance) model(pushed bool) (*Model, ParamID, error) {
+// lossModel is a model of one layer, which is its loss and has the parameter w; without functions it is pulled.
+func lossModel(forward, backward func(c *Call) error) (*Model, ParamID, error) {
 	m, err := NewModel()
 	if err != nil {
 		return nil, 0, err
@@ -64,12 +65,16 @@ func (d *distance) model(pushed bool) (*Model, ParamID, error) {
 	x := m.AddValue(ValueOptions{Name: "x", Shape: []int64{1}, Flags: ValueInput})
 	loss := m.AddValue(ValueOptions{Name: "loss", DType: F64, Flags: ValueScalar})
 	weight := m.AddValue(ValueOptions{Name: "weight", DType: F64, Flags: ValueScalar})
-	layer := LayerOptions{Name: "distance", Inputs: []ValueID{x}, Outputs: []ValueID{loss, weight}, Params: []ParamID{w}, Flags: LayerLoss}
-	if pushed {
-		layer.Forward, layer.Backward = d.lossOf, d.gradient
-	}
-	m.AddLayer(layer)
+	m.AddLayer(LayerOptions{Name: "distance", Inputs: []ValueID{x}, Outputs: []ValueID{loss, weight}, Params: []ParamID{w}, Flags: LayerLoss,
+		Forward: forward, Backward: backward})
 	return m, w, m.Finish()
+}
+
+func (d *distance) model(pushed bool) (*Model, ParamID, error) {
+	if !pushed {
+		return lossModel(nil, nil)
+	}
+	return lossModel(d.lossOf, d.gradient)
 }
 
 // training makes a trainer and runs body with it.
@@ -342,18 +347,8 @@ func TestInitialiserOfGo(t *testing.T) {
 
 func TestCheckFindsAKernelThatDoesNotAdd(t *testing.T) {
 	d := &distance{batch: 1}
-	m, _, err := func() (*Model, ParamID, error) {
-		wrong := &distance{batch: 1}
-		m, err := NewModel()
-		must(t, err)
-		w := m.AddParam(ParamOptions{Name: "w", Shape: []int64{1}})
-		x := m.AddValue(ValueOptions{Name: "x", Shape: []int64{1}, Flags: ValueInput})
-		loss := m.AddValue(ValueOptions{Name: "loss", DType: F64, Flags: ValueScalar})
-		weight := m.AddValue(ValueOptions{Name: "weight", DType: F64, Flags: ValueScalar})
-		m.AddLayer(LayerOptions{Name: "distance", Inputs: []ValueID{x}, Outputs: []ValueID{loss, weight}, Params: []ParamID{w}, Flags: LayerLoss,
-			Forward: wrong.lossOf, Backward: func(c *Call) error { c.Accumulate = false; return wrong.gradient(c) }})
-		return m, w, m.Finish()
-	}()
+	wrong := &distance{batch: 1}
+	m, _, err := lossModel(wrong.lossOf, func(c *Call) error { c.Accumulate = false; return wrong.gradient(c) })
 	must(t, err)
 	defer m.Close()
 	report, err := m.Check(&ModelCheckOptions{Data: d.input})

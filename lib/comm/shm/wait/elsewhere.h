@@ -1,8 +1,8 @@
 // comm/shm/wait/elsewhere.h: that a rank waits in a communicator which was joined apart. The others cannot look into
 // that one, so the rank writes into its block of every communicator that it has joined for whom it waits, in words.
 //
-// Which ranks of two families are one: those that the same thread has joined, or those that a process has alone in
-// each.
+// Ranks of two families are one if the same thread has joined both, and only what that thread itself waits for is told:
+// another thread may wait for as long as it likes.
 #pragma once
 
 #include <cstdint>
