@@ -31,8 +31,9 @@ std::string place_prefix(const Place& place) {
 
 std::string errno_text(int number) {
   const char* name = strerrorname_np(number);
-  return fmt::format("{} ({})", name ? name : std::to_string(number),
-                     strerrordesc_np(number) ? strerrordesc_np(number) : "unknown");
+  return fmt::format("{} ({}{})", name ? name : std::to_string(number),
+                     strerrordesc_np(number) ? strerrordesc_np(number) : "unknown",
+                     number == EMFILE ? "; raise the limit, ulimit -n" : "");
 }
 
 gsel_error* to_handle(const Error& error) noexcept {

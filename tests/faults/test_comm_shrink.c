@@ -368,94 +368,6 @@ static void ranks_that_do_not_call_are_left_out_by_name(void** state) {
   }
 }
 
-/* Of a broken communicator of 5: ranks 3 and 0 make groups, and 0, 2 and 3 one; rank 1 is dead, and rank 4 does not
- * call, until it is called for again. */
-static void makes_groups_of_a_broken_one(rank_run* run) {
-  struct stage* s = run->user;
-  gsel_error* err = NULL;
-  gsel_comm *comm, *few;
-  const int32_t pair[] = {3, 0}, three[] = {0, 2, 3}, with_dead[] = {0, 1}, with_late[] = {4, 0};
-  const int32_t four_with_dead[] = {0, 2, 3, 1}, four_with_late[] = {0, 2, 3, 4};
-  int32_t* x = calloc(MOST, sizeof *x);
-  run->timeout_s = 20;
-  rank_ok(run, rank_join(run, &comm, &err), err);
-  if (run->rank == 1) raise(SIGKILL);
-  rank_fails(run, gsel_barrier(comm, &err), err, GSEL_ERR_PEER, "rank 1 (pid ", 1);
-  for (int round = 0; round < 3 && run->rank % 3 == 0; ++round) {
-    rank_ok(run, gsel_comm_create_group(comm, pair, 2, &few, &err), err);
-    rank_check(run, gsel_comm_rank(few) == (run->rank == 0) && gsel_comm_world_size(few) == 2);
-    int32_t sum = 0, me = run->rank;
-    rank_ok(run, gsel_allreduce(few, &me, &sum, 1, GSEL_I32, GSEL_SUM, &err), err);
-    rank_check(run, sum == 3);
-    gsel_comm_free(few);
-  }
-  if (run->rank != 4) {
-    rank_ok(run, gsel_comm_create_group(comm, three, 3, &few, &err), err);
-    rank_check(run, is_of(few, run->rank, 1 << 0 | 1 << 2 | 1 << 3, x, &err));
-    gsel_comm_free(few);
-    /* The founder tells nobody what it waits for; each names the rank that is missing. */
-    rank_fails(run, gsel_comm_create_group(comm, four_with_dead, 4, &few, &err), err, GSEL_ERR_PEER, "rank 1 (pid ", 1);
-    rank_ok(run, gsel_comm_set_timeout(comm, 0.5, &err), err);
-    rank_fails(run, gsel_comm_create_group(comm, four_with_late, 4, &few, &err), err, GSEL_ERR_TIMEOUT, "rank 4 (pid ",
-               4);
-    rank_ok(run, gsel_comm_set_timeout(comm, 20, &err), err);
-  }
-  if (run->rank == 0) {
-    rank_fails(run, gsel_comm_create_group(comm, with_dead, 2, &few, &err), err, GSEL_ERR_PEER, "rank 1 (pid ", 1);
-    rank_ok(run, gsel_comm_set_timeout(comm, 0.2, &err), err);
-    rank_fails(run, gsel_comm_create_group(comm, with_late, 2, &few, &err), err, GSEL_ERR_TIMEOUT, "rank 4 (pid ", 4);
-    rank_ok(run, gsel_comm_set_timeout(comm, 20, &err), err);
-    reach_step(&s->at[0], 1);
-  }
-  if (run->rank == 4) await_step(&s->at[0], 1);
-  if (run->rank % 4 == 0) {
-    rank_ok(run, gsel_comm_create_group(comm, with_late, 2, &few, &err), err);
-    rank_check(run, gsel_comm_rank(few) == (run->rank == 0));
-    rank_ok(run, gsel_barrier(few, &err), err);
-    gsel_comm_free(few);
-  }
-  free(x);
-  gsel_comm_free(comm);
-}
-
-/* Lists in a row: who has found a group goes on to the next one before its founder has looked. */
-static void makes_groups_in_a_row(rank_run* run) {
-  gsel_error* err = NULL;
-  gsel_comm *comm, *few;
-  const int32_t all[] = {0, 1, 2}, rest[] = {1, 2}, turned[] = {2, 1};
-  run->timeout_s = 20;
-  rank_ok(run, rank_join(run, &comm, &err), err);
-  gsel_comm_abort(comm, gsel_str_from("enough"));
-  const double began = seconds();
-  for (int round = 0; round < 50; ++round) {
-    rank_ok(run, gsel_comm_create_group(comm, all, 3, &few, &err), err);
-    gsel_comm_free(few);
-    for (int turn = 0; turn < 2 && run->rank > 0; ++turn) {
-      rank_ok(run, gsel_comm_create_group(comm, turn ? turned : rest, 2, &few, &err), err);
-      rank_check(run, gsel_comm_world_size(few) == 2);
-      gsel_comm_free(few);
-    }
-  }
-  rank_check(run, seconds() - began < 15); /* nobody has waited for the timeout */
-  gsel_comm_free(comm);
-}
-
-static void groups_of_a_broken_communicator_are_made_in_a_row(void** state) {
-  (void)state;
-  as_processes(3, makes_groups_in_a_row, NULL);
-}
-
-static void ranks_of_a_broken_communicator_make_groups(void** state) {
-  (void)state;
-  struct stage* s = make_stage();
-  rank_run* runs = ranks_prepare(5, s);
-  pid_t pids[5];
-  for (int32_t r = 0; r < 5; ++r) pids[r] = rank_fork(&runs[r], makes_groups_of_a_broken_one);
-  for (int32_t r = 0; r < 5; ++r) await(pids[r], &runs[r], r == 1);
-  ranks_verdict(runs, 5);
-  munmap(s, sizeof *s);
-}
-
 /* Ways to get out of step; each leaves the communicator broken. Rank 1 is the one who strays. */
 static void strays(rank_run* run, gsel_comm* comm, int way, int32_t* x) {
   gsel_error* err = NULL;
@@ -718,8 +630,6 @@ int main(void) {
       cmocka_unit_test(kills_during_a_shrink_are_survived),
       cmocka_unit_test(a_shrink_tells_of_a_death_and_not_of_itself),
       cmocka_unit_test(ranks_that_do_not_call_are_left_out_by_name),
-      cmocka_unit_test(ranks_of_a_broken_communicator_make_groups),
-      cmocka_unit_test(groups_of_a_broken_communicator_are_made_in_a_row),
       cmocka_unit_test(a_stopped_rank_is_left_behind_and_told_so),
       cmocka_unit_test(a_whole_communicator_can_be_shrunk_by_those_who_stay),
       cmocka_unit_test(all_come_back_in_step_after_any_failure_but_a_death),

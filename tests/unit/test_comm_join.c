@@ -1,5 +1,8 @@
 /* unit/test_comm_join.c: joining: processes that disagree, are missing or claim the same rank; the environment's ways
  * of naming a rank, as children that are told through it. */
+#include <fcntl.h>
+#include <sys/resource.h>
+
 #include "support/ranks.h"
 
 static void joins(rank_run* run) {
@@ -172,6 +175,52 @@ static void test_an_accelerator_of_one_rank_alone_is_a_mismatch(void** state) {
 }
 
 /* A process that ends while it joins. */
+/* One rank has so many descriptors left. Whatever fails for want of one, all hear of that rank, and it hears why. */
+struct scarce {
+  int32_t rank;
+  int left;
+  volatile int32_t joined;
+};
+
+static void has_few_descriptors(rank_run* run) {
+  struct scarce* s = run->user;
+  gsel_error* err = NULL;
+  gsel_comm* comm;
+  char text[400] = "";
+  if (run->rank == s->rank) {
+    const struct rlimit limit = {64, 64};
+    rank_check(run, setrlimit(RLIMIT_NOFILE, &limit) == 0);
+    int fd = open("/dev/null", O_RDONLY), last = fd;
+    rank_check(run, fd >= 0);
+    while ((fd = dup(0)) >= 0) last = fd;
+    for (int i = 0; i < s->left; ++i) close(last - i);
+  }
+  const gsel_status status = rank_join(run, &comm, &err);
+  gsel_error_format(err, text, sizeof text);
+  if (status == GSEL_OK) {
+    __atomic_add_fetch(&s->joined, 1, __ATOMIC_SEQ_CST);
+    rank_ok(run, gsel_barrier(comm, &err), err);
+    gsel_comm_free(comm);
+  } else if (gsel_error_rank(err) != s->rank || (run->rank == s->rank && !strstr(text, "ulimit -n"))) {
+    snprintf(run->failure, sizeof run->failure, "rank %d, %d descriptors left on rank %d: %s", (int)run->rank, s->left,
+             (int)s->rank, text);
+  }
+  gsel_error_free(err);
+}
+
+static void test_a_rank_without_descriptors_is_named_to_all(void** state) {
+  (void)state;
+  for (int32_t rank = 0; rank < 2; ++rank) {
+    struct scarce* s = shared_memory(sizeof *s);
+    for (s->left = rank == 0 ? 4 : 2; s->left < 20 && s->joined == 0; ++s->left) {
+      s->rank = rank;
+      as_processes(3, has_few_descriptors, s);
+    }
+    assert_int_equal(s->joined, 3);
+    munmap(s, sizeof *s);
+  }
+}
+
 static void test_a_rank_that_ends_while_it_joins_is_named(void** state) {
   (void)state;
   struct refusal expected = {GSEL_ERR_PEER, "rank 1 (pid ", 1};
@@ -340,6 +389,7 @@ int main(void) {
       cmocka_unit_test(test_an_accelerator_of_one_rank_alone_is_a_mismatch),
       cmocka_unit_test(test_without_rank_0_the_others_say_what_they_waited_for),
       cmocka_unit_test(test_the_missing_rank_is_named_where_another_runs_out_of_time_before_rank_0),
+      cmocka_unit_test(test_a_rank_without_descriptors_is_named_to_all),
       cmocka_unit_test(test_a_rank_that_ends_while_it_joins_is_named),
       cmocka_unit_test(test_one_id_serves_several_communicators_in_a_row),
       cmocka_unit_test(test_each_launchers_variables_join_its_ranks),

@@ -251,7 +251,7 @@ static void test_the_chain_goes_through_communicators_that_were_joined_apart(voi
  * Then rank 1 sleeps. Or a thread of rank 1 waits there all the time, which holds up nobody: its main thread sleeps. */
 struct apart {
   int by_thread;
-  volatile int32_t told, pid[4];
+  volatile int32_t told, pid[5];
 };
 
 static void* receives_apart(void* comm) {
@@ -317,6 +317,50 @@ static void test_a_wait_of_another_thread_excuses_nobody(void** state) {
   struct apart* s = shared_memory(sizeof *s);
   s->by_thread = 1;
   as_processes(4, waits_apart, s);
+  munmap(s, sizeof *s);
+}
+
+/* Ranks 0 to 2 have a communicator, 1 and 3 one, and 2 and 4 one. All wait for rank 3, of which rank 0 is told when its
+ * time is up. Rank 2 hears of that, as its wait is over, and passes it on to rank 4. */
+static void passes_on(rank_run* run) {
+  struct apart* s = run->user;
+  gsel_error* err;
+  gsel_comm *three = NULL, *far = NULL, *near = NULL;
+  gsel_unique_id id = run->id;
+  char part[256];
+  const int32_t r = run->rank;
+  s->pid[r] = getpid();
+  if (r < 3) rank_ok(run, join_at(r, 3, id, "three", &three, &err), err);
+  id.bytes[0] ^= 1;
+  if (r % 2 == 1) rank_ok(run, join_at(r / 2, 2, id, "far", &far, &err), err);
+  id.bytes[0] ^= 2;
+  if (r == 2 || r == 4) rank_ok(run, join_at(r / 4, 2, id, "near", &near, &err), err);
+  if (r < 3) {
+    rank_ok(run, gsel_barrier(three, &err), err); /* all have joined */
+    if (r == 0) rank_ok(run, gsel_comm_set_timeout(three, 0.4, &err), err);
+  }
+  if (r == 1) {
+    rank_ok(run, gsel_comm_set_timeout(far, 3, &err), err);
+    snprintf(part, sizeof part, "rank 1 (pid %d) is late", (int)s->pid[3]);
+    rank_fails(run, gsel_barrier(far, &err), err, GSEL_ERR_TIMEOUT, part, 1);
+  } else if (r != 3) {
+    if (r == 4) rank_ok(run, gsel_comm_set_timeout(near, 1, &err), err);
+    const gsel_status status = gsel_barrier(r == 4 ? near : three, &err);
+    snprintf(part, sizeof part, "rank 1 (pid %d) of communicator far is late: rank %d waited %s s for rank %d in",
+             (int)s->pid[3], r == 4 ? 1 : 0, r == 4 ? "1" : "0.4", r == 4 ? 0 : 1);
+    rank_fails(run, status, err, GSEL_ERR_TIMEOUT, part, r == 4 ? 0 : 1);
+  }
+  if (r == 4 || r == 1) __atomic_add_fetch(&s->told, 1, __ATOMIC_SEQ_CST);
+  await_step(&s->told, 2);
+  gsel_comm_free(three);
+  gsel_comm_free(far);
+  gsel_comm_free(near);
+}
+
+static void test_what_broke_a_communicator_is_passed_on_to_a_third(void** state) {
+  (void)state;
+  struct apart* s = shared_memory(sizeof *s);
+  as_processes(5, passes_on, s);
   munmap(s, sizeof *s);
 }
 
@@ -453,6 +497,7 @@ int main(void) {
       cmocka_unit_test(test_the_rank_that_holds_all_up_is_named_across_communicators),
       cmocka_unit_test(test_the_chain_goes_through_communicators_that_were_joined_apart),
       cmocka_unit_test(test_a_wait_that_a_death_ended_names_the_dead_rank),
+      cmocka_unit_test(test_what_broke_a_communicator_is_passed_on_to_a_third),
       cmocka_unit_test(test_a_wait_of_another_thread_excuses_nobody),
       cmocka_unit_test(test_a_rank_that_waits_for_requests_is_in_the_chain),
       cmocka_unit_test(test_ranks_that_wait_for_each_other_name_each_other),

@@ -123,4 +123,3 @@ uint64_t fingerprint(const Call& call) {
 }
 
 }  // namespace gsel::shm
-// x

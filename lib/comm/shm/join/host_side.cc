@@ -45,7 +45,7 @@ Joined HostSide::run() {
     for (const Guest* guest : by_rank_)
       if (guest) send(*guest, go, nullptr, 0);
   } catch (const Error& e) {
-    send_failure(e);
+    send_failure(named_error(e, 0));
     throw;
   }
   return {std::move(family), std::move(mapped.arena)};
@@ -220,7 +220,10 @@ void HostSide::greet(Guest& guest) {
                             "number",
                             hello.rank, place ? place->hello.pid : own_.pid, hello.pid))
         .about_rank(hello.rank);
-  if (!guest.life) fail(GSEL_ERR_IO, "rank {} joined without a life descriptor", hello.rank);
+  if (!guest.life)
+    throw Error(GSEL_ERR_IO,
+                fmt::format("rank {} (pid {}) could open no descriptor of its process", hello.rank, hello.pid))
+        .about_rank(hello.rank);
   place = &guest;
 }
 

@@ -16,7 +16,7 @@
 namespace gsel::shm {
 
 constexpr uint64_t kHelloMagic = 0x6c656c6c6f487367;
-constexpr uint32_t kProtocol = 6;
+constexpr uint32_t kProtocol = 7;
 constexpr size_t kDeviceBytes = 96;
 
 struct Hello {
@@ -57,6 +57,12 @@ inline Message failed_message(const Error& error) {
   message.about = error.rank();
   std::strncpy(message.text, error.what(), sizeof message.text - 1);
   return message;
+}
+
+// An error of a rank's own, which says so to the others; one that names a rank stays.
+inline Error named_error(const Error& error, int32_t rank) {
+  if (error.rank() >= 0) return error;
+  return Error(error.code(), fmt::format("rank {}: {}", rank, error.what())).about_rank(rank);
 }
 
 // What came from outside is no error unless it says that it is one.

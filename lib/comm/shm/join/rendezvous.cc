@@ -158,7 +158,13 @@ void receive_lives(const JoinOptions& join, const Socket& socket, uint64_t own_p
 Joined join_as_guest(const JoinOptions& join, const std::string& name, Launcher& launcher, int64_t deadline) {
   const Hello hello = make_hello(join);
   const Socket socket = connect_to_rank_0(join, name, launcher, deadline);
-  os::Life life = os::open_life();
+  os::Life life;
+  try {
+    life = os::open_life();
+  } catch (const Error&) {
+    socket.write(&hello, sizeof hello, nullptr, 0, deadline);  // rank 0 tells the others
+    throw;
+  }
   const int watch = life.watch.get();
   socket.write(&hello, sizeof hello, &watch, 1, deadline);  // where nobody takes it, the word read next says why
   life.watch.reset();
@@ -176,10 +182,9 @@ Joined join_as_guest(const JoinOptions& join, const std::string& name, Launcher&
     family = std::make_shared<Family>(mapped.memory, std::move(members), join.rank, std::move(life));
     tell_what_is_read(*family);
   } catch (const Error& e) {
-    const Error named = Error(e.code(), fmt::format("rank {}: {}", join.rank, e.what())).about_rank(join.rank);
-    const Message failed = failed_message(named);
+    const Message failed = failed_message(named_error(e, join.rank));
     socket.write(&failed, sizeof failed, nullptr, 0, deadline);
-    throw named;
+    throw;
   }
   socket.write(&ready, sizeof ready, nullptr, 0, deadline);
   fds.clear();
@@ -195,7 +200,7 @@ Joined join_told_by_launcher(const JoinOptions& join, const std::string& name, i
                           : join_as_guest(join, name, launcher, deadline);
   } catch (const Error& e) {
     if (e.code() == GSEL_ERR_PEER) launcher.await_word();
-    throw;
+    throw named_error(e, join.rank);
   }
 }
 

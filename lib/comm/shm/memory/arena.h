@@ -97,7 +97,7 @@ struct JointCall {
   std::atomic<uint64_t> argument;
 };
 
-// For whom a rank waits in a communicator that was joined apart, see elsewhere.h. Valid while `version` is the same
+// Who holds a rank up in a communicator that was joined apart, see elsewhere.h. Valid while `version` is the same
 // before and after, and even.
 struct ElsewhereRecord {
   std::atomic<uint64_t> version;
@@ -130,9 +130,8 @@ struct alignas(128) RankBlock {
   std::atomic<uint32_t> touching;  // 1 while it works in buffers of the others; see direct.cc
   std::atomic<uint32_t> reform;    // whether it is in what follows, by a shrink and by a resync; see reform.cc
   std::atomic<uint32_t> resync;
-  // Of a group that is made in a broken communicator, see reform.cc: the one the rank waits for, the one it has founded
-  // and where, the one it has found.
-  std::atomic<uint64_t> group_wanted, group_founded, group_place, group_found;
+  // The group that the rank asks for in a broken communicator, and where it stands, see broken_group.cc.
+  std::atomic<uint64_t> group_word, group_place;
   int32_t pid;  // these three from the start
   int32_t family_rank;
   int32_t shown_rank;  // in texts; see numbering.h
@@ -213,6 +212,7 @@ struct ArenaHeader {
   int32_t broken_family;  // the same as rank of the family; -1: of nobody in particular
   int64_t broken_ns;      // when
   char broken_text[kTextBytes];
+  ElsewhereRecord broken_elsewhere;  // who it is about, where that is a rank of another family
 
   // Where the communicator that follows this one stands in the family's memory; 0: none yet. See reform.cc.
   alignas(128) std::atomic<uint64_t> successor;

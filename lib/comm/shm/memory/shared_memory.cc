@@ -74,8 +74,8 @@ int reserve_pages(int fd, uint64_t begin, uint64_t bytes) {
 os::Fd SharedMemory::create(uint64_t reserved_bytes, uint64_t control_bytes, int32_t ranks) {
   os::Fd fd(memfd_create("gsel", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd)
-    fail(GSEL_ERR_IO, "no shared memory for {}: memfd_create failed: {}; a sandbox around ranks must allow it",
-         with_noun(ranks, "rank"), errno_text(errno));
+    fail(GSEL_ERR_IO, "no shared memory for {}: memfd_create failed: {}{}", with_noun(ranks, "rank"), errno_text(errno),
+         errno == EMFILE || errno == ENFILE ? "" : "; a sandbox around ranks must allow it");
   grow_file(fd.get(), kControlAt + control_bytes);
   if (fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_SEAL) != 0)
     fail(GSEL_ERR_IO, "shared memory could not be sealed: {}", errno_text(errno));

@@ -1,10 +1,13 @@
 // comm/shm/regroup/broken_group.cc: gsel_comm_create_group of a communicator that is broken, whose ranks can rely only
 // on single words (reform.cc).
 //
-// A group has a number made from its ranks and from how many of these ranks there have been. Its first rank is the
-// founder. A member writes the number of the group that it waits for; when all have, the founder makes the arena,
-// writes its place and then the number, and waits until the members that live have found it.
+// The first rank of a list is the founder of its group. Each member has one word: the list it asks for, and how far
+// that has come. The founder makes the group once all members ask: it moves their words from asking to taken, one after
+// another. A member that gives up moves its word from asking back to idle, so that no stale word counts as a call; one
+// that is taken waits for the founder, which has all it needs. The founder then writes the place of the arena beside
+// each word and moves the word to founded. A member that did not wait has left the new communicator.
 #include <algorithm>
+#include <exception>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -13,85 +16,127 @@
 #include "comm/shm/regroup/regroup.h"
 
 namespace gsel::shm {
+namespace {
+
+// The lowest bits of a word; the others are of the list. 0: idle.
+enum : uint64_t { kAsks = 1, kTaken = 2, kFounded = 3, kStates = 3 };
+
+constexpr int64_t kFoundingNs = 1'000'000'000;  // a member that is taken waits so much longer
+
+uint64_t word_of(const std::vector<int32_t>& members) {
+  constexpr uint64_t kBasis = 0xcbf29ce484222325u, kPrime = 0x100000001b3u;
+  uint64_t word = kBasis;
+  for (const int32_t q : members) word = (word ^ static_cast<uint64_t>(q + 1)) * kPrime;
+  return word & ~kStates;
+}
+
+bool move_on(std::atomic<uint64_t>& word, uint64_t from, uint64_t to) {
+  return word.compare_exchange_strong(from, to, std::memory_order_seq_cst);
+}
+
+}  // namespace
 
 MemberPlace Regroup::create_group_in_broken(const std::vector<int32_t>& members, const std::string& name) {
   const Engine::Turn turn(engine_);
   mailbox_.abandon();
-  uint64_t& made = groups_made_[members];
-  constexpr uint64_t kBasis = 0xcbf29ce484222325u, kPrime = 0x100000001b3u;
-  uint64_t number = (kBasis ^ made) * kPrime;
-  for (const int32_t q : members) number = (number ^ static_cast<uint64_t>(q + 1)) * kPrime;
-  const int32_t founder = members.front();
   const int64_t deadline = os::now_ns() + signals_.timeout_ns();
-  RankBlock& me = at_.mine();
-  uint64_t offset = 0;
-  me.group_wanted.store(number, std::memory_order_seq_cst);
+  at_.mine().group_word.store(word_of(members) | kAsks, std::memory_order_seq_cst);
   breaking_.wake_all();
-  await_calls(members, deadline, number);
-  if (at_.rank() != founder) {
-    offset = at_.block(founder).group_place.load(std::memory_order_relaxed);
-    me.group_found.store(number, std::memory_order_seq_cst);
-    breaking_.wake_all();
-  } else {
-    std::optional<Error> problem;
-    try {
-      offset = found(members, name, at_.numbering().get());
-      keep_while_used(offset, static_cast<int32_t>(members.size()));
-    } catch (const Error& e) {
-      problem = e;
-    }
-    me.group_place.store(offset, std::memory_order_relaxed);
-    me.group_founded.store(number, std::memory_order_seq_cst);
-    breaking_.wake_all();
-    for (const int32_t q : members)
-      if (q != at_.rank()) await_found(q, deadline, number);
-    if (problem) {
-      ++made;
-      throw *problem;
-    }
+  const uint64_t offset =
+      members.front() == at_.rank() ? found_group(members, name, deadline) : await_founder(members, deadline);
+  MemberPlace place = place_in(members, offset, name, at_.numbering());
+  signals_.chain().retract();  // the rank goes on
+  return place;
+}
+
+uint64_t Regroup::found_group(const std::vector<int32_t>& members, const std::string& name, int64_t deadline_ns) const {
+  const uint64_t word = word_of(members);
+  std::atomic<uint64_t>& own = at_.mine().group_word;
+  std::vector<int32_t> silent = members;
+  look_until([&] {
+    if (take_all(members, word)) return true;
+    const auto problem = why_not(members, word, silent, deadline_ns);
+    if (!problem) return false;
+    own.store(0, std::memory_order_seq_cst);
+    throw Error(*problem);
+  });
+  std::exception_ptr problem;
+  std::shared_ptr<Arena> arena;
+  uint64_t offset = 0;
+  try {
+    offset = found(members, name, at_.numbering().get());
+    keep_while_used(offset, static_cast<int32_t>(members.size()));
+    arena = place_in(members, offset, name, at_.numbering()).arena;
+  } catch (...) {
+    problem = std::current_exception();
   }
-  ++made;
-  return place_in(members, offset, name, at_.numbering());
+  for (size_t i = 0; i < members.size(); ++i) {
+    RankBlock& member = at_.block(members[i]);
+    member.group_place.store(problem ? 0 : offset, std::memory_order_relaxed);
+    if (move_on(member.group_word, word | kTaken, word | kFounded) || problem) continue;
+    RankBlock& absent = arena->rank(static_cast<int32_t>(i));
+    absent.left.store(1, std::memory_order_seq_cst);
+    absent.gone.store(1, std::memory_order_release);
+  }
+  own.store(0, std::memory_order_seq_cst);
+  breaking_.wake_all();
+  if (problem) std::rethrow_exception(problem);
+  return offset;
 }
 
-// A member that waits for another group already has found this one. The new communicator tells who is gone.
-void Regroup::await_found(int32_t rank, int64_t deadline_ns, uint64_t number) const {
-  const RankBlock& other = at_.block(rank);
-  look_until([&] {
-    return is_gone(rank) || os::now_ns() >= deadline_ns ||
-           other.group_found.load(std::memory_order_seq_cst) == number ||
-           other.group_wanted.load(std::memory_order_seq_cst) != number;
-  });
-}
-
-// Until the founder has founded, or, of the founder, until all have called. A member is blamed that has not called, and
-// the founder only if all have. Who has called may have given up since.
-void Regroup::await_calls(const std::vector<int32_t>& members, int64_t deadline_ns, uint64_t number) const {
+// The place of the arena; 0: the founder found no memory.
+uint64_t Regroup::await_founder(const std::vector<int32_t>& members, int64_t deadline_ns) const {
+  const uint64_t word = word_of(members);
   const int32_t founder = members.front();
-  std::vector<int32_t> missing = members;
+  RankBlock& me = at_.mine();
+  std::vector<int32_t> silent = members, nobody;
   look_until([&] {
-    const bool late = os::now_ns() >= deadline_ns;
-    std::optional<int32_t> gone;
-    std::erase_if(missing, [&](int32_t q) {
-      const bool has_gone = is_gone(q);
-      if (at_.block(q).group_wanted.load(std::memory_order_seq_cst) == number) return true;
-      if (has_gone && !gone) gone = q;
-      return false;
-    });
-    if (at_.rank() == founder ? missing.empty()
-                              : at_.block(founder).group_founded.load(std::memory_order_seq_cst) == number)
-      return true;
-    if (!gone && at_.rank() != founder && is_gone(founder) &&
-        at_.block(founder).group_founded.load(std::memory_order_seq_cst) != number)
-      gone = founder;
-    if (gone || late) throw without_group(gone ? *gone : missing.empty() ? founder : missing.front(), gone.has_value());
-    return false;
+    const uint64_t now = me.group_word.load(std::memory_order_seq_cst);
+    if (now == (word | kFounded)) return true;
+    const auto problem = now == (word | kTaken) ? why_not({founder}, word, nobody, deadline_ns + kFoundingNs)
+                                                : why_not(members, word, silent, deadline_ns);
+    if (!problem || !move_on(me.group_word, now, 0)) return false;
+    throw Error(*problem);
   });
+  const uint64_t offset = me.group_place.load(std::memory_order_relaxed);
+  me.group_word.store(0, std::memory_order_seq_cst);
+  return offset;
 }
 
-bool Regroup::is_gone(int32_t rank) const {
-  const RankBlock& other = at_.block(rank);
-  return other.left.load(std::memory_order_acquire) != 0 || at_.family().ended(other.family_rank);
+// What keeps the group from being made, if it is time to say so. `silent`: the members that have not been seen to ask.
+// A member that has asked is not to blame for giving up while others are silent.
+std::optional<Error> Regroup::why_not(const std::vector<int32_t>& members, uint64_t word, std::vector<int32_t>& silent,
+                                      int64_t deadline_ns) const {
+  std::erase_if(silent, [&](int32_t q) { return asks(q, word); });
+  if (const auto gone = gone_of(members, silent.empty() ? members : silent)) return without_group(*gone, true);
+  if (os::now_ns() < deadline_ns) return {};
+  const auto idle = std::ranges::find_if(members, [&](int32_t q) { return !asks(q, word); });
+  return without_group(!silent.empty() ? silent.front() : idle == members.end() ? members.front() : *idle, false);
+}
+
+bool Regroup::asks(int32_t rank, uint64_t word) const {
+  const uint64_t now = at_.block(rank).group_word.load(std::memory_order_seq_cst);
+  return now == (word | kAsks) || now == (word | kTaken);
+}
+
+// Whether all members asked; otherwise none of them is taken.
+bool Regroup::take_all(const std::vector<int32_t>& members, uint64_t word) const {
+  for (size_t i = 0; i < members.size(); ++i) {
+    if (move_on(at_.block(members[i]).group_word, word | kAsks, word | kTaken)) continue;
+    while (i-- > 0) move_on(at_.block(members[i]).group_word, word | kTaken, word | kAsks);
+    return false;
+  }
+  return true;
+}
+
+// A dead member, else one of `silent` that has left, perhaps because of a death: so deaths are looked for behind it.
+std::optional<int32_t> Regroup::gone_of(const std::vector<int32_t>& members, const std::vector<int32_t>& silent) const {
+  const auto has_left = [&](int32_t q) { return at_.block(q).left.load(std::memory_order_acquire) != 0; };
+  const auto left = std::ranges::find_if(silent, has_left);
+  const auto dead = std::ranges::find_if(
+      members, [&](int32_t q) { return !has_left(q) && at_.family().ended(at_.block(q).family_rank); });
+  if (dead != members.end()) return *dead;
+  return left == silent.end() ? std::nullopt : std::optional(*left);
 }
 
 Error Regroup::without_group(int32_t rank, bool gone) const {

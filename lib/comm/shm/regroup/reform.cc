@@ -58,7 +58,9 @@ MemberPlace Regroup::shrink(const std::vector<int32_t>& without) {
                                            why(own, at_.rank())))
         .about_rank(at_.shown(decided_by(own)));
   const std::string name = derived_name(at_.name(), "shrink");
-  return place_in(members, members.size() == 1 ? 0 : successor(members, name), name, at_.numbering());
+  MemberPlace place = place_in(members, members.size() == 1 ? 0 : successor(members, name), name, at_.numbering());
+  signals_.chain().retract();  // the rank goes on
+  return place;
 }
 
 void Regroup::resync() {

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -71,10 +70,14 @@ class Regroup {
 
   // broken_group.cc
   MemberPlace create_group_in_broken(const std::vector<int32_t>& members, const std::string& name);
-  void await_calls(const std::vector<int32_t>& members, int64_t deadline_ns, uint64_t number) const;
-  bool is_gone(int32_t rank) const;
+  uint64_t found_group(const std::vector<int32_t>& members, const std::string& name, int64_t deadline_ns) const;
+  uint64_t await_founder(const std::vector<int32_t>& members, int64_t deadline_ns) const;
+  std::optional<Error> why_not(const std::vector<int32_t>& members, uint64_t word, std::vector<int32_t>& silent,
+                               int64_t deadline_ns) const;
+  bool asks(int32_t rank, uint64_t word) const;
+  bool take_all(const std::vector<int32_t>& members, uint64_t word) const;
+  std::optional<int32_t> gone_of(const std::vector<int32_t>& members, const std::vector<int32_t>& silent) const;
   Error without_group(int32_t rank, bool gone) const;
-  void await_found(int32_t rank, int64_t deadline_ns, uint64_t number) const;
 
   Membership& at_;
   FlightRecorder& recorder_;
@@ -86,7 +89,6 @@ class Regroup {
   const bool threads_allowed_;
   int made_ = 0;  // communicators, by splits and dups
   bool shrunk_ = false;
-  std::map<std::vector<int32_t>, uint64_t> groups_made_;  // in a broken communicator, by their ranks
 };
 
 }  // namespace gsel::shm

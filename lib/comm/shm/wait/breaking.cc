@@ -56,7 +56,8 @@ void Breaking::mark(gsel_status code, int32_t about, const std::string& text) co
   write(code, somebody ? at_.shown(about) : about, somebody ? at_.block(about).family_rank : -1, text);
 }
 
-void Breaking::write(gsel_status code, int32_t shown, int32_t family_rank, const std::string& text) const noexcept {
+void Breaking::write(gsel_status code, int32_t shown, int32_t family_rank, const std::string& text,
+                     const HeldElsewhere* elsewhere) const noexcept {
   if (!at_.is_own_process()) return;
   ArenaHeader& header = at_.header();
   uint32_t none = 0;
@@ -65,6 +66,7 @@ void Breaking::write(gsel_status code, int32_t shown, int32_t family_rank, const
   header.broken_rank = shown;
   header.broken_family = family_rank;
   header.broken_ns = os::now_ns();
+  if (elsewhere) write_record(header.broken_elsewhere, *elsewhere);
   const size_t length = std::min(text.size(), kTextBytes - 1);
   std::memcpy(header.broken_text, text.data(), length);
   header.broken_text[length] = '\0';

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "comm/shm/recorder.h"
+#include "comm/shm/wait/elsewhere.h"
 
 namespace gsel::shm {
 
@@ -23,7 +24,9 @@ class Breaking {
   [[noreturn]] void break_with(gsel_status code, int32_t about, const std::string& text) const;
   void mark(gsel_status code, int32_t about, const std::string& text) const noexcept;
   // The same about a rank that need not be a member: as texts show it, and as rank of the family.
-  void write(gsel_status code, int32_t shown, int32_t family_rank, const std::string& text) const noexcept;
+  // elsewhere: where it is a rank of another family, -1 in this one.
+  void write(gsel_status code, int32_t shown, int32_t family_rank, const std::string& text,
+             const HeldElsewhere* elsewhere = nullptr) const noexcept;
   // Any thread. about: as errors show it; -1: this rank.
   void abort(const char* reason, int32_t about) noexcept;
 

@@ -38,20 +38,6 @@ std::shared_ptr<Arena> arena_at(const Family& family, uint64_t place) {
   }
 }
 
-// Where the rank `waiter` of an arena is held up, and since when it counts.
-std::optional<ChainEnd> held_up_in(const std::shared_ptr<Arena>& arena, int32_t waiter, int64_t since_ns) {
-  const ArenaHeader& header = arena->header();
-  if (header.broken.load(std::memory_order_acquire) == 0) {
-    const int32_t next = awaited_in(*arena, waiter);
-    if (next < 0) return {};
-    return ChainEnd{arena->rank(next).family_rank, -1, arena, waiter, next, false};
-  }
-  if (header.broken.load(std::memory_order_acquire) != kTold || header.broken_ns < since_ns) return {};
-  const int32_t blamed = header.broken_family;
-  if (blamed < 0 || blamed == arena->rank(waiter).family_rank) return {};
-  return ChainEnd{blamed, -1, arena, waiter, rank_in(*arena, blamed), true};
-}
-
 }  // namespace
 
 void WaitChain::await(int32_t rank, const std::atomic<uint64_t>& flag, uint64_t value) noexcept {
@@ -91,6 +77,25 @@ void WaitChain::retract() noexcept {
   slot_ = -1;
 }
 
+// Where the rank `waiter` of an arena is held up, and since when it counts.
+std::optional<ChainEnd> WaitChain::held_up_in(const std::shared_ptr<Arena>& arena, int32_t waiter,
+                                              int64_t since_ns) const {
+  const ArenaHeader& header = arena->header();
+  if (header.broken.load(std::memory_order_acquire) == 0) {
+    const int32_t next = awaited_in(*arena, waiter);
+    if (next < 0) return {};
+    return ChainEnd{arena->rank(next).family_rank, -1, arena, waiter, next, false};
+  }
+  if (header.broken.load(std::memory_order_acquire) != kTold || header.broken_ns < since_ns) return {};
+  const int32_t blamed = header.broken_family, own = arena->rank(waiter).family_rank;
+  if (blamed < 0) {
+    auto held = read_record(header.broken_elsewhere);
+    return held ? end_elsewhere(std::move(*held), own, true) : std::nullopt;
+  }
+  if (blamed == own) return {};
+  return ChainEnd{blamed, -1, arena, waiter, rank_in(*arena, blamed), true};
+}
+
 // What holds up a rank of the family that is waited for in `arena`: there, else where it waits otherwise.
 std::optional<ChainEnd> WaitChain::next(const ChainEnd& at, int64_t since_ns) const {
   if (at.rank >= 0)
@@ -109,9 +114,14 @@ std::optional<ChainEnd> WaitChain::next(const ChainEnd& at, int64_t since_ns) co
 std::optional<ChainEnd> WaitChain::held_up_elsewhere(int32_t family_rank, int64_t since_ns) const {
   auto held = elsewhere_.told_by(family_rank);
   if (!held || (held->ended_ns != 0 && held->ended_ns < since_ns)) return {};
-  const int32_t found = elsewhere_.find(held->person, held->process);
-  if (found == family_rank) return {};
-  return ChainEnd{found, -1, nullptr, -1, -1, held->ended_ns != 0, std::move(held)};
+  const bool gave_up = held->ended_ns != 0;
+  return end_elsewhere(std::move(*held), family_rank, gave_up);
+}
+
+std::optional<ChainEnd> WaitChain::end_elsewhere(HeldElsewhere held, int32_t waiter, bool gave_up) const {
+  const int32_t found = elsewhere_.find(held.person, held.process);
+  if (found == waiter) return {};
+  return ChainEnd{found, -1, nullptr, -1, -1, gave_up, std::move(held)};
 }
 
 // A chain that comes back to this rank ends before it: these ranks wait for each other.
@@ -133,7 +143,8 @@ HeldElsewhere WaitChain::in_words(const ChainEnd& end, const char* state) const 
   HeldElsewhere held;
   held.person = elsewhere_.person(end.family_rank);
   held.process = at_.family().member(end.family_rank).process;
-  held.who = fmt::format("{} of communicator {} {}", at_.name_in_family(end.family_rank, true), at_.name(), state);
+  held.who = fmt::format("{} of communicator {} {}", at_.name_in_family(end.family_rank, true),
+                         rank_in(at_.arena(), end.family_rank) >= 0 ? at_.name() : at_.family().name.c_str(), state);
   if (end.elsewhere) {
     held.where = end.elsewhere->where;
     return held;
@@ -160,7 +171,7 @@ void WaitChain::tell_elsewhere(bool blocks_caller) noexcept {
 void WaitChain::tell_failure() noexcept {
   try {
     const auto end = held_up_in(at_.shared_arena(), at_.rank(), 0);
-    if (!end || end->rank < 0) return elsewhere_.end(false);
+    if (!end) return elsewhere_.end(false);
     const gsel_status code = at_.header().broken_code;
     elsewhere_.tell(in_words(*end, code == GSEL_ERR_PEER      ? "is gone"
                                    : code == GSEL_ERR_TIMEOUT ? "is late"
@@ -190,7 +201,8 @@ void WaitChain::fail_late(int32_t rank, int64_t since_ns, const Call& call, uint
       end.family_rank < 0 ? end.elsewhere->who : at_.name_in_family(end.family_rank, true) + " is late";
   breaking_.write(GSEL_ERR_TIMEOUT, about >= 0 ? about : at_.shown(end.member), end.family_rank,
                   fmt::format("timed out: {}: {} for {} in {} (call {}), and {}", who, waited, at_.named(rank),
-                              recorder_.text_of(call), number, wait_of(end)));
+                              recorder_.text_of(call), number, wait_of(end)),
+                  end.family_rank < 0 ? &*end.elsewhere : nullptr);
   breaking_.throw_broken();
 }
 

@@ -65,6 +65,8 @@ std::string words_text(const std::atomic<uint64_t> (&words)[n]) {
   return {text, strnlen(text, sizeof text)};
 }
 
+}  // namespace
+
 void write_record(ElsewhereRecord& record, const HeldElsewhere& held) {
   const uint64_t version = record.version.load(std::memory_order_relaxed);
   record.version.store(version + 1, std::memory_order_relaxed);
@@ -77,7 +79,19 @@ void write_record(ElsewhereRecord& record, const HeldElsewhere& held) {
   record.version.store(version + 2, std::memory_order_release);
 }
 
-}  // namespace
+std::optional<HeldElsewhere> read_record(const ElsewhereRecord& record) {
+  const uint64_t version = record.version.load(std::memory_order_acquire);
+  HeldElsewhere held;
+  held.person = record.person.load(std::memory_order_relaxed);
+  held.process = record.process.load(std::memory_order_relaxed);
+  held.ended_ns = record.ended_ns.load(std::memory_order_relaxed);
+  held.who = words_text(record.who);
+  held.where = words_text(record.where);
+  std::atomic_thread_fence(std::memory_order_acquire);
+  const bool whole = version % 2 == 0 && record.version.load(std::memory_order_relaxed) == version;
+  if (!whole || held.process == 0) return {};
+  return held;
+}
 
 Elsewhere::Elsewhere(Family& family) : family_(family) {
   if (!family.memory()) return;
@@ -139,18 +153,7 @@ void Elsewhere::end(bool failed) noexcept {
 }
 
 std::optional<HeldElsewhere> Elsewhere::told_by(int32_t family_rank) const {
-  const ElsewhereRecord& record = joined_block(family_, family_rank).elsewhere;
-  const uint64_t version = record.version.load(std::memory_order_acquire);
-  HeldElsewhere held;
-  held.person = record.person.load(std::memory_order_relaxed);
-  held.process = record.process.load(std::memory_order_relaxed);
-  held.ended_ns = record.ended_ns.load(std::memory_order_relaxed);
-  held.who = words_text(record.who);
-  held.where = words_text(record.where);
-  std::atomic_thread_fence(std::memory_order_acquire);
-  const bool whole = version % 2 == 0 && record.version.load(std::memory_order_relaxed) == version;
-  if (!whole || held.process == 0) return {};
-  return held;
+  return read_record(joined_block(family_, family_rank).elsewhere);
 }
 
 int32_t Elsewhere::find(uint64_t person, uint64_t process) const {

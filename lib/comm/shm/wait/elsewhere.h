@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 
+#include "comm/shm/memory/arena.h"
 #include "comm/shm/memory/family.h"
 
 namespace gsel::shm {
@@ -21,6 +22,9 @@ struct HeldElsewhere {
   std::string where;     // "in communicator b rank 1 needs it for barrier() (call 3)"
   int64_t ended_ns = 0;  // when the wait failed; 0: it goes on
 };
+
+void write_record(ElsewhereRecord& record, const HeldElsewhere& held);
+std::optional<HeldElsewhere> read_record(const ElsewhereRecord& record);  // none, where nobody holds the rank up
 
 class Elsewhere {
  public:
