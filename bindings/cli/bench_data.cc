@@ -85,6 +85,12 @@ int64_t fold(gsel_op op, int64_t a, int64_t b) {
   }
 }
 
+// The one on bits that does the same to 0 and 1.
+gsel_op on_bits(gsel_op op) {
+  if (op == GSEL_SUM || op == GSEL_MAX) return GSEL_BOR;
+  return op == GSEL_PROD || op == GSEL_MIN ? GSEL_BAND : op;
+}
+
 // The wrapped sum over the number of ranks, towards zero.
 int64_t average(int64_t sum, int64_t ranks, gsel_dtype dtype) {
   if (dtype == GSEL_I8) sum = static_cast<int8_t>(sum);
@@ -101,12 +107,13 @@ BenchData::BenchData(gsel_dtype dtype, bool reduces, gsel_op op, int32_t ranks)
     std::memcpy(pattern.data() + i * element_, &bits, element_);  // little-endian hosts
   };
   reduced_.resize(kPeriod * element_);
+  const bool is_bool = dtype == GSEL_BOOL;
   for (uint64_t i = 0; i < kPeriod; ++i) {
     int64_t all = 0;
     for (size_t rank = 0; rank < inputs_.size(); ++rank) {
-      const int64_t value = input(reduces, op, rank, i, inputs_.size());
+      const int64_t value = input(reduces, op, rank, i, inputs_.size()) & (is_bool ? 1 : -1);
       put(inputs_[rank], i, value);
-      all = rank == 0 ? value : fold(op, all, value);
+      all = rank == 0 ? value : fold(is_bool ? on_bits(op) : op, all, value);
     }
     if (op == GSEL_AVG) all = is_float(dtype) ? all / ranks : average(all, ranks, dtype);
     put(reduced_, i, all);

@@ -23,6 +23,8 @@ var notNamed = map[string]string{
 	"gsel_data_request.struct_size":         "the library makes the struct, of the size that it knows",
 	"gsel_optimizer_call.struct_size":       "the library makes the struct, of the size that it knows",
 	"gsel_collective.struct_size":           "set by GSEL_COLLECTIVE_INIT",
+	"gsel_collective.send_parts":            "cgo lets no array of Go pointers pass, bindings/README.md",
+	"gsel_collective.recv_parts":            "cgo lets no array of Go pointers pass, bindings/README.md",
 	"gsel_call.user_data":                   "the callback gets it as an argument, too",
 	"gsel_optimizer_options.free_user_data": "the trainer deletes the handle when it is closed",
 }

@@ -26,6 +26,7 @@ const (
 	F64    DType = 12
 	F8E4M3 DType = 13
 	F8E5M2 DType = 14
+	Bool   DType = 15
 )
 
 // Float16, BFloat16, Float8E4M3 and Float8E5M2 are the bits of a number in these formats, which Go does not have.
@@ -39,7 +40,7 @@ type (
 // Element is what slices of calls hold.
 type Element interface {
 	int8 | uint8 | int16 | uint16 | int32 | uint32 | int64 | uint64 | float32 | float64 |
-		Float16 | BFloat16 | Float8E4M3 | Float8E5M2
+		Float16 | BFloat16 | Float8E4M3 | Float8E5M2 | bool
 }
 
 // DTypeOf returns the DType of T.
@@ -72,6 +73,8 @@ func DTypeOf[T Element]() DType {
 		return BF16
 	case Float8E4M3:
 		return F8E4M3
+	case bool:
+		return Bool
 	default:
 		return F8E5M2
 	}
@@ -80,7 +83,7 @@ func DTypeOf[T Element]() DType {
 // Op is a reduction. Inputs are taken in rank order; the bits of a result depend only on the inputs. NewOp makes more.
 type Op int32
 
-// Operations of gsel/types.h. BAnd, BOr and BXor are for integers only, ScaledSum for floating point.
+// Operations of gsel/types.h. BAnd, BOr and BXor are for integers and bool, ScaledSum for floating point.
 const (
 	Sum       Op = 1
 	Prod      Op = 2

@@ -34,7 +34,7 @@ __version__ = "0.1.0"
 
 # ---- the headers: constants, structs and functions. tests/bindings compares all of them with C ---------------------
 
-I8, U8, I16, U16, I32, U32, I64, U64, F16, BF16, F32, F64, F8E4M3, F8E5M2 = range(1, 15)
+I8, U8, I16, U16, I32, U32, I64, U64, F16, BF16, F32, F64, F8E4M3, F8E5M2, BOOL = range(1, 16)
 SUM, PROD, MIN, MAX, AVG, BAND, BOR, BXOR = range(1, 9)
 INPUT, FORWARD, BACKWARD_INPUT, BACKWARD_WEIGHT, BACKWARD = range(1, 6)
 ORDER_RANKS, ORDER_TREE = 0, 1
@@ -53,10 +53,10 @@ LAYER_SAVES_WHOLE, LAYER_ALWAYS_ACCUMULATES, LAYER_WEIGHT_READS_PARAMS = 32, 64,
  COLLECTIVE_REDUCE_SCATTERV, COLLECTIVE_ALLGATHERV) = range(13)
 
 _NUL = _c.c_size_t(-1).value
-_DTYPES = dict(zip("i8 u8 i16 u16 i32 u32 i64 u64 f16 bf16 f32 f64 f8e4m3 f8e5m2".split(), range(1, 15)))
+_DTYPES = dict(zip("i8 u8 i16 u16 i32 u32 i64 u64 f16 bf16 f32 f64 f8e4m3 f8e5m2 bool".split(), range(1, 16)))
 _DTYPE_NAMES = {number: name for name, number in _DTYPES.items()}
 _TYPESTR = {"|i1": I8, "|u1": U8, "<i2": I16, "<u2": U16, "<i4": I32, "<u4": U32, "<i8": I64, "<u8": U64, "<f2": F16,
-            "<f4": F32, "<f8": F64}
+            "<f4": F32, "<f8": F64, "|b1": BOOL}
 
 
 class _Str(_c.Structure):
@@ -100,7 +100,7 @@ _Message = _struct("gsel_message", "struct_size:I source:i tag:i dtype:i count:Q
 _Collective = _struct(
     "gsel_collective", "struct_size:I kind:i dtype:i op:i root:i source:i send:p recv:p count:Q recv_count:Q "
     "send_counts:p send_offsets:p recv_counts:p recv_offsets:p factor:d timeout_s:d label:s tag:i recv_tag:i "
-    "received:p stream:p")
+    "received:p stream:p send_parts:p recv_parts:p")
 _ParamOptions = _struct(
     "gsel_param_options", "struct_size:I reserved:I name:s dims:p n_dims:i dtype:i flags:I init:i init_scale:d "
     "init_fn:p init_user_data:p shard:i shard_dim:i shard_blocks:i shard_granularity:i lr_factor:d "

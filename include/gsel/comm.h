@@ -307,7 +307,13 @@ typedef int32_t gsel_collective_kind;
  *                be NULL except for probes. An iprobe that finds nothing sets its source to GSEL_ANY_RANK
  *   stream       with an accelerator: the CUstream or cudaStream_t on which the call is enqueued, borrowed until the call
  *                has ended; NULL: that of gsel_comm_set_stream. GSEL_ERR_ARG without an accelerator, or where the
- *                stream is of another device */
+ *                stream is of another device
+ *   send_parts, recv_parts    [world_size] where the part for each rank, or of each rank, stands, as lists of tensors are
+ *                given in torch.distributed. send_parts is for reduce_scatter, scatter and alltoall, recv_parts for
+ *                allgather, gather and alltoall, and both for their v kinds; send or recv and its offsets are ignored
+ *                then. In place, the own part is the other buffer. Parts are aligned to their type (GSEL_ERR_ARG); that of
+ *                0 elements may be NULL. The arrays are borrowed as counts are. Each rank decides for itself; of a
+ *                reduce_scatterv whose offsets are not packed, no rank may. GSEL_ERR_UNSUPPORTED with an accelerator */
 typedef struct gsel_collective {
   uint32_t struct_size;
   gsel_collective_kind kind;
@@ -330,6 +336,8 @@ typedef struct gsel_collective {
   int32_t recv_tag;
   gsel_message *received;
   void *stream;
+  const void *const *send_parts;
+  void *const *recv_parts;
 } gsel_collective;
 #define GSEL_COLLECTIVE_INIT GSEL_STRUCT_INIT(gsel_collective)
 GSEL_API void gsel_collective_init(gsel_collective *call, size_t struct_size);

@@ -107,6 +107,7 @@ typedef int32_t gsel_dtype;
 #define GSEL_F64 12
 #define GSEL_F8E4M3 13
 #define GSEL_F8E5M2 14
+#define GSEL_BOOL 15 /* one byte, 0 or 1, as _Bool of C */
 
 /* Bytes of one element; 0 for an unknown type. Any thread. Since 0.1. */
 GSEL_API size_t gsel_dtype_bytes(gsel_dtype dtype);
@@ -122,13 +123,15 @@ GSEL_API const char *gsel_dtype_name(gsel_dtype dtype);
  *   f16, bf16, 8 bit   computed in f32 and rounded once at the end, to nearest, ties to even. A number that is too
  *                      large becomes infinity, or NaN in f8e4m3, which has no infinity (OCP E4M3: largest 448, NaN
  *                      0x7f)
+ *   bool               SUM, MAX and BOR are the logical or; PROD, MIN and BAND the logical and; BXOR one or the other.
+ *                      AVG and SCALED_SUM are GSEL_ERR_ARG
  *   MIN, MAX           the first of equal numbers, such as zeros of either sign; NaN if any input is NaN
  *   NaN                a result that is NaN is the positive quiet NaN without payload: f16 0x7e00, bf16 0x7fc0,
  *                      f32 0x7fc00000, f64 0x7ff8000000000000, f8e4m3 0x7f, f8e5m2 0x7e
  *   SCALED_SUM         the sum of the inputs, each times the factor of its rank (gsel/comm.h). Factors and products are
  *                      rounded to the type of the computation. Floating point only (GSEL_ERR_ARG). With one rank the
  *                      input is scaled, too
- * BAND, BOR and BXOR are for integers only (GSEL_ERR_ARG). Numbers from GSEL_OP_USER on are those of gsel_op_create. */
+ * BAND, BOR and BXOR are for integers and bool (GSEL_ERR_ARG). Numbers from GSEL_OP_USER on are those of gsel_op_create. */
 typedef int32_t gsel_op;
 #define GSEL_SUM 1
 #define GSEL_PROD 2

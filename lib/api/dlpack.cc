@@ -12,7 +12,7 @@
 
 // The layouts of dlpack.h 1.0, which never change.
 struct DLDataType {
-  uint8_t code;  // 0 signed, 1 unsigned, 2 floating point, 4 bfloat, 10 float8 e4m3fn, 12 float8 e5m2
+  uint8_t code;  // 0 signed, 1 unsigned, 2 floating point, 4 bfloat, 6 bool, 10 float8 e4m3fn, 12 float8 e5m2
   uint8_t bits;
   uint16_t lanes;
 };
@@ -54,7 +54,7 @@ constexpr Type kTypes[] = {
     {GSEL_I8, {0, 8, 1}},      {GSEL_I16, {0, 16, 1}},    {GSEL_I32, {0, 32, 1}}, {GSEL_I64, {0, 64, 1}},
     {GSEL_U8, {1, 8, 1}},      {GSEL_U16, {1, 16, 1}},    {GSEL_U32, {1, 32, 1}}, {GSEL_U64, {1, 64, 1}},
     {GSEL_F16, {2, 16, 1}},    {GSEL_F32, {2, 32, 1}},    {GSEL_F64, {2, 64, 1}}, {GSEL_BF16, {4, 16, 1}},
-    {GSEL_F8E4M3, {10, 8, 1}}, {GSEL_F8E5M2, {12, 8, 1}},
+    {GSEL_F8E4M3, {10, 8, 1}}, {GSEL_F8E5M2, {12, 8, 1}}, {GSEL_BOOL, {6, 8, 1}},
 };
 
 bool operator==(const DLDataType& a, const DLDataType& b) {
@@ -66,14 +66,14 @@ gsel_dtype dtype_of(const DLDataType& given) {
   if (found == std::end(kTypes))
     gsel::fail(GSEL_ERR_ARG,
                "the DLPack tensor has elements of code {}, {} bits and {} lanes; gsel has integers of 8 to 64 bits, "
-               "f16, bf16, f32, f64, f8e4m3 and f8e5m2",
+               "f16, bf16, f32, f64, f8e4m3, f8e5m2 and bool",
                given.code, given.bits, given.lanes);
   return found->dtype;
 }
 
 DLDataType dlpack_of(gsel_dtype dtype) {
   const auto* found = std::ranges::find(kTypes, dtype, &Type::dtype);
-  if (found == std::end(kTypes)) gsel::fail(GSEL_ERR_ARG, "dtype {} is unknown; use a GSEL_I8 ... GSEL_F8E5M2", dtype);
+  if (found == std::end(kTypes)) gsel::fail(GSEL_ERR_ARG, "dtype {} is unknown; use a GSEL_I8 ... GSEL_BOOL", dtype);
   return found->dlpack;
 }
 

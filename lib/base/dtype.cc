@@ -6,9 +6,9 @@
 namespace gsel {
 namespace {
 
-constexpr const char* kNames[] = {"unknown", "i8",  "u8",   "i16", "u16", "i32",    "u32",   "i64",
-                                  "u64",     "f16", "bf16", "f32", "f64", "f8e4m3", "f8e5m2"};
-static_assert(std::size(kNames) == GSEL_F8E5M2 + 1);
+constexpr const char* kNames[] = {"unknown", "i8",  "u8",   "i16", "u16", "i32",    "u32",    "i64",
+                                  "u64",     "f16", "bf16", "f32", "f64", "f8e4m3", "f8e5m2", "bool"};
+static_assert(std::size(kNames) == GSEL_BOOL + 1);
 
 }  // namespace
 

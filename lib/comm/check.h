@@ -9,12 +9,6 @@ namespace gsel {
 // Clears fields that the kind does not name, then throws GSEL_ERR_ARG for what cannot be done.
 void check_call(gsel_collective& call, int32_t rank, int32_t world_size);
 
-// How far the buffers of a checked call reach from their start.
-struct BufferBytes {
-  uint64_t send, recv;
-};
-BufferBytes buffer_bytes(const gsel_collective& checked, int32_t rank, int32_t world_size);
-
 // GSEL_ERR_ARG where an operation is unknown or the type does not have it; `name` says what was called.
 void check_operation(gsel_op op, gsel_dtype dtype, const char* name);
 

@@ -36,6 +36,9 @@ struct CollectiveRow {
   constexpr bool counted() const { return send == Reach::parts || recv == Reach::parts; }
   constexpr bool takes_send_counts() const { return send == Reach::parts && !reduces; }
   constexpr bool takes_recv_counts() const { return counted() && (reduces || recv == Reach::parts); }
+  // Whether the caller may give the parts by their places.
+  constexpr bool has_send_parts() const { return send == Reach::all || send == Reach::parts; }
+  constexpr bool has_recv_parts() const { return recv == Reach::all || recv == Reach::parts; }
   // Those that say how send is cut.
   constexpr const uint64_t* counts_of_send(const gsel_collective& call) const {
     return takes_send_counts() ? call.send_counts : call.recv_counts;

@@ -140,6 +140,9 @@ void Communicator::check(gsel_collective& call) const {
   if (call.stream && !accelerator_)
     fail(GSEL_ERR_ARG, "{}: gsel_collective.stream is given and the communicator has no accelerator; leave it NULL",
          collective_name(call.kind));
+  if ((call.send_parts || call.recv_parts) && accelerator_)
+    fail(GSEL_ERR_UNSUPPORTED, "{}: parts of memory of a device are not taken one by one; give one buffer",
+         collective_name(call.kind));
 }
 
 // Without an allocation, which may be what has failed.

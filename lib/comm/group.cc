@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/current_error.h"
-#include "comm/check.h"
+#include "comm/buffers.h"
 #include "comm/collective.h"
 #include "comm/communicator.h"
 #include "comm/device/device_backend.h"

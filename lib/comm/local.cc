@@ -33,7 +33,7 @@ void reduce_local(const void* const* inputs, size_t n, void* out, size_t count, 
                   int32_t order) {
   if (n < 1 || n > INT_MAX) fail(GSEL_ERR_ARG, "reduce_local: n is {}; use 1 to {} inputs", n, INT_MAX);
   if (dtype_bytes(dtype) == 0)
-    fail(GSEL_ERR_ARG, "reduce_local: dtype {} is unknown; use a GSEL_I8 ... GSEL_F8E5M2", dtype);
+    fail(GSEL_ERR_ARG, "reduce_local: dtype {} is unknown; use a GSEL_I8 ... GSEL_BOOL", dtype);
   if (order != GSEL_ORDER_RANKS && order != GSEL_ORDER_TREE)
     fail(GSEL_ERR_ARG, "reduce_local: order {} is unknown; use GSEL_ORDER_RANKS or GSEL_ORDER_TREE", order);
   check_operation(op, dtype, "reduce_local");

@@ -129,10 +129,6 @@ void check_split(const Value& v) {
          v.name, v.shard_dim, with_noun(elems, "element"), with_noun(v.shard_blocks, "block"), v.shard_granularity);
 }
 
-bool is_float(gsel_dtype dtype) {
-  return dtype >= GSEL_F16;
-}
-
 }  // namespace
 
 uint64_t Layer::unread(gsel_instr_kind kind) const {
@@ -332,7 +328,7 @@ void Model::derive_gradients() {
     const bool any =
         trains(layer) || std::any_of(layer.inputs.begin(), layer.inputs.end(), [&](int32_t v) { return depends[v]; });
     for (int32_t v : layer.outputs)
-      depends[v] = any && is_float(values_[v].dtype) && !(values_[v].flags & GSEL_VALUE_NOT_DIFFERENTIABLE);
+      depends[v] = any && is_floating(values_[v].dtype) && !(values_[v].flags & GSEL_VALUE_NOT_DIFFERENTIABLE);
   }
   // Backward: which layers and values lead to the loss.
   for (int32_t l = static_cast<int32_t>(layers_.size()) - 1; l >= 0; --l) {

@@ -73,16 +73,16 @@ static void element_types_have_the_sizes_and_names_they_are_called_by(void** sta
     gsel_dtype dtype;
     size_t bytes;
     const char* name;
-  } types[] = {{GSEL_I8, 1, "i8"},         {GSEL_U8, 1, "u8"},        {GSEL_I16, 2, "i16"}, {GSEL_U16, 2, "u16"},
-               {GSEL_I32, 4, "i32"},       {GSEL_U32, 4, "u32"},      {GSEL_I64, 8, "i64"}, {GSEL_U64, 8, "u64"},
-               {GSEL_F16, 2, "f16"},       {GSEL_BF16, 2, "bf16"},    {GSEL_F32, 4, "f32"}, {GSEL_F64, 8, "f64"},
-               {GSEL_F8E4M3, 1, "f8e4m3"}, {GSEL_F8E5M2, 1, "f8e5m2"}};
+  } types[] = {{GSEL_I8, 1, "i8"},         {GSEL_U8, 1, "u8"},         {GSEL_I16, 2, "i16"},  {GSEL_U16, 2, "u16"},
+               {GSEL_I32, 4, "i32"},       {GSEL_U32, 4, "u32"},       {GSEL_I64, 8, "i64"},  {GSEL_U64, 8, "u64"},
+               {GSEL_F16, 2, "f16"},       {GSEL_BF16, 2, "bf16"},     {GSEL_F32, 4, "f32"},  {GSEL_F64, 8, "f64"},
+               {GSEL_F8E4M3, 1, "f8e4m3"}, {GSEL_F8E5M2, 1, "f8e5m2"}, {GSEL_BOOL, 1, "bool"}};
   for (size_t i = 0; i < sizeof types / sizeof types[0]; ++i) {
     assert_int_equal(types[i].dtype, i + 1); /* the numbers are frozen */
     assert_int_equal(gsel_dtype_bytes(types[i].dtype), types[i].bytes);
     assert_string_equal(gsel_dtype_name(types[i].dtype), types[i].name);
   }
-  const gsel_dtype unknown[] = {0, 15, -1, INT32_MIN, INT32_MAX};
+  const gsel_dtype unknown[] = {0, 16, -1, INT32_MIN, INT32_MAX};
   for (size_t i = 0; i < sizeof unknown / sizeof unknown[0]; ++i) {
     assert_int_equal(gsel_dtype_bytes(unknown[i]), 0);
     assert_string_equal(gsel_dtype_name(unknown[i]), "unknown");

@@ -180,9 +180,9 @@ static void bits_of_floats(rank_run* run) {
   int64_t one = 1;
   rank_ok(run, rank_join(run, &comm, &err), err);
   rank_fails(run, gsel_allreduce(comm, x, x, 4, GSEL_F32, GSEL_BAND, &err), err, GSEL_ERR_ARG,
-             "allreduce: band is for integers and the type is f32", -1);
+             "allreduce: band is for integers and bool and the type is f32", -1);
   rank_fails(run, gsel_reduce_scatter(comm, x, (uint8_t*)x + run->rank, 1, GSEL_F8E4M3, GSEL_BXOR, &err), err,
-             GSEL_ERR_ARG, "bxor is for integers and the type is f8e4m3; use sum, prod, min, max or avg", -1);
+             GSEL_ERR_ARG, "bxor is for integers and bool and the type is f8e4m3; use sum, prod, min, max or avg", -1);
   rank_ok(run, gsel_allreduce(comm, &one, &one, 1, GSEL_I64, GSEL_SUM, &err), err);
   rank_check(run, one == run->world_size);
   gsel_comm_free(comm);

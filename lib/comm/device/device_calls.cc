@@ -6,7 +6,7 @@
 
 #include "base/current_error.h"
 #include "base/log.h"
-#include "comm/check.h"
+#include "comm/buffers.h"
 #include "comm/collective.h"
 #include "comm/device/device_backend.h"
 

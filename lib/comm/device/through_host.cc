@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "base/align.h"
-#include "comm/check.h"
+#include "comm/buffers.h"
 #include "comm/collective.h"
 
 namespace gsel {

@@ -87,6 +87,8 @@ void complete(const gsel_collective& given, int32_t world_size, int64_t timeout_
   call.send_offsets = given.send_offsets;
   call.recv_counts = given.recv_counts;
   call.recv_offsets = given.recv_offsets;
+  call.send_parts = given.send_parts;
+  call.recv_parts = given.recv_parts;
   call.timeout_ns = given.timeout_s > 0 ? static_cast<int64_t>(given.timeout_s * 1e9) : timeout_ns;
   call.label[0] = call.label[1] = call.detail = 0;
   if (given.label.data) {

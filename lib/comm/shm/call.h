@@ -34,6 +34,8 @@ struct Call {
   const uint64_t* send_offsets = nullptr;
   const uint64_t* recv_counts = nullptr;
   const uint64_t* recv_offsets = nullptr;
+  const void* const* send_parts = nullptr;  // where parts stand, each at the base or behind it: send, recv
+  void* const* recv_parts = nullptr;
   int64_t timeout_ns = 0;
   uint64_t label[2] = {};
   uint64_t detail = 0;  // what else must agree: hash of counts, of an operation's name; of a message its tag

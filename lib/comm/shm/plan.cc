@@ -18,21 +18,34 @@ std::vector<uint64_t> starts(const uint64_t* counts, const uint64_t* offsets, si
   return all;
 }
 
+// Of parts in memory from a base on.
+template <class Pointer>
+std::vector<uint64_t> starts(Pointer const* parts, const char* base, uint64_t element, size_t n) {
+  std::vector<uint64_t> all(n);
+  for (size_t i = 0; i < n; ++i)
+    if (const char* part = static_cast<const char*>(parts[i]); part >= base)
+      all[i] = static_cast<uint64_t>(part - base) / element;
+  return all;
+}
+
 }  // namespace
 
 Plan::Plan(const Call& call, int32_t rank, int32_t world_size)
     : call_(call), row_(row_of(call.kind)), rank_(rank), world_size_(world_size) {
   const auto n = static_cast<size_t>(world_size);
-  if (!call.send_counts && !call.recv_counts) return;
-  packed_ = starts(call.send_counts ? call.send_counts : call.recv_counts, nullptr, n);
-  send_starts_ = starts(row_.reduces ? call.recv_counts : call.send_counts, call.send_offsets, n);
-  recv_starts_ = starts(call.recv_counts, call.recv_offsets, n);
+  if (call.send_counts || call.recv_counts) {
+    packed_ = starts(call.send_counts ? call.send_counts : call.recv_counts, nullptr, n);
+    send_starts_ = starts(row_.reduces ? call.recv_counts : call.send_counts, call.send_offsets, n);
+    recv_starts_ = starts(call.recv_counts, call.recv_offsets, n);
+  }
+  if (call.send_parts) send_starts_ = starts(call.send_parts, call.send, call.element, n);
+  if (call.recv_parts) recv_starts_ = starts(call.recv_parts, call.recv, call.element, n);
 }
 
 Bytes Plan::sent_to(int32_t reader, const std::vector<uint64_t>& starts) const {
   const auto r = static_cast<size_t>(reader);
-  if (call_.send_counts) return {starts[r] * call_.element, call_.send_counts[r] * call_.element};
-  return {static_cast<uint64_t>(reader) * part(), part()};
+  return {starts.empty() ? r * part() : starts[r] * call_.element,
+          call_.send_counts ? call_.send_counts[r] * call_.element : part()};
 }
 
 Bytes Plan::packed(int32_t owner, int32_t reader) const {
@@ -45,23 +58,27 @@ Bytes Plan::source(int32_t reader) const {
   return parts_differ() && publishes(rank_) ? sent_to(reader, send_starts_) : packed(rank_, reader);
 }
 
+Bytes Plan::sent(int32_t reader) const {
+  if (!row_.reduces) return source(reader);
+  const gsel_range range = slice(reader);
+  return {static_cast<uint64_t>(range.begin) * call_.element,
+          static_cast<uint64_t>(range.end - range.begin) * call_.element};
+}
+
 Bytes Plan::target(int32_t owner) const {
   const auto o = static_cast<size_t>(owner);
   if (row_.got_by_root && rank_ != call_.root) return {};
-  if (row_.recv == Reach::parts) return {recv_starts_[o] * call_.element, call_.recv_counts[o] * call_.element};
-  return {row_.recv == Reach::all ? o * part() : 0, packed(owner, rank_).count};
+  const uint64_t count = row_.recv == Reach::parts ? call_.recv_counts[o] * call_.element : packed(owner, rank_).count;
+  if (!recv_starts_.empty()) return {recv_starts_[o] * call_.element, count};
+  return {row_.recv == Reach::all ? o * part() : 0, count};
 }
 
 uint64_t Plan::send_bytes() const {
-  if (call_.kind == GSEL_COLLECTIVE_REDUCE_SCATTER) return part() * static_cast<uint64_t>(world_size_);
-  if (row_.reduces && !call_.send_offsets) return call_.count * call_.element;
+  if (row_.reduces && !scattered())
+    return part() * (call_.kind == GSEL_COLLECTIVE_REDUCE_SCATTER ? static_cast<uint64_t>(world_size_) : 1);
   uint64_t end = 0;
-  if (row_.reduces) {
-    for (int32_t q = 0; q < world_size_; ++q) end = std::max(end, static_cast<uint64_t>(slice(q).end) * call_.element);
-    return end;
-  }
   for (int32_t q = 0; q < world_size_; ++q) {
-    const Bytes bytes = source(q);
+    const Bytes bytes = sent(q);
     if (bytes.count > 0) end = std::max(end, bytes.begin + bytes.count);
   }
   return end;
@@ -117,9 +134,12 @@ uint64_t Plan::largest_part() const {
 
 gsel_range Plan::slice(int32_t rank) const {
   const auto n = static_cast<int64_t>(call_.count);
-  if (call_.kind == GSEL_COLLECTIVE_REDUCE_SCATTER) return {n * rank, n * (rank + 1)};
+  const auto r = static_cast<size_t>(rank);
+  if (call_.kind == GSEL_COLLECTIVE_REDUCE_SCATTER) {
+    const int64_t begin = send_starts_.empty() ? n * rank : static_cast<int64_t>(send_starts_[r]);
+    return {begin, begin + n};
+  }
   if (call_.kind == GSEL_COLLECTIVE_REDUCE_SCATTERV) {
-    const auto r = static_cast<size_t>(rank);
     const auto begin = static_cast<int64_t>(send_starts_[r]);
     return {begin, begin + static_cast<int64_t>(call_.recv_counts[r])};
   }

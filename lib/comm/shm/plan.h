@@ -26,6 +26,7 @@ class Plan {
   // `owner` belongs in this rank's recv.
   Bytes packed(int32_t owner, int32_t reader) const;
   Bytes source(int32_t reader) const;
+  Bytes sent(int32_t reader) const;  // the same, and what `reader` reduces
   Bytes target(int32_t owner) const;
   uint64_t largest_part() const;  // of all; what only one rank knows left out
   // How far this rank's buffers reach from their start.
@@ -39,7 +40,11 @@ class Plan {
 
   // Reductions, in elements of the space that is reduced: what `rank` folds, and where in whose recv it ends up.
   gsel_range slice(int32_t rank) const;
-  uint64_t packed_begin(int32_t rank) const { return packed_[static_cast<size_t>(rank)] * call_.element; }
+  uint64_t packed_begin(int32_t rank) const {
+    const auto r = static_cast<size_t>(rank);
+    return packed_.empty() ? r * part() : packed_[r] * call_.element;
+  }
+  bool scattered() const { return call_.send_offsets || call_.send_parts; }  // what is sent is not packed
 
  private:
   uint64_t part() const { return call_.count * call_.element; }
@@ -49,7 +54,8 @@ class Plan {
   const CollectiveRow& row_;
   int32_t rank_;
   int32_t world_size_;
-  // [world_size] of the v kinds: where parts start, elements. Packed in rank order, or as the caller says.
+  // [world_size] of the v kinds, and where the caller gives parts: where they start, elements. Packed in rank order, or
+  // as the caller says.
   std::vector<uint64_t> packed_, send_starts_, recv_starts_;
 };
 

@@ -31,6 +31,7 @@ double read_number(gsel_dtype dtype, const char* from) {
     case GSEL_I8:
       return load<int8_t>(from);
     case GSEL_U8:
+    case GSEL_BOOL:
       return load<uint8_t>(from);
     case GSEL_I16:
       return load<int16_t>(from);
@@ -65,6 +66,7 @@ void write_number(gsel_dtype dtype, char* to, double x) {
     case GSEL_I8:
       return store(to, static_cast<int8_t>(x));
     case GSEL_U8:
+    case GSEL_BOOL:
       return store(to, static_cast<uint8_t>(x));
     case GSEL_I16:
       return store(to, static_cast<int16_t>(x));
@@ -148,7 +150,8 @@ std::vector<int64_t> coordinates_of(const gsel_tensor& view, int64_t element) {
 
 void fill_random(Buffer& buffer, uint64_t key, double deviation, int64_t index_limit) {
   const uint64_t bits = 8 * std::min<uint64_t>(buffer.elem_bytes(), 4) - 1;  // what a signed type has for numbers
-  const auto limit = static_cast<double>(std::min(index_limit, int64_t{1} << bits));
+  const int64_t numbers = buffer.view.dtype == GSEL_BOOL ? 2 : int64_t{1} << bits;
+  const auto limit = static_cast<double>(std::min(index_limit, numbers));
   for (int64_t i = 0; i < buffer.elems(); ++i) {
     const auto counter = static_cast<uint64_t>(i);
     buffer.put(i, buffer.is_float() ? deviation * random_normal(key, counter)

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/dtype.h"
 #include "base/part.h"
 
 namespace gsel::check {
@@ -23,7 +24,7 @@ struct Buffer {
   uint64_t elem_bytes() const;
   double number(int64_t i) const;
   void put(int64_t i, double number);  // rounded to the type
-  bool is_float() const { return view.dtype >= GSEL_F16; }
+  bool is_float() const { return is_floating(view.dtype); }
   void fill(unsigned char byte);
   // Whether element i is bytes of this kind alone.
   bool is_filled(int64_t i, unsigned char byte) const;

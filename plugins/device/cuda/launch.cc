@@ -35,9 +35,9 @@ const char* name_of(gsel_dtype dtype) {
 }
 
 std::string shown(gsel_dtype dtype) {
-  static const char* const names[] = {"",    "i8",  "u8",   "i16", "u16", "i32",    "u32",   "i64",
-                                      "u64", "f16", "bf16", "f32", "f64", "f8e4m3", "f8e5m2"};
-  return dtype >= GSEL_I8 && dtype <= GSEL_F8E5M2 ? names[dtype] : "type " + std::to_string(dtype);
+  static const char* const names[] = {"",    "i8",  "u8",   "i16", "u16", "i32",    "u32",    "i64",
+                                      "u64", "f16", "bf16", "f32", "f64", "f8e4m3", "f8e5m2", "bool"};
+  return dtype >= GSEL_I8 && dtype <= GSEL_BOOL ? names[dtype] : "type " + std::to_string(dtype);
 }
 
 CUfunction function(Context& c, const std::string& name) {

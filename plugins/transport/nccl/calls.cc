@@ -14,9 +14,9 @@ namespace {
 constexpr int kInt8 = 0, kInt32 = 2, kSum = 0;
 
 // By gsel_dtype and gsel_op; -1: NCCL does not reduce it.
-constexpr int kTypes[] = {-1, 0, 1, -1, -1, 2, 3, 4, 5, 6, 9, 7, 8};
-constexpr int kOps[] = {-1, 0, 1, 3, 2, 4};
-constexpr size_t kBytes[] = {0, 1, 1, 2, 2, 4, 4, 8, 8, 2, 2, 4, 8, 1, 1};
+constexpr int kTypes[] = {-1, 0, 1, -1, -1, 2, 3, 4, 5, 6, 9, 7, 8, -1, -1, 1};
+constexpr int kOps[] = {-1, 0, 1, 3, 2, 4}, kBoolOps[] = {-1, 2, 3, 3, 2, -1};
+constexpr size_t kBytes[] = {0, 1, 1, 2, 2, 4, 4, 8, 8, 2, 2, 4, 8, 1, 1, 1};
 
 // One call on one link, with its buffers in bytes.
 class Call {
@@ -32,7 +32,7 @@ class Call {
   const char* send(uint64_t element = 0) const { return static_cast<const char*>(call_.send) + bytes(element); }
   char* recv(uint64_t element = 0) const { return static_cast<char*>(call_.recv) + bytes(element); }
   int type() const { return kTypes[call_.dtype]; }
-  int op() const { return kOps[call_.op]; }
+  int op() const { return (call_.dtype == GSEL_BOOL ? kBoolOps : kOps)[call_.op]; }
   bool is_root() const { return link_.rank == call_.root; }
   uint64_t start(const uint64_t* counts, const uint64_t* offsets, int32_t rank) const;
 

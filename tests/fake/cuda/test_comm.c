@@ -119,6 +119,14 @@ static void nothing_waits(rank_run* run) {
   finish(&g);
   for (int i = 0; i < 4; ++i) rank_check(run, got[i] == 2 * mine[i]);
 
+  const unsigned char flags[] = {1, run->rank == 0, 0, 1};
+  unsigned char any[4];
+  copy(&g, memory, flags, sizeof flags);
+  rank_ok(run, gsel_allreduce(comm, memory, memory, 4, GSEL_BOOL, GSEL_SUM, &err), err);
+  copy(&g, any, memory, sizeof any);
+  finish(&g);
+  rank_check(run, any[0] == 1 && any[1] == 1 && any[2] == 0 && any[3] == 1);
+
   gsel_collective call = GSEL_COLLECTIVE_INIT;
   call.kind = GSEL_COLLECTIVE_ALLREDUCE;
   call.dtype = GSEL_F32;
@@ -134,7 +142,7 @@ static void nothing_waits(rank_run* run) {
   rank_check(run, !strcmp(how.transport, "host") && strstr(how.transport_reason, "no such call, type or operation"));
   gsel_comm_count count = GSEL_COMM_COUNT_INIT;
   rank_ok(run, gsel_comm_counts(comm, GSEL_COLLECTIVE_ALLREDUCE, &count, &err), err);
-  rank_check(run, count.calls == 101 && count.bytes_sent == 101 * 16);
+  rank_check(run, count.calls == 102 && count.bytes_sent == 101 * 16 + 4);
   gsel_comm_free(comm);
 }
 

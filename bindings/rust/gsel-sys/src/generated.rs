@@ -243,6 +243,8 @@ pub struct gsel_collective {
     pub recv_tag: i32,
     pub received: *mut gsel_message,
     pub stream: *mut c_void,
+    pub send_parts: *const *const c_void,
+    pub recv_parts: *const *mut c_void,
 }
 unsafe impl crate::Sized32 for gsel_collective {}
 #[repr(C)]
@@ -1439,6 +1441,7 @@ pub const GSEL_BACKWARD_PRODUCES_WEIGHT: u32 = 2;
 pub const GSEL_BACKWARD_WEIGHT: i32 = 4;
 pub const GSEL_BAND: i32 = 6;
 pub const GSEL_BF16: i32 = 10;
+pub const GSEL_BOOL: i32 = 15;
 pub const GSEL_BOR: i32 = 7;
 pub const GSEL_BREACH_ALWAYS_ADDED: i32 = 9;
 pub const GSEL_BREACH_BATCH: i32 = 12;

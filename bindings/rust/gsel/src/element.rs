@@ -44,6 +44,8 @@ bits! {
     F8E4M3(u8);
     /// Bits of an OCP E5M2.
     F8E5M2(u8);
+    /// 0 or 1, as a `bool`, which another rank could give other bits.
+    Bool(u8);
 }
 
 macro_rules! elements {
@@ -73,6 +75,19 @@ elements! {
     f64, F64, GSEL_F64;
     F8E4M3, F8E4M3, GSEL_F8E4M3;
     F8E5M2, F8E5M2, GSEL_F8E5M2;
+    Bool, BOOL, GSEL_BOOL;
+}
+
+impl From<bool> for Bool {
+    fn from(x: bool) -> Bool {
+        Bool(u8::from(x))
+    }
+}
+
+impl From<Bool> for bool {
+    fn from(x: Bool) -> bool {
+        x.0 != 0
+    }
 }
 
 impl From<f32> for BF16 {

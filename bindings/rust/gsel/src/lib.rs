@@ -65,7 +65,7 @@ pub use checks::{Breach, CheckOptions, CheckReport};
 pub use collective::{Collective, Message, Parts, Source, Target, ANY_RANK, ANY_TAG};
 pub use comm::{trace_process, Aborter, Comm, CommBuilder, Counts, Explanation, UniqueId};
 pub use config::{Config, ConfigBuilder};
-pub use element::{DType, DevicePtr, Element, BF16, F16, F8E4M3, F8E5M2};
+pub use element::{Bool, DType, DevicePtr, Element, BF16, F16, F8E4M3, F8E5M2};
 pub use error::{Code, Detail, Error, Result};
 pub use guard::Outcome;
 pub use inventory::{

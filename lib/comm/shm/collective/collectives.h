@@ -74,6 +74,13 @@ class Collectives {
   const Bytes* parts_of(int32_t rank) const {
     return reinterpret_cast<const Bytes*>(at_.arena().small(rank, sequence_ & 1));
   }
+  // Of a large call: where in the send of `rank` this rank's part begins; `usual`: in one that is in one piece.
+  uint64_t sent_at(int32_t rank, const Call& call, uint64_t usual) const {
+    return needs_row(call) || addresses_of(rank).in_parts ? parts_of(rank)[at_.rank()].begin : usual;
+  }
+  uint64_t usual_begin(const Call& call, const Plan& plan) const {  // of what this rank reduces
+    return call.send_parts ? plan.packed_begin(at_.rank()) : plan.sent(at_.rank()).begin;
+  }
   void read_rows(const Call& call, const Plan& plan);
 
   // choose.cc

@@ -103,7 +103,7 @@ void Collectives::copy_direct(const Call& call, const Plan& plan) {
     const int32_t q = (at_.rank() + i) % at_.world_size();
     const Bytes to = plan.target(q);
     if (to.count == 0) continue;
-    const char* from = send_of(q) + (needs_row(call) ? parts_of(q)[at_.rank()] : plan.packed(q, at_.rank())).begin;
+    const char* from = send_of(q) + sent_at(q, call, plan.packed(q, at_.rank()).begin);
     if (streaming)
       host::copy_streaming(call.recv + to.begin, from, to.count);
     else
@@ -118,7 +118,8 @@ void Collectives::reduce_direct(const Call& call, const Plan& plan) {
   const void* inputs[kMaxRanks];
   void* outputs[kMaxRanks];
   int n_outputs = 1;
-  for (int32_t q = 0; q < at_.world_size(); ++q) inputs[q] = send_of(q) + begin;
+  const uint64_t usual = usual_begin(call, plan);
+  for (int32_t q = 0; q < at_.world_size(); ++q) inputs[q] = send_of(q) + sent_at(q, call, usual);
   if (call.kind == GSEL_COLLECTIVE_ALLREDUCE) {
     for (int32_t q = 0; q < at_.world_size(); ++q) outputs[q] = recv_of(q) + begin;
     n_outputs = at_.world_size();

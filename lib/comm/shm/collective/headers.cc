@@ -32,7 +32,7 @@ void Collectives::exchange_headers(const Call& call, const Plan& plan) {
   line.fingerprint = faults_.armed() ? print ^ faults_.corruption(number_) : print;
   if (small(call) && plan.publishes(at_.rank())) publish_small(call, plan, line, parity);
   if (!small(call) && at_.world_size() > 1) publish_addresses(call, plan, line);
-  if (needs_row(call) && !small(call)) publish_row(plan, parity);
+  if ((needs_row(call) || call.send_parts) && !small(call)) publish_row(plan, parity);
   post(line.sequence, sequence_);
   hit(Step::header);
   bool alike = true;
@@ -90,13 +90,14 @@ void Collectives::publish_addresses(const Call& call, const Plan& plan, HeaderLi
   at.send_address = reinterpret_cast<uintptr_t>(call.send);
   at.recv_address = reinterpret_cast<uintptr_t>(call.recv);
   at.reads_all = prefers_single_copy(call) && memory_.reads_all();
+  at.in_parts = call.send_parts != nullptr;
 }
 
 void Collectives::publish_row(const Plan& plan, uint64_t parity) {
   static_assert(kMaxRanks * sizeof(Bytes) <= kLeastSmallBytes);
   auto* row = reinterpret_cast<Bytes*>(at_.arena().small(at_.rank(), parity));
   if (plan.publishes(at_.rank()))
-    for (int32_t q = 0; q < at_.world_size(); ++q) row[q] = plan.source(q);
+    for (int32_t q = 0; q < at_.world_size(); ++q) row[q] = plan.sent(q);
 }
 
 // Of an alltoallv: what others have for this rank must be what it expects; the largest part decides the chunks.

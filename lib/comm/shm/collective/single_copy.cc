@@ -27,8 +27,8 @@ void Collectives::copy_single(const Call& call, const Plan& plan) {
     const int32_t q = (at_.rank() + i) % at_.world_size();
     const Bytes to = plan.target(q);
     if (to.count == 0) continue;
-    const Bytes from = needs_row(call) ? parts_of(q)[at_.rank()] : plan.packed(q, at_.rank());
-    read_from(q, addresses_of(q).send_address + from.begin, call.recv + to.begin, to.count);
+    read_from(q, addresses_of(q).send_address + sent_at(q, call, plan.packed(q, at_.rank()).begin),
+              call.recv + to.begin, to.count);
   }
   hit(Step::single_copy);
   memory_.throw_if_taken_back();
@@ -40,12 +40,8 @@ void Collectives::copy_single(const Call& call, const Plan& plan) {
 
 void Collectives::reduce_single_copy(const Call& call, const Plan& plan) {
   reserve_staging();
-  const auto bytes_of = [&](int32_t q) {
-    const gsel_range slice = plan.slice(q);
-    return Bytes{static_cast<uint64_t>(slice.begin) * call.element,
-                 static_cast<uint64_t>(slice.end - slice.begin) * call.element};
-  };
-  const Bytes own = bytes_of(at_.rank());
+  const Bytes own = plan.sent(at_.rank());
+  const uint64_t usual = usual_begin(call, plan);
   const bool all = call.kind == GSEL_COLLECTIVE_ALLREDUCE;
   char* out = call.recv + (all ? own.begin : 0);
   double factors[kMaxRanks];
@@ -57,7 +53,7 @@ void Collectives::reduce_single_copy(const Call& call, const Plan& plan) {
     for (int32_t q = 0; q < at_.world_size(); ++q) {
       char* scratch = at_.arena().staging(at_.rank(), 0) + static_cast<size_t>(q) * block_bytes();
       inputs[q] = q == at_.rank() ? call.send + own.begin + done : scratch;
-      if (q != at_.rank()) read_from(q, addresses_of(q).send_address + own.begin + done, scratch, some);
+      if (q != at_.rank()) read_from(q, addresses_of(q).send_address + sent_at(q, call, usual) + done, scratch, some);
     }
     host::reduce(fold, out + done, inputs, at_.world_size(), some / call.element);
   }
@@ -67,7 +63,7 @@ void Collectives::reduce_single_copy(const Call& call, const Plan& plan) {
   hit(Step::reduced);
   for (int32_t i = 1; all && i < at_.world_size(); ++i) {
     const int32_t q = (at_.rank() + i) % at_.world_size();
-    const Bytes theirs = bytes_of(q);
+    const Bytes theirs = plan.sent(q);
     if (theirs.count == 0) continue;
     wait(q, at_.block(q).reduced, chunks_);
     read_from(q, addresses_of(q).recv_address + theirs.begin, call.recv + theirs.begin, theirs.count);

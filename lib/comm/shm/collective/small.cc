@@ -12,11 +12,10 @@ void Collectives::publish_small(const Call& call, const Plan& plan, HeaderLine& 
   if (call.payload_bytes == 0) return;
   char* place =
       call.payload_bytes <= kLineBytes ? reinterpret_cast<char*>(line.payload) : at_.arena().small(at_.rank(), parity);
-  if (is_reduction(call.kind) && call.send_offsets) {
+  if (is_reduction(call.kind) && plan.scattered()) {
     for (int32_t q = 0; q < at_.world_size(); ++q) {
-      const gsel_range part = plan.slice(q);
-      std::memcpy(place + plan.packed_begin(q), call.send + static_cast<size_t>(part.begin) * call.element,
-                  static_cast<size_t>(part.end - part.begin) * call.element);
+      const Bytes part = plan.sent(q);
+      if (part.count > 0) std::memcpy(place + plan.packed_begin(q), call.send + part.begin, part.count);
     }
   } else if (is_reduction(call.kind)) {
     std::memcpy(place, call.send, call.payload_bytes);
@@ -53,7 +52,7 @@ void Collectives::finish_small(const Call& call, const Plan& plan) {
   const void* inputs[kMaxRanks];
   double factors[kMaxRanks];
   const size_t here = static_cast<size_t>(own.begin) * call.element;
-  const size_t there = call.send_offsets ? plan.packed_begin(at_.rank()) : here;
+  const size_t there = plan.scattered() ? plan.packed_begin(at_.rank()) : here;
   for (int32_t q = 0; q < at_.world_size(); ++q)
     inputs[q] = q == at_.rank() ? call.send + here : small_payload(q, call) + there;
   host::reduce(fold_of(call, factors), call.recv, inputs, at_.world_size(), static_cast<size_t>(own.end - own.begin));

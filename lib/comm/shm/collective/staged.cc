@@ -29,20 +29,15 @@ Bytes chunk_of(const Bytes& whole, uint64_t chunk, uint64_t per_chunk) {
 // The slices of a reduction in bytes, and the chunks they are worked off in. A rank's staging has a block per slice.
 struct Collectives::Slices {
   Slices(const Collectives& collectives, const Call& call, const Plan& plan)
-      : plan_(plan), element_(call.element), block_bytes(collectives.block_bytes()) {
+      : plan_(plan), block_bytes(collectives.block_bytes()) {
     per_chunk = block_bytes / call.unit * call.unit;
     uint64_t largest = 0;
-    for (int32_t q = 0; q < collectives.at_.world_size(); ++q) largest = std::max(largest, slice(q).count);
+    for (int32_t q = 0; q < collectives.at_.world_size(); ++q) largest = std::max(largest, plan.sent(q).count);
     chunks = chunks_of(largest, per_chunk);
   }
-  Bytes slice(int32_t owner) const {
-    const gsel_range range = plan_.slice(owner);
-    return {static_cast<uint64_t>(range.begin) * element_, static_cast<uint64_t>(range.end - range.begin) * element_};
-  }
-  Bytes part(int32_t owner, uint64_t chunk) const { return chunk_of(slice(owner), chunk, per_chunk); }
+  Bytes part(int32_t owner, uint64_t chunk) const { return chunk_of(plan_.sent(owner), chunk, per_chunk); }
 
   const Plan& plan_;
-  size_t element_;
   uint64_t block_bytes, per_chunk, chunks;
 };
 

@@ -47,7 +47,8 @@ struct BufferAddresses {
   uint64_t recv_offset;
   uint64_t send_address;  // in the rank's process
   uint64_t recv_address;
-  uint64_t reads_all;  // 1: this rank may read the memory of every other
+  uint32_t reads_all;  // 1: this rank may read the memory of every other
+  uint32_t in_parts;   // 1: send is given in parts; where they stand is said beside the line
 };
 static_assert(sizeof(BufferAddresses) <= kLineBytes);
 

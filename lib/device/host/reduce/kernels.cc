@@ -243,12 +243,27 @@ Isa best_isa() {
   return best;
 }
 
+namespace {
+
+// The operation on bits that does the same to 0 and 1.
+Fold fold_of_bits(const Fold& fold) {
+  Fold bits = fold;
+  bits.dtype = GSEL_U8;
+  if (fold.op == GSEL_SUM || fold.op == GSEL_MAX) bits.op = GSEL_BOR;
+  if (fold.op == GSEL_PROD || fold.op == GSEL_MIN) bits.op = GSEL_BAND;
+  return bits;
+}
+
+}  // namespace
+
 void reduce_with(Isa isa, const Fold& fold, void* out, const void* const* in, int n, size_t count, size_t first) {
   if (count == 0) return;
   if (n == 1 && fold.op != GSEL_SCALED_SUM)
     copy(fold, out, in[0], count, first);
   else if (fold.op == GSEL_OP_USER)
     fold_by_user(fold, out, in, n, count, first);
+  else if (fold.dtype == GSEL_BOOL)
+    reduce_with(isa, fold_of_bits(fold), out, in, n, count, first);
   else
     GSEL_DISPATCH(isa, reduce)({fold, out, in, n, first, count});
 }

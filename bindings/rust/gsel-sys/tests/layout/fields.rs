@@ -12,7 +12,7 @@ fields!(gsel_layer_options: struct_size, reserved, name, inputs, outputs, params
 fields!(gsel_unique_id: bytes);
 fields!(gsel_comm_options: struct_size, reserved, rank, world_size, id, timeout_s, join_timeout_s, config, device, order, flags, name, accelerator, transport);
 fields!(gsel_message: struct_size, source, tag, dtype, count);
-fields!(gsel_collective: struct_size, kind, dtype, op, root, source, send, recv, count, recv_count, send_counts, send_offsets, recv_counts, recv_offsets, factor, timeout_s, label, tag, recv_tag, received, stream);
+fields!(gsel_collective: struct_size, kind, dtype, op, root, source, send, recv, count, recv_count, send_counts, send_offsets, recv_counts, recv_offsets, factor, timeout_s, label, tag, recv_tag, received, stream, send_parts, recv_parts);
 fields!(gsel_comm_explanation: struct_size, reserved, protocol, reason, chunk_bytes, seconds, sent_bytes, transport, transport_reason);
 fields!(gsel_instr: kind, layer, value, microbatch, bucket, axis, peer, flags);
 fields!(gsel_data_request: struct_size, reserved, value, microbatch, n_samples, sample_ids, dst, message, message_capacity);
@@ -115,6 +115,7 @@ constant!(GSEL_BACKWARD_PRODUCES_WEIGHT);
 constant!(GSEL_BACKWARD_WEIGHT);
 constant!(GSEL_BAND);
 constant!(GSEL_BF16);
+constant!(GSEL_BOOL);
 constant!(GSEL_BOR);
 constant!(GSEL_BREACH_ALWAYS_ADDED);
 constant!(GSEL_BREACH_BATCH);
