@@ -14,6 +14,9 @@ echo
 echo "around the calls: gsel bench_lifecycle"
 "$1/bench_lifecycle"
 echo
+echo "requests beside blocking calls: gsel bench_requests"
+"$1/bench_requests"
+echo
 echo "optimizer steps beside the memory: gsel bench_optimizer"
 "$1/bench_optimizer"
 echo

@@ -53,7 +53,8 @@ class Backend {
   virtual void run(const gsel_collective& checked, gsel_stream* stream) = 0;
   // Several together, as gsel_group_run makes those of one communicator; and the same asynchronously.
   virtual void group(std::span<const gsel_collective> checked) = 0;
-  virtual std::unique_ptr<Pending> start(std::span<const gsel_collective> checked) = 0;
+  // promptly: they begin now, whether somebody waits for them or not.
+  virtual std::unique_ptr<Pending> start(std::span<const gsel_collective> checked, bool promptly = false) = 0;
   // From now on, other threads may run requests while a call is made.
   virtual void allow_overlap() = 0;
   virtual gsel_comm_explanation explain(const gsel_collective& checked) = 0;

@@ -34,7 +34,7 @@ class Unjoined final : public Backend {
  public:
   void run(const gsel_collective&, gsel_stream*) override { refuse(); }
   void group(std::span<const gsel_collective>) override { refuse(); }
-  std::unique_ptr<Pending> start(std::span<const gsel_collective>) override { refuse(); }
+  std::unique_ptr<Pending> start(std::span<const gsel_collective>, bool) override { refuse(); }
   void allow_overlap() override {}
   gsel_comm_explanation explain(const gsel_collective&) override { refuse(); }
   void* alloc(uint64_t) override { refuse(); }

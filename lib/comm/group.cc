@@ -117,7 +117,7 @@ void run_all(const std::vector<Part>& all) {
   std::vector<std::unique_ptr<Pending>> started;
   size_t next = 1;
   keep_first(failure, [&] {
-    for (; next < all.size(); ++next) started.push_back(all[next].communicator->host().start(all[next].calls));
+    for (; next < all.size(); ++next) started.push_back(all[next].communicator->host().start(all[next].calls, true));
   });
   const std::optional<Error> not_started = failure;
   if (not_started) {

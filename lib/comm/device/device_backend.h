@@ -41,7 +41,7 @@ class DeviceBackend final : public Backend {
 
   void run(const gsel_collective& checked, gsel_stream* stream) override;
   void group(std::span<const gsel_collective> checked) override;
-  std::unique_ptr<Pending> start(std::span<const gsel_collective> checked) override;
+  std::unique_ptr<Pending> start(std::span<const gsel_collective> checked, bool promptly = false) override;
   void allow_overlap() override {}
   // Waits until the stream is empty; throws what failed, also while it waits.
   void synchronize() override;

@@ -173,7 +173,7 @@ class Staged : public Pending {
 }  // namespace
 
 // On one stream, whose passing ends them all.
-std::unique_ptr<Pending> DeviceBackend::start(std::span<const gsel_collective> calls) {
+std::unique_ptr<Pending> DeviceBackend::start(std::span<const gsel_collective> calls, bool) {
   require("request");
   const InCall in_call(in_call_, calls.front());
   CallStream stream = stream_of(calls.front());
@@ -194,7 +194,7 @@ std::unique_ptr<Pending> DeviceBackend::start(std::span<const gsel_collective> c
          "a group of {} calls that goes through host memory is not started; gsel_group_run makes it", calls.size());
   const ThroughHost::Call one{calls.front(), stream};
   StagedCalls staged = stage({&one, 1});
-  auto started = control_.host().start(staged.calls);
+  auto started = control_.host().start(staged.calls, true);
   return std::make_unique<Staged>(*this, std::move(stream), std::move(staged), std::move(started));
 }
 

@@ -140,9 +140,9 @@ void Endpoint::group(std::span<const gsel_collective> checked) {
   engine_->group(checked);
 }
 
-std::unique_ptr<Pending> Endpoint::start(std::span<const gsel_collective> checked) {
+std::unique_ptr<Pending> Endpoint::start(std::span<const gsel_collective> checked, bool promptly) {
   members_.require_own_process("request");
-  return engine_->start(checked);
+  return engine_->start(checked, promptly);
 }
 
 gsel_comm_explanation Endpoint::explain(const gsel_collective& checked) {

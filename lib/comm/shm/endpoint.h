@@ -51,7 +51,7 @@ class Endpoint final : public Control, public Backend {
 
   void run(const gsel_collective& checked, gsel_stream* stream) override;
   void group(std::span<const gsel_collective> checked) override;
-  std::unique_ptr<Pending> start(std::span<const gsel_collective> checked) override;
+  std::unique_ptr<Pending> start(std::span<const gsel_collective> checked, bool promptly = false) override;
   void allow_overlap() override { engine_->allow_overlap(); }
   gsel_comm_explanation explain(const gsel_collective& checked) override;
   void* alloc(uint64_t bytes) override { return family_for("gsel_mem_alloc").alloc(bytes); }

@@ -3,19 +3,25 @@
 
 #include <algorithm>
 #include <chrono>
-#include <system_error>
+#include <utility>
 
 #include "base/current_error.h"
-#include "base/quiet_thread.h"
-#include "base/threads.h"
+#include "base/dtype.h"
 #include "comm/collective.h"
 
 namespace gsel::shm {
 namespace {
 
-constexpr int64_t kThreadSpinNs = 2'000;  // its processor may be the caller's
+constexpr int64_t kThreadSpinNs = 2'000;  // the thread's processor may be the caller's
+
+constexpr uint64_t kSmallBytes = 4096;  // a microsecond, once all ranks are there
 
 }  // namespace
+
+bool is_small(const gsel_collective& call) {
+  const CollectiveRow& row = row_of(call.kind);
+  return row.message || (!row.counted() && call.count * dtype_bytes(call.dtype) <= kSmallBytes);
+}
 
 Work::Work(Engine& with, const gsel_collective* given, uint64_t n)
     : engine(with), calls(given, given + n), open(n), collectives(0) {
@@ -42,12 +48,12 @@ void Engine::group(std::span<const gsel_collective> calls) {
   run(work);
 }
 
-std::unique_ptr<Pending> Engine::start(std::span<const gsel_collective> calls) {
+std::unique_ptr<Pending> Engine::start(std::span<const gsel_collective> calls, bool promptly) {
   if (!threads_allowed_)
     fail(GSEL_ERR_UNSUPPORTED,
          "a request needs a thread and the communicator was made with GSEL_COMM_NO_THREAD; make the call itself");
   auto work = std::make_unique<Work>(*this, calls.data(), calls.size());
-  start(*work);
+  start(*work, promptly);
   return work;
 }
 
@@ -93,7 +99,7 @@ void Engine::stop() {
   {
     std::lock_guard lock(mutex_);
     closing_ = true;
-    changed_.notify_all();
+    wake_thread();
   }
   signals_.nudge();
   thread_.join();
@@ -105,33 +111,8 @@ void Engine::allow_overlap() {
   busy_.store(true, std::memory_order_release);
 }
 
-Engine::Turn::Turn(Engine& engine, Thread thread) : engine_(engine) {
-  std::unique_lock lock(engine.mutex_);
-  const auto is_free = [&] {
-    return !engine.driven_ && engine.queued_ == 0 && (thread == Thread::may_sleep || !engine.asleep_);
-  };
-  if (!is_free()) {
-    engine.turns_.fetch_add(1, std::memory_order_relaxed);
-    engine.waiting_.fetch_add(1, std::memory_order_relaxed);
-    engine.changed_.notify_all();
-    engine.signals_.nudge();
-    engine.changed_.wait(lock, is_free);
-    engine.turns_.fetch_sub(1, std::memory_order_relaxed);
-    engine.waiting_.fetch_sub(1, std::memory_order_relaxed);
-  }
-  engine.driven_ = true;
-  lock.unlock();
-  engine.admit();
-}
-
-Engine::Turn::~Turn() {
-  engine_.mailbox_.stop_awaiting();
-  std::lock_guard lock(engine_.mutex_);
-  engine_.release();
-}
-
+// Under the lock.
 void Engine::submit(Work& work) {
-  std::lock_guard lock(mutex_);
   waiters_.reserve(static_cast<size_t>(works_) + 1);  // so that a wait cannot fail while its work is under way
   inbox_.push_back(&work);
   ++works_;
@@ -140,29 +121,44 @@ void Engine::submit(Work& work) {
   news_.store(true, std::memory_order_seq_cst);
 }
 
-void Engine::start(Work& work) {
+void Engine::start(Work& work, bool promptly) {
   if (work.open == 0) return work.done.store(true, std::memory_order_release);
+  std::unique_lock lock(mutex_);
   start_thread();
   submit(work);
-  changed_.notify_all();
-  signals_.nudge();
+  recent_ = true;
+  if (driven_) return signals_.nudge();
+  if (!asleep_) return wake_thread();
+  if (work.collectives > 0 && (promptly || !postpone(work))) {
+    postponed_ = false;
+    return wake_thread();
+  }
+  if (turns_.load(std::memory_order_relaxed) == 0) advance(lock);
 }
 
 void Engine::run(Work& work) {
   if (work.open == 0) return;
-  submit(work);
+  {
+    const std::lock_guard lock(mutex_);
+    submit(work);
+  }
   wait(work);
   if (work.failure) throw Error(*work.failure);
 }
 
-void Engine::start_thread() {
-  const std::lock_guard lock(mutex_);
-  if (thread_.joinable()) return;
-  try {
-    thread_ = quiet_thread([this] { run_thread(); });
-  } catch (const std::system_error& e) {
-    fail(GSEL_ERR_NOMEM, "a request needs a thread and none could be started: {}", errno_text(e.code().value()));
-  }
+// Whether it can do without the thread. Ranks that sleep for this one may have come before it listens.
+bool Engine::postpone(const Work& work) {
+  const bool first = queued_ == work.collectives;
+  if ((!first && !postponed_) || !std::ranges::all_of(work.calls, is_small)) return false;
+  listen();
+  postponed_ = first || at_.mine().sleepers.load(std::memory_order_seq_cst) == 0;
+  return postponed_;
+}
+
+// Somebody asks for their end, and no thread of the caller's can run them.
+void Engine::begin_postponed() noexcept {
+  if (!std::exchange(postponed_, false) || queued_ == 0 || driven_) return;
+  wake_thread();
 }
 
 // Drives where it may, so that the work needs no other thread; else waits for who does.
@@ -174,6 +170,7 @@ void Engine::wait(Work& work) {
   waiters_.push_back(&work);
   waiting_.fetch_add(1, std::memory_order_relaxed);
   if (driven_ || !may_drive(work)) {
+    begin_postponed();
     changed_.notify_all();
     signals_.nudge();
   }
@@ -182,12 +179,14 @@ void Engine::wait(Work& work) {
     if (work.done.load(std::memory_order_relaxed)) break;
     driven_ = true;
     lock.unlock();
+    stop_listening();
     drive(&work);
     mailbox_.stop_awaiting();
+    const bool goes_on = (mailbox_.is_empty() && queue_.empty()) || advance_alone();
     lock.lock();
+    postponed_ = postponed_ && goes_on;
     release();
   }
-  if (works_ > 0) changed_.notify_all();  // the thread's turn
 }
 
 void Engine::tell(Work& work, const std::shared_ptr<Listener>& listener) {
@@ -200,14 +199,25 @@ void Engine::tell(Work& work, const std::shared_ptr<Listener>& listener) {
 
 bool Engine::wait_for(Work& work, double seconds) {
   const bool done = work.done.load(std::memory_order_acquire);
-  if (done || seconds == 0) return done;  // a look is no wait
+  if (done || seconds == 0) return done || look_once(work);  // a look is no wait
   work.awaited.store(true, std::memory_order_relaxed);
   return look_for(work, seconds);
+}
+
+// Lets messages advance where nobody else does.
+bool Engine::look_once(Work& work) {
+  std::unique_lock lock(mutex_);
+  const bool begins = queued_ > 0 && !postponed_;  // on the thread
+  if (!work.done.load(std::memory_order_relaxed) && !driven_ && asleep_ && !begins &&
+      turns_.load(std::memory_order_relaxed) == 0)
+    advance(lock);
+  return work.done.load(std::memory_order_relaxed);
 }
 
 bool Engine::look_for(Work& work, double seconds) {
   const auto done = [&] { return work.done.load(std::memory_order_acquire); };
   std::unique_lock lock(mutex_);
+  begin_postponed();
   lookers_.fetch_add(1, std::memory_order_relaxed);
   const bool ended = changed_.wait_for(lock, std::chrono::duration<double>(seconds), done);
   lookers_.fetch_sub(1, std::memory_order_relaxed);
@@ -242,45 +252,6 @@ void Engine::wait_or_cancel(Work& work) {
     if (look_for(work, own > 0 ? own : static_cast<double>(signals_.timeout_ns()) * 1e-9) || cancel(work)) return;
   }
   wait(work);
-}
-
-// Under the lock: nobody drives.
-void Engine::release() noexcept {
-  driven_ = false;
-  if (works_ == 0 && !overlap_) busy_.store(false, std::memory_order_release);
-  changed_.notify_all();
-}
-
-// Under the lock. A waiter drives rather than the thread, where it may.
-bool Engine::thread_drives() const {
-  return !driven_ && works_ > 0 && (queued_ > 0 || turns_.load(std::memory_order_relaxed) == 0) &&
-         std::ranges::none_of(waiters_, [&](const Work* work) { return may_drive(*work); });
-}
-
-void Engine::run_thread() {
-  std::unique_lock lock(mutex_);
-  for (;;) {
-    {
-      const RestingThread resting;
-      changed_.wait(lock, [&] { return (closing_ && works_ == 0) || thread_drives(); });
-    }
-    if (!thread_drives()) return;
-    driven_ = true;
-    lock.unlock();
-    on_thread_ = true;
-    mailbox_.stop_awaiting();  // of its sleep before
-    const auto wakeup = drive(nullptr);
-    on_thread_ = false;
-    lock.lock();
-    release();
-    if (!wakeup) continue;
-    asleep_ = true;
-    lock.unlock();
-    wakeup->sleep();
-    lock.lock();
-    asleep_ = false;
-    changed_.notify_all();
-  }
 }
 
 // Until the own work is done or what is next is not for its waiter to run. The thread, which has no work of its own:
@@ -350,7 +321,8 @@ bool Engine::try_cancel(Work& work) {
 // What this rank has not begun another one may have, if it is the next.
 bool Engine::cancel_collective(Work& work) {
   const auto place = std::ranges::find(queue_, &work, &Collective::work);
-  if (place == queue_.end() || (place == queue_.begin() && collectives_.next_is_posted())) return false;
+  if (place == queue_.end()) return false;
+  if (place == queue_.begin() && (collectives_.has_begun() || collectives_.next_is_posted())) return false;
   queue_.erase(place);
   std::lock_guard lock(mutex_);
   --queued_;

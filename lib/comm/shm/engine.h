@@ -4,7 +4,15 @@
 // One thread at a time drives both: it starts the calls that were given, runs the collectives in the order given, and
 // advances the messages. A caller that waits for a call is this thread; the engine's own thread drives only while
 // no caller waits. So a wait costs no change of threads. The engine's thread starts with the first call that its caller
-// does not wait for at once, and sleeps on a condition variable while there is nothing to do.
+// does not wait for at once.
+//
+// Nor does the start of a message or of a small collective. While calls are started now and then, the thread sleeps in
+// the arena, where other ranks wake it once the rank listens. Whoever starts a message lets it advance, listens on
+// behalf of the thread if the message has not ended, and goes on; whoever waits stops listening until he leaves.
+// Whoever starts a small collective posts its header, and the call ends when somebody asks for its end, or when another
+// rank is about to sleep for a call behind it. A large collective begins at once, on the thread. Between listening and
+// a message that comes at the same moment is no barrier, so a wake-up may be missed: the thread looks after kRestNs at
+// the latest. After such a time without a start it sleeps on a condition variable, until it is woken.
 //
 // A blocking call with nothing else under way does not come here: its caller drives without saying so. Such a call
 // would not notice a call of another thread. So it asks busy() first, which is also true once calls of this rank may
@@ -34,6 +42,8 @@
 namespace gsel::shm {
 
 class Engine;
+
+bool is_small(const gsel_collective& call);  // so that nobody overlaps it with anything
 
 // Some calls, to be run together: messages in any order of arrival, collectives in order. The engine does not touch it
 // once it is done.
@@ -73,8 +83,9 @@ class Engine final : public Driver {
     if (busy()) return call_beside_others(given);
     make(given);
   }
-  void group(std::span<const gsel_collective> calls);                      // as gsel_group_run
-  std::unique_ptr<Pending> start(std::span<const gsel_collective> calls);  // the same asynchronously
+  void group(std::span<const gsel_collective> calls);  // as gsel_group_run
+  // The same asynchronously. promptly: small collectives begin now as well.
+  std::unique_ptr<Pending> start(std::span<const gsel_collective> calls, bool promptly);
 
   // Whether anything is under way, a driver still at work, or may come at any time.
   bool busy() const override { return busy_.load(std::memory_order_acquire); }
@@ -99,11 +110,12 @@ class Engine final : public Driver {
 
    private:
     Engine& engine_;
+    const Thread thread_;
   };
 
-  void stop();             // once nothing is under way that does not end by itself
-  void start(Work& work);  // asynchronously
-  void run(Work& work);    // start and wait; throws what failed
+  void stop();  // once nothing is under way that does not end by itself
+  void start(Work& work, bool promptly);
+  void run(Work& work);  // start and wait; throws what failed
   void wait(Work& work);
   bool wait_for(Work& work, double seconds);  // whether it is done
   void tell(Work& work, const std::shared_ptr<Listener>& listener);
@@ -135,11 +147,26 @@ class Engine final : public Driver {
   void make(const gsel_collective& given, bool grouped = false);
   void call_beside_others(const gsel_collective& given);
   void submit(Work& work);
+  bool postpone(const Work& work);
+  void begin_postponed() noexcept;
+  bool look_once(Work& work);
   bool look_for(Work& work, double seconds);
   bool try_cancel(Work& work);
   bool cancel_collective(Work& work);
+
+  // engine_thread.cc; each under the lock, or by the driver.
   void start_thread();
   void run_thread();
+  void rest(std::unique_lock<std::mutex>& lock);
+  void sleep_in_arena(std::unique_lock<std::mutex>& lock, uint32_t word, int64_t most_ns);
+  void wake_thread() noexcept;
+  void advance(std::unique_lock<std::mutex>& lock);  // as far as it goes; the thread hears of what comes next
+  bool advance_alone() noexcept;
+  bool advance_collectives();
+  void listen() noexcept;
+  void stop_listening() noexcept;
+  void release() noexcept;
+
   bool may_drive(const Work& work) const {
     return work.collectives > 0 || (queued_ == 0 && turns_.load(std::memory_order_relaxed) == 0);
   }
@@ -147,7 +174,6 @@ class Engine final : public Driver {
   std::optional<Wakeup> drive(Work* own);
   void begin_messages(Work& work);
   void run_collective();
-  void release() noexcept;
 
   const Membership& at_;
   Signals& signals_;
@@ -168,9 +194,13 @@ class Engine final : public Driver {
   uint64_t queued_ = 0;           // collectives not begun
   bool overlap_ = false;
   bool driven_ = false;
-  bool asleep_ = false;  // the thread, with messages under way
   bool closing_ = false;
   std::thread thread_;
+  bool asleep_ = false;               // the thread, in the arena
+  std::atomic<bool> listens_{false};  // the rank, on behalf of the thread while it sleeps there
+  bool recent_ = false;               // a call was started since the thread has begun to rest
+  int awake_turns_ = 0;               // that may change the arena
+  bool postponed_ = false;            // all collectives that have not begun are small, and nobody asks for them
 
   // The driver's.
   std::deque<Collective> queue_;

@@ -211,8 +211,9 @@ void Executor::end_all(std::string_view reason, int32_t about) noexcept {
 }
 
 // No step can follow a failed one: ranks may differ in what they have applied. A rank that hears of it from a
-// neighbour reports the first reason.
+// neighbour reports the first reason. A death is told to all as what it is, even where this rank is the first to see it.
 void Executor::break_off(const Error& error) {
+  if (error.code() == GSEL_ERR_PEER) s_.comms.world().break_with(error);
   end_all(error.message(), error.rank());
   if (error.code() == GSEL_ERR_ABORTED)
     if (const std::optional<Error> first = s_.comms.what_ended_all()) throw Error(*first);

@@ -2,7 +2,9 @@
 #include "comm/shm/collective/collectives.h"
 
 #include <cstring>
+#include <utility>
 
+#include "base/current_error.h"
 #include "base/text.h"
 #include "comm/collective.h"
 
@@ -23,14 +25,50 @@ void Collectives::begin_anew() {
   staging_reserved_ = false;
 }
 
-void Collectives::run(const gsel_collective& given, bool grouped) {
-  if (at_.is_broken()) fail_before();
+void Collectives::enter(const gsel_collective& given, bool grouped) {
+  complete(given, at_.world_size(), signals_.timeout_ns(), current_, grouped);
+  number_ = recorder_.enter(current_);
+  signals_.begin(current_, number_);
+  hit(Step::enter);
+  if (current_.operation.record != 1) require_room_for_records(current_);
+}
+
+void Collectives::begin(const gsel_collective& given, bool grouped) noexcept {
+  begun_ = true;
   try {
-    complete(given, at_.world_size(), signals_.timeout_ns(), current_, grouped);
-    number_ = recorder_.enter(current_);
-    signals_.begin(current_, number_);
-    hit(Step::enter);
-    const uint64_t sent = run_call(current_);
+    breaking_.throw_if_broken();
+    enter(given, grouped);
+    plan_.emplace(current_, at_.rank(), at_.world_size());
+    post_header(current_, *plan_);
+  } catch (...) {
+    not_begun_ = current_error();
+  }
+}
+
+bool Collectives::is_ready() const {
+  if (not_begun_) return true;
+  for (int32_t q = 0; q < at_.world_size(); ++q)
+    if (at_.block(q).line[sequence_ & 1].sequence.load(std::memory_order_acquire) < sequence_) return false;
+  return true;
+}
+
+void Collectives::run(const gsel_collective& given, bool grouped) {
+  const bool begun = std::exchange(begun_, false);
+  if (begun && not_begun_) {
+    recorder_.note_failure(*not_begun_, number_);
+    throw Error(*std::exchange(not_begun_, std::nullopt));
+  }
+  if (!begun && at_.is_broken()) fail_before();
+  try {
+    uint64_t sent = 0;
+    if (begun) {
+      sent = run_call(current_, *plan_);
+    } else {
+      enter(given, grouped);
+      const Plan plan(current_, at_.rank(), at_.world_size());
+      post_header(current_, plan);
+      sent = run_call(current_, plan);
+    }
     hit(Step::leave);
     recorder_.leave(number_);
     recorder_.count_call(current_.kind, sent);
@@ -75,15 +113,16 @@ void Collectives::exchange(Asked asked, const void* send, void* recv, uint64_t b
   complete(call, at_.world_size(), signals_.timeout_ns(), current_, false, asked);
   number_ = recorder_.enter(current_);
   signals_.begin(current_, number_);
-  run_call(current_);
+  const Plan plan(current_, at_.rank(), at_.world_size());
+  post_header(current_, plan);
+  run_call(current_, plan);
   recorder_.leave(number_);
 }
 
-uint64_t Collectives::run_call(const Call& call) {
-  if (call.operation.record != 1) require_room_for_records(call);
-  const Plan plan(call, at_.rank(), at_.world_size());
+// Behind the header.
+uint64_t Collectives::run_call(const Call& call, const Plan& plan) {
   largest_part_ = plan.largest_part();
-  exchange_headers(call, plan);
+  read_headers();
   if (call.kind == GSEL_COLLECTIVE_ALLTOALLV) read_rows(call, plan);
   switch (choose_by_lines(call, plan).protocol) {
     case Protocol::alone:

@@ -19,6 +19,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 
 #include "comm/shm/fault.h"
 #include "comm/shm/memory/peer_memory.h"
@@ -35,6 +36,12 @@ class Collectives {
               PeerMemory& memory, Faults& faults);
 
   void run(const gsel_collective& given, bool grouped = false);  // by whoever drives, see engine.h
+  // The first part of the next run, which waits for nobody; what fails here is told by that run.
+  void begin(const gsel_collective& given, bool grouped) noexcept;
+  bool has_begun() const { return begun_; }
+  // Of what has begun: its run waits for headers alone, and they are there.
+  bool ends_with_headers() const { return not_begun_ || small(current_) || at_.world_size() == 1; }
+  bool is_ready() const;
   // An allgather that no call of the caller's can be taken for.
   void exchange(Asked asked, const void* send, void* recv, uint64_t bytes);
   gsel_comm_explanation explain(const Call& call);
@@ -43,7 +50,8 @@ class Collectives {
 
  private:
   // collectives.cc
-  uint64_t run_call(const Call& call);  // bytes that this rank sent
+  void enter(const gsel_collective& given, bool grouped);
+  uint64_t run_call(const Call& call, const Plan& plan);  // bytes that this rank sent
   [[noreturn]] void fail(const Error& error);
   [[noreturn]] void fail_before();
   void require_room_for_records(const Call& call) const;
@@ -58,7 +66,8 @@ class Collectives {
   void wait_all(std::atomic<uint64_t> RankBlock::*flag, uint64_t value) { signals_.wait_all(flag, value); }
 
   // headers.cc
-  void exchange_headers(const Call& call, const Plan& plan);
+  void post_header(const Call& call, const Plan& plan);
+  void read_headers();
   void post_operation(const Operation& operation, uint64_t parity);
   [[noreturn]] void fail_mismatch(uint64_t parity);
   void publish_addresses(const Call& call, const Plan& plan, HeaderLine& line);
@@ -151,6 +160,10 @@ class Collectives {
   uint64_t largest_part_ = 0;  // bytes, that one rank has for one other in this call
   bool staging_reserved_ = false;
   Call current_{};
+  uint64_t fingerprint_ = 0;        // of it
+  std::optional<Plan> plan_;        // of what has begun
+  std::optional<Error> not_begun_;  // why
+  bool begun_ = false;
 };
 
 }  // namespace gsel::shm

@@ -21,11 +21,11 @@ void own_soon(const void* line) {
 
 }  // namespace
 
-void Collectives::exchange_headers(const Call& call, const Plan& plan) {
+void Collectives::post_header(const Call& call, const Plan& plan) {
   RankBlock& me = at_.mine();
   const uint64_t parity = ++sequence_ & 1;
   HeaderLine& line = me.line[parity];
-  const uint64_t print = fingerprint(call);
+  const uint64_t print = fingerprint_ = fingerprint(call);
   if (call.operation.op == GSEL_OP_USER) post_operation(call.operation, parity);
   me.posted[parity].store(number_, std::memory_order_release);
   me.factor[parity] = call.operation.factor;
@@ -35,13 +35,17 @@ void Collectives::exchange_headers(const Call& call, const Plan& plan) {
   if ((needs_row(call) || call.send_parts) && !small(call)) publish_row(plan, parity);
   post(line.sequence, sequence_);
   hit(Step::header);
+}
+
+void Collectives::read_headers() {
+  const uint64_t parity = sequence_ & 1, print = fingerprint_;
   bool alike = true;
   for (int32_t q = 0; q < at_.world_size(); ++q) {
     const HeaderLine& other = at_.block(q).line[parity];
     wait(q, other.sequence, sequence_);
     alike = alike && other.fingerprint == print;
   }
-  own_soon(&me.line[parity ^ 1]);
+  own_soon(&at_.mine().line[parity ^ 1]);
   if (!alike) fail_mismatch(parity);
 }
 

@@ -93,6 +93,7 @@ void Signals::sleep_until_woken(int32_t rank, const std::atomic<uint64_t>& flag,
   RankBlock& other = at_.block(rank);
   other.sleepers.fetch_add(1, std::memory_order_seq_cst);
   const uint32_t word = other.wake_word.load(std::memory_order_seq_cst);
+  if (rank != at_.rank()) call_up(rank);  // it may have started a collective that nobody there waits for yet
   if (asymmetric_) os::pass_barriers_everywhere();
   const int64_t most = driver_->is_alone() ? longest_sleep() : kSleepBesideNs, left = deadline_ns_ - os::now_ns();
   // Behind the word, or who breaks the communicator or leaves between our last look and here would wake nobody.
