@@ -72,6 +72,13 @@ void check_refused(const std::string& train, int32_t data, const char* message) 
   }
 }
 
+void more_micro_batches_than_samples_are_refused(void**) {
+  check_samples(base("batch = 4\nmicrobatches = 4\n", 2, 1, 1), {{2, 1}, {3, 1}, {4, 0}, {4, 0}});
+  check_refused("batch = 4\nmicrobatches = 16\n", 1,
+                "test.toml:3: train.microbatches = 16 are more than the 4 samples of train.batch, on any number of "
+                "ranks; use 4 or fewer");
+}
+
 void a_pipeline_wants_micro_batches_of_one_size(void**) {
   check_samples(base("batch = 12\nmicrobatches = 3\n", 2, 2, 1), {{6, 2}, {8, 2}, {10, 2}});
   check_refused(
@@ -145,6 +152,7 @@ int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(micro_batches_are_cut_by_number_or_by_size),
       cmocka_unit_test(shares_of_samples_are_in_proportion_to_the_weights),
+      cmocka_unit_test(more_micro_batches_than_samples_are_refused),
       cmocka_unit_test(a_pipeline_wants_micro_batches_of_one_size),
       cmocka_unit_test(a_step_ends_over_each_axis_once),
       cmocka_unit_test(buckets_are_anew_those_of_what_is_here),

@@ -165,6 +165,12 @@ std::vector<Microbatch> cut_share(const Config& config, const Mesh& mesh, const 
     refuse_key(
         config, "train.microbatches",
         fmt::format("train.microbatches = {} is more than {}; use fewer", config.train.microbatches, kMaxMicrobatches));
+  if (config.train.microbatches > config.train.batch)
+    refuse_key(
+        config, "train.microbatches",
+        fmt::format("train.microbatches = {} are more than the {} of train.batch, on any number of ranks; use {} "
+                    "or fewer",
+                    config.train.microbatches, with_noun(config.train.batch, "sample"), config.train.batch));
   if (config.train.microbatches > 0) {
     if (mesh.size[GSEL_AXIS_PIPELINE] > 1)
       config.get("strategy.data.weights") ? check_even_shares(config, bounds)
