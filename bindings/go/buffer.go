@@ -1,6 +1,9 @@
 package gsel
 
-import "unsafe"
+import (
+	"math"
+	"unsafe"
+)
 
 // buffer.go: Memory, a slice that lives in C. This file needs no cgo.
 
@@ -19,7 +22,7 @@ type Memory[T Element] struct {
 // on the way. With nil it is memory of this process.
 func Alloc[T Element](c *Comm, n int) (*Memory[T], error) {
 	var zero T
-	if n < 0 {
+	if n < 0 || n > math.MaxInt/2/int(unsafe.Sizeof(zero)) {
 		return nil, failed(ErrArg, "%d elements", n)
 	}
 	if c != nil { // which stays open until the memory is tied to it

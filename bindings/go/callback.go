@@ -32,7 +32,8 @@ type logSink func(level LogLevel, component, line string)
 // logging is held while a sink runs, be it for a line of the library or of this package.
 var logging struct {
 	sync.Mutex
-	sink logSink
+	sink  logSink
+	level LogLevel
 }
 
 // SetLog sends the log lines of this process, up to level, to sink; nil: nowhere. The library calls sink on the thread
@@ -41,7 +42,7 @@ var logging struct {
 // has finished its line.
 func SetLog(level LogLevel, sink func(level LogLevel, component, line string)) {
 	logging.Lock()
-	logging.sink = sink
+	logging.sink, logging.level = sink, level
 	logging.Unlock() // C waits for its sink, which may wait for logging
 	handle := cgo.Handle(0)
 	if sink != nil {
@@ -53,7 +54,7 @@ func SetLog(level LogLevel, sink func(level LogLevel, component, line string)) {
 func reportLeak(what string) {
 	logging.Lock()
 	defer logging.Unlock()
-	if sink := logging.sink; sink != nil {
+	if sink := logging.sink; sink != nil && logging.level >= LogWarn {
 		_ = protect(func() error { sink(LogWarn, "go", "a "+what+" was lost without Close"); return nil })
 	}
 }

@@ -18,7 +18,11 @@ import (
 // allocate makes zeroed memory of C: shared by the ranks of comm, or this process's own if comm is nil.
 func allocate(comm *Comm, bytes int) (unsafe.Pointer, func(unsafe.Pointer), error) {
 	if comm == nil {
-		return C.calloc(1, C.size_t(bytes)+1), func(p unsafe.Pointer) { C.free(p) }, nil
+		p := C.go_zeroed(C.size_t(bytes) + 1)
+		if p == nil {
+			return nil, nil, failed(ErrNoMem, "no memory for %d bytes", bytes)
+		}
+		return p, func(p unsafe.Pointer) { C.free(p) }, nil
 	}
 	var p unsafe.Pointer
 	err := comm.query(func(c *C.gsel_comm, err **C.gsel_error) C.gsel_status {
@@ -214,6 +218,9 @@ func (r *Request) Test() (done bool, err error) {
 
 // Wait waits for the end and returns the result of the call. A context that ends aborts the communicator.
 func (r *Request) Wait(ctx context.Context) error {
+	if r.shut.Load() {
+		return ErrClosed
+	}
 	w, err := r.comm.watch(ctx, false)
 	if err != nil {
 		return err

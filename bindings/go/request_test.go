@@ -313,3 +313,36 @@ func TestAGroupIsOneRequest(t *testing.T) {
 		return firstError(expect("received", peer, x[1]), expect("sum", 2, x[2]), expect("source", peer, got.Source), refused(ErrArg, "n is 0", none))
 	})
 }
+
+func TestMemoryThatIsNotThereIsAnError(t *testing.T) {
+	for _, n := range []int{1 << 45, 1 << 62} {
+		m, err := Alloc[float32](nil, n)
+		if err == nil {
+			m.Close()
+			t.Fatalf("memory for %d elements was made", n)
+		}
+		if !errors.Is(err, ErrNoMem) && !errors.Is(err, ErrArg) {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestAWaitForAClosedRequestLeavesTheCommunicatorAlone(t *testing.T) {
+	ranks(t, 1, func(c *Comm) error {
+		m, err := Alloc[float32](c, 1)
+		if err != nil {
+			return err
+		}
+		defer m.Close()
+		r, err := StartAllReduce(c, m, m, Sum)
+		if err != nil {
+			return err
+		}
+		if err := firstError(r.Wait(background), r.Close()); err != nil {
+			return err
+		}
+		ended, end := context.WithCancel(background)
+		end()
+		return firstError(expect("wait", true, errors.Is(r.Wait(ended), ErrClosed)), c.Barrier(background))
+	})
+}

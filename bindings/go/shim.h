@@ -18,6 +18,11 @@ static inline gsel_status go_plugin_register(const void *plugin, gsel_error **er
   return gsel_plugin_register(plugin, err);
 }
 
+/* calloc, whose NULL cgo's own wrapper turns into the end of the program. */
+static inline void *go_zeroed(size_t bytes) {
+  return calloc(1, bytes);
+}
+
 /* Arguments of a collective, flat. A pointer is checked by cgo where it is an argument of its own. */
 static inline gsel_collective go_collective(gsel_collective_kind kind, gsel_dtype dtype, gsel_op op, int32_t root,
                                             int32_t source, const void *send, void *recv, uint64_t count,
