@@ -346,3 +346,20 @@ func TestAWaitForAClosedRequestLeavesTheCommunicatorAlone(t *testing.T) {
 		return firstError(expect("wait", true, errors.Is(r.Wait(ended), ErrClosed)), c.Barrier(background))
 	})
 }
+
+func TestALostObjectIsAWarning(t *testing.T) {
+	var lines int
+	sink := func(LogLevel, string, string) { lines++ }
+	for _, of := range []struct {
+		level LogLevel
+		lines int
+	}{{LogError, 0}, {LogWarn, 1}} {
+		SetLog(of.level, sink)
+		lines = 0
+		reportLeak("thing")
+		SetLog(LogError, nil)
+		if lines != of.lines {
+			t.Errorf("level %d: expected %d lines, got %d", of.level, of.lines, lines)
+		}
+	}
+}
