@@ -97,6 +97,9 @@ func goData(request *C.gsel_data_request, handle C.uintptr_t, frame *C.go_frame)
 		r.fromC(request)
 		return d.f(&r)
 	})
+	if err == ErrNoSamples {
+		return C.GSEL_NO_SAMPLES
+	}
 	return answer(driving(frame), err, request.message, request.message_capacity)
 }
 

@@ -11,6 +11,7 @@ import (
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
+	"unicode/utf8"
 	"unsafe"
 )
 
@@ -132,21 +133,32 @@ func words(err error) (string, error) {
 	return text, err
 }
 
+// write puts text in C's place for it, cut between runes if it is too long.
+func write(text string, message *C.char, capacity C.size_t) {
+	if message == nil || capacity == 0 {
+		return
+	}
+	to := unsafe.Slice((*byte)(unsafe.Pointer(message)), int(capacity))
+	n := len(to) - 1
+	if n >= len(text) {
+		n = len(text)
+	} else {
+		for n > 0 && !utf8.RuneStart(text[n]) {
+			n--
+		}
+	}
+	to[copy(to, text[:n])] = 0
+}
+
 // answer is what a callback returns to C for err, with its words in C's place for them.
 func answer(f *faults, err error, message *C.char, capacity C.size_t) C.gsel_status {
 	if err == nil {
 		return C.GSEL_OK
 	}
-	if err == ErrNoSamples {
-		return C.GSEL_NO_SAMPLES
-	}
 	text, err := words(err)
 	if f != nil {
 		f.put(err)
 	}
-	if message != nil && capacity > 0 {
-		to := unsafe.Slice((*byte)(unsafe.Pointer(message)), int(capacity))
-		to[copy(to[:len(to)-1], text)] = 0
-	}
+	write(text, message, capacity)
 	return C.GSEL_ERR_CALLBACK
 }

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+	"unicode/utf8"
 )
 
 // fault_test.go: what goes wrong in a callback is beneath the error of the call that ran it, and of no other.
@@ -222,4 +223,50 @@ func refusedClosed(t *Trainer) error {
 		return fmt.Errorf("expected %v, got %v", ErrClosed, err)
 	}
 	return nil
+}
+
+// ErrNoSamples is for callbacks of data alone; of any other callback it is an error like the others.
+func TestNoSamplesIsAnErrorOutsideOfData(t *testing.T) {
+	none := func(what string, err error) error {
+		if !errors.Is(err, ErrCallback) || !errors.Is(err, ErrNoSamples) {
+			return fmt.Errorf("%s: expected a callback that failed with ErrNoSamples beneath, got %v", what, err)
+		}
+		return nil
+	}
+	for _, pushed := range []bool{true, false} {
+		ranks(t, 1, func(c *Comm) error {
+			d := &distance{forward: func() error { return ErrNoSamples }}
+			return training(c, pushed, d, func(t *Trainer, w ParamID) (err error) {
+				if pushed {
+					_, err = t.Step(background)
+					return none("a layer", err)
+				}
+				_, err = t.Pull(background, func(work *Work) error {
+					if work.Kind == WorkInput {
+						return d.input(work.Input)
+					}
+					return ErrNoSamples
+				})
+				return none("work", err)
+			})
+		})
+	}
+	must(t, none("an operation", reducing(func(accumulated, next []float32) error { return ErrNoSamples })))
+}
+
+// The words of an error have a place of a certain size in C, and are cut between runes.
+func TestWordsAreCutBetweenRunes(t *testing.T) {
+	for shift := 0; shift < 4; shift++ {
+		words := strings.Repeat("x", shift) + strings.Repeat("\U0001F600", 5000)
+		ranks(t, 1, func(c *Comm) error {
+			d := &distance{forward: func() error { return errors.New(words) }}
+			return training(c, true, d, func(t *Trainer, w ParamID) error {
+				_, err := t.Step(background)
+				if !errors.Is(err, ErrCallback) || !utf8.ValidString(err.Error()) || strings.ContainsRune(err.Error(), utf8.RuneError) {
+					return fmt.Errorf("shifted by %d: expected whole runes, got %q", shift, err)
+				}
+				return nil
+			})
+		})
+	}
 }

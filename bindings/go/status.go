@@ -61,8 +61,8 @@ var ErrNoCgo = errors.New("gsel: built without cgo; set CGO_ENABLED=1")
 // ErrClosed is the error of a call on an object that was closed.
 var ErrClosed = errors.New("gsel: closed")
 
-// ErrNoSamples is what a data callback returns, and Work.Fail takes, when this rank has no samples left. The micro-batch
-// then has weight 0. It is no failure.
+// ErrNoSamples is what a data callback returns, and Work.Fail takes for WorkInput, when this rank has no samples left. The
+// micro-batch then has weight 0. It is no failure there; of any other callback it is an error like the others.
 var ErrNoSamples = errors.New("gsel: no samples left")
 
 // Error is a failed call, copied from the library's error object.

@@ -328,7 +328,7 @@ func (w *Work) Complete() error { return w.complete(C.GSEL_OK, "") }
 // Fail says that the work cannot be done: the step ends on every rank, with cause beneath the error returned here. With
 // ErrNoSamples, for WorkInput, this rank has no samples left, and that is no error.
 func (w *Work) Fail(cause error) error {
-	if cause == ErrNoSamples {
+	if cause == ErrNoSamples && w.Kind == WorkInput {
 		return w.complete(C.GSEL_NO_SAMPLES, "")
 	}
 	text, cause := words(cause)
