@@ -272,7 +272,7 @@ func (s *Selection) env(f func(p *C.gsel_selection, out **C.gsel_env_var, n *C.s
 		if err := check(status, &err); err != nil {
 			return err
 		}
-		for _, v := range slice[C.gsel_env_var](out, C.int32_t(n)) {
+		for _, v := range slice[C.gsel_env_var](out, n) {
 			vars = append(vars, EnvVar{text(v.name), text(v.value)})
 		}
 		return nil

@@ -38,7 +38,7 @@ type Call struct {
 }
 
 // slice views n elements of C as Go's mirror of them.
-func slice[T, F any](from *F, n C.int32_t) []T {
+func slice[T, F any, N ~int32 | ~int64 | ~uint64](from *F, n N) []T {
 	if from == nil || n == 0 {
 		return nil
 	}
@@ -48,12 +48,12 @@ func slice[T, F any](from *F, n C.int32_t) []T {
 func (c *Call) fromC(from *C.gsel_call) {
 	*c = Call{
 		Layer: LayerID(from.layer), Microbatch: int(from.microbatch),
-		SampleIDs: slice[int64](from.sample_ids, C.int32_t(from.n_samples)),
+		SampleIDs: slice[int64](from.sample_ids, from.n_samples),
 		Params:    slice[Tensor](from.params, from.n_params), Inputs: slice[Tensor](from.inputs, from.n_inputs),
 		Outputs: slice[Tensor](from.outputs, from.n_outputs), DOutputs: slice[Tensor](from.d_outputs, from.n_outputs),
 		DInputs: slice[Tensor](from.d_inputs, from.n_inputs), DParams: slice[Tensor](from.d_params, from.n_params),
 		Accumulate: from.accumulate != 0,
-		Saved:      slice[byte]((*byte)(from.saved), C.int32_t(from.saved_bytes)),
+		Saved:      slice[byte]((*byte)(from.saved), from.saved_bytes),
 		RNGKey:     uint64(from.rng_key), Stream: uintptr(from.stream),
 		Step: int64(from.step), Evaluating: from.evaluating != 0, Phase: int(from.phase),
 		Reductions: slice[Tensor](from.reductions, from.n_reductions),
@@ -73,7 +73,7 @@ type DataRequest struct {
 }
 
 func (r *DataRequest) fromC(from *C.gsel_data_request) {
-	*r = DataRequest{ValueID(from.value), int(from.microbatch), slice[int64](from.sample_ids, C.int32_t(from.n_samples)),
+	*r = DataRequest{ValueID(from.value), int(from.microbatch), slice[int64](from.sample_ids, from.n_samples),
 		*(*Tensor)(unsafe.Pointer(&from.dst))}
 }
 
@@ -101,7 +101,7 @@ type OptimizerCall struct {
 }
 
 func (c *OptimizerCall) fromC(from *C.gsel_optimizer_call) {
-	n := C.int32_t(from.count)
+	n := from.count
 	*c = OptimizerCall{Phase: int(from.phase), Param: ParamID(from.param), Flags: ParamFlags(from.flags),
 		Shape: slice[int64](from.dims, from.n_dims), First: int64(from.first),
 		Values: slice[float32](from.values, n), Gradient: slice[float32](from.gradient, n), T: int64(from.t),
