@@ -81,21 +81,6 @@ func TestPanicOfNilIsAnError(t *testing.T) {
 	}
 }
 
-// withOp runs body with an operation and n elements, which are closed behind it.
-func withOp(name string, fold func(accumulated, next []float32) error, n int, body func(op Op, m *Memory[float32]) error) error {
-	op, err := NewOp(name, 1, fold)
-	if err != nil {
-		return err
-	}
-	defer op.Close()
-	m, err := Alloc[float32](nil, n)
-	if err != nil {
-		return err
-	}
-	defer m.Close()
-	return body(op.Op, m)
-}
-
 func TestAPanicBelongsToTheGroupThatRanIt(t *testing.T) {
 	ranks(t, 2, func(c *Comm) error {
 		panics := func(accumulated, next []float32) error { panic("in a group") }

@@ -118,9 +118,10 @@ func (c *Comm) own(r *Request, kept *lent, inC []*C.gsel_collective, keep []Keep
 	defer c.leave()
 	for _, call := range inC {
 		r.got = append(r.got, call.received)
-		if t := ticketIn(call, &r.object); t != nil {
-			r.tickets = append(r.tickets, t)
-		}
+	}
+	if r.tickets, err = ticketsIn(inC, func(int) *object { return &r.object }); err != nil {
+		kept.free()
+		return nil, err
 	}
 	var request *C.gsel_request
 	var cerr *C.gsel_error
@@ -238,7 +239,7 @@ func (r *Request) WaitFor(d time.Duration) (done bool, err error) {
 }
 
 // WaitAny waits until one of the requests has ended, and returns its position and the result of its call. nil requests,
-// and those whose end was reported before, are ignored. A context that ends aborts the communicator of the first.
+// and those whose end was reported before, are ignored; -1 with ErrArg if none is left. A context that ends aborts the communicator of the first.
 func WaitAny(ctx context.Context, requests ...*Request) (index int, err error) {
 	var l lent
 	defer l.free()
@@ -264,7 +265,7 @@ func WaitAny(ctx context.Context, requests ...*Request) (index int, err error) {
 			return -1, err
 		}
 	}
-	var at C.size_t
+	at := C.size_t(len(in)) // which C leaves where no request can be waited for
 	var cerr *C.gsel_error
 	status := C.gsel_request_wait_any(list[*C.gsel_request](&l, in), C.size_t(len(in)), &at, &cerr)
 	err = check(status, &cerr)

@@ -29,7 +29,7 @@ type ticket struct {
 	faults
 	user *userOp
 	op   Op
-	base bool // the number that the program has: no call is made with it but for want of another
+	base bool // the number that the program has: what takes it without a call, such as a Phase, keeps no errors
 }
 
 // userOps finds the operation of the number that the program has.
@@ -52,14 +52,14 @@ func (u *userOp) ticket() (*ticket, error) {
 }
 
 // ticketFor is the number to give to C for op in a call on o, and the ticket to give back after the call; nil for what is
-// no operation of Go's, and when C has room for no more: the call then fails without the cause beneath.
-func ticketFor(op Op, o *object) (Op, *ticket) {
+// no operation of Go's. ErrNoMem when C has room for no more.
+func ticketFor(op Op, o *object) (Op, *ticket, error) {
 	if op < firstUser {
-		return op, nil
+		return op, nil, nil
 	}
 	found, ok := userOps.Load(op)
 	if !ok {
-		return op, nil
+		return op, nil, nil
 	}
 	u := found.(*userOp)
 	u.mu.Lock()
@@ -67,18 +67,31 @@ func ticketFor(op Op, o *object) (Op, *ticket) {
 	var t *ticket
 	if last := len(u.unused) - 1; last >= 0 {
 		t, u.unused = u.unused[last], u.unused[:last]
-	} else if t, _ = u.ticket(); t == nil {
-		return op, nil
+	} else {
+		var err error
+		if t, err = u.ticket(); err != nil {
+			return op, nil, err
+		}
 	}
 	t.on(o)
-	return t.op, t
+	return t.op, t, nil
 }
 
-// ticketIn gives a call in C its ticket.
-func ticketIn(call *C.gsel_collective, o *object) *ticket {
-	op, t := ticketFor(Op(call.op), o)
-	call.op = C.gsel_op(op)
-	return t
+// ticketsIn gives calls[i] in C, on objects[i], their tickets: all or none.
+func ticketsIn(calls []*C.gsel_collective, objects func(i int) *object) ([]*ticket, error) {
+	var tickets []*ticket
+	for i, call := range calls {
+		op, t, err := ticketFor(Op(call.op), objects(i))
+		if err != nil {
+			giveBack(tickets)
+			return nil, err
+		}
+		call.op = C.gsel_op(op)
+		if t != nil {
+			tickets = append(tickets, t)
+		}
+	}
+	return tickets, nil
 }
 
 // ended is err as the ticket's call has it, whose ticket is given back.
@@ -190,11 +203,14 @@ func ReduceLocal[T Element](inputs [][]T, out []T, op Op, order Order) error {
 }
 
 func reduceLocal(l *lent, inputs []unsafe.Pointer, out unsafe.Pointer, count int, dtype DType, op Op, order Order) error {
-	op, t := ticketFor(op, nil)
-	var err *C.gsel_error
+	op, t, err := ticketFor(op, nil)
+	if err != nil {
+		return err
+	}
+	var cerr *C.gsel_error
 	status := C.gsel_reduce_local(list[unsafe.Pointer](l, inputs), C.size_t(len(inputs)), out, C.size_t(count),
-		C.gsel_dtype(dtype), C.gsel_op(op), C.int32_t(order), &err)
-	return t.ended(check(status, &err))
+		C.gsel_dtype(dtype), C.gsel_op(op), C.int32_t(order), &cerr)
+	return t.ended(check(status, &cerr))
 }
 
 //export goOp

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// request_test.go: calls that run while Go computes, operations of Go's, and objects that are lost.
+// request_test.go: calls that run while Go computes, and objects that are lost.
 
 func TestRequestsRunOnMemoryOfC(t *testing.T) {
 	ranks(t, 2, func(c *Comm) error {
@@ -139,53 +139,6 @@ func TestCloseWithARequestUnderWay(t *testing.T) {
 		r.Close()
 		if c.p != nil || m.p != nil {
 			return errors.New("not released with the last request")
-		}
-		return nil
-	})
-}
-
-func TestOperationsOfGo(t *testing.T) {
-	ranks(t, 2, func(c *Comm) error {
-		op, err := NewOp("max_abs", 1, func(accumulated, next []float32) error {
-			for i, x := range next {
-				if x < 0 {
-					x = -x
-				}
-				if x > accumulated[i] {
-					accumulated[i] = x
-				}
-			}
-			return nil
-		})
-		if err != nil {
-			return err
-		}
-		defer op.Close()
-		x := []float32{1, float32(-5 * c.Rank())}
-		if err := firstError(AllReduce(background, c, x, x, op.Op), expect("largest", []float32{1, 5}, x)); err != nil {
-			return err
-		}
-		scaled, err := NewScaledSum(float64(c.Rank() + 1))
-		if err != nil {
-			return err
-		}
-		defer scaled.Close()
-		return firstError(AllReduce(background, c, x, x, scaled.Op), expect("scaled", []float32{3, 15}, x))
-	})
-}
-
-func TestPanicInAnOperationIsAnErrorOfTheCall(t *testing.T) {
-	ranks(t, 2, func(c *Comm) error {
-		op, err := NewOp("fails", 1, func(accumulated, next []float32) error { panic("no such sum") })
-		if err != nil {
-			return err
-		}
-		defer op.Close()
-		x := []float32{1}
-		err = AllReduce(background, c, x, x, op.Op)
-		var p *PanicError
-		if !errors.Is(err, ErrCallback) || !errors.As(err, &p) || p.Value != "no such sum" || !strings.Contains(string(p.Stack), "request_test.go") {
-			return fmt.Errorf("expected the panic beneath %v, got %+v", err, p)
 		}
 		return nil
 	})
@@ -362,4 +315,22 @@ func TestALostObjectIsAWarning(t *testing.T) {
 			t.Errorf("level %d: expected %d lines, got %d", of.level, of.lines, lines)
 		}
 	}
+}
+
+func TestWaitAnyOfReportedRequestsHasNoPosition(t *testing.T) {
+	ranks(t, 1, func(c *Comm) error {
+		m, err := Alloc[float32](c, 1)
+		if err != nil {
+			return err
+		}
+		defer m.Close()
+		r, err := StartAllReduce(c, m, m, Sum)
+		if err != nil {
+			return err
+		}
+		defer r.Close()
+		waited := r.Wait(background)
+		at, none := WaitAny(background, r, nil)
+		return firstError(waited, expect("position", -1, at), refused(ErrArg, "", none))
+	})
 }

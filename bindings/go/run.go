@@ -14,7 +14,10 @@ import (
 // run.go: collectives handed to C: flat for a call that may use memory of Go, as a struct in C memory for the others.
 
 func runCollective(c *Comm, p unsafe.Pointer, call *Collective, timeoutS float64) error {
-	op, t := ticketFor(call.Op, &c.object)
+	op, t, err := ticketFor(call.Op, &c.object)
+	if err != nil {
+		return err
+	}
 	var result C.go_result
 	if call.Kind <= KindScatter && call.Tag == 0 && call.Label == "" && call.Factor == 0 && call.Received == nil && call.Stream == 0 {
 		result = C.go_run_plain(C.uintptr_t(uintptr(p)), C.gsel_collective_kind(call.Kind), C.gsel_dtype(call.DType), C.gsel_op(op),
@@ -104,7 +107,6 @@ func RunGroup(ctx context.Context, comms []*Comm, calls []*Collective) error {
 		}
 	}()
 	toComms, toCalls := make([]*C.gsel_comm, len(comms)), make([]*C.gsel_collective, len(comms))
-	var tickets []*ticket
 	timed := true // by the deadline of the context, every call
 	for i, c := range comms {
 		if !entered[c] {
@@ -118,12 +120,14 @@ func RunGroup(ctx context.Context, comms []*Comm, calls []*Collective) error {
 		toCalls[i].timeout_s = C.double(seconds)
 		timed = timed && fromContext
 	}
-	w, err := watchAll(ctx, timed, comms)
+	tickets, err := ticketsIn(toCalls, func(i int) *object { return &comms[i].object })
 	if err != nil {
 		return err
 	}
-	for i, c := range comms {
-		tickets = append(tickets, ticketIn(toCalls[i], &c.object))
+	w, err := watchAll(ctx, timed, comms)
+	if err != nil {
+		giveBack(tickets)
+		return err
 	}
 	var cerr *C.gsel_error
 	status := C.gsel_group_run(list[*C.gsel_comm](&l, toComms), list[*C.gsel_collective](&l, toCalls), C.size_t(len(comms)), &cerr)
