@@ -4,7 +4,8 @@
 //! second time, and another type than the model declares are faults of the kernel: it panics, as slices do.
 use crate::{DType, Element};
 use gsel_sys as sys;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::os::raw::c_void;
 
 /// A part of a tensor that a rank has: elements `[begin, end)` of each of `blocks` blocks of `whole` elements along `dim`.
@@ -65,6 +66,8 @@ pub struct Call<'a> {
     call: &'a sys::gsel_call,
     /// Which buffers of each list are handed out.
     taken: [Cell<u64>; 5],
+    /// The same of those from 64 on, which few layers have.
+    taken_beyond: RefCell<BTreeSet<(usize, usize)>>,
 }
 
 const OUTPUTS: usize = 0;
@@ -80,6 +83,7 @@ impl<'a> Call<'a> {
         Call {
             call: &*call,
             taken: Default::default(),
+            taken_beyond: Default::default(),
         }
     }
 
@@ -88,13 +92,14 @@ impl<'a> Call<'a> {
         unsafe { &*first.add(i) }
     }
     fn take(&self, list: usize, what: &str, i: usize) {
-        assert!(
-            i < 64 && self.taken[list].get() & (1 << i) == 0,
-            "{} {} is handed out already",
-            what,
-            i
-        );
-        self.taken[list].set(self.taken[list].get() | 1 << i);
+        let first = if i < 64 {
+            let taken = self.taken[list].get();
+            self.taken[list].set(taken | 1 << i);
+            taken & (1 << i) == 0
+        } else {
+            self.taken_beyond.borrow_mut().insert((list, i))
+        };
+        assert!(first, "{} {} is handed out already", what, i);
     }
     /// A buffer that the library lends for the call; `take` hands it out once, so it is no second reference.
     #[allow(clippy::mut_from_ref)]

@@ -5,7 +5,7 @@
 //! `CALLBACK` it is broken, and `recv` may be partly written.
 use crate::comm::Shared;
 use crate::error::{check, filled, made, Code, Error};
-use crate::{guard, Collective, Comm, DevicePtr, Element, Message, Op, Parts, Result};
+use crate::{guard, number, Collective, Comm, DevicePtr, Element, Message, Op, Parts, Result};
 use gsel_sys as sys;
 use std::ops::{Deref, DerefMut};
 use std::os::raw::c_void;
@@ -200,7 +200,7 @@ impl Comm {
     }
     /// Receives from `peer`, with tag 0. `recv` is as long as the message or longer; elements behind it stay unchanged.
     pub fn recv<T: Element>(&self, recv: &mut [T], peer: usize) -> Result<()> {
-        self.call(Collective::recv(recv, peer as i32), |comm, c, error| unsafe {
+        self.call(Collective::recv(recv, number(peer)), |comm, c, error| unsafe {
             sys::gsel_recv(comm, c.recv, c.count as usize, c.dtype, c.root, error)
         })
     }

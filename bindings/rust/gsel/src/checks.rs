@@ -1,6 +1,6 @@
 //! Runs the kernels of a model against their contracts, before a rank trains with them.
 use crate::error::{check, filled};
-use crate::{guard, text, Code, DataOutcome, DataRequest, Model, Optimizer, Result};
+use crate::{guard, number, text, Code, DataOutcome, DataRequest, Model, Optimizer, Result};
 use gsel_sys as sys;
 use std::os::raw::c_void;
 
@@ -81,8 +81,8 @@ impl Model {
         raw.first_sample = options.first_sample;
         raw.index_limit = options.index_limit;
         raw.seed = options.seed;
-        raw.tensor_ranks = i32::try_from(options.tensor_ranks).unwrap_or(i32::MAX);
-        raw.differences = i32::try_from(options.differences).unwrap_or(i32::MAX);
+        raw.tensor_ranks = number(options.tensor_ranks);
+        raw.differences = number(options.differences);
         if let Some(data) = &mut data {
             raw.data = Some(crate::train::fill::<F>);
             raw.data_user_data = data as *mut F as *mut c_void;

@@ -1,7 +1,7 @@
 //! A call as data: which buffers, which operation, which ranks. [`Comm`](crate::Comm) runs it, starts it, or explains it.
 use crate::comm::bound;
 use crate::error::{Code, Error};
-use crate::{text, DType, DevicePtr, Element, Op, Result};
+use crate::{number, text, DType, DevicePtr, Element, Op, Result};
 use gsel_sys as sys;
 use std::marker::PhantomData;
 use std::os::raw::c_void;
@@ -332,7 +332,7 @@ impl<'a> Collective<'a> {
     /// Sends to rank `to` and receives from rank `from` at the same time.
     pub fn sendrecv(send: impl Into<Source<'a>>, to: usize, recv: impl Into<Target<'a>>, from: usize) -> Self {
         let mut call = Self::new(sys::GSEL_COLLECTIVE_SENDRECV, Some(send.into()), Some(recv.into())).root(to);
-        call.call.source = from as i32;
+        call.call.source = number(from);
         call
     }
 
@@ -341,7 +341,7 @@ impl<'a> Collective<'a> {
         self
     }
     fn root(mut self, root: usize) -> Self {
-        self.call.root = i32::try_from(root).unwrap_or(i32::MAX);
+        self.call.root = number(root);
         self
     }
     fn send_parts(mut self, parts: Parts<'a>) -> Self {
@@ -412,7 +412,7 @@ impl<'a> Collective<'a> {
                 )));
             }
         }
-        let is_root = call.root == rank as i32;
+        let is_root = call.root == number(rank);
         let in_place = self.send.is_none();
         let element = DType(call.dtype).bytes();
         let expect = |what: &str, expected: usize, got: usize| {

@@ -1,6 +1,6 @@
 //! Communicators: how ranks join, what ends one, and how more are made. The calls themselves are in calls.rs.
-use crate::error::{check, filled, made};
-use crate::{text, Collective, Config, Order, Result};
+use crate::error::{check, filled, made, Code, Error};
+use crate::{number, text, Collective, Config, Order, Result};
 use gsel_sys as sys;
 use std::cell::Cell;
 use std::fmt;
@@ -128,7 +128,7 @@ impl<'a> CommBuilder<'a> {
     fn options(&self, id: &'a Option<UniqueId>) -> sys::gsel_comm_options {
         let mut options = sys::sized::<sys::gsel_comm_options>();
         options.rank = i32::try_from(self.rank).unwrap_or(-1);
-        options.world_size = i32::try_from(self.world_size).unwrap_or(i32::MAX);
+        options.world_size = number(self.world_size);
         options.id = id.as_ref().map_or(std::ptr::null(), |id| &id.0);
         options.timeout_s = self.timeout;
         options.join_timeout_s = self.join_timeout;
@@ -308,7 +308,10 @@ impl Comm {
     /// Makes a communicator of the ranks that gave this colour, ordered by (key, rank); `None` for a rank without a colour.
     /// Collective.
     pub fn split(&self, colour: Option<u32>, key: i32) -> Result<Option<Comm>> {
-        let colour = colour.map_or(-1, |colour| i32::try_from(colour).unwrap_or(i32::MAX));
+        let colour = colour.map_or(Ok(-1), i32::try_from).map_err(|_| {
+            let text = format!("colour {:?} was given, the largest is {}", colour, i32::MAX);
+            Error::new(Code::ARG, text)
+        })?;
         let out = made(|out, error| unsafe { sys::gsel_comm_split(self.raw(), colour, key, out, error) })?;
         Ok(if out.is_null() {
             None
@@ -399,7 +402,8 @@ impl Drop for Comm {
 
 /// The same of the communicators of another process of this user.
 pub fn trace_process(pid: u32) -> Result<String> {
-    made(|out, error| unsafe { sys::gsel_trace_process(pid as i32, out, error) }).map(trace_text)
+    let pid = i32::try_from(pid).unwrap_or(i32::MAX);
+    made(|out, error| unsafe { sys::gsel_trace_process(pid, out, error) }).map(trace_text)
 }
 
 fn trace_text(trace: *mut sys::gsel_trace) -> String {

@@ -1,6 +1,6 @@
 //! What a machine has: devices, MIG instances, what connects them, and which plugins were found.
-use crate::error::{check, filled, made};
-use crate::{text, Result};
+use crate::error::{check, filled, made, Code, Error};
+use crate::{number, text, Result};
 use gsel_sys as sys;
 use std::fmt;
 use std::path::Path;
@@ -156,7 +156,7 @@ impl Inventory {
     }
     /// MIG instance `partition` of device `device`, as counted by [`devices`](Inventory::devices).
     pub fn partition(&self, device: usize, partition: usize) -> Result<Partition> {
-        let (device, partition) = (device as i32, partition as i32);
+        let (device, partition) = (number(device), number(partition));
         let out: sys::gsel_partition_info =
             filled(|out, error| unsafe { sys::gsel_inventory_partition(self.raw(), device, partition, out, error) })?;
         Ok(Partition {
@@ -175,7 +175,14 @@ impl Inventory {
     }
     /// What connects the devices of a host.
     pub fn interconnects(&self, host: usize) -> Result<Vec<Interconnect>> {
-        let host = host as i32;
+        let host = number(host);
+        let hosts = unsafe { sys::gsel_inventory_host_count(self.raw()) };
+        if host >= hosts {
+            return Err(Error::new(
+                Code::ARG,
+                format!("host {} was asked for, there are {}", host, hosts),
+            ));
+        }
         (0..unsafe { sys::gsel_inventory_interconnect_count(self.raw(), host) })
             .map(|i| {
                 let out: sys::gsel_interconnect_info =

@@ -90,6 +90,12 @@ pub fn version() -> (i32, &'static str) {
     unsafe { (sys::gsel_version(), text::fixed(sys::gsel_version_text())) }
 }
 
+/// n as C takes counts, places and ranks; what has no place there becomes the largest number, more than any call has
+/// ranks, places or things to count.
+fn number(n: usize) -> i32 {
+    i32::try_from(n).unwrap_or(i32::MAX)
+}
+
 /// The range of part `index` when n items are divided in `parts` parts: sizes differ by at most one, larger parts first.
 /// Arguments out of range give an empty range.
 pub fn shard_range(n: usize, parts: usize, index: usize) -> std::ops::Range<usize> {

@@ -1,6 +1,6 @@
 //! The coordinates of ranks on the axes of a mesh.
-use crate::error::{filled, made};
-use crate::{text, Comm, Config, Result};
+use crate::error::{filled, made, Code, Error};
+use crate::{number, text, Comm, Config, Result};
 use gsel_sys as sys;
 
 /// An axis of the mesh.
@@ -34,7 +34,11 @@ impl Mesh {
     /// The mesh that a configuration asks for with this many ranks, "auto" resolved; `None`: all ranks on the data axis.
     pub fn resolve(config: Option<&Config>, world_size: usize) -> Result<Mesh> {
         let config = config.map_or(std::ptr::null(), |config| config.raw() as *const _);
-        filled(|out, error| unsafe { sys::gsel_mesh_resolve(config, world_size as i32, out, error) }).map(Mesh)
+        let n = i32::try_from(world_size).map_err(|_| {
+            let text = format!("{} ranks were asked for, a mesh has {} at most", world_size, i32::MAX);
+            Error::new(Code::ARG, text)
+        })?;
+        filled(|out, error| unsafe { sys::gsel_mesh_resolve(config, n, out, error) }).map(Mesh)
     }
     /// Number of ranks.
     pub fn world_size(&self) -> usize {
@@ -46,17 +50,23 @@ impl Mesh {
     }
     /// Coordinate of a rank on an axis.
     pub fn coordinate(&self, rank: usize, axis: Axis) -> Option<usize> {
-        usize::try_from(unsafe { sys::gsel_mesh_coordinate(&self.0, rank as i32, axis.0) }).ok()
+        usize::try_from(unsafe { sys::gsel_mesh_coordinate(&self.0, number(rank), axis.0) }).ok()
     }
     /// The rank at these coordinates, by the numbers of axes; 0 on those that are missing.
     pub fn rank(&self, coordinates: &[i32]) -> Option<usize> {
-        usize::try_from(unsafe { sys::gsel_mesh_rank(&self.0, coordinates.as_ptr(), coordinates.len() as i32) }).ok()
+        usize::try_from(unsafe { sys::gsel_mesh_rank(&self.0, coordinates.as_ptr(), number(coordinates.len())) }).ok()
     }
     /// Makes the communicator of the ranks whose coordinates differ from this rank's on these axes alone. Collective.
     pub fn split(&self, comm: &Comm, axes: &[Axis]) -> Result<Comm> {
-        let bits = axes
-            .iter()
-            .fold(0u32, |bits, axis| bits | 1u32.checked_shl(axis.0 as u32).unwrap_or(0));
+        let mut bits = 0u32;
+        for axis in axes {
+            let at = usize::try_from(axis.0).ok().filter(|&at| at < Axis::count());
+            bits |= 1
+                << at.ok_or_else(|| {
+                    let text = format!("axis {} was asked for, there are 0 to {}", axis.0, Axis::count() - 1);
+                    Error::new(Code::ARG, text)
+                })?;
+        }
         let made = made(|out, error| unsafe { sys::gsel_mesh_split(comm.raw(), &self.0, bits, out, error) })?;
         Ok(Comm::owned(made, comm.has_device))
     }

@@ -2,7 +2,7 @@
 use crate::call::{Backward, Call, Forward};
 use crate::error::{check, made};
 use crate::guard::{self, Outcome};
-use crate::{text, DType, Op, Result};
+use crate::{number, text, DType, Op, Result};
 use gsel_sys as sys;
 use std::os::raw::c_void;
 use std::ptr::NonNull;
@@ -334,7 +334,7 @@ impl Model {
         let mut options = param.options;
         options.name = text::given(&param.name);
         options.dims = param.dims.as_ptr();
-        options.n_dims = param.dims.len() as i32;
+        options.n_dims = number(param.dims.len());
         let user = param.init.map(|init| Box::into_raw(Box::new(init)));
         if let Some(user) = user {
             options.init_fn = Some(init);
@@ -354,7 +354,7 @@ impl Model {
         let mut options = value.options;
         options.name = text::given(&value.name);
         options.dims = value.dims.as_ptr();
-        options.n_dims = value.dims.len() as i32;
+        options.n_dims = number(value.dims.len());
         let mut id = -1;
         check(|error| unsafe { sys::gsel_model_add_value(self.raw(), &options, &mut id, error) })?;
         Ok(ValueId(id))
@@ -374,11 +374,11 @@ impl Model {
             layer.outputs.iter().map(|id| id.0).collect(),
         );
         let params: Vec<i32> = layer.params.iter().map(|id| id.0).collect();
-        (options.inputs, options.n_inputs) = (inputs.as_ptr(), inputs.len() as i32);
-        (options.outputs, options.n_outputs) = (outputs.as_ptr(), outputs.len() as i32);
-        (options.params, options.n_params) = (params.as_ptr(), params.len() as i32);
-        (options.forward_phases, options.n_forward_phases) = (forward.as_ptr(), forward.len() as i32);
-        (options.backward_phases, options.n_backward_phases) = (backward.as_ptr(), backward.len() as i32);
+        (options.inputs, options.n_inputs) = (inputs.as_ptr(), number(inputs.len()));
+        (options.outputs, options.n_outputs) = (outputs.as_ptr(), number(outputs.len()));
+        (options.params, options.n_params) = (params.as_ptr(), number(params.len()));
+        (options.forward_phases, options.n_forward_phases) = (forward.as_ptr(), number(forward.len()));
+        (options.backward_phases, options.n_backward_phases) = (backward.as_ptr(), number(backward.len()));
         let user = Box::into_raw(Box::new(layer.kernels));
         options.user_data = user as *mut c_void;
         options.free_user_data = Some(guard::free::<Kernels>);

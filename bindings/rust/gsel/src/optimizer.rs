@@ -1,5 +1,6 @@
 //! Optimizers of the program's, as closures.
 use crate::guard::{self, Outcome};
+use crate::number;
 use gsel_sys as sys;
 use std::cell::Cell;
 use std::os::raw::c_void;
@@ -96,7 +97,7 @@ impl Optimizer {
             Needs::ParamNorm => sys::GSEL_NEEDS_PARAM_NORM,
             Needs::WholeParam => sys::GSEL_NEEDS_WHOLE_PARAM,
         };
-        options.n_states = i32::try_from(self.n_states).unwrap_or(i32::MAX);
+        options.n_states = number(self.n_states);
         options.step = Some(step);
         options.user_data = Box::into_raw(Box::new(self.step)) as *mut c_void;
         options.free_user_data = Some(guard::free::<Box<Step>>);

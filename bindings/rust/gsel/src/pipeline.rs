@@ -3,7 +3,7 @@ use crate::call::DataRequest;
 use crate::comm::Shared;
 use crate::error::{filled, made};
 use crate::train::{fill, DataFn, DataOutcome};
-use crate::{guard, text, Comm, Model, Program, Result};
+use crate::{guard, number, text, Comm, Model, Program, Result};
 use gsel_sys as sys;
 use std::borrow::Borrow;
 use std::cell::Cell;
@@ -75,16 +75,16 @@ unsafe impl<C: Borrow<Comm> + Send> Send for Pipeline<C> {}
 impl<C: Borrow<Comm>> Pipeline<C> {
     /// Cuts the model's layers into stages. Collective. Parameters that the model declares are frozen.
     pub fn new(comm: C, model: &Model, options: PipelineOptions) -> Result<Self> {
-        let size = |n: usize| i32::try_from(n).unwrap_or(i32::MAX);
         let mut raw = sys::sized::<sys::gsel_pipeline_options>();
         raw.schedule = text::optional(options.schedule.as_deref());
-        raw.chunks = size(options.chunks);
-        raw.microbatches = size(options.microbatches);
+        raw.chunks = number(options.chunks);
+        raw.microbatches = number(options.microbatches);
         raw.microbatch_samples = options.samples as i64;
-        raw.tensor_ranks = size(options.tensor_ranks);
+        raw.tensor_ranks = number(options.tensor_ranks);
         raw.timeline = text::optional(options.timeline.as_deref());
         if !options.first_layers.is_empty() {
-            (raw.first_layers, raw.n_first_layers) = (options.first_layers.as_ptr(), size(options.first_layers.len()));
+            (raw.first_layers, raw.n_first_layers) =
+                (options.first_layers.as_ptr(), number(options.first_layers.len()));
         }
         let data = options.data.map(|data| Box::into_raw(Box::new(data)));
         if let Some(data) = data {

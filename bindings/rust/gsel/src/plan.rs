@@ -1,7 +1,7 @@
 //! Which strategy, will it fit, how fast, and why: answered from descriptions, with no accelerator at hand. `docs/plan.md`
 //! has the formulas, and how far the forecasts were from what others measured.
 use crate::error::{check, filled, made};
-use crate::{guard, text, Config, Inventory, Model, Result};
+use crate::{guard, number, text, Config, Inventory, Model, Result};
 use gsel_sys as sys;
 use std::fmt;
 use std::ops::ControlFlow;
@@ -169,10 +169,6 @@ impl<'a> PlanOptions<'a> {
         made(|out, error| unsafe { sys::gsel_plan_compare(&self.raw(), configs.as_ptr(), n, out, error) })
             .map(Plan::owned)
     }
-}
-
-fn number(n: usize) -> i32 {
-    i32::try_from(n).unwrap_or(i32::MAX)
 }
 
 unsafe extern "C" fn tried<F: FnMut(u64) -> ControlFlow<()>>(n_tried: i64, user: *mut c_void) -> i32 {

@@ -1,7 +1,7 @@
 //! Programs: what a strategy compiles a model to, one list of instructions per rank.
 use crate::comm::Counts;
 use crate::error::{check, filled, made};
-use crate::{text, Axis, Result};
+use crate::{number, text, Axis, Result};
 use gsel_sys as sys;
 use std::marker::PhantomData;
 
@@ -79,7 +79,7 @@ impl<'a> Program<'a> {
 /// and line.
 pub fn verify(programs: &[&Program<'_>]) -> Result<()> {
     let raw: Vec<_> = programs.iter().map(|program| program.program).collect();
-    check(|error| unsafe { sys::gsel_program_verify(raw.as_ptr(), raw.len() as i32, error) })
+    check(|error| unsafe { sys::gsel_program_verify(raw.as_ptr(), number(raw.len()), error) })
 }
 
 impl std::fmt::Display for Program<'_> {

@@ -1,6 +1,6 @@
 //! Pipeline schedules: in which order each rank runs its stages, made, checked, simulated and drawn without running.
 use crate::error::{check, filled, made};
-use crate::{text, Result};
+use crate::{number, text, Result};
 use gsel_sys as sys;
 use std::fmt;
 use std::ptr::NonNull;
@@ -37,10 +37,6 @@ impl Default for Times {
             stages: Vec::new(),
         }
     }
-}
-
-fn number(n: usize) -> i32 {
-    i32::try_from(n).unwrap_or(i32::MAX)
 }
 
 impl Schedule {

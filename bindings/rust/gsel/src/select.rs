@@ -1,7 +1,7 @@
 //! Which accelerators do I get, in what order, and why? `docs/selection.md` has the language of specs.
 use crate::error::{check, filled, made};
 use crate::inventory::{DeviceInfo, Inventory};
-use crate::{text, Result};
+use crate::{number, text, Result};
 use gsel_sys as sys;
 use std::fmt;
 use std::mem::ManuallyDrop;
@@ -278,7 +278,7 @@ impl Selection {
 }
 
 fn local(rank: Option<usize>) -> i32 {
-    rank.map_or(-1, |rank| i32::try_from(rank).unwrap_or(i32::MAX))
+    rank.map_or(-1, number)
 }
 
 impl fmt::Display for Selection {
