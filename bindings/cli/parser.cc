@@ -208,6 +208,38 @@ void CommandLine::check_command(const std::vector<std::string>& arguments) const
   refuse(GSEL_ERR_ARG, arguments.front() + " is no command; there are " + names);
 }
 
+const CommandSpec& CommandLine::spec_of(const std::string& command) const {
+  const auto found = std::ranges::find_if(commands_, [&](const auto& one) { return one->text.name == command; });
+  return found == commands_.end() ? whole_ : **found;
+}
+
+// The parser takes the next word where nothing stands behind the = of --option=, unless that is a word of its own. A
+// program and its arguments stay as they are.
+std::vector<std::string> CommandLine::with_empty_values(const std::vector<std::string>& arguments) const {
+  const CommandSpec& spec = spec_of(arguments.empty() ? "" : arguments.front());
+  const auto takes_value = [&](const std::string& name) {
+    const auto is_it = [&](const OptionSpec& one) {
+      return !one.value.empty() && std::ranges::count(one.spellings(), name);
+    };
+    return std::ranges::any_of(spec.options, is_it) || std::ranges::any_of(spec.common, is_it);
+  };
+  std::vector<std::string> out;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const std::string& word = arguments[i];
+    if (i > 0 && spec.text.starts_program && !word.starts_with("-")) {
+      out.insert(out.end(), arguments.begin() + static_cast<ptrdiff_t>(i), arguments.end());
+      break;
+    }
+    const bool is_empty = word.ends_with("=") && takes_value(word.substr(0, word.size() - 1));
+    out.push_back(is_empty ? word.substr(0, word.size() - 1) : word);
+    if (is_empty)
+      out.emplace_back();
+    else if (takes_value(word) && i + 1 < arguments.size())
+      out.push_back(arguments[++i]);
+  }
+  return out;
+}
+
 // For a refusal of the arguments, which is told as they ask: the options of Common, as far as they can be found.
 void CommandLine::look_for_common(const std::vector<std::string>& arguments) {
   const bool starts_program = !arguments.empty() && std::ranges::any_of(commands_, [&](const auto& command) {
@@ -229,7 +261,8 @@ void CommandLine::look_for_common(const std::vector<std::string>& arguments) {
 }
 
 bool CommandLine::parse(const std::vector<std::string>& arguments) {
-  std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());  // the parser takes them from the end
+  std::vector<std::string> reversed = with_empty_values(arguments);
+  std::ranges::reverse(reversed);  // the parser takes them from the end
   try {
     check_command(arguments);
     app_->parse(reversed);
@@ -239,16 +272,14 @@ bool CommandLine::parse(const std::vector<std::string>& arguments) {
     throw;
   } catch (const CLI::ParseError& e) {
     const CLI::App* chosen = app_->get_subcommands().empty() ? app_.get() : app_->get_subcommands().front();
-    const CommandSpec* spec = &whole_;
-    for (const auto& command : commands_)
-      if (command->text.name == chosen->get_name()) spec = command.get();
-    if (e.get_exit_code() == 0) {
-      print(dynamic_cast<const CLI::CallForHelp*>(&e) ? help_text(*spec, commands_) : versions_ + "\n");
+    const CommandSpec& spec = spec_of(chosen->get_name());
+    if (chosen->get_help_ptr()->count() > 0 || e.get_exit_code() == 0) {  // help comes whatever else is wrong
+      print(dynamic_cast<const CLI::CallForVersion*>(&e) ? versions_ + "\n" : help_text(spec, commands_));
       return false;
     }
     look_for_common(arguments);
     refuse(GSEL_ERR_ARG,
-           refusal_text(e, *chosen) + "; see " + (spec == &whole_ ? "" : "gsel ") + spec->text.name + " --help");
+           refusal_text(e, *chosen) + "; see " + (&spec == &whole_ ? "" : "gsel ") + spec.text.name + " --help");
   }
 }
 

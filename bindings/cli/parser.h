@@ -88,6 +88,8 @@ class CommandLine {
  private:
   void add_common(CLI::App& app, CommandSpec& spec);
   void check_command(const std::vector<std::string>& arguments) const;
+  const CommandSpec& spec_of(const std::string& command) const;
+  std::vector<std::string> with_empty_values(const std::vector<std::string>& arguments) const;
   void look_for_common(const std::vector<std::string>& arguments);
 
   std::unique_ptr<CLI::App> app_;

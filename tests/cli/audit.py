@@ -83,6 +83,20 @@ for name, command in commands.items():
     wrong = gsel(name, "--color", "sometimes", status=2)
     expect(f"{wrong.line}", f"gsel: --color sometimes: auto, always or never is needed; see gsel {name} --help\n", wrong.err)
 
+    # Help comes where it is asked for, whatever else is said; of run, --json takes a file that is missing here.
+    for behind in (["--color"], ["--color", "sometimes"], ["--json"], ["--no-such-option"]):
+        expect(f"{name} --help {' '.join(behind)}", helps[0].out, gsel(name, "--help", *behind).out)
+
+# A value behind = may be empty; it is not the next word. What stands behind the program of run is the program's.
+empty = gsel("devices", "--color=", "never", status=2)
+expect(empty.line, "gsel: --color : auto, always or never is needed; see gsel devices --help\n", empty.err)
+empty = gsel("mesh", "--ranks=", "4", status=2)
+expect(empty.line, gsel("mesh", "--ranks", "", "4", status=2).err, empty.err)
+expect("an empty list of devices", gsel("resolve", "--devices", "", "--json", status=2).json(),
+       gsel("resolve", "--devices=", "--json", status=2).json())
+for dashes in ([], ["--"]):
+    expect("the arguments of a program", "--color= x\n", gsel("run", "--json=", "-n", "1", *dashes, "echo", "--color=", "x").out)
+
 # -o has what standard output has otherwise, and a refusal leaves the file alone.
 for arguments in (["plugins"], ["mesh", "--ranks", "4"], ["mesh", "--ranks", "4", "--json"], ["completion", "bash"], ["manual", "run"]):
     printed = gsel(*arguments)
