@@ -252,3 +252,17 @@ fn wrong_descriptions_and_keys_are_refused() {
     );
     assert!(config(3).get("train.batch") == Some("3") && config(3).get("train.none").is_none());
 }
+
+#[test]
+fn an_error_has_its_causes_beneath() {
+    ranks(2, |comm| {
+        let (mut model, ..) = described(forward).unwrap();
+        let text = "[strategy.data]\nplugin = \"nosuch\"\n[train]\nbatch = 2\n";
+        let config = Config::parse(text, "gsel.toml").unwrap();
+        let options = TrainerOptions::new().config(&config).data(|request| fill(request, 2));
+        let error = Trainer::new(&comm, &mut model, options).err().unwrap();
+        let cause = std::error::Error::source(&error).map(|cause| cause.downcast_ref::<Error>().unwrap());
+        let cause = cause.unwrap_or_else(|| panic!("{:?} has no cause", error));
+        assert!(error.message.contains("could not be loaded") && cause.code == Code::NOT_FOUND);
+    });
+}
