@@ -95,7 +95,7 @@ func (m *Model) Check(options *ModelCheckOptions) (*ModelCheckReport, error) {
 	o := zeroed[C.gsel_model_check_options](&l)
 	o.struct_size = C.sizeof_gsel_model_check_options
 	o.n_samples, o.first_sample, o.index_limit = C.int64_t(options.Samples), C.int64_t(options.FirstSample), C.int64_t(options.IndexLimit)
-	o.seed, o.tensor_ranks, o.differences = C.uint64_t(options.Seed), C.int32_t(options.TensorRanks), C.int32_t(options.Differences)
+	o.seed, o.tensor_ranks, o.differences = C.uint64_t(options.Seed), narrow(options.TensorRanks), narrow(options.Differences)
 	for _, kind := range options.Skip {
 		o.skip |= 1 << kind
 	}

@@ -46,7 +46,7 @@ func (o *CommOptions) toC(ctx context.Context) (c *C.gsel_comm_options, done fun
 	}
 	c = zeroed[C.gsel_comm_options](l)
 	c.struct_size = C.sizeof_gsel_comm_options
-	c.rank, c.world_size, c.config = C.int32_t(o.Rank), C.int32_t(o.WorldSize), (*C.gsel_config)(config)
+	c.rank, c.world_size, c.config = narrow(o.Rank), narrow(o.WorldSize), (*C.gsel_config)(config)
 	if o.ID != nil {
 		c.id = list[C.gsel_unique_id](l, o.ID[:])
 	}
@@ -116,8 +116,16 @@ func (c *Comm) made(ctx context.Context, f func(p *C.gsel_comm, out **C.gsel_com
 // Split makes a communicator of the ranks with the same colour, in order of key and then rank. nil, without an error, for
 // a colour below 0. Collective.
 func (c *Comm) Split(ctx context.Context, colour, key int) (*Comm, error) {
+	toColour, err := number("colour", colour)
+	if err != nil {
+		return nil, err
+	}
+	toKey, err := number("key", key)
+	if err != nil {
+		return nil, err
+	}
 	return c.made(ctx, func(p *C.gsel_comm, out **C.gsel_comm, err **C.gsel_error) C.gsel_status {
-		return C.gsel_comm_split(p, C.int32_t(colour), C.int32_t(key), out, err)
+		return C.gsel_comm_split(p, toColour, toKey, out, err)
 	})
 }
 
@@ -253,7 +261,7 @@ func (c *Comm) Trace() (string, error) {
 func TraceProcess(pid int) (string, error) {
 	var trace *C.gsel_trace
 	var err *C.gsel_error
-	status := C.gsel_trace_process(C.int32_t(pid), &trace, &err)
+	status := C.gsel_trace_process(narrow(pid), &trace, &err)
 	return traceText(trace), check(status, &err)
 }
 

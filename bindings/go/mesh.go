@@ -28,31 +28,34 @@ func (m *Mesh) toC() C.gsel_mesh {
 
 // ResolveMesh is the mesh that config asks for with worldSize ranks. config nil: all ranks on the data axis.
 func ResolveMesh(config *Config, worldSize int) (Mesh, error) {
+	n, err := number("the number of ranks", worldSize)
+	if err != nil {
+		return Mesh{}, err
+	}
 	var l lent
 	defer l.free()
 	c := zeroed[C.gsel_mesh](&l)
 	c.struct_size = C.sizeof_gsel_mesh
 	var p unsafe.Pointer
 	if config != nil {
-		var err error
 		if p, err = config.acquire(); err != nil {
 			return Mesh{}, err
 		}
 		defer config.release()
 	}
-	var err *C.gsel_error
-	status := C.gsel_mesh_resolve((*C.gsel_config)(p), C.int32_t(worldSize), c, &err)
+	var cerr *C.gsel_error
+	status := C.gsel_mesh_resolve((*C.gsel_config)(p), n, c, &cerr)
 	m := Mesh{WorldSize: int32(c.world_size)}
 	for i := range m.Size {
 		m.Size[i] = int32(c.size[i])
 	}
-	return m, check(status, &err)
+	return m, check(status, &cerr)
 }
 
 // Coordinate of a rank on an axis; -1 for a rank or axis that does not exist.
 func (m *Mesh) Coordinate(rank int, axis Axis) int {
 	c := m.toC()
-	return int(C.gsel_mesh_coordinate(&c, C.int32_t(rank), C.gsel_axis(axis)))
+	return int(C.gsel_mesh_coordinate(&c, narrow(rank), C.gsel_axis(axis)))
 }
 
 // Rank at these coordinates, by Axis, 0 on axes that are left out; -1 if there is none.
@@ -66,6 +69,9 @@ func (m *Mesh) Split(ctx context.Context, c *Comm, axes ...Axis) (*Comm, error) 
 	mesh := m.toC()
 	bits := C.uint32_t(0)
 	for _, axis := range axes {
+		if axis < 0 || int(axis) >= AxisCount() {
+			return nil, failed(ErrArg, "axis %d was asked for, there are 0 to %d", int(axis), AxisCount()-1)
+		}
 		bits |= 1 << axis
 	}
 	return c.made(ctx, func(p *C.gsel_comm, out **C.gsel_comm, err **C.gsel_error) C.gsel_status {

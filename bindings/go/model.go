@@ -206,8 +206,8 @@ func (m *Model) AddParam(o ParamOptions) ParamID {
 	if o.Sharded {
 		c.shard = C.GSEL_SHARD_DIM
 	}
-	c.shard_dim, c.shard_blocks = C.int32_t(o.ShardDim), C.int32_t(o.ShardBlocks)
-	c.shard_granularity, c.lr_factor = C.int32_t(o.ShardGranularity), C.double(o.LRFactor)
+	c.shard_dim, c.shard_blocks = narrow(o.ShardDim), narrow(o.ShardBlocks)
+	c.shard_granularity, c.lr_factor = narrow(o.ShardGranularity), C.double(o.LRFactor)
 	handle := cgo.Handle(0)
 	if o.InitFunc != nil {
 		c.init = C.int32_t(initFunc)
@@ -227,8 +227,8 @@ func (m *Model) AddValue(o ValueOptions) ValueID {
 	c.struct_size = C.sizeof_gsel_value_options
 	c.name, c.dims, c.n_dims = l.text(o.Name), list[C.int64_t](&l, o.Shape), C.int32_t(len(o.Shape))
 	c.dtype, c.flags, c.placement = C.gsel_dtype(o.DType), C.uint32_t(o.Flags), C.int32_t(o.Placement)
-	c.shard_dim, c.shard_blocks = C.int32_t(o.ShardDim), C.int32_t(o.ShardBlocks)
-	c.shard_granularity, c.sequence_dim = C.int32_t(o.ShardGranularity), C.int32_t(o.SequenceDim)
+	c.shard_dim, c.shard_blocks = narrow(o.ShardDim), narrow(o.ShardBlocks)
+	c.shard_granularity, c.sequence_dim = narrow(o.ShardGranularity), narrow(o.SequenceDim)
 	return ValueID(m.add(0, func(p *C.gsel_model, id *C.int32_t, err **C.gsel_error) C.gsel_status {
 		return C.gsel_model_add_value(p, c, id, err)
 	}))

@@ -47,7 +47,7 @@ func NewPipeline(ctx context.Context, comm *Comm, model *Model, options *Pipelin
 	o := zeroed[C.gsel_pipeline_options](&m)
 	o.struct_size = C.sizeof_gsel_pipeline_options
 	o.schedule, o.timeline = m.given(options.Schedule), m.given(options.Timeline)
-	o.chunks, o.microbatches, o.tensor_ranks = C.int32_t(options.Chunks), C.int32_t(options.Microbatches), C.int32_t(options.TensorRanks)
+	o.chunks, o.microbatches, o.tensor_ranks = narrow(options.Chunks), narrow(options.Microbatches), narrow(options.TensorRanks)
 	o.microbatch_samples = C.int64_t(options.MicrobatchSamples)
 	o.first_layers, o.n_first_layers = list[C.int32_t](&m, options.FirstLayers), C.int32_t(len(options.FirstLayers))
 	d, data := newDriver(), cgo.Handle(0)

@@ -119,7 +119,7 @@ func (o *PlanOptions) use(ctx context.Context, f func(c *C.gsel_plan_options) er
 	c.link, c.network = l.given(o.Link), l.given(o.Network)
 	c.precision, c.fixed, c.measured = l.given(o.Precision), l.given(o.Fixed), l.given(o.Measured)
 	c.memory_bytes, c.batch, c.sequence = C.double(o.MemoryBytes), C.int64_t(o.Batch), C.int64_t(o.Sequence)
-	c.nodes, c.n_shown = C.int32_t(o.Nodes), C.int32_t(o.Shown)
+	c.nodes, c.n_shown = narrow(o.Nodes), narrow(o.Shown)
 	inventory := o.Inventory
 	if inventory == nil && o.Cluster == "" { // this machine, whose drivers may not answer
 		detected, err := DetectInventory(ctx)

@@ -43,6 +43,14 @@ func narrow(n int) C.int32_t {
 	return C.int32_t(n)
 }
 
+// number is n as C takes what has no largest value of its own.
+func number(what string, n int) (C.int32_t, error) {
+	if n > math.MaxInt32 || n < math.MinInt32 {
+		return 0, failed(ErrArg, "%s %d has more than 32 bits", what, n)
+	}
+	return C.int32_t(n), nil
+}
+
 func runWhole(p unsafe.Pointer, call *Collective, op Op, timeoutS float64) C.go_result {
 	var l lent
 	defer l.free()

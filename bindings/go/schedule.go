@@ -26,7 +26,7 @@ func NewSchedule(name string, ranks, microbatches, chunks int) (*Schedule, error
 	var l lent
 	defer l.free()
 	return newSchedule(made(func(out **C.gsel_schedule, err **C.gsel_error) C.gsel_status {
-		return C.gsel_schedule_create(l.text(name), C.int32_t(ranks), C.int32_t(microbatches), C.int32_t(chunks), out, err)
+		return C.gsel_schedule_create(l.text(name), narrow(ranks), narrow(microbatches), narrow(chunks), out, err)
 	}))
 }
 
@@ -62,14 +62,14 @@ func (s *Schedule) Microbatches() int {
 
 // RankOf is the rank of a stage; -1: no such stage.
 func (s *Schedule) RankOf(stage int) int {
-	return s.number(func(p *C.gsel_schedule) C.int32_t { return C.gsel_schedule_rank_of(p, C.int32_t(stage)) })
+	return s.number(func(p *C.gsel_schedule) C.int32_t { return C.gsel_schedule_rank_of(p, narrow(stage)) })
 }
 
 // Actions is what a rank does, in order.
 func (s *Schedule) Actions(rank int) ([]Action, error) {
-	return listOf(&s.object, func(p *C.gsel_schedule) C.int32_t { return C.gsel_schedule_length(p, C.int32_t(rank)) },
+	return listOf(&s.object, func(p *C.gsel_schedule) C.int32_t { return C.gsel_schedule_length(p, narrow(rank)) },
 		func(p *C.gsel_schedule, at C.int32_t, err **C.gsel_error) (a Action, status C.gsel_status) {
-			status = C.gsel_schedule_action(p, C.int32_t(rank), at, (*C.gsel_action)(unsafe.Pointer(&a)), err)
+			status = C.gsel_schedule_action(p, narrow(rank), at, (*C.gsel_action)(unsafe.Pointer(&a)), err)
 			return
 		})
 }

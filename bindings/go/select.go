@@ -132,6 +132,13 @@ func (i *Inventory) Partitions(device int) ([]PartitionInfo, error) {
 
 // Interconnects is what connects the devices of a host, by its place in Hosts.
 func (i *Inventory) Interconnects(host int) ([]InterconnectInfo, error) {
+	hosts, err := i.Hosts()
+	if err != nil {
+		return nil, err
+	}
+	if host < 0 || host >= len(hosts) {
+		return nil, failed(ErrArg, "host %d of %d", host, len(hosts))
+	}
 	return listOf(&i.object, func(p *C.gsel_inventory) C.int32_t { return C.gsel_inventory_interconnect_count(p, C.int32_t(host)) },
 		func(p *C.gsel_inventory, at C.int32_t, err **C.gsel_error) (InterconnectInfo, C.gsel_status) {
 			info := C.gsel_interconnect_info{struct_size: C.sizeof_gsel_interconnect_info}
@@ -250,7 +257,7 @@ func (s *Selection) fill(p *C.gsel_selection) (err error) {
 // for the first host selected; HostEnv is for another.
 func (s *Selection) Env(localRank int) ([]EnvVar, error) {
 	return s.env(func(p *C.gsel_selection, out **C.gsel_env_var, n *C.size_t, err **C.gsel_error) C.gsel_status {
-		return C.gsel_selection_env(p, C.int32_t(localRank), out, n, err)
+		return C.gsel_selection_env(p, narrow(localRank), out, n, err)
 	})
 }
 
@@ -259,7 +266,7 @@ func (s *Selection) HostEnv(host string, localRank int) ([]EnvVar, error) {
 	var l lent
 	defer l.free()
 	return s.env(func(p *C.gsel_selection, out **C.gsel_env_var, n *C.size_t, err **C.gsel_error) C.gsel_status {
-		return C.gsel_selection_host_env(p, l.text(host), C.int32_t(localRank), out, n, err)
+		return C.gsel_selection_host_env(p, l.text(host), narrow(localRank), out, n, err)
 	})
 }
 

@@ -206,7 +206,7 @@ func NewTrainer(ctx context.Context, comm *Comm, model *Model, options *TrainerO
 
 func (o *OptimizerOptions) toC(c *C.gsel_optimizer_options) cgo.Handle {
 	c.struct_size = C.sizeof_gsel_optimizer_options
-	c.needs, c.n_states = C.int32_t(o.Needs), C.int32_t(o.States)
+	c.needs, c.n_states = C.int32_t(o.Needs), narrow(o.States)
 	handle := cgo.NewHandle(&optimizerCallback{o.Step})
 	C.go_set_optimizer(c, C.uintptr_t(handle))
 	return handle
