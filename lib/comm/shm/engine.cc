@@ -263,6 +263,7 @@ std::optional<Wakeup> Engine::drive(Work* own) {
     if (own && own->done.load(std::memory_order_relaxed)) return {};
     if (!queue_.empty()) {
       if (own && own->collectives == 0) return {};
+      if (!own) mailbox_.stop_awaiting();
       run_collective();
       idle = {};
       continue;
@@ -272,12 +273,14 @@ std::optional<Wakeup> Engine::drive(Work* own) {
     try {
       if (mailbox_.progress()) {
         idle = {};
+        if (!own) mailbox_.stop_awaiting();
       } else if (mailbox_.looked_long(idle, own ? signals_.spin_ns() : kThreadSpinNs)) {
         if (own) {
           mailbox_.rest();
           continue;
         }
-        if (blocks_caller()) mailbox_.publish_awaited();
+        // What was told before the last sleep stays until here, for others who ask just now.
+        blocks_caller() ? mailbox_.publish_awaited() : mailbox_.stop_awaiting();
         if (const auto wakeup = mailbox_.prepare_sleep()) return wakeup;
       }
     } catch (...) {

@@ -83,10 +83,12 @@ void Engine::run_thread() {
     lock.unlock();
     stop_listening();
     on_thread_ = true;
-    mailbox_.stop_awaiting();  // of its sleep before
     const auto wakeup = drive(nullptr);
     on_thread_ = false;
-    if (wakeup) listens_.store(true, std::memory_order_relaxed);
+    if (wakeup)
+      listens_.store(true, std::memory_order_relaxed);
+    else
+      mailbox_.stop_awaiting();
     lock.lock();
     release();
     if (wakeup) sleep_in_arena(lock, wakeup->word, wakeup->most_ns);
