@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "base/text.h"
+#include "comm/device/device_backend.h"
 #include "plan/finalist.h"
 #include "plan/plan.h"
 #include "plan/units.h"
@@ -197,15 +198,17 @@ void price_on_host(Choices& choices, Communicator& comm, const std::shared_ptr<M
   });
 }
 
-void search_on_devices(Choices& choices, const Communicator& comm, const Model& model, const Config& config) {
+void search_on_devices(Choices& choices, Communicator& comm, const Model& model, const Config& config) {
   const bool f32 = config.train.precision == "f32";
   Request request{workload_of(model, "the model"),
-                  cluster_of(detect_inventory(), {.free_memory = false}),  // the same on all ranks
+                  cluster_of(selected(comm, detect_inventory(), comm.device()->accelerator()->uuid), {}),
                   *find_recipe(f32 ? "gsel-f32" : "gsel-bf16"),
                   config.train.batch,
                   {},
                   {}};
   align_kinds(request.cluster);
+  if (comm.rank() == 0)
+    for (const std::string& note : request.cluster.notes) log(GSEL_LOG_INFO, "plan", "{}", note);
   request.constants = constants_for(request.cluster.kinds.front().device_class, runtime_of(request.recipe));
   request.fixed.devices = comm.world_size();
   request.reorder = false;
@@ -220,6 +223,37 @@ void search_on_devices(Choices& choices, const Communicator& comm, const Model& 
 }
 
 }  // namespace
+
+Inventory selected(Communicator& comm, const Inventory& inventory, std::string_view uuid) {
+  const auto known = [&](const Device& device) { return !uuid.empty() && device.uuid == uuid; };
+  const auto own = std::ranges::find_if(inventory.devices, known);
+  std::vector<uint64_t> mine(2), all(2 * static_cast<size_t>(comm.world_size()));  // position from 1 on, free bytes
+  if (own != inventory.devices.end())
+    mine = {static_cast<uint64_t>(own - inventory.devices.begin()) + 1, own->free_bytes};
+  gsel_collective call = make_collective(GSEL_COLLECTIVE_ALLGATHER, mine.data(), all.data(), mine.size(), GSEL_U64);
+  comm.check(call);
+  comm.host().run(call, nullptr);
+  Inventory out = inventory;
+  const auto listed = [&](uint64_t position) { return position >= 1 && position <= inventory.devices.size(); };
+  bool all_known = true;
+  for (size_t i = 0; i < all.size(); i += 2) all_known &= listed(all[i]);
+  if (!all_known) {
+    for (Device& device : out.devices) device.free_bytes = 0;
+    return out;
+  }
+  out.devices.clear();
+  for (size_t i = 0; i < all.size(); i += 2) {
+    out.devices.push_back(inventory.devices[all[i] - 1]);
+    out.devices.back().free_bytes = all[i + 1];
+  }
+  out.hosts.front().count = static_cast<int32_t>(out.devices.size());
+  const auto is_taken = [&](int32_t index) {
+    return std::ranges::any_of(out.devices, [&](const Device& device) { return device.index == index; });
+  };
+  for (Host& host : out.hosts)
+    std::erase_if(host.links, [&](const gsel::Link& link) { return !is_taken(link.a) || !is_taken(link.b); });
+  return out;
+}
 
 Config planned(Communicator& comm, const std::shared_ptr<Model>& model, const Config& config, const DataSource& data) {
   refuse_strategies(config);
