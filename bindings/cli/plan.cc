@@ -124,8 +124,10 @@ Request request_from(const PlanOptions& options) {
 }
 
 int print_report(const gsel_plan* plan, bool json, const std::string& calibrate = {}) {
-  print(text(json ? gsel_plan_json(plan) : gsel_plan_text(plan)));
-  if (!json && !calibrate.empty()) print("Measured rows are those of " + calibrate + ".\n");
+  std::string report = text(json ? gsel_plan_json(plan) : gsel_plan_text(plan));
+  if (!calibrate.empty() && json) report.insert(1, "\n \"measured\": " + nlohmann::json(calibrate).dump() + ",");
+  if (!calibrate.empty() && !json) report += "Measured rows are those of " + calibrate + ".\n";
+  print(report);
   return 0;
 }
 
@@ -277,7 +279,7 @@ Command plan_command(CommandLine& line) {
   work.option("--calibrate", options->calibrate, "FILE",
               "Fit one scalar for the class of device to these measured steps, in the columns of --rows.");
   Parser what = parser.group("What to do, in place of a plan");
-  what.flag("--estimate", options->estimate, "Print the memory of a rank under each strategy.");
+  what.flag("--estimate", options->estimate, "Print the memory of each rank under each strategy.");
   what.list("--compare", options->compare, "FILE...", "Forecast these config files beside each other.");
   what.option("--rows", options->rows, "FILE", "Forecast the rows of a table of measurements.");
   Parser results = parser.group("Results");

@@ -86,6 +86,11 @@ keys("a row", "bytes host_bytes parts strategy fits layout", told["rows"][0])
 for row in told["rows"]:
     if row["strategy"] not in text:
         fault("gsel plan --estimate", f"{row['strategy']} in it", text)
+rows = f"{SOURCE}/tests/data/plan/rows.tsv"
+text, told = both("plan", *planned, "--calibrate", rows)
+expect("measured rows in JSON", rows, told["measured"])
+if f"Measured rows are those of {rows}." not in text:
+    fault("gsel plan --calibrate", "the name of the file in it", text)
 gsel("plan", *planned, "--toml", "plan.toml")
 text, told = both("plan", *planned, "--compare", "plan.toml", "plan.toml")
 keys("plan --compare", "model cluster batch sequence precision times compared", told)
