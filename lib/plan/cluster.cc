@@ -181,19 +181,24 @@ void refuse_unlike_hosts(const Inventory& inventory, const std::vector<int64_t>&
        text, least, most);
 }
 
-// The slowest link inside of a host that is told; else the usual one.
-Link inside_of(const Inventory& inventory, const std::vector<int64_t>& counts, const Accelerator& slowest) {
+// The slowest link inside of a host that is told; else the usual one. pair: whose it is, where others are faster.
+Link inside_of(const Inventory& inventory, const std::vector<int64_t>& counts, const Accelerator& slowest,
+               std::string& pair) {
   Link inside = usual_link(slowest);
-  double least = 0;
+  double least = 0, most = 0;
+  std::string of_least;
   for (size_t i = 0; i < counts.size(); ++i) {
     if (counts[i] == 0) continue;
     for (const gsel::Link& link : inventory.hosts[i].links) {
+      most = std::max(most, link.bytes_per_second);
       if (!(link.bytes_per_second > 0) || (least > 0 && link.bytes_per_second >= least)) continue;
       least = link.bytes_per_second;
+      of_least = fmt::format("devices {} and {} of {}", link.a, link.b, inventory.hosts[i].name);
       inside = {link.kind.starts_with("NV") || link.kind == "XGMI" ? "NVLink" : "PCIe", link.bytes_per_second,
                 link.latency_s > 0 ? link.latency_s : kPcieLatency};
     }
   }
+  if (most > least) pair = of_least;
   return inside;
 }
 
@@ -285,7 +290,7 @@ Cluster cluster_of(const Inventory& inventory, const ClusterOptions& options) {
     if (device.memory_bytes > 0) kind.memory_bytes = static_cast<double>(device.memory_bytes);
     if (options.memory_bytes > 0)
       kind.memory_bytes = options.memory_bytes;
-    else if (options.free_memory)
+    else
       occupied.leave_free(device, inventory.host_of(device).name, kind);
     cluster.devices.push_back(kind_index(cluster, kind));
     cluster.indices.push_back(device.index);
@@ -306,8 +311,8 @@ Cluster cluster_of(const Inventory& inventory, const ClusterOptions& options) {
         "{} of the inventory {} no accelerator and {} left out", with_noun(inventory.hosts.size() - nodes, "host"),
         inventory.hosts.size() - nodes == 1 ? "has" : "have", inventory.hosts.size() - nodes == 1 ? "is" : "are"));
   if (const std::string note = occupied.note(); !note.empty()) cluster.notes.push_back(note);
-  cluster.inside = inside_of(inventory, counts, *slowest);
-  if (!options.link.empty()) cluster.inside = link_of(options.link, slowest);
+  cluster.inside = options.link.empty() ? inside_of(inventory, counts, *slowest, cluster.slowest_pair)
+                                        : link_of(options.link, slowest);
   if (nodes > 1)
     cluster.per_node = static_cast<int32_t>(cluster.devices.size() / nodes);
   else

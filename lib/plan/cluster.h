@@ -37,6 +37,7 @@ struct Cluster {
   std::vector<int32_t> indices;  // of each in its inventory, as index: counts; empty: of no inventory
   int32_t per_node = 1;
   Link inside;                     // between two devices of a node, one direction
+  std::string slowest_pair;        // whose link that is, where others are faster: "devices 0 and 5 of box"
   Link network;                    // of a node to the others, all its adapters together, one direction
   double host_memory_bytes = 0;    // of a node; 0: not told
   std::vector<std::string> notes;  // what was taken for granted of the devices
@@ -57,7 +58,6 @@ struct ClusterOptions {
       {};  // "": of the device; a class of nvidia-smi topo -m ("NV4", "PIX", "SYS"), "p2p-off", or "300GB/s"
   std::string network = {};  // "": usual; "8x400Gb/s" for each node
   double memory_bytes = 0;   // of each device, in place of the catalogue's
-  bool free_memory = true;   // what an inventory says is free bounds a device
 };
 
 // "8xH100", or unequal devices of one node: "2xA100-80GB+1xRTX4090". GSEL_ERR_ARG with the token.

@@ -80,6 +80,8 @@ Answer links(const Request& request) {
   std::string text = fmt::format("{}: {} at {:.0f} GB/s", c.shares_links() ? "slow" : "fast", c.inside.name,
                                  c.inside.bytes_per_second / 1e9);
   if (c.nodes() > 1) text += fmt::format(" inside a node, {:.0f} GB/s between nodes", c.network.bytes_per_second / 1e9);
+  if (!c.slowest_pair.empty())
+    text += fmt::format("; links in nodes are unlike, and all are priced as the slowest pair, {}", c.slowest_pair);
   return {"Fast or slow links?", text};
 }
 

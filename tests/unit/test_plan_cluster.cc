@@ -1,6 +1,7 @@
 // Accelerators by the names that people and drivers use, clusters from text, and what is refused.
 #include "base/error.h"
-#include "plan/cluster.h"
+#include "plan/plan.h"
+#include "plan/transformer.h"
 #include "support/check.h"
 
 namespace {
@@ -173,6 +174,35 @@ void an_inventory_is_a_cluster(void**) {
   }
 }
 
+// A host whose devices 0 and 2 have a slower link than 0 and 1 have.
+void links_that_are_unlike_are_priced_as_the_slowest_pair(void**) {
+  const auto box = [](const char* rate) {
+    return parse_inventory(fmt::format(R"({{"gsel_inventory":1,"hosts":[{{"name":"box","devices":[
+          {{"vendor":"nvidia","name":"NVIDIA H100 80GB HBM3"}},{{"vendor":"nvidia","name":"NVIDIA H100 80GB HBM3"}},
+          {{"vendor":"nvidia","name":"NVIDIA H100 80GB HBM3"}}],
+          "links":[{{"a":0,"b":1,"class":"NV4","bytes_per_second":8e10}},
+                   {{"a":0,"b":2,"class":"SYS","bytes_per_second":{}}}]}}]}})",
+                                       rate),
+                           "box.json");
+  };
+  Request r{};
+  r.workload = workload_of(
+      read_transformer(R"({"model_type":"llama","hidden_size":64,"intermediate_size":128,"num_hidden_layers":2,
+                           "num_attention_heads":4,"vocab_size":100,"max_position_embeddings":64})",
+                       "small.json"),
+      0);
+  r.recipe = *find_recipe("gsel-bf16");
+  const auto links = [&](const Cluster& cluster) {
+    r.cluster = cluster;
+    return decision(r, {}).at(3).answer;
+  };
+  assert_string_equal(links(cluster_of(box("1e10"), {})).c_str(),
+                      "slow: PCIe at 10 GB/s; links in nodes are unlike, and all are priced as the slowest pair, "
+                      "devices 0 and 2 of box");
+  assert_string_equal(links(cluster_of(box("8e10"), {})).c_str(), "fast: NVLink at 80 GB/s");
+  assert_string_equal(links(cluster_of(box("1e10"), {.link = "NV4"})).c_str(), "fast: NVLink at 82 GB/s");
+}
+
 const char* const kBoard = R"({"vendor":"nvidia","name":"NVIDIA H100 80GB HBM3"},)";
 
 // Hosts with so many devices.
@@ -239,7 +269,6 @@ void memory_that_others_use_is_not_planned_for(void**) {
   const Cluster one = cluster_of(inventory(idle, used), {});
   assert_true(one.kind(0).memory_bytes == 80 * kGiB && one.kind(1).memory_bytes == 10 * kGiB);
   assert_true(cluster_of(inventory(idle, idle), {}).notes.empty());
-  assert_true(cluster_of(inventory(used, used), {.free_memory = false}).kinds[0].memory_bytes == 80 * kGiB);
   assert_true(cluster_of(inventory(used, used), {.memory_bytes = 5 * kGiB}).kinds[0].memory_bytes == 5 * kGiB);
 }
 
@@ -253,6 +282,7 @@ int main() {
       cmocka_unit_test(clusters_are_read),
       cmocka_unit_test(what_is_no_cluster_is_refused),
       cmocka_unit_test(an_inventory_is_a_cluster),
+      cmocka_unit_test(links_that_are_unlike_are_priced_as_the_slowest_pair),
       cmocka_unit_test(hosts_of_an_inventory_are_its_nodes),
       cmocka_unit_test(memory_that_others_use_is_not_planned_for),
   };
