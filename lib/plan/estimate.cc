@@ -1,4 +1,4 @@
-// plan/estimate.cc: memory of a rank under each strategy on the devices of a cluster, without a search: what people
+// plan/estimate.cc: memory of each rank under each strategy on the devices of a cluster, without a search: what people
 // know from accelerate estimate-memory and DeepSpeed's estimators, with activations.
 #include "base/error.h"
 #include "base/json.h"
@@ -23,12 +23,29 @@ constexpr Strategy kData[] = {{"DDP", 0, Offload::none},
                               {"ZeRO-3, all in host memory", 3, Offload::all}};
 
 EstimateRow row(const Request& request, std::string name, const Layout& layout) {
-  EstimateRow out{std::move(name), layout, {}, false};
-  out.memory = worst_memory(split(request.workload, layout.pipeline), layout, request.recipe);
+  EstimateRow out{std::move(name), layout, {}, false, {}};
   double room = request.cluster.kinds.front().memory_bytes;
   for (const DeviceKind& kind : request.cluster.kinds) room = std::min(room, kind.memory_bytes);
+  const Split stages = split(request.workload, layout.pipeline);
+  const int32_t replicas = layout.ranks() / layout.pipeline;
+  for (const StageRun& run : stages.runs)
+    for (int32_t stage = run.first; stage < run.first + run.count; ++stage) {
+      const StageMemory here = forecast_memory(stages, run, stage, layout, request.recipe);
+      if (!out.ranks.empty() && out.ranks.back().memory.parts == here.parts) {
+        out.ranks.back().count += replicas;
+        continue;
+      }
+      out.ranks.push_back({stage * replicas, replicas, here, here.total() <= room});
+      if (here.total() > out.memory.total()) out.memory = here;
+    }
   out.fits = out.memory.total() <= room;
   return out;
+}
+
+// "ranks 0-3"
+std::string name_of(const EstimateRow::Ranks& ranks) {
+  if (ranks.count == 1) return fmt::format("rank {}", ranks.first);
+  return fmt::format("ranks {}-{}", ranks.first, ranks.first + ranks.count - 1);
 }
 
 }  // namespace
@@ -85,7 +102,8 @@ std::string estimate_text(const Request& request) {
   for (const EstimateRow& r : rows) width = std::max(width, r.strategy.size());
   std::string text = fmt::format(
       "{}: {:.2f} billion parameters, {}, micro-batch {} of {} tokens, recompute {}\n"
-      "GiB on the rank that needs most; \"fits\" is for the smallest device of {}, {}\n{}\n",
+      "GiB on each rank, or on the one that needs most and below it on each; \"fits\" is for the smallest device of "
+      "{}, {}\n{}\n",
       request.workload.name, request.workload.params() / 1e9, request.recipe.name, rows[0].layout.microbatch,
       request.workload.sequence, name_of(rows[0].layout.recompute), request.cluster.name,
       with_noun(request.cluster.nodes(), "node"), notes_text(request));
@@ -95,13 +113,18 @@ std::string estimate_text(const Request& request) {
     text += fmt::format("  {:>{}}", name, std::max<size_t>(name.size(), 6));
   }
   text += "  host\n";
-  for (const EstimateRow& r : rows) {
-    text += fmt::format("{:{}}  {:>8}  {:4}", r.strategy, width, gib(r.memory.total()), r.fits ? "yes" : "no");
+  const auto line = [&](const std::string& of, const StageMemory& memory, bool fits) {
+    text += fmt::format("{:{}}  {:>8}  {:4}", of, width, gib(memory.total()), fits ? "yes" : "no");
     for (const size_t i : shown) {
       const std::string name = name_of(static_cast<MemoryPart>(i));
-      text += fmt::format("  {:>{}}", gib(r.memory.parts[i]), std::max<size_t>(name.size(), 6));
+      text += fmt::format("  {:>{}}", gib(memory.parts[i]), std::max<size_t>(name.size(), 6));
     }
-    text += fmt::format("  {}\n", r.memory.host_bytes > 0 ? gib(r.memory.host_bytes) : "-");
+    text += fmt::format("  {}\n", memory.host_bytes > 0 ? gib(memory.host_bytes) : "-");
+  };
+  for (const EstimateRow& r : rows) {
+    line(r.strategy, r.memory, r.fits);
+    if (r.ranks.size() < 2) continue;
+    for (const EstimateRow::Ranks& ranks : r.ranks) line("  " + name_of(ranks), ranks.memory, ranks.fits);
   }
   return text;
 }

@@ -77,12 +77,18 @@ class Plan {
 // none of it.
 void calibrate(Request& request, std::string_view rows, const std::string& file);
 
-// Memory of a rank under each strategy, fits or not, without a search.
+// Memory of each rank under each strategy, fits or not, without a search.
 struct EstimateRow {
+  struct Ranks {  // that need as much
+    int32_t first = 0, count = 1;
+    StageMemory memory;
+    bool fits = false;
+  };
   std::string strategy;
   Layout layout;
-  StageMemory memory;
+  StageMemory memory;  // of the rank that needs most
   bool fits = false;
+  std::vector<Ranks> ranks;  // all of them
 };
 std::vector<EstimateRow> estimate(const Request& request);
 std::string estimate_text(const Request& request);

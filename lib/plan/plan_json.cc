@@ -176,6 +176,15 @@ std::string estimate_json(const Request& request) {
     one.set("strategy", row.strategy);
     one.set("fits", row.fits);
     one.set("layout", layout_json(row.layout));
+    Json ranks = Json::array();
+    for (const EstimateRow::Ranks& each : row.ranks) {
+      Json of = memory_json(each.memory);
+      of.set("first_rank", each.first);
+      of.set("ranks", each.count);
+      of.set("fits", each.fits);
+      ranks.push(std::move(of));
+    }
+    one.set("ranks", std::move(ranks));
     rows.push(std::move(one));
   }
   out.set("rows", std::move(rows));

@@ -396,6 +396,32 @@ void every_estimate_has_its_strategy(void**) {
   assert_true(zero3 > 0 && zero3 < ddp / 2);
 }
 
+// Stages of a pipeline need unlike memory; every rank is in one line, whose parts are those of the closed form.
+void an_estimate_names_the_ranks_that_differ(void**) {
+  const Request r = request("4xH100", 2, 8);
+  size_t unlike = 0;
+  for (const EstimateRow& row : estimate(r)) {
+    int32_t next = 0;
+    double most = 0;
+    for (const EstimateRow::Ranks& ranks : row.ranks) {
+      assert_int_equal(ranks.first, next);
+      next += ranks.count;
+      most = std::max(most, ranks.memory.total());
+    }
+    assert_int_equal(next, row.layout.ranks());
+    assert_true(most == row.memory.total());
+    unlike += row.ranks.size() > 1;
+    if (!row.strategy.starts_with("PP 4 (1f1b)")) continue;
+    assert_int_equal(row.ranks.size(), 4);
+    assert_int_equal(row.ranks[1].first, 2);
+    assert_true(row.ranks[1].memory[MemoryPart::activations] > row.ranks[2].memory[MemoryPart::activations]);
+  }
+  assert_int_equal(unlike, 2);
+  const std::string text = estimate_text(r);
+  assert_non_null(strstr(text.c_str(), "\n  ranks 2-3 "));
+  assert_non_null(strstr(estimate_json(r).c_str(), "\"first_rank\": 6"));
+}
+
 }  // namespace
 
 int main() {
@@ -421,6 +447,7 @@ int main() {
       cmocka_unit_test(closed_forms_are_near_the_programs),
       cmocka_unit_test(toml_is_read_back),
       cmocka_unit_test(every_estimate_has_its_strategy),
+      cmocka_unit_test(an_estimate_names_the_ranks_that_differ),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
