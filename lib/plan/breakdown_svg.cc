@@ -11,8 +11,8 @@ namespace {
 constexpr double kWidth = 960, kBar = 640, kRowHeight = 40, kTop = 74;
 
 // Computing in blues, communication in warm colours, waiting in grey.
-constexpr const char* kPartColours[kTimeParts] = {"#2563a8", "#4f93d2", "#9cc3e6", "#d95f02", "#9a9a9a", "#e6ab02",
-                                                  "#b5362e", "#1b9e77", "#7570b3", "#666666", "#c0c0c0"};
+constexpr const char* kPartColours[kTimeParts] = {"#2563a8", "#4f93d2", "#9cc3e6", "#d95f02", "#9a9a9a",
+                                                  "#e6ab02", "#b5362e", "#1b9e77", "#7570b3", "#666666"};
 
 std::string escaped(const std::string& text) {
   std::string out;
@@ -43,12 +43,9 @@ std::string legend(const std::vector<size_t>& parts) {
 
 std::string bar(const Candidate& c, double y, double scale) {
   std::string out = fmt::format("<text x='10' y='{:.0f}'>{}</text>\n", y - 3, escaped(name_of(c.layout)));
-  double x = 10, drawn = 0;
-  for (const double part : c.time.parts) drawn += std::max(0.0, part);
-  // A simulation that takes less than the sum of the parts shortens each of them.
-  const double shorter = c.step_s() / drawn;
+  double x = 10;
   for (size_t i = 0; i < kTimeParts; ++i) {
-    const double width = c.time.parts[i] * scale * shorter;
+    const double width = c.time.parts[i] * scale;
     if (width < 0.05) continue;
     out += fmt::format(
         "<rect x='{:.1f}' y='{:.0f}' width='{:.1f}' height='16' fill='{}'><title>{} {:.4g} s</title></rect>\n", x, y,

@@ -290,15 +290,13 @@ std::string name_of(const Layout& l) {
 }
 
 std::string lost_by(const Candidate& first, const Candidate& other) {
-  constexpr auto kSimulation = static_cast<size_t>(TimePart::simulation);
-  size_t worst = kSimulation;
+  size_t worst = 0;
   double most = -1;
-  for (size_t i = 0; i < kSimulation; ++i) {
+  for (size_t i = 0; i < kTimeParts; ++i) {
     const double more = other.time.parts[i] - first.time.parts[i];
     if (more > most) most = more, worst = i;
   }
   if (other.step_s() - first.step_s() < kSame) return "as fast";
-  if (most < kSame) most = other.step_s() - first.step_s(), worst = kSimulation;
   return fmt::format("{} +{}", name_of(static_cast<TimePart>(worst)), duration_text(most, 3));
 }
 

@@ -15,52 +15,22 @@
 namespace gsel::plan {
 namespace {
 
-constexpr int32_t kMostCompiled = 16'384;      // whose programs are compiled
 constexpr double kMostInstructions = 100'000;  // of finalists behind the first that are compiled and simulated
 constexpr double kMostOfFirst = 600'000;       // of the first: about a second
-constexpr double kMostOfChecks = 80'000;       // of short steps whose memory is looked at
-// Programs of stages have been seen to need up to 21 % more memory than closed forms say, others up to 6 %.
-constexpr double kMarginOfStages = 0.25, kMargin = 0.1;
-
-// Of a message whose other lines are a table.
-std::string first_line(const std::string& text) {
-  return text.substr(0, text.find('\n'));
-}
-
-// Micro-batches of a short step that needs as much memory; 0: there is none.
-int64_t few_microbatches(const Candidate& c) {
-  const Layout& l = c.layout;
-  if (l.pipeline > 1 && l.schedule == ScheduleKind::gpipe) return 0;  // holds all of them
-  const int64_t few = std::min(l.microbatches, 2 * std::max<int64_t>(1, l.pipeline));
-  for (const double weight : c.shares.data_weights) {
-    const double each = weight / static_cast<double>(l.microbatches);
-    if (each != std::floor(each)) return 0;
-  }
-  return few;
-}
-
-// Of all programs that are compiled for it, about: of a pipeline and of the ranks that share its first stage, or, of
-// unequal devices, of all ranks. A rank has a part of the layers.
-double instructions_in_short(const Request& request, const Candidate& c) {
-  Layout few = c.layout;
-  few.microbatches = few_microbatches(c);
-  const double stages = few.pipeline, replicas = few.ranks() / stages;
-  const double pipelines = request.cluster.uniform() ? 1 + few.tensor * few.context / stages : replicas;
-  return instructions_of(*request.model, few) / stages * pipelines;
-}
-
-double margin_of(const Layout& l) {
-  return l.pipeline > 1 ? kMarginOfStages : kMargin;
-}
 
 constexpr int64_t kFewRows = 3;  // own measurements, whose error behind the fit is no error band
 
 }  // namespace
 
+std::string first_line(const std::string& text) {
+  return text.substr(0, text.find('\n'));
+}
+
 Plan::Plan(Request request, const std::function<bool(int64_t)>& progress) : request_(std::move(request)) {
   search_orders(progress);
   compile_finalists();
   check_others();
+  check_first();
 }
 
 namespace {
@@ -129,7 +99,7 @@ void Plan::verify(const Candidate& candidate) const {
   if (!candidate.programs && why_not_compiled(candidate).empty()) compiled(candidate);
 }
 
-// With what a simulation of its programs says of the time; an error where a run refuses them.
+// With what its programs say; an error where a run refuses them.
 Candidate Plan::compiled(Candidate c) const {
   const Finalist f = [&] {
     try {
@@ -148,74 +118,12 @@ Candidate Plan::compiled(Candidate c) const {
   check_ranks(c, ranks);
   const double step_s = f.step_s + c.time[TimePart::messages] + c.time[TimePart::overhead];
   c.programs = Programs{step_s, f.most_bytes(), most_sent};
-  c.time[TimePart::simulation] = step_s - c.time.step();
   return c;
 }
 
-void Plan::check_ranks(const Candidate& c, const std::vector<RankMemory>& ranks) const {
-  for (const RankMemory& rank : ranks) {
-    const double need = static_cast<double>(rank.bytes) + c.memory[MemoryPart::context];
-    if (const double room = request_.cluster.kind(rank.rank).memory_bytes; need > room)
-      fail(GSEL_ERR_NOMEM, "rank {} needs {} GiB by its program, and its device has {}", rank.rank, gib(need),
-           gib(room));
-  }
-}
-
-// A step of few micro-batches needs the memory of a whole one: a stage holds no more of them than there are stages
-// ahead of it. An error where a run refuses them.
-void Plan::check_in_short(const Candidate& c) const {
-  Candidate few = c;
-  Layout& l = few.layout;
-  l.microbatches = few_microbatches(c);
-  Request request = request_;
-  request.batch = c.shares.data_weights.empty() ? l.batch() : request_.batch / c.layout.microbatches * l.microbatches;
-  for (double& weight : few.shares.data_weights)
-    weight = weight / static_cast<double>(c.layout.microbatches) * static_cast<double>(l.microbatches);
-  const Config config = parse_config(toml_of(request, few), "plan");
-  const CompiledJob job(*request_.model, config, l.ranks(), nullptr, 1);
-  std::vector<RankMemory> ranks;
-  for (size_t i = 0; i < job.programs().size(); ++i)
-    ranks.push_back({job.programs()[i].rank, total_bytes(job.memory_of(i))});
-  check_ranks(c, ranks);
-}
-
-// Of candidates that were not compiled: a few micro-batches of those whose closed form is near the bound, first ones
-// first. What is refused is dropped, and what was not looked at is marked.
-void Plan::check_others() {
-  std::vector<Candidate>& all = result_.best;
-  double instructions = 0;
-  for (size_t i = 0; i < all.size();) {
-    Candidate& c = all[i];
-    if (c.programs || c.memory.total() * (1 + margin_of(c.layout)) <= c.capacity) {
-      ++i;
-      continue;
-    }
-    c.may_exceed = true;
-    try {
-      const bool possible = request_.model && c.layout.recompute != Recompute::selective &&
-                            c.layout.ranks() <= kMostCompiled && few_microbatches(c) > 0;
-      const double more = possible ? instructions_in_short(request_, c) : 0;
-      if (possible && instructions + more <= kMostOfChecks) {
-        instructions += more;
-        check_in_short(c);
-        c.may_exceed = false;
-      }
-      ++i;
-    } catch (const Error& error) {
-      drop(i, error);
-    }
-  }
-}
-
-void Plan::drop(size_t i, const Error& error) {
-  std::vector<Candidate>& all = result_.best;
-  if (result_.dropped.programs++ == 0)
-    result_.dropped.refusal = name_of(all[i].layout) + ": " + first_line(error.message());
-  all.erase(all.begin() + static_cast<std::ptrdiff_t>(i));
-}
-
-// As many as there is time for, and the first in any case unless it is very large. What is refused is dropped. The list
-// is ranked anew by what simulations say.
+// As many as there is time for, and the first in any case unless it is very large. What is refused is dropped. The
+// order stays: a simulation of programs knows what overlaps, the forecast what measurements had of it, and some have
+// only one.
 void Plan::compile_finalists() {
   if (!request_.model) return;
   double instructions = 0;
@@ -234,8 +142,6 @@ void Plan::compile_finalists() {
     }
   };
   for (size_t i = 0; i < all.size();) i += !wanted(all[i], i == 0) || try_one(i);
-  const auto rank = [&] { std::ranges::stable_sort(all, {}, &Candidate::step_s); };
-  for (rank(); !all.empty() && wanted(all[0], true); rank()) try_one(0);
 }
 
 void calibrate(Request& request, std::string_view rows, const std::string& file) {

@@ -11,6 +11,8 @@
 
 namespace gsel::plan {
 
+inline constexpr int32_t kMostCompiled = 16'384;  // ranks whose programs are compiled
+
 // What is to be planned, owned by the plan.
 struct Request {
   Workload workload;
@@ -66,6 +68,7 @@ class Plan {
   void check_ranks(const Candidate& candidate, const std::vector<RankMemory>& ranks) const;
   void check_in_short(const Candidate& candidate) const;
   void check_others();
+  void check_first();
   void drop(size_t candidate, const Error& error);
   void compile_finalists();
 
@@ -125,7 +128,8 @@ struct Rates {
 };
 Rates rates_of(const Request& request, const Candidate& candidate);
 
-std::string gib(double bytes);  // "12.3"
+std::string gib(double bytes);                    // "12.3"
+std::string first_line(const std::string& text);  // of a message whose other lines are a table
 // "912 ms", "11.43 s", with so many digits.
 std::string duration_text(double seconds, int32_t digits = 4);
 // What is accepted in place of n: "8 and its multiples", "multiples of 8, such as 8 and 16".

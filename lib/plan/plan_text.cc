@@ -48,19 +48,23 @@ std::string per_second(double n) {
 
 std::string ranked(const Request& request, const std::vector<Candidate>& candidates) {
   std::vector<Row> rows{
-      {"#", "step", "band", "tokens/s", "MFU", "HFU", "GiB", "bubble", "exposed", "lost by", "layout"}};
+      {"#", "step", "band", "simulated", "tokens/s", "MFU", "HFU", "GiB", "bubble", "exposed", "lost by", "layout"}};
   bool unsure = false;
   for (size_t i = 0; i < candidates.size() && i < request.shown; ++i) {
     const Candidate& c = candidates[i];
     unsure |= c.may_exceed;
     const Rates r = rates_of(request, c);
-    rows.push_back({std::to_string(i + 1), duration_text(r.step_s) + (c.programs ? "*" : ""),
-                    fmt::format("{:.0f} %", band_of(request, c).all() * 100), per_second(r.tokens_per_s),
-                    percent(r.mfu), percent(r.hfu), gib(c.memory.total()) + (c.may_exceed ? "?" : ""),
-                    percent(r.bubble), percent(r.exposed), i == 0 ? "" : lost_by(candidates[0], c), name_of(c.layout)});
+    rows.push_back({std::to_string(i + 1), duration_text(r.step_s),
+                    fmt::format("{:.0f} %", band_of(request, c).all() * 100),
+                    c.programs ? duration_text(c.programs->step_s) : "-", per_second(r.tokens_per_s), percent(r.mfu),
+                    percent(r.hfu), gib(c.memory.total()) + (c.may_exceed ? "?" : ""), percent(r.bubble),
+                    percent(r.exposed), i == 0 ? "" : lost_by(candidates[0], c), name_of(c.layout)});
   }
   const bool compiled = std::ranges::any_of(candidates, [](const Candidate& c) { return c.programs.has_value(); });
-  return columns(rows) + (compiled ? "* by a simulation of its compiled programs; the others by closed forms\n" : "") +
+  return columns(rows) +
+         (compiled ? "All are ranked by step, the forecast of closed forms. simulated: of the compiled programs, whose "
+                     "collectives hide as\nfar as their order allows; -: not compiled\n"
+                   : "") +
          (unsure ? "? programs were not compiled: they may need more than the device has, and a run may refuse them\n"
                  : "");
 }
@@ -110,7 +114,9 @@ std::string band_text(const Request& request, const Candidate& c) {
 }
 
 std::string programs_text(const Plan& plan, const Candidate& c) {
-  if (!c.programs) return fmt::format("\nIts programs were not compiled: {}.\n", plan.why_not_compiled(c));
+  if (!c.programs)
+    return fmt::format("\nIts programs were not compiled: {}.\n{}", plan.why_not_compiled(c),
+                       c.in_short ? "Those of a step of a few micro-batches were, and verified.\n" : "");
   const std::string simulated = fmt::format("a simulation of the programs takes {}", duration_text(c.programs->step_s));
   return fmt::format(
       "\nIts programs were compiled and verified. The trainer needs {} GiB beside what kernels keep for "

@@ -21,9 +21,9 @@ constexpr double kRounding = 1e-6;        // of a sample
 constexpr int64_t kMostBatch = 1'000'000'000;
 constexpr int64_t kMostMicrobatch = 512;  // samples; larger ones change nothing any more
 constexpr int64_t kMostChunks = 12;
-constexpr int64_t kLongSequence = 8192;        // tokens from which the context axis is tried unasked
-constexpr int64_t kMostSimulated = 1'000'000;  // actions of a schedule
-constexpr int64_t kFewDevices = 16;            // up to which fewer ones than there are, are tried as well
+constexpr int64_t kLongSequence = 8192;  // tokens from which the context axis is tried unasked
+constexpr int64_t kRoundsSimulated = 8;  // micro-batches for each stage, of a schedule that has more
+constexpr int64_t kFewDevices = 16;      // up to which fewer ones than there are, are tried as well
 
 std::vector<int64_t> divisors(int64_t n, int64_t most) {
   std::vector<int64_t> out;
@@ -280,16 +280,19 @@ class Search {
   Split split_;
 };
 
-// The bubble of the schedule as it runs, in place of that of the closed form.
+// The bubble of the schedule as it runs, in place of that of the closed form. More micro-batches make the busiest rank
+// busier, and no rank waits longer for it.
 void simulate_schedule(const SearchInput& in, Candidate& c) {
   const Layout& l = c.layout;
-  if (l.pipeline == 1 || l.microbatches * l.pipeline * l.chunks > kMostSimulated) return;
+  if (l.pipeline == 1) return;
   const Split stages = split_of(in.workload, c);
-  const gsel::Schedule schedule =
-      make_schedule(name_of(l.schedule), l.pipeline, static_cast<int32_t>(l.microbatches), l.chunks);
+  const int64_t some = std::min(l.microbatches, kRoundsSimulated * l.pipeline);
+  const gsel::Schedule schedule = make_schedule(name_of(l.schedule), l.pipeline, static_cast<int32_t>(some), l.chunks);
   const Simulation simulation = gsel::simulate(schedule, stage_times(in, c, stages, schedule.rank_of), 0);
-  c.simulated_s = simulation.makespan;
-  c.time[TimePart::bubble] = simulation.makespan - *std::ranges::max_element(simulation.busy);
+  const double busiest = *std::ranges::max_element(simulation.busy);
+  const double more = static_cast<double>(l.microbatches - some) / static_cast<double>(some);
+  c.simulated_s = simulation.makespan + more * busiest;
+  c.time[TimePart::bubble] = simulation.makespan - busiest;
 }
 
 }  // namespace
@@ -306,10 +309,15 @@ std::vector<StageTimes> stage_times(const SearchInput& in, const Candidate& c, c
   for (const StageRun& run : stages.runs) {
     const StageTime t =
         stage_time(*workload, stages, run, run.first, in.cluster, c.layout, c.shares, in.recipe, in.constants);
+    // Chunks have equal parts of the layers; the embedding is in the first of all, the head in the last.
     const double chunks = c.layout.chunks;
-    for (size_t s = 0; s < rank_of.size(); ++s)
-      if (rank_of[s] >= run.first && rank_of[s] < run.first + run.count)
-        times[s] = {t.forward / chunks, t.backward / chunks / 2, t.backward / chunks / 2};
+    for (size_t s = 0; s < rank_of.size(); ++s) {
+      if (rank_of[s] < run.first || rank_of[s] >= run.first + run.count) continue;
+      const double ends = s == 0 || s + 1 == rank_of.size() ? 1 : 0;
+      const double forward = (t.forward - t.ends_forward) / chunks + ends * t.ends_forward;
+      const double backward = (t.backward - t.ends_backward) / chunks + ends * t.ends_backward;
+      times[s] = {forward, backward / 2, backward / 2};
+    }
   }
   return times;
 }

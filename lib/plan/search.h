@@ -35,7 +35,8 @@ Fixed parse_fixed(std::string_view text);
 
 // What the programs of a candidate say, which strategies compiled and the verifier accepted.
 struct Programs {
-  double step_s = 0;          // of a simulation of them, with the forecast of what no instruction takes
+  double step_s = 0;  // of a simulation of them, whose data collectives hide as far as their order allows; candidates
+                      // are ranked by the forecast, since not all have one
   uint64_t memory_bytes = 0;  // by the trainer's own forecast, of the rank that needs most
   uint64_t bytes_sent = 0;    // of a step, by the rank that sends most
 };
@@ -50,6 +51,7 @@ struct Candidate {
   double simulated_s = 0;                 // of the schedule, for finalists in a pipeline; 0: not simulated
   std::optional<Programs> programs = {};  // of finalists whose programs are not too large
   bool may_exceed = false;                // programs that were not compiled may need more memory than there is
+  bool in_short = false;                  // programs of a few micro-batches of it were compiled and accepted
 
   double step_s() const { return time.step(); }
   double short_bytes() const { return memory.total() - capacity; }  // above 0: it does not fit

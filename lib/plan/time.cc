@@ -74,13 +74,15 @@ struct TensorCollective {
 
 // One micro-batch on one rank of a stage.
 struct StageParts {
-  double forward = 0, backward = 0;  // both with recomputation, without messages
+  double forward = 0, backward = 0;                    // both with recomputation, without messages
+  double layers_forward = 0, layers_all_backward = 0;  // of both, without embedding and head
   double products = 0, attention = 0, elements = 0, tensor = 0;
   double weight_backward = 0;  // of backward: gradients of parameters alone
   double params = 0;           // on a rank
   double layers = 0;
   double layers_backward = 0;  // that collectives of gradients can hide behind
   double summed = 0;           // once a step: gradients of layers that opted out, over the tensor axis
+  StageTime time() const { return {forward, backward, forward - layers_forward, backward - layers_all_backward}; }
 };
 
 const Costs* costs_of(const Workload& workload, BlockKind kind) {
@@ -178,6 +180,7 @@ struct ClosedForm {
     out.forward = forward;
     out.backward = backward + again;
     out.layers_backward = out.backward - again;
+    out.layers_forward = out.forward, out.layers_all_backward = out.backward;
     out.weight_backward = 0.5 * products_b;
 
     // The head: its logits are wide, and their gradient is formed at once. The embedding: one read and one write.
@@ -338,9 +341,9 @@ struct ClosedForm {
 }  // namespace
 
 const char* name_of(TimePart part) {
-  static constexpr const char* kNames[kTimeParts] = {"products", "attention", "element-wise",      "tensor collectives",
-                                                     "bubble",   "messages",  "data collectives",  "optimizer",
-                                                     "offload",  "overhead",  "simulated programs"};
+  static constexpr const char* kNames[kTimeParts] = {"products", "attention", "element-wise",     "tensor collectives",
+                                                     "bubble",   "messages",  "data collectives", "optimizer",
+                                                     "offload",  "overhead"};
   return kNames[static_cast<size_t>(part)];
 }
 
@@ -356,7 +359,7 @@ StageTime stage_time(const Workload& workload, const Split& split, const StageRu
   const ClosedForm form{workload, split, cluster, layout, recipe, constants};
   const DeviceKind* device = nullptr;
   const StageParts parts = form.slowest(run, stage, shares, &device);
-  return {parts.forward, parts.backward};
+  return parts.time();
 }
 
 StageTime rank_time(const Workload& workload, const Split& split, const StageRun& run, int32_t stage, int32_t i,
@@ -364,7 +367,7 @@ StageTime rank_time(const Workload& workload, const Split& split, const StageRun
                     const Constants& constants) {
   const ClosedForm form{workload, split, cluster, layout, recipe, constants};
   const StageParts parts = form.of(run, stage, form.part_of(stage, i, shares));
-  return {parts.forward, parts.backward};
+  return parts.time();
 }
 
 TimeForecast forecast_time(const Workload& workload, const Split& split, const Cluster& cluster, const Layout& layout,

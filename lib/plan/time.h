@@ -25,9 +25,8 @@ enum class TimePart : uint8_t {
   optimizer,
   offload,  // to and from the memory of the host
   overhead,
-  simulation,  // what a simulation of the programs has more or less than the sum of the others
 };
-constexpr size_t kTimeParts = 11;
+constexpr size_t kTimeParts = 10;
 const char* name_of(TimePart part);
 
 // Seconds on the rank that is busy longest; the parts add up to the step.
@@ -43,6 +42,7 @@ struct TimeForecast {
 // Of one micro-batch on a rank of the stage, with collectives of its tensor and context axes and what is recomputed.
 struct StageTime {
   double forward = 0, backward = 0;
+  double ends_forward = 0, ends_backward = 0;  // of these: of the embedding and the head
 };
 
 // shares: how unequal devices divide the work; each stage is as slow as its slowest rank.
