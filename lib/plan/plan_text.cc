@@ -48,7 +48,7 @@ std::string per_second(double n) {
 
 std::string ranked(const Request& request, const std::vector<Candidate>& candidates) {
   std::vector<Row> rows{
-      {"#", "step", "band", "simulated", "tokens/s", "MFU", "HFU", "GiB", "bubble", "exposed", "lost by", "layout"}};
+      {"#", "step", "band", "simulated*", "tokens/s", "MFU", "HFU", "GiB", "bubble", "exposed", "lost by", "layout"}};
   bool unsure = false;
   for (size_t i = 0; i < candidates.size() && i < request.shown; ++i) {
     const Candidate& c = candidates[i];
@@ -62,8 +62,8 @@ std::string ranked(const Request& request, const std::vector<Candidate>& candida
   }
   const bool compiled = std::ranges::any_of(candidates, [](const Candidate& c) { return c.programs.has_value(); });
   return columns(rows) +
-         (compiled ? "All are ranked by step, the forecast of closed forms. simulated: of the compiled programs, whose "
-                     "collectives hide as\nfar as their order allows; -: not compiled\n"
+         (compiled ? "* of the compiled programs, whose collectives hide as far as their order allows; all are ranked "
+                     "by step, the forecast of closed forms\n"
                    : "") +
          (unsure ? "? programs were not compiled: they may need more than the device has, and a run may refuse them\n"
                  : "");

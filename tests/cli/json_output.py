@@ -82,14 +82,14 @@ for answer in told["decision"]:
         fault("gsel plan", f"{answer['answer']} in it", text)
 text, told = both("plan", *planned, "--estimate")
 keys("plan --estimate", "model cluster batch sequence precision rows", told)
-keys("a row", "bytes host_bytes parts strategy fits layout", told["rows"][0])
+keys("a row", "bytes host_bytes parts strategy fits layout ranks", told["rows"][0])
 for row in told["rows"]:
     if row["strategy"] not in text:
         fault("gsel plan --estimate", f"{row['strategy']} in it", text)
-rows = f"{SOURCE}/tests/data/plan/rows.tsv"
-text, told = both("plan", *planned, "--calibrate", rows)
-expect("measured rows in JSON", rows, told["measured"])
-if f"Measured rows are those of {rows}." not in text:
+measured = f"{SOURCE}/tests/data/plan/rows.tsv"
+text, told = both("plan", *planned, "--calibrate", measured)
+expect("measured rows in JSON", measured, told["measured"])
+if f"Measured rows are those of {measured}." not in text:
     fault("gsel plan --calibrate", "the name of the file in it", text)
 gsel("plan", *planned, "--toml", "plan.toml")
 text, told = both("plan", *planned, "--compare", "plan.toml", "plan.toml")
