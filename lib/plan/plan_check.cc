@@ -11,7 +11,8 @@
 namespace gsel::plan {
 namespace {
 
-constexpr double kMostOfChecks = 80'000;  // of short steps whose memory is looked at
+constexpr double kMostOfShortFirst = 400'000;  // of a short step of the first: some seconds
+constexpr double kMostOfChecks = 80'000;       // of short steps whose memory is looked at
 // Programs of stages have been seen to need up to 21 % more memory than closed forms say, others up to 6 %.
 constexpr double kMarginOfStages = 0.25, kMargin = 0.1;
 
@@ -109,7 +110,7 @@ void Plan::check_first() {
     try {
       if (why_not_compiled(c).empty())
         c = compiled(c);
-      else if (!can_check_in_short(request_, c) || instructions_in_short(request_, c) > kMostOfChecks)
+      else if (!can_check_in_short(request_, c) || instructions_in_short(request_, c) > kMostOfShortFirst)
         return;
       else
         check_in_short(c), c.in_short = true;
