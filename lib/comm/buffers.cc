@@ -216,20 +216,35 @@ BufferBytes buffer_bytes(const gsel_collective& checked, int32_t rank, int32_t w
   return {buffers.send.bytes, buffers.recv.bytes};
 }
 
-void check_buffers(gsel_collective& call, const CollectiveRow& row, int32_t rank, int32_t world_size) {
-  if (call.send_parts || call.recv_parts) {
-    if (row.sent_by_root && call.root != rank) call.send_parts = nullptr;
-    if (row.got_by_root && call.root != rank) call.recv_parts = nullptr;
-    if (call.send_parts) call.send_offsets = nullptr;
-    if (call.recv_parts) call.recv_offsets = nullptr;
-  }
-  Buffers buffers = buffers_of(call, row, rank, world_size);
-  buffers.send.data = call.send;
-  buffers.recv.data = call.recv;
-  if (call.send_parts || call.recv_parts) place_parts(call, row, rank, world_size, buffers);
+namespace {
+
+inline void check_places(const Buffers& buffers, const gsel_collective& call, int32_t world_size) {
   check_not_null(buffers.send, call);
   check_not_null(buffers.recv, call);
   check_overlap(buffers, call, world_size);
+}
+
+// Away from the path of small calls.
+void check_buffers_in_parts(gsel_collective& call, const CollectiveRow& row, int32_t rank, int32_t world_size) {
+  if (!row.has_send_parts() || (row.sent_by_root && call.root != rank)) call.send_parts = nullptr;
+  if (!row.has_recv_parts() || (row.got_by_root && call.root != rank)) call.recv_parts = nullptr;
+  if (call.send_parts) call.send_offsets = nullptr;
+  if (call.recv_parts) call.recv_offsets = nullptr;
+  Buffers buffers = buffers_of(call, row, rank, world_size);
+  buffers.send.data = call.send;
+  buffers.recv.data = call.recv;
+  place_parts(call, row, rank, world_size, buffers);
+  check_places(buffers, call, world_size);
+}
+
+}  // namespace
+
+void check_buffers(gsel_collective& call, const CollectiveRow& row, int32_t rank, int32_t world_size) {
+  if (call.send_parts || call.recv_parts) return check_buffers_in_parts(call, row, rank, world_size);
+  Buffers buffers = buffers_of(call, row, rank, world_size);
+  buffers.send.data = call.send;
+  buffers.recv.data = call.recv;
+  check_places(buffers, call, world_size);
 }
 
 }  // namespace gsel

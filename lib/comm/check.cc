@@ -36,8 +36,6 @@ void clear_unused(gsel_collective& call, const CollectiveRow& row) {
     call.received = nullptr;
   }
   if (row.recv != Reach::recv_count) call.source = -1, call.recv_count = 0, call.recv_tag = 0;
-  if (!row.has_send_parts()) call.send_parts = nullptr;
-  if (!row.has_recv_parts()) call.recv_parts = nullptr;
   if (!row.counted()) {
     call.send_counts = call.send_offsets = call.recv_counts = call.recv_offsets = nullptr;
     return;

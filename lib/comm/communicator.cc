@@ -140,7 +140,7 @@ void Communicator::check(gsel_collective& call) const {
   if (call.stream && !accelerator_)
     fail(GSEL_ERR_ARG, "{}: gsel_collective.stream is given and the communicator has no accelerator; leave it NULL",
          collective_name(call.kind));
-  if ((call.send_parts || call.recv_parts) && accelerator_)
+  if (accelerator_ && (call.send_parts || call.recv_parts))
     fail(GSEL_ERR_UNSUPPORTED, "{}: parts of memory of a device are not taken one by one; give one buffer",
          collective_name(call.kind));
 }
