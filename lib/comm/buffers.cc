@@ -92,7 +92,7 @@ void check_overlap(const Buffers& buffers, const gsel_collective& call, int32_t 
        from >= to ? "behind" : "before", in_place >= 0 ? in_place : -in_place, in_place >= 0 ? "behind" : "before");
 }
 
-// Elements from the first to behind the last part.
+// Extent in elements, and the counts checked.
 uint64_t check_counts(const uint64_t* counts, const uint64_t* offsets, const char* role, const gsel_collective& call,
                       int32_t world_size) {
   const char* name = collective_name(call.kind);
@@ -161,7 +161,7 @@ Buffers buffers_of(const gsel_collective& call, const CollectiveRow& row, int32_
   return b;
 }
 
-// From the first to behind the last part.
+// Extent of the parts in memory.
 template <class Pointer>
 Span span_of_parts(Pointer const* parts, const uint64_t* counts, const char* role, const gsel_collective& call,
                    int32_t n) {

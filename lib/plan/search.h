@@ -35,8 +35,9 @@ Fixed parse_fixed(std::string_view text);
 
 // What the programs of a candidate say, which strategies compiled and the verifier accepted.
 struct Programs {
-  double step_s = 0;  // of a simulation of them, whose data collectives hide as far as their order allows; candidates
-                      // are ranked by the forecast, since not all have one
+  // Simulated: data collectives overlap as far as their order allows. Candidates are ranked by the forecast instead,
+  // since not all of them are simulated.
+  double step_s = 0;
   uint64_t memory_bytes = 0;  // by the trainer's own forecast, of the rank that needs most
   uint64_t bytes_sent = 0;    // of a step, by the rank that sends most
 };

@@ -1,4 +1,4 @@
-// What candidates are ranked by: one forecast of all of them, whether their programs were compiled or not, with the
+// unit/test_plan_ranking.cc: one forecast ranks all candidates, whether their programs were compiled or not, with the
 // bubble of the schedule as it runs; the first choice is one that a run accepts.
 #include <algorithm>
 #include <cmath>
