@@ -359,9 +359,8 @@ GSEL_API gsel_status gsel_group_run(gsel_comm *const *comms, const gsel_collecti
 /* ---- requests ----------------------------------------------------------------------------------------------
  *
  * A request is a call that runs while the caller computes. The library runs the requests of a communicator on one
- * thread, which starts with the first request; starting one lets it go as far as it goes without waiting. A collective
- * of up to 4 KiB, which takes a microsecond once all ranks are there, ends where somebody waits for it or tests it, or
- * before a rank waits long for what was started behind it. Collectives of a communicator run in the order in which they were
+ * thread, which starts with the first request; starting a message lets it go as far as it goes without waiting.
+ * Collectives of a communicator run in the order in which they were
  * started; messages run at the same time as these collectives and as other messages. A blocking call on the same
  * communicator waits for the collectives started before it. Of collectives that two threads run or start at the same
  * time, the order is not determined.

@@ -14,13 +14,15 @@ namespace {
 
 constexpr int64_t kThreadSpinNs = 2'000;  // the thread's processor may be the caller's
 
-constexpr uint64_t kSmallBytes = 4096;  // a microsecond, once all ranks are there
+// Below which a collective is small. 0: none is, since a rank that had begun one and came late to its end was seen to
+// be told of an abort that followed it.
+constexpr uint64_t kSmallBytes = 0;
 
 }  // namespace
 
 bool is_small(const gsel_collective& call) {
   const CollectiveRow& row = row_of(call.kind);
-  return row.message || (!row.counted() && call.count * dtype_bytes(call.dtype) <= kSmallBytes);
+  return row.message || (!row.counted() && call.count * dtype_bytes(call.dtype) < kSmallBytes);
 }
 
 Work::Work(Engine& with, const gsel_collective* given, uint64_t n)
