@@ -181,7 +181,7 @@ Span span_of_parts(Pointer const* parts, const uint64_t* counts, const char* rol
     end = std::max(end, at + bytes);
   }
   if (end == 0) return {role, nullptr, 0};
-  return {role, reinterpret_cast<const void*>(begin), end - begin};  // NOLINT(performance-no-int-to-ptr): an address
+  return {role, reinterpret_cast<const void*>(begin), end - begin};
 }
 
 // Of buffers that are given in parts.
@@ -196,7 +196,7 @@ void place_parts(gsel_collective& call, const CollectiveRow& row, int32_t rank, 
   }
   if (call.recv_parts) {
     b.recv = span_of_parts(call.recv_parts, counts_of_recv(call, row), "recv_parts", call, n);
-    call.recv = const_cast<void*>(b.recv.data);  // NOLINT(cppcoreguidelines-pro-type-const-cast): it came as void*
+    call.recv = const_cast<void*>(b.recv.data);  // which it was
     if (row.in_place == InPlace::part_of_recv) b.in_place = behind(call.recv_parts[rank], call.recv);
   }
 }

@@ -128,9 +128,12 @@ void Engine::start(Work& work, bool promptly) {
   std::unique_lock lock(mutex_);
   start_thread();
   submit(work);
-  recent_ = true;
+  if (work.collectives == 0) recent_ = true;
   if (driven_) return signals_.nudge();
-  if (!asleep_) return wake_thread();
+  if (!asleep_) {
+    lock.unlock();  // or the thread would wake up and wait for it
+    return changed_.notify_all();
+  }
   if (work.collectives > 0 && (promptly || !postpone(work))) {
     postponed_ = false;
     return wake_thread();

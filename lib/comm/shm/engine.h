@@ -198,7 +198,7 @@ class Engine final : public Driver {
   std::thread thread_;
   bool asleep_ = false;               // the thread, in the arena
   std::atomic<bool> listens_{false};  // the rank, on behalf of the thread while it sleeps there
-  bool recent_ = false;               // a call was started since the thread has begun to rest
+  bool recent_ = false;               // a message was started since the thread has begun to rest
   int awake_turns_ = 0;               // that may change the arena
   bool postponed_ = false;            // all collectives that have not begun are small, and nobody asks for them
 
